@@ -1,0 +1,63 @@
+"""cuda_object: one .cu file compiled by nvcc over the headers of its deps. Nothing without nvcc."""
+
+load("@cuda//:config.bzl", "NVCC")
+
+_ARCH = "-gencode=arch=compute_90,code=[sm_90,compute_90]"
+
+def _cuda_object(ctx):
+    headers = depset(transitive = [d[CcInfo].compilation_context.headers for d in ctx.attr.deps])
+    includes = depset(transitive = [d[CcInfo].compilation_context.includes for d in ctx.attr.deps])
+    system = depset(transitive = [d[CcInfo].compilation_context.system_includes for d in ctx.attr.deps])
+    object_file = ctx.actions.declare_file(ctx.label.name + ".o")
+    args = ctx.actions.args()
+    args.add_all(["-std=c++20", "-O3", _ARCH, "-I.", "-c", ctx.file.src.path, "-o", object_file.path])
+    args.add_all(["-Xcompiler", "-fPIC,-Wall,-Wextra", "-Werror", "all-warnings"])
+    args.add_all(includes, before_each = "-I")
+    args.add_all(system, before_each = "-isystem")
+    ctx.actions.run(
+        executable = NVCC,
+        arguments = [args],
+        inputs = depset([ctx.file.src], transitive = [headers]),
+        outputs = [object_file],
+        mnemonic = "Nvcc",
+        progress_message = "Compiling %s with nvcc" % ctx.file.src.short_path,
+        use_default_shell_env = True,
+    )
+    return [DefaultInfo(files = depset([object_file]))]
+
+_cuda_object_rule = rule(
+    implementation = _cuda_object,
+    attrs = {
+        "src": attr.label(allow_single_file = [".cu"], mandatory = True),
+        "deps": attr.label_list(providers = [CcInfo]),
+    },
+)
+
+def cuda_object(name, src, deps = [], **kwargs):
+    """An object file from nvcc; an empty filegroup on machines without it."""
+    if NVCC:
+        _cuda_object_rule(name = name, src = src, deps = deps, **kwargs)
+    else:
+        native.filegroup(name = name, srcs = [], **kwargs)
+
+def kernel_binary(name, src, deps = [], data = [], **kwargs):
+    """A program with kernels: `name` runs them on the CPU (simt), `name`_cu.o is the same source by nvcc."""
+    wrapper = name + "_on_cpu"
+    native.genrule(
+        name = wrapper,
+        srcs = [src],
+        outs = [wrapper + ".cc"],
+        cmd = "echo '#include \"%s/%s\"' > $@" % (native.package_name(), src),
+    )
+    native.cc_binary(
+        name = name,
+        srcs = [wrapper + ".cc"],
+        deps = deps + [":" + name + "_source"],
+        data = data,
+        **kwargs
+    )
+    native.cc_library(
+        name = name + "_source",
+        textual_hdrs = [src],
+    )
+    cuda_object(name = name + "_cu", src = src, deps = deps)

@@ -1,0 +1,61 @@
+"""What the machine provides: system libraries as Bazel targets, and nvcc when it is installed."""
+
+_SYSTEM_BUILD = """
+package(default_visibility = ["//visibility:public"])
+
+cc_library(
+    name = "gtest",
+    srcs = ["googletest/src/gtest-all.cc"],
+    hdrs = glob(["googletest/include/**/*.h"]),
+    textual_hdrs = glob(["googletest/src/*"]),
+    copts = ["-w", "-Iexternal/system/googletest"],
+    includes = ["googletest/include"],
+    linkopts = ["-lpthread"],
+)
+
+cc_library(
+    name = "gtest_main",
+    srcs = ["googletest/src/gtest_main.cc"],
+    copts = ["-w"],
+    deps = [":gtest"],
+)
+
+cc_library(
+    name = "mpi",
+    hdrs = glob(["mpi/**/*.h"]),
+    includes = ["mpi"],
+    linkopts = ["-lmpi"],
+)
+
+cc_library(name = "benchmark", linkopts = ["-lbenchmark", "-lpthread"])
+cc_library(name = "boost_context", linkopts = ["-lboost_context"])
+cc_library(name = "fmt", linkopts = ["-lfmt"])
+cc_library(name = "dl", linkopts = ["-ldl"])
+cc_library(name = "rt", linkopts = ["-lrt", "-lpthread"])
+"""
+
+_MPI_INCLUDE = "/usr/lib/x86_64-linux-gnu/openmpi/include"
+
+def _system_libraries(ctx):
+    # GoogleTest is Debian's source package, so that sanitizer builds instrument it too.
+    ctx.symlink("/usr/src/googletest/googletest", "googletest")
+    ctx.symlink(_MPI_INCLUDE, "mpi")
+    ctx.file("BUILD.bazel", _SYSTEM_BUILD)
+
+system_libraries = repository_rule(
+    implementation = _system_libraries,
+    local = True,
+)
+
+def _cuda_toolkit(ctx):
+    nvcc = ctx.which("nvcc")
+    if not nvcc and ctx.path("/usr/local/cuda/bin/nvcc").exists:
+        nvcc = ctx.path("/usr/local/cuda/bin/nvcc")
+    ctx.file("BUILD.bazel", "")
+    ctx.file("config.bzl", 'NVCC = "{}"\n'.format(nvcc if nvcc else ""))
+
+cuda_toolkit = repository_rule(
+    implementation = _cuda_toolkit,
+    environ = ["PATH"],
+    local = True,
+)

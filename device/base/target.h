@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The compiler question, asked once.
+//
+//   PEAL_HD      runs on the host and in a kernel        PEAL_DEVICE  runs in a kernel only
+//   PEAL_KERNEL  a kernel's entry point
+//
+// A kernel runs on a GPU (nvcc) or on the CPU (simt, plain g++). Nothing outside device/base asks which.
+#pragma once
+
+#if defined(__CUDACC__)
+#define PEAL_CUDA 1
+#define PEAL_HD __host__ __device__ __forceinline__
+#define PEAL_DEVICE __device__ __forceinline__
+#define PEAL_KERNEL __global__ void
+#else
+#define PEAL_CUDA 0
+#define PEAL_HD inline
+#define PEAL_DEVICE inline
+#define PEAL_KERNEL inline void
+#endif
+
+// True while the code being compiled will execute on a GPU.
+#if defined(__CUDA_ARCH__)
+#define PEAL_ON_GPU 1
+#else
+#define PEAL_ON_GPU 0
+#endif

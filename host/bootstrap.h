@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What peal asks of whoever started the job: who am I, how many are we, exchange a few bytes, wait for one another.
+// Implemented in bootstrap/ (mpi, tcp, local) or by the user; host/ knows only this page.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace peal {
+
+/// A group of processes (or threads) that start a job together. All calls but rank() and size() are collective.
+///
+/// Every collective call ends: with success, or by throwing peal::Error(ErrorCode::kTimeout or kPeerLost) that names
+/// the ranks which did not come. After a throw the group is broken and every later call throws.
+class Bootstrap {
+ public:
+  virtual ~Bootstrap() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// Gathers `mine` from every rank into `all`, in rank order. all.size() == size() * mine.size(), equal on all ranks.
+  virtual void allgather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+
+  /// Returns once every rank has entered.
+  virtual void barrier() = 0;
+
+  /// Ends the job on all ranks as far as the launcher can; prints `reason`. Does not return.
+  [[noreturn]] virtual void abort(const std::string& reason) = 0;
+};
+
+}  // namespace peal
