@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Big-endian words as types. What a NIC reads is Be32/Be64; what code computes with is uint32_t/uint64_t;
-// the only way between the two is an explicit conversion, so a missing swap does not compile.
+// Big-endian words as types. What a NIC reads is Be32/Be64; what code computes with is
+// uint32_t/uint64_t; the only way between the two is an explicit conversion, so a missing swap does
+// not compile.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,8 @@
 //   PEAL_HD      runs on the host and in a kernel        PEAL_DEVICE  runs in a kernel only
 //   PEAL_KERNEL  a kernel's entry point
 //
-// A kernel runs on a GPU (nvcc) or on the CPU (simt, plain g++). Nothing outside device/base asks which.
+// A kernel runs on a GPU (nvcc) or on the CPU (simt, plain g++). Nothing outside device/base asks
+// which.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a ConnectX reads and writes: work queue entry segments, completion queue entry, doorbell record.
-// Layout only: no behaviour beyond naming bit positions. Shared by the code that composes (device/mlx5) and by the
-// software NIC that decodes (softnic), which share nothing else.
+// What a ConnectX reads and writes: work queue entry segments, completion queue entry, doorbell
+// record. Layout only: no behaviour beyond naming bit positions. Shared by the code that composes
+// (device/mlx5) and by the software NIC that decodes (softnic), which share nothing else.
 //
-// Facts: mlx5 programmer's interface as used by rdma-core (providers/mlx5/mlx5dv.h); tests/unit/layout_test.cc compares
-// offsets and numbers with that public header. Every segment is a 16-byte line of whole big-endian words, so that a GPU
-// writes it with one 16-byte store.
+// Facts: mlx5 programmer's interface as used by rdma-core (providers/mlx5/mlx5dv.h);
+// tests/unit/layout_test.cc compares offsets and numbers with that public header. Every segment is
+// a 16-byte line of whole big-endian words, so that a GPU writes it with one 16-byte store.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,14 @@
 
 namespace peal::mlx5 {
 
-inline constexpr uint32_t kWqebbBytes = 64;         // one work queue basic block
-inline constexpr uint32_t kSegmentBytes = 16;       // `ds` counts these
-inline constexpr uint32_t kMaxWqeSegments = 63;     // ds is 6 bits
-inline constexpr uint32_t kInlineFlag = 1u << 31;   // in DataSegment::byte_count and InlineHeader
-inline constexpr uint32_t kMaxInlineBytes = 28;     // ctrl + raddr + 4-byte header leave 28 of 64
-inline constexpr uint64_t kMaxMessageBytes = 1ull << 30;  // QPC.log_msg_max of every queue we create
-inline constexpr uint32_t kInvalidLkey = 0x100;     // ends a receive scatter list
+inline constexpr uint32_t kWqebbBytes = 64;        // one work queue basic block
+inline constexpr uint32_t kSegmentBytes = 16;      // `ds` counts these
+inline constexpr uint32_t kMaxWqeSegments = 63;    // ds is 6 bits
+inline constexpr uint32_t kInlineFlag = 1u << 31;  // in DataSegment::byte_count and InlineHeader
+inline constexpr uint32_t kMaxInlineBytes = 28;    // ctrl + raddr + 4-byte header leave 28 of 64
+inline constexpr uint64_t kMaxMessageBytes = 1ull
+                                             << 30;  // QPC.log_msg_max of every queue we create
+inline constexpr uint32_t kInvalidLkey = 0x100;      // ends a receive scatter list
 
 /// ControlSegment::opmod_idx_opcode, low 8 bits.
 enum class Opcode : uint8_t {
@@ -64,9 +65,10 @@ enum class Fence : uint8_t {
 
 /// First 16 bytes of every WQE.
 struct alignas(16) ControlSegment {
-  Be32 opmod_idx_opcode;  // [31:24] opmod, [23:8] index of the first WQEBB, [7:0] opcode
-  Be32 qpn_ds;            // [31:8] QPN, [5:0] length in 16-byte segments
-  Be32 signature_fm_ce_se;  // [31:24] signature, [23:8] DCI stream, [7:5] fence, [3:2] completion, [1] solicited
+  Be32 opmod_idx_opcode;    // [31:24] opmod, [23:8] index of the first WQEBB, [7:0] opcode
+  Be32 qpn_ds;              // [31:8] QPN, [5:0] length in 16-byte segments
+  Be32 signature_fm_ce_se;  // [31:24] signature, [23:8] DCI stream, [7:5] fence, [3:2] completion,
+                            // [1] solicited
   Be32 imm;
 };
 
@@ -77,7 +79,8 @@ struct alignas(16) RemoteAddressSegment {
   Be32 reserved;
 };
 
-/// Where at home. byte_count 0 means 2^31 bytes to the hardware; a zero-byte message carries no data segment.
+/// Where at home. byte_count 0 means 2^31 bytes to the hardware; a zero-byte message carries no
+/// data segment.
 struct alignas(16) DataSegment {
   Be32 byte_count;
   Be32 lkey;
@@ -103,7 +106,8 @@ struct alignas(16) MaskedCompareSwap4Segment {
   Be32 compare_mask;
 };
 
-/// Masked fetch-add on 4 bytes (opmod 0x08). A set bit i in field_boundary stops the carry out of bit i.
+/// Masked fetch-add on 4 bytes (opmod 0x08). A set bit i in field_boundary stops the carry out of
+/// bit i.
 struct alignas(16) MaskedFetchAdd4Segment {
   Be32 add;
   Be32 field_boundary;
@@ -132,8 +136,8 @@ struct alignas(16) WaitSegment {
 /// DC/UD address, compact form (16 bytes, InfiniBand without GRH). dqp_dct bit 31 clear.
 struct alignas(16) CompactAddressVector {
   Be64 dc_key;
-  Be32 ext_dqp_dct;         // [31] 1 = the 48-byte form follows, [23:0] destination QPN or DCTN
-  Be32 rate_sl_mlid_rlid;   // [31:28] rate, [27:24] SL, [22:16] path bits, [15:0] DLID
+  Be32 ext_dqp_dct;        // [31] 1 = the 48-byte form follows, [23:0] destination QPN or DCTN
+  Be32 rate_sl_mlid_rlid;  // [31:28] rate, [27:24] SL, [22:16] path bits, [15:0] DLID
 };
 
 /// The remaining 32 bytes of the full address vector.
@@ -141,7 +145,7 @@ struct alignas(16) AddressVectorGrh {
   Be32 reserved;
   Be32 rmac_47_16;
   Be32 rmac_15_0_tclass_hop;
-  Be32 grh_gid_flow;        // [30] GRH present, [27:20] sgid index, [19:0] flow label
+  Be32 grh_gid_flow;  // [30] GRH present, [27:20] sgid index, [19:0] flow label
   uint8_t rgid[16];
 };
 
@@ -159,9 +163,10 @@ struct alignas(64) Cqe {
   Be32 imm;
   Be32 app;
   Be32 byte_count;
-  Be64 timestamp;            // error CQE: [15:8] of the low word vendor syndrome, [7:0] syndrome
-  Be32 opcode_qpn;           // [31:24] opcode of the send WQE, [23:0] QPN
-  Be32 counter_sig_op_own;   // [31:16] first WQEBB of the WQE, [15:8] signature, [7:4] CqeOpcode, [0] owner
+  Be64 timestamp;           // error CQE: [15:8] of the low word vendor syndrome, [7:0] syndrome
+  Be32 opcode_qpn;          // [31:24] opcode of the send WQE, [23:0] QPN
+  Be32 counter_sig_op_own;  // [31:16] first WQEBB of the WQE, [15:8] signature, [7:4] CqeOpcode,
+                            // [0] owner
 };
 
 inline constexpr size_t kCqeVendorSyndromeByte = 54;
@@ -196,7 +201,8 @@ enum class Syndrome : uint8_t {
   kRemoteAborted = 0x22,
 };
 
-/// Two big-endian counters, low 16 bits each: work queue entries posted (receive), WQEBBs posted (send).
+/// Two big-endian counters, low 16 bits each: work queue entries posted (receive), WQEBBs posted
+/// (send).
 struct alignas(8) DoorbellRecord {
   Be32 receive;
   Be32 send;

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The software NIC's control interface: what firmware commands and verbs calls become.
+//
+//   verbs / mlx5dv ABI, DEVX interpreter  ->  Nic (this page)  ->  engine (steps queue pairs)  ->
+//   wire (other NICs)
+//
+// One Nic per process. Control calls may come from any thread; each takes the NIC's lock, so that
+// once a call returns the engine no longer uses what it destroyed. Calls answer a Refusal instead
+// of throwing: the ABI turns it into errno and into firmware status and syndrome.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "device/mlx5/layout.h"
+
+namespace peal::softnic {
+
+/// Firmware status of a command (mlx5 manual, mailbox conventions). kOk is success.
+enum class CommandStatus : uint8_t {
+  kOk = 0x00,
+  kInternalError = 0x01,
+  kBadOperation = 0x02,
+  kBadParameter = 0x03,
+  kBadSystemState = 0x04,
+  kBadResource = 0x05,
+  kBusy = 0x06,
+  kLimit = 0x08,
+  kBadResourceState = 0x09,
+  kBadIndex = 0x0a,
+  kNoResources = 0x0f,
+  kBadInputLength = 0x50,
+  kBadOutputLength = 0x51,
+  kBadQpState = 0x10,
+  kBadPacket = 0x30,
+  kBadSize = 0x40,
+};
+
+/// Why a control call was refused; `reason` is for people (PEAL log, ibv error text).
+struct Refusal {
+  CommandStatus status = CommandStatus::kOk;
+  const char* reason = "";
+  bool refused() const { return status != CommandStatus::kOk; }
+};
+
+/// A number (mkey, cqn, qpn, ...) or a refusal.
+struct Created {
+  uint32_t number = 0;
+  Refusal refusal;
+};
+
+/// ibv_access_flags, same bits.
+enum Access : uint32_t {
+  kLocalWrite = 1u << 0,
+  kRemoteWrite = 1u << 1,
+  kRemoteRead = 1u << 2,
+  kRemoteAtomic = 1u << 3,
+  kRelaxedOrdering = 1u << 20,
+};
+
+/// A registration: addresses [iova, iova + bytes) mean memory [memory, memory + bytes).
+struct MemoryKeyConfig {
+  uint32_t pd = 0;
+  uint32_t access = 0;
+  uint64_t iova = 0;
+  uint64_t bytes = 0;
+  std::byte* memory = nullptr;
+};
+
+struct CompletionQueueConfig {
+  std::byte* buffer = nullptr;    // 1 << log_entries CQEs
+  std::byte* doorbell = nullptr;  // two Be32: set_ci, arm
+  uint32_t log_entries = 0;
+  uint32_t cqe_bytes = 64;  // or 128
+  uint32_t uar_page = 0;
+  bool collapsed = false;       // cc: every CQE goes to slot 0
+  bool ignore_overrun = false;  // oi
+};
+
+/// QPC.state and service type, same numbers.
+enum class QpState : uint8_t {
+  kReset = 0,
+  kInit = 1,
+  kReadyToReceive = 2,
+  kReadyToSend = 3,
+  kSqError = 4,
+  kSqDrained = 5,
+  kError = 6
+};
+enum class Service : uint8_t {
+  kReliable = 0,
+  kUnreliable = 1,
+  kDatagram = 2,
+  kDcInitiator = 5,
+  kDcTarget = 6
+};
+
+/// What CREATE_QP fixes.
+struct QueuePairConfig {
+  Service service = Service::kReliable;
+  uint32_t pd = 0;
+  uint32_t uar_page = 0;
+  uint32_t user_index = 0;
+  uint32_t send_cq = 0;
+  uint32_t receive_cq = 0;
+  uint32_t shared_receive_queue = 0;  // 0 = none
+  std::byte* send_buffer = nullptr;   // 64 << log_send_blocks bytes; null without a send queue
+  uint32_t log_send_blocks = 0;
+  std::byte* receive_buffer =
+      nullptr;  // (16 << log_receive_stride) << log_receive_entries bytes; null without
+  uint32_t log_receive_entries = 0;
+  uint32_t log_receive_stride = 0;
+  mlx5::DoorbellRecord* doorbell = nullptr;
+};
+
+/// What the state transitions set. A command overwrites the fields its opcode carries and leaves
+/// the others.
+struct QueuePairAttributes {
+  QpState state = QpState::kReset;
+  uint32_t access = 0;  // rwe, rre, rae as Access bits
+  uint8_t atomic_mode = 0;
+  uint32_t remote_qpn = 0;
+  uint16_t remote_lid = 0;
+  uint8_t remote_gid[16] = {};
+  bool has_grh = false;
+  uint8_t mtu = 1;  // QPC code 1..5
+  uint8_t log_max_message = 30;
+  uint8_t log_responder_depth = 0;  // log_rra_max; see responder_depth_valid
+  uint8_t log_initiator_depth = 0;  // log_sra_max
+  uint8_t min_rnr_timer = 0;
+  uint8_t ack_timeout = 0;  // 4.096 us << n; 0 = for ever
+  uint8_t retry_count = 0;
+  uint8_t rnr_retry = 0;  // 7 = for ever
+  uint32_t send_psn = 0;
+  uint32_t receive_psn = 0;
+  uint64_t dc_access_key = 0;
+  uint16_t hardware_send_counter = 0;  // answers of QUERY_QP
+  uint16_t software_send_counter = 0;
+};
+
+/// DC target: accepts requests of any DC initiator that knows its key.
+struct DcTargetConfig {
+  uint32_t pd = 0;
+  uint32_t shared_receive_queue = 0;
+  uint32_t receive_cq = 0;
+  uint32_t access = 0;
+  uint8_t atomic_mode = 0;
+  uint8_t min_rnr_timer = 0;
+  uint64_t dc_access_key = 0;
+};
+
+/// An error that arrived outside a command: a queue pair or CQ that failed. Read by
+/// ibv_get_async_event.
+struct AsyncEvent {
+  enum class Kind { kQpFatal, kQpAccessError, kQpRequestError, kCqError } kind;
+  uint32_t number;  // qpn or cqn
+};
+
+/// The NIC of this process. Opened by the first device context, closed with the last.
+class Nic {
+ public:
+  /// Joins the fabric, starts the engine thread. Throws std::system_error naming file and cause.
+  static std::shared_ptr<Nic> open();
+  ~Nic();
+  Nic(const Nic&) = delete;
+  Nic& operator=(const Nic&) = delete;
+
+  /// Unicast LID of this NIC on its fabric, 1..0xbfff; unique among the live processes of one host
+  /// and user.
+  uint16_t lid() const;
+  /// GUID from which the port GID is built; unique with the LID.
+  uint64_t guid() const;
+
+  Created allocate_pd();
+  Refusal free_pd(uint32_t pd);  // refused (busy) while keys or queues use it
+
+  Created register_memory(const MemoryKeyConfig& config);  // answers lkey = rkey
+  Refusal deregister_memory(uint32_t key);
+
+  Created create_cq(const CompletionQueueConfig& config);
+  Refusal destroy_cq(uint32_t cqn);          // refused (busy) while a queue pair uses it
+  uint64_t cq_produced(uint32_t cqn) const;  // CQEs ever written; 0 for an unknown cq
+
+  Created create_qp(const QueuePairConfig& config);
+  /// One of RST2INIT .. 2RST: `to.state` names the target; illegal transitions are refused with
+  /// kBadQpState.
+  Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to);
+  Refusal query_qp(uint32_t qpn, QueuePairAttributes* answer) const;
+  Refusal destroy_qp(uint32_t qpn);
+
+  Created create_dc_target(const DcTargetConfig& config);  // answers the DCTN
+  Refusal destroy_dc_target(uint32_t dctn);
+
+  /// A UAR page. `page` (4 KiB) is plain memory the caller owns; stores to it are only a wake-up.
+  Created attach_uar(std::byte* page);
+  Refusal detach_uar(uint32_t page_id);
+
+  /// Next async event, or false. event_fd() is readable while one waits.
+  bool next_event(AsyncEvent* event);
+  int event_fd() const;
+
+ private:
+  Nic();
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace peal::softnic
