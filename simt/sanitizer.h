@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What AddressSanitizer and ThreadSanitizer must be told about lanes, and nothing in other builds.
+//
+// To ThreadSanitizer every lane is a thread of its own, and a switch between lanes orders nothing:
+// lanes are ordered only by what orders them in CUDA (barriers, atomics, fences). So device code
+// that forgets an ordering edge is reported, although its lanes share one CPU thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+// For code that runs between two fibers or that only bookkeeps: ThreadSanitizer does not look at
+// it.
+#define PEAL_SIMT_UNSEEN __attribute__((noinline, no_sanitize("thread")))
+
+namespace peal::simt {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadSanitized = true;
+/// What this lane or thread did so far happens before a later acquire_from(tag).
+inline void release_to(void* tag) { __tsan_release(tag); }
+inline void acquire_from(void* tag) { __tsan_acquire(tag); }
+
+inline constinit std::atomic<unsigned> fence_word{0};
+/// ThreadSanitizer does not know fences; a read-modify-write of one word orders as strongly.
+inline void full_fence() { fence_word.fetch_add(0, std::memory_order_acq_rel); }
+#else
+inline constexpr bool kThreadSanitized = false;
+inline void release_to(void*) {}
+inline void acquire_from(void*) {}
+inline void full_fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+#endif
+
+}  // namespace peal::simt
