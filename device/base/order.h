@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every access to memory that somebody else may touch at the same time: other lanes, other GPUs,
+// the NIC.
+//
+// Operations are named by strength and templated on Reach: how far away the other side may be.
+// Reach::kLane means nobody else looks, and compiles to plain loads and stores. Ordering edges are
+// numbered in docs/memory_model.md. Fences have names that say what they order; there is no other
+// fence in the project.
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/target.h"
+
+#if PEAL_ON_GPU
+#include "device/base/order_gpu.h"
+#else
+#include "device/base/order_cpu.h"
+#endif
+
+namespace peal {
+
+/// One 16-byte line of a work queue entry.
+struct alignas(16) Line {
+  uint64_t word[2];
+};
+
+/// Plain 16-byte store: one instruction on a GPU. Unordered until a publishing store or fence.
+PEAL_HD void store_line(void* where, const Line& line) {
+#if PEAL_ON_GPU
+  asm volatile("st.global.v2.b64 [%0], {%1, %2};" ::"l"(where), "l"(line.word[0]), "l"(line.word[1])
+               : "memory");
+#else
+  *static_cast<Line*>(where) = line;
+#endif
+}
+
+}  // namespace peal

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// order.h on a CPU: compiler atomics. Reach beyond kLane makes no difference here; the simulator
+// tells them apart.
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/reach.h"
+#include "device/base/target.h"
+
+namespace peal {
+
+template <Reach R, class T>
+PEAL_HD T load_relaxed(const T* p) {
+  if constexpr (R == Reach::kLane) return *p;
+  return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+
+template <Reach R, class T>
+PEAL_HD T load_acquire(const T* p) {
+  if constexpr (R == Reach::kLane) return *p;
+  return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+template <Reach R, class T>
+PEAL_HD void store_relaxed(T* p, T value) {
+  if constexpr (R == Reach::kLane) {
+    *p = value;
+  } else {
+    __atomic_store_n(p, value, __ATOMIC_RELAXED);
+  }
+}
+
+template <Reach R, class T>
+PEAL_HD void store_release(T* p, T value) {
+  if constexpr (R == Reach::kLane) {
+    *p = value;
+  } else {
+    __atomic_store_n(p, value, __ATOMIC_RELEASE);
+  }
+}
+
+/// Adds and returns the old value; orders nothing.
+template <Reach R, class T>
+PEAL_HD T fetch_add_relaxed(T* p, T value) {
+  if constexpr (R == Reach::kLane) {
+    const T old = *p;
+    *p = static_cast<T>(old + value);
+    return old;
+  }
+  return __atomic_fetch_add(p, value, __ATOMIC_RELAXED);
+}
+
+/// Swaps in `value`; acquires what the previous writer released and releases what came before.
+template <Reach R, class T>
+PEAL_HD T exchange(T* p, T value) {
+  if constexpr (R == Reach::kLane) {
+    const T old = *p;
+    *p = value;
+    return old;
+  }
+  return __atomic_exchange_n(p, value, __ATOMIC_ACQ_REL);
+}
+
+/// Stores `desired` if *p is `expected`; true on success. Acquires and releases.
+template <Reach R, class T>
+PEAL_HD bool compare_exchange(T* p, T expected, T desired) {
+  if constexpr (R == Reach::kLane) {
+    if (*p != expected) return false;
+    *p = desired;
+    return true;
+  }
+  return __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE);
+}
+
+/// Raises *p to at least `value`. Acquires and releases.
+template <Reach R, class T>
+PEAL_HD void raise_to(T* p, T value) {
+  if constexpr (R == Reach::kLane) {
+    if (*p < value) *p = value;
+  } else {
+    T seen = __atomic_load_n(p, __ATOMIC_ACQUIRE);
+    while (seen < value && !__atomic_compare_exchange_n(p, &seen, value, true, __ATOMIC_ACQ_REL,
+                                                        __ATOMIC_ACQUIRE)) {
+    }
+  }
+}
+
+/// Rings a NIC register: an 8-byte store the device sees after everything released before it.
+PEAL_HD void store_mmio(uint64_t* reg, uint64_t value) {
+  __atomic_store_n(reg, value, __ATOMIC_RELEASE);
+}
+
+}  // namespace peal

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// order.h on a GPU: PTX memory operations with explicit scope, for 4- and 8-byte unsigned words.
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/reach.h"
+#include "device/base/target.h"
+
+namespace peal {
+
+static_assert(sizeof(unsigned long) == 8);
+
+namespace ptx {
+
+// One definition for each operation, scope and width; `r`/`l` are the register constraints of 32
+// and 64 bits.
+#define PEAL_PTX_LOAD(name, op, scope, T, width, reg)                                   \
+  PEAL_DEVICE T name(const T* p) {                                                      \
+    T v;                                                                                \
+    asm volatile(op "." scope "." width " %0, [%1];" : "=" reg(v) : "l"(p) : "memory"); \
+    return v;                                                                           \
+  }
+#define PEAL_PTX_STORE(name, op, scope, T, width, reg)                             \
+  PEAL_DEVICE void name(T* p, T v) {                                               \
+    asm volatile(op "." scope "." width " [%0], %1;" ::"l"(p), reg(v) : "memory"); \
+  }
+#define PEAL_PTX_RMW(name, op, width, T, reg)                                               \
+  PEAL_DEVICE T name(T* p, T v) {                                                           \
+    T old;                                                                                  \
+    asm volatile(op "." width " %0, [%1], %2;" : "=" reg(old) : "l"(p), reg(v) : "memory"); \
+    return old;                                                                             \
+  }
+#define PEAL_PTX_CAS(name, scope, width, T, reg)                          \
+  PEAL_DEVICE T name(T* p, T expected, T desired) {                       \
+    T old;                                                                \
+    asm volatile("atom.acq_rel." scope ".cas." width " %0, [%1], %2, %3;" \
+                 : "=" reg(old)                                           \
+                 : "l"(p), reg(expected), reg(desired)                    \
+                 : "memory");                                             \
+    return old;                                                           \
+  }
+#define PEAL_PTX_WIDTH(scope_name, scope, T, bits, reg)                                 \
+  PEAL_PTX_LOAD(load_relaxed_##scope_name, "ld.relaxed", scope, T, "b" #bits, reg)      \
+  PEAL_PTX_LOAD(load_acquire_##scope_name, "ld.acquire", scope, T, "b" #bits, reg)      \
+  PEAL_PTX_STORE(store_relaxed_##scope_name, "st.relaxed", scope, T, "b" #bits, reg)    \
+  PEAL_PTX_STORE(store_release_##scope_name, "st.release", scope, T, "b" #bits, reg)    \
+  PEAL_PTX_RMW(add_##scope_name, "atom.relaxed." scope ".add", "u" #bits, T, reg)       \
+  PEAL_PTX_RMW(exchange_##scope_name, "atom.acq_rel." scope ".exch", "b" #bits, T, reg) \
+  PEAL_PTX_RMW(max_##scope_name, "atom.acq_rel." scope ".max", "u" #bits, T, reg)       \
+  PEAL_PTX_CAS(cas_##scope_name, scope, "b" #bits, T, reg)
+#define PEAL_PTX_SCOPE(scope_name, scope)              \
+  PEAL_PTX_WIDTH(scope_name, scope, uint32_t, 32, "r") \
+  PEAL_PTX_WIDTH(scope_name, scope, uint64_t, 64, "l")
+
+PEAL_PTX_SCOPE(block, "cta")
+PEAL_PTX_SCOPE(gpu, "gpu")
+PEAL_PTX_SCOPE(system, "sys")
+
+#undef PEAL_PTX_SCOPE
+#undef PEAL_PTX_WIDTH
+#undef PEAL_PTX_CAS
+#undef PEAL_PTX_RMW
+#undef PEAL_PTX_STORE
+#undef PEAL_PTX_LOAD
+
+}  // namespace ptx
+
+template <Reach R, class T>
+PEAL_HD T load_relaxed(const T* p) {
+  if constexpr (R == Reach::kLane) return *p;
+  if constexpr (R == Reach::kBlock) return ptx::load_relaxed_block(p);
+  if constexpr (R == Reach::kGpu) return ptx::load_relaxed_gpu(p);
+  if constexpr (R == Reach::kSystem) return ptx::load_relaxed_system(p);
+}
+
+template <Reach R, class T>
+PEAL_HD T load_acquire(const T* p) {
+  if constexpr (R == Reach::kLane) return *p;
+  if constexpr (R == Reach::kBlock) return ptx::load_acquire_block(p);
+  if constexpr (R == Reach::kGpu) return ptx::load_acquire_gpu(p);
+  if constexpr (R == Reach::kSystem) return ptx::load_acquire_system(p);
+}
+
+template <Reach R, class T>
+PEAL_HD void store_relaxed(T* p, T value) {
+  if constexpr (R == Reach::kLane) *p = value;
+  if constexpr (R == Reach::kBlock) ptx::store_relaxed_block(p, value);
+  if constexpr (R == Reach::kGpu) ptx::store_relaxed_gpu(p, value);
+  if constexpr (R == Reach::kSystem) ptx::store_relaxed_system(p, value);
+}
+
+template <Reach R, class T>
+PEAL_HD void store_release(T* p, T value) {
+  if constexpr (R == Reach::kLane) *p = value;
+  if constexpr (R == Reach::kBlock) ptx::store_release_block(p, value);
+  if constexpr (R == Reach::kGpu) ptx::store_release_gpu(p, value);
+  if constexpr (R == Reach::kSystem) ptx::store_release_system(p, value);
+}
+
+template <Reach R, class T>
+PEAL_HD T fetch_add_relaxed(T* p, T value) {
+  if constexpr (R == Reach::kLane) {
+    const T old = *p;
+    *p = old + value;
+    return old;
+  }
+  if constexpr (R == Reach::kBlock) return ptx::add_block(p, value);
+  if constexpr (R == Reach::kGpu) return ptx::add_gpu(p, value);
+  if constexpr (R == Reach::kSystem) return ptx::add_system(p, value);
+}
+
+template <Reach R, class T>
+PEAL_HD T exchange(T* p, T value) {
+  if constexpr (R == Reach::kLane) {
+    const T old = *p;
+    *p = value;
+    return old;
+  }
+  if constexpr (R == Reach::kBlock) return ptx::exchange_block(p, value);
+  if constexpr (R == Reach::kGpu) return ptx::exchange_gpu(p, value);
+  if constexpr (R == Reach::kSystem) return ptx::exchange_system(p, value);
+}
+
+template <Reach R, class T>
+PEAL_HD bool compare_exchange(T* p, T expected, T desired) {
+  if constexpr (R == Reach::kLane) {
+    if (*p != expected) return false;
+    *p = desired;
+    return true;
+  }
+  if constexpr (R == Reach::kBlock) return ptx::cas_block(p, expected, desired) == expected;
+  if constexpr (R == Reach::kGpu) return ptx::cas_gpu(p, expected, desired) == expected;
+  if constexpr (R == Reach::kSystem) return ptx::cas_system(p, expected, desired) == expected;
+}
+
+template <Reach R, class T>
+PEAL_HD void raise_to(T* p, T value) {
+  if constexpr (R == Reach::kLane) {
+    if (*p < value) *p = value;
+  }
+  if constexpr (R == Reach::kBlock) ptx::max_block(p, value);
+  if constexpr (R == Reach::kGpu) ptx::max_gpu(p, value);
+  if constexpr (R == Reach::kSystem) ptx::max_system(p, value);
+}
+
+PEAL_HD void store_mmio(uint64_t* reg, uint64_t value) {
+  // The release fence orders doorbell record before doorbell; mmio stores are never merged or
+  // dropped.
+  asm volatile("fence.acq_rel.sys; st.mmio.relaxed.sys.b64 [%0], %1;" ::"l"(reg), "l"(value)
+               : "memory");
+}
+
+}  // namespace peal

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one way to wait inside a kernel. A wait ends because its condition holds, because somebody
+// said stop, or because its deadline passed: there is no fourth case.
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/target.h"
+
+#if !PEAL_CUDA
+#include "simt/lane.h"
+#endif
+#if !PEAL_ON_GPU
+#include <chrono>
+#include <thread>
+#endif
+
+namespace peal {
+
+/// Nanoseconds of a steady clock; only differences mean anything.
+PEAL_HD uint64_t now_ns() {
+#if PEAL_ON_GPU
+  uint64_t ns;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+  return ns;
+#else
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+#endif
+}
+
+/// What a waiting lane does each turn: lets other lanes, and on a CPU the NIC and other processes,
+/// run.
+PEAL_HD void relax() {
+#if PEAL_ON_GPU
+#elif PEAL_CUDA
+  std::this_thread::yield();
+#else
+  simt::yield();
+#endif
+}
+
+/// A point in time after which a wait gives up. 0 means never.
+class Deadline {
+ public:
+  PEAL_HD static Deadline in(uint64_t ns) { return Deadline(ns == 0 ? 0 : now_ns() + ns); }
+  PEAL_HD bool passed() const { return at_ns_ != 0 && now_ns() > at_ns_; }
+
+ private:
+  PEAL_HD explicit Deadline(uint64_t at_ns) : at_ns_(at_ns) {}
+  uint64_t at_ns_;
+};
+
+enum class SpinEnd { kDone, kStopped, kTimedOut };
+
+/// Repeats done() until it is true; stop() true or `timeout_ns` (0 = none) end the wait early. The
+/// clock and stop() are looked at every 32 turns: a condition that already holds costs neither.
+template <class Done, class Stop>
+PEAL_HD SpinEnd spin_until(uint64_t timeout_ns, Done done, Stop stop) {
+  if (done()) return SpinEnd::kDone;
+  const Deadline deadline = Deadline::in(timeout_ns);
+  for (uint32_t turn = 1;; ++turn) {
+    if (done()) return SpinEnd::kDone;
+    if (turn % 32 == 0) {
+      if (stop()) return SpinEnd::kStopped;
+      if (deadline.passed()) return done() ? SpinEnd::kDone : SpinEnd::kTimedOut;
+    }
+    relax();
+  }
+}
+
+}  // namespace peal

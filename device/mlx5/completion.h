@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Polling a collapsed completion queue: one CQE, overwritten by the NIC, newest wins. It names the
+// first WQEBB of the last completed WQE in 16 bits; the 64-bit index is rebuilt against `rung`,
+// because rung - completed never exceeds the depth.
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/order.h"
+#include "device/base/spin.h"
+#include "device/mlx5/layout.h"
+#include "device/mlx5/queue.h"
+
+namespace peal::mlx5 {
+
+/// Latches the first error of a queue; later ones are dropped.
+template <Reach R>
+PEAL_HD void latch_error(SendQueue& q, Status status, const QueueError& record) {
+  if (!compare_exchange<R>(&q.error.claimed, 0u, 1u)) return;
+  q.error.wqe_index = record.wqe_index;
+  q.error.time_ns = now_ns();
+  q.error.syndrome = record.syndrome;
+  q.error.vendor_syndrome = record.vendor_syndrome;
+  q.error.opcode = record.opcode;
+  store_release<Reach::kSystem>(&q.error.status, static_cast<uint32_t>(status));
+}
+
+/// Reads the error CQE's syndromes and latches them for the WQE at `index`.
+template <Reach R>
+PEAL_HD void latch_error_cqe(SendQueue& q, uint64_t index) {
+  const auto* words = reinterpret_cast<const uint32_t*>(q.cqe);
+  const uint32_t syndromes = swap_bytes(load_relaxed<Reach::kSystem>(&words[13]));
+  const uint32_t opcode_qpn = swap_bytes(load_relaxed<Reach::kSystem>(&words[14]));
+  QueueError record{};
+  record.wqe_index = index;
+  record.syndrome = static_cast<uint8_t>(syndromes & 0xff);
+  record.vendor_syndrome = static_cast<uint8_t>((syndromes >> 8) & 0xff);
+  record.opcode = static_cast<uint8_t>(opcode_qpn >> 24);
+  latch_error<R>(q, Status::kQueueError, record);
+}
+
+/// Looks at the CQE once and moves `completed` forward, or latches an error. Never blocks.
+template <Reach R>
+PEAL_HD void poll(SendQueue& q) {
+  // Edge M5: acquires what the NIC wrote before this completion (results, and the peers' memory on
+  // its behalf).
+  const uint32_t word = swap_bytes(load_acquire<Reach::kSystem>(&q.cqe->counter_sig_op_own.raw));
+  const auto opcode = static_cast<CqeOpcode>((word >> 4) & 0xf);
+  if (opcode == CqeOpcode::kInvalid) return;
+  // After the CQE: a completion is only ever for something `rung` covered before the doorbell.
+  const uint64_t rung = load_acquire<R>(&q.rung);
+  const auto behind = static_cast<uint16_t>(rung - 1 - (word >> 16));
+  const uint64_t index = rung - 1 - behind;
+  if (opcode == CqeOpcode::kRequesterError || opcode == CqeOpcode::kResponderError) {
+    latch_error_cqe<R>(q, index);
+    return;
+  }
+  const uint64_t news = index + 1 - load_acquire<R>(&q.completed);
+  if (news - 1 < q.depth()) raise_to<R>(&q.completed, index + 1);
+}
+
+/// Turns the early end of a wait that owned queue slots into a status, and closes the queue: its
+/// slots will never be handed over, so nobody behind them can proceed.
+template <Reach R>
+PEAL_HD Status close_queue(SendQueue& q, SpinEnd end) {
+  Status status = end == SpinEnd::kTimedOut ? Status::kTimeout : stop_status<R>(q);
+  QueueError record{};
+  record.wqe_index = load_relaxed<R>(&q.completed);
+  latch_error<R>(q, status, record);
+  const Status first = queue_status<R>(q);
+  return first != Status::kOk ? first : status;
+}
+
+}  // namespace peal::mlx5

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory of one send queue, as kernels, the NIC and the host see it. Plain data:
+// host/transport/ibgda.cc fills it in, device/mlx5/{send_queue,completion,doorbell}.h run it.
+//
+//   line 0     fixed at set-up, read by all
+//   line 1     moved by producers and pollers
+//   line 2     the first error, read by the host while kernels still spin
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "device/base/order.h"
+#include "device/base/target.h"
+#include "device/mlx5/layout.h"
+#include "device/status.h"
+
+namespace peal::mlx5 {
+
+inline constexpr uint32_t kMinDepth =
+    128;  // a warp of two-block WQEs with signals must fit at once
+inline constexpr uint32_t kMaxDepth = 16384;  // keeps the 16-bit completion counter unambiguous
+inline constexpr uint32_t kLandingCells = 128;
+
+/// Where the NIC drops the result of a fetching operation. `lap` counts the cell's users, so that
+/// nobody's result is overwritten before it was read.
+struct LandingCell {
+  uint64_t value;
+  uint64_t lap;
+};
+
+/// The first error of a queue. `status` is written last.
+struct QueueError {
+  uint32_t status;     // peal::Status
+  uint32_t claimed;    // the observer that sets it writes the record
+  uint64_t wqe_index;  // WQEBB index of the failed WQE
+  uint64_t time_ns;    // device clock
+  uint8_t
+      syndrome;  // mlx5::Syndrome; kFlushed if the first cause was overwritten before it was read
+  uint8_t vendor_syndrome;
+  uint8_t opcode;  // of the failed WQE
+  uint8_t reserved;
+};
+
+struct alignas(128) SendQueue {
+  // Fixed.
+  Wqebb* blocks;
+  DoorbellRecord* doorbell_record;
+  uint64_t* doorbell;        // UAR register
+  Cqe* cqe;                  // the one entry of a collapsed CQ
+  LandingCell* landing;      // kLandingCells, then one sink nobody reads
+  const uint32_t* stop;      // the runtime's stop word: a Status that ends every wait, or 0
+  uint64_t landing_address;  // of landing[0], as its registration knows it
+  Be32 landing_lkey;
+  uint32_t mask;  // depth - 1
+  uint32_t qpn;
+  uint32_t peer;
+  uint64_t timeout_ns;  // of waits inside the queue; 0 = none
+  uint64_t unused[4];
+
+  // Moving.
+  alignas(128) uint64_t reserved;
+  uint64_t published;
+  uint64_t last_published;  // first WQEBB of the last published WQE
+  uint64_t rung;
+  uint64_t completed;  // 1 + first WQEBB of the last completed WQE
+  uint64_t landing_ticket;
+  uint32_t ring_lock;
+
+  alignas(128) QueueError error;
+
+  PEAL_HD uint64_t depth() const { return uint64_t{mask} + 1; }
+  PEAL_HD Wqebb* block(uint64_t index) const { return &blocks[index & mask]; }
+};
+static_assert(std::is_trivially_copyable_v<SendQueue> && sizeof(SendQueue) == 384);
+
+/// The queue's own status, kOk until its first error.
+template <Reach R>
+PEAL_HD Status queue_status(const SendQueue& q) {
+  return static_cast<Status>(load_acquire<R>(&q.error.status));
+}
+
+/// What ends a wait on this queue early: its own error, or the runtime's stop word.
+template <Reach R>
+PEAL_HD Status stop_status(const SendQueue& q) {
+  const Status own = queue_status<R>(q);
+  if (own != Status::kOk) return own;
+  return static_cast<Status>(load_relaxed<Reach::kSystem>(q.stop));
+}
+
+}  // namespace peal::mlx5

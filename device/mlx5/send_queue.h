@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A send queue that kernels own: reserve slots, write WQEs into them, publish in order, ring.
+//
+//   completed <= rung <= published <= reserved        free-running counts of WQEBBs
+//
+//   at = reserve(q, n);  write(q, at, wqe) ...;  publish(q, at, n);  ring(q)
+//
+// Ownership is the type parameter R: Reach::kLane for a queue with one owner (no atomics), kBlock,
+// kGpu. The NIC learns of work only through the doorbell record, which follows `published` and
+// never goes back.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "device/base/order.h"
+#include "device/base/spin.h"
+#include "device/base/target.h"
+#include "device/mlx5/completion.h"
+#include "device/mlx5/doorbell.h"
+#include "device/mlx5/queue.h"
+#include "device/mlx5/wqe.h"
+
+namespace peal::mlx5 {
+
+template <Reach R>
+PEAL_HD void ring(SendQueue& q);
+template <Reach R>
+PEAL_HD Status wait_for_room(SendQueue& q, uint64_t end);
+
+/// Claims `blocks` WQEBBs and returns the index of the first. Waits while the queue is full, after
+/// ringing what is published: a full queue of unrung work would wait for itself. On a status other
+/// than kOk nothing may be written.
+template <Reach R>
+PEAL_HD Status reserve(SendQueue& q, uint32_t blocks, uint64_t* first) {
+  *first = fetch_add_relaxed<R>(&q.reserved, static_cast<uint64_t>(blocks));
+  const uint64_t end = *first + blocks;
+  // Edge M4: `completed` is acquired, so the NIC is done with the old contents of the slots.
+  if (end - load_acquire<R>(&q.completed) <= q.depth()) return queue_status<R>(q);
+  return wait_for_room<R>(q, end);
+}
+
+/// Stores one WQE at `index`. A WQE that runs past the last block continues at block 0.
+template <uint32_t kLines>
+PEAL_HD void write(const SendQueue& q, uint64_t index, const Wqe<kLines>& wqe) {
+  for (uint32_t i = 0; i < kLines; ++i) {
+    store_line(&q.block(index + i / 4)->line[i % 4], wqe.line[i]);
+  }
+}
+
+/// What one lane hands over: `blocks` WQEBBs from `first`, the last WQE of which begins at `last`.
+struct Batch {
+  uint64_t first;
+  uint32_t blocks;
+  uint64_t last;
+};
+
+/// Hands a batch over, after every earlier reservation has been handed over. Edge M1: its bytes are
+/// visible to whoever acquires `published`.
+template <Reach R>
+PEAL_HD Status publish(SendQueue& q, const Batch& batch) {
+  if constexpr (R != Reach::kLane) {
+    const SpinEnd end = spin_until(
+        q.timeout_ns, [&] { return load_acquire<R>(&q.published) == batch.first; },
+        [&] { return stop_status<R>(q) != Status::kOk; });
+    if (end != SpinEnd::kDone) return close_queue<R>(q, end);
+  }
+  store_relaxed<R>(&q.last_published, batch.last);
+  store_release<R>(&q.published, batch.first + batch.blocks);
+  return Status::kOk;
+}
+
+/// Tells the NIC about everything published. Whoever holds the lock rings for all: a lane that
+/// finds it taken may leave, because the holder looks at `published` again after letting go.
+template <Reach R>
+PEAL_HD void ring(SendQueue& q) {
+  for (;;) {
+    if constexpr (R != Reach::kLane) {
+      if (exchange<R>(&q.ring_lock, 1u) != 0) return;
+    }
+    const uint64_t published = load_acquire<R>(&q.published);
+    if (published != load_relaxed<R>(&q.rung)) {
+      // `rung` before the doorbell record: a completion can only be for something that `rung`
+      // already covers.
+      store_relaxed<R>(&q.rung, published);
+      write_doorbell_record(q.doorbell_record, published);
+      ring_doorbell(q.doorbell, published, q.qpn);
+    }
+    if constexpr (R == Reach::kLane) return;
+    exchange<R>(&q.ring_lock, 0u);
+    if (load_acquire<R>(&q.published) == published) return;
+  }
+}
+
+/// Waits until WQEBBs up to `end` fit: the slow half of reserve().
+template <Reach R>
+PEAL_HD Status wait_for_room(SendQueue& q, uint64_t end) {
+  const SpinEnd why = spin_until(
+      q.timeout_ns,
+      [&] {
+        poll<R>(q);
+        return end - load_acquire<R>(&q.completed) <= q.depth();
+      },
+      [&] {
+        ring<R>(q);
+        return stop_status<R>(q) != Status::kOk;
+      });
+  if (why != SpinEnd::kDone) return close_queue<R>(q, why);
+  return queue_status<R>(q);
+}
+
+/// Waits until the WQE that starts at `index` is complete. A timeout leaves the queue usable: the
+/// wait may be repeated.
+template <Reach R>
+[[nodiscard]] PEAL_HD Status wait_completed(SendQueue& q, uint64_t index) {
+  const SpinEnd end = spin_until(
+      q.timeout_ns,
+      [&] {
+        if (load_acquire<R>(&q.completed) > index) return true;
+        poll<R>(q);
+        return load_acquire<R>(&q.completed) > index;
+      },
+      [&] { return stop_status<R>(q) != Status::kOk; });
+  if (end == SpinEnd::kTimedOut) return Status::kTimeout;
+  if (end == SpinEnd::kStopped) return stop_status<R>(q);
+  return Status::kOk;
+}
+
+/// Waits until everything published so far is complete; reports the queue's first error even when
+/// it was already known.
+template <Reach R>
+[[nodiscard]] PEAL_HD Status drain(SendQueue& q) {
+  const uint64_t published = load_acquire<R>(&q.published);
+  if (published != 0) {
+    const uint64_t last = load_relaxed<R>(&q.last_published);
+    if (load_acquire<R>(&q.completed) <= last) {
+      const Status status = wait_completed<R>(q, last);
+      if (status != Status::kOk) return status;
+    }
+  }
+  return queue_status<R>(q);
+}
+
+}  // namespace peal::mlx5

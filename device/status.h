@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How an operation ended. The data path answers with a Status; it neither traps nor throws.
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/target.h"
+
+namespace peal {
+
+enum class Status : uint32_t {
+  kOk = 0,
+  kTimeout,  // the context's deadline passed; the queue, if one was involved, is unusable from here
+             // on
+  kQueueError,  // the NIC completed a work request with an error; the error record has the syndrome
+  kPeerLost,    // the process of a peer is gone
+  kAborted,     // the host ended all waits of this runtime
+  kBadPe,       // pe is not in [0, n_pes)
+  kNotSymmetric,   // the remote address lies in no window that all PEs registered
+  kNotRegistered,  // the local address lies in no window, and the data is too long to travel inline
+  kMisaligned,     // an atomic or signal address is not a multiple of its size
+  kCount,
+};
+
+/// A short name, "queue error". For host and tests; kernels compare.
+PEAL_HD const char* to_string(Status status) {
+  switch (status) {
+    case Status::kOk:
+      return "ok";
+    case Status::kTimeout:
+      return "timeout";
+    case Status::kQueueError:
+      return "queue error";
+    case Status::kPeerLost:
+      return "peer lost";
+    case Status::kAborted:
+      return "aborted";
+    case Status::kBadPe:
+      return "no such pe";
+    case Status::kNotSymmetric:
+      return "address not symmetric";
+    case Status::kNotRegistered:
+      return "address not registered";
+    case Status::kMisaligned:
+      return "address misaligned";
+    case Status::kCount:
+      break;
+  }
+  return "unknown status";
+}
+
+}  // namespace peal
