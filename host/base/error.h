@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one exception of set-up code. It names the call, the value and the remedy; the data path never throws.
+// The one exception of set-up code. It names the call, the value and the remedy; the data path
+// never throws.
 #pragma once
+
+#include <fmt/format.h>
 
 #include <stdexcept>
 #include <string>
-
-#include <fmt/format.h>
 
 namespace peal {
 

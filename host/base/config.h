@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every setting of peal: one table (field, variable, type, default, rule, one line of
+// documentation). The struct below, the parser, the error texts and describe() come from it;
+// nothing else in peal reads the environment.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "host/base/log.h"
+
+namespace peal {
+
+enum class BootstrapKind { kAuto, kMpi, kTcp, kSingle };
+enum class TransportKind { kAuto, kIbgda };
+
+using Microseconds = std::chrono::microseconds;
+
+// X(type, field, variable, default text, rule, documentation). The rule belongs to config.cc: it
+// parses a text, the default too, and can say what it accepts.
+#define PEAL_CONFIG_TABLE(X)                                                                      \
+  X(uint64_t, heap_size, "PEAL_HEAP_SIZE", "64M", (Size{64u << 10, uint64_t{1} << 44}),           \
+    "bytes of symmetric heap of each PE")                                                         \
+  X(int, queues, "PEAL_QUEUES", "4", (Count{1, 64}), "queues per peer of the default context")    \
+  X(int, queue_depth, "PEAL_QUEUE_DEPTH", "1024", (PowerOfTwo{16, 16384}),                        \
+    "work queue entries of one queue")                                                            \
+  X(Microseconds, timeout, "PEAL_TIMEOUT", "10s", (Time{Microseconds(0)}),                        \
+    "deadline of every wait inside a kernel; 0 = none")                                           \
+  X(BootstrapKind, bootstrap, "PEAL_BOOTSTRAP", "auto", kBootstraps,                              \
+    "how PEs find each other; auto = mpi under mpirun, else single")                              \
+  X(Microseconds, bootstrap_timeout, "PEAL_BOOTSTRAP_TIMEOUT", "60s", (Time{Microseconds(1000)}), \
+    "deadline of every collective set-up call")                                                   \
+  X(std::string, tcp_id, "PEAL_TCP_ID", "", Secret{}, "unique id of a job started over tcp")      \
+  X(int, tcp_rank, "PEAL_TCP_RANK", "0", (Count{0, 65535}), "rank of this PE in a tcp job")       \
+  X(int, tcp_size, "PEAL_TCP_SIZE", "1", (Count{1, 65536}), "number of PEs in a tcp job")         \
+  X(std::string, mpi_plugin, "PEAL_MPI_PLUGIN", "", Text{},                                       \
+    "path of libpeal_mpi.so; empty = found beside the program")                                   \
+  X(std::string, ibverbs, "PEAL_IBVERBS", "", Text{},                                             \
+    "path of libibverbs.so.1; with PEAL_MLX5, never without")                                     \
+  X(std::string, mlx5, "PEAL_MLX5", "", Text{},                                                   \
+    "path of libmlx5.so.1; with PEAL_IBVERBS, never without")                                     \
+  X(std::string, hca, "PEAL_HCA", "", Text{}, "NIC to use, such as mlx5_0; empty = first mlx5")   \
+  X(TransportKind, transport, "PEAL_TRANSPORT", "auto", kTransports, "how data travels")          \
+  X(bool, info, "PEAL_INFO", "0", Flag{}, "print this table with the values in force")            \
+  X(LogLevel, log, "PEAL_LOG", "warn", kLogLevels, "least important messages that are printed")
+
+/// The settings in force: a plain value, read once and then handed on by const reference.
+///
+/// Config{} is not useful: start from from_environment(environ), or from defaults() in a test.
+struct Config {
+#define PEAL_CONFIG_FIELD(type, field, variable, text, rule, documentation) type field{};
+  PEAL_CONFIG_TABLE(PEAL_CONFIG_FIELD)
+#undef PEAL_CONFIG_FIELD
+
+  /// Variables that the environment set, with their text.
+  std::map<std::string, std::string> given;
+
+  /// Reads all PEAL_* variables of `environment` (null-terminated "NAME=value" texts, e.g.
+  /// environ).
+  ///
+  /// Throws kConfiguration for an unknown PEAL_* name (with the nearest known one) and for a value
+  /// that is malformed or out of range (with what is accepted). An empty value of a setting that
+  /// has a default other than empty is malformed. PEAL_SOFTNIC_* names are the software NIC's:
+  /// known ones are passed over.
+  static Config from_environment(const char* const* environment);
+
+  /// The table's defaults.
+  static Config defaults();
+
+  /// The table in force, one setting a line: name, value, "(default)" or "(set)", documentation.
+  /// Secrets are not printed. This is what PEAL_INFO=1 shows.
+  std::string describe() const;
+};
+
+/// "64M", "1536", ...: the largest suffix that divides `bytes`.
+std::string format_size(uint64_t bytes);
+
+}  // namespace peal

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What QUERY_HCA_CAP says about a NIC, and whether that is enough for a GPU to drive it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "host/nic/verbs.h"
+
+namespace peal::nic {
+
+/// The capabilities peal depends on, decoded.
+struct Capabilities {
+  uint32_t cqe_version = 0;
+  bool reliable_connection = false;
+  bool atomics = false;
+  bool cq_overrun_ignore = false;
+  bool atomic_host_endian = false;    // 8-byte results arrive in host byte order
+  uint32_t atomic_operations = 0;     // bit 0 CS, 1 FA, 2 masked CS, 3 masked FA
+  uint32_t atomic_sizes = 0;          // bit n: 2^n bytes
+  uint32_t log_max_queue_blocks = 0;  // WQEBBs of one queue
+  uint32_t log_max_message = 0;
+  uint32_t log_max_responder_depth = 0;  // READs and atomics in flight at a target
+  uint32_t log_max_initiator_depth = 0;
+  uint32_t max_wqe_bytes = 0;
+
+  friend bool operator==(const Capabilities&, const Capabilities&) = default;
+};
+
+/// Asks the NIC. Throws kSystem or kUnsupported when it does not answer.
+Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* context);
+
+/// Throws kUnsupported that lists everything `device` lacks; returns when it lacks nothing.
+void require(const Capabilities& capabilities, const std::string& device);
+
+}  // namespace peal::nic

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Owners of what a queue pair needs around it: device context, protection domain, registered
+// memory, umem (memory of queues), UAR (doorbell page). Each acquires in its constructor and
+// releases in its destructor; all are move-only; the Device is destroyed last.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "device/base/endian.h"
+#include "host/nic/capabilities.h"
+#include "host/nic/verbs.h"
+
+namespace peal::nic {
+
+/// Releases T with a function of the library; its answer cannot be acted on.
+template <class T, class R>
+struct Releaser {
+  R (*release)(T*);
+  void operator()(T* object) const { release(object); }
+};
+template <class T, class R>
+using Owned = std::unique_ptr<T, Releaser<T, R>>;
+
+/// An open NIC with port 1 checked: active, InfiniBand.
+class Device {
+ public:
+  /// Opens `hca` (a name such as mlx5_0), or the first mlx5 device when it is empty. Throws
+  /// kUnsupported that names the devices there are, or what this one lacks.
+  Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca);
+
+  const std::string& name() const { return name_; }
+  const std::string& firmware() const { return firmware_; }
+  /// True for the software NIC: its UAR is ordinary memory.
+  bool software() const { return software_; }
+  /// One line for people: name, firmware, library, LID.
+  std::string description() const;
+
+  uint16_t lid() const { return lid_; }
+  uint8_t mtu() const { return mtu_; }  // active, as a code: 256 << (mtu - 1) bytes
+  uint32_t eqn() const { return eqn_; }
+  const Capabilities& capabilities() const { return capabilities_; }
+
+  const VerbsLibrary& library() const { return *library_; }
+  const std::shared_ptr<const VerbsLibrary>& shared_library() const { return library_; }
+  ibv_context* context() const { return context_.get(); }
+
+ private:
+  void read_attributes();
+  void read_port();
+
+  std::shared_ptr<const VerbsLibrary> library_;
+  std::string name_;
+  std::string firmware_;
+  bool software_ = false;
+  uint16_t lid_ = 0;
+  uint8_t mtu_ = 0;
+  uint32_t eqn_ = 0;
+  Capabilities capabilities_;
+  Owned<ibv_context, int> context_;
+};
+
+class ProtectionDomain {
+ public:
+  explicit ProtectionDomain(const Device& device);
+  uint32_t number() const { return number_; }
+  ibv_pd* handle() const { return pd_.get(); }
+
+ private:
+  Owned<ibv_pd, int> pd_;
+  uint32_t number_ = 0;
+};
+
+/// How writes into a region may pass one another on the bus.
+enum class Ordering {
+  kStrict,   // a later write is never visible before an earlier one: signals, flags
+  kRelaxed,  // until a completion or a strict access: data
+};
+
+/// A range the NIC may read, write and do atomics on, locally and for peers, with iova 0: an
+/// address in a work queue entry is the offset from `address`.
+class MemoryRegion {
+ public:
+  MemoryRegion(const Device& device, const ProtectionDomain& domain, std::byte* address,
+               size_t bytes, Ordering ordering = Ordering::kStrict);
+
+  /// The keys as they stand in work queue entries.
+  Be32 lkey() const { return Be32(mr_->lkey); }
+  Be32 rkey() const { return Be32(mr_->rkey); }
+  size_t bytes() const { return mr_->length; }
+
+ private:
+  Owned<ibv_mr, int> mr_;
+};
+
+/// Memory in which queues are built; commands name it by number and byte offset.
+class Umem {
+ public:
+  /// `address` is page-aligned.
+  Umem(const Device& device, std::byte* address, size_t bytes);
+  uint32_t number() const { return umem_->umem_id; }
+
+ private:
+  Owned<mlx5dv_devx_umem, int> umem_;
+};
+
+/// A doorbell page. Many queues may share one; a queue is only rung through the page it was created
+/// with.
+class Uar {
+ public:
+  /// A private uncached page when the library has such, else the shared uncached one, else a
+  /// write-combining one.
+  explicit Uar(const Device& device);
+
+  uint32_t page() const { return uar_->page_id; }
+  /// The 8-byte register to store a doorbell into.
+  void* doorbell() const { return uar_->reg_addr; }
+  void* base() const { return uar_->base_addr; }  // of the 4 KiB page
+  const char* kind() const { return kind_; }      // "dedicated", "uncached", "write-combining"
+
+ private:
+  Owned<mlx5dv_devx_uar, void> uar_;
+  const char* kind_ = "";
+};
+
+}  // namespace peal::nic

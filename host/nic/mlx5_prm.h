@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Firmware commands: mailboxes as arrays of big-endian words, and where in them the fields lie that
+// peal sets or reads. A table of facts, with one set() and one value() that use it.
+//
+//   in:  dword 0 [31:16] opcode, dword 1 [15:0] op_mod      out: dword 0 [31:24] status, dword 1
+//   syndrome
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "device/base/endian.h"
+
+namespace peal::nic::prm {
+
+enum class Command : uint16_t {
+  kQueryHcaCap = 0x100,
+  kCreateCq = 0x400,
+  kCreateQp = 0x500,
+  kReset2Init = 0x502,
+  kInit2Rtr = 0x503,
+  kRtr2Rts = 0x504,
+  k2Error = 0x507,
+  k2Reset = 0x50a,
+  kQueryQp = 0x50b,
+};
+
+/// "CREATE_QP", as manuals spell it.
+const char* to_string(Command command);
+
+/// Bits [high:low] of big-endian word `dword` of a mailbox; 31 is the most significant bit.
+struct Field {
+  uint16_t dword;
+  uint8_t high;
+  uint8_t low;
+};
+
+/// 64 bits: `dword` holds the upper half.
+struct Field64 {
+  uint16_t dword;
+};
+
+/// A field of a structure that begins `dwords` later.
+constexpr Field at(Field field, int dwords) {
+  return {static_cast<uint16_t>(field.dword + dwords), field.high, field.low};
+}
+constexpr Field64 at(Field64 field, int dwords) {
+  return {static_cast<uint16_t>(field.dword + dwords)};
+}
+
+/// Throws kInternal: `value` has more bits than the field, or the field is outside the mailbox.
+[[noreturn]] void refuse_field(Field field, uint64_t value, size_t words);
+
+/// A zeroed mailbox of kBytes.
+template <size_t kBytes>
+class Mailbox {
+  static_assert(kBytes % 4 == 0);
+
+ public:
+  Mailbox() : words_{} {}
+
+  void set(Field field, uint32_t value) {
+    const uint32_t mask = mask_of(field);
+    if (field.dword >= words_.size() || (value & ~mask) != 0) {
+      refuse_field(field, value, words_.size());
+    }
+    Be32& word = words_[field.dword];
+    word = Be32((word.host() & ~(mask << field.low)) | (value << field.low));
+  }
+  void set(Field64 field, uint64_t value) {
+    set(Field{field.dword, 31, 0}, static_cast<uint32_t>(value >> 32));
+    set(Field{static_cast<uint16_t>(field.dword + 1), 31, 0}, static_cast<uint32_t>(value));
+  }
+  uint32_t value(Field field) const {
+    if (field.dword >= words_.size()) refuse_field(field, 0, words_.size());
+    return (words_[field.dword].host() >> field.low) & mask_of(field);
+  }
+
+  const void* data() const { return words_.data(); }
+  void* data() { return words_.data(); }
+  static constexpr size_t bytes() { return kBytes; }
+
+ private:
+  static constexpr uint32_t mask_of(Field field) {
+    return static_cast<uint32_t>((uint64_t{1} << (field.high - field.low + 1)) - 1);
+  }
+  std::array<Be32, kBytes / 4> words_;
+};
+
+// Common to all commands.
+inline constexpr Field kOpcode{0, 31, 16};
+inline constexpr Field kOpMod{1, 15, 0};
+inline constexpr Field kStatus{0, 31, 24};
+inline constexpr Field kSyndrome{1, 31, 0};
+inline constexpr Field kObjectNumber{2, 23, 0};  // qpn or cqn, in and out
+
+// Mailbox sizes in bytes.
+inline constexpr size_t kShortIn = 16, kShortOut = 16;
+inline constexpr size_t kQueryHcaCapOut = 4112;
+inline constexpr size_t kCreateCqIn = 272, kCreateQpIn = 272, kModifyQpIn = 272, kQueryQpOut = 272;
+
+// QUERY_HCA_CAP: op_mod = type << 1 | 1 (current values); the answer begins at dword 4.
+inline constexpr int kCapability = 4;
+inline constexpr uint32_t kGeneralCapabilities = 0, kAtomicCapabilities = 3;
+namespace cap {
+inline constexpr Field kLogMaxQpSize{4, 23, 16};
+inline constexpr Field kLogMaxInitiatorDepth{10, 21, 16};
+inline constexpr Field kLogMaxResponderDepth{10, 5, 0};
+inline constexpr Field kLogMaxMessage{14, 28, 24};
+inline constexpr Field kCqeVersion{15, 3, 0};
+inline constexpr Field kAtomic{16, 1, 1};
+inline constexpr Field kCqOverrunIgnore{17, 31, 31};
+inline constexpr Field kReliableConnection{17, 0, 0};
+inline constexpr Field kMaxWqeBytes{20, 15, 0};
+}  // namespace cap
+namespace atomic_cap {
+inline constexpr Field kEndiannessMode{2, 31, 30};
+inline constexpr Field kOperations{4, 15, 0};
+inline constexpr Field kSizes{5, 15, 0};
+}  // namespace atomic_cap
+
+// CREATE_CQ: completion queue context at dword 4.
+inline constexpr int kCqContext = 4;
+inline constexpr Field64 kCqUmemOffset{20};
+inline constexpr Field kCqUmemNumber{22, 31, 0};
+inline constexpr Field kCqUmemValid{23, 31, 31};
+namespace cqc {
+inline constexpr Field kDoorbellUmemValid{0, 25, 25};
+inline constexpr Field kCqeSize{0, 23, 21};
+inline constexpr Field kCollapsed{0, 20, 20};
+inline constexpr Field kOverrunIgnore{0, 17, 17};
+inline constexpr Field kDoorbellUmemNumber{1, 31, 0};
+inline constexpr Field kLogEntries{3, 28, 24};
+inline constexpr Field kUarPage{3, 23, 0};
+inline constexpr Field kEventQueue{5, 7, 0};
+inline constexpr Field kLogPageSize{6, 28, 24};
+inline constexpr Field64 kDoorbellOffset{14};
+}  // namespace cqc
+
+// CREATE_QP and the transitions: queue pair context at dword 6; QUERY_QP answers it there too.
+inline constexpr int kQpContext = 6;
+inline constexpr Field64 kWqUmemOffset{64};
+inline constexpr Field kWqUmemNumber{66, 31, 0};
+inline constexpr Field kWqUmemValid{67, 31, 31};
+namespace qpc {
+inline constexpr Field kState{0, 31, 28};
+inline constexpr Field kService{0, 23, 16};
+inline constexpr Field kPathMigration{0, 12, 11};
+inline constexpr Field kProtectionDomain{1, 23, 0};
+inline constexpr Field kMtu{2, 31, 29};
+inline constexpr Field kLogMaxMessage{2, 28, 24};
+inline constexpr Field kLogSendBlocks{2, 14, 11};
+inline constexpr Field kUarPage{3, 23, 0};
+inline constexpr Field kUserIndex{4, 23, 0};
+inline constexpr Field kLogPageSize{5, 28, 24};
+inline constexpr Field kRemoteQpn{5, 23, 0};
+inline constexpr Field kPkeyIndex{6, 15, 0};
+inline constexpr Field kRemoteLid{7, 15, 0};
+inline constexpr Field kAckTimeout{8, 31, 27};
+inline constexpr Field kServiceLevel{15, 27, 24};
+inline constexpr Field kPort{15, 23, 16};
+inline constexpr Field kLogInitiatorDepth{28, 23, 21};
+inline constexpr Field kRetryCount{28, 18, 16};
+inline constexpr Field kRnrRetry{28, 15, 13};
+inline constexpr Field kNextSendPsn{30, 23, 0};
+inline constexpr Field kSendCq{31, 23, 0};
+inline constexpr Field kLogResponderDepth{36, 23, 21};
+inline constexpr Field kAtomicMode{36, 19, 16};
+inline constexpr Field kRemoteRead{36, 15, 15};
+inline constexpr Field kRemoteWrite{36, 14, 14};
+inline constexpr Field kRemoteAtomic{36, 13, 13};
+inline constexpr Field kMinRnrTimer{37, 28, 24};
+inline constexpr Field kNextReceivePsn{37, 23, 0};
+inline constexpr Field kReceiveCq{39, 23, 0};
+inline constexpr Field64 kDoorbellOffset{40};
+inline constexpr Field kReceiveQueueType{43, 26, 24};
+inline constexpr Field kDoorbellUmemValid{52, 28, 28};
+inline constexpr Field kDoorbellUmemNumber{57, 31, 0};
+}  // namespace qpc
+
+inline constexpr uint32_t kServiceReliable = 0;
+inline constexpr uint32_t kPathMigrated = 3;
+inline constexpr uint32_t kNoReceiveQueue = 3;  // rq_type ZERO_SIZE
+
+}  // namespace peal::nic::prm

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the memory of one queue is cut up; it lies in a umem and in a memory region as a whole.
+//
+//   [ send queue: depth x 64 | CQE | doorbell records | device state | landing cells | spare ]
+//
+// Everything beside the send queue fits in 4 KiB.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/mlx5/layout.h"
+
+namespace peal::nic {
+
+/// Byte offsets within the memory of a queue of `depth` work queue blocks. Each part begins on a
+/// 64-byte line of its own, so that NIC and GPU do not share one.
+struct QueueMemoryLayout {
+  static constexpr size_t kLine = 64;
+  static constexpr size_t kStateBytes = 1024;
+  static constexpr size_t kLandingBytes = 2560;
+  static constexpr size_t kOverhead = 4096;
+  static constexpr uint32_t kMinDepth = 16;
+  static constexpr uint32_t kMaxDepth = 16384;  // half the 16-bit index range stays unambiguous
+
+  uint32_t depth;  // power of two, kMinDepth..kMaxDepth
+
+  constexpr size_t send_queue() const { return 0; }
+  constexpr size_t cqe() const { return size_t{depth} * mlx5::kWqebbBytes; }
+  constexpr size_t doorbell() const { return cqe() + sizeof(mlx5::Cqe); }
+  constexpr size_t cq_doorbell() const { return doorbell() + kLine / 2; }  // never written
+  constexpr size_t state() const { return doorbell() + kLine; }            // device-visible state
+  constexpr size_t landing() const { return state() + kStateBytes; }       // results of fetches
+  constexpr size_t bytes() const { return cqe() + kOverhead; }
+  constexpr uint32_t log_depth() const { return static_cast<uint32_t>(__builtin_ctz(depth)); }
+
+  /// Makes host memory at `base` ready for creating the queue: all zero but for the CQE, which
+  /// looks like none (all ones: opcode invalid, counter 0xffff). Without this the first poll reads
+  /// garbage.
+  void prepare(std::byte* base) const;
+};
+
+static_assert(QueueMemoryLayout{16}.landing() + QueueMemoryLayout::kLandingBytes <=
+              QueueMemoryLayout{16}.bytes());
+static_assert(QueueMemoryLayout{16}.landing() % QueueMemoryLayout::kLine == 0);
+
+}  // namespace peal::nic

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Queues that a GPU drives, created by firmware commands in memory of the caller's. The order of
+// calls: CompletionQueue, QueuePair (reset), exchange (lid, qpn) with the peer, to_init, to_rtr,
+// to_rts. From then on only the device code touches the memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "host/nic/device.h"
+#include "host/nic/mlx5_prm.h"
+#include "host/nic/queue_layout.h"
+
+namespace peal::nic {
+
+/// QPC.state.
+enum class QueueState : uint8_t {
+  kReset = 0,
+  kInit = 1,
+  kReadyToReceive = 2,
+  kReadyToSend = 3,
+  kSendError = 4,
+  kSendDrained = 5,
+  kError = 6,
+};
+const char* to_string(QueueState state);
+
+/// A firmware object; destroying it sends its DESTROY command.
+class FirmwareObject {
+ public:
+  /// Runs a CREATE command. Throws kSystem "CREATE_QP refused: BAD_RES (0x05), syndrome 0x...:
+  /// ...".
+  template <size_t kInBytes>
+  FirmwareObject(const Device& device, const prm::Mailbox<kInBytes>& in)
+      : FirmwareObject(device, in.data(), kInBytes) {}
+
+  uint32_t number() const { return number_; }
+
+  /// Runs a command on this object and checks its answer; throws like the constructor.
+  void modify(const void* in, size_t in_bytes) const;
+  void query(const void* in, size_t in_bytes, void* out, size_t out_bytes) const;
+
+ private:
+  FirmwareObject(const Device& device, const void* in, size_t in_bytes);
+
+  std::shared_ptr<const VerbsLibrary> library_;
+  Owned<mlx5dv_devx_obj, int> object_;
+  uint32_t number_ = 0;
+};
+
+/// Where in which umem a queue lies, byte offsets from the umem's start.
+struct QueuePlace {
+  uint32_t umem = 0;
+  uint64_t send_queue = 0;   // multiple of 64
+  uint64_t cqe = 0;          // multiple of 64
+  uint64_t doorbell = 0;     // of the send queue; multiple of 8
+  uint64_t cq_doorbell = 0;  // never written by anyone, the NIC wants it; multiple of 8
+
+  /// The parts of `layout`, whose memory begins `offset` bytes into `umem`.
+  static QueuePlace of(const QueueMemoryLayout& layout, const Umem& umem, uint64_t offset);
+};
+
+/// A collapsed completion queue: one 64-byte entry, always overwritten by the newest completion;
+/// overruns are ignored, no events.
+class CompletionQueue {
+ public:
+  CompletionQueue(const Device& device, const Uar& uar, const QueuePlace& place);
+  uint32_t number() const { return object_.number(); }
+
+ private:
+  FirmwareObject object_;
+};
+
+/// Everything about a connection that is a choice. The defaults are those of the other runtimes
+/// that drive a ConnectX from a GPU.
+struct QueuePairSettings {
+  uint8_t atomic_mode = 3;          // 4 and 8 bytes, masked forms too
+  uint8_t mtu = 0;                  // code 1..5; 0 = the port's active mtu
+  uint8_t log_max_message = 30;     // 1 GiB
+  uint8_t min_rnr_timer = 12;       // 0.64 ms
+  uint8_t log_responder_depth = 4;  // 16 READs and atomics in flight; the NIC may allow fewer
+  uint8_t log_initiator_depth = 4;
+  uint8_t retry_count = 7;
+  uint8_t rnr_retry = 7;     // for ever
+  uint8_t ack_timeout = 20;  // 4.096 us << 20 a try
+  uint8_t service_level = 0;
+  uint32_t user_index = 0;
+};
+
+/// The other end.
+struct RemoteQueue {
+  uint32_t qpn = 0;
+  uint16_t lid = 0;
+};
+
+/// A reliable connection with a send queue and no receive queue. Remote write, read and atomics are
+/// allowed.
+class QueuePair {
+ public:
+  /// In reset state. `place` has room for `depth` blocks (a power of two). Throws kInvalidArgument
+  /// for a depth the NIC cannot do, kSystem when it refuses.
+  QueuePair(const Device& device, const ProtectionDomain& domain, const Uar& uar,
+            const CompletionQueue& cq, const QueuePlace& place, uint32_t depth,
+            const QueuePairSettings& settings = {});
+
+  uint32_t number() const { return object_.number(); }
+
+  /// The transitions, in this order. Peers need no barrier between them: the NIC retries until the
+  /// other end is ready to receive.
+  void to_init();
+  void to_rtr(const RemoteQueue& remote);
+  void to_rts();
+  /// Stops it: what is posted is flushed with completion errors.
+  void to_error();
+  /// Back to reset from any state; the doorbell record and indices start at 0 again.
+  void to_reset();
+
+  /// Asks the NIC, in any state.
+  QueueState query_state() const;
+
+ private:
+  FirmwareObject object_;
+  QueuePairSettings settings_;
+};
+
+}  // namespace peal::nic

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The seam: every ibv_* and mlx5dv_* function that peal calls, found by dlopen. Behind the table is
+// rdma-core with a ConnectX, or the software NIC with the same two file names; callers cannot tell.
+#pragma once
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "host/base/config.h"
+
+namespace peal::nic {
+
+#define PEAL_IBV_FUNCTIONS(X) \
+  X(get_device_list)          \
+  X(free_device_list)         \
+  X(get_device_name)          \
+  X(close_device)             \
+  X(query_device)             \
+  X(query_port)               \
+  X(alloc_pd)                 \
+  X(dealloc_pd)               \
+  X(reg_mr_iova2)             \
+  X(dereg_mr)
+
+#define PEAL_MLX5DV_FUNCTIONS(X) \
+  X(is_supported)                \
+  X(open_device)                 \
+  X(init_obj)                    \
+  X(devx_general_cmd)            \
+  X(devx_obj_create)             \
+  X(devx_obj_modify)             \
+  X(devx_obj_query)              \
+  X(devx_obj_destroy)            \
+  X(devx_query_eqn)              \
+  X(devx_umem_reg)               \
+  X(devx_umem_dereg)             \
+  X(devx_alloc_uar)              \
+  X(devx_free_uar)
+
+/// Where to look for the two libraries.
+struct LibrarySearch {
+  std::string ibverbs;                      // both set: these and no others
+  std::string mlx5;                         //
+  std::string real_ibverbs;                 // rdma-core, as the dynamic loader finds it
+  std::string real_mlx5;                    //
+  std::filesystem::path program_directory;  // softnic/ is looked for here and in 5 parents
+
+  /// PEAL_IBVERBS and PEAL_MLX5, rdma-core's names, the folder of the running program.
+  static LibrarySearch from(const Config& config);
+};
+
+/// The open libraries as a table: library->ibv.alloc_pd(context), library->mlx5dv.init_obj(...).
+///
+/// The libraries stay loaded until the process ends: rdma-core's providers keep pointers into one
+/// another and do not support unloading.
+class VerbsLibrary {
+ public:
+  struct Ibv {
+#define PEAL_DECLARE(name) decltype(&::ibv_##name) name = nullptr;
+    PEAL_IBV_FUNCTIONS(PEAL_DECLARE)
+#undef PEAL_DECLARE
+  };
+  struct Mlx5dv {
+#define PEAL_DECLARE(name) decltype(&::mlx5dv_##name) name = nullptr;
+    PEAL_MLX5DV_FUNCTIONS(PEAL_DECLARE)
+#undef PEAL_DECLARE
+  };
+
+  /// Opens the named libraries when the search names both; else rdma-core when it loads and lists
+  /// an mlx5 device; else the software NIC. Throws kConfiguration when only one is named,
+  /// kUnsupported (naming path or symbol, cause and remedy) when none can be used.
+  static std::shared_ptr<const VerbsLibrary> open(const LibrarySearch& search);
+
+  /// One line for people: "ConnectX via /usr/lib/.../libibverbs.so.1" or "software NIC (softnic) at
+  /// /.../softnic/abi".
+  const std::string& description() const { return description_; }
+
+  /// The path says that this is the software NIC. The device itself knows better:
+  /// Device::software().
+  bool software() const { return software_; }
+
+  Ibv ibv;
+  Mlx5dv mlx5dv;
+
+ private:
+  VerbsLibrary() = default;
+  static std::shared_ptr<VerbsLibrary> load(const std::string& ibverbs, const std::string& mlx5);
+  bool lists_mlx5_device() const;
+
+  std::string description_;
+  bool software_ = false;
+};
+
+}  // namespace peal::nic
