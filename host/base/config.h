@@ -6,7 +6,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -58,6 +57,10 @@ struct Config {
 
   /// Variables that the environment set, with their text.
   std::map<std::string, std::string> given;
+
+  /// An MPI launcher started this process (its own variables are there). Decides
+  /// PEAL_BOOTSTRAP=auto.
+  bool under_mpirun = false;
 
   /// Reads all PEAL_* variables of `environment` (null-terminated "NAME=value" texts, e.g.
   /// environ).

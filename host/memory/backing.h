@@ -9,9 +9,12 @@
 
 namespace peal {
 
-/// Owns one contiguous, page-aligned range. Move-only; the destructor releases it.
+/// Owns one contiguous range that begins at a multiple of kAlignment. Move-only; the destructor
+/// releases it.
 class Backing {
  public:
+  static constexpr size_t kAlignment = 2u << 20;  // a huge page; what cuMemCreate deals in too
+
   struct Block {
     std::byte* address = nullptr;
     size_t bytes = 0;

@@ -25,8 +25,8 @@ namespace peal {
 /// each PE asked, and nothing changes. Not thread-safe: two threads would not agree on an order.
 class SymmetricHeap {
  public:
-  static constexpr size_t kAlignment = 128;          // of malloc and calloc; a GPU cache line
-  static constexpr size_t kMaxAlignment = 2u << 20;  // align() accepts powers of two up to this
+  static constexpr size_t kAlignment = 128;  // of malloc and calloc; a GPU cache line
+  static constexpr size_t kMaxAlignment = Backing::kAlignment;  // align() goes up to this
 
   /// Collective. Throws kConfiguration when the sizes of the PEs differ. `bootstrap` must outlive
   /// the heap.
@@ -82,6 +82,7 @@ class SymmetricHeap {
   static std::string describe(const Request& request);
   void agree(const Request& mine);
   void* allocate(Kind kind, size_t bytes, size_t alignment);
+  [[noreturn]] void refuse_free(const void* pointer, uint64_t offset) const;
 
   Backing backing_;
   Bootstrap& bootstrap_;

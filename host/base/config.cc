@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rules (how a text becomes a value, and what to tell who wrote another), and the three walks over
+// the table: parse, refuse unknown names, describe.
+#include "host/base/config.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <iterator>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "host/base/error.h"
+
+namespace peal {
+namespace {
+
+using std::string_view;
+
+/// Digits at the front of `text`, taken off it. nullopt when there are none or too many.
+std::optional<uint64_t> take_number(string_view& text) {
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return number;
+}
+
+std::optional<uint64_t> multiply(uint64_t a, uint64_t b) {
+  if (b != 0 && a > std::numeric_limits<uint64_t>::max() / b) return std::nullopt;
+  return a * b;
+}
+
+// A rule has parse(text) -> optional value and accepts() -> text for people. kSecret hides the
+// value.
+
+struct Size {
+  uint64_t low, high;
+  static constexpr bool kSecret = false;
+
+  std::optional<uint64_t> parse(string_view text) const {
+    const std::optional<uint64_t> number = take_number(text);
+    if (!number || text.size() > 1) return std::nullopt;
+    const size_t power = text.empty() ? 0 : string_view("KMGT").find(text[0]) + 1;
+    if (!text.empty() && power == 0) return std::nullopt;  // npos + 1
+    const std::optional<uint64_t> bytes = multiply(*number, uint64_t{1} << (10 * power));
+    return bytes && *bytes >= low && *bytes <= high ? bytes : std::nullopt;
+  }
+  std::string accepts() const {
+    return fmt::format("a size from {} to {}, such as 64K, 512M or 2G", format_size(low),
+                       format_size(high));
+  }
+};
+
+struct Count {
+  int low, high;
+  static constexpr bool kSecret = false;
+
+  std::optional<int> parse(string_view text) const {
+    const std::optional<uint64_t> number = take_number(text);
+    if (!number || !text.empty() || *number > static_cast<uint64_t>(high)) return std::nullopt;
+    const int count = static_cast<int>(*number);
+    return count >= low ? std::optional(count) : std::nullopt;
+  }
+  std::string accepts() const { return fmt::format("a whole number from {} to {}", low, high); }
+};
+
+struct PowerOfTwo {
+  int low, high;
+  static constexpr bool kSecret = false;
+
+  std::optional<int> parse(string_view text) const {
+    const std::optional<int> count = Count{low, high}.parse(text);
+    return count && (*count & (*count - 1)) == 0 ? count : std::nullopt;
+  }
+  std::string accepts() const { return fmt::format("a power of two from {} to {}", low, high); }
+};
+
+struct Time {
+  Microseconds low;
+  static constexpr Microseconds kHigh = std::chrono::hours(24);
+  static constexpr bool kSecret = false;
+
+  std::optional<Microseconds> parse(string_view text) const {
+    const std::optional<uint64_t> number = take_number(text);
+    if (!number) return std::nullopt;
+    uint64_t unit = 0;
+    if (text == "us") unit = 1;
+    if (text == "ms") unit = 1000;
+    if (text == "s") unit = 1000000;
+    if (unit == 0 && !(text.empty() && *number == 0)) return std::nullopt;
+    const std::optional<uint64_t> us = multiply(*number, unit);
+    if (!us || *us > static_cast<uint64_t>(kHigh.count())) return std::nullopt;
+    const Microseconds time(static_cast<int64_t>(*us));
+    return time >= low ? std::optional(time) : std::nullopt;
+  }
+  std::string accepts() const {
+    return fmt::format("a time from {}us to 86400s with its unit, such as 500us, 20ms or 10s",
+                       low.count());
+  }
+};
+
+struct Flag {
+  static constexpr bool kSecret = false;
+
+  std::optional<bool> parse(string_view text) const {
+    if (text == "0") return false;
+    if (text == "1") return true;
+    return std::nullopt;
+  }
+  std::string accepts() const { return "0 or 1"; }
+};
+
+struct Text {
+  static constexpr bool kSecret = false;
+  std::optional<std::string> parse(string_view text) const { return std::string(text); }
+  std::string accepts() const { return "any text"; }
+};
+
+struct Secret : Text {
+  static constexpr bool kSecret = true;
+};
+
+template <class Value, size_t kChoices>
+struct Choice {
+  std::array<std::pair<string_view, Value>, kChoices> choices;
+  static constexpr bool kSecret = false;
+
+  std::optional<Value> parse(string_view text) const {
+    for (const auto& [name, value] : choices) {
+      if (name == text) return value;
+    }
+    return std::nullopt;
+  }
+  std::string accepts() const {
+    std::string names = "one of";
+    for (const auto& [name, value] : choices) names.append(" ").append(name);
+    return names;
+  }
+};
+
+constexpr Choice<BootstrapKind, 4> kBootstraps{{{{"auto", BootstrapKind::kAuto},
+                                                 {"mpi", BootstrapKind::kMpi},
+                                                 {"tcp", BootstrapKind::kTcp},
+                                                 {"single", BootstrapKind::kSingle}}}};
+constexpr Choice<TransportKind, 2> kTransports{
+    {{{"auto", TransportKind::kAuto}, {"ibgda", TransportKind::kIbgda}}}};
+constexpr Choice<LogLevel, 4> kLogLevels{{{{"error", LogLevel::kError},
+                                           {"warn", LogLevel::kWarn},
+                                           {"info", LogLevel::kInfo},
+                                           {"debug", LogLevel::kDebug}}}};
+
+#define PEAL_CONFIG_NAME(type, field, variable, text, rule, documentation) variable,
+constexpr string_view kNames[] = {PEAL_CONFIG_TABLE(PEAL_CONFIG_NAME)};
+#undef PEAL_CONFIG_NAME
+
+// Read by the software NIC, which shares no code with this file.
+constexpr string_view kSoftnicNames[] = {"PEAL_SOFTNIC_FABRIC", "PEAL_SOFTNIC_DIR",
+                                         "PEAL_SOFTNIC_TIMEOUT_SCALE"};
+
+// Set by Open MPI, by PMIx launchers, by MPICH's.
+constexpr string_view kLauncherNames[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
+
+template <class Range>
+bool holds(const Range& names, string_view name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+/// Levenshtein distance: letters to insert, drop or change.
+size_t distance(string_view a, string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t change = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({change, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+[[noreturn]] void refuse_unknown(string_view name) {
+  std::vector<string_view> known(std::begin(kNames), std::end(kNames));
+  known.insert(known.end(), std::begin(kSoftnicNames), std::end(kSoftnicNames));
+  const string_view nearest = *std::min_element(
+      known.begin(), known.end(),
+      [name](string_view a, string_view b) { return distance(name, a) < distance(name, b); });
+  fail(ErrorCode::kConfiguration,
+       "{} is not a setting of peal; did you mean {}? (PEAL_INFO=1 lists all settings)", name,
+       nearest);
+}
+
+template <class Value, class Rule>
+void assign(Value& value, string_view variable, const std::string& text, const Rule& rule) {
+  const auto parsed = rule.parse(text);
+  if (!parsed) {
+    fail(ErrorCode::kConfiguration, "{}=\"{}\" is not accepted: give {}", variable, text,
+         rule.accepts());
+  }
+  value = *parsed;
+}
+
+std::string shown(const std::string& text, bool secret) {
+  if (text.empty()) return "(empty)";
+  return secret ? "(not shown)" : text;
+}
+
+}  // namespace
+
+Config Config::from_environment(const char* const* environment) {
+  Config config;
+  for (; environment && *environment; ++environment) {
+    const string_view entry(*environment);
+    const string_view name = entry.substr(0, entry.find('='));
+    if (holds(kLauncherNames, name)) config.under_mpirun = true;
+    if (!name.starts_with("PEAL_") || holds(kSoftnicNames, name)) continue;
+    if (!holds(kNames, name)) refuse_unknown(name);
+    config.given.emplace(name, entry.substr(std::min(name.size() + 1, entry.size())));
+  }
+  const auto text_of = [&config](const char* variable, const char* otherwise) {
+    const auto found = config.given.find(variable);
+    return found == config.given.end() ? std::string(otherwise) : found->second;
+  };
+#define PEAL_CONFIG_ASSIGN(type, field, variable, text, rule, documentation) \
+  assign(config.field, variable, text_of(variable, text), rule);
+  PEAL_CONFIG_TABLE(PEAL_CONFIG_ASSIGN)
+#undef PEAL_CONFIG_ASSIGN
+  return config;
+}
+
+Config Config::defaults() { return from_environment(nullptr); }
+
+std::string Config::describe() const {
+  std::string lines;
+  const auto add = [this, &lines](const char* variable, const char* otherwise, bool secret,
+                                  const char* documentation) {
+    const auto found = given.find(variable);
+    const bool set = found != given.end();
+    lines += fmt::format("{:<22} {:<12} {:<9} {}\n", variable,
+                         shown(set ? found->second : otherwise, secret && set),
+                         set ? "(set)" : "(default)", documentation);
+  };
+#define PEAL_CONFIG_DESCRIBE(type, field, variable, text, rule, documentation) \
+  add(variable, text, decltype(rule)::kSecret, documentation);
+  PEAL_CONFIG_TABLE(PEAL_CONFIG_DESCRIBE)
+#undef PEAL_CONFIG_DESCRIBE
+  return lines;
+}
+
+std::string format_size(uint64_t bytes) {
+  size_t power = 0;
+  while (power < 4 && bytes != 0 && bytes % 1024 == 0) {
+    bytes /= 1024;
+    ++power;
+  }
+  return power == 0 ? std::to_string(bytes) : fmt::format("{}{}", bytes, "KMGT"[power - 1]);
+}
+
+}  // namespace peal

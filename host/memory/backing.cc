@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Host memory: a memfd, so that a transport can map the same pages in another process.
+#include "host/memory/backing.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "host/base/config.h"
+#include "host/base/error.h"
+
+namespace peal {
+namespace {
+
+void release_host(const Backing::Block& block) noexcept {
+  ::munmap(block.address, block.bytes);
+  ::close(block.fd);
+}
+
+void zero_host(std::byte* address, size_t bytes) { std::memset(address, 0, bytes); }
+
+constexpr Backing::Operations kHostOperations{release_host, zero_host};
+
+[[noreturn]] void refuse_memory(size_t bytes, const std::string& name, const std::string& cause) {
+  fail(ErrorCode::kOutOfMemory,
+       "no {} bytes ({}) of host memory for {}: {}; ask for less (PEAL_HEAP_SIZE, PEAL_QUEUES, "
+       "PEAL_QUEUE_DEPTH) or start fewer PEs on this machine",
+       bytes, format_size(bytes), name, cause);
+}
+
+/// Maps `bytes` of `fd` at a multiple of Backing::kAlignment; nullptr with errno set.
+std::byte* map_aligned(int fd, size_t bytes) {
+  // Take more address space than needed, map over its aligned part, give back the rest.
+  const size_t span = bytes + Backing::kAlignment;
+  void* const taken =
+      ::mmap(nullptr, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (taken == MAP_FAILED) return nullptr;
+  std::byte* const begin = static_cast<std::byte*>(taken);
+  const size_t head = -reinterpret_cast<uintptr_t>(begin) % Backing::kAlignment;
+  std::byte* const aligned = begin + head;
+  if (::mmap(aligned, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(taken, span);
+    errno = error;
+    return nullptr;
+  }
+  if (head > 0) ::munmap(begin, head);
+  ::munmap(aligned + bytes, Backing::kAlignment - head);
+  return aligned;
+}
+
+}  // namespace
+
+Backing::Backing(Backing&& other) noexcept
+    : block_(std::exchange(other.block_, Block{})), operations_(other.operations_) {}
+
+Backing& Backing::operator=(Backing&& other) noexcept {
+  if (this != &other) {
+    reset();
+    block_ = std::exchange(other.block_, Block{});
+    operations_ = other.operations_;
+  }
+  return *this;
+}
+
+void Backing::reset() noexcept {
+  if (block_.address) operations_->release(block_);
+  block_ = Block{};
+}
+
+void Backing::zero(size_t offset, size_t bytes) {
+  if (offset > block_.bytes || bytes > block_.bytes - offset) {
+    fail(ErrorCode::kInvalidArgument, "zero [{}, {} + {}): outside the {} bytes of this memory",
+         offset, offset, bytes, block_.bytes);
+  }
+  if (bytes > 0) operations_->zero(block_.address + offset, bytes);
+}
+
+Backing make_host_backing(size_t bytes, const std::string& name) {
+  if (bytes == 0) fail(ErrorCode::kInvalidArgument, "host memory for {}: 0 bytes asked", name);
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t machine = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * page;
+  // The kernel would promise any size and kill the process on first use.
+  if (bytes > machine) {
+    refuse_memory(bytes, name, fmt::format("this machine has {} bytes in all", machine));
+  }
+  const size_t rounded = (bytes + page - 1) / page * page;
+
+  const int fd = ::memfd_create(name.c_str(), MFD_CLOEXEC);
+  if (fd < 0) fail_errno(errno, "memfd_create(" + name + ")");
+  if (::ftruncate(fd, static_cast<off_t>(rounded)) != 0) {
+    const int error = errno;
+    ::close(fd);
+    refuse_memory(bytes, name, std::strerror(error));
+  }
+  std::byte* const address = map_aligned(fd, rounded);
+  if (!address) {
+    const int error = errno;
+    ::close(fd);
+    refuse_memory(bytes, name, std::strerror(error));
+  }
+  return Backing({address, rounded, fd, true}, kHostOperations);
+}
+
+}  // namespace peal

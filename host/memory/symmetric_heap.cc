@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Agreement first, arithmetic second. Everything that can be wrong with a request is judged after
+// the PEs have compared it: a PE that threw before would leave the others waiting.
+#include "host/memory/symmetric_heap.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "host/base/config.h"
+
+namespace peal {
+namespace {
+
+template <class T>
+std::vector<T> gather(Bootstrap& bootstrap, const T& mine) {
+  static_assert(std::has_unique_object_representations_v<T>);
+  std::vector<T> all(static_cast<size_t>(bootstrap.size()));
+  bootstrap.allgather(std::as_bytes(std::span(&mine, 1)),
+                      std::as_writable_bytes(std::span<T>(all)));
+  return all;
+}
+
+/// "PE 0 asked for 64 bytes, PEs 1-3 for 128 bytes": neighbours that said the same are one entry.
+template <class T, class Describe>
+std::string list(const std::vector<T>& all, Describe describe) {
+  constexpr size_t kEntries = 16;  // enough to see who is different, on one screen
+  std::string text;
+  size_t entries = 0;
+  for (size_t first = 0; first < all.size();) {
+    size_t last = first;
+    while (last + 1 < all.size() && all[last + 1] == all[first]) ++last;
+    if (entries == kEntries) return fmt::format("{}, and {} PEs more", text, all.size() - first);
+    const std::string who =
+        first == last ? fmt::format("PE {}", first) : fmt::format("PEs {}-{}", first, last);
+    text += fmt::format("{}{} {}{}", entries == 0 ? "" : ", ", who,
+                        entries == 0 ? "asked for " : "for ", describe(all[first]));
+    ++entries;
+    first = last + 1;
+  }
+  return text;
+}
+
+template <class T>
+bool all_equal(const std::vector<T>& all) {
+  return std::adjacent_find(all.begin(), all.end(), std::not_equal_to<T>()) == all.end();
+}
+
+}  // namespace
+
+SymmetricHeap::SymmetricHeap(Backing backing, Bootstrap& bootstrap)
+    : backing_(std::move(backing)), bootstrap_(bootstrap), ranges_(backing_.bytes(), kAlignment) {
+  if (reinterpret_cast<uintptr_t>(backing_.address()) % kMaxAlignment != 0) {
+    fail(ErrorCode::kInvalidArgument, "symmetric heap: its memory at {} is not aligned to {} bytes",
+         fmt::ptr(backing_.address()), kMaxAlignment);
+  }
+  const std::vector<uint64_t> sizes = gather<uint64_t>(bootstrap_, backing_.bytes());
+  if (!all_equal(sizes)) {
+    fail(ErrorCode::kConfiguration,
+         "symmetric heaps differ: {}; set PEAL_HEAP_SIZE alike on all PEs",
+         list(sizes, format_size));
+  }
+}
+
+std::byte* SymmetricHeap::reserve_internal(size_t bytes) {
+  if (in_use_) {
+    fail(ErrorCode::kInvalidArgument,
+         "symmetric heap: {} bytes to reserve for the runtime, but the heap is in use already",
+         bytes);
+  }
+  const std::optional<uint64_t> offset = ranges_.allocate(bytes, kAlignment);
+  if (!offset) {
+    fail(ErrorCode::kOutOfMemory,
+         "symmetric heap of {} bytes has no {} bytes for the runtime itself ({} are taken); raise "
+         "PEAL_HEAP_SIZE",
+         backing_.bytes(), bytes, ranges_.allocated());
+  }
+  internal_ = ranges_.allocated();
+  backing_.zero(*offset, bytes);
+  return base() + *offset;
+}
+
+void* SymmetricHeap::malloc(size_t bytes) { return allocate(Kind::kMalloc, bytes, kAlignment); }
+
+void* SymmetricHeap::calloc(size_t count, size_t bytes) {
+  // A product that does not fit is a size that no heap has.
+  const size_t total = bytes != 0 && count > std::numeric_limits<size_t>::max() / bytes
+                           ? std::numeric_limits<size_t>::max()
+                           : count * bytes;
+  void* const block = allocate(Kind::kCalloc, total, kAlignment);
+  if (block) {
+    backing_.zero(offset_of(block), total);
+    bootstrap_.barrier();  // else a peer could write before the zeros land
+  }
+  return block;
+}
+
+void* SymmetricHeap::align(size_t alignment, size_t bytes) {
+  return allocate(Kind::kAlign, bytes, alignment);
+}
+
+void SymmetricHeap::free(void* pointer) {
+  uint64_t offset = kOutside;
+  if (!pointer) offset = kNull;
+  if (contains(pointer)) offset = offset_of(pointer);
+  agree({Kind::kFree, 0, 0, offset, internal_});
+  if (offset == kNull) return;
+  if (offset == kOutside || offset < internal_ || !ranges_.free(offset)) {
+    refuse_free(pointer, offset);
+  }
+}
+
+bool SymmetricHeap::contains(const void* pointer) const {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(base());
+  return address >= begin && address - begin < backing_.bytes();
+}
+
+uint64_t SymmetricHeap::offset_of(const void* pointer) const {
+  if (!contains(pointer)) {
+    fail(ErrorCode::kInvalidArgument, "{} is not in the symmetric heap [{}, {})", fmt::ptr(pointer),
+         fmt::ptr(base()), fmt::ptr(base() + bytes()));
+  }
+  return reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(base());
+}
+
+std::string SymmetricHeap::describe(const Request& request) {
+  const std::string internal =
+      request.internal == 0 ? "" : fmt::format(" ({} are the runtime's)", request.internal);
+  switch (request.kind) {
+    case Kind::kMalloc:
+      return fmt::format("{} bytes by malloc{}", request.bytes, internal);
+    case Kind::kCalloc:
+      return fmt::format("{} bytes by calloc{}", request.bytes, internal);
+    case Kind::kAlign:
+      return fmt::format("{} bytes aligned to {}{}", request.bytes, request.alignment, internal);
+    case Kind::kFree:
+      break;
+  }
+  if (request.offset == kNull) return "free of nullptr";
+  if (request.offset == kOutside) return "free of a pointer outside the heap";
+  return fmt::format("free of the block at offset {}", request.offset);
+}
+
+void SymmetricHeap::agree(const Request& mine) {
+  in_use_ = true;
+  const std::vector<Request> all = gather(bootstrap_, mine);
+  if (!all_equal(all)) {
+    fail(ErrorCode::kInvalidArgument,
+         "the PEs ask the symmetric heap for different things, nothing was done: {}; this call is "
+         "collective, all PEs must make it with the same arguments",
+         list(all, describe));
+  }
+}
+
+void* SymmetricHeap::allocate(Kind kind, size_t bytes, size_t alignment) {
+  agree({kind, bytes, alignment, 0, internal_});
+  if (!std::has_single_bit(alignment) || alignment > kMaxAlignment) {
+    fail(ErrorCode::kInvalidArgument,
+         "symmetric heap: alignment {} is not a power of two up to {} bytes", alignment,
+         kMaxAlignment);
+  }
+  if (bytes == 0) return nullptr;
+  const std::optional<uint64_t> offset = ranges_.allocate(bytes, alignment);
+  if (!offset) {
+    fail(ErrorCode::kOutOfMemory,
+         "symmetric heap of {} bytes has no {} bytes aligned to {}: {} are free, the largest free "
+         "block has {}; raise PEAL_HEAP_SIZE or free blocks",
+         backing_.bytes(), bytes, alignment, ranges_.available(), ranges_.largest_free());
+  }
+  return base() + *offset;
+}
+
+void SymmetricHeap::refuse_free(const void* pointer, uint64_t offset) const {
+  std::string why;
+  if (offset == kOutside) {
+    why = fmt::format("not in the symmetric heap [{}, {})", fmt::ptr(base()),
+                      fmt::ptr(base() + bytes()));
+  } else if (offset < internal_) {
+    why = "belongs to the runtime itself";
+  } else if (const RangeAllocator::Range range = ranges_.find(offset);
+             range.state == RangeAllocator::Range::State::kAllocated) {
+    why = fmt::format(
+        "in the middle of the block of {} bytes that begins at {}; free takes the "
+        "pointer that the allocation answered",
+        range.bytes, fmt::ptr(base() + range.offset));
+  } else {
+    why = fmt::format("no block begins at offset {}: freed already, or never allocated", offset);
+  }
+  fail(ErrorCode::kInvalidArgument, "free({}): {}", fmt::ptr(pointer), why);
+}
+
+}  // namespace peal
