@@ -23,6 +23,8 @@ cc_library(
 cc_library(
     name = "mpi",
     hdrs = glob(["mpi/**/*.h"]),
+    # Without the C++ bindings, which MPI has dropped and which want a library of their own.
+    defines = ["OMPI_SKIP_MPICXX"],
     includes = ["mpi"],
     linkopts = ["-lmpi"],
 )

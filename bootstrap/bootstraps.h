@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the PEs of a job find each other: one PE alone, Open MPI, TCP with a unique id, threads or
+// forked processes.
+//
+//   make_single   make_mpi   make_tcp   run_threads   run_processes     ->     peal::Bootstrap
+//
+// All are one star through rank 0 (star.h) over different wires (wire.h). Every call ends within
+// its deadline.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "bootstrap/fd.h"
+#include "host/bootstrap.h"
+
+namespace peal::bootstrap {
+
+/// How long one collective call may wait for the other ranks; between 1 ms and 7 days, anything
+/// else is an error.
+using Deadline = std::chrono::milliseconds;
+
+inline constexpr Deadline kDefaultDeadline{30'000};
+
+/// A job of one PE.
+std::unique_ptr<Bootstrap> make_single();
+
+/// A job started by mpirun, over *mpi_comm (a const MPI_Comm*), or over MPI_COMM_WORLD when null.
+///
+/// Initialises MPI when the caller has not, and then finalizes it in the destructor. Creation and
+/// destruction are collective and take at most two deadlines. A caller who initialised MPI with
+/// less than MPI_THREAD_SERIALIZED makes all calls from its main thread. The communicator is
+/// duplicated: the caller may free its own. `plugin` is the path of libpeal_mpi.so; empty:
+/// `bootstrap/libpeal_mpi.so` or `libpeal_mpi.so` in the program's folder or up to four folders
+/// above it. Throws kConfiguration when there is none, kTimeout or kPeerLost when a rank does not
+/// come.
+std::unique_ptr<Bootstrap> make_mpi(const void* mpi_comm, Deadline deadline,
+                                    const std::string& plugin = "");
+
+/// What a rank needs to join a TCP job: where rank 0 listens, and the secret that admits to this
+/// job only.
+///
+/// The secret keeps strangers and other jobs out. It travels unencrypted: it does not protect from
+/// someone who reads the network.
+struct UniqueId {
+  std::array<std::byte, 16> secret{};
+  std::array<std::uint8_t, 4> address{};  // IPv4, most significant byte first
+  std::uint16_t port = 0;
+
+  /// 44 hexadecimal digits.
+  std::string to_string() const;
+
+  /// The inverse; throws kInvalidArgument for anything but 44 hexadecimal digits with a port that
+  /// is not 0.
+  static UniqueId from_string(std::string_view text);
+
+  bool operator==(const UniqueId&) const = default;
+};
+
+/// Rank 0's listening socket together with the id that leads to it. Whoever holds it has the port
+/// for sure.
+class TcpRoot {
+ public:
+  /// Listens on an IPv4 address of this machine that the other ranks can reach; port 0 takes any
+  /// free one.
+  explicit TcpRoot(const std::string& address = "127.0.0.1", std::uint16_t port = 0);
+
+  /// Listens where `id` says.
+  explicit TcpRoot(const UniqueId& id);
+
+  const UniqueId& id() const { return id_; }
+  int listener() const { return listener_.value(); }
+
+ private:
+  void listen_at_id();
+
+  UniqueId id_;
+  Fd listener_;
+};
+
+/// A fresh id for a launcher that starts rank 0 elsewhere: a random secret and, for port 0, a port
+/// that is free now. Nothing holds the port until rank 0 calls make_tcp; where that matters, hand a
+/// TcpRoot to rank 0 instead.
+UniqueId make_unique_id(const std::string& address = "127.0.0.1", std::uint16_t port = 0);
+
+/// Joins the job of `id` as `rank` of `size`; rank 0 listens at the id's address and waits for all
+/// others.
+///
+/// Connections without the secret are dropped and do not disturb the job; a rank number that is
+/// taken or a size that differs from rank 0's is refused with a reason. Returns when all ranks have
+/// joined; throws kTimeout naming the ranks that did not come, on every rank that did.
+std::unique_ptr<Bootstrap> make_tcp(const UniqueId& id, int rank, int size, Deadline deadline);
+
+/// The same as rank 0, with a listener that is already open.
+std::unique_ptr<Bootstrap> make_tcp(TcpRoot root, int size, Deadline deadline);
+
+/// Runs `body` as `count` PEs, one thread each, and returns when all have returned.
+///
+/// A body that throws leaves its group: the others' collective calls end with kPeerLost. Throws
+/// peal::Error naming every rank that threw and what. A body that never returns is waited for:
+/// threads cannot be ended from outside.
+void run_threads(int count, const std::function<void(Bootstrap&)>& body,
+                 Deadline deadline = kDefaultDeadline);
+
+/// Limits of run_processes.
+struct ProcessLimits {
+  Deadline deadline = kDefaultDeadline;    // of each collective call
+  std::chrono::milliseconds job{600'000};  // of the whole run: processes alive after it are killed
+};
+
+/// Runs `body` as `count` PEs, one forked process each; its result is the exit code, 0 for success.
+///
+/// Call it while this process has one thread: the children have only that one. Children die with
+/// the caller. Throws kPeerLost, or kTimeout when the job's limit passed, naming each rank that
+/// threw, exited with another code, died of a signal or had to be killed.
+void run_processes(int count, const std::function<int(Bootstrap&)>& body,
+                   const ProcessLimits& limits = {});
+
+}  // namespace peal::bootstrap

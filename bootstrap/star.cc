@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The star: rank 0 gathers requests and answers them, the others ask. See star.h for the messages.
+#include "bootstrap/star.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "bootstrap/names.h"
+
+namespace peal::bootstrap {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "headers travel as they lie in memory");
+
+// What an answer that is already on its way may take beyond the deadline of the wait it ends.
+constexpr Deadline kGrace{2'000};
+
+std::string name_call(const Header& header) {
+  switch (header.kind) {
+    case Kind::kStart:
+      return "start of the job";
+    case Kind::kBarrier:
+      return fmt::format("barrier #{}", header.call);
+    case Kind::kAllgather:
+      return fmt::format("allgather #{} of {} bytes", header.call, header.bytes);
+    case Kind::kLeave:
+      return "end of the job";
+    default:
+      return fmt::format("unknown call {}", static_cast<std::uint32_t>(header.kind));
+  }
+}
+
+struct Parsed {
+  Header header;
+  std::span<const std::byte> payload;
+};
+
+Parsed parse(const Event& event) {
+  Parsed parsed;
+  if (event.message.size() < sizeof(Header)) {
+    fail(ErrorCode::kInternal, "rank {} sent a message of {} bytes without a header", event.peer,
+         event.message.size());
+  }
+  std::memcpy(&parsed.header, event.message.data(), sizeof(Header));
+  parsed.payload = std::span(event.message).subspan(sizeof(Header));
+  if (parsed.header.bytes != parsed.payload.size()) {
+    fail(ErrorCode::kInternal, "rank {} announced {} bytes and sent {}", event.peer,
+         parsed.header.bytes, parsed.payload.size());
+  }
+  return parsed;
+}
+
+std::string text_of(std::span<const std::byte> payload) {
+  return {reinterpret_cast<const char*>(payload.data()), payload.size()};
+}
+
+// `to` may overlap `from`: an allgather in place is allowed.
+void copy(std::span<const std::byte> from, std::span<std::byte> to) {
+  if (!from.empty()) std::memmove(to.data(), from.data(), from.size());
+}
+
+}  // namespace
+
+std::vector<std::byte> make_message(const Header& header, std::span<const std::byte> payload) {
+  std::vector<std::byte> message(sizeof(Header) + payload.size());
+  std::memcpy(message.data(), &header, sizeof(Header));
+  copy(payload, std::span(message).subspan(sizeof(Header)));
+  return message;
+}
+
+std::vector<std::byte> make_failure(ErrorCode code, const std::string& text) {
+  const Header header{
+      .kind = Kind::kFailure, .code = static_cast<std::uint32_t>(code), .bytes = text.size()};
+  return make_message(header, std::as_bytes(std::span(text)));
+}
+
+void check_deadline(Deadline deadline) {
+  if (deadline < Deadline(1) || deadline > std::chrono::hours(7 * 24)) {
+    fail(ErrorCode::kInvalidArgument,
+         "bootstrap deadline of {} ms: give at least 1 ms and at most 7 days", deadline.count());
+  }
+}
+
+Star::Star(std::unique_ptr<Wire> wire, Deadline deadline)
+    : wire_(std::move(wire)), deadline_(deadline) {
+  check_deadline(deadline);
+}
+
+void Star::allgather(std::span<const std::byte> mine, std::span<std::byte> all) {
+  const auto ranks = static_cast<std::size_t>(size());
+  if (all.size() != mine.size() * ranks) {
+    fail(ErrorCode::kInvalidArgument,
+         "allgather of {} bytes among {} ranks needs {} bytes of room, not {}", mine.size(), ranks,
+         mine.size() * ranks, all.size());
+  }
+  if (all.size() > kMaxMessage - sizeof(Header)) {
+    fail(ErrorCode::kInvalidArgument, "allgather of {} bytes in all: at most {}; split it",
+         all.size(), kMaxMessage - sizeof(Header));
+  }
+  collective(Kind::kAllgather, mine, all);
+}
+
+void Star::collective(Kind kind, std::span<const std::byte> mine, std::span<std::byte> all) {
+  if (broken_) fail(broken_->code(), "the group is broken since: {}", broken_->what());
+  const Header call{.call = calls_++, .kind = kind, .bytes = mine.size()};
+  try {
+    if (rank() == 0) {
+      gather(call, mine, all);
+    } else {
+      ask(call, mine, all);
+    }
+  } catch (const Error& error) {
+    if (!broken_) broken_ = error;
+    throw;
+  }
+}
+
+void Star::gather(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all) {
+  tell_all(make_message({.call = call.call, .kind = Kind::kPresent}, {}));
+  const TimePoint until = Clock::now() + deadline_;
+  copy(mine, all.first(mine.size()));
+  std::vector<bool> came(static_cast<std::size_t>(size()), false);
+  for (int missing = size() - 1; missing > 0; --missing) {
+    const std::optional<Event> event = wire_->next(until);
+    if (!event) {
+      std::vector<int> absent;
+      for (int r = 1; r < size(); ++r) {
+        if (!came[static_cast<std::size_t>(r)]) absent.push_back(r);
+      }
+      give_up(ErrorCode::kTimeout, fmt::format("{}: {} did not arrive within {}", name_call(call),
+                                               name_ranks(absent, size()), name_time(deadline_)));
+    }
+    admit(call, *event, all);
+    came[static_cast<std::size_t>(event->peer)] = true;
+  }
+  tell_all(make_message({.call = call.call, .kind = Kind::kAnswer, .bytes = all.size()}, all));
+  wire_->flush(Clock::now() + deadline_);
+}
+
+// Takes one rank's request for `call`, or breaks the group. A rank that was lost after its request
+// counts as lost too: it cannot have left in order before the answer.
+void Star::admit(const Header& call, const Event& event, std::span<std::byte> all) {
+  const std::string who = fmt::format("rank {} of {}", event.peer, size());
+  if (event.lost) {
+    give_up(ErrorCode::kPeerLost, fmt::format("{}: {} died or disconnected", name_call(call), who));
+  }
+  Parsed request;
+  try {
+    request = parse(event);
+  } catch (const Error& error) {
+    give_up(error.code(), error.what());
+  }
+  const Header& header = request.header;
+  if (header.kind == Kind::kAbort) {
+    give_up(ErrorCode::kPeerLost,
+            fmt::format("{}: {} aborted: {}", name_call(call), who, text_of(request.payload)));
+  }
+  if (header.kind != call.kind && (header.kind == Kind::kLeave || call.kind == Kind::kLeave)) {
+    const bool root_left = call.kind == Kind::kLeave;
+    give_up(ErrorCode::kPeerLost,
+            fmt::format("{}: {} has left the group", name_call(root_left ? header : call),
+                        root_left ? fmt::format("rank 0 of {}", size()) : who));
+  }
+  if (header.kind != call.kind || header.call != call.call || header.bytes != call.bytes) {
+    give_up(ErrorCode::kInvalidArgument,
+            fmt::format("collective calls do not match: {} is in {}, rank 0 in {}; all ranks must "
+                        "make the same calls "
+                        "in the same order",
+                        who, name_call(header), name_call(call)));
+  }
+  copy(request.payload, all.subspan(static_cast<std::size_t>(event.peer) * request.payload.size()));
+}
+
+void Star::ask(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all) {
+  wire_->send(0, make_message(call, mine));
+  TimePoint until = Clock::now() + deadline_;
+  bool present = false;
+  for (;;) {
+    const std::optional<Event> event = wire_->next(until);
+    if (!event) {
+      fail(ErrorCode::kTimeout, "{}: rank 0 of {} did not {} within {}", name_call(call), size(),
+           present ? "answer" : "arrive", name_time(deadline_));
+    }
+    if (event->lost) {
+      fail(ErrorCode::kPeerLost, "{}: rank 0 of {} died or disconnected", name_call(call), size());
+    }
+    const auto [header, payload] = parse(*event);
+    switch (header.kind) {
+      case Kind::kPresent:
+        // Rank 0 waits for the others from now on; only it can say for whom.
+        present = true;
+        until = Clock::now() + deadline_ + kGrace;
+        continue;
+      case Kind::kFailure:
+        throw Error(static_cast<ErrorCode>(header.code), text_of(payload));
+      case Kind::kAnswer:
+        if (header.call != call.call || payload.size() != all.size()) break;
+        copy(payload, all);
+        return;
+      default:
+        break;
+    }
+    fail(ErrorCode::kInternal, "{}: rank 0 answered with {} bytes for call #{}", name_call(call),
+         payload.size(), header.call);
+  }
+}
+
+bool Star::leave() noexcept {
+  if (broken_) return false;
+  try {
+    collective(Kind::kLeave, {}, {});
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+void Star::tell_all(std::span<const std::byte> message) {
+  for (int r = 1; r < size(); ++r) wire_->send(r, message);
+}
+
+void Star::give_up(ErrorCode code, const std::string& text) {
+  broken_ = Error(code, text);
+  tell_all(make_failure(code, text));
+  wire_->flush(Clock::now() + kGrace);
+  throw *broken_;
+}
+
+void Star::abort(const std::string& reason) {
+  const std::string line = fmt::format("peal: rank {} of {} aborts: {}\n", rank(), size(), reason);
+  // One write, so that the lines of several ranks do not mix. Nothing to be done when it fails.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  try {
+    if (rank() == 0) {
+      tell_all(make_failure(ErrorCode::kPeerLost,
+                            fmt::format("rank 0 of {} aborted: {}", size(), reason)));
+    } else {
+      wire_->send(0, make_message({.kind = Kind::kAbort, .bytes = reason.size()},
+                                  std::as_bytes(std::span(reason))));
+    }
+    wire_->flush(Clock::now() + kGrace);
+  } catch (const std::exception&) {
+    // The others will find out by themselves.
+  }
+  wire_->abort_job();
+  ::_exit(1);
+}
+
+}  // namespace peal::bootstrap

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The collectives, as a star over any wire. One call:
+//
+//   rank 0  -- present -->  all          rank 0 has entered
+//   others  -- request -->  rank 0       call number, kind, bytes, payload
+//   rank 0  -- answer  -->  all          everybody's payload, or a failure: code and text
+//
+// Rank 0 knows who has not come and tells everybody the same text. The first failure breaks the
+// group.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bootstrap/bootstraps.h"
+#include "bootstrap/wire.h"
+#include "host/base/error.h"
+
+namespace peal::bootstrap {
+
+enum class Kind : std::uint32_t {
+  kStart = 1,
+  kBarrier,
+  kAllgather,
+  kLeave,
+  kPresent,
+  kAnswer,
+  kFailure,
+  kAbort
+};
+
+/// First bytes of every message. All machines of a job are little endian.
+struct Header {
+  std::uint64_t call = 0;
+  Kind kind = Kind::kStart;
+  std::uint32_t code = 0;   // ErrorCode of a failure
+  std::uint64_t bytes = 0;  // of the payload that follows
+};
+static_assert(sizeof(Header) == 24);
+
+std::vector<std::byte> make_message(const Header& header, std::span<const std::byte> payload);
+
+/// A kFailure message: what makes the receiver's collective call throw.
+std::vector<std::byte> make_failure(ErrorCode code, const std::string& text);
+
+/// Throws kInvalidArgument unless `deadline` is between 1 ms and 7 days.
+void check_deadline(Deadline deadline);
+
+/// Not thread-safe: one call at a time.
+class Star : public Bootstrap {
+ public:
+  Star(std::unique_ptr<Wire> wire, Deadline deadline);
+
+  int rank() const override { return wire_->rank(); }
+  int size() const override { return wire_->size(); }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override;
+  void barrier() override { collective(Kind::kBarrier, {}, {}); }
+  [[noreturn]] void abort(const std::string& reason) override;
+
+  /// A barrier whose errors speak of the job's start.
+  void start() { collective(Kind::kStart, {}, {}); }
+
+  /// Collective goodbye; true when all ranks took part. False at once in a broken group.
+  bool leave() noexcept;
+
+  /// Breaks the group: every rank's present or next call throws this error, and so does this
+  /// function. Rank 0 only.
+  [[noreturn]] void give_up(ErrorCode code, const std::string& text);
+
+ private:
+  void collective(Kind kind, std::span<const std::byte> mine, std::span<std::byte> all);
+  void gather(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all);
+  void admit(const Header& call, const Event& event, std::span<std::byte> all);
+  void ask(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all);
+  void tell_all(std::span<const std::byte> message);
+
+  std::unique_ptr<Wire> wire_;
+  Deadline deadline_;
+  std::uint64_t calls_ = 0;
+  std::optional<Error> broken_;
+};
+
+}  // namespace peal::bootstrap

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The wire over connected stream sockets: TCP connections or socket pairs. A message is its length
+// (8 bytes, little endian) and its bytes. A closed connection is a lost peer.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "bootstrap/fd.h"
+#include "bootstrap/wire.h"
+
+namespace peal::bootstrap {
+
+/// A wire for `rank` of peers.size(); peers[r] is the connection to rank r, empty where there is
+/// none (between two ranks other than 0, to itself, or because r never came).
+std::unique_ptr<Wire> make_stream_wire(int rank, std::vector<Fd> peers);
+
+/// `message` as it travels, for a sender that has no wire.
+std::vector<std::byte> make_frame(std::span<const std::byte> message);
+
+/// Milliseconds from now to `until` for poll(), rounded up; 0 when it has passed.
+int poll_timeout(TimePoint until);
+
+}  // namespace peal::bootstrap

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the star (star.h) asks of a transport: whole messages between rank 0 and every other rank,
+// in order per pair. Implemented over stream sockets (stream_wire.cc: tcp and local) and over MPI
+// (mpi.cc). No call waits beyond the time it is given.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace peal::bootstrap {
+
+using Clock = std::chrono::steady_clock;
+using TimePoint = Clock::time_point;
+
+/// The longest message a wire carries; longer ones are refused by the star, and as garbage by a
+/// receiver.
+inline constexpr std::size_t kMaxMessage = std::size_t{256} << 20;
+
+/// Something a peer did: it sent a message, or it is gone for good (told once per peer, after its
+/// last message).
+struct Event {
+  int peer = 0;
+  bool lost = false;
+  std::vector<std::byte> message;
+};
+
+class Wire {
+ public:
+  virtual ~Wire() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// Starts sending a copy of `message`; does not wait. To a peer that is lost: no effect.
+  virtual void send(int peer, std::span<const std::byte> message) = 0;
+
+  /// The next event, or nothing at `until`. Progresses sends meanwhile.
+  virtual std::optional<Event> next(TimePoint until) = 0;
+
+  /// Waits until all that was sent has left this process, or until `until`.
+  virtual void flush(TimePoint until) = 0;
+
+  /// Asks the launcher to end the whole job, where there is one that can. May return.
+  virtual void abort_job() {}
+};
+
+}  // namespace peal::bootstrap

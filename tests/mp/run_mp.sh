@@ -1,0 +1,44 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# run_mp.sh <np> <program> [arguments]: runs a test program as np ranks under mpirun, on this machine only.
+# Shows rank 0; the other ranks' output only when the run fails. Fails if any rank fails, or after PEAL_MP_LIMIT
+# seconds (default 240).
+set -u
+
+if [ "${1:-}" = --rank ]; then # a rank, started by mpirun below
+  logs=$2
+  shift 2
+  [ "$OMPI_COMM_WORLD_RANK" = 0 ] && exec "$@"
+  exec "$@" >"$logs/rank$OMPI_COMM_WORLD_RANK" 2>&1
+fi
+
+if [ $# -lt 2 ]; then
+  echo "usage: $0 <np> <program> [arguments]" >&2
+  exit 2
+fi
+np=$1
+program=$(realpath -e "$2") || exit 2
+shift 2
+command -v mpirun >/dev/null || { echo "no mpirun: install openmpi-bin" >&2; exit 2; }
+
+logs=$(mktemp -d /tmp/peal_mp.XXXXXX)
+trap 'rm -rf "$logs"' EXIT
+# Open MPI puts sockets under TMPDIR, whose names must stay short, and wants a HOME.
+export TMPDIR="$logs" HOME="${HOME:-/tmp}"
+timeout --kill-after=10 "${PEAL_MP_LIMIT:-240}" \
+  mpirun -np "$np" --oversubscribe --allow-run-as-root --bind-to none \
+  --mca btl self,vader,tcp --mca pml ob1 --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo \
+  --mca btl_vader_single_copy_mechanism none --mca btl_base_warn_component_unused 0 \
+  --mca plm isolated --mca mpi_yield_when_idle 1 \
+  bash "$0" --rank "$logs" "$program" "$@"
+status=$?
+if [ $status != 0 ]; then
+  echo "mpirun -np $np $program: exit status $status" >&2
+  for log in "$logs"/rank*; do
+    [ -f "$log" ] || continue
+    echo "--- ${log##*/}" >&2
+    cat "$log" >&2
+  done
+fi
+exit $status
