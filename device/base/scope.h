@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "device/base/target.h"
 
@@ -61,7 +63,7 @@ struct Thread {
   PEAL_DEVICE bool leader() const { return true; }
   PEAL_DEVICE void sync() const {}
   template <class T>
-  PEAL_DEVICE T from_leader(T value) const {
+  PEAL_DEVICE T from_leader(const T& value) const {
     return value;
   }
 };
@@ -80,8 +82,17 @@ struct Warp {
   PEAL_DEVICE bool leader() const { return rank() == 0; }
   PEAL_DEVICE void sync() const { __syncwarp(mask()); }
   template <class T>
-  PEAL_DEVICE T from_leader(T value) const {
-    return __shfl_sync(mask(), value, 0);
+  PEAL_DEVICE T from_leader(const T& value) const {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(unsigned) == 0);
+    struct Words {
+      unsigned word[sizeof(T) / sizeof(unsigned)];
+    };
+    Words words;
+    memcpy(&words, &value, sizeof(T));
+    for (unsigned& word : words.word) word = __shfl_sync(mask(), word, 0);
+    T answer;
+    memcpy(&answer, &words, sizeof(T));
+    return answer;
   }
 };
 
@@ -92,18 +103,58 @@ struct Block {
   PEAL_DEVICE bool leader() const { return rank() == 0; }
   PEAL_DEVICE void sync() const { __syncthreads(); }
   template <class T>
-  PEAL_DEVICE T from_leader(T value) const {
+  PEAL_DEVICE T from_leader(const T& value) const {
     struct Cell {
-      T value;
+      alignas(T) unsigned char bytes[sizeof(T)];
     };
-    T& cell = block_shared<Cell>().value;
-    if (leader()) cell = value;
+    Cell& cell = block_shared<Cell>();
+    if (leader()) memcpy(cell.bytes, &value, sizeof(T));
     __syncthreads();
-    const T answer = cell;
+    T answer;
+    memcpy(&answer, cell.bytes, sizeof(T));
     __syncthreads();  // nobody overwrites the cell before all have read it
     return answer;
   }
 };
+
+/// Runs `op` on the scope's leader, after the others have arrived, and gives every lane its answer.
+template <class Scope, class Op>
+PEAL_DEVICE auto by_leader(Scope scope, const Op& op) {
+  if constexpr (std::is_same_v<Scope, Thread>) {
+    return op();
+  } else {
+    decltype(op()) answer{};
+    scope.sync();  // what the lanes wrote precedes what the leader posts
+    if (scope.leader()) answer = op();
+    return scope.from_leader(answer);
+  }
+}
+
+/// The first lane's value that is not zero (kOk), for every lane; all lanes of the scope call.
+template <class Scope, class Code>
+PEAL_DEVICE Code first_failure(Scope scope, Code code) {
+  const auto mine = static_cast<unsigned>(code);
+  if constexpr (std::is_same_v<Scope, Warp>) {
+    const unsigned failed = __ballot_sync(scope.mask(), mine != 0);
+    const int lane = failed == 0 ? 0 : __ffs(static_cast<int>(failed)) - 1;
+    return static_cast<Code>(__shfl_sync(scope.mask(), mine, lane));
+  } else if constexpr (std::is_same_v<Scope, Block>) {
+    struct Cell {
+      unsigned code;
+    };
+    unsigned& cell = block_shared<Cell>().code;
+    if (__syncthreads_or(mine != 0) == 0) return code;
+    if (scope.leader()) cell = 0;
+    __syncthreads();
+    if (mine != 0) atomicCAS(&cell, 0u, mine);
+    __syncthreads();
+    const unsigned answer = cell;
+    __syncthreads();
+    return static_cast<Code>(answer);
+  } else {
+    return code;
+  }
+}
 
 inline constexpr Thread thread{};
 inline constexpr Warp warp{};

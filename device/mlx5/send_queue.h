@@ -131,13 +131,12 @@ template <Reach R>
 /// it was already known.
 template <Reach R>
 [[nodiscard]] PEAL_HD Status drain(SendQueue& q) {
-  const uint64_t published = load_acquire<R>(&q.published);
-  if (published != 0) {
-    const uint64_t last = load_relaxed<R>(&q.last_published);
-    if (load_acquire<R>(&q.completed) <= last) {
-      const Status status = wait_completed<R>(q, last);
-      if (status != Status::kOk) return status;
-    }
+  load_acquire<R>(&q.published);
+  const uint64_t last = load_relaxed<R>(&q.last_published);
+  const auto missing = static_cast<int64_t>(last - load_acquire<R>(&q.completed));
+  if (missing >= 0) {
+    const Status status = wait_completed<R>(q, last);
+    if (status != Status::kOk) return status;
   }
   return queue_status<R>(q);
 }

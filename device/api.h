@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All a kernel includes. Read in this order: context, rma, signal, wait, atomics, sync.
+#pragma once
+
+#include "device/atomics.h"
+#include "device/base/launch.h"
+#include "device/context.h"
+#include "device/rma.h"
+#include "device/signal.h"
+#include "device/status.h"
+#include "device/sync.h"
+#include "device/wait.h"

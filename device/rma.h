@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One-sided transfers: put, get, p, g, strided forms, tickets, ptr.
+//
+// Addresses at the peer are given as the caller's own address of the symmetric object. Every form
+// takes a scope (thread, warp, block; thread if left out) whose lanes all call with the same
+// arguments. Counts are in elements of T, in bytes for void.
+//
+//   put(ctx, scope, dst, src, n, pe)       returns when src may be reused         (local
+//   completion) get(ctx, scope, dst, src, n, pe)       returns when dst holds the data put_nbi /
+//   get_nbi                      return at once with a Ticket; wait(ctx, ticket) or quiet(ctx)
+//   complete them
+//
+// None of them says that a put has arrived: quiet(ctx) does. Ordering: docs/memory_model.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "device/base/scope.h"
+#include "device/context.h"
+#include "device/transport/ibgda.h"
+
+namespace peal {
+
+namespace detail {
+
+template <class S>
+inline constexpr bool kIsScope =
+    std::is_same_v<S, Thread> || std::is_same_v<S, Warp> || std::is_same_v<S, Block>;
+
+template <class T>
+PEAL_HD constexpr uint64_t bytes_of(size_t count) {
+  if constexpr (std::is_void_v<T>) {
+    return count;
+  } else {
+    static_assert(std::is_trivially_copyable_v<T>, "only plain data travels");
+    return count * sizeof(T);
+  }
+}
+
+/// Posts for one lane: together with the lanes beside it where the queue is shared, alone where it
+/// is owned.
+template <Reach R, bool kTogether, class... Compose>
+PEAL_DEVICE Ticket post(mlx5::SendQueue& q, const Compose&... compose) {
+  if constexpr (kTogether && R != Reach::kLane) {
+    return ibgda::post<R>(q, Coalesced(&q), compose...);
+  } else {
+    return ibgda::post<R>(q, ibgda::Alone{}, compose...);
+  }
+}
+
+/// Up to N*4 bytes of payload, in memory order, in registers.
+template <uint32_t N>
+struct Payload {
+  uint32_t word[N];
+  PEAL_DEVICE Payload(const void* from, uint32_t bytes) : word{} {
+    const auto* source = static_cast<const unsigned char*>(from);
+    for (uint32_t i = 0; i < N * 4; ++i) {
+      if (i < bytes) word[i / 4] |= static_cast<uint32_t>(source[i]) << (8 * (i % 4));
+    }
+  }
+};
+
+inline constexpr uint64_t kShortInline = 12;
+
+/// Posts a put of any size, followed by `after` (one more composer per WQE) under the same doorbell
+/// as its last part.
+template <Reach R, bool kTogether, class... After>
+PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, const void* src,
+                             uint64_t bytes, const After&... after) {
+  mlx5::SendQueue& q = *to.queue;
+  mlx5::Remote remote = to.remote;
+  if (bytes <= kShortInline) {
+    const Payload<3> payload(src, static_cast<uint32_t>(bytes));
+    return post<R, kTogether>(
+        q,
+        [&](const mlx5::Header& h) {
+          return mlx5::compose_write_inline(h, remote, payload.word, static_cast<uint32_t>(bytes));
+        },
+        after...);
+  }
+  if (bytes <= mlx5::kMaxInlineBytes) {
+    const Payload<7> payload(src, static_cast<uint32_t>(bytes));
+    return post<R, kTogether>(
+        q,
+        [&](const mlx5::Header& h) {
+          return mlx5::compose_write_inline(h, remote, payload.word, static_cast<uint32_t>(bytes));
+        },
+        after...);
+  }
+  const Origin from = resolve_local(ctx, src, bytes);
+  if (from.status != Status::kOk) return Ticket{nullptr, 0, from.status};
+  mlx5::Local local = from.local;
+  for (; bytes > mlx5::kMaxMessageBytes; bytes -= mlx5::kMaxMessageBytes) {
+    const Ticket part = post<R, kTogether>(q, [&](const mlx5::Header& h) {
+      return mlx5::compose_write(h, remote, local, static_cast<uint32_t>(mlx5::kMaxMessageBytes));
+    });
+    if (part.status != Status::kOk) return part;
+    remote.address += mlx5::kMaxMessageBytes;
+    local.address += mlx5::kMaxMessageBytes;
+  }
+  return post<R, kTogether>(
+      q,
+      [&](const mlx5::Header& h) {
+        return mlx5::compose_write(h, remote, local, static_cast<uint32_t>(bytes));
+      },
+      after...);
+}
+
+template <Reach R, bool kTogether>
+PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, void* dst, const void* src, uint64_t bytes,
+                             int pe) {
+  const Destination at = resolve(ctx, src, bytes, pe);
+  if (at.status != Status::kOk || bytes == 0) return Ticket{nullptr, 0, at.status};
+  const Origin to = resolve_local(ctx, dst, bytes);
+  if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
+  mlx5::Remote remote = at.remote;
+  mlx5::Local local = to.local;
+  Ticket ticket{};
+  while (bytes > 0) {
+    const uint64_t part = bytes < mlx5::kMaxMessageBytes ? bytes : mlx5::kMaxMessageBytes;
+    ticket = post<R, kTogether>(*at.queue, [&](const mlx5::Header& h) {
+      return mlx5::compose_read(h, remote, local, static_cast<uint32_t>(part));
+    });
+    if (ticket.status != Status::kOk) return ticket;
+    remote.address += part;
+    local.address += part;
+    bytes -= part;
+  }
+  return ticket;
+}
+
+}  // namespace detail
+
+/// Waits until the ticket's operation is locally complete. Repeatable after a timeout.
+template <Reach R>
+[[nodiscard]] PEAL_DEVICE Status wait(const BasicContext<R>&, const Ticket& ticket) {
+  return ibgda::wait<R>(ticket);
+}
+
+/// True if wait() would not block.
+template <Reach R>
+PEAL_DEVICE bool test(const BasicContext<R>&, const Ticket& ticket) {
+  return ibgda::test<R>(ticket);
+}
+
+/// Starts copying `count` elements to `dst` at `pe`. The source must stay unchanged until the
+/// ticket completes, and must lie in a window unless it is at most 28 bytes long.
+template <Reach R, class S, class T>
+requires detail::kIsScope<S> PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& ctx, S scope,
+                                                        T* dst, const std::type_identity_t<T>* src,
+                                                        size_t count, int pe) {
+  return by_leader(scope, [&]() -> Ticket {
+    const uint64_t bytes = detail::bytes_of<T>(count);
+    const detail::Destination to = detail::resolve(ctx, dst, bytes, pe);
+    if (to.status != Status::kOk || bytes == 0) return Ticket{nullptr, 0, to.status};
+    return detail::put_bytes<R, std::is_same_v<S, Thread>>(ctx, to, src, bytes);
+  });
+}
+
+/// Copies `count` elements to `dst` at `pe`; returns when the source may be reused.
+template <Reach R, class S, class T>
+requires detail::kIsScope<S> PEAL_DEVICE Status put(const BasicContext<R>& ctx, S scope,
+                                                    T* dst, const std::type_identity_t<T>* src,
+                                                    size_t count, int pe) {
+  const Ticket ticket = put_nbi(ctx, scope, dst, src, count, pe);
+  // Inline data has left the source already.
+  if (detail::bytes_of<T>(count) <= mlx5::kMaxInlineBytes) return ticket.status;
+  return by_leader(scope, [&] { return ibgda::wait<R>(ticket); });
+}
+
+/// Starts copying `count` elements from `src` at `pe` to `dst`, which must lie in a window.
+template <Reach R, class S, class T>
+requires detail::kIsScope<S> PEAL_DEVICE Ticket get_nbi(const BasicContext<R>& ctx, S scope,
+                                                        T* dst, const std::type_identity_t<T>* src,
+                                                        size_t count, int pe) {
+  return by_leader(scope, [&]() -> Ticket {
+    return detail::get_bytes<R, std::is_same_v<S, Thread>>(ctx, dst, src,
+                                                           detail::bytes_of<T>(count), pe);
+  });
+}
+
+/// Copies `count` elements from `src` at `pe`; on kOk they are in `dst`, visible to every lane of
+/// the scope.
+template <Reach R, class S, class T>
+requires detail::kIsScope<S> PEAL_DEVICE Status get(const BasicContext<R>& ctx, S scope,
+                                                    T* dst, const std::type_identity_t<T>* src,
+                                                    size_t count, int pe) {
+  const Ticket ticket = get_nbi(ctx, scope, dst, src, count, pe);
+  return by_leader(scope, [&] { return ibgda::wait<R>(ticket); });
+}
+
+template <Reach R, class T>
+PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& ctx, T* dst, const std::type_identity_t<T>* src,
+                           size_t count, int pe) {
+  return put_nbi(ctx, thread, dst, src, count, pe);
+}
+template <Reach R, class T>
+PEAL_DEVICE Status put(const BasicContext<R>& ctx, T* dst, const std::type_identity_t<T>* src,
+                       size_t count, int pe) {
+  return put(ctx, thread, dst, src, count, pe);
+}
+template <Reach R, class T>
+PEAL_DEVICE Ticket get_nbi(const BasicContext<R>& ctx, T* dst, const std::type_identity_t<T>* src,
+                           size_t count, int pe) {
+  return get_nbi(ctx, thread, dst, src, count, pe);
+}
+template <Reach R, class T>
+PEAL_DEVICE Status get(const BasicContext<R>& ctx, T* dst, const std::type_identity_t<T>* src,
+                       size_t count, int pe) {
+  return get(ctx, thread, dst, src, count, pe);
+}
+
+/// Writes one value of up to 8 bytes to `dst` at `pe`. The value travels inside the work request.
+/// One thread.
+template <Reach R, class T>
+PEAL_DEVICE Status p(const BasicContext<R>& ctx, T* dst, const std::type_identity_t<T>& value,
+                     int pe) {
+  static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
+  const detail::Destination to = detail::resolve(ctx, dst, sizeof(T), pe);
+  if (to.status != Status::kOk) return to.status;
+  uint64_t bits = 0;
+  memcpy(&bits, &value, sizeof(T));
+  const uint32_t payload[3] = {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32), 0};
+  return detail::post<R, true>(*to.queue,
+                               [&](const mlx5::Header& h) {
+                                 return mlx5::compose_write_inline(h, to.remote, payload,
+                                                                   sizeof(T));
+                               })
+      .status;
+}
+
+/// A fetched value, and whether it was fetched.
+template <class T>
+struct Fetched {
+  T value;
+  Status status;
+};
+
+/// Reads one value of up to 8 bytes from `src` at `pe`. One thread.
+template <Reach R, class T>
+PEAL_DEVICE Fetched<T> g(const BasicContext<R>& ctx, const T* src, int pe) {
+  static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
+  Fetched<T> answer{};
+  const detail::Destination from = detail::resolve(ctx, src, sizeof(T), pe);
+  answer.status = from.status;
+  if (from.status != Status::kOk) return answer;
+  const auto landing = ibgda::Landing::take<R>(*from.queue, &answer.status);
+  if (answer.status != Status::kOk) return answer;
+  const Ticket ticket = detail::post<R, true>(*from.queue, [&](const mlx5::Header& h) {
+    return mlx5::compose_read(h, from.remote, landing.local(), sizeof(T));
+  });
+  answer.status = ibgda::wait<R>(ticket);
+  if (answer.status == Status::kOk) {
+    const uint64_t bits = landing.value();
+    memcpy(&answer.value, &bits, sizeof(T));
+    landing.template give_back<R>();
+  }
+  return answer;
+}
+
+/// Distances between consecutive elements, in elements, at the destination and at the source.
+struct Strides {
+  ptrdiff_t dst;
+  ptrdiff_t src;
+};
+
+/// Copies `count` single elements of up to 8 bytes, `strides` apart; returns when the source may be
+/// reused. The lanes of the scope share the elements.
+template <Reach R, class S, class T>
+requires detail::kIsScope<S> PEAL_DEVICE Status iput(const BasicContext<R>& ctx, S scope,
+                                                     T* dst, const T* src, Strides strides,
+                                                     size_t count, int pe) {
+  Status status = Status::kOk;
+  scope.sync();
+  for (size_t i = scope.rank(); i < count; i += scope.size()) {
+    const auto at = static_cast<ptrdiff_t>(i);
+    const Status one = p(ctx, dst + at * strides.dst, src[at * strides.src], pe);
+    if (status == Status::kOk) status = one;
+  }
+  return first_failure(scope, status);
+}
+
+/// Fetches `count` single elements, `strides` apart, into `dst`, which must lie in a window; on kOk
+/// all have arrived.
+template <Reach R, class S, class T>
+requires detail::kIsScope<S> PEAL_DEVICE Status iget(const BasicContext<R>& ctx, S scope,
+                                                     T* dst, const T* src, Strides strides,
+                                                     size_t count, int pe) {
+  Ticket last{};
+  scope.sync();
+  for (size_t i = scope.rank(); i < count && last.status == Status::kOk; i += scope.size()) {
+    const auto at = static_cast<ptrdiff_t>(i);
+    last = detail::get_bytes<R, true>(ctx, dst + at * strides.dst, src + at * strides.src,
+                                      sizeof(T), pe);
+  }
+  return first_failure(scope, ibgda::wait<R>(last));
+}
+
+/// The peer's copy of a symmetric object as an ordinary pointer, or null when only the NIC reaches
+/// it.
+template <Reach R, class T>
+PEAL_DEVICE T* ptr(const BasicContext<R>& ctx, T* symmetric, int pe) {
+  if (pe < 0 || pe >= ctx.n_pes) return nullptr;
+  if (pe == ctx.pe) return symmetric;
+  const Window* w = detail::find_window(ctx, symmetric, sizeof(T));
+  if (w == nullptr || w->direct == nullptr || w->direct[pe] == nullptr) return nullptr;
+  return reinterpret_cast<T*>(w->direct[pe] + detail::offset_in(*w, symmetric));
+}
+
+}  // namespace peal

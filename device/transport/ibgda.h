@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One operation on one peer's queue, driven by the kernel itself: reserve, write, publish, ring.
+//
+// post() takes one composer per WQE (Header -> Wqe), so a put and its signal are one reservation
+// and one doorbell; and a group of lanes, so a warp that posts to one queue reserves once and rings
+// once.
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/scope.h"
+#include "device/mlx5/send_queue.h"
+#include "device/mlx5/wqe.h"
+
+namespace peal {
+
+/// Names an operation in flight. Complete means: the source may be reused, and what was fetched has
+/// arrived.
+struct Ticket {
+  mlx5::SendQueue* queue = nullptr;  // null: nothing was posted, `status` says why
+  uint64_t index = 0;
+  Status status = Status::kOk;
+};
+
+namespace ibgda {
+
+using mlx5::SendQueue;
+
+/// A lane that posts for itself (or for its whole warp or block).
+struct Alone {
+  PEAL_DEVICE uint32_t size() const { return 1; }
+  PEAL_DEVICE uint32_t rank() const { return 0; }
+  PEAL_DEVICE bool leader() const { return true; }
+  PEAL_DEVICE bool last() const { return true; }
+  PEAL_DEVICE void sync() const {}
+  PEAL_DEVICE unsigned long long from_leader(unsigned long long value) const { return value; }
+};
+
+namespace detail {
+
+template <class Compose>
+using WqeOf = decltype(std::declval<Compose>()(std::declval<mlx5::Header>()));
+
+/// Writes one WQE per composer from `at` on; only the very last one of the last lane asks for a
+/// completion.
+template <class First, class... Rest>
+PEAL_DEVICE void write_all(const SendQueue& q, uint64_t at, bool signalled, const First& first,
+                           const Rest&... rest) {
+  constexpr bool kFinal = sizeof...(Rest) == 0;
+  const mlx5::Completion completion =
+      kFinal && signalled ? mlx5::Completion::kAlways : mlx5::Completion::kOnFirstError;
+  mlx5::write(q, at, first(mlx5::Header{.index = at, .qpn = q.qpn, .completion = completion}));
+  if constexpr (!kFinal) write_all(q, at + WqeOf<First>::kBlocks, signalled, rest...);
+}
+
+template <class First, class... Rest>
+struct LastOf {
+  using Type = typename LastOf<Rest...>::Type;
+};
+template <class Only>
+struct LastOf<Only> {
+  using Type = Only;
+};
+
+inline constexpr uint64_t kNoSlot = ~uint64_t{0};
+
+}  // namespace detail
+
+/// Posts one WQE per composer and lane of `group`. Returns a ticket for the whole group's work.
+template <Reach R, class Group, class... Compose>
+PEAL_DEVICE Ticket post(SendQueue& q, const Group& group, const Compose&... compose) {
+  constexpr uint32_t kBlocks = (detail::WqeOf<Compose>::kBlocks + ...);
+  constexpr uint32_t kLastBlocks =
+      detail::WqeOf<typename detail::LastOf<Compose...>::Type>::kBlocks;
+  uint64_t first = detail::kNoSlot;
+  if (group.leader() && mlx5::reserve<R>(q, group.size() * kBlocks, &first) != Status::kOk) {
+    first = detail::kNoSlot;
+  }
+  first = group.from_leader(first);
+  if (first == detail::kNoSlot) return Ticket{&q, 0, mlx5::stop_status<R>(q)};
+  detail::write_all(q, first + group.rank() * kBlocks, group.last(), compose...);
+  group.sync();  // every lane's stores precede the leader's publication
+  const uint32_t blocks = group.size() * kBlocks;
+  const uint64_t last = first + blocks - kLastBlocks;
+  if (group.leader()) {
+    const Status status = mlx5::publish<R>(q, {.first = first, .blocks = blocks, .last = last});
+    if (status != Status::kOk) return Ticket{&q, last, status};
+    mlx5::ring<R>(q);
+  }
+  return Ticket{&q, last, Status::kOk};
+}
+
+/// Waits for a ticket of this transport.
+template <Reach R>
+[[nodiscard]] PEAL_DEVICE Status wait(const Ticket& ticket) {
+  if (ticket.status != Status::kOk || ticket.queue == nullptr) return ticket.status;
+  return mlx5::wait_completed<R>(*ticket.queue, ticket.index);
+}
+
+/// True once a ticket's work is complete (or can no longer complete); never blocks.
+template <Reach R>
+PEAL_DEVICE bool test(const Ticket& ticket) {
+  if (ticket.status != Status::kOk || ticket.queue == nullptr) return true;
+  mlx5::poll<R>(*ticket.queue);
+  return load_acquire<R>(&ticket.queue->completed) > ticket.index ||
+         mlx5::stop_status<R>(*ticket.queue) != Status::kOk;
+}
+
+/// Where the NIC drops one fetched value of up to 8 bytes. Taken before the post, given back after
+/// the value was read.
+class Landing {
+ public:
+  /// Takes the next cell; waits until its previous user has read it.
+  template <Reach R>
+  PEAL_DEVICE static Landing take(SendQueue& q, Status* status) {
+    const uint64_t ticket = fetch_add_relaxed<R>(&q.landing_ticket, uint64_t{1});
+    Landing landing(q, static_cast<uint32_t>(ticket % mlx5::kLandingCells));
+    const uint64_t lap = ticket / mlx5::kLandingCells;
+    const SpinEnd end = spin_until(
+        q.timeout_ns, [&] { return load_acquire<R>(&landing.cell().lap) == lap; },
+        [&] { return mlx5::stop_status<R>(q) != Status::kOk; });
+    *status = end == SpinEnd::kDone ? Status::kOk : mlx5::close_queue<R>(q, end);
+    return landing;
+  }
+
+  PEAL_DEVICE mlx5::Local local() const { return at(*queue_, index_); }
+
+  /// The value's bytes; valid after the ticket completed.
+  PEAL_DEVICE uint64_t value() const { return load_relaxed<Reach::kSystem>(&cell().value); }
+
+  template <Reach R>
+  PEAL_DEVICE void give_back() const {
+    store_release<R>(&cell().lap, load_relaxed<R>(&cell().lap) + 1);
+  }
+
+  /// Where results go that nobody wants.
+  PEAL_DEVICE static mlx5::Local sink(const SendQueue& q) { return at(q, mlx5::kLandingCells); }
+
+ private:
+  PEAL_DEVICE Landing(SendQueue& q, uint32_t index) : queue_(&q), index_(index) {}
+  PEAL_DEVICE mlx5::LandingCell& cell() const { return queue_->landing[index_]; }
+  PEAL_DEVICE static mlx5::Local at(const SendQueue& q, uint32_t index) {
+    return {q.landing_address + index * sizeof(mlx5::LandingCell), q.landing_lkey};
+  }
+  SendQueue* queue_;
+  uint32_t index_;
+};
+
+}  // namespace ibgda
+}  // namespace peal
