@@ -48,9 +48,14 @@ unsigned block_threads();
 uint32_t warp_mask();
 
 /// What a spin loop calls each turn: every other lane of this worker runs before it returns, and a
-/// worker whose lanes all spin gives the CPU to other threads (it naps for up to 50 us once it saw
-/// no progress for 200 us). Outside a kernel: std::this_thread::yield().
+/// worker whose lanes all spin offers its CPU to other threads. While other threads do want the CPU
+/// and no lane progressed() for 500 us, it naps for up to 50 us. Outside a kernel:
+/// std::this_thread::yield().
 void yield();
+
+/// What a spin loop calls once it found what it waited for, if it turned at all: keeps the worker
+/// from taking a busy kernel that waits often for one that waits long.
+void progressed();
 
 /// A yield() every 64th call of this worker, for operations that a kernel may spin on.
 void breathe();

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a lane asked for, sorted out; the block barrier; deadlock.
+#include "simt/block.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "simt/lane.h"
+#include "simt/launch.h"
+#include "simt/sanitizer.h"
+
+namespace peal::simt {
+namespace {
+
+std::string to_string(const Dim3& index) {
+  return "(" + std::to_string(index.x) + "," + std::to_string(index.y) + "," +
+         std::to_string(index.z) + ")";
+}
+
+}  // namespace
+
+const char* to_string(Call call) {
+  switch (call) {
+    case Call::kYield:
+      return "yield";
+    case Call::kShared:
+      return "block_shared";
+    case Call::kExit:
+      return "exit";
+    case Call::kConverged:
+      return "__activemask";
+    case Call::kSyncWarp:
+      return "__syncwarp";
+    case Call::kShuffle:
+      return "__shfl_sync";
+    case Call::kBallot:
+      return "__ballot_sync";
+    case Call::kMatchAny:
+      return "__match_any_sync";
+    case Call::kSyncBlock:
+      return "__syncthreads";
+    case Call::kCountBlock:
+      return "__syncthreads_count";
+  }
+  return "?";
+}
+
+std::string hex(uint32_t mask) {
+  std::array<char, 16> text{};
+  std::snprintf(text.data(), text.size(), "0x%08x", mask);
+  return text.data();
+}
+
+void RoundRobin::push(Lane& lane) {
+  lane.next = nullptr;
+  (first_ == nullptr ? first_ : last_->next) = &lane;
+  last_ = &lane;
+  ++count_;
+}
+
+Lane& RoundRobin::pop() {
+  Lane& lane = *first_;
+  first_ = lane.next;
+  --count_;
+  return lane;
+}
+
+Block::Block(const Dim3& index, const Dim3& threads, size_t shared_bytes, RoundRobin& ready)
+    : index_(index),
+      ready_(ready),
+      lanes_(threads.count()),
+      live_(static_cast<unsigned>(lanes_.size())),
+      running_(live_) {
+  const unsigned warp_count = (live_ + kWarpLanes - 1) / kWarpLanes;
+  warps_.reserve(warp_count);
+  for (unsigned w = 0; w < warp_count; ++w) {
+    warps_.emplace_back(*this, w, &lanes_[w * kWarpLanes],
+                        std::min(kWarpLanes, live_ - w * kWarpLanes));
+  }
+  for (unsigned rank = 0; rank < live_; ++rank) {
+    Lane& lane = lanes_[rank];
+    lane.block = this;
+    lane.warp = &warps_[rank / kWarpLanes];
+    lane.index = rank % kWarpLanes;
+    lane.thread = {rank % threads.x, rank / threads.x % threads.y, rank / threads.x / threads.y};
+    ready_.push(lane);
+  }
+  if (shared_bytes != 0) dynamic_shared_ = shared_.find(this, shared_bytes, 128);
+}
+
+void Block::settle(Lane& lane) {
+  const Call call = lane.request.call;
+  if (call <= Call::kShared) {
+    if (call == Call::kShared) {
+      const Request& asked = lane.request;
+      lane.result = reinterpret_cast<uintptr_t>(shared_.find(asked.key, asked.bytes, asked.align));
+      release_to(&shared_);  // to ThreadSanitizer, this worker wrote the storage when it made it
+    }
+    ready_.push(lane);
+    lane.warp->end_slice(lane);
+    return;
+  }
+  lane.warp->set_running(lane, false);
+  --running_;
+  if (call == Call::kExit) {
+    exit(lane);
+  } else if (call == Call::kConverged) {
+    lane.warp->park(lane);
+  } else if (call >= Call::kSyncBlock) {
+    arrive(lane);
+  } else {
+    lane.warp->arrive(lane);
+  }
+  lane.warp->end_slice(lane);
+  if (running_ == 0 && live_ != 0) fail_deadlock();
+}
+
+void Block::wake(Lane& lane, uint64_t result) {
+  lane.result = result;
+  lane.warp->set_running(lane, true);
+  ++running_;
+  ready_.push(lane);
+}
+
+void Block::arrive(Lane& lane) {
+  if (at_barrier_ != 0 && barrier_ != lane.request.call) {
+    fail(lane, std::string(to_string(lane.request.call)) +
+                   ", but other lanes of the block wait in " + to_string(barrier_));
+  }
+  barrier_ = lane.request.call;
+  ++at_barrier_;
+  predicates_ += lane.request.value != 0;
+  if (at_barrier_ == live_) complete_barrier();
+}
+
+void Block::complete_barrier() {
+  const unsigned count = predicates_;
+  at_barrier_ = 0;
+  predicates_ = 0;
+  // Every lane that has not ended is at the barrier.
+  for (Lane& lane : lanes_) {
+    if (!lane.ended) wake(lane, count);
+  }
+}
+
+void Block::exit(Lane& lane) {
+  --live_;
+  lane.ended = true;
+  lane.warp->exit(lane);
+  if (at_barrier_ != 0 && at_barrier_ == live_) complete_barrier();
+}
+
+void Block::fail(const Lane& lane, const std::string& what) {
+  throw Error("block " + to_string(lane.block->index()) + ", warp " +
+              std::to_string(lane.warp->index()) + ", lane " + std::to_string(lane.index) + ": " +
+              what);
+}
+
+void Block::fail_deadlock() const {
+  std::string what = "deadlock: no lane of block " + to_string(index_) + " can run";
+  for (const Warp& warp : warps_) what += warp.waits();
+  throw Error(what);
+}
+
+}  // namespace peal::simt

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The door between a lane and its worker.
+#pragma once
+
+#include <cstdint>
+
+#include "simt/block.h"
+
+namespace peal::simt {
+
+/// Leaves a lane whose launch stopped, so that its destructors run. Not a std::exception: a kernel
+/// that handles those does not hold it up.
+struct Abandoned {};
+
+/// The lane that runs on this thread; null outside a kernel.
+Lane* current_lane();
+/// The worker names the lane it resumes.
+void set_current_lane(Lane* lane);
+
+/// True when a lane of this thread called progressed() since the last call.
+bool take_progress();
+
+/// Hands `request` to the worker; returns the answer once the lane runs again. Throws Abandoned
+/// when the launch stopped; while an exception is already unwinding the lane, returns kUndefined
+/// instead.
+uint64_t suspend(Lane& lane, const Request& request);
+
+}  // namespace peal::simt

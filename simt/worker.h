@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One thread of a launch and the blocks dealt to it. The loop: pop a lane, run a slice, settle.
+//
+// Invariant: the lanes of a worker run on its thread only, one at a time.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "simt/backoff.h"
+#include "simt/block.h"
+#include "simt/round_robin.h"
+#include "simt/stack_pool.h"
+
+namespace peal::simt {
+
+/// How a launch ends: the first failure stops all of its workers.
+class Outcome {
+ public:
+  void fail(std::exception_ptr error);
+  bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
+  /// The first failure or null; once all workers have ended.
+  std::exception_ptr error() const { return error_; }
+
+ private:
+  std::atomic<bool> stopped_{false};
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+/// What the workers of one launch have in common.
+struct Program {
+  Dim3 blocks;
+  Dim3 threads;
+  size_t shared_bytes = 0;
+  std::vector<std::unique_ptr<StackSlab>>
+      slabs;  // lane n of the grid has stack n % 32 of slab n / 32
+  std::function<void()> lane_body;
+  Outcome outcome;
+};
+
+class Worker {
+ public:
+  explicit Worker(Program& program) : program_(program) {}
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  /// Deals block number `number` (x fastest) to this worker, before run().
+  void add(uint64_t number);
+
+  /// The thread's body: returns when every lane ended or, after a failure, was unwound.
+  void run();
+
+ private:
+  void run_lanes();
+  void unwind_lanes();
+  void start(Lane& lane);
+  void resume(Lane& lane);
+  static void enter_lane(void* lane);
+  void run_body();
+
+  Program& program_;
+  RoundRobin ready_;
+  std::deque<Block> blocks_;
+  Backoff backoff_;
+  size_t yields_ = 0;  // since the last pass
+  // Words that stand for "lanes may start" and "lanes ended" to ThreadSanitizer.
+  char start_tag_ = 0;
+  char end_tag_ = 0;
+};
+
+}  // namespace peal::simt
