@@ -85,7 +85,13 @@ struct QueuePairSettings {
   uint8_t rnr_retry = 7;     // for ever
   uint8_t ack_timeout = 20;  // 4.096 us << 20 a try
   uint8_t service_level = 0;
-  uint32_t user_index = 0;
+};
+
+/// What one queue pair is to be.
+struct QueuePairConfig {
+  uint32_t depth = 0;       // work queue blocks: a power of two
+  uint32_t user_index = 0;  // 24 bits, comes back in completions
+  QueuePairSettings settings = {};
 };
 
 /// The other end.
@@ -98,11 +104,10 @@ struct RemoteQueue {
 /// allowed.
 class QueuePair {
  public:
-  /// In reset state. `place` has room for `depth` blocks (a power of two). Throws kInvalidArgument
-  /// for a depth the NIC cannot do, kSystem when it refuses.
+  /// In reset state. `place` has room for `config.depth` blocks. Throws kInvalidArgument for a
+  /// depth the NIC cannot do, kSystem when it refuses.
   QueuePair(const Device& device, const ProtectionDomain& domain, const Uar& uar,
-            const CompletionQueue& cq, const QueuePlace& place, uint32_t depth,
-            const QueuePairSettings& settings = {});
+            const CompletionQueue& cq, const QueuePlace& place, const QueuePairConfig& config);
 
   uint32_t number() const { return object_.number(); }
 

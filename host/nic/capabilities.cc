@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Two QUERY_HCA_CAP commands, and the list of what must be in their answers.
+#include "host/nic/capabilities.h"
+
+#include <cerrno>
+
+#include "host/base/error.h"
+#include "host/nic/command.h"
+#include "host/nic/mlx5_prm.h"
+
+namespace peal::nic {
+namespace {
+
+using CapabilityPage = prm::Mailbox<prm::kQueryHcaCapOut>;
+
+CapabilityPage query(const VerbsLibrary& library, ibv_context* context, uint32_t type) {
+  prm::Mailbox<prm::kShortIn> in;
+  in.set(prm::kOpcode, static_cast<uint32_t>(prm::Command::kQueryHcaCap));
+  in.set(prm::kOpMod, type << 1 | 1);  // 1: values in force, not the largest possible
+  CapabilityPage out;
+  if (library.mlx5dv.devx_general_cmd(context, in.data(), in.bytes(), out.data(), out.bytes())) {
+    refuse_command(in.data(), out.data(), errno);
+  }
+  return out;
+}
+
+uint32_t general(const CapabilityPage& page, prm::Field field) {
+  return page.value(prm::at(field, prm::kCapability));
+}
+
+}  // namespace
+
+Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* context) {
+  namespace cap = prm::cap;
+  namespace atomic = prm::atomic_cap;
+  const CapabilityPage page = query(library, context, prm::kGeneralCapabilities);
+  Capabilities capabilities;
+  capabilities.cqe_version = general(page, cap::kCqeVersion);
+  capabilities.reliable_connection = general(page, cap::kReliableConnection) != 0;
+  capabilities.atomics = general(page, cap::kAtomic) != 0;
+  capabilities.cq_overrun_ignore = general(page, cap::kCqOverrunIgnore) != 0;
+  capabilities.log_max_queue_blocks = general(page, cap::kLogMaxQpSize);
+  capabilities.log_max_message = general(page, cap::kLogMaxMessage);
+  capabilities.log_max_responder_depth = general(page, cap::kLogMaxResponderDepth);
+  capabilities.log_max_initiator_depth = general(page, cap::kLogMaxInitiatorDepth);
+  capabilities.max_wqe_bytes = general(page, cap::kMaxWqeBytes);
+  if (capabilities.atomics) {  // else the NIC may refuse the second question
+    const CapabilityPage atomics = query(library, context, prm::kAtomicCapabilities);
+    capabilities.atomic_host_endian = general(atomics, atomic::kEndiannessMode) == 1;
+    capabilities.atomic_operations = general(atomics, atomic::kOperations);
+    capabilities.atomic_sizes = general(atomics, atomic::kSizes);
+  }
+  return capabilities;
+}
+
+void require(const Capabilities& capabilities, const std::string& device) {
+  constexpr uint32_t kAllFourOperations = 0xf;
+  constexpr uint32_t kFourAndEightBytes = 1u << 2 | 1u << 3;
+  constexpr uint32_t kWqeBytes = 128;  // the longest entry peal composes: two blocks
+  std::string lacks;
+  const auto need = [&lacks](bool there, const char* what) {
+    if (!there) lacks += (lacks.empty() ? "" : ", ") + std::string(what);
+  };
+  need(capabilities.cqe_version == 1, "completion format 1 (cqe_version)");
+  need(capabilities.reliable_connection, "reliable connections (rc)");
+  need(capabilities.cq_overrun_ignore, "completion queues that ignore overruns (cq_oi)");
+  need(capabilities.atomics, "atomics (atomic)");
+  if (capabilities.atomics) {
+    need((capabilities.atomic_operations & kAllFourOperations) == kAllFourOperations,
+         "compare-swap and fetch-add, plain and masked (atomic_operations)");
+    need((capabilities.atomic_sizes & kFourAndEightBytes) == kFourAndEightBytes,
+         "atomics on 4 and 8 bytes (atomic_size_qp)");
+    need(capabilities.atomic_host_endian,
+         "atomic results in host byte order (atomic_req_8B_endianness_mode)");
+  }
+  need(capabilities.max_wqe_bytes >= kWqeBytes, "work queue entries of 128 bytes (max_wqe_sz_sq)");
+  if (!lacks.empty()) {
+    fail(ErrorCode::kUnsupported,
+         "{} cannot be driven from a GPU kernel, it lacks: {}. Choose another NIC by PEAL_HCA, or "
+         "the software NIC by PEAL_IBVERBS and PEAL_MLX5",
+         device, lacks);
+  }
+}
+
+}  // namespace peal::nic

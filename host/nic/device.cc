@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Opening a NIC and what belongs to it. Every failure names the call, the object and the remedy.
+#include "host/nic/device.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "host/base/error.h"
+
+namespace peal::nic {
+namespace {
+
+constexpr uint8_t kPort = 1;
+
+// Value of later rdma-core headers; older libraries refuse it and the next kind is tried.
+constexpr uint32_t kUarDedicated = 1u << 31;
+
+/// The devices of a library, freed as a list.
+class DeviceList {
+ public:
+  explicit DeviceList(const VerbsLibrary& library) : library_(library) {
+    int count = 0;
+    errno = 0;
+    list_ = library.ibv.get_device_list(&count);
+    if (!list_) fail_errno(errno, "ibv_get_device_list of " + library.description());
+    count_ = static_cast<size_t>(count);
+  }
+  ~DeviceList() { library_.ibv.free_device_list(list_); }
+  DeviceList(const DeviceList&) = delete;
+  DeviceList& operator=(const DeviceList&) = delete;
+
+  /// The mlx5 device called `hca`, or the first one when that is empty; nullptr if there is none.
+  ibv_device* find(const std::string& hca) const {
+    for (size_t i = 0; i < count_; ++i) {
+      if (!library_.mlx5dv.is_supported(list_[i])) continue;
+      if (hca.empty() || hca == library_.ibv.get_device_name(list_[i])) return list_[i];
+    }
+    return nullptr;
+  }
+
+  std::string names() const {
+    std::string names;
+    for (size_t i = 0; i < count_; ++i) {
+      if (!library_.mlx5dv.is_supported(list_[i])) continue;
+      names += (names.empty() ? "" : ", ") + std::string(library_.ibv.get_device_name(list_[i]));
+    }
+    return names.empty() ? "none" : names;
+  }
+
+ private:
+  const VerbsLibrary& library_;
+  ibv_device** list_ = nullptr;
+  size_t count_ = 0;
+};
+
+}  // namespace
+
+Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca)
+    : library_(std::move(library)), context_(nullptr, {library_->ibv.close_device}) {
+  const DeviceList list(*library_);
+  ibv_device* const device = list.find(hca);
+  if (!device) {
+    fail(ErrorCode::kUnsupported, "no mlx5 device {} by {}: it has {}; PEAL_HCA chooses one",
+         hca.empty() ? "at all" : "called \"" + hca + "\"", library_->description(), list.names());
+  }
+  name_ = library_->ibv.get_device_name(device);
+
+  mlx5dv_context_attr attributes{};
+  attributes.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
+  context_.reset(library_->mlx5dv.open_device(device, &attributes));
+  if (!context_) {
+    const int error = errno;
+    fail(ErrorCode::kSystem,
+         "mlx5dv_open_device({}): {}; peal needs DEVX and access to /dev/infiniband/uverbs*", name_,
+         std::strerror(error));
+  }
+  read_attributes();
+  read_port();
+  if (library_->mlx5dv.devx_query_eqn(context_.get(), 0, &eqn_) != 0) {
+    fail_errno(errno, "mlx5dv_devx_query_eqn(" + name_ + ", vector 0)");
+  }
+  capabilities_ = query_capabilities(*library_, context_.get());
+  require(capabilities_, name_);
+}
+
+void Device::read_attributes() {
+  ibv_device_attr attributes{};
+  if (const int error = library_->ibv.query_device(context_.get(), &attributes); error != 0) {
+    fail_errno(error, "ibv_query_device(" + name_ + ")");
+  }
+  firmware_.assign(attributes.fw_ver, ::strnlen(attributes.fw_ver, sizeof attributes.fw_ver));
+  software_ = firmware_.find("softnic") != std::string::npos || library_->software();
+}
+
+void Device::read_port() {
+  ibv_port_attr port{};
+  // The exported function fills in the first 48 bytes: all that is read here.
+  auto* const compatible = reinterpret_cast<_compat_ibv_port_attr*>(&port);
+  if (const int error = library_->ibv.query_port(context_.get(), kPort, compatible); error != 0) {
+    fail_errno(error, "ibv_query_port(" + name_ + ", 1)");
+  }
+  if (port.state != IBV_PORT_ACTIVE) {
+    fail(ErrorCode::kUnsupported,
+         "port 1 of {} is not active (state {}): bring its link up, or choose another NIC by "
+         "PEAL_HCA",
+         name_, static_cast<int>(port.state));
+  }
+  if (port.link_layer != IBV_LINK_LAYER_INFINIBAND) {
+    fail(ErrorCode::kUnsupported,
+         "port 1 of {} is Ethernet (link layer {}): peal drives InfiniBand ports only; choose "
+         "another NIC by PEAL_HCA",
+         name_, static_cast<int>(port.link_layer));
+  }
+  lid_ = port.lid;
+  mtu_ = static_cast<uint8_t>(port.active_mtu);
+}
+
+std::string Device::description() const {
+  return fmt::format("{}, firmware {}, LID {}, by {}", name_, firmware_, lid_,
+                     library_->description());
+}
+
+ProtectionDomain::ProtectionDomain(const Device& device)
+    : pd_(device.library().ibv.alloc_pd(device.context()), {device.library().ibv.dealloc_pd}) {
+  if (!pd_) fail_errno(errno, "ibv_alloc_pd(" + device.name() + ")");
+  mlx5dv_pd answer{};
+  mlx5dv_obj question{};
+  question.pd.in = pd_.get();
+  question.pd.out = &answer;
+  if (const int error = device.library().mlx5dv.init_obj(&question, MLX5DV_OBJ_PD); error != 0) {
+    fail_errno(error, "mlx5dv_init_obj(protection domain of " + device.name() + ")");
+  }
+  number_ = answer.pdn;
+}
+
+MemoryRegion::MemoryRegion(const Device& device, const ProtectionDomain& domain, std::byte* address,
+                           size_t bytes, Ordering ordering)
+    : mr_(nullptr, {device.library().ibv.dereg_mr}) {
+  unsigned int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                        IBV_ACCESS_REMOTE_ATOMIC;
+  if (ordering == Ordering::kRelaxed) access |= IBV_ACCESS_RELAXED_ORDERING;
+  mr_.reset(device.library().ibv.reg_mr_iova2(domain.handle(), address, bytes, 0, access));
+  if (!mr_) {
+    const int error = errno;
+    fail(ErrorCode::kSystem,
+         "ibv_reg_mr_iova2({} bytes at {} for {}): {}; if memory cannot be locked raise ulimit -l",
+         bytes, fmt::ptr(address), device.name(), std::strerror(error));
+  }
+}
+
+Umem::Umem(const Device& device, std::byte* address, size_t bytes)
+    : umem_(device.library().mlx5dv.devx_umem_reg(device.context(), address, bytes,
+                                                  IBV_ACCESS_LOCAL_WRITE),
+            {device.library().mlx5dv.devx_umem_dereg}) {
+  if (!umem_) {
+    const int error = errno;
+    fail(ErrorCode::kSystem,
+         "mlx5dv_devx_umem_reg({} bytes at {} for {}): {}; if memory cannot be locked raise "
+         "ulimit -l",
+         bytes, fmt::ptr(address), device.name(), std::strerror(error));
+  }
+}
+
+Uar::Uar(const Device& device) : uar_(nullptr, {device.library().mlx5dv.devx_free_uar}) {
+  struct Choice {
+    uint32_t flags;
+    const char* kind;
+  };
+  constexpr Choice kChoices[] = {{kUarDedicated, "dedicated"},
+                                 {MLX5DV_UAR_ALLOC_TYPE_NC, "uncached"},
+                                 {MLX5DV_UAR_ALLOC_TYPE_BF, "write-combining"}};
+  int error = 0;
+  for (const Choice& choice : kChoices) {
+    uar_.reset(device.library().mlx5dv.devx_alloc_uar(device.context(), choice.flags));
+    if (uar_) {
+      kind_ = choice.kind;
+      return;
+    }
+    error = errno;
+  }
+  fail_errno(error, "mlx5dv_devx_alloc_uar(" + device.name() + ", any kind)");
+}
+
+}  // namespace peal::nic

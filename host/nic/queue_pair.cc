@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The commands that create and connect queues. Each function fills in one mailbox.
+#include "host/nic/queue_pair.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <utility>
+
+#include "host/base/error.h"
+#include "host/nic/command.h"
+
+namespace peal::nic {
+namespace {
+
+using prm::Command;
+
+template <size_t kBytes>
+prm::Mailbox<kBytes> command(Command opcode) {
+  prm::Mailbox<kBytes> in;
+  in.set(prm::kOpcode, static_cast<uint32_t>(opcode));
+  return in;
+}
+
+/// A command on queue pair `qpn`.
+template <size_t kBytes>
+prm::Mailbox<kBytes> command(Command opcode, uint32_t qpn) {
+  prm::Mailbox<kBytes> in = command<kBytes>(opcode);
+  in.set(prm::kObjectNumber, qpn);
+  return in;
+}
+
+template <size_t kBytes>
+void set_context(prm::Mailbox<kBytes>& in, prm::Field field, uint32_t value) {
+  in.set(prm::at(field, prm::kQpContext), value);
+}
+
+prm::Mailbox<prm::kCreateCqIn> create_cq(uint32_t eqn, uint32_t uar_page, const QueuePlace& place) {
+  auto in = command<prm::kCreateCqIn>(Command::kCreateCq);
+  const auto set = [&in](prm::Field field, uint32_t value) {
+    in.set(prm::at(field, prm::kCqContext), value);
+  };
+  set(prm::cqc::kCollapsed, 1);
+  set(prm::cqc::kOverrunIgnore, 1);
+  set(prm::cqc::kLogEntries, 0);
+  set(prm::cqc::kUarPage, uar_page);
+  set(prm::cqc::kEventQueue, eqn);
+  set(prm::cqc::kDoorbellUmemValid, 1);
+  set(prm::cqc::kDoorbellUmemNumber, place.umem);
+  in.set(prm::at(prm::cqc::kDoorbellOffset, prm::kCqContext), place.cq_doorbell);
+  in.set(prm::kCqUmemValid, 1);
+  in.set(prm::kCqUmemNumber, place.umem);
+  in.set(prm::kCqUmemOffset, place.cqe);
+  return in;
+}
+
+struct CreateQp {
+  uint32_t domain;
+  uint32_t uar_page;
+  uint32_t cqn;
+  uint32_t depth;
+  uint32_t user_index;
+};
+
+prm::Mailbox<prm::kCreateQpIn> create_qp(const CreateQp& create, const QueuePlace& place) {
+  auto in = command<prm::kCreateQpIn>(Command::kCreateQp);
+  set_context(in, prm::qpc::kService, prm::kServiceReliable);
+  set_context(in, prm::qpc::kPathMigration, prm::kPathMigrated);
+  set_context(in, prm::qpc::kProtectionDomain, create.domain);
+  set_context(in, prm::qpc::kUarPage, create.uar_page);
+  set_context(in, prm::qpc::kUserIndex, create.user_index);
+  set_context(in, prm::qpc::kLogSendBlocks, static_cast<uint32_t>(std::countr_zero(create.depth)));
+  set_context(in, prm::qpc::kReceiveQueueType, prm::kNoReceiveQueue);
+  set_context(in, prm::qpc::kSendCq, create.cqn);
+  set_context(in, prm::qpc::kReceiveCq, create.cqn);
+  set_context(in, prm::qpc::kDoorbellUmemValid, 1);
+  set_context(in, prm::qpc::kDoorbellUmemNumber, place.umem);
+  in.set(prm::at(prm::qpc::kDoorbellOffset, prm::kQpContext), place.doorbell);
+  in.set(prm::kWqUmemValid, 1);
+  in.set(prm::kWqUmemNumber, place.umem);
+  in.set(prm::kWqUmemOffset, place.send_queue);
+  return in;
+}
+
+uint32_t checked_depth(const Device& device, uint32_t depth) {
+  const uint32_t most =
+      std::min(QueueMemoryLayout::kMaxDepth, 1u << device.capabilities().log_max_queue_blocks);
+  if (!std::has_single_bit(depth) || depth > most) {
+    fail(ErrorCode::kInvalidArgument,
+         "queue depth {} of {} is not a power of two up to {} (PEAL_QUEUE_DEPTH)", depth,
+         device.name(), most);
+  }
+  return depth;
+}
+
+/// The wanted settings, as far as the NIC and its port go.
+QueuePairSettings limit(const Device& device, QueuePairSettings settings) {
+  const Capabilities& most = device.capabilities();
+  const auto lower = [](uint8_t wanted, uint32_t limit) {
+    return static_cast<uint8_t>(std::min<uint32_t>(wanted, limit));
+  };
+  if (settings.mtu == 0) settings.mtu = device.mtu();
+  settings.log_max_message = lower(settings.log_max_message, most.log_max_message);
+  settings.log_responder_depth = lower(settings.log_responder_depth, most.log_max_responder_depth);
+  settings.log_initiator_depth = lower(settings.log_initiator_depth, most.log_max_initiator_depth);
+  return settings;
+}
+
+}  // namespace
+
+const char* to_string(QueueState state) {
+  constexpr const char* kNames[] = {
+      "reset", "init", "ready to receive", "ready to send", "send error", "send drained", "error"};
+  const size_t index = static_cast<size_t>(state);
+  return index < std::size(kNames) ? kNames[index] : "unknown state";
+}
+
+FirmwareObject::FirmwareObject(const Device& device, const void* in, size_t in_bytes)
+    : library_(device.shared_library()), object_(nullptr, {library_->mlx5dv.devx_obj_destroy}) {
+  prm::Mailbox<prm::kShortOut> out;
+  object_.reset(
+      library_->mlx5dv.devx_obj_create(device.context(), in, in_bytes, out.data(), out.bytes()));
+  if (!object_) refuse_command(in, out.data(), errno);
+  number_ = out.value(prm::kObjectNumber);
+}
+
+void FirmwareObject::modify(const void* in, size_t in_bytes) const {
+  prm::Mailbox<prm::kShortOut> out;
+  errno = 0;
+  const int error =
+      library_->mlx5dv.devx_obj_modify(object_.get(), in, in_bytes, out.data(), out.bytes());
+  if (error != 0) refuse_command(in, out.data(), error > 0 ? error : errno);
+}
+
+void FirmwareObject::query(const void* in, size_t in_bytes, void* out, size_t out_bytes) const {
+  errno = 0;
+  const int error = library_->mlx5dv.devx_obj_query(object_.get(), in, in_bytes, out, out_bytes);
+  if (error != 0) refuse_command(in, out, error > 0 ? error : errno);
+}
+
+QueuePlace QueuePlace::of(const QueueMemoryLayout& layout, const Umem& umem, uint64_t offset) {
+  return {.umem = umem.number(),
+          .send_queue = offset + layout.send_queue(),
+          .cqe = offset + layout.cqe(),
+          .doorbell = offset + layout.doorbell(),
+          .cq_doorbell = offset + layout.cq_doorbell()};
+}
+
+CompletionQueue::CompletionQueue(const Device& device, const Uar& uar, const QueuePlace& place)
+    : object_(device, create_cq(device.eqn(), uar.page(), place)) {}
+
+QueuePair::QueuePair(const Device& device, const ProtectionDomain& domain, const Uar& uar,
+                     const CompletionQueue& cq, const QueuePlace& place,
+                     const QueuePairConfig& config)
+    : object_(device, create_qp({.domain = domain.number(),
+                                 .uar_page = uar.page(),
+                                 .cqn = cq.number(),
+                                 .depth = checked_depth(device, config.depth),
+                                 .user_index = config.user_index},
+                                place)),
+      settings_(limit(device, config.settings)) {}
+
+void QueuePair::to_init() {
+  auto in = command<prm::kModifyQpIn>(Command::kReset2Init, number());
+  set_context(in, prm::qpc::kPathMigration, prm::kPathMigrated);
+  set_context(in, prm::qpc::kPkeyIndex, 0);
+  set_context(in, prm::qpc::kPort, 1);
+  set_context(in, prm::qpc::kRemoteWrite, 1);
+  set_context(in, prm::qpc::kRemoteRead, 1);
+  set_context(in, prm::qpc::kRemoteAtomic, settings_.atomic_mode != 0);
+  set_context(in, prm::qpc::kAtomicMode, settings_.atomic_mode);
+  object_.modify(in.data(), in.bytes());
+}
+
+void QueuePair::to_rtr(const RemoteQueue& remote) {
+  auto in = command<prm::kModifyQpIn>(Command::kInit2Rtr, number());
+  set_context(in, prm::qpc::kMtu, settings_.mtu);
+  set_context(in, prm::qpc::kLogMaxMessage, settings_.log_max_message);
+  set_context(in, prm::qpc::kRemoteQpn, remote.qpn);
+  set_context(in, prm::qpc::kRemoteLid, remote.lid);
+  set_context(in, prm::qpc::kServiceLevel, settings_.service_level);
+  set_context(in, prm::qpc::kPort, 1);
+  set_context(in, prm::qpc::kLogResponderDepth, settings_.log_responder_depth);
+  set_context(in, prm::qpc::kMinRnrTimer, settings_.min_rnr_timer);
+  set_context(in, prm::qpc::kNextReceivePsn, 0);
+  object_.modify(in.data(), in.bytes());
+}
+
+void QueuePair::to_rts() {
+  auto in = command<prm::kModifyQpIn>(Command::kRtr2Rts, number());
+  set_context(in, prm::qpc::kAckTimeout, settings_.ack_timeout);
+  set_context(in, prm::qpc::kLogInitiatorDepth, settings_.log_initiator_depth);
+  set_context(in, prm::qpc::kRetryCount, settings_.retry_count);
+  set_context(in, prm::qpc::kRnrRetry, settings_.rnr_retry);
+  set_context(in, prm::qpc::kNextSendPsn, 0);
+  object_.modify(in.data(), in.bytes());
+}
+
+void QueuePair::to_error() {
+  const auto in = command<prm::kShortIn>(Command::k2Error, number());
+  object_.modify(in.data(), in.bytes());
+}
+
+void QueuePair::to_reset() {
+  const auto in = command<prm::kShortIn>(Command::k2Reset, number());
+  object_.modify(in.data(), in.bytes());
+}
+
+QueueState QueuePair::query_state() const {
+  const auto in = command<prm::kShortIn>(Command::kQueryQp, number());
+  prm::Mailbox<prm::kQueryQpOut> out;
+  object_.query(in.data(), in.bytes(), out.data(), out.bytes());
+  return static_cast<QueueState>(out.value(prm::at(prm::qpc::kState, prm::kQpContext)));
+}
+
+}  // namespace peal::nic

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finding the two libraries, and saying which were found.
+#include "host/nic/verbs.h"
+
+#include <dlfcn.h>
+
+#include <optional>
+
+#include "host/base/error.h"
+
+namespace peal::nic {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kParents = 5;  // of the program's folder that are searched for softnic/
+
+void* open_library(const std::string& path) {
+  // RTLD_LOCAL: the real libibverbs may be in the process too (Open MPI loads it), and neither may
+  // answer for the other.
+  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    fail(ErrorCode::kUnsupported,
+         "dlopen({}): {}; PEAL_IBVERBS and PEAL_MLX5 name the libraries to use", path, ::dlerror());
+  }
+  return library;
+}
+
+template <class Function>
+void resolve(void* library, const std::string& path, const char* name, Function*& function) {
+  function = reinterpret_cast<Function*>(::dlsym(library, name));
+  if (!function) {
+    fail(ErrorCode::kUnsupported,
+         "{} has no function {}: it is not rdma-core 44 or newer, nor peal's software NIC; "
+         "PEAL_IBVERBS and PEAL_MLX5 name the libraries to use",
+         path, name);
+  }
+}
+
+/// The file that `function` was loaded from, with links resolved; what was asked for if unknown.
+fs::path file_of(const void* function, const std::string& asked) {
+  Dl_info info;
+  if (::dladdr(function, &info) == 0 || !info.dli_fname) return asked;
+  std::error_code error;
+  const fs::path real = fs::weakly_canonical(info.dli_fname, error);
+  return error ? fs::path(info.dli_fname) : real;
+}
+
+struct LibraryPair {
+  std::string ibverbs;
+  std::string mlx5;
+};
+
+std::optional<LibraryPair> find_softnic(fs::path directory) {
+  for (int level = 0; level <= kParents; ++level) {
+    for (const char* folder : {"softnic", "softnic/abi"}) {
+      const fs::path ibverbs = directory / folder / "libibverbs.so.1";
+      const fs::path mlx5 = directory / folder / "libmlx5.so.1";
+      std::error_code error;
+      if (fs::exists(ibverbs, error) && fs::exists(mlx5, error)) {
+        return LibraryPair{ibverbs.string(), mlx5.string()};
+      }
+    }
+    if (directory == directory.parent_path()) break;
+    directory = directory.parent_path();
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+LibrarySearch LibrarySearch::from(const Config& config) {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  return {.ibverbs = config.ibverbs,
+          .mlx5 = config.mlx5,
+          .real_ibverbs = "libibverbs.so.1",
+          .real_mlx5 = "libmlx5.so.1",
+          .program_directory = error ? fs::path(".") : program.parent_path()};
+}
+
+std::shared_ptr<VerbsLibrary> VerbsLibrary::load(const std::string& ibverbs,
+                                                 const std::string& mlx5) {
+  struct Constructible : VerbsLibrary {};
+  auto library = std::make_shared<Constructible>();
+  void* const ibv_library = open_library(ibverbs);
+  void* const mlx5dv_library = open_library(mlx5);
+#define PEAL_RESOLVE(name) resolve(ibv_library, ibverbs, "ibv_" #name, library->ibv.name);
+  PEAL_IBV_FUNCTIONS(PEAL_RESOLVE)
+#undef PEAL_RESOLVE
+#define PEAL_RESOLVE(name) resolve(mlx5dv_library, mlx5, "mlx5dv_" #name, library->mlx5dv.name);
+  PEAL_MLX5DV_FUNCTIONS(PEAL_RESOLVE)
+#undef PEAL_RESOLVE
+
+  const fs::path file =
+      file_of(reinterpret_cast<const void*>(library->mlx5dv.devx_obj_create), mlx5);
+  library->software_ = file.string().find("softnic") != std::string::npos;
+  library->description_ = library->software_
+                              ? "software NIC (softnic) at " + file.parent_path().string()
+                              : "ConnectX via " + file.string();
+  return library;
+}
+
+bool VerbsLibrary::lists_mlx5_device() const {
+  int count = 0;
+  ibv_device** const list = ibv.get_device_list(&count);
+  if (!list) return false;
+  bool found = false;
+  for (int i = 0; i < count; ++i) found = found || mlx5dv.is_supported(list[i]);
+  ibv.free_device_list(list);
+  return found;
+}
+
+std::shared_ptr<const VerbsLibrary> VerbsLibrary::open(const LibrarySearch& search) {
+  if (search.ibverbs.empty() != search.mlx5.empty()) {
+    fail(ErrorCode::kConfiguration,
+         "{} is set and {} is not: the two libraries belong together, set both or neither",
+         search.mlx5.empty() ? "PEAL_IBVERBS" : "PEAL_MLX5",
+         search.mlx5.empty() ? "PEAL_MLX5" : "PEAL_IBVERBS");
+  }
+  if (!search.ibverbs.empty()) return load(search.ibverbs, search.mlx5);
+
+  std::string real_failure;
+  try {
+    auto real = load(search.real_ibverbs, search.real_mlx5);
+    if (real->lists_mlx5_device()) return real;
+    real_failure = real->description() + " lists no mlx5 device";
+  } catch (const Error& error) {
+    real_failure = error.what();
+  }
+  if (const auto softnic = find_softnic(search.program_directory)) {
+    return load(softnic->ibverbs, softnic->mlx5);
+  }
+  fail(ErrorCode::kUnsupported,
+       "no NIC: {}; and no software NIC (softnic/libibverbs.so.1, softnic/libmlx5.so.1) in {} or "
+       "its parents. Build //softnic/... or set PEAL_IBVERBS and PEAL_MLX5",
+       real_failure, search.program_directory.string());
+}
+
+}  // namespace peal::nic
