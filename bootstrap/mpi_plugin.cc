@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kParents = 4;
-constexpr std::chrono::milliseconds kGoodbye{2'000};
+constexpr std::chrono::milliseconds kGoodbye{5'000};
 
 // The star says goodbye before its wire goes: MPI_Finalize waits for all ranks, so they should all
 // be about to call it.

@@ -26,7 +26,7 @@
 namespace peal::bootstrap {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x316c6c6974616570;  // "peal" and the version of this protocol
+constexpr std::uint64_t kMagic = 0x317063746c616570;  // the bytes "pealtcp1"
 constexpr std::size_t kPending = 64;                  // connections that have not said who they are
 constexpr auto kRetryMs = 10;
 
@@ -150,10 +150,12 @@ class Door {
     answer(socket, make_failure(ErrorCode::kInvalidArgument, why));
   }
 
-  // A fresh connection takes these few bytes at once; if it fails, the caller sees the connection close.
+  // A fresh connection takes these few bytes at once; if it fails, the caller sees the connection
+  // close.
   void answer(const Fd& socket, std::span<const std::byte> message) {
     const std::vector<std::byte> frame = make_frame(message);
-    [[maybe_unused]] const ssize_t n = ::send(socket.value(), frame.data(), frame.size(), MSG_NOSIGNAL);
+    [[maybe_unused]] const ssize_t n =
+        ::send(socket.value(), frame.data(), frame.size(), MSG_NOSIGNAL);
   }
 
   const TcpRoot& root_;

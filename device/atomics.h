@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "device/context.h"
+#include "device/resolve.h"
 #include "device/rma.h"
 #include "device/transport/ibgda.h"
 

@@ -12,11 +12,9 @@
 #include <type_traits>
 
 #include "device/base/endian.h"
-#include "device/base/order.h"
-#include "device/base/scope.h"
-#include "device/base/spin.h"
+#include "device/base/reach.h"
+#include "device/mlx5/queue.h"
 #include "device/status.h"
-#include "device/transport/ibgda.h"
 
 namespace peal {
 
@@ -67,7 +65,8 @@ struct ContextFields {
   uint32_t queues_per_peer;
   uint32_t sync_rounds;  // ceil(log2(n_pes))
   const WindowTable* windows;
-  mlx5::SendQueue* queues;  // [queues_per_peer][n_pes]
+  std::byte* queues;  // [queues_per_peer][n_pes] mlx5::SendQueue, queue_stride bytes apart
+  uint64_t queue_stride;
   ContextState* state;
   const uint32_t* stop;  // the runtime's stop word
   uint64_t* sync_flags;  // [sync_rounds], symmetric; written by the peers
@@ -91,91 +90,4 @@ static_assert(std::is_trivially_copyable_v<Context> && sizeof(Context) <= 256);
 PEAL_HD int my_pe(const ContextFields& ctx) { return ctx.pe; }
 PEAL_HD int n_pes(const ContextFields& ctx) { return ctx.n_pes; }
 
-namespace detail {
-
-/// Latches the first usage error of a context and returns `status`.
-PEAL_DEVICE Status refuse(const ContextFields& ctx, Status status, const UsageError& what) {
-  UsageError& usage = ctx.state->usage;
-  if (compare_exchange<Reach::kGpu>(&usage.claimed, 0u, 1u)) {
-    usage.pe = what.pe;
-    usage.block = block_in_grid();
-    usage.address = what.address;
-    usage.bytes = what.bytes;
-    store_release<Reach::kSystem>(&usage.status, static_cast<uint32_t>(status));
-  }
-  return status;
-}
-
-PEAL_HD Status usage_status(const ContextFields& ctx) {
-  return static_cast<Status>(load_relaxed<Reach::kGpu>(&ctx.state->usage.status));
-}
-
-/// The window that holds [address, address + bytes), or null.
-PEAL_HD const Window* find_window(const ContextFields& ctx, const void* address, uint64_t bytes) {
-  const uint32_t count = load_acquire<Reach::kSystem>(&ctx.windows->count);
-  for (uint32_t i = 0; i < count; ++i) {
-    const Window& w = ctx.windows->window[i];
-    const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(address) - w.base);
-    if (offset < w.bytes && bytes <= w.bytes - offset) return &w;
-  }
-  return nullptr;
-}
-
-PEAL_HD uint64_t offset_in(const Window& w, const void* address) {
-  return static_cast<uint64_t>(static_cast<const std::byte*>(address) - w.base);
-}
-
-/// A remote range made concrete: which queue, which offset, which key.
-struct Destination {
-  mlx5::SendQueue* queue;
-  mlx5::Remote remote;
-  Status status;
-};
-
-/// Checks pe and range, and picks the queue of the calling block.
-template <Reach R>
-PEAL_DEVICE Destination resolve(const BasicContext<R>& ctx, const void* address, uint64_t bytes,
-                                int pe) {
-  Destination d{};
-  const UsageError what{.status = 0,
-                        .claimed = 0,
-                        .pe = pe,
-                        .block = 0,
-                        .address = reinterpret_cast<uint64_t>(address),
-                        .bytes = bytes};
-  if (pe < 0 || pe >= ctx.n_pes) {
-    d.status = refuse(ctx, Status::kBadPe, what);
-    return d;
-  }
-  const Window* w = find_window(ctx, address, bytes);
-  if (w == nullptr || w->rkeys == nullptr) {
-    d.status = refuse(ctx, Status::kNotSymmetric, what);
-    return d;
-  }
-  const uint32_t lane_queue = ctx.queues_per_peer == 1 ? 0 : block_in_grid() % ctx.queues_per_peer;
-  d.queue = &ctx.queues[lane_queue * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe)];
-  d.remote = {offset_in(*w, address), w->rkeys[pe]};
-  d.status = Status::kOk;
-  return d;
-}
-
-/// The local side of a transfer.
-struct Origin {
-  mlx5::Local local;
-  Status status;
-};
-
-PEAL_DEVICE Origin resolve_local(const ContextFields& ctx, const void* address, uint64_t bytes) {
-  const Window* w = find_window(ctx, address, bytes);
-  if (w != nullptr) return {{offset_in(*w, address), w->lkey}, Status::kOk};
-  const UsageError what{.status = 0,
-                        .claimed = 0,
-                        .pe = ctx.pe,
-                        .block = 0,
-                        .address = reinterpret_cast<uint64_t>(address),
-                        .bytes = bytes};
-  return {{}, refuse(ctx, Status::kNotRegistered, what)};
-}
-
-}  // namespace detail
 }  // namespace peal

@@ -20,6 +20,7 @@
 
 #include "device/base/scope.h"
 #include "device/context.h"
+#include "device/resolve.h"
 #include "device/transport/ibgda.h"
 
 namespace peal {
@@ -149,8 +150,8 @@ PEAL_DEVICE bool test(const BasicContext<R>&, const Ticket& ticket) {
 /// Starts copying `count` elements to `dst` at `pe`. The source must stay unchanged until the
 /// ticket completes, and must lie in a window unless it is at most 28 bytes long.
 template <Reach R, class S, class T>
-requires detail::kIsScope<S> PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& ctx, S scope,
-                                                        T* dst, const std::type_identity_t<T>* src,
+requires detail::kIsScope<S> PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& ctx, S scope, T* dst,
+                                                        const std::type_identity_t<T>* src,
                                                         size_t count, int pe) {
   return by_leader(scope, [&]() -> Ticket {
     const uint64_t bytes = detail::bytes_of<T>(count);
@@ -162,8 +163,8 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& c
 
 /// Copies `count` elements to `dst` at `pe`; returns when the source may be reused.
 template <Reach R, class S, class T>
-requires detail::kIsScope<S> PEAL_DEVICE Status put(const BasicContext<R>& ctx, S scope,
-                                                    T* dst, const std::type_identity_t<T>* src,
+requires detail::kIsScope<S> PEAL_DEVICE Status put(const BasicContext<R>& ctx, S scope, T* dst,
+                                                    const std::type_identity_t<T>* src,
                                                     size_t count, int pe) {
   const Ticket ticket = put_nbi(ctx, scope, dst, src, count, pe);
   // Inline data has left the source already.
@@ -173,8 +174,8 @@ requires detail::kIsScope<S> PEAL_DEVICE Status put(const BasicContext<R>& ctx, 
 
 /// Starts copying `count` elements from `src` at `pe` to `dst`, which must lie in a window.
 template <Reach R, class S, class T>
-requires detail::kIsScope<S> PEAL_DEVICE Ticket get_nbi(const BasicContext<R>& ctx, S scope,
-                                                        T* dst, const std::type_identity_t<T>* src,
+requires detail::kIsScope<S> PEAL_DEVICE Ticket get_nbi(const BasicContext<R>& ctx, S scope, T* dst,
+                                                        const std::type_identity_t<T>* src,
                                                         size_t count, int pe) {
   return by_leader(scope, [&]() -> Ticket {
     return detail::get_bytes<R, std::is_same_v<S, Thread>>(ctx, dst, src,
@@ -185,8 +186,8 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket get_nbi(const BasicContext<R>& c
 /// Copies `count` elements from `src` at `pe`; on kOk they are in `dst`, visible to every lane of
 /// the scope.
 template <Reach R, class S, class T>
-requires detail::kIsScope<S> PEAL_DEVICE Status get(const BasicContext<R>& ctx, S scope,
-                                                    T* dst, const std::type_identity_t<T>* src,
+requires detail::kIsScope<S> PEAL_DEVICE Status get(const BasicContext<R>& ctx, S scope, T* dst,
+                                                    const std::type_identity_t<T>* src,
                                                     size_t count, int pe) {
   const Ticket ticket = get_nbi(ctx, scope, dst, src, count, pe);
   return by_leader(scope, [&] { return ibgda::wait<R>(ticket); });
@@ -270,9 +271,9 @@ struct Strides {
 /// Copies `count` single elements of up to 8 bytes, `strides` apart; returns when the source may be
 /// reused. The lanes of the scope share the elements.
 template <Reach R, class S, class T>
-requires detail::kIsScope<S> PEAL_DEVICE Status iput(const BasicContext<R>& ctx, S scope,
-                                                     T* dst, const T* src, Strides strides,
-                                                     size_t count, int pe) {
+requires detail::kIsScope<S> PEAL_DEVICE Status iput(const BasicContext<R>& ctx, S scope, T* dst,
+                                                     const T* src, Strides strides, size_t count,
+                                                     int pe) {
   Status status = Status::kOk;
   scope.sync();
   for (size_t i = scope.rank(); i < count; i += scope.size()) {
@@ -286,9 +287,9 @@ requires detail::kIsScope<S> PEAL_DEVICE Status iput(const BasicContext<R>& ctx,
 /// Fetches `count` single elements, `strides` apart, into `dst`, which must lie in a window; on kOk
 /// all have arrived.
 template <Reach R, class S, class T>
-requires detail::kIsScope<S> PEAL_DEVICE Status iget(const BasicContext<R>& ctx, S scope,
-                                                     T* dst, const T* src, Strides strides,
-                                                     size_t count, int pe) {
+requires detail::kIsScope<S> PEAL_DEVICE Status iget(const BasicContext<R>& ctx, S scope, T* dst,
+                                                     const T* src, Strides strides, size_t count,
+                                                     int pe) {
   Ticket last{};
   scope.sync();
   for (size_t i = scope.rank(); i < count && last.status == Status::kOk; i += scope.size()) {

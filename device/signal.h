@@ -14,6 +14,7 @@
 
 #include "device/base/scope.h"
 #include "device/context.h"
+#include "device/resolve.h"
 #include "device/rma.h"
 #include "device/transport/ibgda.h"
 
@@ -86,8 +87,8 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, void* dst, const
 /// Starts a put of `count` elements and, behind it in the same queue, the signal: whoever sees the
 /// signal sees the data.
 template <Reach R, class S, class T>
-requires detail::kIsScope<S> PEAL_DEVICE Ticket put_signal_nbi(const BasicContext<R>& ctx,
-                                                               S scope, T* dst,
+requires detail::kIsScope<S> PEAL_DEVICE Ticket put_signal_nbi(const BasicContext<R>& ctx, S scope,
+                                                               T* dst,
                                                                const std::type_identity_t<T>* src,
                                                                size_t count, const Signal& signal) {
   return by_leader(scope, [&]() -> Ticket {
@@ -99,8 +100,8 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket put_signal_nbi(const BasicContex
 /// put_signal_nbi, and returns when the source may be reused (which does not mean that the signal
 /// was seen).
 template <Reach R, class S, class T>
-requires detail::kIsScope<S> PEAL_DEVICE Status put_signal(const BasicContext<R>& ctx,
-                                                           S scope, T* dst,
+requires detail::kIsScope<S> PEAL_DEVICE Status put_signal(const BasicContext<R>& ctx, S scope,
+                                                           T* dst,
                                                            const std::type_identity_t<T>* src,
                                                            size_t count, const Signal& signal) {
   const Ticket ticket = put_signal_nbi(ctx, scope, dst, src, count, signal);

@@ -15,6 +15,7 @@
 
 #include "device/base/scope.h"
 #include "device/context.h"
+#include "device/resolve.h"
 #include "device/signal.h"
 #include "device/wait.h"
 
@@ -27,7 +28,7 @@ PEAL_DEVICE Status drain_all(const BasicContext<R>& ctx) {
   Status first = usage_status(ctx);
   const uint32_t queues = ctx.queues_per_peer * static_cast<uint32_t>(ctx.n_pes);
   for (uint32_t i = 0; i < queues; ++i) {
-    const Status status = mlx5::drain<R>(ctx.queues[i]);
+    const Status status = mlx5::drain<R>(*queue_at(ctx, i));
     if (first == Status::kOk) first = status;
   }
   return first;

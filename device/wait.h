@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "device/base/order.h"
 #include "device/base/scope.h"
 #include "device/base/spin.h"
 #include "device/context.h"
@@ -74,9 +75,8 @@ PEAL_DEVICE bool test(const BasicContext<R>&, const T* word, Compare compare,
 /// Waits until *word satisfies the comparison. All lanes of the scope return together.
 template <Reach R, class S, class T>
 requires(std::is_same_v<S, Thread> || std::is_same_v<S, Warp> || std::is_same_v<S, Block>)
-    [[nodiscard]] PEAL_DEVICE Status
-    wait_until(const BasicContext<R>& ctx, S scope, const T* word, Compare compare,
-               std::type_identity_t<T> value) {
+    [[nodiscard]] PEAL_DEVICE Status wait_until(const BasicContext<R>& ctx, S scope, const T* word,
+                                                Compare compare, std::type_identity_t<T> value) {
   return by_leader(scope, [&] {
     return detail::spin(ctx,
                         [&] { return detail::holds(detail::acquire_word(word), compare, value); });

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What peal asks of whoever started the job: who am I, how many are we, exchange a few bytes, wait for one another.
-// Implemented in bootstrap/ (mpi, tcp, local) or by the user; host/ knows only this page.
+// What peal asks of whoever started the job: who am I, how many are we, exchange a few bytes, wait
+// for one another. Implemented in bootstrap/ (mpi, tcp, local) or by the user; host/ knows only
+// this page.
 #pragma once
 
 #include <chrono>
@@ -11,10 +12,12 @@
 
 namespace peal {
 
-/// A group of processes (or threads) that start a job together. All calls but rank() and size() are collective.
+/// A group of processes (or threads) that start a job together. All calls but rank() and size() are
+/// collective.
 ///
-/// Every collective call ends: with success, or by throwing peal::Error(ErrorCode::kTimeout or kPeerLost) that names
-/// the ranks which did not come. After a throw the group is broken and every later call throws.
+/// Every collective call ends: with success, or by throwing peal::Error(ErrorCode::kTimeout or
+/// kPeerLost) that names the ranks which did not come. After a throw the group is broken and every
+/// later call throws.
 class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
@@ -22,7 +25,8 @@ class Bootstrap {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Gathers `mine` from every rank into `all`, in rank order. all.size() == size() * mine.size(), equal on all ranks.
+  /// Gathers `mine` from every rank into `all`, in rank order. all.size() == size() * mine.size(),
+  /// equal on all ranks.
   virtual void allgather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
 
   /// Returns once every rank has entered.

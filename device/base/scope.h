@@ -88,10 +88,10 @@ struct Warp {
       unsigned word[sizeof(T) / sizeof(unsigned)];
     };
     Words words;
-    memcpy(&words, &value, sizeof(T));
+    memcpy(&words, static_cast<const void*>(&value), sizeof(T));
     for (unsigned& word : words.word) word = __shfl_sync(mask(), word, 0);
     T answer;
-    memcpy(&answer, &words, sizeof(T));
+    memcpy(static_cast<void*>(&answer), &words, sizeof(T));
     return answer;
   }
 };
@@ -108,10 +108,10 @@ struct Block {
       alignas(T) unsigned char bytes[sizeof(T)];
     };
     Cell& cell = block_shared<Cell>();
-    if (leader()) memcpy(cell.bytes, &value, sizeof(T));
+    if (leader()) memcpy(cell.bytes, static_cast<const void*>(&value), sizeof(T));
     __syncthreads();
     T answer;
-    memcpy(&answer, cell.bytes, sizeof(T));
+    memcpy(static_cast<void*>(&answer), cell.bytes, sizeof(T));
     __syncthreads();  // nobody overwrites the cell before all have read it
     return answer;
   }

@@ -82,11 +82,11 @@ TEST(MpiComm, KeepsSeveralGroupsApart) {
 }
 
 TEST(MpiComm, NamesTheRanksThatDoNotComeToACollective) {
-  const auto group = make_mpi(nullptr, milliseconds(500));
+  const auto group = make_mpi(nullptr, milliseconds(1500));
   if (world_rank() == 0 || world_rank() == 3) {
     const Error error = error_of([&] { group->barrier(); });
     EXPECT_EQ(error.code(), ErrorCode::kTimeout);
-    EXPECT_TRUE(contains(error, "barrier #1: ranks 1, 2 of 4 did not arrive within 500 ms"))
+    EXPECT_TRUE(contains(error, "barrier #1: ranks 1, 2 of 4 did not arrive within 1500 ms"))
         << error.what();
     MPI_Barrier(MPI_COMM_WORLD);
   } else {
@@ -97,7 +97,7 @@ TEST(MpiComm, NamesTheRanksThatDoNotComeToACollective) {
 }
 
 TEST(MpiComm, NamesRankZeroWhenItDoesNotCome) {
-  const auto group = make_mpi(nullptr, milliseconds(300));
+  const auto group = make_mpi(nullptr, milliseconds(1500));
   if (world_rank() != 0) {
     const Error error = error_of([&] { group->barrier(); });
     EXPECT_EQ(error.code(), ErrorCode::kTimeout);
@@ -110,7 +110,7 @@ TEST(MpiComm, NamesTheRanksThatDoNotComeToTheStart) {
   MPI_Comm own = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &own);
   if (world_rank() != 2) {
-    const Error error = error_of([&] { make_mpi(&own, milliseconds(300)); });
+    const Error error = error_of([&] { make_mpi(&own, milliseconds(1500)); });
     EXPECT_EQ(error.code(), ErrorCode::kTimeout);
     EXPECT_TRUE(contains(error, "start of the job: rank 2 of 4 did not arrive")) << error.what();
   }

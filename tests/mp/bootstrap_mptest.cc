@@ -65,6 +65,13 @@ TEST_F(OwnMpi, GathersMoreThanAnEagerMessage) {
 
 TEST_F(OwnMpi, GathersNothing) { group->allgather({}, {}); }
 
+// Ends the whole job: run by bootstrap_abort_test.sh alone.
+TEST_F(OwnMpi, DISABLED_AbortEndsAllRanks) {
+  if (group->rank() == 2) group->abort("the heap is gone");
+  // Whether the launcher or rank 2's last message comes first: nobody gets past this barrier.
+  EXPECT_THROW(group->barrier(), Error);
+}
+
 TEST_F(OwnMpi, NamesAMismatchOnEveryRankAndEndsInOrder) {
   try {
     if (group->rank() == 2) {

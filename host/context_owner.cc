@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/context_owner.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+namespace peal {
+namespace {
+
+const char* opcode_name(uint8_t opcode) {
+  switch (static_cast<mlx5::Opcode>(opcode)) {
+    case mlx5::Opcode::kNop:
+      return "NOP";
+    case mlx5::Opcode::kRdmaWrite:
+      return "RDMA_WRITE";
+    case mlx5::Opcode::kRdmaWriteImm:
+      return "RDMA_WRITE_IMM";
+    case mlx5::Opcode::kRdmaRead:
+      return "RDMA_READ";
+    case mlx5::Opcode::kAtomicCompareSwap:
+      return "ATOMIC_CS";
+    case mlx5::Opcode::kAtomicFetchAdd:
+      return "ATOMIC_FA";
+    case mlx5::Opcode::kAtomicMaskedCompareSwap:
+      return "ATOMIC_MASKED_CS";
+    case mlx5::Opcode::kAtomicMaskedFetchAdd:
+      return "ATOMIC_MASKED_FA";
+    case mlx5::Opcode::kDump:
+      return "DUMP";
+    default:
+      return "operation";
+  }
+}
+
+const char* syndrome_text(uint8_t syndrome) {
+  switch (static_cast<mlx5::Syndrome>(syndrome)) {
+    case mlx5::Syndrome::kLocalLength:
+      return "local length error";
+    case mlx5::Syndrome::kLocalQpOperation:
+      return "malformed work request";
+    case mlx5::Syndrome::kLocalProtection:
+      return "local key or range invalid";
+    case mlx5::Syndrome::kFlushed:
+      return "flushed after an earlier error";
+    case mlx5::Syndrome::kRemoteInvalidRequest:
+      return "peer refused the request as invalid";
+    case mlx5::Syndrome::kRemoteAccess:
+      return "peer refused key, range or access right";
+    case mlx5::Syndrome::kRemoteOperation:
+      return "peer could not carry it out";
+    case mlx5::Syndrome::kTransportRetryExceeded:
+      return "peer does not answer: its process ended, or the path is broken";
+    case mlx5::Syndrome::kRnrRetryExceeded:
+      return "peer has no receive posted";
+    default:
+      return "error";
+  }
+}
+
+ContextOwner::FirstError describe(const mlx5::SendQueue& q, Status status) {
+  const mlx5::QueueError& e = q.error;
+  ContextOwner::FirstError f{status,     static_cast<int>(q.peer), e.wqe_index, e.opcode,
+                             e.syndrome, e.vendor_syndrome,        {}};
+  if (status == Status::kQueueError) {
+    f.text =
+        fmt::format("{} to PE {} failed: {} (syndrome {:#04x}, vendor {:#04x}, WQE {} of QP {:#x})",
+                    opcode_name(e.opcode), q.peer, syndrome_text(e.syndrome), e.syndrome,
+                    e.vendor_syndrome, e.wqe_index, q.qpn);
+  } else {
+    f.text = fmt::format("queue to PE {} closed: {} (at WQE {} of QP {:#x}, {} published, {} rung)",
+                         q.peer, to_string(status), e.wqe_index, q.qpn, q.published, q.rung);
+  }
+  return f;
+}
+
+ContextOwner::FirstError describe(const UsageError& usage, Status status) {
+  return {status,
+          usage.pe,
+          0,
+          0,
+          0,
+          0,
+          fmt::format("a kernel (block {}) used PE {}, address {:#x}, {} bytes: {}", usage.block,
+                      usage.pe, usage.address, usage.bytes, to_string(status))};
+}
+
+}  // namespace
+
+uint32_t sync_rounds(int n_pes) {
+  return static_cast<uint32_t>(std::bit_width(static_cast<uint32_t>(n_pes) - 1));
+}
+
+ContextOwner::ContextOwner(const nic::Device& device, const nic::ProtectionDomain& domain,
+                           const nic::Uar& uar, Bootstrap& bootstrap, const QueueOptions& queues,
+                           const ContextSurroundings& around)
+    : queues_(device, domain, uar, bootstrap, queues),
+      fields_{.version = kContextVersion,
+              .bytes = sizeof(ContextFields),
+              .pe = around.pe,
+              .n_pes = around.n_pes,
+              .queues_per_peer = queues.queues_per_peer,
+              .sync_rounds = sync_rounds(around.n_pes),
+              .windows = around.windows,
+              .queues = queues_.first(),
+              .queue_stride = queues_.stride(),
+              .state = &state_,
+              .stop = around.stop,
+              .sync_flags = around.sync_flags,
+              .timeout_ns = around.timeout_ns} {}
+
+std::optional<ContextOwner::FirstError> ContextOwner::first_error() const {
+  const auto usage = static_cast<Status>(load_acquire<Reach::kSystem>(&state_.usage.status));
+  if (usage != Status::kOk) return describe(state_.usage, usage);
+  for (uint32_t i = 0; i < queues_.count(); ++i) {
+    const mlx5::SendQueue& q = queues_.queue(i);
+    const Status status = mlx5::queue_status<Reach::kSystem>(q);
+    if (status != Status::kOk) return describe(q, status);
+  }
+  return std::nullopt;
+}
+
+}  // namespace peal

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The composition root: owns everything, in the order it is needed.
+#include "host/runtime.h"
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "host/base/error.h"
+#include "host/base/log.h"
+#include "host/context_owner.h"
+#include "host/liveness.h"
+#include "host/memory/symmetric_heap.h"
+#include "host/nic/device.h"
+
+namespace peal {
+namespace {
+
+constexpr uint32_t kMaxContexts = 64;
+
+// What each PE must have set alike, compared at start-up.
+struct Agreement {
+  uint64_t heap_bytes;
+  uint32_t queues;
+  uint32_t depth;
+  bool operator==(const Agreement&) const = default;
+};
+
+void agree(Bootstrap& bootstrap, const Config& config) {
+  const Agreement mine{config.heap_size, static_cast<uint32_t>(config.queues),
+                       static_cast<uint32_t>(config.queue_depth)};
+  std::vector<Agreement> all(static_cast<size_t>(bootstrap.size()));
+  bootstrap.allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  for (size_t pe = 0; pe < all.size(); ++pe) {
+    if (all[pe] == all[0]) continue;
+    fail(ErrorCode::kConfiguration,
+         "PE {} has PEAL_HEAP_SIZE={} PEAL_QUEUES={} PEAL_QUEUE_DEPTH={}, PE 0 has {}, {} and {}: "
+         "set them alike on all PEs (mpirun -x NAME)",
+         pe, all[pe].heap_bytes, all[pe].queues, all[pe].depth, all[0].heap_bytes, all[0].queues,
+         all[0].depth);
+  }
+}
+
+uint64_t nanoseconds(std::chrono::microseconds t) {
+  return static_cast<uint64_t>(std::chrono::nanoseconds(t).count());
+}
+
+}  // namespace
+
+// Registered memory beside the heap, and the keys that all PEs have for it.
+struct RegisteredWindow {
+  nic::MemoryRegion region;
+  std::vector<Be32> rkeys;
+};
+
+struct Runtime::State {
+  Config config;
+  std::unique_ptr<Bootstrap> bootstrap;
+  Log log;
+  nic::Device device;
+  nic::ProtectionDomain domain;
+  nic::Uar uar;
+  SymmetricHeap heap;
+  uint64_t* sync_flags;  // kMaxContexts x sync_rounds words in the heap
+  std::unique_ptr<WindowTable> windows = std::make_unique<WindowTable>();
+  std::vector<RegisteredWindow> registered;
+  std::unique_ptr<uint32_t> stop = std::make_unique<uint32_t>(0);  // a Status; ends every wait
+  std::atomic<int> lost_pe{-1};
+  std::atomic<bool> closing{false};
+  uint32_t contexts_created = 0;
+  mutable std::mutex contexts_mutex;
+  std::vector<std::weak_ptr<ContextOwner>> contexts;
+  std::shared_ptr<ContextOwner> default_context;
+  std::unique_ptr<Liveness> liveness;
+
+  State(std::unique_ptr<Bootstrap> b, const Config& c)
+      : config(c),
+        bootstrap(std::move(b)),
+        log(config.log, bootstrap->rank()),
+        device(nic::VerbsLibrary::open(nic::LibrarySearch::from(config)), config.hca),
+        domain(device),
+        uar(device),
+        heap(make_host_backing(config.heap_size, "peal-heap"), *bootstrap),
+        sync_flags(reinterpret_cast<uint64_t*>(heap.reserve_internal(
+            size_t{kMaxContexts} * sync_rounds(bootstrap->size()) * sizeof(uint64_t) + 8))) {}
+
+  uint32_t rounds() const { return sync_rounds(bootstrap->size()); }
+  void add_window(std::byte* address, size_t bytes, bool everywhere);
+  std::shared_ptr<ContextOwner> create_context(const ContextOptions& options);
+  void peer_lost(int pe, int pid);
+};
+
+void Runtime::State::add_window(std::byte* address, size_t bytes, bool everywhere) {
+  const uint32_t index = windows->count;
+  if (index == kMaxWindows) {
+    fail(ErrorCode::kInvalidArgument,
+         "register: {} windows are in use already, which is all there are", kMaxWindows);
+  }
+  RegisteredWindow entry{nic::MemoryRegion(device, domain, address, bytes), {}};
+  if (everywhere) {
+    entry.rkeys.resize(static_cast<size_t>(bootstrap->size()));
+    const Be32 mine = entry.region.rkey();
+    bootstrap->allgather(std::as_bytes(std::span(&mine, 1)),
+                         std::as_writable_bytes(std::span(entry.rkeys)));
+  }
+  const Be32 lkey = entry.region.lkey();
+  registered.push_back(std::move(entry));
+  const RegisteredWindow& kept = registered.back();
+  windows->window[index] = {.base = address,
+                            .bytes = bytes,
+                            .lkey = lkey,
+                            .reserved = 0,
+                            .rkeys = everywhere ? kept.rkeys.data() : nullptr,
+                            .direct = nullptr};
+  store_release<Reach::kSystem>(&windows->count, index + 1);
+}
+
+std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOptions& options) {
+  if (contexts_created == kMaxContexts) {
+    fail(ErrorCode::kInvalidArgument,
+         "make_context: {} contexts were created already, which is the limit", kMaxContexts);
+  }
+  const uint64_t timeout_ns =
+      nanoseconds(options.timeout.count() < 0 ? config.timeout : options.timeout);
+  const QueueOptions queues{
+      .queues_per_peer = options.queues_per_peer != 0 ? options.queues_per_peer
+                                                      : static_cast<uint32_t>(config.queues),
+      .depth = options.depth != 0 ? options.depth : static_cast<uint32_t>(config.queue_depth),
+      .timeout_ns = timeout_ns,
+      .stop = stop.get()};
+  const ContextSurroundings around{.windows = windows.get(),
+                                   .stop = stop.get(),
+                                   .sync_flags = sync_flags + contexts_created * rounds(),
+                                   .pe = bootstrap->rank(),
+                                   .n_pes = bootstrap->size(),
+                                   .timeout_ns = timeout_ns};
+  auto owner = std::make_shared<ContextOwner>(device, domain, uar, *bootstrap, queues, around);
+  ++contexts_created;
+  const std::lock_guard lock(contexts_mutex);
+  contexts.push_back(owner);
+  return owner;
+}
+
+void Runtime::State::peer_lost(int pe, int pid) {
+  if (closing) return;  // all PEs have arrived at the end; leaving is no failure
+  int none = -1;
+  if (!lost_pe.compare_exchange_strong(none, pe)) return;
+  log.error("runtime", "PE {} (process {}) has ended before the job did; all waits end with \"{}\"",
+            pe, pid, to_string(Status::kPeerLost));
+  compare_exchange<Reach::kSystem>(stop.get(), 0u, static_cast<uint32_t>(Status::kPeerLost));
+}
+
+Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config) {
+  if (bootstrap == nullptr) fail(ErrorCode::kInvalidArgument, "Runtime: the bootstrap is null");
+  agree(*bootstrap, config);
+  state_ = std::make_unique<State>(std::move(bootstrap), config);
+  State& s = *state_;
+  s.registered.reserve(kMaxWindows);  // windows point at elements
+  s.add_window(s.heap.base(), s.heap.bytes(), true);
+  s.default_context = s.create_context({});
+  s.liveness =
+      std::make_unique<Liveness>(*s.bootstrap, [&s](int pe, int pid) { s.peer_lost(pe, pid); });
+  if (config.info && s.bootstrap->rank() == 0) {
+    s.log.print("config", config.describe());
+    s.log.print("nic", s.device.description());
+    s.log.print("runtime",
+                fmt::format("{} PEs, heap {}, {} queues of {} WQEBBs per peer, {} beside the heap",
+                            n_pes(), format_size(s.heap.bytes()), config.queues, config.queue_depth,
+                            format_size(overhead_bytes())));
+  }
+}
+
+Runtime::~Runtime() {
+  if (state_ == nullptr) return;
+  // The peers' kernels may still be using this PE's memory until they arrive here too.
+  state_->closing = state_->lost_pe < 0;
+  try {
+    state_->bootstrap->barrier();
+  } catch (const std::exception& error) {
+    state_->log.warn("runtime", "at the end of the job: {}", error.what());
+  }
+  state_->liveness.reset();
+}
+
+Runtime::Runtime(Runtime&&) noexcept = default;
+Runtime& Runtime::operator=(Runtime&&) noexcept = default;
+
+int Runtime::my_pe() const { return state_->bootstrap->rank(); }
+int Runtime::n_pes() const { return state_->bootstrap->size(); }
+const Config& Runtime::config() const { return state_->config; }
+
+void* Runtime::malloc(size_t bytes) { return state_->heap.malloc(bytes); }
+void* Runtime::calloc(size_t count, size_t bytes) { return state_->heap.calloc(count, bytes); }
+void* Runtime::align(size_t alignment, size_t bytes) {
+  return state_->heap.align(alignment, bytes);
+}
+void Runtime::free(void* pointer) { state_->heap.free(pointer); }
+
+void Runtime::copy_in(void* symmetric, const void* host, size_t bytes) {
+  std::memcpy(symmetric, host, bytes);
+}
+void Runtime::copy_out(void* host, const void* symmetric, size_t bytes) const {
+  std::memcpy(host, symmetric, bytes);
+}
+
+void Runtime::register_window(void* address, size_t bytes) {
+  const uint64_t mine = address == nullptr ? 0 : bytes;
+  std::vector<uint64_t> all(static_cast<size_t>(n_pes()));
+  state_->bootstrap->allgather(std::as_bytes(std::span(&mine, 1)),
+                               std::as_writable_bytes(std::span(all)));
+  for (size_t pe = 0; pe < all.size(); ++pe) {
+    if (all[pe] == all[0] && all[pe] != 0) continue;
+    fail(ErrorCode::kInvalidArgument,
+         "register_window: PE {} registers {} bytes, PE 0 {}: all must register the same, not "
+         "nothing",
+         pe, all[pe], all[0]);
+  }
+  state_->add_window(static_cast<std::byte*>(address), bytes, true);
+}
+
+void Runtime::register_local(void* address, size_t bytes) {
+  if (address == nullptr || bytes == 0) {
+    fail(ErrorCode::kInvalidArgument,
+         "register_local: {} bytes at {}: there is nothing to register", bytes, fmt::ptr(address));
+  }
+  state_->add_window(static_cast<std::byte*>(address), bytes, false);
+}
+
+Context Runtime::context() const { return {state_->default_context->fields()}; }
+
+std::shared_ptr<void> Runtime::create_context(const ContextOptions& options,
+                                              ContextFields* fields) {
+  auto owner = state_->create_context(options);
+  *fields = owner->fields();
+  return owner;
+}
+
+void Runtime::barrier() { state_->bootstrap->barrier(); }
+
+Failure Runtime::failure() const {
+  const State& s = *state_;
+  const std::lock_guard lock(s.contexts_mutex);
+  for (const auto& weak : s.contexts) {
+    const auto context = weak.lock();
+    if (context == nullptr) continue;
+    if (const auto e = context->first_error(); e && e->status != Status::kPeerLost) {
+      return {e->status, e->pe, e->wqe_index, e->opcode, e->syndrome, e->vendor_syndrome, e->text};
+    }
+  }
+  Failure failure;
+  failure.status = static_cast<Status>(load_acquire<Reach::kSystem>(s.stop.get()));
+  if (failure.status == Status::kPeerLost) {
+    failure.pe = s.lost_pe;
+    failure.text = fmt::format("PE {} ended before the job did", failure.pe);
+  } else if (failure.status != Status::kOk) {
+    failure.text = "waits were ended by stop_waits()";
+  }
+  return failure;
+}
+
+void Runtime::check() const {
+  const Failure f = failure();
+  if (f.status == Status::kOk) return;
+  fail(f.status == Status::kPeerLost ? ErrorCode::kPeerLost : ErrorCode::kSystem, "PE {}: {}",
+       my_pe(), f.text);
+}
+
+void Runtime::stop_waits() {
+  compare_exchange<Reach::kSystem>(state_->stop.get(), 0u, static_cast<uint32_t>(Status::kAborted));
+}
+
+const char* Runtime::transport() const { return "ibgda"; }
+
+std::string Runtime::nic() const {
+  return state_->device.software() ? "softnic-cpu" : state_->device.name();
+}
+
+size_t Runtime::overhead_bytes() const {
+  size_t bytes = sizeof(State) + sizeof(WindowTable);
+  const std::lock_guard lock(state_->contexts_mutex);
+  for (const auto& weak : state_->contexts) {
+    if (const auto context = weak.lock()) {
+      bytes +=
+          size_t{context->queues().count()} * context->queues().stride() + sizeof(ContextOwner);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace peal

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The host side of peal: one Runtime is one PE of one job. Several may live in one process.
+//
+//   peal::Runtime pe(bootstrap, config);
+//   auto* box = pe.allocate<uint64_t>(16);                    // collective; same offset on every
+//   PE peal::launch({.blocks = 1, .threads = 32}, kernel, pe.context(), box).wait(); pe.check(); //
+//   throws what a kernel ran into
+//
+// Everything here may throw peal::Error. "Collective" calls are made by all PEs in the same order,
+// by one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "device/context.h"
+#include "host/base/config.h"
+#include "host/bootstrap.h"
+
+namespace peal {
+
+class Runtime;
+
+/// What a context of one's own may differ in. 0 = as configured.
+struct ContextOptions {
+  uint32_t queues_per_peer = 0;
+  uint32_t depth = 0;                     // WQEBBs per queue, power of two
+  std::chrono::microseconds timeout{-1};  // of every wait; 0 = none, negative = as configured
+};
+
+/// Owns a context's queues; value() is what kernels take. Must not outlive its Runtime, nor end
+/// while a kernel uses it, nor before the peers are done with it (call Runtime::barrier() first).
+template <Reach R>
+class OwnedContext {
+ public:
+  BasicContext<R> value() const { return {fields_}; }
+
+ private:
+  friend class Runtime;
+  OwnedContext(std::shared_ptr<void> owner, const ContextFields& fields)
+      : owner_(std::move(owner)), fields_(fields) {}
+  std::shared_ptr<void> owner_;
+  ContextFields fields_;
+};
+
+/// The first thing that went wrong on a PE, decoded.
+struct Failure {
+  Status status = Status::kOk;
+  int pe = -1;             // the peer concerned, if one is
+  uint64_t wqe_index = 0;  // of a queue error
+  uint8_t opcode = 0;
+  uint8_t syndrome = 0;
+  uint8_t vendor_syndrome = 0;
+  std::string text;  // one sentence with all of it
+};
+
+/// One PE. Construction and destruction are collective; destruction waits for the others, at most
+/// the bootstrap's deadline.
+class Runtime {
+ public:
+  /// Joins the job: opens the NIC, allocates the heap (Config::heap_size), creates and connects the
+  /// default context's queues. Throws kConfiguration, kUnsupported, kTimeout or kPeerLost with the
+  /// remedy.
+  explicit Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config);
+  ~Runtime();
+  Runtime(Runtime&&) noexcept;
+  Runtime& operator=(Runtime&&) noexcept;
+
+  int my_pe() const;
+  int n_pes() const;
+  const Config& config() const;
+
+  /// Collective, symmetric memory; see SymmetricHeap. malloc aligns to 128 bytes; 0 bytes answer
+  /// nullptr.
+  void* malloc(size_t bytes);
+  void* calloc(size_t count, size_t bytes);
+  void* align(size_t alignment, size_t bytes);
+  void free(void* pointer);
+
+  /// `count` zeroed objects of T.
+  template <class T>
+  T* allocate(size_t count) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    return static_cast<T*>(calloc(count, sizeof(T)));
+  }
+
+  /// Copies between host memory and symmetric memory of this PE, wherever that lies. Done on
+  /// return.
+  void copy_in(void* symmetric, const void* host, size_t bytes);
+  void copy_out(void* host, const void* symmetric, size_t bytes) const;
+
+  /// Collective. Makes [address, address + bytes) of every PE a window: usable as destination and
+  /// source of transfers, addressed like symmetric memory, relative to each PE's own address. Sizes
+  /// must agree. The memory must stay until the Runtime ends.
+  void register_window(void* address, size_t bytes);
+
+  /// Makes a local range usable as source of puts and destination of gets. Not collective.
+  void register_local(void* address, size_t bytes);
+
+  /// The default context: Config::queues per peer, shared by all lanes.
+  Context context() const;
+
+  /// Collective. A context with queues of its own, ordered independently of all others.
+  template <Reach R = Reach::kGpu>
+  OwnedContext<R> make_context(const ContextOptions& options = {}) {
+    ContextFields fields{};
+    auto owner = create_context(options, &fields);
+    return OwnedContext<R>(std::move(owner), fields);
+  }
+
+  /// Collective, host only: returns once every PE has called it. Says nothing of transfers.
+  void barrier();
+
+  /// The first failure of this PE, or one with status kOk. May be asked while kernels run.
+  Failure failure() const;
+
+  /// Throws Error with failure().text unless all is well.
+  void check() const;
+
+  /// Ends every wait of every kernel of this PE with kAborted. Cannot be undone.
+  void stop_waits();
+
+  /// "ibgda" and, for the NIC, "softnic-cpu" or the device's name: for reports.
+  const char* transport() const;
+  std::string nic() const;
+  /// Bytes of queues, tables and other memory beside the heap that this PE allocated for peal.
+  size_t overhead_bytes() const;
+
+ private:
+  std::shared_ptr<void> create_context(const ContextOptions& options, ContextFields* fields);
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace peal

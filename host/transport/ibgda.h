@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The queues that device/transport/ibgda.h drives: one context's worth, to every peer, connected.
+//
+//   [ queue 0 to pe 0 | queue 0 to pe 1 | ... | queue 1 to pe 0 | ... ]   each
+//   nic::QueueMemoryLayout
+//
+// One allocation, one umem, one registration for all of them. PE k's queue q to me is connected to
+// my queue q to PE k.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "device/mlx5/queue.h"
+#include "host/bootstrap.h"
+#include "host/memory/backing.h"
+#include "host/nic/device.h"
+#include "host/nic/queue_layout.h"
+#include "host/nic/queue_pair.h"
+
+namespace peal {
+
+/// What a context's queues look like.
+struct QueueOptions {
+  uint32_t queues_per_peer;
+  uint32_t depth;        // WQEBBs; power of two, mlx5::kMinDepth..kMaxDepth
+  uint64_t timeout_ns;   // of waits inside a queue; 0 = none
+  const uint32_t* stop;  // the runtime's stop word
+};
+
+/// Owns the queues of one context. Construction is collective and leaves every queue ready to send.
+class IbgdaQueues {
+ public:
+  IbgdaQueues(const nic::Device& device, const nic::ProtectionDomain& domain, const nic::Uar& uar,
+              Bootstrap& bootstrap, const QueueOptions& options);
+
+  /// Device-visible state of queue 0 to PE 0; the next one is stride() bytes further.
+  std::byte* first() const { return memory_.address() + layout_.state(); }
+  uint64_t stride() const { return layout_.bytes(); }
+
+  uint32_t count() const { return static_cast<uint32_t>(pairs_.size()); }
+  const mlx5::SendQueue& queue(uint32_t index) const;
+  nic::QueueState nic_state(uint32_t index) const { return pairs_[index].query_state(); }
+
+ private:
+  void create(const nic::Device& device, const nic::ProtectionDomain& domain, const nic::Uar& uar,
+              uint32_t depth);
+  void connect(const nic::Device& device, Bootstrap& bootstrap);
+  void fill_in(uint32_t index, const nic::Uar& uar, const QueueOptions& options);
+
+  nic::QueueMemoryLayout layout_;
+  uint32_t n_pes_;
+  uint32_t queues_;
+  Backing memory_;
+  nic::Umem umem_;
+  nic::MemoryRegion region_;
+  std::vector<nic::CompletionQueue> cqs_;
+  std::vector<nic::QueuePair> pairs_;
+};
+
+}  // namespace peal

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The configuration table, given environments of the test's own.
+#include "host/base/config.h"
+
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "host/base/error.h"
+
+namespace peal {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+Config read(std::initializer_list<const char*> entries) {
+  std::vector<const char*> environment(entries);
+  environment.push_back(nullptr);
+  return Config::from_environment(environment.data());
+}
+
+/// What the refusal of `entries` says; fails the test when they are accepted.
+std::string refusal(std::initializer_list<const char*> entries) {
+  try {
+    read(entries);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kConfiguration);
+    return error.what();
+  }
+  ADD_FAILURE() << "accepted";
+  return "";
+}
+
+void expect_in(const std::string& text, std::initializer_list<const char*> parts) {
+  for (const char* part : parts)
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+TEST(Config, HasTheDocumentedDefaults) {
+  const Config config = read({"PATH=/bin", "HOME=/"});
+  EXPECT_EQ(config.heap_size, 64u << 20);
+  EXPECT_EQ(config.queues, 4);
+  EXPECT_EQ(config.queue_depth, 1024);
+  EXPECT_EQ(config.timeout, seconds(10));
+  EXPECT_EQ(config.bootstrap, BootstrapKind::kAuto);
+  EXPECT_EQ(config.bootstrap_timeout, seconds(60));
+  EXPECT_EQ(config.transport, TransportKind::kAuto);
+  EXPECT_EQ(config.log, LogLevel::kWarn);
+  EXPECT_FALSE(config.info);
+  EXPECT_EQ(config.hca + config.ibverbs + config.mlx5 + config.tcp_id + config.mpi_plugin, "");
+  EXPECT_TRUE(config.given.empty());
+}
+
+TEST(Config, NeedsNoEnvironmentAtAll) {
+  EXPECT_EQ(Config::from_environment(nullptr).queues, Config::defaults().queues);
+}
+
+TEST(Config, ReadsSizesWithTheirSuffixes) {
+  EXPECT_EQ(read({"PEAL_HEAP_SIZE=65536"}).heap_size, 65536u);
+  EXPECT_EQ(read({"PEAL_HEAP_SIZE=64K"}).heap_size, 65536u);
+  EXPECT_EQ(read({"PEAL_HEAP_SIZE=3M"}).heap_size, 3u << 20);
+  EXPECT_EQ(read({"PEAL_HEAP_SIZE=2G"}).heap_size, uint64_t{2} << 30);
+  EXPECT_EQ(read({"PEAL_HEAP_SIZE=1T"}).heap_size, uint64_t{1} << 40);
+}
+
+TEST(Config, ReadsTimesWithTheirUnits) {
+  EXPECT_EQ(read({"PEAL_TIMEOUT=250us"}).timeout, microseconds(250));
+  EXPECT_EQ(read({"PEAL_TIMEOUT=20ms"}).timeout, milliseconds(20));
+  EXPECT_EQ(read({"PEAL_TIMEOUT=3s"}).timeout, seconds(3));
+  EXPECT_EQ(read({"PEAL_TIMEOUT=0"}).timeout, microseconds(0));
+}
+
+TEST(Config, ReadsChoices) {
+  EXPECT_EQ(read({"PEAL_BOOTSTRAP=mpi"}).bootstrap, BootstrapKind::kMpi);
+  EXPECT_EQ(read({"PEAL_BOOTSTRAP=tcp"}).bootstrap, BootstrapKind::kTcp);
+  EXPECT_EQ(read({"PEAL_BOOTSTRAP=single"}).bootstrap, BootstrapKind::kSingle);
+  EXPECT_EQ(read({"PEAL_TRANSPORT=ibgda"}).transport, TransportKind::kIbgda);
+  EXPECT_EQ(read({"PEAL_LOG=debug"}).log, LogLevel::kDebug);
+  EXPECT_TRUE(read({"PEAL_INFO=1"}).info);
+}
+
+TEST(Config, KeepsTextsAsTheyAre) {
+  EXPECT_EQ(read({"PEAL_IBVERBS=/a b/=c"}).ibverbs, "/a b/=c");
+  EXPECT_EQ(read({"PEAL_HCA="}).hca, "");
+  EXPECT_EQ(read({"PEAL_HCA=mlx5_3"}).hca, "mlx5_3");
+}
+
+TEST(Config, RefusesAnUnknownNameAndSuggestsTheNearest) {
+  expect_in(refusal({"PEAL_HEAPSIZE=1M"}), {"PEAL_HEAPSIZE", "PEAL_HEAP_SIZE"});
+  expect_in(refusal({"PEAL_QUEUE=1"}), {"PEAL_QUEUES"});
+  expect_in(refusal({"PEAL_SOFTNIC_FABRICS=x"}), {"PEAL_SOFTNIC_FABRIC?"});
+  expect_in(refusal({"PEAL_"}), {"not a setting"});
+}
+
+TEST(Config, PassesOverTheSoftwareNicsOwnSettings) {
+  const Config config = read(
+      {"PEAL_SOFTNIC_FABRIC=a", "PEAL_SOFTNIC_DIR=/tmp", "PEAL_SOFTNIC_TIMEOUT_SCALE=nonsense"});
+  EXPECT_TRUE(config.given.empty());
+}
+
+TEST(Config, LeavesOtherProgramsVariablesAlone) {
+  EXPECT_NO_THROW(read({"PEALX=1", "APPEAL_X=2", "peal_queues=9", "=PEAL_", ""}));
+}
+
+TEST(Config, RefusesMalformedSizesAndSaysWhatIsAccepted) {
+  for (const char* value : {"", "x", "64 M", "64MB", "-1", "+1M", "0x100000", "1.5G", "M", "64m",
+                            "99999999999999999999", "18446744073709551615T"}) {
+    const std::string entry = std::string("PEAL_HEAP_SIZE=") + value;
+    expect_in(refusal({entry.c_str()}), {"PEAL_HEAP_SIZE", value, "64K", "16T"});
+  }
+}
+
+TEST(Config, RefusesSizesOutOfRange) {
+  refusal({"PEAL_HEAP_SIZE=0"});
+  refusal({"PEAL_HEAP_SIZE=65535"});
+  refusal({"PEAL_HEAP_SIZE=17T"});
+}
+
+TEST(Config, RefusesCountsOutOfRange) {
+  EXPECT_EQ(read({"PEAL_QUEUES=1"}).queues, 1);
+  EXPECT_EQ(read({"PEAL_QUEUES=64"}).queues, 64);
+  for (const char* entry : {"PEAL_QUEUES=0", "PEAL_QUEUES=65", "PEAL_QUEUES=4x",
+                            "PEAL_QUEUES=", "PEAL_QUEUES=-1", "PEAL_QUEUES=4294967297"}) {
+    expect_in(refusal({entry}), {"PEAL_QUEUES", "from 1 to 64"});
+  }
+}
+
+TEST(Config, RefusesDepthsThatAreNoPowerOfTwo) {
+  EXPECT_EQ(read({"PEAL_QUEUE_DEPTH=16"}).queue_depth, 16);
+  EXPECT_EQ(read({"PEAL_QUEUE_DEPTH=16384"}).queue_depth, 16384);
+  for (const char* entry :
+       {"PEAL_QUEUE_DEPTH=8", "PEAL_QUEUE_DEPTH=1000", "PEAL_QUEUE_DEPTH=32768"}) {
+    expect_in(refusal({entry}), {"power of two from 16 to 16384"});
+  }
+}
+
+TEST(Config, RefusesTimesWithoutUnit) {
+  for (const char* entry : {"PEAL_TIMEOUT=10", "PEAL_TIMEOUT=", "PEAL_TIMEOUT=10m",
+                            "PEAL_TIMEOUT=s", "PEAL_TIMEOUT=-1s", "PEAL_TIMEOUT=86401s"}) {
+    expect_in(refusal({entry}), {"PEAL_TIMEOUT", "20ms"});
+  }
+}
+
+TEST(Config, RefusesACollectiveDeadlineOfNothing) {
+  refusal({"PEAL_BOOTSTRAP_TIMEOUT=0"});
+  refusal({"PEAL_BOOTSTRAP_TIMEOUT=999us"});
+  EXPECT_EQ(read({"PEAL_BOOTSTRAP_TIMEOUT=1ms"}).bootstrap_timeout, milliseconds(1));
+}
+
+TEST(Config, RefusesChoicesAndListsThem) {
+  expect_in(refusal({"PEAL_BOOTSTRAP=MPI"}), {"auto", "mpi", "tcp", "single"});
+  expect_in(refusal({"PEAL_TRANSPORT="}), {"auto", "ibgda"});
+  expect_in(refusal({"PEAL_LOG=2"}), {"error", "warn", "info", "debug"});
+  expect_in(refusal({"PEAL_INFO=yes"}), {"0 or 1"});
+}
+
+TEST(Config, DescribesEverySettingWithItsOrigin) {
+  const std::string table = read({"PEAL_QUEUES=8"}).describe();
+  expect_in(table, {"PEAL_QUEUES            8            (set)", "PEAL_HEAP_SIZE         64M",
+                    "(default)", "PEAL_HCA               (empty)", "PEAL_TRANSPORT", "PEAL_LOG"});
+}
+
+TEST(Config, DoesNotPrintSecrets) {
+  const std::string table = read({"PEAL_TCP_ID=deadbeef"}).describe();
+  EXPECT_EQ(table.find("deadbeef"), std::string::npos);
+  expect_in(table, {"(not shown)"});
+}
+
+TEST(Config, SeesAnMpiLauncher) {
+  EXPECT_FALSE(Config::defaults().under_mpirun);
+  EXPECT_TRUE(read({"OMPI_COMM_WORLD_SIZE=4"}).under_mpirun);
+  EXPECT_TRUE(read({"PMIX_RANK=0"}).under_mpirun);
+  EXPECT_FALSE(read({"OMPI_COMM_WORLD_SIZEX=4"}).under_mpirun);
+}
+
+TEST(FormatSize, UsesTheLargestSuffixThatDivides) {
+  EXPECT_EQ(format_size(0), "0");
+  EXPECT_EQ(format_size(1000), "1000");
+  EXPECT_EQ(format_size(1536), "1536");
+  EXPECT_EQ(format_size(65536), "64K");
+  EXPECT_EQ(format_size(uint64_t{1} << 44), "16T");
+  EXPECT_EQ(format_size(uint64_t{1} << 54), "16384T");
+}
+
+TEST(Error, NamesEveryCode) {
+  EXPECT_STREQ(to_string(ErrorCode::kOutOfMemory), "out of memory");
+  EXPECT_STREQ(to_string(ErrorCode::kInternal), "internal");
+  EXPECT_STREQ(to_string(static_cast<ErrorCode>(99)), "unknown error code");
+}
+
+TEST(Error, TellsCallAndCauseOfASystemError) {
+  try {
+    fail_errno(2, "open(/x)");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kSystem);
+    EXPECT_STREQ(error.what(), "open(/x): No such file or directory");
+    return;
+  }
+  FAIL();
+}
+
+}  // namespace
+}  // namespace peal
