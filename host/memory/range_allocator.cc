@@ -29,13 +29,13 @@ constexpr size_t kTries = 16;
 
 }  // namespace
 
-RangeAllocator::RangeAllocator(uint64_t size, uint64_t granule)
-    : size_(size / granule * granule), granule_(granule) {
+RangeAllocator::RangeAllocator(uint64_t size, uint64_t granule) : size_(0), granule_(granule) {
   if (!std::has_single_bit(granule) || size > uint64_t{1} << 62) {
     fail(ErrorCode::kInvalidArgument,
          "range allocator: granule {} is not a power of two or size {} is above 2^62", granule,
          size);
   }
+  size_ = size / granule * granule;
   if (size_ > 0) insert_free(0, size_);
 }
 

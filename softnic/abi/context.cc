@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Device list, open and close, the object table of a context, the slots of verbs_context.
+#include "softnic/abi/context.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+
+#include "softnic/abi/memory.h"
+
+namespace peal::softnic::abi {
+namespace {
+
+int unsupported_poll(ibv_cq*, int, ibv_wc*) {
+  errno = EOPNOTSUPP;
+  return -1;
+}
+int unsupported_notify(ibv_cq*, int) { return errno = EOPNOTSUPP; }
+int unsupported_send(ibv_qp*, ibv_send_wr* wr, ibv_send_wr** bad) {
+  if (bad != nullptr) *bad = wr;
+  return errno = EOPNOTSUPP;
+}
+int unsupported_receive(ibv_qp*, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  if (bad != nullptr) *bad = wr;
+  return errno = EOPNOTSUPP;
+}
+int unsupported_srq_receive(ibv_srq*, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  if (bad != nullptr) *bad = wr;
+  return errno = EOPNOTSUPP;
+}
+int unsupported_bind(ibv_qp*, ibv_mw*, ibv_mw_bind*) { return errno = EOPNOTSUPP; }
+int unsupported_window(ibv_mw*) { return errno = EOPNOTSUPP; }
+int unsupported_xrcd(ibv_xrcd*) { return errno = EOPNOTSUPP; }
+
+FileDescriptor checked(int fd, const char* call) {
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), call);
+  return FileDescriptor(fd);
+}
+
+void watch(int epoll, int fd) {
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0)
+    throw std::system_error(errno, std::generic_category(), "epoll_ctl");
+}
+
+}  // namespace
+
+FileDescriptor::~FileDescriptor() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Buffer allocate_buffer(size_t bytes) {
+  constexpr size_t kPage = 4096;
+  size_t rounded = (bytes + kPage - 1) / kPage * kPage;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kPage, rounded));
+  if (memory == nullptr) throw std::bad_alloc();
+  std::memset(memory, 0, rounded);
+  return Buffer(memory, [](std::byte* p) { std::free(p); });
+}
+
+Context::Context(ibv_device* device)
+    : event_wake(checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")),
+      nic_(Nic::open()),
+      async_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
+  // One descriptor a caller can poll, readable for this context's own events and while the NIC has
+  // events that nobody has routed yet.
+  watch(async_fd_.get(), event_wake.get());
+  watch(async_fd_.get(), nic_->event_fd());
+  verbs.context.device = device;
+  fill_slots();
+}
+
+void Context::fill_slots() {
+  verbs.sz = kVerbsContextBytes;
+  verbs.query_port = query_port_slot;
+  verbs.query_device_ex = query_device_ex_slot;
+  verbs.alloc_parent_domain = alloc_parent_domain_slot;
+  verbs.alloc_td = alloc_td_slot;
+  verbs.dealloc_td = dealloc_td_slot;
+  verbs.get_srq_num = get_srq_num_slot;
+  verbs.close_xrcd = unsupported_xrcd;  // clients call it without looking
+
+  ibv_context& context = verbs.context;
+  context.cmd_fd = -1;
+  context.async_fd = async_fd_.get();
+  context.num_comp_vectors = 1;
+  pthread_mutex_init(&context.mutex, nullptr);
+  context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+  context.ops._compat_query_device = [](ibv_context* c, ibv_device_attr* attr) {
+    return ::ibv_query_device(c, attr);
+  };
+  context.ops._compat_query_port = [](ibv_context* c, uint8_t port, _compat_ibv_port_attr* attr) {
+    constexpr size_t kCompatBytes = 48;
+    return query_port_slot(c, port, reinterpret_cast<ibv_port_attr*>(attr), kCompatBytes);
+  };
+  context.ops.poll_cq = unsupported_poll;
+  context.ops.req_notify_cq = unsupported_notify;
+  context.ops.post_send = unsupported_send;
+  context.ops.post_recv = unsupported_receive;
+  context.ops.post_srq_recv = unsupported_srq_receive;
+  context.ops.bind_mw = unsupported_bind;
+  context.ops.dealloc_mw = unsupported_window;
+}
+
+Context::~Context() {
+  while (!objects_.empty()) {
+    objects_.begin()->second->retire();
+    objects_.erase(objects_.begin());
+  }
+  pthread_mutex_destroy(&verbs.context.mutex);
+}
+
+Context& Context::of(ibv_context* context) {
+  if (context == nullptr) refuse(EINVAL);
+  auto* first = reinterpret_cast<std::byte*>(context) - offsetof(verbs_context, context) -
+                offsetof(ContextLayout, verbs);
+  return *static_cast<Context*>(reinterpret_cast<ContextLayout*>(first));
+}
+
+void Context::keep(std::unique_ptr<Object> object) {
+  auto key = std::pair(object->kind, object->number);
+  try {
+    objects_[key] = nullptr;
+  } catch (...) {
+    object->retire();
+    throw;
+  }
+  objects_[key] = std::move(object);
+}
+
+Object* Context::find(Kind kind, uint32_t number) const {
+  auto at = objects_.find({kind, number});
+  return at == objects_.end() ? nullptr : at->second.get();
+}
+
+void Context::destroy(Object& object) {
+  if (object.users != 0) refuse(EBUSY);
+  require(object.retire());
+  objects_.erase({object.kind, object.number});
+}
+
+Uar& Context::verbs_uar() {
+  if (verbs_uar_ == nullptr) verbs_uar_ = adopt(make_uar(*this));
+  return *verbs_uar_;
+}
+
+Process::Process() {
+  device.node_type = IBV_NODE_CA;
+  device.transport_type = IBV_TRANSPORT_IB;
+  std::strcpy(device.name, "mlx5_0");
+  std::strcpy(device.dev_name, "uverbs0");
+  std::strcpy(device.dev_path, "/sys/class/infiniband_verbs/uverbs0");
+  std::strcpy(device.ibdev_path, "/sys/class/infiniband/mlx5_0");
+}
+
+Process& process() {
+  // Never destroyed: a program may close its devices from destructors that run after ours would.
+  static Process& state = *std::make_unique<Process>().release();
+  return state;
+}
+
+}  // namespace peal::softnic::abi
+
+using namespace peal::softnic;
+using namespace peal::softnic::abi;
+
+extern "C" {
+
+ibv_device** ibv_get_device_list(int* count) {
+  return answer_pointer([&] {
+    auto list = std::make_unique<ibv_device*[]>(2);
+    list[0] = &process().device;
+    if (count != nullptr) *count = 1;
+    return list.release();
+  });
+}
+
+void ibv_free_device_list(ibv_device** list) {
+  std::unique_ptr<ibv_device* []> { list };
+}
+
+const char* ibv_get_device_name(ibv_device* device) { return device->name; }
+
+int ibv_get_device_index(ibv_device*) { return 0; }
+
+// Zero when the NIC cannot be opened. The identity belongs to the NIC, so it is stable only while
+// some context is open.
+__be64 ibv_get_device_guid(ibv_device*) {
+  uint64_t guid = 0;
+  answer_error([&] { guid = peal::Be64(Nic::open()->guid()).raw; });
+  return guid;
+}
+
+ibv_context* ibv_open_device(ibv_device* device) {
+  return answer_pointer([&] {
+    if (device != &process().device) refuse(ENODEV);
+    auto context = std::make_unique<Context>(device);
+    Context* answer = context.get();
+    process().contexts[answer] = std::move(context);
+    return answer->handle();
+  });
+}
+
+int ibv_close_device(ibv_context* context) {
+  return answer_error([&] {
+    if (process().contexts.erase(&Context::of(context)) == 0) refuse(EINVAL);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The device and its contexts, laid out as rdma-core's inline functions expect.
+//
+//   newer slots | verbs_context slots ... sz | ibv_context      <- what the caller's pointer names
+//
+// ABI fact: a client finds an operation at a fixed distance before the ibv_context pointer and
+// believes it only when `sz` covers that distance.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "softnic/abi/guard.h"
+#include "softnic/abi/object.h"
+#include "softnic/nic.h"
+
+namespace peal::softnic::abi {
+
+inline constexpr uint8_t kPort = 1;
+inline constexpr uint32_t kCompletionEqn = 11;     // event queue of the only completion vector
+inline constexpr uint16_t kDevxUid = 1;            // user id the kernel writes into commands
+inline constexpr size_t kVerbsContextBytes = 696;  // of the newest client we serve
+inline constexpr uint32_t kMaxLogCqEntries = 22;
+inline constexpr uint32_t kMaxLogSendBlocks = 15;
+inline constexpr uint32_t kMaxLogReceiveEntries = 15;
+inline constexpr uint32_t kMaxLogReadDepth = 4;
+
+/// What lies at the caller's pointer and before it.
+struct ContextLayout {
+  void* newer_slots[6] = {};  // of clients newer than the headers we compile with; all empty
+  verbs_context verbs = {};
+};
+static_assert(sizeof(ContextLayout) == kVerbsContextBytes);
+
+/// An owned file descriptor.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~FileDescriptor();
+  int get() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
+class Uar;
+
+/// One opened device. Owns every object made through it; its destruction retires them all.
+class Context : public ContextLayout {
+ public:
+  explicit Context(ibv_device* device);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  static Context& of(ibv_context* context);
+  ibv_context* handle() { return &verbs.context; }
+  Nic& nic() { return *nic_; }
+  const std::shared_ptr<Nic>& shared_nic() { return nic_; }
+
+  /// Keeps `object` under its kind and number and answers it.
+  template <class T>
+  T* adopt(std::unique_ptr<T> object) {
+    T* answer = object.get();
+    keep(std::move(object));
+    return answer;
+  }
+  /// The object of that kind and number, or null.
+  Object* find(Kind kind, uint32_t number) const;
+  /// Retires and frees. Throws EBUSY while the object is used or the NIC refuses.
+  void destroy(Object& object);
+  /// A number for objects the NIC does not number.
+  uint32_t next_number() { return ++numbers_; }
+
+  /// UAR behind queues that verbs calls create.
+  Uar& verbs_uar();
+
+  /// Async events of this context's verbs objects; see events.cc.
+  std::deque<ibv_async_event> events;
+  FileDescriptor event_wake;
+  Uar* shared_uar = nullptr;  // the non-cached singleton
+  uint32_t shared_uar_holders = 0;
+
+ private:
+  void keep(std::unique_ptr<Object> object);
+  void fill_slots();
+
+  std::shared_ptr<Nic> nic_;
+  FileDescriptor async_fd_;
+  Uar* verbs_uar_ = nullptr;
+  uint32_t numbers_ = 0;
+  std::map<std::pair<Kind, uint32_t>, std::unique_ptr<Object>> objects_;
+};
+
+/// State above any device handle. Exists because the C interface has none to hang it on.
+struct Process {
+  Process();
+  ibv_device device = {};
+  std::map<Context*, std::unique_ptr<Context>> contexts;
+};
+Process& process();
+
+// Implementations behind the slots of verbs_context.
+int query_port_slot(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_t attr_bytes);
+int query_device_ex_slot(ibv_context* context, const ibv_query_device_ex_input* input,
+                         ibv_device_attr_ex* attr, size_t attr_bytes);
+ibv_pd* alloc_parent_domain_slot(ibv_context* context, ibv_parent_domain_init_attr* attr);
+ibv_td* alloc_td_slot(ibv_context* context, ibv_td_init_attr* attr);
+int dealloc_td_slot(ibv_td* td);
+int get_srq_num_slot(ibv_srq* srq, uint32_t* number);
+
+/// Takes events off the NIC and hands each to the context that owns its object.
+void route_events(Nic& nic);
+
+}  // namespace peal::softnic::abi

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// DEVX entry points: the kernel's rules, then dispatch to one handler per opcode.
+#include "softnic/abi/devx.h"
+
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace peal::softnic::abi::devx {
+
+void require_ok(const Refusal& refusal) {
+  if (refusal.refused()) fail(refusal.status, prm::Syndrome::kNic);
+}
+
+uint32_t require_ok(const Created& created) {
+  require_ok(created.refusal);
+  return created.number;
+}
+
+void require_lengths(const Command& command, size_t in, size_t out) {
+  size_t have = command.in.size();
+  // A list of page addresses may follow a queue's context; with a umem behind it nobody reads it.
+  bool pages = in == prm::kQueueCommandBytes && have > in && (have - in) % 8 == 0;
+  if (have != in && !pages) fail(CommandStatus::kBadInputLength, prm::Syndrome::kLength);
+  if (command.out.size() < out) fail(CommandStatus::kBadOutputLength, prm::Syndrome::kLength);
+}
+
+Umem& umem_of(const Command& command, uint32_t id) {
+  Object* found = command.context.find(Kind::kUmem, id);
+  if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kUnknownUmem);
+  return *static_cast<Umem*>(found);
+}
+
+std::byte* slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment) {
+  if (offset > umem.bytes || bytes > umem.bytes - offset)
+    fail(CommandStatus::kBadParameter, prm::Syndrome::kUmemRange);
+  std::byte* start = umem.memory + offset;
+  if (reinterpret_cast<uintptr_t>(start) % alignment != 0)
+    fail(CommandStatus::kBadParameter, prm::Syndrome::kMisaligned);
+  return start;
+}
+
+Object& required_uar(const Command& command, uint32_t page) {
+  Object* found = command.context.find(Kind::kUar, page);
+  if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kUarPage);
+  return *found;
+}
+
+Pd& required_pd(const Command& command, uint32_t pdn) {
+  Object* found = command.context.find(Kind::kPd, pdn);
+  if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kProtectionDomain);
+  return *static_cast<Pd*>(found);
+}
+
+Object& required_cq(const Command& command, uint32_t cqn) {
+  Object* found = command.context.find(Kind::kCq, cqn);
+  if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kCompletionQueue);
+  return *found;
+}
+
+Object& required_srq(const Command& command, uint32_t srqn) {
+  Object* found = command.context.find(Kind::kSrq, srqn);
+  if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kSharedReceiveQueue);
+  return *found;
+}
+
+mlx5dv_devx_obj* create_pd(const Command& command) {
+  require_lengths(command, prm::kHeaderBytes, prm::kHeaderBytes);
+  auto pd = std::make_unique<Pd>(command.context, Kind::kPd);
+  pd->number = pd->pdn = pd->handle = require_ok(command.context.nic().allocate_pd());
+  return command.context.adopt(std::move(pd));
+}
+
+namespace {
+
+using prm::Opcode;
+
+struct Mailboxes {
+  const void* in;
+  size_t in_bytes;
+  void* out;
+  size_t out_bytes;
+};
+
+/// Runs one command on a copy of `in`. A firmware refusal goes into `out` and becomes an errno.
+void execute(Context& context, const Mailboxes& boxes,
+             const std::function<void(Opcode, const Command&)>& handler) {
+  if (boxes.in == nullptr || boxes.out == nullptr) refuse(EINVAL);
+  if (boxes.in_bytes < prm::kHeaderBytes || boxes.out_bytes < prm::kHeaderBytes) refuse(EINVAL);
+  std::vector<std::byte> copy(boxes.in_bytes);
+  std::memcpy(copy.data(), boxes.in, boxes.in_bytes);
+  prm::Writer(copy).set(prm::kUid, kDevxUid);
+  std::vector<std::byte> answer(boxes.out_bytes);
+  Command command{context, prm::Reader(copy), prm::Writer(answer)};
+  int error = 0;
+  try {
+    handler(static_cast<Opcode>(command.in.get(prm::kOpcode)), command);
+  } catch (const CommandError& refused) {
+    std::memset(answer.data(), 0, answer.size());
+    command.out.set(prm::kStatus, static_cast<uint32_t>(refused.status));
+    command.out.set(prm::kSyndrome, static_cast<uint32_t>(refused.syndrome));
+    error = errno_of(refused.status);
+  }
+  std::memcpy(boxes.out, answer.data(), answer.size());
+  if (error != 0) refuse(error);
+}
+
+mlx5dv_devx_obj* create(Opcode opcode, const Command& command) {
+  switch (opcode) {
+    case Opcode::kCreateCq:
+      return create_cq(command);
+    case Opcode::kCreateQp:
+      return create_qp(command);
+    case Opcode::kCreateDct:
+      return create_dct(command);
+    case Opcode::kAllocPd:
+      return create_pd(command);
+    case Opcode::kCreateMkey:
+      // The kernel lets it through, this firmware does not know it: keys come from ibv_reg_mr.
+      fail(CommandStatus::kBadOperation, prm::Syndrome::kUnknownOpcode);
+    default:
+      refuse(EINVAL);
+  }
+}
+
+/// The kernel compares the object a command names with the one behind the handle.
+void require_same(const Command& command, const Object& object) {
+  if (command.in.get(prm::kNumber) != object.number) refuse(EINVAL);
+}
+
+void query(Opcode opcode, const Command& command, Object& object) {
+  require_same(command, object);
+  if (opcode == Opcode::kQueryQp && object.kind == Kind::kQp)
+    return query_qp(command, static_cast<QueuePair&>(object));
+  if (opcode == Opcode::kQueryCq && object.kind == Kind::kCq)
+    return query_cq(command, static_cast<CompletionQueue&>(object));
+  if (opcode == Opcode::kQueryDct && object.kind == Kind::kDct)
+    return query_dct(command, static_cast<DevxDct&>(object));
+  refuse(EINVAL);
+}
+
+bool is_transition(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kRstToInit:
+    case Opcode::kInitToRtr:
+    case Opcode::kRtrToRts:
+    case Opcode::kRtsToRts:
+    case Opcode::kInitToInit:
+    case Opcode::kToError:
+    case Opcode::kToReset:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void modify(Opcode opcode, const Command& command, Object& object) {
+  require_same(command, object);
+  if (is_transition(opcode) && object.kind == Kind::kQp)
+    return modify_qp(command, static_cast<QueuePair&>(object));
+  if (opcode == Opcode::kModifyCq && object.kind == Kind::kCq)
+    return modify_cq(command, static_cast<CompletionQueue&>(object));
+  refuse(EINVAL);
+}
+
+void general(Opcode opcode, const Command& command) {
+  if (opcode == Opcode::kQueryHcaCap) return query_hca_cap(command);
+  // An InfiniBand port has no RoCE addresses.
+  if (opcode == Opcode::kQueryRoceAddress) fail(CommandStatus::kBadParameter, prm::Syndrome::kPort);
+  refuse(EINVAL);  // not on the kernel's list for commands without an object
+}
+
+using Handler = void (*)(Opcode, const Command&, Object&);
+
+int on_object(Context& context, Object& object, const Mailboxes& boxes, Handler handler) {
+  return answer_error([&] {
+    execute(context, boxes,
+            [&](Opcode opcode, const Command& command) { handler(opcode, command, object); });
+  });
+}
+
+/// The object behind a verbs handle, found by kind and number in its context.
+int on_verbs_object(ibv_context* handle, Kind kind, uint32_t number, const Mailboxes& boxes,
+                    Handler handler) {
+  return answer_error([&] {
+    Context& context = Context::of(handle);
+    Object* object = context.find(kind, number);
+    if (object == nullptr) refuse(EINVAL);
+    execute(context, boxes,
+            [&](Opcode opcode, const Command& command) { handler(opcode, command, *object); });
+  });
+}
+
+}  // namespace
+}  // namespace peal::softnic::abi::devx
+
+using namespace peal::softnic::abi;
+
+extern "C" {
+
+mlx5dv_devx_obj* mlx5dv_devx_obj_create(ibv_context* handle, const void* in, size_t in_bytes,
+                                        void* out, size_t out_bytes) {
+  return answer_pointer([&]() -> mlx5dv_devx_obj* {
+    mlx5dv_devx_obj* made = nullptr;
+    Context& context = Context::of(handle);
+    devx::execute(context, {in, in_bytes, out, out_bytes},
+                  [&](prm::Opcode opcode, const devx::Command& command) {
+                    made = devx::create(opcode, command);
+                    command.out.set(prm::kNumber, made->object->number);
+                  });
+    return made;
+  });
+}
+
+int mlx5dv_devx_obj_query(mlx5dv_devx_obj* handle, const void* in, size_t in_bytes, void* out,
+                          size_t out_bytes) {
+  return devx::on_object(*handle->owner, *handle->object, {in, in_bytes, out, out_bytes},
+                         devx::query);
+}
+
+int mlx5dv_devx_obj_modify(mlx5dv_devx_obj* handle, const void* in, size_t in_bytes, void* out,
+                           size_t out_bytes) {
+  return devx::on_object(*handle->owner, *handle->object, {in, in_bytes, out, out_bytes},
+                         devx::modify);
+}
+
+int mlx5dv_devx_obj_destroy(mlx5dv_devx_obj* handle) {
+  return answer_error([&] { handle->owner->destroy(*handle->object); });
+}
+
+int mlx5dv_devx_general_cmd(ibv_context* handle, const void* in, size_t in_bytes, void* out,
+                            size_t out_bytes) {
+  return answer_error([&] {
+    devx::execute(Context::of(handle), {in, in_bytes, out, out_bytes}, devx::general);
+  });
+}
+
+int mlx5dv_devx_qp_query(ibv_qp* qp, const void* in, size_t in_bytes, void* out, size_t out_bytes) {
+  return devx::on_verbs_object(qp->context, Kind::kQp, qp->qp_num, {in, in_bytes, out, out_bytes},
+                               devx::query);
+}
+
+int mlx5dv_devx_qp_modify(ibv_qp* qp, const void* in, size_t in_bytes, void* out,
+                          size_t out_bytes) {
+  return devx::on_verbs_object(qp->context, Kind::kQp, qp->qp_num, {in, in_bytes, out, out_bytes},
+                               devx::modify);
+}
+
+int mlx5dv_devx_cq_query(ibv_cq* cq, const void* in, size_t in_bytes, void* out, size_t out_bytes) {
+  return devx::on_verbs_object(cq->context, Kind::kCq, cq->handle, {in, in_bytes, out, out_bytes},
+                               devx::query);
+}
+
+int mlx5dv_devx_cq_modify(ibv_cq* cq, const void* in, size_t in_bytes, void* out,
+                          size_t out_bytes) {
+  return devx::on_verbs_object(cq->context, Kind::kCq, cq->handle, {in, in_bytes, out, out_bytes},
+                               devx::modify);
+}
+
+int mlx5dv_devx_query_eqn(ibv_context* handle, uint32_t vector, uint32_t* eqn) {
+  return answer_error([&] {
+    if (vector >= static_cast<uint32_t>(Context::of(handle).handle()->num_comp_vectors))
+      refuse(EINVAL);
+    *eqn = kCompletionEqn;
+  });
+}
+
+}  // extern "C"

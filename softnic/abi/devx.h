@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// DEVX: firmware commands in mailboxes, as a kernel driver lets user programs send them.
+//
+//   caller's `in` -> copy -> kernel rules (uid, umem valid bits, object id) -> command -> `out`
+//
+// Two ways to fail. The kernel's: errno, `out` untouched. The firmware's: status and syndrome in
+// `out`, and the errno that the status maps to.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "softnic/abi/context.h"
+#include "softnic/abi/memory.h"
+#include "softnic/abi/prm.h"
+
+namespace peal::softnic::abi::devx {
+
+/// A firmware refusal.
+struct CommandError {
+  CommandStatus status;
+  prm::Syndrome syndrome;
+};
+
+[[noreturn]] inline void fail(CommandStatus status, prm::Syndrome syndrome) {
+  throw CommandError{status, syndrome};
+}
+void require_ok(const Refusal& refusal);
+uint32_t require_ok(const Created& created);
+
+/// One command on its way through.
+struct Command {
+  Context& context;
+  prm::Reader in;
+  prm::Writer out;
+};
+
+/// Exact input size, or at least `in` plus whole page entries where `in` is a queue command.
+void require_lengths(const Command& command, size_t in, size_t out);
+
+/// Handle of a queue pair made by CREATE_QP, and so on. Freed through the context's table.
+class DevxQp : public QueuePair, public mlx5dv_devx_obj {
+ public:
+  using QueuePair::QueuePair;
+};
+class DevxCq : public CompletionQueue, public mlx5dv_devx_obj {
+ public:
+  using CompletionQueue::CompletionQueue;
+  uint32_t period = 0;  // moderation: kept for QUERY_CQ, without effect as nothing interrupts
+  uint32_t max_count = 0;
+};
+class DevxDct : public Object, public mlx5dv_devx_obj {
+ public:
+  explicit DevxDct(std::shared_ptr<Nic> device) : Object(Kind::kDct), nic(std::move(device)) {}
+  Refusal retire() override { return nic->destroy_dc_target(number); }
+
+  std::shared_ptr<Nic> nic;
+  DcTargetConfig config;
+  uint32_t mtu = 0;
+  Use pd, receive_cq, shared_receive_queue;
+};
+
+mlx5dv_devx_obj* create_cq(const Command& command);
+mlx5dv_devx_obj* create_qp(const Command& command);
+mlx5dv_devx_obj* create_dct(const Command& command);
+mlx5dv_devx_obj* create_pd(const Command& command);
+void query_cq(const Command& command, CompletionQueue& cq);
+void modify_cq(const Command& command, CompletionQueue& cq);
+void query_qp(const Command& command, QueuePair& qp);
+void modify_qp(const Command& command, QueuePair& qp);
+void query_dct(const Command& command, DevxDct& dct);
+void query_hca_cap(const Command& command);
+
+/// Umem by id, and `bytes` of it at `offset`, aligned in memory to `alignment`.
+Umem& umem_of(const Command& command, uint32_t id);
+std::byte* slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment);
+
+/// Objects a command names by number. Another context's number is as unknown as any.
+Object& required_uar(const Command& command, uint32_t page);
+Pd& required_pd(const Command& command, uint32_t pdn);
+Object& required_cq(const Command& command, uint32_t cqn);
+Object& required_srq(const Command& command, uint32_t srqn);
+
+}  // namespace peal::softnic::abi::devx

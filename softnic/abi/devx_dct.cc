@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CREATE_DCT and QUERY_DCT: a target that any DC initiator knowing its key may reach.
+#include "softnic/abi/devx.h"
+
+namespace peal::softnic::abi::devx {
+namespace {
+
+using prm::Syndrome;
+namespace dctc = prm::dctc;
+
+constexpr uint32_t kActive = 0;
+
+void check_context(const prm::Reader& context) {
+  if (context.get(dctc::kPort) != kPort) fail(CommandStatus::kBadParameter, Syndrome::kPort);
+  if (context.test(dctc::kPkeyIndex)) fail(CommandStatus::kBadParameter, Syndrome::kPath);
+  uint32_t mtu = context.get(dctc::kMtu);
+  if (mtu < 1 || mtu > 5) fail(CommandStatus::kBadParameter, Syndrome::kMtu);
+}
+
+uint32_t access_of(const prm::Reader& context) {
+  return (context.test(dctc::kRemoteRead) ? kRemoteRead : 0u) |
+         (context.test(dctc::kRemoteWrite) ? kRemoteWrite : 0u) |
+         (context.test(dctc::kRemoteAtomic) ? kRemoteAtomic : 0u);
+}
+
+}  // namespace
+
+mlx5dv_devx_obj* create_dct(const Command& command) {
+  require_lengths(command, prm::kCreateDctBytes, prm::kHeaderBytes);
+  prm::Reader context = command.in.at(dctc::kContext);
+  check_context(context);
+  auto dct = std::make_unique<DevxDct>(command.context.shared_nic());
+  DcTargetConfig& config = dct->config;
+  config.pd = context.get(dctc::kPd);
+  config.shared_receive_queue = context.get(dctc::kSrqn);
+  config.receive_cq = context.get(dctc::kCq);
+  config.access = access_of(context);
+  config.atomic_mode = static_cast<uint8_t>(context.get(dctc::kAtomicMode));
+  config.min_rnr_timer = static_cast<uint8_t>(context.get(dctc::kMinRnrTimer));
+  config.dc_access_key = context.wide(dctc::kAccessKey);
+  dct->mtu = context.get(dctc::kMtu);
+  dct->pd = Use(required_pd(command, config.pd));
+  dct->receive_cq = Use(required_cq(command, config.receive_cq));
+  dct->shared_receive_queue = Use(required_srq(command, config.shared_receive_queue));
+  dct->number = require_ok(command.context.nic().create_dc_target(config));
+  dct->owner = &command.context;
+  dct->object = dct.get();
+  return command.context.adopt(std::move(dct));
+}
+
+void query_dct(const Command& command, DevxDct& dct) {
+  require_lengths(command, prm::kHeaderBytes, prm::kQueryDctOutBytes);
+  prm::Writer context = command.out.at(dctc::kContext);
+  context.set(dctc::kState, kActive);
+  context.set(dctc::kCq, dct.config.receive_cq);
+  context.set(dctc::kAtomicMode, dct.config.atomic_mode);
+  context.set(dctc::kRemoteRead, (dct.config.access & kRemoteRead) != 0);
+  context.set(dctc::kRemoteWrite, (dct.config.access & kRemoteWrite) != 0);
+  context.set(dctc::kRemoteAtomic, (dct.config.access & kRemoteAtomic) != 0);
+  context.set(dctc::kMinRnrTimer, dct.config.min_rnr_timer);
+  context.set(dctc::kSrqn, dct.config.shared_receive_queue);
+  context.set(dctc::kPd, dct.config.pd);
+  context.set_wide(dctc::kAccessKey, dct.config.dc_access_key);
+  context.set(dctc::kMtu, dct.mtu);
+  context.set(dctc::kPort, kPort);
+}
+
+}  // namespace peal::softnic::abi::devx

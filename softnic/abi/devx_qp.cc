@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CREATE_QP, the state transitions, QUERY_QP.
+//
+//   wq umem at wq_umem_offset:  receive queue (when there is one) | send queue
+#include "softnic/abi/devx.h"
+
+namespace peal::softnic::abi::devx {
+namespace {
+
+using prm::Opcode;
+using prm::Syndrome;
+namespace qpc = prm::qpc;
+
+void check_modes(const Command& command, const prm::Reader& context) {
+  if (command.in.test(prm::kNumber))
+    fail(CommandStatus::kBadParameter, Syndrome::kInputNumber);  // no reserved numbers
+  auto service = static_cast<Service>(context.get(qpc::kService));
+  if (service != Service::kReliable && service != Service::kDcInitiator)
+    fail(CommandStatus::kBadParameter, Syndrome::kService);
+  if (context.test(qpc::kSignature) || context.test(qpc::kDoorbellMode) ||
+      context.test(qpc::kPageOffset))
+    fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
+}
+
+/// Places both queues in their umem and answers it.
+Umem& place_queues(const Command& command, const prm::Reader& context, QueuePairConfig* config) {
+  bool has_sq = !context.test(qpc::kNoSendQueue);
+  uint32_t rq_type = context.get(qpc::kRqType);
+  bool has_rq = rq_type == qpc::kRegularRq;
+  if (!has_rq && rq_type != qpc::kSharedRq && rq_type != qpc::kZeroSizeRq)
+    fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
+  if (has_rq) {
+    config->log_receive_entries = context.get(qpc::kLogRqSize);
+    config->log_receive_stride = context.get(qpc::kLogRqStride);
+  }
+  config->log_send_blocks = has_sq ? context.get(qpc::kLogSqSize) : 0;
+  uint64_t rq_bytes = has_rq ? uint64_t{mlx5::kSegmentBytes}
+                                   << (config->log_receive_stride + config->log_receive_entries)
+                             : 0;
+  rq_bytes = (rq_bytes + mlx5::kWqebbBytes - 1) / mlx5::kWqebbBytes * mlx5::kWqebbBytes;
+  uint64_t sq_bytes = has_sq ? uint64_t{mlx5::kWqebbBytes} << config->log_send_blocks : 0;
+  Umem& umem = umem_of(command, command.in.get(prm::create_qp::kUmemId));
+  std::byte* start = slice(umem, command.in.wide(prm::create_qp::kUmemOffset), rq_bytes + sq_bytes,
+                           mlx5::kWqebbBytes);
+  config->receive_buffer = has_rq ? start : nullptr;
+  config->send_buffer = has_sq ? start + rq_bytes : nullptr;
+  return umem;
+}
+
+/// Rewrites the access bits that `mask` names.
+uint32_t merged_access(const prm::Reader& context, uint32_t mask, uint32_t access) {
+  auto merge = [&](uint32_t optional_bit, prm::Field field, uint32_t bit) {
+    if ((mask & optional_bit) != 0) access = (access & ~bit) | (context.test(field) ? bit : 0);
+  };
+  merge(prm::optional::kRemoteRead, qpc::kRemoteRead, kRemoteRead);
+  merge(prm::optional::kRemoteWrite, qpc::kRemoteWrite, kRemoteWrite);
+  merge(prm::optional::kRemoteAtomic, qpc::kRemoteAtomic, kRemoteAtomic);
+  return access;
+}
+
+void read_init(const prm::Reader& context, QueuePairAttributes* to) {
+  if (context.get(qpc::kPort) != kPort) fail(CommandStatus::kBadParameter, Syndrome::kPort);
+  if (context.test(qpc::kPkeyIndex)) fail(CommandStatus::kBadParameter, Syndrome::kPath);
+  to->access = merged_access(context, ~0u, 0);
+  to->atomic_mode = static_cast<uint8_t>(context.get(qpc::kAtomicMode));
+  to->dc_access_key = context.wide(qpc::kDcAccessKey);
+}
+
+void read_path(const prm::Reader& context, QueuePairAttributes* to) {
+  to->remote_qpn = context.get(qpc::kRemoteQpn);
+  to->remote_lid = static_cast<uint16_t>(context.get(qpc::kRemoteLid));
+  to->has_grh = context.test(qpc::kGrh);
+  constexpr uint16_t kLastUnicastLid = 0xbfff;
+  if (to->remote_lid == 0 || to->remote_lid > kLastUnicastLid || context.test(qpc::kSourceGidIndex))
+    fail(CommandStatus::kBadParameter, Syndrome::kPath);
+  for (uint32_t i = 0; i < 4; ++i) {
+    Be32 word(context.word(qpc::kRemoteGid + i));
+    std::memcpy(to->remote_gid + i * sizeof word, &word, sizeof word);
+  }
+}
+
+void read_rtr(const prm::Reader& context, Service service, QueuePairAttributes* to) {
+  to->mtu = static_cast<uint8_t>(context.get(qpc::kMtu));
+  if (to->mtu < 1 || to->mtu > 5) fail(CommandStatus::kBadParameter, Syndrome::kMtu);
+  to->log_max_message = static_cast<uint8_t>(context.get(qpc::kLogMaxMessage));
+  if (to->log_max_message > 30) fail(CommandStatus::kBadParameter, Syndrome::kQueueSize);
+  if (service == Service::kDcInitiator) return;  // its peers are named in each WQE
+  read_path(context, to);
+  to->log_responder_depth = static_cast<uint8_t>(context.get(qpc::kLogResponderDepth));
+  if (to->log_responder_depth > kMaxLogReadDepth)
+    fail(CommandStatus::kBadParameter, Syndrome::kQueueSize);
+  to->min_rnr_timer = static_cast<uint8_t>(context.get(qpc::kMinRnrTimer));
+  to->receive_psn = context.get(qpc::kReceivePsn);
+}
+
+void read_rts(const prm::Reader& context, QueuePairAttributes* to) {
+  to->log_initiator_depth = static_cast<uint8_t>(context.get(qpc::kLogInitiatorDepth));
+  if (to->log_initiator_depth > kMaxLogReadDepth)
+    fail(CommandStatus::kBadParameter, Syndrome::kQueueSize);
+  to->ack_timeout = static_cast<uint8_t>(context.get(qpc::kAckTimeout));
+  to->retry_count = static_cast<uint8_t>(context.get(qpc::kRetryCount));
+  to->rnr_retry = static_cast<uint8_t>(context.get(qpc::kRnrRetry));
+  to->send_psn = context.get(qpc::kSendPsn);
+}
+
+/// Optional fields of transitions that carry little else.
+void read_optional(const prm::Reader& context, uint32_t mask, QueuePairAttributes* to) {
+  to->access = merged_access(context, mask, to->access);
+  if ((mask & prm::optional::kRemoteAtomic) != 0)
+    to->atomic_mode = static_cast<uint8_t>(context.get(qpc::kAtomicMode));
+  if ((mask & prm::optional::kRnrTimer) != 0)
+    to->min_rnr_timer = static_cast<uint8_t>(context.get(qpc::kMinRnrTimer));
+}
+
+struct Transition {
+  QpState from;
+  QpState to;
+};
+
+Transition transition_of(Opcode opcode, QpState now) {
+  switch (opcode) {
+    case Opcode::kRstToInit:
+      return {QpState::kReset, QpState::kInit};
+    case Opcode::kInitToInit:
+      return {QpState::kInit, QpState::kInit};
+    case Opcode::kInitToRtr:
+      return {QpState::kInit, QpState::kReadyToReceive};
+    case Opcode::kRtrToRts:
+      return {QpState::kReadyToReceive, QpState::kReadyToSend};
+    case Opcode::kRtsToRts:
+      return {QpState::kReadyToSend, QpState::kReadyToSend};
+    case Opcode::kToError:
+      return {now, QpState::kError};
+    default:
+      return {now, QpState::kReset};
+  }
+}
+
+void write_attributes(const QueuePairAttributes& now, const prm::Writer& context) {
+  context.set(qpc::kState, static_cast<uint32_t>(now.state));
+  // Clients refuse a queue pair whose mtu is not a code, even before it has one.
+  context.set(qpc::kMtu, now.mtu == 0 ? 1 : now.mtu);
+  context.set(qpc::kLogMaxMessage, now.log_max_message);
+  context.set(qpc::kRemoteQpn, now.remote_qpn);
+  context.set(qpc::kRemoteLid, now.remote_lid);
+  context.set(qpc::kGrh, now.has_grh);
+  for (uint32_t i = 0; i < 4; ++i) {
+    Be32 word;
+    std::memcpy(&word, now.remote_gid + i * sizeof word, sizeof word);
+    context.set({qpc::kRemoteGid + i, 31, 0}, word.host());
+  }
+  context.set(qpc::kAckTimeout, now.ack_timeout);
+  context.set(qpc::kPort, kPort);
+  context.set(qpc::kLogInitiatorDepth, now.log_initiator_depth);
+  context.set(qpc::kRetryCount, now.retry_count);
+  context.set(qpc::kRnrRetry, now.rnr_retry);
+  context.set(qpc::kSendPsn, now.send_psn);
+  context.set(qpc::kLogResponderDepth, now.log_responder_depth);
+  context.set(qpc::kAtomicMode, now.atomic_mode);
+  context.set(qpc::kRemoteRead, (now.access & kRemoteRead) != 0);
+  context.set(qpc::kRemoteWrite, (now.access & kRemoteWrite) != 0);
+  context.set(qpc::kRemoteAtomic, (now.access & kRemoteAtomic) != 0);
+  context.set(qpc::kMinRnrTimer, now.min_rnr_timer);
+  context.set(qpc::kReceivePsn, now.receive_psn);
+  context.set(qpc::kHardwareSendCounter, now.hardware_send_counter);
+  context.set(qpc::kSoftwareSendCounter, now.software_send_counter);
+  context.set_wide(qpc::kDcAccessKey, now.dc_access_key);
+}
+
+void write_config(const QueuePairConfig& config, const prm::Writer& context) {
+  context.set(qpc::kService, static_cast<uint32_t>(config.service));
+  context.set(qpc::kPd, config.pd);
+  context.set(qpc::kLogRqSize, config.log_receive_entries);
+  context.set(qpc::kLogRqStride, config.log_receive_stride);
+  context.set(qpc::kNoSendQueue, config.send_buffer == nullptr);
+  context.set(qpc::kLogSqSize, config.log_send_blocks);
+  context.set(qpc::kUarPage, config.uar_page);
+  context.set(qpc::kUserIndex, config.user_index);
+  context.set(qpc::kSendCq, config.send_cq);
+  context.set(qpc::kReceiveCq, config.receive_cq);
+  context.set(qpc::kSrqn, config.shared_receive_queue);
+  uint32_t rq_type = config.receive_buffer != nullptr   ? qpc::kRegularRq
+                     : config.shared_receive_queue != 0 ? qpc::kSharedRq
+                                                        : qpc::kZeroSizeRq;
+  context.set(qpc::kRqType, rq_type);
+}
+
+}  // namespace
+
+mlx5dv_devx_obj* create_qp(const Command& command) {
+  require_lengths(command, prm::kQueueCommandBytes, prm::kHeaderBytes);
+  prm::Reader context = command.in.at(prm::create_qp::kContext);
+  check_modes(command, context);
+  auto qp = std::make_unique<DevxQp>(command.context.shared_nic());
+  QueuePairConfig& config = qp->config;
+  config.service = static_cast<Service>(context.get(qpc::kService));
+  config.pd = context.get(qpc::kPd);
+  config.uar_page = context.get(qpc::kUarPage);
+  config.user_index = context.get(qpc::kUserIndex);
+  Umem& buffer = place_queues(command, context, &config);
+  Umem& doorbell = umem_of(command, context.get(qpc::kDoorbellUmemId));
+  config.doorbell = reinterpret_cast<mlx5::DoorbellRecord*>(
+      slice(doorbell, context.wide(qpc::kDoorbellOffset), sizeof(mlx5::DoorbellRecord), 8));
+
+  qp->uar = Use(required_uar(command, config.uar_page));
+  qp->pd = Use(required_pd(command, config.pd));
+  if (config.send_buffer != nullptr) {
+    config.send_cq = context.get(qpc::kSendCq);
+    qp->send_cq = Use(required_cq(command, config.send_cq));
+  }
+  if (context.get(qpc::kRqType) != qpc::kZeroSizeRq) {
+    config.receive_cq = context.get(qpc::kReceiveCq);
+    qp->receive_cq = Use(required_cq(command, config.receive_cq));
+  }
+  if (context.get(qpc::kRqType) == qpc::kSharedRq) {
+    config.shared_receive_queue = context.get(qpc::kSrqn);
+    qp->shared_receive_queue = Use(required_srq(command, config.shared_receive_queue));
+  }
+  qp->buffer_umem = Use(buffer);
+  qp->doorbell_umem = Use(doorbell);
+  qp->number = require_ok(command.context.nic().create_qp(config));
+  qp->owner = &command.context;
+  qp->object = qp.get();
+  return command.context.adopt(std::move(qp));
+}
+
+void modify_qp(const Command& command, QueuePair& qp) {
+  auto opcode = static_cast<Opcode>(command.in.get(prm::kOpcode));
+  bool bare = opcode == Opcode::kToError || opcode == Opcode::kToReset;
+  require_lengths(command, bare ? prm::kHeaderBytes : prm::kQueueCommandBytes, prm::kHeaderBytes);
+  QueuePairAttributes to;
+  require_ok(qp.nic->query_qp(qp.number, &to));
+  Transition step = transition_of(opcode, to.state);
+  // Before any field is judged: a command for another state says so whatever it carries.
+  if (step.from != to.state) fail(CommandStatus::kBadQpState, Syndrome::kNic);
+  prm::Reader context = command.in.at(prm::create_qp::kContext);
+  uint32_t mask = command.in.get(prm::create_qp::kOptionalMask);
+  if (opcode == Opcode::kRstToInit) read_init(context, &to);
+  if (opcode == Opcode::kInitToRtr) read_rtr(context, qp.config.service, &to);
+  if (opcode == Opcode::kRtrToRts) read_rts(context, &to);
+  if (!bare && opcode != Opcode::kRstToInit) read_optional(context, mask, &to);
+  to.state = step.to;
+  require_ok(qp.nic->modify_qp(qp.number, step.from, to));
+}
+
+void query_qp(const Command& command, QueuePair& qp) {
+  require_lengths(command, prm::kHeaderBytes, prm::kQueueCommandBytes);
+  QueuePairAttributes now;
+  require_ok(qp.nic->query_qp(qp.number, &now));
+  prm::Writer context = command.out.at(prm::create_qp::kContext);
+  write_config(qp.config, context);
+  write_attributes(now, context);
+}
+
+}  // namespace peal::softnic::abi::devx

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Async events: the NIC has one queue, each context gets those of its own verbs objects.
+//
+//   NIC event -> route_events (whoever reads first) -> queue of the owning context -> its reader
+//
+// Objects made by DEVX have no verbs handle to name, so their events are dropped.
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "softnic/abi/verbs_queues.h"
+
+namespace peal::softnic::abi {
+namespace {
+
+ibv_event_type verbs_type(AsyncEvent::Kind kind) {
+  switch (kind) {
+    case AsyncEvent::Kind::kQpFatal:
+      return IBV_EVENT_QP_FATAL;
+    case AsyncEvent::Kind::kQpAccessError:
+      return IBV_EVENT_QP_ACCESS_ERR;
+    case AsyncEvent::Kind::kQpRequestError:
+      return IBV_EVENT_QP_REQ_ERR;
+    case AsyncEvent::Kind::kCqError:
+      return IBV_EVENT_CQ_ERR;
+  }
+  return IBV_EVENT_DEVICE_FATAL;
+}
+
+/// Queues the event if the context has a verbs object of that number.
+bool deliver(Context& context, const AsyncEvent& event) {
+  ibv_async_event answer = {};
+  answer.event_type = verbs_type(event.kind);
+  if (event.kind == AsyncEvent::Kind::kCqError) {
+    auto* cq = dynamic_cast<VerbsCq*>(context.find(Kind::kCq, event.number));
+    if (cq == nullptr) return false;
+    answer.element.cq = cq;
+  } else {
+    auto* qp = dynamic_cast<VerbsQueuePair*>(context.find(Kind::kQp, event.number));
+    if (qp == nullptr) return false;
+    answer.element.qp = qp;
+  }
+  context.events.push_back(answer);
+  uint64_t one = 1;
+  return write(context.event_wake.get(), &one, sizeof one) == sizeof one;
+}
+
+/// Takes this context's next event, routing the NIC's first.
+bool take(Context& context, ibv_async_event* event) {
+  route_events(context.nic());
+  if (context.events.empty()) return false;
+  *event = context.events.front();
+  context.events.pop_front();
+  uint64_t count = 0;
+  bool drained = context.events.empty();
+  if (drained && read(context.event_wake.get(), &count, sizeof count) < 0 && errno != EAGAIN)
+    refuse(errno);
+  if (event->event_type != IBV_EVENT_CQ_ERR) ++verbs_qp(event->element.qp).unacknowledged_events;
+  return true;
+}
+
+}  // namespace
+
+void route_events(Nic& nic) {
+  AsyncEvent event;
+  while (nic.next_event(&event))
+    for (auto& [context, owner] : process().contexts)
+      if (deliver(*context, event)) break;
+}
+
+}  // namespace peal::softnic::abi
+
+using namespace peal::softnic::abi;
+
+extern "C" {
+
+// Blocks until an event arrives unless async_fd is O_NONBLOCK, as its manual page says.
+int ibv_get_async_event(ibv_context* handle, ibv_async_event* event) {
+  for (;;) {
+    bool taken = false;
+    if (answer_error([&] { taken = take(Context::of(handle), event); }) != 0) return -1;
+    if (taken) return 0;
+    if ((fcntl(handle->async_fd, F_GETFL) & O_NONBLOCK) != 0) {
+      errno = EAGAIN;
+      return -1;
+    }
+    pollfd wait = {.fd = handle->async_fd, .events = POLLIN, .revents = 0};
+    if (poll(&wait, 1, -1) < 0) return -1;
+  }
+}
+
+void ibv_ack_async_event(ibv_async_event* event) {
+  answer_error([&] {
+    if (event->event_type == IBV_EVENT_CQ_ERR) {
+      ++event->element.cq->async_events_completed;
+      return;
+    }
+    ++event->element.qp->events_completed;
+    --verbs_qp(event->element.qp).unacknowledged_events;
+  });
+}
+
+}  // extern "C"

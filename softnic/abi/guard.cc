@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Refusals, exceptions and firmware statuses as errno values.
+#include "softnic/abi/guard.h"
+
+#include <new>
+#include <system_error>
+
+namespace peal::softnic::abi {
+
+void refuse(int error) { throw Errno(error); }
+
+int errno_of(CommandStatus status) {
+  switch (status) {
+    case CommandStatus::kOk:
+      return 0;
+    case CommandStatus::kBadOperation:
+    case CommandStatus::kBadParameter:
+    case CommandStatus::kBadResource:
+    case CommandStatus::kBadResourceState:
+    case CommandStatus::kBadIndex:
+    case CommandStatus::kBadQpState:
+    case CommandStatus::kBadPacket:
+    case CommandStatus::kBadSize:
+      return EINVAL;
+    case CommandStatus::kBusy:
+      return EBUSY;
+    case CommandStatus::kLimit:
+      return ENOMEM;
+    case CommandStatus::kNoResources:
+      return EAGAIN;
+    case CommandStatus::kInternalError:
+    case CommandStatus::kBadSystemState:
+    case CommandStatus::kBadInputLength:
+    case CommandStatus::kBadOutputLength:
+      return EIO;
+  }
+  return EIO;
+}
+
+void require(const Refusal& refusal) {
+  if (refusal.refused()) refuse(errno_of(refusal.status));
+}
+
+uint32_t require(const Created& created) {
+  require(created.refusal);
+  return created.number;
+}
+
+std::recursive_mutex& control_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+int errno_of_current_exception() noexcept {
+  try {
+    throw;
+  } catch (const Errno& failure) {
+    return failure.value();
+  } catch (const std::system_error& failure) {
+    return failure.code().value() > 0 ? failure.code().value() : EIO;
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;
+  } catch (...) {
+    return EIO;
+  }
+}
+
+}  // namespace peal::softnic::abi

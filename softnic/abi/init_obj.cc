@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// mlx5dv_init_obj: the hardware view of verbs objects (queue memory, numbers, doorbell records).
+#include <infiniband/mlx5dv.h>
+
+#include "device/mlx5/layout.h"
+#include "softnic/abi/verbs_queues.h"
+
+namespace peal::softnic::abi {
+namespace {
+
+void describe(VerbsCq& cq, mlx5dv_cq* out) {
+  *out = {};
+  out->buf = cq.config.buffer;
+  out->dbrec = reinterpret_cast<__be32*>(cq.config.doorbell);
+  out->cqe_cnt = 1u << cq.config.log_entries;
+  out->cqe_size = cq.config.cqe_bytes;
+  out->cq_uar = cq.uar_register;
+  out->cqn = cq.number;
+}
+
+void describe(VerbsSrq& srq, mlx5dv_srq* out) {
+  uint64_t asked = out->comp_mask;
+  *out = {};
+  out->buf = srq.memory.get();
+  out->dbrec = reinterpret_cast<__be32*>(srq.memory.get() + size_t{srq.entries} * srq.stride);
+  out->stride = srq.stride;
+  out->head = 0;
+  out->tail = srq.entries - 1;
+  if ((asked & MLX5DV_SRQ_MASK_SRQN) != 0) {
+    out->srqn = srq.number;
+    out->comp_mask = MLX5DV_SRQ_MASK_SRQN;
+  }
+}
+
+void describe_all(const mlx5dv_obj& obj, uint64_t types) {
+  constexpr uint64_t kKnown =
+      MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_AH | MLX5DV_OBJ_PD;
+  if ((types & ~kKnown) != 0) refuse(EOPNOTSUPP);
+  if ((types & MLX5DV_OBJ_QP) != 0) verbs_qp(obj.qp.in).describe(obj.qp.out);
+  if ((types & MLX5DV_OBJ_CQ) != 0) describe(*static_cast<VerbsCq*>(obj.cq.in), obj.cq.out);
+  if ((types & MLX5DV_OBJ_SRQ) != 0) describe(*static_cast<VerbsSrq*>(obj.srq.in), obj.srq.out);
+  if ((types & MLX5DV_OBJ_AH) != 0) {
+    obj.ah.out->av = &static_cast<AddressHandle*>(obj.ah.in)->vector;
+    obj.ah.out->comp_mask = 0;
+  }
+  if ((types & MLX5DV_OBJ_PD) != 0) {
+    obj.pd.out->pdn = static_cast<Pd*>(obj.pd.in)->pdn;
+    obj.pd.out->comp_mask = 0;
+  }
+}
+
+}  // namespace
+}  // namespace peal::softnic::abi
+
+using namespace peal::softnic::abi;
+
+extern "C" {
+
+int mlx5dv_init_obj(mlx5dv_obj* obj, uint64_t types) {
+  return answer_error([&] { describe_all(*obj, types); });
+}
+
+// What programs linked against MLX5_1.0 get: a CQ's UAR by the address of the pointer to it.
+int peal_softnic_init_obj_1_0(mlx5dv_obj* obj, uint64_t types) {
+  return answer_error([&] {
+    describe_all(*obj, types);
+    if ((types & MLX5DV_OBJ_CQ) != 0)
+      obj->cq.out->cq_uar = &static_cast<VerbsCq*>(obj->cq.in)->uar_register;
+  });
+}
+
+}  // extern "C"

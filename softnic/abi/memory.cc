@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Protection domains, registrations, umems and UAR pages.
+//
+// The NIC reads and writes memory with CPU instructions, so memory that the CPU cannot reach (a
+// GPU's, say) is refused the way a kernel refuses memory it cannot pin: EFAULT.
+#include "softnic/abi/memory.h"
+
+#include <fcntl.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+namespace peal::softnic::abi {
+namespace {
+
+constexpr uintptr_t kPageBytes = 4096;
+constexpr unsigned kOptionalAccess = 0x3ff00000;  // bits 20..29: unknown ones are ignored
+constexpr unsigned kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                                  IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB;
+constexpr unsigned kNicAccess =
+    kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic | kRelaxedOrdering;
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+void check_range(const void* address, size_t bytes) {
+  if (bytes == 0) refuse(EINVAL);
+  if (reinterpret_cast<uintptr_t>(address) + bytes < bytes) refuse(EINVAL);
+}
+
+void check_registration(const void* address, size_t bytes, uint64_t iova, unsigned access) {
+  check_range(address, bytes);
+  if ((access & IBV_ACCESS_ON_DEMAND) != 0) refuse(EOPNOTSUPP);
+  if ((access & ~(kKnownAccess | kOptionalAccess)) != 0) refuse(EINVAL);
+  constexpr unsigned kRemoteChange = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+  if ((access & kRemoteChange) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) refuse(EINVAL);
+  // Pages are translated whole: the kernel refuses an iova with another offset in its page.
+  if ((reinterpret_cast<uintptr_t>(address) ^ iova) % kPageBytes != 0) refuse(EINVAL);
+  if (iova + bytes < iova) refuse(EINVAL);
+  require_mapped(address, bytes, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
+}
+
+ibv_mr* register_memory(ibv_pd* pd, void* address, size_t bytes, uint64_t iova, unsigned access) {
+  check_registration(address, bytes, iova, access);
+  auto& domain = *static_cast<Pd*>(pd);
+  Context& context = Context::of(pd->context);
+  auto region = std::make_unique<MemoryRegion>();
+  region->nic = context.shared_nic();
+  region->number = require(context.nic().register_memory({
+      .pd = domain.pdn,
+      .access = access & kNicAccess,
+      .iova = iova,
+      .bytes = bytes,
+      .memory = static_cast<std::byte*>(address),
+  }));
+  region->domain = Use(domain);
+  region->context = pd->context;
+  region->pd = pd;
+  region->addr = address;
+  region->length = bytes;
+  region->handle = region->number;
+  region->lkey = region->rkey = region->number;
+  return context.adopt(std::move(region));
+}
+
+/// A dma-buf names memory that only its exporter can reach: never registrable here. EBADF for no
+/// descriptor at all is how clients learn that the entry point exists.
+[[noreturn]] void refuse_dmabuf(int fd) { refuse(fcntl(fd, F_GETFD) < 0 ? EBADF : EOPNOTSUPP); }
+
+mlx5dv_devx_umem* register_umem(ibv_context* handle, const mlx5dv_devx_umem_in& in) {
+  Context& context = Context::of(handle);
+  if ((in.comp_mask & ~uint64_t{MLX5DV_UMEM_MASK_DMABUF}) != 0) refuse(EOPNOTSUPP);
+  if ((in.comp_mask & MLX5DV_UMEM_MASK_DMABUF) != 0) refuse_dmabuf(in.dmabuf_fd);
+  constexpr unsigned kUmemAccess =
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  if ((in.access & ~(kUmemAccess | unsigned{IBV_ACCESS_RELAXED_ORDERING})) != 0) refuse(EINVAL);
+  if (in.pgsz_bitmap != 0 && (in.pgsz_bitmap & ~uint64_t{kPageBytes - 1}) == 0) refuse(EINVAL);
+  check_range(in.addr, in.size);
+  require_mapped(in.addr, in.size, (in.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  auto umem = std::make_unique<Umem>();
+  umem->context = &context;
+  umem->memory = static_cast<std::byte*>(in.addr);
+  umem->bytes = in.size;
+  umem->number = umem->umem_id = context.next_number();
+  return context.adopt(std::move(umem));
+}
+
+}  // namespace
+
+void require_mapped(const void* address, size_t bytes, bool writable) {
+  auto want = reinterpret_cast<uintptr_t>(address);
+  uintptr_t end = want + bytes;
+  std::unique_ptr<std::FILE, CloseFile> maps(std::fopen("/proc/self/maps", "re"));
+  if (maps == nullptr) return;  // cannot tell
+  uintptr_t low = 0;
+  uintptr_t high = 0;
+  char access[5] = {};
+  char line[512];
+  bool fresh = true;  // at the start of a line, not in the rest of a long one
+  while (want < end && std::fgets(line, sizeof line, maps.get()) != nullptr) {
+    bool first_part = std::exchange(fresh, std::strchr(line, '\n') != nullptr);
+    if (!first_part) continue;
+    if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &low, &high, access) != 3) continue;
+    if (high <= want) continue;
+    if (low > want || access[0] != 'r' || (writable && access[1] != 'w')) refuse(EFAULT);
+    want = high;
+  }
+  if (want < end) refuse(EFAULT);
+}
+
+Pd::Pd(Context& owner_context, Kind of_kind) : Object(of_kind), ibv_pd{}, mlx5dv_devx_obj{} {
+  ibv_pd::context = owner_context.handle();
+  owner = &owner_context;
+  object = this;
+}
+
+Refusal Pd::retire() { return kind == Kind::kPd ? owner->nic().free_pd(pdn) : Refusal{}; }
+
+std::unique_ptr<Uar> make_uar(Context& context) {
+  auto uar = std::make_unique<Uar>(context.shared_nic());
+  uar->context = &context;
+  uar->page = allocate_buffer(kUarBytes);
+  uar->number = uar->page_id = require(context.nic().attach_uar(uar->page.get()));
+  uar->base_addr = uar->page.get();
+  uar->reg_addr = uar->page.get() + kUarRegisterOffset;
+  uar->mmap_off = static_cast<off_t>(uar->number) * static_cast<off_t>(kUarBytes);
+  return uar;
+}
+
+Buffer allocate_queue(Pd& pd, size_t bytes, uint64_t resource_type) {
+  const ibv_parent_domain_init_attr attributes = pd.attributes;
+  if (attributes.alloc == nullptr) return allocate_buffer(bytes);
+  void* memory = attributes.alloc(&pd, attributes.pd_context, bytes, kPageBytes, resource_type);
+  if (memory == IBV_ALLOCATOR_USE_DEFAULT) return allocate_buffer(bytes);
+  if (memory == nullptr) refuse(ENOMEM);
+  std::memset(memory, 0, bytes);
+  return Buffer(static_cast<std::byte*>(memory), [&pd, attributes, resource_type](std::byte* p) {
+    attributes.free(&pd, attributes.pd_context, p, resource_type);
+  });
+}
+
+ibv_pd* alloc_parent_domain_slot(ibv_context* handle, ibv_parent_domain_init_attr* attr) {
+  return answer_pointer([&]() -> ibv_pd* {
+    constexpr uint32_t kAllocators = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
+    constexpr uint32_t kKnown = kAllocators | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+    if (attr == nullptr || attr->pd == nullptr) refuse(EINVAL);
+    if ((attr->comp_mask & ~kKnown) != 0) refuse(EOPNOTSUPP);
+    bool custom = (attr->comp_mask & kAllocators) != 0;
+    if (custom && (attr->alloc == nullptr || attr->free == nullptr)) refuse(EINVAL);
+    Context& context = Context::of(handle);
+    auto& real = *static_cast<Pd*>(attr->pd);
+    if (real.kind != Kind::kPd || real.owner != &context) refuse(EINVAL);
+    auto domain = std::make_unique<Pd>(context, Kind::kParentDomain);
+    domain->number = context.next_number();
+    domain->pdn = real.pdn;
+    domain->handle = real.handle;
+    domain->parent = Use(real);
+    if (attr->td != nullptr) {
+      if (attr->td->context != handle) refuse(EINVAL);
+      domain->thread_domain = Use(*static_cast<ThreadDomain*>(attr->td));
+    }
+    if (custom) domain->attributes = *attr;
+    return context.adopt(std::move(domain));
+  });
+}
+
+ibv_td* alloc_td_slot(ibv_context* handle, ibv_td_init_attr* attr) {
+  return answer_pointer([&]() -> ibv_td* {
+    if (attr == nullptr || attr->comp_mask != 0) refuse(EINVAL);
+    Context& context = Context::of(handle);
+    auto domain = std::make_unique<ThreadDomain>();
+    domain->number = context.next_number();
+    domain->context = handle;
+    return context.adopt(std::move(domain));
+  });
+}
+
+int dealloc_td_slot(ibv_td* td) {
+  return answer_error([&] { Context::of(td->context).destroy(*static_cast<ThreadDomain*>(td)); });
+}
+
+}  // namespace peal::softnic::abi
+
+using namespace peal::softnic;
+using namespace peal::softnic::abi;
+
+extern "C" {
+
+ibv_pd* ibv_alloc_pd(ibv_context* handle) {
+  return answer_pointer([&]() -> ibv_pd* {
+    Context& context = Context::of(handle);
+    auto pd = std::make_unique<Pd>(context, Kind::kPd);
+    pd->number = pd->pdn = pd->handle = require(context.nic().allocate_pd());
+    return context.adopt(std::move(pd));
+  });
+}
+
+int ibv_dealloc_pd(ibv_pd* pd) {
+  return answer_error([&] { Context::of(pd->context).destroy(*static_cast<Pd*>(pd)); });
+}
+
+ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, size_t bytes, uint64_t iova, unsigned access) {
+  return answer_pointer([&] { return register_memory(pd, address, bytes, iova, access); });
+}
+
+ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* address, size_t bytes, uint64_t iova, int access) {
+  return ::ibv_reg_mr_iova2(pd, address, bytes, iova, static_cast<unsigned>(access));
+}
+
+ibv_mr* ibv_reg_mr(ibv_pd* pd, void* address, size_t bytes, int access) {
+  return answer_pointer([&] {
+    bool zero_based = (access & IBV_ACCESS_ZERO_BASED) != 0;
+    uint64_t iova = zero_based ? 0 : reinterpret_cast<uintptr_t>(address);
+    return register_memory(pd, address, bytes, iova, static_cast<unsigned>(access));
+  });
+}
+
+ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, uint64_t, size_t, uint64_t, int fd, int) {
+  return answer_pointer([&]() -> ibv_mr* { refuse_dmabuf(fd); });
+}
+
+// Newer than the headers we compile with; data direct needs a second PCIe function.
+ibv_mr* mlx5dv_reg_dmabuf_mr(ibv_pd*, uint64_t, size_t, uint64_t, int fd, int, int mlx5_access) {
+  return answer_pointer([&]() -> ibv_mr* {
+    if (mlx5_access != 0) refuse(EOPNOTSUPP);
+    refuse_dmabuf(fd);
+  });
+}
+
+int ibv_dereg_mr(ibv_mr* mr) {
+  return answer_error([&] { Context::of(mr->context).destroy(*static_cast<MemoryRegion*>(mr)); });
+}
+
+mlx5dv_devx_umem* mlx5dv_devx_umem_reg(ibv_context* context, void* address, size_t bytes,
+                                       uint32_t access) {
+  return answer_pointer([&] {
+    return register_umem(context, {.addr = address,
+                                   .size = bytes,
+                                   .access = access,
+                                   .pgsz_bitmap = 0,
+                                   .comp_mask = 0,
+                                   .dmabuf_fd = -1});
+  });
+}
+
+mlx5dv_devx_umem* mlx5dv_devx_umem_reg_ex(ibv_context* context, mlx5dv_devx_umem_in* in) {
+  return answer_pointer([&] { return register_umem(context, *in); });
+}
+
+int mlx5dv_devx_umem_dereg(mlx5dv_devx_umem* handle) {
+  return answer_error([&] {
+    auto& umem = *static_cast<Umem*>(handle);
+    umem.context->destroy(umem);
+  });
+}
+
+// Three kinds: 0 BF (own page), 1 NC (one page a context, shared), 1 << 31 NC (own page).
+mlx5dv_devx_uar* mlx5dv_devx_alloc_uar(ibv_context* handle, uint32_t flags) {
+  return answer_pointer([&]() -> mlx5dv_devx_uar* {
+    constexpr uint32_t kDedicated = 1u << 31;
+    Context& context = Context::of(handle);
+    if (flags != MLX5DV_UAR_ALLOC_TYPE_BF && flags != MLX5DV_UAR_ALLOC_TYPE_NC &&
+        flags != kDedicated)
+      refuse(EOPNOTSUPP);
+    if (flags != MLX5DV_UAR_ALLOC_TYPE_NC) return context.adopt(make_uar(context));
+    if (context.shared_uar == nullptr) context.shared_uar = context.adopt(make_uar(context));
+    ++context.shared_uar_holders;
+    return context.shared_uar;
+  });
+}
+
+// A page that queues still use stays until the context closes; errno says EBUSY.
+void mlx5dv_devx_free_uar(mlx5dv_devx_uar* handle) {
+  if (handle == nullptr) return;
+  answer_error([&] {
+    auto& uar = *static_cast<Uar*>(handle);
+    Context& context = *uar.context;
+    if (&uar == context.shared_uar) {
+      // Like the real library: the singleton lives as long as its context.
+      if (context.shared_uar_holders > 0) --context.shared_uar_holders;
+      return;
+    }
+    context.destroy(uar);
+  });
+}
+
+}  // extern "C"

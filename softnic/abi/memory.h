@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Objects that name memory: protection domains, registrations, umems, UAR pages.
+//
+//   umem (id: addr, size)  <- queues and doorbell records of DEVX objects, by byte offset
+//   UAR page               <- doorbells; reg_addr = base_addr + 0x800
+#pragma once
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include <memory>
+
+#include "softnic/abi/context.h"
+
+// The public header leaves this type to the library: what a DEVX object handle points at.
+struct mlx5dv_devx_obj {
+  peal::softnic::abi::Context* owner = nullptr;
+  peal::softnic::abi::Object* object = nullptr;
+};
+
+namespace peal::softnic::abi {
+
+inline constexpr size_t kUarBytes = 4096;
+inline constexpr size_t kUarRegisterOffset = 0x800;
+
+/// Protection domain, or a parent domain that stands for one.
+class Pd : public Object, public ibv_pd, public mlx5dv_devx_obj {
+ public:
+  Pd(Context& context, Kind kind);
+  Refusal retire() override;
+
+  uint32_t pdn = 0;
+  Use parent, thread_domain;
+  ibv_parent_domain_init_attr attributes = {};  // allocators, of a parent domain
+};
+
+class ThreadDomain : public Object, public ibv_td {
+ public:
+  ThreadDomain() : Object(Kind::kThreadDomain), ibv_td{} {}
+};
+
+class MemoryRegion : public Object, public ibv_mr {
+ public:
+  MemoryRegion() : Object(Kind::kKey), ibv_mr{} {}
+  Refusal retire() override { return nic->deregister_memory(number); }
+
+  std::shared_ptr<Nic> nic;
+  Use domain;
+};
+
+class Umem : public Object, public mlx5dv_devx_umem {
+ public:
+  Umem() : Object(Kind::kUmem), mlx5dv_devx_umem{} {}
+  Context* context = nullptr;
+  std::byte* memory = nullptr;
+  uint64_t bytes = 0;
+};
+
+class Uar : public Object, public mlx5dv_devx_uar {
+ public:
+  explicit Uar(std::shared_ptr<Nic> device)
+      : Object(Kind::kUar), mlx5dv_devx_uar{}, nic(std::move(device)) {}
+  Refusal retire() override { return nic->detach_uar(number); }
+
+  std::shared_ptr<Nic> nic;
+  Context* context = nullptr;
+  Buffer page;
+};
+
+/// A UAR page attached to the NIC, not yet in the context's table.
+std::unique_ptr<Uar> make_uar(Context& context);
+
+/// Memory for a queue of `pd`: a parent domain's allocator is asked first.
+Buffer allocate_queue(Pd& pd, size_t bytes, uint64_t resource_type);
+
+/// Throws EFAULT unless every page of the range is mapped, and writable where asked.
+void require_mapped(const void* address, size_t bytes, bool writable);
+
+}  // namespace peal::softnic::abi

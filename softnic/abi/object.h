@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a context owns: every object a C caller holds a pointer to.
+//
+//   create: NIC call, adopt() into the context's table    destroy: unused? retire() at the NIC,
+//   erase
+//
+// An object in use (users > 0) is never destroyed; Use is the only way to hold one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "softnic/nic.h"
+
+namespace peal::softnic::abi {
+
+/// In order of clean-up: what uses others comes first.
+enum class Kind : uint8_t {
+  kQp,
+  kDct,
+  kDctQp,
+  kCq,
+  kSrq,
+  kAh,
+  kKey,
+  kChannel,
+  kParentDomain,
+  kThreadDomain,
+  kUmem,
+  kUar,
+  kPd,
+};
+
+/// One entry of a context's table, found by kind and number.
+class Object {
+ public:
+  explicit Object(Kind of_kind) : kind(of_kind) {}
+  virtual ~Object() = default;
+  Object(const Object&) = delete;
+  Object& operator=(const Object&) = delete;
+
+  /// Gives back what the NIC holds for this object. A refusal leaves the object as it was.
+  virtual Refusal retire() { return {}; }
+
+  const Kind kind;
+  uint32_t number = 0;
+  uint32_t users = 0;
+};
+
+/// A counted reference: while it lives, its object refuses to be destroyed.
+class Use {
+ public:
+  Use() = default;
+  explicit Use(Object& object) : object_(&object) { ++object_->users; }
+  Use(Use&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Use& operator=(Use&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Use() {
+    if (object_ != nullptr) --object_->users;
+  }
+
+ private:
+  Object* object_ = nullptr;
+};
+
+/// Memory of a queue that a verbs call creates. Zeroed, page aligned unless an allocator chose.
+using Buffer = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
+Buffer allocate_buffer(size_t bytes);
+
+/// A queue pair the NIC works for, made by DEVX or by verbs.
+class QueuePair : public Object {
+ public:
+  explicit QueuePair(std::shared_ptr<Nic> device) : Object(Kind::kQp), nic(std::move(device)) {}
+  Refusal retire() override { return nic->destroy_qp(number); }
+
+  std::shared_ptr<Nic> nic;
+  QueuePairConfig config;
+  Use pd, send_cq, receive_cq, shared_receive_queue, buffer_umem, doorbell_umem, uar;
+};
+
+/// A completion queue, made by DEVX or by verbs.
+class CompletionQueue : public Object {
+ public:
+  explicit CompletionQueue(std::shared_ptr<Nic> device)
+      : Object(Kind::kCq), nic(std::move(device)) {}
+  Refusal retire() override { return nic->destroy_cq(number); }
+
+  std::shared_ptr<Nic> nic;
+  CompletionQueueConfig config;
+  Use buffer_umem, doorbell_umem, uar;
+};
+
+}  // namespace peal::softnic::abi

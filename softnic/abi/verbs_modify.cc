@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ibv_modify_qp and ibv_query_qp: attribute masks, their rules, and the NIC's attributes.
+//
+// For each transition a set of attributes is required; the call names what it sets by mask bits,
+// and a missing bit is EINVAL before the NIC is asked.
+#include <bit>
+#include <cstring>
+
+#include "softnic/abi/verbs_queues.h"
+
+namespace peal::softnic::abi {
+namespace {
+
+constexpr int kInitRequired = IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+constexpr int kReadyToReceiveRequired = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                        IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                                        IBV_QP_MIN_RNR_TIMER;
+constexpr int kReadyToSendRequired =
+    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+
+int required_mask(Service service, QpState to) {
+  bool rc = service == Service::kReliable;
+  switch (to) {
+    case QpState::kInit:
+      return kInitRequired | (rc ? int{IBV_QP_ACCESS_FLAGS} : 0);
+    case QpState::kReadyToReceive:
+      return rc ? kReadyToReceiveRequired : int{IBV_QP_PATH_MTU};
+    case QpState::kReadyToSend:
+      return kReadyToSendRequired | (rc ? int{IBV_QP_SQ_PSN} : 0);
+    default:
+      return 0;
+  }
+}
+
+QpState nic_state(ibv_qp_state state) {
+  switch (state) {
+    case IBV_QPS_RESET:
+      return QpState::kReset;
+    case IBV_QPS_INIT:
+      return QpState::kInit;
+    case IBV_QPS_RTR:
+      return QpState::kReadyToReceive;
+    case IBV_QPS_RTS:
+      return QpState::kReadyToSend;
+    case IBV_QPS_ERR:
+      return QpState::kError;
+    default:
+      refuse(EINVAL);  // the send queue cannot be drained on request
+  }
+}
+
+ibv_qp_state verbs_state(QpState state) {
+  switch (state) {
+    case QpState::kReset:
+      return IBV_QPS_RESET;
+    case QpState::kInit:
+      return IBV_QPS_INIT;
+    case QpState::kReadyToReceive:
+      return IBV_QPS_RTR;
+    case QpState::kReadyToSend:
+      return IBV_QPS_RTS;
+    case QpState::kSqError:
+      return IBV_QPS_SQE;
+    case QpState::kSqDrained:
+      return IBV_QPS_SQD;
+    case QpState::kError:
+      return IBV_QPS_ERR;
+  }
+  return IBV_QPS_UNKNOWN;
+}
+
+/// Smallest n with 1 << n at least `depth`.
+uint8_t log_depth(uint8_t depth) {
+  if (depth > (1u << kMaxLogReadDepth)) refuse(EINVAL);
+  return static_cast<uint8_t>(std::countr_zero(std::bit_ceil(depth == 0 ? 1u : depth)));
+}
+
+void set_address(const ibv_ah_attr& address, QueuePairAttributes* to) {
+  constexpr uint16_t kLastUnicastLid = 0xbfff;
+  bool lid_ok = address.dlid >= 1 && address.dlid <= kLastUnicastLid;
+  if (!lid_ok || (address.is_global != 0 && address.grh.sgid_index != 0)) refuse(EINVAL);
+  to->remote_lid = address.dlid;
+  to->has_grh = address.is_global != 0;
+  std::memcpy(to->remote_gid, address.grh.dgid.raw, sizeof to->remote_gid);
+}
+
+void check_identity(const ibv_qp_attr& attr, int mask) {
+  if ((mask & IBV_QP_PORT) != 0 && attr.port_num != kPort) refuse(EINVAL);
+  if ((mask & IBV_QP_PKEY_INDEX) != 0 && attr.pkey_index != 0) refuse(EINVAL);
+  if ((mask & IBV_QP_PATH_MTU) != 0 &&
+      (attr.path_mtu < IBV_MTU_256 || attr.path_mtu > IBV_MTU_4096))
+    refuse(EINVAL);
+  constexpr int kNotOffered = IBV_QP_QKEY | IBV_QP_ALT_PATH | IBV_QP_CAP | IBV_QP_RATE_LIMIT;
+  if ((mask & kNotOffered) != 0) refuse(EINVAL);
+}
+
+uint8_t limited(uint8_t value, uint8_t limit) {
+  if (value > limit) refuse(EINVAL);
+  return value;
+}
+
+void set_attributes(const ibv_qp_attr& attr, int mask, QueuePairAttributes* to) {
+  check_identity(attr, mask);
+  if ((mask & IBV_QP_ACCESS_FLAGS) != 0) {
+    to->access = attr.qp_access_flags & (kRemoteWrite | kRemoteRead | kRemoteAtomic);
+    to->atomic_mode = (to->access & kRemoteAtomic) != 0 ? 1 : 0;
+  }
+  if ((mask & IBV_QP_AV) != 0) set_address(attr.ah_attr, to);
+  if ((mask & IBV_QP_PATH_MTU) != 0) to->mtu = static_cast<uint8_t>(attr.path_mtu);
+  if ((mask & IBV_QP_DEST_QPN) != 0) to->remote_qpn = attr.dest_qp_num & 0xffffff;
+  if ((mask & IBV_QP_RQ_PSN) != 0) to->receive_psn = attr.rq_psn & 0xffffff;
+  if ((mask & IBV_QP_SQ_PSN) != 0) to->send_psn = attr.sq_psn & 0xffffff;
+  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0)
+    to->log_responder_depth = log_depth(attr.max_dest_rd_atomic);
+  if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0)
+    to->log_initiator_depth = log_depth(attr.max_rd_atomic);
+  if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) to->min_rnr_timer = limited(attr.min_rnr_timer, 31);
+  if ((mask & IBV_QP_TIMEOUT) != 0) to->ack_timeout = limited(attr.timeout, 31);
+  if ((mask & IBV_QP_RETRY_CNT) != 0) to->retry_count = limited(attr.retry_cnt, 7);
+  if ((mask & IBV_QP_RNR_RETRY) != 0) to->rnr_retry = limited(attr.rnr_retry, 7);
+}
+
+}  // namespace
+
+void VerbsQueuePair::modify(const ibv_qp_attr& attr, int mask) {
+  QueuePairAttributes to;
+  require(nic->query_qp(number, &to));
+  QpState from = to.state;
+  if ((mask & IBV_QP_CUR_STATE) != 0 && nic_state(attr.cur_qp_state) != from) refuse(EINVAL);
+  QpState target = (mask & IBV_QP_STATE) != 0 ? nic_state(attr.qp_state) : from;
+  int required = target == from ? 0 : required_mask(config.service, target);
+  if ((mask & required) != required) refuse(EINVAL);
+  set_attributes(attr, mask, &to);
+  to.state = target;
+  to.log_max_message = 30;
+  to.dc_access_key = dc_access_key;
+  require(nic->modify_qp(number, from, to));
+  VerbsQp::state = verbs_state(target);
+}
+
+ibv_qp_attr VerbsQueuePair::query() {
+  QueuePairAttributes now;
+  require(nic->query_qp(number, &now));
+  ibv_qp_attr attr = {};
+  attr.qp_state = attr.cur_qp_state = verbs_state(now.state);
+  attr.path_mtu = static_cast<ibv_mtu>(now.mtu == 0 ? 1 : now.mtu);
+  attr.path_mig_state = IBV_MIG_MIGRATED;
+  attr.rq_psn = now.receive_psn;
+  attr.sq_psn = now.send_psn;
+  attr.dest_qp_num = now.remote_qpn;
+  attr.qp_access_flags = now.access;
+  attr.ah_attr.dlid = now.remote_lid;
+  attr.ah_attr.is_global = now.has_grh ? 1 : 0;
+  std::memcpy(attr.ah_attr.grh.dgid.raw, now.remote_gid, sizeof now.remote_gid);
+  attr.ah_attr.port_num = attr.port_num = kPort;
+  attr.max_rd_atomic = static_cast<uint8_t>(1u << now.log_initiator_depth);
+  attr.max_dest_rd_atomic = static_cast<uint8_t>(1u << now.log_responder_depth);
+  attr.min_rnr_timer = now.min_rnr_timer;
+  attr.timeout = now.ack_timeout;
+  attr.retry_cnt = now.retry_count;
+  attr.rnr_retry = now.rnr_retry;
+  return attr;
+}
+
+// RESET -> INIT -> RTR, where the target comes to be. Nothing else.
+void VerbsDcTarget::modify(const ibv_qp_attr& attr, int mask) {
+  if ((mask & IBV_QP_STATE) == 0) refuse(EINVAL);
+  check_identity(attr, mask);
+  if (state == IBV_QPS_RESET && attr.qp_state == IBV_QPS_INIT) {
+    constexpr int kRequired = kInitRequired | IBV_QP_ACCESS_FLAGS;
+    if ((mask & kRequired) != kRequired) refuse(EINVAL);
+    config.access = attr.qp_access_flags & (kRemoteWrite | kRemoteRead | kRemoteAtomic);
+    config.atomic_mode = (config.access & kRemoteAtomic) != 0 ? 3 : 0;
+    attributes.qp_access_flags = config.access;
+    state = IBV_QPS_INIT;
+    return;
+  }
+  if (state != IBV_QPS_INIT || attr.qp_state != IBV_QPS_RTR) refuse(EINVAL);
+  constexpr int kRequired = IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU;
+  if ((mask & kRequired) != kRequired) refuse(EINVAL);
+  config.min_rnr_timer = limited(attr.min_rnr_timer, 31);
+  dctn = require(nic->create_dc_target(config));
+  qp_num = dctn;
+  attributes.path_mtu = attr.path_mtu;
+  attributes.min_rnr_timer = attr.min_rnr_timer;
+  state = IBV_QPS_RTR;
+}
+
+ibv_qp_attr VerbsDcTarget::query() {
+  ibv_qp_attr attr = attributes;
+  attr.qp_state = attr.cur_qp_state = state;
+  attr.port_num = kPort;
+  return attr;
+}
+
+}  // namespace peal::softnic::abi

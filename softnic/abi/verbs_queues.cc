@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Completion channels and queues, shared receive queues, address handles.
+#include "softnic/abi/verbs_queues.h"
+
+#include <sys/eventfd.h>
+
+#include <bit>
+#include <cstring>
+
+#include "device/mlx5/layout.h"
+
+namespace peal::softnic::abi {
+
+VerbsCq::VerbsCq(std::shared_ptr<Nic> owner) : CompletionQueue(std::move(owner)), ibv_cq{} {
+  pthread_mutex_init(&mutex, nullptr);
+  pthread_cond_init(&cond, nullptr);
+}
+
+VerbsCq::~VerbsCq() {
+  if (channel != nullptr) --channel->refcnt;
+  pthread_cond_destroy(&cond);
+  pthread_mutex_destroy(&mutex);
+}
+
+VerbsSrq::VerbsSrq() : Object(Kind::kSrq), ibv_srq{} {
+  pthread_mutex_init(&mutex, nullptr);
+  pthread_cond_init(&cond, nullptr);
+}
+
+VerbsSrq::~VerbsSrq() {
+  pthread_cond_destroy(&cond);
+  pthread_mutex_destroy(&mutex);
+}
+
+int get_srq_num_slot(ibv_srq* srq, uint32_t* number) {
+  return answer_error([&] { *number = static_cast<VerbsSrq*>(srq)->number; });
+}
+
+namespace {
+
+/// Completion queue of at least `entries`, its doorbell record after its CQEs.
+std::unique_ptr<VerbsCq> make_cq(Context& context, int entries) {
+  if (entries < 1 || entries > (1 << kMaxLogCqEntries) - 1) refuse(EINVAL);
+  auto cq = std::make_unique<VerbsCq>(context.shared_nic());
+  // One entry more than asked for, so that a full queue differs from an empty one.
+  size_t count = std::bit_ceil(static_cast<size_t>(entries) + 1);
+  size_t bytes = count * sizeof(mlx5::Cqe);
+  cq->memory = allocate_buffer(bytes + sizeof(mlx5::DoorbellRecord));
+  auto* entry = reinterpret_cast<mlx5::Cqe*>(cq->memory.get());
+  constexpr uint32_t kInvalid = uint32_t{static_cast<uint8_t>(mlx5::CqeOpcode::kInvalid)} << 4;
+  for (size_t i = 0; i < count; ++i) entry[i].counter_sig_op_own = Be32(kInvalid);
+  Uar& uar = context.verbs_uar();
+  cq->config.buffer = cq->memory.get();
+  cq->config.doorbell = cq->memory.get() + bytes;
+  cq->config.log_entries = static_cast<uint32_t>(std::countr_zero(count));
+  cq->config.uar_page = uar.number;
+  cq->uar = Use(uar);
+  cq->uar_register = uar.page.get();
+  cq->number = require(context.nic().create_cq(cq->config));
+  cq->context = context.handle();
+  cq->handle = cq->number;
+  cq->cqe = static_cast<int>(count) - 1;
+  return cq;
+}
+
+void check_address(const ibv_ah_attr& attr) {
+  constexpr uint16_t kLastUnicastLid = 0xbfff;
+  bool lid_ok = attr.dlid >= 1 && attr.dlid <= kLastUnicastLid;
+  if (attr.port_num != kPort || !lid_ok || attr.sl > 15) refuse(EINVAL);
+  if (attr.is_global != 0 && attr.grh.sgid_index != 0) refuse(EINVAL);
+}
+
+mlx5_wqe_av address_vector(const ibv_ah_attr& attr) {
+  constexpr uint32_t kGrhPresent = 1u << 30;
+  mlx5_wqe_av vector = {};
+  vector.stat_rate_sl = static_cast<uint8_t>(attr.static_rate << 4 | attr.sl);
+  vector.fl_mlid = attr.src_path_bits & 0x7f;
+  vector.rlid = Be16(attr.dlid).raw;
+  if (attr.is_global != 0) {
+    vector.tclass = attr.grh.traffic_class;
+    vector.hop_limit = attr.grh.hop_limit;
+    uint32_t flow = attr.grh.flow_label & 0xfffff;
+    vector.grh_gid_fl = Be32(kGrhPresent | uint32_t{attr.grh.sgid_index} << 20 | flow).raw;
+    std::memcpy(vector.rgid, attr.grh.dgid.raw, sizeof vector.rgid);
+  }
+  return vector;
+}
+
+}  // namespace
+}  // namespace peal::softnic::abi
+
+using namespace peal::softnic;
+namespace mlx5 = peal::mlx5;
+using namespace peal::softnic::abi;
+
+extern "C" {
+
+ibv_comp_channel* ibv_create_comp_channel(ibv_context* handle) {
+  return answer_pointer([&]() -> ibv_comp_channel* {
+    Context& context = Context::of(handle);
+    auto channel = std::make_unique<CompletionChannel>();
+    channel->descriptor = FileDescriptor(eventfd(0, EFD_CLOEXEC));
+    if (channel->descriptor.get() < 0) refuse(errno);
+    channel->number = context.next_number();
+    channel->context = handle;
+    channel->fd = channel->descriptor.get();
+    return context.adopt(std::move(channel));
+  });
+}
+
+int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
+  return answer_error(
+      [&] { Context::of(channel->context).destroy(*static_cast<CompletionChannel*>(channel)); });
+}
+
+// No queue can be armed (req_notify_cq is not offered), so there is never an event to wait for.
+int ibv_get_cq_event(ibv_comp_channel*, ibv_cq**, void**) {
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
+void ibv_ack_cq_events(ibv_cq* cq, unsigned count) {
+  answer_error([&] { cq->comp_events_completed += count; });
+}
+
+ibv_cq* ibv_create_cq(ibv_context* handle, int entries, void* cq_context, ibv_comp_channel* channel,
+                      int vector) {
+  return answer_pointer([&]() -> ibv_cq* {
+    Context& context = Context::of(handle);
+    if (vector < 0 || vector >= handle->num_comp_vectors) refuse(EINVAL);
+    if (channel != nullptr && channel->context != handle) refuse(EINVAL);
+    auto cq = make_cq(context, entries);
+    cq->cq_context = cq_context;
+    if (channel != nullptr) {
+      cq->channel_use = Use(*static_cast<CompletionChannel*>(channel));
+      cq->channel = channel;
+      ++channel->refcnt;
+    }
+    return context.adopt(std::move(cq));
+  });
+}
+
+int ibv_destroy_cq(ibv_cq* cq) {
+  return answer_error([&] { Context::of(cq->context).destroy(*static_cast<VerbsCq*>(cq)); });
+}
+
+ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
+  return answer_pointer([&]() -> ibv_srq* {
+    constexpr uint32_t kMaxSge = 31;
+    uint32_t wanted = init->attr.max_wr;
+    uint32_t sge = init->attr.max_sge;
+    if (wanted == 0 || wanted > (1u << kMaxLogReceiveEntries) || sge > kMaxSge) refuse(EINVAL);
+    auto& domain = *static_cast<Pd*>(pd);
+    Context& context = Context::of(pd->context);
+    auto srq = std::make_unique<VerbsSrq>();
+    srq->entries = std::bit_ceil(wanted + 1);
+    // A next segment, then the scatter list.
+    srq->stride = std::bit_ceil(mlx5::kSegmentBytes * (1 + (sge == 0 ? 1 : sge)));
+    size_t bytes = size_t{srq->entries} * srq->stride;
+    srq->memory = allocate_queue(domain, bytes + sizeof(mlx5::DoorbellRecord), MLX5DV_RES_TYPE_SRQ);
+    srq->attributes = init->attr;
+    srq->attributes.max_wr = srq->entries - 1;
+    srq->attributes.srq_limit = 0;
+    srq->domain = Use(domain);
+    srq->number = srq->handle = context.next_number();
+    srq->context = pd->context;
+    srq->srq_context = init->srq_context;
+    srq->pd = pd;
+    init->attr.max_wr = srq->attributes.max_wr;
+    return context.adopt(std::move(srq));
+  });
+}
+
+int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
+  return answer_error([&] { *attr = static_cast<VerbsSrq*>(srq)->attributes; });
+}
+
+int ibv_destroy_srq(ibv_srq* srq) {
+  return answer_error([&] { Context::of(srq->context).destroy(*static_cast<VerbsSrq*>(srq)); });
+}
+
+ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
+  return answer_pointer([&]() -> ibv_ah* {
+    check_address(*attr);
+    Context& context = Context::of(pd->context);
+    auto ah = std::make_unique<AddressHandle>();
+    ah->vector = address_vector(*attr);
+    ah->domain = Use(*static_cast<Pd*>(pd));
+    ah->number = ah->handle = context.next_number();
+    ah->context = pd->context;
+    ah->pd = pd;
+    return context.adopt(std::move(ah));
+  });
+}
+
+int ibv_destroy_ah(ibv_ah* ah) {
+  return answer_error([&] { Context::of(ah->context).destroy(*static_cast<AddressHandle*>(ah)); });
+}
+
+}  // extern "C"
