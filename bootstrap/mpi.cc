@@ -10,11 +10,13 @@
 
 #include <condition_variable>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "bootstrap/mpi_plugin.h"
 #include "host/base/error.h"

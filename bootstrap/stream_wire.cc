@@ -163,9 +163,9 @@ std::unique_ptr<Wire> make_stream_wire(int rank, std::vector<Fd> peers) {
 
 std::vector<std::byte> make_frame(std::span<const std::byte> message) {
   const std::uint64_t length = message.size();
-  std::vector<std::byte> frame(sizeof length);
+  std::vector<std::byte> frame(sizeof length + message.size());
   std::memcpy(frame.data(), &length, sizeof length);
-  frame.insert(frame.end(), message.begin(), message.end());
+  if (!message.empty()) std::memcpy(frame.data() + sizeof length, message.data(), message.size());
   return frame;
 }
 

@@ -4,7 +4,9 @@
 // (8 bytes, little endian) and its bytes. A closed connection is a lost peer.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "bootstrap/fd.h"

@@ -15,13 +15,17 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <optional>
+#include <span>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/names.h"
 #include "bootstrap/star.h"
 #include "bootstrap/stream_wire.h"
+#include "host/base/error.h"
 
 namespace peal::bootstrap {
 namespace {

@@ -7,7 +7,6 @@
 
 namespace peal::simt {
 
-using boost::context::detail::jump_fcontext;
 using boost::context::detail::make_fcontext;
 using boost::context::detail::transfer_t;
 
@@ -23,21 +22,6 @@ void Fiber::start(const Stack& stack, size_t colour, Entry entry, void* argument
   fiber_ = make_fcontext(top, stack.bytes - colour, &Fiber::begin);
 }
 
-PEAL_SIMT_UNSEEN void Fiber::enter() {
-#if defined(__SANITIZE_ADDRESS__)
-  void* fake_stack = nullptr;
-  __sanitizer_start_switch_fiber(&fake_stack, stack_.bottom, stack_.bytes);
-#endif
-#if defined(__SANITIZE_THREAD__)
-  worker_tsan_ = __tsan_get_current_fiber();
-  __tsan_switch_to_fiber(stack_.tsan_fiber, __tsan_switch_to_fiber_no_sync);
-#endif
-  fiber_ = jump_fcontext(fiber_, this).fctx;
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
-#endif
-}
-
 PEAL_SIMT_UNSEEN void Fiber::begin(transfer_t from) {
   Fiber& self = *static_cast<Fiber*>(from.data);
   self.worker_ = from.fctx;
@@ -45,24 +29,6 @@ PEAL_SIMT_UNSEEN void Fiber::begin(transfer_t from) {
   __sanitizer_finish_switch_fiber(nullptr, &self.worker_bottom_, &self.worker_bytes_);
 #endif
   self.entry_(self.argument_);
-}
-
-PEAL_SIMT_UNSEEN void Fiber::switch_out([[maybe_unused]] void** fake_stack) {
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(fake_stack, worker_bottom_, worker_bytes_);
-#endif
-#if defined(__SANITIZE_THREAD__)
-  __tsan_switch_to_fiber(worker_tsan_, __tsan_switch_to_fiber_no_sync);
-#endif
-  worker_ = jump_fcontext(worker_, nullptr).fctx;
-}
-
-PEAL_SIMT_UNSEEN void Fiber::leave() {
-  void* fake_stack = nullptr;
-  switch_out(&fake_stack);
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(fake_stack, &worker_bottom_, &worker_bytes_);
-#endif
 }
 
 PEAL_SIMT_UNSEEN void Fiber::finish() {

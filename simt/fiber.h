@@ -11,6 +11,7 @@
 #include <boost/context/detail/fcontext.hpp>
 #include <cstddef>
 
+#include "simt/sanitizer.h"
 #include "simt/stack_pool.h"
 
 namespace peal::simt {
@@ -47,5 +48,38 @@ class Fiber {
   size_t worker_bytes_ = 0;
   void* worker_tsan_ = nullptr;
 };
+
+PEAL_SIMT_SWITCH void Fiber::enter() {
+#if defined(__SANITIZE_ADDRESS__)
+  void* fake_stack = nullptr;
+  __sanitizer_start_switch_fiber(&fake_stack, stack_.bottom, stack_.bytes);
+#endif
+#if defined(__SANITIZE_THREAD__)
+  worker_tsan_ = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(stack_.tsan_fiber, __tsan_switch_to_fiber_no_sync);
+#endif
+  fiber_ = boost::context::detail::jump_fcontext(fiber_, this).fctx;
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
+#endif
+}
+
+PEAL_SIMT_SWITCH void Fiber::switch_out([[maybe_unused]] void** fake_stack) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(fake_stack, worker_bottom_, worker_bytes_);
+#endif
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(worker_tsan_, __tsan_switch_to_fiber_no_sync);
+#endif
+  worker_ = boost::context::detail::jump_fcontext(worker_, nullptr).fctx;
+}
+
+PEAL_SIMT_SWITCH void Fiber::leave() {
+  void* fake_stack = nullptr;
+  switch_out(&fake_stack);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(fake_stack, &worker_bottom_, &worker_bytes_);
+#endif
+}
 
 }  // namespace peal::simt

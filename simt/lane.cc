@@ -21,6 +21,20 @@ constinit thread_local bool progress_made = false;
 constexpr unsigned kCallsPerBreath = 64;
 constinit thread_local unsigned calls_left = kCallsPerBreath;
 
+/// Hands `request` to the worker; returns the answer once the lane runs again. Throws Abandoned
+/// when the launch stopped; while an exception is already unwinding the lane, returns kUndefined
+/// instead.
+PEAL_SIMT_SWITCH uint64_t suspend(Lane& lane, const Request& request) {
+  if (!lane.abandoned) {
+    lane.request = request;
+    lane.fiber.leave();
+  }
+  if (!lane.abandoned) return lane.result;
+  // A throw from a destructor that an exception called would end the process.
+  if (std::uncaught_exceptions() == 0) throw Abandoned();
+  return kUndefined;
+}
+
 uint32_t existing(const Lane& lane, uint32_t mask) { return mask & lane.warp->all(); }
 
 /// The answer to a collective over `mask`, or nothing asked of the worker when the caller is alone.
@@ -41,17 +55,6 @@ PEAL_SIMT_UNSEEN bool take_progress() {
   const bool made = progress_made;
   progress_made = false;
   return made;
-}
-
-PEAL_SIMT_UNSEEN uint64_t suspend(Lane& lane, const Request& request) {
-  if (!lane.abandoned) {
-    lane.request = request;
-    lane.fiber.leave();
-  }
-  if (!lane.abandoned) return lane.result;
-  // A throw from a destructor that an exception called would end the process.
-  if (std::uncaught_exceptions() == 0) throw Abandoned();
-  return kUndefined;
 }
 
 bool in_kernel() { return current != nullptr; }

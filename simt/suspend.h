@@ -3,8 +3,6 @@
 // The door between a lane and its worker.
 #pragma once
 
-#include <cstdint>
-
 #include "simt/block.h"
 
 namespace peal::simt {
@@ -20,10 +18,5 @@ void set_current_lane(Lane* lane);
 
 /// True when a lane of this thread called progressed() since the last call.
 bool take_progress();
-
-/// Hands `request` to the worker; returns the answer once the lane runs again. Throws Abandoned
-/// when the launch stopped; while an exception is already unwinding the lane, returns kUndefined
-/// instead.
-uint64_t suspend(Lane& lane, const Request& request);
 
 }  // namespace peal::simt

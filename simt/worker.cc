@@ -21,10 +21,6 @@ constexpr size_t kPassTurns = 32;
 
 constinit thread_local Worker* this_worker = nullptr;
 
-ExceptionState& thread_exceptions() {
-  return *reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
-}
-
 }  // namespace
 
 void Outcome::fail(std::exception_ptr error) {
@@ -47,6 +43,7 @@ void Worker::run() {
   this_worker = this;
   blockDim = program_.threads;
   gridDim = program_.blocks;
+  thread_exceptions_ = reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
   // Linux may stretch a sleep by 50 us otherwise, which would double a nap.
   ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   release_to(&start_tag_);
@@ -58,6 +55,18 @@ void Worker::run() {
   unwind_lanes();
   set_current_lane(nullptr);
   acquire_from(&end_tag_);
+}
+
+PEAL_SIMT_SWITCH void Worker::resume(Lane& lane) {
+  threadIdx = lane.thread;
+  blockIdx = lane.block->index();
+  set_current_lane(&lane);
+  ExceptionState& exceptions = *thread_exceptions_;
+  const ExceptionState own = exceptions;
+  exceptions = lane.exceptions;
+  lane.fiber.enter();
+  lane.exceptions = exceptions;
+  exceptions = own;
 }
 
 void Worker::run_lanes() {
@@ -91,18 +100,6 @@ void Worker::start(Lane& lane) {
   lane.started = true;
   lane.fiber.start(program_.slabs[lane.rank / kSlabStacks]->at(place), place * kLine,
                    &Worker::enter_lane, &lane);
-}
-
-PEAL_SIMT_UNSEEN void Worker::resume(Lane& lane) {
-  threadIdx = lane.thread;
-  blockIdx = lane.block->index();
-  set_current_lane(&lane);
-  ExceptionState& exceptions = thread_exceptions();
-  const ExceptionState own = exceptions;
-  exceptions = lane.exceptions;
-  lane.fiber.enter();
-  lane.exceptions = exceptions;
-  exceptions = own;
 }
 
 PEAL_SIMT_UNSEEN void Worker::enter_lane(void* argument) {

@@ -71,6 +71,7 @@ class Worker {
   RoundRobin ready_;
   std::deque<Block> blocks_;
   Backoff backoff_;
+  ExceptionState* thread_exceptions_ = nullptr;
   size_t yields_ = 0;  // since the last pass
   // Words that stand for "lanes may start" and "lanes ended" to ThreadSanitizer.
   char start_tag_ = 0;

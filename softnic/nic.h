@@ -16,6 +16,7 @@
 #include <string>
 
 #include "device/mlx5/layout.h"
+#include "softnic/attributes.h"
 
 namespace peal::softnic {
 
@@ -52,15 +53,6 @@ struct Created {
   Refusal refusal;
 };
 
-/// ibv_access_flags, same bits.
-enum Access : uint32_t {
-  kLocalWrite = 1u << 0,
-  kRemoteWrite = 1u << 1,
-  kRemoteRead = 1u << 2,
-  kRemoteAtomic = 1u << 3,
-  kRelaxedOrdering = 1u << 20,
-};
-
 /// A registration: addresses [iova, iova + bytes) mean memory [memory, memory + bytes).
 struct MemoryKeyConfig {
   uint32_t pd = 0;
@@ -78,24 +70,6 @@ struct CompletionQueueConfig {
   uint32_t uar_page = 0;
   bool collapsed = false;       // cc: every CQE goes to slot 0
   bool ignore_overrun = false;  // oi
-};
-
-/// QPC.state and service type, same numbers.
-enum class QpState : uint8_t {
-  kReset = 0,
-  kInit = 1,
-  kReadyToReceive = 2,
-  kReadyToSend = 3,
-  kSqError = 4,
-  kSqDrained = 5,
-  kError = 6
-};
-enum class Service : uint8_t {
-  kReliable = 0,
-  kUnreliable = 1,
-  kDatagram = 2,
-  kDcInitiator = 5,
-  kDcTarget = 6
 };
 
 /// What CREATE_QP fixes.
@@ -116,31 +90,6 @@ struct QueuePairConfig {
   mlx5::DoorbellRecord* doorbell = nullptr;
 };
 
-/// What the state transitions set. A command overwrites the fields its opcode carries and leaves
-/// the others.
-struct QueuePairAttributes {
-  QpState state = QpState::kReset;
-  uint32_t access = 0;  // rwe, rre, rae as Access bits
-  uint8_t atomic_mode = 0;
-  uint32_t remote_qpn = 0;
-  uint16_t remote_lid = 0;
-  uint8_t remote_gid[16] = {};
-  bool has_grh = false;
-  uint8_t mtu = 1;  // QPC code 1..5
-  uint8_t log_max_message = 30;
-  uint8_t log_responder_depth = 0;  // log_rra_max; see responder_depth_valid
-  uint8_t log_initiator_depth = 0;  // log_sra_max
-  uint8_t min_rnr_timer = 0;
-  uint8_t ack_timeout = 0;  // 4.096 us << n; 0 = for ever
-  uint8_t retry_count = 0;
-  uint8_t rnr_retry = 0;  // 7 = for ever
-  uint32_t send_psn = 0;
-  uint32_t receive_psn = 0;
-  uint64_t dc_access_key = 0;
-  uint16_t hardware_send_counter = 0;  // answers of QUERY_QP
-  uint16_t software_send_counter = 0;
-};
-
 /// DC target: accepts requests of any DC initiator that knows its key.
 struct DcTargetConfig {
   uint32_t pd = 0;
@@ -150,13 +99,6 @@ struct DcTargetConfig {
   uint8_t atomic_mode = 0;
   uint8_t min_rnr_timer = 0;
   uint64_t dc_access_key = 0;
-};
-
-/// An error that arrived outside a command: a queue pair or CQ that failed. Read by
-/// ibv_get_async_event.
-struct AsyncEvent {
-  enum class Kind { kQpFatal, kQpAccessError, kQpRequestError, kCqError } kind;
-  uint32_t number;  // qpn or cqn
 };
 
 /// The NIC of this process. Opened by the first device context, closed with the last.
@@ -201,6 +143,9 @@ class Nic {
   /// Next async event, or false. event_fd() is readable while one waits.
   bool next_event(AsyncEvent* event);
   int event_fd() const;
+
+  /// Misuse counted so far, of all queues of this NIC.
+  Violations violations() const;
 
  private:
   Nic();
