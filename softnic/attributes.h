@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The plain words that the control interface (nic.h) and the engine share: access bits, queue pair
+// states, service types, queue pair attributes, asynchronous events. No containers, no OS: the
+// engine that reads them may run on a GPU.
+#pragma once
+
+#include <cstdint>
+
+namespace peal::softnic {
+
+/// ibv_access_flags, same bits.
+enum Access : uint32_t {
+  kLocalWrite = 1u << 0,
+  kRemoteWrite = 1u << 1,
+  kRemoteRead = 1u << 2,
+  kRemoteAtomic = 1u << 3,
+  kRelaxedOrdering = 1u << 20,
+};
+
+/// QPC.state and service type, same numbers.
+enum class QpState : uint8_t {
+  kReset = 0,
+  kInit = 1,
+  kReadyToReceive = 2,
+  kReadyToSend = 3,
+  kSqError = 4,
+  kSqDrained = 5,
+  kError = 6
+};
+enum class Service : uint8_t {
+  kReliable = 0,
+  kUnreliable = 1,
+  kDatagram = 2,
+  kDcInitiator = 5,
+  kDcTarget = 6
+};
+
+/// What the state transitions set. A command overwrites the fields its opcode carries and leaves
+/// the others.
+struct QueuePairAttributes {
+  QpState state = QpState::kReset;
+  uint32_t access = 0;  // rwe, rre, rae as Access bits
+  uint8_t atomic_mode = 0;
+  uint32_t remote_qpn = 0;
+  uint16_t remote_lid = 0;
+  uint8_t remote_gid[16] = {};
+  bool has_grh = false;
+  uint8_t mtu = 1;  // QPC code 1..5
+  uint8_t log_max_message = 30;
+  uint8_t log_responder_depth = 0;    // log_rra_max
+  bool responder_depth_valid = true;  // false: depth 0, READs and atomics are refused
+  uint8_t log_initiator_depth = 0;    // log_sra_max
+  uint8_t min_rnr_timer = 0;
+  uint8_t ack_timeout = 0;  // 4.096 us << n; 0 = for ever
+  uint8_t retry_count = 0;
+  uint8_t rnr_retry = 0;  // 7 = for ever
+  uint32_t send_psn = 0;
+  uint32_t receive_psn = 0;
+  uint64_t dc_access_key = 0;
+  uint16_t hardware_send_counter = 0;  // answers of QUERY_QP
+  uint16_t software_send_counter = 0;
+};
+
+/// An error that arrived outside a command: a queue pair or CQ that failed. Read by
+/// ibv_get_async_event.
+struct AsyncEvent {
+  enum class Kind { kQpFatal, kQpAccessError, kQpRequestError, kCqError } kind;
+  uint32_t number;  // qpn or cqn
+};
+
+/// How often clients did what hardware silently tolerates or answers with an opaque syndrome.
+struct Violations {
+  uint64_t doorbell = 0;     // send doorbell record went backwards, or ran over the ring
+  uint64_t index = 0;        // WQE whose index is not its place: stale or half written
+  uint64_t foreign_qpn = 0;  // WQE that names another queue pair
+  uint64_t truncated = 0;    // doorbell record points into the middle of a WQE
+  uint64_t malformed = 0;    // opcode, ds, inline length, operand size, fence mode
+  uint64_t dc_key = 0;       // DC requests with a wrong access key
+  uint64_t cq_overrun = 0;   // CQE for a full CQ
+};
+
+}  // namespace peal::softnic

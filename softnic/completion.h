@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Completion queue entries. Seven words are written plainly, the eighth, which holds owner bit,
+// opcode and WQE counter, is written last with release: whoever sees it sees everything the
+// completed request did.
+//
+//   CQE n lies at slot n mod entries (slot 0 when collapsed), owner bit = lap parity
+#pragma once
+
+#include <cstdint>
+
+#include "device/mlx5/layout.h"
+#include "softnic/objects.h"
+#include "softnic/word.h"
+
+namespace peal::softnic {
+
+/// One completion to report.
+struct Completed {
+  mlx5::CqeOpcode kind;
+  mlx5::Syndrome syndrome;  // kNone unless kind is an error
+  mlx5::Opcode opcode;      // of the send WQE
+  uint16_t counter;         // first block of the WQE, or receive entry
+  uint32_t bytes;
+  uint32_t immediate;  // big-endian
+};
+
+/// True when the consumer has not made room. Only asked of queues that check overruns.
+PEAL_HD bool cq_full(const CompletionQueue& cq) {
+  if (cq.doorbell == nullptr) return false;
+  const uint32_t consumed = Be32::from_raw(load<uint32_t>(cq.doorbell)).host() & 0xffffff;
+  const uint32_t waiting = (static_cast<uint32_t>(cq.produced) - consumed) & 0xffffff;
+  return waiting >= 1u << cq.log_entries;
+}
+
+/// Writes a CQE. One that does not fit marks the queue overrun: it is dropped, and so is every
+/// later one, and an event tells.
+PEAL_HD void complete(Port& port, const QueuePair& qp, uint32_t cqn, const Completed& done,
+                      uint64_t now) {
+  CompletionQueue* cq = find_cq(port, cqn);
+  if (cq == nullptr || cq->overrun) return;
+  if (!cq->ignore_overrun && cq_full(*cq)) {
+    cq->overrun = true;
+    ++port.violations.cq_overrun;
+    port.events.raise(AsyncEvent::Kind::kCqError, cqn);
+    return;
+  }
+  const uint64_t entry = cq->produced;
+  const uint64_t slot = cq->collapsed ? 0 : entry & ((1ull << cq->log_entries) - 1);
+  std::byte* at = cq->buffer + slot * cq->cqe_bytes + (cq->cqe_bytes - sizeof(mlx5::Cqe));
+  const uint32_t owner = static_cast<uint32_t>(entry >> cq->log_entries) & 1;
+  const bool failed = done.syndrome != mlx5::Syndrome::kNone;
+
+  const auto pair = [](uint32_t first, uint32_t second) {  // two big-endian words in memory order
+    return uint64_t{Be32(first).raw} | uint64_t{Be32(second).raw} << 32;
+  };
+  for (uint32_t word = 0; word < 4; ++word) store_relaxed<uint64_t>(at + word * 8, 0);
+  store_relaxed<uint64_t>(
+      at + 32, uint64_t{Be32(qp.user_index & 0xffffff).raw} | uint64_t{done.immediate} << 32);
+  store_relaxed<uint64_t>(at + 40, pair(0, done.bytes));
+  store_relaxed<uint64_t>(at + 48,
+                          failed ? pair(0, static_cast<uint32_t>(done.syndrome)) : Be64(now).raw);
+  const uint32_t tag = static_cast<uint32_t>(done.opcode) << 24 | qp.qpn;
+  const uint32_t last =
+      uint32_t{done.counter} << 16 | static_cast<uint32_t>(done.kind) << 4 | owner;
+  // Counted first: whoever has seen the CQE may ask cq_produced().
+  store_relaxed<uint64_t>(&cq->produced, entry + 1);
+  store<uint64_t>(at + 56, pair(tag, last));
+}
+
+/// Reports the WQE at `index` of the send queue as done, if its completion mode wants that.
+PEAL_HD void complete_send(Port& port, const QueuePair& qp, const Pending& done, uint64_t now) {
+  if (done.completion != mlx5::Completion::kAlways &&
+      done.completion != mlx5::Completion::kAlwaysWithEvent) {
+    return;
+  }
+  complete(port, qp, qp.send_cq,
+           {.kind = mlx5::CqeOpcode::kRequester,
+            .syndrome = mlx5::Syndrome::kNone,
+            .opcode = done.opcode,
+            .counter = static_cast<uint16_t>(done.index),
+            .bytes = done.bytes,
+            .immediate = 0},
+           now);
+}
+
+PEAL_HD void complete_send_error(Port& port, const QueuePair& qp, uint64_t index,
+                                 mlx5::Opcode opcode, mlx5::Syndrome syndrome, uint64_t now) {
+  complete(port, qp, qp.send_cq,
+           {.kind = mlx5::CqeOpcode::kRequesterError,
+            .syndrome = syndrome,
+            .opcode = opcode,
+            .counter = static_cast<uint16_t>(index),
+            .bytes = 0,
+            .immediate = 0},
+           now);
+}
+
+}  // namespace peal::softnic

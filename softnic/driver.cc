@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The engine thread: see driver.h for the loop. Rests in three degrees, because eight processes
+// with an engine each may share two cores: spin, yield, then short sleeps that grow.
+#include "softnic/driver.h"
+
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "softnic/engine.h"
+
+namespace peal::softnic {
+
+namespace {
+
+constexpr uint32_t kBudget = 64;             // WQEs of one queue pair in a round
+constexpr uint32_t kIdleSlice = 64;          // idle queue pairs looked at in a round
+constexpr uint32_t kRoundsUntilIdle = 4096;  // without work, on the busy list
+constexpr uint32_t kSpins = 256;
+constexpr uint32_t kYields = 1024;
+constexpr uint64_t kShortestSleep = 20'000;
+constexpr uint64_t kLongestSleep = 200'000;
+
+}  // namespace
+
+uint64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
+}
+
+Driver::Pause::Pause(Driver& driver) {
+  driver.waiting_.fetch_add(1, std::memory_order_relaxed);
+  lock_ = std::unique_lock(driver.mutex_);
+  driver.waiting_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Driver::Driver(Port& port, ShmWire& wire, std::function<void()> collect)
+    : port_(port), wire_(wire), collect_(std::move(collect)), owner_(getpid()) {
+  thread_ = std::thread([this] { run(); });
+}
+
+Driver::~Driver() {
+  if (getpid() != owner_) {
+    thread_.detach();  // it stayed in the parent
+    return;
+  }
+  stop_.store(true, std::memory_order_relaxed);
+  thread_.join();
+}
+
+void Driver::watch(uint32_t qpn) {
+  QueuePair& qp = port_.qps[qpn];
+  if (qp.active) return;
+  std::erase(idle_, qpn);
+  qp.active = true;
+  qp.idle_rounds = 0;
+  busy_.push_back(qpn);
+}
+
+void Driver::forget(uint32_t qpn) {
+  std::erase(idle_, qpn);
+  std::erase(busy_, qpn);
+  port_.qps[qpn].active = false;
+}
+
+void Driver::run() {
+  prctl(PR_SET_NAME, "peal-softnic");
+  prctl(PR_SET_TIMERSLACK, 1000);  // or a sleep of 20 us takes 70
+  uint32_t idle_rounds = 0;
+  while (!stop_.load(std::memory_order_relaxed)) {
+    while (waiting_.load(std::memory_order_relaxed) > 0) sched_yield();
+    bool worked;
+    {
+      const std::lock_guard lock(mutex_);
+      worked = round();
+    }
+    idle_rounds = worked ? 0 : idle_rounds + 1;
+    if (!worked) rest(idle_rounds);
+  }
+  const std::lock_guard lock(mutex_);
+  round();
+}
+
+bool Driver::round() {
+  const uint64_t now = now_ns();
+  bool worked = wire_.poll(now);
+  worked |= poll_busy(now);
+  worked |= poll_idle(now);
+  if (port_.events.count > 0) collect_();
+  return worked;
+}
+
+bool Driver::poll_busy(uint64_t now) {
+  bool worked = false;
+  for (size_t i = 0; i < busy_.size();) {
+    QueuePair& qp = port_.qps[busy_[i]];
+    if (advance(port_, wire_, qp, now, kBudget)) {
+      worked = true;
+      qp.idle_rounds = 0;
+    } else if (++qp.idle_rounds > kRoundsUntilIdle && !unsettled(qp)) {
+      qp.active = false;
+      idle_.push_back(busy_[i]);
+      busy_[i] = busy_.back();
+      busy_.pop_back();
+      continue;
+    }
+    ++i;
+  }
+  return worked;
+}
+
+bool Driver::poll_idle(uint64_t now) {
+  bool worked = false;
+  size_t looks = std::min<size_t>(kIdleSlice, idle_.size());
+  for (; looks > 0 && !idle_.empty(); --looks) {
+    if (idle_at_ >= idle_.size()) idle_at_ = 0;
+    QueuePair& qp = port_.qps[idle_[idle_at_]];
+    if (!rung(qp) && !unsettled(qp)) {
+      ++idle_at_;
+      continue;
+    }
+    idle_[idle_at_] = idle_.back();
+    idle_.pop_back();
+    qp.active = true;
+    qp.idle_rounds = 0;
+    busy_.push_back(qp.qpn);
+    worked |= advance(port_, wire_, qp, now, kBudget);
+  }
+  return worked;
+}
+
+void Driver::rest(uint32_t idle_rounds) {
+  if (idle_rounds < kSpins) return;
+  if (idle_rounds < kYields) {
+    sched_yield();
+    return;
+  }
+  const uint32_t doublings = std::min(4u, (idle_rounds - kYields) / 16);
+  const auto sleep = static_cast<long>(std::min(kLongestSleep, kShortestSleep << doublings));
+  const timespec duration = {0, sleep};
+  clock_nanosleep(CLOCK_MONOTONIC, 0, &duration, nullptr);
+}
+
+}  // namespace peal::softnic

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The thread that drives the engine of one NIC, and the lock it shares with control calls.
+//
+//   loop: packets in -> busy queue pairs -> a slice of the idle ones -> rest when nothing happened
+//
+// The thread holds the lock for one round. A control call announces itself first, and the thread
+// then stays out until it has passed: a busy engine starves nobody.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "softnic/objects.h"
+#include "softnic/wire.h"
+
+namespace peal::softnic {
+
+class Driver {
+ public:
+  /// Starts the thread. `port` and `wire` must outlive the driver. `collect` runs under the lock
+  /// when the engine has raised events.
+  Driver(Port& port, ShmWire& wire, std::function<void()> collect);
+  /// Stops the thread after one last look at the wire. In a forked child there is no thread.
+  ~Driver();
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  /// Holds the engine still.
+  class Pause {
+   public:
+    explicit Pause(Driver& driver);
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    std::unique_lock<std::mutex> lock_;
+  };
+
+  /// Under Pause: queue pair `qpn` may have work from now on; forget() before its number is reused.
+  void watch(uint32_t qpn);
+  void forget(uint32_t qpn);
+
+ private:
+  void run();
+  bool round();
+  bool poll_busy(uint64_t now);
+  bool poll_idle(uint64_t now);
+  void rest(uint32_t idle_rounds);
+
+  Port& port_;
+  ShmWire& wire_;
+  std::function<void()> collect_;
+  std::mutex mutex_;
+  std::atomic<uint32_t> waiting_{0};  // control calls that want the lock
+  std::atomic<bool> stop_{false};
+  std::vector<uint32_t> busy_;
+  std::vector<uint32_t> idle_;
+  size_t idle_at_ = 0;
+  int owner_;
+  std::thread thread_;
+};
+
+/// Monotonic nanoseconds.
+uint64_t now_ns();
+
+}  // namespace peal::softnic

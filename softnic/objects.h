@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The NIC's tables as plain structs: keys, completion queues, queue pairs, and the Port that holds
+// them. Direct-indexed, never moved; whoever drives the engine owns the memory and the exclusion.
+//
+//   send queue:   retired <= next <= posted   (running counts of 64-byte blocks, never wrapped)
+//                 [retired, next) started, waiting for answers; [next, posted) not started
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/mlx5/layout.h"
+#include "softnic/attributes.h"
+#include "softnic/packet.h"
+#include "softnic/request.h"
+
+namespace peal::softnic {
+
+/// One registration. number 0 = free.
+struct Key {
+  uint32_t number = 0;
+  uint32_t pd = 0;
+  uint32_t access = 0;
+  uint64_t iova = 0;
+  uint64_t bytes = 0;
+  std::byte* memory = nullptr;
+};
+
+struct CompletionQueue {
+  bool exists = false;
+  bool collapsed = false;
+  bool ignore_overrun = false;
+  bool overrun = false;
+  uint32_t cqn = 0;
+  uint32_t log_entries = 0;
+  uint32_t cqe_bytes = 64;
+  std::byte* buffer = nullptr;
+  std::byte* doorbell = nullptr;
+  uint64_t produced = 0;
+  uint32_t users = 0;  // queue pairs that complete here
+  uint32_t uar_page = 0;
+};
+
+/// A started WQE that waits for its turn to complete.
+struct Pending {
+  uint64_t index;      // first block
+  uint32_t first_psn;  //
+  uint32_t packets;    // 0: nothing to wait for
+  uint32_t answered;   // READ, atomic: packets whose data arrived
+  uint32_t bytes;
+  mlx5::Opcode opcode;
+  mlx5::Completion completion;
+  uint8_t blocks;
+  uint8_t units;
+  uint8_t data_unit;
+};
+
+/// Sending half of a queue pair.
+struct Sender {
+  static constexpr uint32_t kWindow = 256;  // started WQEs, power of two
+  enum class Phase : uint8_t { kIdle, kDecoded, kRunning };
+
+  uint64_t posted = 0;
+  uint64_t next = 0;
+  uint64_t retired = 0;
+
+  Phase phase = Phase::kIdle;  // of the WQE at `next`
+  Request request = {};
+  Cursor cursor = {};
+  uint32_t offset = 0;
+
+  bool doorbell_fault = false;  // fails the queue once what was posted before is done
+
+  uint32_t psn = 0;         // of the next new packet
+  uint32_t acked_psn = 0;   // everything up to here is acknowledged
+  uint32_t segment = 0;     // bytes a packet carries at most
+  uint32_t reads = 0;       // READ and atomic WQEs in flight
+  uint32_t read_bytes = 0;  // asked for and not yet here
+
+  uint64_t give_up_at = 0;     // no progress until then: transport retry exceeded; 0 = not armed
+  uint64_t resend_at = 0;      // 0 = not armed
+  uint64_t stalled = 0;        // time granted to a peer that has not looked at its wire
+  uint64_t paused_until = 0;   // receiver not ready
+  uint32_t not_ready = 0;      // times in a row
+  uint64_t sent_position = 0;  // wire position after the last packet
+
+  uint64_t peer_generation = 0;  // of the NIC this queue pair talks to; 0 = not yet known
+  uint16_t dc_lid = 0;           // where a DC initiator is connected
+  uint32_t dc_target = 0;
+  uint32_t dc_epoch = 0;
+  uint32_t dc_first_psn = 0;
+
+  uint32_t head = 0;  // oldest in window
+  uint32_t tail = 0;
+  Pending window[kWindow];
+
+  PEAL_HD bool drained() const { return head == tail; }
+  PEAL_HD bool full() const { return tail - head == kWindow; }
+  PEAL_HD Pending& oldest() { return window[head % kWindow]; }
+};
+
+/// Receiving half of a queue pair.
+struct Receiver {
+  static constexpr uint32_t kReplay = 16;  // answers of atomics kept for repeated requests
+  struct Answered {
+    uint32_t psn;
+    bool valid;
+    uint64_t value;
+  };
+
+  uint32_t expected_psn = 0;
+  bool resend_asked = false;
+  uint64_t consumed = 0;  // receive entries taken
+  uint64_t posted = 0;    // as last seen
+  uint32_t atomics = 0;   // executed; next place in replay
+  Answered replay[kReplay] = {};
+};
+
+struct QueuePair {
+  bool exists = false;
+  bool active = false;  // the driver's: on its list of busy queue pairs
+  Service service = Service::kReliable;
+  QpState state = QpState::kReset;
+  uint32_t qpn = 0;
+  uint32_t pd = 0;
+  uint32_t uar_page = 0;
+  uint32_t user_index = 0;
+  uint32_t send_cq = 0;
+  uint32_t receive_cq = 0;
+  uint32_t shared_receive_queue = 0;
+  std::byte* send_buffer = nullptr;
+  uint32_t send_blocks = 0;
+  std::byte* receive_buffer = nullptr;
+  uint32_t receive_entries = 0;
+  mlx5::DoorbellRecord* doorbell = nullptr;
+  uint32_t idle_rounds = 0;  // the driver's
+
+  QueuePairAttributes attributes;
+  Sender send;
+  Receiver receive;
+};
+
+/// What a DC target remembers of one initiator, to recognise repeated requests.
+struct DcConnection {
+  bool exists = false;
+  uint16_t lid = 0;
+  uint32_t qpn = 0;
+  uint32_t target = 0;
+  uint32_t epoch = 0;
+  Receiver receive;
+};
+
+/// Events the engine raises, for the driver to collect. When full, further ones are lost.
+struct EventLog {
+  static constexpr uint32_t kCapacity = 256;
+  uint32_t count = 0;
+  AsyncEvent event[kCapacity] = {};
+
+  PEAL_HD void raise(AsyncEvent::Kind kind, uint32_t number) {
+    if (count < kCapacity) event[count++] = {kind, number};
+  }
+};
+
+/// Bounds of one try before a request is sent again, in nanoseconds, and a factor on every try.
+struct Timing {
+  double scale = 1;
+  uint64_t shortest_try = 4'000'000;
+  uint64_t longest_try = 1'000'000'000;
+  uint64_t ask_again = 500'000;           // after "nobody listens there yet"
+  uint64_t stall_grace = 30'000'000'000;  // for a peer that lives and does not look at its wire
+};
+
+/// Everything one NIC's engine reaches.
+struct Port {
+  uint16_t lid = 0;
+  Key* keys = nullptr;
+  uint32_t key_count = 0;
+  CompletionQueue* cqs = nullptr;
+  uint32_t cq_count = 0;
+  QueuePair* qps = nullptr;
+  uint32_t qp_count = 0;
+  DcConnection* dc_connections = nullptr;
+  uint32_t dc_connection_count = 0;
+  uint32_t dc_epochs = 0;
+  Timing timing;
+  EventLog events;
+  Violations violations;
+};
+
+/// The key, or null. `number` is compared whole: a freed and reused index has another variant.
+PEAL_HD const Key* find_key(const Port& port, uint32_t number) {
+  const uint32_t index = number >> 8;
+  if (index >= port.key_count) return nullptr;
+  const Key& key = port.keys[index];
+  return key.number == number && number != 0 ? &key : nullptr;
+}
+
+/// Where [address, address + bytes) of the key lies in memory; null when not all of it is covered.
+PEAL_HD std::byte* locate(const Key& key, uint64_t address, uint64_t bytes) {
+  const uint64_t offset = address - key.iova;  // wraps to huge when below
+  if (offset > key.bytes || bytes > key.bytes - offset) return nullptr;
+  return key.memory + offset;
+}
+
+PEAL_HD QueuePair* find_qp(const Port& port, uint32_t qpn) {
+  if (qpn >= port.qp_count || !port.qps[qpn].exists) return nullptr;
+  return &port.qps[qpn];
+}
+
+PEAL_HD CompletionQueue* find_cq(const Port& port, uint32_t cqn) {
+  if (cqn >= port.cq_count || !port.cqs[cqn].exists) return nullptr;
+  return &port.cqs[cqn];
+}
+
+}  // namespace peal::softnic

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The answering half of a queue pair: may this packet act here, and if so, act. Called directly for
+// a peer whose tables are reachable, or by serve.h for packets that came over a wire.
+//
+//   state -> operation enabled -> depth -> length -> key -> alignment -> receive entry -> act
+//
+// The order of the checks is the order in which a client can tell them apart.
+#pragma once
+
+#include <cstdint>
+
+#include "device/mlx5/layout.h"
+#include "softnic/completion.h"
+#include "softnic/decode.h"
+#include "softnic/objects.h"
+#include "softnic/packet.h"
+#include "softnic/word.h"
+
+namespace peal::softnic {
+
+enum class Verdict : uint8_t {
+  kDone,
+  kDropped,   // nobody answers: the requester will give up in the end
+  kRefused,   // Answer::syndrome tells the requester why
+  kNotReady,  // no receive entry
+};
+
+struct Answer {
+  Verdict verdict = Verdict::kDone;
+  mlx5::Syndrome syndrome = mlx5::Syndrome::kNone;
+  const std::byte* memory = nullptr;  // READ: Packet::bytes of it
+  uint64_t value = 0;                 // atomic: previous value, in the byte order to be stored;
+                                      // kNotReady: the RNR timer code
+};
+
+/// True in the two states in which requests are answered.
+PEAL_HD bool responds(const QueuePair& qp) {
+  return qp.state == QpState::kReadyToReceive || qp.state == QpState::kReadyToSend;
+}
+
+/// Refuses a request. A DC target survives; any other queue pair goes to the error state.
+PEAL_HD Answer refuse(Port& port, QueuePair& qp, mlx5::Syndrome syndrome) {
+  if (qp.service != Service::kDcTarget) {
+    qp.state = QpState::kError;
+    port.events.raise(syndrome == mlx5::Syndrome::kRemoteAccess ? AsyncEvent::Kind::kQpAccessError
+                                                                : AsyncEvent::Kind::kQpRequestError,
+                      qp.qpn);
+  }
+  return {.verdict = Verdict::kRefused, .syndrome = syndrome};
+}
+
+/// The right a packet needs; 0 for an opcode no requester sends.
+PEAL_HD uint32_t right_for(mlx5::Opcode opcode) {
+  using mlx5::Opcode;
+  switch (opcode) {
+    case Opcode::kRdmaWrite:
+    case Opcode::kRdmaWriteImm:
+      return kRemoteWrite;
+    case Opcode::kRdmaRead:
+      return kRemoteRead;
+    case Opcode::kAtomicCompareSwap:
+    case Opcode::kAtomicFetchAdd:
+    case Opcode::kAtomicMaskedCompareSwap:
+    case Opcode::kAtomicMaskedFetchAdd:
+      return kRemoteAtomic;
+    default:
+      return 0;
+  }
+}
+
+/// a + b where no carry leaves a bit that is set in `boundary`.
+template <class T>
+PEAL_HD T add_in_fields(T a, T b, T boundary) {
+  // Below a boundary bit add as usual; the boundary bits themselves add without carry.
+  return static_cast<T>(((a & ~boundary) + (b & ~boundary)) ^ ((a ^ b) & boundary));
+}
+
+/// One atomic on memory that CPU threads and other queue pairs use too; answers the old value.
+template <class T>
+PEAL_HD T execute_atomic(std::byte* at, mlx5::Opcode opcode, const AtomicOperands& operands) {
+  Word<T> word(word_at<T>(at));
+  const T value = static_cast<T>(operands.swap_or_add);
+  const T mask = static_cast<T>(operands.compare_mask);
+  if (opcode == mlx5::Opcode::kAtomicFetchAdd ||
+      (opcode == mlx5::Opcode::kAtomicMaskedFetchAdd && mask == 0)) {
+    return word.fetch_add(value, kOrdered);
+  }
+  T old = word.load(kAcquire);
+  for (;;) {
+    T fresh;
+    if (opcode == mlx5::Opcode::kAtomicMaskedFetchAdd) {
+      fresh = add_in_fields<T>(old, value, mask);
+    } else {
+      if (((old ^ static_cast<T>(operands.compare)) & mask) != 0) return old;
+      const T swapped = static_cast<T>(operands.swap_mask);
+      fresh = static_cast<T>((old & ~swapped) | (value & swapped));
+    }
+    if (word.compare_exchange_strong(old, fresh, kOrdered)) return old;
+  }
+}
+
+/// Stores the payload upwards, its last word last.
+PEAL_HD void store_payload(std::byte* to, const Payload& payload) {
+  for (uint32_t i = 0; i < payload.count; ++i) {
+    const Payload::Chunk& chunk = payload.chunk[i];
+    if (i + 1 < payload.count) {
+      memcpy(to, chunk.memory, chunk.bytes);
+    } else {
+      place(to, chunk.memory, chunk.bytes);
+    }
+    to += chunk.bytes;
+  }
+}
+
+/// Receive entries posted and not taken.
+PEAL_HD uint64_t receives_waiting(QueuePair& qp) {
+  if (qp.receive_buffer == nullptr || qp.doorbell == nullptr) return 0;
+  Receiver& receive = qp.receive;
+  const uint32_t record = Be32::from_raw(load<uint32_t>(&qp.doorbell->receive)).host();
+  const auto fresh = static_cast<uint16_t>(record - static_cast<uint32_t>(receive.posted));
+  if (receive.posted + fresh - receive.consumed <= qp.receive_entries) receive.posted += fresh;
+  return receive.posted - receive.consumed;
+}
+
+/// Takes one receive entry for a WRITE with immediate and reports it.
+PEAL_HD void complete_receive(Port& port, QueuePair& qp, const Packet& packet, uint64_t now) {
+  complete(port, qp, qp.receive_cq,
+           {.kind = mlx5::CqeOpcode::kResponderWriteImm,
+            .syndrome = mlx5::Syndrome::kNone,
+            .opcode = mlx5::Opcode::kNop,
+            .counter = static_cast<uint16_t>(qp.receive.consumed++),
+            .bytes = packet.total,
+            .immediate = packet.immediate},
+           now);
+}
+
+/// Reports every posted receive entry of a failed queue pair as flushed. True when there was one.
+PEAL_HD bool flush_receives(Port& port, QueuePair& qp, uint64_t now) {
+  bool any = false;
+  while (receives_waiting(qp) > 0) {
+    any = true;
+    complete(port, qp, qp.receive_cq,
+             {.kind = mlx5::CqeOpcode::kResponderError,
+              .syndrome = mlx5::Syndrome::kFlushed,
+              .opcode = mlx5::Opcode::kNop,
+              .counter = static_cast<uint16_t>(qp.receive.consumed++),
+              .bytes = 0,
+              .immediate = 0},
+             now);
+  }
+  return any;
+}
+
+PEAL_HD Answer act_atomic(Port& port, QueuePair& qp, const Packet& packet, std::byte* at,
+                          const Payload& payload) {
+  const bool small = packet.bytes == 4;
+  if (payload.count != 1 || payload.bytes != sizeof(AtomicOperands) ||
+      (!small && packet.bytes != 8)) {
+    return refuse(port, qp, mlx5::Syndrome::kRemoteInvalidRequest);
+  }
+  AtomicOperands operands;
+  memcpy(&operands, payload.chunk[0].memory, sizeof(operands));
+  // 8-byte results are stored in host order, 4-byte results big-endian.
+  const uint64_t old = small ? Be32(execute_atomic<uint32_t>(at, packet.opcode, operands)).raw
+                             : execute_atomic<uint64_t>(at, packet.opcode, operands);
+  return {.value = old};
+}
+
+/// Executes one packet that is new, in order and for this queue pair.
+PEAL_HD Answer respond(Port& port, QueuePair& qp, const Packet& packet, const Payload& payload,
+                       uint64_t now) {
+  using mlx5::Syndrome;
+  if (!responds(qp)) return {.verdict = Verdict::kDropped};
+  const uint32_t right = right_for(packet.opcode);
+  const bool atomic = right == kRemoteAtomic;
+  const bool writes = right == kRemoteWrite;
+  const QueuePairAttributes& allowed = qp.attributes;
+  if (right == 0 || (allowed.access & right) == 0 || (atomic && allowed.atomic_mode == 0)) {
+    return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
+  }
+  if (!writes && !allowed.responder_depth_valid) {
+    return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
+  }
+  if (packet.total > kWholeSegment || packet.offset > packet.total ||
+      packet.bytes > packet.total - packet.offset || (writes && payload.bytes != packet.bytes)) {
+    return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
+  }
+  std::byte* at = nullptr;
+  if (packet.total > 0) {  // a message without bytes names no memory
+    const Key* key = find_key(port, packet.rkey);
+    if (key == nullptr || key->pd != qp.pd || (key->access & right) == 0) {
+      return refuse(port, qp, Syndrome::kRemoteAccess);
+    }
+    at = locate(*key, packet.address, packet.total);
+    if (at == nullptr) return refuse(port, qp, Syndrome::kRemoteAccess);
+    at += packet.offset;
+  }
+  if (atomic) {
+    if (packet.total == 0 || (packet.address & (packet.bytes - 1)) != 0 ||
+        !aligned(at, packet.bytes)) {
+      return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
+    }
+    return act_atomic(port, qp, packet, at, payload);
+  }
+  if (!writes) return {.memory = at};
+  const bool notifies =
+      packet.opcode == mlx5::Opcode::kRdmaWriteImm && packet.offset + packet.bytes == packet.total;
+  if (notifies && receives_waiting(qp) == 0) {
+    return {.verdict = Verdict::kNotReady, .value = allowed.min_rnr_timer};
+  }
+  store_payload(at, payload);
+  if (notifies) complete_receive(port, qp, packet, now);
+  return {};
+}
+
+}  // namespace peal::softnic

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads PEAL_SOFTNIC_*: a value that cannot be right is an error, never a default.
+#include "softnic/settings.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <stdexcept>
+#include <string_view>
+
+namespace peal::softnic {
+
+namespace {
+
+[[noreturn]] void malformed(const char* name, std::string_view value, const char* allowed) {
+  throw std::invalid_argument(std::string(name) + "=\"" + std::string(value) + "\": " + allowed);
+}
+
+bool is_fabric_name(std::string_view name) {
+  const auto fits = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+  };
+  return !name.empty() && name.size() <= 64 && name[0] != '.' &&
+         std::all_of(name.begin(), name.end(), fits);
+}
+
+}  // namespace
+
+Settings Settings::from_environment() {
+  Settings settings;
+  if (const char* fabric = std::getenv("PEAL_SOFTNIC_FABRIC")) {
+    if (!is_fabric_name(fabric)) {
+      malformed("PEAL_SOFTNIC_FABRIC", fabric, "1 to 64 letters, digits, '-', '_', '.'");
+    }
+    settings.fabric = fabric;
+  }
+  if (const char* directory = std::getenv("PEAL_SOFTNIC_DIR")) {
+    if (directory[0] != '/') malformed("PEAL_SOFTNIC_DIR", directory, "an absolute path");
+    settings.directory = directory;
+  }
+  if (const char* scale = std::getenv("PEAL_SOFTNIC_TIMEOUT_SCALE")) {
+    const std::string_view text = scale;
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), settings.timing.scale);
+    if (error != std::errc() || end != text.data() + text.size() ||
+        !(settings.timing.scale >= 0.001 && settings.timing.scale <= 1000)) {
+      malformed("PEAL_SOFTNIC_TIMEOUT_SCALE", text, "a number from 0.001 to 1000");
+    }
+  }
+  return settings;
+}
+
+}  // namespace peal::softnic

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory that others look at while the NIC writes it: atomic words, and the copy whose last word is
+// the last to appear. Everything here runs on a host or in a kernel.
+//
+//   bulk bytes (plain) -> last aligned word (release)    pairs with a poller's acquire load
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "device/base/target.h"
+
+// The one difference between the two targets: whose atomic_ref, and whose memory orders.
+#if PEAL_CUDA
+#include <cuda/atomic>
+#define PEAL_SOFTNIC_ATOMICS ::cuda::std
+#else
+#include <atomic>
+#define PEAL_SOFTNIC_ATOMICS ::std
+#endif
+
+namespace peal::softnic {
+
+#if PEAL_CUDA
+template <class T>
+using Word = cuda::atomic_ref<T, cuda::thread_scope_system>;
+#else
+template <class T>
+using Word = std::atomic_ref<T>;
+#endif
+
+inline constexpr auto kRelaxed = PEAL_SOFTNIC_ATOMICS::memory_order_relaxed;
+inline constexpr auto kAcquire = PEAL_SOFTNIC_ATOMICS::memory_order_acquire;
+inline constexpr auto kRelease = PEAL_SOFTNIC_ATOMICS::memory_order_release;
+inline constexpr auto kOrdered = PEAL_SOFTNIC_ATOMICS::memory_order_seq_cst;
+#undef PEAL_SOFTNIC_ATOMICS
+
+template <class T>
+PEAL_HD T& word_at(const void* address) {
+  return *static_cast<T*>(const_cast<void*>(address));
+}
+
+template <class T>
+PEAL_HD T load(const void* address) {
+  return Word<T>(word_at<T>(address)).load(kAcquire);
+}
+
+template <class T>
+PEAL_HD void store(void* address, T value) {
+  Word<T>(word_at<T>(address)).store(value, kRelease);
+}
+
+template <class T>
+PEAL_HD void store_relaxed(void* address, T value) {
+  Word<T>(word_at<T>(address)).store(value, kRelaxed);
+}
+
+PEAL_HD bool aligned(const void* address, size_t bytes) {
+  return (reinterpret_cast<uintptr_t>(address) & (bytes - 1)) == 0;
+}
+
+/// Reads a T at any alignment; an aligned one is read in one piece, so that it may change
+/// meanwhile.
+template <class T>
+PEAL_HD T fetch(const std::byte* from) {
+  if (aligned(from, sizeof(T))) return load<T>(from);
+  T value;
+  memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+/// Stores the T read from `from` at an aligned `to`, in one piece, after all earlier stores.
+template <class T>
+PEAL_HD void move_word(std::byte* to, const std::byte* from) {
+  store<T>(to, fetch<T>(from));
+}
+
+/// Copies upwards so that the last aligned word of the destination appears last (release). A copy
+/// of exactly one aligned word of 1, 2, 4 or 8 bytes is one atomic store.
+PEAL_HD void place(std::byte* to, const std::byte* from, size_t bytes) {
+  constexpr size_t kPiece = 4096;  // a library copy may run in any order inside one piece
+  if (bytes == 0) return;
+  const std::byte* end = to + bytes;
+  size_t last = 8;
+  while (last > bytes || !aligned(end, last)) last /= 2;
+  size_t bulk = bytes - last;
+  for (size_t done = 0; done < bulk;) {
+    const size_t piece = bulk - done < kPiece ? bulk - done : kPiece;
+    memcpy(to + done, from + done, piece);
+    done += piece;
+  }
+  to += bulk;
+  from += bulk;
+  switch (last) {
+    case 8:
+      return move_word<uint64_t>(to, from);
+    case 4:
+      return move_word<uint32_t>(to, from);
+    case 2:
+      return move_word<uint16_t>(to, from);
+    default:
+      return move_word<uint8_t>(to, from);
+  }
+}
+
+}  // namespace peal::softnic
