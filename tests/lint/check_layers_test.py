@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Planted violations: a checker that cannot fail checks nothing."""
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from check_layers import violations  # noqa: E402
+
+
+class Layers(unittest.TestCase):
+    def found(self, path, *includes):
+        return list(violations(path, "".join(f"#include {i}\n" for i in includes)))
+
+    def test_the_software_nic_may_see_the_wire_layout_only(self):
+        self.assertFalse(self.found("softnic/engine.h", '"device/mlx5/layout.h"', '"device/base/endian.h"'))
+        self.assertTrue(self.found("softnic/engine.h", '"device/mlx5/wqe.h"'))
+        self.assertTrue(self.found("softnic/engine.h", '"device/mlx5/send_queue.h"'))
+
+    def test_the_host_never_includes_bootstrap_or_the_software_nic(self):
+        self.assertTrue(self.found("host/runtime.cc", '"bootstrap/bootstraps.h"'))
+        self.assertTrue(self.found("host/nic/verbs.cc", '"softnic/nic.h"'))
+
+    def test_device_code_points_down(self):
+        self.assertTrue(self.found("device/mlx5/wqe.h", '"device/context.h"'))
+        self.assertTrue(self.found("device/base/order.h", '"device/mlx5/layout.h"'))
+        self.assertTrue(self.found("device/rma.h", '"host/runtime.h"'))
+        self.assertFalse(self.found("device/rma.h", '"device/transport/ibgda.h"'))
+
+    def test_only_device_base_sees_simt(self):
+        self.assertTrue(self.found("device/rma.h", '"simt/lane.h"'))
+        self.assertFalse(self.found("device/base/scope.h", '"simt/lane.h"'))
+
+    def test_host_code_sees_no_lanes(self):
+        self.assertTrue(self.found("host/runtime.cc", '"device/base/scope.h"'))
+
+    def test_foreign_headers_stay_at_home(self):
+        self.assertTrue(self.found("host/runtime.cc", "<mpi.h>"))
+        self.assertFalse(self.found("bootstrap/mpi.cc", "<mpi.h>"))
+        self.assertTrue(self.found("host/runtime.h", "<infiniband/verbs.h>"))
+        self.assertTrue(self.found("device/rma.h", "<boost/context/fiber.hpp>"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What every source file of the tree promises: licence line, size, format, and headers that compile alone.
+
+check_sources.py [--headers] ROOT     --headers adds the compilations (one g++ run per header, in parallel)
+"""
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+
+FOLDERS = ("device", "simt", "host", "bootstrap", "softnic", "peal", "tests", "perf", "examples")
+MAX_LINES = 500
+FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-x", "c++", "-"]
+MPI = "/usr/lib/x86_64-linux-gnu/openmpi/include"
+
+
+def sources(root):
+    return sorted(f for folder in FOLDERS for p in ("*.h", "*.cc", "*.cu") for f in (root / folder).rglob(p))
+
+
+def check_text(root, file):
+    name = file.relative_to(root).as_posix()
+    lines = file.read_text().splitlines()
+    if not lines or "SPDX-License-Identifier: Apache-2.0" not in lines[0]:
+        yield f"{name}:1: the first line must be // SPDX-License-Identifier: Apache-2.0"
+    if len(lines) > MAX_LINES:
+        yield f"{name}: {len(lines)} lines; {MAX_LINES} is the limit: probably two rooms in one"
+    if file.suffix == ".h" and not any(line.strip() == "#pragma once" for line in lines[:30]):
+        yield f"{name}: no #pragma once"
+
+
+def check_format(files):
+    result = subprocess.run(["clang-format", "--dry-run", "--Werror", *map(str, files)], capture_output=True, text=True)
+    if result.returncode != 0:
+        yield from (line for line in result.stderr.splitlines() if "error:" in line)
+
+
+def check_header(root, file):
+    name = file.relative_to(root).as_posix()
+    command = ["g++", *FLAGS, "-I", str(root), "-isystem", MPI]
+    result = subprocess.run(command, input=f'#include "{name}"\n', capture_output=True, text=True)
+    return [f"{name}: does not compile alone:\n{result.stderr}"] if result.returncode else []
+
+
+def main(arguments):
+    root = pathlib.Path(arguments[-1]).resolve()
+    files = sources(root)
+    bad = [line for f in files for line in check_text(root, f)]
+    bad += check_format(files)
+    headers = [f for f in files if f.suffix == ".h" and f.name != "order_gpu.h"] if "--headers" in arguments else []
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for lines in pool.map(lambda f: check_header(root, f), headers):
+            bad += lines
+    print("\n".join(bad) or f"sources: {len(files)} files, {len(headers)} headers compiled alone, ok")
+    return bool(bad) or not files
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

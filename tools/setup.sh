@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Sourced by tools/demo and tools/test: brings a bare Debian 12 to where bazel can build, and says what it is doing.
+# Quiet when everything is there already.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
+
+packages=(
+  bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-platforms default-jdk-headless
+  g++ python3 git clang-format
+  openmpi-bin libopenmpi-dev libibverbs-dev
+  libgtest-dev googletest libbenchmark-dev libboost-context-dev
+  libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev valgrind
+)
+
+install_missing() {
+  local missing=()
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+  done
+  [ ${#missing[@]} = 0 ] && return
+  local sudo=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || { echo "tools: please install (as root): apt-get install ${missing[*]}" >&2; exit 1; }
+    sudo=(sudo)
+  fi
+  say "installing ${#missing[@]} Debian packages: ${missing[*]}"
+  local log
+  log=$(mktemp)
+  if ! { "${sudo[@]}" apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+    "${sudo[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 </dev/null; then
+    tail -n 30 "$log" >&2
+    echo "tools: apt-get failed; its last lines are above" >&2
+    exit 1
+  fi
+  rm -f "$log"
+}
+
+# Bazel's own chatter only when something goes wrong, or on a terminal.
+build() {
+  local log
+  log=$(mktemp)
+  if ! bazel build "$@" >"$log" 2>&1 </dev/null; then
+    cat "$log" >&2
+    rm -f "$log"
+    return 1
+  fi
+  rm -f "$log"
+}
+
+# mpirun for one machine: works as root, with more PEs than cores, over loopback.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+launch() {
+  local pes=$1
+  shift
+  mpirun -np "$pes" --oversubscribe --bind-to none --mca btl self,vader --mca pml ob1 \
+    --mca btl_vader_single_copy_mechanism none --mca mpi_yield_when_idle 1 --mca plm isolated \
+    --mca oob_tcp_if_include lo "$@"
+}
