@@ -66,7 +66,7 @@ Buffer allocate_buffer(size_t bytes) {
 
 Context::Context(ibv_device* device)
     : event_wake(checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")),
-      nic_(Nic::open()),
+      nic_(process().shared_nic()),
       async_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
   // One descriptor a caller can poll, readable for this context's own events and while the NIC has
   // events that nobody has routed yet.
@@ -159,6 +159,12 @@ Process::Process() {
   std::strcpy(device.ibdev_path, "/sys/class/infiniband/mlx5_0");
 }
 
+std::shared_ptr<Nic> Process::shared_nic() {
+  std::shared_ptr<Nic> open = nic.lock();
+  if (open == nullptr) nic = open = Nic::open();
+  return open;
+}
+
 Process& process() {
   // Never destroyed: a program may close its devices from destructors that run after ours would.
   static Process& state = *std::make_unique<Process>().release();
@@ -193,7 +199,7 @@ int ibv_get_device_index(ibv_device*) { return 0; }
 // some context is open.
 __be64 ibv_get_device_guid(ibv_device*) {
   uint64_t guid = 0;
-  answer_error([&] { guid = peal::Be64(Nic::open()->guid()).raw; });
+  answer_error([&] { guid = peal::Be64(process().shared_nic()->guid()).raw; });
   return guid;
 }
 

@@ -106,7 +106,11 @@ class Context : public ContextLayout {
 /// State above any device handle. Exists because the C interface has none to hang it on.
 struct Process {
   Process();
+  /// The NIC all contexts share, opened by the first and closed with the last.
+  std::shared_ptr<Nic> shared_nic();
+
   ibv_device device = {};
+  std::weak_ptr<Nic> nic;
   std::map<Context*, std::unique_ptr<Context>> contexts;
 };
 Process& process();

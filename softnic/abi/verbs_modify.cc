@@ -111,8 +111,10 @@ void set_attributes(const ibv_qp_attr& attr, int mask, QueuePairAttributes* to) 
   if ((mask & IBV_QP_DEST_QPN) != 0) to->remote_qpn = attr.dest_qp_num & 0xffffff;
   if ((mask & IBV_QP_RQ_PSN) != 0) to->receive_psn = attr.rq_psn & 0xffffff;
   if ((mask & IBV_QP_SQ_PSN) != 0) to->send_psn = attr.sq_psn & 0xffffff;
-  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0)
+  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) {
     to->log_responder_depth = log_depth(attr.max_dest_rd_atomic);
+    to->responder_depth_valid = attr.max_dest_rd_atomic != 0;
+  }
   if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0)
     to->log_initiator_depth = log_depth(attr.max_rd_atomic);
   if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) to->min_rnr_timer = limited(attr.min_rnr_timer, 31);
