@@ -4,10 +4,13 @@
 // mpirun. The last test breaks the group on purpose; the program must still end in order, on every
 // rank.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "bootstrap/bootstraps.h"
@@ -65,7 +68,7 @@ TEST_F(OwnMpi, GathersMoreThanAnEagerMessage) {
 
 TEST_F(OwnMpi, GathersNothing) { group->allgather({}, {}); }
 
-// Ends the whole job: run by bootstrap_abort_test.sh alone.
+// Ends the whole job: run by bootstrap_failure_test.sh alone.
 TEST_F(OwnMpi, DISABLED_AbortEndsAllRanks) {
   if (group->rank() == 2) group->abort("the heap is gone");
   // Whether the launcher or rank 2's last message comes first: nobody gets past this barrier.
@@ -86,6 +89,15 @@ TEST_F(OwnMpi, NamesAMismatchOnEveryRankAndEndsInOrder) {
         << error.what();
   }
   EXPECT_THROW(group->barrier(), Error);
+}
+
+// Fails on purpose: run by bootstrap_failure_test.sh alone.
+TEST(LateMpi, DISABLED_InitIsBounded) {
+  if (std::getenv("OMPI_COMM_WORLD_RANK") == std::string("3")) {
+    alarm(50);
+    pause();  // until mpirun ends it because the others have failed
+  }
+  make_mpi(nullptr, seconds(1));
 }
 
 }  // namespace
