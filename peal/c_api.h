@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * peal for C programs: one PE per process, the calls an OpenSHMEM programmer expects.
+ *
+ *   if (peal_init() != 0) { fprintf(stderr, "%s\n", peal_error()); return 1; }
+ *   double* x = peal_malloc(1024 * sizeof *x);
+ *   ...
+ *   peal_finalize();
+ *
+ * Calls that can fail answer 0 or a pointer on success, -1 or NULL otherwise; peal_error() then
+ * says why, in one sentence with the remedy. Kernels are C++ (peal/peal.h); peal_runtime() leads
+ * there.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+namespace peal {
+class Runtime;
+}
+/** The runtime behind the C functions, or null before peal_init: for kernels and contexts. */
+peal::Runtime* peal_runtime();
+extern "C" {
+#endif
+
+/** Joins the job that the environment describes (mpirun, PEAL_TCP_ID, or alone). Collective. -1
+ * when already initialised. */
+int peal_init(void);
+
+/** Leaves the job; waits for the other PEs. Collective. Symmetric memory is gone afterwards. -1
+ * when not initialised. */
+int peal_finalize(void);
+
+/** This PE's number, 0 .. peal_n_pes() - 1; -1 before peal_init. */
+int peal_my_pe(void);
+
+/** Number of PEs; -1 before peal_init. */
+int peal_n_pes(void);
+
+/** Collective: `bytes` of symmetric memory, aligned to 128. NULL for 0 bytes (no error) or on
+ * error. */
+void* peal_malloc(size_t bytes);
+
+/** Collective: zeroed symmetric memory for `count` objects of `bytes`. */
+void* peal_calloc(size_t count, size_t bytes);
+
+/** Collective: symmetric memory at a multiple of `alignment`, a power of two up to 2 MiB. */
+void* peal_align(size_t alignment, size_t bytes);
+
+/** Collective: gives symmetric memory back. NULL is an error: it is no block. */
+int peal_free(void* pointer);
+
+/** Collective: returns once every PE has called it. Says nothing of transfers; kernels have quiet
+ * and barrier_all. */
+int peal_barrier(void);
+
+/** 0 if no kernel of this PE ran into an error so far, else -1. */
+int peal_check(void);
+
+/** Why this thread's last call failed; empty if it did not. Valid until the thread's next call. */
+const char* peal_error(void);
+
+#ifdef __cplusplus
+}
+#endif

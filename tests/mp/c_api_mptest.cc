@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The C functions, from init to finalize and again, under mpirun with two ranks.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+
+#include "peal/c_api.h"
+#include "peal/peal.h"
+
+namespace {
+
+// Before the environment, because the rest needs it initialised.
+TEST(CApi, NamesTheMissingInit) {
+  EXPECT_EQ(peal_my_pe(), -1);
+  EXPECT_EQ(peal_n_pes(), -1);
+  EXPECT_EQ(peal_malloc(8), nullptr);
+  EXPECT_NE(std::string(peal_error()).find("peal_malloc: call peal_init() first"),
+            std::string::npos);
+  EXPECT_EQ(peal_finalize(), -1);
+  EXPECT_EQ(peal_runtime(), nullptr);
+}
+
+TEST(CApi, InitialisesOnce) {
+  ASSERT_EQ(peal_init(), 0) << peal_error();
+  EXPECT_EQ(peal_n_pes(), 2);
+  EXPECT_GE(peal_my_pe(), 0);
+  EXPECT_EQ(peal_init(), -1);
+  EXPECT_NE(std::string(peal_error()).find("called twice"), std::string::npos);
+}
+
+TEST(CApi, AllocatesAlignedZeroedAndReusable) {
+  void* first = peal_malloc(100);
+  ASSERT_NE(first, nullptr) << peal_error();
+  auto* zeros = static_cast<unsigned char*>(peal_calloc(64, 3));
+  ASSERT_NE(zeros, nullptr);
+  for (int i = 0; i < 192; ++i) EXPECT_EQ(zeros[i], 0);
+  void* page = peal_align(4096, 10);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(page) % 4096, 0u);
+  EXPECT_EQ(peal_free(first), 0);
+  EXPECT_EQ(peal_malloc(100), first);
+  EXPECT_EQ(peal_free(first), 0);
+  EXPECT_EQ(peal_free(zeros), 0);
+  EXPECT_EQ(peal_free(page), 0);
+}
+
+TEST(CApi, AnswersNullForNothingWithoutAnError) {
+  EXPECT_EQ(peal_malloc(0), nullptr);
+  EXPECT_STREQ(peal_error(), "");
+}
+
+TEST(CApi, SaysWhyFreeFailed) {
+  int foreign = 0;
+  EXPECT_EQ(peal_free(&foreign), -1);
+  EXPECT_STRNE(peal_error(), "");
+  EXPECT_EQ(peal_barrier(), 0);
+}
+
+PEAL_KERNEL send(peal::Context ctx, uint64_t* word) {
+  (void)peal::p(ctx, word, uint64_t{7} + static_cast<uint64_t>(ctx.pe), 1 - ctx.pe);
+  (void)peal::barrier_all(ctx);
+}
+
+TEST(CApi, LeadsToKernels) {
+  auto* word = static_cast<uint64_t*>(peal_calloc(1, 8));
+  peal::launch({.blocks = 1, .threads = 1}, send, peal_runtime()->context(), word).wait();
+  EXPECT_EQ(peal_check(), 0) << peal_error();
+  EXPECT_EQ(*word, uint64_t{7} + static_cast<uint64_t>(1 - peal_my_pe()));
+  EXPECT_EQ(peal_free(word), 0);
+}
+
+TEST(CApi, Finalizes) {
+  EXPECT_EQ(peal_finalize(), 0);
+  EXPECT_EQ(peal_my_pe(), -1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
