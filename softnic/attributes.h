@@ -36,8 +36,8 @@ enum class Service : uint8_t {
   kDcTarget = 6
 };
 
-/// What the state transitions set. A command overwrites the fields its opcode carries and leaves
-/// the others.
+/// What the state transitions set. A transition takes all of them: whoever changes some queries
+/// first. Sequence numbers count only in the transition that carries them.
 struct QueuePairAttributes {
   QpState state = QpState::kReset;
   uint32_t access = 0;  // rwe, rre, rae as Access bits

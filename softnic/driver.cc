@@ -90,6 +90,7 @@ bool Driver::round() {
   bool worked = wire_.poll(now);
   worked |= poll_busy(now);
   worked |= poll_idle(now);
+  wire_.flush();
   if (port_.events.count > 0) collect_();
   return worked;
 }

@@ -130,6 +130,7 @@ Fabric::~Fabric() {
   store<uint64_t>(&page->generation, 0);
   unlink(slot_path(slot_).c_str());
   // The last one takes the folders away; others find them in use.
+  remove_stale();
   rmdir(directory_.c_str());
   rmdir(root_.c_str());
 }
@@ -273,6 +274,7 @@ Mapping Fabric::open_ring(uint16_t lid, uint64_t generation) const {
 }
 
 void Fabric::unlink_created_ring(uint16_t lid, uint64_t generation) const {
+  if (getpid() != owner_) return;
   unlink(ring_path(this->lid(), generation_, lid, generation).c_str());
 }
 

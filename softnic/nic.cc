@@ -102,7 +102,7 @@ void Nic::State::collect() {
   for (uint32_t i = 0; i < fresh; ++i) events.push_back(port.events.event[i]);
   port.events.count = 0;
   // A full counter would only mean 2^64 unread events.
-  static_cast<void>(write(event_fd, &fresh, sizeof(fresh)));
+  [[maybe_unused]] const ssize_t written = write(event_fd, &fresh, sizeof(fresh));
 }
 
 std::shared_ptr<Nic> Nic::open() { return std::shared_ptr<Nic>(new Nic()); }
@@ -358,39 +358,6 @@ void reset(QueuePair& qp) {
   qp.receive = {};
 }
 
-/// Copies the fields that the transition into `to.state` carries.
-void take_fields(QueuePairAttributes& mine, QpState from, const QueuePairAttributes& to) {
-  switch (to.state) {
-    case QpState::kInit:
-      mine.access = to.access;
-      mine.atomic_mode = to.atomic_mode;
-      mine.dc_access_key = to.dc_access_key;
-      return;
-    case QpState::kReadyToReceive:
-      mine.remote_qpn = to.remote_qpn;
-      mine.remote_lid = to.remote_lid;
-      for (int i = 0; i < 16; ++i) mine.remote_gid[i] = to.remote_gid[i];
-      mine.has_grh = to.has_grh;
-      mine.mtu = to.mtu;
-      mine.log_max_message = to.log_max_message;
-      mine.log_responder_depth = to.log_responder_depth;
-      mine.responder_depth_valid = to.responder_depth_valid;
-      mine.min_rnr_timer = to.min_rnr_timer;
-      mine.receive_psn = to.receive_psn & kPsnMask;
-      return;
-    case QpState::kReadyToSend:
-      if (from == QpState::kReadyToSend) return;
-      mine.log_initiator_depth = to.log_initiator_depth;
-      mine.ack_timeout = to.ack_timeout;
-      mine.retry_count = to.retry_count;
-      mine.rnr_retry = to.rnr_retry;
-      mine.send_psn = to.send_psn & kPsnMask;
-      return;
-    default:
-      return;
-  }
-}
-
 bool legal(QpState from, QpState to) {
   switch (to) {
     case QpState::kInit:
@@ -436,7 +403,7 @@ Refusal Nic::modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to
     qp->send.psn = to.send_psn & kPsnMask;
     qp->send.acked_psn = (to.send_psn - 1) & kPsnMask;
   }
-  take_fields(qp->attributes, from, to);
+  qp->attributes = to;
   qp->state = to.state;
   if (to.state == QpState::kReadyToSend) state_->driver->watch(qpn);
   return {};
@@ -490,7 +457,7 @@ bool Nic::next_event(AsyncEvent* event) {
   if (state_->events.empty()) return false;
   *event = state_->events.front();
   state_->events.pop_front();
-  static_cast<void>(read(state_->event_fd, &one, sizeof(one)));
+  [[maybe_unused]] const ssize_t taken = read(state_->event_fd, &one, sizeof(one));
   return true;
 }
 

@@ -1,21 +1,103 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The wire between the NICs of a host: for each ordered pair of NICs that talk, one file with two
+// rings, created by the one that asks.
+//
+//   requester's NIC  == requests ==>  responder's NIC
+//                    <== answers ===
+//
+// Answers have a ring of their own and are always taken at once, so a full request ring can stall a
+// flow but never two NICs against each other. All calls come from the engine, under its lock.
 #pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
 #include "softnic/engine.h"
 #include "softnic/fabric.h"
+#include "softnic/ring.h"
+#include "softnic/serve.h"
+
 namespace peal::softnic {
+
+/// Head of a link's file; the two rings follow at kLinkHeaderBytes.
+struct LinkHeader {
+  static constexpr uint64_t kMagic = 0x706561'6c6c696e;
+  uint64_t magic;
+  uint64_t ring_bytes;
+  RingCounters requests;
+  RingCounters answers;
+};
+inline constexpr size_t kLinkHeaderBytes = 4096;
+static_assert(sizeof(LinkHeader) <= kLinkHeaderBytes);
+
+/// A wire (see requester.h) between processes. `generation` of its calls is the number of a link's
+/// life: a link that was lost and set up anew has another.
 class ShmWire {
  public:
-  ShmWire(Port& port, Fabric&) : port_(port) {}
-  bool poll(uint64_t) { return false; }
+  ShmWire(Port& port, Fabric& fabric) : port_(port), fabric_(fabric) {}
+  ~ShmWire();
+  ShmWire(const ShmWire&) = delete;
+  ShmWire& operator=(const ShmWire&) = delete;
+
   Port* direct(uint16_t lid) { return lid == port_.lid ? &port_ : nullptr; }
-  SendStatus open(uint16_t, uint64_t&) { return SendStatus::kAbsent; }
-  uint32_t segment_bytes(uint16_t) { return 1; }
-  SendStatus send(uint16_t, const Packet&, const Payload&) { return SendStatus::kAbsent; }
-  uint64_t position(uint16_t) { return 0; }
-  uint64_t consumed(uint16_t) { return 0; }
-  bool lost(uint16_t, uint64_t) { return false; }
+  SendStatus open(uint16_t lid, uint64_t& generation);
+  uint32_t segment_bytes(uint16_t lid) const { return outgoing_[lid]->segment; }
+  SendStatus send(uint16_t lid, const Packet& packet, const Payload& payload);
+  uint64_t position(uint16_t lid) const { return outgoing_[lid]->requests.position(); }
+  uint64_t consumed(uint16_t lid);
+  bool lost(uint16_t lid, uint64_t generation) const;
+
+  /// Takes what has arrived; accepts and drops links. True when anything happened.
+  bool poll(uint64_t now);
+  /// Shows the peers what was sent since the last call.
+  void flush();
 
  private:
+  struct Outgoing {
+    uint16_t lid = 0;
+    uint64_t life = 0;
+    Peer peer;
+    Mapping file;
+    uint32_t segment = 0;
+    RingWriter requests;
+    RingReader answers;
+    bool lost = false;
+  };
+  struct Incoming {
+    uint16_t lid = 0;
+    Peer peer;
+    Mapping file;
+    uint32_t segment = 0;
+    RingReader requests;
+    RingWriter answers;
+    Packet held = {};  // acknowledgement not yet sent
+    bool holds = false;
+    bool lost = false;
+
+    void acknowledge(const Packet& packet);
+    void answer(const Packet& packet, const Payload& payload);
+    void release();
+  };
+
+  SendStatus set_up(uint16_t lid, uint64_t& generation);
+  void accept(uint16_t lid);
+  bool serve(Incoming& link);
+  bool take_answers(Outgoing& link);
+  bool drop_lost();
+  void lose(Outgoing& link);
+
   Port& port_;
+  Fabric& fabric_;
+  uint64_t now_ = 0;
+  uint64_t next_look_ = 0;  // when to ask whether peers live
+  uint64_t lives_ = 0;
+  std::array<std::unique_ptr<Outgoing>, kMaxSlots + 1> outgoing_;
+  std::array<uint64_t, kMaxSlots + 1> next_search_{};  // for NICs that were not there
+  std::vector<Outgoing*> open_;
+  std::vector<std::unique_ptr<Incoming>> incoming_;
 };
+
 }  // namespace peal::softnic

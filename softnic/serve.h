@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Requests that came over a wire: which are new, which are repeats, what to answer.
+//
+//   psn == expected   execute, then acknowledge or answer with data
+//   psn <  expected   a repeat: WRITEs are acknowledged again, READs read again, atomics answered
+//                     from the record of what they returned, never executed twice
+//   psn >  expected   something is missing: ask for it once
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "softnic/deliver.h"
+#include "softnic/objects.h"
+#include "softnic/packet.h"
+#include "softnic/responder.h"
+
+namespace peal::softnic {
+
+/// Where answers go. acknowledge() may hold back an acknowledgement that a later one covers;
+/// answer() sends, in order after what was held back.
+template <class R>
+concept Replies = requires(R& replies, const Packet& packet, const Payload& payload) {
+  { replies.acknowledge(packet) } -> std::same_as<void>;
+  { replies.answer(packet, payload) } -> std::same_as<void>;
+};
+
+/// Serves requests at one port. `lid` names the NIC they come from.
+template <Replies R>
+class Server {
+ public:
+  PEAL_HD Server(Port& port, uint16_t lid, R& replies, uint64_t now)
+      : port_(port), lid_(lid), replies_(replies), now_(now) {}
+
+  /// Executes and answers one request. The caller has made sure that an answer of
+  /// packet.bytes (a READ's) fits.
+  PEAL_HD void serve(const Packet& packet, const Payload& payload) {
+    Answer denial;
+    QueuePair* qp = addressee(port_, packet, lid_, denial);
+    if (qp == nullptr) {
+      if (denial.verdict == Verdict::kRefused) return refuse_to(packet, denial.syndrome);
+      return reply(packet, PacketKind::kAbsent);
+    }
+    Receiver* receive = history_of(*qp, packet);
+    if (receive == nullptr) return reply(packet, PacketKind::kAbsent);
+    const int32_t ahead = psn_distance(packet.psn, receive->expected_psn);
+    if (ahead < 0) return repeat(*qp, *receive, packet);
+    if (ahead > 0) {
+      if (!receive->resend_asked) {
+        receive->resend_asked = true;
+        Packet answer = answer_to(packet, PacketKind::kResend);
+        answer.psn = receive->expected_psn;
+        replies_.answer(answer, Payload{0, 0, {}});
+      }
+      return;
+    }
+    receive->resend_asked = false;
+    execute(*qp, *receive, packet, payload);
+  }
+
+ private:
+  PEAL_HD void execute(QueuePair& qp, Receiver& receive, const Packet& packet,
+                       const Payload& payload) {
+    const Answer answer = respond(port_, qp, packet, payload, now_);
+    switch (answer.verdict) {
+      case Verdict::kDropped:
+        return reply(packet, PacketKind::kAbsent);
+      case Verdict::kRefused:
+        return refuse_to(packet, answer.syndrome);
+      case Verdict::kNotReady: {
+        Packet later = answer_to(packet, PacketKind::kNotReady);
+        later.timer = static_cast<uint8_t>(answer.value);
+        return replies_.answer(later, Payload{0, 0, {}});
+      }
+      case Verdict::kDone:
+        break;
+    }
+    receive.expected_psn = (packet.psn + 1) & kPsnMask;
+    if (right_for(packet.opcode) == kRemoteWrite) {
+      replies_.acknowledge(answer_to(packet, PacketKind::kAck));
+    } else if (right_for(packet.opcode) == kRemoteRead) {
+      send_data(packet, answer.memory, packet.bytes);
+    } else {
+      receive.replay[receive.atomics++ % Receiver::kReplay] = {packet.psn, true, answer.value};
+      send_value(packet, answer.value);
+    }
+  }
+
+  PEAL_HD void repeat(QueuePair& qp, Receiver& receive, const Packet& packet) {
+    const uint32_t right = right_for(packet.opcode);
+    if (right == kRemoteWrite) {
+      Packet answer = answer_to(packet, PacketKind::kAck);
+      answer.psn = (receive.expected_psn - 1) & kPsnMask;
+      return replies_.acknowledge(answer);
+    }
+    if (right == kRemoteRead) {
+      const Answer answer = respond(port_, qp, packet, Payload{0, 0, {}}, now_);
+      if (answer.verdict == Verdict::kRefused) return refuse_to(packet, answer.syndrome);
+      return send_data(packet, answer.memory, packet.bytes);
+    }
+    for (const Receiver::Answered& old : receive.replay) {
+      if (old.valid && old.psn == packet.psn) return send_value(packet, old.value);
+    }
+  }
+
+  PEAL_HD static Packet answer_to(const Packet& packet, PacketKind kind) {
+    Packet answer = {};
+    answer.kind = kind;
+    answer.opcode = packet.opcode;
+    answer.destination = packet.source;
+    answer.source = packet.destination;
+    answer.psn = packet.psn;
+    return answer;
+  }
+  PEAL_HD void reply(const Packet& packet, PacketKind kind) {
+    replies_.answer(answer_to(packet, kind), Payload{0, 0, {}});
+  }
+  PEAL_HD void refuse_to(const Packet& packet, mlx5::Syndrome syndrome) {
+    Packet answer = answer_to(packet, PacketKind::kRefuse);
+    answer.syndrome = syndrome;
+    replies_.answer(answer, Payload{0, 0, {}});
+  }
+  PEAL_HD void send_data(const Packet& packet, const std::byte* memory, uint32_t bytes) {
+    Payload payload;
+    payload.clear();
+    if (bytes > 0) payload.append(memory, bytes);
+    Packet answer = answer_to(packet, PacketKind::kData);
+    answer.payload = bytes;
+    replies_.answer(answer, payload);
+  }
+  PEAL_HD void send_value(const Packet& packet, uint64_t value) {
+    send_data(packet, reinterpret_cast<const std::byte*>(&value), packet.bytes == 4 ? 4 : 8);
+  }
+
+  /// What is known of the requester's past: in the queue pair, or for a DC target in the table of
+  /// connections, where the first packet of a connection opens it.
+  PEAL_HD Receiver* history_of(QueuePair& qp, const Packet& packet) {
+    if (qp.service != Service::kDcTarget) return &qp.receive;
+    constexpr uint32_t kProbes = 64;
+    const uint32_t hash = (packet.source * 0x9e3779b1u) ^ (packet.destination * 0x85ebca6bu) ^
+                          (uint32_t{lid_} * 0xc2b2ae35u);
+    DcConnection* free = nullptr;
+    for (uint32_t i = 0; i < kProbes; ++i) {
+      DcConnection& entry = port_.dc_connections[(hash + i) % port_.dc_connection_count];
+      if (!entry.exists) {
+        free = &entry;
+        break;
+      }
+      if (entry.lid != lid_ || entry.qpn != packet.source || entry.target != packet.destination) {
+        continue;
+      }
+      if (entry.epoch == packet.epoch) return &entry.receive;
+      free = &entry;  // an earlier connection of the same initiator
+      break;
+    }
+    if (free == nullptr) free = &port_.dc_connections[hash % port_.dc_connection_count];
+    if ((packet.flags & kFirstOfConnection) == 0) return nullptr;
+    *free = {.exists = true,
+             .lid = lid_,
+             .qpn = packet.source,
+             .target = packet.destination,
+             .epoch = packet.epoch,
+             .receive = {}};
+    free->receive.expected_psn = packet.psn;
+    return &free->receive;
+  }
+
+  Port& port_;
+  uint16_t lid_;
+  R& replies_;
+  uint64_t now_;
+};
+
+}  // namespace peal::softnic

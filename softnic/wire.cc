@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Links over shared memory: set up by the side that asks, accepted when it knocks, dropped when the
+// peer has gone or what it wrote cannot be right.
+#include "softnic/wire.h"
+
+#include <algorithm>
+
+namespace peal::softnic {
+
+namespace {
+
+constexpr uint64_t kLargestRing = 256 << 10;
+constexpr uint64_t kSmallestRing = 32 << 10;
+constexpr uint64_t kSegmentsPerRing = 8;
+constexpr uint64_t kLookEvery = 20'000'000;   // ns, at peers' locks
+constexpr uint64_t kSearchEvery = 1'000'000;  // ns, for a NIC that is not there
+constexpr uint64_t kPublishAfter = 64 << 10;  // bytes of requests
+constexpr int kPacketsPerRound = 256;
+
+LinkHeader& header_of(const Mapping& file) { return *reinterpret_cast<LinkHeader*>(file.memory()); }
+RingMemory request_ring(const Mapping& file, uint64_t bytes) {
+  return {file.memory() + kLinkHeaderBytes, bytes};
+}
+RingMemory answer_ring(const Mapping& file, uint64_t bytes) {
+  return {file.memory() + kLinkHeaderBytes + bytes, bytes};
+}
+
+}  // namespace
+
+ShmWire::~ShmWire() {
+  for (const Outgoing* link : open_) fabric_.unlink_created_ring(link->lid, link->peer.generation);
+}
+
+SendStatus ShmWire::open(uint16_t lid, uint64_t& generation) {
+  if (lid == 0 || lid > kMaxSlots) return SendStatus::kAbsent;
+  const Outgoing* link = outgoing_[lid].get();
+  if (link == nullptr || link->lost) {
+    return generation == 0 ? set_up(lid, generation) : SendStatus::kLost;
+  }
+  if (generation == 0) generation = link->life;
+  return generation == link->life ? SendStatus::kSent : SendStatus::kLost;
+}
+
+SendStatus ShmWire::set_up(uint16_t lid, uint64_t& generation) {
+  if (now_ < next_search_[lid]) return SendStatus::kAbsent;
+  next_search_[lid] = now_ + kSearchEvery;
+  Peer peer = fabric_.find(lid);
+  if (!peer.found()) return SendStatus::kAbsent;
+  fabric_.unlink_created_ring(lid, peer.generation);  // of a link that was dropped
+  Mapping file;
+  uint64_t ring = kLargestRing;  // less where shared memory is short
+  for (; ring >= kSmallestRing; ring /= 2) {
+    file = fabric_.create_ring(lid, peer.generation, kLinkHeaderBytes + 2 * ring);
+    if (file.valid()) break;
+  }
+  if (!file.valid()) return SendStatus::kAbsent;
+  auto link = std::make_unique<Outgoing>();
+  LinkHeader& header = header_of(file);
+  header.ring_bytes = ring;
+  header.magic = LinkHeader::kMagic;
+  link->lid = lid;
+  link->life = generation = ++lives_;
+  link->segment = static_cast<uint32_t>(ring / kSegmentsPerRing);
+  link->requests = RingWriter(&header.requests, request_ring(file, ring));
+  link->answers = RingReader(&header.answers, answer_ring(file, ring));
+  link->file = std::move(file);
+  link->peer = std::move(peer);
+  fabric_.knock(link->peer);
+  open_.push_back(link.get());
+  outgoing_[lid] = std::move(link);
+  return SendStatus::kSent;
+}
+
+SendStatus ShmWire::send(uint16_t lid, const Packet& packet, const Payload& payload) {
+  RingWriter& ring = outgoing_[lid]->requests;
+  if (!ring.room(record_bytes(payload.bytes))) return SendStatus::kFull;
+  ring.append(packet, payload);
+  if (ring.unpublished() > kPublishAfter) ring.publish();
+  return SendStatus::kSent;
+}
+
+uint64_t ShmWire::consumed(uint16_t lid) {
+  Outgoing* link = lid <= kMaxSlots ? outgoing_[lid].get() : nullptr;
+  return link == nullptr || link->lost ? ~0ull : link->requests.consumed();
+}
+
+bool ShmWire::lost(uint16_t lid, uint64_t generation) const {
+  const Outgoing* link = lid <= kMaxSlots ? outgoing_[lid].get() : nullptr;
+  return link == nullptr || link->lost || link->life != generation;
+}
+
+void ShmWire::accept(uint16_t lid) {
+  Peer peer = fabric_.find(lid);
+  if (!peer.found()) return;
+  Mapping file = fabric_.open_ring(lid, peer.generation);
+  if (!file.valid()) return;
+  fabric_.unlink_opened_ring(lid, peer.generation);
+  if (file.bytes() < kLinkHeaderBytes) return;
+  LinkHeader& header = header_of(file);
+  const uint64_t ring = header.ring_bytes;  // read once, then checked
+  const bool sound = header.magic == LinkHeader::kMagic && ring >= kSmallestRing &&
+                     ring <= kLargestRing && (ring & (ring - 1)) == 0 &&
+                     file.bytes() == kLinkHeaderBytes + 2 * ring;
+  if (!sound) return;
+  std::erase_if(incoming_, [lid](const auto& link) { return link->lid == lid; });
+  auto link = std::make_unique<Incoming>();
+  link->lid = lid;
+  link->segment = static_cast<uint32_t>(ring / kSegmentsPerRing);
+  link->requests = RingReader(&header.requests, request_ring(file, ring));
+  link->answers = RingWriter(&header.answers, answer_ring(file, ring));
+  link->peer = std::move(peer);
+  link->file = std::move(file);
+  incoming_.push_back(std::move(link));
+}
+
+void ShmWire::Incoming::acknowledge(const Packet& packet) {
+  if (holds && held.destination != packet.destination) release();
+  held = packet;
+  holds = true;
+}
+
+void ShmWire::Incoming::release() {
+  if (!holds) return;
+  holds = false;
+  answers.append(held, Payload{0, 0, {}});
+}
+
+void ShmWire::Incoming::answer(const Packet& packet, const Payload& payload) {
+  release();
+  answers.append(packet, payload);
+}
+
+/// Serves requests of one link until none is left, or the answers have no room.
+bool ShmWire::serve(Incoming& link) {
+  Packet packet;
+  Payload payload;
+  int served = 0;
+  Server<Incoming> server(port_, link.lid, link, now_);
+  for (; served < kPacketsPerRound && link.requests.peek(packet, payload); ++served) {
+    const bool reads = packet.opcode == mlx5::Opcode::kRdmaRead;
+    if (packet.kind != PacketKind::kRequest || packet.payload > link.segment ||
+        packet.bytes > link.segment) {
+      link.lost = true;
+      break;
+    }
+    const uint64_t answer = record_bytes(reads ? packet.bytes : sizeof(uint64_t));
+    if (!link.answers.room(answer + 2 * record_bytes(0))) break;
+    server.serve(packet, payload);
+    link.requests.take();
+  }
+  if (link.holds) link.release();
+  link.answers.publish();
+  link.requests.publish();
+  if (link.requests.broken() || link.answers.broken()) link.lost = true;
+  return served > 0;
+}
+
+bool ShmWire::take_answers(Outgoing& link) {
+  Packet packet;
+  Payload payload;
+  int taken = 0;
+  for (; taken < kPacketsPerRound && link.answers.peek(packet, payload); ++taken) {
+    take_answer(port_, *this, packet, payload, now_);
+    link.answers.take();
+  }
+  link.answers.publish();
+  return taken > 0;
+}
+
+void ShmWire::lose(Outgoing& link) {
+  fabric_.unlink_created_ring(link.lid, link.peer.generation);
+  link.lost = true;
+  link.file = {};
+  link.peer.slot = {};
+}
+
+bool ShmWire::drop_lost() {
+  const bool look = now_ >= next_look_;
+  if (look) next_look_ = now_ + kLookEvery;
+  const size_t before = open_.size() + incoming_.size();
+  std::erase_if(open_, [&](Outgoing* link) {
+    const bool broken = link->requests.broken() || link->answers.broken();
+    if (!broken && (!look || fabric_.alive(link->peer))) return false;
+    // Answers written before the peer went still count.
+    while (!broken && take_answers(*link)) {
+    }
+    lose(*link);
+    return true;
+  });
+  std::erase_if(incoming_, [&](const std::unique_ptr<Incoming>& link) {
+    return link->lost || (look && !fabric_.alive(link->peer) && !serve(*link));
+  });
+  return open_.size() + incoming_.size() != before;
+}
+
+bool ShmWire::poll(uint64_t now) {
+  now_ = now;
+  for (const uint16_t lid : fabric_.knocks()) accept(lid);
+  bool worked = false;
+  for (const auto& link : incoming_) worked |= serve(*link);
+  for (Outgoing* link : open_) worked |= take_answers(*link);
+  worked |= drop_lost();
+  return worked;
+}
+
+void ShmWire::flush() {
+  for (Outgoing* link : open_) link->requests.publish();
+}
+
+}  // namespace peal::softnic
