@@ -130,7 +130,11 @@ std::shared_ptr<const VerbsLibrary> VerbsLibrary::open(const LibrarySearch& sear
     real_failure = error.what();
   }
   if (const auto softnic = find_softnic(search.program_directory)) {
-    return load(softnic->ibverbs, softnic->mlx5);
+    auto library = load(softnic->ibverbs, softnic->mlx5);
+    library->software_ = true;
+    library->description_ =
+        "software NIC (softnic) at " + fs::path(softnic->ibverbs).parent_path().string();
+    return library;
   }
   fail(ErrorCode::kUnsupported,
        "no NIC: {}; and no software NIC (softnic/libibverbs.so.1, softnic/libmlx5.so.1) in {} or "

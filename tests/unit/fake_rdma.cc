@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fake's functions: each counts what it hands out in FakeRdma::live.
+#include "tests/unit/fake_rdma.h"
+
+#include <arpa/inet.h>
+#include <infiniband/mlx5dv.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#undef ibv_get_device_list
+#undef ibv_query_port
+
+namespace {
+
+FakeRdma state;
+
+struct FakeDevice {
+  ibv_device device;  // first: the library hands out its address
+  bool mlx5;
+};
+std::vector<FakeDevice> devices;
+std::vector<ibv_device*> device_list;
+
+template <class T>
+T* make() {
+  ++state.live;
+  return std::make_unique<T>().release();  // handed out through a C interface
+}
+
+template <class T>
+int release(T* object) {
+  --state.live;
+  const std::unique_ptr<T> owner(object);
+  return 0;
+}
+
+template <class T>
+T* refuse(int error) {
+  errno = error;
+  return static_cast<T*>(nullptr);
+}
+
+/// Remembers the mailbox; answers what the test ordered: 0, or an errno.
+int run(const void* in, size_t in_bytes, void* out, size_t out_bytes) {
+  std::vector<uint32_t> words(in_bytes / 4);
+  std::memcpy(words.data(), in, in_bytes);
+  for (uint32_t& word : words) word = ntohl(word);
+  state.commands.push_back(words);
+  std::memset(out, 0, out_bytes);
+  auto* const answer = static_cast<uint32_t*>(out);
+  const uint32_t opcode = words[0] >> 16;
+  if (state.refuse_command == opcode) {
+    answer[0] = htonl(uint32_t{state.refuse_status} << 24);
+    answer[1] = htonl(state.refuse_syndrome);
+    return state.refuse_errno;
+  }
+  if (opcode == 0x100) {
+    const auto& page = words[1] >> 1 == 3 ? state.atomic_capabilities : state.general_capabilities;
+    for (size_t i = 0; i < page.size(); ++i) answer[4 + i] = htonl(page[i]);
+  }
+  if (opcode == 0x50b) answer[6] = htonl(uint32_t{state.qp_state} << 28);
+  if (opcode == 0x400) answer[2] = htonl(0xabc);
+  if (opcode == 0x500) answer[2] = htonl(0x4d5e6f);
+  return 0;
+}
+
+}  // namespace
+
+struct mlx5dv_devx_obj {
+  int unused;
+};
+
+extern "C" {
+
+FakeRdma* fake_rdma() { return &state; }
+
+ibv_device** ibv_get_device_list(int* count) {
+  if (state.refuse_list) return refuse<ibv_device*>(ENOSYS);
+  devices.clear();
+  const auto add = [](const std::string& name, bool mlx5) {
+    FakeDevice device{{}, mlx5};
+    std::strncpy(device.device.name, name.c_str(), sizeof device.device.name - 1);
+    devices.push_back(device);
+  };
+  for (const std::string& name : state.foreign) add(name, false);
+  for (const std::string& name : state.devices) add(name, true);
+  device_list.clear();
+  for (FakeDevice& device : devices) device_list.push_back(&device.device);
+  device_list.push_back(nullptr);
+  *count = static_cast<int>(devices.size());
+  ++state.live;
+  return device_list.data();
+}
+
+void ibv_free_device_list(ibv_device**) { --state.live; }
+const char* ibv_get_device_name(ibv_device* device) { return device->name; }
+bool mlx5dv_is_supported(ibv_device* device) { return reinterpret_cast<FakeDevice*>(device)->mlx5; }
+
+ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attributes) {
+  if (state.refuse_open) return refuse<ibv_context>(EACCES);
+  state.opened = device->name;
+  state.open_flags = attributes->flags;
+  return make<ibv_context>();
+}
+int ibv_close_device(ibv_context* context) { return release(context); }
+
+int ibv_query_device(ibv_context*, ibv_device_attr* attributes) {
+  std::strncpy(attributes->fw_ver, state.firmware.c_str(), sizeof attributes->fw_ver - 1);
+  return 0;
+}
+
+int ibv_query_port(ibv_context*, uint8_t, _compat_ibv_port_attr* attributes) {
+  auto* const port = reinterpret_cast<ibv_port_attr*>(attributes);
+  port->state = static_cast<ibv_port_state>(state.port_state);
+  port->link_layer = static_cast<uint8_t>(state.link_layer);
+  port->lid = state.lid;
+  port->active_mtu = IBV_MTU_4096;
+  return 0;
+}
+
+ibv_pd* ibv_alloc_pd(ibv_context*) {
+  return state.refuse_pd ? refuse<ibv_pd>(ENOMEM) : make<ibv_pd>();
+}
+int ibv_dealloc_pd(ibv_pd* pd) { return release(pd); }
+int mlx5dv_init_obj(mlx5dv_obj* object, uint64_t) {
+  object->pd.out->pdn = 0x77;
+  return 0;
+}
+
+ibv_mr* ibv_reg_mr_iova2(ibv_pd*, void*, size_t bytes, uint64_t iova, unsigned int access) {
+  if (state.refuse_mr) return refuse<ibv_mr>(ENOMEM);
+  state.mr_iova = iova;
+  state.mr_access = access;
+  ibv_mr* const mr = make<ibv_mr>();
+  mr->length = bytes;
+  mr->lkey = mr->rkey = 0x01020304;
+  return mr;
+}
+int ibv_dereg_mr(ibv_mr* mr) { return release(mr); }
+
+mlx5dv_devx_umem* mlx5dv_devx_umem_reg(ibv_context*, void*, size_t, uint32_t) {
+  if (state.refuse_umem) return refuse<mlx5dv_devx_umem>(ENOMEM);
+  mlx5dv_devx_umem* const umem = make<mlx5dv_devx_umem>();
+  umem->umem_id = 0x11;
+  return umem;
+}
+int mlx5dv_devx_umem_dereg(mlx5dv_devx_umem* umem) { return release(umem); }
+
+mlx5dv_devx_uar* mlx5dv_devx_alloc_uar(ibv_context*, uint32_t flags) {
+  const uint32_t kind = flags == 1u << 31 ? 0 : flags == 1 ? 1 : 2;
+  if (state.refuse_uar >> kind & 1) return refuse<mlx5dv_devx_uar>(EOPNOTSUPP);
+  state.uar_flags = flags;
+  mlx5dv_devx_uar* const uar = make<mlx5dv_devx_uar>();
+  uar->page_id = 0x22;
+  return uar;
+}
+void mlx5dv_devx_free_uar(mlx5dv_devx_uar* uar) { release(uar); }
+
+int mlx5dv_devx_query_eqn(ibv_context*, uint32_t, uint32_t* eqn) {
+  *eqn = 3;
+  errno = EIO;
+  return state.refuse_eqn ? EIO : 0;
+}
+
+int mlx5dv_devx_general_cmd(ibv_context*, const void* in, size_t in_bytes, void* out,
+                            size_t out_bytes) {
+  errno = run(in, in_bytes, out, out_bytes);
+  return errno;
+}
+mlx5dv_devx_obj* mlx5dv_devx_obj_create(ibv_context*, const void* in, size_t in_bytes, void* out,
+                                        size_t out_bytes) {
+  if (const int error = run(in, in_bytes, out, out_bytes)) return refuse<mlx5dv_devx_obj>(error);
+  return make<mlx5dv_devx_obj>();
+}
+int mlx5dv_devx_obj_modify(mlx5dv_devx_obj*, const void* in, size_t in_bytes, void* out,
+                           size_t out_bytes) {
+  return run(in, in_bytes, out, out_bytes);
+}
+int mlx5dv_devx_obj_query(mlx5dv_devx_obj*, const void* in, size_t in_bytes, void* out,
+                          size_t out_bytes) {
+  return run(in, in_bytes, out, out_bytes);
+}
+int mlx5dv_devx_obj_destroy(mlx5dv_devx_obj* object) { return release(object); }
+
+}  // extern "C"

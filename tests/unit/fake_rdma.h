@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// libfake_rdma.so: both libraries in one, doing what a test tells it and remembering every mailbox.
+// The test and the library share a FakeRdma through fake_rdma(), found by dlsym.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+struct FakeRdma {
+  // What the test sets.
+  std::vector<std::string> devices{"mlx5_0"};
+  std::vector<std::string> foreign{};  // devices of another vendor, listed first
+  std::string firmware = "28.39.1002";
+  int port_state = IBV_PORT_ACTIVE;
+  int link_layer = IBV_LINK_LAYER_INFINIBAND;
+  uint16_t lid = 0x1234;
+  uint32_t refuse_uar = 0;  // bit 0 dedicated, bit 1 uncached, bit 2 write-combining
+  bool refuse_list = false, refuse_open = false, refuse_pd = false, refuse_mr = false;
+  bool refuse_umem = false, refuse_eqn = false;
+  uint16_t refuse_command = 0;  // opcode
+  uint8_t refuse_status = 0;    // in its answer; 0 = errno only
+  uint32_t refuse_syndrome = 0;
+  int refuse_errno = 121;  // EREMOTEIO
+  std::vector<uint32_t> general_capabilities = std::vector<uint32_t>(1024);
+  std::vector<uint32_t> atomic_capabilities = std::vector<uint32_t>(1024);
+  uint8_t qp_state = 0;
+
+  // What the test reads.
+  std::vector<std::vector<uint32_t>> commands;  // mailboxes as words in host order
+  std::string opened;
+  uint32_t open_flags = 0;
+  uint64_t mr_iova = 1;
+  unsigned int mr_access = 0;
+  uint32_t uar_flags = 0;
+  int live = 0;  // objects not yet released
+};
+
+extern "C" FakeRdma* fake_rdma();
