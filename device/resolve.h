@@ -31,13 +31,18 @@ PEAL_HD Status usage_status(const ContextFields& ctx) {
   return static_cast<Status>(load_relaxed<Reach::kGpu>(&ctx.state->usage.status));
 }
 
-/// The window that holds [address, address + bytes), or null.
-PEAL_HD const Window* find_window(const ContextFields& ctx, const void* address, uint64_t bytes) {
+enum class Side { kHome, kPeer };
+
+/// The window that holds [address, address + bytes), or null; at a peer only one that all PEs
+/// registered.
+PEAL_HD const Window* find_window(const ContextFields& ctx, const void* address, uint64_t bytes,
+                                  Side side) {
   const uint32_t count = load_acquire<Reach::kSystem>(&ctx.windows->count);
   for (uint32_t i = 0; i < count; ++i) {
     const Window& w = ctx.windows->window[i];
     const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(address) - w.base);
-    if (offset < w.bytes && bytes <= w.bytes - offset) return &w;
+    if (offset >= w.bytes || bytes > w.bytes - offset) continue;
+    if (side == Side::kHome || w.rkeys != nullptr) return &w;
   }
   return nullptr;
 }
@@ -73,8 +78,8 @@ PEAL_DEVICE Destination resolve(const BasicContext<R>& ctx, const void* address,
     d.status = refuse(ctx, Status::kBadPe, what);
     return d;
   }
-  const Window* w = find_window(ctx, address, bytes);
-  if (w == nullptr || w->rkeys == nullptr) {
+  const Window* w = find_window(ctx, address, bytes, Side::kPeer);
+  if (w == nullptr) {
     d.status = refuse(ctx, Status::kNotSymmetric, what);
     return d;
   }
@@ -93,7 +98,7 @@ struct Origin {
 };
 
 PEAL_DEVICE Origin resolve_local(const ContextFields& ctx, const void* address, uint64_t bytes) {
-  const Window* w = find_window(ctx, address, bytes);
+  const Window* w = find_window(ctx, address, bytes, Side::kHome);
   if (w != nullptr) return {{offset_in(*w, address), w->lkey}, Status::kOk};
   const UsageError what{.status = 0,
                         .claimed = 0,

@@ -66,10 +66,10 @@ ContextOwner::FirstError describe(const mlx5::SendQueue& q, Status status) {
     f.text =
         fmt::format("{} to PE {} failed: {} (syndrome {:#04x}, vendor {:#04x}, WQE {} of QP {:#x})",
                     opcode_name(e.opcode), q.peer, syndrome_text(e.syndrome), e.syndrome,
-                    e.vendor_syndrome, e.wqe_index, q.qpn);
+                    e.vendor_syndrome, e.wqe_index, q.qpn());
   } else {
     f.text = fmt::format("queue to PE {} closed: {} (at WQE {} of QP {:#x}, {} published, {} rung)",
-                         q.peer, to_string(status), e.wqe_index, q.qpn, q.published, q.rung);
+                         q.peer, to_string(status), e.wqe_index, q.qpn(), q.published, q.rung);
   }
   return f;
 }

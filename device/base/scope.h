@@ -174,8 +174,14 @@ class Coalesced {
   PEAL_DEVICE bool leader() const { return rank() == 0; }
   PEAL_DEVICE bool last() const { return rank() + 1 == size(); }
   PEAL_DEVICE void sync() const { __syncwarp(mask_); }
-  PEAL_DEVICE unsigned long long from_leader(unsigned long long value) const {
-    return __shfl_sync(mask_, value, __ffs(static_cast<int>(mask_)) - 1);
+  /// Gives every lane the leader's value; false for all when the leader has none.
+  PEAL_DEVICE bool share(bool have, uint64_t* value) const {
+    constexpr unsigned long long kNothing = ~0ull;
+    const unsigned long long shared =
+        __shfl_sync(mask_, have ? static_cast<unsigned long long>(*value) : kNothing,
+                    __ffs(static_cast<int>(mask_)) - 1);
+    *value = shared;
+    return shared != kNothing;
   }
 
  private:

@@ -3,7 +3,8 @@
 // The compiler question, asked once.
 //
 //   PEAL_HD      runs on the host and in a kernel        PEAL_DEVICE  runs in a kernel only
-//   PEAL_KERNEL  a kernel's entry point
+//   PEAL_KERNEL  a kernel's entry point                  PEAL_COLD    PEAL_HD off the fast path, a
+//   template, never inlined
 //
 // A kernel runs on a GPU (nvcc) or on the CPU (simt, plain g++). Nothing outside device/base asks
 // which.
@@ -14,11 +15,13 @@
 #define PEAL_HD __host__ __device__ __forceinline__
 #define PEAL_DEVICE __device__ __forceinline__
 #define PEAL_KERNEL __global__ void
+#define PEAL_COLD __host__ __device__ __noinline__
 #else
 #define PEAL_CUDA 0
 #define PEAL_HD inline
 #define PEAL_DEVICE inline
 #define PEAL_KERNEL inline void
+#define PEAL_COLD [[gnu::noinline, gnu::cold]]
 #endif
 
 // True while the code being compiled will execute on a GPU.

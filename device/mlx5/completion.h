@@ -16,7 +16,7 @@ namespace peal::mlx5 {
 
 /// Latches the first error of a queue; later ones are dropped.
 template <Reach R>
-PEAL_HD void latch_error(SendQueue& q, Status status, const QueueError& record) {
+PEAL_COLD void latch_error(SendQueue& q, Status status, const QueueError& record) {
   if (!compare_exchange<R>(&q.error.claimed, 0u, 1u)) return;
   q.error.wqe_index = record.wqe_index;
   q.error.time_ns = now_ns();
@@ -28,7 +28,7 @@ PEAL_HD void latch_error(SendQueue& q, Status status, const QueueError& record) 
 
 /// Reads the error CQE's syndromes and latches them for the WQE at `index`.
 template <Reach R>
-PEAL_HD void latch_error_cqe(SendQueue& q, uint64_t index) {
+PEAL_COLD void latch_error_cqe(SendQueue& q, uint64_t index) {
   const auto* words = reinterpret_cast<const uint32_t*>(q.cqe);
   const uint32_t syndromes = swap_bytes(load_relaxed<Reach::kSystem>(&words[13]));
   const uint32_t opcode_qpn = swap_bytes(load_relaxed<Reach::kSystem>(&words[14]));
@@ -63,7 +63,7 @@ PEAL_HD void poll(SendQueue& q) {
 /// Turns the early end of a wait that owned queue slots into a status, and closes the queue: its
 /// slots will never be handed over, so nobody behind them can proceed.
 template <Reach R>
-PEAL_HD Status close_queue(SendQueue& q, SpinEnd end) {
+PEAL_COLD Status close_queue(SendQueue& q, SpinEnd end) {
   Status status = end == SpinEnd::kTimedOut ? Status::kTimeout : stop_status<R>(q);
   QueueError record{};
   record.wqe_index = load_relaxed<R>(&q.completed);

@@ -12,18 +12,20 @@
 namespace peal::mlx5 {
 
 /// Says how many WQEBBs have been posted. This is what the NIC trusts. Edge M2: releases the WQEs
-/// to the NIC.
-PEAL_HD void write_doorbell_record(DoorbellRecord* record, uint64_t posted) {
-  store_release<Reach::kSystem>(&record->send.raw,
-                                Be32{static_cast<uint32_t>(posted & 0xffff)}.raw);
+/// to the NIC. `posted` is the 16-bit count as the record holds it.
+PEAL_HD void write_doorbell_record(DoorbellRecord* record, Be32 posted) {
+  store_release<Reach::kSystem>(&record->send.raw, posted.raw);
 }
 
-/// Wakes the NIC: an 8-byte store of {index, qpn} to the UAR register. Edge M3: after the doorbell
-/// record.
-PEAL_HD void ring_doorbell(uint64_t* reg, uint64_t posted, uint32_t qpn) {
-  const Be32 index{static_cast<uint32_t>(posted & 0xffff) << 8};
-  const Be32 queue{qpn << 8};
-  store_mmio(reg, static_cast<uint64_t>(index.raw) | (static_cast<uint64_t>(queue.raw) << 32));
+/// Wakes the NIC: an 8-byte store of {posted << 8, qpn << 8} to the UAR register. Edge M3: after
+/// the doorbell record.
+PEAL_HD void ring_doorbell(uint64_t* reg, Be32 posted, Be32 qpn_shifted) {
+  // Big-endian and shifted up by a byte is shifted down by a byte as it lies in memory.
+  const uint32_t index = posted.raw >> 8;
+  store_mmio(reg, static_cast<uint64_t>(index) | (static_cast<uint64_t>(qpn_shifted.raw) << 32));
 }
+
+/// The 16-bit count of a free-running index.
+PEAL_HD Be32 posted_count(uint64_t index) { return Be32{static_cast<uint32_t>(index & 0xffff)}; }
 
 }  // namespace peal::mlx5

@@ -54,8 +54,8 @@ struct alignas(128) SendQueue {
   const uint32_t* stop;      // the runtime's stop word: a Status that ends every wait, or 0
   uint64_t landing_address;  // of landing[0], as its registration knows it
   Be32 landing_lkey;
-  uint32_t mask;  // depth - 1
-  uint32_t qpn;
+  uint32_t mask;     // depth - 1
+  Be32 qpn_shifted;  // qpn << 8: as control segments and doorbells carry it
   uint32_t peer;
   uint64_t timeout_ns;  // of waits inside the queue; 0 = none
   uint64_t unused[4];
@@ -71,6 +71,7 @@ struct alignas(128) SendQueue {
 
   alignas(128) QueueError error;
 
+  PEAL_HD uint32_t qpn() const { return qpn_shifted.host() >> 8; }
   PEAL_HD uint64_t depth() const { return uint64_t{mask} + 1; }
   PEAL_HD Wqebb* block(uint64_t index) const { return &blocks[index & mask]; }
 };

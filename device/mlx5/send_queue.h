@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "device/base/order.h"
 #include "device/base/spin.h"
@@ -27,7 +28,7 @@ namespace peal::mlx5 {
 template <Reach R>
 PEAL_HD void ring(SendQueue& q);
 template <Reach R>
-PEAL_HD Status wait_for_room(SendQueue& q, uint64_t end);
+PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end);
 
 /// Claims `blocks` WQEBBs and returns the index of the first. Waits while the queue is full, after
 /// ringing what is published: a full queue of unrung work would wait for itself. On a status other
@@ -37,16 +38,25 @@ PEAL_HD Status reserve(SendQueue& q, uint32_t blocks, uint64_t* first) {
   *first = fetch_add_relaxed<R>(&q.reserved, static_cast<uint64_t>(blocks));
   const uint64_t end = *first + blocks;
   // Edge M4: `completed` is acquired, so the NIC is done with the old contents of the slots.
-  if (end - load_acquire<R>(&q.completed) <= q.depth()) return queue_status<R>(q);
+  if (end - 1 - load_acquire<R>(&q.completed) <= q.mask) return queue_status<R>(q);
   return wait_for_room<R>(q, end);
 }
+
+namespace detail {
+
+// Unrolled by hand: the lines then stay in registers until they are stored.
+template <uint32_t kLines, size_t... kLine>
+PEAL_HD void write_lines(const SendQueue& q, uint64_t index, const Wqe<kLines>& wqe,
+                         std::index_sequence<kLine...>) {
+  (store_line(&q.block(index + kLine / 4)->line[kLine % 4], wqe.line[kLine]), ...);
+}
+
+}  // namespace detail
 
 /// Stores one WQE at `index`. A WQE that runs past the last block continues at block 0.
 template <uint32_t kLines>
 PEAL_HD void write(const SendQueue& q, uint64_t index, const Wqe<kLines>& wqe) {
-  for (uint32_t i = 0; i < kLines; ++i) {
-    store_line(&q.block(index + i / 4)->line[i % 4], wqe.line[i]);
-  }
+  detail::write_lines(q, index, wqe, std::make_index_sequence<kLines>{});
 }
 
 /// What one lane hands over: `blocks` WQEBBs from `first`, the last WQE of which begins at `last`.
@@ -80,12 +90,13 @@ PEAL_HD void ring(SendQueue& q) {
       if (exchange<R>(&q.ring_lock, 1u) != 0) return;
     }
     const uint64_t published = load_acquire<R>(&q.published);
-    if (published != load_relaxed<R>(&q.rung)) {
+    if (R == Reach::kLane || published != load_relaxed<R>(&q.rung)) {
       // `rung` before the doorbell record: a completion can only be for something that `rung`
       // already covers.
       store_relaxed<R>(&q.rung, published);
-      write_doorbell_record(q.doorbell_record, published);
-      ring_doorbell(q.doorbell, published, q.qpn);
+      const Be32 posted = posted_count(published);
+      write_doorbell_record(q.doorbell_record, posted);
+      ring_doorbell(q.doorbell, posted, q.qpn_shifted);
     }
     if constexpr (R == Reach::kLane) return;
     exchange<R>(&q.ring_lock, 0u);
@@ -95,7 +106,7 @@ PEAL_HD void ring(SendQueue& q) {
 
 /// Waits until WQEBBs up to `end` fit: the slow half of reserve().
 template <Reach R>
-PEAL_HD Status wait_for_room(SendQueue& q, uint64_t end) {
+PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end) {
   const SpinEnd why = spin_until(
       q.timeout_ns,
       [&] {

@@ -28,8 +28,8 @@ struct Wqe {
 
 /// Names the queue, the slot and the manners of one WQE.
 struct Header {
-  uint64_t index;  // first WQEBB, free-running; the low 16 bits go on the wire
-  uint32_t qpn;
+  uint64_t index;    // first WQEBB, free-running; the low 16 bits go on the wire
+  Be32 qpn_shifted;  // qpn << 8, swapped once at set-up
   Completion completion = Completion::kAlways;
   Fence fence = Fence::kNone;
 };
@@ -57,7 +57,8 @@ PEAL_HD Line control(const Header& h, Opcode opcode, uint32_t segments, uint8_t 
   const uint32_t index16 = static_cast<uint32_t>(h.index & 0xffff);
   const Be32 opmod_idx_opcode{(static_cast<uint32_t>(opmod) << 24) | (index16 << 8) |
                               static_cast<uint32_t>(opcode)};
-  const Be32 qpn_ds{(h.qpn << 8) | segments};
+  // ds is the last byte of a big-endian word whose other bytes are the QPN: no swap needed.
+  const Be32 qpn_ds = Be32::from_raw(h.qpn_shifted.raw | (segments << 24));
   const Be32 flags{static_cast<uint32_t>(h.fence) | static_cast<uint32_t>(h.completion)};
   return Line{{pair(opmod_idx_opcode, qpn_ds), pair(flags, Be32{0u})}};
 }

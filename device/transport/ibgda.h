@@ -34,7 +34,7 @@ struct Alone {
   PEAL_DEVICE bool leader() const { return true; }
   PEAL_DEVICE bool last() const { return true; }
   PEAL_DEVICE void sync() const {}
-  PEAL_DEVICE unsigned long long from_leader(unsigned long long value) const { return value; }
+  PEAL_DEVICE bool share(bool have, uint64_t*) const { return have; }
 };
 
 namespace detail {
@@ -50,7 +50,9 @@ PEAL_DEVICE void write_all(const SendQueue& q, uint64_t at, bool signalled, cons
   constexpr bool kFinal = sizeof...(Rest) == 0;
   const mlx5::Completion completion =
       kFinal && signalled ? mlx5::Completion::kAlways : mlx5::Completion::kOnFirstError;
-  mlx5::write(q, at, first(mlx5::Header{.index = at, .qpn = q.qpn, .completion = completion}));
+  mlx5::write(
+      q, at,
+      first(mlx5::Header{.index = at, .qpn_shifted = q.qpn_shifted, .completion = completion}));
   if constexpr (!kFinal) write_all(q, at + WqeOf<First>::kBlocks, signalled, rest...);
 }
 
@@ -63,8 +65,6 @@ struct LastOf<Only> {
   using Type = Only;
 };
 
-inline constexpr uint64_t kNoSlot = ~uint64_t{0};
-
 }  // namespace detail
 
 /// Posts one WQE per composer and lane of `group`. Returns a ticket for the whole group's work.
@@ -73,12 +73,12 @@ PEAL_DEVICE Ticket post(SendQueue& q, const Group& group, const Compose&... comp
   constexpr uint32_t kBlocks = (detail::WqeOf<Compose>::kBlocks + ...);
   constexpr uint32_t kLastBlocks =
       detail::WqeOf<typename detail::LastOf<Compose...>::Type>::kBlocks;
-  uint64_t first = detail::kNoSlot;
-  if (group.leader() && mlx5::reserve<R>(q, group.size() * kBlocks, &first) != Status::kOk) {
-    first = detail::kNoSlot;
+  uint64_t first = 0;
+  Status reserved = Status::kOk;
+  if (group.leader()) reserved = mlx5::reserve<R>(q, group.size() * kBlocks, &first);
+  if (!group.share(reserved == Status::kOk, &first)) {
+    return Ticket{&q, 0, mlx5::stop_status<R>(q)};
   }
-  first = group.from_leader(first);
-  if (first == detail::kNoSlot) return Ticket{&q, 0, mlx5::stop_status<R>(q)};
   detail::write_all(q, first + group.rank() * kBlocks, group.last(), compose...);
   group.sync();  // every lane's stores precede the leader's publication
   const uint32_t blocks = group.size() * kBlocks;

@@ -106,7 +106,7 @@ void IbgdaQueues::fill_in(uint32_t index, const nic::Uar& uar, const QueueOption
   queue.landing_address = offset + layout_.landing();
   queue.landing_lkey = region_.lkey();
   queue.mask = options.depth - 1;
-  queue.qpn = pairs_[index].number();
+  queue.qpn_shifted = Be32{pairs_[index].number() << 8};
   queue.peer = index % n_pes_;
   queue.timeout_ns = options.timeout_ns;
   queue.last_published = ~uint64_t{0};
