@@ -22,7 +22,7 @@ namespace {
 constexpr size_t kGuardedSlabs = 256;
 
 // Kept mapped between launches: 4096 stacks, or some 32 MiB once each lane touched two pages.
-constexpr size_t kIdleSlabs = kThreadSanitized ? 16 : 128;
+constexpr size_t kIdleSlabs = kThreadSanitized ? 64 : 128;
 
 size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
 
