@@ -4,8 +4,11 @@
 // the PEs have compared it: a PE that threw before would leave the others waiting.
 #include "host/memory/symmetric_heap.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <limits>
 #include <span>
 #include <type_traits>

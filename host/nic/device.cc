@@ -3,6 +3,8 @@
 // Opening a NIC and what belongs to it. Every failure names the call, the object and the remedy.
 #include "host/nic/device.h"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cstring>
 #include <utility>

@@ -3,6 +3,7 @@
 // The heap with PEs as threads: agreement, refusals on all PEs, reuse.
 #include "host/memory/symmetric_heap.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
