@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ordering and completion: fence, quiet, sync_all, barrier_all. Edges M6, M8 and M9 of
+// Ordering and completion: fence, quiet, sync_all, barrier_all. Edges M14 and M15 of
 // docs/memory_model.md.
 //
 //   quiet        everything this PE posted on the context has been executed at its peers, results

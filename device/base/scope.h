@@ -124,7 +124,7 @@ PEAL_DEVICE auto by_leader(Scope scope, const Op& op) {
     return op();
   } else {
     decltype(op()) answer{};
-    scope.sync();  // what the lanes wrote precedes what the leader posts
+    scope.sync();  // edge M8: what the lanes wrote precedes what the leader posts
     if (scope.leader()) answer = op();
     return scope.from_leader(answer);
   }

@@ -80,7 +80,7 @@ PEAL_DEVICE Ticket post(SendQueue& q, const Group& group, const Compose&... comp
     return Ticket{&q, 0, mlx5::stop_status<R>(q)};
   }
   detail::write_all(q, first + group.rank() * kBlocks, group.last(), compose...);
-  group.sync();  // every lane's stores precede the leader's publication
+  group.sync();  // edge M1: every lane's stores precede the leader's publication
   const uint32_t blocks = group.size() * kBlocks;
   const uint64_t last = first + blocks - kLastBlocks;
   if (group.leader()) {
