@@ -89,6 +89,7 @@ struct Warp {
     };
     Words words;
     memcpy(&words, static_cast<const void*>(&value), sizeof(T));
+    __syncwarp(mask());  // edge M8: a shuffle hands over its value and orders nothing else
     for (unsigned& word : words.word) word = __shfl_sync(mask(), word, 0);
     T answer;
     memcpy(static_cast<void*>(&answer), &words, sizeof(T));
@@ -177,6 +178,7 @@ class Coalesced {
   /// Gives every lane the leader's value; false for all when the leader has none.
   PEAL_DEVICE bool share(bool have, uint64_t* value) const {
     constexpr unsigned long long kNothing = ~0ull;
+    __syncwarp(mask_);  // a shuffle orders nothing: what the leader acquired holds for all lanes
     const unsigned long long shared =
         __shfl_sync(mask_, have ? static_cast<unsigned long long>(*value) : kNothing,
                     __ffs(static_cast<int>(mask_)) - 1);

@@ -40,6 +40,14 @@ PEAL_HD void relax() {
 #endif
 }
 
+/// What a lane whose wait has ended says: on a CPU the scheduler then knows many short waits from
+/// one long one.
+PEAL_HD void end_of_wait() {
+#if !PEAL_CUDA
+  simt::progressed();
+#endif
+}
+
 /// A point in time after which a wait gives up. 0 means never.
 class Deadline {
  public:
@@ -60,7 +68,10 @@ PEAL_HD SpinEnd spin_until(uint64_t timeout_ns, Done done, Stop stop) {
   if (done()) return SpinEnd::kDone;
   const Deadline deadline = Deadline::in(timeout_ns);
   for (uint32_t turn = 1;; ++turn) {
-    if (done()) return SpinEnd::kDone;
+    if (done()) {
+      end_of_wait();
+      return SpinEnd::kDone;
+    }
     if (turn % 32 == 0) {
       if (stop()) return SpinEnd::kStopped;
       if (deadline.passed()) return done() ? SpinEnd::kDone : SpinEnd::kTimedOut;

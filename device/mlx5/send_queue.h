@@ -82,7 +82,8 @@ PEAL_HD Status publish(SendQueue& q, const Batch& batch) {
 }
 
 /// Tells the NIC about everything published. Whoever holds the lock rings for all: a lane that
-/// finds it taken may leave, because the holder looks at `published` again after letting go.
+/// finds it taken may leave, because the holder looks at `published` again after letting go (edge
+/// M10).
 template <Reach R>
 PEAL_HD void ring(SendQueue& q) {
   for (;;) {
@@ -91,7 +92,7 @@ PEAL_HD void ring(SendQueue& q) {
     }
     const uint64_t published = load_acquire<R>(&q.published);
     if (R == Reach::kLane || published != load_relaxed<R>(&q.rung)) {
-      // `rung` before the doorbell record: a completion can only be for something that `rung`
+      // Edge M9, `rung` before the record: a completion can only be for something that `rung`
       // already covers.
       store_relaxed<R>(&q.rung, published);
       const Be32 posted = posted_count(published);

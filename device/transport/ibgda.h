@@ -111,7 +111,7 @@ PEAL_DEVICE bool test(const Ticket& ticket) {
 /// the value was read.
 class Landing {
  public:
-  /// Takes the next cell; waits until its previous user has read it.
+  /// Takes the next cell; waits until its previous user has read it. Edge M11.
   template <Reach R>
   PEAL_DEVICE static Landing take(SendQueue& q, Status* status) {
     const uint64_t ticket = fetch_add_relaxed<R>(&q.landing_ticket, uint64_t{1});
