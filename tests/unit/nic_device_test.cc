@@ -131,7 +131,7 @@ TEST_F(NicDevice, KnowsTheNumberOfAProtectionDomain) {
 TEST_F(NicDevice, RegistersMemoryFromZeroWithSwappedKeys) {
   const Device device(library(), "");
   const ProtectionDomain domain(device);
-  std::byte memory[64];
+  alignas(4096) std::byte memory[64];  // the start of a page: offsets count from there
   {
     const MemoryRegion region(device, domain, memory, sizeof memory);
     EXPECT_EQ(fake_.mr_iova, 0u);
