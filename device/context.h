@@ -21,8 +21,8 @@ namespace peal {
 inline constexpr uint32_t kContextVersion = 1;
 inline constexpr uint32_t kMaxWindows = 64;
 
-/// Memory the NIC knows: registered once with iova 0, so an address on the wire is an offset from
-/// `base`.
+/// Memory the NIC knows: registered once with `base` as address 0, so an address on the wire is an
+/// offset from `base`.
 struct Window {
   std::byte* base;
   uint64_t bytes;

@@ -268,6 +268,16 @@ struct Strides {
   ptrdiff_t src;
 };
 
+namespace detail {
+
+/// How many lanes of a scope post for themselves: all, but one alone on a queue that is owned.
+template <Reach R, class S>
+PEAL_DEVICE uint32_t posting_lanes(S scope) {
+  return R == Reach::kLane ? 1 : scope.size();
+}
+
+}  // namespace detail
+
 /// Copies `count` single elements of up to 8 bytes, `strides` apart; returns when the source may be
 /// reused. The lanes of the scope share the elements.
 template <Reach R, class S, class T>
@@ -275,8 +285,9 @@ requires detail::kIsScope<S> PEAL_DEVICE Status iput(const BasicContext<R>& ctx,
                                                      const T* src, Strides strides, size_t count,
                                                      int pe) {
   Status status = Status::kOk;
+  const uint32_t lanes = detail::posting_lanes<R>(scope);
   scope.sync();
-  for (size_t i = scope.rank(); i < count; i += scope.size()) {
+  for (size_t i = scope.rank(); scope.rank() < lanes && i < count; i += lanes) {
     const auto at = static_cast<ptrdiff_t>(i);
     const Status one = p(ctx, dst + at * strides.dst, src[at * strides.src], pe);
     if (status == Status::kOk) status = one;
@@ -291,8 +302,10 @@ requires detail::kIsScope<S> PEAL_DEVICE Status iget(const BasicContext<R>& ctx,
                                                      const T* src, Strides strides, size_t count,
                                                      int pe) {
   Ticket last{};
+  const uint32_t lanes = detail::posting_lanes<R>(scope);
   scope.sync();
-  for (size_t i = scope.rank(); i < count && last.status == Status::kOk; i += scope.size()) {
+  for (size_t i = scope.rank(); scope.rank() < lanes && i < count && last.status == Status::kOk;
+       i += lanes) {
     const auto at = static_cast<ptrdiff_t>(i);
     last = detail::get_bytes<R, true>(ctx, dst + at * strides.dst, src + at * strides.src,
                                       sizeof(T), pe);

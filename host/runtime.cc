@@ -3,9 +3,15 @@
 // The composition root: owns everything, in the order it is needed.
 #include "host/runtime.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -44,6 +50,13 @@ void agree(Bootstrap& bootstrap, const Config& config) {
   }
 }
 
+// What a PE would make a window of.
+struct WindowOffer {
+  uint64_t bytes;
+  uint64_t in_page;  // offset of its first byte
+  uint64_t windows;  // in use already
+};
+
 uint64_t nanoseconds(std::chrono::microseconds t) {
   return static_cast<uint64_t>(std::chrono::nanoseconds(t).count());
 }
@@ -70,9 +83,8 @@ struct Runtime::State {
   std::unique_ptr<uint32_t> stop = std::make_unique<uint32_t>(0);  // a Status; ends every wait
   std::atomic<int> lost_pe{-1};
   std::atomic<bool> closing{false};
-  uint32_t contexts_created = 0;
   mutable std::mutex contexts_mutex;
-  std::vector<std::weak_ptr<ContextOwner>> contexts;
+  std::array<std::weak_ptr<ContextOwner>, kMaxContexts> contexts;  // by slot, alike on all PEs
   std::shared_ptr<ContextOwner> default_context;
   std::unique_ptr<Liveness> liveness;
 
@@ -89,6 +101,8 @@ struct Runtime::State {
 
   uint32_t rounds() const { return sync_rounds(bootstrap->size()); }
   void add_window(std::byte* address, size_t bytes, bool everywhere);
+  RegisteredWindow register_everywhere(std::byte* address, size_t bytes);
+  uint32_t free_context_slot();
   std::shared_ptr<ContextOwner> create_context(const ContextOptions& options);
   void peer_lost(int pe, int pid);
 };
@@ -99,30 +113,69 @@ void Runtime::State::add_window(std::byte* address, size_t bytes, bool everywher
     fail(ErrorCode::kInvalidArgument,
          "register: {} windows are in use already, which is all there are", kMaxWindows);
   }
-  RegisteredWindow entry{nic::MemoryRegion(device, domain, address, bytes), {}};
-  if (everywhere) {
-    entry.rkeys.resize(static_cast<size_t>(bootstrap->size()));
-    const Be32 mine = entry.region.rkey();
-    bootstrap->allgather(std::as_bytes(std::span(&mine, 1)),
-                         std::as_writable_bytes(std::span(entry.rkeys)));
-  }
-  const Be32 lkey = entry.region.lkey();
-  registered.push_back(std::move(entry));
+  registered.push_back(everywhere ? register_everywhere(address, bytes)
+                                  : RegisteredWindow{{device, domain, address, bytes}, {}});
   const RegisteredWindow& kept = registered.back();
-  windows->window[index] = {.base = address,
-                            .bytes = bytes,
-                            .lkey = lkey,
+  // The window begins where its page does; the NIC refuses what lies before `address`.
+  const uint64_t first = nic::MemoryRegion::first_offset(address);
+  windows->window[index] = {.base = address - first,
+                            .bytes = bytes + first,
+                            .lkey = kept.region.lkey(),
                             .reserved = 0,
                             .rkeys = everywhere ? kept.rkeys.data() : nullptr,
                             .direct = nullptr};
   store_release<Reach::kSystem>(&windows->count, index + 1);
 }
 
-std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOptions& options) {
-  if (contexts_created == kMaxContexts) {
-    fail(ErrorCode::kInvalidArgument,
-         "make_context: {} contexts were created already, which is the limit", kMaxContexts);
+// A PE that cannot register tells the others by a key of 0: none waits for one that threw.
+RegisteredWindow Runtime::State::register_everywhere(std::byte* address, size_t bytes) {
+  std::optional<nic::MemoryRegion> region;
+  std::string why;
+  try {
+    region.emplace(device, domain, address, bytes);
+  } catch (const Error& error) {
+    why = error.what();
   }
+  const Be32 mine = region ? region->rkey() : Be32{0u};
+  std::vector<Be32> rkeys(static_cast<size_t>(bootstrap->size()));
+  bootstrap->allgather(std::as_bytes(std::span(&mine, 1)),
+                       std::as_writable_bytes(std::span(rkeys)));
+  if (!region) fail(ErrorCode::kSystem, "{}", why);
+  for (size_t pe = 0; pe < rkeys.size(); ++pe) {
+    if (rkeys[pe].raw != 0) continue;
+    fail(ErrorCode::kSystem, "PE {} could not register its part of a window of {} bytes", pe,
+         bytes);
+  }
+  return {std::move(*region), std::move(rkeys)};
+}
+
+// The first slot whose context, if it had one, is gone on every PE: nobody can still write its
+// flags.
+uint32_t Runtime::State::free_context_slot() {
+  static_assert(kMaxContexts == 64, "one bit a slot");
+  uint64_t mine = 0;
+  {
+    const std::lock_guard lock(contexts_mutex);
+    for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
+      if (!contexts[slot].expired()) mine |= uint64_t{1} << slot;
+    }
+  }
+  std::vector<uint64_t> all(static_cast<size_t>(bootstrap->size()));
+  bootstrap->allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  uint64_t taken = 0;
+  for (const uint64_t one : all) taken |= one;
+  if (~taken == 0) {
+    fail(ErrorCode::kInvalidArgument,
+         "make_context: {} contexts exist already, which is the limit; drop one on every PE first",
+         kMaxContexts);
+  }
+  return static_cast<uint32_t>(std::countr_one(taken));
+}
+
+std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOptions& options) {
+  const uint32_t slot = free_context_slot();
+  uint64_t* const flags = sync_flags + slot * rounds();
+  std::fill_n(flags, rounds(), uint64_t{0});  // of the context that had the slot before
   const uint64_t timeout_ns =
       nanoseconds(options.timeout.count() < 0 ? config.timeout : options.timeout);
   const QueueOptions queues{
@@ -133,14 +186,13 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
       .stop = stop.get()};
   const ContextSurroundings around{.windows = windows.get(),
                                    .stop = stop.get(),
-                                   .sync_flags = sync_flags + contexts_created * rounds(),
+                                   .sync_flags = flags,
                                    .pe = bootstrap->rank(),
                                    .n_pes = bootstrap->size(),
                                    .timeout_ns = timeout_ns};
   auto owner = std::make_shared<ContextOwner>(device, domain, uar, *bootstrap, queues, around);
-  ++contexts_created;
   const std::lock_guard lock(contexts_mutex);
-  contexts.push_back(owner);
+  contexts[slot] = owner;
   return owner;
 }
 
@@ -207,18 +259,26 @@ void Runtime::copy_out(void* host, const void* symmetric, size_t bytes) const {
 }
 
 void Runtime::register_window(void* address, size_t bytes) {
-  const uint64_t mine = address == nullptr ? 0 : bytes;
-  std::vector<uint64_t> all(static_cast<size_t>(n_pes()));
+  auto* const begin = static_cast<std::byte*>(address);
+  const WindowOffer mine{.bytes = begin == nullptr ? 0 : bytes,
+                         .in_page = nic::MemoryRegion::first_offset(begin),
+                         .windows = state_->windows->count};
+  std::vector<WindowOffer> all(static_cast<size_t>(n_pes()));
   state_->bootstrap->allgather(std::as_bytes(std::span(&mine, 1)),
                                std::as_writable_bytes(std::span(all)));
   for (size_t pe = 0; pe < all.size(); ++pe) {
-    if (all[pe] == all[0] && all[pe] != 0) continue;
+    const WindowOffer& one = all[pe];
+    if (one.windows == kMaxWindows) {
+      fail(ErrorCode::kInvalidArgument, "register_window: PE {} has {} windows, which is the limit",
+           pe, kMaxWindows);
+    }
+    if (one.bytes == all[0].bytes && one.in_page == all[0].in_page && one.bytes != 0) continue;
     fail(ErrorCode::kInvalidArgument,
-         "register_window: PE {} registers {} bytes, PE 0 {}: all must register the same, not "
-         "nothing",
-         pe, all[pe], all[0]);
+         "register_window: PE {} registers {} bytes from byte {} of a page, PE 0 {} from byte {}: "
+         "all must register the same size, not 0, from the same place in a page",
+         pe, one.bytes, one.in_page, all[0].bytes, all[0].in_page);
   }
-  state_->add_window(static_cast<std::byte*>(address), bytes, true);
+  state_->add_window(begin, bytes, true);
 }
 
 void Runtime::register_local(void* address, size_t bytes) {

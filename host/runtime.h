@@ -94,7 +94,8 @@ class Runtime {
 
   /// Collective. Makes [address, address + bytes) of every PE a window: usable as destination and
   /// source of transfers, addressed like symmetric memory, relative to each PE's own address. Sizes
-  /// must agree. The memory must stay until the Runtime ends.
+  /// must agree, and so must where the address lies in its page (any multiple of the page size
+  /// will do). The memory must stay until the Runtime ends.
   void register_window(void* address, size_t bytes);
 
   /// Makes a local range usable as source of puts and destination of gets. Not collective.

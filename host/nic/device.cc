@@ -4,6 +4,7 @@
 #include "host/nic/device.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -137,13 +138,19 @@ ProtectionDomain::ProtectionDomain(const Device& device)
   number_ = answer.pdn;
 }
 
+uint64_t MemoryRegion::first_offset(const std::byte* address) {
+  return reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+}
+
 MemoryRegion::MemoryRegion(const Device& device, const ProtectionDomain& domain, std::byte* address,
                            size_t bytes, Ordering ordering)
     : mr_(nullptr, {device.library().ibv.dereg_mr}) {
   unsigned int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                         IBV_ACCESS_REMOTE_ATOMIC;
   if (ordering == Ordering::kRelaxed) access |= IBV_ACCESS_RELAXED_ORDERING;
-  mr_.reset(device.library().ibv.reg_mr_iova2(domain.handle(), address, bytes, 0, access));
+  // Whole pages are translated: verbs refuses any other offset.
+  mr_.reset(device.library().ibv.reg_mr_iova2(domain.handle(), address, bytes,
+                                              first_offset(address), access));
   if (!mr_) {
     const int error = errno;
     fail(ErrorCode::kSystem,

@@ -80,12 +80,15 @@ enum class Ordering {
   kRelaxed,  // until a completion or a strict access: data
 };
 
-/// A range the NIC may read, write and do atomics on, locally and for peers, with iova 0: an
-/// address in a work queue entry is the offset from `address`.
+/// A range the NIC may read, write and do atomics on, locally and for peers: an address in a work
+/// queue entry is the offset from the start of the page that `address` lies in.
 class MemoryRegion {
  public:
   MemoryRegion(const Device& device, const ProtectionDomain& domain, std::byte* address,
                size_t bytes, Ordering ordering = Ordering::kStrict);
+
+  /// Where in its page `address` lies: what a registration of it calls its first byte.
+  static uint64_t first_offset(const std::byte* address);
 
   /// The keys as they stand in work queue entries.
   Be32 lkey() const { return Be32(mr_->lkey); }

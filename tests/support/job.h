@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the tests of the API share: the PEs they run on, kernels that report, patterns of bytes.
+//
+//   TEST(Rma, PutArrives) { on_every_pe([](Runtime& pe) { ... run(pe, grid, kernel, ...); ... }); }
+//
+// Under mpirun a process is one PE and the Runtime is the program's; without it each test runs as
+// --pes=N threads of one process, each with a Runtime of its own. The body is the same.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "bootstrap/bootstraps.h"
+#include "host/base/error.h"
+#include "peal/peal.h"
+
+namespace peal::api_test {
+
+/// A group of run_threads or run_processes, as a Runtime wants to own it.
+class BorrowedBootstrap : public Bootstrap {
+ public:
+  explicit BorrowedBootstrap(Bootstrap& group) : group_(group) {}
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    group_.allgather(mine, all);
+  }
+  void barrier() override { group_.barrier(); }
+  [[noreturn]] void abort(const std::string& reason) override {
+    group_.abort(reason);
+    std::abort();  // g++ does not know that the call above stays
+  }
+
+ private:
+  Bootstrap& group_;
+};
+
+/// The settings of tests in one process: small, and deadlines that a broken test meets soon.
+inline Config small_config() {
+  Config config = Config::defaults();
+  config.heap_size = 32u << 20;
+  config.timeout = std::chrono::seconds(20);
+  config.bootstrap_timeout = std::chrono::seconds(20);
+  return config;
+}
+
+/// A Runtime over a borrowed group.
+inline Runtime start(Bootstrap& group, const Config& config = small_config()) {
+  return Runtime(std::make_unique<BorrowedBootstrap>(group), config);
+}
+
+/// How this program's tests run; set once by run_tests().
+struct Arrangement {
+  std::optional<Runtime> process_pe;  // under mpirun
+  int threads = 3;                    // else
+};
+inline Arrangement& arrangement() {
+  static Arrangement the_one;  // gtest hands nothing to its tests
+  return the_one;
+}
+
+/// Runs `body` on every PE; ends when all have ended. A PE whose body throws fails the test.
+inline void on_every_pe(const std::function<void(Runtime&)>& body) {
+  try {
+    if (auto& pe = arrangement().process_pe) {
+      body(*pe);
+      pe->barrier();
+      return;
+    }
+    bootstrap::run_threads(arrangement().threads, [&](Bootstrap& group) {
+      Runtime pe = start(group);
+      body(pe);
+      pe.barrier();
+    });
+  } catch (const std::exception& error) {
+    FAIL() << error.what();
+  }
+}
+
+/// The main() of these programs.
+inline int run_tests(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  return run_main([&] {
+    for (int i = 1; i < argc; ++i) {
+      const std::string argument = argv[i];
+      if (!argument.starts_with("--pes=")) {
+        fail(ErrorCode::kInvalidArgument, "{}: only --pes=N is known", argument);
+      }
+      arrangement().threads = std::stoi(argument.substr(6));
+    }
+    if (Config::from_environment(environ).under_mpirun) arrangement().process_pe = peal::start();
+    const int result = RUN_ALL_TESTS();
+    arrangement().process_pe.reset();
+    return result;
+  });
+}
+
+/// Symmetric memory of `count` zeroed T for the length of a scope. Construction and destruction are
+/// collective.
+template <class T>
+class Symmetric {
+ public:
+  Symmetric(Runtime& pe, size_t count) : pe_(pe), data_(pe.allocate<T>(count)) {}
+  ~Symmetric() {
+    try {
+      pe_.free(data_);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+  }
+  Symmetric(const Symmetric&) = delete;
+  Symmetric& operator=(const Symmetric&) = delete;
+  T* data() const { return data_; }
+  T& operator[](size_t i) const { return data_[i]; }
+
+ private:
+  Runtime& pe_;
+  T* data_;
+};
+
+/// What the lanes of a kernel found wrong; the first finding is kept.
+struct Verdict {
+  unsigned failures = 0;
+  unsigned line = 0;
+  unsigned long long seen = 0;
+  unsigned long long wanted = 0;
+};
+
+/// Fails the kernel's test unless `seen == wanted`.
+PEAL_DEVICE void expect_eq(Verdict* verdict, unsigned long long seen, unsigned long long wanted,
+                           unsigned line = __builtin_LINE()) {
+  if (seen == wanted) return;
+  if (atomicAdd(&verdict->failures, 1u) != 0) return;
+  verdict->line = line;
+  verdict->seen = seen;
+  verdict->wanted = wanted;
+}
+
+PEAL_DEVICE void expect_ok(Verdict* verdict, Status status, unsigned line = __builtin_LINE()) {
+  expect_eq(verdict, static_cast<unsigned>(status), 0u, line);
+}
+
+PEAL_DEVICE void expect(Verdict* verdict, bool holds, unsigned line = __builtin_LINE()) {
+  expect_eq(verdict, holds ? 1u : 0u, 1u, line);
+}
+
+/// Runs a kernel that takes a Verdict* first, and fails the test for what it found.
+template <class... Parameters, class... Arguments>
+void run(const Grid& grid, void (*kernel)(Verdict*, Parameters...), Arguments&&... arguments) {
+  Verdict verdict;
+  launch(grid, kernel, &verdict, std::forward<Arguments>(arguments)...).wait();
+  EXPECT_EQ(verdict.failures, 0u) << "lanes; the first at line " << verdict.line << ": saw "
+                                  << verdict.seen << ", wanted " << verdict.wanted;
+}
+
+/// The same, and the PE must be without a failure afterwards.
+template <class... Parameters, class... Arguments>
+void run_clean(Runtime& pe, const Grid& grid, void (*kernel)(Verdict*, Parameters...),
+               Arguments&&... arguments) {
+  run(grid, kernel, std::forward<Arguments>(arguments)...);
+  const Failure failure = pe.failure();
+  EXPECT_EQ(failure.status, Status::kOk) << failure.text;
+}
+
+/// Byte `i` of message `seed`.
+inline std::byte pattern(uint64_t seed, uint64_t i) {
+  return static_cast<std::byte>((((i + 1) * 0x9e3779b97f4a7c15u) ^ (seed * 0xd1b54a32d192ed03u)) >>
+                                56);
+}
+inline void fill(void* data, size_t bytes, uint64_t seed) {
+  auto* const out = static_cast<std::byte*>(data);
+  for (size_t i = 0; i < bytes; ++i) out[i] = pattern(seed, i);
+}
+
+/// The first byte that is not message `seed`'s, or `bytes`.
+inline size_t first_difference(const void* data, size_t bytes, uint64_t seed) {
+  const auto* const in = static_cast<const std::byte*>(data);
+  size_t i = 0;
+  while (i < bytes && in[i] == pattern(seed, i)) ++i;
+  return i;
+}
+
+/// The first byte that is not `value`, or `bytes`.
+inline size_t first_other(const void* data, size_t bytes, std::byte value) {
+  const auto* const in = static_cast<const std::byte*>(data);
+  size_t i = 0;
+  while (i < bytes && in[i] == value) ++i;
+  return i;
+}
+
+}  // namespace peal::api_test
