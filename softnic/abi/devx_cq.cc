@@ -39,6 +39,8 @@ mlx5dv_devx_obj* create_cq(const Command& command) {
   Umem& doorbell = umem_of(command, context.get(cqc::kDoorbellUmemId));
   config.buffer = slice(buffer, command.in.wide(prm::create_cq::kUmemOffset),
                         uint64_t{config.cqe_bytes} << config.log_entries, config.cqe_bytes);
+  // A fault of the NIC's would be a fault of this process: it must be able to write there.
+  require_mapped(config.buffer, size_t{config.cqe_bytes} << config.log_entries, true);
   config.doorbell = slice(doorbell, context.wide(cqc::kDoorbellOffset), 8, 8);
   Object& uar = required_uar(command, config.uar_page);
 

@@ -7,6 +7,7 @@
 #include "softnic/abi/memory.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 
 #include <cinttypes>
 #include <cstdio>
@@ -123,10 +124,21 @@ Pd::Pd(Context& owner_context, Kind of_kind) : Object(of_kind), ibv_pd{}, mlx5dv
 
 Refusal Pd::retire() { return kind == Kind::kPd ? owner->nic().free_pd(pdn) : Refusal{}; }
 
+namespace {
+
+/// A page of its own, shared so that a fork cannot move it away from a GPU that has it mapped.
+Buffer map_uar_page() {
+  void* page = mmap(nullptr, kUarBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) refuse(errno);
+  return Buffer(static_cast<std::byte*>(page), [](std::byte* p) { munmap(p, kUarBytes); });
+}
+
+}  // namespace
+
 std::unique_ptr<Uar> make_uar(Context& context) {
   auto uar = std::make_unique<Uar>(context.shared_nic());
   uar->context = &context;
-  uar->page = allocate_buffer(kUarBytes);
+  uar->page = map_uar_page();
   uar->number = uar->page_id = require(context.nic().attach_uar(uar->page.get()));
   uar->base_addr = uar->page.get();
   uar->reg_addr = uar->page.get() + kUarRegisterOffset;

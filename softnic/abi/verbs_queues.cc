@@ -142,7 +142,13 @@ ibv_cq* ibv_create_cq(ibv_context* handle, int entries, void* cq_context, ibv_co
 }
 
 int ibv_destroy_cq(ibv_cq* cq) {
-  return answer_error([&] { Context::of(cq->context).destroy(*static_cast<VerbsCq*>(cq)); });
+  return answer_error([&] {
+    Context& context = Context::of(cq->context);
+    context.destroy(*static_cast<VerbsCq*>(cq));
+    std::erase_if(context.events, [&](const ibv_async_event& event) {
+      return event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == cq;
+    });
+  });
 }
 
 ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {

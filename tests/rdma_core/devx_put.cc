@@ -190,8 +190,11 @@ void post_write(const Device& device, uint32_t qpn, const ibv_mr* from, const ib
 void wait_completion(const Device& device) {
   auto* cqe = reinterpret_cast<mlx5_cqe64*>(device.memory + kCqOffset);
   auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  // The last 8 bytes are written at once, op_own in the last of them.
+  auto* tail = reinterpret_cast<uint64_t*>(&cqe->sop_drop_qpn);
   for (;;) {
-    uint8_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_ACQUIRE);
+    uint64_t last = be64toh(__atomic_load_n(tail, __ATOMIC_ACQUIRE));
+    auto op_own = static_cast<uint8_t>(last);
     if (op_own >> 4 != MLX5_CQE_INVALID && (op_own & MLX5_CQE_OWNER_MASK) == 0) break;
     if (std::chrono::steady_clock::now() > deadline) {
       errno = ETIMEDOUT;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The command interpreter: what firmware accepts, and each way it refuses.
+#include <sys/mman.h>
+
 #include <cstring>
 
 #include "tests/unit/softnic_abi_support.h"
@@ -78,6 +80,17 @@ TEST_F(SoftnicAbiCq, RefusesAMisalignedDoorbellRecord) {
 
 TEST_F(SoftnicAbiCq, RefusesADoorbellRecordBeyondTheUmem) {
   expect_refused(cq_command().set(kCqc + 15, 31, 0, kUmemBytes), kBadParameter, EINVAL);
+}
+
+TEST_F(SoftnicAbiCq, RefusesEntriesInReadOnlyMemory) {
+  void* page = mmap(nullptr, kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mlx5dv_devx_umem* read_only = mlx5dv_devx_umem_reg(context, page, kPage, 0);
+  ASSERT_NE(read_only, nullptr);
+  Mailbox in = cq_command().set(0x58 / 4, 31, 0, read_only->umem_id);
+  EXPECT_EQ(create(in), nullptr);
+  EXPECT_EQ(errno, EFAULT);
+  EXPECT_EQ(mlx5dv_devx_umem_dereg(read_only), 0);
+  munmap(page, kPage);
 }
 
 TEST_F(SoftnicAbiCq, RefusesTooManyEntries) {

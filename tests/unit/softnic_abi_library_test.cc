@@ -177,7 +177,7 @@ TEST(SoftnicLibrary, PlainLookupFindsTheDefaultVersion) {
 
 /// Every function that the installed rdma-core library exports, by its own symbol table.
 std::vector<std::string> exported_functions(const char* soname) {
-  Library real(soname, RTLD_NOW | RTLD_LOCAL);
+  Library real(soname, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);  // it frees nothing when unloaded
   if (!real) return {};
   link_map* map = nullptr;
   dlinfo(real.handle(), RTLD_DI_LINKMAP, &map);
@@ -277,7 +277,7 @@ TEST(SoftnicLibrary, OldInitObjAnswersWhereTheUarPointerLies) {
 
 /// An MPI library loads rdma-core's libibverbs globally; ours must not bind to it.
 TEST(SoftnicLibrary, LivesBesideTheRealLibrary) {
-  Library real("libibverbs.so.1", RTLD_NOW | RTLD_GLOBAL);
+  Library real("libibverbs.so.1", RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
   if (!real) GTEST_SKIP() << "rdma-core's libibverbs.so.1 is not installed";
   Libraries libraries;
   ASSERT_TRUE(libraries.mlx5) << dlerror();
