@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "host/base/error.h"
 #include "peal/peal.h"
 
 namespace {

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <exception>
 
+#include "host/base/error.h"
+
 namespace peal {
 namespace {
 

@@ -12,7 +12,7 @@
 
 #include "bootstrap/bootstraps.h"
 #include "device/api.h"
-#include "host/base/error.h"
+#include "host/base/exception.h"
 #include "host/runtime.h"
 
 namespace peal {

@@ -10,7 +10,7 @@
 #include <map>
 #include <string>
 
-#include "host/base/log.h"
+#include "host/base/log_level.h"
 
 namespace peal {
 

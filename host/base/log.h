@@ -11,10 +11,9 @@
 #include <string_view>
 #include <utility>
 
-namespace peal {
+#include "host/base/log_level.h"
 
-/// Importance of a message, most important first. At kWarn, the default, a healthy run is silent.
-enum class LogLevel { kError, kWarn, kInfo, kDebug };
+namespace peal {
 
 /// Writes messages at most as unimportant as its level. Copyable, thread-safe, never throws for a
 /// message that cannot be written.
