@@ -44,8 +44,9 @@ PEAL_COLD void latch_error_cqe(SendQueue& q, uint64_t index) {
 template <Reach R>
 PEAL_HD void poll(SendQueue& q) {
   // Edge M5: acquires what the NIC wrote before this completion (results, and the peers' memory on
-  // its behalf).
-  const uint32_t word = swap_bytes(load_acquire<Reach::kSystem>(&q.cqe->counter_sig_op_own.raw));
+  // its behalf). The NIC stores the CQE's last 8 bytes as one word.
+  const auto* last = reinterpret_cast<const uint64_t*>(&q.cqe->opcode_qpn);
+  const auto word = swap_bytes(static_cast<uint32_t>(load_acquire<Reach::kSystem>(last) >> 32));
   const auto opcode = static_cast<CqeOpcode>((word >> 4) & 0xf);
   if (opcode == CqeOpcode::kInvalid) return;
   // After the CQE: a completion is only ever for something `rung` covered before the doorbell.

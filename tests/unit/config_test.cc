@@ -131,11 +131,11 @@ TEST(Config, RefusesCountsOutOfRange) {
 }
 
 TEST(Config, RefusesDepthsThatAreNoPowerOfTwo) {
-  EXPECT_EQ(read({"PEAL_QUEUE_DEPTH=16"}).queue_depth, 16);
+  EXPECT_EQ(read({"PEAL_QUEUE_DEPTH=128"}).queue_depth, 128);
   EXPECT_EQ(read({"PEAL_QUEUE_DEPTH=16384"}).queue_depth, 16384);
   for (const char* entry :
-       {"PEAL_QUEUE_DEPTH=8", "PEAL_QUEUE_DEPTH=1000", "PEAL_QUEUE_DEPTH=32768"}) {
-    expect_in(refusal({entry}), {"power of two from 16 to 16384"});
+       {"PEAL_QUEUE_DEPTH=64", "PEAL_QUEUE_DEPTH=1000", "PEAL_QUEUE_DEPTH=32768"}) {
+    expect_in(refusal({entry}), {"power of two from 128 to 16384"});
   }
 }
 
