@@ -243,6 +243,19 @@ PEAL_HD Fault decode(const Port& port, const QueuePair& qp, uint64_t index, uint
   }
 }
 
+/// The place in the data list that is `offset` bytes into it.
+PEAL_HD Cursor seek(const QueuePair& qp, const Request& request, uint64_t index, uint32_t offset) {
+  Cursor cursor = {request.data_unit, 0};
+  while (cursor.unit < request.units) {
+    const DataItem item = read_data(qp, index, cursor.unit);
+    if (offset < item.bytes) break;
+    offset -= static_cast<uint32_t>(item.bytes);
+    cursor.unit += item.units;
+  }
+  cursor.inside = offset;
+  return cursor;
+}
+
 /// Collects up to `limit` bytes of the data list from `cursor` on, and moves the cursor. False when
 /// a key has gone or the list changed since it was checked.
 PEAL_HD bool gather(const Port& port, const QueuePair& qp, const Request& request, uint64_t index,

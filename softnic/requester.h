@@ -531,20 +531,38 @@ class Requester {
     return true;
   }
 
-  /// Forgets what was started, so that it starts again from the oldest WQE.
+  /// Forgets what was started, so that it starts again from the oldest WQE; of that one, from the
+  /// first packet that is not done.
   PEAL_HD void rewind(QueuePair& qp) {
     Sender& send = qp.send;
     if (send.drained()) return;
-    send.next = send.oldest().index;
-    for (uint32_t i = send.head; i != send.tail; ++i) {
-      if (send.window[i % Sender::kWindow].packets == 0) continue;
-      send.psn = send.window[i % Sender::kWindow].first_psn;
-      break;
-    }
+    const Pending oldest = send.oldest();
+    send.next = oldest.index;
+    send.psn = oldest.first_psn;
     send.head = send.tail;
     send.reads = 0;
     send.read_bytes = 0;
     send.phase = Sender::Phase::kIdle;
+    const int32_t acked = psn_distance(send.acked_psn, oldest.first_psn) + 1;
+    const auto written = static_cast<uint32_t>(acked > 0 ? acked : 0);
+    const uint32_t done = fetching(oldest) ? oldest.answered : written;
+    if (done > 0 && done < oldest.packets) resume(qp, oldest, done);
+  }
+
+  /// Goes on with a message whose first `done` packets are done. If its WQE is no longer what it
+  /// was, it starts as a new one would.
+  PEAL_HD void resume(QueuePair& qp, const Pending& oldest, uint32_t done) {
+    Sender& send = qp.send;
+    if (!decode(port_, qp, send.next, send.posted, send.request).ok()) return;
+    if (send.request.opcode != oldest.opcode || send.request.blocks != oldest.blocks) return;
+    const uint64_t offset = uint64_t{done} * send.segment;
+    if (offset >= send.request.bytes) return;
+    send.window[send.tail++ % Sender::kWindow] = oldest;
+    if (fetching(oldest)) ++send.reads;
+    send.phase = Sender::Phase::kRunning;
+    send.offset = static_cast<uint32_t>(offset);
+    send.psn = (oldest.first_psn + done) & kPsnMask;
+    send.cursor = seek(qp, send.request, send.next, send.offset);
   }
 
   // ---- failure
