@@ -47,20 +47,17 @@ fs::path file_of(const void* function, const std::string& asked) {
   return error ? fs::path(info.dli_fname) : real;
 }
 
-struct LibraryPair {
-  std::string ibverbs;
-  std::string mlx5;
-};
+// The one file behind both of the software NIC's fronts. Loading it, and not the fronts, keeps the
+// names libibverbs.so.1 and libmlx5.so.1 free for a library that needs the real ones later (UCX,
+// say).
+constexpr const char* kSoftnicFile = "libpeal_softnic.so";
 
-std::optional<LibraryPair> find_softnic(fs::path directory) {
+std::optional<std::string> find_softnic(fs::path directory) {
   for (int level = 0; level <= kParents; ++level) {
     for (const char* folder : {"softnic", "softnic/abi"}) {
-      const fs::path ibverbs = directory / folder / "libibverbs.so.1";
-      const fs::path mlx5 = directory / folder / "libmlx5.so.1";
+      const fs::path file = directory / folder / kSoftnicFile;
       std::error_code error;
-      if (fs::exists(ibverbs, error) && fs::exists(mlx5, error)) {
-        return LibraryPair{ibverbs.string(), mlx5.string()};
-      }
+      if (fs::exists(file, error)) return file.string();
     }
     if (directory == directory.parent_path()) break;
     directory = directory.parent_path();
@@ -130,14 +127,14 @@ std::shared_ptr<const VerbsLibrary> VerbsLibrary::open(const LibrarySearch& sear
     real_failure = error.what();
   }
   if (const auto softnic = find_softnic(search.program_directory)) {
-    auto library = load(softnic->ibverbs, softnic->mlx5);
+    auto library = load(*softnic, *softnic);
     library->software_ = true;
     library->description_ =
-        "software NIC (softnic) at " + fs::path(softnic->ibverbs).parent_path().string();
+        "software NIC (softnic) at " + fs::path(*softnic).parent_path().string();
     return library;
   }
   fail(ErrorCode::kUnsupported,
-       "no NIC: {}; and no software NIC (softnic/libibverbs.so.1, softnic/libmlx5.so.1) in {} or "
+       "no NIC: {}; and no software NIC (softnic/libpeal_softnic.so) in {} or "
        "its parents. Build //softnic/... or set PEAL_IBVERBS and PEAL_MLX5",
        real_failure, search.program_directory.string());
 }
