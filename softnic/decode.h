@@ -17,10 +17,12 @@
 
 namespace peal::softnic {
 
+using ViolationCount = uint64_t Violations::*;
+
 /// Why a WQE cannot be executed; `count` is the counter of Violations it belongs to, or null.
 struct Fault {
   mlx5::Syndrome syndrome = mlx5::Syndrome::kNone;
-  uint64_t Violations::*count = nullptr;
+  ViolationCount count = nullptr;
   PEAL_HD bool ok() const { return syndrome == mlx5::Syndrome::kNone; }
 };
 
