@@ -56,33 +56,36 @@ PEAL_DEVICE T* dynamic_shared() {
 #endif
 }
 
+// Members are static: nvcc lets a kernel call them on the constants `thread`, `warp` and `block`
+// below only if they do not need the constant's address.
+
 /// One thread for itself.
 struct Thread {
-  PEAL_DEVICE uint32_t rank() const { return 0; }
-  PEAL_DEVICE uint32_t size() const { return 1; }
-  PEAL_DEVICE bool leader() const { return true; }
-  PEAL_DEVICE void sync() const {}
+  PEAL_DEVICE static uint32_t rank() { return 0; }
+  PEAL_DEVICE static uint32_t size() { return 1; }
+  PEAL_DEVICE static bool leader() { return true; }
+  PEAL_DEVICE static void sync() {}
   template <class T>
-  PEAL_DEVICE T from_leader(const T& value) const {
+  PEAL_DEVICE static T from_leader(const T& value) {
     return value;
   }
 };
 
 /// All lanes of the calling warp (fewer than 32 in a block's last warp).
 struct Warp {
-  PEAL_DEVICE uint32_t rank() const { return thread_in_block() % kWarpLanes; }
-  PEAL_DEVICE uint32_t size() const {
+  PEAL_DEVICE static uint32_t rank() { return thread_in_block() % kWarpLanes; }
+  PEAL_DEVICE static uint32_t size() {
     const uint32_t left = threads_in_block() - (thread_in_block() - rank());
     return left < kWarpLanes ? left : kWarpLanes;
   }
-  PEAL_DEVICE uint32_t mask() const {
+  PEAL_DEVICE static uint32_t mask() {
     const uint32_t lanes = size();
     return lanes == kWarpLanes ? 0xffffffffu : (1u << lanes) - 1;
   }
-  PEAL_DEVICE bool leader() const { return rank() == 0; }
-  PEAL_DEVICE void sync() const { __syncwarp(mask()); }
+  PEAL_DEVICE static bool leader() { return rank() == 0; }
+  PEAL_DEVICE static void sync() { __syncwarp(mask()); }
   template <class T>
-  PEAL_DEVICE T from_leader(const T& value) const {
+  PEAL_DEVICE static T from_leader(const T& value) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(unsigned) == 0);
     struct Words {
       unsigned word[sizeof(T) / sizeof(unsigned)];
@@ -99,12 +102,12 @@ struct Warp {
 
 /// All threads of the calling block.
 struct Block {
-  PEAL_DEVICE uint32_t rank() const { return thread_in_block(); }
-  PEAL_DEVICE uint32_t size() const { return threads_in_block(); }
-  PEAL_DEVICE bool leader() const { return rank() == 0; }
-  PEAL_DEVICE void sync() const { __syncthreads(); }
+  PEAL_DEVICE static uint32_t rank() { return thread_in_block(); }
+  PEAL_DEVICE static uint32_t size() { return threads_in_block(); }
+  PEAL_DEVICE static bool leader() { return rank() == 0; }
+  PEAL_DEVICE static void sync() { __syncthreads(); }
   template <class T>
-  PEAL_DEVICE T from_leader(const T& value) const {
+  PEAL_DEVICE static T from_leader(const T& value) {
     struct Cell {
       alignas(T) unsigned char bytes[sizeof(T)];
     };
