@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The symmetric heap through the Runtime: the same place on every PE, proved by transfers; and
+// every misuse, after which the heap must go on working.
+#include <random>
+#include <set>
+#include <vector>
+
+#include "tests/support/job.h"
+
+namespace peal::api_test {
+namespace {
+
+template <class Call>
+Error error_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  return {ErrorCode::kInternal, "no error"};
+}
+
+void expect_error(const Error& error, ErrorCode code, const std::string& part) {
+  EXPECT_EQ(to_string(error.code()), std::string(to_string(code)));
+  EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+}
+
+struct Piece {
+  std::byte* data;
+  size_t bytes;
+};
+
+/// Writes the sender's mark to both ends of each piece of the next PE.
+PEAL_KERNEL mark_ends(Verdict* verdict, Context ctx, const Piece* pieces, size_t count) {
+  const int next = (my_pe(ctx) + 1) % n_pes(ctx);
+  for (size_t i = thread_in_block(); i < count; i += threads_in_block()) {
+    const auto mark = static_cast<unsigned char>(i * 16 + static_cast<size_t>(my_pe(ctx)) + 1);
+    expect_ok(verdict, p(ctx, reinterpret_cast<unsigned char*>(pieces[i].data), mark, next));
+    expect_ok(
+        verdict,
+        p(ctx, reinterpret_cast<unsigned char*>(pieces[i].data + pieces[i].bytes - 1), mark, next));
+  }
+  expect_ok(verdict, barrier_all(ctx, block));
+}
+
+void expect_symmetric(Runtime& pe, const std::vector<Piece>& pieces) {
+  run_clean(pe, {.blocks = 1, .threads = 64}, mark_ends, pe.context(), pieces.data(),
+            pieces.size());
+  const int before = (pe.my_pe() + pe.n_pes() - 1) % pe.n_pes();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const auto mark = static_cast<std::byte>(i * 16 + static_cast<size_t>(before) + 1);
+    EXPECT_EQ(pieces[i].data[0], mark) << "piece " << i;
+    EXPECT_EQ(pieces[i].data[pieces[i].bytes - 1], mark) << "piece " << i;
+  }
+  pe.barrier();
+}
+
+/// The heap still answers, and alike on all PEs.
+void expect_usable(Runtime& pe) {
+  auto* const data = static_cast<std::byte*>(pe.malloc(1000));
+  expect_symmetric(pe, {{data, 1000}});
+  pe.free(data);
+}
+
+TEST(Heap, BlocksLieAtTheSamePlaceOnEveryPe) {
+  on_every_pe([](Runtime& pe) {
+    std::vector<Piece> pieces;
+    for (const size_t bytes : {1u, 127u, 128u, 129u, 4096u, 100'000u, 3u, 1u << 20}) {
+      pieces.push_back({static_cast<std::byte*>(pe.malloc(bytes)), bytes});
+      pieces.push_back({static_cast<std::byte*>(pe.calloc(bytes, 2)), 2 * bytes});
+      pieces.push_back({static_cast<std::byte*>(pe.align(4096, bytes)), bytes});
+    }
+    for (const Piece& piece : pieces) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(piece.data) % 128, 0u);
+    }
+    expect_symmetric(pe, pieces);
+    for (const Piece& piece : pieces) pe.free(piece.data);
+  });
+}
+
+TEST(Heap, StaysSymmetricThroughARandomLife) {
+  on_every_pe([](Runtime& pe) {
+    std::mt19937 random(20);  // the same on all PEs
+    std::vector<Piece> pieces;
+    for (int step = 0; step < 300; ++step) {
+      if (pieces.size() > 40 || (!pieces.empty() && random() % 3 == 0)) {
+        const size_t victim = random() % pieces.size();
+        pe.free(pieces[victim].data);
+        pieces.erase(pieces.begin() + static_cast<ptrdiff_t>(victim));
+      } else {
+        const size_t bytes = 1 + random() % (1u << (random() % 16));
+        pieces.push_back({static_cast<std::byte*>(pe.malloc(bytes)), bytes});
+      }
+      if (step % 100 == 99) expect_symmetric(pe, pieces);
+    }
+    for (const Piece& piece : pieces) pe.free(piece.data);
+  });
+}
+
+TEST(Heap, FreedMemoryIsReusedAndCallocZeroesIt) {
+  on_every_pe([](Runtime& pe) {
+    std::set<void*> places;
+    for (int round = 0; round < 50; ++round) {
+      auto* const data = static_cast<std::byte*>(pe.calloc(1, 3 << 20));
+      EXPECT_EQ(first_other(data, 3 << 20, std::byte{0}), size_t{3} << 20);
+      places.insert(data);
+      if (round % 10 == 0) fill(data, 3 << 20, 1);
+      pe.free(data);
+    }
+    EXPECT_EQ(places.size(), 1u);
+  });
+}
+
+TEST(Heap, NothingIsNullAndFreeingItIsFine) {
+  on_every_pe([](Runtime& pe) {
+    EXPECT_EQ(pe.malloc(0), nullptr);
+    EXPECT_EQ(pe.calloc(0, 8), nullptr);
+    EXPECT_EQ(pe.calloc(8, 0), nullptr);
+    EXPECT_EQ(pe.align(4096, 0), nullptr);
+    pe.free(nullptr);
+    expect_usable(pe);
+  });
+}
+
+TEST(Heap, UnequalSizesAreAnErrorOnAllPes) {
+  on_every_pe([](Runtime& pe) {
+    if (pe.n_pes() == 1) GTEST_SKIP() << "one PE agrees with itself";
+    const size_t bytes = pe.my_pe() == 1 ? 64 : 128;
+    const std::string what = "PE 1 for 64 bytes by malloc";
+    expect_error(error_of([&] { pe.malloc(bytes); }), ErrorCode::kInvalidArgument, what);
+    expect_usable(pe);
+  });
+}
+
+TEST(Heap, DifferentCallsAreAnErrorOnAllPes) {
+  on_every_pe([](Runtime& pe) {
+    if (pe.n_pes() == 1) GTEST_SKIP() << "one PE agrees with itself";
+    auto* const data = pe.malloc(256);
+    const auto call = [&] { pe.my_pe() == 0 ? pe.free(data) : void(pe.malloc(256)); };
+    expect_error(error_of(call), ErrorCode::kInvalidArgument, "PE 0 asked for free of the block");
+    pe.free(data);
+    expect_usable(pe);
+  });
+}
+
+TEST(Heap, DifferentAlignmentsAreAnErrorOnAllPes) {
+  on_every_pe([](Runtime& pe) {
+    if (pe.n_pes() == 1) GTEST_SKIP() << "one PE agrees with itself";
+    const size_t alignment = pe.my_pe() == 0 ? 256 : 512;
+    expect_error(error_of([&] { pe.align(alignment, 64); }), ErrorCode::kInvalidArgument,
+                 "PE 0 asked for 64 bytes aligned to 256");
+    expect_usable(pe);
+  });
+}
+
+TEST(Heap, ExhaustionNamesWhatIsLeftAndTheRemedy) {
+  on_every_pe([](Runtime& pe) {
+    const size_t bytes = pe.config().heap_size;
+    expect_error(error_of([&] { pe.malloc(bytes); }), ErrorCode::kOutOfMemory, "PEAL_HEAP_SIZE");
+    expect_error(error_of([&] { pe.malloc(~size_t{0}); }), ErrorCode::kOutOfMemory, "largest free");
+    expect_error(error_of([&] { pe.calloc(size_t{1} << 40, size_t{1} << 40); }),
+                 ErrorCode::kOutOfMemory, "largest free");
+    std::vector<void*> blocks;
+    const Error error = error_of([&] {
+      for (;;) blocks.push_back(pe.malloc(1 << 20));
+    });
+    expect_error(error, ErrorCode::kOutOfMemory, "largest free");
+    EXPECT_GT(blocks.size(), bytes >> 21);
+    for (void* block : blocks) pe.free(block);
+    void* const most = pe.malloc(bytes - (1 << 20));  // the pieces are one again
+    EXPECT_NE(most, nullptr);
+    pe.free(most);
+    expect_usable(pe);
+  });
+}
+
+TEST(Heap, AlignmentsThatAreNoneAreRefused) {
+  on_every_pe([](Runtime& pe) {
+    for (const size_t alignment : {size_t{0}, size_t{3}, size_t{96}, size_t{1} << 40}) {
+      expect_error(error_of([&] { pe.align(alignment, 64); }), ErrorCode::kInvalidArgument,
+                   fmt::format("alignment {} is not a power of two", alignment));
+    }
+    expect_usable(pe);
+  });
+}
+
+TEST(Heap, FreeRefusesWhatMallocDidNotAnswer) {
+  on_every_pe([](Runtime& pe) {
+    auto* const data = static_cast<std::byte*>(pe.malloc(1000));
+    std::byte mine[8];
+    const auto refused = [&](void* pointer, const std::string& why) {
+      expect_error(error_of([&] { pe.free(pointer); }), ErrorCode::kInvalidArgument, why);
+    };
+    refused(mine, "not in the symmetric heap");
+    refused(data + 128, "in the middle of the block of");
+    refused(data + 1, "in the middle of the block of");
+    pe.free(data);
+    refused(data, "freed already, or never allocated");
+    expect_usable(pe);
+  });
+}
+
+}  // namespace
+}  // namespace peal::api_test
+
+int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }
