@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "softnic/answers.h"
 #include "softnic/objects.h"
 #include "softnic/requester.h"
 
@@ -25,11 +26,9 @@ PEAL_HD bool advance(Port& port, W& wire, QueuePair& qp, uint64_t now, uint32_t 
 }
 
 /// Hands an answer to the queue pair it names; answers nobody waits for are ignored.
-template <Wire W>
-PEAL_HD void take_answer(Port& port, W& wire, const Packet& packet, const Payload& payload,
-                         uint64_t now) {
+PEAL_HD void take_answer(Port& port, const Packet& packet, const Payload& payload, uint64_t now) {
   QueuePair* qp = find_qp(port, packet.destination);
-  if (qp != nullptr) Requester<W>(port, wire, now).take_answer(*qp, packet, payload);
+  if (qp != nullptr) Answers(port, now).take(*qp, packet, payload);
 }
 
 /// True when a queue pair waits for something other than a new doorbell.

@@ -161,7 +161,7 @@ bool ShmWire::take_answers(Outgoing& link) {
   Payload payload;
   int taken = 0;
   for (; taken < kPacketsPerRound && link.answers.peek(packet, payload); ++taken) {
-    take_answer(port_, *this, packet, payload, now_);
+    take_answer(port_, packet, payload, now_);
     link.answers.take();
   }
   link.answers.publish();

@@ -43,7 +43,7 @@ __global__ void engine_kernel(Port* port, Port* peer, RingReader* requests, Ring
       if (packet.kind == PacketKind::kRequest) {
         Server<RingReplies>(*port, 1, replies, now).serve(packet, payload);
       } else {
-        take_answer(*port, wire, packet, payload, now);
+        take_answer(*port, packet, payload, now);
       }
       requests->take();
     }
