@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Holds README.md and docs/ to the tree: README's kernel is examples/hello.cu word for word, its configuration table has the
+names and defaults that the code reads, links lead somewhere, and no document outgrows its limit.
+
+check_readme.py ROOT
+"""
+import pathlib
+import re
+import sys
+
+LIMITS = {"README.md": 200, "docs/*.md": 300}
+WIDTH = 120  # of prose; tables, code and links may be wider
+SETTING = re.compile(r'X\(\s*[\w:]+,\s*\w+,\s*"(PEAL_[A-Z0-9_]+)",\s*"([^"]*)"')
+SOFTNIC_SETTING = re.compile(r"^//\s+(PEAL_SOFTNIC_[A-Z_]+)\s.*\(([^()]+)\)$", re.M)
+GETENV = re.compile(r'getenv\("(PEAL_[A-Z0-9_]+)"\)')
+ROW = re.compile(r"^\| `(PEAL_[A-Z0-9_]+)` \| (?:`([^`]*)`|empty) \|", re.M)
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+
+
+def kernel_of(source):
+    """What README shows of the example: all but its opening comment."""
+    return source[source.index("#include"):]
+
+
+def check_kernel(readme, example):
+    shown = re.search(r"```cpp\n(.*?)```", readme, re.S)
+    if not shown or shown.group(1) != kernel_of(example):
+        yield "README.md: its first cpp block is not examples/hello.cu from the first #include on"
+
+
+def settings(config, softnic):
+    """Name -> default, from the table of host/base/config.h and the opening comment of softnic/settings.h."""
+    joined = re.sub(r"\s*\\\n\s*", " ", config)
+    return dict(SETTING.findall(joined)) | dict(SOFTNIC_SETTING.findall(softnic))
+
+
+def check_settings(readme, wanted):
+    shown = dict(ROW.findall(readme))
+    for name in sorted(wanted.keys() | shown.keys()):
+        if name not in shown:
+            yield f"README.md: {name} is missing from the configuration table"
+        elif name not in wanted:
+            yield f"README.md: {name} is no setting"
+        elif shown[name] != wanted[name]:
+            yield f"README.md: {name} has the default '{wanted[name]}', the table says '{shown[name]}'"
+
+
+def check_getenv(softnic_reader, wanted):
+    for name in sorted(set(GETENV.findall(softnic_reader)) ^ {n for n in wanted if n.startswith("PEAL_SOFTNIC_")}):
+        yield f"softnic/settings.h: {name} is not both documented there and read in settings.cc"
+
+
+def check_shape(name, text, limit, exists):
+    lines = text.splitlines()
+    if len(lines) > limit:
+        yield f"{name}: {len(lines)} lines; {limit} is the limit"
+    code = False
+    for number, line in enumerate(lines, 1):
+        code ^= line.startswith("```")
+        if len(line) > WIDTH and not code and not line.startswith(("|", "    ", "```")):
+            yield f"{name}:{number}: {len(line)} columns; {WIDTH} is the limit"
+    for target in LINK.findall(text):
+        if not exists(target):
+            yield f"{name}: links to {target}, which is not there"
+
+
+def main(root):
+    readme = (root / "README.md").read_text()
+    wanted = settings((root / "host/base/config.h").read_text(), (root / "softnic/settings.h").read_text())
+    bad = [*check_kernel(readme, (root / "examples/hello.cu").read_text()), *check_settings(readme, wanted)]
+    bad += check_getenv((root / "softnic/settings.cc").read_text(), wanted)
+    documents = [(file, limit) for pattern, limit in LIMITS.items() for file in sorted(root.glob(pattern))]
+    for file, limit in documents:
+        name = file.relative_to(root).as_posix()
+        bad += check_shape(name, file.read_text(), limit, lambda target, home=file.parent: (home / target).exists())
+    print("\n".join(bad) or f"docs: {len(documents)} documents, {len(wanted)} settings, ok")
+    return bool(bad) or not wanted
+
+
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()))
