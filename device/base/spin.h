@@ -51,7 +51,11 @@ PEAL_HD void end_of_wait() {
 /// A point in time after which a wait gives up. 0 means never.
 class Deadline {
  public:
-  PEAL_HD static Deadline in(uint64_t ns) { return Deadline(ns == 0 ? 0 : now_ns() + ns); }
+  PEAL_HD static Deadline in(uint64_t ns) {
+    if (ns == 0) return Deadline(0);
+    const uint64_t at_ns = now_ns() + ns;
+    return Deadline(at_ns < ns ? ~uint64_t{0} : at_ns);
+  }
   PEAL_HD bool passed() const { return at_ns_ != 0 && now_ns() > at_ns_; }
 
  private:

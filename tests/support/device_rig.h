@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One PE's device state, built by hand: queues with a fake NIC behind each, a heap window, the
+// heaps of the peers, a stop word, a context.
+//
+//   DeviceRig rig({.n_pes = 2});  put(rig.context(), ...);  rig.nic(1).step();  rig.nic(1).seen()
+//   NicThread nics(rig);          // or let a thread drive all NICs while kernels wait
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "device/api.h"
+#include "tests/support/fake_nic.h"
+
+namespace peal::testing {
+
+inline constexpr uint64_t kSecond = 1'000'000'000;
+inline constexpr uint64_t kMillisecond = 1'000'000;
+
+struct RigOptions {
+  int pe = 0;
+  int n_pes = 2;
+  uint32_t queues_per_peer = 1;
+  uint32_t depth = 128;
+  uint64_t start = 0;                  ///< index of every queue's first WQE
+  uint64_t timeout_ns = 60 * kSecond;  ///< so that a bug fails a test instead of stopping it
+};
+
+/// One send queue and all memory it points at.
+class QueueRig {
+ public:
+  QueueRig(const RigOptions& options, uint32_t peer, uint32_t number, const uint32_t* stop)
+      : blocks_(options.depth),
+        landing_(mlx5::kLandingCells + 1),
+        nic_({.blocks = reinterpret_cast<const uint8_t*>(blocks_.data()),
+              .depth = options.depth,
+              .record = &record_.send.raw,
+              .cqe = reinterpret_cast<uint8_t*>(&cqe_),
+              .qpn = 0xABC000 + number,
+              .start = options.start}) {
+    std::memset(static_cast<void*>(&cqe_), 0xff, sizeof cqe_);
+    record_.send = Be32{static_cast<uint32_t>(options.start & 0xffff)};
+    queue.blocks = blocks_.data();
+    queue.doorbell_record = &record_;
+    queue.doorbell = &doorbell;
+    queue.cqe = &cqe_;
+    queue.landing = landing_.data();
+    queue.stop = stop;
+    queue.landing_address = kLandingAddress;
+    queue.landing_lkey = Be32{0x77000000 + number};
+    queue.mask = options.depth - 1;
+    queue.qpn_shifted = Be32{(0xABC000 + number) << 8};
+    queue.peer = peer;
+    queue.timeout_ns = options.timeout_ns;
+    queue.reserved = queue.published = queue.rung = queue.completed = options.start;
+    queue.last_published = options.start - 1;
+    nic_.know(0x77000000 + number, reinterpret_cast<std::byte*>(landing_.data()) - kLandingAddress);
+  }
+  QueueRig(const QueueRig&) = delete;
+  QueueRig& operator=(const QueueRig&) = delete;
+
+  /// Where landing cell 0 is on the wire.
+  static constexpr uint64_t kLandingAddress = 0x40;
+
+  FakeNic& nic() { return nic_; }
+  mlx5::Cqe& cqe() { return cqe_; }
+  /// The send half of the doorbell record, as a number.
+  uint32_t record() const { return record_.send.host(); }
+  const mlx5::LandingCell& landing(size_t index) const { return landing_[index]; }
+
+  mlx5::SendQueue queue{};
+  uint64_t doorbell = 0;  ///< the register
+
+ private:
+  std::vector<mlx5::Wqebb> blocks_;
+  mlx5::DoorbellRecord record_{};
+  mlx5::Cqe cqe_{};
+  std::vector<mlx5::LandingCell> landing_;
+  FakeNic nic_;
+};
+
+/// The context of one PE.
+class DeviceRig {
+ public:
+  static constexpr size_t kHeapBytes = 64 << 10;
+  static constexpr uint32_t kHeapLkey = 0x0a0b0c0d;
+  /// Key of window `window` at `pe`: no byte like another, so that a wrong swap shows.
+  static constexpr uint32_t rkey(uint32_t window, int pe) {
+    return 0x11223300u + (window << 16) + static_cast<uint32_t>(pe);
+  }
+
+  explicit DeviceRig(const RigOptions& options = {}) : options_(options) {
+    for (int pe = 0; pe < options.n_pes; ++pe) {
+      heaps_.push_back(std::make_unique<Heap>());
+      rkeys_.push_back(Be32{rkey(0, pe)});
+    }
+    windows_.window[0] = {heap(), kHeapBytes, Be32{kHeapLkey}, 0, rkeys_.data(), nullptr};
+    windows_.count = 1;
+    const uint32_t total = options.queues_per_peer * static_cast<uint32_t>(options.n_pes);
+    for (uint32_t i = 0; i < total; ++i) {
+      const auto peer = static_cast<int>(i % static_cast<uint32_t>(options.n_pes));
+      queues_.push_back(
+          std::make_unique<QueueRig>(options, static_cast<uint32_t>(peer), i, &stop_));
+      queues_[i]->nic().know(rkey(0, peer), heap_of(peer));
+      queues_[i]->nic().know(kHeapLkey, heap());
+    }
+    place_queues();
+    for (uint32_t n = static_cast<uint32_t>(options.n_pes) - 1; n != 0; n >>= 1) ++sync_rounds_;
+  }
+  DeviceRig(const DeviceRig&) = delete;
+  DeviceRig& operator=(const DeviceRig&) = delete;
+
+  template <Reach R = Reach::kGpu>
+  BasicContext<R> context() {
+    BasicContext<R> ctx{};
+    ctx.version = kContextVersion;
+    ctx.bytes = sizeof(ContextFields);
+    ctx.pe = options_.pe;
+    ctx.n_pes = options_.n_pes;
+    ctx.queues_per_peer = options_.queues_per_peer;
+    ctx.sync_rounds = sync_rounds_;
+    ctx.windows = &windows_;
+    ctx.queues = reinterpret_cast<std::byte*>(placed_.get());
+    ctx.queue_stride = sizeof(mlx5::SendQueue);
+    ctx.state = &state_;
+    ctx.stop = &stop_;
+    ctx.sync_flags = reinterpret_cast<uint64_t*>(heap() + kHeapBytes - 1024);
+    ctx.timeout_ns = options_.timeout_ns;
+    return ctx;
+  }
+
+  /// This PE's heap, and what it looks like at a peer.
+  std::byte* heap() { return heap_of(options_.pe); }
+  std::byte* heap_of(int pe) { return heaps_[static_cast<size_t>(pe)]->bytes; }
+  template <class T>
+  T* local(size_t offset) {
+    return reinterpret_cast<T*>(heap() + offset);
+  }
+  template <class T>
+  T* remote(int pe, size_t offset) {
+    return reinterpret_cast<T*>(heap_of(pe) + offset);
+  }
+
+  mlx5::SendQueue& queue(int pe, uint32_t set = 0) { return placed_[index(pe, set)]; }
+  QueueRig& rig(int pe, uint32_t set = 0) { return *queues_[index(pe, set)]; }
+  FakeNic& nic(int pe, uint32_t set = 0) { return rig(pe, set).nic(); }
+  const UsageError& usage() const { return state_.usage; }
+  WindowTable& windows() { return windows_; }
+  ContextState& state() { return state_; }
+
+  void stop(Status why) { __atomic_store_n(&stop_, static_cast<uint32_t>(why), __ATOMIC_RELEASE); }
+
+  /// One turn of every NIC; the number of WQEs they executed.
+  size_t step_all() {
+    size_t done = 0;
+    for (auto& queue : queues_) done += queue->nic().step();
+    return done;
+  }
+  std::string complaints() const {
+    std::string all;
+    for (const auto& queue : queues_) all += queue->nic().complaints();
+    return all;
+  }
+
+ private:
+  struct Heap {
+    alignas(64) std::byte bytes[kHeapBytes]{};
+  };
+
+  size_t index(int pe, uint32_t set) const {
+    return set * static_cast<size_t>(options_.n_pes) + static_cast<size_t>(pe);
+  }
+
+  // Kernels find queues at a stride, so the state lies in one array of its own.
+  void place_queues() {
+    placed_ = std::make_unique<mlx5::SendQueue[]>(queues_.size());
+    for (size_t i = 0; i < queues_.size(); ++i) placed_[i] = queues_[i]->queue;
+  }
+
+  RigOptions options_;
+  uint32_t stop_ = 0;
+  uint32_t sync_rounds_ = 0;
+  std::vector<std::unique_ptr<Heap>> heaps_;
+  std::vector<Be32> rkeys_;
+  WindowTable windows_{};
+  ContextState state_{};
+  std::vector<std::unique_ptr<QueueRig>> queues_;
+  std::unique_ptr<mlx5::SendQueue[]> placed_;
+};
+
+/// A thread that does what `turn` says until it goes out of scope.
+class Background {
+ public:
+  template <class Turn>
+  explicit Background(Turn turn)
+      : thread_([this, turn] {
+          while (!done_.load(std::memory_order_relaxed)) {
+            if (turn() == 0) std::this_thread::yield();
+          }
+        }) {}
+  ~Background() {
+    done_.store(true, std::memory_order_relaxed);
+    thread_.join();
+  }
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+
+ private:
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
+
+/// Drives the NICs of a rig.
+class NicThread : Background {
+ public:
+  explicit NicThread(DeviceRig& rig) : Background([&rig] { return rig.step_all(); }) {}
+  explicit NicThread(QueueRig& rig) : Background([&rig] { return rig.nic().step(); }) {}
+};
+
+}  // namespace peal::testing

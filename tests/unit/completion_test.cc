@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Polling one collapsed CQE: which counters are news, and what an error leaves behind.
+#include "device/mlx5/completion.h"
+
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/device_rig.h"
+
+namespace peal::mlx5 {
+namespace {
+
+using testing::QueueRig;
+using testing::RigOptions;
+
+constexpr auto kReach = Reach::kGpu;
+
+class CompletionQueue {
+ public:
+  explicit CompletionQueue(const RigOptions& options = {}) : rig(options, 1, 7, &stop) {}
+
+  /// The NIC completes the WQE at `counter` (16 bits).
+  void complete(uint64_t counter, CqeOpcode opcode = CqeOpcode::kRequester, uint8_t syndrome = 0,
+                uint8_t vendor = 0) {
+    testing::SeenWqe wqe{counter, std::vector<uint8_t>(16)};
+    wqe.bytes = {0,
+                 static_cast<uint8_t>(counter >> 8),
+                 static_cast<uint8_t>(counter),
+                 0x10,
+                 0xab,
+                 0xc0,
+                 0x07,
+                 3,
+                 0,
+                 0,
+                 0,
+                 8,
+                 0,
+                 0,
+                 0,
+                 0};
+    rig.nic().write_cqe(wqe, opcode, syndrome, vendor);
+  }
+  void post_up_to(uint64_t index) { q.reserved = q.published = q.rung = index; }
+
+  uint32_t stop = 0;
+  QueueRig rig;
+  SendQueue& q = rig.queue;
+};
+
+TEST(Completion, NothingIsCompleteBeforeTheNicWrote) {
+  CompletionQueue cq;
+  cq.post_up_to(3);
+  for (const int fill : {0xff, 0xf0, 0xf1}) {
+    std::memset(static_cast<void*>(&cq.rig.cqe()), fill, sizeof(Cqe));
+    poll<kReach>(cq.q);
+    EXPECT_EQ(cq.q.completed, 0u) << fill;
+    EXPECT_EQ(queue_status<kReach>(cq.q), Status::kOk);
+  }
+}
+
+TEST(Completion, NamesTheFirstBlockOfTheLastCompletedWqe) {
+  CompletionQueue cq;
+  cq.post_up_to(5);
+  cq.complete(2);
+  poll<kReach>(cq.q);
+  EXPECT_EQ(cq.q.completed, 3u);
+  cq.complete(4);
+  poll<kReach>(cq.q);
+  EXPECT_EQ(cq.q.completed, 5u);
+}
+
+TEST(Completion, OldCountersMoveNothingBack) {
+  CompletionQueue cq;
+  cq.post_up_to(50);
+  cq.complete(40);
+  poll<kReach>(cq.q);
+  cq.complete(30);
+  poll<kReach>(cq.q);
+  EXPECT_EQ(cq.q.completed, 41u);
+}
+
+TEST(Completion, TheSameCounterTwiceIsNoNews) {
+  CompletionQueue cq;
+  cq.post_up_to(1);
+  cq.complete(0);
+  poll<kReach>(cq.q);
+  cq.post_up_to(100);  // rung moves on, the CQE stays
+  poll<kReach>(cq.q);
+  EXPECT_EQ(cq.q.completed, 1u);
+}
+
+TEST(Completion, CountersOfWorkNobodyRangAreIgnored) {
+  CompletionQueue cq;
+  cq.post_up_to(10);
+  cq.complete(10);  // one past the last rung
+  poll<kReach>(cq.q);
+  EXPECT_EQ(cq.q.completed, 0u);
+}
+
+TEST(Completion, CountsRunOnReservedButUnrungWork) {
+  CompletionQueue cq;
+  cq.post_up_to(10);
+  cq.q.reserved = 120;
+  cq.q.published = 90;
+  cq.complete(9);
+  poll<kReach>(cq.q);
+  EXPECT_EQ(cq.q.completed, 10u);
+}
+
+TEST(Completion, ReachesAcrossTheWholeDepthOfTheDeepestQueue) {
+  CompletionQueue cq({.depth = kMaxDepth, .start = 3});
+  cq.post_up_to(3 + kMaxDepth);
+  cq.complete(3);
+  poll<kReach>(cq.q);
+  EXPECT_EQ(cq.q.completed, 4u);
+  cq.complete(3 + kMaxDepth - 1);
+  poll<kReach>(cq.q);
+  EXPECT_EQ(cq.q.completed, 3u + kMaxDepth);
+}
+
+class CompletionWrap : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(CompletionWrap, IsRebuiltFrom16BitsAtEveryStep) {
+  const uint64_t start = GetParam();
+  CompletionQueue cq({.start = start});
+  for (uint64_t index = start; index < start + 300; ++index) {
+    cq.post_up_to(index + 1 + index % 7);
+    cq.complete(index);
+    poll<kReach>(cq.q);
+    ASSERT_EQ(cq.q.completed, index + 1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Starts, CompletionWrap,
+                         ::testing::Values(0, 0xff80, 0xffff, 0x1ff90, 0xffffff80, 0xffffffff,
+                                           0x7fffffffffff8000));
+
+TEST(Completion, AnErrorIsKeptWithAllThatIsKnown) {
+  CompletionQueue cq({.start = 0x1fffe});
+  cq.post_up_to(0x20005);
+  const uint64_t before = now_ns();
+  cq.complete(0x20003, CqeOpcode::kRequesterError, 0x13, 0x88);
+  poll<kReach>(cq.q);
+  EXPECT_EQ(queue_status<kReach>(cq.q), Status::kQueueError);
+  EXPECT_EQ(cq.q.error.wqe_index, 0x20003u);
+  EXPECT_EQ(cq.q.error.syndrome, 0x13);
+  EXPECT_EQ(cq.q.error.vendor_syndrome, 0x88);
+  EXPECT_EQ(cq.q.error.opcode, 0x10);
+  EXPECT_GE(cq.q.error.time_ns, before);
+  EXPECT_LE(cq.q.error.time_ns, now_ns());
+}
+
+TEST(Completion, AnErrorCompletesNothing) {
+  CompletionQueue cq;
+  cq.post_up_to(5);
+  cq.complete(3, CqeOpcode::kRequesterError, 0x04);
+  poll<kReach>(cq.q);
+  EXPECT_EQ(cq.q.completed, 0u);
+}
+
+TEST(Completion, AResponderErrorIsAnErrorToo) {
+  CompletionQueue cq;
+  cq.post_up_to(1);
+  cq.complete(0, CqeOpcode::kResponderError, 0x11);
+  poll<kReach>(cq.q);
+  EXPECT_EQ(queue_status<kReach>(cq.q), Status::kQueueError);
+  EXPECT_EQ(cq.q.error.syndrome, 0x11);
+}
+
+TEST(Completion, FlushesBehindAnErrorDoNotOverwriteIt) {
+  CompletionQueue cq;
+  cq.post_up_to(9);
+  cq.complete(2, CqeOpcode::kRequesterError, 0x15, 0x81);
+  poll<kReach>(cq.q);
+  for (uint64_t flushed = 3; flushed < 9; ++flushed) {
+    cq.complete(flushed, CqeOpcode::kRequesterError, 0x05);
+    poll<kReach>(cq.q);
+  }
+  EXPECT_EQ(cq.q.error.wqe_index, 2u);
+  EXPECT_EQ(cq.q.error.syndrome, 0x15);
+  EXPECT_EQ(cq.q.error.vendor_syndrome, 0x81);
+}
+
+class CompletionSyndrome : public ::testing::TestWithParam<int> {};
+
+TEST_P(CompletionSyndrome, ReachesTheErrorRecord) {
+  CompletionQueue cq;
+  cq.post_up_to(1);
+  cq.complete(0, CqeOpcode::kRequesterError, static_cast<uint8_t>(GetParam()), 0xfe);
+  poll<kReach>(cq.q);
+  EXPECT_EQ(cq.q.error.syndrome, GetParam());
+  EXPECT_EQ(cq.q.error.vendor_syndrome, 0xfe);
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, CompletionSyndrome,
+                         ::testing::Values(0x01, 0x02, 0x04, 0x05, 0x06, 0x10, 0x11, 0x12, 0x13,
+                                           0x14, 0x15, 0x16, 0x22));
+
+TEST(Completion, TheFirstErrorWins) {
+  CompletionQueue cq;
+  QueueError first{};
+  first.wqe_index = 4;
+  latch_error<kReach>(cq.q, Status::kTimeout, first);
+  QueueError second{};
+  second.wqe_index = 9;
+  latch_error<kReach>(cq.q, Status::kQueueError, second);
+  EXPECT_EQ(queue_status<kReach>(cq.q), Status::kTimeout);
+  EXPECT_EQ(cq.q.error.wqe_index, 4u);
+}
+
+TEST(Completion, OneOfManyObserversWritesTheWholeRecord) {
+  CompletionQueue cq;
+  std::vector<std::thread> observers;
+  for (uint8_t i = 1; i <= 4; ++i) {
+    observers.emplace_back([&cq, i] {
+      QueueError mine{};
+      mine.wqe_index = i;
+      mine.syndrome = i;
+      mine.opcode = i;
+      latch_error<kReach>(cq.q, Status::kQueueError, mine);
+    });
+  }
+  for (std::thread& observer : observers) observer.join();
+  EXPECT_NE(cq.q.error.wqe_index, 0u);
+  EXPECT_EQ(cq.q.error.syndrome, cq.q.error.wqe_index);
+  EXPECT_EQ(cq.q.error.opcode, cq.q.error.wqe_index);
+}
+
+TEST(Completion, ClosingAQueueKeepsWhyAndWhere) {
+  CompletionQueue cq;
+  cq.q.completed = 17;
+  EXPECT_EQ(close_queue<kReach>(cq.q, SpinEnd::kTimedOut), Status::kTimeout);
+  EXPECT_EQ(queue_status<kReach>(cq.q), Status::kTimeout);
+  EXPECT_EQ(cq.q.error.wqe_index, 17u);
+}
+
+TEST(Completion, ClosingForTheStopWordKeepsTheStopWord) {
+  CompletionQueue cq;
+  cq.stop = static_cast<uint32_t>(Status::kPeerLost);
+  EXPECT_EQ(close_queue<kReach>(cq.q, SpinEnd::kStopped), Status::kPeerLost);
+  EXPECT_EQ(queue_status<kReach>(cq.q), Status::kPeerLost);
+}
+
+TEST(Completion, ClosingABrokenQueueReportsWhatBrokeIt) {
+  CompletionQueue cq;
+  cq.post_up_to(1);
+  cq.complete(0, CqeOpcode::kRequesterError, 0x14);
+  poll<kReach>(cq.q);
+  EXPECT_EQ(close_queue<kReach>(cq.q, SpinEnd::kTimedOut), Status::kQueueError);
+}
+
+TEST(Completion, AQueueWithOneOwnerPollsTheSame) {
+  CompletionQueue cq({.start = 0xfffe});
+  cq.post_up_to(0x10003);
+  cq.complete(0x10001);
+  poll<Reach::kLane>(cq.q);
+  EXPECT_EQ(cq.q.completed, 0x10002u);
+  cq.complete(0x10002, CqeOpcode::kRequesterError, 0x13);
+  poll<Reach::kLane>(cq.q);
+  EXPECT_EQ(queue_status<Reach::kLane>(cq.q), Status::kQueueError);
+  EXPECT_EQ(cq.q.error.wqe_index, 0x10002u);
+}
+
+}  // namespace
+}  // namespace peal::mlx5
