@@ -50,6 +50,13 @@ void agree(Bootstrap& bootstrap, const Config& config) {
   }
 }
 
+// What a PE would make a context of, and the context slots it still uses.
+struct ContextOffer {
+  uint64_t taken;
+  uint32_t queues;
+  uint32_t depth;
+};
+
 // What a PE would make a window of.
 struct WindowOffer {
   uint64_t bytes;
@@ -102,7 +109,7 @@ struct Runtime::State {
   uint32_t rounds() const { return sync_rounds(bootstrap->size()); }
   void add_window(std::byte* address, size_t bytes, bool everywhere);
   RegisteredWindow register_everywhere(std::byte* address, size_t bytes);
-  uint32_t free_context_slot();
+  uint32_t agree_on_context(const QueueOptions& queues);
   std::shared_ptr<ContextOwner> create_context(const ContextOptions& options);
   void peer_lost(int pe, int pid);
 };
@@ -149,21 +156,28 @@ RegisteredWindow Runtime::State::register_everywhere(std::byte* address, size_t 
   return {std::move(*region), std::move(rkeys)};
 }
 
-// The first slot whose context, if it had one, is gone on every PE: nobody can still write its
-// flags.
-uint32_t Runtime::State::free_context_slot() {
+// Compares the options of all PEs; answers the first slot whose context, if it had one, is gone on
+// every PE: nobody can still write its flags.
+uint32_t Runtime::State::agree_on_context(const QueueOptions& queues) {
   static_assert(kMaxContexts == 64, "one bit a slot");
-  uint64_t mine = 0;
+  ContextOffer mine{0, queues.queues_per_peer, queues.depth};
   {
     const std::lock_guard lock(contexts_mutex);
     for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
-      if (!contexts[slot].expired()) mine |= uint64_t{1} << slot;
+      if (!contexts[slot].expired()) mine.taken |= uint64_t{1} << slot;
     }
   }
-  std::vector<uint64_t> all(static_cast<size_t>(bootstrap->size()));
+  std::vector<ContextOffer> all(static_cast<size_t>(bootstrap->size()));
   bootstrap->allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   uint64_t taken = 0;
-  for (const uint64_t one : all) taken |= one;
+  for (size_t pe = 0; pe < all.size(); ++pe) {
+    taken |= all[pe].taken;
+    if (all[pe].queues == all[0].queues && all[pe].depth == all[0].depth) continue;
+    fail(
+        ErrorCode::kInvalidArgument,
+        "make_context: PE {} asks for {} queues of depth {}, PE 0 for {} of {}: all must ask alike",
+        pe, all[pe].queues, all[pe].depth, all[0].queues, all[0].depth);
+  }
   if (~taken == 0) {
     fail(ErrorCode::kInvalidArgument,
          "make_context: {} contexts exist already, which is the limit; drop one on every PE first",
@@ -173,9 +187,6 @@ uint32_t Runtime::State::free_context_slot() {
 }
 
 std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOptions& options) {
-  const uint32_t slot = free_context_slot();
-  uint64_t* const flags = sync_flags + slot * rounds();
-  std::fill_n(flags, rounds(), uint64_t{0});  // of the context that had the slot before
   const uint64_t timeout_ns =
       nanoseconds(options.timeout.count() < 0 ? config.timeout : options.timeout);
   const QueueOptions queues{
@@ -184,6 +195,9 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
       .depth = options.depth != 0 ? options.depth : static_cast<uint32_t>(config.queue_depth),
       .timeout_ns = timeout_ns,
       .stop = stop.get()};
+  const uint32_t slot = agree_on_context(queues);
+  uint64_t* const flags = sync_flags + slot * rounds();
+  std::fill_n(flags, rounds(), uint64_t{0});  // of the context that had the slot before
   const ContextSurroundings around{.windows = windows.get(),
                                    .stop = stop.get(),
                                    .sync_flags = flags,

@@ -94,6 +94,22 @@ TEST(Contexts, RefuseDepthsAndQueueCountsOutOfRange) {
   });
 }
 
+TEST(Contexts, DifferentOptionsAreAnErrorOnAllPes) {
+  on_every_pe([](Runtime& pe) {
+    if (pe.n_pes() == 1) GTEST_SKIP() << "one PE agrees with itself";
+    const ContextOptions queues{.queues_per_peer = pe.my_pe() == 1 ? 2u : 3u, .depth = 128};
+    expect_refusal(error_of([&] { (void)pe.make_context(queues); }),
+                   "PE 1 asks for 2 queues of depth 128, PE 0 for 3 of 128");
+    const ContextOptions depth{.queues_per_peer = 1, .depth = pe.my_pe() == 1 ? 256u : 100u};
+    expect_refusal(error_of([&] { (void)pe.make_context(depth); }),
+                   "PE 1 asks for 1 queues of depth 256, PE 0 for 1 of 100");
+    Symmetric<uint64_t> box(pe, 1);
+    const auto context = pe.make_context({1, 128});
+    run_clean(pe, {}, greet<Reach::kGpu>, context.value(), box.data(), uint64_t{5});
+    pe.barrier();
+  });
+}
+
 template <class Options>
 void greet_with(const Options& options) {
   on_every_pe([&](Runtime& pe) {
