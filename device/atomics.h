@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Atomics on 4- and 8-byte words at a peer, executed by the peer's NIC: atomic with respect to one
-// another on any PE, not with respect to the peer's own loads and stores.
+// Atomics on 4- and 8-byte words at a peer, executed by the peer's NIC, or by this PE where it
+// reaches the word itself. Atomic with respect to one another as long as all PEs reach the word the
+// same way; not with respect to the peer's own plain loads and stores.
 //
 // Fetching forms wait for the old value. The others return once posted; quiet(ctx) completes them.
 // One thread calls; lanes of a warp that call together are posted together. A word must be aligned
@@ -31,7 +32,7 @@ PEAL_HD WordOf<T> to_word(const T& value) {
 }
 
 template <class T>
-PEAL_HD T from_word(uint64_t bits) {
+PEAL_HD T from_landing(uint64_t bits) {
   // The NIC returns 8-byte results in host order and 4-byte results big-endian
   // (atomic_req_8B_endianness_mode 1).
   WordOf<T> word = static_cast<WordOf<T>>(bits);
@@ -57,54 +58,96 @@ PEAL_DEVICE Destination resolve_word(const BasicContext<R>& ctx, const T* word, 
   return d;
 }
 
-/// The work request of an operation on T; `op` is an 8-byte plain add or swap, or a masked form.
-struct PlainAdd {
-  uint64_t add;
-};
-struct PlainSwap {
-  uint64_t compare;
-  uint64_t swap;
+// An operation on words W is a type with two faces: compose() for the NIC of the PE that has the
+// word, apply() for a word this PE can reach itself. apply() answers the old value.
+
+template <class W>
+struct Add {
+  W value;
+  PEAL_DEVICE mlx5::Wqe<4> compose(const mlx5::Header& h, const mlx5::Remote& at,
+                                   const mlx5::Local& result) const {
+    if constexpr (sizeof(W) == 8) {
+      return mlx5::compose_fetch_add(h, at, value, result);
+    } else {
+      return mlx5::compose_masked(h, at, mlx5::MaskedAdd<W>{value, 0}, result);
+    }
+  }
+  PEAL_DEVICE W apply(W* word) const { return fetch_add_relaxed<Reach::kSystem>(word, value); }
 };
 
-PEAL_HD mlx5::Wqe<4> compose_atomic(const mlx5::Header& h, const mlx5::Remote& at,
-                                    const PlainAdd& op, const mlx5::Local& result) {
-  return mlx5::compose_fetch_add(h, at, op.add, result);
-}
-PEAL_HD mlx5::Wqe<4> compose_atomic(const mlx5::Header& h, const mlx5::Remote& at,
-                                    const PlainSwap& op, const mlx5::Local& result) {
-  return mlx5::compose_compare_swap(h, at, op.compare, op.swap, result);
-}
-template <class Masked>
-PEAL_HD auto compose_atomic(const mlx5::Header& h, const mlx5::Remote& at, const Masked& op,
-                            const mlx5::Local& result) {
-  return mlx5::compose_masked(h, at, op, result);
+template <class W>
+struct Fetch {
+  PEAL_DEVICE mlx5::Wqe<4> compose(const mlx5::Header& h, const mlx5::Remote& at,
+                                   const mlx5::Local& result) const {
+    return Add<W>{0}.compose(h, at, result);
+  }
+  PEAL_DEVICE W apply(W* word) const { return load_relaxed<Reach::kSystem>(word); }
+};
+
+template <class W>
+struct SwapIf {
+  W compare;
+  W value;
+  PEAL_DEVICE mlx5::Wqe<4> compose(const mlx5::Header& h, const mlx5::Remote& at,
+                                   const mlx5::Local& result) const {
+    constexpr W kAll = static_cast<W>(~W{0});
+    if constexpr (sizeof(W) == 8) {
+      return mlx5::compose_compare_swap(h, at, compare, value, result);
+    } else {
+      return mlx5::compose_masked(h, at, mlx5::MaskedSwap<W>{compare, kAll, value, kAll}, result);
+    }
+  }
+  PEAL_DEVICE W apply(W* word) const {
+    return fetch_compare_swap_relaxed<Reach::kSystem>(word, compare, value);
+  }
+};
+
+/// The bits of `mask` become those of `value`, whatever was there: swap, and, or.
+template <class W>
+PEAL_DEVICE auto compose_replace(const mlx5::Header& h, const mlx5::Remote& at,
+                                 const mlx5::Local& result, W value, W mask) {
+  return mlx5::compose_masked(h, at, mlx5::MaskedSwap<W>{0, 0, value, mask}, result);
 }
 
-template <class T>
-PEAL_HD auto add_op(const T& value) {
-  if constexpr (sizeof(T) == 8) {
-    return PlainAdd{to_word(value)};
-  } else {
-    return mlx5::MaskedAdd<uint32_t>{to_word(value), 0};
-  }
-}
-template <class T>
-PEAL_HD auto swap_if_op(const T& compare, const T& value) {
-  if constexpr (sizeof(T) == 8) {
-    return PlainSwap{to_word(compare), to_word(value)};
-  } else {
-    return mlx5::MaskedSwap<uint32_t>{to_word(compare), ~0u, to_word(value), ~0u};
-  }
-}
-/// Unconditional: the bits of `mask` become those of `value`.
 template <class W>
-PEAL_HD mlx5::MaskedSwap<W> replace_op(W value, W mask) {
-  return {0, 0, value, mask};
-}
+struct Swap {
+  W value;
+  PEAL_DEVICE auto compose(const mlx5::Header& h, const mlx5::Remote& at,
+                           const mlx5::Local& result) const {
+    return compose_replace(h, at, result, value, static_cast<W>(~W{0}));
+  }
+  PEAL_DEVICE W apply(W* word) const { return exchange_relaxed<Reach::kSystem>(word, value); }
+};
+
 template <class W>
-PEAL_HD mlx5::MaskedAdd<W> xor_op(W value) {
-  return {value, static_cast<W>(~W{0})};
-}
+struct And {
+  W value;
+  PEAL_DEVICE auto compose(const mlx5::Header& h, const mlx5::Remote& at,
+                           const mlx5::Local& result) const {
+    return compose_replace(h, at, result, value, static_cast<W>(~value));
+  }
+  PEAL_DEVICE W apply(W* word) const { return fetch_and_relaxed<Reach::kSystem>(word, value); }
+};
+
+template <class W>
+struct Or {
+  W value;
+  PEAL_DEVICE auto compose(const mlx5::Header& h, const mlx5::Remote& at,
+                           const mlx5::Local& result) const {
+    return compose_replace(h, at, result, value, value);
+  }
+  PEAL_DEVICE W apply(W* word) const { return fetch_or_relaxed<Reach::kSystem>(word, value); }
+};
+
+template <class W>
+struct Xor {
+  W value;
+  PEAL_DEVICE mlx5::Wqe<4> compose(const mlx5::Header& h, const mlx5::Remote& at,
+                                   const mlx5::Local& result) const {
+    return mlx5::compose_masked(h, at, mlx5::MaskedAdd<W>{value, static_cast<W>(~W{0})}, result);
+  }
+  PEAL_DEVICE W apply(W* word) const { return fetch_xor_relaxed<Reach::kSystem>(word, value); }
+};
 
 template <Reach R, class T, class Op>
 PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, T* word, const Op& op, int pe) {
@@ -112,14 +155,18 @@ PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, T* word, const O
   const Destination at = resolve_word(ctx, word, pe);
   answer.status = at.status;
   if (at.status != Status::kOk) return answer;
+  if (at.direct != nullptr) {
+    const WordOf<T> old = op.apply(reinterpret_cast<WordOf<T>*>(at.direct));
+    memcpy(&answer.value, &old, sizeof(T));
+    return answer;
+  }
   const auto landing = ibgda::Landing::take<R>(*at.queue, &answer.status);
   if (answer.status != Status::kOk) return answer;
-  const Ticket ticket = post<R, true>(*at.queue, [&](const mlx5::Header& h) {
-    return compose_atomic(h, at.remote, op, landing.local());
-  });
+  const Ticket ticket = post<R, true>(
+      *at.queue, [&](const mlx5::Header& h) { return op.compose(h, at.remote, landing.local()); });
   answer.status = ibgda::wait<R>(ticket);
   if (answer.status == Status::kOk) {
-    answer.value = from_word<T>(landing.value());
+    answer.value = from_landing<T>(landing.value());
     landing.template give_back<R>();
   }
   return answer;
@@ -129,9 +176,13 @@ template <Reach R, class T, class Op>
 PEAL_DEVICE Status post_atomic(const BasicContext<R>& ctx, T* word, const Op& op, int pe) {
   const Destination at = resolve_word(ctx, word, pe);
   if (at.status != Status::kOk) return at.status;
+  if (at.direct != nullptr) {
+    (void)op.apply(reinterpret_cast<WordOf<T>*>(at.direct));
+    return Status::kOk;
+  }
   return post<R, true>(*at.queue,
                        [&](const mlx5::Header& h) {
-                         return compose_atomic(h, at.remote, op, ibgda::Landing::sink(*at.queue));
+                         return op.compose(h, at.remote, ibgda::Landing::sink(*at.queue));
                        })
       .status;
 }
@@ -141,25 +192,21 @@ PEAL_DEVICE Status post_atomic(const BasicContext<R>& ctx, T* word, const Op& op
 /// Reads the word atomically.
 template <Reach R, class T>
 PEAL_DEVICE Fetched<T> atomic_fetch(const BasicContext<R>& ctx, const T* word, int pe) {
-  return detail::fetch_atomic(ctx, const_cast<T*>(word), detail::add_op(T{}), pe);
+  return detail::fetch_atomic(ctx, const_cast<T*>(word), detail::Fetch<detail::WordOf<T>>{}, pe);
 }
 
 /// Stores `value`.
 template <Reach R, class T>
 PEAL_DEVICE Status atomic_set(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                               int pe) {
-  using W = detail::WordOf<T>;
-  return detail::post_atomic(
-      ctx, word, detail::replace_op<W>(detail::to_word(value), static_cast<W>(~W{0})), pe);
+  return detail::post_atomic(ctx, word, detail::Swap{detail::to_word(value)}, pe);
 }
 
 /// Stores `value` and returns what was there.
 template <Reach R, class T>
 PEAL_DEVICE Fetched<T> atomic_swap(const BasicContext<R>& ctx, T* word,
                                    std::type_identity_t<T> value, int pe) {
-  using W = detail::WordOf<T>;
-  return detail::fetch_atomic(
-      ctx, word, detail::replace_op<W>(detail::to_word(value), static_cast<W>(~W{0})), pe);
+  return detail::fetch_atomic(ctx, word, detail::Swap{detail::to_word(value)}, pe);
 }
 
 /// Stores `value` if the word equals `compare`; returns what was there.
@@ -167,7 +214,8 @@ template <Reach R, class T>
 PEAL_DEVICE Fetched<T> atomic_compare_swap(const BasicContext<R>& ctx, T* word,
                                            std::type_identity_t<T> compare,
                                            std::type_identity_t<T> value, int pe) {
-  return detail::fetch_atomic(ctx, word, detail::swap_if_op<T>(compare, value), pe);
+  return detail::fetch_atomic(ctx, word,
+                              detail::SwapIf{detail::to_word(compare), detail::to_word(value)}, pe);
 }
 
 /// Adds `value`, wrapping.
@@ -175,7 +223,7 @@ template <Reach R, class T>
 PEAL_DEVICE Status atomic_add(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                               int pe) {
   static_assert(std::is_integral_v<T>);
-  return detail::post_atomic(ctx, word, detail::add_op<T>(value), pe);
+  return detail::post_atomic(ctx, word, detail::Add{detail::to_word(value)}, pe);
 }
 
 /// Adds `value`, wrapping, and returns what was there.
@@ -183,7 +231,7 @@ template <Reach R, class T>
 PEAL_DEVICE Fetched<T> atomic_fetch_add(const BasicContext<R>& ctx, T* word,
                                         std::type_identity_t<T> value, int pe) {
   static_assert(std::is_integral_v<T>);
-  return detail::fetch_atomic(ctx, word, detail::add_op<T>(value), pe);
+  return detail::fetch_atomic(ctx, word, detail::Add{detail::to_word(value)}, pe);
 }
 
 /// Adds one.
@@ -202,48 +250,42 @@ PEAL_DEVICE Fetched<T> atomic_fetch_inc(const BasicContext<R>& ctx, T* word, int
 template <Reach R, class T>
 PEAL_DEVICE Status atomic_and(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                               int pe) {
-  using W = detail::WordOf<T>;
-  const W bits = detail::to_word(value);
-  return detail::post_atomic(ctx, word, detail::replace_op<W>(bits, static_cast<W>(~bits)), pe);
+  return detail::post_atomic(ctx, word, detail::And{detail::to_word(value)}, pe);
 }
 
 /// Ands `value` into the word and returns what was there.
 template <Reach R, class T>
 PEAL_DEVICE Fetched<T> atomic_fetch_and(const BasicContext<R>& ctx, T* word,
                                         std::type_identity_t<T> value, int pe) {
-  using W = detail::WordOf<T>;
-  const W bits = detail::to_word(value);
-  return detail::fetch_atomic(ctx, word, detail::replace_op<W>(bits, static_cast<W>(~bits)), pe);
+  return detail::fetch_atomic(ctx, word, detail::And{detail::to_word(value)}, pe);
 }
 
 /// Ors `value` into the word.
 template <Reach R, class T>
 PEAL_DEVICE Status atomic_or(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                              int pe) {
-  const auto bits = detail::to_word(value);
-  return detail::post_atomic(ctx, word, detail::replace_op(bits, bits), pe);
+  return detail::post_atomic(ctx, word, detail::Or{detail::to_word(value)}, pe);
 }
 
 /// Ors `value` into the word and returns what was there.
 template <Reach R, class T>
 PEAL_DEVICE Fetched<T> atomic_fetch_or(const BasicContext<R>& ctx, T* word,
                                        std::type_identity_t<T> value, int pe) {
-  const auto bits = detail::to_word(value);
-  return detail::fetch_atomic(ctx, word, detail::replace_op(bits, bits), pe);
+  return detail::fetch_atomic(ctx, word, detail::Or{detail::to_word(value)}, pe);
 }
 
 /// Xors `value` into the word.
 template <Reach R, class T>
 PEAL_DEVICE Status atomic_xor(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                               int pe) {
-  return detail::post_atomic(ctx, word, detail::xor_op(detail::to_word(value)), pe);
+  return detail::post_atomic(ctx, word, detail::Xor{detail::to_word(value)}, pe);
 }
 
 /// Xors `value` into the word and returns what was there.
 template <Reach R, class T>
 PEAL_DEVICE Fetched<T> atomic_fetch_xor(const BasicContext<R>& ctx, T* word,
                                         std::type_identity_t<T> value, int pe) {
-  return detail::fetch_atomic(ctx, word, detail::xor_op(detail::to_word(value)), pe);
+  return detail::fetch_atomic(ctx, word, detail::Xor{detail::to_word(value)}, pe);
 }
 
 }  // namespace peal

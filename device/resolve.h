@@ -42,7 +42,7 @@ PEAL_HD const Window* find_window(const ContextFields& ctx, const void* address,
     const Window& w = ctx.windows->window[i];
     const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(address) - w.base);
     if (offset >= w.bytes || bytes > w.bytes - offset) continue;
-    if (side == Side::kHome || w.rkeys != nullptr) return &w;
+    if (side == Side::kHome || w.rkeys != nullptr || w.direct != nullptr) return &w;
   }
   return nullptr;
 }
@@ -56,14 +56,16 @@ PEAL_HD mlx5::SendQueue* queue_at(const ContextFields& ctx, uint32_t index) {
   return reinterpret_cast<mlx5::SendQueue*>(ctx.queues + index * ctx.queue_stride);
 }
 
-/// A remote range made concrete: which queue, which offset, which key.
+/// A remote range made concrete: its address here if the peer's memory is mapped, else which queue,
+/// which offset, which key.
 struct Destination {
+  std::byte* direct;  // null: through the NIC
   mlx5::SendQueue* queue;
   mlx5::Remote remote;
   Status status;
 };
 
-/// Checks pe and range, and picks the queue of the calling block.
+/// Checks pe and range, and picks the way: direct, or the queue of the calling block.
 template <Reach R>
 PEAL_DEVICE Destination resolve(const BasicContext<R>& ctx, const void* address, uint64_t bytes,
                                 int pe) {
@@ -83,11 +85,14 @@ PEAL_DEVICE Destination resolve(const BasicContext<R>& ctx, const void* address,
     d.status = refuse(ctx, Status::kNotSymmetric, what);
     return d;
   }
+  if (w->direct != nullptr && w->direct[pe] != nullptr) {
+    d.direct = w->direct[pe] + offset_in(*w, address);
+    return d;
+  }
   const uint32_t lane_queue = ctx.queues_per_peer == 1 ? 0 : block_in_grid() % ctx.queues_per_peer;
   d.queue =
       queue_at(ctx, lane_queue * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe));
   d.remote = {offset_in(*w, address), w->rkeys[pe]};
-  d.status = Status::kOk;
   return d;
 }
 

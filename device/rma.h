@@ -22,6 +22,7 @@
 #include "device/context.h"
 #include "device/resolve.h"
 #include "device/transport/ibgda.h"
+#include "device/transport/p2p.h"
 
 namespace peal {
 
@@ -111,10 +112,8 @@ PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, 
 }
 
 template <Reach R, bool kTogether>
-PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, void* dst, const void* src, uint64_t bytes,
-                             int pe) {
-  const Destination at = resolve(ctx, src, bytes, pe);
-  if (at.status != Status::kOk || bytes == 0) return Ticket{nullptr, 0, at.status};
+PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, void* dst, const Destination& at,
+                             uint64_t bytes) {
   const Origin to = resolve_local(ctx, dst, bytes);
   if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
   mlx5::Remote remote = at.remote;
@@ -133,6 +132,15 @@ PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, void* dst, const void* 
   return ticket;
 }
 
+/// Moves the bytes with the scope's own lanes. Source and destination may be used by all of them
+/// afterwards.
+template <p2p::Direction kDirection, class S>
+PEAL_DEVICE void copy_direct(S scope, void* dst, const void* src, uint64_t bytes) {
+  scope.sync();  // edge M8: every lane's earlier stores to the source precede the copy
+  p2p::copy<kDirection>(scope, dst, src, bytes);
+  scope.sync();
+}
+
 }  // namespace detail
 
 /// Waits until the ticket's operation is locally complete. Repeatable after a timeout.
@@ -148,17 +156,21 @@ PEAL_DEVICE bool test(const BasicContext<R>&, const Ticket& ticket) {
 }
 
 /// Starts copying `count` elements to `dst` at `pe`. The source must stay unchanged until the
-/// ticket completes, and must lie in a window unless it is at most 28 bytes long.
+/// ticket completes, and, where the NIC carries it, must lie in a window unless it is at most 28
+/// bytes long.
 template <Reach R, class S, class T>
 requires detail::kIsScope<S> PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& ctx, S scope, T* dst,
                                                         const std::type_identity_t<T>* src,
                                                         size_t count, int pe) {
-  return by_leader(scope, [&]() -> Ticket {
-    const uint64_t bytes = detail::bytes_of<T>(count);
-    const detail::Destination to = detail::resolve(ctx, dst, bytes, pe);
-    if (to.status != Status::kOk || bytes == 0) return Ticket{nullptr, 0, to.status};
-    return detail::put_bytes<R, std::is_same_v<S, Thread>>(ctx, to, src, bytes);
-  });
+  const uint64_t bytes = detail::bytes_of<T>(count);
+  const detail::Destination to = detail::resolve(ctx, dst, bytes, pe);
+  if (to.status != Status::kOk || bytes == 0) return Ticket{nullptr, 0, to.status};
+  if (to.direct != nullptr) {
+    detail::copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);
+    return Ticket{};
+  }
+  return by_leader(
+      scope, [&] { return detail::put_bytes<R, std::is_same_v<S, Thread>>(ctx, to, src, bytes); });
 }
 
 /// Copies `count` elements to `dst` at `pe`; returns when the source may be reused.
@@ -166,20 +178,35 @@ template <Reach R, class S, class T>
 requires detail::kIsScope<S> PEAL_DEVICE Status put(const BasicContext<R>& ctx, S scope, T* dst,
                                                     const std::type_identity_t<T>* src,
                                                     size_t count, int pe) {
-  const Ticket ticket = put_nbi(ctx, scope, dst, src, count, pe);
-  // Inline data has left the source already.
-  if (detail::bytes_of<T>(count) <= mlx5::kMaxInlineBytes) return ticket.status;
-  return by_leader(scope, [&] { return ibgda::wait<R>(ticket); });
+  const uint64_t bytes = detail::bytes_of<T>(count);
+  const detail::Destination to = detail::resolve(ctx, dst, bytes, pe);
+  if (to.status != Status::kOk || bytes == 0) return to.status;
+  if (to.direct != nullptr) {
+    detail::copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);
+    return Status::kOk;
+  }
+  return by_leader(scope, [&] {
+    const Ticket ticket = detail::put_bytes<R, std::is_same_v<S, Thread>>(ctx, to, src, bytes);
+    // Inline data has left the source already.
+    return bytes <= mlx5::kMaxInlineBytes ? ticket.status : ibgda::wait<R>(ticket);
+  });
 }
 
-/// Starts copying `count` elements from `src` at `pe` to `dst`, which must lie in a window.
+/// Starts copying `count` elements from `src` at `pe` to `dst`, which, where the NIC carries it,
+/// must lie in a window.
 template <Reach R, class S, class T>
 requires detail::kIsScope<S> PEAL_DEVICE Ticket get_nbi(const BasicContext<R>& ctx, S scope, T* dst,
                                                         const std::type_identity_t<T>* src,
                                                         size_t count, int pe) {
-  return by_leader(scope, [&]() -> Ticket {
-    return detail::get_bytes<R, std::is_same_v<S, Thread>>(ctx, dst, src,
-                                                           detail::bytes_of<T>(count), pe);
+  const uint64_t bytes = detail::bytes_of<T>(count);
+  const detail::Destination from = detail::resolve(ctx, src, bytes, pe);
+  if (from.status != Status::kOk || bytes == 0) return Ticket{nullptr, 0, from.status};
+  if (from.direct != nullptr) {
+    detail::copy_direct<p2p::Direction::kGet>(scope, dst, from.direct, bytes);
+    return Ticket{};
+  }
+  return by_leader(scope, [&] {
+    return detail::get_bytes<R, std::is_same_v<S, Thread>>(ctx, dst, from, bytes);
   });
 }
 
@@ -190,6 +217,7 @@ requires detail::kIsScope<S> PEAL_DEVICE Status get(const BasicContext<R>& ctx, 
                                                     const std::type_identity_t<T>* src,
                                                     size_t count, int pe) {
   const Ticket ticket = get_nbi(ctx, scope, dst, src, count, pe);
+  if (ticket.queue == nullptr) return ticket.status;
   return by_leader(scope, [&] { return ibgda::wait<R>(ticket); });
 }
 
@@ -222,6 +250,10 @@ PEAL_DEVICE Status p(const BasicContext<R>& ctx, T* dst, const std::type_identit
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
   const detail::Destination to = detail::resolve(ctx, dst, sizeof(T), pe);
   if (to.status != Status::kOk) return to.status;
+  if (to.direct != nullptr) {
+    p2p::store_value(to.direct, value);
+    return Status::kOk;
+  }
   uint64_t bits = 0;
   memcpy(&bits, &value, sizeof(T));
   const uint32_t payload[3] = {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32), 0};
@@ -248,6 +280,10 @@ PEAL_DEVICE Fetched<T> g(const BasicContext<R>& ctx, const T* src, int pe) {
   const detail::Destination from = detail::resolve(ctx, src, sizeof(T), pe);
   answer.status = from.status;
   if (from.status != Status::kOk) return answer;
+  if (from.direct != nullptr) {
+    answer.value = p2p::load_value<T>(from.direct);
+    return answer;
+  }
   const auto landing = ibgda::Landing::take<R>(*from.queue, &answer.status);
   if (answer.status != Status::kOk) return answer;
   const Ticket ticket = detail::post<R, true>(*from.queue, [&](const mlx5::Header& h) {
@@ -307,8 +343,7 @@ requires detail::kIsScope<S> PEAL_DEVICE Status iget(const BasicContext<R>& ctx,
   for (size_t i = scope.rank(); scope.rank() < lanes && i < count && last.status == Status::kOk;
        i += lanes) {
     const auto at = static_cast<ptrdiff_t>(i);
-    last = detail::get_bytes<R, true>(ctx, dst + at * strides.dst, src + at * strides.src,
-                                      sizeof(T), pe);
+    last = get_nbi(ctx, thread, dst + at * strides.dst, src + at * strides.src, 1, pe);
   }
   return first_failure(scope, ibgda::wait<R>(last));
 }

@@ -44,6 +44,24 @@ PEAL_HD mlx5::Wqe<3> compose_signal_set(const mlx5::Header& h, const mlx5::Remot
   return mlx5::compose_write_inline(h, at, payload, 8);
 }
 
+/// Calls `post` with the composer of the signal's WQE.
+template <class Post>
+PEAL_DEVICE Ticket with_signal(const Destination& flag, const Signal& signal, const Post& post) {
+  if (signal.kind == Signal::Kind::kSet) {
+    return post(
+        [&](const mlx5::Header& h) { return compose_signal_set(h, flag.remote, signal.value); });
+  }
+  return post([&](const mlx5::Header& h) {
+    return mlx5::compose_fetch_add(h, flag.remote, signal.value, ibgda::Landing::sink(*flag.queue));
+  });
+}
+
+template <Reach R, bool kTogether>
+PEAL_DEVICE Ticket post_signal(const Destination& flag, const Signal& signal) {
+  return with_signal(flag, signal,
+                     [&](const auto& compose) { return post<R, kTogether>(*flag.queue, compose); });
+}
+
 /// Checks the signal's word; its queue is the one its data travels on.
 template <Reach R>
 PEAL_DEVICE Destination resolve_signal(const BasicContext<R>& ctx, const Signal& signal) {
@@ -60,40 +78,62 @@ PEAL_DEVICE Destination resolve_signal(const BasicContext<R>& ctx, const Signal&
   return d;
 }
 
-template <Reach R, bool kTogether>
-PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, void* dst, const void* src,
-                                    uint64_t bytes, const Signal& signal) {
-  const Destination flag = resolve_signal(ctx, signal);
-  if (flag.status != Status::kOk) return Ticket{nullptr, 0, flag.status};
-  const Destination to = resolve(ctx, dst, bytes, signal.pe);
-  if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
-  const auto set = [&](const mlx5::Header& h) {
-    return compose_signal_set(h, flag.remote, signal.value);
-  };
-  const auto add = [&](const mlx5::Header& h) {
-    return mlx5::compose_fetch_add(h, flag.remote, signal.value, ibgda::Landing::sink(*flag.queue));
-  };
-  // Same queue, later slot: the responder executes the signal after the data. Edge M6.
+/// Data first, then the word, with release: edge M7 begins here when no NIC is between.
+PEAL_DEVICE void signal_direct(std::byte* word, const Signal& signal) {
+  auto* at = reinterpret_cast<uint64_t*>(word);
   if (signal.kind == Signal::Kind::kSet) {
-    if (bytes == 0) return post<R, kTogether>(*flag.queue, set);
-    return put_bytes<R, kTogether>(ctx, to, src, bytes, set);
+    store_release<Reach::kSystem>(at, signal.value);
+  } else {
+    fetch_add_release<Reach::kSystem>(at, signal.value);
   }
-  if (bytes == 0) return post<R, kTogether>(*flag.queue, add);
-  return put_bytes<R, kTogether>(ctx, to, src, bytes, add);
+}
+
+template <Reach R, bool kTogether>
+PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destination& to,
+                                    const Destination& flag, const void* src, uint64_t bytes,
+                                    const Signal& signal) {
+  if (flag.direct != nullptr) {
+    // Two ways to one peer: nothing orders them but waiting.
+    const Ticket put = put_bytes<R, kTogether>(ctx, to, src, bytes);
+    const Status done = ibgda::wait<R>(put);
+    if (done == Status::kOk) signal_direct(flag.direct, signal);
+    return Ticket{nullptr, 0, done};
+  }
+  if (bytes == 0) return post_signal<R, kTogether>(flag, signal);
+  // Same queue, later slot: the responder executes the signal after the data. Edge M6.
+  return with_signal(flag, signal, [&](const auto& compose) {
+    return put_bytes<R, kTogether>(ctx, to, src, bytes, compose);
+  });
 }
 
 }  // namespace detail
 
-/// Starts a put of `count` elements and, behind it in the same queue, the signal: whoever sees the
+/// Starts a put of `count` elements and, behind it on the same way, the signal: whoever sees the
 /// signal sees the data.
 template <Reach R, class S, class T>
 requires detail::kIsScope<S> PEAL_DEVICE Ticket put_signal_nbi(const BasicContext<R>& ctx, S scope,
                                                                T* dst,
                                                                const std::type_identity_t<T>* src,
                                                                size_t count, const Signal& signal) {
-  return by_leader(scope, [&]() -> Ticket {
-    return detail::put_signal_bytes<R, std::is_same_v<S, Thread>>(
-        ctx, dst, src, detail::bytes_of<T>(count), signal);
+  const uint64_t bytes = detail::bytes_of<T>(count);
+  const detail::Destination flag = detail::resolve_signal(ctx, signal);
+  if (flag.status != Status::kOk) return Ticket{nullptr, 0, flag.status};
+  const detail::Destination to = detail::resolve(ctx, dst, bytes, signal.pe);
+  if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
+  if (to.direct != nullptr) {
+    detail::copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);
+    if (flag.direct != nullptr) {
+      if (scope.leader()) detail::signal_direct(flag.direct, signal);
+      return Ticket{};
+    }
+    return by_leader(scope, [&] {
+      fence_direct_stores();  // edge M16: the NIC may overtake plain stores
+      return detail::post_signal<R, false>(flag, signal);
+    });
+  }
+  return by_leader(scope, [&] {
+    return detail::put_signal_bytes<R, std::is_same_v<S, Thread>>(ctx, to, flag, src, bytes,
+                                                                  signal);
   });
 }
 
@@ -105,7 +145,8 @@ requires detail::kIsScope<S> PEAL_DEVICE Status put_signal(const BasicContext<R>
                                                            const std::type_identity_t<T>* src,
                                                            size_t count, const Signal& signal) {
   const Ticket ticket = put_signal_nbi(ctx, scope, dst, src, count, signal);
-  if (detail::bytes_of<T>(count) <= mlx5::kMaxInlineBytes) return ticket.status;
+  const bool inlined = detail::bytes_of<T>(count) <= mlx5::kMaxInlineBytes;
+  if (ticket.queue == nullptr || inlined) return ticket.status;
   return by_leader(scope, [&] { return ibgda::wait<R>(ticket); });
 }
 
@@ -127,19 +168,11 @@ template <Reach R>
 PEAL_DEVICE Status signal(const BasicContext<R>& ctx, const Signal& what) {
   const detail::Destination flag = detail::resolve_signal(ctx, what);
   if (flag.status != Status::kOk) return flag.status;
-  if (what.kind == Signal::Kind::kSet) {
-    return detail::post<R, true>(*flag.queue,
-                                 [&](const mlx5::Header& h) {
-                                   return detail::compose_signal_set(h, flag.remote, what.value);
-                                 })
-        .status;
+  if (flag.direct != nullptr) {
+    detail::signal_direct(flag.direct, what);
+    return Status::kOk;
   }
-  return detail::post<R, true>(*flag.queue,
-                               [&](const mlx5::Header& h) {
-                                 return mlx5::compose_fetch_add(h, flag.remote, what.value,
-                                                                ibgda::Landing::sink(*flag.queue));
-                               })
-      .status;
+  return detail::post_signal<R, true>(flag, what).status;
 }
 
 }  // namespace peal

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "device/base/order.h"
 #include "device/base/scope.h"
 #include "device/context.h"
 #include "device/resolve.h"
@@ -26,6 +27,7 @@ namespace detail {
 template <Reach R>
 PEAL_DEVICE Status drain_all(const BasicContext<R>& ctx) {
   Status first = usage_status(ctx);
+  fence_direct_stores();
   const uint32_t queues = ctx.queues_per_peer * static_cast<uint32_t>(ctx.n_pes);
   for (uint32_t i = 0; i < queues; ++i) {
     const Status status = mlx5::drain<R>(*queue_at(ctx, i));
@@ -74,7 +76,9 @@ template <Reach R, class S>
 requires detail::kIsScope<S>
 [[nodiscard]] PEAL_DEVICE Status fence(const BasicContext<R>& ctx, S scope) {
   return by_leader(scope, [&] {
-    return ctx.queues_per_peer == 1 ? detail::usage_status(ctx) : detail::drain_all(ctx);
+    if (ctx.queues_per_peer > 1) return detail::drain_all(ctx);
+    fence_direct_stores();
+    return detail::usage_status(ctx);
   });
 }
 

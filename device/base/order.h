@@ -38,4 +38,32 @@ PEAL_HD void store_line(void* where, const Line& line) {
 #endif
 }
 
+/// Plain 16-byte load of payload at home.
+PEAL_HD Line load_line(const void* where) {
+#if PEAL_ON_GPU
+  Line line;
+  asm volatile("ld.global.v2.b64 {%0, %1}, [%2];"
+               : "=l"(line.word[0]), "=l"(line.word[1])
+               : "l"(where)
+               : "memory");
+  return line;
+#else
+  return *static_cast<const Line*>(where);
+#endif
+}
+
+/// 16-byte load of payload at a peer: never from a stale cache line of this multiprocessor.
+PEAL_HD Line load_line_direct(const void* where) {
+#if PEAL_ON_GPU
+  Line line;
+  asm volatile("ld.relaxed.sys.global.L1::no_allocate.v2.b64 {%0, %1}, [%2];"
+               : "=l"(line.word[0]), "=l"(line.word[1])
+               : "l"(where)
+               : "memory");
+  return line;
+#else
+  return *static_cast<const Line*>(where);
+#endif
+}
+
 }  // namespace peal

@@ -88,6 +88,48 @@ PEAL_HD void raise_to(T* p, T value) {
   }
 }
 
+/// Adds and returns the old value; releases what came before.
+template <Reach R, class T>
+PEAL_HD T fetch_add_release(T* p, T value) {
+  return __atomic_fetch_add(p, value, __ATOMIC_RELEASE);
+}
+
+/// Bitwise operations; return the old value and order nothing.
+template <Reach R, class T>
+PEAL_HD T fetch_and_relaxed(T* p, T value) {
+  return __atomic_fetch_and(p, value, __ATOMIC_RELAXED);
+}
+template <Reach R, class T>
+PEAL_HD T fetch_or_relaxed(T* p, T value) {
+  return __atomic_fetch_or(p, value, __ATOMIC_RELAXED);
+}
+template <Reach R, class T>
+PEAL_HD T fetch_xor_relaxed(T* p, T value) {
+  return __atomic_fetch_xor(p, value, __ATOMIC_RELAXED);
+}
+
+/// The old value, or `expected` on success; orders nothing.
+template <Reach R, class T>
+PEAL_HD T fetch_compare_swap_relaxed(T* p, T expected, T desired) {
+  __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return expected;
+}
+template <Reach R, class T>
+PEAL_HD T exchange_relaxed(T* p, T value) {
+  return __atomic_exchange_n(p, value, __ATOMIC_RELAXED);
+}
+
+/// Orders this lane's stores into peers' memory (and those of lanes it has synchronised with)
+/// before what it stores next. Edge M16.
+PEAL_HD void fence_direct_stores() {
+#if defined(__SANITIZE_THREAD__)
+  static uint32_t word = 0;  // ThreadSanitizer does not understand fences
+  __atomic_fetch_add(&word, 0, __ATOMIC_ACQ_REL);
+#else
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
 /// Rings a NIC register: an 8-byte store the device sees after everything released before it.
 PEAL_HD void store_mmio(uint64_t* reg, uint64_t value) {
   __atomic_store_n(reg, value, __ATOMIC_RELEASE);

@@ -32,24 +32,30 @@ namespace ptx {
     asm volatile(op "." width " %0, [%1], %2;" : "=" reg(old) : "l"(p), reg(v) : "memory"); \
     return old;                                                                             \
   }
-#define PEAL_PTX_CAS(name, scope, width, T, reg)                          \
-  PEAL_DEVICE T name(T* p, T expected, T desired) {                       \
-    T old;                                                                \
-    asm volatile("atom.acq_rel." scope ".cas." width " %0, [%1], %2, %3;" \
-                 : "=" reg(old)                                           \
-                 : "l"(p), reg(expected), reg(desired)                    \
-                 : "memory");                                             \
-    return old;                                                           \
+#define PEAL_PTX_CAS(name, order, width, T, reg)                  \
+  PEAL_DEVICE T name(T* p, T expected, T desired) {               \
+    T old;                                                        \
+    asm volatile("atom." order ".cas." width " %0, [%1], %2, %3;" \
+                 : "=" reg(old)                                   \
+                 : "l"(p), reg(expected), reg(desired)            \
+                 : "memory");                                     \
+    return old;                                                   \
   }
-#define PEAL_PTX_WIDTH(scope_name, scope, T, bits, reg)                                 \
-  PEAL_PTX_LOAD(load_relaxed_##scope_name, "ld.relaxed", scope, T, "b" #bits, reg)      \
-  PEAL_PTX_LOAD(load_acquire_##scope_name, "ld.acquire", scope, T, "b" #bits, reg)      \
-  PEAL_PTX_STORE(store_relaxed_##scope_name, "st.relaxed", scope, T, "b" #bits, reg)    \
-  PEAL_PTX_STORE(store_release_##scope_name, "st.release", scope, T, "b" #bits, reg)    \
-  PEAL_PTX_RMW(add_##scope_name, "atom.relaxed." scope ".add", "u" #bits, T, reg)       \
-  PEAL_PTX_RMW(exchange_##scope_name, "atom.acq_rel." scope ".exch", "b" #bits, T, reg) \
-  PEAL_PTX_RMW(max_##scope_name, "atom.acq_rel." scope ".max", "u" #bits, T, reg)       \
-  PEAL_PTX_CAS(cas_##scope_name, scope, "b" #bits, T, reg)
+#define PEAL_PTX_WIDTH(scope_name, scope, T, bits, reg)                                   \
+  PEAL_PTX_LOAD(load_relaxed_##scope_name, "ld.relaxed", scope, T, "b" #bits, reg)        \
+  PEAL_PTX_LOAD(load_acquire_##scope_name, "ld.acquire", scope, T, "b" #bits, reg)        \
+  PEAL_PTX_STORE(store_relaxed_##scope_name, "st.relaxed", scope, T, "b" #bits, reg)      \
+  PEAL_PTX_STORE(store_release_##scope_name, "st.release", scope, T, "b" #bits, reg)      \
+  PEAL_PTX_RMW(add_##scope_name, "atom.relaxed." scope ".add", "u" #bits, T, reg)         \
+  PEAL_PTX_RMW(exchange_##scope_name, "atom.acq_rel." scope ".exch", "b" #bits, T, reg)   \
+  PEAL_PTX_RMW(add_release_##scope_name, "atom.release." scope ".add", "u" #bits, T, reg) \
+  PEAL_PTX_RMW(and_##scope_name, "atom.relaxed." scope ".and", "b" #bits, T, reg)         \
+  PEAL_PTX_RMW(or_##scope_name, "atom.relaxed." scope ".or", "b" #bits, T, reg)           \
+  PEAL_PTX_RMW(xor_##scope_name, "atom.relaxed." scope ".xor", "b" #bits, T, reg)         \
+  PEAL_PTX_RMW(swap_##scope_name, "atom.relaxed." scope ".exch", "b" #bits, T, reg)       \
+  PEAL_PTX_CAS(cas_relaxed_##scope_name, "relaxed." scope, "b" #bits, T, reg)             \
+  PEAL_PTX_RMW(max_##scope_name, "atom.acq_rel." scope ".max", "u" #bits, T, reg)         \
+  PEAL_PTX_CAS(cas_##scope_name, "acq_rel." scope, "b" #bits, T, reg)
 #define PEAL_PTX_SCOPE(scope_name, scope)              \
   PEAL_PTX_WIDTH(scope_name, scope, uint32_t, 32, "r") \
   PEAL_PTX_WIDTH(scope_name, scope, uint64_t, 64, "l")
@@ -144,6 +150,40 @@ PEAL_HD void raise_to(T* p, T value) {
   if constexpr (R == Reach::kGpu) ptx::max_gpu(p, value);
   if constexpr (R == Reach::kSystem) ptx::max_system(p, value);
 }
+
+// Only peers' memory is reached this way, so only system reach is offered.
+template <Reach R, class T>
+PEAL_HD T fetch_add_release(T* p, T value) {
+  static_assert(R == Reach::kSystem);
+  return ptx::add_release_system(p, value);
+}
+template <Reach R, class T>
+PEAL_HD T fetch_and_relaxed(T* p, T value) {
+  static_assert(R == Reach::kSystem);
+  return ptx::and_system(p, value);
+}
+template <Reach R, class T>
+PEAL_HD T fetch_or_relaxed(T* p, T value) {
+  static_assert(R == Reach::kSystem);
+  return ptx::or_system(p, value);
+}
+template <Reach R, class T>
+PEAL_HD T fetch_xor_relaxed(T* p, T value) {
+  static_assert(R == Reach::kSystem);
+  return ptx::xor_system(p, value);
+}
+template <Reach R, class T>
+PEAL_HD T fetch_compare_swap_relaxed(T* p, T expected, T desired) {
+  static_assert(R == Reach::kSystem);
+  return ptx::cas_relaxed_system(p, expected, desired);
+}
+template <Reach R, class T>
+PEAL_HD T exchange_relaxed(T* p, T value) {
+  static_assert(R == Reach::kSystem);
+  return ptx::swap_system(p, value);
+}
+
+PEAL_HD void fence_direct_stores() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 PEAL_HD void store_mmio(uint64_t* reg, uint64_t value) {
   // The release fence orders doorbell record before doorbell; mmio stores are never merged or

@@ -15,12 +15,14 @@
 #define PEAL_HD __host__ __device__ __forceinline__
 #define PEAL_DEVICE __device__ __forceinline__
 #define PEAL_KERNEL __global__ void
+#define PEAL_UNROLL _Pragma("unroll")
 #define PEAL_COLD __host__ __device__ __noinline__
 #else
 #define PEAL_CUDA 0
 #define PEAL_HD inline
 #define PEAL_DEVICE inline
 #define PEAL_KERNEL inline void
+#define PEAL_UNROLL _Pragma("GCC unroll 8")
 #define PEAL_COLD [[gnu::noinline, gnu::cold]]
 #endif
 

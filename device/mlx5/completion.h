@@ -2,7 +2,7 @@
 //
 // Polling a collapsed completion queue: one CQE, overwritten by the NIC, newest wins. It names the
 // first WQEBB of the last completed WQE in 16 bits; the 64-bit index is rebuilt against `rung`,
-// because rung - completed never exceeds the depth.
+// because rung - completed never exceeds the depth (unless a lane looks at the two far apart).
 #pragma once
 
 #include <cstdint>
@@ -43,6 +43,8 @@ PEAL_COLD void latch_error_cqe(SendQueue& q, uint64_t index) {
 /// Looks at the CQE once and moves `completed` forward, or latches an error. Never blocks.
 template <Reach R>
 PEAL_HD void poll(SendQueue& q) {
+  // Before the CQE, to tell how far the queue has moved when this lane was held up in here.
+  const uint64_t completed = load_acquire<R>(&q.completed);
   // Edge M5: acquires what the NIC wrote before this completion (results, and the peers' memory on
   // its behalf). The NIC stores the CQE's last 8 bytes as one word.
   const auto* last = reinterpret_cast<const uint64_t*>(&q.cqe->opcode_qpn);
@@ -51,14 +53,14 @@ PEAL_HD void poll(SendQueue& q) {
   if (opcode == CqeOpcode::kInvalid) return;
   // After the CQE: a completion is only ever for something `rung` covered before the doorbell.
   const uint64_t rung = load_acquire<R>(&q.rung);
+  if (rung - completed > 0xffff) return;  // the counter may have gone round since: too late to tell
   const auto behind = static_cast<uint16_t>(rung - 1 - (word >> 16));
   const uint64_t index = rung - 1 - behind;
   if (opcode == CqeOpcode::kRequesterError || opcode == CqeOpcode::kResponderError) {
     latch_error_cqe<R>(q, index);
     return;
   }
-  const uint64_t news = index + 1 - load_acquire<R>(&q.completed);
-  if (news - 1 < q.depth()) raise_to<R>(&q.completed, index + 1);
+  if (index - completed < rung - completed) raise_to<R>(&q.completed, index + 1);
 }
 
 /// Turns the early end of a wait that owned queue slots into a status, and closes the queue: its
