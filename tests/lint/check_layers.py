@@ -45,7 +45,7 @@ HOMES = {
     r"^mpi\.h$": r"^(bootstrap/mpi\.cc|tests/)",
     r"^infiniband/": r"^(host/nic/|softnic/abi/|tests/)",
     r"^boost/": r"^(simt/|tests/)",
-    r"^cuda": r"^(device/base/|tests/|.*\.cu$)",
+    r"^cuda": r"^(device/base/|softnic/word\.h|softnic/gpu/|tests/|.*\.cu$)",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.M)
 
