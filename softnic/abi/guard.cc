@@ -3,7 +3,9 @@
 // Refusals, exceptions and firmware statuses as errno values.
 #include "softnic/abi/guard.h"
 
+#include <cstdio>
 #include <new>
+#include <stdexcept>
 #include <system_error>
 
 namespace peal::softnic::abi {
@@ -61,6 +63,10 @@ int errno_of_current_exception() noexcept {
     return failure.code().value() > 0 ? failure.code().value() : EIO;
   } catch (const std::bad_alloc&) {
     return ENOMEM;
+  } catch (const std::invalid_argument& failure) {
+    // A PEAL_SOFTNIC_* variable: errno has no room for which one, nor for what it should be.
+    std::fprintf(stderr, "softnic: %s\n", failure.what());
+    return EINVAL;
   } catch (...) {
     return EIO;
   }

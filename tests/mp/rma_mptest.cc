@@ -241,7 +241,7 @@ PEAL_KERNEL put_to_all(Verdict* verdict, Context ctx, std::byte* to, const std::
 
 TEST(Rma, AllPairsAtOnceFromManyBlocks) {
   on_every_pe([](Runtime& pe) {
-    constexpr size_t kRounds = 12;
+    constexpr size_t kRounds = 4;
     constexpr size_t kBytes = 5003;
     const auto n = static_cast<size_t>(pe.n_pes());
     Symmetric<std::byte> from(pe, kRounds * kBytes);

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runtimes in one process: what they need, what they refuse and how they say it, and how waits end
+// before their condition holds.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "tests/support/job.h"
+
+namespace peal::api_test {
+namespace {
+
+template <class Call>
+Error error_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  return {ErrorCode::kInternal, "no error"};
+}
+
+void expect_error(const Error& error, ErrorCode code, const std::vector<std::string>& parts) {
+  EXPECT_EQ(to_string(error.code()), std::string(to_string(code))) << error.what();
+  for (const std::string& part : parts) {
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
+        << part << " in " << error.what();
+  }
+}
+
+/// Starts `count` PEs with a configuration each and answers what every one of them ended with.
+std::vector<Error> errors_of(int count, const std::function<Config(int)>& config) {
+  std::vector<Error> errors(static_cast<size_t>(count), {ErrorCode::kInternal, "no error"});
+  bootstrap::run_threads(count, [&](Bootstrap& group) {
+    errors[static_cast<size_t>(group.rank())] =
+        error_of([&] { const Runtime pe = start(group, config(group.rank())); });
+  });
+  return errors;
+}
+
+PEAL_KERNEL greet_all(Verdict* verdict, Context ctx, uint64_t* box) {
+  for (int pe = 0; pe < n_pes(ctx); ++pe) {
+    expect_ok(verdict, p(ctx, box + my_pe(ctx), uint64_t{100} + static_cast<unsigned>(pe), pe));
+  }
+  expect_ok(verdict, barrier_all(ctx));
+  for (int pe = 0; pe < n_pes(ctx); ++pe) {
+    expect_eq(verdict, box[pe], uint64_t{100} + static_cast<unsigned>(my_pe(ctx)));
+  }
+  expect_ok(verdict, sync_all(ctx));
+}
+
+void greet(Runtime& pe) {
+  Symmetric<uint64_t> box(pe, static_cast<size_t>(pe.n_pes()));
+  run_clean(pe, {}, greet_all, pe.context(), box.data());
+}
+
+class RuntimeOf : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Pes, RuntimeOf, testing::Values(1, 2, 3, 4, 8));
+
+TEST_P(RuntimeOf, ManyPesInOneProcessReachEachOther) {
+  bootstrap::run_threads(GetParam(), [](Bootstrap& group) {
+    Runtime pe = start(group);
+    EXPECT_EQ(pe.my_pe(), group.rank());
+    EXPECT_EQ(pe.n_pes(), group.size());
+    EXPECT_STREQ(pe.transport(), "ibgda");
+    EXPECT_EQ(pe.nic(), "softnic-cpu");
+    EXPECT_LT(pe.overhead_bytes(), size_t{64} << 20);
+    greet(pe);
+  });
+}
+
+TEST(RuntimeLife, TwoInOneThreadAreIndependent) {
+  Runtime first(bootstrap::make_single(), small_config());
+  Runtime second(bootstrap::make_single(), small_config());
+  greet(first);
+  greet(second);
+  void* const block = first.malloc(64);
+  EXPECT_THROW(second.free(block), Error);
+  first.free(block);
+}
+
+TEST(RuntimeLife, MayMove) {
+  Runtime first(bootstrap::make_single(), small_config());
+  Runtime second(std::move(first));
+  greet(second);
+  first = std::move(second);
+  greet(first);
+}
+
+TEST(RuntimeLife, ComesAndGoesManyTimes) {
+  for (int round = 0; round < 20; ++round) {
+    bootstrap::run_threads(2, [](Bootstrap& group) {
+      Runtime pe = start(group);
+      greet(pe);
+    });
+  }
+}
+
+TEST(RuntimeStart, NeedsABootstrap) {
+  expect_error(error_of([] { Runtime pe(nullptr, small_config()); }), ErrorCode::kInvalidArgument,
+               {"bootstrap is null"});
+}
+
+TEST(RuntimeStart, NamesALibraryThatIsMissing) {
+  for (const Error& error : errors_of(2, [](int) {
+         Config config = small_config();
+         config.ibverbs = "/nowhere/libibverbs.so.1";
+         config.mlx5 = "/nowhere/libmlx5.so.1";
+         return config;
+       })) {
+    expect_error(error, ErrorCode::kUnsupported,
+                 {"dlopen(/nowhere/libibverbs.so.1)", "PEAL_IBVERBS and PEAL_MLX5"});
+  }
+}
+
+TEST(RuntimeStart, NamesWhatAWrongLibraryLacks) {
+  Config config = small_config();
+  config.ibverbs = "libm.so.6";
+  config.mlx5 = "libm.so.6";
+  expect_error(error_of([&] { Runtime pe(bootstrap::make_single(), config); }),
+               ErrorCode::kUnsupported, {"libm.so.6 has no function ibv_", "PEAL_IBVERBS"});
+}
+
+TEST(RuntimeStart, WantsBothLibrariesOrNeither) {
+  Config config = small_config();
+  config.mlx5 = "libmlx5.so.1";
+  expect_error(error_of([&] { Runtime pe(bootstrap::make_single(), config); }),
+               ErrorCode::kConfiguration, {"PEAL_MLX5 is set and PEAL_IBVERBS is not"});
+}
+
+TEST(RuntimeStart, NamesTheNicsThereAre) {
+  Config config = small_config();
+  config.hca = "mlx5_99";
+  expect_error(error_of([&] { Runtime pe(bootstrap::make_single(), config); }),
+               ErrorCode::kUnsupported,
+               {"no mlx5 device called \"mlx5_99\"", "mlx5_0", "PEAL_HCA"});
+}
+
+TEST(RuntimeStart, UnequalHeapSizesAreNamedOnAllPes) {
+  for (const Error& error : errors_of(3, [](int rank) {
+         Config config = small_config();
+         if (rank == 1) config.heap_size = 1 << 20;
+         return config;
+       })) {
+    expect_error(error, ErrorCode::kConfiguration,
+                 {"PE 1 has PEAL_HEAP_SIZE=1048576", "PE 0 has 33554432", "mpirun -x"});
+  }
+}
+
+TEST(RuntimeStart, UnequalQueuesAreNamedOnAllPes) {
+  for (const Error& error : errors_of(2, [](int rank) {
+         Config config = small_config();
+         if (rank == 1) config.queues = 7;
+         return config;
+       })) {
+    expect_error(error, ErrorCode::kConfiguration, {"PE 1 has", "PEAL_QUEUES=7"});
+  }
+}
+
+TEST(RuntimeStart, UnequalDepthsAreNamedOnAllPes) {
+  for (const Error& error : errors_of(2, [](int rank) {
+         Config config = small_config();
+         if (rank == 0) config.queue_depth = 2048;
+         return config;
+       })) {
+    expect_error(error, ErrorCode::kConfiguration, {"PEAL_QUEUE_DEPTH=1024", "2048"});
+  }
+}
+
+TEST(RuntimeStart, RefusesADepthOutOfRange) {
+  for (const Error& error : errors_of(2, [](int) {
+         Config config = small_config();
+         config.queue_depth = 96;
+         return config;
+       })) {
+    expect_error(error, ErrorCode::kInvalidArgument,
+                 {"queue depth 96 must be a power of two from 128 to 16384", "PEAL_QUEUE_DEPTH"});
+  }
+}
+
+TEST(RuntimeStart, RefusesQueuesOutOfRange) {
+  Config config = small_config();
+  config.queues = 65;
+  expect_error(error_of([&] { Runtime pe(bootstrap::make_single(), config); }),
+               ErrorCode::kInvalidArgument, {"65 queues per peer; 1 to 64", "PEAL_QUEUES"});
+}
+
+TEST(RuntimeStart, RefusesAHeapLargerThanTheMachine) {
+  for (const Error& error : errors_of(2, [](int) {
+         Config config = small_config();
+         config.heap_size = uint64_t{1} << 43;
+         return config;
+       })) {
+    expect_error(error, ErrorCode::kOutOfMemory, {"8T", "PEAL_HEAP_SIZE"});
+  }
+}
+
+TEST(RuntimeStart, NamesAPeThatLeavesBeforeIt) {
+  std::vector<Error> errors(3, {ErrorCode::kInternal, "no error"});
+  bootstrap::run_threads(3, [&](Bootstrap& group) {
+    if (group.rank() == 1) return;
+    errors[static_cast<size_t>(group.rank())] = error_of([&] { const Runtime pe = start(group); });
+  });
+  expect_error(errors[0], ErrorCode::kPeerLost, {"rank 1 of 3"});
+  expect_error(errors[2], ErrorCode::kPeerLost, {"rank 1 of 3"});
+}
+
+TEST(RuntimeStart, NamesAPeThatDoesNotCome) {
+  std::vector<Error> errors(3, {ErrorCode::kInternal, "no error"});
+  std::atomic<int> ended = 0;
+  const auto body = [&](Bootstrap& group) {
+    if (group.rank() == 1) {
+      while (ended != 2) std::this_thread::yield();
+      return;
+    }
+    errors[static_cast<size_t>(group.rank())] = error_of([&] { const Runtime pe = start(group); });
+    ++ended;
+  };
+  bootstrap::run_threads(3, body, std::chrono::milliseconds(400));
+  expect_error(errors[0], ErrorCode::kTimeout, {"rank 1 of 3"});
+  expect_error(errors[2], ErrorCode::kTimeout, {"rank 1 of 3"});
+}
+
+/// A variable set for the length of a scope.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+struct Malformed {
+  const char* name;
+  const char* value;
+  const char* part;
+};
+
+class StartWith : public testing::TestWithParam<Malformed> {};
+INSTANTIATE_TEST_SUITE_P(
+    Malformed, StartWith,
+    testing::Values(Malformed{"PEAL_HEAP_SIZE", "lots", "a size from"},
+                    Malformed{"PEAL_HEAP_SIZE", "-1", "a size from"},
+                    Malformed{"PEAL_HEAP_SIZE", "1K", "a size from"},
+                    Malformed{"PEAL_HEAP_SIZE", "", "a size from"},
+                    Malformed{"PEAL_QUEUES", "0", "a whole number from 1 to 64"},
+                    Malformed{"PEAL_QUEUES", "4.5", "a whole number from 1 to 64"},
+                    Malformed{"PEAL_QUEUE_DEPTH", "1000", "a power of two"},
+                    Malformed{"PEAL_TIMEOUT", "10", "with its unit"},
+                    Malformed{"PEAL_BOOTSTRAP", "smoke", "one of auto mpi tcp single"},
+                    Malformed{"PEAL_BOOTSTRAP", "tcp", "needs PEAL_TCP_ID"},
+                    Malformed{"PEAL_TCP_ID", "12", "44 hexadecimal digits"},
+                    Malformed{"PEAL_TRANSPORT", "pigeon", "one of auto"},
+                    Malformed{"PEAL_INFO", "yes", "0 or 1"},
+                    Malformed{"PEAL_LOG", "loud", "one of error warn info debug"},
+                    Malformed{"PEAL_HEAPSIZE", "64M", "did you mean PEAL_HEAP_SIZE"}));
+
+TEST_P(StartWith, MalformedVariableIsRefusedByName) {
+  const Variable variable(GetParam().name, GetParam().value);
+  const std::string text = error_of([] { const Runtime pe = peal::start(); }).what();
+  EXPECT_NE(text.find(GetParam().part), std::string::npos) << text;
+}
+
+TEST(RunMain, TurnsAnErrorIntoExitCode1) {
+  EXPECT_EQ(run_main([]() -> int { fail(ErrorCode::kTimeout, "too late"); }), 1);
+  EXPECT_EQ(run_main([] { return 7; }), 7);
+}
+
+// Kernels that wait for what never comes.
+using Wait = Status (*)(const Context&, uint64_t*);
+Status by_wait_until(const Context& ctx, uint64_t* word) {
+  return wait_until(ctx, word, Compare::kEq, 99);
+}
+Status by_wait_any(const Context& ctx, uint64_t* word) {
+  return wait_until_any(ctx, WaitSet<uint64_t>{word, 1}, Compare::kEq, 99).status;
+}
+Status by_wait_all(const Context& ctx, uint64_t* word) {
+  return wait_until_all(ctx, WaitSet<uint64_t>{word, 1}, Compare::kEq, 99);
+}
+Status by_sync_all(const Context& ctx, uint64_t*) { return sync_all(ctx); }
+Status by_barrier_all(const Context& ctx, uint64_t*) { return barrier_all(ctx); }
+
+PEAL_KERNEL wait_for_ever(Verdict* verdict, Context ctx, Wait wait, uint64_t* word, Status wanted) {
+  expect_eq(verdict, static_cast<unsigned>(wait(ctx, word)), static_cast<unsigned>(wanted));
+}
+
+class EndlessWait : public testing::TestWithParam<Wait> {};
+INSTANTIATE_TEST_SUITE_P(By, EndlessWait,
+                         testing::Values(by_wait_until, by_wait_any, by_wait_all, by_sync_all,
+                                         by_barrier_all));
+
+/// Two PEs, of which the second launches nothing: the first one's barriers are endless too.
+void on_the_first_of_two(const Config& config, const std::function<void(Runtime&)>& body) {
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    Runtime pe = start(group, config);
+    Symmetric<uint64_t> word(pe, 1);
+    if (pe.my_pe() == 0) body(pe);
+    pe.barrier();
+  });
+}
+
+TEST_P(EndlessWait, EndsWhenTheHostStopsWaits) {
+  Config config = small_config();
+  config.timeout = Microseconds(0);
+  on_the_first_of_two(config, [](Runtime& pe) {
+    uint64_t word = 0;
+    Verdict verdict;
+    Launch kernel = launch({.blocks = 2, .threads = 3}, wait_for_ever, &verdict, pe.context(),
+                           GetParam(), &word, Status::kAborted);
+    pe.stop_waits();
+    kernel.wait();
+    EXPECT_EQ(verdict.failures, 0u) << "saw " << verdict.seen;
+    EXPECT_EQ(pe.failure().status, Status::kAborted);
+    expect_error(error_of([&] { pe.check(); }), ErrorCode::kSystem, {"PE 0: ", "stop_waits"});
+    // It stays so.
+    run({}, wait_for_ever, pe.context(), GetParam(), &word, Status::kAborted);
+  });
+}
+
+TEST_P(EndlessWait, EndsAtTheDeadlineOfTheConfiguration) {
+  Config config = small_config();
+  config.timeout = std::chrono::milliseconds(30);
+  on_the_first_of_two(config, [](Runtime& pe) {
+    uint64_t word = 0;
+    run_clean(pe, {}, wait_for_ever, pe.context(), GetParam(), &word, Status::kTimeout);
+  });
+}
+
+PEAL_KERNEL fill_and_wait(Verdict* verdict, Context ctx, uint64_t* words, uint32_t* sum) {
+  for (uint64_t i = 0; i < 1000; ++i) {
+    const Status status = p(ctx, words, i, 0);
+    if (status == Status::kOk) continue;
+    expect_eq(verdict, static_cast<unsigned>(status), static_cast<unsigned>(Status::kAborted));
+    expect(verdict, quiet(ctx) != Status::kOk);
+    expect(verdict, atomic_fetch_inc(ctx, sum, 0).status != Status::kOk);
+    return;
+  }
+}
+
+TEST(StopWaits, LeavesNoKernelStuckInAQueue) {
+  Runtime pe(bootstrap::make_single(), small_config());
+  Symmetric<uint64_t> words(pe, 1);
+  Symmetric<uint32_t> sum(pe, 1);
+  pe.stop_waits();
+  Verdict verdict;
+  launch({.blocks = 4, .threads = 64}, fill_and_wait, &verdict, pe.context(), words.data(),
+         sum.data())
+      .wait();
+  EXPECT_EQ(verdict.failures, 0u) << "line " << verdict.line << " saw " << verdict.seen;
+  EXPECT_EQ(pe.failure().status, Status::kAborted);
+}
+
+}  // namespace
+}  // namespace peal::api_test
+
+int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }
