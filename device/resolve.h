@@ -41,7 +41,7 @@ PEAL_HD const Window* find_window(const ContextFields& ctx, const void* address,
   for (uint32_t i = 0; i < count; ++i) {
     const Window& w = ctx.windows->window[i];
     const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(address) - w.base);
-    if (offset >= w.bytes || bytes > w.bytes - offset) continue;
+    if (offset > w.bytes || bytes > w.bytes - offset) continue;
     if (side == Side::kHome || w.rkeys != nullptr || w.direct != nullptr) return &w;
   }
   return nullptr;
@@ -87,6 +87,10 @@ PEAL_DEVICE Destination resolve(const BasicContext<R>& ctx, const void* address,
   }
   if (w->direct != nullptr && w->direct[pe] != nullptr) {
     d.direct = w->direct[pe] + offset_in(*w, address);
+    return d;
+  }
+  if (w->rkeys == nullptr) {
+    d.status = refuse(ctx, Status::kNotSymmetric, what);
     return d;
   }
   const uint32_t lane_queue = ctx.queues_per_peer == 1 ? 0 : block_in_grid() % ctx.queues_per_peer;

@@ -44,10 +44,10 @@ PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx) {
     const int ahead = static_cast<int>((static_cast<uint32_t>(ctx.pe) + (1u << round)) %
                                        static_cast<uint32_t>(ctx.n_pes));
     uint64_t* flag = &ctx.sync_flags[round];
-    Status status = signal(ctx, Signal::set(flag, epoch, ahead));
+    // Counted, not set: two barriers called by different blocks travel on different queues, and the
+    // later one may arrive first. A fast peer may already be one barrier ahead.
+    Status status = signal(ctx, Signal::add(flag, 1, ahead));
     if (status != Status::kOk) return status;
-    // The flag has one writer, whose epochs only grow: a fast peer may already be one barrier
-    // ahead.
     status = wait_until(ctx, flag, Compare::kGe, epoch);
     if (status != Status::kOk) return status;
   }

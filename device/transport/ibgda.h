@@ -77,18 +77,21 @@ PEAL_DEVICE Ticket post(SendQueue& q, const Group& group, const Compose&... comp
   Status reserved = Status::kOk;
   if (group.leader()) reserved = mlx5::reserve<R>(q, group.size() * kBlocks, &first);
   if (!group.share(reserved == Status::kOk, &first)) {
-    return Ticket{&q, 0, mlx5::stop_status<R>(q)};
+    // A lane that gave up may find the error record claimed by another and not yet written.
+    const Status why = mlx5::stop_status<R>(q);
+    return Ticket{&q, 0, why != Status::kOk ? why : Status::kTimeout};
   }
   detail::write_all(q, first + group.rank() * kBlocks, group.last(), compose...);
   group.sync();  // edge M1: every lane's stores precede the leader's publication
   const uint32_t blocks = group.size() * kBlocks;
   const uint64_t last = first + blocks - kLastBlocks;
+  Status status = Status::kOk;
   if (group.leader()) {
-    const Status status = mlx5::publish<R>(q, {.first = first, .blocks = blocks, .last = last});
-    if (status != Status::kOk) return Ticket{&q, last, status};
-    mlx5::ring<R>(q);
+    status = mlx5::publish<R>(q, {.first = first, .blocks = blocks, .last = last});
   }
-  return Ticket{&q, last, Status::kOk};
+  group.sync();  // edge M14: a lane that goes on to quiet() finds its own work published
+  if (group.leader() && status == Status::kOk) mlx5::ring<R>(q);
+  return Ticket{&q, last, status};
 }
 
 /// Waits for a ticket of this transport.

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From (address, pe) to queue, offset and key; and every way in which a call can be wrong. The
+// first mistake of a context is kept with its arguments, and quiet tells.
+#include "device/resolve.h"
+
+#include <array>
+
+#include "gtest/gtest.h"
+#include "tests/support/device_rig.h"
+
+namespace peal {
+namespace {
+
+using testing::DeviceRig;
+
+/// Remote keys for one more window: one per PE.
+constexpr std::array<Be32, 2> kKeys = {Be32{0xcafe0001u}, Be32{0xcafe0002u}};
+
+void add_window(DeviceRig& rig, std::byte* base, uint64_t bytes, const Be32* rkeys) {
+  WindowTable& table = rig.windows();
+  table.window[table.count] = {base, bytes, Be32{0x5151u}, 0, rkeys, nullptr};
+  ++table.count;
+}
+
+TEST(Resolve, AnAddressBecomesAnOffsetAndTheKeyOfItsPe) {
+  DeviceRig rig({.n_pes = 3});
+  for (int pe = 0; pe < 3; ++pe) {
+    const auto d = detail::resolve(rig.context(), rig.local<char>(0x123), 8, pe);
+    EXPECT_EQ(d.status, Status::kOk);
+    EXPECT_EQ(d.remote.address, 0x123u);
+    EXPECT_EQ(d.remote.rkey.host(), DeviceRig::rkey(0, pe));
+    EXPECT_EQ(d.queue, &rig.queue(pe));
+  }
+}
+
+TEST(Resolve, TheWholeWindowIsInside) {
+  DeviceRig rig;
+  const auto all = detail::resolve(rig.context(), rig.heap(), DeviceRig::kHeapBytes, 1);
+  EXPECT_EQ(all.status, Status::kOk);
+  const auto last = detail::resolve(rig.context(), rig.heap() + DeviceRig::kHeapBytes - 1, 1, 1);
+  EXPECT_EQ(last.status, Status::kOk);
+  EXPECT_EQ(last.remote.address, DeviceRig::kHeapBytes - 1);
+}
+
+TEST(Resolve, NothingAtTheEndOfAWindowIsInside) {
+  DeviceRig rig;
+  const auto none = detail::resolve(rig.context(), rig.heap() + DeviceRig::kHeapBytes, 0, 1);
+  EXPECT_EQ(none.status, Status::kOk) << "an empty slice behind the last element";
+}
+
+struct Wrong {
+  const char* name;
+  ptrdiff_t offset;  // from the heap's base
+  uint64_t bytes;
+  int pe;
+  Status status;
+};
+
+void PrintTo(const Wrong& wrong, std::ostream* out) { *out << wrong.name; }
+
+constexpr auto kHeap = static_cast<ptrdiff_t>(DeviceRig::kHeapBytes);
+const Wrong kWrong[] = {
+    {"PeTooLarge", 0, 8, 2, Status::kBadPe},
+    {"PeNegative", 0, 8, -1, Status::kBadPe},
+    {"PeSmallest", 0, 8, INT32_MIN, Status::kBadPe},
+    {"BeforeTheWindow", -1, 1, 1, Status::kNotSymmetric},
+    {"BehindTheWindow", kHeap, 1, 1, Status::kNotSymmetric},
+    {"StraddlingTheEnd", kHeap - 7, 8, 1, Status::kNotSymmetric},
+    {"StraddlingTheStart", -4, 8, 1, Status::kNotSymmetric},
+    {"LongerThanTheWindow", 0, kHeap + 1, 1, Status::kNotSymmetric},
+    {"SoLongThatTheEndWraps", 8, ~uint64_t{0}, 1, Status::kNotSymmetric},
+};
+
+class ResolveRefuses : public ::testing::TestWithParam<Wrong> {};
+
+TEST_P(ResolveRefuses, AndKeepsTheArguments) {
+  DeviceRig rig;
+  const Wrong& wrong = GetParam();
+  const auto address =
+      reinterpret_cast<uintptr_t>(rig.heap()) + static_cast<uintptr_t>(wrong.offset);
+  const auto d =
+      detail::resolve(rig.context(), reinterpret_cast<const void*>(address), wrong.bytes, wrong.pe);
+  EXPECT_EQ(d.status, wrong.status);
+  EXPECT_EQ(d.queue, nullptr);
+  EXPECT_EQ(rig.usage().status, static_cast<uint32_t>(wrong.status));
+  EXPECT_EQ(rig.usage().pe, wrong.pe);
+  EXPECT_EQ(rig.usage().address, address);
+  EXPECT_EQ(rig.usage().bytes, wrong.bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, ResolveRefuses, ::testing::ValuesIn(kWrong),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+TEST(Resolve, TheNullPointerIsNotSymmetric) {
+  DeviceRig rig;
+  EXPECT_EQ(detail::resolve(rig.context(), nullptr, 8, 1).status, Status::kNotSymmetric);
+}
+
+TEST(Resolve, ASecondWindowHasItsOwnKeysAndOffsets) {
+  DeviceRig rig;
+  std::byte buffer[256];
+  add_window(rig, buffer, sizeof buffer, kKeys.data());
+  const auto d = detail::resolve(rig.context(), buffer + 100, 8, 1);
+  EXPECT_EQ(d.status, Status::kOk);
+  EXPECT_EQ(d.remote.address, 100u);
+  EXPECT_EQ(d.remote.rkey.host(), 0xcafe0002u);
+}
+
+TEST(Resolve, ARangeOverTwoNeighbouringWindowsIsInNeither) {
+  DeviceRig rig;
+  std::byte buffer[256];
+  add_window(rig, buffer, 128, kKeys.data());
+  add_window(rig, buffer + 128, 128, kKeys.data());
+  EXPECT_EQ(detail::resolve(rig.context(), buffer + 128, 8, 1).remote.address, 0u);
+  EXPECT_EQ(detail::resolve(rig.context(), buffer + 124, 8, 1).status, Status::kNotSymmetric);
+}
+
+TEST(Resolve, MemoryRegisteredAtHomeIsNoRemoteTarget) {
+  DeviceRig rig;
+  std::byte buffer[256];
+  add_window(rig, buffer, sizeof buffer, nullptr);
+  EXPECT_EQ(detail::resolve(rig.context(), buffer, 8, 1).status, Status::kNotSymmetric);
+}
+
+TEST(Resolve, MemoryRegisteredAtHomeIsASource) {
+  DeviceRig rig;
+  std::byte buffer[256];
+  add_window(rig, buffer, sizeof buffer, nullptr);
+  const auto from = detail::resolve_local(rig.context(), buffer + 16, 200);
+  EXPECT_EQ(from.status, Status::kOk);
+  EXPECT_EQ(from.local.address, 16u);
+  EXPECT_EQ(from.local.lkey.host(), 0x5151u);
+}
+
+TEST(Resolve, UnregisteredMemoryIsNoSource) {
+  DeviceRig rig;
+  std::byte buffer[64];
+  EXPECT_EQ(detail::resolve_local(rig.context(), buffer, 64).status, Status::kNotRegistered);
+  EXPECT_EQ(rig.usage().status, static_cast<uint32_t>(Status::kNotRegistered));
+  EXPECT_EQ(rig.usage().pe, 0) << "its own pe";
+}
+
+TEST(Resolve, WindowsThatAreNotPublishedAreNotSeen) {
+  DeviceRig rig;
+  std::byte buffer[64];
+  rig.windows().window[1] = {buffer, sizeof buffer, Be32{1u}, 0, kKeys.data(), nullptr};
+  EXPECT_EQ(detail::resolve(rig.context(), buffer, 8, 1).status, Status::kNotSymmetric);
+}
+
+TEST(Resolve, TheFirstMistakeIsKept) {
+  DeviceRig rig;
+  detail::resolve(rig.context(), rig.heap() + 8, 16, 7);
+  detail::resolve(rig.context(), nullptr, 8, 1);
+  EXPECT_EQ(rig.usage().status, static_cast<uint32_t>(Status::kBadPe));
+  EXPECT_EQ(rig.usage().pe, 7);
+  EXPECT_EQ(rig.usage().bytes, 16u);
+}
+
+PEAL_KERNEL every_lane_is_wrong(Context ctx, uint32_t* wrong) {
+  const int pe = 100 + static_cast<int>(block_in_grid());
+  const auto d = detail::resolve(ctx, nullptr, block_in_grid(), pe);
+  if (d.status == Status::kBadPe) atomicAdd(wrong, 1u);
+}
+
+TEST(Resolve, OneOfManyMistakesIsKeptWhole) {
+  DeviceRig rig;
+  uint32_t wrong = 0;
+  launch({.blocks = 4, .threads = 64}, every_lane_is_wrong, rig.context(), &wrong).wait();
+  EXPECT_EQ(wrong, 256u);
+  EXPECT_EQ(rig.usage().pe, 100 + static_cast<int>(rig.usage().block));
+  EXPECT_EQ(rig.usage().bytes, rig.usage().block);
+}
+
+PEAL_KERNEL queue_of_block(Context ctx, mlx5::SendQueue** out) {
+  const auto d =
+      detail::resolve(ctx, reinterpret_cast<const void*>(ctx.windows->window[0].base), 8, 1);
+  out[block_in_grid()] = d.queue;
+}
+
+TEST(Resolve, BlocksAreDealtOverTheQueuesOfAPeer) {
+  DeviceRig rig({.n_pes = 2, .queues_per_peer = 3});
+  mlx5::SendQueue* out[7] = {};
+  launch({.blocks = 7, .threads = 1}, queue_of_block, rig.context(), out).wait();
+  for (uint32_t b = 0; b < 7; ++b) {
+    EXPECT_EQ(out[b], &rig.queue(1, b % 3));
+    EXPECT_EQ(out[b]->peer, 1u);
+  }
+}
+
+TEST(Resolve, QuietAndFenceReportTheMistake) {
+  DeviceRig rig;
+  EXPECT_EQ(quiet(rig.context()), Status::kOk);
+  EXPECT_EQ(p(rig.context(), rig.local<int>(0), 1, 9), Status::kBadPe);
+  EXPECT_EQ(quiet(rig.context()), Status::kBadPe);
+  EXPECT_EQ(fence(rig.context()), Status::kBadPe);
+}
+
+TEST(Resolve, AMappedPeerIsReachedDirectly) {
+  DeviceRig rig;
+  std::byte* direct[2] = {nullptr, rig.heap_of(1)};
+  rig.windows().window[0].direct = direct;
+  const auto near = detail::resolve(rig.context(), rig.heap() + 24, 8, 1);
+  EXPECT_EQ(near.direct, rig.heap_of(1) + 24);
+  EXPECT_EQ(near.status, Status::kOk);
+  const auto far = detail::resolve(rig.context(), rig.heap() + 24, 8, 0);
+  EXPECT_EQ(far.direct, nullptr);
+  EXPECT_EQ(far.queue, &rig.queue(0));
+}
+
+TEST(Resolve, APeerThatIsNeitherMappedNorRegisteredIsRefused) {
+  DeviceRig rig;
+  std::byte buffer[64];
+  std::byte* direct[2] = {nullptr, buffer};
+  rig.windows().window[1] = {buffer, sizeof buffer, Be32{1u}, 0, nullptr, direct};
+  rig.windows().count = 2;
+  EXPECT_EQ(detail::resolve(rig.context(), buffer, 8, 1).direct, buffer);
+  EXPECT_EQ(detail::resolve(rig.context(), buffer, 8, 0).status, Status::kNotSymmetric);
+}
+
+TEST(Resolve, APointerToAPeerNeedsAMapping) {
+  DeviceRig rig;
+  std::byte* direct[2] = {nullptr, rig.heap_of(1)};
+  EXPECT_EQ(ptr(rig.context(), rig.local<int>(64), 1), nullptr);
+  rig.windows().window[0].direct = direct;
+  EXPECT_EQ(ptr(rig.context(), rig.local<int>(64), 1), rig.remote<int>(1, 64));
+  EXPECT_EQ(ptr(rig.context(), rig.local<int>(64), 0), rig.local<int>(64));
+  EXPECT_EQ(ptr(rig.context(), rig.local<int>(64), 2), nullptr);
+  EXPECT_EQ(ptr(rig.context(), rig.local<int>(64), -1), nullptr);
+  int elsewhere = 0;
+  EXPECT_EQ(ptr(rig.context(), &elsewhere, 1), nullptr);
+  EXPECT_EQ(rig.usage().status, 0u) << "asking is no mistake";
+}
+
+}  // namespace
+}  // namespace peal

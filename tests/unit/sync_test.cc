@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fence, quiet, sync_all, barrier_all: what they wait for, what they post, what they report.
+#include "device/sync.h"
+
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/device_rig.h"
+
+namespace peal {
+namespace {
+
+using testing::DeviceRig;
+using testing::kMillisecond;
+using testing::NicThread;
+
+constexpr uint64_t kLate = 1000;  // an epoch nobody reaches
+
+/// Makes every peer appear to have arrived long ago.
+void let_peers_arrive(DeviceRig& rig, uint32_t rounds) {
+  for (uint32_t r = 0; r < rounds; ++r) rig.context().sync_flags[r] = kLate;
+}
+
+TEST(Quiet, ReturnsAtOnceWhenNothingWasPosted) {
+  DeviceRig rig({.n_pes = 4, .queues_per_peer = 2, .timeout_ns = kMillisecond});
+  EXPECT_EQ(quiet(rig.context()), Status::kOk);
+}
+
+TEST(Quiet, WaitsForEveryPeerAndQueue) {
+  DeviceRig rig({.n_pes = 3, .timeout_ns = kMillisecond});
+  for (int pe = 0; pe < 3; ++pe) {
+    ASSERT_EQ(p(rig.context(), rig.local<int>(0), 5, pe), Status::kOk);
+  }
+  for (int pe = 0; pe < 3; ++pe) {
+    EXPECT_EQ(quiet(rig.context()), Status::kTimeout) << "before PE " << pe << " is done";
+    rig.nic(pe).step();
+  }
+  EXPECT_EQ(quiet(rig.context()), Status::kOk);
+}
+
+TEST(Quiet, ReportsAnErrorOfAnyQueueAndGoesOnReportingIt) {
+  DeviceRig rig({.n_pes = 3});
+  rig.nic(2).fail(0, mlx5::Syndrome::kRemoteAccess, 0);
+  ASSERT_EQ(p(rig.context(), rig.local<int>(0), 5, 2), Status::kOk);
+  ASSERT_EQ(p(rig.context(), rig.local<int>(0), 5, 1), Status::kOk);
+  rig.step_all();
+  EXPECT_EQ(quiet(rig.context()), Status::kQueueError);
+  EXPECT_EQ(quiet(rig.context()), Status::kQueueError);
+  EXPECT_EQ(*rig.remote<int>(1, 0), 5) << "the other queue was drained all the same";
+}
+
+TEST(Quiet, AMisuseIsReportedAfterTheQueuesAreDrained) {
+  DeviceRig rig({.timeout_ns = kMillisecond});
+  ASSERT_EQ(p(rig.context(), rig.local<int>(0), 5, 7), Status::kBadPe);
+  ASSERT_EQ(p(rig.context(), rig.local<int>(0), 5, 1), Status::kOk);
+  rig.step_all();
+  EXPECT_EQ(quiet(rig.context()), Status::kBadPe);
+}
+
+TEST(Quiet, TheStopWordEndsIt) {
+  DeviceRig rig;
+  ASSERT_EQ(p(rig.context(), rig.local<int>(0), 5, 1), Status::kOk);
+  rig.stop(Status::kPeerLost);
+  EXPECT_EQ(quiet(rig.context()), Status::kPeerLost);
+}
+
+template <class Scope>
+PEAL_KERNEL put_then_quiet(Context ctx, Scope scope, std::byte* heap, Status* out) {
+  const uint32_t me = thread_in_block();
+  (void)p(ctx, reinterpret_cast<uint32_t*>(heap) + me, me + 1, 1);
+  out[me] = quiet(ctx, scope);
+}
+
+TEST(Quiet, AllLanesOfAScopeLearnItsStatus) {
+  DeviceRig rig;
+  const NicThread nics(rig);
+  std::vector<Status> out(64, Status::kCount);
+  launch({.blocks = 1, .threads = 64}, put_then_quiet<Warp>, rig.context(), warp, rig.heap(),
+         out.data())
+      .wait();
+  EXPECT_EQ(out, std::vector<Status>(64, Status::kOk));
+  out.assign(64, Status::kCount);
+  launch({.blocks = 1, .threads = 64}, put_then_quiet<Block>, rig.context(), block, rig.heap(),
+         out.data())
+      .wait();
+  EXPECT_EQ(out, std::vector<Status>(64, Status::kOk));
+}
+
+struct HeldUp {
+  uint64_t hole;                  // a reservation of somebody who is slow to publish
+  uint64_t covered_by_quiet[32];  // `published` when quiet returned to a lane
+};
+
+PEAL_KERNEL quiet_behind_a_slow_lane(Context ctx, std::byte* heap, HeldUp* out) {
+  const uint32_t me = thread_in_block();
+  mlx5::SendQueue& q = *detail::queue_at(ctx, 1);
+  if (me < 32) {
+    (void)p(ctx, reinterpret_cast<uint32_t*>(heap) + me, me, 1);
+    (void)quiet(ctx);
+    out->covered_by_quiet[me] = load_acquire<Reach::kGpu>(&q.published);
+  } else {
+    for (int turn = 0; turn < 500; ++turn) relax();
+    const mlx5::Header h{.index = out->hole, .qpn_shifted = q.qpn_shifted};
+    mlx5::write(q, out->hole, mlx5::compose_nop(h));
+    (void)mlx5::publish<Reach::kGpu>(q, {.first = out->hole, .blocks = 1, .last = out->hole});
+  }
+}
+
+// The lanes of a warp post as a group, which its leader publishes. While the leader waits for its
+// turn the others must not believe that their work is done: it is not even posted.
+TEST(Quiet, CoversALanesOwnWorkAlthoughItsLeaderPublishesIt) {
+  DeviceRig rig;
+  HeldUp out{};
+  ASSERT_EQ(mlx5::reserve<Reach::kGpu>(rig.queue(1), 1, &out.hole), Status::kOk);
+  {
+    const NicThread nics(rig);
+    launch({.blocks = 1, .threads = 33}, quiet_behind_a_slow_lane, rig.context(), rig.heap(), &out)
+        .wait();
+  }
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out.covered_by_quiet[i], 33u) << "lane " << i;
+  EXPECT_EQ(rig.complaints(), "");
+}
+
+TEST(Fence, CostsNothingWithOneQueuePerPeer) {
+  DeviceRig rig({.timeout_ns = kMillisecond});
+  ASSERT_EQ(p(rig.context(), rig.local<int>(0), 5, 1), Status::kOk);
+  EXPECT_EQ(fence(rig.context()), Status::kOk) << "although no NIC completed anything";
+  EXPECT_EQ(rig.queue(1).reserved, 1u);
+}
+
+TEST(Fence, DrainsSeveralQueuesPerPeer) {
+  DeviceRig rig({.queues_per_peer = 2, .timeout_ns = kMillisecond});
+  ASSERT_EQ(p(rig.context(), rig.local<int>(0), 5, 1), Status::kOk);
+  EXPECT_EQ(fence(rig.context()), Status::kTimeout);
+  rig.step_all();
+  EXPECT_EQ(fence(rig.context()), Status::kOk);
+}
+
+TEST(SyncAll, AJobOfOnePostsNothing) {
+  DeviceRig rig({.n_pes = 1, .timeout_ns = kMillisecond});
+  EXPECT_EQ(sync_all(rig.context()), Status::kOk);
+  EXPECT_EQ(barrier_all(rig.context()), Status::kOk);
+  EXPECT_EQ(rig.queue(0).reserved, 0u);
+}
+
+TEST(SyncAll, TellsThePesAtPowersOfTwo) {
+  DeviceRig rig({.pe = 3, .n_pes = 7});
+  let_peers_arrive(rig, 3);
+  EXPECT_EQ(sync_all(rig.context()), Status::kOk);
+  rig.step_all();
+  std::vector<size_t> posted;
+  for (int pe = 0; pe < 7; ++pe) posted.push_back(rig.nic(pe).seen().size());
+  EXPECT_EQ(posted, (std::vector<size_t>{1, 0, 0, 0, 1, 1, 0}));  // 3+1, 3+2, 3+4
+  const size_t flags = DeviceRig::kHeapBytes - 1024;
+  EXPECT_EQ(*rig.remote<uint64_t>(4, flags), 1u);
+  EXPECT_EQ(*rig.remote<uint64_t>(5, flags + 8), 1u);
+  EXPECT_EQ(*rig.remote<uint64_t>(0, flags + 16), 1u);
+}
+
+TEST(SyncAll, WaitsForTheOthers) {
+  DeviceRig rig({.timeout_ns = kMillisecond});
+  EXPECT_EQ(sync_all(rig.context()), Status::kTimeout);
+  rig.context().sync_flags[0] = 1;
+  EXPECT_EQ(sync_all(rig.context()), Status::kTimeout) << "that was for the first one";
+  rig.context().sync_flags[0] = 3;
+  EXPECT_EQ(sync_all(rig.context()), Status::kOk);
+}
+
+TEST(SyncAll, APeerOneBarrierAheadIsFine) {
+  DeviceRig rig({.timeout_ns = 100 * kMillisecond});
+  rig.context().sync_flags[0] = 2;
+  EXPECT_EQ(sync_all(rig.context()), Status::kOk);
+  EXPECT_EQ(sync_all(rig.context()), Status::kOk);
+}
+
+TEST(SyncAll, TheStopWordEndsIt) {
+  DeviceRig rig;
+  rig.stop(Status::kPeerLost);
+  EXPECT_EQ(sync_all(rig.context()), Status::kPeerLost);
+}
+
+PEAL_KERNEL sync_from_block(Context ctx, uint32_t caller, Status* out) {
+  if (block_in_grid() == caller) *out = sync_all(ctx);
+}
+
+// Two barriers may be announced on two queues, and the later one may arrive first: the flag must
+// not end up one short, or the peer waits for ever.
+TEST(SyncAll, AnnouncementsOnTwoQueuesMayOvertakeOneAnother) {
+  DeviceRig rig({.queues_per_peer = 2});
+  let_peers_arrive(rig, 1);
+  for (const uint32_t caller : {1u, 0u}) {
+    Status status = Status::kCount;
+    launch({.blocks = 2, .threads = 1}, sync_from_block, rig.context(), caller, &status).wait();
+    ASSERT_EQ(status, Status::kOk);
+  }
+  EXPECT_EQ(rig.nic(1, 0).step(), 1u);  // the second barrier's
+  EXPECT_EQ(rig.nic(1, 1).step(), 1u);  // the first one's
+  EXPECT_EQ(*rig.remote<uint64_t>(1, DeviceRig::kHeapBytes - 1024), 2u);
+}
+
+TEST(BarrierAll, DrainsFirst) {
+  DeviceRig rig({.timeout_ns = kMillisecond});
+  let_peers_arrive(rig, 1);
+  ASSERT_EQ(p(rig.context(), rig.local<int>(0), 5, 1), Status::kOk);
+  EXPECT_EQ(barrier_all(rig.context()), Status::kTimeout);
+  const NicThread nics(rig);
+  EXPECT_EQ(barrier_all(rig.context()), Status::kOk);
+}
+
+TEST(BarrierAll, ArrivesEvenAfterAFailure) {
+  DeviceRig rig({.n_pes = 3});
+  let_peers_arrive(rig, 2);
+  ASSERT_EQ(p(rig.context(), rig.local<int>(0), 5, 9), Status::kBadPe);
+  EXPECT_EQ(barrier_all(rig.context()), Status::kBadPe);
+  rig.step_all();
+  EXPECT_EQ(*rig.remote<uint64_t>(1, DeviceRig::kHeapBytes - 1024), 1u);
+  EXPECT_EQ(*rig.remote<uint64_t>(2, DeviceRig::kHeapBytes - 1016), 1u);
+}
+
+/// One PE of a job of two rigs: a NIC of each writes into the other's heap.
+class TwoPes : public ::testing::Test {
+ protected:
+  TwoPes() : pes{DeviceRig({.pe = 0}), DeviceRig({.pe = 1})} {
+    pes[0].nic(1).know(DeviceRig::rkey(0, 1), pes[1].heap());
+    pes[1].nic(0).know(DeviceRig::rkey(0, 0), pes[0].heap());
+  }
+  DeviceRig pes[2];
+};
+
+PEAL_KERNEL count_together(Context ctx, uint64_t* cell, int rounds, uint32_t* wrong) {
+  const int peer = 1 - my_pe(ctx);
+  for (int i = 1; i <= rounds; ++i) {
+    if (thread_in_block() == 0 && p(ctx, cell, static_cast<uint64_t>(i), peer) != Status::kOk) {
+      atomicAdd(wrong, 1u);
+    }
+    if (barrier_all(ctx, block) != Status::kOk) atomicAdd(wrong, 1u);
+    if (*cell != static_cast<uint64_t>(i)) atomicAdd(wrong, 1u);
+    if (sync_all(ctx, block) != Status::kOk) atomicAdd(wrong, 1u);
+  }
+}
+
+TEST_F(TwoPes, EachSeesWhatTheOtherPutBeforeTheBarrier) {
+  uint32_t wrong[2] = {};
+  {
+    const NicThread first(pes[0]);
+    const NicThread second(pes[1]);
+    auto other = launch({.blocks = 1, .threads = 40}, count_together, pes[1].context(),
+                        pes[1].local<uint64_t>(64), 20, &wrong[1]);
+    launch({.blocks = 1, .threads = 40}, count_together, pes[0].context(),
+           pes[0].local<uint64_t>(64), 20, &wrong[0])
+        .wait();
+    other.wait();
+  }
+  EXPECT_EQ(wrong[0], 0u);
+  EXPECT_EQ(wrong[1], 0u);
+  EXPECT_EQ(pes[0].complaints() + pes[1].complaints(), "");
+}
+
+}  // namespace
+}  // namespace peal
