@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds README.md and docs/ to the tree: README's kernel is examples/hello.cu word for word, its configuration table has the
-names and defaults that the code reads, links lead somewhere, and no document outgrows its limit.
+"""Holds README.md and docs/ to the tree: README's kernel is examples/hello.cu word for word, its configuration table has
+the names and defaults that the code reads, architecture.md's layers are those of check_layers.py, links lead somewhere,
+and no document outgrows its limit.
 
 check_readme.py ROOT
 """
@@ -9,12 +10,15 @@ import pathlib
 import re
 import sys
 
+from check_layers import EXTRA, LAYERS
+
 LIMITS = {"README.md": 200, "docs/*.md": 300}
 WIDTH = 120  # of prose; tables, code and links may be wider
 SETTING = re.compile(r'X\(\s*[\w:]+,\s*\w+,\s*"(PEAL_[A-Z0-9_]+)",\s*"([^"]*)"')
 SOFTNIC_SETTING = re.compile(r"^//\s+(PEAL_SOFTNIC_[A-Z_]+)\s.*\(([^()]+)\)$", re.M)
 GETENV = re.compile(r'getenv\("(PEAL_[A-Z0-9_]+)"\)')
 ROW = re.compile(r"^\| `(PEAL_[A-Z0-9_]+)` \| (?:`([^`]*)`|empty) \|", re.M)
+LAYER_ROW = re.compile(r"^\| `([a-z0-9/]+)` \| ([^|]*)\|([^|]*)\|$", re.M)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -51,6 +55,15 @@ def check_getenv(softnic_reader, wanted):
         yield f"softnic/settings.h: {name} is not both documented there and read in settings.cc"
 
 
+def check_layer_table(text, layers, extra):
+    """The table of docs/architecture.md: folder, folders it may include, single headers."""
+    shown = {row[0]: [sorted(re.findall(r"`([^`]+)`", cell)) for cell in row[1:]] for row in LAYER_ROW.findall(text)}
+    for layer in sorted(layers.keys() | shown.keys()):
+        wanted = [sorted(layers.get(layer, [])), sorted(header for home, header in extra if home == layer)]
+        if layer not in layers or shown.get(layer) != wanted:
+            yield f"docs/architecture.md: layer {layer}: the table says {shown.get(layer)}, check_layers.py {wanted}"
+
+
 def check_shape(name, text, limit, exists):
     lines = text.splitlines()
     if len(lines) > limit:
@@ -70,6 +83,7 @@ def main(root):
     wanted = settings((root / "host/base/config.h").read_text(), (root / "softnic/settings.h").read_text())
     bad = [*check_kernel(readme, (root / "examples/hello.cu").read_text()), *check_settings(readme, wanted)]
     bad += check_getenv((root / "softnic/settings.cc").read_text(), wanted)
+    bad += check_layer_table((root / "docs/architecture.md").read_text(), LAYERS, EXTRA)
     documents = [(file, limit) for pattern, limit in LIMITS.items() for file in sorted(root.glob(pattern))]
     for file, limit in documents:
         name = file.relative_to(root).as_posix()

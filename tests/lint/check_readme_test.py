@@ -42,6 +42,14 @@ class Docs(unittest.TestCase):
         self.assertTrue(list(check_readme.check_getenv(read + ' getenv("PEAL_SOFTNIC_X")', self.wanted)))
         self.assertTrue(list(check_readme.check_getenv("", self.wanted)))
 
+    def test_the_table_of_layers_is_the_checkers(self):
+        layers, extra = {"a": [], "b/c": ["a"]}, {("b/c", "d/e.h")}
+        table = "| `a` | nothing | |\n| `b/c` | `a` | `d/e.h` |\n"
+        self.assertFalse(list(check_readme.check_layer_table(table, layers, extra)))
+        self.assertTrue(list(check_readme.check_layer_table(table, layers, set())))
+        self.assertTrue(list(check_readme.check_layer_table(table, layers | {"f": []}, extra)))
+        self.assertTrue(list(check_readme.check_layer_table(table + "| `f` | `a` | |\n", layers, extra)))
+
     def test_length_width_and_links(self):
         def found(text, limit=3):
             return list(check_readme.check_shape("x.md", text, limit, lambda target: target == "here.md"))
