@@ -147,16 +147,18 @@ PEAL_DEVICE size_t test_some(const BasicContext<R>&, const WaitSet<T>& set, size
   return found;
 }
 
-/// Waits until every word of the set satisfies the comparison.
+/// Waits until every word of the set has satisfied the comparison once. One deadline for all.
 template <Reach R, class T>
 [[nodiscard]] PEAL_DEVICE Status wait_until_all(const BasicContext<R>& ctx, const WaitSet<T>& set,
                                                 Compare compare, std::type_identity_t<T> value) {
-  for (size_t i = 0; i < set.count; ++i) {
-    if (!set.takes(i)) continue;
-    const Status status = wait_until(ctx, &set.words[i], compare, value);
-    if (status != Status::kOk) return status;
-  }
-  return Status::kOk;
+  size_t next = 0;
+  return detail::spin(ctx, [&] {
+    for (; next < set.count; ++next) {
+      if (!set.takes(next)) continue;
+      if (!detail::holds(detail::acquire_word(&set.words[next]), compare, value)) return false;
+    }
+    return true;
+  });
 }
 
 /// Which word(s) ended a wait. `index` is kNone (or `count` 0) when the set was empty or the wait

@@ -135,10 +135,12 @@ PEAL_DEVICE auto by_leader(Scope scope, const Op& op) {
 }
 
 /// The first lane's value that is not zero (kOk), for every lane; all lanes of the scope call.
+/// Orders memory among them.
 template <class Scope, class Code>
 PEAL_DEVICE Code first_failure(Scope scope, Code code) {
   const auto mine = static_cast<unsigned>(code);
   if constexpr (std::is_same_v<Scope, Warp>) {
+    scope.sync();  // edge M8: votes order nothing
     const unsigned failed = __ballot_sync(scope.mask(), mine != 0);
     const int lane = failed == 0 ? 0 : __ffs(static_cast<int>(failed)) - 1;
     return static_cast<Code>(__shfl_sync(scope.mask(), mine, lane));

@@ -171,6 +171,23 @@ TEST(Scope, ABlockReportsOneOfItsFailures) {
   for (uint32_t i = 0; i < 70; ++i) EXPECT_EQ(f.code[i], Code::kBad);
 }
 
+template <class Scope>
+PEAL_KERNEL read_after_verdict(Exchange* x, Scope scope) {
+  const uint32_t me = thread_in_block();
+  x->written[me] = me + 1;
+  (void)first_failure(scope, Code::kFine);
+  x->read[me] = x->written[me ^ 1];
+}
+
+// What each lane fetched for itself is everybody's once all know that all is well.
+TEST(Scope, LanesSeeOneAnothersWorkOnceTheyKnowThatNoneFailed) {
+  Exchange x{};
+  launch({.blocks = 1, .threads = 32}, read_after_verdict<Warp>, &x, warp).wait();
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(x.read[i], (i ^ 1) + 1);
+  launch({.blocks = 1, .threads = 64}, read_after_verdict<Block>, &x, block).wait();
+  for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(x.read[i], (i ^ 1) + 1);
+}
+
 TEST(Scope, AThreadReportsItsOwnFailure) {
   Failing f{1, {}};
   launch({.blocks = 1, .threads = 3}, fail_some<Thread>, &f, thread).wait();
