@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The composition root: owns everything, in the order it is needed.
-#include "host/runtime.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +19,7 @@
 #include "host/liveness.h"
 #include "host/memory/symmetric_heap.h"
 #include "host/nic/device.h"
+#include "host/runtime.h"
 
 namespace peal {
 namespace {
@@ -316,16 +315,20 @@ void Runtime::barrier() { state_->bootstrap->barrier(); }
 
 Failure Runtime::failure() const {
   const State& s = *state_;
+  const int lost = s.lost_pe;
   const std::lock_guard lock(s.contexts_mutex);
   for (const auto& weak : s.contexts) {
     const auto context = weak.lock();
     if (context == nullptr) continue;
-    if (const auto e = context->first_error(); e && e->status != Status::kPeerLost) {
+    const auto e = context->first_error();
+    // What follows from a PE's end is told as that, whether NIC or operating system saw it first.
+    if (e && e->status != Status::kPeerLost && (lost < 0 || e->pe != lost)) {
       return {e->status, e->pe, e->wqe_index, e->opcode, e->syndrome, e->vendor_syndrome, e->text};
     }
   }
   Failure failure;
   failure.status = static_cast<Status>(load_acquire<Reach::kSystem>(s.stop.get()));
+  if (failure.status == Status::kOk && lost >= 0) failure.status = Status::kPeerLost;
   if (failure.status == Status::kPeerLost) {
     failure.pe = s.lost_pe;
     failure.text = fmt::format("PE {} ended before the job did", failure.pe);
