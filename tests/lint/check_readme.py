@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds README.md and docs/ to the tree: README's kernel is examples/hello.cu word for word, its configuration table has
 the names and defaults that the code reads, architecture.md's layers are those of check_layers.py, links lead somewhere,
-and no document outgrows its limit.
+files that are named exist, and no document outgrows its limit.
 
 check_readme.py ROOT
 """
@@ -12,13 +12,14 @@ import sys
 
 from check_layers import EXTRA, LAYERS
 
-LIMITS = {"README.md": 200, "docs/*.md": 300}
+LIMITS = {"README.md": 200, "CONTRIBUTING.md": 100, "docs/*.md": 300}
 WIDTH = 120  # of prose; tables, code and links may be wider
 SETTING = re.compile(r'X\(\s*[\w:]+,\s*\w+,\s*"(PEAL_[A-Z0-9_]+)",\s*"([^"]*)"')
 SOFTNIC_SETTING = re.compile(r"^//\s+(PEAL_SOFTNIC_[A-Z_]+)\s.*\(([^()]+)\)$", re.M)
 GETENV = re.compile(r'getenv\("(PEAL_[A-Z0-9_]+)"\)')
 ROW = re.compile(r"^\| `(PEAL_[A-Z0-9_]+)` \| (?:`([^`]*)`|empty) \|", re.M)
 LAYER_ROW = re.compile(r"^\| `([a-z0-9/]+)` \| ([^|]*)\|([^|]*)\|$", re.M)
+FILE = re.compile(r"`(\w+(?:/\w+)*/\w+\.(?:h|cc|cu|inc|py|sh|md))`")  # X stands for a name in X_test.cc
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -55,6 +56,12 @@ def check_getenv(softnic_reader, wanted):
         yield f"softnic/settings.h: {name} is not both documented there and read in settings.cc"
 
 
+def check_files(name, text, exists):
+    for file in FILE.findall(text):
+        if not re.search(r"\bX", file) and not exists(file):
+            yield f"{name}: names {file}, which is not there"
+
+
 def check_layer_table(text, layers, extra):
     """The table of docs/architecture.md: folder, folders it may include, single headers."""
     shown = {row[0]: [sorted(re.findall(r"`([^`]+)`", cell)) for cell in row[1:]] for row in LAYER_ROW.findall(text)}
@@ -87,6 +94,7 @@ def main(root):
     documents = [(file, limit) for pattern, limit in LIMITS.items() for file in sorted(root.glob(pattern))]
     for file, limit in documents:
         name = file.relative_to(root).as_posix()
+        bad += check_files(name, file.read_text(), lambda named: (root / named).is_file())
         bad += check_shape(name, file.read_text(), limit, lambda target, home=file.parent: (home / target).exists())
     print("\n".join(bad) or f"docs: {len(documents)} documents, {len(wanted)} settings, ok")
     return bool(bad) or not wanted

@@ -50,6 +50,13 @@ class Docs(unittest.TestCase):
         self.assertTrue(list(check_readme.check_layer_table(table, layers | {"f": []}, extra)))
         self.assertTrue(list(check_readme.check_layer_table(table + "| `f` | `a` | |\n", layers, extra)))
 
+    def test_files_that_are_named_exist(self):
+        def found(text):
+            return list(check_readme.check_files("x.md", text, lambda file: file == "a/b.h"))
+
+        self.assertFalse(found("`a/b.h`, `b.h`, `a/X_test.cc`, `a/b`"))
+        self.assertTrue(found("`a/c.h`"))
+
     def test_length_width_and_links(self):
         def found(text, limit=3):
             return list(check_readme.check_shape("x.md", text, limit, lambda target: target == "here.md"))
