@@ -279,8 +279,9 @@ TEST(Put, InlineDataDoesNotWaitForTheNic) {
 }
 
 TEST(Put, LongerDataWaitsUntilTheSourceIsFree) {
-  DeviceRig rig({.timeout_ns = kMillisecond});
-  EXPECT_EQ(put(rig.context(), rig.heap() + kTarget, rig.heap(), 29, 1), Status::kTimeout);
+  DeviceRig dead({.timeout_ns = kMillisecond});
+  EXPECT_EQ(put(dead.context(), dead.heap() + kTarget, dead.heap(), 29, 1), Status::kTimeout);
+  DeviceRig rig;
   const NicThread nics(rig);
   EXPECT_EQ(put(rig.context(), rig.heap() + kTarget, rig.heap(), 29, 1), Status::kOk);
 }

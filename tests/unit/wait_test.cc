@@ -243,19 +243,19 @@ TEST_F(WaitSets, AllWaitsForWordsInAnyOrder) {
 TEST_F(WaitSets, AllHasOneDeadlineForTheWholeSet) {
   constexpr uint64_t kPatience = 50 * kMillisecond;
   DeviceRig slow({.timeout_ns = kPatience});
-  uint64_t flags[6] = {};
+  uint64_t flags[100] = {};
   Status status;
   {
     size_t next = 0;
     uint64_t start = now_ns();
     const Background setter([&] {
-      if (next < 6 && now_ns() - start > kPatience * 6 / 10) {
+      if (next < 100 && now_ns() - start > kPatience * 6 / 10) {
         store_release<Reach::kSystem>(&flags[next++], uint64_t{1});
         start = now_ns();
       }
       return 0;
     });
-    status = wait_until_all(slow.context(), WaitSet<uint64_t>{flags, 6}, Compare::kEq, 1);
+    status = wait_until_all(slow.context(), WaitSet<uint64_t>{flags, 100}, Compare::kEq, 1);
   }
   EXPECT_EQ(status, Status::kTimeout);
 }
