@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 namespace peal {
 
@@ -35,5 +37,14 @@ class Bootstrap {
   /// Ends the job on all ranks as far as the launcher can; prints `reason`. Does not return.
   [[noreturn]] virtual void abort(const std::string& reason) = 0;
 };
+
+/// Every rank's `mine`, by rank. Collective.
+template <class T>
+std::vector<T> gather(Bootstrap& bootstrap, const T& mine) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all(static_cast<size_t>(bootstrap.size()));
+  bootstrap.allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  return all;
+}
 
 }  // namespace peal

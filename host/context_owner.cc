@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <utility>
 
 namespace peal {
 namespace {
@@ -91,29 +92,25 @@ uint32_t sync_rounds(int n_pes) {
   return static_cast<uint32_t>(std::bit_width(static_cast<uint32_t>(n_pes) - 1));
 }
 
-ContextOwner::ContextOwner(const nic::Device& device, const nic::ProtectionDomain& domain,
-                           const nic::Uar& uar, Bootstrap& bootstrap, const QueueOptions& queues,
-                           const ContextSurroundings& around)
-    : queues_(device, domain, uar, bootstrap, queues),
-      fields_{.version = kContextVersion,
-              .bytes = sizeof(ContextFields),
-              .pe = around.pe,
-              .n_pes = around.n_pes,
-              .queues_per_peer = queues.queues_per_peer,
-              .sync_rounds = sync_rounds(around.n_pes),
-              .windows = around.windows,
-              .queues = queues_.first(),
-              .queue_stride = queues_.stride(),
-              .state = &state_,
-              .stop = around.stop,
-              .sync_flags = around.sync_flags,
-              .timeout_ns = around.timeout_ns} {}
+ContextOwner::ContextOwner(std::unique_ptr<IbgdaQueues> queues, const DeviceTables& tables,
+                           uint32_t slot, const ContextFields& fields)
+    : queues_(std::move(queues)), tables_(tables), slot_(slot), fields_(fields) {
+  fields_.state = tables.state(slot);
+  if (queues_ == nullptr) return;
+  fields_.queues_per_peer = queues_->per_peer();
+  fields_.queues = queues_->first();
+  fields_.queue_stride = queues_->stride();
+}
+
+size_t ContextOwner::bytes() const {
+  return sizeof(*this) + (queues_ ? size_t{queues_->count()} * queues_->stride() : 0);
+}
 
 std::optional<ContextOwner::FirstError> ContextOwner::first_error() const {
-  const auto usage = static_cast<Status>(load_acquire<Reach::kSystem>(&state_.usage.status));
-  if (usage != Status::kOk) return describe(state_.usage, usage);
-  for (uint32_t i = 0; i < queues_.count(); ++i) {
-    const mlx5::SendQueue& q = queues_.queue(i);
+  const UsageError usage = tables_.usage(slot_);
+  if (usage.status != 0) return describe(usage, static_cast<Status>(usage.status));
+  for (uint32_t i = 0; queues_ && i < queues_->count(); ++i) {
+    const mlx5::SendQueue& q = queues_->queue(i);
     const Status status = mlx5::queue_status<Reach::kSystem>(q);
     if (status != Status::kOk) return describe(q, status);
   }

@@ -1,41 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands behind one device context: its queues, its shared state, its barrier flags.
+// What stands behind one device context: its queues, if it has any, and its slot in the tables.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "device/context.h"
+#include "host/device_tables.h"
 #include "host/transport/ibgda.h"
 
 namespace peal {
 
-/// The parts of a runtime that every context points at. They outlive the context.
-struct ContextSurroundings {
-  const WindowTable* windows;
-  const uint32_t* stop;
-  uint64_t* sync_flags;  // symmetric, sync_rounds(n_pes) words, zero
-  int pe;
-  int n_pes;
-  uint64_t timeout_ns;
-};
-
 /// Rounds of the dissemination barrier: ceil(log2(n_pes)).
 uint32_t sync_rounds(int n_pes);
 
-/// Owns one context. Its address must not change: kernels hold pointers into it.
+/// Owns one context.
 class ContextOwner {
  public:
-  ContextOwner(const nic::Device& device, const nic::ProtectionDomain& domain, const nic::Uar& uar,
-               Bootstrap& bootstrap, const QueueOptions& queues,
-               const ContextSurroundings& surroundings);
-  ContextOwner(const ContextOwner&) = delete;
-  ContextOwner& operator=(const ContextOwner&) = delete;
+  /// `queues` may be null: then every peer is reached directly. `fields` is complete but for what
+  /// the queues and the slot say. `tables` outlives the context.
+  ContextOwner(std::unique_ptr<IbgdaQueues> queues, const DeviceTables& tables, uint32_t slot,
+               const ContextFields& fields);
 
   /// What kernels are given.
   ContextFields fields() const { return fields_; }
-  const IbgdaQueues& queues() const { return queues_; }
+  /// Of the queues and the owner itself.
+  size_t bytes() const;
 
   /// The first failure of this context in the order usage, queue; nothing when all is well.
   struct FirstError {
@@ -50,8 +42,9 @@ class ContextOwner {
   std::optional<FirstError> first_error() const;
 
  private:
-  IbgdaQueues queues_;
-  ContextState state_{};
+  std::unique_ptr<IbgdaQueues> queues_;
+  const DeviceTables& tables_;
+  uint32_t slot_;
   ContextFields fields_;
 };
 

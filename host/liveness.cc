@@ -6,53 +6,23 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
+#include <cerrno>
 #include <cstdint>
-#include <cstring>
-#include <fstream>
-#include <span>
-#include <string>
 
 #include "host/base/error.h"
 
 namespace peal {
-namespace {
 
-// Where a process lives: pids mean the same to two processes only if host and pid namespace agree.
-struct Identity {
-  std::array<char, 40> boot_id;
-  uint64_t pid_namespace;
-  int64_t pid;
-};
-
-Identity identity() {
-  Identity me{};
-  std::ifstream("/proc/sys/kernel/random/boot_id").read(me.boot_id.data(), 36);
-  struct stat ns {};
-  if (stat("/proc/self/ns/pid", &ns) == 0) me.pid_namespace = ns.st_ino;
-  me.pid = getpid();
-  return me;
-}
-
-bool same_pids(const Identity& a, const Identity& b) {
-  return a.boot_id == b.boot_id && a.pid_namespace == b.pid_namespace;
-}
-
-}  // namespace
-
-Liveness::Liveness(Bootstrap& bootstrap, Lost lost) : lost_(std::move(lost)) {
-  const Identity mine = identity();
-  std::vector<Identity> all(static_cast<size_t>(bootstrap.size()));
-  bootstrap.allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  for (int pe = 0; pe < bootstrap.size(); ++pe) {
-    const Identity& other = all[static_cast<size_t>(pe)];
+Liveness::Liveness(std::span<const Place> places, Lost lost) : lost_(std::move(lost)) {
+  const Place mine = Place::here();
+  for (size_t pe = 0; pe < places.size(); ++pe) {
+    const Place& other = places[pe];
     if (!same_pids(mine, other) || other.pid == mine.pid) continue;
     const auto fd = static_cast<int>(syscall(SYS_pidfd_open, other.pid, 0));
-    if (fd >= 0) peers_.push_back({pe, static_cast<int>(other.pid), fd});
+    if (fd >= 0) peers_.push_back({static_cast<int>(pe), static_cast<int>(other.pid), fd});
   }
   if (peers_.empty()) return;
   wake_ = eventfd(0, EFD_CLOEXEC);

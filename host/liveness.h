@@ -8,20 +8,20 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <thread>
 #include <vector>
 
-#include "host/bootstrap.h"
+#include "host/base/place.h"
 
 namespace peal {
 
-/// Calls `lost(pe)` from a thread of its own, once for each PE whose process ends. Construction is
-/// collective.
+/// Calls `lost(pe)` from a thread of its own, once for each PE whose process ends.
 class Liveness {
  public:
   using Lost = std::function<void(int pe, int pid)>;
 
-  Liveness(Bootstrap& bootstrap, Lost lost);
+  Liveness(std::span<const Place> places, Lost lost);  // by PE
   ~Liveness();
   Liveness(const Liveness&) = delete;
   Liveness& operator=(const Liveness&) = delete;

@@ -1,51 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The composition root: owns everything, in the order it is needed.
+#include "host/runtime.h"
+
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
-#include <cstring>
 #include <mutex>
 #include <optional>
-#include <span>
+#include <utility>
 #include <vector>
 
 #include "host/base/error.h"
 #include "host/base/log.h"
 #include "host/context_owner.h"
+#include "host/device_tables.h"
 #include "host/liveness.h"
 #include "host/memory/symmetric_heap.h"
-#include "host/nic/device.h"
-#include "host/runtime.h"
+#include "host/routes.h"
+#include "host/transport/p2p.h"
+#include "host/windows.h"
 
 namespace peal {
 namespace {
-
-constexpr uint32_t kMaxContexts = 64;
 
 // What each PE must have set alike, compared at start-up.
 struct Agreement {
   uint64_t heap_bytes;
   uint32_t queues;
   uint32_t depth;
+  TransportKind transport;
+  Target target;
   bool operator==(const Agreement&) const = default;
 };
 
-void agree(Bootstrap& bootstrap, const Config& config) {
-  const Agreement mine{config.heap_size, static_cast<uint32_t>(config.queues),
-                       static_cast<uint32_t>(config.queue_depth)};
-  std::vector<Agreement> all(static_cast<size_t>(bootstrap.size()));
-  bootstrap.allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+const char* target_name(Target target) { return target == Target::kGpu ? "a GPU" : "a CPU"; }
+
+void agree(Bootstrap& bootstrap, const Config& config, Target target) {
+  const std::vector<Agreement> all = gather(
+      bootstrap, Agreement{config.heap_size, static_cast<uint32_t>(config.queues),
+                           static_cast<uint32_t>(config.queue_depth), config.transport, target});
   for (size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe] == all[0]) continue;
-    fail(ErrorCode::kConfiguration,
-         "PE {} has PEAL_HEAP_SIZE={} PEAL_QUEUES={} PEAL_QUEUE_DEPTH={}, PE 0 has {}, {} and {}: "
-         "set them alike on all PEs (mpirun -x NAME)",
-         pe, all[pe].heap_bytes, all[pe].queues, all[pe].depth, all[0].heap_bytes, all[0].queues,
-         all[0].depth);
+    if (all[pe].target != all[0].target) {
+      fail(ErrorCode::kConfiguration, "PE {} has its kernels on {}, PE 0 on {}: run one program",
+           pe, target_name(all[pe].target), target_name(all[0].target));
+    }
+    fail(
+        ErrorCode::kConfiguration,
+        "PE {} has PEAL_HEAP_SIZE={} PEAL_QUEUES={} PEAL_QUEUE_DEPTH={}, PE 0 has {}, {} and {}{}: "
+        "set them alike on all PEs (mpirun -x NAME)",
+        pe, all[pe].heap_bytes, all[pe].queues, all[pe].depth, all[0].heap_bytes, all[0].queues,
+        all[0].depth, all[pe].transport != all[0].transport ? ", and another PEAL_TRANSPORT" : "");
   }
 }
 
@@ -56,37 +64,34 @@ struct ContextOffer {
   uint32_t depth;
 };
 
-// What a PE would make a window of.
-struct WindowOffer {
-  uint64_t bytes;
-  uint64_t in_page;  // offset of its first byte
-  uint64_t windows;  // in use already
-};
-
 uint64_t nanoseconds(std::chrono::microseconds t) {
   return static_cast<uint64_t>(std::chrono::nanoseconds(t).count());
 }
 
-}  // namespace
+// The heap as the PEs reach it directly.
+PeerMemory map_heap(P2p* p2p, const SymmetricHeap& heap) {
+  if (p2p == nullptr) return {};
+  return p2p->map(heap.base(), heap.bytes(), heap.backing().fd());
+}
 
-// Registered memory beside the heap, and the keys that all PEs have for it.
-struct RegisteredWindow {
-  nic::MemoryRegion region;
-  std::vector<Be32> rkeys;
-};
+}  // namespace
 
 struct Runtime::State {
   Config config;
+  Target target;
   std::unique_ptr<Bootstrap> bootstrap;
   Log log;
-  nic::Device device;
-  nic::ProtectionDomain domain;
-  nic::Uar uar;
+  std::vector<Place> places;  // by PE
   SymmetricHeap heap;
   uint64_t* sync_flags;  // kMaxContexts x sync_rounds words in the heap
-  std::unique_ptr<WindowTable> windows = std::make_unique<WindowTable>();
-  std::vector<RegisteredWindow> registered;
-  std::unique_ptr<uint32_t> stop = std::make_unique<uint32_t>(0);  // a Status; ends every wait
+  DeviceTables tables;
+  Backing stop_memory;
+  uint32_t* stop;  // a Status; ends every wait
+  std::optional<P2p> p2p;
+  PeerMemory mapped_heap;  // on its way to the windows
+  Routes routes;
+  std::optional<IbgdaNic> nic;
+  Windows windows;
   std::atomic<int> lost_pe{-1};
   std::atomic<bool> closing{false};
   mutable std::mutex contexts_mutex;
@@ -94,66 +99,38 @@ struct Runtime::State {
   std::shared_ptr<ContextOwner> default_context;
   std::unique_ptr<Liveness> liveness;
 
-  State(std::unique_ptr<Bootstrap> b, const Config& c)
+  State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
       : config(c),
+        target(t),
         bootstrap(std::move(b)),
         log(config.log, bootstrap->rank()),
-        device(nic::VerbsLibrary::open(nic::LibrarySearch::from(config)), config.hca),
-        domain(device),
-        uar(device),
+        places(gather(*bootstrap, Place::here())),
         heap(make_host_backing(config.heap_size, "peal-heap"), *bootstrap),
-        sync_flags(reinterpret_cast<uint64_t*>(heap.reserve_internal(
-            size_t{kMaxContexts} * sync_rounds(bootstrap->size()) * sizeof(uint64_t) + 8))) {}
+        sync_flags(reinterpret_cast<uint64_t*>(
+            heap.reserve_internal(kMaxContexts * flag_bytes() + sizeof(uint64_t)))),
+        tables(make_host_backing(DeviceTables::bytes(bootstrap->size()), "peal-tables"),
+               bootstrap->size()),
+        stop_memory(make_host_backing(sizeof(uint32_t), "peal-stop")),
+        stop(reinterpret_cast<uint32_t*>(stop_memory.address())),
+        p2p(route_options().try_p2p() ? std::optional<P2p>(std::in_place, *bootstrap, places)
+                                      : std::nullopt),
+        mapped_heap(map_heap(p2p ? &*p2p : nullptr, heap)),
+        routes(*bootstrap, route_options(), mapped_heap.direct, mapped_heap.how),
+        nic(routes.needs_nic() ? std::optional<IbgdaNic>(std::in_place, config) : std::nullopt),
+        windows(*bootstrap, tables,
+                {.routes = routes, .nic = nic ? &*nic : nullptr, .p2p = p2p ? &*p2p : nullptr}) {
+    windows.add_mapped(heap.base(), heap.bytes(), std::move(mapped_heap));
+    default_context = create_context({});
+  }
 
   uint32_t rounds() const { return sync_rounds(bootstrap->size()); }
-  void add_window(std::byte* address, size_t bytes, bool everywhere);
-  RegisteredWindow register_everywhere(std::byte* address, size_t bytes);
+  size_t flag_bytes() const { return rounds() * sizeof(uint64_t); }
+  RouteOptions route_options() const { return {.asked = config.transport, .target = target}; }
   uint32_t agree_on_context(const QueueOptions& queues);
   std::shared_ptr<ContextOwner> create_context(const ContextOptions& options);
   void peer_lost(int pe, int pid);
+  std::string nic_name() const;
 };
-
-void Runtime::State::add_window(std::byte* address, size_t bytes, bool everywhere) {
-  const uint32_t index = windows->count;
-  if (index == kMaxWindows) {
-    fail(ErrorCode::kInvalidArgument,
-         "register: {} windows are in use already, which is all there are", kMaxWindows);
-  }
-  registered.push_back(everywhere ? register_everywhere(address, bytes)
-                                  : RegisteredWindow{{device, domain, address, bytes}, {}});
-  const RegisteredWindow& kept = registered.back();
-  // The window begins where its page does; the NIC refuses what lies before `address`.
-  const uint64_t first = nic::MemoryRegion::first_offset(address);
-  windows->window[index] = {.base = address - first,
-                            .bytes = bytes + first,
-                            .lkey = kept.region.lkey(),
-                            .reserved = 0,
-                            .rkeys = everywhere ? kept.rkeys.data() : nullptr,
-                            .direct = nullptr};
-  store_release<Reach::kSystem>(&windows->count, index + 1);
-}
-
-// A PE that cannot register tells the others by a key of 0: none waits for one that threw.
-RegisteredWindow Runtime::State::register_everywhere(std::byte* address, size_t bytes) {
-  std::optional<nic::MemoryRegion> region;
-  std::string why;
-  try {
-    region.emplace(device, domain, address, bytes);
-  } catch (const Error& error) {
-    why = error.what();
-  }
-  const Be32 mine = region ? region->rkey() : Be32{0u};
-  std::vector<Be32> rkeys(static_cast<size_t>(bootstrap->size()));
-  bootstrap->allgather(std::as_bytes(std::span(&mine, 1)),
-                       std::as_writable_bytes(std::span(rkeys)));
-  if (!region) fail(ErrorCode::kSystem, "{}", why);
-  for (size_t pe = 0; pe < rkeys.size(); ++pe) {
-    if (rkeys[pe].raw != 0) continue;
-    fail(ErrorCode::kSystem, "PE {} could not register its part of a window of {} bytes", pe,
-         bytes);
-  }
-  return {std::move(*region), std::move(rkeys)};
-}
 
 // Compares the options of all PEs; answers the first slot whose context, if it had one, is gone on
 // every PE: nobody can still write its flags.
@@ -166,8 +143,7 @@ uint32_t Runtime::State::agree_on_context(const QueueOptions& queues) {
       if (!contexts[slot].expired()) mine.taken |= uint64_t{1} << slot;
     }
   }
-  std::vector<ContextOffer> all(static_cast<size_t>(bootstrap->size()));
-  bootstrap->allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  const std::vector<ContextOffer> all = gather(*bootstrap, mine);
   uint64_t taken = 0;
   for (size_t pe = 0; pe < all.size(); ++pe) {
     taken |= all[pe].taken;
@@ -193,17 +169,29 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
                                                       : static_cast<uint32_t>(config.queues),
       .depth = options.depth != 0 ? options.depth : static_cast<uint32_t>(config.queue_depth),
       .timeout_ns = timeout_ns,
-      .stop = stop.get()};
+      .stop = stop};
   const uint32_t slot = agree_on_context(queues);
+  queues.check();  // also where there are none: a program is right or wrong on every machine
   uint64_t* const flags = sync_flags + slot * rounds();
-  std::fill_n(flags, rounds(), uint64_t{0});  // of the context that had the slot before
-  const ContextSurroundings around{.windows = windows.get(),
-                                   .stop = stop.get(),
-                                   .sync_flags = flags,
-                                   .pe = bootstrap->rank(),
-                                   .n_pes = bootstrap->size(),
-                                   .timeout_ns = timeout_ns};
-  auto owner = std::make_shared<ContextOwner>(device, domain, uar, *bootstrap, queues, around);
+  heap.zero(flags, flag_bytes());  // of the context that had the slot before
+  tables.reset_state(slot);
+  const ContextFields fields{.version = kContextVersion,
+                             .bytes = sizeof(ContextFields),
+                             .pe = bootstrap->rank(),
+                             .n_pes = bootstrap->size(),
+                             .queues_per_peer = 0,
+                             .sync_rounds = rounds(),
+                             .windows = tables.windows(),
+                             .queues = nullptr,
+                             .queue_stride = 0,
+                             .state = nullptr,
+                             .stop = stop,
+                             .sync_flags = flags,
+                             .timeout_ns = timeout_ns};
+  auto owner = std::make_shared<ContextOwner>(
+      nic ? std::make_unique<IbgdaQueues>(*nic, *bootstrap, queues) : nullptr, tables, slot,
+      fields);
+  if (!nic) bootstrap->barrier();  // no peer's kernel sets a flag before it is zero
   const std::lock_guard lock(contexts_mutex);
   contexts[slot] = owner;
   return owner;
@@ -215,34 +203,41 @@ void Runtime::State::peer_lost(int pe, int pid) {
   if (!lost_pe.compare_exchange_strong(none, pe)) return;
   log.error("runtime", "PE {} (process {}) has ended before the job did; all waits end with \"{}\"",
             pe, pid, to_string(Status::kPeerLost));
-  compare_exchange<Reach::kSystem>(stop.get(), 0u, static_cast<uint32_t>(Status::kPeerLost));
+  compare_exchange<Reach::kSystem>(stop, 0u, static_cast<uint32_t>(Status::kPeerLost));
 }
 
-Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config) {
+std::string Runtime::State::nic_name() const {
+  if (!nic) return "shared-memory";
+  return nic->device.software() ? "softnic-cpu" : nic->device.name();
+}
+
+Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target) {
   if (bootstrap == nullptr) fail(ErrorCode::kInvalidArgument, "Runtime: the bootstrap is null");
-  agree(*bootstrap, config);
-  state_ = std::make_unique<State>(std::move(bootstrap), config);
+  agree(*bootstrap, config, target);
+  state_ = std::make_unique<State>(std::move(bootstrap), config, target);
   State& s = *state_;
-  s.registered.reserve(kMaxWindows);  // windows point at elements
-  s.add_window(s.heap.base(), s.heap.bytes(), true);
-  s.default_context = s.create_context({});
   s.liveness =
-      std::make_unique<Liveness>(*s.bootstrap, [&s](int pe, int pid) { s.peer_lost(pe, pid); });
-  if (config.info && s.bootstrap->rank() == 0) {
+      std::make_unique<Liveness>(s.places, [&s](int pe, int pid) { s.peer_lost(pe, pid); });
+  if (!config.info) return;
+  if (s.bootstrap->rank() == 0) {
     s.log.print("config", config.describe());
-    s.log.print("nic", s.device.description());
+    if (s.nic) s.log.print("nic", s.nic->device.description());
     s.log.print("runtime",
                 fmt::format("{} PEs, heap {}, {} queues of {} WQEBBs per peer, {} beside the heap",
-                            n_pes(), format_size(s.heap.bytes()), config.queues, config.queue_depth,
-                            format_size(overhead_bytes())));
+                            n_pes(), format_size(s.heap.bytes()), s.nic ? config.queues : 0,
+                            config.queue_depth, format_size(overhead_bytes())));
   }
+  s.log.print("transport", s.routes.describe());
 }
 
 Runtime::~Runtime() {
   if (state_ == nullptr) return;
-  // The peers' kernels may still be using this PE's memory until they arrive here too.
+  // The peers' kernels may still be using this PE's memory until they arrive here too, and this PE
+  // may have theirs mapped: nothing is released before all mappings are.
   state_->closing = state_->lost_pe < 0;
   try {
+    state_->bootstrap->barrier();
+    state_->windows.unmap();
     state_->bootstrap->barrier();
   } catch (const std::exception& error) {
     state_->log.warn("runtime", "at the end of the job: {}", error.what());
@@ -265,33 +260,14 @@ void* Runtime::align(size_t alignment, size_t bytes) {
 void Runtime::free(void* pointer) { state_->heap.free(pointer); }
 
 void Runtime::copy_in(void* symmetric, const void* host, size_t bytes) {
-  std::memcpy(symmetric, host, bytes);
+  state_->heap.backing().copy_in(static_cast<std::byte*>(symmetric), host, bytes);
 }
 void Runtime::copy_out(void* host, const void* symmetric, size_t bytes) const {
-  std::memcpy(host, symmetric, bytes);
+  state_->heap.backing().copy_out(host, static_cast<const std::byte*>(symmetric), bytes);
 }
 
 void Runtime::register_window(void* address, size_t bytes) {
-  auto* const begin = static_cast<std::byte*>(address);
-  const WindowOffer mine{.bytes = begin == nullptr ? 0 : bytes,
-                         .in_page = nic::MemoryRegion::first_offset(begin),
-                         .windows = state_->windows->count};
-  std::vector<WindowOffer> all(static_cast<size_t>(n_pes()));
-  state_->bootstrap->allgather(std::as_bytes(std::span(&mine, 1)),
-                               std::as_writable_bytes(std::span(all)));
-  for (size_t pe = 0; pe < all.size(); ++pe) {
-    const WindowOffer& one = all[pe];
-    if (one.windows == kMaxWindows) {
-      fail(ErrorCode::kInvalidArgument, "register_window: PE {} has {} windows, which is the limit",
-           pe, kMaxWindows);
-    }
-    if (one.bytes == all[0].bytes && one.in_page == all[0].in_page && one.bytes != 0) continue;
-    fail(ErrorCode::kInvalidArgument,
-         "register_window: PE {} registers {} bytes from byte {} of a page, PE 0 {} from byte {}: "
-         "all must register the same size, not 0, from the same place in a page",
-         pe, one.bytes, one.in_page, all[0].bytes, all[0].in_page);
-  }
-  state_->add_window(begin, bytes, true);
+  state_->windows.add_everywhere(static_cast<std::byte*>(address), bytes);
 }
 
 void Runtime::register_local(void* address, size_t bytes) {
@@ -299,7 +275,7 @@ void Runtime::register_local(void* address, size_t bytes) {
     fail(ErrorCode::kInvalidArgument,
          "register_local: {} bytes at {}: there is nothing to register", bytes, fmt::ptr(address));
   }
-  state_->add_window(static_cast<std::byte*>(address), bytes, false);
+  state_->windows.add_local(static_cast<std::byte*>(address), bytes);
 }
 
 Context Runtime::context() const { return {state_->default_context->fields()}; }
@@ -327,7 +303,7 @@ Failure Runtime::failure() const {
     }
   }
   Failure failure;
-  failure.status = static_cast<Status>(load_acquire<Reach::kSystem>(s.stop.get()));
+  failure.status = static_cast<Status>(load_acquire<Reach::kSystem>(s.stop));
   if (failure.status == Status::kOk && lost >= 0) failure.status = Status::kPeerLost;
   if (failure.status == Status::kPeerLost) {
     failure.pe = s.lost_pe;
@@ -346,23 +322,18 @@ void Runtime::check() const {
 }
 
 void Runtime::stop_waits() {
-  compare_exchange<Reach::kSystem>(state_->stop.get(), 0u, static_cast<uint32_t>(Status::kAborted));
+  compare_exchange<Reach::kSystem>(state_->stop, 0u, static_cast<uint32_t>(Status::kAborted));
 }
 
-const char* Runtime::transport() const { return "ibgda"; }
+const char* Runtime::transport() const { return state_->routes.name(); }
 
-std::string Runtime::nic() const {
-  return state_->device.software() ? "softnic-cpu" : state_->device.name();
-}
+std::string Runtime::nic() const { return state_->nic_name(); }
 
 size_t Runtime::overhead_bytes() const {
-  size_t bytes = sizeof(State) + sizeof(WindowTable);
+  size_t bytes = sizeof(State) + DeviceTables::bytes(n_pes());
   const std::lock_guard lock(state_->contexts_mutex);
   for (const auto& weak : state_->contexts) {
-    if (const auto context = weak.lock()) {
-      bytes +=
-          size_t{context->queues().count()} * context->queues().stride() + sizeof(ContextOwner);
-    }
+    if (const auto context = weak.lock()) bytes += context->bytes();
   }
   return bytes;
 }

@@ -61,10 +61,12 @@ struct Failure {
 /// the bootstrap's deadline.
 class Runtime {
  public:
-  /// Joins the job: opens the NIC, allocates the heap (Config::heap_size), creates and connects the
-  /// default context's queues. Throws kConfiguration, kUnsupported, kTimeout or kPeerLost with the
-  /// remedy.
-  explicit Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config);
+  /// Joins the job: allocates the heap (Config::heap_size) where the kernels of `target` run, maps
+  /// the peers' heaps or opens the NIC, creates the default context. On a GPU it also makes that
+  /// GPU the calling thread's current one, as cudaSetDevice does. Throws kConfiguration,
+  /// kUnsupported, kTimeout or kPeerLost with the remedy.
+  explicit Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config,
+                   Target target = Target::kCpu);
   ~Runtime();
   Runtime(Runtime&&) noexcept;
   Runtime& operator=(Runtime&&) noexcept;
@@ -95,7 +97,8 @@ class Runtime {
   /// Collective. Makes [address, address + bytes) of every PE a window: usable as destination and
   /// source of transfers, addressed like symmetric memory, relative to each PE's own address. Sizes
   /// must agree, and so must where the address lies in its page (any multiple of the page size
-  /// will do). The memory must stay until the Runtime ends.
+  /// will do). The memory must stay until the Runtime ends. Peers in other processes that are
+  /// reached without a NIC can only share memory of a GPU: kUnsupported otherwise.
   void register_window(void* address, size_t bytes);
 
   /// Makes a local range usable as source of puts and destination of gets. Not collective.
@@ -124,7 +127,9 @@ class Runtime {
   /// Ends every wait of every kernel of this PE with kAborted. Cannot be undone.
   void stop_waits();
 
-  /// "ibgda" and, for the NIC, "softnic-cpu" or the device's name: for reports.
+  /// For reports: "p2p", "ibgda" or "p2p+ibgda", and "softnic-cpu" or the device's name. Where
+  /// there is no NIC, what it is replaced by: "shared-memory" on a CPU, "nvlink" or "none" on a
+  /// GPU.
   const char* transport() const;
   std::string nic() const;
   /// Bytes of queues, tables and other memory beside the heap that this PE allocated for peal.

@@ -69,6 +69,16 @@ struct Count {
   std::string accepts() const { return fmt::format("a whole number from {} to {}", low, high); }
 };
 
+struct Device {
+  static constexpr bool kSecret = false;
+  static constexpr Count kIndex{0, 1023};
+
+  std::optional<int> parse(string_view text) const {
+    return text == "auto" ? std::optional(-1) : kIndex.parse(text);
+  }
+  std::string accepts() const { return "auto or " + kIndex.accepts(); }
+};
+
 struct PowerOfTwo {
   int low, high;
   static constexpr bool kSecret = false;
@@ -147,8 +157,9 @@ constexpr Choice<BootstrapKind, 4> kBootstraps{{{{"auto", BootstrapKind::kAuto},
                                                  {"mpi", BootstrapKind::kMpi},
                                                  {"tcp", BootstrapKind::kTcp},
                                                  {"single", BootstrapKind::kSingle}}}};
-constexpr Choice<TransportKind, 2> kTransports{
-    {{{"auto", TransportKind::kAuto}, {"ibgda", TransportKind::kIbgda}}}};
+constexpr Choice<TransportKind, 3> kTransports{{{{"auto", TransportKind::kAuto},
+                                                 {"p2p", TransportKind::kP2p},
+                                                 {"ibgda", TransportKind::kIbgda}}}};
 constexpr Choice<LogLevel, 4> kLogLevels{{{{"error", LogLevel::kError},
                                            {"warn", LogLevel::kWarn},
                                            {"info", LogLevel::kInfo},

@@ -15,7 +15,11 @@
 namespace peal {
 
 enum class BootstrapKind { kAuto, kMpi, kTcp, kSingle };
-enum class TransportKind { kAuto, kIbgda };
+enum class TransportKind { kAuto, kP2p, kIbgda };
+
+/// Where a program's kernels run, and so where the memory they use must lie. Not a setting: the
+/// compiler that built the kernels decides (peal::start).
+enum class Target { kCpu, kGpu };
 
 using Microseconds = std::chrono::microseconds;
 
@@ -25,7 +29,7 @@ using Microseconds = std::chrono::microseconds;
   X(uint64_t, heap_size, "PEAL_HEAP_SIZE", "64M", (Size{64u << 10, uint64_t{1} << 44}),           \
     "bytes of symmetric heap of each PE")                                                         \
   X(int, queues, "PEAL_QUEUES", "4", (Count{1, 64}), "queues per peer of the default context")    \
-  X(int, queue_depth, "PEAL_QUEUE_DEPTH", "1024", (PowerOfTwo{16, 16384}),                        \
+  X(int, queue_depth, "PEAL_QUEUE_DEPTH", "1024", (PowerOfTwo{128, 16384}),                       \
     "work queue entries of one queue")                                                            \
   X(Microseconds, timeout, "PEAL_TIMEOUT", "10s", (Time{Microseconds(0)}),                        \
     "deadline of every wait inside a kernel; 0 = none")                                           \
@@ -43,7 +47,10 @@ using Microseconds = std::chrono::microseconds;
   X(std::string, mlx5, "PEAL_MLX5", "", Text{},                                                   \
     "path of libmlx5.so.1; with PEAL_IBVERBS, never without")                                     \
   X(std::string, hca, "PEAL_HCA", "", Text{}, "NIC to use, such as mlx5_0; empty = first mlx5")   \
-  X(TransportKind, transport, "PEAL_TRANSPORT", "auto", kTransports, "how data travels")          \
+  X(TransportKind, transport, "PEAL_TRANSPORT", "auto", kTransports,                              \
+    "p2p = loads and stores, ibgda = the NIC; auto = p2p where it reaches on a GPU, else ibgda")  \
+  X(int, device, "PEAL_DEVICE", "auto", Device{},                                                 \
+    "GPU to use; auto = number of this PE on its host, modulo GPUs")                              \
   X(bool, info, "PEAL_INFO", "0", Flag{}, "print this table with the values in force")            \
   X(LogLevel, log, "PEAL_LOG", "warn", kLogLevels, "least important messages that are printed")
 

@@ -22,9 +22,19 @@ void release_host(const Backing::Block& block) noexcept {
   ::close(block.fd);
 }
 
-void zero_host(std::byte* address, size_t bytes) { std::memset(address, 0, bytes); }
+void zero_host(const Backing::Block&, std::byte* address, size_t bytes) {
+  std::memset(address, 0, bytes);
+}
 
-constexpr Backing::Operations kHostOperations{release_host, zero_host};
+void copy_in_host(const Backing::Block&, std::byte* to, const void* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+
+void copy_out_host(const Backing::Block&, void* to, const std::byte* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+
+constexpr Backing::Operations kHostOperations{release_host, zero_host, copy_in_host, copy_out_host};
 
 [[noreturn]] void refuse_memory(size_t bytes, const std::string& name, const std::string& cause) {
   fail(ErrorCode::kOutOfMemory,
@@ -78,7 +88,27 @@ void Backing::zero(size_t offset, size_t bytes) {
     fail(ErrorCode::kInvalidArgument, "zero [{}, {} + {}): outside the {} bytes of this memory",
          offset, offset, bytes, block_.bytes);
   }
-  if (bytes > 0) operations_->zero(block_.address + offset, bytes);
+  if (bytes > 0) operations_->zero(block_, block_.address + offset, bytes);
+}
+
+void Backing::copy_in(std::byte* to, const void* from, size_t bytes) const {
+  if (bytes > 0) operations_->copy_in(block_, to, from, bytes);
+}
+
+void Backing::copy_out(void* to, const std::byte* from, size_t bytes) const {
+  if (bytes > 0) operations_->copy_out(block_, to, from, bytes);
+}
+
+uint32_t Backing::load_word(const uint32_t* word) const {
+  if (block_.host_accessible) return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+  uint32_t value = 0;
+  copy_out(&value, reinterpret_cast<const std::byte*>(word), sizeof(value));
+  return value;
+}
+
+void Backing::store_word(uint32_t* word, uint32_t value) const {
+  if (block_.host_accessible) return __atomic_store_n(word, value, __ATOMIC_RELEASE);
+  copy_in(reinterpret_cast<std::byte*>(word), &value, sizeof(value));
 }
 
 Backing make_host_backing(size_t bytes, const std::string& name) {

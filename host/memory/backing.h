@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that a heap or a queue lies in, owned. Where it comes from (host pages now, GPU memory
-// with a transport that has a GPU) is known only to the factory that filled in the Operations.
+// Memory that a heap, a table or a queue lies in, owned. Where it comes from (host pages here, a
+// GPU's memory in backing_cuda.h) is known only to the factory that filled in the Operations.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 
 namespace peal {
@@ -13,19 +15,23 @@ namespace peal {
 /// releases it.
 class Backing {
  public:
-  static constexpr size_t kAlignment = 2u << 20;  // a huge page; what cuMemCreate deals in too
+  static constexpr size_t kAlignment = 2u << 20;  // a huge page, on hosts and GPUs
 
   struct Block {
     std::byte* address = nullptr;
     size_t bytes = 0;
-    int fd = -1;                  // maps the same pages in another process; -1 = cannot
-    bool host_accessible = true;  // false: only a GPU may load and store
+    int fd = -1;                             // maps the same pages in another process; -1 = cannot
+    bool host_accessible = true;             // false: only a GPU may load and store
+    std::shared_ptr<void> keeper = nullptr;  // what the operations need, such as the GPU
   };
 
-  /// What differs from one kind of memory to another.
+  /// What differs from one kind of memory to another. Copies and zero are complete on return and
+  /// never wait for a running kernel.
   struct Operations {
     void (*release)(const Block& block) noexcept;
-    void (*zero)(std::byte* address, size_t bytes);  // complete on return
+    void (*zero)(const Block& block, std::byte* address, size_t bytes);
+    void (*copy_in)(const Block& block, std::byte* to, const void* from, size_t bytes);
+    void (*copy_out)(const Block& block, void* to, const std::byte* from, size_t bytes);
   };
 
   Backing(const Block& block, const Operations& operations)
@@ -39,9 +45,17 @@ class Backing {
   int fd() const { return block_.fd; }
   bool host_accessible() const { return block_.host_accessible; }
 
-  /// Sets [offset, offset + bytes) to zero; done when it returns. Throws kInvalidArgument when the
-  /// range is not inside.
+  /// Sets [offset, offset + bytes) to zero. Throws kInvalidArgument when the range is not inside.
   void zero(size_t offset, size_t bytes);
+
+  /// Copies between host memory and memory of this kind: here or elsewhere, a GPU's for a GPU's.
+  void copy_in(std::byte* to, const void* from, size_t bytes) const;
+  void copy_out(void* to, const std::byte* from, size_t bytes) const;
+
+  /// Reads and writes one word that kernels use at the same time: whole, and after (write) or
+  /// before (read) everything copied with the calls above.
+  uint32_t load_word(const uint32_t* word) const;
+  void store_word(uint32_t* word, uint32_t value) const;
 
  private:
   void reset() noexcept;

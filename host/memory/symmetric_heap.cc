@@ -20,15 +20,6 @@
 namespace peal {
 namespace {
 
-template <class T>
-std::vector<T> gather(Bootstrap& bootstrap, const T& mine) {
-  static_assert(std::has_unique_object_representations_v<T>);
-  std::vector<T> all(static_cast<size_t>(bootstrap.size()));
-  bootstrap.allgather(std::as_bytes(std::span(&mine, 1)),
-                      std::as_writable_bytes(std::span<T>(all)));
-  return all;
-}
-
 /// "PE 0 asked for 64 bytes, PEs 1-3 for 128 bytes": neighbours that said the same are one entry.
 template <class T, class Describe>
 std::string list(const std::vector<T>& all, Describe describe) {

@@ -61,6 +61,9 @@ class SymmetricHeap {
   size_t bytes() const { return backing_.bytes(); }
   const Backing& backing() const { return backing_; }
 
+  /// Zeros [pointer, pointer + bytes) of this PE, which lies in the heap.
+  void zero(void* pointer, size_t bytes) { backing_.zero(offset_of(pointer), bytes); }
+
   size_t allocated() const { return ranges_.allocated(); }  // user blocks and internal region
   size_t largest_free() const { return ranges_.largest_free(); }
 

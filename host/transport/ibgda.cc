@@ -18,46 +18,47 @@ struct Endpoint {
   uint32_t lid;
 };
 
-void check(const QueueOptions& options) {
-  const uint32_t depth = options.depth;
-  if (depth < mlx5::kMinDepth || depth > mlx5::kMaxDepth || (depth & (depth - 1)) != 0) {
-    fail(ErrorCode::kInvalidArgument,
-         "context: queue depth {} must be a power of two from {} to {} (PEAL_QUEUE_DEPTH)", depth,
-         mlx5::kMinDepth, mlx5::kMaxDepth);
-  }
-  if (options.queues_per_peer == 0 || options.queues_per_peer > 64) {
-    fail(ErrorCode::kInvalidArgument,
-         "context: {} queues per peer; 1 to 64 are possible (PEAL_QUEUES)",
-         options.queues_per_peer);
-  }
-}
-
 uint32_t checked_depth(const QueueOptions& options) {
-  check(options);
+  options.check();
   return options.depth;
 }
 
 }  // namespace
 
-IbgdaQueues::IbgdaQueues(const nic::Device& device, const nic::ProtectionDomain& domain,
-                         const nic::Uar& uar, Bootstrap& bootstrap, const QueueOptions& options)
+void QueueOptions::check() const {
+  if (depth < mlx5::kMinDepth || depth > mlx5::kMaxDepth || (depth & (depth - 1)) != 0) {
+    fail(ErrorCode::kInvalidArgument,
+         "context: queue depth {} must be a power of two from {} to {} (PEAL_QUEUE_DEPTH)", depth,
+         mlx5::kMinDepth, mlx5::kMaxDepth);
+  }
+  if (queues_per_peer == 0 || queues_per_peer > 64) {
+    fail(ErrorCode::kInvalidArgument,
+         "context: {} queues per peer; 1 to 64 are possible (PEAL_QUEUES)", queues_per_peer);
+  }
+}
+
+IbgdaNic::IbgdaNic(const Config& config)
+    : device(nic::VerbsLibrary::open(nic::LibrarySearch::from(config)), config.hca),
+      domain(device),
+      uar(device) {}
+
+IbgdaQueues::IbgdaQueues(const IbgdaNic& nic, Bootstrap& bootstrap, const QueueOptions& options)
     : layout_{checked_depth(options)},
       n_pes_(static_cast<uint32_t>(bootstrap.size())),
       queues_(options.queues_per_peer),
       memory_(make_host_backing(size_t{queues_} * n_pes_ * layout_.bytes(), "peal-queues")),
-      umem_(device, memory_.address(), memory_.bytes()),
-      region_(device, domain, memory_.address(), memory_.bytes()) {
-  create(device, domain, uar, options.depth);
-  for (uint32_t i = 0; i < count(); ++i) fill_in(i, uar, options);
-  connect(device, bootstrap);
+      umem_(nic.device, memory_.address(), memory_.bytes()),
+      region_(nic.device, nic.domain, memory_.address(), memory_.bytes()) {
+  create(nic, options.depth);
+  for (uint32_t i = 0; i < count(); ++i) fill_in(i, nic.uar, options);
+  connect(nic.device, bootstrap);
 }
 
 const mlx5::SendQueue& IbgdaQueues::queue(uint32_t index) const {
   return *reinterpret_cast<const mlx5::SendQueue*>(first() + index * stride());
 }
 
-void IbgdaQueues::create(const nic::Device& device, const nic::ProtectionDomain& domain,
-                         const nic::Uar& uar, uint32_t depth) {
+void IbgdaQueues::create(const IbgdaNic& nic, uint32_t depth) {
   const uint32_t total = queues_ * n_pes_;
   cqs_.reserve(total);
   pairs_.reserve(total);
@@ -65,8 +66,8 @@ void IbgdaQueues::create(const nic::Device& device, const nic::ProtectionDomain&
     const uint64_t offset = i * stride();
     layout_.prepare(memory_.address() + offset);
     const auto place = nic::QueuePlace::of(layout_, umem_, offset);
-    cqs_.emplace_back(device, uar, place);
-    pairs_.emplace_back(device, domain, uar, cqs_.back(), place,
+    cqs_.emplace_back(nic.device, nic.uar, place);
+    pairs_.emplace_back(nic.device, nic.domain, nic.uar, cqs_.back(), place,
                         nic::QueuePairConfig{.depth = depth});
   }
 }

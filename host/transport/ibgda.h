@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "device/mlx5/queue.h"
+#include "host/base/config.h"
 #include "host/bootstrap.h"
 #include "host/memory/backing.h"
 #include "host/nic/device.h"
@@ -27,25 +28,36 @@ struct QueueOptions {
   uint32_t depth;        // WQEBBs; power of two, mlx5::kMinDepth..kMaxDepth
   uint64_t timeout_ns;   // of waits inside a queue; 0 = none
   const uint32_t* stop;  // the runtime's stop word
+
+  /// Throws kInvalidArgument that names the setting which is out of range.
+  void check() const;
+};
+
+/// The NIC of a PE, open.
+struct IbgdaNic {
+  explicit IbgdaNic(const Config& config);
+
+  nic::Device device;
+  nic::ProtectionDomain domain;
+  nic::Uar uar;
 };
 
 /// Owns the queues of one context. Construction is collective and leaves every queue ready to send.
 class IbgdaQueues {
  public:
-  IbgdaQueues(const nic::Device& device, const nic::ProtectionDomain& domain, const nic::Uar& uar,
-              Bootstrap& bootstrap, const QueueOptions& options);
+  IbgdaQueues(const IbgdaNic& nic, Bootstrap& bootstrap, const QueueOptions& options);
 
   /// Device-visible state of queue 0 to PE 0; the next one is stride() bytes further.
   std::byte* first() const { return memory_.address() + layout_.state(); }
   uint64_t stride() const { return layout_.bytes(); }
 
+  uint32_t per_peer() const { return queues_; }
   uint32_t count() const { return static_cast<uint32_t>(pairs_.size()); }
   const mlx5::SendQueue& queue(uint32_t index) const;
   nic::QueueState nic_state(uint32_t index) const { return pairs_[index].query_state(); }
 
  private:
-  void create(const nic::Device& device, const nic::ProtectionDomain& domain, const nic::Uar& uar,
-              uint32_t depth);
+  void create(const IbgdaNic& nic, uint32_t depth);
   void connect(const nic::Device& device, Bootstrap& bootstrap);
   void fill_in(uint32_t index, const nic::Uar& uar, const QueueOptions& options);
 

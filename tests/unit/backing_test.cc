@@ -85,17 +85,19 @@ TEST(Backing, RefusesMoreThanTheMachineHasAndNamesTheRemedy) {
 struct Counted {
   static inline int releases = 0;
   static void release(const Backing::Block&) noexcept { ++releases; }
-  static void zero(std::byte*, size_t) {}
-  static constexpr Backing::Operations kOperations{release, zero};
+  static void zero(const Backing::Block&, std::byte*, size_t) {}
+  static void copy_in(const Backing::Block&, std::byte*, const void*, size_t) {}
+  static void copy_out(const Backing::Block&, void*, const std::byte*, size_t) {}
+  static constexpr Backing::Operations kOperations{release, zero, copy_in, copy_out};
 };
 
 TEST(Backing, IsReleasedOnceHoweverOftenItMoves) {
   static std::byte storage[2];
   Counted::releases = 0;
   {
-    Backing a({&storage[0], 1, -1, false}, Counted::kOperations);
+    Backing a({&storage[0], 1, -1, false, nullptr}, Counted::kOperations);
     Backing b(std::move(a));
-    Backing c({&storage[1], 1, -1, false}, Counted::kOperations);
+    Backing c({&storage[1], 1, -1, false, nullptr}, Counted::kOperations);
     c = std::move(b);
     EXPECT_EQ(Counted::releases, 1);  // what c held
     EXPECT_EQ(c.address(), &storage[0]);

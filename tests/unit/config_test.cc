@@ -50,6 +50,7 @@ TEST(Config, HasTheDocumentedDefaults) {
   EXPECT_EQ(config.bootstrap, BootstrapKind::kAuto);
   EXPECT_EQ(config.bootstrap_timeout, seconds(60));
   EXPECT_EQ(config.transport, TransportKind::kAuto);
+  EXPECT_EQ(config.device, -1);
   EXPECT_EQ(config.log, LogLevel::kWarn);
   EXPECT_FALSE(config.info);
   EXPECT_EQ(config.hca + config.ibverbs + config.mlx5 + config.tcp_id + config.mpi_plugin, "");
@@ -80,6 +81,7 @@ TEST(Config, ReadsChoices) {
   EXPECT_EQ(read({"PEAL_BOOTSTRAP=tcp"}).bootstrap, BootstrapKind::kTcp);
   EXPECT_EQ(read({"PEAL_BOOTSTRAP=single"}).bootstrap, BootstrapKind::kSingle);
   EXPECT_EQ(read({"PEAL_TRANSPORT=ibgda"}).transport, TransportKind::kIbgda);
+  EXPECT_EQ(read({"PEAL_TRANSPORT=p2p"}).transport, TransportKind::kP2p);
   EXPECT_EQ(read({"PEAL_LOG=debug"}).log, LogLevel::kDebug);
   EXPECT_TRUE(read({"PEAL_INFO=1"}).info);
 }
@@ -130,6 +132,14 @@ TEST(Config, RefusesCountsOutOfRange) {
   }
 }
 
+TEST(Config, ReadsADeviceOrLeavesItOpen) {
+  EXPECT_EQ(read({"PEAL_DEVICE=auto"}).device, -1);
+  EXPECT_EQ(read({"PEAL_DEVICE=7"}).device, 7);
+  for (const char* entry : {"PEAL_DEVICE=-1", "PEAL_DEVICE=", "PEAL_DEVICE=cuda:0"}) {
+    expect_in(refusal({entry}), {"PEAL_DEVICE", "auto or a whole number"});
+  }
+}
+
 TEST(Config, RefusesDepthsThatAreNoPowerOfTwo) {
   EXPECT_EQ(read({"PEAL_QUEUE_DEPTH=128"}).queue_depth, 128);
   EXPECT_EQ(read({"PEAL_QUEUE_DEPTH=16384"}).queue_depth, 16384);
@@ -154,7 +164,7 @@ TEST(Config, RefusesACollectiveDeadlineOfNothing) {
 
 TEST(Config, RefusesChoicesAndListsThem) {
   expect_in(refusal({"PEAL_BOOTSTRAP=MPI"}), {"auto", "mpi", "tcp", "single"});
-  expect_in(refusal({"PEAL_TRANSPORT="}), {"auto", "ibgda"});
+  expect_in(refusal({"PEAL_TRANSPORT="}), {"auto", "p2p", "ibgda"});
   expect_in(refusal({"PEAL_LOG=2"}), {"error", "warn", "info", "debug"});
   expect_in(refusal({"PEAL_INFO=yes"}), {"0 or 1"});
 }

@@ -249,15 +249,18 @@ TEST(SymmetricHeap, IsRefusedWhenPesHaveDifferentSizes) {
 }
 
 TEST(SymmetricHeap, IsRefusedOnMisalignedMemory) {
-  static constexpr Backing::Operations kNone{[](const Backing::Block&) noexcept {},
-                                             [](std::byte*, size_t) {}};
+  static constexpr Backing::Operations kNone{
+      [](const Backing::Block&) noexcept {}, [](const Backing::Block&, std::byte*, size_t) {},
+      [](const Backing::Block&, std::byte*, const void*, size_t) {},
+      [](const Backing::Block&, void*, const std::byte*, size_t) {}};
   const auto group = bootstrap::make_single();
   alignas(16) std::byte storage[256];
-  expect_in(refusal(ErrorCode::kInvalidArgument,
-                    [&] {
-                      SymmetricHeap heap(Backing({storage + 8, 128, -1, true}, kNone), *group);
-                    }),
-            {"aligned"});
+  expect_in(
+      refusal(ErrorCode::kInvalidArgument,
+              [&] {
+                SymmetricHeap heap(Backing({storage + 8, 128, -1, true, nullptr}, kNone), *group);
+              }),
+      {"aligned"});
 }
 
 TEST(SymmetricHeap, HasNoRoomForARuntimeLargerThanItself) {

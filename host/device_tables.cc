@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where each table lies, and the order of stores that lets kernels read a window while it is added.
+#include "host/device_tables.h"
+
+#include <utility>
+
+#include "host/base/error.h"
+
+namespace peal {
+namespace {
+
+constexpr size_t kStates = (sizeof(WindowTable) + 127) / 128 * 128;
+constexpr size_t kKeys = kStates + kMaxContexts * sizeof(ContextState);
+static_assert(kStates % alignof(ContextState) == 0 && kKeys % alignof(std::byte*) == 0);
+
+// Keys of one window, rounded up so that the addresses behind all of them are aligned.
+size_t key_bytes(size_t n_pes) { return (n_pes + 1) / 2 * 2 * sizeof(Be32); }
+
+template <class T>
+const std::byte* bytes_at(const T* data) {
+  return reinterpret_cast<const std::byte*>(data);
+}
+template <class T>
+std::byte* bytes_at(T* data) {
+  return reinterpret_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+size_t DeviceTables::bytes(int n_pes) {
+  const auto n = static_cast<size_t>(n_pes);
+  return kKeys + kMaxWindows * (key_bytes(n) + n * sizeof(std::byte*));
+}
+
+DeviceTables::DeviceTables(Backing memory, int n_pes)
+    : memory_(std::move(memory)), n_pes_(static_cast<size_t>(n_pes)) {}
+
+const WindowTable* DeviceTables::windows() const {
+  return reinterpret_cast<const WindowTable*>(memory_.address());
+}
+
+ContextState* DeviceTables::state(uint32_t slot) const {
+  return reinterpret_cast<ContextState*>(memory_.address() + kStates) + slot;
+}
+
+Be32* DeviceTables::rkeys(uint32_t window) const {
+  return reinterpret_cast<Be32*>(memory_.address() + kKeys + window * key_bytes(n_pes_));
+}
+
+std::byte** DeviceTables::direct(uint32_t window) const {
+  std::byte* const begin = memory_.address() + kKeys + kMaxWindows * key_bytes(n_pes_);
+  return reinterpret_cast<std::byte**>(begin) + window * n_pes_;
+}
+
+void DeviceTables::check_room() const {
+  if (count_ < kMaxWindows) return;
+  fail(ErrorCode::kInvalidArgument,
+       "register: {} windows are in use already, which is all there are", kMaxWindows);
+}
+
+void DeviceTables::add(Window window, std::span<const Be32> keys,
+                       std::span<std::byte* const> addresses) {
+  check_room();
+  window.rkeys = keys.empty() ? nullptr : rkeys(count_);
+  window.direct = addresses.empty() ? nullptr : direct(count_);
+  memory_.copy_in(bytes_at(rkeys(count_)), keys.data(), keys.size_bytes());
+  memory_.copy_in(bytes_at(direct(count_)), addresses.data(), addresses.size_bytes());
+  auto* const table = reinterpret_cast<WindowTable*>(memory_.address());
+  memory_.copy_in(bytes_at(&table->window[count_]), &window, sizeof(window));
+  ++count_;
+  memory_.store_word(&table->count, count_);  // last: kernels look at windows below it only
+}
+
+void DeviceTables::reset_state(uint32_t slot) {
+  memory_.zero(kStates + slot * sizeof(ContextState), sizeof(ContextState));
+}
+
+UsageError DeviceTables::usage(uint32_t slot) const {
+  const UsageError* const error = &state(slot)->usage;
+  UsageError copy{};
+  // The kernel writes the status last: what is copied after it was seen is the whole record.
+  if (memory_.load_word(&error->status) != 0) {
+    memory_.copy_out(&copy, bytes_at(error), sizeof(copy));
+  }
+  return copy;
+}
+
+}  // namespace peal

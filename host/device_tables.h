@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What kernels read beside the heap and the queues, in memory that is theirs: the window table with
+// its keys and addresses, and the state that the kernels of one context share. The host reaches all
+// of it with copies, also while kernels spin.
+//
+//   [ WindowTable | ContextState x kMaxContexts | rkeys x kMaxWindows | direct x kMaxWindows ]
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "device/context.h"
+#include "host/memory/backing.h"
+
+namespace peal {
+
+inline constexpr uint32_t kMaxContexts = 64;
+
+/// The tables of one runtime. Not thread-safe, but for usage().
+class DeviceTables {
+ public:
+  /// Bytes of memory that the tables of `n_pes` PEs need.
+  static size_t bytes(int n_pes);
+
+  /// `memory` has bytes(n_pes) and is zero.
+  DeviceTables(Backing memory, int n_pes);
+
+  /// As kernels see them; not for the host to look into.
+  const WindowTable* windows() const;
+  ContextState* state(uint32_t slot) const;
+
+  /// Throws kInvalidArgument when kMaxWindows are in use.
+  void check_room() const;
+  /// Publishes one window more. `rkeys` and `direct` have one entry for each PE or none at all;
+  /// what `window` says of them does not matter.
+  void add(Window window, std::span<const Be32> rkeys, std::span<std::byte* const> direct);
+  uint32_t window_count() const { return count_; }
+
+  /// Before a new context uses the slot.
+  void reset_state(uint32_t slot);
+  /// The first usage error of the slot's kernels; `status` is 0 while there is none.
+  UsageError usage(uint32_t slot) const;
+
+ private:
+  Be32* rkeys(uint32_t window) const;
+  std::byte** direct(uint32_t window) const;
+
+  Backing memory_;
+  size_t n_pes_;
+  uint32_t count_ = 0;
+};
+
+}  // namespace peal

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The choice is local, its consequences are not: a NIC on one PE needs one on all, and no PE may
+// wait for one that gave up. One exchange settles both.
+#include "host/routes.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "host/base/error.h"
+
+namespace peal {
+namespace {
+
+const char* name_of(Route route) { return route == Route::kP2p ? "p2p" : "ibgda"; }
+
+// What a PE found, as it travels.
+struct Finding {
+  int32_t unreachable;  // a PE, or -1
+  int32_t needs_nic;
+};
+
+const char* remedy(const RouteOptions& options) {
+  return options.target == Target::kGpu
+             ? "start all PEs on one host, on GPUs with peer access to one another"
+             : "set PEAL_TRANSPORT=ibgda or auto";
+}
+
+// Why P2P is not even tried.
+std::string not_tried(const RouteOptions& options) {
+  return options.asked == TransportKind::kIbgda ? "PEAL_TRANSPORT=ibgda"
+                                                : "PEAL_TRANSPORT=auto, kernels on a CPU";
+}
+
+}  // namespace
+
+Routes::Routes(Bootstrap& bootstrap, const RouteOptions& options,
+               const std::vector<std::byte*>& direct, const std::vector<std::string>& how) {
+  // Kernels on a GPU have no NIC to drive yet: its queues would have to lie in GPU memory.
+  const bool nic_possible = options.target == Target::kCpu && options.asked != TransportKind::kP2p;
+  Finding mine{-1, 0};
+  for (size_t pe = 0; pe < static_cast<size_t>(bootstrap.size()); ++pe) {
+    const bool reached = options.try_p2p() && direct[pe] != nullptr;
+    routes_.push_back(reached ? Route::kP2p : Route::kIbgda);
+    reasons_.push_back(options.try_p2p() ? how[pe] : not_tried(options));
+    if (reached) continue;
+    mine.needs_nic = 1;
+    if (!nic_possible && mine.unreachable < 0) mine.unreachable = static_cast<int32_t>(pe);
+  }
+  const std::vector<Finding> all = gather(bootstrap, mine);
+  if (mine.unreachable >= 0) {
+    const auto pe = static_cast<size_t>(mine.unreachable);
+    fail(ErrorCode::kUnsupported, "no transport reaches PE {}: p2p: {}; ibgda: {}; {}", pe,
+         reasons_[pe],
+         options.target == Target::kGpu ? "not available to kernels on a GPU"
+                                        : "excluded by PEAL_TRANSPORT=p2p",
+         remedy(options));
+  }
+  for (size_t pe = 0; pe < all.size(); ++pe) {
+    needs_nic_ |= all[pe].needs_nic != 0;
+    if (all[pe].unreachable < 0) continue;
+    fail(ErrorCode::kUnsupported, "no transport leads from PE {} to PE {} (its message says why)",
+         pe, all[pe].unreachable);
+  }
+}
+
+const char* Routes::name() const {
+  const bool p2p = std::find(routes_.begin(), routes_.end(), Route::kP2p) != routes_.end();
+  const bool nic = std::find(routes_.begin(), routes_.end(), Route::kIbgda) != routes_.end();
+  return p2p && nic ? "p2p+ibgda" : name_of(p2p ? Route::kP2p : Route::kIbgda);
+}
+
+std::string Routes::describe() const {
+  std::string lines;
+  for (size_t first = 0; first < routes_.size();) {
+    size_t last = first;
+    while (last + 1 < routes_.size() && routes_[last + 1] == routes_[first] &&
+           reasons_[last + 1] == reasons_[first]) {
+      ++last;
+    }
+    lines += first == last ? fmt::format("PE {}", first) : fmt::format("PEs {}-{}", first, last);
+    lines += fmt::format(": {} ({})\n", name_of(routes_[first]), reasons_[first]);
+    first = last + 1;
+  }
+  return lines;
+}
+
+}  // namespace peal

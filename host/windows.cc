@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whatever can fail on one PE is told to all before anybody throws: none waits for one that did.
+#include "host/windows.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "host/base/error.h"
+
+namespace peal {
+namespace {
+
+// What a PE would make a window of.
+struct Wish {
+  uint64_t bytes;
+  uint64_t in_page;  // offset of its first byte
+  uint64_t windows;  // in use already
+};
+
+// What came of it.
+struct Part {
+  Be32 rkey;
+  uint32_t refused;     // by the NIC
+  int32_t unreachable;  // a PE whose part cannot be mapped here, or -1
+};
+
+}  // namespace
+
+// Where the NIC knows a window it begins where its page does; what lies before `address` the NIC
+// refuses.
+uint64_t Windows::first_offset(const std::byte* address) const {
+  return transports_.nic ? nic::MemoryRegion::first_offset(address) : 0;
+}
+
+void Windows::agree(const std::byte* address, size_t bytes) {
+  const std::vector<Wish> all =
+      gather(bootstrap_, Wish{.bytes = address == nullptr ? 0 : bytes,
+                              .in_page = nic::MemoryRegion::first_offset(address),
+                              .windows = tables_.window_count()});
+  for (size_t pe = 0; pe < all.size(); ++pe) {
+    const Wish& one = all[pe];
+    if (one.windows == kMaxWindows) {
+      fail(ErrorCode::kInvalidArgument, "register_window: PE {} has {} windows, which is the limit",
+           pe, kMaxWindows);
+    }
+    if (one.bytes == all[0].bytes && one.in_page == all[0].in_page && one.bytes != 0) continue;
+    fail(ErrorCode::kInvalidArgument,
+         "register_window: PE {} registers {} bytes from byte {} of a page, PE 0 {} from byte {}: "
+         "all must register the same size, not 0, from the same place in a page",
+         pe, one.bytes, one.in_page, all[0].bytes, all[0].in_page);
+  }
+}
+
+// Leaves only what the routes want mapped.
+int32_t Windows::first_unreachable(PeerMemory& memory) const {
+  int32_t first = -1;
+  for (size_t pe = memory.direct.size(); pe-- > 0;) {
+    if (transports_.routes.to(static_cast<int>(pe)) != Route::kP2p) {
+      memory.direct[pe] = nullptr;
+    } else if (memory.direct[pe] == nullptr) {
+      first = static_cast<int32_t>(pe);
+    }
+  }
+  return first;
+}
+
+nic::MemoryRegion Windows::registered(std::byte* address, size_t bytes) const {
+  return {transports_.nic->device, transports_.nic->domain, address, bytes};
+}
+
+void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
+  Part mine{Be32{0u}, 0, first_unreachable(memory)};
+  std::optional<nic::MemoryRegion> region;
+  std::string why;
+  try {
+    if (transports_.nic) region.emplace(registered(address, bytes));
+    if (region) mine.rkey = region->rkey();
+  } catch (const Error& error) {
+    why = error.what();
+    mine.refused = 1;
+  }
+  const std::vector<Part> all = gather(bootstrap_, mine);
+  if (mine.refused != 0) fail(ErrorCode::kSystem, "{}", why);
+  if (mine.unreachable >= 0) why = ": " + memory.how[static_cast<size_t>(mine.unreachable)];
+  std::vector<Be32> rkeys;
+  for (size_t pe = 0; pe < all.size(); ++pe) {
+    if (all[pe].refused != 0) {
+      fail(ErrorCode::kSystem, "PE {} could not register its part of a window of {} bytes", pe,
+           bytes);
+    }
+    if (all[pe].unreachable >= 0) {
+      fail(
+          ErrorCode::kUnsupported,
+          "register_window: PE {} reaches PE {} by loads and stores but cannot map its {} bytes{}; "
+          "use symmetric memory (Runtime::malloc) or set PEAL_TRANSPORT=ibgda",
+          pe, all[pe].unreachable, bytes, pe == static_cast<size_t>(bootstrap_.rank()) ? why : "");
+    }
+    if (region) rkeys.push_back(all[pe].rkey);
+  }
+  const uint64_t first = first_offset(address);
+  for (std::byte*& begin : memory.direct) begin = begin == nullptr ? nullptr : begin - first;
+  tables_.add({.base = address - first,
+               .bytes = bytes + first,
+               .lkey = region ? region->lkey() : Be32{0u},
+               .reserved = 0,
+               .rkeys = nullptr,
+               .direct = nullptr},
+              rkeys, memory.direct);
+  if (region) regions_.push_back(std::move(*region));
+  mapped_.push_back(std::move(memory));
+}
+
+void Windows::add_everywhere(std::byte* address, size_t bytes) {
+  agree(address, bytes);
+  add_mapped(address, bytes,
+             transports_.p2p ? transports_.p2p->map(address, bytes, -1) : PeerMemory{});
+}
+
+void Windows::add_local(std::byte* address, size_t bytes) {
+  tables_.check_room();
+  Window window{.base = address,
+                .bytes = bytes,
+                .lkey = Be32{0u},
+                .reserved = 0,
+                .rkeys = nullptr,
+                .direct = nullptr};
+  if (transports_.nic) {
+    regions_.push_back(registered(address, bytes));
+    window.base -= first_offset(address);
+    window.bytes += first_offset(address);
+    window.lkey = regions_.back().lkey();
+  }
+  tables_.add(window, {}, {});
+}
+
+}  // namespace peal

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The windows of a PE: memory that kernels transfer from and to. A window is registered with the
+// NIC where there is one, mapped from and to the peers that are reached directly, and then shown to
+// kernels.
+#pragma once
+
+#include <vector>
+
+#include "host/bootstrap.h"
+#include "host/device_tables.h"
+#include "host/routes.h"
+#include "host/transport/ibgda.h"
+#include "host/transport/p2p.h"
+
+namespace peal {
+
+/// The parts of a runtime that windows are made with; null where there is no such transport.
+struct WindowTransports {
+  const Routes& routes;
+  const IbgdaNic* nic;
+  P2p* p2p;
+};
+
+class Windows {
+ public:
+  Windows(Bootstrap& bootstrap, DeviceTables& tables, const WindowTransports& transports)
+      : bootstrap_(bootstrap), tables_(tables), transports_(transports) {}
+
+  /// Collective. Adds memory of every PE that is mapped already, if some transport wants it mapped.
+  void add_mapped(std::byte* address, size_t bytes, PeerMemory memory);
+
+  /// Collective. Adds [address, address + bytes) of every PE. Throws kInvalidArgument where the PEs
+  /// differ, kUnsupported when a PE that is reached directly cannot share its part.
+  void add_everywhere(std::byte* address, size_t bytes);
+
+  /// Adds memory that only this PE uses.
+  void add_local(std::byte* address, size_t bytes);
+
+  /// Ends the mappings of the peers' memory. No kernel may run any more.
+  void unmap() { mapped_.clear(); }
+
+ private:
+  uint64_t first_offset(const std::byte* address) const;
+  void agree(const std::byte* address, size_t bytes);
+  int32_t first_unreachable(PeerMemory& memory) const;
+  nic::MemoryRegion registered(std::byte* address, size_t bytes) const;
+
+  Bootstrap& bootstrap_;
+  DeviceTables& tables_;
+  WindowTransports transports_;
+  std::vector<nic::MemoryRegion> regions_;
+  std::vector<PeerMemory> mapped_;
+};
+
+}  // namespace peal

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mapping the memory of another PE: between threads, between processes, and every way to be
+// refused.
+#include "host/transport/p2p.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "bootstrap/bootstraps.h"
+#include "host/memory/backing.h"
+
+namespace peal {
+namespace {
+
+constexpr size_t kBytes = 64 << 10;
+
+std::vector<Place> places_of(Bootstrap& group) { return gather(group, Place::here()); }
+
+TEST(P2p, BorrowsThePointerOfAThread) {
+  bootstrap::run_threads(3, [](Bootstrap& group) {
+    std::vector<std::byte> mine(kBytes, std::byte(group.rank()));
+    P2p p2p(group, places_of(group));
+    const PeerMemory memory = p2p.map(mine.data(), kBytes, -1);
+    for (size_t pe = 0; pe < 3; ++pe) {
+      ASSERT_NE(memory.direct[pe], nullptr);
+      EXPECT_EQ(*memory.direct[pe], std::byte(pe));
+      EXPECT_EQ(memory.how[pe], "same process");
+    }
+    EXPECT_EQ(memory.direct[static_cast<size_t>(group.rank())], mine.data());
+    group.barrier();
+  });
+}
+
+TEST(P2p, MapsTheHeapOfAProcess) {
+  bootstrap::run_processes(3, [](Bootstrap& group) {
+    Backing mine = make_host_backing(kBytes, "peal-test");
+    P2p p2p(group, places_of(group));
+    const PeerMemory memory = p2p.map(mine.address(), mine.bytes(), mine.fd());
+    int wrong = 0;
+    // Everybody writes one byte at everybody, far enough in to be in another page.
+    for (std::byte* begin : memory.direct) {
+      if (begin == nullptr) return 100;
+      begin[8192 + group.rank()] = std::byte(1 + group.rank());
+    }
+    group.barrier();
+    for (int pe = 0; pe < 3; ++pe) wrong += mine.address()[8192 + pe] != std::byte(1 + pe);
+    for (int pe = 0; pe < 3; ++pe) {
+      const bool me = pe == group.rank();
+      wrong +=
+          memory.how[static_cast<size_t>(pe)] != (me ? "same process" : "same host, shared memory");
+    }
+    group.barrier();
+    return wrong;
+  });
+}
+
+TEST(P2p, OutlivesTheOwnersMapping) {
+  bootstrap::run_processes(2, [](Bootstrap& group) {
+    PeerMemory memory;
+    {
+      Backing mine = make_host_backing(kBytes, "peal-test");
+      std::memset(mine.address(), 7, kBytes);
+      P2p p2p(group, places_of(group));
+      memory = p2p.map(mine.address(), mine.bytes(), mine.fd());
+      group.barrier();
+    }
+    group.barrier();
+    return memory.direct[static_cast<size_t>(1 - group.rank())][kBytes - 1] == std::byte{7} ? 0 : 1;
+  });
+}
+
+/// What PE 0 is told of PE 1, when PE 1's place and file are as `alter` makes them.
+template <class Alter>
+std::string refusal(Alter alter) {
+  std::string how;
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    Backing mine = make_host_backing(kBytes, "peal-test");
+    std::vector<Place> places = places_of(group);
+    ++places[1].pid;  // another process, as far as anybody can tell
+    int fd = mine.fd();
+    alter(places[1], fd);
+    P2p p2p(group, std::move(places));
+    const PeerMemory memory = p2p.map(mine.address(), mine.bytes(), group.rank() == 1 ? fd : -1);
+    if (group.rank() == 0) {
+      EXPECT_EQ(memory.direct[1], nullptr);
+      how = memory.how[1];
+    }
+    group.barrier();
+  });
+  return how;
+}
+
+TEST(P2p, RefusesAnotherHost) {
+  EXPECT_EQ(refusal([](Place& place, int&) { place.boot_id[0] ^= 1; }), "other host");
+}
+
+TEST(P2p, RefusesAHostThatCannotBeTold) {
+  EXPECT_EQ(refusal([](Place& place, int&) { place.boot_id = {}; }), "other host");
+}
+
+TEST(P2p, RefusesAnotherPidNamespace) {
+  EXPECT_EQ(refusal([](Place& place, int&) { ++place.pid_namespace; }),
+            "same host, but another pid namespace");
+}
+
+TEST(P2p, RefusesMemoryThatCannotBeShared) {
+  EXPECT_EQ(refusal([](Place&, int& fd) { fd = -1; }), "memory that its process cannot share");
+}
+
+TEST(P2p, NamesTheCallThatFailed) {
+  const std::string how = refusal([](Place& place, int&) { place.pid = 1 << 30; });
+  EXPECT_TRUE(how.starts_with("open(/proc/1073741824/fd/")) << how;
+  EXPECT_TRUE(how.ends_with("No such file or directory")) << how;
+}
+
+TEST(P2p, RefusesAFileThatIsNotTheOneOffered) {
+  // PE 0 looks the number that PE 1 offers up in its own descriptors, where it means another file.
+  bootstrap::run_processes(2, [](Bootstrap& group) {
+    Backing mine = make_host_backing(kBytes, "peal-test");
+    for (int i = 0; i < 64; ++i) [[maybe_unused]] const int taken = ::dup(mine.fd());
+    std::vector<Place> places = places_of(group);
+    const Place me = places[0];
+    if (group.rank() == 0) {
+      places[0].pid = 0;
+      places[1].pid = me.pid;
+    }
+    P2p p2p(group, std::move(places));
+    const PeerMemory memory = p2p.map(mine.address(), mine.bytes(), mine.fd());
+    group.barrier();
+    if (group.rank() == 1) return memory.direct[0] != nullptr ? 0 : 1;
+    return memory.direct[1] == nullptr && memory.how[1].ends_with("is not what the PE offered") ? 0
+                                                                                                : 2;
+  });
+}
+
+TEST(Place, CountsTheRankOnItsHost) {
+  Place here = Place::here();
+  Place there = here;
+  there.boot_id[3] ^= 1;
+  const std::vector<Place> places{here, there, here, there, there};
+  EXPECT_EQ(rank_on_host(places, 0), 0);
+  EXPECT_EQ(rank_on_host(places, 1), 0);
+  EXPECT_EQ(rank_on_host(places, 2), 1);
+  EXPECT_EQ(rank_on_host(places, 4), 2);
+  EXPECT_TRUE(same_process(here, places[2]));
+  EXPECT_FALSE(same_pids(here, there));
+}
+
+}  // namespace
+}  // namespace peal

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which transport is chosen, what is said about it, and that nobody is left waiting when there is
+// none.
+#include "host/routes.h"
+
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "bootstrap/bootstraps.h"
+#include "host/base/error.h"
+
+namespace peal {
+namespace {
+
+std::byte somewhere{};
+
+/// The routes of a PE that reaches `reached` and not the others.
+Routes routes_of(Bootstrap& group, const RouteOptions& options, std::vector<bool> reached) {
+  std::vector<std::byte*> direct;
+  std::vector<std::string> how;
+  for (const bool one : reached) {
+    direct.push_back(one ? &somewhere : nullptr);
+    how.push_back(one ? "same process" : "other host");
+  }
+  return {group, options, direct, how};
+}
+
+TEST(Routes, OfACpuLeadThroughTheNicUnlessAsked) {
+  const auto group = bootstrap::make_single();
+  const Routes routes(*group, {TransportKind::kAuto, Target::kCpu}, {}, {});
+  EXPECT_EQ(routes.to(0), Route::kIbgda);
+  EXPECT_TRUE(routes.needs_nic());
+  EXPECT_STREQ(routes.name(), "ibgda");
+  EXPECT_EQ(routes.describe(), "PE 0: ibgda (PEAL_TRANSPORT=auto, kernels on a CPU)\n");
+  const Routes asked(*group, {TransportKind::kIbgda, Target::kCpu}, {}, {});
+  EXPECT_EQ(asked.describe(), "PE 0: ibgda (PEAL_TRANSPORT=ibgda)\n");
+}
+
+TEST(Routes, LeadDirectlyWhereP2pReachesAllPes) {
+  bootstrap::run_threads(3, [](Bootstrap& group) {
+    for (const RouteOptions options : {RouteOptions{TransportKind::kP2p, Target::kCpu},
+                                       RouteOptions{TransportKind::kAuto, Target::kGpu},
+                                       RouteOptions{TransportKind::kP2p, Target::kGpu}}) {
+      const Routes routes = routes_of(group, options, {true, true, true});
+      EXPECT_FALSE(routes.needs_nic());
+      EXPECT_STREQ(routes.name(), "p2p");
+      EXPECT_EQ(routes.describe(), "PEs 0-2: p2p (same process)\n");
+    }
+  });
+}
+
+std::string refusal(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    return error.what();
+  }
+  ADD_FAILURE() << "not refused";
+  return "";
+}
+
+void expect_in(const std::string& text, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+}
+
+TEST(Routes, NameThePeThatNothingReachesOnAllPes) {
+  bootstrap::run_threads(3, [](Bootstrap& group) {
+    // PE 1 does not reach PE 2; all others reach everybody.
+    const bool lacking = group.rank() == 1;
+    for (const Target target : {Target::kCpu, Target::kGpu}) {
+      const std::string text = refusal([&] {
+        routes_of(group, {TransportKind::kP2p, target}, {true, true, !lacking});
+      });
+      if (!lacking) {
+        expect_in(text, {"from PE 1 to PE 2"});
+      } else if (target == Target::kCpu) {
+        expect_in(text, {"PE 2", "p2p: other host", "PEAL_TRANSPORT=p2p", "set PEAL_TRANSPORT"});
+      } else {
+        expect_in(text, {"PE 2", "p2p: other host", "start all PEs on one host"});
+      }
+    }
+  });
+}
+
+TEST(Routes, OfAGpuCannotLeadThroughTheNic) {
+  const auto group = bootstrap::make_single();
+  expect_in(refusal([&] {
+              routes_of(*group, {TransportKind::kIbgda, Target::kGpu}, {true});
+            }),
+            {"PE 0", "PEAL_TRANSPORT=ibgda", "not available to kernels on a GPU"});
+}
+
+}  // namespace
+}  // namespace peal
