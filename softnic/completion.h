@@ -38,10 +38,12 @@ PEAL_HD bool cq_full(const CompletionQueue& cq) {
 PEAL_HD void complete(Port& port, const QueuePair& qp, uint32_t cqn, const Completed& done,
                       uint64_t now) {
   CompletionQueue* cq = find_cq(port, cqn);
-  if (cq == nullptr || cq->overrun) return;
+  if (cq == nullptr) return;
+  const Turn turn(cq->turn, cq->writers > 1);
+  if (cq->overrun) return;
   if (!cq->ignore_overrun && cq_full(*cq)) {
     cq->overrun = true;
-    ++port.violations.cq_overrun;
+    count_one(port.violations.cq_overrun);
     port.events.raise(AsyncEvent::Kind::kCqError, cqn);
     return;
   }

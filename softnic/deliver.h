@@ -22,7 +22,7 @@ PEAL_HD QueuePair* addressee(Port& port, const Packet& packet, uint16_t lid, Ans
   if ((packet.flags & kDcRequest) != 0) {
     if (qp->service != Service::kDcTarget) return nullptr;
     if (packet.dc_key == qp->attributes.dc_access_key) return qp;
-    ++port.violations.dc_key;
+    count_one(port.violations.dc_key);
     denial = refuse(port, *qp, mlx5::Syndrome::kRemoteAccess);
     return nullptr;
   }

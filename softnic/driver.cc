@@ -32,18 +32,23 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
 }
 
-Driver::Pause::Pause(Driver& driver) {
-  driver.waiting_.fetch_add(1, std::memory_order_relaxed);
-  lock_ = std::unique_lock(driver.mutex_);
-  driver.waiting_.fetch_sub(1, std::memory_order_relaxed);
-}
+Driver::Driver(Port& port, ShmWire& wire) : port_(port), wire_(wire), owner_(getpid()) {}
 
-Driver::Driver(Port& port, ShmWire& wire, std::function<void()> collect)
-    : port_(port), wire_(wire), collect_(std::move(collect)), owner_(getpid()) {
+void Driver::start(std::function<void()> collect) {
+  collect_ = std::move(collect);
   thread_ = std::thread([this] { run(); });
 }
 
+void Driver::pause() {
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  mutex_.lock();
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Driver::resume() { mutex_.unlock(); }
+
 Driver::~Driver() {
+  if (!thread_.joinable()) return;
   if (getpid() != owner_) {
     thread_.detach();  // it stayed in the parent
     return;

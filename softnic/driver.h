@@ -16,34 +16,26 @@
 #include <vector>
 
 #include "softnic/objects.h"
+#include "softnic/runner.h"
 #include "softnic/wire.h"
 
 namespace peal::softnic {
 
-class Driver {
+class Driver : public Runner {
  public:
-  /// Starts the thread. `port` and `wire` must outlive the driver. `collect` runs under the lock
-  /// when the engine has raised events.
-  Driver(Port& port, ShmWire& wire, std::function<void()> collect);
+  /// `port` and `wire` must outlive the driver.
+  Driver(Port& port, ShmWire& wire);
+  /// Starts the thread. `collect` runs under the lock when the engine has raised events.
+  void start(std::function<void()> collect);
   /// Stops the thread after one last look at the wire. In a forked child there is no thread.
-  ~Driver();
+  ~Driver() override;
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
-  /// Holds the engine still.
-  class Pause {
-   public:
-    explicit Pause(Driver& driver);
-    Pause(const Pause&) = delete;
-    Pause& operator=(const Pause&) = delete;
-
-   private:
-    std::unique_lock<std::mutex> lock_;
-  };
-
-  /// Under Pause: queue pair `qpn` may have work from now on; forget() before its number is reused.
-  void watch(uint32_t qpn);
-  void forget(uint32_t qpn);
+  void pause() override;
+  void resume() override;
+  void watch(uint32_t qpn) override;
+  void forget(uint32_t qpn) override;
 
  private:
   void run();

@@ -14,6 +14,7 @@
 #include "softnic/attributes.h"
 #include "softnic/packet.h"
 #include "softnic/request.h"
+#include "softnic/word.h"
 
 namespace peal::softnic {
 
@@ -38,7 +39,9 @@ struct CompletionQueue {
   std::byte* buffer = nullptr;
   std::byte* doorbell = nullptr;
   uint64_t produced = 0;
-  uint32_t users = 0;  // queue pairs that complete here
+  uint32_t users = 0;    // queue pairs that name it
+  uint32_t writers = 0;  // send queues and receive queues that complete here
+  uint32_t turn = 0;     // held while a CQE of one of several writers is written
   uint32_t uar_page = 0;
 };
 
@@ -114,6 +117,7 @@ struct Receiver {
   uint64_t consumed = 0;  // receive entries taken
   uint64_t posted = 0;    // as last seen
   uint32_t atomics = 0;   // executed; next place in replay
+  uint32_t turn = 0;      // held while receive entries are taken
   Answered replay[kReplay] = {};
 };
 
@@ -137,8 +141,8 @@ struct QueuePair {
   uint32_t idle_rounds = 0;  // the driver's
 
   QueuePairAttributes attributes;
-  Sender send;
   Receiver receive;
+  Sender send;  // last, and its window the last of it: what a direct wire never uses
 };
 
 /// What a DC target remembers of one initiator, to recognise repeated requests.
@@ -151,14 +155,16 @@ struct DcConnection {
   Receiver receive;
 };
 
-/// Events the engine raises, for the driver to collect. When full, further ones are lost.
+/// Events the engine raises, for the driver to collect. When full, further ones are lost (and
+/// `count` goes on counting).
 struct EventLog {
   static constexpr uint32_t kCapacity = 256;
   uint32_t count = 0;
   AsyncEvent event[kCapacity] = {};
 
   PEAL_HD void raise(AsyncEvent::Kind kind, uint32_t number) {
-    if (count < kCapacity) event[count++] = {kind, number};
+    const uint32_t place = Word<uint32_t>(count).fetch_add(1, kRelaxed);
+    if (place < kCapacity) event[place] = {kind, number};
   }
 };
 
@@ -189,11 +195,14 @@ struct Port {
 };
 
 /// The key, or null. `number` is compared whole: a freed and reused index has another variant.
-PEAL_HD const Key* find_key(const Port& port, uint32_t number) {
+PEAL_HD const Key* find_key(const Key* keys, uint32_t count, uint32_t number) {
   const uint32_t index = number >> 8;
-  if (index >= port.key_count) return nullptr;
-  const Key& key = port.keys[index];
+  if (index >= count) return nullptr;
+  const Key& key = keys[index];
   return key.number == number && number != 0 ? &key : nullptr;
+}
+PEAL_HD const Key* find_key(const Port& port, uint32_t number) {
+  return find_key(port.keys, port.key_count, number);
 }
 
 /// Where [address, address + bytes) of the key lies in memory; null when not all of it is covered.

@@ -33,7 +33,7 @@ class Recovery {
     const auto fresh = static_cast<uint16_t>(record - static_cast<uint32_t>(send.posted));
     if (fresh == 0) return false;
     if (send.posted + fresh - send.retired > qp.send_blocks) {
-      ++port_.violations.doorbell;
+      count_one(port_.violations.doorbell);
       send.doorbell_fault = true;
     } else {
       send.posted += fresh;
@@ -97,7 +97,7 @@ class Recovery {
   PEAL_HD bool fail_local(QueuePair& qp, const Fault& fault) {
     Sender& send = qp.send;
     if (!send.drained()) return false;
-    if (fault.count != nullptr) ++(port_.violations.*fault.count);
+    if (fault.count != nullptr) count_one(port_.violations.*fault.count);
     return fail(qp, send.next, send.request.blocks, send.request.opcode, fault.syndrome);
   }
 

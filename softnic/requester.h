@@ -122,7 +122,7 @@ class Requester : private Recovery {
     if (!send.drained()) return false;
     send.dc_lid = request.dc_lid;
     send.dc_target = request.dc_target;
-    send.dc_epoch = ++port_.dc_epochs | 1u << 31;
+    send.dc_epoch = (Word<uint32_t>(port_.dc_epochs).fetch_add(1, kRelaxed) + 1) | 1u << 31;
     send.dc_first_psn = send.psn;
     send.peer_generation = 0;
     return true;
@@ -166,7 +166,7 @@ class Requester : private Recovery {
     if (request.opcode == mlx5::Opcode::kWait) {
       const CompletionQueue* cq = find_cq(port_, request.wait_cqn);
       if (cq == nullptr) return fail_local(qp, malformed());
-      const auto ahead = static_cast<uint32_t>(cq->produced) - request.wait_index;
+      const auto ahead = static_cast<uint32_t>(load<uint64_t>(&cq->produced)) - request.wait_index;
       if (static_cast<int32_t>(ahead) <= 0) return false;
     }
     // DUMP: all earlier stores of the NIC precede the CQE, whose last word is a release.

@@ -138,6 +138,7 @@ PEAL_HD void complete_receive(Port& port, QueuePair& qp, const Packet& packet, u
 /// Reports every posted receive entry of a failed queue pair as flushed. True when there was one.
 PEAL_HD bool flush_receives(Port& port, QueuePair& qp, uint64_t now) {
   bool any = false;
+  const Turn turn(qp.receive.turn, true);
   while (receives_waiting(qp) > 0) {
     any = true;
     complete(port, qp, qp.receive_cq,
@@ -206,6 +207,7 @@ PEAL_HD Answer respond(Port& port, QueuePair& qp, const Packet& packet, const Pa
   if (!writes) return {.memory = at};
   const bool notifies =
       packet.opcode == mlx5::Opcode::kRdmaWriteImm && packet.offset + packet.bytes == packet.total;
+  const Turn turn(qp.receive.turn, notifies);
   if (notifies && receives_waiting(qp) == 0) {
     return {.verdict = Verdict::kNotReady, .value = allowed.min_rnr_timer};
   }

@@ -61,6 +61,27 @@ PEAL_HD bool aligned(const void* address, size_t bytes) {
   return (reinterpret_cast<uintptr_t>(address) & (bytes - 1)) == 0;
 }
 
+/// Counts what several engines may count at once.
+PEAL_HD void count_one(uint64_t& counter) { Word<uint64_t>(counter).fetch_add(1, kRelaxed); }
+
+/// A turn at something that several queue pairs change. Taken only where there can be several:
+/// holders do a few stores and never wait, so neither does a taker for long.
+class Turn {
+ public:
+  PEAL_HD Turn(uint32_t& word, bool contended) : word_(contended ? &word : nullptr) {
+    while (word_ != nullptr && Word<uint32_t>(*word_).exchange(1, kAcquire) != 0) {
+    }
+  }
+  PEAL_HD ~Turn() {
+    if (word_ != nullptr) store<uint32_t>(word_, 0);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  uint32_t* word_;
+};
+
 /// Reads a T at any alignment; an aligned one is read in one piece, so that it may change
 /// meanwhile.
 template <class T>

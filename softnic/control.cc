@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The checks of firmware and what a command changes; see control.h.
+#include "softnic/control.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <new>
+#include <system_error>
+
+namespace peal::softnic {
+
+namespace {
+
+Refusal refuse_with(CommandStatus status, const char* reason) { return {status, reason}; }
+
+Created refused(CommandStatus status, const char* reason) { return {0, {status, reason}}; }
+
+}  // namespace
+
+Tables::Tables(uint16_t lid, uint32_t epoch, const Timing& timing) {
+  port.lid = lid;
+  port.keys = keys.data();
+  port.cqs = cqs.data();
+  port.qps = qps.data();
+  port.dc_connections = dc_connections.data();
+  port.dc_connection_count = dc_connections.capacity();
+  port.dc_epochs = epoch;
+  port.timing = timing;
+}
+
+Control::Control(Tables& tables, Runner& runner)
+    : tables_(tables),
+      runner_(runner),
+      event_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
+  if (event_fd_ < 0) throw std::system_error(errno, std::generic_category(), "softnic: eventfd");
+}
+
+Control::~Control() { close(event_fd_); }
+
+void Control::collect() {
+  EventLog& log = tables_.port.events;
+  const uint64_t fresh = log.count < EventLog::kCapacity ? log.count : EventLog::kCapacity;
+  for (uint32_t i = 0; i < fresh; ++i) events_.push_back(log.event[i]);
+  log.count = 0;
+  if (fresh == 0) return;
+  // A full counter would only mean 2^64 unread events.
+  [[maybe_unused]] const ssize_t written = write(event_fd_, &fresh, sizeof(fresh));
+}
+
+Control::Counted* Control::find_pd(uint32_t pd) {
+  return pd < domains_.used() && domains_[pd].exists ? &domains_[pd] : nullptr;
+}
+
+Control::Counted* Control::find_page(uint32_t id) {
+  return id < pages_.used() && pages_[id].exists ? &pages_[id] : nullptr;
+}
+
+// ---- protection domains, UAR pages, keys
+
+Created Control::allocate_pd() {
+  const Runner::Pause pause(runner_);
+  const uint32_t pd = domains_.take();
+  if (pd == 0) return refused(CommandStatus::kNoResources, "no protection domain left");
+  domains_[pd] = {true, 0};
+  return {pd, {}};
+}
+
+Refusal Control::free_pd(uint32_t pd) {
+  const Runner::Pause pause(runner_);
+  Counted* domain = find_pd(pd);
+  if (domain == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown pd");
+  if (domain->users > 0) return refuse_with(CommandStatus::kBusy, "keys or queues use this pd");
+  domain->exists = false;
+  domains_.release(pd);
+  return {};
+}
+
+Created Control::attach_uar(std::byte* page) {
+  const Runner::Pause pause(runner_);
+  if (page == nullptr) return refused(CommandStatus::kBadParameter, "UAR page without memory");
+  const uint32_t id = pages_.take();
+  if (id == 0) return refused(CommandStatus::kNoResources, "no UAR page left");
+  pages_[id] = {true, 0};
+  return {id, {}};
+}
+
+Refusal Control::detach_uar(uint32_t page_id) {
+  const Runner::Pause pause(runner_);
+  Counted* page = find_page(page_id);
+  if (page == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown UAR page");
+  if (page->users > 0) return refuse_with(CommandStatus::kBusy, "queues use this UAR page");
+  page->exists = false;
+  pages_.release(page_id);
+  return {};
+}
+
+Created Control::register_memory(const MemoryKeyConfig& config) {
+  const Runner::Pause pause(runner_);
+  Counted* domain = find_pd(config.pd);
+  if (domain == nullptr) return refused(CommandStatus::kBadResource, "unknown pd");
+  const uint32_t remote_writes = kRemoteWrite | kRemoteAtomic;
+  if ((config.access & remote_writes) != 0 && (config.access & kLocalWrite) == 0) {
+    return refused(CommandStatus::kBadParameter, "remote write or atomic without local write");
+  }
+  if (config.bytes > 0 && config.memory == nullptr) {
+    return refused(CommandStatus::kBadParameter, "registration without memory");
+  }
+  if (config.bytes > 0 && config.iova + (config.bytes - 1) < config.iova) {
+    return refused(CommandStatus::kBadParameter, "iova range wraps");
+  }
+  const uint32_t index = tables_.keys.take();
+  if (index == 0) return refused(CommandStatus::kNoResources, "no memory key left");
+  if (variants_.size() <= index) variants_.resize(index + 1);
+  const uint32_t number = index << 8 | variants_[index]++;
+  tables_.keys[index] = {.number = number,
+                         .pd = config.pd,
+                         .access = config.access,
+                         .iova = config.iova,
+                         .bytes = config.bytes,
+                         .memory = config.memory};
+  tables_.port.key_count = tables_.keys.used();
+  ++domain->users;
+  return {number, {}};
+}
+
+Refusal Control::deregister_memory(uint32_t key) {
+  const Runner::Pause pause(runner_);
+  if (find_key(tables_.port, key) == nullptr) {
+    return refuse_with(CommandStatus::kBadResource, "unknown memory key");
+  }
+  Key& entry = tables_.keys[key >> 8];
+  --domains_[entry.pd].users;
+  entry = {};
+  tables_.keys.release(key >> 8);
+  return {};
+}
+
+// ---- completion queues
+
+Created Control::create_cq(const CompletionQueueConfig& config) {
+  const Runner::Pause pause(runner_);
+  if (config.buffer == nullptr || !aligned(config.buffer, sizeof(mlx5::Cqe))) {
+    return refused(CommandStatus::kBadParameter, "CQ buffer missing or not aligned to 64");
+  }
+  if (config.cqe_bytes != 64 && config.cqe_bytes != 128) {
+    return refused(CommandStatus::kBadSize, "CQE of neither 64 nor 128 bytes");
+  }
+  if (config.log_entries > 22) return refused(CommandStatus::kBadSize, "CQ beyond 2^22 entries");
+  if (config.doorbell == nullptr && !config.ignore_overrun) {
+    return refused(CommandStatus::kBadParameter, "CQ without doorbell record checks overruns");
+  }
+  if (config.doorbell != nullptr && !aligned(config.doorbell, 8)) {
+    return refused(CommandStatus::kBadParameter, "CQ doorbell record not aligned to 8");
+  }
+  if (config.uar_page != 0 && find_page(config.uar_page) == nullptr) {
+    return refused(CommandStatus::kBadResource, "unknown UAR page");
+  }
+  const uint32_t cqn = tables_.cqs.take();
+  if (cqn == 0) return refused(CommandStatus::kNoResources, "no CQ left");
+  tables_.cqs[cqn] = {.exists = true,
+                      .collapsed = config.collapsed,
+                      .ignore_overrun = config.ignore_overrun,
+                      .cqn = cqn,
+                      .log_entries = config.log_entries,
+                      .cqe_bytes = config.cqe_bytes,
+                      .buffer = config.buffer,
+                      .doorbell = config.doorbell,
+                      .uar_page = config.uar_page};
+  if (config.uar_page != 0) ++pages_[config.uar_page].users;
+  tables_.port.cq_count = tables_.cqs.used();
+  return {cqn, {}};
+}
+
+Refusal Control::destroy_cq(uint32_t cqn) {
+  const Runner::Pause pause(runner_);
+  CompletionQueue* cq = find_cq(tables_.port, cqn);
+  if (cq == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown cqn");
+  if (cq->users > 0) return refuse_with(CommandStatus::kBusy, "queue pairs use this CQ");
+  if (cq->uar_page != 0) --pages_[cq->uar_page].users;
+  cq->exists = false;
+  tables_.cqs.release(cqn);
+  return {};
+}
+
+uint64_t Control::cq_produced(uint32_t cqn) {
+  const Runner::Pause pause(runner_);
+  const CompletionQueue* cq = find_cq(tables_.port, cqn);
+  return cq == nullptr ? 0 : cq->produced;
+}
+
+// ---- queue pairs
+
+Refusal Control::check(const QueuePairConfig& config) {
+  if (find_pd(config.pd) == nullptr) return {CommandStatus::kBadResource, "unknown pd"};
+  if (config.service != Service::kReliable && config.service != Service::kDcInitiator) {
+    return {CommandStatus::kBadParameter, "service type is neither RC nor DCI"};
+  }
+  const bool sends = config.send_buffer != nullptr;
+  const bool receives = config.receive_buffer != nullptr;
+  if (sends && (config.log_send_blocks > 15 || !aligned(config.send_buffer, 64))) {
+    return {CommandStatus::kBadParameter, "send queue beyond 2^15 blocks or not aligned to 64"};
+  }
+  if (receives && (config.log_receive_entries > 15 || config.log_receive_stride > 7 ||
+                   !aligned(config.receive_buffer, 16))) {
+    return {CommandStatus::kBadParameter, "receive queue too large or not aligned to 16"};
+  }
+  if ((sends || receives) && (config.doorbell == nullptr || !aligned(config.doorbell, 8))) {
+    return {CommandStatus::kBadParameter, "doorbell record missing or not aligned to 8"};
+  }
+  if (sends && find_cq(tables_.port, config.send_cq) == nullptr) {
+    return {CommandStatus::kBadResource, "unknown send cqn"};
+  }
+  const bool names_receive_cq = receives || config.receive_cq != 0;
+  if (names_receive_cq && find_cq(tables_.port, config.receive_cq) == nullptr) {
+    return {CommandStatus::kBadResource, "unknown receive cqn"};
+  }
+  if (config.uar_page != 0 && find_page(config.uar_page) == nullptr) {
+    return {CommandStatus::kBadResource, "unknown UAR page"};
+  }
+  return {};
+}
+
+void Control::count_users(const QueuePair& qp, int32_t by) {
+  const auto add = [by](uint32_t& users) { users += static_cast<uint32_t>(by); };
+  add(domains_[qp.pd].users);
+  if (qp.uar_page != 0) add(pages_[qp.uar_page].users);
+  if (CompletionQueue* cq = find_cq(tables_.port, qp.send_cq)) {
+    add(cq->users);
+    if (qp.send_buffer != nullptr) add(cq->writers);
+  }
+  if (CompletionQueue* cq = find_cq(tables_.port, qp.receive_cq)) {
+    add(cq->users);
+    if (qp.receive_buffer != nullptr) add(cq->writers);
+  }
+}
+
+Created Control::create_qp(const QueuePairConfig& config) {
+  const Runner::Pause pause(runner_);
+  const Refusal refusal = check(config);
+  if (refusal.refused()) return {0, refusal};
+  const uint32_t qpn = tables_.qps.take();
+  if (qpn == 0) return refused(CommandStatus::kNoResources, "no queue pair left");
+  QueuePair& qp = *new (&tables_.qps[qpn]) QueuePair();
+  qp.exists = true;
+  qp.service = config.service;
+  qp.qpn = qpn;
+  qp.pd = config.pd;
+  qp.uar_page = config.uar_page;
+  qp.user_index = config.user_index;
+  qp.send_cq = config.send_cq;
+  qp.receive_cq = config.receive_cq;
+  qp.shared_receive_queue = config.shared_receive_queue;
+  qp.send_buffer = config.send_buffer;
+  qp.send_blocks = config.send_buffer == nullptr ? 0 : 1u << config.log_send_blocks;
+  qp.receive_buffer = config.receive_buffer;
+  qp.receive_entries = config.receive_buffer == nullptr ? 0 : 1u << config.log_receive_entries;
+  qp.doorbell = config.doorbell;
+  count_users(qp, 1);
+  tables_.port.qp_count = tables_.qps.used();
+  return {qpn, {}};
+}
+
+Refusal Control::query_qp(uint32_t qpn, QueuePairAttributes* answer) {
+  const Runner::Pause pause(runner_);
+  const QueuePair* qp = find_qp(tables_.port, qpn);
+  if (qp == nullptr || qp->service == Service::kDcTarget) {
+    return refuse_with(CommandStatus::kBadResource, "unknown qpn");
+  }
+  *answer = qp->attributes;
+  answer->state = qp->state;
+  answer->hardware_send_counter = static_cast<uint16_t>(qp->send.next);
+  answer->software_send_counter = static_cast<uint16_t>(qp->send.posted);
+  return {};
+}
+
+void Control::release_qp(uint32_t qpn) {
+  QueuePair& qp = tables_.qps[qpn];
+  runner_.forget(qpn);
+  count_users(qp, -1);
+  qp.exists = false;
+  tables_.qps.release(qpn);
+}
+
+Refusal Control::destroy_qp(uint32_t qpn) {
+  const Runner::Pause pause(runner_);
+  const QueuePair* qp = find_qp(tables_.port, qpn);
+  if (qp == nullptr || qp->service == Service::kDcTarget) {
+    return refuse_with(CommandStatus::kBadResource, "unknown qpn");
+  }
+  release_qp(qpn);
+  return {};
+}
+
+namespace {
+
+/// Back to a fresh queue pair: all indexes and sequence numbers at their start.
+void reset(QueuePair& qp) {
+  qp.state = QpState::kReset;
+  qp.attributes = {};
+  qp.send = {};
+  qp.receive = {};
+}
+
+bool legal(QpState from, QpState to) {
+  switch (to) {
+    case QpState::kInit:
+      return from == QpState::kReset || from == QpState::kInit;
+    case QpState::kReadyToReceive:
+      return from == QpState::kInit;
+    case QpState::kReadyToSend:
+      return from == QpState::kReadyToReceive || from == QpState::kReadyToSend;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Refusal Control::modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) {
+  const Runner::Pause pause(runner_);
+  QueuePair* qp = find_qp(tables_.port, qpn);
+  if (qp == nullptr || qp->service == Service::kDcTarget) {
+    return refuse_with(CommandStatus::kBadResource, "unknown qpn");
+  }
+  if (to.state == QpState::kReset) {
+    runner_.forget(qpn);
+    reset(*qp);
+    return {};
+  }
+  if (to.state == QpState::kError) {
+    qp->state = QpState::kError;
+    runner_.watch(qpn);
+    return {};
+  }
+  if (qp->state != from || !legal(from, to.state)) {
+    return refuse_with(CommandStatus::kBadQpState, "no such transition from the present state");
+  }
+  if (to.state == QpState::kReadyToReceive) {
+    if (to.mtu < 1 || to.mtu > 5) return refuse_with(CommandStatus::kBadParameter, "mtu not 1..5");
+    if (to.log_max_message > 30) {
+      return refuse_with(CommandStatus::kBadParameter, "log_msg_max beyond 30");
+    }
+    qp->receive.expected_psn = to.receive_psn & kPsnMask;
+  }
+  if (to.state == QpState::kReadyToSend && from == QpState::kReadyToReceive) {
+    qp->send.psn = to.send_psn & kPsnMask;
+    qp->send.acked_psn = (to.send_psn - 1) & kPsnMask;
+  }
+  qp->attributes = to;
+  qp->state = to.state;
+  if (to.state == QpState::kReadyToSend) runner_.watch(qpn);
+  return {};
+}
+
+// ---- DC targets
+
+Created Control::create_dc_target(const DcTargetConfig& config) {
+  const Runner::Pause pause(runner_);
+  if (find_pd(config.pd) == nullptr) {
+    return refused(CommandStatus::kBadResource, "unknown pd");
+  }
+  if (config.receive_cq != 0 && find_cq(tables_.port, config.receive_cq) == nullptr) {
+    return refused(CommandStatus::kBadResource, "unknown receive cqn");
+  }
+  const uint32_t dctn = tables_.qps.take();
+  if (dctn == 0) return refused(CommandStatus::kNoResources, "no DC target left");
+  QueuePair& target = *new (&tables_.qps[dctn]) QueuePair();
+  target.exists = true;
+  target.service = Service::kDcTarget;
+  target.state = QpState::kReadyToReceive;
+  target.qpn = dctn;
+  target.pd = config.pd;
+  target.receive_cq = config.receive_cq;
+  target.shared_receive_queue = config.shared_receive_queue;
+  target.attributes.access = config.access;
+  target.attributes.atomic_mode = config.atomic_mode;
+  target.attributes.min_rnr_timer = config.min_rnr_timer;
+  target.attributes.dc_access_key = config.dc_access_key;
+  count_users(target, 1);
+  tables_.port.qp_count = tables_.qps.used();
+  return {dctn, {}};
+}
+
+Refusal Control::destroy_dc_target(uint32_t dctn) {
+  const Runner::Pause pause(runner_);
+  const QueuePair* target = find_qp(tables_.port, dctn);
+  if (target == nullptr || target->service != Service::kDcTarget) {
+    return refuse_with(CommandStatus::kBadResource, "unknown DC target");
+  }
+  release_qp(dctn);
+  return {};
+}
+
+// ---- events
+
+bool Control::next_event(AsyncEvent* event) {
+  const Runner::Pause pause(runner_);
+  uint64_t one = 0;
+  if (events_.empty()) return false;
+  *event = events_.front();
+  events_.pop_front();
+  [[maybe_unused]] const ssize_t taken = read(event_fd_, &one, sizeof(one));
+  return true;
+}
+
+Violations Control::violations() {
+  const Runner::Pause pause(runner_);
+  return tables_.port.violations;
+}
+
+}  // namespace peal::softnic

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Control calls: they check, fill the tables the engine reads, and refuse what firmware would
+// refuse. Every call holds the engine still while it changes something.
+//
+//   Tables (what the engine reads)  <- Control (who may change them, and how) -> Runner (pause)
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "softnic/commands.h"
+#include "softnic/objects.h"
+#include "softnic/runner.h"
+#include "softnic/table.h"
+
+namespace peal::softnic {
+
+/// The tables of one NIC and the Port that names them.
+struct Tables {
+  static constexpr uint32_t kFirstKeyIndex = 16;  // clear of kInvalidLkey and other small numbers
+  static constexpr uint32_t kFirstQpn = 0x40;
+
+  /// `epoch` seeds what tells DC connections of one life of this LID from those of another.
+  Tables(uint16_t lid, uint32_t epoch, const Timing& timing);
+  Tables(const Tables&) = delete;
+  Tables& operator=(const Tables&) = delete;
+
+  Port port;
+  Table<Key> keys{kFirstKeyIndex, 1u << 20};
+  Table<CompletionQueue> cqs{1, 1u << 16};
+  Table<QueuePair> qps{kFirstQpn, 1u << 15};
+  Table<DcConnection> dc_connections{1, 1u << 13};
+};
+
+class Control : public Commands {
+ public:
+  /// Both must outlive the control. Throws std::system_error when there is no event descriptor.
+  Control(Tables& tables, Runner& runner);
+  ~Control() override;
+  Control(const Control&) = delete;
+  Control& operator=(const Control&) = delete;
+
+  /// Paused: takes the events the engine has raised.
+  void collect();
+
+  Created allocate_pd() override;
+  Refusal free_pd(uint32_t pd) override;
+  Created register_memory(const MemoryKeyConfig& config) override;
+  Refusal deregister_memory(uint32_t key) override;
+  Created create_cq(const CompletionQueueConfig& config) override;
+  Refusal destroy_cq(uint32_t cqn) override;
+  uint64_t cq_produced(uint32_t cqn) override;
+  Created create_qp(const QueuePairConfig& config) override;
+  Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) override;
+  Refusal query_qp(uint32_t qpn, QueuePairAttributes* answer) override;
+  Refusal destroy_qp(uint32_t qpn) override;
+  Created create_dc_target(const DcTargetConfig& config) override;
+  Refusal destroy_dc_target(uint32_t dctn) override;
+  Created attach_uar(std::byte* page) override;
+  Refusal detach_uar(uint32_t page_id) override;
+  bool next_event(AsyncEvent* event) override;
+  int event_fd() const override { return event_fd_; }
+  Violations violations() override;
+
+ private:
+  /// Something counted: a protection domain or a UAR page, and how many objects use it.
+  struct Counted {
+    bool exists;
+    uint32_t users;
+  };
+
+  Counted* find_pd(uint32_t pd);
+  Counted* find_page(uint32_t id);
+  Refusal check(const QueuePairConfig& config);
+  void count_users(const QueuePair& qp, int32_t by);
+  void release_qp(uint32_t qpn);
+
+  Tables& tables_;
+  Runner& runner_;
+  Table<Counted> domains_{1, 1u << 15};
+  Table<Counted> pages_{1, 1u << 15};
+  std::vector<uint8_t> variants_;  // low byte of the key last given to an index
+  std::deque<AsyncEvent> events_;
+  int event_fd_;
+};
+
+}  // namespace peal::softnic
