@@ -47,13 +47,7 @@ template <Reach R, class T>
 PEAL_DEVICE Destination resolve_word(const BasicContext<R>& ctx, const T* word, int pe) {
   Destination d = resolve(ctx, word, sizeof(T), pe);
   if (d.status == Status::kOk && reinterpret_cast<uint64_t>(word) % sizeof(T) != 0) {
-    d.status = refuse(ctx, Status::kMisaligned,
-                      {.status = 0,
-                       .claimed = 0,
-                       .pe = pe,
-                       .block = 0,
-                       .address = reinterpret_cast<uint64_t>(word),
-                       .bytes = sizeof(T)});
+    d.status = refuse(ctx, Status::kMisaligned, Asked{word, sizeof(T), pe});
   }
   return d;
 }

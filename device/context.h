@@ -64,6 +64,7 @@ struct ContextFields {
   int32_t n_pes;
   uint32_t queues_per_peer;
   uint32_t sync_rounds;  // ceil(log2(n_pes))
+  Window heap;           // window 0 again: the usual case costs no look into the table
   const WindowTable* windows;
   std::byte* queues;  // [queues_per_peer][n_pes] mlx5::SendQueue, queue_stride bytes apart
   uint64_t queue_stride;

@@ -14,14 +14,22 @@
 namespace peal {
 namespace detail {
 
+/// What a call asked for that cannot be.
+struct Asked {
+  const void* address;
+  uint64_t bytes;
+  int pe;
+};
+
 /// Latches the first usage error of a context and returns `status`.
-PEAL_DEVICE Status refuse(const ContextFields& ctx, Status status, const UsageError& what) {
+template <Reach R>
+PEAL_DEVICE_COLD Status refuse(const BasicContext<R>& ctx, Status status, const Asked& asked) {
   UsageError& usage = ctx.state->usage;
   if (compare_exchange<Reach::kGpu>(&usage.claimed, 0u, 1u)) {
-    usage.pe = what.pe;
+    usage.pe = asked.pe;
     usage.block = block_in_grid();
-    usage.address = what.address;
-    usage.bytes = what.bytes;
+    usage.address = reinterpret_cast<uint64_t>(asked.address);
+    usage.bytes = asked.bytes;
     store_release<Reach::kSystem>(&usage.status, static_cast<uint32_t>(status));
   }
   return status;
@@ -31,24 +39,35 @@ PEAL_HD Status usage_status(const ContextFields& ctx) {
   return static_cast<Status>(load_relaxed<Reach::kGpu>(&ctx.state->usage.status));
 }
 
-enum class Side { kHome, kPeer };
-
-/// The window that holds [address, address + bytes), or null; at a peer only one that all PEs
-/// registered.
-PEAL_HD const Window* find_window(const ContextFields& ctx, const void* address, uint64_t bytes,
-                                  Side side) {
-  const uint32_t count = load_acquire<Reach::kSystem>(&ctx.windows->count);
-  for (uint32_t i = 0; i < count; ++i) {
-    const Window& w = ctx.windows->window[i];
-    const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(address) - w.base);
-    if (offset > w.bytes || bytes > w.bytes - offset) continue;
-    if (side == Side::kHome || w.rkeys != nullptr || w.direct != nullptr) return &w;
-  }
-  return nullptr;
-}
-
 PEAL_HD uint64_t offset_in(const Window& w, const void* address) {
   return static_cast<uint64_t>(static_cast<const std::byte*>(address) - w.base);
+}
+
+/// True if the window holds [address, address + bytes).
+PEAL_HD bool holds_range(const Window& w, const void* address, uint64_t bytes) {
+  const uint64_t offset = offset_in(w, address);
+  return offset <= w.bytes && bytes <= w.bytes - offset;
+}
+
+/// True if all PEs registered the window: it can be the far side of a transfer.
+PEAL_HD bool symmetric(const Window& w) { return w.rkeys != nullptr || w.direct != nullptr; }
+
+enum class Side { kHome, kPeer };
+
+/// Finds the window that holds [address, address + bytes); at a peer only one that all PEs
+/// registered.
+PEAL_HD bool find_window(const ContextFields& ctx, const void* address, uint64_t bytes, Side side,
+                         Window* found) {
+  *found = ctx.heap;
+  if (holds_range(*found, address, bytes)) return true;
+  // Edge M13: an entry is complete before `count` covers it.
+  const uint32_t count = load_acquire<Reach::kSystem>(&ctx.windows->count);
+  for (uint32_t i = 1; i < count; ++i) {
+    *found = ctx.windows->window[i];
+    if (holds_range(*found, address, bytes) && (side == Side::kHome || symmetric(*found)))
+      return true;
+  }
+  return false;
 }
 
 /// Queue `index` of the context: queue of the peer * n_pes + pe.
@@ -70,33 +89,31 @@ template <Reach R>
 PEAL_DEVICE Destination resolve(const BasicContext<R>& ctx, const void* address, uint64_t bytes,
                                 int pe) {
   Destination d{};
-  const UsageError what{.status = 0,
-                        .claimed = 0,
-                        .pe = pe,
-                        .block = 0,
-                        .address = reinterpret_cast<uint64_t>(address),
-                        .bytes = bytes};
+  const Asked asked{address, bytes, pe};
   if (pe < 0 || pe >= ctx.n_pes) {
-    d.status = refuse(ctx, Status::kBadPe, what);
+    d.status = refuse(ctx, Status::kBadPe, asked);
     return d;
   }
-  const Window* w = find_window(ctx, address, bytes, Side::kPeer);
-  if (w == nullptr) {
-    d.status = refuse(ctx, Status::kNotSymmetric, what);
+  Window w;
+  if (!find_window(ctx, address, bytes, Side::kPeer, &w)) {
+    d.status = refuse(ctx, Status::kNotSymmetric, asked);
     return d;
   }
-  if (w->direct != nullptr && w->direct[pe] != nullptr) {
-    d.direct = w->direct[pe] + offset_in(*w, address);
-    return d;
+  if (w.direct != nullptr) {
+    std::byte* const base = w.direct[pe];
+    if (base != nullptr) {
+      d.direct = base + offset_in(w, address);
+      return d;
+    }
   }
-  if (w->rkeys == nullptr) {
-    d.status = refuse(ctx, Status::kNotSymmetric, what);
+  if (w.rkeys == nullptr) {
+    d.status = refuse(ctx, Status::kNotSymmetric, asked);
     return d;
   }
   const uint32_t lane_queue = ctx.queues_per_peer == 1 ? 0 : block_in_grid() % ctx.queues_per_peer;
   d.queue =
       queue_at(ctx, lane_queue * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe));
-  d.remote = {offset_in(*w, address), w->rkeys[pe]};
+  d.remote = {offset_in(w, address), w.rkeys[pe]};
   return d;
 }
 
@@ -106,16 +123,13 @@ struct Origin {
   Status status;
 };
 
-PEAL_DEVICE Origin resolve_local(const ContextFields& ctx, const void* address, uint64_t bytes) {
-  const Window* w = find_window(ctx, address, bytes, Side::kHome);
-  if (w != nullptr) return {{offset_in(*w, address), w->lkey}, Status::kOk};
-  const UsageError what{.status = 0,
-                        .claimed = 0,
-                        .pe = ctx.pe,
-                        .block = 0,
-                        .address = reinterpret_cast<uint64_t>(address),
-                        .bytes = bytes};
-  return {{}, refuse(ctx, Status::kNotRegistered, what)};
+template <Reach R>
+PEAL_DEVICE Origin resolve_local(const BasicContext<R>& ctx, const void* address, uint64_t bytes) {
+  Window w;
+  if (find_window(ctx, address, bytes, Side::kHome, &w)) {
+    return {{offset_in(w, address), w.lkey}, Status::kOk};
+  }
+  return {{}, refuse(ctx, Status::kNotRegistered, Asked{address, bytes, ctx.pe})};
 }
 
 }  // namespace detail

@@ -354,9 +354,10 @@ template <Reach R, class T>
 PEAL_DEVICE T* ptr(const BasicContext<R>& ctx, T* symmetric, int pe) {
   if (pe < 0 || pe >= ctx.n_pes) return nullptr;
   if (pe == ctx.pe) return symmetric;
-  const Window* w = detail::find_window(ctx, symmetric, sizeof(T), detail::Side::kPeer);
-  if (w == nullptr || w->direct == nullptr || w->direct[pe] == nullptr) return nullptr;
-  return reinterpret_cast<T*>(w->direct[pe] + detail::offset_in(*w, symmetric));
+  Window w;
+  if (!detail::find_window(ctx, symmetric, sizeof(T), detail::Side::kPeer, &w)) return nullptr;
+  if (w.direct == nullptr || w.direct[pe] == nullptr) return nullptr;
+  return reinterpret_cast<T*>(w.direct[pe] + detail::offset_in(w, symmetric));
 }
 
 }  // namespace peal

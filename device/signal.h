@@ -67,13 +67,7 @@ template <Reach R>
 PEAL_DEVICE Destination resolve_signal(const BasicContext<R>& ctx, const Signal& signal) {
   Destination d = resolve(ctx, signal.word, sizeof(uint64_t), signal.pe);
   if (d.status == Status::kOk && reinterpret_cast<uint64_t>(signal.word) % 8 != 0) {
-    d.status = refuse(ctx, Status::kMisaligned,
-                      {.status = 0,
-                       .claimed = 0,
-                       .pe = signal.pe,
-                       .block = 0,
-                       .address = reinterpret_cast<uint64_t>(signal.word),
-                       .bytes = 8});
+    d.status = refuse(ctx, Status::kMisaligned, Asked{signal.word, 8, signal.pe});
   }
   return d;
 }

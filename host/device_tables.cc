@@ -68,6 +68,7 @@ void DeviceTables::add(Window window, std::span<const Be32> keys,
   memory_.copy_in(bytes_at(direct(count_)), addresses.data(), addresses.size_bytes());
   auto* const table = reinterpret_cast<WindowTable*>(memory_.address());
   memory_.copy_in(bytes_at(&table->window[count_]), &window, sizeof(window));
+  if (count_ == 0) heap_ = window;
   ++count_;
   memory_.store_word(&table->count, count_);  // last: kernels look at windows below it only
 }

@@ -37,6 +37,8 @@ class DeviceTables {
   /// what `window` says of them does not matter.
   void add(Window window, std::span<const Be32> rkeys, std::span<std::byte* const> direct);
   uint32_t window_count() const { return count_; }
+  /// Window 0, which add() was told of first; contexts carry a copy.
+  const Window& heap() const { return heap_; }
 
   /// Before a new context uses the slot.
   void reset_state(uint32_t slot);
@@ -50,6 +52,7 @@ class DeviceTables {
   Backing memory_;
   size_t n_pes_;
   uint32_t count_ = 0;
+  Window heap_{};
 };
 
 }  // namespace peal

@@ -181,6 +181,7 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
                              .n_pes = bootstrap->size(),
                              .queues_per_peer = 0,
                              .sync_rounds = rounds(),
+                             .heap = tables.heap(),
                              .windows = tables.windows(),
                              .queues = nullptr,
                              .queue_stride = 0,

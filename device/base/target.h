@@ -5,6 +5,7 @@
 //   PEAL_HD      runs on the host and in a kernel        PEAL_DEVICE  runs in a kernel only
 //   PEAL_KERNEL  a kernel's entry point                  PEAL_COLD    PEAL_HD off the fast path, a
 //   template, never inlined
+//   PEAL_KERNEL PEAL_MAX_THREADS(1024) name(...)    a kernel that must run with blocks that large
 //
 // A kernel runs on a GPU (nvcc) or on the CPU (simt, plain g++). Nothing outside device/base asks
 // which.
@@ -15,6 +16,8 @@
 #define PEAL_HD __host__ __device__ __forceinline__
 #define PEAL_DEVICE __device__ __forceinline__
 #define PEAL_KERNEL __global__ void
+#define PEAL_MAX_THREADS(threads) __launch_bounds__(threads)
+#define PEAL_DEVICE_COLD __device__ __noinline__
 #define PEAL_UNROLL _Pragma("unroll")
 #define PEAL_COLD __host__ __device__ __noinline__
 #else
@@ -22,6 +25,8 @@
 #define PEAL_HD inline
 #define PEAL_DEVICE inline
 #define PEAL_KERNEL inline void
+#define PEAL_MAX_THREADS(threads)
+#define PEAL_DEVICE_COLD [[gnu::noinline, gnu::cold]]
 #define PEAL_UNROLL _Pragma("GCC unroll 8")
 #define PEAL_COLD [[gnu::noinline, gnu::cold]]
 #endif

@@ -125,6 +125,7 @@ class DeviceRig {
     ctx.n_pes = options_.n_pes;
     ctx.queues_per_peer = options_.queues_per_peer;
     ctx.sync_rounds = sync_rounds_;
+    ctx.heap = windows_.window[0];
     ctx.windows = &windows_;
     ctx.queues = reinterpret_cast<std::byte*>(placed_.get());
     ctx.queue_stride = sizeof(mlx5::SendQueue);
