@@ -11,6 +11,7 @@
 // and a flag in one go: whoever sees the flag sees the data, so the receiver needs no other check.
 #include <cstdint>
 #include <cstdio>
+#include <stdexcept>
 #include <vector>
 
 #include "peal/peal.h"
@@ -78,10 +79,7 @@ int main() {
     peal::Status status{};
     pe.copy_out(&status, mine.status, sizeof status);
     pe.check();  // throws the first error of a queue or an argument, in words
-    if (status != peal::Status::kOk) {
-      std::fprintf(stderr, "ring: PE %d: %s\n", pe.my_pe(), to_string(status));
-      return 1;
-    }
+    if (status != peal::Status::kOk) throw std::runtime_error(to_string(status));
     if (pe.my_pe() != 0) return 0;
 
     // Each lap, PE p added p + 1 + i to word i. The sum over all PEs and laps has come back to us.

@@ -27,7 +27,9 @@ logs=$(mktemp -d /tmp/peal_mp.XXXXXX)
 trap 'rm -rf "$logs"' EXIT
 # Open MPI puts sockets under TMPDIR, whose names must stay short, and wants a HOME.
 export TMPDIR="$logs" HOME="${HOME:-/tmp}"
-timeout --kill-after=10 "${PEAL_MP_LIMIT:-240}" \
+limit=${PEAL_MP_LIMIT:-240}
+unset PEAL_MP_LIMIT # not a setting of peal, which refuses what it does not know
+timeout --kill-after=10 "$limit" \
   mpirun -np "$np" --oversubscribe --allow-run-as-root --bind-to none \
   --mca btl self,vader,tcp --mca pml ob1 --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo \
   --mca btl_vader_single_copy_mechanism none --mca btl_base_warn_component_unused 0 \

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CLI11 finds the options; what they may mean together is decided here.
+#include "perf/common/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <map>
+
+#include "host/base/error.h"
+
+namespace peal::perf {
+namespace {
+
+constexpr uint64_t kMaxSize = uint64_t{1} << 30;
+
+template <class E>
+using Names = std::vector<std::pair<std::string, E>>;
+
+const Names<Op> kOps = {{"put", Op::kPut},
+                        {"get", Op::kGet},
+                        {"p", Op::kP},
+                        {"g", Op::kG},
+                        {"atomic_add", Op::kAtomicAdd},
+                        {"put_signal", Op::kPutSignal}};
+const Names<ScopeKind> kScopes = {
+    {"thread", ScopeKind::kThread}, {"warp", ScopeKind::kWarp}, {"block", ScopeKind::kBlock}};
+const Names<Pairing> kPairings = {{"pairs", Pairing::kPairs}, {"halves", Pairing::kHalves}};
+const Names<Spoil> kSpoils = {
+    {"nothing", Spoil::kNothing}, {"data", Spoil::kData}, {"signal", Spoil::kSignal}};
+
+template <class E>
+std::string_view name_of(const Names<E>& names, E value) {
+  return std::ranges::find(names, value, &Names<E>::value_type::second)->first;
+}
+
+// An option with one of a few names as its value: "--op: 'x' is unknown; one of put, get, ...".
+template <class E>
+CLI::Option* add_choice(CLI::App& app, const std::string& option, E& value, const Names<E>& names,
+                        const std::string& text) {
+  std::string accepted;
+  for (const auto& [name, unused] : names) accepted += (accepted.empty() ? "" : ", ") + name;
+  const auto take = [&value, names, accepted, option](const std::string& given) {
+    const auto found = std::ranges::find(names, given, &Names<E>::value_type::first);
+    if (found == names.end()) {
+      throw CLI::ValidationError(option, "'" + given + "' is unknown; one of " + accepted);
+    }
+    value = found->second;
+  };
+  return app.add_option_function<std::string>(option, take, text + " (" + accepted + ")")
+      ->type_name("NAME")
+      ->default_str(std::string(name_of(names, value)));
+}
+
+uint64_t parse_size(const std::string& text) {
+  uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  uint64_t unit = 1;
+  if (stop + 1 == end) {
+    if (*stop == 'K' || *stop == 'k') unit = uint64_t{1} << 10;
+    if (*stop == 'M' || *stop == 'm') unit = uint64_t{1} << 20;
+    if (*stop == 'G' || *stop == 'g') unit = uint64_t{1} << 30;
+  }
+  const bool whole = stop == end || unit != 1;
+  if (error != std::errc() || !whole || value == 0 || value > kMaxSize / unit) {
+    fail(ErrorCode::kInvalidArgument,
+         "'{}' is not a size from 1 to 1G; give bytes such as 8, a list such as 8,64,1K or a range "
+         "of powers of two such as 8:1M",
+         text);
+  }
+  return value * unit;
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+// What one option at a time cannot know.
+void check_together(const Options& o) {
+  const std::string_view op = to_string(o.op);
+  const bool word = o.op == Op::kP || o.op == Op::kG;
+  if ((word || o.op == Op::kAtomicAdd) && o.scope != ScopeKind::kThread) {
+    fail(ErrorCode::kInvalidArgument,
+         "--scope {}: {} is an operation of one thread; use --scope thread", to_string(o.scope),
+         op);
+  }
+  for (const uint64_t bytes : o.sizes) {
+    if (word && (bytes > 8 || !std::has_single_bit(bytes))) {
+      fail(ErrorCode::kInvalidArgument, "--sizes {}: {} moves one value; use 1, 2, 4 or 8", bytes,
+           op);
+    }
+    if (o.op == Op::kAtomicAdd && bytes != 4 && bytes != 8) {
+      fail(ErrorCode::kInvalidArgument, "--sizes {}: {} works on words of 4 or 8 bytes", bytes, op);
+    }
+  }
+  if (o.spoil == Spoil::kSignal && o.op != Op::kPutSignal && o.op != Op::kAtomicAdd) {
+    fail(ErrorCode::kInvalidArgument, "--spoil signal: {} has no signal; use --spoil data", op);
+  }
+  if (o.depth != 0 && !std::has_single_bit(o.depth)) {
+    fail(ErrorCode::kInvalidArgument, "--depth {}: a queue's depth is a power of two, such as {}",
+         o.depth, std::bit_ceil(o.depth));
+  }
+}
+
+void add_options(CLI::App& app, const Program& program, Options& o, std::string& sizes) {
+  Names<Op> ops;
+  for (const Op op : program.ops) ops.emplace_back(to_string(op), op);
+  add_choice(app, "--op", o.op, ops, "Operation to measure");
+  add_choice(app, "--scope", o.scope, kScopes, "Who makes each call");
+  if (!program.one_agent) {
+    app.add_option("--blocks", o.blocks, "Blocks of the grid")
+        ->check(CLI::Range(1u, 65535u))
+        ->capture_default_str();
+  }
+  app.add_option(
+         "--threads", o.threads,
+         program.one_agent ? "Threads of the block, for --scope block" : "Threads of a block")
+      ->check(CLI::Range(1u, 1024u))
+      ->capture_default_str();
+  app.add_option(
+         "--qps", o.queues,
+         "Queues per peer, in a context of the run's own (else: PEAL_QUEUES, default context)")
+      ->check(CLI::Range(1u, 64u));
+  app.add_option("--depth", o.depth,
+                 "Entries of each queue, a power of two (else: PEAL_QUEUE_DEPTH)")
+      ->check(CLI::Range(128u, 16384u));
+  app.add_option("--sizes", sizes, "Bytes of a message: 8 or 8,64 or 8:1M (powers of two)")
+      ->capture_default_str();
+  app.add_option("--iters", o.iterations,
+                 "Operations of each thread, warp or block (else: fewer for larger messages)")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1000000000}));
+  app.add_option("--warmup", o.warmup, "As --iters, before the clock starts")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1000000000}))
+      ->capture_default_str();
+  app.add_option("--window", o.window,
+                 "Operations of each thread, warp or block between two waits for completion")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1000000}));
+  add_choice(app, "--pattern", o.pairing, kPairings,
+             "Who sends to whom: PE 2k to 2k+1, or the first half of the PEs to the second");
+  app.add_flag("--json", o.json, "One JSON object a row instead of the table");
+  // Hidden: for the tests of the verification.
+  add_choice(app, "--spoil", o.spoil, kSpoils, "Damage what arrived before it is verified")
+      ->group("");
+}
+
+}  // namespace
+
+std::string_view to_string(Op op) { return name_of(kOps, op); }
+std::string_view to_string(ScopeKind scope) { return name_of(kScopes, scope); }
+
+uint32_t Options::agents() const {
+  switch (scope) {
+    case ScopeKind::kThread:
+      return blocks * threads;
+    case ScopeKind::kWarp:
+      return blocks * ((threads + 31) / 32);
+    case ScopeKind::kBlock:
+      break;
+  }
+  return blocks;
+}
+
+std::vector<uint64_t> parse_sizes(const std::string& text) {
+  std::vector<uint64_t> sizes;
+  for (const std::string& part : split(text, ',')) {
+    const std::vector<std::string> ends = split(part, ':');
+    const uint64_t first = parse_size(ends[0]);
+    const uint64_t last = ends.size() == 1 ? first : parse_size(ends[1]);
+    if (ends.size() > 2 || last < first) {
+      fail(ErrorCode::kInvalidArgument,
+           "'{}' is not a range of sizes; give FIRST:LAST, such as 8:1M", part);
+    }
+    for (uint64_t bytes = first; bytes <= last; bytes *= 2) sizes.push_back(bytes);
+  }
+  return sizes;
+}
+
+CommandLine parse(const Program& program, int argc, const char* const* argv) {
+  CommandLine line{.options = program.defaults, .text = {}, .exit_code = 0};
+  Options& o = line.options;
+  std::string sizes = program.sizes;
+  CLI::App app(program.what, program.name);
+  app.footer(
+      "Run it with mpirun -np N; with one PE it sends to itself. Settings of peal itself are "
+      "PEAL_*\nvariables: PEAL_INFO=1 shows them.");
+  add_options(app, program, o, sizes);
+  try {
+    app.parse(argc, argv);
+    try {
+      o.sizes = parse_sizes(sizes);
+    } catch (const Error& error) {
+      throw CLI::ValidationError("--sizes", error.what());
+    }
+    check_together(o);
+  } catch (const CLI::CallForHelp&) {
+    line.text = app.help();
+  } catch (const std::exception& error) {  // of CLI11 or of the checks above
+    line.text = program.name + ": " + error.what() + "; see " + program.name + " --help\n";
+    line.exit_code = 2;
+  }
+  return line;
+}
+
+}  // namespace peal::perf

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows of a table, rows of JSON.
+#include "perf/common/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace peal::perf {
+namespace {
+
+// All PEs as one: counts add up, the slowest pair's clock is the clock, and its latency the
+// latency.
+Record sum(const std::vector<Record>& all) {
+  Record total;
+  for (const Record& one : all) {
+    total.operations += one.operations;
+    total.verified += one.verified;
+    total.errors += one.errors;
+    total.seconds = std::max(total.seconds, one.seconds);
+    if (one.usec_median > total.usec_median) {
+      total.usec_min = one.usec_min;
+      total.usec_median = one.usec_median;
+      total.usec_p99 = one.usec_p99;
+    }
+  }
+  return total;
+}
+
+double per_second(uint64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+std::string plural(uint64_t n, const char* noun) {
+  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+}
+
+std::string header(const Setting& s) {
+  const Options& o = s.options;
+  std::string title = s.program;
+  std::ranges::replace(title, '_', ' ');
+  return fmt::format(
+      "# peal {}: {}, {} ({}), {} scope, {} x {}, {} per peer\n# transport {}, nic {}\n", title,
+      to_string(o.op), plural(static_cast<uint64_t>(s.pes), "PE"),
+      plural(static_cast<uint64_t>(s.pairs), "pair"), to_string(o.scope), plural(o.blocks, "block"),
+      plural(o.threads, "thread"), plural(s.queues, "queue"), s.transport, s.nic);
+}
+
+const char* columns(Metric metric) {
+  switch (metric) {
+    case Metric::kMessageRate:
+      return "# Size        Messages/s  Messages/s per pair          MB/s  Operations    Errors\n";
+    case Metric::kBandwidth:
+      return "# Size              GB/s        GB/s per pair    Messages/s  Operations    Errors\n";
+    case Metric::kLatency:
+      break;
+  }
+  return "# Size       Latency (us)             Min (us)      p99 (us)  Operations    Errors\n";
+}
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+Report::Report(Setting setting, Metric metric, bool speaks)
+    : setting_(std::move(setting)),
+      metric_(metric),
+      speaks_(speaks),
+      last_progress_(std::chrono::steady_clock::now()) {
+  if (speaks_ && !setting_.options.json) print(header(setting_) + columns(metric_));
+}
+
+std::string Report::table_row(uint64_t bytes, const Record& total) const {
+  const double rate = per_second(total.operations, total.seconds);
+  const double bytes_rate = rate * static_cast<double>(bytes);
+  double value[3] = {total.usec_median, total.usec_min, total.usec_p99};
+  if (metric_ == Metric::kMessageRate) {
+    value[0] = rate;
+    value[1] = rate / setting_.pairs;
+    value[2] = bytes_rate / 1e6;
+  } else if (metric_ == Metric::kBandwidth) {
+    value[0] = bytes_rate / 1e9;
+    value[1] = value[0] / setting_.pairs;
+    value[2] = rate;
+  }
+  const int digits = metric_ == Metric::kBandwidth ? 3 : 2;
+  return fmt::format("{:<8} {:>15.{}f} {:>20.{}f} {:>13.2f} {:>11} {:>9}\n", bytes, value[0],
+                     digits, value[1], digits, value[2], total.operations, total.errors);
+}
+
+std::string Report::json_row(uint64_t bytes, uint64_t iterations, const Record& total) const {
+  const Options& o = setting_.options;
+  const double rate = per_second(total.operations, total.seconds);
+  nlohmann::ordered_json row{
+      {"benchmark", setting_.program},
+      {"op", to_string(o.op)},
+      {"scope", to_string(o.scope)},
+      {"bytes", bytes},
+      {"pes", setting_.pes},
+      {"pairs", setting_.pairs},
+      {"blocks", o.blocks},
+      {"threads", o.threads},
+      {"qps", setting_.queues},
+      {"transport", setting_.transport},
+      {"nic", setting_.nic},
+      {"iters", iterations},
+      {"operations", total.operations},
+      {"seconds", total.seconds},
+      {"mops", rate / 1e6},
+      {"gbytes_per_s", rate * static_cast<double>(bytes) / 1e9},
+      {"gbps", rate * static_cast<double>(bytes) * 8 / 1e9},
+  };
+  if (metric_ == Metric::kLatency) {
+    row["usec"] = total.usec_median;
+    row["usec_min"] = total.usec_min;
+    row["usec_p99"] = total.usec_p99;
+  }
+  row["checked"] = total.verified;
+  row["errors"] = total.errors;
+  row["verified"] = total.errors == 0 && total.verified != 0;
+  return row.dump() + "\n";
+}
+
+void Report::row(uint64_t bytes, uint64_t iterations, const std::vector<Record>& all) {
+  if (!speaks_) return;
+  const Record total = sum(all);
+  verified_ += total.verified;
+  errors_ += total.errors;
+  print(setting_.options.json ? json_row(bytes, iterations, total) : table_row(bytes, total));
+}
+
+void Report::progress(uint64_t bytes, uint64_t done, uint64_t all) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!speaks_ || done == all || now - last_progress_ < std::chrono::seconds(3)) return;
+  last_progress_ = now;
+  fmt::print(stderr, "# {} bytes: {} % done\n", bytes, 100 * done / all);
+}
+
+bool Report::finish() const {
+  if (!speaks_) return true;
+  if (!setting_.options.json) {
+    print(fmt::format("verified: {} operations, {} errors\n", verified_, errors_));
+  }
+  if (errors_ != 0) fmt::print(stderr, "peal: {} operations left wrong data\n", errors_);
+  return errors_ == 0 && verified_ != 0;
+}
+
+}  // namespace peal::perf

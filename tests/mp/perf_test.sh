@@ -1,0 +1,129 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# perf_test.sh <run_mp.sh> <program>...: rows and tables of the three benchmarks, their exit codes, what they say
+# about mistakes; and that their verification finds what is wrong.
+set -u
+
+run=$1
+perf=$(dirname "$2")
+output=
+failures=0
+
+fail() {
+  echo "FAILED: $1"
+  echo "$output"
+  failures=$((failures + 1))
+}
+
+# launch STATUS PES PROGRAM ARGUMENTS...: runs it; its exit status must be STATUS (0, or "bad" for any other).
+launch() {
+  local wanted=$1 pes=$2 program=$3 status=0
+  shift 3
+  output=$(PEAL_MP_LIMIT=90 "$run" "$pes" "$perf/$program" "$@" 2>&1) || status=$?
+  [ $status = 124 ] && fail "$program $*: took too long"
+  [ $status != 0 ] && status=bad
+  [ $status = "$wanted" ] || fail "$program $* on $pes PEs: exit status $status, not $wanted"
+}
+
+says() { grep -qF -e "$1" <<<"$output" || fail "missing: $1"; }
+
+# rows CONDITION: every line is a JSON object of which the Python expression (over `row`) holds; there is at least one.
+rows() {
+  python3 -c '
+import json, sys
+rows = [json.loads(line) for line in sys.stdin if line.strip()]
+needed = {"op", "scope", "bytes", "pes", "pairs", "qps", "blocks", "threads", "transport", "nic", "iters", "operations",
+          "seconds", "mops", "gbps", "checked", "errors", "verified"}
+for row in rows:
+    assert needed <= row.keys(), needed - row.keys()
+    assert row["transport"] == "ibgda" and row["nic"] == "softnic-cpu", row
+    assert eval(sys.argv[1]), (sys.argv[1], row)
+assert rows, "no rows"
+' "$1" <<<"$output" || fail "rows: $1"
+}
+
+clean='row["verified"] is True and row["errors"] == 0 and row["mops"] > 0 and row["checked"] >= row["operations"] > 0'
+short=(--iters 40 --warmup 5 --json)
+
+# Every operation, in every scope it has, at a size that is not a power of two where it may be.
+for op in put get put_signal; do
+  for scope in thread warp block; do
+    launch 0 2 message_rate --op $op --scope $scope --sizes 8,100,4K "${short[@]}"
+    rows "$clean and row['op'] == '$op' and row['scope'] == '$scope' and row['pes'] == 2"
+    launch 0 2 latency --op $op --scope $scope --sizes 8,100 "${short[@]}"
+    rows "$clean and 0 < row['usec_min'] <= row['usec'] <= row['usec_p99']"
+  done
+  launch 0 2 bandwidth --op $op --sizes 4K,64K --window 4 "${short[@]}"
+  rows "$clean and row['scope'] == 'block' and row['gbytes_per_s'] > 0"
+done
+for op in p g; do
+  launch 0 2 message_rate --op $op --sizes 1:8 "${short[@]}"
+  rows "$clean"
+  launch 0 2 latency --op $op --sizes 4,8 "${short[@]}"
+  rows "$clean and row['usec'] > 0"
+done
+launch 0 2 message_rate --op atomic_add --sizes 4,8 "${short[@]}"
+rows "$clean"
+launch 0 2 latency --op atomic_add --sizes 4,8 "${short[@]}"
+rows "$clean and row['usec'] > 0"
+
+# Any number of PEs, and queues of one's own.
+launch 0 1 message_rate "${short[@]}"
+rows "$clean and row['pes'] == 1 and row['pairs'] == 1 and row['operations'] == 40 * 2 * 32"
+launch 0 1 latency "${short[@]}" --sizes 8
+rows "$clean"
+launch 0 3 message_rate "${short[@]}"
+rows "$clean and row['pes'] == 3 and row['pairs'] == 1"
+launch 0 4 message_rate --pattern halves --qps 2 --depth 256 --blocks 3 --threads 48 "${short[@]}"
+rows "$clean and row['pairs'] == 2 and row['qps'] == 2 and row['operations'] == 2 * 40 * 3 * 48"
+launch 0 4 latency --pattern halves "${short[@]}" --sizes 8
+rows "$clean and row['pairs'] == 2 and row['operations'] == 80"
+
+# The table.
+launch 0 2 message_rate --sizes 8,64 --iters 100
+says '# peal message rate: put, 2 PEs (1 pair), thread scope, 2 blocks x 32 threads, '
+says '# transport ibgda, nic softnic-cpu'
+says '# Size        Messages/s'
+# 64 threads, 2 sizes, 100 iterations and 64 of warm-up.
+says "verified: $((64 * 2 * 164)) operations, 0 errors"
+
+# The verification must find one flipped bit, of every operation.
+for op in put get p g atomic_add put_signal; do
+  for program in message_rate latency; do
+    launch bad 2 $program --op $op --sizes 8 --iters 10 --warmup 0 --spoil data
+    grep -q '^verified: [0-9]* operations, [1-9][0-9]* errors$' <<<"$output" || fail "$program --op $op: unnoticed"
+  done
+done
+launch bad 2 message_rate --op put_signal --sizes 8 --iters 10 --spoil signal
+says 'operations left wrong data'
+launch bad 2 bandwidth --sizes 4K --iters 10 --spoil data --json
+says '"verified":false'
+
+# Mistakes: what was wrong and what would be right, once, with nothing measured.
+mistake() {
+  local wanted=$1 program=$2
+  shift 2
+  launch bad 2 "$program" "$@"
+  says "$wanted"
+  [ "$(grep -cF -e "$wanted" <<<"$output")" = 1 ] || fail "$program $*: said more than once"
+}
+mistake "--op: 'send' is unknown; one of put, get, p, g, atomic_add, put_signal" message_rate --op send
+mistake "--op: 'p' is unknown; one of put, get, put_signal" bandwidth --op p
+mistake "--scope: 'grid' is unknown; one of thread, warp, block" latency --scope grid
+mistake "--scope warp: p is an operation of one thread; use --scope thread" message_rate --op p --scope warp
+mistake "'8q' is not a size from 1 to 1G" message_rate --sizes 8q
+mistake "'64:8' is not a range of sizes" message_rate --sizes 64:8
+mistake "--sizes 16: g moves one value; use 1, 2, 4 or 8" message_rate --op g --sizes 16
+mistake "--sizes 2: atomic_add works on words of 4 or 8 bytes" message_rate --op atomic_add --sizes 2
+mistake "--depth 300: a queue's depth is a power of two, such as 512" message_rate --depth 300
+mistake "message_rate --help" message_rate --threads 2000
+# What only the runtime can know, every PE says.
+launch bad 2 message_rate --sizes 1M --blocks 64
+says PEAL_HEAP_SIZE
+
+launch 0 2 message_rate --help
+says '--op NAME=put'
+[ "$(grep -c '^Usage:' <<<"$output")" = 1 ] || fail "--help spoke more than once"
+
+exit $((failures != 0))
