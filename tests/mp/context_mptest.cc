@@ -178,9 +178,9 @@ PEAL_KERNEL crowd(Verdict* verdict, Context ctx, uint64_t* sum, uint64_t* slots,
   const int next = (my_pe(ctx) + 1) % n_pes(ctx);
   const size_t lane = block_in_grid() * threads_in_block() + thread_in_block();
   for (int i = 1; i <= times; ++i) {
+    const auto value = lane * 1000 + static_cast<uint64_t>(i);
     expect_ok(verdict, atomic_add(ctx, sum, 1, next));
-    expect_ok(verdict,
-              put_signal(ctx, slots + lane, slots + lane, 1, Signal::add(sum + 1, 1, next)));
+    expect_ok(verdict, put_signal(ctx, slots + lane, &value, 1, Signal::add(sum + 1, 1, next)));
   }
   expect_ok(verdict, quiet(ctx));
 }
@@ -198,6 +198,7 @@ TEST(FullQueue, OfManyProducersLosesNothing) {
     pe.barrier();
     EXPECT_EQ(sum[0], uint64_t{kBlocks} * kThreads * kTimes);
     EXPECT_EQ(sum[1], uint64_t{kBlocks} * kThreads * kTimes);
+    for (size_t i = 0; i < kBlocks * kThreads; ++i) ASSERT_EQ(slots[i], i * 1000 + kTimes);
     pe.barrier();
   });
 }
