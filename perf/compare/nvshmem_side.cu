@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The comparison's cases on NVSHMEM's public API. Built by build.sh, started by compare.py.
+//
+// Where the API has several calls for one thing, each is a variant and the best counts: untyped and
+// typed transfers, blocking and non-blocking put with signal.
+#include <nvshmem.h>
+#include <nvshmemx.h>
+
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+#include "perf/compare/comparison.h"
+
+namespace peal::versus {
+namespace {
+
+void expect(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return;
+  throw std::runtime_error(std::string(call) + ": " + cudaGetErrorString(error));
+}
+
+enum class Form { kUntyped, kTyped };
+
+/// What all variants have in common: everything but transfers and ping-pong.
+struct NvshmemWords {
+  static constexpr bool kCarriesData = true;
+  template <class Scope>
+  using Spread = Scope;
+
+  PEAL_DEVICE bool p(uint32_t* word, uint32_t value, int pe) const {
+    nvshmem_uint32_p(word, value, pe);
+    return true;
+  }
+  PEAL_DEVICE bool p(uint64_t* word, uint64_t value, int pe) const {
+    nvshmem_uint64_p(word, value, pe);
+    return true;
+  }
+  PEAL_DEVICE bool quiet() const {
+    nvshmem_quiet();
+    return true;
+  }
+  PEAL_DEVICE bool wait(uint64_t* flag, uint64_t value) const {
+    nvshmem_signal_wait_until(flag, NVSHMEM_CMP_GE, value);
+    return true;
+  }
+  PEAL_DEVICE bool add(uint64_t* word, uint64_t value, int pe) const {
+    nvshmem_uint64_atomic_add(word, value, pe);
+    return true;
+  }
+  PEAL_DEVICE uint64_t fetch_add(uint64_t* word, uint64_t value, int pe) const {
+    return nvshmem_uint64_atomic_fetch_add(word, value, pe);
+  }
+  PEAL_DEVICE bool barrier(Thread) const {
+    nvshmem_barrier_all();
+    return true;
+  }
+  PEAL_DEVICE bool barrier(Warp) const {
+    nvshmemx_barrier_all_warp();
+    return true;
+  }
+  PEAL_DEVICE bool barrier(Block) const {
+    nvshmemx_barrier_all_block();
+    return true;
+  }
+};
+
+/// kUntyped: bytes. kTyped: elements of 8 bytes where the message is made of them, else of 4.
+template <Form kForm>
+struct NvshmemApi : NvshmemWords {
+  static constexpr bool kTransfers = true;
+  static constexpr bool kPingPong = true;
+  static constexpr bool kWords = true;
+
+  template <class Scope>
+  PEAL_DEVICE bool put(Scope scope, std::byte* dst, const std::byte* src, uint64_t bytes,
+                       int pe) const {
+    if (kForm == Form::kUntyped) {
+      put_bytes(scope, dst, src, bytes, pe);
+    } else if (bytes % 8 == 0) {
+      put_doubles(scope, reinterpret_cast<double*>(dst), reinterpret_cast<const double*>(src),
+                  bytes / 8, pe);
+    } else {
+      put_ints(scope, reinterpret_cast<int*>(dst), reinterpret_cast<const int*>(src), bytes / 4,
+               pe);
+    }
+    return true;
+  }
+  template <class Scope>
+  PEAL_DEVICE bool get(Scope scope, std::byte* dst, const std::byte* src, uint64_t bytes,
+                       int pe) const {
+    if (kForm == Form::kUntyped) {
+      get_bytes(scope, dst, src, bytes, pe);
+    } else if (bytes % 8 == 0) {
+      get_doubles(scope, reinterpret_cast<double*>(dst), reinterpret_cast<const double*>(src),
+                  bytes / 8, pe);
+    } else {
+      get_ints(scope, reinterpret_cast<int*>(dst), reinterpret_cast<const int*>(src), bytes / 4,
+               pe);
+    }
+    return true;
+  }
+  PEAL_DEVICE bool put_signal(std::byte* dst, const std::byte* src, uint64_t bytes, uint64_t* flag,
+                              uint64_t value, int pe) const {
+    if (kForm == Form::kUntyped) {
+      nvshmem_putmem_signal_nbi(dst, src, bytes, flag, value, NVSHMEM_SIGNAL_SET, pe);
+    } else {
+      nvshmem_double_put_signal_nbi(reinterpret_cast<double*>(dst),
+                                    reinterpret_cast<const double*>(src), bytes / 8, flag, value,
+                                    NVSHMEM_SIGNAL_SET, pe);
+    }
+    return true;
+  }
+
+ private:
+  // The API's names, by scope.
+  PEAL_DEVICE static void put_bytes(Thread, void* dst, const void* src, size_t n, int pe) {
+    nvshmem_putmem_nbi(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void put_bytes(Warp, void* dst, const void* src, size_t n, int pe) {
+    nvshmemx_putmem_nbi_warp(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void put_bytes(Block, void* dst, const void* src, size_t n, int pe) {
+    nvshmemx_putmem_nbi_block(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void put_doubles(Thread, double* dst, const double* src, size_t n, int pe) {
+    nvshmem_double_put_nbi(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void put_doubles(Warp, double* dst, const double* src, size_t n, int pe) {
+    nvshmemx_double_put_nbi_warp(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void put_doubles(Block, double* dst, const double* src, size_t n, int pe) {
+    nvshmemx_double_put_nbi_block(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void put_ints(Thread, int* dst, const int* src, size_t n, int pe) {
+    nvshmem_int_put_nbi(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void put_ints(Warp, int* dst, const int* src, size_t n, int pe) {
+    nvshmemx_int_put_nbi_warp(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void put_ints(Block, int* dst, const int* src, size_t n, int pe) {
+    nvshmemx_int_put_nbi_block(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void get_bytes(Thread, void* dst, const void* src, size_t n, int pe) {
+    nvshmem_getmem_nbi(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void get_bytes(Warp, void* dst, const void* src, size_t n, int pe) {
+    nvshmemx_getmem_nbi_warp(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void get_bytes(Block, void* dst, const void* src, size_t n, int pe) {
+    nvshmemx_getmem_nbi_block(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void get_doubles(Thread, double* dst, const double* src, size_t n, int pe) {
+    nvshmem_double_get_nbi(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void get_doubles(Warp, double* dst, const double* src, size_t n, int pe) {
+    nvshmemx_double_get_nbi_warp(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void get_doubles(Block, double* dst, const double* src, size_t n, int pe) {
+    nvshmemx_double_get_nbi_block(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void get_ints(Thread, int* dst, const int* src, size_t n, int pe) {
+    nvshmem_int_get_nbi(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void get_ints(Warp, int* dst, const int* src, size_t n, int pe) {
+    nvshmemx_int_get_nbi_warp(dst, src, n, pe);
+  }
+  PEAL_DEVICE static void get_ints(Block, int* dst, const int* src, size_t n, int pe) {
+    nvshmemx_int_get_nbi_block(dst, src, n, pe);
+  }
+};
+
+/// The blocking put with signal.
+struct NvshmemBlockingApi : NvshmemWords {
+  static constexpr bool kTransfers = false;
+  static constexpr bool kPingPong = true;
+  static constexpr bool kWords = false;
+
+  PEAL_DEVICE bool put_signal(std::byte* dst, const std::byte* src, uint64_t bytes, uint64_t* flag,
+                              uint64_t value, int pe) const {
+    nvshmem_putmem_signal(dst, src, bytes, flag, value, NVSHMEM_SIGNAL_SET, pe);
+    return true;
+  }
+};
+
+/// A PE of an NVSHMEM job, from nvshmem_init to nvshmem_finalize.
+class NvshmemSide {
+ public:
+  static constexpr const char* kName = "nvshmem";
+
+  NvshmemSide() {
+    nvshmem_init();
+    // As its documentation has it: the PE's number on its node is its GPU.
+    expect(cudaSetDevice(nvshmem_team_my_pe(NVSHMEMX_TEAM_NODE)), "cudaSetDevice");
+    pe_ = nvshmem_my_pe();
+    n_pes_ = nvshmem_n_pes();
+  }
+  ~NvshmemSide() { nvshmem_finalize(); }
+  NvshmemSide(const NvshmemSide&) = delete;
+  NvshmemSide& operator=(const NvshmemSide&) = delete;
+
+  int pe() const { return pe_; }
+  int n_pes() const { return n_pes_; }
+  std::string transport() const { return "p2p"; }
+  NvshmemApi<Form::kUntyped> api() const { return {}; }
+
+  template <class T>
+  T* allocate(size_t count) {
+    void* memory = nvshmem_calloc(count, sizeof(T));
+    if (memory == nullptr) {
+      throw std::runtime_error("nvshmem_calloc of " + std::to_string(count * sizeof(T)) +
+                               " bytes: none; raise NVSHMEM_SYMMETRIC_SIZE");
+    }
+    return static_cast<T*>(memory);
+  }
+  void copy_out(void* host, const void* from, size_t bytes) {
+    expect(cudaMemcpy(host, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
+  }
+  void barrier() { nvshmem_barrier_all(); }
+
+  template <class Kernel, class... Arguments>
+  void launch(const Grid& grid, Kernel kernel, const Arguments&... arguments) {
+    peal::launch(grid, kernel, arguments...).wait();
+  }
+
+  template <class... Parameters, class... Arguments>
+  void launch_together(const Grid& grid, void (*kernel)(Parameters...),
+                       const Arguments&... arguments) {
+    std::tuple<Parameters...> values(arguments...);
+    std::apply(
+        [&](auto&... value) {
+          void* pointers[] = {&value...};
+          if (nvshmemx_collective_launch(reinterpret_cast<const void*>(kernel), grid.blocks,
+                                         grid.threads, pointers, 0, nullptr) != 0) {
+            throw std::runtime_error("nvshmemx_collective_launch failed");
+          }
+        },
+        values);
+    expect(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+  }
+
+  template <class Visit>
+  void for_each_api(const Case& c, const Visit& visit) {
+    visit("untyped", NvshmemApi<Form::kUntyped>{});
+    const bool moves = c.streams() || c.op == Op::kPutQuiet || c.op == Op::kPutSignal;
+    if (moves) visit("typed", NvshmemApi<Form::kTyped>{});
+    if (c.op == Op::kPutSignal) visit("blocking", NvshmemBlockingApi{});
+  }
+
+ private:
+  int pe_;
+  int n_pes_;
+};
+
+}  // namespace
+}  // namespace peal::versus
+
+int main(int argc, char** argv) {
+  try {
+    using namespace peal::versus;
+    const Options options = parse(argc, argv);
+    NvshmemSide side;
+    return Comparison<NvshmemSide>(side, options).run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "nvshmem_side: %s\n", error.what());
+    return 1;
+  }
+}
