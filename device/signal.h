@@ -112,7 +112,8 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket put_signal_nbi(const BasicContex
   const uint64_t bytes = detail::bytes_of<T>(count);
   const detail::Destination flag = detail::resolve_signal(ctx, signal);
   if (flag.status != Status::kOk) return Ticket{nullptr, 0, flag.status};
-  const detail::Destination to = detail::resolve(ctx, dst, bytes, signal.pe);
+  // Nothing to send needs no destination.
+  const detail::Destination to = bytes == 0 ? flag : detail::resolve(ctx, dst, bytes, signal.pe);
   if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
   if (to.direct != nullptr) {
     detail::copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);

@@ -11,8 +11,8 @@ namespace peal {
 
 enum class Status : uint32_t {
   kOk = 0,
-  kTimeout,  // the context's deadline passed; the queue, if one was involved, is unusable from here
-             // on
+  kTimeout,  // the context's deadline passed. A wait may be repeated; an operation that could not
+             // be posted in time has closed its queue
   kQueueError,  // the NIC completed a work request with an error; the error record has the syndrome
   kPeerLost,    // the process of a peer is gone
   kAborted,     // the host ended all waits of this runtime

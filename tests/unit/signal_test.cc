@@ -224,5 +224,16 @@ TEST(Signal, AMappedPeerIsSignalledByAStore) {
   EXPECT_EQ(rig.queue(1).reserved, 0u);
 }
 
+TEST(PutSignal, WithNothingToSendNeedsNoDestination) {
+  DeviceRig rig;
+  auto* flag = rig.local<uint64_t>(64);
+  const int* nowhere = nullptr;
+  EXPECT_EQ(
+      put_signal(rig.context(), const_cast<int*>(nowhere), nowhere, 0, Signal::set(flag, 5, 1)),
+      Status::kOk);
+  EXPECT_EQ(rig.queue(1).published, 1u);
+  EXPECT_EQ(rig.usage().status, 0u);
+}
+
 }  // namespace
 }  // namespace peal
