@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
@@ -99,6 +100,7 @@ class Job {
   /// PE that this one sends to, and that sends to this one; -1 when there is none.
   int target() const { return target_; }
   int initiator() const { return initiator_; }
+  int pairs() const { return std::max(1, pes_ / 2); }
   /// Of a pair, the PE that begins.
   bool leads() const { return leads_; }
 
@@ -106,7 +108,7 @@ class Job {
     return {.program = program,
             .options = options_,
             .pes = pes_,
-            .pairs = std::max(1, pes_ / 2),
+            .pairs = pairs(),
             .queues = context().queues_per_peer,
             .transport = runtime_.transport(),
             .nic = runtime_.nic()};
@@ -160,14 +162,18 @@ class Job {
   }
 
   /// One round. `timed` launches the kernel to measure on `grid()`, waits for it, and is called on
-  /// every PE. Adds to `record` what the checks find.
+  /// every PE. Adds to `record` what the checks find. Returns the seconds from when all PEs were
+  /// ready to when all were done.
   template <class Timed>
-  void round(const Plan& plan, const Flow& flow, Record& record, const Timed& timed) {
+  double round(const Plan& plan, const Flow& flow, Record& record, const Timed& timed) {
     prepare(plan, flow);
     runtime_.barrier();
+    const auto ready = std::chrono::steady_clock::now();
     timed();
     runtime_.barrier();
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - ready;
     verify(plan, flow, record);
+    return wall.count();
   }
 
   Grid grid() const { return {.blocks = options_.blocks, .threads = options_.threads}; }

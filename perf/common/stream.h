@@ -4,6 +4,7 @@
 // its operations without waiting, then the block waits for all of them.
 //
 //   clock:   first block begins  ->  post, post, ... post, quiet  ->  last block is done
+//            (with several pairs: all PEs ready  ->  all done, launches included)
 #pragma once
 
 #include <cstdint>
@@ -152,14 +153,16 @@ inline Record measure_stream(Job& job, Report& report, uint64_t bytes, uint64_t 
   const Flow flow = Flow::of(job.options().op);
   Record record;
   job.for_each_round(bytes, iterations, report, [&](const Plan& plan, bool warm) {
-    job.round(plan, flow, record, [&] {
+    double seconds = 0;
+    const double wall = job.round(plan, flow, record, [&] {
       if (!job.leads()) return;
       launch(job.grid(), kernel, job.context(), plan, job.results()).wait();
-      const Outcome outcome = job.outcome();
-      if (warm) return;
-      record.seconds += outcome.seconds;
-      record.operations += plan.agents * plan.count;
+      seconds = job.outcome().seconds;
     });
+    if (!job.leads() || warm) return;
+    // Pairs that take turns on too few cores must not each count only its own turn.
+    record.seconds += job.pairs() == 1 ? seconds : wall;
+    record.operations += plan.agents * plan.count;
   });
   return record;
 }
