@@ -114,7 +114,7 @@ def main(source, folder):
             caption(figure, result)
             figure.tight_layout(rect=(0, 0.02, 1, 1))
             path = folder / f"{pathlib.Path(source).stem}_{name}.svg"
-            figure.savefig(path, metadata={"Date": None})
+            figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
             plt.close(figure)
             print(path)
 
