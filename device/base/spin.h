@@ -12,8 +12,8 @@
 #include "simt/lane.h"
 #endif
 #if !PEAL_ON_GPU
-#include <chrono>
-#include <thread>
+#include <sched.h>
+#include <time.h>
 #endif
 
 namespace peal {
@@ -25,7 +25,9 @@ PEAL_HD uint64_t now_ns() {
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
   return ns;
 #else
-  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 #endif
 }
 
@@ -34,7 +36,7 @@ PEAL_HD uint64_t now_ns() {
 PEAL_HD void relax() {
 #if PEAL_ON_GPU
 #elif PEAL_CUDA
-  std::this_thread::yield();
+  sched_yield();
 #else
   simt::yield();
 #endif
