@@ -33,8 +33,42 @@ PEAL_HD bool cq_full(const CompletionQueue& cq) {
   return waiting >= 1u << cq.log_entries;
 }
 
-/// Writes a CQE. One that does not fit marks the queue overrun: it is dropped, and so is every
-/// later one, and an event tells.
+/// Where CQE number `entry` of the queue goes, and what else it says.
+struct CqePlace {
+  std::byte* at;
+  uint32_t owner;
+  uint32_t user_index;
+  uint32_t qpn;
+};
+PEAL_HD CqePlace place_of(const CompletionQueue& cq, uint64_t entry, const QueuePair& qp) {
+  const uint64_t slot = cq.collapsed ? 0 : entry & ((1ull << cq.log_entries) - 1);
+  return {.at = cq.buffer + slot * cq.cqe_bytes + (cq.cqe_bytes - sizeof(mlx5::Cqe)),
+          .owner = static_cast<uint32_t>(entry >> cq.log_entries) & 1,
+          .user_index = qp.user_index,
+          .qpn = qp.qpn};
+}
+
+/// Writes the 64 bytes of a CQE, the last word last.
+PEAL_HD void write_cqe(const CqePlace& place, const Completed& done, uint64_t now) {
+  const bool failed = done.syndrome != mlx5::Syndrome::kNone;
+  const auto pair = [](uint32_t first, uint32_t second) {  // two big-endian words in memory order
+    return uint64_t{Be32(first).raw} | uint64_t{Be32(second).raw} << 32;
+  };
+  std::byte* at = place.at;
+  for (uint32_t word = 0; word < 4; ++word) store_relaxed<uint64_t>(at + word * 8, 0);
+  store_relaxed<uint64_t>(
+      at + 32, uint64_t{Be32(place.user_index & 0xffffff).raw} | uint64_t{done.immediate} << 32);
+  store_relaxed<uint64_t>(at + 40, pair(0, done.bytes));
+  store_relaxed<uint64_t>(at + 48,
+                          failed ? pair(0, static_cast<uint32_t>(done.syndrome)) : Be64(now).raw);
+  const uint32_t tag = static_cast<uint32_t>(done.opcode) << 24 | place.qpn;
+  const uint32_t last =
+      uint32_t{done.counter} << 16 | static_cast<uint32_t>(done.kind) << 4 | place.owner;
+  store<uint64_t>(at + 56, pair(tag, last));
+}
+
+/// Reports a completion. One that does not fit marks the queue overrun: it is dropped, and so is
+/// every later one, and an event tells.
 PEAL_HD void complete(Port& port, const QueuePair& qp, uint32_t cqn, const Completed& done,
                       uint64_t now) {
   CompletionQueue* cq = find_cq(port, cqn);
@@ -48,26 +82,9 @@ PEAL_HD void complete(Port& port, const QueuePair& qp, uint32_t cqn, const Compl
     return;
   }
   const uint64_t entry = cq->produced;
-  const uint64_t slot = cq->collapsed ? 0 : entry & ((1ull << cq->log_entries) - 1);
-  std::byte* at = cq->buffer + slot * cq->cqe_bytes + (cq->cqe_bytes - sizeof(mlx5::Cqe));
-  const uint32_t owner = static_cast<uint32_t>(entry >> cq->log_entries) & 1;
-  const bool failed = done.syndrome != mlx5::Syndrome::kNone;
-
-  const auto pair = [](uint32_t first, uint32_t second) {  // two big-endian words in memory order
-    return uint64_t{Be32(first).raw} | uint64_t{Be32(second).raw} << 32;
-  };
-  for (uint32_t word = 0; word < 4; ++word) store_relaxed<uint64_t>(at + word * 8, 0);
-  store_relaxed<uint64_t>(
-      at + 32, uint64_t{Be32(qp.user_index & 0xffffff).raw} | uint64_t{done.immediate} << 32);
-  store_relaxed<uint64_t>(at + 40, pair(0, done.bytes));
-  store_relaxed<uint64_t>(at + 48,
-                          failed ? pair(0, static_cast<uint32_t>(done.syndrome)) : Be64(now).raw);
-  const uint32_t tag = static_cast<uint32_t>(done.opcode) << 24 | qp.qpn;
-  const uint32_t last =
-      uint32_t{done.counter} << 16 | static_cast<uint32_t>(done.kind) << 4 | owner;
   // Counted first: whoever has seen the CQE may ask cq_produced().
   store_relaxed<uint64_t>(&cq->produced, entry + 1);
-  store<uint64_t>(at + 56, pair(tag, last));
+  write_cqe(place_of(*cq, entry, qp), done, now);
 }
 
 /// Reports the WQE at `index` of the send queue as done, if its completion mode wants that.

@@ -44,6 +44,12 @@ class Control : public Commands {
   /// Paused: takes the events the engine has raised.
   void collect();
 
+  /// Numbers handed out so far, plus one; and whether one is in use.
+  uint32_t pds_used() const { return domains_.used(); }
+  bool pd_exists(uint32_t pd) const { return domains_[pd].exists; }
+  uint32_t uars_used() const { return pages_.used(); }
+  bool uar_exists(uint32_t id) const { return pages_[id].exists; }
+
   Created allocate_pd() override;
   Refusal free_pd(uint32_t pd) override;
   Created register_memory(const MemoryKeyConfig& config) override;

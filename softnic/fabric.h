@@ -61,6 +61,8 @@ class Fabric {
   uint16_t lid() const { return static_cast<uint16_t>(slot_ + 1); }
   uint64_t generation() const { return generation_; }
   uint64_t guid() const;
+  /// Where the files of the fabric lie.
+  const std::string& directory() const { return directory_; }
 
   /// The living NIC at `lid`, if there is one.
   Peer find(uint16_t lid) const;

@@ -119,6 +119,14 @@ class Nic {
   Created allocate_pd();
   Refusal free_pd(uint32_t pd);  // refused (busy) while keys or queues use it
 
+  /// Asked for each range before it is first registered or used as a queue. True when it is a
+  /// GPU's and the engine runs there: then only it can tell whether the range is valid. False for
+  /// memory that this process's CPUs reach. The first answer decides which engine runs (setting
+  /// PEAL_SOFTNIC_ENGINE): no other control call may run meanwhile. Throws std::runtime_error
+  /// naming the cause when the GPU engine does not start, or the range is out of reach of the one
+  /// that runs.
+  bool admit(const void* address);
+
   Created register_memory(const MemoryKeyConfig& config);  // answers lkey = rkey
   Refusal deregister_memory(uint32_t key);
 

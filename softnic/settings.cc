@@ -26,6 +26,34 @@ bool is_fabric_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), fits);
 }
 
+EngineChoice choice_of(std::string_view text) {
+  if (text == "auto") return EngineChoice::kAuto;
+  if (text == "cpu") return EngineChoice::kCpu;
+  if (text == "gpu") return EngineChoice::kGpu;
+  malformed("PEAL_SOFTNIC_ENGINE", text, "auto, cpu or gpu");
+}
+
+void read_engine(Settings* settings) {
+  if (const char* engine = std::getenv("PEAL_SOFTNIC_ENGINE")) {
+    settings->engine = choice_of(engine);
+  }
+  if (const char* program = std::getenv("PEAL_SOFTNIC_ENGINE_PROGRAM")) {
+    if (program[0] != '/') {
+      malformed("PEAL_SOFTNIC_ENGINE_PROGRAM", program, "an absolute path");
+    }
+    settings->engine_program = program;
+  }
+  if (const char* gpu = std::getenv("PEAL_SOFTNIC_GPU")) {
+    const std::string_view text = gpu;
+    int number = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size() || number < 0) {
+      malformed("PEAL_SOFTNIC_GPU", text, "the number of a GPU, from 0");
+    }
+    settings->gpu = number;
+  }
+}
+
 }  // namespace
 
 Settings Settings::from_environment() {
@@ -49,6 +77,7 @@ Settings Settings::from_environment() {
       malformed("PEAL_SOFTNIC_TIMEOUT_SCALE", text, "a number from 0.001 to 1000");
     }
   }
+  read_engine(&settings);
   return settings;
 }
 

@@ -5,18 +5,27 @@
 //   PEAL_SOFTNIC_FABRIC         NICs see each other when they name the same fabric    (default)
 //   PEAL_SOFTNIC_DIR            where the files of the fabric live                    (/dev/shm)
 //   PEAL_SOFTNIC_TIMEOUT_SCALE  factor on every transport retry time, 0.001 .. 1000   (1)
+//   PEAL_SOFTNIC_ENGINE         cpu, gpu, or auto: gpu when the first memory is a GPU's (auto)
+//   PEAL_SOFTNIC_GPU            number of the GPU that runs the NIC        (that of the memory)
+//   PEAL_SOFTNIC_ENGINE_PROGRAM the GPU engine's program                   (beside the library)
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "softnic/objects.h"
 
 namespace peal::softnic {
 
+enum class EngineChoice { kAuto, kCpu, kGpu };
+
 struct Settings {
   std::string fabric = "default";
   std::string directory = "/dev/shm";
   Timing timing;
+  EngineChoice engine = EngineChoice::kAuto;
+  std::optional<int> gpu;
+  std::string engine_program;  // empty: beside the library
 
   /// Reads the environment. Throws std::invalid_argument naming the variable, its value and what
   /// it may be.

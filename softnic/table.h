@@ -48,6 +48,7 @@ class Table {
 
   T* data() { return entries_; }
   T& operator[](uint32_t number) { return entries_[number]; }
+  const T& operator[](uint32_t number) const { return entries_[number]; }
   uint32_t used() const { return next_; }  // one past the highest number ever handed out
   uint32_t capacity() const { return capacity_; }
 

@@ -49,6 +49,7 @@ class DevxCq : public CompletionQueue, public mlx5dv_devx_obj {
   using CompletionQueue::CompletionQueue;
   uint32_t period = 0;  // moderation: kept for QUERY_CQ, without effect as nothing interrupts
   uint32_t max_count = 0;
+  bool doorbell_on_gpu = false;
 };
 class DevxDct : public Object, public mlx5dv_devx_obj {
  public:

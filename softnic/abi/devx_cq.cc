@@ -40,11 +40,14 @@ mlx5dv_devx_obj* create_cq(const Command& command) {
   config.buffer = slice(buffer, command.in.wide(prm::create_cq::kUmemOffset),
                         uint64_t{config.cqe_bytes} << config.log_entries, config.cqe_bytes);
   // A fault of the NIC's would be a fault of this process: it must be able to write there.
-  require_mapped(config.buffer, size_t{config.cqe_bytes} << config.log_entries, true);
+  if (!buffer.on_gpu) {
+    require_mapped(config.buffer, size_t{config.cqe_bytes} << config.log_entries, true);
+  }
   config.doorbell = slice(doorbell, context.wide(cqc::kDoorbellOffset), 8, 8);
   Object& uar = required_uar(command, config.uar_page);
 
   cq->number = require_ok(command.context.nic().create_cq(config));
+  cq->doorbell_on_gpu = doorbell.on_gpu;
   cq->buffer_umem = Use(buffer);
   cq->doorbell_umem = Use(doorbell);
   cq->uar = Use(uar);
@@ -63,12 +66,14 @@ void query_cq(const Command& command, CompletionQueue& cq) {
   context.set(cqc::kLogSize, config.log_entries);
   context.set(cqc::kUarPage, config.uar_page);
   context.set(cqc::kEqn, kCompletionEqn);
-  if (auto* devx = dynamic_cast<DevxCq*>(&cq)) {
+  auto* devx = dynamic_cast<DevxCq*>(&cq);
+  if (devx != nullptr) {
     context.set(cqc::kPeriod, devx->period);
     context.set(cqc::kMaxCount, devx->max_count);
   }
   auto produced = static_cast<uint32_t>(cq.nic->cq_produced(cq.number));
   context.set(cqc::kProducerCounter, produced);
+  if (devx != nullptr && devx->doorbell_on_gpu) return;  // nobody here can read the record
   uint32_t consumed =
       __atomic_load_n(reinterpret_cast<uint32_t*>(config.doorbell), __ATOMIC_RELAXED);
   context.set(cqc::kConsumerCounter, Be32::from_raw(consumed).host());

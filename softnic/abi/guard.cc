@@ -67,6 +67,10 @@ int errno_of_current_exception() noexcept {
     // A PEAL_SOFTNIC_* variable: errno has no room for which one, nor for what it should be.
     std::fprintf(stderr, "softnic: %s\n", failure.what());
     return EINVAL;
+  } catch (const std::runtime_error& failure) {
+    // The GPU engine's: what to do about it is in the text.
+    std::fprintf(stderr, "softnic: %s\n", failure.what());
+    return EFAULT;
   } catch (...) {
     return EIO;
   }

@@ -2,8 +2,9 @@
 //
 // Protection domains, registrations, umems and UAR pages.
 //
-// The NIC reads and writes memory with CPU instructions, so memory that the CPU cannot reach (a
-// GPU's, say) is refused the way a kernel refuses memory it cannot pin: EFAULT.
+// An engine on the CPU reads and writes memory with CPU instructions, so memory that the CPU cannot
+// reach is refused the way a kernel refuses memory it cannot pin: EFAULT. An engine on a GPU takes
+// a GPU's memory and no other.
 #include "softnic/abi/memory.h"
 
 #include <fcntl.h>
@@ -36,7 +37,8 @@ void check_range(const void* address, size_t bytes) {
   if (reinterpret_cast<uintptr_t>(address) + bytes < bytes) refuse(EINVAL);
 }
 
-void check_registration(const void* address, size_t bytes, uint64_t iova, unsigned access) {
+void check_registration(Nic& nic, const void* address, size_t bytes, uint64_t iova,
+                        unsigned access) {
   check_range(address, bytes);
   if ((access & IBV_ACCESS_ON_DEMAND) != 0) refuse(EOPNOTSUPP);
   if ((access & ~(kKnownAccess | kOptionalAccess)) != 0) refuse(EINVAL);
@@ -45,13 +47,13 @@ void check_registration(const void* address, size_t bytes, uint64_t iova, unsign
   // Pages are translated whole: the kernel refuses an iova with another offset in its page.
   if ((reinterpret_cast<uintptr_t>(address) ^ iova) % kPageBytes != 0) refuse(EINVAL);
   if (iova + bytes < iova) refuse(EINVAL);
-  require_mapped(address, bytes, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  require_reachable(nic, address, bytes, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
 }
 
 ibv_mr* register_memory(ibv_pd* pd, void* address, size_t bytes, uint64_t iova, unsigned access) {
-  check_registration(address, bytes, iova, access);
   auto& domain = *static_cast<Pd*>(pd);
   Context& context = Context::of(pd->context);
+  check_registration(context.nic(), address, bytes, iova, access);
   auto region = std::make_unique<MemoryRegion>();
   region->nic = context.shared_nic();
   region->number = require(context.nic().register_memory({
@@ -84,8 +86,9 @@ mlx5dv_devx_umem* register_umem(ibv_context* handle, const mlx5dv_devx_umem_in& 
   if ((in.access & ~(kUmemAccess | unsigned{IBV_ACCESS_RELAXED_ORDERING})) != 0) refuse(EINVAL);
   if (in.pgsz_bitmap != 0 && (in.pgsz_bitmap & ~uint64_t{kPageBytes - 1}) == 0) refuse(EINVAL);
   check_range(in.addr, in.size);
-  require_mapped(in.addr, in.size, (in.access & IBV_ACCESS_LOCAL_WRITE) != 0);
   auto umem = std::make_unique<Umem>();
+  umem->on_gpu =
+      require_reachable(context.nic(), in.addr, in.size, (in.access & IBV_ACCESS_LOCAL_WRITE) != 0);
   umem->context = &context;
   umem->memory = static_cast<std::byte*>(in.addr);
   umem->bytes = in.size;
@@ -94,6 +97,12 @@ mlx5dv_devx_umem* register_umem(ibv_context* handle, const mlx5dv_devx_umem_in& 
 }
 
 }  // namespace
+
+bool require_reachable(Nic& nic, const void* address, size_t bytes, bool writable) {
+  if (nic.admit(address)) return true;
+  require_mapped(address, bytes, writable);
+  return false;
+}
 
 void require_mapped(const void* address, size_t bytes, bool writable) {
   auto want = reinterpret_cast<uintptr_t>(address);

@@ -55,6 +55,7 @@ class Umem : public Object, public mlx5dv_devx_umem {
   Context* context = nullptr;
   std::byte* memory = nullptr;
   uint64_t bytes = 0;
+  bool on_gpu = false;  // not to be touched by this process
 };
 
 class Uar : public Object, public mlx5dv_devx_uar {
@@ -73,6 +74,10 @@ std::unique_ptr<Uar> make_uar(Context& context);
 
 /// Memory for a queue of `pd`: a parent domain's allocator is asked first.
 Buffer allocate_queue(Pd& pd, size_t bytes, uint64_t resource_type);
+
+/// Throws EFAULT, or what Nic::admit throws, unless the NIC can use the range. True when it is a
+/// GPU's.
+bool require_reachable(Nic& nic, const void* address, size_t bytes, bool writable);
 
 /// Throws EFAULT unless every page of the range is mapped, and writable where asked.
 void require_mapped(const void* address, size_t bytes, bool writable);

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SOCK_SEQPACKET over a path or a pair, with SCM_RIGHTS for descriptors.
+#include "softnic/gpu/channel.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+namespace peal::softnic::gpu {
+
+namespace {
+
+/// Room for one descriptor, aligned as the kernel wants it.
+union Ancillary {
+  cmsghdr header;
+  char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+bool address_of(const std::string& path, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address->sun_path)) {
+    errno = ENAMETOOLONG;
+    return false;
+  }
+  std::memcpy(address->sun_path, path.data(), path.size());
+  return true;
+}
+
+/// Keeps the first descriptor of a message and closes the others.
+Fd descriptor_in(msghdr* message) {
+  Fd first;
+  for (cmsghdr* c = CMSG_FIRSTHDR(message); c != nullptr; c = CMSG_NXTHDR(message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    int fd;
+    std::memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+    Fd owned(fd);
+    if (!first.valid()) first = std::move(owned);
+  }
+  return first;
+}
+
+}  // namespace
+
+Fd::~Fd() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+bool Channel::send_bytes(const void* data, size_t bytes, int fd) {
+  if (!open()) return false;
+  iovec part = {const_cast<void*>(data), bytes};
+  Ancillary ancillary = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (fd >= 0) {
+    message.msg_control = ancillary.bytes;
+    message.msg_controllen = sizeof(ancillary.bytes);
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(fd));
+    std::memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+  }
+  ssize_t sent;
+  do {
+    sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  if (sent == static_cast<ssize_t>(bytes)) return true;
+  close();
+  return false;
+}
+
+bool Channel::receive_bytes(void* data, size_t bytes, Milliseconds patience, Fd* fd) {
+  if (!open()) return false;
+  pollfd ready = {fd_.get(), POLLIN, 0};
+  int answer;
+  do {
+    answer = poll(&ready, 1, static_cast<int>(patience.count()));
+  } while (answer < 0 && errno == EINTR);
+  iovec part = {data, bytes};
+  Ancillary ancillary = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = ancillary.bytes;
+  message.msg_controllen = sizeof(ancillary.bytes);
+  ssize_t got = -1;
+  if (answer == 1) {
+    do {
+      got = recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+  }
+  Fd came = got >= 0 ? descriptor_in(&message) : Fd();
+  if (got != static_cast<ssize_t>(bytes) || (message.msg_flags & MSG_TRUNC) != 0) {
+    close();
+    return false;
+  }
+  if (fd != nullptr) *fd = std::move(came);
+  return true;
+}
+
+std::pair<Channel, Channel> channel_pair() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return {};
+  return {Channel(Fd(ends[0])), Channel(Fd(ends[1]))};
+}
+
+Channel connect_to(const std::string& path) {
+  sockaddr_un address;
+  if (!address_of(path, &address)) return {};
+  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return {};
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return {};
+  }
+  return Channel(std::move(fd));
+}
+
+Fd listen_at(const std::string& path) {
+  sockaddr_un address;
+  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid() || !address_of(path, &address) ||
+      bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      listen(fd.get(), 256) != 0) {
+    throw std::system_error(errno, std::generic_category(), "softnic: listen at " + path);
+  }
+  return fd;
+}
+
+Channel accept_from(const Fd& listener) {
+  return Channel(Fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+}
+
+}  // namespace peal::softnic::gpu

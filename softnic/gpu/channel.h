@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A packet socket that carries plain structs, each whole or not at all, and descriptors with them.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace peal::softnic::gpu {
+
+/// An owned descriptor.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  ~Fd();
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+/// One end of a connection. No call throws and none waits past its deadline; the first failure of
+/// any kind, a struct of another size among them, closes the channel for good.
+class Channel {
+ public:
+  using Milliseconds = std::chrono::milliseconds;
+
+  Channel() = default;
+  explicit Channel(Fd fd) : fd_(std::move(fd)) {}
+
+  bool open() const { return fd_.valid(); }
+  int fd() const { return fd_.get(); }
+  void close() { fd_ = Fd(); }
+
+  /// Sends, with a copy of descriptor `fd` unless that is negative.
+  template <class T>
+  bool send(const T& value, int fd = -1) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    return send_bytes(&value, sizeof(value), fd);
+  }
+  /// Receives; the descriptor that came along, if any, is put into `fd`.
+  template <class T>
+  bool receive(T* value, Milliseconds patience, Fd* fd = nullptr) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    return receive_bytes(value, sizeof(*value), patience, fd);
+  }
+
+ private:
+  bool send_bytes(const void* data, size_t bytes, int fd);
+  bool receive_bytes(void* data, size_t bytes, Milliseconds patience, Fd* fd);
+
+  Fd fd_;
+};
+
+/// A channel and its other end. Not open when the system has no descriptors left.
+std::pair<Channel, Channel> channel_pair();
+
+/// Connects to the socket at `path`; not open when nobody listens there.
+Channel connect_to(const std::string& path);
+
+/// A listening socket at `path`, which must not exist. Throws std::system_error naming it.
+Fd listen_at(const std::string& path);
+
+/// The next connection of `listener`, if one waits.
+Channel accept_from(const Fd& listener);
+
+}  // namespace peal::softnic::gpu

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What runs the engine for all NICs of a fabric: a kernel (chip_cuda.cu), or, where there is no
+// GPU, a thread (chip_host.cc), with which everything around it is tested.
+//
+//   stopped: memory is mapped and unmapped, tables may change    started: queue pairs advance
+//
+// There is no pause while started: whoever wants to change something stops the chip, and starts it
+// again when nobody wants anything more. A control call then never meets a running kernel, and no
+// driver call waits for one.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <stdexcept>
+
+#include "softnic/gpu/channel.h"
+#include "softnic/gpu/message.h"
+#include "softnic/objects.h"
+
+namespace peal::softnic::gpu {
+
+/// What a chip cannot do; the text is for the PE's user.
+struct ChipError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class Chip {
+ public:
+  virtual ~Chip() = default;
+
+  /// Stopped: makes a PE's memory reachable and answers where. Throws ChipError.
+  virtual std::byte* map(const Extent& extent, const Fd& descriptor) = 0;
+  virtual void unmap(const Extent& extent, std::byte* memory) = 0;
+
+  /// Runs the queue pairs of these ports, which stay as they are (tables, counts) until stop().
+  /// Requests go to the port of that LID; a port that is not here is absent. Throws ChipError.
+  virtual void start(std::span<Port* const> ports) = 0;
+  /// Waits until nothing runs and brings the ports up to date. Throws ChipError when what ran has
+  /// failed: then the state of all queue pairs is lost.
+  virtual void stop() = 0;
+  virtual bool running() const = 0;
+
+  /// Called at least every kBeatMs while running, or what runs stops by itself. True when there is
+  /// something to collect: stop and look. Throws ChipError when what ran has failed.
+  virtual bool beat() = 0;
+
+  static constexpr int kBeatMs = 100;
+};
+
+/// A chip on that GPU. Throws ChipError naming the CUDA call that failed.
+std::unique_ptr<Chip> make_chip(const GpuId& gpu);
+
+}  // namespace peal::softnic::gpu

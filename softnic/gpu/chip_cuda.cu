@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A chip on a GPU: PEs' memory mapped by CUDA IPC, tables copied to the GPU before each launch of
+// the kernel and what has changed copied back after it.
+//
+//   start: tables up, launch        stop: order, wait, states and counts down
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "softnic/gpu/chip.h"
+#include "softnic/gpu/kernel.h"
+#include "softnic/gpu/wire_direct.h"
+
+namespace peal::softnic::gpu {
+
+namespace {
+
+constexpr uint32_t kLids = 1025;
+constexpr uint64_t kPatienceNs = 2'000'000'000;    // of the kernel, without a beat
+constexpr std::chrono::seconds kStopPatience{20};  // of the host, for a kernel told to stop
+/// What changes in a queue pair while the kernel runs: all but its window, which is not used here.
+constexpr size_t kQueuePairHead = offsetof(QueuePair, send) + offsetof(Sender, window);
+
+[[noreturn]] void fail(const char* call, const char* cause) {
+  throw ChipError(std::string(call) + ": " + cause);
+}
+
+void check(cudaError_t error, const char* call) {
+  if (error != cudaSuccess) fail(call, cudaGetErrorString(error));
+}
+
+/// A function of the driver, found through the runtime: nothing links libcuda.
+template <class F>
+F* driver_function(const char* name) {
+  void* address = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  check(cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableDefault, &found), name);
+  if (found != cudaDriverEntryPointSuccess) fail(name, "not in this driver");
+  return reinterpret_cast<F*>(address);
+}
+
+void check_driver(CUresult result, const char* call) {
+  if (result == CUDA_SUCCESS) return;
+  const char* text = nullptr;
+  driver_function<decltype(cuGetErrorString)>("cuGetErrorString")(result, &text);
+  fail(call, text == nullptr ? "unknown error" : text);
+}
+
+/// Memory of the GPU, zeroed, that grows by being replaced.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  ~DeviceBuffer() { cudaFree(memory_); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+  void reserve(size_t bytes) {
+    if (bytes <= bytes_) return;
+    cudaFree(memory_);
+    memory_ = nullptr;
+    bytes_ = 2 * bytes;
+    check(cudaMalloc(&memory_, bytes_), "cudaMalloc");
+    check(cudaMemset(memory_, 0, bytes_), "cudaMemset");
+  }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(memory_);
+  }
+
+ private:
+  void* memory_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+/// The GPU's copy of one port and its tables.
+class PortCopy {
+ public:
+  Port* device() const { return port_.as<Port>(); }
+
+  /// The tables as they are, with pointers that the kernel can follow.
+  void upload(const Port& port, cudaStream_t stream) {
+    port_.reserve(sizeof(Port));
+    keys_.reserve(sizeof(Key) * (port.key_count + 1));
+    cqs_.reserve(sizeof(CompletionQueue) * (port.cq_count + 1));
+    qps_.reserve(sizeof(QueuePair) * (port.qp_count + 1));
+    up(keys_, port.keys, sizeof(Key) * port.key_count, stream);
+    up(cqs_, port.cqs, sizeof(CompletionQueue) * port.cq_count, stream);
+    check(cudaMemcpy2DAsync(qps_.as<QueuePair>(), sizeof(QueuePair), port.qps, sizeof(QueuePair),
+                            kQueuePairHead, port.qp_count, cudaMemcpyHostToDevice, stream),
+          "cudaMemcpy2DAsync");
+    Port copy = port;
+    copy.keys = keys_.as<Key>();
+    copy.cqs = cqs_.as<CompletionQueue>();
+    copy.qps = qps_.as<QueuePair>();
+    copy.dc_connections = nullptr;
+    copy.dc_connection_count = 0;
+    up(port_, &copy, sizeof(copy), stream);
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  }
+
+  void download(Port& port, cudaStream_t stream) const {
+    Port copy;
+    check(cudaMemcpyAsync(&copy, port_.as<Port>(), sizeof(copy), cudaMemcpyDeviceToHost, stream),
+          "cudaMemcpyAsync");
+    check(cudaMemcpyAsync(port.cqs, cqs_.as<CompletionQueue>(),
+                          sizeof(CompletionQueue) * port.cq_count, cudaMemcpyDeviceToHost, stream),
+          "cudaMemcpyAsync");
+    check(cudaMemcpy2DAsync(port.qps, sizeof(QueuePair), qps_.as<QueuePair>(), sizeof(QueuePair),
+                            kQueuePairHead, port.qp_count, cudaMemcpyDeviceToHost, stream),
+          "cudaMemcpy2DAsync");
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    port.events = copy.events;
+    port.violations = copy.violations;
+    port.dc_epochs = copy.dc_epochs;
+  }
+
+  /// Appends what there is to serve.
+  void list_work(const Port& port, std::vector<Assignment>* work) const {
+    for (uint32_t i = 0; i < port.qp_count; ++i) {
+      if (needs_service(port.qps[i])) work->push_back({device(), qps_.as<QueuePair>() + i});
+    }
+  }
+
+ private:
+  static void up(const DeviceBuffer& to, const void* from, size_t bytes, cudaStream_t stream) {
+    if (bytes == 0) return;
+    check(cudaMemcpyAsync(to.as<void>(), from, bytes, cudaMemcpyHostToDevice, stream),
+          "cudaMemcpyAsync");
+  }
+
+  DeviceBuffer port_, keys_, cqs_, qps_;
+};
+
+/// Number of the GPU of that identity.
+int find_gpu(const GpuId& gpu) {
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp properties;
+    check(cudaGetDeviceProperties(&properties, i), "cudaGetDeviceProperties");
+    if (std::memcmp(properties.uuid.bytes, gpu.byte, sizeof(gpu.byte)) == 0) return i;
+  }
+  fail("the GPU engine", "its process does not see the GPU that a PE named");
+}
+
+class CudaChip : public Chip {
+ public:
+  explicit CudaChip(const GpuId& gpu) : gpu_(find_gpu(gpu)) {
+    check(cudaSetDevice(gpu_), "cudaSetDevice");
+    check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, gpu_),
+          "cudaDeviceGetAttribute");
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+    check(cudaHostAlloc(&watch_, sizeof(Watch), cudaHostAllocPortable | cudaHostAllocMapped),
+          "cudaHostAlloc");
+    *watch_ = {};
+    order_.reserve(sizeof(uint32_t));
+  }
+  ~CudaChip() override {
+    try {
+      stop();
+    } catch (const ChipError&) {
+      // The process ends next, and the driver with it what still runs.
+    }
+    cudaFreeHost(watch_);
+    cudaStreamDestroy(stream_);
+  }
+
+  std::byte* map(const Extent& extent, const Fd& descriptor) override {
+    return extent.kind == Extent::Kind::kIpcHandle ? open_handle(extent)
+                                                   : import(extent, descriptor);
+  }
+
+  void unmap(const Extent& extent, std::byte* memory) override {
+    // Failures leave a mapping behind that nothing uses any more.
+    if (extent.kind == Extent::Kind::kIpcHandle) {
+      cudaIpcCloseMemHandle(memory);
+      return;
+    }
+    const auto at = reinterpret_cast<CUdeviceptr>(memory);
+    driver_function<decltype(cuMemUnmap)>("cuMemUnmap")(at, extent.bytes);
+    driver_function<decltype(cuMemAddressFree)>("cuMemAddressFree")(at, extent.bytes);
+  }
+
+  void start(std::span<Port* const> ports) override {
+    ports_.assign(ports.begin(), ports.end());
+    std::vector<Port*> by_lid(kLids, nullptr);
+    std::vector<Assignment> work;
+    std::erase_if(copies_, [&](const auto& copy) {
+      return std::find(ports_.begin(), ports_.end(), copy.first) == ports_.end();
+    });
+    for (Port* port : ports_) {
+      PortCopy& copy = copies_[port];
+      copy.upload(*port, stream_);
+      copy.list_work(*port, &work);
+      by_lid[port->lid] = copy.device();
+    }
+    if (work.empty()) return;
+    const size_t table_bytes = sizeof(Port*) * kLids;
+    lists_.reserve(table_bytes + sizeof(Assignment) * work.size());
+    auto* assignments = reinterpret_cast<Assignment*>(lists_.as<std::byte>() + table_bytes);
+    check(cudaMemcpy(lists_.as<void>(), by_lid.data(), table_bytes, cudaMemcpyHostToDevice),
+          "cudaMemcpy");
+    check(cudaMemcpy(assignments, work.data(), sizeof(Assignment) * work.size(),
+                     cudaMemcpyHostToDevice),
+          "cudaMemcpy");
+    check(cudaMemset(order_.as<void>(), 0, sizeof(uint32_t)), "cudaMemset");
+    check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+    word(watch_->stop).store(0);
+    word(watch_->attention).store(0);
+    const char* error = launch_engine({.ports = lists_.as<Port*>(),
+                                       .lids = kLids,
+                                       .work_count = static_cast<uint32_t>(work.size()),
+                                       .work = assignments,
+                                       .watch = watch_,
+                                       .order = order_.as<uint32_t>(),
+                                       .patience_ns = kPatienceNs},
+                                      static_cast<uint32_t>(multiprocessors_), stream_);
+    if (error != nullptr) fail("launch of the engine", error);
+    running_ = true;
+  }
+
+  void stop() override {
+    if (!running_) return;
+    running_ = false;
+    word(watch_->stop).store(1);
+    const auto deadline = std::chrono::steady_clock::now() + kStopPatience;
+    for (;;) {
+      const cudaError_t state = cudaStreamQuery(stream_);
+      if (state == cudaSuccess) break;
+      if (state != cudaErrorNotReady) fail("the engine's kernel", cudaGetErrorString(state));
+      if (std::chrono::steady_clock::now() > deadline) {
+        fail("the engine's kernel", "does not stop");
+      }
+    }
+    for (Port* port : ports_) copies_[port].download(*port, stream_);
+  }
+
+  bool running() const override { return running_; }
+
+  bool beat() override {
+    word(watch_->beat).fetch_add(1);
+    const cudaError_t state = cudaStreamQuery(stream_);
+    if (state == cudaErrorNotReady) return word(watch_->attention).load() != 0;
+    if (state == cudaSuccess) return true;  // it missed beats, and may start again
+    running_ = false;
+    fail("the engine's kernel", cudaGetErrorString(state));
+  }
+
+ private:
+  static std::atomic_ref<uint32_t> word(uint32_t& at) { return std::atomic_ref<uint32_t>(at); }
+
+  static std::byte* open_handle(const Extent& extent) {
+    cudaIpcMemHandle_t handle;
+    static_assert(sizeof(handle) == sizeof(extent.handle));
+    std::memcpy(&handle, extent.handle, sizeof(handle));
+    void* memory = nullptr;
+    check(cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess),
+          "cudaIpcOpenMemHandle of a PE's memory (do the GPUs reach each other, and do PE and "
+          "engine share a host and its IPC namespace?)");
+    return static_cast<std::byte*>(memory);
+  }
+
+  std::byte* import(const Extent& extent, const Fd& descriptor) const {
+    if (!descriptor.valid()) fail("import of a PE's memory", "no descriptor came with it");
+    CUmemGenericAllocationHandle handle;
+    check_driver(
+        driver_function<decltype(cuMemImportFromShareableHandle)>("cuMemImportFromShareableHandle")(
+            &handle, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor.get())),
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+        "cuMemImportFromShareableHandle");
+    CUdeviceptr at = 0;
+    check_driver(driver_function<decltype(cuMemAddressReserve)>("cuMemAddressReserve")(
+                     &at, extent.bytes, 0, 0, 0),
+                 "cuMemAddressReserve");
+    check_driver(driver_function<decltype(cuMemMap)>("cuMemMap")(at, extent.bytes, 0, handle, 0),
+                 "cuMemMap");
+    driver_function<decltype(cuMemRelease)>("cuMemRelease")(handle);  // the mapping keeps it
+    CUmemAccessDesc access = {};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = gpu_;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    check_driver(
+        driver_function<decltype(cuMemSetAccess)>("cuMemSetAccess")(at, extent.bytes, &access, 1),
+        "cuMemSetAccess");
+    return reinterpret_cast<std::byte*>(at);
+  }
+
+  int gpu_;
+  int multiprocessors_ = 0;
+  cudaStream_t stream_ = nullptr;
+  Watch* watch_ = nullptr;
+  DeviceBuffer order_;
+  DeviceBuffer lists_;
+  std::vector<Port*> ports_;
+  std::map<Port*, PortCopy> copies_;
+  bool running_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Chip> make_chip(const GpuId& gpu) { return std::make_unique<CudaChip>(gpu); }
+
+}  // namespace peal::softnic::gpu

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A chip without a GPU: the engine's step on a thread, over memory that PEs share by descriptor.
+// Tests of everything around the kernel run on it.
+#include <sys/mman.h>
+#include <time.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "softnic/gpu/chip.h"
+#include "softnic/gpu/wire_direct.h"
+
+namespace peal::softnic::gpu {
+
+namespace {
+
+constexpr uint32_t kLids = 1025;
+constexpr uint32_t kBudget = 64;
+
+uint64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
+}
+
+class HostChip : public Chip {
+ public:
+  ~HostChip() override { stop(); }
+
+  std::byte* map(const Extent& extent, const Fd& descriptor) override {
+    if (extent.kind != Extent::Kind::kDescriptor || !descriptor.valid()) {
+      throw ChipError("this engine maps memory by descriptor only");
+    }
+    void* memory =
+        mmap(nullptr, extent.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
+    if (memory == MAP_FAILED) throw ChipError(std::string("mmap: ") + std::strerror(errno));
+    return static_cast<std::byte*>(memory);
+  }
+  void unmap(const Extent& extent, std::byte* memory) override { munmap(memory, extent.bytes); }
+
+  void start(std::span<Port* const> ports) override {
+    by_lid_.fill(nullptr);
+    ports_.assign(ports.begin(), ports.end());
+    for (Port* port : ports_) by_lid_[port->lid] = port;
+    stop_.store(false, std::memory_order_relaxed);
+    thread_ = std::thread([this] { run(); });
+  }
+  void stop() override {
+    if (!thread_.joinable()) return;
+    stop_.store(true, std::memory_order_relaxed);
+    thread_.join();
+  }
+  bool running() const override { return thread_.joinable(); }
+  bool beat() override { return attention_.exchange(false, std::memory_order_relaxed); }
+
+ private:
+  void run() {
+    DirectWire wire{by_lid_.data(), kLids};
+    while (!stop_.load(std::memory_order_relaxed)) {
+      bool worked = false;
+      for (Port* port : ports_) {
+        for (uint32_t i = 0; i < port->qp_count; ++i) {
+          QueuePair& qp = port->qps[i];
+          if (needs_service(qp)) worked |= advance(*port, wire, qp, now_ns(), kBudget);
+        }
+        if (port->events.count > 0) attention_.store(true, std::memory_order_relaxed);
+      }
+      if (!worked) std::this_thread::yield();
+    }
+  }
+
+  std::array<Port*, kLids> by_lid_{};
+  std::vector<Port*> ports_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> attention_{false};
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Chip> make_chip(const GpuId&) { return std::make_unique<HostChip>(); }
+
+}  // namespace peal::softnic::gpu

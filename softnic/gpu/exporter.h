@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory of this process that the engine's process can map: which allocation an address lies in,
+// and what another process needs to open it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+
+#include "softnic/gpu/channel.h"
+#include "softnic/gpu/message.h"
+
+namespace peal::softnic::gpu {
+
+/// Why memory cannot be shared; the text names the call, the range and the remedy.
+struct ExportError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class Exporter {
+ public:
+  virtual ~Exporter() = default;
+
+  /// True for memory that only a GPU reaches.
+  virtual bool owns(const void* address) const = 0;
+  /// The allocation that covers the range; its descriptor, if it has one, in `descriptor`. Throws
+  /// ExportError.
+  virtual Extent export_range(const void* address, uint64_t bytes, Fd* descriptor) const = 0;
+  /// The GPU the address lies on. Throws ExportError.
+  virtual GpuId gpu_of(const void* address) const = 0;
+  /// The GPU of that number. Throws ExportError.
+  virtual GpuId gpu_at(int index) const = 0;
+};
+
+/// CUDA memory by the driver this process has loaded; owns nothing where it has loaded none.
+std::unique_ptr<Exporter> make_cuda_exporter();
+
+}  // namespace peal::softnic::gpu

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CUDA memory of this process, through the driver library that is loaded already: a process without
+// it has no such memory. No toolkit is needed to build this; the few declarations are written out.
+#include <dlfcn.h>
+
+#include <cstring>
+#include <string>
+
+#include "softnic/gpu/exporter.h"
+
+namespace peal::softnic::gpu {
+
+namespace {
+
+// The driver's types and numbers, as its manual has them.
+using Result = int;
+using DevicePointer = unsigned long long;
+using AllocationHandle = unsigned long long;
+struct IpcHandle {
+  char reserved[64];
+};
+constexpr Result kSuccess = 0;
+enum PointerAttribute : int {
+  kContext = 1,
+  kMemoryType = 2,
+  kBufferId = 7,
+  kDeviceOrdinal = 9,
+};
+constexpr unsigned kDeviceMemory = 2;
+constexpr int kPosixDescriptor = 1;
+
+/// The functions used, by their names in the library.
+struct Driver {
+  Result (*pointer_attribute)(void*, int, DevicePointer) = nullptr;
+  Result (*address_range)(DevicePointer*, size_t*, DevicePointer) = nullptr;
+  Result (*push_context)(void*) = nullptr;
+  Result (*pop_context)(void**) = nullptr;
+  Result (*ipc_handle)(IpcHandle*, DevicePointer) = nullptr;
+  Result (*retain_allocation)(AllocationHandle*, void*) = nullptr;
+  Result (*export_allocation)(void*, AllocationHandle, int, unsigned long long) = nullptr;
+  Result (*release_allocation)(AllocationHandle) = nullptr;
+  Result (*device)(int*, int) = nullptr;
+  Result (*uuid)(void*, int) = nullptr;
+  Result (*error_string)(Result, const char**) = nullptr;
+
+  bool load() {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (library == nullptr) return false;
+    const auto find = [library](auto& function, const char* name) {
+      function =
+          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+      return function != nullptr;
+    };
+    return find(pointer_attribute, "cuPointerGetAttribute") &&
+           find(address_range, "cuMemGetAddressRange_v2") &&
+           find(push_context, "cuCtxPushCurrent_v2") && find(pop_context, "cuCtxPopCurrent_v2") &&
+           find(ipc_handle, "cuIpcGetMemHandle") &&
+           find(retain_allocation, "cuMemRetainAllocationHandle") &&
+           find(export_allocation, "cuMemExportToShareableHandle") &&
+           find(release_allocation, "cuMemRelease") && find(device, "cuDeviceGet") &&
+           find(uuid, "cuDeviceGetUuid_v2") && find(error_string, "cuGetErrorString");
+  }
+};
+
+DevicePointer device_pointer(const void* address) {
+  return reinterpret_cast<DevicePointer>(address);
+}
+
+class CudaExporter : public Exporter {
+ public:
+  bool owns(const void* address) const override {
+    unsigned type = 0;
+    return loaded() &&
+           driver_.pointer_attribute(&type, kMemoryType, device_pointer(address)) == kSuccess &&
+           type == kDeviceMemory;
+  }
+
+  Extent export_range(const void* address, uint64_t bytes, Fd* descriptor) const override {
+    if (!owns(address)) {
+      throw ExportError("the GPU engine reaches GPU memory only (cudaMalloc, cuMemCreate), and " +
+                        text_of(address) + " is none");
+    }
+    Extent extent;
+    DevicePointer base = 0;
+    size_t size = 0;
+    check(driver_.address_range(&base, &size, device_pointer(address)), "cuMemGetAddressRange",
+          address);
+    extent.base = base;
+    extent.bytes = size;
+    if (device_pointer(address) + bytes > base + size) {
+      throw ExportError("the range of " + std::to_string(bytes) + " bytes at " + text_of(address) +
+                        " is not within one allocation");
+    }
+    unsigned long long id = 0;
+    check(driver_.pointer_attribute(&id, kBufferId, base), "cuPointerGetAttribute", address);
+    extent.id = id;
+    if (!export_descriptor(&extent, descriptor)) export_handle(&extent);
+    return extent;
+  }
+
+  GpuId gpu_of(const void* address) const override {
+    int ordinal = 0;
+    if (!loaded()) throw ExportError("libcuda.so.1 is not loaded in this process");
+    check(driver_.pointer_attribute(&ordinal, kDeviceOrdinal, device_pointer(address)),
+          "cuPointerGetAttribute", address);
+    return gpu_at(ordinal);
+  }
+
+  GpuId gpu_at(int index) const override {
+    int device = 0;
+    GpuId id;
+    if (!loaded()) throw ExportError("libcuda.so.1 is not loaded in this process");
+    if (driver_.device(&device, index) != kSuccess || driver_.uuid(id.byte, device) != kSuccess) {
+      throw ExportError("there is no GPU " + std::to_string(index));
+    }
+    return id;
+  }
+
+ private:
+  bool loaded() const {
+    // Looked for again until found: the program may load it after its NIC is open.
+    if (!loaded_) loaded_ = driver_.load();
+    return loaded_;
+  }
+
+  void check(Result result, const char* call, const void* address) const {
+    if (result == kSuccess) return;
+    const char* text = nullptr;
+    driver_.error_string(result, &text);
+    throw ExportError(std::string(call) + " of " + text_of(address) + ": " +
+                      (text == nullptr ? "unknown error" : text));
+  }
+
+  static std::string text_of(const void* address) {
+    char text[32];
+    std::snprintf(text, sizeof(text), "%p", address);
+    return text;
+  }
+
+  /// Memory of cuMemCreate. False when it is of another kind, or was not made to be shared.
+  bool export_descriptor(Extent* extent, Fd* descriptor) const {
+    AllocationHandle handle = 0;
+    void* base = reinterpret_cast<void*>(extent->base);
+    if (driver_.retain_allocation(&handle, base) != kSuccess) return false;
+    int fd = -1;
+    const Result result = driver_.export_allocation(&fd, handle, kPosixDescriptor, 0);
+    driver_.release_allocation(handle);
+    if (result != kSuccess) return false;
+    *descriptor = Fd(fd);
+    extent->kind = Extent::Kind::kDescriptor;
+    return true;
+  }
+
+  /// Memory of cudaMalloc and its like.
+  void export_handle(Extent* extent) const {
+    const auto* base = reinterpret_cast<const void*>(extent->base);
+    void* context = nullptr;
+    check(driver_.pointer_attribute(&context, kContext, extent->base), "cuPointerGetAttribute",
+          base);
+    check(driver_.push_context(context), "cuCtxPushCurrent", base);
+    IpcHandle handle;
+    const Result result = driver_.ipc_handle(&handle, extent->base);
+    driver_.pop_context(&context);
+    check(result, "cuIpcGetMemHandle", base);
+    extent->kind = Extent::Kind::kIpcHandle;
+    static_assert(sizeof(handle) == sizeof(extent->handle));
+    std::memcpy(extent->handle, &handle, sizeof(handle));
+  }
+
+  mutable Driver driver_;
+  mutable bool loaded_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Exporter> make_cuda_exporter() { return std::make_unique<CudaExporter>(); }
+
+}  // namespace peal::softnic::gpu

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a PE and the process of the GPU engine say to each other: one Call, one Reply, over a packet
+// socket.
+//
+//   PE:      [kMap extent (+ descriptor)]... then the call that names the memory
+//   engine:  one Reply to each, in order
+//
+// Both sides are built together; kVersion and the sizes keep strangers apart.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "softnic/nic.h"
+#include "softnic/objects.h"
+
+namespace peal::softnic::gpu {
+
+/// Sixteen bytes that name a GPU whatever its number in a process.
+struct GpuId {
+  uint8_t byte[16] = {};
+  bool operator==(const GpuId&) const = default;
+};
+
+/// Memory of a PE and how another process maps it.
+struct Extent {
+  enum class Kind : uint32_t {
+    kIpcHandle,   // 64 bytes of cuIpcGetMemHandle
+    kDescriptor,  // a file descriptor that travels with the message
+  };
+  Kind kind = Kind::kIpcHandle;
+  uint32_t reserved = 0;
+  uint64_t id = 0;    // of the allocation, never used twice in a process
+  uint64_t base = 0;  // address in the PE
+  uint64_t bytes = 0;
+  uint8_t handle[64] = {};
+};
+
+/// Introduces a PE's NIC.
+struct Hello {
+  uint16_t lid = 0;
+  uint32_t epoch = 0;
+  Timing timing;
+  bool insists = false;  // on `gpu`; otherwise any that the engine runs on already will do
+  GpuId gpu;
+};
+
+enum class CallKind : uint32_t {
+  kHello,
+  kMap,
+  kAllocatePd,
+  kFreePd,
+  kRegister,
+  kDeregister,
+  kCreateCq,
+  kDestroyCq,
+  kCqProduced,
+  kCreateQp,
+  kModifyQp,
+  kQueryQp,
+  kDestroyQp,
+  kCreateDct,
+  kDestroyDct,
+  kAttachUar,
+  kDetachUar,
+  kViolations,
+};
+
+/// Plain and flat: only the fields of its kind mean anything.
+struct Call {
+  static constexpr uint64_t kVersion = 0x7065616c'00000001;
+  uint64_t version = kVersion;
+  CallKind kind = CallKind::kHello;
+  uint32_t number = 0;
+  QpState from = QpState::kReset;
+  Hello hello;
+  Extent extent;
+  MemoryKeyConfig key;
+  CompletionQueueConfig cq;
+  QueuePairConfig qp;
+  DcTargetConfig target;
+  QueuePairAttributes attributes;
+};
+static_assert(std::is_trivially_copyable_v<Call>);
+
+struct Reply {
+  CommandStatus status = CommandStatus::kOk;
+  uint32_t number = 0;
+  uint64_t produced = 0;
+  QueuePairAttributes attributes;
+  Violations violations;
+  char reason[256] = {};
+};
+static_assert(std::is_trivially_copyable_v<Reply>);
+
+}  // namespace peal::softnic::gpu

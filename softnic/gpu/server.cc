@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loop of the engine's process: see server.h.
+#include "softnic/gpu/server.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace peal::softnic::gpu {
+
+namespace {
+
+constexpr int kSettleMs = 1;  // without calls, until the chip starts again
+constexpr std::chrono::milliseconds kHearing{100};
+
+}  // namespace
+
+Server::Server(const std::string& path, MakeChip make_chip)
+    : make_chip_(std::move(make_chip)), listener_(listen_at(path)) {}
+
+void Server::run(std::chrono::milliseconds patience) {
+  const auto give_up = std::chrono::steady_clock::now() + patience;
+  bool served = false;
+  for (;;) {
+    served = served || !tenants_.empty();
+    if (tenants_.empty() && strangers_.empty() &&
+        (served || std::chrono::steady_clock::now() > give_up)) {
+      return;
+    }
+    if (serve_ready(settled_ ? Chip::kBeatMs : kSettleMs)) continue;
+    try {
+      if (!settled_) start();
+      if (chip_ == nullptr || !chip_->running() || !chip_->beat()) continue;
+    } catch (const ChipError& error) {
+      fail(error.what());
+    }
+    stop();
+    for (const auto& tenant : tenants_) tenant->report_events();
+  }
+}
+
+/// Waits for calls and answers one of each PE that has any. False when there was none.
+bool Server::serve_ready(int timeout_ms) {
+  std::vector<pollfd> fds = {{listener_.get(), POLLIN, 0}};
+  for (const Channel& stranger : strangers_) fds.push_back({stranger.fd(), POLLIN, 0});
+  for (const auto& tenant : tenants_) fds.push_back({tenant->calls().fd(), POLLIN, 0});
+  if (poll(fds.data(), fds.size(), timeout_ms) <= 0) return false;
+  for (size_t i = tenants_.size(); i-- > 0;) {
+    if (fds[1 + strangers_.size() + i].revents != 0) listen_to(i);
+  }
+  const size_t known = strangers_.size();
+  for (size_t i = known; i-- > 0;) {
+    if (fds[1 + i].revents == 0) continue;
+    Call call;
+    Fd events;
+    if (strangers_[i].receive(&call, kHearing, &events)) {
+      const Reply reply = introduce(i, call, std::move(events));
+      Channel& channel =
+          reply.status == CommandStatus::kOk ? tenants_.back()->calls() : strangers_[i];
+      channel.send(reply);
+    }
+    strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  if (fds[0].revents != 0) welcome();
+  return true;
+}
+
+void Server::welcome() {
+  Channel stranger = accept_from(listener_);
+  if (stranger.open()) strangers_.push_back(std::move(stranger));
+}
+
+Reply Server::introduce(size_t index, const Call& call, Fd events) {
+  Reply reply;
+  const auto refuse = [&reply](const char* reason) {
+    reply.status = CommandStatus::kBadSystemState;
+    std::snprintf(reply.reason, sizeof(reply.reason), "%s", reason);
+    return reply;
+  };
+  const Hello& hello = call.hello;
+  if (call.version != Call::kVersion || call.kind != CallKind::kHello) {
+    return refuse("the program of the GPU engine and the library are of different versions");
+  }
+  if (!failure_.empty()) return refuse(failure_.c_str());
+  for (const auto& tenant : tenants_) {
+    if (tenant->port().lid == hello.lid) return refuse("this LID is taken");
+  }
+  try {
+    if (chip_ == nullptr) {
+      chip_ = make_chip_(hello.gpu);
+      gpu_ = hello.gpu;
+    }
+    if (hello.insists && hello.gpu != gpu_) {
+      return refuse(
+          "the engine of this fabric runs on another GPU: give all PEs the same "
+          "PEAL_SOFTNIC_GPU");
+    }
+    stop();
+    tenants_.push_back(std::make_unique<Tenant>(std::move(strangers_[index]),
+                                                Channel(std::move(events)), chip_, hello));
+  } catch (const std::exception& error) {
+    return refuse(error.what());
+  }
+  return reply;
+}
+
+/// One call of a PE, or its farewell.
+void Server::listen_to(size_t index) {
+  Tenant& tenant = *tenants_[index];
+  Call call;
+  Fd descriptor;
+  const bool heard =
+      tenant.calls().receive(&call, kHearing, &descriptor) && call.version == Call::kVersion;
+  stop();
+  tenant.report_events();
+  if (heard) {
+    tenant.calls().send(tenant.answer(call, descriptor));
+  } else {
+    tenants_.erase(tenants_.begin() + static_cast<std::ptrdiff_t>(index));
+  }
+}
+
+void Server::stop() {
+  settled_ = false;
+  if (chip_ == nullptr || !chip_->running()) return;
+  try {
+    chip_->stop();
+  } catch (const ChipError& error) {
+    fail(error.what());
+  }
+}
+
+void Server::start() {
+  settled_ = true;
+  if (!failure_.empty()) return;
+  std::vector<Port*> ports;
+  bool work = false;
+  for (const auto& tenant : tenants_) {
+    ports.push_back(&tenant->port());
+    work = work || tenant->needs_service();
+  }
+  if (work) chip_->start(ports);
+}
+
+/// The chip is beyond use. PEs stay, to be told.
+void Server::fail(const char* reason) {
+  failure_ = std::string("the GPU engine has failed: ") + reason;
+  settled_ = true;
+  for (const auto& tenant : tenants_) tenant->fail();
+}
+
+}  // namespace peal::softnic::gpu

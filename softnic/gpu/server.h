@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The process of the GPU engine, without the GPU: PEs come and go over a socket, their calls reach
+// a Control each, and the chip runs whenever nobody wants anything.
+//
+//   call -> stop the chip -> Control changes tables -> reply -> (nothing more for a moment) ->
+//   start
+//
+// All NICs of a fabric live here, so that a request finds its peer's tables at an address: there is
+// no wire to lose anything on.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "softnic/control.h"
+#include "softnic/gpu/channel.h"
+#include "softnic/gpu/chip.h"
+#include "softnic/gpu/message.h"
+
+namespace peal::softnic::gpu {
+
+/// A mapped extent; unmapped with its last user.
+class Region {
+ public:
+  Region(std::shared_ptr<Chip> chip, const Extent& extent, const Fd& descriptor)
+      : chip_(std::move(chip)), extent_(extent), memory_(chip_->map(extent, descriptor)) {}
+  ~Region() { chip_->unmap(extent_, memory_); }
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  const Extent& extent() const { return extent_; }
+  /// Where [address, address + bytes) of the PE lies here; null when not all of it does.
+  std::byte* find(const void* address, uint64_t bytes) const;
+
+ private:
+  std::shared_ptr<Chip> chip_;
+  Extent extent_;
+  std::byte* memory_;
+};
+
+/// One PE's NIC. Used only while the chip is stopped, except for sending events.
+class Tenant {
+ public:
+  Tenant(Channel calls, Channel events, std::shared_ptr<Chip> chip, const Hello& hello);
+
+  Channel& calls() { return calls_; }
+  Port& port() { return tables_.port; }
+  bool needs_service() const;
+
+  /// Answers any call but kHello.
+  Reply answer(const Call& call, const Fd& descriptor);
+  /// Takes what the engine raised and hands it to the PE.
+  void report_events();
+  /// All queue pairs fail: the engine has.
+  void fail();
+
+ private:
+  /// The chip is stopped whenever a control call runs, so there is nobody to pause.
+  struct Stopped : Runner {
+    void pause() override {}
+    void resume() override {}
+    void watch(uint32_t) override {}
+    void forget(uint32_t) override {}
+  };
+  using Regions = std::vector<std::shared_ptr<Region>>;
+  using Holder = std::pair<CallKind, uint32_t>;  // what made an object, and its number
+
+  void map(const Extent& extent, const Fd& descriptor);
+  template <class T>
+  bool translate(T** address, uint64_t bytes);
+  bool translate(Call& call);
+  Refusal command(const Call& call, Reply& reply);
+  void hold(CallKind creator, const Created& created, Reply& reply, Refusal& refusal);
+  Refusal release(CallKind creator, uint32_t number, const Refusal& refusal);
+
+  Channel calls_;
+  Channel events_;
+  std::shared_ptr<Chip> chip_;
+  Tables tables_;
+  Stopped stopped_;
+  Control control_;
+  std::vector<std::weak_ptr<Region>> known_;
+  Regions offered_;  // since the last call that was no kMap
+  std::map<Holder, Regions> held_;
+};
+
+class Server {
+ public:
+  using MakeChip = std::function<std::unique_ptr<Chip>(const GpuId&)>;
+
+  /// Listens at `path`. Throws std::system_error.
+  Server(const std::string& path, MakeChip make_chip);
+  /// Serves until the last PE has left, or none has come within `patience`.
+  void run(std::chrono::milliseconds patience);
+
+ private:
+  bool serve_ready(int timeout_ms);
+  void welcome();
+  void listen_to(size_t index);
+  Reply introduce(size_t index, const Call& call, Fd events);
+  void stop();
+  void start();
+  void fail(const char* reason);
+
+  MakeChip make_chip_;
+  Fd listener_;
+  std::shared_ptr<Chip> chip_;
+  GpuId gpu_;
+  std::string failure_;
+  bool settled_ = true;  // the chip runs, or has nothing to run
+  std::vector<Channel> strangers_;
+  std::vector<std::unique_ptr<Tenant>> tenants_;
+};
+
+}  // namespace peal::softnic::gpu

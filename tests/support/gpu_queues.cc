@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Creation and connection; see gpu_queues.h.
+#include "tests/support/gpu_queues.h"
+
+namespace peal::testing {
+
+namespace {
+
+std::shared_ptr<const nic::VerbsLibrary> open_library(const std::string& folder) {
+  nic::LibrarySearch search;
+  search.ibverbs = folder + "/libibverbs.so.1";
+  search.mlx5 = folder + "/libmlx5.so.1";
+  return nic::VerbsLibrary::open(search);
+}
+
+}  // namespace
+
+GpuQueues::GpuQueues(const Options& options)
+    : options_(options),
+      device_(open_library(options.folder), ""),
+      domain_(device_),
+      uar_(device_),
+      umem_(device_, options.queues.address, options.queues.bytes),
+      landing_(device_, domain_, options.queues.address, options.queues.bytes),
+      data_(device_, domain_, options.data.address, options.data.bytes, options.ordering),
+      source_(device_, domain_, options.source.address, options.source.bytes) {
+  const nic::QueueMemoryLayout layout{options.depth};
+  for (uint32_t i = 0; i < options.count; ++i) {
+    const auto place = nic::QueuePlace::of(layout, umem_, i * layout.bytes());
+    cqs_.emplace_back(device_, uar_, place);
+    pairs_.emplace_back(device_, domain_, uar_, cqs_.back(), place,
+                        nic::QueuePairConfig{.depth = options.depth});
+  }
+  for (nic::QueuePair& pair : pairs_) {
+    pair.to_init();
+    pair.to_rtr({.qpn = pair.number(), .lid = device_.lid()});
+    pair.to_rts();
+  }
+}
+
+std::vector<mlx5::SendQueue> GpuQueues::describe() const {
+  const nic::QueueMemoryLayout layout{options_.depth};
+  std::vector<mlx5::SendQueue> queues(options_.count);
+  for (uint32_t i = 0; i < options_.count; ++i) {
+    std::byte* base = options_.queues.address + i * layout.bytes();
+    mlx5::SendQueue& queue = queues[i];
+    queue.blocks = reinterpret_cast<mlx5::Wqebb*>(base + layout.send_queue());
+    queue.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(base + layout.doorbell());
+    queue.cqe = reinterpret_cast<mlx5::Cqe*>(base + layout.cqe());
+    queue.landing = reinterpret_cast<mlx5::LandingCell*>(base + layout.landing());
+    queue.landing_address = i * layout.bytes() + layout.landing();
+    queue.landing_lkey = landing_.lkey();
+    queue.mask = options_.depth - 1;
+    queue.qpn_shifted = Be32{pairs_[i].number() << 8};
+    queue.last_published = ~uint64_t{0};
+  }
+  return queues;
+}
+
+}  // namespace peal::testing

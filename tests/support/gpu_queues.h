@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Queues for kernels, made through the NIC's own interface: no runtime, no heap. The caller owns
+// all memory, a GPU's; this owns what the NIC knows of it.
+//
+//   queues of one process, each connected to itself: what it writes lands in `data`
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/mlx5/queue.h"
+#include "host/nic/device.h"
+#include "host/nic/queue_pair.h"
+
+namespace peal::testing {
+
+class GpuQueues {
+ public:
+  struct Memory {
+    std::byte* address = nullptr;
+    size_t bytes = 0;
+  };
+  struct Options {
+    std::string folder;  // with libibverbs.so.1 and libmlx5.so.1
+    uint32_t count = 1;
+    uint32_t depth = 1024;
+    Memory queues;  // bytes(count, depth), zero but for the CQEs (cqe_offset), which are all ones
+    Memory data;    // target of everything
+    Memory source;
+    nic::Ordering ordering = nic::Ordering::kRelaxed;  // of `data`
+  };
+
+  static size_t stride(uint32_t depth) { return nic::QueueMemoryLayout{depth}.bytes(); }
+  static size_t cqe_offset(uint32_t depth) { return nic::QueueMemoryLayout{depth}.cqe(); }
+
+  /// Throws peal::Error.
+  explicit GpuQueues(const Options& options);
+
+  /// As kernels use them; the caller fills in what only it knows: doorbell, stop, timeout.
+  std::vector<mlx5::SendQueue> describe() const;
+  void* doorbell() const { return uar_.doorbell(); }
+  void* doorbell_page() const { return uar_.base(); }
+
+  Be32 data_rkey() const { return data_.rkey(); }
+  Be32 data_lkey() const { return data_.lkey(); }
+  Be32 source_lkey() const { return source_.lkey(); }
+  Be32 source_rkey() const { return source_.rkey(); }
+  nic::QueuePair& pair(uint32_t index) { return pairs_[index]; }
+
+ private:
+  Options options_;
+  nic::Device device_;
+  nic::ProtectionDomain domain_;
+  nic::Uar uar_;
+  nic::Umem umem_;
+  nic::MemoryRegion landing_;
+  nic::MemoryRegion data_;
+  nic::MemoryRegion source_;
+  std::vector<nic::CompletionQueue> cqs_;
+  std::vector<nic::QueuePair> pairs_;
+};
+
+}  // namespace peal::testing

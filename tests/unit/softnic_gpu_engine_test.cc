@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The GPU engine's process and its clients, with a thread in place of the kernel and shared memory
+// in place of a GPU's: joining, showing memory, requests between PEs, and the end of either side.
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "softnic/gpu/client.h"
+#include "softnic/gpu/message.h"
+#include "tests/unit/softnic_processes.h"
+
+namespace peal::softnic::gpu {
+namespace {
+
+using mlx5::CqeOpcode;
+using mlx5::Opcode;
+using mlx5::Syndrome;
+using testing::eventually;
+using testing::Line;
+using testing::Process;
+using testing::SeenCqe;
+
+constexpr size_t kBytes = 1 << 16;
+constexpr size_t kSendQueue = 0;
+constexpr size_t kCqe = 4096;
+constexpr size_t kDoorbell = 8192;
+constexpr size_t kData = 16384;
+constexpr uint32_t kLogBlocks = 4;
+
+/// Memory that another process can map, in place of a GPU's.
+class Shared {
+ public:
+  Shared() : fd_(memfd_create("peal-test", MFD_CLOEXEC)) {
+    EXPECT_EQ(ftruncate(fd_.get(), kBytes), 0);
+    memory_ = static_cast<std::byte*>(
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0));
+  }
+  ~Shared() { munmap(memory_, kBytes); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+
+  std::byte* at(size_t offset) const { return memory_ + offset; }
+  int fd() const { return fd_.get(); }
+
+ private:
+  Fd fd_;
+  std::byte* memory_;
+};
+
+class SharedExporter : public Exporter {
+ public:
+  explicit SharedExporter(const Shared& memory) : memory_(memory) {}
+  bool owns(const void*) const override { return true; }
+  Extent export_range(const void* address, uint64_t bytes, Fd* descriptor) const override {
+    const auto* first = static_cast<const std::byte*>(address);
+    if (first < memory_.at(0) || first + bytes > memory_.at(kBytes)) {
+      throw ExportError("not within the test's memory");
+    }
+    *descriptor = Fd(dup(memory_.fd()));
+    Extent extent;
+    extent.kind = Extent::Kind::kDescriptor;
+    extent.id = 1;
+    extent.base = reinterpret_cast<uint64_t>(memory_.at(0));
+    extent.bytes = kBytes;
+    return extent;
+  }
+  GpuId gpu_of(const void*) const override { return {}; }
+  GpuId gpu_at(int) const override { return {}; }
+
+ private:
+  const Shared& memory_;
+};
+
+Client::Place place(const std::string& directory) {
+  return {.directory = directory,
+          .program = std::filesystem::absolute("softnic/gpu/peal_softnic_engine_on_cpu")};
+}
+
+Hello hello(uint16_t lid) {
+  Hello hello;
+  hello.lid = lid;
+  hello.epoch = lid;
+  return hello;
+}
+
+/// A PE: one queue pair, one key on everything, its queues in the same memory.
+struct Pe {
+  Pe(const std::string& directory, uint16_t of_lid)
+      : exporter(memory), client(place(directory), hello(of_lid), exporter), lid(of_lid) {
+    memset(memory.at(kCqe), 0xff, 64);
+    pd = client.allocate_pd().number;
+    key = client
+              .register_memory({.pd = pd,
+                                .access = testing::kEverything,
+                                .iova = 0,
+                                .bytes = kBytes - kData,
+                                .memory = memory.at(kData)})
+              .number;
+    cqn = client.create_cq({.buffer = memory.at(kCqe), .collapsed = true, .ignore_overrun = true})
+              .number;
+    QueuePairConfig config;
+    config.pd = pd;
+    config.send_cq = cqn;
+    config.send_buffer = memory.at(kSendQueue);
+    config.log_send_blocks = kLogBlocks;
+    config.doorbell = reinterpret_cast<mlx5::DoorbellRecord*>(memory.at(kDoorbell));
+    qpn = client.create_qp(config).number;
+  }
+
+  void connect(uint16_t to, uint32_t remote) {
+    QueuePairAttributes a;
+    a.access = kRemoteWrite | kRemoteRead | kRemoteAtomic;
+    a.atomic_mode = 3;
+    a.mtu = 5;
+    a.remote_lid = to;
+    a.remote_qpn = remote;
+    a.ack_timeout = 1;
+    QpState from = QpState::kReset;
+    for (const QpState state : {QpState::kInit, QpState::kReadyToReceive, QpState::kReadyToSend}) {
+      a.state = state;
+      EXPECT_FALSE(client.modify_qp(qpn, from, a).refused());
+      from = state;
+    }
+  }
+
+  /// One 8-byte WRITE of `value` to `offset` of the peer's data; its completion.
+  SeenCqe write(uint64_t offset, uint32_t rkey, uint64_t value) {
+    struct {
+      mlx5::ControlSegment control;
+      mlx5::RemoteAddressSegment remote;
+      Be32 header;
+      uint32_t data[3];
+    } wqe = {};
+    wqe.control.opmod_idx_opcode = Be32((posted & 0xffff) << 8 | 0x08);
+    wqe.control.qpn_ds = Be32(qpn << 8 | 3);
+    wqe.control.signature_fm_ce_se = Be32(0x08);
+    wqe.remote.address = Be64(offset);
+    wqe.remote.rkey = Be32(rkey);
+    wqe.header = Be32(8 | mlx5::kInlineFlag);
+    memcpy(wqe.data, &value, sizeof(value));
+    memcpy(memory.at(kSendQueue + (posted % (1u << kLogBlocks)) * 64), &wqe, sizeof(wqe));
+    ++posted;
+    auto* record = reinterpret_cast<uint32_t*>(memory.at(kDoorbell) + 4);
+    std::atomic_ref<uint32_t>(*record).store(Be32(posted & 0xffff).raw, std::memory_order_release);
+    const auto newest = [&] {
+      auto* last = reinterpret_cast<uint64_t*>(memory.at(kCqe) + 56);
+      std::atomic_ref<uint64_t>(*last).load(std::memory_order_acquire);
+      return testing::Cq::decode(memory.at(kCqe));
+    };
+    EXPECT_TRUE(eventually([&] {
+      const SeenCqe cqe = newest();
+      return cqe.kind != CqeOpcode::kInvalid && cqe.counter == ((posted - 1) & 0xffff);
+    }));
+    return newest();
+  }
+  uint64_t data(size_t offset) const {
+    return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(memory.at(kData + offset)))
+        .load(std::memory_order_acquire);
+  }
+
+  Shared memory;
+  SharedExporter exporter;
+  Client client;
+  uint16_t lid;
+  uint32_t pd = 0, key = 0, cqn = 0, qpn = 0, posted = 0;
+};
+
+class GpuEngine : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/peal-engine-XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    root = name;
+    directory = root + "/fabric";
+    std::filesystem::create_directory(directory);
+  }
+  void TearDown() override { std::filesystem::remove_all(root); }
+
+  static bool lives(pid_t pid) { return kill(pid, 0) == 0; }
+
+  std::string root;
+  std::string directory;
+};
+
+TEST_F(GpuEngine, ExecutesRequestsBetweenTwoPes) {
+  Pe a(directory, 1);
+  Pe b(directory, 2);
+  a.connect(2, b.qpn);
+  b.connect(1, a.qpn);
+  for (uint64_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(a.write(8 * i, b.key, i + 1).kind, CqeOpcode::kRequester);
+    EXPECT_EQ(b.data(8 * i), i + 1);
+  }
+  EXPECT_EQ(b.write(64, a.key, 77).kind, CqeOpcode::kRequester);
+  EXPECT_EQ(a.data(64), 77u);
+  EXPECT_EQ(a.client.cq_produced(a.cqn), 100u);
+  EXPECT_EQ(a.client.engine_pid(), b.client.engine_pid());
+}
+
+TEST_F(GpuEngine, ServesRequestsAgainAfterEveryControlCall) {
+  Pe a(directory, 1);
+  a.connect(1, a.qpn);
+  for (uint64_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(a.write(0, a.key, i).kind, CqeOpcode::kRequester);
+    QueuePairAttributes now;
+    ASSERT_FALSE(a.client.query_qp(a.qpn, &now).refused());
+    EXPECT_EQ(now.state, QpState::kReadyToSend);
+    EXPECT_EQ(now.hardware_send_counter, i + 1);
+  }
+}
+
+TEST_F(GpuEngine, RefusesAWrongKeyAndReportsTheEvent) {
+  Pe a(directory, 1);
+  Pe b(directory, 2);
+  a.connect(2, b.qpn);
+  b.connect(1, a.qpn);
+  const SeenCqe cqe = a.write(0, b.key + 1, 1);
+  EXPECT_EQ(cqe.kind, CqeOpcode::kRequesterError);
+  EXPECT_EQ(cqe.syndrome, Syndrome::kRemoteAccess);
+  QueuePairAttributes now;
+  ASSERT_FALSE(a.client.query_qp(a.qpn, &now).refused());
+  EXPECT_EQ(now.state, QpState::kError);
+  AsyncEvent event = {};
+  EXPECT_TRUE(eventually([&] { return b.client.next_event(&event); }));
+  EXPECT_EQ(event.kind, AsyncEvent::Kind::kQpAccessError);
+  EXPECT_EQ(event.number, b.qpn);
+}
+
+TEST_F(GpuEngine, RefusesMemoryItIsNotShown) {
+  Pe a(directory, 1);
+  std::byte elsewhere[64];
+  const Created refused =
+      a.client.register_memory({.pd = a.pd, .access = 1, .bytes = 64, .memory = elsewhere});
+  EXPECT_TRUE(refused.refusal.refused());
+  EXPECT_STREQ(refused.refusal.reason, "not within the test's memory");
+}
+
+TEST_F(GpuEngine, KeepsOneLidOnce) {
+  Pe a(directory, 1);
+  EXPECT_THROW(Pe(directory, 1), std::runtime_error);
+}
+
+TEST_F(GpuEngine, FailsEveryQueuePairWhenItsProcessIsKilled) {
+  Pe a(directory, 1);
+  a.connect(1, a.qpn);
+  EXPECT_EQ(a.write(0, a.key, 5).kind, CqeOpcode::kRequester);
+  kill(a.client.engine_pid(), SIGKILL);
+  QueuePairAttributes now;
+  ASSERT_FALSE(a.client.query_qp(a.qpn, &now).refused());
+  EXPECT_EQ(now.state, QpState::kError);
+  EXPECT_EQ(now.remote_qpn, a.qpn);
+  EXPECT_TRUE(a.client.allocate_pd().refusal.refused());
+  EXPECT_FALSE(a.client.destroy_qp(a.qpn).refused());
+  EXPECT_FALSE(a.client.deregister_memory(a.key).refused());
+}
+
+TEST_F(GpuEngine, StartsAnewAfterItsProcessWasKilled) {
+  {
+    Pe a(directory, 1);
+    kill(a.client.engine_pid(), SIGKILL);
+  }
+  Pe b(directory, 1);
+  b.connect(1, b.qpn);
+  EXPECT_EQ(b.write(0, b.key, 5).kind, CqeOpcode::kRequester);
+}
+
+TEST_F(GpuEngine, EndsWithItsLastPe) {
+  pid_t engine = 0;
+  {
+    Pe a(directory, 1);
+    engine = a.client.engine_pid();
+    EXPECT_TRUE(lives(engine));
+  }
+  EXPECT_TRUE(eventually([&] { return !lives(engine); }));
+  EXPECT_FALSE(std::filesystem::exists(directory + "/engine"));
+}
+
+TEST_F(GpuEngine, GivesUpOnAPeerThatWasKilledAndServesTheOthers) {
+  Process killed([&](Line& line) {
+    Pe b(directory, 2);
+    line.say(b.qpn);
+    line.say(b.key);
+    line.say(b.client.engine_pid());
+    const auto peer = line.hear<uint32_t>();
+    b.connect(1, peer);
+    line.meet();
+    line.hear<char>();
+  });
+  const auto qpn = killed.line().hear<uint32_t>();
+  const auto key = killed.line().hear<uint32_t>();
+  const auto engine = killed.line().hear<pid_t>();
+  Pe a(directory, 1);
+  EXPECT_EQ(a.client.engine_pid(), engine);
+  a.connect(2, qpn);
+  killed.line().say(a.qpn);
+  killed.line().meet();
+  EXPECT_EQ(a.write(0, key, 1).kind, CqeOpcode::kRequester);
+  killed.kill();
+  const SeenCqe cqe = a.write(0, key, 2);
+  EXPECT_TRUE(cqe.kind == CqeOpcode::kRequester ||
+              cqe.syndrome == Syndrome::kTransportRetryExceeded);
+  Pe c(directory, 3);
+  c.connect(3, c.qpn);
+  EXPECT_EQ(c.write(0, c.key, 9).kind, CqeOpcode::kRequester);
+}
+
+TEST_F(GpuEngine, SaysWhatIsMissingWhenItsProgramIs) {
+  Shared memory;
+  const SharedExporter exporter(memory);
+  try {
+    Client client({.directory = directory, .program = "/nowhere/engine"}, hello(1), exporter);
+    FAIL() << "an engine without a program";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("/nowhere/engine"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("PEAL_SOFTNIC_ENGINE_PROGRAM"), std::string::npos);
+  }
+}
+
+TEST(Channel, RefusesAMessageOfAnotherSize) {
+  auto [a, b] = channel_pair();
+  EXPECT_TRUE(a.send(uint64_t{1}));
+  uint32_t small = 0;
+  EXPECT_FALSE(b.receive(&small, Channel::Milliseconds(1000)));
+  EXPECT_FALSE(b.open());
+}
+
+TEST(Channel, CarriesADescriptor) {
+  auto [a, b] = channel_pair();
+  const Fd file(memfd_create("peal-test", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(file.get(), 12345), 0);
+  EXPECT_TRUE(a.send(uint64_t{7}, file.get()));
+  uint64_t value = 0;
+  Fd came;
+  ASSERT_TRUE(b.receive(&value, Channel::Milliseconds(1000), &came));
+  EXPECT_EQ(value, 7u);
+  struct stat info;
+  ASSERT_EQ(fstat(came.get(), &info), 0);
+  EXPECT_EQ(info.st_size, 12345);
+}
+
+TEST(Channel, GivesUpWhenNobodySpeaks) {
+  auto [a, b] = channel_pair();
+  uint64_t value = 0;
+  EXPECT_FALSE(b.receive(&value, Channel::Milliseconds(10)));
+}
+
+}  // namespace
+}  // namespace peal::softnic::gpu
