@@ -10,6 +10,7 @@
 #include <bit>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,8 @@
 #include "host/context_owner.h"
 #include "host/device_tables.h"
 #include "host/liveness.h"
+#include "host/memory/backing_cuda.h"
+#include "host/memory/gpu.h"
 #include "host/memory/symmetric_heap.h"
 #include "host/routes.h"
 #include "host/transport/p2p.h"
@@ -68,6 +71,14 @@ uint64_t nanoseconds(std::chrono::microseconds t) {
   return static_cast<uint64_t>(std::chrono::nanoseconds(t).count());
 }
 
+// Memory that kernels use, and memory that they share with the host while they run.
+Backing kernel_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
+  return gpu ? make_cuda_backing(gpu, bytes, name) : make_host_backing(bytes, name);
+}
+Backing shared_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
+  return gpu ? make_pinned_backing(gpu, bytes, name) : make_host_backing(bytes, name);
+}
+
 // The heap as the PEs reach it directly.
 PeerMemory map_heap(P2p* p2p, const SymmetricHeap& heap) {
   if (p2p == nullptr) return {};
@@ -82,6 +93,7 @@ struct Runtime::State {
   std::unique_ptr<Bootstrap> bootstrap;
   Log log;
   std::vector<Place> places;  // by PE
+  std::shared_ptr<Gpu> gpu;   // null: kernels run on the CPU
   SymmetricHeap heap;
   uint64_t* sync_flags;  // kMaxContexts x sync_rounds words in the heap
   DeviceTables tables;
@@ -105,20 +117,24 @@ struct Runtime::State {
         bootstrap(std::move(b)),
         log(config.log, bootstrap->rank()),
         places(gather(*bootstrap, Place::here())),
-        heap(make_host_backing(config.heap_size, "peal-heap"), *bootstrap),
+        gpu(open_gpu()),
+        heap(kernel_memory(gpu, config.heap_size, "peal-heap"), *bootstrap),
         sync_flags(reinterpret_cast<uint64_t*>(
             heap.reserve_internal(kMaxContexts * flag_bytes() + sizeof(uint64_t)))),
-        tables(make_host_backing(DeviceTables::bytes(bootstrap->size()), "peal-tables"),
+        tables(kernel_memory(gpu, DeviceTables::bytes(bootstrap->size()), "peal-tables"),
                bootstrap->size()),
-        stop_memory(make_host_backing(sizeof(uint32_t), "peal-stop")),
+        stop_memory(shared_memory(gpu, sizeof(uint32_t), "peal-stop")),
         stop(reinterpret_cast<uint32_t*>(stop_memory.address())),
-        p2p(route_options().try_p2p() ? std::optional<P2p>(std::in_place, *bootstrap, places)
+        p2p(route_options().try_p2p() ? std::optional<P2p>(std::in_place, *bootstrap, places, gpu)
                                       : std::nullopt),
         mapped_heap(map_heap(p2p ? &*p2p : nullptr, heap)),
         routes(*bootstrap, route_options(), mapped_heap.direct, mapped_heap.how),
         nic(routes.needs_nic() ? std::optional<IbgdaNic>(std::in_place, config) : std::nullopt),
         windows(*bootstrap, tables,
-                {.routes = routes, .nic = nic ? &*nic : nullptr, .p2p = p2p ? &*p2p : nullptr}) {
+                {.routes = routes,
+                 .nic = nic ? &*nic : nullptr,
+                 .p2p = p2p ? &*p2p : nullptr,
+                 .gpu = gpu}) {
     windows.add_mapped(heap.base(), heap.bytes(), std::move(mapped_heap));
     default_context = create_context({});
   }
@@ -126,11 +142,20 @@ struct Runtime::State {
   uint32_t rounds() const { return sync_rounds(bootstrap->size()); }
   size_t flag_bytes() const { return rounds() * sizeof(uint64_t); }
   RouteOptions route_options() const { return {.asked = config.transport, .target = target}; }
+  std::shared_ptr<Gpu> open_gpu() const;
   uint32_t agree_on_context(const QueueOptions& queues);
   std::shared_ptr<ContextOwner> create_context(const ContextOptions& options);
   void peer_lost(int pe, int pid);
   std::string nic_name() const;
 };
+
+std::shared_ptr<Gpu> Runtime::State::open_gpu() const {
+  if (target == Target::kCpu) return nullptr;
+  auto opened =
+      Gpu::open(config.device, rank_on_host(places, static_cast<size_t>(bootstrap->rank())));
+  opened->make_current();
+  return opened;
+}
 
 // Compares the options of all PEs; answers the first slot whose context, if it had one, is gone on
 // every PE: nobody can still write its flags.
@@ -208,8 +233,17 @@ void Runtime::State::peer_lost(int pe, int pid) {
 }
 
 std::string Runtime::State::nic_name() const {
-  if (!nic) return "shared-memory";
-  return nic->device.software() ? "softnic-cpu" : nic->device.name();
+  if (nic) return nic->device.software() ? "softnic-cpu" : nic->device.name();
+  if (!gpu) return "shared-memory";
+  switch (p2p->link()) {
+    case P2p::Link::kNvlink:
+      return "nvlink";
+    case P2p::Link::kPcie:
+      return "pcie";
+    case P2p::Link::kNone:
+      break;
+  }
+  return "none";
 }
 
 Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target) {
@@ -228,6 +262,7 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
                             n_pes(), format_size(s.heap.bytes()), s.nic ? config.queues : 0,
                             config.queue_depth, format_size(overhead_bytes())));
   }
+  if (s.gpu) s.log.print("gpu", fmt::format("GPU {}, {}", s.gpu->index(), s.gpu->name()));
   s.log.print("transport", s.routes.describe());
 }
 

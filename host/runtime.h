@@ -22,6 +22,10 @@
 
 namespace peal {
 
+/// Where kernels in the file being compiled will run. A program that calls start() in a file of its
+/// own, which g++ compiles, and has its kernels in another for nvcc, says Target::kGpu itself.
+#define PEAL_TARGET (PEAL_CUDA ? ::peal::Target::kGpu : ::peal::Target::kCpu)
+
 class Runtime;
 
 /// What a context of one's own may differ in. 0 = as configured.
@@ -66,7 +70,7 @@ class Runtime {
   /// GPU the calling thread's current one, as cudaSetDevice does. Throws kConfiguration,
   /// kUnsupported, kTimeout or kPeerLost with the remedy.
   explicit Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config,
-                   Target target = Target::kCpu);
+                   Target target = PEAL_TARGET);
   ~Runtime();
   Runtime(Runtime&&) noexcept;
   Runtime& operator=(Runtime&&) noexcept;

@@ -83,7 +83,13 @@ void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
   }
   const std::vector<Part> all = gather(bootstrap_, mine);
   if (mine.refused != 0) fail(ErrorCode::kSystem, "{}", why);
-  if (mine.unreachable >= 0) why = ": " + memory.how[static_cast<size_t>(mine.unreachable)];
+  if (mine.unreachable >= 0) {
+    fail(ErrorCode::kUnsupported,
+         "register_window: PE {} is reached by loads and stores, but its {} bytes cannot be "
+         "mapped: {}; "
+         "use symmetric memory (Runtime::malloc) or set PEAL_TRANSPORT=ibgda",
+         mine.unreachable, bytes, memory.how[static_cast<size_t>(mine.unreachable)]);
+  }
   std::vector<Be32> rkeys;
   for (size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe].refused != 0) {
@@ -91,11 +97,9 @@ void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
            bytes);
     }
     if (all[pe].unreachable >= 0) {
-      fail(
-          ErrorCode::kUnsupported,
-          "register_window: PE {} reaches PE {} by loads and stores but cannot map its {} bytes{}; "
-          "use symmetric memory (Runtime::malloc) or set PEAL_TRANSPORT=ibgda",
-          pe, all[pe].unreachable, bytes, pe == static_cast<size_t>(bootstrap_.rank()) ? why : "");
+      fail(ErrorCode::kUnsupported,
+           "register_window: PE {} cannot map the {} bytes of PE {} (its message says why)", pe,
+           bytes, all[pe].unreachable);
     }
     if (region) rkeys.push_back(all[pe].rkey);
   }
@@ -120,6 +124,9 @@ void Windows::add_everywhere(std::byte* address, size_t bytes) {
 
 void Windows::add_local(std::byte* address, size_t bytes) {
   tables_.check_room();
+  if (transports_.gpu && !transports_.gpu->knows(address)) {
+    pinned_.push_back(pin(transports_.gpu, address, bytes));
+  }
   Window window{.base = address,
                 .bytes = bytes,
                 .lkey = Be32{0u},

@@ -5,10 +5,12 @@
 // kernels.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "host/bootstrap.h"
 #include "host/device_tables.h"
+#include "host/memory/backing_cuda.h"
 #include "host/routes.h"
 #include "host/transport/ibgda.h"
 #include "host/transport/p2p.h"
@@ -20,6 +22,7 @@ struct WindowTransports {
   const Routes& routes;
   const IbgdaNic* nic;
   P2p* p2p;
+  std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
 };
 
 class Windows {
@@ -34,7 +37,7 @@ class Windows {
   /// differ, kUnsupported when a PE that is reached directly cannot share its part.
   void add_everywhere(std::byte* address, size_t bytes);
 
-  /// Adds memory that only this PE uses.
+  /// Adds memory that only this PE uses. Kernels on a GPU get access to it if they had none.
   void add_local(std::byte* address, size_t bytes);
 
   /// Ends the mappings of the peers' memory. No kernel may run any more.
@@ -51,6 +54,7 @@ class Windows {
   WindowTransports transports_;
   std::vector<nic::MemoryRegion> regions_;
   std::vector<PeerMemory> mapped_;
+  std::vector<PinnedRange> pinned_;
 };
 
 }  // namespace peal

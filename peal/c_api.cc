@@ -39,20 +39,24 @@ peal::Runtime& initialised(const char* call) {
   return *runtime();
 }
 
-}  // namespace
-
-peal::Runtime* peal_runtime() { return runtime() ? &*runtime() : nullptr; }
-
-int peal_init() {
-  return guarded(-1, [] {
+int initialise(peal::Target target) {
+  return guarded(-1, [target] {
     if (runtime()) {
       peal::fail(peal::ErrorCode::kInvalidArgument,
                  "peal_init: called twice without peal_finalize()");
     }
-    runtime().emplace(peal::start());
+    runtime().emplace(peal::start(target));
     return 0;
   });
 }
+
+}  // namespace
+
+peal::Runtime* peal_runtime() { return runtime() ? &*runtime() : nullptr; }
+
+int peal_init() { return initialise(peal::Target::kCpu); }
+
+int peal_init_gpu() { return initialise(peal::Target::kGpu); }
 
 int peal_finalize() {
   return guarded(-1, [] {

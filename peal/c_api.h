@@ -28,6 +28,9 @@ extern "C" {
  * when already initialised. */
 int peal_init(void);
 
+/** The same for a program whose kernels nvcc compiled: symmetric memory lies in GPU memory. */
+int peal_init_gpu(void);
+
 /** Leaves the job; waits for the other PEs. Collective. Symmetric memory is gone afterwards. -1
  * when not initialised. */
 int peal_finalize(void);

@@ -38,9 +38,11 @@ std::unique_ptr<Bootstrap> make_bootstrap(const Config& config) {
 
 }  // namespace
 
-Runtime start(const Config& config) { return Runtime(make_bootstrap(config), config); }
+Runtime start(const Config& config, Target target) {
+  return Runtime(make_bootstrap(config), config, target);
+}
 
-Runtime start() { return start(Config::from_environment(environ)); }
+Runtime start(Target target) { return start(Config::from_environment(environ), target); }
 
 int run_main(const std::function<int()>& body) {
   try {

@@ -18,11 +18,12 @@
 namespace peal {
 
 /// Joins the job that the environment describes: under mpirun by MPI, with PEAL_TCP_ID by TCP, else
-/// as the only PE. Reads all PEAL_* variables. Throws peal::Error.
-Runtime start();
+/// as the only PE. Reads all PEAL_* variables. The calling file's compiler says where kernels run
+/// (PEAL_TARGET). Throws peal::Error.
+Runtime start(Target target = PEAL_TARGET);
 
 /// The same with a configuration at hand.
-Runtime start(const Config& config);
+Runtime start(const Config& config, Target target = PEAL_TARGET);
 
 /// Runs main's body and turns an exception into one line on stderr and exit code 1.
 int run_main(const std::function<int()>& body);

@@ -22,19 +22,7 @@ void release_host(const Backing::Block& block) noexcept {
   ::close(block.fd);
 }
 
-void zero_host(const Backing::Block&, std::byte* address, size_t bytes) {
-  std::memset(address, 0, bytes);
-}
-
-void copy_in_host(const Backing::Block&, std::byte* to, const void* from, size_t bytes) {
-  std::memcpy(to, from, bytes);
-}
-
-void copy_out_host(const Backing::Block&, void* to, const std::byte* from, size_t bytes) {
-  std::memcpy(to, from, bytes);
-}
-
-constexpr Backing::Operations kHostOperations{release_host, zero_host, copy_in_host, copy_out_host};
+constexpr Backing::Operations kHostOperations{.release = release_host};
 
 [[noreturn]] void refuse_memory(size_t bytes, const std::string& name, const std::string& cause) {
   fail(ErrorCode::kOutOfMemory,
@@ -88,15 +76,29 @@ void Backing::zero(size_t offset, size_t bytes) {
     fail(ErrorCode::kInvalidArgument, "zero [{}, {} + {}): outside the {} bytes of this memory",
          offset, offset, bytes, block_.bytes);
   }
-  if (bytes > 0) operations_->zero(block_, block_.address + offset, bytes);
+  if (bytes == 0) return;
+  if (block_.host_accessible) {
+    std::memset(block_.address + offset, 0, bytes);
+  } else {
+    operations_->zero(block_, block_.address + offset, bytes);
+  }
 }
 
 void Backing::copy_in(std::byte* to, const void* from, size_t bytes) const {
-  if (bytes > 0) operations_->copy_in(block_, to, from, bytes);
+  copy(to, from, bytes);
 }
 
 void Backing::copy_out(void* to, const std::byte* from, size_t bytes) const {
-  if (bytes > 0) operations_->copy_out(block_, to, from, bytes);
+  copy(to, from, bytes);
+}
+
+void Backing::copy(void* to, const void* from, size_t bytes) const {
+  if (bytes == 0) return;
+  if (block_.host_accessible) {
+    std::memcpy(to, from, bytes);
+  } else {
+    operations_->copy(block_, to, from, bytes);
+  }
 }
 
 uint32_t Backing::load_word(const uint32_t* word) const {

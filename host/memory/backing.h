@@ -11,8 +11,8 @@
 
 namespace peal {
 
-/// Owns one contiguous range that begins at a multiple of kAlignment. Move-only; the destructor
-/// releases it.
+/// Owns one contiguous range that begins at a multiple of kAlignment, unless its factory says
+/// otherwise. Move-only; the destructor releases it.
 class Backing {
  public:
   static constexpr size_t kAlignment = 2u << 20;  // a huge page, on hosts and GPUs
@@ -25,13 +25,12 @@ class Backing {
     std::shared_ptr<void> keeper = nullptr;  // what the operations need, such as the GPU
   };
 
-  /// What differs from one kind of memory to another. Copies and zero are complete on return and
-  /// never wait for a running kernel.
+  /// What differs from one kind of memory to another. `zero` and `copy` are for memory that the
+  /// host cannot access; they are complete on return and never wait for a running kernel.
   struct Operations {
     void (*release)(const Block& block) noexcept;
-    void (*zero)(const Block& block, std::byte* address, size_t bytes);
-    void (*copy_in)(const Block& block, std::byte* to, const void* from, size_t bytes);
-    void (*copy_out)(const Block& block, void* to, const std::byte* from, size_t bytes);
+    void (*zero)(const Block& block, std::byte* address, size_t bytes) = nullptr;
+    void (*copy)(const Block& block, void* to, const void* from, size_t bytes) = nullptr;
   };
 
   Backing(const Block& block, const Operations& operations)
@@ -59,6 +58,7 @@ class Backing {
 
  private:
   void reset() noexcept;
+  void copy(void* to, const void* from, size_t bytes) const;
 
   Block block_;
   const Operations* operations_;  // of static storage: one per kind

@@ -3,14 +3,14 @@
 // The P2P transport's host half: every PE's part of a window, mapped into this process, so that
 // kernels load and store it. What drives it is device/transport/p2p.h.
 //
-//   same process           the pointer itself
-//   same host, CPU kernels the peer's memfd, through /proc/PID/fd
+//   same process    the pointer itself
+//   CPU kernels     the peer's pages, through its memfd
+//   GPU kernels     the peer's GPU memory, through its IPC handle
 //
 // Whether a peer can be reached is an answer with a reason, never an error: the routes decide.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,6 +18,7 @@
 
 #include "host/base/place.h"
 #include "host/bootstrap.h"
+#include "host/memory/gpu.h"
 
 namespace peal {
 
@@ -33,16 +34,24 @@ struct PeerMemory {
 /// What one PE knows of the others, and maps.
 class P2p {
  public:
-  /// `places` by PE.
-  P2p(Bootstrap& bootstrap, std::vector<Place> places);
+  /// What lies between this PE's kernels and the peers' memory, the nearest first.
+  enum class Link { kNone, kNvlink, kPcie };
 
-  /// Collective. Maps every PE's [address, address + bytes); all call with the same size. `fd`
-  /// holds this PE's part from its first byte on, or is -1: then only this process can reach it.
+  /// `places` by PE. `gpu` is null when kernels run on the CPU.
+  P2p(Bootstrap& bootstrap, std::vector<Place> places, std::shared_ptr<Gpu> gpu);
+
+  /// Collective. Maps every PE's [address, address + bytes); all call with the same size. On a CPU
+  /// `fd` holds this PE's part from its first byte on, or is -1: then only this process reaches it.
   PeerMemory map(std::byte* address, size_t bytes, int fd);
+
+  /// The farthest link of all that was mapped.
+  Link link() const { return link_; }
 
  private:
   Bootstrap& bootstrap_;
   std::vector<Place> places_;
+  std::shared_ptr<Gpu> gpu_;
+  Link link_ = Link::kNone;
 };
 
 }  // namespace peal

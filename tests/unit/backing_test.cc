@@ -86,9 +86,8 @@ struct Counted {
   static inline int releases = 0;
   static void release(const Backing::Block&) noexcept { ++releases; }
   static void zero(const Backing::Block&, std::byte*, size_t) {}
-  static void copy_in(const Backing::Block&, std::byte*, const void*, size_t) {}
-  static void copy_out(const Backing::Block&, void*, const std::byte*, size_t) {}
-  static constexpr Backing::Operations kOperations{release, zero, copy_in, copy_out};
+  static void copy(const Backing::Block&, void*, const void*, size_t) {}
+  static constexpr Backing::Operations kOperations{release, zero, copy};
 };
 
 TEST(Backing, IsReleasedOnceHoweverOftenItMoves) {

@@ -24,7 +24,7 @@ std::vector<Place> places_of(Bootstrap& group) { return gather(group, Place::her
 TEST(P2p, BorrowsThePointerOfAThread) {
   bootstrap::run_threads(3, [](Bootstrap& group) {
     std::vector<std::byte> mine(kBytes, std::byte(group.rank()));
-    P2p p2p(group, places_of(group));
+    P2p p2p(group, places_of(group), nullptr);
     const PeerMemory memory = p2p.map(mine.data(), kBytes, -1);
     for (size_t pe = 0; pe < 3; ++pe) {
       ASSERT_NE(memory.direct[pe], nullptr);
@@ -39,7 +39,7 @@ TEST(P2p, BorrowsThePointerOfAThread) {
 TEST(P2p, MapsTheHeapOfAProcess) {
   bootstrap::run_processes(3, [](Bootstrap& group) {
     Backing mine = make_host_backing(kBytes, "peal-test");
-    P2p p2p(group, places_of(group));
+    P2p p2p(group, places_of(group), nullptr);
     const PeerMemory memory = p2p.map(mine.address(), mine.bytes(), mine.fd());
     int wrong = 0;
     // Everybody writes one byte at everybody, far enough in to be in another page.
@@ -65,7 +65,7 @@ TEST(P2p, OutlivesTheOwnersMapping) {
     {
       Backing mine = make_host_backing(kBytes, "peal-test");
       std::memset(mine.address(), 7, kBytes);
-      P2p p2p(group, places_of(group));
+      P2p p2p(group, places_of(group), nullptr);
       memory = p2p.map(mine.address(), mine.bytes(), mine.fd());
       group.barrier();
     }
@@ -84,7 +84,7 @@ std::string refusal(Alter alter) {
     ++places[1].pid;  // another process, as far as anybody can tell
     int fd = mine.fd();
     alter(places[1], fd);
-    P2p p2p(group, std::move(places));
+    P2p p2p(group, std::move(places), nullptr);
     const PeerMemory memory = p2p.map(mine.address(), mine.bytes(), group.rank() == 1 ? fd : -1);
     if (group.rank() == 0) {
       EXPECT_EQ(memory.direct[1], nullptr);
@@ -129,7 +129,7 @@ TEST(P2p, RefusesAFileThatIsNotTheOneOffered) {
       places[0].pid = 0;
       places[1].pid = me.pid;
     }
-    P2p p2p(group, std::move(places));
+    P2p p2p(group, std::move(places), nullptr);
     const PeerMemory memory = p2p.map(mine.address(), mine.bytes(), mine.fd());
     group.barrier();
     if (group.rank() == 1) return memory.direct[0] != nullptr ? 0 : 1;

@@ -249,10 +249,7 @@ TEST(SymmetricHeap, IsRefusedWhenPesHaveDifferentSizes) {
 }
 
 TEST(SymmetricHeap, IsRefusedOnMisalignedMemory) {
-  static constexpr Backing::Operations kNone{
-      [](const Backing::Block&) noexcept {}, [](const Backing::Block&, std::byte*, size_t) {},
-      [](const Backing::Block&, std::byte*, const void*, size_t) {},
-      [](const Backing::Block&, void*, const std::byte*, size_t) {}};
+  static constexpr Backing::Operations kNone{.release = [](const Backing::Block&) noexcept {}};
   const auto group = bootstrap::make_single();
   alignas(16) std::byte storage[256];
   expect_in(

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Filling the table in.
+#include "host/base/cuda_driver.h"
+
+#include <dlfcn.h>
+
+#include "host/base/error.h"
+
+namespace peal::cuda {
+
+std::string Driver::text(Result error) const {
+  const char* name = nullptr;
+  const char* description = nullptr;
+  if (error_name(error, &name) != kSuccess || error_string(error, &description) != kSuccess) {
+    return fmt::format("CUDA error {}", error);
+  }
+  return fmt::format("{} ({})", description, name);
+}
+
+Loaded load_driver(const std::string& path) {
+  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) return {nullptr, fmt::format("dlopen({}): {}", path, ::dlerror())};
+  auto driver = std::make_shared<Driver>();
+  const char* missing = nullptr;
+  const auto resolve = [&](auto*& function, const char* symbol) {
+    using Function = std::remove_reference_t<decltype(function)>;
+    function = reinterpret_cast<Function>(::dlsym(library, symbol));
+    if (!function && !missing) missing = symbol;
+  };
+#define PEAL_CUDA_RESOLVE(member, symbol, parameters) resolve(driver->member, symbol);
+  PEAL_CUDA_FUNCTIONS(PEAL_CUDA_RESOLVE)
+#undef PEAL_CUDA_RESOLVE
+  if (missing) {
+    return {nullptr, fmt::format("{} has no function {}: its driver is too old", path, missing)};
+  }
+  const Result result = driver->init(0);
+  if (result != kSuccess) return {nullptr, "cuInit: " + driver->text(result)};
+  return {std::move(driver), ""};
+}
+
+}  // namespace peal::cuda

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CUDA driver's functions that peal calls, found by dlopen: no CUDA toolkit is needed to build
+// the host library, and a machine without a GPU runs it too. tests/gpu compares the declarations
+// with cuda.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace peal::cuda {
+
+// As cuda.h has them, under names of our own.
+using Result = int;
+using Device = int;
+using Address = unsigned long long;
+struct ContextHandle;
+struct StreamHandle;
+using Context = ContextHandle*;
+using Stream = StreamHandle*;
+struct Uuid {
+  char bytes[16];
+  bool operator==(const Uuid&) const = default;
+};
+struct IpcHandle {
+  char bytes[64];
+};
+
+inline constexpr Result kSuccess = 0;
+inline constexpr Result kOutOfMemory = 2;
+inline constexpr Result kPeerAccessAlreadyEnabled = 704;
+inline constexpr int kP2pNativeAtomics = 3;        // CU_DEVICE_P2P_ATTRIBUTE_...
+inline constexpr int kPointerMemoryType = 2;       // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+inline constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_...
+inline constexpr unsigned kIpcLazyPeerAccess = 1;  // CU_IPC_MEM_...
+inline constexpr unsigned kHostPortable = 1;       // CU_MEMHOSTALLOC_..., CU_MEMHOSTREGISTER_...
+inline constexpr unsigned kHostDeviceMap = 2;      // the same
+
+// X(member, symbol, parameters). All answer a Result.
+#define PEAL_CUDA_FUNCTIONS(X)                                                                   \
+  X(init, "cuInit", (unsigned flags))                                                            \
+  X(driver_version, "cuDriverGetVersion", (int* version))                                        \
+  X(error_name, "cuGetErrorName", (Result error, const char** text))                             \
+  X(error_string, "cuGetErrorString", (Result error, const char** text))                         \
+  X(device_count, "cuDeviceGetCount", (int* count))                                              \
+  X(device, "cuDeviceGet", (Device * device, int index))                                         \
+  X(device_name, "cuDeviceGetName", (char* name, int bytes, Device device))                      \
+  X(device_uuid, "cuDeviceGetUuid_v2", (Uuid * uuid, Device device))                             \
+  X(can_access_peer, "cuDeviceCanAccessPeer", (int* can, Device device, Device peer))            \
+  X(p2p_attribute, "cuDeviceGetP2PAttribute", (int* value, int what, Device from, Device to))    \
+  X(retain_context, "cuDevicePrimaryCtxRetain", (Context * context, Device device))              \
+  X(release_context, "cuDevicePrimaryCtxRelease_v2", (Device device))                            \
+  X(set_context, "cuCtxSetCurrent", (Context context))                                           \
+  X(push_context, "cuCtxPushCurrent_v2", (Context context))                                      \
+  X(pop_context, "cuCtxPopCurrent_v2", (Context * context))                                      \
+  X(enable_peer, "cuCtxEnablePeerAccess", (Context peer, unsigned flags))                        \
+  X(create_stream, "cuStreamCreate", (Stream * stream, unsigned flags))                          \
+  X(destroy_stream, "cuStreamDestroy_v2", (Stream stream))                                       \
+  X(sync_stream, "cuStreamSynchronize", (Stream stream))                                         \
+  X(copy, "cuMemcpyAsync", (Address to, Address from, size_t bytes, Stream stream))              \
+  X(set_bytes, "cuMemsetD8Async", (Address to, unsigned char byte, size_t bytes, Stream stream)) \
+  X(memory_info, "cuMemGetInfo_v2", (size_t * available, size_t * total))                        \
+  X(allocate, "cuMemAlloc_v2", (Address * address, size_t bytes))                                \
+  X(release, "cuMemFree_v2", (Address address))                                                  \
+  X(address_range, "cuMemGetAddressRange_v2", (Address * base, size_t * bytes, Address inside))  \
+  X(ipc_handle, "cuIpcGetMemHandle", (IpcHandle * handle, Address address))                      \
+  X(ipc_open, "cuIpcOpenMemHandle_v2", (Address * address, IpcHandle handle, unsigned flags))    \
+  X(ipc_close, "cuIpcCloseMemHandle", (Address address))                                         \
+  X(allocate_host, "cuMemHostAlloc", (void** address, size_t bytes, unsigned flags))             \
+  X(release_host, "cuMemFreeHost", (void* address))                                              \
+  X(register_host, "cuMemHostRegister_v2", (void* address, size_t bytes, unsigned flags))        \
+  X(unregister_host, "cuMemHostUnregister", (void* address))                                     \
+  X(pointer_attribute, "cuPointerGetAttribute", (void* value, int what, Address pointer))
+
+/// The functions: driver->allocate(&address, bytes). The library stays loaded until the process
+/// ends.
+struct Driver {
+#define PEAL_CUDA_DECLARE(member, symbol, parameters) Result(*member) parameters = nullptr;
+  PEAL_CUDA_FUNCTIONS(PEAL_CUDA_DECLARE)
+#undef PEAL_CUDA_DECLARE
+
+  /// "out of memory (CUDA_ERROR_OUT_OF_MEMORY)".
+  std::string text(Result error) const;
+};
+
+/// A driver, or why there is none.
+struct Loaded {
+  std::shared_ptr<const Driver> driver;
+  std::string reason;
+};
+
+/// Opens libcuda and initialises it. A machine without one, or without a GPU that works, is no
+/// error here.
+Loaded load_driver(const std::string& path = "libcuda.so.1");
+
+}  // namespace peal::cuda

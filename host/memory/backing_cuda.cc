@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// cuMemAlloc and not the virtual memory calls (cuMemCreate): its IPC handle is 64 plain bytes that
+// an allgather can carry and that open on any GPU of the host, the exporter's own too. What the
+// other way could do in addition, growing a heap in place or exporting through a file descriptor,
+// peal has no use for.
+#include "host/memory/backing_cuda.h"
+
+#include <cstring>
+#include <utility>
+
+#include "host/base/config.h"
+#include "host/base/error.h"
+
+namespace peal {
+namespace {
+
+const Gpu& gpu_of(const Backing::Block& block) { return *static_cast<Gpu*>(block.keeper.get()); }
+
+// cuMemAlloc promises 256 bytes; the first kAlignment bytes of an allocation are there to move in.
+std::byte* align_up(cuda::Address address) {
+  const cuda::Address aligned =
+      (address + Backing::kAlignment - 1) / Backing::kAlignment * Backing::kAlignment;
+  return reinterpret_cast<std::byte*>(aligned);
+}
+
+/// Whoever releases memory at the end of a process may find the driver gone, and the memory with
+/// it.
+template <class Body>
+void attempt(const Gpu& gpu, const Body& body) noexcept {
+  try {
+    gpu.within(body);
+  } catch (const Error&) {
+  }
+}
+
+void release_cuda(const Backing::Block& block) noexcept {
+  attempt(gpu_of(block), [&](const cuda::Driver& driver) {
+    cuda::Address base = 0;
+    size_t bytes = 0;
+    if (driver.address_range(&base, &bytes, device_address(block.address)) == cuda::kSuccess) {
+      driver.release(base);
+    }
+  });
+}
+
+void zero_cuda(const Backing::Block& block, std::byte* address, size_t bytes) {
+  gpu_of(block).zero(address, bytes);
+}
+
+void copy_cuda(const Backing::Block& block, void* to, const void* from, size_t bytes) {
+  gpu_of(block).copy(to, from, bytes);
+}
+
+constexpr Backing::Operations kCudaOperations{release_cuda, zero_cuda, copy_cuda};
+
+void release_pinned(const Backing::Block& block) noexcept {
+  attempt(gpu_of(block), [&](const cuda::Driver& driver) { driver.release_host(block.address); });
+}
+
+constexpr Backing::Operations kPinnedOperations{.release = release_pinned};
+
+}  // namespace
+
+Backing make_cuda_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name) {
+  if (bytes == 0) fail(ErrorCode::kInvalidArgument, "GPU memory for {}: 0 bytes asked", name);
+  const size_t rounded =
+      (bytes + Backing::kAlignment - 1) / Backing::kAlignment * Backing::kAlignment;
+  cuda::Address base = 0;
+  size_t available = 0;
+  size_t total = 0;
+  const cuda::Result result = gpu->within([&](const cuda::Driver& driver) {
+    driver.memory_info(&available, &total);
+    return driver.allocate(&base, rounded + Backing::kAlignment);
+  });
+  if (result == cuda::kOutOfMemory) {
+    fail(ErrorCode::kOutOfMemory,
+         "no {} bytes ({}) of memory for {} on GPU {} ({}): {} of its {} bytes are free; ask for "
+         "less (PEAL_HEAP_SIZE) or start fewer PEs on it (PEAL_DEVICE)",
+         bytes, format_size(bytes), name, gpu->index(), gpu->name(), available, total);
+  }
+  gpu->check(result, fmt::format("cuMemAlloc({} bytes) for {}", bytes, name));
+  const Gpu& kept = *gpu;
+  Backing memory({align_up(base), rounded, -1, false, std::move(gpu)}, kCudaOperations);
+  kept.zero(memory.address(), rounded);
+  return memory;
+}
+
+Backing make_pinned_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name) {
+  if (bytes == 0) fail(ErrorCode::kInvalidArgument, "pinned memory for {}: 0 bytes asked", name);
+  void* address = nullptr;
+  // Under unified addressing, which all 64-bit systems have, kernels use the host's address.
+  gpu->check(gpu->within([&](const cuda::Driver& driver) {
+    return driver.allocate_host(&address, bytes, cuda::kHostPortable | cuda::kHostDeviceMap);
+  }),
+             fmt::format("cuMemHostAlloc({} bytes) for {}", bytes, name));
+  std::memset(address, 0, bytes);
+  return Backing({static_cast<std::byte*>(address), bytes, -1, true, std::move(gpu)},
+                 kPinnedOperations);
+}
+
+PinnedRange pin(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes) {
+  gpu->check(gpu->within([&](const cuda::Driver& driver) {
+    return driver.register_host(address, bytes, cuda::kHostPortable | cuda::kHostDeviceMap);
+  }),
+             fmt::format("cuMemHostRegister({} bytes at {})", bytes, fmt::ptr(address)));
+  return {address, [gpu = std::move(gpu)](std::byte* begin) {
+            attempt(*gpu, [&](const cuda::Driver& driver) { driver.unregister_host(begin); });
+          }};
+}
+
+}  // namespace peal

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory for a PE whose kernels run on a GPU.
+//
+//   make_cuda_backing     the GPU's own: heap, tables; the host reaches it with copies
+//   make_pinned_backing   the host's, which kernels load over the bus: what both look at while a
+//                         kernel spins
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "host/memory/backing.h"
+#include "host/memory/gpu.h"
+
+namespace peal {
+
+/// Zeroed memory of `gpu`, rounded up to kAlignment. Other processes map it by its IPC handle.
+/// Throws kOutOfMemory that names what is free.
+Backing make_cuda_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name);
+
+/// The caller's host memory, made known to `gpu`: until it is destroyed kernels use it at its
+/// address, slowly.
+using PinnedRange = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
+PinnedRange pin(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes);
+
+/// Zeroed host memory at the same address for kernels of `gpu`; begins at a multiple of a page.
+Backing make_pinned_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name);
+
+}  // namespace peal

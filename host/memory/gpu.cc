@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/memory/gpu.h"
+
+#include <array>
+
+#include "host/base/error.h"
+
+namespace peal {
+namespace {
+
+constexpr const char* kRemedy =
+    "run it where an NVIDIA driver and a GPU are, or compile its kernels with g++ for the CPU";
+
+int count_of(const cuda::Driver& driver) {
+  int count = 0;
+  return driver.device_count(&count) == cuda::kSuccess ? count : 0;
+}
+
+}  // namespace
+
+std::shared_ptr<Gpu> Gpu::open(int index, int rank_on_host) {
+  auto [driver, reason] = cuda::load_driver();
+  if (!driver) {
+    fail(ErrorCode::kUnsupported, "this program's kernels need a GPU: {}; {}", reason, kRemedy);
+  }
+  const int count = count_of(*driver);
+  if (count == 0) {
+    fail(ErrorCode::kUnsupported, "this program's kernels need a GPU and there is none; {}",
+         kRemedy);
+  }
+  if (index >= count) {
+    fail(ErrorCode::kUnsupported, "PEAL_DEVICE={}: there are {} GPUs here, 0 to {}", index, count,
+         count - 1);
+  }
+  return std::make_shared<Gpu>(std::move(driver), index >= 0 ? index : rank_on_host % count);
+}
+
+Gpu::Gpu(std::shared_ptr<const cuda::Driver> driver, int index)
+    : driver_(std::move(driver)), index_(index) {
+  check(driver_->device(&device_, index_), "cuDeviceGet");
+  std::array<char, 128> name{};
+  check(driver_->device_name(name.data(), static_cast<int>(name.size()) - 1, device_),
+        "cuDeviceGetName");
+  name_ = name.data();
+  check(driver_->device_uuid(&uuid_, device_), "cuDeviceGetUuid");
+  check(driver_->retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
+  try {
+    const Current current(*this);
+    check(driver_->create_stream(&stream_, cuda::kStreamNonBlocking), "cuStreamCreate");
+  } catch (const Error&) {
+    driver_->release_context(device_);
+    throw;
+  }
+}
+
+Gpu::~Gpu() {
+  // At the end of a process the driver may be gone already: then these do nothing.
+  driver_->destroy_stream(stream_);
+  driver_->release_context(device_);
+}
+
+void Gpu::check(cuda::Result result, const std::string& call) const {
+  if (result == cuda::kSuccess) return;
+  fail(ErrorCode::kSystem, "{} on GPU {}{}: {}", call, index_,
+       name_.empty() ? "" : " (" + name_ + ")", driver_->text(result));
+}
+
+void Gpu::make_current() const { check(driver_->set_context(context_), "cuCtxSetCurrent"); }
+
+Gpu::Current::Current(const Gpu& gpu) : driver_(*gpu.driver_) {
+  gpu.check(driver_.push_context(gpu.context_), "cuCtxPushCurrent");
+}
+
+Gpu::Current::~Current() {
+  cuda::Context ignored = nullptr;
+  driver_.pop_context(&ignored);
+}
+
+void Gpu::copy(void* to, const void* from, size_t bytes) const {
+  const Current current(*this);
+  check(driver_->copy(device_address(to), device_address(from), bytes, stream_), "cuMemcpyAsync");
+  check(driver_->sync_stream(stream_), fmt::format("copy of {} bytes", bytes));
+}
+
+void Gpu::zero(void* address, size_t bytes) const {
+  const Current current(*this);
+  check(driver_->set_bytes(device_address(address), 0, bytes, stream_), "cuMemsetD8Async");
+  check(driver_->sync_stream(stream_), fmt::format("zeroing of {} bytes", bytes));
+}
+
+std::optional<int> Gpu::find(const cuda::Uuid& uuid) const {
+  for (int index = 0; index < count_of(*driver_); ++index) {
+    cuda::Device device = 0;
+    cuda::Uuid one{};
+    if (driver_->device(&device, index) == cuda::kSuccess &&
+        driver_->device_uuid(&one, device) == cuda::kSuccess && one == uuid) {
+      return index;
+    }
+  }
+  return std::nullopt;
+}
+
+bool Gpu::knows(const void* address) const {
+  unsigned type = 0;
+  return within([&](const cuda::Driver& driver) {
+    return driver.pointer_attribute(&type, cuda::kPointerMemoryType, device_address(address)) ==
+               cuda::kSuccess &&
+           type != 0;
+  });
+}
+
+}  // namespace peal

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The GPU that a PE's kernels run on, as the host uses it: its primary context (the one the CUDA
+// runtime uses too) and a stream of its own.
+//
+// Copies go through that stream, which waits for no other: a kernel that spins until the host has
+// written something would otherwise wait for ever.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "host/base/cuda_driver.h"
+
+namespace peal {
+
+/// One open GPU. Everything may be called from any thread; calls throw kSystem (naming call, GPU
+/// and cause) when the GPU fails, also for what a kernel did.
+class Gpu {
+ public:
+  /// Opens GPU `index`, or for -1 the one of the `rank_on_host`-th PE of this host. Throws
+  /// kUnsupported when there is no driver, no such GPU or no GPU at all.
+  static std::shared_ptr<Gpu> open(int index, int rank_on_host);
+
+  Gpu(std::shared_ptr<const cuda::Driver> driver, int index);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  int index() const { return index_; }
+  const std::string& name() const { return name_; }
+  const cuda::Uuid& uuid() const { return uuid_; }
+  const cuda::Driver& driver() const { return *driver_; }
+
+  /// Makes it the calling thread's current GPU, also for the CUDA runtime.
+  void make_current() const;
+
+  /// Runs `body` with this GPU current and answers what it answers.
+  template <class Body>
+  auto within(const Body& body) const {
+    const Current current(*this);
+    return body(*driver_);
+  }
+
+  /// Between any two of host and GPU memory; complete on return.
+  void copy(void* to, const void* from, size_t bytes) const;
+  void zero(void* address, size_t bytes) const;
+
+  /// The index of the GPU with that id, if this process may use it.
+  std::optional<int> find(const cuda::Uuid& uuid) const;
+
+  /// True for memory that kernels may use: a GPU's, or host memory that CUDA knows.
+  bool knows(const void* address) const;
+
+  /// Throws kSystem "call: cause" unless `result` is success.
+  void check(cuda::Result result, const std::string& call) const;
+
+ private:
+  /// The GPU is current as long as it lives.
+  class Current {
+   public:
+    explicit Current(const Gpu& gpu);
+    ~Current();
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+
+   private:
+    const cuda::Driver& driver_;
+  };
+
+  std::shared_ptr<const cuda::Driver> driver_;
+  int index_;
+  cuda::Device device_ = 0;
+  cuda::Context context_ = nullptr;
+  cuda::Stream stream_ = nullptr;
+  std::string name_;
+  cuda::Uuid uuid_{};
+};
+
+inline cuda::Address device_address(const void* pointer) {
+  return reinterpret_cast<cuda::Address>(pointer);
+}
+
+}  // namespace peal

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Host pages between processes. The owner does nothing for it, so it need not even be running.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "host/transport/share.h"
+
+namespace peal {
+namespace {
+
+Answer refused_by(const std::string& call, int error) {
+  return refused(call + ": " + std::generic_category().message(error));
+}
+
+/// Opens descriptor `offer.fd` of process `pid`, if it still is what was offered.
+Answer map_memfd(const Offer& offer, int64_t pid) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", pid, offer.fd);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return refused_by(fmt::format("open({})", path), errno);
+  struct stat file {};
+  if (::fstat(fd, &file) != 0 || file.st_dev != offer.file_device ||
+      file.st_ino != offer.file_inode) {
+    ::close(fd);
+    return refused(path + " is not what the PE offered");
+  }
+  void* const address = ::mmap(nullptr, offer.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int error = errno;
+  ::close(fd);
+  if (address == MAP_FAILED) return refused_by(fmt::format("mmap({})", path), error);
+  const auto unmap = [bytes = offer.bytes](std::byte* begin) { ::munmap(begin, bytes); };
+  return {PeerMemory::Mapping(static_cast<std::byte*>(address), unmap), "same host, shared memory"};
+}
+
+}  // namespace
+
+Offer offer_pages(std::byte* address, size_t bytes, int fd) {
+  Offer offer{};
+  offer.address = reinterpret_cast<uint64_t>(address);
+  offer.bytes = bytes;
+  offer.fd = -1;
+  struct stat file {};
+  if (fd < 0 || ::fstat(fd, &file) != 0) return offer;
+  offer.file_device = file.st_dev;
+  offer.file_inode = file.st_ino;
+  offer.fd = fd;
+  return offer;
+}
+
+Answer reach_pages(const Offer& offer, const Place& here, const Place& there) {
+  if (same_process(here, there)) return {borrowed(offer), "same process"};
+  if (!same_host(here, there)) return refused("other host");
+  if (!same_pids(here, there)) return refused("same host, but another pid namespace");
+  if (offer.fd < 0) return refused("memory that its process cannot share");
+  return map_memfd(offer, there.pid);
+}
+
+}  // namespace peal

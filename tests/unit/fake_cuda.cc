@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fake's functions. An IPC handle carries pid, descriptor and size of a memfd.
+#include "tests/unit/fake_cuda.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "host/base/cuda_driver.h"
+
+namespace {
+
+using namespace peal::cuda;
+
+constexpr Result kInvalidValue = 1;
+constexpr Result kNoDevice = 100;
+constexpr Result kInvalidDevice = 101;
+constexpr Result kInvalidContext = 201;
+constexpr Result kPeerAccessUnsupported = 217;
+constexpr int kMaxDevices = 8;
+
+struct Allocation {
+  size_t bytes;
+  int fd;
+};
+
+struct Ipc {
+  int64_t pid;
+  int64_t fd;
+  uint64_t bytes;
+};
+static_assert(sizeof(Ipc) <= sizeof(IpcHandle));
+
+FakeCuda state;
+std::mutex mutex;
+std::map<Address, Allocation> allocations;
+std::map<Address, size_t> mapped;
+std::set<void*> pinned;
+std::set<std::pair<int, int>> peers;
+int contexts[kMaxDevices];  // a context is the address of its device's entry
+int stream;                 // of which there is one kind
+thread_local std::vector<Context> current;
+
+Result refusal(const char* symbol) {
+  const auto found = state.refuse.find(symbol);
+  return found == state.refuse.end() ? kSuccess : found->second;
+}
+
+Result mistake(Result result) {
+  ++state.mistakes;
+  return result;
+}
+
+Context context_of(int device) { return reinterpret_cast<Context>(&contexts[device]); }
+
+int current_device() {
+  if (current.empty() || current.back() == nullptr) return -1;
+  return static_cast<int>(reinterpret_cast<int*>(current.back()) - contexts);
+}
+
+template <class T>
+T* pointer(Address address) {
+  return reinterpret_cast<T*>(address);
+}
+
+Result map(int fd, size_t bytes, Address* address) {
+  void* const begin = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (begin == MAP_FAILED) return kOutOfMemory;
+  *address = reinterpret_cast<Address>(begin);
+  ++state.live;
+  return kSuccess;
+}
+
+}  // namespace
+
+// Refuses when the test says so, or when no context is current.
+#define FAKE_ENTER(symbol)                              \
+  if (const Result no = refusal(symbol); no) return no; \
+  const std::lock_guard lock(mutex)
+#define FAKE_ENTER_CONTEXT(symbol) \
+  FAKE_ENTER(symbol);              \
+  if (current_device() < 0) return mistake(kInvalidContext)
+
+extern "C" {
+
+FakeCuda* fake_cuda() { return &state; }
+
+Result cuInit(unsigned) { return refusal("cuInit"); }
+Result cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return kSuccess;
+}
+Result cuGetErrorName(Result error, const char** text) {
+  *text = error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_FAKE";
+  return error == 12345 ? kInvalidValue : kSuccess;
+}
+Result cuGetErrorString(Result error, const char** text) {
+  *text = error == kOutOfMemory ? "out of memory" : "the test wants it so";
+  return kSuccess;
+}
+Result cuDeviceGetCount(int* count) {
+  *count = state.devices - state.visible_from;
+  return refusal("cuDeviceGetCount");
+}
+Result cuDeviceGet(Device* device, int index) {
+  if (index < 0 || index + state.visible_from >= state.devices) return kInvalidDevice;
+  *device = index + state.visible_from;
+  return refusal("cuDeviceGet");
+}
+Result cuDeviceGetName(char* name, int, Device) {
+  std::strcpy(name, "Fake H200");
+  return kSuccess;
+}
+Result cuDeviceGetUuid_v2(Uuid* uuid, Device device) {
+  *uuid = {};
+  uuid->bytes[15] = static_cast<char>(device + 1);
+  return kSuccess;
+}
+Result cuDeviceCanAccessPeer(int* can, Device device, Device peer) {
+  *can = device != peer && state.peer_access ? 1 : 0;
+  return kSuccess;
+}
+Result cuDeviceGetP2PAttribute(int* value, int, Device, Device) {
+  *value = state.native_atomics ? 1 : 0;
+  return kSuccess;
+}
+Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
+  FAKE_ENTER("cuDevicePrimaryCtxRetain");
+  if (device < 0 || device >= state.devices) return mistake(kNoDevice);
+  *context = context_of(device);
+  ++state.live;
+  return kSuccess;
+}
+Result cuDevicePrimaryCtxRelease_v2(Device) {
+  --state.live;
+  return kSuccess;
+}
+Result cuCtxSetCurrent(Context context) {
+  if (current.empty()) current.emplace_back();
+  current.back() = context;
+  return kSuccess;
+}
+Result cuCtxPushCurrent_v2(Context context) {
+  current.push_back(context);
+  return refusal("cuCtxPushCurrent");
+}
+Result cuCtxPopCurrent_v2(Context*) {
+  if (current.empty()) return mistake(kInvalidContext);
+  current.pop_back();
+  return kSuccess;
+}
+Result cuCtxEnablePeerAccess(Context peer, unsigned) {
+  FAKE_ENTER_CONTEXT("cuCtxEnablePeerAccess");
+  if (!state.peer_access) return kPeerAccessUnsupported;
+  const auto device = static_cast<int>(reinterpret_cast<int*>(peer) - contexts);
+  if (!peers.emplace(current_device(), device).second) return kPeerAccessAlreadyEnabled;
+  ++state.enabled;
+  return kSuccess;
+}
+Result cuStreamCreate(Stream* out, unsigned flags) {
+  FAKE_ENTER_CONTEXT("cuStreamCreate");
+  if (flags != kStreamNonBlocking) return mistake(kInvalidValue);
+  *out = reinterpret_cast<Stream>(&stream);
+  ++state.live;
+  return kSuccess;
+}
+Result cuStreamDestroy_v2(Stream) {
+  --state.live;
+  return kSuccess;
+}
+Result cuStreamSynchronize(Stream which) {
+  return which == nullptr ? mistake(kInvalidValue) : refusal("cuStreamSynchronize");
+}
+Result cuMemcpyAsync(Address to, Address from, size_t bytes, Stream which) {
+  FAKE_ENTER_CONTEXT("cuMemcpyAsync");
+  if (which == nullptr) return mistake(kInvalidValue);
+  ++state.copies;
+  // Words are copied whole, as a GPU's copy engine does.
+  if (bytes == 4 && to % 4 == 0 && from % 4 == 0) {
+    __atomic_store_n(pointer<uint32_t>(to),
+                     __atomic_load_n(pointer<uint32_t>(from), __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+  } else {
+    std::memcpy(pointer<void>(to), pointer<void>(from), bytes);
+  }
+  return kSuccess;
+}
+Result cuMemsetD8Async(Address to, unsigned char byte, size_t bytes, Stream which) {
+  FAKE_ENTER_CONTEXT("cuMemsetD8Async");
+  if (which == nullptr) return mistake(kInvalidValue);
+  std::memset(pointer<void>(to), byte, bytes);
+  return kSuccess;
+}
+Result cuMemGetInfo_v2(size_t* available, size_t* total) {
+  *total = state.memory;
+  *available = state.memory / 2;
+  return kSuccess;
+}
+Result cuMemAlloc_v2(Address* address, size_t bytes) {
+  FAKE_ENTER_CONTEXT("cuMemAlloc");
+  if (bytes > state.memory) return kOutOfMemory;
+  const int fd = ::memfd_create("fake-gpu", MFD_CLOEXEC);
+  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return kOutOfMemory;
+  const Result result = map(fd, bytes, address);
+  if (result == kSuccess) {
+    std::memset(pointer<void>(*address), 0xa5, bytes);  // not zero: a GPU's is not either
+    allocations[*address] = {bytes, fd};
+  }
+  return result;
+}
+Result cuMemFree_v2(Address address) {
+  FAKE_ENTER_CONTEXT("cuMemFree");
+  const auto found = allocations.find(address);
+  if (found == allocations.end()) return mistake(kInvalidValue);
+  ::munmap(pointer<void>(address), found->second.bytes);
+  ::close(found->second.fd);
+  allocations.erase(found);
+  --state.live;
+  return kSuccess;
+}
+Result cuMemGetAddressRange_v2(Address* base, size_t* bytes, Address inside) {
+  FAKE_ENTER_CONTEXT("cuMemGetAddressRange");
+  auto after = allocations.upper_bound(inside);
+  if (after == allocations.begin()) return kInvalidValue;
+  --after;
+  if (inside - after->first >= after->second.bytes) return kInvalidValue;
+  *base = after->first;
+  *bytes = after->second.bytes;
+  return kSuccess;
+}
+Result cuIpcGetMemHandle(IpcHandle* handle, Address address) {
+  FAKE_ENTER_CONTEXT("cuIpcGetMemHandle");
+  const auto found = allocations.find(address);
+  if (found == allocations.end()) return mistake(kInvalidValue);
+  const Ipc ipc{::getpid(), found->second.fd, found->second.bytes};
+  std::memcpy(handle, &ipc, sizeof(ipc));
+  return kSuccess;
+}
+Result cuIpcOpenMemHandle_v2(Address* address, IpcHandle handle, unsigned flags) {
+  FAKE_ENTER_CONTEXT("cuIpcOpenMemHandle");
+  if (flags != kIpcLazyPeerAccess) return mistake(kInvalidValue);
+  Ipc ipc;
+  std::memcpy(&ipc, &handle, sizeof(ipc));
+  const std::string path = "/proc/" + std::to_string(ipc.pid) + "/fd/" + std::to_string(ipc.fd);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return kInvalidValue;
+  const Result result = map(fd, ipc.bytes, address);
+  ::close(fd);
+  if (result == kSuccess) {
+    mapped[*address] = ipc.bytes;
+    ++state.mappings;
+  }
+  return result;
+}
+Result cuIpcCloseMemHandle(Address address) {
+  FAKE_ENTER_CONTEXT("cuIpcCloseMemHandle");
+  const auto found = mapped.find(address);
+  if (found == mapped.end()) return mistake(kInvalidValue);
+  ::munmap(pointer<void>(address), found->second);
+  mapped.erase(found);
+  --state.mappings;
+  --state.live;
+  return kSuccess;
+}
+Result cuMemHostAlloc(void** address, size_t bytes, unsigned flags) {
+  FAKE_ENTER_CONTEXT("cuMemHostAlloc");
+  if (flags != (kHostPortable | kHostDeviceMap)) return mistake(kInvalidValue);
+  *address = ::mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (*address == MAP_FAILED || bytes > 1 << 20) return kOutOfMemory;
+  pinned.insert(*address);
+  ++state.live;
+  return kSuccess;
+}
+Result cuMemFreeHost(void* address) {
+  FAKE_ENTER_CONTEXT("cuMemFreeHost");
+  if (pinned.erase(address) == 0) return mistake(kInvalidValue);
+  ::munmap(address, 1 << 20);
+  --state.live;
+  return kSuccess;
+}
+Result cuMemHostRegister_v2(void* address, size_t, unsigned) {
+  FAKE_ENTER_CONTEXT("cuMemHostRegister");
+  pinned.insert(address);
+  ++state.live;
+  return kSuccess;
+}
+Result cuMemHostUnregister(void* address) {
+  FAKE_ENTER_CONTEXT("cuMemHostUnregister");
+  if (pinned.erase(address) == 0) return mistake(kInvalidValue);
+  --state.live;
+  return kSuccess;
+}
+Result cuPointerGetAttribute(void* value, int what, Address address) {
+  FAKE_ENTER_CONTEXT("cuPointerGetAttribute");
+  if (what != kPointerMemoryType) return mistake(kInvalidValue);
+  auto after = allocations.upper_bound(address);
+  const bool gpu = after != allocations.begin() &&
+                   address - std::prev(after)->first < std::prev(after)->second.bytes;
+  if (!gpu && pinned.count(pointer<void>(address)) == 0) return kInvalidValue;
+  const unsigned type = gpu ? 2 : 1;
+  std::memcpy(value, &type, sizeof(type));
+  return kSuccess;
+}
+
+}  // extern "C"

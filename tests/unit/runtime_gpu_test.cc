@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A whole runtime whose memory is a GPU's: on a driver that is a fake, with kernels on the CPU,
+// which can load and store the fake's memory. No NIC takes part.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bootstrap/bootstraps.h"
+#include "host/base/error.h"
+#include "host/memory/backing_cuda.h"
+#include "peal/peal.h"
+#include "tests/support/job.h"
+#include "tests/unit/fake_cuda.h"
+
+namespace peal {
+namespace {
+
+PEAL_KERNEL rotate(Context ctx, uint64_t* box, uint64_t* flag, Status* status) {
+  const int next = (ctx.pe + 1) % ctx.n_pes;
+  Status s = put_signal(ctx, box, box + 1, 1, Signal::set(flag, 1, next));
+  if (s == Status::kOk) s = wait_until(ctx, flag, Compare::kEq, 1);
+  (void)atomic_add(ctx, box + 2, 1, 0);
+  if (s == Status::kOk) s = barrier_all(ctx);
+  *status = s;
+}
+
+PEAL_KERNEL copy_from(Context ctx, uint64_t* box, const uint64_t* source) {
+  (void)put(ctx, box, source, 1, ctx.pe);
+}
+
+PEAL_KERNEL misuse(Context ctx, uint64_t* box) { (void)p(ctx, box, uint64_t{1}, 99); }
+
+PEAL_KERNEL wait_for_ever(Context ctx, uint64_t* flag, Status* status) {
+  *status = wait_until(ctx, flag, Compare::kEq, 1);
+}
+
+class RuntimeOnGpu : public testing::Test {
+ protected:
+  RuntimeOnGpu() : fake_(load_fake_cuda()), config_(api_test::small_config()) {
+    fake_.devices = 2;
+    fake_.peer_access = true;
+    fake_.native_atomics = true;
+    fake_.refuse.clear();
+    fake_.mistakes = 0;
+  }
+  ~RuntimeOnGpu() override {
+    EXPECT_EQ(fake_.live, 0);
+    EXPECT_EQ(fake_.mistakes, 0);
+  }
+
+  Runtime start(Bootstrap& group) const {
+    return Runtime(std::make_unique<api_test::BorrowedBootstrap>(group), config_, Target::kGpu);
+  }
+
+  FakeCuda& fake_;
+  Config config_;
+};
+
+/// Every PE sends its number on; 0 when all went well.
+int send_around(Runtime& pe) {
+  auto* const box = pe.allocate<uint64_t>(3);
+  auto* const flag = pe.allocate<uint64_t>(1);
+  auto* const status = pe.allocate<Status>(1);
+  const auto mine = static_cast<uint64_t>(100 + pe.my_pe());
+  pe.copy_in(box + 1, &mine, sizeof(mine));
+  launch({}, rotate, pe.context(), box, flag, status).wait();
+  pe.check();
+  uint64_t seen[3];
+  Status ended = Status::kAborted;
+  pe.copy_out(seen, box, sizeof(seen));
+  pe.copy_out(&ended, status, sizeof(ended));
+  const int before = (pe.my_pe() + pe.n_pes() - 1) % pe.n_pes();
+  if (ended != Status::kOk) return 10 + static_cast<int>(ended);
+  if (seen[0] != static_cast<uint64_t>(100 + before)) return 2;
+  if (pe.my_pe() == 0 && seen[2] != static_cast<uint64_t>(pe.n_pes())) return 3;
+  pe.barrier();
+  return 0;
+}
+
+TEST_F(RuntimeOnGpu, WorksBetweenThreads) {
+  bootstrap::run_threads(3, [&](Bootstrap& group) {
+    Runtime pe = start(group);
+    EXPECT_EQ(send_around(pe), 0);
+    EXPECT_STREQ(pe.transport(), "p2p");
+    EXPECT_EQ(pe.nic(), "nvlink");
+  });
+}
+
+TEST_F(RuntimeOnGpu, WorksBetweenProcesses) {
+  bootstrap::run_processes(3, [&](Bootstrap& group) {
+    int result = 0;
+    {
+      Runtime pe = start(group);
+      result = send_around(pe);
+      if (fake_.mappings < 2) result = 50;
+    }
+    return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+  });
+}
+
+TEST_F(RuntimeOnGpu, ReportsOneGpuAsNoLink) {
+  config_.device = 1;
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    Runtime pe = start(group);
+    EXPECT_EQ(pe.nic(), "none");
+    EXPECT_EQ(send_around(pe), 0);
+  });
+  fake_.native_atomics = false;
+  config_.device = -1;
+  bootstrap::run_threads(2, [&](Bootstrap& group) { EXPECT_EQ(start(group).nic(), "pcie"); });
+}
+
+TEST_F(RuntimeOnGpu, GivesEveryContextStateOfItsOwn) {
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    Runtime pe = start(group);
+    auto* const box = pe.allocate<uint64_t>(1);
+    {
+      const auto context = pe.make_context();
+      launch({}, misuse, context.value(), box).wait();
+      EXPECT_EQ(pe.failure().status, Status::kBadPe);
+      EXPECT_NE(pe.failure().text.find("used PE 99"), std::string::npos) << pe.failure().text;
+      pe.barrier();
+    }
+    const auto again = pe.make_context();
+    EXPECT_EQ(pe.failure().status, Status::kOk) << "of the slot's last user";
+    pe.barrier();
+  });
+}
+
+TEST_F(RuntimeOnGpu, PinsLocalMemoryThatCudaDoesNotKnow) {
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    Runtime pe = start(group);
+    auto* const box = pe.allocate<uint64_t>(1);
+    std::vector<uint64_t> source(64, 77);
+    const int before = fake_.live;
+    pe.barrier();
+    pe.register_local(source.data(), source.size() * sizeof(uint64_t));
+    EXPECT_GT(fake_.live, before);
+    launch({}, copy_from, pe.context(), box, source.data()).wait();
+    uint64_t seen = 0;
+    pe.copy_out(&seen, box, sizeof(seen));
+    EXPECT_EQ(seen, 77u);
+    pe.register_local(box, 8);  // the GPU's own: nothing to pin
+    pe.barrier();
+  });
+}
+
+TEST_F(RuntimeOnGpu, StopsAKernelThatWaits) {
+  config_.timeout = std::chrono::seconds(0);
+  bootstrap::run_threads(1, [&](Bootstrap& group) {
+    Runtime pe = start(group);
+    auto* const flag = pe.allocate<uint64_t>(1);
+    auto* const status = pe.allocate<Status>(1);
+    auto running = launch({}, wait_for_ever, pe.context(), flag, status);
+    pe.stop_waits();
+    running.wait();
+    Status ended = Status::kOk;
+    pe.copy_out(&ended, status, sizeof(ended));
+    EXPECT_EQ(ended, Status::kAborted);
+  });
+}
+
+std::string refusal(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "not refused";
+  return "";
+}
+
+TEST_F(RuntimeOnGpu, SharesWindowsOfTheGpuOnly) {
+  bootstrap::run_processes(2, [&](Bootstrap& group) {
+    {
+      Runtime pe = start(group);
+      alignas(4096) static std::byte mine[4096];
+      const std::string text = refusal([&] { pe.register_window(mine, sizeof(mine)); });
+      if (text.find("its 4096 bytes cannot be mapped: same host, but memory that its process") ==
+          std::string::npos) {
+        throw std::runtime_error(text);
+      }
+      const auto gpu = Gpu::open(-1, group.rank());
+      Backing other = make_cuda_backing(gpu, 4096, "window");
+      pe.register_window(other.address(), 4096);
+      auto* const box = reinterpret_cast<uint64_t*>(other.address());
+      const auto context = pe.context();
+      launch({}, copy_from, context, box, pe.allocate<uint64_t>(1)).wait();
+      pe.check();
+      pe.barrier();
+    }
+    return 0;
+  });
+}
+
+TEST_F(RuntimeOnGpu, RefusesWhatNoTransportReaches) {
+  fake_.peer_access = false;
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    const std::string text = refusal([&] { start(group); });
+    EXPECT_NE(text.find("no transport reaches PE"), std::string::npos) << text;
+    EXPECT_NE(text.find("no peer access GPU"), std::string::npos) << text;
+  });
+  config_.transport = TransportKind::kIbgda;
+  bootstrap::run_threads(1, [&](Bootstrap& group) {
+    EXPECT_NE(refusal([&] { start(group); }).find("not available to kernels on a GPU"),
+              std::string::npos);
+  });
+}
+
+TEST_F(RuntimeOnGpu, RefusesAJobOfTwoKinds) {
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    const std::string text = refusal([&] {
+      Runtime(std::make_unique<api_test::BorrowedBootstrap>(group), config_,
+              group.rank() == 0 ? Target::kCpu : Target::kGpu);
+    });
+    EXPECT_NE(text.find("PE 1 has its kernels on a GPU, PE 0 on a CPU"), std::string::npos) << text;
+  });
+}
+
+TEST_F(RuntimeOnGpu, SaysThatTheGpuFailed) {
+  bootstrap::run_threads(1, [&](Bootstrap& group) {
+    Runtime pe = start(group);
+    fake_.refuse["cuStreamSynchronize"] = 700;
+    EXPECT_NE(refusal([&] { pe.check(); }).find("on GPU 0 (Fake H200)"), std::string::npos);
+    fake_.refuse.clear();
+  });
+}
+
+}  // namespace
+}  // namespace peal
