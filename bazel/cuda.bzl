@@ -1,6 +1,8 @@
-"""cuda_object: one .cu file compiled by nvcc over the headers of its deps. Nothing without nvcc."""
+"""cuda_object: one .cu file compiled by nvcc over the headers of its deps. Nothing without nvcc.
+kernel_binary: a program with kernels, for CPUs and, where nvcc is, for GPUs."""
 
 load("@cuda//:config.bzl", "NVCC")
+load("//bazel:cudart.bzl", "gpu_binary")
 
 _ARCH = "-gencode=arch=compute_90,code=[sm_90,compute_90]"
 
@@ -41,7 +43,7 @@ def cuda_object(name, src, deps = [], **kwargs):
         native.filegroup(name = name, srcs = [], **kwargs)
 
 def kernel_binary(name, src, deps = [], data = [], **kwargs):
-    """A program with kernels: `name` runs them on the CPU (simt), `name`_cu.o is the same source by nvcc."""
+    """A program with kernels: `name` runs them on the CPU (simt), `name`_gpu is the same source by nvcc."""
     wrapper = name + "_on_cpu"
     native.genrule(
         name = wrapper,
@@ -61,3 +63,10 @@ def kernel_binary(name, src, deps = [], data = [], **kwargs):
         textual_hdrs = [src],
     )
     cuda_object(name = name + "_cu", src = src, deps = deps)
+    gpu_binary(
+        name = name + "_gpu",
+        srcs = [":" + name + "_cu"],
+        data = data,
+        deps = deps,
+        **kwargs
+    )
