@@ -154,10 +154,13 @@ std::string Fabric::ring_path(uint16_t from, uint64_t from_generation, uint16_t 
 
 void Fabric::make_directories() const {
   for (const std::string& path : {root_, directory_}) {
-    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) fail("mkdir " + path);
+    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+      if (errno == ENOENT) return;  // the last user of the fabric takes the folders away just now
+      fail("mkdir " + path);
+    }
     struct stat info;
     if (lstat(path.c_str(), &info) != 0) {
-      if (errno == ENOENT) return;  // the last user of the fabric has just left; claim() retries
+      if (errno == ENOENT) return;  // likewise; claim() retries
       fail("stat " + path);
     }
     if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 0077) != 0) {

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include <stdexcept>
 #include <system_error>
@@ -111,14 +112,16 @@ gpu::Hello Nic::State::introduction(const void* address) const {
 
 namespace {
 
-/// Path of the engine's program: beside the file this code is in.
+/// Path of the engine's program: beside the file this code is in, or where the build leaves it.
 std::string program_beside_library() {
   Dl_info info = {};
   static const char here = 0;
   if (dladdr(&here, &info) == 0 || info.dli_fname == nullptr) return "peal_softnic_engine";
   const std::string file = info.dli_fname;
   const size_t slash = file.rfind('/');
-  return (slash == std::string::npos ? "." : file.substr(0, slash)) + "/peal_softnic_engine";
+  const std::string folder = slash == std::string::npos ? "." : file.substr(0, slash);
+  const std::string built = folder + "/../gpu/peal_softnic_engine";
+  return access(built.c_str(), X_OK) == 0 ? built : folder + "/peal_softnic_engine";
 }
 
 /// Takes the numbers [1, used) that `make` hands out in order, then gives back those not in use.
