@@ -23,7 +23,8 @@ PeerMemory P2p::map(std::byte* address, size_t bytes, int fd) {
     Answer answer = gpu_ ? reach_gpu(gpu_, offers[pe], here, places_[pe])
                          : reach_pages(offers[pe], here, places_[pe]);
     memory.direct.push_back(answer.mapping.get());
-    memory.how.push_back(std::move(answer.how));
+    const bool itself = pe == static_cast<size_t>(bootstrap_.rank());
+    memory.how.push_back(itself ? "itself" : std::move(answer.how));
     memory.mappings.push_back(std::move(answer.mapping));
     link_ = std::max(link_, answer.link);
   }

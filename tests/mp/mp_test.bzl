@@ -1,7 +1,11 @@
 """mp_test: a GoogleTest program that runs as several PEs under mpirun; every rank runs every test."""
 
-def mp_test(name, srcs, np, deps = [], data = [], args = [], tags = [], size = "medium", **kwargs):
-    """`name`_program by itself, `name` under mpirun -np `np`; `name`_`n` for each n when np is a list."""
+def mp_test(name, srcs, np, deps = [], data = [], variants = {}, tags = [], size = "medium", **kwargs):
+    """Programs under mpirun.
+
+    `name`_program by itself, `name` under mpirun -np `np`; `name`_`n` for each n when np is a list. For each entry
+    (word, (np, arguments)) of variants the same program again: with a name of NAME_mptest, NAME_WORD_mptest.
+    """
     program = name + "_program"
     native.cc_binary(
         name = program,
@@ -9,9 +13,12 @@ def mp_test(name, srcs, np, deps = [], data = [], args = [], tags = [], size = "
         deps = deps + ["@system//:gtest"],
         testonly = True,
     )
-    for n in np if type(np) == "list" else [np]:
+    runs = {name + ("_%d" % n if type(np) == "list" else ""): (n, []) for n in (np if type(np) == "list" else [np])}
+    for word, run in variants.items():
+        runs[name.replace("_mptest", "_%s_mptest" % word)] = run
+    for run, (n, args) in runs.items():
         native.sh_test(
-            name = name + ("_%d" % n if type(np) == "list" else ""),
+            name = run,
             srcs = ["run_mp.sh"],
             args = [str(n), "$(rootpath :%s)" % program] + args,
             data = [":" + program, "//bootstrap:libpeal_mpi.so"] + data,

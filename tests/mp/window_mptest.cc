@@ -4,6 +4,7 @@
 // sources on the stack; and the pointer to a peer's copy.
 #include <algorithm>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "device/rma.h"
@@ -12,19 +13,25 @@
 namespace peal::api_test {
 namespace {
 
-PEAL_KERNEL ask_ptr(Verdict* verdict, Context ctx, uint64_t* box) {
+PEAL_KERNEL ask_ptr(Verdict* verdict, Context ctx, uint64_t* box, bool direct) {
   expect(verdict, ptr(ctx, box, my_pe(ctx)) == box);
   expect(verdict, ptr(ctx, box, -1) == nullptr);
   expect(verdict, ptr(ctx, box, n_pes(ctx)) == nullptr);
   for (int pe = 0; pe < n_pes(ctx); ++pe) {
-    if (pe != my_pe(ctx)) expect(verdict, ptr(ctx, box, pe) == nullptr);
+    if (pe == my_pe(ctx)) continue;
+    uint64_t* const there = ptr(ctx, box, pe);
+    expect(verdict, (there != nullptr) == direct);
+    if (direct) expect_eq(verdict, *there, static_cast<uint64_t>(pe));
   }
 }
 
-TEST(Window, PtrAnswersAtHomeOnlyWhereOnlyTheNicReachesPeers) {
+TEST(Window, PtrAnswersForPeersThatAreReachedDirectly) {
   on_every_pe([](Runtime& pe) {
     Symmetric<uint64_t> box(pe, 1);
-    run_clean(pe, {}, ask_ptr, pe.context(), box.data());
+    box[0] = static_cast<uint64_t>(pe.my_pe());
+    pe.barrier();
+    run_clean(pe, {}, ask_ptr, pe.context(), box.data(), without_nic(pe));
+    pe.barrier();
   });
 }
 
@@ -70,6 +77,7 @@ PEAL_KERNEL exchange_windows(Verdict* verdict, Context ctx, std::byte* window, s
 
 TEST(Window, UserBufferIsAWindowWhereverEachPeHasIt) {
   on_every_pe([](Runtime& pe) {
+    if (!can_share_any_memory(pe)) GTEST_SKIP() << "see the last test";
     constexpr size_t kBytes = 10'007;
     std::byte* const window = kept(3 * kBytes, 48);
     const auto me = static_cast<uint64_t>(pe.my_pe());
@@ -110,6 +118,7 @@ TEST(Window, LocalRegistrationServesAsSourceAndDestination) {
 
 TEST(Window, LocalRegistrationDoesNotHideAWindowOfTheSameMemory) {
   on_every_pe([](Runtime& pe) {
+    if (!can_share_any_memory(pe)) GTEST_SKIP() << "see the last test";
     constexpr size_t kBytes = 4096;
     std::byte* const window = kept(3 * kBytes, 0);
     fill(window, kBytes, static_cast<uint64_t>(pe.my_pe()));
@@ -131,6 +140,23 @@ TEST(Window, CopyInAndCopyOutReachThisPesSymmetricMemory) {
     pe.copy_in(box.data(), in, sizeof(in));
     pe.copy_out(out, box.data(), sizeof(out));
     EXPECT_TRUE(std::equal(std::begin(in), std::end(in), std::begin(out)));
+  });
+}
+
+TEST(Window, MemoryThatPeersCannotReachIsRefused) {
+  on_every_pe([](Runtime& pe) {
+    if (can_share_any_memory(pe)) GTEST_SKIP() << "they can";
+    try {
+      pe.register_window(kept(4096, 0), 4096);
+      ADD_FAILURE() << "not refused";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+      EXPECT_NE(std::string(error.what()).find("cannot be mapped: memory that its process"),
+                std::string::npos)
+          << error.what();
+    }
+    Symmetric<uint64_t> box(pe, 1);  // the others were told too: the job goes on
+    EXPECT_EQ(box[0], 0u);
   });
 }
 

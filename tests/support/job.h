@@ -45,28 +45,30 @@ class BorrowedBootstrap : public Bootstrap {
   Bootstrap& group_;
 };
 
+/// How this program's tests run; set once by run_tests().
+struct Arrangement {
+  std::optional<Runtime> process_pe;  // under mpirun
+  int threads = 3;                    // else
+  TransportKind transport = TransportKind::kAuto;
+};
+inline Arrangement& arrangement() {
+  static Arrangement the_one;  // gtest hands nothing to its tests
+  return the_one;
+}
+
 /// The settings of tests in one process: small, and deadlines that a broken test meets soon.
 inline Config small_config() {
   Config config = Config::defaults();
   config.heap_size = 32u << 20;
   config.timeout = std::chrono::seconds(20);
   config.bootstrap_timeout = std::chrono::seconds(20);
+  config.transport = arrangement().transport;
   return config;
 }
 
 /// A Runtime over a borrowed group.
 inline Runtime start(Bootstrap& group, const Config& config = small_config()) {
   return Runtime(std::make_unique<BorrowedBootstrap>(group), config);
-}
-
-/// How this program's tests run; set once by run_tests().
-struct Arrangement {
-  std::optional<Runtime> process_pe;  // under mpirun
-  int threads = 3;                    // else
-};
-inline Arrangement& arrangement() {
-  static Arrangement the_one;  // gtest hands nothing to its tests
-  return the_one;
 }
 
 /// Runs `body` on every PE; ends when all have ended. A PE whose body throws fails the test.
@@ -87,22 +89,41 @@ inline void on_every_pe(const std::function<void(Runtime&)>& body) {
   }
 }
 
+/// Reads the program's own arguments: --pes=N, --transport=p2p.
+inline void read_arguments(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--transport=p2p") {
+      arrangement().transport = TransportKind::kP2p;
+    } else if (argument.starts_with("--pes=")) {
+      arrangement().threads = std::stoi(argument.substr(6));
+    } else {
+      fail(ErrorCode::kInvalidArgument, "{}: only --pes=N and --transport=p2p are known", argument);
+    }
+  }
+}
+
 /// The main() of these programs.
 inline int run_tests(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   return run_main([&] {
-    for (int i = 1; i < argc; ++i) {
-      const std::string argument = argv[i];
-      if (!argument.starts_with("--pes=")) {
-        fail(ErrorCode::kInvalidArgument, "{}: only --pes=N is known", argument);
-      }
-      arrangement().threads = std::stoi(argument.substr(6));
+    read_arguments(argc, argv);
+    Config config = Config::from_environment(environ);
+    if (config.under_mpirun) {
+      config.transport = arrangement().transport;
+      arrangement().process_pe = peal::start(config);
     }
-    if (Config::from_environment(environ).under_mpirun) arrangement().process_pe = peal::start();
     const int result = RUN_ALL_TESTS();
     arrangement().process_pe.reset();
     return result;
   });
+}
+
+/// No NIC takes part: nobody checks keys, and what a process has allocated for itself others cannot
+/// reach.
+inline bool without_nic(const Runtime& pe) { return std::string(pe.transport()) == "p2p"; }
+inline bool can_share_any_memory(const Runtime& pe) {
+  return !without_nic(pe) || !arrangement().process_pe || pe.n_pes() == 1;
 }
 
 /// Symmetric memory of `count` zeroed T for the length of a scope. Construction and destruction are

@@ -29,7 +29,8 @@ TEST(P2p, BorrowsThePointerOfAThread) {
     for (size_t pe = 0; pe < 3; ++pe) {
       ASSERT_NE(memory.direct[pe], nullptr);
       EXPECT_EQ(*memory.direct[pe], std::byte(pe));
-      EXPECT_EQ(memory.how[pe], "same process");
+      EXPECT_EQ(memory.how[pe],
+                pe == static_cast<size_t>(group.rank()) ? "itself" : "same process");
     }
     EXPECT_EQ(memory.direct[static_cast<size_t>(group.rank())], mine.data());
     group.barrier();
@@ -51,8 +52,7 @@ TEST(P2p, MapsTheHeapOfAProcess) {
     for (int pe = 0; pe < 3; ++pe) wrong += mine.address()[8192 + pe] != std::byte(1 + pe);
     for (int pe = 0; pe < 3; ++pe) {
       const bool me = pe == group.rank();
-      wrong +=
-          memory.how[static_cast<size_t>(pe)] != (me ? "same process" : "same host, shared memory");
+      wrong += memory.how[static_cast<size_t>(pe)] != (me ? "itself" : "same host, shared memory");
     }
     group.barrier();
     return wrong;
@@ -122,7 +122,9 @@ TEST(P2p, RefusesAFileThatIsNotTheOneOffered) {
   // PE 0 looks the number that PE 1 offers up in its own descriptors, where it means another file.
   bootstrap::run_processes(2, [](Bootstrap& group) {
     Backing mine = make_host_backing(kBytes, "peal-test");
-    for (int i = 0; i < 64; ++i) [[maybe_unused]] const int taken = ::dup(mine.fd());
+    for (int i = 0; i < 64; ++i) {
+      if (::dup(mine.fd()) < 0) return 3;
+    }
     std::vector<Place> places = places_of(group);
     const Place me = places[0];
     if (group.rank() == 0) {
