@@ -3,6 +3,7 @@
 #
 # bootstrap_failure_test.sh <run_mp.sh> <program>: runs that must fail, each soon and with its reason in the output.
 set -u
+unset XML_OUTPUT_FILE # what fails inside is what is wanted; this script's own status is the report
 run_mp=$1
 program=$2
 
