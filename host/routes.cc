@@ -21,9 +21,10 @@ struct Finding {
 };
 
 const char* remedy(const RouteOptions& options) {
-  return options.target == Target::kGpu
-             ? "start all PEs on one host, on GPUs with peer access to one another"
-             : "set PEAL_TRANSPORT=ibgda or auto";
+  if (options.target == Target::kCpu) return "set PEAL_TRANSPORT=ibgda or auto";
+  return options.asked == TransportKind::kIbgda
+             ? "set PEAL_TRANSPORT=p2p or auto"
+             : "start all PEs on one host, on GPUs with peer access to one another";
 }
 
 // Why P2P is not even tried.

@@ -28,7 +28,12 @@ PEAL_HD void store_relaxed(T* p, T value) {
   if constexpr (R == Reach::kLane) {
     *p = value;
   } else {
+#if defined(__SANITIZE_THREAD__)
+    // It does not understand fences: a store into a peer's memory carries the one before it.
+    __atomic_store_n(p, value, R == Reach::kSystem ? __ATOMIC_RELEASE : __ATOMIC_RELAXED);
+#else
     __atomic_store_n(p, value, __ATOMIC_RELAXED);
+#endif
   }
 }
 

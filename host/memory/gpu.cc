@@ -55,7 +55,11 @@ Gpu::Gpu(std::shared_ptr<const cuda::Driver> driver, int index)
 
 Gpu::~Gpu() {
   // At the end of a process the driver may be gone already: then these do nothing.
-  driver_->destroy_stream(stream_);
+  cuda::Context ignored = nullptr;
+  if (driver_->push_context(context_) == cuda::kSuccess) {
+    driver_->destroy_stream(stream_);
+    driver_->pop_context(&ignored);
+  }
   driver_->release_context(device_);
 }
 

@@ -147,8 +147,9 @@ Result cuCtxSetCurrent(Context context) {
   return kSuccess;
 }
 Result cuCtxPushCurrent_v2(Context context) {
+  if (const Result no = refusal("cuCtxPushCurrent"); no) return no;
   current.push_back(context);
-  return refusal("cuCtxPushCurrent");
+  return kSuccess;
 }
 Result cuCtxPopCurrent_v2(Context*) {
   if (current.empty()) return mistake(kInvalidContext);
@@ -171,6 +172,7 @@ Result cuStreamCreate(Stream* out, unsigned flags) {
   return kSuccess;
 }
 Result cuStreamDestroy_v2(Stream) {
+  FAKE_ENTER_CONTEXT("cuStreamDestroy");
   --state.live;
   return kSuccess;
 }

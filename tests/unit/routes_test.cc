@@ -94,7 +94,7 @@ TEST(Routes, OfAGpuCannotLeadThroughTheNic) {
   expect_in(refusal([&] {
               routes_of(*group, {TransportKind::kIbgda, Target::kGpu}, {true});
             }),
-            {"PE 0", "PEAL_TRANSPORT=ibgda", "not available to kernels on a GPU"});
+            {"PE 0", "PEAL_TRANSPORT=ibgda", "not available to kernels on a GPU", "p2p or auto"});
 }
 
 }  // namespace

@@ -81,15 +81,17 @@ int send_around(Runtime& pe) {
   return 0;
 }
 
-TEST_F(RuntimeOnGpu, WorksBetweenThreads) {
-  bootstrap::run_threads(3, [&](Bootstrap& group) {
-    Runtime pe = start(group);
-    EXPECT_EQ(send_around(pe), 0);
-    EXPECT_STREQ(pe.transport(), "p2p");
-    EXPECT_EQ(pe.nic(), "nvlink");
-  });
+std::string refusal(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "not refused";
+  return "";
 }
 
+// The two that fork come first: a process forks with one thread only.
 TEST_F(RuntimeOnGpu, WorksBetweenProcesses) {
   bootstrap::run_processes(3, [&](Bootstrap& group) {
     int result = 0;
@@ -99,6 +101,38 @@ TEST_F(RuntimeOnGpu, WorksBetweenProcesses) {
       if (fake_.mappings < 2) result = 50;
     }
     return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+  });
+}
+
+TEST_F(RuntimeOnGpu, SharesWindowsOfTheGpuOnly) {
+  bootstrap::run_processes(2, [&](Bootstrap& group) {
+    {
+      Runtime pe = start(group);
+      alignas(4096) static std::byte mine[4096];
+      const std::string text = refusal([&] { pe.register_window(mine, sizeof(mine)); });
+      if (text.find("its 4096 bytes cannot be mapped: same host, but memory that its process") ==
+          std::string::npos) {
+        throw std::runtime_error(text);
+      }
+      const auto gpu = Gpu::open(-1, group.rank());
+      Backing other = make_cuda_backing(gpu, 4096, "window");
+      pe.register_window(other.address(), 4096);
+      auto* const box = reinterpret_cast<uint64_t*>(other.address());
+      const auto context = pe.context();
+      launch({}, copy_from, context, box, pe.allocate<uint64_t>(1)).wait();
+      pe.check();
+      pe.barrier();
+    }
+    return 0;
+  });
+}
+
+TEST_F(RuntimeOnGpu, WorksBetweenThreads) {
+  bootstrap::run_threads(3, [&](Bootstrap& group) {
+    Runtime pe = start(group);
+    EXPECT_EQ(send_around(pe), 0);
+    EXPECT_STREQ(pe.transport(), "p2p");
+    EXPECT_EQ(pe.nic(), "nvlink");
   });
 }
 
@@ -161,39 +195,6 @@ TEST_F(RuntimeOnGpu, StopsAKernelThatWaits) {
     Status ended = Status::kOk;
     pe.copy_out(&ended, status, sizeof(ended));
     EXPECT_EQ(ended, Status::kAborted);
-  });
-}
-
-std::string refusal(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "not refused";
-  return "";
-}
-
-TEST_F(RuntimeOnGpu, SharesWindowsOfTheGpuOnly) {
-  bootstrap::run_processes(2, [&](Bootstrap& group) {
-    {
-      Runtime pe = start(group);
-      alignas(4096) static std::byte mine[4096];
-      const std::string text = refusal([&] { pe.register_window(mine, sizeof(mine)); });
-      if (text.find("its 4096 bytes cannot be mapped: same host, but memory that its process") ==
-          std::string::npos) {
-        throw std::runtime_error(text);
-      }
-      const auto gpu = Gpu::open(-1, group.rank());
-      Backing other = make_cuda_backing(gpu, 4096, "window");
-      pe.register_window(other.address(), 4096);
-      auto* const box = reinterpret_cast<uint64_t*>(other.address());
-      const auto context = pe.context();
-      launch({}, copy_from, context, box, pe.allocate<uint64_t>(1)).wait();
-      pe.check();
-      pe.barrier();
-    }
-    return 0;
   });
 }
 

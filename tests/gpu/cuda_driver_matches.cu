@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// peal's own declarations of the CUDA driver, held against cuda.h where there is one: that this
+// compiles is the test.
+#include <cuda.h>
+
+#include <type_traits>
+
+#include "host/base/cuda_driver.h"
+
+namespace peal::cuda {
+namespace {
+
+/// A parameter of ours may stand for one of cuda.h: both pointers, or numbers, enumerators and
+/// plain structures of one size.
+template <class Ours, class Theirs>
+constexpr bool kStandsFor = std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> &&
+                            sizeof(Ours) == sizeof(Theirs);
+template <class Ours, class Theirs>
+constexpr bool kMatches = false;
+template <class... Ours, class... Theirs>
+constexpr bool kMatches<Result (*)(Ours...), CUresult (*)(Theirs...)> =
+    sizeof...(Ours) == sizeof...(Theirs) && (kStandsFor<Ours, Theirs> && ...);
+
+#define PEAL_CHECK(member, function) \
+  static_assert(kMatches<decltype(Driver::member), decltype(&function)>)
+PEAL_CHECK(init, cuInit);
+PEAL_CHECK(driver_version, cuDriverGetVersion);
+PEAL_CHECK(error_name, cuGetErrorName);
+PEAL_CHECK(error_string, cuGetErrorString);
+PEAL_CHECK(device_count, cuDeviceGetCount);
+PEAL_CHECK(device, cuDeviceGet);
+PEAL_CHECK(device_name, cuDeviceGetName);
+PEAL_CHECK(device_uuid, cuDeviceGetUuid);
+PEAL_CHECK(can_access_peer, cuDeviceCanAccessPeer);
+PEAL_CHECK(p2p_attribute, cuDeviceGetP2PAttribute);
+PEAL_CHECK(retain_context, cuDevicePrimaryCtxRetain);
+PEAL_CHECK(release_context, cuDevicePrimaryCtxRelease);
+PEAL_CHECK(set_context, cuCtxSetCurrent);
+PEAL_CHECK(push_context, cuCtxPushCurrent);
+PEAL_CHECK(pop_context, cuCtxPopCurrent);
+PEAL_CHECK(enable_peer, cuCtxEnablePeerAccess);
+PEAL_CHECK(create_stream, cuStreamCreate);
+PEAL_CHECK(destroy_stream, cuStreamDestroy);
+PEAL_CHECK(sync_stream, cuStreamSynchronize);
+PEAL_CHECK(copy, cuMemcpyAsync);
+PEAL_CHECK(set_bytes, cuMemsetD8Async);
+PEAL_CHECK(memory_info, cuMemGetInfo);
+PEAL_CHECK(allocate, cuMemAlloc);
+PEAL_CHECK(release, cuMemFree);
+PEAL_CHECK(address_range, cuMemGetAddressRange);
+PEAL_CHECK(ipc_handle, cuIpcGetMemHandle);
+PEAL_CHECK(ipc_open, cuIpcOpenMemHandle);
+PEAL_CHECK(ipc_close, cuIpcCloseMemHandle);
+PEAL_CHECK(allocate_host, cuMemHostAlloc);
+PEAL_CHECK(release_host, cuMemFreeHost);
+PEAL_CHECK(register_host, cuMemHostRegister);
+PEAL_CHECK(unregister_host, cuMemHostUnregister);
+PEAL_CHECK(pointer_attribute, cuPointerGetAttribute);
+#undef PEAL_CHECK
+
+static_assert(std::is_same_v<Address, CUdeviceptr> && std::is_same_v<Device, CUdevice>);
+static_assert(sizeof(Uuid) == sizeof(CUuuid) && sizeof(IpcHandle) == sizeof(CUipcMemHandle));
+static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
+static_assert(kPeerAccessAlreadyEnabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+static_assert(kP2pNativeAtomics == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED);
+static_assert(kPointerMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(kIpcLazyPeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+static_assert(kHostPortable == CU_MEMHOSTALLOC_PORTABLE &&
+              kHostPortable == CU_MEMHOSTREGISTER_PORTABLE);
+static_assert(kHostDeviceMap == CU_MEMHOSTALLOC_DEVICEMAP &&
+              kHostDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP);
+
+// The names that are looked up are those that the header's macros stand for.
+#define PEAL_TEXT(name) PEAL_TEXT_OF(name)
+#define PEAL_TEXT_OF(name) #name
+constexpr bool equal(const char* a, const char* b) {
+  while (*a != '\0' && *a == *b) ++a, ++b;
+  return *a == *b;
+}
+constexpr const char* kSymbols[] = {
+#define PEAL_SYMBOL(member, symbol, parameters) symbol,
+    PEAL_CUDA_FUNCTIONS(PEAL_SYMBOL)
+#undef PEAL_SYMBOL
+};
+constexpr bool looked_up(const char* name) {
+  for (const char* symbol : kSymbols) {
+    if (equal(symbol, name)) return true;
+  }
+  return false;
+}
+static_assert(looked_up(PEAL_TEXT(cuDeviceGetUuid)) && looked_up(PEAL_TEXT(cuMemAlloc)) &&
+              looked_up(PEAL_TEXT(cuMemFree)) && looked_up(PEAL_TEXT(cuMemGetInfo)) &&
+              looked_up(PEAL_TEXT(cuMemGetAddressRange)) &&
+              looked_up(PEAL_TEXT(cuIpcOpenMemHandle)) && looked_up(PEAL_TEXT(cuMemHostRegister)) &&
+              looked_up(PEAL_TEXT(cuStreamDestroy)) &&
+              looked_up(PEAL_TEXT(cuDevicePrimaryCtxRelease)) &&
+              looked_up(PEAL_TEXT(cuCtxPushCurrent)) && looked_up(PEAL_TEXT(cuCtxPopCurrent)));
+
+}  // namespace
+}  // namespace peal::cuda
