@@ -110,9 +110,8 @@ std::optional<ContextOwner::FirstError> ContextOwner::first_error() const {
   const UsageError usage = tables_.usage(slot_);
   if (usage.status != 0) return describe(usage, static_cast<Status>(usage.status));
   for (uint32_t i = 0; queues_ && i < queues_->count(); ++i) {
-    const mlx5::SendQueue& q = queues_->queue(i);
-    const Status status = mlx5::queue_status<Reach::kSystem>(q);
-    if (status != Status::kOk) return describe(q, status);
+    const mlx5::SendQueue q = queues_->failed(i);
+    if (q.error.status != 0) return describe(q, static_cast<Status>(q.error.status));
   }
   return std::nullopt;
 }

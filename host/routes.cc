@@ -20,13 +20,6 @@ struct Finding {
   int32_t needs_nic;
 };
 
-const char* remedy(const RouteOptions& options) {
-  if (options.target == Target::kCpu) return "set PEAL_TRANSPORT=ibgda or auto";
-  return options.asked == TransportKind::kIbgda
-             ? "set PEAL_TRANSPORT=p2p or auto"
-             : "start all PEs on one host, on GPUs with peer access to one another";
-}
-
 // Why P2P is not even tried.
 std::string not_tried(const RouteOptions& options) {
   return options.asked == TransportKind::kIbgda ? "PEAL_TRANSPORT=ibgda"
@@ -37,8 +30,7 @@ std::string not_tried(const RouteOptions& options) {
 
 Routes::Routes(Bootstrap& bootstrap, const RouteOptions& options,
                const std::vector<std::byte*>& direct, const std::vector<std::string>& how) {
-  // Kernels on a GPU have no NIC to drive yet: its queues would have to lie in GPU memory.
-  const bool nic_possible = options.target == Target::kCpu && options.asked != TransportKind::kP2p;
+  const bool nic_possible = options.asked != TransportKind::kP2p;
   Finding mine{-1, 0};
   for (size_t pe = 0; pe < static_cast<size_t>(bootstrap.size()); ++pe) {
     const bool reached = options.try_p2p() && direct[pe] != nullptr;
@@ -51,11 +43,10 @@ Routes::Routes(Bootstrap& bootstrap, const RouteOptions& options,
   const std::vector<Finding> all = gather(bootstrap, mine);
   if (mine.unreachable >= 0) {
     const auto pe = static_cast<size_t>(mine.unreachable);
-    fail(ErrorCode::kUnsupported, "no transport reaches PE {}: p2p: {}; ibgda: {}; {}", pe,
-         reasons_[pe],
-         options.target == Target::kGpu ? "not available to kernels on a GPU"
-                                        : "excluded by PEAL_TRANSPORT=p2p",
-         remedy(options));
+    fail(ErrorCode::kUnsupported,
+         "no transport reaches PE {}: p2p: {}; ibgda: excluded by PEAL_TRANSPORT=p2p; set "
+         "PEAL_TRANSPORT=ibgda or auto",
+         pe, reasons_[pe]);
   }
   for (size_t pe = 0; pe < all.size(); ++pe) {
     needs_nic_ |= all[pe].needs_nic != 0;

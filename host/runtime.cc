@@ -129,7 +129,8 @@ struct Runtime::State {
                                       : std::nullopt),
         mapped_heap(map_heap(p2p ? &*p2p : nullptr, heap)),
         routes(*bootstrap, route_options(), mapped_heap.direct, mapped_heap.how),
-        nic(routes.needs_nic() ? std::optional<IbgdaNic>(std::in_place, config) : std::nullopt),
+        nic(routes.needs_nic() ? std::optional<IbgdaNic>(std::in_place, config, gpu)
+                               : std::nullopt),
         windows(*bootstrap, tables,
                 {.routes = routes,
                  .nic = nic ? &*nic : nullptr,
@@ -233,7 +234,7 @@ void Runtime::State::peer_lost(int pe, int pid) {
 }
 
 std::string Runtime::State::nic_name() const {
-  if (nic) return nic->device.software() ? "softnic-cpu" : nic->device.name();
+  if (nic) return nic->device.model();
   if (!gpu) return "shared-memory";
   switch (p2p->link()) {
     case P2p::Link::kNvlink:
@@ -256,7 +257,9 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
   if (!config.info) return;
   if (s.bootstrap->rank() == 0) {
     s.log.print("config", config.describe());
-    if (s.nic) s.log.print("nic", s.nic->device.description());
+    if (s.nic) {
+      s.log.print("nic", s.nic->device.model() + ": " + s.nic->device.description());
+    }
     s.log.print("runtime",
                 fmt::format("{} PEs, heap {}, {} queues of {} WQEBBs per peer, {} beside the heap",
                             n_pes(), format_size(s.heap.bytes()), s.nic ? config.queues : 0,

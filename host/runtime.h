@@ -131,9 +131,9 @@ class Runtime {
   /// Ends every wait of every kernel of this PE with kAborted. Cannot be undone.
   void stop_waits();
 
-  /// For reports: "p2p", "ibgda" or "p2p+ibgda", and "softnic-cpu" or the device's name. Where
-  /// there is no NIC, what it is replaced by: "shared-memory" on a CPU, "nvlink" or "none" on a
-  /// GPU.
+  /// For reports: "p2p", "ibgda" or "p2p+ibgda", and "softnic-cpu", "softnic-gpu" or the device's
+  /// name. Where there is no NIC, what it is replaced by: "shared-memory" on a CPU, "nvlink" or
+  /// "none" on a GPU.
   const char* transport() const;
   std::string nic() const;
   /// Bytes of queues, tables and other memory beside the heap that this PE allocated for peal.

@@ -106,7 +106,7 @@ gpu::Hello Nic::State::introduction(const void* address) const {
   hello.epoch = static_cast<uint32_t>(fabric.generation());
   hello.timing = settings.timing;
   hello.insists = settings.gpu.has_value();
-  hello.gpu = settings.gpu ? exporter->gpu_at(*settings.gpu) : exporter->gpu_of(address);
+  hello.gpu = settings.gpu ? exporter->gpu_at(*settings.gpu) : exporter->gpu_for_nic(address);
   return hello;
 }
 
@@ -169,6 +169,8 @@ Created Nic::allocate_pd() { return state_->commands().allocate_pd(); }
 Refusal Nic::free_pd(uint32_t pd) { return state_->commands().free_pd(pd); }
 
 bool Nic::admit(const void* address) { return state_->admit(address); }
+
+bool Nic::on_gpu() const { return state_->gpu != nullptr; }
 
 Created Nic::register_memory(const MemoryKeyConfig& config) {
   return state_->commands().register_memory(config);

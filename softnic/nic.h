@@ -127,6 +127,9 @@ class Nic {
   /// that runs.
   bool admit(const void* address);
 
+  /// Which engine runs: the CPU's until admit() has decided.
+  bool on_gpu() const;
+
   Created register_memory(const MemoryKeyConfig& config);  // answers lkey = rkey
   Refusal deregister_memory(uint32_t key);
 

@@ -37,6 +37,7 @@ inline constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_...
 inline constexpr unsigned kIpcLazyPeerAccess = 1;  // CU_IPC_MEM_...
 inline constexpr unsigned kHostPortable = 1;       // CU_MEMHOSTALLOC_..., CU_MEMHOSTREGISTER_...
 inline constexpr unsigned kHostDeviceMap = 2;      // the same
+inline constexpr unsigned kHostIoMemory = 4;       // CU_MEMHOSTREGISTER_...
 
 // X(member, symbol, parameters). All answer a Result.
 #define PEAL_CUDA_FUNCTIONS(X)                                                                   \
@@ -72,6 +73,7 @@ inline constexpr unsigned kHostDeviceMap = 2;      // the same
   X(release_host, "cuMemFreeHost", (void* address))                                              \
   X(register_host, "cuMemHostRegister_v2", (void* address, size_t bytes, unsigned flags))        \
   X(unregister_host, "cuMemHostUnregister", (void* address))                                     \
+  X(host_pointer, "cuMemHostGetDevicePointer_v2", (Address * out, void* host, unsigned flags))   \
   X(pointer_attribute, "cuPointerGetAttribute", (void* value, int what, Address pointer))
 
 /// The functions: driver->allocate(&address, bytes). The library stays loaded until the process

@@ -60,6 +60,17 @@ void release_pinned(const Backing::Block& block) noexcept {
 
 constexpr Backing::Operations kPinnedOperations{.release = release_pinned};
 
+PinnedRange pin_as(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes, unsigned kind) {
+  const unsigned flags = cuda::kHostPortable | cuda::kHostDeviceMap | kind;
+  gpu->check(gpu->within([&](const cuda::Driver& driver) {
+    return driver.register_host(address, bytes, flags);
+  }),
+             fmt::format("cuMemHostRegister({} bytes at {})", bytes, fmt::ptr(address)));
+  return {address, [gpu = std::move(gpu)](std::byte* begin) {
+            attempt(*gpu, [&](const cuda::Driver& driver) { driver.unregister_host(begin); });
+          }};
+}
+
 }  // namespace
 
 Backing make_cuda_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name) {
@@ -100,13 +111,11 @@ Backing make_pinned_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::s
 }
 
 PinnedRange pin(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes) {
-  gpu->check(gpu->within([&](const cuda::Driver& driver) {
-    return driver.register_host(address, bytes, cuda::kHostPortable | cuda::kHostDeviceMap);
-  }),
-             fmt::format("cuMemHostRegister({} bytes at {})", bytes, fmt::ptr(address)));
-  return {address, [gpu = std::move(gpu)](std::byte* begin) {
-            attempt(*gpu, [&](const cuda::Driver& driver) { driver.unregister_host(begin); });
-          }};
+  return pin_as(std::move(gpu), address, bytes, 0);
+}
+
+PinnedRange pin_registers(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes) {
+  return pin_as(std::move(gpu), address, bytes, cuda::kHostIoMemory);
 }
 
 }  // namespace peal

@@ -26,6 +26,10 @@ Backing make_cuda_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::str
 using PinnedRange = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
 PinnedRange pin(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes);
 
+/// The same for registers of another device, mapped into this process. Kernels use them at
+/// Gpu::pointer_to.
+PinnedRange pin_registers(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes);
+
 /// Zeroed host memory at the same address for kernels of `gpu`; begins at a multiple of a page.
 Backing make_pinned_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name);
 

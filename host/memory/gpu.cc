@@ -104,6 +104,13 @@ std::optional<int> Gpu::find(const cuda::Uuid& uuid) const {
   return std::nullopt;
 }
 
+void* Gpu::pointer_to(void* host) const {
+  cuda::Address device = 0;
+  check(within([&](const cuda::Driver& driver) { return driver.host_pointer(&device, host, 0); }),
+        fmt::format("cuMemHostGetDevicePointer({})", fmt::ptr(host)));
+  return reinterpret_cast<void*>(device);
+}
+
 bool Gpu::knows(const void* address) const {
   unsigned type = 0;
   return within([&](const cuda::Driver& driver) {

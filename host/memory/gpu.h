@@ -52,6 +52,9 @@ class Gpu {
   /// The index of the GPU with that id, if this process may use it.
   std::optional<int> find(const cuda::Uuid& uuid) const;
 
+  /// Where kernels find host memory that CUDA knows.
+  void* pointer_to(void* host) const;
+
   /// True for memory that kernels may use: a GPU's, or host memory that CUDA knows.
   bool knows(const void* address) const;
 

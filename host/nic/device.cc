@@ -58,6 +58,12 @@ class DeviceList {
   size_t count_ = 0;
 };
 
+// The software NIC knows more than fits an errno, and says so itself.
+const char* remedy_for_memory(const Device& device) {
+  return device.software() ? "a line above that begins with \"softnic:\" says more"
+                           : "if memory cannot be locked raise ulimit -l";
+}
+
 }  // namespace
 
 Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca)
@@ -79,7 +85,8 @@ Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& h
          "mlx5dv_open_device({}): {}; peal needs DEVX and access to /dev/infiniband/uverbs*", name_,
          std::strerror(error));
   }
-  read_attributes();
+  firmware_ = query_firmware();
+  software_ = firmware_.find("softnic") != std::string::npos || library_->software();
   read_port();
   if (library_->mlx5dv.devx_query_eqn(context_.get(), 0, &eqn_) != 0) {
     fail_errno(errno, "mlx5dv_devx_query_eqn(" + name_ + ", vector 0)");
@@ -88,13 +95,17 @@ Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& h
   require(capabilities_, name_);
 }
 
-void Device::read_attributes() {
+std::string Device::query_firmware() const {
   ibv_device_attr attributes{};
   if (const int error = library_->ibv.query_device(context_.get(), &attributes); error != 0) {
     fail_errno(error, "ibv_query_device(" + name_ + ")");
   }
-  firmware_.assign(attributes.fw_ver, ::strnlen(attributes.fw_ver, sizeof attributes.fw_ver));
-  software_ = firmware_.find("softnic") != std::string::npos || library_->software();
+  return {attributes.fw_ver, ::strnlen(attributes.fw_ver, sizeof attributes.fw_ver)};
+}
+
+std::string Device::model() const {
+  if (!software_) return name_;
+  return query_firmware().find("softnic-gpu") != std::string::npos ? "softnic-gpu" : "softnic-cpu";
 }
 
 void Device::read_port() {
@@ -153,9 +164,8 @@ MemoryRegion::MemoryRegion(const Device& device, const ProtectionDomain& domain,
                                               first_offset(address), access));
   if (!mr_) {
     const int error = errno;
-    fail(ErrorCode::kSystem,
-         "ibv_reg_mr_iova2({} bytes at {} for {}): {}; if memory cannot be locked raise ulimit -l",
-         bytes, fmt::ptr(address), device.name(), std::strerror(error));
+    fail(ErrorCode::kSystem, "ibv_reg_mr_iova2({} bytes at {} for {}): {}; {}", bytes,
+         fmt::ptr(address), device.name(), std::strerror(error), remedy_for_memory(device));
   }
 }
 
@@ -165,10 +175,8 @@ Umem::Umem(const Device& device, std::byte* address, size_t bytes)
             {device.library().mlx5dv.devx_umem_dereg}) {
   if (!umem_) {
     const int error = errno;
-    fail(ErrorCode::kSystem,
-         "mlx5dv_devx_umem_reg({} bytes at {} for {}): {}; if memory cannot be locked raise "
-         "ulimit -l",
-         bytes, fmt::ptr(address), device.name(), std::strerror(error));
+    fail(ErrorCode::kSystem, "mlx5dv_devx_umem_reg({} bytes at {} for {}): {}; {}", bytes,
+         fmt::ptr(address), device.name(), std::strerror(error), remedy_for_memory(device));
   }
 }
 

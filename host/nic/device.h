@@ -36,6 +36,9 @@ class Device {
   const std::string& firmware() const { return firmware_; }
   /// True for the software NIC: its UAR is ordinary memory.
   bool software() const { return software_; }
+  /// What it is: "softnic-cpu" or "softnic-gpu" for the software NIC, by where its engine runs
+  /// (the first registered memory decides, so asked anew each time), else name().
+  std::string model() const;
   /// One line for people: name, firmware, library, LID.
   std::string description() const;
 
@@ -49,7 +52,7 @@ class Device {
   ibv_context* context() const { return context_.get(); }
 
  private:
-  void read_attributes();
+  std::string query_firmware() const;
   void read_port();
 
   std::shared_ptr<const VerbsLibrary> library_;

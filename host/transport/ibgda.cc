@@ -4,8 +4,11 @@
 // device's view.
 #include "host/transport/ibgda.h"
 
+#include <unistd.h>
+
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "host/base/error.h"
 
@@ -23,6 +26,19 @@ uint32_t checked_depth(const QueueOptions& options) {
   return options.depth;
 }
 
+// Zero.
+Backing queue_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes) {
+  return gpu ? make_cuda_backing(gpu, bytes, "queues") : make_host_backing(bytes, "peal-queues");
+}
+
+// A software NIC's page is memory; a ConnectX's are registers, which CUDA maps if asked for that.
+PinnedRange pin_doorbell(const std::shared_ptr<Gpu>& gpu, const nic::Device& device,
+                         const nic::Uar& uar) {
+  auto* const page = static_cast<std::byte*>(uar.base());
+  const auto bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  return device.software() ? pin(gpu, page, bytes) : pin_registers(gpu, page, bytes);
+}
+
 }  // namespace
 
 void QueueOptions::check() const {
@@ -37,25 +53,37 @@ void QueueOptions::check() const {
   }
 }
 
-IbgdaNic::IbgdaNic(const Config& config)
-    : device(nic::VerbsLibrary::open(nic::LibrarySearch::from(config)), config.hca),
+IbgdaNic::IbgdaNic(const Config& config, std::shared_ptr<Gpu> kernels_gpu)
+    : gpu(std::move(kernels_gpu)),
+      device(nic::VerbsLibrary::open(nic::LibrarySearch::from(config)), config.hca),
       domain(device),
-      uar(device) {}
+      uar(device),
+      doorbell_page(gpu ? pin_doorbell(gpu, device, uar) : PinnedRange{}) {}
+
+uint64_t* IbgdaNic::doorbell() const {
+  return static_cast<uint64_t*>(gpu ? gpu->pointer_to(uar.doorbell()) : uar.doorbell());
+}
 
 IbgdaQueues::IbgdaQueues(const IbgdaNic& nic, Bootstrap& bootstrap, const QueueOptions& options)
     : layout_{checked_depth(options)},
       n_pes_(static_cast<uint32_t>(bootstrap.size())),
       queues_(options.queues_per_peer),
-      memory_(make_host_backing(size_t{queues_} * n_pes_ * layout_.bytes(), "peal-queues")),
+      memory_(queue_memory(nic.gpu, size_t{queues_} * n_pes_ * layout_.bytes())),
       umem_(nic.device, memory_.address(), memory_.bytes()),
       region_(nic.device, nic.domain, memory_.address(), memory_.bytes()) {
   create(nic, options.depth);
-  for (uint32_t i = 0; i < count(); ++i) fill_in(i, nic.uar, options);
+  uint64_t* const doorbell = nic.doorbell();
+  for (uint32_t i = 0; i < count(); ++i) fill_in(i, doorbell, options);
   connect(nic.device, bootstrap);
 }
 
-const mlx5::SendQueue& IbgdaQueues::queue(uint32_t index) const {
-  return *reinterpret_cast<const mlx5::SendQueue*>(first() + index * stride());
+mlx5::SendQueue IbgdaQueues::failed(uint32_t index) const {
+  const std::byte* const state = first() + index * stride();
+  const auto* const queue = reinterpret_cast<const mlx5::SendQueue*>(state);
+  mlx5::SendQueue copy{};
+  // Edge M12: the kernel writes the status last, so what is copied after it is the whole record.
+  if (memory_.load_word(&queue->error.status) != 0) memory_.copy_out(&copy, state, sizeof(copy));
+  return copy;
 }
 
 void IbgdaQueues::create(const IbgdaNic& nic, uint32_t depth) {
@@ -64,7 +92,10 @@ void IbgdaQueues::create(const IbgdaNic& nic, uint32_t depth) {
   pairs_.reserve(total);
   for (uint32_t i = 0; i < total; ++i) {
     const uint64_t offset = i * stride();
-    layout_.prepare(memory_.address() + offset);
+    // It looks like no completion: the memory is zero, and so would be a first one's counter.
+    std::byte none[sizeof(mlx5::Cqe)];
+    std::memset(none, 0xff, sizeof(none));
+    memory_.copy_in(memory_.address() + offset + layout_.cqe(), none, sizeof(none));
     const auto place = nic::QueuePlace::of(layout_, umem_, offset);
     cqs_.emplace_back(nic.device, nic.uar, place);
     pairs_.emplace_back(nic.device, nic.domain, nic.uar, cqs_.back(), place,
@@ -91,16 +122,16 @@ void IbgdaQueues::connect(const nic::Device& device, Bootstrap& bootstrap) {
   bootstrap.barrier();
 }
 
-void IbgdaQueues::fill_in(uint32_t index, const nic::Uar& uar, const QueueOptions& options) {
+void IbgdaQueues::fill_in(uint32_t index, uint64_t* doorbell, const QueueOptions& options) {
   static_assert(sizeof(mlx5::SendQueue) <= nic::QueueMemoryLayout::kStateBytes);
   static_assert((mlx5::kLandingCells + 1) * sizeof(mlx5::LandingCell) <=
                 nic::QueueMemoryLayout::kLandingBytes);
   const uint64_t offset = index * stride();
-  std::byte* base = memory_.address() + offset;
+  std::byte* const base = memory_.address() + offset;
   mlx5::SendQueue queue{};
   queue.blocks = reinterpret_cast<mlx5::Wqebb*>(base + layout_.send_queue());
   queue.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(base + layout_.doorbell());
-  queue.doorbell = static_cast<uint64_t*>(uar.doorbell());
+  queue.doorbell = doorbell;
   queue.cqe = reinterpret_cast<mlx5::Cqe*>(base + layout_.cqe());
   queue.landing = reinterpret_cast<mlx5::LandingCell*>(base + layout_.landing());
   queue.stop = options.stop;
@@ -111,7 +142,7 @@ void IbgdaQueues::fill_in(uint32_t index, const nic::Uar& uar, const QueueOption
   queue.peer = index % n_pes_;
   queue.timeout_ns = options.timeout_ns;
   queue.last_published = ~uint64_t{0};
-  std::memcpy(base + layout_.state(), &queue, sizeof(queue));
+  memory_.copy_in(base + layout_.state(), &queue, sizeof(queue));
 }
 
 }  // namespace peal

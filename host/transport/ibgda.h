@@ -5,17 +5,20 @@
 //   [ queue 0 to pe 0 | queue 0 to pe 1 | ... | queue 1 to pe 0 | ... ]   each
 //   nic::QueueMemoryLayout
 //
-// One allocation, one umem, one registration for all of them. PE k's queue q to me is connected to
-// my queue q to PE k.
+// One allocation, one umem, one registration for all of them, in memory that the kernels are close
+// to: the host's, or the GPU's, where the host writes the first contents and reads errors by
+// copies. PE k's queue q to me is connected to my queue q to PE k.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "device/mlx5/queue.h"
 #include "host/base/config.h"
 #include "host/bootstrap.h"
 #include "host/memory/backing.h"
+#include "host/memory/backing_cuda.h"
 #include "host/nic/device.h"
 #include "host/nic/queue_layout.h"
 #include "host/nic/queue_pair.h"
@@ -35,11 +38,17 @@ struct QueueOptions {
 
 /// The NIC of a PE, open.
 struct IbgdaNic {
-  explicit IbgdaNic(const Config& config);
+  /// `gpu` is that of the kernels, null when they run on the CPU.
+  IbgdaNic(const Config& config, std::shared_ptr<Gpu> gpu);
 
+  /// The doorbell register, as kernels store into it.
+  uint64_t* doorbell() const;
+
+  std::shared_ptr<Gpu> gpu;
   nic::Device device;
   nic::ProtectionDomain domain;
   nic::Uar uar;
+  PinnedRange doorbell_page;  // of the uar, known to the GPU; empty without one
 };
 
 /// Owns the queues of one context. Construction is collective and leaves every queue ready to send.
@@ -53,13 +62,15 @@ class IbgdaQueues {
 
   uint32_t per_peer() const { return queues_; }
   uint32_t count() const { return static_cast<uint32_t>(pairs_.size()); }
-  const mlx5::SendQueue& queue(uint32_t index) const;
+  /// The first error of a queue, with the queue it is of; `error.status` is 0 while there is none.
+  /// May be asked while kernels run.
+  mlx5::SendQueue failed(uint32_t index) const;
   nic::QueueState nic_state(uint32_t index) const { return pairs_[index].query_state(); }
 
  private:
   void create(const IbgdaNic& nic, uint32_t depth);
   void connect(const nic::Device& device, Bootstrap& bootstrap);
-  void fill_in(uint32_t index, const nic::Uar& uar, const QueueOptions& options);
+  void fill_in(uint32_t index, uint64_t* doorbell, const QueueOptions& options);
 
   nic::QueueMemoryLayout layout_;
   uint32_t n_pes_;

@@ -27,7 +27,7 @@ void require_port(uint32_t port) {
 
 ibv_device_attr describe_device(Nic& nic) {
   ibv_device_attr attr = {};
-  std::strcpy(attr.fw_ver, "0.1.0 softnic");
+  std::strcpy(attr.fw_ver, nic.on_gpu() ? "0.1.0 softnic-gpu" : "0.1.0 softnic-cpu");
   attr.node_guid = attr.sys_image_guid = Be64(nic.guid()).raw;
   attr.max_mr_size = ~uint64_t{0};
   attr.page_size_cap = ~uint64_t{0xfff};

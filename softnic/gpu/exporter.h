@@ -27,8 +27,9 @@ class Exporter {
   /// The allocation that covers the range; its descriptor, if it has one, in `descriptor`. Throws
   /// ExportError.
   virtual Extent export_range(const void* address, uint64_t bytes, Fd* descriptor) const = 0;
-  /// The GPU the address lies on. Throws ExportError.
-  virtual GpuId gpu_of(const void* address) const = 0;
+  /// The GPU to run the NIC on for memory of `address`: the last other one that reaches it, since
+  /// PEs take the first ones for their kernels; else the one it lies on. Throws ExportError.
+  virtual GpuId gpu_for_nic(const void* address) const = 0;
   /// The GPU of that number. Throws ExportError.
   virtual GpuId gpu_at(int index) const = 0;
 };

@@ -40,7 +40,9 @@ struct Driver {
   Result (*retain_allocation)(AllocationHandle*, void*) = nullptr;
   Result (*export_allocation)(void*, AllocationHandle, int, unsigned long long) = nullptr;
   Result (*release_allocation)(AllocationHandle) = nullptr;
+  Result (*device_count)(int*) = nullptr;
   Result (*device)(int*, int) = nullptr;
+  Result (*can_access_peer)(int*, int, int) = nullptr;
   Result (*uuid)(void*, int) = nullptr;
   Result (*error_string)(Result, const char**) = nullptr;
 
@@ -58,7 +60,8 @@ struct Driver {
            find(ipc_handle, "cuIpcGetMemHandle") &&
            find(retain_allocation, "cuMemRetainAllocationHandle") &&
            find(export_allocation, "cuMemExportToShareableHandle") &&
-           find(release_allocation, "cuMemRelease") && find(device, "cuDeviceGet") &&
+           find(release_allocation, "cuMemRelease") && find(device_count, "cuDeviceGetCount") &&
+           find(device, "cuDeviceGet") && find(can_access_peer, "cuDeviceCanAccessPeer") &&
            find(uuid, "cuDeviceGetUuid_v2") && find(error_string, "cuGetErrorString");
   }
 };
@@ -99,12 +102,14 @@ class CudaExporter : public Exporter {
     return extent;
   }
 
-  GpuId gpu_of(const void* address) const override {
-    int ordinal = 0;
-    if (!loaded()) throw ExportError("libcuda.so.1 is not loaded in this process");
-    check(driver_.pointer_attribute(&ordinal, kDeviceOrdinal, device_pointer(address)),
-          "cuPointerGetAttribute", address);
-    return gpu_at(ordinal);
+  GpuId gpu_for_nic(const void* address) const override {
+    const int home = number_of(address);
+    int count = 0;
+    if (driver_.device_count(&count) != kSuccess) count = 0;
+    for (int other = count - 1; other >= 0; --other) {
+      if (other != home && reaches(other, home)) return gpu_at(other);
+    }
+    return gpu_at(home);
   }
 
   GpuId gpu_at(int index) const override {
@@ -122,6 +127,22 @@ class CudaExporter : public Exporter {
     // Looked for again until found: the program may load it after its NIC is open.
     if (!loaded_) loaded_ = driver_.load();
     return loaded_;
+  }
+
+  int number_of(const void* address) const {
+    int ordinal = 0;
+    if (!loaded()) throw ExportError("libcuda.so.1 is not loaded in this process");
+    check(driver_.pointer_attribute(&ordinal, kDeviceOrdinal, device_pointer(address)),
+          "cuPointerGetAttribute", address);
+    return ordinal;
+  }
+
+  bool reaches(int from, int to) const {
+    int here = 0;
+    int there = 0;
+    int can = 0;
+    return driver_.device(&here, from) == kSuccess && driver_.device(&there, to) == kSuccess &&
+           driver_.can_access_peer(&can, here, there) == kSuccess && can != 0;
   }
 
   void check(Result result, const char* call, const void* address) const {

@@ -56,6 +56,7 @@ PEAL_CHECK(allocate_host, cuMemHostAlloc);
 PEAL_CHECK(release_host, cuMemFreeHost);
 PEAL_CHECK(register_host, cuMemHostRegister);
 PEAL_CHECK(unregister_host, cuMemHostUnregister);
+PEAL_CHECK(host_pointer, cuMemHostGetDevicePointer);
 PEAL_CHECK(pointer_attribute, cuPointerGetAttribute);
 #undef PEAL_CHECK
 

@@ -285,8 +285,9 @@ Result cuMemFreeHost(void* address) {
   --state.live;
   return kSuccess;
 }
-Result cuMemHostRegister_v2(void* address, size_t, unsigned) {
+Result cuMemHostRegister_v2(void* address, size_t, unsigned flags) {
   FAKE_ENTER_CONTEXT("cuMemHostRegister");
+  if ((flags & ~kHostIoMemory) != (kHostPortable | kHostDeviceMap)) return mistake(kInvalidValue);
   pinned.insert(address);
   ++state.live;
   return kSuccess;
@@ -295,6 +296,12 @@ Result cuMemHostUnregister(void* address) {
   FAKE_ENTER_CONTEXT("cuMemHostUnregister");
   if (pinned.erase(address) == 0) return mistake(kInvalidValue);
   --state.live;
+  return kSuccess;
+}
+Result cuMemHostGetDevicePointer_v2(Address* device, void* host, unsigned flags) {
+  FAKE_ENTER_CONTEXT("cuMemHostGetDevicePointer");
+  if (flags != 0 || pinned.upper_bound(host) == pinned.begin()) return mistake(kInvalidValue);
+  *device = reinterpret_cast<Address>(host);
   return kSuccess;
 }
 Result cuPointerGetAttribute(void* value, int what, Address address) {

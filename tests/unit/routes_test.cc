@@ -80,21 +80,25 @@ TEST(Routes, NameThePeThatNothingReachesOnAllPes) {
       });
       if (!lacking) {
         expect_in(text, {"from PE 1 to PE 2"});
-      } else if (target == Target::kCpu) {
-        expect_in(text, {"PE 2", "p2p: other host", "PEAL_TRANSPORT=p2p", "set PEAL_TRANSPORT"});
       } else {
-        expect_in(text, {"PE 2", "p2p: other host", "start all PEs on one host"});
+        expect_in(text, {"PE 2", "p2p: other host", "PEAL_TRANSPORT=p2p", "set PEAL_TRANSPORT"});
       }
     }
   });
 }
 
-TEST(Routes, OfAGpuCannotLeadThroughTheNic) {
+TEST(Routes, OfAGpuLeadThroughTheNicWhenAskedOrWhereP2pDoesNotReach) {
   const auto group = bootstrap::make_single();
-  expect_in(refusal([&] {
-              routes_of(*group, {TransportKind::kIbgda, Target::kGpu}, {true});
-            }),
-            {"PE 0", "PEAL_TRANSPORT=ibgda", "not available to kernels on a GPU", "p2p or auto"});
+  const Routes asked(*group, {TransportKind::kIbgda, Target::kGpu}, {}, {});
+  EXPECT_EQ(asked.describe(), "PE 0: ibgda (PEAL_TRANSPORT=ibgda)\n");
+  bootstrap::run_threads(2, [](Bootstrap& pair) {
+    const bool first = pair.rank() == 0;
+    const Routes mixed = routes_of(pair, {TransportKind::kAuto, Target::kGpu}, {first, true});
+    EXPECT_STREQ(mixed.name(), first ? "p2p" : "p2p+ibgda");
+    EXPECT_TRUE(mixed.needs_nic()) << "its peer needs one";
+    EXPECT_EQ(mixed.describe(), first ? "PEs 0-1: p2p (same process)\n"
+                                      : "PE 0: ibgda (other host)\nPE 1: p2p (same process)\n");
+  });
 }
 
 }  // namespace

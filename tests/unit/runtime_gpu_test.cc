@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A whole runtime whose memory is a GPU's: on a driver that is a fake, with kernels on the CPU,
-// which can load and store the fake's memory. No NIC takes part.
+// which can load and store the fake's memory. So can the software NIC, to which it is no GPU's.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -33,6 +33,13 @@ PEAL_KERNEL copy_from(Context ctx, uint64_t* box, const uint64_t* source) {
 }
 
 PEAL_KERNEL misuse(Context ctx, uint64_t* box) { (void)p(ctx, box, uint64_t{1}, 99); }
+
+PEAL_KERNEL break_queue(Context ctx, uint32_t index) {
+  auto* const queue = reinterpret_cast<mlx5::SendQueue*>(ctx.queues + index * ctx.queue_stride);
+  queue->error.wqe_index = 7;
+  queue->error.syndrome = 0x13;
+  store_release<Reach::kSystem>(&queue->error.status, static_cast<uint32_t>(Status::kQueueError));
+}
 
 PEAL_KERNEL wait_for_ever(Context ctx, uint64_t* flag, Status* status) {
   *status = wait_until(ctx, flag, Compare::kEq, 1);
@@ -99,6 +106,36 @@ TEST_F(RuntimeOnGpu, WorksBetweenProcesses) {
       Runtime pe = start(group);
       result = send_around(pe);
       if (fake_.mappings < 2) result = 50;
+    }
+    return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+  });
+}
+
+TEST_F(RuntimeOnGpu, DrivesQueuesInTheMemoryOfTheGpu) {
+  config_.transport = TransportKind::kIbgda;
+  bootstrap::run_processes(2, [&](Bootstrap& group) {
+    int result = 0;
+    {
+      Runtime pe = start(group);
+      result = send_around(pe);
+      if (pe.transport() != std::string("ibgda") || pe.nic() != "softnic-cpu") result = 50;
+      if (fake_.mappings != 0) result = 51;
+    }
+    return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+  });
+}
+
+TEST_F(RuntimeOnGpu, TakesTheNicToGpusThatItCannotSee) {
+  bootstrap::run_processes(2, [&](Bootstrap& group) {
+    // PE 1 sees GPU 1 only, which is number 0 to it.
+    fake_.visible_from = group.rank();
+    config_.device = 0;
+    int result = 0;
+    {
+      Runtime pe = start(group);
+      result = send_around(pe);
+      const std::string expected = group.rank() == 0 ? "p2p" : "p2p+ibgda";
+      if (pe.transport() != expected) result = 50;
     }
     return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
   });
@@ -200,15 +237,26 @@ TEST_F(RuntimeOnGpu, StopsAKernelThatWaits) {
 
 TEST_F(RuntimeOnGpu, RefusesWhatNoTransportReaches) {
   fake_.peer_access = false;
+  config_.transport = TransportKind::kP2p;
   bootstrap::run_threads(2, [&](Bootstrap& group) {
     const std::string text = refusal([&] { start(group); });
     EXPECT_NE(text.find("no transport reaches PE"), std::string::npos) << text;
     EXPECT_NE(text.find("no peer access GPU"), std::string::npos) << text;
   });
+}
+
+TEST_F(RuntimeOnGpu, ReadsTheErrorsOfQueuesByCopies) {
   config_.transport = TransportKind::kIbgda;
-  bootstrap::run_threads(1, [&](Bootstrap& group) {
-    EXPECT_NE(refusal([&] { start(group); }).find("not available to kernels on a GPU"),
-              std::string::npos);
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    Runtime pe = start(group);
+    pe.check();
+    launch({}, break_queue, pe.context(), 1).wait();
+    const Failure failure = pe.failure();
+    EXPECT_EQ(failure.status, Status::kQueueError);
+    EXPECT_EQ(failure.pe, 1);
+    EXPECT_EQ(failure.wqe_index, 7u);
+    EXPECT_EQ(failure.syndrome, 0x13);
+    EXPECT_NE(failure.text.find("peer refused key"), std::string::npos) << failure.text;
   });
 }
 

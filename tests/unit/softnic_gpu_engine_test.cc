@@ -68,7 +68,7 @@ class SharedExporter : public Exporter {
     extent.bytes = kBytes;
     return extent;
   }
-  GpuId gpu_of(const void*) const override { return {}; }
+  GpuId gpu_for_nic(const void*) const override { return {}; }
   GpuId gpu_at(int) const override { return {}; }
 
  private:
