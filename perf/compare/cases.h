@@ -24,14 +24,15 @@ enum class Op {
   kIncQuiet,   // one thread: atomic increment, quiet
   kFetchAdd,   // one thread: fetching add
   kPutSignal,  // one thread each on two PEs: round trip of 8 bytes and a signal
+  kPingPong,   // the same of a single word, which only plain stores offer: the floor
   kAdd,        // all threads add, each to a word of its own, then quiet
   kAddSame,    // all threads add to one word, then quiet
   kBarrier,    // barrier_all by one thread, warp or block of every PE
 };
 
-inline constexpr const char* kOpNames[] = {"put",       "get",        "put_quiet",  "p_quiet",
-                                           "inc_quiet", "fetch_add",  "put_signal", "add",
-                                           "add_same",  "barrier_all"};
+inline constexpr const char* kOpNames[] = {"put",       "get",       "put_quiet",  "p_quiet",
+                                           "inc_quiet", "fetch_add", "put_signal", "ping_pong",
+                                           "add",       "add_same",  "barrier_all"};
 
 enum class ScopeKind { kThread, kWarp, kBlock };
 inline constexpr const char* kScopeNames[] = {"thread", "warp", "block"};
@@ -52,9 +53,15 @@ struct Case {
   bool streams() const { return op == Op::kPut || op == Op::kGet; }
   /// Operations a second do.
   bool counts() const { return op == Op::kAdd || op == Op::kAddSame; }
+  /// Goes to and fro between PE 0 and PE 1.
+  bool bounces() const { return op == Op::kPutSignal || op == Op::kPingPong; }
 };
 
 inline constexpr uint64_t kMaxBytes = 64 << 20;
+/// A stream's messages lie this far apart at least, so that no two share a cache line.
+inline constexpr uint64_t kApart = 256;
+/// And so many at least take turns, however long they are.
+inline constexpr uint64_t kMinTurns = 4;
 /// Messages of the latency cases go round among so many slots, this far apart.
 inline constexpr uint64_t kSlots = 256;
 inline constexpr uint64_t kSlotBytes = 64;
@@ -66,7 +73,8 @@ struct Options {
   uint32_t max_blocks = 32;
   uint64_t iterations = 0;  // 0: by size
   uint32_t repeats = 9;
-  uint64_t step = 2;  // from one size of the bandwidth cases to the next
+  uint64_t step = 2;                    // from one size of the bandwidth cases to the next
+  uint64_t span = uint64_t{256} << 20;  // memory that a stream goes round in
 
   bool wants(Op op) const {
     return ops.empty() || std::ranges::find(ops, to_string(op)) != ops.end();
@@ -74,7 +82,8 @@ struct Options {
 };
 
 inline constexpr const char* kUsage =
-    "[--quick] [--ops NAME,...] [--max-bytes N] [--max-blocks N] [--iterations N] [--repeats N]";
+    "[--quick] [--ops NAME,...] [--max-bytes N] [--max-blocks N] [--iterations N] [--repeats N] "
+    "[--span N]";
 
 /// Throws std::invalid_argument with the usage.
 inline Options parse(int argc, char** argv) {
@@ -104,6 +113,8 @@ inline Options parse(int argc, char** argv) {
       options.max_blocks = static_cast<uint32_t>(number(++i));
     } else if (name == "--iterations") {
       options.iterations = number(++i);
+    } else if (name == "--span") {
+      options.span = number(++i);
     } else if (name == "--repeats") {
       options.repeats = static_cast<uint32_t>(number(++i));
     } else {
@@ -155,6 +166,7 @@ inline std::vector<Case> cases(const Options& options) {
   table.push_back({Op::kIncQuiet, kThread, 1, 1, 8, 1000});
   table.push_back({Op::kFetchAdd, kThread, 1, 1, 8, 1000});
   table.push_back({Op::kPutSignal, kThread, 1, 1, 8, 1000});
+  table.push_back({Op::kPingPong, kThread, 1, 1, 8, 1000});
   table.push_back({Op::kAdd, kThread, 32, 1024, 8, 64});
   table.push_back({Op::kAddSame, kThread, 32, 1024, 8, 16});
   table.push_back({Op::kBarrier, kThread, 1, 1, 0, 1000});
@@ -175,6 +187,7 @@ struct Row {
   const char* side;
   const char* variant;
   std::string transport;
+  std::string nic;
   int pes;
   std::vector<double> usec;  // of one iteration, one value a repetition
   uint64_t errors;           // wrong bytes, words, answers and failed calls, all PEs
@@ -197,8 +210,8 @@ struct Row {
     if (c.counts()) {
       std::printf(", \"mops\": %.3f", per_second(static_cast<double>(c.blocks) * c.threads));
     }
-    std::printf(", \"errors\": %llu, \"transport\": \"%s\"}\n",
-                static_cast<unsigned long long>(errors), transport.c_str());
+    std::printf(", \"errors\": %llu, \"transport\": \"%s\", \"nic\": \"%s\"}\n",
+                static_cast<unsigned long long>(errors), transport.c_str(), nic.c_str());
     std::fflush(stdout);
   }
 };

@@ -58,6 +58,7 @@ class Comparison {
     Row row{.side = Side::kName,
             .variant = variant,
             .transport = side_.transport(),
+            .nic = side_.nic(),
             .pes = side_.n_pes(),
             .usec = {},
             .errors = 0};
@@ -75,13 +76,22 @@ class Comparison {
     if (side_.pe() == 0) row.print(c);
   }
 
+  /// From one message of a stream to the next, and to where they begin again.
+  static uint64_t stride(const Case& c) {
+    return std::max(kApart, (c.bytes + kApart - 1) / kApart * kApart);
+  }
+  uint64_t turns(const Case& c) const { return std::max(kMinTurns, options_.span / stride(c)); }
+
   /// How far the case reaches into dst and src.
-  static Expected expected(const Case& c) {
+  Expected expected(const Case& c) const {
     Expected e{.seed = 0, .bytes = c.bytes, .stride = c.bytes, .slots = 1, .extent = 0};
-    if (c.op == Op::kPutQuiet || c.op == Op::kPQuiet) {
+    if (c.streams()) {
+      e.stride = stride(c);
+      e.slots = std::min(turns(c), c.iterations * (options_.repeats + 1));
+    } else if (c.op == Op::kPutQuiet || c.op == Op::kPQuiet) {
       e.stride = kSlotBytes;
       e.slots = std::min(kSlots, c.iterations);
-    } else if (c.op == Op::kPutSignal) {
+    } else if (c.bounces()) {
       e.slots = c.iterations;
     }
     e.extent = e.stride * e.slots + kGuard;
@@ -109,6 +119,8 @@ class Comparison {
              .flag = flag_,
              .errors = errors_,
              .bytes = c.bytes,
+             .stride = stride(c),
+             .span = stride(c) * turns(c),
              .iterations = c.iterations,
              .first = 0,
              .seed = seed(side_.pe()),
@@ -121,9 +133,11 @@ class Comparison {
     if (works_on_words(c)) {
       side_.launch(kAllHands, set_words, reinterpret_cast<uint64_t*>(dst_), words(c), uint64_t{0});
     } else {
-      const uint64_t extent = expected(c).extent;
-      side_.launch(kAllHands, fill, src_, extent, plan_.seed, Bytes::kPattern);
-      side_.launch(kAllHands, fill, dst_, extent, plan_.peers_seed, Bytes::kPoison);
+      const uint64_t words = expected(c).extent / sizeof(uint64_t);
+      side_.launch(kAllHands, fill, reinterpret_cast<uint64_t*>(src_), words, plan_.seed,
+                   Bytes::kPattern);
+      side_.launch(kAllHands, fill, reinterpret_cast<uint64_t*>(dst_), words, plan_.peers_seed,
+                   Bytes::kPoison);
     }
   }
 
@@ -135,7 +149,7 @@ class Comparison {
       if (c.op == Op::kGet) return start_stream<false>(c, api);
     }
     if constexpr (Api::kPingPong) {
-      if (c.op == Op::kPutSignal) {
+      if (c.bounces()) {
         return together(
             c, look == Look::kYes ? ping_pong<Api, Look::kYes> : ping_pong<Api, Look::kNo>, api);
       }
@@ -208,8 +222,7 @@ class Comparison {
   /// Adds what is wrong with this PE's memory to its errors.
   void verify(const Case& c, bool carries_data) {
     const bool fetches = c.op == Op::kGet;
-    const bool checks =
-        side_.pe() == (fetches ? 0 : 1) || (c.op == Op::kPutSignal && side_.pe() == 0);
+    const bool checks = side_.pe() == (fetches ? 0 : 1) || (c.bounces() && side_.pe() == 0);
     if (!checks || c.op == Op::kBarrier || !carries_data) return;
     if (works_on_words(c)) {
       const uint64_t adders = c.op == Op::kAddSame ? uint64_t{c.blocks} * c.threads : 1;
@@ -220,7 +233,7 @@ class Comparison {
     }
     Expected e = expected(c);
     e.seed = plan_.peers_seed;
-    side_.launch(kAllHands, check, static_cast<const std::byte*>(dst_), e, errors_);
+    side_.launch(kAllHands, check, reinterpret_cast<const uint64_t*>(dst_), e, errors_);
   }
 
   uint64_t errors_of_all() {

@@ -29,6 +29,8 @@ struct Plan {
   uint64_t* flag;    // of the ping-pong
   uint64_t* errors;  // of this PE
   uint64_t bytes;
+  uint64_t stride;  // from one message of a stream to the next
+  uint64_t span;    // after which they begin again
   uint64_t iterations;
   uint64_t first;       // iterations of earlier launches on the same memory
   uint64_t seed;        // of this PE's pattern
@@ -50,11 +52,6 @@ PEAL_HD uint64_t pattern_word(uint64_t seed, uint64_t index) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   return x ^ (x >> 31);
 }
-/// Byte `at` of it; `flip` makes it poison, which holds no byte of the pattern where it belongs.
-PEAL_HD std::byte pattern_byte(uint64_t seed, uint64_t at, bool flip) {
-  const auto byte = static_cast<unsigned char>(pattern_word(seed, at / 8) >> (8 * (at % 8)));
-  return static_cast<std::byte>(flip ? ~byte & 0xff : byte);
-}
 
 PEAL_DEVICE uint64_t thread_in_grid() {
   return uint64_t{block_in_grid()} * threads_in_block() + thread_in_block();
@@ -65,29 +62,39 @@ PEAL_DEVICE void count_errors(uint64_t* errors, uint64_t count) {
   if (count != 0) fetch_add_relaxed<Reach::kGpu>(errors, count);
 }
 
+/// Poison is the pattern with all bits turned: no byte of it looks as if it had arrived.
 enum class Bytes { kPattern, kPoison };
 
-PEAL_KERNEL fill(std::byte* memory, uint64_t extent, uint64_t seed, Bytes what) {
-  for (uint64_t i = thread_in_grid(); i < extent; i += threads_in_grid()) {
-    memory[i] = pattern_byte(seed, i, what == Bytes::kPoison);
+PEAL_KERNEL fill(uint64_t* memory, uint64_t words, uint64_t seed, Bytes what) {
+  for (uint64_t i = thread_in_grid(); i < words; i += threads_in_grid()) {
+    const uint64_t word = pattern_word(seed, i);
+    memory[i] = what == Bytes::kPoison ? ~word : word;
   }
 }
 
 /// In every `stride` bytes of `extent`, up to `slots` of them, the first `bytes` hold the pattern;
-/// all others are still poison.
+/// all others are still poison. Stride and extent are whole words.
 struct Expected {
   uint64_t seed;
   uint64_t bytes;
   uint64_t stride;
   uint64_t slots;
   uint64_t extent;
+
+  /// Those bits of the word at `at` that arrive.
+  PEAL_DEVICE uint64_t arriving(uint64_t at) const {
+    const uint64_t begin = at % stride;
+    if (at / stride >= slots || begin >= bytes) return 0;
+    const uint64_t count = bytes - begin;
+    return count >= 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * count)) - 1;
+  }
 };
 
-PEAL_KERNEL check(const std::byte* memory, Expected e, uint64_t* errors) {
+/// Counts words with a wrong byte.
+PEAL_KERNEL check(const uint64_t* memory, Expected e, uint64_t* errors) {
   uint64_t wrong = 0;
-  for (uint64_t i = thread_in_grid(); i < e.extent; i += threads_in_grid()) {
-    const bool arrives = i / e.stride < e.slots && i % e.stride < e.bytes;
-    if (memory[i] != pattern_byte(e.seed, i, !arrives)) ++wrong;
+  for (uint64_t i = thread_in_grid(); i < e.extent / 8; i += threads_in_grid()) {
+    if (memory[i] != (pattern_word(e.seed, i) ^ ~e.arriving(8 * i))) ++wrong;
   }
   count_errors(errors, wrong);
 }
@@ -159,6 +166,7 @@ struct Share {
   }
 };
 
+/// Every iteration moves other memory, so that no side is paid for what its caches still hold.
 template <class Api, class Scope, bool kPuts>
 PEAL_KERNEL PEAL_MAX_THREADS(1024) stream(Api api, Plan plan, BlockTime* times) {
   const Scope scope;
@@ -167,9 +175,11 @@ PEAL_KERNEL PEAL_MAX_THREADS(1024) stream(Api api, Plan plan, BlockTime* times) 
   block.sync();
   const uint64_t begin = now_ns();
   if (share.bytes != 0) {
+    uint64_t at = plan.first * plan.stride % plan.span;
     for (uint64_t i = 0; i < plan.iterations && ok; ++i) {
-      std::byte* dst = plan.dst + share.begin;
-      const std::byte* src = plan.src + share.begin;
+      std::byte* dst = plan.dst + at + share.begin;
+      const std::byte* src = plan.src + at + share.begin;
+      at = at + plan.stride == plan.span ? 0 : at + plan.stride;
       if constexpr (kPuts) {
         ok = api.put(scope, dst, src, share.bytes, plan.peer);
       } else {

@@ -205,6 +205,7 @@ class NvshmemSide {
   int pe() const { return pe_; }
   int n_pes() const { return n_pes_; }
   std::string transport() const { return "p2p"; }
+  std::string nic() const { return "none"; }
   NvshmemApi<Form::kUntyped> api() const { return {}; }
 
   template <class T>
@@ -244,6 +245,7 @@ class NvshmemSide {
 
   template <class Visit>
   void for_each_api(const Case& c, const Visit& visit) {
+    if (c.op == Op::kPingPong) return;
     visit("untyped", NvshmemApi<Form::kUntyped>{});
     const bool moves = c.streams() || c.op == Op::kPutQuiet || c.op == Op::kPutSignal;
     if (moves) visit("typed", NvshmemApi<Form::kTyped>{});

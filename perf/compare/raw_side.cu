@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The floor: what a kernel without any library reaches on the peer's mapped memory. Plain copy
-// loops of 16-byte lines in several shapes, of which the best counts, and a ping-pong of single
-// stores.
+// The floor: what a kernel without any library reaches on the peers' mapped memory. Plain copy
+// loops of 16-byte lines in several shapes, of which the best counts, and for everything else the
+// fewest loads, stores, atomics and fences that do it.
 //
 //   share/N   every block copies its own part, N lines of a thread in flight
 //   grid/N    neighbouring threads of the whole grid copy neighbouring lines
@@ -38,9 +38,9 @@ PEAL_DEVICE void copy_lines(Scope scope, std::byte* dst, const std::byte* src, u
   }
 }
 
-/// `distance` leads from this PE's copy of anything symmetric to the partner's.
+/// Copies to and from the partner, whose copy of anything symmetric lies `distance` further.
 template <uint32_t kInFlight, bool kDealtOverGrid>
-struct RawApi {
+struct RawCopy {
   static constexpr bool kTransfers = true;
   static constexpr bool kPingPong = false;
   static constexpr bool kWords = false;
@@ -68,20 +68,100 @@ struct RawApi {
   }
 };
 
-/// One store goes, one comes: the word is message and signal at once.
-struct StoreApi {
+/// Where the PEs' copies of anything symmetric lie, seen from this PE's.
+struct Distances {
+  static constexpr int kMaxPes = 8;
+  ptrdiff_t to[kMaxPes];
+
+  template <class T>
+  PEAL_DEVICE T* at(T* mine, int pe) const {
+    return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(mine) + to[pe]);
+  }
+};
+
+/// Calls that need no more than a load, a store or an atomic, and a fence where the next must not
+/// overtake.
+struct RawCalls {
   static constexpr bool kTransfers = false;
   static constexpr bool kPingPong = true;
+  static constexpr bool kWords = true;
+  static constexpr bool kCarriesData = true;
+
+  Distances peers;
+  uint64_t* arrived;  // [n_pes] the barrier: each PE's turn, stored by that PE; its own counts
+  int me;
+  int n_pes;
+
+  template <class Scope>
+  PEAL_DEVICE bool put(Scope, std::byte* dst, const std::byte* src, uint64_t bytes, int pe) const {
+    std::byte* there = peers.at(dst, pe);
+    if (bytes == 4) {
+      p(reinterpret_cast<uint32_t*>(dst), *reinterpret_cast<const uint32_t*>(src), pe);
+    } else if (bytes == 8) {
+      p(reinterpret_cast<uint64_t*>(dst), *reinterpret_cast<const uint64_t*>(src), pe);
+    } else {
+      for (uint64_t at = 0; at < bytes; at += sizeof(Line)) {
+        store_line(there + at, load_line(src + at));
+      }
+    }
+    return true;
+  }
+  template <class Word>
+  PEAL_DEVICE bool p(Word* word, Word value, int pe) const {
+    store_relaxed<Reach::kSystem>(peers.at(word, pe), value);
+    return true;
+  }
+  PEAL_DEVICE bool quiet() const {
+    fence_direct_stores();
+    return true;
+  }
+  PEAL_DEVICE bool put_signal(std::byte* dst, const std::byte* src, uint64_t bytes, uint64_t* flag,
+                              uint64_t value, int pe) const {
+    put(thread, dst, src, bytes, pe);
+    store_release<Reach::kSystem>(peers.at(flag, pe), value);
+    return true;
+  }
+  PEAL_DEVICE bool wait(const uint64_t* flag, uint64_t value) const {
+    constexpr uint64_t kTimeoutNs = 10'000'000'000;
+    return spin_until(
+               kTimeoutNs, [&] { return load_acquire<Reach::kSystem>(flag) >= value; },
+               [] { return false; }) == SpinEnd::kDone;
+  }
+  PEAL_DEVICE bool add(uint64_t* word, uint64_t value, int pe) const {
+    fetch_add_relaxed<Reach::kSystem>(peers.at(word, pe), value);
+    return true;
+  }
+  PEAL_DEVICE uint64_t fetch_add(uint64_t* word, uint64_t value, int pe) const {
+    return fetch_add_relaxed<Reach::kSystem>(peers.at(word, pe), value);
+  }
+  /// Everyone tells everyone, one lane each.
+  template <class Scope>
+  PEAL_DEVICE bool barrier(Scope scope) const {
+    scope.sync();
+    const uint64_t turn = arrived[me] + 1;
+    bool ok = true;
+    for (uint32_t i = scope.rank(); i < static_cast<uint32_t>(n_pes); i += scope.size()) {
+      const auto other = static_cast<int>(i);
+      if (other != me) store_release<Reach::kSystem>(peers.at(arrived + me, other), turn);
+    }
+    for (uint32_t i = scope.rank(); i < static_cast<uint32_t>(n_pes); i += scope.size()) {
+      if (static_cast<int>(i) != me) ok = wait(arrived + i, turn) && ok;
+    }
+    scope.sync();
+    if (scope.leader()) arrived[me] = turn;
+    scope.sync();
+    return ok;
+  }
+};
+
+/// One store goes, one comes: the word is message and signal at once.
+struct StoreCalls : RawCalls {
   static constexpr bool kWords = false;
   static constexpr bool kCarriesData = false;
 
-  ptrdiff_t distance;
-
   PEAL_DEVICE bool put_signal(std::byte*, const std::byte*, uint64_t, uint64_t* flag,
-                              uint64_t value, int) const {
-    auto* there = reinterpret_cast<uint64_t*>(reinterpret_cast<std::byte*>(flag) + distance);
-    store_relaxed<Reach::kSystem>(there, value);
-    return true;
+                              uint64_t value, int pe) const {
+    return p(flag, value, pe);
   }
   PEAL_DEVICE bool wait(const uint64_t* flag, uint64_t value) const {
     constexpr uint64_t kTimeoutNs = 10'000'000'000;
@@ -91,9 +171,20 @@ struct StoreApi {
   }
 };
 
-PEAL_KERNEL find_distance(Context ctx, std::byte* mine, int partner, ptrdiff_t* distance) {
-  const std::byte* theirs = ptr(ctx, mine, partner);
-  *distance = theirs == nullptr ? 0 : theirs - mine;
+/// One atomic of a warp for all its lanes, which add to one word.
+struct WarpAdds : RawCalls {
+  static constexpr bool kPingPong = false;
+
+  PEAL_DEVICE bool add(uint64_t* word, uint64_t value, int pe) const {
+    return !warp.leader() || RawCalls::add(word, value * warp.size(), pe);
+  }
+};
+
+PEAL_KERNEL find_distances(Context ctx, std::byte* mine, Distances* distances) {
+  for (int pe = 0; pe < ctx.n_pes; ++pe) {
+    const std::byte* theirs = ptr(ctx, mine, pe);
+    distances->to[pe] = theirs == nullptr ? 0 : theirs - mine;
+  }
 }
 
 class RawSide : public PealSide {
@@ -101,29 +192,37 @@ class RawSide : public PealSide {
   static constexpr const char* kName = "raw";
 
   explicit RawSide(Runtime& runtime) : PealSide(runtime) {
-    if (n_pes() != 2) throw std::runtime_error("raw_side compares two PEs");
-    auto* cell = runtime.allocate<ptrdiff_t>(1);
-    launch({}, find_distance, runtime.context(), reinterpret_cast<std::byte*>(cell), 1 - pe(),
-           cell);
-    runtime.copy_out(&distance_, cell, sizeof distance_);
-    if (distance_ == 0) {
-      throw std::runtime_error(
-          "the partner's memory is not mapped here; PEAL_TRANSPORT=p2p says why");
+    if (n_pes() > Distances::kMaxPes) throw std::runtime_error("raw_side: too many PEs");
+    auto* cell = runtime.allocate<Distances>(1);
+    launch({}, find_distances, runtime.context(), reinterpret_cast<std::byte*>(cell), cell);
+    runtime.copy_out(&distances_, cell, sizeof distances_);
+    for (int other = 0; other < n_pes(); ++other) {
+      if (other == pe() || distances_.to[other] != 0) continue;
+      throw std::runtime_error("the memory of PE " + std::to_string(other) +
+                               " is not mapped here; PEAL_TRANSPORT=p2p says why");
     }
+    arrived_ = runtime.allocate<uint64_t>(Distances::kMaxPes);
+    launch({}, set_words, arrived_, uint64_t{Distances::kMaxPes}, uint64_t{0});
+    runtime.barrier();
   }
 
   template <class Visit>
   void for_each_api(const Case& c, const Visit& visit) {
-    if (c.op == Op::kPutSignal) visit("store", StoreApi{distance_});
-    if (!c.streams() || c.scope != ScopeKind::kBlock) return;
-    visit("share/4", RawApi<4, false>{distance_});
-    visit("share/8", RawApi<8, false>{distance_});
-    visit("grid/4", RawApi<4, true>{distance_});
-    visit("grid/8", RawApi<8, true>{distance_});
+    const RawCalls calls{distances_, arrived_, pe(), n_pes()};
+    if (c.op == Op::kPingPong) return visit("store", StoreCalls{calls});
+    if (c.op == Op::kAddSame) visit("one of a warp", WarpAdds{calls});
+    if (!c.streams()) return visit("plain", calls);
+    if (c.scope != ScopeKind::kBlock) return;
+    const ptrdiff_t distance = distances_.to[pe() == 0 ? 1 : 0];
+    visit("share/4", RawCopy<4, false>{distance});
+    visit("share/8", RawCopy<8, false>{distance});
+    visit("grid/4", RawCopy<4, true>{distance});
+    visit("grid/8", RawCopy<8, true>{distance});
   }
 
  private:
-  ptrdiff_t distance_ = 0;
+  Distances distances_{};
+  uint64_t* arrived_ = nullptr;
 };
 
 }  // namespace
