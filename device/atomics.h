@@ -42,18 +42,9 @@ PEAL_HD T from_landing(uint64_t bits) {
   return value;
 }
 
-/// resolve() and the alignment check.
-template <Reach R, class T>
-PEAL_DEVICE Destination resolve_word(const BasicContext<R>& ctx, const T* word, int pe) {
-  Destination d = resolve(ctx, word, sizeof(T), pe);
-  if (d.status == Status::kOk && reinterpret_cast<uint64_t>(word) % sizeof(T) != 0) {
-    d.status = refuse(ctx, Status::kMisaligned, Asked{word, sizeof(T), pe});
-  }
-  return d;
-}
-
 // An operation on words W is a type with two faces: compose() for the NIC of the PE that has the
-// word, apply() for a word this PE can reach itself. apply() answers the old value.
+// word, apply() for a word this PE can reach itself, which answers the old value. apply_blind() is
+// apply() for those who do not ask: on a GPU it waits for nothing.
 
 template <class W>
 struct Add {
@@ -67,6 +58,7 @@ struct Add {
     }
   }
   PEAL_DEVICE W apply(W* word) const { return fetch_add_relaxed<Reach::kSystem>(word, value); }
+  PEAL_DEVICE void apply_blind(W* word) const { add_relaxed<Reach::kSystem>(word, value); }
 };
 
 template <class W>
@@ -111,6 +103,7 @@ struct Swap {
     return compose_replace(h, at, result, value, static_cast<W>(~W{0}));
   }
   PEAL_DEVICE W apply(W* word) const { return exchange_relaxed<Reach::kSystem>(word, value); }
+  PEAL_DEVICE void apply_blind(W* word) const { store_relaxed<Reach::kSystem>(word, value); }
 };
 
 template <class W>
@@ -121,6 +114,7 @@ struct And {
     return compose_replace(h, at, result, value, static_cast<W>(~value));
   }
   PEAL_DEVICE W apply(W* word) const { return fetch_and_relaxed<Reach::kSystem>(word, value); }
+  PEAL_DEVICE void apply_blind(W* word) const { and_relaxed<Reach::kSystem>(word, value); }
 };
 
 template <class W>
@@ -131,6 +125,7 @@ struct Or {
     return compose_replace(h, at, result, value, value);
   }
   PEAL_DEVICE W apply(W* word) const { return fetch_or_relaxed<Reach::kSystem>(word, value); }
+  PEAL_DEVICE void apply_blind(W* word) const { or_relaxed<Reach::kSystem>(word, value); }
 };
 
 template <class W>
@@ -141,12 +136,13 @@ struct Xor {
     return mlx5::compose_masked(h, at, mlx5::MaskedAdd<W>{value, static_cast<W>(~W{0})}, result);
   }
   PEAL_DEVICE W apply(W* word) const { return fetch_xor_relaxed<Reach::kSystem>(word, value); }
+  PEAL_DEVICE void apply_blind(W* word) const { xor_relaxed<Reach::kSystem>(word, value); }
 };
 
 template <Reach R, class T, class Op>
 PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, T* word, const Op& op, int pe) {
   Fetched<T> answer{};
-  const Destination at = resolve_word(ctx, word, pe);
+  const Destination at = resolve_word(ctx, word, sizeof(T), pe);
   answer.status = at.status;
   if (at.status != Status::kOk) return answer;
   if (at.direct != nullptr) {
@@ -168,10 +164,10 @@ PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, T* word, const O
 
 template <Reach R, class T, class Op>
 PEAL_DEVICE Status post_atomic(const BasicContext<R>& ctx, T* word, const Op& op, int pe) {
-  const Destination at = resolve_word(ctx, word, pe);
+  const Destination at = resolve_word(ctx, word, sizeof(T), pe);
   if (at.status != Status::kOk) return at.status;
   if (at.direct != nullptr) {
-    (void)op.apply(reinterpret_cast<WordOf<T>*>(at.direct));
+    op.apply_blind(reinterpret_cast<WordOf<T>*>(at.direct));
     return Status::kOk;
   }
   return post<R, true>(*at.queue,

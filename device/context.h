@@ -20,6 +20,11 @@ namespace peal {
 
 inline constexpr uint32_t kContextVersion = 1;
 inline constexpr uint32_t kMaxWindows = 64;
+/// PEs whose mapped heaps a context holds itself: the GPUs of one machine.
+inline constexpr uint32_t kNearPes = 8;
+
+/// A barrier tells up to kSyncFan - 1 PEs a round: one round for the PEs of a machine.
+inline constexpr uint32_t kSyncFan = 8;
 
 /// Memory the NIC knows: registered once with `base` as address 0, so an address on the wire is an
 /// offset from `base`.
@@ -28,8 +33,9 @@ struct Window {
   uint64_t bytes;
   Be32 lkey;
   uint32_t reserved;
-  const Be32*
-      rkeys;  // [n_pes]; null: this PE alone registered it, good as a source or destination at home
+  const Be32* rkeys;         // [n_pes], for payload: may be registered with relaxed ordering. Null:
+                             // this PE alone registered it, good as a source or destination at home
+  const Be32* word_rkeys;    // [n_pes], the same memory with strict ordering: signals, atomics, p
   std::byte* const* direct;  // [n_pes]: where the peer's copy is mapped here, or null
 };
 
@@ -56,6 +62,13 @@ struct ContextState {
   alignas(64) uint64_t sync_epoch;  // barriers entered by this PE
 };
 
+/// Rounds of the barrier of `n_pes` PEs: ceil(log_kSyncFan(n_pes)).
+PEAL_HD constexpr uint32_t sync_rounds(int n_pes) {
+  uint32_t rounds = 0;
+  for (int64_t reached = 1; reached < n_pes; reached *= kSyncFan) ++rounds;
+  return rounds;
+}
+
 /// The fields of a context; BasicContext adds the type of ownership.
 struct ContextFields {
   uint32_t version;
@@ -63,15 +76,19 @@ struct ContextFields {
   int32_t pe;
   int32_t n_pes;
   uint32_t queues_per_peer;
-  uint32_t sync_rounds;  // ceil(log2(n_pes))
+  uint32_t sync_rounds;  // of the barrier: see device/sync.h
+  uint32_t relaxed;      // 1: payload keys are relaxed, so only a drained queue orders puts
+  int32_t near_first;    // the PE of near[0]
   Window heap;           // window 0 again: the usual case costs no look into the table
   const WindowTable* windows;
   std::byte* queues;  // [queues_per_peer][n_pes] mlx5::SendQueue, queue_stride bytes apart
   uint64_t queue_stride;
   ContextState* state;
   const uint32_t* stop;  // the runtime's stop word
-  uint64_t* sync_flags;  // [sync_rounds], symmetric; written by the peers
+  uint64_t* sync_flags;  // [sync_rounds][kSyncFan - 1], symmetric; written by the peers
   uint64_t timeout_ns;   // of every wait; 0 = none
+  std::byte*
+      near[kNearPes];  // heap.direct[near_first + i] again: a kernel's argument is always at hand
 };
 
 /// Ownership R: Exclusive contexts are used by one thread, warp or block per queue at a time and

@@ -21,10 +21,10 @@ struct Asked {
   int pe;
 };
 
-/// Latches the first usage error of a context and returns `status`.
-template <Reach R>
-PEAL_DEVICE_COLD Status refuse(const BasicContext<R>& ctx, Status status, const Asked& asked) {
-  UsageError& usage = ctx.state->usage;
+/// Latches the first usage error of a context and returns `status`. Takes no context: one whose
+/// address is passed out of line is copied to the stack by every kernel, whether it errs or not.
+PEAL_DEVICE_COLD inline Status refuse(ContextState* state, Status status, Asked asked) {
+  UsageError& usage = state->usage;
   if (compare_exchange<Reach::kGpu>(&usage.claimed, 0u, 1u)) {
     usage.pe = asked.pe;
     usage.block = block_in_grid();
@@ -54,20 +54,17 @@ PEAL_HD bool symmetric(const Window& w) { return w.rkeys != nullptr || w.direct 
 
 enum class Side { kHome, kPeer };
 
-/// Finds the window that holds [address, address + bytes); at a peer only one that all PEs
-/// registered.
-PEAL_HD bool find_window(const ContextFields& ctx, const void* address, uint64_t bytes, Side side,
-                         Window* found) {
-  *found = ctx.heap;
-  if (holds_range(*found, address, bytes)) return true;
+/// Finds the window beside the heap that holds [address, address + bytes); at a peer only one that
+/// all PEs registered. Null if there is none.
+PEAL_HD const Window* find_window(const WindowTable* table, const void* address, uint64_t bytes,
+                                  Side side) {
   // Edge M13: an entry is complete before `count` covers it.
-  const uint32_t count = load_acquire<Reach::kSystem>(&ctx.windows->count);
+  const uint32_t count = load_acquire<Reach::kSystem>(&table->count);
   for (uint32_t i = 1; i < count; ++i) {
-    *found = ctx.windows->window[i];
-    if (holds_range(*found, address, bytes) && (side == Side::kHome || symmetric(*found)))
-      return true;
+    const Window& w = table->window[i];
+    if (holds_range(w, address, bytes) && (side == Side::kHome || symmetric(w))) return &w;
   }
-  return false;
+  return nullptr;
 }
 
 /// Queue `index` of the context: queue of the peer * n_pes + pe.
@@ -84,36 +81,67 @@ struct Destination {
   Status status;
 };
 
+/// What goes there: payload, which nobody may look at before a signal or a barrier, or a word that
+/// somebody may be waiting for.
+enum class Use { kPayload, kWord };
+
+/// Where the heap of `pe` is mapped here, or null.
+PEAL_HD std::byte* heap_of(const ContextFields& ctx, int pe) {
+  const uint32_t slot = static_cast<uint32_t>(pe - ctx.near_first);
+  if (slot < kNearPes) return ctx.near[slot];
+  return ctx.heap.direct == nullptr ? nullptr : ctx.heap.direct[pe];
+}
+
+/// Through the queue of the calling block.
+PEAL_DEVICE Destination through_nic(const ContextFields& ctx, const Window& w, uint64_t offset,
+                                    int pe, Use use) {
+  const uint32_t lane_queue = ctx.queues_per_peer == 1 ? 0 : block_in_grid() % ctx.queues_per_peer;
+  const uint32_t index = lane_queue * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe);
+  const Be32 key = use == Use::kPayload ? w.rkeys[pe] : w.word_rkeys[pe];
+  return {nullptr, queue_at(ctx, index), {offset, key}, Status::kOk};
+}
+
+/// What resolve() does with anything but the heap of an existing PE; also says what is wrong.
+PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextFields ctx, Asked asked, Use use) {
+  const int pe = asked.pe;
+  if (pe < 0 || pe >= ctx.n_pes) {
+    return {nullptr, nullptr, {}, refuse(ctx.state, Status::kBadPe, asked)};
+  }
+  const Window* w = holds_range(ctx.heap, asked.address, asked.bytes)
+                        ? &ctx.heap
+                        : find_window(ctx.windows, asked.address, asked.bytes, Side::kPeer);
+  if (w != nullptr) {
+    const uint64_t offset = offset_in(*w, asked.address);
+    if (w->direct != nullptr && w->direct[pe] != nullptr) {
+      return {w->direct[pe] + offset, nullptr, {}, Status::kOk};
+    }
+    if (w->rkeys != nullptr) return through_nic(ctx, *w, offset, pe, use);
+  }
+  return {nullptr, nullptr, {}, refuse(ctx.state, Status::kNotSymmetric, asked)};
+}
+
 /// Checks pe and range, and picks the way: direct, or the queue of the calling block.
 template <Reach R>
 PEAL_DEVICE Destination resolve(const BasicContext<R>& ctx, const void* address, uint64_t bytes,
-                                int pe) {
-  Destination d{};
-  const Asked asked{address, bytes, pe};
-  if (pe < 0 || pe >= ctx.n_pes) {
-    d.status = refuse(ctx, Status::kBadPe, asked);
-    return d;
+                                int pe, Use use) {
+  if (static_cast<uint32_t>(pe) < static_cast<uint32_t>(ctx.n_pes) &&
+      holds_range(ctx.heap, address, bytes)) {
+    const uint64_t offset = offset_in(ctx.heap, address);
+    std::byte* const near = heap_of(ctx, pe);
+    if (near != nullptr) return {near + offset, nullptr, {}, Status::kOk};
+    if (ctx.heap.rkeys != nullptr) return through_nic(ctx, ctx.heap, offset, pe, use);
   }
-  Window w;
-  if (!find_window(ctx, address, bytes, Side::kPeer, &w)) {
-    d.status = refuse(ctx, Status::kNotSymmetric, asked);
-    return d;
+  return resolve_elsewhere(ctx, Asked{address, bytes, pe}, use);
+}
+
+/// resolve() for a word, which must be aligned to its size.
+template <Reach R>
+PEAL_DEVICE Destination resolve_word(const BasicContext<R>& ctx, const void* word, uint32_t bytes,
+                                     int pe) {
+  Destination d = resolve(ctx, word, bytes, pe, Use::kWord);
+  if (d.status == Status::kOk && reinterpret_cast<uint64_t>(word) % bytes != 0) {
+    d.status = refuse(ctx.state, Status::kMisaligned, Asked{word, bytes, pe});
   }
-  if (w.direct != nullptr) {
-    std::byte* const base = w.direct[pe];
-    if (base != nullptr) {
-      d.direct = base + offset_in(w, address);
-      return d;
-    }
-  }
-  if (w.rkeys == nullptr) {
-    d.status = refuse(ctx, Status::kNotSymmetric, asked);
-    return d;
-  }
-  const uint32_t lane_queue = ctx.queues_per_peer == 1 ? 0 : block_in_grid() % ctx.queues_per_peer;
-  d.queue =
-      queue_at(ctx, lane_queue * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe));
-  d.remote = {offset_in(w, address), w.rkeys[pe]};
   return d;
 }
 
@@ -123,13 +151,19 @@ struct Origin {
   Status status;
 };
 
+PEAL_DEVICE_COLD inline Origin resolve_local_elsewhere(const WindowTable* windows,
+                                                       ContextState* state, Asked asked) {
+  const Window* w = find_window(windows, asked.address, asked.bytes, Side::kHome);
+  if (w != nullptr) return {{offset_in(*w, asked.address), w->lkey}, Status::kOk};
+  return {{}, refuse(state, Status::kNotRegistered, asked)};
+}
+
 template <Reach R>
 PEAL_DEVICE Origin resolve_local(const BasicContext<R>& ctx, const void* address, uint64_t bytes) {
-  Window w;
-  if (find_window(ctx, address, bytes, Side::kHome, &w)) {
-    return {{offset_in(w, address), w.lkey}, Status::kOk};
+  if (holds_range(ctx.heap, address, bytes)) {
+    return {{offset_in(ctx.heap, address), ctx.heap.lkey}, Status::kOk};
   }
-  return {{}, refuse(ctx, Status::kNotRegistered, Asked{address, bytes, ctx.pe})};
+  return resolve_local_elsewhere(ctx.windows, ctx.state, Asked{address, bytes, ctx.pe});
 }
 
 }  // namespace detail

@@ -6,10 +6,10 @@
 // takes a scope (thread, warp, block; thread if left out) whose lanes all call with the same
 // arguments. Counts are in elements of T, in bytes for void.
 //
-//   put(ctx, scope, dst, src, n, pe)       returns when src may be reused         (local
-//   completion) get(ctx, scope, dst, src, n, pe)       returns when dst holds the data put_nbi /
-//   get_nbi                      return at once with a Ticket; wait(ctx, ticket) or quiet(ctx)
-//   complete them
+//   put(ctx, scope, dst, src, n, pe)   returns when src may be reused
+//   get(ctx, scope, dst, src, n, pe)   returns when dst holds the data
+//   put_nbi, get_nbi                   return at once; wait(ctx, ticket) or quiet(ctx) complete
+//   them
 //
 // None of them says that a put has arrived: quiet(ctx) does. Ordering: docs/memory_model.md.
 #pragma once
@@ -132,6 +132,29 @@ PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, void* dst, const Destin
   return ticket;
 }
 
+template <class S, class Op>
+PEAL_DEVICE_COLD auto by_leader_elsewhere(S scope, Op op) {
+  return by_leader(scope, op);
+}
+
+/// by_leader() for what goes through the NIC. A warp or a block, which copies with all its lanes
+/// where the peer is mapped, has this out of line: its registers are then the copy's. `op` must
+/// capture by value, or every kernel keeps what it refers to on the stack.
+template <class S, class Op>
+PEAL_DEVICE auto through_leader(S scope, const Op& op) {
+  if constexpr (std::is_same_v<S, Thread>) {
+    return op();
+  } else {
+    return by_leader_elsewhere(scope, op);
+  }
+}
+
+template <Reach R, class S>
+PEAL_DEVICE Status wait_by_leader(S scope, const Ticket& ticket) {
+  if (ticket.status != Status::kOk || ticket.queue == nullptr) return ticket.status;
+  return through_leader(scope, [ticket] { return ibgda::wait<R>(ticket); });
+}
+
 /// Moves the bytes with the scope's own lanes. Source and destination may be used by all of them
 /// afterwards.
 template <p2p::Direction kDirection, class S>
@@ -163,14 +186,14 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& c
                                                         const std::type_identity_t<T>* src,
                                                         size_t count, int pe) {
   const uint64_t bytes = detail::bytes_of<T>(count);
-  const detail::Destination to = detail::resolve(ctx, dst, bytes, pe);
+  const detail::Destination to = detail::resolve(ctx, dst, bytes, pe, detail::Use::kPayload);
   if (to.status != Status::kOk || bytes == 0) return Ticket{nullptr, 0, to.status};
   if (to.direct != nullptr) {
     detail::copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);
     return Ticket{};
   }
-  return by_leader(
-      scope, [&] { return detail::put_bytes<R, std::is_same_v<S, Thread>>(ctx, to, src, bytes); });
+  return detail::through_leader(
+      scope, [=] { return detail::put_bytes<R, std::is_same_v<S, Thread>>(ctx, to, src, bytes); });
 }
 
 /// Copies `count` elements to `dst` at `pe`; returns when the source may be reused.
@@ -178,18 +201,10 @@ template <Reach R, class S, class T>
 requires detail::kIsScope<S> PEAL_DEVICE Status put(const BasicContext<R>& ctx, S scope, T* dst,
                                                     const std::type_identity_t<T>* src,
                                                     size_t count, int pe) {
-  const uint64_t bytes = detail::bytes_of<T>(count);
-  const detail::Destination to = detail::resolve(ctx, dst, bytes, pe);
-  if (to.status != Status::kOk || bytes == 0) return to.status;
-  if (to.direct != nullptr) {
-    detail::copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);
-    return Status::kOk;
-  }
-  return by_leader(scope, [&] {
-    const Ticket ticket = detail::put_bytes<R, std::is_same_v<S, Thread>>(ctx, to, src, bytes);
-    // Inline data has left the source already.
-    return bytes <= mlx5::kMaxInlineBytes ? ticket.status : ibgda::wait<R>(ticket);
-  });
+  const Ticket ticket = put_nbi(ctx, scope, dst, src, count, pe);
+  // Inline data has left the source already.
+  if (detail::bytes_of<T>(count) <= mlx5::kMaxInlineBytes) return ticket.status;
+  return detail::wait_by_leader<R>(scope, ticket);
 }
 
 /// Starts copying `count` elements from `src` at `pe` to `dst`, which, where the NIC carries it,
@@ -199,13 +214,13 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket get_nbi(const BasicContext<R>& c
                                                         const std::type_identity_t<T>* src,
                                                         size_t count, int pe) {
   const uint64_t bytes = detail::bytes_of<T>(count);
-  const detail::Destination from = detail::resolve(ctx, src, bytes, pe);
+  const detail::Destination from = detail::resolve(ctx, src, bytes, pe, detail::Use::kPayload);
   if (from.status != Status::kOk || bytes == 0) return Ticket{nullptr, 0, from.status};
   if (from.direct != nullptr) {
     detail::copy_direct<p2p::Direction::kGet>(scope, dst, from.direct, bytes);
     return Ticket{};
   }
-  return by_leader(scope, [&] {
+  return detail::through_leader(scope, [=] {
     return detail::get_bytes<R, std::is_same_v<S, Thread>>(ctx, dst, from, bytes);
   });
 }
@@ -216,9 +231,7 @@ template <Reach R, class S, class T>
 requires detail::kIsScope<S> PEAL_DEVICE Status get(const BasicContext<R>& ctx, S scope, T* dst,
                                                     const std::type_identity_t<T>* src,
                                                     size_t count, int pe) {
-  const Ticket ticket = get_nbi(ctx, scope, dst, src, count, pe);
-  if (ticket.queue == nullptr) return ticket.status;
-  return by_leader(scope, [&] { return ibgda::wait<R>(ticket); });
+  return detail::wait_by_leader<R>(scope, get_nbi(ctx, scope, dst, src, count, pe));
 }
 
 template <Reach R, class T>
@@ -248,7 +261,7 @@ template <Reach R, class T>
 PEAL_DEVICE Status p(const BasicContext<R>& ctx, T* dst, const std::type_identity_t<T>& value,
                      int pe) {
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
-  const detail::Destination to = detail::resolve(ctx, dst, sizeof(T), pe);
+  const detail::Destination to = detail::resolve(ctx, dst, sizeof(T), pe, detail::Use::kWord);
   if (to.status != Status::kOk) return to.status;
   if (to.direct != nullptr) {
     p2p::store_value(to.direct, value);
@@ -277,7 +290,7 @@ template <Reach R, class T>
 PEAL_DEVICE Fetched<T> g(const BasicContext<R>& ctx, const T* src, int pe) {
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
   Fetched<T> answer{};
-  const detail::Destination from = detail::resolve(ctx, src, sizeof(T), pe);
+  const detail::Destination from = detail::resolve(ctx, src, sizeof(T), pe, detail::Use::kWord);
   answer.status = from.status;
   if (from.status != Status::kOk) return answer;
   if (from.direct != nullptr) {
@@ -354,10 +367,12 @@ template <Reach R, class T>
 PEAL_DEVICE T* ptr(const BasicContext<R>& ctx, T* symmetric, int pe) {
   if (pe < 0 || pe >= ctx.n_pes) return nullptr;
   if (pe == ctx.pe) return symmetric;
-  Window w;
-  if (!detail::find_window(ctx, symmetric, sizeof(T), detail::Side::kPeer, &w)) return nullptr;
-  if (w.direct == nullptr || w.direct[pe] == nullptr) return nullptr;
-  return reinterpret_cast<T*>(w.direct[pe] + detail::offset_in(w, symmetric));
+  const bool in_heap = detail::holds_range(ctx.heap, symmetric, sizeof(T));
+  const Window* const w =
+      in_heap ? &ctx.heap
+              : detail::find_window(ctx.windows, symmetric, sizeof(T), detail::Side::kPeer);
+  if (w == nullptr || w->direct == nullptr || w->direct[pe] == nullptr) return nullptr;
+  return reinterpret_cast<T*>(w->direct[pe] + detail::offset_in(*w, symmetric));
 }
 
 }  // namespace peal

@@ -65,11 +65,7 @@ PEAL_DEVICE Ticket post_signal(const Destination& flag, const Signal& signal) {
 /// Checks the signal's word; its queue is the one its data travels on.
 template <Reach R>
 PEAL_DEVICE Destination resolve_signal(const BasicContext<R>& ctx, const Signal& signal) {
-  Destination d = resolve(ctx, signal.word, sizeof(uint64_t), signal.pe);
-  if (d.status == Status::kOk && reinterpret_cast<uint64_t>(signal.word) % 8 != 0) {
-    d.status = refuse(ctx, Status::kMisaligned, Asked{signal.word, 8, signal.pe});
-  }
-  return d;
+  return resolve_word(ctx, signal.word, sizeof(uint64_t), signal.pe);
 }
 
 /// Data first, then the word, with release: edge M7 begins here when no NIC is between.
@@ -78,7 +74,7 @@ PEAL_DEVICE void signal_direct(std::byte* word, const Signal& signal) {
   if (signal.kind == Signal::Kind::kSet) {
     store_release<Reach::kSystem>(at, signal.value);
   } else {
-    fetch_add_release<Reach::kSystem>(at, signal.value);
+    add_release<Reach::kSystem>(at, signal.value);
   }
 }
 
@@ -113,7 +109,8 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket put_signal_nbi(const BasicContex
   const detail::Destination flag = detail::resolve_signal(ctx, signal);
   if (flag.status != Status::kOk) return Ticket{nullptr, 0, flag.status};
   // Nothing to send needs no destination.
-  const detail::Destination to = bytes == 0 ? flag : detail::resolve(ctx, dst, bytes, signal.pe);
+  const detail::Destination to =
+      bytes == 0 ? flag : detail::resolve(ctx, dst, bytes, signal.pe, detail::Use::kPayload);
   if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
   if (to.direct != nullptr) {
     detail::copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);
@@ -121,12 +118,12 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket put_signal_nbi(const BasicContex
       if (scope.leader()) detail::signal_direct(flag.direct, signal);
       return Ticket{};
     }
-    return by_leader(scope, [&] {
+    return detail::through_leader(scope, [=] {
       fence_direct_stores();  // edge M16: the NIC may overtake plain stores
       return detail::post_signal<R, false>(flag, signal);
     });
   }
-  return by_leader(scope, [&] {
+  return detail::through_leader(scope, [=] {
     return detail::put_signal_bytes<R, std::is_same_v<S, Thread>>(ctx, to, flag, src, bytes,
                                                                   signal);
   });
@@ -140,9 +137,9 @@ requires detail::kIsScope<S> PEAL_DEVICE Status put_signal(const BasicContext<R>
                                                            const std::type_identity_t<T>* src,
                                                            size_t count, const Signal& signal) {
   const Ticket ticket = put_signal_nbi(ctx, scope, dst, src, count, signal);
-  const bool inlined = detail::bytes_of<T>(count) <= mlx5::kMaxInlineBytes;
-  if (ticket.queue == nullptr || inlined) return ticket.status;
-  return by_leader(scope, [&] { return ibgda::wait<R>(ticket); });
+  // Inline data has left the source already.
+  if (detail::bytes_of<T>(count) <= mlx5::kMaxInlineBytes) return ticket.status;
+  return detail::wait_by_leader<R>(scope, ticket);
 }
 
 template <Reach R, class T>

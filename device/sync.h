@@ -4,9 +4,10 @@
 // docs/memory_model.md.
 //
 //   quiet        everything this PE posted on the context has been executed at its peers, results
-//   have landed fence        what was posted before is executed at each peer before what is posted
-//   after sync_all     every PE has arrived (says nothing of transfers) barrier_all  quiet, then
-//   sync_all
+//                have landed
+//   fence        what was posted before is executed at each peer before what is posted after
+//   sync_all     every PE has arrived (says nothing of transfers)
+//   barrier_all  quiet, then sync_all
 //
 // "Posted" includes what other lanes posted if they synchronised with the caller first.
 #pragma once
@@ -23,33 +24,72 @@
 namespace peal {
 namespace detail {
 
-/// Drains all queues of the context; the first failure wins, but every queue is waited for.
+/// Drains all queues of a context; the first failure wins, but every queue is waited for.
 template <Reach R>
-PEAL_DEVICE Status drain_all(const BasicContext<R>& ctx) {
-  Status first = usage_status(ctx);
-  fence_direct_stores();
-  const uint32_t queues = ctx.queues_per_peer * static_cast<uint32_t>(ctx.n_pes);
-  for (uint32_t i = 0; i < queues; ++i) {
-    const Status status = mlx5::drain<R>(*queue_at(ctx, i));
+PEAL_DEVICE_COLD Status drain_queues(std::byte* queues, uint64_t stride, uint32_t count) {
+  Status first = Status::kOk;
+  for (uint32_t i = 0; i < count; ++i) {
+    const Status status = mlx5::drain<R>(*reinterpret_cast<mlx5::SendQueue*>(queues + i * stride));
     if (first == Status::kOk) first = status;
   }
   return first;
 }
 
-/// Dissemination barrier: in round r, tell the PE 2^r ahead and wait for the one 2^r behind.
+/// Everything posted and stored so far has arrived; the first error of the context.
+template <Reach R>
+PEAL_DEVICE Status drain_all(const BasicContext<R>& ctx) {
+  Status first = usage_status(ctx);  // looked up while the fence waits
+  fence_direct_stores();
+  const uint32_t queues = ctx.queues_per_peer * static_cast<uint32_t>(ctx.n_pes);
+  if (queues != 0) {
+    const Status drained = drain_queues<R>(ctx.queues, ctx.queue_stride, queues);
+    if (first == Status::kOk) first = drained;
+  }
+  return first;
+}
+
+/// Writes a barrier's flag at `pe`, in the order of queue 0. The caller has fenced (edge M16): one
+/// fence serves the flags of a round, where a release each would wait for the flag before.
+template <Reach R>
+PEAL_DEVICE Status set_flag(const BasicContext<R>& ctx, uint64_t* flag, uint64_t epoch, int pe) {
+  const uint64_t offset = offset_in(ctx.heap, flag);
+  std::byte* const near = heap_of(ctx, pe);
+  if (near != nullptr) {
+    store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(near + offset), epoch);
+    return Status::kOk;
+  }
+  mlx5::SendQueue* const q = queue_at(ctx, static_cast<uint32_t>(pe));
+  const mlx5::Remote at{offset, ctx.heap.word_rkeys[pe]};
+  return ibgda::post<R>(*q, ibgda::Alone{},
+                        [&](const mlx5::Header& h) { return compose_signal_set(h, at, epoch); })
+      .status;
+}
+
+/// Dissemination barrier: in round r, tell the PEs 1, 2, ... times kSyncFan^r ahead, then wait for
+/// those as far behind. All PEs of a machine are one round apart. Flags are set, not counted: all
+/// barriers of a context announce themselves on queue 0 of a peer, and a PE one barrier ahead
+/// leaves a larger number.
 template <Reach R>
 PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx) {
-  const uint64_t epoch = fetch_add_relaxed<R>(&ctx.state->sync_epoch, uint64_t{1}) + 1;
+  // One scope at a time is here: what it reads, the one before it wrote.
+  const uint64_t epoch = load_relaxed<Reach::kGpu>(&ctx.state->sync_epoch) + 1;
+  store_relaxed<Reach::kGpu>(&ctx.state->sync_epoch, epoch);
+  uint64_t* flags = ctx.sync_flags;
+  const auto n = static_cast<uint32_t>(ctx.n_pes);
+  uint32_t distance = 1;
   for (uint32_t round = 0; round < ctx.sync_rounds; ++round) {
-    const int ahead = static_cast<int>((static_cast<uint32_t>(ctx.pe) + (1u << round)) %
-                                       static_cast<uint32_t>(ctx.n_pes));
-    uint64_t* flag = &ctx.sync_flags[round];
-    // Counted, not set: two barriers called by different blocks travel on different queues, and the
-    // later one may arrive first. A fast peer may already be one barrier ahead.
-    Status status = signal(ctx, Signal::add(flag, 1, ahead));
-    if (status != Status::kOk) return status;
-    status = wait_until(ctx, flag, Compare::kGe, epoch);
-    if (status != Status::kOk) return status;
+    if (round != 0) fence_direct_stores();  // passes on what the round before brought
+    for (uint32_t i = 1; i < kSyncFan && i * distance < n; ++i) {
+      const auto ahead = static_cast<int>((static_cast<uint32_t>(ctx.pe) + i * distance) % n);
+      const Status status = set_flag(ctx, flags + i - 1, epoch, ahead);
+      if (status != Status::kOk) return status;
+    }
+    for (uint32_t i = 1; i < kSyncFan && i * distance < n; ++i) {
+      const Status status = wait_until(ctx, flags + i - 1, Compare::kGe, epoch);
+      if (status != Status::kOk) return status;
+    }
+    distance *= kSyncFan;
+    flags += kSyncFan - 1;
   }
   return Status::kOk;
 }
@@ -70,13 +110,13 @@ template <Reach R>
 }
 
 /// Orders, per peer, what was posted on the context before it ahead of what is posted after it.
-/// With one queue per peer the queue does that already and fence costs nothing; with several it
-/// waits as quiet does.
+/// With one queue per peer and strictly ordered keys the queue does that already and fence costs
+/// nothing; else it waits as quiet does.
 template <Reach R, class S>
 requires detail::kIsScope<S>
 [[nodiscard]] PEAL_DEVICE Status fence(const BasicContext<R>& ctx, S scope) {
   return by_leader(scope, [&] {
-    if (ctx.queues_per_peer > 1) return detail::drain_all(ctx);
+    if (ctx.queues_per_peer > 1 || ctx.relaxed != 0) return detail::drain_all(ctx);
     fence_direct_stores();
     return detail::usage_status(ctx);
   });
@@ -92,7 +132,10 @@ template <Reach R>
 template <Reach R, class S>
 requires detail::kIsScope<S>
 [[nodiscard]] PEAL_DEVICE Status sync_all(const BasicContext<R>& ctx, S scope) {
-  return by_leader(scope, [&] { return detail::sync_pes(ctx); });
+  return by_leader(scope, [&] {
+    fence_direct_stores();
+    return detail::sync_pes(ctx);
+  });
 }
 
 template <Reach R>

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <utility>
 
 namespace peal {
@@ -87,10 +86,6 @@ ContextOwner::FirstError describe(const UsageError& usage, Status status) {
 }
 
 }  // namespace
-
-uint32_t sync_rounds(int n_pes) {
-  return static_cast<uint32_t>(std::bit_width(static_cast<uint32_t>(n_pes) - 1));
-}
 
 ContextOwner::ContextOwner(std::unique_ptr<IbgdaQueues> queues, const DeviceTables& tables,
                            uint32_t slot, const ContextFields& fields)

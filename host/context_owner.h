@@ -13,9 +13,6 @@
 
 namespace peal {
 
-/// Rounds of the dissemination barrier: ceil(log2(n_pes)).
-uint32_t sync_rounds(int n_pes);
-
 /// Owns one context.
 class ContextOwner {
  public:

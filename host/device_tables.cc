@@ -3,6 +3,7 @@
 // Where each table lies, and the order of stores that lets kernels read a window while it is added.
 #include "host/device_tables.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "host/base/error.h"
@@ -34,7 +35,11 @@ size_t DeviceTables::bytes(int n_pes) {
 }
 
 DeviceTables::DeviceTables(Backing memory, int n_pes)
-    : memory_(std::move(memory)), n_pes_(static_cast<size_t>(n_pes)) {}
+    : memory_(std::move(memory)), n_pes_(static_cast<size_t>(n_pes)) {
+  fields_.version = kContextVersion;
+  fields_.bytes = sizeof(ContextFields);
+  fields_.windows = windows();
+}
 
 const WindowTable* DeviceTables::windows() const {
   return reinterpret_cast<const WindowTable*>(memory_.address());
@@ -63,14 +68,25 @@ void DeviceTables::add(Window window, std::span<const Be32> keys,
                        std::span<std::byte* const> addresses) {
   check_room();
   window.rkeys = keys.empty() ? nullptr : rkeys(count_);
+  window.word_rkeys = window.rkeys;
   window.direct = addresses.empty() ? nullptr : direct(count_);
   memory_.copy_in(bytes_at(rkeys(count_)), keys.data(), keys.size_bytes());
   memory_.copy_in(bytes_at(direct(count_)), addresses.data(), addresses.size_bytes());
   auto* const table = reinterpret_cast<WindowTable*>(memory_.address());
   memory_.copy_in(bytes_at(&table->window[count_]), &window, sizeof(window));
-  if (count_ == 0) heap_ = window;
+  if (count_ == 0) keep_heap(window, addresses);
   ++count_;
   memory_.store_word(&table->count, count_);  // last: kernels look at windows below it only
+}
+
+// The mapped PEs are neighbours where PEs are numbered machine by machine; others are looked up.
+void DeviceTables::keep_heap(const Window& heap, std::span<std::byte* const> direct) {
+  fields_.heap = heap;
+  const auto first =
+      std::ranges::find_if(direct, [](const std::byte* at) { return at != nullptr; });
+  fields_.near_first = static_cast<int32_t>(first - direct.begin());
+  const auto left = std::min<ptrdiff_t>(direct.end() - first, kNearPes);
+  std::copy_n(first, left, fields_.near);
 }
 
 void DeviceTables::reset_state(uint32_t slot) {

@@ -37,8 +37,9 @@ class DeviceTables {
   /// what `window` says of them does not matter.
   void add(Window window, std::span<const Be32> rkeys, std::span<std::byte* const> direct);
   uint32_t window_count() const { return count_; }
-  /// Window 0, which add() was told of first; contexts carry a copy.
-  const Window& heap() const { return heap_; }
+  /// What every context says of the windows: the table, and a copy of window 0, the heap, which
+  /// add() was told of first. Everything else is zero.
+  const ContextFields& fields() const { return fields_; }
 
   /// Before a new context uses the slot.
   void reset_state(uint32_t slot);
@@ -46,13 +47,14 @@ class DeviceTables {
   UsageError usage(uint32_t slot) const;
 
  private:
+  void keep_heap(const Window& heap, std::span<std::byte* const> direct);
   Be32* rkeys(uint32_t window) const;
   std::byte** direct(uint32_t window) const;
 
   Backing memory_;
   size_t n_pes_;
   uint32_t count_ = 0;
-  Window heap_{};
+  ContextFields fields_{};
 };
 
 }  // namespace peal

@@ -95,7 +95,7 @@ struct Runtime::State {
   std::vector<Place> places;  // by PE
   std::shared_ptr<Gpu> gpu;   // null: kernels run on the CPU
   SymmetricHeap heap;
-  uint64_t* sync_flags;  // kMaxContexts x sync_rounds words in the heap
+  uint64_t* sync_flags;  // kMaxContexts x flag_words() in the heap
   DeviceTables tables;
   Backing stop_memory;
   uint32_t* stop;  // a Status; ends every wait
@@ -141,7 +141,8 @@ struct Runtime::State {
   }
 
   uint32_t rounds() const { return sync_rounds(bootstrap->size()); }
-  size_t flag_bytes() const { return rounds() * sizeof(uint64_t); }
+  size_t flag_words() const { return size_t{rounds()} * (kSyncFan - 1); }
+  size_t flag_bytes() const { return flag_words() * sizeof(uint64_t); }
   RouteOptions route_options() const { return {.asked = config.transport, .target = target}; }
   std::shared_ptr<Gpu> open_gpu() const;
   uint32_t agree_on_context(const QueueOptions& queues);
@@ -198,23 +199,16 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
       .stop = stop};
   const uint32_t slot = agree_on_context(queues);
   queues.check();  // also where there are none: a program is right or wrong on every machine
-  uint64_t* const flags = sync_flags + slot * rounds();
+  uint64_t* const flags = sync_flags + slot * flag_words();
   heap.zero(flags, flag_bytes());  // of the context that had the slot before
   tables.reset_state(slot);
-  const ContextFields fields{.version = kContextVersion,
-                             .bytes = sizeof(ContextFields),
-                             .pe = bootstrap->rank(),
-                             .n_pes = bootstrap->size(),
-                             .queues_per_peer = 0,
-                             .sync_rounds = rounds(),
-                             .heap = tables.heap(),
-                             .windows = tables.windows(),
-                             .queues = nullptr,
-                             .queue_stride = 0,
-                             .state = nullptr,
-                             .stop = stop,
-                             .sync_flags = flags,
-                             .timeout_ns = timeout_ns};
+  ContextFields fields = tables.fields();
+  fields.pe = bootstrap->rank();
+  fields.n_pes = bootstrap->size();
+  fields.sync_rounds = rounds();
+  fields.stop = stop;
+  fields.sync_flags = flags;
+  fields.timeout_ns = timeout_ns;
   auto owner = std::make_shared<ContextOwner>(
       nic ? std::make_unique<IbgdaQueues>(*nic, *bootstrap, queues) : nullptr, tables, slot,
       fields);

@@ -110,6 +110,7 @@ void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
                .lkey = region ? region->lkey() : Be32{0u},
                .reserved = 0,
                .rkeys = nullptr,
+               .word_rkeys = nullptr,
                .direct = nullptr},
               rkeys, memory.direct);
   if (region) regions_.push_back(std::move(*region));
@@ -132,6 +133,7 @@ void Windows::add_local(std::byte* address, size_t bytes) {
                 .lkey = Be32{0u},
                 .reserved = 0,
                 .rkeys = nullptr,
+                .word_rkeys = nullptr,
                 .direct = nullptr};
   if (transports_.nic) {
     regions_.push_back(registered(address, bytes));

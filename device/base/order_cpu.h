@@ -93,10 +93,26 @@ PEAL_HD void raise_to(T* p, T value) {
   }
 }
 
-/// Adds and returns the old value; releases what came before.
+/// Without the old value: nobody waits for it. add_release releases what came before.
 template <Reach R, class T>
-PEAL_HD T fetch_add_release(T* p, T value) {
-  return __atomic_fetch_add(p, value, __ATOMIC_RELEASE);
+PEAL_HD void add_relaxed(T* p, T value) {
+  __atomic_fetch_add(p, value, __ATOMIC_RELAXED);
+}
+template <Reach R, class T>
+PEAL_HD void add_release(T* p, T value) {
+  __atomic_fetch_add(p, value, __ATOMIC_RELEASE);
+}
+template <Reach R, class T>
+PEAL_HD void and_relaxed(T* p, T value) {
+  __atomic_fetch_and(p, value, __ATOMIC_RELAXED);
+}
+template <Reach R, class T>
+PEAL_HD void or_relaxed(T* p, T value) {
+  __atomic_fetch_or(p, value, __ATOMIC_RELAXED);
+}
+template <Reach R, class T>
+PEAL_HD void xor_relaxed(T* p, T value) {
+  __atomic_fetch_xor(p, value, __ATOMIC_RELAXED);
 }
 
 /// Bitwise operations; return the old value and order nothing.
@@ -135,7 +151,7 @@ PEAL_HD void fence_direct_stores() {
 #endif
 }
 
-/// Rings a NIC register: an 8-byte store the device sees after everything released before it.
+/// Rings a NIC register: an 8-byte store that is neither merged nor dropped.
 PEAL_HD void store_mmio(uint64_t* reg, uint64_t value) {
   __atomic_store_n(reg, value, __ATOMIC_RELEASE);
 }

@@ -32,6 +32,10 @@ namespace ptx {
     asm volatile(op "." width " %0, [%1], %2;" : "=" reg(old) : "l"(p), reg(v) : "memory"); \
     return old;                                                                             \
   }
+#define PEAL_PTX_RED(name, op, width, T, reg)                            \
+  PEAL_DEVICE void name(T* p, T v) {                                     \
+    asm volatile(op "." width " [%0], %1;" ::"l"(p), reg(v) : "memory"); \
+  }
 #define PEAL_PTX_CAS(name, order, width, T, reg)                  \
   PEAL_DEVICE T name(T* p, T expected, T desired) {               \
     T old;                                                        \
@@ -41,20 +45,24 @@ namespace ptx {
                  : "memory");                                     \
     return old;                                                   \
   }
-#define PEAL_PTX_WIDTH(scope_name, scope, T, bits, reg)                                   \
-  PEAL_PTX_LOAD(load_relaxed_##scope_name, "ld.relaxed", scope, T, "b" #bits, reg)        \
-  PEAL_PTX_LOAD(load_acquire_##scope_name, "ld.acquire", scope, T, "b" #bits, reg)        \
-  PEAL_PTX_STORE(store_relaxed_##scope_name, "st.relaxed", scope, T, "b" #bits, reg)      \
-  PEAL_PTX_STORE(store_release_##scope_name, "st.release", scope, T, "b" #bits, reg)      \
-  PEAL_PTX_RMW(add_##scope_name, "atom.relaxed." scope ".add", "u" #bits, T, reg)         \
-  PEAL_PTX_RMW(exchange_##scope_name, "atom.acq_rel." scope ".exch", "b" #bits, T, reg)   \
-  PEAL_PTX_RMW(add_release_##scope_name, "atom.release." scope ".add", "u" #bits, T, reg) \
-  PEAL_PTX_RMW(and_##scope_name, "atom.relaxed." scope ".and", "b" #bits, T, reg)         \
-  PEAL_PTX_RMW(or_##scope_name, "atom.relaxed." scope ".or", "b" #bits, T, reg)           \
-  PEAL_PTX_RMW(xor_##scope_name, "atom.relaxed." scope ".xor", "b" #bits, T, reg)         \
-  PEAL_PTX_RMW(swap_##scope_name, "atom.relaxed." scope ".exch", "b" #bits, T, reg)       \
-  PEAL_PTX_CAS(cas_relaxed_##scope_name, "relaxed." scope, "b" #bits, T, reg)             \
-  PEAL_PTX_RMW(max_##scope_name, "atom.acq_rel." scope ".max", "u" #bits, T, reg)         \
+#define PEAL_PTX_WIDTH(scope_name, scope, T, bits, reg)                                      \
+  PEAL_PTX_LOAD(load_relaxed_##scope_name, "ld.relaxed", scope, T, "b" #bits, reg)           \
+  PEAL_PTX_LOAD(load_acquire_##scope_name, "ld.acquire", scope, T, "b" #bits, reg)           \
+  PEAL_PTX_STORE(store_relaxed_##scope_name, "st.relaxed", scope, T, "b" #bits, reg)         \
+  PEAL_PTX_STORE(store_release_##scope_name, "st.release", scope, T, "b" #bits, reg)         \
+  PEAL_PTX_RMW(add_##scope_name, "atom.relaxed." scope ".add", "u" #bits, T, reg)            \
+  PEAL_PTX_RMW(exchange_##scope_name, "atom.acq_rel." scope ".exch", "b" #bits, T, reg)      \
+  PEAL_PTX_RED(red_add_##scope_name, "red.relaxed." scope ".add", "u" #bits, T, reg)         \
+  PEAL_PTX_RED(red_add_release_##scope_name, "red.release." scope ".add", "u" #bits, T, reg) \
+  PEAL_PTX_RED(red_and_##scope_name, "red.relaxed." scope ".and", "b" #bits, T, reg)         \
+  PEAL_PTX_RED(red_or_##scope_name, "red.relaxed." scope ".or", "b" #bits, T, reg)           \
+  PEAL_PTX_RED(red_xor_##scope_name, "red.relaxed." scope ".xor", "b" #bits, T, reg)         \
+  PEAL_PTX_RMW(and_##scope_name, "atom.relaxed." scope ".and", "b" #bits, T, reg)            \
+  PEAL_PTX_RMW(or_##scope_name, "atom.relaxed." scope ".or", "b" #bits, T, reg)              \
+  PEAL_PTX_RMW(xor_##scope_name, "atom.relaxed." scope ".xor", "b" #bits, T, reg)            \
+  PEAL_PTX_RMW(swap_##scope_name, "atom.relaxed." scope ".exch", "b" #bits, T, reg)          \
+  PEAL_PTX_CAS(cas_relaxed_##scope_name, "relaxed." scope, "b" #bits, T, reg)                \
+  PEAL_PTX_RMW(max_##scope_name, "atom.acq_rel." scope ".max", "u" #bits, T, reg)            \
   PEAL_PTX_CAS(cas_##scope_name, "acq_rel." scope, "b" #bits, T, reg)
 #define PEAL_PTX_SCOPE(scope_name, scope)              \
   PEAL_PTX_WIDTH(scope_name, scope, uint32_t, 32, "r") \
@@ -67,6 +75,7 @@ PEAL_PTX_SCOPE(system, "sys")
 #undef PEAL_PTX_SCOPE
 #undef PEAL_PTX_WIDTH
 #undef PEAL_PTX_CAS
+#undef PEAL_PTX_RED
 #undef PEAL_PTX_RMW
 #undef PEAL_PTX_STORE
 #undef PEAL_PTX_LOAD
@@ -153,9 +162,29 @@ PEAL_HD void raise_to(T* p, T value) {
 
 // Only peers' memory is reached this way, so only system reach is offered.
 template <Reach R, class T>
-PEAL_HD T fetch_add_release(T* p, T value) {
+PEAL_HD void add_relaxed(T* p, T value) {
   static_assert(R == Reach::kSystem);
-  return ptx::add_release_system(p, value);
+  ptx::red_add_system(p, value);
+}
+template <Reach R, class T>
+PEAL_HD void add_release(T* p, T value) {
+  static_assert(R == Reach::kSystem);
+  ptx::red_add_release_system(p, value);
+}
+template <Reach R, class T>
+PEAL_HD void and_relaxed(T* p, T value) {
+  static_assert(R == Reach::kSystem);
+  ptx::red_and_system(p, value);
+}
+template <Reach R, class T>
+PEAL_HD void or_relaxed(T* p, T value) {
+  static_assert(R == Reach::kSystem);
+  ptx::red_or_system(p, value);
+}
+template <Reach R, class T>
+PEAL_HD void xor_relaxed(T* p, T value) {
+  static_assert(R == Reach::kSystem);
+  ptx::red_xor_system(p, value);
 }
 template <Reach R, class T>
 PEAL_HD T fetch_and_relaxed(T* p, T value) {
@@ -186,10 +215,9 @@ PEAL_HD T exchange_relaxed(T* p, T value) {
 PEAL_HD void fence_direct_stores() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 PEAL_HD void store_mmio(uint64_t* reg, uint64_t value) {
-  // The release fence orders doorbell record before doorbell; mmio stores are never merged or
-  // dropped.
-  asm volatile("fence.acq_rel.sys; st.mmio.relaxed.sys.b64 [%0], %1;" ::"l"(reg), "l"(value)
-               : "memory");
+  // Never merged or dropped, and behind this lane's earlier stores in program order only: a fence
+  // would cost as much as the rest of a put.
+  asm volatile("st.mmio.relaxed.sys.b64 [%0], %1;" ::"l"(reg), "l"(value) : "memory");
 }
 
 }  // namespace peal

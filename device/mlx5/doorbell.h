@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the NIC hears of work: WQE bytes, then doorbell record, then doorbell, each visible before
-// the next.
+// How the NIC hears of work: WQE bytes, then doorbell record, then doorbell. One fence: the NIC
+// reads a WQE only when a record covers it.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,9 @@ PEAL_HD void write_doorbell_record(DoorbellRecord* record, Be32 posted) {
   store_release<Reach::kSystem>(&record->send.raw, posted.raw);
 }
 
-/// Wakes the NIC: an 8-byte store of {posted << 8, qpn << 8} to the UAR register. Edge M3: after
-/// the doorbell record.
+/// Wakes the NIC: an 8-byte store of {posted << 8, qpn << 8} to the UAR register. Edge M3: the
+/// record is stored first, but a GPU orders the two in program order only, so whoever waits for a
+/// completion wakes the NIC again (a doorbell that brings old news is ignored).
 PEAL_HD void ring_doorbell(uint64_t* reg, Be32 posted, Be32 qpn_shifted) {
   // Big-endian and shifted up by a byte is shifted down by a byte as it lies in memory.
   const uint32_t index = posted.raw >> 8;

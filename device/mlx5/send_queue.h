@@ -105,6 +105,13 @@ PEAL_HD void ring(SendQueue& q) {
   }
 }
 
+/// Wakes the NIC once more: the first doorbell may have overtaken its record (edge M3). For those
+/// who wait.
+template <Reach R>
+PEAL_HD void ring_again(const SendQueue& q) {
+  ring_doorbell(q.doorbell, posted_count(load_relaxed<R>(&q.rung)), q.qpn_shifted);
+}
+
 /// Waits until WQEBBs up to `end` fit: the slow half of reserve().
 template <Reach R>
 PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end) {
@@ -116,6 +123,7 @@ PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end) {
       },
       [&] {
         ring<R>(q);
+        ring_again<R>(q);
         return stop_status<R>(q) != Status::kOk;
       });
   if (why != SpinEnd::kDone) return close_queue<R>(q, why);
@@ -133,7 +141,10 @@ template <Reach R>
         poll<R>(q);
         return load_acquire<R>(&q.completed) > index;
       },
-      [&] { return stop_status<R>(q) != Status::kOk; });
+      [&] {
+        ring_again<R>(q);
+        return stop_status<R>(q) != Status::kOk;
+      });
   if (end == SpinEnd::kTimedOut) return Status::kTimeout;
   if (end == SpinEnd::kStopped) return stop_status<R>(q);
   return Status::kOk;

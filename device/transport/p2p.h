@@ -5,8 +5,9 @@
 //
 //   copy(scope, ...)    all lanes of the scope move 16-byte lines, several in flight per lane
 //
-// Bytes that are not a multiple of 16 apart at source and destination are moved in the largest unit
-// that fits both.
+//   [ edges | body in the largest unit that fits both sides | edges ]
+//
+// Edges move in units as large as address and length allow: an aligned element is never torn.
 #pragma once
 
 #include <cstddef>
@@ -41,35 +42,67 @@ PEAL_DEVICE void store_unit(Unit* to, const Unit& unit) {
 }
 
 /// Moves `count` units, dealt over the scope's lanes so that neighbours move neighbours. kInFlight
-/// loads are under way before the first store: what hides the distance.
+/// loads are under way before the first store: what hides the distance. The last round is done with
+/// as many as are left at once.
 template <uint32_t kInFlight, class Unit, Direction kDirection, class Scope>
 PEAL_DEVICE void copy_units(Scope scope, Unit* to, const Unit* from, uint64_t count) {
   const uint64_t stride = scope.size();
-  uint64_t i = scope.rank();
-  for (; i + (kInFlight - 1) * stride < count; i += kInFlight * stride) {
-    Unit unit[kInFlight];
-    PEAL_UNROLL
-    for (uint32_t k = 0; k < kInFlight; ++k) {
-      unit[k] = load_unit<Unit, kDirection>(from + i + k * stride);
+  for (uint64_t i = scope.rank(); i < count; i += kInFlight * stride) {
+    if (i + (kInFlight - 1) * stride < count) {
+      Unit unit[kInFlight];
+      PEAL_UNROLL
+      for (uint32_t k = 0; k < kInFlight; ++k) {
+        unit[k] = load_unit<Unit, kDirection>(from + i + k * stride);
+      }
+      PEAL_UNROLL
+      for (uint32_t k = 0; k < kInFlight; ++k) store_unit(to + i + k * stride, unit[k]);
+    } else {
+      Unit unit[kInFlight] = {};
+      PEAL_UNROLL
+      for (uint32_t k = 0; k < kInFlight; ++k) {
+        if (i + k * stride < count) unit[k] = load_unit<Unit, kDirection>(from + i + k * stride);
+      }
+      PEAL_UNROLL
+      for (uint32_t k = 0; k < kInFlight; ++k) {
+        if (i + k * stride < count) store_unit(to + i + k * stride, unit[k]);
+      }
     }
-    PEAL_UNROLL
-    for (uint32_t k = 0; k < kInFlight; ++k) store_unit(to + i + k * stride, unit[k]);
   }
-  for (; i < count; i += stride) store_unit(to + i, load_unit<Unit, kDirection>(from + i));
 }
 
-/// The part that can move in Units, and the odd bytes before and behind it.
-template <class Unit, uint32_t kInFlight, Direction kDirection, class Scope>
+/// The `head` bytes at the front and those from `tail` on.
+template <class Unit, Direction kDirection, class Scope>
+PEAL_DEVICE void copy_edges(Scope scope, std::byte* to, const std::byte* from, uint64_t head,
+                            uint64_t tail, uint64_t bytes) {
+  const uint64_t units = (head + bytes - tail) / sizeof(Unit);
+  for (uint64_t i = scope.rank(); i < units; i += scope.size()) {
+    uint64_t at = i * sizeof(Unit);
+    if (at >= head) at += tail - head;
+    store_unit(reinterpret_cast<Unit*>(to + at),
+               load_unit<Unit, kDirection>(reinterpret_cast<const Unit*>(from + at)));
+  }
+}
+
+/// A copy whose body moves in Units, which fit both sides.
+template <class Unit, Direction kDirection, class Scope>
 PEAL_DEVICE void copy_by(Scope scope, std::byte* to, const std::byte* from, uint64_t bytes) {
-  const uint64_t misfit = reinterpret_cast<uint64_t>(to) % sizeof(Unit);
-  uint64_t head = misfit == 0 ? 0 : sizeof(Unit) - misfit;
+  uint64_t head = (0 - reinterpret_cast<uint64_t>(to)) % sizeof(Unit);
   if (head > bytes) head = bytes;
   const uint64_t units = (bytes - head) / sizeof(Unit);
-  const uint64_t body = head + units * sizeof(Unit);
-  copy_units<1, std::byte, kDirection>(scope, to, from, head);
-  copy_units<kInFlight, Unit, kDirection>(scope, reinterpret_cast<Unit*>(to + head),
-                                          reinterpret_cast<const Unit*>(from + head), units);
-  copy_units<1, std::byte, kDirection>(scope, to + body, from + body, bytes - body);
+  const uint64_t tail = head + units * sizeof(Unit);
+  copy_units<8, Unit, kDirection>(scope, reinterpret_cast<Unit*>(to + head),
+                                  reinterpret_cast<const Unit*>(from + head), units);
+  if (units * sizeof(Unit) == bytes) return;
+  const uint64_t fit = reinterpret_cast<uint64_t>(to) | bytes;
+  if (sizeof(Unit) > 8 && fit % 8 == 0) {
+    copy_edges<uint64_t, kDirection>(scope, to, from, head, tail, bytes);
+  } else if (sizeof(Unit) > 4 && fit % 4 == 0) {
+    copy_edges<uint32_t, kDirection>(scope, to, from, head, tail, bytes);
+  } else if (sizeof(Unit) > 2 && fit % 2 == 0) {
+    copy_edges<uint16_t, kDirection>(scope, to, from, head, tail, bytes);
+  } else {
+    copy_edges<std::byte, kDirection>(scope, to, from, head, tail, bytes);
+  }
 }
 
 }  // namespace detail
@@ -82,13 +115,15 @@ PEAL_DEVICE void copy(Scope scope, void* dst, const void* src, uint64_t bytes) {
   const auto* from = static_cast<const std::byte*>(src);
   const uint64_t apart = reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from);
   if (apart % 16 == 0) {
-    detail::copy_by<Line, 8, kDirection>(scope, to, from, bytes);
+    detail::copy_by<Line, kDirection>(scope, to, from, bytes);
   } else if (apart % 8 == 0) {
-    detail::copy_by<uint64_t, 8, kDirection>(scope, to, from, bytes);
+    detail::copy_by<uint64_t, kDirection>(scope, to, from, bytes);
   } else if (apart % 4 == 0) {
-    detail::copy_by<uint32_t, 8, kDirection>(scope, to, from, bytes);
+    detail::copy_by<uint32_t, kDirection>(scope, to, from, bytes);
+  } else if (apart % 2 == 0) {
+    detail::copy_by<uint16_t, kDirection>(scope, to, from, bytes);
   } else {
-    detail::copy_units<8, std::byte, kDirection>(scope, to, from, bytes);
+    detail::copy_by<std::byte, kDirection>(scope, to, from, bytes);
   }
 }
 

@@ -100,7 +100,8 @@ class DeviceRig {
       heaps_.push_back(std::make_unique<Heap>());
       rkeys_.push_back(Be32{rkey(0, pe)});
     }
-    windows_.window[0] = {heap(), kHeapBytes, Be32{kHeapLkey}, 0, rkeys_.data(), nullptr};
+    windows_.window[0] = {heap(),        kHeapBytes,    Be32{kHeapLkey}, 0,
+                          rkeys_.data(), rkeys_.data(), nullptr};
     windows_.count = 1;
     const uint32_t total = options.queues_per_peer * static_cast<uint32_t>(options.n_pes);
     for (uint32_t i = 0; i < total; ++i) {
@@ -111,7 +112,6 @@ class DeviceRig {
       queues_[i]->nic().know(kHeapLkey, heap());
     }
     place_queues();
-    for (uint32_t n = static_cast<uint32_t>(options.n_pes) - 1; n != 0; n >>= 1) ++sync_rounds_;
   }
   DeviceRig(const DeviceRig&) = delete;
   DeviceRig& operator=(const DeviceRig&) = delete;
@@ -124,8 +124,11 @@ class DeviceRig {
     ctx.pe = options_.pe;
     ctx.n_pes = options_.n_pes;
     ctx.queues_per_peer = options_.queues_per_peer;
-    ctx.sync_rounds = sync_rounds_;
+    ctx.sync_rounds = sync_rounds(options_.n_pes);
     ctx.heap = windows_.window[0];
+    for (int pe = 0; ctx.heap.direct != nullptr && pe < options_.n_pes; ++pe) {
+      ctx.near[pe] = ctx.heap.direct[pe];
+    }
     ctx.windows = &windows_;
     ctx.queues = reinterpret_cast<std::byte*>(placed_.get());
     ctx.queue_stride = sizeof(mlx5::SendQueue);
@@ -186,7 +189,6 @@ class DeviceRig {
 
   RigOptions options_;
   uint32_t stop_ = 0;
-  uint32_t sync_rounds_ = 0;
   std::vector<std::unique_ptr<Heap>> heaps_;
   std::vector<Be32> rkeys_;
   WindowTable windows_{};

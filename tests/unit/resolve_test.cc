@@ -14,19 +14,25 @@ namespace {
 
 using testing::DeviceRig;
 
+template <Reach R>
+PEAL_DEVICE detail::Destination where(const BasicContext<R>& ctx, const void* address,
+                                      uint64_t bytes, int pe) {
+  return detail::resolve(ctx, address, bytes, pe, detail::Use::kPayload);
+}
+
 /// Remote keys for one more window: one per PE.
 constexpr std::array<Be32, 2> kKeys = {Be32{0xcafe0001u}, Be32{0xcafe0002u}};
 
 void add_window(DeviceRig& rig, std::byte* base, uint64_t bytes, const Be32* rkeys) {
   WindowTable& table = rig.windows();
-  table.window[table.count] = {base, bytes, Be32{0x5151u}, 0, rkeys, nullptr};
+  table.window[table.count] = {base, bytes, Be32{0x5151u}, 0, rkeys, rkeys, nullptr};
   ++table.count;
 }
 
 TEST(Resolve, AnAddressBecomesAnOffsetAndTheKeyOfItsPe) {
   DeviceRig rig({.n_pes = 3});
   for (int pe = 0; pe < 3; ++pe) {
-    const auto d = detail::resolve(rig.context(), rig.local<char>(0x123), 8, pe);
+    const auto d = where(rig.context(), rig.local<char>(0x123), 8, pe);
     EXPECT_EQ(d.status, Status::kOk);
     EXPECT_EQ(d.remote.address, 0x123u);
     EXPECT_EQ(d.remote.rkey.host(), DeviceRig::rkey(0, pe));
@@ -34,18 +40,28 @@ TEST(Resolve, AnAddressBecomesAnOffsetAndTheKeyOfItsPe) {
   }
 }
 
+TEST(Resolve, AWordHasTheStrictlyOrderedKey) {
+  DeviceRig rig;
+  const std::array<Be32, 2> strict = {Be32{0x51000000u}, Be32{0x51000001u}};
+  rig.windows().window[0].word_rkeys = strict.data();
+  const auto word = detail::resolve_word(rig.context(), rig.local<char>(8), 8, 1);
+  EXPECT_EQ(word.remote.rkey.host(), 0x51000001u);
+  EXPECT_EQ(where(rig.context(), rig.local<char>(8), 8, 1).remote.rkey.host(),
+            DeviceRig::rkey(0, 1));
+}
+
 TEST(Resolve, TheWholeWindowIsInside) {
   DeviceRig rig;
-  const auto all = detail::resolve(rig.context(), rig.heap(), DeviceRig::kHeapBytes, 1);
+  const auto all = where(rig.context(), rig.heap(), DeviceRig::kHeapBytes, 1);
   EXPECT_EQ(all.status, Status::kOk);
-  const auto last = detail::resolve(rig.context(), rig.heap() + DeviceRig::kHeapBytes - 1, 1, 1);
+  const auto last = where(rig.context(), rig.heap() + DeviceRig::kHeapBytes - 1, 1, 1);
   EXPECT_EQ(last.status, Status::kOk);
   EXPECT_EQ(last.remote.address, DeviceRig::kHeapBytes - 1);
 }
 
 TEST(Resolve, NothingAtTheEndOfAWindowIsInside) {
   DeviceRig rig;
-  const auto none = detail::resolve(rig.context(), rig.heap() + DeviceRig::kHeapBytes, 0, 1);
+  const auto none = where(rig.context(), rig.heap() + DeviceRig::kHeapBytes, 0, 1);
   EXPECT_EQ(none.status, Status::kOk) << "an empty slice behind the last element";
 }
 
@@ -80,7 +96,7 @@ TEST_P(ResolveRefuses, AndKeepsTheArguments) {
   const auto address =
       reinterpret_cast<uintptr_t>(rig.heap()) + static_cast<uintptr_t>(wrong.offset);
   const auto d =
-      detail::resolve(rig.context(), reinterpret_cast<const void*>(address), wrong.bytes, wrong.pe);
+      where(rig.context(), reinterpret_cast<const void*>(address), wrong.bytes, wrong.pe);
   EXPECT_EQ(d.status, wrong.status);
   EXPECT_EQ(d.queue, nullptr);
   EXPECT_EQ(rig.usage().status, static_cast<uint32_t>(wrong.status));
@@ -94,14 +110,14 @@ INSTANTIATE_TEST_SUITE_P(Every, ResolveRefuses, ::testing::ValuesIn(kWrong),
 
 TEST(Resolve, TheNullPointerIsNotSymmetric) {
   DeviceRig rig;
-  EXPECT_EQ(detail::resolve(rig.context(), nullptr, 8, 1).status, Status::kNotSymmetric);
+  EXPECT_EQ(where(rig.context(), nullptr, 8, 1).status, Status::kNotSymmetric);
 }
 
 TEST(Resolve, ASecondWindowHasItsOwnKeysAndOffsets) {
   DeviceRig rig;
   std::byte buffer[256];
   add_window(rig, buffer, sizeof buffer, kKeys.data());
-  const auto d = detail::resolve(rig.context(), buffer + 100, 8, 1);
+  const auto d = where(rig.context(), buffer + 100, 8, 1);
   EXPECT_EQ(d.status, Status::kOk);
   EXPECT_EQ(d.remote.address, 100u);
   EXPECT_EQ(d.remote.rkey.host(), 0xcafe0002u);
@@ -112,15 +128,15 @@ TEST(Resolve, ARangeOverTwoNeighbouringWindowsIsInNeither) {
   std::byte buffer[256];
   add_window(rig, buffer, 128, kKeys.data());
   add_window(rig, buffer + 128, 128, kKeys.data());
-  EXPECT_EQ(detail::resolve(rig.context(), buffer + 128, 8, 1).remote.address, 0u);
-  EXPECT_EQ(detail::resolve(rig.context(), buffer + 124, 8, 1).status, Status::kNotSymmetric);
+  EXPECT_EQ(where(rig.context(), buffer + 128, 8, 1).remote.address, 0u);
+  EXPECT_EQ(where(rig.context(), buffer + 124, 8, 1).status, Status::kNotSymmetric);
 }
 
 TEST(Resolve, MemoryRegisteredAtHomeIsNoRemoteTarget) {
   DeviceRig rig;
   std::byte buffer[256];
   add_window(rig, buffer, sizeof buffer, nullptr);
-  EXPECT_EQ(detail::resolve(rig.context(), buffer, 8, 1).status, Status::kNotSymmetric);
+  EXPECT_EQ(where(rig.context(), buffer, 8, 1).status, Status::kNotSymmetric);
 }
 
 TEST(Resolve, MemoryRegisteredAtHomeIsASource) {
@@ -144,14 +160,15 @@ TEST(Resolve, UnregisteredMemoryIsNoSource) {
 TEST(Resolve, WindowsThatAreNotPublishedAreNotSeen) {
   DeviceRig rig;
   std::byte buffer[64];
-  rig.windows().window[1] = {buffer, sizeof buffer, Be32{1u}, 0, kKeys.data(), nullptr};
-  EXPECT_EQ(detail::resolve(rig.context(), buffer, 8, 1).status, Status::kNotSymmetric);
+  rig.windows().window[1] = {buffer,       sizeof buffer, Be32{1u}, 0,
+                             kKeys.data(), kKeys.data(),  nullptr};
+  EXPECT_EQ(where(rig.context(), buffer, 8, 1).status, Status::kNotSymmetric);
 }
 
 TEST(Resolve, TheFirstMistakeIsKept) {
   DeviceRig rig;
-  detail::resolve(rig.context(), rig.heap() + 8, 16, 7);
-  detail::resolve(rig.context(), nullptr, 8, 1);
+  where(rig.context(), rig.heap() + 8, 16, 7);
+  where(rig.context(), nullptr, 8, 1);
   EXPECT_EQ(rig.usage().status, static_cast<uint32_t>(Status::kBadPe));
   EXPECT_EQ(rig.usage().pe, 7);
   EXPECT_EQ(rig.usage().bytes, 16u);
@@ -159,7 +176,7 @@ TEST(Resolve, TheFirstMistakeIsKept) {
 
 PEAL_KERNEL every_lane_is_wrong(Context ctx, uint32_t* wrong) {
   const int pe = 100 + static_cast<int>(block_in_grid());
-  const auto d = detail::resolve(ctx, nullptr, block_in_grid(), pe);
+  const auto d = where(ctx, nullptr, block_in_grid(), pe);
   if (d.status == Status::kBadPe) atomicAdd(wrong, 1u);
 }
 
@@ -173,8 +190,7 @@ TEST(Resolve, OneOfManyMistakesIsKeptWhole) {
 }
 
 PEAL_KERNEL queue_of_block(Context ctx, mlx5::SendQueue** out) {
-  const auto d =
-      detail::resolve(ctx, reinterpret_cast<const void*>(ctx.windows->window[0].base), 8, 1);
+  const auto d = where(ctx, reinterpret_cast<const void*>(ctx.windows->window[0].base), 8, 1);
   out[block_in_grid()] = d.queue;
 }
 
@@ -200,10 +216,10 @@ TEST(Resolve, AMappedPeerIsReachedDirectly) {
   DeviceRig rig;
   std::byte* direct[2] = {nullptr, rig.heap_of(1)};
   rig.windows().window[0].direct = direct;
-  const auto near = detail::resolve(rig.context(), rig.heap() + 24, 8, 1);
+  const auto near = where(rig.context(), rig.heap() + 24, 8, 1);
   EXPECT_EQ(near.direct, rig.heap_of(1) + 24);
   EXPECT_EQ(near.status, Status::kOk);
-  const auto far = detail::resolve(rig.context(), rig.heap() + 24, 8, 0);
+  const auto far = where(rig.context(), rig.heap() + 24, 8, 0);
   EXPECT_EQ(far.direct, nullptr);
   EXPECT_EQ(far.queue, &rig.queue(0));
 }
@@ -212,10 +228,10 @@ TEST(Resolve, APeerThatIsNeitherMappedNorRegisteredIsRefused) {
   DeviceRig rig;
   std::byte buffer[64];
   std::byte* direct[2] = {nullptr, buffer};
-  rig.windows().window[1] = {buffer, sizeof buffer, Be32{1u}, 0, nullptr, direct};
+  rig.windows().window[1] = {buffer, sizeof buffer, Be32{1u}, 0, nullptr, nullptr, direct};
   rig.windows().count = 2;
-  EXPECT_EQ(detail::resolve(rig.context(), buffer, 8, 1).direct, buffer);
-  EXPECT_EQ(detail::resolve(rig.context(), buffer, 8, 0).status, Status::kNotSymmetric);
+  EXPECT_EQ(where(rig.context(), buffer, 8, 1).direct, buffer);
+  EXPECT_EQ(where(rig.context(), buffer, 8, 0).status, Status::kNotSymmetric);
 }
 
 TEST(Resolve, APointerToAPeerNeedsAMapping) {

@@ -18,9 +18,12 @@ using testing::NicThread;
 
 constexpr uint64_t kLate = 1000;  // an epoch nobody reaches
 
+constexpr size_t kFlags = DeviceRig::kHeapBytes - 1024;
+
 /// Makes every peer appear to have arrived long ago.
-void let_peers_arrive(DeviceRig& rig, uint32_t rounds) {
-  for (uint32_t r = 0; r < rounds; ++r) rig.context().sync_flags[r] = kLate;
+void let_peers_arrive(DeviceRig& rig) {
+  const auto ctx = rig.context();
+  for (uint32_t i = 0; i < ctx.sync_rounds * (kSyncFan - 1); ++i) ctx.sync_flags[i] = kLate;
 }
 
 TEST(Quiet, ReturnsAtOnceWhenNothingWasPosted) {
@@ -138,6 +141,16 @@ TEST(Fence, DrainsSeveralQueuesPerPeer) {
   EXPECT_EQ(fence(rig.context()), Status::kOk);
 }
 
+TEST(Fence, DrainsWherePayloadMayOvertake) {
+  DeviceRig rig({.timeout_ns = kMillisecond});
+  auto ctx = rig.context();
+  ctx.relaxed = 1;
+  ASSERT_EQ(p(ctx, rig.local<int>(0), 5, 1), Status::kOk);
+  EXPECT_EQ(fence(ctx), Status::kTimeout);
+  rig.step_all();
+  EXPECT_EQ(fence(ctx), Status::kOk);
+}
+
 TEST(SyncAll, AJobOfOnePostsNothing) {
   DeviceRig rig({.n_pes = 1, .timeout_ns = kMillisecond});
   EXPECT_EQ(sync_all(rig.context()), Status::kOk);
@@ -145,18 +158,40 @@ TEST(SyncAll, AJobOfOnePostsNothing) {
   EXPECT_EQ(rig.queue(0).reserved, 0u);
 }
 
-TEST(SyncAll, TellsThePesAtPowersOfTwo) {
+TEST(SyncAll, TellsEveryPeOfAMachineInOneRound) {
   DeviceRig rig({.pe = 3, .n_pes = 7});
-  let_peers_arrive(rig, 3);
+  let_peers_arrive(rig);
   EXPECT_EQ(sync_all(rig.context()), Status::kOk);
   rig.step_all();
-  std::vector<size_t> posted;
-  for (int pe = 0; pe < 7; ++pe) posted.push_back(rig.nic(pe).seen().size());
-  EXPECT_EQ(posted, (std::vector<size_t>{1, 0, 0, 0, 1, 1, 0}));  // 3+1, 3+2, 3+4
-  const size_t flags = DeviceRig::kHeapBytes - 1024;
-  EXPECT_EQ(*rig.remote<uint64_t>(4, flags), 1u);
-  EXPECT_EQ(*rig.remote<uint64_t>(5, flags + 8), 1u);
-  EXPECT_EQ(*rig.remote<uint64_t>(0, flags + 16), 1u);
+  for (int pe = 0; pe < 7; ++pe) {
+    EXPECT_EQ(rig.nic(pe).seen().size(), pe == 3 ? 0u : 1u) << "PE " << pe;
+    if (pe == 3) continue;
+    const size_t slot = static_cast<size_t>((pe - 3 + 7) % 7) - 1;
+    EXPECT_EQ(*rig.remote<uint64_t>(pe, kFlags + 8 * slot), 1u) << "PE " << pe;
+  }
+}
+
+TEST(SyncAll, GoesOnInStridesOfTheFanWhereThereAreMorePes) {
+  DeviceRig rig({.pe = 2, .n_pes = 20});
+  let_peers_arrive(rig);
+  EXPECT_EQ(sync_all(rig.context()), Status::kOk);
+  rig.step_all();
+  std::vector<int> told;
+  for (int pe = 0; pe < 20; ++pe) {
+    if (!rig.nic(pe).seen().empty()) told.push_back(pe);
+  }
+  EXPECT_EQ(told, (std::vector<int>{3, 4, 5, 6, 7, 8, 9, 10, 18}));  // 2 + 1..7, + 8, + 16
+  EXPECT_EQ(*rig.remote<uint64_t>(10, kFlags + 8 * (kSyncFan - 1)), 1u);
+  EXPECT_EQ(*rig.remote<uint64_t>(18, kFlags + 8 * kSyncFan), 1u);
+}
+
+TEST(SyncAll, RoundsCoverEveryPe) {
+  EXPECT_EQ(sync_rounds(1), 0u);
+  EXPECT_EQ(sync_rounds(2), 1u);
+  EXPECT_EQ(sync_rounds(8), 1u);
+  EXPECT_EQ(sync_rounds(9), 2u);
+  EXPECT_EQ(sync_rounds(64), 2u);
+  EXPECT_EQ(sync_rounds(65), 3u);
 }
 
 TEST(SyncAll, WaitsForTheOthers) {
@@ -185,24 +220,23 @@ PEAL_KERNEL sync_from_block(Context ctx, uint32_t caller, Status* out) {
   if (block_in_grid() == caller) *out = sync_all(ctx);
 }
 
-// Two barriers may be announced on two queues, and the later one may arrive first: the flag must
-// not end up one short, or the peer waits for ever.
-TEST(SyncAll, AnnouncementsOnTwoQueuesMayOvertakeOneAnother) {
+// Two barriers announced on two queues could overtake one another, and the flag would go back.
+TEST(SyncAll, IsAnnouncedOnOneQueueWhicheverBlockCalls) {
   DeviceRig rig({.queues_per_peer = 2});
-  let_peers_arrive(rig, 1);
+  let_peers_arrive(rig);
   for (const uint32_t caller : {1u, 0u}) {
     Status status = Status::kCount;
     launch({.blocks = 2, .threads = 1}, sync_from_block, rig.context(), caller, &status).wait();
     ASSERT_EQ(status, Status::kOk);
   }
-  EXPECT_EQ(rig.nic(1, 0).step(), 1u);  // the second barrier's
-  EXPECT_EQ(rig.nic(1, 1).step(), 1u);  // the first one's
-  EXPECT_EQ(*rig.remote<uint64_t>(1, DeviceRig::kHeapBytes - 1024), 2u);
+  EXPECT_EQ(rig.nic(1, 0).step(), 2u);
+  EXPECT_EQ(rig.nic(1, 1).step(), 0u);
+  EXPECT_EQ(*rig.remote<uint64_t>(1, kFlags), 2u);
 }
 
 TEST(BarrierAll, DrainsFirst) {
   DeviceRig rig({.timeout_ns = kMillisecond});
-  let_peers_arrive(rig, 1);
+  let_peers_arrive(rig);
   ASSERT_EQ(p(rig.context(), rig.local<int>(0), 5, 1), Status::kOk);
   EXPECT_EQ(barrier_all(rig.context()), Status::kTimeout);
   rig.step_all();
@@ -211,12 +245,12 @@ TEST(BarrierAll, DrainsFirst) {
 
 TEST(BarrierAll, ArrivesEvenAfterAFailure) {
   DeviceRig rig({.n_pes = 3});
-  let_peers_arrive(rig, 2);
+  let_peers_arrive(rig);
   ASSERT_EQ(p(rig.context(), rig.local<int>(0), 5, 9), Status::kBadPe);
   EXPECT_EQ(barrier_all(rig.context()), Status::kBadPe);
   rig.step_all();
-  EXPECT_EQ(*rig.remote<uint64_t>(1, DeviceRig::kHeapBytes - 1024), 1u);
-  EXPECT_EQ(*rig.remote<uint64_t>(2, DeviceRig::kHeapBytes - 1016), 1u);
+  EXPECT_EQ(*rig.remote<uint64_t>(1, kFlags), 1u);
+  EXPECT_EQ(*rig.remote<uint64_t>(2, kFlags + 8), 1u);
 }
 
 /// One PE of a job of two rigs: a NIC of each writes into the other's heap.
