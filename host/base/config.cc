@@ -160,6 +160,9 @@ constexpr Choice<BootstrapKind, 4> kBootstraps{{{{"auto", BootstrapKind::kAuto},
 constexpr Choice<TransportKind, 3> kTransports{{{{"auto", TransportKind::kAuto},
                                                  {"p2p", TransportKind::kP2p},
                                                  {"ibgda", TransportKind::kIbgda}}}};
+constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},
+                                                         {"on", RelaxedOrdering::kOn},
+                                                         {"off", RelaxedOrdering::kOff}}}};
 constexpr Choice<LogLevel, 4> kLogLevels{{{{"error", LogLevel::kError},
                                            {"warn", LogLevel::kWarn},
                                            {"info", LogLevel::kInfo},

@@ -16,6 +16,7 @@ namespace peal {
 
 enum class BootstrapKind { kAuto, kMpi, kTcp, kSingle };
 enum class TransportKind { kAuto, kP2p, kIbgda };
+enum class RelaxedOrdering { kAuto, kOn, kOff };
 
 /// Where a program's kernels run, and so where the memory they use must lie. Not a setting: the
 /// compiler that built the kernels decides (peal::start).
@@ -49,6 +50,8 @@ using Microseconds = std::chrono::microseconds;
   X(std::string, hca, "PEAL_HCA", "", Text{}, "NIC to use, such as mlx5_0; empty = first mlx5")   \
   X(TransportKind, transport, "PEAL_TRANSPORT", "auto", kTransports,                              \
     "p2p = loads and stores, ibgda = the NIC; auto = p2p where it reaches on a GPU, else ibgda")  \
+  X(RelaxedOrdering, relaxed_ordering, "PEAL_RELAXED_ORDERING", "auto", kRelaxedOrderings,        \
+    "on = the NIC may place payload out of order until a signal or fence; auto = on a GPU")       \
   X(int, device, "PEAL_DEVICE", "auto", Device{},                                                 \
     "GPU to use; auto = number of this PE on its host, modulo GPUs")                              \
   X(bool, info, "PEAL_INFO", "0", Flag{}, "print this table with the values in force")            \

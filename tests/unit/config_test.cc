@@ -50,6 +50,7 @@ TEST(Config, HasTheDocumentedDefaults) {
   EXPECT_EQ(config.bootstrap, BootstrapKind::kAuto);
   EXPECT_EQ(config.bootstrap_timeout, seconds(60));
   EXPECT_EQ(config.transport, TransportKind::kAuto);
+  EXPECT_EQ(config.relaxed_ordering, RelaxedOrdering::kAuto);
   EXPECT_EQ(config.device, -1);
   EXPECT_EQ(config.log, LogLevel::kWarn);
   EXPECT_FALSE(config.info);
@@ -82,6 +83,8 @@ TEST(Config, ReadsChoices) {
   EXPECT_EQ(read({"PEAL_BOOTSTRAP=single"}).bootstrap, BootstrapKind::kSingle);
   EXPECT_EQ(read({"PEAL_TRANSPORT=ibgda"}).transport, TransportKind::kIbgda);
   EXPECT_EQ(read({"PEAL_TRANSPORT=p2p"}).transport, TransportKind::kP2p);
+  EXPECT_EQ(read({"PEAL_RELAXED_ORDERING=on"}).relaxed_ordering, RelaxedOrdering::kOn);
+  EXPECT_EQ(read({"PEAL_RELAXED_ORDERING=off"}).relaxed_ordering, RelaxedOrdering::kOff);
   EXPECT_EQ(read({"PEAL_LOG=debug"}).log, LogLevel::kDebug);
   EXPECT_TRUE(read({"PEAL_INFO=1"}).info);
 }
