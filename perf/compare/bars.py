@@ -3,11 +3,13 @@
 
 A row is what a side prints for one case. Where a side has several variants of a case, its best row counts. Ratios are
 peal over the other side: of bytes or operations a second (more is better), or of time (less is better). A ratio is
-rounded to two digits before it is held against its bar.
+rounded to two digits before it is held against its bar. Rows of peal over its NIC (op "ibgda_...") have nothing beside
+them: their bars are figures.
 """
 
 KIB, MIB = 1 << 10, 1 << 20
 CASE = ("op", "scope", "bytes", "blocks", "threads", "pes")
+FLOOR_OF = {"ping_pong": "put_signal"}  # plain cases, and which of peal's and NVSHMEM's they are the floor of
 UNITS = {"gbps": "GB/s", "mops": "M/s", "usec": "us"}
 
 
@@ -36,6 +38,8 @@ def bar_against_nvshmem(row):
         if scope != "block":
             return None
         return ">=", 1.0 if size < 64 * KIB else 1.3 if op == "put" else 2.0
+    if op == "ping_pong":
+        return None
     if op in ("put_quiet", "p_quiet"):
         return ("<=", 0.9) if size <= 64 else None
     if op in ("add", "add_same"):
@@ -50,6 +54,20 @@ def bar_against_raw(row):
     return (">=", 0.97) if reaches and row["blocks"] == 32 and row["bytes"] >= 16 * MIB else None
 
 
+def bar_alone(row):
+    """What peal's own figure must be."""
+    if row["op"] == "ibgda_put_quiet":
+        return ("<=", 5.5) if row["bytes"] <= 64 else None
+    return {"ibgda_rate": (">=", 400.0), "ibgda_rate_rung_one_by_one": (">=", 60.0)}.get(row["op"])
+
+
+def with_floors(rows):
+    """The same, and rows for what stands beside a floor under the floor's name."""
+    plain = {row["op"] for row in rows if row["side"] == "raw"}
+    return [*rows] + [row | {"op": floor} for floor, op in FLOOR_OF.items() for row in rows
+                   if floor in plain and row["op"] == op and row["side"] != "raw"]
+
+
 def holds(ratio, bar):
     sign, limit = bar
     return round(ratio, 2) >= limit if sign == ">=" else round(ratio, 2) <= limit
@@ -58,13 +76,15 @@ def holds(ratio, bar):
 def compare(rows):
     """One line of the table for each case that peal has a row of."""
     lines = []
+    rows = with_floors(rows)
     for case, sides in best_rows(rows).items():
         if "peal" not in sides:
             continue
         mine = sides["peal"]
         name = quantity(mine)
-        line = dict(zip(CASE, case)) | {"unit": UNITS[name], "peal": mine[name]}
-        verdicts = []
+        line = dict(zip(CASE, case)) | {"unit": UNITS[name], "peal": mine[name], "peal_variant": mine.get("variant", "")}
+        line["peal_bar"] = "".join(str(part) for part in alone) if (alone := bar_alone(mine)) else None
+        verdicts = ["ok" if holds(mine[name], alone) else "MISSED"] if alone else []
         for side, bar in (("nvshmem", bar_against_nvshmem(mine)), ("raw", bar_against_raw(mine))):
             line[side + "_bar"] = "".join(str(part) for part in bar) if bar else None
             if side not in sides:
@@ -104,14 +124,14 @@ def title(line):
     """What the lines of one group have in common."""
     if line["op"] == "compile":
         return "compile"
-    shape = f"{line['scope']} {line['blocks']} x {line['threads']}" if line["scope"] else ""
+    shape = f"{line['scope']} {line['blocks']} x {line['threads']}" if line["scope"] and line["blocks"] else ""
     return " ".join(part for part in (line["op"], shape, f"{line['pes']} PEs") if part)
 
 
 def render(lines):
     """The table as text, one group of lines for each title."""
-    head = ("", "unit", "peal", "NVSHMEM", "ratio", "bar", "raw", "ratio", "bar", "")
-    widths = (10, 5, 8, 8, 6, 7, 8, 6, 7, 12)
+    head = ("", "unit", "peal", "bar", "NVSHMEM", "ratio", "bar", "raw", "ratio", "bar", "")
+    widths = (10, 5, 8, 7, 8, 6, 7, 8, 6, 7, 12)
     text, last = [], None
     for line in lines:
         slow = line["op"] in ("compile", "start_up")  # in milliseconds, for the eye
@@ -120,8 +140,9 @@ def render(lines):
             last = title(line)
             text += ["", last, " ".join(cell.rjust(width) for cell, width in zip(head, widths)).rstrip()]
         cells = (size_text(line["bytes"]), "ms" if slow else line["unit"], number_text(shown["peal"]),
-                 number_text(shown.get("nvshmem")), ratio_text(line.get("nvshmem_ratio")), line["nvshmem_bar"] or "",
-                 number_text(shown.get("raw")), ratio_text(line.get("raw_ratio")), line["raw_bar"] or "", line["verdict"])
+                 line["peal_bar"] or "", number_text(shown.get("nvshmem")), ratio_text(line.get("nvshmem_ratio")),
+                 line["nvshmem_bar"] or "", number_text(shown.get("raw")), ratio_text(line.get("raw_ratio")),
+                 line["raw_bar"] or "", line["verdict"])
         text.append(" ".join(cell.rjust(width) for cell, width in zip(cells, widths)).rstrip())
     return "\n".join(text[1:])
 

@@ -5,9 +5,11 @@
     perf/compare/build.sh BUILD                    NVSHMEM's side, where nvcc and the wheel are
     perf/compare/compare.py --peal BIN --nvshmem BUILD --out perf/results/NAME.json
 
-Exit code 1 when a side failed or moved wrong data. A bar that was missed is in the table, and is not an error.
+Exit code 1 when a side failed or moved wrong data. A bar that was missed is in the table, and is not an error. The file
+is written after every step, and once more on SIGTERM.
 """
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -18,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -27,11 +30,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "pml", "ob1", "--mca",
           "btl_vader_single_copy_mechanism", "none", "--mca", "plm", "isolated", "--mca", "oob_tcp_if_include", "lo"]
 ENVIRONMENT = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PEAL_HEAP_SIZE": "256M",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PEAL_HEAP_SIZE": "1G",
     # No multicast: the machine's GPUs may be shared. No search for NICs, which one machine does not need.
     "NVSHMEM_DISABLE_NVLS": "1", "NVSHMEM_REMOTE_TRANSPORT": "none", "NVSHMEM_BOOTSTRAP": "MPI",
-    "NVSHMEM_SYMMETRIC_SIZE": "256M",
+    "NVSHMEM_SYMMETRIC_SIZE": "1G",
 }
+# Over the NIC: messages of 8 bytes by (blocks, threads, queues a peer, iterations of each agent). A warp's lanes post
+# together and ring once; a put of a whole warp rings for itself.
+IBGDA_RATES = {
+    "ibgda_rate": ("thread", ((64, 32, 64, 2048), (132, 32, 132, 2048), (264, 32, 264, 1024), (132, 128, 132, 512))),
+    "ibgda_rate_rung_one_by_one": ("warp", ((132, 32, 132, 1024), (264, 32, 264, 1024), (512, 32, 512, 512))),
+}
+IBGDA_OPS = "put_quiet,p_quiet,inc_quiet,fetch_add,put_signal,barrier_all"
 NVCC = ["nvcc", "-std=c++20", "-O3", "-rdc=true", "-gencode", "arch=compute_90,code=[sm_90,compute_90]", "-c", "-o",
         "/dev/null"]
 
@@ -40,23 +50,40 @@ class Failed(Exception):
     """A side could not be run to its end; the text says why."""
 
 
+class Stop:
+    """Set by SIGTERM, which also ends the program that runs at the time."""
+    asked = False
+    child = None
+
+    @classmethod
+    def on_signal(cls, _number, _frame):
+        cls.asked = True
+        if cls.child:
+            end_group(cls.child)
+
+
 def output_of(command, timeout, environment=None):
     """Standard output of a program that ends by itself within `timeout` seconds; else Failed. Nothing is left running."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         child = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, env=environment,
                                  cwd=ROOT, start_new_session=True)
+        late = threading.Event()
+        # Not wait(timeout), which looks twenty times a second: too coarse for what is timed from outside.
+        alarm = threading.Timer(timeout, lambda: (late.set(), end_group(child)))
+        alarm.start()
+        Stop.child = child
         try:
-            code = child.wait(timeout)
-        except subprocess.TimeoutExpired:
-            code = None
+            code = child.wait()
         finally:
+            alarm.cancel()
+            Stop.child = None
             if child.poll() is None:
                 end_group(child)
         out.seek(0)
         err.seek(0)
         text, complaints = out.read(), err.read()
     if code != 0:
-        ended = f"was stopped after {timeout} s" if code is None else f"ended with {code}"
+        ended = f"was stopped after {timeout} s" if late.is_set() else f"ended with {code}"
         raise Failed(f"{' '.join(map(str, command))}\n  {ended}\n{text[-1500:]}{complaints[-3000:]}", text)
     return text
 
@@ -79,8 +106,29 @@ def rows_in(text):
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
+@contextlib.contextmanager
+def multi_process_service():
+    """CUDA's MPS, so that a NIC's kernel and a PE's run at once on one GPU. Yields what its clients need to know."""
+    with tempfile.TemporaryDirectory() as folder:
+        known = {"CUDA_MPS_PIPE_DIRECTORY": f"{folder}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{folder}/log"}
+        for path in known.values():
+            os.mkdir(path)
+        control = lambda *options, **other: subprocess.run(  # noqa: E731
+            ["nvidia-cuda-mps-control", *options], env=os.environ | known, timeout=30, capture_output=True, **other)
+        try:
+            control("-d", check=True)
+        except (OSError, subprocess.SubprocessError):
+            yield {}
+            return
+        try:
+            yield known
+        finally:
+            control(input=b"quit\n")
+
+
 class Comparison:
     def __init__(self, arguments):
+        self.begin = time.monotonic()
         self.arguments = arguments
         self.rows = []
         self.clocks = {}
@@ -90,7 +138,7 @@ class Comparison:
 
     def program(self, side, name):
         folder = pathlib.Path(self.arguments.nvshmem if side == "nvshmem" else self.arguments.peal)
-        for candidate in (folder / f"{name}_gpu", folder / name):
+        for candidate in (folder / f"{name}_gpu", folder / name, folder.parent / f"{name}_gpu"):
             if candidate.exists():
                 return candidate.resolve()
         raise Failed(f"no {name}_gpu or {name} in {folder}")
@@ -110,19 +158,63 @@ class Comparison:
                 return folder / "nvidia/nvshmem"
         raise Failed("NVSHMEM is not among this python3's packages; name its folder with --nvshmem-home")
 
-    def run_side(self, side, pes, options, timeout):
-        """Adds the side's rows. Those that it printed before it failed count too."""
-        command = [*MPIRUN, "-np", str(pes)]
+    def rows_of(self, what, command, timeout, environment):
+        """What a program printed, also when it failed afterwards."""
+        if Stop.asked:
+            return []
         try:
-            text = output_of([*command, self.program(side, f"{side}_side"), *options], timeout, self.environment(side))
+            return rows_in(output_of(command, timeout, environment))
         except Failed as failure:
-            text = failure.args[1] if len(failure.args) > 1 else ""
-            self.failed(f"{side}, {pes} PEs: {failure.args[0]}")
-        for row in rows_in(text):
+            self.failed(f"{what}: {failure.args[0]}")
+            return rows_in(failure.args[1]) if len(failure.args) > 1 else []
+
+    def run_side(self, side, pes, options, timeout):
+        program = self.find(side, f"{side}_side")
+        command = [*MPIRUN, "-np", str(pes), program, *options]
+        for row in self.rows_of(f"{side}, {pes} PEs", command, timeout, self.environment(side)) if program else []:
             if row["op"] == "clock":
                 self.clocks[side] = row["step_ns"]
             else:
                 self.rows.append(row)
+        self.save()
+
+    def find(self, side, name):
+        try:
+            return self.program(side, name)
+        except Failed as failure:
+            self.failed(failure.args[0])
+
+    def run_ibgda(self, timeout):
+        """The same kernels over the NIC: latencies by the same program, rates by message_rate."""
+        side, rate = self.find("peal", "peal_side"), self.find("peal", "message_rate")
+        if not side or not rate:
+            return
+        with multi_process_service() as service:
+            over_nic = {"PEAL_TRANSPORT": "ibgda", "PEAL_SOFTNIC_ENGINE": "gpu", "PEAL_HEAP_SIZE": "256M"}
+            environment = self.environment("peal") | over_nic | service
+            calls = [side, "--ops", IBGDA_OPS, "--iterations", "200", "--repeats", "5"]
+            streams = [side, "--ops", "put,get", "--quick", "--iterations", "8", "--max-bytes", str(1 << 20), "--span",
+                       str(64 << 20)]
+            for command in (calls, streams):
+                found = self.rows_of("ibgda", [*MPIRUN, "-np", "2", *command], timeout, environment)
+                self.add_over_nic([row | {"op": "ibgda_" + row["op"]} for row in found if row["op"] != "clock"])
+            for op, (scope, shapes) in IBGDA_RATES.items():
+                for blocks, threads, queues, iterations in shapes[1:2] if self.arguments.quick else shapes:
+                    shape = f"{blocks} x {threads}, {queues} queues"
+                    command = [rate, "--json", "--op", "put", "--sizes", "8", "--scope", scope, "--blocks", blocks,
+                               "--threads", threads, "--qps", queues, "--depth", 1024, "--iters", iterations]
+                    found = self.rows_of(f"{op} {shape}", [*MPIRUN, "-np", "2", *map(str, command)], 60, environment)
+                    kept = ("scope", "bytes", "pes", "iters", "mops", "errors", "transport", "nic")
+                    self.add_over_nic([{name: row[name] for name in kept} | {
+                        "side": "peal", "op": op, "variant": shape, "blocks": 0, "threads": 0} for row in found])
+        self.save()
+
+    def add_over_nic(self, rows):
+        for row in rows:
+            if (row["transport"], row["nic"]) != ("ibgda", "softnic-gpu"):
+                self.failed(f"{row['op']}: asked for ibgda on softnic-gpu, ran {row['transport']} on {row['nic']}")
+                return
+            self.rows.append(row)
 
     def failed(self, text):
         self.failures.append(text)
@@ -152,18 +244,21 @@ class Comparison:
                 except Failed as failure:
                     self.failed(f"start-up of {side}: {failure.args[0]}")
                     del seconds[side]
+                if Stop.asked:
+                    return
         for side, values in seconds.items():
             self.add_row(side, "start_up", pes, values, errors[side])
+        self.save()
 
     def measure_compilation(self, repeats):
         """nvcc on the smallest kernel that includes the side's API, with the same flags."""
         seconds = {"peal": [], "nvshmem": []}
         try:
-            flags = {"peal": ["-I", str(ROOT)], "nvshmem": ["-isystem", str(self.nvshmem_home() / "include")]}
+            flags = ["-I", str(ROOT), "-isystem", str(self.nvshmem_home() / "include")]
             for turn in range(repeats + 1):
                 for side, values in seconds.items():
                     begin = time.monotonic()
-                    output_of([*NVCC, *flags[side], ROOT / f"perf/compare/compile_{side}.cu"], 120)
+                    output_of([*NVCC, *flags, ROOT / f"perf/compare/compile_{side}.cu"], 120)
                     if turn > 0:
                         values.append(time.monotonic() - begin)
         except (Failed, FileNotFoundError) as failure:
@@ -183,25 +278,33 @@ class Comparison:
             self.run_side(side, 2, options, a.timeout)
         more = a.np if a.np is not None else min(len(gpus()), 4)
         if more > 2 and (not a.ops or "barrier_all" in a.ops):
-            for side in self.sides(("peal", "nvshmem")):
+            for side in self.sides():
                 self.say(f"{side}, barriers of {more} PEs")
                 self.run_side(side, more, [*(["--quick"] if a.quick else []), "--ops", "barrier_all"], a.timeout)
-        if not a.no_start_up:
+        if a.ibgda:
+            self.say("peal over its NIC")
+            self.run_ibgda(a.timeout)
+        if not a.no_start_up and not Stop.asked:
             self.say("start-up")
             self.measure_start_up(2, 3 if a.quick else 5)
-        if a.compile:
+        if a.compile and not Stop.asked:
             self.say("compilation")
             self.measure_compilation(1 if a.quick else 3)
 
     def say(self, text):
         print(f"==> {text}", file=sys.stderr, flush=True)
 
-    def result(self, begin):
+    def save(self):
+        if self.arguments.out:
+            self.arguments.out.parent.mkdir(parents=True, exist_ok=True)
+            self.arguments.out.write_text(json.dumps(self.result(), indent=1) + "\n")
+
+    def result(self):
         lines = bars.compare(self.rows)
         return {
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
             "command": " ".join(["perf/compare/compare.py", *sys.argv[1:]]),
-            "seconds": round(time.monotonic() - begin, 1),
+            "seconds": round(time.monotonic() - self.begin, 1),
             "machine": machine(),
             "nvshmem": nvshmem_version(),
             "clock_step_ns": self.clocks,
@@ -251,26 +354,25 @@ def parse_arguments():
     parser.add_argument("--out", type=pathlib.Path, help="write everything to this JSON file")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
     parser.add_argument("--compile", action="store_true", help="time nvcc too")
+    parser.add_argument("--ibgda", action="store_true", help="peal over the software NIC's GPU engine too")
     parser.add_argument("--no-start-up", action="store_true")
     parser.add_argument("--np", type=int, help="PEs of the second run of the barriers; default: GPUs, at most 4")
     parser.add_argument("--ops", help="only these, with commas between them")
     parser.add_argument("--sides", default="peal,nvshmem,raw")
-    parser.add_argument("--timeout", type=float, default=120, help="seconds for one side (120)")
+    parser.add_argument("--timeout", type=float, default=200, help="seconds for one side (200)")
     parser.add_argument("side_options", nargs="*", help="handed to every side, after --")
     return parser.parse_args()
 
 
 def main():
+    signal.signal(signal.SIGTERM, Stop.on_signal)
     comparison = Comparison(parse_arguments())
-    begin = time.monotonic()
     comparison.run()
-    result = comparison.result(begin)
-    if comparison.arguments.out:
-        comparison.arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        comparison.arguments.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(bars.render(result["table"]))
+    comparison.save()
+    table = bars.compare(comparison.rows)
+    print(bars.render(table))
     errors = sum(row["errors"] for row in comparison.rows)
-    print(f"\n{bars.summary(result['table'])}; {errors} errors, {len(comparison.failures)} failures")
+    print(f"\n{bars.summary(table)}; {errors} errors, {len(comparison.failures)} failures")
     return 1 if errors or comparison.failures or not comparison.rows else 0
 
 

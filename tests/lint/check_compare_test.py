@@ -4,6 +4,7 @@
 import pathlib
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -85,6 +86,24 @@ class Table(unittest.TestCase):
         lines = bars.compare([row("peal", "put", 9), row("nvshmem", "put", 1, blocks=32), row("nvshmem", "put", 1, pes=4)])
         self.assertEqual([line["verdict"] for line in lines], ["not measured"])
 
+    def test_the_ping_pong_of_plain_stores_stands_beside_put_signal(self):
+        rows = [row("peal", "put_signal", 3.0), row("nvshmem", "put_signal", 6.0), row("raw", "put_signal", 2.5),
+                row("raw", "ping_pong", 1.5)]
+        [floor] = [line for line in bars.compare(rows) if line["op"] == "ping_pong"]
+        self.assertEqual((floor["raw_ratio"], floor["verdict"]), (2.0, "-"))
+        self.assertEqual([line["raw_ratio"] for line in bars.compare(rows) if line["op"] == "put_signal"], [1.2])
+
+    def test_over_the_nic_figures_have_bars(self):
+        for op, figure, verdict in (("ibgda_put_quiet", 5.5, "ok"), ("ibgda_put_quiet", 5.6, "MISSED")):
+            self.assertEqual(only(row("peal", op, figure))["verdict"], verdict)
+        for op, bar in (("ibgda_rate", 400), ("ibgda_rate_rung_one_by_one", 60)):
+            rates = [row("peal", op, 0, blocks=0, variant=variant) | {"mops": rate}
+                     for variant, rate in (("few", bar / 2), ("many", bar))]
+            for one in rates:
+                del one["usec"]
+            self.assertEqual((only(*rates)["verdict"], only(*rates)["peal_variant"]), ("ok", "many"))
+            self.assertEqual(only(rates[0])["verdict"], "MISSED")
+
     def test_warps_have_no_bar(self):
         self.assertEqual(self.verdict("put", 0.1, 1.0, scope="warp"), "-")
 
@@ -115,6 +134,14 @@ class Programs(unittest.TestCase):
             return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
         except (FileNotFoundError, ProcessLookupError):
             return False
+
+    def test_a_request_to_stop_ends_what_runs(self):
+        with self.assertRaisesRegex(compare.Failed, "ended with -15"):
+            alarm = threading.Timer(0.3, compare.Stop.on_signal, (15, None))
+            alarm.start()
+            compare.output_of(["sleep", "60"], 50)
+        self.assertTrue(compare.Stop.asked)
+        compare.Stop.asked = False
 
     def test_what_fails_says_so_and_keeps_its_rows(self):
         with self.assertRaisesRegex(compare.Failed, "ended with 3") as failure:
