@@ -6,7 +6,7 @@
 //   PEAL_SOFTNIC_DIR            where the files of the fabric live                    (/dev/shm)
 //   PEAL_SOFTNIC_TIMEOUT_SCALE  factor on every transport retry time, 0.001 .. 1000   (1)
 //   PEAL_SOFTNIC_ENGINE         cpu, gpu, or auto: gpu when the first memory is a GPU's (auto)
-//   PEAL_SOFTNIC_GPU            number of the GPU that runs the NIC             (see exporter.h)
+//   PEAL_SOFTNIC_GPU            number of the GPU that runs the NIC           (not the kernels')
 //   PEAL_SOFTNIC_ENGINE_PROGRAM the GPU engine's program                   (beside the library)
 #pragma once
 
