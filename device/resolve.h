@@ -92,6 +92,20 @@ PEAL_HD std::byte* heap_of(const ContextFields& ctx, int pe) {
   return ctx.heap.direct == nullptr ? nullptr : ctx.heap.direct[pe];
 }
 
+/// Where a word of the heap of `pe` is mapped here, or null: the usual case of peers on one
+/// machine. On its own, and not as a part of resolve(), it lets the compiler see whether all lanes
+/// have one address: it then adds up what a warp adds.
+template <Reach R>
+PEAL_DEVICE void* near_word(const BasicContext<R>& ctx, const void* word, uint32_t bytes, int pe) {
+  if (static_cast<uint32_t>(pe) >= static_cast<uint32_t>(ctx.n_pes) ||
+      !holds_range(ctx.heap, word, bytes) || reinterpret_cast<uint64_t>(word) % bytes != 0) {
+    return nullptr;
+  }
+  const uint32_t slot = static_cast<uint32_t>(pe - ctx.near_first);
+  if (slot >= kNearPes || ctx.near[slot] == nullptr) return nullptr;
+  return ctx.near[slot] + offset_in(ctx.heap, word);
+}
+
 /// Through the queue of the calling block.
 PEAL_DEVICE Destination through_nic(const ContextFields& ctx, const Window& w, uint64_t offset,
                                     int pe, Use use) {

@@ -80,8 +80,9 @@ PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx) {
   for (uint32_t round = 0; round < ctx.sync_rounds; ++round) {
     if (round != 0) fence_direct_stores();  // passes on what the round before brought
     for (uint32_t i = 1; i < kSyncFan && i * distance < n; ++i) {
-      const auto ahead = static_cast<int>((static_cast<uint32_t>(ctx.pe) + i * distance) % n);
-      const Status status = set_flag(ctx, flags + i - 1, epoch, ahead);
+      const uint32_t ahead = static_cast<uint32_t>(ctx.pe) + i * distance;
+      const auto pe = static_cast<int>(ahead < n ? ahead : ahead - n);
+      const Status status = set_flag(ctx, flags + i - 1, epoch, pe);
       if (status != Status::kOk) return status;
     }
     for (uint32_t i = 1; i < kSyncFan && i * distance < n; ++i) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "device/base/target.h"
 
@@ -38,17 +39,15 @@ PEAL_HD void store_line(void* where, const Line& line) {
 #endif
 }
 
-/// Plain 16-byte load of payload at home.
-PEAL_HD Line load_line(const void* where) {
+/// Plain load of payload at home, whatever its type was. Aligned; may lie in shared memory.
+template <class Unit>
+PEAL_HD Unit load_payload(const Unit* from) {
 #if PEAL_ON_GPU
-  Line line;
-  asm volatile("ld.global.v2.b64 {%0, %1}, [%2];"
-               : "=l"(line.word[0]), "=l"(line.word[1])
-               : "l"(where)
-               : "memory");
-  return line;
+  return *from;
 #else
-  return *static_cast<const Line*>(where);
+  Unit unit;
+  memcpy(&unit, static_cast<const void*>(from), sizeof(unit));
+  return unit;
 #endif
 }
 

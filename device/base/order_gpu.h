@@ -68,9 +68,10 @@ namespace ptx {
   PEAL_PTX_WIDTH(scope_name, scope, uint32_t, 32, "r") \
   PEAL_PTX_WIDTH(scope_name, scope, uint64_t, 64, "l")
 
+// Words of one block may lie in shared memory; what others reach lies in global memory.
 PEAL_PTX_SCOPE(block, "cta")
-PEAL_PTX_SCOPE(gpu, "gpu")
-PEAL_PTX_SCOPE(system, "sys")
+PEAL_PTX_SCOPE(gpu, "gpu.global")
+PEAL_PTX_SCOPE(system, "sys.global")
 
 #undef PEAL_PTX_SCOPE
 #undef PEAL_PTX_WIDTH
@@ -217,7 +218,7 @@ PEAL_HD void fence_direct_stores() { asm volatile("fence.acq_rel.sys;" ::: "memo
 PEAL_HD void store_mmio(uint64_t* reg, uint64_t value) {
   // Never merged or dropped, and behind this lane's earlier stores in program order only: a fence
   // would cost as much as the rest of a put.
-  asm volatile("st.mmio.relaxed.sys.b64 [%0], %1;" ::"l"(reg), "l"(value) : "memory");
+  asm volatile("st.mmio.relaxed.sys.global.b64 [%0], %1;" ::"l"(reg), "l"(value) : "memory");
 }
 
 }  // namespace peal

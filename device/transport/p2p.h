@@ -25,16 +25,19 @@ namespace detail {
 
 template <class Unit, Direction kDirection>
 PEAL_DEVICE Unit load_unit(const Unit* from) {
-  if constexpr (sizeof(Unit) == 16) {
-    return kDirection == Direction::kGet ? load_line_direct(from) : load_line(from);
+  if constexpr (kDirection == Direction::kPut) {
+    return load_payload(from);
+  } else if constexpr (sizeof(Unit) == 16) {
+    return load_line_direct(from);
   } else {
-    return kDirection == Direction::kGet ? *const_cast<const volatile Unit*>(from) : *from;
+    return *const_cast<const volatile Unit*>(from);
   }
 }
 
-template <class Unit>
+// The side at home may lie in shared memory.
+template <class Unit, Direction kDirection>
 PEAL_DEVICE void store_unit(Unit* to, const Unit& unit) {
-  if constexpr (sizeof(Unit) == 16) {
+  if constexpr (kDirection == Direction::kPut && sizeof(Unit) == 16) {
     store_line(to, unit);
   } else {
     *to = unit;
@@ -55,7 +58,8 @@ PEAL_DEVICE void copy_units(Scope scope, Unit* to, const Unit* from, uint64_t co
         unit[k] = load_unit<Unit, kDirection>(from + i + k * stride);
       }
       PEAL_UNROLL
-      for (uint32_t k = 0; k < kInFlight; ++k) store_unit(to + i + k * stride, unit[k]);
+      for (uint32_t k = 0; k < kInFlight; ++k)
+        store_unit<Unit, kDirection>(to + i + k * stride, unit[k]);
     } else {
       Unit unit[kInFlight] = {};
       PEAL_UNROLL
@@ -64,7 +68,7 @@ PEAL_DEVICE void copy_units(Scope scope, Unit* to, const Unit* from, uint64_t co
       }
       PEAL_UNROLL
       for (uint32_t k = 0; k < kInFlight; ++k) {
-        if (i + k * stride < count) store_unit(to + i + k * stride, unit[k]);
+        if (i + k * stride < count) store_unit<Unit, kDirection>(to + i + k * stride, unit[k]);
       }
     }
   }
@@ -78,8 +82,9 @@ PEAL_DEVICE void copy_edges(Scope scope, std::byte* to, const std::byte* from, u
   for (uint64_t i = scope.rank(); i < units; i += scope.size()) {
     uint64_t at = i * sizeof(Unit);
     if (at >= head) at += tail - head;
-    store_unit(reinterpret_cast<Unit*>(to + at),
-               load_unit<Unit, kDirection>(reinterpret_cast<const Unit*>(from + at)));
+    store_unit<Unit, kDirection>(
+        reinterpret_cast<Unit*>(to + at),
+        load_unit<Unit, kDirection>(reinterpret_cast<const Unit*>(from + at)));
   }
 }
 

@@ -21,7 +21,7 @@ PEAL_DEVICE void copy_lines(Scope scope, std::byte* dst, const std::byte* src, u
   const uint64_t stride = scope.size();
   const auto load = [&](uint64_t i) {
     const std::byte* from = src + i * sizeof(Line);
-    return kFromPeer ? load_line_direct(from) : load_line(from);
+    return kFromPeer ? load_line_direct(from) : load_payload(reinterpret_cast<const Line*>(from));
   };
   uint64_t i = scope.rank();
   for (; i + (kInFlight - 1) * stride < lines; i += kInFlight * stride) {
@@ -101,7 +101,7 @@ struct RawCalls {
       p(reinterpret_cast<uint64_t*>(dst), *reinterpret_cast<const uint64_t*>(src), pe);
     } else {
       for (uint64_t at = 0; at < bytes; at += sizeof(Line)) {
-        store_line(there + at, load_line(src + at));
+        store_line(there + at, load_payload(reinterpret_cast<const Line*>(src + at)));
       }
     }
     return true;
