@@ -4,7 +4,9 @@
 // receivers' kernels. The same source runs on CPUs (tests/mp) and on GPUs, over whatever transport
 // the job uses.
 //
-//   mpirun -np 2 suite
+//   mpirun -np 2 suite [--quick] [--only TEXT]
+#include <algorithm>
+
 #include "tests/gpu/suite.h"
 
 namespace {
@@ -297,10 +299,13 @@ constexpr Shape kShapes[] = {
     {4099, 2, 0}, {65536, 0, 16}, {65537, 16, 0}, {262147, 0, 0}, {1000000, 48, 8},
 };
 
+constexpr uint32_t kQuickSizes[] = {0, 3, 12, 28, 64, 4099};
+
 template <class C, class S>
 void transfers(Suite& suite, const C& ctx, S scope, const std::string& name) {
   const Grid grid{.blocks = 1, .threads = 128};
   for (const Shape& s : kShapes) {
+    if (suite.quick() && std::ranges::find(kQuickSizes, s.bytes) == std::end(kQuickSizes)) continue;
     if (std::is_same_v<S, Thread> && s.bytes > 70000) continue;
     const std::string label = " " + name + " " + std::to_string(s.bytes) + " bytes, " +
                               std::to_string(s.from) + "/" + std::to_string(s.to) + " off";
@@ -330,10 +335,11 @@ void scoped(Suite& suite, S scope, const std::string& name) {
     launch({.blocks = 1, .threads = 64}, strided<S>, ctx, scope, m).wait();
   });
   suite.run("fence " + name, [&](uint32_t) {
-    launch({.blocks = 1, .threads = 64}, fenced<S>, ctx, scope, m, 50u).wait();
+    launch({.blocks = 1, .threads = 64}, fenced<S>, ctx, scope, m, suite.quick() ? 5u : 50u).wait();
   });
   suite.run("barrier_all and sync_all " + name, [&](uint32_t) {
-    launch({.blocks = 1, .threads = 64}, barriers<S>, ctx, scope, m, 100u).wait();
+    launch({.blocks = 1, .threads = 64}, barriers<S>, ctx, scope, m, suite.quick() ? 10u : 100u)
+        .wait();
   });
   if constexpr (!std::is_same_v<S, Thread>) {
     suite.run("put by many blocks " + name, [&](uint32_t seed) {
@@ -359,9 +365,9 @@ void atomics(Suite& suite, const std::string& name) {
   });
 }
 
-int run_all() {
+int run_all(const Selection& selection) {
   Runtime pe = start();
-  Suite suite(pe);
+  Suite suite(pe, selection);
   if (pe.my_pe() == 0) {
     std::printf("%d PEs, transport %s, nic %s\n", pe.n_pes(), pe.transport(), pe.nic().c_str());
   }
@@ -389,4 +395,6 @@ int run_all() {
 
 }  // namespace
 
-int main() { return peal::run_main(run_all); }
+int main(int argc, char** argv) {
+  return peal::run_main([&] { return run_all(parse(argc, argv)); });
+}

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <stdexcept>
 #include <string>
 
 #include "peal/peal.h"
@@ -59,11 +60,35 @@ PEAL_KERNEL fill_source(Memory m, uint32_t pe, uint32_t seed) {
   for (uint32_t i = lane; i < kBytes; i += lanes) m.from[i] = pattern(pe, seed, i);
 }
 
+/// What the command line leaves out. A quick run does every operation in every scope, but few sizes
+/// and few rounds: for tools that slow a kernel down a hundredfold.
+struct Selection {
+  bool quick = false;
+  std::string only;  // part of a case's name; empty: all
+};
+
+/// "[--quick] [--only TEXT]"; throws std::invalid_argument on anything else.
+inline Selection parse(int argc, char** argv) {
+  Selection selection;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--quick") {
+      selection.quick = true;
+    } else if (word == "--only" && i + 1 < argc) {
+      selection.only = argv[++i];
+    } else {
+      throw std::invalid_argument("'" + word + "' is unknown; suite [--quick] [--only TEXT]");
+    }
+  }
+  return selection;
+}
+
 /// Runs cases and keeps the score.
 class Suite {
  public:
-  explicit Suite(Runtime& pe)
+  Suite(Runtime& pe, const Selection& selection)
       : pe_(pe),
+        selection_(selection),
         memory_{pe.allocate<unsigned char>(kBytes), pe.allocate<unsigned char>(kBytes),
                 pe.allocate<uint64_t>(kWords), pe.allocate<uint64_t>(kWords),
                 pe.allocate<uint64_t>(1)},
@@ -71,10 +96,12 @@ class Suite {
 
   const Memory& memory() const { return memory_; }
   Runtime& pe() { return pe_; }
+  bool quick() const { return selection_.quick; }
 
   /// One case: clean memory, `body` launches what it likes, every PE's errors are added up.
   template <class Body>
   void run(const std::string& name, const Body& body) {
+    if (name.find(selection_.only) == std::string::npos) return;
     const uint64_t zero = 0;
     pe_.copy_in(memory_.errors, &zero, sizeof(zero));
     launch({.blocks = 4, .threads = 64}, clear, memory_, static_cast<unsigned char>(0xa5)).wait();
@@ -110,6 +137,7 @@ class Suite {
   }
 
   Runtime& pe_;
+  Selection selection_;
   Memory memory_;
   uint64_t* totals_;
   uint32_t seed_ = 1;
