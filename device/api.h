@@ -4,7 +4,6 @@
 #pragma once
 
 #include "device/atomics.h"
-#include "device/base/launch.h"
 #include "device/context.h"
 #include "device/rma.h"
 #include "device/signal.h"

@@ -12,6 +12,7 @@
 
 #include "bootstrap/bootstraps.h"
 #include "device/api.h"
+#include "device/base/launch.h"
 #include "host/base/exception.h"
 #include "host/runtime.h"
 

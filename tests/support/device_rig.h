@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "device/api.h"
+#include "device/base/launch.h"
 #include "tests/support/fake_nic.h"
 
 namespace peal::testing {
