@@ -31,7 +31,7 @@ std::byte* bytes_at(T* data) {
 
 size_t DeviceTables::bytes(int n_pes) {
   const auto n = static_cast<size_t>(n_pes);
-  return kKeys + kMaxWindows * (key_bytes(n) + n * sizeof(std::byte*));
+  return kKeys + kMaxWindows * (2 * key_bytes(n) + n * sizeof(std::byte*));
 }
 
 DeviceTables::DeviceTables(Backing memory, int n_pes)
@@ -54,7 +54,7 @@ Be32* DeviceTables::rkeys(uint32_t window) const {
 }
 
 std::byte** DeviceTables::direct(uint32_t window) const {
-  std::byte* const begin = memory_.address() + kKeys + kMaxWindows * key_bytes(n_pes_);
+  std::byte* const begin = memory_.address() + kKeys + 2 * kMaxWindows * key_bytes(n_pes_);
   return reinterpret_cast<std::byte**>(begin) + window * n_pes_;
 }
 
@@ -64,17 +64,18 @@ void DeviceTables::check_room() const {
        "register: {} windows are in use already, which is all there are", kMaxWindows);
 }
 
-void DeviceTables::add(Window window, std::span<const Be32> keys,
-                       std::span<std::byte* const> addresses) {
+void DeviceTables::add(Window window, const Reached& reached) {
   check_room();
-  window.rkeys = keys.empty() ? nullptr : rkeys(count_);
-  window.word_rkeys = window.rkeys;
-  window.direct = addresses.empty() ? nullptr : direct(count_);
-  memory_.copy_in(bytes_at(rkeys(count_)), keys.data(), keys.size_bytes());
-  memory_.copy_in(bytes_at(direct(count_)), addresses.data(), addresses.size_bytes());
+  const auto fill = [&](auto* entries, const auto& values) {
+    memory_.copy_in(bytes_at(entries), values.data(), values.size_bytes());
+    return values.empty() ? nullptr : entries;
+  };
+  window.rkeys = fill(rkeys(count_), reached.rkeys);
+  window.word_rkeys = fill(word_rkeys(count_), reached.word_rkeys);
+  window.direct = fill(direct(count_), reached.direct);
   auto* const table = reinterpret_cast<WindowTable*>(memory_.address());
   memory_.copy_in(bytes_at(&table->window[count_]), &window, sizeof(window));
-  if (count_ == 0) keep_heap(window, addresses);
+  if (count_ == 0) keep_heap(window, reached.direct);
   ++count_;
   memory_.store_word(&table->count, count_);  // last: kernels look at windows below it only
 }

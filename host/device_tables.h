@@ -4,7 +4,8 @@
 // its keys and addresses, and the state that the kernels of one context share. The host reaches all
 // of it with copies, also while kernels spin.
 //
-//   [ WindowTable | ContextState x kMaxContexts | rkeys x kMaxWindows | direct x kMaxWindows ]
+//   [ WindowTable | ContextState x kMaxContexts
+//     | rkeys x kMaxWindows | word rkeys x kMaxWindows | direct x kMaxWindows ]
 #pragma once
 
 #include <cstddef>
@@ -33,9 +34,14 @@ class DeviceTables {
 
   /// Throws kInvalidArgument when kMaxWindows are in use.
   void check_room() const;
-  /// Publishes one window more. `rkeys` and `direct` have one entry for each PE or none at all;
-  /// what `window` says of them does not matter.
-  void add(Window window, std::span<const Be32> rkeys, std::span<std::byte* const> direct);
+  /// One window as it is reached at the PEs: one entry for each, or none at all.
+  struct Reached {
+    std::span<const Be32> rkeys;       // for payload
+    std::span<const Be32> word_rkeys;  // for words; as many as rkeys
+    std::span<std::byte* const> direct;
+  };
+  /// Publishes one window more. What `window` says of `reached` does not matter.
+  void add(Window window, const Reached& reached);
   uint32_t window_count() const { return count_; }
   /// What every context says of the windows: the table, and a copy of window 0, the heap, which
   /// add() was told of first. Everything else is zero.
@@ -49,6 +55,7 @@ class DeviceTables {
  private:
   void keep_heap(const Window& heap, std::span<std::byte* const> direct);
   Be32* rkeys(uint32_t window) const;
+  Be32* word_rkeys(uint32_t window) const { return rkeys(kMaxWindows + window); }
   std::byte** direct(uint32_t window) const;
 
   Backing memory_;

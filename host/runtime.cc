@@ -35,6 +35,7 @@ struct Agreement {
   uint32_t queues;
   uint32_t depth;
   TransportKind transport;
+  RelaxedOrdering relaxed;
   Target target;
   bool operator==(const Agreement&) const = default;
 };
@@ -42,9 +43,10 @@ struct Agreement {
 const char* target_name(Target target) { return target == Target::kGpu ? "a GPU" : "a CPU"; }
 
 void agree(Bootstrap& bootstrap, const Config& config, Target target) {
-  const std::vector<Agreement> all = gather(
-      bootstrap, Agreement{config.heap_size, static_cast<uint32_t>(config.queues),
-                           static_cast<uint32_t>(config.queue_depth), config.transport, target});
+  const std::vector<Agreement> all =
+      gather(bootstrap, Agreement{config.heap_size, static_cast<uint32_t>(config.queues),
+                                  static_cast<uint32_t>(config.queue_depth), config.transport,
+                                  config.relaxed_ordering, target});
   for (size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe] == all[0]) continue;
     if (all[pe].target != all[0].target) {
@@ -56,7 +58,10 @@ void agree(Bootstrap& bootstrap, const Config& config, Target target) {
         "PE {} has PEAL_HEAP_SIZE={} PEAL_QUEUES={} PEAL_QUEUE_DEPTH={}, PE 0 has {}, {} and {}{}: "
         "set them alike on all PEs (mpirun -x NAME)",
         pe, all[pe].heap_bytes, all[pe].queues, all[pe].depth, all[0].heap_bytes, all[0].queues,
-        all[0].depth, all[pe].transport != all[0].transport ? ", and another PEAL_TRANSPORT" : "");
+        all[0].depth,
+        all[pe].transport != all[0].transport ? ", and another PEAL_TRANSPORT"
+        : all[pe].relaxed != all[0].relaxed   ? ", and another PEAL_RELAXED_ORDERING"
+                                              : "");
   }
 }
 
@@ -206,6 +211,7 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
   fields.pe = bootstrap->rank();
   fields.n_pes = bootstrap->size();
   fields.sync_rounds = rounds();
+  fields.relaxed = nic && nic->payload == nic::Ordering::kRelaxed ? 1 : 0;
   fields.stop = stop;
   fields.sync_flags = flags;
   fields.timeout_ns = timeout_ns;

@@ -3,7 +3,8 @@
 // Whatever can fail on one PE is told to all before anybody throws: none waits for one that did.
 #include "host/windows.h"
 
-#include <optional>
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,7 @@ struct Wish {
 // What came of it.
 struct Part {
   Be32 rkey;
+  Be32 word_rkey;
   uint32_t refused;     // by the NIC
   int32_t unreachable;  // a PE whose part cannot be mapped here, or -1
 };
@@ -66,17 +68,25 @@ int32_t Windows::first_unreachable(PeerMemory& memory) const {
   return first;
 }
 
-nic::MemoryRegion Windows::registered(std::byte* address, size_t bytes) const {
-  return {transports_.nic->device, transports_.nic->domain, address, bytes};
+nic::MemoryRegion Windows::registered(std::byte* address, size_t bytes,
+                                      nic::Ordering ordering) const {
+  return {transports_.nic->device, transports_.nic->domain, address, bytes, ordering};
 }
 
 void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
-  Part mine{Be32{0u}, 0, first_unreachable(memory)};
-  std::optional<nic::MemoryRegion> region;
+  Part mine{Be32{0u}, Be32{0u}, 0, first_unreachable(memory)};
+  std::vector<nic::MemoryRegion> regions;  // for payload; for words, where that is not the same
   std::string why;
   try {
-    if (transports_.nic) region.emplace(registered(address, bytes));
-    if (region) mine.rkey = region->rkey();
+    if (transports_.nic) {
+      const nic::Ordering payload = transports_.nic->payload;
+      regions.push_back(registered(address, bytes, payload));
+      if (payload != nic::Ordering::kStrict) {
+        regions.push_back(registered(address, bytes, nic::Ordering::kStrict));
+      }
+      mine.rkey = regions.front().rkey();
+      mine.word_rkey = regions.back().rkey();
+    }
   } catch (const Error& error) {
     why = error.what();
     mine.refused = 1;
@@ -91,6 +101,7 @@ void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
          mine.unreachable, bytes, memory.how[static_cast<size_t>(mine.unreachable)]);
   }
   std::vector<Be32> rkeys;
+  std::vector<Be32> word_rkeys;
   for (size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe].refused != 0) {
       fail(ErrorCode::kSystem, "PE {} could not register its part of a window of {} bytes", pe,
@@ -101,19 +112,21 @@ void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
            "register_window: PE {} cannot map the {} bytes of PE {} (its message says why)", pe,
            bytes, all[pe].unreachable);
     }
-    if (region) rkeys.push_back(all[pe].rkey);
+    if (regions.empty()) continue;
+    rkeys.push_back(all[pe].rkey);
+    word_rkeys.push_back(all[pe].word_rkey);
   }
   const uint64_t first = first_offset(address);
   for (std::byte*& begin : memory.direct) begin = begin == nullptr ? nullptr : begin - first;
   tables_.add({.base = address - first,
                .bytes = bytes + first,
-               .lkey = region ? region->lkey() : Be32{0u},
+               .lkey = regions.empty() ? Be32{0u} : regions.front().lkey(),
                .reserved = 0,
                .rkeys = nullptr,
                .word_rkeys = nullptr,
                .direct = nullptr},
-              rkeys, memory.direct);
-  if (region) regions_.push_back(std::move(*region));
+              {.rkeys = rkeys, .word_rkeys = word_rkeys, .direct = memory.direct});
+  std::ranges::move(regions, std::back_inserter(regions_));
   mapped_.push_back(std::move(memory));
 }
 
@@ -136,12 +149,12 @@ void Windows::add_local(std::byte* address, size_t bytes) {
                 .word_rkeys = nullptr,
                 .direct = nullptr};
   if (transports_.nic) {
-    regions_.push_back(registered(address, bytes));
+    regions_.push_back(registered(address, bytes, transports_.nic->payload));
     window.base -= first_offset(address);
     window.bytes += first_offset(address);
     window.lkey = regions_.back().lkey();
   }
-  tables_.add(window, {}, {});
+  tables_.add(window, {});
 }
 
 }  // namespace peal

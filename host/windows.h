@@ -47,7 +47,7 @@ class Windows {
   uint64_t first_offset(const std::byte* address) const;
   void agree(const std::byte* address, size_t bytes);
   int32_t first_unreachable(PeerMemory& memory) const;
-  nic::MemoryRegion registered(std::byte* address, size_t bytes) const;
+  nic::MemoryRegion registered(std::byte* address, size_t bytes, nic::Ordering ordering) const;
 
   Bootstrap& bootstrap_;
   DeviceTables& tables_;

@@ -26,6 +26,12 @@ uint32_t checked_depth(const QueueOptions& options) {
   return options.depth;
 }
 
+// Next to a GPU it is worth its fences: there the NIC itself may be many lanes of one.
+nic::Ordering payload_ordering(RelaxedOrdering asked, bool on_gpu) {
+  const bool relaxed = asked == RelaxedOrdering::kOn || (asked == RelaxedOrdering::kAuto && on_gpu);
+  return relaxed ? nic::Ordering::kRelaxed : nic::Ordering::kStrict;
+}
+
 // Zero.
 Backing queue_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes) {
   return gpu ? make_cuda_backing(gpu, bytes, "queues") : make_host_backing(bytes, "peal-queues");
@@ -55,6 +61,7 @@ void QueueOptions::check() const {
 
 IbgdaNic::IbgdaNic(const Config& config, std::shared_ptr<Gpu> kernels_gpu)
     : gpu(std::move(kernels_gpu)),
+      payload(payload_ordering(config.relaxed_ordering, gpu != nullptr)),
       device(nic::VerbsLibrary::open(nic::LibrarySearch::from(config)), config.hca),
       domain(device),
       uar(device),

@@ -45,6 +45,7 @@ struct IbgdaNic {
   uint64_t* doorbell() const;
 
   std::shared_ptr<Gpu> gpu;
+  nic::Ordering payload;  // of what is no word: PEAL_RELAXED_ORDERING
   nic::Device device;
   nic::ProtectionDomain domain;
   nic::Uar uar;

@@ -100,6 +100,24 @@ TEST(RuntimeLife, ComesAndGoesManyTimes) {
   }
 }
 
+TEST(RuntimeLife, HasKeysOfTheirOwnForPayloadThatMayBeReordered) {
+  for (const RelaxedOrdering asked :
+       {RelaxedOrdering::kOn, RelaxedOrdering::kOff, RelaxedOrdering::kAuto}) {
+    const bool relaxed = asked == RelaxedOrdering::kOn;  // auto: not on a CPU
+    bootstrap::run_threads(2, [&](Bootstrap& group) {
+      Config config = small_config();
+      config.relaxed_ordering = asked;
+      Runtime pe = start(group, config);
+      const Context context = pe.context();
+      EXPECT_EQ(context.relaxed, relaxed ? 1u : 0u);
+      for (int peer = 0; peer < 2; ++peer) {
+        EXPECT_EQ(context.heap.rkeys[peer].raw != context.heap.word_rkeys[peer].raw, relaxed);
+      }
+      greet(pe);
+    });
+  }
+}
+
 TEST(RuntimeStart, NeedsABootstrap) {
   expect_error(error_of([] { Runtime pe(nullptr, small_config()); }), ErrorCode::kInvalidArgument,
                {"bootstrap is null"});
@@ -168,6 +186,16 @@ TEST(RuntimeStart, UnequalDepthsAreNamedOnAllPes) {
          return config;
        })) {
     expect_error(error, ErrorCode::kConfiguration, {"PEAL_QUEUE_DEPTH=1024", "2048"});
+  }
+}
+
+TEST(RuntimeStart, UnequalOrderingIsNamedOnAllPes) {
+  for (const Error& error : errors_of(2, [](int rank) {
+         Config config = small_config();
+         if (rank == 1) config.relaxed_ordering = RelaxedOrdering::kOn;
+         return config;
+       })) {
+    expect_error(error, ErrorCode::kConfiguration, {"another PEAL_RELAXED_ORDERING", "alike"});
   }
 }
 
