@@ -1,4 +1,5 @@
 """cuda_object: one .cu file compiled by nvcc over the headers of its deps. Nothing without nvcc.
+ptx_test: a script that reads the PTX of one .cu file. No test without nvcc.
 kernel_binary: a program with kernels, for CPUs and, where nvcc is, for GPUs."""
 
 load("@cuda//:config.bzl", "NVCC")
@@ -10,9 +11,10 @@ def _cuda_object(ctx):
     headers = depset(transitive = [d[CcInfo].compilation_context.headers for d in ctx.attr.deps])
     includes = depset(transitive = [d[CcInfo].compilation_context.includes for d in ctx.attr.deps])
     system = depset(transitive = [d[CcInfo].compilation_context.system_includes for d in ctx.attr.deps])
-    object_file = ctx.actions.declare_file(ctx.label.name + ".o")
+    object_file = ctx.actions.declare_file(ctx.label.name + (".ptx" if ctx.attr.ptx else ".o"))
     args = ctx.actions.args()
-    args.add_all(["-std=c++20", "-O3", _ARCH, "-I.", "-c", ctx.file.src.path, "-o", object_file.path])
+    args.add_all(["-ptx", "-arch=compute_90"] if ctx.attr.ptx else ["-c", _ARCH])
+    args.add_all(["-std=c++20", "-O3", "-I.", ctx.file.src.path, "-o", object_file.path])
     args.add_all(["-Xcompiler", "-fPIC,-Wall,-Wextra", "-Werror", "all-warnings"])
     args.add_all(includes, before_each = "-I")
     args.add_all(system, before_each = "-isystem")
@@ -25,13 +27,14 @@ def _cuda_object(ctx):
         progress_message = "Compiling %s with nvcc" % ctx.file.src.short_path,
         use_default_shell_env = True,
     )
-    return [DefaultInfo(files = depset([object_file]))]
+    return [DefaultInfo(files = depset([object_file]), runfiles = ctx.runfiles(files = [object_file]))]
 
 _cuda_object_rule = rule(
     implementation = _cuda_object,
     attrs = {
         "src": attr.label(allow_single_file = [".cu"], mandatory = True),
         "deps": attr.label_list(providers = [CcInfo]),
+        "ptx": attr.bool(),
     },
 )
 
@@ -41,6 +44,19 @@ def cuda_object(name, src, deps = [], **kwargs):
         _cuda_object_rule(name = name, src = src, deps = deps, **kwargs)
     else:
         native.filegroup(name = name, srcs = [], **kwargs)
+
+def ptx_test(name, src, script, deps = [], **kwargs):
+    """Runs `script` with the PTX of `src` as its argument."""
+    if not NVCC:
+        return
+    _cuda_object_rule(name = name + "_ptx", src = src, ptx = True, deps = deps)
+    native.sh_test(
+        name = name,
+        srcs = [script],
+        args = ["$(rootpath :%s_ptx)" % name],
+        data = [":%s_ptx" % name],
+        **kwargs
+    )
 
 def kernel_binary(name, src, deps = [], data = [], **kwargs):
     """A program with kernels: `name` runs them on the CPU (simt), `name`_gpu is the same source by nvcc."""
