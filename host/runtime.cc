@@ -257,9 +257,7 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
   if (!config.info) return;
   if (s.bootstrap->rank() == 0) {
     s.log.print("config", config.describe());
-    if (s.nic) {
-      s.log.print("nic", s.nic->device.model() + ": " + s.nic->device.description());
-    }
+    if (s.nic) s.log.print("nic", s.nic->device.description());
     s.log.print("runtime",
                 fmt::format("{} PEs, heap {}, {} queues of {} WQEBBs per peer, {} beside the heap",
                             n_pes(), format_size(s.heap.bytes()), s.nic ? config.queues : 0,

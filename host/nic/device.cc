@@ -132,7 +132,7 @@ void Device::read_port() {
 }
 
 std::string Device::description() const {
-  return fmt::format("{}, firmware {}, LID {}, by {}", name_, firmware_, lid_,
+  return fmt::format("{}, firmware {}, LID {}, by {}", name_, query_firmware(), lid_,
                      library_->description());
 }
 
