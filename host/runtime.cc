@@ -109,6 +109,7 @@ struct Runtime::State {
   Routes routes;
   std::optional<IbgdaNic> nic;
   Windows windows;
+  std::optional<Doorbell> doorbell;
   std::atomic<int> lost_pe{-1};
   std::atomic<bool> closing{false};
   mutable std::mutex contexts_mutex;
@@ -142,6 +143,7 @@ struct Runtime::State {
                  .p2p = p2p ? &*p2p : nullptr,
                  .gpu = gpu}) {
     windows.add_mapped(heap.base(), heap.bytes(), std::move(mapped_heap));
+    if (nic) doorbell.emplace(*nic);
     default_context = create_context({});
   }
 
@@ -216,8 +218,8 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
   fields.sync_flags = flags;
   fields.timeout_ns = timeout_ns;
   auto owner = std::make_shared<ContextOwner>(
-      nic ? std::make_unique<IbgdaQueues>(*nic, *bootstrap, queues) : nullptr, tables, slot,
-      fields);
+      nic ? std::make_unique<IbgdaQueues>(*nic, *doorbell, *bootstrap, queues) : nullptr, tables,
+      slot, fields);
   if (!nic) bootstrap->barrier();  // no peer's kernel sets a flag before it is zero
   const std::lock_guard lock(contexts_mutex);
   contexts[slot] = owner;

@@ -56,6 +56,7 @@ struct Nic::State {
   std::unique_ptr<gpu::Exporter> exporter = gpu::make_cuda_exporter();
   std::unique_ptr<CpuEngine> cpu;  // until the GPU takes over
   std::unique_ptr<gpu::Client> gpu;
+  const void* home = nullptr;  // the memory that decided for the GPU
   bool decided = false;
   gpu::Fd events;  // epoll: readable while the engine in charge has events
 };
@@ -153,6 +154,7 @@ void Nic::State::move_to_gpu(const void* address) {
       control.uars_used(), [&](uint32_t n) { return control.uar_exists(n); },
       [&] { return client->attach_uar(&page); }, [&](uint32_t n) { client->detach_uar(n); });
   gpu = std::move(client);
+  home = address;
   cpu.reset();
   watch_events();
 }
@@ -171,6 +173,10 @@ Refusal Nic::free_pd(uint32_t pd) { return state_->commands().free_pd(pd); }
 bool Nic::admit(const void* address) { return state_->admit(address); }
 
 bool Nic::on_gpu() const { return state_->gpu != nullptr; }
+
+std::shared_ptr<std::byte> Nic::gpu_page(size_t bytes) const {
+  return on_gpu() ? state_->exporter->allocate_beside(state_->home, bytes) : nullptr;
+}
 
 Created Nic::register_memory(const MemoryKeyConfig& config) {
   return state_->commands().register_memory(config);

@@ -130,6 +130,11 @@ class Nic {
   /// Which engine runs: the CPU's until admit() has decided.
   bool on_gpu() const;
 
+  /// Memory for a UAR page of an engine on a GPU: on the GPU of the first memory, whose kernels
+  /// need not go over the bus to ring. Null while the engine runs on the CPU. Throws
+  /// std::runtime_error.
+  std::shared_ptr<std::byte> gpu_page(size_t bytes) const;
+
   Created register_memory(const MemoryKeyConfig& config);  // answers lkey = rkey
   Refusal deregister_memory(uint32_t key);
 
@@ -147,7 +152,8 @@ class Nic {
   Created create_dc_target(const DcTargetConfig& config);  // answers the DCTN
   Refusal destroy_dc_target(uint32_t dctn);
 
-  /// A UAR page. `page` (4 KiB) is plain memory the caller owns; stores to it are only a wake-up.
+  /// A UAR page. `page` (4 KiB) is plain memory the caller owns, the host's or gpu_page(); stores
+  /// to it are only a wake-up.
   Created attach_uar(std::byte* page);
   Refusal detach_uar(uint32_t page_id);
 

@@ -37,12 +37,13 @@ Backing queue_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes) {
   return gpu ? make_cuda_backing(gpu, bytes, "queues") : make_host_backing(bytes, "peal-queues");
 }
 
-// A software NIC's page is memory; a ConnectX's are registers, which CUDA maps if asked for that.
-PinnedRange pin_doorbell(const std::shared_ptr<Gpu>& gpu, const nic::Device& device,
-                         const nic::Uar& uar) {
+// Lets the GPU's kernels ring, if there are such and they cannot yet. A software NIC's page is
+// memory; a ConnectX's are registers, which CUDA maps if asked for that.
+PinnedRange pin_page(const IbgdaNic& nic, const nic::Uar& uar) {
   auto* const page = static_cast<std::byte*>(uar.base());
   const auto bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  return device.software() ? pin(gpu, page, bytes) : pin_registers(gpu, page, bytes);
+  if (!nic.gpu || nic.gpu->knows(page)) return {};
+  return nic.device.software() ? pin(nic.gpu, page, bytes) : pin_registers(nic.gpu, page, bytes);
 }
 
 }  // namespace
@@ -63,24 +64,24 @@ IbgdaNic::IbgdaNic(const Config& config, std::shared_ptr<Gpu> kernels_gpu)
     : gpu(std::move(kernels_gpu)),
       payload(payload_ordering(config.relaxed_ordering, gpu != nullptr)),
       device(nic::VerbsLibrary::open(nic::LibrarySearch::from(config)), config.hca),
-      domain(device),
-      uar(device),
-      doorbell_page(gpu ? pin_doorbell(gpu, device, uar) : PinnedRange{}) {}
+      domain(device) {}
 
-uint64_t* IbgdaNic::doorbell() const {
-  return static_cast<uint64_t*>(gpu ? gpu->pointer_to(uar.doorbell()) : uar.doorbell());
-}
+Doorbell::Doorbell(const IbgdaNic& nic)
+    : uar_(nic.device),
+      pinned_(pin_page(nic, uar_)),
+      address_(static_cast<uint64_t*>(pinned_ ? nic.gpu->pointer_to(uar_.doorbell())
+                                              : uar_.doorbell())) {}
 
-IbgdaQueues::IbgdaQueues(const IbgdaNic& nic, Bootstrap& bootstrap, const QueueOptions& options)
+IbgdaQueues::IbgdaQueues(const IbgdaNic& nic, const Doorbell& doorbell, Bootstrap& bootstrap,
+                         const QueueOptions& options)
     : layout_{checked_depth(options)},
       n_pes_(static_cast<uint32_t>(bootstrap.size())),
       queues_(options.queues_per_peer),
       memory_(queue_memory(nic.gpu, size_t{queues_} * n_pes_ * layout_.bytes())),
       umem_(nic.device, memory_.address(), memory_.bytes()),
       region_(nic.device, nic.domain, memory_.address(), memory_.bytes()) {
-  create(nic, options.depth);
-  uint64_t* const doorbell = nic.doorbell();
-  for (uint32_t i = 0; i < count(); ++i) fill_in(i, doorbell, options);
+  create(nic, doorbell.uar(), options.depth);
+  for (uint32_t i = 0; i < count(); ++i) fill_in(i, doorbell.address(), options);
   connect(nic.device, bootstrap);
 }
 
@@ -93,7 +94,7 @@ mlx5::SendQueue IbgdaQueues::failed(uint32_t index) const {
   return copy;
 }
 
-void IbgdaQueues::create(const IbgdaNic& nic, uint32_t depth) {
+void IbgdaQueues::create(const IbgdaNic& nic, const nic::Uar& uar, uint32_t depth) {
   const uint32_t total = queues_ * n_pes_;
   cqs_.reserve(total);
   pairs_.reserve(total);
@@ -104,8 +105,8 @@ void IbgdaQueues::create(const IbgdaNic& nic, uint32_t depth) {
     std::memset(none, 0xff, sizeof(none));
     memory_.copy_in(memory_.address() + offset + layout_.cqe(), none, sizeof(none));
     const auto place = nic::QueuePlace::of(layout_, umem_, offset);
-    cqs_.emplace_back(nic.device, nic.uar, place);
-    pairs_.emplace_back(nic.device, nic.domain, nic.uar, cqs_.back(), place,
+    cqs_.emplace_back(nic.device, uar, place);
+    pairs_.emplace_back(nic.device, nic.domain, uar, cqs_.back(), place,
                         nic::QueuePairConfig{.depth = depth});
   }
 }

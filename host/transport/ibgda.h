@@ -41,21 +41,33 @@ struct IbgdaNic {
   /// `gpu` is that of the kernels, null when they run on the CPU.
   IbgdaNic(const Config& config, std::shared_ptr<Gpu> gpu);
 
-  /// The doorbell register, as kernels store into it.
-  uint64_t* doorbell() const;
-
   std::shared_ptr<Gpu> gpu;
   nic::Ordering payload;  // of what is no word: PEAL_RELAXED_ORDERING
   nic::Device device;
   nic::ProtectionDomain domain;
-  nic::Uar uar;
-  PinnedRange doorbell_page;  // of the uar, known to the GPU; empty without one
+};
+
+/// The doorbell page that the queues of a PE share. Made after the heap's window: the software NIC
+/// may have gone to a GPU with it, and has its pages in GPU memory then. Outlived by the NIC.
+class Doorbell {
+ public:
+  explicit Doorbell(const IbgdaNic& nic);
+
+  const nic::Uar& uar() const { return uar_; }
+  /// The register, as kernels store into it.
+  uint64_t* address() const { return address_; }
+
+ private:
+  nic::Uar uar_;
+  PinnedRange pinned_;  // the page, where it is the host's and kernels run on a GPU
+  uint64_t* address_;
 };
 
 /// Owns the queues of one context. Construction is collective and leaves every queue ready to send.
 class IbgdaQueues {
  public:
-  IbgdaQueues(const IbgdaNic& nic, Bootstrap& bootstrap, const QueueOptions& options);
+  IbgdaQueues(const IbgdaNic& nic, const Doorbell& doorbell, Bootstrap& bootstrap,
+              const QueueOptions& options);
 
   /// Device-visible state of queue 0 to PE 0; the next one is stride() bytes further.
   std::byte* first() const { return memory_.address() + layout_.state(); }
@@ -69,7 +81,7 @@ class IbgdaQueues {
   nic::QueueState nic_state(uint32_t index) const { return pairs_[index].query_state(); }
 
  private:
-  void create(const IbgdaNic& nic, uint32_t depth);
+  void create(const IbgdaNic& nic, const nic::Uar& uar, uint32_t depth);
   void connect(const nic::Device& device, Bootstrap& bootstrap);
   void fill_in(uint32_t index, uint64_t* doorbell, const QueueOptions& options);
 

@@ -135,8 +135,12 @@ Refusal Pd::retire() { return kind == Kind::kPd ? owner->nic().free_pd(pdn) : Re
 
 namespace {
 
-/// A page of its own, shared so that a fork cannot move it away from a GPU that has it mapped.
-Buffer map_uar_page() {
+/// A page of its own: a GPU's, or the host's, shared so that a fork cannot move it away from a GPU
+/// that has it mapped.
+Buffer make_uar_page(Nic& nic) {
+  if (const auto on_gpu = nic.gpu_page(kUarBytes)) {
+    return Buffer(on_gpu.get(), [on_gpu](std::byte*) {});
+  }
   void* page = mmap(nullptr, kUarBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) refuse(errno);
   return Buffer(static_cast<std::byte*>(page), [](std::byte* p) { munmap(p, kUarBytes); });
@@ -147,7 +151,7 @@ Buffer map_uar_page() {
 std::unique_ptr<Uar> make_uar(Context& context) {
   auto uar = std::make_unique<Uar>(context.shared_nic());
   uar->context = &context;
-  uar->page = map_uar_page();
+  uar->page = make_uar_page(context.nic());
   uar->number = uar->page_id = require(context.nic().attach_uar(uar->page.get()));
   uar->base_addr = uar->page.get();
   uar->reg_addr = uar->page.get() + kUarRegisterOffset;

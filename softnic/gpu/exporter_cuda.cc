@@ -37,6 +37,8 @@ struct Driver {
   Result (*push_context)(void*) = nullptr;
   Result (*pop_context)(void**) = nullptr;
   Result (*ipc_handle)(IpcHandle*, DevicePointer) = nullptr;
+  Result (*allocate)(DevicePointer*, size_t) = nullptr;
+  Result (*release)(DevicePointer) = nullptr;
   Result (*retain_allocation)(AllocationHandle*, void*) = nullptr;
   Result (*export_allocation)(void*, AllocationHandle, int, unsigned long long) = nullptr;
   Result (*release_allocation)(AllocationHandle) = nullptr;
@@ -57,7 +59,8 @@ struct Driver {
     return find(pointer_attribute, "cuPointerGetAttribute") &&
            find(address_range, "cuMemGetAddressRange_v2") &&
            find(push_context, "cuCtxPushCurrent_v2") && find(pop_context, "cuCtxPopCurrent_v2") &&
-           find(ipc_handle, "cuIpcGetMemHandle") &&
+           find(ipc_handle, "cuIpcGetMemHandle") && find(allocate, "cuMemAlloc_v2") &&
+           find(release, "cuMemFree_v2") &&
            find(retain_allocation, "cuMemRetainAllocationHandle") &&
            find(export_allocation, "cuMemExportToShareableHandle") &&
            find(release_allocation, "cuMemRelease") && find(device_count, "cuDeviceGetCount") &&
@@ -112,6 +115,22 @@ class CudaExporter : public Exporter {
     return gpu_at(home);
   }
 
+  std::shared_ptr<std::byte> allocate_beside(const void* address, uint64_t bytes) const override {
+    constexpr uint64_t kPage = 4096;
+    if (!loaded()) throw ExportError("libcuda.so.1 is not loaded in this process");
+    void* context = nullptr;
+    check(driver_.pointer_attribute(&context, kContext, device_pointer(address)),
+          "cuPointerGetAttribute", address);
+    DevicePointer base = 0;
+    check(within(context, [&] { return driver_.allocate(&base, bytes + kPage); }), "cuMemAlloc",
+          address);
+    const auto release = [this, context, base](std::byte*) {
+      within(context, [&] { return driver_.release(base); });
+    };
+    const DevicePointer page = (base + kPage - 1) / kPage * kPage;
+    return {reinterpret_cast<std::byte*>(page), release};
+  }
+
   GpuId gpu_at(int index) const override {
     int device = 0;
     GpuId id;
@@ -127,6 +146,15 @@ class CudaExporter : public Exporter {
     // Looked for again until found: the program may load it after its NIC is open.
     if (!loaded_) loaded_ = driver_.load();
     return loaded_;
+  }
+
+  template <class Body>
+  Result within(void* context, const Body& body) const {
+    const Result entered = driver_.push_context(context);
+    if (entered != kSuccess) return entered;
+    const Result result = body();
+    driver_.pop_context(&context);
+    return result;
   }
 
   int number_of(const void* address) const {
@@ -179,11 +207,9 @@ class CudaExporter : public Exporter {
     void* context = nullptr;
     check(driver_.pointer_attribute(&context, kContext, extent->base), "cuPointerGetAttribute",
           base);
-    check(driver_.push_context(context), "cuCtxPushCurrent", base);
     IpcHandle handle;
-    const Result result = driver_.ipc_handle(&handle, extent->base);
-    driver_.pop_context(&context);
-    check(result, "cuIpcGetMemHandle", base);
+    check(within(context, [&] { return driver_.ipc_handle(&handle, extent->base); }),
+          "cuIpcGetMemHandle", base);
     extent->kind = Extent::Kind::kIpcHandle;
     static_assert(sizeof(handle) == sizeof(extent->handle));
     std::memcpy(extent->handle, &handle, sizeof(handle));

@@ -69,6 +69,9 @@ class SharedExporter : public Exporter {
     return extent;
   }
   GpuId gpu_for_nic(const void*) const override { return {}; }
+  std::shared_ptr<std::byte> allocate_beside(const void*, uint64_t) const override {
+    return nullptr;
+  }
   GpuId gpu_at(int) const override { return {}; }
 
  private:
