@@ -28,7 +28,12 @@ constexpr int kMaxDevices = 8;
 struct Allocation {
   size_t bytes;
   int fd;
+  int device;
+  uint64_t id;  // never used twice
 };
+
+// What peal's host asks of a pointer, and the software NIC beyond that.
+enum PointerAttribute : int { kContext = 1, kBufferId = 7, kDeviceOrdinal = 9 };
 
 struct Ipc {
   int64_t pid;
@@ -211,7 +216,8 @@ Result cuMemAlloc_v2(Address* address, size_t bytes) {
   const Result result = map(fd, bytes, address);
   if (result == kSuccess) {
     std::memset(pointer<void>(*address), 0xa5, bytes);  // not zero: a GPU's is not either
-    allocations[*address] = {bytes, fd};
+    static uint64_t last = 0;
+    allocations[*address] = {bytes, fd, current_device(), ++last};
   }
   return result;
 }
@@ -306,14 +312,39 @@ Result cuMemHostGetDevicePointer_v2(Address* device, void* host, unsigned flags)
 }
 Result cuPointerGetAttribute(void* value, int what, Address address) {
   FAKE_ENTER_CONTEXT("cuPointerGetAttribute");
-  if (what != kPointerMemoryType) return mistake(kInvalidValue);
   auto after = allocations.upper_bound(address);
   const bool gpu = after != allocations.begin() &&
                    address - std::prev(after)->first < std::prev(after)->second.bytes;
   if (!gpu && pinned.count(pointer<void>(address)) == 0) return kInvalidValue;
-  const unsigned type = gpu ? 2 : 1;
-  std::memcpy(value, &type, sizeof(type));
+  const auto answer = [value](auto attribute) {
+    std::memcpy(value, &attribute, sizeof(attribute));
+    return kSuccess;
+  };
+  if (what == kPointerMemoryType) return answer(gpu ? 2u : 1u);
+  if (!gpu) return mistake(kInvalidValue);
+  const Allocation& allocation = std::prev(after)->second;
+  if (what == kContext) return answer(context_of(allocation.device));
+  if (what == kBufferId) return answer(allocation.id);
+  if (what == kDeviceOrdinal) return answer(allocation.device - state.visible_from);
+  return mistake(kInvalidValue);
+}
+
+// Only the software NIC calls these. All memory can be exported as a descriptor.
+Result cuDeviceGetAttribute(int* value, int, Device) {
+  *value = 1;
   return kSuccess;
 }
+Result cuMemRetainAllocationHandle(unsigned long long* handle, void* address) {
+  FAKE_ENTER("cuMemRetainAllocationHandle");
+  *handle = reinterpret_cast<unsigned long long>(address);
+  return allocations.count(*handle) != 0 ? kSuccess : kInvalidValue;
+}
+Result cuMemExportToShareableHandle(void* fd, unsigned long long handle, int, unsigned long long) {
+  FAKE_ENTER("cuMemExportToShareableHandle");
+  const int copy = ::fcntl(allocations.at(handle).fd, F_DUPFD_CLOEXEC, 0);
+  std::memcpy(fd, &copy, sizeof(copy));
+  return copy < 0 ? kInvalidValue : kSuccess;
+}
+Result cuMemRelease(unsigned long long) { return kSuccess; }
 
 }  // extern "C"

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A whole runtime whose memory is a GPU's: on a driver that is a fake, with kernels on the CPU,
-// which can load and store the fake's memory. So can the software NIC, to which it is no GPU's.
+// which can load and store the fake's memory. The software NIC's engine runs in its process, with a
+// thread in place of its kernel.
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -53,6 +57,9 @@ class RuntimeOnGpu : public testing::Test {
     fake_.native_atomics = true;
     fake_.refuse.clear();
     fake_.mistakes = 0;
+    const auto engine = std::filesystem::absolute("softnic/gpu/peal_softnic_engine_on_cpu");
+    ::setenv("PEAL_SOFTNIC_ENGINE_PROGRAM", engine.c_str(), 1);
+    ::setenv("PEAL_SOFTNIC_FABRIC", ("runtime_gpu_test-" + std::to_string(::getpid())).c_str(), 1);
   }
   ~RuntimeOnGpu() override {
     EXPECT_EQ(fake_.live, 0);
@@ -118,11 +125,24 @@ TEST_F(RuntimeOnGpu, DrivesQueuesInTheMemoryOfTheGpu) {
     {
       Runtime pe = start(group);
       result = send_around(pe);
-      if (pe.transport() != std::string("ibgda") || pe.nic() != "softnic-cpu") result = 50;
+      if (pe.transport() != std::string("ibgda") || pe.nic() != "softnic-gpu") result = 50;
+      if (pe.context().relaxed != 1) result = 52;
       if (fake_.mappings != 0) result = 51;
     }
     return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
   });
+}
+
+TEST_F(RuntimeOnGpu, SaysWhyTheNicDoesNotRunThere) {
+  config_.transport = TransportKind::kIbgda;
+  for (const auto& [variable, value] :
+       {std::pair{"PEAL_SOFTNIC_ENGINE_PROGRAM", "/nowhere"}, {"PEAL_SOFTNIC_ENGINE", "cpu"}}) {
+    bootstrap::run_processes(1, [&](Bootstrap& group) {
+      ::setenv(variable, value, 1);
+      const std::string text = refusal([&] { start(group); });
+      return text.find("a line above that begins with \"softnic:\"") != std::string::npos ? 0 : 1;
+    });
+  }
 }
 
 TEST_F(RuntimeOnGpu, TakesTheNicToGpusThatItCannotSee) {
