@@ -164,8 +164,9 @@ PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, T* word, const O
 
 template <Reach R, class T, class Op>
 PEAL_DEVICE Status post_atomic(const BasicContext<R>& ctx, T* word, const Op& op, int pe) {
-  if (void* const near = near_word(ctx, word, sizeof(T), pe)) {
-    op.apply_blind(static_cast<WordOf<T>*>(near));
+  std::byte* const near = near_address(ctx, word, sizeof(T), pe);
+  if (near != nullptr && reinterpret_cast<uint64_t>(word) % sizeof(T) == 0) {
+    op.apply_blind(reinterpret_cast<WordOf<T>*>(near));
     return Status::kOk;
   }
   const Destination at = resolve_word(ctx, word, sizeof(T), pe);

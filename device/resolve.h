@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "device/base/order.h"
 #include "device/base/scope.h"
@@ -45,8 +46,7 @@ PEAL_HD uint64_t offset_in(const Window& w, const void* address) {
 
 /// True if the window holds [address, address + bytes).
 PEAL_HD bool holds_range(const Window& w, const void* address, uint64_t bytes) {
-  const uint64_t offset = offset_in(w, address);
-  return offset <= w.bytes && bytes <= w.bytes - offset;
+  return bytes <= w.bytes && offset_in(w, address) <= w.bytes - bytes;
 }
 
 /// True if all PEs registered the window: it can be the far side of a transfer.
@@ -85,25 +85,22 @@ struct Destination {
 /// somebody may be waiting for.
 enum class Use { kPayload, kWord };
 
-/// Where the heap of `pe` is mapped here, or null.
-PEAL_HD std::byte* heap_of(const ContextFields& ctx, int pe) {
-  const uint32_t slot = static_cast<uint32_t>(pe - ctx.near_first);
-  if (slot < kNearPes) return ctx.near[slot];
-  return ctx.heap.direct == nullptr ? nullptr : ctx.heap.direct[pe];
+/// Where [address, address + bytes) of the heap of `pe` is mapped here, or null: the usual case of
+/// peers on one machine, in as few instructions as it takes. The compiler sees from it whether all
+/// lanes have one address, and adds up what a warp adds there.
+PEAL_HD std::byte* near_address(const ContextFields& ctx, const void* address, uint64_t bytes,
+                                int pe) {
+  const uint32_t slot = static_cast<uint32_t>(pe) - static_cast<uint32_t>(ctx.near_first);
+  if (slot >= kNearPes || !holds_range(ctx.heap, address, bytes)) return nullptr;
+  std::byte* const near = ctx.near[slot];
+  return near == nullptr ? nullptr : near + offset_in(ctx.heap, address);
 }
 
-/// Where a word of the heap of `pe` is mapped here, or null: the usual case of peers on one
-/// machine. On its own, and not as a part of resolve(), it lets the compiler see whether all lanes
-/// have one address: it then adds up what a warp adds.
-template <Reach R>
-PEAL_DEVICE void* near_word(const BasicContext<R>& ctx, const void* word, uint32_t bytes, int pe) {
-  if (static_cast<uint32_t>(pe) >= static_cast<uint32_t>(ctx.n_pes) ||
-      !holds_range(ctx.heap, word, bytes) || reinterpret_cast<uint64_t>(word) % bytes != 0) {
-    return nullptr;
-  }
-  const uint32_t slot = static_cast<uint32_t>(pe - ctx.near_first);
-  if (slot >= kNearPes || ctx.near[slot] == nullptr) return nullptr;
-  return ctx.near[slot] + offset_in(ctx.heap, word);
+/// Where the heap of `pe` is mapped here, or null.
+PEAL_HD std::byte* heap_of(const ContextFields& ctx, int pe) {
+  const uint32_t slot = static_cast<uint32_t>(pe) - static_cast<uint32_t>(ctx.near_first);
+  if (slot < kNearPes) return ctx.near[slot];
+  return ctx.heap.direct == nullptr ? nullptr : ctx.heap.direct[pe];
 }
 
 /// Through the queue of the calling block.
@@ -138,14 +135,31 @@ PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextFields ctx, Asked a
 template <Reach R>
 PEAL_DEVICE Destination resolve(const BasicContext<R>& ctx, const void* address, uint64_t bytes,
                                 int pe, Use use) {
-  if (static_cast<uint32_t>(pe) < static_cast<uint32_t>(ctx.n_pes) &&
-      holds_range(ctx.heap, address, bytes)) {
-    const uint64_t offset = offset_in(ctx.heap, address);
-    std::byte* const near = heap_of(ctx, pe);
-    if (near != nullptr) return {near + offset, nullptr, {}, Status::kOk};
-    if (ctx.heap.rkeys != nullptr) return through_nic(ctx, ctx.heap, offset, pe, use);
+  std::byte* const near = near_address(ctx, address, bytes, pe);
+  if (near != nullptr) return {near, nullptr, {}, Status::kOk};
+  if (static_cast<uint32_t>(pe) < static_cast<uint32_t>(ctx.n_pes) && ctx.heap.rkeys != nullptr &&
+      holds_range(ctx.heap, address, bytes) && heap_of(ctx, pe) == nullptr) {
+    return through_nic(ctx, ctx.heap, offset_in(ctx.heap, address), pe, use);
   }
   return resolve_elsewhere(ctx, Asked{address, bytes, pe}, use);
+}
+
+/// resolve() by all lanes of a scope. Edge M8: what they wrote before precedes what any of them
+/// reads afterwards. A block's leader resolves for all: every instruction counts 32 times there.
+/// The answer of a block holds until the lanes have synchronised again, which they must before the
+/// scope's next operation.
+template <Reach R, class S>
+PEAL_DEVICE Destination resolve_together(const BasicContext<R>& ctx, S scope, const void* address,
+                                         uint64_t bytes, int pe) {
+  if constexpr (std::is_same_v<S, Block>) {
+    Destination& shared = block_shared<Destination>();
+    if (scope.leader()) shared = resolve(ctx, address, bytes, pe, Use::kPayload);
+    scope.sync();
+    return shared;
+  } else {
+    scope.sync();
+    return resolve(ctx, address, bytes, pe, Use::kPayload);
+  }
 }
 
 /// resolve() for a word, which must be aligned to its size.

@@ -110,8 +110,7 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket put_signal_nbi(const BasicContex
   if (flag.status != Status::kOk) return Ticket{nullptr, 0, flag.status};
   // Nothing to send needs no destination.
   const detail::Destination to =
-      bytes == 0 ? flag : detail::resolve(ctx, dst, bytes, signal.pe, detail::Use::kPayload);
-  if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
+      bytes == 0 ? flag : detail::resolve_together(ctx, scope, dst, bytes, signal.pe);
   if (to.direct != nullptr) {
     detail::copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);
     if (flag.direct != nullptr) {
@@ -122,6 +121,10 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket put_signal_nbi(const BasicContex
       fence_direct_stores();  // edge M16: the NIC may overtake plain stores
       return detail::post_signal<R, false>(flag, signal);
     });
+  }
+  if (to.status != Status::kOk) {
+    scope.sync();
+    return Ticket{nullptr, 0, to.status};
   }
   return detail::through_leader(scope, [=] {
     return detail::put_signal_bytes<R, std::is_same_v<S, Thread>>(ctx, to, flag, src, bytes,

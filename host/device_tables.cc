@@ -85,8 +85,8 @@ void DeviceTables::keep_heap(const Window& heap, std::span<std::byte* const> dir
   fields_.heap = heap;
   const auto first =
       std::ranges::find_if(direct, [](const std::byte* at) { return at != nullptr; });
-  fields_.near_first = static_cast<int32_t>(first - direct.begin());
   const auto left = std::min<ptrdiff_t>(direct.end() - first, kNearPes);
+  fields_.near_first = left == 0 ? INT32_MAX : static_cast<int32_t>(first - direct.begin());
   std::copy_n(first, left, fields_.near);
 }
 

@@ -213,7 +213,13 @@ PEAL_HD T exchange_relaxed(T* p, T value) {
   return ptx::swap_system(p, value);
 }
 
-PEAL_HD void fence_direct_stores() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+PEAL_HD void fence_direct_stores() {
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1208 && __CUDA_ARCH__ >= 900
+  asm volatile("fence.release.sys;" ::: "memory");  // leaves this multiprocessor's cache alone
+#else
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+#endif
+}
 
 PEAL_HD void store_mmio(uint64_t* reg, uint64_t value) {
   // Never merged or dropped, and behind this lane's earlier stores in program order only: a fence

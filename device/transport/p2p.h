@@ -44,43 +44,62 @@ PEAL_DEVICE void store_unit(Unit* to, const Unit& unit) {
   }
 }
 
-/// Moves `count` units, dealt over the scope's lanes so that neighbours move neighbours. kInFlight
-/// loads are under way before the first store: what hides the distance. The last round is done with
-/// as many as are left at once.
-template <uint32_t kInFlight, class Unit, Direction kDirection, class Scope>
-PEAL_DEVICE void copy_units(Scope scope, Unit* to, const Unit* from, uint64_t count) {
-  const uint64_t stride = scope.size();
-  for (uint64_t i = scope.rank(); i < count; i += kInFlight * stride) {
-    if (i + (kInFlight - 1) * stride < count) {
-      Unit unit[kInFlight];
-      PEAL_UNROLL
-      for (uint32_t k = 0; k < kInFlight; ++k) {
-        unit[k] = load_unit<Unit, kDirection>(from + i + k * stride);
-      }
-      PEAL_UNROLL
-      for (uint32_t k = 0; k < kInFlight; ++k)
-        store_unit<Unit, kDirection>(to + i + k * stride, unit[k]);
-    } else {
-      Unit unit[kInFlight] = {};
-      PEAL_UNROLL
-      for (uint32_t k = 0; k < kInFlight; ++k) {
-        if (i + k * stride < count) unit[k] = load_unit<Unit, kDirection>(from + i + k * stride);
-      }
-      PEAL_UNROLL
-      for (uint32_t k = 0; k < kInFlight; ++k) {
-        if (i + k * stride < count) store_unit<Unit, kDirection>(to + i + k * stride, unit[k]);
-      }
+/// Moves N units, `stride` apart, from `i` on; with kGuarded only those below `count`. All loads
+/// are under way before the first store: what hides the distance.
+template <uint32_t N, bool kGuarded, Direction kDirection, class Unit>
+PEAL_DEVICE void move(Unit* to, const Unit* from, uint32_t i, uint32_t stride, uint32_t count) {
+  Unit unit[N] = {};
+  PEAL_UNROLL
+  for (uint32_t k = 0; k < N; ++k) {
+    if (!kGuarded || i + k * stride < count) {
+      unit[k] = load_unit<Unit, kDirection>(from + (i + k * stride));
     }
+  }
+  PEAL_UNROLL
+  for (uint32_t k = 0; k < N; ++k) {
+    if (!kGuarded || i + k * stride < count) {
+      store_unit<Unit, kDirection>(to + (i + k * stride), unit[k]);
+    }
+  }
+}
+
+inline constexpr uint32_t kInFlight = 8;
+
+/// Moves `count` units, dealt over the scope's lanes so that neighbours move neighbours.
+template <Direction kDirection, class Scope, class Unit>
+PEAL_DEVICE void copy_units(Scope scope, Unit* to, const Unit* from, uint32_t count) {
+  const uint32_t stride = scope.size();
+  uint32_t i = scope.rank();
+  for (; i + (kInFlight - 1) * stride < count; i += kInFlight * stride) {
+    move<kInFlight, false, kDirection>(to, from, i, stride, count);
+  }
+  // Fewer are left: in one go if it can be, with no more questions than there are units.
+  if constexpr (std::is_same_v<Scope, Thread>) {
+    if (((count - i) & 4) != 0) {
+      move<4, false, kDirection>(to, from, i, 1, count);
+      i += 4;
+    }
+    if (((count - i) & 2) != 0) {
+      move<2, false, kDirection>(to, from, i, 1, count);
+      i += 2;
+    }
+    if (i < count) move<1, false, kDirection>(to, from, i, 1, count);
+  } else if (i + 3 * stride < count) {
+    move<kInFlight, true, kDirection>(to, from, i, stride, count);
+  } else if (i + stride < count) {
+    move<3, true, kDirection>(to, from, i, stride, count);
+  } else if (i < count) {
+    move<1, false, kDirection>(to, from, i, stride, count);
   }
 }
 
 /// The `head` bytes at the front and those from `tail` on.
 template <class Unit, Direction kDirection, class Scope>
-PEAL_DEVICE void copy_edges(Scope scope, std::byte* to, const std::byte* from, uint64_t head,
-                            uint64_t tail, uint64_t bytes) {
-  const uint64_t units = (head + bytes - tail) / sizeof(Unit);
-  for (uint64_t i = scope.rank(); i < units; i += scope.size()) {
-    uint64_t at = i * sizeof(Unit);
+PEAL_DEVICE void copy_edges(Scope scope, std::byte* to, const std::byte* from, uint32_t head,
+                            uint32_t tail, uint32_t bytes) {
+  const auto units = static_cast<uint32_t>((head + bytes - tail) / sizeof(Unit));
+  for (uint32_t i = scope.rank(); i < units; i += scope.size()) {
+    auto at = static_cast<uint32_t>(i * sizeof(Unit));
     if (at >= head) at += tail - head;
     store_unit<Unit, kDirection>(
         reinterpret_cast<Unit*>(to + at),
@@ -90,15 +109,16 @@ PEAL_DEVICE void copy_edges(Scope scope, std::byte* to, const std::byte* from, u
 
 /// A copy whose body moves in Units, which fit both sides.
 template <class Unit, Direction kDirection, class Scope>
-PEAL_DEVICE void copy_by(Scope scope, std::byte* to, const std::byte* from, uint64_t bytes) {
-  uint64_t head = (0 - reinterpret_cast<uint64_t>(to)) % sizeof(Unit);
+PEAL_DEVICE void copy_by(Scope scope, std::byte* to, const std::byte* from, uint32_t bytes) {
+  const auto fit = static_cast<uint32_t>(reinterpret_cast<uint64_t>(to)) | bytes;
+  auto head = (0 - static_cast<uint32_t>(reinterpret_cast<uint64_t>(to))) %
+              static_cast<uint32_t>(sizeof(Unit));
   if (head > bytes) head = bytes;
-  const uint64_t units = (bytes - head) / sizeof(Unit);
-  const uint64_t tail = head + units * sizeof(Unit);
-  copy_units<8, Unit, kDirection>(scope, reinterpret_cast<Unit*>(to + head),
-                                  reinterpret_cast<const Unit*>(from + head), units);
-  if (units * sizeof(Unit) == bytes) return;
-  const uint64_t fit = reinterpret_cast<uint64_t>(to) | bytes;
+  const uint32_t units = (bytes - head) / static_cast<uint32_t>(sizeof(Unit));
+  copy_units<kDirection>(scope, reinterpret_cast<Unit*>(to + head),
+                         reinterpret_cast<const Unit*>(from + head), units);
+  if (fit % sizeof(Unit) == 0) return;
+  const uint32_t tail = head + units * static_cast<uint32_t>(sizeof(Unit));
   if (sizeof(Unit) > 8 && fit % 8 == 0) {
     copy_edges<uint64_t, kDirection>(scope, to, from, head, tail, bytes);
   } else if (sizeof(Unit) > 4 && fit % 4 == 0) {
@@ -110,6 +130,34 @@ PEAL_DEVICE void copy_by(Scope scope, std::byte* to, const std::byte* from, uint
   }
 }
 
+/// Up to 2 GiB.
+template <Direction kDirection, class Scope>
+PEAL_DEVICE void copy_part(Scope scope, std::byte* to, const std::byte* from, uint32_t bytes) {
+  const auto apart =
+      static_cast<uint32_t>(reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from));
+  if (apart % 16 == 0) {
+    copy_by<Line, kDirection>(scope, to, from, bytes);
+  } else if (apart % 8 == 0) {
+    copy_by<uint64_t, kDirection>(scope, to, from, bytes);
+  } else if (apart % 4 == 0) {
+    copy_by<uint32_t, kDirection>(scope, to, from, bytes);
+  } else if (apart % 2 == 0) {
+    copy_by<uint16_t, kDirection>(scope, to, from, bytes);
+  } else {
+    copy_by<std::byte, kDirection>(scope, to, from, bytes);
+  }
+}
+
+/// One aligned element of 4 or 8 bytes, which a thread copies most; false if it is none.
+template <class Unit, Direction kDirection>
+PEAL_DEVICE bool copy_element(std::byte* to, const std::byte* from, uint64_t bytes) {
+  const uint64_t fit = reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from);
+  if (bytes != sizeof(Unit) || fit % sizeof(Unit) != 0) return false;
+  move<1, false, kDirection>(reinterpret_cast<Unit*>(to), reinterpret_cast<const Unit*>(from), 0, 1,
+                             1);
+  return true;
+}
+
 }  // namespace detail
 
 /// Copies `bytes`; each lane of the scope moves its share. Returns when this lane's share is under
@@ -118,18 +166,18 @@ template <Direction kDirection, class Scope>
 PEAL_DEVICE void copy(Scope scope, void* dst, const void* src, uint64_t bytes) {
   auto* to = static_cast<std::byte*>(dst);
   const auto* from = static_cast<const std::byte*>(src);
-  const uint64_t apart = reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from);
-  if (apart % 16 == 0) {
-    detail::copy_by<Line, kDirection>(scope, to, from, bytes);
-  } else if (apart % 8 == 0) {
-    detail::copy_by<uint64_t, kDirection>(scope, to, from, bytes);
-  } else if (apart % 4 == 0) {
-    detail::copy_by<uint32_t, kDirection>(scope, to, from, bytes);
-  } else if (apart % 2 == 0) {
-    detail::copy_by<uint16_t, kDirection>(scope, to, from, bytes);
-  } else {
-    detail::copy_by<std::byte, kDirection>(scope, to, from, bytes);
+  if constexpr (std::is_same_v<Scope, Thread>) {
+    if (detail::copy_element<uint64_t, kDirection>(to, from, bytes)) return;
+    if (detail::copy_element<uint32_t, kDirection>(to, from, bytes)) return;
   }
+  constexpr uint64_t kPart = uint64_t{1} << 30;  // offsets in 32 bits: half the instructions
+  do {
+    const uint64_t part = bytes < kPart ? bytes : kPart;
+    detail::copy_part<kDirection>(scope, to, from, static_cast<uint32_t>(part));
+    to += part;
+    from += part;
+    bytes -= part;
+  } while (bytes != 0);
 }
 
 /// Stores one value of 1, 2, 4 or 8 bytes, never torn.

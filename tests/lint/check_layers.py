@@ -37,6 +37,7 @@ EXTRA = {
     ("host/transport", "host/bootstrap.h"),
     ("host", "device/context.h"),  # plain data that crosses the bus
     ("bootstrap", "host/bootstrap.h"),
+    ("peal", "device/base/launch.h"),  # for programs; kernels need not include it
 }
 # device/base is seen in two halves: these headers bring in the execution model and belong to kernels.
 KERNEL_ONLY = {"device/base/spin.h", "device/base/scope.h", "device/base/launch.h"}
