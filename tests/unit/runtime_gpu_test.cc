@@ -139,6 +139,8 @@ TEST_F(RuntimeOnGpu, SaysWhyTheNicDoesNotRunThere) {
        {std::pair{"PEAL_SOFTNIC_ENGINE_PROGRAM", "/nowhere"}, {"PEAL_SOFTNIC_ENGINE", "cpu"}}) {
     bootstrap::run_processes(1, [&](Bootstrap& group) {
       ::setenv(variable, value, 1);
+      // Of its own: the engine of the test before may not have left its fabric yet.
+      ::setenv("PEAL_SOFTNIC_FABRIC", std::to_string(::getpid()).c_str(), 1);
       const std::string text = refusal([&] { start(group); });
       return text.find("a line above that begins with \"softnic:\"") != std::string::npos ? 0 : 1;
     });
