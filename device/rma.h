@@ -272,6 +272,10 @@ template <Reach R, class T>
 PEAL_DEVICE Status p(const BasicContext<R>& ctx, T* dst, const std::type_identity_t<T>& value,
                      int pe) {
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
+  if (std::byte* const near = detail::near_address(ctx, dst, sizeof(T), pe)) {
+    p2p::store_value(near, value);
+    return Status::kOk;
+  }
   const detail::Destination to = detail::resolve(ctx, dst, sizeof(T), pe, detail::Use::kWord);
   if (to.direct != nullptr) {
     p2p::store_value(to.direct, value);
@@ -301,6 +305,10 @@ template <Reach R, class T>
 PEAL_DEVICE Fetched<T> g(const BasicContext<R>& ctx, const T* src, int pe) {
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
   Fetched<T> answer{};
+  if (const std::byte* const near = detail::near_address(ctx, src, sizeof(T), pe)) {
+    answer.value = p2p::load_value<T>(near);
+    return answer;
+  }
   const detail::Destination from = detail::resolve(ctx, src, sizeof(T), pe, detail::Use::kWord);
   answer.status = from.status;
   if (from.status != Status::kOk) return answer;

@@ -65,14 +65,17 @@ PEAL_DEVICE Status set_flag(const BasicContext<R>& ctx, uint64_t* flag, uint64_t
       .status;
 }
 
+/// The barrier that begins. One scope at a time is here: what it reads, the one before it wrote.
+PEAL_DEVICE uint64_t next_epoch(const ContextFields& ctx) {
+  return load_relaxed<Reach::kGpu>(&ctx.state->sync_epoch) + 1;
+}
+
 /// Dissemination barrier: in round r, tell the PEs 1, 2, ... times kSyncFan^r ahead, then wait for
 /// those as far behind. All PEs of a machine are one round apart. Flags are set, not counted: all
 /// barriers of a context announce themselves on queue 0 of a peer, and a PE one barrier ahead
 /// leaves a larger number.
 template <Reach R>
-PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx) {
-  // One scope at a time is here: what it reads, the one before it wrote.
-  const uint64_t epoch = load_relaxed<Reach::kGpu>(&ctx.state->sync_epoch) + 1;
+PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, uint64_t epoch) {
   store_relaxed<Reach::kGpu>(&ctx.state->sync_epoch, epoch);
   uint64_t* flags = ctx.sync_flags;
   const auto n = static_cast<uint32_t>(ctx.n_pes);
@@ -134,8 +137,9 @@ template <Reach R, class S>
 requires detail::kIsScope<S>
 [[nodiscard]] PEAL_DEVICE Status sync_all(const BasicContext<R>& ctx, S scope) {
   return by_leader(scope, [&] {
+    const uint64_t epoch = detail::next_epoch(ctx);
     fence_direct_stores();
-    return detail::sync_pes(ctx);
+    return detail::sync_pes(ctx, epoch);
   });
 }
 
@@ -149,9 +153,10 @@ template <Reach R, class S>
 requires detail::kIsScope<S>
 [[nodiscard]] PEAL_DEVICE Status barrier_all(const BasicContext<R>& ctx, S scope) {
   return by_leader(scope, [&] {
+    const uint64_t epoch = detail::next_epoch(ctx);
     const Status drained = detail::drain_all(ctx);
     // Arrive even after a failure: the peers did nothing wrong and must not wait for a deadline.
-    const Status synced = detail::sync_pes(ctx);
+    const Status synced = detail::sync_pes(ctx, epoch);
     return drained != Status::kOk ? drained : synced;
   });
 }

@@ -180,34 +180,47 @@ PEAL_DEVICE void copy(Scope scope, void* dst, const void* src, uint64_t bytes) {
   } while (bytes != 0);
 }
 
-/// Stores one value of 1, 2, 4 or 8 bytes, never torn.
+namespace detail {
+template <size_t kBytes>
+using Word = std::conditional_t<
+    kBytes == 8, uint64_t,
+    std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 2, uint16_t, uint8_t>>>;
+}  // namespace detail
+
+/// Stores one value of 1, 2, 4 or 8 bytes; never torn if aligned. Straight from a register.
 template <class T>
 PEAL_DEVICE void store_value(void* where, const T& value) {
-  if constexpr (sizeof(T) == 8 || sizeof(T) == 4) {
-    using Word = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
-    if (reinterpret_cast<uint64_t>(where) % sizeof(T) == 0) {
-      Word word;
-      memcpy(&word, &value, sizeof(T));
-      store_relaxed<Reach::kSystem>(static_cast<Word*>(where), word);
-      return;
+  using Word = detail::Word<sizeof(T)>;
+  Word word;
+  memcpy(&word, &value, sizeof(T));
+  if (reinterpret_cast<uint64_t>(where) % sizeof(T) != 0) {
+    for (uint32_t i = 0; i < sizeof(T); ++i) {
+      static_cast<volatile uint8_t*>(where)[i] = static_cast<uint8_t>(word >> (8 * i));
     }
+  } else if constexpr (sizeof(T) >= 4) {
+    store_relaxed<Reach::kSystem>(static_cast<Word*>(where), word);
+  } else {
+    *static_cast<volatile Word*>(where) = word;
   }
-  copy<Direction::kPut>(thread, where, &value, sizeof(T));
 }
 
-/// Loads one value of 1, 2, 4 or 8 bytes, never torn if aligned, never from a stale cache line.
+/// Loads one value of 1, 2, 4 or 8 bytes; never torn if aligned, never from a stale cache line.
 template <class T>
 PEAL_DEVICE T load_value(const void* where) {
-  T value;
-  if constexpr (sizeof(T) == 8 || sizeof(T) == 4) {
-    using Word = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
-    if (reinterpret_cast<uint64_t>(where) % sizeof(T) == 0) {
-      const Word word = load_relaxed<Reach::kSystem>(static_cast<const Word*>(where));
-      memcpy(&value, &word, sizeof(T));
-      return value;
+  using Word = detail::Word<sizeof(T)>;
+  Word word = 0;
+  if (reinterpret_cast<uint64_t>(where) % sizeof(T) != 0) {
+    for (uint32_t i = 0; i < sizeof(T); ++i) {
+      const uint8_t byte = static_cast<const volatile uint8_t*>(where)[i];
+      word = static_cast<Word>(word | static_cast<Word>(byte) << (8 * i));
     }
+  } else if constexpr (sizeof(T) >= 4) {
+    word = load_relaxed<Reach::kSystem>(static_cast<const Word*>(where));
+  } else {
+    word = *static_cast<const volatile Word*>(where);
   }
-  copy<Direction::kGet>(thread, &value, where, sizeof(T));
+  T value;
+  memcpy(&value, &word, sizeof(T));
   return value;
 }
 
