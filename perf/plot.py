@@ -72,6 +72,11 @@ def draw_ratio(result):
                 axes.plot([line["bytes"] for line in lines], [line["nvshmem_ratio"] for line in lines], marker=mark,
                           markersize=3, color=COLORS["peal"], alpha=1.0 if blocks > 1 else 0.5,
                           label=f"{blocks} block{'s' if blocks > 1 else ''}")
+            # What no kernel can exceed: without it a bar above the link looks like a failure of the code.
+            plain = [(line["bytes"], line["raw"] / line["nvshmem"]) for line in lines if line.get("raw")]
+            if plain:
+                axes.plot(*zip(*plain), color=COLORS["raw"], alpha=1.0 if blocks > 1 else 0.5, linestyle="--", linewidth=1,
+                          label=f"plain kernel, {blocks} block{'s' if blocks > 1 else ''}")
         bars = [(line["bytes"], float(line["nvshmem_bar"][2:])) for line in lines_of(result["table"], op, "block", 32)
                 if line["nvshmem_bar"]]
         if bars:
