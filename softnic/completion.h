@@ -48,23 +48,29 @@ PEAL_HD CqePlace place_of(const CompletionQueue& cq, uint64_t entry, const Queue
           .qpn = qp.qpn};
 }
 
-/// Writes the 64 bytes of a CQE, the last word last.
-PEAL_HD void write_cqe(const CqePlace& place, const Completed& done, uint64_t now) {
+/// The eight words of a CQE as they lie in memory; the last tells that it is there.
+struct CqeWords {
+  uint64_t word[8];
+};
+PEAL_HD CqeWords cqe_words(const CqePlace& place, const Completed& done, uint64_t now) {
   const bool failed = done.syndrome != mlx5::Syndrome::kNone;
   const auto pair = [](uint32_t first, uint32_t second) {  // two big-endian words in memory order
     return uint64_t{Be32(first).raw} | uint64_t{Be32(second).raw} << 32;
   };
-  std::byte* at = place.at;
-  for (uint32_t word = 0; word < 4; ++word) store_relaxed<uint64_t>(at + word * 8, 0);
-  store_relaxed<uint64_t>(
-      at + 32, uint64_t{Be32(place.user_index & 0xffffff).raw} | uint64_t{done.immediate} << 32);
-  store_relaxed<uint64_t>(at + 40, pair(0, done.bytes));
-  store_relaxed<uint64_t>(at + 48,
-                          failed ? pair(0, static_cast<uint32_t>(done.syndrome)) : Be64(now).raw);
   const uint32_t tag = static_cast<uint32_t>(done.opcode) << 24 | place.qpn;
   const uint32_t last =
       uint32_t{done.counter} << 16 | static_cast<uint32_t>(done.kind) << 4 | place.owner;
-  store<uint64_t>(at + 56, pair(tag, last));
+  return {
+      {0, 0, 0, 0, uint64_t{Be32(place.user_index & 0xffffff).raw} | uint64_t{done.immediate} << 32,
+       pair(0, done.bytes), failed ? pair(0, static_cast<uint32_t>(done.syndrome)) : Be64(now).raw,
+       pair(tag, last)}};
+}
+
+/// Writes the 64 bytes of a CQE, the last word last.
+PEAL_HD void write_cqe(const CqePlace& place, const Completed& done, uint64_t now) {
+  const CqeWords words = cqe_words(place, done, now);
+  for (uint32_t i = 0; i < 7; ++i) store_relaxed<uint64_t>(place.at + i * 8, words.word[i]);
+  store<uint64_t>(place.at + 56, words.word[7]);
 }
 
 /// Reports a completion. One that does not fit marks the queue overrun: it is dropped, and so is

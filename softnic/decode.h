@@ -119,14 +119,14 @@ PEAL_HD uint32_t read_address_vector(const QueuePair& qp, uint64_t index, Reques
 }
 
 /// Reads the operands of an atomic that start at `unit`; answers the bytes it moves, 0 if
-/// malformed.
-PEAL_HD uint32_t read_operands(const QueuePair& qp, uint64_t index, uint32_t unit,
-                               Request& request) {
+/// malformed. `read.template operator()<Segment>(unit)` fetches a segment.
+template <class Read>
+PEAL_HD uint32_t read_operands(const Read& read, uint32_t unit, Request& request) {
   using mlx5::Opcode;
   AtomicOperands& operands = request.operands;
   const bool compares = request.opcode == Opcode::kAtomicMaskedCompareSwap;
   if (request.opcode == Opcode::kAtomicCompareSwap || request.opcode == Opcode::kAtomicFetchAdd) {
-    const auto segment = read_segment<mlx5::AtomicSegment>(qp, index, unit);
+    const auto segment = read.template operator()<mlx5::AtomicSegment>(unit);
     operands = {segment.swap_or_add.host(), segment.compare.host(), ~0ull, ~0ull};
     if (request.opcode == Opcode::kAtomicFetchAdd) operands.compare_mask = 0;
     request.data_unit = static_cast<uint8_t>(unit + 1);
@@ -134,11 +134,11 @@ PEAL_HD uint32_t read_operands(const QueuePair& qp, uint64_t index, uint32_t uni
   }
   if (request.opmod == mlx5::kOpmodAtomic4) {
     if (compares) {
-      const auto segment = read_segment<mlx5::MaskedCompareSwap4Segment>(qp, index, unit);
+      const auto segment = read.template operator()<mlx5::MaskedCompareSwap4Segment>(unit);
       operands = {segment.swap.host(), segment.compare.host(), segment.swap_mask.host(),
                   segment.compare_mask.host()};
     } else {
-      const auto segment = read_segment<mlx5::MaskedFetchAdd4Segment>(qp, index, unit);
+      const auto segment = read.template operator()<mlx5::MaskedFetchAdd4Segment>(unit);
       operands = {segment.add.host(), 0, 0, segment.field_boundary.host()};
     }
     request.data_unit = static_cast<uint8_t>(unit + 1);
@@ -147,11 +147,11 @@ PEAL_HD uint32_t read_operands(const QueuePair& qp, uint64_t index, uint32_t uni
   if (request.opmod != mlx5::kOpmodAtomic8) return 0;
   if (compares) {
     if (request.units < unit + 2) return 0;
-    const auto values = read_segment<mlx5::MaskedCompareSwap8Segment>(qp, index, unit);
-    const auto masks = read_segment<mlx5::MaskedCompareSwap8Segment>(qp, index, unit + 1);
+    const auto values = read.template operator()<mlx5::MaskedCompareSwap8Segment>(unit);
+    const auto masks = read.template operator()<mlx5::MaskedCompareSwap8Segment>(unit + 1);
     operands = {values.swap.host(), values.compare.host(), masks.swap.host(), masks.compare.host()};
   } else {
-    const auto segment = read_segment<mlx5::MaskedFetchAdd8Segment>(qp, index, unit);
+    const auto segment = read.template operator()<mlx5::MaskedFetchAdd8Segment>(unit);
     operands = {segment.add.host(), 0, 0, segment.field_boundary.host()};
   }
   request.data_unit = static_cast<uint8_t>(unit + (compares ? 2 : 1));
@@ -174,7 +174,10 @@ PEAL_HD Fault decode_remote(const Port& port, const QueuePair& qp, uint64_t inde
   request.data_unit = static_cast<uint8_t>(unit);
   if (!request.is_atomic()) return measure(port, qp, index, request);
   if (request.units < unit + 1) return malformed();
-  const uint32_t operand_bytes = read_operands(qp, index, unit, request);
+  const auto read = [&]<class Segment>(uint32_t at) {
+    return read_segment<Segment>(qp, index, at);
+  };
+  const uint32_t operand_bytes = read_operands(read, unit, request);
   if (operand_bytes == 0) return malformed();
   const Fault fault = measure(port, qp, index, request);
   if (!fault.ok() && fault.syndrome != mlx5::Syndrome::kLocalProtection) return fault;

@@ -77,16 +77,21 @@ PEAL_HD T add_in_fields(T a, T b, T boundary) {
 }
 
 /// One atomic on memory that CPU threads and other queue pairs use too; answers the old value.
-template <class T>
+/// `kOrder` is kRelaxed for callers with fences of their own.
+template <class T, auto kOrder = kOrdered>
 PEAL_HD T execute_atomic(std::byte* at, mlx5::Opcode opcode, const AtomicOperands& operands) {
   Word<T> word(word_at<T>(at));
   const T value = static_cast<T>(operands.swap_or_add);
   const T mask = static_cast<T>(operands.compare_mask);
   if (opcode == mlx5::Opcode::kAtomicFetchAdd ||
       (opcode == mlx5::Opcode::kAtomicMaskedFetchAdd && mask == 0)) {
-    return word.fetch_add(value, kOrdered);
+    return word.fetch_add(value, kOrder);
   }
-  T old = word.load(kAcquire);
+  // A compare-swap that is going to succeed needs no look before it.
+  const bool guesses =
+      opcode != mlx5::Opcode::kAtomicMaskedFetchAdd && mask == static_cast<T>(~T{0});
+  T old = guesses ? static_cast<T>(operands.compare)
+                  : word.load(kOrder == kRelaxed ? kRelaxed : kAcquire);
   for (;;) {
     T fresh;
     if (opcode == mlx5::Opcode::kAtomicMaskedFetchAdd) {
@@ -96,7 +101,7 @@ PEAL_HD T execute_atomic(std::byte* at, mlx5::Opcode opcode, const AtomicOperand
       const T swapped = static_cast<T>(operands.swap_mask);
       fresh = static_cast<T>((old & ~swapped) | (value & swapped));
     }
-    if (word.compare_exchange_strong(old, fresh, kOrdered)) return old;
+    if (word.compare_exchange_strong(old, fresh, kOrder)) return old;
   }
 }
 

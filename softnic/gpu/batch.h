@@ -3,12 +3,12 @@
 // Which work requests the lanes of a warp may execute side by side, and which are left to the exact
 // step of engine.h, one at a time.
 //
-//   lane i: block next + i -> Shot (NOP, WRITE or READ with valid keys, or kNone)
-//   warp:   run_length() of them from the first on
+//   lane i: block next + i -> Shot (NOP, WRITE, READ or atomic with valid keys, or kNone)
+//   warp:   run_length() of them from the first on, in segments: relaxed ones, then a strict one
 //
-// A WRITE to memory registered with relaxed ordering may overtake its neighbours until the next
-// completion or strict access; any other ends its run and waits for everything before it. READs go
-// with READs. Nothing here knows of lanes: a run is what masks say.
+// WRITEs to memory registered with relaxed ordering may overtake their neighbours until the next
+// completion or strict access; a strict one (a WRITE to other memory, an atomic) waits for
+// everything before it. READs go with READs. Nothing here knows of lanes: a run is what masks say.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,17 @@ struct Block {
   uint32_t word[mlx5::kWqebbBytes / 4];  // big-endian
 };
 
-/// What decoding needs to know of a connected queue pair; constant while the kernel runs.
+/// A key that was found before, so that the next request which names it finds it nearby.
+struct HotKey {
+  Key key;  // number 0: none yet
+
+  PEAL_HD const Key* find(const Key* keys, uint32_t count, uint32_t number) const {
+    return number == key.number && number != 0 ? &key : find_key(keys, count, number);
+  }
+};
+
+/// What decoding needs to know of a connected queue pair; constant while the kernel runs, but for
+/// the keys it keeps at hand.
 struct View {
   uint32_t qpn;
   uint32_t pd;
@@ -34,58 +44,127 @@ struct View {
   uint32_t peer_pd;
   uint32_t peer_access;  // what the peer's queue pair allows, as Access bits
   uint8_t log_max_message;
+  HotKey home;
+  HotKey away;
 };
 
 /// A request that can do without the exact step.
 struct Shot {
-  enum class Kind : uint8_t { kNone, kNop, kWrite, kRead };
+  enum class Kind : uint8_t { kNone, kNop, kWrite, kRead, kAtomic };
   Kind kind = Kind::kNone;
+  mlx5::Opcode opcode = mlx5::Opcode::kNop;
   bool strict = false;     // after everything before it
   bool signalled = false;  //
   uint32_t bytes = 0;
   std::byte* to = nullptr;
-  std::byte* from = nullptr;  // null: inline, from word kInlineWord on
+  std::byte* from = nullptr;  // null: inline, from word kInlineWord on; atomic: of the old value
+  const Key* home = nullptr;
+  const Key* away = nullptr;
+
+  PEAL_HD bool fetches() const { return kind == Kind::kRead || kind == Kind::kAtomic; }
 };
 
 inline constexpr uint32_t kInlineWord = 9;  // after control, remote address and inline header
+inline constexpr uint32_t kOperandUnit = 2;
 
 /// True when [to, to + bytes) is one word that a store writes whole.
 PEAL_HD bool single_word(const std::byte* to, uint32_t bytes) {
   return (bytes == 8 || bytes == 4) && aligned(to, bytes);
 }
 
-/// Memory of a WRITE or READ at home: fills in where and how much. False when it is not plain.
-PEAL_HD bool decode_home(const View& view, const Block& block, uint32_t units, Shot& shot) {
-  const bool reads = shot.kind == Shot::Kind::kRead;
-  const uint32_t count = Be32::from_raw(block.word[8]).host();
-  shot.bytes = count & ~mlx5::kInlineFlag;
+/// A segment of the block; `unit` must be a constant for the block to stay in registers.
+template <class Segment>
+PEAL_HD Segment segment_of(const Block& block, uint32_t unit) {
+  static_assert(sizeof(Segment) == mlx5::kSegmentBytes);
+  Segment segment;
+  memcpy(&segment, &block.word[unit * (mlx5::kSegmentBytes / 4)], sizeof(segment));
+  return segment;
+}
+
+/// Operands of an atomic that fits a block; the bytes it moves, 0 when it is no such atomic.
+PEAL_HD uint32_t operands_of(const Block& block, AtomicOperands* operands) {
+  Request request = {};
+  const uint32_t head = Be32::from_raw(block.word[0]).host();
+  request.opcode = static_cast<mlx5::Opcode>(head & 0xff);
+  request.opmod = static_cast<uint8_t>(head >> 24);
+  request.units = kOperandUnit;  // so that one of two operand segments does not fit
+  const auto read = [&]<class Segment>(uint32_t unit) { return segment_of<Segment>(block, unit); };
+  const uint32_t bytes = read_operands(read, kOperandUnit, request);
+  *operands = request.operands;
+  return bytes;
+}
+
+PEAL_HD uint64_t address_at(const Block& block, uint32_t word) {
+  return uint64_t{Be32::from_raw(block.word[word]).host()} << 32 |
+         Be32::from_raw(block.word[word + 1]).host();
+}
+
+/// Memory at home, by the data segment at `unit`: fills in where and how much. False when it is not
+/// plain.
+PEAL_HD bool decode_home(const View& view, const Block& block, uint32_t unit, Shot& shot) {
+  const auto segment = segment_of<mlx5::DataSegment>(block, unit);
+  shot.bytes = segment.byte_count.host();
   if (shot.bytes == 0 || shot.bytes > 1ull << view.log_max_message) return false;
-  if ((count & mlx5::kInlineFlag) != 0) return !reads && (shot.bytes + 4 + 15) / 16 == units - 2;
-  if (units != 3) return false;
-  const Key* key = find_key(view.keys, view.key_count, Be32::from_raw(block.word[9]).host());
-  if (key == nullptr || key->pd != view.pd) return false;
-  if (reads && (key->access & kLocalWrite) == 0) return false;
-  const uint64_t address =
-      uint64_t{Be32::from_raw(block.word[10]).host()} << 32 | Be32::from_raw(block.word[11]).host();
-  std::byte* memory = locate(*key, address, shot.bytes);
-  (reads ? shot.to : shot.from) = memory;
+  shot.home = view.home.find(view.keys, view.key_count, segment.lkey.host());
+  if (shot.home == nullptr || shot.home->pd != view.pd) return false;
+  if (shot.fetches() && (shot.home->access & kLocalWrite) == 0) return false;
+  std::byte* memory = locate(*shot.home, segment.address.host(), shot.bytes);
+  (shot.kind == Shot::Kind::kRead ? shot.to : shot.from) = memory;
   return memory != nullptr;
+}
+
+/// What is written or read at home. False when it is not plain.
+PEAL_HD bool decode_data(const View& view, const Block& block, uint32_t units, Shot& shot) {
+  if (shot.kind == Shot::Kind::kAtomic) {
+    AtomicOperands unused;
+    const uint32_t bytes = operands_of(block, &unused);
+    return units == kOperandUnit + 2 && bytes != 0 &&
+           decode_home(view, block, kOperandUnit + 1, shot) && shot.bytes == bytes &&
+           aligned(shot.from, bytes);
+  }
+  const uint32_t count = Be32::from_raw(block.word[8]).host();
+  if ((count & mlx5::kInlineFlag) == 0) return units == 3 && decode_home(view, block, 2, shot);
+  shot.bytes = count & ~mlx5::kInlineFlag;
+  return shot.kind == Shot::Kind::kWrite && shot.bytes != 0 &&
+         (shot.bytes + 4 + 15) / 16 == units - 2;
 }
 
 /// Memory at the peer.
 PEAL_HD bool decode_away(const View& view, const Block& block, Shot& shot) {
-  const bool reads = shot.kind == Shot::Kind::kRead;
-  const uint32_t right = reads ? kRemoteRead : kRemoteWrite;
-  const Key* key =
-      find_key(view.peer_keys, view.peer_key_count, Be32::from_raw(block.word[6]).host());
-  if (key == nullptr || key->pd != view.peer_pd) return false;
-  if ((key->access & view.peer_access & right) == 0) return false;
-  const uint64_t address =
-      uint64_t{Be32::from_raw(block.word[4]).host()} << 32 | Be32::from_raw(block.word[5]).host();
-  std::byte* memory = locate(*key, address, shot.bytes);
-  (reads ? shot.from : shot.to) = memory;
-  shot.strict = !reads && (key->access & kRelaxedOrdering) == 0;
+  const uint32_t right = shot.kind == Shot::Kind::kRead     ? kRemoteRead
+                         : shot.kind == Shot::Kind::kAtomic ? kRemoteAtomic
+                                                            : kRemoteWrite;
+  shot.away =
+      view.away.find(view.peer_keys, view.peer_key_count, Be32::from_raw(block.word[6]).host());
+  if (shot.away == nullptr || shot.away->pd != view.peer_pd) return false;
+  if ((shot.away->access & view.peer_access & right) == 0) return false;
+  const uint64_t address = address_at(block, 4);
+  std::byte* memory = locate(*shot.away, address, shot.bytes);
+  (shot.kind == Shot::Kind::kRead ? shot.from : shot.to) = memory;
+  if (shot.kind == Shot::Kind::kAtomic) {
+    shot.strict = true;
+    return memory != nullptr && aligned(memory, shot.bytes) && (address & (shot.bytes - 1)) == 0;
+  }
+  shot.strict = shot.kind == Shot::Kind::kWrite && (shot.away->access & kRelaxedOrdering) == 0;
   return memory != nullptr;
+}
+
+PEAL_HD Shot::Kind kind_of(mlx5::Opcode opcode) {
+  switch (opcode) {
+    case mlx5::Opcode::kNop:
+      return Shot::Kind::kNop;
+    case mlx5::Opcode::kRdmaWrite:
+      return Shot::Kind::kWrite;
+    case mlx5::Opcode::kRdmaRead:
+      return Shot::Kind::kRead;
+    case mlx5::Opcode::kAtomicCompareSwap:
+    case mlx5::Opcode::kAtomicFetchAdd:
+    case mlx5::Opcode::kAtomicMaskedCompareSwap:
+    case mlx5::Opcode::kAtomicMaskedFetchAdd:
+      return Shot::Kind::kAtomic;
+    default:
+      return Shot::Kind::kNone;
+  }
 }
 
 /// Decodes the block at `index` of the send queue. Whatever is not exactly plain is kNone: the
@@ -105,21 +184,11 @@ PEAL_HD Shot decode_shot(const View& view, const Block& block, uint64_t index) {
     return shot;
   }
   shot.signalled = (modes & static_cast<uint32_t>(mlx5::Completion::kAlways)) != 0;
-  switch (static_cast<mlx5::Opcode>(head & 0xff)) {
-    case mlx5::Opcode::kNop:
-      shot.kind = Shot::Kind::kNop;
-      return shot;
-    case mlx5::Opcode::kRdmaWrite:
-      shot.kind = Shot::Kind::kWrite;
-      break;
-    case mlx5::Opcode::kRdmaRead:
-      shot.kind = Shot::Kind::kRead;
-      break;
-    default:
-      return shot;
-  }
+  shot.opcode = static_cast<mlx5::Opcode>(head & 0xff);
+  shot.kind = kind_of(shot.opcode);
+  if (shot.kind == Shot::Kind::kNop || shot.kind == Shot::Kind::kNone) return shot;
   bool plain =
-      units >= 3 && decode_home(view, block, units, shot) && decode_away(view, block, shot);
+      units >= 3 && decode_data(view, block, units, shot) && decode_away(view, block, shot);
   // The exact step stores scattered inline bytes so that the last of them appears last.
   if (shot.strict && shot.from == nullptr) plain = plain && single_word(shot.to, shot.bytes);
   if (!plain) shot.kind = Shot::Kind::kNone;
@@ -144,15 +213,25 @@ PEAL_HD uint32_t lowest_bit(uint32_t mask) {
 #endif
 }
 
+/// Bits from `first` up.
+PEAL_HD uint32_t bits_from(uint32_t first) { return first < 32 ? ~0u << first : 0; }
+
+/// Bits below `end`.
+PEAL_HD uint32_t bits_below(uint32_t end) { return ~bits_from(end); }
+
 /// How many requests from lane 0 on go together. Bit i of each mask speaks of lane i: it has a
-/// shot; its shot is strict; it clashes with one of an earlier lane. A strict one may only be the
-/// last.
-PEAL_HD uint32_t run_length(uint32_t plain, uint32_t strict, uint32_t clashing) {
+/// shot; it clashes with one of an earlier lane of its segment.
+PEAL_HD uint32_t run_length(uint32_t plain, uint32_t clashing) {
   const uint32_t end = lowest_bit(~plain);
-  const uint32_t after_strict = lowest_bit(strict) + 1;
   const uint32_t before_clash = lowest_bit(clashing);
-  const uint32_t length = end < after_strict ? end : after_strict;
-  return length < before_clash ? length : before_clash;
+  return end < before_clash ? end : before_clash;
+}
+
+/// End of the segment of a run of `run` that begins with request `begin`: behind the next strict
+/// one, or the run's end.
+PEAL_HD uint32_t segment_end(uint32_t strict, uint32_t begin, uint32_t run) {
+  const uint32_t after_strict = lowest_bit(strict & bits_from(begin)) + 1;
+  return after_strict < run ? after_strict : run;
 }
 
 }  // namespace peal::softnic::gpu

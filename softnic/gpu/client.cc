@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <stdexcept>
 #include <thread>
@@ -93,6 +94,12 @@ Refusal Client::refusal_of(const Reply& reply) {
   return {reply.status, reasons_.insert(reply.reason).first->c_str()};
 }
 
+/// Memory that the engine cannot have: errno has no room for why.
+Refusal Client::unreachable(CommandStatus status, const char* reason) {
+  std::fprintf(stderr, "softnic: %s\n", reason);
+  return {status, reasons_.insert(reason).first->c_str()};
+}
+
 /// Tells the engine where the memory of the next call lies.
 Refusal Client::show(Spans spans) {
   for (const Span& span : spans) {
@@ -103,11 +110,11 @@ Refusal Client::show(Spans spans) {
     try {
       call.extent = exporter_.export_range(span.address, span.bytes, &descriptor);
     } catch (const ExportError& error) {
-      return {CommandStatus::kBadParameter, reasons_.insert(error.what()).first->c_str()};
+      return unreachable(CommandStatus::kBadParameter, error.what());
     }
     Reply reply;
     if (!exchange(call, &reply, descriptor.get())) return {CommandStatus::kInternalError, kGone};
-    if (reply.status != CommandStatus::kOk) return refusal_of(reply);
+    if (reply.status != CommandStatus::kOk) return unreachable(reply.status, reply.reason);
   }
   return {};
 }

@@ -63,6 +63,7 @@ class Client : public Commands {
   bool join(const Place& place, const Hello& hello);
   bool exchange(const Call& call, Reply* reply, int descriptor = -1);
   Refusal show(Spans spans);
+  Refusal unreachable(CommandStatus status, const char* reason);
   Refusal refusal_of(const Reply& reply);
   Refusal ask(const Call& call, Spans spans, Reply* reply);
   Created create(const Call& call, Spans spans = {});

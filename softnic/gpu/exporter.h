@@ -34,6 +34,9 @@ class Exporter {
   virtual std::shared_ptr<std::byte> allocate_beside(const void* address, uint64_t bytes) const = 0;
   /// The GPU of that number. Throws ExportError.
   virtual GpuId gpu_at(int index) const = 0;
+  /// True when kernels that use `address` and kernels of another process on `gpu` take turns: they
+  /// share a GPU, and MPS does not run.
+  virtual bool takes_turns(const void* address, const GpuId& gpu) const = 0;
 };
 
 /// CUDA memory by the driver this process has loaded; owns nothing where it has loaded none.

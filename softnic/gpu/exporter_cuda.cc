@@ -29,6 +29,7 @@ enum PointerAttribute : int {
 };
 constexpr unsigned kDeviceMemory = 2;
 constexpr int kPosixDescriptor = 1;
+constexpr int kMpsEnabled = 133;
 
 /// The functions used, by their names in the library.
 struct Driver {
@@ -44,6 +45,7 @@ struct Driver {
   Result (*release_allocation)(AllocationHandle) = nullptr;
   Result (*device_count)(int*) = nullptr;
   Result (*device)(int*, int) = nullptr;
+  Result (*device_attribute)(int*, int, int) = nullptr;
   Result (*can_access_peer)(int*, int, int) = nullptr;
   Result (*uuid)(void*, int) = nullptr;
   Result (*error_string)(Result, const char**) = nullptr;
@@ -64,8 +66,9 @@ struct Driver {
            find(retain_allocation, "cuMemRetainAllocationHandle") &&
            find(export_allocation, "cuMemExportToShareableHandle") &&
            find(release_allocation, "cuMemRelease") && find(device_count, "cuDeviceGetCount") &&
-           find(device, "cuDeviceGet") && find(can_access_peer, "cuDeviceCanAccessPeer") &&
-           find(uuid, "cuDeviceGetUuid_v2") && find(error_string, "cuGetErrorString");
+           find(device, "cuDeviceGet") && find(device_attribute, "cuDeviceGetAttribute") &&
+           find(can_access_peer, "cuDeviceCanAccessPeer") && find(uuid, "cuDeviceGetUuid_v2") &&
+           find(error_string, "cuGetErrorString");
   }
 };
 
@@ -139,6 +142,15 @@ class CudaExporter : public Exporter {
       throw ExportError("there is no GPU " + std::to_string(index));
     }
     return id;
+  }
+
+  bool takes_turns(const void* address, const GpuId& gpu) const override {
+    const int home = number_of(address);
+    if (gpu_at(home) != gpu) return false;
+    int device = 0;
+    int shared = 0;
+    return driver_.device(&device, home) == kSuccess &&
+           driver_.device_attribute(&shared, kMpsEnabled, device) == kSuccess && shared == 0;
   }
 
  private:

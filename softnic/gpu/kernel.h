@@ -29,6 +29,7 @@ struct EngineArguments {
   const Assignment* work;
   Watch* watch;
   uint32_t* order;       // of the GPU: `stop` as the blocks see it; 0 before the launch
+  uint32_t slots = 0;    // of a warp; launch_engine() says how many
   uint64_t patience_ns;  // without a beat until the kernel returns by itself
 };
 

@@ -24,6 +24,7 @@ GpuQueues::GpuQueues(const Options& options)
       umem_(device_, options.queues.address, options.queues.bytes),
       landing_(device_, domain_, options.queues.address, options.queues.bytes),
       data_(device_, domain_, options.data.address, options.data.bytes, options.ordering),
+      words_(device_, domain_, options.data.address, options.data.bytes, nic::Ordering::kStrict),
       source_(device_, domain_, options.source.address, options.source.bytes) {
   const nic::QueueMemoryLayout layout{options.depth};
   for (uint32_t i = 0; i < options.count; ++i) {

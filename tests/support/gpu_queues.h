@@ -46,6 +46,8 @@ class GpuQueues {
 
   Be32 data_rkey() const { return data_.rkey(); }
   Be32 data_lkey() const { return data_.lkey(); }
+  /// Another key of `data`, always of strict ordering: for words that tell of other data.
+  Be32 word_rkey() const { return words_.rkey(); }
   Be32 source_lkey() const { return source_.lkey(); }
   Be32 source_rkey() const { return source_.rkey(); }
   nic::QueuePair& pair(uint32_t index) { return pairs_[index]; }
@@ -58,6 +60,7 @@ class GpuQueues {
   nic::Umem umem_;
   nic::MemoryRegion landing_;
   nic::MemoryRegion data_;
+  nic::MemoryRegion words_;
   nic::MemoryRegion source_;
   std::vector<nic::CompletionQueue> cqs_;
   std::vector<nic::QueuePair> pairs_;

@@ -23,6 +23,7 @@ constexpr uint32_t kWritable = 2 << 8 | 7;  // at home
 constexpr uint32_t kStrict = 1 << 8 | 9;    // at the peer
 constexpr uint32_t kRelaxed = 2 << 8 | 9;
 constexpr uint32_t kReadOnly = 3 << 8 | 9;
+constexpr uint32_t kAtomic = 4 << 8 | 9;
 
 class Batch : public ::testing::Test {
  protected:
@@ -38,15 +39,20 @@ class Batch : public ::testing::Test {
     away_keys[3] = away_keys[1];
     away_keys[3].number = kReadOnly;
     away_keys[3].access = kRemoteRead;
+    away_keys[4] = away_keys[2];
+    away_keys[4].number = kAtomic;
+    away_keys[4].access |= kRemoteAtomic;
     view = {.qpn = kQpn,
             .pd = kPd,
             .keys = keys,
             .key_count = 4,
-            .peer_key_count = 4,
+            .peer_key_count = 5,
             .peer_keys = away_keys,
             .peer_pd = kPeerPd,
-            .peer_access = kRemoteWrite | kRemoteRead,
-            .log_max_message = 30};
+            .peer_access = kRemoteWrite | kRemoteRead | kRemoteAtomic,
+            .log_max_message = 30,
+            .home = {},
+            .away = {}};
     write_inline(kRelaxed, 8);
   }
 
@@ -70,13 +76,23 @@ class Batch : public ::testing::Test {
     set(10, 0);
     set(11, 128);  // local address
   }
+  void atomic(Opcode opcode, uint32_t rkey, uint32_t lkey, uint32_t bytes, uint32_t opmod = 0) {
+    head(opcode, 4);
+    set(0, opmod << 24 | 5u << 8 | static_cast<uint32_t>(opcode));
+    set(6, rkey);
+    for (uint32_t i = 0; i < 4; ++i) set(8 + i, 0x100 + i);
+    set(12, bytes);
+    set(13, lkey);
+    set(14, 0);
+    set(15, 128);
+  }
   void set(uint32_t word, uint32_t value) { block.word[word] = Be32(value).raw; }
   Shot decoded() const { return decode_shot(view, block, 0x10005); }
 
   alignas(64) std::byte home[4096];
   alignas(64) std::byte away[4096];
   Key keys[4];
-  Key away_keys[4];
+  Key away_keys[5];
   View view = {};
   Block block = {};
 };
@@ -149,8 +165,6 @@ TEST_F(Batch, LeavesWhatTheExactStepWouldRefuse) {
 }
 
 TEST_F(Batch, LeavesOtherOpcodesAndStrongFences) {
-  head(Opcode::kAtomicFetchAdd, 4);
-  EXPECT_EQ(decoded().kind, Kind::kNone);
   head(Opcode::kRdmaWriteImm, 3);
   EXPECT_EQ(decoded().kind, Kind::kNone);
   write_inline(kRelaxed, 8);
@@ -168,6 +182,75 @@ TEST_F(Batch, TakesANopAndItsCompletionMode) {
   EXPECT_TRUE(decoded().signalled);
   set(2, static_cast<uint32_t>(Completion::kOnFirstError));
   EXPECT_FALSE(decoded().signalled);
+}
+
+TEST_F(Batch, TakesAtomicsOfOneBlock) {
+  atomic(Opcode::kAtomicFetchAdd, kAtomic, kWritable, 8);
+  Shot shot = decoded();
+  EXPECT_EQ(shot.kind, Kind::kAtomic);
+  EXPECT_EQ(shot.opcode, Opcode::kAtomicFetchAdd);
+  EXPECT_EQ(shot.to, away + 64);
+  EXPECT_EQ(shot.from, home + 128);
+  EXPECT_EQ(shot.bytes, 8u);
+  EXPECT_TRUE(shot.strict) << "whatever the memory";
+  atomic(Opcode::kAtomicCompareSwap, kAtomic, kWritable, 8);
+  EXPECT_EQ(decoded().kind, Kind::kAtomic);
+  atomic(Opcode::kAtomicMaskedFetchAdd, kAtomic, kWritable, 8, mlx5::kOpmodAtomic8);
+  EXPECT_EQ(decoded().kind, Kind::kAtomic);
+  atomic(Opcode::kAtomicMaskedCompareSwap, kAtomic, kWritable, 4, mlx5::kOpmodAtomic4);
+  EXPECT_EQ(decoded().kind, Kind::kAtomic);
+}
+
+TEST_F(Batch, ReadsTheOperandsOfAtomics) {
+  atomic(Opcode::kAtomicMaskedCompareSwap, kAtomic, kWritable, 4, mlx5::kOpmodAtomic4);
+  for (uint32_t i = 0; i < 4; ++i) set(8 + i, 0x100 + i);
+  AtomicOperands operands;
+  EXPECT_EQ(operands_of(block, &operands), 4u);
+  EXPECT_EQ(operands.swap_or_add, 0x100u);
+  EXPECT_EQ(operands.compare, 0x101u);
+  EXPECT_EQ(operands.swap_mask, 0x102u);
+  EXPECT_EQ(operands.compare_mask, 0x103u);
+  atomic(Opcode::kAtomicFetchAdd, kAtomic, kWritable, 8);
+  EXPECT_EQ(operands_of(block, &operands), 8u);
+  EXPECT_EQ(operands.swap_or_add, 0x100'00000101u);
+}
+
+TEST_F(Batch, LeavesAtomicsThatTheExactStepWouldRefuseOrSpread) {
+  const auto left = [this](const char* what) { EXPECT_EQ(decoded().kind, Kind::kNone) << what; };
+  atomic(Opcode::kAtomicMaskedCompareSwap, kAtomic, kWritable, 8, mlx5::kOpmodAtomic8);
+  left("operands of two segments");
+  atomic(Opcode::kAtomicFetchAdd, kAtomic, kWritable, 4);
+  left("4 bytes by a plain atomic");
+  atomic(Opcode::kAtomicFetchAdd, kRelaxed, kWritable, 8);
+  left("a key without the right");
+  atomic(Opcode::kAtomicFetchAdd, kAtomic, kHome, 8);
+  left("an answer into memory without local write");
+  atomic(Opcode::kAtomicFetchAdd, kAtomic, kWritable, 8);
+  set(5, 68);
+  left("a word that is not aligned");
+  set(5, 64);
+  set(15, 132);
+  left("an answer that is not aligned");
+  set(15, 128);
+  set(1, kQpn << 8 | 3);
+  left("no room for an answer");
+  set(1, kQpn << 8 | 4);
+  EXPECT_EQ(decoded().kind, Kind::kAtomic);
+  view.peer_access = kRemoteWrite | kRemoteRead;
+  left("an operation the peer does not allow");
+}
+
+TEST_F(Batch, FindsAKeyAtHandFirst) {
+  view.away.key = away_keys[2];
+  view.away.key.memory = away + 512;
+  EXPECT_EQ(decoded().to, away + 512 + 64);
+  EXPECT_EQ(decoded().away, &view.away.key);
+  write_inline(kStrict, 8);
+  EXPECT_EQ(decoded().to, away + 64);
+  EXPECT_EQ(decoded().away, &away_keys[1]);
+  view.away.key = {};
+  write_inline(0, 8);
+  EXPECT_EQ(decoded().kind, Kind::kNone) << "key 0 is none, at hand or not";
 }
 
 TEST(Clash, IsAByteInCommon) {
@@ -197,24 +280,25 @@ TEST(Joins, KeepsReadsAmongReads) {
 }
 
 TEST(RunLength, EndsAtWhatIsNotPlain) {
-  EXPECT_EQ(run_length(0, 0, 0), 0u);
-  EXPECT_EQ(run_length(0b0111, 0, 0), 3u);
-  EXPECT_EQ(run_length(0b1011, 0, 0), 2u);
-  EXPECT_EQ(run_length(~0u, 0, 0), 32u);
-}
-
-TEST(RunLength, EndsWithTheFirstStrictOne) {
-  EXPECT_EQ(run_length(~0u, 1, 0), 1u);
-  EXPECT_EQ(run_length(~0u, 0b1000, 0), 4u);
-  EXPECT_EQ(run_length(~0u, 0b11000, 0), 4u);
-  EXPECT_EQ(run_length(0b11, 0b1000, 0), 2u);
-  EXPECT_EQ(run_length(~0u, 1u << 31, 0), 32u);
+  EXPECT_EQ(run_length(0, 0), 0u);
+  EXPECT_EQ(run_length(0b0111, 0), 3u);
+  EXPECT_EQ(run_length(0b1011, 0), 2u);
+  EXPECT_EQ(run_length(~0u, 0), 32u);
 }
 
 TEST(RunLength, EndsBeforeAClash) {
-  EXPECT_EQ(run_length(~0u, 0, 0b100), 2u);
-  EXPECT_EQ(run_length(~0u, 0b10, 0b100), 2u);
-  EXPECT_EQ(run_length(~0u, 0b1000, 0b100), 2u);
+  EXPECT_EQ(run_length(~0u, 0b100), 2u);
+  EXPECT_EQ(run_length(0b1, 0b100), 1u);
+}
+
+TEST(Segment, EndsBehindTheNextStrictOne) {
+  EXPECT_EQ(segment_end(0, 0, 5), 5u);
+  EXPECT_EQ(segment_end(0b1, 0, 5), 1u);
+  EXPECT_EQ(segment_end(0b1001, 0, 5), 1u);
+  EXPECT_EQ(segment_end(0b1001, 1, 5), 4u);
+  EXPECT_EQ(segment_end(0b1001, 4, 5), 5u);
+  EXPECT_EQ(segment_end(1u << 31, 0, 32), 32u);
+  EXPECT_EQ(segment_end(1u << 31, 0, 7), 7u);
 }
 
 }  // namespace

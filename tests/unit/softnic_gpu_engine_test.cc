@@ -73,6 +73,7 @@ class SharedExporter : public Exporter {
     return nullptr;
   }
   GpuId gpu_at(int) const override { return {}; }
+  bool takes_turns(const void*, const GpuId&) const override { return false; }
 
  private:
   const Shared& memory_;

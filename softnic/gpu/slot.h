@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a warp knows of one of the queue pairs it serves, in shared memory: any lane finds it there,
+// so a turn may go to one queue pair with all lanes or to many with one lane each.
+//
+//   table (GPU memory)  --load-->  Slot: posted, next, psn, keys at hand ...  --save-->  table
+//
+// The tables do not change while the kernel runs, except for states; a slot that was moved on is
+// saved before anybody else looks at its table.
+#pragma once
+
+#include <cstdint>
+
+#include "softnic/completion.h"
+#include "softnic/gpu/batch.h"
+#include "softnic/gpu/kernel.h"
+
+namespace peal::softnic::gpu {
+
+struct Slot {
+  Port* port;
+  QueuePair* qp;
+  QueuePair* peer;
+  CompletionQueue* cq;
+  mlx5::DoorbellRecord* doorbell;
+  const std::byte* ring;
+  View view;
+  CqePlace place;      // of entry 0
+  uint64_t posted;     //
+  uint64_t next;       //
+  uint64_t produced;   // CQEs
+  uint64_t copied;     // bytes of the request at `next` that are where they belong
+  uint32_t psn;        //
+  uint32_t mask;       // of the ring
+  uint32_t cqe_bytes;  // 0: collapsed
+  uint32_t log_entries;
+  bool smooth;    // the fast path knows all it must know
+  bool unfenced;  // has effects that a fence must order before a strict one
+  bool moved;     // since it was loaded
+};
+
+__device__ inline QpState state_of(const QueuePair* qp) {
+  return static_cast<QpState>(
+      *static_cast<const volatile uint8_t*>(reinterpret_cast<const uint8_t*>(&qp->state)));
+}
+
+/// The queue pair at the other end; null when the exact step must look for itself.
+__device__ inline QueuePair* find_peer(const EngineArguments& a, const Slot& s, View* view) {
+  const QueuePairAttributes& mine = s.qp->attributes;
+  const Port* port = mine.remote_lid < a.lids ? a.ports[mine.remote_lid] : nullptr;
+  QueuePair* peer = port == nullptr ? nullptr : find_qp(*port, mine.remote_qpn);
+  if (peer == nullptr || peer->service != Service::kReliable) return nullptr;
+  const QueuePairAttributes& theirs = peer->attributes;
+  if (theirs.remote_qpn != s.qp->qpn || theirs.remote_lid != s.port->lid ||
+      peer->receive.expected_psn != s.psn) {
+    return nullptr;
+  }
+  uint32_t access = theirs.access;
+  if (!theirs.responder_depth_valid) access &= ~uint32_t{kRemoteRead | kRemoteAtomic};
+  if (theirs.atomic_mode == 0) access &= ~uint32_t{kRemoteAtomic};
+  view->qpn = s.qp->qpn;
+  view->pd = s.qp->pd;
+  view->keys = s.port->keys;
+  view->key_count = s.port->key_count;
+  view->peer_keys = port->keys;
+  view->peer_key_count = port->key_count;
+  view->peer_pd = peer->pd;
+  view->peer_access = access;
+  view->log_max_message = mine.log_max_message;
+  return peer;
+}
+
+/// Fills in all but port and qp, from the tables; by one lane.
+__device__ __noinline__ void load_slot(const EngineArguments& a, Slot& s) {
+  const QueuePair& qp = *s.qp;
+  const Sender& send = qp.send;
+  s.posted = send.posted;
+  s.next = send.next;
+  s.psn = send.psn;
+  s.doorbell = qp.doorbell;
+  s.mask = qp.send_blocks - 1;
+  s.ring = qp.send_buffer;
+  s.cq = find_cq(*s.port, qp.send_cq);
+  s.copied = 0;
+  s.unfenced = true;
+  s.moved = false;
+  s.peer = nullptr;
+  s.smooth = s.ring != nullptr && s.doorbell != nullptr && qp.service == Service::kReliable &&
+             send.drained() && send.phase == Sender::Phase::kIdle && !send.doorbell_fault &&
+             send.paused_until == 0 && send.give_up_at == 0 && send.resend_at == 0 &&
+             s.cq != nullptr && s.cq->writers == 1 && s.cq->ignore_overrun;
+  if (s.smooth) s.peer = find_peer(a, s, &s.view);
+  s.smooth = s.peer != nullptr;
+  if (!s.smooth) return;
+  s.produced = s.cq->produced;
+  s.place = place_of(*s.cq, 0, qp);
+  s.cqe_bytes = s.cq->collapsed ? 0 : s.cq->cqe_bytes;
+  s.log_entries = s.cq->log_entries;
+}
+
+/// Makes the tables say what the slot knows; by one lane.
+__device__ inline void save_slot(Slot& s) {
+  if (!s.moved) return;
+  s.moved = false;
+  s.qp->send.posted = s.posted;
+  s.qp->send.next = s.qp->send.retired = s.next;
+  s.qp->send.psn = s.psn;
+  s.peer->receive.expected_psn = s.psn;
+}
+
+/// Whether there is anything new in a slot, as its doorbell record says.
+struct Look {
+  uint32_t waiting;  // blocks the fast path may look at
+  bool odd;          // for the exact step to judge
+};
+
+__device__ inline Look look_at(Slot& s) {
+  if (!s.smooth) return {0, true};
+  // Both loads are on their way at once.
+  const QpState state = state_of(s.qp);
+  const uint32_t record = Be32::from_raw(load<uint32_t>(&s.doorbell->send)).host();
+  const auto fresh = static_cast<uint16_t>(record - static_cast<uint32_t>(s.posted));
+  const uint64_t waiting = s.posted - s.next + fresh;
+  if (state != QpState::kReadyToSend || waiting > uint64_t{s.mask} + 1) return {0, true};
+  return {static_cast<uint32_t>(waiting), false};
+}
+
+}  // namespace peal::softnic::gpu

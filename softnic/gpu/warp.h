@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One warp of the NIC's kernel and the queue pairs it serves, in its slots.
+//
+//   doorbell records, one a lane (acquire)
+//     -> many queue pairs with a request or two: a lane each, one fence for all      (abreast)
+//     -> one with many: 32 blocks at once, a run of plain requests lane by lane      (along)
+//     -> anything else: the exact step, by lane 0
+//   payload -> fence -> completions, last words together
+//
+// All lanes enter every call together; a slot is changed by one lane between two meetings of all.
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/order.h"
+#include "softnic/gpu/batch.h"
+#include "softnic/gpu/copy.h"
+#include "softnic/gpu/kernel.h"
+#include "softnic/gpu/slot.h"
+#include "softnic/gpu/wire_direct.h"
+
+namespace peal::softnic::gpu {
+
+inline constexpr uint32_t kAll = ~0u;
+inline constexpr uint32_t kFewWaiting = 4;     // a queue pair with more is served by all lanes
+inline constexpr uint64_t kChunk = 256 << 10;  // bytes moved before others get a turn
+
+__device__ inline uint64_t clock_ns() {
+  uint64_t ns;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+  return ns;
+}
+
+template <class T>
+__device__ T* broadcast(T* pointer, uint32_t lane) {
+  return reinterpret_cast<T*>(
+      __shfl_sync(kAll, reinterpret_cast<unsigned long long>(pointer), static_cast<int>(lane)));
+}
+
+/// One step as the CPU's engine does it; true when it did anything. Apart, so that its registers
+/// and stack are not the fast path's.
+__device__ __noinline__ bool exact_step(DirectWire wire, Watch* watch, Port* port, QueuePair* qp) {
+  const bool worked = advance(*port, wire, *qp, clock_ns(), 1);
+  if (volatile_load(&port->events.count) != 0) store_relaxed<uint32_t>(&watch->attention, 1);
+  return worked;
+}
+
+class Warp {
+ public:
+  /// `count` queue pairs, from work[first] on, every `step`th.
+  __device__ Warp(const EngineArguments& a, Slot* slots, uint32_t lane)
+      : a_(a), slots_(slots), lane_(lane) {}
+
+  __device__ void load(uint32_t first, uint32_t step, uint32_t count) {
+    count_ = count;
+    if (lane_ < count_) {
+      const Assignment& work = a_.work[first + lane_ * step];
+      slots_[lane_].port = work.port;
+      slots_[lane_].qp = work.qp;
+      slots_[lane_].view = {};
+      load_slot(a_, slots_[lane_]);
+    }
+    __syncwarp();
+  }
+
+  __device__ void save() {
+    if (lane_ < count_) save_slot(slots_[lane_]);
+    __syncwarp();
+  }
+
+  /// Does what there is to do; true when there was anything.
+  __device__ bool turn() {
+    Look look = {0, false};
+    if (lane_ < count_) look = look_at(slots_[lane_]);
+    const uint32_t waiting = __ballot_sync(kAll, look.waiting != 0);
+    uint32_t odd = __ballot_sync(kAll, look.odd);
+    if ((waiting | odd) == 0) return false;
+    const uint32_t few = __ballot_sync(kAll, look.waiting != 0 && look.waiting <= kFewWaiting);
+    uint32_t alone = waiting;
+    if ((few & (few - 1)) != 0) alone ^= few ^ abreast(few >> lane_ & 1, look.waiting);
+    bool worked = alone != waiting;
+    for (; alone != 0; alone &= alone - 1) {
+      const uint32_t of = lowest_bit(alone);
+      const bool plain = along(slots_[of], __shfl_sync(kAll, look.waiting, static_cast<int>(of)));
+      worked |= plain;
+      if (!plain) odd |= 1u << of;
+    }
+    for (; odd != 0; odd &= odd - 1) worked |= exact(slots_[lowest_bit(odd)]);
+    return worked;
+  }
+
+  /// True when a request is half done: not the moment to stop.
+  __device__ bool busy() const {
+    return __any_sync(kAll, lane_ < count_ && slots_[lane_].copied != 0);
+  }
+
+ private:
+  /// The exact step by lane 0. What it does not do now it is asked again.
+  __device__ bool exact(Slot& s) {
+    bool worked = false;
+    if (lane_ == 0) {
+      save_slot(s);
+      if (rung(*s.qp) || unsettled(*s.qp)) {
+        // What other lanes have stored precedes what the step does.
+        if (s.unfenced) fence_direct_stores();
+        worked = exact_step({a_.ports, a_.lids}, a_.watch, s.port, s.qp);
+        load_slot(a_, s);
+      }
+    }
+    __syncwarp();
+    return __any_sync(kAll, worked);
+  }
+
+  __device__ static void fetch(const Slot& s, uint64_t index, Block& block) {
+    const std::byte* at = s.ring + (index & s.mask) * mlx5::kWqebbBytes;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      const Line line = load_line_direct(at + 16 * i);
+      block.word[4 * i] = static_cast<uint32_t>(line.word[0]);
+      block.word[4 * i + 1] = static_cast<uint32_t>(line.word[0] >> 32);
+      block.word[4 * i + 2] = static_cast<uint32_t>(line.word[1]);
+      block.word[4 * i + 3] = static_cast<uint32_t>(line.word[1] >> 32);
+    }
+  }
+
+  __device__ static bool responds(QpState state) {
+    return state == QpState::kReadyToReceive || state == QpState::kReadyToSend;
+  }
+
+  /// Keeps the keys of a shot at hand; by one lane, the slot's owner for now.
+  __device__ static void keep(View& view, const Shot& shot) {
+    if (shot.home != nullptr && shot.home != &view.home.key) view.home.key = *shot.home;
+    if (shot.away != nullptr && shot.away != &view.away.key) view.away.key = *shot.away;
+  }
+
+  /// `now` is read early: the clock takes its time, and so do the loads that follow.
+  __device__ static CqeWords cqe_of(const CqePlace& place, const Shot& shot, uint64_t index,
+                                    uint64_t now) {
+    return cqe_words(place,
+                     {.kind = mlx5::CqeOpcode::kRequester,
+                      .syndrome = mlx5::Syndrome::kNone,
+                      .opcode = shot.opcode,
+                      .counter = static_cast<uint16_t>(index),
+                      .bytes = shot.fetches() ? shot.bytes : 0,
+                      .immediate = 0},
+                     now);
+  }
+
+  __device__ static CqePlace place_in(const Slot& s, uint64_t entry) {
+    CqePlace place = s.place;
+    place.at += (entry & ((1ull << s.log_entries) - 1)) * s.cqe_bytes;
+    place.owner = static_cast<uint32_t>(entry >> s.log_entries) & 1;
+    return place;
+  }
+
+  /// All but the last word, whose store releases everything before it.
+  __device__ static void store_body(std::byte* at, const CqeWords& words) {
+#pragma unroll
+    for (uint32_t i = 0; i < 3; ++i) {
+      store_line(at + 16 * i, {{words.word[2 * i], words.word[2 * i + 1]}});
+    }
+    store_relaxed<uint64_t>(at + 48, words.word[6]);
+  }
+
+  // ---- many queue pairs, a lane each
+
+  /// The first request of each lane's slot where `takes`. Answers the lanes whose request has to be
+  /// looked at by all.
+  __device__ uint32_t abreast(bool takes, uint32_t waiting) {
+    Slot& s = slots_[lane_ < count_ ? lane_ : 0];
+    const uint64_t now = clock_ns();
+    Shot shot;
+    Block block;
+    if (takes) {
+      s.posted = s.next + waiting;
+      // Both loads are on their way at once.
+      const QpState peer_state = state_of(s.peer);
+      fetch(s, s.next, block);
+      if (responds(peer_state)) shot = decode_shot(s.view, block, s.next);
+    }
+    const bool large = shot.from != nullptr && shot.bytes > kSmallBytes;
+    const bool mine = shot.kind != Shot::Kind::kNone && !large;
+    const bool ordered = shot.strict || shot.kind == Shot::Kind::kRead;
+    if (__any_sync(kAll, mine && ordered && s.unfenced)) fence_all();
+    CqeWords words;
+    CqePlace place;
+    const bool speaks = mine && shot.signalled;
+    if (mine) {
+      keep(s.view, shot);
+      execute_one(shot, block);
+      if (shot.kind == Shot::Kind::kWrite) s.unfenced = true;
+      if (speaks) {
+        place = place_in(s, s.produced++);
+        words = cqe_of(place, shot, s.next, now);
+        store_relaxed<uint64_t>(&s.cq->produced, s.produced);
+        store_body(place.at, words);
+      }
+      ++s.next;
+      s.psn = (s.psn + 1) & kPsnMask;
+      s.moved = true;
+    }
+    if (speaks) {
+      // Released together: one fence instruction for all that speak.
+      store<uint64_t>(place.at + 56, words.word[7]);
+      s.unfenced = false;
+    }
+    __syncwarp();
+    return __ballot_sync(kAll, takes && !mine);
+  }
+
+  /// Each lane orders what it has stored, and what the warp stored before it last met.
+  __device__ void fence_all() {
+    fence_direct_stores();
+    if (lane_ < count_) slots_[lane_].unfenced = false;
+    __syncwarp();
+  }
+
+  /// By one lane, at most kSmallBytes.
+  __device__ static void execute_one(const Shot& shot, const Block& block) {
+    switch (shot.kind) {
+      case Shot::Kind::kWrite:
+        if (shot.from == nullptr) return store_inline(shot.to, block, shot.bytes);
+        if (shot.strict) return place(shot.to, shot.from, shot.bytes);
+        return copy_alone(shot.to, shot.from, shot.bytes);
+      case Shot::Kind::kRead:
+        return copy_alone(shot.to, shot.from, shot.bytes);
+      case Shot::Kind::kAtomic:
+        return store_old_value(shot, run_atomic(shot, block));
+      default:
+        return;
+    }
+  }
+
+  // ---- one queue pair, a request a lane
+
+  /// What a run consists of: bit i speaks of lane i.
+  struct Run {
+    uint32_t length;
+    uint32_t strict;
+    uint32_t writes;
+    uint32_t large;
+    bool reads;
+  };
+
+  /// A run of what waits; false when it does not begin with anything plain.
+  __device__ bool along(Slot& s, uint32_t waiting) {
+    Shot shot;
+    Block block;
+    const uint64_t now = clock_ns();
+    const uint64_t next = s.next;
+    const uint32_t ready = waiting < kLanes ? waiting : kLanes;
+    // Both loads are on their way at once.
+    const QpState peer_state = state_of(s.peer);
+    if (lane_ < ready) fetch(s, next + lane_, block);
+    if (!responds(peer_state)) return false;
+    if (lane_ < ready) shot = decode_shot(s.view, block, next + lane_);
+    const Run run = choose(shot);
+    if (run.length == 0) return false;
+    keep_one(s.view, shot, lane_ < run.length);
+    bool unfenced = s.unfenced;
+    if ((run.large & 1) != 0 && __shfl_sync(kAll, shot.bytes, 0) > kChunk &&
+        !advance_copy(s, shot, &unfenced)) {
+      return true;
+    }
+    for (uint32_t begin = 0; begin < run.length;) {
+      const uint32_t end = segment_end(run.strict, begin, run.length);
+      execute(shot, block, run, begin, end, &unfenced);
+      begin = end;
+    }
+    __syncwarp();
+    unfenced = report(s, shot, run.length, now) ? false : unfenced;
+    __syncwarp();
+    if (lane_ == 0) {
+      s.posted = next + waiting;
+      s.next = next + run.length;
+      s.psn = (s.psn + run.length) & kPsnMask;
+      s.unfenced = unfenced;
+      s.copied = 0;
+      s.moved = true;
+    }
+    __syncwarp();
+    return true;
+  }
+
+  /// Keeps the keys of one of the lanes whose keys are not at hand yet.
+  __device__ void keep_one(View& view, const Shot& shot, bool in) const {
+    const bool strange = in && ((shot.home != nullptr && shot.home != &view.home.key) ||
+                                (shot.away != nullptr && shot.away != &view.away.key));
+    const uint32_t lanes = __ballot_sync(kAll, strange);
+    if (lanes != 0 && lane_ == lowest_bit(lanes)) keep(view, shot);
+  }
+
+  __device__ Run choose(const Shot& shot) const {
+    const auto first =
+        static_cast<Shot::Kind>(__shfl_sync(kAll, static_cast<uint32_t>(shot.kind), 0));
+    const bool fits = shot.kind != Shot::Kind::kNone && joins(first, shot.kind);
+    Run run;
+    run.length = run_length(__ballot_sync(kAll, fits), 0);
+    run.strict = __ballot_sync(kAll, shot.strict);
+    run.writes = __ballot_sync(kAll, shot.kind == Shot::Kind::kWrite);
+    run.large = __ballot_sync(kAll, shot.from != nullptr && shot.bytes > kSmallBytes);
+    run.reads = first == Shot::Kind::kRead;
+    if (run.large != 0) run.length = bound(shot, run.length);
+    if (run.length > 1) run.length = before_clash(shot, run);
+    return run;
+  }
+
+  /// The run as far as no request writes what another of its segment writes.
+  __device__ uint32_t before_clash(const Shot& shot, const Run& run) const {
+    const bool compares = lane_ != 0 && lane_ < run.length && (run.strict >> lane_ & 1) == 0 &&
+                          (run.strict >> (lane_ - 1) & 1) == 0;
+    const auto end = reinterpret_cast<unsigned long long>(shot.to + shot.bytes);
+    const auto previous_end = __shfl_up_sync(kAll, end, 1);
+    const auto to = reinterpret_cast<unsigned long long>(shot.to);
+    // The usual case: each begins where the one before it has ended, or later.
+    if (!__any_sync(kAll, compares && to < previous_end)) return run.length;
+    const uint32_t before = run.strict & ((1u << lane_) - 1);
+    const uint32_t segment =
+        before == 0 ? 0 : 32 - static_cast<uint32_t>(__clz(static_cast<int>(before)));
+    bool clashes = false;
+    for (uint32_t earlier = 0; earlier + 1 < run.length; ++earlier) {
+      Shot other;
+      other.to = broadcast(shot.to, earlier);
+      other.bytes = __shfl_sync(kAll, shot.bytes, static_cast<int>(earlier));
+      clashes = clashes || (lane_ > earlier && earlier >= segment && clash(other, shot));
+    }
+    return run_length(bits_below(run.length), __ballot_sync(kAll, clashes && !shot.strict));
+  }
+
+  /// Cuts a run where it would move more than kChunk bytes; never to nothing.
+  __device__ uint32_t bound(const Shot& shot, uint32_t run) const {
+    if (!__any_sync(kAll, lane_ < run && shot.bytes > kChunk / kLanes)) return run;
+    uint64_t bytes = shot.bytes;
+#pragma unroll
+    for (uint32_t by = 1; by < kLanes; by *= 2) {
+      const uint64_t other = __shfl_up_sync(kAll, bytes, by);
+      if (lane_ >= by) bytes += other;
+    }
+    const uint32_t beyond = lowest_bit(__ballot_sync(kAll, bytes > kChunk));
+    const uint32_t most = beyond == 0 ? 1 : beyond;
+    return run < most ? run : most;
+  }
+
+  /// A request of more than kChunk bytes: moves a chunk of it, all but the last. True when only
+  /// that is left, which `shot` of lane 0 then means.
+  __device__ bool advance_copy(Slot& s, Shot& shot, bool* unfenced) {
+    std::byte* to = broadcast(shot.to, 0);
+    const std::byte* from = broadcast(shot.from, 0);
+    const uint32_t bytes = __shfl_sync(kAll, shot.bytes, 0);
+    const uint64_t copied = s.copied;
+    if (copied == 0 && *unfenced) {
+      fence_direct_stores();
+      __syncwarp();
+    }
+    if (bytes - copied > kChunk) {
+      copy_together(to + copied, from + copied, kChunk, lane_);
+      __syncwarp();
+      if (lane_ == 0) {
+        s.copied = copied + kChunk;
+        s.unfenced = true;
+      }
+      __syncwarp();
+      return false;
+    }
+    *unfenced = true;
+    if (lane_ == 0) {
+      shot.to += copied;
+      shot.from += copied;
+    }
+    rest_ = bytes - static_cast<uint32_t>(copied);
+    return true;
+  }
+
+  /// Bytes that are left to move of a request: all but of one in chunks.
+  __device__ uint32_t left_of(const Shot& shot) const { return rest_ != 0 ? rest_ : shot.bytes; }
+
+  /// Requests [begin, end) of the run: one segment.
+  __device__ void execute(const Shot& shot, const Block& block, const Run& run, uint32_t begin,
+                          uint32_t end, bool* unfenced) {
+    const uint32_t segment = bits_from(begin) & bits_below(end);
+    const uint32_t relaxed = segment & ~run.strict;
+    const bool mine = (relaxed >> lane_ & 1) != 0;
+    // A READ sees what was written before it.
+    if (*unfenced && run.reads) {
+      fence_direct_stores();
+      __syncwarp();
+      *unfenced = false;
+    }
+    if (mine && (run.large >> lane_ & 1) == 0) execute_one(shot, block);
+    for (uint32_t left = relaxed & run.large; left != 0; left &= left - 1) {
+      const uint32_t of = lowest_bit(left);
+      copy_together(broadcast(shot.to, of), broadcast(shot.from, of),
+                    __shfl_sync(kAll, left_of(shot), static_cast<int>(of)), lane_);
+    }
+    if ((relaxed & run.writes) != 0) *unfenced = true;
+    if ((segment & run.strict) != 0) {
+      __syncwarp();
+      execute_strict(shot, block, run, end - 1, unfenced);
+      __syncwarp();
+    }
+    rest_ = 0;
+  }
+
+  /// The strict request of lane `of`, after everything before it.
+  __device__ void execute_strict(const Shot& shot, const Block& block, const Run& run, uint32_t of,
+                                 bool* unfenced) {
+    if ((run.large >> of & 1) != 0) {
+      if (*unfenced) {
+        fence_direct_stores();
+        __syncwarp();
+      }
+      *unfenced = true;
+      std::byte* to = broadcast(shot.to, of);
+      const std::byte* from = broadcast(shot.from, of);
+      const uint32_t bytes = __shfl_sync(kAll, left_of(shot), static_cast<int>(of));
+      uint32_t tail = 8;
+      while (!aligned(to + bytes, tail)) tail /= 2;
+      copy_together(to, from, bytes - tail, lane_);
+      __syncwarp();
+      // Its last word after its other bytes.
+      if (lane_ == of) place(to + (bytes - tail), from + (bytes - tail), tail);
+      return;
+    }
+    if (lane_ == of) {
+      if (*unfenced) fence_direct_stores();
+      execute_one(shot, block);
+    }
+    // An atomic is done when it has answered, and its answer was waited for.
+    *unfenced = (run.writes >> of & 1) != 0;
+  }
+
+  /// Completions of the run; true when there were any, and with them a fence.
+  __device__ bool report(Slot& s, const Shot& shot, uint32_t run, uint64_t now) {
+    const uint32_t signalled = __ballot_sync(kAll, lane_ < run && shot.signalled);
+    if (signalled == 0) return false;
+    const auto count = static_cast<uint32_t>(__popc(signalled));
+    // Of a collapsed queue only the newest CQE can be read.
+    const uint32_t newest = 31 - static_cast<uint32_t>(__clz(static_cast<int>(signalled)));
+    const bool speaks = s.cqe_bytes == 0 ? lane_ == newest : (signalled >> lane_ & 1) != 0;
+    if (speaks) {
+      const uint64_t before =
+          s.produced + static_cast<uint32_t>(__popc(signalled & ((1u << lane_) - 1)));
+      const CqePlace place = place_in(s, before);
+      const CqeWords words = cqe_of(place, shot, s.next + lane_, now);
+      if (lane_ == newest) store_relaxed<uint64_t>(&s.cq->produced, before + 1);
+      store_body(place.at, words);
+      store<uint64_t>(place.at + 56, words.word[7]);
+    }
+    __syncwarp();
+    if (lane_ == newest) s.produced += count;
+    return true;
+  }
+
+  const EngineArguments& a_;
+  Slot* slots_;
+  uint32_t lane_;
+  uint32_t count_ = 0;
+  uint32_t rest_ = 0;  // see advance_copy()
+};
+
+}  // namespace peal::softnic::gpu
