@@ -42,6 +42,10 @@ IBGDA_RATES = {
     "ibgda_rate_rung_one_by_one": ("warp", ((132, 32, 132, 1024), (264, 32, 264, 1024), (512, 32, 512, 512))),
 }
 IBGDA_OPS = "put_quiet,p_quiet,inc_quiet,fetch_add,put_signal,barrier_all"
+# peal's own programs, as anybody would start them.
+PROGRAMS = (("message_rate", "--op", "put", "--sizes", "8", "--blocks", "32", "--threads", "128"),
+            ("latency", "--op", "put_signal", "--sizes", "8:64K"), ("latency", "--op", "get", "--sizes", "8:64K"),
+            ("bandwidth", "--op", "put", "--sizes", "64K:4M"))
 NVCC = ["nvcc", "-std=c++20", "-O3", "-rdc=true", "-gencode", "arch=compute_90,code=[sm_90,compute_90]", "-c", "-o",
         "/dev/null"]
 
@@ -132,6 +136,7 @@ class Comparison:
         self.arguments = arguments
         self.rows = []
         self.clocks = {}
+        self.programs = []
         self.failures = []
 
     # Programs.
@@ -207,6 +212,8 @@ class Comparison:
                     kept = ("scope", "bytes", "pes", "iters", "mops", "errors", "transport", "nic")
                     self.add_over_nic([{name: row[name] for name in kept} | {
                         "side": "peal", "op": op, "variant": shape, "blocks": 0, "threads": 0} for row in found])
+            if self.arguments.programs:
+                self.run_programs(environment)
         self.save()
 
     def add_over_nic(self, rows):
@@ -215,6 +222,13 @@ class Comparison:
                 self.failed(f"{row['op']}: asked for ibgda on softnic-gpu, ran {row['transport']} on {row['nic']}")
                 return
             self.rows.append(row)
+
+    def run_programs(self, environment):
+        for name, *options in PROGRAMS:
+            program = self.find("peal", name)
+            command = [*MPIRUN, "-np", "2", program, "--json", *options]
+            self.programs += self.rows_of(name, command, 30, environment) if program else []
+        self.save()
 
     def failed(self, text):
         self.failures.append(text)
@@ -281,6 +295,9 @@ class Comparison:
             for side in self.sides():
                 self.say(f"{side}, barriers of {more} PEs")
                 self.run_side(side, more, [*(["--quick"] if a.quick else []), "--ops", "barrier_all"], a.timeout)
+        if a.programs:
+            self.say("peal's own programs")
+            self.run_programs(self.environment("peal"))
         if a.ibgda:
             self.say("peal over its NIC")
             self.run_ibgda(a.timeout)
@@ -311,6 +328,7 @@ class Comparison:
             "table": lines,
             "failures": self.failures,
             "rows": self.rows,
+            "programs": self.programs,
         }
 
 
@@ -355,6 +373,7 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
     parser.add_argument("--compile", action="store_true", help="time nvcc too")
     parser.add_argument("--ibgda", action="store_true", help="peal over the software NIC's GPU engine too")
+    parser.add_argument("--programs", action="store_true", help="message_rate, latency and bandwidth too")
     parser.add_argument("--no-start-up", action="store_true")
     parser.add_argument("--np", type=int, help="PEs of the second run of the barriers; default: GPUs, at most 4")
     parser.add_argument("--ops", help="only these, with commas between them")
@@ -371,7 +390,7 @@ def main():
     comparison.save()
     table = bars.compare(comparison.rows)
     print(bars.render(table))
-    errors = sum(row["errors"] for row in comparison.rows)
+    errors = sum(row["errors"] for row in comparison.rows + comparison.programs)
     print(f"\n{bars.summary(table)}; {errors} errors, {len(comparison.failures)} failures")
     return 1 if errors or comparison.failures or not comparison.rows else 0
 
