@@ -105,7 +105,8 @@ class Runtime {
   /// reached without a NIC can only share memory of a GPU: kUnsupported otherwise.
   void register_window(void* address, size_t bytes);
 
-  /// Makes a local range usable as source of puts and destination of gets. Not collective.
+  /// Makes a local range usable as source of puts and destination of gets. Not collective. Throws
+  /// kSystem when the NIC cannot reach it: the software NIC on a GPU takes memory of GPUs only.
   void register_local(void* address, size_t bytes);
 
   /// The default context: Config::queues per peer, shared by all lanes.
