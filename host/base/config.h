@@ -29,7 +29,7 @@ using Microseconds = std::chrono::microseconds;
 #define PEAL_CONFIG_TABLE(X)                                                                      \
   X(uint64_t, heap_size, "PEAL_HEAP_SIZE", "64M", (Size{64u << 10, uint64_t{1} << 44}),           \
     "bytes of symmetric heap of each PE")                                                         \
-  X(int, queues, "PEAL_QUEUES", "4", (Count{1, 64}), "queues per peer of the default context")    \
+  X(int, queues, "PEAL_QUEUES", "4", (Count{1, 1024}), "queues per peer of the default context")  \
   X(int, queue_depth, "PEAL_QUEUE_DEPTH", "1024", (PowerOfTwo{128, 16384}),                       \
     "work queue entries of one queue")                                                            \
   X(Microseconds, timeout, "PEAL_TIMEOUT", "10s", (Time{Microseconds(0)}),                        \

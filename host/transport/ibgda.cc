@@ -15,6 +15,9 @@
 namespace peal {
 namespace {
 
+// Per peer. A GPU whose every multiprocessor rings for each message is served best by hundreds.
+constexpr uint32_t kMaxQueues = 1024;
+
 // What one end of a queue tells the other.
 struct Endpoint {
   uint32_t qpn;
@@ -54,9 +57,10 @@ void QueueOptions::check() const {
          "context: queue depth {} must be a power of two from {} to {} (PEAL_QUEUE_DEPTH)", depth,
          mlx5::kMinDepth, mlx5::kMaxDepth);
   }
-  if (queues_per_peer == 0 || queues_per_peer > 64) {
+  if (queues_per_peer == 0 || queues_per_peer > kMaxQueues) {
     fail(ErrorCode::kInvalidArgument,
-         "context: {} queues per peer; 1 to 64 are possible (PEAL_QUEUES)", queues_per_peer);
+         "context: {} queues per peer; 1 to {} are possible (PEAL_QUEUES)", queues_per_peer,
+         kMaxQueues);
   }
 }
 

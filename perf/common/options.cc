@@ -131,7 +131,7 @@ void add_options(CLI::App& app, const Program& program, Options& o, std::string&
   app.add_option(
          "--qps", o.queues,
          "Queues per peer, in a context of the run's own (else: PEAL_QUEUES, default context)")
-      ->check(CLI::Range(1u, 64u));
+      ->check(CLI::Range(1u, 1024u));
   app.add_option("--depth", o.depth,
                  "Entries of each queue, a power of two (else: PEAL_QUEUE_DEPTH)")
       ->check(CLI::Range(128u, 16384u));

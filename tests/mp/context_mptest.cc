@@ -84,9 +84,9 @@ TEST(Contexts, RefuseDepthsAndQueueCountsOutOfRange) {
                      fmt::format("queue depth {} must be a power of two from 128", depth));
       pe.barrier();
     }
-    for (const uint32_t queues : {65u, 0xffffffffu}) {
+    for (const uint32_t queues : {1025u, 0xffffffffu}) {
       expect_refusal(error_of([&] { (void)pe.make_context({.queues_per_peer = queues}); }),
-                     fmt::format("{} queues per peer; 1 to 64", queues));
+                     fmt::format("{} queues per peer; 1 to 1024", queues));
       pe.barrier();
     }
     Symmetric<uint64_t> box(pe, 1);

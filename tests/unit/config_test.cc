@@ -128,10 +128,10 @@ TEST(Config, RefusesSizesOutOfRange) {
 
 TEST(Config, RefusesCountsOutOfRange) {
   EXPECT_EQ(read({"PEAL_QUEUES=1"}).queues, 1);
-  EXPECT_EQ(read({"PEAL_QUEUES=64"}).queues, 64);
-  for (const char* entry : {"PEAL_QUEUES=0", "PEAL_QUEUES=65", "PEAL_QUEUES=4x",
+  EXPECT_EQ(read({"PEAL_QUEUES=1024"}).queues, 1024);
+  for (const char* entry : {"PEAL_QUEUES=0", "PEAL_QUEUES=1025", "PEAL_QUEUES=4x",
                             "PEAL_QUEUES=", "PEAL_QUEUES=-1", "PEAL_QUEUES=4294967297"}) {
-    expect_in(refusal({entry}), {"PEAL_QUEUES", "from 1 to 64"});
+    expect_in(refusal({entry}), {"PEAL_QUEUES", "from 1 to 1024"});
   }
 }
 

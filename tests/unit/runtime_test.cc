@@ -212,9 +212,9 @@ TEST(RuntimeStart, RefusesADepthOutOfRange) {
 
 TEST(RuntimeStart, RefusesQueuesOutOfRange) {
   Config config = small_config();
-  config.queues = 65;
+  config.queues = 1025;
   expect_error(error_of([&] { Runtime pe(bootstrap::make_single(), config); }),
-               ErrorCode::kInvalidArgument, {"65 queues per peer; 1 to 64", "PEAL_QUEUES"});
+               ErrorCode::kInvalidArgument, {"1025 queues per peer; 1 to 1024", "PEAL_QUEUES"});
 }
 
 TEST(RuntimeStart, RefusesAHeapLargerThanTheMachine) {
@@ -278,8 +278,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Malformed{"PEAL_HEAP_SIZE", "-1", "a size from"},
                     Malformed{"PEAL_HEAP_SIZE", "1K", "a size from"},
                     Malformed{"PEAL_HEAP_SIZE", "", "a size from"},
-                    Malformed{"PEAL_QUEUES", "0", "a whole number from 1 to 64"},
-                    Malformed{"PEAL_QUEUES", "4.5", "a whole number from 1 to 64"},
+                    Malformed{"PEAL_QUEUES", "0", "a whole number from 1 to 1024"},
+                    Malformed{"PEAL_QUEUES", "4.5", "a whole number from 1 to 1024"},
                     Malformed{"PEAL_QUEUE_DEPTH", "1000", "a power of two"},
                     Malformed{"PEAL_TIMEOUT", "10", "with its unit"},
                     Malformed{"PEAL_BOOTSTRAP", "smoke", "one of auto mpi tcp single"},
