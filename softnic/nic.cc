@@ -143,10 +143,10 @@ void claim_numbers(uint32_t used, Exists exists, Make make, Free free) {
 void Nic::State::move_to_gpu(const void* address) {
   const std::string program =
       settings.engine_program.empty() ? program_beside_library() : settings.engine_program;
-  const gpu::Hello hello = introduction(address);
   auto client = std::make_unique<gpu::Client>(
-      gpu::Client::Place{.directory = fabric.directory(), .program = program}, hello, *exporter);
-  if (exporter->takes_turns(address, hello.gpu)) {
+      gpu::Client::Place{.directory = fabric.directory(), .program = program},
+      introduction(address), *exporter);
+  if (exporter->takes_turns(address, client->gpu())) {
     std::fprintf(stderr,
                  "softnic: the NIC's kernel takes turns with yours on one GPU, so completions take "
                  "milliseconds: run MPS (nvidia-cuda-mps-control -d), or name another GPU in "

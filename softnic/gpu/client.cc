@@ -75,6 +75,7 @@ bool Client::join(const Place& place, const Hello& hello) {
   if (!exchange(call, &reply, theirs.fd())) return false;
   if (reply.status != CommandStatus::kOk) throw std::runtime_error(reply.reason);
   events_ = std::move(mine);
+  gpu_ = reply.gpu;
   return true;
 }
 

@@ -50,6 +50,8 @@ class Client : public Commands {
   int event_fd() const override { return events_.fd(); }
   Violations violations() override;
 
+  /// That the engine runs on: what the PE asked for, or what the first one of the fabric did.
+  const GpuId& gpu() const { return gpu_; }
   /// Of the engine's process.
   pid_t engine_pid() const;
 
@@ -73,6 +75,7 @@ class Client : public Commands {
   mutable std::mutex mutex_;
   Channel calls_;
   Channel events_;
+  GpuId gpu_;
   std::map<uint32_t, QueuePairAttributes> known_qps_;  // what is still said of them afterwards
   std::set<std::string> reasons_;                      // Refusal::reason points here
 };

@@ -69,7 +69,7 @@ enum class CallKind : uint32_t {
 
 /// Plain and flat: only the fields of its kind mean anything.
 struct Call {
-  static constexpr uint64_t kVersion = 0x7065616c'00000001;
+  static constexpr uint64_t kVersion = 0x7065616c'00000002;
   uint64_t version = kVersion;
   CallKind kind = CallKind::kHello;
   uint32_t number = 0;
@@ -88,6 +88,7 @@ struct Reply {
   CommandStatus status = CommandStatus::kOk;
   uint32_t number = 0;
   uint64_t produced = 0;
+  GpuId gpu;  // of the engine, to kHello
   QueuePairAttributes attributes;
   Violations violations;
   char reason[256] = {};

@@ -103,6 +103,7 @@ Reply Server::introduce(size_t index, const Call& call, Fd events) {
   } catch (const std::exception& error) {
     return refuse(error.what());
   }
+  reply.gpu = gpu_;
   return reply;
 }
 

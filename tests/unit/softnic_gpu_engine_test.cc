@@ -246,6 +246,22 @@ TEST_F(GpuEngine, RefusesMemoryItIsNotShown) {
   EXPECT_STREQ(refused.refusal.reason, "not within the test's memory");
 }
 
+TEST_F(GpuEngine, RunsWhereTheFirstPeWantedItAndSaysSo) {
+  Shared memory;
+  const SharedExporter exporter(memory);
+  Hello first = hello(1);
+  first.gpu.byte[0] = 1;
+  const Client a(place(directory), first, exporter);
+  EXPECT_EQ(a.gpu(), first.gpu);
+  Hello second = hello(2);
+  second.gpu.byte[0] = 2;
+  const Client b(place(directory), second, exporter);
+  EXPECT_EQ(b.gpu(), first.gpu);
+  second.lid = 3;
+  second.insists = true;
+  EXPECT_THROW(Client(place(directory), second, exporter), std::runtime_error);
+}
+
 TEST_F(GpuEngine, KeepsOneLidOnce) {
   Pe a(directory, 1);
   EXPECT_THROW(Pe(directory, 1), std::runtime_error);
