@@ -69,6 +69,7 @@ inline constexpr uint64_t kSlotBytes = 64;
 /// What the command line may change.
 struct Options {
   std::vector<std::string> ops;  // empty: all
+  std::string scope;             // empty: all
   uint64_t max_bytes = kMaxBytes;
   uint32_t max_blocks = 32;
   uint64_t iterations = 0;  // 0: by size
@@ -82,7 +83,8 @@ struct Options {
 };
 
 inline constexpr const char* kUsage =
-    "[--quick] [--ops NAME,...] [--max-bytes N] [--max-blocks N] [--iterations N] [--repeats N] "
+    "[--quick] [--ops NAME,...] [--scope NAME] [--max-bytes N] [--max-blocks N] [--iterations N] "
+    "[--repeats N] "
     "[--span N]";
 
 /// Throws std::invalid_argument with the usage.
@@ -106,6 +108,11 @@ inline Options parse(int argc, char** argv) {
         if (std::ranges::find(kOpNames, options.ops.back()) == std::end(kOpNames)) {
           throw std::invalid_argument("no operation '" + options.ops.back() + "'; " + kUsage);
         }
+      }
+    } else if (name == "--scope" && i + 1 < argc) {
+      options.scope = argv[++i];
+      if (std::ranges::find(kScopeNames, options.scope) == std::end(kScopeNames)) {
+        throw std::invalid_argument("no scope '" + options.scope + "'; " + kUsage);
       }
     } else if (name == "--max-bytes") {
       options.max_bytes = std::min<uint64_t>(number(++i), kMaxBytes);
@@ -174,7 +181,9 @@ inline std::vector<Case> cases(const Options& options) {
   table.push_back({Op::kBarrier, kBlock, 1, 1024, 0, 1000});
 
   std::erase_if(table, [&](const Case& c) {
-    return !options.wants(c.op) || c.blocks > options.max_blocks || c.bytes > options.max_bytes;
+    const bool other = !options.scope.empty() && options.scope != to_string(c.scope);
+    return other || !options.wants(c.op) || c.blocks > options.max_blocks ||
+           c.bytes > options.max_bytes;
   });
   if (options.iterations != 0) {
     for (Case& c : table) c.iterations = options.iterations;

@@ -38,7 +38,7 @@ ENVIRONMENT = {
 # Over the NIC: messages of 8 bytes by (blocks, threads, queues a peer, iterations of each agent). A warp's lanes post
 # together and ring once; a put of a whole warp rings for itself.
 IBGDA_RATES = {
-    "ibgda_rate": ("thread", ((64, 32, 64, 2048), (132, 32, 132, 2048), (264, 32, 264, 1024), (132, 128, 132, 512))),
+    "ibgda_rate": ("thread", ((64, 32, 64, 2048), (132, 32, 132, 2048), (264, 32, 264, 1024))),
     "ibgda_rate_rung_one_by_one": ("warp", ((132, 32, 132, 1024), (264, 32, 264, 1024), (512, 32, 512, 512))),
 }
 IBGDA_OPS = "put_quiet,p_quiet,inc_quiet,fetch_add,put_signal,barrier_all"
@@ -198,8 +198,8 @@ class Comparison:
             over_nic = {"PEAL_TRANSPORT": "ibgda", "PEAL_SOFTNIC_ENGINE": "gpu", "PEAL_HEAP_SIZE": "256M"}
             environment = self.environment("peal") | over_nic | service
             calls = [side, "--ops", IBGDA_OPS, "--iterations", "200", "--repeats", "5"]
-            streams = [side, "--ops", "put,get", "--quick", "--iterations", "8", "--max-bytes", str(1 << 20), "--span",
-                       str(64 << 20)]
+            streams = [side, "--ops", "put,get", "--scope", "block", "--quick", "--iterations", "8", "--max-bytes",
+                       str(1 << 20), "--span", str(64 << 20)]
             for command in (calls, streams):
                 found = self.rows_of("ibgda", [*MPIRUN, "-np", "2", *command], timeout, environment)
                 self.add_over_nic([row | {"op": "ibgda_" + row["op"]} for row in found if row["op"] != "clock"])
