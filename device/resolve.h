@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "device/base/order.h"
 #include "device/base/scope.h"
@@ -46,7 +45,7 @@ PEAL_HD uint64_t offset_in(const Window& w, const void* address) {
 
 /// True if the window holds [address, address + bytes).
 PEAL_HD bool holds_range(const Window& w, const void* address, uint64_t bytes) {
-  return bytes <= w.bytes && offset_in(w, address) <= w.bytes - bytes;
+  return (bytes <= w.bytes) & (offset_in(w, address) <= w.bytes - bytes);
 }
 
 /// True if all PEs registered the window: it can be the far side of a transfer.
@@ -91,9 +90,11 @@ enum class Use { kPayload, kWord };
 PEAL_HD std::byte* near_address(const ContextFields& ctx, const void* address, uint64_t bytes,
                                 int pe) {
   const uint32_t slot = static_cast<uint32_t>(pe) - static_cast<uint32_t>(ctx.near_first);
-  if (slot >= kNearPes || !holds_range(ctx.heap, address, bytes)) return nullptr;
-  std::byte* const near = ctx.near[slot];
-  return near == nullptr ? nullptr : near + offset_in(ctx.heap, address);
+  // Looked up before it is known to be right: the look-up takes as long as finding out.
+  std::byte* const near = ctx.near[slot % kNearPes];
+  const bool here = (slot < kNearPes) & (near != nullptr);
+  return here & holds_range(ctx.heap, address, bytes) ? near + offset_in(ctx.heap, address)
+                                                      : nullptr;
 }
 
 /// Where the heap of `pe` is mapped here, or null.
@@ -144,31 +145,13 @@ PEAL_DEVICE Destination resolve(const BasicContext<R>& ctx, const void* address,
   return resolve_elsewhere(ctx, Asked{address, bytes, pe}, use);
 }
 
-/// resolve() by all lanes of a scope. Edge M8: what they wrote before precedes what any of them
-/// reads afterwards. A block's leader resolves for all: every instruction counts 32 times there.
-/// The answer of a block holds until the lanes have synchronised again, which they must before the
-/// scope's next operation.
-template <Reach R, class S>
-PEAL_DEVICE Destination resolve_together(const BasicContext<R>& ctx, S scope, const void* address,
-                                         uint64_t bytes, int pe) {
-  if constexpr (std::is_same_v<S, Block>) {
-    Destination& shared = block_shared<Destination>();
-    if (scope.leader()) shared = resolve(ctx, address, bytes, pe, Use::kPayload);
-    scope.sync();
-    return shared;
-  } else {
-    scope.sync();
-    return resolve(ctx, address, bytes, pe, Use::kPayload);
-  }
-}
-
 /// resolve() for a word, which must be aligned to its size.
 template <Reach R>
 PEAL_DEVICE Destination resolve_word(const BasicContext<R>& ctx, const void* word, uint32_t bytes,
                                      int pe) {
   Destination d = resolve(ctx, word, bytes, pe, Use::kWord);
   if (d.status == Status::kOk && reinterpret_cast<uint64_t>(word) % bytes != 0) {
-    d.status = refuse(ctx.state, Status::kMisaligned, Asked{word, bytes, pe});
+    d = {nullptr, nullptr, {}, refuse(ctx.state, Status::kMisaligned, Asked{word, bytes, pe})};
   }
   return d;
 }

@@ -155,17 +155,12 @@ PEAL_DEVICE Status wait_by_leader(S scope, const Ticket& ticket) {
   return through_leader(scope, [ticket] { return ibgda::wait<R>(ticket); });
 }
 
-/// Moves the bytes with the scope's own lanes, which have synchronised (edge M8). Source and
-/// destination may be used by all of them afterwards.
+/// Moves the bytes with the scope's own lanes. Source and destination may be used by all of them
+/// afterwards.
 template <p2p::Direction kDirection, class S>
 PEAL_DEVICE void copy_direct(S scope, void* dst, const void* src, uint64_t bytes) {
-  // A block's other warps need not find out that nothing is left for them.
-  constexpr uint64_t kOneWarp = kWarpLanes * sizeof(Line);
-  const uint64_t apart = reinterpret_cast<uint64_t>(dst) ^ reinterpret_cast<uint64_t>(src);
-  if (!std::is_same_v<S, Block> || scope.rank() < kWarpLanes || bytes > kOneWarp ||
-      apart % sizeof(Line) != 0) {
-    p2p::copy<kDirection>(scope, dst, src, bytes);
-  }
+  scope.sync();  // edge M8: every lane's earlier stores to the source precede the copy
+  p2p::copy<kDirection>(scope, dst, src, bytes);
   scope.sync();
 }
 
@@ -191,15 +186,12 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& c
                                                         const std::type_identity_t<T>* src,
                                                         size_t count, int pe) {
   const uint64_t bytes = detail::bytes_of<T>(count);
-  const detail::Destination to = detail::resolve_together(ctx, scope, dst, bytes, pe);
+  const detail::Destination to = detail::resolve(ctx, dst, bytes, pe, detail::Use::kPayload);
   if (to.direct != nullptr) {
     detail::copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);
     return Ticket{};
   }
-  if (to.status != Status::kOk || bytes == 0) {
-    scope.sync();
-    return Ticket{nullptr, 0, to.status};
-  }
+  if (to.status != Status::kOk || bytes == 0) return Ticket{nullptr, 0, to.status};
   return detail::through_leader(
       scope, [=] { return detail::put_bytes<R, std::is_same_v<S, Thread>>(ctx, to, src, bytes); });
 }
@@ -222,15 +214,12 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket get_nbi(const BasicContext<R>& c
                                                         const std::type_identity_t<T>* src,
                                                         size_t count, int pe) {
   const uint64_t bytes = detail::bytes_of<T>(count);
-  const detail::Destination from = detail::resolve_together(ctx, scope, src, bytes, pe);
+  const detail::Destination from = detail::resolve(ctx, src, bytes, pe, detail::Use::kPayload);
   if (from.direct != nullptr) {
     detail::copy_direct<p2p::Direction::kGet>(scope, dst, from.direct, bytes);
     return Ticket{};
   }
-  if (from.status != Status::kOk || bytes == 0) {
-    scope.sync();
-    return Ticket{nullptr, 0, from.status};
-  }
+  if (from.status != Status::kOk || bytes == 0) return Ticket{nullptr, 0, from.status};
   return detail::through_leader(scope, [=] {
     return detail::get_bytes<R, std::is_same_v<S, Thread>>(ctx, dst, from, bytes);
   });

@@ -68,6 +68,12 @@ PEAL_DEVICE Destination resolve_signal(const BasicContext<R>& ctx, const Signal&
   return resolve_word(ctx, signal.word, sizeof(uint64_t), signal.pe);
 }
 
+/// The signal's word where it is mapped, if it is near and aligned; else null.
+PEAL_DEVICE std::byte* near_flag(const ContextFields& ctx, const Signal& signal) {
+  if (reinterpret_cast<uint64_t>(signal.word) % sizeof(uint64_t) != 0) return nullptr;
+  return near_address(ctx, signal.word, sizeof(uint64_t), signal.pe);
+}
+
 /// Data first, then the word, with release: edge M7 begins here when no NIC is between.
 PEAL_DEVICE void signal_direct(std::byte* word, const Signal& signal) {
   auto* at = reinterpret_cast<uint64_t*>(word);
@@ -96,6 +102,17 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
   });
 }
 
+/// The data is stored, the word goes through the NIC: a window that is mapped, a heap that is not.
+template <Reach R, class S>
+PEAL_DEVICE_COLD Ticket put_direct_signal_far(S scope, Destination to, Destination flag,
+                                              const void* src, uint64_t bytes, Signal signal) {
+  copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);
+  return by_leader(scope, [&] {
+    fence_direct_stores();  // edge M16: the NIC may overtake plain stores
+    return post_signal<R, false>(flag, signal);
+  });
+}
+
 }  // namespace detail
 
 /// Starts a put of `count` elements and, behind it on the same way, the signal: whoever sees the
@@ -107,25 +124,18 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket put_signal_nbi(const BasicContex
                                                                size_t count, const Signal& signal) {
   const uint64_t bytes = detail::bytes_of<T>(count);
   const detail::Destination flag = detail::resolve_signal(ctx, signal);
-  if (flag.status != Status::kOk) return Ticket{nullptr, 0, flag.status};
   // Nothing to send needs no destination.
   const detail::Destination to =
-      bytes == 0 ? flag : detail::resolve_together(ctx, scope, dst, bytes, signal.pe);
-  if (to.direct != nullptr) {
+      bytes == 0 ? flag : detail::resolve(ctx, dst, bytes, signal.pe, detail::Use::kPayload);
+  if ((flag.direct != nullptr) & (to.direct != nullptr)) {
     detail::copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);
-    if (flag.direct != nullptr) {
-      if (scope.leader()) detail::signal_direct(flag.direct, signal);
-      return Ticket{};
-    }
-    return detail::through_leader(scope, [=] {
-      fence_direct_stores();  // edge M16: the NIC may overtake plain stores
-      return detail::post_signal<R, false>(flag, signal);
-    });
+    if (scope.leader()) detail::signal_direct(flag.direct, signal);
+    return Ticket{};
   }
-  if (to.status != Status::kOk) {
-    scope.sync();
-    return Ticket{nullptr, 0, to.status};
-  }
+  if (flag.status != Status::kOk) return Ticket{nullptr, 0, flag.status};
+  if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
+  if (to.direct != nullptr)
+    return detail::put_direct_signal_far<R>(scope, to, flag, src, bytes, signal);
   return detail::through_leader(scope, [=] {
     return detail::put_signal_bytes<R, std::is_same_v<S, Thread>>(ctx, to, flag, src, bytes,
                                                                   signal);
@@ -161,6 +171,10 @@ PEAL_DEVICE Status put_signal(const BasicContext<R>& ctx, T* dst,
 /// The signal alone. Ordered behind earlier puts of this block to the same peer on this context.
 template <Reach R>
 PEAL_DEVICE Status signal(const BasicContext<R>& ctx, const Signal& what) {
+  if (std::byte* const near = detail::near_flag(ctx, what)) {
+    detail::signal_direct(near, what);
+    return Status::kOk;
+  }
   const detail::Destination flag = detail::resolve_signal(ctx, what);
   if (flag.status != Status::kOk) return flag.status;
   if (flag.direct != nullptr) {

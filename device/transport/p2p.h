@@ -148,13 +148,17 @@ PEAL_DEVICE void copy_part(Scope scope, std::byte* to, const std::byte* from, ui
   }
 }
 
-/// One aligned element of 4 or 8 bytes, which a thread copies most; false if it is none.
-template <class Unit, Direction kDirection>
-PEAL_DEVICE bool copy_element(std::byte* to, const std::byte* from, uint64_t bytes) {
-  const uint64_t fit = reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from);
-  if (bytes != sizeof(Unit) || fit % sizeof(Unit) != 0) return false;
-  move<1, false, kDirection>(reinterpret_cast<Unit*>(to), reinterpret_cast<const Unit*>(from), 0, 1,
-                             1);
+/// All of it in one go, if it consists of Units and there are no more than lanes: small messages,
+/// and the elements that a thread copies. False if not.
+template <class Unit, Direction kDirection, class Scope>
+PEAL_DEVICE bool copy_at_once(Scope scope, std::byte* to, const std::byte* from, uint64_t bytes) {
+  const uint64_t fit = reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from) | bytes;
+  if (fit % sizeof(Unit) != 0 || bytes > scope.size() * sizeof(Unit)) return false;
+  const auto at = static_cast<uint32_t>(scope.rank() * sizeof(Unit));
+  if (at < static_cast<uint32_t>(bytes)) {
+    move<1, false, kDirection>(reinterpret_cast<Unit*>(to + at),
+                               reinterpret_cast<const Unit*>(from + at), 0, 1, 1);
+  }
   return true;
 }
 
@@ -166,10 +170,9 @@ template <Direction kDirection, class Scope>
 PEAL_DEVICE void copy(Scope scope, void* dst, const void* src, uint64_t bytes) {
   auto* to = static_cast<std::byte*>(dst);
   const auto* from = static_cast<const std::byte*>(src);
-  if constexpr (std::is_same_v<Scope, Thread>) {
-    if (detail::copy_element<uint64_t, kDirection>(to, from, bytes)) return;
-    if (detail::copy_element<uint32_t, kDirection>(to, from, bytes)) return;
-  }
+  if (detail::copy_at_once<Line, kDirection>(scope, to, from, bytes)) return;
+  if (detail::copy_at_once<uint64_t, kDirection>(scope, to, from, bytes)) return;
+  if (detail::copy_at_once<uint32_t, kDirection>(scope, to, from, bytes)) return;
   constexpr uint64_t kPart = uint64_t{1} << 30;  // offsets in 32 bits: half the instructions
   do {
     const uint64_t part = bytes < kPart ? bytes : kPart;
