@@ -4,12 +4,9 @@
 // polled by a kernel, queues and completions in GPU memory.
 //
 //   nic_gpu_benchmark [--gpu N] [--target N] [--folder DIR] [--queues N] [--ms N] [--waits N]
-//                     [--doorbell host|gpu]
 //
 // --gpu posts, --target holds the memory written to; PEAL_SOFTNIC_GPU says where the NIC runs. One
-// JSON object a line; a row whose data or completions are wrong has "errors" above 0. The NIC needs
-// the doorbell record only: with --doorbell gpu the register's page is memory of the GPU, which
-// shows what a store over PCIe costs.
+// JSON object a line; a row whose data or completions are wrong has "errors" above 0.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -179,7 +176,6 @@ struct Arguments {
   uint32_t queues = 1024;
   uint64_t ms = 200;
   uint32_t waits = 5000;
-  bool host_doorbell = true;
   std::string folder = std::filesystem::canonical("/proc/self/exe").parent_path().string();
 };
 
@@ -193,7 +189,6 @@ Arguments parse(int argc, char** argv) {
     if (name == "--queues") arguments.queues = static_cast<uint32_t>(std::atoi(value));
     if (name == "--ms") arguments.ms = static_cast<uint64_t>(std::atoi(value));
     if (name == "--waits") arguments.waits = static_cast<uint32_t>(std::atoi(value));
-    if (name == "--doorbell") arguments.host_doorbell = std::string(value) != "gpu";
     if (name == "--folder") arguments.folder = value;
   }
   if (arguments.target < 0) arguments.target = arguments.gpu;
@@ -242,15 +237,9 @@ Bench::Bench(const Arguments& arguments) : arguments_(arguments) {
                                                         .queues = queue_memory_,
                                                         .data = data_,
                                                         .source = source_});
-  CHECK(cudaHostRegister(nic_->doorbell_page(), 4096,
-                         cudaHostRegisterPortable | cudaHostRegisterMapped));
-  void* doorbell = nullptr;
-  CHECK(cudaHostGetDevicePointer(&doorbell, nic_->doorbell(), 0));
-  if (!arguments.host_doorbell) doorbell = device_array<uint64_t>(8);
   auto* stop = device_array<uint32_t>(1);
   std::vector<SendQueue> described = nic_->describe();
   for (SendQueue& queue : described) {
-    queue.doorbell = static_cast<uint64_t*>(doorbell);
     queue.stop = stop;
     queue.timeout_ns = kTimeoutNs;
   }
@@ -275,11 +264,10 @@ void Bench::print(const Job& job, uint32_t queues, const char* unit, double valu
   const char* nic_gpu = std::getenv("PEAL_SOFTNIC_GPU");
   std::printf(
       "{\"op\": \"%s\", \"nic\": \"softnic-gpu\", \"gpu\": %d, \"target\": %d, "
-      "\"nic_gpu\": \"%s\", \"doorbell\": \"%s\", \"bytes\": %u, \"queues\": %u, "
+      "\"nic_gpu\": \"%s\", \"bytes\": %u, \"queues\": %u, "
       "\"messages_per_doorbell\": %u, \"%s\": %.3f, \"errors\": %llu}\n",
-      name_of(job.op), arguments_.gpu, arguments_.target, nic_gpu ? nic_gpu : "auto",
-      arguments_.host_doorbell ? "host" : "gpu", job.bytes, queues, job.together, unit, value,
-      static_cast<unsigned long long>(errors));
+      name_of(job.op), arguments_.gpu, arguments_.target, nic_gpu ? nic_gpu : "auto", job.bytes,
+      queues, job.together, unit, value, static_cast<unsigned long long>(errors));
   std::fflush(stdout);
 }
 

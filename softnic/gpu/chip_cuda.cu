@@ -70,6 +70,8 @@ class DeviceBuffer {
     bytes_ = 2 * bytes;
     check(cudaMalloc(&memory_, bytes_), "cudaMalloc");
     check(cudaMemset(memory_, 0, bytes_), "cudaMemset");
+    // Copies follow on a stream that does not wait for this one.
+    check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
   }
   template <class T>
   T* as() const {
@@ -175,8 +177,12 @@ class CudaChip : public Chip {
   }
 
   std::byte* map(const Extent& extent, const Fd& descriptor) override {
-    return extent.kind == Extent::Kind::kIpcHandle ? open_handle(extent)
-                                                   : import(extent, descriptor);
+    std::byte* memory =
+        extent.kind == Extent::Kind::kIpcHandle ? open_handle(extent) : import(extent, descriptor);
+    cudaPointerAttributes attributes = {};
+    check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
+    shared_ = shared_ || attributes.device == gpu_;
+    return memory;
   }
 
   void unmap(const Extent& extent, std::byte* memory) override {
@@ -223,7 +229,7 @@ class CudaChip : public Chip {
                                        .watch = watch_,
                                        .order = order_.as<uint32_t>(),
                                        .patience_ns = kPatienceNs},
-                                      static_cast<uint32_t>(multiprocessors_), stream_);
+                                      usable_multiprocessors(), stream_);
     if (error != nullptr) fail("launch of the engine", error);
     running_ = true;
   }
@@ -256,6 +262,13 @@ class CudaChip : public Chip {
   }
 
  private:
+  /// A quarter of a GPU on which PEs run their kernels too: those must find room beside this one,
+  /// all their blocks at once, and warps that poll slow their neighbours down.
+  uint32_t usable_multiprocessors() const {
+    const auto all = static_cast<uint32_t>(multiprocessors_);
+    return shared_ && all >= 4 ? all / 4 : all;
+  }
+
   static std::atomic_ref<uint32_t> word(uint32_t& at) { return std::atomic_ref<uint32_t>(at); }
 
   static std::byte* open_handle(const Extent& extent) {
@@ -303,6 +316,7 @@ class CudaChip : public Chip {
   std::vector<Port*> ports_;
   std::map<Port*, PortCopy> copies_;
   bool running_ = false;
+  bool shared_ = false;  // with PEs whose memory lies on this GPU
 };
 
 }  // namespace

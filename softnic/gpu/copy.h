@@ -34,11 +34,9 @@ __device__ void copy_units(std::byte* to, const std::byte* from, uint64_t units,
   }
 }
 
-/// 16 bytes at a time, many in flight: what a load costs over a link is its latency.
-__device__ inline void copy_lines(std::byte* to, const std::byte* from, uint64_t lines,
-                                  uint32_t lane) {
-  constexpr uint32_t kDeep = 8;
-  uint64_t i = lane;
+/// Lines `i`, `i` + kLanes, ... of a lane as long as kDeep of them fit; answers the next.
+template <uint32_t kDeep>
+__device__ uint64_t copy_deep(std::byte* to, const std::byte* from, uint64_t lines, uint64_t i) {
   for (; i + (kDeep - 1) * kLanes < lines; i += kDeep * kLanes) {
     Line line[kDeep];
 #pragma unroll
@@ -46,7 +44,14 @@ __device__ inline void copy_lines(std::byte* to, const std::byte* from, uint64_t
 #pragma unroll
     for (uint32_t k = 0; k < kDeep; ++k) store_line(to + 16 * (i + k * kLanes), line[k]);
   }
-  for (; i < lines; i += kLanes) store_line(to + 16 * i, load_line_direct(from + 16 * i));
+  return i;
+}
+
+/// 16 bytes at a time, many in flight: what a load costs over a link is its latency.
+__device__ inline void copy_lines(std::byte* to, const std::byte* from, uint64_t lines,
+                                  uint32_t lane) {
+  const uint64_t i = copy_deep<4>(to, from, lines, copy_deep<16>(to, from, lines, lane));
+  copy_deep<1>(to, from, lines, i);
 }
 
 /// Sixteen bytes from `bits / 8` bytes into `low`, which `high` follows; 0 < bits < 128.
@@ -88,8 +93,8 @@ __device__ inline void copy_shifted(std::byte* to, const std::byte* from, uint64
 }
 
 /// By a whole warp.
-__device__ __noinline__ void copy_together(std::byte* to, const std::byte* from, uint64_t bytes,
-                                           uint32_t lane) {
+__device__ inline void copy_together(std::byte* to, const std::byte* from, uint64_t bytes,
+                                     uint32_t lane) {
   const uint64_t misaligned = -reinterpret_cast<uint64_t>(to) & 15;
   const uint64_t head = misaligned < bytes ? misaligned : bytes;
   copy_units<uint8_t>(to, from, head, lane, kLanes);

@@ -93,8 +93,9 @@ class CudaExporter : public Exporter {
     Extent extent;
     DevicePointer base = 0;
     size_t size = 0;
-    check(driver_.address_range(&base, &size, device_pointer(address)), "cuMemGetAddressRange",
-          address);
+    check(within(context_of(address),
+                 [&] { return driver_.address_range(&base, &size, device_pointer(address)); }),
+          "cuMemGetAddressRange", address);
     extent.base = base;
     extent.bytes = size;
     if (device_pointer(address) + bytes > base + size) {
@@ -121,9 +122,7 @@ class CudaExporter : public Exporter {
   std::shared_ptr<std::byte> allocate_beside(const void* address, uint64_t bytes) const override {
     constexpr uint64_t kPage = 4096;
     if (!loaded()) throw ExportError("libcuda.so.1 is not loaded in this process");
-    void* context = nullptr;
-    check(driver_.pointer_attribute(&context, kContext, device_pointer(address)),
-          "cuPointerGetAttribute", address);
+    void* context = context_of(address);
     DevicePointer base = 0;
     check(within(context, [&] { return driver_.allocate(&base, bytes + kPage); }), "cuMemAlloc",
           address);
@@ -160,8 +159,16 @@ class CudaExporter : public Exporter {
     return loaded_;
   }
 
+  /// Null for memory that belongs to no context (cuMemCreate).
+  void* context_of(const void* address) const {
+    void* context = nullptr;
+    const Result result = driver_.pointer_attribute(&context, kContext, device_pointer(address));
+    return result == kSuccess ? context : nullptr;
+  }
+
   template <class Body>
   Result within(void* context, const Body& body) const {
+    if (context == nullptr) return body();
     const Result entered = driver_.push_context(context);
     if (entered != kSuccess) return entered;
     const Result result = body();
@@ -216,11 +223,8 @@ class CudaExporter : public Exporter {
   /// Memory of cudaMalloc and its like.
   void export_handle(Extent* extent) const {
     const auto* base = reinterpret_cast<const void*>(extent->base);
-    void* context = nullptr;
-    check(driver_.pointer_attribute(&context, kContext, extent->base), "cuPointerGetAttribute",
-          base);
     IpcHandle handle;
-    check(within(context, [&] { return driver_.ipc_handle(&handle, extent->base); }),
+    check(within(context_of(base), [&] { return driver_.ipc_handle(&handle, extent->base); }),
           "cuIpcGetMemHandle", base);
     extent->kind = Extent::Kind::kIpcHandle;
     static_assert(sizeof(handle) == sizeof(extent->handle));

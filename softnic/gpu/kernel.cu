@@ -16,7 +16,7 @@ namespace peal::softnic::gpu {
 
 namespace {
 
-constexpr uint32_t kMaxWarps = 8;      // of a block, the watching one among them
+constexpr uint32_t kMaxWarps = 12;     // of a block, the watching one among them
 constexpr uint32_t kMaxSlots = 8;      // of a warp
 constexpr uint32_t kIdleTurns = 4096;  // until a warp polls less often
 constexpr uint32_t kIdleSleepNs = 500;
@@ -66,7 +66,7 @@ __device__ void serve(const EngineArguments& a, Slot* slots, uint32_t worker, ui
   }
 }
 
-__global__ void __launch_bounds__(kMaxWarps* kLanes, 2) engine_kernel(EngineArguments a) {
+__global__ void __launch_bounds__(kMaxWarps* kLanes, 1) engine_kernel(EngineArguments a) {
   extern __shared__ uint64_t memory[];
   auto* slots = reinterpret_cast<Slot*>(memory);
   __shared__ uint32_t stop;

@@ -78,7 +78,9 @@ class Warp {
     if ((waiting | odd) == 0) return false;
     const uint32_t few = __ballot_sync(kAll, look.waiting != 0 && look.waiting <= kFewWaiting);
     uint32_t alone = waiting;
-    if ((few & (few - 1)) != 0) alone ^= few ^ abreast(few >> lane_ & 1, look.waiting);
+    // One lane is quicker with one request than all of them.
+    const bool single = few == waiting && __any_sync(kAll, look.waiting == 1);
+    if ((few & (few - 1)) != 0 || single) alone ^= few ^ abreast(few >> lane_ & 1, look.waiting);
     bool worked = alone != waiting;
     for (; alone != 0; alone &= alone - 1) {
       const uint32_t of = lowest_bit(alone);

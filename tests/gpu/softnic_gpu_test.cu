@@ -21,116 +21,15 @@
 #include <thread>
 
 #include "device/mlx5/send_queue.h"
-#include "tests/support/gpu_queues.h"
+#include "tests/gpu/softnic_rig.h"
 
 namespace {
 
 using namespace peal;
 using mlx5::Header;
-using mlx5::SendQueue;
-using testing::GpuQueues;
+using namespace peal::testing;
 
-constexpr uint64_t kTimeoutNs = 10'000'000'000;
-constexpr uint32_t kDepth = 256;
 constexpr uint32_t kQueues = 64;
-constexpr size_t kDataBytes = 128 << 20;
-
-int passed = 0;
-int failed = 0;
-bool good = true;  // the test that runs
-
-void expect(bool condition, const char* what, long long got = 0) {
-  if (condition) return;
-  std::printf("  expected: %s (got %lld)\n", what, got);
-  good = false;
-}
-
-void check(cudaError_t error, const char* call) {
-  if (error == cudaSuccess) return;
-  std::printf("%s: %s\n%d passed, %d failed\n", call, cudaGetErrorString(error), passed,
-              failed + 1);
-  std::exit(1);
-}
-#define CHECK(call) check(call, #call)
-
-template <class T>
-T* device_array(size_t count, int fill = 0) {
-  void* memory = nullptr;
-  CHECK(cudaMalloc(&memory, count * sizeof(T)));
-  CHECK(cudaMemset(memory, fill, count * sizeof(T)));
-  return static_cast<T*>(memory);
-}
-
-/// Everything the kernels use, made once a test.
-struct Rig {
-  explicit Rig(const std::string& folder, nic::Ordering ordering = nic::Ordering::kRelaxed,
-               uint32_t count = 1);
-  ~Rig();
-
-  GpuQueues::Memory queue_memory, data, source;
-  std::unique_ptr<GpuQueues> nic;
-  SendQueue* queues = nullptr;  // of the GPU
-  uint32_t* stop = nullptr;
-  uint64_t* result = nullptr;  // 1024 words
-  uint64_t results[1024] = {};
-
-  /// Waits for the kernel and fetches `result`.
-  void finish() {
-    CHECK(cudaGetLastError());
-    CHECK(cudaDeviceSynchronize());
-    CHECK(cudaMemcpy(results, result, sizeof(results), cudaMemcpyDeviceToHost));
-  }
-  std::vector<uint8_t> read(const GpuQueues::Memory& memory, size_t offset, size_t bytes) const {
-    std::vector<uint8_t> copy(bytes);
-    CHECK(cudaMemcpy(copy.data(), memory.address + offset, bytes, cudaMemcpyDeviceToHost));
-    return copy;
-  }
-};
-
-Rig::Rig(const std::string& folder, nic::Ordering ordering, uint32_t count) {
-  const size_t queue_bytes = count * GpuQueues::stride(kDepth);
-  queue_memory = {device_array<std::byte>(queue_bytes), queue_bytes};
-  data = {device_array<std::byte>(kDataBytes), kDataBytes};
-  source = {device_array<std::byte>(kDataBytes), kDataBytes};
-  for (uint32_t i = 0; i < count; ++i) {
-    CHECK(cudaMemset(
-        queue_memory.address + i * GpuQueues::stride(kDepth) + GpuQueues::cqe_offset(kDepth), 0xff,
-        64));
-  }
-  stop = device_array<uint32_t>(1);
-  result = device_array<uint64_t>(1024);
-  CHECK(cudaDeviceSynchronize());
-  nic = std::make_unique<GpuQueues>(GpuQueues::Options{.folder = folder,
-                                                       .count = count,
-                                                       .depth = kDepth,
-                                                       .queues = queue_memory,
-                                                       .data = data,
-                                                       .source = source,
-                                                       .ordering = ordering});
-  CHECK(cudaHostRegister(nic->doorbell_page(), 4096,
-                         cudaHostRegisterPortable | cudaHostRegisterMapped));
-  void* doorbell = nullptr;
-  CHECK(cudaHostGetDevicePointer(&doorbell, nic->doorbell(), 0));
-  std::vector<SendQueue> described = nic->describe();
-  for (SendQueue& queue : described) {
-    queue.doorbell = static_cast<uint64_t*>(doorbell);
-    queue.stop = stop;
-    queue.timeout_ns = kTimeoutNs;
-  }
-  queues = device_array<SendQueue>(count);
-  CHECK(cudaMemcpy(queues, described.data(), count * sizeof(SendQueue), cudaMemcpyHostToDevice));
-  CHECK(cudaDeviceSynchronize());
-}
-
-Rig::~Rig() {
-  cudaHostUnregister(nic->doorbell_page());
-  nic.reset();
-  for (void* memory : {static_cast<void*>(queues), static_cast<void*>(stop),
-                       static_cast<void*>(result), static_cast<void*>(queue_memory.address),
-                       static_cast<void*>(data.address), static_cast<void*>(source.address)}) {
-    cudaFree(memory);
-  }
-}
 
 // ---- what kernels do
 
@@ -145,6 +44,10 @@ __device__ Status run(SendQueue& q, const Compose& compose) {
       q, {.first = at, .blocks = decltype(compose(Header{}))::kBlocks, .last = at});
   mlx5::ring<Reach::kLane>(q);
   return mlx5::wait_completed<Reach::kLane>(q, at);
+}
+
+__device__ unsigned long long* as_counter(uint64_t* word) {
+  return reinterpret_cast<unsigned long long*>(word);
 }
 
 /// The 32 lanes post a WQE each, the last signalled; one doorbell.
@@ -195,6 +98,35 @@ __global__ void put_together(SendQueue* queues, Be32 rkey, uint32_t rounds, uint
   }
   if (lane == 0 && s == Status::kOk) s = mlx5::drain<Reach::kLane>(q);
   if (lane == 0) result[blockIdx.x] = static_cast<uint64_t>(s);
+}
+
+/// Each block on a queue of its own: a word of data, a word that tells of it and an add, a doorbell
+/// each, and no waiting but for room. Queue i owns the words from 64 * i on.
+__global__ void post_singly(SendQueue* queues, Be32 rkey, Be32 word_rkey, uint32_t rounds,
+                            uint64_t* result) {
+  SendQueue& q = queues[blockIdx.x];
+  const uint64_t own = 512 * uint64_t{blockIdx.x};
+  const mlx5::Local landing{q.landing_address, q.landing_lkey};
+  Status status = Status::kOk;
+  const auto post = [&](auto compose) {
+    uint64_t at = 0;
+    if (status == Status::kOk) status = mlx5::reserve<Reach::kLane>(q, 1, &at);
+    if (status != Status::kOk) return;
+    mlx5::write(q, at, compose(Header{.index = at, .qpn_shifted = q.qpn_shifted}));
+    mlx5::publish<Reach::kLane>(q, {.first = at, .blocks = 1, .last = at});
+    mlx5::ring<Reach::kLane>(q);
+  };
+  for (uint64_t i = 1; i <= rounds; ++i) {
+    post([&](const Header& h) { return inline_word(h, own + 8 * (i % 32), rkey, i); });
+    post([&](const Header& h) { return inline_word(h, own + 256, word_rkey, i); });
+    post([&](const Header& h) {
+      return mlx5::compose_fetch_add(h, {own + 264, word_rkey}, i, landing);
+    });
+  }
+  if (status == Status::kOk) status = mlx5::drain<Reach::kLane>(q);
+  const uint64_t old = load_relaxed<Reach::kSystem>(&q.landing[0].value);
+  if (old != uint64_t{rounds} * (rounds - 1) / 2) atomicAdd(as_counter(result + 1), 1ull);
+  if (status != Status::kOk) atomicAdd(as_counter(result), 1ull);
 }
 
 struct Transfer {
@@ -310,6 +242,27 @@ void puts_from_many_queues(const std::string& folder) {
     uint64_t word;
     std::memcpy(&word, &bytes[8 * i], 8);
     wrong += word != i + 1 ? 1 : 0;
+  }
+  expect(wrong == 0, "no wrong word", static_cast<long long>(wrong));
+}
+
+void serves_many_queues_a_warp(const std::string& folder) {
+  constexpr uint32_t kMany = 700;
+  constexpr uint64_t kRounds = 300;
+  Rig rig(folder, nic::Ordering::kRelaxed, kMany);
+  post_singly<<<kMany, 1>>>(rig.queues, rig.nic->data_rkey(), rig.nic->word_rkey(), kRounds,
+                            rig.result);
+  rig.finish();
+  expect(rig.results[0] == 0, "no failed queue", static_cast<long long>(rig.results[0]));
+  expect(rig.results[1] == 0, "no wrong old value", static_cast<long long>(rig.results[1]));
+  const auto bytes = rig.read(rig.data, 0, size_t{512} * kMany);
+  size_t wrong = 0;
+  for (uint32_t queue = 0; queue < kMany; ++queue) {
+    uint64_t words[34];
+    std::memcpy(words, &bytes[size_t{512} * queue], sizeof(words));
+    for (uint64_t i = 0; i < 32; ++i) wrong += words[i] != kRounds - (kRounds - i) % 32 ? 1 : 0;
+    wrong += words[32] != kRounds ? 1 : 0;
+    wrong += words[33] != kRounds * (kRounds + 1) / 2 ? 1 : 0;
   }
   expect(wrong == 0, "no wrong word", static_cast<long long>(wrong));
 }
@@ -449,6 +402,7 @@ int main(int argc, char** argv) {
       {"goes on while every host thread of the PE is stopped", goes_on_without_host_threads},
       {"puts and waits", puts_and_waits},
       {"puts from many queues", puts_from_many_queues},
+      {"serves many queues a warp", serves_many_queues_a_warp},
       {"transfers any size at any alignment", transfers_any_size},
       {"does atomics", does_atomics},
       {"keeps the order of requests in strict memory", keeps_order_in_strict_memory},

@@ -20,8 +20,8 @@ GpuQueues::GpuQueues(const Options& options)
     : options_(options),
       device_(open_library(options.folder), ""),
       domain_(device_),
-      uar_(device_),
       umem_(device_, options.queues.address, options.queues.bytes),
+      uar_(device_),
       landing_(device_, domain_, options.queues.address, options.queues.bytes),
       data_(device_, domain_, options.data.address, options.data.bytes, options.ordering),
       words_(device_, domain_, options.data.address, options.data.bytes, nic::Ordering::kStrict),
@@ -48,6 +48,7 @@ std::vector<mlx5::SendQueue> GpuQueues::describe() const {
     mlx5::SendQueue& queue = queues[i];
     queue.blocks = reinterpret_cast<mlx5::Wqebb*>(base + layout.send_queue());
     queue.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(base + layout.doorbell());
+    queue.doorbell = static_cast<uint64_t*>(uar_.doorbell());
     queue.cqe = reinterpret_cast<mlx5::Cqe*>(base + layout.cqe());
     queue.landing = reinterpret_cast<mlx5::LandingCell*>(base + layout.landing());
     queue.landing_address = i * layout.bytes() + layout.landing();

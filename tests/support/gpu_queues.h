@@ -39,10 +39,8 @@ class GpuQueues {
   /// Throws peal::Error.
   explicit GpuQueues(const Options& options);
 
-  /// As kernels use them; the caller fills in what only it knows: doorbell, stop, timeout.
+  /// As kernels use them; the caller fills in what only it knows: stop, timeout.
   std::vector<mlx5::SendQueue> describe() const;
-  void* doorbell() const { return uar_.doorbell(); }
-  void* doorbell_page() const { return uar_.base(); }
 
   Be32 data_rkey() const { return data_.rkey(); }
   Be32 data_lkey() const { return data_.lkey(); }
@@ -56,8 +54,8 @@ class GpuQueues {
   Options options_;
   nic::Device device_;
   nic::ProtectionDomain domain_;
-  nic::Uar uar_;
   nic::Umem umem_;
+  nic::Uar uar_;  // after memory of a GPU, hence on it
   nic::MemoryRegion landing_;
   nic::MemoryRegion data_;
   nic::MemoryRegion words_;

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Queues, memory and the count of passes and failures for tests of the software NIC's GPU engine.
+//
+//   Rig: one process, one NIC, every queue connected to itself, all memory of one GPU
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/mlx5/send_queue.h"
+#include "tests/support/gpu_queues.h"
+
+namespace peal::testing {
+
+using mlx5::SendQueue;
+
+inline constexpr uint64_t kTimeoutNs = 10'000'000'000;
+inline constexpr uint32_t kDepth = 256;
+inline constexpr size_t kDataBytes = 128 << 20;
+
+inline int passed = 0;
+inline int failed = 0;
+inline bool good = true;  // the test that runs
+
+inline void expect(bool condition, const char* what, long long got = 0) {
+  if (condition) return;
+  std::printf("  expected: %s (got %lld)\n", what, got);
+  good = false;
+}
+
+inline void check(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return;
+  std::printf("%s: %s\n%d passed, %d failed\n", call, cudaGetErrorString(error), passed,
+              failed + 1);
+  std::exit(1);
+}
+#define CHECK(call) check(call, #call)
+
+template <class T>
+T* device_array(size_t count, int fill = 0) {
+  void* memory = nullptr;
+  CHECK(cudaMalloc(&memory, count * sizeof(T)));
+  CHECK(cudaMemset(memory, fill, count * sizeof(T)));
+  return static_cast<T*>(memory);
+}
+
+/// Everything the kernels use, made once a test.
+struct Rig {
+  explicit Rig(const std::string& folder, nic::Ordering ordering = nic::Ordering::kRelaxed,
+               uint32_t count = 1);
+  ~Rig();
+
+  GpuQueues::Memory queue_memory, data, source;
+  std::unique_ptr<GpuQueues> nic;
+  SendQueue* queues = nullptr;  // of the GPU
+  uint32_t* stop = nullptr;
+  uint64_t* result = nullptr;  // 1024 words
+  uint64_t results[1024] = {};
+
+  /// Waits for the kernel and fetches `result`.
+  void finish() {
+    CHECK(cudaGetLastError());
+    CHECK(cudaDeviceSynchronize());
+    CHECK(cudaMemcpy(results, result, sizeof(results), cudaMemcpyDeviceToHost));
+  }
+  std::vector<uint8_t> read(const GpuQueues::Memory& memory, size_t offset, size_t bytes) const {
+    std::vector<uint8_t> copy(bytes);
+    CHECK(cudaMemcpy(copy.data(), memory.address + offset, bytes, cudaMemcpyDeviceToHost));
+    return copy;
+  }
+};
+
+inline Rig::Rig(const std::string& folder, nic::Ordering ordering, uint32_t count) {
+  const size_t queue_bytes = count * GpuQueues::stride(kDepth);
+  queue_memory = {device_array<std::byte>(queue_bytes), queue_bytes};
+  data = {device_array<std::byte>(kDataBytes), kDataBytes};
+  source = {device_array<std::byte>(kDataBytes), kDataBytes};
+  for (uint32_t i = 0; i < count; ++i) {
+    CHECK(cudaMemset(
+        queue_memory.address + i * GpuQueues::stride(kDepth) + GpuQueues::cqe_offset(kDepth), 0xff,
+        64));
+  }
+  stop = device_array<uint32_t>(1);
+  result = device_array<uint64_t>(1024);
+  CHECK(cudaDeviceSynchronize());
+  nic = std::make_unique<GpuQueues>(GpuQueues::Options{.folder = folder,
+                                                       .count = count,
+                                                       .depth = kDepth,
+                                                       .queues = queue_memory,
+                                                       .data = data,
+                                                       .source = source,
+                                                       .ordering = ordering});
+  std::vector<SendQueue> described = nic->describe();
+  for (SendQueue& queue : described) {
+    queue.stop = stop;
+    queue.timeout_ns = kTimeoutNs;
+  }
+  queues = device_array<SendQueue>(count);
+  CHECK(cudaMemcpy(queues, described.data(), count * sizeof(SendQueue), cudaMemcpyHostToDevice));
+  CHECK(cudaDeviceSynchronize());
+}
+
+inline Rig::~Rig() {
+  nic.reset();
+  for (void* memory : {static_cast<void*>(queues), static_cast<void*>(stop),
+                       static_cast<void*>(result), static_cast<void*>(queue_memory.address),
+                       static_cast<void*>(data.address), static_cast<void*>(source.address)}) {
+    cudaFree(memory);
+  }
+}
+
+}  // namespace peal::testing
