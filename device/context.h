@@ -56,11 +56,7 @@ struct UsageError {
   uint64_t bytes;
 };
 
-/// What the lanes of all kernels on one context share beside its queues.
-struct ContextState {
-  UsageError usage;
-  alignas(64) uint64_t sync_epoch;  // barriers entered by this PE
-};
+struct ContextState;
 
 /// Rounds of the barrier of `n_pes` PEs: ceil(log_kSyncFan(n_pes)).
 PEAL_HD constexpr uint32_t sync_rounds(int n_pes) {
@@ -89,6 +85,15 @@ struct ContextFields {
   uint64_t timeout_ns;   // of every wait; 0 = none
   std::byte*
       near[kNearPes];  // heap.direct[near_first + i] again: a kernel's argument is always at hand
+};
+
+/// What the lanes of all kernels on one context share beside its queues.
+struct ContextState {
+  UsageError usage;
+  alignas(64) uint64_t sync_epoch;  // barriers entered by this PE
+  /// The context again: where code out of line finds it. An address of a kernel's argument would
+  /// make the kernel copy the argument to its stack.
+  alignas(64) ContextFields fields;
 };
 
 /// Ownership R: Exclusive contexts are used by one thread, warp or block per queue at a time and

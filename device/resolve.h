@@ -114,10 +114,11 @@ PEAL_DEVICE Destination through_nic(const ContextFields& ctx, const Window& w, u
 }
 
 /// What resolve() does with anything but the heap of an existing PE; also says what is wrong.
-PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextFields ctx, Asked asked, Use use) {
+PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked asked, Use use) {
+  const ContextFields& ctx = state->fields;
   const int pe = asked.pe;
   if (pe < 0 || pe >= ctx.n_pes) {
-    return {nullptr, nullptr, {}, refuse(ctx.state, Status::kBadPe, asked)};
+    return {nullptr, nullptr, {}, refuse(state, Status::kBadPe, asked)};
   }
   const Window* w = holds_range(ctx.heap, asked.address, asked.bytes)
                         ? &ctx.heap
@@ -129,7 +130,7 @@ PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextFields ctx, Asked a
     }
     if (w->rkeys != nullptr) return through_nic(ctx, *w, offset, pe, use);
   }
-  return {nullptr, nullptr, {}, refuse(ctx.state, Status::kNotSymmetric, asked)};
+  return {nullptr, nullptr, {}, refuse(state, Status::kNotSymmetric, asked)};
 }
 
 /// Checks pe and range, and picks the way: direct, or the queue of the calling block.
@@ -142,7 +143,7 @@ PEAL_DEVICE Destination resolve(const BasicContext<R>& ctx, const void* address,
       holds_range(ctx.heap, address, bytes) && heap_of(ctx, pe) == nullptr) {
     return through_nic(ctx, ctx.heap, offset_in(ctx.heap, address), pe, use);
   }
-  return resolve_elsewhere(ctx, Asked{address, bytes, pe}, use);
+  return resolve_elsewhere(ctx.state, Asked{address, bytes, pe}, use);
 }
 
 /// resolve() for a word, which must be aligned to its size.
@@ -162,9 +163,8 @@ struct Origin {
   Status status;
 };
 
-PEAL_DEVICE_COLD inline Origin resolve_local_elsewhere(const WindowTable* windows,
-                                                       ContextState* state, Asked asked) {
-  const Window* w = find_window(windows, asked.address, asked.bytes, Side::kHome);
+PEAL_DEVICE_COLD inline Origin resolve_local_elsewhere(ContextState* state, Asked asked) {
+  const Window* w = find_window(state->fields.windows, asked.address, asked.bytes, Side::kHome);
   if (w != nullptr) return {{offset_in(*w, asked.address), w->lkey}, Status::kOk};
   return {{}, refuse(state, Status::kNotRegistered, asked)};
 }
@@ -174,7 +174,7 @@ PEAL_DEVICE Origin resolve_local(const BasicContext<R>& ctx, const void* address
   if (holds_range(ctx.heap, address, bytes)) {
     return {{offset_in(ctx.heap, address), ctx.heap.lkey}, Status::kOk};
   }
-  return resolve_local_elsewhere(ctx.windows, ctx.state, Asked{address, bytes, ctx.pe});
+  return resolve_local_elsewhere(ctx.state, Asked{address, bytes, ctx.pe});
 }
 
 }  // namespace detail

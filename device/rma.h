@@ -132,27 +132,29 @@ PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, void* dst, const Destin
   return ticket;
 }
 
-template <class S, class Op>
-PEAL_DEVICE_COLD auto by_leader_elsewhere(S scope, Op op) {
-  return by_leader(scope, op);
+template <Reach R, class S, class Op>
+PEAL_DEVICE_COLD auto by_leader_elsewhere(const ContextState* state, S scope, Op op) {
+  const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
+  return by_leader(scope, [&] { return op(ctx); });
 }
 
-/// by_leader() for what goes through the NIC. A warp or a block, which copies with all its lanes
-/// where the peer is mapped, has this out of line: its registers are then the copy's. `op` must
-/// capture by value, or every kernel keeps what it refers to on the stack.
-template <class S, class Op>
-PEAL_DEVICE auto through_leader(S scope, const Op& op) {
+/// by_leader() for what goes through the NIC; `op` takes the context. A warp or a block, which
+/// copies with all its lanes where the peer is mapped, has this out of line: its registers are then
+/// the copy's. `op` must capture by value, and not the context.
+template <Reach R, class S, class Op>
+PEAL_DEVICE auto through_leader(const BasicContext<R>& ctx, S scope, const Op& op) {
   if constexpr (std::is_same_v<S, Thread>) {
-    return op();
+    return op(ctx);
   } else {
-    return by_leader_elsewhere(scope, op);
+    return by_leader_elsewhere<R>(ctx.state, scope, op);
   }
 }
 
 template <Reach R, class S>
-PEAL_DEVICE Status wait_by_leader(S scope, const Ticket& ticket) {
+PEAL_DEVICE Status wait_by_leader(const BasicContext<R>& ctx, S scope, const Ticket& ticket) {
   if (ticket.status != Status::kOk || ticket.queue == nullptr) return ticket.status;
-  return through_leader(scope, [ticket] { return ibgda::wait<R>(ticket); });
+  return through_leader(ctx, scope,
+                        [ticket](const BasicContext<R>&) { return ibgda::wait<R>(ticket); });
 }
 
 /// Moves the bytes with the scope's own lanes. Source and destination may be used by all of them
@@ -192,8 +194,9 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& c
     return Ticket{};
   }
   if (to.status != Status::kOk || bytes == 0) return Ticket{nullptr, 0, to.status};
-  return detail::through_leader(
-      scope, [=] { return detail::put_bytes<R, std::is_same_v<S, Thread>>(ctx, to, src, bytes); });
+  return detail::through_leader(ctx, scope, [=](const BasicContext<R>& c) {
+    return detail::put_bytes<R, std::is_same_v<S, Thread>>(c, to, src, bytes);
+  });
 }
 
 /// Copies `count` elements to `dst` at `pe`; returns when the source may be reused.
@@ -204,7 +207,7 @@ requires detail::kIsScope<S> PEAL_DEVICE Status put(const BasicContext<R>& ctx, 
   const Ticket ticket = put_nbi(ctx, scope, dst, src, count, pe);
   // Inline data has left the source already.
   if (detail::bytes_of<T>(count) <= mlx5::kMaxInlineBytes) return ticket.status;
-  return detail::wait_by_leader<R>(scope, ticket);
+  return detail::wait_by_leader(ctx, scope, ticket);
 }
 
 /// Starts copying `count` elements from `src` at `pe` to `dst`, which, where the NIC carries it,
@@ -220,8 +223,8 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket get_nbi(const BasicContext<R>& c
     return Ticket{};
   }
   if (from.status != Status::kOk || bytes == 0) return Ticket{nullptr, 0, from.status};
-  return detail::through_leader(scope, [=] {
-    return detail::get_bytes<R, std::is_same_v<S, Thread>>(ctx, dst, from, bytes);
+  return detail::through_leader(ctx, scope, [=](const BasicContext<R>& c) {
+    return detail::get_bytes<R, std::is_same_v<S, Thread>>(c, dst, from, bytes);
   });
 }
 
@@ -231,7 +234,7 @@ template <Reach R, class S, class T>
 requires detail::kIsScope<S> PEAL_DEVICE Status get(const BasicContext<R>& ctx, S scope, T* dst,
                                                     const std::type_identity_t<T>* src,
                                                     size_t count, int pe) {
-  return detail::wait_by_leader<R>(scope, get_nbi(ctx, scope, dst, src, count, pe));
+  return detail::wait_by_leader(ctx, scope, get_nbi(ctx, scope, dst, src, count, pe));
 }
 
 template <Reach R, class T>

@@ -136,9 +136,8 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket put_signal_nbi(const BasicContex
   if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
   if (to.direct != nullptr)
     return detail::put_direct_signal_far<R>(scope, to, flag, src, bytes, signal);
-  return detail::through_leader(scope, [=] {
-    return detail::put_signal_bytes<R, std::is_same_v<S, Thread>>(ctx, to, flag, src, bytes,
-                                                                  signal);
+  return detail::through_leader(ctx, scope, [=](const BasicContext<R>& c) {
+    return detail::put_signal_bytes<R, std::is_same_v<S, Thread>>(c, to, flag, src, bytes, signal);
   });
 }
 
@@ -152,7 +151,7 @@ requires detail::kIsScope<S> PEAL_DEVICE Status put_signal(const BasicContext<R>
   const Ticket ticket = put_signal_nbi(ctx, scope, dst, src, count, signal);
   // Inline data has left the source already.
   if (detail::bytes_of<T>(count) <= mlx5::kMaxInlineBytes) return ticket.status;
-  return detail::wait_by_leader<R>(scope, ticket);
+  return detail::wait_by_leader(ctx, scope, ticket);
 }
 
 template <Reach R, class T>

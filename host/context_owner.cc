@@ -91,10 +91,12 @@ ContextOwner::ContextOwner(std::unique_ptr<IbgdaQueues> queues, const DeviceTabl
                            uint32_t slot, const ContextFields& fields)
     : queues_(std::move(queues)), tables_(tables), slot_(slot), fields_(fields) {
   fields_.state = tables.state(slot);
-  if (queues_ == nullptr) return;
-  fields_.queues_per_peer = queues_->per_peer();
-  fields_.queues = queues_->first();
-  fields_.queue_stride = queues_->stride();
+  if (queues_ != nullptr) {
+    fields_.queues_per_peer = queues_->per_peer();
+    fields_.queues = queues_->first();
+    fields_.queue_stride = queues_->stride();
+  }
+  tables.keep_fields(slot, fields_);
 }
 
 size_t ContextOwner::bytes() const {

@@ -94,6 +94,10 @@ void DeviceTables::reset_state(uint32_t slot) {
   memory_.zero(kStates + slot * sizeof(ContextState), sizeof(ContextState));
 }
 
+void DeviceTables::keep_fields(uint32_t slot, const ContextFields& fields) const {
+  memory_.copy_in(bytes_at(&state(slot)->fields), &fields, sizeof(fields));
+}
+
 UsageError DeviceTables::usage(uint32_t slot) const {
   const UsageError* const error = &state(slot)->usage;
   UsageError copy{};

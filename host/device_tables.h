@@ -49,6 +49,8 @@ class DeviceTables {
 
   /// Before a new context uses the slot.
   void reset_state(uint32_t slot);
+  /// What the slot's context says, for code that has the state only.
+  void keep_fields(uint32_t slot, const ContextFields& fields) const;
   /// The first usage error of the slot's kernels; `status` is 0 while there is none.
   UsageError usage(uint32_t slot) const;
 

@@ -137,6 +137,7 @@ class DeviceRig {
     ctx.stop = &stop_;
     ctx.sync_flags = reinterpret_cast<uint64_t*>(heap() + kHeapBytes - 1024);
     ctx.timeout_ns = options_.timeout_ns;
+    state_.fields = ctx;
     return ctx;
   }
 
