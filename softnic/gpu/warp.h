@@ -130,10 +130,15 @@ class Warp {
     return state == QpState::kReadyToReceive || state == QpState::kReadyToSend;
   }
 
+  __device__ static bool strange(const View& view, const Shot& shot) {
+    return (shot.home != nullptr && !view.home.hold(shot.home)) ||
+           (shot.away != nullptr && !view.away.hold(shot.away));
+  }
+
   /// Keeps the keys of a shot at hand; by one lane, the slot's owner for now.
   __device__ static void keep(View& view, const Shot& shot) {
-    if (shot.home != nullptr && shot.home != &view.home.key) view.home.key = *shot.home;
-    if (shot.away != nullptr && shot.away != &view.away.key) view.away.key = *shot.away;
+    if (shot.home != nullptr && !view.home.hold(shot.home)) view.home.keep(*shot.home);
+    if (shot.away != nullptr && !view.away.hold(shot.away)) view.away.keep(*shot.away);
   }
 
   /// `now` is read early: the clock takes its time, and so do the loads that follow.
@@ -189,8 +194,8 @@ class Warp {
     CqePlace place;
     const bool speaks = mine && shot.signalled;
     if (mine) {
-      keep(s.view, shot);
       execute_one(shot, block);
+      keep(s.view, shot);
       if (shot.kind == Shot::Kind::kWrite) s.unfenced = true;
       if (speaks) {
         place = place_in(s, s.produced++);
@@ -287,9 +292,7 @@ class Warp {
 
   /// Keeps the keys of one of the lanes whose keys are not at hand yet.
   __device__ void keep_one(View& view, const Shot& shot, bool in) const {
-    const bool strange = in && ((shot.home != nullptr && shot.home != &view.home.key) ||
-                                (shot.away != nullptr && shot.away != &view.away.key));
-    const uint32_t lanes = __ballot_sync(kAll, strange);
+    const uint32_t lanes = __ballot_sync(kAll, in && strange(view, shot));
     if (lanes != 0 && lane_ == lowest_bit(lanes)) keep(view, shot);
   }
 

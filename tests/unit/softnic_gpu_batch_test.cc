@@ -241,16 +241,59 @@ TEST_F(Batch, LeavesAtomicsThatTheExactStepWouldRefuseOrSpread) {
 }
 
 TEST_F(Batch, FindsAKeyAtHandFirst) {
-  view.away.key = away_keys[2];
-  view.away.key.memory = away + 512;
+  Key elsewhere = away_keys[2];
+  elsewhere.memory = away + 512;
+  view.away.keep(elsewhere);
   EXPECT_EQ(decoded().to, away + 512 + 64);
-  EXPECT_EQ(decoded().away, &view.away.key);
+  EXPECT_TRUE(view.away.hold(decoded().away));
   write_inline(kStrict, 8);
   EXPECT_EQ(decoded().to, away + 64);
   EXPECT_EQ(decoded().away, &away_keys[1]);
-  view.away.key = {};
+  view.away.keep(away_keys[1]);
+  EXPECT_TRUE(view.away.hold(decoded().away)) << "one of each ordering";
+  write_inline(kRelaxed, 8);
+  EXPECT_TRUE(view.away.hold(decoded().away));
+  view.away = {};
   write_inline(0, 8);
   EXPECT_EQ(decoded().kind, Kind::kNone) << "key 0 is none, at hand or not";
+}
+
+TEST_F(Batch, DecodesAlikeWithKeysAtHand) {
+  View at_hand = view;
+  uint32_t seed = 1;
+  const auto random = [&seed] { return (seed = seed * 1664525 + 1013904223) >> 8; };
+  uint32_t usual = 0;
+  for (uint32_t round = 0; round < 20000; ++round) {
+    const uint32_t rkeys[] = {kStrict, kRelaxed, kReadOnly, kAtomic};
+    at_hand.away = {};
+    at_hand.home = {};
+    at_hand.away.keep(away_keys[random() % 5]);
+    at_hand.away.keep(away_keys[random() % 5]);
+    at_hand.home.keep(keys[random() % 3]);
+    const uint32_t rkey = rkeys[random() % 4];
+    if (random() % 2 != 0) {
+      write_inline(rkey, random() % 30);
+    } else {
+      transfer(Opcode::kRdmaWrite, rkey, random() % 2 != 0 ? kHome : kWritable, random() % 200);
+    }
+    if (random() % 4 == 0) block.word[random() % 12] ^= 1u << random() % 32;
+    if (random() % 4 == 0) set(5, random() % 4200);
+    const Shot plain = decoded();
+    const Shot quick = decode_shot(at_hand, block, 0x10005);
+    Shot unused;
+    usual += decode_usual(at_hand, block, 0x10005, unused) ? 1 : 0;
+    ASSERT_EQ(quick.kind, plain.kind) << round;
+    if (plain.kind == Kind::kNone) continue;
+    ASSERT_EQ(quick.opcode, plain.opcode) << round;
+    ASSERT_EQ(quick.strict, plain.strict) << round;
+    ASSERT_EQ(quick.signalled, plain.signalled) << round;
+    ASSERT_EQ(quick.bytes, plain.bytes) << round;
+    ASSERT_EQ(quick.to, plain.to) << round;
+    ASSERT_EQ(quick.from, plain.from) << round;
+    ASSERT_EQ(quick.away == nullptr, plain.away == nullptr) << round;
+    ASSERT_EQ(quick.home == nullptr, plain.home == nullptr) << round;
+  }
+  EXPECT_GT(usual, 1000u);
 }
 
 TEST(Clash, IsAByteInCommon) {
