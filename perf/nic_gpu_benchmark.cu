@@ -204,6 +204,7 @@ class Bench {
 
  private:
   Job job(Op op, uint32_t together, uint32_t bytes) const;
+  void clear(const GpuQueues::Memory& memory) const;
   std::vector<Tally> post(const Job& job, uint32_t queues);
   uint64_t wrong_words(Op op, const std::vector<Tally>& tallies) const;
   void print(const Job& job, uint32_t queues, const char* unit, double value,
@@ -271,6 +272,13 @@ void Bench::print(const Job& job, uint32_t queues, const char* unit, double valu
   std::fflush(stdout);
 }
 
+void Bench::clear(const GpuQueues::Memory& memory) const {
+  CHECK(cudaSetDevice(memory.address == data_.address ? arguments_.target : arguments_.gpu));
+  CHECK(cudaMemset(memory.address, 0, memory.bytes));
+  CHECK(cudaDeviceSynchronize());
+  CHECK(cudaSetDevice(arguments_.gpu));
+}
+
 std::vector<Tally> Bench::post(const Job& job, uint32_t queues) {
   post_for_a_while<<<queues, 32>>>(queues_, job, tallies_);
   CHECK(cudaGetLastError());
@@ -314,8 +322,7 @@ double messages_of(const std::vector<Tally>& tallies) {
 }
 
 void Bench::rate(Op op, uint32_t queues, uint32_t together) {
-  CHECK(cudaMemset(data_.address, 0, data_.bytes));
-  CHECK(cudaDeviceSynchronize());
+  clear(data_);
   const Job posted = job(op, together, 8);
   const std::vector<Tally> tallies = post(posted, queues);
   print(posted, queues, "mmsg_per_s", messages_of(tallies) / seconds_of(tallies) / 1e6,
@@ -329,12 +336,11 @@ void Bench::bandwidth(Op op, uint32_t queues, uint32_t bytes) {
   const bool reads = op == Op::kRead;
   CHECK(cudaMemcpy(reads ? data_.address : source_.address, pattern.data(), moved,
                    cudaMemcpyHostToDevice));
-  std::byte* to = reads ? source_.address : data_.address;
-  CHECK(cudaMemset(to, 0, moved));
-  CHECK(cudaDeviceSynchronize());
+  const GpuQueues::Memory& to = reads ? source_ : data_;
+  clear(to);
   const Job posted = job(op, 4, bytes);
   const std::vector<Tally> tallies = post(posted, queues);
-  CHECK(cudaMemcpy(seen.data(), to, moved, cudaMemcpyDeviceToHost));
+  CHECK(cudaMemcpy(seen.data(), to.address, moved, cudaMemcpyDeviceToHost));
   print(posted, queues, "gb_per_s", messages_of(tallies) * bytes / seconds_of(tallies) / 1e9,
         failures_of(tallies) + (seen == pattern ? 0 : 1));
 }
@@ -344,8 +350,7 @@ void Bench::latency(Op op, uint32_t together) {
   // The NIC starts when it has heard nothing for a while; that is not what is measured.
   post_and_wait<<<1, 1>>>(queues_, job(op, together, 8), 1, ns_, tallies_);
   CHECK(cudaDeviceSynchronize());
-  CHECK(cudaMemset(data_.address, 0, data_.bytes));
-  CHECK(cudaDeviceSynchronize());
+  clear(data_);
   const Job posted = job(op, together, 8);
   post_and_wait<<<1, 1>>>(queues_, posted, waits, ns_, tallies_);
   CHECK(cudaGetLastError());

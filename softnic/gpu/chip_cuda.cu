@@ -229,7 +229,7 @@ class CudaChip : public Chip {
                                        .watch = watch_,
                                        .order = order_.as<uint32_t>(),
                                        .patience_ns = kPatienceNs},
-                                      usable_multiprocessors(), stream_);
+                                      most_blocks(), stream_);
     if (error != nullptr) fail("launch of the engine", error);
     running_ = true;
   }
@@ -262,11 +262,13 @@ class CudaChip : public Chip {
   }
 
  private:
-  /// A quarter of a GPU on which PEs run their kernels too: those must find room beside this one,
-  /// all their blocks at once, and warps that poll slow their neighbours down.
-  uint32_t usable_multiprocessors() const {
+  /// Blocks to launch, two of which fill a multiprocessor. On a GPU on which PEs run their kernels
+  /// too few enough that those find room beside it, and small enough that it finds room beside
+  /// them.
+  uint32_t most_blocks() const {
     const auto all = static_cast<uint32_t>(multiprocessors_);
-    return shared_ && all >= 4 ? all / 4 : all;
+    if (!shared_) return 2 * all;
+    return all >= 4 ? all / 4 : 1;
   }
 
   static std::atomic_ref<uint32_t> word(uint32_t& at) { return std::atomic_ref<uint32_t>(at); }

@@ -16,8 +16,8 @@ namespace peal::softnic::gpu {
 
 namespace {
 
-constexpr uint32_t kMaxWarps = 12;     // of a block, the watching one among them
-constexpr uint32_t kMaxSlots = 8;      // of a warp
+constexpr uint32_t kMaxWarps = 6;  // of a block, the watching one among them: half a multiprocessor
+constexpr uint32_t kMaxSlots = 8;  // of a warp
 constexpr uint32_t kIdleTurns = 4096;  // until a warp polls less often
 constexpr uint32_t kIdleSleepNs = 500;
 constexpr uint32_t kTurnsALook = 8;  // turns until the order to stop is looked for
@@ -66,7 +66,7 @@ __device__ void serve(const EngineArguments& a, Slot* slots, uint32_t worker, ui
   }
 }
 
-__global__ void __launch_bounds__(kMaxWarps* kLanes, 1) engine_kernel(EngineArguments a) {
+__global__ void __launch_bounds__(kMaxWarps* kLanes, 2) engine_kernel(EngineArguments a) {
   extern __shared__ uint64_t memory[];
   auto* slots = reinterpret_cast<Slot*>(memory);
   __shared__ uint32_t stop;
@@ -84,11 +84,10 @@ __global__ void __launch_bounds__(kMaxWarps* kLanes, 1) engine_kernel(EngineArgu
 
 }  // namespace
 
-const char* launch_engine(const EngineArguments& arguments, uint32_t multiprocessors,
-                          void* stream) {
+const char* launch_engine(const EngineArguments& arguments, uint32_t most_blocks, void* stream) {
   EngineArguments a = arguments;
   const uint32_t work = a.work_count;
-  const uint32_t blocks = work < multiprocessors ? work : multiprocessors;
+  const uint32_t blocks = work < most_blocks ? work : most_blocks;
   const uint32_t wanted = (work + blocks - 1) / blocks;
   const uint32_t serving = wanted < kMaxWarps - 1 ? wanted : kMaxWarps - 1;
   const uint32_t share = (work + blocks * serving - 1) / (blocks * serving);

@@ -33,8 +33,8 @@ struct EngineArguments {
   uint64_t patience_ns;  // without a beat until the kernel returns by itself
 };
 
-/// Launches on `stream` (a cudaStream_t); as many blocks and warps as the work can use, on a GPU of
-/// `multiprocessors`. Answers null, or what CUDA says.
-const char* launch_engine(const EngineArguments& arguments, uint32_t multiprocessors, void* stream);
+/// Launches on `stream` (a cudaStream_t); as many blocks and warps as the work can use, at most
+/// `most_blocks`, each of half a multiprocessor. Answers null, or what CUDA says.
+const char* launch_engine(const EngineArguments& arguments, uint32_t most_blocks, void* stream);
 
 }  // namespace peal::softnic::gpu
