@@ -139,18 +139,12 @@ struct Xor {
   PEAL_DEVICE void apply_blind(W* word) const { xor_relaxed<Reach::kSystem>(word, value); }
 };
 
-/// The word where it is mapped, if it is near and aligned; else null.
-template <class T>
-PEAL_DEVICE WordOf<T>* near_word(const ContextFields& ctx, const T* word, int pe) {
-  if (reinterpret_cast<uint64_t>(word) % sizeof(T) != 0) return nullptr;
-  return reinterpret_cast<WordOf<T>*>(near_address(ctx, word, sizeof(T), pe));
-}
-
 template <Reach R, class T, class Op>
 PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, T* word, const Op& op, int pe) {
   Fetched<T> answer{};
-  if (WordOf<T>* const near = near_word(ctx, word, pe)) {
-    const WordOf<T> old = op.apply(near);
+  const Near near = find_near_word(ctx, word, sizeof(T), pe);
+  if (near.here) {
+    const WordOf<T> old = op.apply(reinterpret_cast<WordOf<T>*>(near.address));
     memcpy(&answer.value, &old, sizeof(T));
     return answer;
   }
@@ -176,8 +170,9 @@ PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, T* word, const O
 
 template <Reach R, class T, class Op>
 PEAL_DEVICE Status post_atomic(const BasicContext<R>& ctx, T* word, const Op& op, int pe) {
-  if (WordOf<T>* const near = near_word(ctx, word, pe)) {
-    op.apply_blind(near);
+  const Near near = find_near_word(ctx, word, sizeof(T), pe);
+  if (near.here) {
+    op.apply_blind(reinterpret_cast<WordOf<T>*>(near.address));
     return Status::kOk;
   }
   const Destination at = resolve_word(ctx, word, sizeof(T), pe);

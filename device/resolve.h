@@ -84,17 +84,30 @@ struct Destination {
 /// somebody may be waiting for.
 enum class Use { kPayload, kWord };
 
-/// Where [address, address + bytes) of the heap of `pe` is mapped here, or null: the usual case of
-/// peers on one machine, in as few instructions as it takes. The compiler sees from it whether all
-/// lanes have one address, and adds up what a warp adds there.
-PEAL_HD std::byte* near_address(const ContextFields& ctx, const void* address, uint64_t bytes,
-                                int pe) {
+/// Where something is mapped here, if `here`.
+struct Near {
+  std::byte* address;
+  bool here;
+};
+
+/// Looks for [address, address + bytes) of the heap of `pe` among the mapped heaps that the context
+/// holds: the usual case of peers on one machine, in as few instructions as it takes. The compiler
+/// sees from it whether all lanes have one address, and adds up what a warp adds there.
+PEAL_HD Near find_near(const ContextFields& ctx, const void* address, uint64_t bytes, int pe) {
   const uint32_t slot = static_cast<uint32_t>(pe) - static_cast<uint32_t>(ctx.near_first);
   // Looked up before it is known to be right: the look-up takes as long as finding out.
   std::byte* const near = ctx.near[slot % kNearPes];
-  const bool here = (slot < kNearPes) & (near != nullptr);
-  return here & holds_range(ctx.heap, address, bytes) ? near + offset_in(ctx.heap, address)
-                                                      : nullptr;
+  const bool mapped = (slot < kNearPes) & (near != nullptr);
+  const bool here = mapped & holds_range(ctx.heap, address, bytes);
+  const uint64_t at = reinterpret_cast<uint64_t>(near) + offset_in(ctx.heap, address);
+  return {reinterpret_cast<std::byte*>(at), here};
+}
+
+/// The same for a word, which must be aligned to its size.
+PEAL_HD Near find_near_word(const ContextFields& ctx, const void* word, uint32_t bytes, int pe) {
+  const Near near = find_near(ctx, word, bytes, pe);
+  const bool here = near.here & (reinterpret_cast<uint64_t>(word) % bytes == 0);
+  return {near.address, here};
 }
 
 /// Where the heap of `pe` is mapped here, or null.
@@ -137,8 +150,8 @@ PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked
 template <Reach R>
 PEAL_DEVICE Destination resolve(const BasicContext<R>& ctx, const void* address, uint64_t bytes,
                                 int pe, Use use) {
-  std::byte* const near = near_address(ctx, address, bytes, pe);
-  if (near != nullptr) return {near, nullptr, {}, Status::kOk};
+  const Near near = find_near(ctx, address, bytes, pe);
+  if (near.here) return {near.address, nullptr, {}, Status::kOk};
   if (static_cast<uint32_t>(pe) < static_cast<uint32_t>(ctx.n_pes) && ctx.heap.rkeys != nullptr &&
       holds_range(ctx.heap, address, bytes) && heap_of(ctx, pe) == nullptr) {
     return through_nic(ctx, ctx.heap, offset_in(ctx.heap, address), pe, use);

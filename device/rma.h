@@ -166,6 +166,54 @@ PEAL_DEVICE void copy_direct(S scope, void* dst, const void* src, uint64_t bytes
   scope.sync();
 }
 
+/// Both sides of a transfer as its caller names them, one of them an address at `pe`.
+struct Transfer {
+  void* dst;
+  const void* src;
+  uint64_t bytes;
+  int pe;
+};
+
+/// True for lanes that have a part in a transfer by stores and loads, warp by warp: those of a
+/// block that have none leave the questions to the others. Each instruction of a block counts 32
+/// times.
+template <class S>
+PEAL_DEVICE bool has_part(S scope, const Transfer& t) {
+  if constexpr (std::is_same_v<S, Block>) {
+    const uint64_t apart = reinterpret_cast<uint64_t>(t.dst) ^ reinterpret_cast<uint64_t>(t.src);
+    const uint64_t unit = apart % sizeof(Line) == 0 ? sizeof(Line) : 1;
+    const uint32_t first = scope.rank() / kWarpLanes * kWarpLanes;
+    return first == 0 || first * unit < t.bytes;
+  } else {
+    return true;
+  }
+}
+
+/// Moves the bytes with the scope's own lanes where the peer is mapped, else has the leader do what
+/// `far` makes of the way there.
+template <p2p::Direction kDirection, Reach R, class S, class Far>
+PEAL_DEVICE Ticket transfer(const BasicContext<R>& ctx, S scope, const Transfer& t,
+                            const Far& far) {
+  constexpr bool kPut = kDirection == p2p::Direction::kPut;
+  const void* const there = kPut ? t.dst : t.src;
+  bool mine = has_part(scope, t);
+  Near near{nullptr, true};
+  if (mine) near = find_near(ctx, there, t.bytes, t.pe);
+  if (any(scope, !near.here)) {  // edge M8: every lane's earlier stores precede the copy
+    const Destination at = resolve(ctx, there, t.bytes, t.pe, Use::kPayload);
+    if (at.status != Status::kOk) return Ticket{nullptr, 0, at.status};
+    if (at.direct == nullptr && t.bytes == 0) return Ticket{};
+    if (at.direct == nullptr) return through_leader(ctx, scope, far(at));
+    near.address = at.direct;
+    mine = true;
+  }
+  if (mine) {
+    p2p::copy<kDirection>(scope, kPut ? near.address : t.dst, kPut ? t.src : near.address, t.bytes);
+  }
+  scope.sync();  // source and destination may be used by all lanes
+  return Ticket{};
+}
+
 }  // namespace detail
 
 /// Waits until the ticket's operation is locally complete. Repeatable after a timeout.
@@ -188,15 +236,12 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& c
                                                         const std::type_identity_t<T>* src,
                                                         size_t count, int pe) {
   const uint64_t bytes = detail::bytes_of<T>(count);
-  const detail::Destination to = detail::resolve(ctx, dst, bytes, pe, detail::Use::kPayload);
-  if (to.direct != nullptr) {
-    detail::copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);
-    return Ticket{};
-  }
-  if (to.status != Status::kOk || bytes == 0) return Ticket{nullptr, 0, to.status};
-  return detail::through_leader(ctx, scope, [=](const BasicContext<R>& c) {
-    return detail::put_bytes<R, std::is_same_v<S, Thread>>(c, to, src, bytes);
-  });
+  const auto far = [=](const detail::Destination& to) {
+    return [=](const BasicContext<R>& c) {
+      return detail::put_bytes<R, std::is_same_v<S, Thread>>(c, to, src, bytes);
+    };
+  };
+  return detail::transfer<p2p::Direction::kPut>(ctx, scope, {dst, src, bytes, pe}, far);
 }
 
 /// Copies `count` elements to `dst` at `pe`; returns when the source may be reused.
@@ -217,15 +262,12 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket get_nbi(const BasicContext<R>& c
                                                         const std::type_identity_t<T>* src,
                                                         size_t count, int pe) {
   const uint64_t bytes = detail::bytes_of<T>(count);
-  const detail::Destination from = detail::resolve(ctx, src, bytes, pe, detail::Use::kPayload);
-  if (from.direct != nullptr) {
-    detail::copy_direct<p2p::Direction::kGet>(scope, dst, from.direct, bytes);
-    return Ticket{};
-  }
-  if (from.status != Status::kOk || bytes == 0) return Ticket{nullptr, 0, from.status};
-  return detail::through_leader(ctx, scope, [=](const BasicContext<R>& c) {
-    return detail::get_bytes<R, std::is_same_v<S, Thread>>(c, dst, from, bytes);
-  });
+  const auto far = [=](const detail::Destination& from) {
+    return [=](const BasicContext<R>& c) {
+      return detail::get_bytes<R, std::is_same_v<S, Thread>>(c, dst, from, bytes);
+    };
+  };
+  return detail::transfer<p2p::Direction::kGet>(ctx, scope, {dst, src, bytes, pe}, far);
 }
 
 /// Copies `count` elements from `src` at `pe`; on kOk they are in `dst`, visible to every lane of
@@ -264,8 +306,9 @@ template <Reach R, class T>
 PEAL_DEVICE Status p(const BasicContext<R>& ctx, T* dst, const std::type_identity_t<T>& value,
                      int pe) {
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
-  if (std::byte* const near = detail::near_address(ctx, dst, sizeof(T), pe)) {
-    p2p::store_value(near, value);
+  const detail::Near near = detail::find_near(ctx, dst, sizeof(T), pe);
+  if (near.here) {
+    p2p::store_value(near.address, value);
     return Status::kOk;
   }
   const detail::Destination to = detail::resolve(ctx, dst, sizeof(T), pe, detail::Use::kWord);
@@ -297,8 +340,9 @@ template <Reach R, class T>
 PEAL_DEVICE Fetched<T> g(const BasicContext<R>& ctx, const T* src, int pe) {
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
   Fetched<T> answer{};
-  if (const std::byte* const near = detail::near_address(ctx, src, sizeof(T), pe)) {
-    answer.value = p2p::load_value<T>(near);
+  const detail::Near near = detail::find_near(ctx, src, sizeof(T), pe);
+  if (near.here) {
+    answer.value = p2p::load_value<T>(near.address);
     return answer;
   }
   const detail::Destination from = detail::resolve(ctx, src, sizeof(T), pe, detail::Use::kWord);

@@ -68,12 +68,6 @@ PEAL_DEVICE Destination resolve_signal(const BasicContext<R>& ctx, const Signal&
   return resolve_word(ctx, signal.word, sizeof(uint64_t), signal.pe);
 }
 
-/// The signal's word where it is mapped, if it is near and aligned; else null.
-PEAL_DEVICE std::byte* near_flag(const ContextFields& ctx, const Signal& signal) {
-  if (reinterpret_cast<uint64_t>(signal.word) % sizeof(uint64_t) != 0) return nullptr;
-  return near_address(ctx, signal.word, sizeof(uint64_t), signal.pe);
-}
-
 /// Data first, then the word, with release: edge M7 begins here when no NIC is between.
 PEAL_DEVICE void signal_direct(std::byte* word, const Signal& signal) {
   auto* at = reinterpret_cast<uint64_t*>(word);
@@ -102,12 +96,17 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
   });
 }
 
-/// The data is stored, the word goes through the NIC: a window that is mapped, a heap that is not.
+/// Data that is stored, but not into a near heap: another window, a large machine. The word is
+/// stored too, or goes through the NIC.
 template <Reach R, class S>
-PEAL_DEVICE_COLD Ticket put_direct_signal_far(S scope, Destination to, Destination flag,
-                                              const void* src, uint64_t bytes, Signal signal) {
+PEAL_DEVICE_COLD Ticket put_signal_mapped(S scope, Destination to, Destination flag,
+                                          const void* src, uint64_t bytes, Signal signal) {
   copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);
   return by_leader(scope, [&] {
+    if (flag.direct != nullptr) {
+      signal_direct(flag.direct, signal);
+      return Ticket{};
+    }
     fence_direct_stores();  // edge M16: the NIC may overtake plain stores
     return post_signal<R, false>(flag, signal);
   });
@@ -123,19 +122,22 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket put_signal_nbi(const BasicContex
                                                                const std::type_identity_t<T>* src,
                                                                size_t count, const Signal& signal) {
   const uint64_t bytes = detail::bytes_of<T>(count);
+  const detail::Near near_flag =
+      detail::find_near_word(ctx, signal.word, sizeof(uint64_t), signal.pe);
+  const detail::Near near = detail::find_near(ctx, dst, bytes, signal.pe);
+  if (near_flag.here & near.here) {
+    detail::copy_direct<p2p::Direction::kPut>(scope, near.address, src, bytes);
+    if (scope.leader()) detail::signal_direct(near_flag.address, signal);
+    return Ticket{};
+  }
   const detail::Destination flag = detail::resolve_signal(ctx, signal);
   // Nothing to send needs no destination.
   const detail::Destination to =
       bytes == 0 ? flag : detail::resolve(ctx, dst, bytes, signal.pe, detail::Use::kPayload);
-  if ((flag.direct != nullptr) & (to.direct != nullptr)) {
-    detail::copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);
-    if (scope.leader()) detail::signal_direct(flag.direct, signal);
-    return Ticket{};
-  }
   if (flag.status != Status::kOk) return Ticket{nullptr, 0, flag.status};
   if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
   if (to.direct != nullptr)
-    return detail::put_direct_signal_far<R>(scope, to, flag, src, bytes, signal);
+    return detail::put_signal_mapped<R>(scope, to, flag, src, bytes, signal);
   return detail::through_leader(ctx, scope, [=](const BasicContext<R>& c) {
     return detail::put_signal_bytes<R, std::is_same_v<S, Thread>>(c, to, flag, src, bytes, signal);
   });
@@ -170,8 +172,9 @@ PEAL_DEVICE Status put_signal(const BasicContext<R>& ctx, T* dst,
 /// The signal alone. Ordered behind earlier puts of this block to the same peer on this context.
 template <Reach R>
 PEAL_DEVICE Status signal(const BasicContext<R>& ctx, const Signal& what) {
-  if (std::byte* const near = detail::near_flag(ctx, what)) {
-    detail::signal_direct(near, what);
+  const detail::Near near = detail::find_near_word(ctx, what.word, sizeof(uint64_t), what.pe);
+  if (near.here) {
+    detail::signal_direct(near.address, what);
     return Status::kOk;
   }
   const detail::Destination flag = detail::resolve_signal(ctx, what);

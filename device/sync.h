@@ -53,21 +53,28 @@ PEAL_DEVICE Status drain_all(const BasicContext<R>& ctx) {
 template <Reach R>
 PEAL_DEVICE Status set_flag(const BasicContext<R>& ctx, uint64_t* flag, uint64_t epoch, int pe) {
   const uint64_t offset = offset_in(ctx.heap, flag);
-  std::byte* const near = heap_of(ctx, pe);
-  if (near != nullptr) {
-    store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(near + offset), epoch);
+  std::byte* const mapped = heap_of(ctx, pe);
+  if (mapped != nullptr) {
+    store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(mapped + offset), epoch);
     return Status::kOk;
   }
   mlx5::SendQueue* const q = queue_at(ctx, static_cast<uint32_t>(pe));
   const mlx5::Remote at{offset, ctx.heap.word_rkeys[pe]};
-  return ibgda::post<R>(*q, ibgda::Alone{},
-                        [&](const mlx5::Header& h) { return compose_signal_set(h, at, epoch); })
+  return post<R, true>(*q, [&](const mlx5::Header& h) { return compose_signal_set(h, at, epoch); })
       .status;
 }
 
-/// The barrier that begins. One scope at a time is here: what it reads, the one before it wrote.
-PEAL_DEVICE uint64_t next_epoch(const ContextFields& ctx) {
-  return load_relaxed<Reach::kGpu>(&ctx.state->sync_epoch) + 1;
+/// What a barrier looks up before it fences: the fence takes longer.
+struct SyncBegin {
+  uint64_t epoch;  // of this barrier
+  Near next;       // the first flag of the next PE
+};
+
+/// One scope at a time is here: what it reads, the one before it wrote.
+PEAL_DEVICE SyncBegin begin_sync(const ContextFields& ctx) {
+  const int next = ctx.pe + 1 < ctx.n_pes ? ctx.pe + 1 : 0;
+  return {load_relaxed<Reach::kGpu>(&ctx.state->sync_epoch) + 1,
+          find_near(ctx, ctx.sync_flags, sizeof(uint64_t), next)};
 }
 
 /// Dissemination barrier: in round r, tell the PEs 1, 2, ... times kSyncFan^r ahead, then wait for
@@ -75,14 +82,20 @@ PEAL_DEVICE uint64_t next_epoch(const ContextFields& ctx) {
 /// barriers of a context announce themselves on queue 0 of a peer, and a PE one barrier ahead
 /// leaves a larger number.
 template <Reach R>
-PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, uint64_t epoch) {
+PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin) {
+  const uint64_t epoch = begin.epoch;
   store_relaxed<Reach::kGpu>(&ctx.state->sync_epoch, epoch);
+  const bool told_next = begin.next.here & (ctx.n_pes > 1);
+  if (told_next) {
+    store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(begin.next.address), epoch);
+  }
   uint64_t* flags = ctx.sync_flags;
   const auto n = static_cast<uint32_t>(ctx.n_pes);
   uint32_t distance = 1;
   for (uint32_t round = 0; round < ctx.sync_rounds; ++round) {
     if (round != 0) fence_direct_stores();  // passes on what the round before brought
-    for (uint32_t i = 1; i < kSyncFan && i * distance < n; ++i) {
+    const uint32_t from = round == 0 && told_next ? 2 : 1;
+    for (uint32_t i = from; i < kSyncFan && i * distance < n; ++i) {
       const uint32_t ahead = static_cast<uint32_t>(ctx.pe) + i * distance;
       const auto pe = static_cast<int>(ahead < n ? ahead : ahead - n);
       const Status status = set_flag(ctx, flags + i - 1, epoch, pe);
@@ -137,9 +150,9 @@ template <Reach R, class S>
 requires detail::kIsScope<S>
 [[nodiscard]] PEAL_DEVICE Status sync_all(const BasicContext<R>& ctx, S scope) {
   return by_leader(scope, [&] {
-    const uint64_t epoch = detail::next_epoch(ctx);
+    const detail::SyncBegin begin = detail::begin_sync(ctx);
     fence_direct_stores();
-    return detail::sync_pes(ctx, epoch);
+    return detail::sync_pes(ctx, begin);
   });
 }
 
@@ -153,10 +166,10 @@ template <Reach R, class S>
 requires detail::kIsScope<S>
 [[nodiscard]] PEAL_DEVICE Status barrier_all(const BasicContext<R>& ctx, S scope) {
   return by_leader(scope, [&] {
-    const uint64_t epoch = detail::next_epoch(ctx);
+    const detail::SyncBegin begin = detail::begin_sync(ctx);
     const Status drained = detail::drain_all(ctx);
     // Arrive even after a failure: the peers did nothing wrong and must not wait for a deadline.
-    const Status synced = detail::sync_pes(ctx, epoch);
+    const Status synced = detail::sync_pes(ctx, begin);
     return drained != Status::kOk ? drained : synced;
   });
 }

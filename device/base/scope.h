@@ -134,6 +134,18 @@ PEAL_DEVICE auto by_leader(Scope scope, const Op& op) {
   }
 }
 
+/// True for every lane if it is for one of them: a warp's lanes must all say the same. Orders
+/// memory among them.
+template <class Scope>
+PEAL_DEVICE bool any(Scope scope, bool mine) {
+  if constexpr (std::is_same_v<Scope, Block>) {
+    return __syncthreads_or(mine) != 0;
+  } else {
+    scope.sync();
+    return mine;
+  }
+}
+
 /// The first lane's value that is not zero (kOk), for every lane; all lanes of the scope call.
 /// Orders memory among them.
 template <class Scope, class Code>

@@ -148,17 +148,15 @@ PEAL_DEVICE void copy_part(Scope scope, std::byte* to, const std::byte* from, ui
   }
 }
 
-/// All of it in one go, if it consists of Units and there are no more than lanes: small messages,
-/// and the elements that a thread copies. False if not.
-template <class Unit, Direction kDirection, class Scope>
+/// All of it in one go, if it consists of Units and there are no more than kEach for a lane: small
+/// messages, and the elements that a thread copies. False if not.
+template <class Unit, uint32_t kEach, Direction kDirection, class Scope>
 PEAL_DEVICE bool copy_at_once(Scope scope, std::byte* to, const std::byte* from, uint64_t bytes) {
   const uint64_t fit = reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from) | bytes;
-  if (fit % sizeof(Unit) != 0 || bytes > scope.size() * sizeof(Unit)) return false;
-  const auto at = static_cast<uint32_t>(scope.rank() * sizeof(Unit));
-  if (at < static_cast<uint32_t>(bytes)) {
-    move<1, false, kDirection>(reinterpret_cast<Unit*>(to + at),
-                               reinterpret_cast<const Unit*>(from + at), 0, 1, 1);
-  }
+  if (fit % sizeof(Unit) != 0 || bytes > scope.size() * kEach * sizeof(Unit)) return false;
+  move<kEach, true, kDirection>(reinterpret_cast<Unit*>(to), reinterpret_cast<const Unit*>(from),
+                                scope.rank(), scope.size(),
+                                static_cast<uint32_t>(bytes / sizeof(Unit)));
   return true;
 }
 
@@ -170,9 +168,10 @@ template <Direction kDirection, class Scope>
 PEAL_DEVICE void copy(Scope scope, void* dst, const void* src, uint64_t bytes) {
   auto* to = static_cast<std::byte*>(dst);
   const auto* from = static_cast<const std::byte*>(src);
-  if (detail::copy_at_once<Line, kDirection>(scope, to, from, bytes)) return;
-  if (detail::copy_at_once<uint64_t, kDirection>(scope, to, from, bytes)) return;
-  if (detail::copy_at_once<uint32_t, kDirection>(scope, to, from, bytes)) return;
+  constexpr uint32_t kLines = std::is_same_v<Scope, Thread> ? 4 : 1;
+  if (detail::copy_at_once<Line, kLines, kDirection>(scope, to, from, bytes)) return;
+  if (detail::copy_at_once<uint64_t, 1, kDirection>(scope, to, from, bytes)) return;
+  if (detail::copy_at_once<uint32_t, 1, kDirection>(scope, to, from, bytes)) return;
   constexpr uint64_t kPart = uint64_t{1} << 30;  // offsets in 32 bits: half the instructions
   do {
     const uint64_t part = bytes < kPart ? bytes : kPart;

@@ -204,14 +204,17 @@ TEST_F(Batch, TakesAtomicsOfOneBlock) {
 TEST_F(Batch, ReadsTheOperandsOfAtomics) {
   atomic(Opcode::kAtomicMaskedCompareSwap, kAtomic, kWritable, 4, mlx5::kOpmodAtomic4);
   for (uint32_t i = 0; i < 4; ++i) set(8 + i, 0x100 + i);
-  AtomicOperands operands;
-  EXPECT_EQ(operands_of(block, &operands), 4u);
+  const Operation small = operation_of(block, 4);
+  AtomicOperands operands = small.operands;
+  EXPECT_EQ(small.bytes, 4u);
+  EXPECT_EQ(small.data_unit, 3u);
   EXPECT_EQ(operands.swap_or_add, 0x100u);
   EXPECT_EQ(operands.compare, 0x101u);
   EXPECT_EQ(operands.swap_mask, 0x102u);
   EXPECT_EQ(operands.compare_mask, 0x103u);
   atomic(Opcode::kAtomicFetchAdd, kAtomic, kWritable, 8);
-  EXPECT_EQ(operands_of(block, &operands), 8u);
+  EXPECT_EQ(operation_of(block, 4).bytes, 8u);
+  operands = operation_of(block, 4).operands;
   EXPECT_EQ(operands.swap_or_add, 0x100'00000101u);
 }
 
@@ -238,6 +241,32 @@ TEST_F(Batch, LeavesAtomicsThatTheExactStepWouldRefuseOrSpread) {
   EXPECT_EQ(decoded().kind, Kind::kAtomic);
   view.peer_access = kRemoteWrite | kRemoteRead;
   left("an operation the peer does not allow");
+}
+
+TEST_F(Batch, TakesAMaskedCompareSwapOfTwoBlocks) {
+  atomic(Opcode::kAtomicMaskedCompareSwap, kAtomic, kWritable, 8, mlx5::kOpmodAtomic8);
+  Tail tail;
+  for (uint32_t i = 0; i < 4; ++i) tail.word[i] = block.word[12 + i];
+  for (uint32_t i = 0; i < 8; ++i) set(8 + i, 0x200 + i);
+  set(1, kQpn << 8 | 5);
+  Shot shot = decode_shot(view, block, 0x10005, &tail);
+  EXPECT_EQ(shot.kind, Kind::kAtomic);
+  EXPECT_EQ(shot.blocks(), 2u);
+  EXPECT_EQ(shot.bytes, 8u);
+  EXPECT_EQ(shot.from, home + 128);
+  const AtomicOperands operands = operation_of(block, shot.units).operands;
+  EXPECT_EQ(operands.swap_or_add, 0x200'00000201u);
+  EXPECT_EQ(operands.compare, 0x202'00000203u);
+  EXPECT_EQ(operands.swap_mask, 0x204'00000205u);
+  EXPECT_EQ(operands.compare_mask, 0x206'00000207u);
+  EXPECT_EQ(decoded().kind, Kind::kNone) << "without its second block";
+  atomic(Opcode::kAtomicFetchAdd, kAtomic, kWritable, 8);
+  EXPECT_EQ(decode_shot(view, block, 0x10005, &tail).blocks(), 1u);
+  set(1, kQpn << 8 | 5);
+  EXPECT_EQ(decode_shot(view, block, 0x10005, &tail).kind, Kind::kNone) << "a segment too many";
+  write_inline(kRelaxed, 30);
+  set(1, kQpn << 8 | 5);
+  EXPECT_EQ(decode_shot(view, block, 0x10005, &tail).kind, Kind::kNone) << "no atomic";
 }
 
 TEST_F(Batch, FindsAKeyAtHandFirst) {
