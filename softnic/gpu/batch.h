@@ -23,6 +23,11 @@ struct Block {
   uint32_t word[mlx5::kWqebbBytes / 4];  // big-endian
 };
 
+/// First segment of the block after it.
+struct Tail {
+  uint32_t word[mlx5::kSegmentBytes / 4];
+};
+
 /// Keys that were found before, one of each ordering, so that the next request which names one
 /// finds it nearby.
 struct HotKeys {
@@ -66,6 +71,7 @@ struct Shot {
   mlx5::Opcode opcode = mlx5::Opcode::kNop;
   bool strict = false;     // after everything before it
   bool signalled = false;  //
+  uint8_t units = 0;       // atomic: 16-byte segments of the request
   uint32_t bytes = 0;
   std::byte* to = nullptr;
   std::byte* from = nullptr;  // null: inline, from word kInlineWord on; atomic: of the old value
@@ -73,6 +79,7 @@ struct Shot {
   const Key* away = nullptr;
 
   PEAL_HD bool fetches() const { return kind == Kind::kRead || kind == Kind::kAtomic; }
+  PEAL_HD uint32_t blocks() const { return units > kUnitsPerBlock ? 2 : 1; }
 };
 
 inline constexpr uint32_t kInlineWord = 9;  // after control, remote address and inline header
@@ -92,17 +99,21 @@ PEAL_HD Segment segment_of(const Block& block, uint32_t unit) {
   return segment;
 }
 
-/// Operands of an atomic that fits a block; the bytes it moves, 0 when it is no such atomic.
-PEAL_HD uint32_t operands_of(const Block& block, AtomicOperands* operands) {
+/// What an atomic does, and to how many bytes: 0 when it is no such atomic.
+struct Operation {
+  AtomicOperands operands;
+  uint32_t bytes;
+  uint32_t data_unit;  // of the answer's segment
+};
+PEAL_HD Operation operation_of(const Block& block, uint32_t units) {
   Request request = {};
   const uint32_t head = Be32::from_raw(block.word[0]).host();
   request.opcode = static_cast<mlx5::Opcode>(head & 0xff);
   request.opmod = static_cast<uint8_t>(head >> 24);
-  request.units = kOperandUnit;  // so that one of two operand segments does not fit
+  request.units = static_cast<uint8_t>(units);
   const auto read = [&]<class Segment>(uint32_t unit) { return segment_of<Segment>(block, unit); };
   const uint32_t bytes = read_operands(read, kOperandUnit, request);
-  *operands = request.operands;
-  return bytes;
+  return {request.operands, bytes, request.data_unit};
 }
 
 PEAL_HD uint64_t address_at(const Block& block, uint32_t word) {
@@ -110,10 +121,8 @@ PEAL_HD uint64_t address_at(const Block& block, uint32_t word) {
          Be32::from_raw(block.word[word + 1]).host();
 }
 
-/// Memory at home, by the data segment at `unit`: fills in where and how much. False when it is not
-/// plain.
-PEAL_HD bool decode_home(const View& view, const Block& block, uint32_t unit, Shot& shot) {
-  const auto segment = segment_of<mlx5::DataSegment>(block, unit);
+/// Memory at home: fills in where and how much. False when it is not plain.
+PEAL_HD bool decode_home(const View& view, const mlx5::DataSegment& segment, Shot& shot) {
   shot.bytes = segment.byte_count.host();
   if (shot.bytes == 0 || shot.bytes > 1ull << view.log_max_message) return false;
   shot.home = view.home.find(view.keys, view.key_count, segment.lkey.host());
@@ -124,17 +133,25 @@ PEAL_HD bool decode_home(const View& view, const Block& block, uint32_t unit, Sh
   return memory != nullptr;
 }
 
+/// An atomic and where its answer goes: the last segment, which may be the tail.
+PEAL_HD bool decode_atomic(const View& view, const Block& block, const Tail* tail, Shot& shot) {
+  const Operation operation = operation_of(block, shot.units);
+  if (operation.bytes == 0 || shot.units != operation.data_unit + 1) return false;
+  auto segment = segment_of<mlx5::DataSegment>(block, kOperandUnit + 1);
+  if (operation.data_unit == kUnitsPerBlock) {
+    if (tail == nullptr) return false;
+    memcpy(&segment, tail, sizeof(segment));
+  }
+  return decode_home(view, segment, shot) && shot.bytes == operation.bytes &&
+         aligned(shot.from, shot.bytes);
+}
+
 /// What is written or read at home. False when it is not plain.
 PEAL_HD bool decode_data(const View& view, const Block& block, uint32_t units, Shot& shot) {
-  if (shot.kind == Shot::Kind::kAtomic) {
-    AtomicOperands unused;
-    const uint32_t bytes = operands_of(block, &unused);
-    return units == kOperandUnit + 2 && bytes != 0 &&
-           decode_home(view, block, kOperandUnit + 1, shot) && shot.bytes == bytes &&
-           aligned(shot.from, bytes);
-  }
   const uint32_t count = Be32::from_raw(block.word[8]).host();
-  if ((count & mlx5::kInlineFlag) == 0) return units == 3 && decode_home(view, block, 2, shot);
+  if ((count & mlx5::kInlineFlag) == 0) {
+    return units == 3 && decode_home(view, segment_of<mlx5::DataSegment>(block, 2), shot);
+  }
   shot.bytes = count & ~mlx5::kInlineFlag;
   return shot.kind == Shot::Kind::kWrite && shot.bytes != 0 &&
          (shot.bytes + 4 + 15) / 16 == units - 2;
@@ -218,9 +235,10 @@ PEAL_HD bool decode_usual(const View& view, const Block& block, uint64_t index, 
   return true;
 }
 
-/// Decodes the block at `index` of the send queue. Whatever is not exactly plain is kNone: the
-/// exact step finds out what it is.
-PEAL_HD Shot decode_shot(const View& view, const Block& block, uint64_t index) {
+/// Decodes the block at `index` of the send queue, and for an atomic of two blocks the tail, unless
+/// that is null. Whatever is not exactly plain is kNone: the exact step finds out what it is.
+PEAL_HD Shot decode_shot(const View& view, const Block& block, uint64_t index,
+                         const Tail* tail = nullptr) {
   Shot shot;
   if (decode_usual(view, block, index, shot)) return shot;
   const uint32_t head = Be32::from_raw(block.word[0]).host();
@@ -230,7 +248,7 @@ PEAL_HD Shot decode_shot(const View& view, const Block& block, uint64_t index) {
   if (((head >> 8) & 0xffff) != (index & 0xffff) || qpn_ds >> 8 != view.qpn) return shot;
   // READs and atomics are never outstanding here, so the fences that wait for them are satisfied.
   const uint32_t fence = modes & 0xe0;
-  if (units == 0 || units > kUnitsPerBlock ||
+  if (units == 0 || units > kUnitsPerBlock + 1 ||
       fence == static_cast<uint32_t>(mlx5::Fence::kStrong) ||
       fence > static_cast<uint32_t>(mlx5::Fence::kFenceAndSmall)) {
     return shot;
@@ -238,9 +256,14 @@ PEAL_HD Shot decode_shot(const View& view, const Block& block, uint64_t index) {
   shot.signalled = (modes & static_cast<uint32_t>(mlx5::Completion::kAlways)) != 0;
   shot.opcode = static_cast<mlx5::Opcode>(head & 0xff);
   shot.kind = kind_of(shot.opcode);
+  shot.units = static_cast<uint8_t>(units);
+  const bool atomic = shot.kind == Shot::Kind::kAtomic;
+  if (units > kUnitsPerBlock && !atomic) shot.kind = Shot::Kind::kNone;
   if (shot.kind == Shot::Kind::kNop || shot.kind == Shot::Kind::kNone) return shot;
   bool plain =
-      units >= 3 && decode_data(view, block, units, shot) && decode_away(view, block, shot);
+      units >= 3 &&
+      (atomic ? decode_atomic(view, block, tail, shot) : decode_data(view, block, units, shot)) &&
+      decode_away(view, block, shot);
   // The exact step stores scattered inline bytes so that the last of them appears last.
   if (shot.strict && shot.from == nullptr) plain = plain && single_word(shot.to, shot.bytes);
   if (!plain) shot.kind = Shot::Kind::kNone;

@@ -141,8 +141,7 @@ __device__ inline void store_inline(std::byte* to, const Block& block, uint32_t 
 /// Executes an atomic whose block is in registers; answers the old value in the low bytes as they
 /// are to be stored at home. It is done when the answer is there.
 __device__ inline uint64_t run_atomic(const Shot& shot, const Block& block) {
-  AtomicOperands operands;
-  operands_of(block, &operands);
+  const AtomicOperands operands = operation_of(block, shot.units).operands;
   if (shot.bytes == 4) {
     return Be32(execute_atomic<uint32_t, kRelaxed>(shot.to, shot.opcode, operands)).raw;
   }

@@ -77,16 +77,23 @@ class Warp {
     uint32_t odd = __ballot_sync(kAll, look.odd);
     if ((waiting | odd) == 0) return false;
     const uint32_t few = __ballot_sync(kAll, look.waiting != 0 && look.waiting <= kFewWaiting);
-    uint32_t alone = waiting;
     // One lane is quicker with one request than all of them.
     const bool single = few == waiting && __any_sync(kAll, look.waiting == 1);
-    if ((few & (few - 1)) != 0 || single) alone ^= few ^ abreast(few >> lane_ & 1, look.waiting);
-    bool worked = alone != waiting;
-    for (; alone != 0; alone &= alone - 1) {
-      const uint32_t of = lowest_bit(alone);
-      const bool plain = along(slots_[of], __shfl_sync(kAll, look.waiting, static_cast<int>(of)));
-      worked |= plain;
-      if (!plain) odd |= 1u << of;
+    uint32_t side = (few & (few - 1)) != 0 || single ? few : 0;
+    uint32_t alone = waiting ^ side;
+    bool worked = false;
+    for (uint32_t pass = 0; (side | alone) != 0; ++pass) {
+      const uint32_t left = side == 0 ? 0 : abreast((side >> lane_ & 1) != 0, look.waiting);
+      worked |= left != side;
+      (pass == 0 ? alone : odd) |= left;
+      // What begins with a request of two blocks is for one lane after all, or for none.
+      side = 0;
+      for (; alone != 0; alone &= alone - 1) {
+        const uint32_t of = lowest_bit(alone);
+        const bool plain = along(slots_[of], __shfl_sync(kAll, look.waiting, static_cast<int>(of)));
+        worked |= plain;
+        if (!plain) side |= 1u << of;
+      }
     }
     for (; odd != 0; odd &= odd - 1) worked |= exact(slots_[lowest_bit(odd)]);
     return worked;
@@ -124,6 +131,15 @@ class Warp {
       block.word[4 * i + 2] = static_cast<uint32_t>(line.word[1]);
       block.word[4 * i + 3] = static_cast<uint32_t>(line.word[1] >> 32);
     }
+  }
+
+  /// What a request that runs past the block at `index` has in the next one.
+  __device__ static void fetch(const Slot& s, uint64_t index, Tail& tail) {
+    const Line line = load_line_direct(s.ring + ((index + 1) & s.mask) * mlx5::kWqebbBytes);
+    tail.word[0] = static_cast<uint32_t>(line.word[0]);
+    tail.word[1] = static_cast<uint32_t>(line.word[0] >> 32);
+    tail.word[2] = static_cast<uint32_t>(line.word[1]);
+    tail.word[3] = static_cast<uint32_t>(line.word[1] >> 32);
   }
 
   __device__ static bool responds(QpState state) {
@@ -179,12 +195,16 @@ class Warp {
     const uint64_t now = clock_ns();
     Shot shot;
     Block block;
+    Tail tail = {};
     if (takes) {
       s.posted = s.next + waiting;
       // Both loads are on their way at once.
       const QpState peer_state = state_of(s.peer);
       fetch(s, s.next, block);
-      if (responds(peer_state)) shot = decode_shot(s.view, block, s.next);
+      if (waiting > 1) fetch(s, s.next, tail);
+      if (responds(peer_state)) {
+        shot = decode_shot(s.view, block, s.next, waiting > 1 ? &tail : nullptr);
+      }
     }
     const bool large = shot.from != nullptr && shot.bytes > kSmallBytes;
     const bool mine = shot.kind != Shot::Kind::kNone && !large;
@@ -203,7 +223,7 @@ class Warp {
         store_relaxed<uint64_t>(&s.cq->produced, s.produced);
         store_body(place.at, words);
       }
-      ++s.next;
+      s.next += shot.blocks();
       s.psn = (s.psn + 1) & kPsnMask;
       s.moved = true;
     }

@@ -100,8 +100,9 @@ __global__ void put_together(SendQueue* queues, Be32 rkey, uint32_t rounds, uint
   if (lane == 0) result[blockIdx.x] = static_cast<uint64_t>(s);
 }
 
-/// Each block on a queue of its own: a word of data, a word that tells of it and an add, a doorbell
-/// each, and no waiting but for room. Queue i owns the words from 64 * i on.
+/// Each block on a queue of its own: a word of data, a word that tells of it, a swap (two blocks of
+/// the queue) and an add, a doorbell each, and no waiting but for room. Queue i owns the words from
+/// 64 * i on.
 __global__ void post_singly(SendQueue* queues, Be32 rkey, Be32 word_rkey, uint32_t rounds,
                             uint64_t* result) {
   SendQueue& q = queues[blockIdx.x];
@@ -109,16 +110,21 @@ __global__ void post_singly(SendQueue* queues, Be32 rkey, Be32 word_rkey, uint32
   const mlx5::Local landing{q.landing_address, q.landing_lkey};
   Status status = Status::kOk;
   const auto post = [&](auto compose) {
+    constexpr uint32_t kBlocks = decltype(compose(Header{}))::kBlocks;
     uint64_t at = 0;
-    if (status == Status::kOk) status = mlx5::reserve<Reach::kLane>(q, 1, &at);
+    if (status == Status::kOk) status = mlx5::reserve<Reach::kLane>(q, kBlocks, &at);
     if (status != Status::kOk) return;
     mlx5::write(q, at, compose(Header{.index = at, .qpn_shifted = q.qpn_shifted}));
-    mlx5::publish<Reach::kLane>(q, {.first = at, .blocks = 1, .last = at});
+    mlx5::publish<Reach::kLane>(q, {.first = at, .blocks = kBlocks, .last = at});
     mlx5::ring<Reach::kLane>(q);
   };
   for (uint64_t i = 1; i <= rounds; ++i) {
     post([&](const Header& h) { return inline_word(h, own + 8 * (i % 32), rkey, i); });
     post([&](const Header& h) { return inline_word(h, own + 256, word_rkey, i); });
+    post([&](const Header& h) {
+      return mlx5::compose_masked(h, {own + 272, word_rkey},
+                                  mlx5::MaskedSwap<uint64_t>{0, 0, i, ~0ull}, landing);
+    });
     post([&](const Header& h) {
       return mlx5::compose_fetch_add(h, {own + 264, word_rkey}, i, landing);
     });
@@ -258,11 +264,12 @@ void serves_many_queues_a_warp(const std::string& folder) {
   const auto bytes = rig.read(rig.data, 0, size_t{512} * kMany);
   size_t wrong = 0;
   for (uint32_t queue = 0; queue < kMany; ++queue) {
-    uint64_t words[34];
+    uint64_t words[35];
     std::memcpy(words, &bytes[size_t{512} * queue], sizeof(words));
     for (uint64_t i = 0; i < 32; ++i) wrong += words[i] != kRounds - (kRounds - i) % 32 ? 1 : 0;
     wrong += words[32] != kRounds ? 1 : 0;
     wrong += words[33] != kRounds * (kRounds + 1) / 2 ? 1 : 0;
+    wrong += words[34] != kRounds ? 1 : 0;
   }
   expect(wrong == 0, "no wrong word", static_cast<long long>(wrong));
 }
