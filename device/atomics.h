@@ -171,8 +171,11 @@ PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, T* word, const O
 template <Reach R, class T, class Op>
 PEAL_DEVICE Status post_atomic(const BasicContext<R>& ctx, T* word, const Op& op, int pe) {
   const Near near = find_near_word(ctx, word, sizeof(T), pe);
-  if (near.here) {
-    op.apply_blind(reinterpret_cast<WordOf<T>*>(near.address));
+  // As a pointer that may be null, and not as a condition of its own: then ptxas sees whether all
+  // lanes have one address, and adds up in the warp what the warp adds there.
+  auto* const at_hand = near.here ? reinterpret_cast<WordOf<T>*>(near.address) : nullptr;
+  if (at_hand != nullptr) {
+    op.apply_blind(at_hand);
     return Status::kOk;
   }
   const Destination at = resolve_word(ctx, word, sizeof(T), pe);

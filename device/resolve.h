@@ -91,8 +91,7 @@ struct Near {
 };
 
 /// Looks for [address, address + bytes) of the heap of `pe` among the mapped heaps that the context
-/// holds: the usual case of peers on one machine, in as few instructions as it takes. The compiler
-/// sees from it whether all lanes have one address, and adds up what a warp adds there.
+/// holds: the usual case of peers on one machine, in as few instructions as it takes.
 PEAL_HD Near find_near(const ContextFields& ctx, const void* address, uint64_t bytes, int pe) {
   const uint32_t slot = static_cast<uint32_t>(pe) - static_cast<uint32_t>(ctx.near_first);
   // Looked up before it is known to be right: the look-up takes as long as finding out.

@@ -150,13 +150,6 @@ PEAL_DEVICE auto through_leader(const BasicContext<R>& ctx, S scope, const Op& o
   }
 }
 
-template <Reach R, class S>
-PEAL_DEVICE Status wait_by_leader(const BasicContext<R>& ctx, S scope, const Ticket& ticket) {
-  if (ticket.status != Status::kOk || ticket.queue == nullptr) return ticket.status;
-  return through_leader(ctx, scope,
-                        [ticket](const BasicContext<R>&) { return ibgda::wait<R>(ticket); });
-}
-
 /// Moves the bytes with the scope's own lanes. Source and destination may be used by all of them
 /// afterwards.
 template <p2p::Direction kDirection, class S>
@@ -190,7 +183,8 @@ PEAL_DEVICE bool has_part(S scope, const Transfer& t) {
 }
 
 /// Moves the bytes with the scope's own lanes where the peer is mapped, else has the leader do what
-/// `far` makes of the way there.
+/// `far` makes of the way there. Returns when the calling lane's part is done, as non-blocking
+/// calls may.
 template <p2p::Direction kDirection, Reach R, class S, class Far>
 PEAL_DEVICE Ticket transfer(const BasicContext<R>& ctx, S scope, const Transfer& t,
                             const Far& far) {
@@ -210,16 +204,29 @@ PEAL_DEVICE Ticket transfer(const BasicContext<R>& ctx, S scope, const Transfer&
   if (mine) {
     p2p::copy<kDirection>(scope, kPut ? near.address : t.dst, kPut ? t.src : near.address, t.bytes);
   }
-  scope.sync();  // source and destination may be used by all lanes
   return Ticket{};
 }
 
 }  // namespace detail
 
-/// Waits until the ticket's operation is locally complete. Repeatable after a timeout.
+/// Waits until the ticket's operation is locally complete. Repeatable after a timeout. Speaks for
+/// the calling lane; what the others of its scope did counts once the scope has synchronised.
 template <Reach R>
 [[nodiscard]] PEAL_DEVICE Status wait(const BasicContext<R>&, const Ticket& ticket) {
   return ibgda::wait<R>(ticket);
+}
+
+/// The same for the operation of a whole scope, by all its lanes: afterwards all of them may use
+/// source and destination.
+template <Reach R, class S>
+requires detail::kIsScope<S>
+[[nodiscard]] PEAL_DEVICE Status wait(const BasicContext<R>& ctx, S scope, const Ticket& ticket) {
+  if (ticket.queue == nullptr) {  // the lanes did it themselves, each its part
+    scope.sync();
+    return ticket.status;
+  }
+  return detail::through_leader(
+      ctx, scope, [ticket](const BasicContext<R>&) { return ibgda::wait<R>(ticket); });
 }
 
 /// True if wait() would not block.
@@ -230,7 +237,8 @@ PEAL_DEVICE bool test(const BasicContext<R>&, const Ticket& ticket) {
 
 /// Starts copying `count` elements to `dst` at `pe`. The source must stay unchanged until the
 /// ticket completes, and, where the NIC carries it, must lie in a window unless it is at most 28
-/// bytes long.
+/// bytes long. Lanes of a warp or block return one by one: a single lane may fence or signal for
+/// all of them once they have synchronised, as wait, quiet and fence with a scope do.
 template <Reach R, class S, class T>
 requires detail::kIsScope<S> PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& ctx, S scope, T* dst,
                                                         const std::type_identity_t<T>* src,
@@ -251,8 +259,8 @@ requires detail::kIsScope<S> PEAL_DEVICE Status put(const BasicContext<R>& ctx, 
                                                     size_t count, int pe) {
   const Ticket ticket = put_nbi(ctx, scope, dst, src, count, pe);
   // Inline data has left the source already.
-  if (detail::bytes_of<T>(count) <= mlx5::kMaxInlineBytes) return ticket.status;
-  return detail::wait_by_leader(ctx, scope, ticket);
+  const bool inlined = detail::bytes_of<T>(count) <= mlx5::kMaxInlineBytes;
+  return ticket.queue != nullptr && inlined ? ticket.status : wait(ctx, scope, ticket);
 }
 
 /// Starts copying `count` elements from `src` at `pe` to `dst`, which, where the NIC carries it,
@@ -276,7 +284,7 @@ template <Reach R, class S, class T>
 requires detail::kIsScope<S> PEAL_DEVICE Status get(const BasicContext<R>& ctx, S scope, T* dst,
                                                     const std::type_identity_t<T>* src,
                                                     size_t count, int pe) {
-  return detail::wait_by_leader(ctx, scope, get_nbi(ctx, scope, dst, src, count, pe));
+  return wait(ctx, scope, get_nbi(ctx, scope, dst, src, count, pe));
 }
 
 template <Reach R, class T>

@@ -151,9 +151,9 @@ requires detail::kIsScope<S> PEAL_DEVICE Status put_signal(const BasicContext<R>
                                                            const std::type_identity_t<T>* src,
                                                            size_t count, const Signal& signal) {
   const Ticket ticket = put_signal_nbi(ctx, scope, dst, src, count, signal);
-  // Inline data has left the source already.
-  if (detail::bytes_of<T>(count) <= mlx5::kMaxInlineBytes) return ticket.status;
-  return detail::wait_by_leader(ctx, scope, ticket);
+  // Inline data has left the source already, and so has what the lanes copied themselves.
+  const bool inlined = detail::bytes_of<T>(count) <= mlx5::kMaxInlineBytes;
+  return ticket.queue == nullptr || inlined ? ticket.status : wait(ctx, scope, ticket);
 }
 
 template <Reach R, class T>

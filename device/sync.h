@@ -84,11 +84,11 @@ PEAL_DEVICE SyncBegin begin_sync(const ContextFields& ctx) {
 template <Reach R>
 PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin) {
   const uint64_t epoch = begin.epoch;
-  store_relaxed<Reach::kGpu>(&ctx.state->sync_epoch, epoch);
   const bool told_next = begin.next.here & (ctx.n_pes > 1);
   if (told_next) {
     store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(begin.next.address), epoch);
   }
+  store_relaxed<Reach::kGpu>(&ctx.state->sync_epoch, epoch);
   uint64_t* flags = ctx.sync_flags;
   const auto n = static_cast<uint32_t>(ctx.n_pes);
   uint32_t distance = 1;

@@ -161,6 +161,9 @@ PEAL_KERNEL get_by_tickets(Verdict* verdict, BasicContext<R> ctx, S scope, Excha
     if (scope.leader()) {
       while (!test(ctx, ticket)) relax();
       expect_ok(verdict, wait(ctx, ticket));
+    }
+    expect_ok(verdict, wait(ctx, scope, ticket));
+    if (scope.leader()) {
       if (m.bytes != 0) {
         expect_eq(
             verdict, static_cast<unsigned>(x.to[m.to + m.bytes - 1]),

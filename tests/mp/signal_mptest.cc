@@ -177,6 +177,7 @@ PEAL_KERNEL put_fence_put(Verdict* verdict, Context ctx, Fenced f, uint64_t roun
   const size_t at = block_in_grid() * f.each;
   const Ticket ticket = put_nbi(ctx, block, f.data + at, f.from + at, f.each, next);
   expect_ok(verdict, ticket.status);
+  block.sync();
   if (!block.leader()) return;
   __threadfence();
   if (atomicAdd(f.finished, 1u) + 1 == round * blocks_in_grid()) {
