@@ -140,6 +140,14 @@ PEAL_HD T exchange_relaxed(T* p, T value) {
   return __atomic_exchange_n(p, value, __ATOMIC_RELAXED);
 }
 
+/// One of several loads that are under way at once; acquire_batch() behind them makes each an
+/// acquire.
+template <Reach R, class T>
+PEAL_HD T load_batched(const T* p) {
+  return load_acquire<R>(p);
+}
+PEAL_HD void acquire_batch() {}
+
 /// Orders this lane's stores into peers' memory (and those of lanes it has synchronised with)
 /// before what it stores next. Edge M16.
 PEAL_HD void fence_direct_stores() {

@@ -213,6 +213,12 @@ PEAL_HD T exchange_relaxed(T* p, T value) {
   return ptx::swap_system(p, value);
 }
 
+template <Reach R, class T>
+PEAL_HD T load_batched(const T* p) {
+  return load_relaxed<R>(p);
+}
+PEAL_HD void acquire_batch() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
 PEAL_HD void fence_direct_stores() {
 #if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1208 && __CUDA_ARCH__ >= 900
   asm volatile("fence.release.sys;" ::: "memory");  // leaves this multiprocessor's cache alone

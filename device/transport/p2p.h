@@ -63,19 +63,23 @@ PEAL_DEVICE void move(Unit* to, const Unit* from, uint32_t i, uint32_t stride, u
   }
 }
 
-inline constexpr uint32_t kInFlight = 8;
+/// Loads of a peer's memory take longer than those at home. More of the latter only takes registers
+/// from the kernel around.
+template <Direction kDirection>
+inline constexpr uint32_t kInFlight = kDirection == Direction::kGet ? 8 : 4;
 
 /// Moves `count` units, dealt over the scope's lanes so that neighbours move neighbours.
 template <Direction kDirection, class Scope, class Unit>
 PEAL_DEVICE void copy_units(Scope scope, Unit* to, const Unit* from, uint32_t count) {
+  constexpr uint32_t kBatch = kInFlight<kDirection>;
   const uint32_t stride = scope.size();
   uint32_t i = scope.rank();
-  for (; i + (kInFlight - 1) * stride < count; i += kInFlight * stride) {
-    move<kInFlight, false, kDirection>(to, from, i, stride, count);
+  for (; i + (kBatch - 1) * stride < count; i += kBatch * stride) {
+    move<kBatch, false, kDirection>(to, from, i, stride, count);
   }
   // Fewer are left: in one go if it can be, with no more questions than there are units.
   if constexpr (std::is_same_v<Scope, Thread>) {
-    if (((count - i) & 4) != 0) {
+    if (kBatch > 4 && ((count - i) & 4) != 0) {
       move<4, false, kDirection>(to, from, i, 1, count);
       i += 4;
     }
@@ -84,8 +88,8 @@ PEAL_DEVICE void copy_units(Scope scope, Unit* to, const Unit* from, uint32_t co
       i += 2;
     }
     if (i < count) move<1, false, kDirection>(to, from, i, 1, count);
-  } else if (i + 3 * stride < count) {
-    move<kInFlight, true, kDirection>(to, from, i, stride, count);
+  } else if (kBatch > 4 && i + 3 * stride < count) {
+    move<kBatch, true, kDirection>(to, from, i, stride, count);
   } else if (i + stride < count) {
     move<3, true, kDirection>(to, from, i, stride, count);
   } else if (i < count) {
