@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The NIC as a kernel. Warp 0 of each block watches for the order to stop; each other warp serves
-// the queue pairs in its slots (warp.h):
+// the queue pairs in its slots (warp.cuh):
 //
 //   work[w], work[w + workers], ... -> slots of warp w -> turns until the order to stop -> tables
 //
@@ -10,7 +10,7 @@
 #include <cuda_runtime.h>
 
 #include "softnic/gpu/kernel.h"
-#include "softnic/gpu/warp.h"
+#include "softnic/gpu/warp.cuh"
 
 namespace peal::softnic::gpu {
 

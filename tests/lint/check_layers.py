@@ -78,7 +78,7 @@ def violations(path, text):
 
 
 def sources(root):
-    for pattern in ("*.h", "*.cc", "*.cu"):
+    for pattern in ("*.h", "*.cuh", "*.cc", "*.cu"):
         for folder in (*{name.split("/")[0] for name in LAYERS}, *TOP):
             yield from (root / folder).rglob(pattern)
 

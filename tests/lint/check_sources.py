@@ -17,7 +17,7 @@ MPI = "/usr/lib/x86_64-linux-gnu/openmpi/include"
 
 
 def sources(root):
-    return sorted(f for folder in FOLDERS for p in ("*.h", "*.cc", "*.cu") for f in (root / folder).rglob(p))
+    return sorted(f for folder in FOLDERS for p in ("*.h", "*.cuh", "*.cc", "*.cu") for f in (root / folder).rglob(p))
 
 
 def check_text(root, file):
