@@ -3,6 +3,7 @@
 // peal's side of the comparison: the calls, and the PE that makes them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,7 @@
 
 namespace peal::versus {
 
+template <Reach R>
 struct PealApi {
   static constexpr bool kTransfers = true;
   static constexpr bool kPingPong = true;
@@ -19,7 +21,7 @@ struct PealApi {
   template <class Scope>
   using Spread = Scope;
 
-  Context ctx;
+  BasicContext<R> ctx;
 
   template <class Scope>
   PEAL_DEVICE bool put(Scope scope, std::byte* dst, const std::byte* src, uint64_t bytes,
@@ -60,13 +62,17 @@ class PealSide {
  public:
   static constexpr const char* kName = "peal";
 
-  explicit PealSide(Runtime& runtime) : runtime_(runtime) {}
+  /// One more context where there are queues: its one thread owns them.
+  explicit PealSide(Runtime& runtime) : runtime_(runtime) {
+    if (transport() == "ibgda")
+      owned_.emplace(runtime.make_context<Reach::kLane>({.queues_per_peer = 1}));
+  }
 
   int pe() const { return runtime_.my_pe(); }
   int n_pes() const { return runtime_.n_pes(); }
   std::string transport() const { return runtime_.transport(); }
   std::string nic() const { return runtime_.nic(); }
-  PealApi api() const { return {runtime_.context()}; }
+  PealApi<Reach::kGpu> api() const { return {runtime_.context()}; }
 
   template <class T>
   T* allocate(size_t count) {
@@ -91,11 +97,15 @@ class PealSide {
   /// Calls visit(name, api) for every way of making the case's calls. The best one counts.
   template <class Visit>
   void for_each_api(const Case& c, const Visit& visit) {
-    if (c.op != Op::kPingPong) visit("nbi", api());
+    if (c.op == Op::kPingPong) return;
+    visit("nbi", api());
+    const bool alone = uint64_t{c.blocks} * c.threads == 1 && c.op != Op::kBarrier;
+    if (alone && owned_) visit("exclusive", PealApi<Reach::kLane>{owned_->value()});
   }
 
  private:
   Runtime& runtime_;
+  std::optional<OwnedContext<Reach::kLane>> owned_;
 };
 
 }  // namespace peal::versus
