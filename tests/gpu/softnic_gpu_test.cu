@@ -21,7 +21,7 @@
 #include <thread>
 
 #include "device/mlx5/send_queue.h"
-#include "tests/gpu/softnic_rig.h"
+#include "tests/gpu/softnic_rig.cuh"
 
 namespace {
 
