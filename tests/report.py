@@ -48,8 +48,8 @@ def main(root):
     count = {outcome: [c for c in found if c[1] == outcome] for outcome in ("passed", "failed", "skipped")}
     for outcome in ("failed", "skipped"):
         for name, _, text in count[outcome]:
-            first_line = text.strip().splitlines()[0] if text.strip() else ""
-            print(f"{outcome}: {name}" + (f": {first_line}" if first_line else ""))
+            # Where, and the first line of why.
+            print(": ".join([outcome, name, *text.strip().splitlines()[:2]]))
     closing = f"{len(count['passed'])} passed, {len(count['failed'])} failed"
     if count["skipped"]:
         closing += f", {len(count['skipped'])} skipped"
