@@ -1,9 +1,9 @@
 """cuda_object: one .cu file compiled by nvcc over the headers of its deps. Nothing without nvcc.
 ptx_test: a script that reads the PTX of one .cu file. No test without nvcc.
+gpu_binary: a program of C++ sources and objects from nvcc, with the CUDA runtime linked in. Nothing without nvcc.
 kernel_binary: a program with kernels, for CPUs and, where nvcc is, for GPUs."""
 
 load("@cuda//:config.bzl", "NVCC")
-load("//bazel:cudart.bzl", "gpu_binary")
 
 _ARCH = "-gencode=arch=compute_90,code=[sm_90,compute_90]"
 
@@ -55,6 +55,25 @@ def ptx_test(name, src, script, deps = [], **kwargs):
         srcs = [script],
         args = ["$(rootpath :%s_ptx)" % name],
         data = [":%s_ptx" % name],
+        **kwargs
+    )
+
+def gpu_binary(name, srcs, deps = [], linkopts = [], **kwargs):
+    """A program for machines with a GPU; an empty filegroup on machines without nvcc."""
+    if not NVCC:
+        native.filegroup(name = name, srcs = [])
+        return
+    native.cc_binary(
+        name = name,
+        srcs = srcs,
+        linkopts = linkopts + [
+            "-L" + NVCC.rpartition("/bin/")[0] + "/lib64",
+            "-lcudart_static",
+            "-ldl",
+            "-lrt",
+            "-lpthread",
+        ],
+        deps = deps,
         **kwargs
     )
 
