@@ -173,8 +173,11 @@ struct Transfer {
 template <class S>
 PEAL_DEVICE bool has_part(S scope, const Transfer& t) {
   if constexpr (std::is_same_v<S, Block>) {
-    const uint64_t apart = reinterpret_cast<uint64_t>(t.dst) ^ reinterpret_cast<uint64_t>(t.src);
-    const uint64_t unit = apart % sizeof(Line) == 0 ? sizeof(Line) : 1;
+    // The smallest unit that copy() may deal out: what fits both addresses and the length.
+    const uint64_t fit =
+        reinterpret_cast<uint64_t>(t.dst) | reinterpret_cast<uint64_t>(t.src) | t.bytes;
+    const uint64_t power = fit & (0 - fit);
+    const uint64_t unit = power < sizeof(Line) ? power : sizeof(Line);
     const uint32_t first = scope.rank() / kWarpLanes * kWarpLanes;
     return first == 0 || first * unit < t.bytes;
   } else {

@@ -48,8 +48,8 @@ PEAL_DEVICE_COLD Status drain_queues(std::byte* queues, uint64_t stride, uint32_
     PEAL_UNROLL
     for (uint32_t k = 0; k < kBatch; ++k) {
       const bool missing = static_cast<int64_t>(last[k] - completed[k]) >= 0;
-      if (!missing && failed[k] == 0) continue;
-      const Status status = mlx5::drain<R>(queue(from + k < count ? from + k : from));
+      if (from + k >= count || (!missing && failed[k] == 0)) continue;
+      const Status status = mlx5::drain<R>(queue(from + k));
       if (first == Status::kOk) first = status;
     }
   }
@@ -65,6 +65,7 @@ PEAL_DEVICE Status drain_all(const BasicContext<R>& ctx) {
   if (queues != 0) {
     const Status drained = drain_queues<R>(ctx.queues, ctx.queue_stride, queues);
     if (first == Status::kOk) first = drained;
+    fence_direct_stores();  // passes on to mapped peers what the NIC has brought
   }
   return first;
 }
@@ -112,6 +113,7 @@ PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin) 
   store_relaxed<Reach::kGpu>(&ctx.state->sync_epoch, epoch);
   uint64_t* flags = ctx.sync_flags;
   const auto n = static_cast<uint32_t>(ctx.n_pes);
+  Status first = Status::kOk;
   uint32_t distance = 1;
   for (uint32_t round = 0; round < ctx.sync_rounds; ++round) {
     if (round != 0) fence_direct_stores();  // passes on what the round before brought
@@ -120,16 +122,16 @@ PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin) 
       const uint32_t ahead = static_cast<uint32_t>(ctx.pe) + i * distance;
       const auto pe = static_cast<int>(ahead < n ? ahead : ahead - n);
       const Status status = set_flag(ctx, flags + i - 1, epoch, pe);
-      if (status != Status::kOk) return status;
+      if (first == Status::kOk) first = status;
     }
-    for (uint32_t i = 1; i < kSyncFan && i * distance < n; ++i) {
-      const Status status = wait_until(ctx, flags + i - 1, Compare::kGe, epoch);
-      if (status != Status::kOk) return status;
+    // After a failure the others are still told, so that they need not wait for a deadline.
+    for (uint32_t i = 1; first == Status::kOk && i < kSyncFan && i * distance < n; ++i) {
+      first = wait_until(ctx, flags + i - 1, Compare::kGe, epoch);
     }
     distance *= kSyncFan;
     flags += kSyncFan - 1;
   }
-  return Status::kOk;
+  return first;
 }
 
 }  // namespace detail

@@ -202,6 +202,9 @@ class Bench {
   void bandwidth(Op op, uint32_t queues, uint32_t bytes);
   void latency(Op op, uint32_t together);
 
+  /// Rows' errors so far.
+  uint64_t wrong() const { return wrong_; }
+
  private:
   Job job(Op op, uint32_t together, uint32_t bytes) const;
   void clear(const GpuQueues::Memory& memory) const;
@@ -210,6 +213,7 @@ class Bench {
   void print(const Job& job, uint32_t queues, const char* unit, double value,
              uint64_t errors) const;
 
+  mutable uint64_t wrong_ = 0;
   Arguments arguments_;
   GpuQueues::Memory queue_memory_, data_, source_;
   std::unique_ptr<GpuQueues> nic_;
@@ -270,6 +274,7 @@ void Bench::print(const Job& job, uint32_t queues, const char* unit, double valu
       name_of(job.op), arguments_.gpu, arguments_.target, nic_gpu ? nic_gpu : "auto", job.bytes,
       queues, job.together, unit, value, static_cast<unsigned long long>(errors));
   std::fflush(stdout);
+  wrong_ += errors;
 }
 
 void Bench::clear(const GpuQueues::Memory& memory) const {
@@ -395,7 +400,7 @@ int main(int argc, char** argv) try {
       if (fits(queues)) bench.bandwidth(Op::kRead, queues, bytes);
     }
   }
-  return 0;
+  return bench.wrong() == 0 ? 0 : 1;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "nic_gpu_benchmark: %s\n", error.what());
   return 1;

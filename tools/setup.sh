@@ -13,7 +13,7 @@ packages=(
   g++ python3 git clang-format
   openmpi-bin libopenmpi-dev libibverbs-dev
   libgtest-dev googletest libbenchmark-dev libboost-context-dev
-  libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev valgrind
+  libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev valgrind spin
 )
 
 install_missing() {

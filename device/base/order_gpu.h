@@ -227,6 +227,7 @@ PEAL_HD void fence_direct_stores() {
 #endif
 }
 
+inline constexpr bool kMmioMayOvertake = true;
 PEAL_HD void store_mmio(uint64_t* reg, uint64_t value) {
   // Never merged or dropped, and behind this lane's earlier stores in program order only: a fence
   // would cost as much as the rest of a put.

@@ -68,19 +68,22 @@ class Deadline {
 enum class SpinEnd { kDone, kStopped, kTimedOut };
 
 /// Repeats done() until it is true; stop() true or `timeout_ns` (0 = none) end the wait early. The
-/// clock and stop() are looked at every 32 turns, and not before: on a GPU both are slow.
+/// clock and stop() are looked at after 32 turns, 64, 128, ..., then every 1024: on a GPU both are
+/// slow, and many lanes that ask for memory of the host slow down everybody's fences.
 template <class Done, class Stop>
 PEAL_HD SpinEnd spin_until(uint64_t timeout_ns, Done done, Stop stop) {
   Deadline deadline = Deadline::in(0);
+  uint64_t look = 31;
   for (uint64_t turn = 0;; ++turn) {
     if (done()) {
       if (turn != 0) end_of_wait();
       return SpinEnd::kDone;
     }
-    if (turn % 32 == 31) {
+    if (turn == look) {
       if (stop()) return SpinEnd::kStopped;
       if (turn == 31) deadline = Deadline::in(timeout_ns);
       if (deadline.passed()) return done() ? SpinEnd::kDone : SpinEnd::kTimedOut;
+      look += look < 1023 ? look + 1 : 1024;
     }
     relax();
   }

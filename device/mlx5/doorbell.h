@@ -18,8 +18,9 @@ PEAL_HD void write_doorbell_record(DoorbellRecord* record, Be32 posted) {
 }
 
 /// Wakes the NIC: an 8-byte store of {posted << 8, qpn << 8} to the UAR register. Edge M3: the
-/// record is stored first, but a GPU orders the two in program order only, so whoever waits for a
-/// completion wakes the NIC again (a doorbell that brings old news is ignored).
+/// record is stored first, but a GPU orders the two in program order only. That is enough for a NIC
+/// that watches the records, as the software NIC does; ring() rings a NIC that sleeps until its
+/// register is written once more behind a fence.
 PEAL_HD void ring_doorbell(uint64_t* reg, Be32 posted, Be32 qpn_shifted) {
   // Big-endian and shifted up by a byte is shifted down by a byte as it lies in memory.
   const uint32_t index = posted.raw >> 8;

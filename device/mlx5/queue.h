@@ -58,7 +58,9 @@ struct alignas(128) SendQueue {
   Be32 qpn_shifted;  // qpn << 8: as control segments and doorbells carry it
   uint32_t peer;
   uint64_t timeout_ns;  // of waits inside the queue; 0 = none
-  uint64_t unused[4];
+  uint32_t ring_twice;  // 1: hardware, which hears of work through the register alone
+  uint32_t reserved_word;
+  uint64_t unused[3];
 
   // Moving.
   alignas(128) uint64_t reserved;

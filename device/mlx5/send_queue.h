@@ -81,6 +81,13 @@ PEAL_HD Status publish(SendQueue& q, const Batch& batch) {
   return Status::kOk;
 }
 
+/// Rings once more when the record has arrived for certain (edge M3).
+template <Reach R>
+PEAL_COLD void ring_behind_record(const SendQueue& q, Be32 posted) {
+  fence_direct_stores();
+  ring_doorbell(q.doorbell, posted, q.qpn_shifted);
+}
+
 /// Tells the NIC about everything published. Whoever holds the lock rings for all: a lane that
 /// finds it taken may leave, because the holder looks at `published` again after letting go (edge
 /// M10).
@@ -98,18 +105,12 @@ PEAL_HD void ring(SendQueue& q) {
       const Be32 posted = posted_count(published);
       write_doorbell_record(q.doorbell_record, posted);
       ring_doorbell(q.doorbell, posted, q.qpn_shifted);
+      if (kMmioMayOvertake && q.ring_twice != 0) ring_behind_record<R>(q, posted);
     }
     if constexpr (R == Reach::kLane) return;
     exchange<R>(&q.ring_lock, 0u);
     if (load_acquire<R>(&q.published) == published) return;
   }
-}
-
-/// Wakes the NIC once more: the first doorbell may have overtaken its record (edge M3). For those
-/// who wait.
-template <Reach R>
-PEAL_HD void ring_again(const SendQueue& q) {
-  ring_doorbell(q.doorbell, posted_count(load_relaxed<R>(&q.rung)), q.qpn_shifted);
 }
 
 /// Waits until WQEBBs up to `end` fit: the slow half of reserve().
@@ -123,7 +124,6 @@ PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end) {
       },
       [&] {
         ring<R>(q);
-        ring_again<R>(q);
         return stop_status<R>(q) != Status::kOk;
       });
   if (why != SpinEnd::kDone) return close_queue<R>(q, why);
@@ -141,10 +141,7 @@ template <Reach R>
         poll<R>(q);
         return load_acquire<R>(&q.completed) > index;
       },
-      [&] {
-        ring_again<R>(q);
-        return stop_status<R>(q) != Status::kOk;
-      });
+      [&] { return stop_status<R>(q) != Status::kOk; });
   if (end == SpinEnd::kTimedOut) return Status::kTimeout;
   if (end == SpinEnd::kStopped) return stop_status<R>(q);
   return Status::kOk;

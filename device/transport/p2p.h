@@ -187,40 +187,50 @@ PEAL_DEVICE void copy(Scope scope, void* dst, const void* src, uint64_t bytes) {
 }
 
 namespace detail {
+/// The unsigned integer that holds kBytes, of which there are at most 8.
 template <size_t kBytes>
-using Word = std::conditional_t<
-    kBytes == 8, uint64_t,
-    std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 2, uint16_t, uint8_t>>>;
+using Word =
+    std::conditional_t<(kBytes > 4), uint64_t,
+                       std::conditional_t<(kBytes > 2), uint32_t,
+                                          std::conditional_t<(kBytes > 1), uint16_t, uint8_t>>>;
+
+/// A value that is a word and lies as one: it goes in one piece.
+template <class T>
+PEAL_DEVICE bool is_word(const void* where) {
+  return sizeof(T) == sizeof(Word<sizeof(T)>) && reinterpret_cast<uint64_t>(where) % sizeof(T) == 0;
+}
 }  // namespace detail
 
-/// Stores one value of 1, 2, 4 or 8 bytes; never torn if aligned. Straight from a register.
+/// Stores one value of up to 8 bytes; never torn if it is an aligned word. Straight from a
+/// register.
 template <class T>
 PEAL_DEVICE void store_value(void* where, const T& value) {
   using Word = detail::Word<sizeof(T)>;
-  Word word;
+  Word word = 0;
   memcpy(&word, &value, sizeof(T));
-  if (reinterpret_cast<uint64_t>(where) % sizeof(T) != 0) {
+  if (!detail::is_word<T>(where)) {
     for (uint32_t i = 0; i < sizeof(T); ++i) {
       static_cast<volatile uint8_t*>(where)[i] = static_cast<uint8_t>(word >> (8 * i));
     }
-  } else if constexpr (sizeof(T) >= 4) {
+  } else if constexpr (sizeof(Word) >= 4) {
     store_relaxed<Reach::kSystem>(static_cast<Word*>(where), word);
   } else {
     *static_cast<volatile Word*>(where) = word;
   }
 }
 
-/// Loads one value of 1, 2, 4 or 8 bytes; never torn if aligned, never from a stale cache line.
+/// Loads one value of up to 8 bytes; never torn if it is an aligned word, never from a stale cache
+/// line.
 template <class T>
 PEAL_DEVICE T load_value(const void* where) {
   using Word = detail::Word<sizeof(T)>;
   Word word = 0;
-  if (reinterpret_cast<uint64_t>(where) % sizeof(T) != 0) {
+  if (!detail::is_word<T>(where)) {
     for (uint32_t i = 0; i < sizeof(T); ++i) {
-      const uint8_t byte = static_cast<const volatile uint8_t*>(where)[i];
-      word = static_cast<Word>(word | static_cast<Word>(byte) << (8 * i));
+      const Word byte = static_cast<const volatile uint8_t*>(where)[i];
+      word = static_cast<Word>(word | static_cast<Word>(byte << (8 * i)));
     }
-  } else if constexpr (sizeof(T) >= 4) {
+  } else if constexpr (sizeof(Word) >= 4) {
     word = load_relaxed<Reach::kSystem>(static_cast<const Word*>(where));
   } else {
     word = *static_cast<const volatile Word*>(where);

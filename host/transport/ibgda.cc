@@ -85,7 +85,7 @@ IbgdaQueues::IbgdaQueues(const IbgdaNic& nic, const Doorbell& doorbell, Bootstra
       umem_(nic.device, memory_.address(), memory_.bytes()),
       region_(nic.device, nic.domain, memory_.address(), memory_.bytes()) {
   create(nic, doorbell.uar(), options.depth);
-  for (uint32_t i = 0; i < count(); ++i) fill_in(i, doorbell.address(), options);
+  for (uint32_t i = 0; i < count(); ++i) fill_in(i, nic, doorbell.address(), options);
   connect(nic.device, bootstrap);
 }
 
@@ -134,7 +134,8 @@ void IbgdaQueues::connect(const nic::Device& device, Bootstrap& bootstrap) {
   bootstrap.barrier();
 }
 
-void IbgdaQueues::fill_in(uint32_t index, uint64_t* doorbell, const QueueOptions& options) {
+void IbgdaQueues::fill_in(uint32_t index, const IbgdaNic& nic, uint64_t* doorbell,
+                          const QueueOptions& options) {
   static_assert(sizeof(mlx5::SendQueue) <= nic::QueueMemoryLayout::kStateBytes);
   static_assert((mlx5::kLandingCells + 1) * sizeof(mlx5::LandingCell) <=
                 nic::QueueMemoryLayout::kLandingBytes);
@@ -144,6 +145,7 @@ void IbgdaQueues::fill_in(uint32_t index, uint64_t* doorbell, const QueueOptions
   queue.blocks = reinterpret_cast<mlx5::Wqebb*>(base + layout_.send_queue());
   queue.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(base + layout_.doorbell());
   queue.doorbell = doorbell;
+  queue.ring_twice = nic.device.software() ? 0 : 1;
   queue.cqe = reinterpret_cast<mlx5::Cqe*>(base + layout_.cqe());
   queue.landing = reinterpret_cast<mlx5::LandingCell*>(base + layout_.landing());
   queue.stop = options.stop;

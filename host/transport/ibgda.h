@@ -83,7 +83,8 @@ class IbgdaQueues {
  private:
   void create(const IbgdaNic& nic, const nic::Uar& uar, uint32_t depth);
   void connect(const nic::Device& device, Bootstrap& bootstrap);
-  void fill_in(uint32_t index, uint64_t* doorbell, const QueueOptions& options);
+  void fill_in(uint32_t index, const IbgdaNic& nic, uint64_t* doorbell,
+               const QueueOptions& options);
 
   nic::QueueMemoryLayout layout_;
   uint32_t n_pes_;

@@ -392,7 +392,7 @@ def main():
     print(bars.render(table))
     errors = sum(row["errors"] for row in comparison.rows + comparison.programs)
     print(f"\n{bars.summary(table)}; {errors} errors, {len(comparison.failures)} failures")
-    return 1 if errors or comparison.failures or not comparison.rows else 0
+    return 1 if errors or comparison.failures or Stop.asked or not comparison.rows else 0
 
 
 if __name__ == "__main__":

@@ -440,7 +440,7 @@ class Warp {
       const std::byte* from = broadcast(shot.from, of);
       const uint32_t bytes = __shfl_sync(kAll, left_of(shot), static_cast<int>(of));
       uint32_t tail = 8;
-      while (!aligned(to + bytes, tail)) tail /= 2;
+      while (tail > bytes || !aligned(to + bytes, tail)) tail /= 2;
       copy_together(to, from, bytes - tail, lane_);
       __syncwarp();
       // Its last word after its other bytes.
