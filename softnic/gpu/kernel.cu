@@ -54,12 +54,12 @@ __device__ void serve(const EngineArguments& a, Slot* slots, uint32_t worker, ui
     const uint32_t count = left < a.slots ? left : a.slots;
     warp.load(worker + done * workers, workers, count);
     uint32_t idle = 0;
-    bool over = false;
-    for (uint32_t turn = 1; !over; ++turn) {
-      idle = warp.turn() ? 0 : idle + 1;
+    bool finishing = false;
+    for (uint32_t turn = 1; !finishing || warp.busy(); ++turn) {
+      idle = warp.turn(finishing) ? 0 : idle + 1;
       if (settled && idle > kIdleTurns) __nanosleep(kIdleSleepNs);
       const bool looks = !settled || turn % kTurnsALook == 0;
-      over = looks && (!settled || __shfl_sync(kAll, *stop, 0) != 0) && !warp.busy();
+      finishing = finishing || (looks && (!settled || __shfl_sync(kAll, *stop, 0) != 0));
     }
     warp.save();
     done = done + count == share ? 0 : done + count;

@@ -69,10 +69,11 @@ class Warp {
     __syncwarp();
   }
 
-  /// Does what there is to do; true when there was anything.
-  __device__ bool turn() {
+  /// Does what there is to do, or only what is half done: the moment to stop comes even while
+  /// queues are never empty. True when there was anything.
+  __device__ bool turn(bool finishing) {
     Look look = {0, false};
-    if (lane_ < count_) look = look_at(slots_[lane_]);
+    if (lane_ < count_ && (!finishing || slots_[lane_].copied != 0)) look = look_at(slots_[lane_]);
     const uint32_t waiting = __ballot_sync(kAll, look.waiting != 0);
     uint32_t odd = __ballot_sync(kAll, look.odd);
     if ((waiting | odd) == 0) return false;
