@@ -58,6 +58,20 @@ const char* syndrome_text(uint8_t syndrome) {
   }
 }
 
+/// The newest completion, which names the WQE by the low 16 bits of its index.
+std::string describe_cqe(uint32_t counter_and_opcode) {
+  const uint32_t wqe = counter_and_opcode >> 16;
+  switch (static_cast<mlx5::CqeOpcode>((counter_and_opcode >> 4) & 0xf)) {
+    case mlx5::CqeOpcode::kInvalid:
+      return "none";
+    case mlx5::CqeOpcode::kRequesterError:
+    case mlx5::CqeOpcode::kResponderError:
+      return fmt::format("error of {}", wqe);
+    default:
+      return fmt::format("{}", wqe);
+  }
+}
+
 ContextOwner::FirstError describe(const mlx5::SendQueue& q, Status status) {
   const mlx5::QueueError& e = q.error;
   ContextOwner::FirstError f{status,     static_cast<int>(q.peer), e.wqe_index, e.opcode,
@@ -101,6 +115,18 @@ ContextOwner::ContextOwner(std::unique_ptr<IbgdaQueues> queues, const DeviceTabl
 
 size_t ContextOwner::bytes() const {
   return sizeof(*this) + (queues_ ? size_t{queues_->count()} * queues_->stride() : 0);
+}
+
+std::string ContextOwner::describe_queues() const {
+  std::string text;
+  for (uint32_t i = 0; queues_ && i < queues_->count(); ++i) {
+    const IbgdaQueues::Progress p = queues_->progress(i);
+    text += fmt::format("{:>7} {:>5} {:>5} {:#8x} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {}\n",
+                        slot_, i / static_cast<uint32_t>(fields_.n_pes), p.peer, p.qpn, p.depth,
+                        p.reserved, p.published, p.rung, p.completed, describe_cqe(p.last_cqe),
+                        to_string(p.status));
+  }
+  return text;
 }
 
 std::optional<ContextOwner::FirstError> ContextOwner::first_error() const {

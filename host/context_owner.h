@@ -38,6 +38,9 @@ class ContextOwner {
   };
   std::optional<FirstError> first_error() const;
 
+  /// One line for each queue: where it stands. Nothing where there are none.
+  std::string describe_queues() const;
+
  private:
   std::unique_ptr<IbgdaQueues> queues_;
   const DeviceTables& tables_;

@@ -353,6 +353,26 @@ Failure Runtime::failure() const {
   return failure;
 }
 
+std::string Runtime::dump() const {
+  const Failure f = failure();
+  std::string text =
+      fmt::format("PE {} of {}: transport {}, NIC {}, {}\n", my_pe(), n_pes(), transport(), nic(),
+                  f.status == Status::kOk ? "no failure" : "failure: " + f.text);
+  std::string queues;
+  {
+    const std::lock_guard lock(state_->contexts_mutex);
+    for (const auto& weak : state_->contexts) {
+      if (const auto context = weak.lock()) queues += context->describe_queues();
+    }
+  }
+  if (queues.empty()) return text;
+  return text +
+         fmt::format("{:>7} {:>5} {:>5} {:>8} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {}\n",
+                     "context", "queue", "peer", "QP", "depth", "reserved", "published", "rung",
+                     "completed", "last CQE of", "status") +
+         queues;
+}
+
 void Runtime::check() const {
   const Failure f = failure();
   if (f.status == Status::kOk) return;

@@ -129,6 +129,12 @@ class Runtime {
   /// Throws Error with failure().text unless all is well.
   void check() const;
 
+  /// For a person who asks why nothing moves: transport, NIC, the first failure, and for every
+  /// queue its peer, QP, what kernels have reserved, published and rung, what has completed (counts
+  /// of WQEBBs since the start), the newest completion and the status. May be asked while kernels
+  /// run.
+  std::string dump() const;
+
   /// Ends every wait of every kernel of this PE with kAborted. Cannot be undone.
   void stop_waits();
 

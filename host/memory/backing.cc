@@ -108,6 +108,11 @@ uint32_t Backing::load_word(const uint32_t* word) const {
   return value;
 }
 
+void Backing::load_words(uint64_t* to, const uint64_t* from, size_t count) const {
+  if (!block_.host_accessible) return copy(to, from, count * sizeof(*to));
+  for (size_t i = count; i-- > 0;) to[i] = __atomic_load_n(from + i, __ATOMIC_ACQUIRE);
+}
+
 void Backing::store_word(uint32_t* word, uint32_t value) const {
   if (block_.host_accessible) return __atomic_store_n(word, value, __ATOMIC_RELEASE);
   copy_in(reinterpret_cast<std::byte*>(word), &value, sizeof(value));

@@ -54,6 +54,9 @@ class Backing {
   /// Reads and writes one word that kernels use at the same time: whole, and after (write) or
   /// before (read) everything copied with the calls above.
   uint32_t load_word(const uint32_t* word) const;
+  /// Several 8-byte words that kernels change meanwhile: each is whole, and read before those in
+  /// front of it.
+  void load_words(uint64_t* to, const uint64_t* from, size_t count) const;
   void store_word(uint32_t* word, uint32_t value) const;
 
  private:

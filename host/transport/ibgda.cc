@@ -98,6 +98,30 @@ mlx5::SendQueue IbgdaQueues::failed(uint32_t index) const {
   return copy;
 }
 
+IbgdaQueues::Progress IbgdaQueues::progress(uint32_t index) const {
+  const uint64_t offset = index * stride();
+  const auto* const queue =
+      reinterpret_cast<const mlx5::SendQueue*>(memory_.address() + offset + layout_.state());
+  const auto* const cqe =
+      reinterpret_cast<const mlx5::Cqe*>(memory_.address() + offset + layout_.cqe());
+  // completed <= rung <= published <= reserved, and so they stay when read from the back.
+  static_assert(offsetof(mlx5::SendQueue, completed) ==
+                offsetof(mlx5::SendQueue, reserved) + 4 * sizeof(uint64_t));
+  uint64_t moving[5];  // reserved, published, last_published, rung, completed
+  memory_.load_words(moving, &queue->reserved, 5);
+  uint64_t last = 0;
+  memory_.load_words(&last, reinterpret_cast<const uint64_t*>(&cqe->opcode_qpn), 1);
+  return {.peer = index % n_pes_,
+          .qpn = pairs_[index].number(),
+          .depth = layout_.depth,
+          .reserved = moving[0],
+          .published = moving[1],
+          .rung = moving[3],
+          .completed = moving[4],
+          .last_cqe = swap_bytes(static_cast<uint32_t>(last >> 32)),
+          .status = static_cast<Status>(memory_.load_word(&queue->error.status))};
+}
+
 void IbgdaQueues::create(const IbgdaNic& nic, const nic::Uar& uar, uint32_t depth) {
   const uint32_t total = queues_ * n_pes_;
   cqs_.reserve(total);

@@ -78,6 +78,21 @@ class IbgdaQueues {
   /// The first error of a queue, with the queue it is of; `error.status` is 0 while there is none.
   /// May be asked while kernels run.
   mlx5::SendQueue failed(uint32_t index) const;
+
+  /// Where a queue stands, in free-running counts of WQEBBs; as of some moment while kernels run.
+  struct Progress {
+    uint32_t peer;
+    uint32_t qpn;
+    uint32_t depth;
+    uint64_t reserved;
+    uint64_t published;
+    uint64_t rung;
+    uint64_t completed;
+    uint32_t last_cqe;  // the CQE's wqe_counter and op_own in host order, as poll() reads them
+    Status status;
+  };
+  Progress progress(uint32_t index) const;
+
   nic::QueueState nic_state(uint32_t index) const { return pairs_[index].query_state(); }
 
  private:

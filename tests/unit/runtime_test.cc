@@ -319,6 +319,31 @@ PEAL_KERNEL wait_for_ever(Verdict* verdict, Context ctx, Wait wait, uint64_t* wo
   expect_eq(verdict, static_cast<unsigned>(wait(ctx, word)), static_cast<unsigned>(wanted));
 }
 
+PEAL_KERNEL put_three(Verdict* verdict, Context ctx, uint64_t* word) {
+  for (uint64_t i = 0; i < 3; ++i) expect_ok(verdict, p(ctx, word, i, 0));
+  expect_ok(verdict, quiet(ctx));
+}
+
+TEST(Dump, SaysWhereEveryQueueStands) {
+  Runtime pe(bootstrap::make_single(), small_config());
+  Symmetric<uint64_t> word(pe, 1);
+  const std::string before = pe.dump();
+  EXPECT_NE(before.find("PE 0 of 1: transport ibgda, NIC softnic-cpu, no failure"),
+            std::string::npos)
+      << before;
+  EXPECT_NE(before.find(" none "), std::string::npos) << "nothing has completed yet\n" << before;
+  run_clean(pe, {}, put_three, pe.context(), word.data());
+  const std::string after = pe.dump();
+  EXPECT_NE(after.find("3          3          3          3  2              ok"), std::string::npos)
+      << after;
+}
+
+TEST(Dump, NamesTheFirstFailure) {
+  Runtime pe(bootstrap::make_single(), small_config());
+  pe.stop_waits();
+  EXPECT_NE(pe.dump().find("failure: waits were ended by stop_waits()"), std::string::npos);
+}
+
 class EndlessWait : public testing::TestWithParam<Wait> {};
 INSTANTIATE_TEST_SUITE_P(By, EndlessWait,
                          testing::Values(by_wait_until, by_wait_any, by_wait_all, by_sync_all,
