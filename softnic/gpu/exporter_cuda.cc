@@ -35,6 +35,8 @@ constexpr int kMpsEnabled = 133;
 struct Driver {
   Result (*pointer_attribute)(void*, int, DevicePointer) = nullptr;
   Result (*address_range)(DevicePointer*, size_t*, DevicePointer) = nullptr;
+  Result (*retain_context)(void**, int) = nullptr;
+  Result (*release_context)(int) = nullptr;
   Result (*push_context)(void*) = nullptr;
   Result (*pop_context)(void**) = nullptr;
   Result (*ipc_handle)(IpcHandle*, DevicePointer) = nullptr;
@@ -60,6 +62,8 @@ struct Driver {
     };
     return find(pointer_attribute, "cuPointerGetAttribute") &&
            find(address_range, "cuMemGetAddressRange_v2") &&
+           find(retain_context, "cuDevicePrimaryCtxRetain") &&
+           find(release_context, "cuDevicePrimaryCtxRelease_v2") &&
            find(push_context, "cuCtxPushCurrent_v2") && find(pop_context, "cuCtxPopCurrent_v2") &&
            find(ipc_handle, "cuIpcGetMemHandle") && find(allocate, "cuMemAlloc_v2") &&
            find(release, "cuMemFree_v2") &&
@@ -122,12 +126,19 @@ class CudaExporter : public Exporter {
   std::shared_ptr<std::byte> allocate_beside(const void* address, uint64_t bytes) const override {
     constexpr uint64_t kPage = 4096;
     if (!loaded()) throw ExportError("libcuda.so.1 is not loaded in this process");
-    void* context = context_of(address);
+    // The GPU's own context, and not the memory's: memory of cuMemCreate has none.
+    int device = 0;
+    check(driver_.device(&device, number_of(address)), "cuDeviceGet", address);
+    void* context = nullptr;
+    check(driver_.retain_context(&context, device), "cuDevicePrimaryCtxRetain", address);
     DevicePointer base = 0;
-    check(within(context, [&] { return driver_.allocate(&base, bytes + kPage); }), "cuMemAlloc",
-          address);
-    const auto release = [this, context, base](std::byte*) {
+    const Result allocated =
+        within(context, [&] { return driver_.allocate(&base, bytes + kPage); });
+    if (allocated != kSuccess) driver_.release_context(device);
+    check(allocated, "cuMemAlloc", address);
+    const auto release = [this, context, device, base](std::byte*) {
       within(context, [&] { return driver_.release(base); });
+      driver_.release_context(device);
     };
     const DevicePointer page = (base + kPage - 1) / kPage * kPage;
     return {reinterpret_cast<std::byte*>(page), release};
