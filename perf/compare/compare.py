@@ -267,6 +267,9 @@ class Comparison:
     def measure_compilation(self, repeats):
         """nvcc on the smallest kernel that includes the side's API, with the same flags."""
         seconds = {"peal": [], "nvshmem": []}
+        if not (ROOT / "perf/compare/compile_peal.cu").exists():
+            self.failed("compilation: a bundle has no sources; run perf/compare/compare.py --compile in peal's tree")
+            return
         try:
             flags = ["-I", str(ROOT), "-isystem", str(self.nvshmem_home() / "include")]
             for turn in range(repeats + 1):
