@@ -83,8 +83,8 @@ struct ContextFields {
   const uint32_t* stop;  // the runtime's stop word
   uint64_t* sync_flags;  // [sync_rounds][kSyncFan - 1], symmetric; written by the peers
   uint64_t timeout_ns;   // of every wait; 0 = none
-  std::byte*
-      near[kNearPes];  // heap.direct[near_first + i] again: a kernel's argument is always at hand
+  // heap.direct[near_first + i] again: a kernel's argument is always at hand.
+  std::byte* near[kNearPes];
 };
 
 /// What the lanes of all kernels on one context share beside its queues.

@@ -8,8 +8,7 @@
 //
 //   put(ctx, scope, dst, src, n, pe)   returns when src may be reused
 //   get(ctx, scope, dst, src, n, pe)   returns when dst holds the data
-//   put_nbi, get_nbi                   return at once; wait(ctx, ticket) or quiet(ctx) complete
-//   them
+//   put_nbi, get_nbi                   return at once; wait or quiet completes them
 //
 // None of them says that a put has arrived: quiet(ctx) does. Ordering: docs/memory_model.md.
 #pragma once
@@ -148,15 +147,6 @@ PEAL_DEVICE auto through_leader(const BasicContext<R>& ctx, S scope, const Op& o
   } else {
     return by_leader_elsewhere<R>(ctx.state, scope, op);
   }
-}
-
-/// Moves the bytes with the scope's own lanes. Source and destination may be used by all of them
-/// afterwards.
-template <p2p::Direction kDirection, class S>
-PEAL_DEVICE void copy_direct(S scope, void* dst, const void* src, uint64_t bytes) {
-  scope.sync();  // edge M8: every lane's earlier stores to the source precede the copy
-  p2p::copy<kDirection>(scope, dst, src, bytes);
-  scope.sync();
 }
 
 /// Both sides of a transfer as its caller names them, one of them an address at `pe`.

@@ -96,6 +96,15 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
   });
 }
 
+/// Moves the bytes with the scope's own lanes. Source and destination may be used by all of them
+/// afterwards.
+template <p2p::Direction kDirection, class S>
+PEAL_DEVICE void copy_direct(S scope, void* dst, const void* src, uint64_t bytes) {
+  scope.sync();  // edge M8: every lane's earlier stores to the source precede the copy
+  p2p::copy<kDirection>(scope, dst, src, bytes);
+  scope.sync();
+}
+
 /// Data that is stored, but not into a near heap: another window, a large machine. The word is
 /// stored too, or goes through the NIC.
 template <Reach R, class S>

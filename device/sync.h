@@ -60,13 +60,12 @@ PEAL_DEVICE_COLD Status drain_queues(std::byte* queues, uint64_t stride, uint32_
 template <Reach R>
 PEAL_DEVICE Status drain_all(const BasicContext<R>& ctx) {
   Status first = usage_status(ctx);  // looked up while the fence waits
-  fence_direct_stores();
   const uint32_t queues = ctx.queues_per_peer * static_cast<uint32_t>(ctx.n_pes);
   if (queues != 0) {
     const Status drained = drain_queues<R>(ctx.queues, ctx.queue_stride, queues);
     if (first == Status::kOk) first = drained;
-    fence_direct_stores();  // passes on to mapped peers what the NIC has brought
   }
+  fence_direct_stores();  // behind the queues: it passes on what the NIC has brought, too
   return first;
 }
 

@@ -159,9 +159,10 @@ PEAL_HD void fence_direct_stores() {
 #endif
 }
 
-/// Rings a NIC register: an 8-byte store that is neither merged nor dropped. True if it may arrive
-/// before this lane's earlier stores.
+/// True if store_mmio() may arrive before this lane's earlier stores.
 inline constexpr bool kMmioMayOvertake = false;
+
+/// Rings a NIC register: an 8-byte store that is neither merged nor dropped.
 PEAL_HD void store_mmio(uint64_t* reg, uint64_t value) {
   __atomic_store_n(reg, value, __ATOMIC_RELEASE);
 }

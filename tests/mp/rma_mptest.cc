@@ -163,12 +163,9 @@ PEAL_KERNEL get_by_tickets(Verdict* verdict, BasicContext<R> ctx, S scope, Excha
       expect_ok(verdict, wait(ctx, ticket));
     }
     expect_ok(verdict, wait(ctx, scope, ticket));
-    if (scope.leader()) {
-      if (m.bytes != 0) {
-        expect_eq(
-            verdict, static_cast<unsigned>(x.to[m.to + m.bytes - 1]),
-            static_cast<unsigned>(pattern(static_cast<uint64_t>(x.pe), m.from + m.bytes - 1)));
-      }
+    if (scope.leader() && m.bytes != 0) {
+      expect_eq(verdict, static_cast<unsigned>(x.to[m.to + m.bytes - 1]),
+                static_cast<unsigned>(pattern(static_cast<uint64_t>(x.pe), m.from + m.bytes - 1)));
     }
     scope.sync();
   }
