@@ -7,9 +7,16 @@
 
 namespace peal::nic {
 
+mlx5::Cqe QueueMemoryLayout::no_completion() {
+  mlx5::Cqe none;
+  std::memset(static_cast<void*>(&none), 0xff, sizeof(none));
+  return none;
+}
+
 void QueueMemoryLayout::prepare(std::byte* base) const {
+  const mlx5::Cqe none = no_completion();
   std::memset(base, 0, bytes());
-  std::memset(base + cqe(), 0xff, sizeof(mlx5::Cqe));
+  std::memcpy(base + cqe(), &none, sizeof(none));
 }
 
 }  // namespace peal::nic

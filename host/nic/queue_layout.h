@@ -35,9 +35,11 @@ struct QueueMemoryLayout {
   constexpr size_t bytes() const { return cqe() + kOverhead; }
   constexpr uint32_t log_depth() const { return static_cast<uint32_t>(__builtin_ctz(depth)); }
 
-  /// Makes host memory at `base` ready for creating the queue: all zero but for the CQE, which
-  /// looks like none (all ones: opcode invalid, counter 0xffff). Without this the first poll reads
-  /// garbage.
+  /// What the CQE is before the first completion: all ones, opcode invalid, counter 0xffff. Without
+  /// it the first poll reads garbage: zero would be a first completion's counter.
+  static mlx5::Cqe no_completion();
+
+  /// Makes host memory at `base` ready for creating the queue: all zero but for the CQE.
   void prepare(std::byte* base) const;
 };
 

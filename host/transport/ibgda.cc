@@ -89,21 +89,24 @@ IbgdaQueues::IbgdaQueues(const IbgdaNic& nic, const Doorbell& doorbell, Bootstra
   connect(nic.device, bootstrap);
 }
 
+const mlx5::SendQueue* IbgdaQueues::state(uint32_t index) const {
+  return reinterpret_cast<const mlx5::SendQueue*>(first() + index * stride());
+}
+
 mlx5::SendQueue IbgdaQueues::failed(uint32_t index) const {
-  const std::byte* const state = first() + index * stride();
-  const auto* const queue = reinterpret_cast<const mlx5::SendQueue*>(state);
+  const mlx5::SendQueue* const queue = state(index);
   mlx5::SendQueue copy{};
   // Edge M12: the kernel writes the status last, so what is copied after it is the whole record.
-  if (memory_.load_word(&queue->error.status) != 0) memory_.copy_out(&copy, state, sizeof(copy));
+  if (memory_.load_word(&queue->error.status) != 0) {
+    memory_.copy_out(&copy, reinterpret_cast<const std::byte*>(queue), sizeof(copy));
+  }
   return copy;
 }
 
 IbgdaQueues::Progress IbgdaQueues::progress(uint32_t index) const {
-  const uint64_t offset = index * stride();
-  const auto* const queue =
-      reinterpret_cast<const mlx5::SendQueue*>(memory_.address() + offset + layout_.state());
+  const mlx5::SendQueue* const queue = state(index);
   const auto* const cqe =
-      reinterpret_cast<const mlx5::Cqe*>(memory_.address() + offset + layout_.cqe());
+      reinterpret_cast<const mlx5::Cqe*>(memory_.address() + index * stride() + layout_.cqe());
   // completed <= rung <= published <= reserved, and so they stay when read from the back.
   static_assert(offsetof(mlx5::SendQueue, completed) ==
                 offsetof(mlx5::SendQueue, reserved) + 4 * sizeof(uint64_t));
@@ -124,14 +127,12 @@ IbgdaQueues::Progress IbgdaQueues::progress(uint32_t index) const {
 
 void IbgdaQueues::create(const IbgdaNic& nic, const nic::Uar& uar, uint32_t depth) {
   const uint32_t total = queues_ * n_pes_;
+  const mlx5::Cqe none = nic::QueueMemoryLayout::no_completion();  // all else is zero already
   cqs_.reserve(total);
   pairs_.reserve(total);
   for (uint32_t i = 0; i < total; ++i) {
     const uint64_t offset = i * stride();
-    // It looks like no completion: the memory is zero, and so would be a first one's counter.
-    std::byte none[sizeof(mlx5::Cqe)];
-    std::memset(none, 0xff, sizeof(none));
-    memory_.copy_in(memory_.address() + offset + layout_.cqe(), none, sizeof(none));
+    memory_.copy_in(memory_.address() + offset + layout_.cqe(), &none, sizeof(none));
     const auto place = nic::QueuePlace::of(layout_, umem_, offset);
     cqs_.emplace_back(nic.device, uar, place);
     pairs_.emplace_back(nic.device, nic.domain, uar, cqs_.back(), place,

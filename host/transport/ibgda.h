@@ -96,6 +96,7 @@ class IbgdaQueues {
   nic::QueueState nic_state(uint32_t index) const { return pairs_[index].query_state(); }
 
  private:
+  const mlx5::SendQueue* state(uint32_t index) const;  // where kernels have it
   void create(const IbgdaNic& nic, const nic::Uar& uar, uint32_t depth);
   void connect(const nic::Device& device, Bootstrap& bootstrap);
   void fill_in(uint32_t index, const IbgdaNic& nic, uint64_t* doorbell,
