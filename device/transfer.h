@@ -208,14 +208,11 @@ PEAL_DEVICE Ticket transfer_far(const BasicContext<R>& ctx, S scope, const Trans
 
 /// The same out of line, for scopes whose lanes copy: the registers of a kernel are then those of
 /// the copy.
-template <Reach R, class S>
+template <p2p::Direction kDirection, Reach R, class S>
 PEAL_DEVICE_COLD Ticket transfer_elsewhere(const ContextState* state, S scope, Transfer t,
-                                           p2p::Direction direction, Until until) {
-  const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
-  if (direction == p2p::Direction::kPut) {
-    return transfer_far<p2p::Direction::kPut>(ctx, scope, t, until);
-  }
-  return transfer_far<p2p::Direction::kGet>(ctx, scope, t, until);
+                                           Until until) {
+  return transfer_far<kDirection>(static_cast<const BasicContext<R>&>(state->fields), scope, t,
+                                  until);
 }
 
 template <Reach R, class S>
@@ -232,10 +229,8 @@ PEAL_DEVICE Ticket transfer(const BasicContext<R>& ctx, S scope, const Transfer&
   }
   if constexpr (std::is_same_v<S, Thread>) {
     return transfer_far<kDirection>(ctx, scope, t, kUntil);
-  } else if constexpr (std::is_same_v<S, Warp>) {
-    return transfer_elsewhere<R>(ctx.state, scope, t, kDirection, kUntil);
   } else {
-    return call_cold(&transfer_elsewhere<R, S>, ctx.state, scope, t, kDirection, kUntil);
+    return call_cold(&transfer_elsewhere<kDirection, R, S>, ctx.state, scope, t, kUntil);
   }
 }
 
