@@ -4,11 +4,14 @@
 // concerned.
 #include "simt/lane.h"
 
+#include <time.h>
+
 #include <exception>
 #include <thread>
 
 #include "simt/sanitizer.h"
 #include "simt/shared_memory.h"
+#include "simt/simulation.h"
 #include "simt/suspend.h"
 
 namespace peal::simt {
@@ -77,10 +80,24 @@ void yield() {
   suspend(*current, {.call = Call::kYield});
 }
 
+void give_way(Lane& lane) {
+  if (lane.abandoned) return;
+  lane.request = {.call = Call::kYield};
+  lane.fiber.leave();
+}
+
 PEAL_SIMT_UNSEEN void breathe() {
+  if (in_simulation()) return point();
   if (current == nullptr || --calls_left != 0) return;
   calls_left = kCallsPerBreath;
   yield();
+}
+
+uint64_t now_ns() {
+  if (in_simulation()) return simulated_ns();
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
 void sync_warp(uint32_t mask) {
