@@ -49,7 +49,7 @@ struct Memory::Message {
   uint32_t clock = 0;
   uint8_t mask = 0xff;  // bytes it wrote
   Scope scope = Scope::kSystem;
-  bool detached = false;
+  bool late = false;
 };
 
 /// `agent` had seen message `at` when its clock was `clock`.
@@ -132,8 +132,7 @@ uint32_t Memory::floor(const Granule& g, const Agent& me) const {
   uint32_t floor = g.first;
   for (uint32_t at = g.last(); at > floor; --at) {
     const Message& m = g.message(at);
-    const bool known = !m.detached && me.clock[m.agent] >= m.clock;
-    if (known || operations_ - m.at > weather_.horizon) {
+    if (me.clock[m.agent] >= m.clock || operations_ - m.at > weather_.horizon) {
       floor = at;
       break;
     }
@@ -224,7 +223,7 @@ void Memory::append(Granule& g, uint64_t me, const void* p, Message message) {
   }
   if (message.value != g.messages.back().value) ++changes_;
   message.agent = static_cast<uint32_t>(me);
-  message.clock = writer.clock[me];
+  message.clock = writer.clock[me] + (message.late ? 2 : 0);  // the next store is one further
   message.at = operations_;
   std::memcpy(const_cast<void*>(granule_start(p)), &message.value, 8);
   g.messages.push_back(std::move(message));
@@ -289,12 +288,12 @@ void Memory::store(uint64_t me, void* p, unsigned bytes, uint64_t value, Access 
   message.value = merged(g.messages.back().value, p, bytes, value);
   message.mask = mask_of(p, bytes);
   message.scope = access.scope;
-  message.detached = access.order == Order::kDetached;
+  message.late = access.order == Order::kLate;
   if (writer.unordered) {
     // Releases nothing itself; a later store that may not be reordered speaks for it.
   } else if (releases(access.order)) {
     message.released = std::make_shared<const Clock>(writer.clock);
-  } else if (access.scope != Scope::kLane && !message.detached) {
+  } else if (access.scope != Scope::kLane && !message.late) {
     message.released = writer.fenced;
   }
   note(me, "store", p, value);
@@ -345,6 +344,7 @@ Released Memory::release(uint64_t me) {
   Agent& agent = agents_[me];
   auto released = std::make_shared<const Clock>(agent.clock);
   ++agent.clock[me];
+  ++changes_;  // a message under way is something that happens
   return released;
 }
 

@@ -35,7 +35,7 @@ enum class Order : uint8_t {
   kAcquire,
   kRelease,
   kBoth,
-  kDetached,  ///< a store that even its own agent's later releases do not order: a lost fence
+  kLate,  ///< a store that its agent's next one may overtake: it lost its place in the program
 };
 
 struct Access {

@@ -200,7 +200,8 @@ void Simulation::State::unwind() {
 }
 
 std::string Simulation::State::report() const {
-  std::string text = "\n  seed " + std::to_string(seed) + ", slice " + std::to_string(slices);
+  std::string text = "\n  seed " + std::to_string(seed) + ", slice " + std::to_string(slices) +
+                     ", at " + std::to_string(now_ns) + " ns";
   for (const Party& party : parties_) {
     for (const Block& block : party.blocks) {
       for (const Lane& lane : block.lanes()) {

@@ -139,7 +139,7 @@ T load_acquire(const T* p) {
 template <Reach R, Edge E = Edge::kNone, class T>
 void store_relaxed(T* p, T value) {
   const bool adrift = E != Edge::kNone && weakened(E);
-  const simt::Order order = adrift ? simt::Order::kDetached : simt::Order::kRelaxed;
+  const simt::Order order = adrift ? simt::Order::kLate : simt::Order::kRelaxed;
   sim::store(p, value, {sim::scope_of(R), order});
 }
 template <Reach R, Edge E = Edge::kNone, class T>
@@ -228,7 +228,7 @@ template <Edge E = Edge::kNone>
 void fence_direct_stores() {
   if ((E != Edge::kNone && weakened(E)) || !simt::in_simulation()) return;
   simt::point();
-  simt::model().fence(simt::agent(), simt::Order::kBoth);
+  simt::model().fence(simt::agent(), simt::Order::kRelease);
 }
 
 /// As on a GPU: the register may hear of a store before memory does.
