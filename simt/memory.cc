@@ -138,13 +138,13 @@ uint32_t Memory::floor(const Granule& g, const Agent& me) const {
     }
   }
   for (const Seen& seen : g.seen) {
-    if (seen.at > floor && me.clock[seen.agent] >= seen.clock) floor = seen.at;
+    if (seen.at > floor && (&agents_[seen.agent] == &me || me.clock[seen.agent] >= seen.clock))
+      floor = seen.at;
   }
   return floor;
 }
 
-void Memory::see(Granule& g, uint64_t me, uint32_t at) {
-  const uint32_t clock = agents_[me].clock[me];
+void Memory::see(Granule& g, uint64_t me, uint32_t at, uint32_t clock) {
   if (g.guarded) {
     const auto known = std::find_if(g.readers.begin(), g.readers.end(),
                                     [me](const Seen& reader) { return reader.agent == me; });
@@ -231,7 +231,7 @@ void Memory::append(Granule& g, uint64_t me, const void* p, Message message) {
     g.messages.erase(g.messages.begin());
     ++g.first;
   }
-  see(g, me, g.last());
+  see(g, me, g.last(), g.messages.back().clock);
   if (g.guarded) g.readers.clear();  // the store speaks for itself
   ++writer.clock[me];
 }
@@ -257,7 +257,7 @@ uint64_t Memory::load(uint64_t me, const void* p, unsigned bytes, Access access)
     }
   }
   take_order(g, at, mask_of(p, bytes), me, access);
-  see(g, me, at);
+  see(g, me, at, agents_[me].clock[me]);
   ++agents_[me].clock[me];
   const uint64_t value = field(g.message(at).value, p, bytes);
   note(me, "load", p, value);
@@ -267,7 +267,7 @@ uint64_t Memory::load(uint64_t me, const void* p, unsigned bytes, Access access)
 uint64_t Memory::newest(uint64_t me, const void* p, unsigned bytes, Access access) {
   Granule& g = granule(p);
   take_order(g, g.last(), mask_of(p, bytes), me, access);
-  see(g, me, g.last());
+  see(g, me, g.last(), agents_[me].clock[me]);
   ++agents_[me].clock[me];
   const uint64_t value = field(g.messages.back().value, p, bytes);
   note(me, "atomic", p, value);

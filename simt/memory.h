@@ -132,7 +132,7 @@ class Memory {
 
   Granule& granule(const void* p);
   uint32_t floor(const Granule& g, const Agent& me) const;
-  void see(Granule& g, uint64_t me, uint32_t at);
+  void see(Granule& g, uint64_t me, uint32_t at, uint32_t clock);
   void check_guard(const Granule& g, uint64_t me, const void* p);
   void take_order(const Granule& g, uint32_t at, uint8_t mask, uint64_t me, Access access);
   void append(Granule& g, uint64_t me, const void* p, Message message);

@@ -36,7 +36,7 @@ struct JobOptions {
   bool sleeping = true;        ///< the NIC looks at a record when its register was written
   bool connected = true;       ///< else connect() brings the queue pairs up
   uint64_t timeout_ns = 20 * kSecond;
-  Weathered weather = {};
+  WireWeather weather = {};
 };
 
 /// Options that any workload allows to differ from seed to seed.

@@ -31,7 +31,7 @@ struct Parcel {
   }
 };
 
-struct Weathered {
+struct WireWeather {
   uint32_t delay_ns = 2000;  ///< at most
   uint32_t lost_in_256 = 0;
   uint32_t twice_in_256 = 0;
@@ -42,7 +42,7 @@ class Network {
  public:
   static constexpr size_t kRoom = 16;
 
-  Network(simt::Simulation& sim, int nics, const Weathered& weather)
+  Network(simt::Simulation& sim, int nics, const WireWeather& weather)
       : sim_(sim),
         nics_(static_cast<size_t>(nics)),
         weather_(weather),
@@ -50,7 +50,7 @@ class Network {
         sent_(nics_ * nics_),
         taken_(nics_ * nics_) {}
 
-  const Weathered& weather() const { return weather_; }
+  const WireWeather& weather() const { return weather_; }
   std::deque<Parcel>& link(size_t from, size_t to) { return links_[from * nics_ + to]; }
   uint64_t sent(size_t from, size_t to) const { return sent_[from * nics_ + to]; }
   uint64_t taken(size_t from, size_t to) const { return taken_[from * nics_ + to]; }
@@ -94,7 +94,7 @@ class Network {
  private:
   simt::Simulation& sim_;
   size_t nics_;
-  Weathered weather_;
+  WireWeather weather_;
   std::vector<std::deque<Parcel>> links_;
   std::vector<uint64_t> sent_;
   std::vector<uint64_t> taken_;

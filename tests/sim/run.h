@@ -28,6 +28,7 @@ const Workload* find_workload(const std::string& name);
 struct EdgeName {
   Edge edge;
   const char* name;
+  const char* workload;  ///< the one that is about it and must fail
   const char* weakened;
 };
 std::span<const EdgeName> edges();
