@@ -241,6 +241,9 @@ void Memory::note(uint64_t me, const char* what, const void* p, uint64_t value) 
   agents_[me].what = what;
   agents_[me].where = p;
   const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(p) - base_);
+  // Addresses differ from run to run: an address in this memory counts as its place.
+  const uint64_t place = value - reinterpret_cast<uint64_t>(base_);
+  if (place < static_cast<uint64_t>(end_ - base_)) value = place;
   for (const uint64_t word : {me, offset, value}) {
     digest_ = (digest_ ^ word) * 0x100000001b3;
   }

@@ -41,7 +41,7 @@ struct Job::Pe {
   std::byte* rings = nullptr;
   mlx5::Cqe* cqes = nullptr;
   mlx5::DoorbellRecord* records = nullptr;
-  std::vector<std::vector<Be32>> rkeys;
+  std::vector<const Be32*> rkeys;
   std::vector<std::byte*> direct;
 
   std::vector<softnic::Key> keys = std::vector<softnic::Key>(kKeys);
@@ -139,7 +139,9 @@ void Job::make_pe(int number) {
   pe.stop = static_cast<uint32_t*>(memory.allocate(64, "stop word" + of));
   pe.uar = static_cast<uint64_t*>(memory.allocate(64, "register" + of));
   for (uint32_t table = 0; table < kRkeyTables; ++table) {
-    pe.rkeys.emplace_back(n, Be32{(table + 1) << 8});
+    auto* const keys = static_cast<Be32*>(memory.allocate(n * sizeof(Be32), "keys" + of));
+    for (uint32_t peer = 0; peer < n; ++peer) keys[peer] = Be32{(table + 1) << 8};
+    pe.rkeys.push_back(keys);
   }
   for (int peer = 0; peer < options_.n_pes; ++peer) {
     pe.direct.push_back(options_.direct ? heap(peer) : nullptr);
@@ -276,7 +278,7 @@ softnic::Key& Job::key(int pe, uint32_t index) {
   return pes_[static_cast<size_t>(pe)]->keys[index];
 }
 const Be32* Job::rkeys(int pe, uint32_t number) {
-  return pes_[static_cast<size_t>(pe)]->rkeys[(number >> 8) - 1].data();
+  return pes_[static_cast<size_t>(pe)]->rkeys[(number >> 8) - 1];
 }
 
 void Job::connect(int pe) {
