@@ -36,11 +36,12 @@ void put_rounds(Job& job, int pe, uint32_t rounds) {
   }
 }
 
+template <Reach R = Reach::kGpu>
 void run_puts(simt::Simulation& sim, const JobOptions& options, const simt::Grid& grid,
               uint32_t rounds) {
   Job job(sim, options);
   for (int pe = 0; pe < options.n_pes; ++pe) {
-    job.launch(pe, grid, [&job, pe, rounds] { put_rounds<Reach::kGpu>(job, pe, rounds); });
+    job.launch(pe, grid, [&job, pe, rounds] { put_rounds<R>(job, pe, rounds); });
   }
   run_clean(sim, job);
   // What quiet covered is there for everybody once the run is over.
@@ -58,9 +59,19 @@ void run_puts(simt::Simulation& sim, const JobOptions& options, const simt::Grid
 
 void many_lanes(simt::Simulation& sim) {
   JobOptions options = any_options(sim.random());
-  options.n_pes = 2;
   const simt::Grid grid{1, 2 + sim.random().below(7)};
   run_puts(sim, options, grid, 2);
+}
+
+/// Queues that one block owns, or one lane: what orders there reaches no further.
+void owned_queues(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  options.depth = 8;
+  if (sim.random().one_in(2)) {
+    run_puts<Reach::kLane>(sim, options, {1, 1}, 4);
+  } else {
+    run_puts<Reach::kBlock>(sim, options, {1, 2 + sim.random().below(4)}, 2);
+  }
 }
 
 void full_queue(simt::Simulation& sim) {

@@ -41,6 +41,7 @@ std::span<const Workload> workloads();
 
 // transfers.cc
 void many_lanes(simt::Simulation& sim);
+void owned_queues(simt::Simulation& sim);
 void full_queue(simt::Simulation& sim);
 void index_wrap(simt::Simulation& sim);
 void fetches(simt::Simulation& sim);

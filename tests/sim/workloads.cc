@@ -8,6 +8,7 @@ namespace {
 
 constexpr Workload kWorkloads[] = {
     {"many_lanes", many_lanes},
+    {"owned_queues", owned_queues},
     {"full_queue", full_queue},
     {"index_wrap", index_wrap},
     {"fetches", fetches},
