@@ -9,10 +9,10 @@
 #include <deque>
 #include <vector>
 
-#include "device/base/order.h"
 #include "simt/simulation.h"
 #include "softnic/packet.h"
 #include "softnic/requester.h"
+#include "softnic/word.h"
 
 namespace peal::sim {
 
@@ -63,7 +63,8 @@ class Network {
     parcel.packet.payload = payload.bytes;
     size_t at = 0;
     for (uint32_t i = 0; i < payload.count; ++i) {
-      copy(parcel.bytes.data() + at, payload.chunk[i].memory, payload.chunk[i].bytes);
+      softnic::copy_bytes(parcel.bytes.data() + at, payload.chunk[i].memory,
+                          payload.chunk[i].bytes);
       at += payload.chunk[i].bytes;
     }
     parcel.released = sim_.memory().release(simt::agent());
