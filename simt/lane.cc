@@ -24,13 +24,22 @@ constinit thread_local bool progress_made = false;
 constexpr unsigned kCallsPerBreath = 64;
 constinit thread_local unsigned calls_left = kCallsPerBreath;
 
+/// Leaves the lane. A simulation is one thread to ThreadSanitizer too: what its lanes may see of
+/// each other its memory says.
+PEAL_SIMT_SWITCH void leave(Lane& lane) {
+  void* const simulated = kThreadSanitized ? lane.block->memory() : nullptr;
+  if (simulated != nullptr) release_to(simulated);
+  lane.fiber.leave();
+  if (simulated != nullptr) acquire_from(simulated);
+}
+
 /// Hands `request` to the worker; returns the answer once the lane runs again. Throws Abandoned
 /// when the launch stopped; while an exception is already unwinding the lane, returns kUndefined
 /// instead.
 PEAL_SIMT_SWITCH uint64_t suspend(Lane& lane, const Request& request) {
   if (!lane.abandoned) {
     lane.request = request;
-    lane.fiber.leave();
+    leave(lane);
   }
   if (!lane.abandoned) return lane.result;
   // A throw from a destructor that an exception called would end the process.
@@ -83,7 +92,7 @@ void yield() {
 void give_way(Lane& lane) {
   if (lane.abandoned) return;
   lane.request = {.call = Call::kYield};
-  lane.fiber.leave();
+  leave(lane);
 }
 
 PEAL_SIMT_UNSEEN void breathe() {

@@ -12,6 +12,7 @@
 #include "simt/block.h"
 #include "simt/lane.h"
 #include "simt/resume.h"
+#include "simt/sanitizer.h"
 #include "simt/stack_pool.h"
 #include "simt/suspend.h"
 #include "simt/worker.h"
@@ -92,6 +93,7 @@ class Simulation::State {
   std::string report() const;
   Party& party_of(const Lane& lane) { return *party_of_agent_[lane.rank]; }
   static void enter_lane(void* lane);
+  void run_body(const Lane& lane);
 
   const SimulationLimits limits_;
   std::vector<Lane*> bag_;
@@ -170,7 +172,9 @@ void Simulation::State::slice(Lane& lane) {
   }
   blockDim = party.threads;
   gridDim = party.blocks_dim;
+  release_to(&memory);  // see leave() in lane.cc
   resume(lane, *exceptions_);
+  acquire_from(&memory);
   if (lane.abandoned) return;
   lane.block->settle(lane);
   if (lane.ended && !party.serves) --kernels_alive_;
@@ -216,6 +220,7 @@ std::string Simulation::State::report() const {
 }
 
 void Simulation::State::run() {
+  if (running != nullptr) throw Error("simulation: another one runs on this thread");
   asleep_until_.resize(party_of_agent_.size());
   stacks_ = party_of_agent_.size();
   slabs_ = pool_->take(stacks_, simt::limits().max_lanes, simt::limits().stack_bytes);
@@ -242,17 +247,23 @@ void Simulation::State::run() {
   }
 }
 
-void Simulation::State::enter_lane(void* argument) {
+PEAL_SIMT_UNSEEN void Simulation::State::enter_lane(void* argument) {
   Lane& lane = *static_cast<Lane*>(argument);
   State& state = *running;
-  try {
-    state.party_of(lane).body();
-  } catch (const Abandoned&) {
-  } catch (...) {
-    if (state.failure_ == nullptr) state.failure_ = std::current_exception();
-  }
+  acquire_from(&state.memory);
+  state.run_body(lane);
+  release_to(&state.memory);
   lane.request.call = Call::kExit;
   lane.fiber.finish();
+}
+
+void Simulation::State::run_body(const Lane& lane) {
+  try {
+    party_of(lane).body();
+  } catch (const Abandoned&) {
+  } catch (...) {
+    if (failure_ == nullptr) failure_ = std::current_exception();
+  }
 }
 
 void Simulation::State::point() {

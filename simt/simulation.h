@@ -59,9 +59,9 @@ class Simulation {
   /// Adds one lane that need not end: it is unwound once all grids have.
   void serve(const Identity& who, std::function<void()> body);
 
-  /// Runs everything, once. Throws the first exception that left a lane, or Error when lanes break
-  /// CUDA's rules, wait for each other, or do not end in time; the message ends with the seed and,
-  /// for each agent that has not ended, what it did last.
+  /// Runs everything, once; one simulation at a time on a thread. Throws the first exception that
+  /// left a lane, or Error when lanes break CUDA's rules, wait for each other, or do not end in
+  /// time; the message ends with the seed and, for each agent that has not ended, what it did last.
   void run();
 
   /// Simulated nanoseconds. It runs ahead while everybody only waits, so that deadlines pass.

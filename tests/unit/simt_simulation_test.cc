@@ -193,6 +193,18 @@ TEST(Simulation, RefusesAGridThatCudaWouldRefuse) {
   EXPECT_THROW(sim.launch({"grid", 0}, {0, 1}, [] {}), Error);
 }
 
+TEST(Simulation, RefusesToRunInsideAnother) {
+  Simulation outer(1);
+  std::string refusal;
+  outer.launch({"grid", 0}, {1, 1}, [&refusal] {
+    Simulation inner(2);
+    inner.launch({"grid", 0}, {1, 1}, [] {});
+    refusal = failure_of(inner);
+  });
+  outer.run();
+  EXPECT_NE(refusal.find("another one runs"), std::string::npos);
+}
+
 TEST(Simulation, OutsideOfOneNothingIsModelled) {
   EXPECT_FALSE(in_simulation());
   EXPECT_FALSE(weakened(1));
