@@ -54,6 +54,7 @@ struct UsageError {
   uint32_t block;
   uint64_t address;
   uint64_t bytes;
+  uint64_t time_ns;  // device clock
 };
 
 struct ContextState;
@@ -80,7 +81,7 @@ struct ContextFields {
   std::byte* queues;  // [queues_per_peer][n_pes] mlx5::SendQueue, queue_stride bytes apart
   uint64_t queue_stride;
   ContextState* state;
-  const uint32_t* stop;  // the runtime's stop word
+  const uint32_t* stop;  // a Status that ends every wait, or 0; the host writes it
   uint64_t* sync_flags;  // [sync_rounds][kSyncFan - 1], symmetric; written by the peers
   uint64_t timeout_ns;   // of every wait; 0 = none
   // heap.direct[near_first + i] again: a kernel's argument is always at hand.
@@ -90,6 +91,7 @@ struct ContextFields {
 /// What the lanes of all kernels on one context share beside its queues.
 struct ContextState {
   UsageError usage;
+  uint32_t* alarm;  // the host's word that says: look for an error here; null: nobody looks
   alignas(64) uint64_t sync_epoch;  // barriers entered by this PE
   /// The context again: where code out of line finds it. An address of a kernel's argument would
   /// make the kernel copy the argument to its stack.

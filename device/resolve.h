@@ -8,6 +8,7 @@
 
 #include "device/base/order.h"
 #include "device/base/scope.h"
+#include "device/base/spin.h"
 #include "device/context.h"
 #include "device/transport/ibgda.h"
 
@@ -30,7 +31,9 @@ PEAL_DEVICE_COLD inline Status refuse(ContextState* state, Status status, Asked 
     usage.block = block_in_grid();
     usage.address = reinterpret_cast<uint64_t>(asked.address);
     usage.bytes = asked.bytes;
+    usage.time_ns = now_ns();
     store_release<Reach::kSystem>(&usage.status, static_cast<uint32_t>(status));
+    if (state->alarm != nullptr) store_release<Reach::kSystem>(state->alarm, 1u);
   }
   return status;
 }

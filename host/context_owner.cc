@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace peal {
@@ -72,31 +73,38 @@ std::string describe_cqe(uint32_t counter_and_opcode) {
   }
 }
 
-ContextOwner::FirstError describe(const mlx5::SendQueue& q, Status status) {
+Failure describe(const mlx5::SendQueue& q, int queue) {
   const mlx5::QueueError& e = q.error;
-  ContextOwner::FirstError f{status,     static_cast<int>(q.peer), e.wqe_index, e.opcode,
-                             e.syndrome, e.vendor_syndrome,        {}};
-  if (status == Status::kQueueError) {
-    f.text =
-        fmt::format("{} to PE {} failed: {} (syndrome {:#04x}, vendor {:#04x}, WQE {} of QP {:#x})",
-                    opcode_name(e.opcode), q.peer, syndrome_text(e.syndrome), e.syndrome,
-                    e.vendor_syndrome, e.wqe_index, q.qpn());
+  Failure f{.status = static_cast<Status>(e.status),
+            .pe = static_cast<int>(q.peer),
+            .queue = queue,
+            .wqe_index = e.wqe_index,
+            .opcode = e.opcode,
+            .syndrome = e.syndrome,
+            .vendor_syndrome = e.vendor_syndrome,
+            .time_ns = e.time_ns,
+            .text = {}};
+  if (f.status == Status::kQueueError) {
+    f.text = fmt::format(
+        "{} to PE {} failed: {} (syndrome {:#04x}, vendor {:#04x}, WQE {} of queue {}, QP {:#x})",
+        opcode_name(e.opcode), q.peer, syndrome_text(e.syndrome), e.syndrome, e.vendor_syndrome,
+        e.wqe_index, queue, q.qpn());
   } else {
-    f.text = fmt::format("queue to PE {} closed: {} (at WQE {} of QP {:#x}, {} published, {} rung)",
-                         q.peer, to_string(status), e.wqe_index, q.qpn(), q.published, q.rung);
+    f.text =
+        fmt::format("queue {} to PE {} closed: {} (at WQE {} of QP {:#x}, {} published, {} rung)",
+                    queue, q.peer, to_string(f.status), e.wqe_index, q.qpn(), q.published, q.rung);
   }
   return f;
 }
 
-ContextOwner::FirstError describe(const UsageError& usage, Status status) {
-  return {status,
-          usage.pe,
-          0,
-          0,
-          0,
-          0,
-          fmt::format("a kernel (block {}) used PE {}, address {:#x}, {} bytes: {}", usage.block,
-                      usage.pe, usage.address, usage.bytes, to_string(status))};
+Failure describe(const UsageError& usage) {
+  Failure f;
+  f.status = static_cast<Status>(usage.status);
+  f.pe = usage.pe;
+  f.time_ns = usage.time_ns;
+  f.text = fmt::format("a kernel (block {}) used PE {}, address {:#x}, {} bytes: {}", usage.block,
+                       usage.pe, usage.address, usage.bytes, to_string(f.status));
+  return f;
 }
 
 }  // namespace
@@ -129,14 +137,17 @@ std::string ContextOwner::describe_queues() const {
   return text;
 }
 
-std::optional<ContextOwner::FirstError> ContextOwner::first_error() const {
+std::vector<Failure> ContextOwner::failures() const {
+  std::vector<Failure> found;
   const UsageError usage = tables_.usage(slot_);
-  if (usage.status != 0) return describe(usage, static_cast<Status>(usage.status));
+  if (usage.status != 0) found.push_back(describe(usage));
   for (uint32_t i = 0; queues_ && i < queues_->count(); ++i) {
     const mlx5::SendQueue q = queues_->failed(i);
-    if (q.error.status != 0) return describe(q, static_cast<Status>(q.error.status));
+    if (q.error.status == 0) continue;
+    found.push_back(describe(q, static_cast<int>(i / static_cast<uint32_t>(fields_.n_pes))));
   }
-  return std::nullopt;
+  std::ranges::stable_sort(found, {}, &Failure::time_ns);
+  return found;
 }
 
 }  // namespace peal

@@ -4,14 +4,21 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "device/context.h"
 #include "host/device_tables.h"
+#include "host/failure.h"
 #include "host/transport/ibgda.h"
 
 namespace peal {
+
+/// What the host and the kernels of one context tell each other, in memory that both reach at once.
+struct ContextWords {
+  uint32_t stop;   // a Status; ends every wait
+  uint32_t alarm;  // 1: an error record has been written
+};
 
 /// Owns one context.
 class ContextOwner {
@@ -26,17 +33,8 @@ class ContextOwner {
   /// Of the queues and the owner itself.
   size_t bytes() const;
 
-  /// The first failure of this context in the order usage, queue; nothing when all is well.
-  struct FirstError {
-    Status status;
-    int pe;
-    uint64_t wqe_index;
-    uint8_t opcode;
-    uint8_t syndrome;
-    uint8_t vendor_syndrome;
-    std::string text;
-  };
-  std::optional<FirstError> first_error() const;
+  /// What kernels of this context ran into, usage and queues, the earliest first.
+  std::vector<Failure> failures() const;
 
   /// One line for each queue: where it stands. Nothing where there are none.
   std::string describe_queues() const;

@@ -90,8 +90,9 @@ void DeviceTables::keep_heap(const Window& heap, std::span<std::byte* const> dir
   std::copy_n(first, left, fields_.near);
 }
 
-void DeviceTables::reset_state(uint32_t slot) {
+void DeviceTables::reset_state(uint32_t slot, uint32_t* alarm) {
   memory_.zero(kStates + slot * sizeof(ContextState), sizeof(ContextState));
+  memory_.copy_in(bytes_at(&state(slot)->alarm), &alarm, sizeof(alarm));
 }
 
 void DeviceTables::keep_fields(uint32_t slot, const ContextFields& fields) const {

@@ -47,8 +47,8 @@ class DeviceTables {
   /// add() was told of first. Everything else is zero.
   const ContextFields& fields() const { return fields_; }
 
-  /// Before a new context uses the slot.
-  void reset_state(uint32_t slot);
+  /// Before a new context uses the slot; its kernels will set `alarm` when they err.
+  void reset_state(uint32_t slot, uint32_t* alarm);
   /// What the slot's context says, for code that has the state only.
   void keep_fields(uint32_t slot, const ContextFields& fields) const;
   /// The first usage error of the slot's kernels; `status` is 0 while there is none.

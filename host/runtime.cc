@@ -5,26 +5,14 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <atomic>
 #include <bit>
-#include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "host/base/error.h"
-#include "host/base/log.h"
-#include "host/context_owner.h"
-#include "host/device_tables.h"
-#include "host/liveness.h"
 #include "host/memory/backing_cuda.h"
-#include "host/memory/gpu.h"
-#include "host/memory/symmetric_heap.h"
-#include "host/routes.h"
-#include "host/transport/p2p.h"
-#include "host/windows.h"
+#include "host/runtime_state.h"
 
 namespace peal {
 namespace {
@@ -92,71 +80,34 @@ PeerMemory map_heap(P2p* p2p, const SymmetricHeap& heap) {
 
 }  // namespace
 
-struct Runtime::State {
-  Config config;
-  Target target;
-  std::unique_ptr<Bootstrap> bootstrap;
-  Log log;
-  std::vector<Place> places;  // by PE
-  std::shared_ptr<Gpu> gpu;   // null: kernels run on the CPU
-  SymmetricHeap heap;
-  uint64_t* sync_flags;  // kMaxContexts x flag_words() in the heap
-  DeviceTables tables;
-  Backing stop_memory;
-  uint32_t* stop;  // a Status; ends every wait
-  std::optional<P2p> p2p;
-  PeerMemory mapped_heap;  // on its way to the windows
-  Routes routes;
-  std::optional<IbgdaNic> nic;
-  Windows windows;
-  std::optional<Doorbell> doorbell;
-  std::atomic<int> lost_pe{-1};
-  std::atomic<bool> closing{false};
-  mutable std::mutex contexts_mutex;
-  std::array<std::weak_ptr<ContextOwner>, kMaxContexts> contexts;  // by slot, alike on all PEs
-  std::shared_ptr<ContextOwner> default_context;
-  std::unique_ptr<Liveness> liveness;
-
-  State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
-      : config(c),
-        target(t),
-        bootstrap(std::move(b)),
-        log(config.log, bootstrap->rank()),
-        places(gather(*bootstrap, Place::here())),
-        gpu(open_gpu()),
-        heap(kernel_memory(gpu, config.heap_size, "peal-heap"), *bootstrap),
-        sync_flags(reinterpret_cast<uint64_t*>(
-            heap.reserve_internal(kMaxContexts * flag_bytes() + sizeof(uint64_t)))),
-        tables(kernel_memory(gpu, DeviceTables::bytes(bootstrap->size()), "peal-tables"),
-               bootstrap->size()),
-        stop_memory(shared_memory(gpu, sizeof(uint32_t), "peal-stop")),
-        stop(reinterpret_cast<uint32_t*>(stop_memory.address())),
-        p2p(route_options().try_p2p() ? std::optional<P2p>(std::in_place, *bootstrap, places, gpu)
-                                      : std::nullopt),
-        mapped_heap(map_heap(p2p ? &*p2p : nullptr, heap)),
-        routes(*bootstrap, route_options(), mapped_heap.direct, mapped_heap.how),
-        nic(routes.needs_nic() ? std::optional<IbgdaNic>(std::in_place, config, gpu)
-                               : std::nullopt),
-        windows(*bootstrap, tables,
-                {.routes = routes,
-                 .nic = nic ? &*nic : nullptr,
-                 .p2p = p2p ? &*p2p : nullptr,
-                 .gpu = gpu}) {
-    windows.add_mapped(heap.base(), heap.bytes(), std::move(mapped_heap));
-    if (nic) doorbell.emplace(*nic);
-    default_context = create_context({});
-  }
-
-  uint32_t rounds() const { return sync_rounds(bootstrap->size()); }
-  size_t flag_words() const { return size_t{rounds()} * (kSyncFan - 1); }
-  size_t flag_bytes() const { return flag_words() * sizeof(uint64_t); }
-  RouteOptions route_options() const { return {.asked = config.transport, .target = target}; }
-  std::shared_ptr<Gpu> open_gpu() const;
-  uint32_t agree_on_context(const QueueOptions& queues);
-  std::shared_ptr<ContextOwner> create_context(const ContextOptions& options);
-  void peer_lost(int pe, int pid);
-  std::string nic_name() const;
-};
+Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
+    : config(c),
+      target(t),
+      bootstrap(std::move(b)),
+      log(config.log, bootstrap->rank()),
+      places(gather(*bootstrap, Place::here())),
+      gpu(open_gpu()),
+      heap(kernel_memory(gpu, config.heap_size, "peal-heap"), *bootstrap),
+      sync_flags(reinterpret_cast<uint64_t*>(
+          heap.reserve_internal(kMaxContexts * flag_bytes() + sizeof(uint64_t)))),
+      tables(kernel_memory(gpu, DeviceTables::bytes(bootstrap->size()), "peal-tables"),
+             bootstrap->size()),
+      word_memory(shared_memory(gpu, kMaxContexts * sizeof(ContextWords), "peal-words")),
+      words(reinterpret_cast<ContextWords*>(word_memory.address())),
+      p2p(route_options().try_p2p() ? std::optional<P2p>(std::in_place, *bootstrap, places, gpu)
+                                    : std::nullopt),
+      mapped_heap(map_heap(p2p ? &*p2p : nullptr, heap)),
+      routes(*bootstrap, route_options(), mapped_heap.direct, mapped_heap.how),
+      nic(routes.needs_nic() ? std::optional<IbgdaNic>(std::in_place, config, gpu) : std::nullopt),
+      windows(*bootstrap, tables,
+              {.routes = routes,
+               .nic = nic ? &*nic : nullptr,
+               .p2p = p2p ? &*p2p : nullptr,
+               .gpu = gpu}) {
+  windows.add_mapped(heap.base(), heap.bytes(), std::move(mapped_heap));
+  if (nic) doorbell.emplace(*nic);
+  default_context = create_context({});
+}
 
 std::shared_ptr<Gpu> Runtime::State::open_gpu() const {
   if (target == Target::kCpu) return nullptr;
@@ -198,23 +149,27 @@ uint32_t Runtime::State::agree_on_context(const QueueOptions& queues) {
 std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOptions& options) {
   const uint64_t timeout_ns =
       nanoseconds(options.timeout.count() < 0 ? config.timeout : options.timeout);
-  const QueueOptions queues{
+  QueueOptions queues{
       .queues_per_peer = options.queues_per_peer != 0 ? options.queues_per_peer
                                                       : static_cast<uint32_t>(config.queues),
       .depth = options.depth != 0 ? options.depth : static_cast<uint32_t>(config.queue_depth),
       .timeout_ns = timeout_ns,
-      .stop = stop};
+      .stop = nullptr,
+      .alarm = nullptr};
   const uint32_t slot = agree_on_context(queues);
   queues.check();  // also where there are none: a program is right or wrong on every machine
+  words[slot] = {};
+  queues.stop = &words[slot].stop;
+  queues.alarm = &words[slot].alarm;
   uint64_t* const flags = sync_flags + slot * flag_words();
   heap.zero(flags, flag_bytes());  // of the context that had the slot before
-  tables.reset_state(slot);
+  tables.reset_state(slot, queues.alarm);
   ContextFields fields = tables.fields();
   fields.pe = bootstrap->rank();
   fields.n_pes = bootstrap->size();
   fields.sync_rounds = rounds();
   fields.relaxed = nic && nic->payload == nic::Ordering::kRelaxed ? 1 : 0;
-  fields.stop = stop;
+  fields.stop = queues.stop;
   fields.sync_flags = flags;
   fields.timeout_ns = timeout_ns;
   auto owner = std::make_shared<ContextOwner>(
@@ -232,7 +187,7 @@ void Runtime::State::peer_lost(int pe, int pid) {
   if (!lost_pe.compare_exchange_strong(none, pe)) return;
   log.error("runtime", "PE {} (process {}) has ended before the job did; all waits end with \"{}\"",
             pe, pid, to_string(Status::kPeerLost));
-  compare_exchange<Reach::kSystem>(stop, 0u, static_cast<uint32_t>(Status::kPeerLost));
+  stop_all(Status::kPeerLost);
 }
 
 std::string Runtime::State::nic_name() const {
@@ -327,62 +282,6 @@ std::shared_ptr<void> Runtime::create_context(const ContextOptions& options,
 }
 
 void Runtime::barrier() { state_->bootstrap->barrier(); }
-
-Failure Runtime::failure() const {
-  const State& s = *state_;
-  const int lost = s.lost_pe;
-  const std::lock_guard lock(s.contexts_mutex);
-  for (const auto& weak : s.contexts) {
-    const auto context = weak.lock();
-    if (context == nullptr) continue;
-    const auto e = context->first_error();
-    // What follows from a PE's end is told as that, whether NIC or operating system saw it first.
-    if (e && e->status != Status::kPeerLost && (lost < 0 || e->pe != lost)) {
-      return {e->status, e->pe, e->wqe_index, e->opcode, e->syndrome, e->vendor_syndrome, e->text};
-    }
-  }
-  Failure failure;
-  failure.status = static_cast<Status>(load_acquire<Reach::kSystem>(s.stop));
-  if (failure.status == Status::kOk && lost >= 0) failure.status = Status::kPeerLost;
-  if (failure.status == Status::kPeerLost) {
-    failure.pe = s.lost_pe;
-    failure.text = fmt::format("PE {} ended before the job did", failure.pe);
-  } else if (failure.status != Status::kOk) {
-    failure.text = "waits were ended by stop_waits()";
-  }
-  return failure;
-}
-
-std::string Runtime::dump() const {
-  const Failure f = failure();
-  std::string text =
-      fmt::format("PE {} of {}: transport {}, NIC {}, {}\n", my_pe(), n_pes(), transport(), nic(),
-                  f.status == Status::kOk ? "no failure" : "failure: " + f.text);
-  std::string queues;
-  {
-    const std::lock_guard lock(state_->contexts_mutex);
-    for (const auto& weak : state_->contexts) {
-      if (const auto context = weak.lock()) queues += context->describe_queues();
-    }
-  }
-  if (queues.empty()) return text;
-  return text +
-         fmt::format("{:>7} {:>5} {:>5} {:>8} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {}\n",
-                     "context", "queue", "peer", "QP", "depth", "reserved", "published", "rung",
-                     "completed", "last CQE of", "status") +
-         queues;
-}
-
-void Runtime::check() const {
-  const Failure f = failure();
-  if (f.status == Status::kOk) return;
-  fail(f.status == Status::kPeerLost ? ErrorCode::kPeerLost : ErrorCode::kSystem, "PE {}: {}",
-       my_pe(), f.text);
-}
-
-void Runtime::stop_waits() {
-  compare_exchange<Reach::kSystem>(state_->stop, 0u, static_cast<uint32_t>(Status::kAborted));
-}
 
 const char* Runtime::transport() const { return state_->routes.name(); }
 

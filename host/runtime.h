@@ -19,6 +19,7 @@
 #include "device/context.h"
 #include "host/base/config.h"
 #include "host/bootstrap.h"
+#include "host/failure.h"
 
 namespace peal {
 
@@ -48,17 +49,6 @@ class OwnedContext {
       : owner_(std::move(owner)), fields_(fields) {}
   std::shared_ptr<void> owner_;
   ContextFields fields_;
-};
-
-/// The first thing that went wrong on a PE, decoded.
-struct Failure {
-  Status status = Status::kOk;
-  int pe = -1;             // the peer concerned, if one is
-  uint64_t wqe_index = 0;  // of a queue error
-  uint8_t opcode = 0;
-  uint8_t syndrome = 0;
-  uint8_t vendor_syndrome = 0;
-  std::string text;  // one sentence with all of it
 };
 
 /// One PE. Construction and destruction are collective; destruction waits for the others, at most
@@ -123,7 +113,12 @@ class Runtime {
   /// Collective, host only: returns once every PE has called it. Says nothing of transfers.
   void barrier();
 
-  /// The first failure of this PE, or one with status kOk. May be asked while kernels run.
+  /// The status of failure(), from words in host memory: cheap while all is well, on a GPU too. May
+  /// be asked while kernels run.
+  Status status() const;
+
+  /// The first failure of this PE, or one with status kOk. May be asked while kernels run. What
+  /// follows from the end of a PE is told as kPeerLost.
   Failure failure() const;
 
   /// Throws Error with failure().text unless all is well.

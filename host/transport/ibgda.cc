@@ -174,6 +174,7 @@ void IbgdaQueues::fill_in(uint32_t index, const IbgdaNic& nic, uint64_t* doorbel
   queue.cqe = reinterpret_cast<mlx5::Cqe*>(base + layout_.cqe());
   queue.landing = reinterpret_cast<mlx5::LandingCell*>(base + layout_.landing());
   queue.stop = options.stop;
+  queue.alarm = options.alarm;
   queue.landing_address = offset + layout_.landing();
   queue.landing_lkey = region_.lkey();
   queue.mask = options.depth - 1;

@@ -30,7 +30,8 @@ struct QueueOptions {
   uint32_t queues_per_peer;
   uint32_t depth;        // WQEBBs; power of two, mlx5::kMinDepth..kMaxDepth
   uint64_t timeout_ns;   // of waits inside a queue; 0 = none
-  const uint32_t* stop;  // the runtime's stop word
+  const uint32_t* stop;  // the context's stop word
+  uint32_t* alarm;       // set when a queue has its first error
 
   /// Throws kInvalidArgument that names the setting which is out of range.
   void check() const;

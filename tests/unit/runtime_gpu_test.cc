@@ -276,6 +276,7 @@ TEST_F(RuntimeOnGpu, ReadsTheErrorsOfQueuesByCopies) {
     const Failure failure = pe.failure();
     EXPECT_EQ(failure.status, Status::kQueueError);
     EXPECT_EQ(failure.pe, 1);
+    EXPECT_EQ(failure.queue, 0);
     EXPECT_EQ(failure.wqe_index, 7u);
     EXPECT_EQ(failure.syndrome, 0x13);
     EXPECT_NE(failure.text.find("peer refused key"), std::string::npos) << failure.text;

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a Runtime consists of, in the order in which it is needed; destroyed in reverse. Private to
+// host/: its parts are runtime.cc (coming and going), failure.cc, abort.cc and recovery.cc.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host/base/log.h"
+#include "host/context_owner.h"
+#include "host/device_tables.h"
+#include "host/liveness.h"
+#include "host/memory/gpu.h"
+#include "host/memory/symmetric_heap.h"
+#include "host/routes.h"
+#include "host/runtime.h"
+#include "host/transport/p2p.h"
+#include "host/windows.h"
+
+namespace peal {
+
+struct Runtime::State {
+  Config config;
+  Target target;
+  std::unique_ptr<Bootstrap> bootstrap;
+  Log log;
+  std::vector<Place> places;  // by PE
+  std::shared_ptr<Gpu> gpu;   // null: kernels run on the CPU
+  SymmetricHeap heap;
+  uint64_t* sync_flags;  // kMaxContexts x flag_words() in the heap
+  DeviceTables tables;
+  Backing word_memory;
+  ContextWords* words;  // by slot
+  std::optional<P2p> p2p;
+  PeerMemory mapped_heap;  // on its way to the windows
+  Routes routes;
+  std::optional<IbgdaNic> nic;
+  Windows windows;
+  std::optional<Doorbell> doorbell;
+  std::atomic<int> lost_pe{-1};
+  std::atomic<bool> closing{false};
+  mutable std::mutex contexts_mutex;
+  std::array<std::weak_ptr<ContextOwner>, kMaxContexts> contexts;  // by slot, alike on all PEs
+  std::shared_ptr<ContextOwner> default_context;
+  std::unique_ptr<Liveness> liveness;
+
+  State(std::unique_ptr<Bootstrap> b, const Config& c, Target t);
+
+  uint32_t rounds() const { return sync_rounds(bootstrap->size()); }
+  size_t flag_words() const { return size_t{rounds()} * (kSyncFan - 1); }
+  size_t flag_bytes() const { return flag_words() * sizeof(uint64_t); }
+  RouteOptions route_options() const { return {.asked = config.transport, .target = target}; }
+  std::shared_ptr<Gpu> open_gpu() const;
+  std::string nic_name() const;
+
+  // host/runtime.cc
+  uint32_t agree_on_context(const QueueOptions& queues);
+  std::shared_ptr<ContextOwner> create_context(const ContextOptions& options);
+  void peer_lost(int pe, int pid);
+
+  // host/failure.cc
+  Failure failure() const;
+  bool well() const;
+  void stop_all(Status status);
+};
+
+}  // namespace peal
