@@ -109,9 +109,9 @@ Failure describe(const UsageError& usage) {
 
 }  // namespace
 
-ContextOwner::ContextOwner(std::unique_ptr<IbgdaQueues> queues, const DeviceTables& tables,
-                           uint32_t slot, const ContextFields& fields)
-    : queues_(std::move(queues)), tables_(tables), slot_(slot), fields_(fields) {
+ContextOwner::ContextOwner(std::unique_ptr<IbgdaQueues> queues, DeviceTables& tables,
+                           ContextWords& words, uint32_t slot, const ContextFields& fields)
+    : queues_(std::move(queues)), tables_(tables), words_(words), slot_(slot), fields_(fields) {
   fields_.state = tables.state(slot);
   if (queues_ != nullptr) {
     fields_.queues_per_peer = queues_->per_peer();
@@ -135,6 +135,32 @@ std::string ContextOwner::describe_queues() const {
                         to_string(p.status));
   }
   return text;
+}
+
+std::vector<uint8_t> ContextOwner::broken_queues() const {
+  std::vector<uint8_t> broken(queues_ ? queues_->count() : 0);
+  for (uint32_t i = 0; i < broken.size(); ++i) broken[i] = queues_->broken(i) ? 1 : 0;
+  return broken;
+}
+
+void ContextOwner::reset_queues(std::span<const uint8_t> chosen) {
+  for (uint32_t i = 0; i < chosen.size(); ++i) {
+    if (chosen[i] != 0) queues_->reset(i);
+  }
+}
+
+void ContextOwner::start_again(std::span<const uint8_t> chosen, uint32_t generation,
+                               uint64_t sync_epoch) {
+  for (uint32_t i = 0; i < chosen.size(); ++i) {
+    if (chosen[i] != 0) {
+      queues_->reconnect(i, generation);
+    } else {
+      queues_->renew_landing(i);
+    }
+  }
+  tables_.forget_usage(slot_);
+  tables_.set_sync_epoch(slot_, sync_epoch);
+  words_ = {};
 }
 
 std::vector<Failure> ContextOwner::failures() const {

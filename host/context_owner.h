@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,10 @@ struct ContextWords {
 class ContextOwner {
  public:
   /// `queues` may be null: then every peer is reached directly. `fields` is complete but for what
-  /// the queues and the slot say. `tables` outlives the context.
-  ContextOwner(std::unique_ptr<IbgdaQueues> queues, const DeviceTables& tables, uint32_t slot,
-               const ContextFields& fields);
+  /// the queues and the slot say. `tables` and
+  /// `words`, the slot's, outlive the context.
+  ContextOwner(std::unique_ptr<IbgdaQueues> queues, DeviceTables& tables, ContextWords& words,
+               uint32_t slot, const ContextFields& fields);
 
   /// What kernels are given.
   ContextFields fields() const { return fields_; }
@@ -36,12 +38,21 @@ class ContextOwner {
   /// What kernels of this context ran into, usage and queues, the earliest first.
   std::vector<Failure> failures() const;
 
+  /// By queue, 1 where it needs a reset. One for each queue that this PE has.
+  std::vector<uint8_t> broken_queues() const;
+  /// The two halves of recovery, between which all PEs meet. `chosen` is by queue. Both are for a
+  /// time without kernels.
+  void reset_queues(std::span<const uint8_t> chosen);
+  void start_again(std::span<const uint8_t> chosen, uint32_t generation, uint64_t sync_epoch);
+  uint64_t sync_epoch() const { return tables_.sync_epoch(slot_); }
+
   /// One line for each queue: where it stands. Nothing where there are none.
   std::string describe_queues() const;
 
  private:
   std::unique_ptr<IbgdaQueues> queues_;
-  const DeviceTables& tables_;
+  DeviceTables& tables_;
+  ContextWords& words_;
   uint32_t slot_;
   ContextFields fields_;
 };

@@ -109,4 +109,19 @@ UsageError DeviceTables::usage(uint32_t slot) const {
   return copy;
 }
 
+void DeviceTables::forget_usage(uint32_t slot) {
+  static_assert(offsetof(ContextState, usage) == 0);
+  memory_.zero(kStates + slot * sizeof(ContextState), sizeof(UsageError));
+}
+
+uint64_t DeviceTables::sync_epoch(uint32_t slot) const {
+  uint64_t epoch = 0;
+  memory_.load_words(&epoch, &state(slot)->sync_epoch, 1);
+  return epoch;
+}
+
+void DeviceTables::set_sync_epoch(uint32_t slot, uint64_t epoch) {
+  memory_.copy_in(bytes_at(&state(slot)->sync_epoch), &epoch, sizeof(epoch));
+}
+
 }  // namespace peal

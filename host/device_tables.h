@@ -53,6 +53,10 @@ class DeviceTables {
   void keep_fields(uint32_t slot, const ContextFields& fields) const;
   /// The first usage error of the slot's kernels; `status` is 0 while there is none.
   UsageError usage(uint32_t slot) const;
+  void forget_usage(uint32_t slot);
+  /// Barriers that the slot's kernels have entered.
+  uint64_t sync_epoch(uint32_t slot) const;
+  void set_sync_epoch(uint32_t slot, uint64_t epoch);
 
  private:
   void keep_heap(const Window& heap, std::span<std::byte* const> direct);

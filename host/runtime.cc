@@ -174,7 +174,7 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
   fields.timeout_ns = timeout_ns;
   auto owner = std::make_shared<ContextOwner>(
       nic ? std::make_unique<IbgdaQueues>(*nic, *doorbell, *bootstrap, queues) : nullptr, tables,
-      slot, fields);
+      words[slot], slot, fields);
   if (!nic) bootstrap->barrier();  // no peer's kernel sets a flag before it is zero
   const std::lock_guard lock(contexts_mutex);
   contexts[slot] = owner;

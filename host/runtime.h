@@ -130,6 +130,14 @@ class Runtime {
   /// run.
   std::string dump() const;
 
+  /// Collective. Makes the contexts usable again after errors, timeouts and aborts: queues that are
+  /// in error are reset together with their other ends and connected afresh, error records are
+  /// forgotten, barriers begin anew. What was under way on those queues may or may not have
+  /// happened; docs/errors.md says what may be repeated. No kernel may be running on any PE, and
+  /// Tickets of before are void. Answers how many queues of this PE were reset. Throws kPeerLost
+  /// where a PE has ended, kInvalidArgument where the PEs have not the same contexts.
+  size_t recover();
+
   /// Ends every wait of every kernel of this PE with kAborted. Cannot be undone.
   void stop_waits();
 

@@ -48,6 +48,7 @@ struct Runtime::State {
   mutable std::mutex contexts_mutex;
   std::array<std::weak_ptr<ContextOwner>, kMaxContexts> contexts;  // by slot, alike on all PEs
   std::shared_ptr<ContextOwner> default_context;
+  uint32_t generation = 0;  // recoveries so far; alike on all PEs
   std::unique_ptr<Liveness> liveness;
 
   State(std::unique_ptr<Bootstrap> b, const Config& c, Target t);
@@ -68,6 +69,9 @@ struct Runtime::State {
   Failure failure() const;
   bool well() const;
   void stop_all(Status status);
+
+  // host/recovery.cc
+  size_t recover();
 };
 
 }  // namespace peal
