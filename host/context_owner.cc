@@ -110,15 +110,20 @@ Failure describe(const UsageError& usage) {
 }  // namespace
 
 ContextOwner::ContextOwner(std::unique_ptr<IbgdaQueues> queues, DeviceTables& tables,
-                           ContextWords& words, uint32_t slot, const ContextFields& fields)
-    : queues_(std::move(queues)), tables_(tables), words_(words), slot_(slot), fields_(fields) {
-  fields_.state = tables.state(slot);
+                           ContextWords& words, Name name, const ContextFields& fields)
+    : queues_(std::move(queues)),
+      tables_(tables),
+      words_(words),
+      slot_(name.slot),
+      serial_(name.serial),
+      fields_(fields) {
+  fields_.state = tables.state(slot_);
   if (queues_ != nullptr) {
     fields_.queues_per_peer = queues_->per_peer();
     fields_.queues = queues_->first();
     fields_.queue_stride = queues_->stride();
   }
-  tables.keep_fields(slot, fields_);
+  tables.keep_fields(slot_, fields_);
 }
 
 size_t ContextOwner::bytes() const {
@@ -135,6 +140,20 @@ std::string ContextOwner::describe_queues() const {
                         to_string(p.status));
   }
   return text;
+}
+
+void ContextOwner::stop(const Failure& why) {
+  const std::lock_guard lock(mutex_);
+  if (stopped_ ||
+      !compare_exchange<Reach::kSystem>(&words_.stop, 0u, static_cast<uint32_t>(why.status))) {
+    return;
+  }
+  stopped_ = why;
+}
+
+std::optional<Failure> ContextOwner::stopped() const {
+  const std::lock_guard lock(mutex_);
+  return stopped_;
 }
 
 std::vector<uint8_t> ContextOwner::broken_queues() const {
@@ -160,7 +179,9 @@ void ContextOwner::start_again(std::span<const uint8_t> chosen, uint32_t generat
   }
   tables_.forget_usage(slot_);
   tables_.set_sync_epoch(slot_, sync_epoch);
-  words_ = {};
+  const std::lock_guard lock(mutex_);
+  stopped_.reset();
+  words_.clear();
 }
 
 std::vector<Failure> ContextOwner::failures() const {

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,24 +21,41 @@ namespace peal {
 struct ContextWords {
   uint32_t stop;   // a Status; ends every wait
   uint32_t alarm;  // 1: an error record has been written
+
+  void clear() {
+    store_relaxed<Reach::kSystem>(&stop, 0u);
+    store_relaxed<Reach::kSystem>(&alarm, 0u);
+  }
 };
 
 /// Owns one context.
 class ContextOwner {
  public:
+  /// Which context this is: its slot in the tables, and its number among all that were ever made.
+  struct Name {
+    uint32_t slot;
+    uint64_t serial;
+  };
+
   /// `queues` may be null: then every peer is reached directly. `fields` is complete but for what
   /// the queues and the slot say. `tables` and
   /// `words`, the slot's, outlive the context.
   ContextOwner(std::unique_ptr<IbgdaQueues> queues, DeviceTables& tables, ContextWords& words,
-               uint32_t slot, const ContextFields& fields);
+               Name name, const ContextFields& fields);
 
   /// What kernels are given.
   ContextFields fields() const { return fields_; }
+  uint64_t serial() const { return serial_; }
   /// Of the queues and the owner itself.
   size_t bytes() const;
 
   /// What kernels of this context ran into, usage and queues, the earliest first.
   std::vector<Failure> failures() const;
+
+  /// Ends every wait of the context, with why.status; the first reason is kept. Thread-safe.
+  void stop(const Failure& why);
+  /// Why its waits were ended, if they were by stop().
+  std::optional<Failure> stopped() const;
 
   /// By queue, 1 where it needs a reset. One for each queue that this PE has.
   std::vector<uint8_t> broken_queues() const;
@@ -54,7 +73,10 @@ class ContextOwner {
   DeviceTables& tables_;
   ContextWords& words_;
   uint32_t slot_;
+  uint64_t serial_;
   ContextFields fields_;
+  mutable std::mutex mutex_;
+  std::optional<Failure> stopped_;
 };
 
 }  // namespace peal

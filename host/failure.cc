@@ -6,6 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <exception>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +17,12 @@
 #include "host/runtime_state.h"
 
 namespace peal {
+namespace {
+
+// How often alarms are looked for while somebody wants to be called.
+constexpr std::chrono::milliseconds kAlarmPeriod{1};
+
+}  // namespace
 
 bool Runtime::State::well() const {
   for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
@@ -23,43 +32,78 @@ bool Runtime::State::well() const {
   return true;
 }
 
-void Runtime::State::stop_all(Status status) {
-  for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
-    compare_exchange<Reach::kSystem>(&words[slot].stop, 0u, static_cast<uint32_t>(status));
+// In the order of events as far as one clock tells: what kernels ran into, then what was done to
+// them. What follows from the end of a PE is told as that, whether NIC or operating system saw it
+// first; what follows from a stop, as the stop.
+Failure Runtime::State::failure() const {
+  const std::vector<int> lost = bootstrap->lost_pes();
+  std::vector<Failure> found;
+  std::vector<Failure> stops;
+  {
+    const std::lock_guard lock(contexts_mutex);
+    for (const auto& weak : contexts) {
+      const auto context = weak.lock();
+      if (context == nullptr) continue;
+      for (Failure& f : context->failures()) {
+        const bool follows = f.status == Status::kPeerLost || f.status == Status::kAborted ||
+                             f.status == Status::kPeerMasked ||
+                             std::ranges::find(lost, f.pe) != lost.end();
+        if (!follows) found.push_back(std::move(f));
+      }
+      if (auto stop = context->stopped()) stops.push_back(std::move(*stop));
+    }
+  }
+  if (!lost.empty() && !closing) {
+    Failure loss;
+    loss.status = Status::kPeerLost;
+    loss.pe = lost.front();
+    loss.time_ns = lost_ns;
+    loss.text = fmt::format("PE {} ended before the job did", lost.front());
+    stops.push_back(std::move(loss));
+  }
+  for (const auto* events : {&found, &stops}) {
+    if (!events->empty()) return *std::ranges::min_element(*events, {}, &Failure::time_ns);
+  }
+  return {};
+}
+
+// Runs on the watcher's thread.
+void Runtime::State::tell_callback() {
+  if (well() && bootstrap->lost_pes().empty()) return;
+  std::function<void(const Failure&)> call;
+  try {
+    const Failure first = failure();
+    if (first.status == Status::kOk) return;
+    {
+      const std::lock_guard lock(callback_mutex);
+      if (!callback_due) return;
+      callback_due = false;
+      call = callback;
+    }
+    watcher->tick_every(std::chrono::milliseconds(0));
+    call(first);
+  } catch (const std::exception& error) {
+    log.error("runtime", "on_failure: the callback threw: {}", error.what());
+  } catch (...) {
+    log.error("runtime", "on_failure: the callback threw");
   }
 }
 
-Failure Runtime::State::failure() const {
-  const int lost = lost_pe;
-  std::vector<Failure> found;
-  Status stopped = Status::kOk;
+void Runtime::State::arm_callback() {
   {
-    const std::lock_guard lock(contexts_mutex);
-    for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
-      const auto context = contexts[slot].lock();
-      if (context == nullptr) continue;
-      for (Failure& f : context->failures()) {
-        // What follows from the end of a PE is told as that, whether NIC or operating system saw
-        // it first; what follows from a stop, as the stop.
-        const bool follows = f.status == Status::kPeerLost || f.status == Status::kAborted ||
-                             (lost >= 0 && f.pe == lost);
-        if (!follows) found.push_back(std::move(f));
-      }
-      if (stopped == Status::kOk) {
-        stopped = static_cast<Status>(load_acquire<Reach::kSystem>(&words[slot].stop));
-      }
-    }
+    const std::lock_guard lock(callback_mutex);
+    callback_due = static_cast<bool>(callback);
   }
-  if (!found.empty()) return *std::ranges::min_element(found, {}, &Failure::time_ns);
-  Failure failure;
-  failure.status = lost >= 0 ? Status::kPeerLost : stopped;
-  if (failure.status == Status::kPeerLost) {
-    failure.pe = lost;
-    failure.text = fmt::format("PE {} ended before the job did", lost);
-  } else if (failure.status != Status::kOk) {
-    failure.text = "waits were ended by stop_waits()";
+  // Also when it is not due: looks once, for an event that came before the callback did.
+  watcher->tick_every(callback_due ? kAlarmPeriod : std::chrono::milliseconds(0));
+}
+
+void Runtime::on_failure(std::function<void(const Failure&)> callback) {
+  {
+    const std::lock_guard lock(state_->callback_mutex);
+    state_->callback = std::move(callback);
   }
-  return failure;
+  state_->arm_callback();
 }
 
 Failure Runtime::failure() const { return state_->failure(); }
@@ -92,7 +136,5 @@ void Runtime::check() const {
   fail(f.status == Status::kPeerLost ? ErrorCode::kPeerLost : ErrorCode::kSystem, "PE {}: {}",
        my_pe(), f.text);
 }
-
-void Runtime::stop_waits() { state_->stop_all(Status::kAborted); }
 
 }  // namespace peal

@@ -67,8 +67,9 @@ std::vector<uint8_t> choose(Bootstrap& bootstrap, const std::vector<uint8_t>& mi
 }  // namespace
 
 size_t Runtime::State::recover() {
-  if (lost_pe >= 0) {
-    fail(ErrorCode::kPeerLost, "recover: PE {} has ended", lost_pe.load());
+  if (const auto lost = bootstrap->lost_pes(); !lost.empty()) {
+    fail(ErrorCode::kPeerLost, "recover: PE {} has ended: mask it first (Runtime::mask)",
+         lost.front());
   }
   Standing mine{};
   std::vector<Patient> patients;
@@ -95,6 +96,7 @@ size_t Runtime::State::recover() {
     p.context->start_again(p.chosen, generation, next_epoch(all, p.slot));
   }
   bootstrap->barrier();
+  arm_callback();
   return resets;
 }
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <string>
 #include <utility>
@@ -56,6 +57,7 @@ void agree(Bootstrap& bootstrap, const Config& config, Target target) {
 // What a PE would make a context of, and the context slots it still uses.
 struct ContextOffer {
   uint64_t taken;
+  uint64_t made;
   uint32_t queues;
   uint32_t depth;
 };
@@ -83,9 +85,10 @@ PeerMemory map_heap(P2p* p2p, const SymmetricHeap& heap) {
 Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
     : config(c),
       target(t),
-      bootstrap(std::move(b)),
+      bootstrap(std::make_unique<LiveGroup>(
+          std::move(b),
+          std::chrono::duration_cast<std::chrono::milliseconds>(c.bootstrap_timeout))),
       log(config.log, bootstrap->rank()),
-      places(gather(*bootstrap, Place::here())),
       gpu(open_gpu()),
       heap(kernel_memory(gpu, config.heap_size, "peal-heap"), *bootstrap),
       sync_flags(reinterpret_cast<uint64_t*>(
@@ -94,8 +97,9 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
              bootstrap->size()),
       word_memory(shared_memory(gpu, kMaxContexts * sizeof(ContextWords), "peal-words")),
       words(reinterpret_cast<ContextWords*>(word_memory.address())),
-      p2p(route_options().try_p2p() ? std::optional<P2p>(std::in_place, *bootstrap, places, gpu)
-                                    : std::nullopt),
+      p2p(route_options().try_p2p()
+              ? std::optional<P2p>(std::in_place, *bootstrap, bootstrap->places(), gpu)
+              : std::nullopt),
       mapped_heap(map_heap(p2p ? &*p2p : nullptr, heap)),
       routes(*bootstrap, route_options(), mapped_heap.direct, mapped_heap.how),
       nic(routes.needs_nic() ? std::optional<IbgdaNic>(std::in_place, config, gpu) : std::nullopt),
@@ -111,17 +115,17 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
 
 std::shared_ptr<Gpu> Runtime::State::open_gpu() const {
   if (target == Target::kCpu) return nullptr;
-  auto opened =
-      Gpu::open(config.device, rank_on_host(places, static_cast<size_t>(bootstrap->rank())));
+  auto opened = Gpu::open(
+      config.device, rank_on_host(bootstrap->places(), static_cast<size_t>(bootstrap->rank())));
   opened->make_current();
   return opened;
 }
 
 // Compares the options of all PEs; answers the first slot whose context, if it had one, is gone on
 // every PE: nobody can still write its flags.
-uint32_t Runtime::State::agree_on_context(const QueueOptions& queues) {
+Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues) {
   static_assert(kMaxContexts == 64, "one bit a slot");
-  ContextOffer mine{0, queues.queues_per_peer, queues.depth};
+  ContextOffer mine{0, contexts_made, queues.queues_per_peer, queues.depth};
   {
     const std::lock_guard lock(contexts_mutex);
     for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
@@ -132,6 +136,7 @@ uint32_t Runtime::State::agree_on_context(const QueueOptions& queues) {
   uint64_t taken = 0;
   for (size_t pe = 0; pe < all.size(); ++pe) {
     taken |= all[pe].taken;
+    contexts_made = std::max(contexts_made, all[pe].made);
     if (all[pe].queues == all[0].queues && all[pe].depth == all[0].depth) continue;
     fail(
         ErrorCode::kInvalidArgument,
@@ -143,7 +148,7 @@ uint32_t Runtime::State::agree_on_context(const QueueOptions& queues) {
          "make_context: {} contexts exist already, which is the limit; drop one on every PE first",
          kMaxContexts);
   }
-  return static_cast<uint32_t>(std::countr_one(taken));
+  return {static_cast<uint32_t>(std::countr_one(taken)), ++contexts_made};
 }
 
 std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOptions& options) {
@@ -156,9 +161,9 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
       .timeout_ns = timeout_ns,
       .stop = nullptr,
       .alarm = nullptr};
-  const uint32_t slot = agree_on_context(queues);
+  const auto [slot, serial] = agree_on_context(queues);
   queues.check();  // also where there are none: a program is right or wrong on every machine
-  words[slot] = {};
+  words[slot].clear();
   queues.stop = &words[slot].stop;
   queues.alarm = &words[slot].alarm;
   uint64_t* const flags = sync_flags + slot * flag_words();
@@ -174,20 +179,11 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
   fields.timeout_ns = timeout_ns;
   auto owner = std::make_shared<ContextOwner>(
       nic ? std::make_unique<IbgdaQueues>(*nic, *doorbell, *bootstrap, queues) : nullptr, tables,
-      words[slot], slot, fields);
+      words[slot], ContextOwner::Name{slot, serial}, fields);
   if (!nic) bootstrap->barrier();  // no peer's kernel sets a flag before it is zero
   const std::lock_guard lock(contexts_mutex);
   contexts[slot] = owner;
   return owner;
-}
-
-void Runtime::State::peer_lost(int pe, int pid) {
-  if (closing) return;  // all PEs have arrived at the end; leaving is no failure
-  int none = -1;
-  if (!lost_pe.compare_exchange_strong(none, pe)) return;
-  log.error("runtime", "PE {} (process {}) has ended before the job did; all waits end with \"{}\"",
-            pe, pid, to_string(Status::kPeerLost));
-  stop_all(Status::kPeerLost);
 }
 
 std::string Runtime::State::nic_name() const {
@@ -209,8 +205,11 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
   agree(*bootstrap, config, target);
   state_ = std::make_unique<State>(std::move(bootstrap), config, target);
   State& s = *state_;
-  s.liveness =
-      std::make_unique<Liveness>(s.places, [&s](int pe, int pid) { s.peer_lost(pe, pid); });
+  s.watcher = std::make_unique<Watcher>(
+      s.bootstrap->places(), s.bootstrap->channel().fd(),
+      Watcher::Calls{.lost = [&s](int pe, int pid) { s.peer_lost(pe, pid); },
+                     .message = [&s] { s.take_messages(); },
+                     .tick = [&s] { s.tell_callback(); }});
   if (!config.info) return;
   if (s.bootstrap->rank() == 0) {
     s.log.print("config", config.describe());
@@ -228,7 +227,7 @@ Runtime::~Runtime() {
   if (state_ == nullptr) return;
   // The peers' kernels may still be using this PE's memory until they arrive here too, and this PE
   // may have theirs mapped: nothing is released before all mappings are.
-  state_->closing = state_->lost_pe < 0;
+  state_->closing = state_->bootstrap->lost_pes().empty();
   try {
     state_->bootstrap->barrier();
     state_->windows.unmap();
@@ -236,7 +235,7 @@ Runtime::~Runtime() {
   } catch (const std::exception& error) {
     state_->log.warn("runtime", "at the end of the job: {}", error.what());
   }
-  state_->liveness.reset();
+  state_->watcher.reset();
 }
 
 Runtime::Runtime(Runtime&&) noexcept = default;

@@ -13,8 +13,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "device/context.h"
 #include "host/base/config.h"
@@ -121,6 +123,14 @@ class Runtime {
   /// follows from the end of a PE is told as kPeerLost.
   Failure failure() const;
 
+  /// Has `callback` called once with failure(), from a thread of peal's own, when there is one:
+  /// within some milliseconds of a kernel's error, at once after the end of a PE or an abort. After
+  /// recover() it may be called again. It may use everything here that is not collective, and may
+  /// not destroy the Runtime, which waits for it; what it throws is logged. An empty function ends
+  /// that. While one is installed, peal looks at its alarm words every millisecond; kernels pay
+  /// nothing.
+  void on_failure(std::function<void(const Failure&)> callback);
+
   /// Throws Error with failure().text unless all is well.
   void check() const;
 
@@ -138,8 +148,14 @@ class Runtime {
   /// where a PE has ended, kInvalidArgument where the PEs have not the same contexts.
   size_t recover();
 
-  /// Ends every wait of every kernel of this PE with kAborted. Cannot be undone.
-  void stop_waits();
+  /// Ends every wait of every kernel on every context, on all PEs, with kAborted; their failure()
+  /// says which PE called and why. Not collective, never blocks, works when a PE is dead, harms
+  /// nothing: kernels end because their waits do. An aborted context stays so until recover();
+  /// contexts made later are not concerned. `reason` is cut after 1000 bytes.
+  void abort(std::string_view reason);
+
+  /// The same for one context (its value, or the default one) and its like on all PEs.
+  void abort(const ContextFields& context, std::string_view reason);
 
   /// For reports: "p2p", "ibgda" or "p2p+ibgda", and "softnic-cpu", "softnic-gpu" or the device's
   /// name. Where there is no NIC, what it is replaced by: "shared-memory" on a CPU, "nvlink" or

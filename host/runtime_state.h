@@ -6,21 +6,24 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "host/base/log.h"
 #include "host/context_owner.h"
 #include "host/device_tables.h"
-#include "host/liveness.h"
+#include "host/live_group.h"
 #include "host/memory/gpu.h"
 #include "host/memory/symmetric_heap.h"
 #include "host/routes.h"
 #include "host/runtime.h"
 #include "host/transport/p2p.h"
+#include "host/watcher.h"
 #include "host/windows.h"
 
 namespace peal {
@@ -28,10 +31,9 @@ namespace peal {
 struct Runtime::State {
   Config config;
   Target target;
-  std::unique_ptr<Bootstrap> bootstrap;
+  std::unique_ptr<LiveGroup> bootstrap;
   Log log;
-  std::vector<Place> places;  // by PE
-  std::shared_ptr<Gpu> gpu;   // null: kernels run on the CPU
+  std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
   SymmetricHeap heap;
   uint64_t* sync_flags;  // kMaxContexts x flag_words() in the heap
   DeviceTables tables;
@@ -43,13 +45,17 @@ struct Runtime::State {
   std::optional<IbgdaNic> nic;
   Windows windows;
   std::optional<Doorbell> doorbell;
-  std::atomic<int> lost_pe{-1};
+  std::atomic<uint64_t> lost_ns{0};  // when the first PE was lost that is not masked
   std::atomic<bool> closing{false};
+  std::atomic<uint32_t> generation{0};  // recoveries so far; alike on all PEs
+  uint64_t contexts_made = 0;           // alike on all PEs
   mutable std::mutex contexts_mutex;
   std::array<std::weak_ptr<ContextOwner>, kMaxContexts> contexts;  // by slot, alike on all PEs
   std::shared_ptr<ContextOwner> default_context;
-  uint32_t generation = 0;  // recoveries so far; alike on all PEs
-  std::unique_ptr<Liveness> liveness;
+  mutable std::mutex callback_mutex;
+  std::function<void(const Failure&)> callback;
+  bool callback_due = false;  // not called since it was installed, or since recover()
+  std::unique_ptr<Watcher> watcher;
 
   State(std::unique_ptr<Bootstrap> b, const Config& c, Target t);
 
@@ -61,14 +67,24 @@ struct Runtime::State {
   std::string nic_name() const;
 
   // host/runtime.cc
-  uint32_t agree_on_context(const QueueOptions& queues);
+  struct Slot {
+    uint32_t number;
+    uint64_t serial;  // of the context that will have it
+  };
+  Slot agree_on_context(const QueueOptions& queues);
   std::shared_ptr<ContextOwner> create_context(const ContextOptions& options);
-  void peer_lost(int pe, int pid);
 
   // host/failure.cc
   Failure failure() const;
   bool well() const;
-  void stop_all(Status status);
+  void tell_callback();
+  void arm_callback();
+
+  // host/abort.cc
+  void peer_lost(int pe, int pid);
+  void take_messages();
+  void abort(const ContextFields* context, std::string_view reason);
+  void stop(const Failure& why, uint32_t slot, uint64_t serial);
 
   // host/recovery.cc
   size_t recover();

@@ -249,7 +249,7 @@ TEST_F(RuntimeOnGpu, StopsAKernelThatWaits) {
     auto* const flag = pe.allocate<uint64_t>(1);
     auto* const status = pe.allocate<Status>(1);
     auto running = launch({}, wait_for_ever, pe.context(), flag, status);
-    pe.stop_waits();
+    pe.abort("enough");
     running.wait();
     Status ended = Status::kOk;
     pe.copy_out(&ended, status, sizeof(ended));
