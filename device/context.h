@@ -73,7 +73,7 @@ struct ContextFields {
   int32_t pe;
   int32_t n_pes;
   uint32_t queues_per_peer;
-  uint32_t sync_rounds;  // of the barrier: see device/sync.h
+  uint32_t sync_rounds;  // of the barrier: see device/sync.h; 0: it is ContextState::survivors'
   uint32_t relaxed;      // 1: payload keys are relaxed, so only a drained queue orders puts
   int32_t near_first;    // the PE of near[0]
   Window heap;           // window 0 again: the usual case costs no look into the table
@@ -88,10 +88,18 @@ struct ContextFields {
   std::byte* near[kNearPes];
 };
 
+/// The PEs that are left once some are masked, for barriers: this one is pe[rank] of `count`.
+struct Survivors {
+  const int32_t* pe;
+  uint32_t count;
+  uint32_t rank;
+};
+
 /// What the lanes of all kernels on one context share beside its queues.
 struct ContextState {
   UsageError usage;
   uint32_t* alarm;  // the host's word that says: look for an error here; null: nobody looks
+  Survivors survivors;
   alignas(64) uint64_t sync_epoch;  // barriers entered by this PE
   /// The context again: where code out of line finds it. An address of a kernel's argument would
   /// make the kernel copy the argument to its stack.

@@ -144,6 +144,8 @@ PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked
       return {w->direct[pe] + offset, nullptr, {}, Status::kOk};
     }
     if (w->rkeys != nullptr) return through_nic(ctx, *w, offset, pe, use);
+    // Without a NIC every PE is mapped, but for those that were given up.
+    if (w->direct != nullptr) return {nullptr, nullptr, {}, Status::kPeerMasked};
   }
   return {nullptr, nullptr, {}, refuse(state, Status::kNotSymmetric, asked)};
 }

@@ -53,14 +53,16 @@ void Runtime::State::peer_lost(int pe, int pid) {
   if (!lost_ns.compare_exchange_strong(never, host_ns())) return;  // the first one tells
   log.error("runtime", "PE {} (process {}) has ended before the job did; all waits end with \"{}\"",
             pe, pid, to_string(Status::kPeerLost));
-  {
-    const std::lock_guard lock(contexts_mutex);
-    for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
-      compare_exchange<Reach::kSystem>(&words[slot].stop, 0u,
-                                       static_cast<uint32_t>(Status::kPeerLost));
-    }
-  }
+  stop_for_loss();
   tell_callback();
+}
+
+void Runtime::State::stop_for_loss() {
+  const std::lock_guard lock(contexts_mutex);
+  for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
+    compare_exchange<Reach::kSystem>(&words[slot].stop, 0u,
+                                     static_cast<uint32_t>(Status::kPeerLost));
+  }
 }
 
 void Runtime::State::abort(const ContextFields* context, std::string_view reason) {

@@ -156,6 +156,17 @@ std::optional<Failure> ContextOwner::stopped() const {
   return stopped_;
 }
 
+void ContextOwner::leave_out(std::span<const int> masked, uint32_t rank, uint32_t count) {
+  std::ranges::copy(tables_.fields().near, fields_.near);
+  fields_.sync_rounds = 0;
+  tables_.keep_survivors(slot_, rank, count);
+  tables_.keep_fields(slot_, fields_);
+  for (uint32_t i = 0; queues_ && i < queues_->count(); ++i) {
+    const int pe = static_cast<int>(i) % fields_.n_pes;
+    if (std::ranges::find(masked, pe) != masked.end()) queues_->close(i, Status::kPeerMasked);
+  }
+}
+
 std::vector<uint8_t> ContextOwner::broken_queues() const {
   std::vector<uint8_t> broken(queues_ ? queues_->count() : 0);
   for (uint32_t i = 0; i < broken.size(); ++i) broken[i] = queues_->broken(i) ? 1 : 0;

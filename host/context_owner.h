@@ -44,7 +44,7 @@ class ContextOwner {
                Name name, const ContextFields& fields);
 
   /// What kernels are given.
-  ContextFields fields() const { return fields_; }
+  const ContextFields& fields() const { return fields_; }
   uint64_t serial() const { return serial_; }
   /// Of the queues and the owner itself.
   size_t bytes() const;
@@ -56,6 +56,10 @@ class ContextOwner {
   void stop(const Failure& why);
   /// Why its waits were ended, if they were by stop().
   std::optional<Failure> stopped() const;
+
+  /// Takes on what the tables show since some PEs are masked: operations on those are refused,
+  /// barriers are among `count` PEs of which this is the `rank`-th. Changes fields().
+  void leave_out(std::span<const int> masked, uint32_t rank, uint32_t count);
 
   /// By queue, 1 where it needs a reset. One for each queue that this PE has.
   std::vector<uint8_t> broken_queues() const;

@@ -31,7 +31,7 @@ std::byte* bytes_at(T* data) {
 
 size_t DeviceTables::bytes(int n_pes) {
   const auto n = static_cast<size_t>(n_pes);
-  return kKeys + kMaxWindows * (2 * key_bytes(n) + n * sizeof(std::byte*));
+  return kKeys + kMaxWindows * (2 * key_bytes(n) + n * sizeof(std::byte*)) + n * sizeof(int32_t);
 }
 
 DeviceTables::DeviceTables(Backing memory, int n_pes)
@@ -57,6 +57,8 @@ std::byte** DeviceTables::direct(uint32_t window) const {
   std::byte* const begin = memory_.address() + kKeys + 2 * kMaxWindows * key_bytes(n_pes_);
   return reinterpret_cast<std::byte**>(begin) + window * n_pes_;
 }
+
+int32_t* DeviceTables::survivors() const { return reinterpret_cast<int32_t*>(direct(kMaxWindows)); }
 
 void DeviceTables::check_room() const {
   if (count_ < kMaxWindows) return;
@@ -88,6 +90,23 @@ void DeviceTables::keep_heap(const Window& heap, std::span<std::byte* const> dir
   const auto left = std::min<ptrdiff_t>(direct.end() - first, kNearPes);
   fields_.near_first = left == 0 ? INT32_MAX : static_cast<int32_t>(first - direct.begin());
   std::copy_n(first, left, fields_.near);
+}
+
+void DeviceTables::leave_out(std::span<const int> masked, std::span<const int> live) {
+  std::byte* const nowhere = nullptr;
+  for (const int pe : masked) {
+    for (uint32_t window = 0; window < count_; ++window) {
+      memory_.copy_in(bytes_at(direct(window) + pe), &nowhere, sizeof(nowhere));
+    }
+    const int64_t near = int64_t{pe} - fields_.near_first;
+    if (near >= 0 && near < kNearPes) fields_.near[near] = nullptr;
+  }
+  memory_.copy_in(bytes_at(survivors()), live.data(), live.size_bytes());
+}
+
+void DeviceTables::keep_survivors(uint32_t slot, uint32_t rank, uint32_t count) const {
+  const Survivors left{survivors(), count, rank};
+  memory_.copy_in(bytes_at(&state(slot)->survivors), &left, sizeof(left));
 }
 
 void DeviceTables::reset_state(uint32_t slot, uint32_t* alarm) {

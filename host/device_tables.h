@@ -5,7 +5,7 @@
 // of it with copies, also while kernels spin.
 //
 //   [ WindowTable | ContextState x kMaxContexts
-//     | rkeys x kMaxWindows | word rkeys x kMaxWindows | direct x kMaxWindows ]
+//     | rkeys x kMaxWindows | word rkeys x kMaxWindows | direct x kMaxWindows | survivors ]
 #pragma once
 
 #include <cstddef>
@@ -47,6 +47,10 @@ class DeviceTables {
   /// add() was told of first. Everything else is zero.
   const ContextFields& fields() const { return fields_; }
 
+  /// Shows `masked` nowhere any more, and the PEs of `live` as those that barriers are among.
+  void leave_out(std::span<const int> masked, std::span<const int> live);
+  void keep_survivors(uint32_t slot, uint32_t rank, uint32_t count) const;
+
   /// Before a new context uses the slot; its kernels will set `alarm` when they err.
   void reset_state(uint32_t slot, uint32_t* alarm);
   /// What the slot's context says, for code that has the state only.
@@ -63,6 +67,7 @@ class DeviceTables {
   Be32* rkeys(uint32_t window) const;
   Be32* word_rkeys(uint32_t window) const { return rkeys(kMaxWindows + window); }
   std::byte** direct(uint32_t window) const;
+  int32_t* survivors() const;
 
   Backing memory_;
   size_t n_pes_;

@@ -43,6 +43,7 @@ void LiveGroup::exchange(std::span<const std::byte> mine, std::span<std::byte> a
   Lock lock(mutex_);
   if (broken_) fail(broken_->code(), "the group is broken since: {}", broken_->what());
   const uint64_t number = calls_++;
+  collected_.clear();
   const std::vector<std::byte> own(mine.begin(), mine.end());  // may lie in `all`
   const auto slot = [&](int pe) {
     return all.subspan(static_cast<size_t>(pe) * own.size(), own.size());
@@ -102,11 +103,22 @@ void LiveGroup::collect(Lock& lock, int pe, uint64_t number, std::span<std::byte
     if (found != inbox_.end() && found->second.complete()) {
       std::ranges::copy(found->second.bytes, to.begin());
       inbox_.erase(found);
+      collected_.insert(pe);
       return;
+    }
+    // Also when it is another that is missing: `pe` may have given this call up for that.
+    for (const int gone : lost_) {
+      if (!told(call, gone)) check_still_waiting(gone, end);
     }
     check_still_waiting(pe, end);
     changed_.wait_until(lock, end);
   }
+}
+
+bool LiveGroup::told(const Call& call, int pe) const {
+  if (collected_.contains(pe)) return true;
+  const auto part = inbox_.find({std::get<0>(call), std::get<1>(call), pe});
+  return part != inbox_.end() && part->second.complete();
 }
 
 void LiveGroup::check_still_waiting(int pe, Clock::time_point end) const {
@@ -183,6 +195,14 @@ std::vector<int> LiveGroup::masked_pes() const {
 std::vector<int> LiveGroup::lost_pes() const {
   const std::lock_guard lock(mutex_);
   return lost_;
+}
+std::vector<int> LiveGroup::unmasked_pes() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> pes;
+  for (size_t pe = 0; pe < states_.size(); ++pe) {
+    if (states_[pe] != State::kMasked) pes.push_back(static_cast<int>(pe));
+  }
+  return pes;
 }
 std::vector<int> LiveGroup::live_pes() const {
   const std::lock_guard lock(mutex_);

@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -57,7 +58,8 @@ class LiveGroup : public Bootstrap {
   void mask(int pe);
   bool masked(int pe) const;
   std::vector<int> masked_pes() const;
-  std::vector<int> live_pes() const;
+  std::vector<int> live_pes() const;      // neither lost nor masked, as far as is known here
+  std::vector<int> unmasked_pes() const;  // the same on all PEs that masked the same
 
  private:
   enum class State : uint8_t { kLive, kLost, kMasked };
@@ -74,6 +76,7 @@ class LiveGroup : public Bootstrap {
   void exchange(std::span<const std::byte> mine, std::span<std::byte> all);
   void tell(Lock& lock, int pe, uint64_t number, std::span<const std::byte> mine);
   void collect(Lock& lock, int pe, uint64_t number, std::span<std::byte> to);
+  bool told(const Call& call, int pe) const;
   /// Throws when `pe` can be waited for no longer.
   void check_still_waiting(int pe, Clock::time_point end) const;
 
@@ -89,6 +92,7 @@ class LiveGroup : public Bootstrap {
   uint64_t generation_ = 0;    // how many are masked
   uint64_t calls_ = 0;         // over the channel, in this generation
   std::map<Call, Part> inbox_;
+  std::set<int> collected_;  // of the call under way
   std::optional<Error> broken_;
 };
 

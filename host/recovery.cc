@@ -51,7 +51,7 @@ uint64_t next_epoch(const std::vector<Standing>& all, uint32_t slot) {
 }
 
 // A queue is reset when either end is broken.
-std::vector<uint8_t> choose(Bootstrap& bootstrap, const std::vector<uint8_t>& mine) {
+std::vector<uint8_t> choose(LiveGroup& bootstrap, const std::vector<uint8_t>& mine) {
   const auto n_pes = static_cast<size_t>(bootstrap.size());
   const auto me = static_cast<size_t>(bootstrap.rank());
   std::vector<uint8_t> all(mine.size() * n_pes);
@@ -60,6 +60,7 @@ std::vector<uint8_t> choose(Bootstrap& bootstrap, const std::vector<uint8_t>& mi
   for (size_t i = 0; i < chosen.size(); ++i) {
     const size_t pe = i % n_pes;
     chosen[i] |= all[pe * mine.size() + (i - pe + me)];
+    if (bootstrap.masked(static_cast<int>(pe))) chosen[i] = 0;  // it has no other end
   }
   return chosen;
 }
@@ -97,6 +98,8 @@ size_t Runtime::State::recover() {
   }
   bootstrap->barrier();
   arm_callback();
+  // Of a PE that ended meanwhile its own stop may have been cleared.
+  if (!bootstrap->lost_pes().empty()) stop_for_loss();
   return resets;
 }
 

@@ -181,6 +181,7 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
       nic ? std::make_unique<IbgdaQueues>(*nic, *doorbell, *bootstrap, queues) : nullptr, tables,
       words[slot], ContextOwner::Name{slot, serial}, fields);
   if (!nic) bootstrap->barrier();  // no peer's kernel sets a flag before it is zero
+  leave_masked_out(*owner);
   const std::lock_guard lock(contexts_mutex);
   contexts[slot] = owner;
   return owner;
@@ -273,11 +274,9 @@ void Runtime::register_local(void* address, size_t bytes) {
 
 Context Runtime::context() const { return {state_->default_context->fields()}; }
 
-std::shared_ptr<void> Runtime::create_context(const ContextOptions& options,
-                                              ContextFields* fields) {
-  auto owner = state_->create_context(options);
-  *fields = owner->fields();
-  return owner;
+std::shared_ptr<const ContextFields> Runtime::create_context(const ContextOptions& options) {
+  const auto owner = state_->create_context(options);
+  return {owner, &owner->fields()};
 }
 
 void Runtime::barrier() { state_->bootstrap->barrier(); }

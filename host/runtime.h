@@ -17,6 +17,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "device/context.h"
 #include "host/base/config.h"
@@ -43,14 +45,12 @@ struct ContextOptions {
 template <Reach R>
 class OwnedContext {
  public:
-  BasicContext<R> value() const { return {fields_}; }
+  BasicContext<R> value() const { return {*fields_}; }
 
  private:
   friend class Runtime;
-  OwnedContext(std::shared_ptr<void> owner, const ContextFields& fields)
-      : owner_(std::move(owner)), fields_(fields) {}
-  std::shared_ptr<void> owner_;
-  ContextFields fields_;
+  explicit OwnedContext(std::shared_ptr<const ContextFields> fields) : fields_(std::move(fields)) {}
+  std::shared_ptr<const ContextFields> fields_;  // within their owner
 };
 
 /// One PE. Construction and destruction are collective; destruction waits for the others, at most
@@ -107,9 +107,7 @@ class Runtime {
   /// Collective. A context with queues of its own, ordered independently of all others.
   template <Reach R = Reach::kGpu>
   OwnedContext<R> make_context(const ContextOptions& options = {}) {
-    ContextFields fields{};
-    auto owner = create_context(options, &fields);
-    return OwnedContext<R>(std::move(owner), fields);
+    return OwnedContext<R>(create_context(options));
   }
 
   /// Collective, host only: returns once every PE has called it. Says nothing of transfers.
@@ -148,6 +146,19 @@ class Runtime {
   /// where a PE has ended, kInvalidArgument where the PEs have not the same contexts.
   size_t recover();
 
+  /// PEs that have ended and are not masked, in the order in which that was noticed.
+  std::vector<int> lost_pes() const;
+
+  /// Goes on without `pes`, which have ended. Collective among the others, which all mask the same.
+  /// Afterwards operations to a masked PE answer kPeerMasked at once and quiet passes over them;
+  /// barriers and all collective calls here are among the PEs that are left; waits of existing
+  /// contexts work again, everything recover() does being done. Values of contexts that were taken
+  /// before are to be taken again. PE numbers and n_pes() stay. No kernel may be running. Waits a
+  /// little for the end of a PE to be noticed. Throws kInvalidArgument for this PE, a number out of
+  /// range, a PE that is alive; kPeerLost where another PE ends meanwhile: then call again with
+  /// lost_pes(). What is masked once stays masked.
+  void mask(const std::vector<int>& pes);
+
   /// Ends every wait of every kernel on every context, on all PEs, with kAborted; their failure()
   /// says which PE called and why. Not collective, never blocks, works when a PE is dead, harms
   /// nothing: kernels end because their waits do. An aborted context stays so until recover();
@@ -166,7 +177,7 @@ class Runtime {
   size_t overhead_bytes() const;
 
  private:
-  std::shared_ptr<void> create_context(const ContextOptions& options, ContextFields* fields);
+  std::shared_ptr<const ContextFields> create_context(const ContextOptions& options);
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -82,12 +82,17 @@ struct Runtime::State {
 
   // host/abort.cc
   void peer_lost(int pe, int pid);
+  void stop_for_loss();
   void take_messages();
   void abort(const ContextFields* context, std::string_view reason);
   void stop(const Failure& why, uint32_t slot, uint64_t serial);
 
   // host/recovery.cc
   size_t recover();
+
+  // host/mask.cc
+  void mask(const std::vector<int>& pes);
+  void leave_masked_out(ContextOwner& context) const;
 };
 
 }  // namespace peal

@@ -180,9 +180,9 @@ void IbgdaQueues::renew_landing(uint32_t index) {
 }
 
 void IbgdaQueues::close(uint32_t index, Status status) {
-  memory_.store_word(
-      &reinterpret_cast<mlx5::SendQueue*>(base(index) + layout_.state())->error.status,
-      static_cast<uint32_t>(status));
+  auto& error = reinterpret_cast<mlx5::SendQueue*>(base(index) + layout_.state())->error;
+  memory_.store_word(&error.claimed, 1);  // no kernel writes a record of its own
+  memory_.store_word(&error.status, static_cast<uint32_t>(status));
 }
 
 void IbgdaQueues::create(const IbgdaNic& nic, const nic::Uar& uar, uint32_t depth) {
