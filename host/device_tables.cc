@@ -121,9 +121,11 @@ void DeviceTables::keep_fields(uint32_t slot, const ContextFields& fields) const
 UsageError DeviceTables::usage(uint32_t slot) const {
   const UsageError* const error = &state(slot)->usage;
   UsageError copy{};
-  // The kernel writes the status last: what is copied after it was seen is the whole record.
-  if (memory_.load_word(&error->status) != 0) {
-    memory_.copy_out(&copy, bytes_at(error), sizeof(copy));
+  // The kernel writes the status last: what is copied after it was seen is the whole record. Its
+  // first two words are others' to try still.
+  copy.status = memory_.load_word(&error->status);
+  if (copy.status != 0) {
+    memory_.copy_out(&copy.pe, bytes_at(&error->pe), sizeof(copy) - offsetof(UsageError, pe));
   }
   return copy;
 }

@@ -70,6 +70,10 @@ Failure Runtime::State::failure() const {
 // Runs on the watcher's thread.
 void Runtime::State::tell_callback() {
   if (well() && bootstrap->lost_pes().empty()) return;
+  {
+    const std::lock_guard lock(callback_mutex);
+    if (!callback_due) return;
+  }
   std::function<void(const Failure&)> call;
   try {
     const Failure first = failure();

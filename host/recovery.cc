@@ -89,11 +89,13 @@ size_t Runtime::State::recover() {
   for (Patient& p : patients) {
     if (nic) p.chosen = choose(*bootstrap, p.context->broken_queues());
     resets += static_cast<size_t>(std::ranges::count(p.chosen, 1));
+    const std::lock_guard lock(contexts_mutex);  // other threads may be asking for failures
     p.context->reset_queues(p.chosen);
   }
   bootstrap->barrier();  // none sends before the other end has forgotten the old connection
   ++generation;
   for (const Patient& p : patients) {
+    const std::lock_guard lock(contexts_mutex);
     p.context->start_again(p.chosen, generation, next_epoch(all, p.slot));
   }
   bootstrap->barrier();

@@ -114,8 +114,15 @@ mlx5::SendQueue IbgdaQueues::failed(uint32_t index) const {
   const mlx5::SendQueue* const queue = state(index);
   mlx5::SendQueue copy{};
   // Edge M12: the kernel writes the status last, so what is copied after it is the whole record.
-  if (memory_.load_word(&queue->error.status) != 0) {
-    memory_.copy_out(&copy, reinterpret_cast<const std::byte*>(queue), sizeof(copy));
+  // Its first two words are others' to try still.
+  copy.error.status = memory_.load_word(&queue->error.status);
+  if (copy.error.status != 0) {
+    memory_.copy_out(&copy, reinterpret_cast<const std::byte*>(queue),
+                     offsetof(mlx5::SendQueue, reserved));
+    memory_.load_words(&copy.reserved, &queue->reserved, 5);
+    memory_.copy_out(&copy.error.wqe_index,
+                     reinterpret_cast<const std::byte*>(&queue->error.wqe_index),
+                     sizeof(mlx5::QueueError) - offsetof(mlx5::QueueError, wqe_index));
   }
   return copy;
 }

@@ -78,14 +78,8 @@ void end_by_abort(Runtime& pe) {
   pe.barrier();
 }
 
-TEST(Abort, EndsTheWaitsOfPesInThreads) {
-  bootstrap::run_threads(3, [&](Bootstrap& group) {
-    Runtime pe = start(group, patient_config());
-    end_by_abort(pe);
-  });
-}
-
-TEST(Abort, EndsTheWaitsOfPesInProcesses) {
+// Processes first: a sanitizer follows only children of a process with one thread.
+TEST(AbortInProcesses, EndsTheWaitsOfAll) {
   bootstrap::run_processes(4,
                            [&](Bootstrap& group) {
                              Runtime pe = start(group, patient_config());
@@ -93,6 +87,41 @@ TEST(Abort, EndsTheWaitsOfPesInProcesses) {
                              return 0;
                            },
                            {.deadline = seconds(20), .job = seconds(60)});
+}
+
+/// A dead PE is nobody to tell and nobody to wait for.
+TEST(AbortInProcesses, WorksWhenAPeIsDead) {
+  std::string text = "no error";
+  const auto begin = steady_clock::now();
+  try {
+    bootstrap::run_processes(3,
+                             [&](Bootstrap& group) {
+                               Runtime pe = start(group, patient_config());
+                               auto* const word = pe.allocate<uint64_t>(1);
+                               const auto own = pe.make_context();
+                               pe.barrier();
+                               if (pe.my_pe() == 2) _exit(3);
+                               require(eventually([&] { return !pe.lost_pes().empty(); }), "lost");
+                               pe.abort("one of us is gone");
+                               Status ended = Status::kOk;
+                               launch({}, wait_for_ever, &ended, pe.context(), word).wait();
+                               require(ended == Status::kPeerLost || ended == Status::kAborted,
+                                       to_string(ended));
+                               return 0;
+                             },
+                             {.deadline = seconds(10), .job = seconds(40)});
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  EXPECT_EQ(text, "rank 2 of 3 exited with code 3");
+  EXPECT_LT(steady_clock::now() - begin, seconds(10));
+}
+
+TEST(Abort, EndsTheWaitsOfPesInThreads) {
+  bootstrap::run_threads(3, [&](Bootstrap& group) {
+    Runtime pe = start(group, patient_config());
+    end_by_abort(pe);
+  });
 }
 
 TEST(Abort, OfAContextLeavesTheOthersAlone) {
@@ -173,34 +202,6 @@ TEST(Abort, CutsAReasonThatIsTooLong) {
     EXPECT_EQ(pe.failure().text, "PE 0 aborted: " + std::string(1000, 'x'));
     pe.barrier();
   });
-}
-
-/// A dead PE is nobody to tell and nobody to wait for.
-TEST(Abort, WorksWhenAPeIsDead) {
-  std::string text = "no error";
-  const auto begin = steady_clock::now();
-  try {
-    bootstrap::run_processes(3,
-                             [&](Bootstrap& group) {
-                               Runtime pe = start(group, patient_config());
-                               auto* const word = pe.allocate<uint64_t>(1);
-                               const auto own = pe.make_context();
-                               pe.barrier();
-                               if (pe.my_pe() == 2) _exit(3);
-                               require(eventually([&] { return !pe.lost_pes().empty(); }), "lost");
-                               pe.abort("one of us is gone");
-                               Status ended = Status::kOk;
-                               launch({}, wait_for_ever, &ended, pe.context(), word).wait();
-                               require(ended == Status::kPeerLost || ended == Status::kAborted,
-                                       to_string(ended));
-                               return 0;
-                             },
-                             {.deadline = seconds(10), .job = seconds(40)});
-  } catch (const Error& error) {
-    text = error.what();
-  }
-  EXPECT_EQ(text, "rank 2 of 3 exited with code 3");
-  EXPECT_LT(steady_clock::now() - begin, seconds(10));
 }
 
 PEAL_KERNEL misuse(Status* ended, Context ctx, uint64_t* word) { *ended = p(ctx, word, 7, 99); }
