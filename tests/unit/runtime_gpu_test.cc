@@ -280,6 +280,11 @@ TEST_F(RuntimeOnGpu, ReadsTheErrorsOfQueuesByCopies) {
     EXPECT_EQ(failure.wqe_index, 7u);
     EXPECT_EQ(failure.syndrome, 0x13);
     EXPECT_NE(failure.text.find("peer refused key"), std::string::npos) << failure.text;
+    pe.barrier();
+    // PE 1's queue to itself, and both ends of the one between them.
+    EXPECT_EQ(pe.recover(), pe.my_pe() == 0 ? 1u : 2u);
+    EXPECT_EQ(pe.failure().status, Status::kOk);
+    pe.check();
   });
 }
 
