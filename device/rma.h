@@ -153,7 +153,7 @@ PEAL_DEVICE Status p(const BasicContext<R>& ctx, T* dst, const std::type_identit
 
 /// A fetched value, and whether it was fetched.
 template <class T>
-struct Fetched {
+struct [[nodiscard]] Fetched {
   T value;
   Status status;
 };

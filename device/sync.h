@@ -49,6 +49,7 @@ PEAL_DEVICE_COLD Status drain_queues(std::byte* queues, uint64_t stride, uint32_
     for (uint32_t k = 0; k < kBatch; ++k) {
       const bool missing = static_cast<int64_t>(last[k] - completed[k]) >= 0;
       if (from + k >= count || (!missing && failed[k] == 0)) continue;
+      if (failed[k] == static_cast<uint32_t>(Status::kPeerMasked)) continue;  // nobody waits there
       const Status status = mlx5::drain<R>(queue(from + k));
       if (first == Status::kOk) first = status;
     }
@@ -98,6 +99,30 @@ PEAL_DEVICE SyncBegin begin_sync(const ContextFields& ctx) {
           find_near(ctx, ctx.sync_flags, sizeof(uint64_t), next)};
 }
 
+/// The barrier of sync_pes() once PEs are masked: the same among those that are left, by their
+/// rank.
+template <Reach R>
+PEAL_DEVICE_COLD Status sync_survivors(ContextState* state, uint64_t epoch) {
+  const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
+  const Survivors& left = state->survivors;
+  store_relaxed<Reach::kGpu>(&state->sync_epoch, epoch);
+  uint64_t* flags = ctx.sync_flags;
+  Status first = Status::kOk;
+  for (uint32_t distance = 1; distance < left.count; distance *= kSyncFan) {
+    fence_direct_stores();  // passes on what the round before brought
+    for (uint32_t i = 1; i < kSyncFan && i * distance < left.count; ++i) {
+      const int pe = left.pe[(left.rank + i * distance) % left.count];
+      const Status status = set_flag(ctx, flags + i - 1, epoch, pe);
+      if (first == Status::kOk) first = status;
+    }
+    for (uint32_t i = 1; first == Status::kOk && i < kSyncFan && i * distance < left.count; ++i) {
+      first = wait_until(ctx, flags + i - 1, Compare::kGe, epoch);
+    }
+    flags += kSyncFan - 1;
+  }
+  return first;
+}
+
 /// Dissemination barrier: in round r, tell the PEs 1, 2, ... times kSyncFan^r ahead, then wait for
 /// those as far behind. All PEs of a machine are one round apart. Flags are set, not counted: all
 /// barriers of a context announce themselves on queue 0 of a peer, and a PE one barrier ahead
@@ -105,6 +130,7 @@ PEAL_DEVICE SyncBegin begin_sync(const ContextFields& ctx) {
 template <Reach R>
 PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin) {
   const uint64_t epoch = begin.epoch;
+  if (ctx.sync_rounds == 0) return sync_survivors<R>(ctx.state, epoch);
   const bool told_next = begin.next.here & (ctx.n_pes > 1);
   if (told_next) {
     store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(begin.next.address), epoch);
