@@ -31,6 +31,7 @@ class Commands {
   virtual bool next_event(AsyncEvent* event) = 0;
   virtual int event_fd() const = 0;
   virtual Violations violations() = 0;
+  virtual Refusal set_faults(const FaultPlan& plan) = 0;
 };
 
 }  // namespace peal::softnic

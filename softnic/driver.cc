@@ -4,6 +4,7 @@
 // with an engine each may share two cores: spin, yield, then short sleeps that grow.
 #include "softnic/driver.h"
 
+#include <signal.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -90,8 +91,18 @@ void Driver::run() {
   round();
 }
 
+/// What a fault plan does at this moment; false when the NIC has stopped.
+bool Driver::attend_faults(uint64_t now) {
+  Faults& faults = *port_.faults;
+  faults.begin_timed(now);
+  if (faults.killed) kill(getpid(), SIGKILL);
+  if (!faults.stopped) release_late(port_, now);
+  return !faults.stopped;
+}
+
 bool Driver::round() {
   const uint64_t now = now_ns();
+  if (port_.faults != nullptr && !attend_faults(now)) return false;
   bool worked = wire_.poll(now);
   worked |= poll_busy(now);
   worked |= poll_idle(now);
