@@ -9,7 +9,6 @@
 //
 // PEs as threads share one NIC; as processes each has its own, and PE 1's fails too. The table that
 // is printed has a letter for each waiter: PE 0's lanes, PE 0's quiet, PE 1's lanes.
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "tests/support/injector.h"
 #include "tests/support/job.h"
 #include "tests/unit/fault_operations.h"
 
@@ -121,43 +121,6 @@ Allowed allowed_to_wait(const Column& column, const Row& row) {
   if (!column.acted || row.op == Op::kBarrierAll) return {Status::kTimeout};
   return Allowed{Status::kOk}.also(Status::kTimeout, row.op == Op::kWaitUntil);
 }
-
-char letter(Status status) {
-  switch (status) {
-    case Status::kOk:
-      return '.';
-    case Status::kTimeout:
-      return 'T';
-    case Status::kQueueError:
-      return 'E';
-    case Status::kPeerLost:
-      return 'L';
-    default:
-      return '?';
-  }
-}
-
-/// The software NIC's own door.
-class Injector {
- public:
-  Injector() {
-    void* const library = dlopen("libpeal_softnic.so", RTLD_NOW | RTLD_NOLOAD);
-    if (library == nullptr) throw std::runtime_error("the software NIC is not loaded");
-    inject_ = reinterpret_cast<decltype(inject_)>(dlsym(library, "peal_softnic_inject"));
-    clear_ = reinterpret_cast<decltype(clear_)>(dlsym(library, "peal_softnic_clear_faults"));
-  }
-  void inject(const std::string& plan) const {
-    char why[256] = "";
-    if (inject_(plan.c_str(), why, sizeof(why)) != 0) throw std::runtime_error(why);
-  }
-  void clear() const {
-    if (clear_() != 0) throw std::runtime_error("the faults cannot be cleared");
-  }
-
- private:
-  int (*inject_)(const char*, char*, size_t);
-  int (*clear_)();
-};
 
 Config matrix_config() {
   Config config = api_test::small_config();

@@ -166,6 +166,22 @@ inline std::vector<Row> all_rows() {
   return rows;
 }
 
+/// A status in a table.
+inline char letter(Status status) {
+  switch (status) {
+    case Status::kOk:
+      return '.';
+    case Status::kTimeout:
+      return 'T';
+    case Status::kQueueError:
+      return 'E';
+    case Status::kPeerLost:
+      return 'L';
+    default:
+      return '?';
+  }
+}
+
 // ---- memory
 
 inline constexpr uint32_t kPart = 256;  // words: 64 lanes of four
