@@ -379,6 +379,32 @@ TEST_F(FaultSettings, GiveThePlanAsAFile) {
   EXPECT_EQ(Settings::from_environment().faults->count, 1u);
 }
 
+TEST_F(FaultSettings, ArePartOfTheNicFromItsBeginning) {
+  setenv("PEAL_SOFTNIC_FAULTS", "wqe=1 fault=syndrome:0x22", 1);
+  const std::shared_ptr<Nic> nic = Nic::open();
+  const uint32_t pd = nic->allocate_pd().number;
+  Cq cq(*nic, {});
+  Qp qp(*nic, pd, cq, cq, {});
+  qp.connect(nic->lid(), qp.qpn);
+  qp.post(nop());
+  qp.ring();
+  EXPECT_EQ(cq.await().syndrome, Syndrome::kRemoteAborted);
+}
+
+TEST_F(FaultSettings, AreRefusedByAnEngineOnAGpu) {
+  setenv("PEAL_SOFTNIC_FAULTS", "wqe=1 fault=stall", 1);
+  setenv("PEAL_SOFTNIC_ENGINE", "gpu", 1);
+  const std::shared_ptr<Nic> nic = Nic::open();
+  unsetenv("PEAL_SOFTNIC_ENGINE");
+  std::string error = "accepted";
+  try {
+    nic->admit(nic.get());
+  } catch (const std::runtime_error& refused) {
+    error = refused.what();
+  }
+  EXPECT_TRUE(error.starts_with("PEAL_SOFTNIC_FAULTS needs the CPU engine")) << error;
+}
+
 TEST_F(FaultSettings, ThatAreWrongAreNamed) {
   struct Wrong {
     const char* value;
