@@ -32,6 +32,7 @@ class Commands {
   virtual int event_fd() const = 0;
   virtual Violations violations() = 0;
   virtual Refusal set_faults(const FaultPlan& plan) = 0;
+  virtual bool port_up() { return true; }
 };
 
 }  // namespace peal::softnic

@@ -419,6 +419,11 @@ Refusal Control::set_faults(const FaultPlan& plan) {
   return {};
 }
 
+bool Control::port_up() {
+  const Runner::Pause pause(runner_);
+  return faults_ == nullptr || !faults_->down;
+}
+
 Violations Control::violations() {
   const Runner::Pause pause(runner_);
   return tables_.port.violations;

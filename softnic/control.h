@@ -71,6 +71,7 @@ class Control : public Commands {
   int event_fd() const override { return event_fd_; }
   Violations violations() override;
   Refusal set_faults(const FaultPlan& plan) override;
+  bool port_up() override;
 
  private:
   /// Something counted: a protection domain or a UAR page, and how many objects use it.

@@ -96,8 +96,14 @@ bool Driver::attend_faults(uint64_t now) {
   Faults& faults = *port_.faults;
   faults.begin_timed(now);
   if (faults.killed) kill(getpid(), SIGKILL);
-  if (!faults.stopped) release_late(port_, now);
-  return !faults.stopped;
+  if (faults.stopped) return false;
+  if (const bool down = port_down(port_, now); down != faults.down) {
+    faults.down = down;
+    using Kind = AsyncEvent::Kind;
+    port_.events.raise(down ? Kind::kPortDown : Kind::kPortUp, 1);
+  }
+  release_late(port_, now);
+  return true;
 }
 
 bool Driver::round() {

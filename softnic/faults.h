@@ -33,6 +33,7 @@ struct Faults {
   uint64_t timed = 0;       // bit i: rule i, which waits for a time, has acted
   uint64_t doorbells = 0;   // heard, of all queues
   uint64_t down_until = 0;  // the port is down
+  bool down = false;        // and has said so
   bool stopped = false;
   bool killed = false;
   uint32_t late_count = 0;

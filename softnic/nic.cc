@@ -225,6 +225,7 @@ Refusal Nic::detach_uar(uint32_t page_id) { return state_->commands().detach_uar
 bool Nic::next_event(AsyncEvent* event) { return state_->commands().next_event(event); }
 int Nic::event_fd() const { return state_->events.get(); }
 Violations Nic::violations() const { return state_->commands().violations(); }
+bool Nic::port_up() const { return state_->commands().port_up(); }
 Refusal Nic::set_faults(const FaultPlan& plan) { return state_->commands().set_faults(plan); }
 
 }  // namespace peal::softnic

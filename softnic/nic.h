@@ -168,6 +168,8 @@ class Nic {
   /// Replaces the fault plan; an empty one ends all faults. WQEs and doorbells count from here.
   /// Refused by an engine on a GPU.
   Refusal set_faults(const FaultPlan& plan);
+  /// False while a fault has the port down.
+  bool port_up() const;
 
  private:
   Nic();
