@@ -84,12 +84,6 @@ PEAL_HD void complete(Port& port, const QueuePair& qp, uint32_t cqn, const Compl
   write_cqe(place_of(*cq, entry, qp), done, now);
 }
 
-/// Reports something of the send queue, now or when a fault lets it.
-PEAL_HD void report_send(Port& port, QueuePair& qp, const Completed& done, uint64_t now) {
-  if (port.faults != nullptr && defers(*port.faults, qp, done, now)) return;
-  complete(port, qp, qp.send_cq, done, now);
-}
-
 /// Reports what had to wait and is due.
 PEAL_HD void release_late(Port& port, uint64_t now) {
   Faults& faults = *port.faults;
@@ -104,6 +98,16 @@ PEAL_HD void release_late(Port& port, uint64_t now) {
     }
   }
   faults.late_count = kept;
+}
+
+/// Reports something of the send queue, now or when a fault lets it.
+PEAL_HD void report_send(Port& port, QueuePair& qp, const Completed& done, uint64_t now) {
+  if (port.faults != nullptr && defers(*port.faults, qp, done, now)) return;
+  if (port.faults != nullptr && port.faults->full()) {  // all of them come, to stay in order
+    port.faults->hurry();
+    release_late(port, now);
+  }
+  complete(port, qp, qp.send_cq, done, now);
 }
 
 /// Reports the WQE at `index` of the send queue as done, if its completion mode wants that.

@@ -45,8 +45,16 @@ struct Faults {
     ++number;
     began = timed = down_until = 0;
     stopped = killed = false;
+    hurry();
+  }
+
+  /// Every completion that waits is due.
+  PEAL_HD void hurry() {
     for (uint32_t i = 0; i < late_count; ++i) late[i].due = 0;
   }
+
+  /// No other completion can wait.
+  PEAL_HD bool full() const { return late_count == kMaxLate; }
 
   /// The queue pair goes away, or starts anew.
   void forget(uint32_t qpn) {
@@ -192,7 +200,7 @@ PEAL_HD bool defers(Faults& faults, QueuePair& qp, const Completed& done, uint64
   for (uint32_t i = 0; i < faults.late_count; ++i) {
     if (faults.late[i].qpn == qp.qpn && faults.late[i].due > due) due = faults.late[i].due;
   }
-  if (due == 0 || faults.late_count == Faults::kMaxLate) return false;
+  if (due == 0 || faults.full()) return false;
   faults.late[faults.late_count++] = {due, qp.qpn, done};
   return true;
 }

@@ -271,6 +271,18 @@ TEST_P(Faults, LateCqeComesAfterItsWorkAndBeforeItsSuccessors) {
   EXPECT_GE(steady_clock::now() - begin, milliseconds(60));
 }
 
+// Only so many can wait: then they come, and the order stays.
+TEST_P(Faults, MoreLateCqesThanTheNicHoldsComeInOrder) {
+  constexpr uint16_t kMany = 1500;
+  Cq many(*nic, {.log_entries = 11});
+  Qp qp(*nic, pd, many, many, {.log_blocks = 11});
+  qp.connect(nic->lid(), qp.qpn);
+  inject(*nic, "wqe=1 fault=late_cqe ms=60000");
+  for (uint16_t i = 0; i < kMany; ++i) qp.post(nop());
+  qp.ring();
+  for (uint16_t i = 0; i < kMany; ++i) expect_done(many.await(), i);
+}
+
 TEST_P(Faults, LateCqeOfADestroyedQueueNeverComes) {
   inject(*nic, "wqe=1 fault=late_cqe ms=60000");
   a->post(write(0, 1));
@@ -289,6 +301,12 @@ TEST_P(Faults, AreCountedForEachQueueFromThePlanOn) {
   expect_done(run(*a, write(0, 1)), 2);
   expect_failed(run(*a, write(8, 1)), Syndrome::kRemoteAccess, 3);
   EXPECT_EQ(at_peer(8), 0u);
+}
+
+TEST_P(Faults, OfTheFirstLineThatFitsWin) {
+  inject(*nic, "wqe=2 fault=syndrome:0x13; wqe=* fault=stall ms=1; wqe=2 fault=syndrome:0x14");
+  expect_done(run(*a, write(0, 1)), 0);
+  expect_failed(run(*a, write(8, 1)), Syndrome::kRemoteAccess, 1);
 }
 
 TEST_P(Faults, FollowTheSeed) {
