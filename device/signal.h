@@ -72,9 +72,9 @@ PEAL_DEVICE Destination resolve_signal(const BasicContext<R>& ctx, const Signal&
 PEAL_DEVICE void signal_direct(std::byte* word, const Signal& signal) {
   auto* at = reinterpret_cast<uint64_t*>(word);
   if (signal.kind == Signal::Kind::kSet) {
-    store_release<Reach::kSystem>(at, signal.value);
+    store_release<Reach::kSystem, Edge::kM16Signal>(at, signal.value);
   } else {
-    add_release<Reach::kSystem>(at, signal.value);
+    add_release<Reach::kSystem, Edge::kM16Signal>(at, signal.value);
   }
 }
 
@@ -116,7 +116,7 @@ PEAL_DEVICE Ticket put_signal_mapped(S scope, const Destination& to, const Desti
       signal_direct(flag.direct, signal);
       return Ticket{};
     }
-    fence_direct_stores();  // edge M16: the NIC may overtake plain stores
+    fence_direct_stores<Edge::kM16>();  // edge M16: the NIC may overtake plain stores
     return post_signal<R, false>(flag, signal);
   });
 }

@@ -54,7 +54,9 @@ struct Payload {
   PEAL_DEVICE Payload(const void* from, uint32_t bytes) : word{} {
     const auto* source = static_cast<const unsigned char*>(from);
     for (uint32_t i = 0; i < N * 4; ++i) {
-      if (i < bytes) word[i / 4] |= static_cast<uint32_t>(source[i]) << (8 * (i % 4));
+      if (i < bytes) {
+        word[i / 4] |= static_cast<uint32_t>(load_payload(&source[i])) << (8 * (i % 4));
+      }
     }
   }
 };

@@ -55,7 +55,7 @@ class Requester : private Recovery {
     Sender& send = qp.send;
     if (send.paused_until > now_) return worked;
     send.paused_until = 0;
-    if (watch_deadlines(qp)) return true;
+    if (watch_deadlines(qp)) worked = true;  // what starts again starts now
     while (budget-- > 0 && qp.state == QpState::kReadyToSend && step(qp)) worked = true;
     return worked;
   }

@@ -12,8 +12,13 @@
 
 #include "device/base/target.h"
 
-// The one difference between the two targets: whose atomic_ref, and whose memory orders.
-#if PEAL_CUDA
+// The one difference between the targets: whose atomic_ref, and whose memory orders.
+#if PEAL_SIM
+#include <atomic>
+
+#include "device/base/word_sim.h"
+#define PEAL_SOFTNIC_ATOMICS ::std
+#elif PEAL_CUDA
 #include <cuda/atomic>
 #define PEAL_SOFTNIC_ATOMICS ::cuda::std
 #else
@@ -23,7 +28,10 @@
 
 namespace peal::softnic {
 
-#if PEAL_CUDA
+#if PEAL_SIM
+template <class T>
+using Word = sim::Word<T>;
+#elif PEAL_CUDA
 template <class T>
 using Word = cuda::atomic_ref<T, cuda::thread_scope_system>;
 #else
@@ -82,13 +90,22 @@ class Turn {
   uint32_t* word_;
 };
 
+/// Copies plainly, in any order.
+PEAL_HD void copy_bytes(void* to, const void* from, size_t bytes) {
+#if PEAL_SIM
+  sim::copy(to, from, bytes);
+#else
+  memcpy(to, from, bytes);
+#endif
+}
+
 /// Reads a T at any alignment; an aligned one is read in one piece, so that it may change
 /// meanwhile.
 template <class T>
 PEAL_HD T fetch(const std::byte* from) {
   if (aligned(from, sizeof(T))) return load<T>(from);
   T value;
-  memcpy(&value, from, sizeof(T));
+  copy_bytes(&value, from, sizeof(T));
   return value;
 }
 
@@ -109,7 +126,7 @@ PEAL_HD void place(std::byte* to, const std::byte* from, size_t bytes) {
   size_t bulk = bytes - last;
   for (size_t done = 0; done < bulk;) {
     const size_t piece = bulk - done < kPiece ? bulk - done : kPiece;
-    memcpy(to + done, from + done, piece);
+    copy_bytes(to + done, from + done, piece);
     done += piece;
   }
   to += bulk;

@@ -30,7 +30,7 @@ PEAL_DEVICE Unit load_unit(const Unit* from) {
   } else if constexpr (sizeof(Unit) == 16) {
     return load_line_direct(from);
   } else {
-    return *const_cast<const volatile Unit*>(from);
+    return load_direct(from);
   }
 }
 
@@ -40,7 +40,7 @@ PEAL_DEVICE void store_unit(Unit* to, const Unit& unit) {
   if constexpr (kDirection == Direction::kPut && sizeof(Unit) == 16) {
     store_line(to, unit);
   } else {
-    *to = unit;
+    store_payload(to, unit);
   }
 }
 
