@@ -95,11 +95,17 @@ class Run {
       while (wqe_.size() % 16 != 0) wqe_.push_back(std::byte{0});
       return;
     }
-    const uint32_t key = home_.key(in_.below(kKeys + 1));
-    add(mlx5::DataSegment{Be32(bytes), Be32(key), Be64(address())});
+    const uint32_t key = in_.below(kKeys + 1);
+    const uint64_t where = address(home_, key, bytes);
+    add(mlx5::DataSegment{Be32(bytes), Be32(home_.key(key)), Be64(where)});
   }
-  uint64_t address() {
+  /// Somewhere, or just where `bytes` bytes of the key's memory end, give or take a little.
+  uint64_t address(Station& station, uint32_t key, uint32_t bytes) {
     static constexpr uint64_t kBases[] = {0, 0x10000, ~0ull - 63, 56};
+    if (in_.flag() && key < kKeys) {
+      const Key& it = station.keys[key];
+      return it.iova + it.bytes - bytes + in_.below(8) / 5;
+    }
     return in_.choice(kBases) + static_cast<uint64_t>(in_.number<int16_t>() >> in_.below(8));
   }
 
@@ -116,8 +122,9 @@ class Run {
     if (opcode == mlx5::Opcode::kWait) {
       add(mlx5::WaitSegment{Be64(0ull), Be32(in_.byte()), Be32(1 + in_.below(3))});
     } else if (opcode != mlx5::Opcode::kNop && opcode != mlx5::Opcode::kDump) {
-      const uint64_t where = address();
-      add(mlx5::RemoteAddressSegment{Be64(where), Be32(away_.key(in_.below(kKeys + 1))), Be32(0u)});
+      const uint32_t key = in_.below(kKeys + 1);
+      const uint64_t where = address(away_, key, in_.byte());
+      add(mlx5::RemoteAddressSegment{Be64(where), Be32(away_.key(key)), Be32(0u)});
     }
     if (opcode >= mlx5::Opcode::kAtomicCompareSwap &&
         opcode <= mlx5::Opcode::kAtomicMaskedFetchAdd) {
