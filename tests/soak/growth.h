@@ -15,16 +15,19 @@
 namespace peal::soak {
 
 struct Holdings {
-  uint64_t rss = 0;     // bytes
+  // Resident bytes, but for the pages of files: those come when code is first used.
+  uint64_t rss = 0;
   uint64_t shared = 0;  // bytes of shared mappings: /dev/shm, memory files
   uint64_t files = 0;   // open descriptors
 };
 
 inline Holdings holdings() {
   Holdings now;
-  uint64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages >> pages;
-  now.rss = pages * 4096;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with("RssAnon:") && !line.starts_with("RssShmem:")) continue;
+    now.rss += std::stoull(line.substr(line.find(':') + 1)) * 1024;
+  }
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     uint64_t low = 0;

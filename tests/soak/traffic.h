@@ -2,8 +2,6 @@
 //
 // The sending half of a round: a block follows its stream. Gets and fetched values are verified on
 // the spot; what was put is verified by its receiver (verify.h).
-//
-// Out of line, one by one: all operations in all scopes inlined into one kernel take nvcc minutes.
 #pragma once
 
 #include "tests/soak/memory.h"
@@ -54,7 +52,7 @@ PEAL_DEVICE void write_source(Agent& agent, S scope, const Piece& piece, uint32_
 }
 
 template <class C, class S>
-PEAL_DEVICE_COLD void put_step(const C& ctx, S scope, Agent& agent, const Step& step) {
+PEAL_DEVICE void put_step(const C& ctx, S scope, Agent& agent, const Step& step) {
   const Piece piece = piece_of<S>(step);
   uint8_t* to = agent.memory.region(agent.pe, agent.block_number) + piece.offset;
   const uint8_t* from = agent.outbox() + piece.offset;
@@ -78,7 +76,7 @@ PEAL_DEVICE_COLD void put_step(const C& ctx, S scope, Agent& agent, const Step& 
 }
 
 template <class C, class S>
-PEAL_DEVICE_COLD void iput_step(const C& ctx, S scope, Agent& agent, const Step& step) {
+PEAL_DEVICE void iput_step(const C& ctx, S scope, Agent& agent, const Step& step) {
   const Piece piece = piece_of<S>(step);
   auto* to =
       reinterpret_cast<uint32_t*>(agent.memory.region(agent.pe, agent.block_number) + piece.offset);
@@ -90,8 +88,8 @@ PEAL_DEVICE_COLD void iput_step(const C& ctx, S scope, Agent& agent, const Step&
 }
 
 template <class S>
-PEAL_DEVICE_COLD void check_fetched(Agent& agent, S scope, const Piece& piece, const Step& step,
-                                    uint32_t first, uint32_t stride) {
+PEAL_DEVICE void check_fetched(Agent& agent, S scope, const Piece& piece, const Step& step,
+                               uint32_t first, uint32_t stride) {
   const uint8_t* got = agent.fetched() + piece.offset;
   bool wrong = false;
   for (uint32_t i = scope.rank(); i < step.bytes; i += scope.size()) {
@@ -103,7 +101,7 @@ PEAL_DEVICE_COLD void check_fetched(Agent& agent, S scope, const Piece& piece, c
 }
 
 template <class C, class S>
-PEAL_DEVICE_COLD void get_step(const C& ctx, S scope, Agent& agent, const Step& step) {
+PEAL_DEVICE void get_step(const C& ctx, S scope, Agent& agent, const Step& step) {
   const Piece piece = piece_of<S>(step);
   const uint32_t first = static_cast<uint32_t>(piece.tag % (kLibrary - 2 * 1024 - step.bytes)) &
                          (step.op == Op::kIget ? ~3u : ~0u);
@@ -126,7 +124,7 @@ PEAL_DEVICE_COLD void get_step(const C& ctx, S scope, Agent& agent, const Step& 
 }
 
 template <class T, class C>
-PEAL_DEVICE_COLD void value_step(const C& ctx, Agent& agent, const Step& step) {
+PEAL_DEVICE void value_step(const C& ctx, Agent& agent, const Step& step) {
   const Piece piece = piece_of<Thread>(step);
   T value;
   uint8_t bytes[sizeof(T)];
@@ -175,7 +173,7 @@ PEAL_DEVICE Status add_word(const C& ctx, T* word, uint32_t value, uint32_t how,
 }
 
 template <class C>
-PEAL_DEVICE_COLD void add_step(const C& ctx, Agent& agent, const Step& step) {
+PEAL_DEVICE void add_step(const C& ctx, Agent& agent, const Step& step) {
   const uint32_t lane = thread_in_block();
   const Addend addend = addend_of(step, lane);
   const uint32_t how = static_cast<uint32_t>(mix(step.tag + lane)) & 3;
@@ -189,7 +187,7 @@ PEAL_DEVICE_COLD void add_step(const C& ctx, Agent& agent, const Step& step) {
 
 /// All other atomics, on a word of this lane's own: what it holds is known at every moment.
 template <class C>
-PEAL_DEVICE_COLD void own_word_step(const C& ctx, Agent& agent, const Step& step) {
+PEAL_DEVICE void own_word_step(const C& ctx, Agent& agent, const Step& step) {
   const uint32_t lane = thread_in_block();
   uint64_t* word = agent.memory.owned_word(agent.pe, agent.block_number, lane);
   uint64_t& known = agent.memory.shadow[(agent.block_number * kThreads + lane) * kMaxPes +

@@ -9,7 +9,7 @@
 namespace peal::soak {
 
 /// Compares one piece that was put here; by the lanes of the block.
-PEAL_DEVICE_COLD void check_piece(uint8_t* at, uint64_t tag, const Step& step, Tally& tally) {
+PEAL_DEVICE void check_piece(uint8_t* at, uint64_t tag, const Step& step, Tally& tally) {
   const bool strided = step.op == Op::kIput;
   const uint32_t extent = strided ? 2 * step.bytes : step.bytes;
   uint32_t absent = 0;
@@ -32,8 +32,8 @@ PEAL_DEVICE_COLD void check_piece(uint8_t* at, uint64_t tag, const Step& step, T
 }
 
 /// Everything that one block of a sender has put here, and the gaps between.
-PEAL_DEVICE_COLD void check_region(const Memory& m, const Round& round, int me, int sender,
-                                   uint32_t block_number, bool signalled, Tally& tally) {
+PEAL_DEVICE void check_region(const Memory& m, const Round& round, int me, int sender,
+                              uint32_t block_number, bool signalled, Tally& tally) {
   Stream stream(round.seed, round.number, sender, block_number, round.pes);
   uint8_t* region = m.region(sender, block_number);
   for (uint32_t i = 0; i < kSteps; ++i) {
@@ -75,8 +75,8 @@ PEAL_DEVICE Raised raised_by(const Round& round, int me, int sender, uint32_t bl
 }
 
 /// Waits for the signals of one block of a sender. Whoever sees them sees the data.
-PEAL_DEVICE_COLD void await_signals(const Context& ctx, const Memory& m, const Round& round,
-                                    int sender, uint32_t block_number, Tally& tally) {
+PEAL_DEVICE void await_signals(const Context& ctx, const Memory& m, const Round& round, int sender,
+                               uint32_t block_number, Tally& tally) {
   const Raised raised = raised_by(round, ctx.pe, sender, block_number);
   uint64_t* words = m.signal(sender, block_number);
   uint64_t& expected = m.added[static_cast<uint32_t>(sender) * kBlocks + block_number];
@@ -95,7 +95,7 @@ PEAL_DEVICE_COLD void await_signals(const Context& ctx, const Memory& m, const R
 }
 
 /// The words that everybody adds to: exact sums, over all rounds.
-PEAL_DEVICE_COLD void check_sums(const Memory& m, const Round& round, int me, Tally& tally) {
+PEAL_DEVICE void check_sums(const Memory& m, const Round& round, int me, Tally& tally) {
   for (int sender = 0; sender < round.pes; ++sender) {
     for (uint32_t b = 0; b < kBlocks; ++b) {
       Stream stream(round.seed, round.number, sender, b, round.pes);

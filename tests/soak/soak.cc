@@ -22,8 +22,8 @@
 namespace peal::soak {
 namespace {
 
-constexpr uint64_t kMostGrowth = 1 << 20;  // bytes: allocators keep odd pages for later
-constexpr double kWarmUp = 60;             // seconds, or half of a shorter run
+constexpr uint64_t kMostGrowth = 256 << 10;  // bytes: allocators keep odd pages for later
+constexpr double kWarmUp = 60;               // seconds, or half of a shorter run
 constexpr uint64_t kRoundsOfAContext = 64;
 
 struct Contexts {
