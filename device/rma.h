@@ -362,8 +362,8 @@ PEAL_DEVICE Fetched<T> g(const BasicContext<R>& ctx, const T* src, int pe) {
   if (answer.status == Status::kOk) {
     const uint64_t bits = landing.value();
     memcpy(&answer.value, &bits, sizeof(T));
-    landing.template give_back<R>();
   }
+  landing.template give_back<R>();
   return answer;
 }
 
