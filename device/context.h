@@ -54,6 +54,7 @@ struct UsageError {
   uint32_t block;
   uint64_t address;
   uint64_t bytes;
+  uint64_t time_ns;  // device clock
 };
 
 struct ContextState;
@@ -72,7 +73,7 @@ struct ContextFields {
   int32_t pe;
   int32_t n_pes;
   uint32_t queues_per_peer;
-  uint32_t sync_rounds;  // of the barrier: see device/sync.h
+  uint32_t sync_rounds;  // of the barrier: see device/sync.h; 0: it is ContextState::survivors'
   uint32_t relaxed;      // 1: payload keys are relaxed, so only a drained queue orders puts
   int32_t near_first;    // the PE of near[0]
   Window heap;           // window 0 again: the usual case costs no look into the table
@@ -80,16 +81,25 @@ struct ContextFields {
   std::byte* queues;  // [queues_per_peer][n_pes] mlx5::SendQueue, queue_stride bytes apart
   uint64_t queue_stride;
   ContextState* state;
-  const uint32_t* stop;  // the runtime's stop word
+  const uint32_t* stop;  // a Status that ends every wait, or 0; the host writes it
   uint64_t* sync_flags;  // [sync_rounds][kSyncFan - 1], symmetric; written by the peers
   uint64_t timeout_ns;   // of every wait; 0 = none
   // heap.direct[near_first + i] again: a kernel's argument is always at hand.
   std::byte* near[kNearPes];
 };
 
+/// The PEs that are left once some are masked, for barriers: this one is pe[rank] of `count`.
+struct Survivors {
+  const int32_t* pe;
+  uint32_t count;
+  uint32_t rank;
+};
+
 /// What the lanes of all kernels on one context share beside its queues.
 struct ContextState {
   UsageError usage;
+  uint32_t* alarm;  // the host's word that says: look for an error here; null: nobody looks
+  Survivors survivors;
   alignas(64) uint64_t sync_epoch;  // barriers entered by this PE
   /// The context again: where code out of line finds it. An address of a kernel's argument would
   /// make the kernel copy the argument to its stack.

@@ -8,6 +8,7 @@
 
 #include "device/base/order.h"
 #include "device/base/scope.h"
+#include "device/base/spin.h"
 #include "device/context.h"
 #include "device/transport/ibgda.h"
 
@@ -30,7 +31,9 @@ PEAL_DEVICE_COLD inline Status refuse(ContextState* state, Status status, Asked 
     usage.block = block_in_grid();
     usage.address = reinterpret_cast<uint64_t>(asked.address);
     usage.bytes = asked.bytes;
+    usage.time_ns = now_ns();
     store_release<Reach::kSystem>(&usage.status, static_cast<uint32_t>(status));
+    if (state->alarm != nullptr) store_release<Reach::kSystem>(state->alarm, 1u);
   }
   return status;
 }
@@ -143,6 +146,8 @@ PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked
       return {w->direct[pe] + offset, nullptr, {}, Status::kOk};
     }
     if (w->rkeys != nullptr) return through_nic(ctx, *w, offset, pe, use);
+    // Without a NIC every PE is mapped, but for those that were given up.
+    if (w->direct != nullptr) return {nullptr, nullptr, {}, Status::kPeerMasked};
   }
   return {nullptr, nullptr, {}, refuse(state, Status::kNotSymmetric, asked)};
 }

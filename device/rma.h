@@ -153,7 +153,7 @@ PEAL_DEVICE Status p(const BasicContext<R>& ctx, T* dst, const std::type_identit
 
 /// A fetched value, and whether it was fetched.
 template <class T>
-struct Fetched {
+struct [[nodiscard]] Fetched {
   T value;
   Status status;
 };
@@ -184,8 +184,8 @@ PEAL_DEVICE Fetched<T> g(const BasicContext<R>& ctx, const T* src, int pe) {
   if (answer.status == Status::kOk) {
     const uint64_t bits = landing.value();
     memcpy(&answer.value, &bits, sizeof(T));
-    landing.template give_back<R>();
   }
+  landing.template give_back<R>();
   return answer;
 }
 

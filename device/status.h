@@ -9,6 +9,9 @@
 
 namespace peal {
 
+/// Of every operation: one that is dropped is a compiler's warning.
+enum class [[nodiscard]] Status : uint32_t;
+
 enum class Status : uint32_t {
   kOk = 0,
   kTimeout,  // the context's deadline passed. A wait may be repeated; an operation that could not
@@ -20,6 +23,7 @@ enum class Status : uint32_t {
   kNotSymmetric,   // the remote address lies in no window that all PEs registered
   kNotRegistered,  // the local address lies in no window, and the data is too long to travel inline
   kMisaligned,     // an atomic or signal address is not a multiple of its size
+  kPeerMasked,     // the host gave the peer up (Runtime::mask); nothing was sent
   kCount,
 };
 
@@ -44,6 +48,8 @@ PEAL_HD const char* to_string(Status status) {
       return "address not registered";
     case Status::kMisaligned:
       return "address misaligned";
+    case Status::kPeerMasked:
+      return "peer masked";
     case Status::kCount:
       break;
   }

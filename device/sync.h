@@ -16,6 +16,7 @@
 
 #include "device/base/order.h"
 #include "device/base/scope.h"
+#include "device/base/spin.h"
 #include "device/context.h"
 #include "device/resolve.h"
 #include "device/signal.h"
@@ -50,6 +51,7 @@ PEAL_DEVICE_COLD Status drain_queues(std::byte* queues, uint64_t stride, uint32_
       const bool missing = static_cast<int64_t>(last[k] - completed[k]) >= 0;
       if (weakened(Edge::kM14) && from + k != 0) continue;
       if (from + k >= count || (!missing && failed[k] == 0)) continue;
+      if (failed[k] == static_cast<uint32_t>(Status::kPeerMasked)) continue;  // nobody waits there
       const Status status = mlx5::drain<R>(queue(from + k));
       if (first == Status::kOk) first = status;
     }
@@ -100,6 +102,56 @@ PEAL_DEVICE SyncBegin begin_sync(const ContextFields& ctx) {
           find_near(ctx, ctx.sync_flags, sizeof(uint64_t), next)};
 }
 
+/// What ends a wait for a flag early: the runtime's stop word, or the queue of the pair by which
+/// the flag would come. That one may carry a flag of this PE, and nobody else polls it now.
+template <Reach R>
+PEAL_DEVICE_COLD Status end_of_flag(const uint32_t* stop, mlx5::SendQueue* q) {
+  if (q == nullptr) return static_cast<Status>(load_relaxed<Reach::kSystem>(stop));
+  mlx5::poll<R>(*q);
+  return mlx5::stop_status<R>(*q);
+}
+
+/// Waits until PE `pe` has written `epoch` or more into the flag.
+template <Reach R>
+PEAL_DEVICE Status wait_flag(const BasicContext<R>& ctx, const uint64_t* flag, uint64_t epoch,
+                             uint32_t pe) {
+  const bool mapped = heap_of(ctx, static_cast<int>(pe)) != nullptr;
+  mlx5::SendQueue* const q = mapped ? nullptr : queue_at(ctx, pe);
+  Status ended = Status::kOk;
+  const SpinEnd end = spin_until(
+      ctx.timeout_ns, [&] { return acquire_word(flag) >= epoch; },
+      [&] {
+        ended = end_of_flag<R>(ctx.stop, q);
+        return ended != Status::kOk;
+      });
+  return end == SpinEnd::kTimedOut ? Status::kTimeout : ended;
+}
+
+/// The barrier of sync_pes() once PEs are masked: the same among those that are left, by their
+/// rank.
+template <Reach R>
+PEAL_DEVICE_COLD Status sync_survivors(ContextState* state, uint64_t epoch) {
+  const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
+  const Survivors& left = state->survivors;
+  store_relaxed<Reach::kGpu>(&state->sync_epoch, epoch);
+  uint64_t* flags = ctx.sync_flags;
+  Status first = Status::kOk;
+  for (uint32_t distance = 1; distance < left.count; distance *= kSyncFan) {
+    fence_direct_stores<Edge::kM15>();  // passes on what the round before brought
+    for (uint32_t i = 1; i < kSyncFan && i * distance < left.count; ++i) {
+      const int pe = left.pe[(left.rank + i * distance) % left.count];
+      const Status status = set_flag(ctx, flags + i - 1, epoch, pe);
+      if (first == Status::kOk) first = status;
+    }
+    for (uint32_t i = 1; first == Status::kOk && i < kSyncFan && i * distance < left.count; ++i) {
+      const int pe = left.pe[(left.rank + left.count - i * distance) % left.count];
+      first = wait_flag(ctx, flags + i - 1, epoch, static_cast<uint32_t>(pe));
+    }
+    flags += kSyncFan - 1;
+  }
+  return first;
+}
+
 /// Dissemination barrier: in round r, tell the PEs 1, 2, ... times kSyncFan^r ahead, then wait for
 /// those as far behind. All PEs of a machine are one round apart. Flags are set, not counted: all
 /// barriers of a context announce themselves on queue 0 of a peer, and a PE one barrier ahead
@@ -107,6 +159,7 @@ PEAL_DEVICE SyncBegin begin_sync(const ContextFields& ctx) {
 template <Reach R>
 PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin) {
   const uint64_t epoch = begin.epoch;
+  if (ctx.sync_rounds == 0) return sync_survivors<R>(ctx.state, epoch);
   const bool told_next = begin.next.here & (ctx.n_pes > 1);
   if (told_next) {
     store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(begin.next.address), epoch);
@@ -127,7 +180,8 @@ PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin) 
     }
     // After a failure the others are still told, so that they need not wait for a deadline.
     for (uint32_t i = 1; first == Status::kOk && i < kSyncFan && i * distance < n; ++i) {
-      first = wait_until(ctx, flags + i - 1, Compare::kGe, epoch);
+      const uint32_t behind = static_cast<uint32_t>(ctx.pe) + n - i * distance;
+      first = wait_flag(ctx, flags + i - 1, epoch, behind < n ? behind : behind - n);
     }
     distance *= kSyncFan;
     flags += kSyncFan - 1;

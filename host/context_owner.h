@@ -4,48 +4,83 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "device/context.h"
 #include "host/device_tables.h"
+#include "host/failure.h"
 #include "host/transport/ibgda.h"
 
 namespace peal {
 
+/// What the host and the kernels of one context tell each other, in memory that both reach at once.
+struct ContextWords {
+  uint32_t stop;   // a Status; ends every wait
+  uint32_t alarm;  // 1: an error record has been written
+
+  void clear() {
+    store_relaxed<Reach::kSystem>(&stop, 0u);
+    store_relaxed<Reach::kSystem>(&alarm, 0u);
+  }
+};
+
 /// Owns one context.
 class ContextOwner {
  public:
+  /// Which context this is: its slot in the tables, and its number among all that were ever made.
+  struct Name {
+    uint32_t slot;
+    uint64_t serial;
+  };
+
   /// `queues` may be null: then every peer is reached directly. `fields` is complete but for what
-  /// the queues and the slot say. `tables` outlives the context.
-  ContextOwner(std::unique_ptr<IbgdaQueues> queues, const DeviceTables& tables, uint32_t slot,
-               const ContextFields& fields);
+  /// the queues and the slot say. `tables` and
+  /// `words`, the slot's, outlive the context.
+  ContextOwner(std::unique_ptr<IbgdaQueues> queues, DeviceTables& tables, ContextWords& words,
+               Name name, const ContextFields& fields);
 
   /// What kernels are given.
-  ContextFields fields() const { return fields_; }
+  const ContextFields& fields() const { return fields_; }
+  uint64_t serial() const { return serial_; }
   /// Of the queues and the owner itself.
   size_t bytes() const;
 
-  /// The first failure of this context in the order usage, queue; nothing when all is well.
-  struct FirstError {
-    Status status;
-    int pe;
-    uint64_t wqe_index;
-    uint8_t opcode;
-    uint8_t syndrome;
-    uint8_t vendor_syndrome;
-    std::string text;
-  };
-  std::optional<FirstError> first_error() const;
+  /// What kernels of this context ran into, usage and queues, the earliest first.
+  std::vector<Failure> failures() const;
+
+  /// Ends every wait of the context, with why.status; the first reason is kept. Thread-safe.
+  void stop(const Failure& why);
+  /// Why its waits were ended, if they were by stop().
+  std::optional<Failure> stopped() const;
+
+  /// Takes on what the tables show since some PEs are masked: operations on those are refused,
+  /// barriers are among `count` PEs of which this is the `rank`-th. Changes fields().
+  void leave_out(std::span<const int> masked, uint32_t rank, uint32_t count);
+
+  /// By queue, 1 where it needs a reset. One for each queue that this PE has.
+  std::vector<uint8_t> broken_queues() const;
+  /// The two halves of recovery, between which all PEs meet. `chosen` is by queue. Both are for a
+  /// time without kernels.
+  void reset_queues(std::span<const uint8_t> chosen);
+  void start_again(std::span<const uint8_t> chosen, uint32_t generation, uint64_t sync_epoch);
+  uint64_t sync_epoch() const { return tables_.sync_epoch(slot_); }
 
   /// One line for each queue: where it stands. Nothing where there are none.
   std::string describe_queues() const;
 
  private:
   std::unique_ptr<IbgdaQueues> queues_;
-  const DeviceTables& tables_;
+  DeviceTables& tables_;
+  ContextWords& words_;
   uint32_t slot_;
+  uint64_t serial_;
   ContextFields fields_;
+  mutable std::mutex mutex_;
+  std::optional<Failure> stopped_;
 };
 
 }  // namespace peal

@@ -31,7 +31,7 @@ std::byte* bytes_at(T* data) {
 
 size_t DeviceTables::bytes(int n_pes) {
   const auto n = static_cast<size_t>(n_pes);
-  return kKeys + kMaxWindows * (2 * key_bytes(n) + n * sizeof(std::byte*));
+  return kKeys + kMaxWindows * (2 * key_bytes(n) + n * sizeof(std::byte*)) + n * sizeof(int32_t);
 }
 
 DeviceTables::DeviceTables(Backing memory, int n_pes)
@@ -57,6 +57,8 @@ std::byte** DeviceTables::direct(uint32_t window) const {
   std::byte* const begin = memory_.address() + kKeys + 2 * kMaxWindows * key_bytes(n_pes_);
   return reinterpret_cast<std::byte**>(begin) + window * n_pes_;
 }
+
+int32_t* DeviceTables::survivors() const { return reinterpret_cast<int32_t*>(direct(kMaxWindows)); }
 
 void DeviceTables::check_room() const {
   if (count_ < kMaxWindows) return;
@@ -90,8 +92,26 @@ void DeviceTables::keep_heap(const Window& heap, std::span<std::byte* const> dir
   std::copy_n(first, left, fields_.near);
 }
 
-void DeviceTables::reset_state(uint32_t slot) {
+void DeviceTables::leave_out(std::span<const int> masked, std::span<const int> live) {
+  std::byte* const nowhere = nullptr;
+  for (const int pe : masked) {
+    for (uint32_t window = 0; window < count_; ++window) {
+      memory_.copy_in(bytes_at(direct(window) + pe), &nowhere, sizeof(nowhere));
+    }
+    const int64_t near = int64_t{pe} - fields_.near_first;
+    if (near >= 0 && near < kNearPes) fields_.near[near] = nullptr;
+  }
+  memory_.copy_in(bytes_at(survivors()), live.data(), live.size_bytes());
+}
+
+void DeviceTables::keep_survivors(uint32_t slot, uint32_t rank, uint32_t count) const {
+  const Survivors left{survivors(), count, rank};
+  memory_.copy_in(bytes_at(&state(slot)->survivors), &left, sizeof(left));
+}
+
+void DeviceTables::reset_state(uint32_t slot, uint32_t* alarm) {
   memory_.zero(kStates + slot * sizeof(ContextState), sizeof(ContextState));
+  memory_.copy_in(bytes_at(&state(slot)->alarm), &alarm, sizeof(alarm));
 }
 
 void DeviceTables::keep_fields(uint32_t slot, const ContextFields& fields) const {
@@ -101,11 +121,28 @@ void DeviceTables::keep_fields(uint32_t slot, const ContextFields& fields) const
 UsageError DeviceTables::usage(uint32_t slot) const {
   const UsageError* const error = &state(slot)->usage;
   UsageError copy{};
-  // The kernel writes the status last: what is copied after it was seen is the whole record.
-  if (memory_.load_word(&error->status) != 0) {
-    memory_.copy_out(&copy, bytes_at(error), sizeof(copy));
+  // The kernel writes the status last: what is copied after it was seen is the whole record. Its
+  // first two words are others' to try still.
+  copy.status = memory_.load_word(&error->status);
+  if (copy.status != 0) {
+    memory_.copy_out(&copy.pe, bytes_at(&error->pe), sizeof(copy) - offsetof(UsageError, pe));
   }
   return copy;
+}
+
+void DeviceTables::forget_usage(uint32_t slot) {
+  static_assert(offsetof(ContextState, usage) == 0);
+  memory_.zero(kStates + slot * sizeof(ContextState), sizeof(UsageError));
+}
+
+uint64_t DeviceTables::sync_epoch(uint32_t slot) const {
+  uint64_t epoch = 0;
+  memory_.load_words(&epoch, &state(slot)->sync_epoch, 1);
+  return epoch;
+}
+
+void DeviceTables::set_sync_epoch(uint32_t slot, uint64_t epoch) {
+  memory_.copy_in(bytes_at(&state(slot)->sync_epoch), &epoch, sizeof(epoch));
 }
 
 }  // namespace peal

@@ -5,7 +5,7 @@
 // of it with copies, also while kernels spin.
 //
 //   [ WindowTable | ContextState x kMaxContexts
-//     | rkeys x kMaxWindows | word rkeys x kMaxWindows | direct x kMaxWindows ]
+//     | rkeys x kMaxWindows | word rkeys x kMaxWindows | direct x kMaxWindows | survivors ]
 #pragma once
 
 #include <cstddef>
@@ -47,18 +47,27 @@ class DeviceTables {
   /// add() was told of first. Everything else is zero.
   const ContextFields& fields() const { return fields_; }
 
-  /// Before a new context uses the slot.
-  void reset_state(uint32_t slot);
+  /// Shows `masked` nowhere any more, and the PEs of `live` as those that barriers are among.
+  void leave_out(std::span<const int> masked, std::span<const int> live);
+  void keep_survivors(uint32_t slot, uint32_t rank, uint32_t count) const;
+
+  /// Before a new context uses the slot; its kernels will set `alarm` when they err.
+  void reset_state(uint32_t slot, uint32_t* alarm);
   /// What the slot's context says, for code that has the state only.
   void keep_fields(uint32_t slot, const ContextFields& fields) const;
   /// The first usage error of the slot's kernels; `status` is 0 while there is none.
   UsageError usage(uint32_t slot) const;
+  void forget_usage(uint32_t slot);
+  /// Barriers that the slot's kernels have entered.
+  uint64_t sync_epoch(uint32_t slot) const;
+  void set_sync_epoch(uint32_t slot, uint64_t epoch);
 
  private:
   void keep_heap(const Window& heap, std::span<std::byte* const> direct);
   Be32* rkeys(uint32_t window) const;
   Be32* word_rkeys(uint32_t window) const { return rkeys(kMaxWindows + window); }
   std::byte** direct(uint32_t window) const;
+  int32_t* survivors() const;
 
   Backing memory_;
   size_t n_pes_;

@@ -5,26 +5,15 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <atomic>
+#include <algorithm>
 #include <bit>
-#include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "host/base/error.h"
-#include "host/base/log.h"
-#include "host/context_owner.h"
-#include "host/device_tables.h"
-#include "host/liveness.h"
 #include "host/memory/backing_cuda.h"
-#include "host/memory/gpu.h"
-#include "host/memory/symmetric_heap.h"
-#include "host/routes.h"
-#include "host/transport/p2p.h"
-#include "host/windows.h"
+#include "host/runtime_state.h"
 
 namespace peal {
 namespace {
@@ -68,6 +57,7 @@ void agree(Bootstrap& bootstrap, const Config& config, Target target) {
 // What a PE would make a context of, and the context slots it still uses.
 struct ContextOffer {
   uint64_t taken;
+  uint64_t made;
   uint32_t queues;
   uint32_t depth;
 };
@@ -92,85 +82,50 @@ PeerMemory map_heap(P2p* p2p, const SymmetricHeap& heap) {
 
 }  // namespace
 
-struct Runtime::State {
-  Config config;
-  Target target;
-  std::unique_ptr<Bootstrap> bootstrap;
-  Log log;
-  std::vector<Place> places;  // by PE
-  std::shared_ptr<Gpu> gpu;   // null: kernels run on the CPU
-  SymmetricHeap heap;
-  uint64_t* sync_flags;  // kMaxContexts x flag_words() in the heap
-  DeviceTables tables;
-  Backing stop_memory;
-  uint32_t* stop;  // a Status; ends every wait
-  std::optional<P2p> p2p;
-  PeerMemory mapped_heap;  // on its way to the windows
-  Routes routes;
-  std::optional<IbgdaNic> nic;
-  Windows windows;
-  std::optional<Doorbell> doorbell;
-  std::atomic<int> lost_pe{-1};
-  std::atomic<bool> closing{false};
-  mutable std::mutex contexts_mutex;
-  std::array<std::weak_ptr<ContextOwner>, kMaxContexts> contexts;  // by slot, alike on all PEs
-  std::shared_ptr<ContextOwner> default_context;
-  std::unique_ptr<Liveness> liveness;
-
-  State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
-      : config(c),
-        target(t),
-        bootstrap(std::move(b)),
-        log(config.log, bootstrap->rank()),
-        places(gather(*bootstrap, Place::here())),
-        gpu(open_gpu()),
-        heap(kernel_memory(gpu, config.heap_size, "peal-heap"), *bootstrap),
-        sync_flags(reinterpret_cast<uint64_t*>(
-            heap.reserve_internal(kMaxContexts * flag_bytes() + sizeof(uint64_t)))),
-        tables(kernel_memory(gpu, DeviceTables::bytes(bootstrap->size()), "peal-tables"),
-               bootstrap->size()),
-        stop_memory(shared_memory(gpu, sizeof(uint32_t), "peal-stop")),
-        stop(reinterpret_cast<uint32_t*>(stop_memory.address())),
-        p2p(route_options().try_p2p() ? std::optional<P2p>(std::in_place, *bootstrap, places, gpu)
-                                      : std::nullopt),
-        mapped_heap(map_heap(p2p ? &*p2p : nullptr, heap)),
-        routes(*bootstrap, route_options(), mapped_heap.direct, mapped_heap.how),
-        nic(routes.needs_nic() ? std::optional<IbgdaNic>(std::in_place, config, gpu)
-                               : std::nullopt),
-        windows(*bootstrap, tables,
-                {.routes = routes,
-                 .nic = nic ? &*nic : nullptr,
-                 .p2p = p2p ? &*p2p : nullptr,
-                 .gpu = gpu}) {
-    windows.add_mapped(heap.base(), heap.bytes(), std::move(mapped_heap));
-    if (nic) doorbell.emplace(*nic);
-    default_context = create_context({});
-  }
-
-  uint32_t rounds() const { return sync_rounds(bootstrap->size()); }
-  size_t flag_words() const { return size_t{rounds()} * (kSyncFan - 1); }
-  size_t flag_bytes() const { return flag_words() * sizeof(uint64_t); }
-  RouteOptions route_options() const { return {.asked = config.transport, .target = target}; }
-  std::shared_ptr<Gpu> open_gpu() const;
-  uint32_t agree_on_context(const QueueOptions& queues);
-  std::shared_ptr<ContextOwner> create_context(const ContextOptions& options);
-  void peer_lost(int pe, int pid);
-  std::string nic_name() const;
-};
+Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
+    : config(c),
+      target(t),
+      bootstrap(std::make_unique<LiveGroup>(
+          std::move(b),
+          std::chrono::duration_cast<std::chrono::milliseconds>(c.bootstrap_timeout))),
+      log(config.log, bootstrap->rank()),
+      gpu(open_gpu()),
+      heap(kernel_memory(gpu, config.heap_size, "peal-heap"), *bootstrap),
+      sync_flags(reinterpret_cast<uint64_t*>(
+          heap.reserve_internal(kMaxContexts * flag_bytes() + sizeof(uint64_t)))),
+      tables(kernel_memory(gpu, DeviceTables::bytes(bootstrap->size()), "peal-tables"),
+             bootstrap->size()),
+      word_memory(shared_memory(gpu, kMaxContexts * sizeof(ContextWords), "peal-words")),
+      words(reinterpret_cast<ContextWords*>(word_memory.address())),
+      p2p(route_options().try_p2p()
+              ? std::optional<P2p>(std::in_place, *bootstrap, bootstrap->places(), gpu)
+              : std::nullopt),
+      mapped_heap(map_heap(p2p ? &*p2p : nullptr, heap)),
+      routes(*bootstrap, route_options(), mapped_heap.direct, mapped_heap.how),
+      nic(routes.needs_nic() ? std::optional<IbgdaNic>(std::in_place, config, gpu) : std::nullopt),
+      windows(*bootstrap, tables,
+              {.routes = routes,
+               .nic = nic ? &*nic : nullptr,
+               .p2p = p2p ? &*p2p : nullptr,
+               .gpu = gpu}) {
+  windows.add_mapped(heap.base(), heap.bytes(), std::move(mapped_heap));
+  if (nic) doorbell.emplace(*nic);
+  default_context = create_context({});
+}
 
 std::shared_ptr<Gpu> Runtime::State::open_gpu() const {
   if (target == Target::kCpu) return nullptr;
-  auto opened =
-      Gpu::open(config.device, rank_on_host(places, static_cast<size_t>(bootstrap->rank())));
+  auto opened = Gpu::open(
+      config.device, rank_on_host(bootstrap->places(), static_cast<size_t>(bootstrap->rank())));
   opened->make_current();
   return opened;
 }
 
 // Compares the options of all PEs; answers the first slot whose context, if it had one, is gone on
 // every PE: nobody can still write its flags.
-uint32_t Runtime::State::agree_on_context(const QueueOptions& queues) {
+Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues) {
   static_assert(kMaxContexts == 64, "one bit a slot");
-  ContextOffer mine{0, queues.queues_per_peer, queues.depth};
+  ContextOffer mine{0, contexts_made, queues.queues_per_peer, queues.depth};
   {
     const std::lock_guard lock(contexts_mutex);
     for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
@@ -181,6 +136,7 @@ uint32_t Runtime::State::agree_on_context(const QueueOptions& queues) {
   uint64_t taken = 0;
   for (size_t pe = 0; pe < all.size(); ++pe) {
     taken |= all[pe].taken;
+    contexts_made = std::max(contexts_made, all[pe].made);
     if (all[pe].queues == all[0].queues && all[pe].depth == all[0].depth) continue;
     fail(
         ErrorCode::kInvalidArgument,
@@ -192,47 +148,43 @@ uint32_t Runtime::State::agree_on_context(const QueueOptions& queues) {
          "make_context: {} contexts exist already, which is the limit; drop one on every PE first",
          kMaxContexts);
   }
-  return static_cast<uint32_t>(std::countr_one(taken));
+  return {static_cast<uint32_t>(std::countr_one(taken)), ++contexts_made};
 }
 
 std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOptions& options) {
   const uint64_t timeout_ns =
       nanoseconds(options.timeout.count() < 0 ? config.timeout : options.timeout);
-  const QueueOptions queues{
+  QueueOptions queues{
       .queues_per_peer = options.queues_per_peer != 0 ? options.queues_per_peer
                                                       : static_cast<uint32_t>(config.queues),
       .depth = options.depth != 0 ? options.depth : static_cast<uint32_t>(config.queue_depth),
       .timeout_ns = timeout_ns,
-      .stop = stop};
-  const uint32_t slot = agree_on_context(queues);
+      .stop = nullptr,
+      .alarm = nullptr};
+  const auto [slot, serial] = agree_on_context(queues);
   queues.check();  // also where there are none: a program is right or wrong on every machine
+  words[slot].clear();
+  queues.stop = &words[slot].stop;
+  queues.alarm = &words[slot].alarm;
   uint64_t* const flags = sync_flags + slot * flag_words();
   heap.zero(flags, flag_bytes());  // of the context that had the slot before
-  tables.reset_state(slot);
+  tables.reset_state(slot, queues.alarm);
   ContextFields fields = tables.fields();
   fields.pe = bootstrap->rank();
   fields.n_pes = bootstrap->size();
   fields.sync_rounds = rounds();
   fields.relaxed = nic && nic->payload == nic::Ordering::kRelaxed ? 1 : 0;
-  fields.stop = stop;
+  fields.stop = queues.stop;
   fields.sync_flags = flags;
   fields.timeout_ns = timeout_ns;
   auto owner = std::make_shared<ContextOwner>(
       nic ? std::make_unique<IbgdaQueues>(*nic, *doorbell, *bootstrap, queues) : nullptr, tables,
-      slot, fields);
+      words[slot], ContextOwner::Name{slot, serial}, fields);
   if (!nic) bootstrap->barrier();  // no peer's kernel sets a flag before it is zero
+  leave_masked_out(*owner);
   const std::lock_guard lock(contexts_mutex);
   contexts[slot] = owner;
   return owner;
-}
-
-void Runtime::State::peer_lost(int pe, int pid) {
-  if (closing) return;  // all PEs have arrived at the end; leaving is no failure
-  int none = -1;
-  if (!lost_pe.compare_exchange_strong(none, pe)) return;
-  log.error("runtime", "PE {} (process {}) has ended before the job did; all waits end with \"{}\"",
-            pe, pid, to_string(Status::kPeerLost));
-  compare_exchange<Reach::kSystem>(stop, 0u, static_cast<uint32_t>(Status::kPeerLost));
 }
 
 std::string Runtime::State::nic_name() const {
@@ -254,8 +206,11 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
   agree(*bootstrap, config, target);
   state_ = std::make_unique<State>(std::move(bootstrap), config, target);
   State& s = *state_;
-  s.liveness =
-      std::make_unique<Liveness>(s.places, [&s](int pe, int pid) { s.peer_lost(pe, pid); });
+  s.watcher = std::make_unique<Watcher>(
+      s.bootstrap->places(), s.bootstrap->channel().fd(),
+      Watcher::Calls{.lost = [&s](int pe, int pid) { s.peer_lost(pe, pid); },
+                     .message = [&s] { s.take_messages(); },
+                     .tick = [&s] { s.tell_callback(); }});
   if (!config.info) return;
   if (s.bootstrap->rank() == 0) {
     s.log.print("config", config.describe());
@@ -273,7 +228,7 @@ Runtime::~Runtime() {
   if (state_ == nullptr) return;
   // The peers' kernels may still be using this PE's memory until they arrive here too, and this PE
   // may have theirs mapped: nothing is released before all mappings are.
-  state_->closing = state_->lost_pe < 0;
+  state_->closing = state_->bootstrap->lost_pes().empty();
   try {
     state_->bootstrap->barrier();
     state_->windows.unmap();
@@ -281,7 +236,7 @@ Runtime::~Runtime() {
   } catch (const std::exception& error) {
     state_->log.warn("runtime", "at the end of the job: {}", error.what());
   }
-  state_->liveness.reset();
+  state_->watcher.reset();
 }
 
 Runtime::Runtime(Runtime&&) noexcept = default;
@@ -319,70 +274,12 @@ void Runtime::register_local(void* address, size_t bytes) {
 
 Context Runtime::context() const { return {state_->default_context->fields()}; }
 
-std::shared_ptr<void> Runtime::create_context(const ContextOptions& options,
-                                              ContextFields* fields) {
-  auto owner = state_->create_context(options);
-  *fields = owner->fields();
-  return owner;
+std::shared_ptr<const ContextFields> Runtime::create_context(const ContextOptions& options) {
+  const auto owner = state_->create_context(options);
+  return {owner, &owner->fields()};
 }
 
 void Runtime::barrier() { state_->bootstrap->barrier(); }
-
-Failure Runtime::failure() const {
-  const State& s = *state_;
-  const int lost = s.lost_pe;
-  const std::lock_guard lock(s.contexts_mutex);
-  for (const auto& weak : s.contexts) {
-    const auto context = weak.lock();
-    if (context == nullptr) continue;
-    const auto e = context->first_error();
-    // What follows from a PE's end is told as that, whether NIC or operating system saw it first.
-    if (e && e->status != Status::kPeerLost && (lost < 0 || e->pe != lost)) {
-      return {e->status, e->pe, e->wqe_index, e->opcode, e->syndrome, e->vendor_syndrome, e->text};
-    }
-  }
-  Failure failure;
-  failure.status = static_cast<Status>(load_acquire<Reach::kSystem>(s.stop));
-  if (failure.status == Status::kOk && lost >= 0) failure.status = Status::kPeerLost;
-  if (failure.status == Status::kPeerLost) {
-    failure.pe = s.lost_pe;
-    failure.text = fmt::format("PE {} ended before the job did", failure.pe);
-  } else if (failure.status != Status::kOk) {
-    failure.text = "waits were ended by stop_waits()";
-  }
-  return failure;
-}
-
-std::string Runtime::dump() const {
-  const Failure f = failure();
-  std::string text =
-      fmt::format("PE {} of {}: transport {}, NIC {}, {}\n", my_pe(), n_pes(), transport(), nic(),
-                  f.status == Status::kOk ? "no failure" : "failure: " + f.text);
-  std::string queues;
-  {
-    const std::lock_guard lock(state_->contexts_mutex);
-    for (const auto& weak : state_->contexts) {
-      if (const auto context = weak.lock()) queues += context->describe_queues();
-    }
-  }
-  if (queues.empty()) return text;
-  return text +
-         fmt::format("{:>7} {:>5} {:>5} {:>8} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {}\n",
-                     "context", "queue", "peer", "QP", "depth", "reserved", "published", "rung",
-                     "completed", "last CQE of", "status") +
-         queues;
-}
-
-void Runtime::check() const {
-  const Failure f = failure();
-  if (f.status == Status::kOk) return;
-  fail(f.status == Status::kPeerLost ? ErrorCode::kPeerLost : ErrorCode::kSystem, "PE {}: {}",
-       my_pe(), f.text);
-}
-
-void Runtime::stop_waits() {
-  compare_exchange<Reach::kSystem>(state_->stop, 0u, static_cast<uint32_t>(Status::kAborted));
-}
 
 const char* Runtime::transport() const { return state_->routes.name(); }
 

@@ -13,12 +13,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "device/context.h"
 #include "host/base/config.h"
 #include "host/bootstrap.h"
+#include "host/failure.h"
 
 namespace peal {
 
@@ -40,25 +45,12 @@ struct ContextOptions {
 template <Reach R>
 class OwnedContext {
  public:
-  BasicContext<R> value() const { return {fields_}; }
+  BasicContext<R> value() const { return {*fields_}; }
 
  private:
   friend class Runtime;
-  OwnedContext(std::shared_ptr<void> owner, const ContextFields& fields)
-      : owner_(std::move(owner)), fields_(fields) {}
-  std::shared_ptr<void> owner_;
-  ContextFields fields_;
-};
-
-/// The first thing that went wrong on a PE, decoded.
-struct Failure {
-  Status status = Status::kOk;
-  int pe = -1;             // the peer concerned, if one is
-  uint64_t wqe_index = 0;  // of a queue error
-  uint8_t opcode = 0;
-  uint8_t syndrome = 0;
-  uint8_t vendor_syndrome = 0;
-  std::string text;  // one sentence with all of it
+  explicit OwnedContext(std::shared_ptr<const ContextFields> fields) : fields_(std::move(fields)) {}
+  std::shared_ptr<const ContextFields> fields_;  // within their owner
 };
 
 /// One PE. Construction and destruction are collective; destruction waits for the others, at most
@@ -115,16 +107,27 @@ class Runtime {
   /// Collective. A context with queues of its own, ordered independently of all others.
   template <Reach R = Reach::kGpu>
   OwnedContext<R> make_context(const ContextOptions& options = {}) {
-    ContextFields fields{};
-    auto owner = create_context(options, &fields);
-    return OwnedContext<R>(std::move(owner), fields);
+    return OwnedContext<R>(create_context(options));
   }
 
   /// Collective, host only: returns once every PE has called it. Says nothing of transfers.
   void barrier();
 
-  /// The first failure of this PE, or one with status kOk. May be asked while kernels run.
+  /// The status of failure(), from words in host memory: cheap while all is well, on a GPU too. May
+  /// be asked while kernels run.
+  Status status() const;
+
+  /// The first failure of this PE, or one with status kOk. May be asked while kernels run. What
+  /// follows from the end of a PE is told as kPeerLost.
   Failure failure() const;
+
+  /// Has `callback` called once with failure(), from a thread of peal's own, when there is one:
+  /// within some milliseconds of a kernel's error, at once after the end of a PE or an abort. After
+  /// recover() it may be called again. It may use everything here that is not collective, and may
+  /// not destroy the Runtime, which waits for it; what it throws is logged. An empty function ends
+  /// that. While one is installed, peal looks at its alarm words every millisecond; kernels pay
+  /// nothing.
+  void on_failure(std::function<void(const Failure&)> callback);
 
   /// Throws Error with failure().text unless all is well.
   void check() const;
@@ -135,8 +138,35 @@ class Runtime {
   /// run.
   std::string dump() const;
 
-  /// Ends every wait of every kernel of this PE with kAborted. Cannot be undone.
-  void stop_waits();
+  /// Collective. Makes the contexts usable again after errors, timeouts and aborts: queues that are
+  /// in error are reset together with their other ends and connected afresh, error records are
+  /// forgotten, barriers begin anew. What was under way on those queues may or may not have
+  /// happened; docs/errors.md says what may be repeated. No kernel may be running on any PE, and
+  /// Tickets of before are void. Answers how many queues of this PE were reset. Throws kPeerLost
+  /// where a PE has ended, kInvalidArgument where the PEs have not the same contexts.
+  size_t recover();
+
+  /// PEs that have ended and are not masked, in the order in which that was noticed.
+  std::vector<int> lost_pes() const;
+
+  /// Goes on without `pes`, which have ended. Collective among the others, which all mask the same.
+  /// Afterwards operations to a masked PE answer kPeerMasked at once and quiet passes over them;
+  /// barriers and all collective calls here are among the PEs that are left; waits of existing
+  /// contexts work again, everything recover() does being done. Values of contexts that were taken
+  /// before are to be taken again. PE numbers and n_pes() stay. No kernel may be running. Waits a
+  /// little for the end of a PE to be noticed. Throws kInvalidArgument for this PE, a number out of
+  /// range, a PE that is alive; kPeerLost where another PE ends meanwhile: then call again with
+  /// lost_pes(). What is masked once stays masked.
+  void mask(const std::vector<int>& pes);
+
+  /// Ends every wait of every kernel on every context, on all PEs, with kAborted; their failure()
+  /// says which PE called and why. Not collective, never blocks, works when a PE is dead, harms
+  /// nothing: kernels end because their waits do. An aborted context stays so until recover();
+  /// contexts made later are not concerned. `reason` is cut after 1000 bytes.
+  void abort(std::string_view reason);
+
+  /// The same for one context (its value, or the default one) and its like on all PEs.
+  void abort(const ContextFields& context, std::string_view reason);
 
   /// For reports: "p2p", "ibgda" or "p2p+ibgda", and "softnic-cpu", "softnic-gpu" or the device's
   /// name. Where there is no NIC, what it is replaced by: "shared-memory" on a CPU, "nvlink" or
@@ -147,7 +177,7 @@ class Runtime {
   size_t overhead_bytes() const;
 
  private:
-  std::shared_ptr<void> create_context(const ContextOptions& options, ContextFields* fields);
+  std::shared_ptr<const ContextFields> create_context(const ContextOptions& options);
   struct State;
   std::unique_ptr<State> state_;
 };

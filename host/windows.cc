@@ -59,7 +59,8 @@ void Windows::agree(const std::byte* address, size_t bytes) {
 int32_t Windows::first_unreachable(PeerMemory& memory) const {
   int32_t first = -1;
   for (size_t pe = memory.direct.size(); pe-- > 0;) {
-    if (transports_.routes.to(static_cast<int>(pe)) != Route::kP2p) {
+    if (transports_.routes.to(static_cast<int>(pe)) != Route::kP2p ||
+        bootstrap_.masked(static_cast<int>(pe))) {
       memory.direct[pe] = nullptr;
     } else if (memory.direct[pe] == nullptr) {
       first = static_cast<int32_t>(pe);

@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "host/bootstrap.h"
 #include "host/device_tables.h"
+#include "host/live_group.h"
 #include "host/memory/backing_cuda.h"
 #include "host/routes.h"
 #include "host/transport/ibgda.h"
@@ -27,7 +27,7 @@ struct WindowTransports {
 
 class Windows {
  public:
-  Windows(Bootstrap& bootstrap, DeviceTables& tables, const WindowTransports& transports)
+  Windows(LiveGroup& bootstrap, DeviceTables& tables, const WindowTransports& transports)
       : bootstrap_(bootstrap), tables_(tables), transports_(transports) {}
 
   /// Collective. Adds memory of every PE that is mapped already, if some transport wants it mapped.
@@ -49,7 +49,7 @@ class Windows {
   int32_t first_unreachable(PeerMemory& memory) const;
   nic::MemoryRegion registered(std::byte* address, size_t bytes, nic::Ordering ordering) const;
 
-  Bootstrap& bootstrap_;
+  LiveGroup& bootstrap_;
   DeviceTables& tables_;
   WindowTransports transports_;
   std::vector<nic::MemoryRegion> regions_;

@@ -133,8 +133,8 @@ __global__ void post_for_a_while(SendQueue* queues, Job job, Tally* tallies) {
     }
     __syncwarp();
     if (lane == 0) {
-      mlx5::publish<Reach::kLane>(
-          q, {.first = at, .blocks = job.together, .last = at + job.together - 1});
+      static_cast<void>(mlx5::publish<Reach::kLane>(  // drain tells
+          q, {.first = at, .blocks = job.together, .last = at + job.together - 1}));
       mlx5::ring<Reach::kLane>(q);
     }
     sent += job.together;
@@ -151,7 +151,7 @@ __global__ void post_and_wait(SendQueue* q, Job job, uint32_t waits, uint64_t* n
   for (uint32_t i = 0; i < waits && status == 0; ++i) {
     const uint64_t start = now_ns();
     uint64_t at = 0;
-    mlx5::reserve<Reach::kLane>(*q, job.together, &at);
+    static_cast<void>(mlx5::reserve<Reach::kLane>(*q, job.together, &at));  // drain tells
     for (uint32_t k = 0; k < job.together; ++k) {
       write_message(job, *q, 0,
                     {.index = at + k,
@@ -160,8 +160,8 @@ __global__ void post_and_wait(SendQueue* q, Job job, uint32_t waits, uint64_t* n
                                                          : mlx5::Completion::kOnFirstError},
                     sent + k);
     }
-    mlx5::publish<Reach::kLane>(
-        *q, {.first = at, .blocks = job.together, .last = at + job.together - 1});
+    static_cast<void>(mlx5::publish<Reach::kLane>(
+        *q, {.first = at, .blocks = job.together, .last = at + job.together - 1}));
     mlx5::ring<Reach::kLane>(*q);
     status = static_cast<uint64_t>(mlx5::drain<Reach::kLane>(*q));
     sent += job.together;

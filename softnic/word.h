@@ -115,8 +115,22 @@ PEAL_HD void move_word(std::byte* to, const std::byte* from) {
   store<T>(to, fetch<T>(from));
 }
 
+/// Copies between ranges that may overlap: a client may write its memory onto itself. (Kernels have
+/// no memmove.)
+PEAL_HD void copy(std::byte* to, const std::byte* from, size_t bytes) {
+  const auto ahead = reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from);
+  if (ahead >= bytes && 0 - ahead >= bytes) {
+    copy_bytes(to, from, bytes);
+  } else if (ahead >= bytes) {  // `to` lies before `from`
+    for (size_t i = 0; i < bytes; ++i) to[i] = from[i];
+  } else {
+    for (size_t i = bytes; i > 0; --i) to[i - 1] = from[i - 1];
+  }
+}
+
 /// Copies upwards so that the last aligned word of the destination appears last (release). A copy
-/// of exactly one aligned word of 1, 2, 4 or 8 bytes is one atomic store.
+/// of exactly one aligned word of 1, 2, 4 or 8 bytes is one atomic store. What arrives where
+/// the two overlap is not defined.
 PEAL_HD void place(std::byte* to, const std::byte* from, size_t bytes) {
   constexpr size_t kPiece = 4096;  // a library copy may run in any order inside one piece
   if (bytes == 0) return;
@@ -126,7 +140,7 @@ PEAL_HD void place(std::byte* to, const std::byte* from, size_t bytes) {
   size_t bulk = bytes - last;
   for (size_t done = 0; done < bulk;) {
     const size_t piece = bulk - done < kPiece ? bulk - done : kPiece;
-    copy_bytes(to + done, from + done, piece);
+    copy(to + done, from + done, piece);
     done += piece;
   }
   to += bulk;

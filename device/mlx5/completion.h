@@ -24,6 +24,7 @@ PEAL_COLD void latch_error(SendQueue& q, Status status, const QueueError& record
   store_payload(&q.error.vendor_syndrome, record.vendor_syndrome);
   store_payload(&q.error.opcode, record.opcode);
   store_release<Reach::kSystem, Edge::kM12>(&q.error.status, static_cast<uint32_t>(status));
+  if (q.alarm != nullptr) store_release<Reach::kSystem>(q.alarm, 1u);
 }
 
 /// Reads the error CQE's syndromes and latches them for the WQE at `index`.

@@ -51,7 +51,7 @@ struct alignas(128) SendQueue {
   uint64_t* doorbell;        // UAR register
   Cqe* cqe;                  // the one entry of a collapsed CQ
   LandingCell* landing;      // kLandingCells, then one sink nobody reads
-  const uint32_t* stop;      // the runtime's stop word: a Status that ends every wait, or 0
+  const uint32_t* stop;      // the context's stop word: a Status that ends every wait, or 0
   uint64_t landing_address;  // of landing[0], as its registration knows it
   Be32 landing_lkey;
   uint32_t mask;     // depth - 1
@@ -60,7 +60,8 @@ struct alignas(128) SendQueue {
   uint64_t timeout_ns;  // of waits inside the queue; 0 = none
   uint32_t ring_twice;  // 1: hardware, which hears of work through the register alone
   uint32_t reserved_word;
-  uint64_t unused[3];
+  uint32_t* alarm;  // the host's word that says: look for an error here; null: nobody looks
+  uint64_t unused[2];
 
   // Moving.
   alignas(128) uint64_t reserved;
@@ -85,7 +86,7 @@ PEAL_HD Status queue_status(const SendQueue& q) {
   return static_cast<Status>(load_acquire<R>(&q.error.status));
 }
 
-/// What ends a wait on this queue early: its own error, or the runtime's stop word.
+/// What ends a wait on this queue early: its own error, or the context's stop word.
 template <Reach R>
 PEAL_HD Status stop_status(const SendQueue& q) {
   const Status own = queue_status<R>(q);

@@ -134,6 +134,8 @@ class Landing {
   /// The value's bytes; valid after the ticket completed.
   PEAL_DEVICE uint64_t value() const { return load_relaxed<Reach::kSystem>(&cell().value); }
 
+  /// After the wait, however it ended: answers of a queue land in the order posted, so one that is
+  /// late lands before the next user's.
   template <Reach R>
   PEAL_DEVICE void give_back() const {
     store_release<R, Edge::kM11>(&cell().lap, load_relaxed<R>(&cell().lap) + 1);

@@ -183,17 +183,17 @@ void QueuePair::to_rtr(const RemoteQueue& remote) {
   set_context(in, prm::qpc::kPort, 1);
   set_context(in, prm::qpc::kLogResponderDepth, settings_.log_responder_depth);
   set_context(in, prm::qpc::kMinRnrTimer, settings_.min_rnr_timer);
-  set_context(in, prm::qpc::kNextReceivePsn, 0);
+  set_context(in, prm::qpc::kNextReceivePsn, remote.psn);
   object_.modify(in.data(), in.bytes());
 }
 
-void QueuePair::to_rts() {
+void QueuePair::to_rts(uint32_t psn) {
   auto in = command<prm::kModifyQpIn>(Command::kRtr2Rts, number());
   set_context(in, prm::qpc::kAckTimeout, settings_.ack_timeout);
   set_context(in, prm::qpc::kLogInitiatorDepth, settings_.log_initiator_depth);
   set_context(in, prm::qpc::kRetryCount, settings_.retry_count);
   set_context(in, prm::qpc::kRnrRetry, settings_.rnr_retry);
-  set_context(in, prm::qpc::kNextSendPsn, 0);
+  set_context(in, prm::qpc::kNextSendPsn, psn);
   object_.modify(in.data(), in.bytes());
 }
 

@@ -98,6 +98,7 @@ struct QueuePairConfig {
 struct RemoteQueue {
   uint32_t qpn = 0;
   uint16_t lid = 0;
+  uint32_t psn = 0;  // of the first packet it will send, 24 bits
 };
 
 /// A reliable connection with a send queue and no receive queue. Remote write, read and atomics are
@@ -115,7 +116,8 @@ class QueuePair {
   /// other end is ready to receive.
   void to_init();
   void to_rtr(const RemoteQueue& remote);
-  void to_rts();
+  /// `psn` is that of the first packet sent, as the other end was told.
+  void to_rts(uint32_t psn = 0);
   /// Stops it: what is posted is flushed with completion errors.
   void to_error();
   /// Back to reset from any state; the doorbell record and indices start at 0 again.

@@ -35,6 +35,23 @@ nic::Ordering payload_ordering(RelaxedOrdering asked, bool on_gpu) {
   return relaxed ? nic::Ordering::kRelaxed : nic::Ordering::kStrict;
 }
 
+// Nothing posted, nothing failed.
+void start_afresh(mlx5::SendQueue& queue) {
+  queue.reserved = queue.published = queue.rung = queue.completed = 0;
+  queue.last_published = ~uint64_t{0};
+  queue.landing_ticket = 0;
+  queue.ring_lock = 0;
+  queue.error = {};
+}
+
+// Of the packets that queue pair `qpn` sends on its `generation`-th connection: for every
+// generation somewhere else in the 24 bits.
+uint32_t first_psn(uint32_t qpn, uint32_t generation) {
+  if (generation == 0) return 0;
+  const uint64_t mixed = (uint64_t{generation} << 24 | qpn) * 0x9e3779b97f4a7c15u;
+  return static_cast<uint32_t>(mixed >> 40);
+}
+
 // Zero.
 Backing queue_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes) {
   return gpu ? make_cuda_backing(gpu, bytes, "queues") : make_host_backing(bytes, "peal-queues");
@@ -97,8 +114,15 @@ mlx5::SendQueue IbgdaQueues::failed(uint32_t index) const {
   const mlx5::SendQueue* const queue = state(index);
   mlx5::SendQueue copy{};
   // Edge M12: the kernel writes the status last, so what is copied after it is the whole record.
-  if (memory_.load_word(&queue->error.status) != 0) {
-    memory_.copy_out(&copy, reinterpret_cast<const std::byte*>(queue), sizeof(copy));
+  // Its first two words are others' to try still.
+  copy.error.status = memory_.load_word(&queue->error.status);
+  if (copy.error.status != 0) {
+    memory_.copy_out(&copy, reinterpret_cast<const std::byte*>(queue),
+                     offsetof(mlx5::SendQueue, reserved));
+    memory_.load_words(&copy.reserved, &queue->reserved, 5);
+    memory_.copy_out(&copy.error.wqe_index,
+                     reinterpret_cast<const std::byte*>(&queue->error.wqe_index),
+                     sizeof(mlx5::QueueError) - offsetof(mlx5::QueueError, wqe_index));
   }
   return copy;
 }
@@ -125,6 +149,49 @@ IbgdaQueues::Progress IbgdaQueues::progress(uint32_t index) const {
           .status = static_cast<Status>(memory_.load_word(&queue->error.status))};
 }
 
+bool IbgdaQueues::broken(uint32_t index) const {
+  return memory_.load_word(&state(index)->error.status) != 0 ||
+         nic_state(index) != nic::QueueState::kReadyToSend;
+}
+
+void IbgdaQueues::change(uint32_t index, void (*edit)(mlx5::SendQueue&)) {
+  std::byte* const at = base(index) + layout_.state();
+  mlx5::SendQueue queue;
+  memory_.copy_out(&queue, at, sizeof(queue));
+  edit(queue);
+  memory_.copy_in(at, &queue, sizeof(queue));
+}
+
+void IbgdaQueues::reset(uint32_t index) {
+  pairs_[index].to_reset();  // first: now the NIC writes none of what follows
+  const mlx5::Cqe none = nic::QueueMemoryLayout::no_completion();
+  memory_.copy_in(base(index) + layout_.cqe(), &none, sizeof(none));
+  memory_.zero(index * stride() + layout_.doorbell(), sizeof(mlx5::DoorbellRecord));
+  renew_landing(index);
+  change(index, start_afresh);
+}
+
+void IbgdaQueues::reconnect(uint32_t index, uint32_t generation) {
+  nic::QueuePair& pair = pairs_[index];
+  nic::RemoteQueue remote = remotes_[index];
+  remote.psn = first_psn(remote.qpn, generation);
+  pair.to_init();
+  pair.to_rtr(remote);
+  pair.to_rts(first_psn(pair.number(), generation));
+}
+
+void IbgdaQueues::renew_landing(uint32_t index) {
+  memory_.zero(index * stride() + layout_.landing(),
+               (mlx5::kLandingCells + 1) * sizeof(mlx5::LandingCell));
+  change(index, [](mlx5::SendQueue& queue) { queue.landing_ticket = 0; });
+}
+
+void IbgdaQueues::close(uint32_t index, Status status) {
+  auto& error = reinterpret_cast<mlx5::SendQueue*>(base(index) + layout_.state())->error;
+  memory_.store_word(&error.claimed, 1);  // no kernel writes a record of its own
+  memory_.store_word(&error.status, static_cast<uint32_t>(status));
+}
+
 void IbgdaQueues::create(const IbgdaNic& nic, const nic::Uar& uar, uint32_t depth) {
   const uint32_t total = queues_ * n_pes_;
   const mlx5::Cqe none = nic::QueueMemoryLayout::no_completion();  // all else is zero already
@@ -149,10 +216,8 @@ void IbgdaQueues::connect(const nic::Device& device, Bootstrap& bootstrap) {
   for (uint32_t q = 0; q < queues_; ++q) {
     for (uint32_t pe = 0; pe < n_pes_; ++pe) {
       const Endpoint& peer = all[size_t{pe} * count() + q * n_pes_ + me];
-      nic::QueuePair& pair = pairs_[q * n_pes_ + pe];
-      pair.to_init();
-      pair.to_rtr({.qpn = peer.qpn, .lid = static_cast<uint16_t>(peer.lid)});
-      pair.to_rts();
+      remotes_.push_back({.qpn = peer.qpn, .lid = static_cast<uint16_t>(peer.lid)});
+      reconnect(q * n_pes_ + pe, 0);
     }
   }
   // Every queue can receive before anybody's kernel sends.
@@ -165,23 +230,24 @@ void IbgdaQueues::fill_in(uint32_t index, const IbgdaNic& nic, uint64_t* doorbel
   static_assert((mlx5::kLandingCells + 1) * sizeof(mlx5::LandingCell) <=
                 nic::QueueMemoryLayout::kLandingBytes);
   const uint64_t offset = index * stride();
-  std::byte* const base = memory_.address() + offset;
+  std::byte* const begin = base(index);
   mlx5::SendQueue queue{};
-  queue.blocks = reinterpret_cast<mlx5::Wqebb*>(base + layout_.send_queue());
-  queue.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(base + layout_.doorbell());
+  queue.blocks = reinterpret_cast<mlx5::Wqebb*>(begin + layout_.send_queue());
+  queue.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(begin + layout_.doorbell());
   queue.doorbell = doorbell;
   queue.ring_twice = nic.device.software() ? 0 : 1;
-  queue.cqe = reinterpret_cast<mlx5::Cqe*>(base + layout_.cqe());
-  queue.landing = reinterpret_cast<mlx5::LandingCell*>(base + layout_.landing());
+  queue.cqe = reinterpret_cast<mlx5::Cqe*>(begin + layout_.cqe());
+  queue.landing = reinterpret_cast<mlx5::LandingCell*>(begin + layout_.landing());
   queue.stop = options.stop;
+  queue.alarm = options.alarm;
   queue.landing_address = offset + layout_.landing();
   queue.landing_lkey = region_.lkey();
   queue.mask = options.depth - 1;
   queue.qpn_shifted = Be32{pairs_[index].number() << 8};
   queue.peer = index % n_pes_;
   queue.timeout_ns = options.timeout_ns;
-  queue.last_published = ~uint64_t{0};
-  memory_.copy_in(base + layout_.state(), &queue, sizeof(queue));
+  start_afresh(queue);
+  memory_.copy_in(begin + layout_.state(), &queue, sizeof(queue));
 }
 
 }  // namespace peal

@@ -30,7 +30,8 @@ struct QueueOptions {
   uint32_t queues_per_peer;
   uint32_t depth;        // WQEBBs; power of two, mlx5::kMinDepth..kMaxDepth
   uint64_t timeout_ns;   // of waits inside a queue; 0 = none
-  const uint32_t* stop;  // the runtime's stop word
+  const uint32_t* stop;  // the context's stop word
+  uint32_t* alarm;       // set when a queue has its first error
 
   /// Throws kInvalidArgument that names the setting which is out of range.
   void check() const;
@@ -95,8 +96,23 @@ class IbgdaQueues {
 
   nic::QueueState nic_state(uint32_t index) const { return pairs_[index].query_state(); }
 
+  /// True when kernels or the NIC have given the queue up.
+  bool broken(uint32_t index) const;
+  /// Takes a queue back to what it was when it was made, but not connected. Work that was under way
+  /// is forgotten. No kernel may be using it; nor later from a Ticket of before.
+  void reset(uint32_t index);
+  /// Connects it again, after both ends were reset. `generation` is new and the same at both: late
+  /// packets of the connection before must not fit.
+  void reconnect(uint32_t index, uint32_t generation);
+  /// Frees the landing cells that fetches which ended early never gave back.
+  void renew_landing(uint32_t index);
+  /// From now on every operation answers `status` at once.
+  void close(uint32_t index, Status status);
+
  private:
   const mlx5::SendQueue* state(uint32_t index) const;  // where kernels have it
+  std::byte* base(uint32_t index) const { return memory_.address() + index * stride(); }
+  void change(uint32_t index, void (*edit)(mlx5::SendQueue&));
   void create(const IbgdaNic& nic, const nic::Uar& uar, uint32_t depth);
   void connect(const nic::Device& device, Bootstrap& bootstrap);
   void fill_in(uint32_t index, const IbgdaNic& nic, uint64_t* doorbell,
@@ -110,6 +126,7 @@ class IbgdaQueues {
   nic::MemoryRegion region_;
   std::vector<nic::CompletionQueue> cqs_;
   std::vector<nic::QueuePair> pairs_;
+  std::vector<nic::RemoteQueue> remotes_;  // the other ends, by index
 };
 
 }  // namespace peal

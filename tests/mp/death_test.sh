@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# death_test.sh <run_mp.sh> <die>: jobs that lose a PE must end, soon, with an exit status other than 0; and where no
+# death_test.sh <run_mp.sh> <die> <message_rate>: jobs that lose a PE must end, soon, with an exit status other than 0; and where no
 # launcher ends the survivors, they say whom they lost.
 set -u
 run_mp=$1
 die=$2
+rate=$3
 
 fail() { echo "$*"; exit 1; }
 
@@ -43,3 +44,40 @@ for rank in 0 1 2; do
   grep -q "PE $rank: PE 1 ended before the job did" "$logs/$rank" || fail "PE $rank: $(cat "$logs/$rank")"
 done
 [ $((SECONDS - begin)) -lt 20 ] || fail "over TCP: took $((SECONDS - begin)) s"
+
+# One of four PEs is killed in the middle of perf/message_rate: within the deadline of a wait and 2 s the other three have
+# ended, not with 0, and each has named it.
+unset PEAL_BOOTSTRAP_TIMEOUT
+export PEAL_TCP_SIZE=4 PEAL_TIMEOUT=5s
+kill_one() {
+  local victim=$1 rank status child row begin
+  pids=()
+  PEAL_TCP_ID=$("$die" id)
+  rm -f "$logs/rows"
+  mkfifo "$logs/rows"
+  for rank in 0 1 2 3; do
+    local rows=/dev/null
+    [ $rank = 0 ] && rows=$logs/rows
+    PEAL_TCP_RANK=$rank timeout 50 "$rate" --iters 2000 --sizes 8,64,8,64,8,64,8,64,8,64,8,64 --json \
+      >"$rows" 2>"$logs/$rank" &
+    pids+=($!)
+  done
+  exec 3<"$logs/rows"
+  read -r row <&3 || fail "message_rate on 4 PEs: no row; $(cat "$logs"/[0-3])"  # the next sizes are under way
+  read -r child <"/proc/${pids[$victim]}/task/${pids[$victim]}/children"
+  begin=$(date +%s%N)
+  kill -9 "$child"
+  for rank in 0 1 2 3; do
+    wait "${pids[$rank]}"
+    status=$?
+    [ $status != 0 ] && [ $status != 124 ] || fail "PE $rank outlived PE $victim: exit status $status; $(cat "$logs/$rank")"
+    [ $rank = "$victim" ] && continue
+    grep -qE "(PE|rank) $victim\b" "$logs/$rank" || fail "PE $rank does not name PE $victim: $(cat "$logs/$rank")"
+  done
+  local took_ms=$((($(date +%s%N) - begin) / 1000000))
+  exec 3<&-
+  echo "PE $victim killed: the others ended within $took_ms ms"
+  [ $took_ms -lt 7000 ] || fail "PE $victim killed: the others took $took_ms ms"
+}
+kill_one 2
+kill_one 0

@@ -224,14 +224,15 @@ TEST(Resolve, AMappedPeerIsReachedDirectly) {
   EXPECT_EQ(far.queue, &rig.queue(0));
 }
 
-TEST(Resolve, APeerThatIsNeitherMappedNorRegisteredIsRefused) {
+TEST(Resolve, APeerThatIsNoLongerMappedIsMaskedWhichIsNoMistake) {
   DeviceRig rig;
   std::byte buffer[64];
   std::byte* direct[2] = {nullptr, buffer};
   rig.windows().window[1] = {buffer, sizeof buffer, Be32{1u}, 0, nullptr, nullptr, direct};
   rig.windows().count = 2;
   EXPECT_EQ(where(rig.context(), buffer, 8, 1).direct, buffer);
-  EXPECT_EQ(where(rig.context(), buffer, 8, 0).status, Status::kNotSymmetric);
+  EXPECT_EQ(where(rig.context(), buffer, 8, 0).status, Status::kPeerMasked);
+  EXPECT_EQ(rig.usage().status, 0u);
 }
 
 TEST(Resolve, APointerToAPeerNeedsAMapping) {

@@ -249,7 +249,7 @@ TEST_F(RuntimeOnGpu, StopsAKernelThatWaits) {
     auto* const flag = pe.allocate<uint64_t>(1);
     auto* const status = pe.allocate<Status>(1);
     auto running = launch({}, wait_for_ever, pe.context(), flag, status);
-    pe.stop_waits();
+    pe.abort("enough");
     running.wait();
     Status ended = Status::kOk;
     pe.copy_out(&ended, status, sizeof(ended));
@@ -276,9 +276,15 @@ TEST_F(RuntimeOnGpu, ReadsTheErrorsOfQueuesByCopies) {
     const Failure failure = pe.failure();
     EXPECT_EQ(failure.status, Status::kQueueError);
     EXPECT_EQ(failure.pe, 1);
+    EXPECT_EQ(failure.queue, 0);
     EXPECT_EQ(failure.wqe_index, 7u);
     EXPECT_EQ(failure.syndrome, 0x13);
     EXPECT_NE(failure.text.find("peer refused key"), std::string::npos) << failure.text;
+    pe.barrier();
+    // PE 1's queue to itself, and both ends of the one between them.
+    EXPECT_EQ(pe.recover(), pe.my_pe() == 0 ? 1u : 2u);
+    EXPECT_EQ(pe.failure().status, Status::kOk);
+    pe.check();
   });
 }
 

@@ -340,8 +340,8 @@ TEST(Dump, SaysWhereEveryQueueStands) {
 
 TEST(Dump, NamesTheFirstFailure) {
   Runtime pe(bootstrap::make_single(), small_config());
-  pe.stop_waits();
-  EXPECT_NE(pe.dump().find("failure: waits were ended by stop_waits()"), std::string::npos);
+  pe.abort("enough");
+  EXPECT_NE(pe.dump().find("failure: PE 0 aborted: enough"), std::string::npos) << pe.dump();
 }
 
 class EndlessWait : public testing::TestWithParam<Wait> {};
@@ -359,7 +359,7 @@ void on_the_first_of_two(const Config& config, const std::function<void(Runtime&
   });
 }
 
-TEST_P(EndlessWait, EndsWhenTheHostStopsWaits) {
+TEST_P(EndlessWait, EndsWhenTheHostAborts) {
   Config config = small_config();
   config.timeout = Microseconds(0);
   on_the_first_of_two(config, [](Runtime& pe) {
@@ -367,11 +367,12 @@ TEST_P(EndlessWait, EndsWhenTheHostStopsWaits) {
     Verdict verdict;
     Launch kernel = launch({.blocks = 2, .threads = 3}, wait_for_ever, &verdict, pe.context(),
                            GetParam(), &word, Status::kAborted);
-    pe.stop_waits();
+    pe.abort("enough");
     kernel.wait();
     EXPECT_EQ(verdict.failures, 0u) << "saw " << verdict.seen;
     EXPECT_EQ(pe.failure().status, Status::kAborted);
-    expect_error(error_of([&] { pe.check(); }), ErrorCode::kSystem, {"PE 0: ", "stop_waits"});
+    expect_error(error_of([&] { pe.check(); }), ErrorCode::kSystem,
+                 {"PE 0: ", "PE 0 aborted: enough"});
     // It stays so.
     run({}, wait_for_ever, pe.context(), GetParam(), &word, Status::kAborted);
   });
@@ -397,11 +398,11 @@ PEAL_KERNEL fill_and_wait(Verdict* verdict, Context ctx, uint64_t* words, uint32
   }
 }
 
-TEST(StopWaits, LeavesNoKernelStuckInAQueue) {
+TEST(Abort, LeavesNoKernelStuckInAQueue) {
   Runtime pe(bootstrap::make_single(), small_config());
   Symmetric<uint64_t> words(pe, 1);
   Symmetric<uint32_t> sum(pe, 1);
-  pe.stop_waits();
+  pe.abort("enough");
   Verdict verdict;
   launch({.blocks = 4, .threads = 64}, fill_and_wait, &verdict, pe.context(), words.data(),
          sum.data())

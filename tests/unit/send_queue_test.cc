@@ -350,10 +350,11 @@ PEAL_KERNEL overtake(Overtaking* out) {
   const uint32_t me = thread_in_block();
   SendQueue& q = *out->q;
   uint64_t at = 0;
-  if (me == 0) reserve<Reach::kGpu>(q, 1, &at);
+  if (me == 0) out->status[0] = reserve<Reach::kGpu>(q, 1, &at);
   __syncthreads();
   if (me == 1) {
-    reserve<Reach::kGpu>(q, 1, &at);
+    out->status[1] = reserve<Reach::kGpu>(q, 1, &at);
+    if (out->status[1] != Status::kOk) return;
     out->status[1] = publish<Reach::kGpu>(q, {.first = at, .blocks = 1, .last = at});
   } else {
     for (int turn = 0; turn < 200; ++turn) relax();  // time for the other to overtake

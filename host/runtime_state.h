@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a Runtime consists of, in the order in which it is needed; destroyed in reverse. Private to
+// host/: its parts are runtime.cc (coming and going), failure.cc, abort.cc and recovery.cc.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host/base/log.h"
+#include "host/context_owner.h"
+#include "host/device_tables.h"
+#include "host/live_group.h"
+#include "host/memory/gpu.h"
+#include "host/memory/symmetric_heap.h"
+#include "host/routes.h"
+#include "host/runtime.h"
+#include "host/transport/p2p.h"
+#include "host/watcher.h"
+#include "host/windows.h"
+
+namespace peal {
+
+struct Runtime::State {
+  Config config;
+  Target target;
+  std::unique_ptr<LiveGroup> bootstrap;
+  Log log;
+  std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
+  SymmetricHeap heap;
+  uint64_t* sync_flags;  // kMaxContexts x flag_words() in the heap
+  DeviceTables tables;
+  Backing word_memory;
+  ContextWords* words;  // by slot
+  std::optional<P2p> p2p;
+  PeerMemory mapped_heap;  // on its way to the windows
+  Routes routes;
+  std::optional<IbgdaNic> nic;
+  Windows windows;
+  std::optional<Doorbell> doorbell;
+  std::atomic<uint64_t> lost_ns{0};  // when the first PE was lost that is not masked
+  std::atomic<bool> closing{false};
+  std::atomic<uint32_t> generation{0};  // recoveries so far; alike on all PEs
+  uint64_t contexts_made = 0;           // alike on all PEs
+  mutable std::mutex contexts_mutex;
+  std::array<std::weak_ptr<ContextOwner>, kMaxContexts> contexts;  // by slot, alike on all PEs
+  std::shared_ptr<ContextOwner> default_context;
+  mutable std::mutex callback_mutex;
+  std::function<void(const Failure&)> callback;
+  bool callback_due = false;  // not called since it was installed, or since recover()
+  std::unique_ptr<Watcher> watcher;
+
+  State(std::unique_ptr<Bootstrap> b, const Config& c, Target t);
+
+  uint32_t rounds() const { return sync_rounds(bootstrap->size()); }
+  size_t flag_words() const { return size_t{rounds()} * (kSyncFan - 1); }
+  size_t flag_bytes() const { return flag_words() * sizeof(uint64_t); }
+  RouteOptions route_options() const { return {.asked = config.transport, .target = target}; }
+  std::shared_ptr<Gpu> open_gpu() const;
+  std::string nic_name() const;
+
+  // host/runtime.cc
+  struct Slot {
+    uint32_t number;
+    uint64_t serial;  // of the context that will have it
+  };
+  Slot agree_on_context(const QueueOptions& queues);
+  std::shared_ptr<ContextOwner> create_context(const ContextOptions& options);
+
+  // host/failure.cc
+  Failure failure() const;
+  bool well() const;
+  void tell_callback();
+  void arm_callback();
+
+  // host/abort.cc
+  void peer_lost(int pe, int pid);
+  void stop_for_loss();
+  void take_messages();
+  void abort(const ContextFields* context, std::string_view reason);
+  void stop(const Failure& why, uint32_t slot, uint64_t serial);
+
+  // host/recovery.cc
+  size_t recover();
+
+  // host/mask.cc
+  void mask(const std::vector<int>& pes);
+  void leave_masked_out(ContextOwner& context) const;
+};
+
+}  // namespace peal

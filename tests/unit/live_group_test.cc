@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collective calls among the PEs that are left: what they gather, and how they end when one more is
+// missing. A thread per PE, and one that passes messages on as the watcher does.
+#include "host/live_group.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bootstrap/bootstraps.h"
+
+namespace peal {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// Forwards to a group that somebody else owns.
+class Borrowed : public Bootstrap {
+ public:
+  explicit Borrowed(Bootstrap& group) : group_(group) {}
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    group_.allgather(mine, all);
+  }
+  void barrier() override { group_.barrier(); }
+  [[noreturn]] void abort(const std::string& reason) override {
+    group_.abort(reason);
+    std::abort();
+  }
+
+ private:
+  Bootstrap& group_;
+};
+
+/// A live group and the thread that reads its channel.
+class Member {
+ public:
+  Member(Bootstrap& group, milliseconds deadline)
+      : group_(std::make_unique<Borrowed>(group), deadline), reader_([this] { read(); }) {}
+  ~Member() {
+    ending_ = true;
+    reader_.join();
+  }
+  LiveGroup& operator*() { return group_; }
+  LiveGroup* operator->() { return &group_; }
+
+ private:
+  void read() {
+    while (!ending_) {
+      while (auto message = group_.channel().receive()) group_.deliver(std::move(*message));
+      std::this_thread::yield();
+    }
+  }
+  LiveGroup group_;
+  std::atomic<bool> ending_{false};
+  std::thread reader_;
+};
+
+using Body = std::function<void(Member&)>;
+void on_members(int count, milliseconds deadline, const Body& body) {
+  bootstrap::run_threads(count, [&](Bootstrap& group) {
+    Member member(group, deadline);
+    body(member);
+    group.barrier();
+  });
+}
+
+void lose(Member& member, const std::vector<int>& pes) {
+  for (const int pe : pes) member->lost(pe);
+  for (const int pe : pes) member->mask(pe);
+}
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return std::string(to_string(error.code())) + ": " + error.what();
+  }
+  return "no error";
+}
+
+TEST(LiveGroup, GathersAmongThoseThatAreLeft) {
+  on_members(4, seconds(20), [](Member& member) {
+    const int me = member->rank();
+    EXPECT_EQ(gather(*member, me), (std::vector<int>{0, 1, 2, 3}));
+    if (me == 0 || me == 2) return;
+    lose(member, {0, 2});
+    EXPECT_EQ(member->masked_pes(), (std::vector<int>{0, 2}));
+    EXPECT_EQ(member->unmasked_pes(), (std::vector<int>{1, 3}));
+    for (int round = 0; round < 50; ++round) {
+      // The masked say what the first live one says.
+      const int first = 1 + 10 * round;
+      EXPECT_EQ(gather(*member, me + 10 * round),
+                (std::vector<int>{first, first, first, 3 + 10 * round}));
+      member->barrier();
+    }
+  });
+}
+
+TEST(LiveGroup, GathersMoreThanAMessageHolds) {
+  on_members(3, seconds(20), [](Member& member) {
+    if (member->rank() == 1) return;
+    lose(member, {1});
+    const size_t bytes = 5 * Channel::kMaxPayload + 17;
+    const std::vector<std::byte> mine(bytes, static_cast<std::byte>(10 + member->rank()));
+    std::vector<std::byte> all(3 * bytes);
+    member->allgather(mine, all);
+    EXPECT_EQ(all[0], std::byte{10});
+    EXPECT_EQ(all[bytes - 1], std::byte{10});
+    EXPECT_EQ(all[2 * bytes], std::byte{12});
+    EXPECT_EQ(all[3 * bytes - 1], std::byte{12});
+  });
+}
+
+TEST(LiveGroup, GathersInPlace) {
+  on_members(3, seconds(20), [](Member& member) {
+    if (member->rank() == 2) return;
+    lose(member, {2});
+    std::vector<std::byte> all(3, static_cast<std::byte>(member->rank() + 5));
+    member->allgather(std::span(all).subspan(2, 1), all);
+    EXPECT_EQ(all, (std::vector<std::byte>{std::byte{5}, std::byte{6}, std::byte{5}}));
+  });
+}
+
+TEST(LiveGroup, AloneIsStillAGroup) {
+  on_members(2, seconds(20), [](Member& member) {
+    if (member->rank() == 0) return;
+    lose(member, {0});
+    EXPECT_EQ(gather(*member, 7), (std::vector<int>{7, 7}));
+    member->barrier();
+  });
+}
+
+TEST(LiveGroup, NamesWhoDoesNotCome) {
+  on_members(3, milliseconds(100), [](Member& member) {
+    if (member->rank() != 0) return;
+    lose(member, {2});
+    const std::string why = refusal([&] { member->barrier(); });
+    EXPECT_NE(why.find("timeout: PE 1 did not take part within 100 ms; 1 PEs are masked here"),
+              std::string::npos)
+        << why;
+    EXPECT_NE(refusal([&] { member->barrier(); }).find("the group is broken since"),
+              std::string::npos);
+  });
+}
+
+TEST(LiveGroup, NamesOneMoreThatEnds) {
+  on_members(4, seconds(20), [](Member& member) {
+    if (member->rank() > 1) return;
+    lose(member, {2});
+    member->lost(3);
+    EXPECT_EQ(refusal([&] { member->barrier(); }), "peer lost: PE 3 has ended before it took part");
+    lose(member, {3});  // mends it
+    EXPECT_EQ(gather(*member, member->rank()), (std::vector<int>{0, 1, 0, 0}));
+  });
+}
+
+/// PE 1 saw both deaths at once and has gone ahead: PE 0 is not to wait for it where it was.
+TEST(LiveGroup, DoesNotWaitForOneThatSawMoreDeaths) {
+  on_members(4, seconds(20), [](Member& member) {
+    if (member->rank() > 1) return;
+    if (member->rank() == 0) {
+      lose(member, {2});
+      member->lost(3);
+      EXPECT_EQ(refusal([&] { member->barrier(); }),
+                "peer lost: PE 3 has ended before it took part");
+      lose(member, {3});
+    } else {
+      lose(member, {2, 3});
+    }
+    EXPECT_EQ(gather(*member, member->rank()), (std::vector<int>{0, 1, 0, 0}));
+  });
+}
+
+TEST(LiveGroup, TellsDifferentCallsApart) {
+  on_members(3, seconds(20), [](Member& member) {
+    if (member->rank() == 2) return;
+    lose(member, {2});
+    const std::string why = refusal([&] {
+      if (member->rank() == 0) {
+        gather(*member, uint64_t{1});
+      } else {
+        gather(*member, uint32_t{1});
+      }
+    });
+    EXPECT_NE(why.find("makes another collective call than this PE"), std::string::npos) << why;
+  });
+}
+
+/// A message of the group's own protocol that cannot be right changes nothing.
+TEST(LiveGroup, OutlivesOddMessages) {
+  on_members(3, seconds(20), [](Member& member) {
+    if (member->rank() == 2) return;
+    lose(member, {2});
+    member->deliver({Message::Kind::kExchange, 1 - member->rank(), {0, 0, 4, 0}, {}});
+    member->deliver(
+        {Message::Kind::kExchange, 1 - member->rank(), {1, 9, uint64_t{1} << 60, 0}, {}});
+    member->deliver(
+        {Message::Kind::kExchange, 1 - member->rank(), {1, 5, 1, 0}, std::vector<std::byte>(100)});
+    EXPECT_EQ(gather(*member, member->rank()), (std::vector<int>{0, 1, 0}));
+  });
+}
+
+TEST(LiveGroup, AwaitsOnlyWhoIsAlive) {
+  on_members(2, seconds(20), [](Member& member) {
+    const int other = 1 - member->rank();
+    EXPECT_EQ(member->await_lost({}, milliseconds(0)), -1);
+    EXPECT_EQ(member->await_lost({other}, milliseconds(1)), other);
+    EXPECT_TRUE(member->lost(other));
+    EXPECT_FALSE(member->lost(other)) << "no news";
+    EXPECT_EQ(member->await_lost({other}, seconds(20)), -1);
+    EXPECT_EQ(member->lost_pes(), std::vector<int>{other});
+    EXPECT_EQ(member->live_pes(), std::vector<int>{member->rank()});
+  });
+}
+
+}  // namespace
+}  // namespace peal

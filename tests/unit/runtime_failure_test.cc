@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the host learns of a failure while kernels still run: status(), failure() and what they
+// agree on.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "tests/support/job.h"
+
+namespace peal::api_test {
+namespace {
+
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+uint64_t now() { return static_cast<uint64_t>(steady_clock::now().time_since_epoch().count()); }
+
+/// Asks until `holds`; false when it never does.
+template <class Holds>
+bool eventually(Holds&& holds) {
+  const auto end = steady_clock::now() + seconds(10);
+  while (!holds()) {
+    if (steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+/// Reaches before the window, which the NIC of `pe` refuses, and then waits for `gate`.
+PEAL_KERNEL err_and_spin(Context ctx, std::byte* outside, int pe, const uint64_t* gate) {
+  static_cast<void>(p(ctx, reinterpret_cast<uint64_t*>(outside), 7, pe));
+  static_cast<void>(quiet(ctx));
+  static_cast<void>(wait_until(ctx, gate, Compare::kEq, 1));
+}
+
+PEAL_KERNEL misuse_and_spin(Context ctx, uint64_t* word, const uint64_t* gate) {
+  static_cast<void>(p(ctx, word, 7, 99));
+  static_cast<void>(wait_until(ctx, gate, Compare::kEq, 1));
+}
+
+/// Two PEs with a page of their own as a window that begins behind the page's start.
+void with_window(const std::function<void(Runtime&, std::byte*)>& body) {
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    Config config = small_config();
+    config.timeout = Microseconds(0);
+    Runtime pe = start(group, config);
+    alignas(4096) static std::byte pages[2][4096];
+    std::byte* const mine = pages[pe.my_pe()];
+    pe.register_window(mine + 1024, 1024);
+    body(pe, mine);
+    pe.barrier();
+  });
+}
+
+TEST(Failures, OfAQueueAreToldWhileAKernelSpins) {
+  with_window([](Runtime& pe, std::byte* page) {
+    EXPECT_EQ(pe.status(), Status::kOk);
+    if (pe.my_pe() != 0) return;
+    const uint64_t begin = now();
+    uint64_t gate = 0;
+    Launch kernel = launch({}, err_and_spin, pe.context(), page + 512, 1, &gate);
+    EXPECT_TRUE(eventually([&] { return pe.status() != Status::kOk; }));
+    const Failure failure = pe.failure();
+    EXPECT_EQ(pe.status(), Status::kQueueError);
+    EXPECT_EQ(failure.status, Status::kQueueError);
+    EXPECT_EQ(failure.pe, 1);
+    EXPECT_EQ(failure.queue, 0);
+    EXPECT_EQ(failure.wqe_index, 0u);
+    EXPECT_EQ(failure.opcode, static_cast<uint8_t>(mlx5::Opcode::kRdmaWrite));
+    EXPECT_EQ(failure.syndrome, static_cast<uint8_t>(mlx5::Syndrome::kRemoteAccess));
+    EXPECT_GE(failure.time_ns, begin);
+    EXPECT_LE(failure.time_ns, now());
+    EXPECT_NE(failure.text.find("to PE 1 failed: peer refused key, range or access right"),
+              std::string::npos)
+        << failure.text;
+    EXPECT_NE(failure.text.find("WQE 0 of queue 0, QP 0x"), std::string::npos) << failure.text;
+    store_release<Reach::kSystem>(&gate, uint64_t{1});
+    kernel.wait();
+  });
+}
+
+TEST(Failures, OfUsageAreToldWhileAKernelSpins) {
+  with_window([](Runtime& pe, std::byte* page) {
+    if (pe.my_pe() != 1) return;
+    const uint64_t begin = now();
+    uint64_t gate = 0;
+    Launch kernel =
+        launch({}, misuse_and_spin, pe.context(), reinterpret_cast<uint64_t*>(page), &gate);
+    EXPECT_TRUE(eventually([&] { return pe.status() != Status::kOk; }));
+    EXPECT_EQ(pe.status(), Status::kBadPe);
+    EXPECT_EQ(pe.failure().pe, 99);
+    EXPECT_EQ(pe.failure().queue, -1);
+    EXPECT_GE(pe.failure().time_ns, begin);
+    store_release<Reach::kSystem>(&gate, uint64_t{1});
+    kernel.wait();
+  });
+}
+
+PEAL_KERNEL misuse(Context ctx, uint64_t* word, int pe) { static_cast<void>(p(ctx, word, 7, pe)); }
+
+TEST(Failures, OfSeveralContextsAreOrderedByTime) {
+  Runtime pe(bootstrap::make_single(), small_config());
+  Symmetric<uint64_t> word(pe, 1);
+  const auto first = pe.make_context();
+  const auto second = pe.make_context();
+  launch({}, misuse, Context{second.value()}, word.data(), 22).wait();
+  launch({}, misuse, Context{first.value()}, word.data(), 11).wait();
+  launch({}, misuse, pe.context(), word.data(), 33).wait();
+  EXPECT_EQ(pe.failure().pe, 22) << pe.failure().text;
+}
+
+TEST(Failures, OfADroppedContextGoWithIt) {
+  Runtime pe(bootstrap::make_single(), small_config());
+  Symmetric<uint64_t> word(pe, 1);
+  {
+    const auto context = pe.make_context();
+    launch({}, misuse, Context{context.value()}, word.data(), 11).wait();
+    EXPECT_EQ(pe.status(), Status::kBadPe);
+  }
+  EXPECT_EQ(pe.status(), Status::kOk);
+  EXPECT_EQ(pe.failure().status, Status::kOk);
+  const auto next = pe.make_context();
+  EXPECT_EQ(pe.status(), Status::kOk) << "the slot's alarm is the old context's";
+}
+
+}  // namespace
+}  // namespace peal::api_test
+
+int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }
