@@ -48,6 +48,7 @@ struct Job::Pe {
   std::vector<softnic::CompletionQueue> cqs;
   std::unique_ptr<softnic::QueuePair[]> qps;
   std::vector<bool> awake;  // by queue pair number
+  std::unique_ptr<softnic::Faults> faults;
   softnic::Port port;
 };
 
@@ -58,6 +59,7 @@ class Job::Nic {
 
   void run() {
     for (;;) {
+      if (pe_.faults != nullptr) softnic::release_late(pe_.port, sim_.now_ns());
       hear_doorbells();
       receive();
       advance_all();
@@ -181,6 +183,11 @@ void Job::make_pe(int number) {
   pe.port.qps = pe.qps.get();
   pe.port.cq_count = pe.port.qp_count = total + 1;
   for (uint32_t i = 0; i < total; ++i) make_queue(pe, i);
+  if (options_.faults.count != 0) {
+    pe.faults = std::make_unique<softnic::Faults>();
+    pe.faults->begin(options_.faults);
+    pe.port.faults = pe.faults.get();
+  }
 
   ContextFields& ctx = pe.state->fields;
   ctx.version = kContextVersion;

@@ -18,6 +18,8 @@
 #include "device/api.h"
 #include "simt/simulation.h"
 #include "softnic/engine.h"
+#include "softnic/fault_plan.h"
+#include "softnic/faults.h"
 #include "softnic/serve.h"
 #include "tests/sim/network.h"
 
@@ -37,6 +39,7 @@ struct JobOptions {
   bool connected = true;       ///< else connect() brings the queue pairs up
   uint64_t timeout_ns = 20 * kSecond;
   WireWeather weather = {};
+  softnic::FaultPlan faults = {};  ///< of every NIC; watching ones only, not sleeping
 };
 
 /// Options that any workload allows to differ from seed to seed.

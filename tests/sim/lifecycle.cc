@@ -28,6 +28,21 @@ void put_to_next(Job& job, int pe, uint32_t round) {
   must(sync_all(ctx, warp), "sync_all");  // all have looked before the next round
 }
 
+/// Each of two lanes adds one at the other PE, then both put, twice.
+void count_and_put(Job& job, int pe) {
+  const Context ctx = job.context<Reach::kGpu>(pe);
+  const auto old = atomic_fetch_add(ctx, job.at<uint64_t>(pe, kCounters), 1, 1 - pe);
+  must(old.status, "atomic_fetch_add");
+  put_to_next(job, pe, 1);
+  put_to_next(job, pe, 2);
+}
+
+void expect_counted(Job& job) {
+  for (int pe = 0; pe < 2; ++pe) {
+    expect_equal<uint64_t>(*job.at<uint64_t>(pe, kCounters), 2, "the counter");
+  }
+}
+
 }  // namespace
 
 /// Queue pairs become ready one PE after the other, while the kernels of others already call.
@@ -99,18 +114,41 @@ void lossy_wire(simt::Simulation& sim) {
   options.timeout_ns = 1000 * kSecond;  // a lost packet is sent again after one
   Job job(sim, options);
   for (int pe = 0; pe < 2; ++pe) {
-    job.launch(pe, {1, 2}, [&job, pe] {
-      const Context ctx = job.context<Reach::kGpu>(pe);
-      const auto old = atomic_fetch_add(ctx, job.at<uint64_t>(pe, kCounters), 1, 1 - pe);
-      must(old.status, "atomic_fetch_add");
-      put_to_next(job, pe, 1);
-      put_to_next(job, pe, 2);
-    });
+    job.launch(pe, {1, 2}, [&job, pe] { count_and_put(job, pe); });
   }
   run_clean(sim, job);
-  for (int pe = 0; pe < 2; ++pe) {
-    expect_equal<uint64_t>(*job.at<uint64_t>(pe, kCounters), 2, "the counter");
+  expect_counted(job);
+}
+
+/// Doorbells that are heard late, twice or out of order, WQEs that stall or lose packets or the
+/// peer's readiness, completions that come late: nobody notices but by the time it takes.
+void fault_plan(simt::Simulation& sim) {
+  using softnic::FaultKind;
+  using Trigger = softnic::FaultRule::Trigger;
+  constexpr FaultKind kKinds[] = {FaultKind::kDelayDoorbell,   FaultKind::kDuplicateDoorbell,
+                                  FaultKind::kReorderDoorbell, FaultKind::kStall,
+                                  FaultKind::kLoseAck,         FaultKind::kLoseRequest,
+                                  FaultKind::kNotReady,        FaultKind::kLateCqe};
+  JobOptions options = any_options(sim.random());
+  options.sleeping = false;
+  options.timeout_ns = 1000 * kSecond;
+  options.faults.seed = sim.random().next();
+  options.faults.count = 1 + sim.random().below(3);
+  for (uint32_t i = 0; i < options.faults.count; ++i) {
+    softnic::FaultRule& rule = options.faults.rule[i];
+    const uint32_t which = sim.random().below(8);
+    rule.kind = kKinds[which];
+    rule.trigger = which < 3 ? Trigger::kDoorbell : Trigger::kWqe;
+    rule.chance = softnic::FaultRule::kAlways / (1 + sim.random().below(4));
+    rule.ns = 100 + sim.random().below(20'000);
+    rule.times = 1 + sim.random().below(2);
   }
+  Job job(sim, options);
+  for (int pe = 0; pe < 2; ++pe) {
+    job.launch(pe, {1, 2}, [&job, pe] { count_and_put(job, pe); });
+  }
+  run_clean(sim, job);
+  expect_counted(job);
 }
 
 /// The peer's NIC knows no such key: every lane hears of it, and the host finds a whole record.

@@ -59,6 +59,7 @@ void quiet_of_many(simt::Simulation& sim);
 void start_up(simt::Simulation& sim);
 void new_window(simt::Simulation& sim);
 void lossy_wire(simt::Simulation& sim);
+void fault_plan(simt::Simulation& sim);
 void refused_write(simt::Simulation& sim);
 void stopped(simt::Simulation& sim);
 

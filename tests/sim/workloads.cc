@@ -23,6 +23,7 @@ constexpr Workload kWorkloads[] = {
     {"start_up", start_up},
     {"new_window", new_window},
     {"lossy_wire", lossy_wire},
+    {"fault_plan", fault_plan},
     {"refused_write", refused_write},
     {"stopped", stopped},
 };
