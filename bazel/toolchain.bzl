@@ -1,4 +1,4 @@
-"""What the machine provides: system libraries as Bazel targets, and nvcc when it is installed."""
+"""What the machine provides: system libraries as Bazel targets, and nvcc and clang when they are installed."""
 
 _SYSTEM_BUILD = """
 package(default_visibility = ["//visibility:public"])
@@ -58,6 +58,17 @@ def _cuda_toolkit(ctx):
 
 cuda_toolkit = repository_rule(
     implementation = _cuda_toolkit,
+    environ = ["PATH"],
+    local = True,
+)
+
+def _clang(ctx):
+    clang = ctx.which("clang++")
+    ctx.file("BUILD.bazel", "")
+    ctx.file("config.bzl", 'CLANG = "{}"\n'.format(clang if clang else ""))
+
+clang = repository_rule(
+    implementation = _clang,
     environ = ["PATH"],
     local = True,
 )

@@ -161,10 +161,8 @@ PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, T* word, const O
   const Ticket ticket = post<R, true>(
       *at.queue, [&](const mlx5::Header& h) { return op.compose(h, at.remote, landing.local()); });
   answer.status = ibgda::wait<R>(ticket);
-  if (answer.status == Status::kOk) {
-    answer.value = from_landing<T>(landing.value());
-    landing.template give_back<R>();
-  }
+  if (answer.status == Status::kOk) answer.value = from_landing<T>(landing.value());
+  landing.template give_back<R>();
   return answer;
 }
 

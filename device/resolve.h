@@ -61,10 +61,12 @@ enum class Side { kHome, kPeer };
 PEAL_HD const Window* find_window(const WindowTable* table, const void* address, uint64_t bytes,
                                   Side side) {
   // Edge M13: an entry is complete before `count` covers it.
-  const uint32_t count = load_acquire<Reach::kSystem>(&table->count);
+  const uint32_t count = load_acquire<Reach::kSystem, Edge::kM13>(&table->count);
   for (uint32_t i = 1; i < count; ++i) {
-    const Window& w = table->window[i];
-    if (holds_range(w, address, bytes) && (side == Side::kHome || symmetric(w))) return &w;
+    const Window w = load_payload(&table->window[i]);
+    if (holds_range(w, address, bytes) && (side == Side::kHome || symmetric(w))) {
+      return &table->window[i];
+    }
   }
   return nullptr;
 }
@@ -124,7 +126,7 @@ PEAL_DEVICE Destination through_nic(const ContextFields& ctx, const Window& w, u
                                     int pe, Use use) {
   const uint32_t lane_queue = ctx.queues_per_peer == 1 ? 0 : block_in_grid() % ctx.queues_per_peer;
   const uint32_t index = lane_queue * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe);
-  const Be32 key = use == Use::kPayload ? w.rkeys[pe] : w.word_rkeys[pe];
+  const Be32 key = use == Use::kPayload || weakened(Edge::kM6) ? w.rkeys[pe] : w.word_rkeys[pe];
   return {nullptr, queue_at(ctx, index), {offset, key}, Status::kOk};
 }
 

@@ -72,9 +72,9 @@ PEAL_DEVICE Destination resolve_signal(const BasicContext<R>& ctx, const Signal&
 PEAL_DEVICE void signal_direct(std::byte* word, const Signal& signal) {
   auto* at = reinterpret_cast<uint64_t*>(word);
   if (signal.kind == Signal::Kind::kSet) {
-    store_release<Reach::kSystem>(at, signal.value);
+    store_release<Reach::kSystem, Edge::kM16Signal>(at, signal.value);
   } else {
-    add_release<Reach::kSystem>(at, signal.value);
+    add_release<Reach::kSystem, Edge::kM16Signal>(at, signal.value);
   }
 }
 
@@ -108,17 +108,39 @@ PEAL_DEVICE void copy_direct(S scope, void* dst, const void* src, uint64_t bytes
 /// Data that is stored, but not into a near heap: another window, a large machine. The word is
 /// stored too, or goes through the NIC.
 template <Reach R, class S>
-PEAL_DEVICE_COLD Ticket put_signal_mapped(S scope, Destination to, Destination flag,
-                                          const void* src, uint64_t bytes, Signal signal) {
+PEAL_DEVICE Ticket put_signal_mapped(S scope, const Destination& to, const Destination& flag,
+                                     const void* src, uint64_t bytes, const Signal& signal) {
   copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);
   return by_leader(scope, [&] {
     if (flag.direct != nullptr) {
       signal_direct(flag.direct, signal);
       return Ticket{};
     }
-    fence_direct_stores();  // edge M16: the NIC may overtake plain stores
+    fence_direct_stores<Edge::kM16>();  // edge M16: the NIC may overtake plain stores
     return post_signal<R, false>(flag, signal);
   });
+}
+
+/// What put_signal_nbi does unless both go into a near heap.
+template <Reach R, class S>
+PEAL_DEVICE Ticket put_signal_resolved(const BasicContext<R>& ctx, S scope, void* dst,
+                                       const void* src, uint64_t bytes, const Signal& signal) {
+  const Destination flag = resolve_signal(ctx, signal);
+  // Nothing to send needs no destination.
+  const Destination to = bytes == 0 ? flag : resolve(ctx, dst, bytes, signal.pe, Use::kPayload);
+  if (flag.status != Status::kOk) return Ticket{nullptr, 0, flag.status};
+  if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
+  if (to.direct != nullptr) return put_signal_mapped<R>(scope, to, flag, src, bytes, signal);
+  return by_leader(scope, [&] {
+    return put_signal_bytes<R, std::is_same_v<S, Thread>>(ctx, to, flag, src, bytes, signal);
+  });
+}
+
+template <Reach R, class S>
+PEAL_DEVICE_COLD Ticket put_signal_elsewhere(const ContextState* state, S scope, void* dst,
+                                             const void* src, uint64_t bytes, Signal signal) {
+  return put_signal_resolved(static_cast<const BasicContext<R>&>(state->fields), scope, dst, src,
+                             bytes, signal);
 }
 
 }  // namespace detail
@@ -139,17 +161,11 @@ requires detail::kIsScope<S> PEAL_DEVICE Ticket put_signal_nbi(const BasicContex
     if (scope.leader()) detail::signal_direct(near_flag.address, signal);
     return Ticket{};
   }
-  const detail::Destination flag = detail::resolve_signal(ctx, signal);
-  // Nothing to send needs no destination.
-  const detail::Destination to =
-      bytes == 0 ? flag : detail::resolve(ctx, dst, bytes, signal.pe, detail::Use::kPayload);
-  if (flag.status != Status::kOk) return Ticket{nullptr, 0, flag.status};
-  if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
-  if (to.direct != nullptr)
-    return detail::put_signal_mapped<R>(scope, to, flag, src, bytes, signal);
-  return detail::through_leader(ctx, scope, [=](const BasicContext<R>& c) {
-    return detail::put_signal_bytes<R, std::is_same_v<S, Thread>>(c, to, flag, src, bytes, signal);
-  });
+  if constexpr (std::is_same_v<S, Thread>) {
+    return detail::put_signal_resolved(ctx, scope, dst, src, bytes, signal);
+  } else {
+    return detail::put_signal_elsewhere<R>(ctx.state, scope, dst, src, bytes, signal);
+  }
 }
 
 /// put_signal_nbi, and returns when the source may be reused (which does not mean that the signal

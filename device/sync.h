@@ -16,6 +16,7 @@
 
 #include "device/base/order.h"
 #include "device/base/scope.h"
+#include "device/base/spin.h"
 #include "device/context.h"
 #include "device/resolve.h"
 #include "device/signal.h"
@@ -44,10 +45,11 @@ PEAL_DEVICE_COLD Status drain_queues(std::byte* queues, uint64_t stride, uint32_
       completed[k] = load_batched<R>(&q.completed);
       failed[k] = load_batched<R>(&q.error.status);
     }
-    acquire_batch();
+    acquire_batch<Edge::kM14Batch>();
     PEAL_UNROLL
     for (uint32_t k = 0; k < kBatch; ++k) {
       const bool missing = static_cast<int64_t>(last[k] - completed[k]) >= 0;
+      if (weakened(Edge::kM14) && from + k != 0) continue;
       if (from + k >= count || (!missing && failed[k] == 0)) continue;
       if (failed[k] == static_cast<uint32_t>(Status::kPeerMasked)) continue;  // nobody waits there
       const Status status = mlx5::drain<R>(queue(from + k));
@@ -66,7 +68,8 @@ PEAL_DEVICE Status drain_all(const BasicContext<R>& ctx) {
     const Status drained = drain_queues<R>(ctx.queues, ctx.queue_stride, queues);
     if (first == Status::kOk) first = drained;
   }
-  fence_direct_stores();  // behind the queues: it passes on what the NIC has brought, too
+  fence_direct_stores<Edge::kM16>();  // behind the queues: it passes on what the NIC has brought,
+                                      // too
   return first;
 }
 
@@ -99,6 +102,31 @@ PEAL_DEVICE SyncBegin begin_sync(const ContextFields& ctx) {
           find_near(ctx, ctx.sync_flags, sizeof(uint64_t), next)};
 }
 
+/// What ends a wait for a flag early: the runtime's stop word, or the queue of the pair by which
+/// the flag would come. That one may carry a flag of this PE, and nobody else polls it now.
+template <Reach R>
+PEAL_DEVICE_COLD Status end_of_flag(const uint32_t* stop, mlx5::SendQueue* q) {
+  if (q == nullptr) return static_cast<Status>(load_relaxed<Reach::kSystem>(stop));
+  mlx5::poll<R>(*q);
+  return mlx5::stop_status<R>(*q);
+}
+
+/// Waits until PE `pe` has written `epoch` or more into the flag.
+template <Reach R>
+PEAL_DEVICE Status wait_flag(const BasicContext<R>& ctx, const uint64_t* flag, uint64_t epoch,
+                             uint32_t pe) {
+  const bool mapped = heap_of(ctx, static_cast<int>(pe)) != nullptr;
+  mlx5::SendQueue* const q = mapped ? nullptr : queue_at(ctx, pe);
+  Status ended = Status::kOk;
+  const SpinEnd end = spin_until(
+      ctx.timeout_ns, [&] { return acquire_word(flag) >= epoch; },
+      [&] {
+        ended = end_of_flag<R>(ctx.stop, q);
+        return ended != Status::kOk;
+      });
+  return end == SpinEnd::kTimedOut ? Status::kTimeout : ended;
+}
+
 /// The barrier of sync_pes() once PEs are masked: the same among those that are left, by their
 /// rank.
 template <Reach R>
@@ -109,14 +137,15 @@ PEAL_DEVICE_COLD Status sync_survivors(ContextState* state, uint64_t epoch) {
   uint64_t* flags = ctx.sync_flags;
   Status first = Status::kOk;
   for (uint32_t distance = 1; distance < left.count; distance *= kSyncFan) {
-    fence_direct_stores();  // passes on what the round before brought
+    fence_direct_stores<Edge::kM15>();  // passes on what the round before brought
     for (uint32_t i = 1; i < kSyncFan && i * distance < left.count; ++i) {
       const int pe = left.pe[(left.rank + i * distance) % left.count];
       const Status status = set_flag(ctx, flags + i - 1, epoch, pe);
       if (first == Status::kOk) first = status;
     }
     for (uint32_t i = 1; first == Status::kOk && i < kSyncFan && i * distance < left.count; ++i) {
-      first = wait_until(ctx, flags + i - 1, Compare::kGe, epoch);
+      const int pe = left.pe[(left.rank + left.count - i * distance) % left.count];
+      first = wait_flag(ctx, flags + i - 1, epoch, static_cast<uint32_t>(pe));
     }
     flags += kSyncFan - 1;
   }
@@ -141,7 +170,7 @@ PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin) 
   Status first = Status::kOk;
   uint32_t distance = 1;
   for (uint32_t round = 0; round < ctx.sync_rounds; ++round) {
-    if (round != 0) fence_direct_stores();  // passes on what the round before brought
+    if (round != 0) fence_direct_stores<Edge::kM15>();  // passes on what the round before brought
     const uint32_t from = round == 0 && told_next ? 2 : 1;
     for (uint32_t i = from; i < kSyncFan && i * distance < n; ++i) {
       const uint32_t ahead = static_cast<uint32_t>(ctx.pe) + i * distance;
@@ -151,7 +180,8 @@ PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin) 
     }
     // After a failure the others are still told, so that they need not wait for a deadline.
     for (uint32_t i = 1; first == Status::kOk && i < kSyncFan && i * distance < n; ++i) {
-      first = wait_until(ctx, flags + i - 1, Compare::kGe, epoch);
+      const uint32_t behind = static_cast<uint32_t>(ctx.pe) + n - i * distance;
+      first = wait_flag(ctx, flags + i - 1, epoch, behind < n ? behind : behind - n);
     }
     distance *= kSyncFan;
     flags += kSyncFan - 1;
@@ -182,7 +212,7 @@ requires detail::kIsScope<S>
 [[nodiscard]] PEAL_DEVICE Status fence(const BasicContext<R>& ctx, S scope) {
   return by_leader(scope, [&] {
     if (ctx.queues_per_peer > 1 || ctx.relaxed != 0) return detail::drain_all(ctx);
-    fence_direct_stores();
+    fence_direct_stores<Edge::kM16>();
     return detail::usage_status(ctx);
   });
 }
@@ -199,7 +229,7 @@ requires detail::kIsScope<S>
 [[nodiscard]] PEAL_DEVICE Status sync_all(const BasicContext<R>& ctx, S scope) {
   return by_leader(scope, [&] {
     const detail::SyncBegin begin = detail::begin_sync(ctx);
-    fence_direct_stores();
+    fence_direct_stores<Edge::kM16>();
     return detail::sync_pes(ctx, begin);
   });
 }

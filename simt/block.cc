@@ -9,6 +9,7 @@
 
 #include "simt/lane.h"
 #include "simt/launch.h"
+#include "simt/memory.h"
 #include "simt/sanitizer.h"
 
 namespace peal::simt {
@@ -53,23 +54,29 @@ std::string hex(uint32_t mask) {
   return text.data();
 }
 
-void RoundRobin::push(Lane& lane) {
+void Ready::push(Lane& lane) {
+  ++count_;
+  if (bag_ != nullptr) {
+    bag_->push_back(&lane);
+    return;
+  }
   lane.next = nullptr;
   (first_ == nullptr ? first_ : last_->next) = &lane;
   last_ = &lane;
-  ++count_;
 }
 
-Lane& RoundRobin::pop() {
+Lane& Ready::pop() {
   Lane& lane = *first_;
   first_ = lane.next;
   --count_;
   return lane;
 }
 
-Block::Block(const Dim3& index, const Dim3& threads, size_t shared_bytes, RoundRobin& ready)
+Block::Block(const Dim3& index, const Dim3& threads, size_t shared_bytes, Ready& ready,
+             Memory* memory)
     : index_(index),
       ready_(ready),
+      memory_(memory),
       lanes_(threads.count()),
       live_(static_cast<unsigned>(lanes_.size())),
       running_(live_) {
@@ -139,6 +146,13 @@ void Block::complete_barrier() {
   const unsigned count = predicates_;
   at_barrier_ = 0;
   predicates_ = 0;
+  if (memory_ != nullptr) {
+    std::vector<uint64_t> met;
+    for (const Lane& lane : lanes_) {
+      if (!lane.ended) met.push_back(lane.rank);
+    }
+    memory_->meet(met);
+  }
   // Every lane that has not ended is at the barrier.
   for (Lane& lane : lanes_) {
     if (!lane.ended) wake(lane, count);

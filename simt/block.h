@@ -15,12 +15,13 @@
 
 #include "simt/dim3.h"
 #include "simt/fiber.h"
-#include "simt/round_robin.h"
+#include "simt/ready.h"
 #include "simt/shared_memory.h"
 
 namespace peal::simt {
 
 class Block;
+class Memory;
 class Warp;
 
 /// What a lane asks of its worker when it suspends. Up to kExit the lane does not wait for others.
@@ -60,12 +61,12 @@ struct Lane {
   Request request;
   uint64_t result = 0;
   ExceptionState exceptions;
-  Lane* next = nullptr;  // in the RoundRobin
+  Lane* next = nullptr;  // in Ready
   Block* block = nullptr;
   Warp* warp = nullptr;
   Dim3 thread{0, 0, 0};
   unsigned index = 0;  // in the warp
-  uint64_t rank = 0;   // in the grid
+  uint64_t rank = 0;   // in the grid, or among all lanes of a simulation
   bool started = false;
   bool ended = false;
   bool abandoned = false;  // the launch stopped: unwind
@@ -117,15 +118,19 @@ class Warp {
 /// A block: its lanes, barrier and shared memory.
 class Block {
  public:
-  Block(const Dim3& index, const Dim3& threads, size_t shared_bytes, RoundRobin& ready);
+  Block(const Dim3& index, const Dim3& threads, size_t shared_bytes, Ready& ready,
+        Memory* memory = nullptr);
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
   const Dim3& index() const { return index_; }
   std::vector<Lane>& lanes() { return lanes_; }
+  const std::vector<Lane>& lanes() const { return lanes_; }
   void* dynamic_shared() const { return dynamic_shared_; }
   /// A word that stands for the making of shared memory to ThreadSanitizer.
   void* shared_tag() { return &shared_; }
+  /// The modelled memory of the simulation this block is part of, or null.
+  Memory* memory() const { return memory_; }
 
   /// Takes what `lane` asked for with its last slice. Throws Error when that is against the rules,
   /// or when no lane of the block can run any more.
@@ -142,7 +147,8 @@ class Block {
   [[noreturn]] void fail_deadlock() const;
 
   const Dim3 index_;
-  RoundRobin& ready_;
+  Ready& ready_;
+  Memory* const memory_;
   std::vector<Lane> lanes_;
   std::vector<Warp> warps_;
   SharedMemory shared_;

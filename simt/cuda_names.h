@@ -14,7 +14,6 @@
 
 #include <atomic>
 #include <bit>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -139,7 +138,7 @@ inline void __nanosleep(unsigned) { peal::simt::yield(); }
 /// Nanoseconds of a steady clock, not cycles.
 inline long long clock64() {
   peal::simt::breathe();
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+  return static_cast<long long>(peal::simt::now_ns());
 }
 
 // ---- fences

@@ -4,11 +4,14 @@
 // concerned.
 #include "simt/lane.h"
 
+#include <time.h>
+
 #include <exception>
 #include <thread>
 
 #include "simt/sanitizer.h"
 #include "simt/shared_memory.h"
+#include "simt/simulation.h"
 #include "simt/suspend.h"
 
 namespace peal::simt {
@@ -21,13 +24,22 @@ constinit thread_local bool progress_made = false;
 constexpr unsigned kCallsPerBreath = 64;
 constinit thread_local unsigned calls_left = kCallsPerBreath;
 
+/// Leaves the lane. A simulation is one thread to ThreadSanitizer too: what its lanes may see of
+/// each other its memory says.
+PEAL_SIMT_SWITCH void leave(Lane& lane) {
+  void* const simulated = kThreadSanitized ? lane.block->memory() : nullptr;
+  if (simulated != nullptr) release_to(simulated);
+  lane.fiber.leave();
+  if (simulated != nullptr) acquire_from(simulated);
+}
+
 /// Hands `request` to the worker; returns the answer once the lane runs again. Throws Abandoned
 /// when the launch stopped; while an exception is already unwinding the lane, returns kUndefined
 /// instead.
 PEAL_SIMT_SWITCH uint64_t suspend(Lane& lane, const Request& request) {
   if (!lane.abandoned) {
     lane.request = request;
-    lane.fiber.leave();
+    leave(lane);
   }
   if (!lane.abandoned) return lane.result;
   // A throw from a destructor that an exception called would end the process.
@@ -77,10 +89,24 @@ void yield() {
   suspend(*current, {.call = Call::kYield});
 }
 
+void give_way(Lane& lane) {
+  if (lane.abandoned) return;
+  lane.request = {.call = Call::kYield};
+  leave(lane);
+}
+
 PEAL_SIMT_UNSEEN void breathe() {
+  if (in_simulation()) return point();
   if (current == nullptr || --calls_left != 0) return;
   calls_left = kCallsPerBreath;
   yield();
+}
+
+uint64_t now_ns() {
+  if (in_simulation()) return simulated_ns();
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
 void sync_warp(uint32_t mask) {

@@ -57,6 +57,10 @@ void yield();
 /// from taking a busy kernel that waits often for one that waits long.
 void progressed();
 
+/// Nanoseconds of a steady clock, or of the simulation that runs this lane; only differences mean
+/// anything.
+uint64_t now_ns();
+
 /// A yield() every 64th call of this worker, for operations that a kernel may spin on.
 void breathe();
 

@@ -41,28 +41,6 @@ void check_extent(const char* name, const Dim3& extent, const Dim3& most) {
   }
 }
 
-/// The number of lanes; throws Error for what CUDA would refuse.
-size_t checked_lanes(const Grid& grid, const Limits& limits) {
-  check_extent("blocks", grid.blocks, kMaxBlocks);
-  check_extent("threads", grid.threads, kMaxThreads);
-  const uint64_t threads = grid.threads.count();
-  if (threads > kMaxBlockThreads) {
-    throw Error("launch: threads = " + to_string(grid.threads) + ", a block has at most 1024");
-  }
-  if (grid.shared_bytes > kMaxSharedBytes) {
-    throw Error("launch: shared_bytes = " + std::to_string(grid.shared_bytes) +
-                ", a block has at most " + std::to_string(kMaxSharedBytes));
-  }
-  // In this order no product overflows: x * y < 2^47, so only z can, and it is compared first.
-  const uint64_t plane = uint64_t{grid.blocks.x} * grid.blocks.y;
-  if (plane > limits.max_lanes || plane * grid.blocks.z > limits.max_lanes / threads) {
-    throw Error("launch: " + to_string(grid.blocks) + " blocks of " + std::to_string(threads) +
-                " threads exceed Limits::max_lanes = " + std::to_string(limits.max_lanes) +
-                "; launch a smaller grid or raise the limit with set_limits()");
-  }
-  return plane * grid.blocks.z * threads;
-}
-
 Limits default_limits() {
   // ThreadSanitizer has room for 8128 threads and fibers.
   constexpr uint64_t kMostLanes = kThreadSanitized ? 4096 : uint64_t{1} << 17;
@@ -90,6 +68,27 @@ LimitsInForce& limits_in_force() {
 }
 
 }  // namespace
+
+size_t checked_lanes(const Grid& grid, const Limits& limits) {
+  check_extent("blocks", grid.blocks, kMaxBlocks);
+  check_extent("threads", grid.threads, kMaxThreads);
+  const uint64_t threads = grid.threads.count();
+  if (threads > kMaxBlockThreads) {
+    throw Error("launch: threads = " + to_string(grid.threads) + ", a block has at most 1024");
+  }
+  if (grid.shared_bytes > kMaxSharedBytes) {
+    throw Error("launch: shared_bytes = " + std::to_string(grid.shared_bytes) +
+                ", a block has at most " + std::to_string(kMaxSharedBytes));
+  }
+  // In this order no product overflows: x * y < 2^47, so only z can, and it is compared first.
+  const uint64_t plane = uint64_t{grid.blocks.x} * grid.blocks.y;
+  if (plane > limits.max_lanes || plane * grid.blocks.z > limits.max_lanes / threads) {
+    throw Error("launch: " + to_string(grid.blocks) + " blocks of " + std::to_string(threads) +
+                " threads exceed Limits::max_lanes = " + std::to_string(limits.max_lanes) +
+                "; launch a smaller grid or raise the limit with set_limits()");
+  }
+  return plane * grid.blocks.z * threads;
+}
 
 Limits limits() {
   LimitsInForce& in_force = limits_in_force();

@@ -16,6 +16,12 @@ Lane* current_lane();
 /// The worker names the lane it resumes.
 void set_current_lane(Lane* lane);
 
+/// A yield() that leaves by no exception: the next call that may will.
+void give_way(Lane& lane);
+
+/// The clock of the simulation that runs on this thread.
+uint64_t simulated_ns();
+
 /// True when a lane of this thread called progressed() since the last call.
 bool take_progress();
 

@@ -4,9 +4,11 @@
 // computes every result and wakes all.
 #include <bit>
 #include <string>
+#include <vector>
 
 #include "simt/block.h"
 #include "simt/lane.h"
+#include "simt/memory.h"
 
 namespace peal::simt {
 namespace {
@@ -71,6 +73,11 @@ void Warp::arrive(Lane& lane) {
 
 void Warp::complete(uint32_t mask, Call call) {
   waiting_ &= ~mask;
+  if (call == Call::kSyncWarp && block_.memory() != nullptr) {
+    std::vector<uint64_t> met;
+    for (uint32_t others = mask; others != 0;) met.push_back(lanes_[take_lowest(others)].rank);
+    block_.memory()->meet(met);
+  }
   uint64_t ballot = 0;
   if (call == Call::kBallot) {
     for (uint32_t others = mask; others != 0;) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "simt/lane.h"
+#include "simt/resume.h"
 #include "simt/sanitizer.h"
 #include "simt/suspend.h"
 
@@ -29,11 +30,18 @@ void Outcome::fail(std::exception_ptr error) {
   stopped_.store(true, std::memory_order_relaxed);
 }
 
-void Worker::add(uint64_t number) {
-  const Dim3& blocks = program_.blocks;
+ExceptionState& exceptions_of_thread() {
+  return *reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
+}
+
+Dim3 block_index(const Dim3& blocks, uint64_t number) {
   const uint64_t row = number / blocks.x;
-  const Dim3 index{static_cast<unsigned>(number % blocks.x), static_cast<unsigned>(row % blocks.y),
-                   static_cast<unsigned>(row / blocks.y)};
+  return {static_cast<unsigned>(number % blocks.x), static_cast<unsigned>(row % blocks.y),
+          static_cast<unsigned>(row / blocks.y)};
+}
+
+void Worker::add(uint64_t number) {
+  const Dim3 index = block_index(program_.blocks, number);
   blocks_.emplace_back(index, program_.threads, program_.shared_bytes, ready_);
   uint64_t rank = number * program_.threads.count();
   for (Lane& lane : blocks_.back().lanes()) lane.rank = rank++;
@@ -43,7 +51,7 @@ void Worker::run() {
   this_worker = this;
   blockDim = program_.threads;
   gridDim = program_.blocks;
-  thread_exceptions_ = reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
+  exceptions_ = &exceptions_of_thread();
   // Linux may stretch a sleep by 50 us otherwise, which would double a nap.
   ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   release_to(&start_tag_);
@@ -57,23 +65,11 @@ void Worker::run() {
   acquire_from(&end_tag_);
 }
 
-PEAL_SIMT_SWITCH void Worker::resume(Lane& lane) {
-  threadIdx = lane.thread;
-  blockIdx = lane.block->index();
-  set_current_lane(&lane);
-  ExceptionState& exceptions = *thread_exceptions_;
-  const ExceptionState own = exceptions;
-  exceptions = lane.exceptions;
-  lane.fiber.enter();
-  lane.exceptions = exceptions;
-  exceptions = own;
-}
-
 void Worker::run_lanes() {
   while (!ready_.empty() && !program_.outcome.stopped()) {
     Lane& lane = ready_.pop();
     if (!lane.started) start(lane);
-    resume(lane);
+    resume(lane, *exceptions_);
     const bool spins = lane.request.call == Call::kYield;
     lane.block->settle(lane);
     if (lane.ended || take_progress()) backoff_.reset();
@@ -89,7 +85,7 @@ void Worker::unwind_lanes() {
     for (Lane& lane : block.lanes()) {
       if (!lane.started || lane.ended) continue;
       lane.abandoned = true;
-      resume(lane);  // an abandoned lane does not suspend again
+      resume(lane, *exceptions_);  // an abandoned lane does not suspend again
     }
   }
 }

@@ -17,7 +17,8 @@
 
 #include "simt/backoff.h"
 #include "simt/block.h"
-#include "simt/round_robin.h"
+#include "simt/launch.h"
+#include "simt/ready.h"
 #include "simt/stack_pool.h"
 
 namespace peal::simt {
@@ -47,6 +48,12 @@ struct Program {
   Outcome outcome;
 };
 
+/// The number of lanes of a grid; throws Error for what CUDA would refuse or the limits exclude.
+size_t checked_lanes(const Grid& grid, const Limits& limits);
+
+/// The index of block `number`, x fastest.
+Dim3 block_index(const Dim3& blocks, uint64_t number);
+
 class Worker {
  public:
   explicit Worker(Program& program) : program_(program) {}
@@ -63,16 +70,15 @@ class Worker {
   void run_lanes();
   void unwind_lanes();
   void start(Lane& lane);
-  void resume(Lane& lane);
   static void enter_lane(void* lane);
   void run_body();
 
   Program& program_;
-  RoundRobin ready_;
+  Ready ready_;
   std::deque<Block> blocks_;
   Backoff backoff_;
-  ExceptionState* thread_exceptions_ = nullptr;
-  size_t yields_ = 0;  // since the last pass
+  ExceptionState* exceptions_ = nullptr;  // of the thread
+  size_t yields_ = 0;                     // since the last pass
   // Words that stand for "lanes may start" and "lanes ended" to ThreadSanitizer.
   char start_tag_ = 0;
   char end_tag_ = 0;

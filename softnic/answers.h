@@ -22,6 +22,8 @@ class Answers : public Recovery {
   PEAL_HD void take(QueuePair& qp, const Packet& packet, const Payload& payload) {
     Sender& send = qp.send;
     if (qp.state != QpState::kReadyToSend || send.drained()) return;
+    if (port_.faults != nullptr && loses(*port_.faults, qp, FaultKind::kLoseAck, packet.psn))
+      return;
     if (packet.kind == PacketKind::kAbsent) {
       const uint64_t soon = now_ + port_.timing.ask_again;
       if (send.resend_at > soon) send.resend_at = soon;

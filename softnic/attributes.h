@@ -62,11 +62,11 @@ struct QueuePairAttributes {
   uint16_t software_send_counter = 0;
 };
 
-/// An error that arrived outside a command: a queue pair or CQ that failed. Read by
-/// ibv_get_async_event.
+/// What happened outside a command: a queue pair or CQ that failed, a port that went down or up.
+/// Read by ibv_get_async_event.
 struct AsyncEvent {
-  enum class Kind { kQpFatal, kQpAccessError, kQpRequestError, kCqError } kind;
-  uint32_t number;  // qpn or cqn
+  enum class Kind { kQpFatal, kQpAccessError, kQpRequestError, kCqError, kPortDown, kPortUp } kind;
+  uint32_t number;  // qpn, cqn or port
 };
 
 /// How often clients did what hardware silently tolerates or answers with an opaque syndrome.

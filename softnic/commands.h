@@ -31,6 +31,8 @@ class Commands {
   virtual bool next_event(AsyncEvent* event) = 0;
   virtual int event_fd() const = 0;
   virtual Violations violations() = 0;
+  virtual Refusal set_faults(const FaultPlan& plan) = 0;
+  virtual bool port_up() { return true; }
 };
 
 }  // namespace peal::softnic

@@ -10,20 +10,11 @@
 #include <cstdint>
 
 #include "device/mlx5/layout.h"
+#include "softnic/faults.h"
 #include "softnic/objects.h"
 #include "softnic/word.h"
 
 namespace peal::softnic {
-
-/// One completion to report.
-struct Completed {
-  mlx5::CqeOpcode kind;
-  mlx5::Syndrome syndrome;  // kNone unless kind is an error
-  mlx5::Opcode opcode;      // of the send WQE
-  uint16_t counter;         // first block of the WQE, or receive entry
-  uint32_t bytes;
-  uint32_t immediate;  // big-endian
-};
 
 /// True when the consumer has not made room. Only asked of queues that check overruns.
 PEAL_HD bool cq_full(const CompletionQueue& cq) {
@@ -93,32 +84,58 @@ PEAL_HD void complete(Port& port, const QueuePair& qp, uint32_t cqn, const Compl
   write_cqe(place_of(*cq, entry, qp), done, now);
 }
 
+/// Reports what had to wait and is due.
+PEAL_HD void release_late(Port& port, uint64_t now) {
+  Faults& faults = *port.faults;
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < faults.late_count; ++i) {
+    const LateCqe late = faults.late[i];
+    const QueuePair* qp = find_qp(port, late.qpn);
+    if (late.due > now) {
+      faults.late[kept++] = late;
+    } else if (qp != nullptr) {
+      complete(port, *qp, qp->send_cq, late.done, now);
+    }
+  }
+  faults.late_count = kept;
+}
+
+/// Reports something of the send queue, now or when a fault lets it.
+PEAL_HD void report_send(Port& port, QueuePair& qp, const Completed& done, uint64_t now) {
+  if (port.faults != nullptr && defers(*port.faults, qp, done, now)) return;
+  if (port.faults != nullptr && port.faults->full()) {  // all of them come, to stay in order
+    port.faults->hurry();
+    release_late(port, now);
+  }
+  complete(port, qp, qp.send_cq, done, now);
+}
+
 /// Reports the WQE at `index` of the send queue as done, if its completion mode wants that.
-PEAL_HD void complete_send(Port& port, const QueuePair& qp, const Pending& done, uint64_t now) {
+PEAL_HD void complete_send(Port& port, QueuePair& qp, const Pending& done, uint64_t now) {
   if (done.completion != mlx5::Completion::kAlways &&
       done.completion != mlx5::Completion::kAlwaysWithEvent) {
     return;
   }
-  complete(port, qp, qp.send_cq,
-           {.kind = mlx5::CqeOpcode::kRequester,
-            .syndrome = mlx5::Syndrome::kNone,
-            .opcode = done.opcode,
-            .counter = static_cast<uint16_t>(done.index),
-            .bytes = done.bytes,
-            .immediate = 0},
-           now);
+  report_send(port, qp,
+              {.kind = mlx5::CqeOpcode::kRequester,
+               .syndrome = mlx5::Syndrome::kNone,
+               .opcode = done.opcode,
+               .counter = static_cast<uint16_t>(done.index),
+               .bytes = done.bytes,
+               .immediate = 0},
+              now);
 }
 
-PEAL_HD void complete_send_error(Port& port, const QueuePair& qp, uint64_t index,
-                                 mlx5::Opcode opcode, mlx5::Syndrome syndrome, uint64_t now) {
-  complete(port, qp, qp.send_cq,
-           {.kind = mlx5::CqeOpcode::kRequesterError,
-            .syndrome = syndrome,
-            .opcode = opcode,
-            .counter = static_cast<uint16_t>(index),
-            .bytes = 0,
-            .immediate = 0},
-           now);
+PEAL_HD void complete_send_error(Port& port, QueuePair& qp, uint64_t index, mlx5::Opcode opcode,
+                                 mlx5::Syndrome syndrome, uint64_t now) {
+  report_send(port, qp,
+              {.kind = mlx5::CqeOpcode::kRequesterError,
+               .syndrome = syndrome,
+               .opcode = opcode,
+               .counter = static_cast<uint16_t>(index),
+               .bytes = 0,
+               .immediate = 0},
+              now);
 }
 
 }  // namespace peal::softnic

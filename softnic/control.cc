@@ -279,6 +279,7 @@ Refusal Control::query_qp(uint32_t qpn, QueuePairAttributes* answer) {
 void Control::release_qp(uint32_t qpn) {
   QueuePair& qp = tables_.qps[qpn];
   runner_.forget(qpn);
+  if (faults_ != nullptr) faults_->forget(qpn);
   count_users(qp, -1);
   qp.exists = false;
   tables_.qps.release(qpn);
@@ -300,6 +301,7 @@ namespace {
 void reset(QueuePair& qp) {
   qp.state = QpState::kReset;
   qp.attributes = {};
+  qp.faults = {};
   qp.send = {};
   qp.receive = {};
 }
@@ -327,6 +329,7 @@ Refusal Control::modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes
   }
   if (to.state == QpState::kReset) {
     runner_.forget(qpn);
+    if (faults_ != nullptr) faults_->forget(qpn);
     reset(*qp);
     return {};
   }
@@ -404,6 +407,21 @@ bool Control::next_event(AsyncEvent* event) {
   events_.pop_front();
   [[maybe_unused]] const ssize_t taken = read(event_fd_, &one, sizeof(one));
   return true;
+}
+
+// ---- faults
+
+Refusal Control::set_faults(const FaultPlan& plan) {
+  const Runner::Pause pause(runner_);
+  if (faults_ == nullptr) faults_ = std::make_unique<Faults>();
+  faults_->begin(plan);
+  tables_.port.faults = faults_.get();
+  return {};
+}
+
+bool Control::port_up() {
+  const Runner::Pause pause(runner_);
+  return faults_ == nullptr || !faults_->down;
 }
 
 Violations Control::violations() {

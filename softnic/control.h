@@ -7,9 +7,11 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "softnic/commands.h"
+#include "softnic/faults.h"
 #include "softnic/objects.h"
 #include "softnic/runner.h"
 #include "softnic/table.h"
@@ -68,6 +70,8 @@ class Control : public Commands {
   bool next_event(AsyncEvent* event) override;
   int event_fd() const override { return event_fd_; }
   Violations violations() override;
+  Refusal set_faults(const FaultPlan& plan) override;
+  bool port_up() override;
 
  private:
   /// Something counted: a protection domain or a UAR page, and how many objects use it.
@@ -84,6 +88,7 @@ class Control : public Commands {
 
   Tables& tables_;
   Runner& runner_;
+  std::unique_ptr<Faults> faults_;
   Table<Counted> domains_{1, 1u << 15};
   Table<Counted> pages_{1, 1u << 15};
   std::vector<uint8_t> variants_;  // low byte of the key last given to an index

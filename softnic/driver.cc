@@ -4,6 +4,7 @@
 // with an engine each may share two cores: spin, yield, then short sleeps that grow.
 #include "softnic/driver.h"
 
+#include <signal.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -90,8 +91,24 @@ void Driver::run() {
   round();
 }
 
+/// What a fault plan does at this moment; false when the NIC has stopped.
+bool Driver::attend_faults(uint64_t now) {
+  Faults& faults = *port_.faults;
+  faults.begin_timed(now);
+  if (faults.killed) kill(getpid(), SIGKILL);
+  if (faults.stopped) return false;
+  if (const bool down = port_down(port_, now); down != faults.down) {
+    faults.down = down;
+    using Kind = AsyncEvent::Kind;
+    port_.events.raise(down ? Kind::kPortDown : Kind::kPortUp, 1);
+  }
+  release_late(port_, now);
+  return true;
+}
+
 bool Driver::round() {
   const uint64_t now = now_ns();
+  if (port_.faults != nullptr && !attend_faults(now)) return false;
   bool worked = wire_.poll(now);
   worked |= poll_busy(now);
   worked |= poll_idle(now);

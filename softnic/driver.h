@@ -40,6 +40,7 @@ class Driver : public Runner {
  private:
   void run();
   bool round();
+  bool attend_faults(uint64_t now);
   bool poll_busy(uint64_t now);
   bool poll_idle(uint64_t now);
   void rest(uint32_t idle_rounds);

@@ -69,6 +69,7 @@ Nic::State::State()
       events(epoll_create1(EPOLL_CLOEXEC)) {
   if (!events.valid()) throw std::system_error(errno, std::generic_category(), "softnic: epoll");
   watch_events();
+  if (settings.faults) cpu->control.set_faults(*settings.faults);
 }
 
 void Nic::State::watch_events() {
@@ -141,6 +142,12 @@ void claim_numbers(uint32_t used, Exists exists, Make make, Free free) {
 
 /// Before the first memory there are only protection domains and UAR pages: numbers.
 void Nic::State::move_to_gpu(const void* address) {
+  if (settings.faults) {
+    throw std::runtime_error(
+        "PEAL_SOFTNIC_FAULTS needs the CPU engine (PEAL_SOFTNIC_ENGINE=cpu), and this NIC is to "
+        "run "
+        "on a GPU");
+  }
   const std::string program =
       settings.engine_program.empty() ? program_beside_library() : settings.engine_program;
   auto client = std::make_unique<gpu::Client>(
@@ -218,5 +225,7 @@ Refusal Nic::detach_uar(uint32_t page_id) { return state_->commands().detach_uar
 bool Nic::next_event(AsyncEvent* event) { return state_->commands().next_event(event); }
 int Nic::event_fd() const { return state_->events.get(); }
 Violations Nic::violations() const { return state_->commands().violations(); }
+bool Nic::port_up() const { return state_->commands().port_up(); }
+Refusal Nic::set_faults(const FaultPlan& plan) { return state_->commands().set_faults(plan); }
 
 }  // namespace peal::softnic

@@ -17,6 +17,7 @@
 
 #include "device/mlx5/layout.h"
 #include "softnic/attributes.h"
+#include "softnic/fault_plan.h"
 
 namespace peal::softnic {
 
@@ -163,6 +164,12 @@ class Nic {
 
   /// Misuse counted so far, of all queues of this NIC.
   Violations violations() const;
+
+  /// Replaces the fault plan; an empty one ends all faults. WQEs and doorbells count from here.
+  /// Refused by an engine on a GPU.
+  Refusal set_faults(const FaultPlan& plan);
+  /// False while a fault has the port down.
+  bool port_up() const;
 
  private:
   Nic();

@@ -12,6 +12,7 @@
 
 #include "device/mlx5/layout.h"
 #include "softnic/attributes.h"
+#include "softnic/fault_plan.h"
 #include "softnic/packet.h"
 #include "softnic/request.h"
 #include "softnic/word.h"
@@ -59,6 +60,42 @@ struct Pending {
   uint8_t data_unit;
 };
 
+/// One completion to report.
+struct Completed {
+  mlx5::CqeOpcode kind;
+  mlx5::Syndrome syndrome;  // kNone unless kind is an error
+  mlx5::Opcode opcode;      // of the send WQE
+  uint16_t counter;         // first block of the WQE, or receive entry
+  uint32_t bytes;
+  uint32_t immediate;  // big-endian
+};
+
+/// What a fault plan (faults.h) has in hand for one queue pair. Without a plan nobody looks at it.
+struct QueueFaults {
+  uint64_t plan = 0;           // number of the plan all this belongs to
+  uint64_t counted_until = 0;  // WQEs that begin before this block are counted
+  uint64_t wqes = 0;
+  uint64_t doorbells = 0;
+
+  uint32_t rule = 0;   // of the WQE at `next`, from 1; 0 = none
+  uint32_t tries = 0;  // it has taken
+  uint64_t until = 0;  // 0 = not begun
+
+  FaultKind held_as = FaultKind::kNone;  // a doorbell held back
+  uint16_t held = 0;                     // its counter
+  uint64_t held_until = 0;
+  uint64_t held_behind = 0;  // doorbells the NIC must have heard
+
+  FaultKind loses = FaultKind::kNone;  // kLoseAck or kLoseRequest: from lost_psn on
+  uint32_t lost_psn = 0;
+  uint32_t lost_tries = 0;  // left; 0 = all
+
+  bool late = false;  // the CQE of the WQE at late_counter, or the first after it
+  uint16_t late_counter = 0;
+  uint64_t late_ns = 0;
+  bool storms = false;  // flushes report every WQE
+};
+
 /// Sending half of a queue pair.
 struct Sender {
   static constexpr uint32_t kWindow = 256;  // started WQEs, power of two
@@ -69,6 +106,7 @@ struct Sender {
   uint64_t retired = 0;
 
   Phase phase = Phase::kIdle;  // of the WQE at `next`
+  bool direct = false;         // kRunning: it goes straight to the peer's tables
   Request request = {};
   Cursor cursor = {};
   uint32_t offset = 0;
@@ -83,6 +121,7 @@ struct Sender {
 
   uint64_t give_up_at = 0;     // no progress until then: transport retry exceeded; 0 = not armed
   uint64_t resend_at = 0;      // 0 = not armed
+  uint32_t retries = 0;        // without progress
   uint64_t stalled = 0;        // time granted to a peer that has not looked at its wire
   uint64_t paused_until = 0;   // receiver not ready
   uint32_t not_ready = 0;      // times in a row
@@ -141,6 +180,7 @@ struct QueuePair {
   uint32_t idle_rounds = 0;  // the driver's
 
   QueuePairAttributes attributes;
+  QueueFaults faults;
   Receiver receive;
   Sender send;  // last, and its window the last of it: what a direct wire never uses
 };
@@ -177,6 +217,8 @@ struct Timing {
   uint64_t stall_grace = 30'000'000'000;  // for a peer that lives and does not look at its wire
 };
 
+struct Faults;
+
 /// Everything one NIC's engine reaches.
 struct Port {
   uint16_t lid = 0;
@@ -192,6 +234,7 @@ struct Port {
   Timing timing;
   EventLog events;
   Violations violations;
+  Faults* faults = nullptr;  // null until the first fault plan
 };
 
 /// The key, or null. `number` is compared whole: a freed and reused index has another variant.

@@ -30,15 +30,12 @@ class Recovery {
     Sender& send = qp.send;
     if (send.doorbell_fault) return false;
     const uint32_t record = Be32::from_raw(load<uint32_t>(&qp.doorbell->send)).host();
-    const auto fresh = static_cast<uint16_t>(record - static_cast<uint32_t>(send.posted));
-    if (fresh == 0) return false;
-    if (send.posted + fresh - send.retired > qp.send_blocks) {
-      count_one(port_.violations.doorbell);
-      send.doorbell_fault = true;
-    } else {
-      send.posted += fresh;
-    }
-    return true;
+    const auto counter = static_cast<uint16_t>(record);
+    if (counter == static_cast<uint16_t>(send.posted)) return false;
+    uint32_t heard = 1;
+    if (port_.faults != nullptr) heard = times_heard(*port_.faults, qp, counter, now_);
+    for (uint32_t i = 0; i < heard; ++i) take_doorbell(qp, counter);
+    return heard > 0;
   }
 
   /// The peer answers this WQE with data.
@@ -53,6 +50,7 @@ class Recovery {
     Sender& send = qp.send;
     const uint64_t one_try = try_ns(port_.timing, qp.attributes.ack_timeout);
     send.resend_at = from + one_try;
+    send.retries = 0;
     send.give_up_at = qp.attributes.ack_timeout == 0
                           ? 0
                           : from + one_try * (uint64_t{qp.attributes.retry_count} + 1);
@@ -89,6 +87,63 @@ class Recovery {
     const auto written = static_cast<uint32_t>(acked > 0 ? acked : 0);
     const uint32_t done = fetching(oldest) ? oldest.answered : written;
     if (done > 0 && done < oldest.packets) resume(qp, oldest, done);
+  }
+
+  // ---- faults on demand
+
+  enum class Met : uint8_t { kNothing, kWaits, kActed };
+
+  /// Lets the plan have its way with the decoded WQE at `next`: after everything before it.
+  PEAL_HD Met meet_fault(QueuePair& qp) {
+    Sender& send = qp.send;
+    Faults& faults = *port_.faults;
+    const FaultRule* rule = fault_of(faults, qp);
+    if (rule == nullptr) return Met::kNothing;
+    if (!send.drained()) return Met::kWaits;
+    QueueFaults& mine = qp.faults;
+    const uint64_t until = rule->ns == 0 ? ~0ull : now_ + rule->ns;
+    switch (rule->kind) {
+      case FaultKind::kStall:
+        if (mine.until == 0) mine.until = until;
+        if (now_ < mine.until) return Met::kWaits;
+        break;
+      case FaultKind::kNotReady:
+        if (rule->times != 0 && mine.tries == rule->times) break;
+        ++mine.tries;
+        pause(qp, qp.attributes.min_rnr_timer);
+        return Met::kActed;
+      case FaultKind::kSyndrome:
+        fail(qp, send.next, send.request.blocks, send.request.opcode,
+             static_cast<mlx5::Syndrome>(rule->syndrome));
+        return Met::kActed;
+      case FaultKind::kFlushStorm:
+        mine.storms = true;
+        qp.state = QpState::kError;
+        port_.events.raise(AsyncEvent::Kind::kQpFatal, qp.qpn);
+        return Met::kActed;
+      case FaultKind::kLoseAck:
+      case FaultKind::kLoseRequest:
+        begin_losing(qp, *rule);
+        break;
+      case FaultKind::kLateCqe:
+        mine.late = true;
+        mine.late_counter = static_cast<uint16_t>(send.next);
+        mine.late_ns = rule->ns;
+        break;
+      case FaultKind::kPortDown:
+        faults.down_until = until;
+        break;
+      case FaultKind::kNicStop:
+        faults.stopped = true;
+        return Met::kWaits;
+      case FaultKind::kKill:
+        faults.killed = true;
+        return Met::kWaits;
+      default:
+        break;
+    }
+    mine.rule = 0;
+    return Met::kNothing;
   }
 
   // ---- failure
@@ -140,7 +195,8 @@ class Recovery {
       const bool stray = fault.count == &Violations::index || request.units == 0;
       stop(qp, index + (stray ? 1 : request.blocks));
       worked = true;
-      if (!stray && request.completion != mlx5::Completion::kOnFirstError) {
+      const bool asked = request.completion != mlx5::Completion::kOnFirstError;
+      if (!stray && (asked || qp.faults.storms)) {
         complete_send_error(port_, qp, index, request.opcode, mlx5::Syndrome::kFlushed, now_);
       }
     }
@@ -166,6 +222,17 @@ class Recovery {
     send.offset = static_cast<uint32_t>(offset);
     send.psn = (oldest.first_psn + done) & kPsnMask;
     send.cursor = seek(qp, send.request, send.next, send.offset);
+  }
+
+  PEAL_HD void take_doorbell(QueuePair& qp, uint16_t counter) {
+    Sender& send = qp.send;
+    const auto fresh = static_cast<uint16_t>(counter - static_cast<uint32_t>(send.posted));
+    if (send.posted + fresh - send.retired > qp.send_blocks) {
+      count_one(port_.violations.doorbell);
+      send.doorbell_fault = true;
+    } else {
+      send.posted += fresh;
+    }
   }
 
   PEAL_HD static void stop(QueuePair& qp, uint64_t at) {

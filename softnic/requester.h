@@ -48,13 +48,14 @@ class Requester : private Recovery {
 
   /// Does up to `budget` WQEs' worth of work. True when anything happened.
   PEAL_HD bool advance(QueuePair& qp, uint32_t budget) {
+    if (port_.faults != nullptr && port_.faults->stopped) return false;
     if (qp.state == QpState::kError) return flush(qp, budget);
     if (qp.state != QpState::kReadyToSend || qp.send_buffer == nullptr) return false;
     bool worked = observe_doorbell(qp);
     Sender& send = qp.send;
     if (send.paused_until > now_) return worked;
     send.paused_until = 0;
-    if (watch_deadlines(qp)) return true;
+    if (watch_deadlines(qp)) worked = true;  // what starts again starts now
     while (budget-- > 0 && qp.state == QpState::kReadyToSend && step(qp)) worked = true;
     return worked;
   }
@@ -75,11 +76,20 @@ class Requester : private Recovery {
       if (!fault.ok()) return fail_local(qp, fault);
       send.phase = Sender::Phase::kDecoded;
     }
+    if (port_.faults != nullptr && send.phase == Sender::Phase::kDecoded) {
+      const Met met = meet_fault(qp);
+      if (met != Met::kNothing) return met == Met::kActed;
+    }
     if (send.phase == Sender::Phase::kDecoded && !may_start(qp)) return false;
     if (!send.request.travels()) return run_local(qp);
     const uint16_t lid = destination_lid(qp);
     Port* peer = wire_.direct(lid);
-    return peer != nullptr ? run_direct(qp, *peer) : run_wire(qp, lid);
+    return peer != nullptr && !keeps_to_wire(send) ? run_direct(qp, *peer) : run_wire(qp, lid);
+  }
+
+  /// Where faults are possible nothing takes the short way: there is nothing on it to lose.
+  PEAL_HD bool keeps_to_wire(const Sender& send) const {
+    return port_.faults != nullptr && !(send.phase == Sender::Phase::kRunning && send.direct);
   }
 
   PEAL_HD static uint16_t destination_lid(const QueuePair& qp) {
@@ -151,9 +161,15 @@ class Requester : private Recovery {
       if (send.give_up_at != 0) send.give_up_at += one_try;
       return false;
     }
-    if (give_up) return fail_oldest(qp, mlx5::Syndrome::kTransportRetryExceeded);
+    // An engine that was kept from its CPU has not tried as often as time has passed.
+    if (give_up && send.retries >= qp.attributes.retry_count) {
+      return fail_oldest(qp, mlx5::Syndrome::kTransportRetryExceeded);
+    }
+    ++send.retries;
     send.resend_at = now_ + one_try;
+    if (give_up) send.give_up_at = send.resend_at;
     if (send.drained()) return false;
+    if (port_.faults != nullptr) count_try(qp);
     rewind(qp);
     return true;
   }
@@ -259,7 +275,10 @@ class Requester : private Recovery {
 
   PEAL_HD bool run_direct(QueuePair& qp, Port& peer) {
     Sender& send = qp.send;
-    if (send.phase == Sender::Phase::kDecoded) begin(qp);
+    if (send.phase == Sender::Phase::kDecoded) {
+      begin(qp);
+      send.direct = true;
+    }
     const uint32_t bytes = next_bytes(qp, kDirectSegment);
     const Packet packet = packet_of(qp, bytes);
     Cursor cursor = send.cursor;
@@ -313,6 +332,7 @@ class Requester : private Recovery {
     }
     if (send.phase == Sender::Phase::kDecoded) {
       begin(qp);
+      send.direct = false;
       arm_once(qp);
       send.segment = wire_.segment_bytes(lid);
       const uint64_t packets = (send.request.bytes + send.segment - 1) / send.segment;
@@ -347,7 +367,9 @@ class Requester : private Recovery {
       return true;
     }
     packet.payload = payload.bytes;
-    if (wire_.send(lid, packet, payload) != SendStatus::kSent) return false;
+    const bool lost =
+        port_.faults != nullptr && loses(*port_.faults, qp, FaultKind::kLoseRequest, packet.psn);
+    if (!lost && wire_.send(lid, packet, payload) != SendStatus::kSent) return false;
     if (reads) send.read_bytes += bytes;
     send.cursor = cursor;
     send.offset += bytes;

@@ -110,7 +110,7 @@ PEAL_HD void store_payload(std::byte* to, const Payload& payload) {
   for (uint32_t i = 0; i < payload.count; ++i) {
     const Payload::Chunk& chunk = payload.chunk[i];
     if (i + 1 < payload.count) {
-      memcpy(to, chunk.memory, chunk.bytes);
+      copy(to, chunk.memory, chunk.bytes);
     } else {
       place(to, chunk.memory, chunk.bytes);
     }

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
 #include <stdexcept>
 #include <string_view>
 
@@ -54,6 +55,29 @@ void read_engine(Settings* settings) {
   }
 }
 
+/// What the file holds, at most one byte more than a plan may have.
+std::string contents_of(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(FaultPlan::kMaxBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad()) {
+    malformed("PEAL_SOFTNIC_FAULTS", path, "a fault plan, or the absolute path of a readable file");
+  }
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
+void read_faults(Settings* settings) {
+  const char* const faults = std::getenv("PEAL_SOFTNIC_FAULTS");
+  if (faults == nullptr) return;
+  const std::string text = faults[0] == '/' ? contents_of(faults) : faults;
+  try {
+    settings->faults = parse_fault_plan(text);
+  } catch (const std::invalid_argument& error) {
+    malformed("PEAL_SOFTNIC_FAULTS", faults, error.what());
+  }
+}
+
 }  // namespace
 
 Settings Settings::from_environment() {
@@ -78,6 +102,7 @@ Settings Settings::from_environment() {
     }
   }
   read_engine(&settings);
+  read_faults(&settings);
   return settings;
 }
 

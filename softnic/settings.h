@@ -8,11 +8,13 @@
 //   PEAL_SOFTNIC_ENGINE         cpu, gpu, or auto: gpu when the first memory is a GPU's (auto)
 //   PEAL_SOFTNIC_GPU            number of the GPU that runs the NIC           (not the kernels')
 //   PEAL_SOFTNIC_ENGINE_PROGRAM the GPU engine's program                   (beside the library)
+//   PEAL_SOFTNIC_FAULTS         a fault plan, or the absolute path of a file with one   (none)
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "softnic/fault_plan.h"
 #include "softnic/objects.h"
 
 namespace peal::softnic {
@@ -26,6 +28,7 @@ struct Settings {
   EngineChoice engine = EngineChoice::kAuto;
   std::optional<int> gpu;
   std::string engine_program;  // empty: beside the library
+  std::optional<FaultPlan> faults;
 
   /// Reads the environment. Throws std::invalid_argument naming the variable, its value and what
   /// it may be.

@@ -73,6 +73,7 @@ SendStatus ShmWire::set_up(uint16_t lid, uint64_t& generation) {
 }
 
 SendStatus ShmWire::send(uint16_t lid, const Packet& packet, const Payload& payload) {
+  if (port_down(port_, now_)) return SendStatus::kSent;
   RingWriter& ring = outgoing_[lid]->requests;
   if (!ring.room(record_bytes(payload.bytes))) return SendStatus::kFull;
   ring.append(packet, payload);
@@ -136,6 +137,7 @@ bool ShmWire::serve(Incoming& link) {
   Packet packet;
   Payload payload;
   int served = 0;
+  const bool down = port_down(port_, now_);
   Server<Incoming> server(port_, link.lid, link, now_);
   for (; served < kPacketsPerRound && link.requests.peek(packet, payload); ++served) {
     const bool reads = packet.opcode == mlx5::Opcode::kRdmaRead;
@@ -146,7 +148,7 @@ bool ShmWire::serve(Incoming& link) {
     }
     const uint64_t answer = record_bytes(reads ? packet.bytes : sizeof(uint64_t));
     if (!link.answers.room(answer + 2 * record_bytes(0))) break;
-    server.serve(packet, payload);
+    if (!down) server.serve(packet, payload);
     link.requests.take();
   }
   if (link.holds) link.release();
@@ -157,11 +159,12 @@ bool ShmWire::serve(Incoming& link) {
 }
 
 bool ShmWire::take_answers(Outgoing& link) {
+  const bool down = port_down(port_, now_);
   Packet packet;
   Payload payload;
   int taken = 0;
   for (; taken < kPacketsPerRound && link.answers.peek(packet, payload); ++taken) {
-    take_answer(port_, packet, payload, now_);
+    if (!down) take_answer(port_, packet, payload, now_);
     link.answers.take();
   }
   link.answers.publish();

@@ -12,8 +12,13 @@
 
 #include "device/base/target.h"
 
-// The one difference between the two targets: whose atomic_ref, and whose memory orders.
-#if PEAL_CUDA
+// The one difference between the targets: whose atomic_ref, and whose memory orders.
+#if PEAL_SIM
+#include <atomic>
+
+#include "device/base/word_sim.h"
+#define PEAL_SOFTNIC_ATOMICS ::std
+#elif PEAL_CUDA
 #include <cuda/atomic>
 #define PEAL_SOFTNIC_ATOMICS ::cuda::std
 #else
@@ -23,7 +28,10 @@
 
 namespace peal::softnic {
 
-#if PEAL_CUDA
+#if PEAL_SIM
+template <class T>
+using Word = sim::Word<T>;
+#elif PEAL_CUDA
 template <class T>
 using Word = cuda::atomic_ref<T, cuda::thread_scope_system>;
 #else
@@ -82,13 +90,22 @@ class Turn {
   uint32_t* word_;
 };
 
+/// Copies plainly, in any order.
+PEAL_HD void copy_bytes(void* to, const void* from, size_t bytes) {
+#if PEAL_SIM
+  sim::copy(to, from, bytes);
+#else
+  memcpy(to, from, bytes);
+#endif
+}
+
 /// Reads a T at any alignment; an aligned one is read in one piece, so that it may change
 /// meanwhile.
 template <class T>
 PEAL_HD T fetch(const std::byte* from) {
   if (aligned(from, sizeof(T))) return load<T>(from);
   T value;
-  memcpy(&value, from, sizeof(T));
+  copy_bytes(&value, from, sizeof(T));
   return value;
 }
 
@@ -98,8 +115,22 @@ PEAL_HD void move_word(std::byte* to, const std::byte* from) {
   store<T>(to, fetch<T>(from));
 }
 
+/// Copies between ranges that may overlap: a client may write its memory onto itself. (Kernels have
+/// no memmove.)
+PEAL_HD void copy(std::byte* to, const std::byte* from, size_t bytes) {
+  const auto ahead = reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from);
+  if (ahead >= bytes && 0 - ahead >= bytes) {
+    copy_bytes(to, from, bytes);
+  } else if (ahead >= bytes) {  // `to` lies before `from`
+    for (size_t i = 0; i < bytes; ++i) to[i] = from[i];
+  } else {
+    for (size_t i = bytes; i > 0; --i) to[i - 1] = from[i - 1];
+  }
+}
+
 /// Copies upwards so that the last aligned word of the destination appears last (release). A copy
-/// of exactly one aligned word of 1, 2, 4 or 8 bytes is one atomic store.
+/// of exactly one aligned word of 1, 2, 4 or 8 bytes is one atomic store. What arrives where
+/// the two overlap is not defined.
 PEAL_HD void place(std::byte* to, const std::byte* from, size_t bytes) {
   constexpr size_t kPiece = 4096;  // a library copy may run in any order inside one piece
   if (bytes == 0) return;
@@ -109,7 +140,7 @@ PEAL_HD void place(std::byte* to, const std::byte* from, size_t bytes) {
   size_t bulk = bytes - last;
   for (size_t done = 0; done < bulk;) {
     const size_t piece = bulk - done < kPiece ? bulk - done : kPiece;
-    memcpy(to + done, from + done, piece);
+    copy(to + done, from + done, piece);
     done += piece;
   }
   to += bulk;

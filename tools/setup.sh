@@ -14,6 +14,7 @@ packages=(
   openmpi-bin libopenmpi-dev libibverbs-dev
   libgtest-dev googletest libbenchmark-dev libboost-context-dev
   libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev valgrind spin
+  clang libclang-rt-14-dev
 )
 
 install_missing() {

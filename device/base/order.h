@@ -16,6 +16,8 @@
 
 #if PEAL_ON_GPU
 #include "device/base/order_gpu.h"
+#elif PEAL_SIM
+#include "device/base/order_sim.h"
 #else
 #include "device/base/order_cpu.h"
 #endif
@@ -32,6 +34,8 @@ PEAL_HD void store_line(void* where, const Line& line) {
 #if PEAL_ON_GPU
   asm volatile("st.global.v2.b64 [%0], {%1, %2};" ::"l"(where), "l"(line.word[0]), "l"(line.word[1])
                : "memory");
+#elif PEAL_SIM
+  sim::copy(where, &line, sizeof(line));
 #else
   // Two words, so that they go from registers to the queue without a detour over the stack.
   static_cast<Line*>(where)->word[0] = line.word[0];
@@ -44,10 +48,34 @@ template <class Unit>
 PEAL_HD Unit load_payload(const Unit* from) {
 #if PEAL_ON_GPU
   return *from;
+#elif PEAL_SIM
+  Unit unit{};
+  sim::copy(&unit, from, sizeof(unit));
+  return unit;
 #else
   Unit unit;
   memcpy(&unit, static_cast<const void*>(from), sizeof(unit));
   return unit;
+#endif
+}
+
+/// Plain store of payload. Aligned; may lie in shared memory.
+template <class Unit>
+PEAL_HD void store_payload(Unit* to, const Unit& unit) {
+#if PEAL_SIM
+  sim::copy(to, &unit, sizeof(unit));
+#else
+  *to = unit;
+#endif
+}
+
+/// Load of up to 8 bytes of payload at a peer, in one piece.
+template <class Unit>
+PEAL_HD Unit load_direct(const Unit* from) {
+#if PEAL_SIM
+  return load_payload(from);
+#else
+  return *const_cast<const volatile Unit*>(from);
 #endif
 }
 
@@ -60,6 +88,8 @@ PEAL_HD Line load_line_direct(const void* where) {
                : "l"(where)
                : "memory");
   return line;
+#elif PEAL_SIM
+  return load_payload(static_cast<const Line*>(where));
 #else
   return *static_cast<const Line*>(where);
 #endif

@@ -6,24 +6,25 @@
 
 #include <cstdint>
 
+#include "device/base/edge.h"
 #include "device/base/reach.h"
 #include "device/base/target.h"
 
 namespace peal {
 
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T load_relaxed(const T* p) {
   if constexpr (R == Reach::kLane) return *p;
   return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T load_acquire(const T* p) {
   if constexpr (R == Reach::kLane) return *p;
   return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void store_relaxed(T* p, T value) {
   if constexpr (R == Reach::kLane) {
     *p = value;
@@ -37,7 +38,7 @@ PEAL_HD void store_relaxed(T* p, T value) {
   }
 }
 
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void store_release(T* p, T value) {
   if constexpr (R == Reach::kLane) {
     *p = value;
@@ -47,7 +48,7 @@ PEAL_HD void store_release(T* p, T value) {
 }
 
 /// Adds and returns the old value; orders nothing.
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T fetch_add_relaxed(T* p, T value) {
   if constexpr (R == Reach::kLane) {
     const T old = *p;
@@ -58,7 +59,7 @@ PEAL_HD T fetch_add_relaxed(T* p, T value) {
 }
 
 /// Swaps in `value`; acquires what the previous writer released and releases what came before.
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T exchange(T* p, T value) {
   if constexpr (R == Reach::kLane) {
     const T old = *p;
@@ -69,7 +70,7 @@ PEAL_HD T exchange(T* p, T value) {
 }
 
 /// Stores `desired` if *p is `expected`; true on success. Acquires and releases.
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD bool compare_exchange(T* p, T expected, T desired) {
   if constexpr (R == Reach::kLane) {
     if (*p != expected) return false;
@@ -81,7 +82,7 @@ PEAL_HD bool compare_exchange(T* p, T expected, T desired) {
 }
 
 /// Raises *p to at least `value`. Acquires and releases.
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void raise_to(T* p, T value) {
   if constexpr (R == Reach::kLane) {
     if (*p < value) *p = value;
@@ -94,62 +95,64 @@ PEAL_HD void raise_to(T* p, T value) {
 }
 
 /// Without the old value: nobody waits for it. add_release releases what came before.
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void add_relaxed(T* p, T value) {
   __atomic_fetch_add(p, value, __ATOMIC_RELAXED);
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void add_release(T* p, T value) {
   __atomic_fetch_add(p, value, __ATOMIC_RELEASE);
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void and_relaxed(T* p, T value) {
   __atomic_fetch_and(p, value, __ATOMIC_RELAXED);
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void or_relaxed(T* p, T value) {
   __atomic_fetch_or(p, value, __ATOMIC_RELAXED);
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void xor_relaxed(T* p, T value) {
   __atomic_fetch_xor(p, value, __ATOMIC_RELAXED);
 }
 
 /// Bitwise operations; return the old value and order nothing.
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T fetch_and_relaxed(T* p, T value) {
   return __atomic_fetch_and(p, value, __ATOMIC_RELAXED);
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T fetch_or_relaxed(T* p, T value) {
   return __atomic_fetch_or(p, value, __ATOMIC_RELAXED);
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T fetch_xor_relaxed(T* p, T value) {
   return __atomic_fetch_xor(p, value, __ATOMIC_RELAXED);
 }
 
 /// The old value, or `expected` on success; orders nothing.
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T fetch_compare_swap_relaxed(T* p, T expected, T desired) {
   __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   return expected;
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T exchange_relaxed(T* p, T value) {
   return __atomic_exchange_n(p, value, __ATOMIC_RELAXED);
 }
 
 /// One of several loads that are under way at once; acquire_batch() behind them makes each an
 /// acquire.
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T load_batched(const T* p) {
   return load_acquire<R>(p);
 }
+template <Edge E = Edge::kNone>
 PEAL_HD void acquire_batch() {}
 
 /// Orders this lane's stores into peers' memory (and those of lanes it has synchronised with)
 /// before what it stores next. Edge M16.
+template <Edge E = Edge::kNone>
 PEAL_HD void fence_direct_stores() {
 #if defined(__SANITIZE_THREAD__)
   static uint32_t word = 0;  // ThreadSanitizer does not understand fences

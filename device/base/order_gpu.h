@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "device/base/edge.h"
 #include "device/base/reach.h"
 #include "device/base/target.h"
 
@@ -83,7 +84,7 @@ PEAL_PTX_SCOPE(system, "sys.global")
 
 }  // namespace ptx
 
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T load_relaxed(const T* p) {
   if constexpr (R == Reach::kLane) return *p;
   if constexpr (R == Reach::kBlock) return ptx::load_relaxed_block(p);
@@ -91,7 +92,7 @@ PEAL_HD T load_relaxed(const T* p) {
   if constexpr (R == Reach::kSystem) return ptx::load_relaxed_system(p);
 }
 
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T load_acquire(const T* p) {
   if constexpr (R == Reach::kLane) return *p;
   if constexpr (R == Reach::kBlock) return ptx::load_acquire_block(p);
@@ -99,7 +100,7 @@ PEAL_HD T load_acquire(const T* p) {
   if constexpr (R == Reach::kSystem) return ptx::load_acquire_system(p);
 }
 
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void store_relaxed(T* p, T value) {
   if constexpr (R == Reach::kLane) *p = value;
   if constexpr (R == Reach::kBlock) ptx::store_relaxed_block(p, value);
@@ -107,7 +108,7 @@ PEAL_HD void store_relaxed(T* p, T value) {
   if constexpr (R == Reach::kSystem) ptx::store_relaxed_system(p, value);
 }
 
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void store_release(T* p, T value) {
   if constexpr (R == Reach::kLane) *p = value;
   if constexpr (R == Reach::kBlock) ptx::store_release_block(p, value);
@@ -115,7 +116,7 @@ PEAL_HD void store_release(T* p, T value) {
   if constexpr (R == Reach::kSystem) ptx::store_release_system(p, value);
 }
 
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T fetch_add_relaxed(T* p, T value) {
   if constexpr (R == Reach::kLane) {
     const T old = *p;
@@ -127,7 +128,7 @@ PEAL_HD T fetch_add_relaxed(T* p, T value) {
   if constexpr (R == Reach::kSystem) return ptx::add_system(p, value);
 }
 
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T exchange(T* p, T value) {
   if constexpr (R == Reach::kLane) {
     const T old = *p;
@@ -139,7 +140,7 @@ PEAL_HD T exchange(T* p, T value) {
   if constexpr (R == Reach::kSystem) return ptx::exchange_system(p, value);
 }
 
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD bool compare_exchange(T* p, T expected, T desired) {
   if constexpr (R == Reach::kLane) {
     if (*p != expected) return false;
@@ -151,7 +152,7 @@ PEAL_HD bool compare_exchange(T* p, T expected, T desired) {
   if constexpr (R == Reach::kSystem) return ptx::cas_system(p, expected, desired) == expected;
 }
 
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void raise_to(T* p, T value) {
   if constexpr (R == Reach::kLane) {
     if (*p < value) *p = value;
@@ -162,63 +163,67 @@ PEAL_HD void raise_to(T* p, T value) {
 }
 
 // Only peers' memory is reached this way, so only system reach is offered.
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void add_relaxed(T* p, T value) {
   static_assert(R == Reach::kSystem);
   ptx::red_add_system(p, value);
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void add_release(T* p, T value) {
   static_assert(R == Reach::kSystem);
   ptx::red_add_release_system(p, value);
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void and_relaxed(T* p, T value) {
   static_assert(R == Reach::kSystem);
   ptx::red_and_system(p, value);
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void or_relaxed(T* p, T value) {
   static_assert(R == Reach::kSystem);
   ptx::red_or_system(p, value);
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void xor_relaxed(T* p, T value) {
   static_assert(R == Reach::kSystem);
   ptx::red_xor_system(p, value);
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T fetch_and_relaxed(T* p, T value) {
   static_assert(R == Reach::kSystem);
   return ptx::and_system(p, value);
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T fetch_or_relaxed(T* p, T value) {
   static_assert(R == Reach::kSystem);
   return ptx::or_system(p, value);
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T fetch_xor_relaxed(T* p, T value) {
   static_assert(R == Reach::kSystem);
   return ptx::xor_system(p, value);
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T fetch_compare_swap_relaxed(T* p, T expected, T desired) {
   static_assert(R == Reach::kSystem);
   return ptx::cas_relaxed_system(p, expected, desired);
 }
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T exchange_relaxed(T* p, T value) {
   static_assert(R == Reach::kSystem);
   return ptx::swap_system(p, value);
 }
 
-template <Reach R, class T>
+template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T load_batched(const T* p) {
   return load_relaxed<R>(p);
 }
-PEAL_HD void acquire_batch() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+template <Edge E = Edge::kNone>
+PEAL_HD void acquire_batch() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
 
+template <Edge E = Edge::kNone>
 PEAL_HD void fence_direct_stores() {
 #if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1208 && __CUDA_ARCH__ >= 900
   asm volatile("fence.release.sys;" ::: "memory");  // leaves this multiprocessor's cache alone

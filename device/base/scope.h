@@ -11,6 +11,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "device/base/edge.h"
 #include "device/base/target.h"
 
 #if !PEAL_CUDA
@@ -56,6 +57,16 @@ PEAL_DEVICE T* dynamic_shared() {
 #endif
 }
 
+/// Waits for the lanes of `mask`, and orders memory among them: their end of edge E.
+template <Edge E>
+PEAL_DEVICE void sync_lanes(uint32_t mask) {
+  if (weakened(E)) {
+    __ballot_sync(mask, 1);  // a vote waits too, and orders nothing
+  } else {
+    __syncwarp(mask);
+  }
+}
+
 // Members are static: nvcc lets a kernel call them on the constants `thread`, `warp` and `block`
 // below only if they do not need the constant's address.
 
@@ -83,7 +94,7 @@ struct Warp {
     return lanes == kWarpLanes ? 0xffffffffu : (1u << lanes) - 1;
   }
   PEAL_DEVICE static bool leader() { return rank() == 0; }
-  PEAL_DEVICE static void sync() { __syncwarp(mask()); }
+  PEAL_DEVICE static void sync() { sync_lanes<Edge::kM8>(mask()); }
   template <class T>
   PEAL_DEVICE static T from_leader(const T& value) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(unsigned) == 0);
@@ -92,7 +103,7 @@ struct Warp {
     };
     Words words;
     memcpy(&words, static_cast<const void*>(&value), sizeof(T));
-    __syncwarp(mask());  // edge M8: a shuffle hands over its value and orders nothing else
+    sync_lanes<Edge::kM8Back>(mask());  // a shuffle hands over its value and orders nothing else
     for (unsigned& word : words.word) word = __shfl_sync(mask(), word, 0);
     T answer;
     memcpy(static_cast<void*>(&answer), &words, sizeof(T));
@@ -193,7 +204,10 @@ class Coalesced {
   }
   PEAL_DEVICE bool leader() const { return rank() == 0; }
   PEAL_DEVICE bool last() const { return rank() + 1 == size(); }
-  PEAL_DEVICE void sync() const { __syncwarp(mask_); }
+  template <Edge E>
+  PEAL_DEVICE void sync() const {
+    sync_lanes<E>(mask_);
+  }
   /// Gives every lane the leader's value; false for all when the leader has none.
   PEAL_DEVICE bool share(bool have, uint64_t* value) const {
     constexpr unsigned long long kNothing = ~0ull;

@@ -11,7 +11,7 @@
 #if !PEAL_CUDA
 #include "simt/lane.h"
 #endif
-#if !PEAL_ON_GPU
+#if PEAL_CUDA && !PEAL_ON_GPU
 #include <sched.h>
 #include <time.h>
 #endif
@@ -24,6 +24,8 @@ PEAL_HD uint64_t now_ns() {
   uint64_t ns;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
   return ns;
+#elif !PEAL_CUDA
+  return simt::now_ns();
 #else
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

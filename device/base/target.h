@@ -31,6 +31,11 @@
 #define PEAL_COLD [[gnu::noinline, gnu::cold]]
 #endif
 
+// True in programs that simulate weak memory (docs/simulation.md): a compiler option of theirs.
+#if !defined(PEAL_SIM)
+#define PEAL_SIM 0
+#endif
+
 // True while the code being compiled will execute on a GPU.
 #if defined(__CUDA_ARCH__)
 #define PEAL_ON_GPU 1

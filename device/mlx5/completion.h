@@ -18,12 +18,12 @@ namespace peal::mlx5 {
 template <Reach R>
 PEAL_COLD void latch_error(SendQueue& q, Status status, const QueueError& record) {
   if (!compare_exchange<R>(&q.error.claimed, 0u, 1u)) return;
-  q.error.wqe_index = record.wqe_index;
-  q.error.time_ns = now_ns();
-  q.error.syndrome = record.syndrome;
-  q.error.vendor_syndrome = record.vendor_syndrome;
-  q.error.opcode = record.opcode;
-  store_release<Reach::kSystem>(&q.error.status, static_cast<uint32_t>(status));
+  store_payload(&q.error.wqe_index, record.wqe_index);
+  store_payload(&q.error.time_ns, now_ns());
+  store_payload(&q.error.syndrome, record.syndrome);
+  store_payload(&q.error.vendor_syndrome, record.vendor_syndrome);
+  store_payload(&q.error.opcode, record.opcode);
+  store_release<Reach::kSystem, Edge::kM12>(&q.error.status, static_cast<uint32_t>(status));
   if (q.alarm != nullptr) store_release<Reach::kSystem>(q.alarm, 1u);
 }
 
@@ -49,7 +49,8 @@ PEAL_HD void poll(SendQueue& q) {
   // Edge M5: acquires what the NIC wrote before this completion (results, and the peers' memory on
   // its behalf). The NIC stores the CQE's last 8 bytes as one word.
   const auto* last = reinterpret_cast<const uint64_t*>(&q.cqe->opcode_qpn);
-  const auto word = swap_bytes(static_cast<uint32_t>(load_acquire<Reach::kSystem>(last) >> 32));
+  const auto word =
+      swap_bytes(static_cast<uint32_t>(load_acquire<Reach::kSystem, Edge::kM5>(last) >> 32));
   const auto opcode = static_cast<CqeOpcode>((word >> 4) & 0xf);
   if (opcode == CqeOpcode::kInvalid) return;
   // After the CQE: a completion is only ever for something `rung` covered before the doorbell.
@@ -61,7 +62,7 @@ PEAL_HD void poll(SendQueue& q) {
     latch_error_cqe<R>(q, index);
     return;
   }
-  if (index - completed < rung - completed) raise_to<R>(&q.completed, index + 1);
+  if (index - completed < rung - completed) raise_to<R, Edge::kM4Raise>(&q.completed, index + 1);
 }
 
 /// Turns the early end of a wait that owned queue slots into a status, and closes the queue: its

@@ -14,7 +14,7 @@ namespace peal::mlx5 {
 /// Says how many WQEBBs have been posted. This is what the NIC trusts. Edge M2: releases the WQEs
 /// to the NIC. `posted` is the 16-bit count as the record holds it.
 PEAL_HD void write_doorbell_record(DoorbellRecord* record, Be32 posted) {
-  store_release<Reach::kSystem>(&record->send.raw, posted.raw);
+  store_release<Reach::kSystem, Edge::kM2>(&record->send.raw, posted.raw);
 }
 
 /// Wakes the NIC: an 8-byte store of {posted << 8, qpn << 8} to the UAR register. Edge M3: the

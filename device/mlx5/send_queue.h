@@ -38,7 +38,7 @@ PEAL_HD Status reserve(SendQueue& q, uint32_t blocks, uint64_t* first) {
   *first = fetch_add_relaxed<R>(&q.reserved, static_cast<uint64_t>(blocks));
   const uint64_t end = *first + blocks;
   // Edge M4: `completed` is acquired, so the NIC is done with the old contents of the slots.
-  if (end - 1 - load_acquire<R>(&q.completed) <= q.mask) return queue_status<R>(q);
+  if (end - 1 - load_acquire<R, Edge::kM4>(&q.completed) <= q.mask) return queue_status<R>(q);
   return wait_for_room<R>(q, end);
 }
 
@@ -77,14 +77,14 @@ PEAL_HD Status publish(SendQueue& q, const Batch& batch) {
     if (end != SpinEnd::kDone) return close_queue<R>(q, end);
   }
   store_relaxed<R>(&q.last_published, batch.last);
-  store_release<R>(&q.published, batch.first + batch.blocks);
+  store_release<R, Edge::kM1>(&q.published, batch.first + batch.blocks);
   return Status::kOk;
 }
 
 /// Rings once more when the record has arrived for certain (edge M3).
 template <Reach R>
 PEAL_COLD void ring_behind_record(const SendQueue& q, Be32 posted) {
-  fence_direct_stores();
+  fence_direct_stores<Edge::kM3>();
   ring_doorbell(q.doorbell, posted, q.qpn_shifted);
 }
 
@@ -95,20 +95,20 @@ template <Reach R>
 PEAL_HD void ring(SendQueue& q) {
   for (;;) {
     if constexpr (R != Reach::kLane) {
-      if (exchange<R>(&q.ring_lock, 1u) != 0) return;
+      if (exchange<R, Edge::kM10>(&q.ring_lock, 1u) != 0) return;
     }
-    const uint64_t published = load_acquire<R>(&q.published);
+    const uint64_t published = load_acquire<R, Edge::kM1Ring>(&q.published);
     if (R == Reach::kLane || published != load_relaxed<R>(&q.rung)) {
       // Edge M9, `rung` before the record: a completion can only be for something that `rung`
       // already covers.
-      store_relaxed<R>(&q.rung, published);
+      store_relaxed<R, Edge::kM9>(&q.rung, published);
       const Be32 posted = posted_count(published);
       write_doorbell_record(q.doorbell_record, posted);
       ring_doorbell(q.doorbell, posted, q.qpn_shifted);
       if (kMmioMayOvertake && q.ring_twice != 0) ring_behind_record<R>(q, posted);
     }
     if constexpr (R == Reach::kLane) return;
-    exchange<R>(&q.ring_lock, 0u);
+    exchange<R, Edge::kM10>(&q.ring_lock, 0u);
     if (load_acquire<R>(&q.published) == published) return;
   }
 }
@@ -120,7 +120,7 @@ PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end) {
       q.timeout_ns,
       [&] {
         poll<R>(q);
-        return end - load_acquire<R>(&q.completed) <= q.depth();
+        return end - load_acquire<R, Edge::kM4>(&q.completed) <= q.depth();
       },
       [&] {
         ring<R>(q);
@@ -137,9 +137,9 @@ template <Reach R>
   const SpinEnd end = spin_until(
       q.timeout_ns,
       [&] {
-        if (load_acquire<R>(&q.completed) > index) return true;
+        if (load_acquire<R, Edge::kM5Wait>(&q.completed) > index) return true;
         poll<R>(q);
-        return load_acquire<R>(&q.completed) > index;
+        return load_acquire<R, Edge::kM5Wait>(&q.completed) > index;
       },
       [&] { return stop_status<R>(q) != Status::kOk; });
   if (end == SpinEnd::kTimedOut) return Status::kTimeout;

@@ -33,6 +33,7 @@ struct Alone {
   PEAL_DEVICE uint32_t rank() const { return 0; }
   PEAL_DEVICE bool leader() const { return true; }
   PEAL_DEVICE bool last() const { return true; }
+  template <Edge E>
   PEAL_DEVICE void sync() const {}
   PEAL_DEVICE bool share(bool have, uint64_t*) const { return have; }
 };
@@ -82,14 +83,15 @@ PEAL_DEVICE Ticket post(SendQueue& q, const Group& group, const Compose&... comp
     return Ticket{&q, 0, why != Status::kOk ? why : Status::kTimeout};
   }
   detail::write_all(q, first + group.rank() * kBlocks, group.last(), compose...);
-  group.sync();  // edge M1: every lane's stores precede the leader's publication
+  group.template sync<Edge::kM1Group>();  // every lane's stores precede the leader's publication
   const uint32_t blocks = group.size() * kBlocks;
   const uint64_t last = first + blocks - kLastBlocks;
   Status status = Status::kOk;
   if (group.leader()) {
     status = mlx5::publish<R>(q, {.first = first, .blocks = blocks, .last = last});
   }
-  group.sync();  // edge M14: a lane that goes on to quiet() finds its own work published
+  group.template sync<Edge::kM14Group>();  // a lane that goes on to quiet() finds its own work
+                                           // published
   if (group.leader() && status == Status::kOk) mlx5::ring<R>(q);
   return Ticket{&q, last, status};
 }
@@ -121,7 +123,7 @@ class Landing {
     Landing landing(q, static_cast<uint32_t>(ticket % mlx5::kLandingCells));
     const uint64_t lap = ticket / mlx5::kLandingCells;
     const SpinEnd end = spin_until(
-        q.timeout_ns, [&] { return load_acquire<R>(&landing.cell().lap) == lap; },
+        q.timeout_ns, [&] { return load_acquire<R, Edge::kM11Take>(&landing.cell().lap) == lap; },
         [&] { return mlx5::stop_status<R>(q) != Status::kOk; });
     *status = end == SpinEnd::kDone ? Status::kOk : mlx5::close_queue<R>(q, end);
     return landing;
@@ -132,9 +134,11 @@ class Landing {
   /// The value's bytes; valid after the ticket completed.
   PEAL_DEVICE uint64_t value() const { return load_relaxed<Reach::kSystem>(&cell().value); }
 
+  /// After the wait, however it ended: answers of a queue land in the order posted, so one that is
+  /// late lands before the next user's.
   template <Reach R>
   PEAL_DEVICE void give_back() const {
-    store_release<R>(&cell().lap, load_relaxed<R>(&cell().lap) + 1);
+    store_release<R, Edge::kM11>(&cell().lap, load_relaxed<R>(&cell().lap) + 1);
   }
 
   /// Where results go that nobody wants.

@@ -30,7 +30,7 @@ PEAL_DEVICE Unit load_unit(const Unit* from) {
   } else if constexpr (sizeof(Unit) == 16) {
     return load_line_direct(from);
   } else {
-    return *const_cast<const volatile Unit*>(from);
+    return load_direct(from);
   }
 }
 
@@ -40,7 +40,7 @@ PEAL_DEVICE void store_unit(Unit* to, const Unit& unit) {
   if constexpr (kDirection == Direction::kPut && sizeof(Unit) == 16) {
     store_line(to, unit);
   } else {
-    *to = unit;
+    store_payload(to, unit);
   }
 }
 
@@ -63,15 +63,10 @@ PEAL_DEVICE void move(Unit* to, const Unit* from, uint32_t i, uint32_t stride, u
   }
 }
 
-/// Loads of a peer's memory take longer than those at home. More of the latter only takes registers
-/// from the kernel around.
-template <Direction kDirection>
-inline constexpr uint32_t kInFlight = kDirection == Direction::kGet ? 8 : 4;
-
-/// Moves `count` units, dealt over the scope's lanes so that neighbours move neighbours.
-template <Direction kDirection, class Scope, class Unit>
-PEAL_DEVICE void copy_units(Scope scope, Unit* to, const Unit* from, uint32_t count) {
-  constexpr uint32_t kBatch = kInFlight<kDirection>;
+/// Moves `count` units, dealt over the scope's lanes so that neighbours move neighbours, kBatch of
+/// a lane under way at once.
+template <uint32_t kBatch, Direction kDirection, class Scope, class Unit>
+PEAL_DEVICE void copy_in_batches(Scope scope, Unit* to, const Unit* from, uint32_t count) {
   const uint32_t stride = scope.size();
   uint32_t i = scope.rank();
   for (; i + (kBatch - 1) * stride < count; i += kBatch * stride) {
@@ -97,6 +92,29 @@ PEAL_DEVICE void copy_units(Scope scope, Unit* to, const Unit* from, uint32_t co
   }
 }
 
+// What a peer's memory answers is a microsecond away: few lanes must each have more under way to
+// fill the link. Many need not, and what is under way takes registers from the kernel around.
+inline constexpr uint32_t kShallow = 4;
+inline constexpr uint32_t kDeep = 8;
+inline constexpr uint32_t kManyLanes = 512;
+
+template <Direction kDirection, class Scope, class Unit>
+PEAL_DEVICE_COLD void copy_deep(Scope scope, Unit* to, const Unit* from, uint32_t count) {
+  copy_in_batches<kDeep, kDirection>(scope, to, from, count);
+}
+
+template <Direction kDirection, class Scope, class Unit>
+PEAL_DEVICE void copy_units(Scope scope, Unit* to, const Unit* from, uint32_t count) {
+  constexpr bool kFar = kDirection == Direction::kGet;
+  if constexpr (std::is_same_v<Scope, Thread>) {
+    copy_in_batches<kFar ? kDeep : kShallow, kDirection>(scope, to, from, count);
+  } else if (kFar && scope.size() < kManyLanes && count > kShallow * scope.size()) {
+    copy_deep<kDirection>(scope, to, from, count);
+  } else {
+    copy_in_batches<kShallow, kDirection>(scope, to, from, count);
+  }
+}
+
 /// The `head` bytes at the front and those from `tail` on.
 template <class Unit, Direction kDirection, class Scope>
 PEAL_DEVICE void copy_edges(Scope scope, std::byte* to, const std::byte* from, uint32_t head,
@@ -111,18 +129,13 @@ PEAL_DEVICE void copy_edges(Scope scope, std::byte* to, const std::byte* from, u
   }
 }
 
-/// A copy whose body moves in Units, which fit both sides.
+/// The bytes around the body of a copy in Units, in the largest units that fit. Out of line, as
+/// everything that most copies never need: its registers are not the kernel's.
 template <class Unit, Direction kDirection, class Scope>
-PEAL_DEVICE void copy_by(Scope scope, std::byte* to, const std::byte* from, uint32_t bytes) {
+PEAL_DEVICE_COLD void copy_around(Scope scope, std::byte* to, const std::byte* from, uint32_t head,
+                                  uint32_t bytes) {
   const auto fit = static_cast<uint32_t>(reinterpret_cast<uint64_t>(to)) | bytes;
-  auto head = (0 - static_cast<uint32_t>(reinterpret_cast<uint64_t>(to))) %
-              static_cast<uint32_t>(sizeof(Unit));
-  if (head > bytes) head = bytes;
-  const uint32_t units = (bytes - head) / static_cast<uint32_t>(sizeof(Unit));
-  copy_units<kDirection>(scope, reinterpret_cast<Unit*>(to + head),
-                         reinterpret_cast<const Unit*>(from + head), units);
-  if (fit % sizeof(Unit) == 0) return;
-  const uint32_t tail = head + units * static_cast<uint32_t>(sizeof(Unit));
+  const uint32_t tail = bytes - (bytes - head) % static_cast<uint32_t>(sizeof(Unit));
   if (sizeof(Unit) > 8 && fit % 8 == 0) {
     copy_edges<uint64_t, kDirection>(scope, to, from, head, tail, bytes);
   } else if (sizeof(Unit) > 4 && fit % 4 == 0) {
@@ -134,14 +147,27 @@ PEAL_DEVICE void copy_by(Scope scope, std::byte* to, const std::byte* from, uint
   }
 }
 
-/// Up to 2 GiB.
+/// A copy whose body moves in Units, which fit both sides.
+template <class Unit, Direction kDirection, class Scope>
+PEAL_DEVICE void copy_by(Scope scope, std::byte* to, const std::byte* from, uint32_t bytes) {
+  constexpr auto kUnit = static_cast<uint32_t>(sizeof(Unit));
+  const auto place = static_cast<uint32_t>(reinterpret_cast<uint64_t>(to));
+  uint32_t head = (0 - place) % kUnit;
+  if (head > bytes) head = bytes;
+  copy_units<kDirection>(scope, reinterpret_cast<Unit*>(to + head),
+                         reinterpret_cast<const Unit*>(from + head), (bytes - head) / kUnit);
+  if ((place | bytes) % kUnit != 0) {
+    copy_around<Unit, kDirection>(scope, to, from, head, bytes);
+  }
+}
+
+/// A copy between addresses that are not a multiple of 16 bytes apart.
 template <Direction kDirection, class Scope>
-PEAL_DEVICE void copy_part(Scope scope, std::byte* to, const std::byte* from, uint32_t bytes) {
+PEAL_DEVICE_COLD void copy_skewed(Scope scope, std::byte* to, const std::byte* from,
+                                  uint32_t bytes) {
   const auto apart =
       static_cast<uint32_t>(reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from));
-  if (apart % 16 == 0) {
-    copy_by<Line, kDirection>(scope, to, from, bytes);
-  } else if (apart % 8 == 0) {
+  if (apart % 8 == 0) {
     copy_by<uint64_t, kDirection>(scope, to, from, bytes);
   } else if (apart % 4 == 0) {
     copy_by<uint32_t, kDirection>(scope, to, from, bytes);
@@ -149,6 +175,16 @@ PEAL_DEVICE void copy_part(Scope scope, std::byte* to, const std::byte* from, ui
     copy_by<uint16_t, kDirection>(scope, to, from, bytes);
   } else {
     copy_by<std::byte, kDirection>(scope, to, from, bytes);
+  }
+}
+
+/// Up to 2 GiB.
+template <Direction kDirection, class Scope>
+PEAL_DEVICE void copy_part(Scope scope, std::byte* to, const std::byte* from, uint32_t bytes) {
+  if ((reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from)) % sizeof(Line) == 0) {
+    copy_by<Line, kDirection>(scope, to, from, bytes);
+  } else {
+    copy_skewed<kDirection>(scope, to, from, bytes);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Async events: the NIC has one queue, each context gets those of its own verbs objects.
+// Async events: the NIC has one queue, each context gets those of its own verbs objects and the
+// port's.
 //
 //   NIC event -> route_events (whoever reads first) -> queue of the owning context -> its reader
 //
@@ -24,15 +25,25 @@ ibv_event_type verbs_type(AsyncEvent::Kind kind) {
       return IBV_EVENT_QP_REQ_ERR;
     case AsyncEvent::Kind::kCqError:
       return IBV_EVENT_CQ_ERR;
+    case AsyncEvent::Kind::kPortDown:
+      return IBV_EVENT_PORT_ERR;
+    case AsyncEvent::Kind::kPortUp:
+      return IBV_EVENT_PORT_ACTIVE;
   }
   return IBV_EVENT_DEVICE_FATAL;
 }
 
-/// Queues the event if the context has a verbs object of that number.
+bool of_port(ibv_event_type type) {
+  return type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_PORT_ACTIVE;
+}
+
+/// Queues the event if the context has a verbs object of that number; every context has the port.
 bool deliver(Context& context, const AsyncEvent& event) {
   ibv_async_event answer = {};
   answer.event_type = verbs_type(event.kind);
-  if (event.kind == AsyncEvent::Kind::kCqError) {
+  if (of_port(answer.event_type)) {
+    answer.element.port_num = static_cast<int>(event.number);
+  } else if (event.kind == AsyncEvent::Kind::kCqError) {
     auto* cq = dynamic_cast<VerbsCq*>(context.find(Kind::kCq, event.number));
     if (cq == nullptr) return false;
     answer.element.cq = cq;
@@ -56,7 +67,8 @@ bool take(Context& context, ibv_async_event* event) {
   bool drained = context.events.empty();
   if (drained && read(context.event_wake.get(), &count, sizeof count) < 0 && errno != EAGAIN)
     refuse(errno);
-  if (event->event_type != IBV_EVENT_CQ_ERR) ++verbs_qp(event->element.qp).unacknowledged_events;
+  const bool of_qp = event->event_type != IBV_EVENT_CQ_ERR && !of_port(event->event_type);
+  if (of_qp) ++verbs_qp(event->element.qp).unacknowledged_events;
   return true;
 }
 
@@ -66,7 +78,7 @@ void route_events(Nic& nic) {
   AsyncEvent event;
   while (nic.next_event(&event))
     for (auto& [context, owner] : process().contexts)
-      if (deliver(*context, event)) break;
+      if (deliver(*context, event) && !of_port(verbs_type(event.kind))) break;
 }
 
 }  // namespace peal::softnic::abi
@@ -92,6 +104,7 @@ int ibv_get_async_event(ibv_context* handle, ibv_async_event* event) {
 
 void ibv_ack_async_event(ibv_async_event* event) {
   answer_error([&] {
+    if (of_port(event->event_type)) return;
     if (event->event_type == IBV_EVENT_CQ_ERR) {
       ++event->element.cq->async_events_completed;
       return;

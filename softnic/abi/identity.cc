@@ -58,8 +58,9 @@ ibv_port_attr describe_port(Nic& nic) {
   constexpr uint8_t kFourLanes = 2;
   constexpr uint8_t kSpeedNdr = 128;
   constexpr uint8_t kLinkUp = 5;
+  constexpr uint8_t kPolling = 2;
   ibv_port_attr attr = {};
-  attr.state = IBV_PORT_ACTIVE;
+  attr.state = nic.port_up() ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attr.max_mtu = attr.active_mtu = IBV_MTU_4096;
   attr.gid_tbl_len = 1;
   attr.max_msg_sz = static_cast<uint32_t>(mlx5::kMaxMessageBytes);
@@ -68,7 +69,7 @@ ibv_port_attr describe_port(Nic& nic) {
   attr.max_vl_num = 1;
   attr.active_width = kFourLanes;
   attr.active_speed = kSpeedNdr;
-  attr.phys_state = kLinkUp;
+  attr.phys_state = nic.port_up() ? kLinkUp : kPolling;
   attr.link_layer = IBV_LINK_LAYER_INFINIBAND;
   return attr;
 }

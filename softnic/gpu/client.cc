@@ -254,6 +254,11 @@ bool Client::next_event(AsyncEvent* event) {
   return events_.receive(event, Channel::Milliseconds(0));
 }
 
+Refusal Client::set_faults(const FaultPlan&) {
+  return {CommandStatus::kBadOperation,
+          "faults on demand need the CPU engine (PEAL_SOFTNIC_ENGINE=cpu); this NIC runs on a GPU"};
+}
+
 Violations Client::violations() {
   Call call;
   call.kind = CallKind::kViolations;

@@ -49,6 +49,7 @@ class Client : public Commands {
   bool next_event(AsyncEvent* event) override;
   int event_fd() const override { return events_.fd(); }
   Violations violations() override;
+  Refusal set_faults(const FaultPlan& plan) override;
 
   /// That the engine runs on: what the PE asked for, or what the first one of the fabric did.
   const GpuId& gpu() const { return gpu_; }

@@ -5,6 +5,7 @@
 #include <array>
 #include <vector>
 
+#include "device/atomics.h"
 #include "device/rma.h"
 #include "device/sync.h"
 #include "gtest/gtest.h"
@@ -134,6 +135,21 @@ TEST(G, AClosedQueueHandsOutNoCellThatIsTaken) {
   EXPECT_EQ(g(rig.context(), rig.local<int>(0), 1).status, Status::kTimeout);
   EXPECT_EQ(quiet(rig.context()), Status::kTimeout);
   EXPECT_EQ(rig.queue(1).reserved, 0u);
+}
+
+// A fetch that has timed out is never waited for again, so nobody else could give its cell back:
+// the queue ran out of cells, and closed, after 128 of them. Answers of a queue land in order, so a
+// late one cannot fall on the value of the cell's next user.
+TEST(G, GivesItsCellBackWhenItTimesOut) {
+  DeviceRig rig({.timeout_ns = kMillisecond});
+  for (int lap = 0; lap < 3; ++lap) {
+    for (uint32_t i = 0; i < mlx5::kLandingCells / 2; ++i) {
+      ASSERT_EQ(g(rig.context(), rig.local<int>(0), 1).status, Status::kTimeout);
+      ASSERT_EQ(atomic_fetch_add(rig.context(), rig.local<int>(8), 1, 1).status, Status::kTimeout);
+      rig.step_all();
+    }
+    ASSERT_EQ(quiet(rig.context()), Status::kOk);
+  }
 }
 
 // ---- strided

@@ -251,6 +251,29 @@ TEST(SoftnicLibrary, BothFrontsShareOneDevice) {
   libraries.verbs.symbol<void(ibv_device**)>("ibv_free_device_list")(devices);
 }
 
+TEST(SoftnicLibrary, TakesAFaultPlanWhileADeviceIsOpen) {
+  Libraries libraries;
+  Library softnic(folder() + "/libpeal_softnic.so", RTLD_NOW | RTLD_LOCAL);
+  auto* inject = softnic.symbol<int(const char*, char*, size_t)>("peal_softnic_inject");
+  auto* clear = softnic.symbol<int()>("peal_softnic_clear_faults");
+  ASSERT_TRUE(inject != nullptr && clear != nullptr);
+  char why[100] = "";
+  EXPECT_EQ(inject("wqe=1 fault=stall", why, sizeof(why)), ENODEV);
+  EXPECT_STREQ(why, "this process has no NIC open");
+  EXPECT_EQ(clear(), ENODEV);
+  auto* devices = libraries.verbs.symbol<ibv_device**(int*)>("ibv_get_device_list")(nullptr);
+  auto* context = libraries.verbs.symbol<ibv_context*(ibv_device*)>("ibv_open_device")(devices[0]);
+  ASSERT_NE(context, nullptr);
+  EXPECT_EQ(inject("wqe=1 fault=sleep", why, sizeof(why)), EINVAL);
+  EXPECT_EQ(std::string(why).substr(0, 50), "line 1: \"fault=sleep\": a fault is one of drop, del");
+  EXPECT_EQ(std::strlen(why), sizeof(why) - 1);
+  EXPECT_EQ(inject("nonsense", nullptr, 0), EINVAL);
+  EXPECT_EQ(inject("wqe=1 fault=stall", why, sizeof(why)), 0);
+  EXPECT_EQ(clear(), 0);
+  EXPECT_EQ(libraries.verbs.symbol<int(ibv_context*)>("ibv_close_device")(context), 0);
+  libraries.verbs.symbol<void(ibv_device**)>("ibv_free_device_list")(devices);
+}
+
 TEST(SoftnicLibrary, OldInitObjAnswersWhereTheUarPointerLies) {
   Libraries libraries;
   auto* devices = libraries.verbs.symbol<ibv_device**(int*)>("ibv_get_device_list")(nullptr);

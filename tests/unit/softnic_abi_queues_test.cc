@@ -9,6 +9,11 @@
 
 #include "tests/unit/softnic_abi_support.h"
 
+extern "C" {
+int peal_softnic_inject(const char* plan, char* error, size_t bytes);
+int peal_softnic_clear_faults();
+}
+
 namespace peal::softnic::abi_test {
 namespace {
 
@@ -418,6 +423,30 @@ TEST_F(SoftnicAbiQueues, AFailingPeerRaisesAnEventInTheOwningContextOnly) {
   EXPECT_EQ(attr.qp_state, IBV_QPS_ERR);
   EXPECT_EQ(ibv_destroy_qp(qp), 0);
   EXPECT_EQ(ibv_close_device(bystander), 0);
+}
+
+TEST_F(SoftnicAbiQueues, APortThatGoesDownAndUpRaisesEventsInEveryContext) {
+  ibv_context* other = ibv_open_device(first_device());
+  ibv_port_attr port = {};
+  ASSERT_EQ(ibv_query_port(context, 1, &port), 0);
+  EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
+  ASSERT_EQ(peal_softnic_inject("after_ms=0 fault=port_down", nullptr, 0), 0);
+  for (ibv_context* each : {context, other}) {
+    ibv_async_event event = {};
+    ASSERT_EQ(ibv_get_async_event(each, &event), 0);
+    EXPECT_EQ(event.event_type, IBV_EVENT_PORT_ERR);
+    EXPECT_EQ(event.element.port_num, 1);
+    ibv_ack_async_event(&event);
+  }
+  ASSERT_EQ(ibv_query_port(context, 1, &port), 0);
+  EXPECT_EQ(port.state, IBV_PORT_DOWN);
+  ASSERT_EQ(peal_softnic_clear_faults(), 0);
+  ibv_async_event event = {};
+  ASSERT_EQ(ibv_get_async_event(other, &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_PORT_ACTIVE);
+  ASSERT_EQ(ibv_query_port(context, 1, &port), 0);
+  EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
+  EXPECT_EQ(ibv_close_device(other), 0);
 }
 
 TEST_F(SoftnicAbiQueues, ClosingTheContextCleansUpEverything) {

@@ -237,6 +237,14 @@ TEST_F(GpuEngine, RefusesAWrongKeyAndReportsTheEvent) {
   EXPECT_EQ(event.number, b.qpn);
 }
 
+// A plan that is accepted and does nothing would let tests of faults pass.
+TEST_F(GpuEngine, RefusesAFaultPlan) {
+  Pe a(directory, 1);
+  const Refusal refusal = a.client.set_faults(parse_fault_plan("wqe=1 fault=stall"));
+  EXPECT_TRUE(refusal.refused());
+  EXPECT_NE(std::string(refusal.reason).find("CPU engine"), std::string::npos) << refusal.reason;
+}
+
 TEST_F(GpuEngine, RefusesMemoryItIsNotShown) {
   Pe a(directory, 1);
   std::byte elsewhere[64];

@@ -216,6 +216,16 @@ TEST(SyncAll, TheStopWordEndsIt) {
   EXPECT_EQ(sync_all(rig.context()), Status::kPeerLost);
 }
 
+// A queue that fails while its PE waits for a flag is polled by nobody else: without a deadline the
+// barrier would wait for ever.
+TEST(SyncAll, AFailedQueueEndsItsWaitForTheFlagOfThatPeer) {
+  DeviceRig rig({.timeout_ns = 2000 * kMillisecond});
+  rig.nic(1).fail(0, mlx5::Syndrome::kTransportRetryExceeded, 0);
+  ASSERT_EQ(p(rig.context(), rig.local<int>(0), 5, 1), Status::kOk);
+  rig.step_all();  // its error is not seen yet
+  EXPECT_EQ(sync_all(rig.context()), Status::kQueueError);
+}
+
 PEAL_KERNEL sync_from_block(Context ctx, uint32_t caller, Status* out) {
   if (block_in_grid() == caller) *out = sync_all(ctx);
 }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Names for the ends of the ordering edges of docs/memory_model.md, so that code can say which edge
+// an operation is part of: load_acquire<R, Edge::kM4>(...). It costs nothing and changes nothing,
+// but in a simulation (order_sim.h), which can take the ordering from one of them and must then see
+// its workloads fail.
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/target.h"
+
+#if PEAL_SIM
+#include "simt/simulation.h"
+#endif
+
+namespace peal {
+
+/// kM4 is edge M4 at its main end; where a test takes another part of it, that has a second name.
+enum class Edge : uint8_t {
+  kNone,
+  kM1,
+  kM1Group,  // lanes of a warp that post together, to the one that publishes
+  kM1Ring,   // the acquiring end
+  kM2,
+  kM3,
+  kM4,
+  kM4Raise,  // the releasing end
+  kM5,
+  kM5Wait,  // from the lane that polled to another that waits
+  kM6,
+  kM7,
+  kM8,
+  kM8Back,  // from the leader back to the lanes
+  kM9,
+  kM10,
+  kM11,
+  kM11Take,  // the acquiring end
+  kM12,
+  kM13,
+  kM14,
+  kM14Group,  // lanes of a warp that post together: each finds its own work published
+  kM14Batch,  // queues that were found drained
+  kM15,
+  kM16,
+  kM16Signal,  // a signal by a store
+  kCount,
+};
+
+/// True where a simulation has taken this edge away; for edges that are no single operation.
+#if PEAL_SIM
+inline bool weakened(Edge edge) { return simt::weakened(static_cast<unsigned>(edge)); }
+#else
+PEAL_HD constexpr bool weakened(Edge) { return false; }
+#endif
+
+}  // namespace peal

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How bytes travel: stored or loaded by the scope's own lanes where the peer's memory is mapped,
+// else as a work request that the scope's leader posts.
+//
+//   transfer<kPut or kGet, kStarted or kDone>(ctx, scope, {dst, src, bytes, pe})
+//
+// What a kernel inlines is the copy into a near heap; the rest is called through call_cold().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "device/base/call.h"
+#include "device/base/scope.h"
+#include "device/context.h"
+#include "device/resolve.h"
+#include "device/transport/ibgda.h"
+#include "device/transport/p2p.h"
+
+namespace peal {
+namespace detail {
+
+template <class S>
+inline constexpr bool kIsScope =
+    std::is_same_v<S, Thread> || std::is_same_v<S, Warp> || std::is_same_v<S, Block>;
+
+template <class T>
+PEAL_HD constexpr uint64_t bytes_of(size_t count) {
+  if constexpr (std::is_void_v<T>) {
+    return count;
+  } else {
+    static_assert(std::is_trivially_copyable_v<T>, "only plain data travels");
+    return count * sizeof(T);
+  }
+}
+
+/// Posts for one lane: together with the lanes beside it where the queue is shared, alone where it
+/// is owned.
+template <Reach R, bool kTogether, class... Compose>
+PEAL_DEVICE Ticket post(mlx5::SendQueue& q, const Compose&... compose) {
+  if constexpr (kTogether && R != Reach::kLane) {
+    return ibgda::post<R>(q, Coalesced(&q), compose...);
+  } else {
+    return ibgda::post<R>(q, ibgda::Alone{}, compose...);
+  }
+}
+
+/// Up to N*4 bytes of payload, in memory order, in registers.
+template <uint32_t N>
+struct Payload {
+  uint32_t word[N];
+  PEAL_DEVICE Payload(const void* from, uint32_t bytes) : word{} {
+    const auto* source = static_cast<const unsigned char*>(from);
+    for (uint32_t i = 0; i < N * 4; ++i) {
+      if (i < bytes) {
+        word[i / 4] |= static_cast<uint32_t>(load_payload(&source[i])) << (8 * (i % 4));
+      }
+    }
+  }
+};
+
+inline constexpr uint64_t kShortInline = 12;
+
+/// Posts a put of any size, followed by `after` (one more composer per WQE) under the same doorbell
+/// as its last part.
+template <Reach R, bool kTogether, class... After>
+PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, const void* src,
+                             uint64_t bytes, const After&... after) {
+  mlx5::SendQueue& q = *to.queue;
+  mlx5::Remote remote = to.remote;
+  if (bytes <= kShortInline) {
+    const Payload<3> payload(src, static_cast<uint32_t>(bytes));
+    return post<R, kTogether>(
+        q,
+        [&](const mlx5::Header& h) {
+          return mlx5::compose_write_inline(h, remote, payload.word, static_cast<uint32_t>(bytes));
+        },
+        after...);
+  }
+  if (bytes <= mlx5::kMaxInlineBytes) {
+    const Payload<7> payload(src, static_cast<uint32_t>(bytes));
+    return post<R, kTogether>(
+        q,
+        [&](const mlx5::Header& h) {
+          return mlx5::compose_write_inline(h, remote, payload.word, static_cast<uint32_t>(bytes));
+        },
+        after...);
+  }
+  const Origin from = resolve_local(ctx, src, bytes);
+  if (from.status != Status::kOk) return Ticket{nullptr, 0, from.status};
+  mlx5::Local local = from.local;
+  for (; bytes > mlx5::kMaxMessageBytes; bytes -= mlx5::kMaxMessageBytes) {
+    const Ticket part = post<R, kTogether>(q, [&](const mlx5::Header& h) {
+      return mlx5::compose_write(h, remote, local, static_cast<uint32_t>(mlx5::kMaxMessageBytes));
+    });
+    if (part.status != Status::kOk) return part;
+    remote.address += mlx5::kMaxMessageBytes;
+    local.address += mlx5::kMaxMessageBytes;
+  }
+  return post<R, kTogether>(
+      q,
+      [&](const mlx5::Header& h) {
+        return mlx5::compose_write(h, remote, local, static_cast<uint32_t>(bytes));
+      },
+      after...);
+}
+
+template <Reach R, bool kTogether>
+PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, void* dst, const Destination& at,
+                             uint64_t bytes) {
+  const Origin to = resolve_local(ctx, dst, bytes);
+  if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
+  mlx5::Remote remote = at.remote;
+  mlx5::Local local = to.local;
+  Ticket ticket{};
+  while (bytes > 0) {
+    const uint64_t part = bytes < mlx5::kMaxMessageBytes ? bytes : mlx5::kMaxMessageBytes;
+    ticket = post<R, kTogether>(*at.queue, [&](const mlx5::Header& h) {
+      return mlx5::compose_read(h, remote, local, static_cast<uint32_t>(part));
+    });
+    if (ticket.status != Status::kOk) return ticket;
+    remote.address += part;
+    local.address += part;
+    bytes -= part;
+  }
+  return ticket;
+}
+
+/// Both sides of a transfer as its caller names them, one of them an address at `pe`.
+struct Transfer {
+  void* dst;
+  const void* src;
+  uint64_t bytes;
+  int pe;
+};
+
+/// True for lanes that have a part in a transfer by stores and loads, warp by warp: those of a
+/// block that have none leave the questions to the others. Each instruction of a block counts 32
+/// times.
+template <class S>
+PEAL_DEVICE bool has_part(S scope, const Transfer& t) {
+  if constexpr (std::is_same_v<S, Block>) {
+    // Lines where addresses and length consist of them; else perhaps bytes. The less every lane is
+    // asked the better: with 32 warps an instruction takes 8 cycles.
+    const auto fit = static_cast<uint32_t>(reinterpret_cast<uint64_t>(t.dst) |
+                                           reinterpret_cast<uint64_t>(t.src) | t.bytes);
+    const uint64_t units = fit % sizeof(Line) == 0 ? t.bytes / sizeof(Line) : t.bytes;
+    const uint32_t first = scope.rank() / kWarpLanes * kWarpLanes;
+    return first == 0 || first < units;
+  } else {
+    return true;
+  }
+}
+
+/// Moves the bytes if the peer's heap is near, the usual case on one machine: true if so, for every
+/// lane. Returns when the calling lane's part is done, as non-blocking calls may.
+template <p2p::Direction kDirection, Reach R, class S>
+PEAL_DEVICE bool copy_near(const BasicContext<R>& ctx, S scope, const Transfer& t) {
+  constexpr bool kPut = kDirection == p2p::Direction::kPut;
+  const bool mine = has_part(scope, t);
+  Near near{nullptr, true};
+  if (mine) near = find_near(ctx, kPut ? t.dst : t.src, t.bytes, t.pe);
+  if (any(scope, !near.here)) return false;  // edge M8: earlier stores precede the copy
+  if (mine) {
+    p2p::copy<kDirection>(scope, kPut ? near.address : t.dst, kPut ? t.src : near.address, t.bytes);
+  }
+  return true;
+}
+
+/// What a call waits for: that it is under way, or that a put's source may be reused and a get's
+/// data is here.
+enum class Until : uint32_t { kStarted, kDone };
+
+/// Waits for what the scope's leader posted, or for the lanes that copied each its part.
+template <Reach R, class S>
+PEAL_DEVICE Status wait_far(S scope, const Ticket& ticket) {
+  if (ticket.queue == nullptr) {
+    scope.sync();
+    return ticket.status;
+  }
+  return by_leader(scope, [&] { return ibgda::wait<R>(ticket); });
+}
+
+/// A transfer that is not to or from a near heap. The scope's lanes copy where the peer is mapped,
+/// else the leader posts.
+template <p2p::Direction kDirection, Reach R, class S>
+PEAL_DEVICE Ticket transfer_far(const BasicContext<R>& ctx, S scope, const Transfer& t,
+                                Until until) {
+  constexpr bool kPut = kDirection == p2p::Direction::kPut;
+  constexpr bool kTogether = std::is_same_v<S, Thread>;
+  const Destination at = resolve(ctx, kPut ? t.dst : t.src, t.bytes, t.pe, Use::kPayload);
+  Ticket ticket{nullptr, 0, at.status};
+  if (at.direct != nullptr) {
+    p2p::copy<kDirection>(scope, kPut ? at.direct : t.dst, kPut ? t.src : at.direct, t.bytes);
+  } else if (at.status == Status::kOk && t.bytes != 0) {
+    ticket = by_leader(scope, [&] {
+      if constexpr (kPut)
+        return put_bytes<R, kTogether>(ctx, at, t.src, t.bytes);
+      else
+        return get_bytes<R, kTogether>(ctx, t.dst, at, t.bytes);
+    });
+  }
+  // Inline data has left the source already.
+  const bool gone = kPut && t.bytes <= mlx5::kMaxInlineBytes && ticket.queue != nullptr;
+  if (until == Until::kDone && !gone) ticket.status = wait_far<R>(scope, ticket);
+  return ticket;
+}
+
+/// The same out of line, for scopes whose lanes copy: the registers of a kernel are then those of
+/// the copy.
+template <p2p::Direction kDirection, Reach R, class S>
+PEAL_DEVICE_COLD Ticket transfer_elsewhere(const ContextState* state, S scope, Transfer t,
+                                           Until until) {
+  return transfer_far<kDirection>(static_cast<const BasicContext<R>&>(state->fields), scope, t,
+                                  until);
+}
+
+template <Reach R, class S>
+PEAL_DEVICE_COLD Status wait_elsewhere(S scope, Ticket ticket) {
+  return wait_far<R>(scope, ticket);
+}
+
+/// A put or get of any scope, from whatever is near or far.
+template <p2p::Direction kDirection, Until kUntil, Reach R, class S>
+PEAL_DEVICE Ticket transfer(const BasicContext<R>& ctx, S scope, const Transfer& t) {
+  if (copy_near<kDirection>(ctx, scope, t)) {
+    if (kUntil == Until::kDone) scope.sync();
+    return Ticket{};
+  }
+  if constexpr (std::is_same_v<S, Thread>) {
+    return transfer_far<kDirection>(ctx, scope, t, kUntil);
+  } else {
+    return call_cold(&transfer_elsewhere<kDirection, R, S>, ctx.state, scope, t, kUntil);
+  }
+}
+
+}  // namespace detail
+
+}  // namespace peal

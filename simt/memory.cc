@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rules, in the order of an operation: what may be read, what that orders, what a write leaves.
+#include "simt/memory.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "simt/launch.h"
+
+namespace peal::simt {
+namespace {
+
+constexpr uint32_t kNobody = ~uint32_t{0};
+constexpr size_t kHistory = 8;  // messages kept of a granule
+constexpr size_t kAlign = 4096;
+
+bool acquires(Order order) { return order == Order::kAcquire || order == Order::kBoth; }
+bool releases(Order order) { return order == Order::kRelease || order == Order::kBoth; }
+
+void join(Clock& clock, const Clock& other) {
+  for (size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], other[i]);
+}
+
+size_t offset_in_granule(const void* p) { return reinterpret_cast<uintptr_t>(p) % 8; }
+
+uint8_t mask_of(const void* p, unsigned bytes) {
+  return static_cast<uint8_t>(((1u << bytes) - 1) << offset_in_granule(p));
+}
+
+uint64_t field(uint64_t word, const void* p, unsigned bytes) {
+  word >>= 8 * offset_in_granule(p);
+  return bytes == 8 ? word : word & ((uint64_t{1} << (8 * bytes)) - 1);
+}
+
+const void* granule_start(const void* p) {
+  return static_cast<const std::byte*>(p) - offset_in_granule(p);
+}
+
+}  // namespace
+
+/// One store: the granule as it was behind it.
+struct Memory::Message {
+  uint64_t value = 0;
+  uint64_t at = 0;  // in operations
+  Released released;
+  uint32_t agent = kNobody;
+  uint32_t clock = 0;
+  uint8_t mask = 0xff;  // bytes it wrote
+  Scope scope = Scope::kSystem;
+  bool late = false;
+};
+
+/// `agent` had seen message `at` when its clock was `clock`.
+struct Memory::Seen {
+  uint64_t agent;
+  uint32_t clock;
+  uint32_t at;
+};
+
+struct Memory::Granule {
+  uint32_t first = 0;             // number of messages[0]
+  std::vector<Message> messages;  // oldest first
+  std::vector<Seen> seen;
+  bool guarded = false;
+  std::vector<Seen> readers;  // guarded: since the last write
+
+  uint32_t last() const { return first + static_cast<uint32_t>(messages.size()) - 1; }
+  const Message& message(uint32_t at) const { return messages[at - first]; }
+};
+
+Memory::Memory(size_t bytes, Random& random) : random_(random) {
+  bytes = (bytes + kAlign - 1) / kAlign * kAlign;
+  base_ = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlign}));
+  std::memset(base_, 0, bytes);
+  end_ = base_ + bytes;
+  free_ = base_;
+  granules_.resize(bytes / 8);
+}
+
+Memory::~Memory() { ::operator delete (base_, std::align_val_t{kAlign}); }
+
+void* Memory::allocate(size_t bytes, const std::string& name, size_t align) {
+  const auto at = static_cast<size_t>(free_ - base_);
+  const size_t start = (at + align - 1) / align * align;
+  if (start + bytes > static_cast<size_t>(end_ - base_)) {
+    throw Error("simulation: no room for '" + name + "', " + std::to_string(bytes) +
+                " bytes; give the simulation more memory");
+  }
+  free_ = base_ + start + bytes;
+  names_[base_ + start] = name;
+  return base_ + start;
+}
+
+void Memory::guard(const void* start, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += 8) {
+    granule(static_cast<const std::byte*>(start) + i).guarded = true;
+  }
+}
+
+void Memory::add_agent(const Place& place) {
+  agents_.push_back({.place = place, .clock = {}, .pending = {}, .fenced = nullptr});
+  // Each starts at 1, so that 0 in somebody's clock means "knows nothing of it".
+  for (Agent& agent : agents_) agent.clock.resize(agents_.size(), 0);
+  agents_.back().clock.back() = 1;
+}
+
+Memory::Granule& Memory::granule(const void* p) {
+  const auto index = static_cast<size_t>(static_cast<const std::byte*>(p) - base_) / 8;
+  Granule*& entry = granules_[index];
+  if (entry == nullptr) {
+    pool_.emplace_back();
+    entry = &pool_.back();
+    entry->messages.emplace_back();
+    std::memcpy(&entry->messages.back().value, base_ + index * 8, 8);
+  }
+  uint64_t real;
+  std::memcpy(&real, base_ + index * 8, 8);
+  if (entry->messages.back().value != real) {  // written plainly: all see it
+    const uint32_t at = entry->last() + 1;
+    entry->messages.assign(1, Message{});
+    entry->messages.back().value = real;
+    entry->first = at;
+    entry->seen.clear();
+    entry->readers.clear();
+  }
+  return *entry;
+}
+
+uint32_t Memory::floor(const Granule& g, const Agent& me) const {
+  uint32_t floor = g.first;
+  for (uint32_t at = g.last(); at > floor; --at) {
+    const Message& m = g.message(at);
+    if (me.clock[m.agent] >= m.clock || operations_ - m.at > weather_.horizon) {
+      floor = at;
+      break;
+    }
+  }
+  for (const Seen& seen : g.seen) {
+    if (seen.at > floor && (&agents_[seen.agent] == &me || me.clock[seen.agent] >= seen.clock))
+      floor = seen.at;
+  }
+  return floor;
+}
+
+void Memory::see(Granule& g, uint64_t me, uint32_t at, uint32_t clock) {
+  if (g.guarded) {
+    const auto known = std::find_if(g.readers.begin(), g.readers.end(),
+                                    [me](const Seen& reader) { return reader.agent == me; });
+    if (known != g.readers.end()) {
+      known->clock = clock;
+    } else {
+      g.readers.push_back({me, clock, at});
+    }
+  }
+  if (at == g.first) return;
+  bool news = true;
+  std::erase_if(g.seen, [&](const Seen& seen) {
+    if (seen.agent == me && seen.at >= at) news = false;
+    return seen.at <= g.first;
+  });
+  if (news) g.seen.push_back({me, clock, at});
+}
+
+bool Memory::reaches(const Agent& from, const Agent& to, Scope scope) const {
+  switch (scope) {
+    case Scope::kLane:
+      return &from == &to;
+    case Scope::kBlock:
+      return from.place.device == to.place.device && from.place.group == to.place.group;
+    case Scope::kDevice:
+      return from.place.device == to.place.device;
+    case Scope::kSystem:
+      return true;
+  }
+  return false;
+}
+
+void Memory::take_order(const Granule& g, uint32_t at, uint8_t mask, uint64_t me, Access access) {
+  Agent& reader = agents_[me];
+  if (access.scope == Scope::kLane) return;
+  // Each byte comes from the last message that wrote it.
+  for (uint32_t i = at;; --i) {
+    const Message& m = g.message(i);
+    if ((m.mask & mask) != 0 && m.released != nullptr) {
+      const Agent& writer = agents_[m.agent];
+      if (reaches(writer, reader, m.scope) && reaches(reader, writer, access.scope)) {
+        if (acquires(access.order)) {
+          join(reader.clock, *m.released);
+        } else {
+          reader.pending.resize(reader.clock.size(), 0);
+          join(reader.pending, *m.released);
+        }
+      }
+    }
+    mask = static_cast<uint8_t>(mask & ~m.mask);
+    if (mask == 0 || i == g.first) return;
+  }
+}
+
+void Memory::check_guard(const Granule& g, uint64_t me, const void* p) {
+  const Agent& writer = agents_[me];
+  const auto fail = [&](uint64_t other, const char* what) {
+    throw Error("race: a store of agent " + std::to_string(me) + " to " + name_of(p) +
+                " is not ordered behind a " + what + " of agent " + std::to_string(other) +
+                " (memory that has one user at a time)");
+  };
+  for (const Seen& reader : g.readers) {
+    if (reader.agent != me && writer.clock[reader.agent] < reader.clock) fail(reader.agent, "load");
+  }
+  const Message& m = g.messages.back();
+  if (m.agent != kNobody && m.agent != me && writer.clock[m.agent] < m.clock) {
+    fail(m.agent, "store");
+  }
+}
+
+void Memory::append(Granule& g, uint64_t me, const void* p, Message message) {
+  Agent& writer = agents_[me];
+  if (g.guarded) {
+    check_guard(g, me, p);
+    g.readers.clear();
+  }
+  if (message.value != g.messages.back().value) ++changes_;
+  message.agent = static_cast<uint32_t>(me);
+  message.clock = writer.clock[me] + (message.late ? 2 : 0);  // the next store is one further
+  message.at = operations_;
+  std::memcpy(const_cast<void*>(granule_start(p)), &message.value, 8);
+  g.messages.push_back(std::move(message));
+  if (g.messages.size() > kHistory) {
+    g.messages.erase(g.messages.begin());
+    ++g.first;
+  }
+  see(g, me, g.last(), g.messages.back().clock);
+  if (g.guarded) g.readers.clear();  // the store speaks for itself
+  ++writer.clock[me];
+}
+
+void Memory::note(uint64_t me, const char* what, const void* p, uint64_t value) {
+  ++operations_;
+  agents_[me].what = what;
+  agents_[me].where = p;
+  const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(p) - base_);
+  // Addresses differ from run to run: an address in this memory counts as its place.
+  const uint64_t place = value - reinterpret_cast<uint64_t>(base_);
+  if (place < static_cast<uint64_t>(end_ - base_)) value = place;
+  for (const uint64_t word : {me, offset, value}) {
+    digest_ = (digest_ ^ word) * 0x100000001b3;
+  }
+}
+
+uint64_t Memory::load(uint64_t me, const void* p, unsigned bytes, Access access) {
+  Granule& g = granule(p);
+  const uint32_t newest = g.last();
+  uint32_t at = newest;
+  if (newest != g.first) {
+    const uint32_t oldest = floor(g, agents_[me]);
+    if (oldest != newest && random_.below(256) < weather_.stale_in_256) {
+      at = oldest + random_.below(newest - oldest + 1);
+    }
+  }
+  take_order(g, at, mask_of(p, bytes), me, access);
+  see(g, me, at, agents_[me].clock[me]);
+  ++agents_[me].clock[me];
+  const uint64_t value = field(g.message(at).value, p, bytes);
+  note(me, "load", p, value);
+  return value;
+}
+
+uint64_t Memory::newest(uint64_t me, const void* p, unsigned bytes, Access access) {
+  Granule& g = granule(p);
+  take_order(g, g.last(), mask_of(p, bytes), me, access);
+  see(g, me, g.last(), agents_[me].clock[me]);
+  ++agents_[me].clock[me];
+  const uint64_t value = field(g.messages.back().value, p, bytes);
+  note(me, "atomic", p, value);
+  return value;
+}
+
+namespace {
+uint64_t merged(uint64_t old, const void* p, unsigned bytes, uint64_t value) {
+  std::memcpy(reinterpret_cast<std::byte*>(&old) + offset_in_granule(p), &value, bytes);
+  return old;
+}
+}  // namespace
+
+void Memory::store(uint64_t me, void* p, unsigned bytes, uint64_t value, Access access) {
+  Granule& g = granule(p);
+  const Agent& writer = agents_[me];
+  Message message;
+  message.value = merged(g.messages.back().value, p, bytes, value);
+  message.mask = mask_of(p, bytes);
+  message.scope = access.scope;
+  message.late = access.order == Order::kLate;
+  if (writer.unordered) {
+    // Releases nothing itself; a later store that may not be reordered speaks for it.
+  } else if (releases(access.order)) {
+    message.released = std::make_shared<const Clock>(writer.clock);
+  } else if (access.scope != Scope::kLane && !message.late) {
+    message.released = writer.fenced;
+  }
+  note(me, "store", p, value);
+  append(g, me, p, std::move(message));
+}
+
+void Memory::replace(uint64_t me, void* p, unsigned bytes, uint64_t value, Access access) {
+  Granule& g = granule(p);
+  const Agent& writer = agents_[me];
+  Message message;
+  message.value = merged(g.messages.back().value, p, bytes, value);
+  message.mask = mask_of(p, bytes);
+  message.scope = access.scope;
+  // A read-modify-write hands on what the store it read had released.
+  Clock released;
+  const Released& before = g.messages.back().released;
+  if (before != nullptr && (g.messages.back().mask & message.mask) != 0) released = *before;
+  const Clock* own = releases(access.order) ? &writer.clock : writer.fenced.get();
+  if (writer.unordered) own = nullptr;
+  if (own != nullptr) {
+    released.resize(writer.clock.size(), 0);
+    join(released, *own);
+  }
+  if (!released.empty()) message.released = std::make_shared<const Clock>(std::move(released));
+  note(me, "atomic", p, value);
+  append(g, me, p, std::move(message));
+}
+
+void Memory::fence(uint64_t me, Order order) {
+  Agent& agent = agents_[me];
+  if (acquires(order) && !agent.pending.empty()) join(agent.clock, agent.pending);
+  if (releases(order)) agent.fenced = std::make_shared<const Clock>(agent.clock);
+  ++agent.clock[me];
+  note(me, "fence", base_, 0);
+}
+
+void Memory::meet(const std::vector<uint64_t>& agents) {
+  if (agents.empty()) return;
+  Clock all = agents_[agents.front()].clock;
+  for (const uint64_t agent : agents) join(all, agents_[agent].clock);
+  for (const uint64_t agent : agents) {
+    agents_[agent].clock = all;
+    ++agents_[agent].clock[agent];
+  }
+}
+
+Released Memory::release(uint64_t me) {
+  Agent& agent = agents_[me];
+  auto released = std::make_shared<const Clock>(agent.clock);
+  ++agent.clock[me];
+  ++changes_;  // a message under way is something that happens
+  return released;
+}
+
+void Memory::acquire(uint64_t me, const Released& what) { join(agents_[me].clock, *what); }
+
+void Memory::post(uint64_t me, const void* reg, uint64_t value) {
+  registers_[reg].push_back({value, agents_[me].fenced});
+  ++changes_;
+  note(me, "register", reg, value);
+}
+
+bool Memory::collect(uint64_t me, const void* reg, uint64_t* value) {
+  const auto found = registers_.find(reg);
+  if (found == registers_.end() || found->second.empty()) return false;
+  const Posted posted = std::move(found->second.front());
+  found->second.pop_front();
+  *value = posted.value;
+  if (posted.released != nullptr) join(agents_[me].clock, *posted.released);
+  return true;
+}
+
+std::string Memory::name_of(const void* p) const {
+  auto after = names_.upper_bound(p);
+  if (after == names_.begin()) return "memory without a name";
+  --after;
+  const auto offset =
+      static_cast<const std::byte*>(p) - static_cast<const std::byte*>(after->first);
+  return after->second + " + " + std::to_string(offset);
+}
+
+std::string Memory::last_of(uint64_t agent) const {
+  const Agent& who = agents_[agent];
+  if (who.what == nullptr) return "nothing";
+  return std::string(who.what) + " of " + name_of(who.where);
+}
+
+}  // namespace peal::simt

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A model of weakly ordered memory, for simulations: a load may answer an older value than the
+// newest, as long as nothing orders the newer one before the reader. docs/simulation.md says what
+// is modelled and what is not.
+//
+//   granule (8 bytes):  m3 <- m4 <- m5 <- newest        messages: value, writer, what it releases
+//                            ^floor of a reader: what happened before it, what it has seen, what
+//                             is older than the horizon
+//
+// Order is kept in vector clocks, one entry for each agent (a lane of a simulation). Real memory
+// holds the newest value always, so that what is not modelled (set-up, a look after the end) is
+// read and written plainly.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "simt/random.h"
+
+namespace peal::simt {
+
+/// How far apart two agents may be for an operation of one to be ordered with that of the other.
+enum class Scope : uint8_t { kLane, kBlock, kDevice, kSystem };
+
+/// What an operation on modelled memory orders.
+enum class Order : uint8_t {
+  kRelaxed,
+  kAcquire,
+  kRelease,
+  kBoth,
+  kLate,  ///< a store that its agent's next one may overtake: it lost its place in the program
+};
+
+struct Access {
+  Scope scope = Scope::kLane;
+  Order order = Order::kRelaxed;
+};
+
+/// What each agent had done when something was released.
+using Clock = std::vector<uint32_t>;
+using Released = std::shared_ptr<const Clock>;
+
+/// Where an agent runs: agents of one device and one group are of one block.
+struct Place {
+  int device = 0;
+  int group = 0;
+};
+
+/// How weak memory is in one simulation.
+struct Weather {
+  uint32_t stale_in_256 = 128;  ///< how often a load that may be stale is
+  uint64_t horizon = 4096;      ///< operations of all agents after which a store is seen by all
+};
+
+/// Memory that agents share. Everything below is called from lanes of one simulation, or before and
+/// after it ran.
+class Memory {
+ public:
+  Memory(size_t bytes, Random& random);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  /// Zeroed modelled memory that lives as long as this object; `name` is for reports. Throws Error
+  /// when there is no more.
+  void* allocate(size_t bytes, const std::string& name, size_t align = 64);
+  /// From now on every write into the range must be ordered behind all reads and writes of it, or
+  /// the simulation fails: memory that has one user at a time.
+  void guard(const void* start, size_t bytes);
+  bool holds(const void* p) const {
+    return static_cast<const std::byte*>(p) >= base_ && static_cast<const std::byte*>(p) < end_;
+  }
+
+  /// Agents are numbered from 0 in the order they are added, all before the first operation.
+  void add_agent(const Place& place);
+  void set_weather(const Weather& weather) { weather_ = weather; }
+
+  // An aligned word of 1, 2, 4 or 8 bytes, as agent `me`.
+  uint64_t load(uint64_t me, const void* p, unsigned bytes, Access access);
+  void store(uint64_t me, void* p, unsigned bytes, uint64_t value, Access access);
+  /// A read-modify-write is newest() and, if it writes, replace() with nothing between.
+  uint64_t newest(uint64_t me, const void* p, unsigned bytes, Access access);
+  void replace(uint64_t me, void* p, unsigned bytes, uint64_t value, Access access);
+
+  void fence(uint64_t me, Order order);
+  /// All of `agents` have met: what one did before, all know.
+  void meet(const std::vector<uint64_t>& agents);
+
+  /// Everything `me` did, for a message that travels outside of memory, and its receipt.
+  Released release(uint64_t me);
+  void acquire(uint64_t me, const Released& what);
+
+  /// A device register: every store arrives, in order, with what the last fence of its writer
+  /// released. collect() answers false when there is none.
+  void post(uint64_t me, const void* reg, uint64_t value);
+  bool collect(uint64_t me, const void* reg, uint64_t* value);
+
+  /// Stores of `me` release nothing until it is called with false: a NIC that may reorder.
+  void set_unordered(uint64_t me, bool unordered) { agents_[me].unordered = unordered; }
+
+  /// Stores that changed something so far.
+  uint64_t changes() const { return changes_; }
+  /// A hash of every operation so far: equal for equal runs.
+  uint64_t digest() const { return digest_; }
+  /// "load of PE 0 heap + 0x40": the last operation of an agent.
+  std::string last_of(uint64_t agent) const;
+
+ private:
+  struct Message;
+  struct Seen;
+  struct Granule;
+  struct Agent {
+    Place place;
+    Clock clock;
+    Clock pending;    // released to relaxed loads, for an acquire fence; empty: nothing
+    Released fenced;  // by the last release fence
+    bool unordered = false;
+    const char* what = nullptr;
+    const void* where = nullptr;
+  };
+  struct Posted {
+    uint64_t value;
+    Released released;
+  };
+
+  Granule& granule(const void* p);
+  uint32_t floor(const Granule& g, const Agent& me) const;
+  void see(Granule& g, uint64_t me, uint32_t at, uint32_t clock);
+  void check_guard(const Granule& g, uint64_t me, const void* p);
+  void take_order(const Granule& g, uint32_t at, uint8_t mask, uint64_t me, Access access);
+  void append(Granule& g, uint64_t me, const void* p, Message message);
+  bool reaches(const Agent& from, const Agent& to, Scope scope) const;
+  void note(uint64_t me, const char* what, const void* p, uint64_t value);
+  std::string name_of(const void* p) const;
+
+  Random& random_;
+  Weather weather_;
+  std::byte* base_;
+  std::byte* end_;
+  std::byte* free_;
+  std::vector<Granule*> granules_;
+  std::deque<Granule> pool_;
+  std::vector<Agent> agents_;
+  std::map<const void*, std::string> names_;
+  std::map<const void*, std::deque<Posted>> registers_;
+  uint64_t operations_ = 0;
+  uint64_t changes_ = 0;
+  uint64_t digest_ = 0xcbf29ce484222325;
+};
+
+}  // namespace peal::simt

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The two functions that libpeal_softnic.so has beside rdma-core's: faults on demand, for the NIC
+// of this process. A test finds them by dlsym.
+#include <cstdio>
+#include <stdexcept>
+
+#include "softnic/abi/context.h"
+#include "softnic/abi/guard.h"
+#include "softnic/fault_plan.h"
+
+namespace peal::softnic::abi {
+namespace {
+
+void explain(const char* why, char* error, size_t bytes) {
+  if (error != nullptr && bytes > 0) std::snprintf(error, bytes, "%s", why);
+}
+
+/// 0, or errno with the reason in `error`.
+int set_faults(const char* plan, char* error, size_t bytes) {
+  return answer_error([&] {
+    const std::shared_ptr<Nic> nic = process().nic.lock();
+    if (nic == nullptr) {
+      explain("this process has no NIC open", error, bytes);
+      refuse(ENODEV);
+    }
+    FaultPlan faults;
+    try {
+      faults = parse_fault_plan(plan == nullptr ? "" : plan);
+    } catch (const std::invalid_argument& wrong) {
+      explain(wrong.what(), error, bytes);
+      refuse(EINVAL);
+    }
+    const Refusal refusal = nic->set_faults(faults);
+    if (!refusal.refused()) return;
+    explain(refusal.reason, error, bytes);
+    refuse(EOPNOTSUPP);
+  });
+}
+
+}  // namespace
+}  // namespace peal::softnic::abi
+
+extern "C" {
+
+/// Replaces the fault plan of this process's NIC. Answers 0, or an errno value with one line that
+/// says why in `error` (of `bytes`, may be null): EINVAL for a plan that is not one, ENODEV while
+/// no device is open, EOPNOTSUPP on the GPU engine. The old plan then stays.
+int peal_softnic_inject(const char* plan, char* error, size_t bytes) {
+  return peal::softnic::abi::set_faults(plan, error, bytes);
+}
+
+/// Ends all faults: what was held up goes on, a stopped NIC too. Answers as peal_softnic_inject.
+int peal_softnic_clear_faults() { return peal::softnic::abi::set_faults(nullptr, nullptr, 0); }
+}

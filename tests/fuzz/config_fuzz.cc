@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Environment blocks: texts apart by zero bytes, first as peal's settings, then as the software
+// NIC's. Whatever is refused is refused as an error of configuration; what is accepted is within
+// the limits that the documentation names.
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "host/base/config.h"
+#include "host/base/error.h"
+#include "softnic/settings.h"
+#include "tests/fuzz/input.h"
+
+namespace peal::fuzz {
+namespace {
+
+constexpr const char* kNames[] = {
+    "PEAL_HEAP_SIZE",      "PEAL_QUEUES",      "PEAL_QUEUE_DEPTH",
+    "PEAL_TIMEOUT",        "PEAL_BOOTSTRAP",   "PEAL_BOOTSTRAP_TIMEOUT",
+    "PEAL_TCP_ID",         "PEAL_TCP_RANK",    "PEAL_TCP_SIZE",
+    "PEAL_MPI_PLUGIN",     "PEAL_IBVERBS",     "PEAL_TRANSPORT",
+    "PEAL_DEVICE",         "PEAL_INFO",        "PEAL_LOG",
+    "PEAL_SOFTNIC_FABRIC", "PEAL_SOFTNIC_DIR", "PEAL_SOFTNIC_TIMEOUT_SCALE",
+    "PEAL_SOFTNIC_ENGINE", "PEAL_SOFTNIC_GPU", "PEAL_SOFTNIC_ENGINE_PROGRAM",
+};
+
+/// Texts apart by zero bytes. One that starts with a byte below 32 stands for a name and its value.
+std::vector<std::string> texts_of(const uint8_t* data, size_t bytes) {
+  std::vector<std::string> texts(1);
+  for (size_t i = 0; i < bytes; ++i) {
+    if (data[i] == 0) {
+      texts.emplace_back();
+    } else if (texts.back().empty() && data[i] < 32) {
+      texts.back() = std::string(kNames[data[i] % std::size(kNames)]) + "=";
+    } else {
+      texts.back().push_back(static_cast<char>(data[i]));
+    }
+  }
+  return texts;
+}
+
+void check(const Config& config) {
+  using namespace std::chrono_literals;
+  require(config.heap_size >= 64u << 10 && config.heap_size <= uint64_t{1} << 44);
+  require(config.queues >= 1 && config.queues <= 1024);
+  require(config.queue_depth >= 128 && config.queue_depth <= 16384);
+  require((config.queue_depth & (config.queue_depth - 1)) == 0);
+  require(config.timeout >= 0us && config.timeout <= 24h);
+  require(config.bootstrap_timeout >= 1ms && config.bootstrap_timeout <= 24h);
+  require(config.tcp_rank >= 0 && config.tcp_rank <= 65535);
+  require(config.tcp_size >= 1 && config.tcp_size <= 65536);
+  require(config.device >= -1 && config.device <= 1023);
+  const std::string shown = config.describe();
+  // Long enough not to be in the table by chance.
+  require(config.tcp_id.size() < 24 || config.given.size() > 1 ||
+          shown.find(config.tcp_id) == std::string::npos);
+}
+
+void read_settings(const std::vector<std::string>& texts) {
+  std::vector<const char*> block;
+  for (const std::string& text : texts) block.push_back(text.c_str());
+  block.push_back(nullptr);
+  try {
+    check(Config::from_environment(block.data()));
+  } catch (const Error& error) {
+    require(error.code() == ErrorCode::kConfiguration && error.what()[0] != '\0');
+  }
+}
+
+void read_softnic_settings(const std::vector<std::string>& texts) {
+  for (const char* name : kNames) unsetenv(name);
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) continue;
+    for (const char* name : kNames) {
+      if (text.compare(0, equals, name) == 0) setenv(name, text.c_str() + equals + 1, 1);
+    }
+  }
+  try {
+    const softnic::Settings settings = softnic::Settings::from_environment();
+    require(!settings.fabric.empty() && settings.fabric.size() <= 64);
+    require(settings.fabric.find('/') == std::string::npos && settings.fabric[0] != '.');
+    require(settings.directory[0] == '/');
+    require(settings.timing.scale >= 0.001 && settings.timing.scale <= 1000);
+    require(!settings.gpu || *settings.gpu >= 0);
+    require(settings.engine_program.empty() || settings.engine_program[0] == '/');
+  } catch (const std::invalid_argument& error) {
+    require(std::string(error.what()).starts_with("PEAL_SOFTNIC_"));
+  }
+}
+
+}  // namespace
+}  // namespace peal::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  const auto texts = peal::fuzz::texts_of(data, bytes);
+  peal::fuzz::read_settings(texts);
+  peal::fuzz::read_softnic_settings(texts);
+  return 0;
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Callers at the port where rank 0 of a TCP job waits: members, members of other jobs, and anything
+// else that connects. Strangers do not disturb: where every rank has come, the job starts.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <vector>
+
+#include "bootstrap/bootstraps.h"
+#include "bootstrap/star.h"
+#include "bootstrap/stream_wire.h"
+#include "host/base/error.h"
+#include "tests/fuzz/input.h"
+
+namespace peal::fuzz {
+namespace {
+
+using namespace peal::bootstrap;
+
+/// As tcp.cc has it, written out: magic, secret, rank, size.
+struct Hello {
+  char magic[8] = {'p', 'e', 'a', 'l', 't', 'c', 'p', '1'};
+  std::array<std::byte, 16> secret{};
+  uint32_t rank = 0;
+  uint32_t size = 0;
+};
+static_assert(sizeof(Hello) == 32);
+
+class Street {
+ public:
+  explicit Street(Input& in) : in_(in), size_(2 + in.below(2)), came_(size_) {}
+
+  void go() {
+    const uint32_t callers = in_.below(8);
+    for (uint32_t i = 0; i < callers; ++i) call();
+    bool all = true;
+    for (uint32_t rank = 1; rank < size_; ++rank) all &= came_[rank];
+    try {
+      // Who has to wait for others need not be patient here; who need not must not fail.
+      const Deadline deadline(all ? 10'000 : 2);
+      const auto star = make_tcp(std::move(root_), static_cast<int>(size_), deadline);
+      // A member that left right behind its request may have been heard in time.
+      require(all || left_);
+      require(star->rank() == 0 && star->size() == static_cast<int>(size_));
+    } catch (const Error& error) {
+      require(!all);
+      require(error.code() == ErrorCode::kTimeout || error.code() == ErrorCode::kPeerLost ||
+              error.code() == ErrorCode::kInvalidArgument || error.code() == ErrorCode::kInternal);
+    }
+  }
+
+ private:
+  void call() {
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_port = htons(root_.id().port);
+    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    require(::connect(socket.value(), reinterpret_cast<sockaddr*>(&name), sizeof name) == 0);
+    // Ports are few: none shall linger.
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(socket.value(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    const uint8_t kind = in_.byte();
+    if ((kind & 3) == 3) {
+      say(socket, in_.take(in_.below(100)));
+    } else {
+      introduce(socket, kind);
+    }
+    if ((kind & 0x38) == 0x38) ::shutdown(socket.value(), SHUT_WR);
+    callers_.push_back(std::move(socket));
+  }
+  void introduce(const Fd& socket, uint8_t kind) {
+    Hello hello;
+    hello.secret = root_.id().secret;
+    hello.rank = in_.below(4) == 3 ? in_.number<uint32_t>() : in_.below(size_ + 1);
+    hello.size = in_.below(8) == 7 ? in_.number<uint32_t>() : size_;
+    const bool wrong = in_.below(8) == 7;
+    if (wrong) hello.secret[in_.below(16)] ^= std::byte{1} << in_.below(8);
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&hello);
+    const bool cut = in_.below(8) == 7;
+    say(socket, {bytes, cut ? in_.below(sizeof hello) : sizeof hello});
+    if (cut) return;
+    const auto start = make_frame(make_message({.kind = Kind::kStart}, {}));
+    say(socket, {reinterpret_cast<const uint8_t*>(start.data()), start.size()});
+    const bool fits = !wrong && hello.size == size_ && hello.rank > 0 && hello.rank < size_;
+    const bool stays = (kind & 0x38) != 0x38;
+    // The first one who names a rank has it, and a member that leaves ends the job.
+    left_ |= fits && !stays;
+    if (fits) came_[hello.rank] = true;
+    if (left_) came_.assign(size_, false);
+  }
+  static void say(const Fd& socket, std::span<const uint8_t> bytes) {
+    static_cast<void>(::send(socket.value(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
+  }
+
+  Input& in_;
+  uint32_t size_;
+  TcpRoot root_;
+  std::vector<Fd> callers_;
+  std::vector<bool> came_;
+  bool left_ = false;
+};
+
+}  // namespace
+}  // namespace peal::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  peal::fuzz::Input input(data, bytes);
+  peal::fuzz::Street(input).go();
+  return 0;
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// quiet and barriers: what they vouch for is there, for lanes that learn of them in any way.
+#include "tests/sim/kernels.h"
+
+namespace peal::sim {
+namespace {
+
+constexpr size_t kSource = 0;
+constexpr size_t kTarget = 1024;
+constexpr size_t kFlags = 2048;
+constexpr uint32_t kSlotWords = 6;
+
+/// Each PE puts to those `distances` ahead of it, all meet, each checks; and again.
+void storm(Job& job, int pe, uint32_t rounds, std::initializer_list<int> distances) {
+  const Context ctx = job.context<Reach::kGpu>(pe);
+  const int n = n_pes(ctx);
+  auto* const source = job.at<uint64_t>(pe, kSource);
+  auto* const target = job.at<uint64_t>(pe, kTarget);
+  for (uint32_t round = 1; round <= rounds; ++round) {
+    if (warp.leader()) {
+      write_words(source, kSlotWords, pe, 0, round);
+      for (const int distance : distances) {
+        const int to = (pe + distance) % n;
+        const Ticket ticket = put_nbi(ctx, target + static_cast<uint32_t>(distance) * kSlotWords,
+                                      source, kSlotWords, to);
+        must(ticket.status, "put_nbi");
+      }
+    }
+    must(barrier_all(ctx, warp), "barrier_all");
+    for (const int distance : distances) {
+      const int from = (pe + n - distance % n) % n;
+      check_words(target + static_cast<uint32_t>(distance) * kSlotWords, kSlotWords, from, 0,
+                  round);
+    }
+    must(sync_all(ctx, warp), "sync_all");
+  }
+}
+
+}  // namespace
+
+void barrier_storm(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  options.n_pes = 3;
+  Job job(sim, options);
+  const uint32_t lanes = 1 + sim.random().below(3);
+  for (int pe = 0; pe < 3; ++pe) {
+    job.launch(pe, {1, lanes}, [&job, pe] { storm(job, pe, 2, {1, 2}); });
+  }
+  run_clean(sim, job);
+}
+
+/// Ten PEs: two rounds of notices, so that some hear of others through third ones only.
+void barrier_direct(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  options.n_pes = 10;
+  options.direct = true;
+  Job job(sim, options);
+  for (int pe = 0; pe < options.n_pes; ++pe) {
+    job.launch(pe, {1, 1}, [&job, pe] { storm(job, pe, 2, {1, 9}); });
+  }
+  run_clean(sim, job);
+}
+
+/// Lanes put to different PEs, each asks for quiet and then tells its readers past all queues: by a
+/// store of its own.
+void quiet_of_many(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  options.n_pes = 3;
+  options.queues_per_peer = 1 + sim.random().below(2);
+  Job job(sim, options);
+  const uint32_t lanes = 2 + sim.random().below(4);
+  const uint32_t rounds = 2;
+  job.launch(0, {2, lanes}, [&job, lanes] {
+    const Context ctx = job.context<Reach::kGpu>(0);
+    const uint32_t lane = block_in_grid() * lanes + thread_in_block();
+    const int to = 1 + static_cast<int>(lane % 2);
+    auto* const source = job.at<uint64_t>(0, kSource, lane * kSlotWords);
+    auto* const target = job.at<uint64_t>(0, kTarget, lane * kSlotWords);
+    for (uint32_t round = 1; round <= 2; ++round) {
+      write_words(source, kSlotWords, 0, lane, round);
+      const Ticket ticket = put_nbi(ctx, target, source, kSlotWords, to);
+      must(ticket.status, "put_nbi");
+      must(quiet(ctx), "quiet");
+      store_release<Reach::kSystem>(job.at<uint64_t>(to, kFlags, lane), uint64_t{round});
+      // The reader has looked before the slot is written again.
+      must(detail::spin(ctx,
+                        [&] {
+                          return load_acquire<Reach::kSystem>(job.at<uint64_t>(0, kFlags, lane)) ==
+                                 round;
+                        }),
+           "the reader's answer");
+    }
+  });
+  for (int pe = 1; pe < 3; ++pe) {
+    job.launch(pe, {1, lanes}, [&job, pe, rounds] {
+      const Context ctx = job.context<Reach::kGpu>(pe);
+      const uint32_t lane = 2 * thread_in_block() + static_cast<uint32_t>(pe - 1);
+      const auto* const target = job.at<uint64_t>(pe, kTarget, lane * kSlotWords);
+      for (uint32_t round = 1; round <= rounds; ++round) {
+        must(detail::spin(ctx,
+                          [&] {
+                            return load_acquire<Reach::kSystem>(
+                                       job.at<uint64_t>(pe, kFlags, lane)) == round;
+                          }),
+             "the writer's word");
+        check_words(target, kSlotWords, 0, lane, round);
+        store_release<Reach::kSystem>(job.at<uint64_t>(0, kFlags, lane), uint64_t{round});
+      }
+    });
+  }
+  run_clean(sim, job);
+}
+
+}  // namespace peal::sim

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tables of a simulated PE, and the loop of its NIC.
+#include "tests/sim/job.h"
+
+#include <cstring>
+
+namespace peal::sim {
+namespace {
+
+constexpr uint32_t kEverything =
+    softnic::kLocalWrite | softnic::kRemoteWrite | softnic::kRemoteRead | softnic::kRemoteAtomic;
+constexpr uint32_t kPd = 1;
+constexpr uint32_t kKeys = 8;
+constexpr uint32_t kRkeyTables = 4;
+constexpr size_t kSyncBytes = 1024;
+constexpr size_t kLandingBytes = (mlx5::kLandingCells + 1) * sizeof(mlx5::LandingCell);
+
+}  // namespace
+
+JobOptions any_options(simt::Random& random) {
+  JobOptions options;
+  options.start = uint64_t{random.below(3)} << 15;
+  options.relaxed = random.one_in(2);
+  options.sleeping = random.one_in(2);
+  options.weather.delay_ns = 20u << random.below(9);
+  options.weather.segment_bytes = 32u << random.below(4);
+  return options;
+}
+
+/// One PE: what its host would have made.
+struct Job::Pe {
+  int number = 0;
+  std::byte* heap = nullptr;
+  mlx5::SendQueue* queues = nullptr;
+  std::byte* landing = nullptr;  // of all queues
+  WindowTable* windows = nullptr;
+  ContextState* state = nullptr;
+  uint32_t* stop = nullptr;
+  uint64_t* uar = nullptr;
+  std::byte* rings = nullptr;
+  mlx5::Cqe* cqes = nullptr;
+  mlx5::DoorbellRecord* records = nullptr;
+  std::vector<const Be32*> rkeys;
+  std::vector<std::byte*> direct;
+
+  std::vector<softnic::Key> keys = std::vector<softnic::Key>(kKeys);
+  std::vector<softnic::CompletionQueue> cqs;
+  std::unique_ptr<softnic::QueuePair[]> qps;
+  std::vector<bool> awake;  // by queue pair number
+  softnic::Port port;
+};
+
+/// The engine's driver.
+class Job::Nic {
+ public:
+  Nic(Job& job, Pe& pe) : job_(job), sim_(job.sim_), pe_(pe), me_(static_cast<size_t>(pe.number)) {}
+
+  void run() {
+    for (;;) {
+      hear_doorbells();
+      receive();
+      advance_all();
+      simt::yield();
+    }
+  }
+
+ private:
+  void hear_doorbells() {
+    uint64_t value = 0;
+    while (sim_.memory().collect(simt::agent(), pe_.uar, &value)) {
+      const uint32_t qpn = swap_bytes(static_cast<uint32_t>(value >> 32)) >> 8;
+      if (qpn < pe_.port.qp_count) pe_.awake[qpn] = true;
+    }
+  }
+
+  void receive() {
+    for (size_t peer = 0; peer < job_.pes_.size(); ++peer) {
+      Parcel parcel;
+      if (!job_.network_.receive(peer, me_, &parcel)) continue;
+      if (parcel.packet.kind != softnic::PacketKind::kRequest) {
+        softnic::take_answer(pe_.port, parcel.packet, parcel.payload(), sim_.now_ns());
+        continue;
+      }
+      const softnic::Key* key = softnic::find_key(pe_.port, parcel.packet.rkey);
+      // What goes through a relaxed key may be overtaken: it vouches for nothing before it.
+      const bool unordered = key != nullptr && (key->access & softnic::kRelaxedOrdering) != 0;
+      AnswersTo answers{job_.network_, me_, peer};
+      sim_.memory().set_unordered(simt::agent(), unordered);
+      softnic::Server<AnswersTo>(pe_.port, static_cast<uint16_t>(peer + 1), answers, sim_.now_ns())
+          .serve(parcel.packet, parcel.payload());
+      sim_.memory().set_unordered(simt::agent(), false);
+    }
+  }
+
+  void advance_all() {
+    WireEnd wire{job_.network_, me_};
+    for (uint32_t qpn = 1; qpn < pe_.port.qp_count; ++qpn) {
+      softnic::QueuePair& qp = pe_.qps[qpn];
+      if (job_.options_.sleeping && !pe_.awake[qpn]) continue;
+      const uint32_t budget = 1 + sim_.random().below(4);
+      const bool worked = softnic::advance(pe_.port, wire, qp, sim_.now_ns(), budget);
+      if (!worked && !softnic::unsettled(qp)) pe_.awake[qpn] = false;
+    }
+  }
+
+  Job& job_;
+  simt::Simulation& sim_;
+  Pe& pe_;
+  size_t me_;
+};
+
+Job::Job(simt::Simulation& sim, const JobOptions& options)
+    : sim_(sim), options_(options), network_(sim, options.n_pes, options.weather) {
+  for (int pe = 0; pe < options.n_pes; ++pe) {
+    pes_.push_back(std::make_unique<Pe>());
+    pes_.back()->number = pe;
+    const std::string name = "heap of pe " + std::to_string(pe);
+    pes_.back()->heap = static_cast<std::byte*>(sim.memory().allocate(options.heap_bytes, name));
+  }
+  for (int pe = 0; pe < options.n_pes; ++pe) make_pe(pe);
+  if (options.direct) return;
+  for (int pe = 0; pe < options.n_pes; ++pe) {
+    const simt::Identity who{"nic " + std::to_string(pe), options.n_pes + pe};
+    sim.serve(who, [this, pe] { Nic(*this, *pes_[static_cast<size_t>(pe)]).run(); });
+  }
+}
+
+Job::~Job() = default;
+
+void Job::make_pe(int number) {
+  Pe& pe = *pes_[static_cast<size_t>(number)];
+  simt::Memory& memory = sim_.memory();
+  const std::string of = " of pe " + std::to_string(number);
+  const auto n = static_cast<uint32_t>(options_.n_pes);
+  const uint32_t total = options_.direct ? 0 : n * options_.queues_per_peer;
+  pe.windows = static_cast<WindowTable*>(memory.allocate(sizeof(WindowTable), "windows" + of));
+  pe.state = static_cast<ContextState*>(memory.allocate(sizeof(ContextState), "context" + of));
+  pe.stop = static_cast<uint32_t*>(memory.allocate(64, "stop word" + of));
+  pe.uar = static_cast<uint64_t*>(memory.allocate(64, "register" + of));
+  for (uint32_t table = 0; table < kRkeyTables; ++table) {
+    auto* const keys = static_cast<Be32*>(memory.allocate(n * sizeof(Be32), "keys" + of));
+    for (uint32_t peer = 0; peer < n; ++peer) keys[peer] = Be32{(table + 1) << 8};
+    pe.rkeys.push_back(keys);
+  }
+  for (int peer = 0; peer < options_.n_pes; ++peer) {
+    pe.direct.push_back(options_.direct ? heap(peer) : nullptr);
+  }
+  const bool routes = !options_.direct;
+  pe.windows->window[0] = {pe.heap,
+                           options_.heap_bytes,
+                           Be32{kPayloadKey},
+                           0,
+                           routes ? rkeys(number, kPayloadKey) : nullptr,
+                           routes ? rkeys(number, kWordKey) : nullptr,
+                           routes ? nullptr : pe.direct.data()};
+  pe.windows->count = 1;
+  const uint32_t relaxed = options_.relaxed ? softnic::kRelaxedOrdering : 0u;
+  key(number, 1) = {kPayloadKey, kPd, kEverything | relaxed, 0, options_.heap_bytes, pe.heap};
+  key(number, 2) = {kWordKey, kPd, kEverything, 0, options_.heap_bytes, pe.heap};
+
+  if (total != 0) {
+    pe.queues = static_cast<mlx5::SendQueue*>(
+        memory.allocate(total * sizeof(mlx5::SendQueue), "queues" + of, 128));
+    pe.landing =
+        static_cast<std::byte*>(memory.allocate(total * kLandingBytes, "landing cells" + of));
+    pe.rings = static_cast<std::byte*>(
+        memory.allocate(size_t{total} * options_.depth * mlx5::kWqebbBytes, "rings" + of));
+    pe.cqes = static_cast<mlx5::Cqe*>(memory.allocate(total * 64, "completions" + of));
+    pe.records = static_cast<mlx5::DoorbellRecord*>(
+        memory.allocate(total * sizeof(mlx5::DoorbellRecord), "doorbell records" + of));
+    key(number, 3) = {kQueueKey, kPd, kEverything, 0, total * kLandingBytes, pe.landing};
+  }
+  pe.cqs.resize(total + 1);
+  pe.qps = std::make_unique<softnic::QueuePair[]>(total + 1);
+  pe.awake.resize(total + 1);
+  pe.port.lid = static_cast<uint16_t>(number + 1);
+  pe.port.keys = pe.keys.data();
+  pe.port.key_count = kKeys;
+  pe.port.cqs = pe.cqs.data();
+  pe.port.qps = pe.qps.get();
+  pe.port.cq_count = pe.port.qp_count = total + 1;
+  for (uint32_t i = 0; i < total; ++i) make_queue(pe, i);
+
+  ContextFields& ctx = pe.state->fields;
+  ctx.version = kContextVersion;
+  ctx.bytes = sizeof(ContextFields);
+  ctx.pe = number;
+  ctx.n_pes = options_.n_pes;
+  ctx.queues_per_peer = options_.direct ? 0 : options_.queues_per_peer;
+  ctx.sync_rounds = sync_rounds(options_.n_pes);
+  ctx.relaxed = options_.relaxed ? 1 : 0;
+  ctx.heap = pe.windows->window[0];
+  ctx.windows = pe.windows;
+  ctx.queues = reinterpret_cast<std::byte*>(pe.queues);
+  ctx.queue_stride = sizeof(mlx5::SendQueue);
+  ctx.state = pe.state;
+  ctx.stop = pe.stop;
+  ctx.sync_flags = reinterpret_cast<uint64_t*>(pe.heap + options_.heap_bytes - kSyncBytes);
+  ctx.timeout_ns = options_.timeout_ns;
+  for (uint32_t i = 0; options_.direct && i < kNearPes && i < n; ++i) ctx.near[i] = pe.direct[i];
+}
+
+void Job::make_queue(Pe& pe, uint32_t index) {
+  const auto n = static_cast<uint32_t>(options_.n_pes);
+  const uint32_t peer = index % n;
+  const uint32_t qpn = index + 1;
+  std::byte* const ring = pe.rings + size_t{index} * options_.depth * mlx5::kWqebbBytes;
+  mlx5::SendQueue& q = pe.queues[index];
+  q.blocks = reinterpret_cast<mlx5::Wqebb*>(ring);
+  q.doorbell_record = &pe.records[index];
+  q.doorbell_record->send = Be32{static_cast<uint32_t>(options_.start & 0xffff)};
+  q.doorbell = pe.uar;
+  q.cqe = &pe.cqes[index];
+  std::memset(static_cast<void*>(q.cqe), 0xff, sizeof(mlx5::Cqe));
+  q.landing = reinterpret_cast<mlx5::LandingCell*>(pe.landing + index * kLandingBytes);
+  q.stop = pe.stop;
+  q.landing_address = index * kLandingBytes;
+  q.landing_lkey = Be32{kQueueKey};
+  q.mask = options_.depth - 1;
+  q.qpn_shifted = Be32{qpn << 8};
+  q.peer = peer;
+  q.timeout_ns = options_.timeout_ns;
+  q.ring_twice = options_.sleeping ? 1 : 0;
+  q.reserved = q.published = q.rung = q.completed = options_.start;
+  q.last_published = options_.start - 1;
+  sim_.memory().guard(ring, size_t{options_.depth} * mlx5::kWqebbBytes);
+  for (uint32_t cell = 0; cell < mlx5::kLandingCells; ++cell) {
+    sim_.memory().guard(&q.landing[cell].value, 8);
+  }
+
+  softnic::CompletionQueue& cq = pe.cqs[qpn];
+  cq.exists = cq.collapsed = cq.ignore_overrun = true;
+  cq.cqn = qpn;
+  cq.buffer = reinterpret_cast<std::byte*>(q.cqe);
+  cq.writers = 1;
+
+  softnic::QueuePair& qp = pe.qps[qpn];
+  qp.exists = true;
+  qp.qpn = qpn;
+  qp.pd = kPd;
+  qp.send_cq = qpn;
+  qp.send_buffer = ring;
+  qp.send_blocks = options_.depth;
+  qp.doorbell = q.doorbell_record;
+  qp.attributes.access = kEverything;
+  qp.attributes.atomic_mode = 3;
+  qp.attributes.remote_qpn = index / n * n + static_cast<uint32_t>(pe.number) + 1;
+  qp.attributes.remote_lid = static_cast<uint16_t>(peer + 1);
+  qp.attributes.log_responder_depth = qp.attributes.log_initiator_depth = 4;
+  qp.attributes.rnr_retry = 7;
+  qp.send.acked_psn = softnic::kPsnMask;
+  qp.send.posted = qp.send.next = qp.send.retired = options_.start;
+  qp.state = options_.connected ? softnic::QpState::kReadyToSend : softnic::QpState::kInit;
+}
+
+void Job::launch(int pe, const simt::Grid& grid, std::function<void()> kernel) {
+  sim_.launch({"pe " + std::to_string(pe), pe}, grid, std::move(kernel));
+}
+
+void Job::launch_host(int pe, std::function<void()> body) {
+  // A device of its own: nothing that stays on the GPU reaches it.
+  sim_.launch({"host " + std::to_string(pe), 2 * options_.n_pes + pe}, {1, 1}, std::move(body));
+}
+
+std::byte* Job::heap(int pe) { return pes_[static_cast<size_t>(pe)]->heap; }
+
+const ContextFields& Job::fields(int pe) { return pes_[static_cast<size_t>(pe)]->state->fields; }
+
+mlx5::SendQueue& Job::queue(int pe, int peer, uint32_t number) {
+  return pes_[static_cast<size_t>(pe)]
+      ->queues[number * static_cast<uint32_t>(options_.n_pes) + static_cast<uint32_t>(peer)];
+}
+
+WindowTable& Job::windows(int pe) { return *pes_[static_cast<size_t>(pe)]->windows; }
+uint32_t* Job::stop_word(int pe) { return pes_[static_cast<size_t>(pe)]->stop; }
+softnic::Key& Job::key(int pe, uint32_t index) {
+  return pes_[static_cast<size_t>(pe)]->keys[index];
+}
+const Be32* Job::rkeys(int pe, uint32_t number) {
+  return pes_[static_cast<size_t>(pe)]->rkeys[(number >> 8) - 1];
+}
+
+void Job::connect(int pe) {
+  Pe& own = *pes_[static_cast<size_t>(pe)];
+  for (uint32_t qpn = 1; qpn < own.port.qp_count; ++qpn) {
+    own.qps[qpn].state = softnic::QpState::kReadyToSend;
+  }
+}
+
+std::string Job::complaints() {
+  std::string text;
+  const auto count = [&](uint64_t number, const std::string& what) {
+    if (number != 0) text += what + " " + std::to_string(number) + ", ";
+  };
+  for (const std::unique_ptr<Pe>& pe : pes_) {
+    const std::string nic = "nic " + std::to_string(pe->number) + ": ";
+    const softnic::Violations& v = pe->port.violations;
+    count(v.doorbell, nic + "doorbell record");
+    count(v.index, nic + "wqe index");
+    count(v.foreign_qpn, nic + "foreign qpn");
+    count(v.truncated, nic + "truncated");
+    count(v.malformed, nic + "malformed");
+    for (uint32_t qpn = 1; qpn < pe->port.qp_count; ++qpn) {
+      const bool failed = pe->qps[qpn].state == softnic::QpState::kError;
+      if (failed) text += nic + "queue pair " + std::to_string(qpn) + " in error, ";
+    }
+  }
+  return text;
+}
+
+}  // namespace peal::sim

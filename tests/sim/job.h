@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A job in a simulation: the device state of all PEs as host/ would make it, a NIC engine each, and
+// wires between them. Kernels get contexts; nothing here is told of what they do.
+//
+//   Job job(sim, {.n_pes = 2});
+//   job.launch(0, {1, 8}, [&] { put(job.context<Reach::kGpu>(0), ...); });
+//   sim.run();
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/api.h"
+#include "simt/simulation.h"
+#include "softnic/engine.h"
+#include "softnic/serve.h"
+#include "tests/sim/network.h"
+
+namespace peal::sim {
+
+inline constexpr uint64_t kSecond = 1'000'000'000;
+
+struct JobOptions {
+  int n_pes = 2;
+  uint32_t queues_per_peer = 1;
+  uint32_t depth = 16;
+  uint64_t start = 0;          ///< index of every queue's first block
+  uint32_t heap_bytes = 4096;  ///< the last 1024 are the barrier's
+  bool direct = false;         ///< every PE's heap is mapped at every other: no queues
+  bool relaxed = true;         ///< payload keys have relaxed ordering
+  bool sleeping = true;        ///< the NIC looks at a record when its register was written
+  bool connected = true;       ///< else connect() brings the queue pairs up
+  uint64_t timeout_ns = 20 * kSecond;
+  WireWeather weather = {};
+};
+
+/// Options that any workload allows to differ from seed to seed.
+JobOptions any_options(simt::Random& random);
+
+class Job {
+ public:
+  static constexpr uint32_t kPayloadKey = 1 << 8;
+  static constexpr uint32_t kWordKey = 2 << 8;
+  static constexpr uint32_t kQueueKey = 3 << 8;
+  static constexpr uint32_t kSecondKey = 4 << 8;  // window 1, if it has one
+
+  Job(simt::Simulation& sim, const JobOptions& options);
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  template <Reach R>
+  BasicContext<R> context(int pe);
+  const JobOptions& options() const { return options_; }
+
+  /// Adds a grid of PE `pe`; its host's thread; both before sim.run().
+  void launch(int pe, const simt::Grid& grid, std::function<void()> kernel);
+  void launch_host(int pe, std::function<void()> body);
+
+  /// Object number `index` of type T from `offset` on, in the heap of `pe`.
+  template <class T>
+  T* at(int pe, size_t offset, size_t index = 0) {
+    return reinterpret_cast<T*>(heap(pe) + offset) + index;
+  }
+  std::byte* heap(int pe);
+  const ContextFields& fields(int pe);
+  mlx5::SendQueue& queue(int pe, int peer, uint32_t number = 0);
+  WindowTable& windows(int pe);
+  uint32_t* stop_word(int pe);
+  /// Key table of the PE's NIC; entry i has number i << 8.
+  softnic::Key& key(int pe, uint32_t index);
+  const Be32* rkeys(int pe, uint32_t number);
+  /// The PE's queue pairs become ready, for jobs that begin unconnected.
+  void connect(int pe);
+  /// Misuse that the NICs counted, and queues in error; empty when there is none.
+  std::string complaints();
+
+ private:
+  struct Pe;
+  class Nic;
+  void make_pe(int pe);
+  void make_queue(Pe& pe, uint32_t index);
+  size_t bytes_needed() const;
+
+  simt::Simulation& sim_;
+  const JobOptions options_;
+  Network network_;
+  std::vector<std::unique_ptr<Pe>> pes_;
+};
+
+template <Reach R>
+BasicContext<R> Job::context(int pe) {
+  BasicContext<R> ctx{};
+  static_cast<ContextFields&>(ctx) = fields(pe);
+  return ctx;
+}
+
+}  // namespace peal::sim

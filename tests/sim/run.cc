@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See run.h.
+#include "tests/sim/run.h"
+
+#include <exception>
+
+namespace peal::sim {
+namespace {
+
+constexpr size_t kMemoryBytes = 256 << 10;
+constexpr uint64_t kSlices = 3'000'000;
+
+constexpr EdgeName kEdges[] = {
+    {Edge::kM1, "M1", "many_lanes", "store of `published` in publish(): release to relaxed"},
+    {Edge::kM1Group, "M1 group", "many_lanes",
+     "sync of lanes that post together, before publish()"},
+    {Edge::kM1Ring, "M1 ring", "many_lanes", "load of `published` in ring(): acquire to relaxed"},
+    {Edge::kM2, "M2", "index_wrap", "store of the doorbell record: release to relaxed"},
+    {Edge::kM3, "M3", "barrier_storm", "fence before the register is rung again: none"},
+    {Edge::kM4, "M4", "full_queue", "load of `completed` in reserve(): acquire to relaxed"},
+    {Edge::kM4Raise, "M4 raise", "full_queue",
+     "raise of `completed` in poll(): acq_rel to relaxed"},
+    {Edge::kM5, "M5", "fetches", "load of the CQE's last word: acquire to relaxed"},
+    {Edge::kM5Wait, "M5 wait", "fetches",
+     "load of `completed` in wait_completed(): acquire to relaxed"},
+    {Edge::kM6, "M6", "put_signal_thread", "words go through the key of payload"},
+    {Edge::kM7, "M7", "put_signal_thread", "load of the word in wait_until(): acquire to relaxed"},
+    {Edge::kM8, "M8", "put_signal_scope",
+     "sync of a warp before its leader posts: waits, orders nothing"},
+    {Edge::kM8Back, "M8 back", "fetches",
+     "sync of a warp behind its leader's answer: orders nothing"},
+    {Edge::kM9, "M9", "refused_write",
+     "store of `rung` before the record: its place in the program is lost"},
+    {Edge::kM10, "M10", "full_queue", "exchanges of the ring lock: acq_rel to relaxed"},
+    {Edge::kM11, "M11", "landing_cells", "store of a landing cell's `lap`: release to relaxed"},
+    {Edge::kM11Take, "M11 take", "landing_cells",
+     "load of a landing cell's `lap`: acquire to relaxed"},
+    {Edge::kM12, "M12", "refused_write", "store of the error's `status`: release to relaxed"},
+    {Edge::kM13, "M13", "new_window", "load of the window table's `count`: acquire to relaxed"},
+    {Edge::kM14, "M14", "quiet_of_many", "quiet drains the first queue only"},
+    {Edge::kM14Group, "M14 group", "quiet_of_many",
+     "sync of lanes that post together, behind publish()"},
+    {Edge::kM14Batch, "M14 batch", "quiet_of_many",
+     "acquire of what queues found drained had released: none"},
+    {Edge::kM15, "M15", "barrier_direct", "fence before a barrier's later rounds: none"},
+    {Edge::kM16, "M16", "barrier_direct", "fence in quiet, fence, sync_all and barriers: none"},
+    {Edge::kM16Signal, "M16 signal", "put_signal_direct",
+     "a signal's own store or add: release to relaxed"},
+};
+
+}  // namespace
+
+std::span<const EdgeName> edges() { return kEdges; }
+
+unsigned edge_by_name(const std::string& name) {
+  for (const EdgeName& edge : kEdges) {
+    if (name == edge.name) return static_cast<unsigned>(edge.edge);
+  }
+  return 0;
+}
+
+const Workload* find_workload(const std::string& name) {
+  for (const Workload& workload : workloads()) {
+    if (name == workload.name) return &workload;
+  }
+  return nullptr;
+}
+
+Result run_once(const Workload& workload, uint64_t seed, unsigned weaken) {
+  simt::Simulation sim(seed, {.memory_bytes = kMemoryBytes, .slices = kSlices});
+  sim.weaken(weaken);
+  Result result;
+  try {
+    workload.run(sim);
+  } catch (const std::exception& error) {
+    result.failure = error.what();
+    if (result.failure.find("seed ") == std::string::npos) {
+      result.failure += "\n  seed " + std::to_string(seed) + ", behind the run";
+    }
+  }
+  result.slices = sim.slices();
+  result.digest = sim.digest();
+  return result;
+}
+
+}  // namespace peal::sim

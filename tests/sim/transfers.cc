@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Puts and gets of many lanes on one queue: crowded, full, at the wrap of the index, and fetches
+// that share landing cells.
+#include "tests/sim/kernels.h"
+
+namespace peal::sim {
+namespace {
+
+constexpr size_t kSource = 0;
+constexpr size_t kTarget = 1024;
+constexpr size_t kWords = 2048;
+constexpr uint32_t kSlotWords = 8;
+
+/// Every lane puts to its slot at the next PE, round after round, and reuses its source at once.
+template <Reach R>
+void put_rounds(Job& job, int pe, uint32_t rounds) {
+  const BasicContext<R> ctx = job.context<R>(pe);
+  const uint32_t lane = block_in_grid() * threads_in_block() + thread_in_block();
+  const int next = (pe + 1) % n_pes(ctx);
+  const int before = (pe + n_pes(ctx) - 1) % n_pes(ctx);
+  auto* const source = job.at<uint64_t>(pe, kSource, lane * kSlotWords);
+  auto* const target = job.at<uint64_t>(pe, kTarget, lane * kSlotWords);
+  auto* const word = job.at<uint64_t>(pe, kWords, lane);
+  const uint32_t count = lane % 2 == 0 ? 5 : 3;  // 40 bytes from memory, 24 in the request
+  for (uint32_t round = 1; round <= rounds; ++round) {
+    write_words(source, count, pe, lane, round);
+    must(put(ctx, target, source, count, next), "put");
+    must(p(ctx, word, tagged(pe, lane, round), next), "p");
+  }
+  must(quiet(ctx), "quiet");
+  if (blocks_in_grid() == 1) {
+    must(barrier_all(ctx, block), "barrier_all");
+    check_words(target, count, before, lane, rounds);
+    expect_equal(read(word), tagged(before, lane, rounds), "word of p");
+  }
+}
+
+template <Reach R = Reach::kGpu>
+void run_puts(simt::Simulation& sim, const JobOptions& options, const simt::Grid& grid,
+              uint32_t rounds) {
+  Job job(sim, options);
+  for (int pe = 0; pe < options.n_pes; ++pe) {
+    job.launch(pe, grid, [&job, pe, rounds] { put_rounds<R>(job, pe, rounds); });
+  }
+  run_clean(sim, job);
+  // What quiet covered is there for everybody once the run is over.
+  const auto lanes = static_cast<uint32_t>(grid.blocks.count() * grid.threads.count());
+  for (int pe = 0; pe < options.n_pes; ++pe) {
+    const int before = (pe + options.n_pes - 1) % options.n_pes;
+    for (uint32_t lane = 0; lane < lanes; ++lane) {
+      check_words(job.at<uint64_t>(pe, kTarget, lane * kSlotWords), lane % 2 == 0 ? 5 : 3, before,
+                  lane, rounds);
+    }
+  }
+}
+
+}  // namespace
+
+void many_lanes(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  const simt::Grid grid{1, 2 + sim.random().below(7)};
+  run_puts(sim, options, grid, 2);
+}
+
+/// Queues that one block owns, or one lane: what orders there reaches no further.
+void owned_queues(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  options.depth = 8;
+  if (sim.random().one_in(2)) {
+    run_puts<Reach::kLane>(sim, options, {1, 1}, 4);
+  } else {
+    run_puts<Reach::kBlock>(sim, options, {1, 2 + sim.random().below(4)}, 2);
+  }
+}
+
+void full_queue(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  options.depth = 4;
+  // Blocks do not wait for each other's lanes: the queue is as full as it can be.
+  const simt::Grid grid{2 + sim.random().below(3), 2};
+  run_puts(sim, options, grid, 3);
+}
+
+void index_wrap(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  options.depth = 8;
+  options.start = (uint64_t{1 + sim.random().below(3)} << 16) - 1 - sim.random().below(6);
+  run_puts(sim, options, {1, 3}, 2);
+}
+
+/// What a get brings is what the lane put there before, on the same queue.
+void fetches(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  Job job(sim, options);
+  const uint32_t lanes = 1 + sim.random().below(4);
+  for (int pe = 0; pe < options.n_pes; ++pe) {
+    job.launch(pe, {1, lanes}, [&job, pe, lanes] {
+      const Context ctx = job.context<Reach::kGpu>(pe);
+      const uint32_t lane = thread_in_block();
+      const int peer = 1 - pe;
+      auto* const word = job.at<uint64_t>(pe, kWords, lane);
+      auto* const all = job.at<uint64_t>(pe, kWords);
+      auto* const copy = job.at<uint64_t>(pe, kTarget);
+      for (uint32_t round = 1; round <= 2; ++round) {
+        must(p(ctx, word, tagged(pe, lane, round), peer), "p");
+        const Fetched<uint64_t> back = g(ctx, word, peer);
+        must(back.status, "g");
+        expect_equal(back.value, tagged(pe, lane, round), "value of g");
+        warp.sync();  // edge M8: all words are put before the leader asks for them
+        must(get(ctx, warp, copy, all, lanes, peer), "get");
+        for (uint32_t i = 0; i < lanes; ++i) {
+          expect_equal(read(copy + i), tagged(pe, i, round), "value of get");
+        }
+        warp.sync();  // nobody asks again before all have looked
+      }
+    });
+  }
+  run_clean(sim, job);
+}
+
+/// Two lanes whose fetches are 128 tickets apart have the same landing cell.
+void landing_cells(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  Job job(sim, options);
+  bool first_has_ticket = false;
+  for (uint32_t i = 0; i < 2; ++i) *job.at<uint64_t>(1, kWords, i) = tagged(1, i, 0);
+  mlx5::SendQueue& q = job.queue(0, 1);
+  job.launch(0, {2, 1}, [&] {
+    const Context ctx = job.context<Reach::kGpu>(0);
+    const uint32_t mine = block_in_grid();
+    if (mine == 1) {
+      // As if 127 others had come and gone.
+      while (!first_has_ticket) {
+        first_has_ticket = load_relaxed<Reach::kGpu>(&q.landing_ticket) != 0;
+        relax();
+      }
+      fetch_add_relaxed<Reach::kGpu>(&q.landing_ticket, uint64_t{mlx5::kLandingCells - 1});
+    }
+    const auto old = atomic_fetch_add(ctx, job.at<uint64_t>(0, kWords, mine), 1, 1);
+    must(old.status, "atomic_fetch_add");
+    expect_equal(old.value, tagged(1, mine, 0), "value of atomic_fetch_add");
+  });
+  run_clean(sim, job);
+}
+
+}  // namespace peal::sim

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is run under every seed. A workload builds a job in the simulation it is given, runs it, and
+// throws Failure when something came out wrong.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "device/status.h"
+#include "simt/simulation.h"
+
+namespace peal::sim {
+
+class Failure : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+inline void expect(bool good, const std::string& what) {
+  if (!good) throw Failure(what);
+}
+template <class T>
+void expect_equal(T seen, T wanted, const std::string& what) {
+  if (seen == wanted) return;
+  throw Failure(what + " is " + std::to_string(seen) + ", not " + std::to_string(wanted));
+}
+inline void expect_ok(Status status, const std::string& what) {
+  if (status != Status::kOk) throw Failure(what + ": " + to_string(status));
+}
+
+struct Workload {
+  const char* name;
+  void (*run)(simt::Simulation& sim);
+};
+
+/// All of them, in the order of docs/simulation.md.
+std::span<const Workload> workloads();
+
+// transfers.cc
+void many_lanes(simt::Simulation& sim);
+void owned_queues(simt::Simulation& sim);
+void full_queue(simt::Simulation& sim);
+void index_wrap(simt::Simulation& sim);
+void fetches(simt::Simulation& sim);
+void landing_cells(simt::Simulation& sim);
+// signals.cc
+void put_signal_thread(simt::Simulation& sim);
+void put_signal_scope(simt::Simulation& sim);
+void put_signal_direct(simt::Simulation& sim);
+void atomics_to_one(simt::Simulation& sim);
+// barriers.cc
+void barrier_storm(simt::Simulation& sim);
+void barrier_direct(simt::Simulation& sim);
+void quiet_of_many(simt::Simulation& sim);
+// lifecycle.cc
+void start_up(simt::Simulation& sim);
+void new_window(simt::Simulation& sim);
+void lossy_wire(simt::Simulation& sim);
+void refused_write(simt::Simulation& sim);
+void stopped(simt::Simulation& sim);
+
+}  // namespace peal::sim

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The list.
+#include "tests/sim/workload.h"
+
+namespace peal::sim {
+namespace {
+
+constexpr Workload kWorkloads[] = {
+    {"many_lanes", many_lanes},
+    {"owned_queues", owned_queues},
+    {"full_queue", full_queue},
+    {"index_wrap", index_wrap},
+    {"fetches", fetches},
+    {"landing_cells", landing_cells},
+    {"put_signal_thread", put_signal_thread},
+    {"put_signal_scope", put_signal_scope},
+    {"put_signal_direct", put_signal_direct},
+    {"atomics_to_one", atomics_to_one},
+    {"barrier_storm", barrier_storm},
+    {"barrier_direct", barrier_direct},
+    {"quiet_of_many", quiet_of_many},
+    {"start_up", start_up},
+    {"new_window", new_window},
+    {"lossy_wire", lossy_wire},
+    {"refused_write", refused_write},
+    {"stopped", stopped},
+};
+
+}  // namespace
+
+std::span<const Workload> workloads() { return kWorkloads; }
+
+}  // namespace peal::sim
