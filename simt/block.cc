@@ -146,7 +146,8 @@ void Block::complete_barrier() {
   const unsigned count = predicates_;
   at_barrier_ = 0;
   predicates_ = 0;
-  if (memory_ != nullptr) {
+  const bool orders = barrier_ != Call::kSyncBlock || count == 0;  // else it was meet_block()
+  if (memory_ != nullptr && orders) {
     std::vector<uint64_t> met;
     for (const Lane& lane : lanes_) {
       if (!lane.ended) met.push_back(lane.rank);

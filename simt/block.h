@@ -42,7 +42,8 @@ struct Request {
   Call call = Call::kYield;
   uint32_t mask = 0;
   unsigned source = 0;        // kShuffle
-  uint64_t value = 0;         // kShuffle, kMatchAny; predicate of kBallot, kCountBlock
+  uint64_t value = 0;         // kShuffle, kMatchAny; predicate of kBallot, kCountBlock;
+                              // kSyncBlock: 1 if it orders nothing
   const void* key = nullptr;  // kShared; site of kConverged
   size_t bytes = 0;           // kShared
   size_t align = 0;           // kShared

@@ -158,6 +158,11 @@ void sync_block() {
   acquire_from(lane->block);
 }
 
+void meet_block() {
+  if (current == nullptr || block_threads() == 1) return;
+  suspend(*current, {.call = Call::kSyncBlock, .value = 1});
+}
+
 int sync_block_count(bool predicate) {
   Lane* const lane = current;
   if (lane == nullptr || block_threads() == 1) return predicate;

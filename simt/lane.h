@@ -90,6 +90,9 @@ uint32_t converged_mask_at(const void* site);
 /// Waits for every lane of the block that has not ended, and orders memory among them.
 void sync_block();
 
+/// As sync_block(), but in a simulation it orders nothing: to show what a barrier's order is for.
+void meet_block();
+
 /// As sync_block(); the number of lanes whose predicate holds.
 int sync_block_count(bool predicate);
 

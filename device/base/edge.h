@@ -31,7 +31,8 @@ enum class Edge : uint8_t {
   kM6,
   kM7,
   kM8,
-  kM8Back,  // from the leader back to the lanes
+  kM8Block,  // lanes of a block
+  kM8Back,   // from the leader back to the lanes
   kM9,
   kM10,
   kM11,

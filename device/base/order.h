@@ -61,7 +61,7 @@ PEAL_HD Unit load_payload(const Unit* from) {
 
 /// Plain store of payload. Aligned; may lie in shared memory.
 template <class Unit>
-PEAL_HD void store_payload(Unit* to, const Unit& unit) {
+PEAL_HD void store_payload(Unit* to, Unit unit) {
 #if PEAL_SIM
   sim::copy(to, &unit, sizeof(unit));
 #else

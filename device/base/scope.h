@@ -67,6 +67,15 @@ PEAL_DEVICE void sync_lanes(uint32_t mask) {
   }
 }
 
+/// The same for the lanes of the block.
+template <Edge E>
+PEAL_DEVICE void sync_block_lanes() {
+#if PEAL_SIM
+  if (weakened(E)) return simt::meet_block();
+#endif
+  __syncthreads();
+}
+
 // Members are static: nvcc lets a kernel call them on the constants `thread`, `warp` and `block`
 // below only if they do not need the constant's address.
 
@@ -116,7 +125,7 @@ struct Block {
   PEAL_DEVICE static uint32_t rank() { return thread_in_block(); }
   PEAL_DEVICE static uint32_t size() { return threads_in_block(); }
   PEAL_DEVICE static bool leader() { return rank() == 0; }
-  PEAL_DEVICE static void sync() { __syncthreads(); }
+  PEAL_DEVICE static void sync() { sync_block_lanes<Edge::kM8Block>(); }
   template <class T>
   PEAL_DEVICE static T from_leader(const T& value) {
     struct Cell {

@@ -28,6 +28,8 @@ constexpr EdgeName kEdges[] = {
     {Edge::kM7, "M7", "put_signal_thread", "load of the word in wait_until(): acquire to relaxed"},
     {Edge::kM8, "M8", "put_signal_scope",
      "sync of a warp before its leader posts: waits, orders nothing"},
+    {Edge::kM8Block, "M8 block", "put_signal_scope",
+     "sync of a block before its leader posts: waits, orders nothing"},
     {Edge::kM8Back, "M8 back", "fetches",
      "sync of a warp behind its leader's answer: orders nothing"},
     {Edge::kM9, "M9", "refused_write",
