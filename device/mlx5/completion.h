@@ -27,12 +27,12 @@ PEAL_COLD void latch_error(SendQueue& q, Status status, const QueueError& record
   if (q.alarm != nullptr) store_release<Reach::kSystem>(q.alarm, 1u);
 }
 
-/// Reads the error CQE's syndromes and latches them for the WQE at `index`.
+/// Latches an error CQE for the WQE at `index`; `opcode_qpn` came with the index, in one word. The
+/// syndromes are read now: a flush may have overwritten them since.
 template <Reach R>
-PEAL_COLD void latch_error_cqe(SendQueue& q, uint64_t index) {
+PEAL_COLD void latch_error_cqe(SendQueue& q, uint64_t index, uint32_t opcode_qpn) {
   const auto* words = reinterpret_cast<const uint32_t*>(q.cqe);
   const uint32_t syndromes = swap_bytes(load_relaxed<Reach::kSystem>(&words[13]));
-  const uint32_t opcode_qpn = swap_bytes(load_relaxed<Reach::kSystem>(&words[14]));
   QueueError record{};
   record.wqe_index = index;
   record.syndrome = static_cast<uint8_t>(syndromes & 0xff);
@@ -49,8 +49,8 @@ PEAL_HD void poll(SendQueue& q) {
   // Edge M5: acquires what the NIC wrote before this completion (results, and the peers' memory on
   // its behalf). The NIC stores the CQE's last 8 bytes as one word.
   const auto* last = reinterpret_cast<const uint64_t*>(&q.cqe->opcode_qpn);
-  const auto word =
-      swap_bytes(static_cast<uint32_t>(load_acquire<Reach::kSystem, Edge::kM5>(last) >> 32));
+  const uint64_t tail = load_acquire<Reach::kSystem, Edge::kM5>(last);
+  const uint32_t word = swap_bytes(static_cast<uint32_t>(tail >> 32));
   const auto opcode = static_cast<CqeOpcode>((word >> 4) & 0xf);
   if (opcode == CqeOpcode::kInvalid) return;
   // After the CQE: a completion is only ever for something `rung` covered before the doorbell.
@@ -59,7 +59,7 @@ PEAL_HD void poll(SendQueue& q) {
   const auto behind = static_cast<uint16_t>(rung - 1 - (word >> 16));
   const uint64_t index = rung - 1 - behind;
   if (opcode == CqeOpcode::kRequesterError || opcode == CqeOpcode::kResponderError) {
-    latch_error_cqe<R>(q, index);
+    latch_error_cqe<R>(q, index, swap_bytes(static_cast<uint32_t>(tail)));
     return;
   }
   if (index - completed < rung - completed) raise_to<R, Edge::kM4Raise>(&q.completed, index + 1);

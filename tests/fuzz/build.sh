@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the fuzz targets and copies them to a folder: programs that need libc and libstdc++ only and run on any machine
-# of the same kind, with tests/fuzz/run.sh and tests/fuzz/corpus beside them.
+# Builds the fuzz targets and copies them to a folder: programs that need libc, libm and libstdc++ only and run on any
+# machine of the same kind, with tests/fuzz/run.sh and tests/fuzz/corpus beside them.
 #
 #   tests/fuzz/build.sh [FOLDER (build/fuzz) [TARGET...]]
 set -euo pipefail
@@ -10,9 +10,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 folder=${1:-build/fuzz}
 shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(ls tests/fuzz/*_fuzz.cc | xargs -n1 basename | sed 's/_fuzz\.cc$//')
+if [ ${#targets[@]} = 0 ]; then
+  for source in tests/fuzz/*_fuzz.cc; do targets+=("$(basename "$source" _fuzz.cc)"); done
+fi
 command -v clang++ >/dev/null || { echo "build.sh: apt-get install clang libclang-rt-14-dev" >&2; exit 1; }
-bazel build "${targets[@]/#///tests/fuzz:}" 2>&1 >/dev/null | grep -v '^\(INFO\|Loading\|Analyzing\|\[\)' >&2 || true
+labels=()
+for target in "${targets[@]}"; do labels+=("//tests/fuzz:${target}_fuzz"); done
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+bazel build "${labels[@]}" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
 mkdir -p "$folder"
 for target in "${targets[@]}"; do
   install -m 755 "bazel-bin/tests/fuzz/${target}_fuzz" "$folder/${target}_fuzz"

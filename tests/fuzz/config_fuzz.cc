@@ -23,6 +23,7 @@ constexpr const char* kNames[] = {
     "PEAL_DEVICE",         "PEAL_INFO",        "PEAL_LOG",
     "PEAL_SOFTNIC_FABRIC", "PEAL_SOFTNIC_DIR", "PEAL_SOFTNIC_TIMEOUT_SCALE",
     "PEAL_SOFTNIC_ENGINE", "PEAL_SOFTNIC_GPU", "PEAL_SOFTNIC_ENGINE_PROGRAM",
+    "PEAL_SOFTNIC_FAULTS",
 };
 
 /// Texts apart by zero bytes. One that starts with a byte below 32 stands for a name and its value.
@@ -74,7 +75,10 @@ void read_softnic_settings(const std::vector<std::string>& texts) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos) continue;
     for (const char* name : kNames) {
-      if (text.compare(0, equals, name) == 0) setenv(name, text.c_str() + equals + 1, 1);
+      if (text.compare(0, equals, name) != 0) continue;
+      // A plan's path is opened: none that an input chooses.
+      const bool opens = text.starts_with("PEAL_SOFTNIC_FAULTS=/");
+      setenv(name, opens ? "/dev/null" : text.c_str() + equals + 1, 1);
     }
   }
   try {

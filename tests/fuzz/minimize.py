@@ -13,6 +13,7 @@ import sys
 import tempfile
 
 MAX_BYTES = 2048
+MAX_FILES = 24  # that one call adds: what reaches most. A run soon finds the rest again.
 
 
 def merge(program, folders, target, record):
@@ -44,7 +45,7 @@ def main(program, *folders):
             edges = dict(zip(files, pool.map(lambda f: edges_of(program, f), files)))
         covered = set().union(*(edges[f] for f in files if f.parent == corpus), set())
         rest = {f: edges[f] - covered for f in files if f.parent == merged}
-        while rest:
+        for _ in range(min(MAX_FILES, len(rest))):
             best = max(rest, key=lambda f: (len(rest[f]) / (256 + f.stat().st_size), f.name))
             gain = rest.pop(best)
             if not gain:

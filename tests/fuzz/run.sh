@@ -26,7 +26,7 @@ while [ $# -gt 0 ]; do
 done
 if [ ${#targets[@]} = 0 ]; then
   for program in "$binaries"/*_fuzz; do
-    [ -x "$program" ] && targets+=("$(basename "$program" _fuzz)")
+    [ -f "$program" ] && targets+=("$(basename "$program" _fuzz)")
   done
 fi
 [ ${#targets[@]} -gt 0 ] || { echo "run.sh: no programs in '$binaries'; tests/fuzz/build.sh makes them" >&2; exit 2; }

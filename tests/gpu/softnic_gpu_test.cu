@@ -40,8 +40,9 @@ __device__ Status run(SendQueue& q, const Compose& compose) {
   const Status status = mlx5::reserve<Reach::kLane>(q, decltype(compose(Header{}))::kBlocks, &at);
   if (status != Status::kOk) return status;
   mlx5::write(q, at, compose(Header{.index = at, .qpn_shifted = q.qpn_shifted}));
-  mlx5::publish<Reach::kLane>(
-      q, {.first = at, .blocks = decltype(compose(Header{}))::kBlocks, .last = at});
+  static_cast<void>(mlx5::publish<Reach::kLane>(
+      q,
+      {.first = at, .blocks = decltype(compose(Header{}))::kBlocks, .last = at}));  // drain tells
   mlx5::ring<Reach::kLane>(q);
   return mlx5::wait_completed<Reach::kLane>(q, at);
 }

@@ -34,7 +34,11 @@ PEAL_KERNEL talk_to_all(peal::Context ctx, uint64_t* words, peal::Status* worst)
       if (status != peal::Status::kOk) *worst = status;
     }
   }
-  const peal::Status status = peal::barrier_all(ctx, peal::block);
+}
+
+// One scope of one kernel calls a barrier: not each of the blocks above.
+PEAL_KERNEL meet(peal::Context ctx, peal::Status* worst) {
+  const peal::Status status = peal::barrier_all(ctx);
   if (status != peal::Status::kOk) *worst = status;
 }
 
@@ -44,6 +48,7 @@ TEST(Footprint, StaysUnder64MiBBesideTheHeap) {
   auto* words = pe.allocate<uint64_t>(static_cast<size_t>(pe.n_pes()));
   peal::Status worst = peal::Status::kOk;
   peal::launch({.blocks = 4, .threads = 32}, talk_to_all, pe.context(), words, &worst).wait();
+  peal::launch({}, meet, pe.context(), &worst).wait();
   ASSERT_EQ(worst, peal::Status::kOk) << pe.failure().text;
   for (int from = 0; from < pe.n_pes(); ++from) EXPECT_EQ(words[from], 100u * 4 * 32);
 

@@ -4,6 +4,8 @@
 // the most during it.
 #pragma once
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -17,6 +19,7 @@ namespace peal::soak {
 struct Holdings {
   // Resident bytes, but for the pages of files: those come when code is first used.
   uint64_t rss = 0;
+  uint64_t heap = 0;    // bytes allocated and not freed
   uint64_t shared = 0;  // bytes of shared mappings: /dev/shm, memory files
   uint64_t files = 0;   // open descriptors
 };
@@ -28,6 +31,8 @@ inline Holdings holdings() {
     if (!line.starts_with("RssAnon:") && !line.starts_with("RssShmem:")) continue;
     now.rss += std::stoull(line.substr(line.find(':') + 1)) * 1024;
   }
+  const struct mallinfo2 heap = mallinfo2();
+  now.heap = heap.uordblks + heap.hblkhd;
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     uint64_t low = 0;
@@ -48,10 +53,12 @@ class Growth {
     const Holdings now = holdings();
     Holdings& most = warming_up ? before_ : after_;
     most.rss = std::max(most.rss, now.rss);
+    most.heap = std::max(most.heap, now.heap);
     most.shared = std::max(most.shared, now.shared);
     most.files = std::max(most.files, now.files);
   }
   uint64_t rss() const { return grown(before_.rss, after_.rss); }
+  uint64_t heap() const { return grown(before_.heap, after_.heap); }
   uint64_t shared() const { return grown(before_.shared, after_.shared); }
   uint64_t files() const { return grown(before_.files, after_.files); }
 

@@ -23,6 +23,7 @@ struct Counts {
 struct Report {
   Counts counts;
   uint64_t rss_growth;     // bytes, after the warm-up
+  uint64_t heap_growth;    // bytes allocated and not freed, likewise
   uint64_t shared_growth;  // bytes of shared mappings, likewise
   uint64_t file_growth;    // open descriptors, likewise
 };

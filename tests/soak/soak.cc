@@ -173,8 +173,8 @@ class Job {
     pe_.barrier();
     const Report all = sum_up();
     const bool good = all.counts.lost + all.counts.corrupted + all.counts.errors == 0 &&
-                      all.rss_growth <= kMostGrowth && all.shared_growth == 0 &&
-                      all.file_growth == 0 && all.counts.operations > 0;
+                      std::max(all.rss_growth, all.heap_growth) <= kMostGrowth &&
+                      all.shared_growth == 0 && all.file_growth == 0 && all.counts.operations > 0;
     if (pe_.my_pe() == 0) print(all);
     if (!good) std::fprintf(stderr, "soak: PE %d: %s\n", pe_.my_pe(), pe_.failure().text.c_str());
     return good ? 0 : 1;
@@ -225,6 +225,7 @@ class Job {
     launch({.blocks = 1, .threads = 1}, finish, pe_.context(), memory_, round()).wait();
     pe_.copy_out(&report_.counts, memory_.counts, sizeof report_.counts);
     report_.rss_growth = growth_.rss();
+    report_.heap_growth = growth_.heap();
     report_.shared_growth = growth_.shared();
     report_.file_growth = growth_.files();
     failed_ = report_.counts.lost + report_.counts.corrupted + report_.counts.errors;
@@ -247,6 +248,7 @@ class Job {
       all.counts.corrupted += one.counts.corrupted;
       all.counts.errors += one.counts.errors;
       all.rss_growth = std::max(all.rss_growth, one.rss_growth);
+      all.heap_growth = std::max(all.heap_growth, one.heap_growth);
       all.shared_growth = std::max(all.shared_growth, one.shared_growth);
       all.file_growth = std::max(all.file_growth, one.file_growth);
     }
@@ -260,18 +262,20 @@ class Job {
             ? "{\"program\": \"soak\", \"pes\": %u, \"seconds\": %.1f, \"rounds\": %" PRIu64
               ", \"operations\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"lost\": %" PRIu64
               ", \"corrupted\": %" PRIu64 ", \"errors\": %" PRIu64
-              ", \"rss_growth_bytes\": %" PRIu64 ", \"shared_growth_bytes\": %" PRIu64
-              ", \"descriptor_growth\": %" PRIu64 ", \"seed\": %" PRIu64
+              ", \"rss_growth_bytes\": %" PRIu64 ", \"heap_growth_bytes\": %" PRIu64
+              ", \"shared_growth_bytes\": %" PRIu64 ", \"descriptor_growth\": %" PRIu64
+              ", \"seed\": %" PRIu64
               ", \"faults\": \"%s\", \"transport\": \"%s\", \"nic\": \"%s\"}\n"
             : "soak: %u PEs, %.1f s, %" PRIu64 " rounds, %" PRIu64 " operations, %" PRIu64
               " bytes, %" PRIu64 " lost, %" PRIu64 " corrupted, %" PRIu64
-              " errors; grown after the warm-up: %" PRIu64 " bytes of memory, %" PRIu64
-              " of shared memory, %" PRIu64 " descriptors; seed %" PRIu64
+              " errors; grown after the warm-up: %" PRIu64 " bytes resident, %" PRIu64
+              " allocated, %" PRIu64 " shared, %" PRIu64 " descriptors; seed %" PRIu64
               ", faults \"%s\", %s, %s\n";
-    std::printf(format, pes_, elapsed_, number_, all.counts.operations, all.counts.bytes,
-                all.counts.lost, all.counts.corrupted, all.counts.errors, all.rss_growth,
-                all.shared_growth, all.file_growth, options_.seed, faults == nullptr ? "" : faults,
-                pe_.transport(), pe_.nic().c_str());
+    const Counts& counts = all.counts;
+    std::printf(format, pes_, elapsed_, number_, counts.operations, counts.bytes, counts.lost,
+                counts.corrupted, counts.errors, all.rss_growth, all.heap_growth, all.shared_growth,
+                all.file_growth, options_.seed, faults == nullptr ? "" : faults, pe_.transport(),
+                pe_.nic().c_str());
   }
 
   Options options_;

@@ -68,10 +68,11 @@ class Queue {
 
   QueuePair& pair() { return pair_; }
 
-  void connect(uint32_t remote_qpn) {
+  /// `psn` of what this end sends, `expected` of what it receives.
+  void connect(uint32_t remote_qpn, uint32_t psn = 0, uint32_t expected = 0) {
     pair_.to_init();
-    pair_.to_rtr({.qpn = remote_qpn, .lid = nic_.device().lid()});
-    pair_.to_rts();
+    pair_.to_rtr({.qpn = remote_qpn, .lid = nic_.device().lid(), .psn = expected});
+    pair_.to_rts(psn);
   }
 
   /// Posts a WRITE of `bytes` from data offset `from` to data offset `to`.
@@ -246,6 +247,31 @@ TEST(NicQueue, WorksAgainAfterAReset) {
   queue.post_write(0, 512, 8, nic.region().rkey());
   EXPECT_EQ(opcode_of(queue.completion(0)), static_cast<uint32_t>(mlx5::CqeOpcode::kRequester));
   EXPECT_EQ(std::memcmp(nic.data(), nic.data() + 512, 8), 0);
+}
+
+TEST(NicQueue, StartsAtTheSequenceNumberBothEndsWereTold) {
+  Nic nic;
+  Queue queue(nic, 0);
+  queue.connect(queue.pair().number(), 0xfffffe, 0xfffffe);
+  fill(nic.data(), 100, 1);
+  for (uint16_t i = 0; i < 4; ++i) {  // across the end of the 24 bits
+    queue.post_write(0, 1000 + 100u * i, 100, nic.region().rkey());
+    EXPECT_EQ(opcode_of(queue.completion(i)), static_cast<uint32_t>(mlx5::CqeOpcode::kRequester));
+  }
+  EXPECT_EQ(std::memcmp(nic.data(), nic.data() + 1300, 100), 0);
+}
+
+/// Late packets of a connection before must not fit the one that follows it.
+TEST(NicQueue, ThatExpectsAnotherSequenceNumberAcceptsNothing) {
+  Nic nic;
+  Queue queue(nic, 0, {.retry_count = 0, .ack_timeout = 8});
+  queue.connect(queue.pair().number(), 0x123456, 0x654321);
+  fill(nic.data(), 100, 1);
+  queue.post_write(0, 1000, 100, nic.region().rkey());
+  const mlx5::Cqe cqe = queue.completion(0);
+  EXPECT_EQ(opcode_of(cqe), static_cast<uint32_t>(mlx5::CqeOpcode::kRequesterError));
+  EXPECT_EQ(syndrome_of(cqe), static_cast<uint32_t>(mlx5::Syndrome::kTransportRetryExceeded));
+  EXPECT_EQ(nic.data()[1000], std::byte{0});
 }
 
 TEST(NicQueue, IsRefusedInTheWrongOrder) {

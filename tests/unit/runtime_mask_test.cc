@@ -275,6 +275,34 @@ TEST_P(Mask, AfterADeathInTheMiddleOfTraffic) {
   }
 }
 
+PEAL_KERNEL meet_once(Status* ended, Context ctx) {
+  *ended = barrier_all(ctx);
+  static_cast<void>(quiet(ctx));
+}
+
+/// The dead PE had entered a barrier that nobody else has: its flags lie where, with one PE less,
+/// those of others are awaited.
+TEST_P(Mask, OutdatesTheFlagsOfTheDead) {
+  const Life life{4, {1}, GetParam()};
+  live(life, [&](Runtime& pe) {
+    auto* const words = pe.allocate<uint64_t>(1024);
+    const auto hasty = pe.make_context({.timeout = std::chrono::milliseconds(100)});
+    pe.barrier();
+    Status ended = Status::kOk;
+    if (pe.my_pe() == 1) {
+      launch({}, meet_once, &ended, Context{hasty.value()}).wait();
+      die();
+    }
+    see_it_end(pe, words);
+    pe.mask({1});
+    if (pe.my_pe() != 0) {
+      launch({}, meet_once, &ended, Context{hasty.value()}).wait();
+      require_status(ended, Status::kTimeout, "a barrier that PE 0 has not entered");
+    }
+    pe.barrier();
+  });
+}
+
 PEAL_KERNEL reach_outside(Status* ended, Context ctx, int pe) {
   *ended = p(ctx, reinterpret_cast<uint64_t*>(ctx.heap.base + ctx.heap.bytes), 7, pe);
 }
