@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <vector>
 
 #include "bootstrap/bootstraps.h"
@@ -58,7 +59,11 @@ class Street {
     name.sin_port = htons(root_.id().port);
     name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    require(::connect(socket.value(), reinterpret_cast<sockaddr*>(&name), sizeof name) == 0);
+    if (::connect(socket.value(), reinterpret_cast<sockaddr*>(&name), sizeof name) != 0) {
+      require(errno ==
+              EADDRNOTAVAIL);  // so many callers a second that the machine has no port left
+      return;
+    }
     // Ports are few: none shall linger.
     const linger at_once{.l_onoff = 1, .l_linger = 0};
     ::setsockopt(socket.value(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);

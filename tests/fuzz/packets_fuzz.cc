@@ -163,6 +163,7 @@ class Run {
         return;
       case 2:
         home_.qp(qpn).state = static_cast<QpState>(in_.below(7));
+        ++home_.lived;  // no command leads back from ERR like that: it may fail once more
         return;
       case 3:
         home_.set_doorbell(qpn, posted_ + in_.byte());

@@ -143,7 +143,9 @@ class Stream {
     const bool shifted = !strided && step->op != Op::kP && step->op != Op::kG;
     step->offset = aligned + (shifted ? random_.below(8) : 0);
     // A strided put leaves a hole behind each element; every piece keeps a gap to the next.
-    const uint32_t room = (kRegion - 64 - step->offset) / step->pieces();
+    // The last offsets of a full region lie beyond what may be used.
+    const uint32_t left = step->offset < kRegion - 64 ? kRegion - 64 - step->offset : 0;
+    const uint32_t room = left / step->pieces();
     const uint32_t taken = strided ? 2 * bytes : bytes;
     if (taken + 16 > room) bytes = 0;
     step->bytes = bytes;
