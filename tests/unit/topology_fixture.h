@@ -26,7 +26,8 @@ namespace peal::nic {
 namespace fs = std::filesystem;
 
 // A DGX H100: each GPU shares a switch with one NIC; two dual-port NICs for storage have root ports
-// of their own. Bus numbers after published descriptions of the machine, bridges as far as they matter.
+// of their own. Bus numbers after published descriptions of the machine, bridges as far as they
+// matter.
 inline constexpr const char* kDgxH100 = R"(
 gpu - 0 - 15/15:01.0/16:00.0/17:02.0/1b:00.0
 gpu - 0 - 37/37:01.0/38:00.0/39:02.0/43:00.0
