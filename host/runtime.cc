@@ -13,6 +13,7 @@
 
 #include "host/base/error.h"
 #include "host/memory/backing_cuda.h"
+#include "host/nic/hca_list.h"
 #include "host/runtime_state.h"
 
 namespace peal {
@@ -203,6 +204,7 @@ std::string Runtime::State::nic_name() const {
 
 Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target) {
   if (bootstrap == nullptr) fail(ErrorCode::kInvalidArgument, "Runtime: the bootstrap is null");
+  nic::HcaList::from(config, true);  // a wrong PEAL_HCA is refused also where no NIC is needed
   agree(*bootstrap, config, target);
   state_ = std::make_unique<State>(std::move(bootstrap), config, target);
   State& s = *state_;
@@ -220,6 +222,7 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
                             n_pes(), format_size(s.heap.bytes()), s.nic ? config.queues : 0,
                             config.queue_depth, format_size(overhead_bytes())));
   }
+  if (s.nic) s.log.print("nic", s.nic->why);
   if (s.gpu) s.log.print("gpu", fmt::format("GPU {}, {}", s.gpu->index(), s.gpu->name()));
   s.log.print("transport", s.routes.describe());
 }

@@ -236,8 +236,10 @@ Config Config::from_environment(const char* const* environment) {
     const string_view entry(*environment);
     const string_view name = entry.substr(0, entry.find('='));
     if (holds(kLauncherNames, name)) config.under_mpirun = true;
-    if (!name.starts_with("PEAL_") || holds(kSoftnicNames, name)) continue;
-    if (!holds(kNames, name)) refuse_unknown(name);
+    if (!holds(kNames, name)) {
+      if (name.starts_with("PEAL_") && !holds(kSoftnicNames, name)) refuse_unknown(name);
+      continue;
+    }
     config.given.emplace(name, entry.substr(std::min(name.size() + 1, entry.size())));
   }
   const auto text_of = [&config](const char* variable, const char* otherwise) {

@@ -47,7 +47,12 @@ using Microseconds = std::chrono::microseconds;
     "path of libibverbs.so.1; with PEAL_MLX5, never without")                                     \
   X(std::string, mlx5, "PEAL_MLX5", "", Text{},                                                   \
     "path of libmlx5.so.1; with PEAL_IBVERBS, never without")                                     \
-  X(std::string, hca, "PEAL_HCA", "", Text{}, "NIC to use, such as mlx5_0; empty = first mlx5")   \
+  X(std::string, hca, "PEAL_HCA", "", Text{},                                                     \
+    "NICs to use, such as mlx5_0,mlx5_3:1, or ^mlx5_1 = not this one; empty = any")               \
+  X(std::string, nvshmem_hca_list, "NVSHMEM_HCA_LIST", "", Text{},                                \
+    "NVSHMEM's list of NICs, taken where PEAL_HCA is empty")                                      \
+  X(std::string, nccl_ib_hca, "NCCL_IB_HCA", "", Text{},                                          \
+    "NCCL's list of NICs, taken where both are empty")                                            \
   X(TransportKind, transport, "PEAL_TRANSPORT", "auto", kTransports,                              \
     "p2p = loads and stores, ibgda = the NIC; auto = p2p where it reaches on a GPU, else ibgda")  \
   X(RelaxedOrdering, relaxed_ordering, "PEAL_RELAXED_ORDERING", "auto", kRelaxedOrderings,        \
@@ -73,7 +78,7 @@ struct Config {
   bool under_mpirun = false;
 
   /// Reads all PEAL_* variables of `environment` (null-terminated "NAME=value" texts, e.g.
-  /// environ).
+  /// environ), and those of other libraries that the table has.
   ///
   /// Throws kConfiguration for an unknown PEAL_* name (with the nearest known one) and for a value
   /// that is malformed or out of range (with what is accepted). An empty value of a setting that

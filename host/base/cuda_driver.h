@@ -49,6 +49,7 @@ inline constexpr unsigned kHostIoMemory = 4;       // CU_MEMHOSTREGISTER_...
   X(device, "cuDeviceGet", (Device * device, int index))                                         \
   X(device_name, "cuDeviceGetName", (char* name, int bytes, Device device))                      \
   X(device_uuid, "cuDeviceGetUuid_v2", (Uuid * uuid, Device device))                             \
+  X(pci_bus_id, "cuDeviceGetPCIBusId", (char* address, int bytes, Device device))                \
   X(can_access_peer, "cuDeviceCanAccessPeer", (int* can, Device device, Device peer))            \
   X(p2p_attribute, "cuDeviceGetP2PAttribute", (int* value, int what, Device from, Device to))    \
   X(retain_context, "cuDevicePrimaryCtxRetain", (Context * context, Device device))              \

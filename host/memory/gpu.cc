@@ -43,6 +43,11 @@ Gpu::Gpu(std::shared_ptr<const cuda::Driver> driver, int index)
         "cuDeviceGetName");
   name_ = name.data();
   check(driver_->device_uuid(&uuid_, device_), "cuDeviceGetUuid");
+  std::array<char, 32> address{};
+  if (driver_->pci_bus_id(address.data(), static_cast<int>(address.size()) - 1, device_) ==
+      cuda::kSuccess) {
+    pci_address_ = address.data();
+  }
   check(driver_->retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
   try {
     const Current current(*this);

@@ -33,6 +33,8 @@ class Gpu {
   int index() const { return index_; }
   const std::string& name() const { return name_; }
   const cuda::Uuid& uuid() const { return uuid_; }
+  /// As CUDA spells it: "0000:1B:00.0". Empty if the driver does not tell.
+  const std::string& pci_address() const { return pci_address_; }
   const cuda::Driver& driver() const { return *driver_; }
 
   /// Makes it the calling thread's current GPU, also for the CUDA runtime.
@@ -81,6 +83,7 @@ class Gpu {
   cuda::Stream stream_ = nullptr;
   std::string name_;
   cuda::Uuid uuid_{};
+  std::string pci_address_;
 };
 
 inline cuda::Address device_address(const void* pointer) {

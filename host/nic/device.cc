@@ -15,8 +15,6 @@
 namespace peal::nic {
 namespace {
 
-constexpr uint8_t kPort = 1;
-
 // Value of later rdma-core headers; older libraries refuse it and the next kind is tried.
 constexpr uint32_t kUarDedicated = 1u << 31;
 
@@ -43,13 +41,13 @@ class DeviceList {
     return nullptr;
   }
 
-  std::string names() const {
-    std::string names;
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
     for (size_t i = 0; i < count_; ++i) {
       if (!library_.mlx5dv.is_supported(list_[i])) continue;
-      names += (names.empty() ? "" : ", ") + std::string(library_.ibv.get_device_name(list_[i]));
+      names.emplace_back(library_.ibv.get_device_name(list_[i]));
     }
-    return names.empty() ? "none" : names;
+    return names;
   }
 
  private:
@@ -57,6 +55,10 @@ class DeviceList {
   ibv_device** list_ = nullptr;
   size_t count_ = 0;
 };
+
+std::string joined(const std::vector<std::string>& names) {
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
 
 // The software NIC knows more than fits an errno, and says so itself.
 const char* remedy_for_memory(const Device& device) {
@@ -66,13 +68,18 @@ const char* remedy_for_memory(const Device& device) {
 
 }  // namespace
 
+std::vector<std::string> mlx5_names(const VerbsLibrary& library) {
+  return DeviceList(library).names();
+}
+
 Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca)
     : library_(std::move(library)), context_(nullptr, {library_->ibv.close_device}) {
   const DeviceList list(*library_);
   ibv_device* const device = list.find(hca);
   if (!device) {
     fail(ErrorCode::kUnsupported, "no mlx5 device {} by {}: it has {}; PEAL_HCA chooses one",
-         hca.empty() ? "at all" : "called \"" + hca + "\"", library_->description(), list.names());
+         hca.empty() ? "at all" : "called \"" + hca + "\"", library_->description(),
+         joined(list.names()));
   }
   name_ = library_->ibv.get_device_name(device);
 
@@ -112,7 +119,8 @@ void Device::read_port() {
   ibv_port_attr port{};
   // The exported function fills in the first 48 bytes: all that is read here.
   auto* const compatible = reinterpret_cast<_compat_ibv_port_attr*>(&port);
-  if (const int error = library_->ibv.query_port(context_.get(), kPort, compatible); error != 0) {
+  if (const int error = library_->ibv.query_port(context_.get(), kDrivenPort, compatible);
+      error != 0) {
     fail_errno(error, "ibv_query_port(" + name_ + ", 1)");
   }
   if (port.state != IBV_PORT_ACTIVE) {

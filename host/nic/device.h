@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "device/base/endian.h"
 #include "host/nic/capabilities.h"
@@ -24,6 +25,12 @@ struct Releaser {
 };
 template <class T, class R>
 using Owned = std::unique_ptr<T, Releaser<T, R>>;
+
+/// The port of a NIC that peal drives.
+inline constexpr uint8_t kDrivenPort = 1;
+
+/// The mlx5 devices of a library, in its order. Throws kSystem when it cannot list any.
+std::vector<std::string> mlx5_names(const VerbsLibrary& library);
 
 /// An open NIC with port 1 checked: active, InfiniBand.
 class Device {

@@ -7,10 +7,13 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "host/base/error.h"
+#include "host/nic/choice.h"
+#include "host/nic/hca_list.h"
 
 namespace peal {
 namespace {
@@ -33,6 +36,17 @@ uint32_t checked_depth(const QueueOptions& options) {
 nic::Ordering payload_ordering(RelaxedOrdering asked, bool on_gpu) {
   const bool relaxed = asked == RelaxedOrdering::kOn || (asked == RelaxedOrdering::kAuto && on_gpu);
   return relaxed ? nic::Ordering::kRelaxed : nic::Ordering::kStrict;
+}
+
+// The NIC nearest to `gpu`, which may be null; `why` gets the reason.
+nic::Device open_device(const Config& config, const Gpu* gpu, std::string& why) {
+  const auto library = nic::VerbsLibrary::open(nic::LibrarySearch::from(config));
+  std::optional<nic::GpuPlace> place;
+  if (gpu) place = {gpu->index(), gpu->pci_address()};
+  const nic::Choice choice =
+      nic::choose_nic(*library, nic::HcaList::from(config, library->software()), place);
+  why = choice.why;
+  return nic::Device(library, choice.name);
 }
 
 // Nothing posted, nothing failed.
@@ -84,7 +98,7 @@ void QueueOptions::check() const {
 IbgdaNic::IbgdaNic(const Config& config, std::shared_ptr<Gpu> kernels_gpu)
     : gpu(std::move(kernels_gpu)),
       payload(payload_ordering(config.relaxed_ordering, gpu != nullptr)),
-      device(nic::VerbsLibrary::open(nic::LibrarySearch::from(config)), config.hca),
+      device(open_device(config, gpu.get(), why)),
       domain(device) {}
 
 Doorbell::Doorbell(const IbgdaNic& nic)

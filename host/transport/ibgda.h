@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "device/mlx5/queue.h"
@@ -44,6 +45,7 @@ struct IbgdaNic {
 
   std::shared_ptr<Gpu> gpu;
   nic::Ordering payload;  // of what is no word: PEAL_RELAXED_ORDERING
+  std::string why;        // this device: "mlx5_3: same PCIe switch as GPU 2"
   nic::Device device;
   nic::ProtectionDomain domain;
 };

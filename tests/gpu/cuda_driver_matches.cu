@@ -32,6 +32,7 @@ PEAL_CHECK(device_count, cuDeviceGetCount);
 PEAL_CHECK(device, cuDeviceGet);
 PEAL_CHECK(device_name, cuDeviceGetName);
 PEAL_CHECK(device_uuid, cuDeviceGetUuid);
+PEAL_CHECK(pci_bus_id, cuDeviceGetPCIBusId);
 PEAL_CHECK(can_access_peer, cuDeviceCanAccessPeer);
 PEAL_CHECK(p2p_attribute, cuDeviceGetP2PAttribute);
 PEAL_CHECK(retain_context, cuDevicePrimaryCtxRetain);

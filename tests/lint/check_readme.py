@@ -14,10 +14,10 @@ from check_layers import EXTRA, LAYERS
 
 LIMITS = {"README.md": 200, "CONTRIBUTING.md": 100, "docs/*.md": 300}
 WIDTH = 120  # of prose; tables, code and links may be wider
-SETTING = re.compile(r'X\(\s*[\w:]+,\s*\w+,\s*"(PEAL_[A-Z0-9_]+)",\s*"([^"]*)"')
+SETTING = re.compile(r'X\(\s*[\w:]+,\s*\w+,\s*"([A-Z0-9_]+)",\s*"([^"]*)"')
 SOFTNIC_SETTING = re.compile(r"^//\s+(PEAL_SOFTNIC_[A-Z_]+)\s.*\(([^()]+)\)$", re.M)
 GETENV = re.compile(r'getenv\("(PEAL_[A-Z0-9_]+)"\)')
-ROW = re.compile(r"^\| `(PEAL_[A-Z0-9_]+)` \| (?:`([^`]*)`|empty) \|", re.M)
+ROW = re.compile(r"^\| `([A-Z0-9]+_[A-Z0-9_]+)` \| (?:`([^`]*)`|empty) \|", re.M)
 LAYER_ROW = re.compile(r"^\| `([a-z0-9/]+)` \| ([^|]*)\|([^|]*)\|$", re.M)
 FILE = re.compile(r"`(\w+(?:/\w+)*/\w+\.(?:h|cc|cu|inc|py|sh|md))`")  # X stands for a name in X_test.cc
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")

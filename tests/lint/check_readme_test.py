@@ -12,10 +12,12 @@ EXAMPLE = "// opening comment\n#include <cstdio>\nint main() {}\n"
 CONFIG = '''
   X(uint64_t, size, "PEAL_SIZE", "64M", (Size{1u, 2}),     \\
     "bytes")                                               \\
-  X(std::string, name, "PEAL_NAME", "", Text{}, "a name")
+  X(std::string, name, "PEAL_NAME", "", Text{}, "a name")  \\
+  X(std::string, lent, "LENT_NAME", "", Text{}, "a name")
 '''
 SOFTNIC = "//   PEAL_SOFTNIC_DIR            where the files live                    (/dev/shm)\n"
-ROWS = "| `PEAL_SIZE` | `64M` | x |\n| `PEAL_NAME` | empty | x |\n| `PEAL_SOFTNIC_DIR` | `/dev/shm` | x |\n"
+ROWS = ("| `PEAL_SIZE` | `64M` | x |\n| `PEAL_NAME` | empty | x |\n| `LENT_NAME` | empty | x |\n"
+        "| `PEAL_SOFTNIC_DIR` | `/dev/shm` | x |\n")
 
 
 class Docs(unittest.TestCase):
@@ -28,11 +30,13 @@ class Docs(unittest.TestCase):
         self.assertTrue(list(check_readme.check_kernel("# no block\n", EXAMPLE)))
 
     def test_settings_are_found_in_both_tables(self):
-        self.assertEqual(self.wanted, {"PEAL_SIZE": "64M", "PEAL_NAME": "", "PEAL_SOFTNIC_DIR": "/dev/shm"})
+        self.assertEqual(self.wanted, {"PEAL_SIZE": "64M", "PEAL_NAME": "", "LENT_NAME": "",
+                                       "PEAL_SOFTNIC_DIR": "/dev/shm"})
 
     def test_missing_unknown_and_wrong_settings_are_found(self):
         self.assertFalse(list(check_readme.check_settings(ROWS, self.wanted)))
         self.assertTrue(list(check_readme.check_settings(ROWS.replace("PEAL_NAME", "PEAL_NAMES"), self.wanted)))
+        self.assertTrue(list(check_readme.check_settings(ROWS.replace("LENT_NAME", "LENT_NAMES"), self.wanted)))
         self.assertTrue(list(check_readme.check_settings(ROWS.replace("64M", "32M"), self.wanted)))
         self.assertTrue(list(check_readme.check_settings(ROWS + "| `PEAL_MORE` | `1` | x |\n", self.wanted)))
 

@@ -95,6 +95,15 @@ TEST(Config, KeepsTextsAsTheyAre) {
   EXPECT_EQ(read({"PEAL_HCA=mlx5_3"}).hca, "mlx5_3");
 }
 
+TEST(Config, ReadsTheListsOfNicsThatOtherLibrariesHave) {
+  const Config config = read({"NVSHMEM_HCA_LIST=mlx5_0:1", "NCCL_IB_HCA==mlx5_3", "NCCL_DEBUG=x"});
+  EXPECT_EQ(config.hca, "");
+  EXPECT_EQ(config.nvshmem_hca_list, "mlx5_0:1");
+  EXPECT_EQ(config.nccl_ib_hca, "=mlx5_3");
+  EXPECT_EQ(config.given.size(), 2u);
+  expect_in(config.describe(), {"NCCL_IB_HCA            =mlx5_3      (set)"});
+}
+
 TEST(Config, RefusesAnUnknownNameAndSuggestsTheNearest) {
   expect_in(refusal({"PEAL_HEAPSIZE=1M"}), {"PEAL_HEAPSIZE", "PEAL_HEAP_SIZE"});
   expect_in(refusal({"PEAL_QUEUE=1"}), {"PEAL_QUEUES"});

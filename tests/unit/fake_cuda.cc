@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <set>
@@ -126,6 +127,10 @@ Result cuDeviceGetUuid_v2(Uuid* uuid, Device device) {
   *uuid = {};
   uuid->bytes[15] = static_cast<char>(device + 1);
   return kSuccess;
+}
+Result cuDeviceGetPCIBusId(char* address, int bytes, Device device) {
+  std::snprintf(address, static_cast<size_t>(bytes), "0000:%02X:00.0", 0x1a + device);
+  return refusal("cuDeviceGetPCIBusId");
 }
 Result cuDeviceCanAccessPeer(int* can, Device device, Device peer) {
   *can = device != peer && state.peer_access ? 1 : 0;

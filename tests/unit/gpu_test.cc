@@ -85,6 +85,13 @@ TEST_F(GpuTest, IsChosenByTheRankOnTheHostOrByName) {
   EXPECT_EQ(Gpu::open(0, 0)->name(), "Fake H200");
 }
 
+TEST_F(GpuTest, KnowsItsPciAddressIfTheDriverDoes) {
+  EXPECT_EQ(Gpu::open(0, 0)->pci_address(), "0000:1A:00.0");
+  EXPECT_EQ(Gpu::open(1, 0)->pci_address(), "0000:1B:00.0");
+  fake_.refuse["cuDeviceGetPCIBusId"] = 801;
+  EXPECT_EQ(Gpu::open(1, 0)->pci_address(), "");
+}
+
 TEST_F(GpuTest, IsRefusedWhereThereIsNone) {
   expect_in(refusal(ErrorCode::kUnsupported, [] { Gpu::open(2, 0); }),
             {"PEAL_DEVICE=2", "2 GPUs", "0 to 1"});

@@ -155,7 +155,27 @@ TEST(RuntimeStart, NamesTheNicsThereAre) {
   config.hca = "mlx5_99";
   expect_error(error_of([&] { Runtime pe(bootstrap::make_single(), config); }),
                ErrorCode::kUnsupported,
-               {"no mlx5 device called \"mlx5_99\"", "mlx5_0", "PEAL_HCA"});
+               {"PEAL_HCA=\"mlx5_99\" allows port 1 of no mlx5 device", "it has mlx5_0"});
+}
+
+TEST(RuntimeStart, RefusesAWrongListOfNicsAlsoWhereNoneIsNeeded) {
+  for (const TransportKind transport : {TransportKind::kIbgda, TransportKind::kP2p}) {
+    Config config = small_config();
+    config.hca = "mlx5_0,";
+    config.transport = transport;
+    expect_error(error_of([&] { Runtime pe(bootstrap::make_single(), config); }),
+                 ErrorCode::kConfiguration, {"PEAL_HCA=\"mlx5_0,\" is not accepted: give names"});
+  }
+}
+
+TEST(RuntimeStart, TellsWhichNicAndWhyWhenAsked) {
+  Config config = small_config();
+  config.info = true;
+  config.nccl_ib_hca = "=mlx5_7";  // a real one, which a software NIC stands for
+  testing::internal::CaptureStderr();
+  { const Runtime pe(bootstrap::make_single(), config); }
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("peal[0] nic: mlx5_0: the only one\n"), std::string::npos) << said;
 }
 
 TEST(RuntimeStart, UnequalHeapSizesAreNamedOnAllPes) {

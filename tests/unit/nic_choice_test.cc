@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The NIC that a PE gets, of those that the fake lists, on machines of the test's own; and the
+// reason that is given.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include "host/nic/choice.h"
+#include "tests/unit/fake_rdma_fixture.h"
+#include "tests/unit/topology_fixture.h"
+
+namespace peal::nic {
+namespace {
+
+using Syntax = HcaList::Syntax;
+
+const HcaList kAny;
+
+class NicChoice : public FakeRdmaTest {
+ protected:
+  /// Choice::why of a machine's GPU; null: kernels on a CPU.
+  std::string why(const SysfsTree& tree, const char* address, const HcaList& list = kAny) const {
+    std::optional<GpuPlace> gpu;
+    if (address) gpu = {2, address};
+    const Choice choice = choose_nic(*library(), list, gpu, tree.root());
+    EXPECT_EQ(choice.why.find(choice.name + ": "), 0u);
+    return choice.why;
+  }
+  /// As library(), but it says of itself that it is the software NIC.
+  std::shared_ptr<const VerbsLibrary> software() const {
+    const fs::path folder = fs::path(::testing::TempDir()) / "peal-softnic";
+    fs::create_directories(folder);
+    fs::copy_file(path_, folder / "lib.so", fs::copy_options::overwrite_existing);
+    return VerbsLibrary::open({folder / "lib.so", folder / "lib.so", "", "", ""});
+  }
+};
+
+TEST_F(NicChoice, TakesTheNearestAndSaysWhy) {
+  const SysfsTree two(kTwoSockets);
+  fake_.devices = {"mlx5_0", "mlx5_1", "mlx5_2"};
+  EXPECT_EQ(why(two, "0000:86:00.0"), "mlx5_2: same NUMA node as GPU 2");
+  EXPECT_EQ(why(two, "0000:3B:00.0"), "mlx5_1: same NUMA node as GPU 2");
+  fake_.devices = {"mlx5_0"};
+  EXPECT_EQ(why(two, "0000:86:00.0"), "mlx5_0: other NUMA node than GPU 2");
+  const SysfsTree one(kHgxOneNic);
+  EXPECT_EQ(why(one, "0000:1B:00.0"), "mlx5_0: same PCIe switch as GPU 2");
+  EXPECT_EQ(why(one, "0000:3C:00.0"), "mlx5_0: same root complex as GPU 2");
+}
+
+TEST_F(NicChoice, NamesThoseThatItCannotUse) {
+  const SysfsTree dgx(kDgxH100);
+  fake_.foreign = {"hfi1_0"};
+  fake_.devices = {"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"};
+  EXPECT_EQ(why(dgx, "0000:43:00.0"),
+            "mlx5_3: same PCIe switch as GPU 2; not usable: mlx5_1 (port 1 Ethernet), mlx5_2 "
+            "(port 1 Ethernet)");
+}
+
+// Its link may come up, or sysfs may be wrong: the one there is gets tried.
+TEST_F(NicChoice, TakesOneThatIsDownWhenThereIsNoOther) {
+  const SysfsTree down(
+      "gpu - 0 - 10/10:01.0/11:00.0\n"
+      "nic mlx5_0 0 DOWN/InfiniBand 10/10:02.0/12:00.0\n"
+      "nic mlx5_1 1 ACTIVE/InfiniBand 20/20:02.0/22:00.0\n");
+  EXPECT_EQ(why(down, "0000:11:00.0"),
+            "mlx5_0: same root complex as GPU 2; not usable: mlx5_0 (port 1 DOWN)");
+  fake_.devices = {"mlx5_0", "mlx5_1"};
+  EXPECT_EQ(why(down, "0000:11:00.0"),
+            "mlx5_1: other NUMA node than GPU 2; not usable: mlx5_0 (port 1 DOWN)");
+  EXPECT_EQ(why(down, nullptr), "mlx5_1: the only one; not usable: mlx5_0 (port 1 DOWN)");
+}
+
+TEST_F(NicChoice, KeepsToTheList) {
+  const SysfsTree two(kTwoSockets);
+  fake_.devices = {"mlx5_0", "mlx5_1", "mlx5_2"};
+  EXPECT_EQ(why(two, "0000:18:00.0", {"PEAL_HCA", "^mlx5_0", Syntax::kPeal}),
+            "mlx5_1: same NUMA node as GPU 2, of those that PEAL_HCA=\"^mlx5_0\" allows");
+  EXPECT_EQ(why(two, "0000:18:00.0", {"NCCL_IB_HCA", "=mlx5_2:1", Syntax::kNccl}),
+            "mlx5_2: other NUMA node than GPU 2, of those that NCCL_IB_HCA=\"=mlx5_2:1\" allows");
+}
+
+TEST_F(NicChoice, TakesTheFirstWithoutAGpuOrWithoutSysfs) {
+  const SysfsTree two(kTwoSockets);
+  const SysfsTree bare("");
+  fake_.devices = {"mlx5_2", "mlx5_0"};
+  EXPECT_EQ(why(two, nullptr), "mlx5_2: the first of 2");
+  EXPECT_EQ(why(bare, nullptr), "mlx5_2: the first of 2");
+  EXPECT_EQ(why(bare, "0000:18:00.0"), "mlx5_2: distance to GPU 2 unknown");
+  EXPECT_EQ(why(two, ""), "mlx5_2: distance to GPU 2 unknown");
+}
+
+TEST_F(NicChoice, UsesEightNicsForEightGpus) {
+  const SysfsTree dgx(kDgxH100);
+  fake_.devices = {"mlx5_0", "mlx5_3", "mlx5_4",  "mlx5_5",
+                   "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"};
+  std::set<std::string> used;
+  for (const char* bus : {"1B", "43", "52", "61", "9D", "C3", "D1", "DF"}) {
+    const GpuPlace gpu{0, "0000:" + std::string(bus) + ":00.0"};
+    used.insert(choose_nic(*library(), kAny, gpu, dgx.root()).name);
+  }
+  EXPECT_EQ(used.size(), 8u);
+}
+
+TEST_F(NicChoice, NamesTheListThatAllowsNone) {
+  const SysfsTree bare("");
+  fake_.devices = {"mlx5_0", "mlx5_1"};
+  const auto refused = [&](const HcaList& list) {
+    return refusal(ErrorCode::kUnsupported, [&] { why(bare, nullptr, list); });
+  };
+  expect_in(refused({"PEAL_HCA", "mlx5_0:2", Syntax::kPeal}),
+            {"PEAL_HCA=\"mlx5_0:2\" allows port 1 of no", "it has mlx5_0, mlx5_1"});
+  expect_in(refused({"NCCL_IB_HCA", "ib", Syntax::kNccl}),
+            {"NCCL_IB_HCA=\"ib\" allows", "PEAL_HCA chooses one"});
+  fake_.devices = {};
+  expect_in(refused(kAny), {"no mlx5 device at all by ConnectX via"});
+}
+
+// What sysfs tells of a real NIC with the same name is not about it.
+TEST_F(NicChoice, TreatsTheSoftwareNicAsLyingNowhere) {
+  const SysfsTree dgx(kDgxH100);
+  const auto library = software();
+  FakeRdma& fake = fake_at((fs::path(::testing::TempDir()) / "peal-softnic/lib.so").string());
+  fake.devices = {"mlx5_1"};
+  const GpuPlace gpu{0, "0000:1B:00.0"};
+  EXPECT_EQ(choose_nic(*library, kAny, gpu, dgx.root()).why, "mlx5_1: the only one");
+  expect_in(refusal(ErrorCode::kUnsupported,
+                    [&] {
+                      choose_nic(*library, {"PEAL_HCA", "mlx5_7", Syntax::kPeal}, gpu);
+                    }),
+            {"PEAL_HCA=\"mlx5_7\"", "it has mlx5_1"});
+}
+
+}  // namespace
+}  // namespace peal::nic
