@@ -30,6 +30,9 @@ Findings check_lossless(const Machine& machine);
 Findings check_settings(const Machine& machine);
 Findings check_memlock(const Machine& machine);
 Findings check_mpi(const Machine& machine);
+
+// bus_checks.cc
+Findings check_distance(const Machine& machine);
 Findings check_acs(const Machine& machine);
 Findings check_iommu(const Machine& machine);
 

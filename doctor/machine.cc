@@ -3,11 +3,15 @@
 // Reading proc and sys. Nothing here fails: what cannot be read is absent.
 #include "doctor/machine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <sstream>
 #include <system_error>
+
+#include "host/base/error.h"
 
 namespace peal::doctor {
 namespace {
@@ -15,9 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRdmaFolder = "sys/class/infiniband";
-constexpr const char* kPciFolder = "sys/bus/pci/devices";
 constexpr const char* kMellanox = "0x15b3";
-constexpr const char* kNvidia = "0x10de";
+constexpr int kUsedPort = 1;
 
 std::string trimmed(const std::string& text) {
   constexpr const char* kSpace = " \t\r\n";
@@ -37,34 +40,21 @@ bool is_connectx(const Machine& machine, const std::string& name) {
   return machine.text(device + "/vendor") == kMellanox && name.find("mlx4") == std::string::npos;
 }
 
-// "0000:17:00.0": as sysfs names PCI devices.
-bool is_pci_address(const std::string& name) {
-  return name.size() >= 12 && name[name.size() - 2] == '.' && name[name.size() - 5] == ':';
-}
-
-Port read_port(const Machine& machine, const std::string& folder, int number) {
-  return {.number = number,
-          .state = behind_colon(machine.text(folder + "/state")),
-          .phys = behind_colon(machine.text(folder + "/phys_state")),
-          .rate = machine.text(folder + "/rate"),
-          .ethernet = machine.text(folder + "/link_layer") == "Ethernet"};
-}
-
-Nic read_nic(const Machine& machine, const std::string& name) {
-  const std::string folder = std::string(kRdmaFolder) + "/" + name;
-  std::error_code error;
-  const fs::path device = fs::canonical(machine.at(folder + "/device"), error);
-  Nic nic{.name = name,
-          .pci = error ? "" : device.filename().string(),
-          .firmware = machine.text(folder + "/fw_ver"),
-          .netdev = "",
-          .ports = {}};
+Nic describe(const Machine& machine, const nic::NicPlace& place) {
+  const std::string folder = std::string(kRdmaFolder) + "/" + place.name;
   const auto netdevs = machine.names(folder + "/device/net");
-  if (!netdevs.empty()) nic.netdev = netdevs.front();
-  for (const std::string& port : machine.names(folder + "/ports")) {
-    int number = 0;
-    std::from_chars(port.data(), port.data() + port.size(), number);
-    nic.ports.push_back(read_port(machine, folder + "/ports/" + port, number));
+  Nic nic{.name = place.name,
+          .pci = place.pci,
+          .firmware = machine.text(folder + "/fw_ver"),
+          .netdev = netdevs.empty() ? "" : netdevs.front(),
+          .ports = {}};
+  for (const nic::NicPort& port : place.ports) {
+    const std::string phys = fmt::format("{}/ports/{}/phys_state", folder, port.number);
+    nic.ports.push_back({.number = port.number,
+                         .state = port.state,
+                         .phys = behind_colon(machine.text(phys)),
+                         .rate = port.rate,
+                         .ethernet = port.link_layer == "Ethernet"});
   }
   return nic;
 }
@@ -119,12 +109,31 @@ bool Machine::has(Capability capability) const {
   return (held >> static_cast<int>(capability) & 1) != 0;
 }
 
+Config settings(const Machine& machine) {
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : machine.environment) lines.push_back(name + "=" + value);
+  std::vector<const char*> pointers;
+  for (const std::string& line : lines) pointers.push_back(line.c_str());
+  pointers.push_back(nullptr);
+  return Config::from_environment(pointers.data());
+}
+
+nic::HcaList allowed_nics(const Machine& machine) {
+  constexpr bool kSoftware = false;
+  return nic::HcaList::from(settings(machine), kSoftware);
+}
+
 std::vector<Nic> connectx(const Machine& machine) {
-  const std::string wanted = machine.variable("PEAL_HCA");
+  nic::HcaList list;
+  try {
+    list = allowed_nics(machine);
+  } catch (const Error&) {  // check_settings says so
+  }
   std::vector<Nic> nics;
-  for (const std::string& name : machine.names(kRdmaFolder)) {
-    if (!is_connectx(machine, name) || (!wanted.empty() && name != wanted)) continue;
-    nics.push_back(read_nic(machine, name));
+  for (const nic::NicPlace& place : nic::Topology::read(machine.root).nics) {
+    if (is_connectx(machine, place.name) && list.allows(place.name, kUsedPort)) {
+      nics.push_back(describe(machine, place));
+    }
   }
   return nics;
 }
@@ -135,28 +144,8 @@ std::vector<std::string> foreign_nics(const Machine& machine) {
   return names;
 }
 
-std::vector<PciDevice> nvidia_gpus(const Machine& machine) {
-  std::vector<PciDevice> gpus;
-  for (const std::string& address : machine.names(kPciFolder)) {
-    const std::string folder = std::string(kPciFolder) + "/" + address;
-    const bool display = machine.text(folder + "/class").starts_with("0x03");
-    if (display && machine.text(folder + "/vendor") == kNvidia) {
-      gpus.push_back(locate(machine, address));
-    }
-  }
-  return gpus;
-}
-
-PciDevice locate(const Machine& machine, const std::string& address) {
-  PciDevice device{.address = address, .bridges = {}};
-  std::error_code error;
-  fs::path above = fs::canonical(machine.at(kPciFolder) / address, error);
-  if (error) return device;
-  for (above = above.parent_path(); is_pci_address(above.filename().string());
-       above = above.parent_path()) {
-    device.bridges.push_back(above.filename().string());
-  }
-  return device;
+std::vector<nic::PciPlace> nvidia_gpus(const Machine& machine) {
+  return nic::Topology::read(machine.root).gpus;
 }
 
 }  // namespace peal::doctor

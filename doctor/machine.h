@@ -7,10 +7,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "host/base/config.h"
+#include "host/nic/hca_list.h"
+#include "host/nic/topology.h"
 
 namespace peal::doctor {
 
@@ -84,30 +87,26 @@ struct Port {
 };
 
 struct Nic {
-  std::string name;  // "mlx5_0"
-  std::string pci;   // "0000:17:00.0"
+  std::string name;   // "mlx5_0"
+  nic::PciPlace pci;  // its address may be empty
   std::string firmware;
   std::string netdev;  // of an Ethernet port, or empty
   std::vector<Port> ports;
 };
 
-/// A PCI device: its address and those of the bridges above it, nearest first.
-struct PciDevice {
-  std::string address;
-  std::vector<std::string> bridges;
-};
-
-/// ConnectX of the machine: the one PEAL_HCA names, or all.
+/// ConnectX of the machine that peal may use: those that PEAL_HCA and its like allow. A list that
+/// is malformed allows all.
 std::vector<Nic> connectx(const Machine& machine);
 
 /// RDMA devices that are no ConnectX, by name.
 std::vector<std::string> foreign_nics(const Machine& machine);
 
-/// Display and compute devices by NVIDIA.
-std::vector<PciDevice> nvidia_gpus(const Machine& machine);
+/// GPUs by NVIDIA.
+std::vector<nic::PciPlace> nvidia_gpus(const Machine& machine);
 
-/// Where a device lies on the bus; no bridges when sysfs does not say.
-PciDevice locate(const Machine& machine, const std::string& address);
+/// peal's settings as it would read them, and the list of NICs in them. Both throw kConfiguration.
+Config settings(const Machine& machine);
+nic::HcaList allowed_nics(const Machine& machine);
 
 /// This machine. Libraries are asked in processes of their own, for at most a second and a half:
 /// one that crashes or hangs costs its answer only.

@@ -25,11 +25,14 @@ std::string port_name(const Nic& nic, const Port& port) {
 }
 
 Finding no_connectx(const Machine& machine) {
-  const std::string named = machine.variable("PEAL_HCA");
   const auto others = foreign_nics(machine);
-  if (!named.empty()) {
-    return {"nic", "", Level::kFail, fmt::format("no ConnectX is called {} (PEAL_HCA)", named),
-            "ls /sys/class/infiniband shows the names; unset PEAL_HCA to use the first"};
+  if (machine.names("sys/class/infiniband").size() > others.size()) {
+    return {"nic", "", Level::kFail,
+            fmt::format("{} allows none of the ConnectX", allowed_nics(machine).description()),
+            "ls /sys/class/infiniband shows the names; unset the variable to allow all"};
+  }
+  if (!machine.verbs.nics.empty()) {  // a software NIC that PEAL_IBVERBS names
+    return {"nic", "", Level::kOk, machine.verbs.library, ""};
   }
   const std::string found =
       others.empty() ? "no ConnectX" : "no ConnectX, and peal drives no other: " + joined(others);
@@ -79,10 +82,10 @@ std::string link_remedy(const Nic& nic, const Port& port) {
   }
   if (port.ethernet && !nic.netdev.empty()) {
     return fmt::format("sudo ip link set dev {} up; look at cable and switch port: mlxlink -d {}",
-                       nic.netdev, nic.pci);
+                       nic.netdev, nic.pci.address);
   }
   return fmt::format("look at cable and switch port: mlxlink -d {}; or choose another by PEAL_HCA",
-                     nic.pci);
+                     nic.pci.address);
 }
 
 bool any_port(const std::vector<Nic>& nics, bool (*wanted)(const Port&)) {
@@ -105,7 +108,7 @@ Finding examine_link(const Nic& nic, const Port& port, bool another) {
                     port.rate),
         fmt::format("a VPI card can be switched: mlxconfig -d {} set LINK_TYPE_P{}=1; inside one "
                     "host: PEAL_TRANSPORT=p2p",
-                    nic.pci, port.number)};
+                    nic.pci.address, port.number)};
   }
   if (port.number != kPort) {
     return {"link", port_name(nic, port), Level::kSkip,
@@ -129,15 +132,13 @@ std::string mtu_remedy(const Machine& machine, const Nic& nic, const Port& port)
 Findings check_nic(const Machine& machine) {
   const auto nics = connectx(machine);
   if (nics.empty()) {
-    if (machine.verbs.problem.empty() && !machine.verbs.nics.empty()) {
-      return {{"nic", "", Level::kOk, machine.verbs.library, ""}};
-    }
     return {no_connectx(machine)};
   }
   Findings findings;
   for (const Nic& nic : nics) {
     findings.push_back({"nic", nic.name, Level::kOk,
-                        fmt::format("ConnectX at {}, firmware {}", nic.pci, nic.firmware), ""});
+                        fmt::format("ConnectX at {}, firmware {}", nic.pci.address, nic.firmware),
+                        ""});
   }
   return findings;
 }

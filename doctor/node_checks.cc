@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Limits, settings, launcher, and the way between GPU and NIC.
+// Limits, settings, launcher; and all checks in their order.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
-#include <set>
 #include <sstream>
 
 #include "doctor/checks.h"
-#include "doctor/pci.h"
-#include "host/base/config.h"
 #include "host/base/error.h"
 
 namespace peal::doctor {
@@ -18,36 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostNamed = 4;  // of a list in one line
-
-Config settings(const Machine& machine) {
-  std::vector<std::string> lines;
-  for (const auto& [name, value] : machine.environment) lines.push_back(name + "=" + value);
-  std::vector<const char*> pointers;
-  for (const std::string& line : lines) pointers.push_back(line.c_str());
-  pointers.push_back(nullptr);
-  return Config::from_environment(pointers.data());
-}
-
 uint64_t heap_bytes(const Machine& machine) {
   try {
     return settings(machine).heap_size;
   } catch (const Error&) {  // check_settings says so
     return Config::defaults().heap_size;
   }
-}
-
-std::string few_of(const std::vector<std::string>& names) {
-  const auto end = names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), kMostNamed));
-  return fmt::format("{}{}", fmt::join(names.begin(), end, ", "),
-                     names.size() > kMostNamed ? ", ..." : "");
-}
-
-/// GPUs and the ConnectX: between them data goes.
-std::vector<PciDevice> endpoints(const Machine& machine) {
-  std::vector<PciDevice> devices = nvidia_gpus(machine);
-  for (const Nic& nic : connectx(machine)) devices.push_back(locate(machine, nic.pci));
-  return devices;
 }
 
 // Folders of a variable such as PATH, below the machine's root and without the first slash.
@@ -74,6 +47,7 @@ std::string holding(const Machine& machine, const std::vector<std::string>& fold
 Findings check_settings(const Machine& machine) {
   try {
     const Config config = settings(machine);
+    allowed_nics(machine);
     const std::string found = config.given.empty()
                                   ? "all defaults"
                                   : fmt::format("{} set by the environment", config.given.size());
@@ -132,59 +106,14 @@ Findings check_mpi(const Machine& machine) {
   return {{"mpi", "", Level::kOk, fmt::format("/{}/mpirun, Open MPI 4", programs), ""}};
 }
 
-Findings check_acs(const Machine& machine) {
-  if (auto skip = unless_gpu_and_nic(machine, "acs"); !skip.empty()) return skip;
-  std::set<std::string> bridges;
-  for (const PciDevice& device : endpoints(machine)) {
-    bridges.insert(device.bridges.begin(), device.bridges.end());
-  }
-  std::vector<std::string> redirecting;
-  for (const std::string& bridge : bridges) {
-    const auto control = acs_control(machine.bytes("sys/bus/pci/devices/" + bridge + "/config"));
-    if (!control) {
-      return {{"acs", "", Level::kSkip, "only an administrator may see it: sudo tools/doctor", ""}};
-    }
-    if (redirects(*control)) redirecting.push_back(bridge);
-  }
-  if (redirecting.empty()) {
-    return {{"acs", "", Level::kOk,
-             fmt::format("off in all {} bridges above GPUs and NICs", bridges.size()), ""}};
-  }
-  return {{"acs", "", Level::kWarn,
-           fmt::format("on in {} bridge{}, which send GPU-NIC traffic by the CPU: {}",
-                       redirecting.size(), redirecting.size() == 1 ? "" : "s", few_of(redirecting)),
-           fmt::format("off in the BIOS, or until reboot, for each: sudo setpci -s {} "
-                       "ECAP_ACS+6.w=0000; leave it on in virtual machines",
-                       redirecting.front())}};
-}
-
-Findings check_iommu(const Machine& machine) {
-  if (auto skip = unless_gpu_and_nic(machine, "iommu"); !skip.empty()) return skip;
-  std::vector<std::string> translated;
-  bool any = false;
-  for (const PciDevice& device : endpoints(machine)) {
-    const std::string type =
-        machine.text("sys/bus/pci/devices/" + device.address + "/iommu_group/type");
-    any = any || !type.empty();
-    if (type.starts_with("DMA")) translated.push_back(device.address);
-  }
-  if (!translated.empty()) {
-    return {
-        {"iommu", "", Level::kWarn,
-         "translates, which slows GPU-NIC traffic or stops it: " + few_of(translated),
-         "add iommu=pt to the kernel's command line (GRUB_CMDLINE_LINUX), update-grub, reboot; or "
-         "turn it off in the BIOS"}};
-  }
-  return {{"iommu", "", Level::kOk, any ? "passes through" : "off", ""}};
-}
-
 Findings examine(const Machine& machine) {
   using Check = Findings (*)(const Machine&);
-  constexpr Check kChecks[] = {
-      check_settings, check_mpi,      check_gpu_driver, check_cuda,
-      check_nic,      check_devx,     check_link,       check_gid,
-      check_mtu,      check_lossless, check_memlock,    check_doorbell_mapping,
-      check_peermem,  check_dma_buf,  check_acs,        check_iommu};
+  constexpr Check kChecks[] = {check_settings, check_mpi,     check_gpu_driver,
+                               check_cuda,     check_nic,     check_devx,
+                               check_link,     check_gid,     check_mtu,
+                               check_lossless, check_memlock, check_doorbell_mapping,
+                               check_peermem,  check_dma_buf, check_distance,
+                               check_acs,      check_iommu};
   Findings all;
   for (const Check check : kChecks) {
     Findings some = check(machine);

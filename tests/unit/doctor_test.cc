@@ -59,13 +59,13 @@ class ReadyNode : public Doctor {
 
 TEST_F(Doctor, HasSomethingToSayOnAMachineWithNothing) {
   const Findings all = examine(node.machine);
-  EXPECT_GE(all.size(), 16u);
+  EXPECT_GE(all.size(), 17u);
   EXPECT_EQ(exit_code(all), 0) << table(all);
   expect(Level::kWarn, "gpu driver", "", "kernels run on the CPU", "nothing to do");
   expect(Level::kWarn, "nic", "", "software NIC", "modprobe mlx5_ib");
   expect(Level::kWarn, "mpi", "", "no mpirun", "openmpi-bin");
-  for (const char* check : {"cuda", "devx", "link", "gid", "mtu", "lossless", "memlock", "acs",
-                            "iommu", "doorbell mapping", "nvidia-peermem", "dma-buf"}) {
+  for (const char* check : {"cuda", "devx", "link", "gid", "mtu", "lossless", "memlock", "distance",
+                            "acs", "iommu", "doorbell mapping", "nvidia-peermem", "dma-buf"}) {
     EXPECT_EQ(node.of(check).level, Level::kSkip) << check;
   }
 }
@@ -81,6 +81,7 @@ TEST_F(ReadyNode, HasNoComplaintAboutAReadyMachine) {
   expect(Level::kOk, "link", "mlx5_0/1", "active, InfiniBand, 400 Gb/sec", "");
   expect(Level::kOk, "gid", "mlx5_0/1", "LID 0x12, GID fe80:", "");
   expect(Level::kOk, "mtu", "mlx5_0/1", "4096 bytes", "");
+  expect(Level::kOk, "distance", "0000:18:00.0", "mlx5_0: same PCIe switch", "");
   expect(Level::kOk, "acs", "", "all 1 bridges", "");
   expect(Level::kOk, "iommu", "", "passes through", "");
   expect(Level::kOk, "mpi", "", "/usr/bin/mpirun, Open MPI 4", "");
@@ -253,14 +254,36 @@ TEST_F(ReadyNode, FindsNicsThatAreNoConnectX) {
   node.machine.verbs.nics.clear();
   node.write("sys/class/infiniband/rdmap0s6/fw_ver", "0\n");
   expect(Level::kWarn, "nic", "", "peal drives no other: rdmap0s6", "modprobe mlx5_ib");
+}
+
+TEST_F(ReadyNode, LooksAtTheNicsThatAreAllowedOnly) {
   node.machine.environment["PEAL_HCA"] = "mlx5_7";
-  expect(Level::kFail, "nic", "", "no ConnectX is called mlx5_7", "PEAL_HCA");
+  expect(Level::kFail, "nic", "", "mlx5_7", "unset");
+  EXPECT_EQ(node.of("devx").level, Level::kSkip);
+  node.machine.environment["PEAL_HCA"] = "^mlx5_7";
+  expect(Level::kOk, "nic", "mlx5_0", "firmware", "");
+}
+
+TEST_F(ReadyNode, FindsAGpuWhoseNearestNicIsFar) {
+  const std::string far = "sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0";
+  node.write(far + "/vendor", "0x10de\n");
+  node.write(far + "/class", "0x030200\n");
+  node.write(far + "/numa_node", "1\n");
+  node.write(std::string(Node::kNic) + "/numa_node", "0\n");
+  node.link("sys/bus/pci/devices/0000:81:00.0", far);
+  expect(Level::kWarn, "distance", "0000:81:00.0", "mlx5_0: other NUMA node", "topo -m");
+  expect(Level::kOk, "distance", "0000:18:00.0", "same PCIe switch", "");
+  node.write(far + "/numa_node", "-1\n");
+  expect(Level::kSkip, "distance", "0000:81:00.0", "", "");
 }
 
 TEST_F(ReadyNode, FindsSettingsThatPealWouldRefuse) {
   node.machine.environment["PEAL_HEEP_SIZE"] = "1G";
   expect(Level::kFail, "settings", "", "PEAL_HEEP_SIZE", "README.md");
   node.machine.environment.erase("PEAL_HEEP_SIZE");
+  node.machine.environment["PEAL_HCA"] = "mlx5_0,,";
+  expect(Level::kFail, "settings", "", "PEAL_HCA", "README.md");
+  node.machine.environment.erase("PEAL_HCA");
   node.machine.environment["PEAL_HEAP_SIZE"] = "1G";
   expect(Level::kOk, "settings", "", "1 set", "");
 }
