@@ -22,6 +22,7 @@ LAYERS = {
     "host/transport": ["host/base", "host/memory", "host/nic", "device/base"],
     "host": ["host/base", "host/memory", "host/nic", "host/transport"],
     "bootstrap": ["host/base"],
+    "doctor": ["host/base", "host/memory", "host/nic"],
     "peal": ["bootstrap", "host", "host/base", "device"],
 }
 TOP = ("tests", "perf", "examples")  # may include anything; nothing includes them
@@ -41,7 +42,8 @@ EXTRA = {
 }
 # device/base is seen in two halves: these headers bring in the execution model and belong to kernels.
 KERNEL_ONLY = {"device/base/spin.h", "device/base/scope.h", "device/base/launch.h"}
-NO_KERNELS = ("softnic", "softnic/abi", "host", "host/base", "host/memory", "host/nic", "host/transport", "bootstrap")
+NO_KERNELS = ("softnic", "softnic/abi", "host", "host/base", "host/memory", "host/nic", "host/transport", "bootstrap",
+              "doctor")
 HOMES = {
     r"^mpi\.h$": r"^(bootstrap/mpi\.cc|tests/)",
     r"^infiniband/": r"^(host/nic/|softnic/abi/|tests/)",

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fork, a pipe, and poll with a deadline.
+#include "doctor/child.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+
+#include "host/base/error.h"
+
+namespace peal::doctor {
+namespace {
+
+// The last byte of what a child writes; one that died early has written none of them.
+constexpr char kAnswered = '.';
+constexpr char kThrew = '!';
+
+[[noreturn]] void run(int pipe, const std::function<std::string()>& body) {
+  std::string text;
+  try {
+    text = body() + kAnswered;
+  } catch (const std::exception& error) {
+    text = std::string(error.what()) + kThrew;
+  }
+  for (size_t sent = 0; sent < text.size();) {
+    const ssize_t now = ::write(pipe, text.data() + sent, text.size() - sent);
+    if (now < 0 && errno != EINTR) break;
+    if (now > 0) sent += static_cast<size_t>(now);
+  }
+  ::_exit(0);  // what the libraries would do at exit is of no interest
+}
+
+int milliseconds_until(Child::Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Child::Clock::now());
+  return static_cast<int>(std::max<int64_t>(left.count(), 0));
+}
+
+/// Waits until `fd` is readable; false: the deadline passed.
+bool readable(int fd, Child::Clock::time_point deadline) {
+  for (;;) {
+    pollfd wait{.fd = fd, .events = POLLIN, .revents = 0};
+    const int ready = ::poll(&wait, 1, milliseconds_until(deadline));
+    if (ready >= 0 || errno != EINTR) return ready > 0;
+  }
+}
+
+}  // namespace
+
+Child::Child(const std::function<std::string()>& body) {
+  int ends[2];
+  if (::pipe(ends) != 0) fail_errno(errno, "pipe");
+  pid_ = ::fork();
+  if (pid_ < 0) {
+    const int error = errno;
+    ::close(ends[0]);
+    ::close(ends[1]);
+    fail_errno(error, "fork");
+  }
+  if (pid_ == 0) {
+    ::close(ends[0]);
+    run(ends[1], body);
+  }
+  ::close(ends[1]);
+  pipe_ = ends[0];
+}
+
+Child::~Child() {
+  ::close(pipe_);
+  if (pid_ < 0) return;
+  ::kill(pid_, SIGKILL);
+  // Not waited for: a process that a driver holds in the kernel dies when the driver lets go.
+  ::waitpid(pid_, nullptr, WNOHANG);
+}
+
+std::string Child::cause_of_death(Clock::time_point deadline) {
+  const int process = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
+  const bool over = process >= 0 && readable(process, deadline);
+  if (process >= 0) ::close(process);
+  int status = 0;
+  if (!over || ::waitpid(pid_, &status, WNOHANG) != pid_) return "ended without an answer";
+  pid_ = -1;
+  return WIFSIGNALED(status) ? fmt::format("died of signal {}", WTERMSIG(status))
+                             : fmt::format("ended with exit code {}", WEXITSTATUS(status));
+}
+
+Child::Answer Child::wait_until(Clock::time_point deadline) {
+  std::string text;
+  for (;;) {
+    if (!readable(pipe_, deadline)) return {"", "no answer in time"};
+    char bytes[4096];
+    const ssize_t got = ::read(pipe_, bytes, sizeof bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    text.append(bytes, static_cast<size_t>(got));
+  }
+  const char last = text.empty() ? '\0' : text.back();
+  if (last != kAnswered && last != kThrew) return {"", cause_of_death(deadline)};
+  text.pop_back();
+  return last == kAnswered ? Answer{text, ""} : Answer{"", text};
+}
+
+}  // namespace peal::doctor

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a port is addressed, and whether packets that leave it arrive.
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "doctor/checks.h"
+
+namespace peal::doctor {
+namespace {
+
+std::string port_folder(const Nic& nic, const Port& port) {
+  return fmt::format("sys/class/infiniband/{}/ports/{}", nic.name, port.number);
+}
+
+std::string port_name(const Nic& nic, const Port& port) {
+  return fmt::format("{}/{}", nic.name, port.number);
+}
+
+bool is_zero(const std::string& gid) { return gid.find_first_not_of("0:") == std::string::npos; }
+
+bool is_ipv4(const std::string& gid) { return gid.starts_with("0000:0000:0000:0000:0000:ffff:"); }
+
+bool is_link_local(const std::string& gid) { return gid.starts_with("fe80:"); }
+
+Finding examine_infiniband(const Machine& machine, const Nic& nic, const Port& port) {
+  const std::string folder = port_folder(nic, port);
+  const std::string lid = machine.text(folder + "/lid");
+  const std::string found = fmt::format("LID {}, GID {}", lid.empty() ? "unknown" : lid,
+                                        machine.text(folder + "/gids/0"));
+  if (lid.empty() || lid == "0x0") {
+    return {"gid", port_name(nic, port), Level::kFail, found + ": peal addresses peers by LID",
+            "the subnet manager gives LIDs: start opensm or ask who runs it"};
+  }
+  return {"gid", port_name(nic, port), Level::kOk, found, ""};
+}
+
+Finding examine_roce(const Machine& machine, const Nic& nic, const Port& port) {
+  const std::string folder = port_folder(nic, port);
+  std::string best;
+  std::string version_1;
+  for (const std::string& index : machine.names(folder + "/gids")) {
+    const std::string gid = machine.text(folder + "/gids/" + index);
+    if (is_zero(gid)) continue;
+    const std::string type = machine.text(folder + "/gid_attrs/types/" + index);
+    const std::string entry = fmt::format("index {}: {}", index, gid);
+    if (type != "RoCE v2") {
+      version_1 = entry;
+    } else if (is_ipv4(gid) || (best.empty() && !is_link_local(gid))) {
+      best = entry;
+    }
+  }
+  if (!best.empty()) return {"gid", port_name(nic, port), Level::kOk, "RoCE v2, " + best, ""};
+  return {"gid", port_name(nic, port), Level::kFail,
+          "no routable RoCE v2 GID" + (version_1.empty() ? "" : "; RoCE v1 has " + version_1),
+          fmt::format("give the port an address: sudo ip addr add A.B.C.D/24 dev {}; RoCE v2 as "
+                      "default: cma_roce_mode -d {} -p {} -m 2",
+                      nic.netdev.empty() ? "DEVICE" : nic.netdev, nic.name, port.number)};
+}
+
+uint64_t counter(const Machine& machine, const std::string& file) {
+  const std::string text = machine.text(file);
+  uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+Finding examine_losses(const Machine& machine, const Nic& nic, const Port& port) {
+  constexpr const char* kCounters[] = {"out_of_sequence", "packet_seq_err",
+                                       "local_ack_timeout_err"};
+  std::string losses;
+  for (const char* name : kCounters) {
+    const uint64_t value = counter(machine, port_folder(nic, port) + "/hw_counters/" + name);
+    if (value != 0) losses += fmt::format("{}{} {}", losses.empty() ? "" : ", ", name, value);
+  }
+  const std::string netdev = nic.netdev.empty() ? "DEVICE" : nic.netdev;
+  if (!losses.empty()) {
+    return {"lossless", port_name(nic, port), Level::kWarn,
+            "packets were lost since boot: " + losses,
+            fmt::format("priority flow control on one priority, here and in the switches: sudo "
+                        "mlnx_qos -i {} --trust dscp --pfc 0,0,0,1,0,0,0,0",
+                        netdev)};
+  }
+  return {"lossless", port_name(nic, port), Level::kOk,
+          fmt::format("no packet lost since boot (mlnx_qos -i {} shows flow control)", netdev), ""};
+}
+
+// `examine` of every active port that `wanted` names; one line to skip if there is none.
+template <class Examine>
+Findings of_active_ports(const Machine& machine, const char* check, const char* none,
+                         const Examine& examine) {
+  Findings findings;
+  for (const Nic& nic : connectx(machine)) {
+    for (const Port& port : nic.ports) {
+      if (port.active()) examine(nic, port, findings);
+    }
+  }
+  if (findings.empty()) findings.push_back({check, "", Level::kSkip, none, ""});
+  return findings;
+}
+
+}  // namespace
+
+Findings check_gid(const Machine& machine) {
+  return of_active_ports(
+      machine, "gid", "no active port", [&](const Nic& nic, const Port& port, Findings& findings) {
+        findings.push_back(port.ethernet ? examine_roce(machine, nic, port)
+                                         : examine_infiniband(machine, nic, port));
+      });
+}
+
+Findings check_lossless(const Machine& machine) {
+  return of_active_ports(machine, "lossless", "no active Ethernet port; InfiniBand loses nothing",
+                         [&](const Nic& nic, const Port& port, Findings& findings) {
+                           if (port.ethernet)
+                             findings.push_back(examine_losses(machine, nic, port));
+                         });
+}
+
+}  // namespace peal::doctor

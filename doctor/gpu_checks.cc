@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// GPU driver, and the two things that a NIC and a GPU need of it: the NIC's doorbell page mapped
+// for kernels, the GPU's memory registered with the NIC.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "doctor/checks.h"
+
+namespace peal::doctor {
+namespace {
+
+constexpr int kOldestDriver = 525;  // the first for CUDA 12
+constexpr int kDmaBufDriver = 515;  // CUDA 11.7
+constexpr int kDmaBufKernel[] = {5, 12};
+
+struct Driver {
+  std::string version;  // "580.95.05"; empty: none loaded
+  int major = 0;
+  bool open_module = false;
+};
+
+int number_at(const std::string& text, size_t at) {
+  int number = 0;
+  std::from_chars(text.data() + std::min(at, text.size()), text.data() + text.size(), number);
+  return number;
+}
+
+// "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build ..."
+Driver loaded_driver(const Machine& machine) {
+  std::istringstream words(machine.text("proc/driver/nvidia/version"));
+  Driver driver;
+  std::string line;
+  std::getline(words, line);
+  driver.open_module = line.find("Open Kernel Module") != std::string::npos;
+  std::istringstream parts(line);
+  for (std::string word; driver.version.empty() && parts >> word;) {
+    if (word[0] >= '0' && word[0] <= '9' && word.find('.') != std::string::npos) {
+      driver.version = word;
+    }
+  }
+  driver.major = number_at(driver.version, 0);
+  return driver;
+}
+
+std::string cuda_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+// Major version of the toolkit in /usr/local/cuda; 0: none.
+int toolkit_major(const Machine& machine) {
+  const auto json =
+      nlohmann::json::parse(machine.text("usr/local/cuda/version.json"), nullptr, false);
+  if (!json.is_object() || !json.contains("cuda") || !json["cuda"].is_object()) return 0;
+  const auto version = json["cuda"].find("version");
+  if (version == json["cuda"].end() || !version->is_string()) return 0;
+  return number_at(version->get<std::string>(), 0);
+}
+
+bool kernel_has_dma_buf(const Machine& machine) {
+  const std::string release = machine.text("proc/sys/kernel/osrelease");
+  const int major = number_at(release, 0);
+  const int minor = number_at(release, release.find('.') + 1);
+  return major > kDmaBufKernel[0] || (major == kDmaBufKernel[0] && minor >= kDmaBufKernel[1]);
+}
+
+bool dma_buf_possible(const Machine& machine) {
+  const Driver driver = loaded_driver(machine);
+  return driver.open_module && driver.major >= kDmaBufDriver && kernel_has_dma_buf(machine);
+}
+
+bool peermem_loaded(const Machine& machine) {
+  return machine.exists("sys/module/nvidia_peermem") ||
+         machine.exists("sys/kernel/mm/memory_peers/nvidia-peermem");
+}
+
+bool peermem_installed(const Machine& machine) {
+  const std::string modules = "lib/modules/" + machine.text("proc/sys/kernel/osrelease");
+  return machine.text(modules + "/modules.dep").find("nvidia-peermem.ko") != std::string::npos;
+}
+
+}  // namespace
+
+bool has_gpu(const Machine& machine) {
+  return machine.exists("proc/driver/nvidia/version") || !nvidia_gpus(machine).empty();
+}
+
+Findings unless_gpu_and_nic(const Machine& machine, const char* check) {
+  const bool gpu = has_gpu(machine);
+  const bool nic = !connectx(machine).empty();
+  if (gpu && nic) return {};
+  const char* const missing = gpu ? "no ConnectX" : nic ? "no GPU" : "no GPU, no ConnectX";
+  return {{check, "", Level::kSkip, fmt::format("matters between GPU and NIC: {}", missing), ""}};
+}
+
+Findings check_gpu_driver(const Machine& machine) {
+  const Driver driver = loaded_driver(machine);
+  if (driver.version.empty()) {
+    if (nvidia_gpus(machine).empty()) {
+      return {{"gpu driver", "", Level::kWarn, "no NVIDIA GPU: kernels run on the CPU",
+               "nothing to do for development; else a machine with an NVIDIA GPU"}};
+    }
+    return {
+        {"gpu driver", "", Level::kFail, "GPU without a loaded driver (/proc/driver/nvidia)",
+         "install NVIDIA's driver 550 or newer and: sudo modprobe nvidia; in a container start it "
+         "with --gpus all"}};
+  }
+  const std::string found = fmt::format("{}, {} kernel module", driver.version,
+                                        driver.open_module ? "open" : "proprietary");
+  if (driver.major < kOldestDriver) {
+    return {{"gpu driver", "", Level::kFail, found + ": too old for CUDA 12",
+             "install NVIDIA's driver 550 or newer, with open kernel modules"}};
+  }
+  return {{"gpu driver", "", Level::kOk, found, ""}};
+}
+
+Findings check_cuda(const Machine& machine) {
+  const CudaView& cuda = machine.cuda;
+  if (!cuda.problem.empty() || cuda.gpus == 0) {
+    const std::string found = cuda.problem.empty() ? "libcuda sees no GPU" : cuda.problem;
+    if (!has_gpu(machine)) return {{"cuda", "", Level::kSkip, "no GPU: " + found, ""}};
+    return {
+        {"cuda", "", Level::kFail, found,
+         "compare with nvidia-smi; in a container start it with --gpus all; if it takes seconds: "
+         "sudo nvidia-smi -pm 1; CUDA_VISIBLE_DEVICES must not hide all GPUs"}};
+  }
+  const int toolkit = toolkit_major(machine);
+  const std::string found = fmt::format("CUDA {} of the driver, {} GPU{}", cuda_text(cuda.version),
+                                        cuda.gpus, cuda.gpus == 1 ? "" : "s");
+  if (toolkit > cuda.version / 1000) {
+    return {{"cuda", "", Level::kFail,
+             fmt::format("{}, but /usr/local/cuda is CUDA {}: what it builds does not start here",
+                         found, toolkit),
+             fmt::format("update the driver, or build with CUDA {}", cuda.version / 1000)}};
+  }
+  return {{"cuda", "", Level::kOk, found, ""}};
+}
+
+Findings check_doorbell_mapping(const Machine& machine) {
+  constexpr const char* kCheck = "doorbell mapping";
+  if (auto skip = unless_gpu_and_nic(machine, kCheck); !skip.empty()) return skip;
+  const std::string remedy =
+      "echo 'options nvidia NVreg_RegistryDwords=\"PeerMappingOverride=1;\"' | sudo tee "
+      "/etc/modprobe.d/peal.conf; then sudo update-initramfs -u (dracut -f) and reboot";
+  const std::string params = machine.text("proc/driver/nvidia/params");
+  if (params.find("PeerMappingOverride=1") != std::string::npos) {
+    return {{kCheck, "", Level::kOk, "PeerMappingOverride=1", ""}};
+  }
+  const std::string found = params.empty()
+                                ? "/proc/driver/nvidia/params cannot be read"
+                                : "the driver's RegistryDwords has no PeerMappingOverride=1";
+  if (machine.has(Capability::kSysAdmin)) {
+    return {{kCheck, "", Level::kWarn, found + "; you are administrator and pass, others do not",
+             remedy}};
+  }
+  return {{kCheck, "", params.empty() ? Level::kWarn : Level::kFail,
+           found + ": kernels cannot ring the NIC", remedy}};
+}
+
+Findings check_peermem(const Machine& machine) {
+  constexpr const char* kCheck = "nvidia-peermem";
+  if (auto skip = unless_gpu_and_nic(machine, kCheck); !skip.empty()) return skip;
+  if (peermem_loaded(machine)) return {{kCheck, "", Level::kOk, "loaded", ""}};
+  if (machine.exists("sys/module/nv_peer_mem")) {
+    return {{kCheck, "", Level::kFail, "its predecessor nv_peer_mem is loaded: not for queues",
+             "sudo rmmod nv_peer_mem; sudo modprobe nvidia-peermem"}};
+  }
+  const std::string other =
+      dma_buf_possible(machine)
+          ? "; dma-buf would do, but peal registers GPU memory by address so far"
+          : ", and no dma-buf: a NIC cannot reach GPU memory";
+  if (peermem_installed(machine)) {
+    return {{kCheck, "", Level::kFail, "installed, not loaded" + other,
+             "sudo modprobe nvidia-peermem; for good: echo nvidia-peermem | sudo tee "
+             "/etc/modules-load.d/nvidia-peermem.conf"}};
+  }
+  return {
+      {kCheck, "", Level::kFail, "not there" + other,
+       "install DOCA-OFED (or MLNX_OFED), reinstall NVIDIA's driver after it, and: sudo modprobe "
+       "nvidia-peermem"}};
+}
+
+Findings check_dma_buf(const Machine& machine) {
+  constexpr const char* kCheck = "dma-buf";
+  if (auto skip = unless_gpu_and_nic(machine, kCheck); !skip.empty()) return skip;
+  if (dma_buf_possible(machine)) {
+    return {{kCheck, "", Level::kOk,
+             "kernel and driver export GPU memory (peal does not use it yet)", ""}};
+  }
+  std::string lacks;
+  if (!kernel_has_dma_buf(machine)) lacks = "kernel older than 5.12";
+  if (!loaded_driver(machine).open_module) {
+    lacks += std::string(lacks.empty() ? "" : ", ") + "proprietary kernel module";
+  }
+  if (lacks.empty()) lacks = "driver older than 515";
+  return {{kCheck, "", Level::kWarn, "not possible: " + lacks,
+           "not needed while nvidia-peermem is loaded; else kernel 5.12 and NVIDIA's open kernel "
+           "modules"}};
+}
+
+}  // namespace peal::doctor

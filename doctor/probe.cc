@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The questions, their answers as JSON, and observe(), which asks them beside each other.
+#include "doctor/probe.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "doctor/child.h"
+#include "host/base/cuda_driver.h"
+#include "host/base/error.h"
+#include "host/nic/capabilities.h"
+#include "host/nic/verbs.h"
+
+namespace peal::doctor {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProbedPort, number, state, active_mtu, max_mtu)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProbedNic, name, open_error, uar_error, lacks, ports)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(VerbsView, library, problem, nics)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CudaView, version, gpus, problem)
+
+namespace {
+
+constexpr auto kPatience = std::chrono::milliseconds(1500);
+
+int mtu_bytes(int code) { return code >= 1 && code <= 5 ? 128 << code : 0; }
+
+int errno_or(int fallback) { return errno != 0 ? errno : fallback; }
+
+ProbedPort ask_port(const nic::VerbsLibrary& library, ibv_context* context, int number) {
+  ibv_port_attr port{};
+  // The exported function fills in the first 48 bytes: all that is read here.
+  auto* const compatible = reinterpret_cast<_compat_ibv_port_attr*>(&port);
+  if (library.ibv.query_port(context, static_cast<uint8_t>(number), compatible) != 0) {
+    return {.number = number};
+  }
+  return {.number = number,
+          .state = static_cast<int>(port.state),
+          .active_mtu = mtu_bytes(port.active_mtu),
+          .max_mtu = mtu_bytes(port.max_mtu)};
+}
+
+std::string missing_capabilities(const nic::VerbsLibrary& library, ibv_context* context,
+                                 const std::string& name) {
+  try {
+    nic::require(nic::query_capabilities(library, context), name);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// 0, or the errno of the last kind that was refused.
+int try_doorbell_page(const nic::VerbsLibrary& library, ibv_context* context) {
+  int error = 0;
+  for (const uint32_t kind : {MLX5DV_UAR_ALLOC_TYPE_NC, MLX5DV_UAR_ALLOC_TYPE_BF}) {
+    errno = 0;
+    if (mlx5dv_devx_uar* const page = library.mlx5dv.devx_alloc_uar(context, kind)) {
+      library.mlx5dv.devx_free_uar(page);
+      return 0;
+    }
+    error = errno_or(EOPNOTSUPP);
+  }
+  return error;
+}
+
+ProbedNic ask_nic(const nic::VerbsLibrary& library, ibv_device* device) {
+  ProbedNic nic{.name = library.ibv.get_device_name(device), .lacks = "", .ports = {}};
+  mlx5dv_context_attr attributes{};
+  attributes.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
+  errno = 0;
+  ibv_context* const context = library.mlx5dv.open_device(device, &attributes);
+  if (!context) {
+    nic.open_error = errno_or(EOPNOTSUPP);
+    return nic;
+  }
+  nic.lacks = missing_capabilities(library, context, nic.name);
+  nic.uar_error = try_doorbell_page(library, context);
+  ibv_device_attr answer{};
+  const bool counted = library.ibv.query_device(context, &answer) == 0;
+  const int ports = counted ? std::max<int>(answer.phys_port_cnt, 1) : 1;
+  for (int port = 1; port <= ports; ++port) nic.ports.push_back(ask_port(library, context, port));
+  library.ibv.close_device(context);
+  return nic;
+}
+
+uint64_t memlock_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return 0;
+  return limit.rlim_cur == RLIM_INFINITY ? kUnlimited : limit.rlim_cur;
+}
+
+// An answer of a child, or a view that holds but the reason why there is none.
+template <class View>
+View collect(Child& child, View (*parse)(const std::string&), Child::Clock::time_point deadline) {
+  const Child::Answer answer = child.wait_until(deadline);
+  if (answer.problem.empty()) return parse(answer.text);
+  View view;
+  view.problem = answer.problem;
+  return view;
+}
+
+}  // namespace
+
+VerbsView ask_verbs(const std::string& ibverbs, const std::string& mlx5) {
+  VerbsView view;
+  try {
+    const auto library = nic::VerbsLibrary::open({ibverbs, mlx5, "", "", ""});
+    view.library = library->description();
+    int count = 0;
+    ibv_device** const list = library->ibv.get_device_list(&count);
+    if (!list) {
+      view.problem = "ibv_get_device_list: " + std::string(std::strerror(errno));
+      return view;
+    }
+    for (int i = 0; i < count; ++i) {
+      if (library->mlx5dv.is_supported(list[i])) view.nics.push_back(ask_nic(*library, list[i]));
+    }
+    library->ibv.free_device_list(list);
+  } catch (const Error& error) {
+    view.problem = error.what();
+  }
+  return view;
+}
+
+CudaView ask_cuda(const std::string& library) {
+  const cuda::Loaded loaded = cuda::load_driver(library);
+  CudaView view;
+  view.problem = loaded.reason;
+  if (!loaded.driver) return view;
+  if (loaded.driver->driver_version(&view.version) != cuda::kSuccess) view.version = 0;
+  if (loaded.driver->device_count(&view.gpus) != cuda::kSuccess) view.gpus = 0;
+  return view;
+}
+
+std::string to_text(const VerbsView& view) { return nlohmann::json(view).dump(); }
+std::string to_text(const CudaView& view) { return nlohmann::json(view).dump(); }
+VerbsView verbs_from_text(const std::string& text) {
+  return nlohmann::json::parse(text).get<VerbsView>();
+}
+CudaView cuda_from_text(const std::string& text) {
+  return nlohmann::json::parse(text).get<CudaView>();
+}
+
+Machine observe(const char* const* environment) {
+  Machine machine;
+  for (; *environment; ++environment) {
+    const std::string line = *environment;
+    const size_t equals = line.find('=');
+    if (equals != std::string::npos) {
+      machine.environment[line.substr(0, equals)] = line.substr(equals + 1);
+    }
+  }
+  machine.memlock_bytes = memlock_limit();
+
+  std::string ibverbs = machine.variable("PEAL_IBVERBS");
+  std::string mlx5 = machine.variable("PEAL_MLX5");
+  if (ibverbs.empty() && mlx5.empty()) {
+    ibverbs = "libibverbs.so.1";
+    mlx5 = "libmlx5.so.1";
+  }
+  const auto deadline = Child::Clock::now() + kPatience;
+  Child verbs([&] { return to_text(ask_verbs(ibverbs, mlx5)); });
+  Child cuda([] { return to_text(ask_cuda("libcuda.so.1")); });
+  machine.verbs = collect(verbs, verbs_from_text, deadline);
+  machine.cuda = collect(cuda, cuda_from_text, deadline);
+  return machine;
+}
+
+}  // namespace peal::doctor
