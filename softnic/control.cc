@@ -257,6 +257,7 @@ Created Control::create_qp(const QueuePairConfig& config) {
   qp.send_blocks = config.send_buffer == nullptr ? 0 : 1u << config.log_send_blocks;
   qp.receive_buffer = config.receive_buffer;
   qp.receive_entries = config.receive_buffer == nullptr ? 0 : 1u << config.log_receive_entries;
+  qp.receive_stride = mlx5::kSegmentBytes << config.log_receive_stride;
   qp.doorbell = config.doorbell;
   count_users(qp, 1);
   tables_.port.qp_count = tables_.qps.used();

@@ -184,6 +184,15 @@ PEAL_HD Fault decode_remote(const Port& port, const QueuePair& qp, uint64_t inde
   return request.bytes == operand_bytes ? fault : malformed();
 }
 
+/// SEND: the peer's receive entry says where. A DC target has none here.
+PEAL_HD Fault decode_send(const Port& port, const QueuePair& qp, uint64_t index, Request& request) {
+  if (qp.service != Service::kReliable) return malformed();
+  request.address = 0;
+  request.rkey = 0;
+  request.data_unit = 1;
+  return measure(port, qp, index, request);
+}
+
 /// Opcodes that stay at home: WAIT, DUMP, NOP.
 PEAL_HD Fault decode_local(const Port& port, const QueuePair& qp, uint64_t index,
                            Request& request) {
@@ -243,7 +252,10 @@ PEAL_HD Fault decode(const Port& port, const QueuePair& qp, uint64_t index, uint
     case Opcode::kAtomicMaskedCompareSwap:
     case Opcode::kAtomicMaskedFetchAdd:
       return decode_remote(port, qp, index, request);
-    default:  // SEND among them: posted by CPU verbs, which this NIC does not serve
+    case Opcode::kSend:
+    case Opcode::kSendImm:
+      return decode_send(port, qp, index, request);
+    default:
       return malformed();
   }
 }

@@ -175,7 +175,8 @@ struct QueuePair {
   std::byte* send_buffer = nullptr;
   uint32_t send_blocks = 0;
   std::byte* receive_buffer = nullptr;
-  uint32_t receive_entries = 0;
+  uint32_t receive_entries = 0;                   // power of two
+  uint32_t receive_stride = mlx5::kSegmentBytes;  // bytes from entry to entry
   mlx5::DoorbellRecord* doorbell = nullptr;
   uint32_t idle_rounds = 0;  // the driver's
 

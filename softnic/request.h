@@ -37,7 +37,9 @@ struct Request {
   /// The peer answers with data.
   PEAL_HD bool fetches() const { return opcode == mlx5::Opcode::kRdmaRead || is_atomic(); }
   PEAL_HD bool travels() const {
-    return fetches() || opcode == mlx5::Opcode::kRdmaWrite || opcode == mlx5::Opcode::kRdmaWriteImm;
+    return fetches() || opcode == mlx5::Opcode::kRdmaWrite ||
+           opcode == mlx5::Opcode::kRdmaWriteImm || opcode == mlx5::Opcode::kSend ||
+           opcode == mlx5::Opcode::kSendImm;
   }
 };
 

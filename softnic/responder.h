@@ -4,6 +4,7 @@
 // a peer whose tables are reachable, or by serve.h for packets that came over a wire.
 //
 //   state -> operation enabled -> depth -> length -> key -> alignment -> receive entry -> act
+//   SEND:    state -> length -> receive entry, its room, its keys -> act
 //
 // The order of the checks is the order in which a client can tell them apart.
 #pragma once
@@ -15,6 +16,7 @@
 #include "softnic/decode.h"
 #include "softnic/objects.h"
 #include "softnic/packet.h"
+#include "softnic/receive.h"
 #include "softnic/word.h"
 
 namespace peal::softnic {
@@ -50,7 +52,7 @@ PEAL_HD Answer refuse(Port& port, QueuePair& qp, mlx5::Syndrome syndrome) {
   return {.verdict = Verdict::kRefused, .syndrome = syndrome};
 }
 
-/// The right a packet needs; 0 for an opcode no requester sends.
+/// The right a packet needs; 0 for SEND, which needs none, and for an opcode no requester sends.
 PEAL_HD uint32_t right_for(mlx5::Opcode opcode) {
   using mlx5::Opcode;
   switch (opcode) {
@@ -67,6 +69,11 @@ PEAL_HD uint32_t right_for(mlx5::Opcode opcode) {
     default:
       return 0;
   }
+}
+
+/// The peer stores what comes with the request and answers with an acknowledgement.
+PEAL_HD bool brings_data(mlx5::Opcode opcode) {
+  return right_for(opcode) == kRemoteWrite || is_send(opcode);
 }
 
 /// a + b where no carry leaves a bit that is set in `boundary`.
@@ -118,46 +125,6 @@ PEAL_HD void store_payload(std::byte* to, const Payload& payload) {
   }
 }
 
-/// Receive entries posted and not taken.
-PEAL_HD uint64_t receives_waiting(QueuePair& qp) {
-  if (qp.receive_buffer == nullptr || qp.doorbell == nullptr) return 0;
-  Receiver& receive = qp.receive;
-  const uint32_t record = Be32::from_raw(load<uint32_t>(&qp.doorbell->receive)).host();
-  const auto fresh = static_cast<uint16_t>(record - static_cast<uint32_t>(receive.posted));
-  if (receive.posted + fresh - receive.consumed <= qp.receive_entries) receive.posted += fresh;
-  return receive.posted - receive.consumed;
-}
-
-/// Takes one receive entry for a WRITE with immediate and reports it.
-PEAL_HD void complete_receive(Port& port, QueuePair& qp, const Packet& packet, uint64_t now) {
-  complete(port, qp, qp.receive_cq,
-           {.kind = mlx5::CqeOpcode::kResponderWriteImm,
-            .syndrome = mlx5::Syndrome::kNone,
-            .opcode = mlx5::Opcode::kNop,
-            .counter = static_cast<uint16_t>(qp.receive.consumed++),
-            .bytes = packet.total,
-            .immediate = packet.immediate},
-           now);
-}
-
-/// Reports every posted receive entry of a failed queue pair as flushed. True when there was one.
-PEAL_HD bool flush_receives(Port& port, QueuePair& qp, uint64_t now) {
-  bool any = false;
-  const Turn turn(qp.receive.turn, true);
-  while (receives_waiting(qp) > 0) {
-    any = true;
-    complete(port, qp, qp.receive_cq,
-             {.kind = mlx5::CqeOpcode::kResponderError,
-              .syndrome = mlx5::Syndrome::kFlushed,
-              .opcode = mlx5::Opcode::kNop,
-              .counter = static_cast<uint16_t>(qp.receive.consumed++),
-              .bytes = 0,
-              .immediate = 0},
-             now);
-  }
-  return any;
-}
-
 PEAL_HD Answer act_atomic(Port& port, QueuePair& qp, const Packet& packet, std::byte* at,
                           const Payload& payload) {
   const bool small = packet.bytes == 4;
@@ -173,6 +140,36 @@ PEAL_HD Answer act_atomic(Port& port, QueuePair& qp, const Packet& packet, std::
   return {.value = old};
 }
 
+/// The receive entry cannot take the message: both ends hear of it.
+PEAL_HD Answer fail_receive(Port& port, QueuePair& qp, const Packet& packet,
+                            mlx5::Syndrome syndrome, uint64_t now) {
+  complete_receive(port, qp, packet, mlx5::CqeOpcode::kResponderError, syndrome, now);
+  qp.state = QpState::kError;
+  return {.verdict = Verdict::kRefused,
+          .syndrome = syndrome == mlx5::Syndrome::kLocalLength
+                          ? mlx5::Syndrome::kRemoteInvalidRequest
+                          : mlx5::Syndrome::kRemoteOperation};
+}
+
+/// Executes one packet of a SEND.
+PEAL_HD Answer act_send(Port& port, QueuePair& qp, const Packet& packet, const Payload& payload,
+                        uint64_t now) {
+  const Turn turn(qp.receive.turn, true);
+  if (receives_waiting(qp) == 0) {
+    return {.verdict = Verdict::kNotReady, .value = qp.attributes.min_rnr_timer};
+  }
+  const mlx5::Syndrome wrong = check_receive(port, qp, packet.total);
+  if (wrong != mlx5::Syndrome::kNone) return fail_receive(port, qp, packet, wrong, now);
+  if (!fill_receive(port, qp, packet.offset, payload)) {
+    return fail_receive(port, qp, packet, mlx5::Syndrome::kLocalProtection, now);
+  }
+  if (packet.offset + packet.bytes < packet.total) return {};
+  const auto kind = packet.opcode == mlx5::Opcode::kSendImm ? mlx5::CqeOpcode::kResponderSendImm
+                                                            : mlx5::CqeOpcode::kResponderSend;
+  complete_receive(port, qp, packet, kind, mlx5::Syndrome::kNone, now);
+  return {};
+}
+
 /// Executes one packet that is new, in order and for this queue pair.
 PEAL_HD Answer respond(Port& port, QueuePair& qp, const Packet& packet, const Payload& payload,
                        uint64_t now) {
@@ -180,18 +177,21 @@ PEAL_HD Answer respond(Port& port, QueuePair& qp, const Packet& packet, const Pa
   if (!responds(qp)) return {.verdict = Verdict::kDropped};
   const uint32_t right = right_for(packet.opcode);
   const bool atomic = right == kRemoteAtomic;
-  const bool writes = right == kRemoteWrite;
+  const bool brings = brings_data(packet.opcode);
+  const bool sends = is_send(packet.opcode) && qp.service == Service::kReliable;
   const QueuePairAttributes& allowed = qp.attributes;
-  if (right == 0 || (allowed.access & right) == 0 || (atomic && allowed.atomic_mode == 0)) {
+  if ((right == 0 && !sends) || (allowed.access & right) != right ||
+      (atomic && allowed.atomic_mode == 0)) {
     return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
   }
-  if (!writes && !allowed.responder_depth_valid) {
+  if (!brings && !allowed.responder_depth_valid) {
     return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
   }
   if (packet.total > kWholeSegment || packet.offset > packet.total ||
-      packet.bytes > packet.total - packet.offset || (writes && payload.bytes != packet.bytes)) {
+      packet.bytes > packet.total - packet.offset || (brings && payload.bytes != packet.bytes)) {
     return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
   }
+  if (sends) return act_send(port, qp, packet, payload, now);
   std::byte* at = nullptr;
   if (packet.total > 0) {  // a message without bytes names no memory
     const Key* key = find_key(port, packet.rkey);
@@ -209,7 +209,7 @@ PEAL_HD Answer respond(Port& port, QueuePair& qp, const Packet& packet, const Pa
     }
     return act_atomic(port, qp, packet, at, payload);
   }
-  if (!writes) return {.memory = at};
+  if (!brings) return {.memory = at};
   const bool notifies =
       packet.opcode == mlx5::Opcode::kRdmaWriteImm && packet.offset + packet.bytes == packet.total;
   const Turn turn(qp.receive.turn, notifies);
@@ -217,7 +217,10 @@ PEAL_HD Answer respond(Port& port, QueuePair& qp, const Packet& packet, const Pa
     return {.verdict = Verdict::kNotReady, .value = allowed.min_rnr_timer};
   }
   store_payload(at, payload);
-  if (notifies) complete_receive(port, qp, packet, now);
+  if (notifies) {
+    complete_receive(port, qp, packet, mlx5::CqeOpcode::kResponderWriteImm, mlx5::Syndrome::kNone,
+                     now);
+  }
   return {};
 }
 

@@ -3,8 +3,8 @@
 // Requests that came over a wire: which are new, which are repeats, what to answer.
 //
 //   psn == expected   execute, then acknowledge or answer with data
-//   psn <  expected   a repeat: WRITEs are acknowledged again, READs read again, atomics answered
-//                     from the record of what they returned, never executed twice
+//   psn <  expected   a repeat: WRITEs and SENDs are acknowledged again, READs read again, atomics
+//                     answered from the record of what they returned, never executed twice
 //   psn >  expected   something is missing: ask for it once
 #pragma once
 
@@ -77,7 +77,7 @@ class Server {
         break;
     }
     receive.expected_psn = (packet.psn + 1) & kPsnMask;
-    if (right_for(packet.opcode) == kRemoteWrite) {
+    if (brings_data(packet.opcode)) {
       replies_.acknowledge(answer_to(packet, PacketKind::kAck));
     } else if (right_for(packet.opcode) == kRemoteRead) {
       send_data(packet, answer.memory, packet.bytes);
@@ -89,7 +89,7 @@ class Server {
 
   PEAL_HD void repeat(QueuePair& qp, Receiver& receive, const Packet& packet) {
     const uint32_t right = right_for(packet.opcode);
-    if (right == kRemoteWrite) {
+    if (brings_data(packet.opcode)) {
       Packet answer = answer_to(packet, PacketKind::kAck);
       answer.psn = (receive.expected_psn - 1) & kPsnMask;
       return replies_.acknowledge(answer);

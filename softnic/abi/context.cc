@@ -16,19 +16,7 @@
 namespace peal::softnic::abi {
 namespace {
 
-int unsupported_poll(ibv_cq*, int, ibv_wc*) {
-  errno = EOPNOTSUPP;
-  return -1;
-}
 int unsupported_notify(ibv_cq*, int) { return errno = EOPNOTSUPP; }
-int unsupported_send(ibv_qp*, ibv_send_wr* wr, ibv_send_wr** bad) {
-  if (bad != nullptr) *bad = wr;
-  return errno = EOPNOTSUPP;
-}
-int unsupported_receive(ibv_qp*, ibv_recv_wr* wr, ibv_recv_wr** bad) {
-  if (bad != nullptr) *bad = wr;
-  return errno = EOPNOTSUPP;
-}
 int unsupported_srq_receive(ibv_srq*, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   if (bad != nullptr) *bad = wr;
   return errno = EOPNOTSUPP;
@@ -99,10 +87,10 @@ void Context::fill_slots() {
     constexpr size_t kCompatBytes = 48;
     return query_port_slot(c, port, reinterpret_cast<ibv_port_attr*>(attr), kCompatBytes);
   };
-  context.ops.poll_cq = unsupported_poll;
+  context.ops.poll_cq = poll_cq_slot;
   context.ops.req_notify_cq = unsupported_notify;
-  context.ops.post_send = unsupported_send;
-  context.ops.post_recv = unsupported_receive;
+  context.ops.post_send = post_send_slot;
+  context.ops.post_recv = post_receive_slot;
   context.ops.post_srq_recv = unsupported_srq_receive;
   context.ops.bind_mw = unsupported_bind;
   context.ops.dealloc_mw = unsupported_window;

@@ -124,6 +124,11 @@ ibv_td* alloc_td_slot(ibv_context* context, ibv_td_init_attr* attr);
 int dealloc_td_slot(ibv_td* td);
 int get_srq_num_slot(ibv_srq* srq, uint32_t* number);
 
+// Implementations behind the slots of ibv_context_ops.
+int post_send_slot(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad);
+int post_receive_slot(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
+int poll_cq_slot(ibv_cq* cq, int count, ibv_wc* wc);
+
 /// Takes events off the NIC and hands each to the context that owns its object.
 void route_events(Nic& nic);
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "softnic/abi/verbs_queues.h"
+#include "softnic/word.h"
 
 namespace peal::softnic::abi {
 namespace {
@@ -139,6 +140,10 @@ void VerbsQueuePair::modify(const ibv_qp_attr& attr, int mask) {
   to.dc_access_key = dc_access_key;
   require(nic->modify_qp(number, from, to));
   VerbsQp::state = verbs_state(target);
+  if (target != QpState::kReset) return;
+  forget_requests();
+  store<uint32_t>(&config.doorbell->receive, 0);
+  store<uint32_t>(&config.doorbell->send, 0);
 }
 
 ibv_qp_attr VerbsQueuePair::query() {

@@ -72,6 +72,8 @@ void place_queues(VerbsQueuePair& qp, Pd& pd, ibv_qp_cap* cap, bool receives) {
   config.send_buffer = memory + rq_bytes;
   config.doorbell = reinterpret_cast<mlx5::DoorbellRecord*>(memory + rq_bytes + sq_bytes);
   cap->max_send_wr = blocks / per_request;
+  qp.sent.entry.resize(blocks);
+  qp.received.wr_id.resize(config.receive_buffer == nullptr ? 0 : cap->max_recv_wr);
 }
 
 /// The caller's view, common to all three kinds.
@@ -191,6 +193,12 @@ void VerbsQueuePair::describe(mlx5dv_qp* out) {
   out->bf.reg = page;
   out->bf.size = 0;  // plain memory: an 8-byte doorbell, no copied requests
   if ((asked & MLX5DV_QP_MASK_RAW_QP_HANDLES) != 0) out->comp_mask = 0;
+}
+
+Refusal VerbsQueuePair::retire() {
+  Refusal refusal = QueuePair::retire();
+  if (!refusal.refused()) forget_requests();
+  return refusal;
 }
 
 void VerbsDcTarget::describe(mlx5dv_qp*) { refuse(EOPNOTSUPP); }

@@ -3,13 +3,16 @@
 // Queues that verbs calls create: completion queues, shared receive queues, queue pairs.
 //
 // They own their memory (receive queue, send queue, doorbell record in one block) where DEVX
-// objects use the caller's umems. Posting and polling by CPU are not offered: EOPNOTSUPP.
+// objects use the caller's umems. A client may drive them through that memory (mlx5dv_init_obj) or
+// by ibv_post_send, ibv_post_recv and ibv_poll_cq (verbs_post.cc, verbs_poll.cc), not by both.
 #pragma once
 
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
+#include <deque>
 #include <memory>
+#include <vector>
 
 #include "softnic/abi/context.h"
 #include "softnic/abi/memory.h"
@@ -29,6 +32,8 @@ class VerbsCq : public CompletionQueue, public ibv_cq {
 
   Buffer memory;
   Use channel_use;
+  uint64_t consumed = 0;    // CQEs taken by ibv_poll_cq
+  std::deque<ibv_wc> kept;  // taken when a queue pair was reset or destroyed; older than any CQE
   std::byte* uar_register = nullptr;  // mlx5dv_init_obj@MLX5_1.0 hands out its address
 };
 
@@ -59,16 +64,41 @@ class VerbsQp : public ibv_qp {
   uint32_t unacknowledged_events = 0;
 };
 
+/// Work requests that ibv_post_send was given and ibv_poll_cq has not reported. Counts run freely.
+struct SendLedger {
+  struct Entry {
+    uint64_t wr_id;
+    uint64_t number;  // of the request
+  };
+  std::vector<Entry> entry;  // by slot of the first block
+  uint64_t block = 0;        // the next to write
+  uint64_t posted = 0;
+  uint64_t done = 0;  // complete: with a request complete are all before it
+};
+
+/// The same of ibv_post_recv.
+struct ReceiveLedger {
+  std::vector<uint64_t> wr_id;  // by slot
+  uint64_t posted = 0;
+  uint64_t done = 0;
+};
+
 /// Reliable connection or DC initiator.
 class VerbsQueuePair : public QueuePair, public VerbsQp {
  public:
   using QueuePair::QueuePair;
+  Refusal retire() override;
   Object& object() override { return *this; }
   void modify(const ibv_qp_attr& attr, int mask) override;
   ibv_qp_attr query() override;
   void describe(mlx5dv_qp* out) override;
 
+  /// Forgets what was posted and not polled, its completions included.
+  void forget_requests();
+
   Buffer memory;
+  SendLedger sent;
+  ReceiveLedger received;
   uint64_t dc_access_key = 0;
 };
 

@@ -316,7 +316,7 @@ TEST_F(Errors, MalformedRequestsAreOperationErrors) {
   no_segments.ds = 0;
   Wqe no_remote{.opcode = Opcode::kRdmaWrite};
   Wqe unknown{.opcode = static_cast<Opcode>(0x07)};
-  Wqe send{.opcode = Opcode::kSend};
+  Wqe send{.opcode = Opcode::kSendInval};
   send.inline_data("x", 1);
   Wqe inline_read{.opcode = Opcode::kRdmaRead};
   inline_read.remote(0, memory.key).inline_data("x", 1);

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ibv_poll_cq: completion entries become ibv_wc.
+//
+//   last word (acquire): opcode, owner bit = lap parity -> the other words -> consumer index
+//   (release)
+//
+// An entry names its queue pair and its place in the ring; the queue pair's ledger knows the wr_id.
+#include <cstring>
+#include <thread>
+
+#include "device/mlx5/layout.h"
+#include "softnic/abi/verbs_queues.h"
+#include "softnic/word.h"
+
+namespace peal::softnic::abi {
+namespace {
+
+/// A completion entry in host order.
+struct Entry {
+  mlx5::CqeOpcode kind;
+  mlx5::Syndrome syndrome;
+  uint8_t vendor_syndrome;
+  mlx5::Opcode opcode;  // of the send WQE
+  uint16_t counter;
+  uint32_t qpn;
+  uint32_t bytes;
+  uint32_t immediate;  // big-endian
+};
+
+/// Reads the next completion, if there is one, and leaves it where it is.
+bool read_entry(const VerbsCq& cq, Entry* entry) {
+  uint64_t slot = cq.consumed & ((uint64_t{1} << cq.config.log_entries) - 1);
+  const std::byte* at = cq.config.buffer + slot * sizeof(mlx5::Cqe);
+  constexpr size_t kLast = offsetof(mlx5::Cqe, opcode_qpn);
+  uint64_t last = load<uint64_t>(at + kLast);
+  mlx5::Cqe cqe;
+  std::memcpy(reinterpret_cast<std::byte*>(&cqe) + kLast, &last, sizeof last);
+  uint32_t tag = cqe.counter_sig_op_own.host();
+  entry->kind = static_cast<mlx5::CqeOpcode>(tag >> 4 & 0xf);
+  uint32_t lap = static_cast<uint32_t>(cq.consumed >> cq.config.log_entries) & 1;
+  if (entry->kind == mlx5::CqeOpcode::kInvalid || (tag & 1) != lap) return false;
+  std::memcpy(&cqe, at, kLast);
+  entry->syndrome = static_cast<mlx5::Syndrome>(cqe.timestamp.host() & 0xff);
+  entry->vendor_syndrome = static_cast<uint8_t>(cqe.timestamp.host() >> 8);
+  entry->opcode = static_cast<mlx5::Opcode>(cqe.opcode_qpn.host() >> 24);
+  entry->counter = static_cast<uint16_t>(tag >> 16);
+  entry->qpn = cqe.opcode_qpn.host() & 0xffffff;
+  entry->bytes = cqe.byte_count.host();
+  entry->immediate = cqe.imm.raw;
+  return true;
+}
+
+ibv_wc_status status_of(mlx5::Syndrome syndrome) {
+  switch (syndrome) {
+    case mlx5::Syndrome::kNone:
+      return IBV_WC_SUCCESS;
+    case mlx5::Syndrome::kLocalLength:
+      return IBV_WC_LOC_LEN_ERR;
+    case mlx5::Syndrome::kLocalQpOperation:
+      return IBV_WC_LOC_QP_OP_ERR;
+    case mlx5::Syndrome::kLocalProtection:
+      return IBV_WC_LOC_PROT_ERR;
+    case mlx5::Syndrome::kFlushed:
+      return IBV_WC_WR_FLUSH_ERR;
+    case mlx5::Syndrome::kMwBind:
+      return IBV_WC_MW_BIND_ERR;
+    case mlx5::Syndrome::kBadResponse:
+      return IBV_WC_BAD_RESP_ERR;
+    case mlx5::Syndrome::kLocalAccess:
+      return IBV_WC_LOC_ACCESS_ERR;
+    case mlx5::Syndrome::kRemoteInvalidRequest:
+      return IBV_WC_REM_INV_REQ_ERR;
+    case mlx5::Syndrome::kRemoteAccess:
+      return IBV_WC_REM_ACCESS_ERR;
+    case mlx5::Syndrome::kRemoteOperation:
+      return IBV_WC_REM_OP_ERR;
+    case mlx5::Syndrome::kTransportRetryExceeded:
+      return IBV_WC_RETRY_EXC_ERR;
+    case mlx5::Syndrome::kRnrRetryExceeded:
+      return IBV_WC_RNR_RETRY_EXC_ERR;
+    case mlx5::Syndrome::kRemoteAborted:
+      return IBV_WC_REM_ABORT_ERR;
+  }
+  return IBV_WC_GENERAL_ERR;
+}
+
+ibv_wc_opcode opcode_of(mlx5::Opcode opcode) {
+  switch (opcode) {
+    case mlx5::Opcode::kRdmaRead:
+      return IBV_WC_RDMA_READ;
+    case mlx5::Opcode::kAtomicCompareSwap:
+      return IBV_WC_COMP_SWAP;
+    case mlx5::Opcode::kAtomicFetchAdd:
+      return IBV_WC_FETCH_ADD;
+    case mlx5::Opcode::kSend:
+    case mlx5::Opcode::kSendImm:
+      return IBV_WC_SEND;
+    default:
+      return IBV_WC_RDMA_WRITE;
+  }
+}
+
+/// The name of a request of the send queue, 0 if it was not posted by ibv_post_send. Its room is
+/// free from now on.
+uint64_t settle(SendLedger& sent, uint16_t counter) {
+  const SendLedger::Entry& entry = sent.entry[counter & (sent.entry.size() - 1)];
+  if (entry.number < sent.done || entry.number >= sent.posted) return 0;
+  sent.done = entry.number + 1;
+  return entry.wr_id;
+}
+
+uint64_t settle(ReceiveLedger& received, uint16_t counter) {
+  if (received.done == received.posted) return 0;
+  ++received.done;
+  return received.wr_id[counter & (received.wr_id.size() - 1)];
+}
+
+ibv_wc completion_of(VerbsQueuePair& qp, const Entry& entry) {
+  ibv_wc wc = {};
+  wc.qp_num = entry.qpn;
+  bool sent =
+      entry.kind == mlx5::CqeOpcode::kRequester || entry.kind == mlx5::CqeOpcode::kRequesterError;
+  wc.wr_id = sent ? settle(qp.sent, entry.counter) : settle(qp.received, entry.counter);
+  switch (entry.kind) {
+    case mlx5::CqeOpcode::kRequester:
+      wc.opcode = opcode_of(entry.opcode);
+      wc.byte_len = entry.bytes;
+      return wc;
+    case mlx5::CqeOpcode::kResponderWriteImm:
+    case mlx5::CqeOpcode::kResponderSendImm:
+      wc.wc_flags = IBV_WC_WITH_IMM;
+      wc.imm_data = entry.immediate;
+      [[fallthrough]];
+    case mlx5::CqeOpcode::kResponderSend:
+      wc.opcode = entry.kind == mlx5::CqeOpcode::kResponderWriteImm ? IBV_WC_RECV_RDMA_WITH_IMM
+                                                                    : IBV_WC_RECV;
+      wc.byte_len = entry.bytes;
+      return wc;
+    default:
+      wc.status = status_of(entry.syndrome);
+      wc.vendor_err = entry.vendor_syndrome;
+      return wc;
+  }
+}
+
+VerbsQueuePair* owner_of(VerbsCq& cq, const Entry& entry) {
+  Context& context = Context::of(cq.ibv_cq::context);
+  return dynamic_cast<VerbsQueuePair*>(context.find(Kind::kQp, entry.qpn));
+}
+
+void publish(const VerbsCq& cq) {
+  store<uint32_t>(cq.config.doorbell, Be32(static_cast<uint32_t>(cq.consumed) & 0xffffff).raw);
+}
+
+/// Takes up to `count` completions. One of a queue pair that DEVX made has no name to report:
+/// EINVAL, and it is gone.
+int poll(VerbsCq& cq, int count, ibv_wc* wc) {
+  int taken = 0;
+  for (; taken < count && !cq.kept.empty(); cq.kept.pop_front()) wc[taken++] = cq.kept.front();
+  bool stranger = false;
+  uint64_t before = cq.consumed;
+  for (Entry entry; taken < count && read_entry(cq, &entry);) {
+    VerbsQueuePair* qp = owner_of(cq, entry);
+    stranger = qp == nullptr;
+    if (stranger && taken > 0) break;  // told by the next call
+    ++cq.consumed;
+    if (stranger) break;
+    wc[taken++] = completion_of(*qp, entry);
+  }
+  if (cq.consumed != before) publish(cq);
+  if (stranger && taken == 0) refuse(EINVAL);
+  return taken;
+}
+
+/// Takes every completion off the CQ and keeps those of other queue pairs for later.
+void drop_completions(VerbsCq& cq, const VerbsQueuePair& leaving) {
+  std::erase_if(cq.kept, [&](const ibv_wc& wc) { return wc.qp_num == leaving.number; });
+  uint64_t lap = cq.consumed + (uint64_t{1} << cq.config.log_entries);
+  for (Entry entry; cq.consumed < lap && read_entry(cq, &entry); ++cq.consumed) {
+    VerbsQueuePair* qp = owner_of(cq, entry);
+    if (qp != nullptr && qp != &leaving) cq.kept.push_back(completion_of(*qp, entry));
+  }
+  publish(cq);
+}
+
+}  // namespace
+
+// Only what ibv_post_* posted can have completions that ibv_poll_cq has to lose: the CQ of a client
+// that drives its queues through their memory stays untouched.
+void VerbsQueuePair::forget_requests() {
+  if (sent.posted != 0 || received.posted != 0) {
+    auto& first = *static_cast<VerbsCq*>(VerbsQp::send_cq);
+    auto& second = *static_cast<VerbsCq*>(VerbsQp::recv_cq);
+    drop_completions(first, *this);
+    if (&second != &first) drop_completions(second, *this);
+  }
+  sent.block = sent.posted = sent.done = 0;
+  received.posted = received.done = 0;
+}
+
+int poll_cq_slot(ibv_cq* handle, int count, ibv_wc* wc) {
+  int taken = 0;
+  int error = answer_error([&] { taken = poll(*static_cast<VerbsCq*>(handle), count, wc); });
+  if (error != 0) return -1;
+  // Who polls in a loop waits for the engine's thread, which may need this CPU.
+  if (taken == 0 && count > 0) std::this_thread::yield();
+  return taken;
+}
+
+}  // namespace peal::softnic::abi

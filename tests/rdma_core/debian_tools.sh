@@ -1,0 +1,67 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs Debian's own rdma-core programs, unchanged, against the software NIC.
+#
+#   $1 one of the software NIC's libraries    $2 devinfo | pingpong
+#
+# They find it by LD_LIBRARY_PATH alone. Skipped, with the reason, where the package is missing.
+set -eu
+
+fail() {
+  echo "debian_tools: $*" >&2
+  tail -n +1 "$TEST_TMPDIR"/*.log >&2
+  exit 1
+}
+
+skip() {
+  echo "skipped: $1"
+  printf '<testsuites><testsuite name="debian_tools"><testcase name="%s"><skipped message="%s"/>%s' \
+    "$which" "$1" '</testcase></testsuite></testsuites>' >"$XML_OUTPUT_FILE"
+  exit 0
+}
+
+# expect FILE TEXT: a line of the file has the text.
+expect() { grep -qE -- "$2" "$TEST_TMPDIR/$1.log" || fail "$1 does not say: $2"; }
+
+devinfo() {
+  timeout 30 ibv_devices >"$TEST_TMPDIR/devices.log" 2>&1 || fail "ibv_devices: status $?"
+  expect devices '^ *mlx5_0[[:space:]]+[0-9a-f]{16}$'
+  timeout 30 ibv_devinfo -v >"$TEST_TMPDIR/devinfo.log" 2>&1 || fail "ibv_devinfo: status $?"
+  expect devinfo 'hca_id:[[:space:]]mlx5_0'
+  expect devinfo 'fw_ver:[[:space:]]+0\.1\.0 softnic-cpu'
+  expect devinfo 'state:[[:space:]]+PORT_ACTIVE'
+  expect devinfo 'active_mtu:[[:space:]]+4096'
+  expect devinfo 'link_layer:[[:space:]]+InfiniBand'
+  expect devinfo 'GID\[ *0\]:[[:space:]]+fe80:'
+  if timeout 30 ibv_devinfo -d mlx5_7 >"$TEST_TMPDIR/absent.log" 2>&1; then fail "mlx5_7 was found"; fi
+}
+
+# ping_pong OPTIONS...: a server, and a client that asks until the server listens.
+ping_pong() {
+  local port=$((20000 + RANDOM % 12000)) give_up=$((SECONDS + 30)) server
+  timeout 40 ibv_rc_pingpong -p "$port" "$@" >"$TEST_TMPDIR/server.log" 2>&1 &
+  server=$!
+  until timeout 40 ibv_rc_pingpong -p "$port" "$@" 127.0.0.1 >"$TEST_TMPDIR/client.log" 2>&1; do
+    grep -q "Couldn't connect" "$TEST_TMPDIR/client.log" || fail "the client of ibv_rc_pingpong $*"
+    kill -0 "$server" 2>/dev/null || fail "the server of ibv_rc_pingpong $*"
+    [ "$SECONDS" -lt "$give_up" ] || fail "nobody listens: ibv_rc_pingpong $*"
+  done
+  wait "$server" || fail "the server of ibv_rc_pingpong $*: status $?"
+  expect server ' iters in '
+  expect client ' iters in '
+  echo "ibv_rc_pingpong $*: $(tail -n 1 "$TEST_TMPDIR/client.log")"
+}
+
+pingpong() {
+  ping_pong -n 1000
+  ping_pong -n 2000 -s 1 -c
+  ping_pong -n 50 -s 1000000 -m 4096 -r 8 -c
+}
+
+which=$2
+command -v ibv_devinfo >/dev/null && command -v ibv_rc_pingpong >/dev/null || skip "no package ibverbs-utils"
+LD_LIBRARY_PATH=$(cd "$(dirname "$1")" && pwd)
+PEAL_SOFTNIC_DIR=$TEST_TMPDIR  # a fabric of this test's own
+export LD_LIBRARY_PATH PEAL_SOFTNIC_DIR
+"$which"
