@@ -3,7 +3,7 @@
 #
 # Runs Debian's own rdma-core programs, unchanged, against the software NIC.
 #
-#   $1 one of the software NIC's libraries    $2 devinfo | pingpong
+#   $1 one of the software NIC's libraries    $2 devinfo | pingpong | perftest
 #
 # They find it by LD_LIBRARY_PATH alone. Skipped, with the reason, where the package is missing.
 set -eu
@@ -37,17 +37,21 @@ devinfo() {
   if timeout 30 ibv_devinfo -d mlx5_7 >"$TEST_TMPDIR/absent.log" 2>&1; then fail "mlx5_7 was found"; fi
 }
 
-# ping_pong OPTIONS...: a server, and a client that asks until the server listens.
-ping_pong() {
+# two_ends PROGRAM OPTIONS...: a server, and a client that asks until the server listens.
+two_ends() {
   local port=$((20000 + RANDOM % 12000)) give_up=$((SECONDS + 30)) server
-  timeout 40 ibv_rc_pingpong -p "$port" "$@" >"$TEST_TMPDIR/server.log" 2>&1 &
+  timeout 40 "$@" -p "$port" >"$TEST_TMPDIR/server.log" 2>&1 &
   server=$!
-  until timeout 40 ibv_rc_pingpong -p "$port" "$@" 127.0.0.1 >"$TEST_TMPDIR/client.log" 2>&1; do
-    grep -q "Couldn't connect" "$TEST_TMPDIR/client.log" || fail "the client of ibv_rc_pingpong $*"
-    kill -0 "$server" 2>/dev/null || fail "the server of ibv_rc_pingpong $*"
-    [ "$SECONDS" -lt "$give_up" ] || fail "nobody listens: ibv_rc_pingpong $*"
+  until timeout 40 "$@" -p "$port" 127.0.0.1 >"$TEST_TMPDIR/client.log" 2>&1; do
+    grep -qiE "couldn't connect" "$TEST_TMPDIR/client.log" || fail "the client of $*"
+    kill -0 "$server" 2>/dev/null || fail "the server of $*"
+    [ "$SECONDS" -lt "$give_up" ] || fail "nobody listens: $*"
   done
-  wait "$server" || fail "the server of ibv_rc_pingpong $*: status $?"
+  wait "$server" || fail "the server of $*: status $?"
+}
+
+ping_pong() {
+  two_ends ibv_rc_pingpong "$@"
   expect server ' iters in '
   expect client ' iters in '
   echo "ibv_rc_pingpong $*: $(tail -n 1 "$TEST_TMPDIR/client.log")"
@@ -59,8 +63,22 @@ pingpong() {
   ping_pong -n 50 -s 1000000 -m 4096 -r 8 -c
 }
 
+# By default perftest asks for the extended interface of queue pairs, which this NIC has not.
+perftest() {
+  local program
+  for program in ib_write_bw ib_write_lat ib_read_bw ib_atomic_lat; do
+    two_ends "$program" -d mlx5_0 -F -n 100 --use_old_post_send
+    expect client '^ *[0-9]+ +100 +[0-9.]+'
+    echo "$program: $(grep -E '^ *[0-9]+ +100 ' "$TEST_TMPDIR/client.log")"
+  done
+}
+
 which=$2
-command -v ibv_devinfo >/dev/null && command -v ibv_rc_pingpong >/dev/null || skip "no package ibverbs-utils"
+if [ "$which" = perftest ]; then
+  command -v ib_write_bw >/dev/null || skip "no package perftest"
+else
+  command -v ibv_devinfo >/dev/null && command -v ibv_rc_pingpong >/dev/null || skip "no package ibverbs-utils"
+fi
 LD_LIBRARY_PATH=$(cd "$(dirname "$1")" && pwd)
 PEAL_SOFTNIC_DIR=$TEST_TMPDIR  # a fabric of this test's own
 export LD_LIBRARY_PATH PEAL_SOFTNIC_DIR
