@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bootstrap/bootstraps.h"
+#include "tests/support/borrowed_bootstrap.h"
 
 namespace peal {
 namespace {
@@ -21,30 +22,12 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// Forwards to a group that somebody else owns.
-class Borrowed : public Bootstrap {
- public:
-  explicit Borrowed(Bootstrap& group) : group_(group) {}
-  int rank() const override { return group_.rank(); }
-  int size() const override { return group_.size(); }
-  void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    group_.allgather(mine, all);
-  }
-  void barrier() override { group_.barrier(); }
-  [[noreturn]] void abort(const std::string& reason) override {
-    group_.abort(reason);
-    std::abort();
-  }
-
- private:
-  Bootstrap& group_;
-};
-
 /// A live group and the thread that reads its channel.
 class Member {
  public:
   Member(Bootstrap& group, milliseconds deadline)
-      : group_(std::make_unique<Borrowed>(group), deadline), reader_([this] { read(); }) {}
+      : group_(std::make_unique<api_test::BorrowedBootstrap>(group), deadline),
+        reader_([this] { read(); }) {}
   ~Member() {
     ending_ = true;
     reader_.join();
