@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds README.md and docs/ to the tree: README's kernel is examples/hello.cu word for word, its configuration table has
-the names and defaults that the code reads, architecture.md's layers are those of check_layers.py, links lead somewhere,
-files that are named exist, and no document outgrows its limit.
+"""Holds README.md and docs/ to the tree: README's kernel is examples/hello.cu word for word, docs/settings.md has
+the names and defaults that the code reads and README some of them, architecture.md's layers are those of
+check_layers.py, links lead somewhere, files that are named exist, and no document outgrows its limit.
 
 check_readme.py ROOT
 """
@@ -40,15 +40,17 @@ def settings(config, softnic):
     return dict(SETTING.findall(joined)) | dict(SOFTNIC_SETTING.findall(softnic))
 
 
-def check_settings(readme, wanted):
-    shown = dict(ROW.findall(readme))
-    for name in sorted(wanted.keys() | shown.keys()):
-        if name not in shown:
-            yield f"README.md: {name} is missing from the configuration table"
-        elif name not in wanted:
-            yield f"README.md: {name} is no setting"
-        elif shown[name] != wanted[name]:
-            yield f"README.md: {name} has the default '{wanted[name]}', the table says '{shown[name]}'"
+def check_settings(name, text, wanted, whole):
+    """The tables of one document; the `whole` one has every setting."""
+    shown = dict(ROW.findall(text))
+    for setting in sorted(wanted.keys() | shown.keys()):
+        if setting not in shown:
+            if whole:
+                yield f"{name}: {setting} is missing from its tables"
+        elif setting not in wanted:
+            yield f"{name}: {setting} is no setting"
+        elif shown[setting] != wanted[setting]:
+            yield f"{name}: {setting} has the default '{wanted[setting]}', the table says '{shown[setting]}'"
 
 
 def check_getenv(softnic_reader, wanted):
@@ -88,7 +90,9 @@ def check_shape(name, text, limit, exists):
 def main(root):
     readme = (root / "README.md").read_text()
     wanted = settings((root / "host/base/config.h").read_text(), (root / "softnic/settings.h").read_text())
-    bad = [*check_kernel(readme, (root / "examples/hello.cu").read_text()), *check_settings(readme, wanted)]
+    bad = [*check_kernel(readme, (root / "examples/hello.cu").read_text())]
+    bad += check_settings("README.md", readme, wanted, False)
+    bad += check_settings("docs/settings.md", (root / "docs/settings.md").read_text(), wanted, True)
     bad += check_getenv((root / "softnic/settings.cc").read_text(), wanted)
     bad += check_layer_table((root / "docs/architecture.md").read_text(), LAYERS, EXTRA)
     documents = [(file, limit) for pattern, limit in LIMITS.items() for file in sorted(root.glob(pattern))]

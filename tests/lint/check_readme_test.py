@@ -34,11 +34,16 @@ class Docs(unittest.TestCase):
                                        "PEAL_SOFTNIC_DIR": "/dev/shm"})
 
     def test_missing_unknown_and_wrong_settings_are_found(self):
-        self.assertFalse(list(check_readme.check_settings(ROWS, self.wanted)))
-        self.assertTrue(list(check_readme.check_settings(ROWS.replace("PEAL_NAME", "PEAL_NAMES"), self.wanted)))
-        self.assertTrue(list(check_readme.check_settings(ROWS.replace("LENT_NAME", "LENT_NAMES"), self.wanted)))
-        self.assertTrue(list(check_readme.check_settings(ROWS.replace("64M", "32M"), self.wanted)))
-        self.assertTrue(list(check_readme.check_settings(ROWS + "| `PEAL_MORE` | `1` | x |\n", self.wanted)))
+        def found(rows, whole=True):
+            return list(check_readme.check_settings("X.md", rows, self.wanted, whole))
+
+        self.assertFalse(found(ROWS))
+        self.assertTrue(found(ROWS.replace("PEAL_NAME", "PEAL_NAMES")))
+        self.assertTrue(found(ROWS.replace("LENT_NAME", "LENT_NAMES")))
+        self.assertTrue(found(ROWS.replace("64M", "32M")))
+        self.assertTrue(found(ROWS + "| `PEAL_MORE` | `1` | x |\n"))
+        self.assertFalse(found(ROWS.splitlines()[0], whole=False))
+        self.assertTrue(found(ROWS.replace("64M", "32M"), whole=False))
 
     def test_a_variable_read_but_not_documented_is_found(self):
         read = 'std::getenv("PEAL_SOFTNIC_DIR")'
