@@ -102,7 +102,7 @@ PEAL_DEVICE SyncBegin begin_sync(const ContextFields& ctx) {
           find_near(ctx, ctx.sync_flags, sizeof(uint64_t), next)};
 }
 
-/// What ends a wait for a flag early: the runtime's stop word, or the queue of the pair by which
+/// What ends a wait for a flag early: the context's stop word, or the queue of the pair by which
 /// the flag would come. That one may carry a flag of this PE, and nobody else polls it now.
 template <Reach R>
 PEAL_DEVICE_COLD Status end_of_flag(const uint32_t* stop, mlx5::SendQueue* q) {

@@ -5,7 +5,8 @@
 //
 //   transfer<kPut or kGet, kStarted or kDone>(ctx, scope, {dst, src, bytes, pe})
 //
-// What a kernel inlines is the copy into a near heap; the rest is called through call_cold().
+// What a kernel inlines is the copy into a near heap; transfers of groups call the rest through
+// call_cold().
 #pragma once
 
 #include <cstddef>
