@@ -49,6 +49,7 @@ class Device {
   /// One line for people: name, firmware, library, LID.
   std::string description() const;
 
+  uint8_t port() const { return kDrivenPort; }
   uint16_t lid() const { return lid_; }
   uint8_t mtu() const { return mtu_; }  // active, as a code: 256 << (mtu - 1) bytes
   uint32_t eqn() const { return eqn_; }

@@ -94,16 +94,11 @@ uint32_t checked_depth(const Device& device, uint32_t depth) {
   return depth;
 }
 
-/// The wanted settings, as far as the NIC and its port go.
+/// The wanted settings, as far as the NIC goes.
 QueuePairSettings limit(const Device& device, QueuePairSettings settings) {
-  const Capabilities& most = device.capabilities();
-  const auto lower = [](uint8_t wanted, uint32_t limit) {
-    return static_cast<uint8_t>(std::min<uint32_t>(wanted, limit));
-  };
-  if (settings.mtu == 0) settings.mtu = device.mtu();
-  settings.log_max_message = lower(settings.log_max_message, most.log_max_message);
-  settings.log_responder_depth = lower(settings.log_responder_depth, most.log_max_responder_depth);
-  settings.log_initiator_depth = lower(settings.log_initiator_depth, most.log_max_initiator_depth);
+  const uint32_t most = device.capabilities().log_max_message;
+  settings.log_max_message =
+      static_cast<uint8_t>(std::min<uint32_t>(settings.log_max_message, most));
   return settings;
 }
 
@@ -159,13 +154,14 @@ QueuePair::QueuePair(const Device& device, const ProtectionDomain& domain, const
                                  .depth = checked_depth(device, config.depth),
                                  .user_index = config.user_index},
                                 place)),
+      port_(device.port()),
       settings_(limit(device, config.settings)) {}
 
 void QueuePair::to_init() {
   auto in = command<prm::kModifyQpIn>(Command::kReset2Init, number());
   set_context(in, prm::qpc::kPathMigration, prm::kPathMigrated);
   set_context(in, prm::qpc::kPkeyIndex, 0);
-  set_context(in, prm::qpc::kPort, 1);
+  set_context(in, prm::qpc::kPort, port_);
   set_context(in, prm::qpc::kRemoteWrite, 1);
   set_context(in, prm::qpc::kRemoteRead, 1);
   set_context(in, prm::qpc::kRemoteAtomic, settings_.atomic_mode != 0);
@@ -175,23 +171,23 @@ void QueuePair::to_init() {
 
 void QueuePair::to_rtr(const RemoteQueue& remote) {
   auto in = command<prm::kModifyQpIn>(Command::kInit2Rtr, number());
-  set_context(in, prm::qpc::kMtu, settings_.mtu);
+  set_context(in, prm::qpc::kMtu, remote.path.mtu);
   set_context(in, prm::qpc::kLogMaxMessage, settings_.log_max_message);
   set_context(in, prm::qpc::kRemoteQpn, remote.qpn);
-  set_context(in, prm::qpc::kRemoteLid, remote.lid);
-  set_context(in, prm::qpc::kServiceLevel, settings_.service_level);
-  set_context(in, prm::qpc::kPort, 1);
-  set_context(in, prm::qpc::kLogResponderDepth, settings_.log_responder_depth);
+  set_context(in, prm::qpc::kRemoteLid, remote.path.dlid);
+  set_context(in, prm::qpc::kServiceLevel, remote.path.service_level);
+  set_context(in, prm::qpc::kPort, remote.path.port);
+  set_context(in, prm::qpc::kLogResponderDepth, remote.path.log_responder_depth);
   set_context(in, prm::qpc::kMinRnrTimer, settings_.min_rnr_timer);
   set_context(in, prm::qpc::kNextReceivePsn, remote.psn);
   object_.modify(in.data(), in.bytes());
 }
 
-void QueuePair::to_rts(uint32_t psn) {
+void QueuePair::to_rts(const Path& path, uint32_t psn) {
   auto in = command<prm::kModifyQpIn>(Command::kRtr2Rts, number());
-  set_context(in, prm::qpc::kAckTimeout, settings_.ack_timeout);
-  set_context(in, prm::qpc::kLogInitiatorDepth, settings_.log_initiator_depth);
-  set_context(in, prm::qpc::kRetryCount, settings_.retry_count);
+  set_context(in, prm::qpc::kAckTimeout, path.ack_timeout);
+  set_context(in, prm::qpc::kLogInitiatorDepth, path.log_initiator_depth);
+  set_context(in, prm::qpc::kRetryCount, path.retry_count);
   set_context(in, prm::qpc::kRnrRetry, settings_.rnr_retry);
   set_context(in, prm::qpc::kNextSendPsn, psn);
   object_.modify(in.data(), in.bytes());
