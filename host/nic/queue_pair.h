@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "host/nic/device.h"
 #include "host/nic/mlx5_prm.h"
@@ -109,6 +110,7 @@ class QueuePair {
 
   /// The transitions, in this order. Peers need no barrier between them: the NIC retries until the
   /// other end is ready to receive.
+  /// to_rtr() finds the next hop of a path over Ethernet and throws what next_hop() throws.
   void to_init();
   void to_rtr(const RemoteQueue& remote);
   /// `path` is to_rtr()'s; `psn` is that of the first packet sent, as the other end was told.
@@ -123,6 +125,9 @@ class QueuePair {
 
  private:
   FirmwareObject object_;
+  std::shared_ptr<const VerbsLibrary> library_;
+  ibv_pd* domain_;
+  std::string nic_;
   uint8_t port_;
   QueuePairSettings settings_;
 };

@@ -171,6 +171,11 @@ void Queues::connect(const nic::Device& device, Bootstrap& bootstrap) {
   for (uint32_t i = 0; i < count(); ++i) mine[i] = endpoint_of(device, ends_[i]->number());
   std::vector<Endpoint> all(size_t{count()} * n_pes_);
   bootstrap.allgather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  std::vector<Endpoint> ends(n_pes_);  // of queue q, one of each PE
+  for (uint32_t q = 0; q < queues_; ++q) {
+    for (uint32_t pe = 0; pe < n_pes_; ++pe) ends[pe] = all[size_t{pe} * count() + q * n_pes_];
+    check_ends(ends);
+  }
   const auto me = static_cast<uint32_t>(bootstrap.rank());
   for (uint32_t q = 0; q < queues_; ++q) {
     for (uint32_t pe = 0; pe < n_pes_; ++pe) {
