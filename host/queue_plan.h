@@ -10,7 +10,7 @@
 #include <string>
 
 #include "host/base/place.h"
-#include "host/transport/ibgda.h"
+#include "host/transport/queues.h"
 
 namespace peal {
 
