@@ -79,11 +79,12 @@ TEST(QueuePlan, CountsThePesThatShareANic) {
   const std::vector<QueuePlan> plans(4, plan);
   // 8 each: two on a host fit, three do not.
   check_plans(plans, std::vector{place("a", 1), place("a", 2), place("b", 1), place("b", 2)});
-  expect_in(refusal([&] {
-              check_plans(plans, std::vector{place("b", 9), place("a", 1), place("a", 2), place("a", 3)});
-            }),
-            {"24 queue pairs", "on mlx5_0 of PE 1", "of 3 PEs", "it has 16 (log_max_qp)",
-             "PEAL_QUEUES", "PEAL_HCA"});
+  expect_in(
+      refusal([&] {
+        check_plans(plans, std::vector{place("b", 9), place("a", 1), place("a", 2), place("a", 3)});
+      }),
+      {"24 queue pairs", "on mlx5_0 of PE 1", "of 3 PEs", "it has 16 (log_max_qp)", "PEAL_QUEUES",
+       "PEAL_HCA"});
 }
 
 TEST(QueuePlan, KnowsThatAnotherNicIsAnother) {
