@@ -131,8 +131,7 @@ DmaBuf Gpu::lend(std::byte* first_page, size_t bytes) const {
     return DmaBuf("the CUDA driver has no cuMemGetHandleForAddressRange: it is older than 11.7");
   }
   int supported = 0;
-  const cuda::Result asked =
-      driver_->device_attribute(&supported, cuda::kDmaBufSupported, device_);
+  const cuda::Result asked = driver_->device_attribute(&supported, cuda::kDmaBufSupported, device_);
   if (asked != cuda::kSuccess || supported == 0) {
     return DmaBuf(fmt::format(
         "the driver exports none of GPU {}: that takes NVIDIA's open kernel modules", index_));

@@ -69,8 +69,8 @@ class Queues {
   };
   Progress progress(uint32_t index) const;
 
-  /// How the NIC got to know the queues' memory: as that of rings, doorbell records and CQEs, and as
-  /// that of landing cells.
+  /// How the NIC got to know the queues' memory: as that of rings, doorbell records and CQEs, and
+  /// as that of landing cells.
   std::string describe_registration() const;
 
   nic::QueueState nic_state(uint32_t index) const { return ends_[index]->state(); }
