@@ -257,6 +257,8 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
   if (s.nic) {
     s.log.print("nic", s.nic->why);
     s.log.print("path", s.nic->device.path_description());
+    s.log.print("nic", fmt::format("heap: {}; {}", s.windows.describe_registration(),
+                                   s.default_context->describe_registration()));
   }
   if (s.gpu) s.log.print("gpu", fmt::format("GPU {}, {}", s.gpu->index(), s.gpu->name()));
   s.log.print("transport", s.routes.describe());

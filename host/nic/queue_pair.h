@@ -13,6 +13,7 @@
 #include "host/nic/mlx5_prm.h"
 #include "host/nic/path.h"
 #include "host/nic/queue_layout.h"
+#include "host/nic/registration.h"
 
 namespace peal::nic {
 

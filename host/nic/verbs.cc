@@ -95,6 +95,12 @@ std::shared_ptr<VerbsLibrary> VerbsLibrary::load(const std::string& ibverbs,
 #define PEAL_RESOLVE(name) resolve(mlx5dv_library, mlx5, "mlx5dv_" #name, library->mlx5dv.name);
   PEAL_MLX5DV_FUNCTIONS(PEAL_RESOLVE)
 #undef PEAL_RESOLVE
+#define PEAL_RESOLVE(name) resolve_if_there(ibv_library, "ibv_" #name, library->ibv.name);
+  PEAL_IBV_OPTIONAL_FUNCTIONS(PEAL_RESOLVE)
+#undef PEAL_RESOLVE
+#define PEAL_RESOLVE(name) resolve_if_there(mlx5dv_library, "mlx5dv_" #name, library->mlx5dv.name);
+  PEAL_MLX5DV_OPTIONAL_FUNCTIONS(PEAL_RESOLVE)
+#undef PEAL_RESOLVE
 
   const fs::path file =
       file_of(reinterpret_cast<const void*>(library->mlx5dv.devx_obj_create), mlx5);

@@ -65,7 +65,7 @@ class Mlx5Path : public nic::FakeRdmaTest {
     const nic::ProtectionDomain domain(device);
     const nic::Uar uar(device);
     alignas(64) std::byte memory[64] = {};
-    const nic::Umem umem(device, memory, sizeof memory);
+    const nic::Umem umem(device, {memory, sizeof memory});
     const auto place = nic::QueuePlace::of(nic::QueueMemoryLayout{1024}, umem, 0);
     const nic::CompletionQueue cq(device, uar, place);
     nic::QueuePair pair(device, domain, uar, cq, place, {.depth = 1024});
