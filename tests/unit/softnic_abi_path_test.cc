@@ -325,6 +325,10 @@ TEST_F(Paths, FirmwareSendsToTheHardwareAddressItIsGiven) {
   wrong[0] = 0x0c;
   EXPECT_EQ(ends_with(wrong, as_it_is), IBV_WC_RETRY_EXC_ERR);
   EXPECT_EQ(ends_with({}, as_it_is), IBV_WC_RETRY_EXC_ERR);
+  const auto other_gid = [](Mailbox& box) {
+    box.set(kQpc + 13, 7, 0, box.get(kQpc + 13, 7, 0) ^ 0x40);
+  };
+  EXPECT_EQ(ends_with(mac_of(b), other_gid), IBV_WC_RETRY_EXC_ERR) << "the frame comes, the IP not";
   const auto without_gid = [](Mailbox& box) {
     for (size_t i = 10; i < 14; ++i) box.set(kQpc + i, 31, 0, 0);
   };
