@@ -10,6 +10,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "softnic/abi/guard.h"
 #include "softnic/abi/object.h"
 #include "softnic/nic.h"
+#include "softnic/table.h"
 
 namespace peal::softnic::abi {
 
@@ -29,6 +31,7 @@ inline constexpr uint32_t kMaxLogCqEntries = 22;
 inline constexpr uint32_t kMaxLogSendBlocks = 15;
 inline constexpr uint32_t kMaxLogReceiveEntries = 15;
 inline constexpr uint32_t kMaxLogReadDepth = 4;
+inline constexpr uint32_t kMaxQueuePairs = 1u << 15;  // numbers the NIC gives out
 
 /// What lies at the caller's pointer and before it.
 struct ContextLayout {
@@ -55,6 +58,7 @@ class FileDescriptor {
 };
 
 class Uar;
+class VerbsQueuePair;
 
 /// One opened device. Owns every object made through it; its destruction retires them all.
 class Context : public ContextLayout {
@@ -83,6 +87,15 @@ class Context : public ContextLayout {
   /// A number for objects the NIC does not number.
   uint32_t next_number() { return ++numbers_; }
 
+  /// The queue pair that ibv_poll_cq finds by that number, or null. Any thread may ask.
+  VerbsQueuePair* pollable(uint32_t qpn) {
+    return qpn < kMaxQueuePairs ? pollable_[qpn].load(std::memory_order_acquire) : nullptr;
+  }
+  /// Null once no CQE of that number can be found any more.
+  void set_pollable(uint32_t qpn, VerbsQueuePair* qp) {
+    pollable_[qpn].store(qp, std::memory_order_release);
+  }
+
   /// UAR behind queues that verbs calls create.
   Uar& verbs_uar();
 
@@ -100,6 +113,7 @@ class Context : public ContextLayout {
   FileDescriptor async_fd_;
   Uar* verbs_uar_ = nullptr;
   uint32_t numbers_ = 0;
+  Table<std::atomic<VerbsQueuePair*>> pollable_{0, kMaxQueuePairs};
   std::map<std::pair<Kind, uint32_t>, std::unique_ptr<Object>> objects_;
 };
 

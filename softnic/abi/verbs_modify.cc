@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "softnic/abi/verbs_queues.h"
-#include "softnic/word.h"
 
 namespace peal::softnic::abi {
 namespace {
@@ -139,11 +138,8 @@ void VerbsQueuePair::modify(const ibv_qp_attr& attr, int mask) {
   to.log_max_message = 30;
   to.dc_access_key = dc_access_key;
   require(nic->modify_qp(number, from, to));
-  VerbsQp::state = verbs_state(target);
-  if (target != QpState::kReset) return;
-  forget_requests();
-  store<uint32_t>(&config.doorbell->receive, 0);
-  store<uint32_t>(&config.doorbell->send, 0);
+  set_state(verbs_state(target));
+  if (target == QpState::kReset) forget_requests();
 }
 
 ibv_qp_attr VerbsQueuePair::query() {
@@ -180,7 +176,7 @@ void VerbsDcTarget::modify(const ibv_qp_attr& attr, int mask) {
     config.access = attr.qp_access_flags & (kRemoteWrite | kRemoteRead | kRemoteAtomic);
     config.atomic_mode = (config.access & kRemoteAtomic) != 0 ? 3 : 0;
     attributes.qp_access_flags = config.access;
-    state = IBV_QPS_INIT;
+    set_state(IBV_QPS_INIT);
     return;
   }
   if (state != IBV_QPS_INIT || attr.qp_state != IBV_QPS_RTR) refuse(EINVAL);
@@ -191,7 +187,7 @@ void VerbsDcTarget::modify(const ibv_qp_attr& attr, int mask) {
   qp_num = dctn;
   attributes.path_mtu = attr.path_mtu;
   attributes.min_rnr_timer = attr.min_rnr_timer;
-  state = IBV_QPS_RTR;
+  set_state(IBV_QPS_RTR);
 }
 
 ibv_qp_attr VerbsDcTarget::query() {

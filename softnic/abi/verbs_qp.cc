@@ -72,8 +72,9 @@ void place_queues(VerbsQueuePair& qp, Pd& pd, ibv_qp_cap* cap, bool receives) {
   config.send_buffer = memory + rq_bytes;
   config.doorbell = reinterpret_cast<mlx5::DoorbellRecord*>(memory + rq_bytes + sq_bytes);
   cap->max_send_wr = blocks / per_request;
-  qp.sent.entry.resize(blocks);
-  qp.received.wr_id.resize(config.receive_buffer == nullptr ? 0 : cap->max_recv_wr);
+  qp.sent.open(config.send_buffer, blocks, config.doorbell);
+  qp.received.open(config.receive_buffer, rq_bytes == 0 ? 0 : cap->max_recv_wr,
+                   1u << config.log_receive_stride, config.doorbell);
 }
 
 /// The caller's view, common to all three kinds.
@@ -125,8 +126,11 @@ ibv_qp* create_queue_pair(ibv_pd* pd, ibv_qp_init_attr* init, Service service) {
   qp->receive_cq = Use(receive_cq);
   qp->uar = Use(uar);
   qp->number = require(context.nic().create_qp(config));
+  qp->sent.name(qp->number, init->cap.max_send_wr);
   introduce(*qp, pd, *init);
-  return context.adopt(std::move(qp));
+  VerbsQueuePair* made = context.adopt(std::move(qp));
+  context.set_pollable(made->number, made);
+  return made;
 }
 
 ibv_qp* create_dc_target(ibv_pd* pd, ibv_qp_init_attr* init, uint64_t key) {
@@ -197,7 +201,9 @@ void VerbsQueuePair::describe(mlx5dv_qp* out) {
 
 Refusal VerbsQueuePair::retire() {
   Refusal refusal = QueuePair::retire();
-  if (!refusal.refused()) forget_requests();
+  if (refusal.refused()) return refusal;
+  forget_requests();
+  Context::of(VerbsQp::context).set_pollable(number, nullptr);
   return refusal;
 }
 
@@ -249,7 +255,7 @@ int ibv_query_qp(ibv_qp* handle, ibv_qp_attr* attr, int, ibv_qp_init_attr* init)
     VerbsQp& qp = verbs_qp(handle);
     *attr = qp.query();
     attr->cap = qp.created_with.cap;
-    handle->state = attr->qp_state;
+    qp.set_state(attr->qp_state);
     if (init != nullptr) *init = qp.created_with;
   });
 }
