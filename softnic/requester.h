@@ -235,6 +235,7 @@ class Requester : private Recovery {
     packet.bytes = bytes;
     packet.immediate = request.immediate;
     if (send.offset + bytes == request.bytes) packet.flags |= kLastOfMessage;
+    if (request.solicited) packet.flags |= kSolicited;
     if (qp.service == Service::kDcInitiator) {
       packet.flags |= kDcRequest;
       if (send.psn == send.dc_first_psn) packet.flags |= kFirstOfConnection;

@@ -136,11 +136,14 @@ int query_device_ex_slot(ibv_context* context, const ibv_query_device_ex_input* 
 ibv_pd* alloc_parent_domain_slot(ibv_context* context, ibv_parent_domain_init_attr* attr);
 ibv_td* alloc_td_slot(ibv_context* context, ibv_td_init_attr* attr);
 int dealloc_td_slot(ibv_td* td);
+ibv_qp* create_qp_ex_slot(ibv_context* context, ibv_qp_init_attr_ex* attr);
+ibv_cq_ex* create_cq_ex_slot(ibv_context* context, ibv_cq_init_attr_ex* attr);
 int get_srq_num_slot(ibv_srq* srq, uint32_t* number);
 
 // Implementations behind the slots of ibv_context_ops.
 int post_send_slot(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad);
 int post_receive_slot(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
+int req_notify_slot(ibv_cq* cq, int solicited_only);
 int poll_cq_slot(ibv_cq* cq, int count, ibv_wc* wc);
 
 /// Takes events off the NIC and hands each to the context that owns its object.

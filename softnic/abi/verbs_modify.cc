@@ -170,7 +170,7 @@ ibv_qp_attr VerbsQueuePair::query() {
 void VerbsDcTarget::modify(const ibv_qp_attr& attr, int mask) {
   if ((mask & IBV_QP_STATE) == 0) refuse(EINVAL);
   check_identity(attr, mask);
-  if (state == IBV_QPS_RESET && attr.qp_state == IBV_QPS_INIT) {
+  if (qp_base.state == IBV_QPS_RESET && attr.qp_state == IBV_QPS_INIT) {
     constexpr int kRequired = kInitRequired | IBV_QP_ACCESS_FLAGS;
     if ((mask & kRequired) != kRequired) refuse(EINVAL);
     config.access = attr.qp_access_flags & (kRemoteWrite | kRemoteRead | kRemoteAtomic);
@@ -179,12 +179,12 @@ void VerbsDcTarget::modify(const ibv_qp_attr& attr, int mask) {
     set_state(IBV_QPS_INIT);
     return;
   }
-  if (state != IBV_QPS_INIT || attr.qp_state != IBV_QPS_RTR) refuse(EINVAL);
+  if (qp_base.state != IBV_QPS_INIT || attr.qp_state != IBV_QPS_RTR) refuse(EINVAL);
   constexpr int kRequired = IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU;
   if ((mask & kRequired) != kRequired) refuse(EINVAL);
   config.min_rnr_timer = limited(attr.min_rnr_timer, 31);
   dctn = require(nic->create_dc_target(config));
-  qp_num = dctn;
+  qp_base.qp_num = dctn;
   attributes.path_mtu = attr.path_mtu;
   attributes.min_rnr_timer = attr.min_rnr_timer;
   set_state(IBV_QPS_RTR);
@@ -192,7 +192,7 @@ void VerbsDcTarget::modify(const ibv_qp_attr& attr, int mask) {
 
 ibv_qp_attr VerbsDcTarget::query() {
   ibv_qp_attr attr = attributes;
-  attr.qp_state = attr.cur_qp_state = state;
+  attr.qp_state = attr.cur_qp_state = qp_base.state;
   attr.port_num = kPort;
   return attr;
 }

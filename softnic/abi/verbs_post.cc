@@ -7,12 +7,11 @@
 //
 // A post holds the lock of its queue and no other: neither the engine nor another queue waits for
 // it. Refusals are answers here, not exceptions: a full queue is everyday life.
-#include <array>
 #include <cstring>
 #include <mutex>
 #include <span>
 
-#include "device/mlx5/layout.h"
+#include "softnic/abi/compose.h"
 #include "softnic/abi/verbs_queues.h"
 #include "softnic/word.h"
 
@@ -52,25 +51,6 @@ bool is_send(mlx5::Opcode opcode) {
   return opcode == mlx5::Opcode::kSend || opcode == mlx5::Opcode::kSendImm;
 }
 
-bool is_atomic(mlx5::Opcode opcode) {
-  return opcode == mlx5::Opcode::kAtomicCompareSwap || opcode == mlx5::Opcode::kAtomicFetchAdd;
-}
-
-mlx5::DataSegment data_segment(const ibv_sge& sge) {
-  return {Be32(sge.length), Be32(sge.lkey), Be64(sge.addr)};
-}
-
-/// The caller's list, or false. Its entries of no bytes go into no queue: a byte count of 0 means
-/// 2^31 there.
-template <class Request>
-bool list_of(const Request& request, uint32_t limit, std::span<const ibv_sge>* list) {
-  if (request.num_sge < 0 || static_cast<uint32_t>(request.num_sge) > limit) return false;
-  *list = {request.sg_list, static_cast<size_t>(request.num_sge)};
-  for (const ibv_sge& sge : *list)
-    if (sge.length >= mlx5::kInlineFlag) return false;
-  return true;
-}
-
 void add_remote(const ibv_send_wr& wr, mlx5::Opcode opcode, WqeWriter& wqe) {
   if (!is_atomic(opcode)) {
     wqe.add(mlx5::RemoteAddressSegment{Be64(wr.wr.rdma.remote_addr), Be32(wr.wr.rdma.rkey), {}});
@@ -85,17 +65,12 @@ void add_remote(const ibv_send_wr& wr, mlx5::Opcode opcode, WqeWriter& wqe) {
   }
 }
 
-int add_inline(std::span<const ibv_sge> list, uint32_t limit, WqeWriter& wqe) {
-  uint64_t bytes = 0;
-  for (const ibv_sge& sge : list) bytes += sge.length;
-  if (bytes > limit) return ENOMEM;  // what the real provider answers
-  if (bytes == 0) return 0;
-  const mlx5::InlineHeader header{Be32(static_cast<uint32_t>(bytes) | mlx5::kInlineFlag)};
-  wqe.append(&header, sizeof header);
-  for (const ibv_sge& sge : list)
-    if (sge.length > 0) wqe.append(reinterpret_cast<const void*>(sge.addr), sge.length);
-  wqe.pad();
-  return 0;
+/// The caller's list, or false when it is longer or larger than the queue's entries.
+template <class Request>
+bool list_of(const Request& request, uint32_t limit, std::span<const ibv_sge>* list) {
+  if (request.num_sge < 0) return false;
+  *list = {request.sg_list, static_cast<size_t>(request.num_sge)};
+  return check_list(*list, limit) == 0;
 }
 
 int post_one(VerbsQueuePair& qp, const ibv_send_wr& wr) {
@@ -107,16 +82,14 @@ int post_one(VerbsQueuePair& qp, const ibv_send_wr& wr) {
   std::span<const ibv_sge> list;
   if ((wr.send_flags & ~kKnown) != 0 || !opcode_of(wr.opcode, &opcode)) return EINVAL;
   if (!list_of(wr, cap.max_send_sge, &list)) return EINVAL;
-  const bool fetches = opcode == mlx5::Opcode::kRdmaRead || is_atomic(opcode);
   const bool in_wqe = (wr.send_flags & IBV_SEND_INLINE) != 0;
-  if (in_wqe && fetches) return EINVAL;
+  if (in_wqe && fetches(opcode)) return EINVAL;
   WqeWriter wqe = qp.sent.begin();
   if (!is_send(opcode)) add_remote(wr, opcode, wqe);
   if (in_wqe) {
     if (const int error = add_inline(list, cap.max_inline_data, wqe); error != 0) return error;
   } else {
-    for (const ibv_sge& sge : list)
-      if (sge.length > 0) wqe.add(data_segment(sge));
+    add_list(list, wqe);
   }
   const bool immediate = opcode == mlx5::Opcode::kRdmaWriteImm || opcode == mlx5::Opcode::kSendImm;
   qp.sent.finish(wqe, {opcode, qp.modes_of(wr.send_flags), immediate ? wr.imm_data : 0}, wr.wr_id);
