@@ -241,6 +241,10 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
       Watcher::Calls{.lost = [&s](int pe, int pid) { s.peer_lost(pe, pid); },
                      .message = [&s] { s.take_messages(); },
                      .tick = [&s] { s.tell_callback(); }});
+  if (s.nic) {
+    for (const std::string& text : s.nic->device.path_settings().ignored)
+      s.log.warn("nic", "{}", text);
+  }
   if (!config.info) return;
   if (s.bootstrap->rank() == 0) {
     s.log.print("config", config.describe());
@@ -250,7 +254,12 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
                             n_pes(), format_size(s.heap.bytes()), s.nic ? config.queues : 0,
                             config.queue_depth, format_size(overhead_bytes())));
   }
-  if (s.nic) s.log.print("nic", s.nic->why);
+  if (s.nic) {
+    s.log.print("nic", s.nic->why);
+    s.log.print("path", s.nic->device.path_description());
+    s.log.print("nic", fmt::format("heap: {}; {}", s.windows.describe_registration(),
+                                   s.default_context->describe_registration()));
+  }
   if (s.gpu) s.log.print("gpu", fmt::format("GPU {}, {}", s.gpu->index(), s.gpu->name()));
   s.log.print("transport", s.routes.describe());
 }

@@ -25,10 +25,11 @@ nic::Device open_device(const Config& config, const Gpu* gpu, std::string& why) 
   const auto library = nic::VerbsLibrary::open(nic::LibrarySearch::from(config));
   std::optional<nic::GpuPlace> place;
   if (gpu) place = {gpu->index(), gpu->pci_address()};
-  const nic::Choice choice =
-      nic::choose_nic(*library, nic::HcaList::from(config, library->software()), place);
+  const nic::DeviceOptions options = {.list = nic::HcaList::from(config, library->software()),
+                                      .path = nic::PathSettings::from(config, library->software())};
+  const nic::Choice choice = nic::choose_nic(*library, options.list, place);
   why = choice.why;
-  return nic::Device(library, choice.name);
+  return nic::Device(library, choice.name, options);
 }
 
 // Lets the GPU's kernels ring, if there are such and they cannot yet. A software NIC's page is
@@ -47,6 +48,12 @@ IbgdaNic::IbgdaNic(const Config& config, std::shared_ptr<Gpu> kernels_gpu)
       payload(payload_ordering(config.relaxed_ordering, gpu != nullptr)),
       device(open_device(config, gpu.get(), why)),
       domain(device) {}
+
+nic::Memory memory_of(const std::shared_ptr<Gpu>& gpu, std::byte* address, size_t bytes) {
+  if (!gpu || !gpu->holds(address)) return {address, bytes};
+  return {address, bytes,
+          [gpu](std::byte* first_page, size_t whole) { return gpu->lend(first_page, whole); }};
+}
 
 Doorbell::Doorbell(const IbgdaNic& nic)
     : uar_(nic.device),
