@@ -68,8 +68,8 @@ Queues::Queues(const IbgdaNic& nic, const Doorbell& doorbell, Bootstrap& bootstr
       n_pes_(static_cast<uint32_t>(bootstrap.size())),
       queues_(options.queues_per_peer),
       memory_(queue_memory(nic.gpu, size_t{queues_} * n_pes_ * layout_.bytes())),
-      umem_(nic.device, memory_.address(), memory_.bytes()),
-      region_(nic.device, nic.domain, memory_.address(), memory_.bytes()) {
+      umem_(nic.device, memory_of(nic.gpu, memory_.address(), memory_.bytes())),
+      region_(nic.device, nic.domain, memory_of(nic.gpu, memory_.address(), memory_.bytes())) {
   create(nic, doorbell.uar(), options.depth);
   for (uint32_t i = 0; i < count(); ++i) fill_in(i, nic, doorbell.address(), options);
   connect(nic.device, bootstrap);
@@ -116,6 +116,13 @@ Queues::Progress Queues::progress(uint32_t index) const {
           .completed = moving[4],
           .last_cqe = swap_bytes(static_cast<uint32_t>(last >> 32)),
           .status = static_cast<Status>(memory_.load_word(&queue->error.status))};
+}
+
+std::string Queues::describe_registration() const {
+  const std::string umem = umem_.registration().describe();
+  const std::string region = region_.registration().describe();
+  const std::string parts = "rings, doorbell records and completions (one umem): " + umem;
+  return parts + "; landing cells: " + region;
 }
 
 bool Queues::broken(uint32_t index) const {
