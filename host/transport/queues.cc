@@ -76,8 +76,8 @@ Queues::Queues(const IbgdaNic& nic, const Doorbell& doorbell, Bootstrap& bootstr
       n_pes_(static_cast<uint32_t>(bootstrap.size())),
       queues_(options.queues_per_peer),
       memory_(queue_memory(nic.gpu, size_t{queues_} * n_pes_ * layout_.bytes())),
-      umem_(nic.device, memory_.address(), memory_.bytes()),
-      region_(nic.device, nic.domain, memory_.address(), memory_.bytes()) {
+      umem_(nic.device, memory_of(nic.gpu, memory_.address(), memory_.bytes())),
+      region_(nic.device, nic.domain, memory_of(nic.gpu, memory_.address(), memory_.bytes())) {
   create(nic, doorbell.uar(), options.depth);
   for (uint32_t i = 0; i < count(); ++i) fill_in(i, nic, doorbell.address(), options);
   connect(nic.device, bootstrap);
@@ -152,6 +152,13 @@ std::vector<SelfTestResult> Queues::prove(const ProvingGround& ground, uint32_t 
     for (const QueueUnderTest& q : round) change(q.index, start_behind_test);
   }
   return failed;
+}
+
+std::string Queues::describe_registration() const {
+  const std::string umem = umem_.registration().describe();
+  const std::string region = region_.registration().describe();
+  const std::string parts = "rings, doorbell records and completions (one umem): " + umem;
+  return parts + "; landing cells: " + region;
 }
 
 bool Queues::broken(uint32_t index) const {
