@@ -131,7 +131,7 @@ std::vector<SelfTestResult> Queues::prove(const ProvingGround& ground, uint32_t 
   const auto end = std::chrono::steady_clock::now() + deadline;
   const uint64_t cells = ground.cells + uint64_t{ground.pe} * ground.kSlots * kSelfTestCell;
   std::vector<SelfTestResult> failed;
-  for (uint32_t first = 0; first < queues_; first += ground.kSlots) {
+  for (uint32_t first = 0; first < queues_ && failed.empty(); first += ground.kSlots) {
     std::vector<QueueUnderTest> round;
     const uint32_t last = std::min(first + ground.kSlots, queues_);
     for (uint32_t index = first * n_pes_; index < last * n_pes_; ++index) {
@@ -147,8 +147,7 @@ std::vector<SelfTestResult> Queues::prove(const ProvingGround& ground, uint32_t 
       q.rkey = ground.rkeys[pe];
       q.word_rkey = ground.word_rkeys[pe];
     }
-    const auto bad = self_test(round, tag, end - std::chrono::steady_clock::now());
-    failed.insert(failed.end(), bad.begin(), bad.end());
+    failed = self_test(round, tag, end - std::chrono::steady_clock::now());
     for (const QueueUnderTest& q : round) change(q.index, start_behind_test);
   }
   return failed;

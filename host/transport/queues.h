@@ -87,8 +87,8 @@ class Queues {
     std::vector<uint8_t> absent;  // by PE: 1 = has no other end
   };
   /// Tests all queues, as many to each PE at once as there are slots, under one deadline. Answers
-  /// what failed. To be called once, before kernels use the queues; those that passed begin with
-  /// kSelfTestBlocks completed.
+  /// what failed; those behind are not tested then. To be called once, before kernels use the
+  /// queues; those that passed begin with kSelfTestBlocks completed.
   std::vector<SelfTestResult> prove(const ProvingGround& ground, uint32_t tag,
                                     std::chrono::nanoseconds deadline);
 

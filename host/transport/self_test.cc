@@ -19,8 +19,9 @@ using Clock = std::chrono::steady_clock;
 using Step = SelfTestResult::Step;
 using Kind = SelfTestResult::Kind;
 
-// Places behind the landing cells and the sink, which are the kernels'.
-constexpr uint32_t kSource = mlx5::kLandingCells + 1, kFetched = kSource + 1, kRead = kSource + 2;
+// Places behind the landing cells and the sink, which are the kernels', and one for who serves
+// them.
+constexpr uint32_t kSource = mlx5::kLandingCells + 2, kFetched = kSource + 1, kRead = kSource + 2;
 static_assert((kRead + 1) * sizeof(mlx5::LandingCell) <= nic::QueueMemoryLayout::kLandingBytes);
 
 struct Cell {
