@@ -12,6 +12,7 @@
 
 #include "host/base/error.h"
 #include "host/runtime_state.h"
+#include "host/transport/connection.h"
 
 namespace peal {
 namespace {
@@ -29,12 +30,14 @@ Text text_of(std::string_view words) {
   return text;
 }
 
-// "host n17, mlx5_0, LID 5, MTU 4096".
+// "host n17, mlx5_0: InfiniBand, LID 5, GID fe80::2, MTU 4096".
 std::string this_end(const nic::Device& device) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  return fmt::format("host {}, {}, LID {}, MTU {}", host.data(), device.name(), device.lid(),
-                     128u << device.mtu());
+  const Endpoint end = endpoint_of(device, 0);
+  return fmt::format(
+      "host {}, {}: {}{}", host.data(), device.name(), describe(end),
+      end.link_layer == nic::LinkLayer::kInfiniBand ? ", GID " + end.gid.text() : "");
 }
 
 std::string describe(const std::vector<SelfTestResult>& failed, const std::vector<Text>& ends,

@@ -86,7 +86,7 @@ TEST_P(SelfTestFault, IsTheSameErrorOnAllPes) {
   const std::vector<std::string> errors = errors_under(GetParam().plan);
   EXPECT_EQ(errors[0], errors[1]);
   expect_in(errors[0], GetParam().parts);
-  expect_in(errors[0], {"self-test: PE 0 (host ", "LID ", "MTU ", "queue ", " to PE ",
+  expect_in(errors[0], {"self-test: PE 0 (host ", "LID ", "GID ", "MTU ", "queue ", " to PE ",
                         "PEAL_SELF_TEST=off", "2 of 2 PEs have such queues"});
 }
 
