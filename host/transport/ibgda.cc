@@ -23,10 +23,11 @@ nic::Device open_device(const Config& config, const Gpu* gpu, std::string& why) 
   const auto library = nic::VerbsLibrary::open(nic::LibrarySearch::from(config));
   std::optional<nic::GpuPlace> place;
   if (gpu) place = {gpu->index(), gpu->pci_address()};
-  const nic::Choice choice =
-      nic::choose_nic(*library, nic::HcaList::from(config, library->software()), place);
+  const nic::DeviceOptions options = {.list = nic::HcaList::from(config, library->software()),
+                                      .path = nic::PathSettings::from(config, library->software())};
+  const nic::Choice choice = nic::choose_nic(*library, options.list, place);
   why = choice.why;
-  return nic::Device(library, choice.name);
+  return nic::Device(library, choice.name, options);
 }
 
 }  // namespace
