@@ -161,6 +161,8 @@ constexpr Choice<BootstrapKind, 4> kBootstraps{{{{"auto", BootstrapKind::kAuto},
 constexpr Choice<TransportKind, 3> kTransports{{{{"auto", TransportKind::kAuto},
                                                  {"p2p", TransportKind::kP2p},
                                                  {"ibgda", TransportKind::kIbgda}}}};
+constexpr Choice<DoorbellKind, 3> kDoorbells{
+    {{{"auto", DoorbellKind::kAuto}, {"gpu", DoorbellKind::kGpu}, {"cpu", DoorbellKind::kCpu}}}};
 constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},
                                                          {"on", RelaxedOrdering::kOn},
                                                          {"off", RelaxedOrdering::kOff}}}};
