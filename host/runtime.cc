@@ -115,7 +115,7 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
                .p2p = p2p ? &*p2p : nullptr,
                .gpu = gpu}) {
   windows.add_mapped(heap.base(), heap.bytes(), std::move(mapped_heap));
-  if (nic) doorbell.emplace(*nic);
+  if (nic) doorbell.emplace(nic->device, gpu, config.doorbell, log);
   default_context = create_context({});
 }
 
@@ -264,6 +264,7 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
     s.log.print("path", s.nic->device.path_description());
     s.log.print("nic", fmt::format("heap: {}; {}", s.windows.describe_registration(),
                                    s.default_context->describe_registration()));
+    s.log.print("nic", s.doorbell->describe());
   }
   if (s.gpu) s.log.print("gpu", fmt::format("GPU {}, {}", s.gpu->index(), s.gpu->name()));
   s.log.print("transport", s.routes.describe());

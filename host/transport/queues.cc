@@ -72,9 +72,10 @@ Queues::Queues(const IbgdaNic& nic, const Doorbell& doorbell, Bootstrap& bootstr
       queues_(options.queues_per_peer),
       memory_(queue_memory(nic.gpu, size_t{queues_} * n_pes_ * layout_.bytes())),
       umem_(nic.device, memory_of(nic.gpu, memory_.address(), memory_.bytes())),
-      region_(nic.device, nic.domain, memory_of(nic.gpu, memory_.address(), memory_.bytes())) {
+      region_(nic.device, nic.domain, memory_of(nic.gpu, memory_.address(), memory_.bytes())),
+      bells_(doorbell.bells(size_t{queues_} * n_pes_)) {
   create(nic, doorbell.uar(), options.depth);
-  for (uint32_t i = 0; i < count(); ++i) fill_in(i, nic, doorbell.address(), options);
+  for (uint32_t i = 0; i < count(); ++i) fill_in(i, !nic.device.software(), options);
   connect(nic.device, bootstrap);
 }
 
@@ -231,8 +232,7 @@ void Queues::connect(const nic::Device& device, Bootstrap& bootstrap) {
   bootstrap.barrier();
 }
 
-void Queues::fill_in(uint32_t index, const IbgdaNic& nic, uint64_t* doorbell,
-                     const QueueOptions& options) {
+void Queues::fill_in(uint32_t index, bool ring_twice, const QueueOptions& options) {
   static_assert(sizeof(mlx5::SendQueue) <= nic::QueueMemoryLayout::kStateBytes);
   static_assert((mlx5::kLandingCells + 1) * sizeof(mlx5::LandingCell) <=
                 nic::QueueMemoryLayout::kLandingBytes);
@@ -241,8 +241,8 @@ void Queues::fill_in(uint32_t index, const IbgdaNic& nic, uint64_t* doorbell,
   mlx5::SendQueue queue{};
   queue.blocks = reinterpret_cast<mlx5::Wqebb*>(begin + layout_.send_queue());
   queue.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(begin + layout_.doorbell());
-  queue.doorbell = doorbell;
-  queue.ring_twice = nic.device.software() ? 0 : 1;
+  queue.doorbell = bells_.of(index);
+  queue.ring_twice = ring_twice ? 1 : 0;
   queue.cqe = reinterpret_cast<mlx5::Cqe*>(begin + layout_.cqe());
   queue.landing = reinterpret_cast<mlx5::LandingCell*>(begin + layout_.landing());
   queue.stop = options.stop;

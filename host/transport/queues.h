@@ -22,6 +22,7 @@
 #include "host/nic/device.h"
 #include "host/nic/queue_layout.h"
 #include "host/nic/registration.h"
+#include "host/transport/doorbell.h"
 #include "host/transport/ibgda.h"
 #include "host/transport/queue_end.h"
 #include "host/transport/self_test.h"
@@ -111,8 +112,7 @@ class Queues {
   void change(uint32_t index, void (*edit)(mlx5::SendQueue&));
   void create(const IbgdaNic& nic, const nic::Uar& uar, uint32_t depth);
   void connect(const nic::Device& device, Bootstrap& bootstrap);
-  void fill_in(uint32_t index, const IbgdaNic& nic, uint64_t* doorbell,
-               const QueueOptions& options);
+  void fill_in(uint32_t index, bool ring_twice, const QueueOptions& options);
 
   nic::QueueMemoryLayout layout_;
   uint32_t n_pes_;
@@ -120,6 +120,7 @@ class Queues {
   Backing memory_;
   nic::Umem umem_;
   nic::MemoryRegion region_;
+  Bells bells_;
   std::vector<std::unique_ptr<QueueEnd>> ends_;
   std::vector<nic::RemoteQueue> remotes_;  // the other ends, by index
 };
