@@ -16,6 +16,7 @@ namespace peal {
 
 enum class BootstrapKind { kAuto, kMpi, kTcp, kSingle };
 enum class TransportKind { kAuto, kP2p, kIbgda };
+enum class DoorbellKind { kAuto, kGpu, kCpu };
 enum class RelaxedOrdering { kAuto, kOn, kOff };
 
 /// Where a program's kernels run, and so where the memory they use must lie. Not a setting: the
@@ -40,6 +41,8 @@ using Microseconds = std::chrono::microseconds;
     "how PEs find each other; auto = mpi under mpirun, else single")                              \
   X(Microseconds, bootstrap_timeout, "PEAL_BOOTSTRAP_TIMEOUT", "60s", (Time{Microseconds(1000)}), \
     "deadline of every collective set-up call")                                                   \
+  X(bool, self_test, "PEAL_SELF_TEST", "on", kOnOff,                                              \
+    "every queue does one put, one atomic and one get before kernels use it")                     \
   X(std::string, tcp_id, "PEAL_TCP_ID", "", Secret{}, "unique id of a job started over tcp")      \
   X(int, tcp_rank, "PEAL_TCP_RANK", "0", (Count{0, 65535}), "rank of this PE in a tcp job")       \
   X(int, tcp_size, "PEAL_TCP_SIZE", "1", (Count{1, 65536}), "number of PEs in a tcp job")         \
@@ -78,6 +81,8 @@ using Microseconds = std::chrono::microseconds;
     "NCCL's, taken where PEAL_RETRY_COUNT is auto")                                               \
   X(TransportKind, transport, "PEAL_TRANSPORT", "auto", kTransports,                              \
     "p2p = loads and stores, ibgda = the NIC; auto = p2p where it reaches on a GPU, else ibgda")  \
+  X(DoorbellKind, doorbell, "PEAL_DOORBELL", "auto", kDoorbells,                                  \
+    "who rings the NIC: gpu = kernels, cpu = a thread for them; auto = gpu where it may")         \
   X(RelaxedOrdering, relaxed_ordering, "PEAL_RELAXED_ORDERING", "auto", kRelaxedOrderings,        \
     "on = the NIC may place payload out of order until a signal or fence; auto = on a GPU")       \
   X(int, device, "PEAL_DEVICE", "auto", (AutoOr{{0, 1023}}),                                      \

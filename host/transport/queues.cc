@@ -3,6 +3,7 @@
 // Set-up of the queues: create all ends, exchange numbers once, connect, fill in the device's view.
 #include "host/transport/queues.h"
 
+#include <algorithm>
 #include <span>
 
 #include "host/base/error.h"
@@ -27,6 +28,13 @@ void start_afresh(mlx5::SendQueue& queue) {
   queue.landing_ticket = 0;
   queue.ring_lock = 0;
   queue.error = {};
+}
+
+// The same, behind the work of the self-test.
+void start_behind_test(mlx5::SendQueue& queue) {
+  start_afresh(queue);
+  queue.reserved = queue.published = queue.rung = queue.completed = kSelfTestBlocks;
+  queue.last_published = kSelfTestBlocks - 1;
 }
 
 // Of the packets that queue pair `qpn` sends on its `generation`-th connection: for every
@@ -64,9 +72,10 @@ Queues::Queues(const IbgdaNic& nic, const Doorbell& doorbell, Bootstrap& bootstr
       queues_(options.queues_per_peer),
       memory_(queue_memory(nic.gpu, size_t{queues_} * n_pes_ * layout_.bytes())),
       umem_(nic.device, memory_of(nic.gpu, memory_.address(), memory_.bytes())),
-      region_(nic.device, nic.domain, memory_of(nic.gpu, memory_.address(), memory_.bytes())) {
+      region_(nic.device, nic.domain, memory_of(nic.gpu, memory_.address(), memory_.bytes())),
+      bells_(doorbell.bells(size_t{queues_} * n_pes_)) {
   create(nic, doorbell.uar(), options.depth);
-  for (uint32_t i = 0; i < count(); ++i) fill_in(i, nic, doorbell.address(), options);
+  for (uint32_t i = 0; i < count(); ++i) fill_in(i, !nic.device.software(), options);
   connect(nic.device, bootstrap);
 }
 
@@ -111,6 +120,33 @@ Queues::Progress Queues::progress(uint32_t index) const {
           .completed = moving[4],
           .last_cqe = swap_bytes(static_cast<uint32_t>(last >> 32)),
           .status = static_cast<Status>(memory_.load_word(&queue->error.status))};
+}
+
+std::vector<SelfTestResult> Queues::prove(const ProvingGround& ground, uint32_t tag,
+                                          std::chrono::nanoseconds deadline) {
+  const auto end = std::chrono::steady_clock::now() + deadline;
+  const uint64_t cells = ground.cells + uint64_t{ground.pe} * ground.kSlots * kSelfTestCell;
+  std::vector<SelfTestResult> failed;
+  for (uint32_t first = 0; first < queues_ && failed.empty(); first += ground.kSlots) {
+    std::vector<QueueUnderTest> round;
+    const uint32_t last = std::min(first + ground.kSlots, queues_);
+    for (uint32_t index = first * n_pes_; index < last * n_pes_; ++index) {
+      const uint32_t pe = index % n_pes_;
+      if (ground.absent[pe] != 0) continue;
+      QueueUnderTest& q = round.emplace_back();
+      q.index = index;
+      q.memory = &memory_;
+      memory_.copy_out(&q.fields, reinterpret_cast<const std::byte*>(state(index)),
+                       offsetof(mlx5::SendQueue, reserved));
+      q.end = ends_[index].get();
+      q.cell = cells + index / n_pes_ % ground.kSlots * kSelfTestCell;
+      q.rkey = ground.rkeys[pe];
+      q.word_rkey = ground.word_rkeys[pe];
+    }
+    failed = self_test(round, tag, end - std::chrono::steady_clock::now());
+    for (const QueueUnderTest& q : round) change(q.index, start_behind_test);
+  }
+  return failed;
 }
 
 std::string Queues::describe_registration() const {
@@ -196,8 +232,7 @@ void Queues::connect(const nic::Device& device, Bootstrap& bootstrap) {
   bootstrap.barrier();
 }
 
-void Queues::fill_in(uint32_t index, const IbgdaNic& nic, uint64_t* doorbell,
-                     const QueueOptions& options) {
+void Queues::fill_in(uint32_t index, bool ring_twice, const QueueOptions& options) {
   static_assert(sizeof(mlx5::SendQueue) <= nic::QueueMemoryLayout::kStateBytes);
   static_assert((mlx5::kLandingCells + 1) * sizeof(mlx5::LandingCell) <=
                 nic::QueueMemoryLayout::kLandingBytes);
@@ -206,8 +241,8 @@ void Queues::fill_in(uint32_t index, const IbgdaNic& nic, uint64_t* doorbell,
   mlx5::SendQueue queue{};
   queue.blocks = reinterpret_cast<mlx5::Wqebb*>(begin + layout_.send_queue());
   queue.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(begin + layout_.doorbell());
-  queue.doorbell = doorbell;
-  queue.ring_twice = nic.device.software() ? 0 : 1;
+  queue.doorbell = bells_.of(index);
+  queue.ring_twice = ring_twice ? 1 : 0;
   queue.cqe = reinterpret_cast<mlx5::Cqe*>(begin + layout_.cqe());
   queue.landing = reinterpret_cast<mlx5::LandingCell*>(begin + layout_.landing());
   queue.stop = options.stop;

@@ -10,6 +10,7 @@
 // copies. PE k's queue q to me is connected to my queue q to PE k.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,8 +22,10 @@
 #include "host/nic/device.h"
 #include "host/nic/queue_layout.h"
 #include "host/nic/registration.h"
+#include "host/transport/doorbell.h"
 #include "host/transport/ibgda.h"
 #include "host/transport/queue_end.h"
+#include "host/transport/self_test.h"
 
 namespace peal {
 
@@ -75,6 +78,21 @@ class Queues {
 
   nic::QueueState nic_state(uint32_t index) const { return ends_[index]->state(); }
 
+  /// Where queues are tested: cells in every PE's heap, kSlots for each PE that tests.
+  struct ProvingGround {
+    static constexpr uint32_t kSlots = 4;
+    uint64_t cells;           // offset in the heap; kSlots x PEs x kSelfTestCell bytes
+    uint32_t pe;              // this one
+    std::vector<Be32> rkeys;  // of the heaps, by PE
+    std::vector<Be32> word_rkeys;
+    std::vector<uint8_t> absent;  // by PE: 1 = has no other end
+  };
+  /// Tests all queues, as many to each PE at once as there are slots, under one deadline. Answers
+  /// what failed; those behind are not tested then. To be called once, before kernels use the
+  /// queues; those that passed begin with kSelfTestBlocks completed.
+  std::vector<SelfTestResult> prove(const ProvingGround& ground, uint32_t tag,
+                                    std::chrono::nanoseconds deadline);
+
   /// True when kernels or the NIC have given the queue up.
   bool broken(uint32_t index) const;
   /// Takes a queue back to what it was when it was made, but not connected. Work that was under way
@@ -94,8 +112,7 @@ class Queues {
   void change(uint32_t index, void (*edit)(mlx5::SendQueue&));
   void create(const IbgdaNic& nic, const nic::Uar& uar, uint32_t depth);
   void connect(const nic::Device& device, Bootstrap& bootstrap);
-  void fill_in(uint32_t index, const IbgdaNic& nic, uint64_t* doorbell,
-               const QueueOptions& options);
+  void fill_in(uint32_t index, bool ring_twice, const QueueOptions& options);
 
   nic::QueueMemoryLayout layout_;
   uint32_t n_pes_;
@@ -103,6 +120,7 @@ class Queues {
   Backing memory_;
   nic::Umem umem_;
   nic::MemoryRegion region_;
+  Bells bells_;
   std::vector<std::unique_ptr<QueueEnd>> ends_;
   std::vector<nic::RemoteQueue> remotes_;  // the other ends, by index
 };
