@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -32,10 +33,10 @@ class DeviceList {
   DeviceList(const DeviceList&) = delete;
   DeviceList& operator=(const DeviceList&) = delete;
 
-  /// The mlx5 device called `hca`, or the first one when that is empty; nullptr if there is none.
+  /// The device of use called `hca`, or the first one when that is empty; nullptr if there is none.
   ibv_device* find(const std::string& hca) const {
     for (size_t i = 0; i < count_; ++i) {
-      if (!library_.mlx5dv.is_supported(list_[i])) continue;
+      if (!library_.serves(list_[i])) continue;
       if (hca.empty() || hca == library_.ibv.get_device_name(list_[i])) return list_[i];
     }
     return nullptr;
@@ -44,7 +45,7 @@ class DeviceList {
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (size_t i = 0; i < count_; ++i) {
-      if (!library_.mlx5dv.is_supported(list_[i])) continue;
+      if (!library_.serves(list_[i])) continue;
       names.emplace_back(library_.ibv.get_device_name(list_[i]));
     }
     return names;
@@ -72,34 +73,70 @@ std::vector<std::string> mlx5_names(const VerbsLibrary& library) {
   return DeviceList(library).names();
 }
 
-Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca)
-    : library_(std::move(library)), context_(nullptr, {library_->ibv.close_device}) {
+Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca, NicUse use)
+    : library_(std::move(library)), use_(use), context_(nullptr, {library_->ibv.close_device}) {
   const DeviceList list(*library_);
   ibv_device* const device = list.find(hca);
   if (!device) {
-    fail(ErrorCode::kUnsupported, "no mlx5 device {} by {}: it has {}; PEAL_HCA chooses one",
+    fail(ErrorCode::kUnsupported, "no {} {} by {}: it has {}; PEAL_HCA chooses one",
+         use == NicUse::kDevx ? "mlx5 device" : "RDMA device",
          hca.empty() ? "at all" : "called \"" + hca + "\"", library_->description(),
          joined(list.names()));
   }
   name_ = library_->ibv.get_device_name(device);
+  open(device);
+  firmware_ = query_firmware();
+  software_ = firmware_.find("softnic") != std::string::npos || library_->software();
+  read_limits();
+  read_port();
+  if (use_ == NicUse::kDevx) read_firmware_capabilities();
+}
 
+void Device::open(ibv_device* device) {
+  if (use_ == NicUse::kVerbs) {
+    errno = 0;
+    context_.reset(library_->ibv.open_device(device));
+    if (context_) return;
+    const int error = errno;
+    fail(ErrorCode::kSystem,
+         "ibv_open_device({}): {}; peal needs access to /dev/infiniband/uverbs*", name_,
+         std::strerror(error));
+  }
   mlx5dv_context_attr attributes{};
   attributes.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
   context_.reset(library_->mlx5dv.open_device(device, &attributes));
-  if (!context_) {
-    const int error = errno;
-    fail(ErrorCode::kSystem,
-         "mlx5dv_open_device({}): {}; peal needs DEVX and access to /dev/infiniband/uverbs*", name_,
-         std::strerror(error));
-  }
-  firmware_ = query_firmware();
-  software_ = firmware_.find("softnic") != std::string::npos || library_->software();
-  read_port();
+  if (context_) return;
+  const int error = errno;
+  fail(ErrorCode::kSystem,
+       "mlx5dv_open_device({}): {}; peal needs DEVX and access to /dev/infiniband/uverbs*", name_,
+       std::strerror(error));
+}
+
+void Device::read_firmware_capabilities() {
   if (library_->mlx5dv.devx_query_eqn(context_.get(), 0, &eqn_) != 0) {
     fail_errno(errno, "mlx5dv_devx_query_eqn(" + name_ + ", vector 0)");
   }
   capabilities_ = query_capabilities(*library_, context_.get());
   require(capabilities_, name_);
+}
+
+void Device::read_limits() {
+  ibv_device_attr attributes{};
+  if (const int error = library_->ibv.query_device(context_.get(), &attributes); error != 0) {
+    fail_errno(error, "ibv_query_device(" + name_ + ")");
+  }
+  const auto positive = [](int value) { return static_cast<uint32_t>(std::max(value, 0)); };
+  limits_ = {.requests = positive(attributes.max_qp_wr),
+             .completions = positive(attributes.max_cqe),
+             .responder_depth = positive(attributes.max_qp_rd_atom),
+             .initiator_depth = positive(attributes.max_qp_init_rd_atom)};
+  if (use_ == NicUse::kVerbs && attributes.atomic_cap == IBV_ATOMIC_NONE) {
+    fail(
+        ErrorCode::kUnsupported,
+        "{} has no atomics (ibv_query_device: atomic_cap), which signals and barriers need; choose "
+        "another NIC by PEAL_HCA",
+        name_);
+  }
 }
 
 std::string Device::query_firmware() const {
@@ -147,6 +184,7 @@ std::string Device::description() const {
 ProtectionDomain::ProtectionDomain(const Device& device)
     : pd_(device.library().ibv.alloc_pd(device.context()), {device.library().ibv.dealloc_pd}) {
   if (!pd_) fail_errno(errno, "ibv_alloc_pd(" + device.name() + ")");
+  if (device.use() == NicUse::kVerbs) return;
   mlx5dv_pd answer{};
   mlx5dv_obj question{};
   question.pd.in = pd_.get();

@@ -29,15 +29,27 @@ using Owned = std::unique_ptr<T, Releaser<T, R>>;
 /// The port of a NIC that peal drives.
 inline constexpr uint8_t kDrivenPort = 1;
 
-/// The mlx5 devices of a library, in its order. Throws kSystem when it cannot list any.
+/// The devices of a library that serve its use, in its order: mlx5 devices, or all. Throws kSystem
+/// when it cannot list any.
 std::vector<std::string> mlx5_names(const VerbsLibrary& library);
+
+/// What ibv_query_device says of queues that a CPU posts to.
+struct VerbsLimits {
+  uint32_t requests = 0;         // of one send queue, at a time
+  uint32_t completions = 0;      // of one completion queue
+  uint32_t responder_depth = 0;  // READs and atomics in flight at a target
+  uint32_t initiator_depth = 0;  // and from here
+};
 
 /// An open NIC with port 1 checked: active, InfiniBand.
 class Device {
  public:
-  /// Opens `hca` (a name such as mlx5_0), or the first mlx5 device when it is empty. Throws
-  /// kUnsupported that names the devices there are, or what this one lacks.
-  Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca);
+  /// Opens `hca` (a name such as mlx5_0), or the first device that serves `use` when it is empty.
+  /// Throws kUnsupported that names the devices there are, or what this one lacks. For
+  /// NicUse::kVerbs nothing but libibverbs is asked: then eqn() and capabilities() are empty, and
+  /// there are no umems, UARs and firmware objects.
+  Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca,
+         NicUse use = NicUse::kDevx);
 
   const std::string& name() const { return name_; }
   const std::string& firmware() const { return firmware_; }
@@ -53,12 +65,17 @@ class Device {
   uint8_t mtu() const { return mtu_; }  // active, as a code: 256 << (mtu - 1) bytes
   uint32_t eqn() const { return eqn_; }
   const Capabilities& capabilities() const { return capabilities_; }
+  const VerbsLimits& limits() const { return limits_; }
+  NicUse use() const { return use_; }
 
   const VerbsLibrary& library() const { return *library_; }
   const std::shared_ptr<const VerbsLibrary>& shared_library() const { return library_; }
   ibv_context* context() const { return context_.get(); }
 
  private:
+  void open(ibv_device* device);
+  void read_limits();
+  void read_firmware_capabilities();
   std::string query_firmware() const;
   void read_port();
 
@@ -69,6 +86,8 @@ class Device {
   uint16_t lid_ = 0;
   uint8_t mtu_ = 0;
   uint32_t eqn_ = 0;
+  NicUse use_;
+  VerbsLimits limits_;
   Capabilities capabilities_;
   Owned<ibv_context, int> context_;
 };
@@ -76,7 +95,7 @@ class Device {
 class ProtectionDomain {
  public:
   explicit ProtectionDomain(const Device& device);
-  uint32_t number() const { return number_; }
+  uint32_t number() const { return number_; }  // for firmware commands; 0 where there are none
   ibv_pd* handle() const { return pd_.get(); }
 
  private:
