@@ -30,13 +30,18 @@ struct Agreement {
   bool operator==(const Agreement&) const = default;
 };
 
+// The two ends of a queue may be carried differently: what matters is whether a NIC is wanted.
+TransportKind agreed_kind(TransportKind kind) {
+  return kind == TransportKind::kProxy ? TransportKind::kIbgda : kind;
+}
+
 const char* target_name(Target target) { return target == Target::kGpu ? "a GPU" : "a CPU"; }
 
 void agree(Bootstrap& bootstrap, const Config& config, Target target) {
   const std::vector<Agreement> all =
       gather(bootstrap, Agreement{config.heap_size, static_cast<uint32_t>(config.queues),
-                                  static_cast<uint32_t>(config.queue_depth), config.transport,
-                                  config.relaxed_ordering, target});
+                                  static_cast<uint32_t>(config.queue_depth),
+                                  agreed_kind(config.transport), config.relaxed_ordering, target});
   for (size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe] == all[0]) continue;
     if (all[pe].target != all[0].target) {
@@ -104,14 +109,16 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
               : std::nullopt),
       mapped_heap(map_heap(p2p ? &*p2p : nullptr, heap)),
       routes(*bootstrap, route_options(), mapped_heap.direct, mapped_heap.how),
-      nic(routes.needs_nic() ? std::optional<IbgdaNic>(std::in_place, config, gpu) : std::nullopt),
+      nic(routes.needs_nic() ? std::optional<IbgdaNic>(std::in_place, config, gpu, nic_use())
+                             : std::nullopt),
       windows(*bootstrap, tables,
               {.routes = routes,
                .nic = nic ? &*nic : nullptr,
                .p2p = p2p ? &*p2p : nullptr,
                .gpu = gpu}) {
   windows.add_mapped(heap.base(), heap.bytes(), std::move(mapped_heap));
-  if (nic) doorbell.emplace(*nic);
+  if (nic && routes.by_nic() == Route::kProxy) proxy.emplace();
+  if (nic && !proxy) doorbell.emplace(*nic);
   default_context = create_context({});
 }
 
@@ -207,8 +214,11 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
   fields.sync_flags = flags;
   fields.timeout_ns = timeout_ns;
   auto owner = std::make_shared<ContextOwner>(
-      nic ? std::make_unique<Queues>(*nic, *doorbell, *bootstrap, queues) : nullptr, tables,
-      words[slot], ContextOwner::Name{slot, serial}, fields);
+      nic ? std::make_unique<Queues>(
+                *nic, Carrier{doorbell ? &*doorbell : nullptr, proxy ? &*proxy : nullptr},
+                *bootstrap, queues)
+          : nullptr,
+      tables, words[slot], ContextOwner::Name{slot, serial}, fields);
   if (!nic) bootstrap->barrier();  // no peer's kernel sets a flag before it is zero
   leave_masked_out(*owner);
   const std::lock_guard lock(contexts_mutex);

@@ -15,7 +15,7 @@
 namespace peal {
 
 enum class BootstrapKind { kAuto, kMpi, kTcp, kSingle };
-enum class TransportKind { kAuto, kP2p, kIbgda };
+enum class TransportKind { kAuto, kP2p, kIbgda, kProxy };
 enum class RelaxedOrdering { kAuto, kOn, kOff };
 
 /// Where a program's kernels run, and so where the memory they use must lie. Not a setting: the
@@ -56,7 +56,7 @@ using Microseconds = std::chrono::microseconds;
   X(std::string, nccl_ib_hca, "NCCL_IB_HCA", "", Text{},                                          \
     "NCCL's list of NICs, taken where both are empty")                                            \
   X(TransportKind, transport, "PEAL_TRANSPORT", "auto", kTransports,                              \
-    "p2p = loads and stores, ibgda = the NIC; auto = p2p where it reaches on a GPU, else ibgda")  \
+    "p2p = loads and stores, ibgda = the NIC, proxy = it by a CPU; auto = p2p on GPUs or ibgda")  \
   X(RelaxedOrdering, relaxed_ordering, "PEAL_RELAXED_ORDERING", "auto", kRelaxedOrderings,        \
     "on = the NIC may place payload out of order until a signal or fence; auto = on a GPU")       \
   X(int, device, "PEAL_DEVICE", "auto", Device{},                                                 \

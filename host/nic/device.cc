@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -130,7 +131,16 @@ void Device::read_limits() {
              .completions = positive(attributes.max_cqe),
              .responder_depth = positive(attributes.max_qp_rd_atom),
              .initiator_depth = positive(attributes.max_qp_init_rd_atom)};
-  if (use_ == NicUse::kVerbs && attributes.atomic_cap == IBV_ATOMIC_NONE) {
+  if (use_ == NicUse::kDevx) return;
+  const auto log = [&positive](int value) {
+    return static_cast<uint32_t>(std::bit_width(positive(value) | 1)) - 1;
+  };
+  capabilities_.log_max_qp = log(attributes.max_qp);
+  capabilities_.log_max_cq = log(attributes.max_cq);
+  capabilities_.log_max_queue_blocks = log(attributes.max_qp_wr);
+  capabilities_.log_max_responder_depth = log(attributes.max_qp_rd_atom);
+  capabilities_.log_max_initiator_depth = log(attributes.max_qp_init_rd_atom);
+  if (attributes.atomic_cap == IBV_ATOMIC_NONE) {
     fail(
         ErrorCode::kUnsupported,
         "{} has no atomics (ibv_query_device: atomic_cap), which signals and barriers need; choose "

@@ -37,7 +37,7 @@ std::vector<std::string> mlx5_names(const VerbsLibrary& library);
 struct VerbsLimits {
   uint32_t requests = 0;         // of one send queue, at a time
   uint32_t completions = 0;      // of one completion queue
-  uint32_t responder_depth = 0;  // READs and atomics in flight at a target
+  uint32_t responder_depth = 0;  // READs and atomics in flight at a target, of one queue pair
   uint32_t initiator_depth = 0;  // and from here
 };
 
@@ -46,8 +46,8 @@ class Device {
  public:
   /// Opens `hca` (a name such as mlx5_0), or the first device that serves `use` when it is empty.
   /// Throws kUnsupported that names the devices there are, or what this one lacks. For
-  /// NicUse::kVerbs nothing but libibverbs is asked: then eqn() and capabilities() are empty, and
-  /// there are no umems, UARs and firmware objects.
+  /// NicUse::kVerbs nothing but libibverbs is asked: then there is no eqn(), capabilities() has the
+  /// largest numbers only, and umems, UARs and firmware objects cannot be made.
   Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca,
          NicUse use = NicUse::kDevx);
 

@@ -21,14 +21,14 @@ nic::Ordering payload_ordering(RelaxedOrdering asked, bool on_gpu) {
 }
 
 // The NIC nearest to `gpu`, which may be null; `why` gets the reason.
-nic::Device open_device(const Config& config, const Gpu* gpu, std::string& why) {
-  const auto library = nic::VerbsLibrary::open(nic::LibrarySearch::from(config));
+nic::Device open_device(const Config& config, const Gpu* gpu, nic::NicUse use, std::string& why) {
+  const auto library = nic::VerbsLibrary::open(nic::LibrarySearch::from(config, use));
   std::optional<nic::GpuPlace> place;
   if (gpu) place = {gpu->index(), gpu->pci_address()};
   const nic::Choice choice =
       nic::choose_nic(*library, nic::HcaList::from(config, library->software()), place);
   why = choice.why;
-  return nic::Device(library, choice.name);
+  return nic::Device(library, choice.name, use);
 }
 
 // Lets the GPU's kernels ring, if there are such and they cannot yet. A software NIC's page is
@@ -42,10 +42,10 @@ PinnedRange pin_page(const IbgdaNic& nic, const nic::Uar& uar) {
 
 }  // namespace
 
-IbgdaNic::IbgdaNic(const Config& config, std::shared_ptr<Gpu> kernels_gpu)
+IbgdaNic::IbgdaNic(const Config& config, std::shared_ptr<Gpu> kernels_gpu, nic::NicUse use)
     : gpu(std::move(kernels_gpu)),
       payload(payload_ordering(config.relaxed_ordering, gpu != nullptr)),
-      device(open_device(config, gpu.get(), why)),
+      device(open_device(config, gpu.get(), use, why)),
       domain(device) {}
 
 Doorbell::Doorbell(const IbgdaNic& nic)

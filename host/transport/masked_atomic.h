@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a masked atomic of mlx5 does to a word, as arithmetic: for NICs that cannot, where it is done
-// by compare-and-swap on the 8 aligned bytes that the word lies in.
+// What a masked atomic of mlx5 does to a word, as arithmetic: for NICs that cannot, where it is
+// done by compare-and-swap on the 8 aligned bytes that the word lies in.
 //
 //   8 bytes in memory   [ low half, bits 0..31 | high half, bits 32..63 ]     little-endian
 #pragma once
@@ -15,7 +15,7 @@ struct MaskedAtomic {
   enum class Kind : uint8_t { kCompareSwap, kFetchAdd };
 
   Kind kind;
-  uint8_t bytes;  // 4 or 8
+  uint8_t bytes;     // 4 or 8
   uint64_t operand;  // to swap in, or to add
   uint64_t compare;
   uint64_t swap_mask;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The thread that carries work requests to one NIC for kernels that cannot: it goes round all proxied
-// queues of a PE. Rests in three degrees, because many PEs may share few cores: looks again at once,
-// yields, then naps that grow.
+// The thread that carries work requests to one NIC for kernels that cannot: it goes round all
+// proxied queues of a PE. Rests in three degrees, because many PEs may share few cores: looks again
+// at once, yields, then naps that grow.
 //
 //   busy: looked at every round        idle: some each round, until kernels post
 #pragma once

@@ -23,10 +23,10 @@ class Lines {
     static_assert(sizeof(Segment) == mlx5::kSegmentBytes);
     const uint64_t slot = (index_ + line / kLinesPerBlock) & (ring_.depth - 1);
     Segment segment;
-    std::memcpy(static_cast<void*>(&segment),
-                ring_.blocks + slot * mlx5::kWqebbBytes +
-                    line % kLinesPerBlock * mlx5::kSegmentBytes,
-                sizeof segment);
+    std::memcpy(
+        static_cast<void*>(&segment),
+        ring_.blocks + slot * mlx5::kWqebbBytes + line % kLinesPerBlock * mlx5::kSegmentBytes,
+        sizeof segment);
     return segment;
   }
 
@@ -49,7 +49,8 @@ Syndrome read_data(const Lines& lines, uint32_t line, ProxyWork& work) {
 
 Syndrome read_inline(const Lines& lines, uint32_t units, uint32_t bytes, ProxyWork& work) {
   if (bytes == 0 || bytes > mlx5::kMaxInlineBytes) return Syndrome::kLocalQpOperation;
-  const uint32_t body = (sizeof(mlx5::InlineHeader) + bytes + 15) / mlx5::kSegmentBytes;
+  constexpr auto kHeader = static_cast<uint32_t>(sizeof(mlx5::InlineHeader));
+  const uint32_t body = (kHeader + bytes + 15) / mlx5::kSegmentBytes;
   if (units != 2 + body) return Syndrome::kLocalQpOperation;
   struct alignas(16) Raw {
     std::byte byte[mlx5::kSegmentBytes];
@@ -59,7 +60,7 @@ Syndrome read_inline(const Lines& lines, uint32_t units, uint32_t bytes, ProxyWo
     const auto raw = lines.read<Raw>(2 + i);
     std::memcpy(copied + i * sizeof raw, raw.byte, sizeof raw);
   }
-  std::memcpy(work.in_place, copied + sizeof(mlx5::InlineHeader), bytes);
+  std::memcpy(work.in_place, copied + kHeader, bytes);
   work.kind = ProxyWork::Kind::kInlineWrite;
   work.bytes = bytes;
   return Syndrome::kNone;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the bytes of a work queue entry to what a CPU has to post for it. Strict: what kernels of peal
-// do not compose is an error, as is a slot that still holds another lap's entry (the 16-bit index in
-// the control segment counts laps above the ring's mask).
+// From the bytes of a work queue entry to what a CPU has to post for it. Strict: what kernels of
+// peal do not compose is an error, as is a slot that still holds another lap's entry (the 16-bit
+// index in the control segment counts laps above the ring's mask).
 //
 // The ring belongs to the kernels: each 16-byte line is read once, and what was read is judged.
 #pragma once
@@ -24,7 +24,15 @@ struct ProxyRing {
 
 /// One entry, in host byte order.
 struct ProxyWork {
-  enum class Kind : uint8_t { kNothing, kWrite, kInlineWrite, kRead, kCompareSwap, kFetchAdd, kMasked };
+  enum class Kind : uint8_t {
+    kNothing,
+    kWrite,
+    kInlineWrite,
+    kRead,
+    kCompareSwap,
+    kFetchAdd,
+    kMasked
+  };
 
   Kind kind = Kind::kNothing;
   mlx5::Opcode opcode = mlx5::Opcode::kNop;

@@ -10,7 +10,9 @@ constexpr uint32_t kOwnRequests = 2;
 }  // namespace
 
 ProxyEnd::ProxyEnd(const IbgdaNic& nic, Proxy& proxy, const ProxyMemory& memory)
-    : nic_(nic.device, nic.domain, memory.depth + kOwnRequests), proxy_(proxy), queue_(nic_, memory) {
+    : nic_(nic.device, nic.domain, memory.depth + kOwnRequests),
+      proxy_(proxy),
+      queue_(nic_, memory) {
   proxy_.add(queue_);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The end of a queue that a CPU serves: a queue pair made by plain verbs, and the Proxy that carries
-// the kernels' work requests there.
+// The end of a queue that a CPU serves: a queue pair made by plain verbs, and the Proxy that
+// carries the kernels' work requests there.
 #pragma once
 
 #include "host/transport/ibgda.h"

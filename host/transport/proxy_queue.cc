@@ -302,10 +302,10 @@ void ProxyQueue::fail(uint64_t index, mlx5::Opcode opcode, Syndrome syndrome, ui
 void ProxyQueue::write_cqe(uint64_t index, mlx5::Opcode opcode, mlx5::CqeOpcode kind) {
   const uint32_t tag = static_cast<uint32_t>(opcode) << 24 | ring_.qpn;
   const auto owner = static_cast<uint32_t>(cqes_++ & 1);
-  const uint32_t last = static_cast<uint32_t>(index & 0xffff) << 16 |
-                        static_cast<uint32_t>(kind) << 4 | owner;
-  store_release<Reach::kSystem, Edge::kM5>(
-      reinterpret_cast<uint64_t*>(&memory_.cqe->opcode_qpn), pair(tag, last));
+  const uint32_t last =
+      static_cast<uint32_t>(index & 0xffff) << 16 | static_cast<uint32_t>(kind) << 4 | owner;
+  store_release<Reach::kSystem, Edge::kM5>(reinterpret_cast<uint64_t*>(&memory_.cqe->opcode_qpn),
+                                           pair(tag, last));
 }
 
 }  // namespace peal

@@ -83,12 +83,12 @@ class ProxyQueue {
   ProxyMemory memory_;
   ProxyRing ring_;
   State state_ = State::kStopped;
-  uint64_t next_ = 0;    // first WQEBB that was not taken
-  uint64_t posted_ = 0;  // by kernels
-  uint64_t sent_ = 0;    // requests given to the NIC
-  uint64_t told_ = 0;    // of those, up to the last signalled one
-  uint64_t done_ = 0;    // of those, complete
-  uint64_t cqes_ = 0;    // written
+  uint64_t next_ = 0;         // first WQEBB that was not taken
+  uint64_t posted_ = 0;       // by kernels
+  uint64_t sent_ = 0;         // requests given to the NIC
+  uint64_t told_ = 0;         // of those, up to the last signalled one
+  uint64_t done_ = 0;         // of those, complete
+  uint64_t cqes_ = 0;         // written
   std::vector<Sent> window_;  // by request, modulo its size
   // The masked atomic under way; the error that waits for what is before it.
   ProxyWork work_;
