@@ -54,6 +54,9 @@ Routes::Routes(Bootstrap& bootstrap, const RouteOptions& options,
     routes_.push_back(reached ? Route::kP2p : by_nic_);
     reasons_.push_back(options.try_p2p() ? how[pe] : not_tried(options));
     if (reached) continue;
+    if (by_nic_ == Route::kProxy && !options.why_proxy.empty()) {
+      reasons_.back() += "; " + options.why_proxy;
+    }
     mine.needs_nic = 1;
     if (!nic_possible && mine.unreachable < 0) mine.unreachable = static_cast<int32_t>(pe);
   }

@@ -26,8 +26,15 @@ struct RouteOptions {
            (asked == TransportKind::kAuto && target == Target::kGpu);
   }
 
+  /// Why kernels cannot drive the NIC, if they cannot: `auto` takes the proxy then.
+  std::string why_proxy = {};
+
   /// Who carries work requests to the NIC, where one is needed: kernels, or a thread of this PE.
-  Route by_nic() const { return asked == TransportKind::kProxy ? Route::kProxy : Route::kIbgda; }
+  Route by_nic() const {
+    const bool proxied =
+        asked == TransportKind::kProxy || (asked == TransportKind::kAuto && !why_proxy.empty());
+    return proxied ? Route::kProxy : Route::kIbgda;
+  }
 };
 
 /// The routes of one PE.
