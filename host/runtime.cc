@@ -260,7 +260,11 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
                             n_pes(), format_size(s.heap.bytes()), s.nic ? config.queues : 0,
                             config.queue_depth, format_size(overhead_bytes())));
   }
-  if (s.nic) s.log.print("nic", s.nic->why);
+  if (s.nic) {
+    s.log.print("nic", s.nic->why);
+    s.log.print("nic", fmt::format("heap: {}; {}", s.windows.describe_registration(),
+                                   s.default_context->describe_registration()));
+  }
   if (s.gpu) s.log.print("gpu", fmt::format("GPU {}, {}", s.gpu->index(), s.gpu->name()));
   s.log.print("transport", s.routes.describe());
 }

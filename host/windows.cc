@@ -71,7 +71,8 @@ int32_t Windows::first_unreachable(PeerMemory& memory) const {
 
 nic::MemoryRegion Windows::registered(std::byte* address, size_t bytes,
                                       nic::Ordering ordering) const {
-  return {transports_.nic->device, transports_.nic->domain, address, bytes, ordering};
+  return {transports_.nic->device, transports_.nic->domain,
+          memory_of(transports_.gpu, address, bytes), ordering};
 }
 
 void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {

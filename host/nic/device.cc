@@ -4,7 +4,6 @@
 #include "host/nic/device.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -60,12 +59,6 @@ class DeviceList {
 
 std::string joined(const std::vector<std::string>& names) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
-}
-
-// The software NIC knows more than fits an errno, and says so itself.
-const char* remedy_for_memory(const Device& device) {
-  return device.software() ? "a line above that begins with \"softnic:\" says more"
-                           : "if memory cannot be locked raise ulimit -l";
 }
 
 }  // namespace
@@ -203,37 +196,6 @@ ProtectionDomain::ProtectionDomain(const Device& device)
     fail_errno(error, "mlx5dv_init_obj(protection domain of " + device.name() + ")");
   }
   number_ = answer.pdn;
-}
-
-uint64_t MemoryRegion::first_offset(const std::byte* address) {
-  return reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-}
-
-MemoryRegion::MemoryRegion(const Device& device, const ProtectionDomain& domain, std::byte* address,
-                           size_t bytes, Ordering ordering)
-    : mr_(nullptr, {device.library().ibv.dereg_mr}) {
-  unsigned int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                        IBV_ACCESS_REMOTE_ATOMIC;
-  if (ordering == Ordering::kRelaxed) access |= IBV_ACCESS_RELAXED_ORDERING;
-  // Whole pages are translated: verbs refuses any other offset.
-  mr_.reset(device.library().ibv.reg_mr_iova2(domain.handle(), address, bytes,
-                                              first_offset(address), access));
-  if (!mr_) {
-    const int error = errno;
-    fail(ErrorCode::kSystem, "ibv_reg_mr_iova2({} bytes at {} for {}): {}; {}", bytes,
-         fmt::ptr(address), device.name(), std::strerror(error), remedy_for_memory(device));
-  }
-}
-
-Umem::Umem(const Device& device, std::byte* address, size_t bytes)
-    : umem_(device.library().mlx5dv.devx_umem_reg(device.context(), address, bytes,
-                                                  IBV_ACCESS_LOCAL_WRITE),
-            {device.library().mlx5dv.devx_umem_dereg}) {
-  if (!umem_) {
-    const int error = errno;
-    fail(ErrorCode::kSystem, "mlx5dv_devx_umem_reg({} bytes at {} for {}): {}; {}", bytes,
-         fmt::ptr(address), device.name(), std::strerror(error), remedy_for_memory(device));
-  }
 }
 
 Uar::Uar(const Device& device) : uar_(nullptr, {device.library().mlx5dv.devx_free_uar}) {

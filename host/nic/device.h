@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Owners of what a queue pair needs around it: device context, protection domain, registered
-// memory, umem (memory of queues), UAR (doorbell page). Each acquires in its constructor and
-// releases in its destructor; all are move-only; the Device is destroyed last.
+// Owners of what a queue pair needs around it: device context, protection domain, UAR (doorbell
+// page); its memory is in registration.h. Each acquires in its constructor and releases in its
+// destructor; all are move-only; the Device is destroyed last.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "device/base/endian.h"
 #include "host/nic/capabilities.h"
 #include "host/nic/verbs.h"
 
@@ -101,42 +100,6 @@ class ProtectionDomain {
  private:
   Owned<ibv_pd, int> pd_;
   uint32_t number_ = 0;
-};
-
-/// How writes into a region may pass one another on the bus.
-enum class Ordering {
-  kStrict,   // a later write is never visible before an earlier one: signals, flags
-  kRelaxed,  // until a completion or a strict access: data
-};
-
-/// A range the NIC may read, write and do atomics on, locally and for peers: an address in a work
-/// queue entry is the offset from the start of the page that `address` lies in.
-class MemoryRegion {
- public:
-  MemoryRegion(const Device& device, const ProtectionDomain& domain, std::byte* address,
-               size_t bytes, Ordering ordering = Ordering::kStrict);
-
-  /// Where in its page `address` lies: what a registration of it calls its first byte.
-  static uint64_t first_offset(const std::byte* address);
-
-  /// The keys as they stand in work queue entries.
-  Be32 lkey() const { return Be32(mr_->lkey); }
-  Be32 rkey() const { return Be32(mr_->rkey); }
-  size_t bytes() const { return mr_->length; }
-
- private:
-  Owned<ibv_mr, int> mr_;
-};
-
-/// Memory in which queues are built; commands name it by number and byte offset.
-class Umem {
- public:
-  /// `address` is page-aligned.
-  Umem(const Device& device, std::byte* address, size_t bytes);
-  uint32_t number() const { return umem_->umem_id; }
-
- private:
-  Owned<mlx5dv_devx_umem, int> umem_;
 };
 
 /// A doorbell page. Many queues may share one; a queue is only rung through the page it was created

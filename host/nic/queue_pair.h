@@ -11,6 +11,7 @@
 #include "host/nic/device.h"
 #include "host/nic/mlx5_prm.h"
 #include "host/nic/queue_layout.h"
+#include "host/nic/registration.h"
 
 namespace peal::nic {
 

@@ -49,6 +49,10 @@ namespace peal::nic {
   X(devx_alloc_uar)              \
   X(devx_free_uar)
 
+// What an older rdma-core lacks: null there.
+#define PEAL_IBV_OPTIONAL_FUNCTIONS(X) X(reg_dmabuf_mr)
+#define PEAL_MLX5DV_OPTIONAL_FUNCTIONS(X) X(devx_umem_reg_ex)
+
 /// What a NIC is wanted for: queues in memory that kernels drive (mlx5 devices only), or queues
 /// that a CPU posts to (any device that verbs knows).
 enum class NicUse { kDevx, kVerbs };
@@ -75,11 +79,13 @@ class VerbsLibrary {
   struct Ibv {
 #define PEAL_DECLARE(name) decltype(&::ibv_##name) name = nullptr;
     PEAL_IBV_FUNCTIONS(PEAL_DECLARE)
+    PEAL_IBV_OPTIONAL_FUNCTIONS(PEAL_DECLARE)
 #undef PEAL_DECLARE
   };
   struct Mlx5dv {
 #define PEAL_DECLARE(name) decltype(&::mlx5dv_##name) name = nullptr;
     PEAL_MLX5DV_FUNCTIONS(PEAL_DECLARE)
+    PEAL_MLX5DV_OPTIONAL_FUNCTIONS(PEAL_DECLARE)
 #undef PEAL_DECLARE
   };
 

@@ -48,6 +48,12 @@ IbgdaNic::IbgdaNic(const Config& config, std::shared_ptr<Gpu> kernels_gpu, nic::
       device(open_device(config, gpu.get(), use, why)),
       domain(device) {}
 
+nic::Memory memory_of(const std::shared_ptr<Gpu>& gpu, std::byte* address, size_t bytes) {
+  if (!gpu || !gpu->holds(address)) return {address, bytes};
+  return {address, bytes,
+          [gpu](std::byte* first_page, size_t whole) { return gpu->lend(first_page, whole); }};
+}
+
 Doorbell::Doorbell(const IbgdaNic& nic)
     : uar_(nic.device),
       pinned_(pin_page(nic, uar_)),

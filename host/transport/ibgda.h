@@ -10,6 +10,7 @@
 #include "host/base/config.h"
 #include "host/memory/backing_cuda.h"
 #include "host/nic/device.h"
+#include "host/nic/registration.h"
 
 namespace peal {
 
@@ -25,6 +26,10 @@ struct IbgdaNic {
   nic::Device device;
   nic::ProtectionDomain domain;
 };
+
+/// Memory of kernels, as the NIC is told of it: of the host, or of a GPU, which lends it. `gpu` is
+/// that of the kernels, null when they run on the CPU.
+nic::Memory memory_of(const std::shared_ptr<Gpu>& gpu, std::byte* address, size_t bytes);
 
 /// The doorbell page that the queues of a PE share. Made after the heap's window: the software NIC
 /// may have gone to a GPU with it, and has its pages in GPU memory then. Outlived by the NIC.

@@ -79,10 +79,10 @@ Queues::Queues(const IbgdaNic& nic, const Carrier& carrier, Bootstrap& bootstrap
       memory_(queue_memory(nic.gpu, size_t{queues_} * n_pes_ * layout_.bytes())),
       far_memory_(far_memory(nic.gpu, carrier, memory_.bytes())),
       umem_(carrier.doorbell != nullptr
-                ? std::optional<nic::Umem>(std::in_place, nic.device, memory_.address(),
-                                           memory_.bytes())
+                ? std::optional<nic::Umem>(std::in_place, nic.device,
+                                           memory_of(nic.gpu, memory_.address(), memory_.bytes()))
                 : std::nullopt),
-      region_(nic.device, nic.domain, shared().address(), shared().bytes()) {
+      region_(nic.device, nic.domain, memory_of(nic.gpu, shared().address(), shared().bytes())) {
   create(nic, carrier);
   for (uint32_t i = 0; i < count(); ++i) fill_in(i, nic, carrier.doorbell, options);
   connect(nic.device, bootstrap);
@@ -128,6 +128,14 @@ Queues::Progress Queues::progress(uint32_t index) const {
           .completed = moving[4],
           .last_cqe = swap_bytes(static_cast<uint32_t>(last >> 32)),
           .status = static_cast<Status>(memory_.load_word(&queue->error.status))};
+}
+
+std::string Queues::describe_registration() const {
+  const std::string region = region_.registration().describe();
+  if (!umem_) return "landing cells: " + region;
+  const std::string umem = umem_->registration().describe();
+  const std::string parts = "rings, doorbell records and completions (one umem): " + umem;
+  return parts + "; landing cells: " + region;
 }
 
 bool Queues::broken(uint32_t index) const {

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "device/mlx5/queue.h"
@@ -24,6 +25,7 @@
 #include "host/memory/backing.h"
 #include "host/nic/device.h"
 #include "host/nic/queue_layout.h"
+#include "host/nic/registration.h"
 #include "host/transport/ibgda.h"
 #include "host/transport/proxy_end.h"
 #include "host/transport/queue_end.h"
@@ -79,6 +81,10 @@ class Queues {
     Status status;
   };
   Progress progress(uint32_t index) const;
+
+  /// How the NIC got to know the queues' memory: as that of rings, doorbell records and CQEs, and
+  /// as that of landing cells.
+  std::string describe_registration() const;
 
   nic::QueueState nic_state(uint32_t index) const { return ends_[index]->state(); }
 

@@ -4,6 +4,7 @@
 #include "tests/unit/fake_rdma.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <infiniband/mlx5dv.h>
 
 #include <cerrno>
@@ -65,6 +66,26 @@ int run(const void* in, size_t in_bytes, void* out, size_t out_bytes) {
   if (opcode == 0x400) answer[2] = htonl(0xabc);
   if (opcode == 0x500) answer[2] = htonl(0x4d5e6f);
   return 0;
+}
+
+ibv_mr* make_region(size_t bytes, uint64_t iova, unsigned int access) {
+  state.mr_iova = iova;
+  state.mr_access = access;
+  ibv_mr* const mr = make<ibv_mr>();
+  mr->length = bytes;
+  mr->lkey = mr->rkey = 0x01020304;
+  return mr;
+}
+
+mlx5dv_devx_umem* make_umem() {
+  mlx5dv_devx_umem* const umem = make<mlx5dv_devx_umem>();
+  umem->umem_id = 0x11;
+  return umem;
+}
+
+void see_dmabuf(int fd) {
+  state.dmabuf_fd = fd;
+  state.dmabuf_open = ::fcntl(fd, F_GETFD) >= 0;
 }
 
 }  // namespace
@@ -132,20 +153,28 @@ int mlx5dv_init_obj(mlx5dv_obj* object, uint64_t) {
 
 ibv_mr* ibv_reg_mr_iova2(ibv_pd*, void*, size_t bytes, uint64_t iova, unsigned int access) {
   if (state.refuse_mr) return refuse<ibv_mr>(ENOMEM);
-  state.mr_iova = iova;
-  state.mr_access = access;
-  ibv_mr* const mr = make<ibv_mr>();
-  mr->length = bytes;
-  mr->lkey = mr->rkey = 0x01020304;
-  return mr;
+  return make_region(bytes, iova, access);
+}
+ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, uint64_t offset, size_t bytes, uint64_t iova, int fd,
+                          int access) {
+  see_dmabuf(fd);
+  state.mr_offset = offset;
+  if (state.refuse_dmabuf_mr != 0) return refuse<ibv_mr>(state.refuse_dmabuf_mr);
+  return make_region(bytes, iova, static_cast<unsigned int>(access));
 }
 int ibv_dereg_mr(ibv_mr* mr) { return release(mr); }
 
 mlx5dv_devx_umem* mlx5dv_devx_umem_reg(ibv_context*, void*, size_t, uint32_t) {
-  if (state.refuse_umem) return refuse<mlx5dv_devx_umem>(ENOMEM);
-  mlx5dv_devx_umem* const umem = make<mlx5dv_devx_umem>();
-  umem->umem_id = 0x11;
-  return umem;
+  return state.refuse_umem ? refuse<mlx5dv_devx_umem>(ENOMEM) : make_umem();
+}
+mlx5dv_devx_umem* mlx5dv_devx_umem_reg_ex(ibv_context*, mlx5dv_devx_umem_in* in) {
+  if (in->comp_mask != MLX5DV_UMEM_MASK_DMABUF) return refuse<mlx5dv_devx_umem>(EINVAL);
+  see_dmabuf(in->dmabuf_fd);
+  state.umem_offset = reinterpret_cast<uint64_t>(in->addr);
+  state.umem_pages = in->pgsz_bitmap;
+  state.umem_access = in->access;
+  return state.refuse_dmabuf_umem != 0 ? refuse<mlx5dv_devx_umem>(state.refuse_dmabuf_umem)
+                                       : make_umem();
 }
 int mlx5dv_devx_umem_dereg(mlx5dv_devx_umem* umem) { return release(umem); }
 

@@ -22,8 +22,9 @@ struct FakeRdma {
   uint32_t refuse_uar = 0;  // bit 0 dedicated, bit 1 uncached, bit 2 write-combining
   bool refuse_list = false, refuse_open = false, refuse_pd = false, refuse_mr = false;
   bool refuse_umem = false, refuse_eqn = false;
-  uint16_t refuse_command = 0;  // opcode
-  uint8_t refuse_status = 0;    // in its answer; 0 = errno only
+  int refuse_dmabuf_mr = 0, refuse_dmabuf_umem = 0;  // errno
+  uint16_t refuse_command = 0;                       // opcode
+  uint8_t refuse_status = 0;                         // in its answer; 0 = errno only
   uint32_t refuse_syndrome = 0;
   int refuse_errno = 121;  // EREMOTEIO
   std::vector<uint32_t> general_capabilities = std::vector<uint32_t>(1024);
@@ -36,6 +37,12 @@ struct FakeRdma {
   uint32_t open_flags = 0;
   uint64_t mr_iova = 1;
   unsigned int mr_access = 0;
+  uint64_t mr_offset = 0;    // in the dma-buf
+  uint64_t umem_offset = 1;  // the same
+  uint64_t umem_pages = 0;   // sizes allowed
+  uint64_t umem_access = 0;
+  int dmabuf_fd = -1;        // the last one given
+  bool dmabuf_open = false;  // it was a descriptor then
   uint32_t uar_flags = 0;
   int live = 0;  // objects not yet released
 };

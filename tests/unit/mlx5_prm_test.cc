@@ -108,7 +108,7 @@ class Golden : public FakeRdmaTest {
       : device_(library(), ""),
         domain_(device_),
         uar_(device_),
-        umem_(device_, memory_, sizeof memory_),
+        umem_(device_, {memory_, sizeof memory_}),
         place_(QueuePlace::of(QueueMemoryLayout{1024}, umem_, 0x100000)),
         cq_(device_, uar_, place_) {
     fake_.commands.clear();

@@ -130,34 +130,6 @@ TEST_F(NicDevice, KnowsTheNumberOfAProtectionDomain) {
   refusal(ErrorCode::kSystem, [&] { ProtectionDomain domain(device); });
 }
 
-TEST_F(NicDevice, RegistersMemoryFromZeroWithSwappedKeys) {
-  const Device device(library(), "");
-  const ProtectionDomain domain(device);
-  alignas(4096) std::byte memory[64];  // the start of a page: offsets count from there
-  {
-    const MemoryRegion region(device, domain, memory, sizeof memory);
-    EXPECT_EQ(fake_.mr_iova, 0u);
-    EXPECT_EQ(fake_.mr_access, 0xfu);
-    EXPECT_EQ(region.lkey().raw, 0x04030201u);
-    EXPECT_EQ(region.rkey(), Be32(0x01020304));
-    EXPECT_EQ(region.bytes(), 64u);
-  }
-  const MemoryRegion relaxed(device, domain, memory, sizeof memory, Ordering::kRelaxed);
-  EXPECT_EQ(fake_.mr_access, 0xfu | 1u << 20);
-  fake_.refuse_mr = true;
-  expect_in(refusal(ErrorCode::kSystem, [&] { MemoryRegion(device, domain, memory, 64); }),
-            {"ibv_reg_mr_iova2(64 bytes", "ulimit -l"});
-}
-
-TEST_F(NicDevice, ReportsARefusedUmem) {
-  const Device device(library(), "");
-  std::byte memory[64];
-  EXPECT_EQ(Umem(device, memory, 64).number(), 0x11u);
-  fake_.refuse_umem = true;
-  expect_in(refusal(ErrorCode::kSystem, [&] { Umem(device, memory, 64); }),
-            {"mlx5dv_devx_umem_reg(64 bytes"});
-}
-
 TEST_F(NicDevice, TakesTheBestDoorbellPageThereIs) {
   const Device device(library(), "");
   EXPECT_STREQ(Uar(device).kind(), "dedicated");

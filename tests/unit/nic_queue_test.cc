@@ -31,8 +31,8 @@ class Nic {
         device_(VerbsLibrary::open({"", "", "absent.so", "absent.so", program_directory()}), ""),
         domain_(device_),
         uar_(device_),
-        umem_(device_, memory_.address(), memory_.bytes()),
-        region_(device_, domain_, memory_.address(), memory_.bytes()) {}
+        umem_(device_, {memory_.address(), memory_.bytes()}),
+        region_(device_, domain_, {memory_.address(), memory_.bytes()}) {}
 
   const Device& device() const { return device_; }
   const ProtectionDomain& domain() const { return domain_; }
@@ -323,7 +323,7 @@ TEST(NicQueue, SharesOneSlabWithManyOthers) {
 
 TEST(NicQueue, RefusesMemoryThatIsNotThere) {
   Nic nic(1);
-  refusal(ErrorCode::kSystem, [&] { Umem(nic.device(), nullptr, 4096); });
+  refusal(ErrorCode::kSystem, [&] { Umem(nic.device(), {nullptr, 4096}); });
 }
 
 TEST(NicQueue, WorksBesideTheRealLibraries) {
