@@ -251,6 +251,10 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
       Watcher::Calls{.lost = [&s](int pe, int pid) { s.peer_lost(pe, pid); },
                      .message = [&s] { s.take_messages(); },
                      .tick = [&s] { s.tell_callback(); }});
+  if (s.nic) {
+    for (const std::string& text : s.nic->device.path_settings().ignored)
+      s.log.warn("nic", "{}", text);
+  }
   if (!config.info) return;
   if (s.bootstrap->rank() == 0) {
     s.log.print("config", config.describe());
@@ -262,6 +266,7 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
   }
   if (s.nic) {
     s.log.print("nic", s.nic->why);
+    s.log.print("path", s.nic->device.path_description());
     s.log.print("nic", fmt::format("heap: {}; {}", s.windows.describe_registration(),
                                    s.default_context->describe_registration()));
   }

@@ -69,14 +69,15 @@ struct Count {
   std::string accepts() const { return fmt::format("a whole number from {} to {}", low, high); }
 };
 
-struct Device {
+/// -1 stands for auto.
+struct AutoOr {
+  Count count;
   static constexpr bool kSecret = false;
-  static constexpr Count kIndex{0, 1023};
 
   std::optional<int> parse(string_view text) const {
-    return text == "auto" ? std::optional(-1) : kIndex.parse(text);
+    return text == "auto" ? std::optional(-1) : count.parse(text);
   }
-  std::string accepts() const { return "auto or " + kIndex.accepts(); }
+  std::string accepts() const { return "auto or " + count.accepts(); }
 };
 
 struct PowerOfTwo {
@@ -164,6 +165,8 @@ constexpr Choice<TransportKind, 4> kTransports{{{{"auto", TransportKind::kAuto},
 constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},
                                                          {"on", RelaxedOrdering::kOn},
                                                          {"off", RelaxedOrdering::kOff}}}};
+constexpr Choice<int, 6> kMtus{
+    {{{"auto", 0}, {"256", 256}, {"512", 512}, {"1024", 1024}, {"2048", 2048}, {"4096", 4096}}}};
 constexpr Choice<LogLevel, 4> kLogLevels{{{{"error", LogLevel::kError},
                                            {"warn", LogLevel::kWarn},
                                            {"info", LogLevel::kInfo},

@@ -26,8 +26,8 @@ struct Choice {
 };
 
 /// Topology is that of `root`/sys. Where no GPU is given the first NIC is taken, and so it is with
-/// the software NIC, which lies nowhere. One whose port is down, or Ethernet, is taken only if
-/// there is no other: opening it says what is wrong.
+/// the software NIC, which lies nowhere. One that has no allowed port with a link is taken only
+/// if there is no other: opening it says what is wrong.
 ///
 /// Throws kUnsupported, naming the list and the NICs there are, when none is allowed.
 Choice choose_nic(const VerbsLibrary& library, const HcaList& list,

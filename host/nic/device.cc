@@ -67,13 +67,17 @@ std::vector<std::string> mlx5_names(const VerbsLibrary& library) {
   return DeviceList(library).names();
 }
 
-Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca, NicUse use)
-    : library_(std::move(library)), use_(use), context_(nullptr, {library_->ibv.close_device}) {
+Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca,
+               const DeviceOptions& options)
+    : library_(std::move(library)),
+      use_(options.use),
+      path_(options.path),
+      context_(nullptr, {library_->ibv.close_device}) {
   const DeviceList list(*library_);
   ibv_device* const device = list.find(hca);
   if (!device) {
     fail(ErrorCode::kUnsupported, "no {} {} by {}: it has {}; PEAL_HCA chooses one",
-         use == NicUse::kDevx ? "mlx5 device" : "RDMA device",
+         use_ == NicUse::kDevx ? "mlx5 device" : "RDMA device",
          hca.empty() ? "at all" : "called \"" + hca + "\"", library_->description(),
          joined(list.names()));
   }
@@ -82,7 +86,7 @@ Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& h
   firmware_ = query_firmware();
   software_ = firmware_.find("softnic") != std::string::npos || library_->software();
   read_limits();
-  read_port();
+  read_port(options.list);
   if (use_ == NicUse::kDevx) read_firmware_capabilities();
 }
 
@@ -121,9 +125,7 @@ void Device::read_limits() {
   }
   const auto positive = [](int value) { return static_cast<uint32_t>(std::max(value, 0)); };
   limits_ = {.requests = positive(attributes.max_qp_wr),
-             .completions = positive(attributes.max_cqe),
-             .responder_depth = positive(attributes.max_qp_rd_atom),
-             .initiator_depth = positive(attributes.max_qp_init_rd_atom)};
+             .completions = positive(attributes.max_cqe)};
   if (use_ == NicUse::kDevx) return;
   const auto log = [&positive](int value) {
     return static_cast<uint32_t>(std::bit_width(positive(value) | 1)) - 1;
@@ -155,33 +157,36 @@ std::string Device::model() const {
   return query_firmware().find("softnic-gpu") != std::string::npos ? "softnic-gpu" : "softnic-cpu";
 }
 
-void Device::read_port() {
-  ibv_port_attr port{};
-  // The exported function fills in the first 48 bytes: all that is read here.
-  auto* const compatible = reinterpret_cast<_compat_ibv_port_attr*>(&port);
-  if (const int error = library_->ibv.query_port(context_.get(), kDrivenPort, compatible);
-      error != 0) {
-    fail_errno(error, "ibv_query_port(" + name_ + ", 1)");
-  }
-  if (port.state != IBV_PORT_ACTIVE) {
+void Device::read_port(const HcaList& list) {
+  port_ = choose_port(*library_, context_.get(), name_, list);
+  if (!port_.active) {
     fail(ErrorCode::kUnsupported,
-         "port 1 of {} is not active (state {}): bring its link up, or choose another NIC by "
+         "port {} of {} is not active (state {}): bring its link up, or choose another NIC by "
          "PEAL_HCA",
-         name_, static_cast<int>(port.state));
+         port_.number, name_, port_.state);
   }
-  if (port.link_layer != IBV_LINK_LAYER_INFINIBAND) {
+  if (port_.link_layer == LinkLayer::kInfiniBand && port_.lid == 0) {
     fail(ErrorCode::kUnsupported,
-         "port 1 of {} is Ethernet (link layer {}): peal drives InfiniBand ports only; choose "
-         "another NIC by PEAL_HCA",
-         name_, static_cast<int>(port.link_layer));
+         "port {} of {} has no LID: the subnet manager gives them, start opensm or ask who runs it",
+         port_.number, name_);
   }
-  lid_ = port.lid;
-  mtu_ = static_cast<uint8_t>(port.active_mtu);
+  check_service_level(name_, port_, path_);
+  gid_ = choose_gid(name_, port_, read_gids(*library_, context_.get(), name_, port_), path_);
 }
 
 std::string Device::description() const {
-  return fmt::format("{}, firmware {}, LID {}, by {}", name_, query_firmware(), lid_,
-                     library_->description());
+  return fmt::format("{}, firmware {}, by {}", name_, query_firmware(), library_->description());
+}
+
+std::string Device::path_description() const {
+  const bool ethernet = port_.link_layer == LinkLayer::kEthernet;
+  const std::string address = ethernet ? "GID " + describe(gid_) : fmt::format("LID {}", lid());
+  std::string text = fmt::format("{} port {}, {}, {}, MTU {}, {} {}", name_, port_.number,
+                                 to_string(port_.link_layer), address, mtu_bytes(mtu()),
+                                 ethernet ? "priority" : "service level", path_.service_level);
+  if (ethernet) text += fmt::format(", traffic class {}", path_.traffic_class);
+  if (!path_.taken.empty()) text += fmt::format("; {}", fmt::join(path_.taken, ", "));
+  return text;
 }
 
 ProtectionDomain::ProtectionDomain(const Device& device)

@@ -5,6 +5,7 @@
 // destructor; all are move-only; the Device is destroyed last.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +13,9 @@
 #include <vector>
 
 #include "host/nic/capabilities.h"
+#include "host/nic/hca_list.h"
+#include "host/nic/path.h"
+#include "host/nic/port.h"
 #include "host/nic/verbs.h"
 
 namespace peal::nic {
@@ -25,30 +29,33 @@ struct Releaser {
 template <class T, class R>
 using Owned = std::unique_ptr<T, Releaser<T, R>>;
 
-/// The port of a NIC that peal drives.
-inline constexpr uint8_t kDrivenPort = 1;
-
 /// The devices of a library that serve its use, in its order: mlx5 devices, or all. Throws kSystem
 /// when it cannot list any.
 std::vector<std::string> mlx5_names(const VerbsLibrary& library);
 
-/// What ibv_query_device says of queues that a CPU posts to.
-struct VerbsLimits {
-  uint32_t requests = 0;         // of one send queue, at a time
-  uint32_t completions = 0;      // of one completion queue
-  uint32_t responder_depth = 0;  // READs and atomics in flight at a target, of one queue pair
-  uint32_t initiator_depth = 0;  // and from here
+/// What people want of a NIC.
+struct DeviceOptions {
+  HcaList list;  // which of its ports may be used
+  PathSettings path{};
+  NicUse use = NicUse::kDevx;
 };
 
-/// An open NIC with port 1 checked: active, InfiniBand.
+/// What ibv_query_device says of queues that a CPU posts to.
+struct VerbsLimits {
+  uint32_t requests = 0;     // of one send queue, at a time
+  uint32_t completions = 0;  // of one completion queue
+};
+
+/// An open NIC with one port that is active, and the GID that its connections use.
 class Device {
  public:
-  /// Opens `hca` (a name such as mlx5_0), or the first device that serves `use` when it is empty.
-  /// Throws kUnsupported that names the devices there are, or what this one lacks. For
-  /// NicUse::kVerbs nothing but libibverbs is asked: then there is no eqn(), capabilities() has the
-  /// largest numbers only, and umems, UARs and firmware objects cannot be made.
+  /// Opens `hca` (a name such as mlx5_0), or the first device of use when it is empty. Throws
+  /// kUnsupported that names the devices there are, or what this one lacks; what choose_port() and
+  /// choose_gid() throw. For NicUse::kVerbs nothing but libibverbs is asked: then there is no
+  /// eqn(), capabilities() has the largest numbers only, and umems, UARs and firmware objects
+  /// cannot be made.
   Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca,
-         NicUse use = NicUse::kDevx);
+         const DeviceOptions& options = {});
 
   const std::string& name() const { return name_; }
   const std::string& firmware() const { return firmware_; }
@@ -57,11 +64,17 @@ class Device {
   /// What it is: "softnic-cpu" or "softnic-gpu" for the software NIC, by where its engine runs
   /// (the first registered memory decides, so asked anew each time), else name().
   std::string model() const;
-  /// One line for people: name, firmware, library, LID.
+  /// One line for people: name, firmware, library.
   std::string description() const;
+  /// Another one: port, link layer, address, and the settings of its paths.
+  std::string path_description() const;
 
-  uint16_t lid() const { return lid_; }
-  uint8_t mtu() const { return mtu_; }  // active, as a code: 256 << (mtu - 1) bytes
+  const Port& port() const { return port_; }
+  uint16_t lid() const { return port_.lid; }
+  const GidEntry& gid() const { return gid_; }
+  /// The largest MTU that connections may use, as a code: what the port does and people want.
+  uint8_t mtu() const { return std::min(port_.mtu, path_.largest_mtu); }
+  const PathSettings& path_settings() const { return path_; }
   uint32_t eqn() const { return eqn_; }
   const Capabilities& capabilities() const { return capabilities_; }
   const VerbsLimits& limits() const { return limits_; }
@@ -76,16 +89,17 @@ class Device {
   void read_limits();
   void read_firmware_capabilities();
   std::string query_firmware() const;
-  void read_port();
+  void read_port(const HcaList& list);
 
   std::shared_ptr<const VerbsLibrary> library_;
   std::string name_;
   std::string firmware_;
   bool software_ = false;
-  uint16_t lid_ = 0;
-  uint8_t mtu_ = 0;
-  uint32_t eqn_ = 0;
   NicUse use_;
+  Port port_;
+  PathSettings path_;
+  GidEntry gid_;
+  uint32_t eqn_ = 0;
   VerbsLimits limits_;
   Capabilities capabilities_;
   Owned<ibv_context, int> context_;

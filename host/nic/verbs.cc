@@ -92,6 +92,7 @@ std::shared_ptr<VerbsLibrary> VerbsLibrary::load(const std::string& ibverbs,
 #define PEAL_RESOLVE(name) resolve(ibv_library, ibverbs, "ibv_" #name, library->ibv.name);
   PEAL_IBV_FUNCTIONS(PEAL_RESOLVE)
 #undef PEAL_RESOLVE
+  resolve_if_there(ibv_library, "_ibv_query_gid_ex", library->ibv.query_gid_ex);
   if (!mlx5.empty()) {
     void* const mlx5dv_library = open_library(mlx5);
 #define PEAL_RESOLVE(name) resolve(mlx5dv_library, mlx5, "mlx5dv_" #name, library->mlx5dv.name);

@@ -22,6 +22,9 @@ namespace peal::nic {
   X(close_device)             \
   X(query_device)             \
   X(query_port)               \
+  X(query_gid)                \
+  X(create_ah)                \
+  X(destroy_ah)               \
   X(alloc_pd)                 \
   X(dealloc_pd)               \
   X(open_device)              \
@@ -81,6 +84,8 @@ class VerbsLibrary {
     PEAL_IBV_FUNCTIONS(PEAL_DECLARE)
     PEAL_IBV_OPTIONAL_FUNCTIONS(PEAL_DECLARE)
 #undef PEAL_DECLARE
+    /// What ibv_query_gid_ex() calls; null in an rdma-core that has no types of GIDs.
+    decltype(&::_ibv_query_gid_ex) query_gid_ex = nullptr;
   };
   struct Mlx5dv {
 #define PEAL_DECLARE(name) decltype(&::mlx5dv_##name) name = nullptr;

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
+#include <cstring>
 #include <string>
 
 #include "host/base/error.h"
@@ -147,8 +147,20 @@ QueueState state_of(ibv_qp_state state) {
   }
 }
 
-uint8_t depth_within(uint8_t log_wanted, uint32_t limit) {
-  return static_cast<uint8_t>(std::min<uint32_t>({1u << log_wanted, limit, 255}));
+// The next hop of a path over Ethernet, and its UDP source port, are the library's to find.
+ibv_ah_attr address_of(const Path& path) {
+  ibv_ah_attr address{};
+  address.port_num = path.port;
+  address.dlid = path.dlid;
+  address.sl = path.service_level;
+  address.is_global = path.global ? 1 : 0;
+  if (!path.global) return address;
+  static_assert(sizeof address.grh.dgid.raw == sizeof path.remote_gid.bytes);
+  std::memcpy(address.grh.dgid.raw, path.remote_gid.bytes.data(), sizeof address.grh.dgid.raw);
+  address.grh.sgid_index = path.source_gid;
+  address.grh.hop_limit = path.hop_limit;
+  address.grh.traffic_class = path.traffic_class;
+  return address;
 }
 
 }  // namespace
@@ -167,24 +179,22 @@ void VerbsQueue::modify(ibv_qp_attr& attributes, int mask, const char* to) const
 }
 
 void VerbsQueue::connect(const RemoteQueue& remote, uint32_t psn) {
+  const Path& path = remote.path;
   ibv_qp_attr init{};
   init.qp_state = IBV_QPS_INIT;
-  init.port_num = kDrivenPort;
+  init.port_num = path.port;
   init.qp_access_flags =
       IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   modify(init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "init");
 
   ibv_qp_attr rtr{};
   rtr.qp_state = IBV_QPS_RTR;
-  rtr.path_mtu = static_cast<ibv_mtu>(settings_.mtu != 0 ? settings_.mtu : device_.mtu());
+  rtr.path_mtu = static_cast<ibv_mtu>(path.mtu);
   rtr.dest_qp_num = remote.qpn;
   rtr.rq_psn = remote.psn;
-  rtr.max_dest_rd_atomic =
-      depth_within(settings_.log_responder_depth, device_.limits().responder_depth);
+  rtr.max_dest_rd_atomic = static_cast<uint8_t>(1u << path.log_responder_depth);
   rtr.min_rnr_timer = settings_.min_rnr_timer;
-  rtr.ah_attr.dlid = remote.lid;
-  rtr.ah_attr.sl = settings_.service_level;
-  rtr.ah_attr.port_num = kDrivenPort;
+  rtr.ah_attr = address_of(path);
   modify(rtr,
          IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
              IBV_QP_MIN_RNR_TIMER,
@@ -193,10 +203,10 @@ void VerbsQueue::connect(const RemoteQueue& remote, uint32_t psn) {
   ibv_qp_attr rts{};
   rts.qp_state = IBV_QPS_RTS;
   rts.sq_psn = psn;
-  rts.timeout = settings_.ack_timeout;
-  rts.retry_cnt = settings_.retry_count;
+  rts.timeout = path.ack_timeout;
+  rts.retry_cnt = path.retry_count;
   rts.rnr_retry = settings_.rnr_retry;
-  rts.max_rd_atomic = depth_within(settings_.log_initiator_depth, device_.limits().initiator_depth);
+  rts.max_rd_atomic = static_cast<uint8_t>(1u << path.log_initiator_depth);
   modify(rts,
          IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
              IBV_QP_MAX_QP_RD_ATOMIC,

@@ -25,10 +25,12 @@ nic::Device open_device(const Config& config, const Gpu* gpu, nic::NicUse use, s
   const auto library = nic::VerbsLibrary::open(nic::LibrarySearch::from(config, use));
   std::optional<nic::GpuPlace> place;
   if (gpu) place = {gpu->index(), gpu->pci_address()};
-  const nic::Choice choice =
-      nic::choose_nic(*library, nic::HcaList::from(config, library->software()), place);
+  const nic::DeviceOptions options = {.list = nic::HcaList::from(config, library->software()),
+                                      .path = nic::PathSettings::from(config, library->software()),
+                                      .use = use};
+  const nic::Choice choice = nic::choose_nic(*library, options.list, place);
   why = choice.why;
-  return nic::Device(library, choice.name, use);
+  return nic::Device(library, choice.name, options);
 }
 
 // Lets the GPU's kernels ring, if there are such and they cannot yet. A software NIC's page is

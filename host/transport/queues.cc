@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "host/base/error.h"
+#include "host/transport/connection.h"
 #include "host/transport/ibgda_end.h"
 
 namespace peal {
@@ -15,12 +16,6 @@ namespace {
 
 // Per peer. A GPU whose every multiprocessor rings for each message is served best by hundreds.
 constexpr uint32_t kMaxQueues = 1024;
-
-// What one end of a queue tells the other.
-struct Endpoint {
-  uint32_t qpn;
-  uint32_t lid;
-};
 
 uint32_t checked_depth(const QueueOptions& options) {
   options.check();
@@ -207,15 +202,21 @@ ProxyMemory Queues::proxy_memory(uint32_t index) const {
 
 void Queues::connect(const nic::Device& device, Bootstrap& bootstrap) {
   std::vector<Endpoint> mine(count());
-  for (uint32_t i = 0; i < count(); ++i) mine[i] = {ends_[i]->number(), device.lid()};
+  for (uint32_t i = 0; i < count(); ++i) mine[i] = endpoint_of(device, ends_[i]->number());
   std::vector<Endpoint> all(size_t{count()} * n_pes_);
   bootstrap.allgather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  std::vector<Endpoint> ends(n_pes_);  // of queue q, one of each PE
+  for (uint32_t q = 0; q < queues_; ++q) {
+    for (uint32_t pe = 0; pe < n_pes_; ++pe) ends[pe] = all[size_t{pe} * count() + q * n_pes_];
+    check_ends(ends);
+  }
   const auto me = static_cast<uint32_t>(bootstrap.rank());
   for (uint32_t q = 0; q < queues_; ++q) {
     for (uint32_t pe = 0; pe < n_pes_; ++pe) {
+      const uint32_t index = q * n_pes_ + pe;
       const Endpoint& peer = all[size_t{pe} * count() + q * n_pes_ + me];
-      remotes_.push_back({.qpn = peer.qpn, .lid = static_cast<uint16_t>(peer.lid)});
-      reconnect(q * n_pes_ + pe, 0);
+      remotes_.push_back({.qpn = peer.qpn, .path = path_to(device, mine[index], peer)});
+      reconnect(index, 0);
     }
   }
   // Every queue can receive before anybody's kernel sends.

@@ -33,10 +33,11 @@ GpuQueues::GpuQueues(const Options& options)
     pairs_.emplace_back(device_, domain_, uar_, cqs_.back(), place,
                         nic::QueuePairConfig{.depth = options.depth});
   }
+  const nic::Path path = {.mtu = device_.mtu(), .dlid = device_.lid()};
   for (nic::QueuePair& pair : pairs_) {
     pair.to_init();
-    pair.to_rtr({.qpn = pair.number(), .lid = device_.lid()});
-    pair.to_rts();
+    pair.to_rtr({.qpn = pair.number(), .path = path});
+    pair.to_rts(path);
   }
 }
 

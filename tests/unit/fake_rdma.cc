@@ -59,7 +59,10 @@ int run(const void* in, size_t in_bytes, void* out, size_t out_bytes) {
     return state.refuse_errno;
   }
   if (opcode == 0x100) {
-    const auto& page = words[1] >> 1 == 3 ? state.atomic_capabilities : state.general_capabilities;
+    const uint32_t type = words[1] >> 1;
+    const auto& page = type == 3   ? state.atomic_capabilities
+                       : type == 4 ? state.roce_capabilities
+                                   : state.general_capabilities;
     for (size_t i = 0; i < page.size(); ++i) answer[4 + i] = htonl(page[i]);
   }
   if (opcode == 0x50b) answer[6] = htonl(uint32_t{state.qp_state} << 28);
@@ -130,15 +133,37 @@ int ibv_close_device(ibv_context* context) { return release(context); }
 
 int ibv_query_device(ibv_context*, ibv_device_attr* attributes) {
   std::strncpy(attributes->fw_ver, state.firmware.c_str(), sizeof attributes->fw_ver - 1);
+  attributes->phys_port_cnt = state.ports;
   return 0;
 }
 
-int ibv_query_port(ibv_context*, uint8_t, _compat_ibv_port_attr* attributes) {
+int ibv_query_port(ibv_context*, uint8_t number, _compat_ibv_port_attr* attributes) {
   auto* const port = reinterpret_cast<ibv_port_attr*>(attributes);
-  port->state = static_cast<ibv_port_state>(state.port_state);
+  const bool dead = (state.dead_ports >> number & 1) != 0;
+  port->state = dead ? IBV_PORT_DOWN : static_cast<ibv_port_state>(state.port_state);
+  port->gid_tbl_len = static_cast<int>(state.gids.size());
+  port->flags = state.port_flags;
   port->link_layer = static_cast<uint8_t>(state.link_layer);
   port->lid = state.lid;
-  port->active_mtu = IBV_MTU_4096;
+  port->active_mtu = static_cast<ibv_mtu>(state.mtu);
+  return 0;
+}
+
+int ibv_query_gid(ibv_context*, uint8_t, int index, ibv_gid* gid) {
+  const std::string& text = state.gids.at(static_cast<size_t>(index)).text;
+  *gid = {};
+  if (!text.empty()) ::inet_pton(AF_INET6, text.c_str(), gid->raw);
+  errno = state.refuse_gid;
+  return state.refuse_gid != 0 ? -1 : 0;
+}
+
+int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
+                      uint32_t, size_t) {
+  if (state.refuse_gid != 0) return state.refuse_gid;
+  if (state.gids.at(index).text.empty()) return ENODATA;
+  ibv_query_gid(context, static_cast<uint8_t>(port), static_cast<int>(index), &entry->gid);
+  entry->gid_index = index;
+  entry->gid_type = state.gids[index].type;
   return 0;
 }
 
@@ -146,10 +171,21 @@ ibv_pd* ibv_alloc_pd(ibv_context*) {
   return state.refuse_pd ? refuse<ibv_pd>(ENOMEM) : make<ibv_pd>();
 }
 int ibv_dealloc_pd(ibv_pd* pd) { return release(pd); }
-int mlx5dv_init_obj(mlx5dv_obj* object, uint64_t) {
-  object->pd.out->pdn = 0x77;
+int mlx5dv_init_obj(mlx5dv_obj* object, uint64_t type) {
+  static mlx5_wqe_av vector;
+  if (type == MLX5DV_OBJ_PD) object->pd.out->pdn = 0x77;
+  if (type == MLX5DV_OBJ_AH) {
+    std::memcpy(vector.rmac, state.next_hop, sizeof vector.rmac);
+    object->ah.out->av = &vector;
+  }
   return 0;
 }
+
+ibv_ah* ibv_create_ah(ibv_pd*, ibv_ah_attr* attributes) {
+  state.ah = *attributes;
+  return state.refuse_ah != 0 ? refuse<ibv_ah>(state.refuse_ah) : make<ibv_ah>();
+}
+int ibv_destroy_ah(ibv_ah* ah) { return release(ah); }
 
 ibv_mr* ibv_reg_mr_iova2(ibv_pd*, void*, size_t bytes, uint64_t iova, unsigned int access) {
   if (state.refuse_mr) return refuse<ibv_mr>(ENOMEM);
