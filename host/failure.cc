@@ -119,6 +119,10 @@ std::string Runtime::dump() const {
   std::string text =
       fmt::format("PE {} of {}: transport {}, NIC {}, {}\n", my_pe(), n_pes(), transport(), nic(),
                   f.status == Status::kOk ? "no failure" : "failure: " + f.text);
+  if (state_->doorbell && state_->doorbell->assisted()) {
+    text += fmt::format("{}; passed on {} doorbells\n", state_->doorbell->describe(),
+                        state_->doorbell->passed_on());
+  }
   std::string queues;
   {
     const std::lock_guard lock(state_->contexts_mutex);

@@ -118,7 +118,7 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
                .gpu = gpu}) {
   windows.add_mapped(heap.base(), heap.bytes(), std::move(mapped_heap));
   if (nic && routes.by_nic() == Route::kProxy) proxy.emplace();
-  if (nic && !proxy) doorbell.emplace(*nic);
+  if (nic && !proxy) doorbell.emplace(nic->device, gpu, config.doorbell, log);
   default_context = create_context({});
 }
 
@@ -269,6 +269,8 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
     s.log.print("path", s.nic->device.path_description());
     s.log.print("nic", fmt::format("heap: {}; {}", s.windows.describe_registration(),
                                    s.default_context->describe_registration()));
+    s.log.print("nic", s.doorbell ? s.doorbell->describe()
+                                  : "a CPU thread posts for kernels (docs/proxy.md)");
   }
   if (s.gpu) s.log.print("gpu", fmt::format("GPU {}, {}", s.gpu->index(), s.gpu->name()));
   s.log.print("transport", s.routes.describe());

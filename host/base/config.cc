@@ -162,6 +162,8 @@ constexpr Choice<TransportKind, 4> kTransports{{{{"auto", TransportKind::kAuto},
                                                  {"p2p", TransportKind::kP2p},
                                                  {"ibgda", TransportKind::kIbgda},
                                                  {"proxy", TransportKind::kProxy}}}};
+constexpr Choice<DoorbellKind, 3> kDoorbells{
+    {{{"auto", DoorbellKind::kAuto}, {"gpu", DoorbellKind::kGpu}, {"cpu", DoorbellKind::kCpu}}}};
 constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},
                                                          {"on", RelaxedOrdering::kOn},
                                                          {"off", RelaxedOrdering::kOff}}}};
@@ -178,9 +180,9 @@ constexpr string_view kNames[] = {PEAL_CONFIG_TABLE(PEAL_CONFIG_NAME)};
 
 // Read by the software NIC, which shares no code with this file.
 constexpr string_view kSoftnicNames[] = {
-    "PEAL_SOFTNIC_FABRIC", "PEAL_SOFTNIC_DIR", "PEAL_SOFTNIC_TIMEOUT_SCALE",
-    "PEAL_SOFTNIC_ENGINE", "PEAL_SOFTNIC_GPU", "PEAL_SOFTNIC_ENGINE_PROGRAM",
-    "PEAL_SOFTNIC_FAULTS"};
+    "PEAL_SOFTNIC_FABRIC", "PEAL_SOFTNIC_DIR",    "PEAL_SOFTNIC_TIMEOUT_SCALE",
+    "PEAL_SOFTNIC_ENGINE", "PEAL_SOFTNIC_GPU",    "PEAL_SOFTNIC_ENGINE_PROGRAM",
+    "PEAL_SOFTNIC_FAULTS", "PEAL_SOFTNIC_PRESENT"};
 
 // Set by Open MPI, by PMIx launchers, by MPICH's.
 constexpr string_view kLauncherNames[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};

@@ -77,9 +77,13 @@ Queues::Queues(const IbgdaNic& nic, const Carrier& carrier, Bootstrap& bootstrap
                 ? std::optional<nic::Umem>(std::in_place, nic.device,
                                            memory_of(nic.gpu, memory_.address(), memory_.bytes()))
                 : std::nullopt),
-      region_(nic.device, nic.domain, memory_of(nic.gpu, shared().address(), shared().bytes())) {
+      region_(nic.device, nic.domain, memory_of(nic.gpu, shared().address(), shared().bytes())),
+      bells_(carrier.doorbell != nullptr ? carrier.doorbell->bells(size_t{queues_} * n_pes_)
+                                         : Bells(nullptr)) {
+  if (carrier.doorbell != nullptr)
+    bells_.emplace(carrier.doorbell->bells(size_t{queues_} * n_pes_));
   create(nic, carrier);
-  for (uint32_t i = 0; i < count(); ++i) fill_in(i, nic, carrier.doorbell, options);
+  for (uint32_t i = 0; i < count(); ++i) fill_in(i, umem_ && !nic.device.software(), options);
   connect(nic.device, bootstrap);
 }
 
@@ -223,8 +227,7 @@ void Queues::connect(const nic::Device& device, Bootstrap& bootstrap) {
   bootstrap.barrier();
 }
 
-void Queues::fill_in(uint32_t index, const IbgdaNic& nic, const Doorbell* doorbell,
-                     const QueueOptions& options) {
+void Queues::fill_in(uint32_t index, bool ring_twice, const QueueOptions& options) {
   static_assert(sizeof(mlx5::SendQueue) <= nic::QueueMemoryLayout::kStateBytes);
   // Kernels' cells, the sink, and one that a proxy needs.
   static_assert((mlx5::kLandingCells + 2) * sizeof(mlx5::LandingCell) <=
@@ -235,9 +238,9 @@ void Queues::fill_in(uint32_t index, const IbgdaNic& nic, const Doorbell* doorbe
   queue.blocks = reinterpret_cast<mlx5::Wqebb*>(begin + layout_.send_queue());
   queue.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(begin + layout_.doorbell());
   // A proxy watches the record. What kernels store beside it nobody reads.
-  queue.doorbell = doorbell != nullptr ? doorbell->address()
-                                       : reinterpret_cast<uint64_t*>(begin + layout_.cq_doorbell());
-  queue.ring_twice = doorbell == nullptr || nic.device.software() ? 0 : 1;
+  queue.doorbell =
+      umem_ ? bells_.of(index) : reinterpret_cast<uint64_t*>(begin + layout_.cq_doorbell());
+  queue.ring_twice = ring_twice ? 1 : 0;
   queue.cqe = reinterpret_cast<mlx5::Cqe*>(begin + layout_.cqe());
   queue.landing = reinterpret_cast<mlx5::LandingCell*>(begin + layout_.landing());
   queue.stop = options.stop;

@@ -26,6 +26,7 @@
 #include "host/nic/device.h"
 #include "host/nic/queue_layout.h"
 #include "host/nic/registration.h"
+#include "host/transport/doorbell.h"
 #include "host/transport/ibgda.h"
 #include "host/transport/proxy_end.h"
 #include "host/transport/queue_end.h"
@@ -112,16 +113,16 @@ class Queues {
   void create(const IbgdaNic& nic, const Carrier& carrier);
   ProxyMemory proxy_memory(uint32_t index) const;
   void connect(const nic::Device& device, Bootstrap& bootstrap);
-  void fill_in(uint32_t index, const IbgdaNic& nic, const Doorbell* doorbell,
-               const QueueOptions& options);
+  void fill_in(uint32_t index, bool ring_twice, const QueueOptions& options);
 
   nic::QueueMemoryLayout layout_;
   uint32_t n_pes_;
   uint32_t queues_;
   Backing memory_;
   std::optional<Backing> far_memory_;
-  std::optional<nic::Umem> umem_;  // for the NIC only
+  std::optional<nic::Umem> umem_;  // where the NIC takes work requests itself
   nic::MemoryRegion region_;       // of shared()
+  Bells bells_;                    // the same; else a null one
   std::vector<std::unique_ptr<QueueEnd>> ends_;
   std::vector<nic::RemoteQueue> remotes_;  // the other ends, by index
 };

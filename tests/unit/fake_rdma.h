@@ -46,6 +46,7 @@ struct FakeRdma {
   std::vector<uint32_t> atomic_capabilities = std::vector<uint32_t>(1024);
   std::vector<uint32_t> roce_capabilities = std::vector<uint32_t>(1024);
   uint8_t qp_state = 0;
+  void* uar_page = nullptr;  // 4 KiB; null: one of its own
   ibv_atomic_cap atomics = IBV_ATOMIC_HCA;
   int most_requests = 32768;        // of one queue
   int refuse_modify = 0;            // errno
