@@ -80,8 +80,6 @@ Queues::Queues(const IbgdaNic& nic, const Carrier& carrier, Bootstrap& bootstrap
       region_(nic.device, nic.domain, memory_of(nic.gpu, shared().address(), shared().bytes())),
       bells_(carrier.doorbell != nullptr ? carrier.doorbell->bells(size_t{queues_} * n_pes_)
                                          : Bells(nullptr)) {
-  if (carrier.doorbell != nullptr)
-    bells_.emplace(carrier.doorbell->bells(size_t{queues_} * n_pes_));
   create(nic, carrier);
   for (uint32_t i = 0; i < count(); ++i) fill_in(i, umem_ && !nic.device.software(), options);
   connect(nic.device, bootstrap);
