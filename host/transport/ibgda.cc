@@ -19,12 +19,13 @@ nic::Ordering payload_ordering(RelaxedOrdering asked, bool on_gpu) {
 }
 
 // The NIC nearest to `gpu`, which may be null; `why` gets the reason.
-nic::Device open_device(const Config& config, const Gpu* gpu, std::string& why) {
-  const auto library = nic::VerbsLibrary::open(nic::LibrarySearch::from(config));
+nic::Device open_device(const Config& config, const Gpu* gpu, nic::NicUse use, std::string& why) {
+  const auto library = nic::VerbsLibrary::open(nic::LibrarySearch::from(config, use));
   std::optional<nic::GpuPlace> place;
   if (gpu) place = {gpu->index(), gpu->pci_address()};
   const nic::DeviceOptions options = {.list = nic::HcaList::from(config, library->software()),
-                                      .path = nic::PathSettings::from(config, library->software())};
+                                      .path = nic::PathSettings::from(config, library->software()),
+                                      .use = use};
   const nic::Choice choice = nic::choose_nic(*library, options.list, place);
   why = choice.why;
   return nic::Device(library, choice.name, options);
@@ -32,10 +33,10 @@ nic::Device open_device(const Config& config, const Gpu* gpu, std::string& why) 
 
 }  // namespace
 
-IbgdaNic::IbgdaNic(const Config& config, std::shared_ptr<Gpu> kernels_gpu)
+IbgdaNic::IbgdaNic(const Config& config, std::shared_ptr<Gpu> kernels_gpu, nic::NicUse use)
     : gpu(std::move(kernels_gpu)),
       payload(payload_ordering(config.relaxed_ordering, gpu != nullptr)),
-      device(open_device(config, gpu.get(), why)),
+      device(open_device(config, gpu.get(), use, why)),
       domain(device) {}
 
 nic::Memory memory_of(const std::shared_ptr<Gpu>& gpu, std::byte* address, size_t bytes) {

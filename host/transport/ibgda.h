@@ -16,8 +16,9 @@ namespace peal {
 
 /// The NIC of a PE, open.
 struct IbgdaNic {
-  /// `gpu` is that of the kernels, null when they run on the CPU.
-  IbgdaNic(const Config& config, std::shared_ptr<Gpu> gpu);
+  /// `gpu` is that of the kernels, null when they run on the CPU. For NicUse::kVerbs any NIC will
+  /// do.
+  IbgdaNic(const Config& config, std::shared_ptr<Gpu> gpu, nic::NicUse use = nic::NicUse::kDevx);
 
   std::shared_ptr<Gpu> gpu;
   nic::Ordering payload;  // of what is no word: PEAL_RELAXED_ORDERING

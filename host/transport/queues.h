@@ -8,11 +8,16 @@
 // One allocation, one umem, one registration for all of them, in memory that the kernels are close
 // to: the host's, or the GPU's, where the host writes the first contents and reads errors by
 // copies. PE k's queue q to me is connected to my queue q to PE k.
+//
+// Where a CPU thread carries the work requests (ProxyEnd) it needs them in the host's memory, and
+// the results too. With kernels on a GPU only the SendQueue then lies with them, and all else in a
+// second allocation of the same layout, pinned and mapped.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +29,7 @@
 #include "host/nic/registration.h"
 #include "host/transport/doorbell.h"
 #include "host/transport/ibgda.h"
+#include "host/transport/proxy_end.h"
 #include "host/transport/queue_end.h"
 #include "host/transport/self_test.h"
 
@@ -41,10 +47,17 @@ struct QueueOptions {
   void check() const;
 };
 
+/// Who takes the work requests out of queues: the NIC itself, rung through `doorbell`; or, where
+/// that is null, `proxy`.
+struct Carrier {
+  const Doorbell* doorbell;
+  Proxy* proxy;
+};
+
 /// Owns the queues of one context. Construction is collective and leaves every queue ready to send.
 class Queues {
  public:
-  Queues(const IbgdaNic& nic, const Doorbell& doorbell, Bootstrap& bootstrap,
+  Queues(const IbgdaNic& nic, const Carrier& carrier, Bootstrap& bootstrap,
          const QueueOptions& options);
 
   /// Device-visible state of queue 0 to PE 0; the next one is stride() bytes further.
@@ -109,8 +122,13 @@ class Queues {
  private:
   const mlx5::SendQueue* state(uint32_t index) const;  // where kernels have it
   std::byte* base(uint32_t index) const { return memory_.address() + index * stride(); }
+  // Where the ring, CQE, records and landing cells of all queues are.
+  Backing& shared() { return far_memory_ ? *far_memory_ : memory_; }
+  const Backing& shared() const { return far_memory_ ? *far_memory_ : memory_; }
+  std::byte* shared_base(uint32_t index) const { return shared().address() + index * stride(); }
   void change(uint32_t index, void (*edit)(mlx5::SendQueue&));
-  void create(const IbgdaNic& nic, const nic::Uar& uar, uint32_t depth);
+  void create(const IbgdaNic& nic, const Carrier& carrier);
+  ProxyMemory proxy_memory(uint32_t index) const;
   void connect(const nic::Device& device, Bootstrap& bootstrap);
   void fill_in(uint32_t index, bool ring_twice, const QueueOptions& options);
 
@@ -118,9 +136,10 @@ class Queues {
   uint32_t n_pes_;
   uint32_t queues_;
   Backing memory_;
-  nic::Umem umem_;
-  nic::MemoryRegion region_;
-  Bells bells_;
+  std::optional<Backing> far_memory_;
+  std::optional<nic::Umem> umem_;  // where the NIC takes work requests itself
+  nic::MemoryRegion region_;       // of shared()
+  Bells bells_;                    // the same; else a null one
   std::vector<std::unique_ptr<QueueEnd>> ends_;
   std::vector<nic::RemoteQueue> remotes_;  // the other ends, by index
 };

@@ -71,16 +71,19 @@ inline void on_every_pe(const std::function<void(Runtime&)>& body) {
   }
 }
 
-/// Reads the program's own arguments: --pes=N, --transport=p2p.
+/// Reads the program's own arguments: --pes=N, --transport=p2p or proxy.
 inline void read_arguments(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--transport=p2p") {
       arrangement().transport = TransportKind::kP2p;
+    } else if (argument == "--transport=proxy") {
+      arrangement().transport = TransportKind::kProxy;
     } else if (argument.starts_with("--pes=")) {
       arrangement().threads = std::stoi(argument.substr(6));
     } else {
-      fail(ErrorCode::kInvalidArgument, "{}: only --pes=N and --transport=p2p are known", argument);
+      fail(ErrorCode::kInvalidArgument,
+           "{}: only --pes=N, --transport=p2p and --transport=proxy are known", argument);
     }
   }
 }
