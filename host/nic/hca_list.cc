@@ -105,6 +105,10 @@ bool HcaList::allows(string_view name, int port) const {
          });
 }
 
+bool HcaList::chooses() const {
+  return syntax_ == Syntax::kPeal && !entries_.empty() && !entries_.front().excluded;
+}
+
 std::string HcaList::description() const {
   return entries_.empty() && text_.empty() ? "" : fmt::format("{}=\"{}\"", variable_, text_);
 }

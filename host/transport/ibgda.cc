@@ -43,10 +43,10 @@ nic::Device open_device(const Config& config, const Gpu* gpu, std::string& why) 
   const auto library = nic::VerbsLibrary::open(nic::LibrarySearch::from(config));
   std::optional<nic::GpuPlace> place;
   if (gpu) place = {gpu->index(), gpu->pci_address()};
-  const nic::Choice choice =
-      nic::choose_nic(*library, nic::HcaList::from(config, library->software()), place);
+  const nic::Choice choice = nic::choose_nics(
+      *library, place, {.list = nic::HcaList::from(config, library->software()), .rails = 1});
   why = choice.why;
-  return nic::Device(library, choice.name);
+  return nic::Device(library, choice.names[0]);
 }
 
 // Nothing posted, nothing failed.
