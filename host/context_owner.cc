@@ -109,7 +109,7 @@ Failure describe(const UsageError& usage) {
 
 }  // namespace
 
-ContextOwner::ContextOwner(std::unique_ptr<IbgdaQueues> queues, DeviceTables& tables,
+ContextOwner::ContextOwner(std::unique_ptr<Queues> queues, DeviceTables& tables,
                            ContextWords& words, Name name, const ContextFields& fields)
     : queues_(std::move(queues)),
       tables_(tables),
@@ -133,7 +133,7 @@ size_t ContextOwner::bytes() const {
 std::string ContextOwner::describe_queues() const {
   std::string text;
   for (uint32_t i = 0; queues_ && i < queues_->count(); ++i) {
-    const IbgdaQueues::Progress p = queues_->progress(i);
+    const Queues::Progress p = queues_->progress(i);
     text += fmt::format("{:>7} {:>5} {:>5} {:#8x} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {}\n",
                         slot_, i / static_cast<uint32_t>(fields_.n_pes), p.peer, p.qpn, p.depth,
                         p.reserved, p.published, p.rung, p.completed, describe_cqe(p.last_cqe),

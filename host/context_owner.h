@@ -13,7 +13,7 @@
 #include "device/context.h"
 #include "host/device_tables.h"
 #include "host/failure.h"
-#include "host/transport/ibgda.h"
+#include "host/transport/queues.h"
 
 namespace peal {
 
@@ -40,8 +40,8 @@ class ContextOwner {
   /// `queues` may be null: then every peer is reached directly. `fields` is complete but for what
   /// the queues and the slot say. `tables` and
   /// `words`, the slot's, outlive the context.
-  ContextOwner(std::unique_ptr<IbgdaQueues> queues, DeviceTables& tables, ContextWords& words,
-               Name name, const ContextFields& fields);
+  ContextOwner(std::unique_ptr<Queues> queues, DeviceTables& tables, ContextWords& words, Name name,
+               const ContextFields& fields);
 
   /// What kernels are given.
   const ContextFields& fields() const { return fields_; }
@@ -73,7 +73,7 @@ class ContextOwner {
   std::string describe_queues() const;
 
  private:
-  std::unique_ptr<IbgdaQueues> queues_;
+  std::unique_ptr<Queues> queues_;
   DeviceTables& tables_;
   ContextWords& words_;
   uint32_t slot_;

@@ -179,7 +179,7 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
   fields.sync_flags = flags;
   fields.timeout_ns = timeout_ns;
   auto owner = std::make_shared<ContextOwner>(
-      nic ? std::make_unique<IbgdaQueues>(*nic, *doorbell, *bootstrap, queues) : nullptr, tables,
+      nic ? std::make_unique<Queues>(*nic, *doorbell, *bootstrap, queues) : nullptr, tables,
       words[slot], ContextOwner::Name{slot, serial}, fields);
   if (!nic) bootstrap->barrier();  // no peer's kernel sets a flag before it is zero
   leave_masked_out(*owner);

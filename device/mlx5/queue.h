@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The memory of one send queue, as kernels, the NIC and the host see it. Plain data:
-// host/transport/ibgda.cc fills it in, device/mlx5/{send_queue,completion,doorbell}.h run it.
+// host/transport/queues.cc fills it in, device/mlx5/{send_queue,completion,doorbell}.h run it.
 //
 //   line 0     fixed at set-up, read by all
 //   line 1     moved by producers and pollers
