@@ -38,6 +38,7 @@ DeviceTables::DeviceTables(Backing memory, int n_pes)
     : memory_(std::move(memory)), n_pes_(static_cast<size_t>(n_pes)) {
   fields_.version = kContextVersion;
   fields_.bytes = sizeof(ContextFields);
+  fields_.rails = 1;
   fields_.windows = windows();
 }
 

@@ -121,8 +121,7 @@ void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
   for (std::byte*& begin : memory.direct) begin = begin == nullptr ? nullptr : begin - first;
   tables_.add({.base = address - first,
                .bytes = bytes + first,
-               .lkey = regions.empty() ? Be32{0u} : regions.front().lkey(),
-               .reserved = 0,
+               .lkeys = {regions.empty() ? Be32{0u} : regions.front().lkey()},
                .rkeys = nullptr,
                .word_rkeys = nullptr,
                .direct = nullptr},
@@ -144,8 +143,7 @@ void Windows::add_local(std::byte* address, size_t bytes) {
   }
   Window window{.base = address,
                 .bytes = bytes,
-                .lkey = Be32{0u},
-                .reserved = 0,
+                .lkeys = {},
                 .rkeys = nullptr,
                 .word_rkeys = nullptr,
                 .direct = nullptr};
@@ -153,7 +151,7 @@ void Windows::add_local(std::byte* address, size_t bytes) {
     regions_.push_back(registered(address, bytes, transports_.nic->payload));
     window.base -= first_offset(address);
     window.bytes += first_offset(address);
-    window.lkey = regions_.back().lkey();
+    window.lkeys[0] = regions_.back().lkey();
   }
   tables_.add(window, {});
 }

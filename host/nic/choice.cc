@@ -125,7 +125,7 @@ Choice choose_nics(const VerbsLibrary& library, const std::optional<GpuPlace>& g
   choice.why = placed ? fmt::format("{}", fmt::join(reasons, ", "))
                       : fmt::format("{}: {}", fmt::join(choice.names, ", "),
                                     order_of(count, candidates.size()));
-  choice.why += options.rails == 0 ? offer.reason : fmt::format("; PEAL_RAILS={}", options.rails);
+  choice.why += count == offer.own ? offer.reason : fmt::format("; PEAL_RAILS={}", count);
   if (!options.list.empty()) {
     choice.why += ", of those that " + options.list.description() + " allows";
   }

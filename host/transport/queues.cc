@@ -30,6 +30,7 @@ void start_afresh(mlx5::SendQueue& queue) {
   queue.reserved = queue.published = queue.rung = queue.completed = 0;
   queue.last_published = ~uint64_t{0};
   queue.landing_ticket = 0;
+  queue.settled = 0;
   queue.ring_lock = 0;
   queue.error = {};
 }
