@@ -46,6 +46,8 @@ class ContextOwner {
   /// What kernels are given.
   const ContextFields& fields() const { return fields_; }
   uint64_t serial() const { return serial_; }
+  /// What its queues look like; null where there are none.
+  const Queues* queues() const { return queues_.get(); }
   /// Of the queues and the owner itself.
   size_t bytes() const;
 

@@ -61,6 +61,7 @@ struct ContextOffer {
   uint64_t made;
   uint32_t queues;
   uint32_t depth;
+  QueuePlan plan;
 };
 
 uint64_t nanoseconds(std::chrono::microseconds t) {
@@ -122,11 +123,32 @@ std::shared_ptr<Gpu> Runtime::State::open_gpu() const {
   return opened;
 }
 
+// All queues there are, and those of a context more.
+QueuePlan Runtime::State::plan_with(const QueueOptions& queues) const {
+  QueuePlan plan;
+  if (!nic) return plan;
+  plan.set_nic(nic->device);
+  plan.allowed_bytes = config.queue_memory;
+  plan.add(queues, bootstrap->size());
+  const std::lock_guard lock(contexts_mutex);
+  for (const auto& weak : contexts) {
+    const auto context = weak.lock();
+    if (context == nullptr) continue;
+    plan.add({.queues_per_peer = context->queues()->per_peer(),
+              .depth = context->queues()->depth(),
+              .timeout_ns = 0,
+              .stop = nullptr,
+              .alarm = nullptr},
+             bootstrap->size());
+  }
+  return plan;
+}
+
 // Compares the options of all PEs; answers the first slot whose context, if it had one, is gone on
 // every PE: nobody can still write its flags.
 Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues) {
   static_assert(kMaxContexts == 64, "one bit a slot");
-  ContextOffer mine{0, contexts_made, queues.queues_per_peer, queues.depth};
+  ContextOffer mine{0, contexts_made, queues.queues_per_peer, queues.depth, plan_with(queues)};
   {
     const std::lock_guard lock(contexts_mutex);
     for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
@@ -135,9 +157,11 @@ Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues
   }
   const std::vector<ContextOffer> all = gather(*bootstrap, mine);
   uint64_t taken = 0;
+  std::vector<QueuePlan> plans;
   for (size_t pe = 0; pe < all.size(); ++pe) {
     taken |= all[pe].taken;
     contexts_made = std::max(contexts_made, all[pe].made);
+    plans.push_back(all[pe].plan);
     if (all[pe].queues == all[0].queues && all[pe].depth == all[0].depth) continue;
     fail(
         ErrorCode::kInvalidArgument,
@@ -149,6 +173,11 @@ Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues
          "make_context: {} contexts exist already, which is the limit; drop one on every PE first",
          kMaxContexts);
   }
+  queues.check();  // also where there are none: a program is right or wrong on every machine
+  if (config.info && nic && bootstrap->rank() == 0) {
+    log.print("runtime", describe(mine.plan, queues, bootstrap->size()));
+  }
+  check_plans(plans, bootstrap->places());
   return {static_cast<uint32_t>(std::countr_one(taken)), ++contexts_made};
 }
 
@@ -163,7 +192,6 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
       .stop = nullptr,
       .alarm = nullptr};
   const auto [slot, serial] = agree_on_context(queues);
-  queues.check();  // also where there are none: a program is right or wrong on every machine
   words[slot].clear();
   queues.stop = &words[slot].stop;
   queues.alarm = &words[slot].alarm;

@@ -20,6 +20,7 @@
 #include "host/live_group.h"
 #include "host/memory/gpu.h"
 #include "host/memory/symmetric_heap.h"
+#include "host/queue_plan.h"
 #include "host/routes.h"
 #include "host/runtime.h"
 #include "host/transport/p2p.h"
@@ -71,6 +72,7 @@ struct Runtime::State {
     uint32_t number;
     uint64_t serial;  // of the context that will have it
   };
+  QueuePlan plan_with(const QueueOptions& queues) const;
   Slot agree_on_context(const QueueOptions& queues);
   std::shared_ptr<ContextOwner> create_context(const ContextOptions& options);
 

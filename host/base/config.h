@@ -32,6 +32,8 @@ using Microseconds = std::chrono::microseconds;
   X(int, queues, "PEAL_QUEUES", "4", (Count{1, 1024}), "queues per peer of the default context")  \
   X(int, queue_depth, "PEAL_QUEUE_DEPTH", "1024", (PowerOfTwo{128, 16384}),                       \
     "work queue entries of one queue")                                                            \
+  X(uint64_t, queue_memory, "PEAL_QUEUE_MEMORY", "1G", (Size{64u << 10, uint64_t{1} << 44}),      \
+    "most memory that all queues of a PE may take")                                               \
   X(Microseconds, timeout, "PEAL_TIMEOUT", "10s", (Time{Microseconds(0)}),                        \
     "deadline of every wait inside a kernel; 0 = none")                                           \
   X(BootstrapKind, bootstrap, "PEAL_BOOTSTRAP", "auto", kBootstraps,                              \

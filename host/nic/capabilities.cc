@@ -41,6 +41,8 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
   capabilities.atomics = general(page, cap::kAtomic) != 0;
   capabilities.cq_overrun_ignore = general(page, cap::kCqOverrunIgnore) != 0;
   capabilities.log_max_queue_blocks = general(page, cap::kLogMaxQpSize);
+  capabilities.log_max_qp = general(page, cap::kLogMaxQp);
+  capabilities.log_max_cq = general(page, cap::kLogMaxCq);
   capabilities.log_max_message = general(page, cap::kLogMaxMessage);
   capabilities.log_max_responder_depth = general(page, cap::kLogMaxResponderDepth);
   capabilities.log_max_initiator_depth = general(page, cap::kLogMaxInitiatorDepth);

@@ -106,6 +106,8 @@ inline constexpr int kCapability = 4;
 inline constexpr uint32_t kGeneralCapabilities = 0, kAtomicCapabilities = 3;
 namespace cap {
 inline constexpr Field kLogMaxQpSize{4, 23, 16};
+inline constexpr Field kLogMaxQp{4, 4, 0};
+inline constexpr Field kLogMaxCq{6, 4, 0};
 inline constexpr Field kLogMaxInitiatorDepth{10, 21, 16};
 inline constexpr Field kLogMaxResponderDepth{10, 5, 0};
 inline constexpr Field kLogMaxMessage{14, 28, 24};

@@ -47,6 +47,7 @@ class Queues {
   uint64_t stride() const { return layout_.bytes(); }
 
   uint32_t per_peer() const { return queues_; }
+  uint32_t depth() const { return layout_.depth; }
   uint32_t count() const { return static_cast<uint32_t>(ends_.size()); }
   /// The first error of a queue, with the queue it is of; `error.status` is 0 while there is none.
   /// May be asked while kernels run.

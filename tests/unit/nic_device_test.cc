@@ -89,6 +89,8 @@ TEST_F(NicDevice, DecodesItsCapabilities) {
                               .atomic_operations = 0xf,
                               .atomic_sizes = 0xc,
                               .log_max_queue_blocks = 15,
+                              .log_max_qp = 17,
+                              .log_max_cq = 16,
                               .log_max_message = 30,
                               .log_max_responder_depth = 5,
                               .log_max_initiator_depth = 6,
