@@ -77,7 +77,7 @@ struct ContextFields {
   int32_t near_first;    // the PE of near[0]
   uint32_t rails;        // queue q of every peer goes by rail q % rails; without NICs 1
   uint32_t unused;
-  Window heap;           // window 0 again: the usual case costs no look into the table
+  Window heap;  // window 0 again: the usual case costs no look into the table
   const WindowTable* windows;
   std::byte* queues;  // [queues_per_peer][n_pes] mlx5::SendQueue, queue_stride bytes apart
   uint64_t queue_stride;

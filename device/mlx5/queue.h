@@ -63,7 +63,7 @@ struct alignas(128) SendQueue {
   uint64_t timeout_ns;  // of waits inside the queue; 0 = none
   uint32_t ring_twice;  // 1: hardware, which hears of work through the register alone
   uint32_t rail;        // by which NIC: see kMaxRails
-  uint32_t* alarm;  // the host's word that says: look for an error here; null: nobody looks
+  uint32_t* alarm;      // the host's word that says: look for an error here; null: nobody looks
   uint64_t unused[2];
 
   // Moving.
