@@ -128,9 +128,10 @@ std::string Runtime::dump() const {
   }
   if (queues.empty()) return text;
   return text +
-         fmt::format("{:>7} {:>5} {:>5} {:>8} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {}\n",
-                     "context", "queue", "peer", "QP", "depth", "reserved", "published", "rung",
-                     "completed", "last CQE of", "status") +
+         fmt::format(
+             "{:>7} {:>5} {:>5} {:>8} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {:<10} {}\n",
+             "context", "queue", "peer", "QP", "depth", "reserved", "published", "rung",
+             "completed", "last CQE of", "NIC", "status") +
          queues;
 }
 

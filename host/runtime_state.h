@@ -37,15 +37,15 @@ struct Runtime::State {
   std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
   SymmetricHeap heap;
   uint64_t* sync_flags;  // kMaxContexts x flag_words() in the heap
-  DeviceTables tables;
   Backing word_memory;
   ContextWords* words;  // by slot
   std::optional<P2p> p2p;
   PeerMemory mapped_heap;  // on its way to the windows
   Routes routes;
-  std::optional<IbgdaNic> nic;
+  std::optional<Rails> rails;  // none: every peer is reached directly
+  DeviceTables tables;
   Windows windows;
-  std::optional<Doorbell> doorbell;
+  Doorbells doorbells;
   std::atomic<uint64_t> lost_ns{0};  // when the first PE was lost that is not masked
   std::atomic<bool> closing{false};
   std::atomic<uint32_t> generation{0};  // recoveries so far; alike on all PEs
@@ -66,6 +66,7 @@ struct Runtime::State {
   RouteOptions route_options() const { return {.asked = config.transport, .target = target}; }
   std::shared_ptr<Gpu> open_gpu() const;
   std::string nic_name() const;
+  std::string describe_rails() const;
 
   // host/runtime.cc
   struct Slot {
@@ -74,7 +75,8 @@ struct Runtime::State {
   };
   QueuePlan plan_with(const QueueOptions& queues) const;
   Slot agree_on_context(const QueueOptions& queues);
-  std::shared_ptr<ContextOwner> create_context(const ContextOptions& options);
+  std::shared_ptr<ContextOwner> create_context(const ContextOptions& options, Reach reach);
+  DeviceTables::Extent extent() const { return {bootstrap->size(), rails ? rails->count() : 1}; }
 
   // host/failure.cc
   Failure failure() const;

@@ -69,14 +69,15 @@ struct Count {
   std::string accepts() const { return fmt::format("a whole number from {} to {}", low, high); }
 };
 
-struct Device {
+struct AutoOr {
+  Count count;
+  int automatic;
   static constexpr bool kSecret = false;
-  static constexpr Count kIndex{0, 1023};
 
   std::optional<int> parse(string_view text) const {
-    return text == "auto" ? std::optional(-1) : kIndex.parse(text);
+    return text == "auto" ? std::optional(automatic) : count.parse(text);
   }
-  std::string accepts() const { return "auto or " + kIndex.accepts(); }
+  std::string accepts() const { return "auto or " + count.accepts(); }
 };
 
 struct PowerOfTwo {

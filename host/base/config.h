@@ -55,11 +55,13 @@ using Microseconds = std::chrono::microseconds;
     "NVSHMEM's list of NICs, taken where PEAL_HCA is empty")                                      \
   X(std::string, nccl_ib_hca, "NCCL_IB_HCA", "", Text{},                                          \
     "NCCL's list of NICs, taken where both are empty")                                            \
+  X(int, rails, "PEAL_RAILS", "auto", (AutoOr{{1, 4}, 0}),                                        \
+    "NICs a PE uses; auto = its share of those nearest to its GPU, on a CPU one")                 \
   X(TransportKind, transport, "PEAL_TRANSPORT", "auto", kTransports,                              \
     "p2p = loads and stores, ibgda = the NIC; auto = p2p where it reaches on a GPU, else ibgda")  \
   X(RelaxedOrdering, relaxed_ordering, "PEAL_RELAXED_ORDERING", "auto", kRelaxedOrderings,        \
     "on = the NIC may place payload out of order until a signal or fence; auto = on a GPU")       \
-  X(int, device, "PEAL_DEVICE", "auto", Device{},                                                 \
+  X(int, device, "PEAL_DEVICE", "auto", (AutoOr{{0, 1023}, -1}),                                  \
     "GPU to use; auto = number of this PE on its host, modulo GPUs")                              \
   X(bool, info, "PEAL_INFO", "0", Flag{}, "print this table with the values in force")            \
   X(LogLevel, log, "PEAL_LOG", "warn", kLogLevels, "least important messages that are printed")

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opening the NIC that lies nearest, and letting kernels ring it.
+// Opening a NIC, and letting kernels ring it.
 #include "host/transport/ibgda.h"
 
 #include <unistd.h>
 
-#include <optional>
 #include <utility>
-
-#include "host/nic/choice.h"
-#include "host/nic/hca_list.h"
 
 namespace peal {
 namespace {
@@ -18,17 +14,6 @@ namespace {
 nic::Ordering payload_ordering(RelaxedOrdering asked, bool on_gpu) {
   const bool relaxed = asked == RelaxedOrdering::kOn || (asked == RelaxedOrdering::kAuto && on_gpu);
   return relaxed ? nic::Ordering::kRelaxed : nic::Ordering::kStrict;
-}
-
-// The NIC nearest to `gpu`, which may be null; `why` gets the reason.
-nic::Device open_device(const Config& config, const Gpu* gpu, std::string& why) {
-  const auto library = nic::VerbsLibrary::open(nic::LibrarySearch::from(config));
-  std::optional<nic::GpuPlace> place;
-  if (gpu) place = {gpu->index(), gpu->pci_address()};
-  const nic::Choice choice = nic::choose_nics(
-      *library, place, {.list = nic::HcaList::from(config, library->software()), .rails = 1});
-  why = choice.why;
-  return nic::Device(library, choice.names[0]);
 }
 
 // Lets the GPU's kernels ring, if there are such and they cannot yet. A software NIC's page is
@@ -42,10 +27,11 @@ PinnedRange pin_page(const IbgdaNic& nic, const nic::Uar& uar) {
 
 }  // namespace
 
-IbgdaNic::IbgdaNic(const Config& config, std::shared_ptr<Gpu> kernels_gpu)
+IbgdaNic::IbgdaNic(std::shared_ptr<const nic::VerbsLibrary> library, const std::string& name,
+                   std::shared_ptr<Gpu> kernels_gpu, RelaxedOrdering asked)
     : gpu(std::move(kernels_gpu)),
-      payload(payload_ordering(config.relaxed_ordering, gpu != nullptr)),
-      device(open_device(config, gpu.get(), why)),
+      payload(payload_ordering(asked, gpu != nullptr)),
+      device(std::move(library), name),
       domain(device) {}
 
 Doorbell::Doorbell(const IbgdaNic& nic)

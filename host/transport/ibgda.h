@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all queues of a PE share: its NIC, and the page they ring through.
+// What all queues of a PE that go by one NIC share: the NIC, and the page they ring through.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,22 @@
 
 namespace peal {
 
-/// The NIC of a PE, open.
+/// One NIC of a PE, open.
 struct IbgdaNic {
-  /// `gpu` is that of the kernels, null when they run on the CPU.
-  IbgdaNic(const Config& config, std::shared_ptr<Gpu> gpu);
+  /// Opens `name`. `gpu` is that of the kernels, null when they run on the CPU; `asked` is
+  /// PEAL_RELAXED_ORDERING.
+  IbgdaNic(std::shared_ptr<const nic::VerbsLibrary> library, const std::string& name,
+           std::shared_ptr<Gpu> gpu, RelaxedOrdering asked);
 
   std::shared_ptr<Gpu> gpu;
-  nic::Ordering payload;  // of what is no word: PEAL_RELAXED_ORDERING
-  std::string why;        // this device: "mlx5_3: same PCIe switch as GPU 2"
+  nic::Ordering payload;  // of what is no word
   nic::Device device;
   nic::ProtectionDomain domain;
 };
 
-/// The doorbell page that the queues of a PE share. Made after the heap's window: the software NIC
-/// may have gone to a GPU with it, and has its pages in GPU memory then. Outlived by the NIC.
+/// The doorbell page that the queues of a PE and NIC share. Made after the heap's window: the
+/// software NIC may have gone to a GPU with it, and has its pages in GPU memory then. Outlived by
+/// the NIC.
 class Doorbell {
  public:
   explicit Doorbell(const IbgdaNic& nic);

@@ -63,17 +63,21 @@ void QueueOptions::check() const {
   }
 }
 
-Queues::Queues(const IbgdaNic& nic, const Doorbell& doorbell, Bootstrap& bootstrap,
+Queues::Queues(const Rails& rails, const Doorbells& doorbells, Bootstrap& bootstrap,
                const QueueOptions& options)
-    : layout_{checked_depth(options)},
+    : rails_(rails),
+      rails_used_(options.rails),
+      layout_{checked_depth(options)},
       n_pes_(static_cast<uint32_t>(bootstrap.size())),
       queues_(options.queues_per_peer),
-      memory_(queue_memory(nic.gpu, size_t{queues_} * n_pes_ * layout_.bytes())),
-      umem_(nic.device, memory_.address(), memory_.bytes()),
-      region_(nic.device, nic.domain, memory_.address(), memory_.bytes()) {
-  create(nic, doorbell.uar(), options.depth);
-  for (uint32_t i = 0; i < count(); ++i) fill_in(i, nic, doorbell.address(), options);
-  connect(nic.device, bootstrap);
+      memory_(queue_memory(rails.nics()[0].gpu, size_t{queues_} * n_pes_ * layout_.bytes())) {
+  for (const IbgdaNic& nic : rails.nics()) {
+    known_.push_back({{nic.device, memory_.address(), memory_.bytes()},
+                      {nic.device, nic.domain, memory_.address(), memory_.bytes()}});
+  }
+  create(doorbells, options.depth);
+  for (uint32_t i = 0; i < count(); ++i) fill_in(i, doorbells[nic_index(i)].address(), options);
+  connect(bootstrap);
 }
 
 const mlx5::SendQueue* Queues::state(uint32_t index) const {
@@ -160,21 +164,22 @@ void Queues::close(uint32_t index, Status status) {
   memory_.store_word(&error.status, static_cast<uint32_t>(status));
 }
 
-void Queues::create(const IbgdaNic& nic, const nic::Uar& uar, uint32_t depth) {
+void Queues::create(const Doorbells& doorbells, uint32_t depth) {
   const uint32_t total = queues_ * n_pes_;
   const mlx5::Cqe none = nic::QueueMemoryLayout::no_completion();  // all else is zero already
   ends_.reserve(total);
   for (uint32_t i = 0; i < total; ++i) {
     const uint64_t offset = i * stride();
     memory_.copy_in(memory_.address() + offset + layout_.cqe(), &none, sizeof(none));
-    const auto place = nic::QueuePlace::of(layout_, umem_, offset);
-    ends_.push_back(std::make_unique<IbgdaEnd>(nic, uar, place, depth));
+    const auto place = nic::QueuePlace::of(layout_, known_[nic_index(i)].umem, offset);
+    ends_.push_back(
+        std::make_unique<IbgdaEnd>(nic_of(i), doorbells[nic_index(i)].uar(), place, depth));
   }
 }
 
-void Queues::connect(const nic::Device& device, Bootstrap& bootstrap) {
+void Queues::connect(Bootstrap& bootstrap) {
   std::vector<Endpoint> mine(count());
-  for (uint32_t i = 0; i < count(); ++i) mine[i] = {ends_[i]->number(), device.lid()};
+  for (uint32_t i = 0; i < count(); ++i) mine[i] = {ends_[i]->number(), nic_of(i).device.lid()};
   std::vector<Endpoint> all(size_t{count()} * n_pes_);
   bootstrap.allgather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
   const auto me = static_cast<uint32_t>(bootstrap.rank());
@@ -189,8 +194,7 @@ void Queues::connect(const nic::Device& device, Bootstrap& bootstrap) {
   bootstrap.barrier();
 }
 
-void Queues::fill_in(uint32_t index, const IbgdaNic& nic, uint64_t* doorbell,
-                     const QueueOptions& options) {
+void Queues::fill_in(uint32_t index, uint64_t* doorbell, const QueueOptions& options) {
   static_assert(sizeof(mlx5::SendQueue) <= nic::QueueMemoryLayout::kStateBytes);
   static_assert((mlx5::kLandingCells + 1) * sizeof(mlx5::LandingCell) <=
                 nic::QueueMemoryLayout::kLandingBytes);
@@ -200,13 +204,14 @@ void Queues::fill_in(uint32_t index, const IbgdaNic& nic, uint64_t* doorbell,
   queue.blocks = reinterpret_cast<mlx5::Wqebb*>(begin + layout_.send_queue());
   queue.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(begin + layout_.doorbell());
   queue.doorbell = doorbell;
-  queue.ring_twice = nic.device.software() ? 0 : 1;
+  queue.ring_twice = nic_of(index).device.software() ? 0 : 1;
   queue.cqe = reinterpret_cast<mlx5::Cqe*>(begin + layout_.cqe());
   queue.landing = reinterpret_cast<mlx5::LandingCell*>(begin + layout_.landing());
   queue.stop = options.stop;
   queue.alarm = options.alarm;
   queue.landing_address = offset + layout_.landing();
-  queue.landing_lkey = region_.lkey();
+  queue.landing_lkey = known_[nic_index(index)].region.lkey();
+  queue.rail = rail(index);
   queue.mask = options.depth - 1;
   queue.qpn_shifted = Be32{ends_[index]->number() << 8};
   queue.peer = index % n_pes_;

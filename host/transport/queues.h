@@ -5,9 +5,9 @@
 //   [ queue 0 to pe 0 | queue 0 to pe 1 | ... | queue 1 to pe 0 | ... ]   each
 //   nic::QueueMemoryLayout
 //
-// One allocation, one umem, one registration for all of them, in memory that the kernels are close
-// to: the host's, or the GPU's, where the host writes the first contents and reads errors by
-// copies. PE k's queue q to me is connected to my queue q to PE k.
+// One allocation for all of them, one umem and one registration of it by each NIC, in memory that
+// the kernels are close to: the host's, or the GPU's, where the host writes the first contents and
+// reads errors by copies. PE k's queue q to me is connected to my queue q to PE k.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 #include "host/memory/backing.h"
 #include "host/nic/device.h"
 #include "host/nic/queue_layout.h"
-#include "host/transport/ibgda.h"
 #include "host/transport/queue_end.h"
+#include "host/transport/rails.h"
 
 namespace peal {
 
@@ -31,6 +31,7 @@ struct QueueOptions {
   uint64_t timeout_ns;   // of waits inside a queue; 0 = none
   const uint32_t* stop;  // the context's stop word
   uint32_t* alarm;       // set when a queue has its first error
+  uint32_t rails = 1;    // queue q goes by rail q % rails; the same on all PEs
 
   /// Throws kInvalidArgument that names the setting which is out of range.
   void check() const;
@@ -39,7 +40,8 @@ struct QueueOptions {
 /// Owns the queues of one context. Construction is collective and leaves every queue ready to send.
 class Queues {
  public:
-  Queues(const IbgdaNic& nic, const Doorbell& doorbell, Bootstrap& bootstrap,
+  /// `doorbells` has one for each NIC of `rails`; both outlive the queues.
+  Queues(const Rails& rails, const Doorbells& doorbells, Bootstrap& bootstrap,
          const QueueOptions& options);
 
   /// Device-visible state of queue 0 to PE 0; the next one is stride() bytes further.
@@ -67,6 +69,11 @@ class Queues {
   };
   Progress progress(uint32_t index) const;
 
+  /// The NIC that a queue goes by: this says which, and nothing else does.
+  const IbgdaNic& nic_of(uint32_t index) const { return rails_.nics()[nic_index(index)]; }
+  /// Over which the context's queues are spread.
+  uint32_t rails() const { return rails_used_; }
+
   nic::QueueState nic_state(uint32_t index) const { return ends_[index]->state(); }
 
   /// True when kernels or the NIC have given the queue up.
@@ -86,17 +93,25 @@ class Queues {
   const mlx5::SendQueue* state(uint32_t index) const;  // where kernels have it
   std::byte* base(uint32_t index) const { return memory_.address() + index * stride(); }
   void change(uint32_t index, void (*edit)(mlx5::SendQueue&));
-  void create(const IbgdaNic& nic, const nic::Uar& uar, uint32_t depth);
-  void connect(const nic::Device& device, Bootstrap& bootstrap);
-  void fill_in(uint32_t index, const IbgdaNic& nic, uint64_t* doorbell,
-               const QueueOptions& options);
+  uint32_t rail(uint32_t index) const { return index / n_pes_ % rails_used_; }
+  size_t nic_index(uint32_t index) const { return rails_.nic_of(rail(index)); }
+  void create(const Doorbells& doorbells, uint32_t depth);
+  void connect(Bootstrap& bootstrap);
+  void fill_in(uint32_t index, uint64_t* doorbell, const QueueOptions& options);
 
+  /// The queues' memory, as one NIC knows it.
+  struct Known {
+    nic::Umem umem;
+    nic::MemoryRegion region;
+  };
+
+  const Rails& rails_;
+  uint32_t rails_used_;
   nic::QueueMemoryLayout layout_;
   uint32_t n_pes_;
   uint32_t queues_;
   Backing memory_;
-  nic::Umem umem_;
-  nic::MemoryRegion region_;
+  std::vector<Known> known_;  // by NIC
   std::vector<std::unique_ptr<QueueEnd>> ends_;
   std::vector<nic::RemoteQueue> remotes_;  // the other ends, by index
 };
