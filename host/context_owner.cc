@@ -132,6 +132,10 @@ size_t ContextOwner::bytes() const {
   return sizeof(*this) + (queues_ ? size_t{queues_->count()} * queues_->stride() : 0);
 }
 
+std::string ContextOwner::describe_registration() const {
+  return queues_ ? queues_->describe_registration() : "";
+}
+
 std::string ContextOwner::describe_queues() const {
   std::string text;
   for (uint32_t i = 0; queues_ && i < queues_->count(); ++i) {

@@ -73,6 +73,8 @@ class ContextOwner {
 
   /// One line for each queue: where it stands. Nothing where there are none.
   std::string describe_queues() const;
+  /// How the NIC got to know their memory. Nothing where there are none.
+  std::string describe_registration() const;
 
  private:
   std::unique_ptr<Queues> queues_;

@@ -266,6 +266,10 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
       Watcher::Calls{.lost = [&s](int pe, int pid) { s.peer_lost(pe, pid); },
                      .message = [&s] { s.take_messages(); },
                      .tick = [&s] { s.tell_callback(); }});
+  if (s.rails) {
+    for (const std::string& text : s.rails->nics()[0].device.path_settings().ignored)
+      s.log.warn("nic", "{}", text);
+  }
   if (!config.info) return;
   if (s.bootstrap->rank() == 0) {
     s.log.print("config", config.describe());
@@ -277,7 +281,14 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
                             n_pes(), format_size(s.heap.bytes()), s.rails ? config.queues : 0,
                             config.queue_depth, format_size(overhead_bytes())));
   }
-  if (s.rails) s.log.print("nic", s.describe_rails());
+  if (s.rails) {
+    s.log.print("nic", s.describe_rails());
+    for (const IbgdaNic& nic : s.rails->nics()) {
+      s.log.print("path", nic.device.path_description());
+    }
+    s.log.print("nic", fmt::format("heap: {}; {}", s.windows.describe_registration(),
+                                   s.default_context->describe_registration()));
+  }
   if (s.gpu) s.log.print("gpu", fmt::format("GPU {}, {}", s.gpu->index(), s.gpu->name()));
   s.log.print("transport", s.routes.describe());
 }

@@ -87,15 +87,16 @@ Windows::Known Windows::registered(std::byte* address, size_t bytes, bool words)
   Known known;
   if (transports_.rails == nullptr) return known;
   const Rails& rails = *transports_.rails;
+  const nic::Memory memory = memory_of(transports_.gpu, address, bytes);
   for (size_t i = 0; i < rails.nics().size(); ++i) {
     const IbgdaNic& nic = rails.nics()[i];
     const nic::MemoryRegion& payload =
-        known.regions.emplace_back(nic.device, nic.domain, address, bytes, nic.payload);
+        known.regions.emplace_back(nic.device, nic.domain, memory, nic.payload);
     const Be32 lkey = payload.lkey();
     const Be32 rkey = payload.rkey();
     Be32 word_rkey = rkey;
     if (words && nic.payload != nic::Ordering::kStrict) {
-      word_rkey = known.regions.emplace_back(nic.device, nic.domain, address, bytes).rkey();
+      word_rkey = known.regions.emplace_back(nic.device, nic.domain, memory).rkey();
     }
     for (uint32_t rail = 0; rail < rails.count(); ++rail) {
       if (rails.nic_of(rail) != i) continue;

@@ -40,6 +40,11 @@ class Windows {
   /// Adds memory that only this PE uses. Kernels on a GPU get access to it if they had none.
   void add_local(std::byte* address, size_t bytes);
 
+  /// How the NIC got to know the first window, the heap.
+  std::string describe_registration() const {
+    return regions_.empty() ? "" : regions_.front().registration().describe();
+  }
+
   /// Ends the mappings of the peers' memory. No kernel may run any more.
   void unmap() { mapped_.clear(); }
 

@@ -69,13 +69,13 @@ struct Count {
   std::string accepts() const { return fmt::format("a whole number from {} to {}", low, high); }
 };
 
+/// -1 stands for auto.
 struct AutoOr {
   Count count;
-  int automatic;
   static constexpr bool kSecret = false;
 
   std::optional<int> parse(string_view text) const {
-    return text == "auto" ? std::optional(automatic) : count.parse(text);
+    return text == "auto" ? std::optional(-1) : count.parse(text);
   }
   std::string accepts() const { return "auto or " + count.accepts(); }
 };
@@ -164,6 +164,8 @@ constexpr Choice<TransportKind, 3> kTransports{{{{"auto", TransportKind::kAuto},
 constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},
                                                          {"on", RelaxedOrdering::kOn},
                                                          {"off", RelaxedOrdering::kOff}}}};
+constexpr Choice<int, 6> kMtus{
+    {{{"auto", 0}, {"256", 256}, {"512", 512}, {"1024", 1024}, {"2048", 2048}, {"4096", 4096}}}};
 constexpr Choice<LogLevel, 4> kLogLevels{{{{"error", LogLevel::kError},
                                            {"warn", LogLevel::kWarn},
                                            {"info", LogLevel::kInfo},

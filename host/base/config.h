@@ -55,13 +55,34 @@ using Microseconds = std::chrono::microseconds;
     "NVSHMEM's list of NICs, taken where PEAL_HCA is empty")                                      \
   X(std::string, nccl_ib_hca, "NCCL_IB_HCA", "", Text{},                                          \
     "NCCL's list of NICs, taken where both are empty")                                            \
-  X(int, rails, "PEAL_RAILS", "auto", (AutoOr{{1, 4}, 0}),                                        \
+  X(int, rails, "PEAL_RAILS", "auto", (AutoOr{{1, 4}}),                                           \
     "NICs a PE uses; auto = its share of those nearest to its GPU, on a CPU one")                 \
+  X(int, gid_index, "PEAL_GID_INDEX", "auto", (AutoOr{{0, 255}}),                                 \
+    "entry of the port's GID table to use; auto = RoCE v2, IPv4 before IPv6")                     \
+  X(int, traffic_class, "PEAL_TRAFFIC_CLASS", "auto", (AutoOr{{0, 255}}),                         \
+    "of packets with GIDs, on Ethernet 4 x DSCP; auto = NCCL_IB_TC or 0")                         \
+  X(int, service_level, "PEAL_SERVICE_LEVEL", "auto", (AutoOr{{0, 15}}),                          \
+    "of packets, on Ethernet the priority up to 7; auto = NCCL_IB_SL or 0")                       \
+  X(int, mtu, "PEAL_MTU", "auto", kMtus, "largest packet payload; auto = what both ports can do") \
+  X(int, ack_timeout, "PEAL_ACK_TIMEOUT", "auto", (AutoOr{{1, 31}}),                              \
+    "the NIC waits 4.096 us x 2^this for an answer; auto = NCCL_IB_TIMEOUT or 20")                \
+  X(int, retry_count, "PEAL_RETRY_COUNT", "auto", (AutoOr{{0, 7}}),                               \
+    "how often the NIC sends again; auto = NCCL_IB_RETRY_CNT or 7")                               \
+  X(std::string, nccl_ib_gid_index, "NCCL_IB_GID_INDEX", "", Text{},                              \
+    "NCCL's, taken where PEAL_GID_INDEX is auto")                                                 \
+  X(std::string, nccl_ib_tc, "NCCL_IB_TC", "", Text{},                                            \
+    "NCCL's, taken where PEAL_TRAFFIC_CLASS is auto")                                             \
+  X(std::string, nccl_ib_sl, "NCCL_IB_SL", "", Text{},                                            \
+    "NCCL's, taken where PEAL_SERVICE_LEVEL is auto")                                             \
+  X(std::string, nccl_ib_timeout, "NCCL_IB_TIMEOUT", "", Text{},                                  \
+    "NCCL's, taken where PEAL_ACK_TIMEOUT is auto")                                               \
+  X(std::string, nccl_ib_retry_count, "NCCL_IB_RETRY_CNT", "", Text{},                            \
+    "NCCL's, taken where PEAL_RETRY_COUNT is auto")                                               \
   X(TransportKind, transport, "PEAL_TRANSPORT", "auto", kTransports,                              \
     "p2p = loads and stores, ibgda = the NIC; auto = p2p where it reaches on a GPU, else ibgda")  \
   X(RelaxedOrdering, relaxed_ordering, "PEAL_RELAXED_ORDERING", "auto", kRelaxedOrderings,        \
     "on = the NIC may place payload out of order until a signal or fence; auto = on a GPU")       \
-  X(int, device, "PEAL_DEVICE", "auto", (AutoOr{{0, 1023}, -1}),                                  \
+  X(int, device, "PEAL_DEVICE", "auto", (AutoOr{{0, 1023}}),                                      \
     "GPU to use; auto = number of this PE on its host, modulo GPUs")                              \
   X(bool, info, "PEAL_INFO", "0", Flag{}, "print this table with the values in force")            \
   X(LogLevel, log, "PEAL_LOG", "warn", kLogLevels, "least important messages that are printed")

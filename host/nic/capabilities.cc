@@ -53,6 +53,15 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
     capabilities.atomic_operations = general(atomics, atomic::kOperations);
     capabilities.atomic_sizes = general(atomics, atomic::kSizes);
   }
+  if (general(page, cap::kRoce) != 0) {
+    const CapabilityPage roce = query(library, context, prm::kRoceCapabilities);
+    const uint32_t low = general(roce, prm::roce_cap::kMinUdpPort);
+    const uint32_t high = general(roce, prm::roce_cap::kMaxUdpPort);
+    if (low != 0 && low <= high) {
+      capabilities.min_udp_port = static_cast<uint16_t>(low);
+      capabilities.max_udp_port = static_cast<uint16_t>(high);
+    }
+  }
   return capabilities;
 }
 

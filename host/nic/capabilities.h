@@ -26,6 +26,8 @@ struct Capabilities {
   uint32_t log_max_responder_depth = 0;  // READs and atomics in flight at a target
   uint32_t log_max_initiator_depth = 0;
   uint32_t max_wqe_bytes = 0;
+  uint16_t min_udp_port = 0xc000;  // RoCE v2: of sources; what the IBA's annex 17 says where the
+  uint16_t max_udp_port = 0xffff;  // NIC says nothing
 
   friend bool operator==(const Capabilities&, const Capabilities&) = default;
 };

@@ -16,29 +16,30 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// What keeps peal from driving that NIC, as far as sysfs tells; empty if nothing does.
-std::string obstacle(const NicPlace* nic) {
+/// What keeps peal from driving that NIC by a port that the list allows, as far as sysfs tells;
+/// empty if nothing does.
+std::string obstacle(const NicPlace* nic, const HcaList& list) {
   if (!nic) return "";
+  std::string first;
   for (const NicPort& port : nic->ports) {
-    if (port.number != kDrivenPort) continue;
-    if (!port.link_layer.empty() && port.link_layer != "InfiniBand") return port.link_layer;
-    if (!port.state.empty() && port.state != "ACTIVE") return port.state;
+    if (!list.allows(nic->name, port.number)) continue;
+    if (port.state.empty() || port.state == "ACTIVE") return "";
+    if (first.empty()) first = fmt::format("port {} {}", port.number, port.state);
   }
-  return "";
+  return first;
 }
 
 Names allowed_names(const VerbsLibrary& library, const HcaList& list) {
   const Names all = mlx5_names(library);
   Names allowed;
   for (const std::string& name : all) {
-    if (list.allows(name, kDrivenPort)) allowed.push_back(name);
+    if (list.allows(name)) allowed.push_back(name);
   }
   if (!allowed.empty()) return allowed;
   if (all.empty())
     fail(ErrorCode::kUnsupported, "no mlx5 device at all by {}", library.description());
-  fail(ErrorCode::kUnsupported,
-       "{} allows port {} of no mlx5 device by {}: it has {}; PEAL_HCA chooses one",
-       list.description(), kDrivenPort, library.description(), fmt::join(all, ", "));
+  fail(ErrorCode::kUnsupported, "{} allows no mlx5 device by {}: it has {}; PEAL_HCA chooses one",
+       list.description(), library.description(), fmt::join(all, ", "));
 }
 
 std::string relation(Distance distance, int gpu) {
@@ -101,11 +102,11 @@ Choice choose_nics(const VerbsLibrary& library, const std::optional<GpuPlace>& g
   Names candidates;
   Names others;
   for (const std::string& name : allowed) {
-    const std::string why_not = obstacle(topology.nic(name));
+    const std::string why_not = obstacle(topology.nic(name), options.list);
     if (why_not.empty())
       candidates.push_back(name);
     else
-      others.push_back(fmt::format("{} (port {} {})", name, kDrivenPort, why_not));
+      others.push_back(fmt::format("{} ({})", name, why_not));
   }
   if (candidates.empty()) candidates = allowed;
   const std::string not_usable =

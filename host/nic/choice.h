@@ -3,11 +3,9 @@
 // Which NICs a PE uses: of those that the library has and the user allows, the ones nearest to the
 // PE's GPU whose ports can be driven.
 //
-//   a GPU          its own of the nearest ones: the GPUs that have the same ones nearest get as
-//   many
-//                  each, at least one (host/nic/topology.h deals them out)
-//   no GPU         the first; all that PEAL_HCA names, where it names some
-//   PEAL_RAILS=n   the n nearest, however far
+//   a GPU: its own of the nearest ones. The GPUs that have the same ones nearest get as many each,
+//   at least one (host/nic/topology.h deals them out). No GPU: the first, or all that PEAL_HCA
+//   names, where it names some. PEAL_RAILS=n: the n nearest, however far.
 #pragma once
 
 #include <filesystem>
@@ -43,8 +41,8 @@ struct ChoiceOptions {
 };
 
 /// Topology is that of `options.root`/sys. The software NIC lies nowhere: it is chosen as if there
-/// were no GPU. One whose port is down, or Ethernet, is taken only if there is no other: opening it
-/// says what is wrong.
+/// were no GPU. One that has no allowed port with a link is taken only if there is no other: opening
+/// it says what is wrong.
 ///
 /// Throws kUnsupported, naming the list and the NICs there are, when none is allowed, or fewer than
 /// `options.rails`.

@@ -4,7 +4,6 @@
 #include "host/nic/device.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -60,20 +59,17 @@ std::string joined(const std::vector<std::string>& names) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-// The software NIC knows more than fits an errno, and says so itself.
-const char* remedy_for_memory(const Device& device) {
-  return device.software() ? "a line above that begins with \"softnic:\" says more"
-                           : "if memory cannot be locked raise ulimit -l";
-}
-
 }  // namespace
 
 std::vector<std::string> mlx5_names(const VerbsLibrary& library) {
   return DeviceList(library).names();
 }
 
-Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca)
-    : library_(std::move(library)), context_(nullptr, {library_->ibv.close_device}) {
+Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca,
+               const DeviceOptions& options)
+    : library_(std::move(library)),
+      path_(options.path),
+      context_(nullptr, {library_->ibv.close_device}) {
   const DeviceList list(*library_);
   ibv_device* const device = list.find(hca);
   if (!device) {
@@ -94,7 +90,7 @@ Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& h
   }
   firmware_ = query_firmware();
   software_ = firmware_.find("softnic") != std::string::npos || library_->software();
-  read_port();
+  read_port(options.list);
   if (library_->mlx5dv.devx_query_eqn(context_.get(), 0, &eqn_) != 0) {
     fail_errno(errno, "mlx5dv_devx_query_eqn(" + name_ + ", vector 0)");
   }
@@ -115,33 +111,36 @@ std::string Device::model() const {
   return query_firmware().find("softnic-gpu") != std::string::npos ? "softnic-gpu" : "softnic-cpu";
 }
 
-void Device::read_port() {
-  ibv_port_attr port{};
-  // The exported function fills in the first 48 bytes: all that is read here.
-  auto* const compatible = reinterpret_cast<_compat_ibv_port_attr*>(&port);
-  if (const int error = library_->ibv.query_port(context_.get(), kDrivenPort, compatible);
-      error != 0) {
-    fail_errno(error, "ibv_query_port(" + name_ + ", 1)");
-  }
-  if (port.state != IBV_PORT_ACTIVE) {
+void Device::read_port(const HcaList& list) {
+  port_ = choose_port(*library_, context_.get(), name_, list);
+  if (!port_.active) {
     fail(ErrorCode::kUnsupported,
-         "port 1 of {} is not active (state {}): bring its link up, or choose another NIC by "
+         "port {} of {} is not active (state {}): bring its link up, or choose another NIC by "
          "PEAL_HCA",
-         name_, static_cast<int>(port.state));
+         port_.number, name_, port_.state);
   }
-  if (port.link_layer != IBV_LINK_LAYER_INFINIBAND) {
+  if (port_.link_layer == LinkLayer::kInfiniBand && port_.lid == 0) {
     fail(ErrorCode::kUnsupported,
-         "port 1 of {} is Ethernet (link layer {}): peal drives InfiniBand ports only; choose "
-         "another NIC by PEAL_HCA",
-         name_, static_cast<int>(port.link_layer));
+         "port {} of {} has no LID: the subnet manager gives them, start opensm or ask who runs it",
+         port_.number, name_);
   }
-  lid_ = port.lid;
-  mtu_ = static_cast<uint8_t>(port.active_mtu);
+  check_service_level(name_, port_, path_);
+  gid_ = choose_gid(name_, port_, read_gids(*library_, context_.get(), name_, port_), path_);
 }
 
 std::string Device::description() const {
-  return fmt::format("{}, firmware {}, LID {}, by {}", name_, query_firmware(), lid_,
-                     library_->description());
+  return fmt::format("{}, firmware {}, by {}", name_, query_firmware(), library_->description());
+}
+
+std::string Device::path_description() const {
+  const bool ethernet = port_.link_layer == LinkLayer::kEthernet;
+  const std::string address = ethernet ? "GID " + describe(gid_) : fmt::format("LID {}", lid());
+  std::string text = fmt::format("{} port {}, {}, {}, MTU {}, {} {}", name_, port_.number,
+                                 to_string(port_.link_layer), address, mtu_bytes(mtu()),
+                                 ethernet ? "priority" : "service level", path_.service_level);
+  if (ethernet) text += fmt::format(", traffic class {}", path_.traffic_class);
+  if (!path_.taken.empty()) text += fmt::format("; {}", fmt::join(path_.taken, ", "));
+  return text;
 }
 
 ProtectionDomain::ProtectionDomain(const Device& device)
@@ -155,37 +154,6 @@ ProtectionDomain::ProtectionDomain(const Device& device)
     fail_errno(error, "mlx5dv_init_obj(protection domain of " + device.name() + ")");
   }
   number_ = answer.pdn;
-}
-
-uint64_t MemoryRegion::first_offset(const std::byte* address) {
-  return reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-}
-
-MemoryRegion::MemoryRegion(const Device& device, const ProtectionDomain& domain, std::byte* address,
-                           size_t bytes, Ordering ordering)
-    : mr_(nullptr, {device.library().ibv.dereg_mr}) {
-  unsigned int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                        IBV_ACCESS_REMOTE_ATOMIC;
-  if (ordering == Ordering::kRelaxed) access |= IBV_ACCESS_RELAXED_ORDERING;
-  // Whole pages are translated: verbs refuses any other offset.
-  mr_.reset(device.library().ibv.reg_mr_iova2(domain.handle(), address, bytes,
-                                              first_offset(address), access));
-  if (!mr_) {
-    const int error = errno;
-    fail(ErrorCode::kSystem, "ibv_reg_mr_iova2({} bytes at {} for {}): {}; {}", bytes,
-         fmt::ptr(address), device.name(), std::strerror(error), remedy_for_memory(device));
-  }
-}
-
-Umem::Umem(const Device& device, std::byte* address, size_t bytes)
-    : umem_(device.library().mlx5dv.devx_umem_reg(device.context(), address, bytes,
-                                                  IBV_ACCESS_LOCAL_WRITE),
-            {device.library().mlx5dv.devx_umem_dereg}) {
-  if (!umem_) {
-    const int error = errno;
-    fail(ErrorCode::kSystem, "mlx5dv_devx_umem_reg({} bytes at {} for {}): {}; {}", bytes,
-         fmt::ptr(address), device.name(), std::strerror(error), remedy_for_memory(device));
-  }
 }
 
 Uar::Uar(const Device& device) : uar_(nullptr, {device.library().mlx5dv.devx_free_uar}) {

@@ -28,8 +28,13 @@ void* open_library(const std::string& path) {
 }
 
 template <class Function>
-void resolve(void* library, const std::string& path, const char* name, Function*& function) {
+void resolve_if_there(void* library, const char* name, Function*& function) {
   function = reinterpret_cast<Function*>(::dlsym(library, name));
+}
+
+template <class Function>
+void resolve(void* library, const std::string& path, const char* name, Function*& function) {
+  resolve_if_there(library, name, function);
   if (!function) {
     fail(ErrorCode::kUnsupported,
          "{} has no function {}: it is not rdma-core 44 or newer, nor peal's software NIC; "
@@ -86,8 +91,15 @@ std::shared_ptr<VerbsLibrary> VerbsLibrary::load(const std::string& ibverbs,
 #define PEAL_RESOLVE(name) resolve(ibv_library, ibverbs, "ibv_" #name, library->ibv.name);
   PEAL_IBV_FUNCTIONS(PEAL_RESOLVE)
 #undef PEAL_RESOLVE
+  resolve_if_there(ibv_library, "_ibv_query_gid_ex", library->ibv.query_gid_ex);
 #define PEAL_RESOLVE(name) resolve(mlx5dv_library, mlx5, "mlx5dv_" #name, library->mlx5dv.name);
   PEAL_MLX5DV_FUNCTIONS(PEAL_RESOLVE)
+#undef PEAL_RESOLVE
+#define PEAL_RESOLVE(name) resolve_if_there(ibv_library, "ibv_" #name, library->ibv.name);
+  PEAL_IBV_OPTIONAL_FUNCTIONS(PEAL_RESOLVE)
+#undef PEAL_RESOLVE
+#define PEAL_RESOLVE(name) resolve_if_there(mlx5dv_library, "mlx5dv_" #name, library->mlx5dv.name);
+  PEAL_MLX5DV_OPTIONAL_FUNCTIONS(PEAL_RESOLVE)
 #undef PEAL_RESOLVE
 
   const fs::path file =

@@ -22,6 +22,9 @@ namespace peal::nic {
   X(close_device)             \
   X(query_device)             \
   X(query_port)               \
+  X(query_gid)                \
+  X(create_ah)                \
+  X(destroy_ah)               \
   X(alloc_pd)                 \
   X(dealloc_pd)               \
   X(reg_mr_iova2)             \
@@ -41,6 +44,10 @@ namespace peal::nic {
   X(devx_umem_dereg)             \
   X(devx_alloc_uar)              \
   X(devx_free_uar)
+
+// What an older rdma-core lacks: null there.
+#define PEAL_IBV_OPTIONAL_FUNCTIONS(X) X(reg_dmabuf_mr)
+#define PEAL_MLX5DV_OPTIONAL_FUNCTIONS(X) X(devx_umem_reg_ex)
 
 /// Where to look for the two libraries.
 struct LibrarySearch {
@@ -63,11 +70,15 @@ class VerbsLibrary {
   struct Ibv {
 #define PEAL_DECLARE(name) decltype(&::ibv_##name) name = nullptr;
     PEAL_IBV_FUNCTIONS(PEAL_DECLARE)
+    PEAL_IBV_OPTIONAL_FUNCTIONS(PEAL_DECLARE)
 #undef PEAL_DECLARE
+    /// What ibv_query_gid_ex() calls; null in an rdma-core that has no types of GIDs.
+    decltype(&::_ibv_query_gid_ex) query_gid_ex = nullptr;
   };
   struct Mlx5dv {
 #define PEAL_DECLARE(name) decltype(&::mlx5dv_##name) name = nullptr;
     PEAL_MLX5DV_FUNCTIONS(PEAL_DECLARE)
+    PEAL_MLX5DV_OPTIONAL_FUNCTIONS(PEAL_DECLARE)
 #undef PEAL_DECLARE
   };
 

@@ -27,12 +27,17 @@ PinnedRange pin_page(const IbgdaNic& nic, const nic::Uar& uar) {
 
 }  // namespace
 
-IbgdaNic::IbgdaNic(std::shared_ptr<const nic::VerbsLibrary> library, const std::string& name,
-                   std::shared_ptr<Gpu> kernels_gpu, RelaxedOrdering asked)
+IbgdaNic::IbgdaNic(nic::Device opened, std::shared_ptr<Gpu> kernels_gpu, RelaxedOrdering asked)
     : gpu(std::move(kernels_gpu)),
       payload(payload_ordering(asked, gpu != nullptr)),
-      device(std::move(library), name),
+      device(std::move(opened)),
       domain(device) {}
+
+nic::Memory memory_of(const std::shared_ptr<Gpu>& gpu, std::byte* address, size_t bytes) {
+  if (!gpu || !gpu->holds(address)) return {address, bytes};
+  return {address, bytes,
+          [gpu](std::byte* first_page, size_t whole) { return gpu->lend(first_page, whole); }};
+}
 
 Doorbell::Doorbell(const IbgdaNic& nic)
     : uar_(nic.device),

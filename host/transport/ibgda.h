@@ -10,21 +10,25 @@
 #include "host/base/config.h"
 #include "host/memory/backing_cuda.h"
 #include "host/nic/device.h"
+#include "host/nic/registration.h"
 
 namespace peal {
 
 /// One NIC of a PE, open.
 struct IbgdaNic {
-  /// Opens `name`. `gpu` is that of the kernels, null when they run on the CPU; `asked` is
+  /// `gpu` is that of the kernels, null when they run on the CPU; `asked` is
   /// PEAL_RELAXED_ORDERING.
-  IbgdaNic(std::shared_ptr<const nic::VerbsLibrary> library, const std::string& name,
-           std::shared_ptr<Gpu> gpu, RelaxedOrdering asked);
+  IbgdaNic(nic::Device opened, std::shared_ptr<Gpu> gpu, RelaxedOrdering asked);
 
   std::shared_ptr<Gpu> gpu;
   nic::Ordering payload;  // of what is no word
   nic::Device device;
   nic::ProtectionDomain domain;
 };
+
+/// Memory of kernels, as the NIC is told of it: of the host, or of a GPU, which lends it. `gpu` is
+/// that of the kernels, null when they run on the CPU.
+nic::Memory memory_of(const std::shared_ptr<Gpu>& gpu, std::byte* address, size_t bytes);
 
 /// The doorbell page that the queues of a PE and NIC share. Made after the heap's window: the
 /// software NIC may have gone to a GPU with it, and has its pages in GPU memory then. Outlived by

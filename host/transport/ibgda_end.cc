@@ -11,7 +11,7 @@ IbgdaEnd::IbgdaEnd(const IbgdaNic& nic, const nic::Uar& uar, const nic::QueuePla
 void IbgdaEnd::connect(const nic::RemoteQueue& remote, uint32_t psn) {
   pair_.to_init();
   pair_.to_rtr(remote);
-  pair_.to_rts(psn);
+  pair_.to_rts(remote.path, psn);
 }
 
 }  // namespace peal

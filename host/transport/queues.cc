@@ -6,6 +6,7 @@
 #include <span>
 
 #include "host/base/error.h"
+#include "host/transport/connection.h"
 #include "host/transport/ibgda_end.h"
 
 namespace peal {
@@ -13,12 +14,6 @@ namespace {
 
 // Per peer. A GPU whose every multiprocessor rings for each message is served best by hundreds.
 constexpr uint32_t kMaxQueues = 1024;
-
-// What one end of a queue tells the other.
-struct Endpoint {
-  uint32_t qpn;
-  uint32_t lid;
-};
 
 uint32_t checked_depth(const QueueOptions& options) {
   options.check();
@@ -72,8 +67,8 @@ Queues::Queues(const Rails& rails, const Doorbells& doorbells, Bootstrap& bootst
       queues_(options.queues_per_peer),
       memory_(queue_memory(rails.nics()[0].gpu, size_t{queues_} * n_pes_ * layout_.bytes())) {
   for (const IbgdaNic& nic : rails.nics()) {
-    known_.push_back({{nic.device, memory_.address(), memory_.bytes()},
-                      {nic.device, nic.domain, memory_.address(), memory_.bytes()}});
+    const nic::Memory memory = memory_of(nic.gpu, memory_.address(), memory_.bytes());
+    known_.push_back({{nic.device, memory}, {nic.device, nic.domain, memory}});
   }
   create(doorbells, options.depth);
   for (uint32_t i = 0; i < count(); ++i) fill_in(i, doorbells[nic_index(i)].address(), options);
@@ -121,6 +116,14 @@ Queues::Progress Queues::progress(uint32_t index) const {
           .completed = moving[4],
           .last_cqe = swap_bytes(static_cast<uint32_t>(last >> 32)),
           .status = static_cast<Status>(memory_.load_word(&queue->error.status))};
+}
+
+std::string Queues::describe_registration() const {
+  // By the first NIC: the others are given the same memory in the same way.
+  const std::string umem = known_[0].umem.registration().describe();
+  const std::string region = known_[0].region.registration().describe();
+  const std::string parts = "rings, doorbell records and completions (one umem): " + umem;
+  return parts + "; landing cells: " + region;
 }
 
 bool Queues::broken(uint32_t index) const {
@@ -179,15 +182,23 @@ void Queues::create(const Doorbells& doorbells, uint32_t depth) {
 
 void Queues::connect(Bootstrap& bootstrap) {
   std::vector<Endpoint> mine(count());
-  for (uint32_t i = 0; i < count(); ++i) mine[i] = {ends_[i]->number(), nic_of(i).device.lid()};
+  for (uint32_t i = 0; i < count(); ++i) {
+    mine[i] = endpoint_of(nic_of(i).device, ends_[i]->number());
+  }
   std::vector<Endpoint> all(size_t{count()} * n_pes_);
   bootstrap.allgather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  std::vector<Endpoint> ends(n_pes_);  // of queue q, one of each PE
+  for (uint32_t q = 0; q < queues_; ++q) {
+    for (uint32_t pe = 0; pe < n_pes_; ++pe) ends[pe] = all[size_t{pe} * count() + q * n_pes_];
+    check_ends(ends);
+  }
   const auto me = static_cast<uint32_t>(bootstrap.rank());
   for (uint32_t q = 0; q < queues_; ++q) {
     for (uint32_t pe = 0; pe < n_pes_; ++pe) {
+      const uint32_t index = q * n_pes_ + pe;
       const Endpoint& peer = all[size_t{pe} * count() + q * n_pes_ + me];
-      remotes_.push_back({.qpn = peer.qpn, .lid = static_cast<uint16_t>(peer.lid)});
-      reconnect(q * n_pes_ + pe, 0);
+      remotes_.push_back({.qpn = peer.qpn, .path = path_to(nic_of(index).device, mine[index], peer)});
+      reconnect(index, 0);
     }
   }
   // Every queue can receive before anybody's kernel sends.

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "device/mlx5/queue.h"
@@ -19,6 +20,7 @@
 #include "host/memory/backing.h"
 #include "host/nic/device.h"
 #include "host/nic/queue_layout.h"
+#include "host/nic/registration.h"
 #include "host/transport/queue_end.h"
 #include "host/transport/rails.h"
 
@@ -73,6 +75,9 @@ class Queues {
   const IbgdaNic& nic_of(uint32_t index) const { return rails_.nics()[nic_index(index)]; }
   /// Over which the context's queues are spread.
   uint32_t rails() const { return rails_used_; }
+  /// How the NIC got to know the queues' memory: as that of rings, doorbell records and CQEs, and
+  /// as that of landing cells.
+  std::string describe_registration() const;
 
   nic::QueueState nic_state(uint32_t index) const { return ends_[index]->state(); }
 

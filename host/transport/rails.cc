@@ -27,13 +27,14 @@ void Rails::open(const Config& config, const std::shared_ptr<Gpu>& gpu) {
   const auto library = nic::VerbsLibrary::open(nic::LibrarySearch::from(config));
   std::optional<nic::GpuPlace> place;
   if (gpu) place = {gpu->index(), gpu->pci_address()};
-  const nic::Choice choice =
-      nic::choose_nics(*library, place,
-                       {.list = nic::HcaList::from(config, library->software()),
-                        .rails = static_cast<size_t>(config.rails)});
+  const nic::DeviceOptions options = {.list = nic::HcaList::from(config, library->software()),
+                                      .path = nic::PathSettings::from(config, library->software())};
+  const nic::Choice choice = nic::choose_nics(
+      *library, place,
+      {.list = options.list, .rails = static_cast<size_t>(std::max(0, config.rails))});
   why_ = choice.why;
   for (const std::string& name : choice.names) {
-    nics_.emplace_back(library, name, gpu, config.relaxed_ordering);
+    nics_.emplace_back(nic::Device(library, name, options), gpu, config.relaxed_ordering);
   }
 }
 

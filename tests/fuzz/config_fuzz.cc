@@ -60,7 +60,7 @@ void check(const Config& config) {
   require(config.tcp_rank >= 0 && config.tcp_rank <= 65535);
   require(config.tcp_size >= 1 && config.tcp_size <= 65536);
   require(config.device >= -1 && config.device <= 1023);
-  require(config.rails >= 0 && config.rails <= 4);
+  require(config.rails >= -1 && config.rails != 0 && config.rails <= 4);
   // A secret is not shown. What it happens to spell may stand in the table without it, too.
   Config without = config;
   without.tcp_id.clear();

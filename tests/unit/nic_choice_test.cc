@@ -69,12 +69,32 @@ TEST_F(NicChoice, TakesTheNearestAndSaysWhy) {
 }
 
 TEST_F(NicChoice, NamesThoseThatItCannotUse) {
-  const SysfsTree dgx(kDgxH100);
+  const SysfsTree tree(
+      "gpu - 0 - 10/10:01.0/11:00.0\n"
+      "nic mlx5_0 0 DOWN/InfiniBand 10/10:02.0/12:00.0\n"
+      "nic mlx5_1 0 INIT/Ethernet 10/10:03.0/13:00.0\n"
+      "nic mlx5_2 1 ACTIVE/Ethernet 20/20:02.0/22:00.0\n");
   fake_.foreign = {"hfi1_0"};
-  fake_.devices = {"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"};
-  EXPECT_EQ(why(dgx, "0000:43:00.0"),
-            "mlx5_3: same PCIe switch as GPU 2; not usable: mlx5_1 (port 1 Ethernet), mlx5_2 "
-            "(port 1 Ethernet)");
+  fake_.devices = {"mlx5_0", "mlx5_1", "mlx5_2"};
+  EXPECT_EQ(why(tree, "0000:11:00.0"),
+            "mlx5_2: other NUMA node than GPU 2; not usable: mlx5_0 (port 1 DOWN), mlx5_1 (port 1 "
+            "INIT)");
+}
+
+TEST_F(NicChoice, TakesInfiniBandAndEthernetAlike) {
+  const SysfsTree tree(
+      "gpu - 0 - 10/10:01.0/11:00.0\n"
+      "nic mlx5_0 1 ACTIVE/InfiniBand 20/20:02.0/22:00.0\n"
+      "nic mlx5_1 0 ACTIVE/Ethernet 10/10:02.0/12:00.0\n");
+  fake_.devices = {"mlx5_0", "mlx5_1"};
+  EXPECT_EQ(why(tree, "0000:11:00.0"), "mlx5_1: same root complex as GPU 2");
+}
+
+TEST_F(NicChoice, TakesANicForAnotherPortThanItsFirst) {
+  const SysfsTree two(kTwoSockets);
+  fake_.devices = {"mlx5_0", "mlx5_1", "mlx5_2"};
+  EXPECT_EQ(choose_nics(*library(), {}, {.list = {"PEAL_HCA", "mlx5_1:2", Syntax::kPeal}, .root = two.root()}).names.at(0),
+            "mlx5_1");
 }
 
 // Its link may come up, or sysfs may be wrong: the one there is gets tried.
@@ -195,8 +215,8 @@ TEST_F(NicChoice, NamesTheListThatAllowsNone) {
   const auto refused = [&](const HcaList& list) {
     return refusal(ErrorCode::kUnsupported, [&] { why(bare, nullptr, list); });
   };
-  expect_in(refused({"PEAL_HCA", "mlx5_0:2", Syntax::kPeal}),
-            {"PEAL_HCA=\"mlx5_0:2\" allows port 1 of no", "it has mlx5_0, mlx5_1"});
+  expect_in(refused({"PEAL_HCA", "mlx5_7:2", Syntax::kPeal}),
+            {"PEAL_HCA=\"mlx5_7:2\" allows no mlx5 device", "it has mlx5_0, mlx5_1"});
   expect_in(refused({"NCCL_IB_HCA", "ib", Syntax::kNccl}),
             {"NCCL_IB_HCA=\"ib\" allows", "PEAL_HCA chooses one"});
   fake_.devices = {};
