@@ -36,7 +36,8 @@ struct Runtime::State {
   Log log;
   std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
   SymmetricHeap heap;
-  uint64_t* sync_flags;  // kMaxContexts x flag_words() in the heap
+  uint64_t* sync_flags;   // kMaxContexts x flag_words() in the heap
+  std::byte* test_cells;  // Queues::ProvingGround's, in the heap
   Backing word_memory;
   ContextWords* words;  // by slot
   std::optional<P2p> p2p;
@@ -77,6 +78,9 @@ struct Runtime::State {
   Slot agree_on_context(const QueueOptions& queues);
   std::shared_ptr<ContextOwner> create_context(const ContextOptions& options, Reach reach);
   DeviceTables::Extent extent() const { return {bootstrap->size(), rails ? rails->count() : 1}; }
+
+  // host/prove.cc
+  void prove(Queues& queues, uint64_t serial);
 
   // host/failure.cc
   Failure failure() const;

@@ -41,8 +41,8 @@ struct ChoiceOptions {
 };
 
 /// Topology is that of `options.root`/sys. The software NIC lies nowhere: it is chosen as if there
-/// were no GPU. One that has no allowed port with a link is taken only if there is no other: opening
-/// it says what is wrong.
+/// were no GPU. One that has no allowed port with a link is taken only if there is no other:
+/// opening it says what is wrong.
 ///
 /// Throws kUnsupported, naming the list and the NICs there are, when none is allowed, or fewer than
 /// `options.rails`.

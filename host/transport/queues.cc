@@ -3,6 +3,7 @@
 // Set-up of the queues: create all ends, exchange numbers once, connect, fill in the device's view.
 #include "host/transport/queues.h"
 
+#include <algorithm>
 #include <span>
 
 #include "host/base/error.h"
@@ -28,6 +29,14 @@ void start_afresh(mlx5::SendQueue& queue) {
   queue.settled = 0;
   queue.ring_lock = 0;
   queue.error = {};
+}
+
+// The same, behind the work of the self-test.
+void start_behind_test(mlx5::SendQueue& queue) {
+  start_afresh(queue);
+  queue.reserved = queue.published = queue.rung = queue.completed = kSelfTestBlocks;
+  queue.settled = kSelfTestBlocks;
+  queue.last_published = kSelfTestBlocks - 1;
 }
 
 // Of the packets that queue pair `qpn` sends on its `generation`-th connection: for every
@@ -118,6 +127,33 @@ Queues::Progress Queues::progress(uint32_t index) const {
           .status = static_cast<Status>(memory_.load_word(&queue->error.status))};
 }
 
+std::vector<SelfTestResult> Queues::prove(const ProvingGround& ground, uint32_t tag,
+                                          std::chrono::nanoseconds deadline) {
+  const auto end = std::chrono::steady_clock::now() + deadline;
+  const uint64_t cells = ground.cells + uint64_t{ground.pe} * ground.kSlots * kSelfTestCell;
+  std::vector<SelfTestResult> failed;
+  for (uint32_t first = 0; first < queues_ && failed.empty(); first += ground.kSlots) {
+    std::vector<QueueUnderTest> round;
+    const uint32_t last = std::min(first + ground.kSlots, queues_);
+    for (uint32_t index = first * n_pes_; index < last * n_pes_; ++index) {
+      const uint32_t pe = index % n_pes_;
+      if (ground.absent[pe] != 0) continue;
+      QueueUnderTest& q = round.emplace_back();
+      q.index = index;
+      q.memory = &memory_;
+      memory_.copy_out(&q.fields, reinterpret_cast<const std::byte*>(state(index)),
+                       offsetof(mlx5::SendQueue, reserved));
+      q.end = ends_[index].get();
+      q.cell = cells + index / n_pes_ % ground.kSlots * kSelfTestCell;
+      q.rkey = ground.rkeys[rail(index) * n_pes_ + pe];
+      q.word_rkey = ground.word_rkeys[rail(index) * n_pes_ + pe];
+    }
+    failed = self_test(round, tag, end - std::chrono::steady_clock::now());
+    for (const QueueUnderTest& q : round) change(q.index, start_behind_test);
+  }
+  return failed;
+}
+
 std::string Queues::describe_registration() const {
   // By the first NIC: the others are given the same memory in the same way.
   const std::string umem = known_[0].umem.registration().describe();
@@ -197,7 +233,8 @@ void Queues::connect(Bootstrap& bootstrap) {
     for (uint32_t pe = 0; pe < n_pes_; ++pe) {
       const uint32_t index = q * n_pes_ + pe;
       const Endpoint& peer = all[size_t{pe} * count() + q * n_pes_ + me];
-      remotes_.push_back({.qpn = peer.qpn, .path = path_to(nic_of(index).device, mine[index], peer)});
+      remotes_.push_back(
+          {.qpn = peer.qpn, .path = path_to(nic_of(index).device, mine[index], peer)});
       reconnect(index, 0);
     }
   }

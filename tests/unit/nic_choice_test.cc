@@ -93,7 +93,9 @@ TEST_F(NicChoice, TakesInfiniBandAndEthernetAlike) {
 TEST_F(NicChoice, TakesANicForAnotherPortThanItsFirst) {
   const SysfsTree two(kTwoSockets);
   fake_.devices = {"mlx5_0", "mlx5_1", "mlx5_2"};
-  EXPECT_EQ(choose_nics(*library(), {}, {.list = {"PEAL_HCA", "mlx5_1:2", Syntax::kPeal}, .root = two.root()}).names.at(0),
+  EXPECT_EQ(choose_nics(*library(), {},
+                        {.list = {"PEAL_HCA", "mlx5_1:2", Syntax::kPeal}, .root = two.root()})
+                .names.at(0),
             "mlx5_1");
 }
 
