@@ -13,6 +13,7 @@
 
 #include "device/base/target.h"
 #include "device/mlx5/layout.h"
+#include "softnic/attributes.h"
 
 namespace peal::softnic {
 
@@ -57,7 +58,8 @@ struct alignas(64) Packet {
   uint32_t epoch;        // DC: names one connection of one initiator
   mlx5::Syndrome syndrome;
   uint8_t timer;
-  uint16_t reserved;
+  Network network;  // of the requester's queue pair
+  uint8_t mtu;      // likewise, QPC code
 };
 static_assert(sizeof(Packet) == 64);
 

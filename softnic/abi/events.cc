@@ -77,8 +77,10 @@ bool take(Context& context, ibv_async_event* event) {
 void route_events(Nic& nic) {
   AsyncEvent event;
   while (nic.next_event(&event))
-    for (auto& [context, owner] : process().contexts)
+    for (auto& [context, owner] : process().contexts) {
+      if (&context->nic() != &nic) continue;
       if (deliver(*context, event) && !of_port(verbs_type(event.kind))) break;
+    }
 }
 
 }  // namespace peal::softnic::abi

@@ -29,8 +29,9 @@ namespace {
 constexpr uint32_t kMaxSendSge = 30;
 constexpr uint32_t kMaxReceiveSge = 31;
 
-void check_capacity(const ibv_qp_cap& cap, bool receives) {
-  if (cap.max_send_wr > (1u << kMaxLogSendBlocks) || cap.max_send_sge > kMaxSendSge) refuse(EINVAL);
+void check_capacity(const PresentedDevice& device, const ibv_qp_cap& cap, bool receives) {
+  if (cap.max_send_wr > (1u << device.log_max_qp_wr) || cap.max_send_sge > kMaxSendSge)
+    refuse(EINVAL);
   if (cap.max_inline_data > 512) refuse(EINVAL);
   if (!receives) return;
   if (cap.max_recv_wr > (1u << kMaxLogReceiveEntries) || cap.max_recv_sge > kMaxReceiveSge)
@@ -47,11 +48,12 @@ uint32_t blocks_per_request(const ibv_qp_cap& cap, bool dc) {
 
 /// Sizes both queues, allocates them and reports the real capacity in `cap`.
 void place_queues(VerbsQueuePair& qp, Pd& pd, ibv_qp_cap* cap, bool receives) {
-  check_capacity(*cap, receives);
+  const PresentedDevice& device = qp.nic->device();
+  check_capacity(device, *cap, receives);
   QueuePairConfig& config = qp.config;
   uint32_t per_request = blocks_per_request(*cap, config.service == Service::kDcInitiator);
   uint32_t blocks = std::bit_ceil(std::max(cap->max_send_wr, 1u) * per_request);
-  if (blocks > (1u << kMaxLogSendBlocks)) refuse(EINVAL);
+  if (blocks > (1u << device.log_max_qp_wr)) refuse(EINVAL);
   config.log_send_blocks = static_cast<uint32_t>(std::countr_zero(blocks));
   uint64_t rq_bytes = 0;
   if (receives && cap->max_recv_wr != 0) {
@@ -100,9 +102,15 @@ VerbsSrq& required_srq(ibv_pd* pd, ibv_srq* srq) {
   return *static_cast<VerbsSrq*>(srq);
 }
 
+/// DC queues name their peers by LID.
+void require_infiniband(Context& context) {
+  if (context.nic().device().ethernet) refuse(EOPNOTSUPP);
+}
+
 ibv_qp* create_queue_pair(ibv_pd* pd, ibv_qp_init_attr* init, Service service) {
   auto& domain = *static_cast<Pd*>(pd);
   Context& context = Context::of(pd->context);
+  if (service != Service::kReliable) require_infiniband(context);
   auto qp = std::make_unique<VerbsQueuePair>(context.shared_nic());
   QueuePairConfig& config = qp->config;
   config.service = service;
@@ -132,6 +140,7 @@ ibv_qp* create_queue_pair(ibv_pd* pd, ibv_qp_init_attr* init, Service service) {
 ibv_qp* create_dc_target(ibv_pd* pd, ibv_qp_init_attr* init, uint64_t key) {
   auto& domain = *static_cast<Pd*>(pd);
   Context& context = Context::of(pd->context);
+  require_infiniband(context);
   auto dct = std::make_unique<VerbsDcTarget>(context.shared_nic());
   VerbsCq& cq = required_cq(pd, init->recv_cq);
   VerbsSrq& srq = required_srq(pd, init->srq);

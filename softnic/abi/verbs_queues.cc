@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "device/mlx5/layout.h"
+#include "softnic/abi/address.h"
 
 namespace peal::softnic::abi {
 
@@ -62,29 +63,6 @@ std::unique_ptr<VerbsCq> make_cq(Context& context, int entries) {
   cq->handle = cq->number;
   cq->cqe = static_cast<int>(count) - 1;
   return cq;
-}
-
-void check_address(const ibv_ah_attr& attr) {
-  constexpr uint16_t kLastUnicastLid = 0xbfff;
-  bool lid_ok = attr.dlid >= 1 && attr.dlid <= kLastUnicastLid;
-  if (attr.port_num != kPort || !lid_ok || attr.sl > 15) refuse(EINVAL);
-  if (attr.is_global != 0 && attr.grh.sgid_index != 0) refuse(EINVAL);
-}
-
-mlx5_wqe_av address_vector(const ibv_ah_attr& attr) {
-  constexpr uint32_t kGrhPresent = 1u << 30;
-  mlx5_wqe_av vector = {};
-  vector.stat_rate_sl = static_cast<uint8_t>(attr.static_rate << 4 | attr.sl);
-  vector.fl_mlid = attr.src_path_bits & 0x7f;
-  vector.rlid = Be16(attr.dlid).raw;
-  if (attr.is_global != 0) {
-    vector.tclass = attr.grh.traffic_class;
-    vector.hop_limit = attr.grh.hop_limit;
-    uint32_t flow = attr.grh.flow_label & 0xfffff;
-    vector.grh_gid_fl = Be32(kGrhPresent | uint32_t{attr.grh.sgid_index} << 20 | flow).raw;
-    std::memcpy(vector.rgid, attr.grh.dgid.raw, sizeof vector.rgid);
-  }
-  return vector;
 }
 
 }  // namespace
@@ -188,10 +166,10 @@ int ibv_destroy_srq(ibv_srq* srq) {
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   return answer_pointer([&]() -> ibv_ah* {
-    check_address(*attr);
     Context& context = Context::of(pd->context);
+    const AddressPath path = path_of(context.nic(), *attr);
     auto ah = std::make_unique<AddressHandle>();
-    ah->vector = address_vector(*attr);
+    ah->vector = address_vector(path, context.nic().device().ethernet, *attr);
     ah->domain = Use(*static_cast<Pd*>(pd));
     ah->number = ah->handle = context.next_number();
     ah->context = pd->context;

@@ -3,7 +3,7 @@
 #
 # Runs Debian's own rdma-core programs, unchanged, against the software NIC.
 #
-#   $1 one of the software NIC's libraries    $2 devinfo | pingpong | perftest
+#   $1 one of the software NIC's libraries    $2 devinfo | pingpong | perftest | presented
 #
 # They find it by LD_LIBRARY_PATH alone. Skipped, with the reason, where the package is missing.
 set -eu
@@ -73,8 +73,32 @@ perftest() {
   done
 }
 
+# The same programs on other hardware: two RoCE devices and one whose second port has the cable.
+presented() {
+  export PEAL_SOFTNIC_PRESENT='devices=2 link=roce mtu=2048; ports=2 port=2'
+  timeout 30 ibv_devices >"$TEST_TMPDIR/devices.log" 2>&1 || fail "ibv_devices: status $?"
+  for name in mlx5_0 mlx5_1 mlx5_2; do expect devices "^ *$name[[:space:]]+[0-9a-f]{16}$"; done
+  timeout 30 ibv_devinfo -v -d mlx5_1 >"$TEST_TMPDIR/devinfo.log" 2>&1 || fail "ibv_devinfo: status $?"
+  expect devinfo 'link_layer:[[:space:]]+Ethernet'
+  expect devinfo 'active_mtu:[[:space:]]+2048'
+  expect devinfo 'port_lid:[[:space:]]+0$'
+  expect devinfo 'GID\[ *0\]:[[:space:]]+fe80:.*RoCE v1'
+  expect devinfo 'GID\[ *1\]:[[:space:]]+fe80:.*RoCE v2'
+  expect devinfo 'GID\[ *3\]:[[:space:]]+::ffff:10\.112\..*RoCE v2'
+  timeout 30 ibv_devinfo -v -d mlx5_2 >"$TEST_TMPDIR/devinfo.log" 2>&1 || fail "ibv_devinfo: status $?"
+  expect devinfo 'phys_port_cnt:[[:space:]]+2'
+  expect devinfo 'state:[[:space:]]+PORT_DOWN'
+  expect devinfo 'state:[[:space:]]+PORT_ACTIVE'
+  local index
+  for index in 0 3; do
+    two_ends ib_write_bw -d mlx5_1 -F -n 100 --use_old_post_send -x "$index"
+    expect client '^ *[0-9]+ +100 +[0-9.]+'
+    echo "ib_write_bw -x $index: $(grep -E '^ *[0-9]+ +100 ' "$TEST_TMPDIR/client.log")"
+  done
+}
+
 which=$2
-if [ "$which" = perftest ]; then
+if [ "$which" = perftest ] || [ "$which" = presented ]; then
   command -v ib_write_bw >/dev/null || skip "no package perftest"
 else
   command -v ibv_devinfo >/dev/null && command -v ibv_rc_pingpong >/dev/null || skip "no package ibverbs-utils"
