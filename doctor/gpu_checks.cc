@@ -157,8 +157,8 @@ Findings check_doorbell_mapping(const Machine& machine) {
     return {{kCheck, "", Level::kWarn, found + "; you are administrator and pass, others do not",
              remedy}};
   }
-  return {{kCheck, "", params.empty() ? Level::kWarn : Level::kFail,
-           found + ": kernels cannot ring the NIC", remedy}};
+  return {{kCheck, "", Level::kWarn,
+           found + ": kernels cannot ring the NIC, a CPU thread does it for them, slower", remedy}};
 }
 
 Findings check_peermem(const Machine& machine) {

@@ -119,6 +119,10 @@ std::string Runtime::dump() const {
   std::string text =
       fmt::format("PE {} of {}: transport {}, NIC {}, {}\n", my_pe(), n_pes(), transport(), nic(),
                   f.status == Status::kOk ? "no failure" : "failure: " + f.text);
+  for (const Doorbell& doorbell : state_->doorbells) {
+    if (!doorbell.assisted()) continue;
+    text += fmt::format("{}; passed on {} doorbells\n", doorbell.describe(), doorbell.passed_on());
+  }
   std::string queues;
   {
     const std::lock_guard lock(state_->contexts_mutex);

@@ -12,12 +12,15 @@
 
 #include "host/base/error.h"
 #include "host/runtime_state.h"
+#include "host/transport/connection.h"
 
 namespace peal {
 namespace {
 
 // Of the bootstrap's deadline: the rest is for telling the others.
 constexpr int kShareOfDeadline = 4;
+
+constexpr int kNoFailure = 100;  // further from a cause than any
 
 using Text = std::array<char, 1024>;
 
@@ -27,14 +30,16 @@ Text text_of(std::string_view words) {
   return text;
 }
 
-// "host n17, mlx5_0, LID 5, MTU 4096".
+// "host n17, mlx5_0: InfiniBand, LID 5, GID fe80::2, MTU 4096".
 std::string this_end(const Rails& rails) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   std::string text = fmt::format("host {}", host.data());
   for (const IbgdaNic& nic : rails.nics()) {
-    text += fmt::format(", {}, LID {}, MTU {}", nic.device.name(), nic.device.lid(),
-                        128u << nic.device.mtu());
+    const Endpoint end = endpoint_of(nic.device, 0);
+    text +=
+        fmt::format(", {}: {}{}", nic.device.name(), describe(end),
+                    end.link_layer == nic::LinkLayer::kInfiniBand ? ", GID " + end.gid.text() : "");
   }
   return text;
 }
@@ -64,16 +69,16 @@ void Runtime::State::prove(Queues& queues, uint64_t serial) {
   const auto failed =
       queues.prove(ground, static_cast<uint32_t>(serial),
                    config.bootstrap_timeout * (kShareOfDeadline - 1) / kShareOfDeadline);
-  const std::vector<uint64_t> counts = gather<uint64_t>(*bootstrap, failed.size());
-  const auto bad = static_cast<size_t>(std::ranges::count_if(counts, std::identity{}));
-  if (bad == 0) return;
+  const std::vector<int> distances =
+      gather(*bootstrap, failed.empty() ? kNoFailure : distance_from_cause(failed.front()));
+  const auto good = static_cast<size_t>(std::ranges::count(distances, kNoFailure));
+  if (good == distances.size()) return;
   const std::vector<Text> ends = gather(*bootstrap, text_of(this_end(*rails)));
   const std::vector<Text> texts =
       gather(*bootstrap, text_of(describe(failed, ends, static_cast<size_t>(bootstrap->rank()))));
-  const auto first =
-      static_cast<size_t>(std::ranges::find_if(counts, std::identity{}) - counts.begin());
-  fail(ErrorCode::kSystem, "{} ({} of {} PEs have such queues)", texts[first].data(), bad,
-       counts.size());
+  const auto first = static_cast<size_t>(std::ranges::min_element(distances) - distances.begin());
+  fail(ErrorCode::kSystem, "{} ({} of {} PEs have such queues)", texts[first].data(),
+       distances.size() - good, distances.size());
 }
 
 }  // namespace peal

@@ -117,7 +117,9 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
                .gpu = gpu}) {
   windows.add_mapped(heap.base(), heap.bytes(), std::move(mapped_heap));
   if (rails) {
-    for (const IbgdaNic& nic : rails->nics()) doorbells.emplace_back(nic);
+    for (const IbgdaNic& nic : rails->nics()) {
+      doorbells.emplace_back(nic.device, gpu, config.doorbell, log);
+    }
   }
   default_context = create_context({}, Reach::kGpu);
 }
@@ -293,6 +295,7 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
     }
     s.log.print("nic", fmt::format("heap: {}; {}", s.windows.describe_registration(),
                                    s.default_context->describe_registration()));
+    for (const Doorbell& doorbell : s.doorbells) s.log.print("nic", doorbell.describe());
   }
   if (s.gpu) s.log.print("gpu", fmt::format("GPU {}, {}", s.gpu->index(), s.gpu->name()));
   s.log.print("transport", s.routes.describe());

@@ -161,12 +161,14 @@ constexpr Choice<BootstrapKind, 4> kBootstraps{{{{"auto", BootstrapKind::kAuto},
 constexpr Choice<TransportKind, 3> kTransports{{{{"auto", TransportKind::kAuto},
                                                  {"p2p", TransportKind::kP2p},
                                                  {"ibgda", TransportKind::kIbgda}}}};
+constexpr Choice<DoorbellKind, 3> kDoorbells{
+    {{{"auto", DoorbellKind::kAuto}, {"gpu", DoorbellKind::kGpu}, {"cpu", DoorbellKind::kCpu}}}};
 constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},
                                                          {"on", RelaxedOrdering::kOn},
                                                          {"off", RelaxedOrdering::kOff}}}};
+constexpr Choice<bool, 2> kOnOff{{{{"on", true}, {"off", false}}}};
 constexpr Choice<int, 6> kMtus{
     {{{"auto", 0}, {"256", 256}, {"512", 512}, {"1024", 1024}, {"2048", 2048}, {"4096", 4096}}}};
-constexpr Choice<bool, 2> kOnOff{{{{"on", true}, {"off", false}}}};
 constexpr Choice<LogLevel, 4> kLogLevels{{{{"error", LogLevel::kError},
                                            {"warn", LogLevel::kWarn},
                                            {"info", LogLevel::kInfo},

@@ -16,6 +16,7 @@ namespace peal {
 
 enum class BootstrapKind { kAuto, kMpi, kTcp, kSingle };
 enum class TransportKind { kAuto, kP2p, kIbgda };
+enum class DoorbellKind { kAuto, kGpu, kCpu };
 enum class RelaxedOrdering { kAuto, kOn, kOff };
 
 /// Where a program's kernels run, and so where the memory they use must lie. Not a setting: the
@@ -82,6 +83,8 @@ using Microseconds = std::chrono::microseconds;
     "NCCL's, taken where PEAL_RETRY_COUNT is auto")                                               \
   X(TransportKind, transport, "PEAL_TRANSPORT", "auto", kTransports,                              \
     "p2p = loads and stores, ibgda = the NIC; auto = p2p where it reaches on a GPU, else ibgda")  \
+  X(DoorbellKind, doorbell, "PEAL_DOORBELL", "auto", kDoorbells,                                  \
+    "who rings the NIC: gpu = kernels, cpu = a thread for them; auto = gpu where it may")         \
   X(RelaxedOrdering, relaxed_ordering, "PEAL_RELAXED_ORDERING", "auto", kRelaxedOrderings,        \
     "on = the NIC may place payload out of order until a signal or fence; auto = on a GPU")       \
   X(int, device, "PEAL_DEVICE", "auto", (AutoOr{{0, 1023}}),                                      \

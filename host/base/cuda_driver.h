@@ -31,6 +31,8 @@ struct IpcHandle {
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kOutOfMemory = 2;
 inline constexpr Result kPeerAccessAlreadyEnabled = 704;
+inline constexpr Result kNotPermitted = 800;
+inline constexpr Result kNotSupported = 801;
 inline constexpr int kDmaBufSupported = 124;       // CU_DEVICE_ATTRIBUTE_...
 inline constexpr int kP2pNativeAtomics = 3;        // CU_DEVICE_P2P_ATTRIBUTE_...
 inline constexpr int kPointerMemoryType = 2;       // CU_POINTER_ATTRIBUTE_MEMORY_TYPE

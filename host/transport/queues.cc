@@ -67,6 +67,12 @@ void QueueOptions::check() const {
   }
 }
 
+Queues::Way::Way(const IbgdaNic& nic, const nic::Memory& memory, const Doorbell& doorbell,
+                 size_t queues)
+    : umem(nic.device, memory),
+      region(nic.device, nic.domain, memory),
+      bells(doorbell.bells(queues)) {}
+
 Queues::Queues(const Rails& rails, const Doorbells& doorbells, Bootstrap& bootstrap,
                const QueueOptions& options)
     : rails_(rails),
@@ -75,12 +81,13 @@ Queues::Queues(const Rails& rails, const Doorbells& doorbells, Bootstrap& bootst
       n_pes_(static_cast<uint32_t>(bootstrap.size())),
       queues_(options.queues_per_peer),
       memory_(queue_memory(rails.nics()[0].gpu, size_t{queues_} * n_pes_ * layout_.bytes())) {
-  for (const IbgdaNic& nic : rails.nics()) {
-    const nic::Memory memory = memory_of(nic.gpu, memory_.address(), memory_.bytes());
-    known_.push_back({{nic.device, memory}, {nic.device, nic.domain, memory}});
+  for (size_t i = 0; i < rails.nics().size(); ++i) {
+    const IbgdaNic& nic = rails.nics()[i];
+    ways_.emplace_back(nic, memory_of(nic.gpu, memory_.address(), memory_.bytes()), doorbells[i],
+                       size_t{queues_} * n_pes_);
   }
   create(doorbells, options.depth);
-  for (uint32_t i = 0; i < count(); ++i) fill_in(i, doorbells[nic_index(i)].address(), options);
+  for (uint32_t i = 0; i < count(); ++i) fill_in(i, options);
   connect(bootstrap);
 }
 
@@ -156,8 +163,8 @@ std::vector<SelfTestResult> Queues::prove(const ProvingGround& ground, uint32_t 
 
 std::string Queues::describe_registration() const {
   // By the first NIC: the others are given the same memory in the same way.
-  const std::string umem = known_[0].umem.registration().describe();
-  const std::string region = known_[0].region.registration().describe();
+  const std::string umem = ways_[0].umem.registration().describe();
+  const std::string region = ways_[0].region.registration().describe();
   const std::string parts = "rings, doorbell records and completions (one umem): " + umem;
   return parts + "; landing cells: " + region;
 }
@@ -210,7 +217,7 @@ void Queues::create(const Doorbells& doorbells, uint32_t depth) {
   for (uint32_t i = 0; i < total; ++i) {
     const uint64_t offset = i * stride();
     memory_.copy_in(memory_.address() + offset + layout_.cqe(), &none, sizeof(none));
-    const auto place = nic::QueuePlace::of(layout_, known_[nic_index(i)].umem, offset);
+    const auto place = nic::QueuePlace::of(layout_, ways_[nic_index(i)].umem, offset);
     ends_.push_back(
         std::make_unique<IbgdaEnd>(nic_of(i), doorbells[nic_index(i)].uar(), place, depth));
   }
@@ -242,7 +249,7 @@ void Queues::connect(Bootstrap& bootstrap) {
   bootstrap.barrier();
 }
 
-void Queues::fill_in(uint32_t index, uint64_t* doorbell, const QueueOptions& options) {
+void Queues::fill_in(uint32_t index, const QueueOptions& options) {
   static_assert(sizeof(mlx5::SendQueue) <= nic::QueueMemoryLayout::kStateBytes);
   static_assert((mlx5::kLandingCells + 1) * sizeof(mlx5::LandingCell) <=
                 nic::QueueMemoryLayout::kLandingBytes);
@@ -251,14 +258,14 @@ void Queues::fill_in(uint32_t index, uint64_t* doorbell, const QueueOptions& opt
   mlx5::SendQueue queue{};
   queue.blocks = reinterpret_cast<mlx5::Wqebb*>(begin + layout_.send_queue());
   queue.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(begin + layout_.doorbell());
-  queue.doorbell = doorbell;
+  queue.doorbell = ways_[nic_index(index)].bells.of(index);
   queue.ring_twice = nic_of(index).device.software() ? 0 : 1;
   queue.cqe = reinterpret_cast<mlx5::Cqe*>(begin + layout_.cqe());
   queue.landing = reinterpret_cast<mlx5::LandingCell*>(begin + layout_.landing());
   queue.stop = options.stop;
   queue.alarm = options.alarm;
   queue.landing_address = offset + layout_.landing();
-  queue.landing_lkey = known_[nic_index(index)].region.lkey();
+  queue.landing_lkey = ways_[nic_index(index)].region.lkey();
   queue.rail = rail(index);
   queue.mask = options.depth - 1;
   queue.qpn_shifted = Be32{ends_[index]->number() << 8};

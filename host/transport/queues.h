@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "host/nic/device.h"
 #include "host/nic/queue_layout.h"
 #include "host/nic/registration.h"
+#include "host/transport/doorbell.h"
 #include "host/transport/queue_end.h"
 #include "host/transport/rails.h"
 #include "host/transport/self_test.h"
@@ -119,12 +121,14 @@ class Queues {
   size_t nic_index(uint32_t index) const { return rails_.nic_of(rail(index)); }
   void create(const Doorbells& doorbells, uint32_t depth);
   void connect(Bootstrap& bootstrap);
-  void fill_in(uint32_t index, uint64_t* doorbell, const QueueOptions& options);
+  void fill_in(uint32_t index, const QueueOptions& options);
 
-  /// The queues' memory, as one NIC knows it.
-  struct Known {
+  /// The queues' memory, as one NIC knows it, and where its queues ring.
+  struct Way {
+    Way(const IbgdaNic& nic, const nic::Memory& memory, const Doorbell& doorbell, size_t queues);
     nic::Umem umem;
     nic::MemoryRegion region;
+    Bells bells;
   };
 
   const Rails& rails_;
@@ -133,7 +137,7 @@ class Queues {
   uint32_t n_pes_;
   uint32_t queues_;
   Backing memory_;
-  std::vector<Known> known_;  // by NIC
+  std::deque<Way> ways_;  // by NIC
   std::vector<std::unique_ptr<QueueEnd>> ends_;
   std::vector<nic::RemoteQueue> remotes_;  // the other ends, by index
 };

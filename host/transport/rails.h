@@ -20,6 +20,7 @@
 #include "host/base/config.h"
 #include "host/bootstrap.h"
 #include "host/memory/gpu.h"
+#include "host/transport/doorbell.h"
 #include "host/transport/ibgda.h"
 
 namespace peal {

@@ -4,9 +4,9 @@
 #include "host/transport/self_test.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "device/mlx5/wqe.h"
 #include "host/nic/queue_layout.h"
@@ -105,6 +105,24 @@ bool ended(const QueueUnderTest& q, Step step, SelfTestResult& result) {
   return word >> 16 == static_cast<uint32_t>(step);
 }
 
+// Between two looks: a NIC answers within microseconds. The software NIC is a thread that needs a
+// CPU, perhaps this one, and its peers' are, too.
+class Patience {
+ public:
+  void wait() {
+    if (++looks_ < kYields) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::min(kLongest, kShortest * (looks_ - kYields + 1)));
+    }
+  }
+
+ private:
+  static constexpr int kYields = 32;
+  static constexpr std::chrono::microseconds kShortest{20}, kLongest{1000};
+  int looks_ = 0;
+};
+
 }  // namespace
 
 std::vector<SelfTestResult> self_test(std::span<const QueueUnderTest> queues, uint32_t tag,
@@ -117,7 +135,7 @@ std::vector<SelfTestResult> self_test(std::span<const QueueUnderTest> queues, ui
     for (const QueueUnderTest* q : good) post(*q, step, tag);
     std::vector<const QueueUnderTest*> waiting = std::move(good);
     good.clear();
-    while (!waiting.empty()) {
+    for (Patience patience; !waiting.empty(); patience.wait()) {
       const bool late = Clock::now() > end;
       std::erase_if(waiting, [&](const QueueUnderTest* q) {
         SelfTestResult result{q->index, q->fields.peer, step, Kind::kOk, 0, 0};
@@ -134,10 +152,19 @@ std::vector<SelfTestResult> self_test(std::span<const QueueUnderTest> queues, ui
         }
         return true;
       });
-      if (!waiting.empty()) ::sched_yield();  // the software NIC is a thread that needs a CPU, too
     }
+    if (!failed.empty()) break;
   }
+  std::ranges::stable_sort(failed, {}, distance_from_cause);
   return failed;
+}
+
+int distance_from_cause(const SelfTestResult& result) {
+  if (result.kind == Kind::kWrongData) return 1;
+  if (result.kind != Kind::kError) return 4;
+  const auto syndrome = static_cast<mlx5::Syndrome>(result.syndrome);
+  if (syndrome == mlx5::Syndrome::kTransportRetryExceeded) return 2;
+  return syndrome == mlx5::Syndrome::kFlushed ? 3 : 0;
 }
 
 std::string explain(const SelfTestResult& result) {

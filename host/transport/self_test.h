@@ -51,8 +51,13 @@ struct SelfTestResult {
   uint8_t vendor_syndrome;
 };
 
-/// Tests all of them under one deadline. `tag` is part of the pattern: one that was not used before
-/// for these cells. Answers those that failed. Leaves the rings with kSelfTestBlocks posted and
+/// How far a result is from the cause of a failure; 0 is nearest. A queue pair that fails leaves
+/// its other end without answers.
+int distance_from_cause(const SelfTestResult& result);
+
+/// Tests all of them under one deadline; the step in which a queue fails is the last. `tag` is part
+/// of the pattern: one that was not used before for these cells. Answers those that failed, the
+/// nearest to the cause first. Leaves the rings with kSelfTestBlocks posted and
 /// completed, which the caller enters in their SendQueue; no kernel's landing cell is touched.
 std::vector<SelfTestResult> self_test(std::span<const QueueUnderTest> queues, uint32_t tag,
                                       std::chrono::nanoseconds deadline);

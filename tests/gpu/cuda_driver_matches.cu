@@ -67,6 +67,9 @@ static_assert(std::is_same_v<Address, CUdeviceptr> && std::is_same_v<Device, CUd
 static_assert(sizeof(Uuid) == sizeof(CUuuid) && sizeof(IpcHandle) == sizeof(CUipcMemHandle));
 static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
 static_assert(kPeerAccessAlreadyEnabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+static_assert(kNotPermitted == CUDA_ERROR_NOT_PERMITTED &&
+              kNotSupported == CUDA_ERROR_NOT_SUPPORTED);
+static_assert(kHostIoMemory == CU_MEMHOSTREGISTER_IOMEMORY);
 static_assert(kP2pNativeAtomics == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED);
 static_assert(kDmaBufSupported == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED &&
               kRangeHandleDmaBuf == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);

@@ -90,10 +90,10 @@ TEST_F(ReadyNode, HasNoComplaintAboutAReadyMachine) {
 TEST_F(ReadyNode, FindsAMissingDriverOption) {
   for (const char* dwords : {"", "PeerMappingOverride=0;", "RMIntrLockingMode=1;"}) {
     node.write("proc/driver/nvidia/params", std::string("RegistryDwords: \"") + dwords + "\"\n");
-    expect(Level::kFail, "doorbell mapping", "", "kernels cannot ring the NIC",
+    expect(Level::kWarn, "doorbell mapping", "", "cannot ring the NIC, a CPU thread does it",
            "NVreg_RegistryDwords=\"PeerMappingOverride=1;\"");
   }
-  EXPECT_EQ(exit_code(examine(node.machine)), 1);
+  EXPECT_EQ(exit_code(examine(node.machine)), 0);
   node.write("proc/self/status", "CapEff:\t000001ffffffffff\n");
   expect(Level::kWarn, "doorbell mapping", "", "you are administrator", "PeerMappingOverride=1");
 }

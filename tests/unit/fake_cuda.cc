@@ -299,6 +299,7 @@ Result cuMemFreeHost(void* address) {
 Result cuMemHostRegister_v2(void* address, size_t, unsigned flags) {
   FAKE_ENTER_CONTEXT("cuMemHostRegister");
   if ((flags & ~kHostIoMemory) != (kHostPortable | kHostDeviceMap)) return mistake(kInvalidValue);
+  state.host_flags = flags;
   pinned.insert(address);
   ++state.live;
   return kSuccess;

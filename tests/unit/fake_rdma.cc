@@ -220,6 +220,10 @@ mlx5dv_devx_uar* mlx5dv_devx_alloc_uar(ibv_context*, uint32_t flags) {
   state.uar_flags = flags;
   mlx5dv_devx_uar* const uar = make<mlx5dv_devx_uar>();
   uar->page_id = 0x22;
+  alignas(4096) static std::byte page[4096];
+  if (state.uar_page == nullptr) state.uar_page = page;
+  uar->base_addr = state.uar_page;
+  uar->reg_addr = static_cast<std::byte*>(state.uar_page) + 0x800;
   return uar;
 }
 void mlx5dv_devx_free_uar(mlx5dv_devx_uar* uar) { release(uar); }

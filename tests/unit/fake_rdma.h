@@ -44,6 +44,7 @@ struct FakeRdma {
   std::vector<uint32_t> atomic_capabilities = std::vector<uint32_t>(1024);
   std::vector<uint32_t> roce_capabilities = std::vector<uint32_t>(1024);
   uint8_t qp_state = 0;
+  void* uar_page = nullptr;  // 4 KiB; null: one of its own
 
   // What the test reads.
   std::vector<std::vector<uint32_t>> commands;  // mailboxes as words in host order

@@ -157,6 +157,20 @@ TEST_F(RuntimeOnGpu, TellsHowTheNicKnowsItsMemory) {
   }
 }
 
+TEST_F(RuntimeOnGpu, HasNoCpuRingANicThatRunsOnAGpu) {
+  config_.transport = TransportKind::kIbgda;
+  config_.doorbell = DoorbellKind::kCpu;
+  bootstrap::run_processes(1, [&](Bootstrap& group) {
+    ::setenv("PEAL_SOFTNIC_FABRIC", std::to_string(::getpid()).c_str(), 1);
+    const std::string text = refusal([&] { start(group); });
+    return text.find(
+               "PEAL_DOORBELL=cpu: the doorbell page of mlx5_0 (softnic-gpu) is memory of a "
+               "GPU") == std::string::npos
+               ? 1
+               : 0;
+  });
+}
+
 TEST_F(RuntimeOnGpu, SaysWhyTheNicDoesNotRunThere) {
   config_.transport = TransportKind::kIbgda;
   for (const auto& [variable, value] :
