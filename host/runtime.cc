@@ -31,13 +31,18 @@ struct Agreement {
   bool operator==(const Agreement&) const = default;
 };
 
+// The two ends of a queue may be carried differently: what matters is whether a NIC is wanted.
+TransportKind agreed_kind(TransportKind kind) {
+  return kind == TransportKind::kProxy ? TransportKind::kIbgda : kind;
+}
+
 const char* target_name(Target target) { return target == Target::kGpu ? "a GPU" : "a CPU"; }
 
 void agree(Bootstrap& bootstrap, const Config& config, Target target) {
-  const std::vector<Agreement> all =
-      gather(bootstrap, Agreement{config.heap_size, static_cast<uint32_t>(config.queues),
-                                  static_cast<uint32_t>(config.queue_depth), config.transport,
-                                  config.relaxed_ordering, config.self_test, target});
+  const std::vector<Agreement> all = gather(
+      bootstrap, Agreement{config.heap_size, static_cast<uint32_t>(config.queues),
+                           static_cast<uint32_t>(config.queue_depth), agreed_kind(config.transport),
+                           config.relaxed_ordering, config.self_test, target});
   for (size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe] == all[0]) continue;
     if (all[pe].target != all[0].target) {
@@ -107,8 +112,9 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
               : std::nullopt),
       mapped_heap(map_heap(p2p ? &*p2p : nullptr, heap)),
       routes(*bootstrap, route_options(), mapped_heap.direct, mapped_heap.how),
-      rails(routes.needs_nic() ? std::optional<Rails>(std::in_place, config, gpu, *bootstrap)
-                               : std::nullopt),
+      rails(routes.needs_nic()
+                ? std::optional<Rails>(std::in_place, config, gpu, *bootstrap, nic_use())
+                : std::nullopt),
       tables(kernel_memory(gpu, DeviceTables::bytes(extent()), "peal-tables"), extent()),
       windows(*bootstrap, tables,
               {.routes = routes,
@@ -116,7 +122,8 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
                .p2p = p2p ? &*p2p : nullptr,
                .gpu = gpu}) {
   windows.add_mapped(heap.base(), heap.bytes(), std::move(mapped_heap));
-  if (rails) {
+  if (rails && routes.by_nic() == Route::kProxy) proxy.emplace();
+  if (rails && !proxy) {
     for (const IbgdaNic& nic : rails->nics()) {
       doorbells.emplace_back(nic.device, gpu, config.doorbell, log);
     }
@@ -228,7 +235,8 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
   fields.stop = queues.stop;
   fields.sync_flags = flags;
   fields.timeout_ns = timeout_ns;
-  auto made = rails ? std::make_unique<Queues>(*rails, doorbells, *bootstrap, queues) : nullptr;
+  const Carrier carrier{proxy ? nullptr : &doorbells, proxy ? &*proxy : nullptr};
+  auto made = rails ? std::make_unique<Queues>(*rails, carrier, *bootstrap, queues) : nullptr;
   if (made && config.self_test) prove(*made, serial);
   auto owner = std::make_shared<ContextOwner>(std::move(made), tables, words[slot],
                                               ContextOwner::Name{slot, serial}, fields);
@@ -296,6 +304,7 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
     s.log.print("nic", fmt::format("heap: {}; {}", s.windows.describe_registration(),
                                    s.default_context->describe_registration()));
     for (const Doorbell& doorbell : s.doorbells) s.log.print("nic", doorbell.describe());
+    if (s.proxy) s.log.print("nic", "a CPU thread posts for kernels (docs/proxy.md)");
   }
   if (s.gpu) s.log.print("gpu", fmt::format("GPU {}, {}", s.gpu->index(), s.gpu->name()));
   s.log.print("transport", s.routes.describe());

@@ -170,9 +170,10 @@ class Runtime {
   /// The same for one context (its value, or the default one) and its like on all PEs.
   void abort(const ContextFields& context, std::string_view reason);
 
-  /// For reports: "p2p", "ibgda" or "p2p+ibgda", and "softnic-cpu", "softnic-gpu" or the device's
-  /// name; of several "mlx5_0+mlx5_1" or "softnic-cpu(mlx5_0+mlx5_1)". Where there is no NIC, what
-  /// it is replaced by: "shared-memory" on a CPU, "nvlink" or "none" on a GPU.
+  /// For reports: "p2p", "ibgda", "proxy", "p2p+ibgda" or "p2p+proxy", and "softnic-cpu",
+  /// "softnic-gpu" or the device's name; of several "mlx5_0+mlx5_1" or
+  /// "softnic-cpu(mlx5_0+mlx5_1)". Where there is no NIC, what it is replaced by: "shared-memory"
+  /// on a CPU, "nvlink" or "none" on a GPU.
   const char* transport() const;
   std::string nic() const;
   /// Bytes of queues, tables and other memory beside the heap that this PE allocated for peal.

@@ -24,6 +24,7 @@
 #include "host/routes.h"
 #include "host/runtime.h"
 #include "host/transport/p2p.h"
+#include "host/transport/proxy.h"
 #include "host/watcher.h"
 #include "host/windows.h"
 
@@ -46,7 +47,8 @@ struct Runtime::State {
   std::optional<Rails> rails;  // none: every peer is reached directly
   DeviceTables tables;
   Windows windows;
-  Doorbells doorbells;
+  Doorbells doorbells;  // by NIC; none where there is no NIC or a proxy
+  std::optional<Proxy> proxy;
   std::atomic<uint64_t> lost_ns{0};  // when the first PE was lost that is not masked
   std::atomic<bool> closing{false};
   std::atomic<uint32_t> generation{0};  // recoveries so far; alike on all PEs
@@ -65,6 +67,9 @@ struct Runtime::State {
   size_t flag_words() const { return size_t{rounds()} * (kSyncFan - 1); }
   size_t flag_bytes() const { return flag_words() * sizeof(uint64_t); }
   RouteOptions route_options() const { return {.asked = config.transport, .target = target}; }
+  nic::NicUse nic_use() const {
+    return routes.by_nic() == Route::kProxy ? nic::NicUse::kVerbs : nic::NicUse::kDevx;
+  }
   std::shared_ptr<Gpu> open_gpu() const;
   std::string nic_name() const;
   std::string describe_rails() const;

@@ -8,12 +8,17 @@
 // One allocation for all of them, one umem and one registration of it by each NIC, in memory that
 // the kernels are close to: the host's, or the GPU's, where the host writes the first contents and
 // reads errors by copies. PE k's queue q to me is connected to my queue q to PE k.
+//
+// Where a CPU thread carries the work requests (ProxyEnd) it needs them in the host's memory, and
+// the results too. With kernels on a GPU only the SendQueue then lies with them, and all else in a
+// second allocation of the same layout, pinned and mapped.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +29,7 @@
 #include "host/nic/queue_layout.h"
 #include "host/nic/registration.h"
 #include "host/transport/doorbell.h"
+#include "host/transport/proxy_end.h"
 #include "host/transport/queue_end.h"
 #include "host/transport/rails.h"
 #include "host/transport/self_test.h"
@@ -43,11 +49,17 @@ struct QueueOptions {
   void check() const;
 };
 
+/// Who takes the work requests out of queues: the NICs themselves, rung through `doorbells`, one
+/// for each; or, where that is null, `proxy`.
+struct Carrier {
+  const Doorbells* doorbells;
+  Proxy* proxy;
+};
+
 /// Owns the queues of one context. Construction is collective and leaves every queue ready to send.
 class Queues {
  public:
-  /// `doorbells` has one for each NIC of `rails`; both outlive the queues.
-  Queues(const Rails& rails, const Doorbells& doorbells, Bootstrap& bootstrap,
+  Queues(const Rails& rails, const Carrier& carrier, Bootstrap& bootstrap,
          const QueueOptions& options);
 
   /// Device-visible state of queue 0 to PE 0; the next one is stride() bytes further.
@@ -116,19 +128,24 @@ class Queues {
  private:
   const mlx5::SendQueue* state(uint32_t index) const;  // where kernels have it
   std::byte* base(uint32_t index) const { return memory_.address() + index * stride(); }
+  // Where the ring, CQE, records and landing cells of all queues are.
+  Backing& shared() { return far_memory_ ? *far_memory_ : memory_; }
+  const Backing& shared() const { return far_memory_ ? *far_memory_ : memory_; }
+  std::byte* shared_base(uint32_t index) const { return shared().address() + index * stride(); }
   void change(uint32_t index, void (*edit)(mlx5::SendQueue&));
   uint32_t rail(uint32_t index) const { return index / n_pes_ % rails_used_; }
   size_t nic_index(uint32_t index) const { return rails_.nic_of(rail(index)); }
-  void create(const Doorbells& doorbells, uint32_t depth);
+  void create(const Carrier& carrier);
+  ProxyMemory proxy_memory(uint32_t index) const;
   void connect(Bootstrap& bootstrap);
   void fill_in(uint32_t index, const QueueOptions& options);
 
   /// The queues' memory, as one NIC knows it, and where its queues ring.
   struct Way {
-    Way(const IbgdaNic& nic, const nic::Memory& memory, const Doorbell& doorbell, size_t queues);
-    nic::Umem umem;
-    nic::MemoryRegion region;
-    Bells bells;
+    Way(const IbgdaNic& nic, const nic::Memory& memory, const Doorbell* doorbell, size_t queues);
+    std::optional<nic::Umem> umem;  // where the NIC takes work requests itself
+    nic::MemoryRegion region;       // of shared()
+    Bells bells;                    // as umem; else a null one
   };
 
   const Rails& rails_;
@@ -137,6 +154,7 @@ class Queues {
   uint32_t n_pes_;
   uint32_t queues_;
   Backing memory_;
+  std::optional<Backing> far_memory_;
   std::deque<Way> ways_;  // by NIC
   std::vector<std::unique_ptr<QueueEnd>> ends_;
   std::vector<nic::RemoteQueue> remotes_;  // the other ends, by index

@@ -23,12 +23,13 @@ struct Found {
 
 }  // namespace
 
-void Rails::open(const Config& config, const std::shared_ptr<Gpu>& gpu) {
-  const auto library = nic::VerbsLibrary::open(nic::LibrarySearch::from(config));
+void Rails::open(const Config& config, const std::shared_ptr<Gpu>& gpu, nic::NicUse use) {
+  const auto library = nic::VerbsLibrary::open(nic::LibrarySearch::from(config, use));
   std::optional<nic::GpuPlace> place;
   if (gpu) place = {gpu->index(), gpu->pci_address()};
   const nic::DeviceOptions options = {.list = nic::HcaList::from(config, library->software()),
-                                      .path = nic::PathSettings::from(config, library->software())};
+                                      .path = nic::PathSettings::from(config, library->software()),
+                                      .use = use};
   const nic::Choice choice = nic::choose_nics(
       *library, place,
       {.list = options.list, .rails = static_cast<size_t>(std::max(0, config.rails))});
@@ -38,10 +39,11 @@ void Rails::open(const Config& config, const std::shared_ptr<Gpu>& gpu) {
   }
 }
 
-Rails::Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstrap) {
+Rails::Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstrap,
+             nic::NicUse use) {
   std::optional<Error> failed;
   try {
-    open(config, gpu);
+    open(config, gpu, use);
   } catch (const Error& error) {
     failed = error;
   }

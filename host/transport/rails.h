@@ -28,8 +28,10 @@ namespace peal {
 class Rails {
  public:
   /// Collective. Opens the NICs that this PE uses (host/nic/choice.h); `gpu` is that of the
-  /// kernels, null when they run on the CPU. Where one PE cannot, all throw.
-  Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstrap);
+  /// kernels, null when they run on the CPU. For NicUse::kVerbs any NIC will do. Where one PE
+  /// cannot, all throw.
+  Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstrap,
+        nic::NicUse use = nic::NicUse::kDevx);
 
   /// Of the job: as many as the PE with the most NICs has.
   uint32_t count() const { return count_; }
@@ -47,7 +49,7 @@ class Rails {
   nic::Ordering payload() const { return nics_[0].payload; }
 
  private:
-  void open(const Config& config, const std::shared_ptr<Gpu>& gpu);
+  void open(const Config& config, const std::shared_ptr<Gpu>& gpu, nic::NicUse use);
 
   std::deque<IbgdaNic> nics_;  // which never move
   std::string why_;

@@ -86,18 +86,21 @@ inline std::vector<int> read_rails(const std::string& text) {
   return rails;
 }
 
-/// Reads the program's own arguments: --pes=N, --transport=p2p, --rails=N,N,...
+/// Reads the program's own arguments: --pes=N, --transport=p2p or proxy, --rails=N,N,...
 inline void read_arguments(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--transport=p2p") {
       arrangement().transport = TransportKind::kP2p;
+    } else if (argument == "--transport=proxy") {
+      arrangement().transport = TransportKind::kProxy;
     } else if (argument.starts_with("--pes=")) {
       arrangement().threads = std::stoi(argument.substr(6));
     } else if (argument.starts_with("--rails=")) {
       arrangement().rails = read_rails(argument.substr(8));
     } else {
-      fail(ErrorCode::kInvalidArgument, "{}: only --pes=N, --transport=p2p and --rails=N are known",
+      fail(ErrorCode::kInvalidArgument,
+           "{}: only --pes=N, --transport=p2p, --transport=proxy and --rails=N are known",
            argument);
     }
   }
