@@ -39,15 +39,15 @@ struct Runtime::State {
   SymmetricHeap heap;
   uint64_t* sync_flags;   // kMaxContexts x flag_words() in the heap
   std::byte* test_cells;  // Queues::ProvingGround's, in the heap
-  DeviceTables tables;
   Backing word_memory;
   ContextWords* words;  // by slot
   std::optional<P2p> p2p;
   PeerMemory mapped_heap;  // on its way to the windows
   Routes routes;
-  std::optional<IbgdaNic> nic;
+  std::optional<Rails> rails;  // none: every peer is reached directly
+  DeviceTables tables;
   Windows windows;
-  std::optional<Doorbell> doorbell;  // one of the two, where there is a NIC
+  Doorbells doorbells;  // by NIC; none where there is no NIC or a proxy
   std::optional<Proxy> proxy;
   std::atomic<uint64_t> lost_ns{0};  // when the first PE was lost that is not masked
   std::atomic<bool> closing{false};
@@ -72,6 +72,7 @@ struct Runtime::State {
   }
   std::shared_ptr<Gpu> open_gpu() const;
   std::string nic_name() const;
+  std::string describe_rails() const;
 
   // host/runtime.cc
   struct Slot {
@@ -80,7 +81,8 @@ struct Runtime::State {
   };
   QueuePlan plan_with(const QueueOptions& queues) const;
   Slot agree_on_context(const QueueOptions& queues);
-  std::shared_ptr<ContextOwner> create_context(const ContextOptions& options);
+  std::shared_ptr<ContextOwner> create_context(const ContextOptions& options, Reach reach);
+  DeviceTables::Extent extent() const { return {bootstrap->size(), rails ? rails->count() : 1}; }
 
   // host/prove.cc
   void prove(Queues& queues, uint64_t serial);

@@ -58,6 +58,8 @@ using Microseconds = std::chrono::microseconds;
     "NVSHMEM's list of NICs, taken where PEAL_HCA is empty")                                      \
   X(std::string, nccl_ib_hca, "NCCL_IB_HCA", "", Text{},                                          \
     "NCCL's list of NICs, taken where both are empty")                                            \
+  X(int, rails, "PEAL_RAILS", "auto", (AutoOr{{1, 4}}),                                           \
+    "NICs a PE uses; auto = its share of those nearest to its GPU, on a CPU one")                 \
   X(int, gid_index, "PEAL_GID_INDEX", "auto", (AutoOr{{0, 255}}),                                 \
     "entry of the port's GID table to use; auto = RoCE v2, IPv4 before IPv6")                     \
   X(int, traffic_class, "PEAL_TRAFFIC_CLASS", "auto", (AutoOr{{0, 255}}),                         \
