@@ -166,6 +166,7 @@ constexpr Choice<DoorbellKind, 3> kDoorbells{
 constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},
                                                          {"on", RelaxedOrdering::kOn},
                                                          {"off", RelaxedOrdering::kOff}}}};
+constexpr Choice<bool, 2> kOnOff{{{{"on", true}, {"off", false}}}};
 constexpr Choice<int, 6> kMtus{
     {{{"auto", 0}, {"256", 256}, {"512", 512}, {"1024", 1024}, {"2048", 2048}, {"4096", 4096}}}};
 constexpr Choice<LogLevel, 4> kLogLevels{{{{"error", LogLevel::kError},
