@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "host/transport/syndrome.h"
+
 namespace peal {
 namespace {
 
@@ -31,31 +33,6 @@ const char* opcode_name(uint8_t opcode) {
       return "DUMP";
     default:
       return "operation";
-  }
-}
-
-const char* syndrome_text(uint8_t syndrome) {
-  switch (static_cast<mlx5::Syndrome>(syndrome)) {
-    case mlx5::Syndrome::kLocalLength:
-      return "local length error";
-    case mlx5::Syndrome::kLocalQpOperation:
-      return "malformed work request";
-    case mlx5::Syndrome::kLocalProtection:
-      return "local key or range invalid";
-    case mlx5::Syndrome::kFlushed:
-      return "flushed after an earlier error";
-    case mlx5::Syndrome::kRemoteInvalidRequest:
-      return "peer refused the request as invalid";
-    case mlx5::Syndrome::kRemoteAccess:
-      return "peer refused key, range or access right";
-    case mlx5::Syndrome::kRemoteOperation:
-      return "peer could not carry it out";
-    case mlx5::Syndrome::kTransportRetryExceeded:
-      return "peer does not answer: its process ended, or the path is broken";
-    case mlx5::Syndrome::kRnrRetryExceeded:
-      return "peer has no receive posted";
-    default:
-      return "error";
   }
 }
 

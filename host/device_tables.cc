@@ -82,6 +82,13 @@ void DeviceTables::add(Window window, const Reached& reached) {
   memory_.store_word(&table->count, count_);  // last: kernels look at windows below it only
 }
 
+DeviceTables::HeapKeys DeviceTables::heap_keys() const {
+  HeapKeys keys{std::vector<Be32>(n_pes_), std::vector<Be32>(n_pes_)};
+  memory_.copy_out(keys.payload.data(), bytes_at(rkeys(0)), n_pes_ * sizeof(Be32));
+  memory_.copy_out(keys.words.data(), bytes_at(word_rkeys(0)), n_pes_ * sizeof(Be32));
+  return keys;
+}
+
 // The mapped PEs are neighbours where PEs are numbered machine by machine; others are looked up.
 void DeviceTables::keep_heap(const Window& heap, std::span<std::byte* const> direct) {
   fields_.heap = heap;

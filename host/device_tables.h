@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "device/context.h"
 #include "host/memory/backing.h"
@@ -43,6 +44,12 @@ class DeviceTables {
   /// Publishes one window more. What `window` says of `reached` does not matter.
   void add(Window window, const Reached& reached);
   uint32_t window_count() const { return count_; }
+  /// The keys of window 0, the heap, by PE.
+  struct HeapKeys {
+    std::vector<Be32> payload;
+    std::vector<Be32> words;
+  };
+  HeapKeys heap_keys() const;
   /// What every context says of the windows: the table, and a copy of window 0, the heap, which
   /// add() was told of first. Everything else is zero.
   const ContextFields& fields() const { return fields_; }

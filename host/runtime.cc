@@ -26,6 +26,7 @@ struct Agreement {
   uint32_t depth;
   TransportKind transport;
   RelaxedOrdering relaxed;
+  bool self_test;
   Target target;
   bool operator==(const Agreement&) const = default;
 };
@@ -36,7 +37,7 @@ void agree(Bootstrap& bootstrap, const Config& config, Target target) {
   const std::vector<Agreement> all =
       gather(bootstrap, Agreement{config.heap_size, static_cast<uint32_t>(config.queues),
                                   static_cast<uint32_t>(config.queue_depth), config.transport,
-                                  config.relaxed_ordering, target});
+                                  config.relaxed_ordering, config.self_test, target});
   for (size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe] == all[0]) continue;
     if (all[pe].target != all[0].target) {
@@ -49,9 +50,10 @@ void agree(Bootstrap& bootstrap, const Config& config, Target target) {
         "set them alike on all PEs (mpirun -x NAME)",
         pe, all[pe].heap_bytes, all[pe].queues, all[pe].depth, all[0].heap_bytes, all[0].queues,
         all[0].depth,
-        all[pe].transport != all[0].transport ? ", and another PEAL_TRANSPORT"
-        : all[pe].relaxed != all[0].relaxed   ? ", and another PEAL_RELAXED_ORDERING"
-                                              : "");
+        all[pe].transport != all[0].transport   ? ", and another PEAL_TRANSPORT"
+        : all[pe].relaxed != all[0].relaxed     ? ", and another PEAL_RELAXED_ORDERING"
+        : all[pe].self_test != all[0].self_test ? ", and another PEAL_SELF_TEST"
+                                                : "");
   }
 }
 
@@ -95,6 +97,8 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
       heap(kernel_memory(gpu, config.heap_size, "peal-heap"), *bootstrap),
       sync_flags(reinterpret_cast<uint64_t*>(
           heap.reserve_internal(kMaxContexts * flag_bytes() + sizeof(uint64_t)))),
+      test_cells(heap.reserve_internal(static_cast<size_t>(bootstrap->size()) *
+                                       Queues::ProvingGround::kSlots * kSelfTestCell)),
       tables(kernel_memory(gpu, DeviceTables::bytes(bootstrap->size()), "peal-tables"),
              bootstrap->size()),
       word_memory(shared_memory(gpu, kMaxContexts * sizeof(ContextWords), "peal-words")),
@@ -206,9 +210,10 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
   fields.stop = queues.stop;
   fields.sync_flags = flags;
   fields.timeout_ns = timeout_ns;
-  auto owner = std::make_shared<ContextOwner>(
-      nic ? std::make_unique<Queues>(*nic, *doorbell, *bootstrap, queues) : nullptr, tables,
-      words[slot], ContextOwner::Name{slot, serial}, fields);
+  auto made = nic ? std::make_unique<Queues>(*nic, *doorbell, *bootstrap, queues) : nullptr;
+  if (made && config.self_test) prove(*made, serial);
+  auto owner = std::make_shared<ContextOwner>(std::move(made), tables, words[slot],
+                                              ContextOwner::Name{slot, serial}, fields);
   if (!nic) bootstrap->barrier();  // no peer's kernel sets a flag before it is zero
   leave_masked_out(*owner);
   const std::lock_guard lock(contexts_mutex);

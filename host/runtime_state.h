@@ -36,7 +36,8 @@ struct Runtime::State {
   Log log;
   std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
   SymmetricHeap heap;
-  uint64_t* sync_flags;  // kMaxContexts x flag_words() in the heap
+  uint64_t* sync_flags;   // kMaxContexts x flag_words() in the heap
+  std::byte* test_cells;  // Queues::ProvingGround's, in the heap
   DeviceTables tables;
   Backing word_memory;
   ContextWords* words;  // by slot
@@ -75,6 +76,9 @@ struct Runtime::State {
   QueuePlan plan_with(const QueueOptions& queues) const;
   Slot agree_on_context(const QueueOptions& queues);
   std::shared_ptr<ContextOwner> create_context(const ContextOptions& options);
+
+  // host/prove.cc
+  void prove(Queues& queues, uint64_t serial);
 
   // host/failure.cc
   Failure failure() const;

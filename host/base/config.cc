@@ -166,6 +166,7 @@ constexpr Choice<DoorbellKind, 3> kDoorbells{
 constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},
                                                          {"on", RelaxedOrdering::kOn},
                                                          {"off", RelaxedOrdering::kOff}}}};
+constexpr Choice<bool, 2> kOnOff{{{{"on", true}, {"off", false}}}};
 constexpr Choice<int, 6> kMtus{
     {{{"auto", 0}, {"256", 256}, {"512", 512}, {"1024", 1024}, {"2048", 2048}, {"4096", 4096}}}};
 constexpr Choice<LogLevel, 4> kLogLevels{{{{"error", LogLevel::kError},
@@ -179,9 +180,9 @@ constexpr string_view kNames[] = {PEAL_CONFIG_TABLE(PEAL_CONFIG_NAME)};
 
 // Read by the software NIC, which shares no code with this file.
 constexpr string_view kSoftnicNames[] = {
-    "PEAL_SOFTNIC_FABRIC", "PEAL_SOFTNIC_DIR", "PEAL_SOFTNIC_TIMEOUT_SCALE",
-    "PEAL_SOFTNIC_ENGINE", "PEAL_SOFTNIC_GPU", "PEAL_SOFTNIC_ENGINE_PROGRAM",
-    "PEAL_SOFTNIC_FAULTS"};
+    "PEAL_SOFTNIC_FABRIC", "PEAL_SOFTNIC_DIR",    "PEAL_SOFTNIC_TIMEOUT_SCALE",
+    "PEAL_SOFTNIC_ENGINE", "PEAL_SOFTNIC_GPU",    "PEAL_SOFTNIC_ENGINE_PROGRAM",
+    "PEAL_SOFTNIC_FAULTS", "PEAL_SOFTNIC_PRESENT"};
 
 // Set by Open MPI, by PMIx launchers, by MPICH's.
 constexpr string_view kLauncherNames[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};

@@ -16,9 +16,12 @@ class IbgdaEnd final : public QueueEnd {
   uint32_t number() const override { return pair_.number(); }
   void to_reset() override { pair_.to_reset(); }
   void connect(const nic::RemoteQueue& remote, uint32_t psn) override;
+  void ring(uint64_t word) const override;
   nic::QueueState state() const override { return pair_.query_state(); }
 
  private:
+  std::shared_ptr<Gpu> page_of_;  // who may have the page in its memory: a software NIC's
+  uint64_t* doorbell_;
   nic::CompletionQueue cq_;
   nic::QueuePair pair_;
 };

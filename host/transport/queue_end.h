@@ -28,6 +28,9 @@ class QueueEnd {
   /// is that of the first packet to come, `psn` of the first to be sent. The other end may do the
   /// same earlier or later.
   virtual void connect(const nic::RemoteQueue& remote, uint32_t psn) = 0;
+  /// Tells whoever serves the queue that its doorbell record has moved, as a kernel's store to the
+  /// doorbell does: `word` is what it stores there. The host's, while no kernel posts.
+  virtual void ring(uint64_t word) const = 0;
   /// As the NIC has it.
   virtual nic::QueueState state() const = 0;
 };

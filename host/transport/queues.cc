@@ -3,6 +3,7 @@
 // Set-up of the queues: create all ends, exchange numbers once, connect, fill in the device's view.
 #include "host/transport/queues.h"
 
+#include <algorithm>
 #include <span>
 
 #include "host/base/error.h"
@@ -27,6 +28,13 @@ void start_afresh(mlx5::SendQueue& queue) {
   queue.landing_ticket = 0;
   queue.ring_lock = 0;
   queue.error = {};
+}
+
+// The same, behind the work of the self-test.
+void start_behind_test(mlx5::SendQueue& queue) {
+  start_afresh(queue);
+  queue.reserved = queue.published = queue.rung = queue.completed = kSelfTestBlocks;
+  queue.last_published = kSelfTestBlocks - 1;
 }
 
 // Of the packets that queue pair `qpn` sends on its `generation`-th connection: for every
@@ -112,6 +120,33 @@ Queues::Progress Queues::progress(uint32_t index) const {
           .completed = moving[4],
           .last_cqe = swap_bytes(static_cast<uint32_t>(last >> 32)),
           .status = static_cast<Status>(memory_.load_word(&queue->error.status))};
+}
+
+std::vector<SelfTestResult> Queues::prove(const ProvingGround& ground, uint32_t tag,
+                                          std::chrono::nanoseconds deadline) {
+  const auto end = std::chrono::steady_clock::now() + deadline;
+  const uint64_t cells = ground.cells + uint64_t{ground.pe} * ground.kSlots * kSelfTestCell;
+  std::vector<SelfTestResult> failed;
+  for (uint32_t first = 0; first < queues_ && failed.empty(); first += ground.kSlots) {
+    std::vector<QueueUnderTest> round;
+    const uint32_t last = std::min(first + ground.kSlots, queues_);
+    for (uint32_t index = first * n_pes_; index < last * n_pes_; ++index) {
+      const uint32_t pe = index % n_pes_;
+      if (ground.absent[pe] != 0) continue;
+      QueueUnderTest& q = round.emplace_back();
+      q.index = index;
+      q.memory = &memory_;
+      memory_.copy_out(&q.fields, reinterpret_cast<const std::byte*>(state(index)),
+                       offsetof(mlx5::SendQueue, reserved));
+      q.end = ends_[index].get();
+      q.cell = cells + index / n_pes_ % ground.kSlots * kSelfTestCell;
+      q.rkey = ground.rkeys[pe];
+      q.word_rkey = ground.word_rkeys[pe];
+    }
+    failed = self_test(round, tag, end - std::chrono::steady_clock::now());
+    for (const QueueUnderTest& q : round) change(q.index, start_behind_test);
+  }
+  return failed;
 }
 
 std::string Queues::describe_registration() const {

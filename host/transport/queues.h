@@ -10,6 +10,7 @@
 // copies. PE k's queue q to me is connected to my queue q to PE k.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -24,6 +25,7 @@
 #include "host/transport/doorbell.h"
 #include "host/transport/ibgda.h"
 #include "host/transport/queue_end.h"
+#include "host/transport/self_test.h"
 
 namespace peal {
 
@@ -75,6 +77,21 @@ class Queues {
   std::string describe_registration() const;
 
   nic::QueueState nic_state(uint32_t index) const { return ends_[index]->state(); }
+
+  /// Where queues are tested: cells in every PE's heap, kSlots for each PE that tests.
+  struct ProvingGround {
+    static constexpr uint32_t kSlots = 4;
+    uint64_t cells;           // offset in the heap; kSlots x PEs x kSelfTestCell bytes
+    uint32_t pe;              // this one
+    std::vector<Be32> rkeys;  // of the heaps, by PE
+    std::vector<Be32> word_rkeys;
+    std::vector<uint8_t> absent;  // by PE: 1 = has no other end
+  };
+  /// Tests all queues, as many to each PE at once as there are slots, under one deadline. Answers
+  /// what failed; those behind are not tested then. To be called once, before kernels use the
+  /// queues; those that passed begin with kSelfTestBlocks completed.
+  std::vector<SelfTestResult> prove(const ProvingGround& ground, uint32_t tag,
+                                    std::chrono::nanoseconds deadline);
 
   /// True when kernels or the NIC have given the queue up.
   bool broken(uint32_t index) const;

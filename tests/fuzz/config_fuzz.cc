@@ -16,14 +16,29 @@ namespace peal::fuzz {
 namespace {
 
 constexpr const char* kNames[] = {
-    "PEAL_HEAP_SIZE",      "PEAL_QUEUES",      "PEAL_QUEUE_DEPTH",
-    "PEAL_TIMEOUT",        "PEAL_BOOTSTRAP",   "PEAL_BOOTSTRAP_TIMEOUT",
-    "PEAL_TCP_ID",         "PEAL_TCP_RANK",    "PEAL_TCP_SIZE",
-    "PEAL_MPI_PLUGIN",     "PEAL_IBVERBS",     "PEAL_TRANSPORT",
-    "PEAL_DEVICE",         "PEAL_INFO",        "PEAL_LOG",
-    "PEAL_SOFTNIC_FABRIC", "PEAL_SOFTNIC_DIR", "PEAL_SOFTNIC_TIMEOUT_SCALE",
-    "PEAL_SOFTNIC_ENGINE", "PEAL_SOFTNIC_GPU", "PEAL_SOFTNIC_ENGINE_PROGRAM",
+    "PEAL_HEAP_SIZE",
+    "PEAL_QUEUES",
+    "PEAL_QUEUE_DEPTH",
+    "PEAL_TIMEOUT",
+    "PEAL_BOOTSTRAP",
+    "PEAL_BOOTSTRAP_TIMEOUT",
+    "PEAL_TCP_ID",
+    "PEAL_TCP_RANK",
+    "PEAL_TCP_SIZE",
+    "PEAL_MPI_PLUGIN",
+    "PEAL_IBVERBS",
+    "PEAL_TRANSPORT",
+    "PEAL_DEVICE",
+    "PEAL_INFO",
+    "PEAL_LOG",
+    "PEAL_SOFTNIC_FABRIC",
+    "PEAL_SOFTNIC_DIR",
+    "PEAL_SOFTNIC_TIMEOUT_SCALE",
+    "PEAL_SOFTNIC_ENGINE",
+    "PEAL_SOFTNIC_GPU",
+    "PEAL_SOFTNIC_ENGINE_PROGRAM",
     "PEAL_SOFTNIC_FAULTS",
+    "PEAL_SOFTNIC_PRESENT",
 };
 
 /// Texts apart by zero bytes. One that starts with a byte below 32 stands for a name and its value.
@@ -76,6 +91,22 @@ void read_settings(const std::vector<std::string>& texts) {
   }
 }
 
+void check(const softnic::PresentedDevice& device) {
+  using softnic::PresentedDevice;
+  require(!device.name.empty() && device.name.size() <= 32);
+  require(device.port >= 1 && device.port <= device.ports);
+  require(device.ports <= PresentedDevice::kMaxPorts);
+  require(device.mtu >= 1 && device.mtu <= 5);
+  require(!device.gids.empty() && device.gids.size() <= PresentedDevice::kMaxGids);
+  require(device.min_udp_port >= 1 && device.min_udp_port <= device.max_udp_port);
+  require(device.log_responder_depth <= 4 && device.log_initiator_depth <= 4);
+  require(device.max_qp >= 1 && device.max_qp <= 1u << 17 && device.log_max_qp_wr <= 15);
+  for (const softnic::GidRule& rule : device.gids) {
+    require(rule.source == softnic::GidRule::Source::kNone ||
+            device.ethernet == (rule.network != softnic::Network::kInfiniBand));
+  }
+}
+
 void read_softnic_settings(const std::vector<std::string>& texts) {
   for (const char* name : kNames) unsetenv(name);
   for (const std::string& text : texts) {
@@ -83,8 +114,9 @@ void read_softnic_settings(const std::vector<std::string>& texts) {
     if (equals == std::string::npos) continue;
     for (const char* name : kNames) {
       if (text.compare(0, equals, name) != 0) continue;
-      // A plan's path is opened: none that an input chooses.
-      const bool opens = text.starts_with("PEAL_SOFTNIC_FAULTS=/");
+      // The path of a plan is opened: none that an input chooses.
+      const bool opens =
+          text.starts_with("PEAL_SOFTNIC_FAULTS=/") || text.starts_with("PEAL_SOFTNIC_PRESENT=/");
       setenv(name, opens ? "/dev/null" : text.c_str() + equals + 1, 1);
     }
   }
@@ -95,6 +127,8 @@ void read_softnic_settings(const std::vector<std::string>& texts) {
     require(settings.directory[0] == '/');
     require(settings.timing.scale >= 0.001 && settings.timing.scale <= 1000);
     require(!settings.gpu || *settings.gpu >= 0);
+    require(settings.present.size() <= softnic::kMaxDevices);
+    for (const softnic::PresentedDevice& device : settings.present) check(device);
     require(settings.engine_program.empty() || settings.engine_program[0] == '/');
   } catch (const std::invalid_argument& error) {
     require(std::string(error.what()).starts_with("PEAL_SOFTNIC_"));
