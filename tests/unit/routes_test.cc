@@ -54,9 +54,9 @@ TEST(Routes, LeadThroughAProxyWhenAsked) {
 
 TEST(Routes, LeadDirectlyWhereP2pReachesAllPes) {
   bootstrap::run_threads(3, [](Bootstrap& group) {
-    for (const RouteOptions options : {RouteOptions{TransportKind::kP2p, Target::kCpu},
-                                       RouteOptions{TransportKind::kAuto, Target::kGpu},
-                                       RouteOptions{TransportKind::kP2p, Target::kGpu}}) {
+    for (const RouteOptions& options : {RouteOptions{TransportKind::kP2p, Target::kCpu},
+                                        RouteOptions{TransportKind::kAuto, Target::kGpu},
+                                        RouteOptions{TransportKind::kP2p, Target::kGpu}}) {
       const Routes routes = routes_of(group, options, {true, true, true});
       EXPECT_FALSE(routes.needs_nic());
       EXPECT_STREQ(routes.name(), "p2p");

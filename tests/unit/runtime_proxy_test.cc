@@ -85,9 +85,10 @@ PEAL_KERNEL mix(Verdict* verdict, Context ctx, uint64_t* words, int rounds) {
   expect_ok(verdict, quiet(ctx));
 }
 
+constexpr int kRounds = 41;
+
 // Each is compare-and-swap of the proxy's on 8 bytes, against all others at once.
 TEST(Proxy, LosesNoMaskedAtomic) {
-  constexpr int kRounds = 41;
   on_pes(3, [](Runtime& pe, uint64_t* words) {
     words[3] = ~uint64_t{0};
     pe.barrier();
@@ -163,7 +164,9 @@ TEST(Proxy, TellsWhatIsWrongWithAWorkRequest) {
         EXPECT_EQ(failure.pe, 1) << mistake.name;
       }
       pe.barrier();
-      if (pe.my_pe() == 1) EXPECT_EQ(words[7], 77u) << mistake.name;
+      if (pe.my_pe() == 1) {
+        EXPECT_EQ(words[7], 77u) << mistake.name;
+      }
       EXPECT_EQ(pe.recover(), 1u) << mistake.name;
       run_clean(pe, {}, exchange, pe.context(), words, 5);
     }
