@@ -238,6 +238,10 @@ Created Nic::create_cq(const CompletionQueueConfig& config) {
 }
 Refusal Nic::destroy_cq(uint32_t cqn) { return state_->commands().destroy_cq(cqn); }
 uint64_t Nic::cq_produced(uint32_t cqn) const { return state_->commands().cq_produced(cqn); }
+Refusal Nic::arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
+                    CompletionListener& listener) {
+  return state_->commands().arm_cq(cqn, consumed, solicited_only, listener);
+}
 
 Created Nic::create_qp(const QueuePairConfig& config) {
   return state_->counted([&] { return state_->commands().create_qp(config); });

@@ -75,6 +75,16 @@ struct CompletionQueueConfig {
   bool ignore_overrun = false;  // oi
 };
 
+/// Told when an armed completion queue has its entry: by the engine's thread, which meanwhile does
+/// nothing else, so an implementation is short and calls no Nic.
+class CompletionListener {
+ public:
+  virtual void completed() = 0;
+
+ protected:
+  ~CompletionListener() = default;
+};
+
 /// What CREATE_QP fixes.
 struct QueuePairConfig {
   Service service = Service::kReliable;
@@ -156,6 +166,13 @@ class Nic {
   Created create_cq(const CompletionQueueConfig& config);
   Refusal destroy_cq(uint32_t cqn);          // refused (busy) while a queue pair uses it
   uint64_t cq_produced(uint32_t cqn) const;  // CQEs ever written; 0 for an unknown cq
+
+  /// The next entry of the CQ tells `listener`, once; with `solicited_only` the next that was
+  /// solicited or is an error. At once if there is one beyond the `consumed` first and newer than
+  /// the last that was told. Until the CQ is destroyed the listener must live. Refused by an engine
+  /// on a GPU.
+  Refusal arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
+                 CompletionListener& listener);
 
   /// Refused (no resources) beyond the device's max_qp; DC targets count too.
   Created create_qp(const QueuePairConfig& config);

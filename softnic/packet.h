@@ -30,6 +30,7 @@ enum class PacketKind : uint8_t {
 inline constexpr uint8_t kFirstOfConnection = 1;  // DC: opens (or resynchronises) the connection
 inline constexpr uint8_t kDcRequest = 2;
 inline constexpr uint8_t kLastOfMessage = 4;
+inline constexpr uint8_t kSolicited = 8;  // the receiver's completion raises a solicited event
 
 inline constexpr uint32_t kPsnMask = 0xffffff;
 

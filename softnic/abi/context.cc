@@ -19,7 +19,6 @@
 namespace peal::softnic::abi {
 namespace {
 
-int unsupported_notify(ibv_cq*, int) { return errno = EOPNOTSUPP; }
 int unsupported_srq_receive(ibv_srq*, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   if (bad != nullptr) *bad = wr;
   return errno = EOPNOTSUPP;
@@ -88,6 +87,8 @@ void Context::fill_slots() {
   verbs.alloc_parent_domain = alloc_parent_domain_slot;
   verbs.alloc_td = alloc_td_slot;
   verbs.dealloc_td = dealloc_td_slot;
+  verbs.create_qp_ex = create_qp_ex_slot;
+  verbs.create_cq_ex = create_cq_ex_slot;
   verbs.get_srq_num = get_srq_num_slot;
   verbs.close_xrcd = unsupported_xrcd;  // clients call it without looking
 
@@ -105,7 +106,7 @@ void Context::fill_slots() {
     return query_port_slot(c, port, reinterpret_cast<ibv_port_attr*>(attr), kCompatBytes);
   };
   context.ops.poll_cq = poll_cq_slot;
-  context.ops.req_notify_cq = unsupported_notify;
+  context.ops.req_notify_cq = req_notify_slot;
   context.ops.post_send = post_send_slot;
   context.ops.post_recv = post_receive_slot;
   context.ops.post_srq_recv = unsupported_srq_receive;

@@ -11,6 +11,7 @@
 #include <infiniband/verbs.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -23,6 +24,7 @@
 #include "softnic/abi/object.h"
 #include "softnic/nic.h"
 #include "softnic/present.h"
+#include "softnic/table.h"
 
 namespace peal::softnic::abi {
 
@@ -32,6 +34,7 @@ inline constexpr size_t kVerbsContextBytes = 696;  // of the newest client we se
 inline constexpr uint32_t kMaxLogCqEntries = 22;
 inline constexpr uint32_t kMaxLogSendBlocks = 15;
 inline constexpr uint32_t kMaxLogReceiveEntries = 15;
+inline constexpr uint32_t kMaxQueuePairs = 1u << 15;  // numbers the NIC gives out
 
 /// What lies at the caller's pointer and before it.
 struct ContextLayout {
@@ -58,6 +61,7 @@ class FileDescriptor {
 };
 
 class Uar;
+class VerbsQueuePair;
 
 /// A device as it stands in a list.
 struct Device : ibv_device {
@@ -97,6 +101,15 @@ class Context : public ContextLayout {
   /// A number for objects the NIC does not number.
   uint32_t next_number() { return ++numbers_; }
 
+  /// The queue pair that ibv_poll_cq finds by that number, or null. Any thread may ask.
+  VerbsQueuePair* pollable(uint32_t qpn) {
+    return qpn < kMaxQueuePairs ? pollable_[qpn].load(std::memory_order_acquire) : nullptr;
+  }
+  /// Null once no CQE of that number can be found any more.
+  void set_pollable(uint32_t qpn, VerbsQueuePair* qp) {
+    pollable_[qpn].store(qp, std::memory_order_release);
+  }
+
   /// UAR behind queues that verbs calls create.
   Uar& verbs_uar();
 
@@ -114,6 +127,7 @@ class Context : public ContextLayout {
   FileDescriptor async_fd_;
   Uar* verbs_uar_ = nullptr;
   uint32_t numbers_ = 0;
+  Table<std::atomic<VerbsQueuePair*>> pollable_{0, kMaxQueuePairs};
   std::map<std::pair<Kind, uint32_t>, std::unique_ptr<Object>> objects_;
 };
 
@@ -147,11 +161,14 @@ int query_device_ex_slot(ibv_context* context, const ibv_query_device_ex_input* 
 ibv_pd* alloc_parent_domain_slot(ibv_context* context, ibv_parent_domain_init_attr* attr);
 ibv_td* alloc_td_slot(ibv_context* context, ibv_td_init_attr* attr);
 int dealloc_td_slot(ibv_td* td);
+ibv_qp* create_qp_ex_slot(ibv_context* context, ibv_qp_init_attr_ex* attr);
+ibv_cq_ex* create_cq_ex_slot(ibv_context* context, ibv_cq_init_attr_ex* attr);
 int get_srq_num_slot(ibv_srq* srq, uint32_t* number);
 
 // Implementations behind the slots of ibv_context_ops.
 int post_send_slot(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad);
 int post_receive_slot(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
+int req_notify_slot(ibv_cq* cq, int solicited_only);
 int poll_cq_slot(ibv_cq* cq, int count, ibv_wc* wc);
 
 /// Throws EINVAL unless the device has that port.

@@ -10,7 +10,6 @@
 #include "softnic/abi/address.h"
 #include "softnic/abi/verbs_queues.h"
 #include "softnic/route.h"
-#include "softnic/word.h"
 
 namespace peal::softnic::abi {
 namespace {
@@ -145,11 +144,8 @@ void VerbsQueuePair::modify(const ibv_qp_attr& attr, int mask) {
   to.log_max_message = 30;
   to.dc_access_key = dc_access_key;
   require(nic->modify_qp(number, from, to));
-  VerbsQp::state = verbs_state(target);
-  if (target != QpState::kReset) return;
-  forget_requests();
-  store<uint32_t>(&config.doorbell->receive, 0);
-  store<uint32_t>(&config.doorbell->send, 0);
+  set_state(verbs_state(target));
+  if (target == QpState::kReset) forget_requests();
 }
 
 ibv_qp_attr VerbsQueuePair::query() {
@@ -178,30 +174,30 @@ ibv_qp_attr VerbsQueuePair::query() {
 void VerbsDcTarget::modify(const ibv_qp_attr& attr, int mask) {
   if ((mask & IBV_QP_STATE) == 0) refuse(EINVAL);
   check_identity(nic->device(), attr, mask);
-  if (state == IBV_QPS_RESET && attr.qp_state == IBV_QPS_INIT) {
+  if (qp_base.state == IBV_QPS_RESET && attr.qp_state == IBV_QPS_INIT) {
     constexpr int kRequired = kInitRequired | IBV_QP_ACCESS_FLAGS;
     if ((mask & kRequired) != kRequired) refuse(EINVAL);
     config.access = attr.qp_access_flags & (kRemoteWrite | kRemoteRead | kRemoteAtomic);
     config.atomic_mode = (config.access & kRemoteAtomic) != 0 ? 3 : 0;
     attributes.qp_access_flags = config.access;
     attributes.port_num = attr.port_num;
-    state = IBV_QPS_INIT;
+    set_state(IBV_QPS_INIT);
     return;
   }
-  if (state != IBV_QPS_INIT || attr.qp_state != IBV_QPS_RTR) refuse(EINVAL);
+  if (qp_base.state != IBV_QPS_INIT || attr.qp_state != IBV_QPS_RTR) refuse(EINVAL);
   constexpr int kRequired = IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU;
   if ((mask & kRequired) != kRequired) refuse(EINVAL);
   config.min_rnr_timer = limited(attr.min_rnr_timer, 31);
   dctn = require(nic->create_dc_target(config));
-  qp_num = dctn;
+  qp_base.qp_num = dctn;
   attributes.path_mtu = attr.path_mtu;
   attributes.min_rnr_timer = attr.min_rnr_timer;
-  state = IBV_QPS_RTR;
+  set_state(IBV_QPS_RTR);
 }
 
 ibv_qp_attr VerbsDcTarget::query() {
   ibv_qp_attr attr = attributes;
-  attr.qp_state = attr.cur_qp_state = state;
+  attr.qp_state = attr.cur_qp_state = qp_base.state;
   return attr;
 }
 
