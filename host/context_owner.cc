@@ -50,7 +50,7 @@ std::string describe_cqe(uint32_t counter_and_opcode) {
   }
 }
 
-Failure describe(const mlx5::SendQueue& q, int queue) {
+Failure describe(const mlx5::SendQueue& q, int queue, const std::string& nic) {
   const mlx5::QueueError& e = q.error;
   Failure f{.status = static_cast<Status>(e.status),
             .pe = static_cast<int>(q.peer),
@@ -60,16 +60,18 @@ Failure describe(const mlx5::SendQueue& q, int queue) {
             .syndrome = e.syndrome,
             .vendor_syndrome = e.vendor_syndrome,
             .time_ns = e.time_ns,
+            .nic = nic,
             .text = {}};
   if (f.status == Status::kQueueError) {
     f.text = fmt::format(
-        "{} to PE {} failed: {} (syndrome {:#04x}, vendor {:#04x}, WQE {} of queue {}, QP {:#x})",
+        "{} to PE {} failed: {} (syndrome {:#04x}, vendor {:#04x}, WQE {} of queue {}, QP {:#x} of "
+        "{})",
         opcode_name(e.opcode), q.peer, syndrome_text(e.syndrome), e.syndrome, e.vendor_syndrome,
-        e.wqe_index, queue, q.qpn());
+        e.wqe_index, queue, q.qpn(), nic);
   } else {
-    f.text =
-        fmt::format("queue {} to PE {} closed: {} (at WQE {} of QP {:#x}, {} published, {} rung)",
-                    queue, q.peer, to_string(f.status), e.wqe_index, q.qpn(), q.published, q.rung);
+    f.text = fmt::format(
+        "queue {} to PE {} closed: {} (at WQE {} of QP {:#x} of {}, {} published, {} rung)", queue,
+        q.peer, to_string(f.status), e.wqe_index, q.qpn(), nic, q.published, q.rung);
   }
   return f;
 }
@@ -115,10 +117,11 @@ std::string ContextOwner::describe_queues() const {
   std::string text;
   for (uint32_t i = 0; queues_ && i < queues_->count(); ++i) {
     const Queues::Progress p = queues_->progress(i);
-    text += fmt::format("{:>7} {:>5} {:>5} {:#8x} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {}\n",
-                        slot_, i / static_cast<uint32_t>(fields_.n_pes), p.peer, p.qpn, p.depth,
-                        p.reserved, p.published, p.rung, p.completed, describe_cqe(p.last_cqe),
-                        to_string(p.status));
+    text += fmt::format(
+        "{:>7} {:>5} {:>5} {:#8x} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {:<10} {}\n", slot_,
+        i / static_cast<uint32_t>(fields_.n_pes), p.peer, p.qpn, p.depth, p.reserved, p.published,
+        p.rung, p.completed, describe_cqe(p.last_cqe), queues_->nic_of(i).device.name(),
+        to_string(p.status));
   }
   return text;
 }
@@ -183,7 +186,8 @@ std::vector<Failure> ContextOwner::failures() const {
   for (uint32_t i = 0; queues_ && i < queues_->count(); ++i) {
     const mlx5::SendQueue q = queues_->failed(i);
     if (q.error.status == 0) continue;
-    found.push_back(describe(q, static_cast<int>(i / static_cast<uint32_t>(fields_.n_pes))));
+    found.push_back(describe(q, static_cast<int>(i / static_cast<uint32_t>(fields_.n_pes)),
+                             queues_->nic_of(i).device.name()));
   }
   std::ranges::stable_sort(found, {}, &Failure::time_ns);
   return found;

@@ -31,13 +31,17 @@ Text text_of(std::string_view words) {
 }
 
 // "host n17, mlx5_0: InfiniBand, LID 5, GID fe80::2, MTU 4096".
-std::string this_end(const nic::Device& device) {
+std::string this_end(const Rails& rails) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  const Endpoint end = endpoint_of(device, 0);
-  return fmt::format(
-      "host {}, {}: {}{}", host.data(), device.name(), describe(end),
-      end.link_layer == nic::LinkLayer::kInfiniBand ? ", GID " + end.gid.text() : "");
+  std::string text = fmt::format("host {}", host.data());
+  for (const IbgdaNic& nic : rails.nics()) {
+    const Endpoint end = endpoint_of(nic.device, 0);
+    text +=
+        fmt::format(", {}: {}{}", nic.device.name(), describe(end),
+                    end.link_layer == nic::LinkLayer::kInfiniBand ? ", GID " + end.gid.text() : "");
+  }
+  return text;
 }
 
 std::string describe(const std::vector<SelfTestResult>& failed, const std::vector<Text>& ends,
@@ -69,7 +73,7 @@ void Runtime::State::prove(Queues& queues, uint64_t serial) {
       gather(*bootstrap, failed.empty() ? kNoFailure : distance_from_cause(failed.front()));
   const auto good = static_cast<size_t>(std::ranges::count(distances, kNoFailure));
   if (good == distances.size()) return;
-  const std::vector<Text> ends = gather(*bootstrap, text_of(this_end(nic->device)));
+  const std::vector<Text> ends = gather(*bootstrap, text_of(this_end(*rails)));
   const std::vector<Text> texts =
       gather(*bootstrap, text_of(describe(failed, ends, static_cast<size_t>(bootstrap->rank()))));
   const auto first = static_cast<size_t>(std::ranges::min_element(distances) - distances.begin());

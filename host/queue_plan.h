@@ -22,15 +22,22 @@ struct QueuePlan {
   uint64_t bytes = 0;          // of kernels' memory: rings, completions, states
   uint64_t registrations = 0;  // umems and memory keys of those
   uint64_t allowed_bytes = 0;  // PEAL_QUEUE_MEMORY
-  uint32_t log_max_qp = 0;     // of the NIC, for all that share it
-  uint32_t log_max_cq = 0;
-  uint64_t nic_of_process = 0;    // 1: no other process shares it
-  std::array<char, 64> nic = {};  // its name; empty where there is none
 
+  /// One of the PE's NICs.
+  struct Nic {
+    uint64_t queues = 0;      // those of the above that go by it
+    uint32_t log_max_qp = 0;  // for all that share it
+    uint32_t log_max_cq = 0;
+    std::array<char, 64> name = {};
+  };
+  uint64_t nics = 0;            // 0: it needs none
+  uint64_t nic_of_process = 0;  // 1: no other process shares them
+  std::array<Nic, mlx5::kMaxRails> nic = {};
+
+  /// Whose limits hold; before add().
+  void set_nics(const Rails& rails);
   /// Adds a context that has `queues_per_peer` queues to each of `n_pes` PEs, itself included.
   void add(const QueueOptions& options, int n_pes);
-  /// Whose limits hold, and that the queues are this NIC's.
-  void set_nic(const nic::Device& device);
 };
 
 /// One line: "32 queues (8 PEs x 4) of 1024 WQEBBs, ...".

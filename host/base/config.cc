@@ -158,9 +158,10 @@ constexpr Choice<BootstrapKind, 4> kBootstraps{{{{"auto", BootstrapKind::kAuto},
                                                  {"mpi", BootstrapKind::kMpi},
                                                  {"tcp", BootstrapKind::kTcp},
                                                  {"single", BootstrapKind::kSingle}}}};
-constexpr Choice<TransportKind, 3> kTransports{{{{"auto", TransportKind::kAuto},
+constexpr Choice<TransportKind, 4> kTransports{{{{"auto", TransportKind::kAuto},
                                                  {"p2p", TransportKind::kP2p},
-                                                 {"ibgda", TransportKind::kIbgda}}}};
+                                                 {"ibgda", TransportKind::kIbgda},
+                                                 {"proxy", TransportKind::kProxy}}}};
 constexpr Choice<DoorbellKind, 3> kDoorbells{
     {{{"auto", DoorbellKind::kAuto}, {"gpu", DoorbellKind::kGpu}, {"cpu", DoorbellKind::kCpu}}}};
 constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},

@@ -15,7 +15,7 @@
 namespace peal {
 
 enum class BootstrapKind { kAuto, kMpi, kTcp, kSingle };
-enum class TransportKind { kAuto, kP2p, kIbgda };
+enum class TransportKind { kAuto, kP2p, kIbgda, kProxy };
 enum class DoorbellKind { kAuto, kGpu, kCpu };
 enum class RelaxedOrdering { kAuto, kOn, kOff };
 
@@ -58,6 +58,8 @@ using Microseconds = std::chrono::microseconds;
     "NVSHMEM's list of NICs, taken where PEAL_HCA is empty")                                      \
   X(std::string, nccl_ib_hca, "NCCL_IB_HCA", "", Text{},                                          \
     "NCCL's list of NICs, taken where both are empty")                                            \
+  X(int, rails, "PEAL_RAILS", "auto", (AutoOr{{1, 4}}),                                           \
+    "NICs a PE uses; auto = its share of those nearest to its GPU, on a CPU one")                 \
   X(int, gid_index, "PEAL_GID_INDEX", "auto", (AutoOr{{0, 255}}),                                 \
     "entry of the port's GID table to use; auto = RoCE v2, IPv4 before IPv6")                     \
   X(int, traffic_class, "PEAL_TRAFFIC_CLASS", "auto", (AutoOr{{0, 255}}),                         \
@@ -80,7 +82,7 @@ using Microseconds = std::chrono::microseconds;
   X(std::string, nccl_ib_retry_count, "NCCL_IB_RETRY_CNT", "", Text{},                            \
     "NCCL's, taken where PEAL_RETRY_COUNT is auto")                                               \
   X(TransportKind, transport, "PEAL_TRANSPORT", "auto", kTransports,                              \
-    "p2p = loads and stores, ibgda = the NIC; auto = p2p where it reaches on a GPU, else ibgda")  \
+    "p2p = loads and stores, ibgda = the NIC, proxy = it by a CPU; auto = p2p on GPUs or ibgda")  \
   X(DoorbellKind, doorbell, "PEAL_DOORBELL", "auto", kDoorbells,                                  \
     "who rings the NIC: gpu = kernels, cpu = a thread for them; auto = gpu where it may")         \
   X(RelaxedOrdering, relaxed_ordering, "PEAL_RELAXED_ORDERING", "auto", kRelaxedOrderings,        \

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -31,10 +33,10 @@ class DeviceList {
   DeviceList(const DeviceList&) = delete;
   DeviceList& operator=(const DeviceList&) = delete;
 
-  /// The mlx5 device called `hca`, or the first one when that is empty; nullptr if there is none.
+  /// The device of use called `hca`, or the first one when that is empty; nullptr if there is none.
   ibv_device* find(const std::string& hca) const {
     for (size_t i = 0; i < count_; ++i) {
-      if (!library_.mlx5dv.is_supported(list_[i])) continue;
+      if (!library_.serves(list_[i])) continue;
       if (hca.empty() || hca == library_.ibv.get_device_name(list_[i])) return list_[i];
     }
     return nullptr;
@@ -43,7 +45,7 @@ class DeviceList {
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (size_t i = 0; i < count_; ++i) {
-      if (!library_.mlx5dv.is_supported(list_[i])) continue;
+      if (!library_.serves(list_[i])) continue;
       names.emplace_back(library_.ibv.get_device_name(list_[i]));
     }
     return names;
@@ -68,34 +70,78 @@ std::vector<std::string> mlx5_names(const VerbsLibrary& library) {
 Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca,
                const DeviceOptions& options)
     : library_(std::move(library)),
+      use_(options.use),
       path_(options.path),
       context_(nullptr, {library_->ibv.close_device}) {
   const DeviceList list(*library_);
   ibv_device* const device = list.find(hca);
   if (!device) {
-    fail(ErrorCode::kUnsupported, "no mlx5 device {} by {}: it has {}; PEAL_HCA chooses one",
+    fail(ErrorCode::kUnsupported, "no {} {} by {}: it has {}; PEAL_HCA chooses one",
+         use_ == NicUse::kDevx ? "mlx5 device" : "RDMA device",
          hca.empty() ? "at all" : "called \"" + hca + "\"", library_->description(),
          joined(list.names()));
   }
   name_ = library_->ibv.get_device_name(device);
+  open(device);
+  firmware_ = query_firmware();
+  software_ = firmware_.find("softnic") != std::string::npos || library_->software();
+  read_limits();
+  read_port(options.list);
+  if (use_ == NicUse::kDevx) read_firmware_capabilities();
+}
 
+void Device::open(ibv_device* device) {
+  if (use_ == NicUse::kVerbs) {
+    errno = 0;
+    context_.reset(library_->ibv.open_device(device));
+    if (context_) return;
+    const int error = errno;
+    fail(ErrorCode::kSystem,
+         "ibv_open_device({}): {}; peal needs access to /dev/infiniband/uverbs*", name_,
+         std::strerror(error));
+  }
   mlx5dv_context_attr attributes{};
   attributes.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
   context_.reset(library_->mlx5dv.open_device(device, &attributes));
-  if (!context_) {
-    const int error = errno;
-    fail(ErrorCode::kSystem,
-         "mlx5dv_open_device({}): {}; peal needs DEVX and access to /dev/infiniband/uverbs*", name_,
-         std::strerror(error));
-  }
-  firmware_ = query_firmware();
-  software_ = firmware_.find("softnic") != std::string::npos || library_->software();
-  read_port(options.list);
+  if (context_) return;
+  const int error = errno;
+  fail(ErrorCode::kSystem,
+       "mlx5dv_open_device({}): {}; peal needs DEVX and access to /dev/infiniband/uverbs*", name_,
+       std::strerror(error));
+}
+
+void Device::read_firmware_capabilities() {
   if (library_->mlx5dv.devx_query_eqn(context_.get(), 0, &eqn_) != 0) {
     fail_errno(errno, "mlx5dv_devx_query_eqn(" + name_ + ", vector 0)");
   }
   capabilities_ = query_capabilities(*library_, context_.get());
   require(capabilities_, name_);
+}
+
+void Device::read_limits() {
+  ibv_device_attr attributes{};
+  if (const int error = library_->ibv.query_device(context_.get(), &attributes); error != 0) {
+    fail_errno(error, "ibv_query_device(" + name_ + ")");
+  }
+  const auto positive = [](int value) { return static_cast<uint32_t>(std::max(value, 0)); };
+  limits_ = {.requests = positive(attributes.max_qp_wr),
+             .completions = positive(attributes.max_cqe)};
+  if (use_ == NicUse::kDevx) return;
+  const auto log = [&positive](int value) {
+    return static_cast<uint32_t>(std::bit_width(positive(value) | 1)) - 1;
+  };
+  capabilities_.log_max_qp = log(attributes.max_qp);
+  capabilities_.log_max_cq = log(attributes.max_cq);
+  capabilities_.log_max_queue_blocks = log(attributes.max_qp_wr);
+  capabilities_.log_max_responder_depth = log(attributes.max_qp_rd_atom);
+  capabilities_.log_max_initiator_depth = log(attributes.max_qp_init_rd_atom);
+  if (attributes.atomic_cap == IBV_ATOMIC_NONE) {
+    fail(
+        ErrorCode::kUnsupported,
+        "{} has no atomics (ibv_query_device: atomic_cap), which signals and barriers need; choose "
+        "another NIC by PEAL_HCA",
+        name_);
+  }
 }
 
 std::string Device::query_firmware() const {
@@ -146,6 +192,7 @@ std::string Device::path_description() const {
 ProtectionDomain::ProtectionDomain(const Device& device)
     : pd_(device.library().ibv.alloc_pd(device.context()), {device.library().ibv.dealloc_pd}) {
   if (!pd_) fail_errno(errno, "ibv_alloc_pd(" + device.name() + ")");
+  if (device.use() == NicUse::kVerbs) return;
   mlx5dv_pd answer{};
   mlx5dv_obj question{};
   question.pd.in = pd_.get();

@@ -29,21 +29,31 @@ struct Releaser {
 template <class T, class R>
 using Owned = std::unique_ptr<T, Releaser<T, R>>;
 
-/// The mlx5 devices of a library, in its order. Throws kSystem when it cannot list any.
+/// The devices of a library that serve its use, in its order: mlx5 devices, or all. Throws kSystem
+/// when it cannot list any.
 std::vector<std::string> mlx5_names(const VerbsLibrary& library);
 
 /// What people want of a NIC.
 struct DeviceOptions {
   HcaList list;  // which of its ports may be used
   PathSettings path{};
+  NicUse use = NicUse::kDevx;
+};
+
+/// What ibv_query_device says of queues that a CPU posts to.
+struct VerbsLimits {
+  uint32_t requests = 0;     // of one send queue, at a time
+  uint32_t completions = 0;  // of one completion queue
 };
 
 /// An open NIC with one port that is active, and the GID that its connections use.
 class Device {
  public:
-  /// Opens `hca` (a name such as mlx5_0), or the first mlx5 device when it is empty. Throws
+  /// Opens `hca` (a name such as mlx5_0), or the first device of use when it is empty. Throws
   /// kUnsupported that names the devices there are, or what this one lacks; what choose_port() and
-  /// choose_gid() throw.
+  /// choose_gid() throw. For NicUse::kVerbs nothing but libibverbs is asked: then there is no
+  /// eqn(), capabilities() has the largest numbers only, and umems, UARs and firmware objects
+  /// cannot be made.
   Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca,
          const DeviceOptions& options = {});
 
@@ -67,12 +77,17 @@ class Device {
   const PathSettings& path_settings() const { return path_; }
   uint32_t eqn() const { return eqn_; }
   const Capabilities& capabilities() const { return capabilities_; }
+  const VerbsLimits& limits() const { return limits_; }
+  NicUse use() const { return use_; }
 
   const VerbsLibrary& library() const { return *library_; }
   const std::shared_ptr<const VerbsLibrary>& shared_library() const { return library_; }
   ibv_context* context() const { return context_.get(); }
 
  private:
+  void open(ibv_device* device);
+  void read_limits();
+  void read_firmware_capabilities();
   std::string query_firmware() const;
   void read_port(const HcaList& list);
 
@@ -80,10 +95,12 @@ class Device {
   std::string name_;
   std::string firmware_;
   bool software_ = false;
+  NicUse use_;
   Port port_;
   PathSettings path_;
   GidEntry gid_;
   uint32_t eqn_ = 0;
+  VerbsLimits limits_;
   Capabilities capabilities_;
   Owned<ibv_context, int> context_;
 };
@@ -91,7 +108,7 @@ class Device {
 class ProtectionDomain {
  public:
   explicit ProtectionDomain(const Device& device);
-  uint32_t number() const { return number_; }
+  uint32_t number() const { return number_; }  // for firmware commands; 0 where there are none
   ibv_pd* handle() const { return pd_.get(); }
 
  private:

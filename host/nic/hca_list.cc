@@ -105,6 +105,10 @@ bool HcaList::allows(string_view name, int port) const {
          });
 }
 
+bool HcaList::chooses() const {
+  return syntax_ == Syntax::kPeal && !entries_.empty() && !entries_.front().excluded;
+}
+
 bool HcaList::allows(string_view name) const {
   for (int port = 1; port <= kMaxPort; ++port) {
     if (allows(name, port)) return true;

@@ -40,6 +40,8 @@ class HcaList {
 
   /// It is one that allows everything because nothing was set.
   bool empty() const { return entries_.empty(); }
+  /// It is PEAL_HCA and says which to use, not which to leave out.
+  bool chooses() const;
   /// PEAL_HCA="^mlx5_1"; empty if nothing was set.
   std::string description() const;
 

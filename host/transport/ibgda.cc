@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opening the NIC that lies nearest.
+// Opening a NIC.
 #include "host/transport/ibgda.h"
 
-#include <optional>
 #include <utility>
-
-#include "host/nic/choice.h"
-#include "host/nic/hca_list.h"
 
 namespace peal {
 namespace {
@@ -18,24 +14,12 @@ nic::Ordering payload_ordering(RelaxedOrdering asked, bool on_gpu) {
   return relaxed ? nic::Ordering::kRelaxed : nic::Ordering::kStrict;
 }
 
-// The NIC nearest to `gpu`, which may be null; `why` gets the reason.
-nic::Device open_device(const Config& config, const Gpu* gpu, std::string& why) {
-  const auto library = nic::VerbsLibrary::open(nic::LibrarySearch::from(config));
-  std::optional<nic::GpuPlace> place;
-  if (gpu) place = {gpu->index(), gpu->pci_address()};
-  const nic::DeviceOptions options = {.list = nic::HcaList::from(config, library->software()),
-                                      .path = nic::PathSettings::from(config, library->software())};
-  const nic::Choice choice = nic::choose_nic(*library, options.list, place);
-  why = choice.why;
-  return nic::Device(library, choice.name, options);
-}
-
 }  // namespace
 
-IbgdaNic::IbgdaNic(const Config& config, std::shared_ptr<Gpu> kernels_gpu)
+IbgdaNic::IbgdaNic(nic::Device opened, std::shared_ptr<Gpu> kernels_gpu, RelaxedOrdering asked)
     : gpu(std::move(kernels_gpu)),
-      payload(payload_ordering(config.relaxed_ordering, gpu != nullptr)),
-      device(open_device(config, gpu.get(), why)),
+      payload(payload_ordering(asked, gpu != nullptr)),
+      device(std::move(opened)),
       domain(device) {}
 
 nic::Memory memory_of(const std::shared_ptr<Gpu>& gpu, std::byte* address, size_t bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all queues of a PE share: its NIC.
+// What all queues of a PE that go by one NIC share.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace peal {
 
-/// The NIC of a PE, open.
+/// One NIC of a PE, open.
 struct IbgdaNic {
-  /// `gpu` is that of the kernels, null when they run on the CPU.
-  IbgdaNic(const Config& config, std::shared_ptr<Gpu> gpu);
+  /// `gpu` is that of the kernels, null when they run on the CPU; `asked` is
+  /// PEAL_RELAXED_ORDERING.
+  IbgdaNic(nic::Device opened, std::shared_ptr<Gpu> gpu, RelaxedOrdering asked);
 
   std::shared_ptr<Gpu> gpu;
-  nic::Ordering payload;  // of what is no word: PEAL_RELAXED_ORDERING
-  std::string why;        // this device: "mlx5_3: same PCIe switch as GPU 2"
+  nic::Ordering payload;  // of what is no word
   nic::Device device;
   nic::ProtectionDomain domain;
 };

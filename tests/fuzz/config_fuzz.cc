@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Environment blocks: texts apart by zero bytes, first as peal's settings, then as the software
-// NIC's. Whatever is refused is refused as an error of configuration; what is accepted is within
-// the limits that the documentation names.
+// Environment blocks: texts apart by zero bytes, first as peal's settings, with the lists of NICs
+// among them, then as the software NIC's. Whatever is refused is refused as an error of
+// configuration; what is accepted is within the limits that the documentation names.
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "host/base/config.h"
 #include "host/base/error.h"
+#include "host/nic/hca_list.h"
 #include "softnic/settings.h"
 #include "tests/fuzz/input.h"
 
@@ -39,6 +40,11 @@ constexpr const char* kNames[] = {
     "PEAL_SOFTNIC_ENGINE_PROGRAM",
     "PEAL_SOFTNIC_FAULTS",
     "PEAL_SOFTNIC_PRESENT",
+    "PEAL_RAILS",
+    "PEAL_HCA",
+    "NCCL_IB_HCA",
+    "NVSHMEM_HCA_LIST",
+    "PEAL_MLX5",
 };
 
 /// Texts apart by zero bytes. One that starts with a byte below 32 stands for a name and its value.
@@ -73,6 +79,7 @@ void check(const Config& config) {
   require(config.tcp_rank >= 0 && config.tcp_rank <= 65535);
   require(config.tcp_size >= 1 && config.tcp_size <= 65536);
   require(config.device >= -1 && config.device <= 1023);
+  require(config.rails >= -1 && config.rails != 0 && config.rails <= 4);
   // A secret is not shown. What it happens to spell may stand in the table without it, too.
   Config without = config;
   without.tcp_id.clear();
@@ -80,12 +87,39 @@ void check(const Config& config) {
           count(config.describe(), config.tcp_id) <= count(without.describe(), config.tcp_id));
 }
 
+/// A list that is empty allows everything; one that is not was set, and says by what.
+void check(const nic::HcaList& list, bool any_set) {
+  size_t allowed = 0;
+  for (const char* name : {"mlx5_0", "mlx5_1", "mlx5_10", "ib_0", "a", "-"}) {
+    for (const int port : {1, 2, 254}) allowed += list.allows(name, port) ? 1 : 0;
+  }
+  if (list.empty()) require(allowed == 18 && !list.chooses() && list.description().empty());
+  require(any_set || list.empty());
+  const std::string said = list.description();
+  require(said.empty() || (said.ends_with('"') && said.find("=\"") != std::string::npos));
+}
+
+void read_lists(const Config& config) {
+  for (const bool software : {false, true}) {
+    try {
+      const bool any = !config.hca.empty() ||
+                       (!software && !(config.nvshmem_hca_list + config.nccl_ib_hca).empty());
+      check(nic::HcaList::from(config, software), any);
+    } catch (const Error& error) {
+      require(error.code() == ErrorCode::kConfiguration);
+      require(std::string(error.what()).find("is not accepted: give ") != std::string::npos);
+    }
+  }
+}
+
 void read_settings(const std::vector<std::string>& texts) {
   std::vector<const char*> block;
   for (const std::string& text : texts) block.push_back(text.c_str());
   block.push_back(nullptr);
   try {
-    check(Config::from_environment(block.data()));
+    const Config config = Config::from_environment(block.data());
+    check(config);
+    read_lists(config);
   } catch (const Error& error) {
     require(error.code() == ErrorCode::kConfiguration && error.what()[0] != '\0');
   }

@@ -37,7 +37,10 @@ void storm(Job& job, int pe, uint32_t rounds, std::initializer_list<int> distanc
   }
 }
 
-void storm_of_three(simt::Simulation& sim, JobOptions options) {
+}  // namespace
+
+void barrier_storm(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
   options.n_pes = 3;
   Job job(sim, options);
   const uint32_t lanes = 1 + sim.random().below(3);
@@ -45,18 +48,6 @@ void storm_of_three(simt::Simulation& sim, JobOptions options) {
     job.launch(pe, {1, lanes}, [&job, pe] { storm(job, pe, 2, {1, 2}); });
   }
   run_clean(sim, job);
-}
-
-}  // namespace
-
-void barrier_storm(simt::Simulation& sim) { storm_of_three(sim, any_options(sim.random())); }
-
-/// A NIC that sleeps until its register is written, and a CPU thread that writes it for the
-/// kernels.
-void barrier_assisted(simt::Simulation& sim) {
-  JobOptions options = any_options(sim.random());
-  options.sleeping = options.assisted = true;
-  storm_of_three(sim, options);
 }
 
 /// Ten PEs: two rounds of notices, so that some hear of others through third ones only.

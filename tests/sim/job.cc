@@ -38,7 +38,6 @@ struct Job::Pe {
   ContextState* state = nullptr;
   uint32_t* stop = nullptr;
   uint64_t* uar = nullptr;
-  uint64_t* bells = nullptr;  // by queue, where assisted
   std::byte* rings = nullptr;
   mlx5::Cqe* cqes = nullptr;
   mlx5::DoorbellRecord* records = nullptr;
@@ -126,24 +125,10 @@ Job::Job(simt::Simulation& sim, const JobOptions& options)
   for (int pe = 0; pe < options.n_pes; ++pe) {
     const simt::Identity who{"nic " + std::to_string(pe), options.n_pes + pe};
     sim.serve(who, [this, pe] { Nic(*this, *pes_[static_cast<size_t>(pe)]).run(); });
-    if (!options.assisted) continue;
-    const simt::Identity thread{"assist " + std::to_string(pe), 3 * options.n_pes + pe};
-    sim.serve(thread, [this, pe] { assist(*pes_[static_cast<size_t>(pe)]); });
   }
 }
 
 Job::~Job() = default;
-
-// host/transport/assist.cc in short: what a queue rang, to the register.
-void Job::assist(Pe& pe) {
-  for (;;) {
-    for (uint32_t queue = 0; queue + 1 < pe.port.qp_count; ++queue) {
-      uint64_t value = 0;
-      if (sim_.memory().collect(simt::agent(), &pe.bells[queue], &value)) store_mmio(pe.uar, value);
-    }
-    simt::yield();
-  }
-}
 
 void Job::make_pe(int number) {
   Pe& pe = *pes_[static_cast<size_t>(number)];
@@ -166,8 +151,7 @@ void Job::make_pe(int number) {
   const bool routes = !options_.direct;
   pe.windows->window[0] = {pe.heap,
                            options_.heap_bytes,
-                           Be32{kPayloadKey},
-                           0,
+                           {Be32{kPayloadKey}},
                            routes ? rkeys(number, kPayloadKey) : nullptr,
                            routes ? rkeys(number, kWordKey) : nullptr,
                            routes ? nullptr : pe.direct.data()};
@@ -184,7 +168,6 @@ void Job::make_pe(int number) {
     pe.rings = static_cast<std::byte*>(
         memory.allocate(size_t{total} * options_.depth * mlx5::kWqebbBytes, "rings" + of));
     pe.cqes = static_cast<mlx5::Cqe*>(memory.allocate(total * 64, "completions" + of));
-    pe.bells = static_cast<uint64_t*>(memory.allocate(total * sizeof(uint64_t), "bells" + of));
     pe.records = static_cast<mlx5::DoorbellRecord*>(
         memory.allocate(total * sizeof(mlx5::DoorbellRecord), "doorbell records" + of));
     key(number, 3) = {kQueueKey, kPd, kEverything, 0, total * kLandingBytes, pe.landing};
@@ -208,6 +191,7 @@ void Job::make_pe(int number) {
   ContextFields& ctx = pe.state->fields;
   ctx.version = kContextVersion;
   ctx.bytes = sizeof(ContextFields);
+  ctx.rails = 1;
   ctx.pe = number;
   ctx.n_pes = options_.n_pes;
   ctx.queues_per_peer = options_.direct ? 0 : options_.queues_per_peer;
@@ -233,7 +217,7 @@ void Job::make_queue(Pe& pe, uint32_t index) {
   q.blocks = reinterpret_cast<mlx5::Wqebb*>(ring);
   q.doorbell_record = &pe.records[index];
   q.doorbell_record->send = Be32{static_cast<uint32_t>(options_.start & 0xffff)};
-  q.doorbell = options_.assisted ? &pe.bells[index] : pe.uar;
+  q.doorbell = pe.uar;
   q.cqe = &pe.cqes[index];
   std::memset(static_cast<void*>(q.cqe), 0xff, sizeof(mlx5::Cqe));
   q.landing = reinterpret_cast<mlx5::LandingCell*>(pe.landing + index * kLandingBytes);

@@ -36,7 +36,6 @@ struct JobOptions {
   bool direct = false;         ///< every PE's heap is mapped at every other: no queues
   bool relaxed = true;         ///< payload keys have relaxed ordering
   bool sleeping = true;        ///< the NIC looks at a record when its register was written
-  bool assisted = false;       ///< and a CPU thread writes it, from words that queues ring
   bool connected = true;       ///< else connect() brings the queue pairs up
   uint64_t timeout_ns = 20 * kSecond;
   WireWeather weather = {};
@@ -87,7 +86,6 @@ class Job {
  private:
   struct Pe;
   class Nic;
-  void assist(Pe& pe);
   void make_pe(int pe);
   void make_queue(Pe& pe, uint32_t index);
   size_t bytes_needed() const;

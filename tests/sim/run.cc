@@ -18,8 +18,6 @@ constexpr EdgeName kEdges[] = {
     {Edge::kM1Ring, "M1 ring", "many_lanes", "load of `published` in ring(): acquire to relaxed"},
     {Edge::kM2, "M2", "index_wrap", "store of the doorbell record: release to relaxed"},
     {Edge::kM3, "M3", "barrier_storm", "fence before the register is rung again: none"},
-    {Edge::kM3, "M3 word", "barrier_assisted",
-     "the same, where a CPU copies a word to the register"},
     {Edge::kM4, "M4", "full_queue", "load of `completed` in reserve(): acquire to relaxed"},
     {Edge::kM4Raise, "M4 raise", "full_queue",
      "raise of `completed` in poll(): acq_rel to relaxed"},

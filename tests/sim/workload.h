@@ -53,7 +53,6 @@ void put_signal_direct(simt::Simulation& sim);
 void atomics_to_one(simt::Simulation& sim);
 // barriers.cc
 void barrier_storm(simt::Simulation& sim);
-void barrier_assisted(simt::Simulation& sim);
 void barrier_direct(simt::Simulation& sim);
 void quiet_of_many(simt::Simulation& sim);
 // lifecycle.cc

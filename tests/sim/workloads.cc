@@ -18,7 +18,6 @@ constexpr Workload kWorkloads[] = {
     {"put_signal_direct", put_signal_direct},
     {"atomics_to_one", atomics_to_one},
     {"barrier_storm", barrier_storm},
-    {"barrier_assisted", barrier_assisted},
     {"barrier_direct", barrier_direct},
     {"quiet_of_many", quiet_of_many},
     {"start_up", start_up},

@@ -91,6 +91,27 @@ void see_dmabuf(int fd) {
   state.dmabuf_open = ::fcntl(fd, F_GETFD) >= 0;
 }
 
+int post_send(ibv_qp*, ibv_send_wr* wr, ibv_send_wr** bad) {
+  for (; wr != nullptr; wr = wr->next) {
+    if (state.posted.size() == state.room) {
+      *bad = wr;
+      return state.refuse_post;
+    }
+    state.posted.push_back(*wr);
+    state.gathered.push_back(wr->num_sge == 0 ? ibv_sge{} : *wr->sg_list);
+  }
+  return 0;
+}
+
+int poll_cq(ibv_cq*, int count, ibv_wc* wc) {
+  int taken = 0;
+  for (; taken < count && !state.completions.empty(); ++taken) {
+    wc[taken] = state.completions.front();
+    state.completions.erase(state.completions.begin());
+  }
+  return taken;
+}
+
 }  // namespace
 
 struct mlx5dv_devx_obj {
@@ -129,9 +150,47 @@ ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attribu
   state.open_flags = attributes->flags;
   return make<ibv_context>();
 }
+ibv_context* ibv_open_device(ibv_device* device) {
+  if (state.refuse_open) return refuse<ibv_context>(EACCES);
+  state.opened = device->name;
+  auto* const context = make<ibv_context>();
+  context->ops.post_send = post_send;
+  context->ops.poll_cq = poll_cq;
+  return context;
+}
 int ibv_close_device(ibv_context* context) { return release(context); }
 
+ibv_cq* ibv_create_cq(ibv_context* context, int entries, void*, ibv_comp_channel*, int) {
+  auto* const cq = make<ibv_cq>();
+  cq->context = context;
+  cq->cqe = entries;
+  return cq;
+}
+int ibv_destroy_cq(ibv_cq* cq) { return release(cq); }
+
+ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
+  state.created = *init;
+  auto* const qp = make<ibv_qp>();
+  qp->context = init->send_cq->context;
+  qp->pd = pd;
+  qp->qp_num = 0x123456;
+  return qp;
+}
+int ibv_destroy_qp(ibv_qp* qp) { return release(qp); }
+int ibv_modify_qp(ibv_qp*, ibv_qp_attr* attributes, int mask) {
+  state.transitions.emplace_back(*attributes, mask);
+  return state.refuse_modify;
+}
+int ibv_query_qp(ibv_qp*, ibv_qp_attr* attributes, int, ibv_qp_init_attr*) {
+  attributes->qp_state = static_cast<ibv_qp_state>(state.qp_state);
+  return 0;
+}
+
 int ibv_query_device(ibv_context*, ibv_device_attr* attributes) {
+  attributes->atomic_cap = state.atomics;
+  attributes->max_qp_wr = state.most_requests;
+  attributes->max_cqe = 1 << 20;
+  attributes->max_qp_rd_atom = attributes->max_qp_init_rd_atom = 16;
   std::strncpy(attributes->fw_ver, state.firmware.c_str(), sizeof attributes->fw_ver - 1);
   attributes->phys_port_cnt = state.ports;
   return 0;

@@ -6,9 +6,11 @@
 
 #include <infiniband/verbs.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 struct FakeGid {
@@ -45,11 +47,21 @@ struct FakeRdma {
   std::vector<uint32_t> roce_capabilities = std::vector<uint32_t>(1024);
   uint8_t qp_state = 0;
   void* uar_page = nullptr;  // 4 KiB; null: one of its own
+  ibv_atomic_cap atomics = IBV_ATOMIC_HCA;
+  int most_requests = 32768;        // of one queue
+  int refuse_modify = 0;            // errno
+  size_t room = 1000;               // requests that ibv_post_send takes
+  int refuse_post = ENOMEM;         // and what it says to the next
+  std::vector<ibv_wc> completions;  // to poll
 
   // What the test reads.
   std::vector<std::vector<uint32_t>> commands;  // mailboxes as words in host order
   std::string opened;
-  ibv_ah_attr ah{};  // of the last address handle
+  ibv_qp_init_attr created{};                            // by ibv_create_qp
+  std::vector<std::pair<ibv_qp_attr, int>> transitions;  // with their masks
+  std::vector<ibv_send_wr> posted;
+  std::vector<ibv_sge> gathered;  // the one entry of each, or an empty one
+  ibv_ah_attr ah{};               // of the last address handle
   uint32_t open_flags = 0;
   uint64_t mr_iova = 1;
   unsigned int mr_access = 0;

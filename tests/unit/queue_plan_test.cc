@@ -35,9 +35,9 @@ Place place(const char* host, int64_t pid) {
 QueuePlan small_nic() {
   QueuePlan plan;
   plan.allowed_bytes = 1u << 20;
-  plan.log_max_qp = 4;
-  plan.log_max_cq = 5;
-  plan.nic = {'m', 'l', 'x', '5', '_', '0'};
+  plan.nics = 1;
+  plan.nic[0] = {
+      .queues = 0, .log_max_qp = 4, .log_max_cq = 5, .name = {'m', 'l', 'x', '5', '_', '0'}};
   return plan;
 }
 
@@ -93,16 +93,47 @@ TEST(QueuePlan, KnowsThatAnotherNicIsAnother) {
   std::vector<QueuePlan> plans(2, plan);
   const std::vector here{place("a", 1), place("a", 2)};
   expect_in(refusal([&] { check_plans(plans, here); }), {"24 queue pairs", "of 2 PEs"});
-  plans[1].nic[5] = '1';
+  plans[1].nic[0].name[5] = '1';
   check_plans(plans, here);
   plans[1] = plans[0];
   plans[0].nic_of_process = plans[1].nic_of_process = 1;  // a software NIC each
   check_plans(plans, here);
 }
 
+TEST(QueuePlan, CountsEachOfSeveralNicsByItself) {
+  QueuePlan plan = small_nic();
+  plan.nics = 2;
+  plan.nic[1] = plan.nic[0];
+  plan.nic[1].name[5] = '1';
+  QueueOptions spread = options(5, 128);
+  spread.rails = 2;
+  plan.add(spread, 3);
+  EXPECT_EQ(plan.nic[0].queues, 9u);
+  EXPECT_EQ(plan.nic[1].queues, 6u);
+  EXPECT_EQ(plan.registrations, 4u);
+  plan.add(options(1, 128), 3);  // whose queues are owned: by the first NIC
+  EXPECT_EQ(plan.nic[0].queues, 12u);
+  EXPECT_EQ(plan.nic[1].queues, 6u);
+  // The other PE has them the other way round, and a third that nobody shares.
+  QueuePlan other = plan;
+  std::swap(other.nic[0].name, other.nic[1].name);
+  const std::vector here{place("a", 1), place("a", 2)};
+  expect_in(refusal([&] {
+              check_plans(std::vector{plan, other}, here);
+            }),
+            {"18 queue pairs", "on mlx5_0 of PE 0", "of 2 PEs"});
+  other.nic[0].name[5] = '2';
+  expect_in(refusal([&] {
+              check_plans(std::vector{plan, other}, here);
+            }),
+            {"18 queue pairs", "on mlx5_0 of PE 0"});
+  other.nic[1].name[5] = '3';
+  check_plans(std::vector{plan, other}, here);
+}
+
 TEST(QueuePlan, KnowsTheSmallerOfTwoLimits) {
   QueuePlan plan = small_nic();
-  plan.log_max_cq = 3;
+  plan.nic[0].log_max_cq = 3;
   plan.add(options(9, 128), 1);
   expect_in(refusal([&] { check_plans(std::vector{plan}, std::vector{place("a", 1)}); }),
             {"9 queue pairs", "it has 8 (log_max_cq)"});
@@ -110,7 +141,7 @@ TEST(QueuePlan, KnowsTheSmallerOfTwoLimits) {
 
 TEST(QueuePlan, RefusesMemoryBeyondTheSetting) {
   QueuePlan plan = small_nic();
-  plan.log_max_qp = plan.log_max_cq = 17;
+  plan.nic[0].log_max_qp = plan.nic[0].log_max_cq = 17;
   std::vector<QueuePlan> plans(3, plan);
   for (QueuePlan& one : plans) one.add(options(4, 1024), 3);
   const std::vector here{place("a", 1), place("a", 2), place("b", 2)};
