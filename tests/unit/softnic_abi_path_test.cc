@@ -227,6 +227,14 @@ TEST_F(Paths, RoceNeedsAGidThatThereIs) {
   EXPECT_EQ(errno, EINVAL);
 }
 
+using Mac = std::array<uint8_t, 6>;
+
+/// From the link-local GID at index 0, which has it as EUI-64 spreads it.
+Mac mac_of(const End& end) {
+  const Gid link = end.gid(0);
+  return {static_cast<uint8_t>(link[8] ^ 2), link[9], link[10], link[13], link[14], link[15]};
+}
+
 TEST_F(Paths, AddressHandleHasTheHardwareAddress) {
   open_both("devices=2 link=roce");
   ibv_ah_attr address = {};
@@ -242,14 +250,109 @@ TEST_F(Paths, AddressHandleHasTheHardwareAddress) {
   obj.ah.in = ah;
   obj.ah.out = &view;
   ASSERT_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_AH), 0);
-  // Its own link-local GID has the MAC, as EUI-64 spreads it.
-  const Gid link = b.gid(0);
-  const uint8_t mac[6] = {
-      static_cast<uint8_t>(link[8] ^ 2), link[9], link[10], link[13], link[14], link[15]};
-  EXPECT_EQ(std::memcmp(view.av->rmac, mac, sizeof mac), 0);
+  const Mac mac = mac_of(b);
+  EXPECT_EQ(std::memcmp(view.av->rmac, mac.data(), mac.size()), 0);
   EXPECT_EQ(std::memcmp(view.av->rgid, address.grh.dgid.raw, 16), 0);
   EXPECT_GE(be16toh(view.av->rlid), 0xc000) << "UDP source port";
   EXPECT_EQ(view.av->hop_limit, 9);
+}
+
+/// INIT2RTR as firmware has it: the hardware address is the client's to know.
+Mailbox init_to_rtr(const End& to, uint32_t qpn, const Mac& mac, uint16_t udp_port) {
+  Mailbox in(272, 0x503);
+  in.set(2, 23, 0, qpn).set(kQpc + 2, 31, 29, 3).set(kQpc + 2, 28, 24, 30);
+  in.set(kQpc + 5, 23, 0, to.qp->qp_num);
+  in.set(kQpc + 8, 23, 16, 3).set(kQpc + 8, 7, 0, 77);  // source GID, hop limit
+  const Gid gid = to.gid(3);
+  for (size_t i = 0; i < gid.size(); ++i) {
+    const auto low = static_cast<unsigned>(24 - 8 * (i % 4));
+    in.set(kQpc + 10 + i / 4, low + 7, low, gid[i]);
+  }
+  in.set(kQpc + 14, 21, 16, 26).set(kQpc + 14, 15, 0, udp_port);
+  in.set(kQpc + 15, 30, 28, 5).set(kQpc + 15, 15, 0, uint32_t{mac[0]} << 8 | mac[1]);
+  for (size_t i = 0; i < 4; ++i) {
+    const auto low = static_cast<unsigned>(24 - 8 * i);
+    in.set(kQpc + 16, low + 7, low, mac[2 + i]);
+  }
+  return in.set(kQpc + 37, 28, 24, 1);
+}
+
+/// Status of the command, its errno in `error`.
+uint32_t modify(const End& end, Mailbox in, int* error) {
+  Mailbox out(16);
+  *error = mlx5dv_devx_qp_modify(end.qp, in.data(), in.size(), out.data(), out.size());
+  return out.status();
+}
+
+TEST_F(Paths, FirmwareSendsToTheHardwareAddressItIsGiven) {
+  open_both("devices=2 link=roce udp=50000-50010");
+  const auto ends_with = [&](const Mac& mac, const std::function<void(Mailbox&)>& change) {
+    a.make_qp();
+    b.make_qp();
+    EXPECT_EQ(a.to_init(1), 0);
+    EXPECT_EQ(b.to_init(1), 0);
+    Mailbox there = init_to_rtr(b, a.qp->qp_num, mac, 50003);
+    change(there);
+    int error = 0;
+    EXPECT_EQ(modify(a, there, &error), 0u);
+    EXPECT_EQ(b.to_rtr(a.qp->qp_num, roce(a, 3)), 0);
+    EXPECT_EQ(a.to_rts(), 0);
+    EXPECT_EQ(b.to_rts(), 0);
+    return a.transfer(b, 64, IBV_WR_RDMA_WRITE);
+  };
+  const auto as_it_is = [](Mailbox&) {};
+  EXPECT_EQ(ends_with(mac_of(b), as_it_is), IBV_WC_SUCCESS);
+
+  Mailbox in(16, 0x50b);
+  in.set(2, 23, 0, a.qp->qp_num);
+  Mailbox out(272);
+  ASSERT_EQ(mlx5dv_devx_qp_query(a.qp, in.data(), in.size(), out.data(), out.size()), 0);
+  const Mac mac = mac_of(b);
+  EXPECT_EQ(out.get(kQpc + 15, 15, 0), uint32_t{mac[0]} << 8 | mac[1]);
+  EXPECT_EQ(out.get(kQpc + 16, 7, 0), mac[5]);
+  EXPECT_EQ(out.get(kQpc + 14, 15, 0), 50003u);
+  EXPECT_EQ(out.get(kQpc + 14, 21, 16), 26u);
+  EXPECT_EQ(out.get(kQpc + 15, 30, 28), 5u);
+  EXPECT_EQ(out.get(kQpc + 8, 23, 16), 3u);
+  EXPECT_EQ(out.get(kQpc + 8, 7, 0), 77u);
+  EXPECT_EQ(out.get(kQpc + 13, 7, 0), b.gid(3)[15]);
+  EXPECT_EQ(out.get(kQpc + 15, 23, 16), 1u);  // port
+
+  Mac wrong = mac_of(b);
+  wrong[5] ^= 0x40;
+  EXPECT_EQ(ends_with(wrong, as_it_is), IBV_WC_RETRY_EXC_ERR);
+  wrong = mac_of(b);
+  wrong[0] = 0x0c;
+  EXPECT_EQ(ends_with(wrong, as_it_is), IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(ends_with({}, as_it_is), IBV_WC_RETRY_EXC_ERR);
+  const auto other_gid = [](Mailbox& box) {
+    box.set(kQpc + 13, 7, 0, box.get(kQpc + 13, 7, 0) ^ 0x40);
+  };
+  EXPECT_EQ(ends_with(mac_of(b), other_gid), IBV_WC_RETRY_EXC_ERR) << "the frame comes, the IP not";
+  const auto without_gid = [](Mailbox& box) {
+    for (size_t i = 10; i < 14; ++i) box.set(kQpc + i, 31, 0, 0);
+  };
+  EXPECT_EQ(ends_with(mac_of(b), without_gid), IBV_WC_RETRY_EXC_ERR);
+}
+
+TEST_F(Paths, FirmwareRefusesWhatItsTablesDoNotHave) {
+  open_both("devices=2 link=roce udp=50000-50010");
+  constexpr uint32_t kBadParameter = 3;
+  const auto status = [&](const std::function<void(Mailbox&)>& change) {
+    a.make_qp();
+    EXPECT_EQ(a.to_init(1), 0);
+    Mailbox in = init_to_rtr(b, a.qp->qp_num, mac_of(b), 50010);
+    change(in);
+    int error = 0;
+    const uint32_t answer = modify(a, in, &error);
+    EXPECT_EQ(error, answer == 0 ? 0 : EINVAL);
+    return answer;
+  };
+  EXPECT_EQ(status([](Mailbox&) {}), 0u);
+  EXPECT_EQ(status([](Mailbox& in) { in.set(kQpc + 14, 15, 0, 49999); }), kBadParameter);
+  EXPECT_EQ(status([](Mailbox& in) { in.set(kQpc + 14, 15, 0, 50011); }), kBadParameter);
+  EXPECT_EQ(status([](Mailbox& in) { in.set(kQpc + 8, 23, 16, 4); }), kBadParameter);
+  EXPECT_EQ(status([](Mailbox& in) { in.set(kQpc + 2, 31, 29, 4); }), kBadParameter) << "MTU";
 }
 
 TEST_F(Paths, InfinibandGoesByItsLid) {
