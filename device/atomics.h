@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "device/context.h"
+#include "device/rails.h"
 #include "device/resolve.h"
 #include "device/rma.h"
 #include "device/transport/ibgda.h"
@@ -148,7 +149,7 @@ PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, T* word, const O
     memcpy(&answer.value, &old, sizeof(T));
     return answer;
   }
-  const Destination at = resolve_word(ctx, word, sizeof(T), pe);
+  const Destination at = resolve_word(ctx, word, sizeof(T), pe, Use::kAtomic);
   answer.status = at.status;
   if (at.status != Status::kOk) return answer;
   if (at.direct != nullptr) {
@@ -156,6 +157,8 @@ PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, T* word, const O
     memcpy(&answer.value, &old, sizeof(T));
     return answer;
   }
+  answer.status = settle_before<R, true>(ctx, at, pe);
+  if (answer.status != Status::kOk) return answer;
   const auto landing = ibgda::Landing::take<R>(*at.queue, &answer.status);
   if (answer.status != Status::kOk) return answer;
   const Ticket ticket = post<R, true>(
@@ -176,16 +179,16 @@ PEAL_DEVICE Status post_atomic(const BasicContext<R>& ctx, T* word, const Op& op
     op.apply_blind(at_hand);
     return Status::kOk;
   }
-  const Destination at = resolve_word(ctx, word, sizeof(T), pe);
+  const Destination at = resolve_word(ctx, word, sizeof(T), pe, Use::kAtomic);
   if (at.status != Status::kOk) return at.status;
   if (at.direct != nullptr) {
     op.apply_blind(reinterpret_cast<WordOf<T>*>(at.direct));
     return Status::kOk;
   }
-  return post<R, true>(*at.queue,
-                       [&](const mlx5::Header& h) {
-                         return op.compose(h, at.remote, ibgda::Landing::sink(*at.queue));
-                       })
+  return post_in_order<R, true>(ctx, at, pe,
+                                [&](const mlx5::Header& h) {
+                                  return op.compose(h, at.remote, ibgda::Landing::sink(*at.queue));
+                                })
       .status;
 }
 

@@ -18,7 +18,7 @@
 
 namespace peal {
 
-inline constexpr uint32_t kContextVersion = 1;
+inline constexpr uint32_t kContextVersion = 2;
 inline constexpr uint32_t kMaxWindows = 64;
 /// PEs whose mapped heaps a context holds itself: the GPUs of one machine.
 inline constexpr uint32_t kNearPes = 8;
@@ -26,16 +26,15 @@ inline constexpr uint32_t kNearPes = 8;
 /// A barrier tells up to kSyncFan - 1 PEs a round: one round for the PEs of a machine.
 inline constexpr uint32_t kSyncFan = 8;
 
-/// Memory the NIC knows: registered once with `base` as address 0, so an address on the wire is an
-/// offset from `base`.
+/// Memory the NICs know: registered with each, with `base` as address 0, so an address on the wire
+/// is an offset from `base`.
 struct Window {
   std::byte* base;
   uint64_t bytes;
-  Be32 lkey;
-  uint32_t reserved;
-  const Be32* rkeys;         // [n_pes], for payload: may be registered with relaxed ordering. Null:
-                             // this PE alone registered it, good as a source or destination at home
-  const Be32* word_rkeys;    // [n_pes], the same memory with strict ordering: signals, atomics, p
+  Be32 lkeys[mlx5::kMaxRails];  // by rail; in the context itself for the heap
+  const Be32* rkeys;  // [rails][n_pes], for payload: may be registered with relaxed ordering. Null:
+                      // this PE alone registered it, good as a source or destination at home
+  const Be32* word_rkeys;    // the same memory with strict ordering: signals, atomics, p
   std::byte* const* direct;  // [n_pes]: where the peer's copy is mapped here, or null
 };
 
@@ -76,7 +75,9 @@ struct ContextFields {
   uint32_t sync_rounds;  // of the barrier: see device/sync.h; 0: it is ContextState::survivors'
   uint32_t relaxed;      // 1: payload keys are relaxed, so only a drained queue orders puts
   int32_t near_first;    // the PE of near[0]
-  Window heap;           // window 0 again: the usual case costs no look into the table
+  uint32_t rails;        // queue q of every peer goes by rail q % rails; without NICs 1
+  uint32_t unused;
+  Window heap;  // window 0 again: the usual case costs no look into the table
   const WindowTable* windows;
   std::byte* queues;  // [queues_per_peer][n_pes] mlx5::SendQueue, queue_stride bytes apart
   uint64_t queue_stride;

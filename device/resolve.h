@@ -85,9 +85,9 @@ struct Destination {
   Status status;
 };
 
-/// What goes there: payload, which nobody may look at before a signal or a barrier, or a word that
-/// somebody may be waiting for.
-enum class Use { kPayload, kWord };
+/// What goes there: payload, which nobody may look at before a signal or a barrier, a word that
+/// somebody may be waiting for, or an atomic on one.
+enum class Use { kPayload, kWord, kAtomic };
 
 /// Where something is mapped here, if `here`.
 struct Near {
@@ -121,13 +121,27 @@ PEAL_HD std::byte* heap_of(const ContextFields& ctx, int pe) {
   return ctx.heap.direct == nullptr ? nullptr : ctx.heap.direct[pe];
 }
 
-/// Through the queue of the calling block.
+/// The queue of the calling block to `pe`. Atomics go by rail 0, for two NICs are not atomic with
+/// one another: by the next lower queue that does.
+PEAL_DEVICE mlx5::SendQueue* block_queue(const ContextFields& ctx, int pe, Use use) {
+  uint32_t queue = ctx.queues_per_peer == 1 ? 0 : block_in_grid() % ctx.queues_per_peer;
+  if (ctx.rails > 1 && use == Use::kAtomic) queue -= queue % ctx.rails;
+  return queue_at(ctx, queue * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe));
+}
+
+/// A queue's rail; with one NIC nothing is looked up.
+PEAL_HD uint32_t rail_of(const ContextFields& ctx, const mlx5::SendQueue& q) {
+  return ctx.rails > 1 ? q.rail : 0;
+}
+
+/// The queue of the calling block, and the key by which its rail knows the window.
 PEAL_DEVICE Destination through_nic(const ContextFields& ctx, const Window& w, uint64_t offset,
                                     int pe, Use use) {
-  const uint32_t lane_queue = ctx.queues_per_peer == 1 ? 0 : block_in_grid() % ctx.queues_per_peer;
-  const uint32_t index = lane_queue * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe);
-  const Be32 key = use == Use::kPayload || weakened(Edge::kM6) ? w.rkeys[pe] : w.word_rkeys[pe];
-  return {nullptr, queue_at(ctx, index), {offset, key}, Status::kOk};
+  mlx5::SendQueue* const q = block_queue(ctx, pe, use);
+  const uint32_t at =
+      rail_of(ctx, *q) * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe);
+  const Be32 key = use == Use::kPayload || weakened(Edge::kM6) ? w.rkeys[at] : w.word_rkeys[at];
+  return {nullptr, q, {offset, key}, Status::kOk};
 }
 
 /// What resolve() does with anything but the heap of an existing PE; also says what is wrong.
@@ -168,8 +182,8 @@ PEAL_DEVICE Destination resolve(const BasicContext<R>& ctx, const void* address,
 /// resolve() for a word, which must be aligned to its size.
 template <Reach R>
 PEAL_DEVICE Destination resolve_word(const BasicContext<R>& ctx, const void* word, uint32_t bytes,
-                                     int pe) {
-  Destination d = resolve(ctx, word, bytes, pe, Use::kWord);
+                                     int pe, Use use) {
+  Destination d = resolve(ctx, word, bytes, pe, use);
   if (d.status == Status::kOk && reinterpret_cast<uint64_t>(word) % bytes != 0) {
     d = {nullptr, nullptr, {}, refuse(ctx.state, Status::kMisaligned, Asked{word, bytes, pe})};
   }
@@ -182,18 +196,22 @@ struct Origin {
   Status status;
 };
 
-PEAL_DEVICE_COLD inline Origin resolve_local_elsewhere(ContextState* state, Asked asked) {
+PEAL_DEVICE_COLD inline Origin resolve_local_elsewhere(ContextState* state, Asked asked,
+                                                       uint32_t rail) {
   const Window* w = find_window(state->fields.windows, asked.address, asked.bytes, Side::kHome);
-  if (w != nullptr) return {{offset_in(*w, asked.address), w->lkey}, Status::kOk};
+  if (w != nullptr) return {{offset_in(*w, asked.address), w->lkeys[rail]}, Status::kOk};
   return {{}, refuse(state, Status::kNotRegistered, asked)};
 }
 
+/// For a transfer by queue `q`.
 template <Reach R>
-PEAL_DEVICE Origin resolve_local(const BasicContext<R>& ctx, const void* address, uint64_t bytes) {
+PEAL_DEVICE Origin resolve_local(const BasicContext<R>& ctx, const mlx5::SendQueue& q,
+                                 const void* address, uint64_t bytes) {
+  const uint32_t rail = rail_of(ctx, q);
   if (holds_range(ctx.heap, address, bytes)) {
-    return {{offset_in(ctx.heap, address), ctx.heap.lkey}, Status::kOk};
+    return {{offset_in(ctx.heap, address), ctx.heap.lkeys[rail]}, Status::kOk};
   }
-  return resolve_local_elsewhere(ctx.state, Asked{address, bytes, ctx.pe});
+  return resolve_local_elsewhere(ctx.state, Asked{address, bytes, ctx.pe}, rail);
 }
 
 }  // namespace detail

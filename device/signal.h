@@ -14,6 +14,7 @@
 
 #include "device/base/scope.h"
 #include "device/context.h"
+#include "device/rails.h"
 #include "device/resolve.h"
 #include "device/rma.h"
 #include "device/transport/ibgda.h"
@@ -57,15 +58,19 @@ PEAL_DEVICE Ticket with_signal(const Destination& flag, const Signal& signal, co
 }
 
 template <Reach R, bool kTogether>
-PEAL_DEVICE Ticket post_signal(const Destination& flag, const Signal& signal) {
-  return with_signal(flag, signal,
-                     [&](const auto& compose) { return post<R, kTogether>(*flag.queue, compose); });
+PEAL_DEVICE Ticket post_signal(const BasicContext<R>& ctx, const Destination& flag,
+                               const Signal& signal) {
+  return with_signal(flag, signal, [&](const auto& compose) {
+    return post_in_order<R, kTogether>(ctx, flag, signal.pe, compose);
+  });
 }
 
-/// Checks the signal's word; its queue is the one its data travels on.
+/// Checks the signal's word; its queue is the one its data travels on, unless it is an atomic that
+/// another NIC executes.
 template <Reach R>
 PEAL_DEVICE Destination resolve_signal(const BasicContext<R>& ctx, const Signal& signal) {
-  return resolve_word(ctx, signal.word, sizeof(uint64_t), signal.pe);
+  const Use use = signal.kind == Signal::Kind::kAdd ? Use::kAtomic : Use::kWord;
+  return resolve_word(ctx, signal.word, sizeof(uint64_t), signal.pe, use);
 }
 
 /// Data first, then the word, with release: edge M7 begins here when no NIC is between.
@@ -89,7 +94,11 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
     if (done == Status::kOk) signal_direct(flag.direct, signal);
     return Ticket{nullptr, 0, done};
   }
-  if (bytes == 0) return post_signal<R, kTogether>(flag, signal);
+  if (bytes == 0) return post_signal<R, kTogether>(ctx, flag, signal);
+  if (flag.queue != to.queue) {  // two NICs: the same, and the signal settles what is ahead of it
+    const Ticket put = put_bytes<R, kTogether>(ctx, to, src, bytes);
+    return put.status == Status::kOk ? post_signal<R, kTogether>(ctx, flag, signal) : put;
+  }
   // Same queue, later slot: the responder executes the signal after the data. Edge M6.
   return with_signal(flag, signal, [&](const auto& compose) {
     return put_bytes<R, kTogether>(ctx, to, src, bytes, compose);
@@ -108,16 +117,17 @@ PEAL_DEVICE void copy_direct(S scope, void* dst, const void* src, uint64_t bytes
 /// Data that is stored, but not into a near heap: another window, a large machine. The word is
 /// stored too, or goes through the NIC.
 template <Reach R, class S>
-PEAL_DEVICE Ticket put_signal_mapped(S scope, const Destination& to, const Destination& flag,
-                                     const void* src, uint64_t bytes, const Signal& signal) {
-  copy_direct<p2p::Direction::kPut>(scope, to.direct, src, bytes);
+PEAL_DEVICE Ticket put_signal_mapped(const BasicContext<R>& ctx, S scope, const Destination& to,
+                                     const Destination& flag, const Transfer& t,
+                                     const Signal& signal) {
+  copy_direct<p2p::Direction::kPut>(scope, to.direct, t.src, t.bytes);
   return by_leader(scope, [&] {
     if (flag.direct != nullptr) {
       signal_direct(flag.direct, signal);
       return Ticket{};
     }
     fence_direct_stores<Edge::kM16>();  // edge M16: the NIC may overtake plain stores
-    return post_signal<R, false>(flag, signal);
+    return post_signal<R, false>(ctx, flag, signal);
   });
 }
 
@@ -130,7 +140,9 @@ PEAL_DEVICE Ticket put_signal_resolved(const BasicContext<R>& ctx, S scope, void
   const Destination to = bytes == 0 ? flag : resolve(ctx, dst, bytes, signal.pe, Use::kPayload);
   if (flag.status != Status::kOk) return Ticket{nullptr, 0, flag.status};
   if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
-  if (to.direct != nullptr) return put_signal_mapped<R>(scope, to, flag, src, bytes, signal);
+  if (to.direct != nullptr) {
+    return put_signal_mapped(ctx, scope, to, flag, {dst, src, bytes, signal.pe}, signal);
+  }
   return by_leader(scope, [&] {
     return put_signal_bytes<R, std::is_same_v<S, Thread>>(ctx, to, flag, src, bytes, signal);
   });
@@ -208,7 +220,7 @@ PEAL_DEVICE Status signal(const BasicContext<R>& ctx, const Signal& what) {
     detail::signal_direct(flag.direct, what);
     return Status::kOk;
   }
-  return detail::post_signal<R, true>(flag, what).status;
+  return detail::post_signal<R, true>(ctx, flag, what).status;
 }
 
 }  // namespace peal

@@ -18,6 +18,7 @@
 #include "device/base/scope.h"
 #include "device/base/spin.h"
 #include "device/context.h"
+#include "device/rails.h"
 #include "device/resolve.h"
 #include "device/signal.h"
 #include "device/wait.h"
@@ -65,6 +66,7 @@ PEAL_DEVICE Status drain_all(const BasicContext<R>& ctx) {
   Status first = usage_status(ctx);  // looked up while the fence waits
   const uint32_t queues = ctx.queues_per_peer * static_cast<uint32_t>(ctx.n_pes);
   if (queues != 0) {
+    if (ctx.rails > 1) begin_settling<R>(ctx.state);
     const Status drained = drain_queues<R>(ctx.queues, ctx.queue_stride, queues);
     if (first == Status::kOk) first = drained;
   }

@@ -89,7 +89,7 @@ PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, 
         },
         after...);
   }
-  const Origin from = resolve_local(ctx, src, bytes);
+  const Origin from = resolve_local(ctx, q, src, bytes);
   if (from.status != Status::kOk) return Ticket{nullptr, 0, from.status};
   mlx5::Local local = from.local;
   for (; bytes > mlx5::kMaxMessageBytes; bytes -= mlx5::kMaxMessageBytes) {
@@ -111,7 +111,7 @@ PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, 
 template <Reach R, bool kTogether>
 PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, void* dst, const Destination& at,
                              uint64_t bytes) {
-  const Origin to = resolve_local(ctx, dst, bytes);
+  const Origin to = resolve_local(ctx, *at.queue, dst, bytes);
   if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
   mlx5::Remote remote = at.remote;
   mlx5::Local local = to.local;

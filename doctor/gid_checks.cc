@@ -3,9 +3,12 @@
 // How a port is addressed, and whether packets that leave it arrive.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <vector>
 
 #include "doctor/checks.h"
+#include "host/nic/gid.h"
 
 namespace peal::doctor {
 namespace {
@@ -17,12 +20,6 @@ std::string port_folder(const Nic& nic, const Port& port) {
 std::string port_name(const Nic& nic, const Port& port) {
   return fmt::format("{}/{}", nic.name, port.number);
 }
-
-bool is_zero(const std::string& gid) { return gid.find_first_not_of("0:") == std::string::npos; }
-
-bool is_ipv4(const std::string& gid) { return gid.starts_with("0000:0000:0000:0000:0000:ffff:"); }
-
-bool is_link_local(const std::string& gid) { return gid.starts_with("fe80:"); }
 
 Finding examine_infiniband(const Machine& machine, const Nic& nic, const Port& port) {
   const std::string folder = port_folder(nic, port);
@@ -36,24 +33,33 @@ Finding examine_infiniband(const Machine& machine, const Nic& nic, const Port& p
   return {"gid", port_name(nic, port), Level::kOk, found, ""};
 }
 
-Finding examine_roce(const Machine& machine, const Nic& nic, const Port& port) {
-  const std::string folder = port_folder(nic, port);
-  std::string best;
-  std::string version_1;
-  for (const std::string& index : machine.names(folder + "/gids")) {
-    const std::string gid = machine.text(folder + "/gids/" + index);
-    if (is_zero(gid)) continue;
-    const std::string type = machine.text(folder + "/gid_attrs/types/" + index);
-    const std::string entry = fmt::format("index {}: {}", index, gid);
-    if (type != "RoCE v2") {
-      version_1 = entry;
-    } else if (is_ipv4(gid) || (best.empty() && !is_link_local(gid))) {
-      best = entry;
-    }
+// The table of a port on Ethernet, without entries that are not in use.
+std::vector<nic::GidEntry> roce_gids(const Machine& machine, const std::string& folder) {
+  std::vector<nic::GidEntry> table;
+  for (const std::string& name : machine.names(folder + "/gids")) {
+    nic::GidEntry entry;
+    std::from_chars(name.data(), name.data() + name.size(), entry.index);
+    const auto gid = nic::Gid::parse(machine.text(folder + "/gids/" + name));
+    const auto type = nic::roce_type(machine.text(folder + "/gid_attrs/types/" + name));
+    if (!gid || gid->empty() || !type) continue;
+    entry.gid = *gid;
+    entry.type = *type;
+    table.push_back(entry);
   }
-  if (!best.empty()) return {"gid", port_name(nic, port), Level::kOk, "RoCE v2, " + best, ""};
-  return {"gid", port_name(nic, port), Level::kFail,
-          "no routable RoCE v2 GID" + (version_1.empty() ? "" : "; RoCE v1 has " + version_1),
+  std::ranges::sort(table, {}, &nic::GidEntry::index);
+  return table;
+}
+
+// What peal itself would take (host/nic/gid.h).
+Finding examine_roce(const Machine& machine, const Nic& nic, const Port& port) {
+  const auto table = roce_gids(machine, port_folder(nic, port));
+  const nic::GidEntry* const best = nic::best_roce_gid(table);
+  if (best && !best->gid.link_local()) {
+    return {"gid", port_name(nic, port), Level::kOk, describe(*best), ""};
+  }
+  return {"gid", port_name(nic, port), best ? Level::kWarn : Level::kFail,
+          best ? describe(*best) + " does not pass routers"
+               : "no RoCE v2 GID; the port has " + describe(table),
           fmt::format("give the port an address: sudo ip addr add A.B.C.D/24 dev {}; RoCE v2 as "
                       "default: cma_roce_mode -d {} -p {} -m 2",
                       nic.netdev.empty() ? "DEVICE" : nic.netdev, nic.name, port.number)};

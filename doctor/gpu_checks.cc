@@ -157,31 +157,32 @@ Findings check_doorbell_mapping(const Machine& machine) {
     return {{kCheck, "", Level::kWarn, found + "; you are administrator and pass, others do not",
              remedy}};
   }
-  return {{kCheck, "", params.empty() ? Level::kWarn : Level::kFail,
-           found + ": kernels cannot ring the NIC", remedy}};
+  return {{kCheck, "", Level::kWarn,
+           found + ": kernels cannot ring the NIC, a CPU thread does it for them, slower", remedy}};
 }
 
 Findings check_peermem(const Machine& machine) {
   constexpr const char* kCheck = "nvidia-peermem";
   if (auto skip = unless_gpu_and_nic(machine, kCheck); !skip.empty()) return skip;
   if (peermem_loaded(machine)) return {{kCheck, "", Level::kOk, "loaded", ""}};
-  if (machine.exists("sys/module/nv_peer_mem")) {
-    return {{kCheck, "", Level::kFail, "its predecessor nv_peer_mem is loaded: not for queues",
-             "sudo rmmod nv_peer_mem; sudo modprobe nvidia-peermem"}};
-  }
+  // Either of the two will do, and dma-buf is tried first.
+  const bool needed = !dma_buf_possible(machine);
+  const Level level = needed ? Level::kFail : Level::kSkip;
   const std::string other =
-      dma_buf_possible(machine)
-          ? "; dma-buf would do, but peal registers GPU memory by address so far"
-          : ", and no dma-buf: a NIC cannot reach GPU memory";
-  if (peermem_installed(machine)) {
-    return {{kCheck, "", Level::kFail, "installed, not loaded" + other,
-             "sudo modprobe nvidia-peermem; for good: echo nvidia-peermem | sudo tee "
-             "/etc/modules-load.d/nvidia-peermem.conf"}};
+      needed ? ", and no dma-buf: a NIC cannot reach GPU memory" : "; dma-buf takes its place";
+  const auto remedy = [&](const char* text) { return needed ? text : ""; };
+  if (machine.exists("sys/module/nv_peer_mem")) {
+    return {{kCheck, "", level, "its predecessor nv_peer_mem is loaded: not for queues" + other,
+             remedy("sudo rmmod nv_peer_mem; sudo modprobe nvidia-peermem")}};
   }
-  return {
-      {kCheck, "", Level::kFail, "not there" + other,
-       "install DOCA-OFED (or MLNX_OFED), reinstall NVIDIA's driver after it, and: sudo modprobe "
-       "nvidia-peermem"}};
+  if (peermem_installed(machine)) {
+    return {{kCheck, "", level, "installed, not loaded" + other,
+             remedy("sudo modprobe nvidia-peermem; for good: echo nvidia-peermem | sudo tee "
+                    "/etc/modules-load.d/nvidia-peermem.conf")}};
+  }
+  return {{kCheck, "", level, "not there" + other,
+           remedy("install DOCA-OFED (or MLNX_OFED), reinstall NVIDIA's driver after it, and: sudo "
+                  "modprobe nvidia-peermem; or NVIDIA's open kernel modules on Linux 5.12")}};
 }
 
 Findings check_dma_buf(const Machine& machine) {
@@ -189,7 +190,8 @@ Findings check_dma_buf(const Machine& machine) {
   if (auto skip = unless_gpu_and_nic(machine, kCheck); !skip.empty()) return skip;
   if (dma_buf_possible(machine)) {
     return {{kCheck, "", Level::kOk,
-             "kernel and driver export GPU memory (peal does not use it yet)", ""}};
+             "kernel and driver export GPU memory; peal registers it so, if rdma-core takes it",
+             ""}};
   }
   std::string lacks;
   if (!kernel_has_dma_buf(machine)) lacks = "kernel older than 5.12";

@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRdmaFolder = "sys/class/infiniband";
 constexpr const char* kMellanox = "0x15b3";
-constexpr int kUsedPort = 1;
 
 std::string trimmed(const std::string& text) {
   constexpr const char* kSpace = " \t\r\n";
@@ -131,9 +130,10 @@ std::vector<Nic> connectx(const Machine& machine) {
   }
   std::vector<Nic> nics;
   for (const nic::NicPlace& place : nic::Topology::read(machine.root).nics) {
-    if (is_connectx(machine, place.name) && list.allows(place.name, kUsedPort)) {
-      nics.push_back(describe(machine, place));
-    }
+    if (!is_connectx(machine, place.name) || !list.allows(place.name)) continue;
+    nics.push_back(describe(machine, place));
+    std::erase_if(nics.back().ports,
+                  [&](const Port& port) { return !list.allows(place.name, port.number); });
   }
   return nics;
 }

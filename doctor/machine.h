@@ -94,8 +94,8 @@ struct Nic {
   std::vector<Port> ports;
 };
 
-/// ConnectX of the machine that peal may use: those that PEAL_HCA and its like allow. A list that
-/// is malformed allows all.
+/// ConnectX of the machine that peal may use, with those of their ports that it may: what PEAL_HCA
+/// and its like allow. A list that is malformed allows all.
 std::vector<Nic> connectx(const Machine& machine);
 
 /// RDMA devices that are no ConnectX, by name.

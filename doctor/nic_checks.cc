@@ -14,7 +14,6 @@ namespace {
 
 constexpr const char* kContainer =
     "in a container start it with --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1";
-constexpr int kPort = 1;  // the one that peal uses
 
 std::string joined(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
@@ -88,9 +87,10 @@ std::string link_remedy(const Nic& nic, const Port& port) {
                      nic.pci.address);
 }
 
-bool any_port(const std::vector<Nic>& nics, bool (*wanted)(const Port&)) {
-  return std::ranges::any_of(
-      nics, [&](const Nic& nic) { return std::ranges::any_of(nic.ports, wanted); });
+// The port of `nic` that peal would take; 0 if none is active.
+int taken_port(const Nic& nic) {
+  const auto found = std::ranges::find_if(nic.ports, &Port::active);
+  return found == nic.ports.end() ? 0 : found->number;
 }
 
 // `another`: some port of this machine can be used.
@@ -101,20 +101,15 @@ Finding examine_link(const Nic& nic, const Port& port, bool another) {
             fmt::format("{} ({})", port.state.empty() ? "state unknown" : port.state, port.phys),
             link_remedy(nic, port)};
   }
-  if (port.ethernet) {
-    return {
-        "link", port_name(nic, port), bad,
-        fmt::format("active, {}, but Ethernet: peal drives InfiniBand ports only so far",
-                    port.rate),
-        fmt::format("a VPI card can be switched: mlxconfig -d {} set LINK_TYPE_P{}=1; inside one "
-                    "host: PEAL_TRANSPORT=p2p",
-                    nic.pci.address, port.number)};
-  }
-  if (port.number != kPort) {
+  const std::string found =
+      fmt::format("active, {}, {}", port.ethernet ? "Ethernet" : "InfiniBand", port.rate);
+  if (port.number != taken_port(nic)) {
     return {"link", port_name(nic, port), Level::kSkip,
-            fmt::format("active, {}; peal uses port {}", port.rate, kPort), ""};
+            fmt::format("{}; peal takes port {} unless PEAL_HCA names this one", found,
+                        taken_port(nic)),
+            ""};
   }
-  return {"link", port_name(nic, port), Level::kOk, "active, InfiniBand, " + port.rate, ""};
+  return {"link", port_name(nic, port), Level::kOk, found, ""};
 }
 
 std::string mtu_remedy(const Machine& machine, const Nic& nic, const Port& port) {
@@ -157,9 +152,7 @@ Findings check_devx(const Machine& machine) {
 
 Findings check_link(const Machine& machine) {
   const auto nics = connectx(machine);
-  const bool another = any_port(nics, [](const Port& port) {
-    return port.active() && !port.ethernet && port.number == kPort;
-  });
+  const bool another = std::ranges::any_of(nics, taken_port);
   Findings findings;
   for (const Nic& nic : nics) {
     for (const Port& port : nic.ports) findings.push_back(examine_link(nic, port, another));
@@ -185,7 +178,8 @@ Findings check_mtu(const Machine& machine) {
       const bool differs = answer->active_mtu != first;
       std::string found = fmt::format("{} bytes", answer->active_mtu);
       if (less) found += fmt::format("; the port can do {}", answer->max_mtu);
-      if (differs) found += fmt::format("; the first port has {}: a job needs one MTU", first);
+      if (differs)
+        found += fmt::format("; the first port has {}: they meet at the smaller one", first);
       const bool good = !less && !differs;
       findings.push_back({"mtu", port_name(nic, port), good ? Level::kOk : Level::kWarn, found,
                           good ? "" : mtu_remedy(machine, nic, port)});

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "host/transport/syndrome.h"
+
 namespace peal {
 namespace {
 
@@ -34,31 +36,6 @@ const char* opcode_name(uint8_t opcode) {
   }
 }
 
-const char* syndrome_text(uint8_t syndrome) {
-  switch (static_cast<mlx5::Syndrome>(syndrome)) {
-    case mlx5::Syndrome::kLocalLength:
-      return "local length error";
-    case mlx5::Syndrome::kLocalQpOperation:
-      return "malformed work request";
-    case mlx5::Syndrome::kLocalProtection:
-      return "local key or range invalid";
-    case mlx5::Syndrome::kFlushed:
-      return "flushed after an earlier error";
-    case mlx5::Syndrome::kRemoteInvalidRequest:
-      return "peer refused the request as invalid";
-    case mlx5::Syndrome::kRemoteAccess:
-      return "peer refused key, range or access right";
-    case mlx5::Syndrome::kRemoteOperation:
-      return "peer could not carry it out";
-    case mlx5::Syndrome::kTransportRetryExceeded:
-      return "peer does not answer: its process ended, or the path is broken";
-    case mlx5::Syndrome::kRnrRetryExceeded:
-      return "peer has no receive posted";
-    default:
-      return "error";
-  }
-}
-
 /// The newest completion, which names the WQE by the low 16 bits of its index.
 std::string describe_cqe(uint32_t counter_and_opcode) {
   const uint32_t wqe = counter_and_opcode >> 16;
@@ -73,7 +50,7 @@ std::string describe_cqe(uint32_t counter_and_opcode) {
   }
 }
 
-Failure describe(const mlx5::SendQueue& q, int queue) {
+Failure describe(const mlx5::SendQueue& q, int queue, const std::string& nic) {
   const mlx5::QueueError& e = q.error;
   Failure f{.status = static_cast<Status>(e.status),
             .pe = static_cast<int>(q.peer),
@@ -83,16 +60,18 @@ Failure describe(const mlx5::SendQueue& q, int queue) {
             .syndrome = e.syndrome,
             .vendor_syndrome = e.vendor_syndrome,
             .time_ns = e.time_ns,
+            .nic = nic,
             .text = {}};
   if (f.status == Status::kQueueError) {
     f.text = fmt::format(
-        "{} to PE {} failed: {} (syndrome {:#04x}, vendor {:#04x}, WQE {} of queue {}, QP {:#x})",
+        "{} to PE {} failed: {} (syndrome {:#04x}, vendor {:#04x}, WQE {} of queue {}, QP {:#x} of "
+        "{})",
         opcode_name(e.opcode), q.peer, syndrome_text(e.syndrome), e.syndrome, e.vendor_syndrome,
-        e.wqe_index, queue, q.qpn());
+        e.wqe_index, queue, q.qpn(), nic);
   } else {
-    f.text =
-        fmt::format("queue {} to PE {} closed: {} (at WQE {} of QP {:#x}, {} published, {} rung)",
-                    queue, q.peer, to_string(f.status), e.wqe_index, q.qpn(), q.published, q.rung);
+    f.text = fmt::format(
+        "queue {} to PE {} closed: {} (at WQE {} of QP {:#x} of {}, {} published, {} rung)", queue,
+        q.peer, to_string(f.status), e.wqe_index, q.qpn(), nic, q.published, q.rung);
   }
   return f;
 }
@@ -109,7 +88,7 @@ Failure describe(const UsageError& usage) {
 
 }  // namespace
 
-ContextOwner::ContextOwner(std::unique_ptr<IbgdaQueues> queues, DeviceTables& tables,
+ContextOwner::ContextOwner(std::unique_ptr<Queues> queues, DeviceTables& tables,
                            ContextWords& words, Name name, const ContextFields& fields)
     : queues_(std::move(queues)),
       tables_(tables),
@@ -130,14 +109,19 @@ size_t ContextOwner::bytes() const {
   return sizeof(*this) + (queues_ ? size_t{queues_->count()} * queues_->stride() : 0);
 }
 
+std::string ContextOwner::describe_registration() const {
+  return queues_ ? queues_->describe_registration() : "";
+}
+
 std::string ContextOwner::describe_queues() const {
   std::string text;
   for (uint32_t i = 0; queues_ && i < queues_->count(); ++i) {
-    const IbgdaQueues::Progress p = queues_->progress(i);
-    text += fmt::format("{:>7} {:>5} {:>5} {:#8x} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {}\n",
-                        slot_, i / static_cast<uint32_t>(fields_.n_pes), p.peer, p.qpn, p.depth,
-                        p.reserved, p.published, p.rung, p.completed, describe_cqe(p.last_cqe),
-                        to_string(p.status));
+    const Queues::Progress p = queues_->progress(i);
+    text += fmt::format(
+        "{:>7} {:>5} {:>5} {:#8x} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {:<10} {}\n", slot_,
+        i / static_cast<uint32_t>(fields_.n_pes), p.peer, p.qpn, p.depth, p.reserved, p.published,
+        p.rung, p.completed, describe_cqe(p.last_cqe), queues_->nic_of(i).device.name(),
+        to_string(p.status));
   }
   return text;
 }
@@ -202,7 +186,8 @@ std::vector<Failure> ContextOwner::failures() const {
   for (uint32_t i = 0; queues_ && i < queues_->count(); ++i) {
     const mlx5::SendQueue q = queues_->failed(i);
     if (q.error.status == 0) continue;
-    found.push_back(describe(q, static_cast<int>(i / static_cast<uint32_t>(fields_.n_pes))));
+    found.push_back(describe(q, static_cast<int>(i / static_cast<uint32_t>(fields_.n_pes)),
+                             queues_->nic_of(i).device.name()));
   }
   std::ranges::stable_sort(found, {}, &Failure::time_ns);
   return found;

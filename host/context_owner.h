@@ -13,7 +13,7 @@
 #include "device/context.h"
 #include "host/device_tables.h"
 #include "host/failure.h"
-#include "host/transport/ibgda.h"
+#include "host/transport/queues.h"
 
 namespace peal {
 
@@ -40,12 +40,14 @@ class ContextOwner {
   /// `queues` may be null: then every peer is reached directly. `fields` is complete but for what
   /// the queues and the slot say. `tables` and
   /// `words`, the slot's, outlive the context.
-  ContextOwner(std::unique_ptr<IbgdaQueues> queues, DeviceTables& tables, ContextWords& words,
-               Name name, const ContextFields& fields);
+  ContextOwner(std::unique_ptr<Queues> queues, DeviceTables& tables, ContextWords& words, Name name,
+               const ContextFields& fields);
 
   /// What kernels are given.
   const ContextFields& fields() const { return fields_; }
   uint64_t serial() const { return serial_; }
+  /// What its queues look like; null where there are none.
+  const Queues* queues() const { return queues_.get(); }
   /// Of the queues and the owner itself.
   size_t bytes() const;
 
@@ -71,9 +73,11 @@ class ContextOwner {
 
   /// One line for each queue: where it stands. Nothing where there are none.
   std::string describe_queues() const;
+  /// How the NIC got to know their memory. Nothing where there are none.
+  std::string describe_registration() const;
 
  private:
-  std::unique_ptr<IbgdaQueues> queues_;
+  std::unique_ptr<Queues> queues_;
   DeviceTables& tables_;
   ContextWords& words_;
   uint32_t slot_;

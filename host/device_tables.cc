@@ -15,8 +15,8 @@ constexpr size_t kStates = (sizeof(WindowTable) + 127) / 128 * 128;
 constexpr size_t kKeys = kStates + kMaxContexts * sizeof(ContextState);
 static_assert(kStates % alignof(ContextState) == 0 && kKeys % alignof(std::byte*) == 0);
 
-// Keys of one window, rounded up so that the addresses behind all of them are aligned.
-size_t key_bytes(size_t n_pes) { return (n_pes + 1) / 2 * 2 * sizeof(Be32); }
+// One window's, rounded up so that the addresses behind all of them are aligned.
+size_t key_bytes(size_t keys) { return (keys + 1) / 2 * 2 * sizeof(Be32); }
 
 template <class T>
 const std::byte* bytes_at(const T* data) {
@@ -29,13 +29,14 @@ std::byte* bytes_at(T* data) {
 
 }  // namespace
 
-size_t DeviceTables::bytes(int n_pes) {
-  const auto n = static_cast<size_t>(n_pes);
-  return kKeys + kMaxWindows * (2 * key_bytes(n) + n * sizeof(std::byte*)) + n * sizeof(int32_t);
+size_t DeviceTables::bytes(const Extent& extent) {
+  const auto n = static_cast<size_t>(extent.n_pes);
+  return kKeys + kMaxWindows * (2 * key_bytes(extent.rails * n) + n * sizeof(std::byte*)) +
+         n * sizeof(int32_t);
 }
 
-DeviceTables::DeviceTables(Backing memory, int n_pes)
-    : memory_(std::move(memory)), n_pes_(static_cast<size_t>(n_pes)) {
+DeviceTables::DeviceTables(Backing memory, const Extent& extent)
+    : memory_(std::move(memory)), n_pes_(static_cast<size_t>(extent.n_pes)), rails_(extent.rails) {
   fields_.version = kContextVersion;
   fields_.bytes = sizeof(ContextFields);
   fields_.windows = windows();
@@ -50,11 +51,11 @@ ContextState* DeviceTables::state(uint32_t slot) const {
 }
 
 Be32* DeviceTables::rkeys(uint32_t window) const {
-  return reinterpret_cast<Be32*>(memory_.address() + kKeys + window * key_bytes(n_pes_));
+  return reinterpret_cast<Be32*>(memory_.address() + kKeys + window * key_bytes(rails_ * n_pes_));
 }
 
 std::byte** DeviceTables::direct(uint32_t window) const {
-  std::byte* const begin = memory_.address() + kKeys + 2 * kMaxWindows * key_bytes(n_pes_);
+  std::byte* const begin = memory_.address() + kKeys + 2 * kMaxWindows * key_bytes(rails_ * n_pes_);
   return reinterpret_cast<std::byte**>(begin) + window * n_pes_;
 }
 
@@ -80,6 +81,14 @@ void DeviceTables::add(Window window, const Reached& reached) {
   if (count_ == 0) keep_heap(window, reached.direct);
   ++count_;
   memory_.store_word(&table->count, count_);  // last: kernels look at windows below it only
+}
+
+DeviceTables::HeapKeys DeviceTables::heap_keys() const {
+  const size_t count = rails_ * n_pes_;
+  HeapKeys keys{std::vector<Be32>(count), std::vector<Be32>(count)};
+  memory_.copy_out(keys.payload.data(), bytes_at(rkeys(0)), count * sizeof(Be32));
+  memory_.copy_out(keys.words.data(), bytes_at(word_rkeys(0)), count * sizeof(Be32));
+  return keys;
 }
 
 // The mapped PEs are neighbours where PEs are numbered machine by machine; others are looked up.

@@ -6,11 +6,14 @@
 //
 //   [ WindowTable | ContextState x kMaxContexts
 //     | rkeys x kMaxWindows | word rkeys x kMaxWindows | direct x kMaxWindows | survivors ]
+//
+// The keys of a window are [rails][n_pes].
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "device/context.h"
 #include "host/memory/backing.h"
@@ -22,11 +25,17 @@ inline constexpr uint32_t kMaxContexts = 64;
 /// The tables of one runtime. Not thread-safe, but for usage().
 class DeviceTables {
  public:
-  /// Bytes of memory that the tables of `n_pes` PEs need.
-  static size_t bytes(int n_pes);
+  /// Whose tables these are: PEs, and NICs that a PE reaches each of them by (1 where there is
+  /// none).
+  struct Extent {
+    int n_pes;
+    uint32_t rails;
+  };
+  /// Bytes of memory that the tables need.
+  static size_t bytes(const Extent& extent);
 
-  /// `memory` has bytes(n_pes) and is zero.
-  DeviceTables(Backing memory, int n_pes);
+  /// `memory` has bytes(extent) and is zero.
+  DeviceTables(Backing memory, const Extent& extent);
 
   /// As kernels see them; not for the host to look into.
   const WindowTable* windows() const;
@@ -34,15 +43,22 @@ class DeviceTables {
 
   /// Throws kInvalidArgument when kMaxWindows are in use.
   void check_room() const;
-  /// One window as it is reached at the PEs: one entry for each, or none at all.
+  /// One window as it is reached at the PEs: one entry for each, or none at all; a key by each
+  /// rail.
   struct Reached {
-    std::span<const Be32> rkeys;       // for payload
+    std::span<const Be32> rkeys;       // for payload, [rails][n_pes]
     std::span<const Be32> word_rkeys;  // for words; as many as rkeys
     std::span<std::byte* const> direct;
   };
   /// Publishes one window more. What `window` says of `reached` does not matter.
   void add(Window window, const Reached& reached);
   uint32_t window_count() const { return count_; }
+  /// The keys of window 0, the heap, [rails][n_pes].
+  struct HeapKeys {
+    std::vector<Be32> payload;
+    std::vector<Be32> words;
+  };
+  HeapKeys heap_keys() const;
   /// What every context says of the windows: the table, and a copy of window 0, the heap, which
   /// add() was told of first. Everything else is zero.
   const ContextFields& fields() const { return fields_; }
@@ -71,6 +87,7 @@ class DeviceTables {
 
   Backing memory_;
   size_t n_pes_;
+  size_t rails_;
   uint32_t count_ = 0;
   ContextFields fields_{};
 };

@@ -119,6 +119,10 @@ std::string Runtime::dump() const {
   std::string text =
       fmt::format("PE {} of {}: transport {}, NIC {}, {}\n", my_pe(), n_pes(), transport(), nic(),
                   f.status == Status::kOk ? "no failure" : "failure: " + f.text);
+  for (const Doorbell& doorbell : state_->doorbells) {
+    if (!doorbell.assisted()) continue;
+    text += fmt::format("{}; passed on {} doorbells\n", doorbell.describe(), doorbell.passed_on());
+  }
   std::string queues;
   {
     const std::lock_guard lock(state_->contexts_mutex);
@@ -128,9 +132,10 @@ std::string Runtime::dump() const {
   }
   if (queues.empty()) return text;
   return text +
-         fmt::format("{:>7} {:>5} {:>5} {:>8} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {}\n",
-                     "context", "queue", "peer", "QP", "depth", "reserved", "published", "rung",
-                     "completed", "last CQE of", "status") +
+         fmt::format(
+             "{:>7} {:>5} {:>5} {:>8} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {:<10} {}\n",
+             "context", "queue", "peer", "QP", "depth", "reserved", "published", "rung",
+             "completed", "last CQE of", "NIC", "status") +
          queues;
 }
 

@@ -20,6 +20,7 @@ struct Failure {
   uint8_t syndrome = 0;
   uint8_t vendor_syndrome = 0;
   uint64_t time_ns = 0;  // on the clock of the kernels: CLOCK_MONOTONIC, or the GPU's globaltimer
+  std::string nic;       // by which the queue goes: "mlx5_0"
   std::string text;      // one sentence with all of it
 };
 

@@ -87,7 +87,7 @@ size_t Runtime::State::recover() {
   const std::vector<Standing> all = agree(*bootstrap, mine);
   size_t resets = 0;
   for (Patient& p : patients) {
-    if (nic) p.chosen = choose(*bootstrap, p.context->broken_queues());
+    if (rails) p.chosen = choose(*bootstrap, p.context->broken_queues());
     resets += static_cast<size_t>(std::ranges::count(p.chosen, 1));
     const std::lock_guard lock(contexts_mutex);  // other threads may be asking for failures
     p.context->reset_queues(p.chosen);

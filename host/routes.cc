@@ -12,7 +12,17 @@
 namespace peal {
 namespace {
 
-const char* name_of(Route route) { return route == Route::kP2p ? "p2p" : "ibgda"; }
+const char* name_of(Route route) {
+  switch (route) {
+    case Route::kP2p:
+      return "p2p";
+    case Route::kProxy:
+      return "proxy";
+    case Route::kIbgda:
+      break;
+  }
+  return "ibgda";
+}
 
 // What a PE found, as it travels.
 struct Finding {
@@ -22,21 +32,31 @@ struct Finding {
 
 // Why P2P is not even tried.
 std::string not_tried(const RouteOptions& options) {
-  return options.asked == TransportKind::kIbgda ? "PEAL_TRANSPORT=ibgda"
-                                                : "PEAL_TRANSPORT=auto, kernels on a CPU";
+  switch (options.asked) {
+    case TransportKind::kIbgda:
+      return "PEAL_TRANSPORT=ibgda";
+    case TransportKind::kProxy:
+      return "PEAL_TRANSPORT=proxy";
+    default:
+      return "PEAL_TRANSPORT=auto, kernels on a CPU";
+  }
 }
 
 }  // namespace
 
 Routes::Routes(Bootstrap& bootstrap, const RouteOptions& options,
-               const std::vector<std::byte*>& direct, const std::vector<std::string>& how) {
+               const std::vector<std::byte*>& direct, const std::vector<std::string>& how)
+    : by_nic_(options.by_nic()) {
   const bool nic_possible = options.asked != TransportKind::kP2p;
   Finding mine{-1, 0};
   for (size_t pe = 0; pe < static_cast<size_t>(bootstrap.size()); ++pe) {
     const bool reached = options.try_p2p() && direct[pe] != nullptr;
-    routes_.push_back(reached ? Route::kP2p : Route::kIbgda);
+    routes_.push_back(reached ? Route::kP2p : by_nic_);
     reasons_.push_back(options.try_p2p() ? how[pe] : not_tried(options));
     if (reached) continue;
+    if (by_nic_ == Route::kProxy && !options.why_proxy.empty()) {
+      reasons_.back() += "; " + options.why_proxy;
+    }
     mine.needs_nic = 1;
     if (!nic_possible && mine.unreachable < 0) mine.unreachable = static_cast<int32_t>(pe);
   }
@@ -45,7 +65,7 @@ Routes::Routes(Bootstrap& bootstrap, const RouteOptions& options,
     const auto pe = static_cast<size_t>(mine.unreachable);
     fail(ErrorCode::kUnsupported,
          "no transport reaches PE {}: p2p: {}; ibgda: excluded by PEAL_TRANSPORT=p2p; set "
-         "PEAL_TRANSPORT=ibgda or auto",
+         "PEAL_TRANSPORT=ibgda, proxy or auto",
          pe, reasons_[pe]);
   }
   for (size_t pe = 0; pe < all.size(); ++pe) {
@@ -58,8 +78,9 @@ Routes::Routes(Bootstrap& bootstrap, const RouteOptions& options,
 
 const char* Routes::name() const {
   const bool p2p = std::find(routes_.begin(), routes_.end(), Route::kP2p) != routes_.end();
-  const bool nic = std::find(routes_.begin(), routes_.end(), Route::kIbgda) != routes_.end();
-  return p2p && nic ? "p2p+ibgda" : name_of(p2p ? Route::kP2p : Route::kIbgda);
+  const bool nic = std::find(routes_.begin(), routes_.end(), by_nic_) != routes_.end();
+  if (p2p && nic) return by_nic_ == Route::kProxy ? "p2p+proxy" : "p2p+ibgda";
+  return name_of(p2p ? Route::kP2p : by_nic_);
 }
 
 std::string Routes::describe() const {

@@ -12,7 +12,7 @@
 
 namespace peal {
 
-enum class Route { kP2p, kIbgda };
+enum class Route { kP2p, kIbgda, kProxy };
 
 /// What the choice is made from.
 struct RouteOptions {
@@ -25,6 +25,16 @@ struct RouteOptions {
     return asked == TransportKind::kP2p ||
            (asked == TransportKind::kAuto && target == Target::kGpu);
   }
+
+  /// Why kernels cannot drive the NIC, if they cannot: `auto` takes the proxy then.
+  std::string why_proxy = {};
+
+  /// Who carries work requests to the NIC, where one is needed: kernels, or a thread of this PE.
+  Route by_nic() const {
+    const bool proxied =
+        asked == TransportKind::kProxy || (asked == TransportKind::kAuto && !why_proxy.empty());
+    return proxied ? Route::kProxy : Route::kIbgda;
+  }
 };
 
 /// The routes of one PE.
@@ -36,9 +46,12 @@ class Routes {
          const std::vector<std::string>& how);
 
   Route to(int pe) const { return routes_[static_cast<size_t>(pe)]; }
+  /// How this PE's NIC is reached, if it comes to that. The other end of a queue may be another
+  /// kind.
+  Route by_nic() const { return by_nic_; }
   /// Some PE of the job has a peer that it reaches through the NIC only: all need one.
   bool needs_nic() const { return needs_nic_; }
-  /// "p2p", "ibgda", "p2p+ibgda": this PE's.
+  /// "p2p", "ibgda", "proxy", "p2p+ibgda", "p2p+proxy": this PE's.
   const char* name() const;
   /// One line for each peer, or several with the same answer: "PEs 1-3: p2p (same process)".
   std::string describe() const;
@@ -46,6 +59,7 @@ class Routes {
  private:
   std::vector<Route> routes_;
   std::vector<std::string> reasons_;
+  Route by_nic_;
   bool needs_nic_ = false;
 };
 

@@ -26,17 +26,23 @@ struct Agreement {
   uint32_t depth;
   TransportKind transport;
   RelaxedOrdering relaxed;
+  bool self_test;
   Target target;
   bool operator==(const Agreement&) const = default;
 };
 
+// The two ends of a queue may be carried differently: what matters is whether a NIC is wanted.
+TransportKind agreed_kind(TransportKind kind) {
+  return kind == TransportKind::kProxy ? TransportKind::kIbgda : kind;
+}
+
 const char* target_name(Target target) { return target == Target::kGpu ? "a GPU" : "a CPU"; }
 
 void agree(Bootstrap& bootstrap, const Config& config, Target target) {
-  const std::vector<Agreement> all =
-      gather(bootstrap, Agreement{config.heap_size, static_cast<uint32_t>(config.queues),
-                                  static_cast<uint32_t>(config.queue_depth), config.transport,
-                                  config.relaxed_ordering, target});
+  const std::vector<Agreement> all = gather(
+      bootstrap, Agreement{config.heap_size, static_cast<uint32_t>(config.queues),
+                           static_cast<uint32_t>(config.queue_depth), agreed_kind(config.transport),
+                           config.relaxed_ordering, config.self_test, target});
   for (size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe] == all[0]) continue;
     if (all[pe].target != all[0].target) {
@@ -49,9 +55,10 @@ void agree(Bootstrap& bootstrap, const Config& config, Target target) {
         "set them alike on all PEs (mpirun -x NAME)",
         pe, all[pe].heap_bytes, all[pe].queues, all[pe].depth, all[0].heap_bytes, all[0].queues,
         all[0].depth,
-        all[pe].transport != all[0].transport ? ", and another PEAL_TRANSPORT"
-        : all[pe].relaxed != all[0].relaxed   ? ", and another PEAL_RELAXED_ORDERING"
-                                              : "");
+        all[pe].transport != all[0].transport   ? ", and another PEAL_TRANSPORT"
+        : all[pe].relaxed != all[0].relaxed     ? ", and another PEAL_RELAXED_ORDERING"
+        : all[pe].self_test != all[0].self_test ? ", and another PEAL_SELF_TEST"
+                                                : "");
   }
 }
 
@@ -61,6 +68,8 @@ struct ContextOffer {
   uint64_t made;
   uint32_t queues;
   uint32_t depth;
+  uint32_t rails;
+  QueuePlan plan;
 };
 
 uint64_t nanoseconds(std::chrono::microseconds t) {
@@ -94,8 +103,8 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
       heap(kernel_memory(gpu, config.heap_size, "peal-heap"), *bootstrap),
       sync_flags(reinterpret_cast<uint64_t*>(
           heap.reserve_internal(kMaxContexts * flag_bytes() + sizeof(uint64_t)))),
-      tables(kernel_memory(gpu, DeviceTables::bytes(bootstrap->size()), "peal-tables"),
-             bootstrap->size()),
+      test_cells(heap.reserve_internal(static_cast<size_t>(bootstrap->size()) *
+                                       Queues::ProvingGround::kSlots * kSelfTestCell)),
       word_memory(shared_memory(gpu, kMaxContexts * sizeof(ContextWords), "peal-words")),
       words(reinterpret_cast<ContextWords*>(word_memory.address())),
       p2p(route_options().try_p2p()
@@ -103,15 +112,23 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
               : std::nullopt),
       mapped_heap(map_heap(p2p ? &*p2p : nullptr, heap)),
       routes(*bootstrap, route_options(), mapped_heap.direct, mapped_heap.how),
-      nic(routes.needs_nic() ? std::optional<IbgdaNic>(std::in_place, config, gpu) : std::nullopt),
+      rails(routes.needs_nic()
+                ? std::optional<Rails>(std::in_place, config, gpu, *bootstrap, nic_use())
+                : std::nullopt),
+      tables(kernel_memory(gpu, DeviceTables::bytes(extent()), "peal-tables"), extent()),
       windows(*bootstrap, tables,
               {.routes = routes,
-               .nic = nic ? &*nic : nullptr,
+               .rails = rails ? &*rails : nullptr,
                .p2p = p2p ? &*p2p : nullptr,
                .gpu = gpu}) {
   windows.add_mapped(heap.base(), heap.bytes(), std::move(mapped_heap));
-  if (nic) doorbell.emplace(*nic);
-  default_context = create_context({});
+  if (rails && routes.by_nic() == Route::kProxy) proxy.emplace();
+  if (rails && !proxy) {
+    for (const IbgdaNic& nic : rails->nics()) {
+      doorbells.emplace_back(nic.device, gpu, config.doorbell, log);
+    }
+  }
+  default_context = create_context({}, Reach::kGpu);
 }
 
 std::shared_ptr<Gpu> Runtime::State::open_gpu() const {
@@ -122,11 +139,34 @@ std::shared_ptr<Gpu> Runtime::State::open_gpu() const {
   return opened;
 }
 
+// All queues there are, and those of a context more.
+QueuePlan Runtime::State::plan_with(const QueueOptions& queues) const {
+  QueuePlan plan;
+  if (!rails) return plan;
+  plan.set_nics(*rails);
+  plan.allowed_bytes = config.queue_memory;
+  plan.add(queues, bootstrap->size());
+  const std::lock_guard lock(contexts_mutex);
+  for (const auto& weak : contexts) {
+    const auto context = weak.lock();
+    if (context == nullptr) continue;
+    plan.add({.queues_per_peer = context->queues()->per_peer(),
+              .depth = context->queues()->depth(),
+              .timeout_ns = 0,
+              .stop = nullptr,
+              .alarm = nullptr,
+              .rails = context->queues()->rails()},
+             bootstrap->size());
+  }
+  return plan;
+}
+
 // Compares the options of all PEs; answers the first slot whose context, if it had one, is gone on
 // every PE: nobody can still write its flags.
 Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues) {
   static_assert(kMaxContexts == 64, "one bit a slot");
-  ContextOffer mine{0, contexts_made, queues.queues_per_peer, queues.depth};
+  ContextOffer mine{
+      0, contexts_made, queues.queues_per_peer, queues.depth, queues.rails, plan_with(queues)};
   {
     const std::lock_guard lock(contexts_mutex);
     for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
@@ -135,9 +175,18 @@ Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues
   }
   const std::vector<ContextOffer> all = gather(*bootstrap, mine);
   uint64_t taken = 0;
+  std::vector<QueuePlan> plans;
   for (size_t pe = 0; pe < all.size(); ++pe) {
     taken |= all[pe].taken;
     contexts_made = std::max(contexts_made, all[pe].made);
+    plans.push_back(all[pe].plan);
+    if (all[pe].rails != all[0].rails) {
+      fail(
+          ErrorCode::kInvalidArgument,
+          "make_context: PE {} makes a context that is shared by all lanes of its GPU, or not, and "
+          "PE 0 the other kind: all must make the same",
+          pe);
+    }
     if (all[pe].queues == all[0].queues && all[pe].depth == all[0].depth) continue;
     fail(
         ErrorCode::kInvalidArgument,
@@ -149,10 +198,16 @@ Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues
          "make_context: {} contexts exist already, which is the limit; drop one on every PE first",
          kMaxContexts);
   }
+  queues.check();  // also where there are none: a program is right or wrong on every machine
+  if (config.info && rails && bootstrap->rank() == 0) {
+    log.print("runtime", describe(mine.plan, queues, bootstrap->size()));
+  }
+  check_plans(plans, bootstrap->places());
   return {static_cast<uint32_t>(std::countr_one(taken)), ++contexts_made};
 }
 
-std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOptions& options) {
+std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOptions& options,
+                                                             Reach reach) {
   const uint64_t timeout_ns =
       nanoseconds(options.timeout.count() < 0 ? config.timeout : options.timeout);
   QueueOptions queues{
@@ -161,9 +216,10 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
       .depth = options.depth != 0 ? options.depth : static_cast<uint32_t>(config.queue_depth),
       .timeout_ns = timeout_ns,
       .stop = nullptr,
-      .alarm = nullptr};
+      .alarm = nullptr,
+      // Atomics of all blocks meet on queues of rail 0, which owned queues must not be shared for.
+      .rails = rails && reach == Reach::kGpu ? rails->count() : 1};
   const auto [slot, serial] = agree_on_context(queues);
-  queues.check();  // also where there are none: a program is right or wrong on every machine
   words[slot].clear();
   queues.stop = &words[slot].stop;
   queues.alarm = &words[slot].alarm;
@@ -174,22 +230,34 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
   fields.pe = bootstrap->rank();
   fields.n_pes = bootstrap->size();
   fields.sync_rounds = rounds();
-  fields.relaxed = nic && nic->payload == nic::Ordering::kRelaxed ? 1 : 0;
+  fields.rails = queues.rails;
+  fields.relaxed = rails && rails->payload() == nic::Ordering::kRelaxed ? 1 : 0;
   fields.stop = queues.stop;
   fields.sync_flags = flags;
   fields.timeout_ns = timeout_ns;
-  auto owner = std::make_shared<ContextOwner>(
-      nic ? std::make_unique<IbgdaQueues>(*nic, *doorbell, *bootstrap, queues) : nullptr, tables,
-      words[slot], ContextOwner::Name{slot, serial}, fields);
-  if (!nic) bootstrap->barrier();  // no peer's kernel sets a flag before it is zero
+  const Carrier carrier{proxy ? nullptr : &doorbells, proxy ? &*proxy : nullptr};
+  auto made = rails ? std::make_unique<Queues>(*rails, carrier, *bootstrap, queues) : nullptr;
+  if (made && config.self_test) prove(*made, serial);
+  auto owner = std::make_shared<ContextOwner>(std::move(made), tables, words[slot],
+                                              ContextOwner::Name{slot, serial}, fields);
+  if (!rails) bootstrap->barrier();  // no peer's kernel sets a flag before it is zero
   leave_masked_out(*owner);
   const std::lock_guard lock(contexts_mutex);
   contexts[slot] = owner;
   return owner;
 }
 
+std::string Runtime::State::describe_rails() const {
+  std::string text = rails->why();
+  if (rails->count() == 1) return text;
+  text += fmt::format("; {} rails in the job", rails->count());
+  if (static_cast<uint32_t>(config.queues) >= rails->count()) return text;
+  return text + fmt::format(", of which PEAL_QUEUES={0} uses {0}: set it to {1} or more",
+                            config.queues, rails->count());
+}
+
 std::string Runtime::State::nic_name() const {
-  if (nic) return nic->device.model();
+  if (rails) return rails->model();
   if (!gpu) return "shared-memory";
   switch (p2p->link()) {
     case P2p::Link::kNvlink:
@@ -213,16 +281,31 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
       Watcher::Calls{.lost = [&s](int pe, int pid) { s.peer_lost(pe, pid); },
                      .message = [&s] { s.take_messages(); },
                      .tick = [&s] { s.tell_callback(); }});
+  if (s.rails) {
+    for (const std::string& text : s.rails->nics()[0].device.path_settings().ignored)
+      s.log.warn("nic", "{}", text);
+  }
   if (!config.info) return;
   if (s.bootstrap->rank() == 0) {
     s.log.print("config", config.describe());
-    if (s.nic) s.log.print("nic", s.nic->device.description());
+    if (s.rails) {
+      for (const IbgdaNic& nic : s.rails->nics()) s.log.print("nic", nic.device.description());
+    }
     s.log.print("runtime",
                 fmt::format("{} PEs, heap {}, {} queues of {} WQEBBs per peer, {} beside the heap",
-                            n_pes(), format_size(s.heap.bytes()), s.nic ? config.queues : 0,
+                            n_pes(), format_size(s.heap.bytes()), s.rails ? config.queues : 0,
                             config.queue_depth, format_size(overhead_bytes())));
   }
-  if (s.nic) s.log.print("nic", s.nic->why);
+  if (s.rails) {
+    s.log.print("nic", s.describe_rails());
+    for (const IbgdaNic& nic : s.rails->nics()) {
+      s.log.print("path", nic.device.path_description());
+    }
+    s.log.print("nic", fmt::format("heap: {}; {}", s.windows.describe_registration(),
+                                   s.default_context->describe_registration()));
+    for (const Doorbell& doorbell : s.doorbells) s.log.print("nic", doorbell.describe());
+    if (s.proxy) s.log.print("nic", "a CPU thread posts for kernels (docs/proxy.md)");
+  }
   if (s.gpu) s.log.print("gpu", fmt::format("GPU {}, {}", s.gpu->index(), s.gpu->name()));
   s.log.print("transport", s.routes.describe());
 }
@@ -277,8 +360,9 @@ void Runtime::register_local(void* address, size_t bytes) {
 
 Context Runtime::context() const { return {state_->default_context->fields()}; }
 
-std::shared_ptr<const ContextFields> Runtime::create_context(const ContextOptions& options) {
-  const auto owner = state_->create_context(options);
+std::shared_ptr<const ContextFields> Runtime::create_context(const ContextOptions& options,
+                                                             Reach reach) {
+  const auto owner = state_->create_context(options, reach);
   return {owner, &owner->fields()};
 }
 
@@ -289,7 +373,7 @@ const char* Runtime::transport() const { return state_->routes.name(); }
 std::string Runtime::nic() const { return state_->nic_name(); }
 
 size_t Runtime::overhead_bytes() const {
-  size_t bytes = sizeof(State) + DeviceTables::bytes(n_pes());
+  size_t bytes = sizeof(State) + DeviceTables::bytes(state_->extent());
   const std::lock_guard lock(state_->contexts_mutex);
   for (const auto& weak : state_->contexts) {
     if (const auto context = weak.lock()) bytes += context->bytes();

@@ -104,10 +104,12 @@ class Runtime {
   /// The default context: Config::queues per peer, shared by all lanes.
   Context context() const;
 
-  /// Collective. A context with queues of its own, ordered independently of all others.
+  /// Collective. A context with queues of its own, ordered independently of all others. Where a PE
+  /// has several NICs only a context that all lanes of the GPU share is spread over them; one whose
+  /// queues are owned (kLane, kBlock) uses the first.
   template <Reach R = Reach::kGpu>
   OwnedContext<R> make_context(const ContextOptions& options = {}) {
-    return OwnedContext<R>(create_context(options));
+    return OwnedContext<R>(create_context(options, R));
   }
 
   /// Collective, host only: returns once every PE has called it. Says nothing of transfers.
@@ -168,16 +170,17 @@ class Runtime {
   /// The same for one context (its value, or the default one) and its like on all PEs.
   void abort(const ContextFields& context, std::string_view reason);
 
-  /// For reports: "p2p", "ibgda" or "p2p+ibgda", and "softnic-cpu", "softnic-gpu" or the device's
-  /// name. Where there is no NIC, what it is replaced by: "shared-memory" on a CPU, "nvlink" or
-  /// "none" on a GPU.
+  /// For reports: "p2p", "ibgda", "proxy", "p2p+ibgda" or "p2p+proxy", and "softnic-cpu",
+  /// "softnic-gpu" or the device's name; of several "mlx5_0+mlx5_1" or
+  /// "softnic-cpu(mlx5_0+mlx5_1)". Where there is no NIC, what it is replaced by: "shared-memory"
+  /// on a CPU, "nvlink" or "none" on a GPU.
   const char* transport() const;
   std::string nic() const;
   /// Bytes of queues, tables and other memory beside the heap that this PE allocated for peal.
   size_t overhead_bytes() const;
 
  private:
-  std::shared_ptr<const ContextFields> create_context(const ContextOptions& options);
+  std::shared_ptr<const ContextFields> create_context(const ContextOptions& options, Reach reach);
   struct State;
   std::unique_ptr<State> state_;
 };

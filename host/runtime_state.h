@@ -20,9 +20,11 @@
 #include "host/live_group.h"
 #include "host/memory/gpu.h"
 #include "host/memory/symmetric_heap.h"
+#include "host/queue_plan.h"
 #include "host/routes.h"
 #include "host/runtime.h"
 #include "host/transport/p2p.h"
+#include "host/transport/proxy.h"
 #include "host/watcher.h"
 #include "host/windows.h"
 
@@ -35,16 +37,18 @@ struct Runtime::State {
   Log log;
   std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
   SymmetricHeap heap;
-  uint64_t* sync_flags;  // kMaxContexts x flag_words() in the heap
-  DeviceTables tables;
+  uint64_t* sync_flags;   // kMaxContexts x flag_words() in the heap
+  std::byte* test_cells;  // Queues::ProvingGround's, in the heap
   Backing word_memory;
   ContextWords* words;  // by slot
   std::optional<P2p> p2p;
   PeerMemory mapped_heap;  // on its way to the windows
   Routes routes;
-  std::optional<IbgdaNic> nic;
+  std::optional<Rails> rails;  // none: every peer is reached directly
+  DeviceTables tables;
   Windows windows;
-  std::optional<Doorbell> doorbell;
+  Doorbells doorbells;  // by NIC; none where there is no NIC or a proxy
+  std::optional<Proxy> proxy;
   std::atomic<uint64_t> lost_ns{0};  // when the first PE was lost that is not masked
   std::atomic<bool> closing{false};
   std::atomic<uint32_t> generation{0};  // recoveries so far; alike on all PEs
@@ -63,16 +67,25 @@ struct Runtime::State {
   size_t flag_words() const { return size_t{rounds()} * (kSyncFan - 1); }
   size_t flag_bytes() const { return flag_words() * sizeof(uint64_t); }
   RouteOptions route_options() const { return {.asked = config.transport, .target = target}; }
+  nic::NicUse nic_use() const {
+    return routes.by_nic() == Route::kProxy ? nic::NicUse::kVerbs : nic::NicUse::kDevx;
+  }
   std::shared_ptr<Gpu> open_gpu() const;
   std::string nic_name() const;
+  std::string describe_rails() const;
 
   // host/runtime.cc
   struct Slot {
     uint32_t number;
     uint64_t serial;  // of the context that will have it
   };
+  QueuePlan plan_with(const QueueOptions& queues) const;
   Slot agree_on_context(const QueueOptions& queues);
-  std::shared_ptr<ContextOwner> create_context(const ContextOptions& options);
+  std::shared_ptr<ContextOwner> create_context(const ContextOptions& options, Reach reach);
+  DeviceTables::Extent extent() const { return {bootstrap->size(), rails ? rails->count() : 1}; }
+
+  // host/prove.cc
+  void prove(Queues& queues, uint64_t serial);
 
   // host/failure.cc
   Failure failure() const;

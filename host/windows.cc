@@ -4,6 +4,7 @@
 #include "host/windows.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -20,20 +21,31 @@ struct Wish {
   uint64_t windows;  // in use already
 };
 
+// Keys by rail.
+using RailKeys = std::array<Be32, mlx5::kMaxRails>;
+
 // What came of it.
 struct Part {
-  Be32 rkey;
-  Be32 word_rkey;
-  uint32_t refused;     // by the NIC
+  RailKeys rkeys;
+  RailKeys word_rkeys;
+  uint32_t refused;     // by a NIC
   int32_t unreachable;  // a PE whose part cannot be mapped here, or -1
 };
 
 }  // namespace
 
-// Where the NIC knows a window it begins where its page does; what lies before `address` the NIC
+// One window, known to all NICs of this PE.
+struct Windows::Known {
+  std::vector<nic::MemoryRegion> regions;
+  RailKeys lkeys{};
+  RailKeys rkeys{};
+  RailKeys word_rkeys{};
+};
+
+// Where a NIC knows a window it begins where its page does; what lies before `address` the NIC
 // refuses.
 uint64_t Windows::first_offset(const std::byte* address) const {
-  return transports_.nic ? nic::MemoryRegion::first_offset(address) : 0;
+  return transports_.rails ? nic::MemoryRegion::first_offset(address) : 0;
 }
 
 void Windows::agree(const std::byte* address, size_t bytes) {
@@ -69,25 +81,50 @@ int32_t Windows::first_unreachable(PeerMemory& memory) const {
   return first;
 }
 
-nic::MemoryRegion Windows::registered(std::byte* address, size_t bytes,
-                                      nic::Ordering ordering) const {
-  return {transports_.nic->device, transports_.nic->domain, address, bytes, ordering};
+// Each NIC knows a window by keys of its own: for payload, and for words where those are ordered
+// otherwise.
+Windows::Known Windows::registered(std::byte* address, size_t bytes, bool words) const {
+  Known known;
+  if (transports_.rails == nullptr) return known;
+  const Rails& rails = *transports_.rails;
+  const nic::Memory memory = memory_of(transports_.gpu, address, bytes);
+  for (size_t i = 0; i < rails.nics().size(); ++i) {
+    const IbgdaNic& nic = rails.nics()[i];
+    const nic::MemoryRegion& payload =
+        known.regions.emplace_back(nic.device, nic.domain, memory, nic.payload);
+    const Be32 lkey = payload.lkey();
+    const Be32 rkey = payload.rkey();
+    Be32 word_rkey = rkey;
+    if (words && nic.payload != nic::Ordering::kStrict) {
+      word_rkey = known.regions.emplace_back(nic.device, nic.domain, memory).rkey();
+    }
+    for (uint32_t rail = 0; rail < rails.count(); ++rail) {
+      if (rails.nic_of(rail) != i) continue;
+      known.lkeys[rail] = lkey;
+      known.rkeys[rail] = rkey;
+      known.word_rkeys[rail] = word_rkey;
+    }
+  }
+  return known;
+}
+
+Window Windows::window_of(std::byte* address, size_t bytes, const Known& known) const {
+  const uint64_t first = first_offset(address);
+  Window window{};
+  window.base = address - first;
+  window.bytes = bytes + first;
+  std::ranges::copy(known.lkeys, window.lkeys);
+  return window;
 }
 
 void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
-  Part mine{Be32{0u}, Be32{0u}, 0, first_unreachable(memory)};
-  std::vector<nic::MemoryRegion> regions;  // for payload; for words, where that is not the same
+  Part mine{{}, {}, 0, first_unreachable(memory)};
+  Known known;
   std::string why;
   try {
-    if (transports_.nic) {
-      const nic::Ordering payload = transports_.nic->payload;
-      regions.push_back(registered(address, bytes, payload));
-      if (payload != nic::Ordering::kStrict) {
-        regions.push_back(registered(address, bytes, nic::Ordering::kStrict));
-      }
-      mine.rkey = regions.front().rkey();
-      mine.word_rkey = regions.back().rkey();
-    }
+    known = registered(address, bytes, true);
+    mine.rkeys = known.rkeys;
+    mine.word_rkeys = known.word_rkeys;
   } catch (const Error& error) {
     why = error.what();
     mine.refused = 1;
@@ -101,8 +138,6 @@ void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
          "use symmetric memory (Runtime::malloc) or set PEAL_TRANSPORT=ibgda",
          mine.unreachable, bytes, memory.how[static_cast<size_t>(mine.unreachable)]);
   }
-  std::vector<Be32> rkeys;
-  std::vector<Be32> word_rkeys;
   for (size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe].refused != 0) {
       fail(ErrorCode::kSystem, "PE {} could not register its part of a window of {} bytes", pe,
@@ -113,21 +148,20 @@ void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
            "register_window: PE {} cannot map the {} bytes of PE {} (its message says why)", pe,
            bytes, all[pe].unreachable);
     }
-    if (regions.empty()) continue;
-    rkeys.push_back(all[pe].rkey);
-    word_rkeys.push_back(all[pe].word_rkey);
+  }
+  std::vector<Be32> rkeys;
+  std::vector<Be32> word_rkeys;
+  for (uint32_t rail = 0; transports_.rails && rail < transports_.rails->count(); ++rail) {
+    for (const Part& part : all) {
+      rkeys.push_back(part.rkeys[rail]);
+      word_rkeys.push_back(part.word_rkeys[rail]);
+    }
   }
   const uint64_t first = first_offset(address);
   for (std::byte*& begin : memory.direct) begin = begin == nullptr ? nullptr : begin - first;
-  tables_.add({.base = address - first,
-               .bytes = bytes + first,
-               .lkey = regions.empty() ? Be32{0u} : regions.front().lkey(),
-               .reserved = 0,
-               .rkeys = nullptr,
-               .word_rkeys = nullptr,
-               .direct = nullptr},
+  tables_.add(window_of(address, bytes, known),
               {.rkeys = rkeys, .word_rkeys = word_rkeys, .direct = memory.direct});
-  std::ranges::move(regions, std::back_inserter(regions_));
+  std::ranges::move(known.regions, std::back_inserter(regions_));
   mapped_.push_back(std::move(memory));
 }
 
@@ -142,20 +176,9 @@ void Windows::add_local(std::byte* address, size_t bytes) {
   if (transports_.gpu && !transports_.gpu->knows(address)) {
     pinned_.push_back(pin(transports_.gpu, address, bytes));
   }
-  Window window{.base = address,
-                .bytes = bytes,
-                .lkey = Be32{0u},
-                .reserved = 0,
-                .rkeys = nullptr,
-                .word_rkeys = nullptr,
-                .direct = nullptr};
-  if (transports_.nic) {
-    regions_.push_back(registered(address, bytes, transports_.nic->payload));
-    window.base -= first_offset(address);
-    window.bytes += first_offset(address);
-    window.lkey = regions_.back().lkey();
-  }
-  tables_.add(window, {});
+  Known known = registered(address, bytes, false);
+  tables_.add(window_of(address, bytes, known), {});
+  std::ranges::move(known.regions, std::back_inserter(regions_));
 }
 
 }  // namespace peal

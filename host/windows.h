@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The windows of a PE: memory that kernels transfer from and to. A window is registered with the
-// NIC where there is one, mapped from and to the peers that are reached directly, and then shown to
-// kernels.
+// NICs where there are some, mapped from and to the peers that are reached directly, and then shown
+// to kernels.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@
 #include "host/live_group.h"
 #include "host/memory/backing_cuda.h"
 #include "host/routes.h"
-#include "host/transport/ibgda.h"
 #include "host/transport/p2p.h"
+#include "host/transport/rails.h"
 
 namespace peal {
 
 /// The parts of a runtime that windows are made with; null where there is no such transport.
 struct WindowTransports {
   const Routes& routes;
-  const IbgdaNic* nic;
+  const Rails* rails;
   P2p* p2p;
   std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
 };
@@ -40,6 +40,11 @@ class Windows {
   /// Adds memory that only this PE uses. Kernels on a GPU get access to it if they had none.
   void add_local(std::byte* address, size_t bytes);
 
+  /// How the NIC got to know the first window, the heap.
+  std::string describe_registration() const {
+    return regions_.empty() ? "" : regions_.front().registration().describe();
+  }
+
   /// Ends the mappings of the peers' memory. No kernel may run any more.
   void unmap() { mapped_.clear(); }
 
@@ -47,7 +52,9 @@ class Windows {
   uint64_t first_offset(const std::byte* address) const;
   void agree(const std::byte* address, size_t bytes);
   int32_t first_unreachable(PeerMemory& memory) const;
-  nic::MemoryRegion registered(std::byte* address, size_t bytes, nic::Ordering ordering) const;
+  struct Known;
+  Known registered(std::byte* address, size_t bytes, bool words) const;
+  Window window_of(std::byte* address, size_t bytes, const Known& known) const;
 
   LiveGroup& bootstrap_;
   DeviceTables& tables_;

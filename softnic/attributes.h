@@ -36,6 +36,29 @@ enum class Service : uint8_t {
   kDcTarget = 6
 };
 
+/// What a packet's header is made for: that of a queue pair at one end and of the one at the other
+/// must be the same, or the port drops what comes.
+enum class Network : uint8_t {
+  kInfiniBand,
+  kRoceV1,  // an Ethernet frame of its own kind
+  kRoceV2,  // UDP over IPv4 or IPv6, whichever the GID is
+};
+
+/// The way to a peer as a client gives it.
+struct AddressPath {
+  uint8_t port = 1;
+  uint16_t lid = 0;     // InfiniBand
+  bool global = false;  // with a GRH
+  uint8_t source_gid = 0;
+  uint8_t hop_limit = 0;
+  uint8_t traffic_class = 0;
+  uint8_t service_level = 0;
+  uint32_t flow_label = 0;
+  uint16_t udp_port = 0;  // RoCE v2, at the source
+  uint8_t mac[6] = {};    // RoCE
+  uint8_t gid[16] = {};
+};
+
 /// What the state transitions set. A transition takes all of them: whoever changes some queries
 /// first. Sequence numbers count only in the transition that carries them.
 struct QueuePairAttributes {
@@ -43,9 +66,9 @@ struct QueuePairAttributes {
   uint32_t access = 0;  // rwe, rre, rae as Access bits
   uint8_t atomic_mode = 0;
   uint32_t remote_qpn = 0;
-  uint16_t remote_lid = 0;
-  uint8_t remote_gid[16] = {};
-  bool has_grh = false;
+  uint16_t remote_lid = 0;  // of the NIC that `path` leads to; 0: to nobody
+  Network network = Network::kInfiniBand;
+  AddressPath path;
   uint8_t mtu = 1;  // QPC code 1..5
   uint8_t log_max_message = 30;
   uint8_t log_responder_depth = 0;    // log_rra_max

@@ -20,6 +20,9 @@ class Commands {
   virtual Created create_cq(const CompletionQueueConfig& config) = 0;
   virtual Refusal destroy_cq(uint32_t cqn) = 0;
   virtual uint64_t cq_produced(uint32_t cqn) = 0;
+  virtual Refusal arm_cq(uint32_t, uint32_t, bool, CompletionListener&) {
+    return {CommandStatus::kBadOperation, "this engine raises no completion events"};
+  }
   virtual Created create_qp(const QueuePairConfig& config) = 0;
   virtual Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) = 0;
   virtual Refusal query_qp(uint32_t qpn, QueuePairAttributes* answer) = 0;

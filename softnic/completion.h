@@ -16,6 +16,8 @@
 
 namespace peal::softnic {
 
+inline constexpr uint32_t kSolicitedCqe = 2;  // op_own
+
 /// True when the consumer has not made room. Only asked of queues that check overruns.
 PEAL_HD bool cq_full(const CompletionQueue& cq) {
   if (cq.doorbell == nullptr) return false;
@@ -49,8 +51,8 @@ PEAL_HD CqeWords cqe_words(const CqePlace& place, const Completed& done, uint64_
     return uint64_t{Be32(first).raw} | uint64_t{Be32(second).raw} << 32;
   };
   const uint32_t tag = static_cast<uint32_t>(done.opcode) << 24 | place.qpn;
-  const uint32_t last =
-      uint32_t{done.counter} << 16 | static_cast<uint32_t>(done.kind) << 4 | place.owner;
+  const uint32_t last = uint32_t{done.counter} << 16 | static_cast<uint32_t>(done.kind) << 4 |
+                        (done.solicited ? kSolicitedCqe : 0) | place.owner;
   return {
       {0, 0, 0, 0, uint64_t{Be32(place.user_index & 0xffffff).raw} | uint64_t{done.immediate} << 32,
        pair(0, done.bytes), failed ? pair(0, static_cast<uint32_t>(done.syndrome)) : Be64(now).raw,
@@ -62,6 +64,16 @@ PEAL_HD void write_cqe(const CqePlace& place, const Completed& done, uint64_t no
   const CqeWords words = cqe_words(place, done, now);
   for (uint32_t i = 0; i < 7; ++i) store_relaxed<uint64_t>(place.at + i * 8, words.word[i]);
   store<uint64_t>(place.at + 56, words.word[7]);
+}
+
+/// An armed queue got an entry: its event is due, once, unless only a solicited entry or an error
+/// counts. Queues that kernels poll are never armed.
+PEAL_HD void fire(Port& port, CompletionQueue& cq, const Completed& done) {
+  const bool failed = done.syndrome != mlx5::Syndrome::kNone;
+  if (cq.armed == Arm::kSolicitedOnly && !done.solicited && !failed) return;
+  cq.armed = Arm::kNothing;
+  cq.told = cq.produced;
+  store_relaxed<uint32_t>(&port.events.fired, 1);
 }
 
 /// Reports a completion. One that does not fit marks the queue overrun: it is dropped, and so is
@@ -82,6 +94,7 @@ PEAL_HD void complete(Port& port, const QueuePair& qp, uint32_t cqn, const Compl
   // Counted first: whoever has seen the CQE may ask cq_produced().
   store_relaxed<uint64_t>(&cq->produced, entry + 1);
   write_cqe(place_of(*cq, entry, qp), done, now);
+  if (cq->armed != Arm::kNothing) fire(port, *cq, done);
 }
 
 /// Reports what had to wait and is due.

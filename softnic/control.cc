@@ -12,14 +12,6 @@
 
 namespace peal::softnic {
 
-namespace {
-
-Refusal refuse_with(CommandStatus status, const char* reason) { return {status, reason}; }
-
-Created refused(CommandStatus status, const char* reason) { return {0, {status, reason}}; }
-
-}  // namespace
-
 Tables::Tables(uint16_t lid, uint32_t epoch, const Timing& timing) {
   port.lid = lid;
   port.keys = keys.data();
@@ -42,6 +34,10 @@ Control::~Control() { close(event_fd_); }
 
 void Control::collect() {
   EventLog& log = tables_.port.events;
+  if (log.fired != 0) {
+    log.fired = 0;
+    tell_listeners();
+  }
   const uint64_t fresh = log.count < EventLog::kCapacity ? log.count : EventLog::kCapacity;
   for (uint32_t i = 0; i < fresh; ++i) events_.push_back(log.event[i]);
   log.count = 0;
@@ -136,59 +132,6 @@ Refusal Control::deregister_memory(uint32_t key) {
   entry = {};
   tables_.keys.release(key >> 8);
   return {};
-}
-
-// ---- completion queues
-
-Created Control::create_cq(const CompletionQueueConfig& config) {
-  const Runner::Pause pause(runner_);
-  if (config.buffer == nullptr || !aligned(config.buffer, sizeof(mlx5::Cqe))) {
-    return refused(CommandStatus::kBadParameter, "CQ buffer missing or not aligned to 64");
-  }
-  if (config.cqe_bytes != 64 && config.cqe_bytes != 128) {
-    return refused(CommandStatus::kBadSize, "CQE of neither 64 nor 128 bytes");
-  }
-  if (config.log_entries > 22) return refused(CommandStatus::kBadSize, "CQ beyond 2^22 entries");
-  if (config.doorbell == nullptr && !config.ignore_overrun) {
-    return refused(CommandStatus::kBadParameter, "CQ without doorbell record checks overruns");
-  }
-  if (config.doorbell != nullptr && !aligned(config.doorbell, 8)) {
-    return refused(CommandStatus::kBadParameter, "CQ doorbell record not aligned to 8");
-  }
-  if (config.uar_page != 0 && find_page(config.uar_page) == nullptr) {
-    return refused(CommandStatus::kBadResource, "unknown UAR page");
-  }
-  const uint32_t cqn = tables_.cqs.take();
-  if (cqn == 0) return refused(CommandStatus::kNoResources, "no CQ left");
-  tables_.cqs[cqn] = {.exists = true,
-                      .collapsed = config.collapsed,
-                      .ignore_overrun = config.ignore_overrun,
-                      .cqn = cqn,
-                      .log_entries = config.log_entries,
-                      .cqe_bytes = config.cqe_bytes,
-                      .buffer = config.buffer,
-                      .doorbell = config.doorbell,
-                      .uar_page = config.uar_page};
-  if (config.uar_page != 0) ++pages_[config.uar_page].users;
-  tables_.port.cq_count = tables_.cqs.used();
-  return {cqn, {}};
-}
-
-Refusal Control::destroy_cq(uint32_t cqn) {
-  const Runner::Pause pause(runner_);
-  CompletionQueue* cq = find_cq(tables_.port, cqn);
-  if (cq == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown cqn");
-  if (cq->users > 0) return refuse_with(CommandStatus::kBusy, "queue pairs use this CQ");
-  if (cq->uar_page != 0) --pages_[cq->uar_page].users;
-  cq->exists = false;
-  tables_.cqs.release(cqn);
-  return {};
-}
-
-uint64_t Control::cq_produced(uint32_t cqn) {
-  const Runner::Pause pause(runner_);
-  const CompletionQueue* cq = find_cq(tables_.port, cqn);
-  return cq == nullptr ? 0 : cq->produced;
 }
 
 // ---- queue pairs

@@ -18,6 +18,9 @@
 
 namespace peal::softnic {
 
+inline Refusal refuse_with(CommandStatus status, const char* reason) { return {status, reason}; }
+inline Created refused(CommandStatus status, const char* reason) { return {0, {status, reason}}; }
+
 /// The tables of one NIC and the Port that names them.
 struct Tables {
   static constexpr uint32_t kFirstKeyIndex = 16;  // clear of kInvalidLkey and other small numbers
@@ -59,6 +62,8 @@ class Control : public Commands {
   Created create_cq(const CompletionQueueConfig& config) override;
   Refusal destroy_cq(uint32_t cqn) override;
   uint64_t cq_produced(uint32_t cqn) override;
+  Refusal arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
+                 CompletionListener& listener) override;
   Created create_qp(const QueuePairConfig& config) override;
   Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) override;
   Refusal query_qp(uint32_t qpn, QueuePairAttributes* answer) override;
@@ -80,6 +85,13 @@ class Control : public Commands {
     uint32_t users;
   };
 
+  /// An armed CQ and who waits for it.
+  struct Armed {
+    uint32_t cqn;
+    CompletionListener* listener;
+  };
+
+  void tell_listeners();
   Counted* find_pd(uint32_t pd);
   Counted* find_page(uint32_t id);
   Refusal check(const QueuePairConfig& config);
@@ -93,6 +105,7 @@ class Control : public Commands {
   Table<Counted> pages_{1, 1u << 15};
   std::vector<uint8_t> variants_;  // low byte of the key last given to an index
   std::deque<AsyncEvent> events_;
+  std::vector<Armed> armed_;
   int event_fd_;
 };
 

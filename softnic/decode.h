@@ -225,6 +225,7 @@ PEAL_HD Fault decode(const Port& port, const QueuePair& qp, uint64_t index, uint
   request.blocks = static_cast<uint8_t>(request.units == 0 ? 1 : blocks_of(request.units));
   request.completion = static_cast<mlx5::Completion>(modes & 0x0c);
   request.fence = static_cast<mlx5::Fence>(modes & 0xe0);
+  request.solicited = (modes & 2) != 0;
   request.immediate = control.imm.raw;
 
   if (((head >> 8) & 0xffff) != (index & 0xffff)) {

@@ -28,7 +28,7 @@ PEAL_HD QueuePair* addressee(Port& port, const Packet& packet, uint16_t lid, Ans
   }
   const QueuePairAttributes& peer = qp->attributes;
   const bool connected = qp->service == Service::kReliable && peer.remote_qpn == packet.source &&
-                         peer.remote_lid == lid;
+                         peer.remote_lid == lid && peer.network == packet.network;
   return connected ? qp : nullptr;
 }
 

@@ -113,7 +113,7 @@ bool Driver::round() {
   worked |= poll_busy(now);
   worked |= poll_idle(now);
   wire_.flush();
-  if (port_.events.count > 0) collect_();
+  if (port_.events.count > 0 || port_.events.fired != 0) collect_();
   return worked;
 }
 

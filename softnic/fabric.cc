@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -26,11 +27,22 @@ namespace peal::softnic {
 
 /// First page of a slot file. Written by its owner, except for the knocks.
 struct Fabric::SlotPage {
-  static constexpr uint64_t kMagic = 0x706561'6c6e6963;
+  static constexpr uint64_t kMagic = 0x706561'6c6e6964;
+  struct ShownGid {
+    uint32_t used;
+    uint32_t network;
+    std::array<uint8_t, 16> raw;
+  };
   uint64_t magic;
   uint64_t generation;  // 0 once closed
   alignas(64) uint64_t knock_count;
   alignas(64) uint64_t knocks[kMaxSlots / 64];
+  alignas(64) uint64_t announced;  // 1: what follows is complete
+  uint64_t ethernet;
+  uint64_t active;
+  uint64_t subnet;
+  uint64_t gid_count;
+  ShownGid gid[PresentedDevice::kMaxGids];
 };
 
 namespace {
@@ -241,6 +253,47 @@ Peer Fabric::find(uint16_t lid) const {
   peer.generation = load<uint64_t>(&page->generation);
   if (page->magic != SlotPage::kMagic || !alive(peer)) peer.generation = 0;
   return peer;
+}
+
+void Fabric::announce(const PortNotice& port) const {
+  auto* page = reinterpret_cast<SlotPage*>(page_.memory());
+  page->ethernet = port.ethernet;
+  page->active = port.active;
+  page->subnet = port.subnet;
+  page->gid_count = std::min<size_t>(port.gids.size(), PresentedDevice::kMaxGids);
+  for (size_t i = 0; i < page->gid_count; ++i) {
+    const Gid& gid = port.gids[i];
+    page->gid[i] = {gid.used, static_cast<uint32_t>(gid.network), gid.raw};
+  }
+  store<uint64_t>(&page->announced, 1);
+}
+
+PortNotice Fabric::notice_of(const Peer& peer) {
+  PortNotice port;
+  if (!peer.found()) return port;
+  const auto* page = reinterpret_cast<const SlotPage*>(peer.slot.memory());
+  if (load<uint64_t>(&page->announced) != 1) return port;
+  port.ethernet = page->ethernet != 0;
+  port.active = page->active != 0;
+  port.subnet = page->subnet;
+  const uint64_t count = std::min<uint64_t>(page->gid_count, PresentedDevice::kMaxGids);
+  for (uint64_t i = 0; i < count; ++i) {
+    const SlotPage::ShownGid& gid = page->gid[i];
+    port.gids.push_back({gid.used != 0, static_cast<Network>(gid.network), gid.raw});
+  }
+  return port;
+}
+
+std::vector<uint16_t> Fabric::members() const {
+  std::vector<uint16_t> lids;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(directory_.c_str()), closedir);
+  while (const dirent* entry = folder == nullptr ? nullptr : readdir(folder.get())) {
+    unsigned slot = 0;
+    if (std::sscanf(entry->d_name, "slot-%u", &slot) != 1 || slot >= kMaxSlots) continue;
+    const auto lid = static_cast<uint16_t>(slot + 1);
+    if (find(lid).found()) lids.push_back(lid);
+  }
+  return lids;
 }
 
 bool Fabric::alive(const Peer& peer) const {

@@ -42,6 +42,14 @@ class Mapping {
   size_t bytes_ = 0;
 };
 
+/// What a NIC shows of its port to those who look for a way to it.
+struct PortNotice {
+  bool ethernet = false;
+  bool active = false;
+  uint64_t subnet = 0;  // InfiniBand
+  std::vector<Gid> gids;
+};
+
 /// Another NIC's slot file.
 struct Peer {
   Mapping slot;
@@ -66,6 +74,12 @@ class Fabric {
 
   /// The living NIC at `lid`, if there is one.
   Peer find(uint16_t lid) const;
+  /// Shows this NIC's port to the others. Call it once.
+  void announce(const PortNotice& port) const;
+  /// What `peer` has announced; nothing that is active before it has.
+  static PortNotice notice_of(const Peer& peer);
+  /// LIDs of the living NICs, in no order.
+  std::vector<uint16_t> members() const;
   /// False once the NIC behind `peer` has closed or its process has died.
   bool alive(const Peer& peer) const;
 

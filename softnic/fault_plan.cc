@@ -4,17 +4,18 @@
 // kFaults. What cannot be right is an error, never a default.
 #include "softnic/fault_plan.h"
 
-#include <algorithm>
-#include <charconv>
 #include <optional>
-#include <stdexcept>
 #include <string>
+
+#include "softnic/words.h"
 
 namespace peal::softnic {
 
 namespace {
 
 using std::string_view;
+using words::number;
+using words::take_until;
 
 enum class Takes : uint8_t { kNo, kMay, kMust };
 
@@ -46,23 +47,6 @@ constexpr Known kFaults[] = {
 
 constexpr uint64_t kLongestMs = 86'400'000;
 
-/// Takes what comes before any of `ends` off the front of `text`.
-string_view take_until(string_view& text, string_view ends) {
-  const size_t end = std::min(text.find_first_of(ends), text.size());
-  const string_view front = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return front;
-}
-
-std::optional<uint64_t> number(string_view text) {
-  const bool hex = text.starts_with("0x");
-  if (hex) text.remove_prefix(2);
-  uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value, hex ? 16 : 10);
-  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
-}
-
 /// One line of the plan, and everything that is said about its errors.
 class Line {
  public:
@@ -88,12 +72,7 @@ class Line {
 
  private:
   [[noreturn]] void fail(string_view word, const std::string& allowed) const {
-    std::string shown(word.substr(0, 80));
-    for (char& c : shown) {
-      if (c < ' ' || c > '~') c = '?';
-    }
-    throw std::invalid_argument("line " + std::to_string(number_) + ": \"" + shown +
-                                "\": " + allowed);
+    words::fail(number_, word, allowed);
   }
 
   void take(string_view word) {
@@ -203,15 +182,9 @@ class Line {
 }  // namespace
 
 FaultPlan parse_fault_plan(string_view text) {
-  if (text.size() > FaultPlan::kMaxBytes) {
-    throw std::invalid_argument("line 1: a plan has at most 65536 bytes");
-  }
   FaultPlan plan;
-  for (uint64_t line = 1; !text.empty(); ++line) {
-    string_view rest = take_until(text, "\n");
-    rest = take_until(rest, "#");
-    while (!rest.empty()) Line(line, take_until(rest, ";")).read(&plan);
-  }
+  words::for_each_line(text, "a plan",
+                       [&plan](uint64_t line, string_view part) { Line(line, part).read(&plan); });
   return plan;
 }
 

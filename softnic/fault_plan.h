@@ -50,7 +50,6 @@ struct FaultRule {
 
 struct FaultPlan {
   static constexpr uint32_t kMaxRules = 64;
-  static constexpr uint32_t kMaxBytes = 65536;  // of a plan's text
 
   uint64_t seed = 0;
   uint32_t count = 0;

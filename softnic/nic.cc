@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <stdexcept>
 #include <system_error>
@@ -15,6 +16,7 @@
 #include "softnic/driver.h"
 #include "softnic/fabric.h"
 #include "softnic/gpu/client.h"
+#include "softnic/route.h"
 #include "softnic/settings.h"
 #include "softnic/wire.h"
 
@@ -41,7 +43,7 @@ struct CpuEngine {
 }  // namespace
 
 struct Nic::State {
-  State();
+  explicit State(const PresentedDevice& as);
   Commands& commands() const {
     return gpu != nullptr ? static_cast<Commands&>(*gpu) : cpu->control;
   }
@@ -52,23 +54,50 @@ struct Nic::State {
   gpu::Hello introduction(const void* address) const;
   void watch_events();
 
+  /// Makes a queue pair, if the device has one left.
+  template <class Make>
+  Created counted(Make make) {
+    if (queue_pairs.fetch_add(1) >= device.max_qp) {
+      queue_pairs.fetch_sub(1);
+      return {0, {CommandStatus::kNoResources, "no queue pair left: max_qp of the presentation"}};
+    }
+    const Created created = make();
+    if (created.refusal.refused()) queue_pairs.fetch_sub(1);
+    return created;
+  }
+  Refusal released(const Refusal& refusal) {
+    if (!refusal.refused()) queue_pairs.fetch_sub(1);
+    return refusal;
+  }
+
   Settings settings;
+  PresentedDevice device;
   Fabric fabric;
+  std::vector<Gid> gids;
+  Router router;
   std::unique_ptr<gpu::Exporter> exporter = gpu::make_cuda_exporter();
   std::unique_ptr<CpuEngine> cpu;  // until the GPU takes over
   std::unique_ptr<gpu::Client> gpu;
   const void* home = nullptr;  // the memory that decided for the GPU
   bool decided = false;
+  std::atomic<uint32_t> queue_pairs = 0;
   gpu::Fd events;  // epoll: readable while the engine in charge has events
 };
 
-Nic::State::State()
+Nic::State::State(const PresentedDevice& as)
     : settings(Settings::from_environment()),
+      device(as),
       fabric(settings),
+      gids(gid_table(device, fabric.lid(), fabric.guid())),
+      router(fabric, device, gids),
       cpu(std::make_unique<CpuEngine>(fabric, settings.timing)),
       events(epoll_create1(EPOLL_CLOEXEC)) {
   if (!events.valid()) throw std::system_error(errno, std::generic_category(), "softnic: epoll");
   watch_events();
+  fabric.announce({.ethernet = device.ethernet,
+                   .active = device.active(),
+                   .subnet = device.subnet,
+                   .gids = gids});
   if (settings.faults) cpu->control.set_faults(*settings.faults);
 }
 
@@ -173,18 +202,25 @@ void Nic::State::move_to_gpu(const void* address) {
   watch_events();
 }
 
-std::shared_ptr<Nic> Nic::open() { return std::shared_ptr<Nic>(new Nic()); }
+std::shared_ptr<Nic> Nic::open(const PresentedDevice& device) {
+  return std::shared_ptr<Nic>(new Nic(device));
+}
 
-Nic::Nic() : state_(std::make_unique<State>()) {}
+Nic::Nic(const PresentedDevice& device) : state_(std::make_unique<State>(device)) {}
 Nic::~Nic() = default;
 
 uint16_t Nic::lid() const { return state_->fabric.lid(); }
 uint64_t Nic::guid() const { return state_->fabric.guid(); }
+const PresentedDevice& Nic::device() const { return state_->device; }
+const std::vector<Gid>& Nic::gids() const { return state_->gids; }
+const Router& Nic::router() const { return state_->router; }
 
 Created Nic::allocate_pd() { return state_->commands().allocate_pd(); }
 Refusal Nic::free_pd(uint32_t pd) { return state_->commands().free_pd(pd); }
 
 bool Nic::admit(const void* address) { return state_->admit(address); }
+
+bool Nic::is_gpu_memory(const void* address) const { return state_->exporter->owns(address); }
 
 bool Nic::on_gpu() const { return state_->gpu != nullptr; }
 
@@ -202,9 +238,13 @@ Created Nic::create_cq(const CompletionQueueConfig& config) {
 }
 Refusal Nic::destroy_cq(uint32_t cqn) { return state_->commands().destroy_cq(cqn); }
 uint64_t Nic::cq_produced(uint32_t cqn) const { return state_->commands().cq_produced(cqn); }
+Refusal Nic::arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
+                    CompletionListener& listener) {
+  return state_->commands().arm_cq(cqn, consumed, solicited_only, listener);
+}
 
 Created Nic::create_qp(const QueuePairConfig& config) {
-  return state_->commands().create_qp(config);
+  return state_->counted([&] { return state_->commands().create_qp(config); });
 }
 Refusal Nic::modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) {
   return state_->commands().modify_qp(qpn, from, to);
@@ -212,12 +252,16 @@ Refusal Nic::modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to
 Refusal Nic::query_qp(uint32_t qpn, QueuePairAttributes* answer) const {
   return state_->commands().query_qp(qpn, answer);
 }
-Refusal Nic::destroy_qp(uint32_t qpn) { return state_->commands().destroy_qp(qpn); }
+Refusal Nic::destroy_qp(uint32_t qpn) {
+  return state_->released(state_->commands().destroy_qp(qpn));
+}
 
 Created Nic::create_dc_target(const DcTargetConfig& config) {
-  return state_->commands().create_dc_target(config);
+  return state_->counted([&] { return state_->commands().create_dc_target(config); });
 }
-Refusal Nic::destroy_dc_target(uint32_t dctn) { return state_->commands().destroy_dc_target(dctn); }
+Refusal Nic::destroy_dc_target(uint32_t dctn) {
+  return state_->released(state_->commands().destroy_dc_target(dctn));
+}
 
 Created Nic::attach_uar(std::byte* page) { return state_->commands().attach_uar(page); }
 Refusal Nic::detach_uar(uint32_t page_id) { return state_->commands().detach_uar(page_id); }

@@ -5,9 +5,10 @@
 //   verbs / mlx5dv ABI, DEVX interpreter  ->  Nic (this page)  ->  engine (steps queue pairs)  ->
 //   wire (other NICs)
 //
-// One Nic per process. Control calls may come from any thread; each takes the NIC's lock, so that
-// once a call returns the engine no longer uses what it destroyed. Calls answer a Refusal instead
-// of throwing: the ABI turns it into errno and into firmware status and syndrome.
+// One Nic per device that the process has open. Control calls may come from any thread; each takes
+// the NIC's lock, so that once a call returns the engine no longer uses what it destroyed. Calls
+// answer a Refusal instead of throwing: the ABI turns it into errno and into firmware status and
+// syndrome.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +19,7 @@
 #include "device/mlx5/layout.h"
 #include "softnic/attributes.h"
 #include "softnic/fault_plan.h"
+#include "softnic/present.h"
 
 namespace peal::softnic {
 
@@ -73,6 +75,16 @@ struct CompletionQueueConfig {
   bool ignore_overrun = false;  // oi
 };
 
+/// Told when an armed completion queue has its entry: by the engine's thread, which meanwhile does
+/// nothing else, so an implementation is short and calls no Nic.
+class CompletionListener {
+ public:
+  virtual void completed() = 0;
+
+ protected:
+  ~CompletionListener() = default;
+};
+
 /// What CREATE_QP fixes.
 struct QueuePairConfig {
   Service service = Service::kReliable;
@@ -102,11 +114,14 @@ struct DcTargetConfig {
   uint64_t dc_access_key = 0;
 };
 
-/// The NIC of this process. Opened by the first device context, closed with the last.
+class Router;
+
+/// A device's NIC. Opened by the device's first context, closed with the last.
 class Nic {
  public:
-  /// Joins the fabric, starts the engine thread. Throws std::system_error naming file and cause.
-  static std::shared_ptr<Nic> open();
+  /// Joins the fabric as `device`, starts the engine thread. Throws std::system_error naming file
+  /// and cause.
+  static std::shared_ptr<Nic> open(const PresentedDevice& device = {});
   ~Nic();
   Nic(const Nic&) = delete;
   Nic& operator=(const Nic&) = delete;
@@ -116,6 +131,12 @@ class Nic {
   uint16_t lid() const;
   /// GUID from which the port GID is built; unique with the LID.
   uint64_t guid() const;
+
+  /// What it presents itself as, and what follows from that and the LID: its GID table.
+  const PresentedDevice& device() const;
+  const std::vector<Gid>& gids() const;
+  /// The ways from here.
+  const Router& router() const;
 
   Created allocate_pd();
   Refusal free_pd(uint32_t pd);  // refused (busy) while keys or queues use it
@@ -127,6 +148,9 @@ class Nic {
   /// naming the cause when the GPU engine does not start, or the range is out of reach of the one
   /// that runs.
   bool admit(const void* address);
+
+  /// True for memory that a GPU driver of this process has allocated on a GPU.
+  bool is_gpu_memory(const void* address) const;
 
   /// Which engine runs: the CPU's until admit() has decided.
   bool on_gpu() const;
@@ -143,6 +167,14 @@ class Nic {
   Refusal destroy_cq(uint32_t cqn);          // refused (busy) while a queue pair uses it
   uint64_t cq_produced(uint32_t cqn) const;  // CQEs ever written; 0 for an unknown cq
 
+  /// The next entry of the CQ tells `listener`, once; with `solicited_only` the next that was
+  /// solicited or is an error. At once if there is one beyond the `consumed` first and newer than
+  /// the last that was told. Until the CQ is destroyed the listener must live. Refused by an engine
+  /// on a GPU.
+  Refusal arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
+                 CompletionListener& listener);
+
+  /// Refused (no resources) beyond the device's max_qp; DC targets count too.
   Created create_qp(const QueuePairConfig& config);
   /// One of RST2INIT .. 2RST: `to.state` names the target; illegal transitions are refused with
   /// kBadQpState.
@@ -172,7 +204,7 @@ class Nic {
   bool port_up() const;
 
  private:
-  Nic();
+  explicit Nic(const PresentedDevice& device);
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -29,17 +29,22 @@ struct Key {
   std::byte* memory = nullptr;
 };
 
+/// What the next event of a completion queue waits for.
+enum class Arm : uint8_t { kNothing, kSolicitedOnly, kAny };
+
 struct CompletionQueue {
   bool exists = false;
   bool collapsed = false;
   bool ignore_overrun = false;
   bool overrun = false;
+  Arm armed = Arm::kNothing;
   uint32_t cqn = 0;
   uint32_t log_entries = 0;
   uint32_t cqe_bytes = 64;
   std::byte* buffer = nullptr;
   std::byte* doorbell = nullptr;
   uint64_t produced = 0;
+  uint64_t told = 0;     // entries when the last event was raised
   uint32_t users = 0;    // queue pairs that name it
   uint32_t writers = 0;  // send queues and receive queues that complete here
   uint32_t turn = 0;     // held while a CQE of one of several writers is written
@@ -68,6 +73,7 @@ struct Completed {
   uint16_t counter;         // first block of the WQE, or receive entry
   uint32_t bytes;
   uint32_t immediate;  // big-endian
+  bool solicited = false;
 };
 
 /// What a fault plan (faults.h) has in hand for one queue pair. Without a plan nobody looks at it.
@@ -201,6 +207,7 @@ struct DcConnection {
 struct EventLog {
   static constexpr uint32_t kCapacity = 256;
   uint32_t count = 0;
+  uint32_t fired = 0;  // not 0: an armed CQ has its completion
   AsyncEvent event[kCapacity] = {};
 
   PEAL_HD void raise(AsyncEvent::Kind kind, uint32_t number) {

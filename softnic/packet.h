@@ -13,6 +13,7 @@
 
 #include "device/base/target.h"
 #include "device/mlx5/layout.h"
+#include "softnic/attributes.h"
 
 namespace peal::softnic {
 
@@ -29,6 +30,7 @@ enum class PacketKind : uint8_t {
 inline constexpr uint8_t kFirstOfConnection = 1;  // DC: opens (or resynchronises) the connection
 inline constexpr uint8_t kDcRequest = 2;
 inline constexpr uint8_t kLastOfMessage = 4;
+inline constexpr uint8_t kSolicited = 8;  // the receiver's completion raises a solicited event
 
 inline constexpr uint32_t kPsnMask = 0xffffff;
 
@@ -57,7 +59,8 @@ struct alignas(64) Packet {
   uint32_t epoch;        // DC: names one connection of one initiator
   mlx5::Syndrome syndrome;
   uint8_t timer;
-  uint16_t reserved;
+  Network network;  // of the requester's queue pair
+  uint8_t mtu;      // likewise, QPC code
 };
 static_assert(sizeof(Packet) == 64);
 

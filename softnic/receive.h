@@ -44,7 +44,8 @@ PEAL_HD void complete_receive(Port& port, QueuePair& qp, const Packet& packet, m
             .opcode = mlx5::Opcode::kNop,
             .counter = static_cast<uint16_t>(qp.receive.consumed++),
             .bytes = failed ? 0 : packet.total,
-            .immediate = failed ? 0 : packet.immediate},
+            .immediate = failed ? 0 : packet.immediate,
+            .solicited = (packet.flags & kSolicited) != 0},
            now);
 }
 

@@ -19,6 +19,7 @@ struct Request {
   uint8_t blocks;     // 64-byte blocks taken
   uint8_t units;      // 16-byte segments, ds
   uint8_t data_unit;  // first data segment; == units when there is none
+  bool solicited;     // SE bit
   uint32_t immediate;
   uint32_t rkey;
   uint64_t address;

@@ -234,7 +234,10 @@ class Requester : private Recovery {
     packet.offset = send.offset;
     packet.bytes = bytes;
     packet.immediate = request.immediate;
+    packet.network = qp.attributes.network;
+    packet.mtu = qp.attributes.mtu;
     if (send.offset + bytes == request.bytes) packet.flags |= kLastOfMessage;
+    if (request.solicited) packet.flags |= kSolicited;
     if (qp.service == Service::kDcInitiator) {
       packet.flags |= kDcRequest;
       if (send.psn == send.dc_first_psn) packet.flags |= kFirstOfConnection;

@@ -140,6 +140,15 @@ PEAL_HD Answer act_atomic(Port& port, QueuePair& qp, const Packet& packet, std::
   return {.value = old};
 }
 
+/// Both ends cut the message into the same packets: one fits in a packet of either, or the path
+/// MTUs are the same. A DC target has the initiator's.
+PEAL_HD bool same_packets(const QueuePair& qp, const Packet& packet) {
+  const uint8_t mine = qp.attributes.mtu;
+  if (qp.service == Service::kDcTarget || packet.mtu == mine) return true;
+  const uint32_t least = packet.mtu < mine ? packet.mtu : mine;
+  return packet.total <= 128u << (least & 7);
+}
+
 /// The receive entry cannot take the message: both ends hear of it.
 PEAL_HD Answer fail_receive(Port& port, QueuePair& qp, const Packet& packet,
                             mlx5::Syndrome syndrome, uint64_t now) {
@@ -188,7 +197,8 @@ PEAL_HD Answer respond(Port& port, QueuePair& qp, const Packet& packet, const Pa
     return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
   }
   if (packet.total > kWholeSegment || packet.offset > packet.total ||
-      packet.bytes > packet.total - packet.offset || (brings && payload.bytes != packet.bytes)) {
+      packet.bytes > packet.total - packet.offset || (brings && payload.bytes != packet.bytes) ||
+      !same_packets(qp, packet)) {
     return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
   }
   if (sends) return act_send(port, qp, packet, payload, now);

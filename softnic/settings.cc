@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "softnic/words.h"
+
 namespace peal::softnic {
 
 namespace {
@@ -55,30 +57,38 @@ void read_engine(Settings* settings) {
   }
 }
 
-/// What the file holds, at most one byte more than a plan may have.
-std::string contents_of(const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(FaultPlan::kMaxBytes + 1, '\0');
+/// The text that a variable holds or that lies in the file it names: at most one byte more than a
+/// text may have.
+std::string text_of(const char* name, const char* value) {
+  if (value[0] != '/') return value;
+  std::ifstream file(value, std::ios::binary);
+  std::string text(words::kMaxTextBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file.is_open() || file.bad()) {
-    malformed("PEAL_SOFTNIC_FAULTS", path, "a fault plan, or the absolute path of a readable file");
+    malformed(name, value, "the text itself, or the absolute path of a readable file");
   }
   text.resize(static_cast<size_t>(file.gcount()));
   return text;
 }
 
-void read_faults(Settings* settings) {
-  const char* const faults = std::getenv("PEAL_SOFTNIC_FAULTS");
-  if (faults == nullptr) return;
-  const std::string text = faults[0] == '/' ? contents_of(faults) : faults;
+/// What `parse` makes of the variable's text.
+template <class Parse>
+auto parsed(const char* name, const char* value, Parse parse) {
+  const std::string text = text_of(name, value);
   try {
-    settings->faults = parse_fault_plan(text);
+    return parse(text);
   } catch (const std::invalid_argument& error) {
-    malformed("PEAL_SOFTNIC_FAULTS", faults, error.what());
+    malformed(name, value, error.what());
   }
 }
 
 }  // namespace
+
+Presentation Settings::presentation_from_environment() {
+  const char* const present = std::getenv("PEAL_SOFTNIC_PRESENT");
+  if (present == nullptr) return parse_presentation("");
+  return parsed("PEAL_SOFTNIC_PRESENT", present, parse_presentation);
+}
 
 Settings Settings::from_environment() {
   Settings settings;
@@ -102,7 +112,10 @@ Settings Settings::from_environment() {
     }
   }
   read_engine(&settings);
-  read_faults(&settings);
+  if (const char* faults = std::getenv("PEAL_SOFTNIC_FAULTS")) {
+    settings.faults = parsed("PEAL_SOFTNIC_FAULTS", faults, parse_fault_plan);
+  }
+  settings.present = presentation_from_environment();
   return settings;
 }
 

@@ -9,6 +9,7 @@
 //   PEAL_SOFTNIC_GPU            number of the GPU that runs the NIC           (not the kernels')
 //   PEAL_SOFTNIC_ENGINE_PROGRAM the GPU engine's program                   (beside the library)
 //   PEAL_SOFTNIC_FAULTS         a fault plan, or the absolute path of a file with one   (none)
+//   PEAL_SOFTNIC_PRESENT        as which hardware, or an absolute path         (one InfiniBand NIC)
 #pragma once
 
 #include <optional>
@@ -16,6 +17,7 @@
 
 #include "softnic/fault_plan.h"
 #include "softnic/objects.h"
+#include "softnic/present.h"
 
 namespace peal::softnic {
 
@@ -29,10 +31,13 @@ struct Settings {
   std::optional<int> gpu;
   std::string engine_program;  // empty: beside the library
   std::optional<FaultPlan> faults;
+  Presentation present;  // the devices, in order
 
   /// Reads the environment. Throws std::invalid_argument naming the variable, its value and what
   /// it may be.
   static Settings from_environment();
+  /// The part of it that says which devices there are.
+  static Presentation presentation_from_environment();
 };
 
 }  // namespace peal::softnic

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The memory of one send queue, as kernels, the NIC and the host see it. Plain data:
-// host/transport/ibgda.cc fills it in, device/mlx5/{send_queue,completion,doorbell}.h run it.
+// host/transport/queues.cc fills it in, device/mlx5/{send_queue,completion,doorbell}.h run it.
 //
 //   line 0     fixed at set-up, read by all
 //   line 1     moved by producers and pollers
@@ -23,6 +23,9 @@ inline constexpr uint32_t kMinDepth =
     128;  // a warp of two-block WQEs with signals must fit at once
 inline constexpr uint32_t kMaxDepth = 16384;  // keeps the 16-bit completion counter unambiguous
 inline constexpr uint32_t kLandingCells = 128;
+/// NICs of one PE. Rail r of a job is a connection of this PE's NIC r to a peer's NIC r, or, where
+/// a PE has fewer, to NIC r modulo their number.
+inline constexpr uint32_t kMaxRails = 4;
 
 /// Where the NIC drops the result of a fetching operation. `lap` counts the cell's users, so that
 /// nobody's result is overwritten before it was read.
@@ -59,8 +62,8 @@ struct alignas(128) SendQueue {
   uint32_t peer;
   uint64_t timeout_ns;  // of waits inside the queue; 0 = none
   uint32_t ring_twice;  // 1: hardware, which hears of work through the register alone
-  uint32_t reserved_word;
-  uint32_t* alarm;  // the host's word that says: look for an error here; null: nobody looks
+  uint32_t rail;        // by which NIC: see kMaxRails
+  uint32_t* alarm;      // the host's word that says: look for an error here; null: nobody looks
   uint64_t unused[2];
 
   // Moving.
@@ -70,6 +73,7 @@ struct alignas(128) SendQueue {
   uint64_t rung;
   uint64_t completed;  // 1 + first WQEBB of the last completed WQE
   uint64_t landing_ticket;
+  uint64_t settled;  // WQEBBs up to and with the last READ of device/rails.h
   uint32_t ring_lock;
 
   alignas(128) QueueError error;

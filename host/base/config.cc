@@ -69,14 +69,15 @@ struct Count {
   std::string accepts() const { return fmt::format("a whole number from {} to {}", low, high); }
 };
 
-struct Device {
+/// -1 stands for auto.
+struct AutoOr {
+  Count count;
   static constexpr bool kSecret = false;
-  static constexpr Count kIndex{0, 1023};
 
   std::optional<int> parse(string_view text) const {
-    return text == "auto" ? std::optional(-1) : kIndex.parse(text);
+    return text == "auto" ? std::optional(-1) : count.parse(text);
   }
-  std::string accepts() const { return "auto or " + kIndex.accepts(); }
+  std::string accepts() const { return "auto or " + count.accepts(); }
 };
 
 struct PowerOfTwo {
@@ -157,12 +158,18 @@ constexpr Choice<BootstrapKind, 4> kBootstraps{{{{"auto", BootstrapKind::kAuto},
                                                  {"mpi", BootstrapKind::kMpi},
                                                  {"tcp", BootstrapKind::kTcp},
                                                  {"single", BootstrapKind::kSingle}}}};
-constexpr Choice<TransportKind, 3> kTransports{{{{"auto", TransportKind::kAuto},
+constexpr Choice<TransportKind, 4> kTransports{{{{"auto", TransportKind::kAuto},
                                                  {"p2p", TransportKind::kP2p},
-                                                 {"ibgda", TransportKind::kIbgda}}}};
+                                                 {"ibgda", TransportKind::kIbgda},
+                                                 {"proxy", TransportKind::kProxy}}}};
+constexpr Choice<DoorbellKind, 3> kDoorbells{
+    {{{"auto", DoorbellKind::kAuto}, {"gpu", DoorbellKind::kGpu}, {"cpu", DoorbellKind::kCpu}}}};
 constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},
                                                          {"on", RelaxedOrdering::kOn},
                                                          {"off", RelaxedOrdering::kOff}}}};
+constexpr Choice<bool, 2> kOnOff{{{{"on", true}, {"off", false}}}};
+constexpr Choice<int, 6> kMtus{
+    {{{"auto", 0}, {"256", 256}, {"512", 512}, {"1024", 1024}, {"2048", 2048}, {"4096", 4096}}}};
 constexpr Choice<LogLevel, 4> kLogLevels{{{{"error", LogLevel::kError},
                                            {"warn", LogLevel::kWarn},
                                            {"info", LogLevel::kInfo},
@@ -174,9 +181,9 @@ constexpr string_view kNames[] = {PEAL_CONFIG_TABLE(PEAL_CONFIG_NAME)};
 
 // Read by the software NIC, which shares no code with this file.
 constexpr string_view kSoftnicNames[] = {
-    "PEAL_SOFTNIC_FABRIC", "PEAL_SOFTNIC_DIR", "PEAL_SOFTNIC_TIMEOUT_SCALE",
-    "PEAL_SOFTNIC_ENGINE", "PEAL_SOFTNIC_GPU", "PEAL_SOFTNIC_ENGINE_PROGRAM",
-    "PEAL_SOFTNIC_FAULTS"};
+    "PEAL_SOFTNIC_FABRIC", "PEAL_SOFTNIC_DIR",    "PEAL_SOFTNIC_TIMEOUT_SCALE",
+    "PEAL_SOFTNIC_ENGINE", "PEAL_SOFTNIC_GPU",    "PEAL_SOFTNIC_ENGINE_PROGRAM",
+    "PEAL_SOFTNIC_FAULTS", "PEAL_SOFTNIC_PRESENT"};
 
 // Set by Open MPI, by PMIx launchers, by MPICH's.
 constexpr string_view kLauncherNames[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};

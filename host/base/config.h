@@ -15,7 +15,8 @@
 namespace peal {
 
 enum class BootstrapKind { kAuto, kMpi, kTcp, kSingle };
-enum class TransportKind { kAuto, kP2p, kIbgda };
+enum class TransportKind { kAuto, kP2p, kIbgda, kProxy };
+enum class DoorbellKind { kAuto, kGpu, kCpu };
 enum class RelaxedOrdering { kAuto, kOn, kOff };
 
 /// Where a program's kernels run, and so where the memory they use must lie. Not a setting: the
@@ -32,12 +33,16 @@ using Microseconds = std::chrono::microseconds;
   X(int, queues, "PEAL_QUEUES", "4", (Count{1, 1024}), "queues per peer of the default context")  \
   X(int, queue_depth, "PEAL_QUEUE_DEPTH", "1024", (PowerOfTwo{128, 16384}),                       \
     "work queue entries of one queue")                                                            \
+  X(uint64_t, queue_memory, "PEAL_QUEUE_MEMORY", "1G", (Size{64u << 10, uint64_t{1} << 44}),      \
+    "most memory that all queues of a PE may take")                                               \
   X(Microseconds, timeout, "PEAL_TIMEOUT", "10s", (Time{Microseconds(0)}),                        \
     "deadline of every wait inside a kernel; 0 = none")                                           \
   X(BootstrapKind, bootstrap, "PEAL_BOOTSTRAP", "auto", kBootstraps,                              \
     "how PEs find each other; auto = mpi under mpirun, else single")                              \
   X(Microseconds, bootstrap_timeout, "PEAL_BOOTSTRAP_TIMEOUT", "60s", (Time{Microseconds(1000)}), \
     "deadline of every collective set-up call")                                                   \
+  X(bool, self_test, "PEAL_SELF_TEST", "on", kOnOff,                                              \
+    "every queue does one put, one atomic and one get before kernels use it")                     \
   X(std::string, tcp_id, "PEAL_TCP_ID", "", Secret{}, "unique id of a job started over tcp")      \
   X(int, tcp_rank, "PEAL_TCP_RANK", "0", (Count{0, 65535}), "rank of this PE in a tcp job")       \
   X(int, tcp_size, "PEAL_TCP_SIZE", "1", (Count{1, 65536}), "number of PEs in a tcp job")         \
@@ -53,11 +58,36 @@ using Microseconds = std::chrono::microseconds;
     "NVSHMEM's list of NICs, taken where PEAL_HCA is empty")                                      \
   X(std::string, nccl_ib_hca, "NCCL_IB_HCA", "", Text{},                                          \
     "NCCL's list of NICs, taken where both are empty")                                            \
+  X(int, rails, "PEAL_RAILS", "auto", (AutoOr{{1, 4}}),                                           \
+    "NICs a PE uses; auto = its share of those nearest to its GPU, on a CPU one")                 \
+  X(int, gid_index, "PEAL_GID_INDEX", "auto", (AutoOr{{0, 255}}),                                 \
+    "entry of the port's GID table to use; auto = RoCE v2, IPv4 before IPv6")                     \
+  X(int, traffic_class, "PEAL_TRAFFIC_CLASS", "auto", (AutoOr{{0, 255}}),                         \
+    "of packets with GIDs, on Ethernet 4 x DSCP; auto = NCCL_IB_TC or 0")                         \
+  X(int, service_level, "PEAL_SERVICE_LEVEL", "auto", (AutoOr{{0, 15}}),                          \
+    "of packets, on Ethernet the priority up to 7; auto = NCCL_IB_SL or 0")                       \
+  X(int, mtu, "PEAL_MTU", "auto", kMtus, "largest packet payload; auto = what both ports can do") \
+  X(int, ack_timeout, "PEAL_ACK_TIMEOUT", "auto", (AutoOr{{1, 31}}),                              \
+    "the NIC waits 4.096 us x 2^this for an answer; auto = NCCL_IB_TIMEOUT or 20")                \
+  X(int, retry_count, "PEAL_RETRY_COUNT", "auto", (AutoOr{{0, 7}}),                               \
+    "how often the NIC sends again; auto = NCCL_IB_RETRY_CNT or 7")                               \
+  X(std::string, nccl_ib_gid_index, "NCCL_IB_GID_INDEX", "", Text{},                              \
+    "NCCL's, taken where PEAL_GID_INDEX is auto")                                                 \
+  X(std::string, nccl_ib_tc, "NCCL_IB_TC", "", Text{},                                            \
+    "NCCL's, taken where PEAL_TRAFFIC_CLASS is auto")                                             \
+  X(std::string, nccl_ib_sl, "NCCL_IB_SL", "", Text{},                                            \
+    "NCCL's, taken where PEAL_SERVICE_LEVEL is auto")                                             \
+  X(std::string, nccl_ib_timeout, "NCCL_IB_TIMEOUT", "", Text{},                                  \
+    "NCCL's, taken where PEAL_ACK_TIMEOUT is auto")                                               \
+  X(std::string, nccl_ib_retry_count, "NCCL_IB_RETRY_CNT", "", Text{},                            \
+    "NCCL's, taken where PEAL_RETRY_COUNT is auto")                                               \
   X(TransportKind, transport, "PEAL_TRANSPORT", "auto", kTransports,                              \
-    "p2p = loads and stores, ibgda = the NIC; auto = p2p where it reaches on a GPU, else ibgda")  \
+    "p2p = loads and stores, ibgda = the NIC, proxy = it by a CPU; auto = p2p on GPUs or ibgda")  \
+  X(DoorbellKind, doorbell, "PEAL_DOORBELL", "auto", kDoorbells,                                  \
+    "who rings the NIC: gpu = kernels, cpu = a thread for them; auto = gpu where it may")         \
   X(RelaxedOrdering, relaxed_ordering, "PEAL_RELAXED_ORDERING", "auto", kRelaxedOrderings,        \
     "on = the NIC may place payload out of order until a signal or fence; auto = on a GPU")       \
-  X(int, device, "PEAL_DEVICE", "auto", Device{},                                                 \
+  X(int, device, "PEAL_DEVICE", "auto", (AutoOr{{0, 1023}}),                                      \
     "GPU to use; auto = number of this PE on its host, modulo GPUs")                              \
   X(bool, info, "PEAL_INFO", "0", Flag{}, "print this table with the values in force")            \
   X(LogLevel, log, "PEAL_LOG", "warn", kLogLevels, "least important messages that are printed")

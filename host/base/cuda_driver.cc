@@ -30,9 +30,11 @@ Loaded load_driver(const std::string& path) {
   };
 #define PEAL_CUDA_RESOLVE(member, symbol, parameters) resolve(driver->member, symbol);
   PEAL_CUDA_FUNCTIONS(PEAL_CUDA_RESOLVE)
+  const char* const required = missing;
+  PEAL_CUDA_OPTIONAL_FUNCTIONS(PEAL_CUDA_RESOLVE)
 #undef PEAL_CUDA_RESOLVE
-  if (missing) {
-    return {nullptr, fmt::format("{} has no function {}: its driver is too old", path, missing)};
+  if (required) {
+    return {nullptr, fmt::format("{} has no function {}: its driver is too old", path, required)};
   }
   const Result result = driver->init(0);
   if (result != kSuccess) return {nullptr, "cuInit: " + driver->text(result)};

@@ -31,8 +31,13 @@ struct IpcHandle {
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kOutOfMemory = 2;
 inline constexpr Result kPeerAccessAlreadyEnabled = 704;
+inline constexpr Result kNotPermitted = 800;
+inline constexpr Result kNotSupported = 801;
+inline constexpr int kDmaBufSupported = 124;       // CU_DEVICE_ATTRIBUTE_...
 inline constexpr int kP2pNativeAtomics = 3;        // CU_DEVICE_P2P_ATTRIBUTE_...
 inline constexpr int kPointerMemoryType = 2;       // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+inline constexpr unsigned kMemoryTypeDevice = 2;   // CU_MEMORYTYPE_...
+inline constexpr int kRangeHandleDmaBuf = 1;       // CU_MEM_RANGE_HANDLE_TYPE_...
 inline constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_...
 inline constexpr unsigned kIpcLazyPeerAccess = 1;  // CU_IPC_MEM_...
 inline constexpr unsigned kHostPortable = 1;       // CU_MEMHOSTALLOC_..., CU_MEMHOSTREGISTER_...
@@ -47,6 +52,7 @@ inline constexpr unsigned kHostIoMemory = 4;       // CU_MEMHOSTREGISTER_...
   X(error_string, "cuGetErrorString", (Result error, const char** text))                         \
   X(device_count, "cuDeviceGetCount", (int* count))                                              \
   X(device, "cuDeviceGet", (Device * device, int index))                                         \
+  X(device_attribute, "cuDeviceGetAttribute", (int* value, int what, Device device))             \
   X(device_name, "cuDeviceGetName", (char* name, int bytes, Device device))                      \
   X(device_uuid, "cuDeviceGetUuid_v2", (Uuid * uuid, Device device))                             \
   X(pci_bus_id, "cuDeviceGetPCIBusId", (char* address, int bytes, Device device))                \
@@ -77,11 +83,17 @@ inline constexpr unsigned kHostIoMemory = 4;       // CU_MEMHOSTREGISTER_...
   X(host_pointer, "cuMemHostGetDevicePointer_v2", (Address * out, void* host, unsigned flags))   \
   X(pointer_attribute, "cuPointerGetAttribute", (void* value, int what, Address pointer))
 
+// The same for functions that an older driver lacks: null there.
+#define PEAL_CUDA_OPTIONAL_FUNCTIONS(X)            \
+  X(range_handle, "cuMemGetHandleForAddressRange", \
+    (void* handle, Address address, size_t bytes, int kind, unsigned long long flags))
+
 /// The functions: driver->allocate(&address, bytes). The library stays loaded until the process
 /// ends.
 struct Driver {
 #define PEAL_CUDA_DECLARE(member, symbol, parameters) Result(*member) parameters = nullptr;
   PEAL_CUDA_FUNCTIONS(PEAL_CUDA_DECLARE)
+  PEAL_CUDA_OPTIONAL_FUNCTIONS(PEAL_CUDA_DECLARE)
 #undef PEAL_CUDA_DECLARE
 
   /// "out of memory (CUDA_ERROR_OUT_OF_MEMORY)".

@@ -60,12 +60,36 @@ void release_pinned(const Backing::Block& block) noexcept {
 
 constexpr Backing::Operations kPinnedOperations{.release = release_pinned};
 
+// What to do when the driver refuses to map another device's registers.
+const char* remedy_for_registers(cuda::Result result) {
+  switch (result) {
+    case cuda::kNotPermitted:
+      return "the driver maps another device's registers for root, and for others with its option "
+             "PeerMappingOverride: a line \"options nvidia "
+             "NVreg_RegistryDwords=\"PeerMappingOverride=1;\"\" in /etc/modprobe.d/peal.conf, "
+             "then update-initramfs -u (dracut -f) and a reboot (of the host, if this is a "
+             "container)";
+    case cuda::kNotSupported:
+      return "this GPU or this system cannot map another device's registers: a virtual machine "
+             "that "
+             "does not pass both through, or a driver before 510.40.3";
+    default:
+      return "tools/doctor looks at what this takes";
+  }
+}
+
 PinnedRange pin_as(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes, unsigned kind) {
   const unsigned flags = cuda::kHostPortable | cuda::kHostDeviceMap | kind;
-  gpu->check(gpu->within([&](const cuda::Driver& driver) {
-    return driver.register_host(address, bytes, flags);
-  }),
-             fmt::format("cuMemHostRegister({} bytes at {})", bytes, fmt::ptr(address)));
+  const cuda::Result result = gpu->within(
+      [&](const cuda::Driver& driver) { return driver.register_host(address, bytes, flags); });
+  const auto call = [&] {
+    return fmt::format("cuMemHostRegister({} bytes at {})", bytes, fmt::ptr(address));
+  };
+  if (result != cuda::kSuccess && kind == cuda::kHostIoMemory) {
+    fail(ErrorCode::kUnsupported, "{} of registers on GPU {} ({}): {}; {}", call(), gpu->index(),
+         gpu->name(), gpu->driver().text(result), remedy_for_registers(result));
+  }
+  gpu->check(result, call());
   return {address, [gpu = std::move(gpu)](std::byte* begin) {
             attempt(*gpu, [&](const cuda::Driver& driver) { driver.unregister_host(begin); });
           }};

@@ -27,7 +27,7 @@ using PinnedRange = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
 PinnedRange pin(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes);
 
 /// The same for registers of another device, mapped into this process. Kernels use them at
-/// Gpu::pointer_to.
+/// Gpu::pointer_to. Throws kUnsupported with the remedy where the driver does not allow it.
 PinnedRange pin_registers(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes);
 
 /// Zeroed host memory at the same address for kernels of `gpu`; begins at a multiple of a page.

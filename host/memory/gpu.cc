@@ -116,13 +116,35 @@ void* Gpu::pointer_to(void* host) const {
   return reinterpret_cast<void*>(device);
 }
 
-bool Gpu::knows(const void* address) const {
+unsigned Gpu::memory_type(const void* address) const {
   unsigned type = 0;
   return within([&](const cuda::Driver& driver) {
     return driver.pointer_attribute(&type, cuda::kPointerMemoryType, device_address(address)) ==
-               cuda::kSuccess &&
-           type != 0;
+                   cuda::kSuccess
+               ? type
+               : 0u;
   });
+}
+
+DmaBuf Gpu::lend(std::byte* first_page, size_t bytes) const {
+  if (!driver_->range_handle) {
+    return DmaBuf("the CUDA driver has no cuMemGetHandleForAddressRange: it is older than 11.7");
+  }
+  int supported = 0;
+  const cuda::Result asked = driver_->device_attribute(&supported, cuda::kDmaBufSupported, device_);
+  if (asked != cuda::kSuccess || supported == 0) {
+    return DmaBuf(fmt::format(
+        "the driver exports none of GPU {}: that takes NVIDIA's open kernel modules", index_));
+  }
+  int fd = -1;
+  // Flags 0: by the way that the GPU's own bus has. The other one is for NICs with a second PCIe
+  // function, and shows a mistake at the first transfer only.
+  const cuda::Result result = within([&](const cuda::Driver& driver) {
+    return driver.range_handle(&fd, device_address(first_page), bytes, cuda::kRangeHandleDmaBuf, 0);
+  });
+  if (result == cuda::kSuccess) return DmaBuf(fd);
+  return DmaBuf(fmt::format("cuMemGetHandleForAddressRange({} bytes at {}) on GPU {}: {}", bytes,
+                            fmt::ptr(first_page), index_, driver_->text(result)));
 }
 
 }  // namespace peal

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "host/base/cuda_driver.h"
+#include "host/base/dma_buf.h"
 
 namespace peal {
 
@@ -58,7 +59,14 @@ class Gpu {
   void* pointer_to(void* host) const;
 
   /// True for memory that kernels may use: a GPU's, or host memory that CUDA knows.
-  bool knows(const void* address) const;
+  bool knows(const void* address) const { return memory_type(address) != 0; }
+
+  /// True for a GPU's memory.
+  bool holds(const void* address) const { return memory_type(address) == cuda::kMemoryTypeDevice; }
+
+  /// A GPU's memory as a dma-buf, for a device beside it. Whole pages of the host, inside one
+  /// allocation.
+  DmaBuf lend(std::byte* first_page, size_t bytes) const;
 
   /// Throws kSystem "call: cause" unless `result` is success.
   void check(cuda::Result result, const std::string& call) const;
@@ -75,6 +83,8 @@ class Gpu {
    private:
     const cuda::Driver& driver_;
   };
+
+  unsigned memory_type(const void* address) const;  // CU_MEMORYTYPE_...; 0: CUDA knows it not
 
   std::shared_ptr<const cuda::Driver> driver_;
   int index_;

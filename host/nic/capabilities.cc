@@ -41,6 +41,8 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
   capabilities.atomics = general(page, cap::kAtomic) != 0;
   capabilities.cq_overrun_ignore = general(page, cap::kCqOverrunIgnore) != 0;
   capabilities.log_max_queue_blocks = general(page, cap::kLogMaxQpSize);
+  capabilities.log_max_qp = general(page, cap::kLogMaxQp);
+  capabilities.log_max_cq = general(page, cap::kLogMaxCq);
   capabilities.log_max_message = general(page, cap::kLogMaxMessage);
   capabilities.log_max_responder_depth = general(page, cap::kLogMaxResponderDepth);
   capabilities.log_max_initiator_depth = general(page, cap::kLogMaxInitiatorDepth);
@@ -50,6 +52,15 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
     capabilities.atomic_host_endian = general(atomics, atomic::kEndiannessMode) == 1;
     capabilities.atomic_operations = general(atomics, atomic::kOperations);
     capabilities.atomic_sizes = general(atomics, atomic::kSizes);
+  }
+  if (general(page, cap::kRoce) != 0) {
+    const CapabilityPage roce = query(library, context, prm::kRoceCapabilities);
+    const uint32_t low = general(roce, prm::roce_cap::kMinUdpPort);
+    const uint32_t high = general(roce, prm::roce_cap::kMaxUdpPort);
+    if (low != 0 && low <= high) {
+      capabilities.min_udp_port = static_cast<uint16_t>(low);
+      capabilities.max_udp_port = static_cast<uint16_t>(high);
+    }
   }
   return capabilities;
 }

@@ -20,10 +20,14 @@ struct Capabilities {
   uint32_t atomic_operations = 0;     // bit 0 CS, 1 FA, 2 masked CS, 3 masked FA
   uint32_t atomic_sizes = 0;          // bit n: 2^n bytes
   uint32_t log_max_queue_blocks = 0;  // WQEBBs of one queue
+  uint32_t log_max_qp = 0;            // queue pairs, of all processes together
+  uint32_t log_max_cq = 0;
   uint32_t log_max_message = 0;
   uint32_t log_max_responder_depth = 0;  // READs and atomics in flight at a target
   uint32_t log_max_initiator_depth = 0;
   uint32_t max_wqe_bytes = 0;
+  uint16_t min_udp_port = 0xc000;  // RoCE v2: of sources; what the IBA's annex 17 says where the
+  uint16_t max_udp_port = 0xffff;  // NIC says nothing
 
   friend bool operator==(const Capabilities&, const Capabilities&) = default;
 };

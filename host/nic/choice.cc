@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "host/base/error.h"
@@ -14,29 +16,30 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// What keeps peal from driving that NIC, as far as sysfs tells; empty if nothing does.
-std::string obstacle(const NicPlace* nic) {
+/// What keeps peal from driving that NIC by a port that the list allows, as far as sysfs tells;
+/// empty if nothing does.
+std::string obstacle(const NicPlace* nic, const HcaList& list) {
   if (!nic) return "";
+  std::string first;
   for (const NicPort& port : nic->ports) {
-    if (port.number != kDrivenPort) continue;
-    if (!port.link_layer.empty() && port.link_layer != "InfiniBand") return port.link_layer;
-    if (!port.state.empty() && port.state != "ACTIVE") return port.state;
+    if (!list.allows(nic->name, port.number)) continue;
+    if (port.state.empty() || port.state == "ACTIVE") return "";
+    if (first.empty()) first = fmt::format("port {} {}", port.number, port.state);
   }
-  return "";
+  return first;
 }
 
 Names allowed_names(const VerbsLibrary& library, const HcaList& list) {
   const Names all = mlx5_names(library);
   Names allowed;
   for (const std::string& name : all) {
-    if (list.allows(name, kDrivenPort)) allowed.push_back(name);
+    if (list.allows(name)) allowed.push_back(name);
   }
   if (!allowed.empty()) return allowed;
   if (all.empty())
     fail(ErrorCode::kUnsupported, "no mlx5 device at all by {}", library.description());
-  fail(ErrorCode::kUnsupported,
-       "{} allows port {} of no mlx5 device by {}: it has {}; PEAL_HCA chooses one",
-       list.description(), kDrivenPort, library.description(), fmt::join(all, ", "));
+  fail(ErrorCode::kUnsupported, "{} allows no mlx5 device by {}: it has {}; PEAL_HCA chooses one",
+       list.description(), library.description(), fmt::join(all, ", "));
 }
 
 std::string relation(Distance distance, int gpu) {
@@ -45,34 +48,89 @@ std::string relation(Distance distance, int gpu) {
   return fmt::format("{} {} GPU {}", to_string(distance), apart ? "than" : "as", gpu);
 }
 
+/// What `count` NICs are of `all`, where the order alone decides.
+std::string order_of(size_t count, size_t all) {
+  if (all == 1) return "the only one";
+  if (count == 1) return fmt::format("the first of {}", all);
+  return count == all ? fmt::format("all {}", all) : fmt::format("the first {} of {}", count, all);
+}
+
+/// NICs in the order of preference, and how many of them the PE gets unless it asks for a number.
+struct Offer {
+  std::vector<RankedNic> nics;
+  size_t own;
+  std::string reason;  // of that number, where there is something to tell
+};
+
+Offer without_topology(const Names& names, const HcaList& list) {
+  Offer offer{{}, list.chooses() ? std::min(names.size(), kMaxNics) : 1, ""};
+  for (const std::string& name : names) offer.nics.push_back({name, Distance::kUnknown});
+  return offer;
+}
+
+/// Where nothing is known of distances nothing is known of how many belong to one GPU, either.
+Offer near_to(const Topology& topology, const GpuPlace& gpu, const Names& names) {
+  const Share share = share_of(topology, gpu.address, names);
+  Offer offer{rank_nics(topology, gpu.address, names), std::min(share.nics, kMaxNics), ""};
+  if (offer.nics[0].distance == Distance::kUnknown) {
+    offer.own = 1;
+  } else if (share.near > 1) {
+    offer.reason = fmt::format("; {} of {} as near, for {} GPU{}", offer.own, share.near,
+                               share.gpus, share.gpus == 1 ? "" : "s");
+  }
+  return offer;
+}
+
+size_t checked_count(const Offer& offer, size_t asked, const VerbsLibrary& library,
+                     const std::string& not_usable) {
+  if (asked == 0) return offer.own;
+  if (asked <= offer.nics.size()) return asked;
+  Names names;
+  for (const RankedNic& nic : offer.nics) names.push_back(nic.name);
+  fail(ErrorCode::kUnsupported,
+       "PEAL_RAILS={}, but by {} only {} can be used{}; set PEAL_RAILS to {} or to auto", asked,
+       library.description(), fmt::join(names, ", "), not_usable, names.size());
+}
+
 }  // namespace
 
-Choice choose_nic(const VerbsLibrary& library, const HcaList& list,
-                  const std::optional<GpuPlace>& gpu, const std::filesystem::path& root) {
+Choice choose_nics(const VerbsLibrary& library, const std::optional<GpuPlace>& gpu,
+                   const ChoiceOptions& options) {
   const bool software = library.software();
-  const Topology topology = software ? Topology() : Topology::read(root);
-  const Names allowed = allowed_names(library, list);
+  const Topology topology = software ? Topology() : Topology::read(options.root);
+  const Names allowed = allowed_names(library, options.list);
   Names candidates;
   Names others;
   for (const std::string& name : allowed) {
-    const std::string why_not = obstacle(topology.nic(name));
+    const std::string why_not = obstacle(topology.nic(name), options.list);
     if (why_not.empty())
       candidates.push_back(name);
     else
-      others.push_back(fmt::format("{} (port {} {})", name, kDrivenPort, why_not));
+      others.push_back(fmt::format("{} ({})", name, why_not));
   }
   if (candidates.empty()) candidates = allowed;
+  const std::string not_usable =
+      others.empty() ? "" : fmt::format("; not usable: {}", fmt::join(others, ", "));
 
-  Choice choice{candidates[0], candidates.size() == 1
-                                   ? "the only one"
-                                   : fmt::format("the first of {}", candidates.size())};
-  if (gpu && !software) {
-    const RankedNic nearest = rank_nics(topology, gpu->address, candidates)[0];
-    choice = {nearest.name, relation(nearest.distance, gpu->index)};
+  const bool placed = gpu && !software;
+  const Offer offer =
+      placed ? near_to(topology, *gpu, candidates) : without_topology(candidates, options.list);
+  const size_t count = checked_count(offer, options.rails, library, not_usable);
+  Choice choice;
+  Names reasons;
+  for (const RankedNic& nic : std::span(offer.nics).first(count)) {
+    choice.names.push_back(nic.name);
+    if (placed)
+      reasons.push_back(fmt::format("{}: {}", nic.name, relation(nic.distance, gpu->index)));
   }
-  choice.why = choice.name + ": " + choice.why;
-  if (!list.empty()) choice.why += ", of those that " + list.description() + " allows";
-  if (!others.empty()) choice.why += fmt::format("; not usable: {}", fmt::join(others, ", "));
+  choice.why = placed ? fmt::format("{}", fmt::join(reasons, ", "))
+                      : fmt::format("{}: {}", fmt::join(choice.names, ", "),
+                                    order_of(count, candidates.size()));
+  choice.why += count == offer.own ? offer.reason : fmt::format("; PEAL_RAILS={}", count);
+  if (!options.list.empty()) {
+    choice.why += ", of those that " + options.list.description() + " allows";
+  }
+  choice.why += not_usable;
   return choice;
 }
 

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which NIC a PE uses: of those that the library has and the user allows, the one nearest to the
-// PE's GPU whose port can be driven.
+// Which NICs a PE uses: of those that the library has and the user allows, the ones nearest to the
+// PE's GPU whose ports can be driven.
+//
+//   a GPU: its own of the nearest ones. The GPUs that have the same ones nearest get as many each,
+//   at least one (host/nic/topology.h deals them out). No GPU: the first, or all that PEAL_HCA
+//   names, where it names some. PEAL_RAILS=n: the n nearest, however far.
 #pragma once
 
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "host/nic/hca_list.h"
 #include "host/nic/verbs.h"
@@ -19,18 +24,29 @@ struct GpuPlace {
   std::string address;  // on PCI, in any spelling; empty = unknown
 };
 
-/// A NIC's name, and why it: "mlx5_3: same PCIe switch as GPU 2".
+/// The most NICs of a PE. The link of a GPU (PCIe 5 x16) feeds one of 400 Gb/s.
+inline constexpr size_t kMaxNics = 4;
+
+/// The NICs' names, the one for rail 0 first, and why them: "mlx5_3: same PCIe switch as GPU 2".
 struct Choice {
-  std::string name;
+  std::vector<std::string> names;
   std::string why;
 };
 
-/// Topology is that of `root`/sys. Where no GPU is given the first NIC is taken, and so it is with
-/// the software NIC, which lies nowhere. One whose port is down, or Ethernet, is taken only if
-/// there is no other: opening it says what is wrong.
+/// What the choice is made from, beside the library.
+struct ChoiceOptions {
+  HcaList list = {};
+  size_t rails = 0;  // NICs to use, up to kMaxNics; 0: as the table above says
+  std::filesystem::path root = "/";
+};
+
+/// Topology is that of `options.root`/sys. The software NIC lies nowhere: it is chosen as if there
+/// were no GPU. One that has no allowed port with a link is taken only if there is no other:
+/// opening it says what is wrong.
 ///
-/// Throws kUnsupported, naming the list and the NICs there are, when none is allowed.
-Choice choose_nic(const VerbsLibrary& library, const HcaList& list,
-                  const std::optional<GpuPlace>& gpu, const std::filesystem::path& root = "/");
+/// Throws kUnsupported, naming the list and the NICs there are, when none is allowed, or fewer than
+/// `options.rails`.
+Choice choose_nics(const VerbsLibrary& library, const std::optional<GpuPlace>& gpu,
+                   const ChoiceOptions& options);
 
 }  // namespace peal::nic

@@ -4,8 +4,9 @@
 #include "host/nic/device.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -32,10 +33,10 @@ class DeviceList {
   DeviceList(const DeviceList&) = delete;
   DeviceList& operator=(const DeviceList&) = delete;
 
-  /// The mlx5 device called `hca`, or the first one when that is empty; nullptr if there is none.
+  /// The device of use called `hca`, or the first one when that is empty; nullptr if there is none.
   ibv_device* find(const std::string& hca) const {
     for (size_t i = 0; i < count_; ++i) {
-      if (!library_.mlx5dv.is_supported(list_[i])) continue;
+      if (!library_.serves(list_[i])) continue;
       if (hca.empty() || hca == library_.ibv.get_device_name(list_[i])) return list_[i];
     }
     return nullptr;
@@ -44,7 +45,7 @@ class DeviceList {
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (size_t i = 0; i < count_; ++i) {
-      if (!library_.mlx5dv.is_supported(list_[i])) continue;
+      if (!library_.serves(list_[i])) continue;
       names.emplace_back(library_.ibv.get_device_name(list_[i]));
     }
     return names;
@@ -60,46 +61,87 @@ std::string joined(const std::vector<std::string>& names) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-// The software NIC knows more than fits an errno, and says so itself.
-const char* remedy_for_memory(const Device& device) {
-  return device.software() ? "a line above that begins with \"softnic:\" says more"
-                           : "if memory cannot be locked raise ulimit -l";
-}
-
 }  // namespace
 
 std::vector<std::string> mlx5_names(const VerbsLibrary& library) {
   return DeviceList(library).names();
 }
 
-Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca)
-    : library_(std::move(library)), context_(nullptr, {library_->ibv.close_device}) {
+Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca,
+               const DeviceOptions& options)
+    : library_(std::move(library)),
+      use_(options.use),
+      path_(options.path),
+      context_(nullptr, {library_->ibv.close_device}) {
   const DeviceList list(*library_);
   ibv_device* const device = list.find(hca);
   if (!device) {
-    fail(ErrorCode::kUnsupported, "no mlx5 device {} by {}: it has {}; PEAL_HCA chooses one",
+    fail(ErrorCode::kUnsupported, "no {} {} by {}: it has {}; PEAL_HCA chooses one",
+         use_ == NicUse::kDevx ? "mlx5 device" : "RDMA device",
          hca.empty() ? "at all" : "called \"" + hca + "\"", library_->description(),
          joined(list.names()));
   }
   name_ = library_->ibv.get_device_name(device);
+  open(device);
+  firmware_ = query_firmware();
+  software_ = firmware_.find("softnic") != std::string::npos || library_->software();
+  read_limits();
+  read_port(options.list);
+  if (use_ == NicUse::kDevx) read_firmware_capabilities();
+}
 
+void Device::open(ibv_device* device) {
+  if (use_ == NicUse::kVerbs) {
+    errno = 0;
+    context_.reset(library_->ibv.open_device(device));
+    if (context_) return;
+    const int error = errno;
+    fail(ErrorCode::kSystem,
+         "ibv_open_device({}): {}; peal needs access to /dev/infiniband/uverbs*", name_,
+         std::strerror(error));
+  }
   mlx5dv_context_attr attributes{};
   attributes.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
   context_.reset(library_->mlx5dv.open_device(device, &attributes));
-  if (!context_) {
-    const int error = errno;
-    fail(ErrorCode::kSystem,
-         "mlx5dv_open_device({}): {}; peal needs DEVX and access to /dev/infiniband/uverbs*", name_,
-         std::strerror(error));
-  }
-  firmware_ = query_firmware();
-  software_ = firmware_.find("softnic") != std::string::npos || library_->software();
-  read_port();
+  if (context_) return;
+  const int error = errno;
+  fail(ErrorCode::kSystem,
+       "mlx5dv_open_device({}): {}; peal needs DEVX and access to /dev/infiniband/uverbs*", name_,
+       std::strerror(error));
+}
+
+void Device::read_firmware_capabilities() {
   if (library_->mlx5dv.devx_query_eqn(context_.get(), 0, &eqn_) != 0) {
     fail_errno(errno, "mlx5dv_devx_query_eqn(" + name_ + ", vector 0)");
   }
   capabilities_ = query_capabilities(*library_, context_.get());
   require(capabilities_, name_);
+}
+
+void Device::read_limits() {
+  ibv_device_attr attributes{};
+  if (const int error = library_->ibv.query_device(context_.get(), &attributes); error != 0) {
+    fail_errno(error, "ibv_query_device(" + name_ + ")");
+  }
+  const auto positive = [](int value) { return static_cast<uint32_t>(std::max(value, 0)); };
+  limits_ = {.requests = positive(attributes.max_qp_wr),
+             .completions = positive(attributes.max_cqe)};
+  if (use_ == NicUse::kDevx) return;
+  const auto log = [&positive](int value) {
+    return static_cast<uint32_t>(std::bit_width(positive(value) | 1)) - 1;
+  };
+  capabilities_.log_max_qp = log(attributes.max_qp);
+  capabilities_.log_max_cq = log(attributes.max_cq);
+  capabilities_.log_max_queue_blocks = log(attributes.max_qp_wr);
+  capabilities_.log_max_responder_depth = log(attributes.max_qp_rd_atom);
+  capabilities_.log_max_initiator_depth = log(attributes.max_qp_init_rd_atom);
+  if (attributes.atomic_cap == IBV_ATOMIC_NONE) {
+    fail(
+        ErrorCode::kUnsupported,
+        "{} has no atomics (ibv_query_device: atomic_cap), which signals and barriers need; choose "
+        "another NIC by PEAL_HCA",
+        name_);
+  }
 }
 
 std::string Device::query_firmware() const {
@@ -115,38 +157,42 @@ std::string Device::model() const {
   return query_firmware().find("softnic-gpu") != std::string::npos ? "softnic-gpu" : "softnic-cpu";
 }
 
-void Device::read_port() {
-  ibv_port_attr port{};
-  // The exported function fills in the first 48 bytes: all that is read here.
-  auto* const compatible = reinterpret_cast<_compat_ibv_port_attr*>(&port);
-  if (const int error = library_->ibv.query_port(context_.get(), kDrivenPort, compatible);
-      error != 0) {
-    fail_errno(error, "ibv_query_port(" + name_ + ", 1)");
-  }
-  if (port.state != IBV_PORT_ACTIVE) {
+void Device::read_port(const HcaList& list) {
+  port_ = choose_port(*library_, context_.get(), name_, list);
+  if (!port_.active) {
     fail(ErrorCode::kUnsupported,
-         "port 1 of {} is not active (state {}): bring its link up, or choose another NIC by "
+         "port {} of {} is not active (state {}): bring its link up, or choose another NIC by "
          "PEAL_HCA",
-         name_, static_cast<int>(port.state));
+         port_.number, name_, port_.state);
   }
-  if (port.link_layer != IBV_LINK_LAYER_INFINIBAND) {
+  if (port_.link_layer == LinkLayer::kInfiniBand && port_.lid == 0) {
     fail(ErrorCode::kUnsupported,
-         "port 1 of {} is Ethernet (link layer {}): peal drives InfiniBand ports only; choose "
-         "another NIC by PEAL_HCA",
-         name_, static_cast<int>(port.link_layer));
+         "port {} of {} has no LID: the subnet manager gives them, start opensm or ask who runs it",
+         port_.number, name_);
   }
-  lid_ = port.lid;
-  mtu_ = static_cast<uint8_t>(port.active_mtu);
+  check_service_level(name_, port_, path_);
+  gid_ = choose_gid(name_, port_, read_gids(*library_, context_.get(), name_, port_), path_);
 }
 
 std::string Device::description() const {
-  return fmt::format("{}, firmware {}, LID {}, by {}", name_, query_firmware(), lid_,
-                     library_->description());
+  return fmt::format("{}, firmware {}, by {}", name_, query_firmware(), library_->description());
+}
+
+std::string Device::path_description() const {
+  const bool ethernet = port_.link_layer == LinkLayer::kEthernet;
+  const std::string address = ethernet ? "GID " + describe(gid_) : fmt::format("LID {}", lid());
+  std::string text = fmt::format("{} port {}, {}, {}, MTU {}, {} {}", name_, port_.number,
+                                 to_string(port_.link_layer), address, mtu_bytes(mtu()),
+                                 ethernet ? "priority" : "service level", path_.service_level);
+  if (ethernet) text += fmt::format(", traffic class {}", path_.traffic_class);
+  if (!path_.taken.empty()) text += fmt::format("; {}", fmt::join(path_.taken, ", "));
+  return text;
 }
 
 ProtectionDomain::ProtectionDomain(const Device& device)
     : pd_(device.library().ibv.alloc_pd(device.context()), {device.library().ibv.dealloc_pd}) {
   if (!pd_) fail_errno(errno, "ibv_alloc_pd(" + device.name() + ")");
+  if (device.use() == NicUse::kVerbs) return;
   mlx5dv_pd answer{};
   mlx5dv_obj question{};
   question.pd.in = pd_.get();
@@ -155,37 +201,6 @@ ProtectionDomain::ProtectionDomain(const Device& device)
     fail_errno(error, "mlx5dv_init_obj(protection domain of " + device.name() + ")");
   }
   number_ = answer.pdn;
-}
-
-uint64_t MemoryRegion::first_offset(const std::byte* address) {
-  return reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-}
-
-MemoryRegion::MemoryRegion(const Device& device, const ProtectionDomain& domain, std::byte* address,
-                           size_t bytes, Ordering ordering)
-    : mr_(nullptr, {device.library().ibv.dereg_mr}) {
-  unsigned int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                        IBV_ACCESS_REMOTE_ATOMIC;
-  if (ordering == Ordering::kRelaxed) access |= IBV_ACCESS_RELAXED_ORDERING;
-  // Whole pages are translated: verbs refuses any other offset.
-  mr_.reset(device.library().ibv.reg_mr_iova2(domain.handle(), address, bytes,
-                                              first_offset(address), access));
-  if (!mr_) {
-    const int error = errno;
-    fail(ErrorCode::kSystem, "ibv_reg_mr_iova2({} bytes at {} for {}): {}; {}", bytes,
-         fmt::ptr(address), device.name(), std::strerror(error), remedy_for_memory(device));
-  }
-}
-
-Umem::Umem(const Device& device, std::byte* address, size_t bytes)
-    : umem_(device.library().mlx5dv.devx_umem_reg(device.context(), address, bytes,
-                                                  IBV_ACCESS_LOCAL_WRITE),
-            {device.library().mlx5dv.devx_umem_dereg}) {
-  if (!umem_) {
-    const int error = errno;
-    fail(ErrorCode::kSystem, "mlx5dv_devx_umem_reg({} bytes at {} for {}): {}; {}", bytes,
-         fmt::ptr(address), device.name(), std::strerror(error), remedy_for_memory(device));
-  }
 }
 
 Uar::Uar(const Device& device) : uar_(nullptr, {device.library().mlx5dv.devx_free_uar}) {

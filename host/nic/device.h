@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Owners of what a queue pair needs around it: device context, protection domain, registered
-// memory, umem (memory of queues), UAR (doorbell page). Each acquires in its constructor and
-// releases in its destructor; all are move-only; the Device is destroyed last.
+// Owners of what a queue pair needs around it: device context, protection domain, UAR (doorbell
+// page); its memory is in registration.h. Each acquires in its constructor and releases in its
+// destructor; all are move-only; the Device is destroyed last.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "device/base/endian.h"
 #include "host/nic/capabilities.h"
+#include "host/nic/hca_list.h"
+#include "host/nic/path.h"
+#include "host/nic/port.h"
 #include "host/nic/verbs.h"
 
 namespace peal::nic {
@@ -26,18 +29,33 @@ struct Releaser {
 template <class T, class R>
 using Owned = std::unique_ptr<T, Releaser<T, R>>;
 
-/// The port of a NIC that peal drives.
-inline constexpr uint8_t kDrivenPort = 1;
-
-/// The mlx5 devices of a library, in its order. Throws kSystem when it cannot list any.
+/// The devices of a library that serve its use, in its order: mlx5 devices, or all. Throws kSystem
+/// when it cannot list any.
 std::vector<std::string> mlx5_names(const VerbsLibrary& library);
 
-/// An open NIC with port 1 checked: active, InfiniBand.
+/// What people want of a NIC.
+struct DeviceOptions {
+  HcaList list;  // which of its ports may be used
+  PathSettings path{};
+  NicUse use = NicUse::kDevx;
+};
+
+/// What ibv_query_device says of queues that a CPU posts to.
+struct VerbsLimits {
+  uint32_t requests = 0;     // of one send queue, at a time
+  uint32_t completions = 0;  // of one completion queue
+};
+
+/// An open NIC with one port that is active, and the GID that its connections use.
 class Device {
  public:
-  /// Opens `hca` (a name such as mlx5_0), or the first mlx5 device when it is empty. Throws
-  /// kUnsupported that names the devices there are, or what this one lacks.
-  Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca);
+  /// Opens `hca` (a name such as mlx5_0), or the first device of use when it is empty. Throws
+  /// kUnsupported that names the devices there are, or what this one lacks; what choose_port() and
+  /// choose_gid() throw. For NicUse::kVerbs nothing but libibverbs is asked: then there is no
+  /// eqn(), capabilities() has the largest numbers only, and umems, UARs and firmware objects
+  /// cannot be made.
+  Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca,
+         const DeviceOptions& options = {});
 
   const std::string& name() const { return name_; }
   const std::string& firmware() const { return firmware_; }
@@ -46,29 +64,43 @@ class Device {
   /// What it is: "softnic-cpu" or "softnic-gpu" for the software NIC, by where its engine runs
   /// (the first registered memory decides, so asked anew each time), else name().
   std::string model() const;
-  /// One line for people: name, firmware, library, LID.
+  /// One line for people: name, firmware, library.
   std::string description() const;
+  /// Another one: port, link layer, address, and the settings of its paths.
+  std::string path_description() const;
 
-  uint16_t lid() const { return lid_; }
-  uint8_t mtu() const { return mtu_; }  // active, as a code: 256 << (mtu - 1) bytes
+  const Port& port() const { return port_; }
+  uint16_t lid() const { return port_.lid; }
+  const GidEntry& gid() const { return gid_; }
+  /// The largest MTU that connections may use, as a code: what the port does and people want.
+  uint8_t mtu() const { return std::min(port_.mtu, path_.largest_mtu); }
+  const PathSettings& path_settings() const { return path_; }
   uint32_t eqn() const { return eqn_; }
   const Capabilities& capabilities() const { return capabilities_; }
+  const VerbsLimits& limits() const { return limits_; }
+  NicUse use() const { return use_; }
 
   const VerbsLibrary& library() const { return *library_; }
   const std::shared_ptr<const VerbsLibrary>& shared_library() const { return library_; }
   ibv_context* context() const { return context_.get(); }
 
  private:
+  void open(ibv_device* device);
+  void read_limits();
+  void read_firmware_capabilities();
   std::string query_firmware() const;
-  void read_port();
+  void read_port(const HcaList& list);
 
   std::shared_ptr<const VerbsLibrary> library_;
   std::string name_;
   std::string firmware_;
   bool software_ = false;
-  uint16_t lid_ = 0;
-  uint8_t mtu_ = 0;
+  NicUse use_;
+  Port port_;
+  PathSettings path_;
+  GidEntry gid_;
   uint32_t eqn_ = 0;
+  VerbsLimits limits_;
   Capabilities capabilities_;
   Owned<ibv_context, int> context_;
 };
@@ -76,48 +108,12 @@ class Device {
 class ProtectionDomain {
  public:
   explicit ProtectionDomain(const Device& device);
-  uint32_t number() const { return number_; }
+  uint32_t number() const { return number_; }  // for firmware commands; 0 where there are none
   ibv_pd* handle() const { return pd_.get(); }
 
  private:
   Owned<ibv_pd, int> pd_;
   uint32_t number_ = 0;
-};
-
-/// How writes into a region may pass one another on the bus.
-enum class Ordering {
-  kStrict,   // a later write is never visible before an earlier one: signals, flags
-  kRelaxed,  // until a completion or a strict access: data
-};
-
-/// A range the NIC may read, write and do atomics on, locally and for peers: an address in a work
-/// queue entry is the offset from the start of the page that `address` lies in.
-class MemoryRegion {
- public:
-  MemoryRegion(const Device& device, const ProtectionDomain& domain, std::byte* address,
-               size_t bytes, Ordering ordering = Ordering::kStrict);
-
-  /// Where in its page `address` lies: what a registration of it calls its first byte.
-  static uint64_t first_offset(const std::byte* address);
-
-  /// The keys as they stand in work queue entries.
-  Be32 lkey() const { return Be32(mr_->lkey); }
-  Be32 rkey() const { return Be32(mr_->rkey); }
-  size_t bytes() const { return mr_->length; }
-
- private:
-  Owned<ibv_mr, int> mr_;
-};
-
-/// Memory in which queues are built; commands name it by number and byte offset.
-class Umem {
- public:
-  /// `address` is page-aligned.
-  Umem(const Device& device, std::byte* address, size_t bytes);
-  uint32_t number() const { return umem_->umem_id; }
-
- private:
-  Owned<mlx5dv_devx_umem, int> umem_;
 };
 
 /// A doorbell page. Many queues may share one; a queue is only rung through the page it was created

@@ -105,6 +105,17 @@ bool HcaList::allows(string_view name, int port) const {
          });
 }
 
+bool HcaList::chooses() const {
+  return syntax_ == Syntax::kPeal && !entries_.empty() && !entries_.front().excluded;
+}
+
+bool HcaList::allows(string_view name) const {
+  for (int port = 1; port <= kMaxPort; ++port) {
+    if (allows(name, port)) return true;
+  }
+  return false;
+}
+
 std::string HcaList::description() const {
   return entries_.empty() && text_.empty() ? "" : fmt::format("{}=\"{}\"", variable_, text_);
 }

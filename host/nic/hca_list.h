@@ -35,9 +35,13 @@ class HcaList {
   HcaList(std::string variable, std::string text, Syntax syntax);
 
   bool allows(std::string_view name, int port) const;
+  /// Some port of it, whether it has that one or not.
+  bool allows(std::string_view name) const;
 
   /// It is one that allows everything because nothing was set.
   bool empty() const { return entries_.empty(); }
+  /// It is PEAL_HCA and says which to use, not which to leave out.
+  bool chooses() const;
   /// PEAL_HCA="^mlx5_1"; empty if nothing was set.
   std::string description() const;
 

@@ -103,13 +103,16 @@ inline constexpr size_t kCreateCqIn = 272, kCreateQpIn = 272, kModifyQpIn = 272,
 
 // QUERY_HCA_CAP: op_mod = type << 1 | 1 (current values); the answer begins at dword 4.
 inline constexpr int kCapability = 4;
-inline constexpr uint32_t kGeneralCapabilities = 0, kAtomicCapabilities = 3;
+inline constexpr uint32_t kGeneralCapabilities = 0, kAtomicCapabilities = 3, kRoceCapabilities = 4;
 namespace cap {
 inline constexpr Field kLogMaxQpSize{4, 23, 16};
+inline constexpr Field kLogMaxQp{4, 4, 0};
+inline constexpr Field kLogMaxCq{6, 4, 0};
 inline constexpr Field kLogMaxInitiatorDepth{10, 21, 16};
 inline constexpr Field kLogMaxResponderDepth{10, 5, 0};
 inline constexpr Field kLogMaxMessage{14, 28, 24};
 inline constexpr Field kCqeVersion{15, 3, 0};
+inline constexpr Field kRoce{16, 2, 2};
 inline constexpr Field kAtomic{16, 1, 1};
 inline constexpr Field kCqOverrunIgnore{17, 31, 31};
 inline constexpr Field kReliableConnection{17, 0, 0};
@@ -120,6 +123,10 @@ inline constexpr Field kEndiannessMode{2, 31, 30};
 inline constexpr Field kOperations{4, 15, 0};
 inline constexpr Field kSizes{5, 15, 0};
 }  // namespace atomic_cap
+namespace roce_cap {
+inline constexpr Field kMaxUdpPort{6, 31, 16};
+inline constexpr Field kMinUdpPort{6, 15, 0};
+}  // namespace roce_cap
 
 // CREATE_CQ: completion queue context at dword 4.
 inline constexpr int kCqContext = 4;
@@ -139,7 +146,8 @@ inline constexpr Field kLogPageSize{6, 28, 24};
 inline constexpr Field64 kDoorbellOffset{14};
 }  // namespace cqc
 
-// CREATE_QP and the transitions: queue pair context at dword 6; QUERY_QP answers it there too.
+// CREATE_QP and the transitions: queue pair context at dword 6; QUERY_QP answers it there too. Its
+// dwords 6 to 16 are the primary address path.
 inline constexpr int kQpContext = 6;
 inline constexpr Field64 kWqUmemOffset{64};
 inline constexpr Field kWqUmemNumber{66, 31, 0};
@@ -157,10 +165,21 @@ inline constexpr Field kUserIndex{4, 23, 0};
 inline constexpr Field kLogPageSize{5, 28, 24};
 inline constexpr Field kRemoteQpn{5, 23, 0};
 inline constexpr Field kPkeyIndex{6, 15, 0};
+inline constexpr Field kGlobalRoute{7, 23, 23};
 inline constexpr Field kRemoteLid{7, 15, 0};
 inline constexpr Field kAckTimeout{8, 31, 27};
+inline constexpr Field kSourceGid{8, 23, 16};
+inline constexpr Field kHopLimit{8, 7, 0};
+inline constexpr Field kTrafficClass{9, 27, 20};
+inline constexpr Field64 kRemoteGidHigh{10};
+inline constexpr Field64 kRemoteGidLow{12};
+inline constexpr Field kDscp{14, 21, 16};
+inline constexpr Field kUdpSourcePort{14, 15, 0};
+inline constexpr Field kEthernetPriority{15, 30, 28};
 inline constexpr Field kServiceLevel{15, 27, 24};
 inline constexpr Field kPort{15, 23, 16};
+inline constexpr Field kRemoteMacHigh{15, 15, 0};
+inline constexpr Field kRemoteMacLow{16, 31, 0};
 inline constexpr Field kLogInitiatorDepth{28, 23, 21};
 inline constexpr Field kRetryCount{28, 18, 16};
 inline constexpr Field kRnrRetry{28, 15, 13};

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "host/base/error.h"
+#include "host/nic/address.h"
 #include "host/nic/command.h"
 
 namespace peal::nic {
@@ -83,6 +85,37 @@ prm::Mailbox<prm::kCreateQpIn> create_qp(const CreateQp& create, const QueuePlac
   return in;
 }
 
+// As Linux's mlx5 driver fills it in for queue pairs of its own (mlx5_set_path): the GRH bit means
+// InfiniBand's header, and on Ethernet DSCP and priority have fields of their own.
+void set_address_path(prm::Mailbox<prm::kModifyQpIn>& in, const Path& path) {
+  set_context(in, prm::qpc::kPort, path.port);
+  if (path.link_layer == LinkLayer::kEthernet) {
+    set_context(in, prm::qpc::kUdpSourcePort, path.udp_source_port);
+    set_context(in, prm::qpc::kEthernetPriority, path.service_level);
+    set_context(in, prm::qpc::kDscp, path.traffic_class >> 2);
+  } else {
+    set_context(in, prm::qpc::kRemoteLid, path.dlid);
+    set_context(in, prm::qpc::kServiceLevel, path.service_level);
+    set_context(in, prm::qpc::kGlobalRoute, path.global);
+  }
+  if (!path.global) return;
+  set_context(in, prm::qpc::kSourceGid, path.source_gid);
+  set_context(in, prm::qpc::kHopLimit, path.hop_limit);
+  set_context(in, prm::qpc::kTrafficClass, path.traffic_class);
+  Be64 halves[2];
+  static_assert(sizeof halves == sizeof path.remote_gid.bytes);
+  std::memcpy(halves, path.remote_gid.bytes.data(), sizeof halves);
+  in.set(prm::at(prm::qpc::kRemoteGidHigh, prm::kQpContext), halves[0].host());
+  in.set(prm::at(prm::qpc::kRemoteGidLow, prm::kQpContext), halves[1].host());
+}
+
+void set_mac(prm::Mailbox<prm::kModifyQpIn>& in, const Mac& mac) {
+  uint64_t number = 0;
+  for (const uint8_t byte : mac) number = number << 8 | byte;
+  set_context(in, prm::qpc::kRemoteMacHigh, static_cast<uint32_t>(number >> 32));
+  set_context(in, prm::qpc::kRemoteMacLow, static_cast<uint32_t>(number));
+}
+
 uint32_t checked_depth(const Device& device, uint32_t depth) {
   const uint32_t most =
       std::min(QueueMemoryLayout::kMaxDepth, 1u << device.capabilities().log_max_queue_blocks);
@@ -94,16 +127,11 @@ uint32_t checked_depth(const Device& device, uint32_t depth) {
   return depth;
 }
 
-/// The wanted settings, as far as the NIC and its port go.
+/// The wanted settings, as far as the NIC goes.
 QueuePairSettings limit(const Device& device, QueuePairSettings settings) {
-  const Capabilities& most = device.capabilities();
-  const auto lower = [](uint8_t wanted, uint32_t limit) {
-    return static_cast<uint8_t>(std::min<uint32_t>(wanted, limit));
-  };
-  if (settings.mtu == 0) settings.mtu = device.mtu();
-  settings.log_max_message = lower(settings.log_max_message, most.log_max_message);
-  settings.log_responder_depth = lower(settings.log_responder_depth, most.log_max_responder_depth);
-  settings.log_initiator_depth = lower(settings.log_initiator_depth, most.log_max_initiator_depth);
+  const uint32_t most = device.capabilities().log_max_message;
+  settings.log_max_message =
+      static_cast<uint8_t>(std::min<uint32_t>(settings.log_max_message, most));
   return settings;
 }
 
@@ -159,13 +187,17 @@ QueuePair::QueuePair(const Device& device, const ProtectionDomain& domain, const
                                  .depth = checked_depth(device, config.depth),
                                  .user_index = config.user_index},
                                 place)),
+      library_(device.shared_library()),
+      domain_(domain.handle()),
+      nic_(device.name()),
+      port_(device.port().number),
       settings_(limit(device, config.settings)) {}
 
 void QueuePair::to_init() {
   auto in = command<prm::kModifyQpIn>(Command::kReset2Init, number());
   set_context(in, prm::qpc::kPathMigration, prm::kPathMigrated);
   set_context(in, prm::qpc::kPkeyIndex, 0);
-  set_context(in, prm::qpc::kPort, 1);
+  set_context(in, prm::qpc::kPort, port_);
   set_context(in, prm::qpc::kRemoteWrite, 1);
   set_context(in, prm::qpc::kRemoteRead, 1);
   set_context(in, prm::qpc::kRemoteAtomic, settings_.atomic_mode != 0);
@@ -175,23 +207,24 @@ void QueuePair::to_init() {
 
 void QueuePair::to_rtr(const RemoteQueue& remote) {
   auto in = command<prm::kModifyQpIn>(Command::kInit2Rtr, number());
-  set_context(in, prm::qpc::kMtu, settings_.mtu);
+  set_context(in, prm::qpc::kMtu, remote.path.mtu);
   set_context(in, prm::qpc::kLogMaxMessage, settings_.log_max_message);
   set_context(in, prm::qpc::kRemoteQpn, remote.qpn);
-  set_context(in, prm::qpc::kRemoteLid, remote.lid);
-  set_context(in, prm::qpc::kServiceLevel, settings_.service_level);
-  set_context(in, prm::qpc::kPort, 1);
-  set_context(in, prm::qpc::kLogResponderDepth, settings_.log_responder_depth);
+  set_address_path(in, remote.path);
+  if (remote.path.link_layer == LinkLayer::kEthernet) {
+    set_mac(in, next_hop(*library_, domain_, nic_, remote.path));
+  }
+  set_context(in, prm::qpc::kLogResponderDepth, remote.path.log_responder_depth);
   set_context(in, prm::qpc::kMinRnrTimer, settings_.min_rnr_timer);
   set_context(in, prm::qpc::kNextReceivePsn, remote.psn);
   object_.modify(in.data(), in.bytes());
 }
 
-void QueuePair::to_rts(uint32_t psn) {
+void QueuePair::to_rts(const Path& path, uint32_t psn) {
   auto in = command<prm::kModifyQpIn>(Command::kRtr2Rts, number());
-  set_context(in, prm::qpc::kAckTimeout, settings_.ack_timeout);
-  set_context(in, prm::qpc::kLogInitiatorDepth, settings_.log_initiator_depth);
-  set_context(in, prm::qpc::kRetryCount, settings_.retry_count);
+  set_context(in, prm::qpc::kAckTimeout, path.ack_timeout);
+  set_context(in, prm::qpc::kLogInitiatorDepth, path.log_initiator_depth);
+  set_context(in, prm::qpc::kRetryCount, path.retry_count);
   set_context(in, prm::qpc::kRnrRetry, settings_.rnr_retry);
   set_context(in, prm::qpc::kNextSendPsn, psn);
   object_.modify(in.data(), in.bytes());

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Queues that a GPU drives, created by firmware commands in memory of the caller's. The order of
-// calls: CompletionQueue, QueuePair (reset), exchange (lid, qpn) with the peer, to_init, to_rtr,
+// calls: CompletionQueue, QueuePair (reset), exchange ends with the peer, to_init, to_rtr,
 // to_rts. From then on only the device code touches the memory.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "host/nic/device.h"
 #include "host/nic/mlx5_prm.h"
+#include "host/nic/path.h"
 #include "host/nic/queue_layout.h"
+#include "host/nic/registration.h"
 
 namespace peal::nic {
 
@@ -72,19 +75,13 @@ class CompletionQueue {
   FirmwareObject object_;
 };
 
-/// Everything about a connection that is a choice. The defaults are those of the other runtimes
-/// that drive a ConnectX from a GPU.
+/// Everything about a queue pair that is a choice, but for its path. The defaults are those of the
+/// other runtimes that drive a ConnectX from a GPU.
 struct QueuePairSettings {
-  uint8_t atomic_mode = 3;          // 4 and 8 bytes, masked forms too
-  uint8_t mtu = 0;                  // code 1..5; 0 = the port's active mtu
-  uint8_t log_max_message = 30;     // 1 GiB
-  uint8_t min_rnr_timer = 12;       // 0.64 ms
-  uint8_t log_responder_depth = 4;  // 16 READs and atomics in flight; the NIC may allow fewer
-  uint8_t log_initiator_depth = 4;
-  uint8_t retry_count = 7;
-  uint8_t rnr_retry = 7;     // for ever
-  uint8_t ack_timeout = 20;  // 4.096 us << 20 a try
-  uint8_t service_level = 0;
+  uint8_t atomic_mode = 3;       // 4 and 8 bytes, masked forms too
+  uint8_t log_max_message = 30;  // 1 GiB; the NIC may allow less
+  uint8_t min_rnr_timer = 12;    // 0.64 ms
+  uint8_t rnr_retry = 7;         // for ever
 };
 
 /// What one queue pair is to be.
@@ -97,8 +94,8 @@ struct QueuePairConfig {
 /// The other end.
 struct RemoteQueue {
   uint32_t qpn = 0;
-  uint16_t lid = 0;
   uint32_t psn = 0;  // of the first packet it will send, 24 bits
+  Path path;         // to it
 };
 
 /// A reliable connection with a send queue and no receive queue. Remote write, read and atomics are
@@ -114,10 +111,11 @@ class QueuePair {
 
   /// The transitions, in this order. Peers need no barrier between them: the NIC retries until the
   /// other end is ready to receive.
+  /// to_rtr() finds the next hop of a path over Ethernet and throws what next_hop() throws.
   void to_init();
   void to_rtr(const RemoteQueue& remote);
-  /// `psn` is that of the first packet sent, as the other end was told.
-  void to_rts(uint32_t psn = 0);
+  /// `path` is to_rtr()'s; `psn` is that of the first packet sent, as the other end was told.
+  void to_rts(const Path& path, uint32_t psn = 0);
   /// Stops it: what is posted is flushed with completion errors.
   void to_error();
   /// Back to reset from any state; the doorbell record and indices start at 0 again.
@@ -128,6 +126,10 @@ class QueuePair {
 
  private:
   FirmwareObject object_;
+  std::shared_ptr<const VerbsLibrary> library_;
+  ibv_pd* domain_;
+  std::string nic_;
+  uint8_t port_;
   QueuePairSettings settings_;
 };
 

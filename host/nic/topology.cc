@@ -8,7 +8,7 @@
 #include <charconv>
 #include <fstream>
 #include <iterator>
-#include <map>
+#include <numeric>
 #include <optional>
 #include <tuple>
 
@@ -137,24 +137,65 @@ Indices nearest(const PciPlace& gpu, const std::vector<PciPlace>& nics) {
   return best;
 }
 
-/// The NIC of GPU `mine`: every GPU takes of its nearest ones that which fewest GPUs have. GPUs
-/// with less choice come first, so that the others can give way.
-size_t dealt_nic(const std::vector<PciPlace>& gpus, size_t mine,
-                 const std::vector<PciPlace>& nics) {
-  std::vector<Indices> choices;
-  for (const PciPlace& gpu : gpus) choices.push_back(nearest(gpu, nics));
-  Indices order(gpus.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return choices[a].size() < choices[b].size(); });
-  std::vector<size_t> users(nics.size());
-  for (const size_t gpu : order) {
-    const size_t nic = *std::min_element(choices[gpu].begin(), choices[gpu].end(),
-                                         [&](size_t a, size_t b) { return users[a] < users[b]; });
-    if (gpu == mine) return nic;
-    ++users[nic];
+/// GPUs and the NICs in question, as they lie; `mine` is the GPU that asks.
+struct Places {
+  Places(const Topology& topology, string_view gpu, const std::vector<std::string>& names);
+
+  std::vector<PciPlace> gpus;
+  size_t mine;
+  std::vector<PciPlace> nics;
+  std::vector<Indices> choices;  // by GPU: which NICs are nearest
+};
+
+Places::Places(const Topology& topology, string_view gpu, const std::vector<std::string>& names)
+    : gpus(topology.gpus) {
+  const std::string address = pci_address(gpu);
+  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const PciPlace& place) {
+    return !address.empty() && place.address == address;
+  });
+  mine = static_cast<size_t>(std::distance(gpus.begin(), found));
+  if (found == gpus.end()) gpus.push_back({address, {}, -1});
+  for (const std::string& name : names) {
+    const NicPlace* const nic = topology.nic(name);
+    nics.push_back(nic ? nic->pci : PciPlace{});
   }
-  return 0;
+  for (const PciPlace& place : gpus) choices.push_back(nearest(place, nics));
+}
+
+/// GPUs that are further away from all of them than this one do not count.
+Share share_of(const Places& places, size_t gpu) {
+  const Indices& near = places.choices[gpu];
+  const auto closeness_of = [&places](size_t one) {
+    return closeness(places.gpus[one], places.nics[places.choices[one][0]]);
+  };
+  size_t gpus = 0;
+  for (size_t other = 0; other < places.gpus.size(); ++other) {
+    const Indices& theirs = places.choices[other];
+    const bool common =
+        std::find_first_of(theirs.begin(), theirs.end(), near.begin(), near.end()) != theirs.end();
+    if (common && closeness_of(other) <= closeness_of(gpu)) ++gpus;
+  }
+  return {std::max<size_t>(1, near.size() / gpus), near.size(), gpus};
+}
+
+/// The NICs of GPU `mine`: every GPU takes of its nearest ones those which fewest GPUs have. GPUs
+/// with less choice come first, so that the others can give way.
+Indices dealt_nics(const Places& places) {
+  Indices order(places.gpus.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return places.choices[a].size() < places.choices[b].size();
+  });
+  std::vector<size_t> users(places.nics.size());
+  for (const size_t gpu : order) {
+    Indices taken = places.choices[gpu];
+    std::stable_sort(taken.begin(), taken.end(),
+                     [&](size_t a, size_t b) { return users[a] < users[b]; });
+    taken.resize(share_of(places, gpu).nics);
+    if (gpu == places.mine) return taken;
+    for (const size_t nic : taken) ++users[nic];
+  }
+  return {};
 }
 
 }  // namespace
@@ -232,28 +273,25 @@ const NicPlace* Topology::nic(string_view name) const {
 std::vector<RankedNic> rank_nics(const Topology& topology, string_view gpu,
                                  const std::vector<std::string>& names) {
   if (names.empty()) return {};
-  std::vector<PciPlace> gpus = topology.gpus;
-  const std::string address = pci_address(gpu);
-  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const PciPlace& place) {
-    return !address.empty() && place.address == address;
-  });
-  const auto mine = static_cast<size_t>(std::distance(gpus.begin(), found));
-  if (found == gpus.end()) gpus.push_back({address, {}, -1});
-  std::vector<PciPlace> nics;
-  for (const std::string& name : names) {
-    const NicPlace* const nic = topology.nic(name);
-    nics.push_back(nic ? nic->pci : PciPlace{});
-  }
-  Indices order(nics.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  const Places places(topology, gpu, names);
+  const PciPlace& mine = places.gpus[places.mine];
+  Indices order(names.size());
+  std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return closeness(gpus[mine], nics[a]) < closeness(gpus[mine], nics[b]);
+    return closeness(mine, places.nics[a]) < closeness(mine, places.nics[b]);
   });
-  const auto first = std::find(order.begin(), order.end(), dealt_nic(gpus, mine, nics));
-  std::rotate(order.begin(), first, std::next(first));
+  const Indices own = dealt_nics(places);
+  std::stable_partition(order.begin(), order.end(), [&own](size_t nic) {
+    return std::find(own.begin(), own.end(), nic) != own.end();
+  });
   std::vector<RankedNic> ranked;
-  for (const size_t i : order) ranked.push_back({names[i], distance(gpus[mine], nics[i])});
+  for (const size_t i : order) ranked.push_back({names[i], distance(mine, places.nics[i])});
   return ranked;
+}
+
+Share share_of(const Topology& topology, string_view gpu, const std::vector<std::string>& names) {
+  const Places places(topology, gpu, names);
+  return share_of(places, places.mine);
 }
 
 }  // namespace peal::nic

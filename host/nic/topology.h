@@ -69,9 +69,22 @@ struct RankedNic {
 };
 
 /// NICs `names` for the GPU at `gpu` (any spelling), nearest first. Those equally near come in the
-/// order of `names`, but for the first one: it is dealt out over the machine's GPUs, so that as
-/// many NICs are used as can be. Processes that pass the same names agree on it.
+/// order of `names`, but for the GPU's own (share_of), which come first: they are dealt out over
+/// the machine's GPUs, so that as many NICs are used as can be. Processes that pass the same names
+/// agree on it.
 std::vector<RankedNic> rank_nics(const Topology& topology, std::string_view gpu,
                                  const std::vector<std::string>& names);
+
+/// How the nearest NICs are shared out.
+struct Share {
+  size_t nics;  // this GPU's own, at least 1: another GPU may have them too where there are few
+  size_t near;  // NICs that are as near to it
+  size_t gpus;  // that have one of those among their nearest, and no further; this one included
+};
+
+/// The same number of NICs for every GPU that has the same ones nearest: what does not divide is
+/// left over, for a peer with more NICs than this one gains nothing by them. `names` is not empty.
+Share share_of(const Topology& topology, std::string_view gpu,
+               const std::vector<std::string>& names);
 
 }  // namespace peal::nic

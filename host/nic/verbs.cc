@@ -28,8 +28,13 @@ void* open_library(const std::string& path) {
 }
 
 template <class Function>
-void resolve(void* library, const std::string& path, const char* name, Function*& function) {
+void resolve_if_there(void* library, const char* name, Function*& function) {
   function = reinterpret_cast<Function*>(::dlsym(library, name));
+}
+
+template <class Function>
+void resolve(void* library, const std::string& path, const char* name, Function*& function) {
+  resolve_if_there(library, name, function);
   if (!function) {
     fail(ErrorCode::kUnsupported,
          "{} has no function {}: it is not rdma-core 44 or newer, nor peal's software NIC; "
@@ -67,67 +72,85 @@ std::optional<std::string> find_softnic(fs::path directory) {
 
 }  // namespace
 
-LibrarySearch LibrarySearch::from(const Config& config) {
+LibrarySearch LibrarySearch::from(const Config& config, NicUse use) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   return {.ibverbs = config.ibverbs,
           .mlx5 = config.mlx5,
           .real_ibverbs = "libibverbs.so.1",
           .real_mlx5 = "libmlx5.so.1",
-          .program_directory = error ? fs::path(".") : program.parent_path()};
+          .program_directory = error ? fs::path(".") : program.parent_path(),
+          .use = use};
 }
 
 std::shared_ptr<VerbsLibrary> VerbsLibrary::load(const std::string& ibverbs,
-                                                 const std::string& mlx5) {
+                                                 const std::string& mlx5, NicUse use) {
   struct Constructible : VerbsLibrary {};
   auto library = std::make_shared<Constructible>();
+  library->use_ = use;
   void* const ibv_library = open_library(ibverbs);
-  void* const mlx5dv_library = open_library(mlx5);
 #define PEAL_RESOLVE(name) resolve(ibv_library, ibverbs, "ibv_" #name, library->ibv.name);
   PEAL_IBV_FUNCTIONS(PEAL_RESOLVE)
 #undef PEAL_RESOLVE
+  resolve_if_there(ibv_library, "_ibv_query_gid_ex", library->ibv.query_gid_ex);
+  if (!mlx5.empty()) {
+    void* const mlx5dv_library = open_library(mlx5);
 #define PEAL_RESOLVE(name) resolve(mlx5dv_library, mlx5, "mlx5dv_" #name, library->mlx5dv.name);
-  PEAL_MLX5DV_FUNCTIONS(PEAL_RESOLVE)
+    PEAL_MLX5DV_FUNCTIONS(PEAL_RESOLVE)
+#undef PEAL_RESOLVE
+#define PEAL_RESOLVE(name) resolve_if_there(mlx5dv_library, "mlx5dv_" #name, library->mlx5dv.name);
+    PEAL_MLX5DV_OPTIONAL_FUNCTIONS(PEAL_RESOLVE)
+#undef PEAL_RESOLVE
+  }
+#define PEAL_RESOLVE(name) resolve_if_there(ibv_library, "ibv_" #name, library->ibv.name);
+  PEAL_IBV_OPTIONAL_FUNCTIONS(PEAL_RESOLVE)
 #undef PEAL_RESOLVE
 
-  const fs::path file =
-      file_of(reinterpret_cast<const void*>(library->mlx5dv.devx_obj_create), mlx5);
+  const auto* const known = mlx5.empty()
+                                ? reinterpret_cast<const void*>(library->ibv.create_qp)
+                                : reinterpret_cast<const void*>(library->mlx5dv.devx_obj_create);
+  const fs::path file = file_of(known, mlx5.empty() ? ibverbs : mlx5);
   library->software_ = file.string().find("softnic") != std::string::npos;
-  library->description_ = library->software_
-                              ? "software NIC (softnic) at " + file.parent_path().string()
-                              : "ConnectX via " + file.string();
+  if (library->software_) {
+    library->description_ = "software NIC (softnic) at " + file.parent_path().string();
+  } else {
+    library->description_ = (use == NicUse::kVerbs ? "verbs of " : "ConnectX via ") + file.string();
+  }
   return library;
 }
 
-bool VerbsLibrary::lists_mlx5_device() const {
+bool VerbsLibrary::lists_a_device() const {
   int count = 0;
   ibv_device** const list = ibv.get_device_list(&count);
   if (!list) return false;
   bool found = false;
-  for (int i = 0; i < count; ++i) found = found || mlx5dv.is_supported(list[i]);
+  for (int i = 0; i < count; ++i) found = found || serves(list[i]);
   ibv.free_device_list(list);
   return found;
 }
 
 std::shared_ptr<const VerbsLibrary> VerbsLibrary::open(const LibrarySearch& search) {
-  if (search.ibverbs.empty() != search.mlx5.empty()) {
+  const bool verbs_only = search.use == NicUse::kVerbs;
+  const bool alone = verbs_only && !search.ibverbs.empty();
+  if (search.ibverbs.empty() != search.mlx5.empty() && !alone) {
     fail(ErrorCode::kConfiguration,
          "{} is set and {} is not: the two libraries belong together, set both or neither",
          search.mlx5.empty() ? "PEAL_IBVERBS" : "PEAL_MLX5",
          search.mlx5.empty() ? "PEAL_MLX5" : "PEAL_IBVERBS");
   }
-  if (!search.ibverbs.empty()) return load(search.ibverbs, search.mlx5);
+  if (!search.ibverbs.empty()) return load(search.ibverbs, search.mlx5, search.use);
 
   std::string real_failure;
   try {
-    auto real = load(search.real_ibverbs, search.real_mlx5);
-    if (real->lists_mlx5_device()) return real;
-    real_failure = real->description() + " lists no mlx5 device";
+    auto real = load(search.real_ibverbs, verbs_only ? "" : search.real_mlx5, search.use);
+    if (real->lists_a_device()) return real;
+    real_failure =
+        real->description() + (verbs_only ? " lists no device" : " lists no mlx5 device");
   } catch (const Error& error) {
     real_failure = error.what();
   }
   if (const auto softnic = find_softnic(search.program_directory)) {
-    auto library = load(*softnic, *softnic);
+    auto library = load(*softnic, *softnic, search.use);
     library->software_ = true;
     library->description_ =
         "software NIC (softnic) at " + fs::path(*softnic).parent_path().string();

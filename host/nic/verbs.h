@@ -22,8 +22,18 @@ namespace peal::nic {
   X(close_device)             \
   X(query_device)             \
   X(query_port)               \
+  X(query_gid)                \
+  X(create_ah)                \
+  X(destroy_ah)               \
   X(alloc_pd)                 \
   X(dealloc_pd)               \
+  X(open_device)              \
+  X(create_cq)                \
+  X(destroy_cq)               \
+  X(create_qp)                \
+  X(modify_qp)                \
+  X(query_qp)                 \
+  X(destroy_qp)               \
   X(reg_mr_iova2)             \
   X(dereg_mr)
 
@@ -42,6 +52,14 @@ namespace peal::nic {
   X(devx_alloc_uar)              \
   X(devx_free_uar)
 
+// What an older rdma-core lacks: null there.
+#define PEAL_IBV_OPTIONAL_FUNCTIONS(X) X(reg_dmabuf_mr)
+#define PEAL_MLX5DV_OPTIONAL_FUNCTIONS(X) X(devx_umem_reg_ex)
+
+/// What a NIC is wanted for: queues in memory that kernels drive (mlx5 devices only), or queues
+/// that a CPU posts to (any device that verbs knows).
+enum class NicUse { kDevx, kVerbs };
+
 /// Where to look for the two libraries.
 struct LibrarySearch {
   std::string ibverbs;                      // both set: these and no others
@@ -49,9 +67,10 @@ struct LibrarySearch {
   std::string real_ibverbs;                 // rdma-core, as the dynamic loader finds it
   std::string real_mlx5;                    //
   std::filesystem::path program_directory;  // softnic/ is looked for here and in 5 parents
+  NicUse use = NicUse::kDevx;               // kVerbs: libmlx5 may be missing, any device will do
 
   /// PEAL_IBVERBS and PEAL_MLX5, rdma-core's names, the folder of the running program.
-  static LibrarySearch from(const Config& config);
+  static LibrarySearch from(const Config& config, NicUse use = NicUse::kDevx);
 };
 
 /// The open libraries as a table: library->ibv.alloc_pd(context), library->mlx5dv.init_obj(...).
@@ -63,17 +82,22 @@ class VerbsLibrary {
   struct Ibv {
 #define PEAL_DECLARE(name) decltype(&::ibv_##name) name = nullptr;
     PEAL_IBV_FUNCTIONS(PEAL_DECLARE)
+    PEAL_IBV_OPTIONAL_FUNCTIONS(PEAL_DECLARE)
 #undef PEAL_DECLARE
+    /// What ibv_query_gid_ex() calls; null in an rdma-core that has no types of GIDs.
+    decltype(&::_ibv_query_gid_ex) query_gid_ex = nullptr;
   };
   struct Mlx5dv {
 #define PEAL_DECLARE(name) decltype(&::mlx5dv_##name) name = nullptr;
     PEAL_MLX5DV_FUNCTIONS(PEAL_DECLARE)
+    PEAL_MLX5DV_OPTIONAL_FUNCTIONS(PEAL_DECLARE)
 #undef PEAL_DECLARE
   };
 
   /// Opens the named libraries when the search names both; else rdma-core when it loads and lists
-  /// an mlx5 device; else the software NIC. Throws kConfiguration when only one is named,
-  /// kUnsupported (naming path or symbol, cause and remedy) when none can be used.
+  /// a device of use; else the software NIC. Throws kConfiguration when only one is named
+  /// (libibverbs alone is enough for NicUse::kVerbs), kUnsupported (naming path or symbol, cause
+  /// and remedy) when none can be used.
   static std::shared_ptr<const VerbsLibrary> open(const LibrarySearch& search);
 
   /// One line for people: "ConnectX via /usr/lib/.../libibverbs.so.1" or "software NIC (softnic) at
@@ -84,16 +108,23 @@ class VerbsLibrary {
   /// Device::software().
   bool software() const { return software_; }
 
+  /// True if the device can be put to the use that the library was opened for.
+  bool serves(ibv_device* device) const {
+    return use_ == NicUse::kVerbs || mlx5dv.is_supported(device);
+  }
+
   Ibv ibv;
-  Mlx5dv mlx5dv;
+  Mlx5dv mlx5dv;  // all null where libmlx5 is missing
 
  private:
   VerbsLibrary() = default;
-  static std::shared_ptr<VerbsLibrary> load(const std::string& ibverbs, const std::string& mlx5);
-  bool lists_mlx5_device() const;
+  static std::shared_ptr<VerbsLibrary> load(const std::string& ibverbs, const std::string& mlx5,
+                                            NicUse use);
+  bool lists_a_device() const;
 
   std::string description_;
   bool software_ = false;
+  NicUse use_ = NicUse::kDevx;
 };
 
 }  // namespace peal::nic

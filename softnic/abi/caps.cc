@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// QUERY_HCA_CAP: what this device says it can do, as a table. Everything not listed is 0.
+// QUERY_HCA_CAP: what this device says it can do, as a table: what is always so, then what it
+// presents itself as. Everything not listed is 0. QUERY_ROCE_ADDRESS: its GIDs as firmware has
+// them.
 //
-// Zeros that matter: no hca_cap_2, no CQE compression, no RoCE, no doorbells without a record (a
-// doorbell here is plain memory, so only the record can be trusted).
+// Zeros that matter: no hca_cap_2, no CQE compression, no doorbells without a record (a doorbell
+// here is plain memory, so only the record can be trusted).
+#include <algorithm>
+#include <bit>
+
 #include "softnic/abi/devx.h"
 
 namespace peal::softnic::abi::devx {
@@ -14,37 +19,24 @@ struct Capability {
   uint32_t value;
 };
 
-constexpr uint32_t kReadDepth = kMaxLogReadDepth;
-
 constexpr Capability kGeneralCaps[] = {
-    {{4, 23, 16}, kMaxLogSendBlocks},  // log_max_qp_sz
-    {{4, 4, 0}, 17},                   // log_max_qp
-    {{6, 23, 16}, kMaxLogCqEntries},   // log_max_cq_sz
-    {{6, 4, 0}, 17},                   // log_max_cq
-    {{7, 23, 23}, 1},                  // relaxed_ordering_write
-    {{7, 21, 16}, 24},                 // log_max_mkey
-    {{9, 21, 16}, kReadDepth},         // log_max_ra_req_dc
-    {{9, 5, 0}, kReadDepth},           // log_max_ra_res_dc
-    {{10, 21, 16}, kReadDepth},        // log_max_ra_req_qp
-    {{10, 5, 0}, kReadDepth},          // log_max_ra_res_qp
-    {{13, 9, 8}, 0},                   // port_type: InfiniBand
-    {{13, 7, 0}, 1},                   // num_ports
-    {{14, 28, 24}, 30},                // log_max_msg
-    {{15, 3, 0}, 1},                   // cqe_version
-    {{16, 31, 31}, 1},                 // compact_address_vector
-    {{16, 5, 5}, 1},                   // dct
-    {{16, 1, 1}, 1},                   // atomic
-    {{17, 31, 31}, 1},                 // cq_oi
-    {{17, 19, 19}, 1},                 // cd: WAIT
-    {{17, 0, 0}, 1},                   // rc
-    {{18, 31, 31}, 1},                 // uar_4k
-    {{19, 31, 31}, 1},                 // bf
-    {{19, 20, 16}, 9},                 // log_bf_reg_size
-    {{20, 15, 0}, 1024},               // max_wqe_sz_sq
-    {{21, 15, 0}, 512},                // max_wqe_sz_rq
-    {{22, 15, 0}, 1024},               // max_wqe_sz_sq_dc
-    {{25, 20, 16}, 16},                // log_max_pd
-    {{41, 31, 0}, 1},                  // num_of_uars_per_page
+    {{6, 23, 16}, kMaxLogCqEntries},  // log_max_cq_sz
+    {{6, 4, 0}, 17},                  // log_max_cq
+    {{7, 21, 16}, 24},                // log_max_mkey
+    {{14, 28, 24}, 30},               // log_max_msg
+    {{15, 3, 0}, 1},                  // cqe_version
+    {{16, 31, 31}, 1},                // compact_address_vector
+    {{17, 31, 31}, 1},                // cq_oi
+    {{17, 19, 19}, 1},                // cd: WAIT
+    {{17, 0, 0}, 1},                  // rc
+    {{18, 31, 31}, 1},                // uar_4k
+    {{19, 31, 31}, 1},                // bf
+    {{19, 20, 16}, 9},                // log_bf_reg_size
+    {{20, 15, 0}, 1024},              // max_wqe_sz_sq
+    {{21, 15, 0}, 512},               // max_wqe_sz_rq
+    {{22, 15, 0}, 1024},              // max_wqe_sz_sq_dc
+    {{25, 20, 16}, 16},               // log_max_pd
+    {{41, 31, 0}, 1},                 // num_of_uars_per_page
 };
 constexpr prm::Field kVhcaId{1, 15, 0};
 
@@ -56,20 +48,93 @@ constexpr Capability kAtomicCaps[] = {
     {{6, 15, 0}, 0xc},  // atomic_size_dc
 };
 
+/// Code of a GID table of at least `entries`: 8 << code.
+uint32_t gid_table_code(size_t entries) {
+  return static_cast<uint32_t>(std::countr_zero(std::bit_ceil(std::max<size_t>(entries, 8)) / 8));
+}
+
+void present_general(const Nic& nic, const prm::Writer& capability) {
+  const PresentedDevice& device = nic.device();
+  const Capability caps[] = {
+      {kVhcaId, nic.lid()},
+      {{4, 23, 16}, device.log_max_qp_wr},                                    // log_max_qp_sz
+      {{4, 4, 0}, static_cast<uint32_t>(std::bit_width(device.max_qp)) - 1},  // log_max_qp
+      {{7, 23, 23}, !device.refuses_any(kRefuseRelaxedOrdering)},  // relaxed_ordering_write
+      {{9, 21, 16}, device.log_initiator_depth},                   // log_max_ra_req_dc
+      {{9, 5, 0}, device.log_responder_depth},                     // log_max_ra_res_dc
+      {{10, 21, 16}, device.log_initiator_depth},                  // log_max_ra_req_qp
+      {{10, 5, 0}, device.log_responder_depth},                    // log_max_ra_res_qp
+      {{11, 15, 0}, gid_table_code(nic.gids().size())},            // gid_table_size
+      {{13, 9, 8}, device.ethernet},                               // port_type
+      {{13, 7, 0}, device.ports},                                  // num_ports
+      {{16, 5, 5}, !device.ethernet},                              // dct
+      {{16, 2, 2}, device.ethernet},                               // roce
+      {{16, 1, 1}, !device.refuses_any(kRefuseAtomics)},           // atomic
+  };
+  for (const Capability& cap : caps) capability.set(cap.field, cap.value);
+}
+
+void present_roce(const Nic& nic, const prm::Writer& capability) {
+  constexpr uint32_t kIpv4AndIpv6 = 1u << 1 | 1u << 2;
+  constexpr uint32_t kVersions1And2 = 1u << 0 | 1u << 2;
+  constexpr uint32_t kDestinationPort = 4791;  // of RoCE v2, assigned by IANA
+  const PresentedDevice& device = nic.device();
+  const Capability caps[] = {
+      {{0, 27, 27}, 1},                                        // sw_r_roce_src_udp_port
+      {{4, 19, 16}, kIpv4AndIpv6},                             // l3_type
+      {{4, 7, 0}, kVersions1And2},                             // roce_version
+      {{5, 15, 0}, kDestinationPort},                          // r_roce_dest_udp_port
+      {{6, 31, 16}, device.max_udp_port},                      // r_roce_max_src_udp_port
+      {{6, 15, 0}, device.min_udp_port},                       // r_roce_min_src_udp_port
+      {{7, 15, 0}, static_cast<uint32_t>(nic.gids().size())},  // roce_address_table_size
+  };
+  for (const Capability& cap : caps) capability.set(cap.field, cap.value);
+}
+
 }  // namespace
 
 void query_hca_cap(const Command& command) {
   require_lengths(command, prm::kHeaderBytes, prm::kQueryHcaCapOutBytes);
+  const Nic& nic = command.context.nic();
   prm::Writer capability = command.out.at(prm::cap::kCapability);
   // Current and maximum values (bit 0) are the same: nothing here can be enabled or disabled.
   uint32_t type = command.in.get(prm::kOpMod) >> 1;
   if (type > prm::cap::kRoce) fail(CommandStatus::kBadParameter, prm::Syndrome::kCapabilityType);
   if (type == prm::cap::kGeneral) {
     for (const Capability& cap : kGeneralCaps) capability.set(cap.field, cap.value);
-    capability.set(kVhcaId, command.context.nic().lid());
+    present_general(nic, capability);
   }
-  if (type == prm::cap::kAtomic)
+  if (type == prm::cap::kAtomic && !nic.device().refuses_any(kRefuseAtomics)) {
     for (const Capability& cap : kAtomicCaps) capability.set(cap.field, cap.value);
+  }
+  if (type == prm::cap::kRoce && nic.device().ethernet) present_roce(nic, capability);
+}
+
+void query_roce_address(const Command& command) {
+  namespace address = prm::roce_address;
+  const Nic& nic = command.context.nic();
+  // An InfiniBand port has no RoCE addresses.
+  const uint32_t port = command.in.get(address::kPort);
+  if (!nic.device().ethernet || port > nic.device().ports)
+    fail(CommandStatus::kBadParameter, prm::Syndrome::kPort);
+  const uint32_t index = command.in.get(address::kIndex);
+  if (index >= nic.gids().size()) fail(CommandStatus::kBadParameter, prm::Syndrome::kPath);
+  const Gid& gid = nic.gids()[index];
+  if (!gid.used) return;
+  const prm::Writer layout = command.out.at(address::kLayout);
+  for (uint32_t i = 0; i < 4; ++i) {
+    Be32 word;
+    std::memcpy(&word, gid.raw.data() + i * sizeof word, sizeof word);
+    layout.set({i, 31, 0}, word.host());
+  }
+  const Mac mac = mac_of(nic.lid());
+  Be32 low;
+  std::memcpy(&low, mac.data() + 2, sizeof low);
+  layout.set(address::kMacHigh, uint32_t{mac[0]} << 8 | mac[1]);
+  layout.set(address::kMacLow, low.host());
+  const bool ipv4 = is_ipv4(gid.raw.data());
+  layout.set(address::kL3Type, ipv4 ? 0 : 1);
+  layout.set(address::kVersion, gid.network == Network::kRoceV2 ? 2 : 0);
 }
 
 }  // namespace peal::softnic::abi::devx

@@ -7,16 +7,18 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
 
 #include "softnic/abi/memory.h"
+#include "softnic/settings.h"
 
 namespace peal::softnic::abi {
 namespace {
 
-int unsupported_notify(ibv_cq*, int) { return errno = EOPNOTSUPP; }
 int unsupported_srq_receive(ibv_srq*, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   if (bad != nullptr) *bad = wr;
   return errno = EOPNOTSUPP;
@@ -30,6 +32,12 @@ FileDescriptor checked(int fd, const char* call) {
   return FileDescriptor(fd);
 }
 
+Device& required(const ibv_device* device) {
+  Device* const known = process().find(device);
+  if (known == nullptr) refuse(ENODEV);
+  return *known;
+}
+
 void watch(int epoll, int fd) {
   epoll_event event = {};
   event.events = EPOLLIN;
@@ -38,6 +46,14 @@ void watch(int epoll, int fd) {
 }
 
 }  // namespace
+
+void require_port(Context& context, uint32_t port) {
+  if (port < 1 || port > context.nic().device().ports) refuse(EINVAL);
+}
+
+void require_devx(Context& context) {
+  if (context.nic().device().refuses_any(kRefuseDevx)) refuse(EINVAL);
+}
 
 FileDescriptor::~FileDescriptor() {
   if (fd_ >= 0) close(fd_);
@@ -52,15 +68,15 @@ Buffer allocate_buffer(size_t bytes) {
   return Buffer(memory, [](std::byte* p) { std::free(p); });
 }
 
-Context::Context(ibv_device* device)
+Context::Context(Device& device)
     : event_wake(checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")),
-      nic_(process().shared_nic()),
+      nic_(device.shared_nic()),
       async_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
   // One descriptor a caller can poll, readable for this context's own events and while the NIC has
   // events that nobody has routed yet.
   watch(async_fd_.get(), event_wake.get());
   watch(async_fd_.get(), nic_->event_fd());
-  verbs.context.device = device;
+  verbs.context.device = &device;
   fill_slots();
 }
 
@@ -71,6 +87,8 @@ void Context::fill_slots() {
   verbs.alloc_parent_domain = alloc_parent_domain_slot;
   verbs.alloc_td = alloc_td_slot;
   verbs.dealloc_td = dealloc_td_slot;
+  verbs.create_qp_ex = create_qp_ex_slot;
+  verbs.create_cq_ex = create_cq_ex_slot;
   verbs.get_srq_num = get_srq_num_slot;
   verbs.close_xrcd = unsupported_xrcd;  // clients call it without looking
 
@@ -88,7 +106,7 @@ void Context::fill_slots() {
     return query_port_slot(c, port, reinterpret_cast<ibv_port_attr*>(attr), kCompatBytes);
   };
   context.ops.poll_cq = poll_cq_slot;
-  context.ops.req_notify_cq = unsupported_notify;
+  context.ops.req_notify_cq = req_notify_slot;
   context.ops.post_send = post_send_slot;
   context.ops.post_recv = post_receive_slot;
   context.ops.post_srq_recv = unsupported_srq_receive;
@@ -138,19 +156,43 @@ Uar& Context::verbs_uar() {
   return *verbs_uar_;
 }
 
-Process::Process() {
-  device.node_type = IBV_NODE_CA;
-  device.transport_type = IBV_TRANSPORT_IB;
-  std::strcpy(device.name, "mlx5_0");
-  std::strcpy(device.dev_name, "uverbs0");
-  std::strcpy(device.dev_path, "/sys/class/infiniband_verbs/uverbs0");
-  std::strcpy(device.ibdev_path, "/sys/class/infiniband/mlx5_0");
+Device::Device(const PresentedDevice& as, uint32_t place) : ibv_device{}, shown(as), index(place) {
+  node_type = IBV_NODE_CA;
+  transport_type = IBV_TRANSPORT_IB;
+  const std::string uverbs = "uverbs" + std::to_string(index);
+  const auto keep = [](char* field, size_t bytes, const std::string& text) {
+    std::snprintf(field, bytes, "%s", text.c_str());
+  };
+  keep(name, sizeof name, shown.name);
+  keep(dev_name, sizeof dev_name, uverbs);
+  keep(dev_path, sizeof dev_path, "/sys/class/infiniband_verbs/" + uverbs);
+  keep(ibdev_path, sizeof ibdev_path, "/sys/class/infiniband/" + shown.name);
 }
 
-std::shared_ptr<Nic> Process::shared_nic() {
+std::shared_ptr<Nic> Device::shared_nic() {
   std::shared_ptr<Nic> open = nic.lock();
-  if (open == nullptr) nic = open = Nic::open();
+  if (open == nullptr) nic = open = Nic::open(shown);
   return open;
+}
+
+const std::vector<Device*>& Process::devices() {
+  Presentation now = Settings::presentation_from_environment();
+  if (shown_ == now) return listed_;
+  listed_.clear();
+  for (const PresentedDevice& device : now) {
+    const auto index = static_cast<uint32_t>(listed_.size());
+    known.push_back(std::make_unique<Device>(device, index));
+    listed_.push_back(known.back().get());
+  }
+  shown_ = std::move(now);
+  return listed_;
+}
+
+Device* Process::find(const ibv_device* device) const {
+  for (const auto& each : known) {
+    if (each.get() == device) return each.get();
+  }
+  return nullptr;
 }
 
 Process& process() {
@@ -168,9 +210,10 @@ extern "C" {
 
 ibv_device** ibv_get_device_list(int* count) {
   return answer_pointer([&] {
-    auto list = std::make_unique<ibv_device*[]>(2);
-    list[0] = &process().device;
-    if (count != nullptr) *count = 1;
+    const std::vector<Device*>& devices = process().devices();
+    auto list = std::make_unique<ibv_device*[]>(devices.size() + 1);
+    std::copy(devices.begin(), devices.end(), list.get());
+    if (count != nullptr) *count = static_cast<int>(devices.size());
     return list.release();
   });
 }
@@ -181,20 +224,24 @@ void ibv_free_device_list(ibv_device** list) {
 
 const char* ibv_get_device_name(ibv_device* device) { return device->name; }
 
-int ibv_get_device_index(ibv_device*) { return 0; }
+// -1 for a pointer that is no device of ours.
+int ibv_get_device_index(ibv_device* device) {
+  int index = -1;
+  answer_error([&] { index = static_cast<int>(required(device).index); });
+  return index;
+}
 
 // Zero when the NIC cannot be opened. The identity belongs to the NIC, so it is stable only while
 // some context is open.
-__be64 ibv_get_device_guid(ibv_device*) {
+__be64 ibv_get_device_guid(ibv_device* device) {
   uint64_t guid = 0;
-  answer_error([&] { guid = peal::Be64(process().shared_nic()->guid()).raw; });
+  answer_error([&] { guid = peal::Be64(required(device).shared_nic()->guid()).raw; });
   return guid;
 }
 
 ibv_context* ibv_open_device(ibv_device* device) {
   return answer_pointer([&] {
-    if (device != &process().device) refuse(ENODEV);
-    auto context = std::make_unique<Context>(device);
+    auto context = std::make_unique<Context>(required(device));
     Context* answer = context.get();
     process().contexts[answer] = std::move(context);
     return answer->handle();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device and its contexts, laid out as rdma-core's inline functions expect.
+// The devices and their contexts, laid out as rdma-core's inline functions expect.
 //
 //   newer slots | verbs_context slots ... sz | ibv_context      <- what the caller's pointer names
 //
@@ -10,25 +10,31 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "softnic/abi/guard.h"
 #include "softnic/abi/object.h"
 #include "softnic/nic.h"
+#include "softnic/present.h"
+#include "softnic/table.h"
 
 namespace peal::softnic::abi {
 
-inline constexpr uint8_t kPort = 1;
 inline constexpr uint32_t kCompletionEqn = 11;     // event queue of the only completion vector
 inline constexpr uint16_t kDevxUid = 1;            // user id the kernel writes into commands
 inline constexpr size_t kVerbsContextBytes = 696;  // of the newest client we serve
 inline constexpr uint32_t kMaxLogCqEntries = 22;
 inline constexpr uint32_t kMaxLogSendBlocks = 15;
 inline constexpr uint32_t kMaxLogReceiveEntries = 15;
-inline constexpr uint32_t kMaxLogReadDepth = 4;
+inline constexpr uint32_t kMaxQueuePairs = 1u << 15;  // numbers the NIC gives out
 
 /// What lies at the caller's pointer and before it.
 struct ContextLayout {
@@ -55,11 +61,23 @@ class FileDescriptor {
 };
 
 class Uar;
+class VerbsQueuePair;
+
+/// A device as it stands in a list.
+struct Device : ibv_device {
+  Device(const PresentedDevice& as, uint32_t place);
+  /// The NIC that all contexts of the device share, opened by the first and closed with the last.
+  std::shared_ptr<Nic> shared_nic();
+
+  const PresentedDevice shown;
+  const uint32_t index;
+  std::weak_ptr<Nic> nic;
+};
 
 /// One opened device. Owns every object made through it; its destruction retires them all.
 class Context : public ContextLayout {
  public:
-  explicit Context(ibv_device* device);
+  explicit Context(Device& device);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -83,6 +101,15 @@ class Context : public ContextLayout {
   /// A number for objects the NIC does not number.
   uint32_t next_number() { return ++numbers_; }
 
+  /// The queue pair that ibv_poll_cq finds by that number, or null. Any thread may ask.
+  VerbsQueuePair* pollable(uint32_t qpn) {
+    return qpn < kMaxQueuePairs ? pollable_[qpn].load(std::memory_order_acquire) : nullptr;
+  }
+  /// Null once no CQE of that number can be found any more.
+  void set_pollable(uint32_t qpn, VerbsQueuePair* qp) {
+    pollable_[qpn].store(qp, std::memory_order_release);
+  }
+
   /// UAR behind queues that verbs calls create.
   Uar& verbs_uar();
 
@@ -100,20 +127,32 @@ class Context : public ContextLayout {
   FileDescriptor async_fd_;
   Uar* verbs_uar_ = nullptr;
   uint32_t numbers_ = 0;
+  Table<std::atomic<VerbsQueuePair*>> pollable_{0, kMaxQueuePairs};
   std::map<std::pair<Kind, uint32_t>, std::unique_ptr<Object>> objects_;
 };
 
 /// State above any device handle. Exists because the C interface has none to hang it on.
 struct Process {
-  Process();
-  /// The NIC all contexts share, opened by the first and closed with the last.
-  std::shared_ptr<Nic> shared_nic();
+  /// The devices there are: what PEAL_SOFTNIC_PRESENT says now. Throws std::invalid_argument.
+  const std::vector<Device*>& devices();
+  /// The one behind a client's pointer, or null.
+  Device* find(const ibv_device* device) const;
 
-  ibv_device device = {};
-  std::weak_ptr<Nic> nic;
+  std::vector<std::unique_ptr<Device>> known;  // of every list so far: clients may hold them still
   std::map<Context*, std::unique_ptr<Context>> contexts;
+
+ private:
+  std::vector<Device*> listed_;
+  std::optional<Presentation> shown_;
 };
 Process& process();
+
+/// Copies a description to a caller that knows `bytes` of it; what is newer than ours reads 0.
+template <class T>
+void answer(const T& description, void* to, size_t bytes) {
+  std::memset(to, 0, bytes);
+  std::memcpy(to, &description, std::min(bytes, sizeof description));
+}
 
 // Implementations behind the slots of verbs_context.
 int query_port_slot(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_t attr_bytes);
@@ -122,12 +161,21 @@ int query_device_ex_slot(ibv_context* context, const ibv_query_device_ex_input* 
 ibv_pd* alloc_parent_domain_slot(ibv_context* context, ibv_parent_domain_init_attr* attr);
 ibv_td* alloc_td_slot(ibv_context* context, ibv_td_init_attr* attr);
 int dealloc_td_slot(ibv_td* td);
+ibv_qp* create_qp_ex_slot(ibv_context* context, ibv_qp_init_attr_ex* attr);
+ibv_cq_ex* create_cq_ex_slot(ibv_context* context, ibv_cq_init_attr_ex* attr);
 int get_srq_num_slot(ibv_srq* srq, uint32_t* number);
 
 // Implementations behind the slots of ibv_context_ops.
 int post_send_slot(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad);
 int post_receive_slot(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
+int req_notify_slot(ibv_cq* cq, int solicited_only);
 int poll_cq_slot(ibv_cq* cq, int count, ibv_wc* wc);
+
+/// Throws EINVAL unless the device has that port.
+void require_port(Context& context, uint32_t port);
+
+/// Throws EINVAL unless the context has DEVX, as the kernel does for one without a user id.
+void require_devx(Context& context);
 
 /// Takes events off the NIC and hands each to the context that owns its object.
 void route_events(Nic& nic);

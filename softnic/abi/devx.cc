@@ -88,6 +88,7 @@ struct Mailboxes {
 /// Runs one command on a copy of `in`. A firmware refusal goes into `out` and becomes an errno.
 void execute(Context& context, const Mailboxes& boxes,
              const std::function<void(Opcode, const Command&)>& handler) {
+  require_devx(context);
   if (boxes.in == nullptr || boxes.out == nullptr) refuse(EINVAL);
   if (boxes.in_bytes < prm::kHeaderBytes || boxes.out_bytes < prm::kHeaderBytes) refuse(EINVAL);
   std::vector<std::byte> copy(boxes.in_bytes);
@@ -168,8 +169,7 @@ void modify(Opcode opcode, const Command& command, Object& object) {
 
 void general(Opcode opcode, const Command& command) {
   if (opcode == Opcode::kQueryHcaCap) return query_hca_cap(command);
-  // An InfiniBand port has no RoCE addresses.
-  if (opcode == Opcode::kQueryRoceAddress) fail(CommandStatus::kBadParameter, prm::Syndrome::kPort);
+  if (opcode == Opcode::kQueryRoceAddress) return query_roce_address(command);
   refuse(EINVAL);  // not on the kernel's list for commands without an object
 }
 

@@ -59,6 +59,7 @@ class DevxDct : public Object, public mlx5dv_devx_obj {
   std::shared_ptr<Nic> nic;
   DcTargetConfig config;
   uint32_t mtu = 0;
+  uint32_t port = 1;
   Use pd, receive_cq, shared_receive_queue;
 };
 
@@ -72,6 +73,7 @@ void query_qp(const Command& command, QueuePair& qp);
 void modify_qp(const Command& command, QueuePair& qp);
 void query_dct(const Command& command, DevxDct& dct);
 void query_hca_cap(const Command& command);
+void query_roce_address(const Command& command);
 
 /// Umem by id, and `bytes` of it at `offset`, aligned in memory to `alignment`.
 Umem& umem_of(const Command& command, uint32_t id);

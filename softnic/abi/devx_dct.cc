@@ -11,11 +11,13 @@ namespace dctc = prm::dctc;
 
 constexpr uint32_t kActive = 0;
 
-void check_context(const prm::Reader& context) {
-  if (context.get(dctc::kPort) != kPort) fail(CommandStatus::kBadParameter, Syndrome::kPort);
+void check_context(const PresentedDevice& device, const prm::Reader& context) {
+  if (device.ethernet) fail(CommandStatus::kBadParameter, Syndrome::kService);
+  const uint32_t port = context.get(dctc::kPort);
+  if (port < 1 || port > device.ports) fail(CommandStatus::kBadParameter, Syndrome::kPort);
   if (context.test(dctc::kPkeyIndex)) fail(CommandStatus::kBadParameter, Syndrome::kPath);
   uint32_t mtu = context.get(dctc::kMtu);
-  if (mtu < 1 || mtu > 5) fail(CommandStatus::kBadParameter, Syndrome::kMtu);
+  if (mtu < 1 || mtu > device.mtu) fail(CommandStatus::kBadParameter, Syndrome::kMtu);
 }
 
 uint32_t access_of(const prm::Reader& context) {
@@ -29,7 +31,7 @@ uint32_t access_of(const prm::Reader& context) {
 mlx5dv_devx_obj* create_dct(const Command& command) {
   require_lengths(command, prm::kCreateDctBytes, prm::kHeaderBytes);
   prm::Reader context = command.in.at(dctc::kContext);
-  check_context(context);
+  check_context(command.context.nic().device(), context);
   auto dct = std::make_unique<DevxDct>(command.context.shared_nic());
   DcTargetConfig& config = dct->config;
   config.pd = context.get(dctc::kPd);
@@ -40,6 +42,7 @@ mlx5dv_devx_obj* create_dct(const Command& command) {
   config.min_rnr_timer = static_cast<uint8_t>(context.get(dctc::kMinRnrTimer));
   config.dc_access_key = context.wide(dctc::kAccessKey);
   dct->mtu = context.get(dctc::kMtu);
+  dct->port = context.get(dctc::kPort);
   dct->pd = Use(required_pd(command, config.pd));
   dct->receive_cq = Use(required_cq(command, config.receive_cq));
   dct->shared_receive_queue = Use(required_srq(command, config.shared_receive_queue));
@@ -63,7 +66,7 @@ void query_dct(const Command& command, DevxDct& dct) {
   context.set(dctc::kPd, dct.config.pd);
   context.set_wide(dctc::kAccessKey, dct.config.dc_access_key);
   context.set(dctc::kMtu, dct.mtu);
-  context.set(dctc::kPort, kPort);
+  context.set(dctc::kPort, dct.port);
 }
 
 }  // namespace peal::softnic::abi::devx

@@ -4,6 +4,7 @@
 //
 //   wq umem at wq_umem_offset:  receive queue (when there is one) | send queue
 #include "softnic/abi/devx.h"
+#include "softnic/route.h"
 
 namespace peal::softnic::abi::devx {
 namespace {
@@ -16,8 +17,9 @@ void check_modes(const Command& command, const prm::Reader& context) {
   if (command.in.test(prm::kNumber))
     fail(CommandStatus::kBadParameter, Syndrome::kInputNumber);  // no reserved numbers
   auto service = static_cast<Service>(context.get(qpc::kService));
-  if (service != Service::kReliable && service != Service::kDcInitiator)
-    fail(CommandStatus::kBadParameter, Syndrome::kService);
+  // A DC initiator's peers are named by LID in its requests: not on Ethernet.
+  const bool dc = service == Service::kDcInitiator && !command.context.nic().device().ethernet;
+  if (service != Service::kReliable && !dc) fail(CommandStatus::kBadParameter, Syndrome::kService);
   if (context.test(qpc::kSignature) || context.test(qpc::kDoorbellMode) ||
       context.test(qpc::kPageOffset))
     fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
@@ -35,6 +37,8 @@ Umem& place_queues(const Command& command, const prm::Reader& context, QueuePair
     config->log_receive_stride = context.get(qpc::kLogRqStride);
   }
   config->log_send_blocks = has_sq ? context.get(qpc::kLogSqSize) : 0;
+  if (config->log_send_blocks > command.context.nic().device().log_max_qp_wr)
+    fail(CommandStatus::kBadParameter, Syndrome::kQueueSize);
   uint64_t rq_bytes = has_rq ? uint64_t{mlx5::kSegmentBytes}
                                    << (config->log_receive_stride + config->log_receive_entries)
                              : 0;
@@ -59,49 +63,73 @@ uint32_t merged_access(const prm::Reader& context, uint32_t mask, uint32_t acces
   return access;
 }
 
-void read_init(const prm::Reader& context, QueuePairAttributes* to) {
-  if (context.get(qpc::kPort) != kPort) fail(CommandStatus::kBadParameter, Syndrome::kPort);
+void read_init(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
+  const uint32_t port = context.get(qpc::kPort);
+  if (port < 1 || port > nic.device().ports) fail(CommandStatus::kBadParameter, Syndrome::kPort);
   if (context.test(qpc::kPkeyIndex)) fail(CommandStatus::kBadParameter, Syndrome::kPath);
+  to->path.port = static_cast<uint8_t>(port);
   to->access = merged_access(context, ~0u, 0);
   to->atomic_mode = static_cast<uint8_t>(context.get(qpc::kAtomicMode));
   to->dc_access_key = context.wide(qpc::kDcAccessKey);
 }
 
-void read_path(const prm::Reader& context, QueuePairAttributes* to) {
-  to->remote_qpn = context.get(qpc::kRemoteQpn);
-  to->remote_lid = static_cast<uint16_t>(context.get(qpc::kRemoteLid));
-  to->has_grh = context.test(qpc::kGrh);
-  constexpr uint16_t kLastUnicastLid = 0xbfff;
-  if (to->remote_lid == 0 || to->remote_lid > kLastUnicastLid || context.test(qpc::kSourceGidIndex))
-    fail(CommandStatus::kBadParameter, Syndrome::kPath);
+void read_path(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
+  const bool ethernet = nic.device().ethernet;
+  AddressPath& path = to->path;
+  path.lid = static_cast<uint16_t>(context.get(qpc::kRemoteLid));
+  path.global = context.test(qpc::kGrh);
+  path.source_gid = static_cast<uint8_t>(context.get(qpc::kSourceGidIndex));
+  path.hop_limit = static_cast<uint8_t>(context.get(qpc::kHopLimit));
+  path.traffic_class = static_cast<uint8_t>(ethernet ? context.get(qpc::kDscp) << 2
+                                                     : context.get(qpc::kTrafficClass));
+  path.service_level =
+      static_cast<uint8_t>(context.get(ethernet ? qpc::kEthernetPriority : qpc::kServiceLevel));
+  path.flow_label = context.get(qpc::kFlowLabel);
+  path.udp_port = static_cast<uint16_t>(context.get(qpc::kUdpPort));
+  const Be64 mac(uint64_t{context.get(qpc::kRemoteMacHigh)} << 32 |
+                 context.get(qpc::kRemoteMacLow));
+  std::memcpy(path.mac, reinterpret_cast<const std::byte*>(&mac) + 2, sizeof path.mac);
   for (uint32_t i = 0; i < 4; ++i) {
     Be32 word(context.word(qpc::kRemoteGid + i));
-    std::memcpy(to->remote_gid + i * sizeof word, &word, sizeof word);
+    std::memcpy(path.gid + i * sizeof word, &word, sizeof word);
   }
+  if (nic.router().fault_of(path) != nullptr) fail(CommandStatus::kBadParameter, Syndrome::kPath);
+  const Route route = nic.router().route(path);
+  to->remote_lid = route.lid;
+  to->network = route.network;
 }
 
-void read_rtr(const prm::Reader& context, Service service, QueuePairAttributes* to) {
+void read_rtr(const QueuePair& qp, const prm::Reader& context, QueuePairAttributes* to) {
+  const PresentedDevice& device = qp.nic->device();
   to->mtu = static_cast<uint8_t>(context.get(qpc::kMtu));
-  if (to->mtu < 1 || to->mtu > 5) fail(CommandStatus::kBadParameter, Syndrome::kMtu);
+  if (to->mtu < 1 || to->mtu > device.mtu) fail(CommandStatus::kBadParameter, Syndrome::kMtu);
   to->log_max_message = static_cast<uint8_t>(context.get(qpc::kLogMaxMessage));
   if (to->log_max_message > 30) fail(CommandStatus::kBadParameter, Syndrome::kQueueSize);
-  if (service == Service::kDcInitiator) return;  // its peers are named in each WQE
-  read_path(context, to);
+  if (qp.config.service == Service::kDcInitiator) return;  // its peers are named in each WQE
+  to->remote_qpn = context.get(qpc::kRemoteQpn);
+  read_path(*qp.nic, context, to);
   to->log_responder_depth = static_cast<uint8_t>(context.get(qpc::kLogResponderDepth));
-  if (to->log_responder_depth > kMaxLogReadDepth)
+  if (to->log_responder_depth > device.log_responder_depth)
     fail(CommandStatus::kBadParameter, Syndrome::kQueueSize);
   to->min_rnr_timer = static_cast<uint8_t>(context.get(qpc::kMinRnrTimer));
   to->receive_psn = context.get(qpc::kReceivePsn);
 }
 
-void read_rts(const prm::Reader& context, QueuePairAttributes* to) {
+void read_rts(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
   to->log_initiator_depth = static_cast<uint8_t>(context.get(qpc::kLogInitiatorDepth));
-  if (to->log_initiator_depth > kMaxLogReadDepth)
+  if (to->log_initiator_depth > nic.device().log_initiator_depth)
     fail(CommandStatus::kBadParameter, Syndrome::kQueueSize);
   to->ack_timeout = static_cast<uint8_t>(context.get(qpc::kAckTimeout));
   to->retry_count = static_cast<uint8_t>(context.get(qpc::kRetryCount));
   to->rnr_retry = static_cast<uint8_t>(context.get(qpc::kRnrRetry));
   to->send_psn = context.get(qpc::kSendPsn);
+}
+
+/// A device without atomics has no queue pair that takes them.
+void check_atomics(const Nic& nic, const QueuePairAttributes& to) {
+  const bool wanted = (to.access & kRemoteAtomic) != 0 || to.atomic_mode != 0;
+  if (wanted && nic.device().refuses_any(kRefuseAtomics))
+    fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
 }
 
 /// Optional fields of transitions that carry little else.
@@ -143,15 +171,7 @@ void write_attributes(const QueuePairAttributes& now, const prm::Writer& context
   context.set(qpc::kMtu, now.mtu == 0 ? 1 : now.mtu);
   context.set(qpc::kLogMaxMessage, now.log_max_message);
   context.set(qpc::kRemoteQpn, now.remote_qpn);
-  context.set(qpc::kRemoteLid, now.remote_lid);
-  context.set(qpc::kGrh, now.has_grh);
-  for (uint32_t i = 0; i < 4; ++i) {
-    Be32 word;
-    std::memcpy(&word, now.remote_gid + i * sizeof word, sizeof word);
-    context.set({qpc::kRemoteGid + i, 31, 0}, word.host());
-  }
   context.set(qpc::kAckTimeout, now.ack_timeout);
-  context.set(qpc::kPort, kPort);
   context.set(qpc::kLogInitiatorDepth, now.log_initiator_depth);
   context.set(qpc::kRetryCount, now.retry_count);
   context.set(qpc::kRnrRetry, now.rnr_retry);
@@ -166,6 +186,32 @@ void write_attributes(const QueuePairAttributes& now, const prm::Writer& context
   context.set(qpc::kHardwareSendCounter, now.hardware_send_counter);
   context.set(qpc::kSoftwareSendCounter, now.software_send_counter);
   context.set_wide(qpc::kDcAccessKey, now.dc_access_key);
+}
+
+void write_path(const AddressPath& path, bool ethernet, const prm::Writer& context) {
+  context.set(qpc::kPort, path.port);
+  context.set(qpc::kRemoteLid, path.lid);
+  context.set(qpc::kGrh, path.global);
+  context.set(qpc::kSourceGidIndex, path.source_gid);
+  context.set(qpc::kHopLimit, path.hop_limit);
+  context.set(qpc::kFlowLabel, path.flow_label);
+  for (uint32_t i = 0; i < 4; ++i) {
+    Be32 word;
+    std::memcpy(&word, path.gid + i * sizeof word, sizeof word);
+    context.set({qpc::kRemoteGid + i, 31, 0}, word.host());
+  }
+  if (!ethernet) {
+    context.set(qpc::kTrafficClass, path.traffic_class);
+    context.set(qpc::kServiceLevel, path.service_level);
+    return;
+  }
+  context.set(qpc::kDscp, path.traffic_class >> 2);
+  context.set(qpc::kEthernetPriority, path.service_level);
+  context.set(qpc::kUdpPort, path.udp_port);
+  context.set(qpc::kRemoteMacHigh, uint32_t{path.mac[0]} << 8 | path.mac[1]);
+  Be32 low;
+  std::memcpy(&low, path.mac + 2, sizeof low);
+  context.set(qpc::kRemoteMacLow, low.host());
 }
 
 void write_config(const QueuePairConfig& config, const prm::Writer& context) {
@@ -236,10 +282,11 @@ void modify_qp(const Command& command, QueuePair& qp) {
   if (step.from != to.state) fail(CommandStatus::kBadQpState, Syndrome::kNic);
   prm::Reader context = command.in.at(prm::create_qp::kContext);
   uint32_t mask = command.in.get(prm::create_qp::kOptionalMask);
-  if (opcode == Opcode::kRstToInit) read_init(context, &to);
-  if (opcode == Opcode::kInitToRtr) read_rtr(context, qp.config.service, &to);
-  if (opcode == Opcode::kRtrToRts) read_rts(context, &to);
+  if (opcode == Opcode::kRstToInit) read_init(*qp.nic, context, &to);
+  if (opcode == Opcode::kInitToRtr) read_rtr(qp, context, &to);
+  if (opcode == Opcode::kRtrToRts) read_rts(*qp.nic, context, &to);
   if (!bare && opcode != Opcode::kRstToInit) read_optional(context, mask, &to);
+  if (!bare) check_atomics(*qp.nic, to);
   to.state = step.to;
   require_ok(qp.nic->modify_qp(qp.number, step.from, to));
 }
@@ -251,6 +298,7 @@ void query_qp(const Command& command, QueuePair& qp) {
   prm::Writer context = command.out.at(prm::create_qp::kContext);
   write_config(qp.config, context);
   write_attributes(now, context);
+  write_path(now.path, qp.nic->device().ethernet, context);
 }
 
 }  // namespace peal::softnic::abi::devx

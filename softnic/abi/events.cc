@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "softnic/abi/acknowledged.h"
 #include "softnic/abi/verbs_queues.h"
 
 namespace peal::softnic::abi {
@@ -46,11 +47,11 @@ bool deliver(Context& context, const AsyncEvent& event) {
   } else if (event.kind == AsyncEvent::Kind::kCqError) {
     auto* cq = dynamic_cast<VerbsCq*>(context.find(Kind::kCq, event.number));
     if (cq == nullptr) return false;
-    answer.element.cq = cq;
+    answer.element.cq = cq->plain();
   } else {
     auto* qp = dynamic_cast<VerbsQueuePair*>(context.find(Kind::kQp, event.number));
     if (qp == nullptr) return false;
-    answer.element.qp = qp;
+    answer.element.qp = &qp->qp_base;
   }
   context.events.push_back(answer);
   uint64_t one = 1;
@@ -67,8 +68,13 @@ bool take(Context& context, ibv_async_event* event) {
   bool drained = context.events.empty();
   if (drained && read(context.event_wake.get(), &count, sizeof count) < 0 && errno != EAGAIN)
     refuse(errno);
-  const bool of_qp = event->event_type != IBV_EVENT_CQ_ERR && !of_port(event->event_type);
-  if (of_qp) ++verbs_qp(event->element.qp).unacknowledged_events;
+  if (event->event_type == IBV_EVENT_CQ_ERR) {
+    VerbsCq& cq = verbs_cq(event->element.cq);
+    report(cq, cq.async_reported);
+  } else if (!of_port(event->event_type)) {
+    VerbsQp& qp = verbs_qp(event->element.qp);
+    report(qp.qp_base, qp.async_reported);
+  }
   return true;
 }
 
@@ -77,8 +83,10 @@ bool take(Context& context, ibv_async_event* event) {
 void route_events(Nic& nic) {
   AsyncEvent event;
   while (nic.next_event(&event))
-    for (auto& [context, owner] : process().contexts)
+    for (auto& [context, owner] : process().contexts) {
+      if (&context->nic() != &nic) continue;
       if (deliver(*context, event) && !of_port(verbs_type(event.kind))) break;
+    }
 }
 
 }  // namespace peal::softnic::abi
@@ -103,15 +111,15 @@ int ibv_get_async_event(ibv_context* handle, ibv_async_event* event) {
 }
 
 void ibv_ack_async_event(ibv_async_event* event) {
-  answer_error([&] {
-    if (of_port(event->event_type)) return;
-    if (event->event_type == IBV_EVENT_CQ_ERR) {
-      ++event->element.cq->async_events_completed;
-      return;
-    }
-    ++event->element.qp->events_completed;
-    --verbs_qp(event->element.qp).unacknowledged_events;
-  });
+  bool known = true;
+  if (event->event_type == IBV_EVENT_CQ_ERR) {
+    VerbsCq& cq = verbs_cq(event->element.cq);
+    known = acknowledge(cq, cq.async_events_completed, cq.async_reported, 1);
+  } else if (!of_port(event->event_type)) {
+    VerbsQp& qp = verbs_qp(event->element.qp);
+    known = acknowledge(qp.qp_base, qp.qp_base.events_completed, qp.async_reported, 1);
+  }
+  if (!known) errno = EINVAL;  // acknowledged more often than taken
 }
 
 }  // extern "C"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two functions that libpeal_softnic.so has beside rdma-core's: faults on demand, for the NIC
-// of this process. A test finds them by dlsym.
+// The two functions that libpeal_softnic.so has beside rdma-core's: faults on demand, for the NICs
+// that this process has open. A test finds them by dlsym.
 #include <cstdio>
 #include <stdexcept>
 
@@ -19,8 +19,11 @@ void explain(const char* why, char* error, size_t bytes) {
 /// 0, or errno with the reason in `error`.
 int set_faults(const char* plan, char* error, size_t bytes) {
   return answer_error([&] {
-    const std::shared_ptr<Nic> nic = process().nic.lock();
-    if (nic == nullptr) {
+    std::vector<std::shared_ptr<Nic>> open;
+    for (const auto& device : process().known) {
+      if (auto nic = device->nic.lock()) open.push_back(std::move(nic));
+    }
+    if (open.empty()) {
       explain("this process has no NIC open", error, bytes);
       refuse(ENODEV);
     }
@@ -31,10 +34,12 @@ int set_faults(const char* plan, char* error, size_t bytes) {
       explain(wrong.what(), error, bytes);
       refuse(EINVAL);
     }
-    const Refusal refusal = nic->set_faults(faults);
-    if (!refusal.refused()) return;
-    explain(refusal.reason, error, bytes);
-    refuse(EOPNOTSUPP);
+    for (const auto& nic : open) {
+      const Refusal refusal = nic->set_faults(faults);
+      if (!refusal.refused()) continue;
+      explain(refusal.reason, error, bytes);
+      refuse(EOPNOTSUPP);
+    }
   });
 }
 
@@ -43,9 +48,9 @@ int set_faults(const char* plan, char* error, size_t bytes) {
 
 extern "C" {
 
-/// Replaces the fault plan of this process's NIC. Answers 0, or an errno value with one line that
-/// says why in `error` (of `bytes`, may be null): EINVAL for a plan that is not one, ENODEV while
-/// no device is open, EOPNOTSUPP on the GPU engine. The old plan then stays.
+/// Replaces the fault plan of this process's open NICs. Answers 0, or an errno value with one line
+/// that says why in `error` (of `bytes`, may be null): EINVAL for a plan that is not one, ENODEV
+/// while no device is open, EOPNOTSUPP on the GPU engine. The old plan then stays.
 int peal_softnic_inject(const char* plan, char* error, size_t bytes) {
   return peal::softnic::abi::set_faults(plan, error, bytes);
 }

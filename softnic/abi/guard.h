@@ -55,6 +55,18 @@ int answer_error(F&& body) noexcept {
   }
 }
 
+/// Runs `body` without it: for data paths, which have locks of their own.
+template <class F>
+int answer_plainly(F&& body) noexcept {
+  try {
+    body();
+    return 0;
+  } catch (...) {
+    errno = errno_of_current_exception();
+    return errno;
+  }
+}
+
 /// Runs `body` under the control lock. Answers its pointer, or null with errno set.
 template <class F>
 auto answer_pointer(F&& body) noexcept -> decltype(body()) {

@@ -38,7 +38,7 @@ void describe_all(const mlx5dv_obj& obj, uint64_t types) {
       MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_AH | MLX5DV_OBJ_PD;
   if ((types & ~kKnown) != 0) refuse(EOPNOTSUPP);
   if ((types & MLX5DV_OBJ_QP) != 0) verbs_qp(obj.qp.in).describe(obj.qp.out);
-  if ((types & MLX5DV_OBJ_CQ) != 0) describe(*static_cast<VerbsCq*>(obj.cq.in), obj.cq.out);
+  if ((types & MLX5DV_OBJ_CQ) != 0) describe(verbs_cq(obj.cq.in), obj.cq.out);
   if ((types & MLX5DV_OBJ_SRQ) != 0) describe(*static_cast<VerbsSrq*>(obj.srq.in), obj.srq.out);
   if ((types & MLX5DV_OBJ_AH) != 0) {
     obj.ah.out->av = &static_cast<AddressHandle*>(obj.ah.in)->vector;
@@ -65,8 +65,7 @@ int mlx5dv_init_obj(mlx5dv_obj* obj, uint64_t types) {
 int peal_softnic_init_obj_1_0(mlx5dv_obj* obj, uint64_t types) {
   return answer_error([&] {
     describe_all(*obj, types);
-    if ((types & MLX5DV_OBJ_CQ) != 0)
-      obj->cq.out->cq_uar = &static_cast<VerbsCq*>(obj->cq.in)->uar_register;
+    if ((types & MLX5DV_OBJ_CQ) != 0) obj->cq.out->cq_uar = &verbs_cq(obj->cq.in).uar_register;
   });
 }
 

@@ -9,6 +9,8 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cinttypes>
 #include <cstdio>
@@ -54,6 +56,7 @@ ibv_mr* register_memory(ibv_pd* pd, void* address, size_t bytes, uint64_t iova, 
   auto& domain = *static_cast<Pd*>(pd);
   Context& context = Context::of(pd->context);
   check_registration(context.nic(), address, bytes, iova, access);
+  if (context.nic().device().refuses_any(kRefuseRelaxedOrdering)) access &= ~kRelaxedOrdering;
   auto region = std::make_unique<MemoryRegion>();
   region->nic = context.shared_nic();
   region->number = require(context.nic().register_memory({
@@ -74,13 +77,17 @@ ibv_mr* register_memory(ibv_pd* pd, void* address, size_t bytes, uint64_t iova, 
 }
 
 /// A dma-buf names memory that only its exporter can reach: never registrable here. EBADF for no
-/// descriptor at all is how clients learn that the entry point exists.
-[[noreturn]] void refuse_dmabuf(int fd) { refuse(fcntl(fd, F_GETFD) < 0 ? EBADF : EOPNOTSUPP); }
+/// descriptor at all is how clients learn that the kernel knows the call.
+[[noreturn]] void refuse_dmabuf(const Nic& nic, int fd) {
+  const bool known = !nic.device().refuses_any(kRefuseDmabuf);
+  refuse(known && fcntl(fd, F_GETFD) < 0 ? EBADF : EOPNOTSUPP);
+}
 
 mlx5dv_devx_umem* register_umem(ibv_context* handle, const mlx5dv_devx_umem_in& in) {
   Context& context = Context::of(handle);
+  require_devx(context);
   if ((in.comp_mask & ~uint64_t{MLX5DV_UMEM_MASK_DMABUF}) != 0) refuse(EOPNOTSUPP);
-  if ((in.comp_mask & MLX5DV_UMEM_MASK_DMABUF) != 0) refuse_dmabuf(in.dmabuf_fd);
+  if ((in.comp_mask & MLX5DV_UMEM_MASK_DMABUF) != 0) refuse_dmabuf(context.nic(), in.dmabuf_fd);
   constexpr unsigned kUmemAccess =
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   if ((in.access & ~(kUmemAccess | unsigned{IBV_ACCESS_RELAXED_ORDERING})) != 0) refuse(EINVAL);
@@ -99,6 +106,7 @@ mlx5dv_devx_umem* register_umem(ibv_context* handle, const mlx5dv_devx_umem_in& 
 }  // namespace
 
 bool require_reachable(Nic& nic, const void* address, size_t bytes, bool writable) {
+  if (nic.device().refuses_any(kRefusePeermem) && nic.is_gpu_memory(address)) refuse(EFAULT);
   if (nic.admit(address)) return true;
   require_mapped(address, bytes, writable);
   return false;
@@ -135,15 +143,35 @@ Refusal Pd::retire() { return kind == Kind::kPd ? owner->nic().free_pd(pdn) : Re
 
 namespace {
 
+void unmap_page(std::byte* page) { munmap(page, kUarBytes); }
+
+/// A page that this process can store to and nobody can pin, so that no driver maps it for a GPU:
+/// what a doorbell register is to a CUDA that may not have it.
+Buffer make_unmappable_page() {
+  const FileDescriptor secret(static_cast<int>(syscall(SYS_memfd_secret, 0)));
+  if (secret.get() < 0) {
+    const int error = errno;
+    std::fprintf(stderr,
+                 "softnic: PEAL_SOFTNIC_PRESENT with refuse=uar needs memfd_secret (Linux "
+                 "5.14 or newer, secretmem.enable=1)\n");
+    refuse(error);
+  }
+  if (ftruncate(secret.get(), kUarBytes) != 0) refuse(errno);
+  void* page = mmap(nullptr, kUarBytes, PROT_READ | PROT_WRITE, MAP_SHARED, secret.get(), 0);
+  if (page == MAP_FAILED) refuse(errno);
+  return Buffer(static_cast<std::byte*>(page), unmap_page);
+}
+
 /// A page of its own: a GPU's, or the host's, shared so that a fork cannot move it away from a GPU
 /// that has it mapped.
 Buffer make_uar_page(Nic& nic) {
+  if (nic.device().refuses_any(kRefuseUar)) return make_unmappable_page();
   if (const auto on_gpu = nic.gpu_page(kUarBytes)) {
     return Buffer(on_gpu.get(), [on_gpu](std::byte*) {});
   }
   void* page = mmap(nullptr, kUarBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) refuse(errno);
-  return Buffer(static_cast<std::byte*>(page), [](std::byte* p) { munmap(p, kUarBytes); });
+  return Buffer(static_cast<std::byte*>(page), unmap_page);
 }
 
 }  // namespace
@@ -247,15 +275,15 @@ ibv_mr* ibv_reg_mr(ibv_pd* pd, void* address, size_t bytes, int access) {
   });
 }
 
-ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, uint64_t, size_t, uint64_t, int fd, int) {
-  return answer_pointer([&]() -> ibv_mr* { refuse_dmabuf(fd); });
+ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t, size_t, uint64_t, int fd, int) {
+  return answer_pointer([&]() -> ibv_mr* { refuse_dmabuf(Context::of(pd->context).nic(), fd); });
 }
 
 // Newer than the headers we compile with; data direct needs a second PCIe function.
-ibv_mr* mlx5dv_reg_dmabuf_mr(ibv_pd*, uint64_t, size_t, uint64_t, int fd, int, int mlx5_access) {
+ibv_mr* mlx5dv_reg_dmabuf_mr(ibv_pd* pd, uint64_t, size_t, uint64_t, int fd, int, int mlx5_access) {
   return answer_pointer([&]() -> ibv_mr* {
     if (mlx5_access != 0) refuse(EOPNOTSUPP);
-    refuse_dmabuf(fd);
+    refuse_dmabuf(Context::of(pd->context).nic(), fd);
   });
 }
 

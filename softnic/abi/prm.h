@@ -181,8 +181,16 @@ inline constexpr Field kRemoteLid{7, 15, 0};
 inline constexpr Field kAckTimeout{8, 31, 27};
 inline constexpr Field kSourceGidIndex{8, 23, 16};
 inline constexpr Field kHopLimit{8, 7, 0};
+inline constexpr Field kTrafficClass{9, 27, 20};
+inline constexpr Field kFlowLabel{9, 19, 0};
 inline constexpr uint32_t kRemoteGid = 10;  // 4 dwords
+inline constexpr Field kDscp{14, 21, 16};
+inline constexpr Field kUdpPort{14, 15, 0};
+inline constexpr Field kEthernetPriority{15, 30, 28};
+inline constexpr Field kServiceLevel{15, 27, 24};
 inline constexpr Field kPort{15, 23, 16};
+inline constexpr Field kRemoteMacHigh{15, 15, 0};
+inline constexpr Field kRemoteMacLow{16, 31, 0};
 inline constexpr Field kLogInitiatorDepth{28, 23, 21};
 inline constexpr Field kRetryCount{28, 18, 16};
 inline constexpr Field kRnrRetry{28, 15, 13};
@@ -234,6 +242,16 @@ inline constexpr uint32_t kGeneral = 0;
 inline constexpr uint32_t kAtomic = 3;
 inline constexpr uint32_t kRoce = 4;
 }  // namespace cap
+
+namespace roce_address {
+inline constexpr Field kIndex{2, 31, 16};
+inline constexpr Field kPort{2, 3, 0};
+inline constexpr size_t kLayout = 0x10;  // of the answer
+inline constexpr Field kMacHigh{4, 15, 0};
+inline constexpr Field kMacLow{5, 31, 0};
+inline constexpr Field kL3Type{6, 11, 8};  // 0 IPv4, 1 IPv6
+inline constexpr Field kVersion{6, 7, 0};  // 0 RoCE v1, 2 RoCE v2
+}  // namespace roce_address
 
 /// Why a command was refused: our own numbers (hardware's are private to its firmware).
 enum class Syndrome : uint32_t {

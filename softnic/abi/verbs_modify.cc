@@ -7,8 +7,9 @@
 #include <bit>
 #include <cstring>
 
+#include "softnic/abi/address.h"
 #include "softnic/abi/verbs_queues.h"
-#include "softnic/word.h"
+#include "softnic/route.h"
 
 namespace peal::softnic::abi {
 namespace {
@@ -72,25 +73,26 @@ ibv_qp_state verbs_state(QpState state) {
 }
 
 /// Smallest n with 1 << n at least `depth`.
-uint8_t log_depth(uint8_t depth) {
-  if (depth > (1u << kMaxLogReadDepth)) refuse(EINVAL);
+uint8_t log_depth(uint8_t depth, uint32_t log_most) {
+  if (depth > (1u << log_most)) refuse(EINVAL);
   return static_cast<uint8_t>(std::countr_zero(std::bit_ceil(depth == 0 ? 1u : depth)));
 }
 
-void set_address(const ibv_ah_attr& address, QueuePairAttributes* to) {
-  constexpr uint16_t kLastUnicastLid = 0xbfff;
-  bool lid_ok = address.dlid >= 1 && address.dlid <= kLastUnicastLid;
-  if (!lid_ok || (address.is_global != 0 && address.grh.sgid_index != 0)) refuse(EINVAL);
-  to->remote_lid = address.dlid;
-  to->has_grh = address.is_global != 0;
-  std::memcpy(to->remote_gid, address.grh.dgid.raw, sizeof to->remote_gid);
+void set_address(const Nic& nic, const ibv_ah_attr& address, QueuePairAttributes* to) {
+  const uint8_t port = to->path.port;
+  to->path = path_of(nic, address);
+  to->path.port = port;
+  const Route route = nic.router().route(to->path);
+  to->remote_lid = route.lid;
+  to->network = route.network;
 }
 
-void check_identity(const ibv_qp_attr& attr, int mask) {
-  if ((mask & IBV_QP_PORT) != 0 && attr.port_num != kPort) refuse(EINVAL);
+void check_identity(const PresentedDevice& device, const ibv_qp_attr& attr, int mask) {
+  if ((mask & IBV_QP_PORT) != 0 && (attr.port_num < 1 || attr.port_num > device.ports))
+    refuse(EINVAL);
   if ((mask & IBV_QP_PKEY_INDEX) != 0 && attr.pkey_index != 0) refuse(EINVAL);
   if ((mask & IBV_QP_PATH_MTU) != 0 &&
-      (attr.path_mtu < IBV_MTU_256 || attr.path_mtu > IBV_MTU_4096))
+      (attr.path_mtu < IBV_MTU_256 || attr.path_mtu > static_cast<int>(device.mtu)))
     refuse(EINVAL);
   constexpr int kNotOffered = IBV_QP_QKEY | IBV_QP_ALT_PATH | IBV_QP_CAP | IBV_QP_RATE_LIMIT;
   if ((mask & kNotOffered) != 0) refuse(EINVAL);
@@ -101,23 +103,26 @@ uint8_t limited(uint8_t value, uint8_t limit) {
   return value;
 }
 
-void set_attributes(const ibv_qp_attr& attr, int mask, QueuePairAttributes* to) {
-  check_identity(attr, mask);
+void set_attributes(const Nic& nic, const ibv_qp_attr& attr, int mask, QueuePairAttributes* to) {
+  const PresentedDevice& device = nic.device();
+  check_identity(device, attr, mask);
+  if ((mask & IBV_QP_PORT) != 0) to->path.port = attr.port_num;
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) {
     to->access = attr.qp_access_flags & (kRemoteWrite | kRemoteRead | kRemoteAtomic);
     to->atomic_mode = (to->access & kRemoteAtomic) != 0 ? 1 : 0;
+    if (to->atomic_mode != 0 && device.refuses_any(kRefuseAtomics)) refuse(EOPNOTSUPP);
   }
-  if ((mask & IBV_QP_AV) != 0) set_address(attr.ah_attr, to);
+  if ((mask & IBV_QP_AV) != 0) set_address(nic, attr.ah_attr, to);
   if ((mask & IBV_QP_PATH_MTU) != 0) to->mtu = static_cast<uint8_t>(attr.path_mtu);
   if ((mask & IBV_QP_DEST_QPN) != 0) to->remote_qpn = attr.dest_qp_num & 0xffffff;
   if ((mask & IBV_QP_RQ_PSN) != 0) to->receive_psn = attr.rq_psn & 0xffffff;
   if ((mask & IBV_QP_SQ_PSN) != 0) to->send_psn = attr.sq_psn & 0xffffff;
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) {
-    to->log_responder_depth = log_depth(attr.max_dest_rd_atomic);
+    to->log_responder_depth = log_depth(attr.max_dest_rd_atomic, device.log_responder_depth);
     to->responder_depth_valid = attr.max_dest_rd_atomic != 0;
   }
   if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0)
-    to->log_initiator_depth = log_depth(attr.max_rd_atomic);
+    to->log_initiator_depth = log_depth(attr.max_rd_atomic, device.log_initiator_depth);
   if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) to->min_rnr_timer = limited(attr.min_rnr_timer, 31);
   if ((mask & IBV_QP_TIMEOUT) != 0) to->ack_timeout = limited(attr.timeout, 31);
   if ((mask & IBV_QP_RETRY_CNT) != 0) to->retry_count = limited(attr.retry_cnt, 7);
@@ -134,16 +139,13 @@ void VerbsQueuePair::modify(const ibv_qp_attr& attr, int mask) {
   QpState target = (mask & IBV_QP_STATE) != 0 ? nic_state(attr.qp_state) : from;
   int required = target == from ? 0 : required_mask(config.service, target);
   if ((mask & required) != required) refuse(EINVAL);
-  set_attributes(attr, mask, &to);
+  set_attributes(*nic, attr, mask, &to);
   to.state = target;
   to.log_max_message = 30;
   to.dc_access_key = dc_access_key;
   require(nic->modify_qp(number, from, to));
-  VerbsQp::state = verbs_state(target);
-  if (target != QpState::kReset) return;
-  forget_requests();
-  store<uint32_t>(&config.doorbell->receive, 0);
-  store<uint32_t>(&config.doorbell->send, 0);
+  set_state(verbs_state(target));
+  if (target == QpState::kReset) forget_requests();
 }
 
 ibv_qp_attr VerbsQueuePair::query() {
@@ -157,10 +159,8 @@ ibv_qp_attr VerbsQueuePair::query() {
   attr.sq_psn = now.send_psn;
   attr.dest_qp_num = now.remote_qpn;
   attr.qp_access_flags = now.access;
-  attr.ah_attr.dlid = now.remote_lid;
-  attr.ah_attr.is_global = now.has_grh ? 1 : 0;
-  std::memcpy(attr.ah_attr.grh.dgid.raw, now.remote_gid, sizeof now.remote_gid);
-  attr.ah_attr.port_num = attr.port_num = kPort;
+  attr.ah_attr = address_of(now.path, nic->device().ethernet);
+  attr.port_num = now.path.port;
   attr.max_rd_atomic = static_cast<uint8_t>(1u << now.log_initiator_depth);
   attr.max_dest_rd_atomic = static_cast<uint8_t>(1u << now.log_responder_depth);
   attr.min_rnr_timer = now.min_rnr_timer;
@@ -173,31 +173,31 @@ ibv_qp_attr VerbsQueuePair::query() {
 // RESET -> INIT -> RTR, where the target comes to be. Nothing else.
 void VerbsDcTarget::modify(const ibv_qp_attr& attr, int mask) {
   if ((mask & IBV_QP_STATE) == 0) refuse(EINVAL);
-  check_identity(attr, mask);
-  if (state == IBV_QPS_RESET && attr.qp_state == IBV_QPS_INIT) {
+  check_identity(nic->device(), attr, mask);
+  if (qp_base.state == IBV_QPS_RESET && attr.qp_state == IBV_QPS_INIT) {
     constexpr int kRequired = kInitRequired | IBV_QP_ACCESS_FLAGS;
     if ((mask & kRequired) != kRequired) refuse(EINVAL);
     config.access = attr.qp_access_flags & (kRemoteWrite | kRemoteRead | kRemoteAtomic);
     config.atomic_mode = (config.access & kRemoteAtomic) != 0 ? 3 : 0;
     attributes.qp_access_flags = config.access;
-    state = IBV_QPS_INIT;
+    attributes.port_num = attr.port_num;
+    set_state(IBV_QPS_INIT);
     return;
   }
-  if (state != IBV_QPS_INIT || attr.qp_state != IBV_QPS_RTR) refuse(EINVAL);
+  if (qp_base.state != IBV_QPS_INIT || attr.qp_state != IBV_QPS_RTR) refuse(EINVAL);
   constexpr int kRequired = IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU;
   if ((mask & kRequired) != kRequired) refuse(EINVAL);
   config.min_rnr_timer = limited(attr.min_rnr_timer, 31);
   dctn = require(nic->create_dc_target(config));
-  qp_num = dctn;
+  qp_base.qp_num = dctn;
   attributes.path_mtu = attr.path_mtu;
   attributes.min_rnr_timer = attr.min_rnr_timer;
-  state = IBV_QPS_RTR;
+  set_state(IBV_QPS_RTR);
 }
 
 ibv_qp_attr VerbsDcTarget::query() {
   ibv_qp_attr attr = attributes;
-  attr.qp_state = attr.cur_qp_state = state;
-  attr.port_num = kPort;
+  attr.qp_state = attr.cur_qp_state = qp_base.state;
   return attr;
 }
 

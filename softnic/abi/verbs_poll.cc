@@ -6,7 +6,9 @@
 //   (release)
 //
 // An entry names its queue pair and its place in the ring; the queue pair's ledger knows the wr_id.
+#include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "device/mlx5/layout.h"
@@ -26,6 +28,7 @@ struct Entry {
   uint32_t qpn;
   uint32_t bytes;
   uint32_t immediate;  // big-endian
+  uint64_t timestamp;
 };
 
 /// Reads the next completion, if there is one, and leaves it where it is.
@@ -48,6 +51,7 @@ bool read_entry(const VerbsCq& cq, Entry* entry) {
   entry->qpn = cqe.opcode_qpn.host() & 0xffffff;
   entry->bytes = cqe.byte_count.host();
   entry->immediate = cqe.imm.raw;
+  entry->timestamp = cqe.timestamp.host();
   return true;
 }
 
@@ -101,27 +105,12 @@ ibv_wc_opcode opcode_of(mlx5::Opcode opcode) {
   }
 }
 
-/// The name of a request of the send queue, 0 if it was not posted by ibv_post_send. Its room is
-/// free from now on.
-uint64_t settle(SendLedger& sent, uint16_t counter) {
-  const SendLedger::Entry& entry = sent.entry[counter & (sent.entry.size() - 1)];
-  if (entry.number < sent.done || entry.number >= sent.posted) return 0;
-  sent.done = entry.number + 1;
-  return entry.wr_id;
-}
-
-uint64_t settle(ReceiveLedger& received, uint16_t counter) {
-  if (received.done == received.posted) return 0;
-  ++received.done;
-  return received.wr_id[counter & (received.wr_id.size() - 1)];
-}
-
 ibv_wc completion_of(VerbsQueuePair& qp, const Entry& entry) {
   ibv_wc wc = {};
   wc.qp_num = entry.qpn;
   bool sent =
       entry.kind == mlx5::CqeOpcode::kRequester || entry.kind == mlx5::CqeOpcode::kRequesterError;
-  wc.wr_id = sent ? settle(qp.sent, entry.counter) : settle(qp.received, entry.counter);
+  wc.wr_id = sent ? qp.sent.settle(entry.counter) : qp.received.settle(entry.counter);
   switch (entry.kind) {
     case mlx5::CqeOpcode::kRequester:
       wc.opcode = opcode_of(entry.opcode);
@@ -145,67 +134,80 @@ ibv_wc completion_of(VerbsQueuePair& qp, const Entry& entry) {
 }
 
 VerbsQueuePair* owner_of(VerbsCq& cq, const Entry& entry) {
-  Context& context = Context::of(cq.ibv_cq::context);
-  return dynamic_cast<VerbsQueuePair*>(context.find(Kind::kQp, entry.qpn));
-}
-
-void publish(const VerbsCq& cq) {
-  store<uint32_t>(cq.config.doorbell, Be32(static_cast<uint32_t>(cq.consumed) & 0xffffff).raw);
-}
-
-/// Takes up to `count` completions. One of a queue pair that DEVX made has no name to report:
-/// EINVAL, and it is gone.
-int poll(VerbsCq& cq, int count, ibv_wc* wc) {
-  int taken = 0;
-  for (; taken < count && !cq.kept.empty(); cq.kept.pop_front()) wc[taken++] = cq.kept.front();
-  bool stranger = false;
-  uint64_t before = cq.consumed;
-  for (Entry entry; taken < count && read_entry(cq, &entry);) {
-    VerbsQueuePair* qp = owner_of(cq, entry);
-    stranger = qp == nullptr;
-    if (stranger && taken > 0) break;  // told by the next call
-    ++cq.consumed;
-    if (stranger) break;
-    wc[taken++] = completion_of(*qp, entry);
-  }
-  if (cq.consumed != before) publish(cq);
-  if (stranger && taken == 0) refuse(EINVAL);
-  return taken;
+  return Context::of(cq.ibv_cq_ex::context).pollable(entry.qpn);
 }
 
 /// Takes every completion off the CQ and keeps those of other queue pairs for later.
 void drop_completions(VerbsCq& cq, const VerbsQueuePair& leaving) {
-  std::erase_if(cq.kept, [&](const ibv_wc& wc) { return wc.qp_num == leaving.number; });
+  const std::lock_guard hold(cq.lock);
+  std::erase_if(cq.kept, [&](const Completion& one) { return one.wc.qp_num == leaving.number; });
   uint64_t lap = cq.consumed + (uint64_t{1} << cq.config.log_entries);
   for (Entry entry; cq.consumed < lap && read_entry(cq, &entry); ++cq.consumed) {
     VerbsQueuePair* qp = owner_of(cq, entry);
-    if (qp != nullptr && qp != &leaving) cq.kept.push_back(completion_of(*qp, entry));
+    if (qp != nullptr && qp != &leaving)
+      cq.kept.push_back({completion_of(*qp, entry), entry.timestamp});
   }
-  publish(cq);
+  cq.publish();
 }
 
 }  // namespace
 
+int VerbsCq::take(Completion* next) {
+  if (!kept.empty()) {
+    *next = kept.front();
+    kept.pop_front();
+    return 1;
+  }
+  Entry entry;
+  if (!read_entry(*this, &entry)) return 0;
+  VerbsQueuePair* qp = owner_of(*this, entry);
+  ++consumed;
+  if (qp == nullptr) return -1;
+  *next = {completion_of(*qp, entry), entry.timestamp};
+  return 1;
+}
+
+void VerbsCq::publish() {
+  store<uint32_t>(config.doorbell, Be32(static_cast<uint32_t>(consumed) & 0xffffff).raw);
+}
+
 // Only what ibv_post_* posted can have completions that ibv_poll_cq has to lose: the CQ of a client
 // that drives its queues through their memory stays untouched.
 void VerbsQueuePair::forget_requests() {
-  if (sent.posted != 0 || received.posted != 0) {
-    auto& first = *static_cast<VerbsCq*>(VerbsQp::send_cq);
-    auto& second = *static_cast<VerbsCq*>(VerbsQp::recv_cq);
+  if (sent.used() || received.used()) {
+    VerbsCq& first = verbs_cq(qp_base.send_cq);
+    VerbsCq& second = verbs_cq(qp_base.recv_cq);
     drop_completions(first, *this);
     if (&second != &first) drop_completions(second, *this);
   }
-  sent.block = sent.posted = sent.done = 0;
-  received.posted = received.done = 0;
+  const std::scoped_lock hold(sent.lock(), received.lock());
+  sent.clear();
+  received.clear();
 }
 
+// A completion without a name (-1) ends the call, or is told by the next when there is something
+// to report before it.
 int poll_cq_slot(ibv_cq* handle, int count, ibv_wc* wc) {
-  int taken = 0;
-  int error = answer_error([&] { taken = poll(*static_cast<VerbsCq*>(handle), count, wc); });
-  if (error != 0) return -1;
   // Who polls in a loop waits for the engine's thread, which may need this CPU.
-  if (taken == 0 && count > 0) std::this_thread::yield();
-  return taken;
+  constexpr uint32_t kPatience = 16;
+  VerbsCq& cq = verbs_cq(handle);
+  std::unique_lock hold(cq.lock);
+  int taken = 0;
+  int last = cq.nameless ? -1 : 1;
+  cq.nameless = false;
+  for (Completion one; taken < count && last > 0; taken += last > 0) {
+    last = cq.take(&one);
+    if (last > 0) wc[taken] = one.wc;
+  }
+  if (taken > 0 || last < 0) cq.publish();
+  cq.nameless = last < 0 && taken > 0;
+  cq.empty_polls = taken == 0 ? cq.empty_polls + 1 : 0;
+  const bool yields = cq.empty_polls >= kPatience;
+  hold.unlock();
+  if (yields) std::this_thread::yield();
+  if (last >= 0 || taken > 0) return taken;
+  errno = EINVAL;
+  return -1;
 }
 
 }  // namespace peal::softnic::abi

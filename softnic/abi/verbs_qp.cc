@@ -10,18 +10,19 @@
 #include <cstring>
 
 #include "device/mlx5/layout.h"
+#include "softnic/abi/acknowledged.h"
 #include "softnic/abi/verbs_queues.h"
 
 namespace peal::softnic::abi {
 
-VerbsQp::VerbsQp() : ibv_qp{} {
-  pthread_mutex_init(&mutex, nullptr);
-  pthread_cond_init(&cond, nullptr);
+VerbsQp::VerbsQp() : ibv_qp_ex{} {
+  pthread_mutex_init(&qp_base.mutex, nullptr);
+  pthread_cond_init(&qp_base.cond, nullptr);
 }
 
 VerbsQp::~VerbsQp() {
-  pthread_cond_destroy(&cond);
-  pthread_mutex_destroy(&mutex);
+  pthread_cond_destroy(&qp_base.cond);
+  pthread_mutex_destroy(&qp_base.mutex);
 }
 
 namespace {
@@ -29,8 +30,9 @@ namespace {
 constexpr uint32_t kMaxSendSge = 30;
 constexpr uint32_t kMaxReceiveSge = 31;
 
-void check_capacity(const ibv_qp_cap& cap, bool receives) {
-  if (cap.max_send_wr > (1u << kMaxLogSendBlocks) || cap.max_send_sge > kMaxSendSge) refuse(EINVAL);
+void check_capacity(const PresentedDevice& device, const ibv_qp_cap& cap, bool receives) {
+  if (cap.max_send_wr > (1u << device.log_max_qp_wr) || cap.max_send_sge > kMaxSendSge)
+    refuse(EINVAL);
   if (cap.max_inline_data > 512) refuse(EINVAL);
   if (!receives) return;
   if (cap.max_recv_wr > (1u << kMaxLogReceiveEntries) || cap.max_recv_sge > kMaxReceiveSge)
@@ -47,11 +49,12 @@ uint32_t blocks_per_request(const ibv_qp_cap& cap, bool dc) {
 
 /// Sizes both queues, allocates them and reports the real capacity in `cap`.
 void place_queues(VerbsQueuePair& qp, Pd& pd, ibv_qp_cap* cap, bool receives) {
-  check_capacity(*cap, receives);
+  const PresentedDevice& device = qp.nic->device();
+  check_capacity(device, *cap, receives);
   QueuePairConfig& config = qp.config;
   uint32_t per_request = blocks_per_request(*cap, config.service == Service::kDcInitiator);
   uint32_t blocks = std::bit_ceil(std::max(cap->max_send_wr, 1u) * per_request);
-  if (blocks > (1u << kMaxLogSendBlocks)) refuse(EINVAL);
+  if (blocks > (1u << device.log_max_qp_wr)) refuse(EINVAL);
   config.log_send_blocks = static_cast<uint32_t>(std::countr_zero(blocks));
   uint64_t rq_bytes = 0;
   if (receives && cap->max_recv_wr != 0) {
@@ -72,27 +75,29 @@ void place_queues(VerbsQueuePair& qp, Pd& pd, ibv_qp_cap* cap, bool receives) {
   config.send_buffer = memory + rq_bytes;
   config.doorbell = reinterpret_cast<mlx5::DoorbellRecord*>(memory + rq_bytes + sq_bytes);
   cap->max_send_wr = blocks / per_request;
-  qp.sent.entry.resize(blocks);
-  qp.received.wr_id.resize(config.receive_buffer == nullptr ? 0 : cap->max_recv_wr);
+  qp.sent.open(config.send_buffer, blocks, config.doorbell);
+  qp.received.open(config.receive_buffer, rq_bytes == 0 ? 0 : cap->max_recv_wr,
+                   1u << config.log_receive_stride, config.doorbell);
 }
 
 /// The caller's view, common to all three kinds.
 void introduce(VerbsQp& qp, ibv_pd* pd, const ibv_qp_init_attr& init) {
   qp.created_with = init;
-  qp.context = pd->context;
-  qp.qp_context = init.qp_context;
-  qp.pd = pd;
-  qp.send_cq = init.send_cq;
-  qp.recv_cq = init.recv_cq;
-  qp.srq = init.srq;
-  qp.qp_num = qp.handle = qp.object().number;
-  qp.qp_type = init.qp_type;
-  qp.state = IBV_QPS_RESET;
+  ibv_qp& base = qp.qp_base;
+  base.context = pd->context;
+  base.qp_context = init.qp_context;
+  base.pd = pd;
+  base.send_cq = init.send_cq;
+  base.recv_cq = init.recv_cq;
+  base.srq = init.srq;
+  base.qp_num = base.handle = qp.object().number;
+  base.qp_type = init.qp_type;
+  base.state = IBV_QPS_RESET;
 }
 
 VerbsCq& required_cq(ibv_pd* pd, ibv_cq* cq) {
   if (cq == nullptr || cq->context != pd->context) refuse(EINVAL);
-  return *static_cast<VerbsCq*>(cq);
+  return verbs_cq(cq);
 }
 
 VerbsSrq& required_srq(ibv_pd* pd, ibv_srq* srq) {
@@ -100,9 +105,15 @@ VerbsSrq& required_srq(ibv_pd* pd, ibv_srq* srq) {
   return *static_cast<VerbsSrq*>(srq);
 }
 
-ibv_qp* create_queue_pair(ibv_pd* pd, ibv_qp_init_attr* init, Service service) {
+/// DC queues name their peers by LID.
+void require_infiniband(Context& context) {
+  if (context.nic().device().ethernet) refuse(EOPNOTSUPP);
+}
+
+VerbsQueuePair* create_queue_pair(ibv_pd* pd, ibv_qp_init_attr* init, Service service) {
   auto& domain = *static_cast<Pd*>(pd);
   Context& context = Context::of(pd->context);
+  if (service != Service::kReliable) require_infiniband(context);
   auto qp = std::make_unique<VerbsQueuePair>(context.shared_nic());
   QueuePairConfig& config = qp->config;
   config.service = service;
@@ -125,13 +136,17 @@ ibv_qp* create_queue_pair(ibv_pd* pd, ibv_qp_init_attr* init, Service service) {
   qp->receive_cq = Use(receive_cq);
   qp->uar = Use(uar);
   qp->number = require(context.nic().create_qp(config));
+  qp->sent.name(qp->number, init->cap.max_send_wr);
   introduce(*qp, pd, *init);
-  return context.adopt(std::move(qp));
+  VerbsQueuePair* made = context.adopt(std::move(qp));
+  context.set_pollable(made->number, made);
+  return made;
 }
 
 ibv_qp* create_dc_target(ibv_pd* pd, ibv_qp_init_attr* init, uint64_t key) {
   auto& domain = *static_cast<Pd*>(pd);
   Context& context = Context::of(pd->context);
+  require_infiniband(context);
   auto dct = std::make_unique<VerbsDcTarget>(context.shared_nic());
   VerbsCq& cq = required_cq(pd, init->recv_cq);
   VerbsSrq& srq = required_srq(pd, init->srq);
@@ -144,8 +159,8 @@ ibv_qp* create_dc_target(ibv_pd* pd, ibv_qp_init_attr* init, uint64_t key) {
   dct->shared_receive_queue = Use(srq);
   dct->number = context.next_number();
   introduce(*dct, pd, *init);
-  dct->qp_num = 0;  // known from RTR on
-  return context.adopt(std::move(dct));
+  dct->qp_base.qp_num = 0;  // known from RTR on
+  return &context.adopt(std::move(dct))->qp_base;
 }
 
 /// ibv_create_qp's part of the extended attributes, and its pd.
@@ -165,7 +180,8 @@ void check_extended(ibv_context* handle, const ibv_qp_init_attr_ex& attr,
                     const mlx5dv_qp_init_attr* mlx5) {
   if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr.pd == nullptr) refuse(EINVAL);
   if (attr.pd->context != handle) refuse(EINVAL);
-  if ((attr.comp_mask & ~uint32_t{IBV_QP_INIT_ATTR_PD}) != 0) refuse(EOPNOTSUPP);
+  constexpr uint32_t kAttributes = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  if ((attr.comp_mask & ~kAttributes) != 0) refuse(EOPNOTSUPP);
   if (mlx5 == nullptr) return;
   constexpr uint64_t kKnown =
       MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;
@@ -176,11 +192,31 @@ void check_extended(ibv_context* handle, const ibv_qp_init_attr_ex& attr,
   if (flags && (mlx5->create_flags & ~kDisableScatter) != 0) refuse(EOPNOTSUPP);
 }
 
+/// ibv_qp_create_send_ops_flags of the request, 0 without.
+uint64_t send_operations(const ibv_qp_init_attr_ex& attr) {
+  return (attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 ? attr.send_ops_flags : 0;
+}
+
+/// An RC queue pair by its extended attributes.
+ibv_qp* create_reliable(ibv_qp_init_attr_ex& attr) {
+  constexpr uint64_t kOperations = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+                                   IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+                                   IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                                   IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+  const uint64_t operations = send_operations(attr);
+  if (attr.qp_type != IBV_QPT_RC || (operations & ~kOperations) != 0) refuse(EOPNOTSUPP);
+  ibv_qp_init_attr init = plain(attr);
+  VerbsQueuePair* qp = create_queue_pair(attr.pd, &init, Service::kReliable);
+  attr.cap = init.cap;
+  if (operations != 0) qp->offer_builders(operations);
+  return &qp->qp_base;
+}
+
 }  // namespace
 
 void VerbsQueuePair::describe(mlx5dv_qp* out) {
   auto* page =
-      static_cast<Uar&>(*Context::of(VerbsQp::context).find(Kind::kUar, config.uar_page)).reg_addr;
+      static_cast<Uar&>(*Context::of(qp_base.context).find(Kind::kUar, config.uar_page)).reg_addr;
   uint64_t asked = out->comp_mask;
   *out = {};
   out->dbrec = reinterpret_cast<__be32*>(config.doorbell);
@@ -197,11 +233,20 @@ void VerbsQueuePair::describe(mlx5dv_qp* out) {
 
 Refusal VerbsQueuePair::retire() {
   Refusal refusal = QueuePair::retire();
-  if (!refusal.refused()) forget_requests();
+  if (refusal.refused()) return refusal;
+  forget_requests();
+  Context::of(qp_base.context).set_pollable(number, nullptr);
   return refusal;
 }
 
 void VerbsDcTarget::describe(mlx5dv_qp*) { refuse(EOPNOTSUPP); }
+
+ibv_qp* create_qp_ex_slot(ibv_context* handle, ibv_qp_init_attr_ex* attr) {
+  return answer_pointer([&] {
+    check_extended(handle, *attr, nullptr);
+    return create_reliable(*attr);
+  });
+}
 
 }  // namespace peal::softnic::abi
 
@@ -213,7 +258,7 @@ extern "C" {
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   return answer_pointer([&] {
     if (init->qp_type != IBV_QPT_RC) refuse(EOPNOTSUPP);
-    return create_queue_pair(pd, init, Service::kReliable);
+    return &create_queue_pair(pd, init, Service::kReliable)->qp_base;
   });
 }
 
@@ -223,20 +268,17 @@ ibv_qp* mlx5dv_create_qp(ibv_context* handle, ibv_qp_init_attr_ex* attr,
     check_extended(handle, *attr, mlx5);
     ibv_qp_init_attr init = plain(*attr);
     bool dc = mlx5 != nullptr && (mlx5->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DC) != 0;
-    if (!dc) {
-      if (attr->qp_type != IBV_QPT_RC) refuse(EOPNOTSUPP);
-      ibv_qp* qp = create_queue_pair(attr->pd, &init, Service::kReliable);
-      attr->cap = init.cap;
-      return qp;
-    }
+    if (!dc) return create_reliable(*attr);
+    // No queue of a DC initiator takes requests by calls: there is nowhere to say which target.
+    if (send_operations(*attr) != 0) refuse(EOPNOTSUPP);
     if (attr->qp_type != IBV_QPT_DRIVER) refuse(EINVAL);
     const mlx5dv_dc_init_attr& kind = mlx5->dc_init_attr;
     if (kind.dc_type == MLX5DV_DCTYPE_DCT)
       return create_dc_target(attr->pd, &init, kind.dct_access_key);
     if (kind.dc_type != MLX5DV_DCTYPE_DCI) refuse(EINVAL);
-    ibv_qp* qp = create_queue_pair(attr->pd, &init, Service::kDcInitiator);
+    VerbsQueuePair* qp = create_queue_pair(attr->pd, &init, Service::kDcInitiator);
     attr->cap = init.cap;
-    return qp;
+    return &qp->qp_base;
   });
 }
 
@@ -249,16 +291,17 @@ int ibv_query_qp(ibv_qp* handle, ibv_qp_attr* attr, int, ibv_qp_init_attr* init)
     VerbsQp& qp = verbs_qp(handle);
     *attr = qp.query();
     attr->cap = qp.created_with.cap;
-    handle->state = attr->qp_state;
+    qp.set_state(attr->qp_state);
     if (init != nullptr) *init = qp.created_with;
   });
 }
 
-// The real library waits for unacknowledged events; here they are a refusal.
 int ibv_destroy_qp(ibv_qp* handle) {
+  VerbsQp& qp = verbs_qp(handle);
+  const bool waited =
+      wait_acknowledged(*handle, [&] { return handle->events_completed == qp.async_reported; });
   return answer_error([&] {
-    VerbsQp& qp = verbs_qp(handle);
-    if (qp.unacknowledged_events != 0) refuse(EBUSY);
+    if (!waited) refuse(EBUSY);
     Context& context = Context::of(handle->context);
     std::erase_if(context.events, [&](const ibv_async_event& event) {
       return event.event_type != IBV_EVENT_CQ_ERR && event.element.qp == handle;
@@ -268,7 +311,5 @@ int ibv_destroy_qp(ibv_qp* handle) {
 }
 
 int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, uint32_t) { return 0; }
-
-ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp*) { return nullptr; }  // none is created with send operations
 
 }  // extern "C"

@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Completion channels and queues, shared receive queues, address handles.
+// Completion queues, shared receive queues, address handles.
 #include "softnic/abi/verbs_queues.h"
-
-#include <sys/eventfd.h>
 
 #include <bit>
 #include <cstring>
 
 #include "device/mlx5/layout.h"
+#include "softnic/abi/acknowledged.h"
+#include "softnic/abi/address.h"
 
 namespace peal::softnic::abi {
 
-VerbsCq::VerbsCq(std::shared_ptr<Nic> owner) : CompletionQueue(std::move(owner)), ibv_cq{} {
+VerbsCq::VerbsCq(std::shared_ptr<Nic> owner) : CompletionQueue(std::move(owner)), ibv_cq_ex{} {
   pthread_mutex_init(&mutex, nullptr);
   pthread_cond_init(&cond, nullptr);
 }
 
 VerbsCq::~VerbsCq() {
-  if (channel != nullptr) --channel->refcnt;
+  if (channel != nullptr) {
+    static_cast<CompletionChannel*>(channel)->forget(*this);
+    --channel->refcnt;
+  }
   pthread_cond_destroy(&cond);
   pthread_mutex_destroy(&mutex);
 }
@@ -39,12 +42,13 @@ int get_srq_num_slot(ibv_srq* srq, uint32_t* number) {
 
 namespace {
 
-/// Completion queue of at least `entries`, its doorbell record after its CQEs.
-std::unique_ptr<VerbsCq> make_cq(Context& context, int entries) {
-  if (entries < 1 || entries > (1 << kMaxLogCqEntries) - 1) refuse(EINVAL);
+/// Completion queue of at least the entries asked for, its doorbell record after its CQEs.
+std::unique_ptr<VerbsCq> make_cq(Context& context, const CqRequest& request) {
+  const uint32_t entries = request.entries;
+  if (entries < 1 || entries > (1u << kMaxLogCqEntries) - 1) refuse(EINVAL);
   auto cq = std::make_unique<VerbsCq>(context.shared_nic());
   // One entry more than asked for, so that a full queue differs from an empty one.
-  size_t count = std::bit_ceil(static_cast<size_t>(entries) + 1);
+  size_t count = std::bit_ceil(size_t{entries} + 1);
   size_t bytes = count * sizeof(mlx5::Cqe);
   cq->memory = allocate_buffer(bytes + sizeof(mlx5::DoorbellRecord));
   auto* entry = reinterpret_cast<mlx5::Cqe*>(cq->memory.get());
@@ -55,6 +59,7 @@ std::unique_ptr<VerbsCq> make_cq(Context& context, int entries) {
   cq->config.doorbell = cq->memory.get() + bytes;
   cq->config.log_entries = static_cast<uint32_t>(std::countr_zero(count));
   cq->config.uar_page = uar.number;
+  cq->config.ignore_overrun = request.ignore_overrun;
   cq->uar = Use(uar);
   cq->uar_register = uar.page.get();
   cq->number = require(context.nic().create_cq(cq->config));
@@ -64,30 +69,23 @@ std::unique_ptr<VerbsCq> make_cq(Context& context, int entries) {
   return cq;
 }
 
-void check_address(const ibv_ah_attr& attr) {
-  constexpr uint16_t kLastUnicastLid = 0xbfff;
-  bool lid_ok = attr.dlid >= 1 && attr.dlid <= kLastUnicastLid;
-  if (attr.port_num != kPort || !lid_ok || attr.sl > 15) refuse(EINVAL);
-  if (attr.is_global != 0 && attr.grh.sgid_index != 0) refuse(EINVAL);
-}
-
-mlx5_wqe_av address_vector(const ibv_ah_attr& attr) {
-  constexpr uint32_t kGrhPresent = 1u << 30;
-  mlx5_wqe_av vector = {};
-  vector.stat_rate_sl = static_cast<uint8_t>(attr.static_rate << 4 | attr.sl);
-  vector.fl_mlid = attr.src_path_bits & 0x7f;
-  vector.rlid = Be16(attr.dlid).raw;
-  if (attr.is_global != 0) {
-    vector.tclass = attr.grh.traffic_class;
-    vector.hop_limit = attr.grh.hop_limit;
-    uint32_t flow = attr.grh.flow_label & 0xfffff;
-    vector.grh_gid_fl = Be32(kGrhPresent | uint32_t{attr.grh.sgid_index} << 20 | flow).raw;
-    std::memcpy(vector.rgid, attr.grh.dgid.raw, sizeof vector.rgid);
-  }
-  return vector;
-}
-
 }  // namespace
+
+VerbsCq* create_completion_queue(ibv_context* handle, const CqRequest& request) {
+  Context& context = Context::of(handle);
+  ibv_comp_channel* channel = request.channel;
+  if (request.vector >= static_cast<uint32_t>(handle->num_comp_vectors)) refuse(EINVAL);
+  if (channel != nullptr && channel->context != handle) refuse(EINVAL);
+  auto cq = make_cq(context, request);
+  cq->cq_context = request.cq_context;
+  if (channel != nullptr) {
+    cq->channel_use = Use(*static_cast<CompletionChannel*>(channel));
+    cq->channel = channel;
+    ++channel->refcnt;
+  }
+  return context.adopt(std::move(cq));
+}
+
 }  // namespace peal::softnic::abi
 
 using namespace peal::softnic;
@@ -96,57 +94,31 @@ using namespace peal::softnic::abi;
 
 extern "C" {
 
-ibv_comp_channel* ibv_create_comp_channel(ibv_context* handle) {
-  return answer_pointer([&]() -> ibv_comp_channel* {
-    Context& context = Context::of(handle);
-    auto channel = std::make_unique<CompletionChannel>();
-    channel->descriptor = FileDescriptor(eventfd(0, EFD_CLOEXEC));
-    if (channel->descriptor.get() < 0) refuse(errno);
-    channel->number = context.next_number();
-    channel->context = handle;
-    channel->fd = channel->descriptor.get();
-    return context.adopt(std::move(channel));
-  });
-}
-
-int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
-  return answer_error(
-      [&] { Context::of(channel->context).destroy(*static_cast<CompletionChannel*>(channel)); });
-}
-
-// No queue can be armed (req_notify_cq is not offered), so there is never an event to wait for.
-int ibv_get_cq_event(ibv_comp_channel*, ibv_cq**, void**) {
-  errno = EOPNOTSUPP;
-  return -1;
-}
-
-void ibv_ack_cq_events(ibv_cq* cq, unsigned count) {
-  answer_error([&] { cq->comp_events_completed += count; });
-}
-
 ibv_cq* ibv_create_cq(ibv_context* handle, int entries, void* cq_context, ibv_comp_channel* channel,
                       int vector) {
-  return answer_pointer([&]() -> ibv_cq* {
-    Context& context = Context::of(handle);
-    if (vector < 0 || vector >= handle->num_comp_vectors) refuse(EINVAL);
-    if (channel != nullptr && channel->context != handle) refuse(EINVAL);
-    auto cq = make_cq(context, entries);
-    cq->cq_context = cq_context;
-    if (channel != nullptr) {
-      cq->channel_use = Use(*static_cast<CompletionChannel*>(channel));
-      cq->channel = channel;
-      ++channel->refcnt;
-    }
-    return context.adopt(std::move(cq));
+  return answer_pointer([&] {
+    if (entries < 1 || vector < 0) refuse(EINVAL);
+    const CqRequest request = {.entries = static_cast<uint32_t>(entries),
+                               .cq_context = cq_context,
+                               .channel = channel,
+                               .vector = static_cast<uint32_t>(vector)};
+    return create_completion_queue(handle, request)->plain();
   });
 }
 
-int ibv_destroy_cq(ibv_cq* cq) {
+int ibv_destroy_cq(ibv_cq* handle) {
+  VerbsCq& cq = verbs_cq(handle);
+  const auto acknowledged = [&] {
+    return cq.comp_events_completed == cq.events_reported &&
+           cq.async_events_completed == cq.async_reported;
+  };
+  const bool waited = wait_acknowledged(cq, acknowledged);
   return answer_error([&] {
-    Context& context = Context::of(cq->context);
-    context.destroy(*static_cast<VerbsCq*>(cq));
+    if (!waited) refuse(EBUSY);
+    Context& context = Context::of(handle->context);
+    context.destroy(cq);
     std::erase_if(context.events, [&](const ibv_async_event& event) {
-      return event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == cq;
+      return event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == handle;
     });
   });
 }
@@ -188,10 +160,10 @@ int ibv_destroy_srq(ibv_srq* srq) {
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   return answer_pointer([&]() -> ibv_ah* {
-    check_address(*attr);
     Context& context = Context::of(pd->context);
+    const AddressPath path = path_of(context.nic(), *attr);
     auto ah = std::make_unique<AddressHandle>();
-    ah->vector = address_vector(*attr);
+    ah->vector = address_vector(path, context.nic().device().ethernet, *attr);
     ah->domain = Use(*static_cast<Pd*>(pd));
     ah->number = ah->handle = context.next_number();
     ah->context = pd->context;

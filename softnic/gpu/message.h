@@ -69,7 +69,7 @@ enum class CallKind : uint32_t {
 
 /// Plain and flat: only the fields of its kind mean anything.
 struct Call {
-  static constexpr uint64_t kVersion = 0x7065616c'00000002;
+  static constexpr uint64_t kVersion = 0x7065616c'00000003;
   uint64_t version = kVersion;
   CallKind kind = CallKind::kHello;
   uint32_t number = 0;

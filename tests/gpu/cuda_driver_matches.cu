@@ -30,6 +30,7 @@ PEAL_CHECK(error_name, cuGetErrorName);
 PEAL_CHECK(error_string, cuGetErrorString);
 PEAL_CHECK(device_count, cuDeviceGetCount);
 PEAL_CHECK(device, cuDeviceGet);
+PEAL_CHECK(device_attribute, cuDeviceGetAttribute);
 PEAL_CHECK(device_name, cuDeviceGetName);
 PEAL_CHECK(device_uuid, cuDeviceGetUuid);
 PEAL_CHECK(pci_bus_id, cuDeviceGetPCIBusId);
@@ -59,13 +60,20 @@ PEAL_CHECK(register_host, cuMemHostRegister);
 PEAL_CHECK(unregister_host, cuMemHostUnregister);
 PEAL_CHECK(host_pointer, cuMemHostGetDevicePointer);
 PEAL_CHECK(pointer_attribute, cuPointerGetAttribute);
+PEAL_CHECK(range_handle, cuMemGetHandleForAddressRange);
 #undef PEAL_CHECK
 
 static_assert(std::is_same_v<Address, CUdeviceptr> && std::is_same_v<Device, CUdevice>);
 static_assert(sizeof(Uuid) == sizeof(CUuuid) && sizeof(IpcHandle) == sizeof(CUipcMemHandle));
 static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
 static_assert(kPeerAccessAlreadyEnabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+static_assert(kNotPermitted == CUDA_ERROR_NOT_PERMITTED &&
+              kNotSupported == CUDA_ERROR_NOT_SUPPORTED);
+static_assert(kHostIoMemory == CU_MEMHOSTREGISTER_IOMEMORY);
 static_assert(kP2pNativeAtomics == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED);
+static_assert(kDmaBufSupported == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED &&
+              kRangeHandleDmaBuf == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
+static_assert(kMemoryTypeDevice == CU_MEMORYTYPE_DEVICE);
 static_assert(kPointerMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(kIpcLazyPeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);

@@ -34,6 +34,8 @@ EXTRA = {
     ("softnic/abi", "device/mlx5/layout.h"),
     ("host/nic", "device/mlx5/layout.h"),
     ("host/transport", "device/mlx5/queue.h"),
+    ("host/transport", "device/mlx5/layout.h"),
+    ("host/transport", "device/mlx5/wqe.h"),  # for the self-test, which posts as a kernel does
     ("host/memory", "host/bootstrap.h"),
     ("host/transport", "host/bootstrap.h"),
     ("host", "device/context.h"),  # plain data that crosses the bus

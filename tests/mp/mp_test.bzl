@@ -4,7 +4,8 @@ def mp_test(name, srcs, np, deps = [], data = [], variants = {}, tags = [], size
     """Programs under mpirun.
 
     `name`_program by itself, `name` under mpirun -np `np`; `name`_`n` for each n when np is a list. For each entry
-    (word, (np, arguments)) of variants the same program again: with a name of NAME_mptest, NAME_WORD_mptest.
+    (word, (np, arguments)) of variants the same program again: with a name of NAME_mptest, NAME_WORD_mptest. Where np
+    is a list, `name` is all of these together.
     """
     program = name + "_program"
     native.cc_binary(
@@ -27,3 +28,5 @@ def mp_test(name, srcs, np, deps = [], data = [], variants = {}, tags = [], size
             size = size,
             **kwargs
         )
+    if type(np) == "list":
+        native.test_suite(name = name, tests = [":" + run for run in runs])

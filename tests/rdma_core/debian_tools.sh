@@ -3,7 +3,8 @@
 #
 # Runs Debian's own rdma-core programs, unchanged, against the software NIC.
 #
-#   $1 one of the software NIC's libraries    $2 devinfo | pingpong | perftest
+#   $1 one of the software NIC's libraries
+#   $2 devinfo | pingpong | perftest | perftest_events | perftest_old | presented
 #
 # They find it by LD_LIBRARY_PATH alone. Skipped, with the reason, where the package is missing.
 set -eu
@@ -37,17 +38,37 @@ devinfo() {
   if timeout 30 ibv_devinfo -d mlx5_7 >"$TEST_TMPDIR/absent.log" 2>&1; then fail "mlx5_7 was found"; fi
 }
 
-# two_ends PROGRAM OPTIONS...: a server, and a client that asks until the server listens.
-two_ends() {
-  local port=$((20000 + RANDOM % 12000)) give_up=$((SECONDS + 30)) server
+# listening PORT: some process has it.
+listening() {
+  grep -qE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$1") [0-9A-F]+:[0-9A-F]+ 0A" /proc/net/tcp /proc/net/tcp6
+}
+
+# connects PORT PROGRAM OPTIONS...: a server, and a client that asks until the server listens.
+# Status 1 when somebody else took the port.
+connects() {
+  local port=$1 give_up=$((SECONDS + 30)) server
+  shift
   timeout 40 "$@" -p "$port" >"$TEST_TMPDIR/server.log" 2>&1 &
   server=$!
   until timeout 40 "$@" -p "$port" 127.0.0.1 >"$TEST_TMPDIR/client.log" 2>&1; do
+    if ! kill -0 "$server" 2>/dev/null; then
+      grep -qiE "listen|in use" "$TEST_TMPDIR/server.log" && return 1
+      fail "the server of $*"
+    fi
     grep -qiE "couldn't connect" "$TEST_TMPDIR/client.log" || fail "the client of $*"
-    kill -0 "$server" 2>/dev/null || fail "the server of $*"
     [ "$SECONDS" -lt "$give_up" ] || fail "nobody listens: $*"
   done
   wait "$server" || fail "the server of $*: status $?"
+}
+
+two_ends() {
+  local attempt port
+  for attempt in 1 2 3 4 5 6 7 8; do
+    port=$((20000 + RANDOM % 12000))
+    if listening "$port"; then continue; fi
+    if connects "$port" "$@"; then return; fi
+  done
+  fail "no free port in $attempt tries: $*"
 }
 
 ping_pong() {
@@ -61,20 +82,66 @@ pingpong() {
   ping_pong -n 1000
   ping_pong -n 2000 -s 1 -c
   ping_pong -n 50 -s 1000000 -m 4096 -r 8 -c
+  ping_pong -n 1000 -e
+  ping_pong -n 1000 -N
 }
 
-# By default perftest asks for the extended interface of queue pairs, which this NIC has not.
+# perf PROGRAM OPTIONS...: 100 iterations, whose result both ends print.
+perf() {
+  two_ends "$@" -d mlx5_0 -F -n 100
+  expect client '^ *[0-9]+ +100 +[0-9.]+'
+  echo "$*: $(grep -E '^ *[0-9]+ +100 ' "$TEST_TMPDIR/client.log")"
+}
+
+# As they come, perftest's programs use ibv_wr_*; with -e they sleep on a completion channel.
 perftest() {
   local program
-  for program in ib_write_bw ib_write_lat ib_read_bw ib_atomic_lat; do
-    two_ends "$program" -d mlx5_0 -F -n 100 --use_old_post_send
+  for program in ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw ib_atomic_lat ib_send_bw ib_send_lat; do
+    perf "$program"
+  done
+}
+
+perftest_old() {
+  local program
+  for program in ib_write_bw ib_write_lat ib_read_bw ib_atomic_lat ib_send_bw; do
+    perf "$program" --use_old_post_send
+  done
+}
+
+# perftest has no -e for its WRITE programs.
+perftest_events() {
+  local program
+  for program in ib_read_bw ib_read_lat ib_atomic_bw ib_atomic_lat ib_send_bw ib_send_lat; do
+    perf "$program" -e
+  done
+}
+
+# The same programs on other hardware: two RoCE devices and one whose second port has the cable.
+presented() {
+  export PEAL_SOFTNIC_PRESENT='devices=2 link=roce mtu=2048; ports=2 port=2'
+  timeout 30 ibv_devices >"$TEST_TMPDIR/devices.log" 2>&1 || fail "ibv_devices: status $?"
+  for name in mlx5_0 mlx5_1 mlx5_2; do expect devices "^ *$name[[:space:]]+[0-9a-f]{16}$"; done
+  timeout 30 ibv_devinfo -v -d mlx5_1 >"$TEST_TMPDIR/devinfo.log" 2>&1 || fail "ibv_devinfo: status $?"
+  expect devinfo 'link_layer:[[:space:]]+Ethernet'
+  expect devinfo 'active_mtu:[[:space:]]+2048'
+  expect devinfo 'port_lid:[[:space:]]+0$'
+  expect devinfo 'GID\[ *0\]:[[:space:]]+fe80:.*RoCE v1'
+  expect devinfo 'GID\[ *1\]:[[:space:]]+fe80:.*RoCE v2'
+  expect devinfo 'GID\[ *3\]:[[:space:]]+::ffff:10\.112\..*RoCE v2'
+  timeout 30 ibv_devinfo -v -d mlx5_2 >"$TEST_TMPDIR/devinfo.log" 2>&1 || fail "ibv_devinfo: status $?"
+  expect devinfo 'phys_port_cnt:[[:space:]]+2'
+  expect devinfo 'state:[[:space:]]+PORT_DOWN'
+  expect devinfo 'state:[[:space:]]+PORT_ACTIVE'
+  local index
+  for index in 0 3; do
+    two_ends ib_write_bw -d mlx5_1 -F -n 100 -x "$index"
     expect client '^ *[0-9]+ +100 +[0-9.]+'
-    echo "$program: $(grep -E '^ *[0-9]+ +100 ' "$TEST_TMPDIR/client.log")"
+    echo "ib_write_bw -x $index: $(grep -E '^ *[0-9]+ +100 ' "$TEST_TMPDIR/client.log")"
   done
 }
 
 which=$2
-if [ "$which" = perftest ]; then
+if [ "$which" != "${which#perftest}" ] || [ "$which" = presented ]; then
   command -v ib_write_bw >/dev/null || skip "no package perftest"
 else
   command -v ibv_devinfo >/dev/null && command -v ibv_rc_pingpong >/dev/null || skip "no package ibverbs-utils"

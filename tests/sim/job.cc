@@ -151,8 +151,7 @@ void Job::make_pe(int number) {
   const bool routes = !options_.direct;
   pe.windows->window[0] = {pe.heap,
                            options_.heap_bytes,
-                           Be32{kPayloadKey},
-                           0,
+                           {Be32{kPayloadKey}},
                            routes ? rkeys(number, kPayloadKey) : nullptr,
                            routes ? rkeys(number, kWordKey) : nullptr,
                            routes ? nullptr : pe.direct.data()};
@@ -192,6 +191,7 @@ void Job::make_pe(int number) {
   ContextFields& ctx = pe.state->fields;
   ctx.version = kContextVersion;
   ctx.bytes = sizeof(ContextFields);
+  ctx.rails = 1;
   ctx.pe = number;
   ctx.n_pes = options_.n_pes;
   ctx.queues_per_peer = options_.direct ? 0 : options_.queues_per_peer;

@@ -86,7 +86,7 @@ void new_window(simt::Simulation& sim) {
       const Be32* keys = job.rkeys(pe, Job::kSecondKey);
       WindowTable& table = job.windows(pe);
       store_payload(&table.window[1],
-                    Window{memory[pe], kBytes, Be32{Job::kSecondKey}, 0, keys, keys, nullptr});
+                    Window{memory[pe], kBytes, {Be32{Job::kSecondKey}}, keys, keys, nullptr});
       store_release<Reach::kSystem>(&table.count, 2u);
     });
     job.launch(pe, {1, 1}, [&, pe] {

@@ -28,6 +28,7 @@ struct RigOptions {
   int pe = 0;
   int n_pes = 2;
   uint32_t queues_per_peer = 1;
+  uint32_t rails = 1;
   uint32_t depth = 128;
   uint64_t start = 0;                  ///< index of every queue's first WQE
   uint64_t timeout_ns = 60 * kSecond;  ///< so that a bug fails a test instead of stopping it
@@ -91,26 +92,36 @@ class DeviceRig {
  public:
   static constexpr size_t kHeapBytes = 64 << 10;
   static constexpr uint32_t kHeapLkey = 0x0a0b0c0d;
-  /// Key of window `window` at `pe`: no byte like another, so that a wrong swap shows.
-  static constexpr uint32_t rkey(uint32_t window, int pe) {
-    return 0x11223300u + (window << 16) + static_cast<uint32_t>(pe);
+  /// Key of window `window` at `pe` for rail `rail`: no byte like another, so that a wrong swap
+  /// shows.
+  static constexpr uint32_t rkey(uint32_t window, int pe, uint32_t rail = 0) {
+    return 0x11223300u + (rail << 24) + (window << 16) + static_cast<uint32_t>(pe);
   }
+  /// The key of this PE's own heap for rail `rail`.
+  static constexpr uint32_t lkey(uint32_t rail) { return kHeapLkey + (rail << 24); }
 
   explicit DeviceRig(const RigOptions& options = {}) : options_(options) {
     for (int pe = 0; pe < options.n_pes; ++pe) {
       heaps_.push_back(std::make_unique<Heap>());
-      rkeys_.push_back(Be32{rkey(0, pe)});
     }
-    windows_.window[0] = {heap(),        kHeapBytes,    Be32{kHeapLkey}, 0,
-                          rkeys_.data(), rkeys_.data(), nullptr};
+    Window& window = windows_.window[0];
+    window = {heap(), kHeapBytes, {}, nullptr, nullptr, nullptr};
+    for (uint32_t rail = 0; rail < options.rails; ++rail) {
+      window.lkeys[rail] = Be32{lkey(rail)};
+      for (int pe = 0; pe < options.n_pes; ++pe) rkeys_.push_back(Be32{rkey(0, pe, rail)});
+    }
+    window.rkeys = window.word_rkeys = rkeys_.data();
     windows_.count = 1;
     const uint32_t total = options.queues_per_peer * static_cast<uint32_t>(options.n_pes);
     for (uint32_t i = 0; i < total; ++i) {
       const auto peer = static_cast<int>(i % static_cast<uint32_t>(options.n_pes));
       queues_.push_back(
           std::make_unique<QueueRig>(options, static_cast<uint32_t>(peer), i, &stop_));
-      queues_[i]->nic().know(rkey(0, peer), heap_of(peer));
-      queues_[i]->nic().know(kHeapLkey, heap());
+      // Its own NIC's keys and no others.
+      const uint32_t rail = i / static_cast<uint32_t>(options.n_pes) % options.rails;
+      queues_[i]->queue.rail = rail;
+      queues_[i]->nic().know(rkey(0, peer, rail), heap_of(peer));
+      queues_[i]->nic().know(lkey(rail), heap());
     }
     place_queues();
   }
@@ -126,6 +137,7 @@ class DeviceRig {
     ctx.n_pes = options_.n_pes;
     ctx.queues_per_peer = options_.queues_per_peer;
     ctx.sync_rounds = sync_rounds(options_.n_pes);
+    ctx.rails = options_.rails;
     ctx.heap = windows_.window[0];
     for (int pe = 0; ctx.heap.direct != nullptr && pe < options_.n_pes; ++pe) {
       ctx.near[pe] = ctx.heap.direct[pe];

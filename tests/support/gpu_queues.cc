@@ -20,12 +20,12 @@ GpuQueues::GpuQueues(const Options& options)
     : options_(options),
       device_(open_library(options.folder), ""),
       domain_(device_),
-      umem_(device_, options.queues.address, options.queues.bytes),
+      umem_(device_, {options.queues.address, options.queues.bytes}),
       uar_(device_),
-      landing_(device_, domain_, options.queues.address, options.queues.bytes),
-      data_(device_, domain_, options.data.address, options.data.bytes, options.ordering),
-      words_(device_, domain_, options.data.address, options.data.bytes, nic::Ordering::kStrict),
-      source_(device_, domain_, options.source.address, options.source.bytes) {
+      landing_(device_, domain_, {options.queues.address, options.queues.bytes}),
+      data_(device_, domain_, {options.data.address, options.data.bytes}, options.ordering),
+      words_(device_, domain_, {options.data.address, options.data.bytes}),
+      source_(device_, domain_, {options.source.address, options.source.bytes}) {
   const nic::QueueMemoryLayout layout{options.depth};
   for (uint32_t i = 0; i < options.count; ++i) {
     const auto place = nic::QueuePlace::of(layout, umem_, i * layout.bytes());
@@ -33,10 +33,11 @@ GpuQueues::GpuQueues(const Options& options)
     pairs_.emplace_back(device_, domain_, uar_, cqs_.back(), place,
                         nic::QueuePairConfig{.depth = options.depth});
   }
+  const nic::Path path = {.mtu = device_.mtu(), .dlid = device_.lid()};
   for (nic::QueuePair& pair : pairs_) {
     pair.to_init();
-    pair.to_rtr({.qpn = pair.number(), .lid = device_.lid()});
-    pair.to_rts();
+    pair.to_rtr({.qpn = pair.number(), .path = path});
+    pair.to_rts(path);
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -17,8 +18,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bootstrap/bootstraps.h"
 #include "host/base/error.h"
@@ -32,6 +35,7 @@ struct Arrangement {
   std::optional<Runtime> process_pe;  // under mpirun
   int threads = 3;                    // else
   TransportKind transport = TransportKind::kAuto;
+  std::vector<int> rails;  // of PE k: number k modulo their count; none: as configured
 };
 inline Arrangement& arrangement() {
   static Arrangement the_one;  // gtest hands nothing to its tests
@@ -45,6 +49,7 @@ inline Config small_config() {
   config.timeout = std::chrono::seconds(20);
   config.bootstrap_timeout = std::chrono::seconds(20);
   config.transport = arrangement().transport;
+  if (!arrangement().rails.empty()) config.rails = arrangement().rails[0];
   return config;
 }
 
@@ -71,16 +76,32 @@ inline void on_every_pe(const std::function<void(Runtime&)>& body) {
   }
 }
 
-/// Reads the program's own arguments: --pes=N, --transport=p2p.
+/// "2,1" as numbers. Lets the software NIC of this process be as many as the largest of them.
+inline std::vector<int> read_rails(const std::string& text) {
+  std::vector<int> rails;
+  std::istringstream numbers(text);
+  for (std::string number; std::getline(numbers, number, ',');) rails.push_back(std::stoi(number));
+  const std::string devices = std::to_string(*std::max_element(rails.begin(), rails.end()));
+  ::setenv("PEAL_SOFTNIC_PRESENT", ("devices=" + devices).c_str(), 1);
+  return rails;
+}
+
+/// Reads the program's own arguments: --pes=N, --transport=p2p or proxy, --rails=N,N,...
 inline void read_arguments(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--transport=p2p") {
       arrangement().transport = TransportKind::kP2p;
+    } else if (argument == "--transport=proxy") {
+      arrangement().transport = TransportKind::kProxy;
     } else if (argument.starts_with("--pes=")) {
       arrangement().threads = std::stoi(argument.substr(6));
+    } else if (argument.starts_with("--rails=")) {
+      arrangement().rails = read_rails(argument.substr(8));
     } else {
-      fail(ErrorCode::kInvalidArgument, "{}: only --pes=N and --transport=p2p are known", argument);
+      fail(ErrorCode::kInvalidArgument,
+           "{}: only --pes=N, --transport=p2p, --transport=proxy and --rails=N are known",
+           argument);
     }
   }
 }
@@ -93,6 +114,10 @@ inline int run_tests(int argc, char** argv) {
     Config config = Config::from_environment(environ);
     if (config.under_mpirun) {
       config.transport = arrangement().transport;
+      if (const auto& rails = arrangement().rails; !rails.empty()) {
+        const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+        config.rails = rails[std::stoul(rank ? rank : "0") % rails.size()];
+      }
       arrangement().process_pe = peal::start(config);
     }
     const int result = RUN_ALL_TESTS();

@@ -82,6 +82,7 @@ TEST(Config, ReadsChoices) {
   EXPECT_EQ(read({"PEAL_BOOTSTRAP=tcp"}).bootstrap, BootstrapKind::kTcp);
   EXPECT_EQ(read({"PEAL_BOOTSTRAP=single"}).bootstrap, BootstrapKind::kSingle);
   EXPECT_EQ(read({"PEAL_TRANSPORT=ibgda"}).transport, TransportKind::kIbgda);
+  EXPECT_EQ(read({"PEAL_TRANSPORT=proxy"}).transport, TransportKind::kProxy);
   EXPECT_EQ(read({"PEAL_TRANSPORT=p2p"}).transport, TransportKind::kP2p);
   EXPECT_EQ(read({"PEAL_RELAXED_ORDERING=on"}).relaxed_ordering, RelaxedOrdering::kOn);
   EXPECT_EQ(read({"PEAL_RELAXED_ORDERING=off"}).relaxed_ordering, RelaxedOrdering::kOff);

@@ -299,6 +299,7 @@ Result cuMemFreeHost(void* address) {
 Result cuMemHostRegister_v2(void* address, size_t, unsigned flags) {
   FAKE_ENTER_CONTEXT("cuMemHostRegister");
   if ((flags & ~kHostIoMemory) != (kHostPortable | kHostDeviceMap)) return mistake(kInvalidValue);
+  state.host_flags = flags;
   pinned.insert(address);
   ++state.live;
   return kSuccess;
@@ -334,11 +335,29 @@ Result cuPointerGetAttribute(void* value, int what, Address address) {
   return mistake(kInvalidValue);
 }
 
-// Only the software NIC calls these. All memory can be exported as a descriptor.
-Result cuDeviceGetAttribute(int* value, int, Device) {
-  *value = 1;
-  return kSuccess;
+Result cuDeviceGetAttribute(int* value, int what, Device) {
+  *value = what == kDmaBufSupported ? state.dma_buf : 1;
+  return refusal("cuDeviceGetAttribute");
 }
+// A dma-buf is another descriptor of the memfd: none of its users looks into it.
+Result cuMemGetHandleForAddressRange(void* handle, Address address, size_t bytes, int kind,
+                                     unsigned long long flags) {
+  FAKE_ENTER_CONTEXT("cuMemGetHandleForAddressRange");
+  const auto page = static_cast<Address>(::sysconf(_SC_PAGESIZE));
+  const auto after = allocations.upper_bound(address);
+  if (kind != kRangeHandleDmaBuf || flags != 0 || address % page != 0 || bytes % page != 0 ||
+      after == allocations.begin()) {
+    return mistake(kInvalidValue);
+  }
+  const auto& [base, allocation] = *std::prev(after);
+  if (address - base + bytes > (allocation.bytes + page - 1) / page * page) return kInvalidValue;
+  const int fd = ::fcntl(allocation.fd, F_DUPFD_CLOEXEC, 0);
+  std::memcpy(handle, &fd, sizeof(fd));
+  ++state.lent;
+  return fd < 0 ? kInvalidValue : kSuccess;
+}
+
+// Only the software NIC calls these. All memory can be exported as a descriptor.
 Result cuMemRetainAllocationHandle(unsigned long long* handle, void* address) {
   FAKE_ENTER("cuMemRetainAllocationHandle");
   *handle = reinterpret_cast<unsigned long long>(address);

@@ -24,13 +24,16 @@ struct FakeCuda {
   bool native_atomics = true;         // as over NVLink
   size_t memory = size_t{1} << 30;    // of one GPU
   std::map<std::string, int> refuse;  // symbol -> error
+  bool dma_buf = true;                // the driver's open modules
   int visible_from = 0;               // GPUs below this are hidden: index 0 is the first visible
 
   // What the test reads.
-  std::atomic<int> live{0};      // allocations, mappings, streams, contexts, pinned ranges
-  std::atomic<int> copies{0};    //
-  std::atomic<int> mappings{0};  // of other processes' memory
-  std::atomic<int> enabled{0};   // times peer access was enabled
+  std::atomic<int> live{0};             // allocations, mappings, streams, contexts, pinned ranges
+  std::atomic<int> copies{0};           //
+  std::atomic<int> mappings{0};         // of other processes' memory
+  std::atomic<unsigned> host_flags{0};  // of the last range that was registered
+  std::atomic<int> lent{0};             // dma-bufs
+  std::atomic<int> enabled{0};          // times peer access was enabled
   std::atomic<int> mistakes{0};  // calls without a context, into unknown memory, on a wrong stream
 };
 

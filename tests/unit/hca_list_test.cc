@@ -125,5 +125,16 @@ TEST(HcaList, RefusesTheMarksOfAnotherSyntax) {
   }
 }
 
+TEST(HcaList, AllowsANicOfWhichItAllowsSomePort) {
+  const HcaList second("PEAL_HCA", "mlx5_0:2,mlx5_1", HcaList::Syntax::kPeal);
+  EXPECT_TRUE(second.allows("mlx5_0"));
+  EXPECT_TRUE(second.allows("mlx5_1"));
+  EXPECT_FALSE(second.allows("mlx5_2"));
+  const HcaList all_but("PEAL_HCA", "^mlx5_0:1,mlx5_1", HcaList::Syntax::kPeal);
+  EXPECT_TRUE(all_but.allows("mlx5_0"));
+  EXPECT_FALSE(all_but.allows("mlx5_1"));
+  EXPECT_TRUE(HcaList().allows("mlx5_0"));
+}
+
 }  // namespace
 }  // namespace peal::nic

@@ -108,7 +108,7 @@ class Golden : public FakeRdmaTest {
       : device_(library(), ""),
         domain_(device_),
         uar_(device_),
-        umem_(device_, memory_, sizeof memory_),
+        umem_(device_, {memory_, sizeof memory_}),
         place_(QueuePlace::of(QueueMemoryLayout{1024}, umem_, 0x100000)),
         cq_(device_, uar_, place_) {
     fake_.commands.clear();
@@ -182,7 +182,7 @@ TEST_F(Golden, Reset2Init) {
 }
 
 TEST_F(Golden, Init2Rtr) {
-  queue().to_rtr({.qpn = 0xfedcba, .lid = 0xbeef});
+  queue().to_rtr({.qpn = 0xfedcba, .path = {.mtu = 5, .dlid = 0xbeef}});
   EXPECT_EQ(nonzero(last()), (Words{{0, 0x05030000},
                                     {2, 0x4d5e6f},
                                     {8, 0xbe000000},      // mtu 4096, log_msg_max 30
@@ -194,7 +194,7 @@ TEST_F(Golden, Init2Rtr) {
 }
 
 TEST_F(Golden, Rtr2Rts) {
-  queue().to_rts();
+  queue().to_rts({});
   EXPECT_EQ(nonzero(last()), (Words{{0, 0x05040000},
                                     {2, 0x4d5e6f},
                                     {14, 0xa0000000},     // ack_timeout 20
@@ -217,40 +217,35 @@ TEST_F(Golden, QueryQp) {
 }
 
 TEST_F(Golden, SettingsReachTheirFields) {
-  QueuePair pair = queue({.depth = 16,
-                          .settings = {.atomic_mode = 1,
-                                       .mtu = 3,
-                                       .log_max_message = 20,
-                                       .min_rnr_timer = 1,
-                                       .log_responder_depth = 2,
-                                       .log_initiator_depth = 1,
-                                       .retry_count = 5,
-                                       .rnr_retry = 6,
-                                       .ack_timeout = 14,
-                                       .service_level = 9}});
+  QueuePair pair = queue(
+      {.depth = 16,
+       .settings = {.atomic_mode = 1, .log_max_message = 20, .min_rnr_timer = 1, .rnr_retry = 6}});
+  const Path path = {.mtu = 3,
+                     .dlid = 2,
+                     .service_level = 9,
+                     .log_responder_depth = 2,
+                     .log_initiator_depth = 1,
+                     .ack_timeout = 14,
+                     .retry_count = 5};
   EXPECT_EQ(last()[8], 4u << 11);
   pair.to_init();
   EXPECT_EQ(last()[42], 0x0001e000u);
-  pair.to_rtr({.qpn = 1, .lid = 2});
+  pair.to_rtr({.qpn = 1, .path = path});
   EXPECT_EQ(last()[8], 0x74000000u);
   EXPECT_EQ(last()[21], 0x09010000u);
   EXPECT_EQ(last()[42], 0x00400000u);
   EXPECT_EQ(last()[43], 0x01000000u);
-  pair.to_rts();
+  pair.to_rts(path);
   EXPECT_EQ(last()[14], 0x70000000u);
   EXPECT_EQ(last()[34], 0x0025c000u);
 }
 
-TEST_F(Golden, SettingsStayWithinWhatTheNicCanDo) {
-  fake_.general_capabilities[10] = 3u << 16 | 2;
+TEST_F(Golden, MessagesStayWithinWhatTheNicCanDo) {
   fake_.general_capabilities[14] = 28u << 24;
   const Device smaller(library(), "");
   QueuePair pair(smaller, domain_, uar_, cq_, place_, {.depth = 1024});
-  pair.to_rtr({.qpn = 1, .lid = 2});
-  EXPECT_EQ(last()[8], 0xbc000000u);   // log_msg_max 28
-  EXPECT_EQ(last()[42], 0x00400000u);  // log_rra_max 2
-  pair.to_rts();
-  EXPECT_EQ(last()[34], 0x0067e000u);  // log_sra_max 3
+  pair.to_rtr({.qpn = 1, .path = {.mtu = 5}});
+  EXPECT_EQ(last()[8], 0xbc000000u);  // log_msg_max 28
 }
 
 TEST_F(Golden, RefusesDepthsTheNicCannotDo) {
@@ -276,7 +271,7 @@ TEST_F(Golden, ARefusedTransitionTellsStatusAndSyndrome) {
   QueuePair pair = queue();
   fake_.refuse_command = 0x504;
   fake_.refuse_status = 0x10;
-  expect_in(refusal(ErrorCode::kSystem, [&] { pair.to_rts(); }),
+  expect_in(refusal(ErrorCode::kSystem, [&] { pair.to_rts({}); }),
             {"RTR2RTS_QP refused: BAD_QP_STATE (0x10), syndrome 0x0"});
   fake_.refuse_command = 0x50b;
   fake_.refuse_status = 0xee;

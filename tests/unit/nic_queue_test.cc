@@ -31,8 +31,8 @@ class Nic {
         device_(VerbsLibrary::open({"", "", "absent.so", "absent.so", program_directory()}), ""),
         domain_(device_),
         uar_(device_),
-        umem_(device_, memory_.address(), memory_.bytes()),
-        region_(device_, domain_, memory_.address(), memory_.bytes()) {}
+        umem_(device_, {memory_.address(), memory_.bytes()}),
+        region_(device_, domain_, {memory_.address(), memory_.bytes()}) {}
 
   const Device& device() const { return device_; }
   const ProtectionDomain& domain() const { return domain_; }
@@ -58,21 +58,22 @@ class Nic {
 /// One queue pair of a Nic, and the hands that drive it.
 class Queue {
  public:
-  Queue(Nic& nic, size_t slot, const QueuePairSettings& settings = {})
+  explicit Queue(Nic& nic, size_t slot)
       : nic_(nic),
         base_(prepared(nic, slot)),
         place_(QueuePlace::of(nic.layout(), nic.umem(), slot * nic.layout().bytes())),
         cq_(nic.device(), nic.uar(), place_),
-        pair_(nic.device(), nic.domain(), nic.uar(), cq_, place_,
-              {.depth = kDepth, .settings = settings}) {}
+        pair_(nic.device(), nic.domain(), nic.uar(), cq_, place_, {.depth = kDepth}),
+        path_{.mtu = nic.device().mtu(), .dlid = nic.device().lid()} {}
 
   QueuePair& pair() { return pair_; }
+  Path& path() { return path_; }  // of the next connection
 
   /// `psn` of what this end sends, `expected` of what it receives.
   void connect(uint32_t remote_qpn, uint32_t psn = 0, uint32_t expected = 0) {
     pair_.to_init();
-    pair_.to_rtr({.qpn = remote_qpn, .lid = nic_.device().lid(), .psn = expected});
-    pair_.to_rts(psn);
+    pair_.to_rtr({.qpn = remote_qpn, .psn = expected, .path = path_});
+    pair_.to_rts(path_, psn);
   }
 
   /// Posts a WRITE of `bytes` from data offset `from` to data offset `to`.
@@ -145,6 +146,7 @@ class Queue {
   QueuePlace place_;
   CompletionQueue cq_;
   QueuePair pair_;
+  Path path_;
   uint16_t posted_ = 0;
 };
 
@@ -174,9 +176,9 @@ TEST(NicQueue, WalksThroughItsStates) {
   EXPECT_EQ(queue.pair().query_state(), QueueState::kReset);
   queue.pair().to_init();
   EXPECT_EQ(queue.pair().query_state(), QueueState::kInit);
-  queue.pair().to_rtr({.qpn = queue.pair().number(), .lid = nic.device().lid()});
+  queue.pair().to_rtr({.qpn = queue.pair().number(), .path = queue.path()});
   EXPECT_EQ(queue.pair().query_state(), QueueState::kReadyToReceive);
-  queue.pair().to_rts();
+  queue.pair().to_rts(queue.path());
   EXPECT_EQ(queue.pair().query_state(), QueueState::kReadyToSend);
   queue.pair().to_error();
   EXPECT_EQ(queue.pair().query_state(), QueueState::kError);
@@ -264,7 +266,9 @@ TEST(NicQueue, StartsAtTheSequenceNumberBothEndsWereTold) {
 /// Late packets of a connection before must not fit the one that follows it.
 TEST(NicQueue, ThatExpectsAnotherSequenceNumberAcceptsNothing) {
   Nic nic;
-  Queue queue(nic, 0, {.retry_count = 0, .ack_timeout = 8});
+  Queue queue(nic, 0);
+  queue.path().retry_count = 0;
+  queue.path().ack_timeout = 8;
   queue.connect(queue.pair().number(), 0x123456, 0x654321);
   fill(nic.data(), 100, 1);
   queue.post_write(0, 1000, 100, nic.region().rkey());
@@ -277,9 +281,9 @@ TEST(NicQueue, ThatExpectsAnotherSequenceNumberAcceptsNothing) {
 TEST(NicQueue, IsRefusedInTheWrongOrder) {
   Nic nic;
   Queue queue(nic, 0);
-  expect_in(refusal(ErrorCode::kSystem, [&] { queue.pair().to_rts(); }),
+  expect_in(refusal(ErrorCode::kSystem, [&] { queue.pair().to_rts({}); }),
             {"RTR2RTS_QP refused: BAD_QP_STATE (0x10)"});
-  expect_in(refusal(ErrorCode::kSystem, [&] { queue.pair().to_rtr({.qpn = 1, .lid = 1}); }),
+  expect_in(refusal(ErrorCode::kSystem, [&] { queue.pair().to_rtr({.qpn = 1, .path = {}}); }),
             {"INIT2RTR_QP refused: BAD_QP_STATE (0x10)"});
 }
 
@@ -323,7 +327,7 @@ TEST(NicQueue, SharesOneSlabWithManyOthers) {
 
 TEST(NicQueue, RefusesMemoryThatIsNotThere) {
   Nic nic(1);
-  refusal(ErrorCode::kSystem, [&] { Umem(nic.device(), nullptr, 4096); });
+  refusal(ErrorCode::kSystem, [&] { Umem(nic.device(), {nullptr, 4096}); });
 }
 
 TEST(NicQueue, WorksBesideTheRealLibraries) {

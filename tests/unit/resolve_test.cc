@@ -25,7 +25,7 @@ constexpr std::array<Be32, 2> kKeys = {Be32{0xcafe0001u}, Be32{0xcafe0002u}};
 
 void add_window(DeviceRig& rig, std::byte* base, uint64_t bytes, const Be32* rkeys) {
   WindowTable& table = rig.windows();
-  table.window[table.count] = {base, bytes, Be32{0x5151u}, 0, rkeys, rkeys, nullptr};
+  table.window[table.count] = {base, bytes, {Be32{0x5151u}, Be32{0x5252u}}, rkeys, rkeys, nullptr};
   ++table.count;
 }
 
@@ -44,7 +44,8 @@ TEST(Resolve, AWordHasTheStrictlyOrderedKey) {
   DeviceRig rig;
   const std::array<Be32, 2> strict = {Be32{0x51000000u}, Be32{0x51000001u}};
   rig.windows().window[0].word_rkeys = strict.data();
-  const auto word = detail::resolve_word(rig.context(), rig.local<char>(8), 8, 1);
+  const auto word =
+      detail::resolve_word(rig.context(), rig.local<char>(8), 8, 1, detail::Use::kWord);
   EXPECT_EQ(word.remote.rkey.host(), 0x51000001u);
   EXPECT_EQ(where(rig.context(), rig.local<char>(8), 8, 1).remote.rkey.host(),
             DeviceRig::rkey(0, 1));
@@ -143,7 +144,7 @@ TEST(Resolve, MemoryRegisteredAtHomeIsASource) {
   DeviceRig rig;
   std::byte buffer[256];
   add_window(rig, buffer, sizeof buffer, nullptr);
-  const auto from = detail::resolve_local(rig.context(), buffer + 16, 200);
+  const auto from = detail::resolve_local(rig.context(), rig.queue(1), buffer + 16, 200);
   EXPECT_EQ(from.status, Status::kOk);
   EXPECT_EQ(from.local.address, 16u);
   EXPECT_EQ(from.local.lkey.host(), 0x5151u);
@@ -152,7 +153,8 @@ TEST(Resolve, MemoryRegisteredAtHomeIsASource) {
 TEST(Resolve, UnregisteredMemoryIsNoSource) {
   DeviceRig rig;
   std::byte buffer[64];
-  EXPECT_EQ(detail::resolve_local(rig.context(), buffer, 64).status, Status::kNotRegistered);
+  EXPECT_EQ(detail::resolve_local(rig.context(), rig.queue(1), buffer, 64).status,
+            Status::kNotRegistered);
   EXPECT_EQ(rig.usage().status, static_cast<uint32_t>(Status::kNotRegistered));
   EXPECT_EQ(rig.usage().pe, 0) << "its own pe";
 }
@@ -160,7 +162,7 @@ TEST(Resolve, UnregisteredMemoryIsNoSource) {
 TEST(Resolve, WindowsThatAreNotPublishedAreNotSeen) {
   DeviceRig rig;
   std::byte buffer[64];
-  rig.windows().window[1] = {buffer,       sizeof buffer, Be32{1u}, 0,
+  rig.windows().window[1] = {buffer,       sizeof buffer, {Be32{1u}},
                              kKeys.data(), kKeys.data(),  nullptr};
   EXPECT_EQ(where(rig.context(), buffer, 8, 1).status, Status::kNotSymmetric);
 }
@@ -228,7 +230,7 @@ TEST(Resolve, APeerThatIsNoLongerMappedIsMaskedWhichIsNoMistake) {
   DeviceRig rig;
   std::byte buffer[64];
   std::byte* direct[2] = {nullptr, buffer};
-  rig.windows().window[1] = {buffer, sizeof buffer, Be32{1u}, 0, nullptr, nullptr, direct};
+  rig.windows().window[1] = {buffer, sizeof buffer, {Be32{1u}}, nullptr, nullptr, direct};
   rig.windows().count = 2;
   EXPECT_EQ(where(rig.context(), buffer, 8, 1).direct, buffer);
   EXPECT_EQ(where(rig.context(), buffer, 8, 0).status, Status::kPeerMasked);

@@ -193,7 +193,7 @@ class HugeTransfer : public ::testing::Test {
   static constexpr uint64_t kGiB = uint64_t{1} << 30;
 
   HugeTransfer() {
-    rig.windows().window[1] = {base, 8 * kGiB, Be32{0x77u}, 0, keys.data(), keys.data(), nullptr};
+    rig.windows().window[1] = {base, 8 * kGiB, {Be32{0x77u}}, keys.data(), keys.data(), nullptr};
     rig.windows().count = 2;
   }
   void expect(size_t i, uint32_t bytes, uint64_t remote, uint64_t local) {

@@ -40,11 +40,23 @@ TEST(Routes, OfACpuLeadThroughTheNicUnlessAsked) {
   EXPECT_EQ(asked.describe(), "PE 0: ibgda (PEAL_TRANSPORT=ibgda)\n");
 }
 
+TEST(Routes, LeadThroughAProxyWhenAsked) {
+  const auto group = bootstrap::make_single();
+  for (const Target target : {Target::kCpu, Target::kGpu}) {
+    const Routes asked(*group, {TransportKind::kProxy, target}, {}, {});
+    EXPECT_EQ(asked.to(0), Route::kProxy);
+    EXPECT_EQ(asked.by_nic(), Route::kProxy);
+    EXPECT_TRUE(asked.needs_nic());
+    EXPECT_STREQ(asked.name(), "proxy");
+    EXPECT_EQ(asked.describe(), "PE 0: proxy (PEAL_TRANSPORT=proxy)\n");
+  }
+}
+
 TEST(Routes, LeadDirectlyWhereP2pReachesAllPes) {
   bootstrap::run_threads(3, [](Bootstrap& group) {
-    for (const RouteOptions options : {RouteOptions{TransportKind::kP2p, Target::kCpu},
-                                       RouteOptions{TransportKind::kAuto, Target::kGpu},
-                                       RouteOptions{TransportKind::kP2p, Target::kGpu}}) {
+    for (const RouteOptions& options : {RouteOptions{TransportKind::kP2p, Target::kCpu},
+                                        RouteOptions{TransportKind::kAuto, Target::kGpu},
+                                        RouteOptions{TransportKind::kP2p, Target::kGpu}}) {
       const Routes routes = routes_of(group, options, {true, true, true});
       EXPECT_FALSE(routes.needs_nic());
       EXPECT_STREQ(routes.name(), "p2p");
@@ -98,6 +110,22 @@ TEST(Routes, OfAGpuLeadThroughTheNicWhenAskedOrWhereP2pDoesNotReach) {
     EXPECT_TRUE(mixed.needs_nic()) << "its peer needs one";
     EXPECT_EQ(mixed.describe(), first ? "PEs 0-1: p2p (same process)\n"
                                       : "PE 0: ibgda (other host)\nPE 1: p2p (same process)\n");
+  });
+}
+
+// Per peer: who is reached directly is, whoever drives the NIC.
+TEST(Routes, OfAutoLeadThroughAProxyWhereKernelsCannotDriveTheNic) {
+  bootstrap::run_threads(2, [](Bootstrap& pair) {
+    RouteOptions options{TransportKind::kAuto, Target::kGpu};
+    if (pair.rank() == 1) options.why_proxy = "no DEVX";
+    const Routes routes = routes_of(pair, options, {pair.rank() == 0, pair.rank() == 1});
+    EXPECT_STREQ(routes.name(), pair.rank() == 1 ? "p2p+proxy" : "p2p+ibgda");
+    EXPECT_EQ(routes.describe(),
+              pair.rank() == 1 ? "PE 0: proxy (other host; no DEVX)\nPE 1: p2p (same process)\n"
+                               : "PE 0: p2p (same process)\nPE 1: ibgda (other host)\n");
+    // What was asked for by name is not replaced.
+    options.asked = TransportKind::kIbgda;
+    EXPECT_EQ(routes_of(pair, options, {false, false}).to(0), Route::kIbgda);
   });
 }
 

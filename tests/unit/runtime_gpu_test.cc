@@ -133,6 +133,44 @@ TEST_F(RuntimeOnGpu, DrivesQueuesInTheMemoryOfTheGpu) {
   });
 }
 
+// The software NIC cannot look into a dma-buf. PEAL_INFO tells, and nobody else.
+TEST_F(RuntimeOnGpu, TellsHowTheNicKnowsItsMemory) {
+  config_.transport = TransportKind::kIbgda;
+  for (const bool info : {true, false}) {
+    bootstrap::run_processes(1, [&](Bootstrap& group) {
+      ::setenv("PEAL_SOFTNIC_FABRIC", std::to_string(::getpid()).c_str(), 1);
+      config_.info = info;
+      testing::internal::CaptureStderr();
+      { Runtime pe = start(group); }
+      const std::string text = testing::internal::GetCapturedStderr();
+      if (!info) return text.empty() ? 0 : 1;
+      const std::string how =
+          "GPU memory by its address; no dma-buf: ibv_reg_dmabuf_mr: Operation not supported";
+      const std::string queues =
+          "rings, doorbell records and completions (one umem): GPU memory by its address; no "
+          "dma-buf: mlx5dv_devx_umem_reg_ex: Operation not supported";
+      return text.find("nic: heap: " + how + "; " + queues + "; landing cells: " + how) ==
+                     std::string::npos
+                 ? 2
+                 : 0;
+    });
+  }
+}
+
+TEST_F(RuntimeOnGpu, HasNoCpuRingANicThatRunsOnAGpu) {
+  config_.transport = TransportKind::kIbgda;
+  config_.doorbell = DoorbellKind::kCpu;
+  bootstrap::run_processes(1, [&](Bootstrap& group) {
+    ::setenv("PEAL_SOFTNIC_FABRIC", std::to_string(::getpid()).c_str(), 1);
+    const std::string text = refusal([&] { start(group); });
+    return text.find(
+               "PEAL_DOORBELL=cpu: the doorbell page of mlx5_0 (softnic-gpu) is memory of a "
+               "GPU") == std::string::npos
+               ? 1
+               : 0;
+  });
+}
+
 TEST_F(RuntimeOnGpu, SaysWhyTheNicDoesNotRunThere) {
   config_.transport = TransportKind::kIbgda;
   for (const auto& [variable, value] :

@@ -112,7 +112,7 @@ TEST(Signal, FollowsTheLastPartOfAHugePut) {
   constexpr uint64_t kGiB = uint64_t{1} << 30;
   const std::array<Be32, 2> keys = {Be32{0xaau}, Be32{0xbbu}};
   auto* const base = reinterpret_cast<std::byte*>(uintptr_t{1} << 44);  // not there, never touched
-  rig.windows().window[1] = {base, 8 * kGiB, Be32{0x77u}, 0, keys.data(), keys.data(), nullptr};
+  rig.windows().window[1] = {base, 8 * kGiB, {Be32{0x77u}}, keys.data(), keys.data(), nullptr};
   rig.windows().count = 2;
   const Ticket ticket =
       put_signal_nbi(rig.context(), base, base + 4 * kGiB, kGiB + 1, set_flag(rig));

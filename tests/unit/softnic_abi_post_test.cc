@@ -2,6 +2,8 @@
 //
 // ibv_post_send, ibv_post_recv and ibv_poll_cq: one-sided operations, what a completion says, full
 // queues, wrong states, errors and flushes.
+#include <atomic>
+
 #include "tests/unit/softnic_abi_data_support.h"
 
 namespace peal::softnic::abi_test {
@@ -314,6 +316,52 @@ TEST_P(SoftnicAbiPost, DestroyingAQueuePairTakesItsCompletionsAlong) {
   EXPECT_EQ(next(cq).wr_id, 2u);
   ibv_wc none = {};
   EXPECT_EQ(ibv_poll_cq(cq, 1, &none), 0);
+}
+
+/// Two threads post to one queue pair and two poll its completions: every name comes once.
+TEST_P(SoftnicAbiPost, ThreadsShareAQueuePairAndItsCq) {
+  constexpr uint64_t kEach = 2000;
+  connect();
+  std::atomic<bool> wrong{false};
+  std::vector<std::atomic<uint32_t>> seen(2 * kEach);
+  std::atomic<uint64_t> polled{0};
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto late = [&] { return std::chrono::steady_clock::now() > deadline; };
+  const auto poster = [&](uint64_t first) {
+    for (uint64_t name = first; name < first + kEach && !late();) {
+      std::vector<ibv_sge> list = {piece(name % 64 * 8, 8)};
+      ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, name, list, 4096 + name % 64 * 8);
+      ibv_send_wr* bad = nullptr;
+      const int error = ibv_post_send(a, &wr, &bad);
+      if (error == 0) ++name;
+      if (error != 0 && error != ENOMEM) wrong = true;
+      if (error != 0) std::this_thread::yield();
+    }
+  };
+  const auto poller = [&] {
+    while (polled.load() < 2 * kEach && !late()) {
+      ibv_wc wc[3] = {};
+      const int count = ibv_poll_cq(cq, 3, wc);
+      if (count < 0) wrong = true;
+      for (int i = 0; i < count; ++i) {
+        if (wc[i].status != IBV_WC_SUCCESS || wc[i].wr_id >= seen.size()) {
+          wrong = true;
+        } else {
+          ++seen[wc[i].wr_id];
+        }
+        ++polled;
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  threads.emplace_back(poster, 0);
+  threads.emplace_back(poster, kEach);
+  threads.emplace_back(poller);
+  threads.emplace_back(poller);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(wrong.load());
+  EXPECT_EQ(polled.load(), 2 * kEach);
+  for (const auto& count : seen) ASSERT_EQ(count.load(), 1u);
 }
 
 /// The CQE of a queue pair that DEVX made names nothing that ibv_poll_cq could report.

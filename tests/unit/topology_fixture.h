@@ -74,6 +74,18 @@ nic mlx5_1 0 ACTIVE/InfiniBand 5d/5d:01.0/5e:00.1
 nic mlx5_2 1 ACTIVE/InfiniBand d7/d7:01.0/d8:00.0
 )";
 
+// A workstation with two NICs beside each GPU, under its switch, and one for both below a root
+// port.
+inline constexpr const char* kTwoNicsPerGpu = R"(
+gpu - 0 - 15/15:01.0/16:00.0/17:00.0/1b:00.0
+gpu - 0 - 15/15:03.0/36:00.0/37:00.0/3b:00.0
+nic mlx5_0 0 ACTIVE/InfiniBand 15/15:01.0/16:00.0/17:01.0/1c:00.0
+nic mlx5_1 0 ACTIVE/InfiniBand 15/15:01.0/16:00.0/17:02.0/1d:00.0
+nic mlx5_2 0 ACTIVE/InfiniBand 15/15:03.0/36:00.0/37:01.0/3c:00.0
+nic mlx5_3 0 ACTIVE/InfiniBand 15/15:03.0/36:00.0/37:02.0/3d:00.0
+nic mlx5_4 0 ACTIVE/InfiniBand 15/15:05.0/5a:00.0
+)";
+
 // A virtual machine whose hypervisor hides the topology: all on one bus, no nodes.
 inline constexpr const char* kFlatVm = R"(
 gpu - -1 - 00/00:04.0

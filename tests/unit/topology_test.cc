@@ -160,6 +160,22 @@ nic mlx5_1 0 - 10/10:03.0/31:00.0
             (Texts{"mlx5_1: same root complex", "mlx5_0: same PCIe switch"}));
 }
 
+TEST(Topology, SharesNicsOutAmongTheGpusThatTheyAreNearestTo) {
+  const auto share = [](const char* table, const char* gpu, const std::vector<std::string>& names) {
+    const SysfsTree tree(table);
+    const Share found = share_of(Topology::read(tree.root()), gpu, names);
+    return std::vector<size_t>{found.nics, found.near, found.gpus};
+  };
+  using Counts = std::vector<size_t>;
+  EXPECT_EQ(share(kDgxH100, "1b:00.0", {"mlx5_0", "mlx5_3"}), (Counts{1, 1, 1}));
+  EXPECT_EQ(share(kDgxH100, "52:00.0", {"mlx5_0", "mlx5_3"}), (Counts{1, 2, 4}));
+  EXPECT_EQ(share(kTwoNicsPerGpu, "1b:00.0", {"mlx5_0", "mlx5_1", "mlx5_2"}), (Counts{2, 2, 1}));
+  EXPECT_EQ(share(kTwoSockets, "18:00.0", {"mlx5_0", "mlx5_1", "mlx5_2"}), (Counts{1, 2, 2}));
+  EXPECT_EQ(share(kTwoSockets, "86:00.0", {"mlx5_0", "mlx5_1", "mlx5_2"}), (Counts{1, 1, 2}));
+  EXPECT_EQ(share(kFlatVm, "00:05.0", {"mlx5_0"}), (Counts{1, 1, 3}));
+  EXPECT_EQ(share("", "00:05.0", {"mlx5_0", "mlx5_1"}), (Counts{2, 2, 1}));
+}
+
 TEST(Topology, PrefersTheDeeperOfTwoSwitches) {
   const SysfsTree tree(R"(
 gpu - 0 - 10/10:01.0/11:00.0/12:00.0/13:00.0/14:00.0/15:00.0

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What several NICs of a PE do not keep by themselves: order between them, and atomics that are
+// atomic with one another. All of it is for contexts with rails > 1; with one nothing here runs.
+//
+//   an atomic     goes by rail 0 (device/resolve.h), so that one NIC of the peer executes all of
+//                 them; behind the block's own queue, which is settled first, and waited for, so
+//                 that what the block posts next is behind it
+//   quiet, fence  settle every queue
+//
+// Settled: the peer's memory shows what the queue has carried. A completion says that the peer's
+// NIC took it; that NIC's writes may still be on the bus when another NIC's flag arrives. A READ on
+// the same queue pushes them out: on PCIe an answer passes no write of its asker.
+// docs/memory_model.md, "Several NICs".
+#pragma once
+
+#include <cstdint>
+
+#include "device/context.h"
+#include "device/resolve.h"
+#include "device/transfer.h"
+#include "device/transport/ibgda.h"
+
+namespace peal {
+namespace detail {
+
+/// Posts a READ behind what the queue carries, unless one is the last thing there already.
+template <Reach R, bool kTogether>
+PEAL_DEVICE void post_settling_read(const ContextFields& ctx, mlx5::SendQueue& q) {
+  const uint64_t published = load_acquire<R>(&q.published);
+  if (load_relaxed<R>(&q.settled) == published) return;
+  const uint32_t at = rail_of(ctx, q) * static_cast<uint32_t>(ctx.n_pes) + q.peer;
+  const mlx5::Remote first_word{0, ctx.heap.word_rkeys[at]};
+  const Ticket read = post<R, kTogether>(q, [&](const mlx5::Header& h) {
+    return mlx5::compose_read(h, first_word, ibgda::Landing::sink(q), sizeof(uint64_t));
+  });
+  if (read.status == Status::kOk) store_relaxed<R>(&q.settled, read.index + 1);
+}
+
+/// Settles one queue and waits for it.
+template <Reach R, bool kTogether>
+PEAL_DEVICE_COLD Status settle(const ContextState* state, mlx5::SendQueue* q) {
+  const Status known = mlx5::stop_status<R>(*q);
+  if (known != Status::kOk) return known;
+  post_settling_read<R, kTogether>(state->fields, *q);
+  return mlx5::drain<R>(*q);
+}
+
+/// Lets READs settle all queues of the context that work; draining the queues waits for them.
+template <Reach R>
+PEAL_DEVICE_COLD void begin_settling(const ContextState* state) {
+  const ContextFields& ctx = state->fields;
+  const uint32_t queues = ctx.queues_per_peer * static_cast<uint32_t>(ctx.n_pes);
+  for (uint32_t i = 0; i < queues; ++i) {
+    mlx5::SendQueue& q = *queue_at(ctx, i);
+    if (mlx5::stop_status<R>(q) == Status::kOk) post_settling_read<R, true>(ctx, q);
+  }
+}
+
+/// True if an atomic for `at` leaves the calling block's own queue.
+template <Reach R>
+PEAL_DEVICE bool is_detour(const BasicContext<R>& ctx, const Destination& at, int pe) {
+  return ctx.rails > 1 && at.queue != block_queue(ctx, pe, Use::kPayload);
+}
+
+/// Before an atomic is posted: what the block posted before it is executed.
+template <Reach R, bool kTogether>
+PEAL_DEVICE Status settle_before(const BasicContext<R>& ctx, const Destination& at, int pe) {
+  if (!is_detour(ctx, at, pe)) return Status::kOk;
+  return settle<R, kTogether>(ctx.state, block_queue(ctx, pe, Use::kPayload));
+}
+
+/// post() for an atomic that nobody waits for.
+template <Reach R, bool kTogether, class Compose>
+PEAL_DEVICE Ticket post_in_order(const BasicContext<R>& ctx, const Destination& at, int pe,
+                                 const Compose& compose) {
+  const Status before = settle_before<R, kTogether>(ctx, at, pe);
+  if (before != Status::kOk) return Ticket{nullptr, 0, before};
+  Ticket ticket = post<R, kTogether>(*at.queue, compose);
+  if (is_detour(ctx, at, pe)) ticket.status = ibgda::wait<R>(ticket);
+  return ticket;
+}
+
+}  // namespace detail
+}  // namespace peal

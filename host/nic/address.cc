@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/nic/address.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "host/base/error.h"
+
+namespace peal::nic {
+
+Mac next_hop(const VerbsLibrary& library, ibv_pd* domain, const std::string& nic,
+             const Path& path) {
+  ibv_ah_attr attributes{};
+  attributes.is_global = 1;
+  attributes.port_num = path.port;
+  attributes.sl = path.service_level;
+  attributes.grh.sgid_index = path.source_gid;
+  attributes.grh.hop_limit = path.hop_limit;
+  attributes.grh.traffic_class = path.traffic_class;
+  std::memcpy(attributes.grh.dgid.raw, path.remote_gid.bytes.data(), path.remote_gid.bytes.size());
+  errno = 0;
+  const std::unique_ptr<ibv_ah, decltype(library.ibv.destroy_ah)> handle(
+      library.ibv.create_ah(domain, &attributes), library.ibv.destroy_ah);
+  if (!handle) {
+    const int error = errno;
+    fail(ErrorCode::kSystem,
+         "ibv_create_ah({} port {}, GID index {}, to {}): {}; is there a route to that address? "
+         "Try ping; PEAL_GID_INDEX chooses another source address",
+         nic, path.port, path.source_gid, path.remote_gid.text(), std::strerror(error));
+  }
+  mlx5dv_ah answer{};
+  mlx5dv_obj question{};
+  question.ah.in = handle.get();
+  question.ah.out = &answer;
+  if (const int error = library.mlx5dv.init_obj(&question, MLX5DV_OBJ_AH); error != 0) {
+    fail_errno(error, "mlx5dv_init_obj(address handle of " + nic + ")");
+  }
+  Mac mac;
+  std::copy_n(answer.av->rmac, mac.size(), mac.begin());
+  return mac;
+}
+
+}  // namespace peal::nic

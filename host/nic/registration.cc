@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One order of attempts for both kinds. The kernel pins what a dma-buf names for as long as it is
+// registered, so the descriptor goes as soon as that is done.
+#include "host/nic/registration.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "host/base/error.h"
+
+namespace peal::nic {
+namespace {
+
+uint64_t page_bytes() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
+
+// The software NIC knows more than fits an errno, and says so itself.
+std::string remedy(const Device& device, bool of_gpu, int error) {
+  if (device.software()) return "a line above that begins with \"softnic:\" says more";
+  const char* const locked = "memory that is registered is locked: raise ulimit -l";
+  if (!of_gpu) return locked;
+  std::string text =
+      "for a NIC to reach GPU memory it takes NVIDIA's open kernel modules and Linux 5.12 "
+      "(dma-buf), or: sudo modprobe nvidia-peermem; in a container both are the host's to load; "
+      "tools/doctor says what is missing";
+  if (error == ENOMEM) text.append("; ").append(locked);
+  return text;
+}
+
+/// What is tried: each attempt answers an object of rdma-core's, or null and errno.
+template <class Object>
+struct Attempts {
+  const char* by_dma_buf;  // the calls, for people
+  const char* by_address;
+  std::function<Object*(int fd)> from_dma_buf;  // null: the library lacks it
+  std::function<Object*()> from_address;
+};
+
+/// Throws when all are refused.
+template <class Object>
+Object* registered(const Device& device, const Memory& memory, Registration& registration,
+                   const Attempts<Object>& attempts) {
+  if (memory.lend) {
+    std::byte* const first_page = memory.address - MemoryRegion::first_offset(memory.address);
+    const uint64_t page = page_bytes();
+    const size_t bytes =
+        (static_cast<size_t>(memory.address - first_page) + memory.bytes + page - 1) / page * page;
+    registration.how = Registration::How::kAddress;
+    if (!attempts.from_dma_buf) {
+      registration.why_not = fmt::format("rdma-core here is too old for {}", attempts.by_dma_buf);
+    } else if (const DmaBuf lent = memory.lend(first_page, bytes); lent.fd() < 0) {
+      registration.why_not = lent.why_not();
+    } else if (Object* const object = attempts.from_dma_buf(lent.fd())) {
+      registration.how = Registration::How::kDmaBuf;
+      return object;
+    } else {
+      registration.why_not = fmt::format("{}: {}", attempts.by_dma_buf, std::strerror(errno));
+    }
+  }
+  if (Object* const object = attempts.from_address()) return object;
+  const int error = errno;
+  fail(ErrorCode::kSystem, "{}({} bytes at {} for {}): {}{}; {}", attempts.by_address, memory.bytes,
+       fmt::ptr(memory.address), device.name(), std::strerror(error),
+       memory.lend ? "; nor as a dma-buf: " + registration.why_not : "",
+       remedy(device, memory.lend != nullptr, error));
+}
+
+}  // namespace
+
+std::string Registration::describe() const {
+  switch (how) {
+    case How::kHostMemory:
+      return "host memory";
+    case How::kDmaBuf:
+      return "GPU memory by dma-buf";
+    case How::kAddress:
+      break;
+  }
+  return "GPU memory by its address; no dma-buf: " + why_not;
+}
+
+uint64_t MemoryRegion::first_offset(const std::byte* address) {
+  return reinterpret_cast<uintptr_t>(address) % page_bytes();
+}
+
+MemoryRegion::MemoryRegion(const Device& device, const ProtectionDomain& domain,
+                           const Memory& memory, Ordering ordering)
+    : mr_(nullptr, {device.library().ibv.dereg_mr}) {
+  unsigned int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                        IBV_ACCESS_REMOTE_ATOMIC;
+  if (ordering == Ordering::kRelaxed) access |= IBV_ACCESS_RELAXED_ORDERING;
+  const VerbsLibrary::Ibv& ibv = device.library().ibv;
+  // Whole pages are translated: verbs refuses any other offset.
+  const uint64_t offset = first_offset(memory.address);
+  Attempts<ibv_mr> attempts{.by_dma_buf = "ibv_reg_dmabuf_mr",
+                            .by_address = "ibv_reg_mr_iova2",
+                            .from_dma_buf = nullptr,
+                            .from_address = [&] {
+                              return ibv.reg_mr_iova2(domain.handle(), memory.address, memory.bytes,
+                                                      offset, access);
+                            }};
+  if (ibv.reg_dmabuf_mr) {
+    attempts.from_dma_buf = [&](int fd) {
+      return ibv.reg_dmabuf_mr(domain.handle(), offset, memory.bytes, offset, fd,
+                               static_cast<int>(access));
+    };
+  }
+  mr_.reset(registered(device, memory, registration_, attempts));
+}
+
+Umem::Umem(const Device& device, const Memory& memory)
+    : umem_(nullptr, {device.library().mlx5dv.devx_umem_dereg}) {
+  const VerbsLibrary::Mlx5dv& mlx5dv = device.library().mlx5dv;
+  Attempts<mlx5dv_devx_umem> attempts{.by_dma_buf = "mlx5dv_devx_umem_reg_ex",
+                                      .by_address = "mlx5dv_devx_umem_reg",
+                                      .from_dma_buf = nullptr,
+                                      .from_address = [&] {
+                                        return mlx5dv.devx_umem_reg(device.context(),
+                                                                    memory.address, memory.bytes,
+                                                                    IBV_ACCESS_LOCAL_WRITE);
+                                      }};
+  if (mlx5dv.devx_umem_reg_ex) {
+    attempts.from_dma_buf = [&](int fd) {
+      mlx5dv_devx_umem_in in{};
+      in.addr = nullptr;  // the offset in the dma-buf
+      in.size = memory.bytes;
+      in.access = IBV_ACCESS_LOCAL_WRITE;
+      in.pgsz_bitmap =
+          ~(page_bytes() - 1);  // as the other call has it: pages of the host or larger
+      in.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
+      in.dmabuf_fd = fd;
+      return mlx5dv.devx_umem_reg_ex(device.context(), &in);
+    };
+  }
+  umem_.reset(registered(device, memory, registration_, attempts));
+}
+
+}  // namespace peal::nic

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Making memory known to a NIC, the host's or a GPU's: as a memory region (what work requests name)
+// or as a umem (what queues are built in).
+//
+//   host memory   by its address
+//   of a GPU      as a dma-buf; where that is refused by its address, which nvidia-peermem explains
+//                 to the NIC's driver
+//
+// Each registration keeps which it was, and why it was not the first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "device/base/endian.h"
+#include "host/base/dma_buf.h"
+#include "host/nic/device.h"
+
+namespace peal::nic {
+
+/// Memory that a NIC is to know.
+struct Memory {
+  std::byte* address;
+  size_t bytes;
+  /// Exports whole pages around it as a dma-buf; null for host memory.
+  std::function<DmaBuf(std::byte* first_page, size_t bytes)> lend = nullptr;
+};
+
+/// How a NIC got to know a range, and why not better.
+struct Registration {
+  enum class How { kHostMemory, kDmaBuf, kAddress };
+  How how = How::kHostMemory;
+  std::string why_not;  // a dma-buf; empty unless by kAddress
+
+  /// "host memory", "GPU memory by dma-buf", "GPU memory by its address; no dma-buf: ...".
+  std::string describe() const;
+};
+
+/// How writes into a region may pass one another on the bus.
+enum class Ordering {
+  kStrict,   // a later write is never visible before an earlier one: signals, flags
+  kRelaxed,  // until a completion or a strict access: data
+};
+
+/// A range the NIC may read, write and do atomics on, locally and for peers: an address in a work
+/// queue entry is the offset from the start of the page that the range begins in.
+class MemoryRegion {
+ public:
+  /// Throws kSystem that names each call that refused it, why, and the remedy.
+  MemoryRegion(const Device& device, const ProtectionDomain& domain, const Memory& memory,
+               Ordering ordering = Ordering::kStrict);
+
+  /// Where in its page `address` lies: what a registration of it calls its first byte.
+  static uint64_t first_offset(const std::byte* address);
+
+  /// The keys as they stand in work queue entries.
+  Be32 lkey() const { return Be32(mr_->lkey); }
+  Be32 rkey() const { return Be32(mr_->rkey); }
+  size_t bytes() const { return mr_->length; }
+  const Registration& registration() const { return registration_; }
+
+ private:
+  Owned<ibv_mr, int> mr_;
+  Registration registration_;
+};
+
+/// Memory in which queues are built; commands name it by number and byte offset.
+class Umem {
+ public:
+  /// `memory` is page-aligned. Throws as MemoryRegion does.
+  Umem(const Device& device, const Memory& memory);
+  uint32_t number() const { return umem_->umem_id; }
+  const Registration& registration() const { return registration_; }
+
+ private:
+  Owned<mlx5dv_devx_umem, int> umem_;
+  Registration registration_;
+};
+
+}  // namespace peal::nic

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Nothing can wake the thread when a GPU stores a word, so it looks: at once while there is work,
+// less often the longer there was none.
+#include "host/transport/assist.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "device/base/order.h"
+
+namespace peal {
+namespace {
+
+/// How long to wait before the next look.
+class Patience {
+ public:
+  void after(bool worked) {
+    if (worked) {
+      looks_ = 0;
+    } else if (looks_ < kSpins) {
+      ++looks_;
+    } else if (looks_ < kSpins + kYields) {
+      ++looks_;
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+
+ private:
+  static constexpr int kSpins = 256;
+  static constexpr int kYields = 256;
+  static constexpr std::chrono::microseconds kNap{50};
+  int looks_ = 0;
+};
+
+}  // namespace
+
+Assist::Visit::Visit(Assist& assist) {
+  assist.visitors_.fetch_add(1);
+  lock_ = std::unique_lock(assist.mutex_);
+  assist.visitors_.fetch_sub(1);
+}
+
+Assist::Assist(uint64_t* reg) : register_(reg), thread_([this] { run(); }) {}
+
+Assist::~Assist() {
+  {
+    const Visit visit(*this);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Assist::watch(uint64_t* words, size_t count) {
+  {
+    const Visit visit(*this);
+    ranges_.push_back({words, count});
+  }
+  changed_.notify_one();
+}
+
+void Assist::forget(const uint64_t* words) {
+  const Visit visit(*this);
+  std::erase_if(ranges_, [words](const Range& range) { return range.words == words; });
+}
+
+// True if it had something to pass on.
+bool Assist::look() {
+  uint64_t count = 0;
+  for (const Range& range : ranges_) {
+    for (uint64_t* word = range.words; word != range.words + range.count; ++word) {
+      if (load_relaxed<Reach::kSystem>(word) == 0) continue;
+      // Edge M3, the acquiring end. In one step: a store that comes after it finds the word empty
+      // and is seen by the next look, also if it is the same value once more.
+      store_mmio(register_, exchange<Reach::kSystem, Edge::kM3>(word, uint64_t{0}));
+      ++count;
+    }
+  }
+  passed_on_.fetch_add(count);
+  return count != 0;
+}
+
+void Assist::run() {
+  Patience patience;
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (ranges_.empty()) {
+      changed_.wait(lock);
+      continue;
+    }
+    const bool worked = look();
+    lock.unlock();
+    patience.after(worked);
+    while (visitors_.load() != 0) std::this_thread::yield();
+    lock.lock();
+  }
+  look();
+}
+
+}  // namespace peal

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the two ends of a connection tell each other, and what each makes of it.
+//
+//   here: endpoint_of(device, qpn) --- exchanged --> there: path_to(device, theirs, this)
+//
+// The other way round both come to the same MTU, the same use of GIDs, the same UDP port, and
+// neither has more READs and atomics in flight than the other answers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "host/nic/device.h"
+#include "host/nic/path.h"
+
+namespace peal {
+
+/// One end, in a form that crosses machines. No end needs more than this of the other.
+struct Endpoint {
+  uint32_t qpn = 0;
+  uint16_t lid = 0;
+  nic::LinkLayer link_layer = nic::LinkLayer::kInfiniBand;
+  uint8_t mtu = 1;                  // code; the largest that the port takes
+  uint8_t log_responder_depth = 0;  // READs and atomics it answers at a time
+  uint8_t log_initiator_depth = 0;  // and sends at a time
+  uint8_t global = 0;               // 1: wants GIDs in every packet
+  nic::Gid gid{};
+};
+static_assert(std::is_trivially_copyable_v<Endpoint> && sizeof(Endpoint) <= 64);
+
+/// Queue pair `qpn` of `device`.
+Endpoint endpoint_of(const nic::Device& device, uint32_t qpn);
+
+/// "InfiniBand, LID 5, MTU 4096" or "Ethernet, GID ::ffff:10.0.0.1, MTU 1024".
+std::string describe(const Endpoint& end);
+
+/// From `local`, which is an end of `device`, to `remote`; both have passed check_ends().
+nic::Path path_to(const nic::Device& device, const Endpoint& local, const Endpoint& remote);
+
+/// `ends[k]` is one of PE k's. Throws kUnsupported, naming two PEs, what each has and the remedy,
+/// unless any two of them can be connected: the same text on all PEs that ask about the same ends.
+void check_ends(std::span<const Endpoint> ends);
+
+/// The source port of both directions between two queue pairs: spread over [low, high] so that the
+/// connections of two hosts take different ways through a network of equal ones (ECMP). In the
+/// range of the IBA, 0xc000 to 0xffff, it is the port that Linux gives to queue pairs of its own
+/// (rdma_get_udp_sport), which may be at the other end.
+uint16_t udp_source_port(uint32_t qpn, uint32_t remote_qpn, uint16_t low, uint16_t high);
+
+}  // namespace peal

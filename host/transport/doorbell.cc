@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/transport/doorbell.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "host/base/error.h"
+
+namespace peal {
+
+Bells::Bells(std::shared_ptr<Assist> assist, Backing words, size_t count)
+    : assist_(std::move(assist)), words_(std::move(words)) {
+  assist_->watch(of(0), count);
+}
+
+Bells::~Bells() {
+  if (assist_) assist_->forget(of(0));
+}
+
+uint64_t* Bells::of(size_t index) const {
+  return words_ ? reinterpret_cast<uint64_t*>(words_->address()) + index : register_;
+}
+
+Doorbell::Doorbell(const nic::Device& device, std::shared_ptr<Gpu> gpu, DoorbellKind asked,
+                   const Log& log)
+    : gpu_(std::move(gpu)), uar_(device) {
+  if (asked == DoorbellKind::kCpu) {
+    assist(device, "PEAL_DOORBELL=cpu");
+    return;
+  }
+  try {
+    map(device);
+  } catch (const Error& error) {
+    if (asked == DoorbellKind::kGpu) {
+      fail(
+          ErrorCode::kUnsupported,
+          "PEAL_DOORBELL=gpu, but kernels cannot ring {}: {}; PEAL_DOORBELL=auto lets a CPU thread "
+          "ring for them",
+          device.name(), error.what());
+    }
+    pinned_.reset();
+    assist(device, error.what());
+    log.warn("nic", "kernels cannot ring {}: {}; a CPU thread rings for them, which is slower",
+             device.name(), error.what());
+  }
+}
+
+// Lets the kernels ring, if they cannot yet. A software NIC's page is memory; a ConnectX's are
+// registers, which CUDA maps if asked for that.
+void Doorbell::map(const nic::Device& device) {
+  auto* const page = static_cast<std::byte*>(uar_.base());
+  const auto bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  if (gpu_ && !gpu_->knows(page)) {
+    pinned_ = device.software() ? pin(gpu_, page, bytes) : pin_registers(gpu_, page, bytes);
+  }
+  address_ = static_cast<uint64_t*>(pinned_ ? gpu_->pointer_to(uar_.doorbell()) : uar_.doorbell());
+}
+
+void Doorbell::assist(const nic::Device& device, const std::string& why) {
+  if (gpu_ && gpu_->holds(uar_.base())) {
+    fail(ErrorCode::kUnsupported,
+         "{}: the doorbell page of {} ({}) is memory of a GPU, which no CPU thread can write; set "
+         "PEAL_DOORBELL=gpu or auto",
+         why, device.name(), device.model());
+  }
+  why_assisted_ = why;
+  assist_ = std::make_shared<Assist>(static_cast<uint64_t*>(uar_.doorbell()));
+}
+
+Bells Doorbell::bells(size_t count) const {
+  if (!assist_) return Bells(address_);
+  const size_t bytes = count * sizeof(uint64_t);
+  return {assist_,
+          gpu_ ? make_pinned_backing(gpu_, bytes, "doorbell words")
+               : make_host_backing(bytes, "peal-bells"),
+          count};
+}
+
+std::string Doorbell::describe() const {
+  if (!assist_) return fmt::format("kernels ring ({} doorbell page)", uar_.kind());
+  return fmt::format("a CPU thread rings for kernels ({} doorbell page): {}", uar_.kind(),
+                     why_assisted_);
+}
+
+}  // namespace peal

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The thread that carries work requests to one NIC for kernels that cannot: it goes round all
+// proxied queues of a PE. Rests in three degrees, because many PEs may share few cores: looks again
+// at once, yields, then naps that grow.
+//
+//   busy: looked at every round        idle: some each round, until kernels post
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "host/transport/proxy_queue.h"
+
+namespace peal {
+
+/// Owns the thread. Outlives the queues that it serves.
+class Proxy {
+ public:
+  Proxy();
+  ~Proxy();
+  Proxy(const Proxy&) = delete;
+  Proxy& operator=(const Proxy&) = delete;
+
+  /// From now on the thread advances `queue`, until remove(). remove() returns when it does not any
+  /// more. Thread-safe.
+  void add(ProxyQueue& queue);
+  void remove(ProxyQueue& queue);
+
+  /// Runs `body` while the thread stands still.
+  template <class Body>
+  void while_paused(const Body& body) {
+    const Pause pause(*this);
+    body();
+  }
+
+ private:
+  struct Served {
+    ProxyQueue* queue;
+    uint32_t idle_rounds;
+  };
+  class Pause {
+   public:
+    explicit Pause(Proxy& proxy);
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    Proxy& proxy_;
+  };
+
+  void run();
+  bool round();
+  bool serve_busy();
+  bool look_at_idle();
+
+  std::mutex mutex_;
+  std::atomic<uint32_t> waiting_{0};  // for the mutex
+  std::atomic<bool> stop_{false};
+  std::vector<Served> busy_;
+  std::vector<ProxyQueue*> idle_;
+  size_t idle_at_ = 0;
+  std::thread thread_;  // last: uses all of the above
+};
+
+}  // namespace peal

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The NICs of a PE. Rail r of the job is a way: this PE's NIC r to a peer's NIC r.
+//
+//            rail 0   rail 1   rail 2
+//   PE 0     mlx5_0   mlx5_1   mlx5_2
+//   PE 1     mlx5_0   mlx5_1   mlx5_0      a PE with fewer NICs begins again
+//
+// Queue q of a context that uses n of them goes by rail q % n, at both ends: that is what the
+// numbers are agreed for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "device/mlx5/queue.h"
+#include "host/base/config.h"
+#include "host/bootstrap.h"
+#include "host/memory/gpu.h"
+#include "host/transport/doorbell.h"
+#include "host/transport/ibgda.h"
+
+namespace peal {
+
+class Rails {
+ public:
+  /// Collective. Opens the NICs that this PE uses (host/nic/choice.h); `gpu` is that of the
+  /// kernels, null when they run on the CPU. For NicUse::kVerbs any NIC will do. Where one PE
+  /// cannot, all throw.
+  Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstrap,
+        nic::NicUse use = nic::NicUse::kDevx);
+
+  /// Of the job: as many as the PE with the most NICs has.
+  uint32_t count() const { return count_; }
+
+  /// This PE's, the one of rail 0 first.
+  const std::deque<IbgdaNic>& nics() const { return nics_; }
+  /// Which of them carries a rail.
+  size_t nic_of(uint32_t rail) const { return rail % nics_.size(); }
+
+  /// These NICs, and why: "mlx5_3: same PCIe switch as GPU 2".
+  const std::string& why() const { return why_; }
+  /// For reports: "mlx5_0", "mlx5_0+mlx5_1"; of software NICs "softnic-cpu" and, if there are
+  /// several, their names: "softnic-cpu(mlx5_0+mlx5_1)".
+  std::string model() const;
+  nic::Ordering payload() const { return nics_[0].payload; }
+
+ private:
+  void open(const Config& config, const std::shared_ptr<Gpu>& gpu, nic::NicUse use);
+
+  std::deque<IbgdaNic> nics_;  // which never move
+  std::string why_;
+  uint32_t count_ = 0;
+};
+
+/// A page for each of Rails::nics().
+using Doorbells = std::deque<Doorbell>;
+
+}  // namespace peal

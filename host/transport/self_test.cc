@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Posting from the host: the bytes go the way a kernel's go, by copies where the ring is a GPU's.
+#include "host/transport/self_test.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "device/mlx5/wqe.h"
+#include "host/nic/queue_layout.h"
+#include "host/transport/syndrome.h"
+
+namespace peal {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Step = SelfTestResult::Step;
+using Kind = SelfTestResult::Kind;
+
+// Places behind the landing cells and the sink, which are the kernels', and one for who serves
+// them.
+constexpr uint32_t kSource = mlx5::kLandingCells + 2, kFetched = kSource + 1, kRead = kSource + 2;
+static_assert((kRead + 1) * sizeof(mlx5::LandingCell) <= nic::QueueMemoryLayout::kLandingBytes);
+
+struct Cell {
+  uint64_t pattern;
+  uint64_t count;
+  bool operator==(const Cell&) const = default;
+};
+static_assert(sizeof(Cell) == kSelfTestCell && sizeof(Cell) == sizeof(mlx5::LandingCell));
+
+// Different for every queue and tag, and no small number.
+Cell pattern_of(const QueueUnderTest& q, uint32_t tag) {
+  const uint64_t mixed = (uint64_t{tag} << 32 | q.fields.qpn()) * 0x9e3779b97f4a7c15u;
+  return {mixed, ~mixed};
+}
+
+mlx5::Local local(const QueueUnderTest& q, uint32_t landing) {
+  return {q.fields.landing_address + landing * sizeof(mlx5::LandingCell), q.fields.landing_lkey};
+}
+
+template <class T>
+std::byte* bytes_at(T* data) {
+  return reinterpret_cast<std::byte*>(data);
+}
+
+// What the doorbell register is told, {posted << 8, qpn << 8}, each half big-endian.
+uint64_t doorbell_word(Be32 posted, Be32 qpn_shifted) {
+  return Be32{posted.host() << 8}.raw | uint64_t{qpn_shifted.raw} << 32;
+}
+
+// Stores one WQE into the block of its index and tells the NIC.
+template <uint32_t kLines>
+void post(const QueueUnderTest& q, uint64_t index, const mlx5::Wqe<kLines>& wqe) {
+  static_assert(mlx5::Wqe<kLines>::kBlocks == 1);
+  q.memory->copy_in(bytes_at(q.fields.block(index)), wqe.line, sizeof(wqe.line));
+  const Be32 posted{static_cast<uint32_t>(index + 1)};
+  q.memory->store_word(&q.fields.doorbell_record->send.raw, posted.raw);
+  q.end->ring(doorbell_word(posted, q.fields.qpn_shifted));
+}
+
+void post(const QueueUnderTest& q, Step step, uint32_t tag) {
+  const auto index = static_cast<uint64_t>(step);
+  const mlx5::Header header{.index = index, .qpn_shifted = q.fields.qpn_shifted};
+  if (step == Step::kPut) {
+    const Cell mine = pattern_of(q, tag);
+    q.memory->copy_in(bytes_at(&q.fields.landing[kSource]), &mine, sizeof(mine));
+    post(q, index, mlx5::compose_write(header, {q.cell, q.rkey}, local(q, kSource), sizeof(Cell)));
+  } else if (step == Step::kAtomic) {
+    post(q, index,
+         mlx5::compose_fetch_add(header, {q.cell + offsetof(Cell, count), q.word_rkey}, 1,
+                                 local(q, kFetched)));
+  } else {
+    post(q, index, mlx5::compose_read(header, {q.cell, q.rkey}, local(q, kRead), sizeof(Cell)));
+  }
+}
+
+bool data_right(const QueueUnderTest& q, Step step, uint32_t tag) {
+  const Cell put = pattern_of(q, tag);
+  Cell seen{};
+  const uint32_t landing = step == Step::kAtomic ? kFetched : kRead;
+  q.memory->copy_out(&seen, bytes_at(&q.fields.landing[landing]), sizeof(seen));
+  if (step == Step::kAtomic) return seen.pattern == put.count;  // 8 bytes land, in host order
+  return step == Step::kPut || seen == Cell{put.pattern, put.count + 1};
+}
+
+// Looks at the completion once. True when the step has ended, well or not.
+bool ended(const QueueUnderTest& q, Step step, SelfTestResult& result) {
+  uint64_t tail = 0;  // in one word, as mlx5::poll reads it
+  q.memory->load_words(&tail, reinterpret_cast<const uint64_t*>(&q.fields.cqe->opcode_qpn), 1);
+  const uint32_t word = swap_bytes(static_cast<uint32_t>(tail >> 32));
+  const auto opcode = static_cast<mlx5::CqeOpcode>((word >> 4) & 0xf);
+  if (opcode == mlx5::CqeOpcode::kInvalid) return false;
+  if (opcode == mlx5::CqeOpcode::kRequesterError || opcode == mlx5::CqeOpcode::kResponderError) {
+    mlx5::Cqe cqe;
+    q.memory->copy_out(&cqe, bytes_at(q.fields.cqe), sizeof(cqe));
+    const auto* const raw = reinterpret_cast<const uint8_t*>(&cqe);
+    result.kind = Kind::kError;
+    result.syndrome = raw[mlx5::kCqeSyndromeByte];
+    result.vendor_syndrome = raw[mlx5::kCqeVendorSyndromeByte];
+    return true;
+  }
+  return word >> 16 == static_cast<uint32_t>(step);
+}
+
+// Between two looks: a NIC answers within microseconds. The software NIC is a thread that needs a
+// CPU, perhaps this one, and its peers' are, too.
+class Patience {
+ public:
+  void wait() {
+    if (++looks_ < kYields) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::min(kLongest, kShortest * (looks_ - kYields + 1)));
+    }
+  }
+
+ private:
+  static constexpr int kYields = 32;
+  static constexpr std::chrono::microseconds kShortest{20}, kLongest{1000};
+  int looks_ = 0;
+};
+
+}  // namespace
+
+std::vector<SelfTestResult> self_test(std::span<const QueueUnderTest> queues, uint32_t tag,
+                                      std::chrono::nanoseconds deadline) {
+  const auto end = Clock::now() + deadline;
+  std::vector<SelfTestResult> failed;
+  std::vector<const QueueUnderTest*> good;
+  for (const QueueUnderTest& q : queues) good.push_back(&q);
+  for (const Step step : {Step::kPut, Step::kAtomic, Step::kGet}) {
+    for (const QueueUnderTest* q : good) post(*q, step, tag);
+    std::vector<const QueueUnderTest*> waiting = std::move(good);
+    good.clear();
+    for (Patience patience; !waiting.empty(); patience.wait()) {
+      const bool late = Clock::now() > end;
+      std::erase_if(waiting, [&](const QueueUnderTest* q) {
+        SelfTestResult result{q->index, q->fields.peer, step, Kind::kOk, 0, 0};
+        if (!ended(*q, step, result)) {
+          if (!late) return false;
+          result.kind = Kind::kSilence;
+        } else if (result.kind == Kind::kOk && !data_right(*q, step, tag)) {
+          result.kind = Kind::kWrongData;
+        }
+        if (result.kind == Kind::kOk) {
+          good.push_back(q);
+        } else {
+          failed.push_back(result);
+        }
+        return true;
+      });
+    }
+    if (!failed.empty()) break;
+  }
+  std::ranges::stable_sort(failed, {}, distance_from_cause);
+  return failed;
+}
+
+int distance_from_cause(const SelfTestResult& result) {
+  if (result.kind == Kind::kWrongData) return 1;
+  if (result.kind != Kind::kError) return 4;
+  const auto syndrome = static_cast<mlx5::Syndrome>(result.syndrome);
+  if (syndrome == mlx5::Syndrome::kTransportRetryExceeded) return 2;
+  return syndrome == mlx5::Syndrome::kFlushed ? 3 : 0;
+}
+
+std::string explain(const SelfTestResult& result) {
+  constexpr const char* kSteps[] = {"put", "atomic", "get", "test"};
+  const char* const step = kSteps[static_cast<size_t>(result.step)];
+  switch (result.kind) {
+    case Kind::kError:
+      return fmt::format("the {} failed: {} (syndrome {:#04x}, vendor {:#04x}); likely: {}", step,
+                         syndrome_text(result.syndrome), result.syndrome, result.vendor_syndrome,
+                         syndrome_remedy(result.syndrome));
+    case Kind::kSilence:
+      return fmt::format(
+          "nothing came of the {}, not even an error; likely: the NIC does not hear the doorbell "
+          "or "
+          "cannot write its completion: run tools/doctor (driver options, IOMMU, ACS)",
+          step);
+    case Kind::kWrongData:
+      return fmt::format(
+          "the {} completed, but the data is wrong; likely: the NIC and the kernels do not see the "
+          "same memory: run tools/doctor (IOMMU, ACS, peer memory driver)",
+          step);
+    case Kind::kOk:
+      break;
+  }
+  return "nothing failed";
+}
+
+}  // namespace peal

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A connected queue proves itself before kernels use it. The host posts on it as a kernel would,
+// and looks at what came of it:
+//
+//   put 16 bytes {pattern, count} | fetch-add 1 to count | get 16 bytes {pattern, count + 1}
+//
+// into a cell of the peer's heap that no other queue under test has. A step at a time on all queues
+// at once: a queue that fails says which step and why, nothing is flushed over its first error, and
+// hundreds of queues take no longer than the slowest.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/base/endian.h"
+#include "device/mlx5/queue.h"
+#include "host/memory/backing.h"
+#include "host/transport/queue_end.h"
+
+namespace peal {
+
+/// Work queue blocks that the test uses of each queue: where kernels begin.
+inline constexpr uint64_t kSelfTestBlocks = 3;
+/// Bytes of the peer's cell, a multiple of 8 and aligned to 8.
+inline constexpr uint64_t kSelfTestCell = 16;
+
+/// A queue to be tested: ready to send, nothing posted, of no interest to any kernel.
+struct QueueUnderTest {
+  uint32_t index;          // among its context's
+  const Backing* memory;   // that of the queue
+  mlx5::SendQueue fields;  // the fixed ones
+  QueueEnd* end;
+  uint64_t cell;  // in the window of the keys
+  Be32 rkey;      // for payload
+  Be32 word_rkey;
+};
+
+/// What became of one.
+struct SelfTestResult {
+  enum class Step : uint8_t { kPut, kAtomic, kGet, kDone };
+  enum class Kind : uint8_t { kOk, kError, kSilence, kWrongData };
+  uint32_t index;  // as in QueueUnderTest
+  uint32_t peer;
+  Step step;  // that failed
+  Kind kind;
+  uint8_t syndrome;  // of kError
+  uint8_t vendor_syndrome;
+};
+
+/// How far a result is from the cause of a failure; 0 is nearest. A queue pair that fails leaves
+/// its other end without answers.
+int distance_from_cause(const SelfTestResult& result);
+
+/// Tests all of them under one deadline; the step in which a queue fails is the last. `tag` is part
+/// of the pattern: one that was not used before for these cells. Answers those that failed, the
+/// nearest to the cause first. Leaves the rings with kSelfTestBlocks posted and
+/// completed, which the caller enters in their SendQueue; no kernel's landing cell is touched.
+std::vector<SelfTestResult> self_test(std::span<const QueueUnderTest> queues, uint32_t tag,
+                                      std::chrono::nanoseconds deadline);
+
+/// What failed, why probably, and what to do: one sentence or two, without the names of the PEs.
+std::string explain(const SelfTestResult& result);
+
+}  // namespace peal

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Segments from verbs structures, for both ways to post (verbs_post.cc, verbs_wr.cc). Pieces of no
+// bytes go into no queue: a byte count of 0 means 2^31 there.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cerrno>
+#include <span>
+
+#include "device/mlx5/layout.h"
+#include "softnic/abi/send_queue.h"
+
+namespace peal::softnic::abi {
+
+inline mlx5::DataSegment data_segment(const ibv_sge& sge) {
+  return {Be32(sge.length), Be32(sge.lkey), Be64(sge.addr)};
+}
+
+/// EINVAL when the list is longer than `limit`, or a piece than a data segment can say.
+inline int check_list(std::span<const ibv_sge> list, uint32_t limit) {
+  if (list.size() > limit) return EINVAL;
+  for (const ibv_sge& sge : list)
+    if (sge.length >= mlx5::kInlineFlag) return EINVAL;
+  return 0;
+}
+
+inline void add_list(std::span<const ibv_sge> list, WqeWriter& wqe) {
+  for (const ibv_sge& sge : list)
+    if (sge.length > 0) wqe.add(data_segment(sge));
+}
+
+inline std::span<const std::byte> bytes_of(const ibv_sge& sge) {
+  return {reinterpret_cast<const std::byte*>(sge.addr), sge.length};
+}
+inline std::span<const std::byte> bytes_of(const ibv_data_buf& buffer) {
+  return {static_cast<const std::byte*>(buffer.addr), buffer.length};
+}
+
+/// Copies the pieces into the WQE. ENOMEM, what the real provider answers, beyond `limit` bytes.
+template <class Piece>
+int add_inline(std::span<const Piece> pieces, uint32_t limit, WqeWriter& wqe) {
+  uint64_t total = 0;
+  for (const Piece& piece : pieces) {
+    if (bytes_of(piece).size() > limit) return ENOMEM;
+    total += bytes_of(piece).size();
+  }
+  if (total > limit) return ENOMEM;
+  if (total == 0) return 0;
+  const mlx5::InlineHeader header{Be32(static_cast<uint32_t>(total) | mlx5::kInlineFlag)};
+  wqe.append(&header, sizeof header);
+  for (const Piece& piece : pieces)
+    if (!bytes_of(piece).empty()) wqe.append(bytes_of(piece).data(), bytes_of(piece).size());
+  wqe.pad();
+  return 0;
+}
+
+inline bool is_atomic(mlx5::Opcode opcode) {
+  return opcode == mlx5::Opcode::kAtomicCompareSwap || opcode == mlx5::Opcode::kAtomicFetchAdd;
+}
+
+/// The peer answers with data: no inline data.
+inline bool fetches(mlx5::Opcode opcode) {
+  return opcode == mlx5::Opcode::kRdmaRead || is_atomic(opcode);
+}
+
+}  // namespace peal::softnic::abi

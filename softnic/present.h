@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// As which hardware the software NIC presents itself. docs/presentation.md has the grammar.
+//
+//   devices=2 link=roce mtu=1024 gids=v1:link,v2:link,v2:10.0.0.1    two alike
+//   refuse=dmabuf                                                    and one more, InfiniBand
+//
+// A line is a device, or some that are alike; each is a NIC of its own on the fabric. What a client
+// is told and what the NIC then accepts follow from the same values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "softnic/attributes.h"
+
+namespace peal::softnic {
+
+/// One entry of a GID table, as a plan names it.
+struct GidRule {
+  /// What the 16 bytes are made from.
+  enum class Source : uint8_t {
+    kNone,     // an empty entry
+    kLink,     // link-local; InfiniBand: subnet prefix and GUID
+    kIpv4,     // 10.112.x.y of the NIC's own
+    kIpv6,     // of the NIC's own
+    kLiteral,  // `gid`, the same in every process that reads the plan
+  };
+  Network network = Network::kInfiniBand;
+  Source source = Source::kLink;
+  std::array<uint8_t, 16> gid = {};
+  bool operator==(const GidRule&) const = default;
+};
+
+/// ibv_port_state, same numbers.
+enum class PortState : uint8_t { kDown = 1, kInit = 2, kArmed = 3, kActive = 4 };
+
+/// What a NIC does not let its clients do.
+enum Refused : uint32_t {
+  kRefuseDevx = 1u << 0,             // no DEVX context, no DEVX command
+  kRefuseDmabuf = 1u << 1,           // dma-buf registration is unknown to the kernel
+  kRefusePeermem = 1u << 2,          // a GPU's addresses cannot be pinned
+  kRefuseUar = 1u << 3,              // no GPU can map a doorbell page
+  kRefuseAtomics = 1u << 4,          //
+  kRefuseRelaxedOrdering = 1u << 5,  // the access flag has no effect
+};
+
+struct PresentedDevice {
+  static constexpr uint32_t kMaxGids = 16;
+  static constexpr uint32_t kMaxPorts = 4;
+
+  std::string name = "mlx5_0";
+  bool ethernet = false;
+  uint8_t ports = 1;
+  uint8_t port = 1;  // the one with a cable; the others are down
+  PortState state = PortState::kActive;
+  uint8_t mtu = 5;  // active, as a code: 256 << (mtu - 1) bytes
+  uint64_t subnet = 0xfe80'0000'0000'0000;
+  std::vector<GidRule> gids = {GidRule{}};
+  uint16_t min_udp_port = 0xc000;  // of RoCE v2, at the source
+  uint16_t max_udp_port = 0xffff;
+  uint32_t refuses = 0;
+  uint8_t log_responder_depth = 4;  // READs and atomics at once of a queue pair
+  uint8_t log_initiator_depth = 4;
+  uint32_t max_qp = 1u << 17;
+  uint8_t log_max_qp_wr = 15;
+
+  bool active() const { return state == PortState::kActive; }
+  bool refuses_any(uint32_t what) const { return (refuses & what) != 0; }
+  bool operator==(const PresentedDevice&) const = default;
+};
+
+using Presentation = std::vector<PresentedDevice>;
+inline constexpr uint32_t kMaxDevices = 16;
+
+/// Reads a presentation; nothing but blanks and comments is one device as it is by default. Lines
+/// are separated by line ends or ';', '#' starts a comment. Throws std::invalid_argument naming
+/// line, word, and what is allowed there; takes any bytes.
+Presentation parse_presentation(std::string_view text);
+
+/// An entry of a NIC's GID table; empty when `used` is false.
+struct Gid {
+  bool used = false;
+  Network network = Network::kInfiniBand;
+  std::array<uint8_t, 16> raw = {};
+};
+
+/// True for an IPv4 address, as IPv6 maps it, in the 16 bytes of a GID.
+bool is_ipv4(const uint8_t* gid);
+
+using Mac = std::array<uint8_t, 6>;
+
+/// Ethernet address of the NIC at `lid` of its fabric, locally administered; and back, 0 for an
+/// address of no such NIC.
+Mac mac_of(uint16_t lid);
+uint16_t lid_of(const Mac& mac);
+
+/// The table that `device` has as the NIC at `lid` with that GUID.
+std::vector<Gid> gid_table(const PresentedDevice& device, uint16_t lid, uint64_t guid);
+
+}  // namespace peal::softnic

@@ -1,0 +1,88 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# paths_test.sh <run_mp.sh> <ring>: jobs whose PEs have NICs of other kinds than the usual one: RoCE, other subnets, other
+# ports, and two that differ. Each word of `nics` is a PE's PEAL_SOFTNIC_PRESENT, "+" for its blanks; the last one is
+# also that of all further PEs.
+set -u
+
+if [ "${1:-}" = --as ]; then # a rank, started by run_mp.sh below
+  nics=($2)
+  rank=$OMPI_COMM_WORLD_RANK
+  last=$((${#nics[@]} - 1))
+  nic=${nics[$((rank < last ? rank : last))]}
+  export PEAL_SOFTNIC_PRESENT=${nic//+/ }
+  shift 2
+  exec "$@"
+fi
+
+run=$1
+ring=$(realpath "$2")
+self=$(realpath "$0")
+failures=0
+log=$(mktemp) || exit 2
+trap 'rm -f "$log"' EXIT
+
+# job <passes|fails> <nics> <program and arguments>, with what `wanted` lists in its output; settings in `with`.
+job() {
+  local outcome=$1 nics=$2
+  shift 2
+  local status=passes
+  env "${with[@]}" PEAL_TRANSPORT=ibgda PEAL_MP_LIMIT=100 "$run" 2 "$self" --as "$nics" "$@" >"$log" 2>&1 || status=fails
+  local missing=
+  for text in "${wanted[@]}"; do grep -qF -- "$text" "$log" || missing+=" '$text'"; done
+  if [ $status != "$outcome" ] || [ -n "$missing" ]; then
+    echo "with NICs ($nics) ${with[*]}: $status, not there:${missing:- nothing}; it said:"
+    cat "$log"
+    failures=$((failures + 1))
+  fi
+  with=()
+  wanted=()
+}
+with=()
+wanted=()
+
+with=(PEAL_INFO=1)
+wanted=("mlx5_0 port 1, InfiniBand, LID " "MTU 4096, service level 0")
+job passes "mtu=4096" "$ring"
+with=(PEAL_INFO=1 PEAL_TRAFFIC_CLASS=106 PEAL_SERVICE_LEVEL=5)
+wanted=("port 1, Ethernet, GID index 3: RoCE v2 ::ffff:10.112." "MTU 1024, priority 5, traffic class 106")
+job passes "link=roce" "$ring"
+with=(PEAL_INFO=1)
+wanted=("Ethernet, GID index 1: RoCE v2 fd70:")
+job passes "link=roce+gids=v1:ipv6,v2:ipv6" "$ring"
+with=(PEAL_INFO=1 PEAL_GID_INDEX=1)
+wanted=("Ethernet, GID index 1: RoCE v2 fe80::")
+job passes "link=roce" "$ring"
+with=(PEAL_INFO=1 PEAL_HCA=mlx5_0:2)
+wanted=("mlx5_0 port 2, InfiniBand")
+job passes "ports=2+port=2" "$ring"
+job passes "subnet=0xfe80000000000001 subnet=0xfe80000000000002" "$ring"
+with=(PEAL_GID_INDEX=0)
+job passes "link=ib" "$ring"
+
+# The smaller MTU (a message is 512 bytes: cut at one end only it would not fit), and no more READs at a time than the
+# firmware of either end takes.
+job passes "link=roce+mtu=4096 link=roce+mtu=256" "$ring"
+job passes "mtu=256 mtu=4096" "$ring"
+job passes "max_rd_atom=1+max_init_rd_atom=16 max_rd_atom=16+max_init_rd_atom=4" "$ring"
+with=(PEAL_MTU=512 PEAL_INFO=1)
+wanted=("MTU 512")
+job passes "link=roce+mtu=4096" "$ring"
+
+# Mistakes, in words.
+with=(PEAL_GID_INDEX=2)
+wanted=("GID index 2 of mlx5_0 port 1 cannot be used, it is not RoCE v2; it has index 0: RoCE v1 fe80::"
+  "set PEAL_GID_INDEX to one of them or to auto")
+job fails "link=roce" "$ring"
+wanted=("PE 0 (InfiniBand, LID " ") and PE 1 (Ethernet, GID ::ffff:10.112." "cannot be connected" "PEAL_HCA")
+job fails "link=ib link=roce" "$ring"
+wanted=("cannot be connected: IPv4 and IPv6 addresses do not meet" "PEAL_GID_INDEX")
+job fails "link=roce link=roce+gids=v2:ipv6" "$ring"
+wanted=("port 1 of mlx5_0 is not active (state 1)")
+job fails "state=down" "$ring"
+with=(PEAL_SERVICE_LEVEL=8)
+wanted=("service level 8" "0 to 7 (PEAL_SERVICE_LEVEL)")
+job fails "link=roce" "$ring"
+
+exit $((failures != 0))
