@@ -133,7 +133,7 @@ PEAL_KERNEL post_other_lap(Status* ended, Context ctx, uint64_t* words) {
 }
 PEAL_KERNEL post_result_elsewhere(Status* ended, Context ctx, uint64_t* words) {
   *ended = post_behind_a_put(ctx, words, [&](const mlx5::Header& h) {
-    const mlx5::Local heap{0, ctx.heap.lkey};
+    const mlx5::Local heap{0, ctx.heap.lkeys[0]};
     const mlx5::MaskedAdd<uint32_t> add{1, 0};
     return mlx5::compose_masked(h, mlx5::Remote{0, ctx.heap.rkeys[1]}, add, heap);
   });
