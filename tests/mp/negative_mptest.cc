@@ -177,11 +177,9 @@ TEST_P(Misuse, OfTheNullPointerIsRefused) {
 }
 
 /// The first byte behind the heap, found from its last block.
-std::byte* end_of_heap(Runtime& pe) {
-  // The first block lies right behind the runtime's own flags, in the heap's first page.
-  Symmetric<std::byte> first(pe, 1);
-  const auto base = reinterpret_cast<uintptr_t>(first.data()) / 4096 * 4096;
-  return reinterpret_cast<std::byte*>(base) + pe.config().heap_size;
+std::byte* end_of_heap(const Runtime& pe) {
+  const Window heap = pe.context().heap;
+  return heap.base + heap.bytes;
 }
 
 TEST_P(Misuse, AcrossTheEndOfTheHeapIsRefused) {
