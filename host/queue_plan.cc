@@ -62,8 +62,11 @@ void QueuePlan::add(const QueueOptions& options, int n_pes) {
   queues += more;
   bytes += more * nic::QueueMemoryLayout{options.depth}.bytes();
   registrations += kPerContext * nics;
-  for (uint32_t queue = 0; nics != 0 && queue < options.queues_per_peer; ++queue) {
-    nic[queue % options.rails % nics].queues += static_cast<uint64_t>(n_pes);
+  // Queue q goes by rail q % rails. Counted, not gone through: the wish may be any number yet.
+  for (uint32_t rail = 0; nics != 0 && rail < options.rails; ++rail) {
+    if (rail >= options.queues_per_peer) break;
+    const uint64_t by_rail = (options.queues_per_peer - rail - 1) / options.rails + uint64_t{1};
+    nic[rail % nics].queues += by_rail * static_cast<uint64_t>(n_pes);
   }
 }
 

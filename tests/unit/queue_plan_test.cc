@@ -131,6 +131,21 @@ TEST(QueuePlan, CountsEachOfSeveralNicsByItself) {
   check_plans(std::vector{plan, other}, here);
 }
 
+// Hazard: going through four thousand million wishes, which nobody has checked yet, took 15 s.
+TEST(QueuePlan, CountsWishesThatAreNumbersOnly) {
+  QueuePlan plan = small_nic();
+  plan.nics = 2;
+  QueueOptions wish = options(0xffffffffu, 128);
+  wish.rails = 3;  // NIC 0 has rails 0 and 2, NIC 1 has rail 1
+  plan.add(wish, 2);
+  EXPECT_EQ(plan.nic[0].queues, 2 * uint64_t{2863311530});
+  EXPECT_EQ(plan.nic[1].queues, 2 * uint64_t{1431655765});
+  wish.queues_per_peer = 2;
+  plan.add(wish, 1);
+  EXPECT_EQ(plan.nic[0].queues, 2 * uint64_t{2863311530} + 1);
+  EXPECT_EQ(plan.nic[1].queues, 2 * uint64_t{1431655765} + 1);
+}
+
 TEST(QueuePlan, KnowsTheSmallerOfTwoLimits) {
   QueuePlan plan = small_nic();
   plan.nic[0].log_max_cq = 3;
