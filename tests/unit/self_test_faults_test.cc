@@ -123,7 +123,8 @@ TEST(SelfTestFaults, OfOneProcessAreToldByAll) {
     const std::string error = error_of([&] { const Runtime pe = start(group, config_with(true)); });
     const bool told = error.find("self-test: PE 1 (host ") != std::string::npos &&
                       error.find("the atomic failed") != std::string::npos &&
-                      error.find("3 of 3 PEs") != std::string::npos;  // whom it answers no more
+                      // Whom it answers no more has such queues too, if that was in time.
+                      error.find(" of 3 PEs have such queues") != std::string::npos;
     if (!told) fmt::print(stderr, "rank {}: {}\n", group.rank(), error);
     return told ? 0 : 1;
   };
