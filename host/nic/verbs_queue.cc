@@ -30,21 +30,25 @@ ibv_cq* create_cq(const Device& device, uint32_t entries) {
   return cq;
 }
 
+/// Lowers `requests` to what the NIC takes: its max_qp_wr is for requests without inline data, and
+/// how much less is possible with it no call tells.
 ibv_qp* create_qp(const Device& device, const ProtectionDomain& domain, ibv_cq* cq,
-                  uint32_t requests) {
-  ibv_qp_init_attr init{};
-  init.send_cq = init.recv_cq = cq;
-  init.qp_type = IBV_QPT_RC;
-  init.cap.max_send_wr = requests;
-  init.cap.max_send_sge = 1;
-  init.cap.max_inline_data = VerbsQueue::kInlineBytes;
-  errno = 0;
-  ibv_qp* const qp = device.library().ibv.create_qp(domain.handle(), &init);
-  if (qp == nullptr) {
+                  uint32_t& requests) {
+  constexpr uint32_t kFewest = 64;
+  for (;; requests /= 2) {
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = cq;
+    init.qp_type = IBV_QPT_RC;
+    init.cap.max_send_wr = requests;
+    init.cap.max_send_sge = 1;
+    init.cap.max_inline_data = VerbsQueue::kInlineBytes;
+    errno = 0;
+    ibv_qp* const qp = device.library().ibv.create_qp(domain.handle(), &init);
+    if (qp != nullptr) return qp;
+    if ((errno == EINVAL || errno == ENOMEM) && requests / 2 >= kFewest) continue;
     fail_errno(errno, fmt::format("ibv_create_qp({}, {} requests, {} bytes inline)", device.name(),
                                   requests, VerbsQueue::kInlineBytes));
   }
-  return qp;
 }
 
 ibv_wr_opcode opcode_of(SendRequest::Kind kind) {
