@@ -10,16 +10,24 @@
 
 namespace peal::nic {
 
+ibv_ah_attr address_of(const Path& path) {
+  ibv_ah_attr address{};
+  address.port_num = path.port;
+  address.dlid = path.dlid;
+  address.sl = path.service_level;
+  address.is_global = path.global ? 1 : 0;
+  if (!path.global) return address;
+  static_assert(sizeof address.grh.dgid.raw == sizeof path.remote_gid.bytes);
+  std::memcpy(address.grh.dgid.raw, path.remote_gid.bytes.data(), sizeof address.grh.dgid.raw);
+  address.grh.sgid_index = path.source_gid;
+  address.grh.hop_limit = path.hop_limit;
+  address.grh.traffic_class = path.traffic_class;
+  return address;
+}
+
 Mac next_hop(const VerbsLibrary& library, ibv_pd* domain, const std::string& nic,
              const Path& path) {
-  ibv_ah_attr attributes{};
-  attributes.is_global = 1;
-  attributes.port_num = path.port;
-  attributes.sl = path.service_level;
-  attributes.grh.sgid_index = path.source_gid;
-  attributes.grh.hop_limit = path.hop_limit;
-  attributes.grh.traffic_class = path.traffic_class;
-  std::memcpy(attributes.grh.dgid.raw, path.remote_gid.bytes.data(), path.remote_gid.bytes.size());
+  ibv_ah_attr attributes = address_of(path);
   errno = 0;
   const std::unique_ptr<ibv_ah, decltype(library.ibv.destroy_ah)> handle(
       library.ibv.create_ah(domain, &attributes), library.ibv.destroy_ah);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where packets of a path over Ethernet go first: the MAC of the peer, or of a router to it. Only
-// the kernel knows, by its routes and neighbours; verbs asks it when an address handle is made.
+// The address of a path as verbs has it, and where packets over Ethernet go first: the MAC of the
+// peer, or of a router to it. Only the kernel knows that, by its routes and neighbours; verbs asks
+// it when an address handle is made.
 #pragma once
 
 #include <array>
@@ -14,6 +15,9 @@
 namespace peal::nic {
 
 using Mac = std::array<uint8_t, 6>;
+
+/// The next hop of a path over Ethernet, and its UDP source port, are the library's to find.
+ibv_ah_attr address_of(const Path& path);
 
 /// Throws kSystem, naming both addresses, when there is no way to the remote GID.
 Mac next_hop(const VerbsLibrary& library, ibv_pd* domain, const std::string& nic, const Path& path);

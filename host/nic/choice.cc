@@ -30,7 +30,7 @@ std::string obstacle(const NicPlace* nic, const HcaList& list) {
 }
 
 Names allowed_names(const VerbsLibrary& library, const HcaList& list) {
-  const Names all = mlx5_names(library);
+  const Names all = device_names(library);
   Names allowed;
   for (const std::string& name : all) {
     if (list.allows(name)) allowed.push_back(name);

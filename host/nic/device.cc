@@ -57,13 +57,17 @@ class DeviceList {
   size_t count_ = 0;
 };
 
+std::string firmware_in(const ibv_device_attr& attributes) {
+  return {attributes.fw_ver, ::strnlen(attributes.fw_ver, sizeof attributes.fw_ver)};
+}
+
 std::string joined(const std::vector<std::string>& names) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace
 
-std::vector<std::string> mlx5_names(const VerbsLibrary& library) {
+std::vector<std::string> device_names(const VerbsLibrary& library) {
   return DeviceList(library).names();
 }
 
@@ -83,10 +87,11 @@ Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& h
   }
   name_ = library_->ibv.get_device_name(device);
   open(device);
-  firmware_ = query_firmware();
+  const ibv_device_attr attributes = query();
+  firmware_ = firmware_in(attributes);
   software_ = firmware_.find("softnic") != std::string::npos || library_->software();
-  read_limits();
-  read_port(options.list);
+  read_limits(attributes);
+  read_port(attributes.phys_port_cnt, options.list);
   if (use_ == NicUse::kDevx) read_firmware_capabilities();
 }
 
@@ -118,11 +123,7 @@ void Device::read_firmware_capabilities() {
   require(capabilities_, name_);
 }
 
-void Device::read_limits() {
-  ibv_device_attr attributes{};
-  if (const int error = library_->ibv.query_device(context_.get(), &attributes); error != 0) {
-    fail_errno(error, "ibv_query_device(" + name_ + ")");
-  }
+void Device::read_limits(const ibv_device_attr& attributes) {
   const auto positive = [](int value) { return static_cast<uint32_t>(std::max(value, 0)); };
   limits_ = {.requests = positive(attributes.max_qp_wr),
              .completions = positive(attributes.max_cqe)};
@@ -144,21 +145,22 @@ void Device::read_limits() {
   }
 }
 
-std::string Device::query_firmware() const {
+ibv_device_attr Device::query() const {
   ibv_device_attr attributes{};
   if (const int error = library_->ibv.query_device(context_.get(), &attributes); error != 0) {
     fail_errno(error, "ibv_query_device(" + name_ + ")");
   }
-  return {attributes.fw_ver, ::strnlen(attributes.fw_ver, sizeof attributes.fw_ver)};
+  return attributes;
 }
 
 std::string Device::model() const {
   if (!software_) return name_;
-  return query_firmware().find("softnic-gpu") != std::string::npos ? "softnic-gpu" : "softnic-cpu";
+  return firmware_in(query()).find("softnic-gpu") != std::string::npos ? "softnic-gpu"
+                                                                       : "softnic-cpu";
 }
 
-void Device::read_port(const HcaList& list) {
-  port_ = choose_port(*library_, context_.get(), name_, list);
+void Device::read_port(uint8_t count, const HcaList& list) {
+  port_ = choose_port(*library_, context_.get(), name_, std::max<uint8_t>(count, 1), list);
   if (!port_.active) {
     fail(ErrorCode::kUnsupported,
          "port {} of {} is not active (state {}): bring its link up, or choose another NIC by "
@@ -175,7 +177,8 @@ void Device::read_port(const HcaList& list) {
 }
 
 std::string Device::description() const {
-  return fmt::format("{}, firmware {}, by {}", name_, query_firmware(), library_->description());
+  return fmt::format("{}, firmware {}, by {}", name_, firmware_in(query()),
+                     library_->description());
 }
 
 std::string Device::path_description() const {

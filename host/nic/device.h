@@ -31,7 +31,7 @@ using Owned = std::unique_ptr<T, Releaser<T, R>>;
 
 /// The devices of a library that serve its use, in its order: mlx5 devices, or all. Throws kSystem
 /// when it cannot list any.
-std::vector<std::string> mlx5_names(const VerbsLibrary& library);
+std::vector<std::string> device_names(const VerbsLibrary& library);
 
 /// What people want of a NIC.
 struct DeviceOptions {
@@ -86,10 +86,10 @@ class Device {
 
  private:
   void open(ibv_device* device);
-  void read_limits();
+  void read_limits(const ibv_device_attr& attributes);
   void read_firmware_capabilities();
-  std::string query_firmware() const;
-  void read_port(const HcaList& list);
+  ibv_device_attr query() const;
+  void read_port(uint8_t count, const HcaList& list);
 
   std::shared_ptr<const VerbsLibrary> library_;
   std::string name_;

@@ -16,14 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-uint8_t number_of_ports(const VerbsLibrary& library, ibv_context* context, const std::string& nic) {
-  ibv_device_attr attributes{};
-  if (const int error = library.ibv.query_device(context, &attributes); error != 0) {
-    fail_errno(error, "ibv_query_device(" + nic + ")");
-  }
-  return std::max<uint8_t>(attributes.phys_port_cnt, 1);
-}
-
 /// Of an entry in use; none if that cannot be told.
 std::optional<GidType> type_of(uint32_t verbs_type, LinkLayer link_layer) {
   if (link_layer == LinkLayer::kInfiniBand) return GidType::kInfiniBand;
@@ -103,8 +95,7 @@ Port query_port(const VerbsLibrary& library, ibv_context* context, const std::st
 }
 
 Port choose_port(const VerbsLibrary& library, ibv_context* context, const std::string& nic,
-                 const HcaList& list) {
-  const uint8_t count = number_of_ports(library, context, nic);
+                 uint8_t count, const HcaList& list) {
   std::optional<Port> chosen;
   for (int number = 1; number <= count; ++number) {
     if (!list.allows(nic, number)) continue;

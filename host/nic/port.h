@@ -30,10 +30,10 @@ struct Port {
 Port query_port(const VerbsLibrary& library, ibv_context* context, const std::string& nic,
                 uint8_t number);
 
-/// The port of `nic` that peal drives: of those that `list` allows the first one that is active,
-/// else the first one. Throws kUnsupported if it allows none.
+/// The port of `nic`, which has `count`, that peal drives: of those that `list` allows the first
+/// one that is active, else the first one. Throws kUnsupported if it allows none.
 Port choose_port(const VerbsLibrary& library, ibv_context* context, const std::string& nic,
-                 const HcaList& list);
+                 uint8_t count, const HcaList& list);
 
 /// The entries of a port's table that are in use. Types come from the library, or from `root`/sys
 /// where it is too old to tell; an entry whose type nobody tells is left out.

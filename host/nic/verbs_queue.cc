@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <string>
 
 #include "host/base/error.h"
+#include "host/nic/address.h"
 
 namespace peal::nic {
 namespace {
@@ -149,22 +149,6 @@ QueueState state_of(ibv_qp_state state) {
     default:
       return QueueState::kError;
   }
-}
-
-// The next hop of a path over Ethernet, and its UDP source port, are the library's to find.
-ibv_ah_attr address_of(const Path& path) {
-  ibv_ah_attr address{};
-  address.port_num = path.port;
-  address.dlid = path.dlid;
-  address.sl = path.service_level;
-  address.is_global = path.global ? 1 : 0;
-  if (!path.global) return address;
-  static_assert(sizeof address.grh.dgid.raw == sizeof path.remote_gid.bytes);
-  std::memcpy(address.grh.dgid.raw, path.remote_gid.bytes.data(), sizeof address.grh.dgid.raw);
-  address.grh.sgid_index = path.source_gid;
-  address.grh.hop_limit = path.hop_limit;
-  address.grh.traffic_class = path.traffic_class;
-  return address;
 }
 
 }  // namespace

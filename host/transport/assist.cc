@@ -37,17 +37,11 @@ class Patience {
 
 }  // namespace
 
-Assist::Visit::Visit(Assist& assist) {
-  assist.visitors_.fetch_add(1);
-  lock_ = std::unique_lock(assist.mutex_);
-  assist.visitors_.fetch_sub(1);
-}
-
 Assist::Assist(uint64_t* reg) : register_(reg), thread_([this] { run(); }) {}
 
 Assist::~Assist() {
   {
-    const Visit visit(*this);
+    const VisitedMutex::Visit visit(mutex_);
     stopping_ = true;
   }
   changed_.notify_one();
@@ -56,14 +50,14 @@ Assist::~Assist() {
 
 void Assist::watch(uint64_t* words, size_t count) {
   {
-    const Visit visit(*this);
+    const VisitedMutex::Visit visit(mutex_);
     ranges_.push_back({words, count});
   }
   changed_.notify_one();
 }
 
 void Assist::forget(const uint64_t* words) {
-  const Visit visit(*this);
+  const VisitedMutex::Visit visit(mutex_);
   std::erase_if(ranges_, [words](const Range& range) { return range.words == words; });
 }
 
@@ -85,7 +79,7 @@ bool Assist::look() {
 
 void Assist::run() {
   Patience patience;
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(mutex_.own());
   while (!stopping_) {
     if (ranges_.empty()) {
       changed_.wait(lock);
@@ -94,7 +88,7 @@ void Assist::run() {
     const bool worked = look();
     lock.unlock();
     patience.after(worked);
-    while (visitors_.load() != 0) std::this_thread::yield();
+    mutex_.let_visitors_in();
     lock.lock();
   }
   look();

@@ -14,9 +14,10 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "host/base/visited_mutex.h"
 
 namespace peal {
 
@@ -43,22 +44,12 @@ class Assist {
     size_t count;
   };
 
-  /// The lock, taken from a thread that lets go of it for moments only.
-  class Visit {
-   public:
-    explicit Visit(Assist& assist);
-
-   private:
-    std::unique_lock<std::mutex> lock_;
-  };
-
   void run();
   bool look();
 
   uint64_t* const register_;
-  std::mutex mutex_;
+  VisitedMutex mutex_;
   std::condition_variable changed_;
-  std::atomic<int> visitors_{0};
   std::atomic<uint64_t> passed_on_{0};
   std::vector<Range> ranges_;
   bool stopping_ = false;

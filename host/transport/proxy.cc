@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <mutex>
 
 namespace peal {
 namespace {
@@ -31,15 +32,6 @@ void rest(uint32_t idle_rounds) {
 
 }  // namespace
 
-// A mutex alone would let the thread have it again at once.
-Proxy::Pause::Pause(Proxy& proxy) : proxy_(proxy) {
-  proxy_.waiting_.fetch_add(1, std::memory_order_relaxed);
-  proxy_.mutex_.lock();
-  proxy_.waiting_.fetch_sub(1, std::memory_order_relaxed);
-}
-
-Proxy::Pause::~Pause() { proxy_.mutex_.unlock(); }
-
 Proxy::Proxy() : thread_([this] { run(); }) {}
 
 Proxy::~Proxy() {
@@ -63,10 +55,10 @@ void Proxy::run() {
   ::prctl(PR_SET_TIMERSLACK, 1000);  // or a nap of 20 us takes 70
   uint32_t idle_rounds = 0;
   while (!stop_.load(std::memory_order_relaxed)) {
-    while (waiting_.load(std::memory_order_relaxed) != 0) ::sched_yield();
+    mutex_.let_visitors_in();
     bool worked;
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard lock(mutex_.own());
       worked = round();
     }
     idle_rounds = worked ? 0 : idle_rounds + 1;

@@ -10,10 +10,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "host/base/visited_mutex.h"
 #include "host/transport/proxy_queue.h"
 
 namespace peal {
@@ -34,7 +34,7 @@ class Proxy {
   /// Runs `body` while the thread stands still.
   template <class Body>
   void while_paused(const Body& body) {
-    const Pause pause(*this);
+    const VisitedMutex::Visit visit(mutex_);
     body();
   }
 
@@ -43,24 +43,13 @@ class Proxy {
     ProxyQueue* queue;
     uint32_t idle_rounds;
   };
-  class Pause {
-   public:
-    explicit Pause(Proxy& proxy);
-    ~Pause();
-    Pause(const Pause&) = delete;
-    Pause& operator=(const Pause&) = delete;
-
-   private:
-    Proxy& proxy_;
-  };
 
   void run();
   bool round();
   bool serve_busy();
   bool look_at_idle();
 
-  std::mutex mutex_;
-  std::atomic<uint32_t> waiting_{0};  // for the mutex
+  VisitedMutex mutex_;
   std::atomic<bool> stop_{false};
   std::vector<Served> busy_;
   std::vector<ProxyQueue*> idle_;

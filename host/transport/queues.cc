@@ -295,7 +295,7 @@ void Queues::fill_in(uint32_t index, const QueueOptions& options) {
   queue.stop = options.stop;
   queue.alarm = options.alarm;
   queue.landing_address = offset + layout_.landing();
-  queue.landing_lkey = ways_[nic_index(index)].region.lkey();
+  queue.landing_lkey = way.region.lkey();
   queue.rail = rail(index);
   queue.mask = options.depth - 1;
   queue.qpn_shifted = Be32{ends_[index]->number() << 8};

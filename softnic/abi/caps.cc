@@ -122,16 +122,8 @@ void query_roce_address(const Command& command) {
   const Gid& gid = nic.gids()[index];
   if (!gid.used) return;
   const prm::Writer layout = command.out.at(address::kLayout);
-  for (uint32_t i = 0; i < 4; ++i) {
-    Be32 word;
-    std::memcpy(&word, gid.raw.data() + i * sizeof word, sizeof word);
-    layout.set({i, 31, 0}, word.host());
-  }
-  const Mac mac = mac_of(nic.lid());
-  Be32 low;
-  std::memcpy(&low, mac.data() + 2, sizeof low);
-  layout.set(address::kMacHigh, uint32_t{mac[0]} << 8 | mac[1]);
-  layout.set(address::kMacLow, low.host());
+  layout.set_gid(0, gid.raw.data());
+  layout.set_mac(address::kMacHigh, address::kMacLow, mac_of(nic.lid()).data());
   const bool ipv4 = is_ipv4(gid.raw.data());
   layout.set(address::kL3Type, ipv4 ? 0 : 1);
   layout.set(address::kVersion, gid.network == Network::kRoceV2 ? 2 : 0);

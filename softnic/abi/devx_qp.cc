@@ -195,11 +195,7 @@ void write_path(const AddressPath& path, bool ethernet, const prm::Writer& conte
   context.set(qpc::kSourceGidIndex, path.source_gid);
   context.set(qpc::kHopLimit, path.hop_limit);
   context.set(qpc::kFlowLabel, path.flow_label);
-  for (uint32_t i = 0; i < 4; ++i) {
-    Be32 word;
-    std::memcpy(&word, path.gid + i * sizeof word, sizeof word);
-    context.set({qpc::kRemoteGid + i, 31, 0}, word.host());
-  }
+  context.set_gid(qpc::kRemoteGid, path.gid);
   if (!ethernet) {
     context.set(qpc::kTrafficClass, path.traffic_class);
     context.set(qpc::kServiceLevel, path.service_level);
@@ -208,10 +204,7 @@ void write_path(const AddressPath& path, bool ethernet, const prm::Writer& conte
   context.set(qpc::kDscp, path.traffic_class >> 2);
   context.set(qpc::kEthernetPriority, path.service_level);
   context.set(qpc::kUdpPort, path.udp_port);
-  context.set(qpc::kRemoteMacHigh, uint32_t{path.mac[0]} << 8 | path.mac[1]);
-  Be32 low;
-  std::memcpy(&low, path.mac + 2, sizeof low);
-  context.set(qpc::kRemoteMacLow, low.host());
+  context.set_mac(qpc::kRemoteMacHigh, qpc::kRemoteMacLow, path.mac);
 }
 
 void write_config(const QueuePairConfig& config, const prm::Writer& context) {

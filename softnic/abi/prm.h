@@ -99,8 +99,23 @@ class Writer {
     set({dword, 31, 0}, static_cast<uint32_t>(value >> 32));
     set({dword + 1, 31, 0}, static_cast<uint32_t>(value));
   }
+  /// 16 bytes, as they are.
+  void set_gid(uint32_t dword, const uint8_t* gid) const {
+    for (uint32_t i = 0; i < 4; ++i) set({dword + i, 31, 0}, word_of(gid + i * sizeof(Be32)));
+  }
+  /// 6 bytes: two in `high`, four in `low`.
+  void set_mac(Field high, Field low, const uint8_t* mac) const {
+    set(high, uint32_t{mac[0]} << 8 | mac[1]);
+    set(low, word_of(mac + 2));
+  }
 
  private:
+  static uint32_t word_of(const uint8_t* bytes) {
+    Be32 word;
+    std::memcpy(&word, bytes, sizeof word);
+    return word.host();
+  }
+
   std::span<std::byte> bytes_;
 };
 
