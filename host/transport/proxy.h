@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The thread that carries work requests to one NIC for kernels that cannot: it goes round all
-// proxied queues of a PE. Rests in three degrees, because many PEs may share few cores: looks again
+// The thread that carries work requests to the NICs of a PE for kernels that cannot: it goes round
+// all proxied queues. Rests in three degrees, because many PEs may share few cores: looks again
 // at once, yields, then naps that grow.
 //
 //   busy: looked at every round        idle: some each round, until kernels post

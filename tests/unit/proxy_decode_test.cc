@@ -106,21 +106,20 @@ TEST(ProxyDecode, OfReadNopAndDump) {
 
 TEST(ProxyDecode, OfAtomicsThatEveryNicHas) {
   Ring ring;
-  const std::string at = " 11223344 55667788 aabbccdd 00000000 ";
   const std::string result = " 00000008 01020304 99aabbcc ddeeff00";
-  ASSERT_EQ(decoded(ring, "00000512 12345604 00000008 00000000" + at +
+  ASSERT_EQ(decoded(ring, "00000512 12345604 00000008 00000000" + kRemote +
                               "01020304 05060708 00000000 00000000" + result),
             Syndrome::kNone);
   EXPECT_EQ(ring.work.kind, Kind::kFetchAdd);
   EXPECT_EQ(ring.work.swap_or_add, 0x0102030405060708u);
-  ASSERT_EQ(decoded(ring, "00000511 12345604 00000008 00000000" + at +
+  ASSERT_EQ(decoded(ring, "00000511 12345604 00000008 00000000" + kRemote +
                               "01020304 05060708 11121314 15161718" + result),
             Syndrome::kNone);
   EXPECT_EQ(ring.work.kind, Kind::kCompareSwap);
   EXPECT_EQ(ring.work.swap_or_add, 0x0102030405060708u);
   EXPECT_EQ(ring.work.compare, 0x1112131415161718u);
   // A masked addition without boundaries is one too.
-  ASSERT_EQ(decoded(ring, "09000515 12345604 00000008 00000000" + at +
+  ASSERT_EQ(decoded(ring, "09000515 12345604 00000008 00000000" + kRemote +
                               "01020304 05060708 00000000 00000000" + result),
             Syndrome::kNone);
   EXPECT_EQ(ring.work.kind, Kind::kFetchAdd);
