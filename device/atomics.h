@@ -157,7 +157,7 @@ PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, T* word, const O
     memcpy(&answer.value, &old, sizeof(T));
     return answer;
   }
-  answer.status = settle_before<R, true>(ctx, at, pe);
+  answer.status = settle_left<R, true>(ctx, queue_left(ctx, at.queue, pe));
   if (answer.status != Status::kOk) return answer;
   const auto landing = ibgda::Landing::take<R>(*at.queue, &answer.status);
   if (answer.status != Status::kOk) return answer;

@@ -57,27 +57,37 @@ PEAL_DEVICE_COLD void begin_settling(const ContextState* state) {
   }
 }
 
-/// True if an atomic for `at` leaves the calling block's own queue.
+/// The calling block's own queue, if an atomic that goes by `at` leaves it; else null.
 template <Reach R>
-PEAL_DEVICE bool is_detour(const BasicContext<R>& ctx, const Destination& at, int pe) {
-  return ctx.rails > 1 && at.queue != block_queue(ctx, pe, Use::kPayload);
+PEAL_DEVICE mlx5::SendQueue* queue_left(const BasicContext<R>& ctx, const mlx5::SendQueue* at,
+                                        int pe) {
+  if (ctx.rails == 1) return nullptr;
+  mlx5::SendQueue* const own = block_queue(ctx, pe, Use::kPayload);
+  return own == at ? nullptr : own;
 }
 
-/// Before an atomic is posted: what the block posted before it is executed.
+/// Before an atomic is posted: what the block posted before it, on the queue that it leaves, is
+/// executed.
 template <Reach R, bool kTogether>
-PEAL_DEVICE Status settle_before(const BasicContext<R>& ctx, const Destination& at, int pe) {
-  if (!is_detour(ctx, at, pe)) return Status::kOk;
-  return settle<R, kTogether>(ctx.state, block_queue(ctx, pe, Use::kPayload));
+PEAL_DEVICE Status settle_left(const BasicContext<R>& ctx, mlx5::SendQueue* left) {
+  return left == nullptr ? Status::kOk : settle<R, kTogether>(ctx.state, left);
+}
+
+/// ibgda::wait() for atomics that left their block's queue.
+template <Reach R>
+PEAL_DEVICE_COLD Status wait_there(Ticket ticket) {
+  return ibgda::wait<R>(ticket);
 }
 
 /// post() for an atomic that nobody waits for.
 template <Reach R, bool kTogether, class Compose>
 PEAL_DEVICE Ticket post_in_order(const BasicContext<R>& ctx, const Destination& at, int pe,
                                  const Compose& compose) {
-  const Status before = settle_before<R, kTogether>(ctx, at, pe);
+  mlx5::SendQueue* const left = queue_left(ctx, at.queue, pe);
+  const Status before = settle_left<R, kTogether>(ctx, left);
   if (before != Status::kOk) return Ticket{nullptr, 0, before};
   Ticket ticket = post<R, kTogether>(*at.queue, compose);
-  if (is_detour(ctx, at, pe)) ticket.status = ibgda::wait<R>(ticket);
+  if (left != nullptr) ticket.status = wait_there<R>(ticket);
   return ticket;
 }
 
