@@ -122,10 +122,11 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
                .p2p = p2p ? &*p2p : nullptr,
                .gpu = gpu}) {
   windows.add_mapped(heap.base(), heap.bytes(), std::move(mapped_heap));
-  if (rails && routes.by_nic() == Route::kProxy) proxy.emplace();
-  if (rails && !proxy) {
+  if (rails) {
+    const bool proxied = routes.by_nic() == Route::kProxy;
+    if (proxied) proxies.resize(rails->nics().size());
     for (const IbgdaNic& nic : rails->nics()) {
-      doorbells.emplace_back(nic.device, gpu, config.doorbell, log);
+      if (!proxied) doorbells.emplace_back(nic.device, gpu, config.doorbell, log);
     }
   }
   default_context = create_context({}, Reach::kGpu);
@@ -235,7 +236,7 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
   fields.stop = queues.stop;
   fields.sync_flags = flags;
   fields.timeout_ns = timeout_ns;
-  const Carrier carrier{proxy ? nullptr : &doorbells, proxy ? &*proxy : nullptr};
+  const Carrier carrier{doorbells.empty() ? nullptr : &doorbells, &proxies};
   auto made = rails ? std::make_unique<Queues>(*rails, carrier, *bootstrap, queues) : nullptr;
   if (made && config.self_test) prove(*made, serial);
   auto owner = std::make_shared<ContextOwner>(std::move(made), tables, words[slot],
@@ -304,7 +305,10 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
     s.log.print("nic", fmt::format("heap: {}; {}", s.windows.describe_registration(),
                                    s.default_context->describe_registration()));
     for (const Doorbell& doorbell : s.doorbells) s.log.print("nic", doorbell.describe());
-    if (s.proxy) s.log.print("nic", "a CPU thread posts for kernels (docs/proxy.md)");
+    if (!s.proxies.empty()) {
+      s.log.print(
+          "nic", fmt::format("CPU threads post for kernels: {} (docs/proxy.md)", s.proxies.size()));
+    }
   }
   if (s.gpu) s.log.print("gpu", fmt::format("GPU {}, {}", s.gpu->index(), s.gpu->name()));
   s.log.print("transport", s.routes.describe());

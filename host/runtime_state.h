@@ -47,8 +47,8 @@ struct Runtime::State {
   std::optional<Rails> rails;  // none: every peer is reached directly
   DeviceTables tables;
   Windows windows;
-  Doorbells doorbells;  // by NIC; none where there is no NIC or a proxy
-  std::optional<Proxy> proxy;
+  Doorbells doorbells;               // by NIC, or
+  Proxies proxies;                   // these; neither where there is no NIC
   std::atomic<uint64_t> lost_ns{0};  // when the first PE was lost that is not masked
   std::atomic<bool> closing{false};
   std::atomic<uint32_t> generation{0};  // recoveries so far; alike on all PEs

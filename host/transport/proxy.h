@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The thread that carries work requests to the NICs of a PE for kernels that cannot: it goes round
-// all proxied queues. Rests in three degrees, because many PEs may share few cores: looks again
-// at once, yields, then naps that grow.
+// The thread that carries work requests to a NIC for kernels that cannot: it goes round all proxied
+// queues of that NIC. Rests in three degrees, because many PEs may share few cores: looks again at
+// once, yields, then naps that grow.
 //
 //   busy: looked at every round        idle: some each round, until kernels post
 #pragma once
@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <thread>
 #include <vector>
 
@@ -56,5 +57,8 @@ class Proxy {
   size_t idle_at_ = 0;
   std::thread thread_;  // last: uses all of the above
 };
+
+/// One for each of Rails::nics().
+using Proxies = std::deque<Proxy>;
 
 }  // namespace peal

@@ -229,7 +229,8 @@ void Queues::create(const Carrier& carrier) {
   for (uint32_t i = 0; i < total; ++i) {
     shared().copy_in(shared_base(i) + layout_.cqe(), &none, sizeof(none));
     if (carrier.doorbells == nullptr) {
-      ends_.push_back(std::make_unique<ProxyEnd>(nic_of(i), *carrier.proxy, proxy_memory(i)));
+      ends_.push_back(
+          std::make_unique<ProxyEnd>(nic_of(i), (*carrier.proxies)[nic_index(i)], proxy_memory(i)));
       continue;
     }
     const auto place = nic::QueuePlace::of(layout_, *ways_[nic_index(i)].umem, i * stride());

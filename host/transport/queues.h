@@ -50,10 +50,10 @@ struct QueueOptions {
 };
 
 /// Who takes the work requests out of queues: the NICs themselves, rung through `doorbells`, one
-/// for each; or, where that is null, `proxy`.
+/// for each; or, where that is null, `proxies`, likewise.
 struct Carrier {
   const Doorbells* doorbells;
-  Proxy* proxy;
+  Proxies* proxies;
 };
 
 /// Owns the queues of one context. Construction is collective and leaves every queue ready to send.

@@ -4,6 +4,9 @@
 // NIC has no opcode for. That all operations work there the API's tests show (--transport=proxy).
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 
@@ -17,6 +20,7 @@ using Body = std::function<void(Runtime&, uint64_t* words)>;
 Config proxied() {
   Config config = small_config();
   config.transport = TransportKind::kProxy;
+  config.rails = 1;  // of the two that main() makes
   return config;
 }
 
@@ -198,7 +202,39 @@ TEST(Proxy, KeepsUpWithFullQueues) {
   });
 }
 
+/// Threads of this process that carry work requests.
+int proxies() {
+  int count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    count += name == "peal-proxy";
+  }
+  return count;
+}
+
+TEST(Proxy, IsOneForEachNic) {
+  bootstrap::run_threads(2, [](Bootstrap& group) {
+    Config config = proxied();
+    config.rails = group.rank() == 0 ? 2 : 1;
+    Runtime pe = start(group, config);
+    auto* const words = pe.allocate<uint64_t>(1024);
+    for (uint64_t i = 0; i < 128; ++i) words[512 + i] = i;
+    pe.barrier();
+    EXPECT_EQ(pe.nic(), group.rank() == 0 ? "softnic-cpu(mlx5_0+mlx5_1)" : "softnic-cpu");
+    EXPECT_EQ(proxies(), 3);
+    if (group.rank() == 0) run_clean(pe, {.blocks = 4, .threads = 32}, stream, pe.context(), words);
+    pe.barrier();
+    for (uint64_t i = 0; group.rank() == 1 && i < 128; ++i) EXPECT_EQ(words[256 + i], 199u);
+    pe.barrier();
+  });
+  EXPECT_EQ(proxies(), 0);
+}
+
 }  // namespace
 }  // namespace peal::api_test
 
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }
+int main(int argc, char** argv) {
+  ::setenv("PEAL_SOFTNIC_PRESENT", "devices=2", 1);
+  return peal::api_test::run_tests(argc, argv);
+}
