@@ -44,19 +44,14 @@ std::string not_tried(const RouteOptions& options) {
 
 }  // namespace
 
-Routes::Routes(Bootstrap& bootstrap, const RouteOptions& options,
-               const std::vector<std::byte*>& direct, const std::vector<std::string>& how)
-    : by_nic_(options.by_nic()) {
+Reachable::Reachable(Bootstrap& bootstrap, const RouteOptions& options,
+                     const std::vector<std::byte*>& direct, const std::vector<std::string>& how) {
   const bool nic_possible = options.asked != TransportKind::kP2p;
   Finding mine{-1, 0};
   for (size_t pe = 0; pe < static_cast<size_t>(bootstrap.size()); ++pe) {
-    const bool reached = options.try_p2p() && direct[pe] != nullptr;
-    routes_.push_back(reached ? Route::kP2p : by_nic_);
+    directly_.push_back(options.try_p2p() && direct[pe] != nullptr);
     reasons_.push_back(options.try_p2p() ? how[pe] : not_tried(options));
-    if (reached) continue;
-    if (by_nic_ == Route::kProxy && !options.why_proxy.empty()) {
-      reasons_.back() += "; " + options.why_proxy;
-    }
+    if (directly_.back()) continue;
     mine.needs_nic = 1;
     if (!nic_possible && mine.unreachable < 0) mine.unreachable = static_cast<int32_t>(pe);
   }
@@ -73,6 +68,17 @@ Routes::Routes(Bootstrap& bootstrap, const RouteOptions& options,
     if (all[pe].unreachable < 0) continue;
     fail(ErrorCode::kUnsupported, "no transport leads from PE {} to PE {} (its message says why)",
          pe, all[pe].unreachable);
+  }
+}
+
+Routes::Routes(const Reachable& reachable, const RouteOptions& options)
+    : reasons_(reachable.reasons()), by_nic_(options.by_nic()) {
+  for (size_t pe = 0; pe < reasons_.size(); ++pe) {
+    const bool direct = reachable.directly()[pe];
+    routes_.push_back(direct ? Route::kP2p : by_nic_);
+    if (!direct && by_nic_ == Route::kProxy && !options.why_proxy.empty()) {
+      reasons_[pe] += "; " + options.why_proxy;
+    }
   }
 }
 

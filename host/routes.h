@@ -2,6 +2,8 @@
 //
 // Which transport carries data to which PE, chosen once at start-up from what was asked
 // (PEAL_TRANSPORT) and what can be reached; and why, in words.
+//
+//   Reachable: who is reached directly | NICs are opened if any PE needs one | Routes
 #pragma once
 
 #include <string>
@@ -37,20 +39,37 @@ struct RouteOptions {
   }
 };
 
-/// The routes of one PE.
-class Routes {
+/// What of the job one PE reaches without a NIC.
+class Reachable {
  public:
   /// Collective. `direct` by PE: its heap is mapped here; `how` says in which way or why not.
   /// Throws kUnsupported, on all PEs, when a PE has a peer that no transport reaches.
-  Routes(Bootstrap& bootstrap, const RouteOptions& options, const std::vector<std::byte*>& direct,
-         const std::vector<std::string>& how);
+  Reachable(Bootstrap& bootstrap, const RouteOptions& options,
+            const std::vector<std::byte*>& direct, const std::vector<std::string>& how);
+
+  /// Some PE of the job has a peer that it reaches through the NIC only: all need one.
+  bool needs_nic() const { return needs_nic_; }
+  /// By PE.
+  const std::vector<bool>& directly() const { return directly_; }
+  /// By PE: in which way, or why not.
+  const std::vector<std::string>& reasons() const { return reasons_; }
+
+ private:
+  std::vector<bool> directly_;
+  std::vector<std::string> reasons_;
+  bool needs_nic_ = false;
+};
+
+/// The routes of one PE.
+class Routes {
+ public:
+  /// `options.why_proxy` is what opening the NIC has found.
+  Routes(const Reachable& reachable, const RouteOptions& options);
 
   Route to(int pe) const { return routes_[static_cast<size_t>(pe)]; }
   /// How this PE's NIC is reached, if it comes to that. The other end of a queue may be another
   /// kind.
   Route by_nic() const { return by_nic_; }
-  /// Some PE of the job has a peer that it reaches through the NIC only: all need one.
-  bool needs_nic() const { return needs_nic_; }
   /// "p2p", "ibgda", "proxy", "p2p+ibgda", "p2p+proxy": this PE's.
   const char* name() const;
   /// One line for each peer, or several with the same answer: "PEs 1-3: p2p (same process)".
@@ -60,7 +79,6 @@ class Routes {
   std::vector<Route> routes_;
   std::vector<std::string> reasons_;
   Route by_nic_;
-  bool needs_nic_ = false;
 };
 
 }  // namespace peal

@@ -15,6 +15,7 @@
 #include "host/memory/backing_cuda.h"
 #include "host/nic/hca_list.h"
 #include "host/runtime_state.h"
+#include "host/transport/warn_once.h"
 
 namespace peal {
 namespace {
@@ -111,10 +112,11 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
               ? std::optional<P2p>(std::in_place, *bootstrap, bootstrap->places(), gpu)
               : std::nullopt),
       mapped_heap(map_heap(p2p ? &*p2p : nullptr, heap)),
-      routes(*bootstrap, route_options(), mapped_heap.direct, mapped_heap.how),
-      rails(routes.needs_nic()
-                ? std::optional<Rails>(std::in_place, config, gpu, *bootstrap, nic_use())
+      reachable(*bootstrap, route_options(), mapped_heap.direct, mapped_heap.how),
+      rails(reachable.needs_nic()
+                ? std::optional<Rails>(std::in_place, config, gpu, *bootstrap, log, on_one_host())
                 : std::nullopt),
+      routes(reachable, route_options(rails ? rails->why_proxy() : "")),
       tables(kernel_memory(gpu, DeviceTables::bytes(extent()), "peal-tables"), extent()),
       windows(*bootstrap, tables,
               {.routes = routes,
@@ -126,8 +128,9 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
     const bool proxied = routes.by_nic() == Route::kProxy;
     if (proxied) proxies.resize(rails->nics().size());
     for (const IbgdaNic& nic : rails->nics()) {
-      if (!proxied) doorbells.emplace_back(nic.device, gpu, config.doorbell, log);
+      if (!proxied) doorbells.emplace_back(nic.device, gpu, config.doorbell);
     }
+    warn_of_nics();
   }
   default_context = create_context({}, Reach::kGpu);
 }
@@ -138,6 +141,23 @@ std::shared_ptr<Gpu> Runtime::State::open_gpu() const {
       config.device, rank_on_host(bootstrap->places(), static_cast<size_t>(bootstrap->rank())));
   opened->make_current();
   return opened;
+}
+
+bool Runtime::State::on_one_host() const {
+  const std::vector<Place>& places = bootstrap->places();
+  return std::ranges::all_of(places,
+                             [&](const Place& place) { return same_host(place, places[0]); });
+}
+
+// Of what was found once they were open.
+void Runtime::State::warn_of_nics() {
+  std::vector<std::string> lines = rails->nics()[0].device.path_settings().ignored;
+  for (const Doorbell& doorbell : doorbells) {
+    if (!doorbell.warning().empty()) lines.push_back(doorbell.warning());
+  }
+  std::vector<std::string> names;
+  for (const IbgdaNic& nic : rails->nics()) names.push_back(nic.device.name());
+  warn_once(*bootstrap, log, fmt::format("{}", fmt::join(lines, "\n")), std::move(names));
 }
 
 // All queues there are, and those of a context more.
@@ -282,10 +302,6 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
       Watcher::Calls{.lost = [&s](int pe, int pid) { s.peer_lost(pe, pid); },
                      .message = [&s] { s.take_messages(); },
                      .tick = [&s] { s.tell_callback(); }});
-  if (s.rails) {
-    for (const std::string& text : s.rails->nics()[0].device.path_settings().ignored)
-      s.log.warn("nic", "{}", text);
-  }
   if (!config.info) return;
   if (s.bootstrap->rank() == 0) {
     s.log.print("config", config.describe());

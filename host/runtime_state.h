@@ -43,8 +43,9 @@ struct Runtime::State {
   ContextWords* words;  // by slot
   std::optional<P2p> p2p;
   PeerMemory mapped_heap;  // on its way to the windows
-  Routes routes;
+  Reachable reachable;
   std::optional<Rails> rails;  // none: every peer is reached directly
+  Routes routes;
   DeviceTables tables;
   Windows windows;
   Doorbells doorbells;               // by NIC, or
@@ -66,11 +67,12 @@ struct Runtime::State {
   uint32_t rounds() const { return sync_rounds(bootstrap->size()); }
   size_t flag_words() const { return size_t{rounds()} * (kSyncFan - 1); }
   size_t flag_bytes() const { return flag_words() * sizeof(uint64_t); }
-  RouteOptions route_options() const { return {.asked = config.transport, .target = target}; }
-  nic::NicUse nic_use() const {
-    return routes.by_nic() == Route::kProxy ? nic::NicUse::kVerbs : nic::NicUse::kDevx;
+  RouteOptions route_options(const std::string& why_proxy = "") const {
+    return {.asked = config.transport, .target = target, .why_proxy = why_proxy};
   }
+  bool on_one_host() const;
   std::shared_ptr<Gpu> open_gpu() const;
+  void warn_of_nics();
   std::string nic_name() const;
   std::string describe_rails() const;
 

@@ -82,7 +82,7 @@ using Microseconds = std::chrono::microseconds;
   X(std::string, nccl_ib_retry_count, "NCCL_IB_RETRY_CNT", "", Text{},                            \
     "NCCL's, taken where PEAL_RETRY_COUNT is auto")                                               \
   X(TransportKind, transport, "PEAL_TRANSPORT", "auto", kTransports,                              \
-    "p2p = loads and stores, ibgda = the NIC, proxy = it by a CPU; auto = p2p on GPUs or ibgda")  \
+    "p2p = loads and stores, ibgda = the NIC, proxy = it by a CPU; auto = the first that can")    \
   X(DoorbellKind, doorbell, "PEAL_DOORBELL", "auto", kDoorbells,                                  \
     "who rings the NIC: gpu = kernels, cpu = a thread for them; auto = gpu where it may")         \
   X(RelaxedOrdering, relaxed_ordering, "PEAL_RELAXED_ORDERING", "auto", kRelaxedOrderings,        \

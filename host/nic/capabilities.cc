@@ -88,8 +88,8 @@ void require(const Capabilities& capabilities, const std::string& device) {
   need(capabilities.max_wqe_bytes >= kWqeBytes, "work queue entries of 128 bytes (max_wqe_sz_sq)");
   if (!lacks.empty()) {
     fail(ErrorCode::kUnsupported,
-         "{} cannot be driven from a GPU kernel, it lacks: {}. Choose another NIC by PEAL_HCA, or "
-         "the software NIC by PEAL_IBVERBS and PEAL_MLX5",
+         "{} cannot be driven from a kernel, it lacks: {}; choose another NIC by PEAL_HCA, or the "
+         "software NIC by PEAL_IBVERBS and PEAL_MLX5",
          device, lacks);
   }
 }

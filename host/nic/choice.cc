@@ -16,13 +16,18 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// What keeps peal from driving that NIC by a port that the list allows, as far as sysfs tells;
-/// empty if nothing does.
-std::string obstacle(const NicPlace* nic, const HcaList& list) {
-  if (!nic) return "";
+/// What keeps peal from driving that NIC by a port that the list allows: what was found when it was
+/// opened, or what sysfs tells; empty if nothing does.
+std::string obstacle(const std::string& name, const Topology& topology,
+                     const ChoiceOptions& options) {
+  for (const UnusableNic& refused : options.refused) {
+    if (refused.name == name) return refused.why;
+  }
+  const NicPlace* const nic = topology.nic(name);
+  if (!nic || options.list.chooses()) return "";
   std::string first;
   for (const NicPort& port : nic->ports) {
-    if (!list.allows(nic->name, port.number)) continue;
+    if (!options.list.allows(name, port.number)) continue;
     if (port.state.empty() || port.state == "ACTIVE") return "";
     if (first.empty()) first = fmt::format("port {} {}", port.number, port.state);
   }
@@ -37,9 +42,9 @@ Names allowed_names(const VerbsLibrary& library, const HcaList& list) {
   }
   if (!allowed.empty()) return allowed;
   if (all.empty())
-    fail(ErrorCode::kUnsupported, "no mlx5 device at all by {}", library.description());
-  fail(ErrorCode::kUnsupported, "{} allows no mlx5 device by {}: it has {}; PEAL_HCA chooses one",
-       list.description(), library.description(), fmt::join(all, ", "));
+    fail(ErrorCode::kUnsupported, "no {} at all by {}", library.wanted(), library.description());
+  fail(ErrorCode::kUnsupported, "{} allows no {} by {}: it has {}; PEAL_HCA chooses one",
+       list.description(), library.wanted(), library.description(), fmt::join(all, ", "));
 }
 
 std::string relation(Distance distance, int gpu) {
@@ -92,6 +97,27 @@ size_t checked_count(const Offer& offer, size_t asked, const VerbsLibrary& libra
        library.description(), fmt::join(names, ", "), not_usable, names.size());
 }
 
+/// Those of `others` that would have been chosen, or were once.
+std::vector<UnusableNic> missed(const std::vector<UnusableNic>& others, const Offer& ideal,
+                                const ChoiceOptions& options) {
+  const size_t count = std::min(options.rails == 0 ? ideal.own : options.rails, ideal.nics.size());
+  std::vector<UnusableNic> missed;
+  for (const UnusableNic& other : others) {
+    const auto same = [&](const auto& nic) { return nic.name == other.name; };
+    if (std::ranges::any_of(std::span(ideal.nics).first(count), same) ||
+        std::ranges::any_of(options.refused, same)) {
+      missed.push_back(other);
+    }
+  }
+  return missed;
+}
+
+std::string describe(const std::vector<UnusableNic>& others) {
+  Names texts;
+  for (const UnusableNic& nic : others) texts.push_back(fmt::format("{} ({})", nic.name, nic.why));
+  return texts.empty() ? "" : fmt::format("; not usable: {}", fmt::join(texts, ", "));
+}
+
 }  // namespace
 
 Choice choose_nics(const VerbsLibrary& library, const std::optional<GpuPlace>& gpu,
@@ -100,23 +126,28 @@ Choice choose_nics(const VerbsLibrary& library, const std::optional<GpuPlace>& g
   const Topology topology = software ? Topology() : Topology::read(options.root);
   const Names allowed = allowed_names(library, options.list);
   Names candidates;
-  Names others;
+  std::vector<UnusableNic> others;
   for (const std::string& name : allowed) {
-    const std::string why_not = obstacle(topology.nic(name), options.list);
+    const std::string why_not = obstacle(name, topology, options);
     if (why_not.empty())
       candidates.push_back(name);
     else
-      others.push_back(fmt::format("{} ({})", name, why_not));
+      others.push_back({name, why_not});
   }
-  if (candidates.empty()) candidates = allowed;
-  const std::string not_usable =
-      others.empty() ? "" : fmt::format("; not usable: {}", fmt::join(others, ", "));
+  const std::string not_usable = describe(others);
 
   const bool placed = gpu && !software;
-  const Offer offer =
-      placed ? near_to(topology, *gpu, candidates) : without_topology(candidates, options.list);
-  const size_t count = checked_count(offer, options.rails, library, not_usable);
+  const auto offer_of = [&](const Names& names) {
+    return placed ? near_to(topology, *gpu, names) : without_topology(names, options.list);
+  };
   Choice choice;
+  if (candidates.empty()) {
+    candidates = allowed;
+  } else {
+    choice.left_out = missed(others, offer_of(allowed), options);
+  }
+  const Offer offer = offer_of(candidates);
+  const size_t count = checked_count(offer, options.rails, library, not_usable);
   Names reasons;
   for (const RankedNic& nic : std::span(offer.nics).first(count)) {
     choice.names.push_back(nic.name);

@@ -81,9 +81,8 @@ Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& h
   ibv_device* const device = list.find(hca);
   if (!device) {
     fail(ErrorCode::kUnsupported, "no {} {} by {}: it has {}; PEAL_HCA chooses one",
-         use_ == NicUse::kDevx ? "mlx5 device" : "RDMA device",
-         hca.empty() ? "at all" : "called \"" + hca + "\"", library_->description(),
-         joined(list.names()));
+         library_->wanted(), hca.empty() ? "at all" : "called \"" + hca + "\"",
+         library_->description(), joined(list.names()));
   }
   name_ = library_->ibv.get_device_name(device);
   open(device);
@@ -111,8 +110,9 @@ void Device::open(ibv_device* device) {
   if (context_) return;
   const int error = errno;
   fail(ErrorCode::kSystem,
-       "mlx5dv_open_device({}): {}; peal needs DEVX and access to /dev/infiniband/uverbs*", name_,
-       std::strerror(error));
+       "mlx5dv_open_device({}) with DEVX, by which kernels drive a NIC: {}; it takes UCTX_EN in "
+       "the card's settings (docs/hardware.md) and access to /dev/infiniband/uverbs*",
+       name_, std::strerror(error));
 }
 
 void Device::read_firmware_capabilities() {
@@ -223,7 +223,9 @@ Uar::Uar(const Device& device) : uar_(nullptr, {device.library().mlx5dv.devx_fre
     }
     error = errno;
   }
-  fail_errno(error, "mlx5dv_devx_alloc_uar(" + device.name() + ", any kind)");
+  fail(ErrorCode::kSystem,
+       "mlx5dv_devx_alloc_uar({}, any kind): {}; PEAL_TRANSPORT=proxy does without a doorbell page",
+       device.name(), std::strerror(error));
 }
 
 }  // namespace peal::nic

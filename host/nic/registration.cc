@@ -35,6 +35,7 @@ template <class Object>
 struct Attempts {
   const char* by_dma_buf;  // the calls, for people
   const char* by_address;
+  const char* way_out;                          // "", or "; " and what does without it
   std::function<Object*(int fd)> from_dma_buf;  // null: the library lacks it
   std::function<Object*()> from_address;
 };
@@ -62,10 +63,10 @@ Object* registered(const Device& device, const Memory& memory, Registration& reg
   }
   if (Object* const object = attempts.from_address()) return object;
   const int error = errno;
-  fail(ErrorCode::kSystem, "{}({} bytes at {} for {}): {}{}; {}", attempts.by_address, memory.bytes,
-       fmt::ptr(memory.address), device.name(), std::strerror(error),
+  fail(ErrorCode::kSystem, "{}({} bytes at {} for {}): {}{}; {}{}", attempts.by_address,
+       memory.bytes, fmt::ptr(memory.address), device.name(), std::strerror(error),
        memory.lend ? "; nor as a dma-buf: " + registration.why_not : "",
-       remedy(device, memory.lend != nullptr, error));
+       remedy(device, memory.lend != nullptr, error), attempts.way_out);
 }
 
 }  // namespace
@@ -97,6 +98,7 @@ MemoryRegion::MemoryRegion(const Device& device, const ProtectionDomain& domain,
   const uint64_t offset = first_offset(memory.address);
   Attempts<ibv_mr> attempts{.by_dma_buf = "ibv_reg_dmabuf_mr",
                             .by_address = "ibv_reg_mr_iova2",
+                            .way_out = "",
                             .from_dma_buf = nullptr,
                             .from_address = [&] {
                               return ibv.reg_mr_iova2(domain.handle(), memory.address, memory.bytes,
@@ -116,6 +118,7 @@ Umem::Umem(const Device& device, const Memory& memory)
   const VerbsLibrary::Mlx5dv& mlx5dv = device.library().mlx5dv;
   Attempts<mlx5dv_devx_umem> attempts{.by_dma_buf = "mlx5dv_devx_umem_reg_ex",
                                       .by_address = "mlx5dv_devx_umem_reg",
+                                      .way_out = "; PEAL_TRANSPORT=proxy does without umems",
                                       .from_dma_buf = nullptr,
                                       .from_address = [&] {
                                         return mlx5dv.devx_umem_reg(device.context(),

@@ -108,6 +108,10 @@ class VerbsLibrary {
   /// Device::software().
   bool software() const { return software_; }
 
+  /// What it was opened for, and what that takes, for people: "mlx5 device" or "RDMA device".
+  NicUse use() const { return use_; }
+  const char* wanted() const { return use_ == NicUse::kDevx ? "mlx5 device" : "RDMA device"; }
+
   /// True if the device can be put to the use that the library was opened for.
   bool serves(ibv_device* device) const {
     return use_ == NicUse::kVerbs || mlx5dv.is_supported(device);

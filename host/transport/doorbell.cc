@@ -23,8 +23,7 @@ uint64_t* Bells::of(size_t index) const {
   return words_ ? reinterpret_cast<uint64_t*>(words_->address()) + index : register_;
 }
 
-Doorbell::Doorbell(const nic::Device& device, std::shared_ptr<Gpu> gpu, DoorbellKind asked,
-                   const Log& log)
+Doorbell::Doorbell(const nic::Device& device, std::shared_ptr<Gpu> gpu, DoorbellKind asked)
     : gpu_(std::move(gpu)), uar_(device) {
   if (asked == DoorbellKind::kCpu) {
     assist(device, "PEAL_DOORBELL=cpu");
@@ -42,8 +41,10 @@ Doorbell::Doorbell(const nic::Device& device, std::shared_ptr<Gpu> gpu, Doorbell
     }
     pinned_.reset();
     assist(device, error.what());
-    log.warn("nic", "kernels cannot ring {}: {}; a CPU thread rings for them, which is slower",
-             device.name(), error.what());
+    warning_ = fmt::format(
+        "kernels cannot ring {}: {}; a CPU thread rings for them, which is slower; "
+        "PEAL_DOORBELL=cpu starts so without this warning",
+        device.name(), error.what());
   }
 }
 

@@ -5,7 +5,7 @@
 //   kernels   store into the NIC's register, which is mapped for them
 //   a CPU     kernels store into words of host memory, and a thread copies those (assist.h)
 //
-// The second is for GPUs that may not map the register. Which it is, is said once.
+// The second is for GPUs that may not map the register.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,6 @@
 #include <string>
 
 #include "host/base/config.h"
-#include "host/base/log.h"
 #include "host/memory/backing.h"
 #include "host/memory/backing_cuda.h"
 #include "host/nic/device.h"
@@ -49,9 +48,9 @@ class Bells {
 class Doorbell {
  public:
   /// `gpu` is that of the kernels, null when they run on the CPU. With kAuto a CPU rings where the
-  /// GPU may not, and `log` is warned. Throws kUnsupported (kGpu: the GPU may not; kCpu: a CPU
-  /// cannot either) that names the remedy.
-  Doorbell(const nic::Device& device, std::shared_ptr<Gpu> gpu, DoorbellKind asked, const Log& log);
+  /// GPU may not. Throws kUnsupported (kGpu: the GPU may not; kCpu: a CPU cannot either) that names
+  /// the remedy.
+  Doorbell(const nic::Device& device, std::shared_ptr<Gpu> gpu, DoorbellKind asked);
 
   const nic::Uar& uar() const { return uar_; }
   /// For the queues of one context.
@@ -59,6 +58,9 @@ class Doorbell {
 
   /// "kernels ring", "a CPU thread rings for kernels (...)".
   std::string describe() const;
+  /// What people should know: a CPU rings though none was asked for, why, and the remedy. Else
+  /// empty.
+  const std::string& warning() const { return warning_; }
   bool assisted() const { return assist_ != nullptr; }
   /// Doorbells that a CPU passed on.
   uint64_t passed_on() const { return assist_ ? assist_->passed_on() : 0; }
@@ -73,6 +75,7 @@ class Doorbell {
   uint64_t* address_ = nullptr;     // of the register, for kernels
   std::shared_ptr<Assist> assist_;  // null: kernels ring
   std::string why_assisted_;
+  std::string warning_;
 };
 
 }  // namespace peal

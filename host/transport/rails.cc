@@ -5,45 +5,130 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "host/base/error.h"
-#include "host/nic/choice.h"
 #include "host/nic/hca_list.h"
+#include "host/transport/warn_once.h"
 
 namespace peal {
 namespace {
 
 static_assert(nic::kMaxNics == mlx5::kMaxRails);
 
+using Library = std::shared_ptr<const nic::VerbsLibrary>;
+
 // What a PE has.
 struct Found {
   uint32_t nics;  // 0: it failed
 };
 
+Library library_for(const Config& config, nic::NicUse use) {
+  return nic::VerbsLibrary::open(nic::LibrarySearch::from(config, use));
+}
+
+[[noreturn]] void refuse_all(const std::vector<nic::UnusableNic>& nics, ErrorCode code) {
+  std::vector<std::string> reasons;
+  for (const nic::UnusableNic& nic : nics) reasons.push_back(nic.why);
+  fail(code, "{}", fmt::join(reasons, "; "));
+}
+
+// A setting that cannot be is an error in every way of using a NIC.
+bool worth_another_try(const Error& error) { return error.code() != ErrorCode::kConfiguration; }
+
 }  // namespace
 
-void Rails::open(const Config& config, const std::shared_ptr<Gpu>& gpu, nic::NicUse use) {
-  const auto library = nic::VerbsLibrary::open(nic::LibrarySearch::from(config, use));
+// All of its choice, or else again without what could not be opened.
+void Rails::open_by(const Library& library, const Config& config, const std::shared_ptr<Gpu>& gpu) {
   std::optional<nic::GpuPlace> place;
   if (gpu) place = {gpu->index(), gpu->pci_address()};
   const nic::DeviceOptions options = {.list = nic::HcaList::from(config, library->software()),
                                       .path = nic::PathSettings::from(config, library->software()),
-                                      .use = use};
-  const nic::Choice choice = nic::choose_nics(
-      *library, place,
-      {.list = options.list, .rails = static_cast<size_t>(std::max(0, config.rails))});
-  why_ = choice.why;
-  for (const std::string& name : choice.names) {
-    nics_.emplace_back(nic::Device(library, name, options), gpu, config.relaxed_ordering);
+                                      .use = library->use()};
+  nic::ChoiceOptions wish = {.list = options.list,
+                             .rails = static_cast<size_t>(std::max(0, config.rails))};
+  std::optional<Error> first;
+  for (bool again = true; again;) {
+    const nic::Choice choice = nic::choose_nics(*library, place, wish);
+    why_ = choice.why;
+    left_out_ = choice.left_out;
+    nics_.clear();
+    again = false;
+    for (const std::string& name : choice.names) {
+      const auto same = [&](const nic::UnusableNic& other) { return other.name == name; };
+      if (std::ranges::any_of(wish.refused, same)) refuse_all(wish.refused, first->code());
+      try {
+        nics_.emplace_back(nic::Device(library, name, options), gpu, config.relaxed_ordering);
+      } catch (const Error& error) {
+        if (!worth_another_try(error) || options.list.chooses()) throw;
+        if (!first) first = error;
+        wish.refused.push_back({name, error.what()});
+        again = true;
+        break;
+      }
+    }
   }
 }
 
-Rails::Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstrap,
-             nic::NicUse use) {
+// The software NIC does not leave its host, so between hosts any real one is better. False when
+// there is none.
+bool Rails::open_foreign(const Config& config, const std::shared_ptr<Gpu>& gpu) {
+  const Library library = library_for(config, nic::NicUse::kVerbs);
+  if (library->software()) return false;
+  open_by(library, config, gpu);
+  why_proxy_ = fmt::format("{} is no mlx5 device, and kernels drive no other", names());
+  return true;
+}
+
+void Rails::open(const Config& config, const std::shared_ptr<Gpu>& gpu, bool one_host) {
+  const bool automatic = config.transport == TransportKind::kAuto;
+  if (config.transport == TransportKind::kProxy) {
+    return open_by(library_for(config, nic::NicUse::kVerbs), config, gpu);
+  }
+  std::optional<Error> refused;
+  try {
+    const Library library = library_for(config, nic::NicUse::kDevx);
+    if (automatic && library->software() && !one_host && open_foreign(config, gpu)) return;
+    return open_by(library, config, gpu);
+  } catch (const Error& error) {
+    if (!worth_another_try(error)) throw;
+    refused = error;
+  }
+  // Does it work without what kernels need? If not, that is not what is wrong.
+  try {
+    open_by(library_for(config, nic::NicUse::kVerbs), config, gpu);
+  } catch (const Error&) {
+    throw *refused;
+  }
+  if (!automatic) {
+    fail(refused->code(), "{}; PEAL_TRANSPORT=proxy (or auto) lets a CPU thread drive {}",
+         refused->what(), names());
+  }
+  why_proxy_ = refused->what();
+}
+
+std::string Rails::warning() const {
+  std::vector<std::string> lines;
+  for (const nic::UnusableNic& nic : left_out_) {
+    lines.push_back(
+        fmt::format("{0} is left out and {1} used: {2}; PEAL_HCA=^{0} starts without this warning",
+                    nic.name, names(), nic.why));
+  }
+  if (!why_proxy_.empty()) {
+    lines.push_back(
+        fmt::format("kernels cannot drive {}: {}; a CPU thread posts for them, which is slower; "
+                    "PEAL_TRANSPORT=proxy starts so without this warning",
+                    names(), why_proxy_));
+  }
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+Rails::Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstrap, const Log& log,
+             bool one_host) {
   std::optional<Error> failed;
   try {
-    open(config, gpu, use);
+    open(config, gpu, one_host);
   } catch (const Error& error) {
     failed = error;
   }
@@ -56,14 +141,22 @@ Rails::Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstra
     }
     count_ = std::max(count_, all[pe].nics);
   }
+  std::vector<std::string> named;
+  for (const IbgdaNic& nic : nics_) named.push_back(nic.device.name());
+  for (const nic::UnusableNic& nic : left_out_) named.push_back(nic.name);
+  warn_once(bootstrap, log, warning(), std::move(named));
+}
+
+std::string Rails::names() const {
+  std::string names;
+  for (const IbgdaNic& nic : nics_) names += (names.empty() ? "" : "+") + nic.device.name();
+  return names;
 }
 
 std::string Rails::model() const {
   if (nics_.size() == 1) return nics_[0].device.model();
-  std::string names;
-  for (const IbgdaNic& nic : nics_) names += (names.empty() ? "" : "+") + nic.device.name();
   const nic::Device& first = nics_[0].device;
-  return first.software() ? fmt::format("{}({})", first.model(), names) : names;
+  return first.software() ? fmt::format("{}({})", first.model(), names()) : names();
 }
 
 }  // namespace peal

@@ -8,6 +8,11 @@
 //
 // Queue q of a context that uses n of them goes by rail q % n, at both ends: that is what the
 // numbers are agreed for.
+//
+// Opening them tells what they can be used for. PEAL_TRANSPORT=auto is content with less:
+//
+//   a NIC that cannot be opened     another one in its place, unless PEAL_HCA names it
+//   none that kernels can drive     verbs: a CPU thread of this PE posts for kernels
 #pragma once
 
 #include <cstddef>
@@ -15,11 +20,14 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "device/mlx5/queue.h"
 #include "host/base/config.h"
+#include "host/base/log.h"
 #include "host/bootstrap.h"
 #include "host/memory/gpu.h"
+#include "host/nic/choice.h"
 #include "host/transport/doorbell.h"
 #include "host/transport/ibgda.h"
 
@@ -28,10 +36,12 @@ namespace peal {
 class Rails {
  public:
   /// Collective. Opens the NICs that this PE uses (host/nic/choice.h); `gpu` is that of the
-  /// kernels, null when they run on the CPU. For NicUse::kVerbs any NIC will do. Where one PE
-  /// cannot, all throw.
-  Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstrap,
-        nic::NicUse use = nic::NicUse::kDevx);
+  /// kernels, null when they run on the CPU. Which kind of NIC and for what config.transport says;
+  /// what it is less than that `log` is warned of, on the first PE of those that must say the same.
+  /// `one_host`: the job's PEs are on one, which is as far as the software NIC reaches. Where one
+  /// PE cannot, all throw.
+  Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstrap, const Log& log,
+        bool one_host = true);
 
   /// Of the job: as many as the PE with the most NICs has.
   uint32_t count() const { return count_; }
@@ -43,16 +53,26 @@ class Rails {
 
   /// These NICs, and why: "mlx5_3: same PCIe switch as GPU 2".
   const std::string& why() const { return why_; }
+  /// Why a CPU thread posts for kernels though PEAL_TRANSPORT=auto, for PEAL_INFO; empty if that is
+  /// not so.
+  const std::string& why_proxy() const { return why_proxy_; }
   /// For reports: "mlx5_0", "mlx5_0+mlx5_1"; of software NICs "softnic-cpu" and, if there are
   /// several, their names: "softnic-cpu(mlx5_0+mlx5_1)".
   std::string model() const;
   nic::Ordering payload() const { return nics_[0].payload; }
 
  private:
-  void open(const Config& config, const std::shared_ptr<Gpu>& gpu, nic::NicUse use);
+  void open(const Config& config, const std::shared_ptr<Gpu>& gpu, bool one_host);
+  bool open_foreign(const Config& config, const std::shared_ptr<Gpu>& gpu);
+  void open_by(const std::shared_ptr<const nic::VerbsLibrary>& library, const Config& config,
+               const std::shared_ptr<Gpu>& gpu);
+  std::string names() const;
+  std::string warning() const;
 
   std::deque<IbgdaNic> nics_;  // which never move
   std::string why_;
+  std::string why_proxy_;
+  std::vector<nic::UnusableNic> left_out_;
   uint32_t count_ = 0;
 };
 

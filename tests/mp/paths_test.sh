@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # paths_test.sh <run_mp.sh> <ring>: jobs whose PEs have NICs of other kinds than the usual one: RoCE, other subnets, other
-# ports, and two that differ. Each word of `nics` is a PE's PEAL_SOFTNIC_PRESENT, "+" for its blanks; the last one is
+# ports, two that differ, and some that refuse what kernels need. Each word of `nics` is a PE's PEAL_SOFTNIC_PRESENT, "+" for its blanks; the last one is
 # also that of all further PEs.
 set -u
 
@@ -28,7 +28,7 @@ job() {
   local outcome=$1 nics=$2
   shift 2
   local status=passes
-  env "${with[@]}" PEAL_TRANSPORT=ibgda PEAL_MP_LIMIT=100 "$run" 2 "$self" --as "$nics" "$@" >"$log" 2>&1 || status=fails
+  env PEAL_TRANSPORT=ibgda "${with[@]}" PEAL_MP_LIMIT=100 "$run" 2 "$self" --as "$nics" "$@" >"$log" 2>&1 || status=fails
   local missing=
   for text in "${wanted[@]}"; do grep -qF -- "$text" "$log" || missing+=" '$text'"; done
   if [ $status != "$outcome" ] || [ -n "$missing" ]; then
@@ -70,6 +70,29 @@ with=(PEAL_MTU=512 PEAL_INFO=1)
 wanted=("MTU 512")
 job passes "link=roce+mtu=4096" "$ring"
 
+# NICs that kernels cannot drive: by a CPU thread, said once, also where only one PE's is such; not where it is asked for
+# by name. Of several NICs the one that is down is left out.
+with=(PEAL_TRANSPORT=auto PEAL_INFO=1)
+wanted=("peal[0] nic: kernels cannot drive mlx5_0: mlx5dv_open_device(mlx5_0) with DEVX"
+  "PEAL_TRANSPORT=proxy starts so without this warning; likewise PE 1"
+  "PEs 0-1: proxy (PEAL_TRANSPORT=auto, kernels on a CPU; mlx5dv_open_device(mlx5_0)")
+job passes "refuse=devx" "$ring"
+wanted=("without this warning")
+with=(PEAL_TRANSPORT=auto)
+job passes "refuse=devx link=ib" "$ring"
+with=(PEAL_TRANSPORT=auto PEAL_INFO=1)
+wanted=("PEs 0-1: ibgda (PEAL_TRANSPORT=auto, kernels on a CPU)")
+job passes "link=ib refuse=devx" "$ring"
+wanted=("mlx5dv_open_device(mlx5_0) with DEVX" "Operation not supported" "UCTX_EN"
+  "PEAL_TRANSPORT=proxy (or auto) lets a CPU thread drive mlx5_0")
+job fails "refuse=devx" "$ring"
+with=(PEAL_INFO=1)
+wanted=("mlx5_0 is left out and mlx5_1 used: port 1 of mlx5_0 is not active (state 1)" "mlx5_1 port 1, InfiniBand")
+job passes "state=down;devices=1 link=ib" "$ring"
+with=(PEAL_HCA=mlx5_0,mlx5_1)
+wanted=("port 1 of mlx5_0 is not active (state 1): bring its link up, or choose another NIC by PEAL_HCA")
+job fails "state=down;devices=1 devices=2" "$ring"
+
 # Mistakes, in words.
 with=(PEAL_GID_INDEX=2)
 wanted=("GID index 2 of mlx5_0 port 1 cannot be used, it is not RoCE v2; it has index 0: RoCE v1 fe80::"
@@ -77,6 +100,9 @@ wanted=("GID index 2 of mlx5_0 port 1 cannot be used, it is not RoCE v2; it has 
 job fails "link=roce" "$ring"
 wanted=("PE 0 (InfiniBand, LID " ") and PE 1 (Ethernet, GID ::ffff:10.112." "cannot be connected" "PEAL_HCA")
 job fails "link=ib link=roce" "$ring"
+with=(PEAL_HCA=mlx5_0,mlx5_1) # rail 0 would do
+wanted=("PE 0 (InfiniBand, LID " ") and PE 1 (Ethernet, GID ::ffff:10.112." "cannot be connected" "PEAL_HCA")
+job fails "devices=2 devices=1;link=roce" "$ring"
 wanted=("cannot be connected: IPv4 and IPv6 addresses do not meet" "PEAL_GID_INDEX")
 job fails "link=roce link=roce+gids=v2:ipv6" "$ring"
 wanted=("port 1 of mlx5_0 is not active (state 1)")

@@ -5,8 +5,10 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -25,6 +27,7 @@ constexpr Result kInvalidDevice = 101;
 constexpr Result kInvalidContext = 201;
 constexpr Result kPeerAccessUnsupported = 217;
 constexpr int kMaxDevices = 8;
+constexpr size_t kHostBytes = 4 << 20;  // of each allocation of host memory, and the most
 
 struct Allocation {
   size_t bytes;
@@ -81,6 +84,14 @@ Result map(int fd, size_t bytes, Address* address) {
   *address = reinterpret_cast<Address>(begin);
   ++state.live;
   return kSuccess;
+}
+
+// As a driver pins it: another process could read the page. Where that may not be tried, it is.
+bool pinnable(void* page) {
+  uint64_t word = 0;
+  iovec here = {&word, sizeof word};
+  iovec there = {page, sizeof word};
+  return ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) == sizeof word || errno != EFAULT;
 }
 
 }  // namespace
@@ -283,8 +294,9 @@ Result cuIpcCloseMemHandle(Address address) {
 Result cuMemHostAlloc(void** address, size_t bytes, unsigned flags) {
   FAKE_ENTER_CONTEXT("cuMemHostAlloc");
   if (flags != (kHostPortable | kHostDeviceMap)) return mistake(kInvalidValue);
-  *address = ::mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (*address == MAP_FAILED || bytes > 1 << 20) return kOutOfMemory;
+  *address =
+      ::mmap(nullptr, kHostBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (*address == MAP_FAILED || bytes > kHostBytes) return kOutOfMemory;
   pinned.insert(*address);
   ++state.live;
   return kSuccess;
@@ -292,13 +304,14 @@ Result cuMemHostAlloc(void** address, size_t bytes, unsigned flags) {
 Result cuMemFreeHost(void* address) {
   FAKE_ENTER_CONTEXT("cuMemFreeHost");
   if (pinned.erase(address) == 0) return mistake(kInvalidValue);
-  ::munmap(address, 1 << 20);
+  ::munmap(address, kHostBytes);
   --state.live;
   return kSuccess;
 }
 Result cuMemHostRegister_v2(void* address, size_t, unsigned flags) {
   FAKE_ENTER_CONTEXT("cuMemHostRegister");
   if ((flags & ~kHostIoMemory) != (kHostPortable | kHostDeviceMap)) return mistake(kInvalidValue);
+  if (!pinnable(address)) return kInvalidValue;
   state.host_flags = flags;
   pinned.insert(address);
   ++state.live;

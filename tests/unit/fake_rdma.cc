@@ -146,6 +146,9 @@ bool mlx5dv_is_supported(ibv_device* device) { return reinterpret_cast<FakeDevic
 
 ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attributes) {
   if (state.refuse_open) return refuse<ibv_context>(EACCES);
+  if (state.refuse_devx != 0 && (attributes->flags & MLX5DV_CONTEXT_FLAGS_DEVX) != 0) {
+    return refuse<ibv_context>(state.refuse_devx);
+  }
   state.opened = device->name;
   state.open_flags = attributes->flags;
   return make<ibv_context>();

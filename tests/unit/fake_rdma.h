@@ -37,6 +37,7 @@ struct FakeRdma {
   uint32_t refuse_uar = 0;  // bit 0 dedicated, bit 1 uncached, bit 2 write-combining
   bool refuse_list = false, refuse_open = false, refuse_pd = false, refuse_mr = false;
   bool refuse_umem = false, refuse_eqn = false;
+  int refuse_devx = 0;                               // errno, of contexts with DEVX only
   int refuse_dmabuf_mr = 0, refuse_dmabuf_umem = 0;  // errno
   uint16_t refuse_command = 0;                       // opcode
   uint8_t refuse_status = 0;                         // in its answer; 0 = errno only

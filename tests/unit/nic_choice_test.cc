@@ -113,6 +113,69 @@ TEST_F(NicChoice, TakesOneThatIsDownWhenThereIsNoOther) {
   EXPECT_EQ(why(down, nullptr), "mlx5_1: the only one; not usable: mlx5_0 (port 1 DOWN)");
 }
 
+/// Names and reasons of those that a PE would have otherwise.
+std::string left_out(const Choice& choice) {
+  std::string text;
+  for (const UnusableNic& nic : choice.left_out) text += nic.name + ": " + nic.why + "\n";
+  return text;
+}
+
+// Others may be down as they like: a machine has NICs that no job is meant to use.
+TEST_F(NicChoice, TellsOfThoseItWouldHaveTaken) {
+  const SysfsTree tree(
+      "gpu - 0 - 10/10:01.0/11:00.0\n"
+      "nic mlx5_0 0 DOWN/InfiniBand 10/10:01.0/12:00.0\n"
+      "nic mlx5_1 0 ACTIVE/InfiniBand 10/10:02.0/13:00.0\n"
+      "nic mlx5_2 1 DOWN/Ethernet 20/20:02.0/22:00.0\n");
+  fake_.devices = {"mlx5_0", "mlx5_1", "mlx5_2"};
+  const Choice one = choice(tree, "0000:11:00.0");
+  EXPECT_EQ(one.names, (Texts{"mlx5_1"}));
+  EXPECT_EQ(left_out(one), "mlx5_0: port 1 DOWN\n");
+  EXPECT_EQ(left_out(choice(tree, nullptr)), "mlx5_0: port 1 DOWN\n");
+  fake_.devices = {"mlx5_1", "mlx5_2"};
+  EXPECT_EQ(left_out(choice(tree, "0000:11:00.0")), "");
+  fake_.devices = {"mlx5_0"};
+  EXPECT_EQ(left_out(choice(tree, "0000:11:00.0")), "") << "it is used";
+}
+
+TEST_F(NicChoice, TakesWhatIsNamedEvenIfItIsDown) {
+  const SysfsTree tree(
+      "gpu - 0 - 10/10:01.0/11:00.0\n"
+      "nic mlx5_0 0 DOWN/InfiniBand 10/10:01.0/12:00.0\n"
+      "nic mlx5_1 0 ACTIVE/InfiniBand 10/10:02.0/13:00.0\n");
+  fake_.devices = {"mlx5_0", "mlx5_1"};
+  EXPECT_EQ(choice(tree, nullptr, {"PEAL_HCA", "mlx5_0,mlx5_1", Syntax::kPeal}).names,
+            (Texts{"mlx5_0", "mlx5_1"}));
+  EXPECT_EQ(choice(tree, "0000:11:00.0", {"PEAL_HCA", "mlx5_0,mlx5_1", Syntax::kPeal}).names,
+            (Texts{"mlx5_0"}));
+  // Lists that say what may be used, not what must be.
+  EXPECT_EQ(choice(tree, nullptr, {"PEAL_HCA", "^mlx5_7", Syntax::kPeal}).names, (Texts{"mlx5_1"}));
+  EXPECT_EQ(choice(tree, nullptr, {"NCCL_IB_HCA", "mlx5", Syntax::kNccl}).names, (Texts{"mlx5_1"}));
+}
+
+TEST_F(NicChoice, PassesOverWhatCouldNotBeOpened) {
+  const SysfsTree two(kTwoSockets);
+  fake_.devices = {"mlx5_0", "mlx5_1", "mlx5_2"};
+  const auto without = [&](std::vector<UnusableNic> refused, size_t rails) {
+    return choose_nics(*library(), {},
+                       {.rails = rails, .refused = std::move(refused), .root = two.root()});
+  };
+  const Choice second = without({{"mlx5_0", "no DEVX"}}, 0);
+  EXPECT_EQ(second.why, "mlx5_1: the first of 2; not usable: mlx5_0 (no DEVX)");
+  EXPECT_EQ(left_out(second), "mlx5_0: no DEVX\n");
+  const Choice third = without({{"mlx5_0", "no DEVX"}, {"mlx5_1", "no port"}}, 0);
+  EXPECT_EQ(third.names, (Texts{"mlx5_2"}));
+  EXPECT_EQ(left_out(third), "mlx5_0: no DEVX\nmlx5_1: no port\n");
+  EXPECT_EQ(without({{"mlx5_0", "a"}, {"mlx5_1", "b"}, {"mlx5_2", "c"}}, 0).names,
+            (Texts{"mlx5_0"}))
+      << "there is no other";
+  expect_in(refusal(ErrorCode::kUnsupported,
+                    [&] {
+                      without({{"mlx5_0", "no DEVX"}}, 3);
+                    }),
+            {"PEAL_RAILS=3", "only mlx5_1, mlx5_2 can be used; not usable: mlx5_0 (no DEVX)"});
+}
+
 TEST_F(NicChoice, KeepsToTheList) {
   const SysfsTree two(kTwoSockets);
   fake_.devices = {"mlx5_0", "mlx5_1", "mlx5_2"};

@@ -3,10 +3,8 @@
 // Who rings a NIC: on a rdma-core and a CUDA driver that are fakes. The doorbell page is refused to
 // the GPU in each way that a driver has, and what happens instead is looked at, and read.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -26,26 +24,9 @@ class NicDoorbell : public FakeRdmaTest {
     cuda_.refuse.clear();
     cuda_.mistakes = 0;
     gpu_ = Gpu::open(0, 0);
-    EXPECT_EQ(::pipe(pipe_.data()), 0);
   }
-  ~NicDoorbell() override {
-    ::close(pipe_[0]);
-    if (pipe_[1] >= 0) ::close(pipe_[1]);
-    EXPECT_EQ(cuda_.mistakes, 0);
-  }
+  ~NicDoorbell() override { EXPECT_EQ(cuda_.mistakes, 0); }
 
-  Log log() const { return Log(LogLevel::kWarn, 3, pipe_[1]); }
-  /// What was logged; ends the log.
-  std::string logged() {
-    ::close(pipe_[1]);
-    pipe_[1] = -1;
-    std::string text;
-    char part[4096];
-    for (ssize_t n = 0; (n = ::read(pipe_[0], part, sizeof part)) > 0;) {
-      text.append(part, static_cast<size_t>(n));
-    }
-    return text;
-  }
   std::shared_ptr<Gpu> none() const { return nullptr; }
   uint64_t* uar_register() const {
     return reinterpret_cast<uint64_t*>(static_cast<std::byte*>(fake_.uar_page) + 0x800);
@@ -54,22 +35,21 @@ class NicDoorbell : public FakeRdmaTest {
   FakeCuda& cuda_;
   Device device_;
   std::shared_ptr<Gpu> gpu_;
-  std::array<int, 2> pipe_{};
 };
 
 TEST_F(NicDoorbell, IsRungByKernelsOnACpu) {
-  const Doorbell doorbell(device_, none(), DoorbellKind::kAuto, log());
+  const Doorbell doorbell(device_, none(), DoorbellKind::kAuto);
   const Bells bells = doorbell.bells(4);
   EXPECT_EQ(bells.of(0), uar_register());
   EXPECT_EQ(bells.of(3), uar_register());
   EXPECT_EQ(doorbell.describe(), "kernels ring (dedicated doorbell page)");
-  EXPECT_EQ(logged(), "");
+  EXPECT_EQ(doorbell.warning(), "");
 }
 
 TEST_F(NicDoorbell, OfSoftwareIsMappedForAGpuAsMemory) {
   fake_.firmware = "0.softnic.1";
   const Device software(library(), "");
-  const Doorbell doorbell(software, gpu_, DoorbellKind::kGpu, log());
+  const Doorbell doorbell(software, gpu_, DoorbellKind::kGpu);
   EXPECT_EQ(doorbell.bells(1).of(0), uar_register());
   EXPECT_EQ(cuda_.host_flags, 3u);  // portable, mapped
 }
@@ -77,19 +57,21 @@ TEST_F(NicDoorbell, OfSoftwareIsMappedForAGpuAsMemory) {
 TEST_F(NicDoorbell, OfHardwareIsMappedForAGpuAsRegisters) {
   const int before = cuda_.live;
   {
-    const Doorbell doorbell(device_, gpu_, DoorbellKind::kAuto, log());
+    const Doorbell doorbell(device_, gpu_, DoorbellKind::kAuto);
     EXPECT_EQ(doorbell.bells(2).of(1), uar_register());
     EXPECT_EQ(cuda_.host_flags, 7u);  // I/O memory too
     EXPECT_EQ(cuda_.live, before + 1);
+    EXPECT_EQ(doorbell.warning(), "");
   }
   EXPECT_EQ(cuda_.live, before);
-  EXPECT_EQ(logged(), "");
 }
 
 TEST_F(NicDoorbell, IsRungByACpuWhereTheGpuMayNot) {
   cuda_.refuse["cuMemHostRegister"] = 800;  // CUDA_ERROR_NOT_PERMITTED
+  std::string text;
   {
-    const Doorbell doorbell(device_, gpu_, DoorbellKind::kAuto, log());
+    const Doorbell doorbell(device_, gpu_, DoorbellKind::kAuto);
+    text = doorbell.warning();
     const Bells bells = doorbell.bells(3);
     const Bells more = doorbell.bells(1);
     EXPECT_EQ(bells.of(2), bells.of(0) + 2);
@@ -105,51 +87,47 @@ TEST_F(NicDoorbell, IsRungByACpuWhereTheGpuMayNot) {
     }
     EXPECT_EQ(*uar_register(), 0x0500000000001200u);
   }
-  const std::string text = logged();
-  expect_in(text, {"peal[3] nic: kernels cannot ring mlx5_0: cuMemHostRegister(4096 bytes at",
-                   "GPU 0 (Fake H200)", "for root",
-                   "options nvidia NVreg_RegistryDwords=\"PeerMappingOverride=1;\"", "container",
-                   "a CPU thread rings for them, which is slower"});
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << "not said once: " << text;
+  expect_in(text,
+            {"kernels cannot ring mlx5_0: cuMemHostRegister(4096 bytes at", "GPU 0 (Fake H200)",
+             "for root", "options nvidia NVreg_RegistryDwords=\"PeerMappingOverride=1;\"",
+             "container", "a CPU thread rings for them, which is slower", "PEAL_DOORBELL=cpu"});
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 0) << "not one line: " << text;
 }
 
 TEST_F(NicDoorbell, SaysWhatElseADriverRefuses) {
   cuda_.refuse["cuMemHostRegister"] = 801;  // CUDA_ERROR_NOT_SUPPORTED
-  expect_in(Doorbell(device_, gpu_, DoorbellKind::kAuto, log()).describe(),
+  expect_in(Doorbell(device_, gpu_, DoorbellKind::kAuto).describe(),
             {"cannot map another device's registers", "virtual machine"});
   cuda_.refuse["cuMemHostRegister"] = 1;
-  expect_in(Doorbell(device_, gpu_, DoorbellKind::kAuto, log()).describe(), {"tools/doctor"});
+  expect_in(Doorbell(device_, gpu_, DoorbellKind::kAuto).describe(), {"tools/doctor"});
   cuda_.refuse = {{"cuMemHostGetDevicePointer", 1}};
   const int before = cuda_.live;
-  expect_in(Doorbell(device_, gpu_, DoorbellKind::kAuto, log()).describe(),
+  expect_in(Doorbell(device_, gpu_, DoorbellKind::kAuto).describe(),
             {"a CPU thread", "cuMemHostGetDevicePointer"});
   EXPECT_EQ(cuda_.live, before) << "the page is mapped still";
 }
 
 TEST_F(NicDoorbell, IsAnErrorWhereTheGpuMustRingAndMayNot) {
   cuda_.refuse["cuMemHostRegister"] = 800;
-  expect_in(
-      refusal(ErrorCode::kUnsupported, [&] { Doorbell(device_, gpu_, DoorbellKind::kGpu, log()); }),
-      {"PEAL_DOORBELL=gpu", "mlx5_0", "PeerMappingOverride=1", "PEAL_DOORBELL=auto"});
-  EXPECT_EQ(logged(), "");
+  expect_in(refusal(ErrorCode::kUnsupported, [&] { Doorbell(device_, gpu_, DoorbellKind::kGpu); }),
+            {"PEAL_DOORBELL=gpu", "mlx5_0", "PeerMappingOverride=1", "PEAL_DOORBELL=auto"});
 }
 
 TEST_F(NicDoorbell, IsRungByACpuWhereThatIsAsked) {
-  const Doorbell doorbell(device_, none(), DoorbellKind::kCpu, log());
+  const Doorbell doorbell(device_, none(), DoorbellKind::kCpu);
   const Bells bells = doorbell.bells(1);
   EXPECT_NE(bells.of(0), uar_register());
   EXPECT_EQ(doorbell.describe(),
             "a CPU thread rings for kernels (dedicated doorbell page): PEAL_DOORBELL=cpu");
-  EXPECT_EQ(logged(), "");  // no downgrade: it was asked for
+  EXPECT_EQ(doorbell.warning(), "");  // no downgrade: it was asked for
 }
 
 TEST_F(NicDoorbell, OfAGpusMemoryIsNoCpus) {
   const Backing page = make_cuda_backing(gpu_, 4096, "test");
   fake_.uar_page = page.address();
-  expect_in(
-      refusal(ErrorCode::kUnsupported, [&] { Doorbell(device_, gpu_, DoorbellKind::kCpu, log()); }),
-      {"PEAL_DOORBELL=cpu", "memory of a GPU", "PEAL_DOORBELL=gpu or auto"});
-  const Doorbell doorbell(device_, gpu_, DoorbellKind::kAuto, log());
+  expect_in(refusal(ErrorCode::kUnsupported, [&] { Doorbell(device_, gpu_, DoorbellKind::kCpu); }),
+            {"PEAL_DOORBELL=cpu", "memory of a GPU", "PEAL_DOORBELL=gpu or auto"});
+  const Doorbell doorbell(device_, gpu_, DoorbellKind::kAuto);
   EXPECT_EQ(doorbell.bells(1).of(0), uar_register());
 }
 

@@ -18,8 +18,12 @@ namespace {
 
 std::byte somewhere{};
 
-/// The routes of a PE that reaches `reached` and not the others.
-Routes routes_of(Bootstrap& group, const RouteOptions& options, std::vector<bool> reached) {
+/// What a PE that tries nothing but its NIC has to go by.
+Reachable alone(Bootstrap& group, const RouteOptions& options) { return {group, options, {}, {}}; }
+
+/// The same for a PE that reaches `reached` and not the others.
+Reachable reachable_of(Bootstrap& group, const RouteOptions& options,
+                       const std::vector<bool>& reached) {
   std::vector<std::byte*> direct;
   std::vector<std::string> how;
   for (const bool one : reached) {
@@ -29,24 +33,33 @@ Routes routes_of(Bootstrap& group, const RouteOptions& options, std::vector<bool
   return {group, options, direct, how};
 }
 
+Routes routes_of(Bootstrap& group, const RouteOptions& options, const std::vector<bool>& reached) {
+  return {reachable_of(group, options, reached), options};
+}
+
 TEST(Routes, OfACpuLeadThroughTheNicUnlessAsked) {
   const auto group = bootstrap::make_single();
-  const Routes routes(*group, {TransportKind::kAuto, Target::kCpu}, {}, {});
+  const RouteOptions options{TransportKind::kAuto, Target::kCpu};
+  const Reachable reachable = alone(*group, options);
+  EXPECT_TRUE(reachable.needs_nic());
+  const Routes routes(reachable, options);
   EXPECT_EQ(routes.to(0), Route::kIbgda);
-  EXPECT_TRUE(routes.needs_nic());
   EXPECT_STREQ(routes.name(), "ibgda");
   EXPECT_EQ(routes.describe(), "PE 0: ibgda (PEAL_TRANSPORT=auto, kernels on a CPU)\n");
-  const Routes asked(*group, {TransportKind::kIbgda, Target::kCpu}, {}, {});
+  const RouteOptions named{TransportKind::kIbgda, Target::kCpu};
+  const Routes asked(alone(*group, named), named);
   EXPECT_EQ(asked.describe(), "PE 0: ibgda (PEAL_TRANSPORT=ibgda)\n");
 }
 
 TEST(Routes, LeadThroughAProxyWhenAsked) {
   const auto group = bootstrap::make_single();
   for (const Target target : {Target::kCpu, Target::kGpu}) {
-    const Routes asked(*group, {TransportKind::kProxy, target}, {}, {});
+    const RouteOptions options{TransportKind::kProxy, target};
+    const Reachable reachable = alone(*group, options);
+    EXPECT_TRUE(reachable.needs_nic());
+    const Routes asked(reachable, options);
     EXPECT_EQ(asked.to(0), Route::kProxy);
     EXPECT_EQ(asked.by_nic(), Route::kProxy);
-    EXPECT_TRUE(asked.needs_nic());
     EXPECT_STREQ(asked.name(), "proxy");
     EXPECT_EQ(asked.describe(), "PE 0: proxy (PEAL_TRANSPORT=proxy)\n");
   }
@@ -57,8 +70,8 @@ TEST(Routes, LeadDirectlyWhereP2pReachesAllPes) {
     for (const RouteOptions& options : {RouteOptions{TransportKind::kP2p, Target::kCpu},
                                         RouteOptions{TransportKind::kAuto, Target::kGpu},
                                         RouteOptions{TransportKind::kP2p, Target::kGpu}}) {
+      EXPECT_FALSE(reachable_of(group, options, {true, true, true}).needs_nic());
       const Routes routes = routes_of(group, options, {true, true, true});
-      EXPECT_FALSE(routes.needs_nic());
       EXPECT_STREQ(routes.name(), "p2p");
       EXPECT_EQ(routes.describe(), "PEs 0-2: p2p (same process)\n");
     }
@@ -101,13 +114,15 @@ TEST(Routes, NameThePeThatNothingReachesOnAllPes) {
 
 TEST(Routes, OfAGpuLeadThroughTheNicWhenAskedOrWhereP2pDoesNotReach) {
   const auto group = bootstrap::make_single();
-  const Routes asked(*group, {TransportKind::kIbgda, Target::kGpu}, {}, {});
+  const RouteOptions named{TransportKind::kIbgda, Target::kGpu};
+  const Routes asked(alone(*group, named), named);
   EXPECT_EQ(asked.describe(), "PE 0: ibgda (PEAL_TRANSPORT=ibgda)\n");
   bootstrap::run_threads(2, [](Bootstrap& pair) {
     const bool first = pair.rank() == 0;
-    const Routes mixed = routes_of(pair, {TransportKind::kAuto, Target::kGpu}, {first, true});
+    const RouteOptions options{TransportKind::kAuto, Target::kGpu};
+    EXPECT_TRUE(reachable_of(pair, options, {first, true}).needs_nic()) << "its peer needs one";
+    const Routes mixed = routes_of(pair, options, {first, true});
     EXPECT_STREQ(mixed.name(), first ? "p2p" : "p2p+ibgda");
-    EXPECT_TRUE(mixed.needs_nic()) << "its peer needs one";
     EXPECT_EQ(mixed.describe(), first ? "PEs 0-1: p2p (same process)\n"
                                       : "PE 0: ibgda (other host)\nPE 1: p2p (same process)\n");
   });

@@ -5,10 +5,12 @@
 // thread in place of its kernel.
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -155,6 +157,97 @@ TEST_F(RuntimeOnGpu, TellsHowTheNicKnowsItsMemory) {
                  : 0;
     });
   }
+}
+
+/// What one PE says, and how it ends, where the NIC refuses `what`: in a process of its own,
+/// because the NIC's engine serves one.
+struct Refused {
+  std::string said;
+  std::string error;
+  int result = 0;
+};
+template <class Look>
+void on_refusing_nic(const std::function<Runtime(Bootstrap&)>& start, const std::string& what,
+                     Look look) {
+  bootstrap::run_processes(1, [&](Bootstrap& group) {
+    ::setenv("PEAL_SOFTNIC_FABRIC", std::to_string(::getpid()).c_str(), 1);
+    ::setenv("PEAL_SOFTNIC_PRESENT", ("refuse=" + what).c_str(), 1);
+    Refused seen;
+    testing::internal::CaptureStderr();
+    try {
+      Runtime pe = start(group);
+      seen.result = send_around(pe);
+    } catch (const Error& error) {
+      seen.error = error.what();
+    }
+    seen.said = testing::internal::GetCapturedStderr();
+    const bool well = look(seen);
+    if (!well) std::cerr << "said: " << seen.said << "\nerror: " << seen.error << "\n";
+    return well ? 0 : 1;
+  });
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_F(RuntimeOnGpu, WorksWithoutDmaBufs) {
+  config_.transport = TransportKind::kIbgda;
+  on_refusing_nic([&](Bootstrap& group) { return start(group); }, "dmabuf",
+                  [](const Refused& r) {
+                    return r.result == 0 && r.error.empty() && r.said.empty();  // PEAL_INFO tells
+                  });
+}
+
+TEST_F(RuntimeOnGpu, SaysThatNoNicCanReachItsMemory) {
+  config_.transport = TransportKind::kIbgda;
+  on_refusing_nic([&](Bootstrap& group) { return start(group); }, "peermem,dmabuf",
+                  [](const Refused& r) {
+                    return holds(r.error, "ibv_reg_mr_iova2(") &&
+                           holds(r.error,
+                                 "Bad address; nor as a dma-buf: ibv_reg_dmabuf_mr: "
+                                 "Operation not supported");
+                  });
+}
+
+TEST_F(RuntimeOnGpu, HasACpuRingWhereTheGpuMayNot) {
+  const auto secret = static_cast<int>(::syscall(SYS_memfd_secret, 0));
+  if (secret < 0) GTEST_SKIP() << "no memfd_secret, which the page is made of";
+  ::close(secret);
+  config_.transport = TransportKind::kIbgda;
+  on_refusing_nic([&](Bootstrap& group) { return start(group); }, "uar",
+                  [](const Refused& r) {
+                    const std::string once = "kernels cannot ring mlx5_0: ";
+                    return r.result == 0 && r.error.empty() && holds(r.said, once) &&
+                           r.said.find(once) == r.said.rfind(once) &&
+                           holds(r.said,
+                                 "a CPU thread rings for them, which is slower; PEAL_DOORBELL=cpu");
+                  });
+}
+
+// Whoever needs no NIC is told nothing about one.
+TEST_F(RuntimeOnGpu, OpensNoNicThatNobodyNeeds) {
+  on_refusing_nic(
+      [&](Bootstrap& group) { return start(group); }, "devx",
+      [](const Refused& r) { return r.result == 0 && r.error.empty() && r.said.empty(); });
+}
+
+// The software NIC on a GPU does not reach the proxy's queues, which are the host's: an error.
+TEST_F(RuntimeOnGpu, SaysThatTheProxyCannotDriveTheNicEither) {
+  bootstrap::run_processes(2, [&](Bootstrap& group) {
+    ::setenv("PEAL_SOFTNIC_FABRIC", ("devx-" + std::to_string(::getppid())).c_str(), 1);
+    ::setenv("PEAL_SOFTNIC_PRESENT", "refuse=devx", 1);
+    fake_.visible_from = group.rank();  // as in TakesTheNicToGpusThatItCannotSee
+    config_.device = 0;
+    testing::internal::CaptureStderr();
+    const std::string error = refusal([&] { start(group); });
+    const std::string said = testing::internal::GetCapturedStderr();
+    if (!holds(error, "ibv_reg_mr_iova2(")) return 1;
+    if (!holds(said, "softnic: memory of the host, and this NIC runs on a GPU")) return 2;
+    const bool first = group.rank() == 0;
+    if (holds(said, "kernels cannot drive mlx5_0: mlx5dv_open_device") != first) return 3;
+    return holds(said, "likewise PE 1") == first ? 0 : 4;
+  });
 }
 
 TEST_F(RuntimeOnGpu, HasNoCpuRingANicThatRunsOnAGpu) {

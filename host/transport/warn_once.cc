@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/transport/warn_once.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+namespace peal {
+namespace {
+
+std::string without(std::string text, std::vector<std::string> names) {
+  // The longest first: mlx5_1 is a part of mlx5_10.
+  std::ranges::sort(names, std::ranges::greater(), &std::string::size);
+  for (const std::string& name : names) {
+    for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+      text.replace(at, name.size(), "*");
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string ranges(const std::vector<size_t>& numbers) {
+  std::string text;
+  for (size_t first = 0; first < numbers.size();) {
+    size_t last = first;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[first]);
+    if (last != first) text += fmt::format("-{}", numbers[last]);
+    first = last + 1;
+  }
+  return text;
+}
+
+void warn_once(Bootstrap& bootstrap, const Log& log, const std::string& text,
+               std::vector<std::string> names) {
+  uint64_t mine = 0;
+  if (!text.empty()) mine = std::hash<std::string>()(without(text, std::move(names))) | 1;
+  const std::vector<uint64_t> all = gather(bootstrap, mine);
+  std::vector<size_t> alike;
+  for (size_t pe = 0; pe < all.size(); ++pe) {
+    if (all[pe] == mine) alike.push_back(pe);
+  }
+  if (mine == 0 || alike.front() != static_cast<size_t>(bootstrap.rank())) return;
+  alike.erase(alike.begin());
+  const char* const others = alike.size() == 1 ? "; likewise PE " : "; likewise PEs ";
+  log.warn("nic", "{}{}", text, alike.empty() ? "" : others + ranges(alike));
+}
+
+}  // namespace peal
