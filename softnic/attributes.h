@@ -85,20 +85,30 @@ struct QueuePairAttributes {
   uint16_t software_send_counter = 0;
 };
 
-/// What happened outside a command: a queue pair or CQ that failed, a port that went down or up.
+/// What happened outside a command: a queue that failed or runs low, a port that went down or up.
 /// Read by ibv_get_async_event.
 struct AsyncEvent {
-  enum class Kind { kQpFatal, kQpAccessError, kQpRequestError, kCqError, kPortDown, kPortUp } kind;
-  uint32_t number;  // qpn, cqn or port
+  enum class Kind {
+    kQpFatal,
+    kQpAccessError,
+    kQpRequestError,
+    kQpLastEntry,  // a failed queue pair has taken its last entry of a shared receive queue
+    kCqError,
+    kPortDown,
+    kPortUp,
+    kSrqLimit,  // fewer entries wait than the limit
+    kSrqError,
+  } kind;
+  uint32_t number;  // qpn, cqn, srqn or port
 };
 
 /// How often clients did what hardware silently tolerates or answers with an opaque syndrome.
 struct Violations {
-  uint64_t doorbell = 0;     // send doorbell record went backwards, or ran over the ring
+  uint64_t doorbell = 0;     // doorbell record of sends or of an SRQ: backwards, or over the ring
   uint64_t index = 0;        // WQE whose index is not its place: stale or half written
   uint64_t foreign_qpn = 0;  // WQE that names another queue pair
   uint64_t truncated = 0;    // doorbell record points into the middle of a WQE
-  uint64_t malformed = 0;    // opcode, ds, inline length, operand size, fence mode
+  uint64_t malformed = 0;    // opcode, ds, inline length, operand size, fence mode, SRQ link
   uint64_t dc_key = 0;       // DC requests with a wrong access key
   uint64_t cq_overrun = 0;   // CQE for a full CQ
 };

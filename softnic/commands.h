@@ -23,6 +23,12 @@ class Commands {
   virtual Refusal arm_cq(uint32_t, uint32_t, bool, CompletionListener&) {
     return {CommandStatus::kBadOperation, "this engine raises no completion events"};
   }
+  virtual Created create_srq(const SharedReceiveConfig& config) = 0;
+  virtual Refusal destroy_srq(uint32_t srqn) = 0;
+  virtual Refusal arm_srq(uint32_t, uint32_t) {
+    return {CommandStatus::kBadOperation, "this engine takes nothing from shared receive queues"};
+  }
+  virtual uint32_t srq_limit(uint32_t) { return 0; }
   virtual Created create_qp(const QueuePairConfig& config) = 0;
   virtual Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) = 0;
   virtual Refusal query_qp(uint32_t qpn, QueuePairAttributes* answer) = 0;

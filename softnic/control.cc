@@ -16,6 +16,7 @@ Tables::Tables(uint16_t lid, uint32_t epoch, const Timing& timing) {
   port.lid = lid;
   port.keys = keys.data();
   port.cqs = cqs.data();
+  port.srqs = srqs.data();
   port.qps = qps.data();
   port.dc_connections = dc_connections.data();
   port.dc_connection_count = dc_connections.capacity();
@@ -163,6 +164,14 @@ Refusal Control::check(const QueuePairConfig& config) {
   if (config.uar_page != 0 && find_page(config.uar_page) == nullptr) {
     return {CommandStatus::kBadResource, "unknown UAR page"};
   }
+  if (config.shared_receive_queue == 0) return {};
+  if (find_srq(tables_.port, config.shared_receive_queue) == nullptr) {
+    return {CommandStatus::kBadResource, "unknown srqn"};
+  }
+  if (receives) return {CommandStatus::kBadParameter, "a receive queue and a shared one"};
+  if (find_cq(tables_.port, config.receive_cq) == nullptr) {
+    return {CommandStatus::kBadResource, "unknown receive cqn"};
+  }
   return {};
 }
 
@@ -176,8 +185,9 @@ void Control::count_users(const QueuePair& qp, int32_t by) {
   }
   if (CompletionQueue* cq = find_cq(tables_.port, qp.receive_cq)) {
     add(cq->users);
-    if (qp.receive_buffer != nullptr) add(cq->writers);
+    if (qp.receive_buffer != nullptr || shares_receives(qp)) add(cq->writers);
   }
+  if (SharedReceiveQueue* srq = find_srq(tables_.port, qp.shared_receive_queue)) add(srq->users);
 }
 
 Created Control::create_qp(const QueuePairConfig& config) {
@@ -298,7 +308,8 @@ Refusal Control::modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes
   }
   qp->attributes = to;
   qp->state = to.state;
-  if (to.state == QpState::kReadyToSend) runner_.watch(qpn);
+  // One that only receives has work too: when it fails, its entries are flushed.
+  if (to.state >= QpState::kReadyToReceive) runner_.watch(qpn);
   return {};
 }
 
@@ -311,6 +322,10 @@ Created Control::create_dc_target(const DcTargetConfig& config) {
   }
   if (config.receive_cq != 0 && find_cq(tables_.port, config.receive_cq) == nullptr) {
     return refused(CommandStatus::kBadResource, "unknown receive cqn");
+  }
+  if (config.shared_receive_queue != 0 &&
+      find_srq(tables_.port, config.shared_receive_queue) == nullptr) {
+    return refused(CommandStatus::kBadResource, "unknown srqn");
   }
   const uint32_t dctn = tables_.qps.take();
   if (dctn == 0) return refused(CommandStatus::kNoResources, "no DC target left");

@@ -34,6 +34,7 @@ struct Tables {
   Port port;
   Table<Key> keys{kFirstKeyIndex, 1u << 20};
   Table<CompletionQueue> cqs{1, 1u << 16};
+  Table<SharedReceiveQueue> srqs{1, 1u << 16};
   Table<QueuePair> qps{kFirstQpn, 1u << 15};
   Table<DcConnection> dc_connections{1, 1u << 13};
 };
@@ -64,6 +65,10 @@ class Control : public Commands {
   uint64_t cq_produced(uint32_t cqn) override;
   Refusal arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
                  CompletionListener& listener) override;
+  Created create_srq(const SharedReceiveConfig& config) override;
+  Refusal destroy_srq(uint32_t srqn) override;
+  Refusal arm_srq(uint32_t srqn, uint32_t limit) override;
+  uint32_t srq_limit(uint32_t srqn) override;
   Created create_qp(const QueuePairConfig& config) override;
   Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) override;
   Refusal query_qp(uint32_t qpn, QueuePairAttributes* answer) override;

@@ -75,10 +75,10 @@ PEAL_HD DataItem read_data(const QueuePair& qp, uint64_t index, uint32_t unit) {
 }
 
 /// The memory behind a data segment, or null: key unknown, another domain, right missing, outside.
-PEAL_HD std::byte* local_memory(const Port& port, const QueuePair& qp, const DataItem& item,
+PEAL_HD std::byte* local_memory(const Port& port, uint32_t pd, const DataItem& item,
                                 uint32_t access) {
   const Key* key = find_key(port, item.lkey);
-  if (key == nullptr || key->pd != qp.pd || (key->access & access) != access) return nullptr;
+  if (key == nullptr || key->pd != pd || (key->access & access) != access) return nullptr;
   return locate(*key, item.address, item.bytes);
 }
 
@@ -93,7 +93,7 @@ PEAL_HD Fault measure(const Port& port, const QueuePair& qp, uint64_t index, Req
     if (item.is_inline) {
       if (scatters || request.opcode == mlx5::Opcode::kDump) return malformed();
       if (item.units > request.units - unit) return malformed();
-    } else if (local_memory(port, qp, item, access) == nullptr) {
+    } else if (local_memory(port, qp.pd, item, access) == nullptr) {
       reachable = false;
     }
     request.bytes += item.bytes;
@@ -293,7 +293,7 @@ PEAL_HD bool gather(const Port& port, const QueuePair& qp, const Request& reques
       if (take > contiguous) take = contiguous;
       payload.append(from, static_cast<uint32_t>(take));
     } else {
-      const std::byte* memory = local_memory(port, qp, item, 0);
+      const std::byte* memory = local_memory(port, qp.pd, item, 0);
       if (memory == nullptr) return false;
       payload.append(memory + cursor.inside, static_cast<uint32_t>(take));
     }
@@ -321,7 +321,7 @@ PEAL_HD bool scatter(const Port& port, const QueuePair& qp, const ScatterList& l
       offset -= item.bytes;
       continue;
     }
-    std::byte* memory = local_memory(port, qp, item, kLocalWrite);
+    std::byte* memory = local_memory(port, qp.pd, item, kLocalWrite);
     if (memory == nullptr) return false;
     const uint64_t take = item.bytes - offset < bytes ? item.bytes - offset : bytes;
     place(memory + offset, from, take);

@@ -34,7 +34,7 @@ PEAL_HD void take_answer(Port& port, const Packet& packet, const Payload& payloa
 /// True when a queue pair waits for something other than a new doorbell.
 PEAL_HD bool unsettled(const QueuePair& qp) {
   const Sender& send = qp.send;
-  if (qp.state == QpState::kError) return send.retired != send.posted;
+  if (qp.state == QpState::kError) return send.retired != send.posted || owes_last_entry(qp);
   return qp.state == QpState::kReadyToSend && (!send.drained() || send.next != send.posted);
 }
 

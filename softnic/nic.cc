@@ -243,6 +243,15 @@ Refusal Nic::arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
   return state_->commands().arm_cq(cqn, consumed, solicited_only, listener);
 }
 
+Created Nic::create_srq(const SharedReceiveConfig& config) {
+  return state_->commands().create_srq(config);
+}
+Refusal Nic::destroy_srq(uint32_t srqn) { return state_->commands().destroy_srq(srqn); }
+Refusal Nic::arm_srq(uint32_t srqn, uint32_t limit) {
+  return state_->commands().arm_srq(srqn, limit);
+}
+uint32_t Nic::srq_limit(uint32_t srqn) const { return state_->commands().srq_limit(srqn); }
+
 Created Nic::create_qp(const QueuePairConfig& config) {
   return state_->counted([&] { return state_->commands().create_qp(config); });
 }

@@ -85,6 +85,16 @@ class CompletionListener {
   ~CompletionListener() = default;
 };
 
+/// A receive queue that queue pairs share: its entries are linked (shared_receive.h) from entry 0
+/// on, 1 << log_entries of them, one of which is never posted.
+struct SharedReceiveConfig {
+  uint32_t pd = 0;              // of the keys in its entries
+  std::byte* buffer = nullptr;  // (16 << log_stride) << log_entries bytes; null: always empty
+  uint32_t log_entries = 0;
+  uint32_t log_stride = 1;                   // link included
+  mlx5::DoorbellRecord* doorbell = nullptr;  // its receive half
+};
+
 /// What CREATE_QP fixes.
 struct QueuePairConfig {
   Service service = Service::kReliable;
@@ -173,6 +183,14 @@ class Nic {
   /// on a GPU.
   Refusal arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
                  CompletionListener& listener);
+
+  /// An engine on a GPU knows the queue by number and PD only: nothing is taken from it there.
+  Created create_srq(const SharedReceiveConfig& config);
+  Refusal destroy_srq(uint32_t srqn);  // refused (busy) while a queue pair uses it
+  /// Raises kSrqLimit, once, as soon as fewer than `limit` entries wait; 0 ends that. Refused for a
+  /// limit of all entries or more, and by an engine on a GPU.
+  Refusal arm_srq(uint32_t srqn, uint32_t limit);
+  uint32_t srq_limit(uint32_t srqn) const;  // 0 when it is not armed
 
   /// Refused (no resources) beyond the device's max_qp; DC targets count too.
   Created create_qp(const QueuePairConfig& config);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The NIC's tables as plain structs: keys, completion queues, queue pairs, and the Port that holds
-// them. Direct-indexed, never moved; whoever drives the engine owns the memory and the exclusion.
+// The NIC's tables as plain structs: keys, completion queues, shared receive queues, queue pairs,
+// and the Port that holds them. Direct-indexed, never moved; whoever drives the engine owns the
+// memory and the exclusion.
 //
 //   send queue:   retired <= next <= posted   (running counts of 64-byte blocks, never wrapped)
 //                 [retired, next) started, waiting for answers; [next, posted) not started
@@ -49,6 +50,25 @@ struct CompletionQueue {
   uint32_t writers = 0;  // send queues and receive queues that complete here
   uint32_t turn = 0;     // held while a CQE of one of several writers is written
   uint32_t uar_page = 0;
+};
+
+/// A receive queue that queue pairs share: entries linked in the order in which they are taken.
+/// Entries taken, [next ...], and posted are counts; which entry is next, the links say.
+struct SharedReceiveQueue {
+  bool exists = false;
+  bool failed = false;  // nothing is taken from it any more
+  uint32_t srqn = 0;
+  uint32_t pd = 0;              // that the keys of its entries must be of
+  uint32_t entries = 0;         // power of two; the last of the list is never posted
+  uint32_t stride = 0;          // bytes from entry to entry: a link, then the scatter list
+  std::byte* buffer = nullptr;  // null: nothing can be posted
+  mlx5::DoorbellRecord* doorbell = nullptr;
+  uint32_t next = 0;  // index of the oldest entry posted
+  uint64_t posted = 0;
+  uint64_t taken = 0;
+  uint32_t limit = 0;  // an event is due when fewer wait; 0 = not armed
+  uint32_t users = 0;  // queue pairs that name it
+  uint32_t turn = 0;   // held while an entry is taken
 };
 
 /// A started WQE that waits for its turn to complete.
@@ -151,6 +171,7 @@ struct Sender {
 /// Receiving half of a queue pair.
 struct Receiver {
   static constexpr uint32_t kReplay = 16;  // answers of atomics kept for repeated requests
+  static constexpr uint32_t kNoEntry = ~0u;
   struct Answered {
     uint32_t psn;
     bool valid;
@@ -159,10 +180,12 @@ struct Receiver {
 
   uint32_t expected_psn = 0;
   bool resend_asked = false;
-  uint64_t consumed = 0;  // receive entries taken
-  uint64_t posted = 0;    // as last seen
-  uint32_t atomics = 0;   // executed; next place in replay
-  uint32_t turn = 0;      // held while receive entries are taken
+  uint64_t consumed = 0;     // receive entries taken
+  uint64_t posted = 0;       // as last seen
+  uint32_t atomics = 0;      // executed; next place in replay
+  uint32_t turn = 0;         // held while receive entries are taken
+  uint32_t held = kNoEntry;  // taken from the shared receive queue for the message that arrives
+  bool told_last = false;    // that nothing more is taken from it
   Answered replay[kReplay] = {};
 };
 
@@ -234,6 +257,8 @@ struct Port {
   uint32_t key_count = 0;
   CompletionQueue* cqs = nullptr;
   uint32_t cq_count = 0;
+  SharedReceiveQueue* srqs = nullptr;
+  uint32_t srq_count = 0;
   QueuePair* qps = nullptr;
   uint32_t qp_count = 0;
   DcConnection* dc_connections = nullptr;
@@ -271,6 +296,16 @@ PEAL_HD QueuePair* find_qp(const Port& port, uint32_t qpn) {
 PEAL_HD CompletionQueue* find_cq(const Port& port, uint32_t cqn) {
   if (cqn >= port.cq_count || !port.cqs[cqn].exists) return nullptr;
   return &port.cqs[cqn];
+}
+
+PEAL_HD SharedReceiveQueue* find_srq(const Port& port, uint32_t srqn) {
+  if (srqn >= port.srq_count || !port.srqs[srqn].exists) return nullptr;
+  return &port.srqs[srqn];
+}
+
+/// The queue pair takes receive entries from a shared queue.
+PEAL_HD bool shares_receives(const QueuePair& qp) {
+  return qp.shared_receive_queue != 0 && qp.service != Service::kDcInitiator;
 }
 
 }  // namespace peal::softnic

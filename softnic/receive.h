@@ -2,10 +2,12 @@
 //
 // Receive entries: posted by the client, taken in order by SEND and WRITE with immediate.
 //
-//   entry = scatter list of `receive_stride` bytes, ended early by (0 bytes, invalid key)
+//   entry = scatter list, ended early by (0 bytes, invalid key)
+//   own ring:      a SEND of several packets fills the oldest entry and takes it with its last
+//   shared queue:  the first packet takes an entry, which the queue pair holds until the last
 //
-// A SEND of several packets fills the oldest entry and takes it with its last packet. The entries
-// belong to the client and may change under the reader, so each packet checks what it uses.
+// The entries belong to the client and may change under the reader, so each packet checks what it
+// uses.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +17,7 @@
 #include "softnic/decode.h"
 #include "softnic/objects.h"
 #include "softnic/packet.h"
+#include "softnic/shared_receive.h"
 #include "softnic/word.h"
 
 namespace peal::softnic {
@@ -24,7 +27,7 @@ PEAL_HD bool is_send(mlx5::Opcode opcode) {
   return opcode == mlx5::Opcode::kSend || opcode == mlx5::Opcode::kSendImm;
 }
 
-/// Receive entries posted and not taken.
+/// Receive entries of the queue pair's own ring, posted and not taken.
 PEAL_HD uint64_t receives_waiting(QueuePair& qp) {
   if (qp.receive_buffer == nullptr || qp.doorbell == nullptr) return 0;
   Receiver& receive = qp.receive;
@@ -34,7 +37,44 @@ PEAL_HD uint64_t receives_waiting(QueuePair& qp) {
   return receive.posted - receive.consumed;
 }
 
-/// Takes the oldest receive entry and reports it: `kind` and, for an error, why.
+/// Makes sure that the message which arrives has an entry. Entries are claimed, used and completed
+/// under one turn of the queue pair's.
+PEAL_HD Claim claim_receive(Port& port, QueuePair& qp) {
+  if (!shares_receives(qp)) return receives_waiting(qp) == 0 ? Claim::kEmpty : Claim::kReady;
+  if (qp.receive.held != Receiver::kNoEntry) return Claim::kReady;
+  SharedReceiveQueue* srq = find_srq(port, qp.shared_receive_queue);
+  return srq == nullptr ? Claim::kEmpty : take_shared(port, *srq, qp.receive.held);
+}
+
+/// The claimed entry: its scatter list, and the domain of the list's keys.
+struct ReceiveEntry {
+  const std::byte* list;
+  uint32_t units;
+  uint32_t pd;
+};
+PEAL_HD ReceiveEntry claimed_entry(const Port& port, const QueuePair& qp) {
+  if (!shares_receives(qp)) {
+    const uint64_t slot = qp.receive.consumed & (qp.receive_entries - 1);
+    return {.list = qp.receive_buffer + slot * qp.receive_stride,
+            .units = qp.receive_stride / mlx5::kSegmentBytes,
+            .pd = qp.pd};
+  }
+  const SharedReceiveQueue& srq = port.srqs[qp.shared_receive_queue];
+  return {.list = shared_entry(srq, qp.receive.held) + sizeof(LinkSegment),
+          .units = srq.stride / mlx5::kSegmentBytes - 1,
+          .pd = srq.pd};
+}
+
+/// Lets go of the claimed entry; answers what its completion calls it.
+PEAL_HD uint16_t give_up_entry(QueuePair& qp) {
+  Receiver& receive = qp.receive;
+  if (!shares_receives(qp)) return static_cast<uint16_t>(receive.consumed++);
+  const auto counter = static_cast<uint16_t>(receive.held);
+  receive.held = Receiver::kNoEntry;
+  return counter;
+}
+
+/// Reports the claimed entry as done: `kind` and, for an error, why.
 PEAL_HD void complete_receive(Port& port, QueuePair& qp, const Packet& packet, mlx5::CqeOpcode kind,
                               mlx5::Syndrome syndrome, uint64_t now) {
   const bool failed = syndrome != mlx5::Syndrome::kNone;
@@ -42,33 +82,45 @@ PEAL_HD void complete_receive(Port& port, QueuePair& qp, const Packet& packet, m
            {.kind = kind,
             .syndrome = syndrome,
             .opcode = mlx5::Opcode::kNop,
-            .counter = static_cast<uint16_t>(qp.receive.consumed++),
+            .counter = give_up_entry(qp),
             .bytes = failed ? 0 : packet.total,
             .immediate = failed ? 0 : packet.immediate,
             .solicited = (packet.flags & kSolicited) != 0},
            now);
 }
 
-/// Reports every posted receive entry of a failed queue pair as flushed. True when there was one.
+PEAL_HD void flush_receive(Port& port, QueuePair& qp, uint64_t now) {
+  complete_receive(port, qp, Packet{}, mlx5::CqeOpcode::kResponderError, mlx5::Syndrome::kFlushed,
+                   now);
+}
+
+/// A failed queue pair has entries to flush, or has not told that it takes no more shared ones.
+PEAL_HD bool owes_last_entry(const QueuePair& qp) {
+  return shares_receives(qp) && !qp.receive.told_last;
+}
+
+/// Reports every posted receive entry of a failed queue pair as flushed. Of a shared queue that is
+/// the one it holds; then it tells that this was the last. True when anything happened.
 PEAL_HD bool flush_receives(Port& port, QueuePair& qp, uint64_t now) {
   bool any = false;
   const Turn turn(qp.receive.turn, true);
-  while (receives_waiting(qp) > 0) {
+  while (!shares_receives(qp) && receives_waiting(qp) > 0) {
     any = true;
-    complete_receive(port, qp, Packet{}, mlx5::CqeOpcode::kResponderError, mlx5::Syndrome::kFlushed,
-                     now);
+    flush_receive(port, qp, now);
   }
-  return any;
+  if (!owes_last_entry(qp)) return any;
+  if (qp.receive.held != Receiver::kNoEntry) flush_receive(port, qp, now);
+  qp.receive.told_last = true;
+  port.events.raise(AsyncEvent::Kind::kQpLastEntry, qp.qpn);
+  return true;
 }
 
-/// Segment `unit` of the oldest receive entry, or one of no bytes where the list ends.
-PEAL_HD DataItem read_receive(const QueuePair& qp, uint32_t unit) {
+/// Segment `unit` of the entry, or one of no bytes where the list ends.
+PEAL_HD DataItem read_receive(const ReceiveEntry& entry, uint32_t unit) {
   DataItem item = {.is_inline = false, .units = 1, .bytes = 0, .lkey = 0, .address = 0};
-  if (unit >= qp.receive_stride / mlx5::kSegmentBytes) return item;
-  const uint64_t slot = qp.receive.consumed & (qp.receive_entries - 1);
+  if (unit >= entry.units) return item;
   mlx5::DataSegment segment;
-  copy_bytes(&segment, qp.receive_buffer + slot * qp.receive_stride + unit * mlx5::kSegmentBytes,
-             sizeof(segment));
+  copy_bytes(&segment, entry.list + unit * mlx5::kSegmentBytes, sizeof(segment));
   item.lkey = segment.lkey.host();
   item.address = segment.address.host();
   const uint32_t count = segment.byte_count.host();
@@ -78,37 +130,39 @@ PEAL_HD DataItem read_receive(const QueuePair& qp, uint32_t unit) {
   return item;
 }
 
-/// Checks the oldest receive entry for a message of `total` bytes: room first, then the keys of
-/// what it will fill.
+/// Checks the claimed entry for a message of `total` bytes: room first, then the keys of what it
+/// will fill.
 PEAL_HD mlx5::Syndrome check_receive(const Port& port, const QueuePair& qp, uint64_t total) {
+  const ReceiveEntry entry = claimed_entry(port, qp);
   bool reachable = true;
   uint64_t room = 0;
   for (uint32_t unit = 0; room < total; ++unit) {
-    const DataItem item = read_receive(qp, unit);
+    const DataItem item = read_receive(entry, unit);
     if (item.bytes == 0) return mlx5::Syndrome::kLocalLength;
     if (item.is_inline) return mlx5::Syndrome::kLocalQpOperation;
-    reachable = reachable && local_memory(port, qp, item, kLocalWrite) != nullptr;
+    reachable = reachable && local_memory(port, entry.pd, item, kLocalWrite) != nullptr;
     room += item.bytes;
   }
   return reachable ? mlx5::Syndrome::kNone : mlx5::Syndrome::kLocalProtection;
 }
 
-/// Spreads a packet over the oldest receive entry, `offset` bytes into its list. False when the
-/// list does not allow it any more.
+/// Spreads a packet over the claimed entry, `offset` bytes into its list. False when the list does
+/// not allow it any more.
 PEAL_HD bool fill_receive(const Port& port, const QueuePair& qp, uint64_t offset,
                           const Payload& payload) {
+  const ReceiveEntry entry = claimed_entry(port, qp);
   uint32_t unit = 0;
-  DataItem item = read_receive(qp, unit);
+  DataItem item = read_receive(entry, unit);
   for (uint32_t i = 0; i < payload.count; ++i) {
     Payload::Chunk chunk = payload.chunk[i];
     while (chunk.bytes > 0) {
       if (item.bytes == 0 || item.is_inline) return false;
       if (offset >= item.bytes) {
         offset -= item.bytes;
-        item = read_receive(qp, ++unit);
+        item = read_receive(entry, ++unit);
         continue;
       }
-      std::byte* memory = local_memory(port, qp, item, kLocalWrite);
+      std::byte* memory = local_memory(port, entry.pd, item, kLocalWrite);
       if (memory == nullptr) return false;
       const uint64_t left = item.bytes - offset;
       const auto take = static_cast<uint32_t>(left < chunk.bytes ? left : chunk.bytes);

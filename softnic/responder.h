@@ -160,13 +160,25 @@ PEAL_HD Answer fail_receive(Port& port, QueuePair& qp, const Packet& packet,
                           : mlx5::Syndrome::kRemoteOperation};
 }
 
+/// There is no receive entry: none now, or none any more because the shared queue failed, and with
+/// it the queue pair that asked.
+PEAL_HD Answer without_entry(Port& port, QueuePair& qp, Claim claim) {
+  if (claim == Claim::kEmpty) {
+    return {.verdict = Verdict::kNotReady, .value = qp.attributes.min_rnr_timer};
+  }
+  if (qp.service != Service::kDcTarget) {
+    qp.state = QpState::kError;
+    port.events.raise(AsyncEvent::Kind::kQpFatal, qp.qpn);
+  }
+  return {.verdict = Verdict::kRefused, .syndrome = mlx5::Syndrome::kRemoteOperation};
+}
+
 /// Executes one packet of a SEND.
 PEAL_HD Answer act_send(Port& port, QueuePair& qp, const Packet& packet, const Payload& payload,
                         uint64_t now) {
   const Turn turn(qp.receive.turn, true);
-  if (receives_waiting(qp) == 0) {
-    return {.verdict = Verdict::kNotReady, .value = qp.attributes.min_rnr_timer};
-  }
+  const Claim claim = claim_receive(port, qp);
+  if (claim != Claim::kReady) return without_entry(port, qp, claim);
   const mlx5::Syndrome wrong = check_receive(port, qp, packet.total);
   if (wrong != mlx5::Syndrome::kNone) return fail_receive(port, qp, packet, wrong, now);
   if (!fill_receive(port, qp, packet.offset, payload)) {
@@ -223,9 +235,8 @@ PEAL_HD Answer respond(Port& port, QueuePair& qp, const Packet& packet, const Pa
   const bool notifies =
       packet.opcode == mlx5::Opcode::kRdmaWriteImm && packet.offset + packet.bytes == packet.total;
   const Turn turn(qp.receive.turn, notifies);
-  if (notifies && receives_waiting(qp) == 0) {
-    return {.verdict = Verdict::kNotReady, .value = allowed.min_rnr_timer};
-  }
+  const Claim claim = notifies ? claim_receive(port, qp) : Claim::kReady;
+  if (claim != Claim::kReady) return without_entry(port, qp, claim);
   store_payload(at, payload);
   if (notifies) {
     complete_receive(port, qp, packet, mlx5::CqeOpcode::kResponderWriteImm, mlx5::Syndrome::kNone,

@@ -19,10 +19,6 @@
 namespace peal::softnic::abi {
 namespace {
 
-int unsupported_srq_receive(ibv_srq*, ibv_recv_wr* wr, ibv_recv_wr** bad) {
-  if (bad != nullptr) *bad = wr;
-  return errno = EOPNOTSUPP;
-}
 int unsupported_bind(ibv_qp*, ibv_mw*, ibv_mw_bind*) { return errno = EOPNOTSUPP; }
 int unsupported_window(ibv_mw*) { return errno = EOPNOTSUPP; }
 int unsupported_xrcd(ibv_xrcd*) { return errno = EOPNOTSUPP; }
@@ -109,7 +105,7 @@ void Context::fill_slots() {
   context.ops.req_notify_cq = req_notify_slot;
   context.ops.post_send = post_send_slot;
   context.ops.post_recv = post_receive_slot;
-  context.ops.post_srq_recv = unsupported_srq_receive;
+  context.ops.post_srq_recv = post_shared_receive_slot;
   context.ops.bind_mw = unsupported_bind;
   context.ops.dealloc_mw = unsupported_window;
 }

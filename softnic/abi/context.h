@@ -61,7 +61,7 @@ class FileDescriptor {
 };
 
 class Uar;
-class VerbsQueuePair;
+class VerbsQp;
 
 /// A device as it stands in a list.
 struct Device : ibv_device {
@@ -101,12 +101,13 @@ class Context : public ContextLayout {
   /// A number for objects the NIC does not number.
   uint32_t next_number() { return ++numbers_; }
 
-  /// The queue pair that ibv_poll_cq finds by that number, or null. Any thread may ask.
-  VerbsQueuePair* pollable(uint32_t qpn) {
+  /// The queue pair or DC target that ibv_poll_cq finds by that number, or null. Any thread may
+  /// ask.
+  VerbsQp* pollable(uint32_t qpn) {
     return qpn < kMaxQueuePairs ? pollable_[qpn].load(std::memory_order_acquire) : nullptr;
   }
   /// Null once no CQE of that number can be found any more.
-  void set_pollable(uint32_t qpn, VerbsQueuePair* qp) {
+  void set_pollable(uint32_t qpn, VerbsQp* qp) {
     pollable_[qpn].store(qp, std::memory_order_release);
   }
 
@@ -127,7 +128,7 @@ class Context : public ContextLayout {
   FileDescriptor async_fd_;
   Uar* verbs_uar_ = nullptr;
   uint32_t numbers_ = 0;
-  Table<std::atomic<VerbsQueuePair*>> pollable_{0, kMaxQueuePairs};
+  Table<std::atomic<VerbsQp*>> pollable_{0, kMaxQueuePairs};
   std::map<std::pair<Kind, uint32_t>, std::unique_ptr<Object>> objects_;
 };
 
@@ -169,6 +170,7 @@ int get_srq_num_slot(ibv_srq* srq, uint32_t* number);
 int post_send_slot(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad);
 int post_receive_slot(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
 int req_notify_slot(ibv_cq* cq, int solicited_only);
+int post_shared_receive_slot(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad);
 int poll_cq_slot(ibv_cq* cq, int count, ibv_wc* wc);
 
 /// Throws EINVAL unless the device has that port.
@@ -179,5 +181,9 @@ void require_devx(Context& context);
 
 /// Takes events off the NIC and hands each to the context that owns its object.
 void route_events(Nic& nic);
+
+/// Destroys `object`, whose handle events name, and what waits to be told of it: the next object of
+/// that number hears nothing of this one. Throws as Context::destroy.
+void destroy_with_events(Context& context, Object& object, const void* handle);
 
 }  // namespace peal::softnic::abi

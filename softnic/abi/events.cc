@@ -24,18 +24,35 @@ ibv_event_type verbs_type(AsyncEvent::Kind kind) {
       return IBV_EVENT_QP_ACCESS_ERR;
     case AsyncEvent::Kind::kQpRequestError:
       return IBV_EVENT_QP_REQ_ERR;
+    case AsyncEvent::Kind::kQpLastEntry:
+      return IBV_EVENT_QP_LAST_WQE_REACHED;
     case AsyncEvent::Kind::kCqError:
       return IBV_EVENT_CQ_ERR;
     case AsyncEvent::Kind::kPortDown:
       return IBV_EVENT_PORT_ERR;
     case AsyncEvent::Kind::kPortUp:
       return IBV_EVENT_PORT_ACTIVE;
+    case AsyncEvent::Kind::kSrqLimit:
+      return IBV_EVENT_SRQ_LIMIT_REACHED;
+    case AsyncEvent::Kind::kSrqError:
+      return IBV_EVENT_SRQ_ERR;
   }
   return IBV_EVENT_DEVICE_FATAL;
 }
 
 bool of_port(ibv_event_type type) {
   return type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_PORT_ACTIVE;
+}
+bool of_srq(ibv_event_type type) {
+  return type == IBV_EVENT_SRQ_LIMIT_REACHED || type == IBV_EVENT_SRQ_ERR;
+}
+
+/// The handle that the event names; null for one of a port.
+const void* subject(const ibv_async_event& event) {
+  if (of_port(event.event_type)) return nullptr;
+  if (event.event_type == IBV_EVENT_CQ_ERR) return event.element.cq;
+  if (of_srq(event.event_type)) return event.element.srq;
+  return event.element.qp;
 }
 
 /// Queues the event if the context has a verbs object of that number; every context has the port.
@@ -48,6 +65,10 @@ bool deliver(Context& context, const AsyncEvent& event) {
     auto* cq = dynamic_cast<VerbsCq*>(context.find(Kind::kCq, event.number));
     if (cq == nullptr) return false;
     answer.element.cq = cq->plain();
+  } else if (of_srq(answer.event_type)) {
+    auto* srq = static_cast<VerbsSrq*>(context.find(Kind::kSrq, event.number));
+    if (srq == nullptr) return false;
+    answer.element.srq = srq;
   } else {
     auto* qp = dynamic_cast<VerbsQueuePair*>(context.find(Kind::kQp, event.number));
     if (qp == nullptr) return false;
@@ -71,6 +92,9 @@ bool take(Context& context, ibv_async_event* event) {
   if (event->event_type == IBV_EVENT_CQ_ERR) {
     VerbsCq& cq = verbs_cq(event->element.cq);
     report(cq, cq.async_reported);
+  } else if (of_srq(event->event_type)) {
+    auto& srq = *static_cast<VerbsSrq*>(event->element.srq);
+    report(srq, srq.async_reported);
   } else if (!of_port(event->event_type)) {
     VerbsQp& qp = verbs_qp(event->element.qp);
     report(qp.qp_base, qp.async_reported);
@@ -87,6 +111,13 @@ void route_events(Nic& nic) {
       if (&context->nic() != &nic) continue;
       if (deliver(*context, event) && !of_port(verbs_type(event.kind))) break;
     }
+}
+
+void destroy_with_events(Context& context, Object& object, const void* handle) {
+  context.destroy(object);
+  route_events(context.nic());  // nobody has this one's any more
+  std::erase_if(context.events,
+                [=](const ibv_async_event& event) { return subject(event) == handle; });
 }
 
 }  // namespace peal::softnic::abi
@@ -115,6 +146,9 @@ void ibv_ack_async_event(ibv_async_event* event) {
   if (event->event_type == IBV_EVENT_CQ_ERR) {
     VerbsCq& cq = verbs_cq(event->element.cq);
     known = acknowledge(cq, cq.async_events_completed, cq.async_reported, 1);
+  } else if (of_srq(event->event_type)) {
+    auto& srq = *static_cast<VerbsSrq*>(event->element.srq);
+    known = acknowledge(srq, srq.events_completed, srq.async_reported, 1);
   } else if (!of_port(event->event_type)) {
     VerbsQp& qp = verbs_qp(event->element.qp);
     known = acknowledge(qp.qp_base, qp.qp_base.events_completed, qp.async_reported, 1);

@@ -3,6 +3,8 @@
 // mlx5dv_init_obj: the hardware view of verbs objects (queue memory, numbers, doorbell records).
 #include <infiniband/mlx5dv.h>
 
+#include <mutex>
+
 #include "device/mlx5/layout.h"
 #include "softnic/abi/verbs_queues.h"
 
@@ -22,11 +24,12 @@ void describe(VerbsCq& cq, mlx5dv_cq* out) {
 void describe(VerbsSrq& srq, mlx5dv_srq* out) {
   uint64_t asked = out->comp_mask;
   *out = {};
-  out->buf = srq.memory.get();
-  out->dbrec = reinterpret_cast<__be32*>(srq.memory.get() + size_t{srq.entries} * srq.stride);
-  out->stride = srq.stride;
-  out->head = 0;
-  out->tail = srq.entries - 1;
+  out->buf = srq.config.buffer;
+  out->dbrec = reinterpret_cast<__be32*>(srq.config.doorbell);
+  out->stride = mlx5::kSegmentBytes << srq.config.log_stride;
+  const std::lock_guard hold(srq.queue.lock());
+  out->head = srq.queue.head();
+  out->tail = srq.queue.tail();
   if ((asked & MLX5DV_SRQ_MASK_SRQN) != 0) {
     out->srqn = srq.number;
     out->comp_mask = MLX5DV_SRQ_MASK_SRQN;

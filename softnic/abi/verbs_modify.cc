@@ -190,6 +190,7 @@ void VerbsDcTarget::modify(const ibv_qp_attr& attr, int mask) {
   config.min_rnr_timer = limited(attr.min_rnr_timer, 31);
   dctn = require(nic->create_dc_target(config));
   qp_base.qp_num = dctn;
+  Context::of(qp_base.context).set_pollable(dctn, this);
   attributes.path_mtu = attr.path_mtu;
   attributes.min_rnr_timer = attr.min_rnr_timer;
   set_state(IBV_QPS_RTR);

@@ -105,12 +105,20 @@ ibv_wc_opcode opcode_of(mlx5::Opcode opcode) {
   }
 }
 
-ibv_wc completion_of(VerbsQueuePair& qp, const Entry& entry) {
+/// The name of the request that the entry completes, whose place is free from now on.
+uint64_t settle(VerbsQp& qp, const Entry& entry) {
+  const bool sent =
+      entry.kind == mlx5::CqeOpcode::kRequester || entry.kind == mlx5::CqeOpcode::kRequesterError;
+  if (!sent && qp.shared != nullptr) return qp.shared->queue.settle(entry.counter);
+  VerbsQueuePair* own = qp.queue_pair();
+  if (own == nullptr) return 0;
+  return sent ? own->sent.settle(entry.counter) : own->received.settle(entry.counter);
+}
+
+ibv_wc completion_of(VerbsQp& qp, const Entry& entry) {
   ibv_wc wc = {};
   wc.qp_num = entry.qpn;
-  bool sent =
-      entry.kind == mlx5::CqeOpcode::kRequester || entry.kind == mlx5::CqeOpcode::kRequesterError;
-  wc.wr_id = sent ? qp.sent.settle(entry.counter) : qp.received.settle(entry.counter);
+  wc.wr_id = settle(qp, entry);
   switch (entry.kind) {
     case mlx5::CqeOpcode::kRequester:
       wc.opcode = opcode_of(entry.opcode);
@@ -133,24 +141,26 @@ ibv_wc completion_of(VerbsQueuePair& qp, const Entry& entry) {
   }
 }
 
-VerbsQueuePair* owner_of(VerbsCq& cq, const Entry& entry) {
+VerbsQp* owner_of(VerbsCq& cq, const Entry& entry) {
   return Context::of(cq.ibv_cq_ex::context).pollable(entry.qpn);
 }
 
-/// Takes every completion off the CQ and keeps those of other queue pairs for later.
-void drop_completions(VerbsCq& cq, const VerbsQueuePair& leaving) {
+}  // namespace
+
+// Takes every completion off the CQ and keeps those of other queue pairs for later.
+void drop_completions(VerbsCq& cq, VerbsQp& leaving) {
   const std::lock_guard hold(cq.lock);
-  std::erase_if(cq.kept, [&](const Completion& one) { return one.wc.qp_num == leaving.number; });
+  const uint32_t qpn = leaving.qp_base.qp_num;
+  std::erase_if(cq.kept, [&](const Completion& one) { return one.wc.qp_num == qpn; });
   uint64_t lap = cq.consumed + (uint64_t{1} << cq.config.log_entries);
   for (Entry entry; cq.consumed < lap && read_entry(cq, &entry); ++cq.consumed) {
-    VerbsQueuePair* qp = owner_of(cq, entry);
-    if (qp != nullptr && qp != &leaving)
-      cq.kept.push_back({completion_of(*qp, entry), entry.timestamp});
+    VerbsQp* qp = owner_of(cq, entry);
+    if (qp == nullptr) continue;
+    const ibv_wc wc = completion_of(*qp, entry);
+    if (qp != &leaving) cq.kept.push_back({wc, entry.timestamp});
   }
   cq.publish();
 }
-
-}  // namespace
 
 int VerbsCq::take(Completion* next) {
   if (!kept.empty()) {
@@ -160,7 +170,7 @@ int VerbsCq::take(Completion* next) {
   }
   Entry entry;
   if (!read_entry(*this, &entry)) return 0;
-  VerbsQueuePair* qp = owner_of(*this, entry);
+  VerbsQp* qp = owner_of(*this, entry);
   ++consumed;
   if (qp == nullptr) return -1;
   *next = {completion_of(*qp, entry), entry.timestamp};
@@ -174,7 +184,7 @@ void VerbsCq::publish() {
 // Only what ibv_post_* posted can have completions that ibv_poll_cq has to lose: the CQ of a client
 // that drives its queues through their memory stays untouched.
 void VerbsQueuePair::forget_requests() {
-  if (sent.used() || received.used()) {
+  if (sent.used() || received.used() || (shared != nullptr && shared->queue.used())) {
     VerbsCq& first = verbs_cq(qp_base.send_cq);
     VerbsCq& second = verbs_cq(qp_base.recv_cq);
     drop_completions(first, *this);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ibv_post_send and ibv_post_recv: work requests become entries of the queue pair's own rings.
+// ibv_post_send, ibv_post_recv, ibv_post_srq_recv: work requests become entries of rings.
 //
 //   ibv_send_wr -> control | remote address | atomic | data   -> ring -> doorbell record (release)
 //   ibv_recv_wr -> scatter list, ended by an invalid key      -> ring -> doorbell record (release)
@@ -96,7 +96,9 @@ int post_one(VerbsQueuePair& qp, const ibv_send_wr& wr) {
   return 0;
 }
 
-int post_one(VerbsReceiveQueue& queue, const ibv_recv_wr& wr) {
+/// One entry of a queue pair's own ring or of a shared queue.
+template <class Queue>
+int post_receive(Queue& queue, const ibv_recv_wr& wr) {
   if (queue.full()) return ENOMEM;
   std::span<const ibv_sge> list;
   if (!list_of(wr, queue.segments(), &list)) return EINVAL;
@@ -172,7 +174,15 @@ int post_receive_slot(ibv_qp* handle, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   if (error == 0) error = require_state(*qp, [](ibv_qp_state s) { return s != IBV_QPS_RESET; });
   if (error != 0) return refused(error, wr, bad);
   return post_list(qp->received, wr, bad,
-                   [&](const ibv_recv_wr& each) { return post_one(qp->received, each); });
+                   [&](const ibv_recv_wr& each) { return post_receive(qp->received, each); });
+}
+
+// An engine on a GPU does not reach the entries, which are the host's.
+int post_shared_receive_slot(ibv_srq* handle, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  auto& srq = *static_cast<VerbsSrq*>(handle);
+  if (srq.nic->on_gpu()) return refused(EOPNOTSUPP, wr, bad);
+  return post_list(srq.queue, wr, bad,
+                   [&](const ibv_recv_wr& each) { return post_receive(srq.queue, each); });
 }
 
 }  // namespace peal::softnic::abi

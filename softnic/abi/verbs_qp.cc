@@ -66,6 +66,8 @@ void place_queues(VerbsQueuePair& qp, Pd& pd, ibv_qp_cap* cap, bool receives) {
     rq_bytes = (rq_bytes + mlx5::kWqebbBytes - 1) / mlx5::kWqebbBytes * mlx5::kWqebbBytes;
     cap->max_recv_wr = entries;
     cap->max_recv_sge = segments;
+  } else if (!receives) {
+    cap->max_recv_wr = cap->max_recv_sge = 0;
   }
   uint64_t sq_bytes = uint64_t{blocks} * mlx5::kWqebbBytes;
   qp.memory =
@@ -90,6 +92,7 @@ void introduce(VerbsQp& qp, ibv_pd* pd, const ibv_qp_init_attr& init) {
   base.send_cq = init.send_cq;
   base.recv_cq = init.recv_cq;
   base.srq = init.srq;
+  qp.shared = static_cast<VerbsSrq*>(init.srq);
   base.qp_num = base.handle = qp.object().number;
   base.qp_type = init.qp_type;
   base.state = IBV_QPS_RESET;
@@ -100,6 +103,7 @@ VerbsCq& required_cq(ibv_pd* pd, ibv_cq* cq) {
   return verbs_cq(cq);
 }
 
+/// Of any protection domain: the keys in its entries are judged by its own.
 VerbsSrq& required_srq(ibv_pd* pd, ibv_srq* srq) {
   if (srq == nullptr || srq->context != pd->context) refuse(EINVAL);
   return *static_cast<VerbsSrq*>(srq);
@@ -239,6 +243,15 @@ Refusal VerbsQueuePair::retire() {
   return refusal;
 }
 
+Refusal VerbsDcTarget::retire() {
+  if (dctn == 0) return {};
+  const Refusal refusal = nic->destroy_dc_target(dctn);
+  if (refusal.refused()) return refusal;
+  drop_completions(verbs_cq(qp_base.recv_cq), *this);
+  Context::of(qp_base.context).set_pollable(dctn, nullptr);
+  return {};
+}
+
 void VerbsDcTarget::describe(mlx5dv_qp*) { refuse(EOPNOTSUPP); }
 
 ibv_qp* create_qp_ex_slot(ibv_context* handle, ibv_qp_init_attr_ex* attr) {
@@ -302,11 +315,7 @@ int ibv_destroy_qp(ibv_qp* handle) {
       wait_acknowledged(*handle, [&] { return handle->events_completed == qp.async_reported; });
   return answer_error([&] {
     if (!waited) refuse(EBUSY);
-    Context& context = Context::of(handle->context);
-    std::erase_if(context.events, [&](const ibv_async_event& event) {
-      return event.event_type != IBV_EVENT_CQ_ERR && event.element.qp == handle;
-    });
-    context.destroy(qp.object());
+    destroy_with_events(Context::of(handle->context), qp.object(), handle);
   });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Completion queues, shared receive queues, address handles.
+// Completion queues, address handles.
 #include "softnic/abi/verbs_queues.h"
 
 #include <bit>
@@ -24,20 +24,6 @@ VerbsCq::~VerbsCq() {
   }
   pthread_cond_destroy(&cond);
   pthread_mutex_destroy(&mutex);
-}
-
-VerbsSrq::VerbsSrq() : Object(Kind::kSrq), ibv_srq{} {
-  pthread_mutex_init(&mutex, nullptr);
-  pthread_cond_init(&cond, nullptr);
-}
-
-VerbsSrq::~VerbsSrq() {
-  pthread_cond_destroy(&cond);
-  pthread_mutex_destroy(&mutex);
-}
-
-int get_srq_num_slot(ibv_srq* srq, uint32_t* number) {
-  return answer_error([&] { *number = static_cast<VerbsSrq*>(srq)->number; });
 }
 
 namespace {
@@ -115,47 +101,8 @@ int ibv_destroy_cq(ibv_cq* handle) {
   const bool waited = wait_acknowledged(cq, acknowledged);
   return answer_error([&] {
     if (!waited) refuse(EBUSY);
-    Context& context = Context::of(handle->context);
-    context.destroy(cq);
-    std::erase_if(context.events, [&](const ibv_async_event& event) {
-      return event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == handle;
-    });
+    destroy_with_events(Context::of(handle->context), cq, handle);
   });
-}
-
-ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
-  return answer_pointer([&]() -> ibv_srq* {
-    constexpr uint32_t kMaxSge = 31;
-    uint32_t wanted = init->attr.max_wr;
-    uint32_t sge = init->attr.max_sge;
-    if (wanted == 0 || wanted > (1u << kMaxLogReceiveEntries) || sge > kMaxSge) refuse(EINVAL);
-    auto& domain = *static_cast<Pd*>(pd);
-    Context& context = Context::of(pd->context);
-    auto srq = std::make_unique<VerbsSrq>();
-    srq->entries = std::bit_ceil(wanted + 1);
-    // A next segment, then the scatter list.
-    srq->stride = std::bit_ceil(mlx5::kSegmentBytes * (1 + (sge == 0 ? 1 : sge)));
-    size_t bytes = size_t{srq->entries} * srq->stride;
-    srq->memory = allocate_queue(domain, bytes + sizeof(mlx5::DoorbellRecord), MLX5DV_RES_TYPE_SRQ);
-    srq->attributes = init->attr;
-    srq->attributes.max_wr = srq->entries - 1;
-    srq->attributes.srq_limit = 0;
-    srq->domain = Use(domain);
-    srq->number = srq->handle = context.next_number();
-    srq->context = pd->context;
-    srq->srq_context = init->srq_context;
-    srq->pd = pd;
-    init->attr.max_wr = srq->attributes.max_wr;
-    return context.adopt(std::move(srq));
-  });
-}
-
-int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
-  return answer_error([&] { *attr = static_cast<VerbsSrq*>(srq)->attributes; });
-}
-
-int ibv_destroy_srq(ibv_srq* srq) {
-  return answer_error([&] { Context::of(srq->context).destroy(*static_cast<VerbsSrq*>(srq)); });
 }
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {

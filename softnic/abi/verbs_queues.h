@@ -6,8 +6,8 @@
 // objects use the caller's umems. A client may drive them through that memory (mlx5dv_init_obj) or
 // by ibv_post_send, ibv_post_recv and ibv_poll_cq (verbs_post.cc, verbs_poll.cc), not by both.
 //
-// Locks: the control lock (guard.h), then a CQ's, then a send or receive queue's; posting and
-// polling take only their own.
+// Locks: the control lock (guard.h), then a CQ's, then a send, receive or shared queue's; posting
+// and polling take only their own.
 #pragma once
 
 #include <infiniband/mlx5dv.h>
@@ -22,6 +22,7 @@
 #include "softnic/abi/context.h"
 #include "softnic/abi/memory.h"
 #include "softnic/abi/send_queue.h"
+#include "softnic/abi/shared_queue.h"
 #include "softnic/abi/spin_lock.h"
 
 namespace peal::softnic::abi {
@@ -96,14 +97,17 @@ VerbsCq* create_completion_queue(ibv_context* handle, const CqRequest& request);
 
 class VerbsSrq : public Object, public ibv_srq {
  public:
-  VerbsSrq();
+  explicit VerbsSrq(std::shared_ptr<Nic> device);
   ~VerbsSrq() override;
+  Refusal retire() override { return nic->destroy_srq(number); }
+  uint32_t max_wr() const { return (1u << config.log_entries) - 1; }
 
+  std::shared_ptr<Nic> nic;
+  SharedReceiveConfig config;
   Buffer memory;
   Use domain;
-  uint32_t entries = 0;
-  uint32_t stride = 0;
-  ibv_srq_attr attributes = {};
+  VerbsSharedQueue queue;
+  uint32_t async_reported = 0;  // taken by ibv_get_async_event
 };
 
 class VerbsQueuePair;
@@ -130,8 +134,13 @@ class VerbsQp : public ibv_qp_ex {
   }
 
   ibv_qp_init_attr created_with = {};
+  VerbsSrq* shared = nullptr;   // that its receives come from
   uint32_t async_reported = 0;  // taken by ibv_get_async_event
 };
+
+/// Takes the completions of a queue pair that leaves, or starts anew, out of the CQ; the entries of
+/// a shared receive queue that they speak of are free.
+void drop_completions(VerbsCq& cq, VerbsQp& leaving);
 
 /// What ibv_wr_* put together since ibv_wr_start.
 struct BuiltRequest {
@@ -178,7 +187,7 @@ class VerbsDcTarget : public Object, public VerbsQp {
  public:
   explicit VerbsDcTarget(std::shared_ptr<Nic> device)
       : Object(Kind::kDctQp), nic(std::move(device)) {}
-  Refusal retire() override { return dctn == 0 ? Refusal{} : nic->destroy_dc_target(dctn); }
+  Refusal retire() override;
   Object& object() override { return *this; }
   void modify(const ibv_qp_attr& attr, int mask) override;
   ibv_qp_attr query() override;

@@ -103,6 +103,8 @@ class PortCopy {
     copy.keys = keys_.as<Key>();
     copy.cqs = cqs_.as<CompletionQueue>();
     copy.qps = qps_.as<QueuePair>();
+    copy.srqs = nullptr;  // all of them empty
+    copy.srq_count = 0;
     copy.dc_connections = nullptr;
     copy.dc_connection_count = 0;
     up(port_, &copy, sizeof(copy), stream);

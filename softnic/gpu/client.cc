@@ -176,6 +176,17 @@ uint64_t Client::cq_produced(uint32_t cqn) {
   return ask(call, {}, &reply).refused() ? 0 : reply.produced;
 }
 
+/// Its memory is the host's, which that engine does not reach: there the queue is always empty.
+Created Client::create_srq(const SharedReceiveConfig& config) {
+  Call call;
+  call.kind = CallKind::kCreateSrq;
+  call.srq = config;
+  call.srq.buffer = nullptr;
+  call.srq.doorbell = nullptr;
+  return create(call);
+}
+Refusal Client::destroy_srq(uint32_t srqn) { return destroy(CallKind::kDestroySrq, srqn); }
+
 Created Client::create_qp(const QueuePairConfig& config) {
   Call call;
   call.kind = CallKind::kCreateQp;

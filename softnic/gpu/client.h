@@ -38,6 +38,8 @@ class Client : public Commands {
   Created create_cq(const CompletionQueueConfig& config) override;
   Refusal destroy_cq(uint32_t cqn) override;
   uint64_t cq_produced(uint32_t cqn) override;
+  Created create_srq(const SharedReceiveConfig& config) override;
+  Refusal destroy_srq(uint32_t srqn) override;
   Created create_qp(const QueuePairConfig& config) override;
   Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) override;
   Refusal query_qp(uint32_t qpn, QueuePairAttributes* answer) override;

@@ -62,6 +62,8 @@ enum class CallKind : uint32_t {
   kDestroyQp,
   kCreateDct,
   kDestroyDct,
+  kCreateSrq,
+  kDestroySrq,
   kAttachUar,
   kDetachUar,
   kViolations,
@@ -69,7 +71,7 @@ enum class CallKind : uint32_t {
 
 /// Plain and flat: only the fields of its kind mean anything.
 struct Call {
-  static constexpr uint64_t kVersion = 0x7065616c'00000003;
+  static constexpr uint64_t kVersion = 0x7065616c'00000004;
   uint64_t version = kVersion;
   CallKind kind = CallKind::kHello;
   uint32_t number = 0;
@@ -78,6 +80,7 @@ struct Call {
   Extent extent;
   MemoryKeyConfig key;
   CompletionQueueConfig cq;
+  SharedReceiveConfig srq;
   QueuePairConfig qp;
   DcTargetConfig target;
   QueuePairAttributes attributes;

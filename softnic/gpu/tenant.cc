@@ -121,6 +121,14 @@ Refusal Tenant::command(const Call& call, Reply& reply) {
       return refusal;
     case CallKind::kDestroyQp:
       return release(CallKind::kCreateQp, call.number, control_.destroy_qp(call.number));
+    case CallKind::kCreateSrq:
+      if (call.srq.buffer != nullptr) {
+        return {CommandStatus::kBadParameter, "this engine takes nothing from an SRQ"};
+      }
+      hold(call.kind, control_.create_srq(call.srq), reply, refusal);
+      return refusal;
+    case CallKind::kDestroySrq:
+      return release(CallKind::kCreateSrq, call.number, control_.destroy_srq(call.number));
     case CallKind::kAllocatePd:
       hold(call.kind, control_.allocate_pd(), reply, refusal);
       return refusal;

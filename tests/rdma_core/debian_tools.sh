@@ -4,7 +4,7 @@
 # Runs Debian's own rdma-core programs, unchanged, against the software NIC.
 #
 #   $1 one of the software NIC's libraries
-#   $2 devinfo | pingpong | perftest | perftest_events | perftest_old | presented
+#   $2 devinfo | pingpong | srq_pingpong | perftest | perftest_events | perftest_old | perftest_srq | presented
 #
 # They find it by LD_LIBRARY_PATH alone. Skipped, with the reason, where the package is missing.
 set -eu
@@ -86,6 +86,21 @@ pingpong() {
   ping_pong -n 1000 -N
 }
 
+# Sixteen connections, or as many as -q says, receive from one queue.
+srq_ping_pong() {
+  two_ends ibv_srq_pingpong "$@"
+  expect server ' iters in '
+  expect client ' iters in '
+  echo "ibv_srq_pingpong $*: $(tail -n 1 "$TEST_TMPDIR/client.log")"
+}
+
+srq_pingpong() {
+  srq_ping_pong -n 1000
+  srq_ping_pong -n 1000 -q 1 -s 1
+  srq_ping_pong -n 200 -q 3 -s 100000 -m 4096 -r 5
+  srq_ping_pong -n 1000 -q 4 -e
+}
+
 # perf PROGRAM OPTIONS...: 100 iterations, whose result both ends print.
 perf() {
   two_ends "$@" -d mlx5_0 -F -n 100
@@ -106,6 +121,19 @@ perftest_old() {
   for program in ib_write_bw ib_write_lat ib_read_bw ib_atomic_lat ib_send_bw; do
     perf "$program" --use_old_post_send
   done
+}
+
+# Receives from one queue: of one connection and of four, which fill it; a queue smaller than what is on its way;
+# sleeping; and through ibv_post_send.
+perftest_srq() {
+  perf ib_send_lat --use-srq
+  perf ib_send_lat --use-srq -e
+  perf ib_send_bw --use-srq
+  perf ib_send_bw --use-srq -r 20
+  perf ib_send_bw --use-srq -b --use_old_post_send
+  two_ends ib_send_bw -d mlx5_0 -F -n 100 --use-srq -q 4
+  expect client '^ *[0-9]+ +400 +[0-9.]+'
+  echo "ib_send_bw --use-srq -q 4: $(grep -E '^ *[0-9]+ +400 ' "$TEST_TMPDIR/client.log")"
 }
 
 # perftest has no -e for its WRITE programs.

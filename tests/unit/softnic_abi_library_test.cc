@@ -86,6 +86,8 @@ constexpr Name kVerbsNames[] = {
     {"ibv_create_cq", "IBVERBS_1.1"},
     {"ibv_destroy_cq", "IBVERBS_1.1"},
     {"ibv_create_srq", "IBVERBS_1.1"},
+    {"ibv_modify_srq", "IBVERBS_1.1"},
+    {"ibv_query_srq", "IBVERBS_1.1"},
     {"ibv_destroy_srq", "IBVERBS_1.1"},
     {"ibv_create_qp", "IBVERBS_1.1"},
     {"ibv_modify_qp", "IBVERBS_1.1"},

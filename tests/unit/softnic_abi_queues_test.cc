@@ -341,13 +341,6 @@ TEST_F(SoftnicAbiQueues, AddressHandleIsAnAddressVector) {
   EXPECT_EQ(ibv_create_ah(pd, &attr), nullptr);
 }
 
-TEST_F(SoftnicAbiQueues, SharedReceivesAnswerUnsupported) {
-  ibv_recv_wr receive = {};
-  ibv_recv_wr* bad_receive = nullptr;
-  EXPECT_EQ(ibv_post_srq_recv(srq, &receive, &bad_receive), EOPNOTSUPP);
-  EXPECT_EQ(bad_receive, &receive);
-}
-
 TEST_F(SoftnicAbiQueues, EmptySlotsAnswerUnsupportedThroughInlineCalls) {
   EXPECT_EQ(ibv_alloc_null_mr(pd), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
