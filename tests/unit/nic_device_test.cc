@@ -140,7 +140,8 @@ TEST_F(NicDevice, TakesTheBestDoorbellPageThereIs) {
   EXPECT_EQ(fake_.uar_flags, 0u);
   EXPECT_EQ(last.page(), 0x22u);
   fake_.refuse_uar = 7;
-  expect_in(refusal(ErrorCode::kSystem, [&] { Uar uar(device); }), {"mlx5dv_devx_alloc_uar"});
+  expect_in(refusal(ErrorCode::kSystem, [&] { Uar uar(device); }),
+            {"mlx5dv_devx_alloc_uar(mlx5_0, any kind)", "PEAL_TRANSPORT=proxy"});
 }
 
 TEST_F(NicDevice, ReleasesEachObjectOnceWhenOwnersMove) {

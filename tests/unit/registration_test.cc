@@ -175,7 +175,8 @@ TEST_F(NicRegistration, NamesBothRefusalsAndTheRemedy) {
              "modprobe nvidia-peermem", "open kernel modules", "container", "ulimit -l"});
   cuda_.dma_buf = false;
   expect_in(refusal(ErrorCode::kSystem, [&] { Umem(device_, on_gpu()); }),
-            {"mlx5dv_devx_umem_reg(8192 bytes", "nor as a dma-buf: the driver exports none"});
+            {"mlx5dv_devx_umem_reg(8192 bytes", "nor as a dma-buf: the driver exports none",
+             "; PEAL_TRANSPORT=proxy does without umems"});
 }
 
 TEST_F(NicRegistration, LeavesTheRemedyToTheSoftwareNicWhereItIsThat) {
