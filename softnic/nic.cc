@@ -34,6 +34,15 @@ struct CpuEngine {
     driver.start([this] { control.collect(); });
   }
 
+  void lend(std::optional<Loan> loan) {
+    const Runner::Pause pause(driver);
+    if (loan) wire.lend(std::move(*loan));
+  }
+  void take_back(uint32_t key) {
+    const Runner::Pause pause(driver);
+    wire.take_back(key);
+  }
+
   Tables tables;
   ShmWire wire;
   Control control;
@@ -229,9 +238,17 @@ std::shared_ptr<std::byte> Nic::gpu_page(size_t bytes) const {
 }
 
 Created Nic::register_memory(const MemoryKeyConfig& config) {
-  return state_->commands().register_memory(config);
+  const Created created = state_->commands().register_memory(config);
+  if (!created.refusal.refused() && !on_gpu()) {
+    state_->cpu->lend(Loan::of(created.number, config.memory, config.bytes));
+  }
+  return created;
 }
-Refusal Nic::deregister_memory(uint32_t key) { return state_->commands().deregister_memory(key); }
+Refusal Nic::deregister_memory(uint32_t key) {
+  const Refusal refusal = state_->commands().deregister_memory(key);
+  if (!refusal.refused() && !on_gpu()) state_->cpu->take_back(key);
+  return refusal;
+}
 
 Created Nic::create_cq(const CompletionQueueConfig& config) {
   return state_->commands().create_cq(config);

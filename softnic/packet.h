@@ -25,12 +25,16 @@ enum class PacketKind : uint8_t {
   kNotReady,  // psn found no receive entry; try again after `timer`
   kResend,    // psn was expected and something later came
   kAbsent,    // no queue pair listens at that number now; a hint to ask again soon
+  kOffer,     // of the wire itself, see lend.h
+  kBorrowed,  // `address` is the offer's id
+  kTakeBack,  // likewise
 };
 
 inline constexpr uint8_t kFirstOfConnection = 1;  // DC: opens (or resynchronises) the connection
 inline constexpr uint8_t kDcRequest = 2;
 inline constexpr uint8_t kLastOfMessage = 4;
 inline constexpr uint8_t kSolicited = 8;  // the receiver's completion raises a solicited event
+inline constexpr uint8_t kLent = 16;      // LentBytes follow instead of the payload (lend.h)
 
 inline constexpr uint32_t kPsnMask = 0xffffff;
 

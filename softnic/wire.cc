@@ -26,6 +26,34 @@ RingMemory answer_ring(const Mapping& file, uint64_t bytes) {
   return {file.memory() + kLinkHeaderBytes + bytes, bytes};
 }
 
+/// A record between the wires themselves.
+Packet wire_record(PacketKind kind, uint64_t id, uint32_t payload) {
+  Packet packet = {};
+  packet.kind = kind;
+  packet.address = id;
+  packet.payload = payload;
+  return packet;
+}
+
+template <class T>
+Payload payload_of(const T& value) {
+  Payload payload;
+  payload.clear();
+  payload.append(reinterpret_cast<const std::byte*>(&value), sizeof(value));
+  return payload;
+}
+
+/// Out of a ring, where it may lie in two pieces. False if it is not as long.
+template <class T>
+bool copy_out(const Payload& payload, T* value) {
+  if (payload.bytes != sizeof(T)) return false;
+  auto* to = reinterpret_cast<std::byte*>(value);
+  for (uint32_t i = 0; i < payload.count; ++i) {
+    to = std::copy_n(payload.chunk[i].memory, payload.chunk[i].bytes, to);
+  }
+  return true;
+}
+
 }  // namespace
 
 ShmWire::~ShmWire() {
@@ -74,11 +102,65 @@ SendStatus ShmWire::set_up(uint16_t lid, uint64_t& generation) {
 
 SendStatus ShmWire::send(uint16_t lid, const Packet& packet, const Payload& payload) {
   if (port_down(port_, now_)) return SendStatus::kSent;
-  RingWriter& ring = outgoing_[lid]->requests;
-  if (!ring.room(record_bytes(payload.bytes))) return SendStatus::kFull;
-  ring.append(packet, payload);
-  if (ring.unpublished() > kPublishAfter) ring.publish();
+  Outgoing& link = *outgoing_[lid];
+  LentBytes place{};
+  const bool large = payload.count == 1 && payload.bytes >= Loan::kLeastBytes;
+  const uint32_t slot =
+      large ? loans_.find(payload.chunk[0].memory, payload.bytes, &place.at) : Loans::kMax;
+  if (slot != Loans::kMax && (link.borrowed >> slot & 1) != 0) {
+    place.id = loans_[slot].id();
+    return link.send_lent(packet, place);
+  }
+  if (!link.requests.room(record_bytes(payload.bytes))) return SendStatus::kFull;
+  link.requests.append(packet, payload);
+  if (slot != Loans::kMax) link.offer(slot, loans_[slot].offer());
+  if (link.requests.unpublished() > kPublishAfter) link.requests.publish();
   return SendStatus::kSent;
+}
+
+/// The request, with where its bytes are instead of them.
+SendStatus ShmWire::Outgoing::send_lent(const Packet& packet, const LentBytes& place) {
+  if (!requests.room(record_bytes(sizeof(place)))) return SendStatus::kFull;
+  Packet lean = packet;
+  lean.flags |= kLent;
+  lean.payload = sizeof(place);
+  requests.append(lean, payload_of(place));
+  lent += packet.bytes;
+  if (lent > kPublishAfter) publish();
+  return SendStatus::kSent;
+}
+
+/// Once. Where there is no room, the next packet tries again; where the peer cannot, it is silent.
+/// It never holds more than there are slots, so what had this one before goes first.
+void ShmWire::Outgoing::offer(uint32_t slot, const Offer& offer) {
+  if ((offered >> slot & 1) != 0) return;
+  tell_taken_back();
+  if (!taken_back.empty() || !requests.room(record_bytes(sizeof(offer)))) return;
+  offered |= uint64_t{1} << slot;
+  requests.append(wire_record(PacketKind::kOffer, offer.id, sizeof(offer)), payload_of(offer));
+}
+
+void ShmWire::Outgoing::tell_taken_back() {
+  while (!taken_back.empty() && requests.room(record_bytes(0))) {
+    requests.append(wire_record(PacketKind::kTakeBack, taken_back.back(), 0), Payload{0, 0, {}});
+    taken_back.pop_back();
+  }
+}
+
+void ShmWire::Outgoing::publish() {
+  lent = 0;
+  requests.publish();
+}
+
+void ShmWire::take_back(uint32_t key) {
+  loans_.remove(key, [this](uint32_t slot, uint64_t id) {
+    const uint64_t bit = uint64_t{1} << slot;
+    for (Outgoing* link : open_) {
+      if ((link->offered & bit) != 0) link->taken_back.push_back(id);
+      link->offered &= ~bit;
+      link->borrowed &= ~bit;
+    }
+  });
 }
 
 uint64_t ShmWire::consumed(uint16_t lid) {
@@ -132,6 +214,40 @@ void ShmWire::Incoming::answer(const Packet& packet, const Payload& payload) {
   answers.append(packet, payload);
 }
 
+/// An offer, or the end of one. What cannot be mapped is not answered; false if it is neither.
+bool ShmWire::Incoming::borrow(const Packet& packet, const Payload& payload) {
+  const auto held_already = [&](const auto& one) { return one->id() == packet.address; };
+  if (packet.kind == PacketKind::kTakeBack) {
+    std::erase_if(borrowed, held_already);
+    return true;
+  }
+  Offer offer;
+  if (packet.kind != PacketKind::kOffer || !copy_out(payload, &offer) ||
+      offer.id != packet.address || borrowed.size() >= Loans::kMax ||
+      std::ranges::any_of(borrowed, held_already)) {
+    return false;
+  }
+  auto mapped = Borrowed::open(offer);
+  if (mapped == nullptr) return true;
+  borrowed.push_back(std::move(mapped));
+  answer(wire_record(PacketKind::kBorrowed, offer.id, 0), Payload{0, 0, {}});
+  return true;
+}
+
+/// Makes `payload` the bytes that were lent. False if they are not.
+bool ShmWire::Incoming::find_lent(const Packet& packet, Payload& payload) const {
+  LentBytes place;
+  if (!copy_out(payload, &place)) return false;
+  for (const auto& one : borrowed) {
+    const std::byte* const at = one->id() == place.id ? one->at(place.at, packet.bytes) : nullptr;
+    if (at == nullptr) continue;
+    payload.clear();
+    payload.append(at, packet.bytes);
+    return true;
+  }
+  return false;
+}
+
 /// Serves requests of one link until none is left, or the answers have no room.
 bool ShmWire::serve(Incoming& link) {
   Packet packet;
@@ -141,14 +257,21 @@ bool ShmWire::serve(Incoming& link) {
   Server<Incoming> server(port_, link.lid, link, now_);
   for (; served < kPacketsPerRound && link.requests.peek(packet, payload); ++served) {
     const bool reads = packet.opcode == mlx5::Opcode::kRdmaRead;
-    if (packet.kind != PacketKind::kRequest || packet.payload > link.segment ||
-        packet.bytes > link.segment) {
+    if (packet.payload > link.segment || packet.bytes > link.segment ||
+        ((packet.flags & kLent) != 0 && !link.find_lent(packet, payload))) {
       link.lost = true;
       break;
     }
     const uint64_t answer = record_bytes(reads ? packet.bytes : sizeof(uint64_t));
     if (!link.answers.room(answer + 2 * record_bytes(0))) break;
-    if (!down) server.serve(packet, payload);
+    if (packet.kind != PacketKind::kRequest) {
+      if (!link.borrow(packet, payload)) {
+        link.lost = true;
+        break;
+      }
+    } else if (!down) {
+      server.serve(packet, payload);
+    }
     link.requests.take();
   }
   if (link.holds) link.release();
@@ -164,7 +287,12 @@ bool ShmWire::take_answers(Outgoing& link) {
   Payload payload;
   int taken = 0;
   for (; taken < kPacketsPerRound && link.answers.peek(packet, payload); ++taken) {
-    if (!down) take_answer(port_, packet, payload, now_);
+    if (packet.kind == PacketKind::kBorrowed) {
+      const uint32_t slot = loans_.find(packet.address);
+      if (slot != Loans::kMax) link.borrowed |= link.offered & uint64_t{1} << slot;
+    } else if (!down) {
+      take_answer(port_, packet, payload, now_);
+    }
     link.answers.take();
   }
   link.answers.publish();
@@ -208,7 +336,10 @@ bool ShmWire::poll(uint64_t now) {
 }
 
 void ShmWire::flush() {
-  for (Outgoing* link : open_) link->requests.publish();
+  for (Outgoing* link : open_) {
+    link->tell_taken_back();
+    link->publish();
+  }
 }
 
 }  // namespace peal::softnic

@@ -17,6 +17,7 @@
 
 #include "softnic/engine.h"
 #include "softnic/fabric.h"
+#include "softnic/lend.h"
 #include "softnic/ring.h"
 #include "softnic/serve.h"
 
@@ -55,6 +56,11 @@ class ShmWire {
   /// Shows the peers what was sent since the last call.
   void flush();
 
+  /// What lies in this memory may be copied from there by peers; until take_back(), when its key
+  /// goes.
+  void lend(Loan loan) { loans_.add(std::move(loan)); }
+  void take_back(uint32_t key);
+
  private:
   struct Outgoing {
     uint16_t lid = 0;
@@ -65,6 +71,15 @@ class ShmWire {
     RingWriter requests;
     RingReader answers;
     bool lost = false;
+    uint64_t offered = 0;              // a bit for each slot of the loans
+    uint64_t borrowed = 0;             // and of those the peer has mapped
+    uint64_t lent = 0;                 // bytes since the last publish
+    std::vector<uint64_t> taken_back;  // the peer does not know yet
+
+    SendStatus send_lent(const Packet& packet, const LentBytes& place);
+    void offer(uint32_t slot, const Offer& offer);
+    void tell_taken_back();
+    void publish();
   };
   struct Incoming {
     uint16_t lid = 0;
@@ -76,10 +91,13 @@ class ShmWire {
     Packet held = {};  // acknowledgement not yet sent
     bool holds = false;
     bool lost = false;
+    std::vector<std::unique_ptr<Borrowed>> borrowed;
 
     void acknowledge(const Packet& packet);
     void answer(const Packet& packet, const Payload& payload);
     void release();
+    bool borrow(const Packet& packet, const Payload& payload);
+    bool find_lent(const Packet& packet, Payload& payload) const;
   };
 
   SendStatus set_up(uint16_t lid, uint64_t& generation);
@@ -91,6 +109,7 @@ class ShmWire {
 
   Port& port_;
   Fabric& fabric_;
+  Loans loans_;
   uint64_t now_ = 0;
   uint64_t next_look_ = 0;  // when to ask whether peers live
   uint64_t lives_ = 0;

@@ -3,6 +3,7 @@
 // Host memory: a memfd, so that a transport can map the same pages in another process.
 #include "host/memory/backing.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -128,13 +129,15 @@ Backing make_host_backing(size_t bytes, const std::string& name) {
   }
   const size_t rounded = (bytes + page - 1) / page * page;
 
-  const int fd = ::memfd_create(name.c_str(), MFD_CLOEXEC);
+  const int fd = ::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) fail_errno(errno, "memfd_create(" + name + ")");
   if (::ftruncate(fd, static_cast<off_t>(rounded)) != 0) {
     const int error = errno;
     ::close(fd);
     refuse_memory(bytes, name, std::strerror(error));
   }
+  // Who maps it in another process may rely on it. Without seals (an old kernel) that only copies.
+  static_cast<void>(::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK));
   std::byte* const address = map_aligned(fd, rounded);
   if (!address) {
     const int error = errno;

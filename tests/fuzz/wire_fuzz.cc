@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The files of the shared-memory wire as an impostor of the same user writes them: ring headers,
-// counters, records, slot pages, file names. The NIC that maps them may drop a link; it must not
-// read or write outside its mappings and its keys' memory, and each look must end.
+// counters, records, offers of memory, slot pages, file names. The NIC that maps them may drop a
+// link; it must not read or write outside its mappings and its keys' memory, and each look must
+// end.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "softnic/wire.h"
@@ -13,6 +19,7 @@ namespace {
 
 constexpr uint64_t kRing = 32 << 10;  // the smallest
 constexpr size_t kSlotPageBytes = 4096;
+constexpr uint64_t kLentBytes = 64 << 10;
 
 /// The folder and two NICs' places in it, the same for all inputs: claiming a slot takes longer
 /// than a run.
@@ -31,11 +38,20 @@ struct Ground {
     require(mkdtemp(name) != nullptr);
     return name;
   }
+  /// A file that the impostor may lend.
+  static Offer make_offer() {
+    const int fd = memfd_create("lent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct stat info;
+    require(ftruncate(fd, kLentBytes) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0 &&
+            fstat(fd, &info) == 0);
+    return {1, getpid(), fd, info.st_dev, info.st_ino, 0, kLentBytes};
+  }
 
   std::string folder = make_folder();
   Settings chosen;
   Fabric home;
   Fabric away;
+  Offer lent = make_offer();
 };
 
 Ground& ground() {
@@ -72,7 +88,7 @@ class Run {
 
  private:
   void act() {
-    switch (in_.below(12)) {
+    switch (in_.below(14)) {
       case 0:
         return offer_link();
       case 1:
@@ -92,6 +108,10 @@ class Run {
         return write_answer();
       case 10:
         return write_slot();
+      case 11:
+        return offer_memory();
+      case 12:
+        return write_lent();
       default:
         now_ += uint64_t{in_.byte()} << in_.below(24);
         static_cast<void>(wire_.poll(now_));
@@ -176,6 +196,39 @@ class Run {
       const auto& header = *reinterpret_cast<const LinkHeader*>(offered_.memory());
       require(load<uint64_t>(&header.requests.head) == 0);
     }
+  }
+  /// A record of the wire itself: an offer that is sound, or not, or the end of one.
+  void offer_memory() {
+    const uint8_t how = in_.byte();
+    Offer offer = ground().lent;
+    offer.id = in_.below(4);
+    uint64_t* const words[] = {&offer.device, &offer.inode, &offer.offset, &offer.bytes};
+    if ((how & 1) != 0) *words[how >> 1 & 3] = in_.number<uint64_t>();
+    if ((how & 8) != 0) offer.fd = in_.byte();
+    Packet packet = {};
+    packet.kind = (how & 0x30) == 0x30 ? PacketKind::kTakeBack : PacketKind::kOffer;
+    packet.address = (how & 0x40) != 0 ? in_.byte() : offer.id;
+    packet.payload = (how & 0x80) != 0 ? in_.byte() : sizeof(offer);
+    write_behind_next(&offer, sizeof(offer));
+    write_record(offered_, kLinkHeaderBytes, &LinkHeader::requests, &tail_, packet);
+  }
+  /// A request whose bytes are lent.
+  void write_lent() {
+    Packet it = packet();
+    it.kind = PacketKind::kRequest;
+    it.flags |= kLent;
+    it.psn = home_.qp(it.destination < kQps ? it.destination : 0).receive.expected_psn;
+    it.payload = in_.below(8) != 7 ? sizeof(LentBytes) : in_.byte();
+    const LentBytes place{in_.below(4),
+                          in_.flag() ? in_.number<uint64_t>() : in_.below(kLentBytes)};
+    write_behind_next(&place, sizeof(place));
+    write_record(offered_, kLinkHeaderBytes, &LinkHeader::requests, &tail_, it);
+    static_cast<void>(wire_.poll(now_));
+  }
+  /// What the next request in the ring is followed by; not across the ring's end.
+  void write_behind_next(const void* from, size_t bytes) {
+    const size_t at = kLinkHeaderBytes + ((tail_ + sizeof(Packet)) & (kRing - 1));
+    if (reaches(offered_, at + bytes)) std::memcpy(offered_.memory() + at, from, bytes);
   }
   void write_bytes() {
     Mapping& file = in_.flag() ? offered_ : asked_;

@@ -301,6 +301,41 @@ TEST_F(Corruption, UnknownPacketKind) {
   });
 }
 
+TEST_F(Corruption, BytesThatNobodyLent) {
+  impostor->link(nic->lid(), kBytes, [](LinkHeader& header, std::byte* ring) {
+    auto* packet = reinterpret_cast<Packet*>(ring);
+    packet->kind = PacketKind::kRequest;
+    packet->opcode = Opcode::kRdmaWrite;
+    packet->flags = kLent;
+    packet->bytes = packet->total = 4096;
+    packet->payload = sizeof(LentBytes);
+    header.requests.tail = 128;
+  });
+}
+
+TEST_F(Corruption, OfferThatIsTooShort) {
+  impostor->link(nic->lid(), kBytes, [](LinkHeader& header, std::byte* ring) {
+    auto* packet = reinterpret_cast<Packet*>(ring);
+    packet->kind = PacketKind::kOffer;
+    packet->payload = sizeof(Offer) - 1;
+    header.requests.tail = 128;
+  });
+}
+
+TEST_F(Corruption, OffersWithoutEnd) {
+  impostor->link(nic->lid(), kBytes, [](LinkHeader& header, std::byte* ring) {
+    for (uint64_t i = 0; i < 256; ++i) {
+      auto* packet = reinterpret_cast<Packet*>(ring + 128 * i);
+      packet->kind = PacketKind::kOffer;
+      packet->address = i;
+      packet->payload = sizeof(Offer);
+      const Offer offer{i, getpid(), static_cast<int64_t>(i), 0, 0, 0, 4096};
+      std::memcpy(packet + 1, &offer, sizeof(offer));
+    }
+    header.requests.tail = 32 << 10;
+  });
+}
+
 TEST_F(Corruption, AnswersTakenThatWereNeverSent) {
   impostor->link(nic->lid(), kBytes, [](LinkHeader& header, std::byte* ring) {
     header.answers.head = 1 << 20;

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Registered memory that the NIC of another process maps for itself, so that what it is sent out of
+// it is copied once, by it, and not twice, through the ring.
+//
+//   requester:  kOffer (a file)  ->  responder:  maps it, kBorrowed  ->  requester: names its bytes
+//               kTakeBack        ->              unmaps it               in requests
+//
+// Only a memfd sealed against shrinking is lent or borrowed: nobody can cut off what a reader has
+// mapped, so a peer stays as harmless as it is with a ring.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace peal::softnic {
+
+/// Payload of kOffer: bytes [offset, offset + bytes) of descriptor `fd` of process `pid`.
+struct Offer {
+  uint64_t id;  // never used again by this NIC
+  int64_t pid;
+  int64_t fd;
+  uint64_t device;  // so that no other file is taken for it
+  uint64_t inode;
+  uint64_t offset;
+  uint64_t bytes;
+};
+
+/// What follows a request instead of its payload when kLent is set.
+struct LentBytes {
+  uint64_t id;
+  uint64_t at;  // of the offer's bytes
+};
+
+/// A registration whose memory can be lent. Keeps its file open.
+class Loan {
+ public:
+  static constexpr uint32_t kLeastBytes = 8 << 10;  // of a registration, and of a packet
+
+  /// Nothing if the memory is less, or not all in one shared mapping of a memfd that is sealed
+  /// against shrinking and that this process has open.
+  static std::optional<Loan> of(uint32_t key, const std::byte* memory, uint64_t bytes);
+  ~Loan();
+  Loan(Loan&& other) noexcept;
+  Loan& operator=(Loan&&) = delete;
+
+  uint32_t key() const { return key_; }
+  uint64_t id() const { return offer_.id; }
+  const Offer& offer() const { return offer_; }
+  /// True if [at, at + bytes) is of this memory, and then where.
+  bool covers(const std::byte* at, uint32_t bytes, uint64_t* offset) const;
+
+ private:
+  Loan(uint32_t key, const std::byte* memory, const Offer& offer);
+
+  uint32_t key_;
+  const std::byte* memory_;
+  Offer offer_;  // offer_.fd is owned
+};
+
+/// All that a NIC lends. Those that find no room here are sent through the ring.
+class Loans {
+ public:
+  static constexpr uint32_t kMax = 64;  // a bit each
+
+  void add(Loan loan);
+  /// Calls forget(slot, id) for what was lent by that key, and forgets it.
+  template <class Forget>
+  void remove(uint32_t key, const Forget& forget) {
+    for (uint32_t slot = 0; slot < kMax; ++slot) {
+      if (!loan_[slot] || loan_[slot]->key() != key) continue;
+      forget(slot, loan_[slot]->id());
+      loan_[slot].reset();
+    }
+  }
+  /// Slot of a loan with these bytes, or kMax.
+  uint32_t find(const std::byte* at, uint32_t bytes, uint64_t* offset);
+  /// Slot of loan `id`, or kMax.
+  uint32_t find(uint64_t id) const;
+  const Loan& operator[](uint32_t slot) const { return *loan_[slot]; }
+
+ private:
+  std::array<std::optional<Loan>, kMax> loan_;
+  uint32_t last_ = 0;  // where one was found
+};
+
+/// What a NIC has mapped of another's memory, to read.
+class Borrowed {
+ public:
+  /// Null if the file cannot be opened here, is not what was offered, or could shrink.
+  static std::unique_ptr<Borrowed> open(const Offer& offer);
+  ~Borrowed();
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+
+  uint64_t id() const { return offer_.id; }
+  /// Null if it reaches beyond what was offered.
+  const std::byte* at(uint64_t offset, uint32_t bytes) const;
+
+ private:
+  Borrowed(const Offer& offer, std::byte* mapped, size_t mapped_bytes);
+
+  Offer offer_;
+  std::byte* mapped_;
+  size_t mapped_bytes_;
+};
+
+}  // namespace peal::softnic
