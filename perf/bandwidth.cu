@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
         .name = "bandwidth",
         .what = "Bytes per second between pairs of PEs, moved from inside a kernel.",
         .sizes = "1K:1M",
-        .ops = {Op::kPut, Op::kGet, Op::kPutSignal},
+        .ops = {Op::kPut, Op::kGet, Op::kPutSignal, Op::kMemcpy},
         .defaults = {.scope = ScopeKind::kBlock, .blocks = 2, .threads = 32, .warmup = 8}};
     const Effort effort{.operations = 1 << 16, .bytes = 256 << 20};
     return run_stream(program, Metric::kBandwidth, effort, parse(program, argc, argv));

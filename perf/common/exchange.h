@@ -170,6 +170,7 @@ inline ExchangeKernel exchange_kernel(const Options& o, uint64_t bytes) {
     case Op::kG:
       return exchange_word<CallG>(o.op, bytes);
     case Op::kAtomicAdd:
+    case Op::kMemcpy:  // not offered
       break;
   }
   return exchange_word<CallFetchAdd>(o.op, bytes);

@@ -63,6 +63,7 @@ struct Flow {
     switch (op) {
       case Op::kPut:
       case Op::kP:
+      case Op::kMemcpy:
         return {true, true, {}};
       case Op::kPutSignal:
         return {true, true, Word::kCount};

@@ -24,7 +24,8 @@ const Names<Op> kOps = {{"put", Op::kPut},
                         {"p", Op::kP},
                         {"g", Op::kG},
                         {"atomic_add", Op::kAtomicAdd},
-                        {"put_signal", Op::kPutSignal}};
+                        {"put_signal", Op::kPutSignal},
+                        {"memcpy", Op::kMemcpy}};
 const Names<ScopeKind> kScopes = {
     {"thread", ScopeKind::kThread}, {"warp", ScopeKind::kWarp}, {"block", ScopeKind::kBlock}};
 const Names<Pairing> kPairings = {{"pairs", Pairing::kPairs}, {"halves", Pairing::kHalves}};

@@ -11,7 +11,8 @@
 
 namespace peal::perf {
 
-enum class Op { kPut, kGet, kP, kG, kAtomicAdd, kPutSignal };
+/// kMemcpy is no operation of peal: one thread copies into the peer's memory, for comparison.
+enum class Op { kPut, kGet, kP, kG, kAtomicAdd, kPutSignal, kMemcpy };
 enum class ScopeKind { kThread, kWarp, kBlock };
 enum class Pairing { kPairs, kHalves };
 /// What a run spoils before it verifies, so that tests see the verification fail.

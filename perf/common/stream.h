@@ -8,6 +8,9 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string_view>
 
 #include "peal/peal.h"
 #include "perf/common/job.h"
@@ -56,6 +59,19 @@ struct StreamGet {
                                  uint64_t i) {
     const uint64_t at = plan.offset(agent, i);
     return get_nbi(ctx, scope, plan.local + at, plan.remote + at, plan.bytes, plan.peer).status;
+  }
+};
+
+/// What a put between processes of one host is measured against.
+struct StreamMemcpy {
+  template <class S>
+  PEAL_DEVICE static Status post(const Context& ctx, S scope, const Plan& plan, uint32_t agent,
+                                 uint64_t i) {
+    const uint64_t at = plan.offset(agent, i);
+    if (scope.leader()) {
+      memcpy(ptr(ctx, plan.remote + at, plan.peer), plan.local + at, plan.bytes);
+    }
+    return Status::kOk;
   }
 };
 
@@ -137,6 +153,8 @@ inline StreamKernel stream_kernel(const Options& o) {
       return stream_of<StreamPutSignal>(o.scope);
     case Op::kGet:
       return stream_of<StreamGet>(o.scope);
+    case Op::kMemcpy:
+      return stream_of<StreamMemcpy>(o.scope);
     case Op::kP:
       return stream<StreamP, Thread>;
     case Op::kG:
@@ -149,6 +167,10 @@ inline StreamKernel stream_kernel(const Options& o) {
 
 /// Runs all rounds of one size.
 inline Record measure_stream(Job& job, Report& report, uint64_t bytes, uint64_t iterations) {
+  if (job.options().op == Op::kMemcpy && std::string_view(job.runtime().transport()) != "p2p") {
+    throw std::runtime_error(
+        "--op memcpy: the peer's memory is mapped with PEAL_TRANSPORT=p2p only");
+  }
   const StreamKernel kernel = stream_kernel(job.options());
   const Flow flow = Flow::of(job.options().op);
   Record record;
