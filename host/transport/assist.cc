@@ -5,35 +5,14 @@
 #include "host/transport/assist.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "device/base/order.h"
+#include "host/base/patience.h"
 
 namespace peal {
 namespace {
 
-/// How long to wait before the next look.
-class Patience {
- public:
-  void after(bool worked) {
-    if (worked) {
-      looks_ = 0;
-    } else if (looks_ < kSpins) {
-      ++looks_;
-    } else if (looks_ < kSpins + kYields) {
-      ++looks_;
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(kNap);
-    }
-  }
-
- private:
-  static constexpr int kSpins = 256;
-  static constexpr int kYields = 256;
-  static constexpr std::chrono::microseconds kNap{50};
-  int looks_ = 0;
-};
+constexpr Patience::Nap kLongestNap{50};
 
 }  // namespace
 
@@ -78,7 +57,7 @@ bool Assist::look() {
 }
 
 void Assist::run() {
-  Patience patience;
+  Patience patience(kLongestNap);
   std::unique_lock lock(mutex_.own());
   while (!stopping_) {
     if (ranges_.empty()) {

@@ -1,34 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/transport/proxy.h"
 
-#include <sched.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #include <algorithm>
 #include <mutex>
+
+#include "host/base/patience.h"
 
 namespace peal {
 namespace {
 
 constexpr size_t kIdleLooks = 64;            // idle queues looked at in a round
 constexpr uint32_t kRoundsUntilIdle = 4096;  // without work, as a busy one
-constexpr uint32_t kSpins = 64;              // rounds without work until it yields
-constexpr uint32_t kYields = 1024;           // until it naps
-constexpr long kShortestNap = 20'000;        // nanoseconds
-constexpr uint32_t kDoublings = 4;
-
-/// After `idle_rounds` rounds without work.
-void rest(uint32_t idle_rounds) {
-  if (idle_rounds < kSpins) return;
-  if (idle_rounds < kYields) {
-    ::sched_yield();
-    return;
-  }
-  const uint32_t doublings = std::min(kDoublings, (idle_rounds - kYields) / 16);
-  const timespec nap = {0, kShortestNap << doublings};
-  ::clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, nullptr);
-}
+constexpr Patience::Nap kLongestNap{320};
 
 }  // namespace
 
@@ -53,7 +38,7 @@ void Proxy::remove(ProxyQueue& queue) {
 void Proxy::run() {
   ::prctl(PR_SET_NAME, "peal-proxy");
   ::prctl(PR_SET_TIMERSLACK, 1000);  // or a nap of 20 us takes 70
-  uint32_t idle_rounds = 0;
+  Patience patience(kLongestNap);
   while (!stop_.load(std::memory_order_relaxed)) {
     mutex_.let_visitors_in();
     bool worked;
@@ -61,8 +46,7 @@ void Proxy::run() {
       const std::lock_guard lock(mutex_.own());
       worked = round();
     }
-    idle_rounds = worked ? 0 : idle_rounds + 1;
-    if (!worked) rest(idle_rounds);
+    patience.after(worked);
   }
 }
 

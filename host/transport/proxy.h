@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The thread that carries work requests to a NIC for kernels that cannot: it goes round all proxied
-// queues of that NIC. Rests in three degrees, because many PEs may share few cores: looks again at
-// once, yields, then naps that grow.
+// queues of that NIC, and rests when there is nothing (host/base/patience.h).
 //
 //   busy: looked at every round        idle: some each round, until kernels post
 #pragma once

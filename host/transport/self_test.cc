@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "device/mlx5/wqe.h"
+#include "host/base/patience.h"
 #include "host/nic/queue_layout.h"
 #include "host/transport/syndrome.h"
 
@@ -105,23 +105,7 @@ bool ended(const QueueUnderTest& q, Step step, SelfTestResult& result) {
   return word >> 16 == static_cast<uint32_t>(step);
 }
 
-// Between two looks: a NIC answers within microseconds. The software NIC is a thread that needs a
-// CPU, perhaps this one, and its peers' are, too.
-class Patience {
- public:
-  void wait() {
-    if (++looks_ < kYields) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(std::min(kLongest, kShortest * (looks_ - kYields + 1)));
-    }
-  }
-
- private:
-  static constexpr int kYields = 32;
-  static constexpr std::chrono::microseconds kShortest{20}, kLongest{1000};
-  int looks_ = 0;
-};
+constexpr Patience::Nap kLongestNap{1000};
 
 }  // namespace
 
@@ -135,7 +119,7 @@ std::vector<SelfTestResult> self_test(std::span<const QueueUnderTest> queues, ui
     for (const QueueUnderTest* q : good) post(*q, step, tag);
     std::vector<const QueueUnderTest*> waiting = std::move(good);
     good.clear();
-    for (Patience patience; !waiting.empty(); patience.wait()) {
+    for (Patience patience(kLongestNap); !waiting.empty(); patience.after(false)) {
       const bool late = Clock::now() > end;
       std::erase_if(waiting, [&](const QueueUnderTest* q) {
         SelfTestResult result{q->index, q->fields.peer, step, Kind::kOk, 0, 0};

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a thread waits for work that nothing can wake it for: many of them may share few cores. It
+// looks again at once, then yields, then naps that grow.
+//
+//   rounds without work   0 .. 63   .. 1023   ..
+//   before the next       nothing    yield     20 us, 40 us, ... up to the longest
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+namespace peal {
+
+class Patience {
+ public:
+  using Nap = std::chrono::microseconds;
+
+  /// Who comes after a rest waits for `longest` at most.
+  explicit Patience(Nap longest) : longest_(longest) {}
+
+  /// After a round; returns when it is time for the next.
+  void after(bool worked) {
+    rounds_ = worked ? 0 : rounds_ + 1;
+    if (rounds_ < kSpins) return;
+    const Nap nap = nap_after(rounds_, longest_);
+    if (nap == Nap::zero()) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(nap);
+    }
+  }
+
+  /// The nap after so many rounds without work, none before those that yield.
+  static Nap nap_after(uint32_t rounds, Nap longest) {
+    if (rounds < kYields) return Nap::zero();
+    const uint32_t doublings = std::min((rounds - kYields) / kEqualNaps, kMostDoublings);
+    return std::min(kShortest * (1u << doublings), longest);
+  }
+
+ private:
+  static constexpr uint32_t kSpins = 64;
+  static constexpr uint32_t kYields = 1024;
+  static constexpr uint32_t kEqualNaps = 16;
+  static constexpr uint32_t kMostDoublings = 16;
+  static constexpr Nap kShortest{20};
+
+  Nap longest_;
+  uint32_t rounds_ = 0;  // without work; wraps after days of naps, to spin once more
+};
+
+}  // namespace peal
