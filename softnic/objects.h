@@ -233,9 +233,12 @@ struct EventLog {
   uint32_t fired = 0;  // not 0: an armed CQ has its completion
   AsyncEvent event[kCapacity] = {};
 
-  PEAL_HD void raise(AsyncEvent::Kind kind, uint32_t number) {
+  /// False when the event is lost.
+  PEAL_HD bool raise(AsyncEvent::Kind kind, uint32_t number) {
     const uint32_t place = Word<uint32_t>(count).fetch_add(1, kRelaxed);
-    if (place < kCapacity) event[place] = {kind, number};
+    if (place >= kCapacity) return false;
+    event[place] = {kind, number};
+    return true;
   }
 };
 

@@ -109,10 +109,13 @@ PEAL_HD bool flush_receives(Port& port, QueuePair& qp, uint64_t now) {
     flush_receive(port, qp, now);
   }
   if (!owes_last_entry(qp)) return any;
-  if (qp.receive.held != Receiver::kNoEntry) flush_receive(port, qp, now);
-  qp.receive.told_last = true;
-  port.events.raise(AsyncEvent::Kind::kQpLastEntry, qp.qpn);
-  return true;
+  if (qp.receive.held != Receiver::kNoEntry) {
+    any = true;
+    flush_receive(port, qp, now);
+  }
+  // Programs wait for this one: when there is no room for it, it is told later.
+  qp.receive.told_last = port.events.raise(AsyncEvent::Kind::kQpLastEntry, qp.qpn);
+  return any || qp.receive.told_last;
 }
 
 /// Segment `unit` of the entry, or one of no bytes where the list ends.

@@ -66,8 +66,7 @@ PEAL_HD Claim observe_shared(Port& port, SharedReceiveQueue& srq) {
 /// Tells, once, that fewer entries wait than the limit.
 PEAL_HD void check_limit(Port& port, SharedReceiveQueue& srq) {
   if (srq.limit == 0 || srq.posted - srq.taken >= srq.limit) return;
-  srq.limit = 0;
-  port.events.raise(AsyncEvent::Kind::kSrqLimit, srq.srqn);
+  if (port.events.raise(AsyncEvent::Kind::kSrqLimit, srq.srqn)) srq.limit = 0;
 }
 
 /// Takes the oldest entry: kReady and its index.

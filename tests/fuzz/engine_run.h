@@ -225,6 +225,7 @@ class EngineRun {
       }
       home_.check();
       away_.check();
+      home_.port->events.count = 0;  // somebody takes them
       if (!busy) return;
     }
     require(home_.port->faults != nullptr);  // a plan may hold a queue up for good

@@ -189,6 +189,7 @@ class Run {
         busy |= unsettled(qp) && !patient;
       }
       home_.check();
+      home_.port->events.count = 0;  // somebody takes them
       if (!busy) return;
     }
     require(false);

@@ -5,6 +5,7 @@
 // whatever the queues of this NIC are asked: it belongs to another domain, or may only be read.
 //
 //   queue pairs:  1 to the peer's 1   2 to itself   3 DC initiator   4 DC target
+//   receives:     a ring of each, or the one shared queue
 #pragma once
 
 #include <algorithm>
@@ -67,9 +68,12 @@ class Station {
     port->key_count = kKeys;
     port->cq_count = kCqs;
     port->qp_count = kQps;
+    port->srqs = srqs.get();
+    port->srq_count = 2;
     port->dc_connection_count = 4;
     make_cqs(config);
     make_keys();
+    make_srq();
     for (uint32_t qpn = 1; qpn < kQps; ++qpn) make_qp(config, qpn, qpn == 2 ? lid : peer);
   }
 
@@ -84,7 +88,21 @@ class Station {
   void set_doorbell(uint32_t qpn, uint32_t value) {
     store<uint32_t>(&qps[qpn].doorbell->send, Be32(value & 0xffff).raw);
   }
+  /// Of a shared queue one entry changes too: its link, which may lead out of the queue, and its
+  /// list.
   void post_receives(uint32_t qpn, uint32_t value) {
+    if (qps[qpn].shared_receive_queue != 0) {
+      const uint32_t place = value % srqs[1].entries;
+      LinkSegment link = {};
+      link.next[0] = static_cast<uint8_t>(value == 0xff);
+      link.next[1] = static_cast<uint8_t>((value >> 3) % 9);
+      const uint32_t i = value % (kKeys + 1);
+      const uint64_t where = i < kKeys ? keys[i].iova : 0;
+      const mlx5::DataSegment segment{Be32(value), Be32(key(i)), Be64(where)};
+      std::memcpy(shared_entry(srqs[1], place), &link, sizeof(link));
+      std::memcpy(shared_entry(srqs[1], place) + sizeof(link), &segment, sizeof(segment));
+      store<uint32_t>(&srqs[1].doorbell->receive, Be32(value & 0xffff).raw);
+    }
     store<uint32_t>(&qps[qpn].doorbell->receive, Be32(value & 0xffff).raw);
   }
   void consume_cqes(uint32_t cqn, uint32_t value) {
@@ -122,6 +140,10 @@ class Station {
       require(receive.consumed <= receive.posted);
       could_complete += send.posted + receive.posted + 1;
     }
+    const SharedReceiveQueue& srq = srqs[1];
+    require(srq.taken <= srq.posted && srq.posted - srq.taken < srq.entries);
+    require(srq.next < srq.entries);
+    could_complete += srq.taken;
     require(cqs[1].produced + cqs[2].produced <= could_complete);
     require(foreign.holds_only(kCanary) && read_only.holds_only(kCanary));
   }
@@ -161,6 +183,17 @@ class Station {
     add(5, 1, kLocalWrite, 0, keep(256), 256);
     add(6, 1, kEverything | kRelaxedOrdering, ~0ull - 63, keep(64), 64);
   }
+  void make_srq() {
+    srqs[1] = {.exists = true,
+               .srqn = 1,
+               .pd = 1,
+               .entries = 8,
+               .stride = 32,
+               .buffer = keep(8 * 32),
+               .doorbell = reinterpret_cast<mlx5::DoorbellRecord*>(keep(8)),
+               .limit = 3,
+               .users = 2};
+  }
   void make_qp(Input& config, uint32_t qpn, uint16_t remote) {
     static constexpr uint8_t kTimeouts[] = {8, 14, 20, 0};
     QueuePair& it = qps[qpn];
@@ -181,8 +214,12 @@ class Station {
     if (qpn == 2) {  // a ring that its own requests may write
       keys[7] = {7 << 8 | 0x11, 1, kEverything, 0, size_t{64} << log_blocks, it.send_buffer};
     }
-    it.receive_entries = 8;
-    it.receive_buffer = keep(8 * 16);
+    if ((rights & 0x40) != 0) {
+      it.shared_receive_queue = 1;
+    } else {
+      it.receive_entries = 8;
+      it.receive_buffer = keep(8 * 16);
+    }
     it.doorbell = reinterpret_cast<mlx5::DoorbellRecord*>(keep(8));
     QueuePairAttributes& a = it.attributes;
     a.access = (rights & 1) != 0 ? kRemoteWrite : kRemoteWrite | kRemoteRead | kRemoteAtomic;
@@ -207,6 +244,7 @@ class Station {
   Exact read_only;
   std::unique_ptr<Key[]> keys = std::make_unique<Key[]>(kKeys);
   std::unique_ptr<CompletionQueue[]> cqs = std::make_unique<CompletionQueue[]>(kCqs);
+  std::unique_ptr<SharedReceiveQueue[]> srqs = std::make_unique<SharedReceiveQueue[]>(2);
   std::unique_ptr<QueuePair[]> qps = std::make_unique<QueuePair[]>(kQps);
   std::unique_ptr<DcConnection[]> connections = std::make_unique<DcConnection[]>(4);
 };

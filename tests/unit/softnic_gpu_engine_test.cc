@@ -254,6 +254,28 @@ TEST_F(GpuEngine, RefusesMemoryItIsNotShown) {
   EXPECT_STREQ(refused.refusal.reason, "not within the test's memory");
 }
 
+/// Its memory is the host's: that engine knows the number, which a DC target may name.
+TEST_F(GpuEngine, KnowsASharedReceiveQueueByNumber) {
+  Pe pe(directory, 1);
+  alignas(16) static std::byte host[256];
+  static mlx5::DoorbellRecord record;
+  const Created srq = pe.client.create_srq(
+      {.pd = pe.pd, .buffer = host, .log_entries = 2, .log_stride = 1, .doorbell = &record});
+  ASSERT_FALSE(srq.refusal.refused()) << srq.refusal.reason;
+  EXPECT_TRUE(pe.client.arm_srq(srq.number, 1).refused());
+  EXPECT_EQ(pe.client.srq_limit(srq.number), 0u);
+  DcTargetConfig config;
+  config.pd = pe.pd;
+  config.receive_cq = pe.cqn;
+  config.shared_receive_queue = srq.number;
+  const Created target = pe.client.create_dc_target(config);
+  ASSERT_FALSE(target.refusal.refused()) << target.refusal.reason;
+  EXPECT_EQ(pe.client.destroy_srq(srq.number).status, CommandStatus::kBusy);
+  EXPECT_FALSE(pe.client.destroy_dc_target(target.number).refused());
+  EXPECT_FALSE(pe.client.destroy_srq(srq.number).refused());
+  EXPECT_TRUE(pe.client.destroy_srq(srq.number).refused());
+}
+
 TEST_F(GpuEngine, RunsWhereTheFirstPeWantedItAndSaysSo) {
   Shared memory;
   const SharedExporter exporter(memory);

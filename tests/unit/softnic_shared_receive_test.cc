@@ -3,6 +3,8 @@
 // Shared receive queues packet by packet: who holds which entry between the packets of a message,
 // what becomes of it when the queue pair fails; and what the control calls refuse.
 #include <cstring>
+#include <set>
+#include <vector>
 
 #include "softnic/control.h"
 #include "softnic/engine.h"
@@ -183,6 +185,25 @@ TEST_F(SharedReceive, AFailedQueuePairFlushesTheOneEntryItHolds) {
   QueuePair& other = make_receiver(2);
   ASSERT_EQ(arrive(other, 10, 0, 10).verdict, Verdict::kDone);
   EXPECT_EQ(completion(1).counter, 1);
+}
+
+/// More than the log of events has room for.
+TEST_F(SharedReceive, EveryQueuePairTellsOfItsLastEntry) {
+  constexpr uint32_t kMany = EventLog::kCapacity + 50;
+  std::vector<QueuePair*> qps;
+  for (uint32_t i = 0; i < kMany; ++i) qps.push_back(&make_receiver(i));
+  for (QueuePair* qp : qps) qp->state = QpState::kError;
+  NoWire wire;
+  std::set<uint32_t> told;
+  for (int round = 0; round < 2; ++round) {
+    for (QueuePair* qp : qps) static_cast<void>(advance(tables.port, wire, *qp, 1, 64));
+    control.collect();
+    for (AsyncEvent event = {}; control.next_event(&event);) {
+      EXPECT_EQ(event.kind, AsyncEvent::Kind::kQpLastEntry);
+      EXPECT_TRUE(told.insert(event.number).second);
+    }
+  }
+  EXPECT_EQ(told.size(), kMany);
 }
 
 /// The client says in which order entries follow each other.
