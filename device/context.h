@@ -18,7 +18,7 @@
 
 namespace peal {
 
-inline constexpr uint32_t kContextVersion = 2;
+inline constexpr uint32_t kContextVersion = 3;
 inline constexpr uint32_t kMaxWindows = 64;
 /// PEs whose mapped heaps a context holds itself: the GPUs of one machine.
 inline constexpr uint32_t kNearPes = 8;

@@ -20,13 +20,6 @@ namespace {
 constexpr uint64_t kAllContexts = kMaxContexts;
 constexpr size_t kMaxReason = 1000;
 
-// The clock of kernels on a CPU.
-uint64_t host_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
-
 Failure aborted(int pe, std::string_view reason) {
   Failure why;
   why.status = Status::kAborted;
@@ -37,6 +30,12 @@ Failure aborted(int pe, std::string_view reason) {
 }
 
 }  // namespace
+
+uint64_t host_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
 
 void Runtime::State::stop(const Failure& why, uint32_t slot, uint64_t serial) {
   const std::lock_guard lock(contexts_mutex);
@@ -101,6 +100,10 @@ void Runtime::State::take_messages() {
   while (auto message = bootstrap->channel().receive()) {
     if (message->kind == Message::Kind::kExchange) {
       bootstrap->deliver(std::move(*message));
+      continue;
+    }
+    if (message->kind == Message::Kind::kLink) {
+      if (linker) linker->deliver(std::move(*message));
       continue;
     }
     const auto [recoveries, slot, serial, unused] = message->word;

@@ -68,6 +68,10 @@ Failure describe(const mlx5::SendQueue& q, int queue, const std::string& nic) {
         "{})",
         opcode_name(e.opcode), q.peer, syndrome_text(e.syndrome), e.syndrome, e.vendor_syndrome,
         e.wqe_index, queue, q.qpn(), nic);
+  } else if (q.published - e.wqe_index >= mlx5::kUnconnected) {
+    f.wqe_index = 0;
+    f.text = fmt::format("queue {} to PE {} closed: {} (before it was connected)", queue, q.peer,
+                         to_string(f.status));
   } else {
     f.text = fmt::format(
         "queue {} to PE {} closed: {} (at WQE {} of QP {:#x} of {}, {} published, {} rung)", queue,
@@ -121,7 +125,7 @@ std::string ContextOwner::describe_queues() const {
         "{:>7} {:>5} {:>5} {:#8x} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {:<10} {}\n", slot_,
         i / static_cast<uint32_t>(fields_.n_pes), p.peer, p.qpn, p.depth, p.reserved, p.published,
         p.rung, p.completed, describe_cqe(p.last_cqe), queues_->nic_of(i).device.name(),
-        to_string(p.status));
+        p.link == Link::kOpen || p.status != Status::kOk ? to_string(p.status) : "not linked");
   }
   return text;
 }
@@ -151,27 +155,48 @@ void ContextOwner::leave_out(std::span<const int> masked, uint32_t rank, uint32_
   }
 }
 
-std::vector<uint8_t> ContextOwner::broken_queues() const {
-  std::vector<uint8_t> broken(queues_ ? queues_->count() : 0);
-  for (uint32_t i = 0; i < broken.size(); ++i) broken[i] = queues_->broken(i) ? 1 : 0;
-  return broken;
-}
-
-void ContextOwner::reset_queues(std::span<const uint8_t> chosen) {
-  for (uint32_t i = 0; i < chosen.size(); ++i) {
-    if (chosen[i] != 0) queues_->reset(i);
+void ContextOwner::give_up_link(uint32_t pe, const std::string& why, uint64_t time_ns) {
+  Failure failure;
+  failure.status = Status::kQueueError;
+  failure.pe = static_cast<int>(pe);
+  failure.time_ns = time_ns;
+  failure.text = why;
+  unlinked_[pe] = failure;
+  queues_->give_up(pe);
+  for (uint32_t i = pe; i < queues_->count(); i += static_cast<uint32_t>(fields_.n_pes)) {
+    queues_->close(i, Status::kQueueError);
   }
+  store_release<Reach::kSystem>(&words_.alarm, 1u);
 }
 
-void ContextOwner::start_again(std::span<const uint8_t> chosen, uint32_t generation,
-                               uint64_t sync_epoch) {
-  for (uint32_t i = 0; i < chosen.size(); ++i) {
-    if (chosen[i] != 0) {
-      queues_->reconnect(i, generation);
-    } else {
-      queues_->renew_landing(i);
+std::vector<ContextOwner::Remedy> ContextOwner::remedies() const {
+  std::vector<Remedy> found(queues_ ? queues_->count() : 0);
+  for (uint32_t i = 0; i < found.size(); ++i) {
+    const Link link = queues_->link(i % static_cast<uint32_t>(fields_.n_pes));
+    if (link != Link::kOpen) {
+      found[i] = Remedy::kForget;
+    } else if (queues_->broken(i)) {
+      found[i] = Remedy::kReconnect;
     }
   }
+  return found;
+}
+
+void ContextOwner::reset_queues(std::span<const Remedy> remedies) {
+  const auto n_pes = static_cast<uint32_t>(fields_.n_pes);
+  for (uint32_t i = 0; i < remedies.size(); ++i) {
+    if (remedies[i] == Remedy::kReconnect) queues_->reset(i);
+    if (remedies[i] == Remedy::kForget && i < n_pes) queues_->forget(i);
+  }
+}
+
+void ContextOwner::start_again(std::span<const Remedy> remedies, uint32_t generation,
+                               uint64_t sync_epoch) {
+  for (uint32_t i = 0; i < remedies.size(); ++i) {
+    if (remedies[i] == Remedy::kReconnect) queues_->reconnect(i, generation);
+    if (remedies[i] == Remedy::kNone) queues_->renew_landing(i);
+  }
+  unlinked_.clear();
   tables_.forget_usage(slot_);
   tables_.set_sync_epoch(slot_, sync_epoch);
   const std::lock_guard lock(mutex_);
@@ -185,10 +210,13 @@ std::vector<Failure> ContextOwner::failures() const {
   if (usage.status != 0) found.push_back(describe(usage));
   for (uint32_t i = 0; queues_ && i < queues_->count(); ++i) {
     const mlx5::SendQueue q = queues_->failed(i);
-    if (q.error.status == 0) continue;
+    if (q.error.status == 0 || unlinked_.contains(i % static_cast<uint32_t>(fields_.n_pes))) {
+      continue;
+    }
     found.push_back(describe(q, static_cast<int>(i / static_cast<uint32_t>(fields_.n_pes)),
                              queues_->nic_of(i).device.name()));
   }
+  for (const auto& [pe, failure] : unlinked_) found.push_back(failure);
   std::ranges::stable_sort(found, {}, &Failure::time_ns);
   return found;
 }

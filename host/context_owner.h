@@ -3,6 +3,7 @@
 // What stands behind one device context: its queues, if it has any, and its slot in the tables.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -48,6 +49,7 @@ class ContextOwner {
   uint64_t serial() const { return serial_; }
   /// What its queues look like; null where there are none.
   const Queues* queues() const { return queues_.get(); }
+  Queues* queues() { return queues_.get(); }
   /// Of the queues and the owner itself.
   size_t bytes() const;
 
@@ -63,12 +65,19 @@ class ContextOwner {
   /// barriers are among `count` PEs of which this is the `rank`-th. Changes fields().
   void leave_out(std::span<const int> masked, uint32_t rank, uint32_t count);
 
-  /// By queue, 1 where it needs a reset. One for each queue that this PE has.
-  std::vector<uint8_t> broken_queues() const;
-  /// The two halves of recovery, between which all PEs meet. `chosen` is by queue. Both are for a
-  /// time without kernels.
-  void reset_queues(std::span<const uint8_t> chosen);
-  void start_again(std::span<const uint8_t> chosen, uint32_t generation, uint64_t sync_epoch);
+  /// The queues to `pe` could not be connected: every operation on them answers kQueueError.
+  void give_up_link(uint32_t pe, const std::string& why, uint64_t time_ns);
+
+  /// What recovery has to do for a queue: nothing, connect it again, or take its link back to where
+  /// there was none.
+  enum class Remedy : uint8_t { kNone, kReconnect, kForget };
+  /// What each queue needs, as far as this end tells. One for each queue that this PE has.
+  std::vector<Remedy> remedies() const;
+  /// The two halves of recovery, between which all PEs meet. `remedies` are those that both ends
+  /// agreed on. Both are for a time without kernels. What was connected again is to be proven and
+  /// opened.
+  void reset_queues(std::span<const Remedy> remedies);
+  void start_again(std::span<const Remedy> remedies, uint32_t generation, uint64_t sync_epoch);
   uint64_t sync_epoch() const { return tables_.sync_epoch(slot_); }
 
   /// One line for each queue: where it stands. Nothing where there are none.
@@ -85,6 +94,7 @@ class ContextOwner {
   ContextFields fields_;
   mutable std::mutex mutex_;
   std::optional<Failure> stopped_;
+  std::map<uint32_t, Failure> unlinked_;  // by PE: why
 };
 
 }  // namespace peal

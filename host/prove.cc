@@ -44,9 +44,9 @@ std::string this_end(const Rails& rails) {
   return text;
 }
 
-std::string describe(const std::vector<SelfTestResult>& failed, const std::vector<Text>& ends,
-                     size_t me) {
-  if (failed.empty()) return "";
+// `ends` by PE: what each says of itself.
+std::string describe(const std::vector<SelfTestResult>& failed, size_t me,
+                     const std::vector<Text>& ends) {
   const SelfTestResult& first = failed.front();
   return fmt::format(
       "self-test: PE {} ({}): queue {} to PE {} ({}): {}; {} of its queues failed. PEAL_SELF_TEST="
@@ -57,25 +57,45 @@ std::string describe(const std::vector<SelfTestResult>& failed, const std::vecto
 
 }  // namespace
 
-void Runtime::State::prove(Queues& queues, uint64_t serial) {
+Queues::ProvingGround Runtime::State::proving_ground() const {
   DeviceTables::HeapKeys keys = tables.heap_keys();
-  Queues::ProvingGround ground{.cells = heap.offset_of(test_cells),
-                               .pe = static_cast<uint32_t>(bootstrap->rank()),
-                               .rkeys = std::move(keys.payload),
-                               .word_rkeys = std::move(keys.words),
-                               .absent = {}};
-  ground.absent.resize(static_cast<size_t>(bootstrap->size()));
-  for (const int pe : bootstrap->masked_pes()) ground.absent[static_cast<size_t>(pe)] = 1;
-  const auto failed =
-      queues.prove(ground, static_cast<uint32_t>(serial),
-                   config.bootstrap_timeout * (kShareOfDeadline - 1) / kShareOfDeadline);
+  return {.cells = heap.offset_of(test_cells),
+          .pe = static_cast<uint32_t>(bootstrap->rank()),
+          .rkeys = std::move(keys.payload),
+          .word_rkeys = std::move(keys.words)};
+}
+
+std::vector<SelfTestResult> Runtime::State::prove_here(Queues& queues,
+                                                       const std::vector<uint8_t>& chosen,
+                                                       std::chrono::nanoseconds deadline) {
+  // The cells are this PE's, and there is one set of them.
+  const std::lock_guard lock(proving_mutex);
+  return queues.prove(proving_ground(), chosen, ++proofs, deadline);
+}
+
+std::chrono::nanoseconds Runtime::State::time_to_prove() const {
+  return config.bootstrap_timeout * (kShareOfDeadline - 1) / kShareOfDeadline;
+}
+
+std::string Runtime::State::describe_failed(const std::vector<SelfTestResult>& failed) const {
+  // Of the other end no more is known here than its number.
+  std::vector<Text> ends(static_cast<size_t>(bootstrap->size()),
+                         text_of("its end is not known here"));
+  const auto me = static_cast<size_t>(bootstrap->rank());
+  ends[me] = text_of(this_end(*rails));
+  return describe(failed, me, ends);
+}
+
+void Runtime::State::prove(Queues& queues, const std::vector<uint8_t>& chosen) {
+  const auto failed = prove_here(queues, chosen, time_to_prove());
   const std::vector<int> distances =
       gather(*bootstrap, failed.empty() ? kNoFailure : distance_from_cause(failed.front()));
   const auto good = static_cast<size_t>(std::ranges::count(distances, kNoFailure));
   if (good == distances.size()) return;
   const std::vector<Text> ends = gather(*bootstrap, text_of(this_end(*rails)));
-  const std::vector<Text> texts =
-      gather(*bootstrap, text_of(describe(failed, ends, static_cast<size_t>(bootstrap->rank()))));
+  const auto me = static_cast<size_t>(bootstrap->rank());
+  const std::string mine = failed.empty() ? "" : describe(failed, me, ends);
+  const std::vector<Text> texts = gather(*bootstrap, text_of(mine));
   const auto first = static_cast<size_t>(std::ranges::min_element(distances) - distances.begin());
   fail(ErrorCode::kSystem, "{} ({} of {} PEs have such queues)", texts[first].data(),
        distances.size() - good, distances.size());

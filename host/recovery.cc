@@ -3,7 +3,9 @@
 // Back to work after an error, without tearing anything down. Both ends of a queue go the whole way
 // together, because what either remembers of the connection is void:
 //
-//   all tell what is broken | 2RST, memory afresh | all meet | INIT, RTR, RTS | all meet
+//   all tell what is broken | 2RST, memory afresh | all meet | INIT, RTR, RTS | all meet | proven
+//
+// A link that is not open at both ends is forgotten: a kernel may want it again.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -24,11 +26,13 @@ struct Standing {
   std::array<uint64_t, kMaxContexts> epoch;
 };
 
-// A context and the queues of it that this PE resets.
+using Remedy = ContextOwner::Remedy;
+
+// A context and what its queues need.
 struct Patient {
   uint32_t slot;
   std::shared_ptr<ContextOwner> context;
-  std::vector<uint8_t> chosen;
+  std::vector<Remedy> remedies;
 };
 
 std::vector<Standing> agree(Bootstrap& bootstrap, const Standing& mine) {
@@ -50,18 +54,24 @@ uint64_t next_epoch(const std::vector<Standing>& all, uint32_t slot) {
   return newest + 1;
 }
 
-// A queue is reset when either end is broken.
-std::vector<uint8_t> choose(LiveGroup& bootstrap, const std::vector<uint8_t>& mine) {
+// Whichever end needs more decides.
+std::vector<Remedy> choose(LiveGroup& bootstrap, const std::vector<Remedy>& mine) {
   const auto n_pes = static_cast<size_t>(bootstrap.size());
   const auto me = static_cast<size_t>(bootstrap.rank());
-  std::vector<uint8_t> all(mine.size() * n_pes);
+  std::vector<Remedy> all(mine.size() * n_pes);
   bootstrap.allgather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
-  std::vector<uint8_t> chosen = mine;
+  std::vector<Remedy> chosen = mine;
   for (size_t i = 0; i < chosen.size(); ++i) {
     const size_t pe = i % n_pes;
-    chosen[i] |= all[pe * mine.size() + (i - pe + me)];
-    if (bootstrap.masked(static_cast<int>(pe))) chosen[i] = 0;  // it has no other end
+    chosen[i] = std::max(chosen[i], all[pe * mine.size() + (i - pe + me)]);
+    if (bootstrap.masked(static_cast<int>(pe))) chosen[i] = Remedy::kNone;  // it has no other end
   }
+  return chosen;
+}
+
+std::vector<uint8_t> reconnected(const Patient& p) {
+  std::vector<uint8_t> chosen;
+  for (const Remedy remedy : p.remedies) chosen.push_back(remedy == Remedy::kReconnect ? 1 : 0);
   return chosen;
 }
 
@@ -72,6 +82,7 @@ size_t Runtime::State::recover() {
     fail(ErrorCode::kPeerLost, "recover: PE {} has ended: mask it first (Runtime::mask)",
          lost.front());
   }
+  if (linker) linker->let_go();
   Standing mine{};
   std::vector<Patient> patients;
   {
@@ -85,20 +96,32 @@ size_t Runtime::State::recover() {
     }
   }
   const std::vector<Standing> all = agree(*bootstrap, mine);
+  // From here no kernel runs anywhere, and none wants a link.
+  const auto paused = linker ? linker->pause() : std::unique_lock<std::mutex>();
+  if (linker) linker->forget();
   size_t resets = 0;
   for (Patient& p : patients) {
-    if (rails) p.chosen = choose(*bootstrap, p.context->broken_queues());
-    resets += static_cast<size_t>(std::ranges::count(p.chosen, 1));
+    if (rails) p.remedies = choose(*bootstrap, p.context->remedies());
+    resets += static_cast<size_t>(std::ranges::count(p.remedies, Remedy::kReconnect));
     const std::lock_guard lock(contexts_mutex);  // other threads may be asking for failures
-    p.context->reset_queues(p.chosen);
+    p.context->reset_queues(p.remedies);
   }
   bootstrap->barrier();  // none sends before the other end has forgotten the old connection
   ++generation;
   for (const Patient& p : patients) {
     const std::lock_guard lock(contexts_mutex);
-    p.context->start_again(p.chosen, generation, next_epoch(all, p.slot));
+    p.context->start_again(p.remedies, generation, next_epoch(all, p.slot));
   }
   bootstrap->barrier();
+  for (const Patient& p : patients) {
+    Queues* const queues = p.context->queues();
+    if (queues == nullptr) continue;
+    if (config.self_test) prove(*queues, reconnected(p));
+    for (uint32_t i = 0; i < p.remedies.size(); ++i) {
+      if (p.remedies[i] == Remedy::kReconnect) queues->open_queue(i);
+    }
+    linker->expect(p.slot, queues->links_to_come());
+  }
   arm_callback();
   // Of a PE that ended meanwhile its own stop may have been cleared.
   if (!bootstrap->lost_pes().empty()) stop_for_loss();

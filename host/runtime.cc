@@ -28,6 +28,7 @@ struct Agreement {
   TransportKind transport;
   RelaxedOrdering relaxed;
   bool self_test;
+  ConnectKind connect;
   Target target;
   bool operator==(const Agreement&) const = default;
 };
@@ -43,7 +44,7 @@ void agree(Bootstrap& bootstrap, const Config& config, Target target) {
   const std::vector<Agreement> all = gather(
       bootstrap, Agreement{config.heap_size, static_cast<uint32_t>(config.queues),
                            static_cast<uint32_t>(config.queue_depth), agreed_kind(config.transport),
-                           config.relaxed_ordering, config.self_test, target});
+                           config.relaxed_ordering, config.self_test, config.connect, target});
   for (size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe] == all[0]) continue;
     if (all[pe].target != all[0].target) {
@@ -59,6 +60,7 @@ void agree(Bootstrap& bootstrap, const Config& config, Target target) {
         all[pe].transport != all[0].transport   ? ", and another PEAL_TRANSPORT"
         : all[pe].relaxed != all[0].relaxed     ? ", and another PEAL_RELAXED_ORDERING"
         : all[pe].self_test != all[0].self_test ? ", and another PEAL_SELF_TEST"
+        : all[pe].connect != all[0].connect     ? ", and another PEAL_CONNECT"
                                                 : "");
   }
 }
@@ -85,6 +87,11 @@ Backing shared_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::
   return gpu ? make_pinned_backing(gpu, bytes, name) : make_host_backing(bytes, name);
 }
 
+// What host and kernels tell each other, and a word a PE for wishes, both by context.
+size_t word_bytes(int n_pes) {
+  return kMaxContexts * (sizeof(ContextWords) + static_cast<size_t>(n_pes) * sizeof(uint32_t));
+}
+
 // The heap as the PEs reach it directly.
 PeerMemory map_heap(P2p* p2p, const SymmetricHeap& heap) {
   if (p2p == nullptr) return {};
@@ -106,7 +113,7 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
           heap.reserve_internal(kMaxContexts * flag_bytes() + sizeof(uint64_t)))),
       test_cells(heap.reserve_internal(static_cast<size_t>(bootstrap->size()) *
                                        Queues::ProvingGround::kSlots * kSelfTestCell)),
-      word_memory(shared_memory(gpu, kMaxContexts * sizeof(ContextWords), "peal-words")),
+      word_memory(shared_memory(gpu, word_bytes(bootstrap->size()), "peal-words")),
       words(reinterpret_cast<ContextWords*>(word_memory.address())),
       p2p(route_options().try_p2p()
               ? std::optional<P2p>(std::in_place, *bootstrap, bootstrap->places(), gpu)
@@ -132,6 +139,7 @@ Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
     }
     warn_of_nics();
   }
+  if (rails) linker = std::make_unique<Linker>(*this);
   default_context = create_context({}, Reach::kGpu);
 }
 
@@ -176,6 +184,7 @@ QueuePlan Runtime::State::plan_with(const QueueOptions& queues) const {
               .timeout_ns = 0,
               .stop = nullptr,
               .alarm = nullptr,
+              .requests = nullptr,
               .rails = context->queues()->rails()},
              bootstrap->size());
   }
@@ -186,6 +195,7 @@ QueuePlan Runtime::State::plan_with(const QueueOptions& queues) const {
 // every PE: nobody can still write its flags.
 Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues) {
   static_assert(kMaxContexts == 64, "one bit a slot");
+  if (linker) linker->let_go();
   ContextOffer mine{
       0, contexts_made, queues.queues_per_peer, queues.depth, queues.rails, plan_with(queues)};
   {
@@ -238,12 +248,16 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
       .timeout_ns = timeout_ns,
       .stop = nullptr,
       .alarm = nullptr,
+      .requests = nullptr,
       // Atomics of all blocks meet on queues of rail 0, which owned queues must not be shared for.
-      .rails = rails && reach == Reach::kGpu ? rails->count() : 1};
+      .rails = rails && reach == Reach::kGpu ? rails->count() : 1,
+      .tested = config.self_test};
   const auto [slot, serial] = agree_on_context(queues);
   words[slot].clear();
   queues.stop = &words[slot].stop;
   queues.alarm = &words[slot].alarm;
+  queues.requests = requests(slot);
+  std::fill_n(queues.requests, bootstrap->size(), 0u);
   uint64_t* const flags = sync_flags + slot * flag_words();
   heap.zero(flags, flag_bytes());  // of the context that had the slot before
   tables.reset_state(slot, queues.alarm);
@@ -257,14 +271,25 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
   fields.sync_flags = flags;
   fields.timeout_ns = timeout_ns;
   const Carrier carrier{doorbells.empty() ? nullptr : &doorbells, &proxies};
-  auto made = rails ? std::make_unique<Queues>(*rails, carrier, *bootstrap, queues) : nullptr;
-  if (made && config.self_test) prove(*made, serial);
+  // Who owns a queue does not look at what the host changes: it finds all connected.
+  const FirstLinks first(reach == Reach::kGpu ? config.connect : ConnectKind::kEager,
+                         bootstrap->places(), bootstrap->masked_pes());
+  auto made =
+      rails ? std::make_unique<Queues>(*rails, carrier, *bootstrap, first, queues) : nullptr;
+  if (made) {
+    if (config.self_test) prove(*made, made->connected());
+    made->open_connected();
+  }
   auto owner = std::make_shared<ContextOwner>(std::move(made), tables, words[slot],
                                               ContextOwner::Name{slot, serial}, fields);
-  if (!rails) bootstrap->barrier();  // no peer's kernel sets a flag before it is zero
   leave_masked_out(*owner);
-  const std::lock_guard lock(contexts_mutex);
-  contexts[slot] = owner;
+  {
+    const std::lock_guard lock(contexts_mutex);
+    contexts[slot] = owner;
+  }
+  // No peer's kernel sets a flag before it is zero, or wants a link to a context that is not there.
+  bootstrap->barrier();
+  if (linker) linker->expect(slot, owner->queues()->links_to_come());
   return owner;
 }
 
@@ -342,6 +367,7 @@ Runtime::~Runtime() {
   } catch (const std::exception& error) {
     state_->log.warn("runtime", "at the end of the job: {}", error.what());
   }
+  if (state_->linker) state_->linker->stop();  // before the watcher, whom it may call
   state_->watcher.reset();
 }
 

@@ -181,6 +181,7 @@ class Runtime {
 
  private:
   std::shared_ptr<const ContextFields> create_context(const ContextOptions& options, Reach reach);
+  friend class Linker;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -17,6 +17,7 @@
 #include "host/base/log.h"
 #include "host/context_owner.h"
 #include "host/device_tables.h"
+#include "host/linker.h"
 #include "host/live_group.h"
 #include "host/memory/gpu.h"
 #include "host/memory/symmetric_heap.h"
@@ -30,6 +31,9 @@
 
 namespace peal {
 
+/// Now, by the clock of kernels on a CPU.
+uint64_t host_ns();
+
 struct Runtime::State {
   Config config;
   Target target;
@@ -40,7 +44,7 @@ struct Runtime::State {
   uint64_t* sync_flags;   // kMaxContexts x flag_words() in the heap
   std::byte* test_cells;  // Queues::ProvingGround's, in the heap
   Backing word_memory;
-  ContextWords* words;  // by slot
+  ContextWords* words;  // by slot; behind them requests()
   std::optional<P2p> p2p;
   PeerMemory mapped_heap;  // on its way to the windows
   Reachable reachable;
@@ -57,9 +61,12 @@ struct Runtime::State {
   mutable std::mutex contexts_mutex;
   std::array<std::weak_ptr<ContextOwner>, kMaxContexts> contexts;  // by slot, alike on all PEs
   std::shared_ptr<ContextOwner> default_context;
+  std::mutex proving_mutex;
+  uint32_t proofs = 0;  // self-tests so far
   mutable std::mutex callback_mutex;
   std::function<void(const Failure&)> callback;
-  bool callback_due = false;  // not called since it was installed, or since recover()
+  bool callback_due = false;       // not called since it was installed, or since recover()
+  std::unique_ptr<Linker> linker;  // none where there is no NIC; tells the callback
   std::unique_ptr<Watcher> watcher;
 
   State(std::unique_ptr<Bootstrap> b, const Config& c, Target t);
@@ -67,6 +74,11 @@ struct Runtime::State {
   uint32_t rounds() const { return sync_rounds(bootstrap->size()); }
   size_t flag_words() const { return size_t{rounds()} * (kSyncFan - 1); }
   size_t flag_bytes() const { return flag_words() * sizeof(uint64_t); }
+  // By PE: kernels of the slot's context want a link to it.
+  uint32_t* requests(uint32_t slot) const {
+    return reinterpret_cast<uint32_t*>(words + kMaxContexts) +
+           size_t{slot} * static_cast<size_t>(bootstrap->size());
+  }
   RouteOptions route_options(const std::string& why_proxy = "") const {
     return {.asked = config.transport, .target = target, .why_proxy = why_proxy};
   }
@@ -87,7 +99,13 @@ struct Runtime::State {
   DeviceTables::Extent extent() const { return {bootstrap->size(), rails ? rails->count() : 1}; }
 
   // host/prove.cc
-  void prove(Queues& queues, uint64_t serial);
+  // `chosen` as Queues::prove() has it. Together with the other PEs: throws on all if one failed.
+  void prove(Queues& queues, const std::vector<uint8_t>& chosen);
+  std::vector<SelfTestResult> prove_here(Queues& queues, const std::vector<uint8_t>& chosen,
+                                         std::chrono::nanoseconds deadline);
+  std::chrono::nanoseconds time_to_prove() const;
+  std::string describe_failed(const std::vector<SelfTestResult>& failed) const;
+  Queues::ProvingGround proving_ground() const;
 
   // host/failure.cc
   Failure failure() const;

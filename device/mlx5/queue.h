@@ -34,6 +34,11 @@ struct LandingCell {
   uint64_t lap;
 };
 
+/// A queue that is not connected is a full one: its `completed` is this far behind `reserved`,
+/// which it never is otherwise. The host moves it up, as the last thing, when the queue has a
+/// connection.
+inline constexpr uint64_t kUnconnected = uint64_t{1} << 32;
+
 /// The first error of a queue. `status` is written last.
 struct QueueError {
   uint32_t status;     // peal::Status
@@ -64,7 +69,8 @@ struct alignas(128) SendQueue {
   uint32_t ring_twice;  // 1: hardware, which hears of work through the register alone
   uint32_t rail;        // by which NIC: see kMaxRails
   uint32_t* alarm;      // the host's word that says: look for an error here; null: nobody looks
-  uint64_t unused[2];
+  uint32_t* request;    // the host's word that says: connect the queues to this peer
+  uint64_t unused;
 
   // Moving.
   alignas(128) uint64_t reserved;

@@ -113,9 +113,24 @@ PEAL_HD void ring(SendQueue& q) {
   }
 }
 
+/// Asks the host to connect the queue and waits until it has. `completed` is read as the host's
+/// word: what the host wrote before it, such as the number of the queue pair, is seen behind it.
+template <Reach R>
+PEAL_COLD SpinEnd wait_for_connection(SendQueue& q, uint64_t end) {
+  store_release<Reach::kSystem>(q.request, 1u);
+  return spin_until(
+      q.timeout_ns,
+      [&] { return end - load_acquire<Reach::kSystem>(&q.completed) <= kUnconnected; },
+      [&] { return stop_status<R>(q) != Status::kOk; });
+}
+
 /// Waits until WQEBBs up to `end` fit: the slow half of reserve().
 template <Reach R>
 PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end) {
+  if (end - load_relaxed<R>(&q.completed) > kUnconnected) {
+    const SpinEnd asked = wait_for_connection<R>(q, end);
+    if (asked != SpinEnd::kDone) return close_queue<R>(q, asked);
+  }
   const SpinEnd why = spin_until(
       q.timeout_ns,
       [&] {

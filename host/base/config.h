@@ -17,6 +17,7 @@ namespace peal {
 enum class BootstrapKind { kAuto, kMpi, kTcp, kSingle };
 enum class TransportKind { kAuto, kP2p, kIbgda, kProxy };
 enum class DoorbellKind { kAuto, kGpu, kCpu };
+enum class ConnectKind { kLazy, kEager };
 enum class RelaxedOrdering { kAuto, kOn, kOff };
 
 /// Where a program's kernels run, and so where the memory they use must lie. Not a setting: the
@@ -35,6 +36,8 @@ using Microseconds = std::chrono::microseconds;
     "work queue entries of one queue")                                                            \
   X(uint64_t, queue_memory, "PEAL_QUEUE_MEMORY", "1G", (Size{64u << 10, uint64_t{1} << 44}),      \
     "most memory that all queues of a PE may take")                                               \
+  X(ConnectKind, connect, "PEAL_CONNECT", "lazy", kConnects,                                      \
+    "queues to a PE are made at: lazy = first use, neighbours' at the start; eager = the start")  \
   X(Microseconds, timeout, "PEAL_TIMEOUT", "10s", (Time{Microseconds(0)}),                        \
     "deadline of every wait inside a kernel; 0 = none")                                           \
   X(BootstrapKind, bootstrap, "PEAL_BOOTSTRAP", "auto", kBootstraps,                              \

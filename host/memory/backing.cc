@@ -114,10 +114,13 @@ void Backing::load_words(uint64_t* to, const uint64_t* from, size_t count) const
   for (size_t i = count; i-- > 0;) to[i] = __atomic_load_n(from + i, __ATOMIC_ACQUIRE);
 }
 
-void Backing::store_word(uint32_t* word, uint32_t value) const {
+template <class Word>
+void Backing::store(Word* word, Word value) const {
   if (block_.host_accessible) return __atomic_store_n(word, value, __ATOMIC_RELEASE);
   copy_in(reinterpret_cast<std::byte*>(word), &value, sizeof(value));
 }
+void Backing::store_word(uint32_t* word, uint32_t value) const { store(word, value); }
+void Backing::store_word(uint64_t* word, uint64_t value) const { store(word, value); }
 
 Backing make_host_backing(size_t bytes, const std::string& name) {
   if (bytes == 0) fail(ErrorCode::kInvalidArgument, "host memory for {}: 0 bytes asked", name);

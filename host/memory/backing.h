@@ -58,8 +58,11 @@ class Backing {
   /// front of it.
   void load_words(uint64_t* to, const uint64_t* from, size_t count) const;
   void store_word(uint32_t* word, uint32_t value) const;
+  void store_word(uint64_t* word, uint64_t value) const;
 
  private:
+  template <class Word>
+  void store(Word* word, Word value) const;
   void reset() noexcept;
   void copy(void* to, const void* from, size_t bytes) const;
 

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Set-up of the queues: create all ends, exchange numbers once, connect, fill in the device's view.
+// The queues' memory, and what the host reads and writes of it. Their connections: queue_links.cc.
 #include "host/transport/queues.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "host/base/error.h"
-#include "host/transport/connection.h"
-#include "host/transport/ibgda_end.h"
 
 namespace peal {
 namespace {
@@ -21,32 +19,6 @@ constexpr uint32_t kMaxQueues = 1024;
 uint32_t checked_depth(const QueueOptions& options) {
   options.check();
   return options.depth;
-}
-
-// Nothing posted, nothing failed.
-void start_afresh(mlx5::SendQueue& queue) {
-  queue.reserved = queue.published = queue.rung = queue.completed = 0;
-  queue.last_published = ~uint64_t{0};
-  queue.landing_ticket = 0;
-  queue.settled = 0;
-  queue.ring_lock = 0;
-  queue.error = {};
-}
-
-// The same, behind the work of the self-test.
-void start_behind_test(mlx5::SendQueue& queue) {
-  start_afresh(queue);
-  queue.reserved = queue.published = queue.rung = queue.completed = kSelfTestBlocks;
-  queue.settled = kSelfTestBlocks;
-  queue.last_published = kSelfTestBlocks - 1;
-}
-
-// Of the packets that queue pair `qpn` sends on its `generation`-th connection: for every
-// generation somewhere else in the 24 bits.
-uint32_t first_psn(uint32_t qpn, uint32_t generation) {
-  if (generation == 0) return 0;
-  const uint64_t mixed = (uint64_t{generation} << 24 | qpn) * 0x9e3779b97f4a7c15u;
-  return static_cast<uint32_t>(mixed >> 40);
 }
 
 // Zero.
@@ -84,23 +56,28 @@ Queues::Way::Way(const IbgdaNic& nic, const nic::Memory& memory, const Doorbell*
       bells(doorbell != nullptr ? doorbell->bells(queues) : Bells(nullptr)) {}
 
 Queues::Queues(const Rails& rails, const Carrier& carrier, Bootstrap& bootstrap,
-               const QueueOptions& options)
+               const FirstLinks& first, const QueueOptions& options)
     : rails_(rails),
+      carrier_(carrier),
       rails_used_(options.rails),
       layout_{checked_depth(options)},
       n_pes_(static_cast<uint32_t>(bootstrap.size())),
       queues_(options.queues_per_peer),
       memory_(queue_memory(rails.nics()[0].gpu, size_t{queues_} * n_pes_ * layout_.bytes())),
-      far_memory_(far_memory(rails.nics()[0].gpu, carrier, memory_.bytes())) {
+      far_memory_(far_memory(rails.nics()[0].gpu, carrier, memory_.bytes())),
+      ends_(size_t{queues_} * n_pes_),
+      remotes_(ends_.size()),
+      links_(n_pes_, Link::kNone),
+      start_(options.tested ? kSelfTestBlocks : 0),
+      requests_(options.requests) {
   for (size_t i = 0; i < rails.nics().size(); ++i) {
     const IbgdaNic& nic = rails.nics()[i];
     ways_.emplace_back(nic, memory_of(nic.gpu, shared().address(), shared().bytes()),
                        carrier.doorbells != nullptr ? &(*carrier.doorbells)[i] : nullptr,
                        size_t{queues_} * n_pes_);
   }
-  create(carrier);
   for (uint32_t i = 0; i < count(); ++i) fill_in(i, options);
-  connect(bootstrap);
+  connect_first(bootstrap, first);
 }
 
 const mlx5::SendQueue* Queues::state(uint32_t index) const {
@@ -135,41 +112,15 @@ Queues::Progress Queues::progress(uint32_t index) const {
   uint64_t last = 0;
   shared().load_words(&last, reinterpret_cast<const uint64_t*>(&cqe->opcode_qpn), 1);
   return {.peer = index % n_pes_,
-          .qpn = ends_[index]->number(),
+          .qpn = ends_[index] ? ends_[index]->number() : 0,
           .depth = layout_.depth,
           .reserved = moving[0],
           .published = moving[1],
           .rung = moving[3],
-          .completed = moving[4],
+          .completed = moving[0] - moving[4] >= mlx5::kUnconnected ? moving[1] : moving[4],
+          .link = links_[index % n_pes_],
           .last_cqe = swap_bytes(static_cast<uint32_t>(last >> 32)),
           .status = static_cast<Status>(memory_.load_word(&queue->error.status))};
-}
-
-std::vector<SelfTestResult> Queues::prove(const ProvingGround& ground, uint32_t tag,
-                                          std::chrono::nanoseconds deadline) {
-  const auto end = std::chrono::steady_clock::now() + deadline;
-  const uint64_t cells = ground.cells + uint64_t{ground.pe} * ground.kSlots * kSelfTestCell;
-  std::vector<SelfTestResult> failed;
-  for (uint32_t first = 0; first < queues_ && failed.empty(); first += ground.kSlots) {
-    std::vector<QueueUnderTest> round;
-    const uint32_t last = std::min(first + ground.kSlots, queues_);
-    for (uint32_t index = first * n_pes_; index < last * n_pes_; ++index) {
-      const uint32_t pe = index % n_pes_;
-      if (ground.absent[pe] != 0) continue;
-      QueueUnderTest& q = round.emplace_back();
-      q.index = index;
-      q.memory = &shared();
-      memory_.copy_out(&q.fields, reinterpret_cast<const std::byte*>(state(index)),
-                       offsetof(mlx5::SendQueue, reserved));
-      q.end = ends_[index].get();
-      q.cell = cells + index / n_pes_ % ground.kSlots * kSelfTestCell;
-      q.rkey = ground.rkeys[rail(index) * n_pes_ + pe];
-      q.word_rkey = ground.word_rkeys[rail(index) * n_pes_ + pe];
-    }
-    failed = self_test(round, tag, end - std::chrono::steady_clock::now());
-    for (const QueueUnderTest& q : round) change(q.index, start_behind_test);
-  }
-  return failed;
 }
 
 std::string Queues::describe_registration() const {
@@ -186,28 +137,12 @@ bool Queues::broken(uint32_t index) const {
          nic_state(index) != nic::QueueState::kReadyToSend;
 }
 
-void Queues::change(uint32_t index, void (*edit)(mlx5::SendQueue&)) {
+void Queues::change(uint32_t index, const std::function<void(mlx5::SendQueue&)>& edit) {
   std::byte* const at = base(index) + layout_.state();
   mlx5::SendQueue queue;
   memory_.copy_out(&queue, at, sizeof(queue));
   edit(queue);
   memory_.copy_in(at, &queue, sizeof(queue));
-}
-
-void Queues::reset(uint32_t index) {
-  ends_[index]->to_reset();  // first: now the NIC writes none of what follows
-  const mlx5::Cqe none = nic::QueueMemoryLayout::no_completion();
-  shared().copy_in(shared_base(index) + layout_.cqe(), &none, sizeof(none));
-  shared().zero(index * stride() + layout_.doorbell(), sizeof(mlx5::DoorbellRecord));
-  renew_landing(index);
-  change(index, start_afresh);
-}
-
-void Queues::reconnect(uint32_t index, uint32_t generation) {
-  QueueEnd& end = *ends_[index];
-  nic::RemoteQueue remote = remotes_[index];
-  remote.psn = first_psn(remote.qpn, generation);
-  end.connect(remote, first_psn(end.number(), generation));
 }
 
 void Queues::renew_landing(uint32_t index) {
@@ -222,23 +157,6 @@ void Queues::close(uint32_t index, Status status) {
   memory_.store_word(&error.status, static_cast<uint32_t>(status));
 }
 
-void Queues::create(const Carrier& carrier) {
-  const uint32_t total = queues_ * n_pes_;
-  const mlx5::Cqe none = nic::QueueMemoryLayout::no_completion();  // all else is zero already
-  ends_.reserve(total);
-  for (uint32_t i = 0; i < total; ++i) {
-    shared().copy_in(shared_base(i) + layout_.cqe(), &none, sizeof(none));
-    if (carrier.doorbells == nullptr) {
-      ends_.push_back(
-          std::make_unique<ProxyEnd>(nic_of(i), (*carrier.proxies)[nic_index(i)], proxy_memory(i)));
-      continue;
-    }
-    const auto place = nic::QueuePlace::of(layout_, *ways_[nic_index(i)].umem, i * stride());
-    ends_.push_back(std::make_unique<IbgdaEnd>(nic_of(i), (*carrier.doorbells)[nic_index(i)].uar(),
-                                               place, layout_.depth));
-  }
-}
-
 ProxyMemory Queues::proxy_memory(uint32_t index) const {
   std::byte* const begin = shared_base(index);
   return {.ring = begin + layout_.send_queue(),
@@ -250,30 +168,13 @@ ProxyMemory Queues::proxy_memory(uint32_t index) const {
           .landing_lkey = ways_[nic_index(index)].region.lkey().host()};
 }
 
-void Queues::connect(Bootstrap& bootstrap) {
-  std::vector<Endpoint> mine(count());
-  for (uint32_t i = 0; i < count(); ++i) {
-    mine[i] = endpoint_of(nic_of(i).device, ends_[i]->number());
-  }
-  std::vector<Endpoint> all(size_t{count()} * n_pes_);
-  bootstrap.allgather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
-  std::vector<Endpoint> ends(n_pes_);  // of queue q, one of each PE
-  for (uint32_t q = 0; q < queues_; ++q) {
-    for (uint32_t pe = 0; pe < n_pes_; ++pe) ends[pe] = all[size_t{pe} * count() + q * n_pes_];
-    check_ends(ends);
-  }
-  const auto me = static_cast<uint32_t>(bootstrap.rank());
-  for (uint32_t q = 0; q < queues_; ++q) {
-    for (uint32_t pe = 0; pe < n_pes_; ++pe) {
-      const uint32_t index = q * n_pes_ + pe;
-      const Endpoint& peer = all[size_t{pe} * count() + q * n_pes_ + me];
-      remotes_.push_back(
-          {.qpn = peer.qpn, .path = path_to(nic_of(index).device, mine[index], peer)});
-      reconnect(index, 0);
-    }
-  }
-  // Every queue can receive before anybody's kernel sends.
-  bootstrap.barrier();
+void Queues::start_afresh(mlx5::SendQueue& queue) const {
+  queue.reserved = queue.published = queue.rung = queue.settled = start_;
+  queue.completed = start_ - mlx5::kUnconnected;
+  queue.last_published = queue.completed - 1;  // nothing to wait for
+  queue.landing_ticket = 0;
+  queue.ring_lock = 0;
+  queue.error = {};
 }
 
 void Queues::fill_in(uint32_t index, const QueueOptions& options) {
@@ -283,6 +184,8 @@ void Queues::fill_in(uint32_t index, const QueueOptions& options) {
                 nic::QueueMemoryLayout::kLandingBytes);
   const uint64_t offset = index * stride();
   std::byte* const begin = shared_base(index);
+  const mlx5::Cqe none = nic::QueueMemoryLayout::no_completion();  // all else is zero already
+  shared().copy_in(begin + layout_.cqe(), &none, sizeof(none));
   mlx5::SendQueue queue{};
   queue.blocks = reinterpret_cast<mlx5::Wqebb*>(begin + layout_.send_queue());
   queue.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(begin + layout_.doorbell());
@@ -299,9 +202,9 @@ void Queues::fill_in(uint32_t index, const QueueOptions& options) {
   queue.landing_lkey = way.region.lkey();
   queue.rail = rail(index);
   queue.mask = options.depth - 1;
-  queue.qpn_shifted = Be32{ends_[index]->number() << 8};
   queue.peer = index % n_pes_;
   queue.timeout_ns = options.timeout_ns;
+  queue.request = &requests_[queue.peer];
   start_afresh(queue);
   memory_.copy_in(base(index) + layout_.state(), &queue, sizeof(queue));
 }

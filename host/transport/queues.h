@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The queues that device/transport/ibgda.h drives: one context's worth, to every peer, connected.
+// The queues that device/transport/ibgda.h drives: one context's worth, to every peer. Memory there
+// is for all of them from the start; queue pairs are made and connected link by link (links.h).
 //
 //   [ queue 0 to pe 0 | queue 0 to pe 1 | ... | queue 1 to pe 0 | ... ]   each
 //   nic::QueueMemoryLayout
@@ -17,8 +18,10 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,7 +31,9 @@
 #include "host/nic/device.h"
 #include "host/nic/queue_layout.h"
 #include "host/nic/registration.h"
+#include "host/transport/connection.h"
 #include "host/transport/doorbell.h"
+#include "host/transport/links.h"
 #include "host/transport/proxy_end.h"
 #include "host/transport/queue_end.h"
 #include "host/transport/rails.h"
@@ -43,7 +48,9 @@ struct QueueOptions {
   uint64_t timeout_ns;   // of waits inside a queue; 0 = none
   const uint32_t* stop;  // the context's stop word
   uint32_t* alarm;       // set when a queue has its first error
+  uint32_t* requests;    // by PE: set when a kernel wants the link to it; outlive the queues
   uint32_t rails = 1;    // queue q goes by rail q % rails; the same on all PEs
+  bool tested = true;    // queues are proven before they are opened
 
   /// Throws kInvalidArgument that names the setting which is out of range.
   void check() const;
@@ -56,10 +63,11 @@ struct Carrier {
   Proxies* proxies;
 };
 
-/// Owns the queues of one context. Construction is collective and leaves every queue ready to send.
+/// Owns the queues of one context. Not thread-safe, but for what may be asked while kernels run.
 class Queues {
  public:
-  Queues(const Rails& rails, const Carrier& carrier, Bootstrap& bootstrap,
+  /// Collective. Makes the first links and connects them; none is open.
+  Queues(const Rails& rails, const Carrier& carrier, Bootstrap& bootstrap, const FirstLinks& first,
          const QueueOptions& options);
 
   /// Device-visible state of queue 0 to PE 0; the next one is stride() bytes further.
@@ -70,18 +78,19 @@ class Queues {
   uint32_t depth() const { return layout_.depth; }
   uint32_t count() const { return static_cast<uint32_t>(ends_.size()); }
   /// The first error of a queue, with the queue it is of; `error.status` is 0 while there is none.
-  /// May be asked while kernels run.
+  /// May be asked while kernels run, and of a queue without a link.
   mlx5::SendQueue failed(uint32_t index) const;
 
   /// Where a queue stands, in free-running counts of WQEBBs; as of some moment while kernels run.
   struct Progress {
     uint32_t peer;
-    uint32_t qpn;
+    uint32_t qpn;  // 0: none yet
     uint32_t depth;
     uint64_t reserved;
     uint64_t published;
     uint64_t rung;
     uint64_t completed;
+    Link link;
     uint32_t last_cqe;  // the CQE's wqe_counter and op_own in host order, as poll() reads them
     Status status;
   };
@@ -95,31 +104,51 @@ class Queues {
   /// as that of landing cells.
   std::string describe_registration() const;
 
+  /// Asks the NIC; the queue has a link.
   nic::QueueState nic_state(uint32_t index) const { return ends_[index]->state(); }
+
+  Link link(uint32_t pe) const { return links_[pe]; }
+  /// Those that are not open: kernels may yet ask for them.
+  uint32_t links_to_come() const;
+  /// None to made. Answers this PE's ends, by queue.
+  std::vector<Endpoint> make(uint32_t pe);
+  /// Made to connected, to the ends that the peer made. `generation` is the same at both: late
+  /// packets of a connection before must not fit.
+  void connect(uint32_t pe, std::span<const Endpoint> ends, uint32_t generation);
+  /// Connected to open, once the other end is connected too and the queues are proven: of one PE,
+  /// or of all.
+  void open(uint32_t pe);
+  void open_connected();
+  /// Nobody shall try again before recovery.
+  void give_up(uint32_t pe) { links_[pe] = Link::kFailed; }
+  /// By index: 1 where the queue belongs to a link that is connected and not open.
+  std::vector<uint8_t> connected() const;
 
   /// Where queues are tested: cells in every PE's heap, kSlots for each PE that tests.
   struct ProvingGround {
-    static constexpr uint32_t kSlots = 4;
+    static constexpr uint32_t kSlots = 32;
     uint64_t cells;           // offset in the heap; kSlots x PEs x kSelfTestCell bytes
     uint32_t pe;              // this one
     std::vector<Be32> rkeys;  // of the heaps, [rails][PEs]
     std::vector<Be32> word_rkeys;
-    std::vector<uint8_t> absent;  // by PE: 1 = has no other end
   };
-  /// Tests all queues, as many to each PE at once as there are slots, under one deadline. Answers
-  /// what failed; those behind are not tested then. To be called once, before kernels use the
-  /// queues; those that passed begin with kSelfTestBlocks completed.
-  std::vector<SelfTestResult> prove(const ProvingGround& ground, uint32_t tag,
-                                    std::chrono::nanoseconds deadline);
+  /// Tests the chosen queues (1, by index), which are connected and have not been used, as many to
+  /// each PE at once as there are slots, under one deadline. Answers what failed; those behind are
+  /// not tested then. `tag` as for self_test().
+  std::vector<SelfTestResult> prove(const ProvingGround& ground, std::span<const uint8_t> chosen,
+                                    uint32_t tag, std::chrono::nanoseconds deadline);
 
-  /// True when kernels or the NIC have given the queue up.
+  /// True when kernels or the NIC have given the queue up; its link is connected or open.
   bool broken(uint32_t index) const;
   /// Takes a queue back to what it was when it was made, but not connected. Work that was under way
   /// is forgotten. No kernel may be using it; nor later from a Ticket of before.
   void reset(uint32_t index);
-  /// Connects it again, after both ends were reset. `generation` is new and the same at both: late
-  /// packets of the connection before must not fit.
+  /// Connects it again, after both ends were reset. `generation` is new and the same at both.
   void reconnect(uint32_t index, uint32_t generation);
+  /// Lets kernels use it.
+  void open_queue(uint32_t index);
+  /// Takes the whole link back to where there was none.
+  void forget(uint32_t pe);
   /// Frees the landing cells that fetches which ended early never gave back.
   void renew_landing(uint32_t index);
   /// From now on every operation answers `status` at once.
@@ -132,13 +161,17 @@ class Queues {
   Backing& shared() { return far_memory_ ? *far_memory_ : memory_; }
   const Backing& shared() const { return far_memory_ ? *far_memory_ : memory_; }
   std::byte* shared_base(uint32_t index) const { return shared().address() + index * stride(); }
-  void change(uint32_t index, void (*edit)(mlx5::SendQueue&));
+  void change(uint32_t index, const std::function<void(mlx5::SendQueue&)>& edit);
   uint32_t rail(uint32_t index) const { return index / n_pes_ % rails_used_; }
   size_t nic_index(uint32_t index) const { return rails_.nic_of(rail(index)); }
-  void create(const Carrier& carrier);
-  ProxyMemory proxy_memory(uint32_t index) const;
-  void connect(Bootstrap& bootstrap);
   void fill_in(uint32_t index, const QueueOptions& options);
+  /// Nothing posted, nothing failed, not connected.
+  void start_afresh(mlx5::SendQueue& queue) const;
+  ProxyMemory proxy_memory(uint32_t index) const;
+  std::unique_ptr<QueueEnd> make_end(uint32_t index) const;
+  void set_number(uint32_t index, uint32_t qpn);
+  void check_kinds(Bootstrap& bootstrap) const;
+  void connect_first(Bootstrap& bootstrap, const FirstLinks& first);
 
   /// The queues' memory, as one NIC knows it, and where its queues ring.
   struct Way {
@@ -149,15 +182,19 @@ class Queues {
   };
 
   const Rails& rails_;
+  Carrier carrier_;
   uint32_t rails_used_;
   nic::QueueMemoryLayout layout_;
   uint32_t n_pes_;
   uint32_t queues_;
   Backing memory_;
   std::optional<Backing> far_memory_;
-  std::deque<Way> ways_;  // by NIC
-  std::vector<std::unique_ptr<QueueEnd>> ends_;
-  std::vector<nic::RemoteQueue> remotes_;  // the other ends, by index
+  std::deque<Way> ways_;                         // by NIC
+  std::vector<std::unique_ptr<QueueEnd>> ends_;  // null: not made yet
+  std::vector<nic::RemoteQueue> remotes_;        // the other ends, by index
+  std::vector<Link> links_;                      // by PE
+  uint64_t start_;                               // WQEBBs that the self-test uses of each queue
+  uint32_t* requests_;
 };
 
 }  // namespace peal

@@ -9,6 +9,7 @@ set -u
 if [ "${1:-}" = --rank ]; then # a rank, started by mpirun below
   logs=$2
   shift 2
+  unset TEST_PREMATURE_EXIT_FILE # one for all ranks: the first to end would remove it
   [ "$OMPI_COMM_WORLD_RANK" = 0 ] && exec "$@"
   unset XML_OUTPUT_FILE # rank 0's report is the run's
   exec "$@" >"$logs/rank$OMPI_COMM_WORLD_RANK" 2>&1

@@ -20,7 +20,8 @@ constexpr QueueOptions options(uint32_t queues, uint32_t depth) {
           .depth = depth,
           .timeout_ns = 0,
           .stop = nullptr,
-          .alarm = nullptr};
+          .alarm = nullptr,
+          .requests = nullptr};
 }
 
 Place place(const char* host, int64_t pid) {

@@ -399,6 +399,7 @@ TEST_F(RuntimeOnGpu, RefusesWhatNoTransportReaches) {
 }
 
 TEST_F(RuntimeOnGpu, ReadsTheErrorsOfQueuesByCopies) {
+  config_.connect = ConnectKind::kEager;
   config_.transport = TransportKind::kIbgda;
   bootstrap::run_threads(2, [&](Bootstrap& group) {
     Runtime pe = start(group);

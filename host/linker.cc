@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages of a link come in the order in which they were sent, so that whoever hears "connected"
+// has had the ends. Those of another generation (an earlier recovery) are void.
+#include "host/linker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <span>
+#include <utility>
+
+#include "host/base/error.h"
+#include "host/runtime_state.h"
+
+namespace peal {
+namespace {
+
+// How soon a kernel's first wish is noticed. Only while there are links to come.
+constexpr std::chrono::milliseconds kPeriod{1};
+
+// In one message.
+constexpr size_t kMostEnds = Channel::kMaxPayload / sizeof(Endpoint);
+
+std::string text_of(const std::vector<std::byte>& payload) {
+  return {reinterpret_cast<const char*>(payload.data()), payload.size()};
+}
+
+}  // namespace
+
+Linker::Linker(Runtime::State& state) : state_(state), thread_([this] { run(); }) {}
+
+void Linker::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Linker::expect(uint32_t slot, uint32_t links) {
+  to_come_[slot] = links;
+  {
+    const std::lock_guard lock(mutex_);
+    looked_for_ = true;  // the next round finds out
+  }
+  changed_.notify_all();
+}
+
+void Linker::deliver(Message message) {
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_.push_back(std::move(message));
+  }
+  changed_.notify_all();
+}
+
+void Linker::forget() {
+  ends_.clear();
+  failed_.clear();
+  waiting_.clear();
+}
+
+void Linker::run() {
+  if (state_.gpu) state_.gpu->make_current();  // a software NIC asks about the queues' memory
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    const auto news = [this] { return ending_ || !inbox_.empty(); };
+    if (looked_for_) {
+      changed_.wait_for(lock, kPeriod, news);
+    } else {
+      changed_.wait(lock, [&] { return news() || looked_for_; });
+    }
+    if (ending_) return;
+    std::vector<Message> inbox = std::exchange(inbox_, {});
+    looked_for_ = false;
+    lock.unlock();
+    {
+      const std::lock_guard at_work(at_work_);
+      round(std::move(inbox));
+    }
+    lock.lock();
+    looked_for_ |= !waiting_.empty() || std::ranges::any_of(to_come_, [](const auto& n) {
+      return n.load(std::memory_order_relaxed) != 0;
+    });
+  }
+}
+
+void Linker::round(std::vector<Message> news) {
+  for (const Message& message : news) take(message);
+  send_what_waits();
+  for (const Name& wish : wishes()) {
+    const Context context = context_of(wish);
+    if (context == nullptr) continue;
+    const Name link{wish.slot, context->serial(), wish.pe};
+    attempt(*context, link, [&] { want(*context, link); });
+  }
+}
+
+// Takes the request words back; what becomes of a wish is in the link's state.
+std::vector<Linker::Name> Linker::wishes() {
+  std::vector<Name> found;
+  for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
+    if (to_come_[slot].load(std::memory_order_relaxed) == 0) continue;
+    {
+      const std::lock_guard lock(state_.contexts_mutex);
+      if (state_.contexts[slot].expired()) {
+        to_come_[slot] = 0;
+        continue;
+      }
+    }
+    uint32_t* const words = state_.requests(slot);
+    for (int pe = 0; pe < state_.bootstrap->size(); ++pe) {
+      if (load_relaxed<Reach::kSystem>(&words[pe]) == 0) continue;
+      store_relaxed<Reach::kSystem>(&words[pe], 0u);
+      found.push_back({slot, 0, pe});
+    }
+  }
+  return found;
+}
+
+Linker::Context Linker::context_of(const Name& link) const {
+  const std::lock_guard lock(state_.contexts_mutex);
+  Context context = state_.contexts[link.slot].lock();
+  if (context == nullptr || context->queues() == nullptr) return nullptr;
+  return link.serial == 0 || context->serial() == link.serial ? context : nullptr;
+}
+
+// What goes wrong with a link is the link's misfortune.
+void Linker::attempt(ContextOwner& context, const Name& link, const std::function<void()>& step) {
+  try {
+    step();
+  } catch (const std::exception& error) {
+    refuse(context, link, error.what());
+  }
+}
+
+void Linker::want(ContextOwner& context, const Name& link) {
+  if (const auto why = failed_.find(link); why != failed_.end()) {
+    fail(context, link, why->second);
+  } else if (context.queues()->link(static_cast<uint32_t>(link.pe)) == Link::kNone) {
+    make(context, link);
+  }
+}
+
+void Linker::make(ContextOwner& context, const Name& link) {
+  std::vector<Endpoint> ends;
+  {
+    const std::lock_guard lock(state_.contexts_mutex);
+    ends = context.queues()->make(static_cast<uint32_t>(link.pe));
+  }
+  for (size_t first = 0; first < ends.size(); first += kMostEnds) {
+    const auto part = std::span(ends).subspan(first, std::min(kMostEnds, ends.size() - first));
+    const auto bytes = std::as_bytes(part);
+    send(link, Step::kEnds, static_cast<uint32_t>(first), {bytes.begin(), bytes.end()});
+  }
+}
+
+void Linker::take(const Message& message) {
+  const auto [generation, slot, serial, what] = message.word;
+  if (generation != state_.generation || slot >= kMaxContexts) return;
+  const Name link{static_cast<uint32_t>(slot), serial, message.from};
+  const Context context = context_of(link);
+  if (context == nullptr) return;
+  attempt(*context, link, [&] {
+    switch (static_cast<Step>(what & 0xff)) {
+      case Step::kEnds:
+        return take_ends(*context, link, static_cast<uint32_t>(what >> 8), message.payload);
+      case Step::kConnected:
+        return take_connected(*context, link);
+      case Step::kRefused:
+        return take_refusal(*context, link, text_of(message.payload));
+    }
+  });
+}
+
+void Linker::take_ends(ContextOwner& context, const Name& link, uint32_t first,
+                       const std::vector<std::byte>& payload) {
+  Queues& queues = *context.queues();
+  std::vector<Endpoint>& theirs = ends_[link];
+  const size_t count = payload.size() / sizeof(Endpoint);
+  if (first != theirs.size() || first + count > queues.per_peer()) return;
+  theirs.resize(first + count);
+  std::memcpy(theirs.data() + first, payload.data(), count * sizeof(Endpoint));
+  if (theirs.size() < queues.per_peer()) return;
+  const std::vector<Endpoint> all = std::move(ends_.extract(link).mapped());
+  const auto pe = static_cast<uint32_t>(link.pe);
+  if (queues.link(pe) == Link::kNone) make(context, link);
+  if (queues.link(pe) != Link::kMade) return;
+  {
+    const std::lock_guard lock(state_.contexts_mutex);
+    queues.connect(pe, all, state_.generation);
+  }
+  send(link, Step::kConnected, 0, {});
+}
+
+void Linker::take_connected(ContextOwner& context, const Name& link) {
+  const auto pe = static_cast<uint32_t>(link.pe);
+  Queues& queues = *context.queues();
+  if (queues.link(pe) != Link::kConnected) return;
+  if (const std::string why = prove(queues, link); !why.empty()) return refuse(context, link, why);
+  const std::lock_guard lock(state_.contexts_mutex);
+  queues.open(pe);
+  to_come_[link.slot] = queues.links_to_come();
+}
+
+// Empty if all is well.
+std::string Linker::prove(Queues& queues, const Name& link) {
+  if (!state_.config.self_test) return "";
+  std::vector<uint8_t> chosen(queues.count());
+  for (auto i = static_cast<size_t>(link.pe); i < chosen.size();
+       i += static_cast<size_t>(state_.bootstrap->size())) {
+    chosen[i] = 1;
+  }
+  // A kernel waits, no longer than this.
+  const std::chrono::nanoseconds most = state_.time_to_prove();
+  const std::chrono::nanoseconds patience = state_.config.timeout;
+  const std::vector<SelfTestResult> failed =
+      state_.prove_here(queues, chosen, patience.count() == 0 ? most : std::min(most, patience));
+  return failed.empty() ? "" : state_.describe_failed(failed);
+}
+
+// The other end is of no use to anybody.
+void Linker::refuse(ContextOwner& context, const Name& link, const std::string& why) {
+  const auto bytes = std::as_bytes(std::span(why));
+  send(link, Step::kRefused, 0, {bytes.begin(), bytes.end()});
+  fail(context, link, why);
+}
+
+void Linker::take_refusal(ContextOwner& context, const Name& link, const std::string& why) {
+  if (failed_.contains(link)) return;
+  const std::string text = fmt::format("PE {}: {}", link.pe, why);
+  if (context.queues()->link(static_cast<uint32_t>(link.pe)) == Link::kNone) {
+    failed_[link] = text;  // nobody here has asked yet
+  } else {
+    fail(context, link, text);
+  }
+}
+
+void Linker::fail(ContextOwner& context, const Name& link, const std::string& why) {
+  failed_[link] = why;
+  const std::string text =
+      fmt::format("the queues to PE {} could not be connected: {}", link.pe, why);
+  state_.log.error("runtime", "{}", text);
+  {
+    const std::lock_guard lock(state_.contexts_mutex);
+    context.give_up_link(static_cast<uint32_t>(link.pe), text, host_ns());
+  }
+  state_.tell_callback();
+}
+
+void Linker::send(const Name& link, Step step, uint32_t first, std::vector<std::byte> payload) {
+  payload.resize(std::min(payload.size(), Channel::kMaxPayload));
+  waiting_.push_back({link, static_cast<uint64_t>(step) | uint64_t{first} << 8, payload});
+  send_what_waits();
+}
+
+// In order: behind a letter that does not fit the others to that PE wait, too.
+void Linker::send_what_waits() {
+  std::vector<Letter> left;
+  for (Letter& letter : waiting_) {
+    const int to = letter.link.pe;
+    bool fits = std::ranges::none_of(left, [&](const Letter& l) { return l.link.pe == to; });
+    if (fits) {
+      fits = state_.bootstrap->channel().send(
+                 to, Message::Kind::kLink,
+                 {state_.generation, letter.link.slot, letter.link.serial, letter.step},
+                 letter.payload) != Channel::Sent::kFull;  // to who is gone it is sent, too
+    }
+    if (!fits) left.push_back(std::move(letter));
+  }
+  waiting_ = std::move(left);
+}
+
+}  // namespace peal

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Queues that are made when a kernel first wants them: PEs that are no neighbours have none before.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/support/injector.h"
+#include "tests/support/job.h"
+
+namespace peal::api_test {
+namespace {
+
+constexpr int kPes = 5;  // of which two are neighbours, two are not, and one is the PE itself
+constexpr size_t kQueues = 4;
+
+using Body = std::function<void(Runtime&, uint64_t* words)>;
+void on_pes(const Body& body, const Config& config = small_config(), int pes = kPes) {
+  bootstrap::run_threads(pes, [&](Bootstrap& group) {
+    Runtime pe = start(group, config);
+    auto* const words = pe.allocate<uint64_t>(1024);
+    body(pe, words);
+    pe.barrier();
+  });
+}
+
+// Queues of this PE that have no link.
+size_t unlinked(const Runtime& pe) {
+  const std::string text = pe.dump();
+  size_t found = 0;
+  for (size_t at = 0; (at = text.find("not linked", at)) != std::string::npos; ++at) ++found;
+  return found;
+}
+
+PEAL_KERNEL put_one(Status* ended, Context ctx, uint64_t* word, int pe) {
+  const Status status = p(ctx, word, 7, pe);
+  *ended = status == Status::kOk ? quiet(ctx) : status;
+}
+Status put_to(const Context& ctx, uint64_t* word, int pe) {
+  Status ended = Status::kOk;
+  launch({}, put_one, &ended, ctx, word, pe).wait();
+  return ended;
+}
+
+PEAL_KERNEL to_all(Verdict* verdict, Context ctx, uint64_t* words, uint64_t round) {
+  const auto me = static_cast<uint64_t>(my_pe(ctx));
+  const uint32_t block = block_in_grid();
+  for (int i = 0; i < n_pes(ctx); ++i) {
+    const int pe = (my_pe(ctx) + i) % n_pes(ctx);
+    expect_ok(verdict, p(ctx, words + 64 * block + me, round + me, pe));
+    const Fetched<uint64_t> seen = g(ctx, words + 64 * block + me, pe);
+    expect_ok(verdict, seen.status);
+    expect_eq(verdict, seen.value, round + me);
+    expect_ok(verdict, atomic_inc(ctx, words + 960, pe));
+  }
+  expect_ok(verdict, barrier_all(ctx));
+}
+
+void all_is_well(Runtime& pe, const Context& ctx, uint64_t* words) {
+  static std::atomic<uint64_t> rounds{0};
+  pe.barrier();
+  if (pe.my_pe() == 0) ++rounds;
+  pe.barrier();
+  run_clean(pe, {.blocks = 1, .threads = 1}, to_all, ctx, words, 1000 * rounds);
+  EXPECT_EQ(pe.status(), Status::kOk);
+  pe.barrier();
+}
+
+TEST(Links, AreThereForNeighboursFromTheStart) {
+  on_pes([](Runtime& pe, uint64_t*) { EXPECT_EQ(unlinked(pe), 3 * kQueues) << pe.dump(); });
+  on_pes([](Runtime& pe, uint64_t*) { EXPECT_EQ(unlinked(pe), 0u); }, small_config(), 1);
+}
+
+TEST(Links, AreMadeAtBothEndsByTheFirstUse) {
+  on_pes([](Runtime& pe, uint64_t* words) {
+    if (pe.my_pe() == 0) {
+      EXPECT_EQ(put_to(pe.context(), words, 2), Status::kOk);
+      EXPECT_EQ(unlinked(pe), 2 * kQueues) << pe.dump();
+    }
+    pe.barrier();
+    // The other end is open, too, or will be in a moment: its first put finds out.
+    if (pe.my_pe() == 2) {
+      EXPECT_EQ(words[0], 7u);
+      EXPECT_EQ(put_to(pe.context(), words, 0), Status::kOk);
+      EXPECT_EQ(unlinked(pe), 2 * kQueues) << pe.dump();
+    }
+    if (pe.my_pe() == 1) {
+      EXPECT_EQ(unlinked(pe), 3 * kQueues);
+    }
+    EXPECT_EQ(put_to(pe.context(), words, pe.my_pe()), Status::kOk) << "to itself";
+  });
+}
+
+TEST(Links, MayBeWantedByAllAtOnceAndByManyBlocks) {
+  on_pes([](Runtime& pe, uint64_t* words) {
+    run_clean(
+        pe, {.blocks = 8, .threads = 32},
+        +[](Verdict* verdict, Context ctx, uint64_t* word) {
+          for (int to = 0; to < n_pes(ctx); ++to) expect_ok(verdict, atomic_inc(ctx, word, to));
+          expect_ok(verdict, quiet(ctx));
+        },
+        pe.context(), words);
+    pe.barrier();
+    EXPECT_EQ(words[0], uint64_t{kPes} * 8 * 32);
+    EXPECT_EQ(unlinked(pe), 0u);
+    all_is_well(pe, pe.context(), words);
+  });
+}
+
+TEST(Links, OfAContextAreItsOwn) {
+  on_pes([](Runtime& pe, uint64_t* words) {
+    const auto own = pe.make_context({.queues_per_peer = 1});
+    EXPECT_EQ(unlinked(pe), 3 * kQueues + 3);
+    all_is_well(pe, own.value(), words);
+    EXPECT_EQ(unlinked(pe), 3 * kQueues);
+    all_is_well(pe, pe.context(), words);
+  });
+}
+
+TEST(Links, AreAllThereFromTheStartIfSoAskedOrOwned) {
+  Config config = small_config();
+  config.connect = ConnectKind::kEager;
+  on_pes([](Runtime& pe, uint64_t*) { EXPECT_EQ(unlinked(pe), 0u); }, config);
+  on_pes([](Runtime& pe, uint64_t*) {
+    const auto owned = pe.make_context<Reach::kLane>({.queues_per_peer = 2});
+    EXPECT_EQ(unlinked(pe), 3 * kQueues) << "of the default context";
+    pe.barrier();
+  });
+}
+
+/// More queues than one message has room for ends of.
+TEST(Links, MayBeHundredsOfQueues) {
+  Config config = small_config();
+  config.queues = 520;
+  config.queue_depth = 128;
+  on_pes([](Runtime& pe, uint64_t* words) { all_is_well(pe, pe.context(), words); }, config, 4);
+}
+
+TEST(Links, WithoutASelfTestOpenAtOnce) {
+  Config config = small_config();
+  config.self_test = false;
+  on_pes([](Runtime& pe, uint64_t* words) { all_is_well(pe, pe.context(), words); }, config);
+}
+
+TEST(Links, ByTheProxyAreTheSame) {
+  Config config = small_config();
+  config.transport = TransportKind::kProxy;
+  on_pes(
+      [](Runtime& pe, uint64_t* words) {
+        EXPECT_EQ(unlinked(pe), 3 * kQueues);
+        all_is_well(pe, pe.context(), words);
+        EXPECT_EQ(unlinked(pe), 0u);
+      },
+      config);
+}
+
+TEST(Links, ThatNobodyAnswersEndAtTheDeadlineAndComeBackByRecovery) {
+  on_pes([](Runtime& pe, uint64_t* words) {
+    const ContextOptions hasty{.timeout = std::chrono::milliseconds(100)};
+    std::optional<OwnedContext<Reach::kGpu>> lonely(pe.make_context(hasty));
+    const Context copy{lonely->value()};
+    pe.barrier();
+    if (pe.my_pe() == 2) lonely.reset();
+    pe.barrier();
+    if (pe.my_pe() == 0) {
+      EXPECT_EQ(put_to(copy, words, 2), Status::kTimeout);
+      EXPECT_NE(pe.failure().text.find("closed: timeout (before it was connected)"),
+                std::string::npos)
+          << pe.failure().text;
+    }
+    pe.barrier();
+    lonely.reset();
+    pe.recover();
+    all_is_well(pe, pe.context(), words);
+  });
+}
+
+/// The far side of a link that fails its proof hears of it; recovery takes both back.
+TEST(Links, ThatFailTheirSelfTestSayWhyAndComeBackByRecovery) {
+  on_pes([](Runtime& pe, uint64_t* words) {
+    const fault_test::Injector nic;
+    pe.barrier();
+    if (pe.my_pe() == 0) {
+      nic.inject("wqe=2 fault=syndrome:0x12");
+      EXPECT_EQ(put_to(pe.context(), words, 2), Status::kQueueError);
+      nic.clear();
+      const std::string text = pe.failure().text;
+      EXPECT_EQ(pe.failure().pe, 2);
+      for (const char* part : {"the queues to PE 2 could not be connected", "the atomic failed",
+                               "syndrome 0x12", "LID ", "PEAL_SELF_TEST=off"}) {
+        EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+      }
+      EXPECT_EQ(put_to(pe.context(), words, 1), Status::kQueueError) << "until recovery";
+    }
+    pe.barrier();
+    pe.recover();
+    EXPECT_EQ(pe.status(), Status::kOk);
+    EXPECT_EQ(unlinked(pe), 3 * kQueues);
+    all_is_well(pe, pe.context(), words);
+  });
+}
+
+TEST(Links, AreProvenAgainByRecovery) {
+  on_pes([](Runtime& pe, uint64_t* words) {
+    all_is_well(pe, pe.context(), words);
+    const fault_test::Injector nic;
+    if (pe.my_pe() == 0) {
+      nic.inject("wqe=1 fault=syndrome:0x13");
+      EXPECT_EQ(put_to(pe.context(), words, 2), Status::kQueueError);
+      nic.inject("wqe=3 fault=syndrome:0x13");  // of the proof
+    }
+    pe.barrier();
+    std::string why;
+    try {
+      pe.recover();
+    } catch (const Error& error) {
+      why = error.what();
+    }
+    for (const char* part : {"self-test: PE ", "queue ", "the get failed"}) {
+      EXPECT_NE(why.find(part), std::string::npos) << part << " in " << why;
+    }
+    if (pe.my_pe() == 0) nic.clear();
+    pe.barrier();
+    pe.recover();
+    all_is_well(pe, pe.context(), words);
+  });
+}
+
+TEST(Links, EndWithAnAbort) {
+  on_pes([](Runtime& pe, uint64_t* words) {
+    std::optional<OwnedContext<Reach::kGpu>> lonely(pe.make_context());
+    const Context copy{lonely->value()};
+    pe.barrier();
+    if (pe.my_pe() == 2) lonely.reset();
+    pe.barrier();
+    if (pe.my_pe() == 1) pe.abort("enough");
+    if (pe.my_pe() == 0) {
+      EXPECT_EQ(put_to(copy, words, 2), Status::kAborted);
+    }
+    pe.barrier();
+    lonely.reset();
+    pe.recover();
+    all_is_well(pe, pe.context(), words);
+  });
+}
+
+TEST(Links, MustBeWantedAlike) {
+  std::vector<std::string> errors(2);
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    Config config = small_config();
+    if (group.rank() == 1) config.connect = ConnectKind::kEager;
+    try {
+      const Runtime pe = start(group, config);
+    } catch (const Error& error) {
+      errors[static_cast<size_t>(group.rank())] = error.what();
+    }
+  });
+  for (const std::string& error : errors) {
+    EXPECT_NE(error.find("PEAL_CONNECT"), std::string::npos) << error;
+  }
+}
+
+}  // namespace
+}  // namespace peal::api_test
+
+int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }
