@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,20 +62,6 @@ void agree(Bootstrap& bootstrap, const Config& config, Target target) {
         : all[pe].connect != all[0].connect     ? ", and another PEAL_CONNECT"
                                                 : "");
   }
-}
-
-// What a PE would make a context of, and the context slots it still uses.
-struct ContextOffer {
-  uint64_t taken;
-  uint64_t made;
-  uint32_t queues;
-  uint32_t depth;
-  uint32_t rails;
-  QueuePlan plan;
-};
-
-uint64_t nanoseconds(std::chrono::microseconds t) {
-  return static_cast<uint64_t>(std::chrono::nanoseconds(t).count());
 }
 
 // Memory that kernels use, and memory that they share with the host while they run.
@@ -166,131 +151,6 @@ void Runtime::State::warn_of_nics() {
   std::vector<std::string> names;
   for (const IbgdaNic& nic : rails->nics()) names.push_back(nic.device.name());
   warn_once(*bootstrap, log, fmt::format("{}", fmt::join(lines, "\n")), std::move(names));
-}
-
-// All queues there are, and those of a context more.
-QueuePlan Runtime::State::plan_with(const QueueOptions& queues) const {
-  QueuePlan plan;
-  if (!rails) return plan;
-  plan.set_nics(*rails);
-  plan.allowed_bytes = config.queue_memory;
-  plan.add(queues, bootstrap->size());
-  const std::lock_guard lock(contexts_mutex);
-  for (const auto& weak : contexts) {
-    const auto context = weak.lock();
-    if (context == nullptr) continue;
-    plan.add({.queues_per_peer = context->queues()->per_peer(),
-              .depth = context->queues()->depth(),
-              .timeout_ns = 0,
-              .stop = nullptr,
-              .alarm = nullptr,
-              .requests = nullptr,
-              .rails = context->queues()->rails()},
-             bootstrap->size());
-  }
-  return plan;
-}
-
-// Compares the options of all PEs; answers the first slot whose context, if it had one, is gone on
-// every PE: nobody can still write its flags.
-Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues) {
-  static_assert(kMaxContexts == 64, "one bit a slot");
-  if (linker) linker->let_go();
-  ContextOffer mine{
-      0, contexts_made, queues.queues_per_peer, queues.depth, queues.rails, plan_with(queues)};
-  {
-    const std::lock_guard lock(contexts_mutex);
-    for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
-      if (!contexts[slot].expired()) mine.taken |= uint64_t{1} << slot;
-    }
-  }
-  const std::vector<ContextOffer> all = gather(*bootstrap, mine);
-  uint64_t taken = 0;
-  std::vector<QueuePlan> plans;
-  for (size_t pe = 0; pe < all.size(); ++pe) {
-    taken |= all[pe].taken;
-    contexts_made = std::max(contexts_made, all[pe].made);
-    plans.push_back(all[pe].plan);
-    if (all[pe].rails != all[0].rails) {
-      fail(
-          ErrorCode::kInvalidArgument,
-          "make_context: PE {} makes a context that is shared by all lanes of its GPU, or not, and "
-          "PE 0 the other kind: all must make the same",
-          pe);
-    }
-    if (all[pe].queues == all[0].queues && all[pe].depth == all[0].depth) continue;
-    fail(
-        ErrorCode::kInvalidArgument,
-        "make_context: PE {} asks for {} queues of depth {}, PE 0 for {} of {}: all must ask alike",
-        pe, all[pe].queues, all[pe].depth, all[0].queues, all[0].depth);
-  }
-  if (~taken == 0) {
-    fail(ErrorCode::kInvalidArgument,
-         "make_context: {} contexts exist already, which is the limit; drop one on every PE first",
-         kMaxContexts);
-  }
-  queues.check();  // also where there are none: a program is right or wrong on every machine
-  if (config.info && rails && bootstrap->rank() == 0) {
-    log.print("runtime", describe(mine.plan, queues, bootstrap->size()));
-  }
-  check_plans(plans, bootstrap->places());
-  return {static_cast<uint32_t>(std::countr_one(taken)), ++contexts_made};
-}
-
-std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOptions& options,
-                                                             Reach reach) {
-  const uint64_t timeout_ns =
-      nanoseconds(options.timeout.count() < 0 ? config.timeout : options.timeout);
-  QueueOptions queues{
-      .queues_per_peer = options.queues_per_peer != 0 ? options.queues_per_peer
-                                                      : static_cast<uint32_t>(config.queues),
-      .depth = options.depth != 0 ? options.depth : static_cast<uint32_t>(config.queue_depth),
-      .timeout_ns = timeout_ns,
-      .stop = nullptr,
-      .alarm = nullptr,
-      .requests = nullptr,
-      // Atomics of all blocks meet on queues of rail 0, which owned queues must not be shared for.
-      .rails = rails && reach == Reach::kGpu ? rails->count() : 1,
-      .tested = config.self_test};
-  const auto [slot, serial] = agree_on_context(queues);
-  words[slot].clear();
-  queues.stop = &words[slot].stop;
-  queues.alarm = &words[slot].alarm;
-  queues.requests = requests(slot);
-  std::fill_n(queues.requests, bootstrap->size(), 0u);
-  uint64_t* const flags = sync_flags + slot * flag_words();
-  heap.zero(flags, flag_bytes());  // of the context that had the slot before
-  tables.reset_state(slot, queues.alarm);
-  ContextFields fields = tables.fields();
-  fields.pe = bootstrap->rank();
-  fields.n_pes = bootstrap->size();
-  fields.sync_rounds = rounds();
-  fields.rails = queues.rails;
-  fields.relaxed = rails && rails->payload() == nic::Ordering::kRelaxed ? 1 : 0;
-  fields.stop = queues.stop;
-  fields.sync_flags = flags;
-  fields.timeout_ns = timeout_ns;
-  const Carrier carrier{doorbells.empty() ? nullptr : &doorbells, &proxies};
-  // Who owns a queue does not look at what the host changes: it finds all connected.
-  const FirstLinks first(reach == Reach::kGpu ? config.connect : ConnectKind::kEager,
-                         bootstrap->places(), bootstrap->masked_pes());
-  auto made =
-      rails ? std::make_unique<Queues>(*rails, carrier, *bootstrap, first, queues) : nullptr;
-  if (made) {
-    if (config.self_test) prove(*made, made->connected());
-    made->open_connected();
-  }
-  auto owner = std::make_shared<ContextOwner>(std::move(made), tables, words[slot],
-                                              ContextOwner::Name{slot, serial}, fields);
-  leave_masked_out(*owner);
-  {
-    const std::lock_guard lock(contexts_mutex);
-    contexts[slot] = owner;
-  }
-  // No peer's kernel sets a flag before it is zero, or wants a link to a context that is not there.
-  bootstrap->barrier();
-  if (linker) linker->expect(slot, owner->queues()->links_to_come());
-  return owner;
 }
 
 std::string Runtime::State::describe_rails() const {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a Runtime consists of, in the order in which it is needed; destroyed in reverse. Private to
-// host/: its parts are runtime.cc (coming and going), failure.cc, abort.cc and recovery.cc.
+// host/: its functions are in runtime.cc (coming and going), contexts.cc, and the files that the
+// comments below name.
 #pragma once
 
 #include <array>
@@ -88,15 +89,19 @@ struct Runtime::State {
   std::string nic_name() const;
   std::string describe_rails() const;
 
-  // host/runtime.cc
+  DeviceTables::Extent extent() const { return {bootstrap->size(), rails ? rails->count() : 1}; }
+
+  // host/contexts.cc
   struct Slot {
     uint32_t number;
     uint64_t serial;  // of the context that will have it
   };
   QueuePlan plan_with(const QueueOptions& queues) const;
   Slot agree_on_context(const QueueOptions& queues);
+  QueueOptions queue_options(const ContextOptions& options, Reach reach) const;
+  std::unique_ptr<Queues> make_queues(const QueueOptions& options, Reach reach);
+  ContextFields context_fields(uint32_t slot, const QueueOptions& queues);
   std::shared_ptr<ContextOwner> create_context(const ContextOptions& options, Reach reach);
-  DeviceTables::Extent extent() const { return {bootstrap->size(), rails ? rails->count() : 1}; }
 
   // host/prove.cc
   // `chosen` as Queues::prove() has it. Together with the other PEs: throws on all if one failed.
