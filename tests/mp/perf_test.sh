@@ -64,7 +64,14 @@ launch 0 2 message_rate --op put --sizes 8 "${short[@]}"
 rows "$clean"
 launch 0 2 message_rate --op atomic_add --sizes 4,8 "${short[@]}"
 rows "$clean"
+# What its bandwidth is set beside: no NIC takes part.
+export PEAL_TRANSPORT=p2p
+launch 0 2 bandwidth --op memcpy --sizes 4K,64K "${short[@]}"
+says '"op":"memcpy"'
+says '"verified":true'
 unset PEAL_TRANSPORT
+launch bad 2 bandwidth --op memcpy --sizes 4K
+says "--op memcpy: the peer's memory is mapped with PEAL_TRANSPORT=p2p only"
 for op in p g; do
   launch 0 2 message_rate --op $op --sizes 1:8 "${short[@]}"
   rows "$clean"
@@ -117,7 +124,7 @@ mistake() {
   [ "$(grep -cF -e "$wanted" <<<"$output")" = 1 ] || fail "$program $*: said more than once"
 }
 mistake "--op: 'send' is unknown; one of put, get, p, g, atomic_add, put_signal" message_rate --op send
-mistake "--op: 'p' is unknown; one of put, get, put_signal" bandwidth --op p
+mistake "--op: 'p' is unknown; one of put, get, put_signal, memcpy" bandwidth --op p
 mistake "--scope: 'grid' is unknown; one of thread, warp, block" latency --scope grid
 mistake "--scope warp: p is an operation of one thread; use --scope thread" message_rate --op p --scope warp
 mistake "'8q' is not a size from 1 to 1G" message_rate --sizes 8q
