@@ -131,6 +131,7 @@ PEAL_KERNEL post_one(Status* ended, Context ctx, uint64_t* word, int pe) {
 TEST(Recovery, OpensAQueueThatATimeoutHasClosed) {
   Config config = small_config();
   config.timeout = std::chrono::milliseconds(20);
+  config.connect = ConnectKind::kEager;  // which 20 ms may be too short for
   on_pes(
       [](Runtime& pe, uint64_t* words, uint64_t*) {
         const ContextOptions patient{.timeout = std::chrono::seconds(20)};
@@ -169,6 +170,7 @@ PEAL_KERNEL fetch_one(Status* ended, Context ctx, uint64_t* word, int pe) {
 TEST(Recovery, GivesBackTheCellsOfFetchesThatGaveUp) {
   Config config = small_config();
   config.timeout = std::chrono::milliseconds(20);
+  config.connect = ConnectKind::kEager;  // which 20 ms may be too short for
   on_pes(
       [](Runtime& pe, uint64_t* words, uint64_t*) {
         Status ended = Status::kOk;
@@ -204,6 +206,7 @@ PEAL_KERNEL meet_once(Status* ended, Context ctx) { *ended = barrier_all(ctx); }
 TEST(Recovery, BringsBarriersTogether) {
   Config config = small_config();
   config.timeout = std::chrono::milliseconds(20);
+  config.connect = ConnectKind::kEager;  // which 20 ms may be too short for
   on_pes(
       [](Runtime& pe, uint64_t* words, uint64_t*) {
         const auto ctx = pe.make_context({.timeout = std::chrono::seconds(20)});
