@@ -219,7 +219,7 @@ std::string Linker::prove(Queues& queues, const Name& link) {
   const std::chrono::nanoseconds patience = state_.config.timeout;
   const std::vector<SelfTestResult> failed =
       state_.prove_here(queues, chosen, patience.count() == 0 ? most : std::min(most, patience));
-  return failed.empty() ? "" : state_.describe_failed(failed);
+  return failed.empty() ? "" : state_.describe_failed(queues, failed);
 }
 
 // The other end is of no use to anybody.

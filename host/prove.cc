@@ -77,10 +77,12 @@ std::chrono::nanoseconds Runtime::State::time_to_prove() const {
   return config.bootstrap_timeout * (kShareOfDeadline - 1) / kShareOfDeadline;
 }
 
-std::string Runtime::State::describe_failed(const std::vector<SelfTestResult>& failed) const {
-  // Of the other end no more is known here than its number.
-  std::vector<Text> ends(static_cast<size_t>(bootstrap->size()),
-                         text_of("its end is not known here"));
+std::string Runtime::State::describe_failed(const Queues& queues,
+                                            const std::vector<SelfTestResult>& failed) const {
+  // Of the other end no more is known here than the way to it.
+  std::vector<Text> ends(static_cast<size_t>(bootstrap->size()));
+  const SelfTestResult& first = failed.front();
+  ends[first.peer] = text_of(queues.describe_way(first.index));
   const auto me = static_cast<size_t>(bootstrap->rank());
   ends[me] = text_of(this_end(*rails));
   return describe(failed, me, ends);

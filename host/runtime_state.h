@@ -109,7 +109,8 @@ struct Runtime::State {
   std::vector<SelfTestResult> prove_here(Queues& queues, const std::vector<uint8_t>& chosen,
                                          std::chrono::nanoseconds deadline);
   std::chrono::nanoseconds time_to_prove() const;
-  std::string describe_failed(const std::vector<SelfTestResult>& failed) const;
+  std::string describe_failed(const Queues& queues,
+                              const std::vector<SelfTestResult>& failed) const;
   Queues::ProvingGround proving_ground() const;
 
   // host/failure.cc

@@ -2,6 +2,8 @@
 //
 // The life of connections: queue pairs made, numbers exchanged, connected, proven, opened; reset
 // and connected again. What a kernel sees of it is `completed`, which moves up at the very end.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -60,6 +62,13 @@ void Queues::connect(uint32_t pe, std::span<const Endpoint> ends, uint32_t gener
     reconnect(index, generation);
   }
   links_[pe] = Link::kConnected;
+}
+
+std::string Queues::describe_way(uint32_t index) const {
+  const nic::Path& path = remotes_[index].path;
+  std::string text = fmt::format("MTU {}", nic::mtu_bytes(path.mtu));
+  if (path.link_layer == nic::LinkLayer::kInfiniBand) text += fmt::format(", LID {}", path.dlid);
+  return path.global ? text + ", GID " + path.remote_gid.text() : text;
 }
 
 void Queues::open_queue(uint32_t index) {

@@ -104,6 +104,9 @@ class Queues {
   /// as that of landing cells.
   std::string describe_registration() const;
 
+  /// Where the queue leads: "LID 5, GID fe80::2, MTU 4096" of the path to the other end. It is
+  /// connected.
+  std::string describe_way(uint32_t index) const;
   /// Asks the NIC; the queue has a link.
   nic::QueueState nic_state(uint32_t index) const { return ends_[index]->state(); }
 

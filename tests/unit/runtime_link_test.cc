@@ -203,7 +203,7 @@ TEST(Links, ThatFailTheirSelfTestSayWhyAndComeBackByRecovery) {
       const std::string text = pe.failure().text;
       EXPECT_EQ(pe.failure().pe, 2);
       for (const char* part : {"the queues to PE 2 could not be connected", "the atomic failed",
-                               "syndrome 0x12", "LID ", "PEAL_SELF_TEST=off"}) {
+                               "syndrome 0x12", "(MTU 4096, LID 1)", "PEAL_SELF_TEST=off"}) {
         EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
       }
       EXPECT_EQ(put_to(pe.context(), words, 1), Status::kQueueError) << "until recovery";
