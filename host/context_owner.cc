@@ -162,7 +162,7 @@ void ContextOwner::give_up_link(uint32_t pe, const std::string& why, uint64_t ti
   failure.time_ns = time_ns;
   failure.text = why;
   unlinked_[pe] = failure;
-  queues_->give_up(pe);
+  queues_->set_link(pe, Link::kFailed);
   for (uint32_t i = pe; i < queues_->count(); i += static_cast<uint32_t>(fields_.n_pes)) {
     queues_->close(i, Status::kQueueError);
   }

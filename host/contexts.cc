@@ -18,7 +18,7 @@ struct ContextOffer {
   uint64_t made;
   uint32_t queues;
   uint32_t depth;
-  uint32_t rails;
+  bool shared;  // by all lanes of the GPU
   QueuePlan plan;
 };
 
@@ -53,11 +53,15 @@ QueuePlan Runtime::State::plan_with(const QueueOptions& queues) const {
 
 // Compares the options of all PEs; answers the first slot whose context, if it had one, is gone on
 // every PE: nobody can still write its flags.
-Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues) {
+Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues, Reach reach) {
   static_assert(kMaxContexts == 64, "one bit a slot");
   if (linker) linker->let_go();
-  ContextOffer mine{
-      0, contexts_made, queues.queues_per_peer, queues.depth, queues.rails, plan_with(queues)};
+  ContextOffer mine{0,
+                    contexts_made,
+                    queues.queues_per_peer,
+                    queues.depth,
+                    reach == Reach::kGpu,
+                    plan_with(queues)};
   {
     const std::lock_guard lock(contexts_mutex);
     for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
@@ -71,7 +75,7 @@ Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues
     taken |= all[pe].taken;
     contexts_made = std::max(contexts_made, all[pe].made);
     plans.push_back(all[pe].plan);
-    if (all[pe].rails != all[0].rails) {
+    if (all[pe].shared != all[0].shared) {
       fail(
           ErrorCode::kInvalidArgument,
           "make_context: PE {} makes a context that is shared by all lanes of its GPU, or not, and "
@@ -141,7 +145,7 @@ ContextFields Runtime::State::context_fields(uint32_t slot, const QueueOptions& 
 std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOptions& options,
                                                              Reach reach) {
   QueueOptions queues = queue_options(options, reach);
-  const auto [slot, serial] = agree_on_context(queues);
+  const auto [slot, serial] = agree_on_context(queues, reach);
   words[slot].clear();
   queues.stop = &words[slot].stop;
   queues.alarm = &words[slot].alarm;
@@ -157,9 +161,9 @@ std::shared_ptr<ContextOwner> Runtime::State::create_context(const ContextOption
     const std::lock_guard lock(contexts_mutex);
     contexts[slot] = owner;
   }
+  if (linker) linker->expect(slot, owner->queues()->links_to_come());
   // No peer's kernel sets a flag before it is zero, or wants a link to a context that is not there.
   bootstrap->barrier();
-  if (linker) linker->expect(slot, owner->queues()->links_to_come());
   return owner;
 }
 

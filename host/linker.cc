@@ -63,8 +63,19 @@ void Linker::forget() {
   waiting_.clear();
 }
 
+// What goes wrong with a link is that link's failure; this is what goes wrong in saying so, because
+// the GPU is lost.
+void Linker::attempt(const std::function<void()>& body) const {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    state_.log.error("runtime", "queues wanted by a kernel: {}", error.what());
+  }
+}
+
 void Linker::run() {
-  if (state_.gpu) state_.gpu->make_current();  // a software NIC asks about the queues' memory
+  // A software NIC asks about the queues' memory.
+  if (state_.gpu) attempt([this] { state_.gpu->make_current(); });
   std::unique_lock lock(mutex_);
   while (!ending_) {
     const auto news = [this] { return ending_ || !inbox_.empty(); };
@@ -79,7 +90,7 @@ void Linker::run() {
     lock.unlock();
     {
       const std::lock_guard at_work(at_work_);
-      round(std::move(inbox));
+      attempt([&] { round(std::move(inbox)); });
     }
     lock.lock();
     looked_for_ |= !waiting_.empty() || std::ranges::any_of(to_come_, [](const auto& n) {
@@ -95,7 +106,7 @@ void Linker::round(std::vector<Message> news) {
     const Context context = context_of(wish);
     if (context == nullptr) continue;
     const Name link{wish.slot, context->serial(), wish.pe};
-    attempt(*context, link, [&] { want(*context, link); });
+    advance(*context, link, [&] { want(*context, link); });
   }
 }
 
@@ -115,7 +126,7 @@ std::vector<Linker::Name> Linker::wishes() {
     for (int pe = 0; pe < state_.bootstrap->size(); ++pe) {
       if (load_relaxed<Reach::kSystem>(&words[pe]) == 0) continue;
       store_relaxed<Reach::kSystem>(&words[pe], 0u);
-      found.push_back({slot, 0, pe});
+      if (!state_.bootstrap->masked(pe)) found.push_back({slot, 0, pe});
     }
   }
   return found;
@@ -128,8 +139,7 @@ Linker::Context Linker::context_of(const Name& link) const {
   return link.serial == 0 || context->serial() == link.serial ? context : nullptr;
 }
 
-// What goes wrong with a link is the link's misfortune.
-void Linker::attempt(ContextOwner& context, const Name& link, const std::function<void()>& step) {
+void Linker::advance(ContextOwner& context, const Name& link, const std::function<void()>& step) {
   try {
     step();
   } catch (const std::exception& error) {
@@ -138,18 +148,22 @@ void Linker::attempt(ContextOwner& context, const Name& link, const std::functio
 }
 
 void Linker::want(ContextOwner& context, const Name& link) {
+  if (context.queues()->link(static_cast<uint32_t>(link.pe)) != Link::kNone) return;
   if (const auto why = failed_.find(link); why != failed_.end()) {
     fail(context, link, why->second);
-  } else if (context.queues()->link(static_cast<uint32_t>(link.pe)) == Link::kNone) {
+  } else {
     make(context, link);
   }
 }
 
 void Linker::make(ContextOwner& context, const Name& link) {
+  const auto pe = static_cast<uint32_t>(link.pe);
+  Queues& queues = *context.queues();
+  auto made = queues.make_ends(pe);
   std::vector<Endpoint> ends;
   {
     const std::lock_guard lock(state_.contexts_mutex);
-    ends = context.queues()->make(static_cast<uint32_t>(link.pe));
+    ends = queues.take_ends(pe, std::move(made));
   }
   for (size_t first = 0; first < ends.size(); first += kMostEnds) {
     const auto part = std::span(ends).subspan(first, std::min(kMostEnds, ends.size() - first));
@@ -162,14 +176,22 @@ void Linker::take(const Message& message) {
   const auto [generation, slot, serial, what] = message.word;
   if (generation != state_.generation || slot >= kMaxContexts) return;
   const Name link{static_cast<uint32_t>(slot), serial, message.from};
+  const auto step = static_cast<Step>(what & 0xff);
+  if (state_.bootstrap->masked(link.pe)) return;
   const Context context = context_of(link);
-  if (context == nullptr) return;
-  attempt(*context, link, [&] {
-    switch (static_cast<Step>(what & 0xff)) {
+  if (context == nullptr) {
+    // All PEs had it before a kernel could want anything.
+    if (step == Step::kEnds) send_refusal(link, "it has dropped the context");
+    return;
+  }
+  advance(*context, link, [&] {
+    switch (step) {
       case Step::kEnds:
         return take_ends(*context, link, static_cast<uint32_t>(what >> 8), message.payload);
       case Step::kConnected:
         return take_connected(*context, link);
+      case Step::kProven:
+        return take_proven(*context, link);
       case Step::kRefused:
         return take_refusal(*context, link, text_of(message.payload));
     }
@@ -189,44 +211,64 @@ void Linker::take_ends(ContextOwner& context, const Name& link, uint32_t first,
   const auto pe = static_cast<uint32_t>(link.pe);
   if (queues.link(pe) == Link::kNone) make(context, link);
   if (queues.link(pe) != Link::kMade) return;
-  {
-    const std::lock_guard lock(state_.contexts_mutex);
-    queues.connect(pe, all, state_.generation);
-  }
+  queues.connect(pe, all, state_.generation);
+  set_link(queues, link, Link::kConnected);
   send(link, Step::kConnected, 0, {});
 }
 
+void Linker::set_link(Queues& queues, const Name& link, Link state) {
+  const std::lock_guard lock(state_.contexts_mutex);
+  queues.set_link(static_cast<uint32_t>(link.pe), state);
+}
+
 void Linker::take_connected(ContextOwner& context, const Name& link) {
+  Queues& queues = *context.queues();
+  if (queues.link(static_cast<uint32_t>(link.pe)) != Link::kConnected) return;
+  if (state_.config.self_test) {
+    const std::vector<SelfTestResult> failed = prove(queues, link);
+    if (stopped(link)) return;  // whether it would have passed or not: recovery begins anew
+    if (!failed.empty()) return refuse(context, link, state_.describe_failed(queues, failed));
+  }
+  set_link(queues, link, Link::kProven);
+  send(link, Step::kProven, 0, {});
+}
+
+// Only now nobody needs this end's queues but kernels: until here the other end was tested on them.
+void Linker::take_proven(ContextOwner& context, const Name& link) {
   const auto pe = static_cast<uint32_t>(link.pe);
   Queues& queues = *context.queues();
-  if (queues.link(pe) != Link::kConnected) return;
-  if (const std::string why = prove(queues, link); !why.empty()) return refuse(context, link, why);
+  if (queues.link(pe) != Link::kProven) return;
   const std::lock_guard lock(state_.contexts_mutex);
   queues.open(pe);
   to_come_[link.slot] = queues.links_to_come();
 }
 
-// Empty if all is well.
-std::string Linker::prove(Queues& queues, const Name& link) {
-  if (!state_.config.self_test) return "";
+// Nobody waits for the link any more.
+bool Linker::stopped(const Name& link) const {
+  return ending_ || load_relaxed<Reach::kSystem>(&state_.words[link.slot].stop) != 0;
+}
+
+std::vector<SelfTestResult> Linker::prove(Queues& queues, const Name& link) {
   std::vector<uint8_t> chosen(queues.count());
   for (auto i = static_cast<size_t>(link.pe); i < chosen.size();
        i += static_cast<size_t>(state_.bootstrap->size())) {
     chosen[i] = 1;
   }
-  // A kernel waits, no longer than this.
   const std::chrono::nanoseconds most = state_.time_to_prove();
   const std::chrono::nanoseconds patience = state_.config.timeout;
-  const std::vector<SelfTestResult> failed =
-      state_.prove_here(queues, chosen, patience.count() == 0 ? most : std::min(most, patience));
-  return failed.empty() ? "" : state_.describe_failed(queues, failed);
+  return state_.prove_here(queues, chosen, patience.count() == 0 ? most : std::min(most, patience),
+                           [&] { return stopped(link); });
 }
 
 // The other end is of no use to anybody.
 void Linker::refuse(ContextOwner& context, const Name& link, const std::string& why) {
+  send_refusal(link, why);
+  fail(context, link, why);
+}
+
+void Linker::send_refusal(const Name& link, const std::string& why) {
   const auto bytes = std::as_bytes(std::span(why));
   send(link, Step::kRefused, 0, {bytes.begin(), bytes.end()});
-  fail(context, link, why);
 }
 
 void Linker::take_refusal(ContextOwner& context, const Name& link, const std::string& why) {
@@ -244,11 +286,8 @@ void Linker::fail(ContextOwner& context, const Name& link, const std::string& wh
   const std::string text =
       fmt::format("the queues to PE {} could not be connected: {}", link.pe, why);
   state_.log.error("runtime", "{}", text);
-  {
-    const std::lock_guard lock(state_.contexts_mutex);
-    context.give_up_link(static_cast<uint32_t>(link.pe), text, host_ns());
-  }
-  state_.tell_callback();
+  const std::lock_guard lock(state_.contexts_mutex);
+  context.give_up_link(static_cast<uint32_t>(link.pe), text, host_ns());
 }
 
 void Linker::send(const Name& link, Step step, uint32_t first, std::vector<std::byte> payload) {

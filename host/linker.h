@@ -7,7 +7,8 @@
 //   the PE that wants                      the other
 //   ends ------------------------------>   make; ends back; connect; connected ->
 //   connect; connected ---------------->
-//   prove; open                            prove; open
+//   prove; proven --------------------->   prove; proven ->
+//   open                                   open
 //
 // Both may begin at once; then each takes the other's ends for the answer. A thread of its own:
 // proving waits for the NIC, and the watcher must not.
@@ -58,7 +59,7 @@ class Linker {
   std::unique_lock<std::mutex> pause() { return std::unique_lock(at_work_); }
 
  private:
-  enum class Step : uint32_t { kEnds, kConnected, kRefused };
+  enum class Step : uint32_t { kEnds, kConnected, kProven, kRefused };
   /// Which link.
   struct Name {
     uint32_t slot;
@@ -77,16 +78,21 @@ class Linker {
   void round(std::vector<Message> news);
   std::vector<Name> wishes();
   Context context_of(const Name& link) const;
-  void attempt(ContextOwner& context, const Name& link, const std::function<void()>& step);
+  void attempt(const std::function<void()>& body) const;
+  void advance(ContextOwner& context, const Name& link, const std::function<void()>& step);
   void want(ContextOwner& context, const Name& link);
   void take(const Message& message);
   void take_ends(ContextOwner& context, const Name& link, uint32_t first,
                  const std::vector<std::byte>& payload);
   void take_connected(ContextOwner& context, const Name& link);
+  void take_proven(ContextOwner& context, const Name& link);
   void take_refusal(ContextOwner& context, const Name& link, const std::string& why);
   void make(ContextOwner& context, const Name& link);
-  std::string prove(Queues& queues, const Name& link);
+  std::vector<SelfTestResult> prove(Queues& queues, const Name& link);
+  bool stopped(const Name& link) const;
+  void set_link(Queues& queues, const Name& link, Link state);
   void refuse(ContextOwner& context, const Name& link, const std::string& why);
+  void send_refusal(const Name& link, const std::string& why);
   void fail(ContextOwner& context, const Name& link, const std::string& why);
   void send(const Name& link, Step step, uint32_t first, std::vector<std::byte> payload);
   void send_what_waits();
@@ -103,7 +109,7 @@ class Linker {
   std::condition_variable changed_;
   std::vector<Message> inbox_;
   bool looked_for_ = false;  // somebody may ask
-  bool ending_ = false;
+  std::atomic<bool> ending_{false};
   std::thread thread_;  // last: uses all of the above
 };
 

@@ -67,10 +67,11 @@ Queues::ProvingGround Runtime::State::proving_ground() const {
 
 std::vector<SelfTestResult> Runtime::State::prove_here(Queues& queues,
                                                        const std::vector<uint8_t>& chosen,
-                                                       std::chrono::nanoseconds deadline) {
+                                                       std::chrono::nanoseconds deadline,
+                                                       const std::function<bool()>& give_up) {
   // The cells are this PE's, and there is one set of them.
   const std::lock_guard lock(proving_mutex);
-  return queues.prove(proving_ground(), chosen, ++proofs, deadline);
+  return queues.prove(proving_ground(), chosen, ++proofs, deadline, give_up);
 }
 
 std::chrono::nanoseconds Runtime::State::time_to_prove() const {

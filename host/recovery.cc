@@ -111,6 +111,7 @@ size_t Runtime::State::recover() {
   for (const Patient& p : patients) {
     const std::lock_guard lock(contexts_mutex);
     p.context->start_again(p.remedies, generation, next_epoch(all, p.slot));
+    leave_masked_out(*p.context);  // whatever was under way to them has ended
   }
   bootstrap->barrier();
   for (const Patient& p : patients) {

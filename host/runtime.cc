@@ -222,12 +222,12 @@ Runtime::~Runtime() {
   state_->closing = state_->bootstrap->lost_pes().empty();
   try {
     state_->bootstrap->barrier();
+    if (state_->linker) state_->linker->stop();  // while its peers' queues are there
     state_->windows.unmap();
     state_->bootstrap->barrier();
   } catch (const std::exception& error) {
     state_->log.warn("runtime", "at the end of the job: {}", error.what());
   }
-  if (state_->linker) state_->linker->stop();  // before the watcher, whom it may call
   state_->watcher.reset();
 }
 

@@ -67,7 +67,7 @@ struct Runtime::State {
   mutable std::mutex callback_mutex;
   std::function<void(const Failure&)> callback;
   bool callback_due = false;       // not called since it was installed, or since recover()
-  std::unique_ptr<Linker> linker;  // none where there is no NIC; tells the callback
+  std::unique_ptr<Linker> linker;  // none where there is no NIC
   std::unique_ptr<Watcher> watcher;
 
   State(std::unique_ptr<Bootstrap> b, const Config& c, Target t);
@@ -97,7 +97,7 @@ struct Runtime::State {
     uint64_t serial;  // of the context that will have it
   };
   QueuePlan plan_with(const QueueOptions& queues) const;
-  Slot agree_on_context(const QueueOptions& queues);
+  Slot agree_on_context(const QueueOptions& queues, Reach reach);
   QueueOptions queue_options(const ContextOptions& options, Reach reach) const;
   std::unique_ptr<Queues> make_queues(const QueueOptions& options, Reach reach);
   ContextFields context_fields(uint32_t slot, const QueueOptions& queues);
@@ -107,7 +107,8 @@ struct Runtime::State {
   // `chosen` as Queues::prove() has it. Together with the other PEs: throws on all if one failed.
   void prove(Queues& queues, const std::vector<uint8_t>& chosen);
   std::vector<SelfTestResult> prove_here(Queues& queues, const std::vector<uint8_t>& chosen,
-                                         std::chrono::nanoseconds deadline);
+                                         std::chrono::nanoseconds deadline,
+                                         const std::function<bool()>& give_up = {});
   std::chrono::nanoseconds time_to_prove() const;
   std::string describe_failed(const Queues& queues,
                               const std::vector<SelfTestResult>& failed) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one thread of a runtime: it notices that the process of a PE has ended, that a PE has sent a
+// A thread of a runtime: it notices that the process of a PE has ended, that a PE has sent a
 // message, and, while somebody wants to be told, that a kernel has raised its alarm.
 //
 // Asleep in poll() on the pidfds of the peers' processes and the channel: no polling, no cost while

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Linux says of host and pid namespace. What it does not say (no /proc) is left empty, and
+// What Linux says of host and namespaces. What it does not say (no /proc) is left empty, and
 // then two places are never the same.
 #include "host/base/place.h"
 
@@ -17,12 +17,17 @@ Place Place::here() {
   std::ifstream("/proc/sys/kernel/random/boot_id").read(me.boot_id.data(), 36);
   struct stat ns {};
   if (stat("/proc/self/ns/pid", &ns) == 0) me.pid_namespace = ns.st_ino;
+  if (stat("/proc/self/ns/net", &ns) == 0) me.network = ns.st_ino;
   me.pid = getpid();
   return me;
 }
 
 bool same_host(const Place& a, const Place& b) {
   return a.boot_id[0] != '\0' && a.boot_id == b.boot_id;
+}
+
+bool same_sockets(const Place& a, const Place& b) {
+  return same_host(a, b) && a.network != 0 && a.network == b.network;
 }
 
 bool same_pids(const Place& a, const Place& b) {

@@ -15,12 +15,16 @@ struct Place {
   std::array<char, 40> boot_id;  // of the running kernel: one per host and boot
   uint64_t pid_namespace;        // 0 = not known
   int64_t pid;
+  uint64_t network;  // namespace; 0 = not known
 
   /// The calling process.
   static Place here();
 };
 
 bool same_host(const Place& a, const Place& b);
+
+/// A socket of one is known to the other by its abstract name.
+bool same_sockets(const Place& a, const Place& b);
 
 /// Both see the same processes under the same numbers.
 bool same_pids(const Place& a, const Place& b);

@@ -11,7 +11,7 @@ bool FirstLinks::between(uint32_t a, uint32_t b) const {
   };
   if (gone(a) || gone(b)) return false;
   const auto n = static_cast<uint32_t>(places_.size());
-  if (kind_ == ConnectKind::kEager || !same_host(places_[a], places_[b])) return true;
+  if (kind_ == ConnectKind::kEager || !same_sockets(places_[a], places_[b])) return true;
   return (a + 1) % n == b || (b + 1) % n == a;
 }
 

@@ -3,11 +3,12 @@
 // A link: all queues of one context between two PEs. Made, connected and opened as one, either when
 // the context is made or when a kernel first wants one of the queues (host/linker.h).
 //
-//   none -> made -> connected -> open        at both ends, none ahead of the other by two
+//   none -> made -> connected -> proven -> open        at both ends
 //
 //   made       queue pairs exist and have numbers, which the other end may know
 //   connected  can receive, and send
-//   open       the other end is connected too, the queues are proven; kernels may use them
+//   proven     the other end is connected, too, and this end's queues have passed their test
+//   open       and so have the other's: kernels may use them
 #pragma once
 
 #include <cstdint>
@@ -24,13 +25,15 @@ enum class Link : uint8_t {
   kNone,
   kMade,
   kConnected,
+  kProven,
   kOpen,
   kFailed,  // until recovery
 };
 
 /// The links that a context has from the start: to the next PE and the one before, so that every
-/// NIC has sent and received before any kernel runs, and to the PEs of other hosts, which cannot be
-/// told of a wish later. With ConnectKind::kEager all. None to PEs that are masked.
+/// NIC has sent and received before any kernel runs, and to the PEs of other hosts (or network
+/// namespaces), which cannot be told of a wish later. With ConnectKind::kEager all. None to PEs
+/// that are masked.
 class FirstLinks {
  public:
   /// `places` by PE; they outlive this.

@@ -40,11 +40,20 @@ void Queues::set_number(uint32_t index, uint32_t qpn) {
   memory_.store_word(&queue->qpn_shifted.raw, Be32{qpn << 8}.raw);
 }
 
-std::vector<Endpoint> Queues::make(uint32_t pe) {
+Queues::Ends Queues::make_ends(uint32_t pe) const {
+  Ends ends;
+  for (uint32_t index = pe; index < count(); index += n_pes_) {
+    ends.push_back(ends_[index] == nullptr ? make_end(index) : nullptr);
+  }
+  return ends;
+}
+
+std::vector<Endpoint> Queues::take_ends(uint32_t pe, Ends ends) {
   std::vector<Endpoint> mine;
   for (uint32_t index = pe; index < count(); index += n_pes_) {
+    // A link that was forgotten has them still, in reset.
     if (ends_[index] == nullptr) {
-      ends_[index] = make_end(index);
+      ends_[index] = std::move(ends[index / n_pes_]);
       set_number(index, ends_[index]->number());
     }
     mine.push_back(endpoint_of(nic_of(index).device, ends_[index]->number()));
@@ -61,7 +70,6 @@ void Queues::connect(uint32_t pe, std::span<const Endpoint> ends, uint32_t gener
     remotes_[index] = {.qpn = ends[q].qpn, .path = path_to(device, mine, ends[q])};
     reconnect(index, generation);
   }
-  links_[pe] = Link::kConnected;
 }
 
 std::string Queues::describe_way(uint32_t index) const {
@@ -120,13 +128,15 @@ void Queues::connect_first(Bootstrap& bootstrap, const FirstLinks& first) {
   const size_t most = std::ranges::max_element(linked, {}, &std::vector<uint32_t>::size)->size();
   std::vector<Endpoint> mine(most * queues_);  // [linked PEs][queues]
   for (size_t i = 0; i < linked[me].size(); ++i) {
-    std::ranges::copy(make(linked[me][i]), mine.begin() + static_cast<ptrdiff_t>(i * queues_));
+    std::ranges::copy(take_ends(linked[me][i], make_ends(linked[me][i])),
+                      mine.begin() + static_cast<ptrdiff_t>(i * queues_));
   }
   std::vector<Endpoint> all(mine.size() * n_pes_);
   bootstrap.allgather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
   for (const uint32_t pe : linked[me]) {
     const auto i = static_cast<size_t>(std::ranges::find(linked[pe], me) - linked[pe].begin());
     connect(pe, std::span(all).subspan(pe * mine.size() + i * queues_, queues_), 0);
+    set_link(pe, Link::kConnected);
   }
   // Every queue can receive before anybody sends.
   bootstrap.barrier();
@@ -134,7 +144,8 @@ void Queues::connect_first(Bootstrap& bootstrap, const FirstLinks& first) {
 
 std::vector<SelfTestResult> Queues::prove(const ProvingGround& ground,
                                           std::span<const uint8_t> chosen, uint32_t tag,
-                                          std::chrono::nanoseconds deadline) {
+                                          std::chrono::nanoseconds deadline,
+                                          const std::function<bool()>& give_up) {
   const auto end = std::chrono::steady_clock::now() + deadline;
   const uint64_t cells = ground.cells + uint64_t{ground.pe} * ground.kSlots * kSelfTestCell;
   std::vector<SelfTestResult> failed;
@@ -153,7 +164,7 @@ std::vector<SelfTestResult> Queues::prove(const ProvingGround& ground,
       q.rkey = ground.rkeys[rail(index) * n_pes_ + q.fields.peer];
       q.word_rkey = ground.word_rkeys[rail(index) * n_pes_ + q.fields.peer];
     }
-    failed = self_test(round, tag, end - std::chrono::steady_clock::now());
+    failed = self_test(round, tag, end - std::chrono::steady_clock::now(), give_up);
   }
   return failed;
 }

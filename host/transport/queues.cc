@@ -133,8 +133,14 @@ std::string Queues::describe_registration() const {
 }
 
 bool Queues::broken(uint32_t index) const {
-  return memory_.load_word(&state(index)->error.status) != 0 ||
+  return memory_.load_word(&state(index)->error.status) != 0 || unconnected(index) ||
          nic_state(index) != nic::QueueState::kReadyToSend;
+}
+
+bool Queues::unconnected(uint32_t index) const {
+  uint64_t moving[5];  // reserved, published, last_published, rung, completed
+  memory_.load_words(moving, &state(index)->reserved, 5);
+  return moving[0] - moving[4] >= mlx5::kUnconnected;
 }
 
 void Queues::change(uint32_t index, const std::function<void(mlx5::SendQueue&)>& edit) {

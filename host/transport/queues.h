@@ -113,17 +113,18 @@ class Queues {
   Link link(uint32_t pe) const { return links_[pe]; }
   /// Those that are not open: kernels may yet ask for them.
   uint32_t links_to_come() const;
-  /// None to made. Answers this PE's ends, by queue.
-  std::vector<Endpoint> make(uint32_t pe);
-  /// Made to connected, to the ends that the peer made. `generation` is the same at both: late
-  /// packets of a connection before must not fit.
+  using Ends = std::vector<std::unique_ptr<QueueEnd>>;
+  /// The ends of a link that has none, by queue; and takes them: none to made. Answers what the
+  /// peer has to know of them. The first takes long and changes nothing here.
+  Ends make_ends(uint32_t pe) const;
+  std::vector<Endpoint> take_ends(uint32_t pe, Ends ends);
+  /// Connects a link that is made to the ends that the peer made. `generation` is the same at both:
+  /// late packets of a connection before must not fit. Takes long; set_link() then says so.
   void connect(uint32_t pe, std::span<const Endpoint> ends, uint32_t generation);
-  /// Connected to open, once the other end is connected too and the queues are proven: of one PE,
-  /// or of all.
+  void set_link(uint32_t pe, Link link) { links_[pe] = link; }
+  /// To open: the link to one PE, or all that are connected.
   void open(uint32_t pe);
   void open_connected();
-  /// Nobody shall try again before recovery.
-  void give_up(uint32_t pe) { links_[pe] = Link::kFailed; }
   /// By index: 1 where the queue belongs to a link that is connected and not open.
   std::vector<uint8_t> connected() const;
 
@@ -137,11 +138,13 @@ class Queues {
   };
   /// Tests the chosen queues (1, by index), which are connected and have not been used, as many to
   /// each PE at once as there are slots, under one deadline. Answers what failed; those behind are
-  /// not tested then. `tag` as for self_test().
+  /// not tested then. `tag` and `give_up` as for self_test().
   std::vector<SelfTestResult> prove(const ProvingGround& ground, std::span<const uint8_t> chosen,
-                                    uint32_t tag, std::chrono::nanoseconds deadline);
+                                    uint32_t tag, std::chrono::nanoseconds deadline,
+                                    const std::function<bool()>& give_up = {});
 
-  /// True when kernels or the NIC have given the queue up; its link is connected or open.
+  /// True when kernels or the NIC have given the queue up, or when it was never opened again after
+  /// a reset; its link is open.
   bool broken(uint32_t index) const;
   /// Takes a queue back to what it was when it was made, but not connected. Work that was under way
   /// is forgotten. No kernel may be using it; nor later from a Ticket of before.
@@ -172,6 +175,7 @@ class Queues {
   void start_afresh(mlx5::SendQueue& queue) const;
   ProxyMemory proxy_memory(uint32_t index) const;
   std::unique_ptr<QueueEnd> make_end(uint32_t index) const;
+  bool unconnected(uint32_t index) const;
   void set_number(uint32_t index, uint32_t qpn);
   void check_kinds(Bootstrap& bootstrap) const;
   void connect_first(Bootstrap& bootstrap, const FirstLinks& first);
@@ -192,11 +196,11 @@ class Queues {
   uint32_t queues_;
   Backing memory_;
   std::optional<Backing> far_memory_;
-  std::deque<Way> ways_;                         // by NIC
-  std::vector<std::unique_ptr<QueueEnd>> ends_;  // null: not made yet
-  std::vector<nic::RemoteQueue> remotes_;        // the other ends, by index
-  std::vector<Link> links_;                      // by PE
-  uint64_t start_;                               // WQEBBs that the self-test uses of each queue
+  std::deque<Way> ways_;                   // by NIC
+  Ends ends_;                              // null: not made yet
+  std::vector<nic::RemoteQueue> remotes_;  // the other ends, by index
+  std::vector<Link> links_;                // by PE
+  uint64_t start_;                         // WQEBBs that the self-test uses of each queue
   uint32_t* requests_;
 };
 

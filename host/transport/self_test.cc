@@ -110,7 +110,8 @@ constexpr Patience::Nap kLongestNap{1000};
 }  // namespace
 
 std::vector<SelfTestResult> self_test(std::span<const QueueUnderTest> queues, uint32_t tag,
-                                      std::chrono::nanoseconds deadline) {
+                                      std::chrono::nanoseconds deadline,
+                                      const std::function<bool()>& give_up) {
   const auto end = Clock::now() + deadline;
   std::vector<SelfTestResult> failed;
   std::vector<const QueueUnderTest*> good;
@@ -120,7 +121,7 @@ std::vector<SelfTestResult> self_test(std::span<const QueueUnderTest> queues, ui
     std::vector<const QueueUnderTest*> waiting = std::move(good);
     good.clear();
     for (Patience patience(kLongestNap); !waiting.empty(); patience.after(false)) {
-      const bool late = Clock::now() > end;
+      const bool late = Clock::now() > end || (give_up && give_up());
       std::erase_if(waiting, [&](const QueueUnderTest* q) {
         SelfTestResult result{q->index, q->fields.peer, step, Kind::kOk, 0, 0};
         if (!ended(*q, step, result)) {

@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -55,12 +56,14 @@ struct SelfTestResult {
 /// its other end without answers.
 int distance_from_cause(const SelfTestResult& result);
 
-/// Tests all of them under one deadline; the step in which a queue fails is the last. `tag` is part
-/// of the pattern: one that was not used before for these cells. Answers those that failed, the
-/// nearest to the cause first. Leaves the rings with kSelfTestBlocks posted and
-/// completed, which the caller enters in their SendQueue; no kernel's landing cell is touched.
+/// Tests all of them under one deadline, or until `give_up` says so, if there is one; the step in
+/// which a queue fails is the last. `tag` is part of the pattern: one that was not used before for
+/// these cells. Answers those that failed, the nearest to the cause first. Leaves the rings with
+/// kSelfTestBlocks posted and completed, which the caller enters in their SendQueue; no kernel's
+/// landing cell is touched.
 std::vector<SelfTestResult> self_test(std::span<const QueueUnderTest> queues, uint32_t tag,
-                                      std::chrono::nanoseconds deadline);
+                                      std::chrono::nanoseconds deadline,
+                                      const std::function<bool()>& give_up = {});
 
 /// What failed, why probably, and what to do: one sentence or two, without the names of the PEs.
 std::string explain(const SelfTestResult& result);

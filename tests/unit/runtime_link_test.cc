@@ -170,19 +170,38 @@ TEST(Links, ByTheProxyAreTheSame) {
       config);
 }
 
-TEST(Links, ThatNobodyAnswersEndAtTheDeadlineAndComeBackByRecovery) {
+/// A link whose proof does not end: the NIC stands still before the first request of each queue.
+TEST(Links, ThatAreNotReadyInTimeEndTheWaitAndComeBackByRecovery) {
   on_pes([](Runtime& pe, uint64_t* words) {
-    const ContextOptions hasty{.timeout = std::chrono::milliseconds(100)};
-    std::optional<OwnedContext<Reach::kGpu>> lonely(pe.make_context(hasty));
+    const fault_test::Injector nic;
+    const auto hasty = pe.make_context({.timeout = std::chrono::milliseconds(100)});
+    pe.barrier();
+    if (pe.my_pe() == 0) {
+      nic.inject("wqe=1 fault=stall");
+      EXPECT_EQ(put_to(Context{hasty.value()}, words, 2), Status::kTimeout);
+      EXPECT_NE(pe.failure().text.find("closed: timeout (before it was connected)"),
+                std::string::npos)
+          << pe.failure().text;
+      nic.clear();
+    }
+    pe.barrier();
+    pe.recover();
+    all_is_well(pe, pe.context(), words);
+  });
+}
+
+TEST(Links, ToAContextThatWasDroppedSaySo) {
+  on_pes([](Runtime& pe, uint64_t* words) {
+    std::optional<OwnedContext<Reach::kGpu>> lonely(pe.make_context());
     const Context copy{lonely->value()};
     pe.barrier();
     if (pe.my_pe() == 2) lonely.reset();
     pe.barrier();
     if (pe.my_pe() == 0) {
-      EXPECT_EQ(put_to(copy, words, 2), Status::kTimeout);
-      EXPECT_NE(pe.failure().text.find("closed: timeout (before it was connected)"),
-                std::string::npos)
+      EXPECT_EQ(put_to(copy, words, 2), Status::kQueueError);
+      EXPECT_NE(pe.failure().text.find("PE 2: it has dropped the context"), std::string::npos)
           << pe.failure().text;
+      EXPECT_EQ(put_to(copy, words, 2), Status::kQueueError);
     }
     pe.barrier();
     lonely.reset();
@@ -203,7 +222,7 @@ TEST(Links, ThatFailTheirSelfTestSayWhyAndComeBackByRecovery) {
       const std::string text = pe.failure().text;
       EXPECT_EQ(pe.failure().pe, 2);
       for (const char* part : {"the queues to PE 2 could not be connected", "the atomic failed",
-                               "syndrome 0x12", "(MTU 4096, LID 1)", "PEAL_SELF_TEST=off"}) {
+                               "syndrome 0x12", "(MTU 4096, LID ", "PEAL_SELF_TEST=off"}) {
         EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
       }
       EXPECT_EQ(put_to(pe.context(), words, 1), Status::kQueueError) << "until recovery";
@@ -244,19 +263,65 @@ TEST(Links, AreProvenAgainByRecovery) {
 
 TEST(Links, EndWithAnAbort) {
   on_pes([](Runtime& pe, uint64_t* words) {
-    std::optional<OwnedContext<Reach::kGpu>> lonely(pe.make_context());
-    const Context copy{lonely->value()};
+    const fault_test::Injector nic;
     pe.barrier();
-    if (pe.my_pe() == 2) lonely.reset();
-    pe.barrier();
-    if (pe.my_pe() == 1) pe.abort("enough");
     if (pe.my_pe() == 0) {
-      EXPECT_EQ(put_to(copy, words, 2), Status::kAborted);
+      nic.inject("wqe=1 fault=stall");
+      Status ended = Status::kOk;
+      auto running = launch({}, put_one, &ended, pe.context(), words, 2);
+      pe.abort("enough");
+      running.wait();
+      EXPECT_EQ(ended, Status::kAborted);
+      nic.clear();
     }
     pe.barrier();
-    lonely.reset();
     pe.recover();
     all_is_well(pe, pe.context(), words);
+  });
+}
+
+/// Queues that were connected again, but not opened because another one failed its proof, are not
+/// forgotten by the recovery that follows.
+TEST(Links, AreOpenedByTheRecoveryAfterOneThatFailed) {
+  static std::atomic<uint32_t> other_end;
+  on_pes([](Runtime& pe, uint64_t* words) {
+    all_is_well(pe, pe.context(), words);
+    const fault_test::Injector nic;
+    if (pe.my_pe() == 2) other_end = detail::queue_at(pe.context(), 0)->qpn();
+    pe.barrier();
+    if (pe.my_pe() == 0) {
+      nic.inject("wqe=1 fault=syndrome:0x13");
+      for (const int to : {1, 2, 3}) {
+        EXPECT_EQ(put_to(pe.context(), words, to), Status::kQueueError);
+      }
+      const auto fault_of = [](uint32_t qpn) {
+        return "wqe=2 fault=syndrome:0x12 qp=" + std::to_string(qpn) + "\n";
+      };
+      nic.inject(fault_of(detail::queue_at(pe.context(), 2)->qpn()) + fault_of(other_end));
+    }
+    pe.barrier();
+    EXPECT_THROW(pe.recover(), Error);
+    pe.barrier();
+    if (pe.my_pe() == 0) nic.clear();
+    pe.barrier();
+    pe.recover();
+    all_is_well(pe, pe.context(), words);
+  });
+}
+
+TEST(Links, AreOfOneKindOfContextOnAllPes) {
+  on_pes([](Runtime& pe, uint64_t*) {
+    std::string why;
+    try {
+      if (pe.my_pe() == 1) {
+        const auto owned = pe.make_context<Reach::kLane>();
+      } else {
+        const auto shared = pe.make_context();
+      }
+    } catch (const Error& error) {
+      why = error.what();
+    }
+    EXPECT_NE(why.find("the other kind: all must make the same"), std::string::npos) << why;
   });
 }
 
