@@ -46,15 +46,16 @@ class SoftnicAbiData : public SoftnicAbi, public ::testing::WithParamInterface<W
     ASSERT_NE(b, nullptr);
   }
 
+  static constexpr ibv_qp_cap kCap = {.max_send_wr = 8,
+                                      .max_recv_wr = 8,
+                                      .max_send_sge = 4,
+                                      .max_recv_sge = 4,
+                                      .max_inline_data = 100};
   ibv_qp* make_qp(int signal_all = 0) {
     ibv_qp_init_attr init = {};
     init.send_cq = cq;
     init.recv_cq = receive_cq;
-    init.cap = {.max_send_wr = 8,
-                .max_recv_wr = 8,
-                .max_send_sge = 4,
-                .max_recv_sge = 4,
-                .max_inline_data = 100};
+    init.cap = kCap;
     init.qp_type = IBV_QPT_RC;
     init.sq_sig_all = signal_all;
     ibv_qp* qp = ibv_create_qp(pd, &init);

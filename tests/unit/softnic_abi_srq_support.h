@@ -45,11 +45,7 @@ class SoftnicAbiSrq : public SoftnicAbiData {
     init.send_cq = cq;
     init.recv_cq = completions;
     init.srq = srq;
-    init.cap = {.max_send_wr = 8,
-                .max_recv_wr = 8,
-                .max_send_sge = 4,
-                .max_recv_sge = 4,
-                .max_inline_data = 100};
+    init.cap = kCap;
     init.qp_type = IBV_QPT_RC;
     return init;
   }

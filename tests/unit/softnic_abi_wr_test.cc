@@ -35,11 +35,7 @@ class SoftnicAbiWr : public SoftnicAbiData {
     ibv_qp_init_attr_ex init = {};
     init.send_cq = cq;
     init.recv_cq = receive_cq;
-    init.cap = {.max_send_wr = 8,
-                .max_recv_wr = 8,
-                .max_send_sge = 4,
-                .max_recv_sge = 4,
-                .max_inline_data = 100};
+    init.cap = kCap;
     init.qp_type = IBV_QPT_RC;
     init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     init.pd = pd;
