@@ -226,7 +226,7 @@ void Linker::take_connected(ContextOwner& context, const Name& link) {
   if (queues.link(static_cast<uint32_t>(link.pe)) != Link::kConnected) return;
   if (state_.config.self_test) {
     const std::vector<SelfTestResult> failed = prove(queues, link);
-    if (stopped(link)) return;  // whether it would have passed or not: recovery begins anew
+    if (over(link)) return;  // whether it would have passed or not
     if (!failed.empty()) return refuse(context, link, state_.describe_failed(queues, failed));
   }
   set_link(queues, link, Link::kProven);
@@ -243,9 +243,16 @@ void Linker::take_proven(ContextOwner& context, const Name& link) {
   to_come_[link.slot] = queues.links_to_come();
 }
 
-// Nobody waits for the link any more.
-bool Linker::stopped(const Name& link) const {
-  return ending_ || load_relaxed<Reach::kSystem>(&state_.words[link.slot].stop) != 0;
+// Nobody waits for the link any more, or the other end has refused it and says why: its failure is
+// nearer to the cause than what would come of it here.
+bool Linker::over(const Name& link) {
+  if (ending_ || load_relaxed<Reach::kSystem>(&state_.words[link.slot].stop) != 0) return true;
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(inbox_, [&](const Message& m) {
+    const auto [generation, slot, serial, what] = m.word;
+    return m.from == link.pe && slot == link.slot && serial == link.serial &&
+           static_cast<Step>(what & 0xff) == Step::kRefused;
+  });
 }
 
 std::vector<SelfTestResult> Linker::prove(Queues& queues, const Name& link) {
@@ -257,7 +264,7 @@ std::vector<SelfTestResult> Linker::prove(Queues& queues, const Name& link) {
   const std::chrono::nanoseconds most = state_.time_to_prove();
   const std::chrono::nanoseconds patience = state_.config.timeout;
   return state_.prove_here(queues, chosen, patience.count() == 0 ? most : std::min(most, patience),
-                           [&] { return stopped(link); });
+                           [&] { return over(link); });
 }
 
 // The other end is of no use to anybody.

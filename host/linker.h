@@ -89,7 +89,7 @@ class Linker {
   void take_refusal(ContextOwner& context, const Name& link, const std::string& why);
   void make(ContextOwner& context, const Name& link);
   std::vector<SelfTestResult> prove(Queues& queues, const Name& link);
-  bool stopped(const Name& link) const;
+  bool over(const Name& link);
   void set_link(Queues& queues, const Name& link, Link state);
   void refuse(ContextOwner& context, const Name& link, const std::string& why);
   void send_refusal(const Name& link, const std::string& why);

@@ -17,7 +17,8 @@
 namespace peal::soak {
 
 struct Holdings {
-  // Resident bytes, but for the pages of files: those come when code is first used.
+  // Resident bytes of the process's own. Pages of files and of shared memory come when they are
+  // first used, a peer's heap too, which the software NIC reads; `shared` has their mappings.
   uint64_t rss = 0;
   uint64_t heap = 0;    // bytes allocated and not freed
   uint64_t shared = 0;  // bytes of shared mappings: /dev/shm, memory files
@@ -28,8 +29,7 @@ inline Holdings holdings() {
   Holdings now;
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
-    if (!line.starts_with("RssAnon:") && !line.starts_with("RssShmem:")) continue;
-    now.rss += std::stoull(line.substr(line.find(':') + 1)) * 1024;
+    if (line.starts_with("RssAnon:")) now.rss = std::stoull(line.substr(8)) * 1024;
   }
   const struct mallinfo2 heap = mallinfo2();
   now.heap = heap.uordblks + heap.hblkhd;

@@ -6,8 +6,10 @@
 // that run_processes reports is the death itself.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <stdexcept>
 #include <string>
@@ -23,18 +25,49 @@ using std::chrono::steady_clock;
 
 constexpr int kVictim = 1;
 
+/// Survivors that wait for one another: the end of one is none that the others may take for the
+/// victim's.
+class Survivors {
+ public:
+  explicit Survivors(int count)
+      : count_(count),
+        ended_(static_cast<std::atomic<int>*>(mmap(nullptr, sizeof(std::atomic<int>),
+                                                   PROT_READ | PROT_WRITE,
+                                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  ~Survivors() { munmap(ended_, sizeof(std::atomic<int>)); }
+  Survivors(const Survivors&) = delete;
+  Survivors& operator=(const Survivors&) = delete;
+
+  /// At the end of one, good or bad.
+  void meet() {
+    ++*ended_;
+    const auto end = steady_clock::now() + seconds(5);
+    while (*ended_ < count_ && steady_clock::now() < end) std::this_thread::yield();
+  }
+
+ private:
+  int count_;
+  std::atomic<int>* ended_;  // across fork()
+};
+
 /// Runs `count` PEs of which one dies after `before`; the others go through `after`, which throws
 /// when it does not see what it should.
 void lose_one(int count, const std::function<void(Bootstrap&)>& life) {
   std::string text = "no error";
   const auto begin = steady_clock::now();
+  Survivors survivors(count - 1);
+  const auto whole_life = [&](Bootstrap& group) {
+    try {
+      life(group);
+    } catch (...) {
+      survivors.meet();
+      throw;
+    }
+    survivors.meet();
+    return 0;
+  };
   try {
-    bootstrap::run_processes(count,
-                             [&](Bootstrap& group) {
-                               life(group);
-                               return 0;
-                             },
-                             {.deadline = seconds(10), .job = seconds(40)});
+    bootstrap::run_processes(count, whole_life, {.deadline = seconds(10), .job = seconds(40)});
   } catch (const Error& error) {
     text = error.what();
   }
