@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -71,6 +72,14 @@ bool kernel_has_dma_buf(const Machine& machine) {
 bool dma_buf_possible(const Machine& machine) {
   const Driver driver = loaded_driver(machine);
   return driver.open_module && driver.major >= kDmaBufDriver && kernel_has_dma_buf(machine);
+}
+
+// 0, or why a NIC takes no queues that lie in a dma-buf: that is younger than windows that do.
+int queues_refused(const Machine& machine) {
+  for (const ProbedNic& nic : machine.verbs.nics) {
+    if (nic.dma_buf_error != 0) return nic.dma_buf_error;
+  }
+  return 0;
 }
 
 bool peermem_loaded(const Machine& machine) {
@@ -166,10 +175,13 @@ Findings check_peermem(const Machine& machine) {
   if (auto skip = unless_gpu_and_nic(machine, kCheck); !skip.empty()) return skip;
   if (peermem_loaded(machine)) return {{kCheck, "", Level::kOk, "loaded", ""}};
   // Either of the two will do, and dma-buf is tried first.
-  const bool needed = !dma_buf_possible(machine);
-  const Level level = needed ? Level::kFail : Level::kSkip;
-  const std::string other =
-      needed ? ", and no dma-buf: a NIC cannot reach GPU memory" : "; dma-buf takes its place";
+  const bool windows = dma_buf_possible(machine);
+  const bool needed = !windows || queues_refused(machine) != 0;
+  const Level level = !windows ? Level::kFail : needed ? Level::kWarn : Level::kSkip;
+  const std::string other = !windows ? ", and no dma-buf: a NIC cannot reach GPU memory"
+                            : needed ? ", and no dma-buf for queues: a CPU thread posts for "
+                                       "kernels, slower"
+                                     : "; dma-buf takes its place";
   const auto remedy = [&](const char* text) { return needed ? text : ""; };
   if (machine.exists("sys/module/nv_peer_mem")) {
     return {{kCheck, "", level, "its predecessor nv_peer_mem is loaded: not for queues" + other,
@@ -182,16 +194,23 @@ Findings check_peermem(const Machine& machine) {
   }
   return {{kCheck, "", level, "not there" + other,
            remedy("install DOCA-OFED (or MLNX_OFED), reinstall NVIDIA's driver after it, and: sudo "
-                  "modprobe nvidia-peermem; or NVIDIA's open kernel modules on Linux 5.12")}};
+                  "modprobe nvidia-peermem; or NVIDIA's open kernel modules on Linux 6.1")}};
 }
 
 Findings check_dma_buf(const Machine& machine) {
   constexpr const char* kCheck = "dma-buf";
   if (auto skip = unless_gpu_and_nic(machine, kCheck); !skip.empty()) return skip;
+  const int refused = queues_refused(machine);
+  if (dma_buf_possible(machine) && refused == 0) {
+    return {
+        {kCheck, "", Level::kOk, "kernel and driver export GPU memory; peal registers it so", ""}};
+  }
   if (dma_buf_possible(machine)) {
-    return {{kCheck, "", Level::kOk,
-             "kernel and driver export GPU memory; peal registers it so, if rdma-core takes it",
-             ""}};
+    return {{kCheck, "", Level::kWarn,
+             fmt::format("for windows only: no queues in it, mlx5dv_devx_umem_reg_ex: {}",
+                         std::strerror(refused)),
+             "not needed while nvidia-peermem is loaded; else Linux 6.1 (or DOCA-OFED) and "
+             "rdma-core 44"}};
   }
   std::string lacks;
   if (!kernel_has_dma_buf(machine)) lacks = "kernel older than 5.12";
@@ -200,7 +219,7 @@ Findings check_dma_buf(const Machine& machine) {
   }
   if (lacks.empty()) lacks = "driver older than 515";
   return {{kCheck, "", Level::kWarn, "not possible: " + lacks,
-           "not needed while nvidia-peermem is loaded; else kernel 5.12 and NVIDIA's open kernel "
+           "not needed while nvidia-peermem is loaded; else kernel 6.1 and NVIDIA's open kernel "
            "modules"}};
 }
 

@@ -25,11 +25,13 @@ struct ProbedPort {
   int max_mtu = 0;     // bytes
 };
 
-/// What came of opening a NIC and allocating a doorbell page. 0 = worked, else an errno.
+/// What came of opening a NIC, allocating a doorbell page, and asking whether queues may lie in a
+/// dma-buf. 0 = worked, else an errno.
 struct ProbedNic {
   std::string name;
   int open_error = 0;
   int uar_error = 0;
+  int dma_buf_error = 0;
   std::string lacks;  // capabilities that a kernel needs; empty: none
   std::vector<ProbedPort> ports;
 };

@@ -3,7 +3,9 @@
 // The questions, their answers as JSON, and observe(), which asks them beside each other.
 #include "doctor/probe.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,7 +23,8 @@
 namespace peal::doctor {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProbedPort, number, state, active_mtu, max_mtu)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProbedNic, name, open_error, uar_error, lacks, ports)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProbedNic, name, open_error, uar_error, dma_buf_error, lacks,
+                                   ports)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(VerbsView, library, problem, nics)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CudaView, version, gpus, problem)
 
@@ -70,6 +73,24 @@ int try_doorbell_page(const nic::VerbsLibrary& library, ibv_context* context) {
   return error;
 }
 
+// 0, or how libmlx5 or the kernel says that it knows no dma-bufs as umems. Shown something else
+// they are refused as such by who knows them; descriptor -1 libmlx5 refuses without asking.
+int try_dma_buf_umem(const nic::VerbsLibrary& library, ibv_context* context) {
+  if (!library.mlx5dv.devx_umem_reg_ex) return ENOSYS;
+  const int no_dma_buf = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  mlx5dv_devx_umem_in in{};
+  in.size = in.pgsz_bitmap = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  in.access = IBV_ACCESS_LOCAL_WRITE;
+  in.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
+  in.dmabuf_fd = no_dma_buf;
+  errno = 0;
+  mlx5dv_devx_umem* const umem = library.mlx5dv.devx_umem_reg_ex(context, &in);
+  const int error = errno;
+  if (umem) library.mlx5dv.devx_umem_dereg(umem);
+  ::close(no_dma_buf);
+  return error == EPROTONOSUPPORT || error == EOPNOTSUPP ? error : 0;
+}
+
 ProbedNic ask_nic(const nic::VerbsLibrary& library, ibv_device* device) {
   ProbedNic nic{.name = library.ibv.get_device_name(device), .lacks = "", .ports = {}};
   mlx5dv_context_attr attributes{};
@@ -82,6 +103,7 @@ ProbedNic ask_nic(const nic::VerbsLibrary& library, ibv_device* device) {
   }
   nic.lacks = missing_capabilities(library, context, nic.name);
   nic.uar_error = try_doorbell_page(library, context);
+  nic.dma_buf_error = try_dma_buf_umem(library, context);
   ibv_device_attr answer{};
   const bool counted = library.ibv.query_device(context, &answer) == 0;
   const int ports = counted ? std::max<int>(answer.phys_port_cnt, 1) : 1;

@@ -11,7 +11,8 @@
 namespace peal::doctor {
 
 /// Opens the two libraries (no software NIC: they are the question) and every ConnectX they list,
-/// and tries a doorbell page on each. Nothing stays open. Never throws for what is missing.
+/// and tries a doorbell page and a dma-buf on each. Nothing stays open. Never throws for what is
+/// missing.
 VerbsView ask_verbs(const std::string& ibverbs, const std::string& mlx5);
 
 /// Initialises the driver and counts GPUs.

@@ -87,7 +87,7 @@ struct Nic::State {
   std::unique_ptr<gpu::Exporter> exporter = gpu::make_cuda_exporter();
   std::unique_ptr<CpuEngine> cpu;  // until the GPU takes over
   std::unique_ptr<gpu::Client> gpu;
-  const void* home = nullptr;  // the memory that decided for the GPU
+  int home = 0;  // GPU of the memory that decided for one, which may be gone since
   bool decided = false;
   std::atomic<uint32_t> queue_pairs = 0;
   gpu::Fd events;  // epoll: readable while the engine in charge has events
@@ -206,7 +206,7 @@ void Nic::State::move_to_gpu(const void* address) {
       control.uars_used(), [&](uint32_t n) { return control.uar_exists(n); },
       [&] { return client->attach_uar(&page); }, [&](uint32_t n) { client->detach_uar(n); });
   gpu = std::move(client);
-  home = address;
+  home = exporter->number_of(address);
   cpu.reset();
   watch_events();
 }
@@ -234,7 +234,7 @@ bool Nic::is_gpu_memory(const void* address) const { return state_->exporter->ow
 bool Nic::on_gpu() const { return state_->gpu != nullptr; }
 
 std::shared_ptr<std::byte> Nic::gpu_page(size_t bytes) const {
-  return on_gpu() ? state_->exporter->allocate_beside(state_->home, bytes) : nullptr;
+  return on_gpu() ? state_->exporter->allocate_on(state_->home, bytes) : nullptr;
 }
 
 Created Nic::register_memory(const MemoryKeyConfig& config) {

@@ -34,10 +34,14 @@ constexpr Named<PortState> kStates[] = {{"active", PortState::kActive},
                                         {"init", PortState::kInit},
                                         {"armed", PortState::kArmed}};
 constexpr Named<uint8_t> kMtus[] = {{"256", 1}, {"512", 2}, {"1024", 3}, {"2048", 4}, {"4096", 5}};
-constexpr Named<uint32_t> kRefusals[] = {
-    {"devx", kRefuseDevx},       {"dmabuf", kRefuseDmabuf},
-    {"peermem", kRefusePeermem}, {"uar", kRefuseUar},
-    {"atomics", kRefuseAtomics}, {"relaxed_ordering", kRefuseRelaxedOrdering}};
+constexpr Named<uint32_t> kRefusals[] = {{"devx", kRefuseDevx},
+                                         {"dmabuf", kRefuseDmabuf},
+                                         {"peermem", kRefusePeermem},
+                                         {"uar", kRefuseUar},
+                                         {"atomics", kRefuseAtomics},
+                                         {"relaxed_ordering", kRefuseRelaxedOrdering},
+                                         {"umem_dmabuf", kRefuseUmemDmabuf},
+                                         {"umem_peermem", kRefuseUmemPeermem}};
 constexpr Named<Network> kNetworks[] = {
     {"ib", Network::kInfiniBand}, {"v1", Network::kRoceV1}, {"v2", Network::kRoceV2}};
 constexpr Named<GidRule::Source> kSources[] = {{"link", GidRule::Source::kLink},

@@ -46,6 +46,8 @@ enum Refused : uint32_t {
   kRefuseUar = 1u << 3,              // no GPU can map a doorbell page
   kRefuseAtomics = 1u << 4,          //
   kRefuseRelaxedOrdering = 1u << 5,  // the access flag has no effect
+  kRefuseUmemDmabuf = 1u << 6,       // dma-bufs as umems are unknown to the kernel
+  kRefuseUmemPeermem = 1u << 7,      // a GPU's addresses cannot be pinned as umems
 };
 
 struct PresentedDevice {

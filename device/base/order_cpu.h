@@ -170,4 +170,16 @@ PEAL_HD void store_mmio(uint64_t* reg, uint64_t value) {
   __atomic_store_n(reg, value, __ATOMIC_RELEASE);
 }
 
+/// Behind store_mmio() of a thread: sends the value on. Where the page is mapped write-combining it
+/// would wait in the CPU, and the next store to the same register would take its place.
+inline void flush_mmio() {
+#if defined(__x86_64__)
+  __builtin_ia32_sfence();
+#elif defined(__aarch64__)
+  asm volatile("dsb st" ::: "memory");
+#else
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
 }  // namespace peal

@@ -120,6 +120,8 @@ class ProtectionDomain {
 /// with.
 class Uar {
  public:
+  static constexpr size_t kBytes = 4096;  // of the page, also where the host's are larger
+
   /// A private uncached page when the library has such, else the shared uncached one, else a
   /// write-combining one.
   explicit Uar(const Device& device);
@@ -127,8 +129,8 @@ class Uar {
   uint32_t page() const { return uar_->page_id; }
   /// The 8-byte register to store a doorbell into.
   void* doorbell() const { return uar_->reg_addr; }
-  void* base() const { return uar_->base_addr; }  // of the 4 KiB page
-  const char* kind() const { return kind_; }      // "dedicated", "uncached", "write-combining"
+  void* base() const { return uar_->base_addr; }
+  const char* kind() const { return kind_; }  // "dedicated", "uncached", "write-combining"
 
  private:
   Owned<mlx5dv_devx_uar, void> uar_;

@@ -45,6 +45,9 @@ struct QueueMemoryLayout {
 
 static_assert(QueueMemoryLayout{16}.landing() + QueueMemoryLayout::kLandingBytes <=
               QueueMemoryLayout{16}.bytes());
+// A NIC finds a queue at multiples of a 64th of a host's page (registration.h): 64 KiB at most.
+static_assert(QueueMemoryLayout{QueueMemoryLayout::kMinDepth}.cqe() % 1024 == 0 &&
+              QueueMemoryLayout{QueueMemoryLayout::kMinDepth}.bytes() % 1024 == 0);
 static_assert(QueueMemoryLayout{16}.landing() % QueueMemoryLayout::kLine == 0);
 
 }  // namespace peal::nic

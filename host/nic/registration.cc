@@ -17,15 +17,17 @@ namespace {
 
 uint64_t page_bytes() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
 
-// The software NIC knows more than fits an errno, and says so itself.
-std::string remedy(const Device& device, bool of_gpu, int error) {
+// The software NIC knows more than fits an errno, and says so itself. `kernel`: which takes
+// dma-bufs.
+std::string remedy(const Device& device, bool of_gpu, const char* kernel, int error) {
   if (device.software()) return "a line above that begins with \"softnic:\" says more";
   const char* const locked = "memory that is registered is locked: raise ulimit -l";
   if (!of_gpu) return locked;
-  std::string text =
-      "for a NIC to reach GPU memory it takes NVIDIA's open kernel modules and Linux 5.12 "
-      "(dma-buf), or: sudo modprobe nvidia-peermem; in a container both are the host's to load; "
-      "tools/doctor says what is missing";
+  std::string text = fmt::format(
+      "for a NIC to reach GPU memory it takes NVIDIA's open kernel modules and {} (dma-buf), or: "
+      "sudo modprobe nvidia-peermem; in a container both are the host's to load; tools/doctor says "
+      "what is missing",
+      kernel);
   if (error == ENOMEM) text.append("; ").append(locked);
   return text;
 }
@@ -35,6 +37,7 @@ template <class Object>
 struct Attempts {
   const char* by_dma_buf;  // the calls, for people
   const char* by_address;
+  const char* kernel;                           // the first that takes a dma-buf so
   const char* way_out;                          // "", or "; " and what does without it
   std::function<Object*(int fd)> from_dma_buf;  // null: the library lacks it
   std::function<Object*()> from_address;
@@ -66,7 +69,7 @@ Object* registered(const Device& device, const Memory& memory, Registration& reg
   fail(ErrorCode::kSystem, "{}({} bytes at {} for {}): {}{}; {}{}", attempts.by_address,
        memory.bytes, fmt::ptr(memory.address), device.name(), std::strerror(error),
        memory.lend ? "; nor as a dma-buf: " + registration.why_not : "",
-       remedy(device, memory.lend != nullptr, error), attempts.way_out);
+       remedy(device, memory.lend != nullptr, attempts.kernel, error), attempts.way_out);
 }
 
 }  // namespace
@@ -98,6 +101,7 @@ MemoryRegion::MemoryRegion(const Device& device, const ProtectionDomain& domain,
   const uint64_t offset = first_offset(memory.address);
   Attempts<ibv_mr> attempts{.by_dma_buf = "ibv_reg_dmabuf_mr",
                             .by_address = "ibv_reg_mr_iova2",
+                            .kernel = "Linux 5.12",
                             .way_out = "",
                             .from_dma_buf = nullptr,
                             .from_address = [&] {
@@ -116,28 +120,32 @@ MemoryRegion::MemoryRegion(const Device& device, const ProtectionDomain& domain,
 Umem::Umem(const Device& device, const Memory& memory)
     : umem_(nullptr, {device.library().mlx5dv.devx_umem_dereg}) {
   const VerbsLibrary::Mlx5dv& mlx5dv = device.library().mlx5dv;
-  Attempts<mlx5dv_devx_umem> attempts{.by_dma_buf = "mlx5dv_devx_umem_reg_ex",
-                                      .by_address = "mlx5dv_devx_umem_reg",
-                                      .way_out = "; PEAL_TRANSPORT=proxy does without umems",
-                                      .from_dma_buf = nullptr,
-                                      .from_address = [&] {
-                                        return mlx5dv.devx_umem_reg(device.context(),
-                                                                    memory.address, memory.bytes,
-                                                                    IBV_ACCESS_LOCAL_WRITE);
-                                      }};
-  if (mlx5dv.devx_umem_reg_ex) {
-    attempts.from_dma_buf = [&](int fd) {
-      mlx5dv_devx_umem_in in{};
-      in.addr = nullptr;  // the offset in the dma-buf
-      in.size = memory.bytes;
-      in.access = IBV_ACCESS_LOCAL_WRITE;
-      in.pgsz_bitmap =
-          ~(page_bytes() - 1);  // as the other call has it: pages of the host or larger
-      in.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
-      in.dmabuf_fd = fd;
-      return mlx5dv.devx_umem_reg_ex(device.context(), &in);
-    };
+  constexpr const char* kCall = "mlx5dv_devx_umem_reg_ex";
+  constexpr const char* kWayOut = "; PEAL_TRANSPORT=proxy does without umems";
+  if (!mlx5dv.devx_umem_reg_ex) {
+    fail(ErrorCode::kUnsupported, "rdma-core here is too old for {}: install version 44 or newer{}",
+         kCall, kWayOut);
   }
+  const auto enter = [&](void* address, int dma_buf) {
+    mlx5dv_devx_umem_in in{};
+    in.addr = address;
+    in.size = memory.bytes;
+    in.access = IBV_ACCESS_LOCAL_WRITE;
+    // Pages of the host and no others. A queue's context says the place of the queue in 64ths of a
+    // page, and a driver that may choose takes the largest page that fits: of 2 MiB, in a GPU.
+    in.pgsz_bitmap = page_bytes();
+    in.comp_mask = dma_buf < 0 ? 0 : MLX5DV_UMEM_MASK_DMABUF;
+    in.dmabuf_fd = dma_buf;
+    return mlx5dv.devx_umem_reg_ex(device.context(), &in);
+  };
+  const Attempts<mlx5dv_devx_umem> attempts{
+      .by_dma_buf = kCall,
+      .by_address = kCall,
+      .kernel = "Linux 6.1 (5.12 is enough for windows, not for queues)",
+      .way_out = kWayOut,
+      // The first byte of the dma-buf.
+      .from_dma_buf = [&](int fd) { return enter(nullptr, fd); },
+      .from_address = [&] { return enter(memory.address, -1); }};
   umem_.reset(registered(device, memory, registration_, attempts));
 }
 

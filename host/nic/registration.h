@@ -67,7 +67,8 @@ class MemoryRegion {
   Registration registration_;
 };
 
-/// Memory in which queues are built; commands name it by number and byte offset.
+/// Memory in which queues are built; commands name it by number and byte offset. The NIC knows it
+/// by pages of the host's size, so that a queue may begin at any multiple of a 64th of those.
 class Umem {
  public:
   /// `memory` is page-aligned. Throws as MemoryRegion does.

@@ -47,7 +47,6 @@ namespace peal::nic {
   X(devx_obj_query)              \
   X(devx_obj_destroy)            \
   X(devx_query_eqn)              \
-  X(devx_umem_reg)               \
   X(devx_umem_dereg)             \
   X(devx_alloc_uar)              \
   X(devx_free_uar)

@@ -49,6 +49,7 @@ bool Assist::look() {
       // Edge M3, the acquiring end. In one step: a store that comes after it finds the word empty
       // and is seen by the next look, also if it is the same value once more.
       store_mmio(register_, exchange<Reach::kSystem, Edge::kM3>(word, uint64_t{0}));
+      flush_mmio();  // the next value may be another queue's
       ++count;
     }
   }

@@ -2,7 +2,6 @@
 #include "host/transport/doorbell.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -52,11 +51,15 @@ Doorbell::Doorbell(const nic::Device& device, std::shared_ptr<Gpu> gpu, Doorbell
 // registers, which CUDA maps if asked for that.
 void Doorbell::map(const nic::Device& device) {
   auto* const page = static_cast<std::byte*>(uar_.base());
-  const auto bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const ptrdiff_t offset = static_cast<std::byte*>(uar_.doorbell()) - page;
+  std::byte* mapped = page;
   if (gpu_ && !gpu_->knows(page)) {
-    pinned_ = device.software() ? pin(gpu_, page, bytes) : pin_registers(gpu_, page, bytes);
+    pinned_ = device.software() ? pin(gpu_, page, nic::Uar::kBytes)
+                                : pin_registers(gpu_, page, nic::Uar::kBytes);
+    // For what was registered the driver answers, not for any place in it.
+    mapped = static_cast<std::byte*>(gpu_->pointer_to(page));
   }
-  address_ = static_cast<uint64_t*>(pinned_ ? gpu_->pointer_to(uar_.doorbell()) : uar_.doorbell());
+  address_ = reinterpret_cast<uint64_t*>(mapped + offset);
 }
 
 void Doorbell::assist(const nic::Device& device, const std::string& why) {

@@ -22,6 +22,10 @@ IbgdaNic::IbgdaNic(nic::Device opened, std::shared_ptr<Gpu> kernels_gpu, Relaxed
       device(std::move(opened)),
       domain(device) {}
 
+Backing queue_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes) {
+  return gpu ? make_cuda_backing(gpu, bytes, "queues") : make_host_backing(bytes, "peal-queues");
+}
+
 nic::Memory memory_of(const std::shared_ptr<Gpu>& gpu, std::byte* address, size_t bytes) {
   if (!gpu || !gpu->holds(address)) return {address, bytes};
   return {address, bytes,

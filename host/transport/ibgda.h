@@ -8,6 +8,7 @@
 #include <string>
 
 #include "host/base/config.h"
+#include "host/memory/backing.h"
 #include "host/memory/backing_cuda.h"
 #include "host/nic/device.h"
 #include "host/nic/registration.h"
@@ -25,6 +26,9 @@ struct IbgdaNic {
   nic::Device device;
   nic::ProtectionDomain domain;
 };
+
+/// Zeroed memory for queues, close to the kernels.
+Backing queue_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes);
 
 /// Memory of kernels, as the NIC is told of it: of the host, or of a GPU, which lends it. `gpu` is
 /// that of the kernels, null when they run on the CPU.

@@ -20,10 +20,9 @@ void IbgdaEnd::connect(const nic::RemoteQueue& remote, uint32_t psn) {
 
 void IbgdaEnd::ring(uint64_t word) const {
   if (page_of_) return page_of_->copy(doorbell_, &word, sizeof(word));
-  // Behind the record, and out of a write-combining buffer.
-  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);  // behind the record
   store_mmio(doorbell_, word);
-  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  flush_mmio();
 }
 
 }  // namespace peal

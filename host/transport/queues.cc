@@ -21,11 +21,6 @@ uint32_t checked_depth(const QueueOptions& options) {
   return options.depth;
 }
 
-// Zero.
-Backing queue_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes) {
-  return gpu ? make_cuda_backing(gpu, bytes, "queues") : make_host_backing(bytes, "peal-queues");
-}
-
 // What a CPU thread shares with kernels on a GPU.
 std::optional<Backing> far_memory(const std::shared_ptr<Gpu>& gpu, const Carrier& carrier,
                                   size_t bytes) {

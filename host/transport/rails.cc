@@ -37,6 +37,17 @@ Library library_for(const Config& config, nic::NicUse use) {
 // A setting that cannot be is an error in every way of using a NIC.
 bool worth_another_try(const Error& error) { return error.code() != ErrorCode::kConfiguration; }
 
+// What the NIC says of a page it would say of windows, and of queues, which it needs to know in
+// another way and a kernel may refuse: but then routes are decided.
+void try_memory(const IbgdaNic& nic) {
+  const Backing page = queue_memory(nic.gpu, 4096);
+  const nic::Memory memory = memory_of(nic.gpu, page.address(), page.bytes());
+  const nic::MemoryRegion window(nic.device, nic.domain, memory);
+  if (nic.device.use() == nic::NicUse::kDevx) {
+    const nic::Umem queues(nic.device, memory);
+  }
+}
+
 }  // namespace
 
 // All of its choice, or else again without what could not be opened.
@@ -60,6 +71,7 @@ void Rails::open_by(const Library& library, const Config& config, const std::sha
       if (std::ranges::any_of(wish.refused, same)) refuse_all(wish.refused, first->code());
       try {
         nics_.emplace_back(nic::Device(library, name, options), gpu, config.relaxed_ordering);
+        try_memory(nics_.back());
       } catch (const Error& error) {
         if (!worth_another_try(error) || options.list.chooses()) throw;
         if (!first) first = error;

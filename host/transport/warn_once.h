@@ -12,8 +12,8 @@
 namespace peal {
 
 /// Collective. Warns of `text` (empty: nothing to say) on the first of the PEs that say the same,
-/// and names the others. The same is what differs in `names` only, which are the NICs that it
-/// speaks of: each PE has others.
+/// and names the others. The same is what differs in addresses and in `names` only, which are the
+/// NICs that it speaks of: each PE has others.
 void warn_once(Bootstrap& bootstrap, const Log& log, const std::string& text,
                std::vector<std::string> names);
 

@@ -43,6 +43,14 @@ std::byte* slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t ali
   return start;
 }
 
+std::byte* queue_slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment) {
+  std::byte* start = slice(umem, offset, bytes, alignment);
+  // page_offset of a queue's context has six bits, in units of a 64th of the umem's page.
+  if (reinterpret_cast<uintptr_t>(start) % (umem.page / 64) != 0)
+    fail(CommandStatus::kBadParameter, prm::Syndrome::kUmemPage);
+  return start;
+}
+
 Object& required_uar(const Command& command, uint32_t page) {
   Object* found = command.context.find(Kind::kUar, page);
   if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kUarPage);

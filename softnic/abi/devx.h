@@ -78,6 +78,8 @@ void query_roce_address(const Command& command);
 /// Umem by id, and `bytes` of it at `offset`, aligned in memory to `alignment`.
 Umem& umem_of(const Command& command, uint32_t id);
 std::byte* slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment);
+/// The same for the entries of a queue, whose place its context must be able to say.
+std::byte* queue_slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment);
 
 /// Objects a command names by number. Another context's number is as unknown as any.
 Object& required_uar(const Command& command, uint32_t page);

@@ -37,8 +37,8 @@ mlx5dv_devx_obj* create_cq(const Command& command) {
   // The kernel sets both valid bits for DEVX objects, so the ids count whatever the bits say.
   Umem& buffer = umem_of(command, command.in.get(prm::create_cq::kUmemId));
   Umem& doorbell = umem_of(command, context.get(cqc::kDoorbellUmemId));
-  config.buffer = slice(buffer, command.in.wide(prm::create_cq::kUmemOffset),
-                        uint64_t{config.cqe_bytes} << config.log_entries, config.cqe_bytes);
+  config.buffer = queue_slice(buffer, command.in.wide(prm::create_cq::kUmemOffset),
+                              uint64_t{config.cqe_bytes} << config.log_entries, config.cqe_bytes);
   // A fault of the NIC's would be a fault of this process: it must be able to write there.
   if (!buffer.on_gpu) {
     require_mapped(config.buffer, size_t{config.cqe_bytes} << config.log_entries, true);

@@ -45,8 +45,8 @@ Umem& place_queues(const Command& command, const prm::Reader& context, QueuePair
   rq_bytes = (rq_bytes + mlx5::kWqebbBytes - 1) / mlx5::kWqebbBytes * mlx5::kWqebbBytes;
   uint64_t sq_bytes = has_sq ? uint64_t{mlx5::kWqebbBytes} << config->log_send_blocks : 0;
   Umem& umem = umem_of(command, command.in.get(prm::create_qp::kUmemId));
-  std::byte* start = slice(umem, command.in.wide(prm::create_qp::kUmemOffset), rq_bytes + sq_bytes,
-                           mlx5::kWqebbBytes);
+  std::byte* start = queue_slice(umem, command.in.wide(prm::create_qp::kUmemOffset),
+                                 rq_bytes + sq_bytes, mlx5::kWqebbBytes);
   config->receive_buffer = has_rq ? start : nullptr;
   config->send_buffer = has_sq ? start + rq_bytes : nullptr;
   return umem;

@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -83,15 +85,39 @@ ibv_mr* register_memory(ibv_pd* pd, void* address, size_t bytes, uint64_t iova, 
   refuse(known && fcntl(fd, F_GETFD) < 0 ? EBADF : EOPNOTSUPP);
 }
 
+/// The page by which the NIC is told of a umem, as Linux chooses it (devx.c): the largest allowed
+/// one that covers no more than it must, halved until address and length are multiples of it.
+/// Memory counts as contiguous as far as its address is aligned: what huge pages make it.
+uint64_t umem_page(const mlx5dv_devx_umem_in& in) {
+  const uint64_t largest = std::max<uint64_t>(std::bit_ceil(in.size), kPageBytes);
+  const uint64_t allowed = in.pgsz_bitmap & (2 * largest - 1) & ~uint64_t{kPageBytes - 1};
+  if (allowed == 0) refuse(EINVAL);
+  uint64_t page = std::bit_floor(allowed);
+  const uint64_t ends = reinterpret_cast<uintptr_t>(in.addr) | in.size;
+  while (page > kPageBytes && ends % page != 0) page /= 2;
+  return page;
+}
+
+/// The kernel's rules for a GPU's memory that differ from those of memory regions.
+void check_gpu_umem(const Nic& nic, const mlx5dv_devx_umem_in& in) {
+  const PresentedDevice& device = nic.device();
+  if ((in.comp_mask & MLX5DV_UMEM_MASK_DMABUF) != 0) {
+    // libmlx5 itself refuses -1; a kernel that does not know the attribute says so of any other.
+    const bool asked = in.dmabuf_fd != -1;
+    if (asked && device.refuses_any(kRefuseUmemDmabuf)) refuse(EPROTONOSUPPORT);
+    refuse_dmabuf(nic, in.dmabuf_fd);
+  }
+  if (device.refuses_any(kRefuseUmemPeermem) && nic.is_gpu_memory(in.addr)) refuse(EFAULT);
+}
+
 mlx5dv_devx_umem* register_umem(ibv_context* handle, const mlx5dv_devx_umem_in& in) {
   Context& context = Context::of(handle);
   require_devx(context);
   if ((in.comp_mask & ~uint64_t{MLX5DV_UMEM_MASK_DMABUF}) != 0) refuse(EOPNOTSUPP);
-  if ((in.comp_mask & MLX5DV_UMEM_MASK_DMABUF) != 0) refuse_dmabuf(context.nic(), in.dmabuf_fd);
+  check_gpu_umem(context.nic(), in);
   constexpr unsigned kUmemAccess =
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   if ((in.access & ~(kUmemAccess | unsigned{IBV_ACCESS_RELAXED_ORDERING})) != 0) refuse(EINVAL);
-  if (in.pgsz_bitmap != 0 && (in.pgsz_bitmap & ~uint64_t{kPageBytes - 1}) == 0) refuse(EINVAL);
   check_range(in.addr, in.size);
   auto umem = std::make_unique<Umem>();
   umem->on_gpu =
@@ -99,6 +125,7 @@ mlx5dv_devx_umem* register_umem(ibv_context* handle, const mlx5dv_devx_umem_in& 
   umem->context = &context;
   umem->memory = static_cast<std::byte*>(in.addr);
   umem->bytes = in.size;
+  umem->page = umem_page(in);
   umem->number = umem->umem_id = context.next_number();
   return context.adopt(std::move(umem));
 }
@@ -297,7 +324,7 @@ mlx5dv_devx_umem* mlx5dv_devx_umem_reg(ibv_context* context, void* address, size
     return register_umem(context, {.addr = address,
                                    .size = bytes,
                                    .access = access,
-                                   .pgsz_bitmap = 0,
+                                   .pgsz_bitmap = ~uint64_t{kPageBytes - 1},
                                    .comp_mask = 0,
                                    .dmabuf_fd = -1});
   });

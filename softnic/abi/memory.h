@@ -55,6 +55,7 @@ class Umem : public Object, public mlx5dv_devx_umem {
   Context* context = nullptr;
   std::byte* memory = nullptr;
   uint64_t bytes = 0;
+  uint64_t page = 0;    // by which the NIC knows it: queues begin at multiples of its 64th
   bool on_gpu = false;  // not to be touched by this process
 };
 

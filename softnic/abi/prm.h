@@ -288,7 +288,8 @@ enum class Syndrome : uint32_t {
   kPort,
   kCapabilityType,
   kInputNumber,
-  kNic,  // the NIC's own refusal: state machine, busy, no resources
+  kNic,       // the NIC's own refusal: state machine, busy, no resources
+  kUmemPage,  // an offset that the page of the umem cannot express
 };
 
 }  // namespace peal::softnic::abi::prm

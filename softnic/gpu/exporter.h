@@ -30,8 +30,10 @@ class Exporter {
   /// The GPU to run the NIC on for memory of `address`: the last other one that reaches it, since
   /// PEs take the first ones for their kernels; else the one it lies on. Throws ExportError.
   virtual GpuId gpu_for_nic(const void* address) const = 0;
-  /// New memory on the GPU the address lies on, at the start of a page. Throws ExportError.
-  virtual std::shared_ptr<std::byte> allocate_beside(const void* address, uint64_t bytes) const = 0;
+  /// The number of the GPU that the address lies on. Throws ExportError.
+  virtual int number_of(const void* address) const = 0;
+  /// New memory on the GPU of that number, at the start of a page. Throws ExportError.
+  virtual std::shared_ptr<std::byte> allocate_on(int gpu, uint64_t bytes) const = 0;
   /// The GPU of that number. Throws ExportError.
   virtual GpuId gpu_at(int index) const = 0;
   /// True when kernels that use `address` and kernels of another process on `gpu` take turns: they

@@ -99,7 +99,7 @@ class CudaExporter : public Exporter {
     size_t size = 0;
     check(within(context_of(address),
                  [&] { return driver_.address_range(&base, &size, device_pointer(address)); }),
-          "cuMemGetAddressRange", address);
+          "cuMemGetAddressRange", text_of(address));
     extent.base = base;
     extent.bytes = size;
     if (device_pointer(address) + bytes > base + size) {
@@ -107,7 +107,8 @@ class CudaExporter : public Exporter {
                         " is not within one allocation");
     }
     unsigned long long id = 0;
-    check(driver_.pointer_attribute(&id, kBufferId, base), "cuPointerGetAttribute", address);
+    check(driver_.pointer_attribute(&id, kBufferId, base), "cuPointerGetAttribute",
+          text_of(address));
     extent.id = id;
     if (!export_descriptor(&extent, descriptor)) export_handle(&extent);
     return extent;
@@ -123,19 +124,27 @@ class CudaExporter : public Exporter {
     return gpu_at(home);
   }
 
-  std::shared_ptr<std::byte> allocate_beside(const void* address, uint64_t bytes) const override {
+  int number_of(const void* address) const override {
+    int ordinal = 0;
+    if (!loaded()) throw ExportError("libcuda.so.1 is not loaded in this process");
+    check(driver_.pointer_attribute(&ordinal, kDeviceOrdinal, device_pointer(address)),
+          "cuPointerGetAttribute", text_of(address));
+    return ordinal;
+  }
+
+  std::shared_ptr<std::byte> allocate_on(int gpu, uint64_t bytes) const override {
     constexpr uint64_t kPage = 4096;
     if (!loaded()) throw ExportError("libcuda.so.1 is not loaded in this process");
-    // The GPU's own context, and not the memory's: memory of cuMemCreate has none.
+    const std::string name = "GPU " + std::to_string(gpu);
     int device = 0;
-    check(driver_.device(&device, number_of(address)), "cuDeviceGet", address);
+    check(driver_.device(&device, gpu), "cuDeviceGet", name);
     void* context = nullptr;
-    check(driver_.retain_context(&context, device), "cuDevicePrimaryCtxRetain", address);
+    check(driver_.retain_context(&context, device), "cuDevicePrimaryCtxRetain", name);
     DevicePointer base = 0;
     const Result allocated =
         within(context, [&] { return driver_.allocate(&base, bytes + kPage); });
     if (allocated != kSuccess) driver_.release_context(device);
-    check(allocated, "cuMemAlloc", address);
+    check(allocated, "cuMemAlloc", name);
     const auto release = [this, context, device, base](std::byte*) {
       within(context, [&] { return driver_.release(base); });
       driver_.release_context(device);
@@ -187,14 +196,6 @@ class CudaExporter : public Exporter {
     return result;
   }
 
-  int number_of(const void* address) const {
-    int ordinal = 0;
-    if (!loaded()) throw ExportError("libcuda.so.1 is not loaded in this process");
-    check(driver_.pointer_attribute(&ordinal, kDeviceOrdinal, device_pointer(address)),
-          "cuPointerGetAttribute", address);
-    return ordinal;
-  }
-
   bool reaches(int from, int to) const {
     int here = 0;
     int there = 0;
@@ -203,11 +204,11 @@ class CudaExporter : public Exporter {
            driver_.can_access_peer(&can, here, there) == kSuccess && can != 0;
   }
 
-  void check(Result result, const char* call, const void* address) const {
+  void check(Result result, const char* call, const std::string& of) const {
     if (result == kSuccess) return;
     const char* text = nullptr;
     driver_.error_string(result, &text);
-    throw ExportError(std::string(call) + " of " + text_of(address) + ": " +
+    throw ExportError(std::string(call) + " of " + of + ": " +
                       (text == nullptr ? "unknown error" : text));
   }
 
@@ -236,7 +237,7 @@ class CudaExporter : public Exporter {
     const auto* base = reinterpret_cast<const void*>(extent->base);
     IpcHandle handle;
     check(within(context_of(base), [&] { return driver_.ipc_handle(&handle, extent->base); }),
-          "cuIpcGetMemHandle", base);
+          "cuIpcGetMemHandle", text_of(base));
     extent->kind = Extent::Kind::kIpcHandle;
     static_assert(sizeof(handle) == sizeof(extent->handle));
     std::memcpy(extent->handle, &handle, sizeof(handle));

@@ -49,6 +49,18 @@ TEST_F(DoctorVerbs, KeepsWhyANicCannotBeDriven) {
   EXPECT_NE(ask_verbs(path_, path_).nics.at(0).lacks.find("atomics"), std::string::npos);
 }
 
+TEST_F(DoctorVerbs, AsksWhetherDmaBufsMayHoldQueues) {
+  const auto error = [&] { return ask_verbs(path_, path_).nics.at(0).dma_buf_error; };
+  fake_.refuse_dmabuf_umem = EINVAL;  // that it is none
+  EXPECT_EQ(error(), 0);
+  EXPECT_TRUE(fake_.dmabuf_open) << "libmlx5 would have refused it";
+  for (const int unknown : {EPROTONOSUPPORT, EOPNOTSUPP}) {  // the kernel's word, libmlx5's
+    fake_.refuse_dmabuf_umem = unknown;
+    EXPECT_EQ(error(), unknown);
+    EXPECT_EQ(verbs_from_text(to_text(ask_verbs(path_, path_))).nics.at(0).dma_buf_error, unknown);
+  }
+}
+
 TEST_F(DoctorVerbs, SaysWhyThereIsNoAnswer) {
   EXPECT_NE(ask_verbs("absent.so", path_).problem.find("absent.so"), std::string::npos);
   fake_.refuse_list = true;

@@ -106,11 +106,22 @@ TEST_F(ReadyNode, FindsNoWayFromTheNicToGpuMemory) {
   expect(Level::kSkip, "nvidia-peermem", "", "installed, not loaded; dma-buf takes", "");
   node.write("proc/sys/kernel/osrelease", "5.4.0-100-generic\n");
   expect(Level::kFail, "nvidia-peermem", "", "not there, and no dma-buf", "DOCA-OFED");
-  expect(Level::kWarn, "dma-buf", "", "kernel older than 5.12", "kernel 5.12");
+  expect(Level::kWarn, "dma-buf", "", "kernel older than 5.12", "kernel 6.1");
   node.write("lib/modules/5.4.0-100-generic/modules.dep", "updates/dkms/nvidia-peermem.ko: x\n");
   expect(Level::kFail, "nvidia-peermem", "", "installed, not loaded", "modprobe nvidia-peermem");
   node.write("sys/module/nv_peer_mem/version", "1.1\n");
   expect(Level::kFail, "nvidia-peermem", "", "nv_peer_mem is loaded", "rmmod nv_peer_mem");
+}
+
+// Linux 5.12 to 6.0: windows may be dma-bufs, queues may not.
+TEST_F(ReadyNode, FindsQueuesThatNoDmaBufMayHold) {
+  node.machine.verbs.nics[0].dma_buf_error = EPROTONOSUPPORT;
+  expect(Level::kOk, "nvidia-peermem", "", "loaded", "");
+  expect(Level::kWarn, "dma-buf", "", "for windows only: no queues in it", "Linux 6.1");
+  node.remove("sys/module/nvidia_peermem");
+  expect(Level::kWarn, "nvidia-peermem", "", "not there, and no dma-buf for queues: a CPU thread",
+         "DOCA-OFED");
+  EXPECT_EQ(exit_code(examine(node.machine)), 0);
 }
 
 TEST_F(ReadyNode, FindsAProprietaryModuleWithoutDmaBuf) {

@@ -262,15 +262,14 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, uint64_t offset, size_t bytes, uint64_t iova,
 }
 int ibv_dereg_mr(ibv_mr* mr) { return release(mr); }
 
-mlx5dv_devx_umem* mlx5dv_devx_umem_reg(ibv_context*, void*, size_t, uint32_t) {
-  return state.refuse_umem ? refuse<mlx5dv_devx_umem>(ENOMEM) : make_umem();
-}
 mlx5dv_devx_umem* mlx5dv_devx_umem_reg_ex(ibv_context*, mlx5dv_devx_umem_in* in) {
-  if (in->comp_mask != MLX5DV_UMEM_MASK_DMABUF) return refuse<mlx5dv_devx_umem>(EINVAL);
-  see_dmabuf(in->dmabuf_fd);
-  state.umem_offset = reinterpret_cast<uint64_t>(in->addr);
+  state.umem_address = reinterpret_cast<uint64_t>(in->addr);
   state.umem_pages = in->pgsz_bitmap;
   state.umem_access = in->access;
+  if (in->comp_mask == 0) {
+    return state.refuse_umem ? refuse<mlx5dv_devx_umem>(ENOMEM) : make_umem();
+  }
+  see_dmabuf(in->dmabuf_fd);
   return state.refuse_dmabuf_umem != 0 ? refuse<mlx5dv_devx_umem>(state.refuse_dmabuf_umem)
                                        : make_umem();
 }

@@ -66,9 +66,9 @@ struct FakeRdma {
   uint32_t open_flags = 0;
   uint64_t mr_iova = 1;
   unsigned int mr_access = 0;
-  uint64_t mr_offset = 0;    // in the dma-buf
-  uint64_t umem_offset = 1;  // the same
-  uint64_t umem_pages = 0;   // sizes allowed
+  uint64_t mr_offset = 0;     // in the dma-buf
+  uint64_t umem_address = 1;  // the same, or an address
+  uint64_t umem_pages = 0;    // sizes allowed
   uint64_t umem_access = 0;
   int dmabuf_fd = -1;        // the last one given
   bool dmabuf_open = false;  // it was a descriptor then

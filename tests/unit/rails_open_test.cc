@@ -5,11 +5,15 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <memory>
 #include <string>
 
 #include "bootstrap/bootstraps.h"
 #include "host/transport/rails.h"
+#include "tests/unit/fake_cuda.h"
 #include "tests/unit/fake_rdma_fixture.h"
 
 namespace peal::nic {
@@ -27,7 +31,7 @@ class RailsOpen : public FakeRdmaTest {
   }
 
   Rails open(bool one_host = true) {
-    return Rails(config_, nullptr, *group_, Log(LogLevel::kWarn, 0, pipe_[1]), one_host);
+    return Rails(config_, gpu_, *group_, Log(LogLevel::kWarn, 0, pipe_[1]), one_host);
   }
   /// All warnings so far; none can follow.
   std::string warned() {
@@ -59,6 +63,7 @@ class RailsOpen : public FakeRdmaTest {
   }
 
   Config config_ = Config::defaults();
+  std::shared_ptr<Gpu> gpu_;  // of the kernels; none, unless a test has one
   std::unique_ptr<Bootstrap> group_;
   std::array<int, 2> pipe_{};
 };
@@ -95,6 +100,52 @@ TEST_F(RailsOpen, FallsToTheProxyForAnotherVendorsNic) {
   fake_.foreign = {"bnxt_re0"};
   fake_.devices = {};
   expect_proxy({"no mlx5 device at all by"});
+}
+
+// A kernel takes windows as dma-bufs before it takes queues so: found out when routes are decided
+// still. At 438a779 it was found out when the first context was made, and was the job's end.
+class RailsOnGpu : public RailsOpen {
+ protected:
+  RailsOnGpu() : cuda_(load_fake_cuda()) {
+    cuda_.devices = 1;
+    cuda_.dma_buf = true;
+    cuda_.refuse.clear();
+    gpu_ = Gpu::open(0, 0);
+    fake_.devices = {"mlx5_0", "mlx5_1"};  // of one kernel
+    config_.rails = 1;
+  }
+  ~RailsOnGpu() override { EXPECT_EQ(cuda_.mistakes, 0); }
+  FakeCuda& cuda_;
+};
+
+TEST_F(RailsOnGpu, AreForKernelsInEitherWayThatQueuesBecomeKnown) {
+  fake_.refuse_umem = true;  // no nvidia-peermem
+  EXPECT_EQ(open().why_proxy(), "");
+  fake_.refuse_umem = false;
+  fake_.refuse_dmabuf_umem = EPROTONOSUPPORT;
+  EXPECT_EQ(open().why_proxy(), "");
+  EXPECT_EQ(warned(), "");
+}
+
+TEST_F(RailsOnGpu, FallToTheProxyWhereQueuesBecomeKnownInNeither) {
+  fake_.refuse_umem = true;
+  fake_.refuse_dmabuf_umem = EPROTONOSUPPORT;
+  expect_proxy({"mlx5dv_devx_umem_reg_ex(", "for mlx5_0)",
+                "nor as a dma-buf: mlx5dv_devx_umem_reg_ex: Protocol not supported", "Linux 6.1",
+                "nvidia-peermem"});
+}
+
+TEST_F(RailsOnGpu, AreAnErrorWithTheWayOutWhereIbgdaIsAskedFor) {
+  fake_.refuse_umem = true;
+  fake_.refuse_dmabuf_umem = EPROTONOSUPPORT;
+  expect_in(refused(ErrorCode::kSystem, TransportKind::kIbgda),
+            {"mlx5dv_devx_umem_reg_ex(", "Protocol not supported",
+             "; PEAL_TRANSPORT=proxy (or auto) lets a CPU thread drive mlx5_0"});
+}
+
+TEST_F(RailsOpen, FallsToTheProxyWhereNoMemoryHoldsQueues) {
+  fake_.refuse_umem = true;
+  expect_proxy({"mlx5dv_devx_umem_reg_ex(", "Cannot allocate memory", "ulimit -l"});
 }
 
 TEST_F(RailsOpen, IsAnErrorWithTheWayOutWhereIbgdaIsAskedFor) {

@@ -75,12 +75,29 @@ TEST_F(NicRegistration, OfHostMemoryMakesAUmem) {
   const Umem umem(device_, {memory, 64});
   EXPECT_EQ(umem.number(), 0x11u);
   EXPECT_EQ(umem.registration().how, How::kHostMemory);
+  EXPECT_EQ(fake_.umem_address, reinterpret_cast<uint64_t>(&memory[0]));
+  EXPECT_EQ(fake_.umem_access, static_cast<uint64_t>(IBV_ACCESS_LOCAL_WRITE));
   fake_.refuse_umem = true;
   expect_in(refusal(ErrorCode::kSystem,
                     [&] {
                       Umem(device_, {memory, 64});
                     }),
-            {"mlx5dv_devx_umem_reg(64 bytes"});
+            {"mlx5dv_devx_umem_reg_ex(64 bytes"});
+}
+
+// Of larger pages most offsets of queues could not be said. Fails at 438a779, where host memory and
+// a GPU's addresses went without a word of it, and dma-bufs with any page from the host's on.
+TEST_F(NicRegistration, LetsTheDriverTakeNoLargerPageThanTheHosts) {
+  std::byte memory[64];
+  const auto pages = [&](const Memory& of) {
+    fake_.umem_pages = 0;
+    const Umem umem(device_, of);
+    return fake_.umem_pages;
+  };
+  EXPECT_EQ(pages({memory, 64}), 4096u);
+  EXPECT_EQ(pages(on_gpu()), 4096u);
+  fake_.refuse_dmabuf_umem = EPROTONOSUPPORT;
+  EXPECT_EQ(pages(on_gpu()), 4096u);
 }
 
 TEST_F(NicRegistration, DoesNotTakePinnedHostMemoryForAGpus) {
@@ -103,9 +120,8 @@ TEST_F(NicRegistration, LendsGpuMemoryAsADmaBuf) {
 
   const Umem umem(device_, on_gpu());
   EXPECT_EQ(umem.registration().how, How::kDmaBuf);
-  EXPECT_EQ(fake_.umem_offset, 0u);
+  EXPECT_EQ(fake_.umem_address, 0u);
   EXPECT_EQ(fake_.umem_access, static_cast<uint64_t>(IBV_ACCESS_LOCAL_WRITE));
-  EXPECT_EQ(fake_.umem_pages, ~uint64_t{4095});
   expect_descriptor_closed();
   EXPECT_EQ(cuda_.lent, 2);
 }
@@ -157,7 +173,8 @@ TEST_F(NicRegistration, KnowsDriversAndLibrariesThatHaveNoDmaBufs) {
   const ProtectionDomain domain(old);
   expect_in(MemoryRegion(old, domain, on_gpu()).registration().why_not,
             {"too old for ibv_reg_dmabuf_mr"});
-  expect_in(Umem(old, on_gpu()).registration().why_not, {"too old for mlx5dv_devx_umem_reg_ex"});
+  expect_in(refusal(ErrorCode::kUnsupported, [&] { Umem(old, on_gpu()); }),
+            {"too old for mlx5dv_devx_umem_reg_ex", "version 44", "PEAL_TRANSPORT=proxy"});
 
   auto driver = std::make_shared<cuda::Driver>(gpu_->driver());
   driver->range_handle = nullptr;
@@ -175,7 +192,8 @@ TEST_F(NicRegistration, NamesBothRefusalsAndTheRemedy) {
              "modprobe nvidia-peermem", "open kernel modules", "container", "ulimit -l"});
   cuda_.dma_buf = false;
   expect_in(refusal(ErrorCode::kSystem, [&] { Umem(device_, on_gpu()); }),
-            {"mlx5dv_devx_umem_reg(8192 bytes", "nor as a dma-buf: the driver exports none",
+            {"mlx5dv_devx_umem_reg_ex(8192 bytes", "nor as a dma-buf: the driver exports none",
+             "Linux 6.1 (5.12 is enough for windows, not for queues)", "modprobe nvidia-peermem",
              "; PEAL_TRANSPORT=proxy does without umems"});
 }
 

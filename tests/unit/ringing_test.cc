@@ -54,6 +54,8 @@ TEST_F(NicDoorbell, OfSoftwareIsMappedForAGpuAsMemory) {
   EXPECT_EQ(cuda_.host_flags, 3u);  // portable, mapped
 }
 
+// Fails at 438a779, where the driver was asked for a pointer into the range of registers, and the
+// fake answers for the range only.
 TEST_F(NicDoorbell, OfHardwareIsMappedForAGpuAsRegisters) {
   const int before = cuda_.live;
   {

@@ -199,6 +199,27 @@ TEST_F(RuntimeOnGpu, WorksWithoutDmaBufs) {
                   });
 }
 
+// As Linux before 6.1, beside nvidia-peermem.
+TEST_F(RuntimeOnGpu, WorksWithoutDmaBufsForQueues) {
+  config_.transport = TransportKind::kIbgda;
+  on_refusing_nic(
+      [&](Bootstrap& group) { return start(group); }, "umem_dmabuf",
+      [](const Refused& r) { return r.result == 0 && r.error.empty() && r.said.empty(); });
+}
+
+// And without it: windows can be registered, queues cannot.
+TEST_F(RuntimeOnGpu, NamesTheProxyWhereNoNicCanReachItsQueues) {
+  config_.transport = TransportKind::kIbgda;
+  on_refusing_nic([&](Bootstrap& group) { return start(group); }, "umem_dmabuf,umem_peermem",
+                  [](const Refused& r) {
+                    return holds(r.error, "mlx5dv_devx_umem_reg_ex(") &&
+                           holds(r.error,
+                                 "Bad address; nor as a dma-buf: mlx5dv_devx_umem_reg_ex: "
+                                 "Protocol not supported") &&
+                           holds(r.error, "PEAL_TRANSPORT=proxy (or auto) lets a CPU thread");
+                  });
+}
+
 TEST_F(RuntimeOnGpu, SaysThatNoNicCanReachItsMemory) {
   config_.transport = TransportKind::kIbgda;
   on_refusing_nic([&](Bootstrap& group) { return start(group); }, "peermem,dmabuf",
@@ -234,20 +255,25 @@ TEST_F(RuntimeOnGpu, OpensNoNicThatNobodyNeeds) {
 
 // The software NIC on a GPU does not reach the proxy's queues, which are the host's: an error.
 TEST_F(RuntimeOnGpu, SaysThatTheProxyCannotDriveTheNicEither) {
-  bootstrap::run_processes(2, [&](Bootstrap& group) {
-    ::setenv("PEAL_SOFTNIC_FABRIC", ("devx-" + std::to_string(::getppid())).c_str(), 1);
-    ::setenv("PEAL_SOFTNIC_PRESENT", "refuse=devx", 1);
-    fake_.visible_from = group.rank();  // as in TakesTheNicToGpusThatItCannotSee
-    config_.device = 0;
-    testing::internal::CaptureStderr();
-    const std::string error = refusal([&] { start(group); });
-    const std::string said = testing::internal::GetCapturedStderr();
-    if (!holds(error, "ibv_reg_mr_iova2(")) return 1;
-    if (!holds(said, "softnic: memory of the host, and this NIC runs on a GPU")) return 2;
-    const bool first = group.rank() == 0;
-    if (holds(said, "kernels cannot drive mlx5_0: mlx5dv_open_device") != first) return 3;
-    return holds(said, "likewise PE 1") == first ? 0 : 4;
-  });
+  const std::pair<std::string, std::string> kinds[] = {
+      {"devx", "kernels cannot drive mlx5_0: mlx5dv_open_device"},
+      {"umem_dmabuf,umem_peermem", "kernels cannot drive mlx5_0: mlx5dv_devx_umem_reg_ex("}};
+  for (const auto& [what, reason] : kinds) {
+    bootstrap::run_processes(2, [&](Bootstrap& group) {
+      ::setenv("PEAL_SOFTNIC_FABRIC", (what.substr(0, 4) + std::to_string(::getppid())).c_str(), 1);
+      ::setenv("PEAL_SOFTNIC_PRESENT", ("refuse=" + what).c_str(), 1);
+      fake_.visible_from = group.rank();  // as in TakesTheNicToGpusThatItCannotSee
+      config_.device = 0;
+      testing::internal::CaptureStderr();
+      const std::string error = refusal([&] { start(group); });
+      const std::string said = testing::internal::GetCapturedStderr();
+      if (!holds(error, "ibv_reg_mr_iova2(")) return 1;
+      if (!holds(said, "softnic: memory of the host, and this NIC runs on a GPU")) return 2;
+      const bool first = group.rank() == 0;
+      if (holds(said, reason) != first) return 3;
+      return holds(said, "likewise PE 1") == first ? 0 : 4;
+    });
+  }
 }
 
 TEST_F(RuntimeOnGpu, HasNoCpuRingANicThatRunsOnAGpu) {

@@ -88,6 +88,26 @@ TEST_F(Refusing, DmabufAsAKernelThatDoesNotKnowIt) {
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
+// As Linux before 6.1: memory regions take dma-bufs, umems do not. libmlx5 refuses descriptor -1.
+TEST_F(Refusing, DmabufUmemsAsAKernelThatKnowsDmabufRegionsOnly) {
+  both("refuse=umem_dmabuf");
+  EXPECT_EQ(ibv_reg_dmabuf_mr(ibv_alloc_pd(refusing), 0, 0, 0, -1, 0), nullptr);
+  EXPECT_EQ(errno, EBADF);
+  const int fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  mlx5dv_devx_umem_in in = {};
+  in.size = in.pgsz_bitmap = kPage;
+  in.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
+  in.dmabuf_fd = fd;
+  EXPECT_EQ(mlx5dv_devx_umem_reg_ex(refusing, &in), nullptr);
+  EXPECT_EQ(errno, EPROTONOSUPPORT);
+  EXPECT_EQ(mlx5dv_devx_umem_reg_ex(granting, &in), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  in.dmabuf_fd = -1;
+  EXPECT_EQ(mlx5dv_devx_umem_reg_ex(refusing, &in), nullptr);
+  EXPECT_EQ(errno, EBADF);
+  ::close(fd);
+}
+
 /// True when the kernel can pin the page for another reader, as a driver would.
 bool pinnable(const void* page) {
   uint64_t word = 0;

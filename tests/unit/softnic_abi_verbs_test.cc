@@ -258,9 +258,12 @@ TEST_F(SoftnicAbiMemory, RefusesImpossibleUmems) {
   mlx5dv_devx_umem_in in = {};
   in.addr = memory.get();
   in.size = kPage;
-  in.pgsz_bitmap = 0x800;  // no page of at least 4 KiB
-  EXPECT_EQ(mlx5dv_devx_umem_reg_ex(context, &in), nullptr);
-  EXPECT_EQ(errno, EINVAL);
+  // None; smaller than 4 KiB; only such as are larger than the memory.
+  for (const uint64_t pages : {uint64_t{0}, uint64_t{0x800}, ~uint64_t{0x1fff}}) {
+    in.pgsz_bitmap = pages;
+    EXPECT_EQ(mlx5dv_devx_umem_reg_ex(context, &in), nullptr) << pages;
+    EXPECT_EQ(errno, EINVAL);
+  }
   in.pgsz_bitmap = ~uint64_t{0xfff};
   EXPECT_NE(mlx5dv_devx_umem_reg_ex(context, &in), nullptr);
 }

@@ -69,9 +69,8 @@ class SharedExporter : public Exporter {
     return extent;
   }
   GpuId gpu_for_nic(const void*) const override { return {}; }
-  std::shared_ptr<std::byte> allocate_beside(const void*, uint64_t) const override {
-    return nullptr;
-  }
+  int number_of(const void*) const override { return 0; }
+  std::shared_ptr<std::byte> allocate_on(int, uint64_t) const override { return nullptr; }
   GpuId gpu_at(int) const override { return {}; }
   bool takes_turns(const void*, const GpuId&) const override { return false; }
 

@@ -74,7 +74,8 @@ TEST(Presentation, KnowsEachWord) {
   EXPECT_EQ(device.log_responder_depth, 0);
   EXPECT_EQ(device.log_initiator_depth, 3);
   EXPECT_EQ(only("subnet=0xfec0000000000001").subnet, 0xfec0000000000001u);
-  for (const char* what : {"devx", "dmabuf", "peermem", "uar", "atomics", "relaxed_ordering"}) {
+  for (const char* what : {"devx", "dmabuf", "peermem", "uar", "atomics", "relaxed_ordering",
+                           "umem_dmabuf", "umem_peermem"}) {
     EXPECT_NE(only(std::string("refuse=") + what).refuses, 0u) << what;
   }
 }

@@ -74,6 +74,17 @@ TEST(WarnOnce, SpeaksOfOtherNicsInTheSameWords) {
             Lines{"peal[0] nic: mlx5_0 is down, and so are mlx5_00 and mlx5_0; likewise PEs 1-2"});
 }
 
+// Each process has its memory elsewhere; a syndrome is the same where the cause is.
+TEST(WarnOnce, SpeaksOfOtherAddressesInTheSameWords) {
+  const auto at = [](int pe) {
+    return Saying{"4096 bytes at 0x7f000000100" + std::to_string(pe) + ": refused"};
+  };
+  EXPECT_EQ(lines_of(3, at),
+            Lines{"peal[0] nic: 4096 bytes at 0x7f0000001000: refused; likewise PEs 1-2"});
+  const auto with = [](int pe) { return Saying{"syndrome 0x5ea1000" + std::to_string(pe)}; };
+  EXPECT_EQ(lines_of(2, with).size(), 2u);
+}
+
 TEST(WarnOnce, CountsInRanges) {
   EXPECT_EQ(ranges({}), "");
   EXPECT_EQ(ranges({7}), "7");
