@@ -37,8 +37,9 @@ Library library_for(const Config& config, nic::NicUse use) {
 // A setting that cannot be is an error in every way of using a NIC.
 bool worth_another_try(const Error& error) { return error.code() != ErrorCode::kConfiguration; }
 
-// What the NIC says of a page it would say of windows, and of queues, which it needs to know in
-// another way and a kernel may refuse: but then routes are decided.
+// Registers a page as windows will be, and as queues will be: an operating system may take GPU
+// memory for the one and not for the other. When the queues themselves are registered routes are
+// decided.
 void try_memory(const IbgdaNic& nic) {
   const Backing page = queue_memory(nic.gpu, 4096);
   const nic::Memory memory = memory_of(nic.gpu, page.address(), page.bytes());

@@ -86,11 +86,12 @@ ibv_mr* register_memory(ibv_pd* pd, void* address, size_t bytes, uint64_t iova, 
 }
 
 /// The page by which the NIC is told of a umem, as Linux chooses it (devx.c): the largest allowed
-/// one that covers no more than it must, halved until address and length are multiples of it.
+/// one that is no larger than the umem takes, halved until address and length are multiples of it.
 /// Memory counts as contiguous as far as its address is aligned: what huge pages make it.
 uint64_t umem_page(const mlx5dv_devx_umem_in& in) {
-  const uint64_t largest = std::max<uint64_t>(std::bit_ceil(in.size), kPageBytes);
-  const uint64_t allowed = in.pgsz_bitmap & (2 * largest - 1) & ~uint64_t{kPageBytes - 1};
+  const int order = std::clamp(static_cast<int>(std::bit_width(in.size - 1)), 12, 63);
+  const uint64_t allowed =
+      in.pgsz_bitmap & (~uint64_t{0} >> (63 - order)) & ~uint64_t{kPageBytes - 1};
   if (allowed == 0) refuse(EINVAL);
   uint64_t page = std::bit_floor(allowed);
   const uint64_t ends = reinterpret_cast<uintptr_t>(in.addr) | in.size;
