@@ -161,9 +161,10 @@ PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, T* word, const O
   if (answer.status != Status::kOk) return answer;
   const auto landing = ibgda::Landing::take<R>(*at.queue, &answer.status);
   if (answer.status != Status::kOk) return answer;
-  const Ticket ticket = post<R, true>(
+  const Ticket fetch = post<R, true>(
       *at.queue, [&](const mlx5::Header& h) { return op.compose(h, at.remote, landing.local()); });
-  answer.status = ibgda::wait<R>(ticket);
+  answer.status =
+      ibgda::wait<R>(landed<R, true>(*at.queue, ctx.heap.dumped, landing.local(), fetch));
   if (answer.status == Status::kOk) answer.value = from_landing<T>(landing.value());
   landing.template give_back<R>();
   return answer;

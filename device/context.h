@@ -18,7 +18,7 @@
 
 namespace peal {
 
-inline constexpr uint32_t kContextVersion = 3;
+inline constexpr uint32_t kContextVersion = 4;
 inline constexpr uint32_t kMaxWindows = 64;
 /// PEs whose mapped heaps a context holds itself: the GPUs of one machine.
 inline constexpr uint32_t kNearPes = 8;
@@ -36,6 +36,8 @@ struct Window {
                       // this PE alone registered it, good as a source or destination at home
   const Be32* word_rkeys;    // the same memory with strict ordering: signals, atomics, p
   std::byte* const* direct;  // [n_pes]: where the peer's copy is mapped here, or null
+  uint32_t dumped = 0;  // 1: a completion does not say that what the NIC brought is here; a DUMP
+                        // behind it does. Edge M18
 };
 
 /// Window 0 is the symmetric heap. Grows while contexts exist; `count` is published last.
@@ -76,8 +78,9 @@ struct ContextFields {
   uint32_t relaxed;      // 1: payload keys are relaxed, so only a drained queue orders puts
   int32_t near_first;    // the PE of near[0]
   uint32_t rails;        // queue q of every peer goes by rail q % rails; without NICs 1
-  uint32_t unused;
-  Window heap;  // window 0 again: the usual case costs no look into the table
+  uint32_t settle;       // 1: only a settled queue says that a peer's memory shows what it carried,
+                         // for flags may come there by another way (device/rails.h). Edge M17
+  Window heap;           // window 0 again: the usual case costs no look into the table
   const WindowTable* windows;
   std::byte* queues;  // [queues_per_peer][n_pes] mlx5::SendQueue, queue_stride bytes apart
   uint64_t queue_stride;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What several NICs of a PE do not keep by themselves: order between them, and atomics that are
-// atomic with one another. All of it is for contexts with rails > 1; with one nothing here runs.
+// What several ways to one memory do not keep by themselves: order between them, and atomics that
+// are atomic with one another. Two NICs of a PE are two ways, its NIC and a mapping of its memory
+// are two.
 //
-//   an atomic     goes by rail 0 (device/resolve.h), so that one NIC of the peer executes all of
-//                 them; behind the block's own queue, which is settled first, and waited for, so
-//                 that what the block posts next is behind it
-//   quiet, fence  settle every queue
+//   quiet, fence  settle every queue where ContextFields::settle says so (edge M17)
+//   an atomic     with rails > 1 goes by rail 0 (device/resolve.h), so that one NIC of the peer
+//                 executes all of them; behind the block's own queue, which is settled first, and
+//                 waited for, so that what the block posts next is behind it
 //
 // Settled: the peer's memory shows what the queue has carried. A completion says that the peer's
-// NIC took it; that NIC's writes may still be on the bus when another NIC's flag arrives. A READ on
+// NIC took it; that NIC's writes may still be on the bus when a flag comes another way. A READ on
 // the same queue pushes them out: on PCIe an answer passes no write of its asker.
-// docs/memory_model.md, "Several NICs".
+// docs/memory_model.md, "Several ways to one memory".
 #pragma once
 
 #include <cstdint>
@@ -46,14 +47,28 @@ PEAL_DEVICE_COLD Status settle(const ContextState* state, mlx5::SendQueue* q) {
   return mlx5::drain<R>(*q);
 }
 
-/// Lets READs settle all queues of the context that work; draining the queues waits for them.
+/// Lets READs settle all queues of the context that work; draining the queues waits for them. Most
+/// have carried nothing since: like drain_queues() it looks at several at once.
 template <Reach R>
 PEAL_DEVICE_COLD void begin_settling(const ContextState* state) {
+  constexpr uint32_t kBatch = 8;
   const ContextFields& ctx = state->fields;
   const uint32_t queues = ctx.queues_per_peer * static_cast<uint32_t>(ctx.n_pes);
-  for (uint32_t i = 0; i < queues; ++i) {
-    mlx5::SendQueue& q = *queue_at(ctx, i);
-    if (mlx5::stop_status<R>(q) == Status::kOk) post_settling_read<R, true>(ctx, q);
+  for (uint32_t from = 0; from < queues; from += kBatch) {
+    uint64_t published[kBatch];
+    uint64_t settled[kBatch];
+    PEAL_UNROLL
+    for (uint32_t k = 0; k < kBatch; ++k) {
+      const mlx5::SendQueue& q = *queue_at(ctx, from + k < queues ? from + k : from);
+      published[k] = load_batched<R>(&q.published);
+      settled[k] = load_batched<R>(&q.settled);
+    }
+    PEAL_UNROLL
+    for (uint32_t k = 0; k < kBatch; ++k) {
+      if (from + k >= queues || published[k] == settled[k]) continue;
+      mlx5::SendQueue& q = *queue_at(ctx, from + k);
+      if (mlx5::stop_status<R>(q) == Status::kOk) post_settling_read<R, true>(ctx, q);
+    }
   }
 }
 

@@ -194,13 +194,14 @@ PEAL_DEVICE Destination resolve_word(const BasicContext<R>& ctx, const void* wor
 struct Origin {
   mlx5::Local local;
   Status status;
+  uint32_t dumped;  // Window::dumped, for what is fetched into it
 };
 
 PEAL_DEVICE_COLD inline Origin resolve_local_elsewhere(ContextState* state, Asked asked,
                                                        uint32_t rail) {
   const Window* w = find_window(state->fields.windows, asked.address, asked.bytes, Side::kHome);
-  if (w != nullptr) return {{offset_in(*w, asked.address), w->lkeys[rail]}, Status::kOk};
-  return {{}, refuse(state, Status::kNotRegistered, asked)};
+  if (w != nullptr) return {{offset_in(*w, asked.address), w->lkeys[rail]}, Status::kOk, w->dumped};
+  return {{}, refuse(state, Status::kNotRegistered, asked), 0};
 }
 
 /// For a transfer by queue `q`.
@@ -209,7 +210,7 @@ PEAL_DEVICE Origin resolve_local(const BasicContext<R>& ctx, const mlx5::SendQue
                                  const void* address, uint64_t bytes) {
   const uint32_t rail = rail_of(ctx, q);
   if (holds_range(ctx.heap, address, bytes)) {
-    return {{offset_in(ctx.heap, address), ctx.heap.lkeys[rail]}, Status::kOk};
+    return {{offset_in(ctx.heap, address), ctx.heap.lkeys[rail]}, Status::kOk, ctx.heap.dumped};
   }
   return resolve_local_elsewhere(ctx.state, Asked{address, bytes, ctx.pe}, rail);
 }

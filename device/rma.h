@@ -177,10 +177,12 @@ PEAL_DEVICE Fetched<T> g(const BasicContext<R>& ctx, const T* src, int pe) {
   }
   const auto landing = ibgda::Landing::take<R>(*from.queue, &answer.status);
   if (answer.status != Status::kOk) return answer;
-  const Ticket ticket = detail::post<R, true>(*from.queue, [&](const mlx5::Header& h) {
+  const Ticket read = detail::post<R, true>(*from.queue, [&](const mlx5::Header& h) {
     return mlx5::compose_read(h, from.remote, landing.local(), sizeof(T));
   });
-  answer.status = ibgda::wait<R>(ticket);
+  // Queues lie where the heap does, and so do their landing cells.
+  answer.status =
+      ibgda::wait<R>(detail::landed<R, true>(*from.queue, ctx.heap.dumped, landing.local(), read));
   if (answer.status == Status::kOk) {
     const uint64_t bits = landing.value();
     memcpy(&answer.value, &bits, sizeof(T));

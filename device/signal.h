@@ -88,9 +88,14 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
                                     const Destination& flag, const void* src, uint64_t bytes,
                                     const Signal& signal) {
   if (flag.direct != nullptr) {
-    // Two ways to one peer: nothing orders them but waiting.
+    // Two ways to one peer: nothing orders them but waiting, and not for a completion alone. Edge
+    // M17.
     const Ticket put = put_bytes<R, kTogether>(ctx, to, src, bytes);
-    const Status done = ibgda::wait<R>(put);
+    Status done = put.status;
+    if (done == Status::kOk) {
+      done = weakened(Edge::kM17Signal) ? ibgda::wait<R>(put)
+                                        : settle<R, kTogether>(ctx.state, to.queue);
+    }
     if (done == Status::kOk) signal_direct(flag.direct, signal);
     return Ticket{nullptr, 0, done};
   }

@@ -66,7 +66,8 @@ PEAL_DEVICE Status drain_all(const BasicContext<R>& ctx) {
   Status first = usage_status(ctx);  // looked up while the fence waits
   const uint32_t queues = ctx.queues_per_peer * static_cast<uint32_t>(ctx.n_pes);
   if (queues != 0) {
-    if (ctx.rails > 1) begin_settling<R>(ctx.state);
+    // Edge M17: what the NICs of the peers took is there for flags that come by other ways, too.
+    if (ctx.settle != 0 && !weakened(Edge::kM17)) begin_settling<R>(ctx.state);
     const Status drained = drain_queues<R>(ctx.queues, ctx.queue_stride, queues);
     if (first == Status::kOk) first = drained;
   }
@@ -207,13 +208,13 @@ template <Reach R>
 }
 
 /// Orders, per peer, what was posted on the context before it ahead of what is posted after it.
-/// With one queue per peer and strictly ordered keys the queue does that already and fence costs
-/// nothing; else it waits as quiet does.
+/// With one queue per peer, one way to each PE and strictly ordered keys the queue does that
+/// already and fence costs nothing; else it waits as quiet does.
 template <Reach R, class S>
 requires detail::kIsScope<S>
 [[nodiscard]] PEAL_DEVICE Status fence(const BasicContext<R>& ctx, S scope) {
   return by_leader(scope, [&] {
-    if (ctx.queues_per_peer > 1 || ctx.relaxed != 0) return detail::drain_all(ctx);
+    if (ctx.queues_per_peer > 1 || (ctx.relaxed | ctx.settle) != 0) return detail::drain_all(ctx);
     fence_direct_stores<Edge::kM16>();
     return detail::usage_status(ctx);
   });

@@ -48,6 +48,25 @@ PEAL_DEVICE Ticket post(mlx5::SendQueue& q, const Compose&... compose) {
   }
 }
 
+/// Edge M18: behind a fetch whose data lands at `at`, where its completion does not vouch for it:
+/// the NIC reads there, once the data is under way, and a read passes no earlier write. Answers the
+/// ticket to wait for. The byte is the destination's own: a read pushes what goes the same way.
+template <Reach R, bool kTogether>
+PEAL_DEVICE_COLD Ticket post_dump(mlx5::SendQueue* q, mlx5::Local at, Ticket fetch) {
+  if (fetch.status != Status::kOk || weakened(Edge::kM18)) return fetch;
+  return post<R, kTogether>(*q, [&](mlx5::Header h) {
+    h.fence = weakened(Edge::kM18Fence) ? mlx5::Fence::kNone : mlx5::Fence::kFence;
+    return mlx5::compose_dump(h, at, 1);
+  });
+}
+
+/// The ticket that says of a fetch into `at` that its data is there.
+template <Reach R, bool kTogether>
+PEAL_DEVICE Ticket landed(mlx5::SendQueue& q, uint32_t dumped, const mlx5::Local& at,
+                          const Ticket& fetch) {
+  return dumped == 0 ? fetch : post_dump<R, kTogether>(&q, at, fetch);
+}
+
 /// Up to N*4 bytes of payload, in memory order, in registers.
 template <uint32_t N>
 struct Payload {
@@ -126,7 +145,7 @@ PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, void* dst, const Destin
     local.address += part;
     bytes -= part;
   }
-  return ticket;
+  return landed<R, kTogether>(*at.queue, to.dumped, to.local, ticket);
 }
 
 /// Both sides of a transfer as its caller names them, one of them an address at `pe`.

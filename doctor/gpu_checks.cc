@@ -127,6 +127,21 @@ Findings check_gpu_driver(const Machine& machine) {
   return {{"gpu driver", "", Level::kOk, found, ""}};
 }
 
+namespace {
+
+Finding judge_writes(const CudaView& cuda) {
+  if (cuda.unordered == 0) {
+    return {"gpu writes", "", Level::kOk, "kernels see a NIC's writes in order", ""};
+  }
+  return {"gpu writes", "", Level::kWarn,
+          fmt::format("{} of {} GPUs show kernels a NIC's writes in no order", cuda.unordered,
+                      cuda.gpus),
+          "a signal may be seen before its data there: call quiet between a put and its signal, or "
+          "use Hopper or newer (docs/memory_model.md, Several memories)"};
+}
+
+}  // namespace
+
 Findings check_cuda(const Machine& machine) {
   const CudaView& cuda = machine.cuda;
   if (!cuda.problem.empty() || cuda.gpus == 0) {
@@ -146,7 +161,7 @@ Findings check_cuda(const Machine& machine) {
                          found, toolkit),
              fmt::format("update the driver, or build with CUDA {}", cuda.version / 1000)}};
   }
-  return {{"cuda", "", Level::kOk, found, ""}};
+  return {{"cuda", "", Level::kOk, found, ""}, judge_writes(cuda)};
 }
 
 Findings check_doorbell_mapping(const Machine& machine) {

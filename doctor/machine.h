@@ -47,6 +47,7 @@ struct VerbsView {
 struct CudaView {
   int version = 0;  // of the driver's interface: 12040 = 12.4; 0: no driver
   int gpus = 0;
+  int unordered = 0;    // of those: GPUs that show kernels a NIC's writes in no order
   std::string problem;  // why there is no answer
 };
 

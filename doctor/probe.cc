@@ -26,7 +26,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProbedPort, number, state, active_mtu, max_mt
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProbedNic, name, open_error, uar_error, dma_buf_error, lacks,
                                    ports)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(VerbsView, library, problem, nics)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CudaView, version, gpus, problem)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CudaView, version, gpus, unordered, problem)
 
 namespace {
 
@@ -158,6 +158,14 @@ CudaView ask_cuda(const std::string& library) {
   if (!loaded.driver) return view;
   if (loaded.driver->driver_version(&view.version) != cuda::kSuccess) view.version = 0;
   if (loaded.driver->device_count(&view.gpus) != cuda::kSuccess) view.gpus = 0;
+  for (int index = 0; index < view.gpus; ++index) {
+    cuda::Device device = 0;
+    int ordering = 0;
+    const bool told =
+        loaded.driver->device(&device, index) == cuda::kSuccess &&
+        loaded.driver->device_attribute(&ordering, cuda::kWritesOrdering, device) == cuda::kSuccess;
+    if (!told || ordering < cuda::kOrderedForOwner) ++view.unordered;
+  }
   return view;
 }
 

@@ -135,6 +135,7 @@ ContextFields Runtime::State::context_fields(uint32_t slot, const QueueOptions& 
   fields.n_pes = bootstrap->size();
   fields.sync_rounds = rounds();
   fields.rails = queues.rails;
+  fields.settle = rails && (rails->count() > 1 || reachable.must_settle()) ? 1 : 0;
   fields.relaxed = rails && rails->payload() == nic::Ordering::kRelaxed ? 1 : 0;
   fields.stop = queues.stop;
   fields.sync_flags = sync_flags + slot * flag_words();

@@ -28,6 +28,7 @@ const char* name_of(Route route) {
 struct Finding {
   int32_t unreachable;  // a PE, or -1
   int32_t needs_nic;
+  int32_t must_settle;
 };
 
 // Why P2P is not even tried.
@@ -47,11 +48,14 @@ std::string not_tried(const RouteOptions& options) {
 Reachable::Reachable(Bootstrap& bootstrap, const RouteOptions& options,
                      const std::vector<std::byte*>& direct, const std::vector<std::string>& how) {
   const bool nic_possible = options.asked != TransportKind::kP2p;
-  Finding mine{-1, 0};
+  Finding mine{-1, 0, options.orders_writes ? 0 : 1};
   for (size_t pe = 0; pe < static_cast<size_t>(bootstrap.size()); ++pe) {
     directly_.push_back(options.try_p2p() && direct[pe] != nullptr);
     reasons_.push_back(options.try_p2p() ? how[pe] : not_tried(options));
-    if (directly_.back()) continue;
+    if (directly_.back()) {
+      if (static_cast<int>(pe) != bootstrap.rank()) mine.must_settle = 1;
+      continue;
+    }
     mine.needs_nic = 1;
     if (!nic_possible && mine.unreachable < 0) mine.unreachable = static_cast<int32_t>(pe);
   }
@@ -65,6 +69,7 @@ Reachable::Reachable(Bootstrap& bootstrap, const RouteOptions& options,
   }
   for (size_t pe = 0; pe < all.size(); ++pe) {
     needs_nic_ |= all[pe].needs_nic != 0;
+    must_settle_ |= all[pe].must_settle != 0;
     if (all[pe].unreachable < 0) continue;
     fail(ErrorCode::kUnsupported, "no transport leads from PE {} to PE {} (its message says why)",
          pe, all[pe].unreachable);

@@ -31,6 +31,9 @@ struct RouteOptions {
   /// Why kernels cannot drive the NIC, if they cannot: `auto` takes the proxy then.
   std::string why_proxy = {};
 
+  /// This PE's kernels see what NICs write into its memory in the order written (Gpu).
+  bool orders_writes = true;
+
   /// Who carries work requests to the NIC, where one is needed: kernels, or a thread of this PE.
   Route by_nic() const {
     const bool proxied =
@@ -49,6 +52,10 @@ class Reachable {
 
   /// Some PE of the job has a peer that it reaches through the NIC only: all need one.
   bool needs_nic() const { return needs_nic_; }
+  /// There is a NIC, and what it wrote may be missing where a flag is seen: some PE's memory is
+  /// mapped at another, so that flags come past its NIC, or some GPU shows writes in no order.
+  /// Alike on all PEs.
+  bool must_settle() const { return needs_nic_ && must_settle_; }
   /// By PE.
   const std::vector<bool>& directly() const { return directly_; }
   /// By PE: in which way, or why not.
@@ -58,6 +65,7 @@ class Reachable {
   std::vector<bool> directly_;
   std::vector<std::string> reasons_;
   bool needs_nic_ = false;
+  bool must_settle_ = false;
 };
 
 /// The routes of one PE.

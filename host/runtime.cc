@@ -148,9 +148,21 @@ void Runtime::State::warn_of_nics() {
   for (const Doorbell& doorbell : doorbells) {
     if (!doorbell.warning().empty()) lines.push_back(doorbell.warning());
   }
+  if (gpu && !gpu->orders_writes()) lines.push_back(warning_of_writes());
   std::vector<std::string> names;
   for (const IbgdaNic& nic : rails->nics()) names.push_back(nic.device.name());
   warn_once(*bootstrap, log, fmt::format("{}", fmt::join(lines, "\n")), std::move(names));
+}
+
+std::string Runtime::State::warning_of_writes() const {
+  const bool proxied = routes.by_nic() == Route::kProxy;
+  return fmt::format(
+      "{}: {}: a kernel that saw a signal may not see its data yet; call quiet between a put and "
+      "its "
+      "signal, as quiet and barriers {}, or use Hopper or newer",
+      gpu->name(), gpu->describe_writes(),
+      proxied ? "wait for data (get and fetching operations do not, for a CPU thread posts them)"
+              : "and get and fetching operations wait for data");
 }
 
 std::string Runtime::State::describe_rails() const {
@@ -211,7 +223,10 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
           "nic", fmt::format("CPU threads post for kernels: {} (docs/proxy.md)", s.proxies.size()));
     }
   }
-  if (s.gpu) s.log.print("gpu", fmt::format("GPU {}, {}", s.gpu->index(), s.gpu->name()));
+  if (s.gpu) {
+    s.log.print("gpu", fmt::format("GPU {}, {}; {}", s.gpu->index(), s.gpu->name(),
+                                   s.gpu->describe_writes()));
+  }
   s.log.print("transport", s.routes.describe());
 }
 

@@ -81,11 +81,15 @@ struct Runtime::State {
            size_t{slot} * static_cast<size_t>(bootstrap->size());
   }
   RouteOptions route_options(const std::string& why_proxy = "") const {
-    return {.asked = config.transport, .target = target, .why_proxy = why_proxy};
+    return {.asked = config.transport,
+            .target = target,
+            .why_proxy = why_proxy,
+            .orders_writes = !gpu || gpu->orders_writes()};
   }
   bool on_one_host() const;
   std::shared_ptr<Gpu> open_gpu() const;
   void warn_of_nics();
+  std::string warning_of_writes() const;
   std::string nic_name() const;
   std::string describe_rails() const;
 

@@ -108,11 +108,21 @@ Windows::Known Windows::registered(std::byte* address, size_t bytes, bool words)
   return known;
 }
 
+// Completions lie in the memory of the kernels' GPU, and vouch for what lies there too, if that GPU
+// shows writes in order. A thread that posts for kernels polls in memory of the host, as a CPU
+// does.
+uint32_t Windows::must_dump(const std::byte* address) const {
+  const std::shared_ptr<Gpu>& gpu = transports_.gpu;
+  if (!gpu || transports_.routes.by_nic() == Route::kProxy) return 0;
+  return gpu->owns(address) && gpu->orders_writes() ? 0 : 1;
+}
+
 Window Windows::window_of(std::byte* address, size_t bytes, const Known& known) const {
   const uint64_t first = first_offset(address);
   Window window{};
   window.base = address - first;
   window.bytes = bytes + first;
+  window.dumped = must_dump(address);
   std::ranges::copy(known.lkeys, window.lkeys);
   return window;
 }

@@ -13,7 +13,8 @@ namespace peal::simt {
 namespace {
 
 constexpr uint32_t kNobody = ~uint32_t{0};
-constexpr size_t kHistory = 8;  // messages kept of a granule
+constexpr uint32_t kUnderWay = ~uint32_t{0};  // a clock that nobody's reaches
+constexpr size_t kHistory = 8;                // messages kept of a granule
 constexpr size_t kAlign = 4096;
 
 bool acquires(Order order) { return order == Order::kAcquire || order == Order::kBoth; }
@@ -64,6 +65,7 @@ struct Memory::Granule {
   std::vector<Message> messages;  // oldest first
   std::vector<Seen> seen;
   bool guarded = false;
+  bool far = false;
   std::vector<Seen> readers;  // guarded: since the last write
 
   uint32_t last() const { return first + static_cast<uint32_t>(messages.size()) - 1; }
@@ -99,8 +101,13 @@ void Memory::guard(const void* start, size_t bytes) {
   }
 }
 
+void Memory::set_far(const void* start, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += 8)
+    granule(static_cast<const std::byte*>(start) + i).far = true;
+}
+
 void Memory::add_agent(const Place& place) {
-  agents_.push_back({.place = place, .clock = {}, .pending = {}, .fenced = nullptr});
+  agents_.emplace_back().place = place;
   // Each starts at 1, so that 0 in somebody's clock means "knows nothing of it".
   for (Agent& agent : agents_) agent.clock.resize(agents_.size(), 0);
   agents_.back().clock.back() = 1;
@@ -225,6 +232,10 @@ void Memory::append(Granule& g, uint64_t me, const void* p, Message message) {
   message.agent = static_cast<uint32_t>(me);
   message.clock = writer.clock[me] + (message.late ? 2 : 0);  // the next store is one further
   message.at = operations_;
+  if (g.far && writer.on_bus) {
+    message.clock = kUnderWay;
+    writer.under_way.emplace_back(&g, g.last() + 1);
+  }
   std::memcpy(const_cast<void*>(granule_start(p)), &message.value, 8);
   g.messages.push_back(std::move(message));
   if (g.messages.size() > kHistory) {
@@ -234,6 +245,18 @@ void Memory::append(Granule& g, uint64_t me, const void* p, Message message) {
   see(g, me, g.last(), g.messages.back().clock);
   if (g.guarded) g.readers.clear();  // the store speaks for itself
   ++writer.clock[me];
+}
+
+// A read from far memory pushes what is under way there.
+void Memory::arrive(uint64_t me) {
+  Agent& agent = agents_[me];
+  for (const auto& [granule, at] : agent.under_way) {
+    if (at >= granule->first && at <= granule->last()) {
+      granule->messages[at - granule->first].clock = agent.clock[me];
+    }
+  }
+  agent.under_way.clear();
+  ++agent.clock[me];
 }
 
 void Memory::note(uint64_t me, const char* what, const void* p, uint64_t value) {
@@ -251,6 +274,7 @@ void Memory::note(uint64_t me, const char* what, const void* p, uint64_t value) 
 
 uint64_t Memory::load(uint64_t me, const void* p, unsigned bytes, Access access) {
   Granule& g = granule(p);
+  if (g.far && agents_[me].on_bus) arrive(me);
   const uint32_t newest = g.last();
   uint32_t at = newest;
   if (newest != g.first) {
@@ -269,6 +293,7 @@ uint64_t Memory::load(uint64_t me, const void* p, unsigned bytes, Access access)
 
 uint64_t Memory::newest(uint64_t me, const void* p, unsigned bytes, Access access) {
   Granule& g = granule(p);
+  if (g.far && agents_[me].on_bus) arrive(me);
   take_order(g, g.last(), mask_of(p, bytes), me, access);
   see(g, me, g.last(), agents_[me].clock[me]);
   ++agents_[me].clock[me];
@@ -348,6 +373,12 @@ Released Memory::release(uint64_t me) {
   auto released = std::make_shared<const Clock>(agent.clock);
   ++agent.clock[me];
   ++changes_;  // a message under way is something that happens
+  return released;
+}
+
+Released Memory::release_pushed(uint64_t me) {
+  auto released = std::make_shared<Clock>(*release(me));
+  (*released)[me] = agents_[me].pushed;
   return released;
 }
 

@@ -20,6 +20,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "simt/random.h"
@@ -96,6 +97,10 @@ class Memory {
   /// Everything `me` did, for a message that travels outside of memory, and its receipt.
   Released release(uint64_t me);
   void acquire(uint64_t me, const Released& what);
+  /// release(), but for its own stores since push(): a device that has given them to a bus and does
+  /// not know where they are. Its own later stores are behind them all the same.
+  Released release_pushed(uint64_t me);
+  void push(uint64_t me) { agents_[me].pushed = agents_[me].clock[me]; }
 
   /// A device register: every store arrives, in order, with what the last fence of its writer
   /// released. collect() answers false when there is none.
@@ -104,6 +109,11 @@ class Memory {
 
   /// Stores of `me` release nothing until it is called with false: a NIC that may reorder.
   void set_unordered(uint64_t me, bool unordered) { agents_[me].unordered = unordered; }
+
+  /// Far memory is on another bus than the rest for agents on a bus: what such a one has stored
+  /// there, nothing that it does is behind, until it has read from far memory.
+  void set_far(const void* start, size_t bytes);
+  void set_on_bus(uint64_t me) { agents_[me].on_bus = true; }
 
   /// Stores that changed something so far.
   uint64_t changes() const { return changes_; }
@@ -119,9 +129,12 @@ class Memory {
   struct Agent {
     Place place;
     Clock clock;
-    Clock pending;    // released to relaxed loads, for an acquire fence; empty: nothing
-    Released fenced;  // by the last release fence
+    Clock pending;        // released to relaxed loads, for an acquire fence; empty: nothing
+    Released fenced;      // by the last release fence
+    uint32_t pushed = 0;  // own clock of the last push()
     bool unordered = false;
+    bool on_bus = false;
+    std::vector<std::pair<Granule*, uint32_t>> under_way;  // messages in far memory
     const char* what = nullptr;
     const void* where = nullptr;
   };
@@ -136,6 +149,7 @@ class Memory {
   void check_guard(const Granule& g, uint64_t me, const void* p);
   void take_order(const Granule& g, uint32_t at, uint8_t mask, uint64_t me, Access access);
   void append(Granule& g, uint64_t me, const void* p, Message message);
+  void arrive(uint64_t me);
   bool reaches(const Agent& from, const Agent& to, Scope scope) const;
   void note(uint64_t me, const char* what, const void* p, uint64_t value);
   std::string name_of(const void* p) const;

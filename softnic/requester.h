@@ -185,9 +185,22 @@ class Requester : private Recovery {
       const auto ahead = static_cast<uint32_t>(load<uint64_t>(&cq->produced)) - request.wait_index;
       if (static_cast<int32_t>(ahead) <= 0) return false;
     }
-    // DUMP: all earlier stores of the NIC precede the CQE, whose last word is a release.
+    if (request.opcode == mlx5::Opcode::kDump) read_dumped(qp);
     finish(qp);
     return true;
+  }
+
+  /// DUMP reads memory and forgets it, behind all earlier stores of the NIC. Where stores take
+  /// their time on a bus (tests/sim) the read pushes them; elsewhere they precede the CQE, whose
+  /// last word is a release.
+  PEAL_HD void read_dumped(const QueuePair& qp) const {
+    uint64_t forgotten = 0;
+    Cursor cursor = {qp.send.request.data_unit, 0};
+    Payload payload;
+    payload.clear();
+    if (!gather(port_, qp, qp.send.request, qp.send.next, sizeof(forgotten), cursor, payload))
+      return;
+    if (payload.count != 0) copy_bytes(&forgotten, payload.chunk[0].memory, payload.chunk[0].bytes);
   }
 
   /// The WQE at `next` has done all it does. In a drained queue it completes at once.

@@ -45,6 +45,10 @@ enum class Edge : uint8_t {
   kM15,
   kM16,
   kM16Signal,  // a signal by a store
+  kM17,
+  kM17Signal,  // data by a NIC, its signal by a store
+  kM18,
+  kM18Fence,  // the DUMP waits for the READ before it
   kCount,
 };
 

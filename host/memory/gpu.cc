@@ -48,6 +48,12 @@ Gpu::Gpu(std::shared_ptr<const cuda::Driver> driver, int index)
       cuda::kSuccess) {
     pci_address_ = address.data();
   }
+  const auto ask = [this](int what) {
+    int value = 0;
+    return driver_->device_attribute(&value, what, device_) == cuda::kSuccess ? value : 0;
+  };
+  writes_ordering_ = ask(cuda::kWritesOrdering);
+  flush_options_ = ask(cuda::kFlushWritesOptions);
   check(driver_->retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
   try {
     const Current current(*this);
@@ -124,6 +130,22 @@ unsigned Gpu::memory_type(const void* address) const {
                ? type
                : 0u;
   });
+}
+
+bool Gpu::owns(const void* address) const {
+  if (!holds(address)) return false;
+  int ordinal = -1;
+  return within([&](const cuda::Driver& driver) {
+    return driver.pointer_attribute(&ordinal, cuda::kPointerDeviceOrdinal,
+                                    device_address(address)) == cuda::kSuccess &&
+           ordinal == index_;
+  });
+}
+
+std::string Gpu::describe_writes() const {
+  return fmt::format("kernels see a NIC's writes {} (ordering {}, flush options {})",
+                     orders_writes() ? "in order" : "in no order", writes_ordering_,
+                     flush_options_);
 }
 
 DmaBuf Gpu::lend(std::byte* first_page, size_t bytes) const {

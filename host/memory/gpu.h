@@ -37,6 +37,11 @@ class Gpu {
   /// As CUDA spells it: "0000:1B:00.0". Empty if the driver does not tell.
   const std::string& pci_address() const { return pci_address_; }
   const cuda::Driver& driver() const { return *driver_; }
+  /// Its kernels see what a NIC writes into its memory in the order written. Else a completion or a
+  /// word may be seen before data that the NIC wrote ahead of it.
+  bool orders_writes() const { return writes_ordering_ >= cuda::kOrderedForOwner; }
+  /// That with the driver's numbers, for people.
+  std::string describe_writes() const;
 
   /// Makes it the calling thread's current GPU, also for the CUDA runtime.
   void make_current() const;
@@ -63,6 +68,9 @@ class Gpu {
 
   /// True for a GPU's memory.
   bool holds(const void* address) const { return memory_type(address) == cuda::kMemoryTypeDevice; }
+
+  /// True for memory of this GPU.
+  bool owns(const void* address) const;
 
   /// A GPU's memory as a dma-buf, for a device beside it. Whole pages of the host, inside one
   /// allocation.
@@ -94,6 +102,8 @@ class Gpu {
   std::string name_;
   cuda::Uuid uuid_{};
   std::string pci_address_;
+  int writes_ordering_ = 0;  // CU_GPU_DIRECT_RDMA_WRITES_ORDERING_...; 0: none, or nobody says
+  int flush_options_ = 0;    // bits of CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_...
 };
 
 inline cuda::Address device_address(const void* pointer) {

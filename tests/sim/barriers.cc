@@ -62,11 +62,37 @@ void barrier_direct(simt::Simulation& sim) {
   run_clean(sim, job);
 }
 
+/// Two nodes, PEs dealt over them in turn, that meet in two rounds: what PE k put to PE k - 1 came
+/// by the NIC, and that PE k has arrived PE k - 1 hears of PE k + 1, by a store. One PE is late:
+/// else words of others push what its NIC has brought.
+void barrier_mixed(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  options.n_pes = 10;
+  options.settle = true;
+  options.map = [](int pe, int peer) { return pe % 2 == peer % 2; };
+  options.depth = 8;
+  Job job(sim, options);
+  const int late = static_cast<int>(sim.random().below(10));
+  for (int pe = 0; pe < options.n_pes; ++pe) {
+    job.launch(pe, {1, 1}, [&job, pe, late] {
+      // Busy: the clock runs ahead of those who only wait.
+      for (uint64_t turn = 1; pe == late && turn <= 150; ++turn) {
+        write(job.at<uint64_t>(pe, kFlags), turn);
+        simt::yield();
+      }
+      storm(job, pe, 1, {1, 9});
+    });
+  }
+  run_clean(sim, job);
+}
+
 /// Lanes put to different PEs, each asks for quiet and then tells its readers past all queues: by a
 /// store of its own.
 void quiet_of_many(simt::Simulation& sim) {
   JobOptions options = any_options(sim.random());
   options.n_pes = 3;
+  options.settle = sim.random().one_in(2);  // for the stores
+  options.weather.prompt = !options.settle;
   options.queues_per_peer = 1 + sim.random().below(2);
   Job job(sim, options);
   const uint32_t lanes = 2 + sim.random().below(4);

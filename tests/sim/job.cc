@@ -33,7 +33,8 @@ struct Job::Pe {
   int number = 0;
   std::byte* heap = nullptr;
   mlx5::SendQueue* queues = nullptr;
-  std::byte* landing = nullptr;  // of all queues
+  std::byte* landing = nullptr;  // of all queues that are used
+  size_t used = 0;               // queues so far
   WindowTable* windows = nullptr;
   ContextState* state = nullptr;
   uint32_t* stop = nullptr;
@@ -58,6 +59,7 @@ class Job::Nic {
   Nic(Job& job, Pe& pe) : job_(job), sim_(job.sim_), pe_(pe), me_(static_cast<size_t>(pe.number)) {}
 
   void run() {
+    sim_.memory().set_on_bus(simt::agent());
     for (;;) {
       if (pe_.faults != nullptr) softnic::release_late(pe_.port, sim_.now_ns());
       hear_doorbells();
@@ -88,6 +90,8 @@ class Job::Nic {
       // What goes through a relaxed key may be overtaken: it vouches for nothing before it.
       const bool unordered = key != nullptr && (key->access & softnic::kRelaxedOrdering) != 0;
       AnswersTo answers{job_.network_, me_, peer};
+      // READs and atomics read, and that pushes what this NIC wrote before.
+      if (!softnic::brings_data(parcel.packet.opcode)) sim_.memory().push(simt::agent());
       sim_.memory().set_unordered(simt::agent(), unordered);
       softnic::Server<AnswersTo>(pe_.port, static_cast<uint16_t>(peer + 1), answers, sim_.now_ns())
           .serve(parcel.packet, parcel.payload());
@@ -136,6 +140,8 @@ void Job::make_pe(int number) {
   const std::string of = " of pe " + std::to_string(number);
   const auto n = static_cast<uint32_t>(options_.n_pes);
   const uint32_t total = options_.direct ? 0 : n * options_.queues_per_peer;
+  size_t used =
+      0;  // queues to peers that are not mapped: the others have no memory but their state
   pe.windows = static_cast<WindowTable*>(memory.allocate(sizeof(WindowTable), "windows" + of));
   pe.state = static_cast<ContextState*>(memory.allocate(sizeof(ContextState), "context" + of));
   pe.stop = static_cast<uint32_t*>(memory.allocate(64, "stop word" + of));
@@ -146,7 +152,8 @@ void Job::make_pe(int number) {
     pe.rkeys.push_back(keys);
   }
   for (int peer = 0; peer < options_.n_pes; ++peer) {
-    pe.direct.push_back(options_.direct ? heap(peer) : nullptr);
+    pe.direct.push_back(mapped(number, peer) ? heap(peer) : nullptr);
+    if (!mapped(number, peer)) used += options_.queues_per_peer;
   }
   const bool routes = !options_.direct;
   pe.windows->window[0] = {pe.heap,
@@ -154,7 +161,7 @@ void Job::make_pe(int number) {
                            {Be32{kPayloadKey}},
                            routes ? rkeys(number, kPayloadKey) : nullptr,
                            routes ? rkeys(number, kWordKey) : nullptr,
-                           routes ? nullptr : pe.direct.data()};
+                           routes && options_.map == nullptr ? nullptr : pe.direct.data()};
   pe.windows->count = 1;
   const uint32_t relaxed = options_.relaxed ? softnic::kRelaxedOrdering : 0u;
   key(number, 1) = {kPayloadKey, kPd, kEverything | relaxed, 0, options_.heap_bytes, pe.heap};
@@ -164,13 +171,13 @@ void Job::make_pe(int number) {
     pe.queues = static_cast<mlx5::SendQueue*>(
         memory.allocate(total * sizeof(mlx5::SendQueue), "queues" + of, 128));
     pe.landing =
-        static_cast<std::byte*>(memory.allocate(total * kLandingBytes, "landing cells" + of));
+        static_cast<std::byte*>(memory.allocate(used * kLandingBytes, "landing cells" + of));
     pe.rings = static_cast<std::byte*>(
-        memory.allocate(size_t{total} * options_.depth * mlx5::kWqebbBytes, "rings" + of));
+        memory.allocate(used * options_.depth * mlx5::kWqebbBytes, "rings" + of));
     pe.cqes = static_cast<mlx5::Cqe*>(memory.allocate(total * 64, "completions" + of));
     pe.records = static_cast<mlx5::DoorbellRecord*>(
         memory.allocate(total * sizeof(mlx5::DoorbellRecord), "doorbell records" + of));
-    key(number, 3) = {kQueueKey, kPd, kEverything, 0, total * kLandingBytes, pe.landing};
+    key(number, 3) = {kQueueKey, kPd, kEverything, 0, used * kLandingBytes, pe.landing};
   }
   pe.cqs.resize(total + 1);
   pe.qps = std::make_unique<softnic::QueuePair[]>(total + 1);
@@ -188,11 +195,15 @@ void Job::make_pe(int number) {
     pe.port.faults = pe.faults.get();
   }
 
-  ContextFields& ctx = pe.state->fields;
+  fill_in(pe, pe.state->fields);
+}
+
+void Job::fill_in(Pe& pe, ContextFields& ctx) {
   ctx.version = kContextVersion;
   ctx.bytes = sizeof(ContextFields);
   ctx.rails = 1;
-  ctx.pe = number;
+  ctx.settle = options_.settle ? 1 : 0;
+  ctx.pe = pe.number;
   ctx.n_pes = options_.n_pes;
   ctx.queues_per_peer = options_.direct ? 0 : options_.queues_per_peer;
   ctx.sync_rounds = sync_rounds(options_.n_pes);
@@ -205,37 +216,42 @@ void Job::make_pe(int number) {
   ctx.stop = pe.stop;
   ctx.sync_flags = reinterpret_cast<uint64_t*>(pe.heap + options_.heap_bytes - kSyncBytes);
   ctx.timeout_ns = options_.timeout_ns;
-  for (uint32_t i = 0; options_.direct && i < kNearPes && i < n; ++i) ctx.near[i] = pe.direct[i];
+  for (size_t i = 0; i < kNearPes && i < pe.direct.size(); ++i) ctx.near[i] = pe.direct[i];
 }
 
 void Job::make_queue(Pe& pe, uint32_t index) {
-  const auto n = static_cast<uint32_t>(options_.n_pes);
-  const uint32_t peer = index % n;
-  const uint32_t qpn = index + 1;
-  std::byte* const ring = pe.rings + size_t{index} * options_.depth * mlx5::kWqebbBytes;
   mlx5::SendQueue& q = pe.queues[index];
+  q.stop = pe.stop;
+  q.timeout_ns = options_.timeout_ns;
+  q.reserved = q.published = q.rung = q.completed = q.settled = options_.start;
+  q.last_published = options_.start - 1;
+  q.peer = index % static_cast<uint32_t>(options_.n_pes);
+  if (mapped(pe.number, static_cast<int>(q.peer))) return;
+  const size_t place = pe.used++;
+  std::byte* const ring = pe.rings + place * options_.depth * mlx5::kWqebbBytes;
   q.blocks = reinterpret_cast<mlx5::Wqebb*>(ring);
   q.doorbell_record = &pe.records[index];
   q.doorbell_record->send = Be32{static_cast<uint32_t>(options_.start & 0xffff)};
   q.doorbell = pe.uar;
   q.cqe = &pe.cqes[index];
   std::memset(static_cast<void*>(q.cqe), 0xff, sizeof(mlx5::Cqe));
-  q.landing = reinterpret_cast<mlx5::LandingCell*>(pe.landing + index * kLandingBytes);
-  q.stop = pe.stop;
-  q.landing_address = index * kLandingBytes;
+  q.landing = reinterpret_cast<mlx5::LandingCell*>(pe.landing + place * kLandingBytes);
+  q.landing_address = place * kLandingBytes;
   q.landing_lkey = Be32{kQueueKey};
   q.mask = options_.depth - 1;
-  q.qpn_shifted = Be32{qpn << 8};
-  q.peer = peer;
-  q.timeout_ns = options_.timeout_ns;
+  q.qpn_shifted = Be32{(index + 1) << 8};
   q.ring_twice = options_.sleeping ? 1 : 0;
-  q.reserved = q.published = q.rung = q.completed = options_.start;
-  q.last_published = options_.start - 1;
   sim_.memory().guard(ring, size_t{options_.depth} * mlx5::kWqebbBytes);
   for (uint32_t cell = 0; cell < mlx5::kLandingCells; ++cell) {
     sim_.memory().guard(&q.landing[cell].value, 8);
   }
+  make_qp(pe, index);
+}
 
+void Job::make_qp(Pe& pe, uint32_t index) {
+  const auto n = static_cast<uint32_t>(options_.n_pes);
+  const uint32_t qpn = index + 1;
+  const mlx5::SendQueue& q = pe.queues[index];
   softnic::CompletionQueue& cq = pe.cqs[qpn];
   cq.exists = cq.collapsed = cq.ignore_overrun = true;
   cq.cqn = qpn;
@@ -247,13 +263,13 @@ void Job::make_queue(Pe& pe, uint32_t index) {
   qp.qpn = qpn;
   qp.pd = kPd;
   qp.send_cq = qpn;
-  qp.send_buffer = ring;
+  qp.send_buffer = reinterpret_cast<std::byte*>(q.blocks);
   qp.send_blocks = options_.depth;
   qp.doorbell = q.doorbell_record;
   qp.attributes.access = kEverything;
   qp.attributes.atomic_mode = 3;
   qp.attributes.remote_qpn = index / n * n + static_cast<uint32_t>(pe.number) + 1;
-  qp.attributes.remote_lid = static_cast<uint16_t>(peer + 1);
+  qp.attributes.remote_lid = static_cast<uint16_t>(q.peer + 1);
   qp.attributes.log_responder_depth = qp.attributes.log_initiator_depth = 4;
   qp.attributes.rnr_retry = 7;
   qp.send.acked_psn = softnic::kPsnMask;
@@ -286,6 +302,13 @@ softnic::Key& Job::key(int pe, uint32_t index) {
 }
 const Be32* Job::rkeys(int pe, uint32_t number) {
   return pes_[static_cast<size_t>(pe)]->rkeys[(number >> 8) - 1];
+}
+
+void Job::make_far(int pe) {
+  Pe& own = *pes_[static_cast<size_t>(pe)];
+  sim_.memory().set_far(own.heap, options_.heap_bytes);
+  sim_.memory().set_far(own.landing, own.used * kLandingBytes);
+  own.windows->window[0].dumped = own.state->fields.heap.dumped = 1;
 }
 
 void Job::connect(int pe) {

@@ -31,12 +31,14 @@ struct JobOptions {
   int n_pes = 2;
   uint32_t queues_per_peer = 1;
   uint32_t depth = 16;
-  uint64_t start = 0;          ///< index of every queue's first block
-  uint32_t heap_bytes = 4096;  ///< the last 1024 are the barrier's
-  bool direct = false;         ///< every PE's heap is mapped at every other: no queues
-  bool relaxed = true;         ///< payload keys have relaxed ordering
-  bool sleeping = true;        ///< the NIC looks at a record when its register was written
-  bool connected = true;       ///< else connect() brings the queue pairs up
+  uint64_t start = 0;                       ///< index of every queue's first block
+  uint32_t heap_bytes = 4096;               ///< the last 1024 are the barrier's
+  bool direct = false;                      ///< every PE's heap is mapped at every other: no queues
+  bool (*map)(int pe, int peer) = nullptr;  ///< else: whose heap is mapped where; null: nobody's
+  bool settle = false;    ///< as the host says of jobs with two ways to one memory
+  bool relaxed = true;    ///< payload keys have relaxed ordering
+  bool sleeping = true;   ///< the NIC looks at a record when its register was written
+  bool connected = true;  ///< else connect() brings the queue pairs up
   uint64_t timeout_ns = 20 * kSecond;
   WireWeather weather = {};
   softnic::FaultPlan faults = {};  ///< of every NIC; watching ones only, not sleeping
@@ -78,6 +80,8 @@ class Job {
   /// Key table of the PE's NIC; entry i has number i << 8.
   softnic::Key& key(int pe, uint32_t index);
   const Be32* rkeys(int pe, uint32_t number);
+  /// What a NIC writes into the PE's heap and landing cells is seen late, and the context says so.
+  void make_far(int pe);
   /// The PE's queue pairs become ready, for jobs that begin unconnected.
   void connect(int pe);
   /// Misuse that the NICs counted, and queues in error; empty when there is none.
@@ -86,8 +90,13 @@ class Job {
  private:
   struct Pe;
   class Nic;
+  bool mapped(int pe, int peer) const {
+    return options_.direct || (options_.map != nullptr && options_.map(pe, peer));
+  }
   void make_pe(int pe);
+  void fill_in(Pe& pe, ContextFields& ctx);
   void make_queue(Pe& pe, uint32_t index);
+  void make_qp(Pe& pe, uint32_t index);
   size_t bytes_needed() const;
 
   simt::Simulation& sim_;

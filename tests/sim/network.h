@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The wires between the NICs of a simulated job: in order between two NICs, as late as the seed
-// says, and as lossy as the workload says. What a packet's sender had done, its receiver knows.
+// says, and as lossy as the workload says. What a packet's sender had done, its receiver
+// knows: of one that answers, as far as its writes have been pushed.
 #pragma once
 
 #include <cstddef>
@@ -36,6 +37,7 @@ struct WireWeather {
   uint32_t lost_in_256 = 0;
   uint32_t twice_in_256 = 0;
   uint32_t segment_bytes = 64;  ///< payload of a packet
+  bool prompt = false;          ///< memory shows what a NIC wrote when the NIC says so
 };
 
 class Network {
@@ -67,7 +69,10 @@ class Network {
                           payload.chunk[i].bytes);
       at += payload.chunk[i].bytes;
     }
-    parcel.released = sim_.memory().release(simt::agent());
+    // An answer says that the NIC took what came before, not that memory shows it.
+    parcel.released = packet.kind == softnic::PacketKind::kRequest || weather_.prompt
+                          ? sim_.memory().release(simt::agent())
+                          : sim_.memory().release_pushed(simt::agent());
     parcel.due_ns = sim_.now_ns() + sim_.random().below(weather_.delay_ns);
     std::deque<Parcel>& wire = link(from, to);
     if (sim_.random().below(256) < weather_.lost_in_256) {

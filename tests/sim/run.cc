@@ -8,7 +8,7 @@
 namespace peal::sim {
 namespace {
 
-constexpr size_t kMemoryBytes = 256 << 10;
+constexpr size_t kMemoryBytes = 320 << 10;
 constexpr uint64_t kSlices = 3'000'000;
 
 constexpr EdgeName kEdges[] = {
@@ -49,6 +49,11 @@ constexpr EdgeName kEdges[] = {
     {Edge::kM16, "M16", "barrier_direct", "fence in quiet, fence, sync_all and barriers: none"},
     {Edge::kM16Signal, "M16 signal", "put_signal_direct",
      "a signal's own store or add: release to relaxed"},
+    {Edge::kM17, "M17", "relay_mixed", "READ behind what a queue has carried: none in quiet"},
+    {Edge::kM17Signal, "M17 signal", "put_signal_two_ways",
+     "READ between data by the NIC and its signal by a store: none"},
+    {Edge::kM18, "M18", "far_fetches", "DUMP behind a fetch: none"},
+    {Edge::kM18Fence, "M18 fence", "far_fetches", "DUMP waits for the READ before it: not"},
 };
 
 }  // namespace

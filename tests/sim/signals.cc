@@ -109,6 +109,75 @@ void put_signal_direct(simt::Simulation& sim) {
   run_clean(sim, job);
 }
 
+/// PE 0 puts to PE 2 by the NIC and tells PE 1 by the NIC, which tells PE 2 by a store.
+void relay_mixed(simt::Simulation& sim) {
+  constexpr uint32_t kRounds = 2;
+  JobOptions options = any_options(sim.random());
+  options.n_pes = 3;
+  options.settle = true;
+  options.map = [](int pe, int peer) { return (pe == 0) == (peer == 0); };
+  Job job(sim, options);
+  const uint32_t words = 1 + sim.random().below(12);
+  for (int pe = 0; pe < 3; ++pe) {
+    job.launch(pe, {1, 1}, [&job, pe, words] {
+      const Context ctx = job.context<Reach::kGpu>(pe);
+      auto* const source = job.at<uint64_t>(pe, kSource);
+      auto* const target = job.at<uint64_t>(pe, kTarget);
+      auto* const flag = job.at<uint64_t>(pe, kFlags);
+      for (uint32_t round = 1; round <= kRounds; ++round) {
+        if (pe == 0) {
+          write_words(source, words, 0, 0, round);
+          must(put(ctx, target, source, words, 2), "put");
+          must(quiet(ctx), "quiet");
+        } else {
+          must(wait_until(ctx, flag, Compare::kGe, round), "wait_until");
+        }
+        if (pe == 2) check_words(target, words, 0, 0, round);
+        must(signal(ctx, Signal::set(flag, round, (pe + 1) % 3)), "signal");
+        if (pe == 0) must(wait_until(ctx, flag, Compare::kGe, round), "wait_until of PE 0");
+      }
+    });
+  }
+  run_clean(sim, job);
+}
+
+/// One peer by two ways: data into the heap by the NIC, the signal into a window that is mapped.
+void put_signal_two_ways(simt::Simulation& sim) {
+  constexpr uint32_t kRounds = 3;
+  JobOptions options = any_options(sim.random());
+  options.settle = true;
+  Job job(sim, options);
+  const uint32_t lanes = 1 + sim.random().below(3);
+  const uint32_t words = 1 + sim.random().below(12);
+  std::byte* window[2];
+  for (int pe = 0; pe < 2; ++pe) {
+    window[pe] = static_cast<std::byte*>(sim.memory().allocate(64, "window 1"));
+  }
+  for (int pe = 0; pe < 2; ++pe) {
+    job.windows(pe).window[1] = {window[pe], 64, {}, nullptr, nullptr, window};
+    job.windows(pe).count = 2;
+    job.launch(pe, {1, lanes}, [&job, &window, pe, words] {
+      const Context ctx = job.context<Reach::kGpu>(pe);
+      const uint32_t lane = thread_in_block();
+      auto* const source = job.at<uint64_t>(pe, kSource, lane * kSlotWords);
+      auto* const target = job.at<uint64_t>(pe, kTarget, lane * kSlotWords);
+      auto* const flag = reinterpret_cast<uint64_t*>(window[pe]) + lane;
+      for (uint32_t round = 1; round <= kRounds; ++round) {
+        if (pe == 0) {
+          write_words(source, words, 0, lane, round);
+          must(put_signal(ctx, target, source, words, Signal::set(flag, round, 1)), "put_signal");
+          must(wait_until(ctx, flag, Compare::kGe, round), "wait_until of the sender");
+        } else {
+          must(wait_until(ctx, flag, Compare::kGe, round), "wait_until of the receiver");
+          check_words(target, words, 0, lane, round);
+          must(signal(ctx, Signal::set(flag, round, 0)), "signal");
+        }
+      }
+    });
+  }
+  run_clean(sim, job);
+}
+
 /// Every lane of every PE counts on PE 0: nothing is lost, no old value is seen twice.
 void atomics_to_one(simt::Simulation& sim) {
   constexpr uint32_t kRounds = 2;

@@ -119,6 +119,51 @@ void fetches(simt::Simulation& sim) {
   run_clean(sim, job);
 }
 
+/// What fetches bring lies on another bus than their completions: in memory of the host, or all of
+/// it in a GPU that shows a NIC's writes in no order. A kernel that was told looks at once.
+void far_fetches(simt::Simulation& sim) {
+  constexpr uint32_t kBytes = 512;
+  JobOptions options = any_options(sim.random());
+  Job job(sim, options);
+  const bool whole_gpu = sim.random().one_in(2);
+  auto* memory = static_cast<std::byte*>(sim.memory().allocate(kBytes, "memory of the host"));
+  if (whole_gpu) {
+    memory = job.heap(0) + kTarget;
+    job.make_far(0);
+  } else {
+    sim.memory().set_far(memory, kBytes);
+    job.key(0, 4) = job.key(0, 2);
+    job.key(0, 4).number = Job::kSecondKey;
+    job.key(0, 4).bytes = kBytes;
+    job.key(0, 4).memory = memory;
+    job.windows(0).window[1] = {memory,  kBytes, {Be32{Job::kSecondKey}}, nullptr, nullptr,
+                                nullptr, 1};
+    job.windows(0).count = 2;
+  }
+  const uint32_t lanes = 1 + sim.random().below(3);
+  job.launch(0, {1, lanes}, [&job, memory, whole_gpu] {
+    const Context ctx = job.context<Reach::kGpu>(0);
+    const uint32_t lane = thread_in_block();
+    auto* const source = job.at<uint64_t>(0, kSource, lane * kSlotWords);
+    auto* const words = job.at<uint64_t>(0, kWords, lane * kSlotWords);
+    auto* const back = reinterpret_cast<uint64_t*>(memory) + lane * kSlotWords;
+    for (uint32_t round = 1; round <= 2; ++round) {
+      write_words(source, kSlotWords, 0, lane, round);
+      must(put(ctx, words, source, kSlotWords, 1), "put");
+      must(get(ctx, back, words, kSlotWords, 1), "get");
+      check_words(back, kSlotWords, 0, lane, round);
+      if (!whole_gpu) continue;
+      const Fetched<uint64_t> one = g(ctx, words, 1);
+      must(one.status, "g");
+      expect_equal(one.value, tagged(0, lane, round), "value of g");
+      const Fetched<uint64_t> old = atomic_swap(ctx, words, uint64_t{0}, 1);
+      must(old.status, "atomic_swap");
+      expect_equal(old.value, tagged(0, lane, round), "value of atomic_swap");
+    }
+  });
+  run_clean(sim, job);
+}
+
 /// Two lanes whose fetches are 128 tickets apart have the same landing cell.
 void landing_cells(simt::Simulation& sim) {
   JobOptions options = any_options(sim.random());

@@ -46,14 +46,18 @@ void full_queue(simt::Simulation& sim);
 void index_wrap(simt::Simulation& sim);
 void fetches(simt::Simulation& sim);
 void landing_cells(simt::Simulation& sim);
+void far_fetches(simt::Simulation& sim);
 // signals.cc
 void put_signal_thread(simt::Simulation& sim);
 void put_signal_scope(simt::Simulation& sim);
 void put_signal_direct(simt::Simulation& sim);
 void atomics_to_one(simt::Simulation& sim);
+void relay_mixed(simt::Simulation& sim);
+void put_signal_two_ways(simt::Simulation& sim);
 // barriers.cc
 void barrier_storm(simt::Simulation& sim);
 void barrier_direct(simt::Simulation& sim);
+void barrier_mixed(simt::Simulation& sim);
 void quiet_of_many(simt::Simulation& sim);
 // lifecycle.cc
 void start_up(simt::Simulation& sim);

@@ -29,6 +29,7 @@ struct RigOptions {
   int n_pes = 2;
   uint32_t queues_per_peer = 1;
   uint32_t rails = 1;
+  bool settle = false;  ///< as the host says of jobs with two ways to one memory; so with rails
   uint32_t depth = 128;
   uint64_t start = 0;                  ///< index of every queue's first WQE
   uint64_t timeout_ns = 60 * kSecond;  ///< so that a bug fails a test instead of stopping it
@@ -60,7 +61,7 @@ class QueueRig {
     queue.qpn_shifted = Be32{(0xABC000 + number) << 8};
     queue.peer = peer;
     queue.timeout_ns = options.timeout_ns;
-    queue.reserved = queue.published = queue.rung = queue.completed = options.start;
+    queue.reserved = queue.published = queue.rung = queue.completed = queue.settled = options.start;
     queue.last_published = options.start - 1;
     nic_.know(0x77000000 + number, reinterpret_cast<std::byte*>(landing_.data()) - kLandingAddress);
   }
@@ -138,6 +139,7 @@ class DeviceRig {
     ctx.queues_per_peer = options_.queues_per_peer;
     ctx.sync_rounds = sync_rounds(options_.n_pes);
     ctx.rails = options_.rails;
+    ctx.settle = options_.settle || options_.rails > 1 ? 1 : 0;
     ctx.heap = windows_.window[0];
     for (int pe = 0; ctx.heap.direct != nullptr && pe < options_.n_pes; ++pe) {
       ctx.near[pe] = ctx.heap.direct[pe];

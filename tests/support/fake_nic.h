@@ -50,6 +50,7 @@ struct SeenWqe {
   uint32_t qpn() const { return static_cast<uint32_t>(big_endian(&bytes[4], 3)); }
   uint32_t segments() const { return bytes[7]; }
   bool signalled() const { return (bytes[11] & 0x0c) == 0x08; }
+  uint8_t fence() const { return bytes[11] & 0xe0; }
   uint64_t remote_address() const { return big_endian(&bytes[16], 8); }
   uint32_t rkey() const { return static_cast<uint32_t>(big_endian(&bytes[24], 4)); }
   std::string text() const { return hex(bytes.data(), bytes.size()); }
@@ -170,6 +171,7 @@ class FakeNic {
   void perform(const SeenWqe& wqe) {
     switch (wqe.opcode()) {
       case 0x00:
+      case 0x23:  // DUMP: reads and forgets
         return;
       case 0x08:
         return write(wqe);

@@ -275,6 +275,12 @@ TEST_F(ReadyNode, FindsAGpuWithoutADriverOrWithoutCuda) {
   expect(Level::kFail, "cuda", "", "cuInit: no device", "--gpus all");
 }
 
+TEST_F(ReadyNode, FindsGpusThatShowTheWritesOfNicsInNoOrder) {
+  expect(Level::kOk, "gpu writes", "", "in order", "");
+  node.machine.cuda.unordered = 2;
+  expect(Level::kWarn, "gpu writes", "", "2 of 8 GPUs", "call quiet between a put and its signal");
+}
+
 TEST_F(ReadyNode, FindsNicsThatAreNoConnectX) {
   node.remove("sys/class/infiniband/mlx5_0");
   node.machine.verbs.nics.clear();

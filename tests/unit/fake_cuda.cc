@@ -351,6 +351,7 @@ Result cuPointerGetAttribute(void* value, int what, Address address) {
 
 Result cuDeviceGetAttribute(int* value, int what, Device) {
   *value = what == kDmaBufSupported ? state.dma_buf : 1;
+  if (what == kWritesOrdering) *value = state.writes_ordering;
   return refusal("cuDeviceGetAttribute");
 }
 // A dma-buf is another descriptor of the memfd: none of its users looks into it.

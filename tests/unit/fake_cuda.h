@@ -25,6 +25,7 @@ struct FakeCuda {
   size_t memory = size_t{1} << 30;    // of one GPU
   std::map<std::string, int> refuse;  // symbol -> error
   bool dma_buf = true;                // the driver's open modules
+  int writes_ordering = 100;          // of what NICs write: for its own kernels
   int visible_from = 0;               // GPUs below this are hidden: index 0 is the first visible
 
   // What the test reads.

@@ -92,6 +92,33 @@ TEST_F(GpuTest, KnowsItsPciAddressIfTheDriverDoes) {
   EXPECT_EQ(Gpu::open(1, 0)->pci_address(), "");
 }
 
+TEST_F(GpuTest, KnowsWhetherItOrdersTheWritesOfNics) {
+  const auto opened = [this](int ordering) {
+    fake_.writes_ordering = ordering;
+    return Gpu::open(0, 0);
+  };
+  EXPECT_TRUE(opened(200)->orders_writes());
+  EXPECT_FALSE(opened(0)->orders_writes());
+  EXPECT_EQ(opened(0)->describe_writes(),
+            "kernels see a NIC's writes in no order (ordering 0, flush options 1)");
+  const auto gpu = opened(100);
+  EXPECT_TRUE(gpu->orders_writes());
+  EXPECT_EQ(gpu->describe_writes(),
+            "kernels see a NIC's writes in order (ordering 100, flush options 1)");
+  fake_.refuse["cuDeviceGetAttribute"] = 1;
+  EXPECT_FALSE(Gpu::open(0, 0)->orders_writes()) << "a driver that does not say";
+}
+
+TEST_F(GpuTest, TellsItsOwnMemory) {
+  const auto gpu = Gpu::open(0, 0);
+  const Backing mine = make_cuda_backing(gpu, 4096, "mine");
+  const Backing other = make_cuda_backing(Gpu::open(1, 0), 4096, "other");
+  const Backing pinned = make_pinned_backing(gpu, 4096, "pinned");
+  EXPECT_TRUE(gpu->owns(mine.address()));
+  EXPECT_FALSE(gpu->owns(other.address()));
+  EXPECT_FALSE(gpu->owns(pinned.address()));
+}
+
 TEST_F(GpuTest, IsRefusedWhereThereIsNone) {
   expect_in(refusal(ErrorCode::kUnsupported, [] { Gpu::open(2, 0); }),
             {"PEAL_DEVICE=2", "2 GPUs", "0 to 1"});

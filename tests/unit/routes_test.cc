@@ -78,6 +78,26 @@ TEST(Routes, LeadDirectlyWhereP2pReachesAllPes) {
   });
 }
 
+// Fails at 438a779: nobody asked.
+TEST(Routes, MustSettleWhereFlagsMayComePastANic) {
+  const RouteOptions on_gpu{TransportKind::kAuto, Target::kGpu};
+  const auto must = [](Bootstrap& group, const RouteOptions& options, std::vector<bool> reached) {
+    return reachable_of(group, options, reached).must_settle();
+  };
+  bootstrap::run_threads(3, [&](Bootstrap& group) {
+    const int me = group.rank();
+    const auto same = [&](int a, int b) { return (a == 2) == (b == 2); };
+    EXPECT_FALSE(must(group, on_gpu, {true, true, true})) << "no NIC";
+    EXPECT_FALSE(must(group, on_gpu, {me == 0, me == 1, me == 2})) << "each reaches itself";
+    EXPECT_TRUE(must(group, on_gpu, {same(me, 0), same(me, 1), same(me, 2)})) << "two nodes";
+    EXPECT_FALSE(must(group, {TransportKind::kIbgda, Target::kGpu}, {true, true, true})) << "NICs";
+    RouteOptions old = on_gpu;
+    old.orders_writes = me != 1;
+    EXPECT_TRUE(must(group, old, {me == 0, me == 1, me == 2})) << "an old GPU";
+    EXPECT_FALSE(must(group, old, {true, true, true})) << "an old GPU, no NIC";
+  });
+}
+
 std::string refusal(const std::function<void()>& body) {
   try {
     body();

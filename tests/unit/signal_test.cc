@@ -224,6 +224,24 @@ TEST(Signal, AMappedPeerIsSignalledByAStore) {
   EXPECT_EQ(rig.queue(1).reserved, 0u);
 }
 
+// Data by the NIC, its signal by a store into a window that is mapped. Fails at 438a779: the signal
+// followed the ACK, which does not say that the peer sees the data by any other way.
+TEST(Signal, OfAMappedWindowFollowsAReadBehindTheData) {
+  DeviceRig rig({.settle = true});
+  alignas(8) std::byte window[8] = {};
+  std::byte* direct[2] = {nullptr, window};
+  rig.windows().window[1] = {window, sizeof window, {}, nullptr, nullptr, direct};
+  rig.windows().count = 2;
+  const NicThread nics(rig);
+  auto* const flag = reinterpret_cast<uint64_t*>(window);
+  EXPECT_EQ(put_signal(rig.context(), rig.heap() + kTarget, rig.heap() + kSource, 100,
+                       Signal::set(flag, 5, 1)),
+            Status::kOk);
+  EXPECT_EQ(*flag, 5u);
+  ASSERT_EQ(rig.nic(1).seen().size(), 2u);
+  EXPECT_EQ(rig.nic(1).seen()[1].opcode(), 0x10);
+}
+
 TEST(PutSignal, WithNothingToSendNeedsNoDestination) {
   DeviceRig rig;
   auto* flag = rig.local<uint64_t>(64);

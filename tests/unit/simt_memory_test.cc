@@ -249,6 +249,41 @@ TEST(Memory, UnorderedStoresReleaseNothingUntilAnOrderedOne) {
   EXPECT_EQ(answers([&](World& w) { return run(w, true); }), (Answers{0, 1, kNotSeen}));
 }
 
+// What tests/sim makes of a NIC's answer: fails as a model at 438a779, where it vouched for all.
+TEST(Memory, AnAnswerVouchesForWhatWasPushed) {
+  const auto run = [](World& w, bool push, bool word) {
+    w.store(0, w.data, 1, kPlain);
+    if (push) w.memory.push(0);
+    const Released answer = w.memory.release_pushed(0);
+    if (word) {
+      w.store(0, w.flag, 1, kRelease);
+      if (w.load(3, w.flag, kAcquire) == 0) return kNotSeen;
+    } else {
+      w.memory.acquire(3, answer);
+    }
+    return w.load(3, w.data, kPlain);
+  };
+  EXPECT_EQ(answers([&](World& w) { return run(w, false, false); }), (Answers{0, 1}));
+  EXPECT_EQ(answers([&](World& w) { return run(w, true, false); }), Answers{1});
+  EXPECT_EQ(answers([&](World& w) { return run(w, false, true); }), (Answers{1, kNotSeen}))
+      << "a word by the same way is behind it";
+}
+
+TEST(Memory, FarStoresAreBehindNothingUntilFarMemoryWasRead) {
+  const auto run = [](World& w, bool on_bus, bool read) {
+    w.memory.set_far(w.data, 64);
+    if (on_bus) w.memory.set_on_bus(0);
+    w.store(0, w.data, 1, kRelaxed);
+    if (read) w.load(0, w.data + 1, kPlain);
+    w.store(0, w.flag, 1, kRelease);
+    if (w.load(3, w.flag, kAcquire) == 0) return kNotSeen;
+    return w.load(3, w.data, kPlain);
+  };
+  EXPECT_EQ(answers([&](World& w) { return run(w, true, false); }), (Answers{0, 1, kNotSeen}));
+  EXPECT_EQ(answers([&](World& w) { return run(w, true, true); }), (Answers{1, kNotSeen}));
+  EXPECT_EQ(answers([&](World& w) { return run(w, false, false); }), (Answers{1, kNotSeen}));
+}
+
 TEST(Memory, ALateStoreIsOvertakenByTheNextOnly) {
   constexpr Access kLate{Scope::kSystem, Order::kLate};
   const auto run = [](World& w, bool one_more) {
