@@ -108,8 +108,8 @@ namespace cap {
 inline constexpr Field kLogMaxQpSize{4, 23, 16};
 inline constexpr Field kLogMaxQp{4, 4, 0};
 inline constexpr Field kLogMaxCq{6, 4, 0};
-inline constexpr Field kLogMaxInitiatorDepth{10, 21, 16};
-inline constexpr Field kLogMaxResponderDepth{10, 5, 0};
+inline constexpr Field kLogMaxResponderDepth{10, 21, 16};
+inline constexpr Field kLogMaxInitiatorDepth{10, 5, 0};
 inline constexpr Field kLogMaxMessage{14, 28, 24};
 inline constexpr Field kCqeVersion{15, 3, 0};
 inline constexpr Field kRoce{16, 2, 2};

@@ -32,7 +32,7 @@ class Connection : public nic::FakeRdmaTest {
 nic::Gid gid(const char* text) { return nic::Gid::parse(text).value(); }
 
 TEST_F(Connection, TellsTheOtherEndWhatItNeeds) {
-  fake_.general_capabilities[10] = 3u << 16 | 2;  // 8 READs in flight from here, 4 towards
+  fake_.general_capabilities[10] = 2u << 16 | 3;  // 4 READs in flight towards here, 8 from here
   const Endpoint mine = end(0xabcdef);
   EXPECT_EQ(mine.qpn, 0xabcdefu);
   EXPECT_EQ(mine.lid, 0x1234);
