@@ -36,11 +36,12 @@ class Answers : public Recovery {
       case PacketKind::kData:
         return take_data(qp, packet, payload);
       case PacketKind::kRefuse:
-        if (blames_oldest(qp, packet.psn)) fail_oldest(qp, packet.syndrome);
+        if (blames_oldest(qp, packet.psn))
+          fail_oldest(qp, static_cast<mlx5::Syndrome>(packet.detail));
         return;
       case PacketKind::kNotReady:
         if (!blames_oldest(qp, packet.psn)) return;
-        pause(qp, packet.timer);
+        pause(qp, static_cast<uint8_t>(packet.detail));
         if (qp.state == QpState::kReadyToSend) rewind(qp);
         return;
       case PacketKind::kResend:

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "device/base/target.h"
+
 namespace peal::softnic {
 
 /// ibv_access_flags, same bits.
@@ -44,9 +46,20 @@ enum class Network : uint8_t {
   kRoceV2,  // UDP over IPv4 or IPv6, whichever the GID is
 };
 
+/// A P_Key, the membership of a port in a partition: bit 15 is set for a full member, the rest
+/// names the partition; 0 is an unused entry of the port's table.
+inline constexpr uint16_t kDefaultPkey = 0xffff;
+inline constexpr uint16_t kFullMember = 0x8000;
+
+/// Two ports hear each other in one partition, of which one at least is a full member.
+PEAL_HD constexpr bool partitions_meet(uint16_t a, uint16_t b) {
+  return ((a ^ b) & 0x7fff) == 0 && ((a | b) & kFullMember) != 0;
+}
+
 /// The way to a peer as a client gives it.
 struct AddressPath {
   uint8_t port = 1;
+  uint16_t pkey_index = 0;
   uint16_t lid = 0;     // InfiniBand
   bool global = false;  // with a GRH
   uint8_t source_gid = 0;
@@ -68,6 +81,8 @@ struct QueuePairAttributes {
   uint32_t remote_qpn = 0;
   uint16_t remote_lid = 0;  // of the NIC that `path` leads to; 0: to nobody
   Network network = Network::kInfiniBand;
+  uint16_t pkey = kDefaultPkey;  // at path.pkey_index of the port's table
+  uint8_t lag_port = 0;          // of a bond: the port packets leave by; 0 = the NIC's choice
   AddressPath path;
   uint8_t mtu = 1;  // QPC code 1..5
   uint8_t log_max_message = 30;

@@ -339,6 +339,7 @@ Created Control::create_dc_target(const DcTargetConfig& config) {
   target.shared_receive_queue = config.shared_receive_queue;
   target.attributes.access = config.access;
   target.attributes.atomic_mode = config.atomic_mode;
+  target.attributes.pkey = config.pkey;
   target.attributes.min_rnr_timer = config.min_rnr_timer;
   target.attributes.dc_access_key = config.dc_access_key;
   count_users(target, 1);

@@ -20,7 +20,9 @@ PEAL_HD QueuePair* addressee(Port& port, const Packet& packet, uint16_t lid, Ans
   QueuePair* qp = find_qp(port, packet.destination);
   if (qp == nullptr || !responds(*qp)) return nullptr;
   if ((packet.flags & kDcRequest) != 0) {
-    if (qp->service != Service::kDcTarget) return nullptr;
+    if (qp->service != Service::kDcTarget || !partitions_meet(qp->attributes.pkey, packet.detail)) {
+      return nullptr;
+    }
     if (packet.dc_key == qp->attributes.dc_access_key) return qp;
     count_one(port.violations.dc_key);
     denial = refuse(port, *qp, mlx5::Syndrome::kRemoteAccess);
@@ -28,7 +30,8 @@ PEAL_HD QueuePair* addressee(Port& port, const Packet& packet, uint16_t lid, Ans
   }
   const QueuePairAttributes& peer = qp->attributes;
   const bool connected = qp->service == Service::kReliable && peer.remote_qpn == packet.source &&
-                         peer.remote_lid == lid && peer.network == packet.network;
+                         peer.remote_lid == lid && peer.network == packet.network &&
+                         partitions_meet(peer.pkey, packet.detail);
   return connected ? qp : nullptr;
 }
 

@@ -121,6 +121,7 @@ struct DcTargetConfig {
   uint32_t access = 0;
   uint8_t atomic_mode = 0;
   uint8_t min_rnr_timer = 0;
+  uint16_t pkey = kDefaultPkey;
   uint64_t dc_access_key = 0;
 };
 

@@ -61,10 +61,9 @@ struct alignas(64) Packet {
   uint32_t immediate;    // big-endian, as in the WQE
   uint64_t dc_key;       //
   uint32_t epoch;        // DC: names one connection of one initiator
-  mlx5::Syndrome syndrome;
-  uint8_t timer;
-  Network network;  // of the requester's queue pair
-  uint8_t mtu;      // likewise, QPC code
+  uint16_t detail;       // kRequest: the P_Key; kRefuse: the syndrome; kNotReady: the timer
+  Network network;       // of the requester's queue pair
+  uint8_t mtu;           // likewise, QPC code
 };
 static_assert(sizeof(Packet) == 64);
 

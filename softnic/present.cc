@@ -42,6 +42,8 @@ constexpr Named<uint32_t> kRefusals[] = {{"devx", kRefuseDevx},
                                          {"relaxed_ordering", kRefuseRelaxedOrdering},
                                          {"umem_dmabuf", kRefuseUmemDmabuf},
                                          {"umem_peermem", kRefuseUmemPeermem}};
+constexpr Named<Clock> kClocks[] = {
+    {"free", Clock::kFree}, {"real", Clock::kRealTime}, {"both", Clock::kBoth}};
 constexpr Named<Network> kNetworks[] = {
     {"ib", Network::kInfiniBand}, {"v1", Network::kRoceV1}, {"v2", Network::kRoceV2}};
 constexpr Named<GidRule::Source> kSources[] = {{"link", GidRule::Source::kLink},
@@ -115,8 +117,8 @@ class Line {
     if (!take_identity(word, name, value) && !take_port(word, name, value) &&
         !take_limit(word, name, value)) {
       fail(word,
-           "a word is devices=, name=, link=, ports=, port=, state=, mtu=, subnet=, gids=, udp=, "
-           "refuse=, max_qp=, max_qp_wr=, max_rd_atom= or max_init_rd_atom=");
+           "a word is devices=, name=, link=, ports=, port=, state=, mtu=, subnet=, gids=, pkeys=, "
+           "udp=, bond=, clock=, refuse=, max_qp=, max_qp_wr=, max_rd_atom= or max_init_rd_atom=");
     }
     taken_.push_back(name);
   }
@@ -150,6 +152,10 @@ class Line {
       device_.subnet = within(word, value, 1, ~uint64_t{0});
     } else if (name == "gids") {
       take_gids(word, value);
+    } else if (name == "pkeys") {
+      take_pkeys(word, value);
+    } else if (name == "bond") {
+      device_.bonded = static_cast<uint8_t>(within(word, value, 1, PresentedDevice::kMaxPorts));
     } else if (name == "udp") {
       const string_view first = take_until(value, "-");
       device_.min_udp_port = static_cast<uint16_t>(within(word, first, 1, 0xffff));
@@ -162,7 +168,9 @@ class Line {
   }
 
   bool take_limit(string_view word, string_view name, string_view value) {
-    if (name == "max_qp") {
+    if (name == "clock") {
+      device_.clock = one_of(word, value, kClocks);
+    } else if (name == "max_qp") {
       device_.max_qp = static_cast<uint32_t>(within(word, value, 1, 1u << 17));
     } else if (name == "max_qp_wr") {
       device_.log_max_qp_wr = log_within(word, value, 1u << 15);
@@ -220,6 +228,14 @@ class Line {
     });
   }
 
+  void take_pkeys(string_view word, string_view value) {
+    device_.pkeys.clear();
+    for_each_item(value, [&](string_view item) {
+      if (device_.pkeys.size() == PresentedDevice::kMaxPkeys) fail(word, "at most 16 P_Keys");
+      device_.pkeys.push_back(static_cast<uint16_t>(within(word, item, 0, 0xffff)));
+    });
+  }
+
   GidRule gid_rule(string_view word, string_view text) const {
     if (text == "none") return {.source = GidRule::Source::kNone};
     string_view from = text;
@@ -250,6 +266,8 @@ class Line {
     if (device_.port > device_.ports) fail(text_, "port= is one of the ports that ports= gives");
     if (!device_.ethernet && named("udp")) fail(text_, "udp= needs link=roce");
     if (device_.ethernet && named("subnet")) fail(text_, "subnet= needs link=ib");
+    if (device_.ethernet && named("pkeys")) fail(text_, "pkeys= needs link=ib");
+    if (!device_.ethernet && named("bond")) fail(text_, "bond= needs link=roce");
     if (device_.ethernet && !named("mtu")) device_.mtu = kDefaultEthernetMtu;
     if (!named("gids") && device_.ethernet) {
       // As a driver fills it: each address once for every version of RoCE.

@@ -38,6 +38,13 @@ struct GidRule {
 /// ibv_port_state, same numbers.
 enum class PortState : uint8_t { kDown = 1, kInit = 2, kArmed = 3, kActive = 4 };
 
+/// Of time stamps in completions, qp_ts_format and sq_ts_format in QUERY_HCA_CAP, same numbers.
+enum class Clock : uint8_t {
+  kFree = 0,      // ticks of the NIC; a queue pair cannot ask for anything else
+  kRealTime = 1,  // time of day; a queue pair cannot ask for ticks
+  kBoth = 2,
+};
+
 /// What a NIC does not let its clients do.
 enum Refused : uint32_t {
   kRefuseDevx = 1u << 0,             // no DEVX context, no DEVX command
@@ -53,6 +60,7 @@ enum Refused : uint32_t {
 struct PresentedDevice {
   static constexpr uint32_t kMaxGids = 16;
   static constexpr uint32_t kMaxPorts = 4;
+  static constexpr uint32_t kMaxPkeys = 16;
 
   std::string name = "mlx5_0";
   bool ethernet = false;
@@ -62,15 +70,22 @@ struct PresentedDevice {
   uint8_t mtu = 5;  // active, as a code: 256 << (mtu - 1) bytes
   uint64_t subnet = 0xfe80'0000'0000'0000;
   std::vector<GidRule> gids = {GidRule{}};
+  std::vector<uint16_t> pkeys = {kDefaultPkey};
   uint16_t min_udp_port = 0xc000;  // of RoCE v2, at the source
   uint16_t max_udp_port = 0xffff;
   uint32_t refuses = 0;
   uint8_t log_responder_depth = 4;  // READs and atomics at once of a queue pair
   uint8_t log_initiator_depth = 4;
+  uint8_t bonded = 1;  // ports that carry the link together
+  Clock clock = Clock::kBoth;
   uint32_t max_qp = 1u << 17;
   uint8_t log_max_qp_wr = 15;
 
   bool active() const { return state == PortState::kActive; }
+  /// Ports that could be bonded: those of a card with two, at least.
+  uint8_t lag_ports() const { return bonded > 2 ? bonded : 2; }
+  /// The P_Key at `index`; 0 if there is none.
+  uint16_t pkey(size_t index) const { return index < pkeys.size() ? pkeys[index] : 0; }
   bool refuses_any(uint32_t what) const { return (refuses & what) != 0; }
   bool operator==(const PresentedDevice&) const = default;
 };

@@ -247,6 +247,7 @@ class Requester : private Recovery {
     packet.offset = send.offset;
     packet.bytes = bytes;
     packet.immediate = request.immediate;
+    packet.detail = qp.attributes.pkey;
     packet.network = qp.attributes.network;
     packet.mtu = qp.attributes.mtu;
     if (send.offset + bytes == request.bytes) packet.flags |= kLastOfMessage;

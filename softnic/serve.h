@@ -70,7 +70,7 @@ class Server {
         return refuse_to(packet, answer.syndrome);
       case Verdict::kNotReady: {
         Packet later = answer_to(packet, PacketKind::kNotReady);
-        later.timer = static_cast<uint8_t>(answer.value);
+        later.detail = static_cast<uint8_t>(answer.value);
         return replies_.answer(later, Payload{0, 0, {}});
       }
       case Verdict::kDone:
@@ -118,7 +118,7 @@ class Server {
   }
   PEAL_HD void refuse_to(const Packet& packet, mlx5::Syndrome syndrome) {
     Packet answer = answer_to(packet, PacketKind::kRefuse);
-    answer.syndrome = syndrome;
+    answer.detail = static_cast<uint8_t>(syndrome);
     replies_.answer(answer, Payload{0, 0, {}});
   }
   PEAL_HD void send_data(const Packet& packet, const std::byte* memory, uint32_t bytes) {

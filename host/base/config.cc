@@ -80,6 +80,22 @@ struct AutoOr {
   std::string accepts() const { return "auto or " + count.accepts(); }
 };
 
+/// The key of an InfiniBand partition; -1 stands for auto.
+struct Pkey {
+  static constexpr bool kSecret = false;
+
+  std::optional<int> parse(string_view text) const {
+    if (text == "auto") return -1;
+    const int base = text.starts_with("0x") ? 16 : 10;
+    if (base == 16) text.remove_prefix(2);
+    int key = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), key, base);
+    const bool whole = error == std::errc() && end == text.data() + text.size();
+    return whole && key >= 1 && key <= 0xffff ? std::optional(key) : std::nullopt;
+  }
+  std::string accepts() const { return "auto or a key from 0x1 to 0xffff"; }
+};
+
 struct PowerOfTwo {
   int low, high;
   static constexpr bool kSecret = false;

@@ -65,8 +65,10 @@ using Microseconds = std::chrono::microseconds;
     "NICs a PE uses; auto = its share of those nearest to its GPU, on a CPU one")                 \
   X(int, gid_index, "PEAL_GID_INDEX", "auto", (AutoOr{{0, 255}}),                                 \
     "entry of the port's GID table to use; auto = RoCE v2, IPv4 before IPv6")                     \
+  X(int, pkey, "PEAL_PKEY", "auto", Pkey{},                                                       \
+    "InfiniBand partition, as its key; auto = NCCL_IB_PKEY's, or the first with full membership") \
   X(int, traffic_class, "PEAL_TRAFFIC_CLASS", "auto", (AutoOr{{0, 255}}),                         \
-    "of packets with GIDs, on Ethernet 4 x DSCP; auto = NCCL_IB_TC or 0")                         \
+    "of packets with GIDs, on Ethernet 4 x DSCP; auto = NCCL_IB_TC, the NIC's in sysfs, or 0")    \
   X(int, service_level, "PEAL_SERVICE_LEVEL", "auto", (AutoOr{{0, 15}}),                          \
     "of packets, on Ethernet the priority up to 7; auto = NCCL_IB_SL or 0")                       \
   X(int, mtu, "PEAL_MTU", "auto", kMtus, "largest packet payload; auto = what both ports can do") \
@@ -76,6 +78,8 @@ using Microseconds = std::chrono::microseconds;
     "how often the NIC sends again; auto = NCCL_IB_RETRY_CNT or 7")                               \
   X(std::string, nccl_ib_gid_index, "NCCL_IB_GID_INDEX", "", Text{},                              \
     "NCCL's, taken where PEAL_GID_INDEX is auto")                                                 \
+  X(std::string, nccl_ib_pkey, "NCCL_IB_PKEY", "", Text{},                                        \
+    "NCCL's, an index of the port's table, taken where PEAL_PKEY is auto")                        \
   X(std::string, nccl_ib_tc, "NCCL_IB_TC", "", Text{},                                            \
     "NCCL's, taken where PEAL_TRAFFIC_CLASS is auto")                                             \
   X(std::string, nccl_ib_sl, "NCCL_IB_SL", "", Text{},                                            \

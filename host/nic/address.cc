@@ -28,15 +28,17 @@ ibv_ah_attr address_of(const Path& path) {
 Mac next_hop(const VerbsLibrary& library, ibv_pd* domain, const std::string& nic,
              const Path& path) {
   ibv_ah_attr attributes = address_of(path);
-  errno = 0;
-  const std::unique_ptr<ibv_ah, decltype(library.ibv.destroy_ah)> handle(
-      library.ibv.create_ah(domain, &attributes), library.ibv.destroy_ah);
+  std::unique_ptr<ibv_ah, decltype(library.ibv.destroy_ah)> handle(nullptr, library.ibv.destroy_ah);
+  const int unresolved = asked_twice([&] {
+    errno = 0;
+    handle.reset(library.ibv.create_ah(domain, &attributes));
+    return handle ? 0 : errno;
+  });
   if (!handle) {
-    const int error = errno;
     fail(ErrorCode::kSystem,
          "ibv_create_ah({} port {}, GID index {}, to {}): {}; is there a route to that address? "
          "Try ping; PEAL_GID_INDEX chooses another source address",
-         nic, path.port, path.source_gid, path.remote_gid.text(), std::strerror(error));
+         nic, path.port, path.source_gid, path.remote_gid.text(), std::strerror(unresolved));
   }
   mlx5dv_ah answer{};
   mlx5dv_obj question{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two QUERY_HCA_CAP commands, and the list of what must be in their answers.
+// QUERY_HCA_CAP by type, QUERY_LAG, and the list of what must be in their answers.
 #include "host/nic/capabilities.h"
 
 #include <cerrno>
@@ -29,6 +29,19 @@ uint32_t general(const CapabilityPage& page, prm::Field field) {
   return page.value(prm::at(field, prm::kCapability));
 }
 
+/// A card of two ports says how many it could bond, not that it does. Of a function that sees only
+/// the bond (kLagPortAlways) nobody asks; a firmware that does not know the question has none.
+bool bonded(const VerbsLibrary& library, ibv_context* context, const CapabilityPage& page) {
+  if (general(page, prm::cap::kLagPorts) < 2) return false;
+  if (general(page, prm::cap::kLagPortAlways) != 0) return true;
+  prm::Mailbox<prm::kShortIn> in;
+  in.set(prm::kOpcode, static_cast<uint32_t>(prm::Command::kQueryLag));
+  prm::Mailbox<prm::kShortOut> out;
+  const int error =
+      library.mlx5dv.devx_general_cmd(context, in.data(), in.bytes(), out.data(), out.bytes());
+  return error == 0 && out.value(prm::kLagState) != 0;
+}
+
 }  // namespace
 
 Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* context) {
@@ -47,6 +60,11 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
   capabilities.log_max_responder_depth = general(page, cap::kLogMaxResponderDepth);
   capabilities.log_max_initiator_depth = general(page, cap::kLogMaxInitiatorDepth);
   capabilities.max_wqe_bytes = general(page, cap::kMaxWqeBytes);
+  capabilities.ticks_only = general(page, cap::kTimestampFormats) == prm::kTicksOnly;
+  if (general(page, cap::kLagPortInRtr) != 0 && bonded(library, context, page)) {
+    capabilities.bonded_ports = general(page, cap::kLagPorts);
+    capabilities.lag_port_in_rts = general(page, cap::kLagPortInRts) != 0;
+  }
   if (capabilities.atomics) {  // else the NIC may refuse the second question
     const CapabilityPage atomics = query(library, context, prm::kAtomicCapabilities);
     capabilities.atomic_host_endian = general(atomics, atomic::kEndiannessMode) == 1;
@@ -55,6 +73,7 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
   }
   if (general(page, cap::kRoce) != 0) {
     const CapabilityPage roce = query(library, context, prm::kRoceCapabilities);
+    capabilities.ticks_only = general(roce, prm::roce_cap::kTimestampFormats) == prm::kTicksOnly;
     const uint32_t low = general(roce, prm::roce_cap::kMinUdpPort);
     const uint32_t high = general(roce, prm::roce_cap::kMaxUdpPort);
     if (low != 0 && low <= high) {

@@ -26,6 +26,9 @@ struct Capabilities {
   uint32_t log_max_responder_depth = 0;  // READs and atomics in flight at a target
   uint32_t log_max_initiator_depth = 0;
   uint32_t max_wqe_bytes = 0;
+  bool ticks_only = true;     // time stamps: a queue pair cannot ask for the NIC's default format
+  uint32_t bonded_ports = 0;  // ports of the bond that queue pairs can be spread over; 0: no bond
+  bool lag_port_in_rts = false;  // and which one may be said of a queue pair that is ready to send
   uint16_t min_udp_port = 0xc000;  // RoCE v2: of sources; what the IBA's annex 17 says where the
   uint16_t max_udp_port = 0xffff;  // NIC says nothing
 

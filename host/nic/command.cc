@@ -63,8 +63,8 @@ void refuse_command(const void* in, const void* out, int error) {
     const bool unsupported = error == EOPNOTSUPP || error == EPERM || error == EACCES;
     fail(unsupported ? ErrorCode::kUnsupported : ErrorCode::kSystem, "{} not carried out: {}{}",
          name, std::generic_category().message(error),
-         unsupported ? "; peal needs DEVX, which the kernel driver grants to users with "
-                       "CAP_NET_RAW on /dev/infiniband/uverbs*"
+         unsupported ? "; peal needs DEVX: UCTX_EN in the card's settings (docs/hardware.md) and "
+                       "access to /dev/infiniband/uverbs*"
                      : "");
   }
   const StatusText* const text = find_status(status);

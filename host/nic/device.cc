@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "host/base/error.h"
+#include "host/nic/counter_set.h"
+#include "host/nic/partition.h"
 
 namespace peal::nic {
 namespace {
@@ -90,7 +92,7 @@ Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& h
   firmware_ = firmware_in(attributes);
   software_ = firmware_.find("softnic") != std::string::npos || library_->software();
   read_limits(attributes);
-  read_port(attributes.phys_port_cnt, options.list);
+  read_port(attributes.phys_port_cnt, options);
   if (use_ == NicUse::kDevx) read_firmware_capabilities();
 }
 
@@ -121,6 +123,8 @@ void Device::read_firmware_capabilities() {
   }
   capabilities_ = query_capabilities(*library_, context_.get());
   require(capabilities_, name_);
+  // The software NIC counts nothing, and queues of the host's memory would keep it from a GPU.
+  if (!software_) counter_set_ = counter_set_of(*library_, context_.get(), port_.number);
 }
 
 void Device::read_limits(const ibv_device_attr& attributes) {
@@ -159,8 +163,8 @@ std::string Device::model() const {
                                                                        : "softnic-cpu";
 }
 
-void Device::read_port(uint8_t count, const HcaList& list) {
-  port_ = choose_port(*library_, context_.get(), name_, std::max<uint8_t>(count, 1), list);
+void Device::read_port(uint8_t count, const DeviceOptions& options) {
+  port_ = choose_port(*library_, context_.get(), name_, std::max<uint8_t>(count, 1), options.list);
   if (!port_.active) {
     fail(ErrorCode::kUnsupported,
          "port {} of {} is not active (state {}): bring its link up, or choose another NIC by "
@@ -173,7 +177,11 @@ void Device::read_port(uint8_t count, const HcaList& list) {
          port_.number, name_);
   }
   check_service_level(name_, port_, path_);
+  // What sysfs says of a name is said of a card: not of the software NIC that has the same name.
+  if (!software_) follow_traffic_class(name_, port_, path_, options.root);
   gid_ = choose_gid(name_, port_, read_gids(*library_, context_.get(), name_, port_), path_);
+  partition_ = choose_partition(name_, port_,
+                                read_partitions(*library_, context_.get(), name_, port_), path_);
 }
 
 std::string Device::description() const {
@@ -188,6 +196,10 @@ std::string Device::path_description() const {
                                  to_string(port_.link_layer), address, mtu_bytes(mtu()),
                                  ethernet ? "priority" : "service level", path_.service_level);
   if (ethernet) text += fmt::format(", traffic class {}", path_.traffic_class);
+  if (partition_.key != Partition::kDefaultKey) text += ", " + describe_key(partition_.key);
+  if (capabilities_.bonded_ports > 1) {
+    text += fmt::format(", {} bonded ports", capabilities_.bonded_ports);
+  }
   if (!path_.taken.empty()) text += fmt::format("; {}", fmt::join(path_.taken, ", "));
   return text;
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,6 +39,7 @@ struct DeviceOptions {
   HcaList list;  // which of its ports may be used
   PathSettings path{};
   NicUse use = NicUse::kDevx;
+  std::filesystem::path root = "/";  // above sys, where a port's traffic class is looked up
 };
 
 /// What ibv_query_device says of queues that a CPU posts to.
@@ -72,10 +74,13 @@ class Device {
   const Port& port() const { return port_; }
   uint16_t lid() const { return port_.lid; }
   const GidEntry& gid() const { return gid_; }
+  const Partition& partition() const { return partition_; }
   /// The largest MTU that connections may use, as a code: what the port does and people want.
   uint8_t mtu() const { return std::min(port_.mtu, path_.largest_mtu); }
   const PathSettings& path_settings() const { return path_; }
   uint32_t eqn() const { return eqn_; }
+  /// What counts at the port; 0 = nothing does.
+  uint8_t counter_set() const { return counter_set_; }
   const Capabilities& capabilities() const { return capabilities_; }
   const VerbsLimits& limits() const { return limits_; }
   NicUse use() const { return use_; }
@@ -89,7 +94,7 @@ class Device {
   void read_limits(const ibv_device_attr& attributes);
   void read_firmware_capabilities();
   ibv_device_attr query() const;
-  void read_port(uint8_t count, const HcaList& list);
+  void read_port(uint8_t count, const DeviceOptions& options);
 
   std::shared_ptr<const VerbsLibrary> library_;
   std::string name_;
@@ -99,7 +104,9 @@ class Device {
   Port port_;
   PathSettings path_;
   GidEntry gid_;
+  Partition partition_;
   uint32_t eqn_ = 0;
+  uint8_t counter_set_ = 0;
   VerbsLimits limits_;
   Capabilities capabilities_;
   Owned<ibv_context, int> context_;

@@ -21,12 +21,16 @@ const char* to_string(Command command) {
       return "INIT2RTR_QP";
     case Command::kRtr2Rts:
       return "RTR2RTS_QP";
+    case Command::kRts2Rts:
+      return "RTS2RTS_QP";
     case Command::k2Error:
       return "2ERR_QP";
     case Command::k2Reset:
       return "2RST_QP";
     case Command::kQueryQp:
       return "QUERY_QP";
+    case Command::kQueryLag:
+      return "QUERY_LAG";
   }
   return "unknown command";
 }

@@ -22,9 +22,11 @@ enum class Command : uint16_t {
   kReset2Init = 0x502,
   kInit2Rtr = 0x503,
   kRtr2Rts = 0x504,
+  kRts2Rts = 0x505,
   k2Error = 0x507,
   k2Reset = 0x50a,
   kQueryQp = 0x50b,
+  kQueryLag = 0x842,
 };
 
 /// "CREATE_QP", as manuals spell it.
@@ -108,15 +110,21 @@ namespace cap {
 inline constexpr Field kLogMaxQpSize{4, 23, 16};
 inline constexpr Field kLogMaxQp{4, 4, 0};
 inline constexpr Field kLogMaxCq{6, 4, 0};
-inline constexpr Field kLogMaxInitiatorDepth{10, 21, 16};
-inline constexpr Field kLogMaxResponderDepth{10, 5, 0};
+// Requests taken at a time (log_max_ra_req_qp), answers waited for at a time (log_max_ra_res_qp).
+inline constexpr Field kLogMaxResponderDepth{10, 21, 16};
+inline constexpr Field kLagPortInRts{10, 13, 13};
+inline constexpr Field kLogMaxInitiatorDepth{10, 5, 0};
 inline constexpr Field kLogMaxMessage{14, 28, 24};
+inline constexpr Field kLagPortInRtr{15, 7, 7};
 inline constexpr Field kCqeVersion{15, 3, 0};
 inline constexpr Field kRoce{16, 2, 2};
 inline constexpr Field kAtomic{16, 1, 1};
 inline constexpr Field kCqOverrunIgnore{17, 31, 31};
 inline constexpr Field kReliableConnection{17, 0, 0};
+inline constexpr Field kLagPortAlways{19, 7, 7};
+inline constexpr Field kLagPorts{19, 3, 0};
 inline constexpr Field kMaxWqeBytes{20, 15, 0};
+inline constexpr Field kTimestampFormats{34, 31, 30};
 }  // namespace cap
 namespace atomic_cap {
 inline constexpr Field kEndiannessMode{2, 31, 30};
@@ -124,9 +132,13 @@ inline constexpr Field kOperations{4, 15, 0};
 inline constexpr Field kSizes{5, 15, 0};
 }  // namespace atomic_cap
 namespace roce_cap {
+inline constexpr Field kTimestampFormats{0, 1, 0};
 inline constexpr Field kMaxUdpPort{6, 31, 16};
 inline constexpr Field kMinUdpPort{6, 15, 0};
 }  // namespace roce_cap
+
+// QUERY_LAG: the state of the bond, 0 = there is none.
+inline constexpr Field kLagState{2, 2, 0};
 
 // CREATE_CQ: completion queue context at dword 4.
 inline constexpr int kCqContext = 4;
@@ -149,17 +161,22 @@ inline constexpr Field64 kDoorbellOffset{14};
 // CREATE_QP and the transitions: queue pair context at dword 6; QUERY_QP answers it there too. Its
 // dwords 6 to 16 are the primary address path.
 inline constexpr int kQpContext = 6;
+inline constexpr Field kOptionalFields{4, 31, 0};
+inline constexpr uint32_t kOptionalLagPort = 1u << 15;
 inline constexpr Field64 kWqUmemOffset{64};
 inline constexpr Field kWqUmemNumber{66, 31, 0};
 inline constexpr Field kWqUmemValid{67, 31, 31};
 namespace qpc {
 inline constexpr Field kState{0, 31, 28};
+inline constexpr Field kLagPort{0, 27, 24};
 inline constexpr Field kService{0, 23, 16};
 inline constexpr Field kPathMigration{0, 12, 11};
 inline constexpr Field kProtectionDomain{1, 23, 0};
 inline constexpr Field kMtu{2, 31, 29};
 inline constexpr Field kLogMaxMessage{2, 28, 24};
 inline constexpr Field kLogSendBlocks{2, 14, 11};
+inline constexpr Field kTimestampFormat{2, 7, 6};
+inline constexpr Field kCounterSet{3, 31, 24};
 inline constexpr Field kUarPage{3, 23, 0};
 inline constexpr Field kUserIndex{4, 23, 0};
 inline constexpr Field kLogPageSize{5, 28, 24};
@@ -180,6 +197,7 @@ inline constexpr Field kServiceLevel{15, 27, 24};
 inline constexpr Field kPort{15, 23, 16};
 inline constexpr Field kRemoteMacHigh{15, 15, 0};
 inline constexpr Field kRemoteMacLow{16, 31, 0};
+inline constexpr Field kLogAckFrequency{28, 31, 28};
 inline constexpr Field kLogInitiatorDepth{28, 23, 21};
 inline constexpr Field kRetryCount{28, 18, 16};
 inline constexpr Field kRnrRetry{28, 15, 13};
@@ -202,5 +220,9 @@ inline constexpr Field kDoorbellUmemNumber{57, 31, 0};
 inline constexpr uint32_t kServiceReliable = 0;
 inline constexpr uint32_t kPathMigrated = 3;
 inline constexpr uint32_t kNoReceiveQueue = 3;  // rq_type ZERO_SIZE
+// QUERY_HCA_CAP's formats of time stamps: 0 = ticks of the NIC only. QPC's: ticks, or what the NIC
+// does by default.
+inline constexpr uint32_t kTicksOnly = 0;
+inline constexpr uint32_t kTicks = 0, kDefaultTimestamps = 1;
 
 }  // namespace peal::nic::prm

@@ -46,6 +46,8 @@ const char* to_string(LinkLayer layer) {
   return layer == LinkLayer::kEthernet ? "Ethernet" : "InfiniBand";
 }
 
+std::string describe_key(uint16_t key) { return fmt::format("partition key {:#06x}", key); }
+
 PathSettings PathSettings::from(const Config& config, bool software) {
   PathSettings settings;
   const auto choose = [&](int own, const Shared& setting, int otherwise) {
@@ -60,9 +62,15 @@ PathSettings PathSettings::from(const Config& config, bool software) {
   settings.gid_index =
       choose(config.gid_index, {"GID index", "NCCL_IB_GID_INDEX", config.nccl_ib_gid_index, 0, 255},
              kBest);
-  settings.traffic_class =
-      choose_byte(config.traffic_class, {"traffic class", "NCCL_IB_TC", config.nccl_ib_tc, 0, 255},
-                  settings.traffic_class);
+  settings.partition = config.pkey;
+  if (config.pkey < 0) {
+    settings.partition_index = choose(
+        kBest, {"index of a partition key", "NCCL_IB_PKEY", config.nccl_ib_pkey, 0, 0xffff}, kBest);
+  }
+  const int traffic_class =
+      choose(config.traffic_class, {"traffic class", "NCCL_IB_TC", config.nccl_ib_tc, 0, 255}, -1);
+  settings.traffic_class_open = traffic_class < 0;
+  if (traffic_class >= 0) settings.traffic_class = static_cast<uint8_t>(traffic_class);
   settings.service_level =
       choose_byte(config.service_level, {"service level", "NCCL_IB_SL", config.nccl_ib_sl, 0, 15},
                   settings.service_level);

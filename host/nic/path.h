@@ -23,6 +23,17 @@ const char* to_string(LinkLayer layer);
 /// Bytes of an MTU code 1..5, as QPC.mtu and enum ibv_mtu have it.
 constexpr uint32_t mtu_bytes(uint8_t code) { return 128u << code; }
 
+/// A partition that a port is a member of.
+struct Partition {
+  static constexpr uint16_t kDefaultKey = 0xffff;
+  static constexpr uint16_t kFullMember = 0x8000;  // the rest of a key names the partition
+
+  uint16_t index = 0;  // in the port's table
+  uint16_t key = kDefaultKey;
+};
+/// "partition key 0x8001".
+std::string describe_key(uint16_t key);
+
 /// One direction of a connection. Both ends have agreed on what they must agree on: mtu, global,
 /// depths (host/transport/connection.h).
 struct Path {
@@ -37,6 +48,7 @@ struct Path {
   uint8_t traffic_class = 0;        // global; on Ethernet DSCP << 2 | congestion marks
   uint8_t service_level = 0;        // 0..15; on Ethernet the priority, 0..7
   uint16_t udp_source_port = 0;     // Ethernet
+  uint8_t lag_port = 0;             // the port of a bond, from 1; 0 = any
   uint8_t log_responder_depth = 4;  // READs and atomics in flight towards here
   uint8_t log_initiator_depth = 4;  // and from here
   uint8_t ack_timeout = 20;         // 4.096 us << 20 a try
@@ -51,6 +63,9 @@ struct PathSettings {
   // Set by peal's own variable: what the port cannot do then is an error, not a warning.
   bool gid_binds = false;
   bool service_level_binds = false;
+  int partition = kBest;            // a key; its membership bit does not count
+  int partition_index = kBest;      // as NCCL names it: the entry of the table
+  bool traffic_class_open = false;  // nobody set it
   uint8_t traffic_class = 0;
   uint8_t service_level = 0;
   uint8_t ack_timeout = 20;

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <string_view>
 
 #include "host/base/error.h"
 
@@ -91,7 +93,8 @@ Port query_port(const VerbsLibrary& library, ibv_context* context, const std::st
           .lid = answer.lid,
           .mtu = static_cast<uint8_t>(answer.active_mtu),
           .global_only = (answer.flags & IBV_QPF_GRH_REQUIRED) != 0,
-          .gids = static_cast<uint32_t>(std::max(answer.gid_tbl_len, 0))};
+          .gids = static_cast<uint32_t>(std::max(answer.gid_tbl_len, 0)),
+          .keys = answer.pkey_tbl_len};
 }
 
 Port choose_port(const VerbsLibrary& library, ibv_context* context, const std::string& nic,
@@ -116,6 +119,28 @@ std::vector<GidEntry> read_gids(const VerbsLibrary& library, ibv_context* contex
     if (auto entry = read_gid(library, context, nic, port, index, root)) table.push_back(*entry);
   }
   return table;
+}
+
+void follow_traffic_class(const std::string& nic, const Port& port, PathSettings& settings,
+                          const fs::path& root) {
+  if (port.link_layer != LinkLayer::kEthernet || !settings.traffic_class_open) return;
+  const fs::path path =
+      root / fmt::format("sys/class/infiniband/{}/tc/{}/traffic_class", nic, port.number);
+  std::ifstream file(path);
+  std::string text;
+  if (!std::getline(file, text)) return;  // mlx5 drivers of OFED and DOCA have it
+  constexpr std::string_view kPrefix = "Global tclass=";
+  if (!text.starts_with(kPrefix)) return;  // no port-wide one
+  const char* const end = text.data() + text.size();
+  int value = -1;
+  const auto [rest, error] = std::from_chars(text.data() + kPrefix.size(), end, value);
+  if (error != std::errc() || rest != end || value < 0 || value > 255) {
+    settings.ignored.push_back(
+        fmt::format("{} says \"{}\", which is no traffic class (0 to 255)", path.string(), text));
+    return;
+  }
+  settings.traffic_class = static_cast<uint8_t>(value);
+  settings.taken.push_back(fmt::format("traffic class {} ({})", value, path.string()));
 }
 
 void check_service_level(const std::string& nic, const Port& port, PathSettings& settings) {

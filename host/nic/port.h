@@ -24,6 +24,7 @@ struct Port {
   uint8_t mtu = 1;           // active, code
   bool global_only = false;  // InfiniBand: the subnet wants a GRH in every packet
   uint32_t gids = 0;         // entries of its table, used or not
+  uint16_t keys = 0;         // likewise, of partitions
 };
 
 /// Throws kSystem when the NIC does not answer.
@@ -40,6 +41,12 @@ Port choose_port(const VerbsLibrary& library, ibv_context* context, const std::s
 std::vector<GidEntry> read_gids(const VerbsLibrary& library, ibv_context* context,
                                 const std::string& nic, const Port& port,
                                 const std::filesystem::path& root = "/");
+
+/// On Ethernet, where nobody set a traffic class: the one that the administrator gave the port,
+/// which Linux puts into the packets of queue pairs of its own. Read from `root`/sys; 0 where it is
+/// not there. One that is none is told in `settings.ignored`.
+void follow_traffic_class(const std::string& nic, const Port& port, PathSettings& settings,
+                          const std::filesystem::path& root = "/");
 
 /// Checks the service level against the port: on Ethernet it is a priority, 0 to 7. Throws
 /// kConfiguration if peal's own variable set it, else tells `settings.ignored` and makes it 0.

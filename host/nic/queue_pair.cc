@@ -63,6 +63,7 @@ struct CreateQp {
   uint32_t cqn;
   uint32_t depth;
   uint32_t user_index;
+  uint32_t timestamps;
 };
 
 prm::Mailbox<prm::kCreateQpIn> create_qp(const CreateQp& create, const QueuePlace& place) {
@@ -73,6 +74,7 @@ prm::Mailbox<prm::kCreateQpIn> create_qp(const CreateQp& create, const QueuePlac
   set_context(in, prm::qpc::kUarPage, create.uar_page);
   set_context(in, prm::qpc::kUserIndex, create.user_index);
   set_context(in, prm::qpc::kLogSendBlocks, static_cast<uint32_t>(std::countr_zero(create.depth)));
+  set_context(in, prm::qpc::kTimestampFormat, create.timestamps);
   set_context(in, prm::qpc::kReceiveQueueType, prm::kNoReceiveQueue);
   set_context(in, prm::qpc::kSendCq, create.cqn);
   set_context(in, prm::qpc::kReceiveCq, create.cqn);
@@ -116,6 +118,13 @@ void set_mac(prm::Mailbox<prm::kModifyQpIn>& in, const Mac& mac) {
   set_context(in, prm::qpc::kRemoteMacLow, static_cast<uint32_t>(number));
 }
 
+/// Of a bond; the NIC looks at the field only where the mask names it.
+void set_lag_port(prm::Mailbox<prm::kModifyQpIn>& in, uint8_t port) {
+  if (port == 0) return;
+  set_context(in, prm::qpc::kLagPort, port);
+  in.set(prm::kOptionalFields, prm::kOptionalLagPort);
+}
+
 uint32_t checked_depth(const Device& device, uint32_t depth) {
   const uint32_t most =
       std::min(QueueMemoryLayout::kMaxDepth, 1u << device.capabilities().log_max_queue_blocks);
@@ -125,6 +134,12 @@ uint32_t checked_depth(const Device& device, uint32_t depth) {
          device.name(), most);
   }
   return depth;
+}
+
+/// Nobody reads the time of a completion, but a NIC whose clock is the time of day refuses queue
+/// pairs that want ticks, and one that has only ticks need not know the field.
+uint32_t timestamps(const Device& device) {
+  return device.capabilities().ticks_only ? prm::kTicks : prm::kDefaultTimestamps;
 }
 
 /// The wanted settings, as far as the NIC goes.
@@ -185,19 +200,24 @@ QueuePair::QueuePair(const Device& device, const ProtectionDomain& domain, const
                                  .uar_page = uar.page(),
                                  .cqn = cq.number(),
                                  .depth = checked_depth(device, config.depth),
-                                 .user_index = config.user_index},
+                                 .user_index = config.user_index,
+                                 .timestamps = timestamps(device)},
                                 place)),
       library_(device.shared_library()),
       domain_(domain.handle()),
       nic_(device.name()),
       port_(device.port().number),
+      partition_(device.partition().index),
+      counter_set_(device.counter_set()),
+      lag_port_in_rts_(device.capabilities().lag_port_in_rts),
       settings_(limit(device, config.settings)) {}
 
 void QueuePair::to_init() {
   auto in = command<prm::kModifyQpIn>(Command::kReset2Init, number());
   set_context(in, prm::qpc::kPathMigration, prm::kPathMigrated);
-  set_context(in, prm::qpc::kPkeyIndex, 0);
+  set_context(in, prm::qpc::kPkeyIndex, partition_);
   set_context(in, prm::qpc::kPort, port_);
+  set_context(in, prm::qpc::kCounterSet, counter_set_);
   set_context(in, prm::qpc::kRemoteWrite, 1);
   set_context(in, prm::qpc::kRemoteRead, 1);
   set_context(in, prm::qpc::kRemoteAtomic, settings_.atomic_mode != 0);
@@ -217,6 +237,7 @@ void QueuePair::to_rtr(const RemoteQueue& remote) {
   set_context(in, prm::qpc::kLogResponderDepth, remote.path.log_responder_depth);
   set_context(in, prm::qpc::kMinRnrTimer, settings_.min_rnr_timer);
   set_context(in, prm::qpc::kNextReceivePsn, remote.psn);
+  set_lag_port(in, remote.path.lag_port);
   object_.modify(in.data(), in.bytes());
 }
 
@@ -227,7 +248,13 @@ void QueuePair::to_rts(const Path& path, uint32_t psn) {
   set_context(in, prm::qpc::kRetryCount, path.retry_count);
   set_context(in, prm::qpc::kRnrRetry, settings_.rnr_retry);
   set_context(in, prm::qpc::kNextSendPsn, psn);
+  set_context(in, prm::qpc::kLogAckFrequency, settings_.log_ack_period);
   object_.modify(in.data(), in.bytes());
+  if (path.lag_port == 0 || !lag_port_in_rts_) return;
+  // Some firmware keeps to the port only if it is told again.
+  auto again = command<prm::kModifyQpIn>(Command::kRts2Rts, number());
+  set_lag_port(again, path.lag_port);
+  object_.modify(again.data(), again.bytes());
 }
 
 void QueuePair::to_error() {

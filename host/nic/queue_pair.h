@@ -82,6 +82,7 @@ struct QueuePairSettings {
   uint8_t log_max_message = 30;  // 1 GiB; the NIC may allow less
   uint8_t min_rnr_timer = 12;    // 0.64 ms
   uint8_t rnr_retry = 7;         // for ever
+  uint8_t log_ack_period = 8;    // packets that may wait for an ACK; 0: each has its own
 };
 
 /// What one queue pair is to be.
@@ -130,6 +131,9 @@ class QueuePair {
   ibv_pd* domain_;
   std::string nic_;
   uint8_t port_;
+  uint16_t partition_;
+  uint8_t counter_set_;
+  bool lag_port_in_rts_;
   QueuePairSettings settings_;
 };
 

@@ -23,6 +23,7 @@ namespace peal::nic {
   X(query_device)             \
   X(query_port)               \
   X(query_gid)                \
+  X(query_pkey)               \
   X(create_ah)                \
   X(destroy_ah)               \
   X(alloc_pd)                 \
@@ -53,7 +54,9 @@ namespace peal::nic {
 
 // What an older rdma-core lacks: null there.
 #define PEAL_IBV_OPTIONAL_FUNCTIONS(X) X(reg_dmabuf_mr)
-#define PEAL_MLX5DV_OPTIONAL_FUNCTIONS(X) X(devx_umem_reg_ex)
+#define PEAL_MLX5DV_OPTIONAL_FUNCTIONS(X) \
+  X(devx_umem_reg_ex)                     \
+  X(devx_qp_query)
 
 /// What a NIC is wanted for: queues in memory that kernels drive (mlx5 devices only), or queues
 /// that a CPU posts to (any device that verbs knows).

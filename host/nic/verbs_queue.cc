@@ -160,10 +160,13 @@ VerbsQueue::VerbsQueue(const Device& device, const ProtectionDomain& domain, uin
       qp_(create_qp(device, domain, cq_.get(), capacity_), {device.library().ibv.destroy_qp}) {}
 
 void VerbsQueue::modify(ibv_qp_attr& attributes, int mask, const char* to) const {
-  const int error = device_.library().ibv.modify_qp(qp_.get(), &attributes, mask | IBV_QP_STATE);
+  // With an address, the kernel looks for the next hop.
+  const int error = asked_twice([&] {
+    const int answer = device_.library().ibv.modify_qp(qp_.get(), &attributes, mask | IBV_QP_STATE);
+    return answer >= 0 ? answer : errno;
+  });
   if (error == 0) return;
-  fail_errno(error > 0 ? error : errno,
-             fmt::format("ibv_modify_qp({:#x} of {}, to {})", number(), device_.name(), to));
+  fail_errno(error, fmt::format("ibv_modify_qp({:#x} of {}, to {})", number(), device_.name(), to));
 }
 
 void VerbsQueue::connect(const RemoteQueue& remote, uint32_t psn) {
@@ -171,6 +174,7 @@ void VerbsQueue::connect(const RemoteQueue& remote, uint32_t psn) {
   ibv_qp_attr init{};
   init.qp_state = IBV_QPS_INIT;
   init.port_num = path.port;
+  init.pkey_index = device_.partition().index;
   init.qp_access_flags =
       IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   modify(init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "init");

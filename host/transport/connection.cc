@@ -37,6 +37,14 @@ std::string obstacle(const Endpoint& a, const Endpoint& b) {
         "entries of their GID tables by PEAL_GID_INDEX",
         family(a.gid), family(b.gid));
   }
+  if (((a.key ^ b.key) & ~nic::Partition::kFullMember & 0xffff) != 0) {
+    return "different partitions do not meet; choose one that all ports are in by PEAL_PKEY";
+  }
+  if (((a.key | b.key) & nic::Partition::kFullMember) == 0) {
+    return "two limited members of a partition do not meet; choose one by PEAL_PKEY that a port is "
+           "a "
+           "full member of (bit 15 of its key), or ask who runs the subnet manager";
+  }
   return "";
 }
 
@@ -66,16 +74,24 @@ Endpoint endpoint_of(const nic::Device& device, uint32_t qpn) {
           .log_responder_depth = log_depth(device.capabilities().log_max_responder_depth),
           .log_initiator_depth = log_depth(device.capabilities().log_max_initiator_depth),
           .global = port.global_only || asked,
+          .key = device.partition().key,
           .gid = device.gid().gid};
 }
 
 std::string describe(const Endpoint& end) {
   const std::string address =
       on_ethernet(end) ? "GID " + end.gid.text() : fmt::format("LID {}", end.lid);
-  return fmt::format("{}, {}, MTU {}", to_string(end.link_layer), address, nic::mtu_bytes(end.mtu));
+  std::string text =
+      fmt::format("{}, {}, MTU {}", to_string(end.link_layer), address, nic::mtu_bytes(end.mtu));
+  if (end.key != nic::Partition::kDefaultKey) text += ", " + nic::describe_key(end.key);
+  return text;
 }
 
 nic::Path path_to(const nic::Device& device, const Endpoint& local, const Endpoint& remote) {
+  if (const std::string why = obstacle(local, remote); !why.empty()) {
+    fail(ErrorCode::kUnsupported, "{} ({}) and {} cannot be connected: {}", device.name(),
+         describe(local), describe(remote), why);
+  }
   const nic::PathSettings& settings = device.path_settings();
   nic::Path path = {
       .link_layer = local.link_layer,
@@ -104,13 +120,23 @@ nic::Path path_to(const nic::Device& device, const Endpoint& local, const Endpoi
 }
 
 void check_ends(std::span<const Endpoint> ends) {
+  // Ends fall into kinds, and only those of one kind meet: PE 0's stands for it. Of the limited
+  // members of a partition no two meet: the first one stands for them.
+  size_t limited = 0;
   for (size_t b = 1; b < ends.size(); ++b) {
-    // Ends fall into kinds, and only those of one kind meet: PE 0's stands for it.
-    const std::string why = obstacle(ends[0], ends[b]);
-    if (why.empty()) continue;
-    fail(ErrorCode::kUnsupported, "PE 0 ({}) and PE {} ({}) cannot be connected: {}",
-         describe(ends[0]), b, describe(ends[b]), why);
+    for (const size_t a : {size_t{0}, limited}) {
+      const std::string why = obstacle(ends[a], ends[b]);
+      if (why.empty()) continue;
+      fail(ErrorCode::kUnsupported, "PE {} ({}) and PE {} ({}) cannot be connected: {}", a,
+           describe(ends[a]), b, describe(ends[b]), why);
+    }
+    if (limited == 0 && (ends[b].key & nic::Partition::kFullMember) == 0) limited = b;
   }
+}
+
+uint8_t lag_port(const nic::Device& device, uint32_t pe, uint32_t queue) {
+  const uint32_t ports = device.capabilities().bonded_ports;
+  return ports < 2 ? uint8_t{0} : static_cast<uint8_t>((pe + queue) % ports + 1);
 }
 
 uint16_t udp_source_port(uint32_t qpn, uint32_t remote_qpn, uint16_t low, uint16_t high) {

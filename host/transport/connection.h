@@ -27,6 +27,7 @@ struct Endpoint {
   uint8_t log_responder_depth = 0;  // READs and atomics it answers at a time
   uint8_t log_initiator_depth = 0;  // and sends at a time
   uint8_t global = 0;               // 1: wants GIDs in every packet
+  uint16_t key = 0xffff;            // of its partition
   nic::Gid gid{};
 };
 static_assert(std::is_trivially_copyable_v<Endpoint> && sizeof(Endpoint) <= 64);
@@ -37,12 +38,17 @@ Endpoint endpoint_of(const nic::Device& device, uint32_t qpn);
 /// "InfiniBand, LID 5, MTU 4096" or "Ethernet, GID ::ffff:10.0.0.1, MTU 1024".
 std::string describe(const Endpoint& end);
 
-/// From `local`, which is an end of `device`, to `remote`; both have passed check_ends().
+/// From `local`, which is an end of `device`, to `remote`. Throws kUnsupported, as check_ends()
+/// does, where these two cannot be connected: only a PE with itself, once check_ends() has passed.
 nic::Path path_to(const nic::Device& device, const Endpoint& local, const Endpoint& remote);
 
 /// `ends[k]` is one of PE k's. Throws kUnsupported, naming two PEs, what each has and the remedy,
 /// unless any two of them can be connected: the same text on all PEs that ask about the same ends.
 void check_ends(std::span<const Endpoint> ends);
+
+/// Which port of the device's bond the packets of queue `queue` to `pe` leave by: one after the
+/// other, each PE's first queue by the next. 0 where there is no bond.
+uint8_t lag_port(const nic::Device& device, uint32_t pe, uint32_t queue);
 
 /// The source port of both directions between two queue pairs: spread over [low, high] so that the
 /// connections of two hosts take different ways through a network of equal ones (ECMP). In the

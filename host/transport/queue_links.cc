@@ -68,6 +68,7 @@ void Queues::connect(uint32_t pe, std::span<const Endpoint> ends, uint32_t gener
     const nic::Device& device = nic_of(index).device;
     const Endpoint mine = endpoint_of(device, ends_[index]->number());
     remotes_[index] = {.qpn = ends[q].qpn, .path = path_to(device, mine, ends[q])};
+    remotes_[index].path.lag_port = lag_port(device, pe, q / rails_used_);
     reconnect(index, generation);
   }
 }

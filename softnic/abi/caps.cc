@@ -2,7 +2,7 @@
 //
 // QUERY_HCA_CAP: what this device says it can do, as a table: what is always so, then what it
 // presents itself as. Everything not listed is 0. QUERY_ROCE_ADDRESS: its GIDs as firmware has
-// them.
+// them. QUERY_LAG: whether its ports are bonded.
 //
 // Zeros that matter: no hca_cap_2, no CQE compression, no doorbells without a record (a doorbell
 // here is plain memory, so only the record can be trusted).
@@ -48,9 +48,9 @@ constexpr Capability kAtomicCaps[] = {
     {{6, 15, 0}, 0xc},  // atomic_size_dc
 };
 
-/// Code of a GID table of at least `entries`: 8 << code.
-uint32_t gid_table_code(size_t entries) {
-  return static_cast<uint32_t>(std::countr_zero(std::bit_ceil(std::max<size_t>(entries, 8)) / 8));
+/// Code of a table of at least `entries`: least << code.
+uint32_t table_code(size_t entries, size_t least) {
+  return static_cast<uint32_t>(std::countr_zero(std::bit_ceil(std::max(entries, least)) / least));
 }
 
 void present_general(const Nic& nic, const prm::Writer& capability) {
@@ -60,16 +60,23 @@ void present_general(const Nic& nic, const prm::Writer& capability) {
       {{4, 23, 16}, device.log_max_qp_wr},                                    // log_max_qp_sz
       {{4, 4, 0}, static_cast<uint32_t>(std::bit_width(device.max_qp)) - 1},  // log_max_qp
       {{7, 23, 23}, !device.refuses_any(kRefuseRelaxedOrdering)},  // relaxed_ordering_write
-      {{9, 21, 16}, device.log_initiator_depth},                   // log_max_ra_req_dc
-      {{9, 5, 0}, device.log_responder_depth},                     // log_max_ra_res_dc
-      {{10, 21, 16}, device.log_initiator_depth},                  // log_max_ra_req_qp
-      {{10, 5, 0}, device.log_responder_depth},                    // log_max_ra_res_qp
-      {{11, 15, 0}, gid_table_code(nic.gids().size())},            // gid_table_size
-      {{13, 9, 8}, device.ethernet},                               // port_type
-      {{13, 7, 0}, device.ports},                                  // num_ports
-      {{16, 5, 5}, !device.ethernet},                              // dct
-      {{16, 2, 2}, device.ethernet},                               // roce
-      {{16, 1, 1}, !device.refuses_any(kRefuseAtomics)},           // atomic
+      // Requests that a queue pair takes at a time, and answers that it waits for: "req" is the
+      // responder's depth.
+      {{9, 21, 16}, device.log_responder_depth},            // log_max_ra_req_dc
+      {{9, 5, 0}, device.log_initiator_depth},              // log_max_ra_res_dc
+      {{10, 21, 16}, device.log_responder_depth},           // log_max_ra_req_qp
+      {{10, 13, 13}, 1},                                    // rts2rts_lag_tx_port_affinity
+      {{10, 5, 0}, device.log_initiator_depth},             // log_max_ra_res_qp
+      {{11, 15, 0}, table_code(nic.gids().size(), 8)},      // gid_table_size
+      {{13, 9, 8}, device.ethernet},                        // port_type
+      {{12, 15, 0}, table_code(device.pkeys.size(), 128)},  // pkey_table_size
+      {{13, 7, 0}, device.ports},                           // num_ports
+      {{15, 7, 7}, 1},                                      // init2_lag_tx_port_affinity
+      {{16, 5, 5}, !device.ethernet},                       // dct
+      {{16, 2, 2}, device.ethernet},                        // roce
+      {{16, 1, 1}, !device.refuses_any(kRefuseAtomics)},    // atomic
+      {{19, 3, 0}, device.lag_ports()},                     // num_lag_ports
+      {{34, 31, 30}, static_cast<uint32_t>(device.clock)},  // sq_ts_format
   };
   for (const Capability& cap : caps) capability.set(cap.field, cap.value);
 }
@@ -81,6 +88,7 @@ void present_roce(const Nic& nic, const prm::Writer& capability) {
   const PresentedDevice& device = nic.device();
   const Capability caps[] = {
       {{0, 27, 27}, 1},                                        // sw_r_roce_src_udp_port
+      {{0, 1, 0}, static_cast<uint32_t>(device.clock)},        // qp_ts_format
       {{4, 19, 16}, kIpv4AndIpv6},                             // l3_type
       {{4, 7, 0}, kVersions1And2},                             // roce_version
       {{5, 15, 0}, kDestinationPort},                          // r_roce_dest_udp_port
@@ -108,6 +116,11 @@ void query_hca_cap(const Command& command) {
     for (const Capability& cap : kAtomicCaps) capability.set(cap.field, cap.value);
   }
   if (type == prm::cap::kRoce && nic.device().ethernet) present_roce(nic, capability);
+}
+
+void query_lag(const Command& command) {
+  require_lengths(command, prm::kHeaderBytes, prm::kHeaderBytes);
+  command.out.set(prm::lag::kState, command.context.nic().device().bonded > 1);
 }
 
 void query_roce_address(const Command& command) {

@@ -15,7 +15,9 @@ void check_context(const PresentedDevice& device, const prm::Reader& context) {
   if (device.ethernet) fail(CommandStatus::kBadParameter, Syndrome::kService);
   const uint32_t port = context.get(dctc::kPort);
   if (port < 1 || port > device.ports) fail(CommandStatus::kBadParameter, Syndrome::kPort);
-  if (context.test(dctc::kPkeyIndex)) fail(CommandStatus::kBadParameter, Syndrome::kPath);
+  if (device.pkey(context.get(dctc::kPkeyIndex)) == 0) {
+    fail(CommandStatus::kBadParameter, Syndrome::kPath);
+  }
   uint32_t mtu = context.get(dctc::kMtu);
   if (mtu < 1 || mtu > device.mtu) fail(CommandStatus::kBadParameter, Syndrome::kMtu);
 }
@@ -41,6 +43,7 @@ mlx5dv_devx_obj* create_dct(const Command& command) {
   config.atomic_mode = static_cast<uint8_t>(context.get(dctc::kAtomicMode));
   config.min_rnr_timer = static_cast<uint8_t>(context.get(dctc::kMinRnrTimer));
   config.dc_access_key = context.wide(dctc::kAccessKey);
+  config.pkey = command.context.nic().device().pkey(context.get(dctc::kPkeyIndex));
   dct->mtu = context.get(dctc::kMtu);
   dct->port = context.get(dctc::kPort);
   dct->pd = Use(required_pd(command, config.pd));

@@ -13,6 +13,20 @@ using prm::Opcode;
 using prm::Syndrome;
 namespace qpc = prm::qpc;
 
+/// A queue pair may ask for the default of any clock, and for the format of one that there is; a
+/// NIC that has ticks only does not know the field.
+bool has_timestamps(Clock clock, uint32_t format) {
+  switch (format) {
+    case qpc::kFreeRunning:
+      return clock != Clock::kRealTime;
+    case qpc::kDefaultFormat:
+    case qpc::kRealTime:
+      return clock != Clock::kFree;
+    default:
+      return false;
+  }
+}
+
 void check_modes(const Command& command, const prm::Reader& context) {
   if (command.in.test(prm::kNumber))
     fail(CommandStatus::kBadParameter, Syndrome::kInputNumber);  // no reserved numbers
@@ -22,6 +36,8 @@ void check_modes(const Command& command, const prm::Reader& context) {
   if (service != Service::kReliable && !dc) fail(CommandStatus::kBadParameter, Syndrome::kService);
   if (context.test(qpc::kSignature) || context.test(qpc::kDoorbellMode) ||
       context.test(qpc::kPageOffset))
+    fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
+  if (!has_timestamps(command.context.nic().device().clock, context.get(qpc::kTimestampFormat)))
     fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
 }
 
@@ -66,8 +82,11 @@ uint32_t merged_access(const prm::Reader& context, uint32_t mask, uint32_t acces
 void read_init(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
   const uint32_t port = context.get(qpc::kPort);
   if (port < 1 || port > nic.device().ports) fail(CommandStatus::kBadParameter, Syndrome::kPort);
-  if (context.test(qpc::kPkeyIndex)) fail(CommandStatus::kBadParameter, Syndrome::kPath);
+  to->path.pkey_index = static_cast<uint16_t>(context.get(qpc::kPkeyIndex));
+  to->pkey = nic.device().pkey(to->path.pkey_index);
+  if (to->pkey == 0) fail(CommandStatus::kBadParameter, Syndrome::kPath);
   to->path.port = static_cast<uint8_t>(port);
+  to->lag_port = 0;
   to->access = merged_access(context, ~0u, 0);
   to->atomic_mode = static_cast<uint8_t>(context.get(qpc::kAtomicMode));
   to->dc_access_key = context.wide(qpc::kDcAccessKey);
@@ -132,6 +151,14 @@ void check_atomics(const Nic& nic, const QueuePairAttributes& to) {
     fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
 }
 
+/// The port of a bond that packets leave by. Without the option bit the field is not looked at;
+/// where no ports are bonded it is taken and means nothing.
+void read_lag_port(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
+  const uint32_t port = context.get(qpc::kLagPort);
+  if (port > nic.device().lag_ports()) fail(CommandStatus::kBadParameter, Syndrome::kPort);
+  to->lag_port = nic.device().bonded > 1 ? static_cast<uint8_t>(port) : uint8_t{0};
+}
+
 /// Optional fields of transitions that carry little else.
 void read_optional(const prm::Reader& context, uint32_t mask, QueuePairAttributes* to) {
   to->access = merged_access(context, mask, to->access);
@@ -167,6 +194,7 @@ Transition transition_of(Opcode opcode, QpState now) {
 
 void write_attributes(const QueuePairAttributes& now, const prm::Writer& context) {
   context.set(qpc::kState, static_cast<uint32_t>(now.state));
+  context.set(qpc::kLagPort, now.lag_port);
   // Clients refuse a queue pair whose mtu is not a code, even before it has one.
   context.set(qpc::kMtu, now.mtu == 0 ? 1 : now.mtu);
   context.set(qpc::kLogMaxMessage, now.log_max_message);
@@ -190,6 +218,7 @@ void write_attributes(const QueuePairAttributes& now, const prm::Writer& context
 
 void write_path(const AddressPath& path, bool ethernet, const prm::Writer& context) {
   context.set(qpc::kPort, path.port);
+  context.set(qpc::kPkeyIndex, path.pkey_index);
   context.set(qpc::kRemoteLid, path.lid);
   context.set(qpc::kGrh, path.global);
   context.set(qpc::kSourceGidIndex, path.source_gid);
@@ -279,6 +308,8 @@ void modify_qp(const Command& command, QueuePair& qp) {
   if (opcode == Opcode::kInitToRtr) read_rtr(qp, context, &to);
   if (opcode == Opcode::kRtrToRts) read_rts(*qp.nic, context, &to);
   if (!bare && opcode != Opcode::kRstToInit) read_optional(context, mask, &to);
+  const bool steers = opcode == Opcode::kInitToRtr || opcode == Opcode::kRtsToRts;
+  if (steers && (mask & prm::optional::kLagPort) != 0) read_lag_port(*qp.nic, context, &to);
   if (!bare) check_atomics(*qp.nic, to);
   to.state = step.to;
   require_ok(qp.nic->modify_qp(qp.number, step.from, to));

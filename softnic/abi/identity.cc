@@ -41,7 +41,7 @@ ibv_device_attr describe_device(Nic& nic) {
   attr.max_srq = 1 << 17;
   attr.max_srq_wr = 1 << kMaxLogReceiveEntries;
   attr.max_srq_sge = 31;
-  attr.max_pkeys = 1;
+  attr.max_pkeys = static_cast<uint16_t>(device.pkeys.size());
   attr.local_ca_ack_delay = 16;
   attr.phys_port_cnt = device.ports;
   return attr;

@@ -4,6 +4,9 @@
 // there to be seen, down and without GIDs.
 #include <infiniband/verbs.h>
 
+#include <algorithm>
+
+#include "device/base/endian.h"
 #include "device/mlx5/layout.h"
 #include "softnic/abi/context.h"
 
@@ -11,8 +14,6 @@
 
 namespace peal::softnic::abi {
 namespace {
-
-constexpr uint16_t kFullMemberPkey = 0xffff;
 
 PortState state_of(const Nic& nic, uint32_t port) {
   const PresentedDevice& device = nic.device();
@@ -33,7 +34,7 @@ ibv_port_attr describe_port(const Nic& nic, uint8_t port) {
   attr.active_mtu = static_cast<ibv_mtu>(device.mtu);
   attr.gid_tbl_len = static_cast<int>(nic.gids().size());
   attr.max_msg_sz = static_cast<uint32_t>(mlx5::kMaxMessageBytes);
-  attr.pkey_tbl_len = 1;
+  attr.pkey_tbl_len = static_cast<uint16_t>(device.pkeys.size());
   attr.max_vl_num = 1;
   attr.active_width = kFourLanes;
   attr.active_speed = kSpeedNdr;
@@ -155,19 +156,27 @@ int ibv_query_gid_type(ibv_context* handle, uint8_t port, unsigned index, uint32
 
 int ibv_query_pkey(ibv_context* handle, uint8_t port, int index, __be16* pkey) {
   int error = answer_error([&] {
-    require_port(Context::of(handle), port);
-    if (index != 0) refuse(EINVAL);
-    *pkey = kFullMemberPkey;
+    Context& context = Context::of(handle);
+    require_port(context, port);
+    const std::vector<uint16_t>& table = context.nic().device().pkeys;
+    if (index < 0 || static_cast<size_t>(index) >= table.size()) refuse(EINVAL);
+    *pkey = peal::Be16(table[static_cast<size_t>(index)]).raw;
   });
   return error == 0 ? 0 : -1;
 }
 
 int ibv_get_pkey_index(ibv_context* handle, uint8_t port, __be16 pkey) {
+  int index = -1;
   int error = answer_error([&] {
-    require_port(Context::of(handle), port);
-    if (pkey != kFullMemberPkey) refuse(EINVAL);
+    Context& context = Context::of(handle);
+    require_port(context, port);
+    const std::vector<uint16_t>& table = context.nic().device().pkeys;
+    const auto equal = [pkey](uint16_t entry) { return peal::Be16(entry).raw == pkey; };
+    const auto found = std::find_if(table.begin(), table.end(), equal);
+    if (found == table.end()) refuse(EINVAL);
+    index = static_cast<int>(found - table.begin());
   });
-  return error == 0 ? 0 : -1;
+  return error == 0 ? index : -1;
 }
 
 }  // extern "C"

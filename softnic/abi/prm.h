@@ -37,6 +37,7 @@ enum class Opcode : uint16_t {
   kDestroyDct = 0x711,
   kQueryDct = 0x713,
   kQueryRoceAddress = 0x760,
+  kQueryLag = 0x842,
   kAllocPd = 0x800,
   kDeallocPd = 0x801,
 };
@@ -153,6 +154,7 @@ inline constexpr uint32_t kRemoteRead = 1u << 1;
 inline constexpr uint32_t kRemoteAtomic = 1u << 2;
 inline constexpr uint32_t kRemoteWrite = 1u << 3;
 inline constexpr uint32_t kRnrTimer = 1u << 6;
+inline constexpr uint32_t kLagPort = 1u << 15;
 }  // namespace optional
 
 namespace cqc {
@@ -175,6 +177,7 @@ inline constexpr uint32_t kDoorbellOffset = 14;
 
 namespace qpc {
 inline constexpr Field kState{0, 31, 28};
+inline constexpr Field kLagPort{0, 27, 24};
 inline constexpr Field kService{0, 23, 16};
 inline constexpr Field kMigration{0, 12, 11};
 inline constexpr Field kSignature{1, 31, 31};
@@ -185,6 +188,7 @@ inline constexpr Field kLogRqSize{2, 22, 19};
 inline constexpr Field kLogRqStride{2, 18, 16};
 inline constexpr Field kNoSendQueue{2, 15, 15};
 inline constexpr Field kLogSqSize{2, 14, 11};
+inline constexpr Field kTimestampFormat{2, 7, 6};
 inline constexpr Field kUarPage{3, 23, 0};
 inline constexpr Field kDoorbellMode{4, 31, 30};
 inline constexpr Field kUserIndex{4, 23, 0};
@@ -230,6 +234,7 @@ inline constexpr Field kDoorbellUmemValid{52, 28, 28};
 inline constexpr Field kDoorbellUmemId{57, 31, 0};
 
 enum RqType : uint32_t { kRegularRq = 0, kSharedRq = 1, kZeroSizeRq = 3 };
+enum TimestampFormat : uint32_t { kFreeRunning = 0, kDefaultFormat = 1, kRealTime = 2 };
 }  // namespace qpc
 
 namespace dctc {
@@ -257,6 +262,11 @@ inline constexpr uint32_t kGeneral = 0;
 inline constexpr uint32_t kAtomic = 3;
 inline constexpr uint32_t kRoce = 4;
 }  // namespace cap
+
+/// QUERY_LAG: the answer's context at dword 2.
+namespace lag {
+inline constexpr Field kState{2, 2, 0};  // 1: its ports are bonded
+}
 
 namespace roce_address {
 inline constexpr Field kIndex{2, 31, 16};

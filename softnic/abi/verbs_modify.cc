@@ -79,9 +79,10 @@ uint8_t log_depth(uint8_t depth, uint32_t log_most) {
 }
 
 void set_address(const Nic& nic, const ibv_ah_attr& address, QueuePairAttributes* to) {
-  const uint8_t port = to->path.port;
+  const AddressPath before = to->path;
   to->path = path_of(nic, address);
-  to->path.port = port;
+  to->path.port = before.port;
+  to->path.pkey_index = before.pkey_index;
   const Route route = nic.router().route(to->path);
   to->remote_lid = route.lid;
   to->network = route.network;
@@ -90,7 +91,7 @@ void set_address(const Nic& nic, const ibv_ah_attr& address, QueuePairAttributes
 void check_identity(const PresentedDevice& device, const ibv_qp_attr& attr, int mask) {
   if ((mask & IBV_QP_PORT) != 0 && (attr.port_num < 1 || attr.port_num > device.ports))
     refuse(EINVAL);
-  if ((mask & IBV_QP_PKEY_INDEX) != 0 && attr.pkey_index != 0) refuse(EINVAL);
+  if ((mask & IBV_QP_PKEY_INDEX) != 0 && device.pkey(attr.pkey_index) == 0) refuse(EINVAL);
   if ((mask & IBV_QP_PATH_MTU) != 0 &&
       (attr.path_mtu < IBV_MTU_256 || attr.path_mtu > static_cast<int>(device.mtu)))
     refuse(EINVAL);
@@ -107,6 +108,10 @@ void set_attributes(const Nic& nic, const ibv_qp_attr& attr, int mask, QueuePair
   const PresentedDevice& device = nic.device();
   check_identity(device, attr, mask);
   if ((mask & IBV_QP_PORT) != 0) to->path.port = attr.port_num;
+  if ((mask & IBV_QP_PKEY_INDEX) != 0) {
+    to->path.pkey_index = attr.pkey_index;
+    to->pkey = device.pkey(attr.pkey_index);
+  }
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) {
     to->access = attr.qp_access_flags & (kRemoteWrite | kRemoteRead | kRemoteAtomic);
     to->atomic_mode = (to->access & kRemoteAtomic) != 0 ? 1 : 0;
@@ -161,6 +166,7 @@ ibv_qp_attr VerbsQueuePair::query() {
   attr.qp_access_flags = now.access;
   attr.ah_attr = address_of(now.path, nic->device().ethernet);
   attr.port_num = now.path.port;
+  attr.pkey_index = now.path.pkey_index;
   attr.max_rd_atomic = static_cast<uint8_t>(1u << now.log_initiator_depth);
   attr.max_dest_rd_atomic = static_cast<uint8_t>(1u << now.log_responder_depth);
   attr.min_rnr_timer = now.min_rnr_timer;
@@ -179,7 +185,9 @@ void VerbsDcTarget::modify(const ibv_qp_attr& attr, int mask) {
     if ((mask & kRequired) != kRequired) refuse(EINVAL);
     config.access = attr.qp_access_flags & (kRemoteWrite | kRemoteRead | kRemoteAtomic);
     config.atomic_mode = (config.access & kRemoteAtomic) != 0 ? 3 : 0;
+    config.pkey = nic->device().pkey(attr.pkey_index);
     attributes.qp_access_flags = config.access;
+    attributes.pkey_index = attr.pkey_index;
     attributes.port_num = attr.port_num;
     set_state(IBV_QPS_INIT);
     return;

@@ -52,8 +52,8 @@ __device__ inline QueuePair* find_peer(const EngineArguments& a, const Slot& s, 
   if (peer == nullptr || peer->service != Service::kReliable) return nullptr;
   const QueuePairAttributes& theirs = peer->attributes;
   if (theirs.remote_qpn != s.qp->qpn || theirs.remote_lid != s.port->lid ||
-      theirs.network != mine.network || theirs.mtu != mine.mtu ||
-      peer->receive.expected_psn != s.psn) {
+      theirs.network != mine.network || !partitions_meet(theirs.pkey, mine.pkey) ||
+      theirs.mtu != mine.mtu || peer->receive.expected_psn != s.psn) {
     return nullptr;
   }
   uint32_t access = theirs.access;

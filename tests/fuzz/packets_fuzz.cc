@@ -114,8 +114,8 @@ class Run {
     packet.immediate = in_.byte();
     packet.dc_key = kDcKey ^ (shape >> 4 & 1);
     packet.epoch = in_.below(4);
-    packet.timer = in_.byte();
-    packet.syndrome = static_cast<mlx5::Syndrome>(in_.byte());
+    const uint8_t timer = in_.byte();
+    packet.detail = static_cast<uint16_t>(in_.byte() << 8 | timer);
     return packet;
   }
   /// In one piece, or in two as at the end of a ring.
@@ -132,6 +132,7 @@ class Run {
   void request() {
     Packet it = packet();
     it.kind = PacketKind::kRequest;
+    if (it.detail % 8 != 0) it.detail = kDefaultPkey;  // else mostly one of another partition
     const uint32_t qpn = it.destination < kQps ? it.destination : 0;
     it.psn = near(home_.qp(qpn).receive.expected_psn) & (in_.flag() ? ~0u : kPsnMask);
     const auto bytes = content();

@@ -181,6 +181,7 @@ class Run {
                                         : packet.bytes;
     packet.dc_key = kDcKey;
     packet.epoch = shape >> 6;
+    packet.detail = kDefaultPkey;
     return packet;
   }
   void write_request() {

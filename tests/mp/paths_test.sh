@@ -62,13 +62,30 @@ with=(PEAL_GID_INDEX=0)
 job passes "link=ib" "$ring"
 
 # The smaller MTU (a message is 512 bytes: cut at one end only it would not fit), and no more READs at a time than the
-# firmware of either end takes.
+# firmware of either end takes (fails at 438a779, which took the depth of one direction for the other's).
 job passes "link=roce+mtu=4096 link=roce+mtu=256" "$ring"
 job passes "mtu=256 mtu=4096" "$ring"
 job passes "max_rd_atom=1+max_init_rd_atom=16 max_rd_atom=16+max_init_rd_atom=4" "$ring"
 with=(PEAL_MTU=512 PEAL_INFO=1)
 wanted=("MTU 512")
 job passes "link=roce+mtu=4096" "$ring"
+
+# Queue pairs as the card has them: time stamps of a clock that is the time of day, or ticks; the partition that the
+# subnet manager gave full membership of, wherever it is in the table, or the one that is asked for; queues of a bond.
+# All but "free" fail at 438a779.
+job passes "clock=real" "$ring"
+job passes "link=roce+clock=real link=roce+clock=both" "$ring"
+job passes "clock=free" "$ring"
+with=(PEAL_INFO=1)
+wanted=("service level 0, partition key 0x8001")
+job passes "pkeys=0x0002,0,0x8001 pkeys=0x8001" "$ring"
+with=(PEAL_PKEY=0x5)
+job passes "pkeys=0xffff,0x8005 pkeys=0x0001,0x0005,0x8005" "$ring"
+with=(PEAL_TRANSPORT=proxy)
+job passes "pkeys=0x0002,0,0x8001 pkeys=0x8001" "$ring"
+with=(PEAL_INFO=1)
+wanted=("traffic class 0, 2 bonded ports")
+job passes "link=roce+bond=2" "$ring"
 
 # NICs that kernels cannot drive: by a CPU thread, said once, also where only one PE's is such; not where it is asked for
 # by name. Of several NICs the one that is down is left out.
@@ -107,6 +124,13 @@ wanted=("cannot be connected: IPv4 and IPv6 addresses do not meet" "PEAL_GID_IND
 job fails "link=roce link=roce+gids=v2:ipv6" "$ring"
 wanted=("port 1 of mlx5_0 is not active (state 1)")
 job fails "state=down" "$ring"
+wanted=("PE 0 (InfiniBand, LID " "partition key 0x8001) and PE 1 (" "partition key 0x8002)" "PEAL_PKEY")
+job fails "pkeys=0x8001 pkeys=0x8002" "$ring"
+wanted=("PE 0 (" ") and PE 1 (" "two limited members of a partition do not meet")
+job fails "pkeys=0x0001" "$ring"
+with=(PEAL_PKEY=7)
+wanted=("PEAL_PKEY=0x7: mlx5_0 port 1 is no member of that partition; it has index 0: 0xffff")
+job fails "link=ib" "$ring"
 with=(PEAL_SERVICE_LEVEL=8)
 wanted=("service level 8" "0 to 7 (PEAL_SERVICE_LEVEL)")
 job fails "link=roce" "$ring"

@@ -31,14 +31,40 @@ class Connection : public nic::FakeRdmaTest {
 
 nic::Gid gid(const char* text) { return nic::Gid::parse(text).value(); }
 
+// Fails at 438a779, which took each depth for the other: a NIC that answers fewer READs than it has
+// in flight then refuses to become ready to receive. log_max_ra_req_qp counts requests that come
+// (Linux: max_qp_rd_atom), log_max_ra_res_qp responses that are waited for (max_qp_init_rd_atom).
 TEST_F(Connection, TellsTheOtherEndWhatItNeeds) {
-  fake_.general_capabilities[10] = 3u << 16 | 2;  // 8 READs in flight from here, 4 towards
+  fake_.general_capabilities[10] = 2u << 16 | 3;  // 4 READs in flight towards here, 8 from here
   const Endpoint mine = end(0xabcdef);
   EXPECT_EQ(mine.qpn, 0xabcdefu);
   EXPECT_EQ(mine.lid, 0x1234);
   EXPECT_EQ(mine.mtu, 5);
   EXPECT_EQ(mine.log_initiator_depth, 3);
   EXPECT_EQ(mine.log_responder_depth, 2);
+}
+
+TEST_F(Connection, TellsThePartition) {
+  EXPECT_EQ(end().key, 0xffff);
+  fake_.pkeys = {0x7fff, 0, 0x8001};
+  EXPECT_EQ(end().key, 0x8001);
+}
+
+// Fails at 438a779: all queues of a bond left by the port that the firmware chose, often one.
+TEST_F(Connection, SpreadsQueuesOverThePortsOfABond) {
+  EXPECT_EQ(lag_port(nic::Device(library(), ""), 0, 0), 0);
+  fake_.general_capabilities[15] |= 1u << 7;  // init2_lag_tx_port_affinity
+  fake_.general_capabilities[19] = 2;         // num_lag_ports: of a card with two ports
+  EXPECT_EQ(lag_port(nic::Device(library(), ""), 0, 0), 0) << "which nobody bonded";
+  fake_.lag_state = 1;
+  const nic::Device bonded(library(), "");
+  std::string ports;
+  for (uint32_t pe = 0; pe < 2; ++pe) {
+    for (uint32_t q = 0; q < 4; ++q) ports += std::to_string(lag_port(bonded, pe, q));
+  }
+  EXPECT_EQ(ports, "12122121");
+  fake_.general_capabilities[19] = 4;
+  EXPECT_EQ(lag_port(nic::Device(library(), ""), 1, 6), 4);
 }
 
 TEST_F(Connection, LimitsReadsInFlightWhereTheNicDoesNot) {
@@ -224,6 +250,42 @@ TEST(Ends, OfDifferentAddressFamiliesAreNamed) {
                   "PEAL_GID_INDEX"});
   nic::expect_in(refused({ethernet("fe80::1"), ethernet("2001:db8::1")}),
                  {"link-local and IPv6 addresses"});
+}
+
+Endpoint member(uint16_t key) {
+  Endpoint end = infiniband(1);
+  end.key = key;
+  return end;
+}
+
+// Fail at 438a779: packets between such ports are dropped by the NICs without a word, and the job
+// ended in transport retries.
+TEST(Ends, OfOnePartitionMeetIfOneIsAFullMember) {
+  check_ends(std::vector<Endpoint>{member(0x8001), member(0x8001), member(0x0001)});
+  check_ends(std::vector<Endpoint>{member(0x0001), member(0x8001), member(0x8001)});
+}
+
+TEST(Ends, OfDifferentPartitionsAreNamed) {
+  nic::expect_in(refused({member(0xffff), member(0x7fff), member(0x8001)}),
+                 {"PE 0 (InfiniBand, LID 1, MTU 4096) and PE 2", "partition key 0x8001",
+                  "different partitions", "PEAL_PKEY"});
+}
+
+TEST(Ends, OfTwoLimitedMembersAreNamed) {
+  nic::expect_in(refused({member(0x0001), member(0x8001), member(0x0001)}),
+                 {"PE 0 (InfiniBand, LID 1, MTU 4096, partition key 0x0001) and PE 2",
+                  "two limited members", "PEAL_PKEY"});
+  nic::expect_in(refused({member(0x8001), member(0x0001), member(0x8001), member(0x0001)}),
+                 {"PE 1", "PE 3", "two limited members"});
+}
+
+// What check_ends() lets pass: a limited member by itself, which has queues to itself too.
+TEST_F(Connection, OfALimitedMemberWithItselfIsRefused) {
+  fake_.pkeys = {0x0001};
+  const nic::Device device(library(), "");
+  const Endpoint here = endpoint_of(device, 1);
+  nic::expect_in(nic::refusal(ErrorCode::kUnsupported, [&] { path_to(device, here, here); }),
+                 {"mlx5_0", "partition key 0x0001", "two limited members"});
 }
 
 }  // namespace

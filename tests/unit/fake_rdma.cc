@@ -66,6 +66,7 @@ int run(const void* in, size_t in_bytes, void* out, size_t out_bytes) {
     for (size_t i = 0; i < page.size(); ++i) answer[4 + i] = htonl(page[i]);
   }
   if (opcode == 0x50b) answer[6] = htonl(uint32_t{state.qp_state} << 28);
+  if (opcode == 0x842) answer[2] = htonl(state.lag_state);
   if (opcode == 0x400) answer[2] = htonl(0xabc);
   if (opcode == 0x500) answer[2] = htonl(0x4d5e6f);
   return 0;
@@ -182,6 +183,7 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
 int ibv_destroy_qp(ibv_qp* qp) { return release(qp); }
 int ibv_modify_qp(ibv_qp*, ibv_qp_attr* attributes, int mask) {
   state.transitions.emplace_back(*attributes, mask);
+  if ((mask & IBV_QP_AV) != 0 && state.late_ahs-- > 0) return ETIMEDOUT;
   return state.refuse_modify;
 }
 int ibv_query_qp(ibv_qp*, ibv_qp_attr* attributes, int, ibv_qp_init_attr*) {
@@ -204,6 +206,7 @@ int ibv_query_port(ibv_context*, uint8_t number, _compat_ibv_port_attr* attribut
   const bool dead = (state.dead_ports >> number & 1) != 0;
   port->state = dead ? IBV_PORT_DOWN : static_cast<ibv_port_state>(state.port_state);
   port->gid_tbl_len = static_cast<int>(state.gids.size());
+  port->pkey_tbl_len = static_cast<uint16_t>(state.pkeys.size());
   port->flags = state.port_flags;
   port->link_layer = static_cast<uint8_t>(state.link_layer);
   port->lid = state.lid;
@@ -217,6 +220,11 @@ int ibv_query_gid(ibv_context*, uint8_t, int index, ibv_gid* gid) {
   if (!text.empty()) ::inet_pton(AF_INET6, text.c_str(), gid->raw);
   errno = state.refuse_gid;
   return state.refuse_gid != 0 ? -1 : 0;
+}
+
+int ibv_query_pkey(ibv_context*, uint8_t, int index, __be16* pkey) {
+  *pkey = htons(state.pkeys.at(static_cast<size_t>(index)));
+  return 0;
 }
 
 int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
@@ -245,6 +253,7 @@ int mlx5dv_init_obj(mlx5dv_obj* object, uint64_t type) {
 
 ibv_ah* ibv_create_ah(ibv_pd*, ibv_ah_attr* attributes) {
   state.ah = *attributes;
+  if (state.late_ahs-- > 0) return refuse<ibv_ah>(ETIMEDOUT);
   return state.refuse_ah != 0 ? refuse<ibv_ah>(state.refuse_ah) : make<ibv_ah>();
 }
 int ibv_destroy_ah(ibv_ah* ah) { return release(ah); }
@@ -312,6 +321,12 @@ int mlx5dv_devx_obj_modify(mlx5dv_devx_obj*, const void* in, size_t in_bytes, vo
 int mlx5dv_devx_obj_query(mlx5dv_devx_obj*, const void* in, size_t in_bytes, void* out,
                           size_t out_bytes) {
   return run(in, in_bytes, out, out_bytes);
+}
+/// Of a queue pair that Linux made: the set that counts.
+int mlx5dv_devx_qp_query(ibv_qp*, const void*, size_t, void* out, size_t out_bytes) {
+  std::memset(out, 0, out_bytes);
+  static_cast<uint32_t*>(out)[9] = htonl(uint32_t{state.counter_set} << 24);
+  return 0;
 }
 int mlx5dv_devx_obj_destroy(mlx5dv_devx_obj* object) { return release(object); }
 

@@ -33,6 +33,10 @@ struct FakeRdma {
   std::vector<FakeGid> gids{{"fe80::1234"}};
   int refuse_gid = 0;  // errno
   int refuse_ah = 0;   // errno
+  int late_ahs = 0;    // so many address handles, or transitions with an address: ETIMEDOUT first
+  std::vector<uint16_t> pkeys{0xffff};
+  uint8_t lag_state = 0;
+  uint8_t counter_set = 0;  // that Linux names to queue pairs of its own
   unsigned char next_hop[6] = {0x0c, 0x42, 0xa1, 0x00, 0x00, 0x07};
   uint32_t refuse_uar = 0;  // bit 0 dedicated, bit 1 uncached, bit 2 write-combining
   bool refuse_list = false, refuse_open = false, refuse_pd = false, refuse_mr = false;

@@ -35,7 +35,7 @@ class FakeRdmaTest : public ::testing::Test {
     fake_ = FakeRdma{};
     fake_.general_capabilities[4] = 15u << 16 | 17;    // log_max_qp_sz, log_max_qp
     fake_.general_capabilities[6] = 22u << 16 | 16;    // log_max_cq_sz, log_max_cq
-    fake_.general_capabilities[10] = 6u << 16 | 5;     // READs in flight: 64 out, 32 in
+    fake_.general_capabilities[10] = 6u << 16 | 5;     // READs in flight: 64 in, 32 out
     fake_.general_capabilities[14] = 30u << 24;        // log_max_msg
     fake_.general_capabilities[15] = 1;                // cqe_version
     fake_.general_capabilities[16] = 1u << 1;          // atomic

@@ -89,8 +89,8 @@ TEST_F(NicDevice, DecodesItsCapabilities) {
                               .log_max_qp = 17,
                               .log_max_cq = 16,
                               .log_max_message = 30,
-                              .log_max_responder_depth = 5,
-                              .log_max_initiator_depth = 6,
+                              .log_max_responder_depth = 6,
+                              .log_max_initiator_depth = 5,
                               .max_wqe_bytes = 1024};
   EXPECT_EQ(device.capabilities(), expected);
 }

@@ -3,6 +3,7 @@
 // The port and the GID that a NIC is used by, on the fake; what people set of paths, and what of
 // that a port cannot do.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -174,6 +175,111 @@ TEST_F(NicPort, ReadsTypesFromSysfsWhereVerbsHasNone) {
             "index 0: InfiniBand fe80::1");
 }
 
+// Fails at 438a779, which takes index 0 always: as a limited member, or in the wrong partition, a
+// queue pair's packets are dropped by the other port without a word.
+TEST_F(NicPort, IsInTheFirstPartitionWithFullMembership) {
+  EXPECT_EQ(open().partition().index, 0);
+  fake_.pkeys = {0x7fff, 0, 0x8001, 0xffff};
+  const Device device = open();
+  EXPECT_EQ(device.partition().index, 2);
+  EXPECT_EQ(device.partition().key, 0x8001);
+  EXPECT_EQ(device.path_description(),
+            "mlx5_0 port 1, InfiniBand, LID 4660, MTU 4096, service level 0, partition key 0x8001");
+  fake_.pkeys = {0, 0x0002, 0x0001};
+  EXPECT_EQ(open().partition().index, 1) << "limited in all";
+  fake_.pkeys = {0, 0};
+  expect_in(refused(ErrorCode::kUnsupported), {"mlx5_0 port 1 is in no partition"});
+}
+
+TEST_F(NicPort, IsInThePartitionThatWasSet) {
+  fake_.pkeys = {0xffff, 0x0001, 0x8001};
+  PathSettings path;
+  path.partition = 0x1;
+  EXPECT_EQ(open(path).partition().index, 2);
+  path.partition = 0x8001;
+  EXPECT_EQ(open(path).partition().index, 2) << "membership is the subnet manager's to say";
+  path.partition = 0x5;
+  expect_in(
+      refused(ErrorCode::kConfiguration, path),
+      {"PEAL_PKEY=0x5", "mlx5_0 port 1", "index 0: 0xffff, index 1: 0x0001, index 2: 0x8001"});
+}
+
+// NCCL's variable is an index, not a key.
+TEST_F(NicPort, IsInThePartitionThatNcclNames) {
+  fake_.pkeys = {0xffff, 0x0001, 0};
+  PathSettings path;
+  path.partition_index = 1;
+  EXPECT_EQ(open(path).partition().key, 0x0001);
+  path.partition_index = 2;
+  const Device device = open(path);
+  EXPECT_EQ(device.partition().index, 0);
+  ASSERT_EQ(device.path_settings().ignored.size(), 1u);
+  expect_in(device.path_settings().ignored[0], {"index 2", "NCCL_IB_PKEY is not followed"});
+}
+
+TEST_F(NicPort, HasNoPartitionsOnEthernet) {
+  be_roce();
+  fake_.pkeys = {0x7fff, 0x8001};
+  PathSettings path;
+  path.partition_index = 1;
+  const Device device = open(path);
+  EXPECT_EQ(device.partition().index, 0);
+  expect_in(device.path_settings().ignored.at(0), {"Ethernet", "NCCL_IB_PKEY is not followed"});
+  path.partition = 1;
+  expect_in(refused(ErrorCode::kConfiguration, path), {"PEAL_PKEY=0x1", "Ethernet"});
+}
+
+/// A tree with the traffic class of mlx5_0, port 1.
+class TrafficClass : public NicPort {
+ protected:
+  TrafficClass() { be_roce(); }
+  ~TrafficClass() override { fs::remove_all(root_); }
+  void say(const std::string& text) {
+    const fs::path folder = root_ / "sys/class/infiniband/mlx5_0/tc/1";
+    fs::create_directories(folder);
+    std::ofstream(folder / "traffic_class") << text;
+  }
+  PathSettings opened(bool by_people = false) {
+    PathSettings path;
+    path.traffic_class_open = !by_people;
+    return Device(library(), "", {.list = {}, .path = path, .root = root_}).path_settings();
+  }
+  fs::path root_ = fs::path(::testing::TempDir()) / ("tclass-" + std::to_string(::getpid()));
+};
+
+// Fails at 438a779: Linux puts the port's class into packets of its own queue pairs, and ours went
+// with 0, through the switches' queues that lose packets.
+TEST_F(TrafficClass, IsThePortsWhereNobodySetOne) {
+  say("Global tclass=236\n");
+  EXPECT_EQ(opened().traffic_class, 236);
+  EXPECT_EQ(opened().taken.size(), 1u);
+  EXPECT_EQ(opened(true).traffic_class, 0);
+  fake_.link_layer = IBV_LINK_LAYER_INFINIBAND;
+  fake_.lid = 7;
+  fake_.gids = {{"fe80::1"}};
+  EXPECT_EQ(opened().traffic_class, 0);
+}
+
+TEST_F(TrafficClass, IsZeroWhereThePortHasNone) {
+  EXPECT_EQ(opened().traffic_class, 0);
+  for (const char* text : {"", "\n", "tclass=1\n"}) {
+    say(text);
+    EXPECT_EQ(opened().traffic_class, 0) << text;
+    EXPECT_TRUE(opened().ignored.empty()) << text;
+  }
+  for (const char* text : {"Global tclass=256\n", "Global tclass=\n", "Global tclass=1x\n"}) {
+    say(text);
+    EXPECT_EQ(opened().traffic_class, 0) << text;
+    ASSERT_EQ(opened().ignored.size(), 1u) << text;
+  }
+}
+
+TEST_F(TrafficClass, OfACardIsNotTheSoftwareNics) {
+  say("Global tclass=236\n");
+  fake_.firmware = "0.1.0 softnic-cpu";
+  EXPECT_EQ(opened().traffic_class, 0);
+}
+
 Config configured(std::initializer_list<const char*> variables) {
   std::vector<const char*> environment(variables);
   environment.push_back(nullptr);
@@ -185,6 +291,9 @@ TEST(PathSettings, AreWhatOtherRuntimesUseUnlessSet) {
   EXPECT_EQ(settings.gid_index, PathSettings::kBest);
   EXPECT_FALSE(settings.gid_binds);
   EXPECT_EQ(settings.traffic_class, 0);
+  EXPECT_TRUE(settings.traffic_class_open);
+  EXPECT_EQ(settings.partition, PathSettings::kBest);
+  EXPECT_EQ(settings.partition_index, PathSettings::kBest);
   EXPECT_EQ(settings.service_level, 0);
   EXPECT_EQ(settings.ack_timeout, 20);
   EXPECT_EQ(settings.retry_count, 7);
@@ -196,12 +305,15 @@ TEST(PathSettings, AreWhatOtherRuntimesUseUnlessSet) {
 TEST(PathSettings, ComeFromPealsVariables) {
   const PathSettings settings = PathSettings::from(
       configured({"PEAL_GID_INDEX=3", "PEAL_TRAFFIC_CLASS=106", "PEAL_SERVICE_LEVEL=5",
-                  "PEAL_ACK_TIMEOUT=14", "PEAL_RETRY_COUNT=3", "PEAL_MTU=1024",
-                  "NCCL_IB_GID_INDEX=9", "NCCL_IB_TC=9", "NCCL_IB_TIMEOUT=9"}),
+                  "PEAL_ACK_TIMEOUT=14", "PEAL_RETRY_COUNT=3", "PEAL_MTU=1024", "PEAL_PKEY=0x8001",
+                  "NCCL_IB_GID_INDEX=9", "NCCL_IB_TC=9", "NCCL_IB_TIMEOUT=9", "NCCL_IB_PKEY=9"}),
       false);
   EXPECT_EQ(settings.gid_index, 3);
   EXPECT_TRUE(settings.gid_binds);
   EXPECT_EQ(settings.traffic_class, 106);
+  EXPECT_FALSE(settings.traffic_class_open);
+  EXPECT_EQ(settings.partition, 0x8001);
+  EXPECT_EQ(settings.partition_index, PathSettings::kBest);
   EXPECT_EQ(settings.service_level, 5);
   EXPECT_TRUE(settings.service_level_binds);
   EXPECT_EQ(settings.ack_timeout, 14);
@@ -211,22 +323,25 @@ TEST(PathSettings, ComeFromPealsVariables) {
 }
 
 const std::initializer_list<const char*> kOfNccl = {"NCCL_IB_GID_INDEX=3", "NCCL_IB_TC=106",
-                                                    "NCCL_IB_SL=2", "NCCL_IB_TIMEOUT=22",
-                                                    "NCCL_IB_RETRY_CNT=5"};
+                                                    "NCCL_IB_SL=2",        "NCCL_IB_TIMEOUT=22",
+                                                    "NCCL_IB_RETRY_CNT=5", "NCCL_IB_PKEY=3"};
 
 TEST(PathSettings, ComeFromNcclsVariablesOtherwise) {
   const PathSettings settings = PathSettings::from(configured(kOfNccl), false);
   EXPECT_EQ(settings.gid_index, 3);
   EXPECT_FALSE(settings.gid_binds);
   EXPECT_EQ(settings.traffic_class, 106);
+  EXPECT_FALSE(settings.traffic_class_open);
+  EXPECT_EQ(settings.partition_index, 3);
   EXPECT_EQ(settings.service_level, 2);
   EXPECT_FALSE(settings.service_level_binds);
   EXPECT_EQ(settings.ack_timeout, 22);
   EXPECT_EQ(settings.retry_count, 5);
-  EXPECT_EQ(settings.taken, (std::vector<std::string>{
-                                "GID index 3 (NCCL_IB_GID_INDEX)", "traffic class 106 (NCCL_IB_TC)",
-                                "service level 2 (NCCL_IB_SL)", "timeout 22 (NCCL_IB_TIMEOUT)",
-                                "retry count 5 (NCCL_IB_RETRY_CNT)"}));
+  EXPECT_EQ(settings.taken,
+            (std::vector<std::string>{
+                "GID index 3 (NCCL_IB_GID_INDEX)", "index of a partition key 3 (NCCL_IB_PKEY)",
+                "traffic class 106 (NCCL_IB_TC)", "service level 2 (NCCL_IB_SL)",
+                "timeout 22 (NCCL_IB_TIMEOUT)", "retry count 5 (NCCL_IB_RETRY_CNT)"}));
 }
 
 TEST(PathSettings, OfNcclAreNotForTheSoftwareNic) {
@@ -258,7 +373,8 @@ TEST(PathSettings, OfPealAreRefusedOutOfRange) {
   for (const char* variable :
        {"PEAL_GID_INDEX=256", "PEAL_GID_INDEX=-1", "PEAL_TRAFFIC_CLASS=256",
         "PEAL_SERVICE_LEVEL=16", "PEAL_ACK_TIMEOUT=0", "PEAL_ACK_TIMEOUT=32", "PEAL_RETRY_COUNT=8",
-        "PEAL_MTU=1500", "PEAL_MTU=", "PEAL_TRAFFIC_CLASS=0x6a"}) {
+        "PEAL_MTU=1500", "PEAL_MTU=", "PEAL_TRAFFIC_CLASS=0x6a", "PEAL_PKEY=0", "PEAL_PKEY=0x10000",
+        "PEAL_PKEY=0x", "PEAL_PKEY=-1", "PEAL_PKEY=8001h", "PEAL_PKEY="}) {
     expect_in(refusal(ErrorCode::kConfiguration, [&] { configured({variable}); }),
               {"is not accepted", "auto"});
   }

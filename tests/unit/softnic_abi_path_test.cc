@@ -25,6 +25,7 @@ struct Way {
   uint8_t hops = 64;
   uint8_t port = 1;
   Gid gid = {};
+  uint16_t key = 0;  // index of the P_Key of this end
 };
 
 /// Memory, CQ and queue pair of one device. Everything goes with its context.
@@ -51,9 +52,10 @@ class End {
     qp = ibv_create_qp(pd, &init);
     ASSERT_NE(qp, nullptr);
   }
-  int to_init(uint8_t port) const {
+  int to_init(uint8_t port, uint16_t key = 0) const {
     ibv_qp_attr attr = {};
     attr.qp_state = IBV_QPS_INIT;
+    attr.pkey_index = key;
     attr.port_num = port;
     attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
     return ibv_modify_qp(qp, &attr,
@@ -144,8 +146,8 @@ class Paths : public Presented {
                     ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE) {
     a.make_qp();
     b.make_qp();
-    EXPECT_EQ(a.to_init(there.port), 0);
-    EXPECT_EQ(b.to_init(back.port), 0);
+    EXPECT_EQ(a.to_init(there.port, there.key), 0);
+    EXPECT_EQ(b.to_init(back.port, back.key), 0);
     EXPECT_EQ(a.to_rtr(b.qp->qp_num, there), 0);
     EXPECT_EQ(b.to_rtr(a.qp->qp_num, back), 0);
     EXPECT_EQ(a.to_rts(), 0);
@@ -378,6 +380,24 @@ TEST_F(Paths, InfinibandWithAGidGoesByBoth) {
   wrong = there;
   wrong.source = 1;
   EXPECT_EQ(rtr(wrong), EINVAL);
+}
+
+TEST_F(Paths, PartitionIsOneThatOneEndIsAFullMemberOf) {
+  open_both("devices=2 pkeys=0xffff,0x8001,0x0001,0");
+  const auto ends_with = [&](uint16_t here, uint16_t there) {
+    return run({.lid = b.lid(), .key = here}, {.lid = a.lid(), .key = there});
+  };
+  EXPECT_EQ(ends_with(1, 1), IBV_WC_SUCCESS);
+  EXPECT_EQ(ends_with(2, 1), IBV_WC_SUCCESS);
+  EXPECT_EQ(ends_with(1, 2), IBV_WC_SUCCESS);
+  EXPECT_EQ(ends_with(2, 2), IBV_WC_RETRY_EXC_ERR) << "limited members";
+  EXPECT_EQ(ends_with(0, 1), IBV_WC_RETRY_EXC_ERR) << "different partitions";
+  EXPECT_EQ(a.to_init(1, 3), EINVAL) << "no key";
+  EXPECT_EQ(a.to_init(1, 4), EINVAL) << "no entry";
+  ibv_qp_attr attr = {};
+  ibv_qp_init_attr init = {};
+  ASSERT_EQ(ibv_query_qp(b.qp, &attr, IBV_QP_PKEY_INDEX, &init), 0);
+  EXPECT_EQ(attr.pkey_index, 1);
 }
 
 TEST_F(Paths, AnotherSubnetIsReachedThroughARouterOnly) {

@@ -434,6 +434,7 @@ TEST(Engine, GarbageRequestsAreAnsweredOrDroppedButNeverActOutsideKeys) {
     packet.flags = static_cast<uint8_t>(random() & 5);
     packet.destination = random() % 3;
     packet.source = Side::kQpn;
+    packet.detail = kDefaultPkey;
     packet.psn = pair.b.qp().receive.expected_psn;
     packet.address = random() % 4 == 0 ? ~0ull - random() % 64 : random() % 70'000;
     packet.rkey = random() % 4 == 0 ? random() : Side::kKey;

@@ -61,7 +61,7 @@ TEST(Presentation, HasADeviceALineOrSomeThatAreAlike) {
 TEST(Presentation, KnowsEachWord) {
   const PresentedDevice device = only(
       "link=roce ports=2 port=2 state=armed mtu=512 udp=50000-50010 refuse=devx,uar "
-      "max_qp=100 max_qp_wr=256 max_rd_atom=1 max_init_rd_atom=8 gids=v2:ipv6");
+      "max_qp=100 max_qp_wr=256 max_rd_atom=1 max_init_rd_atom=8 gids=v2:ipv6 bond=2 clock=real");
   EXPECT_EQ(device.ports, 2);
   EXPECT_EQ(device.port, 2);
   EXPECT_EQ(device.state, PortState::kArmed);
@@ -73,6 +73,9 @@ TEST(Presentation, KnowsEachWord) {
   EXPECT_EQ(device.log_max_qp_wr, 8);
   EXPECT_EQ(device.log_responder_depth, 0);
   EXPECT_EQ(device.log_initiator_depth, 3);
+  EXPECT_EQ(device.bonded, 2);
+  EXPECT_EQ(device.clock, Clock::kRealTime);
+  EXPECT_EQ(only("pkeys=0xffff,0,0x8001").pkeys, (std::vector<uint16_t>{0xffff, 0, 0x8001}));
   EXPECT_EQ(only("subnet=0xfec0000000000001").subnet, 0xfec0000000000001u);
   for (const char* what : {"devx", "dmabuf", "peermem", "uar", "atomics", "relaxed_ordering",
                            "umem_dmabuf", "umem_peermem"}) {
@@ -177,6 +180,12 @@ TEST(Presentation, RefusesWhatCannotBeRight) {
                            "max_rd_atom=0",
                            "max_rd_atom=32",
                            "max_init_rd_atom=3",
+                           "clock=2",
+                           "bond=2",
+                           "link=roce bond=5",
+                           "pkeys=",
+                           "pkeys=0x10000",
+                           "link=roce pkeys=1",
                            "mtu=1024 mtu=1024"}) {
     EXPECT_EQ(error_of(text).rfind("line 1: ", 0), 0u) << text << ": " << error_of(text);
   }

@@ -101,6 +101,7 @@ class SharedReceive : public ::testing::Test {
     packet.opcode = Opcode::kSend;
     packet.destination = qp.qpn;
     packet.source = qp.attributes.remote_qpn;
+    packet.detail = qp.attributes.pkey;
     packet.psn = qp.receive.expected_psn;
     packet.total = total;
     packet.offset = offset;

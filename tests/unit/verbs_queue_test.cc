@@ -97,6 +97,27 @@ TEST_F(VerbsQueueTest, TakesTheStatesWithWhatThePathSays) {
   EXPECT_EQ(rts.max_rd_atomic, 8);
 }
 
+// Both fail at 438a779: entry 0 of the table whatever it is, and one question for the next hop.
+TEST_F(VerbsQueueTest, UsesThePartitionOfItsPort) {
+  fake_.pkeys = {0x7fff, 0x8001};
+  const Device device(plain(), "", options());
+  const ProtectionDomain domain(device);
+  VerbsQueue(device, domain, 16).connect({}, 0);
+  EXPECT_EQ(fake_.transitions[0].first.pkey_index, 1);
+}
+
+TEST_F(VerbsQueueTest, AsksForTheNextHopAgainOnce) {
+  const Device device(plain(), "", options());
+  const ProtectionDomain domain(device);
+  VerbsQueue queue(device, domain, 16);
+  fake_.late_ahs = 1;
+  queue.connect({}, 0);
+  EXPECT_EQ(fake_.transitions.size(), 4u);
+  fake_.late_ahs = 2;
+  expect_in(refusal(ErrorCode::kSystem, [&] { queue.connect({}, 0); }),
+            {"ready to receive", "Connection timed out"});
+}
+
 TEST_F(VerbsQueueTest, GoesByGidsWhereThePathDoes) {
   const Device device(plain(), "", options());
   const ProtectionDomain domain(device);
