@@ -18,7 +18,7 @@
 
 namespace peal {
 
-inline constexpr uint32_t kContextVersion = 3;
+inline constexpr uint32_t kContextVersion = 4;
 inline constexpr uint32_t kMaxWindows = 64;
 /// PEs whose mapped heaps a context holds itself: the GPUs of one machine.
 inline constexpr uint32_t kNearPes = 8;
@@ -36,6 +36,8 @@ struct Window {
                       // this PE alone registered it, good as a source or destination at home
   const Be32* word_rkeys;    // the same memory with strict ordering: signals, atomics, p
   std::byte* const* direct;  // [n_pes]: where the peer's copy is mapped here, or null
+  uint32_t far = 0;          // 1: not in the memory of the GPU that runs the kernels
+  uint32_t unused = 0;
 };
 
 /// Window 0 is the symmetric heap. Grows while contexts exist; `count` is published last.

@@ -114,6 +114,7 @@ Window Windows::window_of(std::byte* address, size_t bytes, const Known& known) 
   window.base = address - first;
   window.bytes = bytes + first;
   std::ranges::copy(known.lkeys, window.lkeys);
+  window.far = transports_.gpu && !transports_.gpu->has(address) ? 1 : 0;
   return window;
 }
 

@@ -164,6 +164,8 @@ constexpr Choice<TransportKind, 4> kTransports{{{{"auto", TransportKind::kAuto},
                                                  {"proxy", TransportKind::kProxy}}}};
 constexpr Choice<DoorbellKind, 3> kDoorbells{
     {{{"auto", DoorbellKind::kAuto}, {"gpu", DoorbellKind::kGpu}, {"cpu", DoorbellKind::kCpu}}}};
+constexpr Choice<FenceKind, 3> kFences{
+    {{{"auto", FenceKind::kAuto}, {"gpu", FenceKind::kGpu}, {"system", FenceKind::kSystem}}}};
 constexpr Choice<ConnectKind, 2> kConnects{
     {{{"lazy", ConnectKind::kLazy}, {"eager", ConnectKind::kEager}}}};
 constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},

@@ -126,6 +126,19 @@ unsigned Gpu::memory_type(const void* address) const {
   });
 }
 
+bool Gpu::has(const void* address) const {
+  if (!holds(address)) return false;
+  unsigned managed = 0;
+  int index = -1;
+  return within([&](const cuda::Driver& driver) {
+    const cuda::Address at = device_address(address);
+    return driver.pointer_attribute(&managed, cuda::kPointerManaged, at) == cuda::kSuccess &&
+           managed == 0 &&
+           driver.pointer_attribute(&index, cuda::kPointerDevice, at) == cuda::kSuccess &&
+           index == index_;
+  });
+}
+
 DmaBuf Gpu::lend(std::byte* first_page, size_t bytes) const {
   if (!driver_->range_handle) {
     return DmaBuf("the CUDA driver has no cuMemGetHandleForAddressRange: it is older than 11.7");

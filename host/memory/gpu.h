@@ -64,6 +64,9 @@ class Gpu {
   /// True for a GPU's memory.
   bool holds(const void* address) const { return memory_type(address) == cuda::kMemoryTypeDevice; }
 
+  /// True for memory that is this GPU's and stays there.
+  bool has(const void* address) const;
+
   /// A GPU's memory as a dma-buf, for a device beside it. Whole pages of the host, inside one
   /// allocation.
   DmaBuf lend(std::byte* first_page, size_t bytes) const;
