@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What telling a NIC costs a kernel: three lines of a WQE, then fence, doorbell record and doorbell.
-// Ring and record lie in GPU memory, the register in pinned host memory, where a store costs what
-// one to a NIC does. Nobody listens.
+// What telling a NIC costs a kernel: three lines of a WQE, then fence, doorbell record and
+// doorbell. Ring and record lie in GPU memory, the register in pinned host memory, where a store
+// costs what one to a NIC does. Nobody listens.
 //
 //   doorbell_benchmark [--gpu N] [--rings N]     one JSON object a line: ns of one WQE and its ring
 #include <cuda_runtime.h>

@@ -8,11 +8,11 @@
 //                            ^floor of a reader: what happened before it, what it has seen, what
 //                             is older than the horizon
 //
-// Order is kept in vector clocks with two entries for each agent (a lane of a simulation): what it did
-// to memory of its device or any other, and what it did to memory that is far. A fence of device
-// scope lets go of the first only: a device that reads this one's memory sees what was stored there,
-// and not what is on its way elsewhere. Real memory holds the newest value always, so that what is not modelled (set-up, a look after the end) is
-// read and written plainly.
+// Order is kept in vector clocks with two entries for each agent (a lane of a simulation): what it
+// did to memory of its device or any other, and what it did to memory that is far. A fence of
+// device scope lets go of the first only: a device that reads this one's memory sees what was
+// stored there, and not what is on its way elsewhere. Real memory holds the newest value always, so
+// that what is not modelled (set-up, a look after the end) is read and written plainly.
 #pragma once
 
 #include <cstddef>
@@ -93,8 +93,9 @@ class Memory {
   uint64_t newest(uint64_t me, const void* p, unsigned bytes, Access access);
   void replace(uint64_t me, void* p, unsigned bytes, uint64_t value, Access access);
 
-  /// A release of device scope is seen by other devices too, by what they read of this one's memory;
-  /// what is far it leaves out, unless somebody it heard from fenced that with system scope.
+  /// A release of device scope is seen by other devices too, by what they read of this one's
+  /// memory; what is far it leaves out, unless somebody it heard from fenced that with system
+  /// scope.
   void fence(uint64_t me, Order order, Scope scope = Scope::kSystem);
   /// All of `agents` have met: what one did before, all know.
   void meet(const std::vector<uint64_t>& agents);

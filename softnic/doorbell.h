@@ -5,9 +5,10 @@
 //   by value    register -> hear() -> Sender::told      the record is looked at some passes later
 //   by record   the record is read whenever the queue is looked at
 //
-// By value is how a ConnectX hears: what is not rung is not heard of, and a WQE must be there before
-// the doorbell. A register here is plain memory, which keeps its last value only, so the records of
-// a page that was rung are looked at once more: where a card has lost a doorbell it does the same.
+// By value is how a ConnectX hears: what is not rung is not heard of, and a WQE must be there
+// before the doorbell. A register here is plain memory, which keeps its last value only, so the
+// records of a page that was rung are looked at once more: where a card has lost a doorbell it does
+// the same.
 #pragma once
 
 #include <cstdint>

@@ -52,9 +52,9 @@ struct QueueError {
   uint8_t reserved;
 };
 
-/// How far the fences reach by which a kernel hands work to the NIC. kGpu where the ring, the record
-/// and the kernels' heap are in this GPU's memory and the NIC reads them there; the sources that are
-/// not, their posters see to (Window::far).
+/// How far the fences reach by which a kernel hands work to the NIC. kGpu where the ring, the
+/// record and the kernels' heap are in this GPU's memory and the NIC reads them there; the sources
+/// that are not, their posters see to (Window::far).
 enum class NicFence : uint32_t { kSystem, kGpu };
 
 struct alignas(128) SendQueue {

@@ -104,8 +104,8 @@ class VerbsSendQueue {
     last_ = block_;
     block_ += wqe.blocks();
   }
-  /// Tells the NIC of all that is finished, as libmlx5 does: the record, then the first words of the
-  /// last WQE.
+  /// Tells the NIC of all that is finished, as libmlx5 does: the record, then the first words of
+  /// the last WQE.
   void ring() {
     store<uint32_t>(&doorbell_->send, Be32(static_cast<uint32_t>(block_) & 0xffff).raw);
     uint64_t value;

@@ -44,7 +44,7 @@ struct JobOptions {
   bool relaxed = true;         ///< payload keys have relaxed ordering
   Hears hears = Hears::kValue;
   mlx5::NicFence fence = mlx5::NicFence::kGpu;  ///< of every queue
-  bool connected = true;       ///< else connect() brings the queue pairs up
+  bool connected = true;                        ///< else connect() brings the queue pairs up
   uint64_t timeout_ns = 20 * kSecond;
   WireWeather weather = {};
   softnic::FaultPlan faults = {};  ///< of every NIC; of those that watch records

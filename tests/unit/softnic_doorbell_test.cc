@@ -6,11 +6,10 @@
 //
 // Fails at 438a779, which knew records only: a client that never rang worked, and one that rang
 // before its record was there did not. Both are wrong on a ConnectX, the other way round.
-#include "softnic/doorbell.h"
-
 #include <cstdlib>
 #include <string>
 
+#include "softnic/doorbell.h"
 #include "tests/unit/softnic_support.h"
 
 namespace peal::softnic::testing {
@@ -39,9 +38,7 @@ constexpr char kRecord[] = "record";
 using DoorbellByValue = DoorbellBy<kValue>;
 using DoorbellByRecord = DoorbellBy<kRecord>;
 
-Qp::Doorbell value(uint32_t count, const Qp& qp) {
-  return {Be32(count << 8), Be32(qp.qpn << 8)};
-}
+Qp::Doorbell value(uint32_t count, const Qp& qp) { return {Be32(count << 8), Be32(qp.qpn << 8)}; }
 
 TEST_F(DoorbellByValue, IsEnoughWithoutARecord) {
   auto qp = make_loop();
