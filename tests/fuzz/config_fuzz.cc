@@ -40,8 +40,6 @@ constexpr const char* kNames[] = {
     "PEAL_SOFTNIC_ENGINE_PROGRAM",
     "PEAL_SOFTNIC_FAULTS",
     "PEAL_SOFTNIC_PRESENT",
-    "PEAL_SOFTNIC_DOORBELL",
-    "PEAL_FENCE",
     "PEAL_RAILS",
     "PEAL_HCA",
     "NCCL_IB_HCA",
