@@ -35,13 +35,18 @@ PEAL_HD Be32 posted_count(uint64_t index) { return Be32{static_cast<uint32_t>(in
 /// what was posted visible before either store.
 template <Reach R>
 PEAL_HD void tell_nic(const SendQueue& q, Be32 posted) {
+  // Read ahead of the fence: behind it nobody waits for memory.
+  DoorbellRecord* const record = q.doorbell_record;
+  uint64_t* const reg = q.doorbell;
+  const Be32 qpn_shifted = q.qpn_shifted;
+  const bool twice = kMmioMayOvertake && q.ring_twice != 0;
   fence_posted<R, Edge::kM2>();
-  write_doorbell_record(q.doorbell_record, posted);
-  ring_doorbell(q.doorbell, posted, q.qpn_shifted);
-  if (kMmioMayOvertake && q.ring_twice != 0) {
+  write_doorbell_record(record, posted);
+  ring_doorbell(reg, posted, qpn_shifted);
+  if (twice) {
     // Edge M3: a NIC that lost the first doorbell finds the record when it hears the second.
     fence_posted<R, Edge::kM3>();
-    ring_doorbell(q.doorbell, posted, q.qpn_shifted);
+    ring_doorbell(reg, posted, qpn_shifted);
   }
 }
 
