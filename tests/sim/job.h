@@ -27,7 +27,8 @@ namespace peal::sim {
 
 inline constexpr uint64_t kSecond = 1'000'000'000;
 
-/// What a NIC goes by.
+/// What a NIC goes by. The way in which 438a779 rang, with no fence before the doorbell, fails with
+/// kValue.
 enum class Hears {
   kRecords,  ///< watches the doorbell records, as the software NIC can
   kRing,     ///< looks at a record when its register was written: a card that loses every doorbell
