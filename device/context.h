@@ -36,8 +36,9 @@ struct Window {
                       // this PE alone registered it, good as a source or destination at home
   const Be32* word_rkeys;    // the same memory with strict ordering: signals, atomics, p
   std::byte* const* direct;  // [n_pes]: where the peer's copy is mapped here, or null
-  uint32_t dumped = 0;  // 1: a completion does not say that what the NIC brought is here; a DUMP
-                        // behind it does. Edge M18
+  uint32_t far = 0;          // 1: not in the memory of the GPU that runs the kernels
+  uint32_t dumped = 0;       // 1: a completion does not say that what the NIC brought is here; a
+                             // DUMP behind it does. Edge M18
 };
 
 /// Window 0 is the symmetric heap. Grows while contexts exist; `count` is published last.

@@ -200,8 +200,10 @@ struct Origin {
 PEAL_DEVICE_COLD inline Origin resolve_local_elsewhere(ContextState* state, Asked asked,
                                                        uint32_t rail) {
   const Window* w = find_window(state->fields.windows, asked.address, asked.bytes, Side::kHome);
-  if (w != nullptr) return {{offset_in(*w, asked.address), w->lkeys[rail]}, Status::kOk, w->dumped};
-  return {{}, refuse(state, Status::kNotRegistered, asked), 0};
+  if (w == nullptr) return {{}, refuse(state, Status::kNotRegistered, asked), 0};
+  // Edge M2 far: a queue's own fence may reach no further than this GPU.
+  if (w->far != 0) fence_posted<Reach::kSystem, Edge::kM2Far>();
+  return {{offset_in(*w, asked.address), w->lkeys[rail]}, Status::kOk, w->dumped};
 }
 
 /// For a transfer by queue `q`.

@@ -112,7 +112,8 @@ QueueOptions Runtime::State::queue_options(const ContextOptions& options, Reach 
           // Atomics of all blocks meet on queues of rail 0, which owned queues must not be shared
           // for.
           .rails = rails && reach == Reach::kGpu ? rails->count() : 1,
-          .tested = config.self_test};
+          .tested = config.self_test,
+          .fence = config.fence};
 }
 
 // Connected and proven as far as they are to be from the start. Null where there is no NIC.

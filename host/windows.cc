@@ -111,10 +111,9 @@ Windows::Known Windows::registered(std::byte* address, size_t bytes, bool words)
 // Completions lie in the memory of the kernels' GPU, and vouch for what lies there too, if that GPU
 // shows writes in order. A thread that posts for kernels polls in memory of the host, as a CPU
 // does.
-uint32_t Windows::must_dump(const std::byte* address) const {
+bool Windows::must_dump(bool far) const {
   const std::shared_ptr<Gpu>& gpu = transports_.gpu;
-  if (!gpu || transports_.routes.by_nic() == Route::kProxy) return 0;
-  return gpu->owns(address) && gpu->orders_writes() ? 0 : 1;
+  return gpu && transports_.routes.by_nic() != Route::kProxy && (far || !gpu->orders_writes());
 }
 
 Window Windows::window_of(std::byte* address, size_t bytes, const Known& known) const {
@@ -122,8 +121,10 @@ Window Windows::window_of(std::byte* address, size_t bytes, const Known& known) 
   Window window{};
   window.base = address - first;
   window.bytes = bytes + first;
-  window.dumped = must_dump(address);
   std::ranges::copy(known.lkeys, window.lkeys);
+  const bool far = transports_.gpu && !transports_.gpu->owns(address);
+  window.far = far ? 1 : 0;
+  window.dumped = must_dump(far) ? 1 : 0;
   return window;
 }
 

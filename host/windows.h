@@ -54,7 +54,7 @@ class Windows {
   int32_t first_unreachable(PeerMemory& memory) const;
   struct Known;
   Known registered(std::byte* address, size_t bytes, bool words) const;
-  uint32_t must_dump(const std::byte* address) const;
+  bool must_dump(bool far) const;
   Window window_of(std::byte* address, size_t bytes, const Known& known) const;
 
   LiveGroup& bootstrap_;

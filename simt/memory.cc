@@ -102,15 +102,30 @@ void Memory::guard(const void* start, size_t bytes) {
 }
 
 void Memory::set_far(const void* start, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += 8)
+  for (size_t i = 0; i < bytes; i += 8) {
     granule(static_cast<const std::byte*>(start) + i).far = true;
+  }
+}
+
+// Where a clock has what an agent did to memory such as this.
+size_t Memory::entry(const Granule& g, uint64_t agent) { return 2 * agent + (g.far ? 1 : 0); }
+
+void Memory::tick(uint64_t me) {
+  Clock& clock = agents_[me].clock;
+  clock[2 * me + 1] = ++clock[2 * me];
+}
+
+// What the agent knows is everywhere now.
+void Memory::settle(uint64_t me) {
+  settled_.resize(agents_[me].clock.size(), 0);
+  join(settled_, agents_[me].clock);
 }
 
 void Memory::add_agent(const Place& place) {
   agents_.emplace_back().place = place;
   // Each starts at 1, so that 0 in somebody's clock means "knows nothing of it".
-  for (Agent& agent : agents_) agent.clock.resize(agents_.size(), 0);
-  agents_.back().clock.back() = 1;
+  for (Agent& agent : agents_) agent.clock.resize(2 * agents_.size(), 0);
+  tick(agents_.size() - 1);
 }
 
 Memory::Granule& Memory::granule(const void* p) {
@@ -139,13 +154,14 @@ uint32_t Memory::floor(const Granule& g, const Agent& me) const {
   uint32_t floor = g.first;
   for (uint32_t at = g.last(); at > floor; --at) {
     const Message& m = g.message(at);
-    if (me.clock[m.agent] >= m.clock || operations_ - m.at > weather_.horizon) {
+    if (me.clock[entry(g, m.agent)] >= m.clock || operations_ - m.at > weather_.horizon) {
       floor = at;
       break;
     }
   }
   for (const Seen& seen : g.seen) {
-    if (seen.at > floor && (&agents_[seen.agent] == &me || me.clock[seen.agent] >= seen.clock))
+    if (seen.at > floor &&
+        (&agents_[seen.agent] == &me || me.clock[entry(g, seen.agent)] >= seen.clock))
       floor = seen.at;
   }
   return floor;
@@ -214,10 +230,12 @@ void Memory::check_guard(const Granule& g, uint64_t me, const void* p) {
                 " (memory that has one user at a time)");
   };
   for (const Seen& reader : g.readers) {
-    if (reader.agent != me && writer.clock[reader.agent] < reader.clock) fail(reader.agent, "load");
+    if (reader.agent != me && writer.clock[entry(g, reader.agent)] < reader.clock) {
+      fail(reader.agent, "load");
+    }
   }
   const Message& m = g.messages.back();
-  if (m.agent != kNobody && m.agent != me && writer.clock[m.agent] < m.clock) {
+  if (m.agent != kNobody && m.agent != me && writer.clock[entry(g, m.agent)] < m.clock) {
     fail(m.agent, "store");
   }
 }
@@ -230,7 +248,7 @@ void Memory::append(Granule& g, uint64_t me, const void* p, Message message) {
   }
   if (message.value != g.messages.back().value) ++changes_;
   message.agent = static_cast<uint32_t>(me);
-  message.clock = writer.clock[me] + (message.late ? 2 : 0);  // the next store is one further
+  message.clock = writer.clock[2 * me] + (message.late ? 2 : 0);  // the next store is one further
   message.at = operations_;
   if (g.far && writer.on_bus) {
     message.clock = kUnderWay;
@@ -244,7 +262,7 @@ void Memory::append(Granule& g, uint64_t me, const void* p, Message message) {
   }
   see(g, me, g.last(), g.messages.back().clock);
   if (g.guarded) g.readers.clear();  // the store speaks for itself
-  ++writer.clock[me];
+  tick(me);
 }
 
 // A read from far memory pushes what is under way there.
@@ -252,11 +270,11 @@ void Memory::arrive(uint64_t me) {
   Agent& agent = agents_[me];
   for (const auto& [granule, at] : agent.under_way) {
     if (at >= granule->first && at <= granule->last()) {
-      granule->messages[at - granule->first].clock = agent.clock[me];
+      granule->messages[at - granule->first].clock = agent.clock[2 * me];
     }
   }
   agent.under_way.clear();
-  ++agent.clock[me];
+  tick(me);
 }
 
 void Memory::note(uint64_t me, const char* what, const void* p, uint64_t value) {
@@ -284,8 +302,8 @@ uint64_t Memory::load(uint64_t me, const void* p, unsigned bytes, Access access)
     }
   }
   take_order(g, at, mask_of(p, bytes), me, access);
-  see(g, me, at, agents_[me].clock[me]);
-  ++agents_[me].clock[me];
+  see(g, me, at, agents_[me].clock[2 * me]);
+  tick(me);
   const uint64_t value = field(g.message(at).value, p, bytes);
   note(me, "load", p, value);
   return value;
@@ -295,8 +313,8 @@ uint64_t Memory::newest(uint64_t me, const void* p, unsigned bytes, Access acces
   Granule& g = granule(p);
   if (g.far && agents_[me].on_bus) arrive(me);
   take_order(g, g.last(), mask_of(p, bytes), me, access);
-  see(g, me, g.last(), agents_[me].clock[me]);
-  ++agents_[me].clock[me];
+  see(g, me, g.last(), agents_[me].clock[2 * me]);
+  tick(me);
   const uint64_t value = field(g.messages.back().value, p, bytes);
   note(me, "atomic", p, value);
   return value;
@@ -320,6 +338,7 @@ void Memory::store(uint64_t me, void* p, unsigned bytes, uint64_t value, Access 
   if (writer.unordered) {
     // Releases nothing itself; a later store that may not be reordered speaks for it.
   } else if (releases(access.order)) {
+    if (access.scope == Scope::kSystem) settle(me);
     message.released = std::make_shared<const Clock>(writer.clock);
   } else if (access.scope != Scope::kLane && !message.late) {
     message.released = writer.fenced;
@@ -339,6 +358,7 @@ void Memory::replace(uint64_t me, void* p, unsigned bytes, uint64_t value, Acces
   Clock released;
   const Released& before = g.messages.back().released;
   if (before != nullptr && (g.messages.back().mask & message.mask) != 0) released = *before;
+  if (releases(access.order) && access.scope == Scope::kSystem) settle(me);
   const Clock* own = releases(access.order) ? &writer.clock : writer.fenced.get();
   if (writer.unordered) own = nullptr;
   if (own != nullptr) {
@@ -350,11 +370,19 @@ void Memory::replace(uint64_t me, void* p, unsigned bytes, uint64_t value, Acces
   append(g, me, p, std::move(message));
 }
 
-void Memory::fence(uint64_t me, Order order) {
+void Memory::fence(uint64_t me, Order order, Scope scope) {
   Agent& agent = agents_[me];
   if (acquires(order) && !agent.pending.empty()) join(agent.clock, agent.pending);
-  if (releases(order)) agent.fenced = std::make_shared<const Clock>(agent.clock);
-  ++agent.clock[me];
+  if (releases(order)) {
+    if (scope == Scope::kSystem) settle(me);
+    settled_.resize(agent.clock.size(), 0);
+    Clock released = agent.clock;
+    for (size_t far = 1; far < released.size(); far += 2) {
+      released[far] = std::min(released[far], settled_[far]);
+    }
+    agent.fenced = std::make_shared<const Clock>(std::move(released));
+  }
+  tick(me);
   note(me, "fence", base_, 0);
 }
 
@@ -364,14 +392,14 @@ void Memory::meet(const std::vector<uint64_t>& agents) {
   for (const uint64_t agent : agents) join(all, agents_[agent].clock);
   for (const uint64_t agent : agents) {
     agents_[agent].clock = all;
-    ++agents_[agent].clock[agent];
+    tick(agent);
   }
 }
 
 Released Memory::release(uint64_t me) {
   Agent& agent = agents_[me];
   auto released = std::make_shared<const Clock>(agent.clock);
-  ++agent.clock[me];
+  tick(me);
   ++changes_;  // a message under way is something that happens
   return released;
 }

@@ -8,9 +8,11 @@
 //                            ^floor of a reader: what happened before it, what it has seen, what
 //                             is older than the horizon
 //
-// Order is kept in vector clocks, one entry for each agent (a lane of a simulation). Real memory
-// holds the newest value always, so that what is not modelled (set-up, a look after the end) is
-// read and written plainly.
+// Order is kept in vector clocks with two entries for each agent (a lane of a simulation): what it
+// did to memory of its device or any other, and what it did to memory that is far. A fence of
+// device scope lets go of the first only: a device that reads this one's memory sees what was
+// stored there, and not what is on its way elsewhere. Real memory holds the newest value always, so
+// that what is not modelled (set-up, a look after the end) is read and written plainly.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +46,7 @@ struct Access {
   Order order = Order::kRelaxed;
 };
 
-/// What each agent had done when something was released.
+/// What each agent had done when something was released: near, far, agent by agent.
 using Clock = std::vector<uint32_t>;
 using Released = std::shared_ptr<const Clock>;
 
@@ -75,6 +77,8 @@ class Memory {
   /// From now on every write into the range must be ordered behind all reads and writes of it, or
   /// the simulation fails: memory that has one user at a time.
   void guard(const void* start, size_t bytes);
+  /// The range is in no device's memory: a fence of device scope does not reach so far.
+  void set_far(const void* start, size_t bytes);
   bool holds(const void* p) const {
     return static_cast<const std::byte*>(p) >= base_ && static_cast<const std::byte*>(p) < end_;
   }
@@ -90,7 +94,10 @@ class Memory {
   uint64_t newest(uint64_t me, const void* p, unsigned bytes, Access access);
   void replace(uint64_t me, void* p, unsigned bytes, uint64_t value, Access access);
 
-  void fence(uint64_t me, Order order);
+  /// A release of device scope is seen by other devices too, by what they read of this one's
+  /// memory; what is far it leaves out, unless somebody it heard from fenced that with system
+  /// scope.
+  void fence(uint64_t me, Order order, Scope scope = Scope::kSystem);
   /// All of `agents` have met: what one did before, all know.
   void meet(const std::vector<uint64_t>& agents);
 
@@ -110,9 +117,8 @@ class Memory {
   /// Stores of `me` release nothing until it is called with false: a NIC that may reorder.
   void set_unordered(uint64_t me, bool unordered) { agents_[me].unordered = unordered; }
 
-  /// Far memory is on another bus than the rest for agents on a bus: what such a one has stored
-  /// there, nothing that it does is behind, until it has read from far memory.
-  void set_far(const void* start, size_t bytes);
+  /// From now on far memory is on another bus than the rest for this agent: nothing that it does is
+  /// behind what it has stored there, until it has read from far memory.
   void set_on_bus(uint64_t me) { agents_[me].on_bus = true; }
 
   /// Stores that changed something so far.
@@ -144,6 +150,9 @@ class Memory {
   };
 
   Granule& granule(const void* p);
+  static size_t entry(const Granule& g, uint64_t agent);
+  void tick(uint64_t me);
+  void settle(uint64_t me);
   uint32_t floor(const Granule& g, const Agent& me) const;
   void see(Granule& g, uint64_t me, uint32_t at, uint32_t clock);
   void check_guard(const Granule& g, uint64_t me, const void* p);
@@ -162,6 +171,7 @@ class Memory {
   std::vector<Granule*> granules_;
   std::deque<Granule> pool_;
   std::vector<Agent> agents_;
+  Clock settled_;  // what was fenced with system scope by whomever
   std::map<const void*, std::string> names_;
   std::map<const void*, std::deque<Posted>> registers_;
   uint64_t operations_ = 0;

@@ -10,6 +10,8 @@
 #include <new>
 #include <system_error>
 
+#include "softnic/doorbell.h"
+
 namespace peal::softnic {
 
 Tables::Tables(uint16_t lid, uint32_t epoch, const Timing& timing) {
@@ -18,6 +20,7 @@ Tables::Tables(uint16_t lid, uint32_t epoch, const Timing& timing) {
   port.cqs = cqs.data();
   port.srqs = srqs.data();
   port.qps = qps.data();
+  port.pages = pages.data();
   port.dc_connections = dc_connections.data();
   port.dc_connection_count = dc_connections.capacity();
   port.dc_epochs = epoch;
@@ -51,8 +54,8 @@ Control::Counted* Control::find_pd(uint32_t pd) {
   return pd < domains_.used() && domains_[pd].exists ? &domains_[pd] : nullptr;
 }
 
-Control::Counted* Control::find_page(uint32_t id) {
-  return id < pages_.used() && pages_[id].exists ? &pages_[id] : nullptr;
+DoorbellPage* Control::find_page(uint32_t id) {
+  return id < tables_.pages.used() && tables_.pages[id].exists ? &tables_.pages[id] : nullptr;
 }
 
 // ---- protection domains, UAR pages, keys
@@ -78,19 +81,20 @@ Refusal Control::free_pd(uint32_t pd) {
 Created Control::attach_uar(std::byte* page) {
   const Runner::Pause pause(runner_);
   if (page == nullptr) return refused(CommandStatus::kBadParameter, "UAR page without memory");
-  const uint32_t id = pages_.take();
+  const uint32_t id = tables_.pages.take();
   if (id == 0) return refused(CommandStatus::kNoResources, "no UAR page left");
-  pages_[id] = {true, 0};
+  tables_.pages[id] = {.exists = true, .memory = page};
+  tables_.port.page_count = tables_.pages.used();
   return {id, {}};
 }
 
 Refusal Control::detach_uar(uint32_t page_id) {
   const Runner::Pause pause(runner_);
-  Counted* page = find_page(page_id);
+  DoorbellPage* page = find_page(page_id);
   if (page == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown UAR page");
   if (page->users > 0) return refuse_with(CommandStatus::kBusy, "queues use this UAR page");
-  page->exists = false;
-  pages_.release(page_id);
+  *page = {};
+  tables_.pages.release(page_id);
   return {};
 }
 
@@ -178,7 +182,7 @@ Refusal Control::check(const QueuePairConfig& config) {
 void Control::count_users(const QueuePair& qp, int32_t by) {
   const auto add = [by](uint32_t& users) { users += static_cast<uint32_t>(by); };
   add(domains_[qp.pd].users);
-  if (qp.uar_page != 0) add(pages_[qp.uar_page].users);
+  if (qp.uar_page != 0) add(tables_.pages[qp.uar_page].users);
   if (CompletionQueue* cq = find_cq(tables_.port, qp.send_cq)) {
     add(cq->users);
     if (qp.send_buffer != nullptr) add(cq->writers);
@@ -230,8 +234,14 @@ Refusal Control::query_qp(uint32_t qpn, QueuePairAttributes* answer) {
   return {};
 }
 
+// What was rung so far is not for the queue pair that has the number next.
+void Control::hear_out() {
+  if (tables_.port.by_value) hear_registers(tables_.port);
+}
+
 void Control::release_qp(uint32_t qpn) {
   QueuePair& qp = tables_.qps[qpn];
+  hear_out();
   runner_.forget(qpn);
   if (faults_ != nullptr) faults_->forget(qpn);
   count_users(qp, -1);
@@ -284,6 +294,7 @@ Refusal Control::modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes
   if (to.state == QpState::kReset) {
     runner_.forget(qpn);
     if (faults_ != nullptr) faults_->forget(qpn);
+    hear_out();
     reset(*qp);
     return {};
   }

@@ -36,6 +36,7 @@ struct Tables {
   Table<CompletionQueue> cqs{1, 1u << 16};
   Table<SharedReceiveQueue> srqs{1, 1u << 16};
   Table<QueuePair> qps{kFirstQpn, 1u << 15};
+  Table<DoorbellPage> pages{1, 1u << 15};
   Table<DcConnection> dc_connections{1, 1u << 13};
 };
 
@@ -53,8 +54,8 @@ class Control : public Commands {
   /// Numbers handed out so far, plus one; and whether one is in use.
   uint32_t pds_used() const { return domains_.used(); }
   bool pd_exists(uint32_t pd) const { return domains_[pd].exists; }
-  uint32_t uars_used() const { return pages_.used(); }
-  bool uar_exists(uint32_t id) const { return pages_[id].exists; }
+  uint32_t uars_used() const { return tables_.pages.used(); }
+  bool uar_exists(uint32_t id) const { return tables_.pages[id].exists; }
 
   Created allocate_pd() override;
   Refusal free_pd(uint32_t pd) override;
@@ -84,7 +85,7 @@ class Control : public Commands {
   bool port_up() override;
 
  private:
-  /// Something counted: a protection domain or a UAR page, and how many objects use it.
+  /// Something counted: a protection domain, and how many objects use it.
   struct Counted {
     bool exists;
     uint32_t users;
@@ -98,16 +99,16 @@ class Control : public Commands {
 
   void tell_listeners();
   Counted* find_pd(uint32_t pd);
-  Counted* find_page(uint32_t id);
+  DoorbellPage* find_page(uint32_t id);
   Refusal check(const QueuePairConfig& config);
   void count_users(const QueuePair& qp, int32_t by);
+  void hear_out();
   void release_qp(uint32_t qpn);
 
   Tables& tables_;
   Runner& runner_;
   std::unique_ptr<Faults> faults_;
   Table<Counted> domains_{1, 1u << 15};
-  Table<Counted> pages_{1, 1u << 15};
   std::vector<uint8_t> variants_;  // low byte of the key last given to an index
   std::deque<AsyncEvent> events_;
   std::vector<Armed> armed_;

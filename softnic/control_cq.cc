@@ -61,7 +61,7 @@ Created Control::create_cq(const CompletionQueueConfig& config) {
                       .buffer = config.buffer,
                       .doorbell = config.doorbell,
                       .uar_page = config.uar_page};
-  if (config.uar_page != 0) ++pages_[config.uar_page].users;
+  if (config.uar_page != 0) ++tables_.pages[config.uar_page].users;
   tables_.port.cq_count = tables_.cqs.used();
   return {cqn, {}};
 }
@@ -71,7 +71,7 @@ Refusal Control::destroy_cq(uint32_t cqn) {
   CompletionQueue* cq = find_cq(tables_.port, cqn);
   if (cq == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown cqn");
   if (cq->users > 0) return refuse_with(CommandStatus::kBusy, "queue pairs use this CQ");
-  if (cq->uar_page != 0) --pages_[cq->uar_page].users;
+  if (cq->uar_page != 0) --tables_.pages[cq->uar_page].users;
   cq->exists = false;
   std::erase_if(armed_, [=](const Armed& each) { return each.cqn == cqn; });
   tables_.cqs.release(cqn);

@@ -109,7 +109,8 @@ bool Driver::attend_faults(uint64_t now) {
 bool Driver::round() {
   const uint64_t now = now_ns();
   if (port_.faults != nullptr && !attend_faults(now)) return false;
-  bool worked = wire_.poll(now);
+  bool worked = port_.by_value && hear_registers(port_);
+  worked |= wire_.poll(now);
   worked |= poll_busy(now);
   worked |= poll_idle(now);
   wire_.flush();
@@ -142,7 +143,7 @@ bool Driver::poll_idle(uint64_t now) {
   for (; looks > 0 && !idle_.empty(); --looks) {
     if (idle_at_ >= idle_.size()) idle_at_ = 0;
     QueuePair& qp = port_.qps[idle_[idle_at_]];
-    if (!rung(qp) && !unsettled(qp)) {
+    if (!rung(port_, qp) && !unsettled(qp)) {
       ++idle_at_;
       continue;
     }

@@ -39,11 +39,10 @@ PEAL_HD bool unsettled(const QueuePair& qp) {
 }
 
 /// True when the client has posted something the engine has not seen.
-PEAL_HD bool rung(const QueuePair& qp) {
+PEAL_HD bool rung(const Port& port, QueuePair& qp) {
   const bool failed = qp.state == QpState::kError;
   if (qp.doorbell == nullptr || (!failed && qp.state != QpState::kReadyToSend)) return false;
-  const uint32_t sent = Be32::from_raw(load<uint32_t>(&qp.doorbell->send)).host();
-  if (qp.send_buffer != nullptr && ((sent ^ static_cast<uint32_t>(qp.send.posted)) & 0xffff) != 0) {
+  if (qp.send_buffer != nullptr && told(port, qp) != static_cast<uint16_t>(qp.send.posted)) {
     return !qp.send.doorbell_fault || !failed;
   }
   if (!failed || qp.receive_buffer == nullptr) return false;

@@ -26,11 +26,12 @@ namespace {
 
 /// The engine as a thread of this process, talking to others through shared memory.
 struct CpuEngine {
-  CpuEngine(Fabric& fabric, const Timing& timing)
-      : tables(fabric.lid(), static_cast<uint32_t>(fabric.generation()), timing),
+  CpuEngine(Fabric& fabric, const Settings& settings)
+      : tables(fabric.lid(), static_cast<uint32_t>(fabric.generation()), settings.timing),
         wire(tables.port, fabric),
         control(tables, driver),
         driver(tables.port, wire) {
+    tables.port.by_value = settings.doorbell_by_value;
     driver.start([this] { control.collect(); });
   }
 
@@ -99,7 +100,7 @@ Nic::State::State(const PresentedDevice& as)
       fabric(settings),
       gids(gid_table(device, fabric.lid(), fabric.guid())),
       router(fabric, device, gids),
-      cpu(std::make_unique<CpuEngine>(fabric, settings.timing)),
+      cpu(std::make_unique<CpuEngine>(fabric, settings)),
       events(epoll_create1(EPOLL_CLOEXEC)) {
   if (!events.valid()) throw std::system_error(errno, std::generic_category(), "softnic: epoll");
   watch_events();

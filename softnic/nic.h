@@ -204,8 +204,9 @@ class Nic {
   Created create_dc_target(const DcTargetConfig& config);  // answers the DCTN
   Refusal destroy_dc_target(uint32_t dctn);
 
-  /// A UAR page. `page` (4 KiB) is plain memory the caller owns, the host's or gpu_page(); stores
-  /// to it are only a wake-up.
+  /// A UAR page. `page` (4 KiB) is plain memory the caller owns, the host's or gpu_page(). An
+  /// engine on the CPU takes doorbells from its registers, which are 0 again then
+  /// (PEAL_SOFTNIC_DOORBELL).
   Created attach_uar(std::byte* page);
   Refusal detach_uar(uint32_t page_id);
 

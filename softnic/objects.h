@@ -137,6 +137,8 @@ struct Sender {
   Cursor cursor = {};
   uint32_t offset = 0;
 
+  uint16_t told = 0;            // blocks posted, by register (doorbell.h)
+  uint32_t looked = 0;          // DoorbellPage::looks when the record was last read for it
   bool doorbell_fault = false;  // fails the queue once what was posted before is done
 
   uint32_t psn = 0;         // of the next new packet
@@ -215,6 +217,15 @@ struct QueuePair {
   Sender send;  // last, and its window the last of it: what a direct wire never uses
 };
 
+/// A UAR page: the doorbell registers of its queue pairs.
+struct DoorbellPage {
+  bool exists = false;
+  uint32_t users = 0;           // queue pairs
+  std::byte* memory = nullptr;  // null: nobody listens there
+  uint32_t look_in = 0;         // passes until the records are looked at; 0 = not now
+  uint32_t looks = 0;           // so far
+};
+
 /// What a DC target remembers of one initiator, to recognise repeated requests.
 struct DcConnection {
   bool exists = false;
@@ -264,6 +275,9 @@ struct Port {
   uint32_t srq_count = 0;
   QueuePair* qps = nullptr;
   uint32_t qp_count = 0;
+  DoorbellPage* pages = nullptr;
+  uint32_t page_count = 0;
+  bool by_value = false;  // the register's value is what counts (doorbell.h)
   DcConnection* dc_connections = nullptr;
   uint32_t dc_connection_count = 0;
   uint32_t dc_epochs = 0;

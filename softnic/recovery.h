@@ -13,6 +13,7 @@
 #include "device/mlx5/layout.h"
 #include "softnic/completion.h"
 #include "softnic/decode.h"
+#include "softnic/doorbell.h"
 #include "softnic/objects.h"
 #include "softnic/responder.h"
 #include "softnic/timing.h"
@@ -24,13 +25,13 @@ class Recovery {
  public:
   PEAL_HD Recovery(Port& port, uint64_t now) : port_(port), now_(now) {}
 
-  /// Takes note of what was posted; true when there was something. A record that went backwards or
-  /// ran over the ring is a fault, reported once everything posted before it is done.
+  /// Takes note of what was posted; true when there was something. A count that ran over the ring,
+  /// or a record that went backwards where the record counts, is a fault, reported once everything
+  /// posted before it is done.
   PEAL_HD bool observe_doorbell(QueuePair& qp) {
     Sender& send = qp.send;
     if (send.doorbell_fault) return false;
-    const uint32_t record = Be32::from_raw(load<uint32_t>(&qp.doorbell->send)).host();
-    const auto counter = static_cast<uint16_t>(record);
+    const uint16_t counter = told(port_, qp);
     if (counter == static_cast<uint16_t>(send.posted)) return false;
     uint32_t heard = 1;
     if (port_.faults != nullptr) heard = times_heard(*port_.faults, qp, counter, now_);

@@ -37,6 +37,13 @@ EngineChoice choice_of(std::string_view text) {
 }
 
 void read_engine(Settings* settings) {
+  if (const char* doorbell = std::getenv("PEAL_SOFTNIC_DOORBELL")) {
+    const std::string_view text = doorbell;
+    if (text != "value" && text != "record") {
+      malformed("PEAL_SOFTNIC_DOORBELL", text, "value or record");
+    }
+    settings->doorbell_by_value = text == "value";
+  }
   if (const char* engine = std::getenv("PEAL_SOFTNIC_ENGINE")) {
     settings->engine = choice_of(engine);
   }

@@ -5,6 +5,7 @@
 //   PEAL_SOFTNIC_FABRIC         NICs see each other when they name the same fabric    (default)
 //   PEAL_SOFTNIC_DIR            where the files of the fabric live                    (/dev/shm)
 //   PEAL_SOFTNIC_TIMEOUT_SCALE  factor on every transport retry time, 0.001 .. 1000   (1)
+//   PEAL_SOFTNIC_DOORBELL       value or record: which of the two counts               (value)
 //   PEAL_SOFTNIC_ENGINE         cpu, gpu, or auto: gpu when the first memory is a GPU's (auto)
 //   PEAL_SOFTNIC_GPU            number of the GPU that runs the NIC           (not the kernels')
 //   PEAL_SOFTNIC_ENGINE_PROGRAM the GPU engine's program                   (beside the library)
@@ -27,6 +28,7 @@ struct Settings {
   std::string fabric = "default";
   std::string directory = "/dev/shm";
   Timing timing;
+  bool doorbell_by_value = true;  // of an engine on the CPU
   EngineChoice engine = EngineChoice::kAuto;
   std::optional<int> gpu;
   std::string engine_program;  // empty: beside the library

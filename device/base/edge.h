@@ -23,6 +23,7 @@ enum class Edge : uint8_t {
   kM1Group,  // lanes of a warp that post together, to the one that publishes
   kM1Ring,   // the acquiring end
   kM2,
+  kM2Far,  // of a source outside of this GPU's memory
   kM3,
   kM4,
   kM4Raise,  // the releasing end

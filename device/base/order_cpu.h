@@ -162,6 +162,16 @@ PEAL_HD void fence_direct_stores() {
 #endif
 }
 
+/// Orders what this lane has written, and what it knows of other lanes' writes, before what it
+/// tells the NIC next. Reach::kGpu is enough where the NIC reads all of it from this GPU's memory.
+template <Reach R, Edge E = Edge::kNone>
+PEAL_HD void fence_posted() {
+  static_assert(R == Reach::kGpu || R == Reach::kSystem);
+#if !defined(__SANITIZE_THREAD__)  // which does not understand fences: the stores behind it release
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+#endif
+}
+
 /// True if store_mmio() may arrive before this lane's earlier stores.
 inline constexpr bool kMmioMayOvertake = false;
 

@@ -223,14 +223,26 @@ PEAL_HD void acquire_batch() {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1208 && __CUDA_ARCH__ >= 900
+#define PEAL_PTX_FENCE "fence.release"  // leaves this multiprocessor's cache alone
+#else
+#define PEAL_PTX_FENCE "fence.acq_rel"
+#endif
+
 template <Edge E = Edge::kNone>
 PEAL_HD void fence_direct_stores() {
-#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1208 && __CUDA_ARCH__ >= 900
-  asm volatile("fence.release.sys;" ::: "memory");  // leaves this multiprocessor's cache alone
-#else
-  asm volatile("fence.acq_rel.sys;" ::: "memory");
-#endif
+  asm volatile(PEAL_PTX_FENCE ".sys;" ::: "memory");
 }
+
+// With GPU scope the writes have reached this GPU's second-level cache, which is where a NIC that
+// reads this GPU's memory reads them.
+template <Reach R, Edge E = Edge::kNone>
+PEAL_HD void fence_posted() {
+  static_assert(R == Reach::kGpu || R == Reach::kSystem);
+  if constexpr (R == Reach::kGpu) asm volatile(PEAL_PTX_FENCE ".gpu;" ::: "memory");
+  if constexpr (R == Reach::kSystem) asm volatile(PEAL_PTX_FENCE ".sys;" ::: "memory");
+}
+#undef PEAL_PTX_FENCE
 
 inline constexpr bool kMmioMayOvertake = true;
 PEAL_HD void store_mmio(uint64_t* reg, uint64_t value) {

@@ -231,6 +231,13 @@ void fence_direct_stores() {
   simt::model().fence(simt::agent(), simt::Order::kRelease);
 }
 
+template <Reach R, Edge E = Edge::kNone>
+void fence_posted() {
+  if ((E != Edge::kNone && weakened(E)) || !simt::in_simulation()) return;
+  simt::point();
+  simt::model().fence(simt::agent(), simt::Order::kRelease, sim::scope_of(R));
+}
+
 /// As on a GPU: the register may hear of a store before memory does.
 inline constexpr bool kMmioMayOvertake = true;
 

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the NIC hears of work: WQE bytes, then doorbell record, then doorbell. One fence: the NIC
-// reads a WQE only when a record covers it.
+// How the NIC hears of work: WQE bytes, a fence, doorbell record, doorbell.
+//
+// A ConnectX takes the index from the doorbell's value, so everything it may read for that must be
+// visible before the first of the two stores. The record is what it looks at when it has lost a
+// doorbell.
 #pragma once
 
 #include <cstdint>
 
 #include "device/base/order.h"
 #include "device/mlx5/layout.h"
+#include "device/mlx5/queue.h"
 
 namespace peal::mlx5 {
 
-/// Says how many WQEBBs have been posted. This is what the NIC trusts. Edge M2: releases the WQEs
-/// to the NIC. `posted` is the 16-bit count as the record holds it.
+/// Says how many WQEBBs have been posted, as a 16-bit count. Orders nothing: a fence precedes it.
 PEAL_HD void write_doorbell_record(DoorbellRecord* record, Be32 posted) {
-  store_release<Reach::kSystem, Edge::kM2>(&record->send.raw, posted.raw);
+  store_relaxed<Reach::kSystem>(&record->send.raw, posted.raw);
 }
 
-/// Wakes the NIC: an 8-byte store of {posted << 8, qpn << 8} to the UAR register. Edge M3: the
-/// record is stored first, but a GPU orders the two in program order only. That is enough for a NIC
-/// that watches the records, as the software NIC does; ring() rings a NIC that sleeps until its
-/// register is written once more behind a fence.
+/// Tells the NIC the same: an 8-byte store of {posted << 8, qpn << 8} to the UAR register. It may
+/// arrive before the record does.
 PEAL_HD void ring_doorbell(uint64_t* reg, Be32 posted, Be32 qpn_shifted) {
   // Big-endian and shifted up by a byte is shifted down by a byte as it lies in memory.
   const uint32_t index = posted.raw >> 8;
@@ -29,5 +30,24 @@ PEAL_HD void ring_doorbell(uint64_t* reg, Be32 posted, Be32 qpn_shifted) {
 
 /// The 16-bit count of a free-running index.
 PEAL_HD Be32 posted_count(uint64_t index) { return Be32{static_cast<uint32_t>(index & 0xffff)}; }
+
+/// Tells the NIC that `posted` WQEBBs are there, with fences of reach R. Edge M2: the first makes
+/// what was posted visible before either store.
+template <Reach R>
+PEAL_HD void tell_nic(const SendQueue& q, Be32 posted) {
+  // Read ahead of the fence: behind it nobody waits for memory.
+  DoorbellRecord* const record = q.doorbell_record;
+  uint64_t* const reg = q.doorbell;
+  const Be32 qpn_shifted = q.qpn_shifted;
+  const bool twice = kMmioMayOvertake && q.ring_twice != 0;
+  fence_posted<R, Edge::kM2>();
+  write_doorbell_record(record, posted);
+  ring_doorbell(reg, posted, qpn_shifted);
+  if (twice) {
+    // Edge M3: a NIC that lost the first doorbell finds the record when it hears the second.
+    fence_posted<R, Edge::kM3>();
+    ring_doorbell(reg, posted, qpn_shifted);
+  }
+}
 
 }  // namespace peal::mlx5

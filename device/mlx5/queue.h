@@ -52,6 +52,11 @@ struct QueueError {
   uint8_t reserved;
 };
 
+/// How far the fences reach by which a kernel hands work to the NIC. kGpu where the ring, the
+/// record and the kernels' heap are in this GPU's memory and the NIC reads them there; the sources
+/// that are not, their posters see to (Window::far).
+enum class NicFence : uint32_t { kSystem, kGpu };
+
 struct alignas(128) SendQueue {
   // Fixed.
   Wqebb* blocks;
@@ -66,11 +71,12 @@ struct alignas(128) SendQueue {
   Be32 qpn_shifted;  // qpn << 8: as control segments and doorbells carry it
   uint32_t peer;
   uint64_t timeout_ns;  // of waits inside the queue; 0 = none
-  uint32_t ring_twice;  // 1: hardware, which hears of work through the register alone
+  uint32_t ring_twice;  // 1: hardware, which may lose a doorbell
   uint32_t rail;        // by which NIC: see kMaxRails
   uint32_t* alarm;      // the host's word that says: look for an error here; null: nobody looks
   uint32_t* request;    // the host's word that says: connect the queues to this peer
-  uint64_t unused;
+  NicFence fence;
+  uint32_t unused;
 
   // Moving.
   alignas(128) uint64_t reserved;

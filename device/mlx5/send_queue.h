@@ -7,8 +7,7 @@
 //   at = reserve(q, n);  write(q, at, wqe) ...;  publish(q, at, n);  ring(q)
 //
 // Ownership is the type parameter R: Reach::kLane for a queue with one owner (no atomics), kBlock,
-// kGpu. The NIC learns of work only through the doorbell record, which follows `published` and
-// never goes back.
+// kGpu. What the NIC is told follows `published` and never goes back.
 #pragma once
 
 #include <cstdint>
@@ -81,13 +80,6 @@ PEAL_HD Status publish(SendQueue& q, const Batch& batch) {
   return Status::kOk;
 }
 
-/// Rings once more when the record has arrived for certain (edge M3).
-template <Reach R>
-PEAL_COLD void ring_behind_record(const SendQueue& q, Be32 posted) {
-  fence_direct_stores<Edge::kM3>();
-  ring_doorbell(q.doorbell, posted, q.qpn_shifted);
-}
-
 /// Tells the NIC about everything published. Whoever holds the lock rings for all: a lane that
 /// finds it taken may leave, because the holder looks at `published` again after letting go (edge
 /// M10).
@@ -99,13 +91,14 @@ PEAL_HD void ring(SendQueue& q) {
     }
     const uint64_t published = load_acquire<R, Edge::kM1Ring>(&q.published);
     if (R == Reach::kLane || published != load_relaxed<R>(&q.rung)) {
-      // Edge M9, `rung` before the record: a completion can only be for something that `rung`
+      // Edge M9, `rung` before the NIC hears: a completion can only be for something that `rung`
       // already covers.
       store_relaxed<R, Edge::kM9>(&q.rung, published);
-      const Be32 posted = posted_count(published);
-      write_doorbell_record(q.doorbell_record, posted);
-      ring_doorbell(q.doorbell, posted, q.qpn_shifted);
-      if (kMmioMayOvertake && q.ring_twice != 0) ring_behind_record<R>(q, posted);
+      if (kMmioMayOvertake && q.fence == NicFence::kGpu) {
+        tell_nic<Reach::kGpu>(q, posted_count(published));
+      } else {
+        tell_nic<Reach::kSystem>(q, posted_count(published));
+      }
     }
     if constexpr (R == Reach::kLane) return;
     exchange<R, Edge::kM10>(&q.ring_lock, 0u);

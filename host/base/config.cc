@@ -180,6 +180,8 @@ constexpr Choice<TransportKind, 4> kTransports{{{{"auto", TransportKind::kAuto},
                                                  {"proxy", TransportKind::kProxy}}}};
 constexpr Choice<DoorbellKind, 3> kDoorbells{
     {{{"auto", DoorbellKind::kAuto}, {"gpu", DoorbellKind::kGpu}, {"cpu", DoorbellKind::kCpu}}}};
+constexpr Choice<FenceKind, 3> kFences{
+    {{{"auto", FenceKind::kAuto}, {"gpu", FenceKind::kGpu}, {"system", FenceKind::kSystem}}}};
 constexpr Choice<ConnectKind, 2> kConnects{
     {{{"lazy", ConnectKind::kLazy}, {"eager", ConnectKind::kEager}}}};
 constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},
@@ -199,9 +201,9 @@ constexpr string_view kNames[] = {PEAL_CONFIG_TABLE(PEAL_CONFIG_NAME)};
 
 // Read by the software NIC, which shares no code with this file.
 constexpr string_view kSoftnicNames[] = {
-    "PEAL_SOFTNIC_FABRIC", "PEAL_SOFTNIC_DIR",    "PEAL_SOFTNIC_TIMEOUT_SCALE",
-    "PEAL_SOFTNIC_ENGINE", "PEAL_SOFTNIC_GPU",    "PEAL_SOFTNIC_ENGINE_PROGRAM",
-    "PEAL_SOFTNIC_FAULTS", "PEAL_SOFTNIC_PRESENT"};
+    "PEAL_SOFTNIC_FABRIC", "PEAL_SOFTNIC_DIR",     "PEAL_SOFTNIC_TIMEOUT_SCALE",
+    "PEAL_SOFTNIC_ENGINE", "PEAL_SOFTNIC_GPU",     "PEAL_SOFTNIC_ENGINE_PROGRAM",
+    "PEAL_SOFTNIC_FAULTS", "PEAL_SOFTNIC_PRESENT", "PEAL_SOFTNIC_DOORBELL"};
 
 // Set by Open MPI, by PMIx launchers, by MPICH's.
 constexpr string_view kLauncherNames[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};

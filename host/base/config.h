@@ -17,6 +17,7 @@ namespace peal {
 enum class BootstrapKind { kAuto, kMpi, kTcp, kSingle };
 enum class TransportKind { kAuto, kP2p, kIbgda, kProxy };
 enum class DoorbellKind { kAuto, kGpu, kCpu };
+enum class FenceKind { kAuto, kGpu, kSystem };
 enum class ConnectKind { kLazy, kEager };
 enum class RelaxedOrdering { kAuto, kOn, kOff };
 
@@ -92,6 +93,8 @@ using Microseconds = std::chrono::microseconds;
     "p2p = loads and stores, ibgda = the NIC, proxy = it by a CPU; auto = the first that can")    \
   X(DoorbellKind, doorbell, "PEAL_DOORBELL", "auto", kDoorbells,                                  \
     "who rings the NIC: gpu = kernels, cpu = a thread for them; auto = gpu where it may")         \
+  X(FenceKind, fence, "PEAL_FENCE", "auto", kFences,                                              \
+    "how far kernels fence before they ring: gpu, system; auto = gpu where a real NIC reads it")  \
   X(RelaxedOrdering, relaxed_ordering, "PEAL_RELAXED_ORDERING", "auto", kRelaxedOrderings,        \
     "on = the NIC may place payload out of order until a signal or fence; auto = on a GPU")       \
   X(int, device, "PEAL_DEVICE", "auto", (AutoOr{{0, 1023}}),                                      \

@@ -134,11 +134,14 @@ unsigned Gpu::memory_type(const void* address) const {
 
 bool Gpu::owns(const void* address) const {
   if (!holds(address)) return false;
-  int ordinal = -1;
+  unsigned managed = 0;
+  int index = -1;
   return within([&](const cuda::Driver& driver) {
-    return driver.pointer_attribute(&ordinal, cuda::kPointerDeviceOrdinal,
-                                    device_address(address)) == cuda::kSuccess &&
-           ordinal == index_;
+    const cuda::Address at = device_address(address);
+    return driver.pointer_attribute(&managed, cuda::kPointerManaged, at) == cuda::kSuccess &&
+           managed == 0 &&
+           driver.pointer_attribute(&index, cuda::kPointerDevice, at) == cuda::kSuccess &&
+           index == index_;
   });
 }
 

@@ -69,7 +69,7 @@ class Gpu {
   /// True for a GPU's memory.
   bool holds(const void* address) const { return memory_type(address) == cuda::kMemoryTypeDevice; }
 
-  /// True for memory of this GPU.
+  /// True for memory that is this GPU's and stays there.
   bool owns(const void* address) const;
 
   /// A GPU's memory as a dma-buf, for a device beside it. Whole pages of the host, inside one

@@ -33,6 +33,8 @@ class Bells {
   Bells(const Bells&) = delete;
   Bells& operator=(const Bells&) = delete;
 
+  /// A CPU thread rings.
+  bool assisted() const { return assist_ != nullptr; }
   /// SendQueue::doorbell of a queue.
   uint64_t* of(size_t index) const;
 

@@ -28,6 +28,21 @@ std::optional<Backing> far_memory(const std::shared_ptr<Gpu>& gpu, const Carrier
   return make_pinned_backing(gpu, bytes, "proxied queues");
 }
 
+// A NIC that reads rings and records from the kernels' GPU reads them in that GPU's second-level
+// cache, which is as far as a fence of GPU scope reaches. The software NIC is another kernel or a
+// thread, for which CUDA's memory model asks for system scope.
+mlx5::NicFence nic_fence(const IbgdaNic& nic, bool rung_by_gpu, FenceKind asked) {
+  if (asked == FenceKind::kGpu && !rung_by_gpu) {
+    fail(ErrorCode::kUnsupported,
+         "PEAL_FENCE=gpu, but not every queue is in the memory of a GPU whose kernels ring {} "
+         "themselves; PEAL_FENCE=auto fences as far as needed",
+         nic.device.name());
+  }
+  const bool wanted =
+      asked == FenceKind::kGpu || (asked == FenceKind::kAuto && !nic.device.software());
+  return rung_by_gpu && wanted ? mlx5::NicFence::kGpu : mlx5::NicFence::kSystem;
+}
+
 }  // namespace
 
 void QueueOptions::check() const {
@@ -194,7 +209,9 @@ void Queues::fill_in(uint32_t index, const QueueOptions& options) {
   // A proxy watches the record. What kernels store beside it nobody reads.
   queue.doorbell =
       way.umem ? way.bells.of(index) : reinterpret_cast<uint64_t*>(begin + layout_.cq_doorbell());
-  queue.ring_twice = way.umem && !nic_of(index).device.software() ? 1 : 0;
+  const IbgdaNic& nic = nic_of(index);
+  queue.ring_twice = way.umem && !nic.device.software() ? 1 : 0;
+  queue.fence = nic_fence(nic, nic.gpu && way.umem && !way.bells.assisted(), options.fence);
   queue.cqe = reinterpret_cast<mlx5::Cqe*>(begin + layout_.cqe());
   queue.landing = reinterpret_cast<mlx5::LandingCell*>(begin + layout_.landing());
   queue.stop = options.stop;

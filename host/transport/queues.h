@@ -51,6 +51,7 @@ struct QueueOptions {
   uint32_t* requests;    // by PE: set when a kernel wants the link to it; outlive the queues
   uint32_t rails = 1;    // queue q goes by rail q % rails; the same on all PEs
   bool tested = true;    // queues are proven before they are opened
+  FenceKind fence = FenceKind::kAuto;
 
   /// Throws kInvalidArgument that names the setting which is out of range.
   void check() const;
@@ -66,7 +67,8 @@ struct Carrier {
 /// Owns the queues of one context. Not thread-safe, but for what may be asked while kernels run.
 class Queues {
  public:
-  /// Collective. Makes the first links and connects them; none is open.
+  /// Collective. Makes the first links and connects them; none is open. Throws kUnsupported when
+  /// kernels are to fence less far than it takes.
   Queues(const Rails& rails, const Carrier& carrier, Bootstrap& bootstrap, const FirstLinks& first,
          const QueueOptions& options);
 

@@ -79,10 +79,11 @@ class VerbsSendQueue {
     doorbell_ = doorbell;
     entry_.resize(blocks);
   }
-  /// After creation: the number its WQEs carry, and how many requests it takes.
-  void name(uint32_t qpn, uint32_t limit) {
+  /// After creation: the number its WQEs carry, how many requests it takes, and where it rings.
+  void name(uint32_t qpn, uint32_t limit, void* reg) {
     qpn_ = qpn;
     limit_ = limit;
+    register_ = reg;
   }
 
   SpinLock& lock() { return lock_; }
@@ -100,11 +101,16 @@ class VerbsSendQueue {
     const uint64_t number = posted();
     entry_[block_ & (entry_.size() - 1)] = {wr_id, number};
     posted_.store(number + 1, std::memory_order_relaxed);
+    last_ = block_;
     block_ += wqe.blocks();
   }
-  /// Tells the NIC of all that is finished.
+  /// Tells the NIC of all that is finished, as libmlx5 does: the record, then the first words of
+  /// the last WQE.
   void ring() {
     store<uint32_t>(&doorbell_->send, Be32(static_cast<uint32_t>(block_) & 0xffff).raw);
+    uint64_t value;
+    std::memcpy(&value, ring_ + (last_ & (entry_.size() - 1)) * mlx5::kWqebbBytes, sizeof value);
+    store<uint64_t>(register_, value);
   }
 
   /// Where posting stands; take_back() forgets what was finished after it and not rung for.
@@ -152,6 +158,8 @@ class VerbsSendQueue {
   uint32_t limit_ = 0;
   std::vector<Entry> entry_;  // by slot of the first block
   uint64_t block_ = 0;        // the next to write
+  uint64_t last_ = 0;         // first of the last WQE
+  void* register_ = nullptr;
   std::atomic<uint64_t> posted_{0};
   std::atomic<uint64_t> done_{0};  // with a request complete are all before it
 };

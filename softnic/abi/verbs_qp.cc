@@ -140,7 +140,7 @@ VerbsQueuePair* create_queue_pair(ibv_pd* pd, ibv_qp_init_attr* init, Service se
   qp->receive_cq = Use(receive_cq);
   qp->uar = Use(uar);
   qp->number = require(context.nic().create_qp(config));
-  qp->sent.name(qp->number, init->cap.max_send_wr);
+  qp->sent.name(qp->number, init->cap.max_send_wr, uar.reg_addr);
   introduce(*qp, pd, *init);
   VerbsQueuePair* made = context.adopt(std::move(qp));
   context.set_pollable(made->number, made);

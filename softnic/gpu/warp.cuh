@@ -111,7 +111,7 @@ class Warp {
     bool worked = false;
     if (lane_ == 0) {
       save_slot(s);
-      if (rung(*s.qp) || unsettled(*s.qp)) {
+      if (rung(*s.port, *s.qp) || unsettled(*s.qp)) {
         // What other lanes have stored precedes what the step does.
         if (s.unfenced) fence_direct_stores();
         worked = exact_step({a_.ports, a_.lids}, a_.watch, s.port, s.qp);

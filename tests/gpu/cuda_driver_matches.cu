@@ -77,8 +77,9 @@ static_assert(kFlushWritesOptions == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_W
 static_assert(kDmaBufSupported == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED &&
               kRangeHandleDmaBuf == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
 static_assert(kMemoryTypeDevice == CU_MEMORYTYPE_DEVICE);
-static_assert(kPointerMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE &&
-              kPointerDeviceOrdinal == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+static_assert(kPointerMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+static_assert(kPointerManaged == CU_POINTER_ATTRIBUTE_IS_MANAGED);
+static_assert(kPointerDevice == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(kIpcLazyPeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 static_assert(kHostPortable == CU_MEMHOSTALLOC_PORTABLE &&

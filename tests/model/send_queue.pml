@@ -9,7 +9,8 @@
  *
  * Lanes are few and the queue is tiny, so that every interleaving is looked at: indices pass the end of the queue several
  * times. Memory is sequentially consistent here but for one pair of stores: the doorbell may overtake its record (edge
- * M3). Weaker memory is the simulator's business.
+ * M3). The NIC takes the count from the doorbell, or has lost that and takes it from the record. Weaker memory is the
+ * simulator's business.
  */
 /* LANES, POSTS of each and DEPTH are given on the command line. */
 #define NOTHING 255
@@ -17,7 +18,8 @@
 byte reserved, published, rung, completed; /* as in SendQueue */
 bit ring_lock;
 byte record;           /* the doorbell record, in GPU memory */
-bit bell;              /* the doorbell: the NIC sleeps until it rings */
+byte bell;             /* the doorbell, a count; the NIC sleeps until it rings */
+byte told;             /* up to where the NIC knows of work */
 byte cqe;              /* what the NIC completed last: one more than its index */
 byte executed;         /* how many WQEs the NIC has executed: it is done with all below */
 byte slot[DEPTH] = NOTHING;
@@ -30,11 +32,11 @@ inline poll() { atomic { if :: cqe > completed -> completed = cqe :: else fi } }
 inline tell_nic(count) {
   assert(count >= record);
   if
-  :: record = count; bell = 1
-  :: bell = 1; record = count
+  :: record = count; bell = count
+  :: bell = count; record = count
   fi;
 #ifndef NO_SECOND_BELL
-  bell = 1
+  bell = count
 #else
   skip
 #endif
@@ -113,13 +115,16 @@ active proctype nic() {
 end:
   do
   :: bell ->
-     bell = 0;
+     if
+     :: atomic { told = bell; bell = 0 }
+     :: bell = 0; told = record /* the doorbell is lost, but for that there was one */
+     fi;
      do
-     :: executed < record ->
+     :: executed < told ->
         assert(slot[executed % DEPTH] == executed); /* or it executes what nobody has written */
         executed++;
         cqe = executed
-     :: executed >= record -> break
+     :: executed >= told -> break
      od
   od
 }

@@ -12,6 +12,7 @@ constexpr uint32_t kEverything =
     softnic::kLocalWrite | softnic::kRemoteWrite | softnic::kRemoteRead | softnic::kRemoteAtomic;
 constexpr uint32_t kPd = 1;
 constexpr uint32_t kKeys = 8;
+constexpr uint32_t kPage = 1;
 constexpr uint32_t kRkeyTables = 4;
 constexpr size_t kSyncBytes = 1024;
 constexpr size_t kLandingBytes = (mlx5::kLandingCells + 1) * sizeof(mlx5::LandingCell);
@@ -22,7 +23,9 @@ JobOptions any_options(simt::Random& random) {
   JobOptions options;
   options.start = uint64_t{random.below(3)} << 15;
   options.relaxed = random.one_in(2);
-  options.sleeping = random.one_in(2);
+  constexpr Hears kHears[] = {Hears::kRecords, Hears::kRing, Hears::kValue};
+  options.hears = kHears[random.below(3)];
+  options.fence = random.one_in(2) ? mlx5::NicFence::kGpu : mlx5::NicFence::kSystem;
   options.weather.delay_ns = 20u << random.below(9);
   options.weather.segment_bytes = 32u << random.below(4);
   return options;
@@ -49,6 +52,7 @@ struct Job::Pe {
   std::vector<softnic::CompletionQueue> cqs;
   std::unique_ptr<softnic::QueuePair[]> qps;
   std::vector<bool> awake;  // by queue pair number
+  softnic::DoorbellPage pages[2];
   std::unique_ptr<softnic::Faults> faults;
   softnic::Port port;
 };
@@ -74,7 +78,15 @@ class Job::Nic {
     uint64_t value = 0;
     while (sim_.memory().collect(simt::agent(), pe_.uar, &value)) {
       const uint32_t qpn = swap_bytes(static_cast<uint32_t>(value >> 32)) >> 8;
-      if (qpn < pe_.port.qp_count) pe_.awake[qpn] = true;
+      if (qpn >= pe_.port.qp_count) continue;
+      pe_.awake[qpn] = true;
+      if (job_.options_.hears != Hears::kValue) continue;
+      if (sim_.random().one_in(4)) {  // lost: there was one, and the record says the rest
+        softnic::QueuePair& qp = pe_.qps[qpn];
+        softnic::tell(qp.send, softnic::record_of(qp));
+      } else {
+        softnic::hear(pe_.port, kPage, value);
+      }
     }
   }
 
@@ -103,7 +115,7 @@ class Job::Nic {
     WireEnd wire{job_.network_, me_};
     for (uint32_t qpn = 1; qpn < pe_.port.qp_count; ++qpn) {
       softnic::QueuePair& qp = pe_.qps[qpn];
-      if (job_.options_.sleeping && !pe_.awake[qpn]) continue;
+      if (job_.options_.hears != Hears::kRecords && !pe_.awake[qpn]) continue;
       const uint32_t budget = 1 + sim_.random().below(4);
       const bool worked = softnic::advance(pe_.port, wire, qp, sim_.now_ns(), budget);
       if (!worked && !softnic::unsettled(qp)) pe_.awake[qpn] = false;
@@ -188,6 +200,8 @@ void Job::make_pe(int number) {
   pe.port.cqs = pe.cqs.data();
   pe.port.qps = pe.qps.get();
   pe.port.cq_count = pe.port.qp_count = total + 1;
+  pe.port.pages = pe.pages;  // whose registers are the simulation's
+  pe.port.by_value = options_.hears == Hears::kValue;
   for (uint32_t i = 0; i < total; ++i) make_queue(pe, i);
   if (options_.faults.count != 0) {
     pe.faults = std::make_unique<softnic::Faults>();
@@ -240,7 +254,8 @@ void Job::make_queue(Pe& pe, uint32_t index) {
   q.landing_lkey = Be32{kQueueKey};
   q.mask = options_.depth - 1;
   q.qpn_shifted = Be32{(index + 1) << 8};
-  q.ring_twice = options_.sleeping ? 1 : 0;
+  q.ring_twice = options_.hears != Hears::kRecords ? 1 : 0;
+  q.fence = options_.fence;
   sim_.memory().guard(ring, size_t{options_.depth} * mlx5::kWqebbBytes);
   for (uint32_t cell = 0; cell < mlx5::kLandingCells; ++cell) {
     sim_.memory().guard(&q.landing[cell].value, 8);
@@ -262,6 +277,7 @@ void Job::make_qp(Pe& pe, uint32_t index) {
   qp.exists = true;
   qp.qpn = qpn;
   qp.pd = kPd;
+  qp.uar_page = kPage;
   qp.send_cq = qpn;
   qp.send_buffer = reinterpret_cast<std::byte*>(q.blocks);
   qp.send_blocks = options_.depth;
@@ -274,6 +290,7 @@ void Job::make_qp(Pe& pe, uint32_t index) {
   qp.attributes.rnr_retry = 7;
   qp.send.acked_psn = softnic::kPsnMask;
   qp.send.posted = qp.send.next = qp.send.retired = options_.start;
+  qp.send.told = static_cast<uint16_t>(options_.start);
   qp.state = options_.connected ? softnic::QpState::kReadyToSend : softnic::QpState::kInit;
 }
 

@@ -50,7 +50,7 @@ void start_up(simt::Simulation& sim) {
   JobOptions options = any_options(sim.random());
   options.n_pes = 3;
   options.connected = false;
-  options.sleeping = false;  // a queue pair that is not ready cannot hear its register
+  options.hears = Hears::kRecords;  // a queue pair that is not ready cannot hear its register
   Job job(sim, options);
   for (int pe = 0; pe < options.n_pes; ++pe) {
     job.launch_host(pe, [&sim, &job, pe] {
@@ -130,7 +130,7 @@ void fault_plan(simt::Simulation& sim) {
                                   FaultKind::kLoseAck,         FaultKind::kLoseRequest,
                                   FaultKind::kNotReady,        FaultKind::kLateCqe};
   JobOptions options = any_options(sim.random());
-  options.sleeping = false;
+  options.hears = Hears::kRecords;
   options.timeout_ns = 1000 * kSecond;
   options.faults.seed = sim.random().next();
   options.faults.count = 1 + sim.random().below(3);

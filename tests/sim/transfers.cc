@@ -89,6 +89,43 @@ void index_wrap(simt::Simulation& sim) {
   run_puts(sim, options, {1, 3}, 2);
 }
 
+/// Sources in memory that a fence of the queue does not reach: whoever posts sees to them.
+void far_source(simt::Simulation& sim) {
+  constexpr uint32_t kBytes = 512;
+  constexpr uint32_t kLanes = 4;
+  JobOptions options = any_options(sim.random());
+  options.fence = mlx5::NicFence::kGpu;
+  Job job(sim, options);
+  std::byte* memory[2];
+  for (int pe = 0; pe < 2; ++pe) {
+    memory[pe] = static_cast<std::byte*>(
+        sim.memory().allocate(kBytes, "host memory of pe " + std::to_string(pe)));
+    sim.memory().set_far(memory[pe], kBytes);
+    softnic::Key key = job.key(pe, 1);
+    key.number = Job::kSecondKey;
+    key.bytes = kBytes;
+    key.memory = memory[pe];
+    job.key(pe, 4) = key;
+    Window window{memory[pe], kBytes, {Be32{Job::kSecondKey}}, nullptr, nullptr, nullptr};
+    window.far = 1;
+    job.windows(pe).window[1] = window;
+    job.windows(pe).count = 2;
+    job.launch(pe, {1, kLanes}, [&, pe] {
+      const Context ctx = job.context<Reach::kGpu>(pe);
+      const uint32_t lane = thread_in_block();
+      auto* const source = reinterpret_cast<uint64_t*>(memory[pe]) + lane * kSlotWords;
+      auto* const target = job.at<uint64_t>(pe, kTarget, lane * kSlotWords);
+      for (uint32_t round = 1; round <= 2; ++round) {
+        write_words(source, 5, pe, lane, round);
+        must(put(ctx, target, source, 5, 1 - pe), "put");
+      }
+      must(barrier_all(ctx, block), "barrier_all");
+      check_words(target, 5, 1 - pe, lane, 2);
+    });
+  }
+  run_clean(sim, job);
+}
+
 /// What a get brings is what the lane put there before, on the same queue.
 void fetches(simt::Simulation& sim) {
   JobOptions options = any_options(sim.random());

@@ -37,7 +37,7 @@ struct Allocation {
 };
 
 // What peal's host asks of a pointer, and the software NIC beyond that.
-enum PointerAttribute : int { kContext = 1, kBufferId = 7, kDeviceOrdinal = 9 };
+enum PointerAttribute : int { kContext = 1, kBufferId = 7 };
 
 struct Ipc {
   int64_t pid;
@@ -345,7 +345,8 @@ Result cuPointerGetAttribute(void* value, int what, Address address) {
   const Allocation& allocation = std::prev(after)->second;
   if (what == kContext) return answer(context_of(allocation.device));
   if (what == kBufferId) return answer(allocation.id);
-  if (what == kDeviceOrdinal) return answer(allocation.device - state.visible_from);
+  if (what == kPointerManaged) return answer(0u);
+  if (what == kPointerDevice) return answer(allocation.device - state.visible_from);
   return mistake(kInvalidValue);
 }
 

@@ -293,6 +293,23 @@ TEST_F(RuntimeOnGpu, HasNoCpuRingANicThatRunsOnAGpu) {
   });
 }
 
+// Fails at 438a779, where every fence before a doorbell had system scope.
+TEST_F(RuntimeOnGpu, FencesAsFarAsItIsAsked) {
+  config_.transport = TransportKind::kIbgda;
+  using mlx5::NicFence;
+  for (const auto& [asked, expected] : {std::pair{FenceKind::kAuto, NicFence::kSystem},
+                                        {FenceKind::kGpu, NicFence::kGpu},
+                                        {FenceKind::kSystem, NicFence::kSystem}}) {
+    config_.fence = asked;
+    bootstrap::run_processes(1, [&, wanted = expected](Bootstrap& group) {
+      ::setenv("PEAL_SOFTNIC_FABRIC", std::to_string(::getpid()).c_str(), 1);
+      Runtime pe = start(group);
+      const Context ctx = pe.context();
+      return reinterpret_cast<const mlx5::SendQueue*>(ctx.queues)->fence == wanted ? 0 : 1;
+    });
+  }
+}
+
 TEST_F(RuntimeOnGpu, SaysWhyTheNicDoesNotRunThere) {
   config_.transport = TransportKind::kIbgda;
   for (const auto& [variable, value] :
@@ -400,6 +417,11 @@ TEST_F(RuntimeOnGpu, PinsLocalMemoryThatCudaDoesNotKnow) {
     pe.copy_out(&seen, box, sizeof(seen));
     EXPECT_EQ(seen, 77u);
     pe.register_local(box, 8);  // the GPU's own: nothing to pin
+    // Fails at 438a779, where a fence of system scope in every ring saw to all memory alike.
+    const WindowTable& windows = *pe.context().windows;
+    EXPECT_EQ(windows.window[0].far, 0u);
+    EXPECT_EQ(windows.window[1].far, 1u) << "the host's";
+    EXPECT_EQ(windows.window[2].far, 0u);
     pe.barrier();
   });
 }

@@ -59,8 +59,8 @@ void greet(Runtime& pe) {
   run_clean(pe, {}, greet_all, pe.context(), box.data());
 }
 
-// The software NIC watches doorbell records and works whether it is rung or not: that the thread
-// did ring, with queues that start again too, is seen by what it passed on.
+// By record the software NIC works whether it is rung or not: that the thread did ring, with queues
+// that start again too, is seen by what it passed on.
 TEST(RuntimeAssisted, HasACpuThreadThatRings) {
   Config config = small_config();
   config.doorbell = DoorbellKind::kCpu;
@@ -80,6 +80,20 @@ TEST(RuntimeAssisted, HasACpuThreadThatRings) {
     }
     const auto other = pe.make_context();
     pe.barrier();
+  });
+}
+
+TEST(RuntimeFences, ReachNoGpuWhereThereIsNone) {
+  Config config = small_config();
+  config.fence = FenceKind::kGpu;
+  bootstrap::run_threads(1, [&](Bootstrap& group) {
+    try {
+      start(group, config);
+      ADD_FAILURE() << "not refused";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+      EXPECT_NE(std::string(error.what()).find("PEAL_FENCE=gpu"), std::string::npos);
+    }
   });
 }
 

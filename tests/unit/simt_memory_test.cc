@@ -111,6 +111,25 @@ TEST(Memory, FencesOrderRelaxedOperations) {
   EXPECT_EQ(answers([&](World& w) { return run(w, true, false); }).count(0), 1u);
 }
 
+// A fence of device scope lets another device see what was stored to this one's memory, and not
+// what was stored to memory that is far; whoever fenced that with system scope did it for all.
+TEST(Memory, AFenceOfDeviceScopeLeavesFarMemoryOut) {
+  const auto run = [](World& w, bool far, bool settled) {
+    if (far) w.memory.set_far(w.data, 8);
+    w.store(0, w.data, 1, kPlain);
+    if (settled) w.memory.fence(0, Order::kRelease);
+    w.store(0, w.flag, 1, {Scope::kDevice, Order::kRelease});
+    if (w.load(1, w.flag, kAcquire) == 0) return kNotSeen;
+    w.memory.fence(1, Order::kRelease, Scope::kDevice);
+    w.store(1, w.flag + 1, 1, kRelaxed);
+    if (w.load(3, w.flag + 1, kAcquire) == 0) return kNotSeen;
+    return w.load(3, w.data, kPlain);
+  };
+  EXPECT_EQ(answers([&](World& w) { return run(w, false, false); }).count(0), 0u);
+  EXPECT_EQ(answers([&](World& w) { return run(w, true, false); }).count(0), 1u);
+  EXPECT_EQ(answers([&](World& w) { return run(w, true, true); }).count(0), 0u);
+}
+
 TEST(Memory, ThirdAgentsPassMessagesOn) {
   EXPECT_EQ(answers([](World& w) {
               w.store(0, w.data, 1, kPlain);

@@ -382,6 +382,7 @@ TEST_P(SoftnicAbiPost, ACompletionThatHasNoNameIsAnError) {
                       MLX5_OPCODE_NOP, 0, qpn, MLX5_WQE_CTRL_CQ_UPDATE, 1, 0, 0);
   auto* record = reinterpret_cast<uint32_t*>(memory.get() + kRecordOffset + 64);
   __atomic_store_n(&record[MLX5_SND_DBR], htobe32(1), __ATOMIC_RELEASE);
+  ring(uar->reg_addr, memory.get() + kQpOffset);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   ibv_wc wc = {};
   int count = 0;

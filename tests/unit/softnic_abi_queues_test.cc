@@ -385,6 +385,7 @@ TEST_F(SoftnicAbiQueues, AFailingPeerRaisesAnEventInTheOwningContextOnly) {
   mlx5dv_set_data_seg(reinterpret_cast<mlx5_wqe_data_seg*>(remote + 1), 8, mr->lkey,
                       reinterpret_cast<uintptr_t>(mr->addr));
   __atomic_store_n(&view.dbrec[MLX5_SND_DBR], htobe32(1), __ATOMIC_RELEASE);
+  ring(view.bf.reg, view.sq.buf);
 
   pollfd wait = {.fd = context->async_fd, .events = POLLIN, .revents = 0};
   ASSERT_EQ(poll(&wait, 1, 20000), 1);

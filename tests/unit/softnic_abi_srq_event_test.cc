@@ -406,6 +406,7 @@ class SoftnicAbiSrqDc : public SoftnicAbiSrq {
     mlx5dv_set_data_seg(reinterpret_cast<mlx5_wqe_data_seg*>(remote + 1), 8, mr->lkey,
                         reinterpret_cast<uintptr_t>(buffer.get()));
     __atomic_store_n(&queue.dbrec[MLX5_SND_DBR], htobe32(block + 2), __ATOMIC_RELEASE);
+    ring(queue.bf.reg, at);
   }
 
   ibv_qp* initiator = nullptr;

@@ -77,6 +77,13 @@ inline Pages make_pages(size_t bytes) {
   return Pages(memory);
 }
 
+/// Rings as libmlx5 does: with the first words of the last WQE.
+inline void ring(void* reg, const void* wqe) {
+  uint64_t value = 0;
+  std::memcpy(&value, wqe, sizeof value);
+  __atomic_store_n(static_cast<uint64_t*>(reg), value, __ATOMIC_RELEASE);
+}
+
 inline ibv_device* first_device() {
   ibv_device** list = ibv_get_device_list(nullptr);
   ibv_device* device = list[0];

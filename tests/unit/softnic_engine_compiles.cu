@@ -36,7 +36,7 @@ __global__ void engine_kernel(Port* port, Port* peer, RingReader* requests, Ring
   RingReplies replies{*answers};
   for (uint64_t now = 0; !*stop; ++now) {
     QueuePair& qp = port->qps[blockIdx.x];
-    if (rung(qp) || unsettled(qp)) advance(*port, wire, qp, now, 64);
+    if (rung(*port, qp) || unsettled(qp)) advance(*port, wire, qp, now, 64);
     Packet packet;
     Payload payload;
     while (requests->peek(packet, payload) && answers->room(4096)) {

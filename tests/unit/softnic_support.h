@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -296,8 +297,10 @@ class Qp {
         blocks_(1u << options.log_blocks),
         queue_(size_t{64} << options.log_blocks),
         receive_queue_(size_t{16} << options.log_receives),
-        doorbell_(4096) {
+        doorbell_(4096),
+        page_(4096) {
     QueuePairConfig config;
+    config.uar_page = uar = nic.attach_uar(page_.data()).number;
     config.service = options.service;
     config.pd = pd;
     config.user_index = options.user_index;
@@ -314,6 +317,7 @@ class Qp {
   }
   ~Qp() {
     if (qpn != 0) nic_.destroy_qp(qpn);
+    nic_.detach_uar(uar);
   }
   Qp(const Qp&) = delete;
   Qp& operator=(const Qp&) = delete;
@@ -381,9 +385,22 @@ class Qp {
     return index;
   }
   void ring() { ring(posted_); }
-  void ring(uint32_t value) {
+  void ring(uint32_t count) {
+    record(count);
+    press({Be32((count & 0xffff) << 8), Be32(qpn << 8)});
+  }
+  /// The two halves of ringing.
+  void record(uint32_t count) {
     std::atomic_ref<uint32_t>(doorbell_.as<uint32_t>()[1])
-        .store(Be32(value & 0xffff).raw, std::memory_order_release);
+        .store(Be32(count & 0xffff).raw, std::memory_order_release);
+  }
+  struct Doorbell {
+    Be32 index;
+    Be32 qpn_ds;
+  };
+  void press(Doorbell value, size_t reg = 0x800) {
+    std::atomic_ref<uint64_t>(*page_.as<uint64_t>(reg))
+        .store(std::bit_cast<uint64_t>(value), std::memory_order_release);
   }
   void post_receives(uint32_t count) {
     received_ += count;
@@ -395,6 +412,7 @@ class Qp {
   std::byte* queue() const { return queue_.data(); }
 
   uint32_t qpn = 0;
+  uint32_t uar = 0;
 
  private:
   void put(size_t offset, const void* from, size_t bytes) {
@@ -409,6 +427,7 @@ class Qp {
   Pages queue_;
   Pages receive_queue_;
   Pages doorbell_;
+  Pages page_;
   uint32_t posted_ = 0;
   uint32_t received_ = 0;
 };

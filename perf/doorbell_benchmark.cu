@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What telling a NIC costs a kernel: three lines of a WQE, then fence, doorbell record and
+// doorbell. Ring and record lie in GPU memory, the register in pinned host memory, where a store
+// costs what one to a NIC does. Nobody listens.
+//
+//   doorbell_benchmark [--gpu N] [--rings N]     one JSON object a line: ns of one WQE and its ring
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "device/mlx5/send_queue.h"
+
+namespace {
+
+using namespace peal;
+using mlx5::SendQueue;
+
+constexpr uint32_t kDepth = 1024;
+
+void check(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s: %s\n", call, cudaGetErrorString(error));
+  std::exit(1);
+}
+#define CHECK(call) check(call, #call)
+
+/// tell_nic() with fences that reach the GPU or the system.
+template <Reach R>
+struct Fenced {
+  __device__ static void tell(const SendQueue& q, Be32 posted) { mlx5::tell_nic<R>(q, posted); }
+};
+
+/// What peal did up to 438a779: the record releases, nothing precedes the first doorbell.
+struct ReleasedRecord {
+  __device__ static void tell(const SendQueue& q, Be32 posted) {
+    store_release<Reach::kSystem>(&q.doorbell_record->send.raw, posted.raw);
+    mlx5::ring_doorbell(q.doorbell, posted, q.qpn_shifted);
+    if (q.ring_twice == 0) return;
+    fence_posted<Reach::kSystem>();
+    mlx5::ring_doorbell(q.doorbell, posted, q.qpn_shifted);
+  }
+};
+
+/// The order of DOCA GPUNetIO and UCX: the doorbell before the record too.
+struct DoorbellFirst {
+  __device__ static void tell(const SendQueue& q, Be32 posted) {
+    fence_posted<Reach::kGpu>();
+    mlx5::ring_doorbell(q.doorbell, posted, q.qpn_shifted);
+    mlx5::write_doorbell_record(q.doorbell_record, posted);
+    if (q.ring_twice == 0) return;
+    fence_posted<Reach::kGpu>();
+    mlx5::ring_doorbell(q.doorbell, posted, q.qpn_shifted);
+  }
+};
+
+/// A block a queue, whose first thread posts and rings `rings` times.
+template <class How>
+__global__ void post(SendQueue* queues, uint32_t rings, uint64_t* ns) {
+  const SendQueue q = queues[blockIdx.x];
+  uint64_t began = 0;
+  for (uint64_t at = 0; at < rings; ++at) {
+    if (at == rings / 8) began = now_ns();  // what comes before warms up
+    mlx5::write(q, at,
+                mlx5::compose_write({.index = at, .qpn_shifted = q.qpn_shifted},
+                                    {at * 8, Be32{0x100u}}, {at * 8, Be32{0x200u}}, 8));
+    How::tell(q, mlx5::posted_count(at + 1));
+  }
+  ns[blockIdx.x] = now_ns() - began;
+}
+
+struct Bench {
+  explicit Bench(uint32_t most) : blocks_most(most) {
+    CHECK(cudaMalloc(&rings, sizeof(mlx5::Wqebb) * kDepth * most));
+    CHECK(cudaMalloc(&records, sizeof(mlx5::DoorbellRecord) * most));
+    CHECK(cudaMalloc(&queues, sizeof(SendQueue) * most));
+    CHECK(cudaMalloc(&ns, sizeof(uint64_t) * most));
+    CHECK(cudaHostAlloc(&reg, 4096, cudaHostAllocMapped | cudaHostAllocPortable));
+  }
+
+  template <class How>
+  void row(const char* how, uint32_t blocks, uint32_t twice, uint32_t count) {
+    std::vector<SendQueue> all(blocks);
+    for (uint32_t i = 0; i < blocks; ++i) {
+      all[i] = {};
+      all[i].blocks = rings + size_t{i} * kDepth;
+      all[i].doorbell_record = records + i;
+      all[i].doorbell = static_cast<uint64_t*>(reg);  // one page for all, as in a PE
+      all[i].mask = kDepth - 1;
+      all[i].qpn_shifted = Be32{(i + 1) << 8};
+      all[i].ring_twice = twice;
+    }
+    CHECK(cudaMemcpy(queues, all.data(), sizeof(SendQueue) * blocks, cudaMemcpyHostToDevice));
+    std::vector<uint64_t> took(blocks);
+    std::vector<double> each;
+    for (int i = 0; i < 5; ++i) {
+      post<How><<<blocks, 1>>>(queues, count, ns);
+      CHECK(cudaGetLastError());
+      CHECK(cudaMemcpy(took.data(), ns, sizeof(uint64_t) * blocks, cudaMemcpyDeviceToHost));
+      double sum = 0;
+      for (const uint64_t one : took) sum += static_cast<double>(one);
+      each.push_back(sum / blocks / (count - count / 8));
+    }
+    std::nth_element(each.begin(), each.begin() + 2, each.end());
+    std::printf("{\"how\": \"%s\", \"doorbells\": %u, \"blocks\": %u, \"ns\": %.0f}\n", how,
+                twice + 1, blocks, each[2]);
+  }
+
+  const uint32_t blocks_most;
+  mlx5::Wqebb* rings = nullptr;
+  mlx5::DoorbellRecord* records = nullptr;
+  SendQueue* queues = nullptr;
+  uint64_t* ns = nullptr;
+  void* reg = nullptr;
+};
+
+uint32_t option(int argc, char** argv, const char* name, uint32_t fallback) {
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (std::strcmp(argv[i], name) == 0) {
+      return static_cast<uint32_t>(std::strtoul(argv[i + 1], nullptr, 10));
+    }
+  }
+  return fallback;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CHECK(cudaSetDevice(static_cast<int>(option(argc, argv, "--gpu", 0))));
+  const uint32_t count = std::max(option(argc, argv, "--rings", 20000), 16u);
+  Bench bench(128);
+  for (const uint32_t blocks : {1u, 16u, bench.blocks_most}) {
+    for (const uint32_t twice : {0u, 1u}) {
+      bench.row<ReleasedRecord>("released record", blocks, twice, count);
+      bench.row<Fenced<Reach::kSystem>>("system fence", blocks, twice, count);
+      bench.row<Fenced<Reach::kGpu>>("gpu fence", blocks, twice, count);
+      bench.row<DoorbellFirst>("gpu fence, doorbell first", blocks, twice, count);
+    }
+  }
+  return 0;
+}
