@@ -16,6 +16,7 @@
 #include "softnic/driver.h"
 #include "softnic/fabric.h"
 #include "softnic/gpu/client.h"
+#include "softnic/placement.h"
 #include "softnic/route.h"
 #include "softnic/settings.h"
 #include "softnic/wire.h"
@@ -26,11 +27,15 @@ namespace {
 
 /// The engine as a thread of this process, talking to others through shared memory.
 struct CpuEngine {
-  CpuEngine(Fabric& fabric, const Timing& timing)
-      : tables(fabric.lid(), static_cast<uint32_t>(fabric.generation()), timing),
+  CpuEngine(Fabric& fabric, const Settings& settings)
+      : tables(fabric.lid(), static_cast<uint32_t>(fabric.generation()), settings.timing),
         wire(tables.port, fabric),
         control(tables, driver),
         driver(tables.port, wire) {
+    if (settings.placement) {
+      placement = std::make_unique<Placement>(*settings.placement + fabric.lid());
+      tables.port.placement = placement.get();
+    }
     driver.start([this] { control.collect(); });
   }
 
@@ -44,6 +49,7 @@ struct CpuEngine {
   }
 
   Tables tables;
+  std::unique_ptr<Placement> placement;
   ShmWire wire;
   Control control;
   Driver driver;  // last: its thread uses all of the above
@@ -99,7 +105,7 @@ Nic::State::State(const PresentedDevice& as)
       fabric(settings),
       gids(gid_table(device, fabric.lid(), fabric.guid())),
       router(fabric, device, gids),
-      cpu(std::make_unique<CpuEngine>(fabric, settings.timing)),
+      cpu(std::make_unique<CpuEngine>(fabric, settings)),
       events(epoll_create1(EPOLL_CLOEXEC)) {
   if (!events.valid()) throw std::system_error(errno, std::generic_category(), "softnic: epoll");
   watch_events();

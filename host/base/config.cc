@@ -183,9 +183,9 @@ constexpr string_view kNames[] = {PEAL_CONFIG_TABLE(PEAL_CONFIG_NAME)};
 
 // Read by the software NIC, which shares no code with this file.
 constexpr string_view kSoftnicNames[] = {
-    "PEAL_SOFTNIC_FABRIC", "PEAL_SOFTNIC_DIR",    "PEAL_SOFTNIC_TIMEOUT_SCALE",
-    "PEAL_SOFTNIC_ENGINE", "PEAL_SOFTNIC_GPU",    "PEAL_SOFTNIC_ENGINE_PROGRAM",
-    "PEAL_SOFTNIC_FAULTS", "PEAL_SOFTNIC_PRESENT"};
+    "PEAL_SOFTNIC_FABRIC", "PEAL_SOFTNIC_DIR",     "PEAL_SOFTNIC_TIMEOUT_SCALE",
+    "PEAL_SOFTNIC_ENGINE", "PEAL_SOFTNIC_GPU",     "PEAL_SOFTNIC_ENGINE_PROGRAM",
+    "PEAL_SOFTNIC_FAULTS", "PEAL_SOFTNIC_PRESENT", "PEAL_SOFTNIC_PLACEMENT"};
 
 // Set by Open MPI, by PMIx launchers, by MPICH's.
 constexpr string_view kLauncherNames[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
