@@ -169,6 +169,9 @@ constexpr Choice<ConnectKind, 2> kConnects{
 constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},
                                                          {"on", RelaxedOrdering::kOn},
                                                          {"off", RelaxedOrdering::kOff}}}};
+constexpr Choice<SignalOpsSetting, 3> kSignalOps{{{{"auto", SignalOpsSetting::kAuto},
+                                                   {"write", SignalOpsSetting::kWrite},
+                                                   {"atomic", SignalOpsSetting::kAtomic}}}};
 constexpr Choice<bool, 2> kOnOff{{{{"on", true}, {"off", false}}}};
 constexpr Choice<int, 6> kMtus{
     {{{"auto", 0}, {"256", 256}, {"512", 512}, {"1024", 1024}, {"2048", 2048}, {"4096", 4096}}}};

@@ -26,6 +26,8 @@ struct Capabilities {
   uint32_t log_max_responder_depth = 0;  // READs and atomics in flight at a target
   uint32_t log_max_initiator_depth = 0;
   uint32_t max_wqe_bytes = 0;
+  bool forces_order = false;       // dp_ordering_force: see host/nic/placement.h
+  bool tells_ooo_sls = false;      // query_ooo_sl_mask() will be answered
   uint16_t min_udp_port = 0xc000;  // RoCE v2: of sources; what the IBA's annex 17 says where the
   uint16_t max_udp_port = 0xffff;  // NIC says nothing
 
@@ -34,6 +36,10 @@ struct Capabilities {
 
 /// Asks the NIC. Throws kSystem or kUnsupported when it does not answer.
 Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* context);
+
+/// The service levels of an InfiniBand port on which packets may arrive out of order. Throws as
+/// query_capabilities().
+uint16_t query_ooo_sl_mask(const VerbsLibrary& library, ibv_context* context, uint8_t port);
 
 /// Throws kUnsupported that lists everything `device` lacks; returns when it lacks nothing.
 void require(const Capabilities& capabilities, const std::string& device);

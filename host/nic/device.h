@@ -15,6 +15,7 @@
 #include "host/nic/capabilities.h"
 #include "host/nic/hca_list.h"
 #include "host/nic/path.h"
+#include "host/nic/placement.h"
 #include "host/nic/port.h"
 #include "host/nic/verbs.h"
 
@@ -77,6 +78,8 @@ class Device {
   const PathSettings& path_settings() const { return path_; }
   uint32_t eqn() const { return eqn_; }
   const Capabilities& capabilities() const { return capabilities_; }
+  /// What is known of the order in which WRITEs are placed.
+  const PlacementFacts& placement() const { return placement_; }
   const VerbsLimits& limits() const { return limits_; }
   NicUse use() const { return use_; }
 
@@ -90,6 +93,7 @@ class Device {
   void read_firmware_capabilities();
   ibv_device_attr query() const;
   void read_port(uint8_t count, const HcaList& list);
+  void read_placement(const ibv_device_attr& attributes);
 
   std::shared_ptr<const VerbsLibrary> library_;
   std::string name_;
@@ -102,6 +106,7 @@ class Device {
   uint32_t eqn_ = 0;
   VerbsLimits limits_;
   Capabilities capabilities_;
+  PlacementFacts placement_;
   Owned<ibv_context, int> context_;
 };
 

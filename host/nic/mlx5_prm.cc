@@ -27,6 +27,8 @@ const char* to_string(Command command) {
       return "2RST_QP";
     case Command::kQueryQp:
       return "QUERY_QP";
+    case Command::kQueryHcaVportContext:
+      return "QUERY_HCA_VPORT_CONTEXT";
   }
   return "unknown command";
 }

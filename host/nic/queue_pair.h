@@ -82,6 +82,7 @@ struct QueuePairSettings {
   uint8_t log_max_message = 30;  // 1 GiB; the NIC may allow less
   uint8_t min_rnr_timer = 12;    // 0.64 ms
   uint8_t rnr_retry = 7;         // for ever
+  bool force_order = false;      // WRITEs are placed as they were sent: host/nic/placement.h
 };
 
 /// What one queue pair is to be.

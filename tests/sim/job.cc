@@ -22,6 +22,7 @@ JobOptions any_options(simt::Random& random) {
   JobOptions options;
   options.start = uint64_t{random.below(3)} << 15;
   options.relaxed = random.one_in(2);
+  options.placed_in_order = random.one_in(2);
   options.sleeping = random.one_in(2);
   options.weather.delay_ns = 20u << random.below(9);
   options.weather.segment_bytes = 32u << random.below(4);
@@ -85,8 +86,11 @@ class Job::Nic {
         continue;
       }
       const softnic::Key* key = softnic::find_key(pe_.port, parcel.packet.rkey);
-      // What goes through a relaxed key may be overtaken: it vouches for nothing before it.
-      const bool unordered = key != nullptr && (key->access & softnic::kRelaxedOrdering) != 0;
+      // What goes through a relaxed key may be overtaken, and so may any WRITE where packets are
+      // placed as they arrive: it vouches for nothing before it.
+      const bool writes = parcel.packet.opcode == mlx5::Opcode::kRdmaWrite;
+      const bool unordered = (writes && !job_.options_.placed_in_order) ||
+                             (key != nullptr && (key->access & softnic::kRelaxedOrdering) != 0);
       AnswersTo answers{job_.network_, me_, peer};
       sim_.memory().set_unordered(simt::agent(), unordered);
       softnic::Server<AnswersTo>(pe_.port, static_cast<uint16_t>(peer + 1), answers, sim_.now_ns())
@@ -196,7 +200,8 @@ void Job::make_pe(int number) {
   ctx.n_pes = options_.n_pes;
   ctx.queues_per_peer = options_.direct ? 0 : options_.queues_per_peer;
   ctx.sync_rounds = sync_rounds(options_.n_pes);
-  ctx.relaxed = options_.relaxed ? 1 : 0;
+  ctx.relaxed = options_.relaxed || !options_.placed_in_order ? 1 : 0;
+  ctx.sets_by_swap = options_.placed_in_order ? 0 : 1;
   ctx.heap = pe.windows->window[0];
   ctx.windows = pe.windows;
   ctx.queues = reinterpret_cast<std::byte*>(pe.queues);
