@@ -76,12 +76,14 @@ struct ContextFields {
   int32_t n_pes;
   uint32_t queues_per_peer;
   uint32_t sync_rounds;  // of the barrier: see device/sync.h; 0: it is ContextState::survivors'
-  uint32_t relaxed;      // 1: payload keys are relaxed, so only a drained queue orders puts
+  uint32_t relaxed;      // 1: payload may be placed in any order: only a drained queue orders puts
   int32_t near_first;    // the PE of near[0]
   uint32_t rails;        // queue q of every peer goes by rail q % rails; without NICs 1
   uint32_t settle;       // 1: only a settled queue says that a peer's memory shows what it carried,
                          // for flags may come there by another way (device/rails.h). Edge M17
-  Window heap;           // window 0 again: the usual case costs no look into the table
+  uint32_t sets_by_swap;  // 1: Signal::set and barrier flags are atomics, else RDMA WRITEs
+  uint32_t unused;
+  Window heap;  // window 0 again: the usual case costs no look into the table
   const WindowTable* windows;
   std::byte* queues;  // [queues_per_peer][n_pes] mlx5::SendQueue, queue_stride bytes apart
   uint64_t queue_stride;

@@ -124,7 +124,7 @@ PEAL_DEVICE Status get(const BasicContext<R>& ctx, T* dst, const std::type_ident
 }
 
 /// Writes one value of up to 8 bytes to `dst` at `pe`. The value travels inside the work request.
-/// One thread.
+/// One thread. It is a put: it vouches for nothing ahead of it, a signal does.
 template <Reach R, class T>
 PEAL_DEVICE Status p(const BasicContext<R>& ctx, T* dst, const std::type_identity_t<T>& value,
                      int pe) {

@@ -5,8 +5,10 @@
 //   sender    put_signal(ctx, block, dst, src, n, Signal::add(flag, 1, pe));
 //   receiver  wait_until(ctx, block, flag, Compare::kGe, 1);   // then dst holds the data
 //
-// A signal is an 8-byte word in the symmetric heap. `set` is an 8-byte write (one writer per word,
-// repeatable); `add` is an atomic (any number of writers).
+// A signal is an 8-byte word in the symmetric heap. `set` has one writer per word and is
+// repeatable; `add` has any number of writers. Through a NIC `add` is an atomic, and so is `set`
+// where WRITEs may be placed out of order (ContextFields::sets_by_swap): atomics execute behind all
+// of them.
 #pragma once
 
 #include <cstddef>
@@ -45,12 +47,25 @@ PEAL_HD mlx5::Wqe<3> compose_signal_set(const mlx5::Header& h, const mlx5::Remot
   return mlx5::compose_write_inline(h, at, payload, 8);
 }
 
+/// Calls `post` with the composer of the WQE that sets the word `at`, which travels by `q`.
+template <class Post>
+PEAL_DEVICE Ticket with_set(const ContextFields& ctx, const mlx5::SendQueue& q,
+                            const mlx5::Remote& at, uint64_t value, const Post& post) {
+  if (ctx.sets_by_swap != 0 && !weakened(Edge::kM6Swap)) {
+    const mlx5::MaskedSwap<uint64_t> whole{0, 0, value, ~uint64_t{0}};
+    return post([&](const mlx5::Header& h) {
+      return mlx5::compose_masked(h, at, whole, ibgda::Landing::sink(q));
+    });
+  }
+  return post([&](const mlx5::Header& h) { return compose_signal_set(h, at, value); });
+}
+
 /// Calls `post` with the composer of the signal's WQE.
 template <class Post>
-PEAL_DEVICE Ticket with_signal(const Destination& flag, const Signal& signal, const Post& post) {
+PEAL_DEVICE Ticket with_signal(const ContextFields& ctx, const Destination& flag,
+                               const Signal& signal, const Post& post) {
   if (signal.kind == Signal::Kind::kSet) {
-    return post(
-        [&](const mlx5::Header& h) { return compose_signal_set(h, flag.remote, signal.value); });
+    return with_set(ctx, *flag.queue, flag.remote, signal.value, post);
   }
   return post([&](const mlx5::Header& h) {
     return mlx5::compose_fetch_add(h, flag.remote, signal.value, ibgda::Landing::sink(*flag.queue));
@@ -60,7 +75,7 @@ PEAL_DEVICE Ticket with_signal(const Destination& flag, const Signal& signal, co
 template <Reach R, bool kTogether>
 PEAL_DEVICE Ticket post_signal(const BasicContext<R>& ctx, const Destination& flag,
                                const Signal& signal) {
-  return with_signal(flag, signal, [&](const auto& compose) {
+  return with_signal(ctx, flag, signal, [&](const auto& compose) {
     return post_in_order<R, kTogether>(ctx, flag, signal.pe, compose);
   });
 }
@@ -105,7 +120,7 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
     return put.status == Status::kOk ? post_signal<R, kTogether>(ctx, flag, signal) : put;
   }
   // Same queue, later slot: the responder executes the signal after the data. Edge M6.
-  return with_signal(flag, signal, [&](const auto& compose) {
+  return with_signal(ctx, flag, signal, [&](const auto& compose) {
     return put_bytes<R, kTogether>(ctx, to, src, bytes, compose);
   });
 }

@@ -88,7 +88,8 @@ PEAL_DEVICE Status set_flag(const BasicContext<R>& ctx, uint64_t* flag, uint64_t
   }
   mlx5::SendQueue* const q = queue_at(ctx, static_cast<uint32_t>(pe));
   const mlx5::Remote at{offset, ctx.heap.word_rkeys[pe]};
-  return post<R, true>(*q, [&](const mlx5::Header& h) { return compose_signal_set(h, at, epoch); })
+  return with_set(ctx, *q, at, epoch,
+                  [&](const auto& compose) { return post<R, true>(*q, compose); })
       .status;
 }
 
@@ -208,7 +209,7 @@ template <Reach R>
 }
 
 /// Orders, per peer, what was posted on the context before it ahead of what is posted after it.
-/// With one queue per peer, one way to each PE and strictly ordered keys the queue does that
+/// With one queue per peer, one way to each PE and payload placed in order the queue does that
 /// already and fence costs nothing; else it waits as quiet does.
 template <Reach R, class S>
 requires detail::kIsScope<S>

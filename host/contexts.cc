@@ -137,7 +137,9 @@ ContextFields Runtime::State::context_fields(uint32_t slot, const QueueOptions& 
   fields.sync_rounds = rounds();
   fields.rails = queues.rails;
   fields.settle = rails && (rails->count() > 1 || reachable.must_settle()) ? 1 : 0;
-  fields.relaxed = rails && rails->payload() == nic::Ordering::kRelaxed ? 1 : 0;
+  const bool keys_relax = rails && rails->payload() == nic::Ordering::kRelaxed;
+  fields.relaxed = rails && (keys_relax || !rails->signal_ops().in_order) ? 1 : 0;
+  fields.sets_by_swap = rails && rails->signal_ops().atomic ? 1 : 0;
   fields.stop = queues.stop;
   fields.sync_flags = sync_flags + slot * flag_words();
   fields.timeout_ns = queues.timeout_ns;

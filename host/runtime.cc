@@ -26,6 +26,7 @@ struct Agreement {
   uint32_t depth;
   TransportKind transport;
   RelaxedOrdering relaxed;
+  SignalOpsSetting signal_ops;
   bool self_test;
   ConnectKind connect;
   Target target;
@@ -40,10 +41,11 @@ TransportKind agreed_kind(TransportKind kind) {
 const char* target_name(Target target) { return target == Target::kGpu ? "a GPU" : "a CPU"; }
 
 void agree(Bootstrap& bootstrap, const Config& config, Target target) {
-  const std::vector<Agreement> all = gather(
-      bootstrap, Agreement{config.heap_size, static_cast<uint32_t>(config.queues),
-                           static_cast<uint32_t>(config.queue_depth), agreed_kind(config.transport),
-                           config.relaxed_ordering, config.self_test, config.connect, target});
+  const std::vector<Agreement> all =
+      gather(bootstrap, Agreement{config.heap_size, static_cast<uint32_t>(config.queues),
+                                  static_cast<uint32_t>(config.queue_depth),
+                                  agreed_kind(config.transport), config.relaxed_ordering,
+                                  config.signal_ops, config.self_test, config.connect, target});
   for (size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe] == all[0]) continue;
     if (all[pe].target != all[0].target) {
@@ -56,11 +58,12 @@ void agree(Bootstrap& bootstrap, const Config& config, Target target) {
         "set them alike on all PEs (mpirun -x NAME)",
         pe, all[pe].heap_bytes, all[pe].queues, all[pe].depth, all[0].heap_bytes, all[0].queues,
         all[0].depth,
-        all[pe].transport != all[0].transport   ? ", and another PEAL_TRANSPORT"
-        : all[pe].relaxed != all[0].relaxed     ? ", and another PEAL_RELAXED_ORDERING"
-        : all[pe].self_test != all[0].self_test ? ", and another PEAL_SELF_TEST"
-        : all[pe].connect != all[0].connect     ? ", and another PEAL_CONNECT"
-                                                : "");
+        all[pe].transport != all[0].transport     ? ", and another PEAL_TRANSPORT"
+        : all[pe].relaxed != all[0].relaxed       ? ", and another PEAL_RELAXED_ORDERING"
+        : all[pe].signal_ops != all[0].signal_ops ? ", and another PEAL_SIGNAL_OPS"
+        : all[pe].self_test != all[0].self_test   ? ", and another PEAL_SELF_TEST"
+        : all[pe].connect != all[0].connect       ? ", and another PEAL_CONNECT"
+                                                  : "");
   }
 }
 
@@ -212,6 +215,7 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
   }
   if (s.rails) {
     s.log.print("nic", s.describe_rails());
+    if (s.bootstrap->rank() == 0) s.log.print("signals", s.rails->signal_ops().why);
     for (const IbgdaNic& nic : s.rails->nics()) {
       s.log.print("path", nic.device.path_description());
     }

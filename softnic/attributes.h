@@ -98,6 +98,7 @@ struct QueuePairAttributes {
   uint64_t dc_access_key = 0;
   uint16_t hardware_send_counter = 0;  // answers of QUERY_QP
   uint16_t software_send_counter = 0;
+  bool in_order = false;  // WRITEs to it are placed as they arrive, whatever the fabric does
 };
 
 /// What happened outside a command: a queue that failed or runs low, a port that went down or up.

@@ -16,6 +16,7 @@
 #include "softnic/driver.h"
 #include "softnic/fabric.h"
 #include "softnic/gpu/client.h"
+#include "softnic/placement.h"
 #include "softnic/route.h"
 #include "softnic/settings.h"
 #include "softnic/wire.h"
@@ -32,6 +33,10 @@ struct CpuEngine {
         control(tables, driver),
         driver(tables.port, wire) {
     tables.port.by_value = settings.doorbell_by_value;
+    if (settings.placement) {
+      placement = std::make_unique<Placement>(*settings.placement + fabric.lid());
+      tables.port.placement = placement.get();
+    }
     driver.start([this] { control.collect(); });
   }
 
@@ -45,6 +50,7 @@ struct CpuEngine {
   }
 
   Tables tables;
+  std::unique_ptr<Placement> placement;
   ShmWire wire;
   Control control;
   Driver driver;  // last: its thread uses all of the above

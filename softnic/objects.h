@@ -188,6 +188,7 @@ struct Receiver {
   uint32_t turn = 0;         // held while receive entries are taken
   uint32_t held = kNoEntry;  // taken from the shared receive queue for the message that arrives
   bool told_last = false;    // that nothing more is taken from it
+  uint64_t placing = 0;      // names what placement.h holds of this queue pair; 0 = nothing
   Answered replay[kReplay] = {};
 };
 
@@ -263,6 +264,7 @@ struct Timing {
 };
 
 struct Faults;
+class Placement;
 
 /// Everything one NIC's engine reaches.
 struct Port {
@@ -284,7 +286,8 @@ struct Port {
   Timing timing;
   EventLog events;
   Violations violations;
-  Faults* faults = nullptr;  // null until the first fault plan
+  Faults* faults = nullptr;        // null until the first fault plan
+  Placement* placement = nullptr;  // null: WRITEs are placed in order
 };
 
 /// The key, or null. `number` is compared whole: a freed and reused index has another variant.

@@ -29,6 +29,7 @@ struct Named {
 };
 
 constexpr Named<bool> kLinks[] = {{"ib", false}, {"roce", true}};
+constexpr Named<bool> kYesNo[] = {{"no", false}, {"yes", true}};
 constexpr Named<PortState> kStates[] = {{"active", PortState::kActive},
                                         {"down", PortState::kDown},
                                         {"init", PortState::kInit},
@@ -118,7 +119,8 @@ class Line {
         !take_limit(word, name, value)) {
       fail(word,
            "a word is devices=, name=, link=, ports=, port=, state=, mtu=, subnet=, gids=, pkeys=, "
-           "udp=, bond=, clock=, refuse=, max_qp=, max_qp_wr=, max_rd_atom= or max_init_rd_atom=");
+           "udp=, bond=, clock=, refuse=, max_qp=, max_qp_wr=, max_rd_atom=, max_init_rd_atom=, "
+           "force_order= or ooo_sl=");
     }
     taken_.push_back(name);
   }
@@ -178,6 +180,10 @@ class Line {
       device_.log_responder_depth = log_within(word, value, 16);
     } else if (name == "max_init_rd_atom") {
       device_.log_initiator_depth = log_within(word, value, 16);
+    } else if (name == "force_order") {
+      device_.forces_order = one_of(word, value, kYesNo);
+    } else if (name == "ooo_sl") {
+      device_.unordered_levels = static_cast<uint16_t>(within(word, value, 0, 0xffff));
     } else {
       return false;
     }
@@ -268,6 +274,7 @@ class Line {
     if (device_.ethernet && named("subnet")) fail(text_, "subnet= needs link=ib");
     if (device_.ethernet && named("pkeys")) fail(text_, "pkeys= needs link=ib");
     if (!device_.ethernet && named("bond")) fail(text_, "bond= needs link=roce");
+    if (device_.ethernet && named("ooo_sl")) fail(text_, "ooo_sl= needs link=ib");
     if (device_.ethernet && !named("mtu")) device_.mtu = kDefaultEthernetMtu;
     if (!named("gids") && device_.ethernet) {
       // As a driver fills it: each address once for every version of RoCE.

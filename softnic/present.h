@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -80,6 +81,10 @@ struct PresentedDevice {
   Clock clock = Clock::kBoth;
   uint32_t max_qp = 1u << 17;
   uint8_t log_max_qp_wr = 15;
+  bool forces_order = false;  // dp_ordering_force: a queue pair may ask for placement in order
+  /// Service levels on which packets may arrive out of order (ooo_sl_mask); nothing: it cannot be
+  /// asked.
+  std::optional<uint16_t> unordered_levels;
 
   bool active() const { return state == PortState::kActive; }
   /// Ports that could be bonded: those of a card with two, at least.
@@ -87,6 +92,11 @@ struct PresentedDevice {
   /// The P_Key at `index`; 0 if there is none.
   uint16_t pkey(size_t index) const { return index < pkeys.size() ? pkeys[index] : 0; }
   bool refuses_any(uint32_t what) const { return (refuses & what) != 0; }
+  /// True if WRITEs of a queue pair with that service level are placed as they were sent without
+  /// its asking.
+  bool orders(uint8_t service_level) const {
+    return unordered_levels && (*unordered_levels >> service_level & 1) == 0;
+  }
   bool operator==(const PresentedDevice&) const = default;
 };
 

@@ -84,12 +84,15 @@ class Requester : private Recovery {
     if (!send.request.travels()) return run_local(qp);
     const uint16_t lid = destination_lid(qp);
     Port* peer = wire_.direct(lid);
-    return peer != nullptr && !keeps_to_wire(send) ? run_direct(qp, *peer) : run_wire(qp, lid);
+    return peer != nullptr && !keeps_to_wire(qp) ? run_direct(qp, *peer) : run_wire(qp, lid);
   }
 
-  /// Where faults are possible nothing takes the short way: there is nothing on it to lose.
-  PEAL_HD bool keeps_to_wire(const Sender& send) const {
-    return port_.faults != nullptr && !(send.phase == Sender::Phase::kRunning && send.direct);
+  /// Where faults are possible nothing takes the short way: there is nothing on it to lose. Nor
+  /// where WRITEs overtake each other, but for a queue pair that is its own other end.
+  PEAL_HD bool keeps_to_wire(const QueuePair& qp) const {
+    const bool held = port_.placement != nullptr && qp.attributes.remote_qpn != qp.qpn;
+    return (port_.faults != nullptr || held) &&
+           !(qp.send.phase == Sender::Phase::kRunning && qp.send.direct);
   }
 
   PEAL_HD static uint16_t destination_lid(const QueuePair& qp) {

@@ -191,9 +191,18 @@ PEAL_HD Answer act_send(Port& port, QueuePair& qp, const Packet& packet, const P
   return {};
 }
 
-/// Executes one packet that is new, in order and for this queue pair.
+/// Stores what a WRITE brings at once.
+struct StoreNow {
+  PEAL_HD void operator()(std::byte* at, const Payload& payload) const {
+    store_payload(at, payload);
+  }
+};
+
+/// Executes one packet that is new, in order and for this queue pair. `store` is called for the
+/// bytes of a WRITE that may be.
+template <class Store = StoreNow>
 PEAL_HD Answer respond(Port& port, QueuePair& qp, const Packet& packet, const Payload& payload,
-                       uint64_t now) {
+                       uint64_t now, const Store& store = {}) {
   using mlx5::Syndrome;
   if (!responds(qp)) return {.verdict = Verdict::kDropped};
   const uint32_t right = right_for(packet.opcode);
@@ -237,7 +246,7 @@ PEAL_HD Answer respond(Port& port, QueuePair& qp, const Packet& packet, const Pa
   const Turn turn(qp.receive.turn, notifies);
   const Claim claim = notifies ? claim_receive(port, qp) : Claim::kReady;
   if (claim != Claim::kReady) return without_entry(port, qp, claim);
-  store_payload(at, payload);
+  store(at, payload);
   if (notifies) {
     complete_receive(port, qp, packet, mlx5::CqeOpcode::kResponderWriteImm, mlx5::Syndrome::kNone,
                      now);

@@ -14,6 +14,7 @@
 #include "softnic/deliver.h"
 #include "softnic/objects.h"
 #include "softnic/packet.h"
+#include "softnic/placement.h"
 #include "softnic/responder.h"
 
 namespace peal::softnic {
@@ -44,6 +45,7 @@ class Server {
     }
     Receiver* receive = history_of(*qp, packet);
     if (receive == nullptr) return reply(packet, PacketKind::kAbsent);
+    if (packet.opcode != mlx5::Opcode::kRdmaWrite) place_held(port_, qp->qpn);
     const int32_t ahead = psn_distance(packet.psn, receive->expected_psn);
     if (ahead < 0) return repeat(*qp, *receive, packet);
     if (ahead > 0) {
@@ -60,9 +62,18 @@ class Server {
   }
 
  private:
+  PEAL_HD bool held_back(QueuePair& qp, const Packet& packet, const Payload& payload) const {
+    return port_.placement != nullptr && packet.opcode == mlx5::Opcode::kRdmaWrite &&
+           qp.service == Service::kReliable && !qp.attributes.in_order &&
+           port_.placement->hold(qp, packet, payload, now_);
+  }
+
   PEAL_HD void execute(QueuePair& qp, Receiver& receive, const Packet& packet,
                        const Payload& payload) {
-    const Answer answer = respond(port_, qp, packet, payload, now_);
+    const Answer answer =
+        respond(port_, qp, packet, payload, now_, [&](std::byte* at, const Payload& bytes) {
+          if (!held_back(qp, packet, bytes)) store_payload(at, bytes);
+        });
     switch (answer.verdict) {
       case Verdict::kDropped:
         return reply(packet, PacketKind::kAbsent);

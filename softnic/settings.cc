@@ -64,6 +64,21 @@ void read_engine(Settings* settings) {
   }
 }
 
+/// "ordered", "any" or "any:17".
+std::optional<uint64_t> placement_of(std::string_view text) {
+  constexpr std::string_view kAny = "any:";
+  if (text == "ordered") return std::nullopt;
+  if (text == "any") return 1;
+  uint64_t seed = 0;
+  const char* const end = text.data() + text.size();
+  const bool seeded = text.starts_with(kAny) && text.size() > kAny.size();
+  const auto read = std::from_chars(text.data() + (seeded ? kAny.size() : 0), end, seed);
+  if (!seeded || read.ec != std::errc() || read.ptr != end) {
+    malformed("PEAL_SOFTNIC_PLACEMENT", text, "ordered, any, or any: and a number, the seed");
+  }
+  return seed;
+}
+
 /// The text that a variable holds or that lies in the file it names: at most one byte more than a
 /// text may have.
 std::string text_of(const char* name, const char* value) {
@@ -121,6 +136,9 @@ Settings Settings::from_environment() {
   read_engine(&settings);
   if (const char* faults = std::getenv("PEAL_SOFTNIC_FAULTS")) {
     settings.faults = parsed("PEAL_SOFTNIC_FAULTS", faults, parse_fault_plan);
+  }
+  if (const char* placement = std::getenv("PEAL_SOFTNIC_PLACEMENT")) {
+    settings.placement = placement_of(placement);
   }
   settings.present = presentation_from_environment();
   return settings;

@@ -11,6 +11,7 @@
 //   PEAL_SOFTNIC_ENGINE_PROGRAM the GPU engine's program                   (beside the library)
 //   PEAL_SOFTNIC_FAULTS         a fault plan, or the absolute path of a file with one   (none)
 //   PEAL_SOFTNIC_PRESENT        as which hardware, or an absolute path         (one InfiniBand NIC)
+//   PEAL_SOFTNIC_PLACEMENT      WRITEs of a queue pair: ordered, any or any:SEED          (ordered)
 #pragma once
 
 #include <optional>
@@ -34,6 +35,8 @@ struct Settings {
   std::string engine_program;  // empty: beside the library
   std::optional<FaultPlan> faults;
   Presentation present;  // the devices, in order
+  /// Seed by which WRITEs are placed out of order; nothing: they are placed as they arrive.
+  std::optional<uint64_t> placement;
 
   /// Reads the environment. Throws std::invalid_argument naming the variable, its value and what
   /// it may be.

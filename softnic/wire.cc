@@ -186,9 +186,13 @@ void ShmWire::accept(uint16_t lid) {
                      ring <= kLargestRing && (ring & (ring - 1)) == 0 &&
                      file.bytes() == kLinkHeaderBytes + 2 * ring;
   if (!sound) return;
-  std::erase_if(incoming_, [lid](const auto& link) { return link->lid == lid; });
+  std::erase_if(incoming_, [lid](const auto& link) {
+    if (link->lid == lid) link->place();
+    return link->lid == lid;
+  });
   auto link = std::make_unique<Incoming>();
   link->lid = lid;
+  link->port = &port_;
   link->segment = static_cast<uint32_t>(ring / kSegmentsPerRing);
   link->requests = RingReader(&header.requests, request_ring(file, ring));
   link->answers = RingWriter(&header.answers, answer_ring(file, ring));
@@ -203,8 +207,14 @@ void ShmWire::Incoming::acknowledge(const Packet& packet) {
   holds = true;
 }
 
+/// What came over the link is in memory afterwards.
+void ShmWire::Incoming::place() const {
+  if (holds) place_held(*port, held.source);
+}
+
 void ShmWire::Incoming::release() {
   if (!holds) return;
+  place();
   holds = false;
   answers.append(held, Payload{0, 0, {}});
 }
@@ -274,7 +284,9 @@ bool ShmWire::serve(Incoming& link) {
     }
     link.requests.take();
   }
-  if (link.holds) link.release();
+  const bool keeps = link.holds && port_.placement != nullptr &&
+                     port_.placement->keeps(find_qp(port_, link.held.source), now_);
+  if (!keeps) link.release();
   link.answers.publish();
   link.requests.publish();
   if (link.requests.broken() || link.answers.broken()) link.lost = true;
@@ -320,7 +332,9 @@ bool ShmWire::drop_lost() {
     return true;
   });
   std::erase_if(incoming_, [&](const std::unique_ptr<Incoming>& link) {
-    return link->lost || (look && !fabric_.alive(link->peer) && !serve(*link));
+    const bool gone = link->lost || (look && !fabric_.alive(link->peer) && !serve(*link));
+    if (gone) link->place();
+    return gone;
   });
   return open_.size() + incoming_.size() != before;
 }

@@ -88,13 +88,15 @@ class ShmWire {
     uint32_t segment = 0;
     RingReader requests;
     RingWriter answers;
-    Packet held = {};  // acknowledgement not yet sent
+    Packet held = {};  // acknowledgement not yet sent: what it is for may not be in memory either
     bool holds = false;
     bool lost = false;
+    Port* port = nullptr;
     std::vector<std::unique_ptr<Borrowed>> borrowed;
 
     void acknowledge(const Packet& packet);
     void answer(const Packet& packet, const Payload& payload);
+    void place() const;
     void release();
     bool borrow(const Packet& packet, const Payload& payload);
     bool find_lent(const Packet& packet, Payload& payload) const;

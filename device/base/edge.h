@@ -30,6 +30,7 @@ enum class Edge : uint8_t {
   kM5,
   kM5Wait,  // from the lane that polled to another that waits
   kM6,
+  kM6Swap,  // words that are atomics where WRITEs are placed in any order
   kM7,
   kM8,
   kM8Block,  // lanes of a block

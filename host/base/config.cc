@@ -187,6 +187,9 @@ constexpr Choice<ConnectKind, 2> kConnects{
 constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},
                                                          {"on", RelaxedOrdering::kOn},
                                                          {"off", RelaxedOrdering::kOff}}}};
+constexpr Choice<SignalOpsSetting, 3> kSignalOps{{{{"auto", SignalOpsSetting::kAuto},
+                                                   {"write", SignalOpsSetting::kWrite},
+                                                   {"atomic", SignalOpsSetting::kAtomic}}}};
 constexpr Choice<bool, 2> kOnOff{{{{"on", true}, {"off", false}}}};
 constexpr Choice<int, 6> kMtus{
     {{{"auto", 0}, {"256", 256}, {"512", 512}, {"1024", 1024}, {"2048", 2048}, {"4096", 4096}}}};
@@ -201,9 +204,10 @@ constexpr string_view kNames[] = {PEAL_CONFIG_TABLE(PEAL_CONFIG_NAME)};
 
 // Read by the software NIC, which shares no code with this file.
 constexpr string_view kSoftnicNames[] = {
-    "PEAL_SOFTNIC_FABRIC", "PEAL_SOFTNIC_DIR",     "PEAL_SOFTNIC_TIMEOUT_SCALE",
-    "PEAL_SOFTNIC_ENGINE", "PEAL_SOFTNIC_GPU",     "PEAL_SOFTNIC_ENGINE_PROGRAM",
-    "PEAL_SOFTNIC_FAULTS", "PEAL_SOFTNIC_PRESENT", "PEAL_SOFTNIC_DOORBELL"};
+    "PEAL_SOFTNIC_FABRIC",   "PEAL_SOFTNIC_DIR",     "PEAL_SOFTNIC_TIMEOUT_SCALE",
+    "PEAL_SOFTNIC_ENGINE",   "PEAL_SOFTNIC_GPU",     "PEAL_SOFTNIC_ENGINE_PROGRAM",
+    "PEAL_SOFTNIC_FAULTS",   "PEAL_SOFTNIC_PRESENT", "PEAL_SOFTNIC_DOORBELL",
+    "PEAL_SOFTNIC_PLACEMENT"};
 
 // Set by Open MPI, by PMIx launchers, by MPICH's.
 constexpr string_view kLauncherNames[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};

@@ -20,6 +20,7 @@ enum class DoorbellKind { kAuto, kGpu, kCpu };
 enum class FenceKind { kAuto, kGpu, kSystem };
 enum class ConnectKind { kLazy, kEager };
 enum class RelaxedOrdering { kAuto, kOn, kOff };
+enum class SignalOpsSetting { kAuto, kWrite, kAtomic };
 
 /// Where a program's kernels run, and so where the memory they use must lie. Not a setting: the
 /// compiler that built the kernels decides (peal::start).
@@ -97,6 +98,8 @@ using Microseconds = std::chrono::microseconds;
     "how far kernels fence before they ring: gpu, system; auto = gpu where a real NIC reads it")  \
   X(RelaxedOrdering, relaxed_ordering, "PEAL_RELAXED_ORDERING", "auto", kRelaxedOrderings,        \
     "on = the NIC may place payload out of order until a signal or fence; auto = on a GPU")       \
+  X(SignalOpsSetting, signal_ops, "PEAL_SIGNAL_OPS", "auto", kSignalOps,                          \
+    "Signal::set and barriers by: write, atomic; auto = write where NICs place writes in order")  \
   X(int, device, "PEAL_DEVICE", "auto", (AutoOr{{0, 1023}}),                                      \
     "GPU to use; auto = number of this PE on its host, modulo GPUs")                              \
   X(bool, info, "PEAL_INFO", "0", Flag{}, "print this table with the values in force")            \

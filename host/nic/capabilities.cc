@@ -65,6 +65,11 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
     capabilities.bonded_ports = general(page, cap::kLagPorts);
     capabilities.lag_port_in_rts = general(page, cap::kLagPortInRts) != 0;
   }
+  capabilities.tells_ooo_sls = general(page, cap::kOooSlMask) != 0;
+  if (general(page, cap::kGeneral2) != 0) {
+    const CapabilityPage page_2 = query(library, context, prm::kGeneralCapabilities2);
+    capabilities.forces_order = general(page_2, prm::cap_2::kOrderForce) != 0;
+  }
   if (capabilities.atomics) {  // else the NIC may refuse the second question
     const CapabilityPage atomics = query(library, context, prm::kAtomicCapabilities);
     capabilities.atomic_host_endian = general(atomics, atomic::kEndiannessMode) == 1;
@@ -82,6 +87,17 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
     }
   }
   return capabilities;
+}
+
+uint16_t query_ooo_sl_mask(const VerbsLibrary& library, ibv_context* context, uint8_t port) {
+  prm::Mailbox<prm::kShortIn> in;
+  in.set(prm::kOpcode, static_cast<uint32_t>(prm::Command::kQueryHcaVportContext));
+  in.set(prm::kVportPort, port);
+  prm::Mailbox<prm::kQueryHcaVportContextOut> out;
+  if (library.mlx5dv.devx_general_cmd(context, in.data(), in.bytes(), out.data(), out.bytes())) {
+    refuse_command(in.data(), out.data(), errno);
+  }
+  return static_cast<uint16_t>(out.value(prm::kVportOooSlMask));
 }
 
 void require(const Capabilities& capabilities, const std::string& device) {

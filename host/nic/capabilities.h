@@ -29,6 +29,8 @@ struct Capabilities {
   bool ticks_only = true;     // time stamps: a queue pair cannot ask for the NIC's default format
   uint32_t bonded_ports = 0;  // ports of the bond that queue pairs can be spread over; 0: no bond
   bool lag_port_in_rts = false;  // and which one may be said of a queue pair that is ready to send
+  bool forces_order = false;     // dp_ordering_force: see host/nic/placement.h
+  bool tells_ooo_sls = false;    // query_ooo_sl_mask() will be answered
   uint16_t min_udp_port = 0xc000;  // RoCE v2: of sources; what the IBA's annex 17 says where the
   uint16_t max_udp_port = 0xffff;  // NIC says nothing
 
@@ -37,6 +39,10 @@ struct Capabilities {
 
 /// Asks the NIC. Throws kSystem or kUnsupported when it does not answer.
 Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* context);
+
+/// The service levels of an InfiniBand port on which packets may arrive out of order. Throws as
+/// query_capabilities().
+uint16_t query_ooo_sl_mask(const VerbsLibrary& library, ibv_context* context, uint8_t port);
 
 /// Throws kUnsupported that lists everything `device` lacks; returns when it lacks nothing.
 void require(const Capabilities& capabilities, const std::string& device);

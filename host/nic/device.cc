@@ -94,6 +94,7 @@ Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& h
   read_limits(attributes);
   read_port(attributes.phys_port_cnt, options);
   if (use_ == NicUse::kDevx) read_firmware_capabilities();
+  read_placement(attributes);
 }
 
 void Device::open(ibv_device* device) {
@@ -125,6 +126,18 @@ void Device::read_firmware_capabilities() {
   require(capabilities_, name_);
   // The software NIC counts nothing, and queues of the host's memory would keep it from a GPU.
   if (!software_) counter_set_ = counter_set_of(*library_, context_.get(), port_.number);
+}
+
+// Without DEVX an mlx5 device cannot be asked.
+void Device::read_placement(const ibv_device_attr& attributes) {
+  constexpr uint32_t kMellanox = 0x02c9;
+  placement_.mlx5 =
+      use_ == NicUse::kDevx || attributes.vendor_id == kMellanox || name_.starts_with("mlx5");
+  placement_.forces_order = capabilities_.forces_order;
+  placement_.service_level = path_.service_level;
+  if (capabilities_.tells_ooo_sls && port_.link_layer == LinkLayer::kInfiniBand) {
+    placement_.ooo_sl_mask = query_ooo_sl_mask(*library_, context_.get(), port_.number);
+  }
 }
 
 void Device::read_limits(const ibv_device_attr& attributes) {

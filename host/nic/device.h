@@ -16,6 +16,7 @@
 #include "host/nic/capabilities.h"
 #include "host/nic/hca_list.h"
 #include "host/nic/path.h"
+#include "host/nic/placement.h"
 #include "host/nic/port.h"
 #include "host/nic/verbs.h"
 
@@ -82,6 +83,8 @@ class Device {
   /// What counts at the port; 0 = nothing does.
   uint8_t counter_set() const { return counter_set_; }
   const Capabilities& capabilities() const { return capabilities_; }
+  /// What is known of the order in which WRITEs are placed.
+  const PlacementFacts& placement() const { return placement_; }
   const VerbsLimits& limits() const { return limits_; }
   NicUse use() const { return use_; }
 
@@ -95,6 +98,7 @@ class Device {
   void read_firmware_capabilities();
   ibv_device_attr query() const;
   void read_port(uint8_t count, const DeviceOptions& options);
+  void read_placement(const ibv_device_attr& attributes);
 
   std::shared_ptr<const VerbsLibrary> library_;
   std::string name_;
@@ -109,6 +113,7 @@ class Device {
   uint8_t counter_set_ = 0;
   VerbsLimits limits_;
   Capabilities capabilities_;
+  PlacementFacts placement_;
   Owned<ibv_context, int> context_;
 };
 

@@ -31,6 +31,8 @@ const char* to_string(Command command) {
       return "QUERY_QP";
     case Command::kQueryLag:
       return "QUERY_LAG";
+    case Command::kQueryHcaVportContext:
+      return "QUERY_HCA_VPORT_CONTEXT";
   }
   return "unknown command";
 }

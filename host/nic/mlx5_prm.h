@@ -26,6 +26,7 @@ enum class Command : uint16_t {
   k2Error = 0x507,
   k2Reset = 0x50a,
   kQueryQp = 0x50b,
+  kQueryHcaVportContext = 0x762,
   kQueryLag = 0x842,
 };
 
@@ -106,7 +107,10 @@ inline constexpr size_t kCreateCqIn = 272, kCreateQpIn = 272, kModifyQpIn = 272,
 // QUERY_HCA_CAP: op_mod = type << 1 | 1 (current values); the answer begins at dword 4.
 inline constexpr int kCapability = 4;
 inline constexpr uint32_t kGeneralCapabilities = 0, kAtomicCapabilities = 3, kRoceCapabilities = 4;
+inline constexpr uint32_t kGeneralCapabilities2 = 0x20;
 namespace cap {
+inline constexpr Field kGeneral2{1, 31, 31};  // hca_cap_2
+inline constexpr Field kOooSlMask{9, 7, 7};   // the port's context has one
 inline constexpr Field kLogMaxQpSize{4, 23, 16};
 inline constexpr Field kLogMaxQp{4, 4, 0};
 inline constexpr Field kLogMaxCq{6, 4, 0};
@@ -126,6 +130,9 @@ inline constexpr Field kLagPorts{19, 3, 0};
 inline constexpr Field kMaxWqeBytes{20, 15, 0};
 inline constexpr Field kTimestampFormats{34, 31, 30};
 }  // namespace cap
+namespace cap_2 {
+inline constexpr Field kOrderForce{4, 23, 23};  // dp_ordering_force
+}  // namespace cap_2
 namespace atomic_cap {
 inline constexpr Field kEndiannessMode{2, 31, 30};
 inline constexpr Field kOperations{4, 15, 0};
@@ -139,6 +146,11 @@ inline constexpr Field kMinUdpPort{6, 15, 0};
 
 // QUERY_LAG: the state of the bond, 0 = there is none.
 inline constexpr Field kLagState{2, 2, 0};
+
+// QUERY_HCA_VPORT_CONTEXT of an InfiniBand port; the context begins at dword 4 of the answer.
+inline constexpr size_t kQueryHcaVportContextOut = 528;
+inline constexpr Field kVportPort{2, 19, 16};
+inline constexpr Field kVportOooSlMask{24, 15, 0};
 
 // CREATE_CQ: completion queue context at dword 4.
 inline constexpr int kCqContext = 4;
@@ -171,6 +183,7 @@ inline constexpr Field kState{0, 31, 28};
 inline constexpr Field kLagPort{0, 27, 24};
 inline constexpr Field kService{0, 23, 16};
 inline constexpr Field kPathMigration{0, 12, 11};
+inline constexpr Field kOrderForce{1, 24, 24};  // dp_ordering_force; what to, 0 = as sent
 inline constexpr Field kProtectionDomain{1, 23, 0};
 inline constexpr Field kMtu{2, 31, 29};
 inline constexpr Field kLogMaxMessage{2, 28, 24};

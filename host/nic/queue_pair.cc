@@ -238,6 +238,7 @@ void QueuePair::to_rtr(const RemoteQueue& remote) {
   set_context(in, prm::qpc::kMinRnrTimer, settings_.min_rnr_timer);
   set_context(in, prm::qpc::kNextReceivePsn, remote.psn);
   set_lag_port(in, remote.path.lag_port);
+  set_context(in, prm::qpc::kOrderForce, settings_.force_order);
   object_.modify(in.data(), in.bytes());
 }
 

@@ -22,7 +22,8 @@ struct IbgdaNic {
   IbgdaNic(nic::Device opened, std::shared_ptr<Gpu> gpu, RelaxedOrdering asked);
 
   std::shared_ptr<Gpu> gpu;
-  nic::Ordering payload;  // of what is no word
+  nic::Ordering payload;     // of what is no word
+  bool force_order = false;  // its queue pairs do: host/transport/signal_ops.h
   nic::Device device;
   nic::ProtectionDomain domain;
 };

@@ -10,7 +10,8 @@ IbgdaEnd::IbgdaEnd(const IbgdaNic& nic, const nic::Uar& uar, const nic::QueuePla
     : page_of_(nic.device.software() ? nic.gpu : nullptr),
       doorbell_(static_cast<uint64_t*>(uar.doorbell())),
       cq_(nic.device, uar, place),
-      pair_(nic.device, nic.domain, uar, cq_, place, {.depth = depth}) {}
+      pair_(nic.device, nic.domain, uar, cq_, place,
+            {.depth = depth, .settings = {.force_order = nic.force_order}}) {}
 
 void IbgdaEnd::connect(const nic::RemoteQueue& remote, uint32_t psn) {
   pair_.to_init();

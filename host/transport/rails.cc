@@ -22,6 +22,7 @@ using Library = std::shared_ptr<const nic::VerbsLibrary>;
 // What a PE has.
 struct Found {
   uint32_t nics;  // 0: it failed
+  PlacementOffer placement;
 };
 
 Library library_for(const Config& config, nic::NicUse use) {
@@ -145,8 +146,8 @@ Rails::Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstra
   } catch (const Error& error) {
     failed = error;
   }
-  const std::vector<Found> all =
-      gather(bootstrap, Found{failed ? 0u : static_cast<uint32_t>(nics_.size())});
+  const std::vector<Found> all = gather(
+      bootstrap, failed ? Found{} : Found{static_cast<uint32_t>(nics_.size()), placement_offer()});
   if (failed) throw *failed;
   for (size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe].nics == 0) {
@@ -154,10 +155,31 @@ Rails::Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstra
     }
     count_ = std::max(count_, all[pe].nics);
   }
+  std::vector<PlacementOffer> offers;
+  for (const Found& found : all) offers.push_back(found.placement);
+  agree_on_signal_ops(config.signal_ops, offers);
   std::vector<std::string> named;
   for (const IbgdaNic& nic : nics_) named.push_back(nic.device.name());
   for (const nic::UnusableNic& nic : left_out_) named.push_back(nic.name);
   warn_once(bootstrap, log, warning(), std::move(named));
+}
+
+PlacementOffer Rails::placement_offer() const {
+  std::vector<PlacementOffer> offers;
+  for (const IbgdaNic& nic : nics_) {
+    PlacementOffer& offer = offers.emplace_back();
+    offer.facts = nic.device.placement();
+    nic.device.name().copy(offer.nic, sizeof offer.nic - 1);
+  }
+  return least_ordered(offers);
+}
+
+void Rails::agree_on_signal_ops(SignalOpsSetting asked, const std::vector<PlacementOffer>& offers) {
+  signal_ops_ = choose_signal_ops(asked, offers);
+  for (IbgdaNic& nic : nics_) {
+    const bool must = nic::placement_of(nic.device.placement()) != nic::Placement::kInOrder;
+    nic.force_order = signal_ops_.forced && must;
+  }
 }
 
 std::string Rails::names() const {

@@ -30,6 +30,7 @@
 #include "host/nic/choice.h"
 #include "host/transport/doorbell.h"
 #include "host/transport/ibgda.h"
+#include "host/transport/signal_ops.h"
 
 namespace peal {
 
@@ -60,6 +61,8 @@ class Rails {
   /// several, their names: "softnic-cpu(mlx5_0+mlx5_1)".
   std::string model() const;
   nic::Ordering payload() const { return nics_[0].payload; }
+  /// How signals travel in this job.
+  const SignalOps& signal_ops() const { return signal_ops_; }
 
  private:
   void open(const Config& config, const std::shared_ptr<Gpu>& gpu, bool one_host);
@@ -68,12 +71,15 @@ class Rails {
                const std::shared_ptr<Gpu>& gpu);
   std::string names() const;
   std::string warning() const;
+  PlacementOffer placement_offer() const;
+  void agree_on_signal_ops(SignalOpsSetting asked, const std::vector<PlacementOffer>& offers);
 
   std::deque<IbgdaNic> nics_;  // which never move
   std::string why_;
   std::string why_proxy_;
   std::vector<nic::UnusableNic> left_out_;
   uint32_t count_ = 0;
+  SignalOps signal_ops_;
 };
 
 /// A page for each of Rails::nics().

@@ -2,9 +2,10 @@
 //
 // QUERY_HCA_CAP: what this device says it can do, as a table: what is always so, then what it
 // presents itself as. Everything not listed is 0. QUERY_ROCE_ADDRESS: its GIDs as firmware has
-// them. QUERY_LAG: whether its ports are bonded.
+// them. QUERY_LAG: whether its ports are bonded. QUERY_HCA_VPORT_CONTEXT: the service levels on
+// which packets may arrive out of order.
 //
-// Zeros that matter: no hca_cap_2, no CQE compression, no doorbells without a record (a doorbell
+// Zeros that matter: no CQE compression, no doorbells without a record (a doorbell
 // here is plain memory, so only the record can be trusted).
 #include <algorithm>
 #include <bit>
@@ -57,12 +58,14 @@ void present_general(const Nic& nic, const prm::Writer& capability) {
   const PresentedDevice& device = nic.device();
   const Capability caps[] = {
       {kVhcaId, nic.lid()},
+      {{1, 31, 31}, device.forces_order},                                     // hca_cap_2
       {{4, 23, 16}, device.log_max_qp_wr},                                    // log_max_qp_sz
       {{4, 4, 0}, static_cast<uint32_t>(std::bit_width(device.max_qp)) - 1},  // log_max_qp
       {{7, 23, 23}, !device.refuses_any(kRefuseRelaxedOrdering)},  // relaxed_ordering_write
       // Requests that a queue pair takes at a time, and answers that it waits for: "req" is the
       // responder's depth.
       {{9, 21, 16}, device.log_responder_depth},            // log_max_ra_req_dc
+      {{9, 7, 7}, device.unordered_levels.has_value()},     // ooo_sl_mask
       {{9, 5, 0}, device.log_initiator_depth},              // log_max_ra_res_dc
       {{10, 21, 16}, device.log_responder_depth},           // log_max_ra_req_qp
       {{10, 13, 13}, 1},                                    // rts2rts_lag_tx_port_affinity
@@ -107,7 +110,9 @@ void query_hca_cap(const Command& command) {
   prm::Writer capability = command.out.at(prm::cap::kCapability);
   // Current and maximum values (bit 0) are the same: nothing here can be enabled or disabled.
   uint32_t type = command.in.get(prm::kOpMod) >> 1;
-  if (type > prm::cap::kRoce) fail(CommandStatus::kBadParameter, prm::Syndrome::kCapabilityType);
+  const bool more = type == prm::cap::kGeneral2 && nic.device().forces_order;
+  if (type > prm::cap::kRoce && !more)
+    fail(CommandStatus::kBadParameter, prm::Syndrome::kCapabilityType);
   if (type == prm::cap::kGeneral) {
     for (const Capability& cap : kGeneralCaps) capability.set(cap.field, cap.value);
     present_general(nic, capability);
@@ -116,6 +121,19 @@ void query_hca_cap(const Command& command) {
     for (const Capability& cap : kAtomicCaps) capability.set(cap.field, cap.value);
   }
   if (type == prm::cap::kRoce && nic.device().ethernet) present_roce(nic, capability);
+  if (more) capability.set({4, 23, 23}, 1);  // dp_ordering_force
+}
+
+void query_hca_vport_context(const Command& command) {
+  namespace vport = prm::vport_context;
+  require_lengths(command, prm::kHeaderBytes, prm::kQueryHcaVportContextOutBytes);
+  const PresentedDevice& device = command.context.nic().device();
+  const uint32_t port = command.in.get(vport::kPort);
+  // An Ethernet port has no such context, and a client sees no virtual port but its own.
+  if (device.ethernet || port < 1 || port > device.ports || command.in.test(vport::kOtherVport)) {
+    fail(CommandStatus::kBadParameter, prm::Syndrome::kPort);
+  }
+  command.out.at(vport::kContext).set(vport::kOooSlMask, device.unordered_levels.value_or(0));
 }
 
 void query_lag(const Command& command) {

@@ -179,6 +179,7 @@ void general(Opcode opcode, const Command& command) {
   if (opcode == Opcode::kQueryHcaCap) return query_hca_cap(command);
   if (opcode == Opcode::kQueryRoceAddress) return query_roce_address(command);
   if (opcode == Opcode::kQueryLag) return query_lag(command);
+  if (opcode == Opcode::kQueryHcaVportContext) return query_hca_vport_context(command);
   refuse(EINVAL);  // not on the kernel's list for commands without an object
 }
 

@@ -75,6 +75,7 @@ void query_dct(const Command& command, DevxDct& dct);
 void query_hca_cap(const Command& command);
 void query_roce_address(const Command& command);
 void query_lag(const Command& command);
+void query_hca_vport_context(const Command& command);
 
 /// Umem by id, and `bytes` of it at `offset`, aligned in memory to `alignment`.
 Umem& umem_of(const Command& command, uint32_t id);

@@ -118,6 +118,16 @@ void read_path(const Nic& nic, const prm::Reader& context, QueuePairAttributes* 
   to->network = route.network;
 }
 
+/// How WRITEs to the queue pair are placed: as it asks for, else as its service level has it.
+void read_ordering(const PresentedDevice& device, const prm::Reader& context,
+                   QueuePairAttributes* to) {
+  const bool forced = context.test(qpc::kOrderForce);
+  const bool all = context.test(qpc::kOrderAll);  // also SENDs and receive entries: not offered
+  if (all || (forced && !device.forces_order))
+    fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
+  to->in_order = forced || device.orders(to->path.service_level);
+}
+
 void read_rtr(const QueuePair& qp, const prm::Reader& context, QueuePairAttributes* to) {
   const PresentedDevice& device = qp.nic->device();
   to->mtu = static_cast<uint8_t>(context.get(qpc::kMtu));
@@ -132,6 +142,7 @@ void read_rtr(const QueuePair& qp, const prm::Reader& context, QueuePairAttribut
     fail(CommandStatus::kBadParameter, Syndrome::kQueueSize);
   to->min_rnr_timer = static_cast<uint8_t>(context.get(qpc::kMinRnrTimer));
   to->receive_psn = context.get(qpc::kReceivePsn);
+  read_ordering(device, context, to);
 }
 
 void read_rts(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {

@@ -37,7 +37,7 @@ enum class Opcode : uint16_t {
   kDestroyDct = 0x711,
   kQueryDct = 0x713,
   kQueryRoceAddress = 0x760,
-  kQueryLag = 0x842,
+  kQueryHcaVportContext = 0x762,
   kAllocPd = 0x800,
   kDeallocPd = 0x801,
 };
@@ -47,6 +47,7 @@ inline constexpr size_t kQueueCommandBytes = 272;  // CREATE_CQ, CREATE_QP, tran
 inline constexpr size_t kCreateDctBytes = 128;
 inline constexpr size_t kQueryDctOutBytes = 80;
 inline constexpr size_t kQueryHcaCapOutBytes = 4112;
+inline constexpr size_t kQueryHcaVportContextOutBytes = 0x210;
 inline constexpr size_t kQpcBytes = 232;
 inline constexpr size_t kCqcBytes = 64;
 inline constexpr size_t kDctcBytes = 64;
@@ -181,6 +182,7 @@ inline constexpr Field kLagPort{0, 27, 24};
 inline constexpr Field kService{0, 23, 16};
 inline constexpr Field kMigration{0, 12, 11};
 inline constexpr Field kSignature{1, 31, 31};
+inline constexpr Field kOrderForce{1, 24, 24};  // dp_ordering_force
 inline constexpr Field kPd{1, 23, 0};
 inline constexpr Field kMtu{2, 31, 29};
 inline constexpr Field kLogMaxMessage{2, 28, 24};
@@ -221,6 +223,7 @@ inline constexpr Field kRemoteRead{36, 15, 15};
 inline constexpr Field kRemoteWrite{36, 14, 14};
 inline constexpr Field kRemoteAtomic{36, 13, 13};
 inline constexpr Field kPageOffset{36, 11, 6};
+inline constexpr Field kOrderAll{36, 3, 3};  // dp_ordering_1
 inline constexpr Field kMinRnrTimer{37, 28, 24};
 inline constexpr Field kReceivePsn{37, 23, 0};
 inline constexpr Field kReceiveCq{39, 23, 0};
@@ -261,12 +264,20 @@ inline constexpr size_t kCapability = 0x10;
 inline constexpr uint32_t kGeneral = 0;
 inline constexpr uint32_t kAtomic = 3;
 inline constexpr uint32_t kRoce = 4;
+inline constexpr uint32_t kGeneral2 = 0x20;
 }  // namespace cap
 
 /// QUERY_LAG: the answer's context at dword 2.
 namespace lag {
 inline constexpr Field kState{2, 2, 0};  // 1: its ports are bonded
 }
+
+namespace vport_context {
+inline constexpr Field kOtherVport{2, 31, 31};
+inline constexpr Field kPort{2, 19, 16};
+inline constexpr size_t kContext = 0x10;  // of the answer
+inline constexpr Field kOooSlMask{20, 15, 0};
+}  // namespace vport_context
 
 namespace roce_address {
 inline constexpr Field kIndex{2, 31, 16};

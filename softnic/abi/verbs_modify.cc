@@ -86,6 +86,7 @@ void set_address(const Nic& nic, const ibv_ah_attr& address, QueuePairAttributes
   const Route route = nic.router().route(to->path);
   to->remote_lid = route.lid;
   to->network = route.network;
+  to->in_order = nic.device().orders(to->path.service_level);
 }
 
 void check_identity(const PresentedDevice& device, const ibv_qp_attr& attr, int mask) {

@@ -87,6 +87,29 @@ with=(PEAL_INFO=1)
 wanted=("traffic class 0, 2 bonded ports")
 job passes "link=roce+bond=2" "$ring"
 
+# The order in which WRITEs are placed, and what signals therefore are.
+with=(PEAL_INFO=1)
+wanted=("signals: set by 8-byte swaps: mlx5_0 of PE 0 may place WRITEs out of order (no ooo_sl_mask says otherwise; no dp_ordering_force)")
+job passes "link=ib" "$ring"
+with=(PEAL_INFO=1 PEAL_SERVICE_LEVEL=2)
+wanted=("signals: set by WRITEs: mlx5_0 of PE 0 places WRITEs in order (service level 2 is outside ooo_sl_mask 0xfffb)")
+job passes "ooo_sl=0xfffb" "$ring"
+with=(PEAL_INFO=1)
+wanted=("set by 8-byte swaps: mlx5_0 of PE 1 may place WRITEs out of order (service level 0 is in ooo_sl_mask 0x1; ")
+job passes "ooo_sl=0 ooo_sl=1" "$ring"
+with=(PEAL_INFO=1 PEAL_SIGNAL_OPS=write)
+wanted=("signals: set by WRITEs, order forced: mlx5_0 of PE 0 may place WRITEs out of order")
+job passes "force_order=yes" "$ring"
+with=(PEAL_INFO=1 PEAL_SIGNAL_OPS=atomic)
+wanted=("signals: set by 8-byte swaps: mlx5_0 of PE 0 places WRITEs in order")
+job passes "ooo_sl=0" "$ring"
+with=(PEAL_SIGNAL_OPS=write)
+wanted=("PEAL_SIGNAL_OPS=write: mlx5_0 of PE 1 may place WRITEs out of order" "auto and atomic send signals as atomics")
+job fails "force_order=yes link=ib" "$ring"
+with=(PEAL_SIGNAL_OPS=writes)
+wanted=("PEAL_SIGNAL_OPS" "one of auto write atomic")
+job fails "link=ib" "$ring"
+
 # NICs that kernels cannot drive: by a CPU thread, said once, also where only one PE's is such; not where it is asked for
 # by name. Of several NICs the one that is down is left out.
 with=(PEAL_TRANSPORT=auto PEAL_INFO=1)

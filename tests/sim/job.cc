@@ -26,6 +26,7 @@ JobOptions any_options(simt::Random& random) {
   constexpr Hears kHears[] = {Hears::kRecords, Hears::kRing, Hears::kValue};
   options.hears = kHears[random.below(3)];
   options.fence = random.one_in(2) ? mlx5::NicFence::kGpu : mlx5::NicFence::kSystem;
+  options.placed_in_order = random.one_in(2);
   options.weather.delay_ns = 20u << random.below(9);
   options.weather.segment_bytes = 32u << random.below(4);
   return options;
@@ -99,8 +100,11 @@ class Job::Nic {
         continue;
       }
       const softnic::Key* key = softnic::find_key(pe_.port, parcel.packet.rkey);
-      // What goes through a relaxed key may be overtaken: it vouches for nothing before it.
-      const bool unordered = key != nullptr && (key->access & softnic::kRelaxedOrdering) != 0;
+      // What goes through a relaxed key may be overtaken, and so may any WRITE where packets are
+      // placed as they arrive: it vouches for nothing before it.
+      const bool writes = parcel.packet.opcode == mlx5::Opcode::kRdmaWrite;
+      const bool unordered = (writes && !job_.options_.placed_in_order) ||
+                             (key != nullptr && (key->access & softnic::kRelaxedOrdering) != 0);
       AnswersTo answers{job_.network_, me_, peer};
       // READs and atomics read, and that pushes what this NIC wrote before.
       if (!softnic::brings_data(parcel.packet.opcode)) sim_.memory().push(simt::agent());
@@ -221,7 +225,8 @@ void Job::fill_in(Pe& pe, ContextFields& ctx) {
   ctx.n_pes = options_.n_pes;
   ctx.queues_per_peer = options_.direct ? 0 : options_.queues_per_peer;
   ctx.sync_rounds = sync_rounds(options_.n_pes);
-  ctx.relaxed = options_.relaxed ? 1 : 0;
+  ctx.relaxed = options_.relaxed || !options_.placed_in_order ? 1 : 0;
+  ctx.sets_by_swap = options_.placed_in_order ? 0 : 1;
   ctx.heap = pe.windows->window[0];
   ctx.windows = pe.windows;
   ctx.queues = reinterpret_cast<std::byte*>(pe.queues);

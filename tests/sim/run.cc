@@ -27,6 +27,7 @@ constexpr EdgeName kEdges[] = {
     {Edge::kM5Wait, "M5 wait", "fetches",
      "load of `completed` in wait_completed(): acquire to relaxed"},
     {Edge::kM6, "M6", "put_signal_thread", "words go through the key of payload"},
+    {Edge::kM6Swap, "M6 swap", "put_signal_thread", "words are WRITEs where those overtake others"},
     {Edge::kM7, "M7", "put_signal_thread", "load of the word in wait_until(): acquire to relaxed"},
     {Edge::kM8, "M8", "put_signal_scope",
      "sync of a warp before its leader posts: waits, orders nothing"},

@@ -111,8 +111,8 @@ Allowed allowed_to_act(const Column& column, const Row& row) {
   if (ends == Status::kOk) return {ends};
   // Waits for the other's flag, which may come before its own fails.
   if (row.op == Op::kSyncAll) return {Status::kOk, ends};
-  if (row.op == Op::kFence) return {Status::kOk};  // one queue keeps its order by itself
-  if (row.waits()) return {ends};
+  // A fence drains where WRITEs may overtake each other, also with one queue.
+  if (row.waits() || row.op == Op::kFence) return {ends};
   return Allowed{Status::kOk}.also(ends, ends == Status::kQueueError);  // posted before or after
 }
 

@@ -139,6 +139,8 @@ struct Row {
       case Op::kFetchAnd:
       case Op::kOr:
       case Op::kFetchOr:
+      case Op::kSignal:  // words that vouch for data, where WRITEs may overtake each other
+      case Op::kSyncAll:
         return 0x14;
       case Op::kXor:
       case Op::kFetchXor:

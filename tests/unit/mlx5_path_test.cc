@@ -60,7 +60,8 @@ class Mlx5Path : public nic::FakeRdmaTest {
   }
 
   /// Connects a queue pair of a NIC as the fake is now to `remote`.
-  void connect(const Endpoint& remote, const nic::PathSettings& settings = {}) {
+  void connect(const Endpoint& remote, const nic::PathSettings& settings = {},
+               bool force_order = false) {
     const nic::Device device(library(), "", {.list = {}, .path = settings});
     const nic::ProtectionDomain domain(device);
     const nic::Uar uar(device);
@@ -68,7 +69,8 @@ class Mlx5Path : public nic::FakeRdmaTest {
     const nic::Umem umem(device, {memory, sizeof memory});
     const auto place = nic::QueuePlace::of(nic::QueueMemoryLayout{1024}, umem, 0);
     const nic::CompletionQueue cq(device, uar, place);
-    nic::QueuePair pair(device, domain, uar, cq, place, {.depth = 1024});
+    nic::QueuePair pair(device, domain, uar, cq, place,
+                        {.depth = 1024, .settings = {.force_order = force_order}});
     const nic::Path path = path_to(device, endpoint_of(device, pair.number()), remote);
     fake_.commands.clear();
     pair.to_init();
@@ -116,6 +118,27 @@ TEST_F(Mlx5Path, OfInfiniBandInOneSubnet) {
                           {0x38, "90000000"},     // ack_timeout 18
                           {0x88, "8045e000"},     // an ACK for 2^8, log_sra_max 2, retry 5, rnr 7
                           {0x90, "00654321"}}));  // next_send_psn
+}
+
+// dp_ordering_force without dp_ordering_0 and _1: WRITEs are placed in the order of the InfiniBand
+// architecture whatever the fabric does. At 438a779 no queue pair could ask for it.
+TEST_F(Mlx5Path, OfAQueuePairThatForcesOrder) {
+  connect({.qpn = 0xfedcba,
+           .lid = 0xbeef,
+           .mtu = 3,
+           .log_responder_depth = 3,
+           .log_initiator_depth = 3,
+           .gid = gid("fe80::9")},
+          {}, true);
+  expect_mailbox(to_rtr(), mailbox({{0x00, "0503"},
+                                    {0x08, "004d5e6f"},     // qpn
+                                    {0x1c, "01000000"},     // dp_ordering_force
+                                    {0x20, "7e000000"},     // mtu 1024, log_msg_max 30
+                                    {0x2c, "00fedcba"},     // remote_qpn
+                                    {0x34, "0000beef"},     // rlid
+                                    {0x54, "00010000"},     // port 1
+                                    {0xa8, "00600000"},     // log_rra_max 3
+                                    {0xac, "0c123456"}}));  // min_rnr_nak 12, next_rcv_psn
 }
 
 TEST_F(Mlx5Path, OfInfiniBandBetweenSubnets) {

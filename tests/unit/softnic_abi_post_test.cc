@@ -106,7 +106,8 @@ TEST_P(SoftnicAbiPost, UnsignalledRequestsAreSilentAndFreeTheirRoom) {
   auto* word = reinterpret_cast<uint64_t*>(buffer.get());
   for (uint64_t i = 1; i <= 500; ++i) {
     word[0] = i;
-    ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, i, list, 4096);
+    // A word for each of five: those of one word may overtake each other.
+    ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, i, list, 4096 + 8 * (i % 5));
     wr.send_flags = IBV_SEND_INLINE;
     if (i % 5 == 0) wr.send_flags |= IBV_SEND_SIGNALED;
     ASSERT_EQ(post(a, wr), 0) << i;

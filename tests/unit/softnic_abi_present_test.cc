@@ -28,6 +28,37 @@ uint32_t general_cap(ibv_context* context, uint32_t type, size_t dword, unsigned
   return out.get(4 + dword, high, low);
 }
 
+/// The service levels on which packets of a port may arrive out of order; `status` of the answer
+/// for a port that has none.
+uint32_t ooo_sl_mask(ibv_context* context, uint32_t port, int* error) {
+  Mailbox in(16, 0x762);
+  in.set(2, 19, 16, port);
+  Mailbox out(528);
+  *error = mlx5dv_devx_general_cmd(context, in.data(), in.size(), out.data(), out.size());
+  return out.get(4 + 20, 15, 0);
+}
+
+// dp_ordering_force, and ooo_sl_mask of the port's context.
+TEST_F(Presented, TellsWhatItsOrderIs) {
+  present("force_order=yes ooo_sl=0xfff0; link=ib; link=roce");
+  int error = 0;
+  ibv_context* const forcing = open_device(0);
+  EXPECT_EQ(general_cap(forcing, 0, 1, 31, 31), 1u);     // hca_cap_2
+  EXPECT_EQ(general_cap(forcing, 0x20, 4, 23, 23), 1u);  // dp_ordering_force
+  EXPECT_EQ(general_cap(forcing, 0, 9, 7, 7), 1u);       // ooo_sl_mask
+  EXPECT_EQ(ooo_sl_mask(forcing, 1, &error), 0xfff0u);
+  EXPECT_EQ(error, 0);
+  ooo_sl_mask(forcing, 2, &error);
+  EXPECT_NE(error, 0) << "no such port";
+
+  ibv_context* const silent = open_device(1);
+  EXPECT_EQ(general_cap(silent, 0, 1, 31, 31), 0u);
+  EXPECT_EQ(general_cap(silent, 0, 9, 7, 7), 0u);
+
+  ooo_sl_mask(open_device(2), 1, &error);
+  EXPECT_NE(error, 0) << "Ethernet has no service levels";
+}
+
 TEST_F(Presented, ListsTheDevicesThatThereAre) {
   present("devices=2; link=roce name=mlx5_bond_0");
   int count = 0;

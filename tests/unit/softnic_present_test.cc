@@ -77,6 +77,12 @@ TEST(Presentation, KnowsEachWord) {
   EXPECT_EQ(device.clock, Clock::kRealTime);
   EXPECT_EQ(only("pkeys=0xffff,0,0x8001").pkeys, (std::vector<uint16_t>{0xffff, 0, 0x8001}));
   EXPECT_EQ(only("subnet=0xfec0000000000001").subnet, 0xfec0000000000001u);
+  EXPECT_TRUE(only("force_order=yes").forces_order);
+  EXPECT_FALSE(only("force_order=no").forces_order);
+  EXPECT_FALSE(only("").orders(0)) << "nothing says so";
+  EXPECT_EQ(only("ooo_sl=0xfffb").unordered_levels, 0xfffb);
+  EXPECT_TRUE(only("ooo_sl=0xfffb").orders(2));
+  EXPECT_FALSE(only("ooo_sl=0xfffb").orders(3));
   for (const char* what : {"devx", "dmabuf", "peermem", "uar", "atomics", "relaxed_ordering",
                            "umem_dmabuf", "umem_peermem"}) {
     EXPECT_NE(only(std::string("refuse=") + what).refuses, 0u) << what;

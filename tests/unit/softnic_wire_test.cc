@@ -149,6 +149,7 @@ TEST(SoftnicWire, ManySmallWritesArriveInOrder) {
   constexpr uint64_t kCount = 20'000;
   Process other([](Line& line) {
     Station station;
+    station.qp.attributes.in_order = true;
     station.connect(line);
     uint64_t last = 0;
     EXPECT_TRUE(eventually([&] {
@@ -160,6 +161,7 @@ TEST(SoftnicWire, ManySmallWritesArriveInOrder) {
     line.meet();
   });
   Station station;
+  station.qp.attributes.in_order = true;
   station.connect(other.line());
   for (uint64_t i = 1; i <= kCount; i += 32) {
     for (uint64_t k = i; k < i + 32 && k <= kCount; ++k) {

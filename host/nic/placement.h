@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// In which order a NIC places what several RDMA WRITEs of one queue pair bring. The InfiniBand
+// architecture says: as they were sent. An mlx5 device with adaptive routing on the way may place
+// them as they arrive; READs and atomics still execute behind all of them.
+//
+//   ooo_sl_mask         InfiniBand: the service levels on which that may be
+//   dp_ordering_force   the queue pair may ask for order all the same
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace peal::nic {
+
+/// In rising order of what a word sent as a WRITE may rely on.
+enum class Placement : uint8_t {
+  kAny,       // nothing says that they are placed in order
+  kForcible,  // nor does it here, but a queue pair can force it
+  kInOrder,
+};
+
+/// What is known of a NIC.
+struct PlacementFacts {
+  bool mlx5 = true;           // else verbs' own rules hold
+  bool forces_order = false;  // dp_ordering_force
+  uint8_t service_level = 0;
+  std::optional<uint16_t> ooo_sl_mask = std::nullopt;  // InfiniBand, where the firmware tells
+};
+
+Placement placement_of(const PlacementFacts& facts);
+
+/// For people: "may place WRITEs out of order (service level 0 is in ooo_sl_mask 0xffff)".
+std::string describe_placement(const PlacementFacts& facts);
+
+}  // namespace peal::nic

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How words that vouch for data travel: Signal::set and the flags of barriers. As an RDMA WRITE
+// such a word may overtake its data where WRITEs are placed out of order; as an atomic it never
+// does.
+//
+//   PEAL_SIGNAL_OPS=auto     WRITEs where every NIC of the job places them in order, else atomics
+//                   write    WRITEs; queue pairs force order where they must; an error if they
+//                   cannot atomic   atomics
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "host/base/config.h"
+#include "host/nic/placement.h"
+
+namespace peal {
+
+/// What a PE tells of the NIC it trusts least.
+struct PlacementOffer {
+  nic::PlacementFacts facts;
+  char nic[32] = {};
+};
+
+/// The decision, the same on all PEs.
+struct SignalOps {
+  bool atomic = true;
+  bool forced = false;    // queue pairs that can are to force order
+  bool in_order = false;  // of payload too: a queue keeps the order of its puts
+  std::string why;        // for people, begins with what was chosen
+};
+
+/// The one of `nics` that orders least.
+PlacementOffer least_ordered(const std::vector<PlacementOffer>& nics);
+
+/// Decides for a job whose PEs made these offers. Throws kConfiguration that names the PE and its
+/// NIC for kWrite where that cannot be.
+SignalOps choose_signal_ops(SignalOpsSetting asked, const std::vector<PlacementOffer>& offers);
+
+}  // namespace peal
