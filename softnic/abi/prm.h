@@ -40,6 +40,7 @@ enum class Opcode : uint16_t {
   kQueryHcaVportContext = 0x762,
   kAllocPd = 0x800,
   kDeallocPd = 0x801,
+  kQueryLag = 0x842,
 };
 
 inline constexpr size_t kHeaderBytes = 16;
