@@ -406,7 +406,7 @@ Released Memory::release(uint64_t me) {
 
 Released Memory::release_pushed(uint64_t me) {
   auto released = std::make_shared<Clock>(*release(me));
-  (*released)[me] = agents_[me].pushed;
+  (*released)[2 * me] = (*released)[2 * me + 1] = agents_[me].pushed;
   return released;
 }
 

@@ -107,7 +107,7 @@ class Memory {
   /// release(), but for its own stores since push(): a device that has given them to a bus and does
   /// not know where they are. Its own later stores are behind them all the same.
   Released release_pushed(uint64_t me);
-  void push(uint64_t me) { agents_[me].pushed = agents_[me].clock[me]; }
+  void push(uint64_t me) { agents_[me].pushed = agents_[me].clock[2 * me]; }
 
   /// A device register: every store arrives, in order, with what the last fence of its writer
   /// released. collect() answers false when there is none.

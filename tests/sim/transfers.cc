@@ -161,8 +161,10 @@ void fetches(simt::Simulation& sim) {
 void far_fetches(simt::Simulation& sim) {
   constexpr uint32_t kBytes = 512;
   JobOptions options = any_options(sim.random());
-  Job job(sim, options);
   const bool whole_gpu = sim.random().one_in(2);
+  // To the model far memory is also what a fence of the GPU does not reach.
+  if (whole_gpu) options.fence = mlx5::NicFence::kSystem;
+  Job job(sim, options);
   auto* memory = static_cast<std::byte*>(sim.memory().allocate(kBytes, "memory of the host"));
   if (whole_gpu) {
     memory = job.heap(0) + kTarget;
@@ -173,8 +175,9 @@ void far_fetches(simt::Simulation& sim) {
     job.key(0, 4).number = Job::kSecondKey;
     job.key(0, 4).bytes = kBytes;
     job.key(0, 4).memory = memory;
-    job.windows(0).window[1] = {memory,  kBytes, {Be32{Job::kSecondKey}}, nullptr, nullptr,
-                                nullptr, 1};
+    Window window{memory, kBytes, {Be32{Job::kSecondKey}}, nullptr, nullptr, nullptr};
+    window.far = window.dumped = 1;
+    job.windows(0).window[1] = window;
     job.windows(0).count = 2;
   }
   const uint32_t lanes = 1 + sim.random().below(3);

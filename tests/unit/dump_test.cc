@@ -41,8 +41,9 @@ Ops opcodes(DeviceRig& rig) {
 /// A PE with a window of its own, `dumped` as the host says of it.
 struct WithWindow {
   explicit WithWindow(uint32_t dumped) {
-    rig.windows().window[1] = {memory,  sizeof memory, {Be32{kLkey}}, nullptr,
-                               nullptr, nullptr,       dumped};
+    Window window{memory, sizeof memory, {Be32{kLkey}}, nullptr, nullptr, nullptr};
+    window.dumped = dumped;
+    rig.windows().window[1] = window;
     rig.windows().count = 2;
     rig.nic(1).know(kLkey, memory);
     std::memset(rig.heap_of(1) + kSource, 7, kBytes);
