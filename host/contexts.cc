@@ -19,6 +19,7 @@ struct ContextOffer {
   uint32_t queues;
   uint32_t depth;
   bool shared;  // by all lanes of the GPU
+  bool fences_too_near;
   QueuePlan plan;
 };
 
@@ -51,6 +52,12 @@ QueuePlan Runtime::State::plan_with(const QueueOptions& queues) const {
   return plan;
 }
 
+// A fence of GPU scope was asked for, and does not reach whoever rings or reads.
+bool Runtime::State::fences_too_near() const {
+  if (!rails || config.fence != FenceKind::kGpu) return false;
+  return !gpu || doorbells.empty() || std::ranges::any_of(doorbells, &Doorbell::assisted);
+}
+
 // Compares the options of all PEs; answers the first slot whose context, if it had one, is gone on
 // every PE: nobody can still write its flags.
 Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues, Reach reach) {
@@ -61,6 +68,7 @@ Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues
                     queues.queues_per_peer,
                     queues.depth,
                     reach == Reach::kGpu,
+                    fences_too_near(),
                     plan_with(queues)};
   {
     const std::lock_guard lock(contexts_mutex);
@@ -81,6 +89,12 @@ Runtime::State::Slot Runtime::State::agree_on_context(const QueueOptions& queues
           "make_context: PE {} makes a context that is shared by all lanes of its GPU, or not, and "
           "PE 0 the other kind: all must make the same",
           pe);
+    }
+    if (all[pe].fences_too_near) {
+      fail(ErrorCode::kUnsupported,
+           "PEAL_FENCE=gpu, but not every queue of PE {} is in the memory of a GPU whose kernels "
+           "ring the NIC themselves; PEAL_FENCE=auto fences as far as needed",
+           pe);
     }
     if (all[pe].queues == all[0].queues && all[pe].depth == all[0].depth) continue;
     fail(

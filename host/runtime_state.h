@@ -101,6 +101,7 @@ struct Runtime::State {
     uint64_t serial;  // of the context that will have it
   };
   QueuePlan plan_with(const QueueOptions& queues) const;
+  bool fences_too_near() const;
   Slot agree_on_context(const QueueOptions& queues, Reach reach);
   QueueOptions queue_options(const ContextOptions& options, Reach reach) const;
   std::unique_ptr<Queues> make_queues(const QueueOptions& options, Reach reach);

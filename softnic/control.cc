@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "softnic/doorbell.h"
+#include "softnic/placement.h"
 
 namespace peal::softnic {
 
@@ -206,6 +207,7 @@ Created Control::create_qp(const QueuePairConfig& config) {
   qp.qpn = qpn;
   qp.pd = config.pd;
   qp.uar_page = config.uar_page;
+  skip_looks(tables_.port, qp);
   qp.user_index = config.user_index;
   qp.send_cq = config.send_cq;
   qp.receive_cq = config.receive_cq;
@@ -242,6 +244,7 @@ void Control::hear_out() {
 void Control::release_qp(uint32_t qpn) {
   QueuePair& qp = tables_.qps[qpn];
   hear_out();
+  place_held(tables_.port, qpn);
   runner_.forget(qpn);
   if (faults_ != nullptr) faults_->forget(qpn);
   count_users(qp, -1);
@@ -295,7 +298,9 @@ Refusal Control::modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes
     runner_.forget(qpn);
     if (faults_ != nullptr) faults_->forget(qpn);
     hear_out();
+    place_held(tables_.port, qpn);  // an acknowledgement may be on its way
     reset(*qp);
+    skip_looks(tables_.port, *qp);
     return {};
   }
   if (to.state == QpState::kError) {

@@ -83,6 +83,11 @@ PEAL_HD bool hear_registers(const Port& port) {
   return worked;
 }
 
+/// A queue pair that begins afresh on a page: the looks there are for what was rung before.
+PEAL_HD void skip_looks(const Port& port, QueuePair& qp) {
+  if (heard_by_value(port, qp)) qp.send.looked = port.pages[qp.uar_page].looks;
+}
+
 /// How many blocks the client says are posted, in 16 bits.
 PEAL_HD uint16_t told(const Port& port, QueuePair& qp) {
   if (!heard_by_value(port, qp)) return record_of(qp);

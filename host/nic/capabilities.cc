@@ -89,13 +89,14 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
   return capabilities;
 }
 
-uint16_t query_ooo_sl_mask(const VerbsLibrary& library, ibv_context* context, uint8_t port) {
+std::optional<uint16_t> query_ooo_sl_mask(const VerbsLibrary& library, ibv_context* context,
+                                          uint8_t port) {
   prm::Mailbox<prm::kShortIn> in;
   in.set(prm::kOpcode, static_cast<uint32_t>(prm::Command::kQueryHcaVportContext));
   in.set(prm::kVportPort, port);
   prm::Mailbox<prm::kQueryHcaVportContextOut> out;
   if (library.mlx5dv.devx_general_cmd(context, in.data(), in.bytes(), out.data(), out.bytes())) {
-    refuse_command(in.data(), out.data(), errno);
+    return std::nullopt;
   }
   return static_cast<uint16_t>(out.value(prm::kVportOooSlMask));
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "host/nic/verbs.h"
@@ -40,9 +41,10 @@ struct Capabilities {
 /// Asks the NIC. Throws kSystem or kUnsupported when it does not answer.
 Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* context);
 
-/// The service levels of an InfiniBand port on which packets may arrive out of order. Throws as
-/// query_capabilities().
-uint16_t query_ooo_sl_mask(const VerbsLibrary& library, ibv_context* context, uint8_t port);
+/// The service levels of an InfiniBand port on which packets may arrive out of order; none where
+/// the NIC does not tell this client.
+std::optional<uint16_t> query_ooo_sl_mask(const VerbsLibrary& library, ibv_context* context,
+                                          uint8_t port);
 
 /// Throws kUnsupported that lists everything `device` lacks; returns when it lacks nothing.
 void require(const Capabilities& capabilities, const std::string& device);

@@ -244,6 +244,7 @@ Uar::Uar(const Device& device) : uar_(nullptr, {device.library().mlx5dv.devx_fre
     uar_.reset(device.library().mlx5dv.devx_alloc_uar(device.context(), choice.flags));
     if (uar_) {
       kind_ = choice.kind;
+      write_combining_ = choice.flags == MLX5DV_UAR_ALLOC_TYPE_BF;
       return;
     }
     error = errno;

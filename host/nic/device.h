@@ -143,10 +143,13 @@ class Uar {
   void* doorbell() const { return uar_->reg_addr; }
   void* base() const { return uar_->base_addr; }
   const char* kind() const { return kind_; }  // "dedicated", "uncached", "write-combining"
+  /// A CPU's stores to it wait in the CPU until they are flushed.
+  bool write_combining() const { return write_combining_; }
 
  private:
   Owned<mlx5dv_devx_uar, void> uar_;
   const char* kind_ = "";
+  bool write_combining_ = false;
 };
 
 }  // namespace peal::nic

@@ -42,8 +42,7 @@ std::string obstacle(const Endpoint& a, const Endpoint& b) {
   }
   if (((a.key | b.key) & nic::Partition::kFullMember) == 0) {
     return "two limited members of a partition do not meet; choose one by PEAL_PKEY that a port is "
-           "a "
-           "full member of (bit 15 of its key), or ask who runs the subnet manager";
+           "a full member of (bit 15 of its key), or ask who runs the subnet manager";
   }
   return "";
 }
@@ -119,7 +118,7 @@ nic::Path path_to(const nic::Device& device, const Endpoint& local, const Endpoi
   return path;
 }
 
-void check_ends(std::span<const Endpoint> ends) {
+void check_ends(std::span<const Endpoint> ends, bool with_itself) {
   // Ends fall into kinds, and only those of one kind meet: PE 0's stands for it. Of the limited
   // members of a partition no two meet: the first one stands for them.
   size_t limited = 0;
@@ -131,6 +130,12 @@ void check_ends(std::span<const Endpoint> ends) {
            describe(ends[a]), b, describe(ends[b]), why);
     }
     if (limited == 0 && (ends[b].key & nic::Partition::kFullMember) == 0) limited = b;
+  }
+  for (size_t pe = 0; with_itself && pe < ends.size(); ++pe) {
+    const std::string why = obstacle(ends[pe], ends[pe]);
+    if (why.empty()) continue;
+    fail(ErrorCode::kUnsupported, "PE {} ({}) cannot be connected with itself: {}", pe,
+         describe(ends[pe]), why);
   }
 }
 

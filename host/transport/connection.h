@@ -39,12 +39,13 @@ Endpoint endpoint_of(const nic::Device& device, uint32_t qpn);
 std::string describe(const Endpoint& end);
 
 /// From `local`, which is an end of `device`, to `remote`. Throws kUnsupported, as check_ends()
-/// does, where these two cannot be connected: only a PE with itself, once check_ends() has passed.
+/// does, where these two cannot be connected: only a PE with itself, where check_ends() let it.
 nic::Path path_to(const nic::Device& device, const Endpoint& local, const Endpoint& remote);
 
 /// `ends[k]` is one of PE k's. Throws kUnsupported, naming two PEs, what each has and the remedy,
 /// unless any two of them can be connected: the same text on all PEs that ask about the same ends.
-void check_ends(std::span<const Endpoint> ends);
+/// `with_itself`: each PE with itself, too, which only limited members of a partition cannot.
+void check_ends(std::span<const Endpoint> ends, bool with_itself);
 
 /// Which port of the device's bond the packets of queue `queue` to `pe` leave by: one after the
 /// other, each PE's first queue by the next. 0 where there is no bond.

@@ -28,6 +28,10 @@ Doorbell::Doorbell(const nic::Device& device, std::shared_ptr<Gpu> gpu, Doorbell
     assist(device, "PEAL_DOORBELL=cpu");
     return;
   }
+  if (!gpu_ && uar_.write_combining()) {  // kernels on a CPU flush nothing
+    assist(device, "its page combines the writes of a CPU");
+    return;
+  }
   try {
     map(device);
   } catch (const Error& error) {

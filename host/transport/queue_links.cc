@@ -107,22 +107,24 @@ std::vector<uint8_t> Queues::connected() const {
   return chosen;
 }
 
-// Before any link is made: whether any two PEs could be connected, by each rail.
-void Queues::check_kinds(Bootstrap& bootstrap) const {
+// Before any link is made: whether any two PEs could be connected, by each rail, and each with
+// itself where all links are made at once.
+void Queues::check_kinds(Bootstrap& bootstrap, const FirstLinks& first) const {
   std::array<Endpoint, mlx5::kMaxRails> mine;
   for (uint32_t rail = 0; rail < rails_used_; ++rail) {
     mine[rail] = endpoint_of(rails_.nics()[rails_.nic_of(rail)].device, 0);
   }
   const auto all = gather(bootstrap, mine);
+  const auto me = static_cast<uint32_t>(bootstrap.rank());
   for (uint32_t rail = 0; rail < std::min(rails_used_, queues_); ++rail) {
     std::vector<Endpoint> ends;
     for (const auto& of_pe : all) ends.push_back(of_pe[rail]);
-    check_ends(ends);
+    check_ends(ends, first.between(me, me));
   }
 }
 
 void Queues::connect_first(Bootstrap& bootstrap, const FirstLinks& first) {
-  check_kinds(bootstrap);
+  check_kinds(bootstrap, first);
   const auto me = static_cast<uint32_t>(bootstrap.rank());
   std::vector<std::vector<uint32_t>> linked;  // by PE
   for (uint32_t pe = 0; pe < n_pes_; ++pe) linked.push_back(first.of(pe));

@@ -32,12 +32,6 @@ std::optional<Backing> far_memory(const std::shared_ptr<Gpu>& gpu, const Carrier
 // cache, which is as far as a fence of GPU scope reaches. The software NIC is another kernel or a
 // thread, for which CUDA's memory model asks for system scope.
 mlx5::NicFence nic_fence(const IbgdaNic& nic, bool rung_by_gpu, FenceKind asked) {
-  if (asked == FenceKind::kGpu && !rung_by_gpu) {
-    fail(ErrorCode::kUnsupported,
-         "PEAL_FENCE=gpu, but not every queue is in the memory of a GPU whose kernels ring {} "
-         "themselves; PEAL_FENCE=auto fences as far as needed",
-         nic.device.name());
-  }
   const bool wanted =
       asked == FenceKind::kGpu || (asked == FenceKind::kAuto && !nic.device.software());
   return rung_by_gpu && wanted ? mlx5::NicFence::kGpu : mlx5::NicFence::kSystem;

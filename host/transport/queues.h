@@ -67,8 +67,7 @@ struct Carrier {
 /// Owns the queues of one context. Not thread-safe, but for what may be asked while kernels run.
 class Queues {
  public:
-  /// Collective. Makes the first links and connects them; none is open. Throws kUnsupported when
-  /// kernels are to fence less far than it takes.
+  /// Collective. Makes the first links and connects them; none is open.
   Queues(const Rails& rails, const Carrier& carrier, Bootstrap& bootstrap, const FirstLinks& first,
          const QueueOptions& options);
 
@@ -179,7 +178,7 @@ class Queues {
   std::unique_ptr<QueueEnd> make_end(uint32_t index) const;
   bool unconnected(uint32_t index) const;
   void set_number(uint32_t index, uint32_t qpn);
-  void check_kinds(Bootstrap& bootstrap) const;
+  void check_kinds(Bootstrap& bootstrap, const FirstLinks& first) const;
   void connect_first(Bootstrap& bootstrap, const FirstLinks& first);
 
   /// The queues' memory, as one NIC knows it, and where its queues ring.

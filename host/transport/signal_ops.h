@@ -4,9 +4,9 @@
 // such a word may overtake its data where WRITEs are placed out of order; as an atomic it never
 // does.
 //
-//   PEAL_SIGNAL_OPS=auto     WRITEs where every NIC of the job places them in order, else atomics
-//                   write    WRITEs; queue pairs force order where they must; an error if they
-//                   cannot atomic   atomics
+// PEAL_SIGNAL_OPS=auto takes WRITEs where every NIC of the job places them in order, else atomics;
+// =write takes WRITEs, with queue pairs that force order where they must, and is an error where
+// they cannot; =atomic takes atomics.
 #pragma once
 
 #include <cstddef>

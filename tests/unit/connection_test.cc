@@ -226,15 +226,16 @@ Endpoint ethernet(const char* address) {
   return {.qpn = 1, .link_layer = nic::LinkLayer::kEthernet, .mtu = 3, .gid = gid(address)};
 }
 std::string refused(std::vector<Endpoint> ends) {
-  return nic::refusal(ErrorCode::kUnsupported, [&] { check_ends(ends); });
+  return nic::refusal(ErrorCode::kUnsupported, [&] { check_ends(ends, false); });
 }
 
 TEST(Ends, MeetIfTheyAreOfOneKind) {
-  check_ends(std::vector<Endpoint>{});
-  check_ends(std::vector<Endpoint>{infiniband(1)});
-  check_ends(std::vector<Endpoint>{infiniband(1), infiniband(2)});
-  check_ends(std::vector<Endpoint>{ethernet("::ffff:10.0.0.1"), ethernet("::ffff:10.9.0.2")});
-  check_ends(std::vector<Endpoint>{ethernet("fe80::1"), ethernet("fe80::2")});
+  check_ends(std::vector<Endpoint>{}, false);
+  check_ends(std::vector<Endpoint>{infiniband(1)}, false);
+  check_ends(std::vector<Endpoint>{infiniband(1), infiniband(2)}, false);
+  check_ends(std::vector<Endpoint>{ethernet("::ffff:10.0.0.1"), ethernet("::ffff:10.9.0.2")},
+             false);
+  check_ends(std::vector<Endpoint>{ethernet("fe80::1"), ethernet("fe80::2")}, false);
 }
 
 TEST(Ends, OfDifferentLinkLayersAreNamed) {
@@ -261,8 +262,8 @@ Endpoint member(uint16_t key) {
 // Fail at 438a779: packets between such ports are dropped by the NICs without a word, and the job
 // ended in transport retries.
 TEST(Ends, OfOnePartitionMeetIfOneIsAFullMember) {
-  check_ends(std::vector<Endpoint>{member(0x8001), member(0x8001), member(0x0001)});
-  check_ends(std::vector<Endpoint>{member(0x0001), member(0x8001), member(0x8001)});
+  check_ends(std::vector<Endpoint>{member(0x8001), member(0x8001), member(0x0001)}, false);
+  check_ends(std::vector<Endpoint>{member(0x0001), member(0x8001), member(0x8001)}, false);
 }
 
 TEST(Ends, OfDifferentPartitionsAreNamed) {
@@ -277,6 +278,15 @@ TEST(Ends, OfTwoLimitedMembersAreNamed) {
                   "two limited members", "PEAL_PKEY"});
   nic::expect_in(refused({member(0x8001), member(0x0001), member(0x8001), member(0x0001)}),
                  {"PE 1", "PE 3", "two limited members"});
+}
+
+// Where all links are made at once a limited member is refused on all PEs alike, not by itself when
+// it connects its queues to itself.
+TEST_F(Connection, OfALimitedMemberIsRefusedWithItselfEverywhere) {
+  const std::vector<Endpoint> ends{member(0x8001), member(0x0001)};
+  check_ends(ends, false);
+  nic::expect_in(nic::refusal(ErrorCode::kUnsupported, [&] { check_ends(ends, true); }),
+                 {"PE 1 (InfiniBand, LID", "partition key 0x0001", "with itself", "PEAL_PKEY"});
 }
 
 // What check_ends() lets pass: a limited member by itself, which has queues to itself too.

@@ -122,6 +122,25 @@ TEST_F(DoorbellByValue, OfTheQueuesLifeBeforeIsForgotten) {
   }
 }
 
+// Looks at a page's records are for what was rung before: not for a queue pair that begins afresh.
+TEST_F(DoorbellByValue, ThatWasNotRungSinceAResetIsNotHeard) {
+  auto qp = make_loop();
+  qp->post(nop());
+  qp->ring();
+  EXPECT_EQ(cq->await().counter, 0);
+  wait_rounds(*make_loop());
+  qp->attributes.state = QpState::kError;
+  EXPECT_FALSE(qp->to(QpState::kError, QpState::kReadyToSend).refused());
+  qp->reset();
+  qp->connect(nic->lid(), qp->qpn);
+  qp->post(nop());
+  qp->record(1);
+  wait_rounds(*make_loop());
+  EXPECT_EQ(qp->query().software_send_counter, 0);
+  qp->press(value(1, *qp));
+  EXPECT_EQ(cq->await().kind, CqeOpcode::kRequester);
+}
+
 TEST_F(DoorbellByRecord, NeedsNoDoorbell) {
   auto qp = make_loop();
   qp->post(nop());

@@ -137,5 +137,28 @@ TEST_F(SoftnicPlacement, NothingIsPlacedBehindAReset) {
   }
 }
 
+// The acknowledgement of a WRITE that is held may come after its responder alone was reset: the
+// bytes are there then, too.
+TEST_F(SoftnicPlacement, WhatIsAcknowledgedBehindAResetIsThere) {
+  Loop loop(*nic, pd, false);
+  uint32_t acknowledged = 0;
+  for (uint64_t round = 1; round <= 3000; ++round) {
+    loop.qp.post(write_inline<uint64_t>(kData, loop.memory.key, round));
+    loop.qp.ring();
+    eventually([&] { return loop.memory.load<uint64_t>(kData) == round; },
+               std::chrono::microseconds(8));
+    EXPECT_FALSE(loop.other.to(QpState::kReset, QpState::kReadyToSend).refused());
+    if (eventually([&] { return loop.cq.ready(); }, std::chrono::microseconds(200))) {
+      if (loop.cq.await().syndrome == Syndrome::kNone) {
+        ++acknowledged;
+        ASSERT_EQ(loop.memory.load<uint64_t>(kData), round);
+      }
+    }
+    loop.reset();
+    loop.connect(static_cast<uint32_t>(round * 1000));
+  }
+  EXPECT_GT(acknowledged, 0u);
+}
+
 }  // namespace
 }  // namespace peal::softnic::testing
