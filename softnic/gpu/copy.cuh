@@ -19,6 +19,7 @@
 namespace peal::softnic::gpu {
 
 inline constexpr uint32_t kLanes = 32;
+inline constexpr uint32_t kAll = ~0u;
 inline constexpr uint32_t kSmallBytes = 64;  // a lane copies alone up to here
 
 template <class T>

@@ -16,13 +16,13 @@
 #include "device/base/order.h"
 #include "softnic/gpu/batch.h"
 #include "softnic/gpu/copy.cuh"
+#include "softnic/gpu/fetch.cuh"
 #include "softnic/gpu/kernel.h"
 #include "softnic/gpu/slot.cuh"
 #include "softnic/gpu/wire_direct.h"
 
 namespace peal::softnic::gpu {
 
-inline constexpr uint32_t kAll = ~0u;
 inline constexpr uint32_t kFewWaiting = 4;     // a queue pair with more is served by all lanes
 inline constexpr uint64_t kChunk = 256 << 10;  // bytes moved before others get a turn
 
@@ -118,27 +118,6 @@ class Warp {
     }
     __syncwarp();
     return __any_sync(kAll, worked);
-  }
-
-  __device__ static void fetch(const Slot& s, uint64_t index, Block& block) {
-    const std::byte* at = s.ring + (index & s.mask) * mlx5::kWqebbBytes;
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-      const Line line = load_line_direct(at + 16 * i);
-      block.word[4 * i] = static_cast<uint32_t>(line.word[0]);
-      block.word[4 * i + 1] = static_cast<uint32_t>(line.word[0] >> 32);
-      block.word[4 * i + 2] = static_cast<uint32_t>(line.word[1]);
-      block.word[4 * i + 3] = static_cast<uint32_t>(line.word[1] >> 32);
-    }
-  }
-
-  /// What a request that runs past the block at `index` has in the next one.
-  __device__ static void fetch(const Slot& s, uint64_t index, Tail& tail) {
-    const Line line = load_line_direct(s.ring + ((index + 1) & s.mask) * mlx5::kWqebbBytes);
-    tail.word[0] = static_cast<uint32_t>(line.word[0]);
-    tail.word[1] = static_cast<uint32_t>(line.word[0] >> 32);
-    tail.word[2] = static_cast<uint32_t>(line.word[1]);
-    tail.word[3] = static_cast<uint32_t>(line.word[1] >> 32);
   }
 
   /// By all lanes of a warp, rather than by one.
@@ -288,9 +267,9 @@ class Warp {
     Behind behind;
     const bool longer =
         __any_sync(kAll, lane_ < ready && units_of(block) > kUnitsPerBlock);  // some request
-    if (longer) behind = look_behind(s, next + lane_, block, ready);
+    if (longer) behind = look_behind(s, next + lane_, block, ready, lane_);
     if (lane_ < ready) shot = decode_shot(s.view, block, next + lane_, behind);
-    if (longer) skip_insides(shot);
+    if (longer) skip_insides(shot, lane_);
     const Run run = choose(shot);
     if (run.length == 0) return false;
     keep_one(s.view, shot, lane_ < run.length);
@@ -317,33 +296,6 @@ class Warp {
     }
     __syncwarp();
     return true;
-  }
-
-  /// What follows the lane's block among the `ready` ones fetched.
-  __device__ Behind look_behind(const Slot& s, uint64_t index, const Block& block,
-                                uint32_t ready) const {
-    Behind behind;
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-      behind.tail.word[i] = __shfl_down_sync(kAll, block.word[i], 1);
-    }
-    if (lane_ >= ready) return behind;
-    behind.blocks = ready - 1 - lane_;
-    const uint64_t at = index & s.mask;
-    const bool wraps = at + blocks_of(units_of(block)) > uint64_t{s.mask} + 1;
-    if (!wraps) behind.inlined = s.ring + at * mlx5::kWqebbBytes + 4 * kInlineWord;
-    return behind;
-  }
-
-  /// Lanes whose blocks are inside a request do nothing.
-  __device__ void skip_insides(Shot& shot) const {
-    const uint32_t blocks = shot.kind == Shot::Kind::kNone ? 1 : shot.blocks();
-    const uint32_t inside = insides(__ballot_sync(kAll, blocks > 1), [&](uint32_t first) {
-      return __shfl_sync(kAll, blocks, static_cast<int>(first));
-    });
-    if ((inside >> lane_ & 1) == 0) return;
-    shot = {};
-    shot.kind = Shot::Kind::kNop;
   }
 
   /// Keeps the keys of one of the lanes whose keys are not at hand yet.
