@@ -94,6 +94,11 @@ PEAL_HD T execute_atomic(std::byte* at, mlx5::Opcode opcode, const AtomicOperand
       (opcode == mlx5::Opcode::kAtomicMaskedFetchAdd && mask == 0)) {
     return word.fetch_add(value, kOrder);
   }
+  // A swap without a condition that leaves no bit needs no old value.
+  if (opcode != mlx5::Opcode::kAtomicMaskedFetchAdd && mask == 0 &&
+      static_cast<T>(operands.swap_mask) == static_cast<T>(~T{0})) {
+    return word.exchange(value, kOrder);
+  }
   // A compare-swap that is going to succeed needs no look before it.
   const bool guesses =
       opcode != mlx5::Opcode::kAtomicMaskedFetchAdd && mask == static_cast<T>(~T{0});

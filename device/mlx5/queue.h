@@ -72,10 +72,10 @@ struct alignas(128) SendQueue {
   uint32_t peer;
   uint64_t timeout_ns;  // of waits inside the queue; 0 = none
   uint32_t ring_twice;  // 1: hardware, which may lose a doorbell
-  uint32_t rail;        // by which NIC: see kMaxRails
+  NicFence fence;       // beside what a post reads anyway
   uint32_t* alarm;      // the host's word that says: look for an error here; null: nobody looks
   uint32_t* request;    // the host's word that says: connect the queues to this peer
-  NicFence fence;
+  uint32_t rail;        // by which NIC: see kMaxRails
   uint32_t unused;
 
   // Moving.

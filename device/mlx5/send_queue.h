@@ -85,6 +85,9 @@ PEAL_HD Status publish(SendQueue& q, const Batch& batch) {
 /// M10).
 template <Reach R>
 PEAL_HD void ring(SendQueue& q) {
+  // Read ahead of the lock, under which a branch would wait for it. Before the queue is made it
+  // says kSystem, which is always enough.
+  const bool near = kMmioMayOvertake && q.fence == NicFence::kGpu;
   for (;;) {
     if constexpr (R != Reach::kLane) {
       if (exchange<R, Edge::kM10>(&q.ring_lock, 1u) != 0) return;
@@ -94,7 +97,7 @@ PEAL_HD void ring(SendQueue& q) {
       // Edge M9, `rung` before the NIC hears: a completion can only be for something that `rung`
       // already covers.
       store_relaxed<R, Edge::kM9>(&q.rung, published);
-      if (kMmioMayOvertake && q.fence == NicFence::kGpu) {
+      if (near) {
         tell_nic<Reach::kGpu>(q, posted_count(published));
       } else {
         tell_nic<Reach::kSystem>(q, posted_count(published));

@@ -6,6 +6,7 @@
 //   lane i: block next + i -> Shot (NOP, WRITE, READ or atomic with valid keys, or kNone)
 //   warp:   run_length() of them from the first on, in segments: relaxed ones, then a strict one
 //
+// A request of several blocks is its first lane's; the lanes of the others do nothing (insides()).
 // WRITEs to memory registered with relaxed ordering may overtake their neighbours until the next
 // completion or strict access; a strict one (a WRITE to other memory, an atomic) waits for
 // everything before it. READs go with READs. Nothing here knows of lanes: a run is what masks say.
@@ -26,6 +27,13 @@ struct Block {
 /// First segment of the block after it.
 struct Tail {
   uint32_t word[mlx5::kSegmentBytes / 4];
+};
+
+/// What is known of the blocks after one, for a request of several.
+struct Behind {
+  uint32_t blocks = 0;           // how many there are
+  Tail tail = {};                //
+  std::byte* inlined = nullptr;  // the request's inline bytes in the queue; null: not in a row
 };
 
 /// Keys that were found before, one of each ordering, so that the next request which names one
@@ -71,7 +79,7 @@ struct Shot {
   mlx5::Opcode opcode = mlx5::Opcode::kNop;
   bool strict = false;     // after everything before it
   bool signalled = false;  //
-  uint8_t units = 0;       // atomic: 16-byte segments of the request
+  uint8_t units = 0;       // 16-byte segments of the request; 0: they fit a block
   uint32_t bytes = 0;
   std::byte* to = nullptr;
   std::byte* from = nullptr;  // null: inline, from word kInlineWord on; atomic: of the old value
@@ -79,7 +87,9 @@ struct Shot {
   const Key* away = nullptr;
 
   PEAL_HD bool fetches() const { return kind == Kind::kRead || kind == Kind::kAtomic; }
-  PEAL_HD uint32_t blocks() const { return units > kUnitsPerBlock ? 2 : 1; }
+  PEAL_HD uint32_t blocks() const { return units > kUnitsPerBlock ? blocks_of(units) : 1; }
+  /// Inline bytes that lie in several blocks, and are taken from there.
+  PEAL_HD bool inlined_far() const { return kind == Kind::kWrite && units > kUnitsPerBlock; }
 };
 
 inline constexpr uint32_t kInlineWord = 9;  // after control, remote address and inline header
@@ -88,6 +98,11 @@ inline constexpr uint32_t kOperandUnit = 2;
 /// True when [to, to + bytes) is one word that a store writes whole.
 PEAL_HD bool single_word(const std::byte* to, uint32_t bytes) {
   return (bytes == 8 || bytes == 4) && aligned(to, bytes);
+}
+
+/// Segments of the request that begins with the block.
+PEAL_HD uint32_t units_of(const Block& block) {
+  return Be32::from_raw(block.word[1]).host() & 0x3f;
 }
 
 /// A segment of the block; `unit` must be a constant for the block to stay in registers.
@@ -134,25 +149,27 @@ PEAL_HD bool decode_home(const View& view, const mlx5::DataSegment& segment, Sho
 }
 
 /// An atomic and where its answer goes: the last segment, which may be the tail.
-PEAL_HD bool decode_atomic(const View& view, const Block& block, const Tail* tail, Shot& shot) {
+PEAL_HD bool decode_atomic(const View& view, const Block& block, const Tail& tail, Shot& shot) {
   const Operation operation = operation_of(block, shot.units);
   if (operation.bytes == 0 || shot.units != operation.data_unit + 1) return false;
   auto segment = segment_of<mlx5::DataSegment>(block, kOperandUnit + 1);
-  if (operation.data_unit == kUnitsPerBlock) {
-    if (tail == nullptr) return false;
-    memcpy(&segment, tail, sizeof(segment));
-  }
+  if (operation.data_unit == kUnitsPerBlock) memcpy(&segment, &tail, sizeof(segment));
   return decode_home(view, segment, shot) && shot.bytes == operation.bytes &&
          aligned(shot.from, shot.bytes);
 }
 
 /// What is written or read at home. False when it is not plain.
-PEAL_HD bool decode_data(const View& view, const Block& block, uint32_t units, Shot& shot) {
+PEAL_HD bool decode_data(const View& view, const Block& block, std::byte* inlined, Shot& shot) {
+  const uint32_t units = shot.units;
   const uint32_t count = Be32::from_raw(block.word[8]).host();
   if ((count & mlx5::kInlineFlag) == 0) {
     return units == 3 && decode_home(view, segment_of<mlx5::DataSegment>(block, 2), shot);
   }
   shot.bytes = count & ~mlx5::kInlineFlag;
+  if (units > kUnitsPerBlock) {
+    shot.from = inlined;
+    if (inlined == nullptr || shot.bytes > 1ull << view.log_max_message) return false;
+  }
   return shot.kind == Shot::Kind::kWrite && shot.bytes != 0 &&
          (shot.bytes + 4 + 15) / 16 == units - 2;
 }
@@ -235,10 +252,10 @@ PEAL_HD bool decode_usual(const View& view, const Block& block, uint64_t index, 
   return true;
 }
 
-/// Decodes the block at `index` of the send queue, and for an atomic of two blocks the tail, unless
-/// that is null. Whatever is not exactly plain is kNone: the exact step finds out what it is.
+/// Decodes the block at `index` of the send queue, and what is behind it when that belongs to it.
+/// Whatever is not exactly plain is kNone: the exact step finds out what it is.
 PEAL_HD Shot decode_shot(const View& view, const Block& block, uint64_t index,
-                         const Tail* tail = nullptr) {
+                         const Behind& behind = {}) {
   Shot shot;
   if (decode_usual(view, block, index, shot)) return shot;
   const uint32_t head = Be32::from_raw(block.word[0]).host();
@@ -248,7 +265,7 @@ PEAL_HD Shot decode_shot(const View& view, const Block& block, uint64_t index,
   if (((head >> 8) & 0xffff) != (index & 0xffff) || qpn_ds >> 8 != view.qpn) return shot;
   // READs and atomics are never outstanding here, so the fences that wait for them are satisfied.
   const uint32_t fence = modes & 0xe0;
-  if (units == 0 || units > kUnitsPerBlock + 1 ||
+  if (units == 0 || blocks_of(units) > behind.blocks + 1 ||
       fence == static_cast<uint32_t>(mlx5::Fence::kStrong) ||
       fence > static_cast<uint32_t>(mlx5::Fence::kFenceAndSmall)) {
     return shot;
@@ -258,12 +275,11 @@ PEAL_HD Shot decode_shot(const View& view, const Block& block, uint64_t index,
   shot.kind = kind_of(shot.opcode);
   shot.units = static_cast<uint8_t>(units);
   const bool atomic = shot.kind == Shot::Kind::kAtomic;
-  if (units > kUnitsPerBlock && !atomic) shot.kind = Shot::Kind::kNone;
   if (shot.kind == Shot::Kind::kNop || shot.kind == Shot::Kind::kNone) return shot;
-  bool plain =
-      units >= 3 &&
-      (atomic ? decode_atomic(view, block, tail, shot) : decode_data(view, block, units, shot)) &&
-      decode_away(view, block, shot);
+  bool plain = units >= 3 &&
+               (atomic ? decode_atomic(view, block, behind.tail, shot)
+                       : decode_data(view, block, behind.inlined, shot)) &&
+               decode_away(view, block, shot);
   // The exact step stores scattered inline bytes so that the last of them appears last.
   if (shot.strict && shot.from == nullptr) plain = plain && single_word(shot.to, shot.bytes);
   if (!plain) shot.kind = Shot::Kind::kNone;
@@ -293,6 +309,22 @@ PEAL_HD uint32_t bits_from(uint32_t first) { return first < 32 ? ~0u << first : 
 
 /// Bits below `end`.
 PEAL_HD uint32_t bits_below(uint32_t end) { return ~bits_from(end); }
+
+/// The lanes whose blocks are inside a request, behind its first. Bit i of `longer`: if lane i's
+/// block begins a request, it is one of blocks_at(i) > 1 blocks. What is inside may look like
+/// anything.
+template <class BlocksAt>
+PEAL_HD uint32_t insides(uint32_t longer, const BlocksAt& blocks_at) {
+  uint32_t inside = 0;
+  while (longer != 0) {
+    const uint32_t first = lowest_bit(longer);
+    const uint32_t behind = bits_from(first + 1);
+    const uint32_t own = behind & bits_below(first + blocks_at(first));
+    inside |= own;
+    longer &= behind & ~own;
+  }
+  return inside;
+}
 
 /// How many requests from lane 0 on go together. Bit i of each mask speaks of lane i: it has a
 /// shot; it clashes with one of an earlier lane of its segment.

@@ -19,6 +19,7 @@
 namespace peal::softnic::gpu {
 
 inline constexpr uint32_t kLanes = 32;
+inline constexpr uint32_t kAll = ~0u;
 inline constexpr uint32_t kSmallBytes = 64;  // a lane copies alone up to here
 
 template <class T>
@@ -116,13 +117,16 @@ __device__ inline void copy_alone(std::byte* to, const std::byte* from, uint32_t
   copy_units<uint8_t>(to, from, bytes, 0, 1);
 }
 
+/// Inline bytes that are one word (single_word()), out of registers.
+__device__ inline void store_inline_word(std::byte* to, const Block& block, uint32_t bytes) {
+  const uint32_t low = block.word[kInlineWord];
+  if (bytes == 4) return store_relaxed<uint32_t>(to, low);
+  store_relaxed<uint64_t>(to, low | uint64_t{block.word[kInlineWord + 1]} << 32);
+}
+
 /// Inline bytes, out of registers.
 __device__ inline void store_inline(std::byte* to, const Block& block, uint32_t bytes) {
-  if (bytes == 8 && aligned(to, 8)) {
-    const uint64_t low = block.word[kInlineWord];
-    store_relaxed<uint64_t>(to, low | uint64_t{block.word[kInlineWord + 1]} << 32);
-    return;
-  }
+  if (bytes == 8 && aligned(to, 8)) return store_inline_word(to, block, 8);
   const bool words = aligned(to, 4);
 #pragma unroll
   for (uint32_t i = 0; i < mlx5::kMaxInlineBytes / 4; ++i) {

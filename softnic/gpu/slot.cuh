@@ -23,7 +23,7 @@ struct Slot {
   QueuePair* peer;
   CompletionQueue* cq;
   mlx5::DoorbellRecord* doorbell;
-  const std::byte* ring;
+  std::byte* ring;
   View view;
   CqePlace place;      // of entry 0
   uint64_t posted;     //

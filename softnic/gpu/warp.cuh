@@ -16,13 +16,13 @@
 #include "device/base/order.h"
 #include "softnic/gpu/batch.h"
 #include "softnic/gpu/copy.cuh"
+#include "softnic/gpu/fetch.cuh"
 #include "softnic/gpu/kernel.h"
 #include "softnic/gpu/slot.cuh"
 #include "softnic/gpu/wire_direct.h"
 
 namespace peal::softnic::gpu {
 
-inline constexpr uint32_t kAll = ~0u;
 inline constexpr uint32_t kFewWaiting = 4;     // a queue pair with more is served by all lanes
 inline constexpr uint64_t kChunk = 256 << 10;  // bytes moved before others get a turn
 
@@ -80,21 +80,19 @@ class Warp {
     const uint32_t few = __ballot_sync(kAll, look.waiting != 0 && look.waiting <= kFewWaiting);
     // One lane is quicker with one request than all of them.
     const bool single = few == waiting && __any_sync(kAll, look.waiting == 1);
-    uint32_t side = (few & (few - 1)) != 0 || single ? few : 0;
+    const uint32_t side = (few & (few - 1)) != 0 || single ? few : 0;
     uint32_t alone = waiting ^ side;
     bool worked = false;
-    for (uint32_t pass = 0; (side | alone) != 0; ++pass) {
-      const uint32_t left = side == 0 ? 0 : abreast((side >> lane_ & 1) != 0, look.waiting);
-      worked |= left != side;
-      (pass == 0 ? alone : odd) |= left;
-      // What begins with a request of two blocks is for one lane after all, or for none.
-      side = 0;
-      for (; alone != 0; alone &= alone - 1) {
-        const uint32_t of = lowest_bit(alone);
-        const bool plain = along(slots_[of], __shfl_sync(kAll, look.waiting, static_cast<int>(of)));
-        worked |= plain;
-        if (!plain) side |= 1u << of;
-      }
+    if (side != 0) {
+      const uint32_t left = abreast((side >> lane_ & 1) != 0, look.waiting);
+      worked = left != side;
+      alone |= left;
+    }
+    for (; alone != 0; alone &= alone - 1) {
+      const uint32_t of = lowest_bit(alone);
+      const bool plain = along(slots_[of], __shfl_sync(kAll, look.waiting, static_cast<int>(of)));
+      worked |= plain;
+      if (!plain) odd |= 1u << of;
     }
     for (; odd != 0; odd &= odd - 1) worked |= exact(slots_[lowest_bit(odd)]);
     return worked;
@@ -122,25 +120,9 @@ class Warp {
     return __any_sync(kAll, worked);
   }
 
-  __device__ static void fetch(const Slot& s, uint64_t index, Block& block) {
-    const std::byte* at = s.ring + (index & s.mask) * mlx5::kWqebbBytes;
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-      const Line line = load_line_direct(at + 16 * i);
-      block.word[4 * i] = static_cast<uint32_t>(line.word[0]);
-      block.word[4 * i + 1] = static_cast<uint32_t>(line.word[0] >> 32);
-      block.word[4 * i + 2] = static_cast<uint32_t>(line.word[1]);
-      block.word[4 * i + 3] = static_cast<uint32_t>(line.word[1] >> 32);
-    }
-  }
-
-  /// What a request that runs past the block at `index` has in the next one.
-  __device__ static void fetch(const Slot& s, uint64_t index, Tail& tail) {
-    const Line line = load_line_direct(s.ring + ((index + 1) & s.mask) * mlx5::kWqebbBytes);
-    tail.word[0] = static_cast<uint32_t>(line.word[0]);
-    tail.word[1] = static_cast<uint32_t>(line.word[0] >> 32);
-    tail.word[2] = static_cast<uint32_t>(line.word[1]);
-    tail.word[3] = static_cast<uint32_t>(line.word[1] >> 32);
+  /// By all lanes of a warp, rather than by one.
+  __device__ static bool is_large(const Shot& shot) {
+    return shot.from != nullptr && (shot.bytes > kSmallBytes || shot.inlined_far());
   }
 
   __device__ static bool responds(QpState state) {
@@ -196,26 +178,28 @@ class Warp {
     const uint64_t now = clock_ns();
     Shot shot;
     Block block;
-    Tail tail = {};
+    Behind behind;
     if (takes) {
       s.posted = s.next + waiting;
       // Both loads are on their way at once.
       const QpState peer_state = state_of(s.peer);
       fetch(s, s.next, block);
-      if (waiting > 1) fetch(s, s.next, tail);
-      if (responds(peer_state)) {
-        shot = decode_shot(s.view, block, s.next, waiting > 1 ? &tail : nullptr);
-      }
+      behind.blocks = waiting - 1;
+      if (waiting > 1) fetch(s, s.next, behind.tail);
+      if (responds(peer_state)) shot = decode_shot(s.view, block, s.next, behind);
     }
-    const bool large = shot.from != nullptr && shot.bytes > kSmallBytes;
-    const bool mine = shot.kind != Shot::Kind::kNone && !large;
+    const bool mine = shot.kind != Shot::Kind::kNone && !is_large(shot);
     const bool ordered = shot.strict || shot.kind == Shot::Kind::kRead;
     if (__any_sync(kAll, mine && ordered && s.unfenced)) fence_all();
     CqeWords words;
     CqePlace place;
     const bool speaks = mine && shot.signalled;
     if (mine) {
-      execute_one(shot, block);
+      if (shot.strict) {
+        execute_last(shot, block);
+      } else {
+        execute_loose(shot, block);
+      }
       keep(s.view, shot);
       if (shot.kind == Shot::Kind::kWrite) s.unfenced = true;
       if (speaks) {
@@ -244,20 +228,18 @@ class Warp {
     __syncwarp();
   }
 
-  /// By one lane, at most kSmallBytes.
-  __device__ static void execute_one(const Shot& shot, const Block& block) {
-    switch (shot.kind) {
-      case Shot::Kind::kWrite:
-        if (shot.from == nullptr) return store_inline(shot.to, block, shot.bytes);
-        if (shot.strict) return place(shot.to, shot.from, shot.bytes);
-        return copy_alone(shot.to, shot.from, shot.bytes);
-      case Shot::Kind::kRead:
-        return copy_alone(shot.to, shot.from, shot.bytes);
-      case Shot::Kind::kAtomic:
-        return store_old_value(shot, run_atomic(shot, block));
-      default:
-        return;
-    }
+  /// By one lane, at most kSmallBytes, in any order.
+  __device__ static void execute_loose(const Shot& shot, const Block& block) {
+    if (shot.kind == Shot::Kind::kNop) return;
+    if (shot.from == nullptr) return store_inline(shot.to, block, shot.bytes);
+    copy_alone(shot.to, shot.from, shot.bytes);
+  }
+
+  /// A strict one by one lane, at most kSmallBytes. Everything before it is visible.
+  __device__ static void execute_last(const Shot& shot, const Block& block) {
+    if (shot.kind == Shot::Kind::kAtomic) return store_old_value(shot, run_atomic(shot, block));
+    if (shot.from == nullptr) return store_inline_word(shot.to, block, shot.bytes);
+    place(shot.to, shot.from, shot.bytes);
   }
 
   // ---- one queue pair, a request a lane
@@ -282,7 +264,12 @@ class Warp {
     const QpState peer_state = state_of(s.peer);
     if (lane_ < ready) fetch(s, next + lane_, block);
     if (!responds(peer_state)) return false;
-    if (lane_ < ready) shot = decode_shot(s.view, block, next + lane_);
+    Behind behind;
+    const bool longer =
+        __any_sync(kAll, lane_ < ready && units_of(block) > kUnitsPerBlock);  // some request
+    if (longer) behind = look_behind(s, next + lane_, block, ready, lane_);
+    if (lane_ < ready) shot = decode_shot(s.view, block, next + lane_, behind);
+    if (longer) skip_insides(shot, lane_);
     const Run run = choose(shot);
     if (run.length == 0) return false;
     keep_one(s.view, shot, lane_ < run.length);
@@ -302,7 +289,7 @@ class Warp {
     if (lane_ == 0) {
       s.posted = next + waiting;
       s.next = next + run.length;
-      s.psn = (s.psn + run.length) & kPsnMask;
+      s.psn = (s.psn + run.length) & kPsnMask;  // both ends count blocks here
       s.unfenced = unfenced;
       s.copied = 0;
       s.moved = true;
@@ -325,7 +312,7 @@ class Warp {
     run.length = run_length(__ballot_sync(kAll, fits), 0);
     run.strict = __ballot_sync(kAll, shot.strict);
     run.writes = __ballot_sync(kAll, shot.kind == Shot::Kind::kWrite);
-    run.large = __ballot_sync(kAll, shot.from != nullptr && shot.bytes > kSmallBytes);
+    run.large = __ballot_sync(kAll, is_large(shot));
     run.reads = first == Shot::Kind::kRead;
     if (run.large != 0) run.length = bound(shot, run.length);
     if (run.length > 1) run.length = before_clash(shot, run);
@@ -413,7 +400,7 @@ class Warp {
       __syncwarp();
       *unfenced = false;
     }
-    if (mine && (run.large >> lane_ & 1) == 0) execute_one(shot, block);
+    if (mine && (run.large >> lane_ & 1) == 0) execute_loose(shot, block);
     for (uint32_t left = relaxed & run.large; left != 0; left &= left - 1) {
       const uint32_t of = lowest_bit(left);
       copy_together(broadcast(shot.to, of), broadcast(shot.from, of),
@@ -450,7 +437,7 @@ class Warp {
     }
     if (lane_ == of) {
       if (*unfenced) fence_direct_stores();
-      execute_one(shot, block);
+      execute_last(shot, block);
     }
     // An atomic is done when it has answered, and its answer was waited for.
     *unfenced = (run.writes >> of & 1) != 0;

@@ -20,7 +20,7 @@
 #include <functional>
 #include <thread>
 
-#include "device/mlx5/send_queue.h"
+#include "tests/gpu/softnic_posts.cuh"
 #include "tests/gpu/softnic_rig.cuh"
 
 namespace {
@@ -33,50 +33,8 @@ constexpr uint32_t kQueues = 64;
 
 // ---- what kernels do
 
-/// Posts one WQE and waits for it.
-template <class Compose>
-__device__ Status run(SendQueue& q, const Compose& compose) {
-  uint64_t at = 0;
-  const Status status = mlx5::reserve<Reach::kLane>(q, decltype(compose(Header{}))::kBlocks, &at);
-  if (status != Status::kOk) return status;
-  mlx5::write(q, at, compose(Header{.index = at, .qpn_shifted = q.qpn_shifted}));
-  static_cast<void>(mlx5::publish<Reach::kLane>(
-      q,
-      {.first = at, .blocks = decltype(compose(Header{}))::kBlocks, .last = at}));  // drain tells
-  mlx5::ring<Reach::kLane>(q);
-  return mlx5::wait_completed<Reach::kLane>(q, at);
-}
-
 __device__ unsigned long long* as_counter(uint64_t* word) {
   return reinterpret_cast<unsigned long long*>(word);
-}
-
-/// The 32 lanes post a WQE each, the last signalled; one doorbell.
-template <class Compose>
-__device__ Status post_together(SendQueue& q, uint32_t lane, const Compose& compose) {
-  uint64_t at = 0;
-  uint32_t status = 0;
-  if (lane == 0) status = static_cast<uint32_t>(mlx5::reserve<Reach::kLane>(q, 32, &at));
-  at = __shfl_sync(~0u, at, 0);
-  status = __shfl_sync(~0u, status, 0);
-  if (status != 0) return static_cast<Status>(status);
-  const auto mode = lane == 31 ? mlx5::Completion::kAlways : mlx5::Completion::kOnFirstError;
-  mlx5::write(
-      q, at + lane,
-      compose(Header{.index = at + lane, .qpn_shifted = q.qpn_shifted, .completion = mode}));
-  __syncwarp();
-  if (lane == 0) {
-    static_cast<void>(  // drain tells
-        mlx5::publish<Reach::kLane>(q, {.first = at, .blocks = 32, .last = at + 31}));
-    mlx5::ring<Reach::kLane>(q);
-  }
-  __syncwarp();
-  return Status::kOk;
-}
-
-__device__ mlx5::Wqe<3> inline_word(const Header& h, uint64_t offset, Be32 rkey, uint64_t value) {
-  const uint32_t payload[3] = {static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32), 0};
-  return mlx5::compose_write_inline(h, {offset, rkey}, payload, 8);
 }
 
 __global__ void put_words(SendQueue* q, Be32 rkey, uint32_t count, uint64_t* result) {
@@ -95,8 +53,8 @@ __global__ void put_together(SendQueue* queues, Be32 rkey, uint32_t rounds, uint
   Status s = Status::kOk;
   for (uint32_t i = 0; i < rounds && s == Status::kOk; ++i) {
     const uint64_t word = (uint64_t{blockIdx.x} * rounds + i) * 32 + lane;
-    s = post_together(q, lane,
-                      [&](const Header& h) { return inline_word(h, 8 * word, rkey, word + 1); });
+    const auto put = [&](const Header& h) { return inline_word(h, 8 * word, rkey, word + 1); };
+    s = post_together(q, lane, put, put);
   }
   if (lane == 0 && s == Status::kOk) s = mlx5::drain<Reach::kLane>(q);
   if (lane == 0) result[blockIdx.x] = static_cast<uint64_t>(s);
@@ -178,23 +136,34 @@ __global__ void atomics(SendQueue* q, Be32 rkey, uint64_t* result) {
   result[5] = swap_bytes(static_cast<uint32_t>(old()));
 }
 
-/// Block 0 puts 31 words and then a flag, in one doorbell; block 1 waits for the flag and looks.
-__global__ void flag_after_data(SendQueue* q, Be32 rkey, uint64_t* data, uint32_t rounds,
-                                uint64_t* result) {
+/// Block 0 puts words and then a flag, in one doorbell: the flag is a word like the others, or a
+/// swap of two blocks. Block 1 waits for the flag and looks.
+template <bool kSwap>
+__global__ void flag_after_data(SendQueue* q, Be32 rkey, Be32 flag_rkey, uint64_t* data,
+                                uint32_t rounds, uint64_t* result) {
+  constexpr uint32_t kWords = kSwap ? 30 : 31;
   const uint32_t lane = threadIdx.x;
+  const mlx5::Local landing{q->landing_address, q->landing_lkey};
   for (uint64_t i = 1; i <= rounds; ++i) {
     if (blockIdx.x == 0) {
-      const Status s = post_together(*q, lane, [&](const Header& h) {
-        return inline_word(h, 8 * (64 * (i % 512) + lane), rkey, i);
-      });
-      if (s != Status::kOk) break;
+      const uint64_t at = 8 * 64 * (i % 512);
+      const auto word = [&](const Header& h) { return inline_word(h, at + 8 * lane, rkey, i); };
+      const auto flag = [&](const Header& h) {
+        if constexpr (kSwap) {
+          return mlx5::compose_masked(h, {at + 8 * 31, flag_rkey},
+                                      mlx5::MaskedSwap<uint64_t>{0, 0, i, ~0ull}, landing);
+        } else {
+          return inline_word(h, at + 8 * 31, flag_rkey, i);
+        }
+      };
+      if (post_together(*q, lane, word, flag) != Status::kOk) break;
       continue;
     }
     const uint64_t* words = data + 64 * (i % 512);
     const SpinEnd end = spin_until(
         kTimeoutNs, [&] { return load_acquire<Reach::kSystem>(words + 31) >= i; },
         [] { return false; });
-    const uint64_t seen = load_relaxed<Reach::kSystem>(words + (lane < 31 ? lane : 0));
+    const uint64_t seen = load_relaxed<Reach::kSystem>(words + (lane < kWords ? lane : 0));
     const bool stale = __any_sync(~0u, end == SpinEnd::kDone && seen < i);
     if (lane == 0) result[0] += stale ? 1 : 0;
     if (lane == 0) result[1] = end == SpinEnd::kDone ? i : 0;
@@ -202,6 +171,18 @@ __global__ void flag_after_data(SendQueue* q, Be32 rkey, uint64_t* data, uint32_
   }
   if (blockIdx.x == 0 && lane == 0)
     result[2] = static_cast<uint64_t>(mlx5::drain<Reach::kLane>(*q));
+}
+
+/// Long and short requests in turn, more often than fit the ring.
+template <uint32_t kBytes>
+__global__ void put_long_inline(SendQueue* q, Be32 rkey, uint64_t offset, uint64_t* result) {
+  Status s = Status::kOk;
+  for (uint64_t i = 0; i < kDepth && s == Status::kOk; ++i) {
+    const mlx5::Remote to{512 * i + offset, rkey};
+    s = run(*q, [&](const Header& h) { return long_inline<kBytes>(h, to); });
+    if (s == Status::kOk) s = run(*q, [](const Header& h) { return mlx5::compose_nop(h); });
+  }
+  result[0] = static_cast<uint64_t>(s);
 }
 
 /// Puts for `duration_ns`; the longest time between two completions.
@@ -329,11 +310,49 @@ void does_atomics(const std::string& folder) {
 
 void keeps_order_in_strict_memory(const std::string& folder) {
   Rig rig(folder, nic::Ordering::kStrict);
-  flag_after_data<<<2, 32>>>(rig.queues, rig.nic->data_rkey(),
-                             reinterpret_cast<uint64_t*>(rig.data.address), 2000, rig.result);
+  flag_after_data<false><<<2, 32>>>(rig.queues, rig.nic->data_rkey(), rig.nic->data_rkey(),
+                                    reinterpret_cast<uint64_t*>(rig.data.address), 2000,
+                                    rig.result);
   rig.finish();
   expect(rig.results[0] == 0, "no flag before its data", static_cast<long long>(rig.results[0]));
   expect(rig.results[1] == 2000, "every flag", static_cast<long long>(rig.results[1]));
+}
+
+/// Of a run of 31 requests in 32 blocks the last is a swap. Its data may come in any order.
+void swaps_behind_what_it_has_put(const std::string& folder) {
+  Rig rig(folder);
+  flag_after_data<true><<<2, 32>>>(rig.queues, rig.nic->data_rkey(), rig.nic->word_rkey(),
+                                   reinterpret_cast<uint64_t*>(rig.data.address), 2000, rig.result);
+  rig.finish();
+  expect(rig.results[0] == 0, "no flag before its data", static_cast<long long>(rig.results[0]));
+  expect(rig.results[1] == 2000, "every flag", static_cast<long long>(rig.results[1]));
+  expect(rig.results[2] == kOk, "status ok", static_cast<long long>(rig.results[2]));
+}
+
+template <uint32_t kBytes>
+void put_long_inline_at(Rig& rig, uint64_t offset) {
+  CHECK(cudaMemset(rig.data.address, 0xff, 512 * kDepth));
+  put_long_inline<kBytes><<<1, 1>>>(rig.queues, rig.nic->data_rkey(), offset, rig.result);
+  rig.finish();
+  expect(rig.results[0] == kOk, "status ok", static_cast<long long>(rig.results[0]));
+  const auto bytes = rig.read(rig.data, 0, 512 * kDepth);
+  size_t wrong = 0;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const size_t at = i % 512 - offset;  // wraps to huge when below
+    wrong += bytes[i] != (at < kBytes ? static_cast<uint8_t>(at) : 0xff) ? 1 : 0;
+  }
+  expect(wrong == 0, "no wrong byte", static_cast<long long>(wrong));
+}
+
+void puts_inline_bytes_of_several_blocks(const std::string& folder) {
+  for (const nic::Ordering ordering : {nic::Ordering::kRelaxed, nic::Ordering::kStrict}) {
+    Rig rig(folder, ordering);
+    for (const uint64_t offset : {0, 5, 16}) {
+      put_long_inline_at<29>(rig, offset);
+      put_long_inline_at<44>(rig, offset);
+      put_long_inline_at<200>(rig, offset);
+    }
+  }
 }
 
 void refuses_a_wrong_key(const std::string& folder) {
@@ -417,6 +436,8 @@ int main(int argc, char** argv) {
       {"transfers any size at any alignment", transfers_any_size},
       {"does atomics", does_atomics},
       {"keeps the order of requests in strict memory", keeps_order_in_strict_memory},
+      {"swaps a word behind what it has put", swaps_behind_what_it_has_put},
+      {"puts inline bytes of several blocks", puts_inline_bytes_of_several_blocks},
       {"refuses a wrong key", refuses_a_wrong_key},
       {"answers queries while kernels put", answers_queries_while_kernels_put},
   };

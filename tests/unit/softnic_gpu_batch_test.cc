@@ -87,6 +87,15 @@ class Batch : public ::testing::Test {
     set(15, 128);
   }
   void set(uint32_t word, uint32_t value) { block.word[word] = Be32(value).raw; }
+  /// A masked compare-swap on 8 bytes; its answer's segment is what lies behind.
+  Behind swap(uint32_t rkey, uint32_t lkey) {
+    atomic(Opcode::kAtomicMaskedCompareSwap, rkey, lkey, 8, mlx5::kOpmodAtomic8);
+    Behind behind = {.blocks = 1, .tail = {}, .inlined = nullptr};
+    for (uint32_t i = 0; i < 4; ++i) behind.tail.word[i] = block.word[12 + i];
+    for (uint32_t i = 0; i < 8; ++i) set(8 + i, 0x200 + i);
+    set(1, kQpn << 8 | 5);
+    return behind;
+  }
   Shot decoded() const { return decode_shot(view, block, 0x10005); }
 
   alignas(64) std::byte home[4096];
@@ -244,16 +253,14 @@ TEST_F(Batch, LeavesAtomicsThatTheExactStepWouldRefuseOrSpread) {
 }
 
 TEST_F(Batch, TakesAMaskedCompareSwapOfTwoBlocks) {
-  atomic(Opcode::kAtomicMaskedCompareSwap, kAtomic, kWritable, 8, mlx5::kOpmodAtomic8);
-  Tail tail;
-  for (uint32_t i = 0; i < 4; ++i) tail.word[i] = block.word[12 + i];
-  for (uint32_t i = 0; i < 8; ++i) set(8 + i, 0x200 + i);
-  set(1, kQpn << 8 | 5);
-  Shot shot = decode_shot(view, block, 0x10005, &tail);
+  const Behind behind = swap(kAtomic, kWritable);
+  const Shot shot = decode_shot(view, block, 0x10005, behind);
   EXPECT_EQ(shot.kind, Kind::kAtomic);
   EXPECT_EQ(shot.blocks(), 2u);
   EXPECT_EQ(shot.bytes, 8u);
   EXPECT_EQ(shot.from, home + 128);
+  EXPECT_TRUE(shot.strict);
+  EXPECT_FALSE(shot.inlined_far());
   const AtomicOperands operands = operation_of(block, shot.units).operands;
   EXPECT_EQ(operands.swap_or_add, 0x200'00000201u);
   EXPECT_EQ(operands.compare, 0x202'00000203u);
@@ -261,12 +268,67 @@ TEST_F(Batch, TakesAMaskedCompareSwapOfTwoBlocks) {
   EXPECT_EQ(operands.compare_mask, 0x206'00000207u);
   EXPECT_EQ(decoded().kind, Kind::kNone) << "without its second block";
   atomic(Opcode::kAtomicFetchAdd, kAtomic, kWritable, 8);
-  EXPECT_EQ(decode_shot(view, block, 0x10005, &tail).blocks(), 1u);
+  EXPECT_EQ(decode_shot(view, block, 0x10005, behind).blocks(), 1u);
   set(1, kQpn << 8 | 5);
-  EXPECT_EQ(decode_shot(view, block, 0x10005, &tail).kind, Kind::kNone) << "a segment too many";
-  write_inline(kRelaxed, 30);
-  set(1, kQpn << 8 | 5);
-  EXPECT_EQ(decode_shot(view, block, 0x10005, &tail).kind, Kind::kNone) << "no atomic";
+  EXPECT_EQ(decode_shot(view, block, 0x10005, behind).kind, Kind::kNone) << "a segment too many";
+}
+
+TEST_F(Batch, LeavesSwapsThatTheExactStepWouldRefuse) {
+  const auto left = [this](const char* what, const Behind& behind) {
+    EXPECT_EQ(decode_shot(view, block, 0x10005, behind).kind, Kind::kNone) << what;
+  };
+  left("a key without the right", swap(kRelaxed, kWritable));
+  left("an answer into memory without local write", swap(kAtomic, kHome));
+  Behind behind = swap(kAtomic, kWritable);
+  behind.tail.word[0] = Be32(4u).raw;
+  left("an answer of 4 bytes", behind);
+  behind = swap(kAtomic, kWritable);
+  behind.tail.word[3] = Be32(132u).raw;
+  left("an answer that is not aligned", behind);
+  behind = swap(kAtomic, kWritable);
+  set(5, 68);
+  left("a word that is not aligned", behind);
+}
+
+TEST_F(Batch, TakesInlineWritesOfSeveralBlocksOutOfTheQueue) {
+  std::byte in_queue[512];
+  write_inline(kRelaxed, 44);
+  const auto decode = [&](const Behind& behind) {
+    return decode_shot(view, block, 0x10005, behind);
+  };
+  Shot shot = decode({.blocks = 1, .tail = {}, .inlined = in_queue});
+  EXPECT_EQ(shot.kind, Kind::kWrite);
+  EXPECT_EQ(shot.blocks(), 2u);
+  EXPECT_EQ(shot.bytes, 44u);
+  EXPECT_EQ(shot.to, away + 64);
+  EXPECT_EQ(shot.from, in_queue);
+  EXPECT_EQ(shot.home, nullptr);
+  EXPECT_TRUE(shot.inlined_far());
+  EXPECT_FALSE(shot.strict);
+  EXPECT_EQ(decode({.blocks = 1, .tail = {}, .inlined = nullptr}).kind, Kind::kNone) << "wraps";
+  EXPECT_EQ(decode({.blocks = 0, .tail = {}, .inlined = in_queue}).kind, Kind::kNone) << "cut off";
+  write_inline(kStrict, 300);
+  EXPECT_EQ(decode({.blocks = 4, .tail = {}, .inlined = in_queue}).kind, Kind::kNone) << "of six";
+  shot = decode({.blocks = 31, .tail = {}, .inlined = in_queue});
+  EXPECT_EQ(shot.kind, Kind::kWrite);
+  EXPECT_EQ(shot.blocks(), 6u);
+  EXPECT_TRUE(shot.strict);
+  set(1, kQpn << 8 | 20);
+  EXPECT_EQ(decode({.blocks = 31, .tail = {}, .inlined = in_queue}).kind, Kind::kNone)
+      << "bytes beyond the end";
+  write_inline(kRelaxed, 44);
+  view.log_max_message = 5;
+  EXPECT_EQ(decode({.blocks = 31, .tail = {}, .inlined = in_queue}).kind, Kind::kNone)
+      << "longer than messages are";
+}
+
+TEST_F(Batch, TakesANopOfSeveralBlocks) {
+  head(Opcode::kNop, 9);
+  const Shot shot =
+      decode_shot(view, block, 0x10005, {.blocks = 2, .tail = {}, .inlined = nullptr});
+  EXPECT_EQ(shot.kind, Kind::kNop);
+  EXPECT_EQ(shot.blocks(), 3u);
+  EXPECT_EQ(decoded().kind, Kind::kNone) << "cut off";
 }
 
 TEST_F(Batch, FindsAKeyAtHandFirst) {
@@ -361,6 +423,29 @@ TEST(RunLength, EndsAtWhatIsNotPlain) {
 TEST(RunLength, EndsBeforeAClash) {
   EXPECT_EQ(run_length(~0u, 0b100), 2u);
   EXPECT_EQ(run_length(0b1, 0b100), 1u);
+}
+
+TEST(Insides, AreBehindTheFirstBlocksOfRequests) {
+  const auto two = [](uint32_t) { return 2u; };
+  EXPECT_EQ(insides(0, two), 0u);
+  EXPECT_EQ(insides(0b10, two), 0b100u);
+  EXPECT_EQ(insides(0b100010, two), 0b1000100u);
+  EXPECT_EQ(insides(0b110, two), 0b100u) << "lane 2 only looks like a request";
+  EXPECT_EQ(insides(0b1110, two), 0b10100u) << "lane 3 is one";
+  EXPECT_EQ(insides(~0u, two), 0xaaaaaaaau);
+  const auto some = [](uint32_t lane) { return lane == 3 ? 16u : 3u; };
+  EXPECT_EQ(insides(0b1001, some), 0b110u | 0xfffeu << 3);
+  EXPECT_EQ(insides(1u << 16, some), 0b11u << 17);
+  EXPECT_EQ(insides(1u << 31, two), 0u);
+}
+
+// A signal behind its data: the swap is strict, so it ends the segment that the WRITE begins.
+TEST(Segment, HasASwapBehindTheWriteOfTheSameDoorbell) {
+  constexpr uint32_t kWrite = 0b001, kSwap = 0b010, kInside = 0b100;
+  const uint32_t run = run_length(kWrite | kSwap | kInside, 0);
+  EXPECT_EQ(run, 3u);
+  EXPECT_EQ(segment_end(kSwap, 0, run), 2u);
+  EXPECT_EQ(segment_end(kSwap, 2, run), 3u);
 }
 
 TEST(Segment, EndsBehindTheNextStrictOne) {
