@@ -24,8 +24,8 @@ skip() {
 
 # What must pass: test, bytes, iterations, layout of the data; in one batch of one connection.
 rc_verbs='
-am_lat 8 200 -D short
-am_lat 2000 200 -D bcopy
+am_lat 8 100 -D short
+am_lat 2000 100 -D bcopy
 am_bw 8000 200 -D zcopy
 put_lat 8 200 -D short
 put_bw 64 200 -D short
@@ -37,13 +37,33 @@ add_mr 8 200 -D short
 fadd 8 200 -D short
 cswap 8 200 -D short
 '
+rc_mlx5='
+am_lat 8 50 -D short
+am_lat 2000 50 -D bcopy
+am_bw 8000 100 -D zcopy
+put_lat 8 50 -D short
+put_bw 100 200 -D short
+put_bw 4000 200 -D bcopy
+put_bw 1000000 20 -D zcopy
+get 4000 50 -D bcopy
+get 1000000 20 -D zcopy
+add_mr 8 50 -D short
+add_mr 4 50 -D short
+fadd 8 50 -D short
+fadd 4 50 -D short
+swap 8 50 -D short
+swap 4 50 -D short
+cswap 8 50 -D short
+cswap 4 50 -D short
+'
+dc_mlx5=$(grep -v '^am' <<<"$rc_mlx5") # no SEND of a DC initiator here
 
 listening() {
   grep -qE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$1") [0-9A-F]+:[0-9A-F]+ 0A" /proc/net/tcp /proc/net/tcp6
 }
 
 perftest() {
-  timeout 40 env LD_PRELOAD="$preload" UCX_WARN_UNUSED_ENV_VARS=n \
+  timeout 100 env LD_PRELOAD="$preload" UCX_WARN_UNUSED_ENV_VARS=n \
     ucx_perftest -x "$transport" -d mlx5_0:1 -f -w 20 -b "$TEST_TMPDIR/batch" "$@"
 }
 
@@ -81,6 +101,9 @@ PEAL_SOFTNIC_DIR=$TEST_TMPDIR # a fabric of this test's own
 # ucx_perftest ends its puts with one whose last byte differs, and waits at the target for that byte: another put must
 # not be placed later.
 PEAL_SOFTNIC_PLACEMENT=ordered
+# Queue pairs by DEVX, shared receive queues and DC by verbs: there is no receive memory pool (RMP) here.
+UCX_IB_MLX5_DEVX_OBJECTS=rcqp
+export UCX_IB_MLX5_DEVX_OBJECTS
 export LD_LIBRARY_PATH PEAL_SOFTNIC_DIR PEAL_SOFTNIC_PLACEMENT
 
 while read -r test bytes iterations layout; do
@@ -88,9 +111,9 @@ while read -r test bytes iterations layout; do
   echo "$test-$bytes-${layout#-D } -t $test -s $bytes -n $iterations $layout"
 done <<<"${!transport}" >"$TEST_TMPDIR/batch"
 two_ends
-# A test that passed leaves a line of figures at the client.
+# A test that passed leaves a line of figures at the client; one may be inf, where a clock did not move.
 while read -r name _; do
-  grep -qE "^$name +[0-9]+( +[0-9.]+){7}" "$TEST_TMPDIR/client.log" || fail "no figures of $name"
+  grep -qE "^$name +[0-9]+( +[0-9.inf]+){7}" "$TEST_TMPDIR/client.log" || fail "no figures of $name"
 done <"$TEST_TMPDIR/batch"
 if grep -hE 'ERROR|WARN|DIAG' "$TEST_TMPDIR"/{client,server}.log >&2; then fail "UCX complains"; fi
 cat "$TEST_TMPDIR/client.log"
