@@ -70,7 +70,7 @@ bool deliver(Context& context, const AsyncEvent& event) {
     if (cq == nullptr) return false;
     answer.element.cq = cq->plain();
   } else if (of_srq(answer.event_type)) {
-    auto* srq = static_cast<VerbsSrq*>(context.find(Kind::kSrq, event.number));
+    auto* srq = dynamic_cast<VerbsSrq*>(context.find(Kind::kSrq, event.number));
     if (srq == nullptr) return false;
     answer.element.srq = srq;
   } else {

@@ -101,9 +101,6 @@ PEAL_SOFTNIC_DIR=$TEST_TMPDIR # a fabric of this test's own
 # ucx_perftest ends its puts with one whose last byte differs, and waits at the target for that byte: another put must
 # not be placed later.
 PEAL_SOFTNIC_PLACEMENT=ordered
-# Queue pairs by DEVX, shared receive queues and DC by verbs: there is no receive memory pool (RMP) here.
-UCX_IB_MLX5_DEVX_OBJECTS=rcqp
-export UCX_IB_MLX5_DEVX_OBJECTS
 export LD_LIBRARY_PATH PEAL_SOFTNIC_DIR PEAL_SOFTNIC_PLACEMENT
 
 while read -r test bytes iterations layout; do

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Event channels of DEVX, as UCX uses them: who made a queue pair by DEVX hears of its last receive
-// entry by a cookie of its own. And completion entries of 128 bytes, whose last 64 are the entry.
+// entry by a cookie of its own. Then what else UCX makes: receive
+// memory pools, and completion entries of 128 bytes, whose last 64 are the entry.
 #include <fcntl.h>
 #include <poll.h>
 
@@ -100,6 +101,31 @@ TEST_F(SoftnicAbiDevxEvent, RefusesWhatItDoesNotTell) {
                 context, static_cast<mlx5dv_devx_create_event_channel_flags>(0)),
             nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+/// CREATE_RMP: 4 entries of 32 bytes, linked or cyclic, as UCX makes its shared receive queue.
+TEST_F(SoftnicAbiDevxEvent, AQueuePairReceivesFromAMemoryPool) {
+  constexpr size_t kWq = 0x50 / 4;
+  for (const uint32_t type : {0u, 1u, 2u}) {
+    Mailbox in(272, 0x90c);
+    in.set(0x20 / 4, 23, 20, 1).set(kWq, 31, 28, type).set(kWq + 2, 23, 0, pdn_of(pd));
+    in.set(kWq + 5, 31, 0, kRecordOffset + 128).set(kWq + 8, 19, 16, 5).set(kWq + 8, 4, 0, 2);
+    in.set(kWq + 10, 31, 0, umem->umem_id).set(kWq + 11, 31, 0, umem->umem_id);
+    in.set(kWq + 13, 31, 0, 3 * kPage);
+    if (type == 2) {
+      expect_refused(in, 0x03, EINVAL);
+      break;
+    }
+    mlx5dv_devx_obj* const pool = create(in);
+    ASSERT_NE(pool, nullptr) << std::hex << out.syndrome();
+    Mailbox with = qp_command(cqn);
+    with.set(kQpc + 43, 26, 24, 1).set(kQpc + 43, 23, 0, out.number()).set(kQpc + 39, 23, 0, cqn);
+    mlx5dv_devx_obj* const qp = create(with);
+    ASSERT_NE(qp, nullptr) << std::hex << out.syndrome();
+    EXPECT_NE(mlx5dv_devx_obj_destroy(pool), 0);  // in use
+    EXPECT_EQ(mlx5dv_devx_obj_destroy(qp), 0);
+    EXPECT_EQ(mlx5dv_devx_obj_destroy(pool), 0);
+  }
 }
 
 TEST_F(SoftnicAbiDevxEvent, CompletionEntriesHave64Or128Bytes) {
