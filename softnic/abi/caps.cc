@@ -37,6 +37,7 @@ constexpr Capability kGeneralCaps[] = {
     {{21, 15, 0}, 512},               // max_wqe_sz_rq
     {{22, 15, 0}, 1024},              // max_wqe_sz_sq_dc
     {{25, 20, 16}, 16},               // log_max_pd
+    {{28, 28, 24}, 16},               // log_max_rmp
     {{41, 31, 0}, 1},                 // num_of_uars_per_page
 };
 constexpr prm::Field kVhcaId{1, 15, 0};

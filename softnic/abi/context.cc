@@ -47,6 +47,13 @@ void require_port(Context& context, uint32_t port) {
   if (port < 1 || port > context.nic().device().ports) refuse(EINVAL);
 }
 
+FileDescriptor watch_both(int first, int second) {
+  FileDescriptor both = checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
+  watch(both.get(), first);
+  watch(both.get(), second);
+  return both;
+}
+
 void require_devx(Context& context) {
   if (context.nic().device().refuses_any(kRefuseDevx)) refuse(EINVAL);
 }
@@ -67,11 +74,9 @@ Buffer allocate_buffer(size_t bytes) {
 Context::Context(Device& device)
     : event_wake(checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")),
       nic_(device.shared_nic()),
-      async_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
-  // One descriptor a caller can poll, readable for this context's own events and while the NIC has
-  // events that nobody has routed yet.
-  watch(async_fd_.get(), event_wake.get());
-  watch(async_fd_.get(), nic_->event_fd());
+      // One descriptor a caller can poll, readable for this context's own events and while the NIC
+      // has events that nobody has routed yet.
+      async_fd_(watch_both(event_wake.get(), nic_->event_fd())) {
   verbs.context.device = &device;
   fill_slots();
 }

@@ -177,6 +177,9 @@ int poll_cq_slot(ibv_cq* cq, int count, ibv_wc* wc);
 void require_port(Context& context, uint32_t port);
 
 /// Throws EINVAL unless the context has DEVX, as the kernel does for one without a user id.
+/// A descriptor that is readable while one of two is.
+FileDescriptor watch_both(int first, int second);
+
 void require_devx(Context& context);
 
 /// Takes events off the NIC and hands each to the context that owns its object.

@@ -125,6 +125,8 @@ mlx5dv_devx_obj* create(Opcode opcode, const Command& command) {
       return create_qp(command);
     case Opcode::kCreateDct:
       return create_dct(command);
+    case Opcode::kCreateRmp:
+      return create_rmp(command);
     case Opcode::kAllocPd:
       return create_pd(command);
     case Opcode::kCreateMkey:

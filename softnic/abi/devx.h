@@ -63,9 +63,19 @@ class DevxDct : public Object, public mlx5dv_devx_obj {
   Use pd, receive_cq, shared_receive_queue;
 };
 
+class DevxRmp : public Object, public mlx5dv_devx_obj {
+ public:
+  explicit DevxRmp(std::shared_ptr<Nic> device) : Object(Kind::kSrq), nic(std::move(device)) {}
+  Refusal retire() override { return nic->destroy_srq(number); }
+
+  std::shared_ptr<Nic> nic;
+  Use pd, buffer_umem, doorbell_umem;
+};
+
 mlx5dv_devx_obj* create_cq(const Command& command);
 mlx5dv_devx_obj* create_qp(const Command& command);
 mlx5dv_devx_obj* create_dct(const Command& command);
+mlx5dv_devx_obj* create_rmp(const Command& command);
 mlx5dv_devx_obj* create_pd(const Command& command);
 void query_cq(const Command& command, CompletionQueue& cq);
 void modify_cq(const Command& command, CompletionQueue& cq);

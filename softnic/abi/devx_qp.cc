@@ -45,8 +45,10 @@ void check_modes(const Command& command, const prm::Reader& context) {
 Umem& place_queues(const Command& command, const prm::Reader& context, QueuePairConfig* config) {
   bool has_sq = !context.test(qpc::kNoSendQueue);
   uint32_t rq_type = context.get(qpc::kRqType);
-  bool has_rq = rq_type == qpc::kRegularRq;
-  if (!has_rq && rq_type != qpc::kSharedRq && rq_type != qpc::kZeroSizeRq)
+  // A DC initiator receives nothing, whatever its context says.
+  const bool initiator = static_cast<Service>(context.get(qpc::kService)) == Service::kDcInitiator;
+  bool has_rq = rq_type == qpc::kRegularRq && !initiator;
+  if (rq_type != qpc::kRegularRq && rq_type != qpc::kSharedRq && rq_type != qpc::kZeroSizeRq)
     fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
   if (has_rq) {
     config->log_receive_entries = context.get(qpc::kLogRqSize);

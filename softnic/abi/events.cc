@@ -5,12 +5,14 @@
 //
 //   NIC event -> route_events (whoever reads first) -> queue of the owning context -> its reader
 //
-// Objects made by DEVX have no verbs handle to name, so their events are dropped.
+// Objects made by DEVX have no verbs handle to name: their events go to the DEVX event channels
+// that subscribed to them, and nowhere else.
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include "softnic/abi/acknowledged.h"
+#include "softnic/abi/devx_events.h"
 #include "softnic/abi/verbs_queues.h"
 
 namespace peal::softnic::abi {
@@ -62,15 +64,19 @@ bool deliver(Context& context, const AsyncEvent& event) {
   if (of_port(answer.event_type)) {
     answer.element.port_num = static_cast<int>(event.number);
   } else if (event.kind == AsyncEvent::Kind::kCqError) {
-    auto* cq = dynamic_cast<VerbsCq*>(context.find(Kind::kCq, event.number));
+    Object* found = context.find(Kind::kCq, event.number);
+    if (found != nullptr) tell_subscribers(*found, event.kind);
+    auto* cq = dynamic_cast<VerbsCq*>(found);
     if (cq == nullptr) return false;
     answer.element.cq = cq->plain();
   } else if (of_srq(answer.event_type)) {
-    auto* srq = static_cast<VerbsSrq*>(context.find(Kind::kSrq, event.number));
+    auto* srq = dynamic_cast<VerbsSrq*>(context.find(Kind::kSrq, event.number));
     if (srq == nullptr) return false;
     answer.element.srq = srq;
   } else {
-    auto* qp = dynamic_cast<VerbsQueuePair*>(context.find(Kind::kQp, event.number));
+    Object* found = context.find(Kind::kQp, event.number);
+    if (found != nullptr) tell_subscribers(*found, event.kind);
+    auto* qp = dynamic_cast<VerbsQueuePair*>(found);
     if (qp == nullptr) return false;
     answer.element.qp = &qp->qp_base;
   }

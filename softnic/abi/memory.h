@@ -10,13 +10,25 @@
 #include <infiniband/verbs.h>
 
 #include <memory>
+#include <vector>
 
 #include "softnic/abi/context.h"
 
+namespace peal::softnic::abi {
+struct CookieQueue;
+}
+
 // The public header leaves this type to the library: what a DEVX object handle points at.
 struct mlx5dv_devx_obj {
+  /// Who wants to hear of an event; see devx_events.h.
+  struct Subscription {
+    std::weak_ptr<peal::softnic::abi::CookieQueue> queue;
+    uint16_t event;
+    uint64_t cookie;
+  };
   peal::softnic::abi::Context* owner = nullptr;
   peal::softnic::abi::Object* object = nullptr;
+  std::vector<Subscription> subscriptions;
 };
 
 namespace peal::softnic::abi {

@@ -28,6 +28,7 @@ enum class Kind : uint8_t {
   kAh,
   kKey,
   kChannel,
+  kEventChannel,
   kParentDomain,
   kThreadDomain,
   kUmem,

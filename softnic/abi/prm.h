@@ -41,6 +41,8 @@ enum class Opcode : uint16_t {
   kAllocPd = 0x800,
   kDeallocPd = 0x801,
   kQueryLag = 0x842,
+  kCreateRmp = 0x90c,
+  kDestroyRmp = 0x90e,
 };
 
 inline constexpr size_t kHeaderBytes = 16;
@@ -258,6 +260,22 @@ inline constexpr Field kMtu{10, 26, 24};
 inline constexpr Field kPort{10, 23, 16};
 inline constexpr Field kPkeyIndex{10, 15, 0};
 }  // namespace dctc
+
+/// Receive memory pool; its work queue's context follows at dword 12.
+namespace rmpc {
+inline constexpr size_t kContext = 0x20;
+inline constexpr Field kState{0, 23, 20};
+inline constexpr uint32_t kReady = 1;
+inline constexpr Field kType{12, 31, 28};
+inline constexpr uint32_t kCyclic = 1;  // 0: linked list
+inline constexpr Field kPd{14, 23, 0};
+inline constexpr uint32_t kDoorbellOffset = 16;
+inline constexpr Field kLogStride{20, 19, 16};  // bytes
+inline constexpr Field kLogSize{20, 4, 0};
+inline constexpr Field kDoorbellUmemId{22, 31, 0};
+inline constexpr Field kUmemId{23, 31, 0};
+inline constexpr uint32_t kUmemOffset = 24;
+}  // namespace rmpc
 
 /// QUERY_HCA_CAP: op_mod = type << 1 | (1 current, 0 maximum); capability at 0x10.
 namespace cap {

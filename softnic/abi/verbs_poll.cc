@@ -34,7 +34,8 @@ struct Entry {
 /// Reads the next completion, if there is one, and leaves it where it is.
 bool read_entry(const VerbsCq& cq, Entry* entry) {
   uint64_t slot = cq.consumed & ((uint64_t{1} << cq.config.log_entries) - 1);
-  const std::byte* at = cq.config.buffer + slot * sizeof(mlx5::Cqe);
+  const uint64_t stride = cq.config.cqe_bytes;
+  const std::byte* at = cq.config.buffer + (slot + 1) * stride - sizeof(mlx5::Cqe);
   constexpr size_t kLast = offsetof(mlx5::Cqe, opcode_qpn);
   uint64_t last = load<uint64_t>(at + kLast);
   mlx5::Cqe cqe;

@@ -5,6 +5,8 @@
 //   ibv_start_poll -> fields -> ibv_next_poll -> fields ... ENOENT -> ibv_end_poll: consumer index
 //
 // Between start and end the queue is the caller's. What was not asked for at creation has no call.
+#include <infiniband/mlx5dv.h>
+
 #include <cerrno>
 #include <mutex>
 
@@ -45,7 +47,7 @@ void end_poll(ibv_cq_ex* handle) {
   cq.lock.unlock();
 }
 
-ibv_cq_ex* create_cq_ex(ibv_context* handle, const ibv_cq_init_attr_ex& attr) {
+ibv_cq_ex* create_cq_ex(ibv_context* handle, const ibv_cq_init_attr_ex& attr, uint32_t cqe_bytes) {
   constexpr uint64_t kFields =
       uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
   constexpr uint32_t kFlags =
@@ -58,6 +60,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* handle, const ibv_cq_init_attr_ex& attr) {
                        .cq_context = attr.cq_context,
                        .channel = attr.channel,
                        .vector = attr.comp_vector};
+  request.cqe_bytes = cqe_bytes;
   request.ignore_overrun = flagged && (attr.flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0;
   VerbsCq* cq = create_completion_queue(handle, request);
   cq->offer_iterators(attr.wc_flags);
@@ -90,7 +93,28 @@ void VerbsCq::offer_iterators(uint64_t fields) {
 }
 
 ibv_cq_ex* create_cq_ex_slot(ibv_context* handle, ibv_cq_init_attr_ex* attr) {
-  return answer_pointer([&] { return create_cq_ex(handle, *attr); });
+  return answer_pointer([&] { return create_cq_ex(handle, *attr, 64); });
 }
 
 }  // namespace peal::softnic::abi
+
+using namespace peal::softnic::abi;
+
+extern "C" {
+
+ibv_cq_ex* mlx5dv_create_cq(ibv_context* handle, ibv_cq_init_attr_ex* attr,
+                            mlx5dv_cq_init_attr* mlx5) {
+  return answer_pointer([&] {
+    uint32_t bytes = 64;
+    if (mlx5 != nullptr) {
+      // Neither compressed entries nor padding.
+      constexpr uint64_t kKnown = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE;
+      if ((mlx5->comp_mask & ~kKnown) != 0) refuse(EOPNOTSUPP);
+      if ((mlx5->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE) != 0) bytes = mlx5->cqe_size;
+    }
+    if (bytes != 64 && bytes != 128) refuse(EINVAL);
+    return create_cq_ex(handle, *attr, bytes);
+  });
+}
+
+}  // extern "C"

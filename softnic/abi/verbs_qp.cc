@@ -190,10 +190,14 @@ void check_extended(ibv_context* handle, const ibv_qp_init_attr_ex& attr,
   constexpr uint64_t kKnown =
       MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;
   if ((mlx5->comp_mask & ~kKnown) != 0) refuse(EOPNOTSUPP);
-  // CQEs never carry scattered data here, so only the wish to have none can be granted.
+  // CQEs never carry scattered data here: the wish to have none is granted, and leave to do it is
+  // not used.
   bool flags = (mlx5->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS) != 0;
-  constexpr uint32_t kDisableScatter = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE;
-  if (flags && (mlx5->create_flags & ~kDisableScatter) != 0) refuse(EOPNOTSUPP);
+  constexpr uint32_t kDisable = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE;
+  constexpr uint32_t kAllow = MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE;
+  if (!flags) return;
+  if ((mlx5->create_flags & ~(kDisable | kAllow)) != 0) refuse(EOPNOTSUPP);
+  if ((mlx5->create_flags & kDisable) != 0 && (mlx5->create_flags & kAllow) != 0) refuse(EINVAL);
 }
 
 /// ibv_qp_create_send_ops_flags of the request, 0 without.

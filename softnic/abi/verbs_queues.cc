@@ -35,14 +35,16 @@ std::unique_ptr<VerbsCq> make_cq(Context& context, const CqRequest& request) {
   auto cq = std::make_unique<VerbsCq>(context.shared_nic());
   // One entry more than asked for, so that a full queue differs from an empty one.
   size_t count = std::bit_ceil(size_t{entries} + 1);
-  size_t bytes = count * sizeof(mlx5::Cqe);
+  size_t bytes = count * request.cqe_bytes;
   cq->memory = allocate_buffer(bytes + sizeof(mlx5::DoorbellRecord));
+  // An entry of 128 bytes ends with the 64 that have the owner bit, and begins with as many.
   auto* entry = reinterpret_cast<mlx5::Cqe*>(cq->memory.get());
   constexpr uint32_t kInvalid = uint32_t{static_cast<uint8_t>(mlx5::CqeOpcode::kInvalid)} << 4;
-  for (size_t i = 0; i < count; ++i) entry[i].counter_sig_op_own = Be32(kInvalid);
+  for (size_t i = 0; i < bytes / sizeof *entry; ++i) entry[i].counter_sig_op_own = Be32(kInvalid);
   Uar& uar = context.verbs_uar();
   cq->config.buffer = cq->memory.get();
   cq->config.doorbell = cq->memory.get() + bytes;
+  cq->config.cqe_bytes = request.cqe_bytes;
   cq->config.log_entries = static_cast<uint32_t>(std::countr_zero(count));
   cq->config.uar_page = uar.number;
   cq->config.ignore_overrun = request.ignore_overrun;

@@ -92,6 +92,7 @@ struct CqRequest {
   ibv_comp_channel* channel;  // or null
   uint32_t vector;
   bool ignore_overrun = false;
+  uint32_t cqe_bytes = 64;  // or 128
 };
 VerbsCq* create_completion_queue(ibv_context* handle, const CqRequest& request);
 

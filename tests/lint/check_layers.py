@@ -16,6 +16,7 @@ LAYERS = {
     "device": ["device/base", "device/mlx5", "device/transport"],
     "softnic": ["device/base"],
     "softnic/abi": ["softnic", "device/base"],
+    "softnic/sysfs": ["softnic"],
     "host/base": [],
     "host/memory": ["host/base"],
     "host/nic": ["host/base", "device/base"],
@@ -44,7 +45,7 @@ EXTRA = {
 }
 # device/base is seen in two halves: these headers bring in the execution model and belong to kernels.
 KERNEL_ONLY = {"device/base/spin.h", "device/base/scope.h", "device/base/launch.h"}
-NO_KERNELS = ("softnic", "softnic/abi", "host", "host/base", "host/memory", "host/nic", "host/transport", "bootstrap",
+NO_KERNELS = ("softnic", "softnic/abi", "softnic/sysfs", "host", "host/base", "host/memory", "host/nic", "host/transport", "bootstrap",
               "doctor")
 HOMES = {
     r"^mpi\.h$": r"^(bootstrap/mpi\.cc|tests/)",

@@ -18,6 +18,11 @@ class Layers(unittest.TestCase):
         self.assertTrue(self.found("softnic/engine.h", '"device/mlx5/wqe.h"'))
         self.assertTrue(self.found("softnic/engine.h", '"device/mlx5/send_queue.h"'))
 
+    def test_the_preload_knows_the_presentation_and_no_abi(self):
+        self.assertFalse(self.found("softnic/sysfs/tree.h", '"softnic/present.h"'))
+        self.assertTrue(self.found("softnic/sysfs/tree.cc", '"softnic/abi/context.h"'))
+        self.assertTrue(self.found("softnic/nic.cc", '"softnic/sysfs/tree.h"'))
+
     def test_the_host_never_includes_bootstrap_or_the_software_nic(self):
         self.assertTrue(self.found("host/runtime.cc", '"bootstrap/bootstraps.h"'))
         self.assertTrue(self.found("host/nic/verbs.cc", '"softnic/nic.h"'))

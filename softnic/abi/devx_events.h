@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Event channels of DEVX: who made an object by DEVX hears of its events by a word of its own.
+//
+//   subscribe: object -> {channel's queue, event, cookie}
+//   NIC event -> route_events -> tell_subscribers -> queue, descriptor readable -> get_event:
+//   cookie
+#pragma once
+
+#include <infiniband/mlx5dv.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "softnic/abi/memory.h"
+#include "softnic/nic.h"
+
+namespace peal::softnic::abi {
+
+/// Cookies that wait to be taken. Outlives its channel while an object is subscribed to it.
+struct CookieQueue {
+  FileDescriptor wake;  // an eventfd: not 0 while something waits
+  std::deque<uint64_t> waiting;
+};
+
+class EventChannel : public Object, public mlx5dv_devx_event_channel {
+ public:
+  explicit EventChannel(Context& context);
+
+  Context& owner;
+  std::shared_ptr<CookieQueue> cookies;
+  FileDescriptor descriptor;  // epoll: of `cookies`, and of the NIC's events that nobody routed yet
+};
+
+/// Queues the cookie of everyone who subscribed to that event of the object.
+void tell_subscribers(Object& object, AsyncEvent::Kind kind);
+
+}  // namespace peal::softnic::abi
