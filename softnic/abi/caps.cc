@@ -111,7 +111,9 @@ void query_hca_cap(const Command& command) {
   // Current and maximum values (bit 0) are the same: nothing here can be enabled or disabled.
   uint32_t type = command.in.get(prm::kOpMod) >> 1;
   const bool more = type == prm::cap::kGeneral2 && nic.device().forces_order;
-  if (type > prm::cap::kRoce && !more)
+  // Every ConnectX knows these two; here each answers that it can do nothing.
+  const bool nothing = type == prm::cap::kFlowTable || type == prm::cap::kDeviceMemory;
+  if (type > prm::cap::kRoce && !nothing && !more)
     fail(CommandStatus::kBadParameter, prm::Syndrome::kCapabilityType);
   if (type == prm::cap::kGeneral) {
     for (const Capability& cap : kGeneralCaps) capability.set(cap.field, cap.value);

@@ -67,7 +67,8 @@ Buffer allocate_buffer(size_t bytes) {
 Context::Context(Device& device)
     : event_wake(checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")),
       nic_(device.shared_nic()),
-      async_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
+      async_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
+      command_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
   // One descriptor a caller can poll, readable for this context's own events and while the NIC has
   // events that nobody has routed yet.
   watch(async_fd_.get(), event_wake.get());
@@ -89,7 +90,7 @@ void Context::fill_slots() {
   verbs.close_xrcd = unsupported_xrcd;  // clients call it without looking
 
   ibv_context& context = verbs.context;
-  context.cmd_fd = -1;
+  context.cmd_fd = command_fd_.get();
   context.async_fd = async_fd_.get();
   context.num_comp_vectors = 1;
   pthread_mutex_init(&context.mutex, nullptr);

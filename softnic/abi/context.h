@@ -126,6 +126,9 @@ class Context : public ContextLayout {
 
   std::shared_ptr<Nic> nic_;
   FileDescriptor async_fd_;
+  // In the place of the kernel's character device: clients duplicate and pass it on. An epoll set
+  // takes no command: write and ioctl are refused.
+  FileDescriptor command_fd_;
   Uar* verbs_uar_ = nullptr;
   uint32_t numbers_ = 0;
   Table<std::atomic<VerbsQp*>> pollable_{0, kMaxQueuePairs};

@@ -265,6 +265,8 @@ inline constexpr size_t kCapability = 0x10;
 inline constexpr uint32_t kGeneral = 0;
 inline constexpr uint32_t kAtomic = 3;
 inline constexpr uint32_t kRoce = 4;
+inline constexpr uint32_t kFlowTable = 7;
+inline constexpr uint32_t kDeviceMemory = 0xf;
 inline constexpr uint32_t kGeneral2 = 0x20;
 }  // namespace cap
 

@@ -58,6 +58,34 @@ TEST_F(SoftnicAbiIdentity, OpensWithDevxOnly) {
   EXPECT_EQ(errno, EINVAL);
 }
 
+// Fails at 438a779. Hazard: clients duplicate the command descriptor to pass the device on, and -1
+// fails there with EBADF instead of where the import is refused.
+TEST_F(SoftnicAbiIdentity, CommandDescriptorCanBeDuplicatedAndTakesNoCommand) {
+  const int copy = dup(context->cmd_fd);
+  ASSERT_GE(copy, 0);
+  char byte = 0;
+  EXPECT_EQ(write(copy, &byte, 1), -1);
+  EXPECT_EQ(close(copy), 0);
+}
+
+// Fails at 438a779. Hazard: a client that sets the mask and no flag asks for nothing.
+TEST_F(SoftnicAbiIdentity, NoCreateFlagIsNoWishAndAFlagIsRefused) {
+  ibv_cq* cq = ibv_create_cq(context, 1, nullptr, nullptr, 0);
+  ibv_qp_init_attr_ex attr = {};
+  attr.send_cq = attr.recv_cq = cq;
+  attr.cap.max_send_wr = attr.cap.max_send_sge = 1;
+  attr.qp_type = IBV_QPT_RC;
+  attr.pd = pd;
+  attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  ibv_qp* made = ibv_create_qp_ex(context, &attr);
+  ASSERT_NE(made, nullptr);
+  EXPECT_EQ(ibv_destroy_qp(made), 0);
+  attr.create_flags = IBV_QP_CREATE_SCATTER_FCS;
+  EXPECT_EQ(ibv_create_qp_ex(context, &attr), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(ibv_destroy_cq(cq), 0);
+}
+
 TEST_F(SoftnicAbiIdentity, DescribesItself) {
   ibv_device_attr attr = {};
   ASSERT_EQ(ibv_query_device(context, &attr), 0);
