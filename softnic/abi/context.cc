@@ -87,6 +87,10 @@ void Context::fill_slots() {
   verbs.create_qp_ex = create_qp_ex_slot;
   verbs.create_cq_ex = create_cq_ex_slot;
   verbs.get_srq_num = get_srq_num_slot;
+  verbs.alloc_dm = alloc_dm_slot;
+  verbs.free_dm = free_dm_slot;
+  verbs.reg_dm_mr = reg_dm_mr_slot;
+  verbs.query_rt_values = query_rt_values_slot;
   verbs.close_xrcd = unsupported_xrcd;  // clients call it without looking
 
   ibv_context& context = verbs.context;

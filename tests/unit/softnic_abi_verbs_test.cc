@@ -391,6 +391,20 @@ TEST_F(SoftnicAbiMemory, ParentDomainAllocatesTheQueuesOfItsObjects) {
   EXPECT_EQ(count.taken, 1);
   EXPECT_EQ(ibv_destroy_srq(srq), 0);
   EXPECT_EQ(count.freed, 1);
+  // Fails at 438a779 from here on: a CQ had no parent domain.
+  ibv_cq_init_attr_ex cq_attr = {};
+  cq_attr.cqe = 10;
+  cq_attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+  cq_attr.parent_domain = parent;
+  ibv_cq_ex* cq = ibv_create_cq_ex(context, &cq_attr);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_EQ(count.taken, 2);
+  EXPECT_EQ(ibv_dealloc_pd(parent), EBUSY);
+  EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+  EXPECT_EQ(count.freed, 2);
+  cq_attr.parent_domain = pd;
+  EXPECT_EQ(ibv_create_cq_ex(context, &cq_attr), nullptr);
+  EXPECT_EQ(errno, EINVAL);
 }
 
 TEST_F(SoftnicAbiMemory, ControlCallsMayComeFromAnyThread) {
