@@ -130,12 +130,16 @@ void query_hca_vport_context(const Command& command) {
   namespace vport = prm::vport_context;
   require_lengths(command, prm::kHeaderBytes, prm::kQueryHcaVportContextOutBytes);
   const PresentedDevice& device = command.context.nic().device();
-  const uint32_t port = command.in.get(vport::kPort);
+  // Where there is one port its number is left out.
+  const uint32_t named = command.in.get(vport::kPort);
+  const uint32_t port = named == 0 && device.ports == 1 ? 1 : named;
   // An Ethernet port has no such context, and a client sees no virtual port but its own.
   if (device.ethernet || port < 1 || port > device.ports || command.in.test(vport::kOtherVport)) {
     fail(CommandStatus::kBadParameter, prm::Syndrome::kPort);
   }
-  command.out.at(vport::kContext).set(vport::kOooSlMask, device.unordered_levels.value_or(0));
+  const prm::Writer context = command.out.at(vport::kContext);
+  context.set(vport::kOooSlMask, device.unordered_levels.value_or(0));
+  if (port == device.port) context.set(vport::kLid, command.context.nic().lid());
 }
 
 void query_lag(const Command& command) {

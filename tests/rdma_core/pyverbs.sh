@@ -21,7 +21,7 @@ shipped=/usr/share/doc/rdma-core/tests
 LD_LIBRARY_PATH=$(cd "$(dirname "$1")" && pwd)
 PEAL_SOFTNIC_DIR=$TEST_TMPDIR # a fabric of this test's own
 export LD_LIBRARY_PATH PEAL_SOFTNIC_DIR
-"$python" -c 'import pyverbs.device' 2>/dev/null || skip "no package python3-pyverbs"
+"$python" -c 'import pyverbs.device, scapy' 2>/dev/null || skip "no packages python3-pyverbs and python3-scapy"
 [ -d "$shipped" ] || skip "python3-pyverbs without its documentation: no $shipped"
 
 mkdir "$TEST_TMPDIR/suite"
