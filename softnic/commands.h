@@ -16,6 +16,9 @@ class Commands {
   virtual Created allocate_pd() = 0;
   virtual Refusal free_pd(uint32_t pd) = 0;
   virtual Created register_memory(const MemoryKeyConfig& config) = 0;
+  virtual Refusal change_memory(uint32_t, const MemoryKeyConfig&) {
+    return {CommandStatus::kBadOperation, "this engine changes no memory keys"};
+  }
   virtual Refusal deregister_memory(uint32_t key) = 0;
   virtual Created create_cq(const CompletionQueueConfig& config) = 0;
   virtual Refusal destroy_cq(uint32_t cqn) = 0;

@@ -99,20 +99,25 @@ Refusal Control::detach_uar(uint32_t page_id) {
   return {};
 }
 
-Created Control::register_memory(const MemoryKeyConfig& config) {
-  const Runner::Pause pause(runner_);
-  Counted* domain = find_pd(config.pd);
-  if (domain == nullptr) return refused(CommandStatus::kBadResource, "unknown pd");
+Refusal Control::check(const MemoryKeyConfig& config) {
+  if (find_pd(config.pd) == nullptr) return {CommandStatus::kBadResource, "unknown pd"};
   const uint32_t remote_writes = kRemoteWrite | kRemoteAtomic;
   if ((config.access & remote_writes) != 0 && (config.access & kLocalWrite) == 0) {
-    return refused(CommandStatus::kBadParameter, "remote write or atomic without local write");
+    return {CommandStatus::kBadParameter, "remote write or atomic without local write"};
   }
   if (config.bytes > 0 && config.memory == nullptr) {
-    return refused(CommandStatus::kBadParameter, "registration without memory");
+    return {CommandStatus::kBadParameter, "registration without memory"};
   }
   if (config.bytes > 0 && config.iova + (config.bytes - 1) < config.iova) {
-    return refused(CommandStatus::kBadParameter, "iova range wraps");
+    return {CommandStatus::kBadParameter, "iova range wraps"};
   }
+  return {};
+}
+
+Created Control::register_memory(const MemoryKeyConfig& config) {
+  const Runner::Pause pause(runner_);
+  const Refusal wrong = check(config);
+  if (wrong.refused()) return refused(wrong.status, wrong.reason);
   const uint32_t index = tables_.keys.take();
   if (index == 0) return refused(CommandStatus::kNoResources, "no memory key left");
   if (variants_.size() <= index) variants_.resize(index + 1);
@@ -124,8 +129,27 @@ Created Control::register_memory(const MemoryKeyConfig& config) {
                          .bytes = config.bytes,
                          .memory = config.memory};
   tables_.port.key_count = tables_.keys.used();
-  ++domain->users;
+  ++domains_[config.pd].users;
   return {number, {}};
+}
+
+Refusal Control::change_memory(uint32_t key, const MemoryKeyConfig& config) {
+  const Runner::Pause pause(runner_);
+  if (find_key(tables_.port, key) == nullptr) {
+    return refuse_with(CommandStatus::kBadResource, "unknown memory key");
+  }
+  const Refusal wrong = check(config);
+  if (wrong.refused()) return refuse_with(wrong.status, wrong.reason);
+  Key& entry = tables_.keys[key >> 8];
+  --domains_[entry.pd].users;
+  ++domains_[config.pd].users;
+  entry = {.number = key,
+           .pd = config.pd,
+           .access = config.access,
+           .iova = config.iova,
+           .bytes = config.bytes,
+           .memory = config.memory};
+  return {};
 }
 
 Refusal Control::deregister_memory(uint32_t key) {

@@ -60,6 +60,7 @@ class Control : public Commands {
   Created allocate_pd() override;
   Refusal free_pd(uint32_t pd) override;
   Created register_memory(const MemoryKeyConfig& config) override;
+  Refusal change_memory(uint32_t key, const MemoryKeyConfig& config) override;
   Refusal deregister_memory(uint32_t key) override;
   Created create_cq(const CompletionQueueConfig& config) override;
   Refusal destroy_cq(uint32_t cqn) override;
@@ -100,6 +101,7 @@ class Control : public Commands {
   void tell_listeners();
   Counted* find_pd(uint32_t pd);
   DoorbellPage* find_page(uint32_t id);
+  Refusal check(const MemoryKeyConfig& config);
   Refusal check(const QueuePairConfig& config);
   void count_users(const QueuePair& qp, int32_t by);
   void hear_out();

@@ -251,6 +251,14 @@ Created Nic::register_memory(const MemoryKeyConfig& config) {
   }
   return created;
 }
+Refusal Nic::change_memory(uint32_t key, const MemoryKeyConfig& config) {
+  const Refusal refusal = state_->commands().change_memory(key, config);
+  if (!refusal.refused() && !on_gpu()) {
+    state_->cpu->take_back(key);
+    state_->cpu->lend(Loan::of(key, config.memory, config.bytes));
+  }
+  return refusal;
+}
 Refusal Nic::deregister_memory(uint32_t key) {
   const Refusal refusal = state_->commands().deregister_memory(key);
   if (!refusal.refused() && !on_gpu()) state_->cpu->take_back(key);

@@ -172,6 +172,9 @@ class Nic {
   std::shared_ptr<std::byte> gpu_page(size_t bytes) const;
 
   Created register_memory(const MemoryKeyConfig& config);  // answers lkey = rkey
+  /// Gives a key another PD, access and memory; its number stays. A refusal leaves it as it was.
+  /// Refused by an engine on a GPU.
+  Refusal change_memory(uint32_t key, const MemoryKeyConfig& config);
   Refusal deregister_memory(uint32_t key);
 
   Created create_cq(const CompletionQueueConfig& config);

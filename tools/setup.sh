@@ -11,7 +11,7 @@ say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
 packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-platforms default-jdk-headless
   g++ python3 git clang-format
-  openmpi-bin libopenmpi-dev libibverbs-dev ibverbs-utils perftest ucx-utils
+  openmpi-bin libopenmpi-dev libibverbs-dev ibverbs-utils perftest ucx-utils python3-pyverbs python3-scapy
   libgtest-dev googletest libbenchmark-dev libboost-context-dev
   libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev valgrind spin
   clang libclang-rt-14-dev

@@ -112,7 +112,9 @@ void query_hca_cap(const Command& command) {
   // Current and maximum values (bit 0) are the same: nothing here can be enabled or disabled.
   uint32_t type = command.in.get(prm::kOpMod) >> 1;
   const bool more = type == prm::cap::kGeneral2 && nic.device().forces_order;
-  if (type > prm::cap::kRoce && !more)
+  // Every ConnectX knows these two; here each answers that it can do nothing.
+  const bool nothing = type == prm::cap::kFlowTable || type == prm::cap::kDeviceMemory;
+  if (type > prm::cap::kRoce && !nothing && !more)
     fail(CommandStatus::kBadParameter, prm::Syndrome::kCapabilityType);
   if (type == prm::cap::kGeneral) {
     for (const Capability& cap : kGeneralCaps) capability.set(cap.field, cap.value);
@@ -129,12 +131,16 @@ void query_hca_vport_context(const Command& command) {
   namespace vport = prm::vport_context;
   require_lengths(command, prm::kHeaderBytes, prm::kQueryHcaVportContextOutBytes);
   const PresentedDevice& device = command.context.nic().device();
-  const uint32_t port = command.in.get(vport::kPort);
+  // Where there is one port its number is left out.
+  const uint32_t named = command.in.get(vport::kPort);
+  const uint32_t port = named == 0 && device.ports == 1 ? 1 : named;
   // An Ethernet port has no such context, and a client sees no virtual port but its own.
   if (device.ethernet || port < 1 || port > device.ports || command.in.test(vport::kOtherVport)) {
     fail(CommandStatus::kBadParameter, prm::Syndrome::kPort);
   }
-  command.out.at(vport::kContext).set(vport::kOooSlMask, device.unordered_levels.value_or(0));
+  const prm::Writer context = command.out.at(vport::kContext);
+  context.set(vport::kOooSlMask, device.unordered_levels.value_or(0));
+  if (port == device.port) context.set(vport::kLid, command.context.nic().lid());
 }
 
 void query_lag(const Command& command) {

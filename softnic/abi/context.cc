@@ -76,7 +76,8 @@ Context::Context(Device& device)
       nic_(device.shared_nic()),
       // One descriptor a caller can poll, readable for this context's own events and while the NIC
       // has events that nobody has routed yet.
-      async_fd_(watch_both(event_wake.get(), nic_->event_fd())) {
+      async_fd_(watch_both(event_wake.get(), nic_->event_fd())),
+      command_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
   verbs.context.device = &device;
   fill_slots();
 }
@@ -91,10 +92,14 @@ void Context::fill_slots() {
   verbs.create_qp_ex = create_qp_ex_slot;
   verbs.create_cq_ex = create_cq_ex_slot;
   verbs.get_srq_num = get_srq_num_slot;
+  verbs.alloc_dm = alloc_dm_slot;
+  verbs.free_dm = free_dm_slot;
+  verbs.reg_dm_mr = reg_dm_mr_slot;
+  verbs.query_rt_values = query_rt_values_slot;
   verbs.close_xrcd = unsupported_xrcd;  // clients call it without looking
 
   ibv_context& context = verbs.context;
-  context.cmd_fd = -1;
+  context.cmd_fd = command_fd_.get();
   context.async_fd = async_fd_.get();
   context.num_comp_vectors = 1;
   pthread_mutex_init(&context.mutex, nullptr);

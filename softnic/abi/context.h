@@ -34,6 +34,7 @@ inline constexpr size_t kVerbsContextBytes = 696;  // of the newest client we se
 inline constexpr uint32_t kMaxLogCqEntries = 22;
 inline constexpr uint32_t kMaxLogSendBlocks = 15;
 inline constexpr uint32_t kMaxLogReceiveEntries = 15;
+inline constexpr uint64_t kDeviceMemoryBytes = 128 << 10;
 inline constexpr uint32_t kMaxQueuePairs = 1u << 15;  // numbers the NIC gives out
 
 /// What lies at the caller's pointer and before it.
@@ -72,6 +73,7 @@ struct Device : ibv_device {
   const PresentedDevice shown;
   const uint32_t index;
   std::weak_ptr<Nic> nic;
+  uint64_t memory_taken = 0;  // of kDeviceMemoryBytes, by all contexts
 };
 
 /// One opened device. Owns every object made through it; its destruction retires them all.
@@ -126,6 +128,9 @@ class Context : public ContextLayout {
 
   std::shared_ptr<Nic> nic_;
   FileDescriptor async_fd_;
+  // In the place of the kernel's character device: clients duplicate and pass it on. An epoll set
+  // takes no command: write and ioctl are refused.
+  FileDescriptor command_fd_;
   Uar* verbs_uar_ = nullptr;
   uint32_t numbers_ = 0;
   Table<std::atomic<VerbsQp*>> pollable_{0, kMaxQueuePairs};
@@ -164,6 +169,10 @@ ibv_td* alloc_td_slot(ibv_context* context, ibv_td_init_attr* attr);
 int dealloc_td_slot(ibv_td* td);
 ibv_qp* create_qp_ex_slot(ibv_context* context, ibv_qp_init_attr_ex* attr);
 ibv_cq_ex* create_cq_ex_slot(ibv_context* context, ibv_cq_init_attr_ex* attr);
+ibv_dm* alloc_dm_slot(ibv_context* context, ibv_alloc_dm_attr* attr);
+int free_dm_slot(ibv_dm* dm);
+ibv_mr* reg_dm_mr_slot(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t bytes, unsigned access);
+int query_rt_values_slot(ibv_context* context, ibv_values_ex* values);
 int get_srq_num_slot(ibv_srq* srq, uint32_t* number);
 
 // Implementations behind the slots of ibv_context_ops.

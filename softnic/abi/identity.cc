@@ -59,6 +59,9 @@ int query_device_ex_slot(ibv_context* handle, const ibv_query_device_ex_input* i
     description.orig_attr = describe_device(context.nic());
     description.device_cap_flags_ex = description.orig_attr.device_cap_flags;
     description.phys_port_cnt_ex = description.orig_attr.phys_port_cnt;
+    description.completion_timestamp_mask = ~uint64_t{0};
+    description.hca_core_clock = 1'000'000;  // kHz: ticks are nanoseconds
+    description.max_dm_size = context.nic().on_gpu() ? 0 : kDeviceMemoryBytes;
     answer(description, attr, attr_bytes);
   });
 }

@@ -41,41 +41,81 @@ void check_range(const void* address, size_t bytes) {
   if (reinterpret_cast<uintptr_t>(address) + bytes < bytes) refuse(EINVAL);
 }
 
-void check_registration(Nic& nic, const void* address, size_t bytes, uint64_t iova,
-                        unsigned access) {
-  check_range(address, bytes);
+void check_access(unsigned access) {
   if ((access & IBV_ACCESS_ON_DEMAND) != 0) refuse(EOPNOTSUPP);
   if ((access & ~(kKnownAccess | kOptionalAccess)) != 0) refuse(EINVAL);
   constexpr unsigned kRemoteChange = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
   if ((access & kRemoteChange) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) refuse(EINVAL);
+}
+
+/// What the memory of a key must be.
+void check_place(Nic& nic, const MemoryKeyConfig& key) {
+  check_range(key.memory, key.bytes);
   // Pages are translated whole: the kernel refuses an iova with another offset in its page.
-  if ((reinterpret_cast<uintptr_t>(address) ^ iova) % kPageBytes != 0) refuse(EINVAL);
-  if (iova + bytes < iova) refuse(EINVAL);
-  require_reachable(nic, address, bytes, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  if ((reinterpret_cast<uintptr_t>(key.memory) ^ key.iova) % kPageBytes != 0) refuse(EINVAL);
+  if (key.iova + key.bytes < key.iova) refuse(EINVAL);
+  require_reachable(nic, key.memory, key.bytes, (key.access & kLocalWrite) != 0);
 }
 
 ibv_mr* register_memory(ibv_pd* pd, void* address, size_t bytes, uint64_t iova, unsigned access) {
-  auto& domain = *static_cast<Pd*>(pd);
   Context& context = Context::of(pd->context);
-  check_registration(context.nic(), address, bytes, iova, access);
-  if (context.nic().device().refuses_any(kRefuseRelaxedOrdering)) access &= ~kRelaxedOrdering;
-  auto region = std::make_unique<MemoryRegion>();
-  region->nic = context.shared_nic();
-  region->number = require(context.nic().register_memory({
-      .pd = domain.pdn,
-      .access = access & kNicAccess,
-      .iova = iova,
-      .bytes = bytes,
-      .memory = static_cast<std::byte*>(address),
-  }));
-  region->domain = Use(domain);
-  region->context = pd->context;
-  region->pd = pd;
+  check_range(address, bytes);
+  check_access(access);
+  const MemoryKeyConfig key = {.access = nic_access(context.nic(), access),
+                               .iova = iova,
+                               .bytes = bytes,
+                               .memory = static_cast<std::byte*>(address)};
+  check_place(context.nic(), key);
+  auto region = make_region(pd, key);
   region->addr = address;
-  region->length = bytes;
-  region->handle = region->number;
-  region->lkey = region->rkey = region->number;
   return context.adopt(std::move(region));
+}
+
+/// What a region becomes; what `flags` does not name stays.
+struct Change {
+  int flags;
+  ibv_pd* pd;
+  void* address;
+  size_t bytes;
+  unsigned access;
+};
+
+void check_change(const MemoryRegion& region, const Change& to) {
+  if (region.addr == nullptr) refuse(EINVAL);  // of device memory
+  if ((to.flags & ~int{IBV_REREG_MR_FLAGS_SUPPORTED}) != 0) refuse(EINVAL);
+  if (to.access != 0 && (to.flags & IBV_REREG_MR_CHANGE_ACCESS) == 0) refuse(EINVAL);
+  if ((to.flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0 && (to.address == nullptr || to.bytes == 0))
+    refuse(EINVAL);
+  if ((to.flags & IBV_REREG_MR_CHANGE_PD) != 0 &&
+      (to.pd == nullptr || to.pd->context != region.context))
+    refuse(EINVAL);
+  if (region.nic->on_gpu()) refuse(EOPNOTSUPP);
+}
+
+/// The key keeps its number, as where a ConnectX changes it in place.
+void change_region(MemoryRegion& region, const Change& to) {
+  check_change(region, to);
+  MemoryKeyConfig config = region.config;
+  if ((to.flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
+    config.memory = static_cast<std::byte*>(to.address);
+    config.iova = reinterpret_cast<uintptr_t>(to.address);
+    config.bytes = to.bytes;
+  }
+  if ((to.flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) {
+    check_access(to.access);
+    config.access = nic_access(*region.nic, to.access);
+  }
+  check_place(*region.nic, config);
+  const bool moves = (to.flags & IBV_REREG_MR_CHANGE_PD) != 0;
+  if (moves) config.pd = static_cast<Pd*>(to.pd)->pdn;
+  require(region.nic->change_memory(region.number, config));
+  if (moves) {
+    region.domain = Use(*static_cast<Pd*>(to.pd));
+    region.pd = to.pd;
+  }
+  region.config = config;
+  region.addr = config.memory;
+  region.length = config.bytes;
 }
 
 /// A dma-buf names memory that only its exporter can reach: never registrable here. EBADF for no
@@ -132,6 +172,28 @@ mlx5dv_devx_umem* register_umem(ibv_context* handle, const mlx5dv_devx_umem_in& 
 }
 
 }  // namespace
+
+uint32_t nic_access(const Nic& nic, unsigned access) {
+  if (nic.device().refuses_any(kRefuseRelaxedOrdering)) access &= ~kRelaxedOrdering;
+  return access & kNicAccess;
+}
+
+std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, MemoryKeyConfig key) {
+  auto& domain = *static_cast<Pd*>(pd);
+  Context& context = Context::of(pd->context);
+  key.pd = domain.pdn;
+  auto region = std::make_unique<MemoryRegion>();
+  region->nic = context.shared_nic();
+  region->number = require(context.nic().register_memory(key));
+  region->config = key;
+  region->domain = Use(domain);
+  region->context = pd->context;
+  region->pd = pd;
+  region->length = key.bytes;
+  region->handle = region->number;
+  region->lkey = region->rkey = region->number;
+  return region;
+}
 
 bool require_reachable(Nic& nic, const void* address, size_t bytes, bool writable) {
   if (nic.device().refuses_any(kRefusePeermem) && nic.is_gpu_memory(address)) refuse(EFAULT);
@@ -313,6 +375,15 @@ ibv_mr* mlx5dv_reg_dmabuf_mr(ibv_pd* pd, uint64_t, size_t, uint64_t, int fd, int
     if (mlx5_access != 0) refuse(EOPNOTSUPP);
     refuse_dmabuf(Context::of(pd->context).nic(), fd);
   });
+}
+
+// Whatever is refused leaves the region as it was: of the codes only the one that says so.
+int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, size_t bytes, int access) {
+  const int error = answer_error([&] {
+    change_region(*static_cast<MemoryRegion*>(mr),
+                  {flags, pd, address, bytes, static_cast<unsigned>(access)});
+  });
+  return error == 0 ? 0 : IBV_REREG_MR_ERR_INPUT;
 }
 
 int ibv_dereg_mr(ibv_mr* mr) {

@@ -58,7 +58,8 @@ class MemoryRegion : public Object, public ibv_mr {
   Refusal retire() override { return nic->deregister_memory(number); }
 
   std::shared_ptr<Nic> nic;
-  Use domain;
+  MemoryKeyConfig config;
+  Use domain, device_memory;
 };
 
 class Umem : public Object, public mlx5dv_devx_umem {
@@ -81,6 +82,12 @@ class Uar : public Object, public mlx5dv_devx_uar {
   Context* context = nullptr;
   Buffer page;
 };
+
+/// Access rights as the NIC keeps them.
+uint32_t nic_access(const Nic& nic, unsigned access);
+
+/// The region of `pd` that `key` describes, its PD filled in; not yet in the context's table.
+std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, MemoryKeyConfig key);
 
 /// A UAR page attached to the NIC, not yet in the context's table.
 std::unique_ptr<Uar> make_uar(Context& context);

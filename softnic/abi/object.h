@@ -27,6 +27,7 @@ enum class Kind : uint8_t {
   kSrq,
   kAh,
   kKey,
+  kDeviceMemory,
   kChannel,
   kEventChannel,
   kParentDomain,

@@ -49,7 +49,7 @@ inline constexpr size_t kHeaderBytes = 16;
 inline constexpr size_t kQueueCommandBytes = 272;  // CREATE_CQ, CREATE_QP, transitions, QUERY_* out
 inline constexpr size_t kCreateDctBytes = 128;
 inline constexpr size_t kQueryDctOutBytes = 80;
-inline constexpr size_t kQueryHcaCapOutBytes = 4112;
+inline constexpr size_t kQueryHcaCapOutBytes = 0x810;  // at least; the newest clients give 0x1010
 inline constexpr size_t kQueryHcaVportContextOutBytes = 0x210;
 inline constexpr size_t kQpcBytes = 232;
 inline constexpr size_t kCqcBytes = 64;
@@ -283,6 +283,8 @@ inline constexpr size_t kCapability = 0x10;
 inline constexpr uint32_t kGeneral = 0;
 inline constexpr uint32_t kAtomic = 3;
 inline constexpr uint32_t kRoce = 4;
+inline constexpr uint32_t kFlowTable = 7;
+inline constexpr uint32_t kDeviceMemory = 0xf;
 inline constexpr uint32_t kGeneral2 = 0x20;
 }  // namespace cap
 
@@ -296,6 +298,7 @@ inline constexpr Field kOtherVport{2, 31, 31};
 inline constexpr Field kPort{2, 19, 16};
 inline constexpr size_t kContext = 0x10;  // of the answer
 inline constexpr Field kOooSlMask{20, 15, 0};
+inline constexpr Field kLid{24, 31, 16};
 }  // namespace vport_context
 
 namespace roce_address {

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <mutex>
 
+#include "softnic/abi/clock.h"
 #include "softnic/abi/verbs_queues.h"
 
 namespace peal::softnic::abi {
@@ -48,13 +49,15 @@ void end_poll(ibv_cq_ex* handle) {
 }
 
 ibv_cq_ex* create_cq_ex(ibv_context* handle, const ibv_cq_init_attr_ex& attr, uint32_t cqe_bytes) {
-  constexpr uint64_t kFields =
-      uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+  constexpr uint64_t kFields = uint64_t{IBV_WC_STANDARD_FLAGS} |
+                               IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                               IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
   constexpr uint32_t kFlags =
       IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
   const bool flagged = (attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
   if ((attr.wc_flags & ~kFields) != 0) refuse(EOPNOTSUPP);
-  if ((attr.comp_mask & ~uint32_t{IBV_CQ_INIT_ATTR_MASK_FLAGS}) != 0) refuse(EOPNOTSUPP);
+  constexpr uint32_t kMasks = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+  if ((attr.comp_mask & ~kMasks) != 0) refuse(EOPNOTSUPP);
   if (flagged && (attr.flags & ~kFlags) != 0) refuse(EOPNOTSUPP);
   CqRequest request = {.entries = attr.cqe,
                        .cq_context = attr.cq_context,
@@ -62,6 +65,11 @@ ibv_cq_ex* create_cq_ex(ibv_context* handle, const ibv_cq_init_attr_ex& attr, ui
                        .vector = attr.comp_vector};
   request.cqe_bytes = cqe_bytes;
   request.ignore_overrun = flagged && (attr.flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0;
+  if ((attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0) {
+    if (attr.parent_domain == nullptr || attr.parent_domain->context != handle) refuse(EINVAL);
+    request.domain = static_cast<Pd*>(attr.parent_domain);
+    if (request.domain->kind != Kind::kParentDomain) refuse(EINVAL);
+  }
   VerbsCq* cq = create_completion_queue(handle, request);
   cq->offer_iterators(attr.wc_flags);
   return cq;
@@ -90,6 +98,8 @@ void VerbsCq::offer_iterators(uint64_t fields) {
     read_dlid_path_bits = [](ibv_cq_ex*) { return uint8_t{0}; };
   if ((fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) != 0)
     read_completion_ts = [](ibv_cq_ex* cq) { return told(cq).timestamp; };
+  if ((fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) != 0)
+    read_completion_wallclock_ns = [](ibv_cq_ex* cq) { return wall_clock_of(told(cq).timestamp); };
 }
 
 ibv_cq_ex* create_cq_ex_slot(ibv_context* handle, ibv_cq_init_attr_ex* attr) {

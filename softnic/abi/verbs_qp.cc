@@ -184,8 +184,11 @@ void check_extended(ibv_context* handle, const ibv_qp_init_attr_ex& attr,
                     const mlx5dv_qp_init_attr* mlx5) {
   if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr.pd == nullptr) refuse(EINVAL);
   if (attr.pd->context != handle) refuse(EINVAL);
-  constexpr uint32_t kAttributes = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  constexpr uint32_t kAttributes =
+      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
   if ((attr.comp_mask & ~kAttributes) != 0) refuse(EOPNOTSUPP);
+  const bool created_by_flags = (attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0;
+  if (created_by_flags && attr.create_flags != 0) refuse(EOPNOTSUPP);
   if (mlx5 == nullptr) return;
   constexpr uint64_t kKnown =
       MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;

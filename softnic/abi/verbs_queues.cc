@@ -36,7 +36,11 @@ std::unique_ptr<VerbsCq> make_cq(Context& context, const CqRequest& request) {
   // One entry more than asked for, so that a full queue differs from an empty one.
   size_t count = std::bit_ceil(size_t{entries} + 1);
   size_t bytes = count * request.cqe_bytes;
-  cq->memory = allocate_buffer(bytes + sizeof(mlx5::DoorbellRecord));
+  const size_t needed = bytes + sizeof(mlx5::DoorbellRecord);
+  if (request.domain != nullptr) cq->domain = Use(*request.domain);
+  cq->memory = request.domain == nullptr
+                   ? allocate_buffer(needed)
+                   : allocate_queue(*request.domain, needed, MLX5DV_RES_TYPE_CQ);
   // An entry of 128 bytes ends with the 64 that have the owner bit, and begins with as many.
   auto* entry = reinterpret_cast<mlx5::Cqe*>(cq->memory.get());
   constexpr uint32_t kInvalid = uint32_t{static_cast<uint8_t>(mlx5::CqeOpcode::kInvalid)} << 4;

@@ -72,7 +72,7 @@ class VerbsCq final : public CompletionQueue, public ibv_cq_ex, public Completio
   void offer_iterators(uint64_t fields);
 
   Buffer memory;
-  Use channel_use;
+  Use channel_use, domain;
   SpinLock lock;          // of what follows
   uint64_t consumed = 0;  // CQEs taken by ibv_poll_cq
   std::deque<Completion>
@@ -93,6 +93,7 @@ struct CqRequest {
   uint32_t vector;
   bool ignore_overrun = false;
   uint32_t cqe_bytes = 64;  // or 128
+  Pd* domain = nullptr;     // a parent domain, whose allocator is asked first
 };
 VerbsCq* create_completion_queue(ibv_context* handle, const CqRequest& request);
 

@@ -218,7 +218,7 @@ TEST(SoftnicLibrary, StubsAnswerUnsupportedInTheirOwnWay) {
   EXPECT_EQ(libraries.mlx5.symbol<void*(void*, void*, void*)>("mlx5dv_create_wq")(0, 0, 0),
             nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
-  EXPECT_EQ(libraries.mlx5.symbol<int(void*, void*)>("mlx5dv_get_clock_info")(0, 0), EOPNOTSUPP);
+  EXPECT_EQ(libraries.mlx5.symbol<int(void*, void*)>("mlx5dv_dek_query")(0, 0), EOPNOTSUPP);
   EXPECT_EQ(libraries.verbs.symbol<int(void*, void*)>("ibv_query_ece")(0, 0), EOPNOTSUPP);
   EXPECT_EQ(libraries.verbs.symbol<int(void*, int)>("ibv_resize_cq")(0, 1), EOPNOTSUPP);
   EXPECT_EQ(libraries.verbs.symbol<void*(void*)>("ibv_open_device", "IBVERBS_1.0")(0), nullptr);

@@ -349,8 +349,6 @@ TEST_F(SoftnicAbiQueues, EmptySlotsAnswerUnsupportedThroughInlineCalls) {
   ibv_xrcd_init_attr xrcd = {};
   EXPECT_EQ(ibv_open_xrcd(context, &xrcd), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
-  ibv_values_ex values = {};
-  EXPECT_EQ(ibv_query_rt_values_ex(context, &values), EOPNOTSUPP);
   EXPECT_EQ(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, nullptr, 0), EOPNOTSUPP);
 }
 

@@ -58,6 +58,46 @@ TEST_F(SoftnicAbiIdentity, OpensWithDevxOnly) {
   EXPECT_EQ(errno, EINVAL);
 }
 
+// Fails at 438a779. Hazard: clients duplicate the command descriptor to pass the device on, and -1
+// fails there with EBADF instead of where the import is refused.
+TEST_F(SoftnicAbiIdentity, CommandDescriptorCanBeDuplicatedAndTakesNoCommand) {
+  const int copy = dup(context->cmd_fd);
+  ASSERT_GE(copy, 0);
+  char byte = 0;
+  EXPECT_EQ(write(copy, &byte, 1), -1);
+  EXPECT_EQ(close(copy), 0);
+}
+
+// Fails at 438a779. Hazard: a client by commands alone learns its LID here, and leaves out the
+// number of the only port.
+TEST_F(SoftnicAbiIdentity, PortContextTellsTheLid) {
+  for (uint32_t port : {0u, 1u}) {
+    Mailbox in(16, 0x762);
+    in.set(2, 19, 16, port);
+    Mailbox answer(528);
+    EXPECT_EQ(mlx5dv_devx_general_cmd(context, in.data(), 16, answer.data(), answer.size()), 0);
+    EXPECT_EQ(answer.get(4 + 24, 31, 16), lid());
+  }
+}
+
+// Fails at 438a779. Hazard: a client that sets the mask and no flag asks for nothing.
+TEST_F(SoftnicAbiIdentity, NoCreateFlagIsNoWishAndAFlagIsRefused) {
+  ibv_cq* cq = ibv_create_cq(context, 1, nullptr, nullptr, 0);
+  ibv_qp_init_attr_ex attr = {};
+  attr.send_cq = attr.recv_cq = cq;
+  attr.cap.max_send_wr = attr.cap.max_send_sge = 1;
+  attr.qp_type = IBV_QPT_RC;
+  attr.pd = pd;
+  attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  ibv_qp* made = ibv_create_qp_ex(context, &attr);
+  ASSERT_NE(made, nullptr);
+  EXPECT_EQ(ibv_destroy_qp(made), 0);
+  attr.create_flags = IBV_QP_CREATE_SCATTER_FCS;
+  EXPECT_EQ(ibv_create_qp_ex(context, &attr), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(ibv_destroy_cq(cq), 0);
+}
+
 TEST_F(SoftnicAbiIdentity, DescribesItself) {
   ibv_device_attr attr = {};
   ASSERT_EQ(ibv_query_device(context, &attr), 0);
@@ -363,6 +403,20 @@ TEST_F(SoftnicAbiMemory, ParentDomainAllocatesTheQueuesOfItsObjects) {
   EXPECT_EQ(count.taken, 1);
   EXPECT_EQ(ibv_destroy_srq(srq), 0);
   EXPECT_EQ(count.freed, 1);
+  // Fails at 438a779 from here on: a CQ had no parent domain.
+  ibv_cq_init_attr_ex cq_attr = {};
+  cq_attr.cqe = 10;
+  cq_attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+  cq_attr.parent_domain = parent;
+  ibv_cq_ex* cq = ibv_create_cq_ex(context, &cq_attr);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_EQ(count.taken, 2);
+  EXPECT_EQ(ibv_dealloc_pd(parent), EBUSY);
+  EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+  EXPECT_EQ(count.freed, 2);
+  cq_attr.parent_domain = pd;
+  EXPECT_EQ(ibv_create_cq_ex(context, &cq_attr), nullptr);
+  EXPECT_EQ(errno, EINVAL);
 }
 
 TEST_F(SoftnicAbiMemory, ControlCallsMayComeFromAnyThread) {
