@@ -290,7 +290,7 @@ bool ShmWire::serve(Incoming& link) {
   link.answers.publish();
   link.requests.publish();
   if (link.requests.broken() || link.answers.broken()) link.lost = true;
-  return served > 0 || keeps;
+  return served > 0;
 }
 
 bool ShmWire::take_answers(Outgoing& link) {
