@@ -8,6 +8,7 @@
 // believes it only when `sz` covers that distance.
 #pragma once
 
+#include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
 #include <algorithm>
@@ -171,6 +172,8 @@ ibv_qp* create_qp_ex_slot(ibv_context* context, ibv_qp_init_attr_ex* attr);
 ibv_cq_ex* create_cq_ex_slot(ibv_context* context, ibv_cq_init_attr_ex* attr);
 ibv_dm* alloc_dm_slot(ibv_context* context, ibv_alloc_dm_attr* attr);
 int free_dm_slot(ibv_dm* dm);
+/// What mlx5dv_init_obj() tells of device memory.
+void describe_dm(ibv_dm* dm, mlx5dv_dm* out);
 ibv_mr* reg_dm_mr_slot(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t bytes, unsigned access);
 int query_rt_values_slot(ibv_context* context, ibv_values_ex* values);
 int get_srq_num_slot(ibv_srq* srq, uint32_t* number);

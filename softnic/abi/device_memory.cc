@@ -69,6 +69,13 @@ int copy_from(void* to, ibv_dm* handle, uint64_t offset, size_t length) {
 
 }  // namespace
 
+void describe_dm(ibv_dm* handle, mlx5dv_dm* out) {
+  const auto& dm = *static_cast<DeviceMemory*>(handle);
+  out->buf = dm.memory.get();
+  out->length = dm.bytes;
+  out->comp_mask = 0;
+}
+
 ibv_dm* alloc_dm_slot(ibv_context* handle, ibv_alloc_dm_attr* attr) {
   return answer_pointer([&]() -> ibv_dm* {
     Context& context = Context::of(handle);

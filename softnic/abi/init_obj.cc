@@ -37,12 +37,13 @@ void describe(VerbsSrq& srq, mlx5dv_srq* out) {
 }
 
 void describe_all(const mlx5dv_obj& obj, uint64_t types) {
-  constexpr uint64_t kKnown =
-      MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_AH | MLX5DV_OBJ_PD;
+  constexpr uint64_t kKnown = MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_DM |
+                              MLX5DV_OBJ_AH | MLX5DV_OBJ_PD;
   if ((types & ~kKnown) != 0) refuse(EOPNOTSUPP);
   if ((types & MLX5DV_OBJ_QP) != 0) verbs_qp(obj.qp.in).describe(obj.qp.out);
   if ((types & MLX5DV_OBJ_CQ) != 0) describe(verbs_cq(obj.cq.in), obj.cq.out);
   if ((types & MLX5DV_OBJ_SRQ) != 0) describe(*static_cast<VerbsSrq*>(obj.srq.in), obj.srq.out);
+  if ((types & MLX5DV_OBJ_DM) != 0) describe_dm(obj.dm.in, obj.dm.out);
   if ((types & MLX5DV_OBJ_AH) != 0) {
     obj.ah.out->av = &static_cast<AddressHandle*>(obj.ah.in)->vector;
     obj.ah.out->comp_mask = 0;
