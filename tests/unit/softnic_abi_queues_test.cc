@@ -162,7 +162,7 @@ TEST_F(SoftnicAbiQueues, ViewsAQueuePair) {
   EXPECT_EQ(view.rq.wqe_cnt, 16u);
   EXPECT_EQ(static_cast<uint8_t*>(view.rq.buf) + 256, view.sq.buf);
   EXPECT_NE(view.bf.reg, nullptr);
-  EXPECT_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_DM), EOPNOTSUPP);
+  EXPECT_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_RWQ), EOPNOTSUPP);
 }
 
 TEST_F(SoftnicAbiQueues, WalksARcQueuePairToReadyToSend) {
