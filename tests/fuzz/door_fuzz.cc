@@ -4,6 +4,7 @@
 // else that connects. Strangers do not disturb: where every rank has come, the job starts.
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -59,11 +60,7 @@ class Street {
     name.sin_port = htons(root_.id().port);
     name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (::connect(socket.value(), reinterpret_cast<sockaddr*>(&name), sizeof name) != 0) {
-      require(errno ==
-              EADDRNOTAVAIL);  // so many callers a second that the machine has no port left
-      return;
-    }
+    if (!connected(socket, name)) return;
     // Ports are few: none shall linger.
     const linger at_once{.l_onoff = 1, .l_linger = 0};
     ::setsockopt(socket.value(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
@@ -75,6 +72,21 @@ class Street {
     }
     if ((kind & 0x38) == 0x38) ::shutdown(socket.value(), SHUT_WR);
     callers_.push_back(std::move(socket));
+  }
+  // False where so many callers came in a second that the machine has no port left. libFuzzer's
+  // alarm may interrupt connect(); the connection then goes on by itself.
+  static bool connected(const Fd& socket, const sockaddr_in& name) {
+    if (::connect(socket.value(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0) {
+      return true;
+    }
+    require(errno == EADDRNOTAVAIL || errno == EINTR);
+    if (errno == EADDRNOTAVAIL) return false;
+    pollfd there{.fd = socket.value(), .events = POLLOUT, .revents = 0};
+    int found = 0;
+    do {
+      found = ::poll(&there, 1, -1);
+    } while (found < 0 && errno == EINTR);
+    return found == 1;
   }
   void introduce(const Fd& socket, uint8_t kind) {
     Hello hello;
