@@ -36,13 +36,13 @@ constexpr Named<PortState> kStates[] = {{"active", PortState::kActive},
                                         {"armed", PortState::kArmed}};
 constexpr Named<uint8_t> kMtus[] = {{"256", 1}, {"512", 2}, {"1024", 3}, {"2048", 4}, {"4096", 5}};
 constexpr Named<uint32_t> kRefusals[] = {{"devx", kRefuseDevx},
-                                         {"dmabuf", kRefuseDmabuf},
                                          {"peermem", kRefusePeermem},
                                          {"uar", kRefuseUar},
                                          {"atomics", kRefuseAtomics},
                                          {"relaxed_ordering", kRefuseRelaxedOrdering},
-                                         {"umem_dmabuf", kRefuseUmemDmabuf},
                                          {"umem_peermem", kRefuseUmemPeermem}};
+constexpr Named<DmaBuf> kDmaBufs[] = {
+    {"none", DmaBuf::kNone}, {"mr", DmaBuf::kRegions}, {"all", DmaBuf::kAll}};
 constexpr Named<Clock> kClocks[] = {
     {"free", Clock::kFree}, {"real", Clock::kRealTime}, {"both", Clock::kBoth}};
 constexpr Named<Network> kNetworks[] = {
@@ -119,7 +119,8 @@ class Line {
         !take_limit(word, name, value)) {
       fail(word,
            "a word is devices=, name=, link=, ports=, port=, state=, mtu=, subnet=, gids=, pkeys=, "
-           "udp=, bond=, clock=, refuse=, max_qp=, max_qp_wr=, max_rd_atom=, max_init_rd_atom=, "
+           "udp=, bond=, clock=, refuse=, dmabuf=, max_qp=, max_qp_wr=, max_rd_atom=, "
+           "max_init_rd_atom=, "
            "force_order= or ooo_sl=");
     }
     taken_.push_back(name);
@@ -133,6 +134,8 @@ class Line {
     } else if (name == "refuse") {
       for_each_item(value,
                     [&](string_view item) { device_.refuses |= one_of(word, item, kRefusals); });
+    } else if (name == "dmabuf") {
+      device_.dma_buf = one_of(word, value, kDmaBufs);
     } else {
       return false;
     }

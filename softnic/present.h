@@ -3,7 +3,7 @@
 // As which hardware the software NIC presents itself. docs/presentation.md has the grammar.
 //
 //   devices=2 link=roce mtu=1024 gids=v1:link,v2:link,v2:10.0.0.1    two alike
-//   refuse=dmabuf                                                    and one more, InfiniBand
+//   refuse=peermem                                                   and one more, InfiniBand
 //
 // A line is a device, or some that are alike; each is a NIC of its own on the fabric. What a client
 // is told and what the NIC then accepts follow from the same values.
@@ -46,16 +46,21 @@ enum class Clock : uint8_t {
   kBoth = 2,
 };
 
+/// Which registrations of dma-bufs the kernel knows.
+enum class DmaBuf : uint8_t {
+  kNone,     // before Linux 5.12
+  kRegions,  // ibv_reg_dmabuf_mr; umems not before 6.1
+  kAll,
+};
+
 /// What a NIC does not let its clients do.
 enum Refused : uint32_t {
   kRefuseDevx = 1u << 0,             // no DEVX context, no DEVX command
-  kRefuseDmabuf = 1u << 1,           // dma-buf registration is unknown to the kernel
-  kRefusePeermem = 1u << 2,          // a GPU's addresses cannot be pinned
-  kRefuseUar = 1u << 3,              // no GPU can map a doorbell page
-  kRefuseAtomics = 1u << 4,          //
-  kRefuseRelaxedOrdering = 1u << 5,  // the access flag has no effect
-  kRefuseUmemDmabuf = 1u << 6,       // dma-bufs as umems are unknown to the kernel
-  kRefuseUmemPeermem = 1u << 7,      // a GPU's addresses cannot be pinned as umems
+  kRefusePeermem = 1u << 1,          // a GPU's addresses cannot be pinned
+  kRefuseUar = 1u << 2,              // no GPU can map a doorbell page
+  kRefuseAtomics = 1u << 3,          //
+  kRefuseRelaxedOrdering = 1u << 4,  // the access flag has no effect
+  kRefuseUmemPeermem = 1u << 5,      // a GPU's addresses cannot be pinned as umems
 };
 
 struct PresentedDevice {
@@ -75,6 +80,7 @@ struct PresentedDevice {
   uint16_t min_udp_port = 0xc000;  // of RoCE v2, at the source
   uint16_t max_udp_port = 0xffff;
   uint32_t refuses = 0;
+  DmaBuf dma_buf = DmaBuf::kNone;
   uint8_t log_responder_depth = 4;  // READs and atomics at once of a queue pair
   uint8_t log_initiator_depth = 4;
   uint8_t bonded = 1;  // ports that carry the link together

@@ -125,9 +125,8 @@ TEST_F(Downgrade, IsNoneWhereTheProxyCannotEither) {
 
 // Of a GPU's: on a CPU they are nothing that kernels need.
 TEST_F(Downgrade, IsNoneForWhatOnlyAGpuNeeds) {
-  expect_ran(
-      run("refuse=uar,dmabuf,peermem,umem_dmabuf,umem_peermem,relaxed_ordering", small_config()),
-      "ibgda", "softnic-cpu");
+  expect_ran(run("refuse=uar,peermem,umem_peermem,relaxed_ordering", small_config()), "ibgda",
+             "softnic-cpu");
 }
 
 constexpr const char* kFirstDown = "state=down; devices=1";

@@ -16,11 +16,11 @@ ibv_mr* mlx5dv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_
 namespace peal::softnic::abi_test {
 namespace {
 
-/// The first device as it is by default, and the second as `text` says.
+/// Two devices: one that grants, as it is by default, and one that does as `text` says.
 class Refusing : public Presented {
  protected:
-  void both(const std::string& text) {
-    present("devices=1; " + text);
+  void both(const std::string& text, const std::string& other = "devices=1") {
+    present(other + "; " + text);
     granting = open_device(0);
     refusing = open_device(1);
     ASSERT_NE(granting, nullptr);
@@ -71,7 +71,7 @@ TEST_F(Refusing, DevxContextsAndCommands) {
 }
 
 TEST_F(Refusing, DmabufAsAKernelThatDoesNotKnowIt) {
-  both("refuse=dmabuf");
+  both("dmabuf=none", "dmabuf=all");
   ibv_pd* granted = ibv_alloc_pd(granting);
   ibv_pd* refused = ibv_alloc_pd(refusing);
   EXPECT_EQ(ibv_reg_dmabuf_mr(granted, 0, 0, 0, -1, 0), nullptr);
@@ -85,12 +85,12 @@ TEST_F(Refusing, DmabufAsAKernelThatDoesNotKnowIt) {
   in.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
   in.dmabuf_fd = -1;
   EXPECT_EQ(mlx5dv_devx_umem_reg_ex(refusing, &in), nullptr);
-  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(errno, EBADF) << "libmlx5 hands no -1 on";
 }
 
 // As Linux before 6.1: memory regions take dma-bufs, umems do not. libmlx5 refuses descriptor -1.
 TEST_F(Refusing, DmabufUmemsAsAKernelThatKnowsDmabufRegionsOnly) {
-  both("refuse=umem_dmabuf");
+  both("dmabuf=mr", "dmabuf=all");
   EXPECT_EQ(ibv_reg_dmabuf_mr(ibv_alloc_pd(refusing), 0, 0, 0, -1, 0), nullptr);
   EXPECT_EQ(errno, EBADF);
   const int fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -266,14 +266,15 @@ TEST_F(SoftnicAbiMemory, RefusesEmptyWrappingAndUnmappedRanges) {
   EXPECT_EQ(errno, EFAULT);
 }
 
-TEST_F(SoftnicAbiMemory, AnswersDmabufProbesAsClientsExpect) {
+// EBADF would tell a client that dma-bufs can be registered (NCCL asks so), and none can.
+TEST_F(SoftnicAbiMemory, AnswersDmabufProbesAsAKernelWithoutThem) {
   EXPECT_EQ(ibv_reg_dmabuf_mr(pd, 0, 0, 0, -1, 0), nullptr);
-  EXPECT_EQ(errno, EBADF);
+  EXPECT_EQ(errno, EOPNOTSUPP);
   int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
   EXPECT_EQ(ibv_reg_dmabuf_mr(pd, 0, kPage, 0, fd, IBV_ACCESS_LOCAL_WRITE), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
   EXPECT_EQ(mlx5dv_reg_dmabuf_mr(pd, 0, kPage, 0, -1, 0, 0), nullptr);
-  EXPECT_EQ(errno, EBADF);
+  EXPECT_EQ(errno, EOPNOTSUPP);
   EXPECT_EQ(mlx5dv_reg_dmabuf_mr(pd, 0, kPage, 0, -1, 0, 1), nullptr);  // data direct
   EXPECT_EQ(errno, EOPNOTSUPP);
   mlx5dv_devx_umem_in in = {};
@@ -281,7 +282,7 @@ TEST_F(SoftnicAbiMemory, AnswersDmabufProbesAsClientsExpect) {
   in.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
   in.dmabuf_fd = fd;
   EXPECT_EQ(mlx5dv_devx_umem_reg_ex(context, &in), nullptr);
-  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(errno, EPROTONOSUPPORT);
   in.dmabuf_fd = -1;
   EXPECT_EQ(mlx5dv_devx_umem_reg_ex(context, &in), nullptr);
   EXPECT_EQ(errno, EBADF);
