@@ -166,6 +166,12 @@ Refusal Control::deregister_memory(uint32_t key) {
 
 // ---- queue pairs
 
+/// True for a CQ that queues may complete at.
+bool Control::completes_at(uint32_t cqn) {
+  const CompletionQueue* cq = find_cq(tables_.port, cqn);
+  return cq != nullptr && cq->buffer != nullptr;
+}
+
 Refusal Control::check(const QueuePairConfig& config) {
   if (find_pd(config.pd) == nullptr) return {CommandStatus::kBadResource, "unknown pd"};
   if (config.service != Service::kReliable && config.service != Service::kDcInitiator) {
@@ -183,23 +189,33 @@ Refusal Control::check(const QueuePairConfig& config) {
   if ((sends || receives) && (config.doorbell == nullptr || !aligned(config.doorbell, 8))) {
     return {CommandStatus::kBadParameter, "doorbell record missing or not aligned to 8"};
   }
-  if (sends && find_cq(tables_.port, config.send_cq) == nullptr) {
-    return {CommandStatus::kBadResource, "unknown send cqn"};
+  if (sends && !completes_at(config.send_cq)) {
+    return {CommandStatus::kBadResource, "unknown send cqn, or that CQ has no memory"};
   }
   const bool names_receive_cq = receives || config.receive_cq != 0;
   if (names_receive_cq && find_cq(tables_.port, config.receive_cq) == nullptr) {
     return {CommandStatus::kBadResource, "unknown receive cqn"};
   }
+  if (receives && !completes_at(config.receive_cq)) {
+    return {CommandStatus::kBadResource, "the receive CQ has no memory"};
+  }
   if (config.uar_page != 0 && find_page(config.uar_page) == nullptr) {
     return {CommandStatus::kBadResource, "unknown UAR page"};
   }
   if (config.shared_receive_queue == 0) return {};
-  if (find_srq(tables_.port, config.shared_receive_queue) == nullptr) {
-    return {CommandStatus::kBadResource, "unknown srqn"};
-  }
   if (receives) return {CommandStatus::kBadParameter, "a receive queue and a shared one"};
-  if (find_cq(tables_.port, config.receive_cq) == nullptr) {
+  return check_shared(config.shared_receive_queue, config.receive_cq);
+}
+
+/// Of a queue pair or DC target that takes its receives from that SRQ.
+Refusal Control::check_shared(uint32_t srqn, uint32_t receive_cq) {
+  const SharedReceiveQueue* srq = find_srq(tables_.port, srqn);
+  if (srq == nullptr) return {CommandStatus::kBadResource, "unknown srqn"};
+  if (find_cq(tables_.port, receive_cq) == nullptr) {
     return {CommandStatus::kBadResource, "unknown receive cqn"};
+  }
+  if (srq->buffer != nullptr && !completes_at(receive_cq)) {
+    return {CommandStatus::kBadResource, "the receive CQ has no memory"};
   }
   return {};
 }
@@ -363,9 +379,9 @@ Created Control::create_dc_target(const DcTargetConfig& config) {
   if (config.receive_cq != 0 && find_cq(tables_.port, config.receive_cq) == nullptr) {
     return refused(CommandStatus::kBadResource, "unknown receive cqn");
   }
-  if (config.shared_receive_queue != 0 &&
-      find_srq(tables_.port, config.shared_receive_queue) == nullptr) {
-    return refused(CommandStatus::kBadResource, "unknown srqn");
+  if (config.shared_receive_queue != 0) {
+    const Refusal wrong = check_shared(config.shared_receive_queue, config.receive_cq);
+    if (wrong.refused()) return refused(wrong.status, wrong.reason);
   }
   const uint32_t dctn = tables_.qps.take();
   if (dctn == 0) return refused(CommandStatus::kNoResources, "no DC target left");

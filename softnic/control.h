@@ -103,6 +103,8 @@ class Control : public Commands {
   DoorbellPage* find_page(uint32_t id);
   Refusal check(const MemoryKeyConfig& config);
   Refusal check(const QueuePairConfig& config);
+  Refusal check_shared(uint32_t srqn, uint32_t receive_cq);
+  bool completes_at(uint32_t cqn);
   void count_users(const QueuePair& qp, int32_t by);
   void hear_out();
   void release_qp(uint32_t qpn);

@@ -34,14 +34,15 @@ bool entry_waits(const CompletionQueue& cq, uint32_t consumed, Arm arm) {
 
 Created Control::create_cq(const CompletionQueueConfig& config) {
   const Runner::Pause pause(runner_);
-  if (config.buffer == nullptr || !aligned(config.buffer, sizeof(mlx5::Cqe))) {
-    return refused(CommandStatus::kBadParameter, "CQ buffer missing or not aligned to 64");
+  const bool written = config.buffer != nullptr;
+  if (written && !aligned(config.buffer, sizeof(mlx5::Cqe))) {
+    return refused(CommandStatus::kBadParameter, "CQ buffer not aligned to 64");
   }
   if (config.cqe_bytes != 64 && config.cqe_bytes != 128) {
     return refused(CommandStatus::kBadSize, "CQE of neither 64 nor 128 bytes");
   }
   if (config.log_entries > 22) return refused(CommandStatus::kBadSize, "CQ beyond 2^22 entries");
-  if (config.doorbell == nullptr && !config.ignore_overrun) {
+  if (written && config.doorbell == nullptr && !config.ignore_overrun) {
     return refused(CommandStatus::kBadParameter, "CQ without doorbell record checks overruns");
   }
   if (config.doorbell != nullptr && !aligned(config.doorbell, 8)) {

@@ -66,7 +66,7 @@ struct MemoryKeyConfig {
 };
 
 struct CompletionQueueConfig {
-  std::byte* buffer = nullptr;    // 1 << log_entries CQEs
+  std::byte* buffer = nullptr;    // 1 << log_entries CQEs; null: no queue may complete here
   std::byte* doorbell = nullptr;  // two Be32: set_ci, arm
   uint32_t log_entries = 0;
   uint32_t cqe_bytes = 64;  // or 128
@@ -177,6 +177,7 @@ class Nic {
   Refusal change_memory(uint32_t key, const MemoryKeyConfig& config);
   Refusal deregister_memory(uint32_t key);
 
+  /// Without a buffer it is a number for objects that must name a CQ and complete nothing there.
   Created create_cq(const CompletionQueueConfig& config);
   Refusal destroy_cq(uint32_t cqn);          // refused (busy) while a queue pair uses it
   uint64_t cq_produced(uint32_t cqn) const;  // CQEs ever written; 0 for an unknown cq

@@ -54,7 +54,10 @@ std::unique_ptr<VerbsCq> make_cq(Context& context, const CqRequest& request) {
   cq->config.ignore_overrun = request.ignore_overrun;
   cq->uar = Use(uar);
   cq->uar_register = uar.page.get();
-  cq->number = require(context.nic().create_cq(cq->config));
+  CompletionQueueConfig told = cq->config;
+  // An engine on a GPU does not reach it: a number for SRQs and DC targets to name.
+  if (context.nic().on_gpu()) told.buffer = told.doorbell = nullptr;
+  cq->number = require(context.nic().create_cq(told));
   cq->context = context.handle();
   cq->handle = cq->number;
   cq->cqe = static_cast<int>(count) - 1;
