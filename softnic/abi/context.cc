@@ -157,6 +157,15 @@ void Context::destroy(Object& object) {
   objects_.erase({object.kind, object.number});
 }
 
+bool Context::has_doorbell(const void* address) const {
+  for (auto at = objects_.lower_bound({Kind::kUar, 0});
+       at != objects_.end() && at->first.first == Kind::kUar; ++at) {
+    const std::byte* page = static_cast<Uar&>(*at->second).page.get();
+    if (address >= page && address < page + kUarBytes) return true;
+  }
+  return false;
+}
+
 Uar& Context::verbs_uar() {
   if (verbs_uar_ == nullptr) verbs_uar_ = adopt(make_uar(*this));
   return *verbs_uar_;

@@ -109,6 +109,9 @@ class Context : public ContextLayout {
   VerbsQp* pollable(uint32_t qpn) {
     return qpn < kMaxQueuePairs ? pollable_[qpn].load(std::memory_order_acquire) : nullptr;
   }
+  /// True for an address within one of its doorbell pages.
+  bool has_doorbell(const void* address) const;
+
   /// Null once no CQE of that number can be found any more.
   void set_pollable(uint32_t qpn, VerbsQp* qp) {
     pollable_[qpn].store(qp, std::memory_order_release);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two functions that libpeal_softnic.so has beside rdma-core's: faults on demand, for the NICs
+// Functions that libpeal_softnic.so has beside rdma-core's: faults on demand, for the NICs
 // that this process has open. A test finds them by dlsym.
 #include <cstdio>
 #include <stdexcept>

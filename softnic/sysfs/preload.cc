@@ -31,7 +31,8 @@ namespace {
 
 /// What the tree stands for: whole folders, and in those of the PCI bus one domain.
 constexpr std::string_view kFolders[] = {"/sys/class/infiniband", "/sys/class/infiniband_verbs",
-                                         "/dev/infiniband", "/sys/devices/pci5ea1:00"};
+                                         "/dev/infiniband", "/sys/devices/pci5ea1:00",
+                                         "/sys/module/nvidia_peermem"};
 constexpr std::string_view kPrefixes[] = {"/sys/bus/pci/devices/5ea1:", "/sys/class/pci_bus/5ea1:"};
 
 bool is_shown(std::string_view path) {
@@ -52,7 +53,8 @@ const std::string& tree() {
   static const std::string& path = *new std::string([]() -> std::string {
     try {
       const Settings settings = Settings::from_environment();
-      return make_tree(settings.present, settings.directory);
+      // An engine on the CPU reaches no GPU memory.
+      return make_tree(settings.present, settings.engine == EngineChoice::kGpu, settings.directory);
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s\n", error.what());
       return {};

@@ -141,8 +141,9 @@ bool is_private(const std::string& root) {
 
 }  // namespace
 
-std::string make_tree(const Presentation& devices, const std::string& folder) {
-  const Entries entries = describe(devices);
+std::string make_tree(const Presentation& devices, bool peermem, const std::string& folder) {
+  Entries entries = describe(devices);
+  if (peermem) entries["/sys/module/nvidia_peermem/version"] = "1.0\n";
   char hash[17];
   std::snprintf(hash, sizeof hash, "%016lx", hash_of(entries));
   const std::string root = folder + "/peal-softnic-sysfs-" + std::to_string(getuid()) + "-" + hash;

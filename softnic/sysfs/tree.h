@@ -17,7 +17,8 @@
 namespace peal::softnic::sysfs {
 
 /// Makes the tree of those devices under `folder`, unless it is there; its path, without a slash at
-/// the end. Throws std::system_error naming the path.
-std::string make_tree(const Presentation& devices, const std::string& folder);
+/// the end. With `peermem` it has the kernel module by which addresses of GPU memory can be
+/// registered. Throws std::system_error naming the path.
+std::string make_tree(const Presentation& devices, bool peermem, const std::string& folder);
 
 }  // namespace peal::softnic::sysfs

@@ -109,6 +109,14 @@ extern "C" {
 FakeCuda* fake_cuda() { return &state; }
 
 Result cuInit(unsigned) { return refusal("cuInit"); }
+// Names without a version, as it takes them: that of the newest.
+Result cuGetProcAddress_v2(const char* name, void** found, int, uint64_t, int*) {
+  void* const self = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  *found = ::dlsym(self, (std::string(name) + "_v2").c_str());
+  if (*found == nullptr) *found = ::dlsym(self, name);
+  ::dlclose(self);
+  return *found != nullptr ? kSuccess : kInvalidValue;
+}
 Result cuDriverGetVersion(int* version) {
   *version = 13000;
   return kSuccess;
@@ -311,7 +319,9 @@ Result cuMemFreeHost(void* address) {
 Result cuMemHostRegister_v2(void* address, size_t, unsigned flags) {
   FAKE_ENTER_CONTEXT("cuMemHostRegister");
   if ((flags & ~kHostIoMemory) != (kHostPortable | kHostDeviceMap)) return mistake(kInvalidValue);
-  if (!pinnable(address)) return kInvalidValue;
+  if (!pinnable(address) || (!state.io_memory && (flags & kHostIoMemory) != 0)) {
+    return kInvalidValue;
+  }
   state.host_flags = flags;
   pinned.insert(address);
   ++state.live;

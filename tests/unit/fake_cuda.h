@@ -26,6 +26,7 @@ struct FakeCuda {
   std::map<std::string, int> refuse;  // symbol -> error
   bool dma_buf = true;                // the driver's open modules
   int writes_ordering = 100;          // of what NICs write: for its own kernels
+  bool io_memory = true;              // host memory counts as another device's registers
   int visible_from = 0;               // GPUs below this are hidden: index 0 is the first visible
 
   // What the test reads.
