@@ -1,16 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds NVSHMEM's side of the comparison, without Bazel: NVSHMEM comes as a Python wheel.
+# Builds what uses NVSHMEM, without Bazel, as NVSHMEM comes as a Python wheel: its side of the comparison, and the check
+# of its IBGDA transport on the software NIC (tests/gpu/clients).
 #
 #   perf/compare/build.sh OUT [NVSHMEM]    NVSHMEM: folder with include/ and lib/; default: the wheel
 #                                          nvidia-nvshmem-cu13 of python3
 #
-# Leaves OUT/nvshmem_side and OUT/start_up_nvshmem. compare.py finds the wheel's libraries when it runs them.
+# Leaves OUT/nvshmem_side, OUT/start_up_nvshmem and OUT/nvshmem_check. Those who run them find the wheel's libraries.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-[ $# -ge 1 ] || { sed -n '4,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '4,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 out=$1
 nvshmem=${2:-$(python3 -c '
 import importlib.util, sys
@@ -27,6 +28,6 @@ flags=(-std=c++20 -O3 -rdc=true -gencode "arch=compute_90,code=[sm_90,compute_90
   -diag-suppress 3012,3013)
 # The wheel has no libnvshmem_host.so for -l to find, only the one with a version.
 libraries=(-L"$nvshmem/lib" -lnvshmem_device -Xlinker "$nvshmem/lib/libnvshmem_host.so.3" -lcuda)
-for program in nvshmem_side start_up_nvshmem; do
-  nvcc "${flags[@]}" "perf/compare/$program.cu" -o "$out/$program" "${libraries[@]}"
+for program in perf/compare/{nvshmem_side,start_up_nvshmem}.cu tests/gpu/clients/nvshmem_check.cu; do
+  nvcc "${flags[@]}" "$program" -o "$out/$(basename "$program" .cu)" "${libraries[@]}"
 done
