@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A program on NVSHMEM's public API that checks every byte it moves: what its IBGDA transport does
-// with the software NIC. Built by perf/compare/build.sh, started by nvshmem.sh; the PE sends to the next one.
+// with the software NIC. Built by perf/compare/build.sh, started by nvshmem.sh; the PE sends to the
+// next one.
 //
 // Prints one line a check, and at last "N passed, N failed".
 #include <nvshmem.h>
