@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws what perf/compare/compare.py measured, as SVG, with matplotlib.
 
-    perf/plot.py perf/results/NAME.json perf/results      writes NAME_bandwidth.svg, NAME_ratio.svg, NAME_latency.svg
+    perf/plot.py perf/results/NAME.jsonl perf/results     writes NAME_bandwidth.svg, NAME_ratio.svg, NAME_latency.svg
 """
-import json
 import pathlib
 import sys
 
 import matplotlib
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "compare"))
+import bars  # noqa: E402
+import results  # noqa: E402
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402
@@ -111,7 +114,8 @@ def latency_name(line):
 
 
 def main(source, folder):
-    result = json.loads(pathlib.Path(source).read_text())
+    about, rows, _programs = results.read(pathlib.Path(source))
+    result = about | {"table": bars.compare(rows)}
     folder = pathlib.Path(folder)
     with plt.rc_context(STYLE):
         for name, draw in (("bandwidth", draw_bandwidth), ("ratio", draw_ratio), ("latency", draw_latency)):

@@ -3,7 +3,7 @@
 """Runs peal, NVSHMEM and plain kernels on the same cases, one after another on this machine, and prints the ratio table.
 
     perf/compare/build.sh BUILD                    NVSHMEM's side, where nvcc and the wheel are
-    perf/compare/compare.py --peal BIN --nvshmem BUILD --out perf/results/NAME.json
+    perf/compare/compare.py --peal BIN --nvshmem BUILD --out perf/results/NAME.jsonl
 
 Exit code 1 when a side failed or moved wrong data. A bar that was missed is in the table, and is not an error. The file
 is written after every step, and once more on SIGTERM.
@@ -25,6 +25,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import bars  # noqa: E402
+import results  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "pml", "ob1", "--mca",
@@ -316,11 +317,9 @@ class Comparison:
 
     def save(self):
         if self.arguments.out:
-            self.arguments.out.parent.mkdir(parents=True, exist_ok=True)
-            self.arguments.out.write_text(json.dumps(self.result(), indent=1) + "\n")
+            results.write(self.arguments.out, self.about(), self.rows, self.programs)
 
-    def result(self):
-        lines = bars.compare(self.rows)
+    def about(self):
         return {
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
             "command": " ".join(["perf/compare/compare.py", *sys.argv[1:]]),
@@ -328,10 +327,7 @@ class Comparison:
             "machine": machine(),
             "nvshmem": nvshmem_version(),
             "clock_step_ns": self.clocks,
-            "table": lines,
             "failures": self.failures,
-            "rows": self.rows,
-            "programs": self.programs,
         }
 
 
@@ -372,7 +368,7 @@ def parse_arguments():
     parser.add_argument("--peal", default="bazel-bin/perf/compare", help="folder of peal_side, raw_side, start_up_peal")
     parser.add_argument("--nvshmem", default="build/compare", help="folder that build.sh filled")
     parser.add_argument("--nvshmem-home", help="folder with NVSHMEM's include/ and lib/; default: python3's package")
-    parser.add_argument("--out", type=pathlib.Path, help="write everything to this JSON file")
+    parser.add_argument("--out", type=pathlib.Path, help="write everything to this file, a row a line (results.py)")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
     parser.add_argument("--compile", action="store_true", help="time nvcc too")
     parser.add_argument("--ibgda", action="store_true", help="peal over the software NIC's GPU engine too")
