@@ -45,7 +45,8 @@ class Run {
     std::byte* at = blocks_.get() + in_.below(depth_ * mlx5::kWqebbBytes);
     if (in_.flag()) {
       at = block(index_);
-      const uint32_t head = uint32_t{in_.byte()} << 24 | (index_ & 0xffff) << 8 | in_.byte();
+      const uint32_t head =
+          uint32_t{in_.byte()} << 24 | static_cast<uint32_t>(index_ & 0xffff) << 8 | in_.byte();
       const mlx5::ControlSegment control{Be32(head), Be32(kQpn << 8 | in_.byte()),
                                          Be32(uint32_t{in_.byte()}), Be32(0u)};
       std::memcpy(at, &control, sizeof(control));
