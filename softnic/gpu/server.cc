@@ -15,6 +15,13 @@ namespace {
 constexpr int kSettleMs = 1;  // without calls, until the chip starts again
 constexpr std::chrono::milliseconds kHearing{100};
 
+std::string other_version(uint64_t theirs) {
+  const auto number = [](uint64_t version) { return std::to_string(version & 0xffff'ffff); };
+  return "the library speaks version " + number(theirs) +
+         " and the program of the GPU engine, which runs, version " + number(Call::kVersion) +
+         ": build both from the same sources";
+}
+
 }  // namespace
 
 Server::Server(const std::string& path, MakeChip make_chip)
@@ -92,7 +99,7 @@ Reply Server::introduce(size_t index, const Call& call, Fd events) {
   };
   const Hello& hello = call.hello;
   if (call.version != Call::kVersion || call.kind != CallKind::kHello) {
-    return refuse("the program of the GPU engine and the library are of different versions");
+    return refuse(other_version(call.version).c_str());
   }
   if (!failure_.empty()) return refuse(failure_.c_str());
   for (const auto& tenant : tenants_) {

@@ -279,6 +279,23 @@ TEST_F(GpuEngine, ServesOthersWhileAPeLeavesItsEventsUnread) {
   EXPECT_FALSE(b.client.next_event(&event));
 }
 
+// The process serves all PEs of a fabric, and may have been started by a library of another build.
+TEST_F(GpuEngine, NamesBothVersionsToALibraryOfAnother) {
+  Pe pe(directory, 1);
+  Channel calls = connect_to(directory + "/engine");
+  const auto [mine, theirs] = channel_pair();
+  Call call;
+  call.version = Call::kVersion + 1;
+  ASSERT_TRUE(calls.send(call, theirs.fd()));
+  Reply reply;
+  ASSERT_TRUE(calls.receive(&reply, Channel::Milliseconds(60'000)));
+  EXPECT_NE(reply.status, CommandStatus::kOk);
+  for (const uint64_t version : {Call::kVersion, Call::kVersion + 1}) {
+    const std::string number = "version " + std::to_string(version & 0xffff'ffff);
+    EXPECT_NE(std::string(reply.reason).find(number), std::string::npos) << reply.reason;
+  }
+}
+
 // A PE that dies before it has read an answer: its channel closes while the process writes. The
 // process must not keep such a PE, and its LID, for ever.
 TEST_F(GpuEngine, LetsGoOfAPeThatDiesBeforeItIsWelcomed) {
