@@ -70,8 +70,8 @@ PEAL_HD constexpr uint32_t sync_rounds(int n_pes) {
 
 /// The fields of a context; BasicContext adds the type of ownership.
 struct ContextFields {
-  uint32_t version;
-  uint32_t bytes;  // of this struct, for a host library newer than the kernel
+  uint32_t version;  // first, and compared by the host where a program takes a context
+  uint32_t bytes;    // of this struct; a newer library may have more than the program knows
   int32_t pe;
   int32_t n_pes;
   uint32_t queues_per_peer;

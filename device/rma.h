@@ -225,20 +225,24 @@ requires detail::kIsScope<S> PEAL_DEVICE Status iput(const BasicContext<R>& ctx,
 }
 
 /// Fetches `count` single elements, `strides` apart, into `dst`, which must lie in a window; on kOk
-/// all have arrived.
+/// all have arrived. Where an element is refused, what was asked for before it has arrived.
 template <Reach R, class S, class T>
 requires detail::kIsScope<S> PEAL_DEVICE Status iget(const BasicContext<R>& ctx, S scope, T* dst,
                                                      const T* src, Strides strides, size_t count,
                                                      int pe) {
   Ticket last{};
+  Status refused = Status::kOk;
   const uint32_t lanes = detail::posting_lanes<R>(scope);
   scope.sync();
-  for (size_t i = scope.rank(); scope.rank() < lanes && i < count && last.status == Status::kOk;
+  for (size_t i = scope.rank(); scope.rank() < lanes && i < count && refused == Status::kOk;
        i += lanes) {
     const auto at = static_cast<ptrdiff_t>(i);
-    last = get_nbi(ctx, thread, dst + at * strides.dst, src + at * strides.src, 1, pe);
+    const Ticket one = get_nbi(ctx, thread, dst + at * strides.dst, src + at * strides.src, 1, pe);
+    refused = one.status;
+    if (refused == Status::kOk) last = one;
   }
-  return first_failure(scope, ibgda::wait<R>(last));
+  const Status arrived = ibgda::wait<R>(last);  // of elements before a refused one, too
+  return first_failure(scope, refused != Status::kOk ? refused : arrived);
 }
 
 /// The peer's copy of a symmetric object as an ordinary pointer, or null when only the NIC reaches

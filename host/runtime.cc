@@ -283,7 +283,15 @@ void Runtime::register_local(void* address, size_t bytes) {
   state_->windows.add_local(static_cast<std::byte*>(address), bytes);
 }
 
-Context Runtime::context() const { return {state_->default_context->fields()}; }
+void detail::refuse_context(const ContextFields& made, uint32_t version, size_t bytes) {
+  fail(ErrorCode::kUnsupported,
+       "context: the peal library makes contexts of version {} ({} bytes), this program was "
+       "compiled with headers of version {} ({} bytes): build it with the headers that the library "
+       "was built with",
+       made.version, made.bytes, version, bytes);
+}
+
+const ContextFields& Runtime::default_context() const { return state_->default_context->fields(); }
 
 std::shared_ptr<const ContextFields> Runtime::create_context(const ContextOptions& options,
                                                              Reach reach) {

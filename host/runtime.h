@@ -33,6 +33,21 @@ namespace peal {
 
 class Runtime;
 
+namespace detail {
+
+/// Throws kUnsupported: the library made a context that this version cannot read.
+[[noreturn]] void refuse_context(const ContextFields& made, uint32_t version, size_t bytes);
+
+/// A context that the library has made, once it is known to be what the kernels of the file being
+/// compiled take it for. By template, so that files compiled with other headers do not share it.
+template <uint32_t kVersion = kContextVersion, size_t kBytes = sizeof(ContextFields)>
+const ContextFields& readable(const ContextFields& made) {
+  if (made.version != kVersion || made.bytes < kBytes) refuse_context(made, kVersion, kBytes);
+  return made;
+}
+
+}  // namespace detail
+
 /// What a context of one's own may differ in. 0 = as configured.
 struct ContextOptions {
   uint32_t queues_per_peer = 0;
@@ -45,7 +60,8 @@ struct ContextOptions {
 template <Reach R>
 class OwnedContext {
  public:
-  BasicContext<R> value() const { return {*fields_}; }
+  /// Throws kUnsupported when the library is of another version than the headers.
+  BasicContext<R> value() const { return {detail::readable(*fields_)}; }
 
  private:
   friend class Runtime;
@@ -101,8 +117,9 @@ class Runtime {
   /// kSystem when the NIC cannot reach it: the software NIC on a GPU takes memory of GPUs only.
   void register_local(void* address, size_t bytes);
 
-  /// The default context: Config::queues per peer, shared by all lanes.
-  Context context() const;
+  /// The default context: Config::queues per peer, shared by all lanes. Throws kUnsupported when
+  /// the library is of another version than the headers.
+  Context context() const { return {detail::readable(default_context())}; }
 
   /// Collective. A context with queues of its own, ordered independently of all others. Where a PE
   /// has several NICs only a context that all lanes of the GPU share is spread over them; one whose
@@ -180,6 +197,7 @@ class Runtime {
   size_t overhead_bytes() const;
 
  private:
+  const ContextFields& default_context() const;
   std::shared_ptr<const ContextFields> create_context(const ContextOptions& options, Reach reach);
   friend class Linker;
   struct State;

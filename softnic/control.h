@@ -79,6 +79,8 @@ class Control : public Commands {
   Refusal destroy_dc_target(uint32_t dctn) override;
   Created attach_uar(std::byte* page) override;
   Refusal detach_uar(uint32_t page_id) override;
+  /// Of what collect() has taken, something is left.
+  bool has_events() const { return !events_.empty(); }
   bool next_event(AsyncEvent* event) override;
   int event_fd() const override { return event_fd_; }
   Violations violations() override;

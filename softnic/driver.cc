@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engine thread: see driver.h for the loop. Rests in three degrees, because eight processes
-// with an engine each may share two cores: spin, yield, then short sleeps that grow.
+// The engine thread: see driver.h for the loop.
 #include "softnic/driver.h"
 
 #include <signal.h>
@@ -12,6 +11,7 @@
 #include <algorithm>
 
 #include "softnic/engine.h"
+#include "softnic/rest.h"
 
 namespace peal::softnic {
 
@@ -20,10 +20,6 @@ namespace {
 constexpr uint32_t kBudget = 64;             // WQEs of one queue pair in a round
 constexpr uint32_t kIdleSlice = 64;          // idle queue pairs looked at in a round
 constexpr uint32_t kRoundsUntilIdle = 4096;  // without work, on the busy list
-constexpr uint32_t kSpins = 256;
-constexpr uint32_t kYields = 1024;
-constexpr uint64_t kShortestSleep = 20'000;
-constexpr uint64_t kLongestSleep = 200'000;
 
 }  // namespace
 
@@ -155,18 +151,6 @@ bool Driver::poll_idle(uint64_t now) {
     worked |= advance(port_, wire_, qp, now, kBudget);
   }
   return worked;
-}
-
-void Driver::rest(uint32_t idle_rounds) {
-  if (idle_rounds < kSpins) return;
-  if (idle_rounds < kYields) {
-    sched_yield();
-    return;
-  }
-  const uint32_t doublings = std::min(4u, (idle_rounds - kYields) / 16);
-  const auto sleep = static_cast<long>(std::min(kLongestSleep, kShortestSleep << doublings));
-  const timespec duration = {0, sleep};
-  clock_nanosleep(CLOCK_MONOTONIC, 0, &duration, nullptr);
 }
 
 }  // namespace peal::softnic

@@ -43,7 +43,6 @@ class Driver : public Runner {
   bool attend_faults(uint64_t now);
   bool poll_busy(uint64_t now);
   bool poll_idle(uint64_t now);
-  void rest(uint32_t idle_rounds);
 
   Port& port_;
   ShmWire& wire_;

@@ -18,6 +18,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <memory>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
@@ -27,13 +28,12 @@ namespace peal::softnic {
 
 /// First page of a slot file. Written by its owner, except for the knocks.
 struct Fabric::SlotPage {
-  static constexpr uint64_t kMagic = 0x706561'6c6e6964;
   struct ShownGid {
     uint32_t used;
     uint32_t network;
     std::array<uint8_t, 16> raw;
   };
-  uint64_t magic;
+  uint64_t format;      // format_word()
   uint64_t generation;  // 0 once closed
   alignas(64) uint64_t knock_count;
   alignas(64) uint64_t knocks[kMaxSlots / 64];
@@ -74,6 +74,16 @@ bool trustworthy(int fd, size_t* bytes) {
   const auto size = static_cast<size_t>(info.st_size);
   if (*bytes == 0) *bytes = size;
   return size == *bytes && size > 0 && size <= kMaxRingBytes;
+}
+
+/// The format that a slot file of another version says it has; 0: this one's, or none.
+uint32_t strange_format(int fd) {
+  constexpr uint64_t kUnnumbered = 0x706561'6c6e6964;
+  uint64_t word = 0;
+  if (pread(fd, &word, sizeof(word), 0) != sizeof(word)) return 0;
+  if (word == kUnnumbered) return 1;
+  const auto format = static_cast<uint32_t>(word);
+  return word == format_word(format) && format != kFabricFormat ? format : 0;
 }
 
 /// Locks for ourselves. A stranger's look at the lock lasts a moment: ask a few times.
@@ -195,7 +205,8 @@ void Fabric::remove_stale() const {
       if (flock(fd, LOCK_EX | LOCK_NB) == 0 && same_file(fd, path)) unlink(path.c_str());
       close(fd);
     } else if (std::sscanf(entry->d_name, "ring-%u-%" SCNx64, &from, &generation) == 2) {
-      if (find(static_cast<uint16_t>(from)).generation != generation) unlink(path.c_str());
+      const Peer owner = find(static_cast<uint16_t>(from));
+      if (owner.stranger == 0 && owner.generation != generation) unlink(path.c_str());
     }
   }
 }
@@ -230,7 +241,7 @@ bool Fabric::claim(uint32_t slot) {
     if (!page_.valid()) fail("mmap " + path);
     static_assert(sizeof(SlotPage) <= kSlotBytes);
     auto* page = reinterpret_cast<SlotPage*>(page_.memory());
-    page->magic = SlotPage::kMagic;
+    page->format = format_word(kFabricFormat);
     store<uint64_t>(&page->generation, generation_);
     return true;
   }
@@ -241,18 +252,29 @@ Peer Fabric::find(uint16_t lid) const {
   if (lid == 0 || lid > kMaxSlots) return {};
   const int fd = open_file(slot_path(lid - 1u), 0);
   if (fd < 0) return {};
-  size_t bytes = kSlotBytes;
-  if (!trustworthy(fd, &bytes)) {
-    close(fd);
-    return {};
-  }
+  size_t bytes = 0;
   Peer peer;
+  if (trustworthy(fd, &bytes)) peer.stranger = strange_format(fd);
+  if (peer.stranger != 0 || bytes != kSlotBytes) {
+    if (peer.stranger != 0 && !locked_by_owner(fd)) peer.stranger = 0;
+    close(fd);
+    return peer;
+  }
   peer.slot = Mapping(fd, kSlotBytes);
   if (!peer.slot.valid()) return {};
   const auto* page = reinterpret_cast<const SlotPage*>(peer.slot.memory());
   peer.generation = load<uint64_t>(&page->generation);
-  if (page->magic != SlotPage::kMagic || !alive(peer)) peer.generation = 0;
+  if (page->format != format_word(kFabricFormat) || !alive(peer)) peer.generation = 0;
   return peer;
+}
+
+void Fabric::refuse_stranger(uint16_t lid) const {
+  const uint32_t stranger = find(lid).stranger;
+  if (stranger == 0) return;
+  throw std::runtime_error("the NIC at LID " + std::to_string(lid) + " keeps its files in " +
+                           directory_ + " in format " + std::to_string(stranger) +
+                           ", this process in format " + std::to_string(kFabricFormat) +
+                           ": run all programs of a job with libpeal_softnic.so of one version");
 }
 
 void Fabric::announce(const PortNotice& port) const {

@@ -21,6 +21,11 @@ namespace peal::softnic {
 
 inline constexpr uint32_t kMaxSlots = 1024;
 
+/// Of slot pages, links and what travels in them: another number with every change of any. Files
+/// begin with it; those of before there was one count as 1.
+inline constexpr uint32_t kFabricFormat = 2;
+constexpr uint64_t format_word(uint32_t format) { return 0x7065616c'00000000 | format; }
+
 /// A mapped file, unmapped and closed with its owner.
 class Mapping {
  public:
@@ -54,6 +59,7 @@ struct PortNotice {
 struct Peer {
   Mapping slot;
   uint64_t generation = 0;
+  uint32_t stranger = 0;  // its kFabricFormat, of a NIC that lives and is not found for that
   bool found() const { return generation != 0; }
 };
 
@@ -72,8 +78,11 @@ class Fabric {
   /// Where the files of the fabric lie.
   const std::string& directory() const { return directory_; }
 
-  /// The living NIC at `lid`, if there is one.
+  /// The living NIC at `lid`, if there is one that keeps its files as this one does.
   Peer find(uint16_t lid) const;
+  /// Throws std::runtime_error, naming both formats, when the NIC at `lid` keeps its files
+  /// otherwise.
+  void refuse_stranger(uint16_t lid) const;
   /// Shows this NIC's port to the others. Call it once.
   void announce(const PortNotice& port) const;
   /// What `peer` has announced; nothing that is active before it has.

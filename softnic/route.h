@@ -27,7 +27,8 @@ class Router {
   Router(const Fabric& fabric, const PresentedDevice& device, const std::vector<Gid>& gids)
       : fabric_(fabric), device_(device), gids_(gids) {}
 
-  /// Why firmware refuses the path, or null.
+  /// Why firmware refuses the path, or null. Throws for a NIC of another version; see
+  /// Fabric::refuse_stranger().
   const char* fault_of(const AddressPath& path) const;
 
   /// Where a path that is not refused leads. With a GID, and on Ethernet, the peer's port is looked

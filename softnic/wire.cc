@@ -86,7 +86,7 @@ SendStatus ShmWire::set_up(uint16_t lid, uint64_t& generation) {
   auto link = std::make_unique<Outgoing>();
   LinkHeader& header = header_of(file);
   header.ring_bytes = ring;
-  header.magic = LinkHeader::kMagic;
+  header.format = format_word(kFabricFormat);
   link->lid = lid;
   link->life = generation = ++lives_;
   link->segment = static_cast<uint32_t>(ring / kSegmentsPerRing);
@@ -182,7 +182,7 @@ void ShmWire::accept(uint16_t lid) {
   if (file.bytes() < kLinkHeaderBytes) return;
   LinkHeader& header = header_of(file);
   const uint64_t ring = header.ring_bytes;  // read once, then checked
-  const bool sound = header.magic == LinkHeader::kMagic && ring >= kSmallestRing &&
+  const bool sound = header.format == format_word(kFabricFormat) && ring >= kSmallestRing &&
                      ring <= kLargestRing && (ring & (ring - 1)) == 0 &&
                      file.bytes() == kLinkHeaderBytes + 2 * ring;
   if (!sound) return;

@@ -25,8 +25,7 @@ namespace peal::softnic {
 
 /// Head of a link's file; the two rings follow at kLinkHeaderBytes.
 struct LinkHeader {
-  static constexpr uint64_t kMagic = 0x706561'6c6c696e;
-  uint64_t magic;
+  uint64_t format;  // format_word()
   uint64_t ring_bytes;
   RingCounters requests;
   RingCounters answers;

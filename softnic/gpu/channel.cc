@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -46,6 +47,18 @@ Fd descriptor_in(msghdr* message) {
   return first;
 }
 
+/// poll(), whose deadline stays where it is when signals interrupt it.
+int wait_readable(int fd, Channel::Milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  pollfd ready = {fd, POLLIN, 0};
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<Channel::Milliseconds>(deadline - std::chrono::steady_clock::now());
+    const int answer = poll(&ready, 1, static_cast<int>(std::max<long>(left.count(), 0)));
+    if (answer >= 0 || errno != EINTR) return answer;
+  }
+}
+
 }  // namespace
 
 Fd::~Fd() {
@@ -70,20 +83,21 @@ bool Channel::send_bytes(const void* data, size_t bytes, int fd) {
   }
   ssize_t sent;
   do {
-    sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
+    sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (sent < 0 && errno == EINTR);
   if (sent == static_cast<ssize_t>(bytes)) return true;
   close();
   return false;
 }
 
+bool Channel::writable() const {
+  pollfd ready = {fd_.get(), POLLOUT, 0};
+  return open() && poll(&ready, 1, 0) == 1;
+}
+
 bool Channel::receive_bytes(void* data, size_t bytes, Milliseconds patience, Fd* fd) {
   if (!open()) return false;
-  pollfd ready = {fd_.get(), POLLIN, 0};
-  int answer;
-  do {
-    answer = poll(&ready, 1, static_cast<int>(patience.count()));
-  } while (answer < 0 && errno == EINTR);
+  const int answer = wait_readable(fd_.get(), patience);
   iovec part = {data, bytes};
   Ancillary ancillary = {};
   msghdr message = {};
@@ -115,7 +129,8 @@ std::pair<Channel, Channel> channel_pair() {
 Channel connect_to(const std::string& path) {
   sockaddr_un address;
   if (!address_of(path, &address)) return {};
-  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  // Not blocking: a listener whose queue of callers is full is one that does not answer.
+  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return {};
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return {};

@@ -29,8 +29,8 @@ class Fd {
   int fd_ = -1;
 };
 
-/// One end of a connection. No call throws and none waits past its deadline; the first failure of
-/// any kind, a struct of another size among them, closes the channel for good.
+/// One end of a connection. No call throws and none waits past its deadline, sending not at all;
+/// the first failure of any kind, a struct of another size among them, closes the channel for good.
 class Channel {
  public:
   using Milliseconds = std::chrono::milliseconds;
@@ -42,7 +42,10 @@ class Channel {
   int fd() const { return fd_.get(); }
   void close() { fd_ = Fd(); }
 
-  /// Sends, with a copy of descriptor `fd` unless that is negative.
+  /// True when there is room for a struct, or when sending would find the other end closed.
+  bool writable() const;
+  /// Sends, with a copy of descriptor `fd` unless that is negative. Fails when the other end has
+  /// left so much unread that there is no room: whoever may meet that asks writable() first.
   template <class T>
   bool send(const T& value, int fd = -1) {
     static_assert(std::is_trivially_copyable_v<T>);

@@ -19,6 +19,7 @@
 #include "softnic/gpu/chip.h"
 #include "softnic/gpu/kernel.h"
 #include "softnic/gpu/wire_direct.h"
+#include "softnic/rest.h"
 
 namespace peal::softnic::gpu {
 
@@ -240,15 +241,13 @@ class CudaChip : public Chip {
     if (!running_) return;
     running_ = false;
     word(watch_->stop).store(1);
-    const auto deadline = std::chrono::steady_clock::now() + kStopPatience;
-    for (;;) {
+    const auto stopped = [this] {
       const cudaError_t state = cudaStreamQuery(stream_);
-      if (state == cudaSuccess) break;
+      if (state == cudaSuccess) return true;
       if (state != cudaErrorNotReady) fail("the engine's kernel", cudaGetErrorString(state));
-      if (std::chrono::steady_clock::now() > deadline) {
-        fail("the engine's kernel", "does not stop");
-      }
-    }
+      return false;
+    };
+    if (!wait_until_done(stopped, kStopPatience)) fail("the engine's kernel", "does not stop");
     for (Port* port : ports_) copies_[port].download(*port, stream_);
   }
 

@@ -6,7 +6,7 @@
 //   PE:      [kMap extent (+ descriptor)]... then the call that names the memory
 //   engine:  one Reply to each, in order
 //
-// Both sides are built together; kVersion and the sizes keep strangers apart.
+// Both sides are built together: kVersion changes with any of these structs.
 #pragma once
 
 #include <cstdint>

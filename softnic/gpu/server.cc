@@ -15,6 +15,13 @@ namespace {
 constexpr int kSettleMs = 1;  // without calls, until the chip starts again
 constexpr std::chrono::milliseconds kHearing{100};
 
+std::string other_version(uint64_t theirs) {
+  const auto number = [](uint64_t version) { return std::to_string(version & 0xffff'ffff); };
+  return "the library speaks version " + number(theirs) +
+         " and the program of the GPU engine, which runs, version " + number(Call::kVersion) +
+         ": build both from the same sources";
+}
+
 }  // namespace
 
 Server::Server(const std::string& path, MakeChip make_chip)
@@ -46,12 +53,25 @@ bool Server::serve_ready(int timeout_ms) {
   std::vector<pollfd> fds = {{listener_.get(), POLLIN, 0}};
   for (const Channel& stranger : strangers_) fds.push_back({stranger.fd(), POLLIN, 0});
   for (const auto& tenant : tenants_) fds.push_back({tenant->calls().fd(), POLLIN, 0});
+  const size_t callers = fds.size();
+  for (const auto& tenant : tenants_) fds.push_back({tenant->waits_for_room(), POLLOUT, 0});
   if (poll(fds.data(), fds.size(), timeout_ms) <= 0) return false;
-  for (size_t i = tenants_.size(); i-- > 0;) {
-    if (fds[1 + strangers_.size() + i].revents != 0) listen_to(i);
+  bool called = false;
+  for (size_t i = 0; i < callers; ++i) called = called || fds[i].revents != 0;
+  for (size_t i = 0; i < tenants_.size(); ++i) {
+    if (fds[callers + i].revents != 0) tenants_[i]->send_events();
+    if (fds[1 + strangers_.size() + i].revents != 0) listen_to(*tenants_[i]);
   }
-  const size_t known = strangers_.size();
-  for (size_t i = known; i-- > 0;) {
+  hear_strangers(fds);
+  if (fds[0].revents != 0) welcome();
+  // A PE that has gone, or reads no answers. The chip was stopped to answer it.
+  std::erase_if(tenants_, [](const auto& tenant) { return !tenant->calls().open(); });
+  return called;
+}
+
+/// Those whose first call has come (`fds[1 + i]` for the i-th) become tenants, or are told why not.
+void Server::hear_strangers(const std::vector<pollfd>& fds) {
+  for (size_t i = strangers_.size(); i-- > 0;) {
     if (fds[1 + i].revents == 0) continue;
     Call call;
     Fd events;
@@ -63,8 +83,6 @@ bool Server::serve_ready(int timeout_ms) {
     }
     strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(i));
   }
-  if (fds[0].revents != 0) welcome();
-  return true;
 }
 
 void Server::welcome() {
@@ -81,7 +99,7 @@ Reply Server::introduce(size_t index, const Call& call, Fd events) {
   };
   const Hello& hello = call.hello;
   if (call.version != Call::kVersion || call.kind != CallKind::kHello) {
-    return refuse("the program of the GPU engine and the library are of different versions");
+    return refuse(other_version(call.version).c_str());
   }
   if (!failure_.empty()) return refuse(failure_.c_str());
   for (const auto& tenant : tenants_) {
@@ -107,9 +125,8 @@ Reply Server::introduce(size_t index, const Call& call, Fd events) {
   return reply;
 }
 
-/// One call of a PE, or its farewell.
-void Server::listen_to(size_t index) {
-  Tenant& tenant = *tenants_[index];
+/// One call of a PE, or its farewell, which closes the channel.
+void Server::listen_to(Tenant& tenant) {
   Call call;
   Fd descriptor;
   const bool heard =
@@ -119,7 +136,7 @@ void Server::listen_to(size_t index) {
   if (heard) {
     tenant.calls().send(tenant.answer(call, descriptor));
   } else {
-    tenants_.erase(tenants_.begin() + static_cast<std::ptrdiff_t>(index));
+    tenant.calls().close();
   }
 }
 

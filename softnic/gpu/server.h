@@ -10,6 +10,8 @@
 // no wire to lose anything on.
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
 #include <functional>
 #include <map>
@@ -49,6 +51,8 @@ class Tenant {
   Tenant(Channel calls, Channel events, std::shared_ptr<Chip> chip, const Hello& hello);
 
   Channel& calls() { return calls_; }
+  /// Where to wait for room until send_events(); -1 while no event waits for any.
+  int waits_for_room() const { return control_.has_events() ? events_.fd() : -1; }
   Port& port() { return tables_.port; }
   bool needs_service() const;
 
@@ -56,6 +60,8 @@ class Tenant {
   Reply answer(const Call& call, const Fd& descriptor);
   /// Takes what the engine raised and hands it to the PE.
   void report_events();
+  /// Hands on what the PE has room for, in order; the rest waits.
+  void send_events();
   /// All queue pairs fail: the engine has.
   void fail();
 
@@ -101,7 +107,8 @@ class Server {
  private:
   bool serve_ready(int timeout_ms);
   void welcome();
-  void listen_to(size_t index);
+  void hear_strangers(const std::vector<pollfd>& fds);
+  void listen_to(Tenant& tenant);
   Reply introduce(size_t index, const Call& call, Fd events);
   void stop();
   void start();

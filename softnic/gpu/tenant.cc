@@ -32,8 +32,17 @@ bool Tenant::needs_service() const {
 
 void Tenant::report_events() {
   control_.collect();
+  send_events();
+}
+
+// A PE that never reads its events must not hold up the NICs of the others. What its socket has no
+// room for stays in Control's queue, which has no bound, as the kernel's behind
+// ibv_get_async_event() has none.
+void Tenant::send_events() {
   AsyncEvent event;
-  while (control_.next_event(&event)) events_.send(event);
+  while ((events_.writable() || !events_.open()) && control_.next_event(&event)) {
+    events_.send(event);
+  }
 }
 
 void Tenant::fail() {
@@ -41,8 +50,10 @@ void Tenant::fail() {
     QueuePair& qp = tables_.qps[qpn];
     if (!qp.exists || qp.state == QpState::kReset) continue;
     qp.state = QpState::kError;
-    events_.send(AsyncEvent{AsyncEvent::Kind::kQpFatal, qpn});
+    tables_.port.events.raise(AsyncEvent::Kind::kQpFatal, qpn);
+    control_.collect();  // one by one, for the log is short
   }
+  send_events();
 }
 
 void Tenant::map(const Extent& extent, const Fd& descriptor) {

@@ -130,9 +130,10 @@ class Run {
     tail_ = 0;
     if (offered_.valid() && bytes >= sizeof(LinkHeader)) {
       auto& header = *reinterpret_cast<LinkHeader*>(offered_.memory());
-      header.magic = LinkHeader::kMagic ^ ((how & 0x38) == 0x38 ? 1 : 0);
+      header.format = format_word(kFabricFormat) ^ ((how & 0x38) == 0x38 ? 1 : 0);
       header.ring_bytes = (how & 0xc0) == 0xc0 ? in_.number<uint64_t>() : kRing;
-      unsound_ = bytes != sound || header.magic != LinkHeader::kMagic || header.ring_bytes != kRing;
+      unsound_ = bytes != sound || header.format != format_word(kFabricFormat) ||
+                 header.ring_bytes != kRing;
     }
     ground().away.knock(slot_);
     static_cast<void>(wire_.poll(now_));

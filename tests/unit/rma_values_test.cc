@@ -219,6 +219,44 @@ TEST(Strided, OneWrongElementIsReportedToAllLanes) {
   EXPECT_EQ(out, std::vector<Status>(64, Status::kNotSymmetric));
 }
 
+template <class Scope>
+PEAL_KERNEL get_too_many(Context ctx, Scope scope, int32_t* dst, const int32_t* src, size_t there,
+                         Status* out, uint32_t* missing) {
+  out[thread_in_block()] = iget(ctx, scope, dst, src, Strides{1, 1}, 2 * there, 1);
+  for (size_t i = 0; i < there; ++i) {
+    if (dst[i] != static_cast<int32_t>(i) + 1) atomicAdd(missing, 1u);
+  }
+}
+
+// A lane that found an element it may not fetch returned at once, and the NIC went on writing what
+// the lane had asked for before into memory that the caller took for its own again. Here the second
+// half is not there, and the NIC does nothing until that has been noticed.
+template <class Scope>
+void expect_nothing_in_flight(Scope scope, uint32_t lanes, size_t there) {
+  DeviceRig rig;
+  const size_t from = DeviceRig::kHeapBytes - there * sizeof(int32_t);
+  for (size_t i = 0; i < there; ++i) {
+    rig.remote<int32_t>(1, from)[i] = static_cast<int32_t>(i) + 1;
+  }
+  std::vector<Status> out(lanes, Status::kOk);
+  uint32_t missing = 0;
+  {
+    const Background nic([&rig] {
+      const auto status = load_acquire<Reach::kSystem>(&rig.context().state->usage.status);
+      return status != 0 ? rig.nic(1).step(1) * 0 : 0;
+    });
+    launch({.blocks = 1, .threads = lanes}, get_too_many<Scope>, rig.context(), scope,
+           rig.local<int32_t>(0), rig.local<int32_t>(from), there, out.data(), &missing)
+        .wait();
+  }
+  EXPECT_EQ(out, std::vector<Status>(lanes, Status::kNotSymmetric));
+  EXPECT_EQ(missing, 0u);
+}
+
+TEST(Strided, AThreadThatFailsHasNothingInFlight) { expect_nothing_in_flight(thread, 1, 20); }
+TEST(Strided, AWarpThatFailsHasNothingInFlight) { expect_nothing_in_flight(warp, 32, 32); }
+TEST(Strided, ABlockThatFailsHasNothingInFlight) { expect_nothing_in_flight(block, 40, 40); }
+
 // ---- peers whose memory is mapped
 
 TEST(Direct, NothingGoesThroughAQueue) {

@@ -122,6 +122,23 @@ TEST(RuntimeLife, TwoInOneThreadAreIndependent) {
   first.free(block);
 }
 
+// A program that was compiled with the headers of one version and runs with the library of another:
+// its kernels would take one field of a context for another.
+TEST(RuntimeLife, NamesBothVersionsWhenAKernelWouldMisreadAContext) {
+  bootstrap::run_threads(1, [](Bootstrap& group) {
+    const Runtime pe = start(group, small_config());
+    const Context made = pe.context();
+    EXPECT_EQ(&detail::readable(made), &made);
+    const auto newer = [&] { detail::readable<kContextVersion + 1>(made); };
+    expect_error(error_of(newer), ErrorCode::kUnsupported,
+                 {"version " + std::to_string(kContextVersion) + " (",
+                  "version " + std::to_string(kContextVersion + 1) + " (", "headers"});
+    const auto larger = [&] { detail::readable<kContextVersion, sizeof made + 8>(made); };
+    expect_error(error_of(larger), ErrorCode::kUnsupported,
+                 {std::to_string(sizeof made) + " bytes", std::to_string(sizeof made + 8)});
+  });
+}
+
 TEST(RuntimeLife, MayMove) {
   Runtime first(bootstrap::make_single(), small_config());
   Runtime second(std::move(first));

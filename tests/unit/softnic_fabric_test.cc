@@ -11,6 +11,7 @@
 #include <random>
 
 #include "softnic/fabric.h"
+#include "softnic/route.h"
 #include "softnic/settings.h"
 #include "softnic/wire.h"
 #include "tests/unit/softnic_processes.h"
@@ -131,6 +132,65 @@ TEST_F(FabricFiles, ALivingNicIsFoundAndADeadOneIsNot) {
   EXPECT_FALSE(mine.find(0xbfff).found());
 }
 
+/// What refuse_stranger() says of `lid`; empty when it says nothing.
+std::string refusal(const Fabric& fabric, uint16_t lid) {
+  try {
+    fabric.refuse_stranger(lid);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// All builds of a user share a fabric. A NIC whose slot page or links are laid out otherwise must
+// not be understood by chance, nor be taken for none: its files stay, and who wants a way to it is
+// told of both formats.
+TEST_F(FabricFiles, ANicOfAnotherFormatIsAnErrorThatNamesBoth) {
+  const Fabric mine(Settings::from_environment());
+  auto other = std::make_unique<Fabric>(Settings::from_environment());
+  const uint16_t lid = other->lid();
+  std::ofstream(home() / ("ring-2-" + std::to_string(other->generation()) + "-1-1")) << "its own";
+  const auto rewrite = [&](uint64_t word, uintmax_t bytes) {
+    fs::resize_file(home() / "slot-1", bytes);
+    std::fstream slot(home() / "slot-1", std::ios::in | std::ios::out | std::ios::binary);
+    slot.write(reinterpret_cast<const char*>(&word), sizeof(word));
+  };
+  EXPECT_TRUE(mine.find(lid).found());
+  EXPECT_EQ(refusal(mine, lid), "");
+  struct {
+    uint64_t word;
+    uintmax_t bytes;
+    std::string format;
+  } strangers[] = {{0x706561'6c6e6964, 4096, "format 1,"},
+                   {0x7065616c'00000003, 4096, "format 3,"},
+                   {0x7065616c'00000063, 64 << 10, "format 99,"}};
+  for (const auto& [word, bytes, format] : strangers) {
+    rewrite(word, bytes);
+    EXPECT_FALSE(mine.find(lid).found());
+    EXPECT_EQ(mine.members(), std::vector<uint16_t>{mine.lid()});
+    const std::string text = refusal(mine, lid);
+    EXPECT_NE(text.find(format), std::string::npos) << text;
+    EXPECT_NE(text.find("this process in format 2"), std::string::npos) << text;
+    EXPECT_NE(text.find("LID 2"), std::string::npos) << text;
+    EXPECT_NE(text.find("of one version"), std::string::npos) << text;
+    for (const bool ethernet : {false, true}) {
+      PresentedDevice device;
+      device.ethernet = ethernet;
+      const std::vector<Gid> gids = gid_table(device, mine.lid(), mine.guid());
+      AddressPath path = {};
+      path.port = 1;
+      path.lid = lid;
+      std::ranges::copy(mac_of(lid), path.mac);
+      EXPECT_THROW(Router(mine, device, gids).fault_of(path), std::runtime_error) << ethernet;
+    }
+    { const Fabric third(Settings::from_environment()); }
+    EXPECT_EQ(files(), 3u) << "the stranger's slot and its link stay";
+  }
+  rewrite(0x7065616c'00000003, 4096);
+  other.reset();
+  EXPECT_EQ(refusal(mine, lid), "") << "it has gone";
+}
+
 TEST_F(FabricFiles, ManyNicsShareAFabric) {
   std::vector<std::unique_ptr<Fabric>> nics;
   for (int i = 0; i < 300; ++i) {
@@ -206,7 +266,7 @@ struct Impostor {
     file = fabric.create_ring(lid, peer.generation, bytes);
     ASSERT_TRUE(file.valid());
     auto& header = *reinterpret_cast<LinkHeader*>(file.memory());
-    header.magic = LinkHeader::kMagic;
+    header.format = format_word(kFabricFormat);
     header.ring_bytes = 32 << 10;
     forge(header, file.memory() + kLinkHeaderBytes);
     fabric.knock(peer);

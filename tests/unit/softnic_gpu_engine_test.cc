@@ -105,13 +105,29 @@ struct Pe {
               .number;
     cqn = client.create_cq({.buffer = memory.at(kCqe), .collapsed = true, .ignore_overrun = true})
               .number;
+    qpn = make_queue();
+  }
+
+  uint32_t make_queue() {
     QueuePairConfig config;
     config.pd = pd;
     config.send_cq = cqn;
     config.send_buffer = memory.at(kSendQueue);
     config.log_send_blocks = kLogBlocks;
     config.doorbell = reinterpret_cast<mlx5::DoorbellRecord*>(memory.at(kDoorbell));
-    qpn = client.create_qp(config).number;
+    return client.create_qp(config).number;
+  }
+
+  /// As new, whatever has become of it.
+  void reset() {
+    QueuePairAttributes now;
+    EXPECT_FALSE(client.query_qp(qpn, &now).refused());
+    const QpState from = now.state;
+    now.state = QpState::kReset;
+    EXPECT_FALSE(client.modify_qp(qpn, from, now).refused());
+    memset(memory.at(kDoorbell), 0, sizeof(mlx5::DoorbellRecord));
+    memset(memory.at(kCqe), 0xff, 64);
+    posted = 0;
   }
 
   void connect(uint16_t to, uint32_t remote) {
@@ -234,6 +250,87 @@ TEST_F(GpuEngine, RefusesAWrongKeyAndReportsTheEvent) {
   EXPECT_TRUE(eventually([&] { return b.client.next_event(&event); }));
   EXPECT_EQ(event.kind, AsyncEvent::Kind::kQpAccessError);
   EXPECT_EQ(event.number, b.qpn);
+}
+
+// A PE that reads no events must not hold up the process that serves all: 278 of them fill its
+// socket. The others wait in the process and come in order when there is room.
+TEST_F(GpuEngine, ServesOthersWhileAPeLeavesItsEventsUnread) {
+  constexpr uint32_t kEvents = 300;
+  Pe a(directory, 1);
+  Pe b(directory, 2);
+  const uint32_t queues[] = {b.qpn, b.make_queue()};
+  for (uint32_t i = 0; i < kEvents; ++i) {
+    b.qpn = queues[i % 3 == 0];
+    b.connect(1, a.qpn);
+    a.connect(2, b.qpn);
+    ASSERT_EQ(a.write(0, b.key + 1, 1).syndrome, Syndrome::kRemoteAccess) << i;
+    b.reset();
+    a.reset();
+  }
+  a.connect(1, a.qpn);
+  EXPECT_EQ(a.write(0, a.key, 5).kind, CqeOpcode::kRequester);
+  for (uint32_t i = 0; i < kEvents; ++i) {
+    AsyncEvent event = {};
+    ASSERT_TRUE(eventually([&] { return b.client.next_event(&event); })) << i;
+    EXPECT_EQ(event.kind, AsyncEvent::Kind::kQpAccessError);
+    EXPECT_EQ(event.number, queues[i % 3 == 0]) << i;
+  }
+  AsyncEvent none;
+  EXPECT_FALSE(b.client.next_event(&none));
+}
+
+// The process serves all PEs of a fabric, and may have been started by a library of another build.
+TEST_F(GpuEngine, NamesBothVersionsToALibraryOfAnother) {
+  Pe pe(directory, 1);
+  Channel calls = connect_to(directory + "/engine");
+  const auto [mine, theirs] = channel_pair();
+  Call call;
+  call.version = Call::kVersion + 1;
+  ASSERT_TRUE(calls.send(call, theirs.fd()));
+  Reply reply;
+  ASSERT_TRUE(calls.receive(&reply, Channel::Milliseconds(60'000)));
+  EXPECT_NE(reply.status, CommandStatus::kOk);
+  for (const uint64_t version : {Call::kVersion, Call::kVersion + 1}) {
+    const std::string number = "version " + std::to_string(version & 0xffff'ffff);
+    EXPECT_NE(std::string(reply.reason).find(number), std::string::npos) << reply.reason;
+  }
+}
+
+// A PE that dies before it has read an answer: its channel closes while the process writes. The
+// process must not keep such a PE, and its LID, for ever.
+TEST_F(GpuEngine, LetsGoOfAPeThatDiesBeforeItIsWelcomed) {
+  Pe other(directory, 1);
+  {
+    Channel calls = connect_to(directory + "/engine");
+    const auto [mine, theirs] = channel_pair();
+    Call call;
+    call.hello = hello(2);
+    ASSERT_TRUE(calls.send(call, theirs.fd()));
+  }
+  EXPECT_TRUE(eventually([&] {
+    try {
+      const Pe same(directory, 2);
+      return true;
+    } catch (const std::runtime_error&) {
+      return false;  // it is still being welcomed
+    }
+  }));
+}
+
+// A process that reads no answers must not hold up the others either: it is let go.
+TEST_F(GpuEngine, LetsGoOfAPeThatReadsNoAnswers) {
+  Pe other(directory, 1);
+  Channel calls = connect_to(directory + "/engine");
+  const auto [mine, theirs] = channel_pair();
+  Call call;
+  call.hello = hello(2);
+  bool sent = calls.send(call, theirs.fd());
+  call.kind = CallKind::kViolations;
+  EXPECT_TRUE(eventually([&] {
+    if (calls.writable()) sent = sent && calls.send(call);
+    return !sent;
+  }));
+  EXPECT_FALSE(other.client.allocate_pd().refusal.refused());
 }
 
 // A plan that is accepted and does nothing would let tests of faults pass.
@@ -370,34 +467,6 @@ TEST_F(GpuEngine, SaysWhatIsMissingWhenItsProgramIs) {
     EXPECT_NE(std::string(error.what()).find("/nowhere/engine"), std::string::npos);
     EXPECT_NE(std::string(error.what()).find("PEAL_SOFTNIC_ENGINE_PROGRAM"), std::string::npos);
   }
-}
-
-TEST(Channel, RefusesAMessageOfAnotherSize) {
-  auto [a, b] = channel_pair();
-  EXPECT_TRUE(a.send(uint64_t{1}));
-  uint32_t small = 0;
-  EXPECT_FALSE(b.receive(&small, Channel::Milliseconds(1000)));
-  EXPECT_FALSE(b.open());
-}
-
-TEST(Channel, CarriesADescriptor) {
-  auto [a, b] = channel_pair();
-  const Fd file(memfd_create("peal-test", MFD_CLOEXEC));
-  ASSERT_EQ(ftruncate(file.get(), 12345), 0);
-  EXPECT_TRUE(a.send(uint64_t{7}, file.get()));
-  uint64_t value = 0;
-  Fd came;
-  ASSERT_TRUE(b.receive(&value, Channel::Milliseconds(1000), &came));
-  EXPECT_EQ(value, 7u);
-  struct stat info;
-  ASSERT_EQ(fstat(came.get(), &info), 0);
-  EXPECT_EQ(info.st_size, 12345);
-}
-
-TEST(Channel, GivesUpWhenNobodySpeaks) {
-  auto [a, b] = channel_pair();
-  uint64_t value = 0;
-  EXPECT_FALSE(b.receive(&value, Channel::Milliseconds(10)));
 }
 
 }  // namespace
