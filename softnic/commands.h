@@ -1,50 +1,162 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls of nic.h that an engine answers, by whoever answers them: control.h in this process, or
-// gpu/client.h, which asks the process of the GPU engine.
+// The calls of nic.h that every engine answers, each a struct:
+//
+//   fields    what the call says: plain data, so that it travels to the GPU engine's process as it
+//   is spans     visits the memory that it names, as visit(T*& address, bytes); those without name
+//   none Undoes    the call that made what this one destroys apply     what it does, by Control,
+//   where the tables are
+//
+// A new call is a struct here, its function of Control, and its name in nic.h.
 #pragma once
+
+#include <cstdint>
+#include <variant>
 
 #include "softnic/nic.h"
 
 namespace peal::softnic {
 
-/// See nic.h for what each call means. Any thread may call.
-class Commands {
- public:
-  virtual ~Commands() = default;
+class Control;
 
-  virtual Created allocate_pd() = 0;
-  virtual Refusal free_pd(uint32_t pd) = 0;
-  virtual Created register_memory(const MemoryKeyConfig& config) = 0;
-  virtual Refusal change_memory(uint32_t, const MemoryKeyConfig&) {
-    return {CommandStatus::kBadOperation, "this engine changes no memory keys"};
+/// What a call answers: `number` those that create, the others what their names say.
+struct Outcome {
+  Refusal refusal;
+  uint32_t number = 0;
+  uint64_t produced = 0;
+  QueuePairAttributes attributes = {};
+  Violations violations = {};
+
+  Outcome() = default;
+  Outcome(const Refusal& why) : refusal(why) {}                                 // NOLINT
+  Outcome(const Created& made) : refusal(made.refusal), number(made.number) {}  // NOLINT
+  Created created() const { return {number, refusal}; }
+};
+
+struct AllocatePd {
+  Outcome apply(Control& control) const;
+};
+struct FreePd {
+  using Undoes = AllocatePd;
+  uint32_t number;
+  Outcome apply(Control& control) const;
+};
+
+struct RegisterMemory {
+  MemoryKeyConfig config;
+  Outcome apply(Control& control) const;
+  template <class Visit>
+  void spans(Visit visit) {
+    visit(config.memory, config.bytes);
   }
-  virtual Refusal deregister_memory(uint32_t key) = 0;
-  virtual Created create_cq(const CompletionQueueConfig& config) = 0;
-  virtual Refusal destroy_cq(uint32_t cqn) = 0;
-  virtual uint64_t cq_produced(uint32_t cqn) = 0;
-  virtual Refusal arm_cq(uint32_t, uint32_t, bool, CompletionListener&) {
-    return {CommandStatus::kBadOperation, "this engine raises no completion events"};
+};
+struct DeregisterMemory {
+  using Undoes = RegisterMemory;
+  uint32_t number;
+  Outcome apply(Control& control) const;
+};
+
+/// Bytes of 1 << log units; 0 for more units than there can be, which Control refuses.
+constexpr uint64_t bytes_of(uint64_t unit, uint32_t log, uint32_t log_most) {
+  return log <= log_most ? unit << log : 0;
+}
+
+struct CreateCq {
+  CompletionQueueConfig config;
+  Outcome apply(Control& control) const;
+  template <class Visit>
+  void spans(Visit visit) {
+    visit(config.buffer, bytes_of(config.cqe_bytes, config.log_entries, 22));
+    visit(config.doorbell, uint64_t{8});
   }
-  virtual Created create_srq(const SharedReceiveConfig& config) = 0;
-  virtual Refusal destroy_srq(uint32_t srqn) = 0;
-  virtual Refusal arm_srq(uint32_t, uint32_t) {
-    return {CommandStatus::kBadOperation, "this engine takes nothing from shared receive queues"};
+};
+struct DestroyCq {
+  using Undoes = CreateCq;
+  uint32_t number;
+  Outcome apply(Control& control) const;
+};
+/// Answers `produced`.
+struct CqProduced {
+  uint32_t number;
+  Outcome apply(Control& control) const;
+};
+
+struct CreateSrq {
+  SharedReceiveConfig config;
+  Outcome apply(Control& control) const;
+};
+struct DestroySrq {
+  using Undoes = CreateSrq;
+  uint32_t number;
+  Outcome apply(Control& control) const;
+};
+
+struct CreateQp {
+  QueuePairConfig config;
+  Outcome apply(Control& control) const;
+  template <class Visit>
+  void spans(Visit visit) {
+    visit(config.send_buffer, bytes_of(64, config.log_send_blocks, 15));
+    visit(config.receive_buffer,
+          bytes_of(bytes_of(16, config.log_receive_stride, 7), config.log_receive_entries, 15));
+    visit(config.doorbell, sizeof(mlx5::DoorbellRecord));
   }
-  virtual uint32_t srq_limit(uint32_t) { return 0; }
-  virtual Created create_qp(const QueuePairConfig& config) = 0;
-  virtual Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) = 0;
-  virtual Refusal query_qp(uint32_t qpn, QueuePairAttributes* answer) = 0;
-  virtual Refusal destroy_qp(uint32_t qpn) = 0;
-  virtual Created create_dc_target(const DcTargetConfig& config) = 0;
-  virtual Refusal destroy_dc_target(uint32_t dctn) = 0;
-  virtual Created attach_uar(std::byte* page) = 0;
-  virtual Refusal detach_uar(uint32_t page_id) = 0;
-  virtual bool next_event(AsyncEvent* event) = 0;
-  virtual int event_fd() const = 0;
-  virtual Violations violations() = 0;
-  virtual Refusal set_faults(const FaultPlan& plan) = 0;
-  virtual bool port_up() { return true; }
+};
+struct ModifyQp {
+  uint32_t number;
+  QpState from;
+  QueuePairAttributes to;
+  Outcome apply(Control& control) const;
+};
+/// Answers `attributes`.
+struct QueryQp {
+  uint32_t number;
+  Outcome apply(Control& control) const;
+};
+struct DestroyQp {
+  using Undoes = CreateQp;
+  uint32_t number;
+  Outcome apply(Control& control) const;
+};
+
+struct CreateDcTarget {
+  DcTargetConfig config;
+  Outcome apply(Control& control) const;
+};
+struct DestroyDcTarget {
+  using Undoes = CreateDcTarget;
+  uint32_t number;
+  Outcome apply(Control& control) const;
+};
+
+struct AttachUar {
+  std::byte* page;
+  Outcome apply(Control& control) const;
+};
+struct DetachUar {
+  using Undoes = AttachUar;
+  uint32_t number;
+  Outcome apply(Control& control) const;
+};
+
+/// Answers `violations`.
+struct QueryViolations {
+  Outcome apply(Control& control) const;
+};
+
+using Command =
+    std::variant<AllocatePd, FreePd, RegisterMemory, DeregisterMemory, CreateCq, DestroyCq,
+                 CqProduced, CreateSrq, DestroySrq, CreateQp, ModifyQp, QueryQp, DestroyQp,
+                 CreateDcTarget, DestroyDcTarget, AttachUar, DetachUar, QueryViolations>;
+static_assert(std::is_trivially_copyable_v<Command>);
+
+template <class C>
+concept NamesMemory = requires(C& command) {
+  command.spans([](auto&, uint64_t) {});
+};
+template <class C>
+concept Destroys = requires {
+  typename C::Undoes;
 };
 
 }  // namespace peal::softnic

@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
-#include "softnic/commands.h"
 #include "softnic/faults.h"
+#include "softnic/nic.h"
 #include "softnic/objects.h"
 #include "softnic/runner.h"
 #include "softnic/table.h"
@@ -40,11 +40,12 @@ struct Tables {
   Table<DcConnection> dc_connections{1, 1u << 13};
 };
 
-class Control : public Commands {
+/// See nic.h for what each call means. Any thread may call.
+class Control {
  public:
   /// Both must outlive the control. Throws std::system_error when there is no event descriptor.
   Control(Tables& tables, Runner& runner);
-  ~Control() override;
+  ~Control();
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
@@ -57,35 +58,35 @@ class Control : public Commands {
   uint32_t uars_used() const { return tables_.pages.used(); }
   bool uar_exists(uint32_t id) const { return tables_.pages[id].exists; }
 
-  Created allocate_pd() override;
-  Refusal free_pd(uint32_t pd) override;
-  Created register_memory(const MemoryKeyConfig& config) override;
-  Refusal change_memory(uint32_t key, const MemoryKeyConfig& config) override;
-  Refusal deregister_memory(uint32_t key) override;
-  Created create_cq(const CompletionQueueConfig& config) override;
-  Refusal destroy_cq(uint32_t cqn) override;
-  uint64_t cq_produced(uint32_t cqn) override;
+  Created allocate_pd();
+  Refusal free_pd(uint32_t pd);
+  Created register_memory(const MemoryKeyConfig& config);
+  Refusal change_memory(uint32_t key, const MemoryKeyConfig& config);
+  Refusal deregister_memory(uint32_t key);
+  Created create_cq(const CompletionQueueConfig& config);
+  Refusal destroy_cq(uint32_t cqn);
+  uint64_t cq_produced(uint32_t cqn);
   Refusal arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
-                 CompletionListener& listener) override;
-  Created create_srq(const SharedReceiveConfig& config) override;
-  Refusal destroy_srq(uint32_t srqn) override;
-  Refusal arm_srq(uint32_t srqn, uint32_t limit) override;
-  uint32_t srq_limit(uint32_t srqn) override;
-  Created create_qp(const QueuePairConfig& config) override;
-  Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) override;
-  Refusal query_qp(uint32_t qpn, QueuePairAttributes* answer) override;
-  Refusal destroy_qp(uint32_t qpn) override;
-  Created create_dc_target(const DcTargetConfig& config) override;
-  Refusal destroy_dc_target(uint32_t dctn) override;
-  Created attach_uar(std::byte* page) override;
-  Refusal detach_uar(uint32_t page_id) override;
+                 CompletionListener& listener);
+  Created create_srq(const SharedReceiveConfig& config);
+  Refusal destroy_srq(uint32_t srqn);
+  Refusal arm_srq(uint32_t srqn, uint32_t limit);
+  uint32_t srq_limit(uint32_t srqn);
+  Created create_qp(const QueuePairConfig& config);
+  Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to);
+  Refusal query_qp(uint32_t qpn, QueuePairAttributes* answer);
+  Refusal destroy_qp(uint32_t qpn);
+  Created create_dc_target(const DcTargetConfig& config);
+  Refusal destroy_dc_target(uint32_t dctn);
+  Created attach_uar(std::byte* page);
+  Refusal detach_uar(uint32_t page_id);
   /// Of what collect() has taken, something is left.
   bool has_events() const { return !events_.empty(); }
-  bool next_event(AsyncEvent* event) override;
-  int event_fd() const override { return event_fd_; }
-  Violations violations() override;
-  Refusal set_faults(const FaultPlan& plan) override;
-  bool port_up() override;
+  bool next_event(AsyncEvent* event);
+  int event_fd() const { return event_fd_; }
+  Violations violations();
+  Refusal set_faults(const FaultPlan& plan);
+  bool port_up();
 
  private:
   /// Something counted: a protection domain, and how many objects use it.

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "softnic/commands.h"
 #include "softnic/control.h"
 #include "softnic/driver.h"
 #include "softnic/fabric.h"
@@ -60,9 +61,12 @@ struct CpuEngine {
 
 struct Nic::State {
   explicit State(const PresentedDevice& as);
-  Commands& commands() const {
-    return gpu != nullptr ? static_cast<Commands&>(*gpu) : cpu->control;
+  /// By the engine in charge.
+  Outcome run(const Command& command) const {
+    if (gpu != nullptr) return gpu->run(command);
+    return std::visit([this](const auto& each) { return each.apply(cpu->control); }, command);
   }
+  int event_fd() const { return gpu != nullptr ? gpu->event_fd() : cpu->control.event_fd(); }
 
   bool admit(const void* address);
   void decide(const void* address);
@@ -71,17 +75,17 @@ struct Nic::State {
   void watch_events();
 
   /// Makes a queue pair, if the device has one left.
-  template <class Make>
-  Created counted(Make make) {
+  Created counted(const Command& make) {
     if (queue_pairs.fetch_add(1) >= device.max_qp) {
       queue_pairs.fetch_sub(1);
       return {0, {CommandStatus::kNoResources, "no queue pair left: max_qp of the presentation"}};
     }
-    const Created created = make();
+    const Created created = run(make).created();
     if (created.refusal.refused()) queue_pairs.fetch_sub(1);
     return created;
   }
-  Refusal released(const Refusal& refusal) {
+  Refusal released(const Command& destroy) {
+    const Refusal refusal = run(destroy).refusal;
     if (!refusal.refused()) queue_pairs.fetch_sub(1);
     return refusal;
   }
@@ -118,7 +122,7 @@ Nic::State::State(const PresentedDevice& as)
 }
 
 void Nic::State::watch_events() {
-  const int fd = commands().event_fd();
+  const int fd = event_fd();
   epoll_event event = {};
   event.events = EPOLLIN;
   if (epoll_ctl(events.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -208,10 +212,12 @@ void Nic::State::move_to_gpu(const void* address) {
   static std::byte page;
   claim_numbers(
       control.pds_used(), [&](uint32_t n) { return control.pd_exists(n); },
-      [&] { return client->allocate_pd(); }, [&](uint32_t n) { client->free_pd(n); });
+      [&] { return client->run(AllocatePd{}).created(); },
+      [&](uint32_t n) { client->run(FreePd{n}); });
   claim_numbers(
       control.uars_used(), [&](uint32_t n) { return control.uar_exists(n); },
-      [&] { return client->attach_uar(&page); }, [&](uint32_t n) { client->detach_uar(n); });
+      [&] { return client->run(AttachUar{&page}).created(); },
+      [&](uint32_t n) { client->run(DetachUar{n}); });
   gpu = std::move(client);
   home = exporter->number_of(address);
   cpu.reset();
@@ -225,14 +231,20 @@ std::shared_ptr<Nic> Nic::open(const PresentedDevice& device) {
 Nic::Nic(const PresentedDevice& device) : state_(std::make_unique<State>(device)) {}
 Nic::~Nic() = default;
 
+namespace {
+
+Refusal only_on_cpu(const char* what) { return {CommandStatus::kBadOperation, what}; }
+
+}  // namespace
+
 uint16_t Nic::lid() const { return state_->fabric.lid(); }
 uint64_t Nic::guid() const { return state_->fabric.guid(); }
 const PresentedDevice& Nic::device() const { return state_->device; }
 const std::vector<Gid>& Nic::gids() const { return state_->gids; }
 const Router& Nic::router() const { return state_->router; }
 
-Created Nic::allocate_pd() { return state_->commands().allocate_pd(); }
-Refusal Nic::free_pd(uint32_t pd) { return state_->commands().free_pd(pd); }
+Created Nic::allocate_pd() { return state_->run(AllocatePd{}).created(); }
+Refusal Nic::free_pd(uint32_t pd) { return state_->run(FreePd{pd}).refusal; }
 
 bool Nic::admit(const void* address) { return state_->admit(address); }
 
@@ -245,72 +257,82 @@ std::shared_ptr<std::byte> Nic::gpu_page(size_t bytes) const {
 }
 
 Created Nic::register_memory(const MemoryKeyConfig& config) {
-  const Created created = state_->commands().register_memory(config);
+  const Created created = state_->run(RegisterMemory{config}).created();
   if (!created.refusal.refused() && !on_gpu()) {
     state_->cpu->lend(Loan::of(created.number, config.memory, config.bytes));
   }
   return created;
 }
 Refusal Nic::change_memory(uint32_t key, const MemoryKeyConfig& config) {
-  const Refusal refusal = state_->commands().change_memory(key, config);
-  if (!refusal.refused() && !on_gpu()) {
+  if (on_gpu()) return only_on_cpu("an engine on a GPU changes no memory keys");
+  const Refusal refusal = state_->cpu->control.change_memory(key, config);
+  if (!refusal.refused()) {
     state_->cpu->take_back(key);
     state_->cpu->lend(Loan::of(key, config.memory, config.bytes));
   }
   return refusal;
 }
 Refusal Nic::deregister_memory(uint32_t key) {
-  const Refusal refusal = state_->commands().deregister_memory(key);
+  const Refusal refusal = state_->run(DeregisterMemory{key}).refusal;
   if (!refusal.refused() && !on_gpu()) state_->cpu->take_back(key);
   return refusal;
 }
 
 Created Nic::create_cq(const CompletionQueueConfig& config) {
-  return state_->commands().create_cq(config);
+  return state_->run(CreateCq{config}).created();
 }
-Refusal Nic::destroy_cq(uint32_t cqn) { return state_->commands().destroy_cq(cqn); }
-uint64_t Nic::cq_produced(uint32_t cqn) const { return state_->commands().cq_produced(cqn); }
+Refusal Nic::destroy_cq(uint32_t cqn) { return state_->run(DestroyCq{cqn}).refusal; }
+uint64_t Nic::cq_produced(uint32_t cqn) const { return state_->run(CqProduced{cqn}).produced; }
 Refusal Nic::arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
                     CompletionListener& listener) {
-  return state_->commands().arm_cq(cqn, consumed, solicited_only, listener);
+  if (on_gpu()) return only_on_cpu("an engine on a GPU raises no completion events");
+  return state_->cpu->control.arm_cq(cqn, consumed, solicited_only, listener);
 }
 
 Created Nic::create_srq(const SharedReceiveConfig& config) {
-  return state_->commands().create_srq(config);
+  return state_->run(CreateSrq{config}).created();
 }
-Refusal Nic::destroy_srq(uint32_t srqn) { return state_->commands().destroy_srq(srqn); }
+Refusal Nic::destroy_srq(uint32_t srqn) { return state_->run(DestroySrq{srqn}).refusal; }
 Refusal Nic::arm_srq(uint32_t srqn, uint32_t limit) {
-  return state_->commands().arm_srq(srqn, limit);
+  if (on_gpu()) return only_on_cpu("an engine on a GPU takes nothing from shared receive queues");
+  return state_->cpu->control.arm_srq(srqn, limit);
 }
-uint32_t Nic::srq_limit(uint32_t srqn) const { return state_->commands().srq_limit(srqn); }
+uint32_t Nic::srq_limit(uint32_t srqn) const {
+  return on_gpu() ? 0 : state_->cpu->control.srq_limit(srqn);
+}
 
-Created Nic::create_qp(const QueuePairConfig& config) {
-  return state_->counted([&] { return state_->commands().create_qp(config); });
-}
+Created Nic::create_qp(const QueuePairConfig& config) { return state_->counted(CreateQp{config}); }
 Refusal Nic::modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) {
-  return state_->commands().modify_qp(qpn, from, to);
+  return state_->run(ModifyQp{qpn, from, to}).refusal;
 }
 Refusal Nic::query_qp(uint32_t qpn, QueuePairAttributes* answer) const {
-  return state_->commands().query_qp(qpn, answer);
+  const Outcome outcome = state_->run(QueryQp{qpn});
+  *answer = outcome.attributes;
+  return outcome.refusal;
 }
-Refusal Nic::destroy_qp(uint32_t qpn) {
-  return state_->released(state_->commands().destroy_qp(qpn));
-}
+Refusal Nic::destroy_qp(uint32_t qpn) { return state_->released(DestroyQp{qpn}); }
 
 Created Nic::create_dc_target(const DcTargetConfig& config) {
-  return state_->counted([&] { return state_->commands().create_dc_target(config); });
+  return state_->counted(CreateDcTarget{config});
 }
-Refusal Nic::destroy_dc_target(uint32_t dctn) {
-  return state_->released(state_->commands().destroy_dc_target(dctn));
+Refusal Nic::destroy_dc_target(uint32_t dctn) { return state_->released(DestroyDcTarget{dctn}); }
+
+Created Nic::attach_uar(std::byte* page) { return state_->run(AttachUar{page}).created(); }
+Refusal Nic::detach_uar(uint32_t page_id) { return state_->run(DetachUar{page_id}).refusal; }
+
+bool Nic::next_event(AsyncEvent* event) {
+  return on_gpu() ? state_->gpu->next_event(event) : state_->cpu->control.next_event(event);
 }
-
-Created Nic::attach_uar(std::byte* page) { return state_->commands().attach_uar(page); }
-Refusal Nic::detach_uar(uint32_t page_id) { return state_->commands().detach_uar(page_id); }
-
-bool Nic::next_event(AsyncEvent* event) { return state_->commands().next_event(event); }
 int Nic::event_fd() const { return state_->events.get(); }
-Violations Nic::violations() const { return state_->commands().violations(); }
-bool Nic::port_up() const { return state_->commands().port_up(); }
-Refusal Nic::set_faults(const FaultPlan& plan) { return state_->commands().set_faults(plan); }
+Violations Nic::violations() const { return state_->run(QueryViolations{}).violations; }
+bool Nic::port_up() const { return on_gpu() || state_->cpu->control.port_up(); }
+Refusal Nic::set_faults(const FaultPlan& plan) {
+  if (on_gpu()) {
+    return {CommandStatus::kBadOperation,
+            "faults on demand need the CPU engine (PEAL_SOFTNIC_ENGINE=cpu); this NIC runs on a "
+            "GPU"};
+  }
+  return state_->cpu->control.set_faults(plan);
+}
 
 }  // namespace peal::softnic

@@ -68,11 +68,8 @@ bool Client::join(const Place& place, const Hello& hello) {
   calls_ = connect_to(place.directory + "/engine");
   if (!calls_.open()) return false;
   auto [mine, theirs] = channel_pair();
-  Call call;
-  call.kind = CallKind::kHello;
-  call.hello = hello;
   Reply reply;
-  if (!exchange(call, &reply, theirs.fd())) return false;
+  if (!exchange({.what = hello}, &reply, theirs.fd())) return false;
   if (reply.status != CommandStatus::kOk) throw std::runtime_error(reply.reason);
   events_ = std::move(mine);
   gpu_ = reply.gpu;
@@ -90,170 +87,80 @@ pid_t Client::engine_pid() const {
   return peer.pid;
 }
 
-Refusal Client::refusal_of(const Reply& reply) {
-  if (reply.status == CommandStatus::kOk) return {};
-  return {reply.status, reasons_.insert(reply.reason).first->c_str()};
-}
-
 /// Memory that the engine cannot have: errno has no room for why.
 Refusal Client::unreachable(CommandStatus status, const char* reason) {
   std::fprintf(stderr, "softnic: %s\n", reason);
   return {status, reasons_.insert(reason).first->c_str()};
 }
 
-/// Tells the engine where the memory of the next call lies.
-Refusal Client::show(Spans spans) {
-  for (const Span& span : spans) {
-    if (span.address == nullptr || span.bytes == 0) continue;
-    Call call;
-    call.kind = CallKind::kMap;
-    Fd descriptor;
-    try {
-      call.extent = exporter_.export_range(span.address, span.bytes, &descriptor);
-    } catch (const ExportError& error) {
-      return unreachable(CommandStatus::kBadParameter, error.what());
-    }
-    Reply reply;
-    if (!exchange(call, &reply, descriptor.get())) return {CommandStatus::kInternalError, kGone};
-    if (reply.status != CommandStatus::kOk) return unreachable(reply.status, reply.reason);
+/// Tells the engine where memory of the next command lies.
+Refusal Client::show(const void* address, uint64_t bytes) {
+  if (address == nullptr || bytes == 0) return {};
+  Extent extent;
+  Fd descriptor;
+  try {
+    extent = exporter_.export_range(address, bytes, &descriptor);
+  } catch (const ExportError& error) {
+    return unreachable(CommandStatus::kBadParameter, error.what());
   }
+  Reply reply;
+  if (!exchange({.what = extent}, &reply, descriptor.get())) {
+    return {CommandStatus::kInternalError, kGone};
+  }
+  if (reply.status != CommandStatus::kOk) return unreachable(reply.status, reply.reason);
   return {};
 }
 
-Refusal Client::ask(const Call& call, Spans spans, Reply* reply) {
-  const std::lock_guard lock(mutex_);
-  const Refusal hidden = show(spans);
+Outcome Client::ask(const Command& command) {
+  Refusal hidden;
+  const auto show_one = [&](auto* address, uint64_t bytes) {
+    if (!hidden.refused()) hidden = show(address, bytes);
+  };
+  Command shown = command;
+  std::visit(
+      [&](auto& each) {
+        if constexpr (NamesMemory<std::remove_cvref_t<decltype(each)>>) each.spans(show_one);
+      },
+      shown);
   if (hidden.refused()) return hidden;
-  if (!exchange(call, reply)) return {CommandStatus::kInternalError, kGone};
-  return refusal_of(*reply);
-}
-
-Created Client::create(const Call& call, Spans spans) {
   Reply reply;
-  const Refusal refusal = ask(call, spans, &reply);
-  return {reply.number, refusal};
-}
-
-Refusal Client::destroy(CallKind kind, uint32_t number) {
-  Call call;
-  call.kind = kind;
-  call.number = number;
-  Reply reply;
-  const Refusal refusal = ask(call, {}, &reply);
-  return refusal.reason == kGone ? Refusal{} : refusal;
-}
-
-Created Client::allocate_pd() {
-  Call call;
-  call.kind = CallKind::kAllocatePd;
-  return create(call);
-}
-Refusal Client::free_pd(uint32_t pd) { return destroy(CallKind::kFreePd, pd); }
-
-Created Client::register_memory(const MemoryKeyConfig& config) {
-  Call call;
-  call.kind = CallKind::kRegister;
-  call.key = config;
-  return create(call, {{config.memory, config.bytes}});
-}
-Refusal Client::deregister_memory(uint32_t key) { return destroy(CallKind::kDeregister, key); }
-
-Created Client::create_cq(const CompletionQueueConfig& config) {
-  Call call;
-  call.kind = CallKind::kCreateCq;
-  call.cq = config;
-  if (config.log_entries > 22) return {0, {CommandStatus::kBadSize, "CQ beyond 2^22 entries"}};
-  return create(call, {{config.buffer, uint64_t{config.cqe_bytes} << config.log_entries},
-                       {config.doorbell, 8}});
-}
-Refusal Client::destroy_cq(uint32_t cqn) { return destroy(CallKind::kDestroyCq, cqn); }
-
-uint64_t Client::cq_produced(uint32_t cqn) {
-  Call call;
-  call.kind = CallKind::kCqProduced;
-  call.number = cqn;
-  Reply reply;
-  return ask(call, {}, &reply).refused() ? 0 : reply.produced;
-}
-
-/// Its memory is the host's, which that engine does not reach: there the queue is always empty.
-Created Client::create_srq(const SharedReceiveConfig& config) {
-  Call call;
-  call.kind = CallKind::kCreateSrq;
-  call.srq = config;
-  call.srq.buffer = nullptr;
-  call.srq.doorbell = nullptr;
-  return create(call);
-}
-Refusal Client::destroy_srq(uint32_t srqn) { return destroy(CallKind::kDestroySrq, srqn); }
-
-Created Client::create_qp(const QueuePairConfig& config) {
-  Call call;
-  call.kind = CallKind::kCreateQp;
-  call.qp = config;
-  if (config.log_send_blocks > 15 || config.log_receive_entries > 15 ||
-      config.log_receive_stride > 7) {
-    return {0, {CommandStatus::kBadParameter, "a queue of more than 2^15 entries"}};
+  if (!exchange({.what = command}, &reply)) {
+    return Refusal{CommandStatus::kInternalError, kGone};
   }
-  const Created created = create(
-      call,
-      {{config.send_buffer, 64ull << config.log_send_blocks},
-       {config.receive_buffer, 16ull << (config.log_receive_stride + config.log_receive_entries)},
-       {config.doorbell, sizeof(mlx5::DoorbellRecord)}});
+  Outcome outcome = reply.outcome;
+  outcome.refusal = {};
+  if (reply.status != CommandStatus::kOk) {
+    outcome.refusal = {reply.status, reasons_.insert(reply.reason).first->c_str()};
+  }
+  return outcome;
+}
+
+Outcome Client::run(const Command& command) {
   const std::lock_guard lock(mutex_);
-  if (!created.refusal.refused()) known_qps_[created.number] = {};
-  return created;
+  Outcome outcome = ask(command);
+  std::visit(
+      [&](const auto& each) {
+        using C = std::remove_cvref_t<decltype(each)>;
+        const bool gone = outcome.refusal.reason == kGone;
+        if (Destroys<C> && gone) outcome.refusal = {};
+        const bool done = !outcome.refusal.refused();
+        if constexpr (std::is_same_v<C, CreateQp>) {
+          if (done) known_qps_[outcome.number] = {};
+        } else if constexpr (std::is_same_v<C, ModifyQp>) {
+          if (done && known_qps_.contains(each.number)) known_qps_[each.number] = each.to;
+        } else if constexpr (std::is_same_v<C, QueryQp>) {
+          if (gone && known_qps_.contains(each.number)) {
+            outcome = {};
+            outcome.attributes = known_qps_[each.number];
+            outcome.attributes.state = QpState::kError;
+          }
+        } else if constexpr (std::is_same_v<C, DestroyQp>) {
+          if (done) known_qps_.erase(each.number);
+        }
+      },
+      command);
+  return outcome;
 }
-
-Refusal Client::modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) {
-  Call call;
-  call.kind = CallKind::kModifyQp;
-  call.number = qpn;
-  call.from = from;
-  call.attributes = to;
-  Reply reply;
-  const Refusal refusal = ask(call, {}, &reply);
-  const std::lock_guard lock(mutex_);
-  if (!refusal.refused() && known_qps_.contains(qpn)) known_qps_[qpn] = to;
-  return refusal;
-}
-
-Refusal Client::query_qp(uint32_t qpn, QueuePairAttributes* answer) {
-  Call call;
-  call.kind = CallKind::kQueryQp;
-  call.number = qpn;
-  Reply reply;
-  const Refusal refusal = ask(call, {}, &reply);
-  *answer = reply.attributes;
-  const std::lock_guard lock(mutex_);
-  if (refusal.reason != kGone || !known_qps_.contains(qpn)) return refusal;
-  *answer = known_qps_[qpn];
-  answer->state = QpState::kError;
-  return {};
-}
-
-Refusal Client::destroy_qp(uint32_t qpn) {
-  const Refusal refusal = destroy(CallKind::kDestroyQp, qpn);
-  const std::lock_guard lock(mutex_);
-  if (!refusal.refused()) known_qps_.erase(qpn);
-  return refusal;
-}
-
-Created Client::create_dc_target(const DcTargetConfig& config) {
-  Call call;
-  call.kind = CallKind::kCreateDct;
-  call.target = config;
-  return create(call);
-}
-Refusal Client::destroy_dc_target(uint32_t dctn) { return destroy(CallKind::kDestroyDct, dctn); }
-
-Created Client::attach_uar(std::byte* page) {
-  if (page == nullptr) return {0, {CommandStatus::kBadParameter, "UAR page without memory"}};
-  Call call;
-  call.kind = CallKind::kAttachUar;
-  return create(call);
-}
-Refusal Client::detach_uar(uint32_t page_id) { return destroy(CallKind::kDetachUar, page_id); }
 
 bool Client::next_event(AsyncEvent* event) {
   const std::lock_guard lock(mutex_);
@@ -263,18 +170,6 @@ bool Client::next_event(AsyncEvent* event) {
   const ssize_t waiting = recv(events_.fd(), &first, sizeof(first), MSG_PEEK | MSG_DONTWAIT);
   if (waiting < 0) return false;
   return events_.receive(event, Channel::Milliseconds(0));
-}
-
-Refusal Client::set_faults(const FaultPlan&) {
-  return {CommandStatus::kBadOperation,
-          "faults on demand need the CPU engine (PEAL_SOFTNIC_ENGINE=cpu); this NIC runs on a GPU"};
-}
-
-Violations Client::violations() {
-  Call call;
-  call.kind = CallKind::kViolations;
-  Reply reply;
-  return ask(call, {}, &reply).refused() ? Violations{} : reply.violations;
 }
 
 }  // namespace peal::softnic::gpu

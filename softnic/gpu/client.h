@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The PE's end of the GPU engine: finds or starts its process, shows it memory, forwards calls.
+// The PE's end of the GPU engine: finds or starts its process, shows it memory, forwards commands.
 //
 // When the process has gone, every queue pair counts as failed: queries say so, creating anything
 // is refused, destroying succeeds.
@@ -13,14 +13,13 @@
 #include <set>
 #include <string>
 
-#include "softnic/commands.h"
 #include "softnic/gpu/channel.h"
 #include "softnic/gpu/exporter.h"
 #include "softnic/gpu/message.h"
 
 namespace peal::softnic::gpu {
 
-class Client : public Commands {
+class Client {
  public:
   struct Place {
     std::string directory;  // of the fabric
@@ -31,27 +30,9 @@ class Client : public Commands {
   /// Throws std::runtime_error naming what failed and what to do.
   Client(const Place& place, const Hello& hello, const Exporter& exporter);
 
-  Created allocate_pd() override;
-  Refusal free_pd(uint32_t pd) override;
-  Created register_memory(const MemoryKeyConfig& config) override;
-  Refusal deregister_memory(uint32_t key) override;
-  Created create_cq(const CompletionQueueConfig& config) override;
-  Refusal destroy_cq(uint32_t cqn) override;
-  uint64_t cq_produced(uint32_t cqn) override;
-  Created create_srq(const SharedReceiveConfig& config) override;
-  Refusal destroy_srq(uint32_t srqn) override;
-  Created create_qp(const QueuePairConfig& config) override;
-  Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) override;
-  Refusal query_qp(uint32_t qpn, QueuePairAttributes* answer) override;
-  Refusal destroy_qp(uint32_t qpn) override;
-  Created create_dc_target(const DcTargetConfig& config) override;
-  Refusal destroy_dc_target(uint32_t dctn) override;
-  Created attach_uar(std::byte* page) override;
-  Refusal detach_uar(uint32_t page_id) override;
-  bool next_event(AsyncEvent* event) override;
-  int event_fd() const override { return events_.fd(); }
-  Violations violations() override;
-  Refusal set_faults(const FaultPlan& plan) override;
+  Outcome run(const Command& command);
+  bool next_event(AsyncEvent* event);
+  int event_fd() const { return events_.fd(); }
 
   /// That the engine runs on: what the PE asked for, or what the first one of the fabric did.
   const GpuId& gpu() const { return gpu_; }
@@ -59,20 +40,11 @@ class Client : public Commands {
   pid_t engine_pid() const;
 
  private:
-  struct Span {
-    const void* address;
-    uint64_t bytes;
-  };
-  using Spans = std::initializer_list<Span>;
-
   bool join(const Place& place, const Hello& hello);
   bool exchange(const Call& call, Reply* reply, int descriptor = -1);
-  Refusal show(Spans spans);
+  Refusal show(const void* address, uint64_t bytes);
   Refusal unreachable(CommandStatus status, const char* reason);
-  Refusal refusal_of(const Reply& reply);
-  Refusal ask(const Call& call, Spans spans, Reply* reply);
-  Created create(const Call& call, Spans spans = {});
-  Refusal destroy(CallKind kind, uint32_t number);
+  Outcome ask(const Command& command);
 
   const Exporter& exporter_;
   mutable std::mutex mutex_;

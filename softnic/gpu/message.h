@@ -3,7 +3,7 @@
 // What a PE and the process of the GPU engine say to each other: one Call, one Reply, over a packet
 // socket.
 //
-//   PE:      [kMap extent (+ descriptor)]... then the call that names the memory
+//   PE:      Hello; then [Extent (+ descriptor)]... and the Command that names the memory
 //   engine:  one Reply to each, in order
 //
 // Both sides are built together: kVersion changes with any of these structs.
@@ -11,8 +11,9 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <variant>
 
-#include "softnic/nic.h"
+#include "softnic/commands.h"
 #include "softnic/objects.h"
 
 namespace peal::softnic::gpu {
@@ -46,54 +47,18 @@ struct Hello {
   GpuId gpu;
 };
 
-enum class CallKind : uint32_t {
-  kHello,
-  kMap,
-  kAllocatePd,
-  kFreePd,
-  kRegister,
-  kDeregister,
-  kCreateCq,
-  kDestroyCq,
-  kCqProduced,
-  kCreateQp,
-  kModifyQp,
-  kQueryQp,
-  kDestroyQp,
-  kCreateDct,
-  kDestroyDct,
-  kCreateSrq,
-  kDestroySrq,
-  kAttachUar,
-  kDetachUar,
-  kViolations,
-};
-
-/// Plain and flat: only the fields of its kind mean anything.
+/// One packet; what the variants hold is plain data.
 struct Call {
-  static constexpr uint64_t kVersion = 0x7065616c'00000004;
+  static constexpr uint64_t kVersion = 0x7065616c'00000006;
   uint64_t version = kVersion;
-  CallKind kind = CallKind::kHello;
-  uint32_t number = 0;
-  QpState from = QpState::kReset;
-  Hello hello;
-  Extent extent;
-  MemoryKeyConfig key;
-  CompletionQueueConfig cq;
-  SharedReceiveConfig srq;
-  QueuePairConfig qp;
-  DcTargetConfig target;
-  QueuePairAttributes attributes;
+  std::variant<Hello, Extent, Command> what;
 };
 static_assert(std::is_trivially_copyable_v<Call>);
 
 struct Reply {
   CommandStatus status = CommandStatus::kOk;
-  uint32_t number = 0;
-  uint64_t produced = 0;
-  GpuId gpu;  // of the engine, to kHello
-  QueuePairAttributes attributes;
-  Violations violations;
+  GpuId gpu;        // of the engine, to Hello
+  Outcome outcome;  // to Command; its refusal is in the two others
   char reason[256] = {};
 };
 static_assert(std::is_trivially_copyable_v<Reply>);

@@ -97,10 +97,9 @@ Reply Server::introduce(size_t index, const Call& call, Fd events) {
     std::snprintf(reply.reason, sizeof(reply.reason), "%s", reason);
     return reply;
   };
-  const Hello& hello = call.hello;
-  if (call.version != Call::kVersion || call.kind != CallKind::kHello) {
-    return refuse(other_version(call.version).c_str());
-  }
+  if (call.version != Call::kVersion) return refuse(other_version(call.version).c_str());
+  if (call.what.index() != 0) return refuse("the first call of a NIC is Hello");
+  const Hello& hello = std::get<Hello>(call.what);
   if (!failure_.empty()) return refuse(failure_.c_str());
   for (const auto& tenant : tenants_) {
     if (tenant->port().lid == hello.lid) return refuse("this LID is taken");

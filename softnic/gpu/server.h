@@ -56,7 +56,7 @@ class Tenant {
   Port& port() { return tables_.port; }
   bool needs_service() const;
 
-  /// Answers any call but kHello.
+  /// Answers any call but Hello.
   Reply answer(const Call& call, const Fd& descriptor);
   /// Takes what the engine raised and hands it to the PE.
   void report_events();
@@ -74,15 +74,13 @@ class Tenant {
     void forget(uint32_t) override {}
   };
   using Regions = std::vector<std::shared_ptr<Region>>;
-  using Holder = std::pair<CallKind, uint32_t>;  // what made an object, and its number
+  using Holder = std::pair<size_t, uint32_t>;  // the command that made an object, and its number
 
   void map(const Extent& extent, const Fd& descriptor);
   template <class T>
-  bool translate(T** address, uint64_t bytes);
-  bool translate(Call& call);
-  Refusal command(const Call& call, Reply& reply);
-  void hold(CallKind creator, const Created& created, Reply& reply, Refusal& refusal);
-  Refusal release(CallKind creator, uint32_t number, const Refusal& refusal);
+  bool translate(T*& address, uint64_t bytes);
+  template <class C>
+  Outcome execute(C command);
 
   Channel calls_;
   Channel events_;
@@ -91,7 +89,7 @@ class Tenant {
   Stopped stopped_;
   Control control_;
   std::vector<std::weak_ptr<Region>> known_;
-  Regions offered_;  // since the last call that was no kMap
+  Regions offered_;  // since the last command
   std::map<Holder, Regions> held_;
 };
 

@@ -70,129 +70,80 @@ void Tenant::map(const Extent& extent, const Fd& descriptor) {
   known_.push_back(offered_.back());
 }
 
+/// Where the PE's memory lies here; false when it was not offered. What is too large for Control is
+/// visited with 0 bytes, and refused by it.
 template <class T>
-bool Tenant::translate(T** address, uint64_t bytes) {
-  if (*address == nullptr) return true;
+bool Tenant::translate(T*& address, uint64_t bytes) {
+  if (address == nullptr || bytes == 0) return true;
   for (const auto& region : offered_) {
-    if (std::byte* here = region->find(*address, bytes)) {
-      *address = reinterpret_cast<T*>(here);
+    if (std::byte* here = region->find(address, bytes)) {
+      address = reinterpret_cast<T*>(here);
       return true;
     }
   }
   return false;
 }
 
-/// False when the call names memory that was not offered with it.
-bool Tenant::translate(Call& call) {
-  switch (call.kind) {
-    case CallKind::kRegister:
-      return translate(&call.key.memory, call.key.bytes);
-    case CallKind::kCreateCq:
-      return call.cq.log_entries < 32 &&
-             translate(&call.cq.buffer, uint64_t{call.cq.cqe_bytes} << call.cq.log_entries) &&
-             translate(&call.cq.doorbell, 8);
-    case CallKind::kCreateQp:
-      return call.qp.log_send_blocks < 32 && call.qp.log_receive_entries < 16 &&
-             call.qp.log_receive_stride < 16 &&
-             translate(&call.qp.send_buffer, 64ull << call.qp.log_send_blocks) &&
-             translate(&call.qp.receive_buffer,
-                       16ull << (call.qp.log_receive_stride + call.qp.log_receive_entries)) &&
-             translate(&call.qp.doorbell, sizeof(mlx5::DoorbellRecord));
-    default:
-      return true;
-  }
+namespace {
+
+/// Memory of the host, which this process does not have.
+template <class C>
+void forget_host_memory(C&) {}
+/// The queue is always empty.
+void forget_host_memory(CreateSrq& command) {
+  command.config.buffer = nullptr;
+  command.config.doorbell = nullptr;
+}
+/// Stores to a UAR page only wake, and a kernel does not sleep: the page stays where it is.
+void forget_host_memory(AttachUar& command) {
+  static std::byte nowhere;
+  if (command.page != nullptr) command.page = &nowhere;
 }
 
-void Tenant::hold(CallKind creator, const Created& created, Reply& reply, Refusal& refusal) {
-  reply.number = created.number;
-  refusal = created.refusal;
-  if (!refusal.refused()) held_[{creator, created.number}] = std::move(offered_);
-}
+template <class C>
+constexpr size_t place_of = Command(C{}).index();
 
-Refusal Tenant::release(CallKind creator, uint32_t number, const Refusal& refusal) {
-  if (!refusal.refused()) held_.erase({creator, number});
-  return refusal;
-}
+}  // namespace
 
-Refusal Tenant::command(const Call& call, Reply& reply) {
-  Refusal refusal;
-  switch (call.kind) {
-    case CallKind::kRegister:
-      hold(call.kind, control_.register_memory(call.key), reply, refusal);
-      return refusal;
-    case CallKind::kDeregister:
-      return release(CallKind::kRegister, call.number, control_.deregister_memory(call.number));
-    case CallKind::kCreateCq:
-      hold(call.kind, control_.create_cq(call.cq), reply, refusal);
-      return refusal;
-    case CallKind::kDestroyCq:
-      return release(CallKind::kCreateCq, call.number, control_.destroy_cq(call.number));
-    case CallKind::kCreateQp:
-      hold(call.kind, control_.create_qp(call.qp), reply, refusal);
-      return refusal;
-    case CallKind::kDestroyQp:
-      return release(CallKind::kCreateQp, call.number, control_.destroy_qp(call.number));
-    case CallKind::kCreateSrq:
-      if (call.srq.buffer != nullptr) {
-        return {CommandStatus::kBadParameter, "this engine takes nothing from an SRQ"};
-      }
-      hold(call.kind, control_.create_srq(call.srq), reply, refusal);
-      return refusal;
-    case CallKind::kDestroySrq:
-      return release(CallKind::kCreateSrq, call.number, control_.destroy_srq(call.number));
-    case CallKind::kAllocatePd:
-      hold(call.kind, control_.allocate_pd(), reply, refusal);
-      return refusal;
-    case CallKind::kFreePd:
-      return release(CallKind::kAllocatePd, call.number, control_.free_pd(call.number));
-    case CallKind::kAttachUar: {
-      // Stores to a UAR page only wake, and a kernel does not sleep: the page stays where it is.
-      static std::byte page;
-      hold(call.kind, control_.attach_uar(&page), reply, refusal);
-      return refusal;
+template <class C>
+Outcome Tenant::execute(C command) {
+  forget_host_memory(command);
+  if constexpr (NamesMemory<C>) {
+    bool known = true;
+    command.spans(
+        [&](auto*& address, uint64_t bytes) { known = known && translate(address, bytes); });
+    if (!known) {
+      return Refusal{CommandStatus::kBadParameter, "memory that the GPU engine was not shown"};
     }
-    case CallKind::kDetachUar:
-      return release(CallKind::kAttachUar, call.number, control_.detach_uar(call.number));
-    case CallKind::kCreateDct:
-      hold(call.kind, control_.create_dc_target(call.target), reply, refusal);
-      return refusal;
-    case CallKind::kDestroyDct:
-      return release(CallKind::kCreateDct, call.number, control_.destroy_dc_target(call.number));
-    case CallKind::kModifyQp:
-      return control_.modify_qp(call.number, call.from, call.attributes);
-    case CallKind::kQueryQp:
-      return control_.query_qp(call.number, &reply.attributes);
-    case CallKind::kCqProduced:
-      reply.produced = control_.cq_produced(call.number);
-      return {};
-    case CallKind::kViolations:
-      reply.violations = control_.violations();
-      return {};
-    default:
-      return {CommandStatus::kBadOperation, "the GPU engine knows no such call"};
   }
+  const Outcome outcome = command.apply(control_);
+  if (outcome.refusal.refused()) return outcome;
+  if constexpr (NamesMemory<C>) held_[{place_of<C>, outcome.number}] = std::move(offered_);
+  if constexpr (Destroys<C>) held_.erase({place_of<typename C::Undoes>, command.number});
+  return outcome;
 }
 
 Reply Tenant::answer(const Call& call, const Fd& descriptor) {
   Reply reply;
-  Refusal refusal;
   try {
-    if (call.kind == CallKind::kMap) {
-      map(call.extent, descriptor);
+    if (const auto* extent = std::get_if<Extent>(&call.what)) {
+      map(*extent, descriptor);
       return reply;
     }
-    Call here = call;
-    refusal = translate(here) ? command(here, reply)
-                              : Refusal{CommandStatus::kBadParameter,
-                                        "memory that the GPU engine was not shown"};
+    const auto* command = std::get_if<Command>(&call.what);
+    const bool known = command != nullptr && command->index() < std::variant_size_v<Command>;
+    reply.outcome =
+        known ? std::visit([this](const auto& each) { return execute(each); }, *command)
+              : Refusal{CommandStatus::kBadOperation, "the GPU engine knows no such call"};
+    reply.status = reply.outcome.refusal.status;
+    std::snprintf(reply.reason, sizeof(reply.reason), "%s", reply.outcome.refusal.reason);
+    reply.outcome.refusal = {};
   } catch (const std::exception& error) {
     reply.status = CommandStatus::kInternalError;
     std::snprintf(reply.reason, sizeof(reply.reason), "%s", error.what());
     return reply;
   }
   offered_.clear();
-  reply.status = refusal.status;
-  std::snprintf(reply.reason, sizeof(reply.reason), "%s", refusal.reason);
   return reply;
 }
 

@@ -95,16 +95,17 @@ struct Pe {
   Pe(const std::string& directory, uint16_t of_lid)
       : exporter(memory), client(place(directory), hello(of_lid), exporter), lid(of_lid) {
     memset(memory.at(kCqe), 0xff, 64);
-    pd = client.allocate_pd().number;
+    pd = client.run(AllocatePd{}).number;
     key = client
-              .register_memory({.pd = pd,
-                                .access = testing::kEverything,
-                                .iova = 0,
-                                .bytes = kBytes - kData,
-                                .memory = memory.at(kData)})
+              .run(RegisterMemory{{.pd = pd,
+                                   .access = testing::kEverything,
+                                   .iova = 0,
+                                   .bytes = kBytes - kData,
+                                   .memory = memory.at(kData)}})
               .number;
-    cqn = client.create_cq({.buffer = memory.at(kCqe), .collapsed = true, .ignore_overrun = true})
-              .number;
+    cqn =
+        client.run(CreateCq{{.buffer = memory.at(kCqe), .collapsed = true, .ignore_overrun = true}})
+            .number;
     qpn = make_queue();
   }
 
@@ -115,16 +116,15 @@ struct Pe {
     config.send_buffer = memory.at(kSendQueue);
     config.log_send_blocks = kLogBlocks;
     config.doorbell = reinterpret_cast<mlx5::DoorbellRecord*>(memory.at(kDoorbell));
-    return client.create_qp(config).number;
+    return client.run(CreateQp{config}).number;
   }
 
   /// As new, whatever has become of it.
   void reset() {
-    QueuePairAttributes now;
-    EXPECT_FALSE(client.query_qp(qpn, &now).refused());
+    QueuePairAttributes now = client.run(QueryQp{qpn}).attributes;
     const QpState from = now.state;
     now.state = QpState::kReset;
-    EXPECT_FALSE(client.modify_qp(qpn, from, now).refused());
+    EXPECT_FALSE(client.run(ModifyQp{qpn, from, now}).refusal.refused());
     memset(memory.at(kDoorbell), 0, sizeof(mlx5::DoorbellRecord));
     memset(memory.at(kCqe), 0xff, 64);
     posted = 0;
@@ -141,7 +141,7 @@ struct Pe {
     QpState from = QpState::kReset;
     for (const QpState state : {QpState::kInit, QpState::kReadyToReceive, QpState::kReadyToSend}) {
       a.state = state;
-      EXPECT_FALSE(client.modify_qp(qpn, from, a).refused());
+      EXPECT_FALSE(client.run(ModifyQp{qpn, from, a}).refusal.refused());
       from = state;
     }
   }
@@ -219,7 +219,7 @@ TEST_F(GpuEngine, ExecutesRequestsBetweenTwoPes) {
   }
   EXPECT_EQ(b.write(64, a.key, 77).kind, CqeOpcode::kRequester);
   EXPECT_EQ(a.data(64), 77u);
-  EXPECT_EQ(a.client.cq_produced(a.cqn), 100u);
+  EXPECT_EQ(a.client.run(CqProduced{a.cqn}).produced, 100u);
   EXPECT_EQ(a.client.engine_pid(), b.client.engine_pid());
 }
 
@@ -228,8 +228,7 @@ TEST_F(GpuEngine, ServesRequestsAgainAfterEveryControlCall) {
   a.connect(1, a.qpn);
   for (uint64_t i = 0; i < 20; ++i) {
     EXPECT_EQ(a.write(0, a.key, i).kind, CqeOpcode::kRequester);
-    QueuePairAttributes now;
-    ASSERT_FALSE(a.client.query_qp(a.qpn, &now).refused());
+    const QueuePairAttributes now = a.client.run(QueryQp{a.qpn}).attributes;
     EXPECT_EQ(now.state, QpState::kReadyToSend);
     EXPECT_EQ(now.hardware_send_counter, i + 1);
   }
@@ -243,8 +242,9 @@ TEST_F(GpuEngine, RefusesAWrongKeyAndReportsTheEvent) {
   const SeenCqe cqe = a.write(0, b.key + 1, 1);
   EXPECT_EQ(cqe.kind, CqeOpcode::kRequesterError);
   EXPECT_EQ(cqe.syndrome, Syndrome::kRemoteAccess);
-  QueuePairAttributes now;
-  ASSERT_FALSE(a.client.query_qp(a.qpn, &now).refused());
+  const Outcome queried = a.client.run(QueryQp{a.qpn});
+  ASSERT_FALSE(queried.refusal.refused());
+  const QueuePairAttributes& now = queried.attributes;
   EXPECT_EQ(now.state, QpState::kError);
   AsyncEvent event = {};
   EXPECT_TRUE(eventually([&] { return b.client.next_event(&event); }));
@@ -304,7 +304,7 @@ TEST_F(GpuEngine, LetsGoOfAPeThatDiesBeforeItIsWelcomed) {
     Channel calls = connect_to(directory + "/engine");
     const auto [mine, theirs] = channel_pair();
     Call call;
-    call.hello = hello(2);
+    call.what = hello(2);
     ASSERT_TRUE(calls.send(call, theirs.fd()));
   }
   EXPECT_TRUE(eventually([&] {
@@ -323,29 +323,22 @@ TEST_F(GpuEngine, LetsGoOfAPeThatReadsNoAnswers) {
   Channel calls = connect_to(directory + "/engine");
   const auto [mine, theirs] = channel_pair();
   Call call;
-  call.hello = hello(2);
+  call.what = hello(2);
   bool sent = calls.send(call, theirs.fd());
-  call.kind = CallKind::kViolations;
+  call.what = Command(QueryViolations{});
   EXPECT_TRUE(eventually([&] {
     if (calls.writable()) sent = sent && calls.send(call);
     return !sent;
   }));
-  EXPECT_FALSE(other.client.allocate_pd().refusal.refused());
+  EXPECT_FALSE(other.client.run(AllocatePd{}).refusal.refused());
 }
 
 // A plan that is accepted and does nothing would let tests of faults pass.
-TEST_F(GpuEngine, RefusesAFaultPlan) {
-  Pe a(directory, 1);
-  const Refusal refusal = a.client.set_faults(parse_fault_plan("wqe=1 fault=stall"));
-  EXPECT_TRUE(refusal.refused());
-  EXPECT_NE(std::string(refusal.reason).find("CPU engine"), std::string::npos) << refusal.reason;
-}
-
 TEST_F(GpuEngine, RefusesMemoryItIsNotShown) {
   Pe a(directory, 1);
   std::byte elsewhere[64];
-  const Created refused =
-      a.client.register_memory({.pd = a.pd, .access = 1, .bytes = 64, .memory = elsewhere});
+  const Outcome refused =
+      a.client.run(RegisterMemory{{.pd = a.pd, .access = 1, .bytes = 64, .memory = elsewhere}});
   EXPECT_TRUE(refused.refusal.refused());
   EXPECT_STREQ(refused.refusal.reason, "not within the test's memory");
 }
@@ -355,21 +348,19 @@ TEST_F(GpuEngine, KnowsASharedReceiveQueueByNumber) {
   Pe pe(directory, 1);
   alignas(16) static std::byte host[256];
   static mlx5::DoorbellRecord record;
-  const Created srq = pe.client.create_srq(
-      {.pd = pe.pd, .buffer = host, .log_entries = 2, .log_stride = 1, .doorbell = &record});
+  const Outcome srq = pe.client.run(CreateSrq{
+      {.pd = pe.pd, .buffer = host, .log_entries = 2, .log_stride = 1, .doorbell = &record}});
   ASSERT_FALSE(srq.refusal.refused()) << srq.refusal.reason;
-  EXPECT_TRUE(pe.client.arm_srq(srq.number, 1).refused());
-  EXPECT_EQ(pe.client.srq_limit(srq.number), 0u);
   DcTargetConfig config;
   config.pd = pe.pd;
   config.receive_cq = pe.cqn;
   config.shared_receive_queue = srq.number;
-  const Created target = pe.client.create_dc_target(config);
+  const Outcome target = pe.client.run(CreateDcTarget{config});
   ASSERT_FALSE(target.refusal.refused()) << target.refusal.reason;
-  EXPECT_EQ(pe.client.destroy_srq(srq.number).status, CommandStatus::kBusy);
-  EXPECT_FALSE(pe.client.destroy_dc_target(target.number).refused());
-  EXPECT_FALSE(pe.client.destroy_srq(srq.number).refused());
-  EXPECT_TRUE(pe.client.destroy_srq(srq.number).refused());
+  EXPECT_EQ(pe.client.run(DestroySrq{srq.number}).refusal.status, CommandStatus::kBusy);
+  EXPECT_FALSE(pe.client.run(DestroyDcTarget{target.number}).refusal.refused());
+  EXPECT_FALSE(pe.client.run(DestroySrq{srq.number}).refusal.refused());
+  EXPECT_TRUE(pe.client.run(DestroySrq{srq.number}).refusal.refused());
 }
 
 TEST_F(GpuEngine, RunsWhereTheFirstPeWantedItAndSaysSo) {
@@ -398,13 +389,14 @@ TEST_F(GpuEngine, FailsEveryQueuePairWhenItsProcessIsKilled) {
   a.connect(1, a.qpn);
   EXPECT_EQ(a.write(0, a.key, 5).kind, CqeOpcode::kRequester);
   kill(a.client.engine_pid(), SIGKILL);
-  QueuePairAttributes now;
-  ASSERT_FALSE(a.client.query_qp(a.qpn, &now).refused());
+  const Outcome queried = a.client.run(QueryQp{a.qpn});
+  ASSERT_FALSE(queried.refusal.refused());
+  const QueuePairAttributes& now = queried.attributes;
   EXPECT_EQ(now.state, QpState::kError);
   EXPECT_EQ(now.remote_qpn, a.qpn);
-  EXPECT_TRUE(a.client.allocate_pd().refusal.refused());
-  EXPECT_FALSE(a.client.destroy_qp(a.qpn).refused());
-  EXPECT_FALSE(a.client.deregister_memory(a.key).refused());
+  EXPECT_TRUE(a.client.run(AllocatePd{}).refusal.refused());
+  EXPECT_FALSE(a.client.run(DestroyQp{a.qpn}).refusal.refused());
+  EXPECT_FALSE(a.client.run(DeregisterMemory{a.key}).refusal.refused());
 }
 
 TEST_F(GpuEngine, StartsAnewAfterItsProcessWasKilled) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The preload's calls of dlsym and of CUDA: doorbell pages register as a card's would, and nothing
-// else does. The files it shows are tested by UCX (tests/rdma_core).
+// else does; and verbs on the engine on a GPU. The files it shows are tested by UCX
+// (tests/rdma_core).
 //
 // argv: libpeal_sysfs.so, which this program is started again with; libpeal_softnic.so; the GPU
 // engine's program.
@@ -140,13 +141,36 @@ TEST_P(Doorbells, OfAGpuNeedNoRegistration) {
   free_page(page);
 }
 
+TEST_P(Doorbells, AreAllThatTheDriverIsNotAskedAbout) {
+  void* const page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  EXPECT_NE(add(page, kShared | kHostIoMemory), kSuccess);
+  EXPECT_EQ(add(page, kShared), kSuccess);
+  Address there = 0;
+  EXPECT_EQ(ask(&there, page), kSuccess);
+  EXPECT_EQ(remove(page), kSuccess);
+  munmap(page, 4096);
+}
+
+/// What verbs answer on the engine on a GPU.
+class OnAGpu : public Doorbells {
+ protected:
+  OnAGpu() {
+    find<Result(Address*, size_t)>("cuMemAlloc_v2")(&memory_, 1 << 16);
+    region_ = verbs<ibv_mr*(ibv_pd*, void*, size_t, int)>("ibv_reg_mr")(
+        pd_, reinterpret_cast<void*>(memory_), 1 << 16, IBV_ACCESS_LOCAL_WRITE);
+    EXPECT_NE(region_, nullptr);
+  }
+  ~OnAGpu() override {
+    EXPECT_EQ(verbs<int(ibv_mr*)>("ibv_dereg_mr")(region_), 0);
+    EXPECT_EQ(find<Result(Address)>("cuMemFree_v2")(memory_), kSuccess);
+  }
+
+  Address memory_ = 0;
+  ibv_mr* region_ = nullptr;
+};
+
 // For SRQs and DC targets to name; what completes cannot name it.
-TEST_P(Doorbells, OfAGpuGoWithCompletionQueuesThatNobodyPolls) {
-  Address memory = 0;
-  ASSERT_EQ(find<Result(Address*, size_t)>("cuMemAlloc_v2")(&memory, 1 << 16), kSuccess);
-  ibv_mr* const region = verbs<ibv_mr*(ibv_pd*, void*, size_t, int)>("ibv_reg_mr")(
-      pd_, reinterpret_cast<void*>(memory), 1 << 16, IBV_ACCESS_LOCAL_WRITE);
-  ASSERT_NE(region, nullptr);
+TEST_P(OnAGpu, ACompletionQueueOfVerbsIsANumber) {
   ibv_cq* const cq = verbs<ibv_cq*(ibv_context*, int, void*, ibv_comp_channel*, int)>(
       "ibv_create_cq")(device_, 16, nullptr, nullptr, 0);
   ASSERT_NE(cq, nullptr);
@@ -162,20 +186,16 @@ TEST_P(Doorbells, OfAGpuGoWithCompletionQueuesThatNobodyPolls) {
   wish.qp_type = IBV_QPT_RC;
   EXPECT_EQ((verbs<ibv_qp*(ibv_pd*, ibv_qp_init_attr*)>("ibv_create_qp")(pd_, &wish)), nullptr);
   EXPECT_EQ(verbs<int(ibv_cq*)>("ibv_destroy_cq")(cq), 0);
-  EXPECT_EQ(verbs<int(ibv_mr*)>("ibv_dereg_mr")(region), 0);
-  EXPECT_EQ(find<Result(Address)>("cuMemFree_v2")(memory), kSuccess);
 }
 
-TEST_P(Doorbells, AreAllThatTheDriverIsNotAskedAbout) {
-  void* const page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  EXPECT_NE(add(page, kShared | kHostIoMemory), kSuccess);
-  EXPECT_EQ(add(page, kShared), kSuccess);
-  Address there = 0;
-  EXPECT_EQ(ask(&there, page), kSuccess);
-  EXPECT_EQ(remove(page), kSuccess);
-  munmap(page, 4096);
+TEST_P(OnAGpu, AFaultPlanIsRefused) {
+  char why[256] = {};
+  auto* const inject = verbs<int(const char*, char*, size_t)>("peal_softnic_inject");
+  EXPECT_EQ(inject("wqe=1 fault=stall", why, sizeof why), EOPNOTSUPP);
+  EXPECT_NE(std::string(why).find("CPU engine"), std::string::npos) << why;
 }
 
+INSTANTIATE_TEST_SUITE_P(By, OnAGpu, testing::Values(false));
 INSTANTIATE_TEST_SUITE_P(By, Doorbells, testing::Bool(),
                          [](const auto& by) { return by.param ? "cuGetProcAddress" : "dlsym"; });
 
