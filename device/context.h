@@ -114,7 +114,9 @@ struct ContextState {
 };
 
 /// Ownership R: Exclusive contexts are used by one thread, warp or block per queue at a time and
-/// need no atomics; shared ones by any lane of a block (kBlock) or of the GPU (kGpu).
+/// need no atomics; shared ones by any lane of a block (kBlock) or of the GPU (kGpu). A block that
+/// owns queues (block % queues_per_peer) is the only one that touches them, quiet, fence and
+/// barriers included: they drain the queues of their caller.
 template <Reach R>
 struct BasicContext : ContextFields {
   static constexpr Reach kReach = R;

@@ -4,7 +4,7 @@
 // are atomic with one another. Two NICs of a PE are two ways, its NIC and a mapping of its memory
 // are two.
 //
-//   quiet, fence  settle every queue where ContextFields::settle says so (edge M17)
+//   quiet, fence  settle the queues that they drain where ContextFields::settle says so (edge M17)
 //   an atomic     with rails > 1 goes by rail 0 (device/resolve.h), so that one NIC of the peer
 //                 executes all of them; behind the block's own queue, which is settled first, and
 //                 waited for, so that what the block posts next is behind it
@@ -47,14 +47,15 @@ PEAL_DEVICE_COLD Status settle(const ContextState* state, mlx5::SendQueue* q) {
   return mlx5::drain<R>(*q);
 }
 
-/// Lets READs settle all queues of the context that work; draining the queues waits for them. Most
-/// have carried nothing since: like drain_queues() it looks at several at once.
+/// Lets READs settle the caller's queues that work; draining the queues waits for them. Most have
+/// carried nothing since: like drain_queues() it looks at several at once.
 template <Reach R>
 PEAL_DEVICE_COLD void begin_settling(const ContextState* state) {
   constexpr uint32_t kBatch = 8;
   const ContextFields& ctx = state->fields;
-  const uint32_t queues = ctx.queues_per_peer * static_cast<uint32_t>(ctx.n_pes);
-  for (uint32_t from = 0; from < queues; from += kBatch) {
+  const QueueRange range = drained_queues<R>(ctx);
+  const uint32_t queues = range.first + range.count;
+  for (uint32_t from = range.first; from < queues; from += kBatch) {
     uint64_t published[kBatch];
     uint64_t settled[kBatch];
     PEAL_UNROLL

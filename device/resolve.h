@@ -129,6 +129,25 @@ PEAL_DEVICE mlx5::SendQueue* block_queue(const ContextFields& ctx, int pe, Use u
   return queue_at(ctx, queue * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe));
 }
 
+/// Queues [first, first + count) of a context.
+struct QueueRange {
+  uint32_t first;
+  uint32_t count;
+};
+
+/// The queues that a caller drains: all of a context that all lanes share, else those of its own
+/// block. Others' are touched by their owners alone, without atomics.
+template <Reach R>
+PEAL_DEVICE QueueRange drained_queues(const ContextFields& ctx) {
+  const auto peers = static_cast<uint32_t>(ctx.n_pes);
+  if constexpr (R == Reach::kGpu) {
+    return {0, ctx.queues_per_peer * peers};
+  } else {
+    if (ctx.queues_per_peer <= 1) return {0, ctx.queues_per_peer * peers};
+    return {block_in_grid() % ctx.queues_per_peer * peers, peers};
+  }
+}
+
 /// A queue's rail; with one NIC nothing is looked up.
 PEAL_HD uint32_t rail_of(const ContextFields& ctx, const mlx5::SendQueue& q) {
   return ctx.rails > 1 ? q.rail : 0;

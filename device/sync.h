@@ -4,12 +4,16 @@
 // docs/memory_model.md.
 //
 //   quiet        everything this PE posted on the context has been executed at its peers, results
-//                have landed
+//                have landed; where blocks own queues (kLane, kBlock), what the calling block
+//                posted
 //   fence        what was posted before is executed at each peer before what is posted after
 //   sync_all     every PE has arrived (says nothing of transfers)
 //   barrier_all  quiet, then sync_all
 //
-// "Posted" includes what other lanes posted if they synchronised with the caller first.
+// "Posted" includes what other lanes posted if they synchronised with the caller first; where
+// blocks own queues, what other lanes of the block did. No block touches the queues of another
+// there, so each calls for itself, at any time. A barrier then vouches for the blocks that called
+// quiet and then synchronised with its caller.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +30,7 @@
 namespace peal {
 namespace detail {
 
-/// Drains all queues of a context; the first failure wins, but every queue is waited for. Most have
+/// Drains `count` queues; the first failure wins, but every queue is waited for. Most have
 /// nothing under way: their states are looked at several at once, for each look takes long.
 template <Reach R>
 PEAL_DEVICE_COLD Status drain_queues(std::byte* queues, uint64_t stride, uint32_t count) {
@@ -64,11 +68,12 @@ PEAL_DEVICE_COLD Status drain_queues(std::byte* queues, uint64_t stride, uint32_
 template <Reach R>
 PEAL_DEVICE Status drain_all(const BasicContext<R>& ctx) {
   Status first = usage_status(ctx);  // looked up while the fence waits
-  const uint32_t queues = ctx.queues_per_peer * static_cast<uint32_t>(ctx.n_pes);
-  if (queues != 0) {
+  const QueueRange queues = drained_queues<R>(ctx);
+  if (queues.count != 0) {
     // Edge M17: what the NICs of the peers took is there for flags that come by other ways, too.
     if (ctx.settle != 0 && !weakened(Edge::kM17)) begin_settling<R>(ctx.state);
-    const Status drained = drain_queues<R>(ctx.queues, ctx.queue_stride, queues);
+    std::byte* const first_queue = ctx.queues + queues.first * ctx.queue_stride;
+    const Status drained = drain_queues<R>(first_queue, ctx.queue_stride, queues.count);
     if (first == Status::kOk) first = drained;
   }
   fence_direct_stores<Edge::kM16>();  // behind the queues: it passes on what the NIC has brought,
@@ -76,8 +81,14 @@ PEAL_DEVICE Status drain_all(const BasicContext<R>& ctx) {
   return first;
 }
 
-/// Writes a barrier's flag at `pe`, in the order of queue 0. The caller has fenced (edge M16): one
-/// fence serves the flags of a round, where a release each would wait for the flag before.
+/// The queue to `pe` that carries barriers' flags: queue 0, or the calling block's own.
+template <Reach R>
+PEAL_DEVICE mlx5::SendQueue* flag_queue(const BasicContext<R>& ctx, uint32_t pe) {
+  return queue_at(ctx, drained_queues<R>(ctx).first + pe);
+}
+
+/// Writes a barrier's flag at `pe`, in the order of that queue. The caller has fenced (edge M16):
+/// one fence serves the flags of a round, where a release each would wait for the flag before.
 template <Reach R>
 PEAL_DEVICE Status set_flag(const BasicContext<R>& ctx, uint64_t* flag, uint64_t epoch, int pe) {
   const uint64_t offset = offset_in(ctx.heap, flag);
@@ -86,7 +97,7 @@ PEAL_DEVICE Status set_flag(const BasicContext<R>& ctx, uint64_t* flag, uint64_t
     store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(mapped + offset), epoch);
     return Status::kOk;
   }
-  mlx5::SendQueue* const q = queue_at(ctx, static_cast<uint32_t>(pe));
+  mlx5::SendQueue* const q = flag_queue(ctx, static_cast<uint32_t>(pe));
   const mlx5::Remote at{offset, ctx.heap.word_rkeys[pe]};
   return with_set(ctx, *q, at, epoch,
                   [&](const auto& compose) { return post<R, true>(*q, compose); })
@@ -120,7 +131,7 @@ template <Reach R>
 PEAL_DEVICE Status wait_flag(const BasicContext<R>& ctx, const uint64_t* flag, uint64_t epoch,
                              uint32_t pe) {
   const bool mapped = heap_of(ctx, static_cast<int>(pe)) != nullptr;
-  mlx5::SendQueue* const q = mapped ? nullptr : queue_at(ctx, pe);
+  mlx5::SendQueue* const q = mapped ? nullptr : flag_queue(ctx, pe);
   Status ended = Status::kOk;
   const SpinEnd end = spin_until(
       ctx.timeout_ns, [&] { return acquire_word(flag) >= epoch; },
@@ -159,7 +170,7 @@ PEAL_DEVICE_COLD Status sync_survivors(ContextState* state, uint64_t epoch) {
 /// Dissemination barrier: in round r, tell the PEs 1, 2, ... times kSyncFan^r ahead, then wait for
 /// those as far behind. All PEs of a machine are one round apart. Flags are set, not counted: all
 /// barriers of a context announce themselves on queue 0 of a peer, and a PE one barrier ahead
-/// leaves a larger number.
+/// leaves a larger number. sync_all_pes() sees to those that do not.
 template <Reach R>
 PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin) {
   const uint64_t epoch = begin.epoch;
@@ -193,10 +204,24 @@ PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin) 
   return first;
 }
 
+/// sync_pes(), and where blocks own queues, its flags' arrival: the next barrier may be of another
+/// block, whose flag on another queue would come first and be replaced by the older one.
+template <Reach R>
+PEAL_DEVICE Status sync_all_pes(const BasicContext<R>& ctx, const SyncBegin& begin) {
+  const Status synced = sync_pes(ctx, begin);
+  if constexpr (R != Reach::kGpu) {
+    if (ctx.queues_per_peer > 1) {
+      const Status arrived = drain_all(ctx);
+      return synced != Status::kOk ? synced : arrived;
+    }
+  }
+  return synced;
+}
+
 }  // namespace detail
 
-/// Waits until everything this PE posted on the context is complete, at the peers too. Reports the
-/// context's first error.
+/// Waits until everything this PE posted on the context is complete, at the peers too; of a context
+/// whose queues are owned, everything the calling block posted. Reports their first error.
 template <Reach R, class S>
 requires detail::kIsScope<S>
 [[nodiscard]] PEAL_DEVICE Status quiet(const BasicContext<R>& ctx, S scope) {
@@ -209,13 +234,14 @@ template <Reach R>
 }
 
 /// Orders, per peer, what was posted on the context before it ahead of what is posted after it.
-/// With one queue per peer, one way to each PE and payload placed in order the queue does that
-/// already and fence costs nothing; else it waits as quiet does.
+/// With one queue per peer, or queues that blocks own, one way to each PE and payload placed in
+/// order the queue does that already and fence costs nothing; else it waits as quiet does.
 template <Reach R, class S>
 requires detail::kIsScope<S>
 [[nodiscard]] PEAL_DEVICE Status fence(const BasicContext<R>& ctx, S scope) {
   return by_leader(scope, [&] {
-    if (ctx.queues_per_peer > 1 || (ctx.relaxed | ctx.settle) != 0) return detail::drain_all(ctx);
+    const bool several = R == Reach::kGpu && ctx.queues_per_peer > 1;
+    if (several || (ctx.relaxed | ctx.settle) != 0) return detail::drain_all(ctx);
     fence_direct_stores<Edge::kM16>();
     return detail::usage_status(ctx);
   });
@@ -227,14 +253,15 @@ template <Reach R>
 }
 
 /// Returns once every PE has called it on its context of the same creation order. One scope of one
-/// kernel per PE calls.
+/// kernel per PE calls; where blocks own queues, any block, which has synchronised with the one
+/// that called the barrier before.
 template <Reach R, class S>
 requires detail::kIsScope<S>
 [[nodiscard]] PEAL_DEVICE Status sync_all(const BasicContext<R>& ctx, S scope) {
   return by_leader(scope, [&] {
     const detail::SyncBegin begin = detail::begin_sync(ctx);
     fence_direct_stores<Edge::kM16>();
-    return detail::sync_pes(ctx, begin);
+    return detail::sync_all_pes(ctx, begin);
   });
 }
 
@@ -251,7 +278,7 @@ requires detail::kIsScope<S>
     const detail::SyncBegin begin = detail::begin_sync(ctx);
     const Status drained = detail::drain_all(ctx);
     // Arrive even after a failure: the peers did nothing wrong and must not wait for a deadline.
-    const Status synced = detail::sync_pes(ctx, begin);
+    const Status synced = detail::sync_all_pes(ctx, begin);
     return drained != Status::kOk ? drained : synced;
   });
 }

@@ -50,6 +50,70 @@ void barrier_storm(simt::Simulation& sim) {
   run_clean(sim, job);
 }
 
+namespace {
+
+constexpr uint32_t kOwnLanes = 2;
+
+/// Blocks that own their queues: each puts and drains for itself while the others do, one of them,
+/// another each time, meets the other PEs for all. A block that touched the queue of another would
+/// do so while that one posts.
+template <Reach R>
+void own_and_meet(Job& job, int pe) {
+  const BasicContext<R> ctx = job.context<R>(pe);
+  const uint32_t blocks = blocks_in_grid();
+  const uint32_t lane = block_in_grid() * kOwnLanes + thread_in_block();
+  const int next = (pe + 1) % n_pes(ctx);
+  const int before = (pe + n_pes(ctx) - 1) % n_pes(ctx);
+  auto* const source = job.at<uint64_t>(pe, kSource, lane * kSlotWords);
+  auto* const target = job.at<uint64_t>(pe, kTarget, lane * kSlotWords);
+  auto* const arrived = job.at<uint64_t>(pe, kFlags);  // by block: the step it has come to
+  auto* const met = arrived + blocks;                  // the step all PEs have come to
+  auto* const scratch = met + 1 + lane;
+  const auto reached = [&](const uint64_t* word, uint64_t step) {
+    must(detail::spin(ctx, [&] { return load_acquire<Reach::kGpu>(word) >= step; }), "a block");
+  };
+  for (uint64_t step = 1; step <= 4; ++step) {
+    const auto round = static_cast<uint32_t>(step);
+    if (step % 2 == 1) {  // all have read what the step before brought
+      write_words(source, kSlotWords, pe, lane, round);
+      must(put_nbi(ctx, target, source, kSlotWords, next).status, "put_nbi");
+      must(quiet(ctx, block), "quiet");
+    }
+    if (thread_in_block() == 0) store_release<Reach::kGpu>(&arrived[block_in_grid()], step);
+    if (block_in_grid() == step % blocks) {
+      for (uint32_t other = 0; other < blocks; ++other) reached(&arrived[other], step);
+      must(step % 2 == 1 ? barrier_all(ctx, block) : sync_all(ctx, block), "barrier");
+      if (thread_in_block() == 0) store_release<Reach::kGpu>(met, step);
+    } else {
+      must(p(ctx, scratch, tagged(pe, lane, round), next), "p");
+      must(fence(ctx, block), "fence");
+      must(p(ctx, scratch, tagged(pe, lane, round, 1), next), "p");
+    }
+    reached(met, step);
+    if (step % 2 == 1) check_words(target, kSlotWords, before, lane, round);
+  }
+}
+
+}  // namespace
+
+void owner_blocks(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  const uint32_t blocks = 2 + sim.random().below(2);
+  options.queues_per_peer = blocks;
+  options.depth = 8;
+  options.settle = sim.random().one_in(2);
+  Job job(sim, options);
+  const bool lanes = sim.random().one_in(2);
+  for (int pe = 0; pe < options.n_pes; ++pe) {
+    if (lanes) {
+      job.launch(pe, {blocks, 1}, [&job, pe] { own_and_meet<Reach::kLane>(job, pe); });
+    } else {
+      job.launch(pe, {blocks, kOwnLanes}, [&job, pe] { own_and_meet<Reach::kBlock>(job, pe); });
+    }
+  }
+  run_clean(sim, job);
+}
+
 /// Ten PEs: two rounds of notices, so that some hear of others through third ones only.
 void barrier_direct(simt::Simulation& sim) {
   JobOptions options = any_options(sim.random());

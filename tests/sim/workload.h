@@ -57,6 +57,7 @@ void relay_mixed(simt::Simulation& sim);
 void put_signal_two_ways(simt::Simulation& sim);
 // barriers.cc
 void barrier_storm(simt::Simulation& sim);
+void owner_blocks(simt::Simulation& sim);
 void barrier_direct(simt::Simulation& sim);
 void barrier_mixed(simt::Simulation& sim);
 void quiet_of_many(simt::Simulation& sim);

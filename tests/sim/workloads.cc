@@ -23,6 +23,7 @@ constexpr Workload kWorkloads[] = {
     {"put_signal_two_ways", put_signal_two_ways},
     {"barrier_storm", barrier_storm},
     {"barrier_direct", barrier_direct},
+    {"owner_blocks", owner_blocks},
     {"barrier_mixed", barrier_mixed},
     {"quiet_of_many", quiet_of_many},
     {"start_up", start_up},

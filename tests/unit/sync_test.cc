@@ -43,6 +43,30 @@ TEST(Quiet, WaitsForEveryPeerAndQueue) {
   EXPECT_EQ(quiet(rig.context()), Status::kOk);
 }
 
+PEAL_KERNEL put_and_drain(BlockContext ctx, int* box, uint32_t poster, Status* drained) {
+  if (block_in_grid() == poster) (void)p(ctx, box, 5, 1);
+  drained[block_in_grid()] = quiet(ctx);
+}
+
+// Blocks that own their queues touch them without atomics of the GPU's scope, or any: a block that
+// drained the queues of others did so while those posted.
+TEST(Quiet, LeavesQueuesAloneThatOtherBlocksOwn) {
+  DeviceRig rig({.queues_per_peer = 2, .timeout_ns = kMillisecond});
+  std::vector<Status> drained(2, Status::kOk);
+  for (const uint32_t poster : {0u, 1u}) {
+    launch({.blocks = 2}, put_and_drain, rig.context<Reach::kBlock>(), rig.local<int>(0), poster,
+           drained.data())
+        .wait();
+    EXPECT_EQ(drained[poster], Status::kTimeout);
+    EXPECT_EQ(drained[1 - poster], Status::kOk);
+    rig.step_all();
+    launch({.blocks = 2}, put_and_drain, rig.context<Reach::kBlock>(), rig.local<int>(0), 2u,
+           drained.data())
+        .wait();
+    EXPECT_EQ(drained, std::vector<Status>(2, Status::kOk));
+  }
+}
+
 TEST(Quiet, ReportsAnErrorOfAnyQueueAndGoesOnReportingIt) {
   DeviceRig rig({.n_pes = 3});
   rig.nic(2).fail(0, mlx5::Syndrome::kRemoteAccess, 0);
