@@ -3,9 +3,11 @@
 // The host side of peal: one Runtime is one PE of one job. Several may live in one process.
 //
 //   peal::Runtime pe(bootstrap, config);
-//   auto* box = pe.allocate<uint64_t>(16);                    // collective; same offset on every
-//   PE peal::launch({.blocks = 1, .threads = 32}, kernel, pe.context(), box).wait(); pe.check(); //
-//   throws what a kernel ran into
+//   auto* box = pe.allocate<uint64_t>(16);  // collective; same offset on every PE
+//
+//   peal::launch({.blocks = 1, .threads = 32}, kernel, pe.context(), box).wait();
+//
+//   pe.check();  // throws what a kernel ran into
 //
 // Everything here may throw peal::Error. "Collective" calls are made by all PEs in the same order,
 // by one thread.
