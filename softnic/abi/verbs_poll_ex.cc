@@ -103,7 +103,7 @@ void VerbsCq::offer_iterators(uint64_t fields) {
 }
 
 ibv_cq_ex* create_cq_ex_slot(ibv_context* handle, ibv_cq_init_attr_ex* attr) {
-  return answer_pointer([&] { return create_cq_ex(handle, *attr, 64); });
+  return answer_pointer([&] { return create_cq_ex(handle, *attr, 0); });
 }
 
 }  // namespace peal::softnic::abi
@@ -115,14 +115,16 @@ extern "C" {
 ibv_cq_ex* mlx5dv_create_cq(ibv_context* handle, ibv_cq_init_attr_ex* attr,
                             mlx5dv_cq_init_attr* mlx5) {
   return answer_pointer([&] {
-    uint32_t bytes = 64;
+    uint32_t bytes = 0;
     if (mlx5 != nullptr) {
       // Neither compressed entries nor padding.
       constexpr uint64_t kKnown = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE;
       if ((mlx5->comp_mask & ~kKnown) != 0) refuse(EOPNOTSUPP);
-      if ((mlx5->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE) != 0) bytes = mlx5->cqe_size;
+      if ((mlx5->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE) != 0) {
+        bytes = mlx5->cqe_size;
+        if (bytes == 0) refuse(EINVAL);
+      }
     }
-    if (bytes != 64 && bytes != 128) refuse(EINVAL);
     return create_cq_ex(handle, *attr, bytes);
   });
 }

@@ -92,8 +92,8 @@ struct CqRequest {
   ibv_comp_channel* channel;  // or null
   uint32_t vector;
   bool ignore_overrun = false;
-  uint32_t cqe_bytes = 64;  // or 128
-  Pd* domain = nullptr;     // a parent domain, whose allocator is asked first
+  uint32_t cqe_bytes = 0;  // 64 or 128; 0: by MLX5_CQE_SIZE, else 64
+  Pd* domain = nullptr;    // a parent domain, whose allocator is asked first
 };
 VerbsCq* create_completion_queue(ibv_context* handle, const CqRequest& request);
 

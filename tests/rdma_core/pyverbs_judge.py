@@ -8,7 +8,8 @@ FOLDER holds the package `tests`. A line of LIST is `WHERE NAME`, NAME as in tes
   fails            the test may fail where it must not pass, for the reason that the comment above it gives
 Any other test may skip only. A test that passes and is not on the list is named as a hint.
 
-The tests choose sizes and flags at random; each starts from a seed of its own, its name.
+The tests choose sizes and flags at random; each starts from a seed of its own, its name. They ask the network interface
+behind a RoCE device for its hardware address. There is none: the link-local GID has the address too.
 """
 
 import collections
@@ -66,6 +67,16 @@ def read_list(path):
     return kinds
 
 
+def mac_of(device, port, index):
+    """The hardware address in the link-local GID of a port, None where there is no such GID."""
+    from pyverbs.device import Context
+
+    gid = bytes.fromhex(Context(name=device).query_gid(port, index).gid.replace(":", "")) if index is not None else b""
+    if gid[:8] != b"\xfe\x80" + bytes(6) or gid[11:13] != b"\xff\xfe":
+        return None
+    return bytes((gid[8] ^ 2, *gid[9:11], *gid[13:])).hex(":")
+
+
 def run_suite(folder):
     sys.path[:0] = [folder, os.path.join(folder, "tests")]
     sys.argv = ["tests"]
@@ -73,6 +84,11 @@ def run_suite(folder):
 
     args_parser.parser.parse_args()
     import tests  # of the suite
+    from tests.base import RDMATestCase
+
+    RDMATestCase._get_ip_mac = lambda test, device, port, index: test.args.append(
+        [device, port, index, None, mac_of(device, port, index)]
+    )
 
     outcomes = Outcomes()
     unittest.defaultTestLoader.loadTestsFromModule(tests).run(outcomes)
