@@ -90,10 +90,11 @@ void VerbsCq::offer_iterators(uint64_t fields) {
     read_imm_data = [](ibv_cq_ex* cq) { return told(cq).wc.imm_data; };
   if ((fields & IBV_WC_EX_WITH_QP_NUM) != 0)
     read_qp_num = [](ibv_cq_ex* cq) { return told(cq).wc.qp_num; };
-  // Of datagrams only; a reliable connection has nothing to tell.
-  if ((fields & IBV_WC_EX_WITH_SRC_QP) != 0) read_src_qp = [](ibv_cq_ex*) { return 0u; };
-  if ((fields & IBV_WC_EX_WITH_SLID) != 0) read_slid = [](ibv_cq_ex*) { return 0u; };
-  if ((fields & IBV_WC_EX_WITH_SL) != 0) read_sl = [](ibv_cq_ex*) { return uint8_t{0}; };
+  if ((fields & IBV_WC_EX_WITH_SRC_QP) != 0)
+    read_src_qp = [](ibv_cq_ex* cq) { return told(cq).wc.src_qp; };
+  if ((fields & IBV_WC_EX_WITH_SLID) != 0)
+    read_slid = [](ibv_cq_ex* cq) { return uint32_t{told(cq).wc.slid}; };
+  if ((fields & IBV_WC_EX_WITH_SL) != 0) read_sl = [](ibv_cq_ex* cq) { return told(cq).wc.sl; };
   if ((fields & IBV_WC_EX_WITH_DLID_PATH_BITS) != 0)
     read_dlid_path_bits = [](ibv_cq_ex*) { return uint8_t{0}; };
   if ((fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) != 0)

@@ -50,7 +50,7 @@ std::unique_ptr<VerbsCq> make_cq(Context& context, const CqRequest& request) {
   const size_t needed = bytes + sizeof(mlx5::DoorbellRecord);
   if (request.domain != nullptr) cq->domain = Use(*request.domain);
   cq->memory = request.domain == nullptr
-                   ? allocate_buffer(needed)
+                   ? default_queue_memory(needed, MLX5DV_RES_TYPE_CQ)
                    : allocate_queue(*request.domain, needed, MLX5DV_RES_TYPE_CQ);
   // An entry of 128 bytes ends with the 64 that have the owner bit, and begins with as many.
   auto* entry = reinterpret_cast<mlx5::Cqe*>(cq->memory.get());

@@ -149,12 +149,14 @@ struct BuiltRequest {
   bool started = false;
   int error = EINVAL;  // of the first mistake; to build without ibv_wr_start is one
   VerbsSendQueue::Mark mark = {};
-  std::optional<WqeWriter> wqe;  // whose data is not set yet
+  std::optional<WqeWriter> wqe;  // that is not whole yet
+  bool lacks_data = false;
+  bool lacks_address = false;  // of a datagram
   SendHead head = {};
   uint64_t wr_id = 0;
 };
 
-/// Reliable connection or DC initiator.
+/// Reliable connection, datagrams, or DC initiator.
 class VerbsQueuePair : public QueuePair, public VerbsQp {
  public:
   using QueuePair::QueuePair;
