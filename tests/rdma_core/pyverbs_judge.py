@@ -5,7 +5,6 @@
 
 FOLDER holds the package `tests`. A line of LIST is `WHERE NAME`, NAME as in test_mr.MRTest.test_reg_mr:
   both, ib, roce   the test must pass on that link layer
-  fails            the test may fail where it must not pass, for the reason that the comment above it gives
 Any other test may skip only. A test that passes and is not on the list is named as a hint.
 
 The tests choose sizes and flags at random; each starts from a seed of its own, its name. They ask the network interface
@@ -61,8 +60,8 @@ def read_list(path):
             words = line.split("#")[0].split()
             if not words:
                 continue
-            if len(words) != 2 or words[0] not in ("both", "ib", "roce", "fails"):
-                sys.exit(f"{path}:{number}: expected both, ib, roce or fails, and a test's name: {line.strip()}")
+            if len(words) != 2 or words[0] not in ("both", "ib", "roce"):
+                sys.exit(f"{path}:{number}: expected both, ib or roce, and a test's name: {line.strip()}")
             kinds[words[0]].add(words[1])
     return kinds
 
@@ -105,9 +104,7 @@ def judge(outcomes, kinds, link):
         told = outcomes.told.get(name, "").strip()
         if name in must_pass and outcome != PASSED:
             complaints.append(f"{name} {outcome}, must pass: {told}")
-        elif name in kinds["fails"] - must_pass and outcome == PASSED:
-            complaints.append(f"{name} passed, listed as failing")
-        elif name not in kinds["fails"] and outcome == FAILED:
+        elif outcome == FAILED:
             complaints.append(f"{name} failed: {told}")
         elif name not in must_pass and outcome == PASSED:
             hints.append(f"{name} passes and is not on the list")
