@@ -44,7 +44,13 @@ enum class Network : uint8_t {
   kInfiniBand,
   kRoceV1,  // an Ethernet frame of its own kind
   kRoceV2,  // UDP over IPv4 or IPv6, whichever the GID is
+  kRoce,    // of a request only: either version, where the wire knows no GIDs
 };
+
+/// A queue pair of the one hears requests of the other.
+PEAL_HD constexpr bool networks_meet(Network mine, Network request) {
+  return mine == request || (request == Network::kRoce && mine != Network::kInfiniBand);
+}
 
 /// A P_Key, the membership of a port in a partition: bit 15 is set for a full member, the rest
 /// names the partition; 0 is an unused entry of the port's table.
@@ -96,6 +102,7 @@ struct QueuePairAttributes {
   uint32_t send_psn = 0;
   uint32_t receive_psn = 0;
   uint64_t dc_access_key = 0;
+  uint32_t qkey = 0;                   // of datagrams
   uint16_t hardware_send_counter = 0;  // answers of QUERY_QP
   uint16_t software_send_counter = 0;
   bool in_order = false;  // WRITEs to it are placed as they arrive, whatever the fabric does

@@ -17,6 +17,8 @@
 namespace peal::softnic {
 
 inline constexpr uint32_t kSolicitedCqe = 2;  // op_own
+inline constexpr size_t kCqeSourceLidByte = 22;
+inline constexpr size_t kCqeSourceByte = 24;  // Completed::source
 
 /// True when the consumer has not made room. Only asked of queues that check overruns.
 PEAL_HD bool cq_full(const CompletionQueue& cq) {
@@ -53,10 +55,11 @@ PEAL_HD CqeWords cqe_words(const CqePlace& place, const Completed& done, uint64_
   const uint32_t tag = static_cast<uint32_t>(done.opcode) << 24 | place.qpn;
   const uint32_t last = uint32_t{done.counter} << 16 | static_cast<uint32_t>(done.kind) << 4 |
                         (done.solicited ? kSolicitedCqe : 0) | place.owner;
-  return {
-      {0, 0, 0, 0, uint64_t{Be32(place.user_index & 0xffffff).raw} | uint64_t{done.immediate} << 32,
-       pair(0, done.bytes), failed ? pair(0, static_cast<uint32_t>(done.syndrome)) : Be64(now).raw,
-       pair(tag, last)}};
+  return {{0, 0, uint64_t{Be16(done.source_lid).raw} << 48, Be32(done.source).raw,
+           uint64_t{Be32(place.user_index & 0xffffff).raw} | uint64_t{done.immediate} << 32,
+           pair(0, done.bytes),
+           failed ? pair(0, static_cast<uint32_t>(done.syndrome)) : Be64(now).raw,
+           pair(tag, last)}};
 }
 
 /// Writes the 64 bytes of a CQE, the last word last.

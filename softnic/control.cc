@@ -174,8 +174,9 @@ bool Control::completes_at(uint32_t cqn) {
 
 Refusal Control::check(const QueuePairConfig& config) {
   if (find_pd(config.pd) == nullptr) return {CommandStatus::kBadResource, "unknown pd"};
-  if (config.service != Service::kReliable && config.service != Service::kDcInitiator) {
-    return {CommandStatus::kBadParameter, "service type is neither RC nor DCI"};
+  if (config.service != Service::kReliable && config.service != Service::kDcInitiator &&
+      config.service != Service::kDatagram) {
+    return {CommandStatus::kBadParameter, "service type is neither RC, UD nor DCI"};
   }
   const bool sends = config.send_buffer != nullptr;
   const bool receives = config.receive_buffer != nullptr;
@@ -391,16 +392,26 @@ Created Control::create_dc_target(const DcTargetConfig& config) {
   target.state = QpState::kReadyToReceive;
   target.qpn = dctn;
   target.pd = config.pd;
+  target.user_index = config.user_index;
   target.receive_cq = config.receive_cq;
   target.shared_receive_queue = config.shared_receive_queue;
   target.attributes.access = config.access;
   target.attributes.atomic_mode = config.atomic_mode;
   target.attributes.pkey = config.pkey;
+  target.attributes.network = config.network;
   target.attributes.min_rnr_timer = config.min_rnr_timer;
   target.attributes.dc_access_key = config.dc_access_key;
   count_users(target, 1);
   tables_.port.qp_count = tables_.qps.used();
   return {dctn, {}};
+}
+
+/// What messages to the target held goes with it; who has its number next does not answer for it.
+void Control::forget_streams(uint32_t dctn) {
+  for (uint32_t i = 0; i < tables_.port.dc_connection_count; ++i) {
+    DcConnection& entry = tables_.dc_connections[i];
+    if (entry.exists && entry.target == dctn) entry.receive.held = Receiver::kNoEntry;
+  }
 }
 
 Refusal Control::destroy_dc_target(uint32_t dctn) {
@@ -409,6 +420,7 @@ Refusal Control::destroy_dc_target(uint32_t dctn) {
   if (target == nullptr || target->service != Service::kDcTarget) {
     return refuse_with(CommandStatus::kBadResource, "unknown DC target");
   }
+  if (shares_receives(*target)) forget_streams(dctn);
   release_qp(dctn);
   return {};
 }

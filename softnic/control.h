@@ -111,6 +111,7 @@ class Control {
   void count_users(const QueuePair& qp, int32_t by);
   void hear_out();
   void release_qp(uint32_t qpn);
+  void forget_streams(uint32_t dctn);
 
   Tables& tables_;
   Runner& runner_;

@@ -106,16 +106,41 @@ PEAL_HD Fault measure(const Port& port, const QueuePair& qp, uint64_t index, Req
   return {};
 }
 
-/// Reads the address vector of a DC initiator; answers the units it takes, 0 when cut short.
+/// Requests of the queue pair say where they go.
+PEAL_HD bool carries_addresses(const QueuePair& qp) {
+  return qp.service == Service::kDcInitiator || qp.service == Service::kDatagram;
+}
+
+/// The long form of the address in the WQE at block `index`.
+PEAL_HD AddressVector read_address(const QueuePair& qp, uint64_t index) {
+  AddressVector vector;
+  for (uint32_t unit = 0; unit < kAddressUnits; ++unit) {
+    const auto piece = read_segment<mlx5::DataSegment>(qp, index, 1 + unit);
+    memcpy(reinterpret_cast<std::byte*>(&vector) + unit * sizeof(piece), &piece, sizeof(piece));
+  }
+  return vector;
+}
+
+/// Reads the address vector; answers the units it takes, 0 when it is cut short, or names nobody:
+/// on Ethernet the short form does.
 PEAL_HD uint32_t read_address_vector(const QueuePair& qp, uint64_t index, Request& request) {
   if (request.units < 2) return 0;
-  const auto vector = read_segment<mlx5::CompactAddressVector>(qp, index, 1);
-  request.dc_key = vector.dc_key.host();
-  request.dc_target = vector.ext_dqp_dct.host() & 0xffffff;
-  request.dc_lid = static_cast<uint16_t>(vector.rate_sl_mlid_rlid.host());
-  const bool extended = (vector.ext_dqp_dct.host() >> 31) != 0;
-  const uint32_t taken = extended ? 3 : 1;
-  return request.units < 1 + taken ? 0 : taken;
+  const auto head = read_segment<mlx5::CompactAddressVector>(qp, index, 1);
+  const uint32_t lid_and_level = head.rate_sl_mlid_rlid.host();
+  const bool ethernet = qp.attributes.network != Network::kInfiniBand;
+  const bool extended = (head.ext_dqp_dct.host() >> 31) != 0;
+  request.dc_key = head.dc_key.host();
+  request.dc_target = head.ext_dqp_dct.host() & 0xffffff;
+  request.dc_lid = static_cast<uint16_t>(lid_and_level);
+  request.service_level = static_cast<uint8_t>(lid_and_level >> 24 & 0xf);
+  request.global = request.routed = false;
+  if (!extended) return ethernet ? 0 : 1;
+  if (request.units < 1 + kAddressUnits) return 0;
+  const AddressVector vector = read_address(qp, index);
+  request.global = has_grh(vector);
+  request.routed = request.global || ethernet;
+  if (ethernet) request.dc_lid = lid_behind_mac(vector);
+  return kAddressUnits;
 }
 
 /// Reads the operands of an atomic that start at `unit`; answers the bytes it moves, 0 if
@@ -162,6 +187,7 @@ PEAL_HD uint32_t read_operands(const Read& read, uint32_t unit, Request& request
 PEAL_HD Fault decode_remote(const Port& port, const QueuePair& qp, uint64_t index,
                             Request& request) {
   uint32_t unit = 1;
+  if (qp.service == Service::kDatagram) return malformed();
   if (qp.service == Service::kDcInitiator) {
     const uint32_t taken = read_address_vector(qp, index, request);
     if (taken == 0) return malformed();
@@ -184,12 +210,17 @@ PEAL_HD Fault decode_remote(const Port& port, const QueuePair& qp, uint64_t inde
   return request.bytes == operand_bytes ? fault : malformed();
 }
 
-/// SEND: the peer's receive entry says where. A DC target has none here.
+/// SEND: the peer's receive entry says where.
 PEAL_HD Fault decode_send(const Port& port, const QueuePair& qp, uint64_t index, Request& request) {
-  if (qp.service != Service::kReliable) return malformed();
   request.address = 0;
   request.rkey = 0;
   request.data_unit = 1;
+  request.service_level = 0;
+  if (carries_addresses(qp)) {
+    const uint32_t taken = read_address_vector(qp, index, request);
+    if (taken == 0) return malformed();
+    request.data_unit = static_cast<uint8_t>(1 + taken);
+  }
   return measure(port, qp, index, request);
 }
 

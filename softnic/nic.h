@@ -122,6 +122,8 @@ struct DcTargetConfig {
   uint8_t atomic_mode = 0;
   uint8_t min_rnr_timer = 0;
   uint16_t pkey = kDefaultPkey;
+  Network network = Network::kInfiniBand;  // of the GID it has: initiators of another are not heard
+  uint32_t user_index = 0;
   uint64_t dc_access_key = 0;
 };
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "device/mlx5/layout.h"
+#include "softnic/address_vector.h"
 #include "softnic/attributes.h"
 #include "softnic/fault_plan.h"
 #include "softnic/packet.h"
@@ -94,6 +95,8 @@ struct Completed {
   uint32_t bytes;
   uint32_t immediate;  // big-endian
   bool solicited = false;
+  uint16_t source_lid = 0;  // of a SEND by a DC initiator, of a datagram
+  uint32_t source = 0;      // likewise: GRH, service level, queue pair
 };
 
 /// What a fault plan (faults.h) has in hand for one queue pair. Without a plan nobody looks at it.
@@ -155,8 +158,10 @@ struct Sender {
   uint32_t not_ready = 0;      // times in a row
   uint64_t sent_position = 0;  // wire position after the last packet
 
-  uint64_t peer_generation = 0;  // of the NIC this queue pair talks to; 0 = not yet known
-  uint16_t dc_lid = 0;           // where a DC initiator is connected
+  uint64_t peer_generation = 0;          // of the NIC this queue pair talks to; 0 = not yet known
+  uint16_t dc_asked = 0;                 // LID in the address of the last request
+  mlx5::AddressVectorGrh dc_route = {};  // and the rest of it, where it counts
+  Way way;  // where that leads; of a DC initiator: where it is connected
   uint32_t dc_target = 0;
   uint32_t dc_epoch = 0;
   uint32_t dc_first_psn = 0;

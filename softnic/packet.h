@@ -35,6 +35,8 @@ inline constexpr uint8_t kDcRequest = 2;
 inline constexpr uint8_t kLastOfMessage = 4;
 inline constexpr uint8_t kSolicited = 8;  // the receiver's completion raises a solicited event
 inline constexpr uint8_t kLent = 16;      // LentBytes follow instead of the payload (lend.h)
+inline constexpr uint8_t kGlobal = 32;    // DC, datagram: came with a GRH
+inline constexpr uint8_t kDatagram = 64;  // rkey is the Q_Key, nobody answers (datagram.h)
 
 inline constexpr uint32_t kPsnMask = 0xffffff;
 
@@ -47,7 +49,7 @@ PEAL_HD int32_t psn_distance(uint32_t a, uint32_t b) {
 struct alignas(64) Packet {
   PacketKind kind;
   mlx5::Opcode opcode;
-  uint8_t opmod;
+  uint8_t opmod;  // SEND: the service level, or Way::headers
   uint8_t flags;
   uint32_t destination;  // queue pair or DC target
   uint32_t source;       // queue pair

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <optional>
 
+#include "softnic/address_vector.h"
 #include "softnic/words.h"
 
 namespace peal::softnic {
@@ -321,8 +322,6 @@ Presentation parse_presentation(string_view text) {
 
 namespace {
 
-constexpr Mac kMacPrefix = {0x02, 0x70, 0x65, 0x61, 0, 0};
-
 void put(std::array<uint8_t, 16>& gid, size_t at, uint64_t value, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) {
     gid[at + i] = static_cast<uint8_t>(value >> (8 * (bytes - 1 - i)));
@@ -349,15 +348,16 @@ bool is_ipv4(const uint8_t* gid) {
 }
 
 Mac mac_of(uint16_t lid) {
-  Mac mac = kMacPrefix;
+  Mac mac;
+  for (size_t i = 0; i < 4; ++i) mac[i] = static_cast<uint8_t>(kMacPrefix >> (24 - 8 * i));
   mac[4] = static_cast<uint8_t>(lid >> 8);
   mac[5] = static_cast<uint8_t>(lid);
   return mac;
 }
 
 uint16_t lid_of(const Mac& mac) {
-  if (!std::equal(mac.begin(), mac.begin() + 4, kMacPrefix.begin())) return 0;
-  return static_cast<uint16_t>(mac[4] << 8 | mac[5]);
+  const uint32_t head = uint32_t{mac[0]} << 24 | uint32_t{mac[1]} << 16 | uint32_t{mac[2]} << 8;
+  return lid_behind(head | mac[3], uint32_t{mac[4]} << 8 | mac[5]);
 }
 
 std::vector<Gid> gid_table(const PresentedDevice& device, uint16_t lid, uint64_t guid) {

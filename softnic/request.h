@@ -27,9 +27,12 @@ struct Request {
   AtomicOperands operands;
   uint32_t wait_index;
   uint32_t wait_cqn;
-  uint64_t dc_key;
-  uint32_t dc_target;
+  uint64_t dc_key;     // datagram: the Q_Key in its upper half
+  uint32_t dc_target;  // or queue pair
   uint16_t dc_lid;
+  uint8_t service_level;
+  bool global;  // the address has a GRH
+  bool routed;  // more than the LID counts: a GRH, or on Ethernet
 
   PEAL_HD bool is_atomic() const {
     return opcode >= mlx5::Opcode::kAtomicCompareSwap &&

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "device/mlx5/layout.h"
+#include "softnic/datagram.h"
 #include "softnic/deliver.h"
 #include "softnic/objects.h"
 #include "softnic/packet.h"
@@ -38,6 +39,13 @@ concept Wire = requires(W& wire, uint16_t lid, uint64_t& generation, const Packe
   { wire.position(lid) } -> std::same_as<uint64_t>;  // sent so far
   { wire.consumed(lid) } -> std::same_as<uint64_t>;  // of that, taken by the peer
   { wire.lost(lid, generation) } -> std::same_as<bool>;
+};
+
+/// A wire that knows the GIDs of the ports it leads to. Over any other the LID alone counts, on
+/// Ethernet the one in the hardware address, and there are no datagrams.
+template <class W>
+concept FindsWays = requires(const W& wire, const AddressVector& vector, uint8_t port) {
+  { wire.find(vector, port) } -> std::same_as<Way>;
 };
 
 /// A view of one queue pair's NIC at one moment; holds no state.
@@ -82,6 +90,9 @@ class Requester : private Recovery {
     }
     if (send.phase == Sender::Phase::kDecoded && !may_start(qp)) return false;
     if (!send.request.travels()) return run_local(qp);
+    if constexpr (FindsWays<W>) {
+      if (qp.service == Service::kDatagram) return send_datagram(qp);
+    }
     const uint16_t lid = destination_lid(qp);
     Port* peer = wire_.direct(lid);
     return peer != nullptr && !keeps_to_wire(qp) ? run_direct(qp, *peer) : run_wire(qp, lid);
@@ -96,7 +107,7 @@ class Requester : private Recovery {
   }
 
   PEAL_HD static uint16_t destination_lid(const QueuePair& qp) {
-    return qp.service == Service::kDcInitiator ? qp.send.request.dc_lid : qp.attributes.remote_lid;
+    return qp.service == Service::kDcInitiator ? qp.send.way.lid : qp.attributes.remote_lid;
   }
 
   PEAL_HD bool may_start(QueuePair& qp) {
@@ -128,17 +139,39 @@ class Requester : private Recovery {
   PEAL_HD bool connect_dc(QueuePair& qp) {
     Sender& send = qp.send;
     const Request& request = send.request;
-    if (send.dc_epoch != 0 && send.dc_lid == request.dc_lid &&
-        send.dc_target == request.dc_target) {
-      return true;
-    }
+    const bool same_target = send.dc_epoch != 0 && send.dc_target == request.dc_target;
+    if (same_target && goes_as_before(qp)) return true;
     if (!send.drained()) return false;
-    send.dc_lid = request.dc_lid;
+    find_way(qp);
     send.dc_target = request.dc_target;
     send.dc_epoch = (Word<uint32_t>(port_.dc_epochs).fetch_add(1, kRelaxed) + 1) | 1u << 31;
     send.dc_first_psn = send.psn;
     send.peer_generation = 0;
     return true;
+  }
+
+  /// The request goes where the one before it went.
+  PEAL_HD static bool goes_as_before(const QueuePair& qp) {
+    const Sender& send = qp.send;
+    if (send.dc_asked != send.request.dc_lid) return false;
+    if (!send.request.routed) return send.dc_route.grh_gid_flow.raw == 0;
+    const AddressVector vector = read_address(qp, send.next);
+    return same_route(send.dc_route, vector.route);
+  }
+
+  PEAL_HD void find_way(QueuePair& qp) {
+    Sender& send = qp.send;
+    send.dc_asked = send.request.dc_lid;
+    send.dc_route = {};
+    send.way = {.lid = send.request.dc_lid, .network = Network::kInfiniBand};
+    if (!send.request.routed) return;
+    const AddressVector vector = read_address(qp, send.next);
+    send.dc_route = vector.route;
+    if constexpr (FindsWays<W>) {
+      send.way = wire_.find(vector, qp.attributes.path.port);
+    } else if (qp.attributes.network != Network::kInfiniBand) {
+      send.way.network = Network::kRoce;
+    }
   }
 
   /// True when a deadline has passed and something was done about it.
@@ -147,8 +180,7 @@ class Requester : private Recovery {
     if (send.drained() && send.phase != Sender::Phase::kRunning && send.give_up_at == 0) {
       return false;
     }
-    const uint16_t lid =
-        qp.service == Service::kDcInitiator ? send.dc_lid : qp.attributes.remote_lid;
+    const uint16_t lid = destination_lid(qp);
     if (send.peer_generation != 0 && wire_.lost(lid, send.peer_generation)) {
       return fail_oldest(qp, mlx5::Syndrome::kTransportRetryExceeded);
     }
@@ -241,7 +273,7 @@ class Requester : private Recovery {
     Packet packet = {};
     packet.kind = PacketKind::kRequest;
     packet.opcode = request.opcode;
-    packet.opmod = request.opmod;
+    packet.opmod = is_send(request.opcode) ? level_of(qp) : request.opmod;
     packet.source = qp.qpn;
     packet.psn = send.psn;
     packet.address = request.address;
@@ -257,6 +289,8 @@ class Requester : private Recovery {
     if (request.solicited) packet.flags |= kSolicited;
     if (qp.service == Service::kDcInitiator) {
       packet.flags |= kDcRequest;
+      if (request.global) packet.flags |= kGlobal;
+      packet.network = send.way.network;
       if (send.psn == send.dc_first_psn) packet.flags |= kFirstOfConnection;
       packet.destination = request.dc_target;
       packet.dc_key = request.dc_key;
@@ -265,6 +299,13 @@ class Requester : private Recovery {
       packet.destination = qp.attributes.remote_qpn;
     }
     return packet;
+  }
+
+  /// What the receiver's completion has for a service level.
+  PEAL_HD static uint8_t level_of(const QueuePair& qp) {
+    const Sender& send = qp.send;
+    const bool infiniband = send.way.network == Network::kInfiniBand;
+    return infiniband ? send.request.service_level : send.way.headers;
   }
 
   /// What the next packet carries, from `cursor` on. False when local memory has gone.
@@ -337,6 +378,52 @@ class Requester : private Recovery {
                                 ? reinterpret_cast<const std::byte*>(&answer.value)
                                 : answer.memory;
     return scatter(port_, qp, list, send.offset, from, bytes);
+  }
+
+  /// A datagram goes out, or is lost, and has completed.
+  PEAL_HD bool send_datagram(QueuePair& qp) {
+    Sender& send = qp.send;
+    const Request& request = send.request;
+    if (!goes_as_before(qp)) find_way(qp);
+    begin(qp);
+    const auto bytes = static_cast<uint32_t>(request.bytes);
+    GlobalHeader header = {};
+    if (request.global) header = global_header(read_address(qp, send.next), send.way, bytes);
+    Cursor cursor = send.cursor;
+    Payload payload;
+    payload.clear();
+    payload.append(reinterpret_cast<const std::byte*>(header.byte), sizeof(header));
+    const uint32_t total = bytes + payload.bytes;
+    if (!gather(port_, qp, request, send.next, total, cursor, payload) || payload.bytes != total) {
+      return fail_oldest(qp, mlx5::Syndrome::kLocalProtection);
+    }
+    Packet packet = packet_of(qp, total);
+    packet.total = packet.payload = total;
+    packet.flags = static_cast<uint8_t>(packet.flags | kDatagram | kLastOfMessage |
+                                        (request.global ? kGlobal : 0));
+    packet.destination = request.dc_target;
+    packet.rkey = queue_key(qp, request);
+    packet.network = send.way.network;
+    if (!carry(send.way.lid, packet, payload)) {
+      send.phase = Sender::Phase::kDecoded;
+      return false;
+    }
+    send.psn = (send.psn + 1) & kPsnMask;
+    finish(qp);
+    return true;
+  }
+
+  /// False when there is no room now. To nobody, and to whoever has no room for so much, it is
+  /// lost.
+  PEAL_HD bool carry(uint16_t lid, const Packet& packet, const Payload& payload) {
+    if (Port* peer = wire_.direct(lid)) {
+      accept_datagram(*peer, packet, payload, port_.lid, now_);
+      return true;
+    }
+    uint64_t any_life = 0;
+    if (wire_.open(lid, any_life) != SendStatus::kSent) return true;
+    if (payload.bytes > wire_.segment_bytes(lid)) return true;
+    return wire_.send(lid, packet, payload) != SendStatus::kFull;
   }
 
   PEAL_HD bool run_wire(QueuePair& qp, uint16_t lid) {

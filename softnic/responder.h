@@ -154,11 +154,11 @@ PEAL_HD bool same_packets(const QueuePair& qp, const Packet& packet) {
   return packet.total <= 128u << (least & 7);
 }
 
-/// The receive entry cannot take the message: both ends hear of it.
-PEAL_HD Answer fail_receive(Port& port, QueuePair& qp, const Packet& packet,
-                            mlx5::Syndrome syndrome, uint64_t now) {
-  complete_receive(port, qp, packet, mlx5::CqeOpcode::kResponderError, syndrome, now);
-  qp.state = QpState::kError;
+/// The receive entry cannot take the message: both ends hear of it. A DC target survives.
+PEAL_HD Answer fail_receive(Port& port, QueuePair& qp, const Arrival& arrival,
+                            mlx5::Syndrome syndrome) {
+  complete_receive(port, qp, arrival, mlx5::CqeOpcode::kResponderError, syndrome);
+  if (qp.service != Service::kDcTarget) qp.state = QpState::kError;
   return {.verdict = Verdict::kRefused,
           .syndrome = syndrome == mlx5::Syndrome::kLocalLength
                           ? mlx5::Syndrome::kRemoteInvalidRequest
@@ -179,20 +179,20 @@ PEAL_HD Answer without_entry(Port& port, QueuePair& qp, Claim claim) {
 }
 
 /// Executes one packet of a SEND.
-PEAL_HD Answer act_send(Port& port, QueuePair& qp, const Packet& packet, const Payload& payload,
-                        uint64_t now) {
+PEAL_HD Answer act_send(Port& port, QueuePair& qp, const Arrival& arrival, const Payload& payload) {
+  const Packet& packet = arrival.packet;
   const Turn turn(qp.receive.turn, true);
-  const Claim claim = claim_receive(port, qp);
+  const Claim claim = claim_receive(port, qp, arrival.stream);
   if (claim != Claim::kReady) return without_entry(port, qp, claim);
-  const mlx5::Syndrome wrong = check_receive(port, qp, packet.total);
-  if (wrong != mlx5::Syndrome::kNone) return fail_receive(port, qp, packet, wrong, now);
-  if (!fill_receive(port, qp, packet.offset, payload)) {
-    return fail_receive(port, qp, packet, mlx5::Syndrome::kLocalProtection, now);
+  const mlx5::Syndrome wrong = check_receive(port, qp, arrival);
+  if (wrong != mlx5::Syndrome::kNone) return fail_receive(port, qp, arrival, wrong);
+  if (!fill_receive(port, qp, arrival, payload)) {
+    return fail_receive(port, qp, arrival, mlx5::Syndrome::kLocalProtection);
   }
   if (packet.offset + packet.bytes < packet.total) return {};
   const auto kind = packet.opcode == mlx5::Opcode::kSendImm ? mlx5::CqeOpcode::kResponderSendImm
                                                             : mlx5::CqeOpcode::kResponderSend;
-  complete_receive(port, qp, packet, kind, mlx5::Syndrome::kNone, now);
+  complete_receive(port, qp, arrival, kind, mlx5::Syndrome::kNone);
   return {};
 }
 
@@ -206,14 +206,15 @@ struct StoreNow {
 /// Executes one packet that is new, in order and for this queue pair. `store` is called for the
 /// bytes of a WRITE that may be.
 template <class Store = StoreNow>
-PEAL_HD Answer respond(Port& port, QueuePair& qp, const Packet& packet, const Payload& payload,
-                       uint64_t now, const Store& store = {}) {
+PEAL_HD Answer respond(Port& port, QueuePair& qp, const Arrival& arrival, const Payload& payload,
+                       const Store& store = {}) {
   using mlx5::Syndrome;
+  const Packet& packet = arrival.packet;
   if (!responds(qp)) return {.verdict = Verdict::kDropped};
   const uint32_t right = right_for(packet.opcode);
   const bool atomic = right == kRemoteAtomic;
   const bool brings = brings_data(packet.opcode);
-  const bool sends = is_send(packet.opcode) && qp.service == Service::kReliable;
+  const bool sends = is_send(packet.opcode);
   const QueuePairAttributes& allowed = qp.attributes;
   if ((right == 0 && !sends) || (allowed.access & right) != right ||
       (atomic && allowed.atomic_mode == 0)) {
@@ -227,7 +228,7 @@ PEAL_HD Answer respond(Port& port, QueuePair& qp, const Packet& packet, const Pa
       !same_packets(qp, packet)) {
     return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
   }
-  if (sends) return act_send(port, qp, packet, payload, now);
+  if (sends) return act_send(port, qp, arrival, payload);
   std::byte* at = nullptr;
   if (packet.total > 0) {  // a message without bytes names no memory
     const Key* key = find_key(port, packet.rkey);
@@ -249,12 +250,11 @@ PEAL_HD Answer respond(Port& port, QueuePair& qp, const Packet& packet, const Pa
   const bool notifies =
       packet.opcode == mlx5::Opcode::kRdmaWriteImm && packet.offset + packet.bytes == packet.total;
   const Turn turn(qp.receive.turn, notifies);
-  const Claim claim = notifies ? claim_receive(port, qp) : Claim::kReady;
+  const Claim claim = notifies ? claim_receive(port, qp, arrival.stream) : Claim::kReady;
   if (claim != Claim::kReady) return without_entry(port, qp, claim);
   store(at, payload);
   if (notifies) {
-    complete_receive(port, qp, packet, mlx5::CqeOpcode::kResponderWriteImm, mlx5::Syndrome::kNone,
-                     now);
+    complete_receive(port, qp, arrival, mlx5::CqeOpcode::kResponderWriteImm, mlx5::Syndrome::kNone);
   }
   return {};
 }

@@ -76,6 +76,38 @@ Route Router::ethernet(const AddressPath& path) const {
   return route;
 }
 
+Way Router::way(const AddressVector& vector, uint8_t port) const {
+  const uint32_t lid_and_level = vector.head.rate_sl_mlid_rlid.host();
+  const uint32_t grh = vector.route.grh_gid_flow.host();
+  const uint32_t mac_and_class = vector.route.rmac_15_0_tclass_hop.host();
+  AddressPath path;
+  path.port = port;
+  path.lid = path.udp_port = static_cast<uint16_t>(lid_and_level);
+  path.service_level = static_cast<uint8_t>(lid_and_level >> 24 & 0xf);
+  path.global = has_grh(vector);
+  path.source_gid = static_cast<uint8_t>(grh >> 20);
+  path.flow_label = grh & 0xfffff;
+  path.traffic_class = static_cast<uint8_t>(mac_and_class >> 8);
+  path.hop_limit = static_cast<uint8_t>(mac_and_class);
+  const Mac mac = mac_of(lid_behind_mac(vector));
+  std::copy(mac.begin(), mac.end(), path.mac);
+  std::copy(std::begin(vector.route.rgid), std::end(vector.route.rgid), path.gid);
+  if (fault_of(path) != nullptr) return {};
+  const Route found = route(path);
+  Way way = {.lid = found.lid, .network = found.network};
+  const Gid& source = gids_[path.source_gid];
+  if (found.network == Network::kRoceV2)
+    way.headers = is_ipv4(source.raw.data()) ? kHeadersIpv4 : kHeadersIpv6;
+  std::copy(source.raw.begin(), source.raw.end(), way.source);
+  return way;
+}
+
+Network Router::network_of(uint8_t source_gid) const {
+  if (!device_.ethernet) return Network::kInfiniBand;
+  const bool used = source_gid < gids_.size() && gids_[source_gid].used;
+  return used ? gids_[source_gid].network : Network::kRoceV2;
+}
+
 std::optional<Mac> Router::resolve(const uint8_t (&gid)[16], Network network) const {
   for (const uint16_t lid : fabric_.members()) {
     const PortNotice port = Fabric::notice_of(fabric_.find(lid));

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "softnic/address_vector.h"
 #include "softnic/fabric.h"
 #include "softnic/present.h"
 
@@ -34,6 +35,13 @@ class Router {
   /// Where a path that is not refused leads. With a GID, and on Ethernet, the peer's port is looked
   /// up now; a bare LID may name a NIC that is still to come.
   Route route(const AddressPath& path) const;
+
+  /// The same of the address that a request carries from `port`. What a path would be refused for
+  /// leads to nobody.
+  Way way(const AddressVector& vector, uint8_t port) const;
+
+  /// As what packets leave by that entry of the GID table; on Ethernet by an unused one as RoCE v2.
+  Network network_of(uint8_t source_gid) const;
 
   /// The Ethernet address behind a GID of the fabric, as address resolution finds it.
   std::optional<Mac> resolve(const uint8_t (&gid)[16], Network network) const;

@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstdint>
 
+#include "softnic/datagram.h"
 #include "softnic/deliver.h"
 #include "softnic/objects.h"
 #include "softnic/packet.h"
@@ -37,6 +38,9 @@ class Server {
   /// Executes and answers one request. The caller has made sure that an answer of
   /// packet.bytes (a READ's) fits.
   PEAL_HD void serve(const Packet& packet, const Payload& payload) {
+    if ((packet.flags & kDatagram) != 0) {
+      return accept_datagram(port_, packet, payload, lid_, now_);
+    }
     Answer denial;
     QueuePair* qp = addressee(port_, packet, lid_, denial);
     if (qp == nullptr) {
@@ -70,10 +74,10 @@ class Server {
 
   PEAL_HD void execute(QueuePair& qp, Receiver& receive, const Packet& packet,
                        const Payload& payload) {
-    const Answer answer =
-        respond(port_, qp, packet, payload, now_, [&](std::byte* at, const Payload& bytes) {
-          if (!held_back(qp, packet, bytes)) store_payload(at, bytes);
-        });
+    const Answer answer = respond(port_, qp, {packet, receive, lid_, now_}, payload,
+                                  [&](std::byte* at, const Payload& bytes) {
+                                    if (!held_back(qp, packet, bytes)) store_payload(at, bytes);
+                                  });
     switch (answer.verdict) {
       case Verdict::kDropped:
         return reply(packet, PacketKind::kAbsent);
@@ -106,7 +110,7 @@ class Server {
       return replies_.acknowledge(answer);
     }
     if (right == kRemoteRead) {
-      const Answer answer = respond(port_, qp, packet, Payload{0, 0, {}}, now_);
+      const Answer answer = respond(port_, qp, {packet, receive, lid_, now_}, Payload{0, 0, {}});
       if (answer.verdict == Verdict::kRefused) return refuse_to(packet, answer.syndrome);
       return send_data(packet, answer.memory, packet.bytes);
     }
@@ -148,33 +152,9 @@ class Server {
   /// connections, where the first packet of a connection opens it.
   PEAL_HD Receiver* history_of(QueuePair& qp, const Packet& packet) {
     if (qp.service != Service::kDcTarget) return &qp.receive;
-    constexpr uint32_t kProbes = 64;
-    const uint32_t hash = (packet.source * 0x9e3779b1u) ^ (packet.destination * 0x85ebca6bu) ^
-                          (uint32_t{lid_} * 0xc2b2ae35u);
-    DcConnection* free = nullptr;
-    for (uint32_t i = 0; i < kProbes; ++i) {
-      DcConnection& entry = port_.dc_connections[(hash + i) % port_.dc_connection_count];
-      if (!entry.exists) {
-        free = &entry;
-        break;
-      }
-      if (entry.lid != lid_ || entry.qpn != packet.source || entry.target != packet.destination) {
-        continue;
-      }
-      if (entry.epoch == packet.epoch) return &entry.receive;
-      free = &entry;  // an earlier connection of the same initiator
-      break;
-    }
-    if (free == nullptr) free = &port_.dc_connections[hash % port_.dc_connection_count];
-    if ((packet.flags & kFirstOfConnection) == 0) return nullptr;
-    *free = {.exists = true,
-             .lid = lid_,
-             .qpn = packet.source,
-             .target = packet.destination,
-             .epoch = packet.epoch,
-             .receive = {}};
-    free->receive.expected_psn = packet.psn;
-    return &free->receive;
+    DcConnection* known =
+        dc_connection(port_, packet, lid_, (packet.flags & kFirstOfConnection) != 0, now_);
+    return known == nullptr ? nullptr : &known->receive;
   }
 
   Port& port_;

@@ -19,6 +19,7 @@
 #include "softnic/fabric.h"
 #include "softnic/lend.h"
 #include "softnic/ring.h"
+#include "softnic/route.h"
 #include "softnic/serve.h"
 
 namespace peal::softnic {
@@ -37,11 +38,13 @@ static_assert(sizeof(LinkHeader) <= kLinkHeaderBytes);
 /// life: a link that was lost and set up anew has another.
 class ShmWire {
  public:
-  ShmWire(Port& port, Fabric& fabric) : port_(port), fabric_(fabric) {}
+  ShmWire(Port& port, Fabric& fabric, const Router& router)
+      : port_(port), fabric_(fabric), router_(router) {}
   ~ShmWire();
   ShmWire(const ShmWire&) = delete;
   ShmWire& operator=(const ShmWire&) = delete;
 
+  Way find(const AddressVector& vector, uint8_t port) const { return router_.way(vector, port); }
   Port* direct(uint16_t lid) { return lid == port_.lid ? &port_ : nullptr; }
   SendStatus open(uint16_t lid, uint64_t& generation);
   uint32_t segment_bytes(uint16_t lid) const { return outgoing_[lid]->segment; }
@@ -110,6 +113,7 @@ class ShmWire {
 
   Port& port_;
   Fabric& fabric_;
+  const Router& router_;
   Loans loans_;
   uint64_t now_ = 0;
   uint64_t next_look_ = 0;  // when to ask whether peers live

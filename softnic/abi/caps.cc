@@ -27,6 +27,7 @@ constexpr Capability kGeneralCaps[] = {
     {{14, 28, 24}, 30},               // log_max_msg
     {{15, 3, 0}, 1},                  // cqe_version
     {{16, 31, 31}, 1},                // compact_address_vector
+    {{16, 5, 5}, 1},                  // dct
     {{17, 31, 31}, 1},                // cq_oi
     {{17, 19, 19}, 1},                // cd: WAIT
     {{17, 0, 0}, 1},                  // rc
@@ -76,7 +77,6 @@ void present_general(const Nic& nic, const prm::Writer& capability) {
       {{12, 15, 0}, table_code(device.pkeys.size(), 128)},  // pkey_table_size
       {{13, 7, 0}, device.ports},                           // num_ports
       {{15, 7, 7}, 1},                                      // init2_lag_tx_port_affinity
-      {{16, 5, 5}, !device.ethernet},                       // dct
       {{16, 2, 2}, device.ethernet},                        // roce
       {{16, 1, 1}, !device.refuses_any(kRefuseAtomics)},    // atomic
       {{19, 3, 0}, device.lag_ports()},                     // num_lag_ports

@@ -4,6 +4,7 @@
 // bytes go into no queue: a byte count of 0 means 2^31 there.
 #pragma once
 
+#include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
 #include <cerrno>
@@ -29,6 +30,16 @@ inline int check_list(std::span<const ibv_sge> list, uint32_t limit) {
 inline void add_list(std::span<const ibv_sge> list, WqeWriter& wqe) {
   for (const ibv_sge& sge : list)
     if (sge.length > 0) wqe.add(data_segment(sge));
+}
+
+inline constexpr size_t kAddressAt = mlx5::kSegmentBytes;  // behind the control segment
+
+/// Of a datagram: whose queue pair, by which Q_Key.
+inline mlx5_wqe_av datagram_address(mlx5_wqe_av vector, uint32_t qpn, uint32_t qkey) {
+  constexpr uint32_t kLong = 1u << 31;
+  vector.key.qkey.qkey = Be32(qkey).raw;
+  vector.dqp_dct = Be32(kLong | (qpn & 0xffffff)).raw;
+  return vector;
 }
 
 inline std::span<const std::byte> bytes_of(const ibv_sge& sge) {

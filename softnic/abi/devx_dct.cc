@@ -2,6 +2,7 @@
 //
 // CREATE_DCT and QUERY_DCT: a target that any DC initiator knowing its key may reach.
 #include "softnic/abi/devx.h"
+#include "softnic/route.h"
 
 namespace peal::softnic::abi::devx {
 namespace {
@@ -12,7 +13,6 @@ namespace dctc = prm::dctc;
 constexpr uint32_t kActive = 0;
 
 void check_context(const PresentedDevice& device, const prm::Reader& context) {
-  if (device.ethernet) fail(CommandStatus::kBadParameter, Syndrome::kService);
   const uint32_t port = context.get(dctc::kPort);
   if (port < 1 || port > device.ports) fail(CommandStatus::kBadParameter, Syndrome::kPort);
   if (device.pkey(context.get(dctc::kPkeyIndex)) == 0) {
@@ -20,6 +20,13 @@ void check_context(const PresentedDevice& device, const prm::Reader& context) {
   }
   uint32_t mtu = context.get(dctc::kMtu);
   if (mtu < 1 || mtu > device.mtu) fail(CommandStatus::kBadParameter, Syndrome::kMtu);
+}
+
+/// Of the GID by which the target answers.
+Network source_network(const Nic& nic, uint32_t index) {
+  const bool used = index < nic.gids().size() && nic.gids()[index].used;
+  if (nic.device().ethernet && !used) fail(CommandStatus::kBadParameter, Syndrome::kPath);
+  return nic.router().network_of(static_cast<uint8_t>(index));
 }
 
 uint32_t access_of(const prm::Reader& context) {
@@ -44,6 +51,8 @@ mlx5dv_devx_obj* create_dct(const Command& command) {
   config.min_rnr_timer = static_cast<uint8_t>(context.get(dctc::kMinRnrTimer));
   config.dc_access_key = context.wide(dctc::kAccessKey);
   config.pkey = command.context.nic().device().pkey(context.get(dctc::kPkeyIndex));
+  config.network = source_network(command.context.nic(), context.get(dctc::kMyGidIndex));
+  config.user_index = context.get(dctc::kUserIndex);
   dct->mtu = context.get(dctc::kMtu);
   dct->port = context.get(dctc::kPort);
   dct->pd = Use(required_pd(command, config.pd));

@@ -31,9 +31,8 @@ void check_modes(const Command& command, const prm::Reader& context) {
   if (command.in.test(prm::kNumber))
     fail(CommandStatus::kBadParameter, Syndrome::kInputNumber);  // no reserved numbers
   auto service = static_cast<Service>(context.get(qpc::kService));
-  // A DC initiator's peers are named by LID in its requests: not on Ethernet.
-  const bool dc = service == Service::kDcInitiator && !command.context.nic().device().ethernet;
-  if (service != Service::kReliable && !dc) fail(CommandStatus::kBadParameter, Syndrome::kService);
+  if (service != Service::kReliable && service != Service::kDcInitiator)
+    fail(CommandStatus::kBadParameter, Syndrome::kService);
   if (context.test(qpc::kSignature) || context.test(qpc::kDoorbellMode) ||
       context.test(qpc::kPageOffset))
     fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
@@ -136,7 +135,10 @@ void read_rtr(const QueuePair& qp, const prm::Reader& context, QueuePairAttribut
   if (to->mtu < 1 || to->mtu > device.mtu) fail(CommandStatus::kBadParameter, Syndrome::kMtu);
   to->log_max_message = static_cast<uint8_t>(context.get(qpc::kLogMaxMessage));
   if (to->log_max_message > 30) fail(CommandStatus::kBadParameter, Syndrome::kQueueSize);
-  if (qp.config.service == Service::kDcInitiator) return;  // its peers are named in each WQE
+  if (qp.config.service == Service::kDcInitiator) {  // its peers are named in each WQE
+    to->network = qp.nic->router().network_of(0);    // says that it is Ethernet
+    return;
+  }
   to->remote_qpn = context.get(qpc::kRemoteQpn);
   read_path(*qp.nic, context, to);
   to->log_responder_depth = static_cast<uint8_t>(context.get(qpc::kLogResponderDepth));

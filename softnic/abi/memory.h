@@ -92,6 +92,10 @@ std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, MemoryKeyConfig key);
 /// A UAR page attached to the NIC, not yet in the context's table.
 std::unique_ptr<Uar> make_uar(Context& context);
 
+/// Memory for a queue of that kind (MLX5DV_RES_TYPE_*): huge pages where libmlx5's variables want
+/// them. Throws ENOMEM when they want nothing else and there are none.
+Buffer default_queue_memory(size_t bytes, uint64_t resource_type);
+
 /// Memory for a queue of `pd`: a parent domain's allocator is asked first.
 Buffer allocate_queue(Pd& pd, size_t bytes, uint64_t resource_type);
 

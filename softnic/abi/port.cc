@@ -72,6 +72,8 @@ ibv_gid_type type_of(Network network) {
       return IBV_GID_TYPE_ROCE_V1;
     case Network::kRoceV2:
       return IBV_GID_TYPE_ROCE_V2;
+    case Network::kRoce:  // no GID has it
+      break;
   }
   return IBV_GID_TYPE_IB;
 }

@@ -259,6 +259,7 @@ inline constexpr uint32_t kAccessKey = 8;
 inline constexpr Field kMtu{10, 26, 24};
 inline constexpr Field kPort{10, 23, 16};
 inline constexpr Field kPkeyIndex{10, 15, 0};
+inline constexpr Field kMyGidIndex{11, 23, 16};
 }  // namespace dctc
 
 /// Receive memory pool; its work queue's context follows at dword 12.

@@ -45,6 +45,12 @@ class WqeWriter {
       std::memcpy(ring_, static_cast<const std::byte*>(from) + first, bytes - first);
     bytes_ += bytes;
   }
+  /// Bytes in the place of some that were there.
+  void replace(size_t offset, const void* from, size_t bytes) {
+    WqeWriter there = *this;
+    there.bytes_ = offset;
+    there.append(from, bytes);
+  }
   void pad() { bytes_ = (bytes_ + mlx5::kSegmentBytes - 1) & ~size_t{mlx5::kSegmentBytes - 1}; }
   /// Fills in the first segment, which was skipped.
   void begin_with(const mlx5::ControlSegment& control) {

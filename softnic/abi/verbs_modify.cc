@@ -23,6 +23,10 @@ constexpr int kReadyToSendRequired =
 
 int required_mask(Service service, QpState to) {
   bool rc = service == Service::kReliable;
+  if (service == Service::kDatagram) {
+    if (to == QpState::kInit) return kInitRequired | IBV_QP_QKEY;
+    return to == QpState::kReadyToSend ? int{IBV_QP_SQ_PSN} : 0;
+  }
   switch (to) {
     case QpState::kInit:
       return kInitRequired | (rc ? int{IBV_QP_ACCESS_FLAGS} : 0);
@@ -89,6 +93,14 @@ void set_address(const Nic& nic, const ibv_ah_attr& address, QueuePairAttributes
   to->in_order = nic.device().orders(to->path.service_level);
 }
 
+/// What a path says of this end, for who has the other in each request.
+void set_source(const Nic& nic, const ibv_ah_attr& address, QueuePairAttributes* to) {
+  const size_t index = address.is_global != 0 ? address.grh.sgid_index : 0;
+  const bool used = index < nic.gids().size() && nic.gids()[index].used;
+  if (nic.device().ethernet && (address.is_global == 0 || !used)) refuse(EINVAL);
+  to->path.source_gid = static_cast<uint8_t>(index);
+}
+
 void check_identity(const PresentedDevice& device, const ibv_qp_attr& attr, int mask) {
   if ((mask & IBV_QP_PORT) != 0 && (attr.port_num < 1 || attr.port_num > device.ports))
     refuse(EINVAL);
@@ -105,9 +117,14 @@ uint8_t limited(uint8_t value, uint8_t limit) {
   return value;
 }
 
-void set_attributes(const Nic& nic, const ibv_qp_attr& attr, int mask, QueuePairAttributes* to) {
+void set_attributes(const VerbsQueuePair& qp, const ibv_qp_attr& attr, int mask,
+                    QueuePairAttributes* to) {
+  const Nic& nic = *qp.nic;
   const PresentedDevice& device = nic.device();
-  check_identity(device, attr, mask);
+  const bool datagrams = qp.config.service == Service::kDatagram;
+  if (datagrams && (mask & IBV_QP_AV) != 0) refuse(EINVAL);
+  check_identity(device, attr, datagrams ? mask & ~IBV_QP_QKEY : mask);
+  if ((mask & IBV_QP_QKEY) != 0) to->qkey = attr.qkey;
   if ((mask & IBV_QP_PORT) != 0) to->path.port = attr.port_num;
   if ((mask & IBV_QP_PKEY_INDEX) != 0) {
     to->path.pkey_index = attr.pkey_index;
@@ -118,7 +135,11 @@ void set_attributes(const Nic& nic, const ibv_qp_attr& attr, int mask, QueuePair
     to->atomic_mode = (to->access & kRemoteAtomic) != 0 ? 1 : 0;
     if (to->atomic_mode != 0 && device.refuses_any(kRefuseAtomics)) refuse(EOPNOTSUPP);
   }
-  if ((mask & IBV_QP_AV) != 0) set_address(nic, attr.ah_attr, to);
+  if ((mask & IBV_QP_AV) != 0 && qp.config.service == Service::kReliable) {
+    set_address(nic, attr.ah_attr, to);
+  } else if ((mask & IBV_QP_AV) != 0) {
+    set_source(nic, attr.ah_attr, to);
+  }
   if ((mask & IBV_QP_PATH_MTU) != 0) to->mtu = static_cast<uint8_t>(attr.path_mtu);
   if ((mask & IBV_QP_DEST_QPN) != 0) to->remote_qpn = attr.dest_qp_num & 0xffffff;
   if ((mask & IBV_QP_RQ_PSN) != 0) to->receive_psn = attr.rq_psn & 0xffffff;
@@ -145,9 +166,15 @@ void VerbsQueuePair::modify(const ibv_qp_attr& attr, int mask) {
   QpState target = (mask & IBV_QP_STATE) != 0 ? nic_state(attr.qp_state) : from;
   int required = target == from ? 0 : required_mask(config.service, target);
   if ((mask & required) != required) refuse(EINVAL);
-  set_attributes(*nic, attr, mask, &to);
+  set_attributes(*this, attr, mask, &to);
   to.state = target;
   to.log_max_message = 30;
+  if (config.service != Service::kReliable)
+    to.network = nic->router().network_of(to.path.source_gid);
+  if (config.service == Service::kDatagram) {
+    to.mtu = nic->device().mtu;
+    to.log_max_message = static_cast<uint8_t>(7 + to.mtu);  // one packet
+  }
   to.dc_access_key = dc_access_key;
   require(nic->modify_qp(number, from, to));
   set_state(verbs_state(target));
@@ -163,6 +190,7 @@ ibv_qp_attr VerbsQueuePair::query() {
   attr.path_mig_state = IBV_MIG_MIGRATED;
   attr.rq_psn = now.receive_psn;
   attr.sq_psn = now.send_psn;
+  attr.qkey = now.qkey;
   attr.dest_qp_num = now.remote_qpn;
   attr.qp_access_flags = now.access;
   attr.ah_attr = address_of(now.path, nic->device().ethernet);
@@ -197,6 +225,9 @@ void VerbsDcTarget::modify(const ibv_qp_attr& attr, int mask) {
   constexpr int kRequired = IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU;
   if ((mask & kRequired) != kRequired) refuse(EINVAL);
   config.min_rnr_timer = limited(attr.min_rnr_timer, 31);
+  QueuePairAttributes source;
+  set_source(*nic, attr.ah_attr, &source);
+  config.network = nic->router().network_of(source.path.source_gid);
   dctn = require(nic->create_dc_target(config));
   qp_base.qp_num = dctn;
   Context::of(qp_base.context).set_pollable(dctn, this);

@@ -13,6 +13,7 @@
 
 #include "device/mlx5/layout.h"
 #include "softnic/abi/verbs_queues.h"
+#include "softnic/completion.h"
 #include "softnic/word.h"
 
 namespace peal::softnic::abi {
@@ -28,6 +29,8 @@ struct Entry {
   uint32_t qpn;
   uint32_t bytes;
   uint32_t immediate;  // big-endian
+  uint16_t source_lid;
+  uint32_t source;  // GRH, service level, queue pair
   uint64_t timestamp;
 };
 
@@ -52,6 +55,12 @@ bool read_entry(const VerbsCq& cq, Entry* entry) {
   entry->qpn = cqe.opcode_qpn.host() & 0xffffff;
   entry->bytes = cqe.byte_count.host();
   entry->immediate = cqe.imm.raw;
+  Be16 source_lid;
+  Be32 source;
+  std::memcpy(&source_lid, cqe.inline_data + kCqeSourceLidByte, sizeof source_lid);
+  std::memcpy(&source, cqe.inline_data + kCqeSourceByte, sizeof source);
+  entry->source_lid = source_lid.host();
+  entry->source = source.host();
   entry->timestamp = cqe.timestamp.host();
   return true;
 }
@@ -116,6 +125,14 @@ uint64_t settle(VerbsQp& qp, const Entry& entry) {
   return sent ? own->sent.settle(entry.counter) : own->received.settle(entry.counter);
 }
 
+/// Who sent a message, where the queue pair cannot know.
+void name_sender(const Entry& entry, ibv_wc* wc) {
+  wc->src_qp = entry.source & 0xffffff;
+  wc->slid = entry.source_lid;
+  wc->sl = static_cast<uint8_t>(entry.source >> 24 & 0xf);
+  if ((entry.source >> 28 & 3) != 0) wc->wc_flags |= IBV_WC_GRH;
+}
+
 ibv_wc completion_of(VerbsQp& qp, const Entry& entry) {
   ibv_wc wc = {};
   wc.qp_num = entry.qpn;
@@ -134,6 +151,7 @@ ibv_wc completion_of(VerbsQp& qp, const Entry& entry) {
       wc.opcode = entry.kind == mlx5::CqeOpcode::kResponderWriteImm ? IBV_WC_RECV_RDMA_WITH_IMM
                                                                     : IBV_WC_RECV;
       wc.byte_len = entry.bytes;
+      if (qp.created_with.qp_type != IBV_QPT_RC) name_sender(entry, &wc);
       return wc;
     default:
       wc.status = status_of(entry.syndrome);

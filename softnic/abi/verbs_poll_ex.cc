@@ -90,10 +90,11 @@ void VerbsCq::offer_iterators(uint64_t fields) {
     read_imm_data = [](ibv_cq_ex* cq) { return told(cq).wc.imm_data; };
   if ((fields & IBV_WC_EX_WITH_QP_NUM) != 0)
     read_qp_num = [](ibv_cq_ex* cq) { return told(cq).wc.qp_num; };
-  // Of datagrams only; a reliable connection has nothing to tell.
-  if ((fields & IBV_WC_EX_WITH_SRC_QP) != 0) read_src_qp = [](ibv_cq_ex*) { return 0u; };
-  if ((fields & IBV_WC_EX_WITH_SLID) != 0) read_slid = [](ibv_cq_ex*) { return 0u; };
-  if ((fields & IBV_WC_EX_WITH_SL) != 0) read_sl = [](ibv_cq_ex*) { return uint8_t{0}; };
+  if ((fields & IBV_WC_EX_WITH_SRC_QP) != 0)
+    read_src_qp = [](ibv_cq_ex* cq) { return told(cq).wc.src_qp; };
+  if ((fields & IBV_WC_EX_WITH_SLID) != 0)
+    read_slid = [](ibv_cq_ex* cq) { return uint32_t{told(cq).wc.slid}; };
+  if ((fields & IBV_WC_EX_WITH_SL) != 0) read_sl = [](ibv_cq_ex* cq) { return told(cq).wc.sl; };
   if ((fields & IBV_WC_EX_WITH_DLID_PATH_BITS) != 0)
     read_dlid_path_bits = [](ibv_cq_ex*) { return uint8_t{0}; };
   if ((fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) != 0)
@@ -103,7 +104,7 @@ void VerbsCq::offer_iterators(uint64_t fields) {
 }
 
 ibv_cq_ex* create_cq_ex_slot(ibv_context* handle, ibv_cq_init_attr_ex* attr) {
-  return answer_pointer([&] { return create_cq_ex(handle, *attr, 64); });
+  return answer_pointer([&] { return create_cq_ex(handle, *attr, 0); });
 }
 
 }  // namespace peal::softnic::abi
@@ -115,14 +116,16 @@ extern "C" {
 ibv_cq_ex* mlx5dv_create_cq(ibv_context* handle, ibv_cq_init_attr_ex* attr,
                             mlx5dv_cq_init_attr* mlx5) {
   return answer_pointer([&] {
-    uint32_t bytes = 64;
+    uint32_t bytes = 0;
     if (mlx5 != nullptr) {
       // Neither compressed entries nor padding.
       constexpr uint64_t kKnown = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE;
       if ((mlx5->comp_mask & ~kKnown) != 0) refuse(EOPNOTSUPP);
-      if ((mlx5->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE) != 0) bytes = mlx5->cqe_size;
+      if ((mlx5->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE) != 0) {
+        bytes = mlx5->cqe_size;
+        if (bytes == 0) refuse(EINVAL);
+      }
     }
-    if (bytes != 64 && bytes != 128) refuse(EINVAL);
     return create_cq_ex(handle, *attr, bytes);
   });
 }

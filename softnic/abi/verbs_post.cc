@@ -2,8 +2,9 @@
 //
 // ibv_post_send, ibv_post_recv, ibv_post_srq_recv: work requests become entries of rings.
 //
-//   ibv_send_wr -> control | remote address | atomic | data   -> ring -> doorbell record (release)
-//   ibv_recv_wr -> scatter list, ended by an invalid key      -> ring -> doorbell record (release)
+//   ibv_send_wr -> control | [address vector] | remote address | atomic | data   -> ring ->
+//   doorbell record (release) ibv_recv_wr -> scatter list, ended by an invalid key      -> ring ->
+//   doorbell record (release)
 //
 // A post holds the lock of its queue and no other: neither the engine nor another queue waits for
 // it. Refusals are answers here, not exceptions: a full queue is everyday life.
@@ -84,7 +85,14 @@ int post_one(VerbsQueuePair& qp, const ibv_send_wr& wr) {
   if (!list_of(wr, cap.max_send_sge, &list)) return EINVAL;
   const bool in_wqe = (wr.send_flags & IBV_SEND_INLINE) != 0;
   if (in_wqe && fetches(opcode)) return EINVAL;
+  const bool datagram = qp.config.service == Service::kDatagram;
+  if (datagram && (!is_send(opcode) || wr.wr.ud.ah == nullptr)) return EINVAL;
   WqeWriter wqe = qp.sent.begin();
+  if (datagram) {
+    const auto& to = *static_cast<const AddressHandle*>(wr.wr.ud.ah);
+    const auto vector = datagram_address(to.vector, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey);
+    wqe.append(&vector, sizeof vector);
+  }
   if (!is_send(opcode)) add_remote(wr, opcode, wqe);
   if (in_wqe) {
     if (const int error = add_inline(list, cap.max_inline_data, wqe); error != 0) return error;
@@ -156,7 +164,7 @@ uint32_t VerbsQueuePair::modes_of(unsigned flags) const {
 }
 
 int VerbsQueuePair::require_sending() {
-  if (config.service != Service::kReliable) return EOPNOTSUPP;  // no address in an ibv_send_wr
+  if (config.service == Service::kDcInitiator) return EOPNOTSUPP;  // no address in an ibv_send_wr
   return require_state(*this, [](ibv_qp_state s) { return s == IBV_QPS_RTS || s == IBV_QPS_ERR; });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Queue pairs made by ibv_create_qp and mlx5dv_create_qp: RC, DC initiator, DC target.
+// Queue pairs made by ibv_create_qp and mlx5dv_create_qp: RC, UD, DC initiator, DC
+// target.
 //
 //   one block of memory:  receive queue | send queue | doorbell record
 #include <infiniband/mlx5dv.h>
@@ -40,8 +41,11 @@ void check_capacity(const PresentedDevice& device, const ibv_qp_cap& cap, bool r
 }
 
 /// WQEBBs of the largest request: control, address, atomic, then scatter list or inline data.
-uint32_t blocks_per_request(const ibv_qp_cap& cap, bool dc) {
-  uint32_t head = mlx5::kSegmentBytes * (dc ? 6 : 3);
+uint32_t blocks_per_request(const ibv_qp_cap& cap, Service service) {
+  uint32_t segments = 3;
+  if (service == Service::kDcInitiator) segments = 6;
+  if (service == Service::kDatagram) segments = 4;
+  uint32_t head = mlx5::kSegmentBytes * segments;
   uint32_t list = mlx5::kSegmentBytes * std::max(cap.max_send_sge, 1u);
   uint32_t inline_bytes = cap.max_inline_data == 0 ? 0 : 4 + cap.max_inline_data;
   return (head + std::max(list, inline_bytes) + mlx5::kWqebbBytes - 1) / mlx5::kWqebbBytes;
@@ -52,7 +56,7 @@ void place_queues(VerbsQueuePair& qp, Pd& pd, ibv_qp_cap* cap, bool receives) {
   const PresentedDevice& device = qp.nic->device();
   check_capacity(device, *cap, receives);
   QueuePairConfig& config = qp.config;
-  uint32_t per_request = blocks_per_request(*cap, config.service == Service::kDcInitiator);
+  uint32_t per_request = blocks_per_request(*cap, config.service);
   uint32_t blocks = std::bit_ceil(std::max(cap->max_send_wr, 1u) * per_request);
   if (blocks > (1u << device.log_max_qp_wr)) refuse(EINVAL);
   config.log_send_blocks = static_cast<uint32_t>(std::countr_zero(blocks));
@@ -109,15 +113,9 @@ VerbsSrq& required_srq(ibv_pd* pd, ibv_srq* srq) {
   return *static_cast<VerbsSrq*>(srq);
 }
 
-/// DC queues name their peers by LID.
-void require_infiniband(Context& context) {
-  if (context.nic().device().ethernet) refuse(EOPNOTSUPP);
-}
-
 VerbsQueuePair* create_queue_pair(ibv_pd* pd, ibv_qp_init_attr* init, Service service) {
   auto& domain = *static_cast<Pd*>(pd);
   Context& context = Context::of(pd->context);
-  if (service != Service::kReliable) require_infiniband(context);
   auto qp = std::make_unique<VerbsQueuePair>(context.shared_nic());
   QueuePairConfig& config = qp->config;
   config.service = service;
@@ -133,8 +131,9 @@ VerbsQueuePair* create_queue_pair(ibv_pd* pd, ibv_qp_init_attr* init, Service se
     config.shared_receive_queue = srq.number;
     qp->shared_receive_queue = Use(srq);
   }
-  bool receives = init->srq == nullptr && service == Service::kReliable;
+  bool receives = init->srq == nullptr && service != Service::kDcInitiator;
   place_queues(*qp, domain, &init->cap, receives);
+  if (service == Service::kDatagram && context.nic().on_gpu()) refuse(EOPNOTSUPP);
   qp->QueuePair::pd = Use(domain);
   qp->QueuePair::send_cq = Use(send_cq);
   qp->receive_cq = Use(receive_cq);
@@ -150,7 +149,6 @@ VerbsQueuePair* create_queue_pair(ibv_pd* pd, ibv_qp_init_attr* init, Service se
 ibv_qp* create_dc_target(ibv_pd* pd, ibv_qp_init_attr* init, uint64_t key) {
   auto& domain = *static_cast<Pd*>(pd);
   Context& context = Context::of(pd->context);
-  require_infiniband(context);
   auto dct = std::make_unique<VerbsDcTarget>(context.shared_nic());
   VerbsCq& cq = required_cq(pd, init->recv_cq);
   VerbsSrq& srq = required_srq(pd, init->srq);
@@ -188,7 +186,9 @@ void check_extended(ibv_context* handle, const ibv_qp_init_attr_ex& attr,
       IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
   if ((attr.comp_mask & ~kAttributes) != 0) refuse(EOPNOTSUPP);
   const bool created_by_flags = (attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0;
-  if (created_by_flags && attr.create_flags != 0) refuse(EOPNOTSUPP);
+  // Without multicast none comes back to who sent it.
+  const uint32_t granted = attr.qp_type == IBV_QPT_UD ? IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0;
+  if (created_by_flags && (attr.create_flags & ~granted) != 0) refuse(EOPNOTSUPP);
   if (mlx5 == nullptr) return;
   constexpr uint64_t kKnown =
       MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;
@@ -208,16 +208,24 @@ uint64_t send_operations(const ibv_qp_init_attr_ex& attr) {
   return (attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 ? attr.send_ops_flags : 0;
 }
 
-/// An RC queue pair by its extended attributes.
-ibv_qp* create_reliable(ibv_qp_init_attr_ex& attr) {
+Service service_of(ibv_qp_type type) {
+  if (type != IBV_QPT_RC && type != IBV_QPT_UD) refuse(EOPNOTSUPP);
+  return type == IBV_QPT_RC ? Service::kReliable : Service::kDatagram;
+}
+
+/// An RC or UD queue pair by its extended attributes.
+ibv_qp* create_extended(ibv_qp_init_attr_ex& attr) {
   constexpr uint64_t kOperations = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                                    IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
                                    IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                                    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
   const uint64_t operations = send_operations(attr);
-  if (attr.qp_type != IBV_QPT_RC || (operations & ~kOperations) != 0) refuse(EOPNOTSUPP);
+  constexpr uint64_t kSends = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+  const Service service = service_of(attr.qp_type);
+  const uint64_t known = service == Service::kReliable ? kOperations : kSends;
+  if ((operations & ~known) != 0) refuse(EOPNOTSUPP);
   ibv_qp_init_attr init = plain(attr);
-  VerbsQueuePair* qp = create_queue_pair(attr.pd, &init, Service::kReliable);
+  VerbsQueuePair* qp = create_queue_pair(attr.pd, &init, service);
   attr.cap = init.cap;
   if (operations != 0) qp->offer_builders(operations);
   return &qp->qp_base;
@@ -264,7 +272,7 @@ void VerbsDcTarget::describe(mlx5dv_qp*) { refuse(EOPNOTSUPP); }
 ibv_qp* create_qp_ex_slot(ibv_context* handle, ibv_qp_init_attr_ex* attr) {
   return answer_pointer([&] {
     check_extended(handle, *attr, nullptr);
-    return create_reliable(*attr);
+    return create_extended(*attr);
   });
 }
 
@@ -276,10 +284,8 @@ using namespace peal::softnic::abi;
 extern "C" {
 
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
-  return answer_pointer([&] {
-    if (init->qp_type != IBV_QPT_RC) refuse(EOPNOTSUPP);
-    return &create_queue_pair(pd, init, Service::kReliable)->qp_base;
-  });
+  return answer_pointer(
+      [&] { return &create_queue_pair(pd, init, service_of(init->qp_type))->qp_base; });
 }
 
 ibv_qp* mlx5dv_create_qp(ibv_context* handle, ibv_qp_init_attr_ex* attr,
@@ -288,7 +294,7 @@ ibv_qp* mlx5dv_create_qp(ibv_context* handle, ibv_qp_init_attr_ex* attr,
     check_extended(handle, *attr, mlx5);
     ibv_qp_init_attr init = plain(*attr);
     bool dc = mlx5 != nullptr && (mlx5->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DC) != 0;
-    if (!dc) return create_reliable(*attr);
+    if (!dc) return create_extended(*attr);
     // No queue of a DC initiator takes requests by calls: there is nowhere to say which target.
     if (send_operations(*attr) != 0) refuse(EOPNOTSUPP);
     if (attr->qp_type != IBV_QPT_DRIVER) refuse(EINVAL);

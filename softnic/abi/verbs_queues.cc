@@ -4,6 +4,7 @@
 #include "softnic/abi/verbs_queues.h"
 
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 
 #include "device/mlx5/layout.h"
@@ -28,6 +29,15 @@ VerbsCq::~VerbsCq() {
 
 namespace {
 
+/// Bytes of an entry. Programs set libmlx5's variable for its sake, DPDK for one.
+uint32_t entry_bytes(uint32_t asked) {
+  const char* const set = asked == 0 ? std::getenv("MLX5_CQE_SIZE") : nullptr;
+  if (set != nullptr) asked = static_cast<uint32_t>(std::atoi(set));
+  if (asked == 0 && set == nullptr) return 64;
+  if (asked != 64 && asked != 128) refuse(EINVAL);
+  return asked;
+}
+
 /// Completion queue of at least the entries asked for, its doorbell record after its CQEs.
 std::unique_ptr<VerbsCq> make_cq(Context& context, const CqRequest& request) {
   const uint32_t entries = request.entries;
@@ -35,11 +45,12 @@ std::unique_ptr<VerbsCq> make_cq(Context& context, const CqRequest& request) {
   auto cq = std::make_unique<VerbsCq>(context.shared_nic());
   // One entry more than asked for, so that a full queue differs from an empty one.
   size_t count = std::bit_ceil(size_t{entries} + 1);
-  size_t bytes = count * request.cqe_bytes;
+  const uint32_t stride = entry_bytes(request.cqe_bytes);
+  size_t bytes = count * stride;
   const size_t needed = bytes + sizeof(mlx5::DoorbellRecord);
   if (request.domain != nullptr) cq->domain = Use(*request.domain);
   cq->memory = request.domain == nullptr
-                   ? allocate_buffer(needed)
+                   ? default_queue_memory(needed, MLX5DV_RES_TYPE_CQ)
                    : allocate_queue(*request.domain, needed, MLX5DV_RES_TYPE_CQ);
   // An entry of 128 bytes ends with the 64 that have the owner bit, and begins with as many.
   auto* entry = reinterpret_cast<mlx5::Cqe*>(cq->memory.get());
@@ -48,7 +59,7 @@ std::unique_ptr<VerbsCq> make_cq(Context& context, const CqRequest& request) {
   Uar& uar = context.verbs_uar();
   cq->config.buffer = cq->memory.get();
   cq->config.doorbell = cq->memory.get() + bytes;
-  cq->config.cqe_bytes = request.cqe_bytes;
+  cq->config.cqe_bytes = stride;
   cq->config.log_entries = static_cast<uint32_t>(std::countr_zero(count));
   cq->config.uar_page = uar.number;
   cq->config.ignore_overrun = request.ignore_overrun;

@@ -92,8 +92,8 @@ struct CqRequest {
   ibv_comp_channel* channel;  // or null
   uint32_t vector;
   bool ignore_overrun = false;
-  uint32_t cqe_bytes = 64;  // or 128
-  Pd* domain = nullptr;     // a parent domain, whose allocator is asked first
+  uint32_t cqe_bytes = 0;  // 64 or 128; 0: by MLX5_CQE_SIZE, else 64
+  Pd* domain = nullptr;    // a parent domain, whose allocator is asked first
 };
 VerbsCq* create_completion_queue(ibv_context* handle, const CqRequest& request);
 
@@ -149,12 +149,14 @@ struct BuiltRequest {
   bool started = false;
   int error = EINVAL;  // of the first mistake; to build without ibv_wr_start is one
   VerbsSendQueue::Mark mark = {};
-  std::optional<WqeWriter> wqe;  // whose data is not set yet
+  std::optional<WqeWriter> wqe;  // that is not whole yet
+  bool lacks_data = false;
+  bool lacks_address = false;  // of a datagram
   SendHead head = {};
   uint64_t wr_id = 0;
 };
 
-/// Reliable connection or DC initiator.
+/// Reliable connection, datagrams, or DC initiator.
 class VerbsQueuePair : public QueuePair, public VerbsQp {
  public:
   using QueuePair::QueuePair;

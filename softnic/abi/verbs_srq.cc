@@ -39,10 +39,10 @@ constexpr uint32_t kMaxSge = 31;
 
 /// Sizes the queue and allocates it.
 void place_queue(VerbsSrq& srq, Pd& domain, const ibv_srq_attr& wanted) {
-  if (wanted.max_wr == 0 || wanted.max_wr > (1u << kMaxLogReceiveEntries)) refuse(EINVAL);
+  if (wanted.max_wr > (1u << kMaxLogReceiveEntries)) refuse(EINVAL);
   if (wanted.max_sge > kMaxSge) refuse(EINVAL);
   // One entry more than asked for: the last of the list is never posted.
-  const uint32_t entries = std::bit_ceil(wanted.max_wr + 1);
+  const uint32_t entries = std::bit_ceil(std::max(wanted.max_wr, 1u) + 1);
   const uint32_t stride = mlx5::kSegmentBytes * std::bit_ceil(1 + std::max(wanted.max_sge, 1u));
   const size_t bytes = size_t{entries} * stride;
   srq.memory = allocate_queue(domain, bytes + sizeof(mlx5::DoorbellRecord), MLX5DV_RES_TYPE_SRQ);

@@ -31,11 +31,15 @@ WqeWriter* begin(ibv_qp_ex* handle, uint64_t operation, mlx5::Opcode opcode,
   BuiltRequest& now = qp.building;
   constexpr unsigned kKnown =
       IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
-  if (now.wqe) keep(qp, EINVAL);  // the one before has no data yet
+  if (now.wqe) keep(qp, EINVAL);  // the one before is not whole
   if ((qp.send_operations & operation) == 0 || (handle->wr_flags & ~kKnown) != 0) keep(qp, EINVAL);
   if (now.error == 0 && qp.sent.full()) keep(qp, ENOMEM);
   if (now.error != 0) return nullptr;
   now.wqe = qp.sent.begin();
+  now.lacks_data = true;
+  now.lacks_address = qp.config.service == Service::kDatagram;
+  const mlx5_wqe_av nobody = {};
+  if (now.lacks_address) now.wqe->append(&nobody, sizeof nobody);
   now.head = {opcode, qp.modes_of(handle->wr_flags), immediate};
   now.wr_id = handle->wr_id;
   return &*now.wqe;
@@ -47,28 +51,40 @@ void begin_remote(ibv_qp_ex* handle, uint64_t operation, const SendHead& head, u
     wqe->add(mlx5::RemoteAddressSegment{Be64(address), Be32(rkey), {}});
 }
 
-/// The request is whole when its data is set.
+/// The request is whole when its data is set, and that of a datagram its address.
 void finish(VerbsQueuePair& qp, int error) {
   keep(qp, error);
+  if (error == 0 && (qp.building.lacks_data || qp.building.lacks_address)) return;
   if (qp.building.error == 0) qp.sent.finish(*qp.building.wqe, qp.building.head, qp.building.wr_id);
   qp.building.wqe.reset();
 }
 
 void set_list(ibv_qp_ex* handle, std::span<const ibv_sge> list) {
   VerbsQueuePair& qp = builder_of(handle);
-  if (!qp.building.wqe) return keep(qp, EINVAL);
+  if (!qp.building.wqe || !qp.building.lacks_data) return keep(qp, EINVAL);
   const int error = check_list(list, qp.created_with.cap.max_send_sge);
   if (error == 0) add_list(list, *qp.building.wqe);
+  qp.building.lacks_data = false;
   finish(qp, error);
 }
 
 void set_inline(ibv_qp_ex* handle, std::span<const ibv_data_buf> pieces) {
   VerbsQueuePair& qp = builder_of(handle);
-  if (!qp.building.wqe) return keep(qp, EINVAL);
+  if (!qp.building.wqe || !qp.building.lacks_data) return keep(qp, EINVAL);
   const int error = fetches(qp.building.head.opcode)
                         ? EINVAL
                         : add_inline(pieces, qp.created_with.cap.max_inline_data, *qp.building.wqe);
+  qp.building.lacks_data = false;
   finish(qp, error);
+}
+
+void wr_set_ud_addr(ibv_qp_ex* handle, ibv_ah* to, uint32_t qpn, uint32_t qkey) {
+  VerbsQueuePair& qp = builder_of(handle);
+  if (!qp.building.wqe || !qp.building.lacks_address) return keep(qp, EINVAL);
+  const auto vector = datagram_address(static_cast<AddressHandle*>(to)->vector, qpn, qkey);
+  qp.building.wqe->replace(kAddressAt, &vector, sizeof vector);
+  qp.building.lacks_address = false;
+  finish(qp, 0);
 }
 
 // ---- what ibv_qp_ex points at
@@ -169,7 +185,7 @@ void VerbsQueuePair::offer_builders(uint64_t operations) {
   wr_local_inv = wr_unsupported;
   wr_send_inv = wr_unsupported;
   wr_send_tso = wr_unsupported;
-  wr_set_ud_addr = wr_unsupported;
+  ibv_qp_ex::wr_set_ud_addr = abi::wr_set_ud_addr;
   wr_set_xrc_srqn = wr_unsupported;
   wr_atomic_write = wr_unsupported;
 }

@@ -51,6 +51,9 @@ struct Ground {
   Settings chosen;
   Fabric home;
   Fabric away;
+  PresentedDevice device;
+  std::vector<Gid> gids = gid_table(device, home.lid(), home.guid());
+  Router router{home, device, gids};
   Offer lent = make_offer();
 };
 
@@ -64,7 +67,7 @@ class Run {
   explicit Run(Input& input)
       : in_(input),
         home_(input, ground().home.lid(), ground().away.lid()),
-        wire_(*home_.port, ground().home),
+        wire_(*home_.port, ground().home, ground().router),
         slot_(ground().away.find(ground().home.lid())),
         own_slot_(ground().home.find(ground().away.lid())) {
     require(slot_.found() && own_slot_.found());

@@ -5,6 +5,7 @@
 # work queue entries and rings its own doorbells: a second reader of the same hardware.
 #
 #   $1 one of the software NIC's libraries   $2 libpeal_sysfs.so   $3 the transport, a list below
+#   $4 ib or roce, the link layer
 #
 # Skipped, with the reason, where the package is missing.
 set -eu
@@ -56,7 +57,13 @@ swap 4 50 -D short
 cswap 8 50 -D short
 cswap 4 50 -D short
 '
-dc_mlx5=$(grep -v '^am' <<<"$rc_mlx5") # no SEND of a DC initiator here
+dc_mlx5=$rc_mlx5
+ud_mlx5='
+am_lat 8 50 -D short
+am_lat 2000 50 -D bcopy
+am_bw 3000 100 -D zcopy
+'
+ud_verbs=$ud_mlx5
 
 listening() {
   grep -qE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$1") [0-9A-F]+:[0-9A-F]+ 0A" /proc/net/tcp /proc/net/tcp6
@@ -101,7 +108,8 @@ PEAL_SOFTNIC_DIR=$TEST_TMPDIR # a fabric of this test's own
 # ucx_perftest ends its puts with one whose last byte differs, and waits at the target for that byte: another put must
 # not be placed later.
 PEAL_SOFTNIC_PLACEMENT=ordered
-export LD_LIBRARY_PATH PEAL_SOFTNIC_DIR PEAL_SOFTNIC_PLACEMENT
+PEAL_SOFTNIC_PRESENT="link=$4 mtu=4096"
+export LD_LIBRARY_PATH PEAL_SOFTNIC_DIR PEAL_SOFTNIC_PLACEMENT PEAL_SOFTNIC_PRESENT
 
 while read -r test bytes iterations layout; do
   [ -n "$test" ] || continue

@@ -185,7 +185,7 @@ TEST_F(Presented, FirmwareSaysTheSame) {
   EXPECT_EQ(general_cap(roce, 0, 13, 9, 8), 1u);    // port_type
   EXPECT_EQ(general_cap(roce, 0, 13, 7, 0), 2u);    // num_ports
   EXPECT_EQ(general_cap(roce, 0, 16, 2, 2), 1u);    // roce
-  EXPECT_EQ(general_cap(roce, 0, 16, 5, 5), 0u);    // dct
+  EXPECT_EQ(general_cap(roce, 0, 16, 5, 5), 1u);    // dct
   EXPECT_EQ(general_cap(roce, 0, 10, 21, 16), 2u);  // log_max_ra_req_qp: as responder
   EXPECT_EQ(general_cap(roce, 0, 10, 5, 0), 1u);    // log_max_ra_res_qp: as initiator
   EXPECT_EQ(general_cap(roce, 0, 4, 4, 0), 9u);     // log_max_qp: not more than there are

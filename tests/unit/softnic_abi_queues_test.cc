@@ -228,7 +228,7 @@ TEST_F(SoftnicAbiQueues, RefusesImpossibleAttributes) {
 
 TEST_F(SoftnicAbiQueues, RefusesQueuePairsItCannotMake) {
   ibv_qp_init_attr init = rc_init();
-  init.qp_type = IBV_QPT_UD;
+  init.qp_type = IBV_QPT_UC;
   EXPECT_EQ(ibv_create_qp(pd, &init), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
   init = rc_init();

@@ -111,7 +111,7 @@ TEST_F(Control, QueuePairsAreChecked) {
   EXPECT_EQ(outcome([](C& c) { c.log_send_blocks = 16; }), CommandStatus::kBadParameter);
   EXPECT_EQ(outcome([](C& c) { c.send_buffer += 16; }), CommandStatus::kBadParameter);
   EXPECT_EQ(outcome([](C& c) { c.doorbell = nullptr; }), CommandStatus::kBadParameter);
-  EXPECT_EQ(outcome([](C& c) { c.service = Service::kDatagram; }), CommandStatus::kBadParameter);
+  EXPECT_EQ(outcome([](C& c) { c.service = Service::kUnreliable; }), CommandStatus::kBadParameter);
 }
 
 TEST_F(Control, StatesFollowTheMachine) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Dynamically connected transport: the address travels in the WQE, the target checks a key.
+#include "softnic/control.h"
+#include "softnic/engine.h"
 #include "tests/unit/softnic_processes.h"
 
 namespace peal::softnic::testing {
@@ -178,6 +180,79 @@ TEST(DcWire, OneInitiatorAlternatesBetweenProcesses) {
   second.line().meet();
   first.line().meet();
   second.line().meet();
+}
+
+/// What an engine on a GPU has: the peers' tables, and no GIDs.
+struct TablesOnly {
+  Port* port;
+  Port* direct(uint16_t lid) { return lid == port->lid ? port : nullptr; }
+  SendStatus open(uint16_t, uint64_t&) { return SendStatus::kAbsent; }
+  uint32_t segment_bytes(uint16_t) { return 1; }
+  SendStatus send(uint16_t, const Packet&, const Payload&) { return SendStatus::kAbsent; }
+  uint64_t position(uint16_t) { return 0; }
+  uint64_t consumed(uint16_t) { return 0; }
+  bool lost(uint16_t, uint64_t) { return false; }
+};
+
+// Hazard: on Ethernet the field of the LID has a UDP port, which leads to somebody else.
+TEST(DcEthernet, WithoutGidsTheEthernetAddressLeads) {
+  struct : Runner {
+    void pause() override {}
+    void resume() override {}
+    void watch(uint32_t) override {}
+    void forget(uint32_t) override {}
+  } runner;
+  Tables tables{7, 1, Timing{}};
+  Control control(tables, runner);
+  Pages cq{4096}, ring{4096}, record{4096}, memory{4096};
+  const uint32_t pd = control.allocate_pd().number;
+  const uint32_t cqn =
+      control.create_cq({.buffer = cq.data(), .log_entries = 4, .ignore_overrun = true}).number;
+  const uint32_t key =
+      control
+          .register_memory(
+              {.pd = pd, .access = kEverything, .bytes = 4096, .memory = memory.data()})
+          .number;
+  const uint32_t target = control
+                              .create_dc_target({.pd = pd,
+                                                 .receive_cq = cqn,
+                                                 .access = kRemoteWrite,
+                                                 .network = Network::kRoceV2,
+                                                 .dc_access_key = kDcKey})
+                              .number;
+  QueuePairConfig config;
+  config.service = Service::kDcInitiator;
+  config.pd = pd;
+  config.send_cq = cqn;
+  config.send_buffer = ring.data();
+  config.log_send_blocks = 4;
+  config.doorbell = record.as<mlx5::DoorbellRecord>();
+  const uint32_t qpn = control.create_qp(config).number;
+  QueuePairAttributes to;
+  to.network = Network::kRoceV1;
+  for (const QpState next : {QpState::kInit, QpState::kReadyToReceive, QpState::kReadyToSend}) {
+    to.state = next;
+    const auto from = static_cast<QpState>(static_cast<uint8_t>(next) - 1);
+    ASSERT_FALSE(control.modify_qp(qpn, from, to).refused());
+  }
+  const uint64_t value = 0x1234;
+  Wqe wqe{.opcode = Opcode::kRdmaWrite};
+  wqe.add(mlx5::CompactAddressVector{Be64(kDcKey), Be32(1u << 31 | target), Be32(0xc007)});
+  wqe.add(mlx5::AddressVectorGrh{Be32(0), Be32(kMacPrefix), Be32(7u << 16), Be32(1u << 30), {}});
+  wqe.remote(0, key).inline_data(&value, sizeof(value));
+  const mlx5::ControlSegment control_segment{
+      .opmod_idx_opcode = Be32(static_cast<uint32_t>(Opcode::kRdmaWrite)),
+      .qpn_ds = Be32(qpn << 8 | wqe.units()),
+      .signature_fm_ce_se = Be32(static_cast<uint32_t>(Completion::kAlways)),
+      .imm = Be32(0)};
+  std::memcpy(ring.data(), &control_segment, sizeof(control_segment));
+  std::memcpy(ring.data() + 16, wqe.body.data(), wqe.body.size());
+  record.as<mlx5::DoorbellRecord>()->send = Be32(2);
+  TablesOnly wire{&tables.port};
+  advance(tables.port, wire, tables.qps[qpn], 1, 8);
+  ASSERT_EQ(control.cq_produced(cqn), 1u);
+  EXPECT_EQ(Cq::decode(cq.data()).kind, CqeOpcode::kRequester);
+  EXPECT_EQ(*memory.as<uint64_t>(), value);
 }
 
 }  // namespace peal::softnic::testing

@@ -8,6 +8,7 @@
 
 #include "softnic/control.h"
 #include "softnic/engine.h"
+#include "softnic/serve.h"
 #include "softnic/shared_receive.h"
 #include "tests/unit/softnic_support.h"
 
@@ -316,6 +317,125 @@ TEST_F(SharedReceive, OneWithoutMemoryIsAlwaysEmpty) {
   QueuePair& qp = make_receiver(1);
   EXPECT_EQ(arrive(qp, 10, 0, 10).verdict, Verdict::kNotReady);
 }
+
+// ---- DC targets
+
+/// Where the answers of a responder go that nobody reads.
+struct NoReplies {
+  void acknowledge(const Packet&) {}
+  void answer(const Packet& packet, const Payload&) { last = packet.kind; }
+  PacketKind last = PacketKind::kAck;
+};
+
+/// A target that several initiators SEND to, each message in two packets; as peers in reach call it
+/// and as the wire does.
+class TargetStreams : public SharedReceive, public ::testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override {
+    SharedReceive::SetUp();
+    dctn = make_target();
+    for (uint32_t i = 0; i < kEntries - 1; ++i) put(i, 64);
+    ring_for(kEntries - 1);
+    for (uint32_t i = 0; i < 256; ++i) message.data()[i] = static_cast<std::byte>(i);
+  }
+  uint32_t make_target() {
+    return control
+        .create_dc_target(
+            {.pd = pd, .shared_receive_queue = srqn, .receive_cq = cqn, .dc_access_key = 1})
+        .number;
+  }
+  /// Half `half` of initiator `source`'s message of 64 bytes, which are those from `source` on.
+  void half(uint32_t source, uint32_t half, uint32_t epoch = 1, uint32_t total = 64) {
+    Packet packet = {};
+    packet.kind = PacketKind::kRequest;
+    packet.opcode = Opcode::kSend;
+    packet.flags = static_cast<uint8_t>(kDcRequest | (half == 0 ? kFirstOfConnection : 0));
+    packet.destination = dctn;
+    packet.source = source;
+    packet.detail = kDefaultPkey;
+    packet.psn = half;
+    packet.total = total;
+    packet.offset = half * 32;
+    packet.bytes = half == 0 ? 32 : total - 32;
+    packet.dc_key = 1;
+    packet.epoch = epoch;
+    Payload payload;
+    payload.clear();
+    payload.append(message.data() + source + packet.offset, packet.bytes);
+    if (GetParam()) {
+      NoReplies replies;
+      Server<NoReplies>(tables.port, kPeerLid, replies, 1).serve(packet, payload);
+    } else {
+      deliver(tables.port, packet, payload, kPeerLid, 1);
+    }
+  }
+  bool holds(uint32_t entry, uint32_t source) {
+    return std::memcmp(memory.data() + entry * 1024, message.data() + source, 64) == 0;
+  }
+  uint32_t source(uint64_t n) {
+    Be32 raw;
+    std::memcpy(&raw, cq_memory.data() + n * 64 + kCqeSourceByte, sizeof(raw));
+    return raw.host();
+  }
+  uint32_t dctn = 0;
+};
+
+// Hazard: a target that holds one entry, whoever sends, lets the second initiator's first packet
+// fall into the message of the first.
+TEST_P(TargetStreams, MessagesOfTwoInitiatorsDoNotMeet) {
+  half(11, 0);
+  half(22, 0);
+  EXPECT_EQ(completions(), 0u);
+  half(11, 1);
+  half(22, 1);
+  ASSERT_EQ(completions(), 2u);
+  EXPECT_EQ(completion(0).counter, 0u);
+  EXPECT_EQ(completion(1).counter, 1u);
+  EXPECT_EQ(source(0), 11u);
+  EXPECT_EQ(source(1), 22u);
+  EXPECT_TRUE(holds(0, 11));
+  EXPECT_TRUE(holds(1, 22));
+}
+
+// Hazard: the entry of an initiator that left in the middle of a message is lost to the client.
+TEST_P(TargetStreams, AnInitiatorThatBeginsAnewGivesItsEntryBack) {
+  half(11, 0, 1);
+  half(11, 0, 2);
+  ASSERT_EQ(completions(), 1u);
+  EXPECT_EQ(completion(0).syndrome, Syndrome::kFlushed);
+  EXPECT_EQ(completion(0).counter, 0u);
+  half(11, 1, 2);
+  ASSERT_EQ(completions(), 2u);
+  EXPECT_EQ(completion(1).kind, CqeOpcode::kResponderSend);
+  EXPECT_TRUE(holds(1, 11));
+}
+
+TEST_P(TargetStreams, AMessageThatDoesNotFitHurtsNobodyElse) {
+  half(22, 0);
+  half(11, 0, 1, 65);
+  ASSERT_EQ(completions(), 1u);
+  EXPECT_EQ(completion(0).syndrome, Syndrome::kLocalLength);
+  EXPECT_EQ(completion(0).counter, 1u);
+  half(22, 1);
+  ASSERT_EQ(completions(), 2u);
+  EXPECT_EQ(completion(1).kind, CqeOpcode::kResponderSend);
+  EXPECT_TRUE(holds(0, 22));
+}
+
+// Hazard: a target that has the number of one that is gone completes what that one held.
+TEST_P(TargetStreams, WhatATargetHeldGoesWithIt) {
+  half(11, 0);
+  ASSERT_FALSE(control.destroy_dc_target(dctn).refused());
+  ASSERT_EQ(make_target(), dctn);
+  half(11, 0, 2);
+  half(11, 1, 2);
+  ASSERT_EQ(completions(), 1u);
+  EXPECT_EQ(completion(0).kind, CqeOpcode::kResponderSend);
+  EXPECT_EQ(completion(0).counter, 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, TargetStreams, ::testing::Bool(),
+                         [](const auto& way) { return way.param ? "ByWire" : "Directly"; });
 
 }  // namespace
 }  // namespace peal::softnic::testing
