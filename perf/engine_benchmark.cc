@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "device/mlx5/layout.h"
-#include "softnic/engine.h"
+#include "softnic/engine/engine.h"
 #include "softnic/nic.h"
 
 namespace peal::softnic {

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "softnic/engine.h"
+#include "softnic/engine/engine.h"
 #include "softnic/rest.h"
 
 namespace peal::softnic {

@@ -15,9 +15,9 @@
 #include <thread>
 #include <vector>
 
-#include "softnic/objects.h"
-#include "softnic/runner.h"
-#include "softnic/wire.h"
+#include "softnic/control/runner.h"
+#include "softnic/engine/objects.h"
+#include "softnic/wire/wire.h"
 
 namespace peal::softnic {
 

@@ -12,15 +12,15 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "softnic/commands.h"
-#include "softnic/control.h"
+#include "softnic/control/commands.h"
+#include "softnic/control/control.h"
 #include "softnic/driver.h"
-#include "softnic/fabric.h"
+#include "softnic/engine/placement.h"
 #include "softnic/gpu/client.h"
-#include "softnic/placement.h"
-#include "softnic/route.h"
-#include "softnic/settings.h"
-#include "softnic/wire.h"
+#include "softnic/presentation/settings.h"
+#include "softnic/wire/fabric.h"
+#include "softnic/wire/route.h"
+#include "softnic/wire/wire.h"
 
 namespace peal::softnic {
 

@@ -9,7 +9,7 @@
 
 #include "device/base/endian.h"
 #include "softnic/abi/guard.h"
-#include "softnic/route.h"
+#include "softnic/wire/route.h"
 
 namespace peal::softnic::abi {
 namespace {

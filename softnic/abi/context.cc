@@ -14,7 +14,7 @@
 #include <system_error>
 
 #include "softnic/abi/memory.h"
-#include "softnic/settings.h"
+#include "softnic/presentation/settings.h"
 
 namespace peal::softnic::abi {
 namespace {

@@ -23,9 +23,9 @@
 
 #include "softnic/abi/guard.h"
 #include "softnic/abi/object.h"
+#include "softnic/control/table.h"
 #include "softnic/nic.h"
-#include "softnic/present.h"
-#include "softnic/table.h"
+#include "softnic/presentation/present.h"
 
 namespace peal::softnic::abi {
 

@@ -4,7 +4,7 @@
 //
 //   wq umem at wq_umem_offset:  receive queue (when there is one) | send queue
 #include "softnic/abi/devx.h"
-#include "softnic/route.h"
+#include "softnic/wire/route.h"
 
 namespace peal::softnic::abi::devx {
 namespace {

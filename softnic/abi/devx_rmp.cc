@@ -4,7 +4,7 @@
 // linked like those of a verbs SRQ, also where their order is to be cyclic: whoever fills them
 // writes links that go round.
 #include "softnic/abi/devx.h"
-#include "softnic/shared_receive.h"
+#include "softnic/engine/shared_receive.h"
 
 namespace peal::softnic::abi::devx {
 namespace {

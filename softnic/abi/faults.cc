@@ -7,7 +7,7 @@
 
 #include "softnic/abi/context.h"
 #include "softnic/abi/guard.h"
-#include "softnic/fault_plan.h"
+#include "softnic/engine/fault_plan.h"
 
 namespace peal::softnic::abi {
 namespace {

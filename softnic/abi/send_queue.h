@@ -19,7 +19,7 @@
 
 #include "device/mlx5/layout.h"
 #include "softnic/abi/spin_lock.h"
-#include "softnic/word.h"
+#include "softnic/engine/word.h"
 
 namespace peal::softnic::abi {
 

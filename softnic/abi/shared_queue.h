@@ -16,8 +16,8 @@
 
 #include "device/mlx5/layout.h"
 #include "softnic/abi/spin_lock.h"
-#include "softnic/shared_receive.h"
-#include "softnic/word.h"
+#include "softnic/engine/shared_receive.h"
+#include "softnic/engine/word.h"
 
 namespace peal::softnic::abi {
 

@@ -9,7 +9,7 @@
 
 #include "softnic/abi/address.h"
 #include "softnic/abi/verbs_queues.h"
-#include "softnic/route.h"
+#include "softnic/wire/route.h"
 
 namespace peal::softnic::abi {
 namespace {

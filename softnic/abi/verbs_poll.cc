@@ -13,8 +13,8 @@
 
 #include "device/mlx5/layout.h"
 #include "softnic/abi/verbs_queues.h"
-#include "softnic/completion.h"
-#include "softnic/word.h"
+#include "softnic/engine/completion.h"
+#include "softnic/engine/word.h"
 
 namespace peal::softnic::abi {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "softnic/abi/compose.h"
 #include "softnic/abi/verbs_queues.h"
-#include "softnic/word.h"
+#include "softnic/engine/word.h"
 
 namespace peal::softnic::abi {
 namespace {

@@ -14,8 +14,8 @@
 
 #include <cstdint>
 
-#include "softnic/decode.h"
-#include "softnic/objects.h"
+#include "softnic/engine/decode.h"
+#include "softnic/engine/objects.h"
 
 namespace peal::softnic::gpu {
 

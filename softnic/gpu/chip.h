@@ -15,9 +15,9 @@
 #include <span>
 #include <stdexcept>
 
+#include "softnic/engine/objects.h"
 #include "softnic/gpu/channel.h"
 #include "softnic/gpu/message.h"
-#include "softnic/objects.h"
 
 namespace peal::softnic::gpu {
 

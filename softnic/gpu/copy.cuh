@@ -12,9 +12,9 @@
 #include <cstdint>
 
 #include "device/base/order.h"
+#include "softnic/engine/responder.h"
+#include "softnic/engine/word.h"
 #include "softnic/gpu/batch.h"
-#include "softnic/responder.h"
-#include "softnic/word.h"
 
 namespace peal::softnic::gpu {
 

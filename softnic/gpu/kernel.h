@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "softnic/objects.h"
+#include "softnic/engine/objects.h"
 
 namespace peal::softnic::gpu {
 

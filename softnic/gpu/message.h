@@ -13,8 +13,8 @@
 #include <type_traits>
 #include <variant>
 
-#include "softnic/commands.h"
-#include "softnic/objects.h"
+#include "softnic/control/commands.h"
+#include "softnic/engine/objects.h"
 
 namespace peal::softnic::gpu {
 

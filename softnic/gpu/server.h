@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "softnic/control.h"
+#include "softnic/control/control.h"
 #include "softnic/gpu/channel.h"
 #include "softnic/gpu/chip.h"
 #include "softnic/gpu/message.h"

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "softnic/completion.h"
+#include "softnic/engine/completion.h"
 #include "softnic/gpu/batch.h"
 #include "softnic/gpu/kernel.h"
 

@@ -4,7 +4,7 @@
 // whoever is not here is nowhere.
 #pragma once
 
-#include "softnic/engine.h"
+#include "softnic/engine/engine.h"
 
 namespace peal::softnic::gpu {
 

@@ -23,7 +23,7 @@
 #include <string>
 #include <string_view>
 
-#include "softnic/settings.h"
+#include "softnic/presentation/settings.h"
 #include "softnic/sysfs/tree.h"
 
 namespace peal::softnic::sysfs {

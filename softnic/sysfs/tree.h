@@ -12,7 +12,7 @@
 
 #include <string>
 
-#include "softnic/present.h"
+#include "softnic/presentation/present.h"
 
 namespace peal::softnic::sysfs {
 

@@ -10,7 +10,7 @@
 #include "host/base/config.h"
 #include "host/base/error.h"
 #include "host/nic/hca_list.h"
-#include "softnic/settings.h"
+#include "softnic/presentation/settings.h"
 #include "tests/fuzz/input.h"
 
 namespace peal::fuzz {

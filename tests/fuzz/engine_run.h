@@ -5,7 +5,7 @@
 // no valid key covers, and every queue whose retries end must come to rest.
 #pragma once
 
-#include "softnic/faults.h"
+#include "softnic/engine/faults.h"
 #include "tests/fuzz/parcel_wire.h"
 #include "tests/fuzz/station.h"
 

@@ -7,8 +7,8 @@
 #include <deque>
 #include <vector>
 
-#include "softnic/engine.h"
-#include "softnic/serve.h"
+#include "softnic/engine/engine.h"
+#include "softnic/engine/serve.h"
 
 namespace peal::fuzz {
 

@@ -15,7 +15,7 @@
 #include <new>
 #include <vector>
 
-#include "softnic/engine.h"
+#include "softnic/engine/engine.h"
 #include "tests/fuzz/input.h"
 
 namespace peal::fuzz {

@@ -11,7 +11,7 @@
 
 #include <filesystem>
 
-#include "softnic/wire.h"
+#include "softnic/wire/wire.h"
 #include "tests/fuzz/station.h"
 
 namespace peal::fuzz {

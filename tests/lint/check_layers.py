@@ -14,9 +14,14 @@ LAYERS = {
     "device/mlx5": ["device/base"],
     "device/transport": ["device/base", "device/mlx5"],
     "device": ["device/base", "device/mlx5", "device/transport"],
-    "softnic": ["device/base"],
-    "softnic/abi": ["softnic", "device/base"],
-    "softnic/sysfs": ["softnic"],
+    "softnic/engine": ["device/base"],
+    "softnic/presentation": ["softnic/engine"],
+    "softnic/control": ["softnic/engine"],
+    "softnic/wire": ["softnic/engine", "softnic/presentation"],
+    "softnic/gpu": ["device/base", "softnic/engine", "softnic/control"],
+    "softnic": ["softnic/engine", "softnic/presentation", "softnic/control", "softnic/wire", "softnic/gpu"],
+    "softnic/abi": ["device/base", "softnic", "softnic/engine", "softnic/presentation", "softnic/control", "softnic/wire"],
+    "softnic/sysfs": ["softnic/presentation"],
     "host/base": [],
     "host/memory": ["host/base"],
     "host/nic": ["host/base", "device/base"],
@@ -31,7 +36,10 @@ TOP = ("tests", "perf", "examples")  # may include anything; nothing includes th
 EXTRA = {
     ("device/mlx5", "device/status.h"),
     ("device/transport", "device/status.h"),
-    ("softnic", "device/mlx5/layout.h"),  # the wire format, never the code that writes it
+    ("softnic/engine", "device/mlx5/layout.h"),  # the wire format, never the code that writes it
+    ("softnic/control", "device/mlx5/layout.h"),
+    ("softnic/gpu", "device/mlx5/layout.h"),
+    ("softnic/gpu", "softnic/rest.h"),
     ("softnic/abi", "device/mlx5/layout.h"),
     ("host/nic", "device/mlx5/layout.h"),
     ("host/transport", "device/mlx5/queue.h"),
@@ -45,13 +53,12 @@ EXTRA = {
 }
 # device/base is seen in two halves: these headers bring in the execution model and belong to kernels.
 KERNEL_ONLY = {"device/base/spin.h", "device/base/scope.h", "device/base/launch.h"}
-NO_KERNELS = ("softnic", "softnic/abi", "softnic/sysfs", "host", "host/base", "host/memory", "host/nic", "host/transport", "bootstrap",
-              "doctor")
+NO_KERNELS = (*(name for name in LAYERS if name.startswith(("softnic", "host"))), "bootstrap", "doctor")
 HOMES = {
     r"^mpi\.h$": r"^(bootstrap/mpi\.cc|tests/)",
     r"^infiniband/": r"^(host/nic/|softnic/abi/|tests/)",
     r"^boost/": r"^(simt/|tests/)",
-    r"^cuda": r"^(device/base/|softnic/word\.h|softnic/gpu/|tests/|.*\.cu$)",
+    r"^cuda": r"^(device/base/|softnic/engine/word\.h|softnic/gpu/|tests/|.*\.cu$)",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.M)
 

@@ -14,12 +14,12 @@ class Layers(unittest.TestCase):
         return list(violations(path, "".join(f"#include {i}\n" for i in includes)))
 
     def test_the_software_nic_may_see_the_wire_layout_only(self):
-        self.assertFalse(self.found("softnic/engine.h", '"device/mlx5/layout.h"', '"device/base/endian.h"'))
-        self.assertTrue(self.found("softnic/engine.h", '"device/mlx5/wqe.h"'))
-        self.assertTrue(self.found("softnic/engine.h", '"device/mlx5/send_queue.h"'))
+        self.assertFalse(self.found("softnic/engine/engine.h", '"device/mlx5/layout.h"', '"device/base/endian.h"'))
+        self.assertTrue(self.found("softnic/engine/engine.h", '"device/mlx5/wqe.h"'))
+        self.assertTrue(self.found("softnic/engine/engine.h", '"device/mlx5/send_queue.h"'))
 
     def test_the_preload_knows_the_presentation_and_no_abi(self):
-        self.assertFalse(self.found("softnic/sysfs/tree.h", '"softnic/present.h"'))
+        self.assertFalse(self.found("softnic/sysfs/tree.h", '"softnic/presentation/present.h"'))
         self.assertTrue(self.found("softnic/sysfs/tree.cc", '"softnic/abi/context.h"'))
         self.assertTrue(self.found("softnic/nic.cc", '"softnic/sysfs/tree.h"'))
 

@@ -35,7 +35,7 @@ def check_kernel(readme, example):
 
 
 def settings(config, softnic):
-    """Name -> default, from the table of host/base/config.h and the opening comment of softnic/settings.h."""
+    """Name -> default, from the table of host/base/config.h and the opening comment of softnic/presentation/settings.h."""
     joined = re.sub(r"\s*\\\n\s*", " ", config)
     return dict(SETTING.findall(joined)) | dict(SOFTNIC_SETTING.findall(softnic))
 
@@ -55,7 +55,7 @@ def check_settings(name, text, wanted, whole):
 
 def check_getenv(softnic_reader, wanted):
     for name in sorted(set(GETENV.findall(softnic_reader)) ^ {n for n in wanted if n.startswith("PEAL_SOFTNIC_")}):
-        yield f"softnic/settings.h: {name} is not both documented there and read in settings.cc"
+        yield f"softnic/presentation/settings.h: {name} is not both documented there and read in settings.cc"
 
 
 def check_files(name, text, exists):
@@ -89,11 +89,11 @@ def check_shape(name, text, limit, exists):
 
 def main(root):
     readme = (root / "README.md").read_text()
-    wanted = settings((root / "host/base/config.h").read_text(), (root / "softnic/settings.h").read_text())
+    wanted = settings((root / "host/base/config.h").read_text(), (root / "softnic/presentation/settings.h").read_text())
     bad = [*check_kernel(readme, (root / "examples/hello.cu").read_text())]
     bad += check_settings("README.md", readme, wanted, False)
     bad += check_settings("docs/settings.md", (root / "docs/settings.md").read_text(), wanted, True)
-    bad += check_getenv((root / "softnic/settings.cc").read_text(), wanted)
+    bad += check_getenv((root / "softnic/presentation/settings.cc").read_text(), wanted)
     bad += check_layer_table((root / "docs/architecture.md").read_text(), LAYERS, EXTRA)
     documents = [(file, limit) for pattern, limit in LIMITS.items() for file in sorted(root.glob(pattern))]
     for file, limit in documents:

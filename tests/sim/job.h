@@ -17,10 +17,10 @@
 
 #include "device/api.h"
 #include "simt/simulation.h"
-#include "softnic/engine.h"
-#include "softnic/fault_plan.h"
-#include "softnic/faults.h"
-#include "softnic/serve.h"
+#include "softnic/engine/engine.h"
+#include "softnic/engine/fault_plan.h"
+#include "softnic/engine/faults.h"
+#include "softnic/engine/serve.h"
 #include "tests/sim/network.h"
 
 namespace peal::sim {

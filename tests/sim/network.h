@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "simt/simulation.h"
-#include "softnic/packet.h"
-#include "softnic/requester.h"
-#include "softnic/word.h"
+#include "softnic/engine/packet.h"
+#include "softnic/engine/requester.h"
+#include "softnic/engine/word.h"
 
 namespace peal::sim {
 

@@ -23,7 +23,7 @@
 #include "gtest/gtest.h"
 #include "host/base/error.h"
 #include "host/memory/backing.h"
-#include "softnic/fabric.h"
+#include "softnic/wire/fabric.h"
 
 namespace peal {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Dynamically connected transport: the address travels in the WQE, the target checks a key.
-#include "softnic/control.h"
-#include "softnic/engine.h"
+#include "softnic/control/control.h"
+#include "softnic/engine/engine.h"
 #include "tests/unit/softnic_processes.h"
 
 namespace peal::softnic::testing {

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "softnic/doorbell.h"
+#include "softnic/engine/doorbell.h"
 #include "tests/unit/softnic_support.h"
 
 namespace peal::softnic::testing {

@@ -2,9 +2,9 @@
 //
 // The engine as a kernel: compiled wherever nvcc is, never run. Keeps every function of the engine
 // free of what a GPU does not have.
-#include "softnic/engine.h"
-#include "softnic/ring.h"
-#include "softnic/serve.h"
+#include "softnic/engine/engine.h"
+#include "softnic/engine/serve.h"
+#include "softnic/wire/ring.h"
 
 namespace peal::softnic {
 

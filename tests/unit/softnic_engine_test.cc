@@ -5,8 +5,8 @@
 #include <deque>
 #include <random>
 
-#include "softnic/engine.h"
-#include "softnic/serve.h"
+#include "softnic/engine/engine.h"
+#include "softnic/engine/serve.h"
 #include "tests/unit/softnic_support.h"
 
 namespace peal::softnic::testing {

@@ -10,10 +10,10 @@
 #include <fstream>
 #include <random>
 
-#include "softnic/fabric.h"
-#include "softnic/route.h"
-#include "softnic/settings.h"
-#include "softnic/wire.h"
+#include "softnic/presentation/settings.h"
+#include "softnic/wire/fabric.h"
+#include "softnic/wire/route.h"
+#include "softnic/wire/wire.h"
 #include "tests/unit/softnic_processes.h"
 
 namespace peal::softnic::testing {

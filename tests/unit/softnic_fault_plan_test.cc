@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "softnic/fault_plan.h"
+#include "softnic/engine/fault_plan.h"
 
 namespace peal::softnic {
 namespace {

@@ -12,7 +12,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "softnic/settings.h"
+#include "softnic/presentation/settings.h"
 #include "tests/unit/softnic_support.h"
 
 namespace peal::softnic::testing {

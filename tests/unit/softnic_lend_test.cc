@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "softnic/lend.h"
+#include "softnic/wire/lend.h"
 #include "tests/unit/softnic_processes.h"
 
 namespace peal::softnic::testing {

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "softnic/present.h"
+#include "softnic/presentation/present.h"
 
 namespace peal::softnic {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The small parts under the wire: the ring and how it breaks, time codes, ordered copies.
-#include "softnic/ring.h"
-#include "softnic/timing.h"
+#include "softnic/engine/timing.h"
+#include "softnic/wire/ring.h"
 #include "tests/unit/softnic_support.h"
 
 namespace peal::softnic::testing {

@@ -6,10 +6,10 @@
 #include <set>
 #include <vector>
 
-#include "softnic/control.h"
-#include "softnic/engine.h"
-#include "softnic/serve.h"
-#include "softnic/shared_receive.h"
+#include "softnic/control/control.h"
+#include "softnic/engine/engine.h"
+#include "softnic/engine/serve.h"
+#include "softnic/engine/shared_receive.h"
 #include "tests/unit/softnic_support.h"
 
 namespace peal::softnic::testing {

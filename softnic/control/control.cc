@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The checks of firmware and what a command changes; see control.h.
+#include "softnic/control/control.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <new>
+#include <system_error>
+
+#include "softnic/engine/doorbell.h"
+#include "softnic/engine/placement.h"
+
+namespace peal::softnic {
+
+Tables::Tables(uint16_t lid, uint32_t epoch, const Timing& timing) {
+  port.lid = lid;
+  port.keys = keys.data();
+  port.cqs = cqs.data();
+  port.srqs = srqs.data();
+  port.qps = qps.data();
+  port.pages = pages.data();
+  port.dc_connections = dc_connections.data();
+  port.dc_connection_count = dc_connections.capacity();
+  port.dc_epochs = epoch;
+  port.timing = timing;
+}
+
+Control::Control(Tables& tables, Runner& runner)
+    : tables_(tables),
+      runner_(runner),
+      event_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
+  if (event_fd_ < 0) throw std::system_error(errno, std::generic_category(), "softnic: eventfd");
+}
+
+Control::~Control() { close(event_fd_); }
+
+void Control::collect() {
+  EventLog& log = tables_.port.events;
+  if (log.fired != 0) {
+    log.fired = 0;
+    tell_listeners();
+  }
+  const uint64_t fresh = log.count < EventLog::kCapacity ? log.count : EventLog::kCapacity;
+  for (uint32_t i = 0; i < fresh; ++i) events_.push_back(log.event[i]);
+  log.count = 0;
+  if (fresh == 0) return;
+  // A full counter would only mean 2^64 unread events.
+  [[maybe_unused]] const ssize_t written = write(event_fd_, &fresh, sizeof(fresh));
+}
+
+Control::Counted* Control::find_pd(uint32_t pd) {
+  return pd < domains_.used() && domains_[pd].exists ? &domains_[pd] : nullptr;
+}
+
+DoorbellPage* Control::find_page(uint32_t id) {
+  return id < tables_.pages.used() && tables_.pages[id].exists ? &tables_.pages[id] : nullptr;
+}
+
+// ---- protection domains, UAR pages, keys
+
+Created Control::allocate_pd() {
+  const Runner::Pause pause(runner_);
+  const uint32_t pd = domains_.take();
+  if (pd == 0) return refused(CommandStatus::kNoResources, "no protection domain left");
+  domains_[pd] = {true, 0};
+  return {pd, {}};
+}
+
+Refusal Control::free_pd(uint32_t pd) {
+  const Runner::Pause pause(runner_);
+  Counted* domain = find_pd(pd);
+  if (domain == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown pd");
+  if (domain->users > 0) return refuse_with(CommandStatus::kBusy, "keys or queues use this pd");
+  domain->exists = false;
+  domains_.release(pd);
+  return {};
+}
+
+Created Control::attach_uar(std::byte* page) {
+  const Runner::Pause pause(runner_);
+  if (page == nullptr) return refused(CommandStatus::kBadParameter, "UAR page without memory");
+  const uint32_t id = tables_.pages.take();
+  if (id == 0) return refused(CommandStatus::kNoResources, "no UAR page left");
+  tables_.pages[id] = {.exists = true, .memory = page};
+  tables_.port.page_count = tables_.pages.used();
+  return {id, {}};
+}
+
+Refusal Control::detach_uar(uint32_t page_id) {
+  const Runner::Pause pause(runner_);
+  DoorbellPage* page = find_page(page_id);
+  if (page == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown UAR page");
+  if (page->users > 0) return refuse_with(CommandStatus::kBusy, "queues use this UAR page");
+  *page = {};
+  tables_.pages.release(page_id);
+  return {};
+}
+
+Refusal Control::check(const MemoryKeyConfig& config) {
+  if (find_pd(config.pd) == nullptr) return {CommandStatus::kBadResource, "unknown pd"};
+  const uint32_t remote_writes = kRemoteWrite | kRemoteAtomic;
+  if ((config.access & remote_writes) != 0 && (config.access & kLocalWrite) == 0) {
+    return {CommandStatus::kBadParameter, "remote write or atomic without local write"};
+  }
+  if (config.bytes > 0 && config.memory == nullptr) {
+    return {CommandStatus::kBadParameter, "registration without memory"};
+  }
+  if (config.bytes > 0 && config.iova + (config.bytes - 1) < config.iova) {
+    return {CommandStatus::kBadParameter, "iova range wraps"};
+  }
+  return {};
+}
+
+Created Control::register_memory(const MemoryKeyConfig& config) {
+  const Runner::Pause pause(runner_);
+  const Refusal wrong = check(config);
+  if (wrong.refused()) return refused(wrong.status, wrong.reason);
+  const uint32_t index = tables_.keys.take();
+  if (index == 0) return refused(CommandStatus::kNoResources, "no memory key left");
+  if (variants_.size() <= index) variants_.resize(index + 1);
+  const uint32_t number = index << 8 | variants_[index]++;
+  tables_.keys[index] = {.number = number,
+                         .pd = config.pd,
+                         .access = config.access,
+                         .iova = config.iova,
+                         .bytes = config.bytes,
+                         .memory = config.memory};
+  tables_.port.key_count = tables_.keys.used();
+  ++domains_[config.pd].users;
+  return {number, {}};
+}
+
+Refusal Control::change_memory(uint32_t key, const MemoryKeyConfig& config) {
+  const Runner::Pause pause(runner_);
+  if (find_key(tables_.port, key) == nullptr) {
+    return refuse_with(CommandStatus::kBadResource, "unknown memory key");
+  }
+  const Refusal wrong = check(config);
+  if (wrong.refused()) return refuse_with(wrong.status, wrong.reason);
+  Key& entry = tables_.keys[key >> 8];
+  --domains_[entry.pd].users;
+  ++domains_[config.pd].users;
+  entry = {.number = key,
+           .pd = config.pd,
+           .access = config.access,
+           .iova = config.iova,
+           .bytes = config.bytes,
+           .memory = config.memory};
+  return {};
+}
+
+Refusal Control::deregister_memory(uint32_t key) {
+  const Runner::Pause pause(runner_);
+  if (find_key(tables_.port, key) == nullptr) {
+    return refuse_with(CommandStatus::kBadResource, "unknown memory key");
+  }
+  Key& entry = tables_.keys[key >> 8];
+  --domains_[entry.pd].users;
+  entry = {};
+  tables_.keys.release(key >> 8);
+  return {};
+}
+
+// ---- queue pairs
+
+/// True for a CQ that queues may complete at.
+bool Control::completes_at(uint32_t cqn) {
+  const CompletionQueue* cq = find_cq(tables_.port, cqn);
+  return cq != nullptr && cq->buffer != nullptr;
+}
+
+Refusal Control::check(const QueuePairConfig& config) {
+  if (find_pd(config.pd) == nullptr) return {CommandStatus::kBadResource, "unknown pd"};
+  if (config.service != Service::kReliable && config.service != Service::kDcInitiator &&
+      config.service != Service::kDatagram) {
+    return {CommandStatus::kBadParameter, "service type is neither RC, UD nor DCI"};
+  }
+  const bool sends = config.send_buffer != nullptr;
+  const bool receives = config.receive_buffer != nullptr;
+  if (sends && (config.log_send_blocks > 15 || !aligned(config.send_buffer, 64))) {
+    return {CommandStatus::kBadParameter, "send queue beyond 2^15 blocks or not aligned to 64"};
+  }
+  if (receives && (config.log_receive_entries > 15 || config.log_receive_stride > 7 ||
+                   !aligned(config.receive_buffer, 16))) {
+    return {CommandStatus::kBadParameter, "receive queue too large or not aligned to 16"};
+  }
+  if ((sends || receives) && (config.doorbell == nullptr || !aligned(config.doorbell, 8))) {
+    return {CommandStatus::kBadParameter, "doorbell record missing or not aligned to 8"};
+  }
+  if (sends && !completes_at(config.send_cq)) {
+    return {CommandStatus::kBadResource, "unknown send cqn, or that CQ has no memory"};
+  }
+  const bool names_receive_cq = receives || config.receive_cq != 0;
+  if (names_receive_cq && find_cq(tables_.port, config.receive_cq) == nullptr) {
+    return {CommandStatus::kBadResource, "unknown receive cqn"};
+  }
+  if (receives && !completes_at(config.receive_cq)) {
+    return {CommandStatus::kBadResource, "the receive CQ has no memory"};
+  }
+  if (config.uar_page != 0 && find_page(config.uar_page) == nullptr) {
+    return {CommandStatus::kBadResource, "unknown UAR page"};
+  }
+  if (config.shared_receive_queue == 0) return {};
+  if (receives) return {CommandStatus::kBadParameter, "a receive queue and a shared one"};
+  return check_shared(config.shared_receive_queue, config.receive_cq);
+}
+
+/// Of a queue pair or DC target that takes its receives from that SRQ.
+Refusal Control::check_shared(uint32_t srqn, uint32_t receive_cq) {
+  const SharedReceiveQueue* srq = find_srq(tables_.port, srqn);
+  if (srq == nullptr) return {CommandStatus::kBadResource, "unknown srqn"};
+  if (find_cq(tables_.port, receive_cq) == nullptr) {
+    return {CommandStatus::kBadResource, "unknown receive cqn"};
+  }
+  if (srq->buffer != nullptr && !completes_at(receive_cq)) {
+    return {CommandStatus::kBadResource, "the receive CQ has no memory"};
+  }
+  return {};
+}
+
+void Control::count_users(const QueuePair& qp, int32_t by) {
+  const auto add = [by](uint32_t& users) { users += static_cast<uint32_t>(by); };
+  add(domains_[qp.pd].users);
+  if (qp.uar_page != 0) add(tables_.pages[qp.uar_page].users);
+  if (CompletionQueue* cq = find_cq(tables_.port, qp.send_cq)) {
+    add(cq->users);
+    if (qp.send_buffer != nullptr) add(cq->writers);
+  }
+  if (CompletionQueue* cq = find_cq(tables_.port, qp.receive_cq)) {
+    add(cq->users);
+    if (qp.receive_buffer != nullptr || shares_receives(qp)) add(cq->writers);
+  }
+  if (SharedReceiveQueue* srq = find_srq(tables_.port, qp.shared_receive_queue)) add(srq->users);
+}
+
+Created Control::create_qp(const QueuePairConfig& config) {
+  const Runner::Pause pause(runner_);
+  const Refusal refusal = check(config);
+  if (refusal.refused()) return {0, refusal};
+  const uint32_t qpn = tables_.qps.take();
+  if (qpn == 0) return refused(CommandStatus::kNoResources, "no queue pair left");
+  QueuePair& qp = *new (&tables_.qps[qpn]) QueuePair();
+  qp.exists = true;
+  qp.service = config.service;
+  qp.qpn = qpn;
+  qp.pd = config.pd;
+  qp.uar_page = config.uar_page;
+  skip_looks(tables_.port, qp);
+  qp.user_index = config.user_index;
+  qp.send_cq = config.send_cq;
+  qp.receive_cq = config.receive_cq;
+  qp.shared_receive_queue = config.shared_receive_queue;
+  qp.send_buffer = config.send_buffer;
+  qp.send_blocks = config.send_buffer == nullptr ? 0 : 1u << config.log_send_blocks;
+  qp.receive_buffer = config.receive_buffer;
+  qp.receive_entries = config.receive_buffer == nullptr ? 0 : 1u << config.log_receive_entries;
+  qp.receive_stride = mlx5::kSegmentBytes << config.log_receive_stride;
+  qp.doorbell = config.doorbell;
+  count_users(qp, 1);
+  tables_.port.qp_count = tables_.qps.used();
+  return {qpn, {}};
+}
+
+Refusal Control::query_qp(uint32_t qpn, QueuePairAttributes* answer) {
+  const Runner::Pause pause(runner_);
+  const QueuePair* qp = find_qp(tables_.port, qpn);
+  if (qp == nullptr || qp->service == Service::kDcTarget) {
+    return refuse_with(CommandStatus::kBadResource, "unknown qpn");
+  }
+  *answer = qp->attributes;
+  answer->state = qp->state;
+  answer->hardware_send_counter = static_cast<uint16_t>(qp->send.next);
+  answer->software_send_counter = static_cast<uint16_t>(qp->send.posted);
+  return {};
+}
+
+// What was rung so far is not for the queue pair that has the number next.
+void Control::hear_out() {
+  if (tables_.port.by_value) hear_registers(tables_.port);
+}
+
+void Control::release_qp(uint32_t qpn) {
+  QueuePair& qp = tables_.qps[qpn];
+  hear_out();
+  place_held(tables_.port, qpn);
+  runner_.forget(qpn);
+  if (faults_ != nullptr) faults_->forget(qpn);
+  count_users(qp, -1);
+  qp.exists = false;
+  tables_.qps.release(qpn);
+}
+
+Refusal Control::destroy_qp(uint32_t qpn) {
+  const Runner::Pause pause(runner_);
+  const QueuePair* qp = find_qp(tables_.port, qpn);
+  if (qp == nullptr || qp->service == Service::kDcTarget) {
+    return refuse_with(CommandStatus::kBadResource, "unknown qpn");
+  }
+  release_qp(qpn);
+  return {};
+}
+
+namespace {
+
+/// Back to a fresh queue pair: all indexes and sequence numbers at their start.
+void reset(QueuePair& qp) {
+  qp.state = QpState::kReset;
+  qp.attributes = {};
+  qp.faults = {};
+  qp.send = {};
+  qp.receive = {};
+}
+
+bool legal(QpState from, QpState to) {
+  switch (to) {
+    case QpState::kInit:
+      return from == QpState::kReset || from == QpState::kInit;
+    case QpState::kReadyToReceive:
+      return from == QpState::kInit;
+    case QpState::kReadyToSend:
+      return from == QpState::kReadyToReceive || from == QpState::kReadyToSend;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Refusal Control::modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) {
+  const Runner::Pause pause(runner_);
+  QueuePair* qp = find_qp(tables_.port, qpn);
+  if (qp == nullptr || qp->service == Service::kDcTarget) {
+    return refuse_with(CommandStatus::kBadResource, "unknown qpn");
+  }
+  if (to.state == QpState::kReset) {
+    runner_.forget(qpn);
+    if (faults_ != nullptr) faults_->forget(qpn);
+    hear_out();
+    place_held(tables_.port, qpn);  // an acknowledgement may be on its way
+    reset(*qp);
+    skip_looks(tables_.port, *qp);
+    return {};
+  }
+  if (to.state == QpState::kError) {
+    qp->state = QpState::kError;
+    runner_.watch(qpn);
+    return {};
+  }
+  if (qp->state != from || !legal(from, to.state)) {
+    return refuse_with(CommandStatus::kBadQpState, "no such transition from the present state");
+  }
+  if (to.state == QpState::kReadyToReceive) {
+    if (to.mtu < 1 || to.mtu > 5) return refuse_with(CommandStatus::kBadParameter, "mtu not 1..5");
+    if (to.log_max_message > 30) {
+      return refuse_with(CommandStatus::kBadParameter, "log_msg_max beyond 30");
+    }
+    qp->receive.expected_psn = to.receive_psn & kPsnMask;
+  }
+  if (to.state == QpState::kReadyToSend && from == QpState::kReadyToReceive) {
+    qp->send.psn = to.send_psn & kPsnMask;
+    qp->send.acked_psn = (to.send_psn - 1) & kPsnMask;
+  }
+  qp->attributes = to;
+  qp->state = to.state;
+  // One that only receives has work too: when it fails, its entries are flushed.
+  if (to.state >= QpState::kReadyToReceive) runner_.watch(qpn);
+  return {};
+}
+
+// ---- DC targets
+
+Created Control::create_dc_target(const DcTargetConfig& config) {
+  const Runner::Pause pause(runner_);
+  if (find_pd(config.pd) == nullptr) {
+    return refused(CommandStatus::kBadResource, "unknown pd");
+  }
+  if (config.receive_cq != 0 && find_cq(tables_.port, config.receive_cq) == nullptr) {
+    return refused(CommandStatus::kBadResource, "unknown receive cqn");
+  }
+  if (config.shared_receive_queue != 0) {
+    const Refusal wrong = check_shared(config.shared_receive_queue, config.receive_cq);
+    if (wrong.refused()) return refused(wrong.status, wrong.reason);
+  }
+  const uint32_t dctn = tables_.qps.take();
+  if (dctn == 0) return refused(CommandStatus::kNoResources, "no DC target left");
+  QueuePair& target = *new (&tables_.qps[dctn]) QueuePair();
+  target.exists = true;
+  target.service = Service::kDcTarget;
+  target.state = QpState::kReadyToReceive;
+  target.qpn = dctn;
+  target.pd = config.pd;
+  target.user_index = config.user_index;
+  target.receive_cq = config.receive_cq;
+  target.shared_receive_queue = config.shared_receive_queue;
+  target.attributes.access = config.access;
+  target.attributes.atomic_mode = config.atomic_mode;
+  target.attributes.pkey = config.pkey;
+  target.attributes.network = config.network;
+  target.attributes.min_rnr_timer = config.min_rnr_timer;
+  target.attributes.dc_access_key = config.dc_access_key;
+  count_users(target, 1);
+  tables_.port.qp_count = tables_.qps.used();
+  return {dctn, {}};
+}
+
+/// What messages to the target held goes with it; who has its number next does not answer for it.
+void Control::forget_streams(uint32_t dctn) {
+  for (uint32_t i = 0; i < tables_.port.dc_connection_count; ++i) {
+    DcConnection& entry = tables_.dc_connections[i];
+    if (entry.exists && entry.target == dctn) entry.receive.held = Receiver::kNoEntry;
+  }
+}
+
+Refusal Control::destroy_dc_target(uint32_t dctn) {
+  const Runner::Pause pause(runner_);
+  const QueuePair* target = find_qp(tables_.port, dctn);
+  if (target == nullptr || target->service != Service::kDcTarget) {
+    return refuse_with(CommandStatus::kBadResource, "unknown DC target");
+  }
+  if (shares_receives(*target)) forget_streams(dctn);
+  release_qp(dctn);
+  return {};
+}
+
+// ---- events
+
+bool Control::next_event(AsyncEvent* event) {
+  const Runner::Pause pause(runner_);
+  uint64_t one = 0;
+  if (events_.empty()) return false;
+  *event = events_.front();
+  events_.pop_front();
+  [[maybe_unused]] const ssize_t taken = read(event_fd_, &one, sizeof(one));
+  return true;
+}
+
+// ---- faults
+
+Refusal Control::set_faults(const FaultPlan& plan) {
+  const Runner::Pause pause(runner_);
+  if (faults_ == nullptr) faults_ = std::make_unique<Faults>();
+  faults_->begin(plan);
+  tables_.port.faults = faults_.get();
+  return {};
+}
+
+bool Control::port_up() {
+  const Runner::Pause pause(runner_);
+  return faults_ == nullptr || !faults_->down;
+}
+
+Violations Control::violations() {
+  const Runner::Pause pause(runner_);
+  return tables_.port.violations;
+}
+
+}  // namespace peal::softnic

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Control calls: they check, fill the tables the engine reads, and refuse what firmware would
+// refuse. Every call holds the engine still while it changes something.
+//
+//   Tables (what the engine reads)  <- Control (who may change them, and how) -> Runner (pause)
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "softnic/control/configs.h"
+#include "softnic/control/runner.h"
+#include "softnic/control/table.h"
+#include "softnic/engine/faults.h"
+#include "softnic/engine/objects.h"
+
+namespace peal::softnic {
+
+inline Refusal refuse_with(CommandStatus status, const char* reason) { return {status, reason}; }
+inline Created refused(CommandStatus status, const char* reason) { return {0, {status, reason}}; }
+
+/// The tables of one NIC and the Port that names them.
+struct Tables {
+  static constexpr uint32_t kFirstKeyIndex = 16;  // clear of kInvalidLkey and other small numbers
+  static constexpr uint32_t kFirstQpn = 0x40;
+
+  /// `epoch` seeds what tells DC connections of one life of this LID from those of another.
+  Tables(uint16_t lid, uint32_t epoch, const Timing& timing);
+  Tables(const Tables&) = delete;
+  Tables& operator=(const Tables&) = delete;
+
+  Port port;
+  Table<Key> keys{kFirstKeyIndex, 1u << 20};
+  Table<CompletionQueue> cqs{1, 1u << 16};
+  Table<SharedReceiveQueue> srqs{1, 1u << 16};
+  Table<QueuePair> qps{kFirstQpn, 1u << 15};
+  Table<DoorbellPage> pages{1, 1u << 15};
+  Table<DcConnection> dc_connections{1, 1u << 13};
+};
+
+/// See nic.h for what each call means. Any thread may call.
+class Control {
+ public:
+  /// Both must outlive the control. Throws std::system_error when there is no event descriptor.
+  Control(Tables& tables, Runner& runner);
+  ~Control();
+  Control(const Control&) = delete;
+  Control& operator=(const Control&) = delete;
+
+  /// Paused: takes the events the engine has raised.
+  void collect();
+
+  /// Numbers handed out so far, plus one; and whether one is in use.
+  uint32_t pds_used() const { return domains_.used(); }
+  bool pd_exists(uint32_t pd) const { return domains_[pd].exists; }
+  uint32_t uars_used() const { return tables_.pages.used(); }
+  bool uar_exists(uint32_t id) const { return tables_.pages[id].exists; }
+
+  Created allocate_pd();
+  Refusal free_pd(uint32_t pd);
+  Created register_memory(const MemoryKeyConfig& config);
+  Refusal change_memory(uint32_t key, const MemoryKeyConfig& config);
+  Refusal deregister_memory(uint32_t key);
+  Created create_cq(const CompletionQueueConfig& config);
+  Refusal destroy_cq(uint32_t cqn);
+  uint64_t cq_produced(uint32_t cqn);
+  Refusal arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
+                 CompletionListener& listener);
+  Created create_srq(const SharedReceiveConfig& config);
+  Refusal destroy_srq(uint32_t srqn);
+  Refusal arm_srq(uint32_t srqn, uint32_t limit);
+  uint32_t srq_limit(uint32_t srqn);
+  Created create_qp(const QueuePairConfig& config);
+  Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to);
+  Refusal query_qp(uint32_t qpn, QueuePairAttributes* answer);
+  Refusal destroy_qp(uint32_t qpn);
+  Created create_dc_target(const DcTargetConfig& config);
+  Refusal destroy_dc_target(uint32_t dctn);
+  Created attach_uar(std::byte* page);
+  Refusal detach_uar(uint32_t page_id);
+  /// Of what collect() has taken, something is left.
+  bool has_events() const { return !events_.empty(); }
+  bool next_event(AsyncEvent* event);
+  int event_fd() const { return event_fd_; }
+  Violations violations();
+  Refusal set_faults(const FaultPlan& plan);
+  bool port_up();
+
+ private:
+  /// Something counted: a protection domain, and how many objects use it.
+  struct Counted {
+    bool exists;
+    uint32_t users;
+  };
+
+  /// An armed CQ and who waits for it.
+  struct Armed {
+    uint32_t cqn;
+    CompletionListener* listener;
+  };
+
+  void tell_listeners();
+  Counted* find_pd(uint32_t pd);
+  DoorbellPage* find_page(uint32_t id);
+  Refusal check(const MemoryKeyConfig& config);
+  Refusal check(const QueuePairConfig& config);
+  Refusal check_shared(uint32_t srqn, uint32_t receive_cq);
+  bool completes_at(uint32_t cqn);
+  void count_users(const QueuePair& qp, int32_t by);
+  void hear_out();
+  void release_qp(uint32_t qpn);
+  void forget_streams(uint32_t dctn);
+
+  Tables& tables_;
+  Runner& runner_;
+  std::unique_ptr<Faults> faults_;
+  Table<Counted> domains_{1, 1u << 15};
+  std::vector<uint8_t> variants_;  // low byte of the key last given to an index
+  std::deque<AsyncEvent> events_;
+  std::vector<Armed> armed_;
+  int event_fd_;
+};
+
+}  // namespace peal::softnic

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Completion queues: creation, destruction, and events of armed ones.
+//
+//   arm -> an entry waits already? -> tell the listener     else: armed -> engine fires -> collect
+#include <algorithm>
+
+#include "softnic/control/control.h"
+#include "softnic/engine/completion.h"
+
+namespace peal::softnic {
+
+namespace {
+
+/// True when an entry counts for `arm` that is neither among the `consumed` first nor told of by an
+/// event: who takes an event, arms and then polls would be woken for nothing.
+bool entry_waits(const CompletionQueue& cq, uint32_t consumed, Arm arm) {
+  const uint64_t entries = 1ull << cq.log_entries;
+  uint64_t waiting = (static_cast<uint32_t>(cq.produced) - consumed) & 0xffffff;
+  waiting = std::min({waiting, cq.produced - cq.told, entries});
+  if (arm == Arm::kAny) return waiting != 0;
+  for (uint64_t entry = cq.produced - waiting; entry != cq.produced; ++entry) {
+    const std::byte* end = cq.buffer + ((entry & (entries - 1)) + 1) * cq.cqe_bytes;
+    const uint32_t tag = Be32::from_raw(load<uint32_t>(end - sizeof(Be32))).host();
+    const auto kind = static_cast<mlx5::CqeOpcode>(tag >> 4 & 0xf);
+    const bool failed =
+        kind == mlx5::CqeOpcode::kRequesterError || kind == mlx5::CqeOpcode::kResponderError;
+    if (failed || (tag & kSolicitedCqe) != 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Created Control::create_cq(const CompletionQueueConfig& config) {
+  const Runner::Pause pause(runner_);
+  const bool written = config.buffer != nullptr;
+  if (written && !aligned(config.buffer, sizeof(mlx5::Cqe))) {
+    return refused(CommandStatus::kBadParameter, "CQ buffer not aligned to 64");
+  }
+  if (config.cqe_bytes != 64 && config.cqe_bytes != 128) {
+    return refused(CommandStatus::kBadSize, "CQE of neither 64 nor 128 bytes");
+  }
+  if (config.log_entries > 22) return refused(CommandStatus::kBadSize, "CQ beyond 2^22 entries");
+  if (written && config.doorbell == nullptr && !config.ignore_overrun) {
+    return refused(CommandStatus::kBadParameter, "CQ without doorbell record checks overruns");
+  }
+  if (config.doorbell != nullptr && !aligned(config.doorbell, 8)) {
+    return refused(CommandStatus::kBadParameter, "CQ doorbell record not aligned to 8");
+  }
+  if (config.uar_page != 0 && find_page(config.uar_page) == nullptr) {
+    return refused(CommandStatus::kBadResource, "unknown UAR page");
+  }
+  const uint32_t cqn = tables_.cqs.take();
+  if (cqn == 0) return refused(CommandStatus::kNoResources, "no CQ left");
+  tables_.cqs[cqn] = {.exists = true,
+                      .collapsed = config.collapsed,
+                      .ignore_overrun = config.ignore_overrun,
+                      .cqn = cqn,
+                      .log_entries = config.log_entries,
+                      .cqe_bytes = config.cqe_bytes,
+                      .buffer = config.buffer,
+                      .doorbell = config.doorbell,
+                      .uar_page = config.uar_page};
+  if (config.uar_page != 0) ++tables_.pages[config.uar_page].users;
+  tables_.port.cq_count = tables_.cqs.used();
+  return {cqn, {}};
+}
+
+Refusal Control::destroy_cq(uint32_t cqn) {
+  const Runner::Pause pause(runner_);
+  CompletionQueue* cq = find_cq(tables_.port, cqn);
+  if (cq == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown cqn");
+  if (cq->users > 0) return refuse_with(CommandStatus::kBusy, "queue pairs use this CQ");
+  if (cq->uar_page != 0) --tables_.pages[cq->uar_page].users;
+  cq->exists = false;
+  std::erase_if(armed_, [=](const Armed& each) { return each.cqn == cqn; });
+  tables_.cqs.release(cqn);
+  return {};
+}
+
+uint64_t Control::cq_produced(uint32_t cqn) {
+  const Runner::Pause pause(runner_);
+  const CompletionQueue* cq = find_cq(tables_.port, cqn);
+  return cq == nullptr ? 0 : cq->produced;
+}
+
+Refusal Control::arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
+                        CompletionListener& listener) {
+  const Runner::Pause pause(runner_);
+  CompletionQueue* cq = find_cq(tables_.port, cqn);
+  if (cq == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown cqn");
+  if (cq->collapsed)
+    return refuse_with(CommandStatus::kBadParameter, "a collapsed CQ has no events");
+  const Arm arm = solicited_only && cq->armed != Arm::kAny ? Arm::kSolicitedOnly : Arm::kAny;
+  if (cq->armed == Arm::kNothing) armed_.push_back({cqn, &listener});
+  cq->armed = entry_waits(*cq, consumed, arm) ? Arm::kNothing : arm;
+  if (cq->armed != Arm::kNothing) return {};
+  cq->told = cq->produced;
+  tell_listeners();
+  return {};
+}
+
+void Control::tell_listeners() {
+  std::erase_if(armed_, [&](const Armed& each) {
+    if (tables_.cqs[each.cqn].armed != Arm::kNothing) return false;
+    each.listener->completed();
+    return true;
+  });
+}
+
+}  // namespace peal::softnic

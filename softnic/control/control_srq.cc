@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shared receive queues: creation, destruction, the limit.
+#include "softnic/control/control.h"
+#include "softnic/engine/shared_receive.h"
+
+namespace peal::softnic {
+
+Created Control::create_srq(const SharedReceiveConfig& config) {
+  const Runner::Pause pause(runner_);
+  Counted* domain = find_pd(config.pd);
+  if (domain == nullptr) return refused(CommandStatus::kBadResource, "unknown pd");
+  const bool sized = config.log_entries >= 1 && config.log_entries <= 16 &&
+                     config.log_stride >= 1 && config.log_stride <= 7;
+  if (!sized || !aligned(config.buffer, mlx5::kSegmentBytes)) {
+    return refused(CommandStatus::kBadParameter, "SRQ too small, too large or not aligned to 16");
+  }
+  if (config.buffer != nullptr && (config.doorbell == nullptr || !aligned(config.doorbell, 8))) {
+    return refused(CommandStatus::kBadParameter, "doorbell record missing or not aligned to 8");
+  }
+  const uint32_t srqn = tables_.srqs.take();
+  if (srqn == 0) return refused(CommandStatus::kNoResources, "no SRQ left");
+  tables_.srqs[srqn] = {.exists = true,
+                        .srqn = srqn,
+                        .pd = config.pd,
+                        .entries = 1u << config.log_entries,
+                        .stride = mlx5::kSegmentBytes << config.log_stride,
+                        .buffer = config.buffer,
+                        .doorbell = config.doorbell};
+  ++domain->users;
+  tables_.port.srq_count = tables_.srqs.used();
+  return {srqn, {}};
+}
+
+Refusal Control::destroy_srq(uint32_t srqn) {
+  const Runner::Pause pause(runner_);
+  SharedReceiveQueue* srq = find_srq(tables_.port, srqn);
+  if (srq == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown srqn");
+  if (srq->users > 0) return refuse_with(CommandStatus::kBusy, "queue pairs use this SRQ");
+  srq->exists = false;
+  --domains_[srq->pd].users;
+  tables_.srqs.release(srqn);
+  return {};
+}
+
+Refusal Control::arm_srq(uint32_t srqn, uint32_t limit) {
+  const Runner::Pause pause(runner_);
+  SharedReceiveQueue* srq = find_srq(tables_.port, srqn);
+  if (srq == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown srqn");
+  if (limit >= srq->entries) {
+    return refuse_with(CommandStatus::kBadParameter, "a limit that the SRQ is always below");
+  }
+  srq->limit = limit;
+  if (observe_shared(tables_.port, *srq) != Claim::kFailed) check_limit(tables_.port, *srq);
+  collect();
+  return {};
+}
+
+uint32_t Control::srq_limit(uint32_t srqn) {
+  const Runner::Pause pause(runner_);
+  const SharedReceiveQueue* srq = find_srq(tables_.port, srqn);
+  return srq == nullptr ? 0 : srq->limit;
+}
+
+}  // namespace peal::softnic

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The answering half of a queue pair: may this packet act here, and if so, act. Called directly for
+// a peer whose tables are reachable, or by serve.h for packets that came over a wire.
+//
+//   state -> operation enabled -> depth -> length -> key -> alignment -> receive entry -> act
+//   SEND:    state -> length -> receive entry, its room, its keys -> act
+//
+// The order of the checks is the order in which a client can tell them apart.
+#pragma once
+
+#include <cstdint>
+
+#include "device/mlx5/layout.h"
+#include "softnic/engine/completion.h"
+#include "softnic/engine/decode.h"
+#include "softnic/engine/objects.h"
+#include "softnic/engine/packet.h"
+#include "softnic/engine/receive.h"
+#include "softnic/engine/word.h"
+
+namespace peal::softnic {
+
+enum class Verdict : uint8_t {
+  kDone,
+  kDropped,   // nobody answers: the requester will give up in the end
+  kRefused,   // Answer::syndrome tells the requester why
+  kNotReady,  // no receive entry
+};
+
+struct Answer {
+  Verdict verdict = Verdict::kDone;
+  mlx5::Syndrome syndrome = mlx5::Syndrome::kNone;
+  const std::byte* memory = nullptr;  // READ: Packet::bytes of it
+  uint64_t value = 0;                 // atomic: previous value, in the byte order to be stored;
+                                      // kNotReady: the RNR timer code
+};
+
+/// True in the two states in which requests are answered.
+PEAL_HD bool responds(const QueuePair& qp) {
+  return qp.state == QpState::kReadyToReceive || qp.state == QpState::kReadyToSend;
+}
+
+/// Refuses a request. A DC target survives; any other queue pair goes to the error state.
+PEAL_HD Answer refuse(Port& port, QueuePair& qp, mlx5::Syndrome syndrome) {
+  if (qp.service != Service::kDcTarget) {
+    qp.state = QpState::kError;
+    port.events.raise(syndrome == mlx5::Syndrome::kRemoteAccess ? AsyncEvent::Kind::kQpAccessError
+                                                                : AsyncEvent::Kind::kQpRequestError,
+                      qp.qpn);
+  }
+  return {.verdict = Verdict::kRefused, .syndrome = syndrome};
+}
+
+/// The right a packet needs; 0 for SEND, which needs none, and for an opcode no requester sends.
+PEAL_HD uint32_t right_for(mlx5::Opcode opcode) {
+  using mlx5::Opcode;
+  switch (opcode) {
+    case Opcode::kRdmaWrite:
+    case Opcode::kRdmaWriteImm:
+      return kRemoteWrite;
+    case Opcode::kRdmaRead:
+      return kRemoteRead;
+    case Opcode::kAtomicCompareSwap:
+    case Opcode::kAtomicFetchAdd:
+    case Opcode::kAtomicMaskedCompareSwap:
+    case Opcode::kAtomicMaskedFetchAdd:
+      return kRemoteAtomic;
+    default:
+      return 0;
+  }
+}
+
+/// The peer stores what comes with the request and answers with an acknowledgement.
+PEAL_HD bool brings_data(mlx5::Opcode opcode) {
+  return right_for(opcode) == kRemoteWrite || is_send(opcode);
+}
+
+/// a + b where no carry leaves a bit that is set in `boundary`.
+template <class T>
+PEAL_HD T add_in_fields(T a, T b, T boundary) {
+  // Below a boundary bit add as usual; the boundary bits themselves add without carry.
+  return static_cast<T>(((a & ~boundary) + (b & ~boundary)) ^ ((a ^ b) & boundary));
+}
+
+/// One atomic on memory that CPU threads and other queue pairs use too; answers the old value.
+/// `kOrder` is kRelaxed for callers with fences of their own.
+template <class T, auto kOrder = kOrdered>
+PEAL_HD T execute_atomic(std::byte* at, mlx5::Opcode opcode, const AtomicOperands& operands) {
+  Word<T> word(word_at<T>(at));
+  const T value = static_cast<T>(operands.swap_or_add);
+  const T mask = static_cast<T>(operands.compare_mask);
+  if (opcode == mlx5::Opcode::kAtomicFetchAdd ||
+      (opcode == mlx5::Opcode::kAtomicMaskedFetchAdd && mask == 0)) {
+    return word.fetch_add(value, kOrder);
+  }
+  // A swap without a condition that leaves no bit needs no old value.
+  if (opcode != mlx5::Opcode::kAtomicMaskedFetchAdd && mask == 0 &&
+      static_cast<T>(operands.swap_mask) == static_cast<T>(~T{0})) {
+    return word.exchange(value, kOrder);
+  }
+  // A compare-swap that is going to succeed needs no look before it.
+  const bool guesses =
+      opcode != mlx5::Opcode::kAtomicMaskedFetchAdd && mask == static_cast<T>(~T{0});
+  T old = guesses ? static_cast<T>(operands.compare)
+                  : word.load(kOrder == kRelaxed ? kRelaxed : kAcquire);
+  for (;;) {
+    T fresh;
+    if (opcode == mlx5::Opcode::kAtomicMaskedFetchAdd) {
+      fresh = add_in_fields<T>(old, value, mask);
+    } else {
+      if (((old ^ static_cast<T>(operands.compare)) & mask) != 0) return old;
+      const T swapped = static_cast<T>(operands.swap_mask);
+      fresh = static_cast<T>((old & ~swapped) | (value & swapped));
+    }
+    if (word.compare_exchange_strong(old, fresh, kOrder)) return old;
+  }
+}
+
+/// Stores the payload upwards, its last word last.
+PEAL_HD void store_payload(std::byte* to, const Payload& payload) {
+  for (uint32_t i = 0; i < payload.count; ++i) {
+    const Payload::Chunk& chunk = payload.chunk[i];
+    if (i + 1 < payload.count) {
+      copy(to, chunk.memory, chunk.bytes);
+    } else {
+      place(to, chunk.memory, chunk.bytes);
+    }
+    to += chunk.bytes;
+  }
+}
+
+PEAL_HD Answer act_atomic(Port& port, QueuePair& qp, const Packet& packet, std::byte* at,
+                          const Payload& payload) {
+  const bool small = packet.bytes == 4;
+  if (payload.count != 1 || payload.bytes != sizeof(AtomicOperands) ||
+      (!small && packet.bytes != 8)) {
+    return refuse(port, qp, mlx5::Syndrome::kRemoteInvalidRequest);
+  }
+  AtomicOperands operands;
+  memcpy(&operands, payload.chunk[0].memory, sizeof(operands));
+  // 8-byte results are stored in host order, 4-byte results big-endian.
+  const uint64_t old = small ? Be32(execute_atomic<uint32_t>(at, packet.opcode, operands)).raw
+                             : execute_atomic<uint64_t>(at, packet.opcode, operands);
+  return {.value = old};
+}
+
+/// Both ends cut the message into the same packets: one fits in a packet of either, or the path
+/// MTUs are the same. A DC target has the initiator's.
+PEAL_HD bool same_packets(const QueuePair& qp, const Packet& packet) {
+  const uint8_t mine = qp.attributes.mtu;
+  if (qp.service == Service::kDcTarget || packet.mtu == mine) return true;
+  const uint32_t least = packet.mtu < mine ? packet.mtu : mine;
+  return packet.total <= 128u << (least & 7);
+}
+
+/// The receive entry cannot take the message: both ends hear of it. A DC target survives.
+PEAL_HD Answer fail_receive(Port& port, QueuePair& qp, const Arrival& arrival,
+                            mlx5::Syndrome syndrome) {
+  complete_receive(port, qp, arrival, mlx5::CqeOpcode::kResponderError, syndrome);
+  if (qp.service != Service::kDcTarget) qp.state = QpState::kError;
+  return {.verdict = Verdict::kRefused,
+          .syndrome = syndrome == mlx5::Syndrome::kLocalLength
+                          ? mlx5::Syndrome::kRemoteInvalidRequest
+                          : mlx5::Syndrome::kRemoteOperation};
+}
+
+/// There is no receive entry: none now, or none any more because the shared queue failed, and with
+/// it the queue pair that asked.
+PEAL_HD Answer without_entry(Port& port, QueuePair& qp, Claim claim) {
+  if (claim == Claim::kEmpty) {
+    return {.verdict = Verdict::kNotReady, .value = qp.attributes.min_rnr_timer};
+  }
+  if (qp.service != Service::kDcTarget) {
+    qp.state = QpState::kError;
+    port.events.raise(AsyncEvent::Kind::kQpFatal, qp.qpn);
+  }
+  return {.verdict = Verdict::kRefused, .syndrome = mlx5::Syndrome::kRemoteOperation};
+}
+
+/// Executes one packet of a SEND.
+PEAL_HD Answer act_send(Port& port, QueuePair& qp, const Arrival& arrival, const Payload& payload) {
+  const Packet& packet = arrival.packet;
+  const Turn turn(qp.receive.turn, true);
+  const Claim claim = claim_receive(port, qp, arrival.stream);
+  if (claim != Claim::kReady) return without_entry(port, qp, claim);
+  const mlx5::Syndrome wrong = check_receive(port, qp, arrival);
+  if (wrong != mlx5::Syndrome::kNone) return fail_receive(port, qp, arrival, wrong);
+  if (!fill_receive(port, qp, arrival, payload)) {
+    return fail_receive(port, qp, arrival, mlx5::Syndrome::kLocalProtection);
+  }
+  if (packet.offset + packet.bytes < packet.total) return {};
+  const auto kind = packet.opcode == mlx5::Opcode::kSendImm ? mlx5::CqeOpcode::kResponderSendImm
+                                                            : mlx5::CqeOpcode::kResponderSend;
+  complete_receive(port, qp, arrival, kind, mlx5::Syndrome::kNone);
+  return {};
+}
+
+/// Stores what a WRITE brings at once.
+struct StoreNow {
+  PEAL_HD void operator()(std::byte* at, const Payload& payload) const {
+    store_payload(at, payload);
+  }
+};
+
+/// Executes one packet that is new, in order and for this queue pair. `store` is called for the
+/// bytes of a WRITE that may be.
+template <class Store = StoreNow>
+PEAL_HD Answer respond(Port& port, QueuePair& qp, const Arrival& arrival, const Payload& payload,
+                       const Store& store = {}) {
+  using mlx5::Syndrome;
+  const Packet& packet = arrival.packet;
+  if (!responds(qp)) return {.verdict = Verdict::kDropped};
+  const uint32_t right = right_for(packet.opcode);
+  const bool atomic = right == kRemoteAtomic;
+  const bool brings = brings_data(packet.opcode);
+  const bool sends = is_send(packet.opcode);
+  const QueuePairAttributes& allowed = qp.attributes;
+  if ((right == 0 && !sends) || (allowed.access & right) != right ||
+      (atomic && allowed.atomic_mode == 0)) {
+    return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
+  }
+  if (!brings && !allowed.responder_depth_valid) {
+    return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
+  }
+  if (packet.total > kWholeSegment || packet.offset > packet.total ||
+      packet.bytes > packet.total - packet.offset || (brings && payload.bytes != packet.bytes) ||
+      !same_packets(qp, packet)) {
+    return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
+  }
+  if (sends) return act_send(port, qp, arrival, payload);
+  std::byte* at = nullptr;
+  if (packet.total > 0) {  // a message without bytes names no memory
+    const Key* key = find_key(port, packet.rkey);
+    if (key == nullptr || key->pd != qp.pd || (key->access & right) == 0) {
+      return refuse(port, qp, Syndrome::kRemoteAccess);
+    }
+    at = locate(*key, packet.address, packet.total);
+    if (at == nullptr) return refuse(port, qp, Syndrome::kRemoteAccess);
+    at += packet.offset;
+  }
+  if (atomic) {
+    if (packet.total == 0 || (packet.address & (packet.bytes - 1)) != 0 ||
+        !aligned(at, packet.bytes)) {
+      return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
+    }
+    return act_atomic(port, qp, packet, at, payload);
+  }
+  if (!brings) return {.memory = at};
+  const bool notifies =
+      packet.opcode == mlx5::Opcode::kRdmaWriteImm && packet.offset + packet.bytes == packet.total;
+  const Turn turn(qp.receive.turn, notifies);
+  const Claim claim = notifies ? claim_receive(port, qp, arrival.stream) : Claim::kReady;
+  if (claim != Claim::kReady) return without_entry(port, qp, claim);
+  store(at, payload);
+  if (notifies) {
+    complete_receive(port, qp, arrival, mlx5::CqeOpcode::kResponderWriteImm, mlx5::Syndrome::kNone);
+  }
+  return {};
+}
+
+}  // namespace peal::softnic

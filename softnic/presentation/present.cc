@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Text -> Presentation. A line is a list of name=value words, each at most once. What cannot be
+// right is an error, never a default.
+#include "softnic/presentation/present.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <cstring>
+#include <optional>
+
+#include "softnic/engine/address_vector.h"
+#include "softnic/engine/words.h"
+
+namespace peal::softnic {
+
+namespace {
+
+using std::string_view;
+using words::number;
+using words::take_until;
+
+template <class T>
+struct Named {
+  string_view name;
+  T value;
+};
+
+constexpr Named<bool> kLinks[] = {{"ib", false}, {"roce", true}};
+constexpr Named<bool> kYesNo[] = {{"no", false}, {"yes", true}};
+constexpr Named<PortState> kStates[] = {{"active", PortState::kActive},
+                                        {"down", PortState::kDown},
+                                        {"init", PortState::kInit},
+                                        {"armed", PortState::kArmed}};
+constexpr Named<uint8_t> kMtus[] = {{"256", 1}, {"512", 2}, {"1024", 3}, {"2048", 4}, {"4096", 5}};
+constexpr Named<uint32_t> kRefusals[] = {{"devx", kRefuseDevx},
+                                         {"peermem", kRefusePeermem},
+                                         {"uar", kRefuseUar},
+                                         {"atomics", kRefuseAtomics},
+                                         {"relaxed_ordering", kRefuseRelaxedOrdering},
+                                         {"umem_peermem", kRefuseUmemPeermem}};
+constexpr Named<DmaBuf> kDmaBufs[] = {
+    {"none", DmaBuf::kNone}, {"mr", DmaBuf::kRegions}, {"all", DmaBuf::kAll}};
+constexpr Named<Clock> kClocks[] = {
+    {"free", Clock::kFree}, {"real", Clock::kRealTime}, {"both", Clock::kBoth}};
+constexpr Named<Network> kNetworks[] = {
+    {"ib", Network::kInfiniBand}, {"v1", Network::kRoceV1}, {"v2", Network::kRoceV2}};
+constexpr Named<GidRule::Source> kSources[] = {{"link", GidRule::Source::kLink},
+                                               {"ipv4", GidRule::Source::kIpv4},
+                                               {"ipv6", GidRule::Source::kIpv6}};
+
+constexpr uint8_t kDefaultEthernetMtu = 3;  // 1024: what fits an Ethernet frame of 1500
+
+/// The 16 bytes of an IPv6 address, or of an IPv4 one as IPv6 maps it.
+std::optional<std::array<uint8_t, 16>> address(string_view text) {
+  std::array<uint8_t, 16> gid = {};
+  const std::string terminated(text);
+  if (inet_pton(AF_INET6, terminated.c_str(), gid.data()) == 1) return gid;
+  gid = {};
+  gid[10] = gid[11] = 0xff;
+  if (inet_pton(AF_INET, terminated.c_str(), gid.data() + 12) == 1) return gid;
+  return std::nullopt;
+}
+
+/// Calls `take` for each part between commas: one at least, empty ones too.
+template <class Take>
+void for_each_item(string_view list, Take take) {
+  for (;;) {
+    const size_t comma = list.find(',');
+    take(list.substr(0, comma));
+    if (comma == string_view::npos) return;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+/// One line of the presentation, and everything that is said about its errors.
+class Line {
+ public:
+  Line(uint64_t number, string_view text) : number_(number), text_(text) {}
+
+  /// Adds the line's devices to the presentation. False for a line without words.
+  bool read(Presentation* presentation) {
+    string_view rest = text_;
+    while (!rest.empty()) {
+      const string_view word = take_until(rest, " \t\r");
+      if (!word.empty()) take(word);
+    }
+    if (taken_.empty()) return false;
+    complete();
+    const uint64_t count = count_.value_or(1);
+    if (presentation->size() + count > kMaxDevices) {
+      fail(text_, "a process has at most 16 devices");
+    }
+    for (uint64_t i = 0; i < count; ++i) {
+      if (!named()) device_.name = "mlx5_" + std::to_string(presentation->size());
+      const auto same = [this](const PresentedDevice& other) { return other.name == device_.name; };
+      if (std::any_of(presentation->begin(), presentation->end(), same)) {
+        fail(text_, "there is a device " + device_.name + " already");
+      }
+      presentation->push_back(device_);
+    }
+    return true;
+  }
+
+ private:
+  [[noreturn]] void fail(string_view word, const std::string& allowed) const {
+    words::fail(number_, word, allowed);
+  }
+
+  void take(string_view word) {
+    string_view value = word;
+    const string_view name = take_until(value, "=");
+    if (std::find(taken_.begin(), taken_.end(), name) != taken_.end()) {
+      fail(word, "this word stands twice in its line");
+    }
+    if (!take_identity(word, name, value) && !take_port(word, name, value) &&
+        !take_limit(word, name, value)) {
+      fail(word,
+           "a word is devices=, name=, link=, ports=, port=, state=, mtu=, subnet=, gids=, pkeys=, "
+           "udp=, bond=, clock=, refuse=, dmabuf=, max_qp=, max_qp_wr=, max_rd_atom=, "
+           "max_init_rd_atom=, "
+           "force_order= or ooo_sl=");
+    }
+    taken_.push_back(name);
+  }
+
+  bool take_identity(string_view word, string_view name, string_view value) {
+    if (name == "devices") {
+      count_ = within(word, value, 0, kMaxDevices);
+    } else if (name == "name") {
+      device_.name = name_of(word, value);
+    } else if (name == "refuse") {
+      for_each_item(value,
+                    [&](string_view item) { device_.refuses |= one_of(word, item, kRefusals); });
+    } else if (name == "dmabuf") {
+      device_.dma_buf = one_of(word, value, kDmaBufs);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  bool take_port(string_view word, string_view name, string_view value) {
+    if (name == "link") {
+      device_.ethernet = one_of(word, value, kLinks);
+    } else if (name == "ports") {
+      device_.ports = static_cast<uint8_t>(within(word, value, 1, PresentedDevice::kMaxPorts));
+    } else if (name == "port") {
+      device_.port = static_cast<uint8_t>(within(word, value, 1, PresentedDevice::kMaxPorts));
+    } else if (name == "state") {
+      device_.state = one_of(word, value, kStates);
+    } else if (name == "mtu") {
+      device_.mtu = one_of(word, value, kMtus);
+    } else if (name == "subnet") {
+      device_.subnet = within(word, value, 1, ~uint64_t{0});
+    } else if (name == "gids") {
+      take_gids(word, value);
+    } else if (name == "pkeys") {
+      take_pkeys(word, value);
+    } else if (name == "bond") {
+      device_.bonded = static_cast<uint8_t>(within(word, value, 1, PresentedDevice::kMaxPorts));
+    } else if (name == "udp") {
+      const string_view first = take_until(value, "-");
+      device_.min_udp_port = static_cast<uint16_t>(within(word, first, 1, 0xffff));
+      device_.max_udp_port =
+          static_cast<uint16_t>(within(word, value, device_.min_udp_port, 0xffff));
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  bool take_limit(string_view word, string_view name, string_view value) {
+    if (name == "clock") {
+      device_.clock = one_of(word, value, kClocks);
+    } else if (name == "max_qp") {
+      device_.max_qp = static_cast<uint32_t>(within(word, value, 1, 1u << 17));
+    } else if (name == "max_qp_wr") {
+      device_.log_max_qp_wr = log_within(word, value, 1u << 15);
+    } else if (name == "max_rd_atom") {
+      device_.log_responder_depth = log_within(word, value, 16);
+    } else if (name == "max_init_rd_atom") {
+      device_.log_initiator_depth = log_within(word, value, 16);
+    } else if (name == "force_order") {
+      device_.forces_order = one_of(word, value, kYesNo);
+    } else if (name == "ooo_sl") {
+      device_.unordered_levels = static_cast<uint16_t>(within(word, value, 0, 0xffff));
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  uint64_t within(string_view word, string_view value, uint64_t least, uint64_t most) const {
+    const auto n = number(value);
+    if (!n || *n < least || *n > most) {
+      fail(word, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    }
+    return *n;
+  }
+
+  uint8_t log_within(string_view word, string_view value, uint64_t most) const {
+    const auto n = number(value);
+    if (!n || !std::has_single_bit(*n) || *n > most) {
+      fail(word, "a power of two from 1 to " + std::to_string(most));
+    }
+    return static_cast<uint8_t>(std::countr_zero(*n));
+  }
+
+  template <class T, size_t N>
+  T one_of(string_view word, string_view value, const Named<T> (&choices)[N]) const {
+    std::string names;
+    for (const Named<T>& choice : choices) {
+      if (choice.name == value) return choice.value;
+      names += (names.empty() ? "" : ", ") + std::string(choice.name);
+    }
+    fail(word, "one of " + names);
+  }
+
+  std::string name_of(string_view word, string_view value) const {
+    const auto fits = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
+    };
+    if (value.empty() || value.size() > 32 || !std::all_of(value.begin(), value.end(), fits)) {
+      fail(word, "1 to 32 letters, digits, '-', '_'");
+    }
+    return std::string(value);
+  }
+
+  void take_gids(string_view word, string_view value) {
+    device_.gids.clear();
+    for_each_item(value, [&](string_view item) {
+      if (device_.gids.size() == PresentedDevice::kMaxGids) fail(word, "at most 16 GIDs");
+      device_.gids.push_back(gid_rule(word, item));
+    });
+  }
+
+  void take_pkeys(string_view word, string_view value) {
+    device_.pkeys.clear();
+    for_each_item(value, [&](string_view item) {
+      if (device_.pkeys.size() == PresentedDevice::kMaxPkeys) fail(word, "at most 16 P_Keys");
+      device_.pkeys.push_back(static_cast<uint16_t>(within(word, item, 0, 0xffff)));
+    });
+  }
+
+  GidRule gid_rule(string_view word, string_view text) const {
+    if (text == "none") return {.source = GidRule::Source::kNone};
+    string_view from = text;
+    GidRule rule;
+    rule.network = one_of(word, take_until(from, ":"), kNetworks);
+    for (const auto& source : kSources) {
+      rule.source = source.value;
+      if (source.name == from) return rule;
+    }
+    const auto literal = address(from);
+    if (!literal) {
+      fail(word,
+           "a GID is none or TYPE:FROM, FROM one of link, ipv4, ipv6, an IPv4 address, an "
+           "IPv6 address");
+    }
+    rule.source = GidRule::Source::kLiteral;
+    rule.gid = *literal;
+    return rule;
+  }
+
+  bool named(string_view name = "name") const {
+    return std::find(taken_.begin(), taken_.end(), name) != taken_.end();
+  }
+
+  /// What follows from the link layer, and words that do not fit each other.
+  void complete() {
+    if (named() && count_) fail(text_, "name= goes without devices=");
+    if (device_.port > device_.ports) fail(text_, "port= is one of the ports that ports= gives");
+    if (!device_.ethernet && named("udp")) fail(text_, "udp= needs link=roce");
+    if (device_.ethernet && named("subnet")) fail(text_, "subnet= needs link=ib");
+    if (device_.ethernet && named("pkeys")) fail(text_, "pkeys= needs link=ib");
+    if (!device_.ethernet && named("bond")) fail(text_, "bond= needs link=roce");
+    if (device_.ethernet && named("ooo_sl")) fail(text_, "ooo_sl= needs link=ib");
+    if (device_.ethernet && !named("mtu")) device_.mtu = kDefaultEthernetMtu;
+    if (!named("gids") && device_.ethernet) {
+      // As a driver fills it: each address once for every version of RoCE.
+      device_.gids.clear();
+      for (const auto source : {GidRule::Source::kLink, GidRule::Source::kIpv4}) {
+        for (const Network network : {Network::kRoceV1, Network::kRoceV2}) {
+          device_.gids.push_back({.network = network, .source = source});
+        }
+      }
+    }
+    for (const GidRule& rule : device_.gids) {
+      if (rule.source == GidRule::Source::kNone) continue;
+      if ((rule.network != Network::kInfiniBand) != device_.ethernet) {
+        fail(text_, "the GIDs of link=ib are of type ib, those of link=roce v1 or v2");
+      }
+      if (rule.network == Network::kInfiniBand &&
+          (rule.source == GidRule::Source::kIpv4 || rule.source == GidRule::Source::kIpv6)) {
+        fail(text_, "a GID of type ib is ib:link or a literal address");
+      }
+    }
+  }
+
+  uint64_t number_;
+  string_view text_;
+  std::vector<string_view> taken_;
+  std::optional<uint64_t> count_;
+  PresentedDevice device_;
+};
+
+}  // namespace
+
+Presentation parse_presentation(string_view text) {
+  Presentation presentation;
+  bool any = false;
+  words::for_each_line(text, "a presentation", [&](uint64_t line, string_view part) {
+    any |= Line(line, part).read(&presentation);
+  });
+  if (!any) presentation.emplace_back();
+  return presentation;
+}
+
+namespace {
+
+void put(std::array<uint8_t, 16>& gid, size_t at, uint64_t value, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i) {
+    gid[at + i] = static_cast<uint8_t>(value >> (8 * (bytes - 1 - i)));
+  }
+}
+
+/// fe80:: and the modified EUI-64 of the Ethernet address, as a driver makes it.
+std::array<uint8_t, 16> link_local_of(const Mac& mac) {
+  std::array<uint8_t, 16> gid = {0xfe, 0x80};
+  gid[8] = mac[0] ^ 2;
+  gid[9] = mac[1];
+  gid[10] = mac[2];
+  gid[11] = 0xff;
+  gid[12] = 0xfe;
+  std::copy(mac.begin() + 3, mac.end(), gid.begin() + 13);
+  return gid;
+}
+
+}  // namespace
+
+bool is_ipv4(const uint8_t* gid) {
+  constexpr uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  return std::memcmp(gid, kPrefix, sizeof kPrefix) == 0;
+}
+
+Mac mac_of(uint16_t lid) {
+  Mac mac;
+  for (size_t i = 0; i < 4; ++i) mac[i] = static_cast<uint8_t>(kMacPrefix >> (24 - 8 * i));
+  mac[4] = static_cast<uint8_t>(lid >> 8);
+  mac[5] = static_cast<uint8_t>(lid);
+  return mac;
+}
+
+uint16_t lid_of(const Mac& mac) {
+  const uint32_t head = uint32_t{mac[0]} << 24 | uint32_t{mac[1]} << 16 | uint32_t{mac[2]} << 8;
+  return lid_behind(head | mac[3], uint32_t{mac[4]} << 8 | mac[5]);
+}
+
+std::vector<Gid> gid_table(const PresentedDevice& device, uint16_t lid, uint64_t guid) {
+  std::vector<Gid> table;
+  for (const GidRule& rule : device.gids) {
+    Gid gid{.used = rule.source != GidRule::Source::kNone, .network = rule.network, .raw = {}};
+    switch (rule.source) {
+      case GidRule::Source::kNone:
+        break;
+      case GidRule::Source::kLink:
+        if (device.ethernet) {
+          gid.raw = link_local_of(mac_of(lid));
+        } else {
+          put(gid.raw, 0, device.subnet, 8);
+          put(gid.raw, 8, guid, 8);
+        }
+        break;
+      case GidRule::Source::kIpv4:
+        gid.raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 112};
+        put(gid.raw, 14, lid, 2);
+        break;
+      case GidRule::Source::kIpv6:
+        gid.raw = {0xfd, 0x70, 0x65, 0x61, 0x6c};
+        put(gid.raw, 14, lid, 2);
+        break;
+      case GidRule::Source::kLiteral:
+        gid.raw = rule.gid;
+        break;
+    }
+    table.push_back(gid);
+  }
+  return table;
+}
+
+}  // namespace peal::softnic

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which file a registration lies in, from /proc/self, and another process's file, from /proc/PID.
+#include "softnic/wire/lend.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace peal::softnic {
+
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+struct CloseFolder {
+  void operator()(DIR* folder) const { closedir(folder); }
+};
+
+/// A file of this user in ordinary memory (huge pages may run out under who reads) that nobody can
+/// make shorter than `end`.
+bool keeps_its_bytes(int fd, const struct stat& info, uint64_t end) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  struct statfs system;
+  if (fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) return false;
+  return S_ISREG(info.st_mode) && info.st_uid == geteuid() && seals >= 0 &&
+         (seals & F_SEAL_SHRINK) != 0 && end <= static_cast<uint64_t>(info.st_size);
+}
+
+/// The inode of the memfd whose shared mapping holds the memory, and where in it that lies.
+bool find_inode(const std::byte* memory, uint64_t bytes, Offer* offer) {
+  const std::unique_ptr<std::FILE, CloseFile> maps(std::fopen("/proc/self/maps", "re"));
+  const auto begin = reinterpret_cast<uintptr_t>(memory);
+  char line[512];
+  while (maps != nullptr && std::fgets(line, sizeof line, maps.get()) != nullptr) {
+    uintptr_t low = 0;
+    uintptr_t high = 0;
+    char access[5] = {};
+    uint64_t offset = 0;
+    uint64_t inode = 0;
+    char name[8] = {};
+    if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s %" SCNx64 " %*s %" SCNu64 " %7s", &low,
+                    &high, access, &offset, &inode, name) != 6) {
+      continue;
+    }
+    if (begin < low || begin >= high) continue;
+    offer->inode = inode;
+    offer->offset = offset + (begin - low);
+    offer->bytes = bytes;
+    return bytes <= high - begin && access[3] == 's' && std::strcmp(name, "/memfd:") == 0;
+  }
+  return false;
+}
+
+/// Opens the file once more, through the descriptor that the process has.
+bool open_file(Offer* offer) {
+  const std::unique_ptr<DIR, CloseFolder> folder(opendir("/proc/self/fd"));
+  while (const dirent* entry = folder == nullptr ? nullptr : readdir(folder.get())) {
+    const int fd = std::atoi(entry->d_name);
+    struct stat info;
+    if (entry->d_name[0] == '.' || fstat(fd, &info) != 0 || info.st_ino != offer->inode) continue;
+    if (!keeps_its_bytes(fd, info, offer->offset + offer->bytes)) continue;
+    offer->device = info.st_dev;
+    offer->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return offer->fd >= 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+Loan::Loan(uint32_t key, const std::byte* memory, const Offer& offer)
+    : key_(key), memory_(memory), offer_(offer) {}
+
+Loan::Loan(Loan&& other) noexcept : key_(other.key_), memory_(other.memory_), offer_(other.offer_) {
+  other.offer_.fd = -1;
+}
+
+Loan::~Loan() {
+  if (offer_.fd >= 0) close(static_cast<int>(offer_.fd));
+}
+
+std::optional<Loan> Loan::of(uint32_t key, const std::byte* memory, uint64_t bytes) {
+  static std::atomic<uint64_t> ids{0};
+  Offer offer = {};
+  if (bytes < kLeastBytes || !find_inode(memory, bytes, &offer) || !open_file(&offer)) return {};
+  offer.id = ids.fetch_add(1, std::memory_order_relaxed) + 1;
+  offer.pid = getpid();
+  return Loan(key, memory, offer);
+}
+
+bool Loan::covers(const std::byte* at, uint32_t bytes, uint64_t* offset) const {
+  *offset =
+      static_cast<uint64_t>(reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(memory_));
+  return *offset < offer_.bytes && bytes <= offer_.bytes - *offset;
+}
+
+void Loans::add(Loan loan) {
+  for (std::optional<Loan>& slot : loan_) {
+    if (slot) continue;
+    slot.emplace(std::move(loan));
+    return;
+  }
+}
+
+uint32_t Loans::find(const std::byte* at, uint32_t bytes, uint64_t* offset) {
+  if (loan_[last_] && loan_[last_]->covers(at, bytes, offset)) return last_;
+  for (uint32_t slot = 0; slot < kMax; ++slot) {
+    if (loan_[slot] && loan_[slot]->covers(at, bytes, offset)) return last_ = slot;
+  }
+  return kMax;
+}
+
+uint32_t Loans::find(uint64_t id) const {
+  uint32_t slot = 0;
+  while (slot < kMax && !(loan_[slot] && loan_[slot]->id() == id)) ++slot;
+  return slot;
+}
+
+Borrowed::Borrowed(const Offer& offer, std::byte* mapped, size_t mapped_bytes)
+    : offer_(offer), mapped_(mapped), mapped_bytes_(mapped_bytes) {}
+
+Borrowed::~Borrowed() { munmap(mapped_, mapped_bytes_); }
+
+std::unique_ptr<Borrowed> Borrowed::open(const Offer& offer) {
+  const uint64_t end = offer.offset + offer.bytes;
+  if (offer.bytes == 0 || end < offer.bytes || offer.pid <= 0 || offer.fd < 0) return nullptr;
+  const std::string path = "/proc/" + std::to_string(offer.pid) + "/fd/" + std::to_string(offer.fd);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return nullptr;
+  struct stat info;
+  const bool sound = fstat(fd, &info) == 0 && info.st_dev == offer.device &&
+                     info.st_ino == offer.inode && keeps_its_bytes(fd, info, end);
+  const uint64_t first = offer.offset / kPage * kPage;
+  void* const mapped =
+      sound ? mmap(nullptr, end - first, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(first))
+            : MAP_FAILED;
+  close(fd);
+  if (mapped == MAP_FAILED) return nullptr;
+  return std::unique_ptr<Borrowed>(
+      new Borrowed(offer, static_cast<std::byte*>(mapped), end - first));
+}
+
+const std::byte* Borrowed::at(uint64_t offset, uint32_t bytes) const {
+  if (offset >= offer_.bytes || bytes > offer_.bytes - offset) return nullptr;
+  return mapped_ + offer_.offset % kPage + offset;
+}
+
+}  // namespace peal::softnic

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From an address path to the NIC it leads to. What firmware refuses in a path is one thing; where
+// a path that it takes leads is another: switches and the peer's port drop what does not fit, and
+// nobody tells.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "softnic/engine/address_vector.h"
+#include "softnic/presentation/present.h"
+#include "softnic/wire/fabric.h"
+
+namespace peal::softnic {
+
+/// Where packets go and as what. `lid` 0: to nobody.
+struct Route {
+  uint16_t lid = 0;
+  Network network = Network::kInfiniBand;
+};
+
+/// One end of the paths: a device and its place on a fabric.
+class Router {
+ public:
+  /// All three must outlive the router.
+  Router(const Fabric& fabric, const PresentedDevice& device, const std::vector<Gid>& gids)
+      : fabric_(fabric), device_(device), gids_(gids) {}
+
+  /// Why firmware refuses the path, or null. Throws for a NIC of another version; see
+  /// Fabric::refuse_stranger().
+  const char* fault_of(const AddressPath& path) const;
+
+  /// Where a path that is not refused leads. With a GID, and on Ethernet, the peer's port is looked
+  /// up now; a bare LID may name a NIC that is still to come.
+  Route route(const AddressPath& path) const;
+
+  /// The same of the address that a request carries from `port`. What a path would be refused for
+  /// leads to nobody.
+  Way way(const AddressVector& vector, uint8_t port) const;
+
+  /// As what packets leave by that entry of the GID table; on Ethernet by an unused one as RoCE v2.
+  Network network_of(uint8_t source_gid) const;
+
+  /// The Ethernet address behind a GID of the fabric, as address resolution finds it.
+  std::optional<Mac> resolve(const uint8_t (&gid)[16], Network network) const;
+
+ private:
+  Route infiniband(const AddressPath& path) const;
+  Route ethernet(const AddressPath& path) const;
+
+  const Fabric& fabric_;
+  const PresentedDevice& device_;
+  const std::vector<Gid>& gids_;
+};
+
+}  // namespace peal::softnic

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Links over shared memory: set up by the side that asks, accepted when it knocks, dropped when the
+// peer has gone or what it wrote cannot be right.
+#include "softnic/wire/wire.h"
+
+#include <algorithm>
+
+namespace peal::softnic {
+
+namespace {
+
+constexpr uint64_t kLargestRing = 256 << 10;
+constexpr uint64_t kSmallestRing = 32 << 10;
+constexpr uint64_t kSegmentsPerRing = 8;
+constexpr uint64_t kLookEvery = 20'000'000;   // ns, at peers' locks
+constexpr uint64_t kSearchEvery = 1'000'000;  // ns, for a NIC that is not there
+constexpr uint64_t kPublishAfter = 64 << 10;  // bytes of requests
+constexpr int kPacketsPerRound = 256;
+
+LinkHeader& header_of(const Mapping& file) { return *reinterpret_cast<LinkHeader*>(file.memory()); }
+RingMemory request_ring(const Mapping& file, uint64_t bytes) {
+  return {file.memory() + kLinkHeaderBytes, bytes};
+}
+RingMemory answer_ring(const Mapping& file, uint64_t bytes) {
+  return {file.memory() + kLinkHeaderBytes + bytes, bytes};
+}
+
+/// A record between the wires themselves.
+Packet wire_record(PacketKind kind, uint64_t id, uint32_t payload) {
+  Packet packet = {};
+  packet.kind = kind;
+  packet.address = id;
+  packet.payload = payload;
+  return packet;
+}
+
+template <class T>
+Payload payload_of(const T& value) {
+  Payload payload;
+  payload.clear();
+  payload.append(reinterpret_cast<const std::byte*>(&value), sizeof(value));
+  return payload;
+}
+
+/// Out of a ring, where it may lie in two pieces. False if it is not as long.
+template <class T>
+bool copy_out(const Payload& payload, T* value) {
+  if (payload.bytes != sizeof(T)) return false;
+  auto* to = reinterpret_cast<std::byte*>(value);
+  for (uint32_t i = 0; i < payload.count; ++i) {
+    to = std::copy_n(payload.chunk[i].memory, payload.chunk[i].bytes, to);
+  }
+  return true;
+}
+
+}  // namespace
+
+ShmWire::~ShmWire() {
+  for (const Outgoing* link : open_) fabric_.unlink_created_ring(link->lid, link->peer.generation);
+}
+
+SendStatus ShmWire::open(uint16_t lid, uint64_t& generation) {
+  if (lid == 0 || lid > kMaxSlots) return SendStatus::kAbsent;
+  const Outgoing* link = outgoing_[lid].get();
+  if (link == nullptr || link->lost) {
+    return generation == 0 ? set_up(lid, generation) : SendStatus::kLost;
+  }
+  if (generation == 0) generation = link->life;
+  return generation == link->life ? SendStatus::kSent : SendStatus::kLost;
+}
+
+SendStatus ShmWire::set_up(uint16_t lid, uint64_t& generation) {
+  if (now_ < next_search_[lid]) return SendStatus::kAbsent;
+  next_search_[lid] = now_ + kSearchEvery;
+  Peer peer = fabric_.find(lid);
+  if (!peer.found()) return SendStatus::kAbsent;
+  fabric_.unlink_created_ring(lid, peer.generation);  // of a link that was dropped
+  Mapping file;
+  uint64_t ring = kLargestRing;  // less where shared memory is short
+  for (; ring >= kSmallestRing; ring /= 2) {
+    file = fabric_.create_ring(lid, peer.generation, kLinkHeaderBytes + 2 * ring);
+    if (file.valid()) break;
+  }
+  if (!file.valid()) return SendStatus::kAbsent;
+  auto link = std::make_unique<Outgoing>();
+  LinkHeader& header = header_of(file);
+  header.ring_bytes = ring;
+  header.format = format_word(kFabricFormat);
+  link->lid = lid;
+  link->life = generation = ++lives_;
+  link->segment = static_cast<uint32_t>(ring / kSegmentsPerRing);
+  link->requests = RingWriter(&header.requests, request_ring(file, ring));
+  link->answers = RingReader(&header.answers, answer_ring(file, ring));
+  link->file = std::move(file);
+  link->peer = std::move(peer);
+  fabric_.knock(link->peer);
+  open_.push_back(link.get());
+  outgoing_[lid] = std::move(link);
+  return SendStatus::kSent;
+}
+
+SendStatus ShmWire::send(uint16_t lid, const Packet& packet, const Payload& payload) {
+  if (port_down(port_, now_)) return SendStatus::kSent;
+  Outgoing& link = *outgoing_[lid];
+  LentBytes place{};
+  const bool large = payload.count == 1 && payload.bytes >= Loan::kLeastBytes;
+  const uint32_t slot =
+      large ? loans_.find(payload.chunk[0].memory, payload.bytes, &place.at) : Loans::kMax;
+  if (slot != Loans::kMax && (link.borrowed >> slot & 1) != 0) {
+    place.id = loans_[slot].id();
+    return link.send_lent(packet, place);
+  }
+  if (!link.requests.room(record_bytes(payload.bytes))) return SendStatus::kFull;
+  link.requests.append(packet, payload);
+  if (slot != Loans::kMax) link.offer(slot, loans_[slot].offer());
+  if (link.requests.unpublished() > kPublishAfter) link.requests.publish();
+  return SendStatus::kSent;
+}
+
+/// The request, with where its bytes are instead of them.
+SendStatus ShmWire::Outgoing::send_lent(const Packet& packet, const LentBytes& place) {
+  if (!requests.room(record_bytes(sizeof(place)))) return SendStatus::kFull;
+  Packet lean = packet;
+  lean.flags |= kLent;
+  lean.payload = sizeof(place);
+  requests.append(lean, payload_of(place));
+  lent += packet.bytes;
+  if (lent > kPublishAfter) publish();
+  return SendStatus::kSent;
+}
+
+/// Once. Where there is no room, the next packet tries again; where the peer cannot, it is silent.
+/// It never holds more than there are slots, so what had this one before goes first.
+void ShmWire::Outgoing::offer(uint32_t slot, const Offer& offer) {
+  if ((offered >> slot & 1) != 0) return;
+  tell_taken_back();
+  if (!taken_back.empty() || !requests.room(record_bytes(sizeof(offer)))) return;
+  offered |= uint64_t{1} << slot;
+  requests.append(wire_record(PacketKind::kOffer, offer.id, sizeof(offer)), payload_of(offer));
+}
+
+void ShmWire::Outgoing::tell_taken_back() {
+  while (!taken_back.empty() && requests.room(record_bytes(0))) {
+    requests.append(wire_record(PacketKind::kTakeBack, taken_back.back(), 0), Payload{0, 0, {}});
+    taken_back.pop_back();
+  }
+}
+
+void ShmWire::Outgoing::publish() {
+  lent = 0;
+  requests.publish();
+}
+
+void ShmWire::take_back(uint32_t key) {
+  loans_.remove(key, [this](uint32_t slot, uint64_t id) {
+    const uint64_t bit = uint64_t{1} << slot;
+    for (Outgoing* link : open_) {
+      if ((link->offered & bit) != 0) link->taken_back.push_back(id);
+      link->offered &= ~bit;
+      link->borrowed &= ~bit;
+    }
+  });
+}
+
+uint64_t ShmWire::consumed(uint16_t lid) {
+  Outgoing* link = lid <= kMaxSlots ? outgoing_[lid].get() : nullptr;
+  return link == nullptr || link->lost ? ~0ull : link->requests.consumed();
+}
+
+bool ShmWire::lost(uint16_t lid, uint64_t generation) const {
+  const Outgoing* link = lid <= kMaxSlots ? outgoing_[lid].get() : nullptr;
+  return link == nullptr || link->lost || link->life != generation;
+}
+
+void ShmWire::accept(uint16_t lid) {
+  Peer peer = fabric_.find(lid);
+  if (!peer.found()) return;
+  Mapping file = fabric_.open_ring(lid, peer.generation);
+  if (!file.valid()) return;
+  fabric_.unlink_opened_ring(lid, peer.generation);
+  if (file.bytes() < kLinkHeaderBytes) return;
+  LinkHeader& header = header_of(file);
+  const uint64_t ring = header.ring_bytes;  // read once, then checked
+  const bool sound = header.format == format_word(kFabricFormat) && ring >= kSmallestRing &&
+                     ring <= kLargestRing && (ring & (ring - 1)) == 0 &&
+                     file.bytes() == kLinkHeaderBytes + 2 * ring;
+  if (!sound) return;
+  std::erase_if(incoming_, [lid](const auto& link) {
+    if (link->lid == lid) link->place();
+    return link->lid == lid;
+  });
+  auto link = std::make_unique<Incoming>();
+  link->lid = lid;
+  link->port = &port_;
+  link->segment = static_cast<uint32_t>(ring / kSegmentsPerRing);
+  link->requests = RingReader(&header.requests, request_ring(file, ring));
+  link->answers = RingWriter(&header.answers, answer_ring(file, ring));
+  link->peer = std::move(peer);
+  link->file = std::move(file);
+  incoming_.push_back(std::move(link));
+}
+
+void ShmWire::Incoming::acknowledge(const Packet& packet) {
+  if (holds && held.destination != packet.destination) release();
+  held = packet;
+  holds = true;
+}
+
+/// What came over the link is in memory afterwards.
+void ShmWire::Incoming::place() const {
+  if (holds) place_held(*port, held.source);
+}
+
+void ShmWire::Incoming::release() {
+  if (!holds) return;
+  place();
+  holds = false;
+  answers.append(held, Payload{0, 0, {}});
+}
+
+void ShmWire::Incoming::answer(const Packet& packet, const Payload& payload) {
+  release();
+  answers.append(packet, payload);
+}
+
+/// An offer, or the end of one. What cannot be mapped is not answered; false if it is neither.
+bool ShmWire::Incoming::borrow(const Packet& packet, const Payload& payload) {
+  const auto held_already = [&](const auto& one) { return one->id() == packet.address; };
+  if (packet.kind == PacketKind::kTakeBack) {
+    std::erase_if(borrowed, held_already);
+    return true;
+  }
+  Offer offer;
+  if (packet.kind != PacketKind::kOffer || !copy_out(payload, &offer) ||
+      offer.id != packet.address || borrowed.size() >= Loans::kMax ||
+      std::ranges::any_of(borrowed, held_already)) {
+    return false;
+  }
+  auto mapped = Borrowed::open(offer);
+  if (mapped == nullptr) return true;
+  borrowed.push_back(std::move(mapped));
+  answer(wire_record(PacketKind::kBorrowed, offer.id, 0), Payload{0, 0, {}});
+  return true;
+}
+
+/// Makes `payload` the bytes that were lent. False if they are not.
+bool ShmWire::Incoming::find_lent(const Packet& packet, Payload& payload) const {
+  LentBytes place;
+  if (!copy_out(payload, &place)) return false;
+  for (const auto& one : borrowed) {
+    const std::byte* const at = one->id() == place.id ? one->at(place.at, packet.bytes) : nullptr;
+    if (at == nullptr) continue;
+    payload.clear();
+    payload.append(at, packet.bytes);
+    return true;
+  }
+  return false;
+}
+
+/// Serves requests of one link until none is left, or the answers have no room.
+bool ShmWire::serve(Incoming& link) {
+  Packet packet;
+  Payload payload;
+  int served = 0;
+  const bool down = port_down(port_, now_);
+  Server<Incoming> server(port_, link.lid, link, now_);
+  for (; served < kPacketsPerRound && link.requests.peek(packet, payload); ++served) {
+    const bool reads = packet.opcode == mlx5::Opcode::kRdmaRead;
+    if (packet.payload > link.segment || packet.bytes > link.segment ||
+        ((packet.flags & kLent) != 0 && !link.find_lent(packet, payload))) {
+      link.lost = true;
+      break;
+    }
+    const uint64_t answer = record_bytes(reads ? packet.bytes : sizeof(uint64_t));
+    if (!link.answers.room(answer + 2 * record_bytes(0))) break;
+    if (packet.kind != PacketKind::kRequest) {
+      if (!link.borrow(packet, payload)) {
+        link.lost = true;
+        break;
+      }
+    } else if (!down) {
+      server.serve(packet, payload);
+    }
+    link.requests.take();
+  }
+  const bool keeps = link.holds && port_.placement != nullptr &&
+                     port_.placement->keeps(find_qp(port_, link.held.source), now_);
+  if (!keeps) link.release();
+  link.answers.publish();
+  link.requests.publish();
+  if (link.requests.broken() || link.answers.broken()) link.lost = true;
+  return served > 0;
+}
+
+bool ShmWire::take_answers(Outgoing& link) {
+  const bool down = port_down(port_, now_);
+  Packet packet;
+  Payload payload;
+  int taken = 0;
+  for (; taken < kPacketsPerRound && link.answers.peek(packet, payload); ++taken) {
+    if (packet.kind == PacketKind::kBorrowed) {
+      const uint32_t slot = loans_.find(packet.address);
+      if (slot != Loans::kMax) link.borrowed |= link.offered & uint64_t{1} << slot;
+    } else if (!down) {
+      take_answer(port_, packet, payload, now_);
+    }
+    link.answers.take();
+  }
+  link.answers.publish();
+  return taken > 0;
+}
+
+void ShmWire::lose(Outgoing& link) {
+  fabric_.unlink_created_ring(link.lid, link.peer.generation);
+  link.lost = true;
+  link.file = {};
+  link.peer.slot = {};
+}
+
+bool ShmWire::drop_lost() {
+  const bool look = now_ >= next_look_;
+  if (look) next_look_ = now_ + kLookEvery;
+  const size_t before = open_.size() + incoming_.size();
+  std::erase_if(open_, [&](Outgoing* link) {
+    const bool broken = link->requests.broken() || link->answers.broken();
+    if (!broken && (!look || fabric_.alive(link->peer))) return false;
+    // Answers written before the peer went still count.
+    while (!broken && take_answers(*link)) {
+    }
+    lose(*link);
+    return true;
+  });
+  std::erase_if(incoming_, [&](const std::unique_ptr<Incoming>& link) {
+    const bool gone = link->lost || (look && !fabric_.alive(link->peer) && !serve(*link));
+    if (gone) link->place();
+    return gone;
+  });
+  return open_.size() + incoming_.size() != before;
+}
+
+bool ShmWire::poll(uint64_t now) {
+  now_ = now;
+  for (const uint16_t lid : fabric_.knocks()) accept(lid);
+  bool worked = false;
+  for (const auto& link : incoming_) worked |= serve(*link);
+  for (Outgoing* link : open_) worked |= take_answers(*link);
+  worked |= drop_lost();
+  return worked;
+}
+
+void ShmWire::flush() {
+  for (Outgoing* link : open_) {
+    link->tell_taken_back();
+    link->publish();
+  }
+}
+
+}  // namespace peal::softnic
