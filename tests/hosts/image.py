@@ -10,6 +10,10 @@ RDMA_CORE = ("/usr/lib/x86_64-linux-gnu/libibverbs.so.1", "/usr/lib/x86_64-linux
 APPLETS = ("awk", "cat", "grep", "insmod", "ip", "kill", "mkdir", "mount", "sed", "sh")
 
 
+def rdma():
+    return shutil.which("rdma", path="/usr/sbin:/sbin:/usr/bin:/bin")
+
+
 def libraries(files):
     """What the dynamic linker would load for them."""
     text = subprocess.run(["ldd", *files], check=True, capture_output=True, text=True).stdout
@@ -36,10 +40,9 @@ def make(kernel, programs, scratch):
         (root / "bin" / applet).symlink_to("busybox")
     shutil.copytree(kernel / "modules", root / "modules")
 
-    rdma = shutil.which("rdma", path="/usr/sbin:/sbin:/usr/bin:/bin")
-    for program in [rdma, *programs]:
+    for program in [rdma(), *programs]:
         put(program, root / "bin" / pathlib.Path(program).name)
-    for path in {*RDMA_CORE, *libraries([rdma, *programs, *RDMA_CORE])}:
+    for path in {*RDMA_CORE, *libraries([rdma(), *programs, *RDMA_CORE])}:
         put(path, root / path.lstrip("/"))
     put("/etc/libibverbs.d/rxe.driver", root / "etc/libibverbs.d/rxe.driver")
     for program in programs:
