@@ -16,7 +16,7 @@ import time
 
 import network
 
-BOOT_SECONDS = 120
+BOOT_SECONDS = 300
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
