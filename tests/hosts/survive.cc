@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A job that loses PE 1 and goes on: the others see it end in a barrier, mask it, and exchange words. For hosts_test.py.
+// A job that loses PE 1 and goes on: the others see it end in a barrier, mask it, and exchange
+// words. For hosts_test.py.
 #include <signal.h>
 
 #include <chrono>

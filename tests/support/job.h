@@ -4,7 +4,8 @@
 //
 //   TEST(Rma, PutArrives) { on_every_pe([](Runtime& pe) { ... run(pe, grid, kernel, ...); ... }); }
 //
-// Under mpirun, or in a TCP job, a process is one PE and the Runtime is the program's; without it each test runs as
+// Under mpirun, or in a TCP job, a process is one PE and the Runtime is the program's; without it
+// each test runs as
 // --pes=N threads of one process, each with a Runtime of its own. The body is the same.
 #pragma once
 
