@@ -47,7 +47,7 @@ JOBS = [
     ("1223", "ring", "", "ok"),
     ("12", "rma_mptest_program", "RmaBy/0.Puts*:RmaBy/8.Puts*:Rma.*", "8 tests"),
     ("12", "atomics_mptest_program", "AtomicsOn/0.Every*:AtomicsOn/3.Every*:AtomicsOnReals*", "8 tests"),
-    ("12", "signal_mptest_program", "PutSignalBy/0.*:PutSignalBy/8.Add*:WaitOn/*:WaitSets*", "11 tests"),
+    ("12", "signal_mptest_program", "PutSignalBy/0.*:PutSignalBy/8.AddFollowsTheData:WaitOn/*:WaitSets*", "10 tests"),
     ("12", "sync_mptest_program", "Sync.CountsOnFromKernelToKernel", "1 test"),
     # What the NIC refuses comes back in its words.
     ("12", "negative_mptest_program", "Windows.*:Misaligned.EightByteA*", "6 tests"),
@@ -118,7 +118,7 @@ def lose_a_pe_of_another_host(machines):
 def lose_a_host(machines):
     """Nobody says good-bye: the NIC's retries end, and so do the deadlines of those that wait in the bootstrap."""
     pes = start(machines, "13", LONG_JOB,
-                {"PEAL_BOOTSTRAP_TIMEOUT": "20s"})
+                {"PEAL_BOOTSTRAP_TIMEOUT": "15s"})
     under_way(machines, pes)
     machines.power_off(3)
     finish(machines, pes[:1])
