@@ -15,6 +15,7 @@ packages=(
   libgtest-dev googletest libbenchmark-dev libboost-context-dev
   libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev valgrind spin
   clang libclang-rt-14-dev
+  qemu-system-x86 busybox-static cpio iproute2
 )
 
 install_missing() {
@@ -38,6 +39,11 @@ install_missing() {
     exit 1
   fi
   rm -f "$log"
+}
+
+# The kernel of the virtual hosts, for tests/hosts; without it those tests are skipped and say so.
+fetch_kernel() {
+  python3 tests/hosts/kernel.py || echo "tools: no kernel for virtual hosts; the reason is above" >&2
 }
 
 # Bazel's own chatter only when something goes wrong, or on a terminal.

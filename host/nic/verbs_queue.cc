@@ -196,7 +196,8 @@ void VerbsQueue::connect(const RemoteQueue& remote, uint32_t psn) {
   rts.qp_state = IBV_QPS_RTS;
   rts.sq_psn = psn;
   rts.timeout = path.ack_timeout;
-  rts.retry_cnt = path.retry_count;
+  // Seven is for ever in Linux' rxe: a peer that is gone would never become an error.
+  rts.retry_cnt = std::min(path.retry_count, uint8_t{6});
   rts.rnr_retry = settings_.rnr_retry;
   rts.max_rd_atomic = static_cast<uint8_t>(1u << path.log_initiator_depth);
   modify(rts,

@@ -4,7 +4,8 @@
 //
 //   TEST(Rma, PutArrives) { on_every_pe([](Runtime& pe) { ... run(pe, grid, kernel, ...); ... }); }
 //
-// Under mpirun a process is one PE and the Runtime is the program's; without it each test runs as
+// Under mpirun, or in a TCP job, a process is one PE and the Runtime is the program's; without it
+// each test runs as
 // --pes=N threads of one process, each with a Runtime of its own. The body is the same.
 #pragma once
 
@@ -32,7 +33,7 @@ namespace peal::api_test {
 
 /// How this program's tests run; set once by run_tests().
 struct Arrangement {
-  std::optional<Runtime> process_pe;  // under mpirun
+  std::optional<Runtime> process_pe;  // where a process is one PE
   int threads = 3;                    // else
   TransportKind transport = TransportKind::kAuto;
   std::vector<int> rails;  // of PE k: number k modulo their count; none: as configured
@@ -112,7 +113,7 @@ inline int run_tests(int argc, char** argv) {
   return run_main([&] {
     read_arguments(argc, argv);
     Config config = Config::from_environment(environ);
-    if (config.under_mpirun) {
+    if (config.under_mpirun || !config.tcp_id.empty()) {
       config.transport = arrangement().transport;
       if (const auto& rails = arrangement().rails; !rails.empty()) {
         const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");

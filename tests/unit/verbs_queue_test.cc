@@ -72,7 +72,7 @@ TEST_F(VerbsQueueTest, TakesTheStatesWithWhatThePathSays) {
   remote.path.log_responder_depth = 2;
   remote.path.log_initiator_depth = 3;
   remote.path.ack_timeout = 14;
-  remote.path.retry_count = 6;
+  remote.path.retry_count = 5;
   queue.connect(remote, 0x22);
   ASSERT_EQ(fake_.transitions.size(), 3u);
   const auto& [init, init_mask] = fake_.transitions[0];
@@ -93,8 +93,21 @@ TEST_F(VerbsQueueTest, TakesTheStatesWithWhatThePathSays) {
   EXPECT_EQ(rts.qp_state, IBV_QPS_RTS);
   EXPECT_EQ(rts.sq_psn, 0x22u);
   EXPECT_EQ(rts.timeout, 14);
-  EXPECT_EQ(rts.retry_cnt, 6);
+  EXPECT_EQ(rts.retry_cnt, 5);
   EXPECT_EQ(rts.max_rd_atomic, 8);
+}
+
+// Linux' rxe takes 7 as for ever: no error told that a peer was gone, kernels waited out their
+// deadline.
+TEST_F(VerbsQueueTest, RetriesEnd) {
+  const Device device(plain(), "", options());
+  const ProtectionDomain domain(device);
+  VerbsQueue queue(device, domain, 100);
+  RemoteQueue remote;
+  remote.path.mtu = 3;
+  remote.path.retry_count = 7;
+  queue.connect(remote, 0x22);
+  EXPECT_EQ(fake_.transitions.at(2).first.retry_cnt, 6);
 }
 
 // Both fail at 438a779: entry 0 of the table whatever it is, and one question for the next hop.

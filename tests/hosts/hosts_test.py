@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of peal on hosts of their own: the kernel's RDMA stack (rxe), rdma-core, peal's proxy, TCP to start. One boot
+of three virtual hosts serves all jobs, one at a time; the last one loses a host.
+
+    hosts_test.py PROGRAM...        bazel test //tests/hosts:hosts_test gives them
+    hosts_test.py --only NAME ...   the cases with this in their names
+
+JOBS and LOSSES are the list of what must pass. Skipped, with the reason, where Debian's packages are missing.
+"""
+import os
+import pathlib
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from xml.sax.saxutils import quoteattr
+
+import hosts
+import image
+import kernel
+
+SETTINGS = {
+    "PEAL_TRANSPORT": "proxy",
+    "PEAL_HEAP_SIZE": "16M",
+    "PEAL_ACK_TIMEOUT": "17",  # 0.5 s: a dead peer is told from a slow one by seven of these
+    "PEAL_TIMEOUT": "40s",  # a host without KVM is slow
+}
+JOB_SECONDS = 120
+LONG_JOB = f"message_rate --warmup 10 --iters 50 --json --sizes {','.join(['8'] * 100)}"  # a row for each
+
+# Where the PEs are (a digit each: the host), the program, its arguments, what each PE prints or ("N tests") passes.
+JOBS = [
+    ("11", "hello", "", "hello from PE"),
+    ("11", "ring", "", "ok"),
+    ("11", "all_to_all", "", "ok"),
+    ("11", "halo", "", "ok"),
+    ("12", "hello", "", "hello from PE"),
+    ("12", "ring", "", "ok"),
+    ("12", "all_to_all", "", "ok"),
+    ("12", "halo", "", "ok"),
+    ("123", "hello", "", "hello from PE"),
+    ("123", "ring", "", "ok"),
+    ("123", "all_to_all", "", "ok"),
+    ("123", "halo", "", "ok"),
+    ("1223", "ring", "", "ok"),
+    ("12", "rma_mptest_program", "RmaBy/0.Puts*:RmaBy/8.Puts*:Rma.*", "8 tests"),
+    ("12", "atomics_mptest_program", "AtomicsOn/0.Every*:AtomicsOn/3.Every*:AtomicsOnReals*", "8 tests"),
+    ("12", "signal_mptest_program", "PutSignalBy/0.*:PutSignalBy/8.AddFollowsTheData:WaitOn/*:WaitSets*", "10 tests"),
+    ("12", "sync_mptest_program", "Sync.CountsOnFromKernelToKernel", "1 test"),
+    # What the NIC refuses comes back in its words.
+    ("12", "negative_mptest_program", "Windows.*:Misaligned.EightByteA*", "6 tests"),
+]
+
+
+class Wrong(Exception):
+    """A job did otherwise than it should."""
+
+
+def start(machines, where, command, settings=None):
+    """A job over TCP: PE k on host where[k]. PE 0's host listens, at a port that no job before had."""
+    start.port = getattr(start, "port", 20000) + 1
+    root = bytes([10, 0, 0, int(where[0])]).hex()
+    job = {**SETTINGS, "PEAL_TCP_ID": f"{secrets.token_hex(16)}{root}{start.port:04x}", "PEAL_TCP_SIZE": len(where),
+           **(settings or {})}
+    words = " ".join(f"{name}={value}" for name, value in job.items())
+    return [machines.start(int(host), f"env {words} PEAL_TCP_RANK={rank} {command}")
+            for rank, host in enumerate(where)]
+
+
+def finish(machines, pes):
+    machines.wait(lambda: all(pe.status is not None for pe in pes), JOB_SECONDS, "the job")
+
+
+def require(pes, holds, what):
+    if not holds:
+        told = "\n".join(f"PE {rank}, status {pe.status}: {pe.text()}" for rank, pe in enumerate(pes))
+        raise Wrong(f"expected: {what}\n{told}")
+
+
+def run(machines, where, program, arguments, wanted):
+    suite = program.endswith("_mptest_program")
+    command = f"{program} --transport=proxy '--gtest_filter={arguments}'" if suite else f"{program} {arguments}"
+    pes = start(machines, where, command)
+    finish(machines, pes)
+    for pe in pes:
+        require(pes, pe.status == 0, "status 0")
+        if suite:
+            require(pes, f"[  PASSED  ] {wanted}." in pe.lines, f"{wanted} passed")
+    if not suite:
+        require(pes, wanted in pes[0].text(), wanted)
+
+
+def under_way(machines, pes):
+    """Until PE 0 has told its first row."""
+    machines.wait(lambda: "{" in pes[0].text() or pes[0].status is not None, JOB_SECONDS, "the first row")
+    require(pes, pes[0].status is None, "a job that is under way")
+
+
+def lose_a_pe_and_go_on(machines):
+    """PEs of one host hear of it from the operating system: those that are left mask it."""
+    pes = start(machines, "111", "survive")
+    finish(machines, pes)
+    for rank in (0, 2):
+        require(pes, pes[rank].status == 0 and "went on without PE 1" in pes[rank].text(), f"PE {rank} goes on")
+
+
+def lose_a_pe_of_another_host(machines):
+    """Nobody tells of it but the NIC and the connection to PE 0: every wait ends, with an error, and PE 1 is named."""
+    pes = start(machines, "12", LONG_JOB)
+    under_way(machines, pes)
+    machines.kill(pes[1])
+    finish(machines, pes)
+    require(pes, pes[0].status == 1 and "PE 1" in pes[0].text(), "PE 0 ends and names PE 1")
+
+
+def lose_a_host(machines):
+    """Nobody says good-bye: the NIC's retries end, and so do the deadlines of those that wait in the bootstrap."""
+    pes = start(machines, "13", LONG_JOB,
+                {"PEAL_BOOTSTRAP_TIMEOUT": "15s"})
+    under_way(machines, pes)
+    machines.power_off(3)
+    finish(machines, pes[:1])
+    require(pes[:1], pes[0].status == 1 and "PE 1" in pes[0].text(), "PE 0 ends and names PE 1")
+    run(machines, "12", "ring", "", "ok")  # the others are well
+
+
+LOSSES = [lose_a_pe_and_go_on, lose_a_pe_of_another_host, lose_a_host]  # the last one for good
+
+
+def cases():
+    for where, program, arguments, wanted in JOBS:
+        name = f"{program.removesuffix('_mptest_program')}_on_{'_'.join(where)}"
+        yield name, lambda machines, job=(where, program, arguments, wanted): run(machines, *job)
+    for loss in LOSSES:
+        yield loss.__name__, loss
+
+
+def why_not():
+    """What is missing here, or nothing."""
+    for program, package in (("qemu-system-x86_64", "qemu-system-x86"), ("busybox", "busybox-static"), ("cpio", "cpio")):
+        if not shutil.which(program):
+            return f"no {program}: apt-get install {package}"
+    if not image.rdma():
+        return "no rdma: apt-get install iproute2"
+    if not kernel.FOLDER.exists():
+        return "no kernel for virtual hosts: tests/hosts/kernel.py fetches it"
+    return ""
+
+
+def report(results):
+    """results: (name, what is wrong or nothing, seconds), or one (name, None, why it was skipped)."""
+    rows = []
+    for name, wrong, rest in results:
+        mark = f"<skipped message={quoteattr(rest)}/>" if wrong is None else \
+            f"<failure message={quoteattr(wrong)}/>" if wrong else ""
+        rows.append(f'<testcase classname="hosts" name="{name}">{mark}</testcase>')
+    text = f"<testsuites><testsuite name=\"hosts\">{''.join(rows)}</testsuite></testsuites>"
+    if "XML_OUTPUT_FILE" in os.environ:
+        pathlib.Path(os.environ["XML_OUTPUT_FILE"]).write_text(text)
+
+
+def attempt(case, machines):
+    """What is wrong, or nothing; and how long it took."""
+    begin = time.monotonic()
+    wrong = ""
+    try:
+        case(machines)
+    except (Wrong, hosts.Late) as error:
+        wrong = str(error)
+    return wrong, time.monotonic() - begin
+
+
+def main(programs):
+    only = programs[programs.index("--only") + 1:] if "--only" in programs else [""]
+    programs = [program for program in programs if os.path.exists(program)]
+    if why := why_not():
+        print(f"skipped: {why}")
+        report([("all", None, why)])
+        return 0
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = pathlib.Path(folder)
+        initrd = image.make(kernel.FOLDER, programs, scratch)
+        begin = time.monotonic()
+        with hosts.Hosts(3, kernel.FOLDER, initrd, scratch) as machines:
+            print(f"three hosts are up after {time.monotonic() - begin:.1f} s", flush=True)
+            for name, case in cases():
+                if any(word in name for word in only):
+                    results.append((name, *attempt(case, machines)))
+                    print(f"{results[-1][2]:5.1f} s  {name} {results[-1][1]}", flush=True)
+    report(results)
+    return any(wrong for _, wrong, _ in results)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

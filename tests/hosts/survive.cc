@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A job that loses PE 1 and goes on: the others see it end in a barrier, mask it, and exchange
+// words. For hosts_test.py.
+#include <signal.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "peal/peal.h"
+
+namespace {
+
+using peal::Status;
+
+PEAL_KERNEL meet(peal::Context ctx, Status* ended) { *ended = barrier_all(ctx); }
+
+/// Every PE but `without` writes into every other one's word, and finds theirs after the barrier.
+PEAL_KERNEL exchange(peal::Context ctx, uint64_t* words, int without, Status* ended) {
+  *ended = Status::kOk;
+  for (int pe = 0; pe < ctx.n_pes && *ended == Status::kOk; ++pe) {
+    if (pe != without) *ended = p(ctx, words + ctx.pe, uint64_t{7}, pe);
+  }
+  if (*ended == Status::kOk) *ended = barrier_all(ctx);
+  for (int pe = 0; pe < ctx.n_pes && *ended == Status::kOk; ++pe) {
+    if (pe != without && words[pe] != 7) *ended = Status::kTimeout;
+  }
+}
+
+void require(Status seen, Status wanted, const char* what) {
+  if (seen != wanted) throw std::runtime_error(std::string(what) + ": " + to_string(seen));
+}
+
+int live() {
+  peal::Runtime pe = peal::start();
+  auto* const words = pe.allocate<uint64_t>(static_cast<size_t>(pe.n_pes()));
+  Status ended{};
+  peal::launch({}, meet, pe.context(), &ended).wait();
+  require(ended, Status::kOk, "the first barrier");
+  if (pe.my_pe() == 1) raise(SIGKILL);
+  peal::launch({}, meet, pe.context(), &ended).wait();
+  std::fprintf(stderr, "PE %d: %s\n", pe.my_pe(), to_string(ended));
+
+  // The NIC may tell of it before the operating system does.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (pe.lost_pes().empty() && std::chrono::steady_clock::now() < until) {
+    std::this_thread::yield();
+  }
+  pe.mask(pe.lost_pes());
+  peal::launch({}, exchange, pe.context(), words, 1, &ended).wait();
+  require(ended, Status::kOk, "the exchange of those that are left");
+  std::puts("went on without PE 1");
+  return 0;
+}
+
+}  // namespace
+
+int main() { return peal::run_main(live); }
