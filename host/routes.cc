@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "host/base/error.h"
+#include "host/job/together.h"
 
 namespace peal {
 namespace {
@@ -26,7 +27,6 @@ const char* name_of(Route route) {
 
 // What a PE found, as it travels.
 struct Finding {
-  int32_t unreachable;  // a PE, or -1
   int32_t needs_nic;
   int32_t must_settle;
 };
@@ -47,32 +47,27 @@ std::string not_tried(const RouteOptions& options) {
 
 Reachable::Reachable(Bootstrap& bootstrap, const RouteOptions& options,
                      const std::vector<std::byte*>& direct, const std::vector<std::string>& how) {
-  const bool nic_possible = options.asked != TransportKind::kP2p;
-  Finding mine{-1, 0, options.orders_writes ? 0 : 1};
-  for (size_t pe = 0; pe < static_cast<size_t>(bootstrap.size()); ++pe) {
-    directly_.push_back(options.try_p2p() && direct[pe] != nullptr);
-    reasons_.push_back(options.try_p2p() ? how[pe] : not_tried(options));
-    if (directly_.back()) {
-      if (static_cast<int>(pe) != bootstrap.rank()) mine.must_settle = 1;
-      continue;
+  const std::vector<Finding> all = gather_together(bootstrap, [&] {
+    Finding mine{0, options.orders_writes ? 0 : 1};
+    for (size_t pe = 0; pe < static_cast<size_t>(bootstrap.size()); ++pe) {
+      directly_.push_back(options.try_p2p() && direct[pe] != nullptr);
+      reasons_.push_back(options.try_p2p() ? how[pe] : not_tried(options));
+      if (directly_.back()) {
+        if (static_cast<int>(pe) != bootstrap.rank()) mine.must_settle = 1;
+        continue;
+      }
+      mine.needs_nic = 1;
+      if (options.asked != TransportKind::kP2p) continue;
+      fail(ErrorCode::kUnsupported,
+           "no transport reaches PE {}: p2p: {}; ibgda: excluded by PEAL_TRANSPORT=p2p; set "
+           "PEAL_TRANSPORT=ibgda, proxy or auto",
+           pe, reasons_[pe]);
     }
-    mine.needs_nic = 1;
-    if (!nic_possible && mine.unreachable < 0) mine.unreachable = static_cast<int32_t>(pe);
-  }
-  const std::vector<Finding> all = gather(bootstrap, mine);
-  if (mine.unreachable >= 0) {
-    const auto pe = static_cast<size_t>(mine.unreachable);
-    fail(ErrorCode::kUnsupported,
-         "no transport reaches PE {}: p2p: {}; ibgda: excluded by PEAL_TRANSPORT=p2p; set "
-         "PEAL_TRANSPORT=ibgda, proxy or auto",
-         pe, reasons_[pe]);
-  }
-  for (size_t pe = 0; pe < all.size(); ++pe) {
-    needs_nic_ |= all[pe].needs_nic != 0;
-    must_settle_ |= all[pe].must_settle != 0;
-    if (all[pe].unreachable < 0) continue;
-    fail(ErrorCode::kUnsupported, "no transport leads from PE {} to PE {} (its message says why)",
-         pe, all[pe].unreachable);
+    return mine;
+  });
+  for (const Finding& finding : all) {
+    needs_nic_ |= finding.needs_nic != 0;
+    must_settle_ |= finding.must_settle != 0;
   }
 }
 

@@ -6,66 +6,30 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "host/base/error.h"
+#include "host/base/log.h"
+#include "host/contexts/contexts.h"
+#include "host/failures/failure_log.h"
+#include "host/job/live_group.h"
+#include "host/job/together.h"
+#include "host/job/watcher.h"
 #include "host/memory/backing_cuda.h"
 #include "host/nic/hca_list.h"
-#include "host/runtime_state.h"
-#include "host/transport/warn_once.h"
+#include "host/start_up.h"
+#include "host/transport/proxy.h"
+#include "host/windows.h"
 
 namespace peal {
 namespace {
 
-// What each PE must have set alike, compared at start-up.
-struct Agreement {
-  uint64_t heap_bytes;
-  uint32_t queues;
-  uint32_t depth;
-  TransportKind transport;
-  RelaxedOrdering relaxed;
-  SignalOpsSetting signal_ops;
-  bool self_test;
-  ConnectKind connect;
-  Target target;
-  bool operator==(const Agreement&) const = default;
-};
-
-// The two ends of a queue may be carried differently: what matters is whether a NIC is wanted.
-TransportKind agreed_kind(TransportKind kind) {
-  return kind == TransportKind::kProxy ? TransportKind::kIbgda : kind;
-}
-
-const char* target_name(Target target) { return target == Target::kGpu ? "a GPU" : "a CPU"; }
-
-void agree(Bootstrap& bootstrap, const Config& config, Target target) {
-  const std::vector<Agreement> all =
-      gather(bootstrap, Agreement{config.heap_size, static_cast<uint32_t>(config.queues),
-                                  static_cast<uint32_t>(config.queue_depth),
-                                  agreed_kind(config.transport), config.relaxed_ordering,
-                                  config.signal_ops, config.self_test, config.connect, target});
-  for (size_t pe = 0; pe < all.size(); ++pe) {
-    if (all[pe] == all[0]) continue;
-    if (all[pe].target != all[0].target) {
-      fail(ErrorCode::kConfiguration, "PE {} has its kernels on {}, PE 0 on {}: run one program",
-           pe, target_name(all[pe].target), target_name(all[0].target));
-    }
-    fail(
-        ErrorCode::kConfiguration,
-        "PE {} has PEAL_HEAP_SIZE={} PEAL_QUEUES={} PEAL_QUEUE_DEPTH={}, PE 0 has {}, {} and {}{}: "
-        "set them alike on all PEs (mpirun -x NAME)",
-        pe, all[pe].heap_bytes, all[pe].queues, all[pe].depth, all[0].heap_bytes, all[0].queues,
-        all[0].depth,
-        all[pe].transport != all[0].transport     ? ", and another PEAL_TRANSPORT"
-        : all[pe].relaxed != all[0].relaxed       ? ", and another PEAL_RELAXED_ORDERING"
-        : all[pe].signal_ops != all[0].signal_ops ? ", and another PEAL_SIGNAL_OPS"
-        : all[pe].self_test != all[0].self_test   ? ", and another PEAL_SELF_TEST"
-        : all[pe].connect != all[0].connect       ? ", and another PEAL_CONNECT"
-                                                  : "");
-  }
-}
+// A kernel may hear of a death from the NIC before the operating system tells of it.
+constexpr std::chrono::milliseconds kUntilNoticed{2000};
 
 // Memory that kernels use, and memory that they share with the host while they run.
 Backing kernel_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
@@ -75,204 +39,236 @@ Backing shared_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::
   return gpu ? make_pinned_backing(gpu, bytes, name) : make_host_backing(bytes, name);
 }
 
-// What host and kernels tell each other, and a word a PE for wishes, both by context.
-size_t word_bytes(int n_pes) {
-  return kMaxContexts * (sizeof(ContextWords) + static_cast<size_t>(n_pes) * sizeof(uint32_t));
-}
-
-// The heap as the PEs reach it directly.
-PeerMemory map_heap(P2p* p2p, const SymmetricHeap& heap) {
-  if (p2p == nullptr) return {};
-  return p2p->map(heap.base(), heap.bytes(), heap.backing().fd());
+template <class T>
+T* if_any(std::optional<T>& one) {
+  return one ? &*one : nullptr;
 }
 
 }  // namespace
 
-Runtime::State::State(std::unique_ptr<Bootstrap> b, const Config& c, Target t)
+// Destroyed in reverse.
+struct Runtime::Parts {
+  const Config config;
+  const Target target;
+  LiveGroup group;
+  const Log log;
+  std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
+  std::optional<SymmetricHeap> heap;
+  std::optional<ContextTable> table;
+  std::optional<P2p> p2p;
+  std::optional<Rails> rails;  // none: every peer is reached directly
+  std::optional<Routes> routes;
+  std::optional<DeviceTables> tables;
+  std::optional<Windows> windows;
+  Doorbells doorbells;  // by NIC, or
+  Proxies proxies;      // these; neither where there is no NIC
+  std::optional<Prover> prover;
+  std::optional<Linker> linker;  // as rails
+  std::optional<ContextNics> nics;
+  std::optional<Contexts> contexts;
+  std::optional<FailureLog> failures;
+  std::shared_ptr<ContextOwner> default_context;
+  std::optional<Watcher> watcher;
+
+  Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& c, Target t);
+  ~Parts();
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  DeviceTables::Extent extent() const { return {group.size(), rails ? rails->count() : 1}; }
+  void open_memory();
+  void open_transports();
+  void open_nics(bool must_settle);
+  void watch();
+  void take_messages();
+  void report() const;
+};
+
+Runtime::Parts::Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& c, Target t)
     : config(c),
       target(t),
-      bootstrap(std::make_unique<LiveGroup>(
-          std::move(b),
-          std::chrono::duration_cast<std::chrono::milliseconds>(c.bootstrap_timeout))),
-      log(config.log, bootstrap->rank()),
-      gpu(open_gpu()),
-      heap(kernel_memory(gpu, config.heap_size, "peal-heap"), *bootstrap),
-      sync_flags(reinterpret_cast<uint64_t*>(
-          heap.reserve_internal(kMaxContexts * flag_bytes() + sizeof(uint64_t)))),
-      test_cells(heap.reserve_internal(static_cast<size_t>(bootstrap->size()) *
-                                       Queues::ProvingGround::kSlots * kSelfTestCell)),
-      word_memory(shared_memory(gpu, word_bytes(bootstrap->size()), "peal-words")),
-      words(reinterpret_cast<ContextWords*>(word_memory.address())),
-      p2p(route_options().try_p2p()
-              ? std::optional<P2p>(std::in_place, *bootstrap, bootstrap->places(), gpu)
-              : std::nullopt),
-      mapped_heap(map_heap(p2p ? &*p2p : nullptr, heap)),
-      reachable(*bootstrap, route_options(), mapped_heap.direct, mapped_heap.how),
-      rails(reachable.needs_nic()
-                ? std::optional<Rails>(std::in_place, config, gpu, *bootstrap, log, on_one_host())
-                : std::nullopt),
-      routes(reachable, route_options(rails ? rails->why_proxy() : "")),
-      tables(kernel_memory(gpu, DeviceTables::bytes(extent()), "peal-tables"), extent()),
-      windows(*bootstrap, tables,
-              {.routes = routes,
-               .rails = rails ? &*rails : nullptr,
-               .p2p = p2p ? &*p2p : nullptr,
-               .gpu = gpu}) {
-  windows.add_mapped(heap.base(), heap.bytes(), std::move(mapped_heap));
-  if (rails) {
-    const bool proxied = routes.by_nic() == Route::kProxy;
-    if (proxied) proxies.resize(rails->nics().size());
-    for (const IbgdaNic& nic : rails->nics()) {
-      if (!proxied) doorbells.emplace_back(nic.device, gpu, config.doorbell);
+      group(std::move(bootstrap),
+            std::chrono::duration_cast<std::chrono::milliseconds>(c.bootstrap_timeout)),
+      log(c.log, group.rank()) {
+  open_memory();
+  open_transports();
+  together(group, [&] { watch(); });
+  default_context = contexts->create({}, Reach::kGpu);
+}
+
+void Runtime::Parts::open_memory() {
+  Backing memory = together(group, [&] {
+    if (target == Target::kGpu) {
+      const auto me = static_cast<size_t>(group.rank());
+      gpu = Gpu::open(config.device, rank_on_host(group.places(), me));
+      gpu->make_current();
     }
-    warn_of_nics();
+    table.emplace(shared_memory(gpu, ContextTable::bytes(group.size()), "peal-words"),
+                  group.size());
+    return kernel_memory(gpu, config.heap_size, "peal-heap");
+  });
+  heap.emplace(std::move(memory), group);
+}
+
+void Runtime::Parts::open_transports() {
+  RouteOptions options{
+      .asked = config.transport, .target = target, .orders_writes = !gpu || gpu->orders_writes()};
+  PeerMemory mapped;
+  if (options.try_p2p()) {
+    p2p.emplace(group, group.places(), gpu);
+    mapped = p2p->map(heap->base(), heap->bytes(), heap->backing().fd());
   }
-  if (rails) linker = std::make_unique<Linker>(*this);
-  default_context = create_context({}, Reach::kGpu);
-}
-
-std::shared_ptr<Gpu> Runtime::State::open_gpu() const {
-  if (target == Target::kCpu) return nullptr;
-  auto opened = Gpu::open(
-      config.device, rank_on_host(bootstrap->places(), static_cast<size_t>(bootstrap->rank())));
-  opened->make_current();
-  return opened;
-}
-
-bool Runtime::State::on_one_host() const {
-  const std::vector<Place>& places = bootstrap->places();
-  return std::ranges::all_of(places,
-                             [&](const Place& place) { return same_host(place, places[0]); });
-}
-
-// Of what was found once they were open.
-void Runtime::State::warn_of_nics() {
-  std::vector<std::string> lines = rails->nics()[0].device.path_settings().ignored;
-  for (const Doorbell& doorbell : doorbells) {
-    if (!doorbell.warning().empty()) lines.push_back(doorbell.warning());
+  const Reachable reachable(group, options, mapped.direct, mapped.how);
+  if (reachable.needs_nic()) {
+    const bool one_host = std::ranges::all_of(
+        group.places(), [&](const Place& p) { return same_host(p, group.places()[0]); });
+    rails.emplace(config, gpu, group, log, one_host);
+    options.why_proxy = rails->why_proxy();
   }
-  if (gpu && !gpu->orders_writes()) lines.push_back(warning_of_writes());
-  std::vector<std::string> names;
-  for (const IbgdaNic& nic : rails->nics()) names.push_back(nic.device.name());
-  warn_once(*bootstrap, log, fmt::format("{}", fmt::join(lines, "\n")), std::move(names));
+  routes.emplace(reachable, options);
+  together(group, [&] {
+    tables.emplace(kernel_memory(gpu, DeviceTables::bytes(extent()), "peal-tables"), extent());
+  });
+  windows.emplace(
+      group, *tables,
+      WindowTransports{.routes = *routes, .rails = if_any(rails), .p2p = if_any(p2p), .gpu = gpu});
+  windows->add_mapped(heap->base(), heap->bytes(), std::move(mapped));
+  together(group, [&] {
+    if (rails) open_nics(reachable.must_settle());
+    contexts.emplace(Contexts::Parts{.config = config,
+                                     .log = log,
+                                     .group = group,
+                                     .heap = *heap,
+                                     .tables = *tables,
+                                     .table = *table,
+                                     .nics = if_any(nics),
+                                     .gpu = gpu.get()});
+    failures.emplace(*table, group, log);
+  });
+  if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());
 }
 
-std::string Runtime::State::warning_of_writes() const {
-  const bool proxied = routes.by_nic() == Route::kProxy;
-  return fmt::format(
-      "{}: {}: a kernel that saw a signal may not see its data yet; call quiet between a put and "
-      "its "
-      "signal, as quiet and barriers {}, or use Hopper or newer",
-      gpu->name(), gpu->describe_writes(),
-      proxied ? "wait for data (get and fetching operations do not, for a CPU thread posts them)"
-              : "and get and fetching operations wait for data");
-}
-
-std::string Runtime::State::describe_rails() const {
-  std::string text = rails->why();
-  if (rails->count() == 1) return text;
-  text += fmt::format("; {} rails in the job", rails->count());
-  if (static_cast<uint32_t>(config.queues) >= rails->count()) return text;
-  return text + fmt::format(", of which PEAL_QUEUES={0} uses {0}: set it to {1} or more",
-                            config.queues, rails->count());
-}
-
-std::string Runtime::State::nic_name() const {
-  if (rails) return rails->model();
-  if (!gpu) return "shared-memory";
-  switch (p2p->link()) {
-    case P2p::Link::kNvlink:
-      return "nvlink";
-    case P2p::Link::kPcie:
-      return "pcie";
-    case P2p::Link::kNone:
-      break;
+// Behind the heap's window: the software NIC may have gone to a GPU with it.
+void Runtime::Parts::open_nics(bool must_settle) {
+  const bool proxied = routes->by_nic() == Route::kProxy;
+  if (proxied) proxies.resize(rails->nics().size());
+  for (const IbgdaNic& nic : rails->nics()) {
+    if (!proxied) doorbells.emplace_back(nic.device, gpu, config.doorbell);
   }
-  return "none";
+  const std::byte* const cells = heap->reserve_internal(Prover::cell_bytes(group.size()));
+  prover.emplace(group, *rails, *tables, heap->offset_of(cells), config.bootstrap_timeout);
+  linker.emplace(group, *table, *prover, gpu, config, log);
+  nics.emplace(ContextNics{.rails = *rails,
+                           .carrier = {proxied ? nullptr : &doorbells, &proxies},
+                           .prover = *prover,
+                           .linker = *linker,
+                           .must_settle = must_settle});
+}
+
+void Runtime::Parts::watch() {
+  watcher.emplace(group.places(), group.channel().fd(),
+                  Watcher::Calls{.lost = [this](int pe, int pid) { failures->peer_lost(pe, pid); },
+                                 .message = [this] { take_messages(); },
+                                 .broken =
+                                     [this](const std::string& why) {
+                                       failures->abort(nullptr,
+                                                       "it hears of no other PE any more: " + why);
+                                     }});
+}
+
+void Runtime::Parts::take_messages() {
+  while (auto message = group.channel().receive()) {
+    switch (message->kind) {
+      case Message::Kind::kAbort:
+        failures->deliver(*message);
+        break;
+      case Message::Kind::kExchange:
+        group.deliver(std::move(*message));
+        break;
+      case Message::Kind::kLink:
+        if (linker) linker->deliver(std::move(*message));
+        break;
+    }
+  }
+}
+
+// The peers' kernels may still be using this PE's memory until they arrive here too, and this PE
+// may have theirs mapped: nothing is released before all mappings are.
+Runtime::Parts::~Parts() {
+  if (group.lost_pes().empty()) failures->close();
+  try {
+    group.barrier();
+    if (linker) linker->stop();  // while its peers' queues are there
+    windows->unmap();
+    group.barrier();
+  } catch (const std::exception& error) {
+    log.warn("runtime", "at the end of the job: {}", error.what());
+  }
+}
+
+void Runtime::Parts::report() const {
+  if (group.rank() == 0) {
+    log.print("config", config.describe());
+    for (size_t i = 0; rails && i < rails->nics().size(); ++i) {
+      log.print("nic", rails->nics()[i].device.description());
+    }
+    const size_t overhead = DeviceTables::bytes(extent()) + default_context->bytes();
+    log.print("runtime",
+              fmt::format("{} PEs, heap {}, {} queues of {} WQEBBs per peer, {} beside the heap",
+                          group.size(), format_size(heap->bytes()), rails ? config.queues : 0,
+                          config.queue_depth, format_size(overhead)));
+  }
+  if (rails) {
+    log.print("nic", describe_rails(*rails, config));
+    if (group.rank() == 0) log.print("signals", rails->signal_ops().why);
+    for (const IbgdaNic& nic : rails->nics()) log.print("path", nic.device.path_description());
+    log.print("nic", fmt::format("heap: {}; {}", windows->describe_registration(),
+                                 default_context->links()->queues().describe_registration()));
+    for (const Doorbell& doorbell : doorbells) log.print("nic", doorbell.describe());
+    if (!proxies.empty()) {
+      log.print("nic",
+                fmt::format("CPU threads post for kernels: {} (docs/proxy.md)", proxies.size()));
+    }
+  }
+  if (gpu) {
+    log.print("gpu",
+              fmt::format("GPU {}, {}; {}", gpu->index(), gpu->name(), gpu->describe_writes()));
+  }
+  log.print("transport", routes->describe());
 }
 
 Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target) {
   if (bootstrap == nullptr) fail(ErrorCode::kInvalidArgument, "Runtime: the bootstrap is null");
   nic::HcaList::from(config, true);  // a wrong PEAL_HCA is refused also where no NIC is needed
-  agree(*bootstrap, config, target);
-  state_ = std::make_unique<State>(std::move(bootstrap), config, target);
-  State& s = *state_;
-  s.watcher = std::make_unique<Watcher>(
-      s.bootstrap->places(), s.bootstrap->channel().fd(),
-      Watcher::Calls{.lost = [&s](int pe, int pid) { s.peer_lost(pe, pid); },
-                     .message = [&s] { s.take_messages(); },
-                     .tick = [&s] { s.tell_callback(); }});
-  if (!config.info) return;
-  if (s.bootstrap->rank() == 0) {
-    s.log.print("config", config.describe());
-    if (s.rails) {
-      for (const IbgdaNic& nic : s.rails->nics()) s.log.print("nic", nic.device.description());
-    }
-    s.log.print("runtime",
-                fmt::format("{} PEs, heap {}, {} queues of {} WQEBBs per peer, {} beside the heap",
-                            n_pes(), format_size(s.heap.bytes()), s.rails ? config.queues : 0,
-                            config.queue_depth, format_size(overhead_bytes())));
-  }
-  if (s.rails) {
-    s.log.print("nic", s.describe_rails());
-    if (s.bootstrap->rank() == 0) s.log.print("signals", s.rails->signal_ops().why);
-    for (const IbgdaNic& nic : s.rails->nics()) {
-      s.log.print("path", nic.device.path_description());
-    }
-    s.log.print("nic", fmt::format("heap: {}; {}", s.windows.describe_registration(),
-                                   s.default_context->describe_registration()));
-    for (const Doorbell& doorbell : s.doorbells) s.log.print("nic", doorbell.describe());
-    if (!s.proxies.empty()) {
-      s.log.print(
-          "nic", fmt::format("CPU threads post for kernels: {} (docs/proxy.md)", s.proxies.size()));
-    }
-  }
-  if (s.gpu) {
-    s.log.print("gpu", fmt::format("GPU {}, {}; {}", s.gpu->index(), s.gpu->name(),
-                                   s.gpu->describe_writes()));
-  }
-  s.log.print("transport", s.routes.describe());
+  agree_on_settings(*bootstrap, config, target);
+  parts_ = std::make_unique<Parts>(std::move(bootstrap), config, target);
+  if (config.info) parts_->report();
 }
 
-Runtime::~Runtime() {
-  if (state_ == nullptr) return;
-  // The peers' kernels may still be using this PE's memory until they arrive here too, and this PE
-  // may have theirs mapped: nothing is released before all mappings are.
-  state_->closing = state_->bootstrap->lost_pes().empty();
-  try {
-    state_->bootstrap->barrier();
-    if (state_->linker) state_->linker->stop();  // while its peers' queues are there
-    state_->windows.unmap();
-    state_->bootstrap->barrier();
-  } catch (const std::exception& error) {
-    state_->log.warn("runtime", "at the end of the job: {}", error.what());
-  }
-  state_->watcher.reset();
-}
-
+Runtime::~Runtime() = default;
 Runtime::Runtime(Runtime&&) noexcept = default;
 Runtime& Runtime::operator=(Runtime&&) noexcept = default;
 
-int Runtime::my_pe() const { return state_->bootstrap->rank(); }
-int Runtime::n_pes() const { return state_->bootstrap->size(); }
-const Config& Runtime::config() const { return state_->config; }
+int Runtime::my_pe() const { return parts_->group.rank(); }
+int Runtime::n_pes() const { return parts_->group.size(); }
+const Config& Runtime::config() const { return parts_->config; }
 
-void* Runtime::malloc(size_t bytes) { return state_->heap.malloc(bytes); }
-void* Runtime::calloc(size_t count, size_t bytes) { return state_->heap.calloc(count, bytes); }
+void* Runtime::malloc(size_t bytes) { return parts_->heap->malloc(bytes); }
+void* Runtime::calloc(size_t count, size_t bytes) { return parts_->heap->calloc(count, bytes); }
 void* Runtime::align(size_t alignment, size_t bytes) {
-  return state_->heap.align(alignment, bytes);
+  return parts_->heap->align(alignment, bytes);
 }
-void Runtime::free(void* pointer) { state_->heap.free(pointer); }
+void Runtime::free(void* pointer) { parts_->heap->free(pointer); }
 
 void Runtime::copy_in(void* symmetric, const void* host, size_t bytes) {
-  state_->heap.backing().copy_in(static_cast<std::byte*>(symmetric), host, bytes);
+  parts_->heap->backing().copy_in(static_cast<std::byte*>(symmetric), host, bytes);
 }
 void Runtime::copy_out(void* host, const void* symmetric, size_t bytes) const {
-  state_->heap.backing().copy_out(host, static_cast<const std::byte*>(symmetric), bytes);
+  parts_->heap->backing().copy_out(host, static_cast<const std::byte*>(symmetric), bytes);
 }
 
 void Runtime::register_window(void* address, size_t bytes) {
-  state_->windows.add_everywhere(static_cast<std::byte*>(address), bytes);
+  parts_->windows->add_everywhere(static_cast<std::byte*>(address), bytes);
 }
 
 void Runtime::register_local(void* address, size_t bytes) {
@@ -280,7 +276,7 @@ void Runtime::register_local(void* address, size_t bytes) {
     fail(ErrorCode::kInvalidArgument,
          "register_local: {} bytes at {}: there is nothing to register", bytes, fmt::ptr(address));
   }
-  state_->windows.add_local(static_cast<std::byte*>(address), bytes);
+  parts_->windows->add_local(static_cast<std::byte*>(address), bytes);
 }
 
 void detail::refuse_context(const ContextFields& made, uint32_t version, size_t bytes) {
@@ -291,26 +287,100 @@ void detail::refuse_context(const ContextFields& made, uint32_t version, size_t 
        made.version, made.bytes, version, bytes);
 }
 
-const ContextFields& Runtime::default_context() const { return state_->default_context->fields(); }
+const ContextFields& Runtime::default_context() const { return parts_->default_context->fields(); }
 
 std::shared_ptr<const ContextFields> Runtime::create_context(const ContextOptions& options,
                                                              Reach reach) {
-  const auto owner = state_->create_context(options, reach);
+  const auto owner = parts_->contexts->create(options, reach);
   return {owner, &owner->fields()};
 }
 
-void Runtime::barrier() { state_->bootstrap->barrier(); }
+void Runtime::barrier() { parts_->group.barrier(); }
 
-const char* Runtime::transport() const { return state_->routes.name(); }
+Status Runtime::status() const { return parts_->failures->status(); }
+Failure Runtime::failure() const { return parts_->failures->first(); }
 
-std::string Runtime::nic() const { return state_->nic_name(); }
+void Runtime::on_failure(std::function<void(const Failure&)> callback) {
+  parts_->failures->on_failure(std::move(callback));
+}
+
+void Runtime::check() const {
+  const Failure f = failure();
+  if (f.status == Status::kOk) return;
+  fail(f.status == Status::kPeerLost ? ErrorCode::kPeerLost : ErrorCode::kSystem, "PE {}: {}",
+       my_pe(), f.text);
+}
+
+size_t Runtime::recover() {
+  const size_t resets = parts_->contexts->recover();
+  parts_->failures->start_again();
+  return resets;
+}
+
+std::vector<int> Runtime::lost_pes() const { return parts_->group.lost_pes(); }
+
+void Runtime::mask(const std::vector<int>& pes) {
+  LiveGroup& group = parts_->group;
+  std::vector<int> watched;
+  for (const int pe : pes) {
+    if (pe < 0 || pe >= group.size()) {
+      fail(ErrorCode::kInvalidArgument, "mask: there is no PE {}; PEs are 0 to {}", pe,
+           group.size() - 1);
+    }
+    if (pe == group.rank()) fail(ErrorCode::kInvalidArgument, "mask: PE {} is this one", pe);
+    const Place& there = group.places()[static_cast<size_t>(pe)];
+    const bool here = same_process(there, group.places()[static_cast<size_t>(group.rank())]);
+    if (here || parts_->watcher->watches(pe)) watched.push_back(pe);
+  }
+  if (const int alive = group.await_lost(watched, kUntilNoticed); alive >= 0) {
+    fail(
+        ErrorCode::kInvalidArgument,
+        "mask: PE {} (process {}) has not ended; it would still use this PE's memory: end it first",
+        alive, group.places()[static_cast<size_t>(alive)].pid);
+  }
+  for (const int pe : pes) group.mask(pe);
+  parts_->failures->forget_losses();
+  if (group.masked_pes().empty()) return;
+  parts_->contexts->leave_masked_out();
+  recover();
+}
+
+void Runtime::abort(std::string_view reason) { parts_->failures->abort(nullptr, reason); }
+
+void Runtime::abort(const ContextFields& context, std::string_view reason) {
+  parts_->failures->abort(&context, reason);
+}
+
+std::string Runtime::dump() const {
+  const Failure f = failure();
+  std::string text =
+      fmt::format("PE {} of {}: transport {}, NIC {}, {}\n", my_pe(), n_pes(), transport(), nic(),
+                  f.status == Status::kOk ? "no failure" : "failure: " + f.text);
+  for (const Doorbell& doorbell : parts_->doorbells) {
+    if (!doorbell.assisted()) continue;
+    text += fmt::format("{}; passed on {} doorbells\n", doorbell.describe(), doorbell.passed_on());
+  }
+  std::string queues;
+  parts_->table->for_each(
+      [&](const ContextOwner& context) { queues += context.describe_queues(); });
+  if (queues.empty()) return text;
+  return text +
+         fmt::format(
+             "{:>7} {:>5} {:>5} {:>8} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {:<10} {}\n",
+             "context", "queue", "peer", "QP", "depth", "reserved", "published", "rung",
+             "completed", "last CQE of", "NIC", "status") +
+         queues;
+}
+
+const char* Runtime::transport() const { return parts_->routes->name(); }
+
+std::string Runtime::nic() const {
+  return nic_name(if_any(parts_->rails), if_any(parts_->p2p), parts_->gpu.get());
+}
 
 size_t Runtime::overhead_bytes() const {
-  size_t bytes = sizeof(State) + DeviceTables::bytes(state_->extent());
-  const std::lock_guard lock(state_->contexts_mutex);
-  for (const auto& weak : state_->contexts) {
-    if (const auto context = weak.lock()) bytes += context->bytes();
-  }
+  size_t bytes = sizeof(Parts) + DeviceTables::bytes(parts_->extent());
+  parts_->table->for_each([&](const ContextOwner& context) { bytes += context.bytes(); });
   return bytes;
 }
 

@@ -2,12 +2,12 @@
 //
 // The host side of peal: one Runtime is one PE of one job. Several may live in one process.
 //
+// clang-format off
 //   peal::Runtime pe(bootstrap, config);
-//   auto* box = pe.allocate<uint64_t>(16);  // collective; same offset on every PE
-//
+//   auto* box = pe.allocate<uint64_t>(16);                    // collective; same offset on every PE
 //   peal::launch({.blocks = 1, .threads = 32}, kernel, pe.context(), box).wait();
-//
-//   pe.check();  // throws what a kernel ran into
+//   pe.check();                                               // throws what a kernel ran into
+// clang-format on
 //
 // Everything here may throw peal::Error. "Collective" calls are made by all PEs in the same order,
 // by one thread.
@@ -25,7 +25,8 @@
 #include "device/context.h"
 #include "host/base/config.h"
 #include "host/bootstrap.h"
-#include "host/failure.h"
+#include "host/contexts/options.h"
+#include "host/failures/failure.h"
 
 namespace peal {
 
@@ -50,24 +51,18 @@ const ContextFields& readable(const ContextFields& made) {
 
 }  // namespace detail
 
-/// What a context of one's own may differ in. 0 = as configured.
-struct ContextOptions {
-  uint32_t queues_per_peer = 0;
-  uint32_t depth = 0;                     // WQEBBs per queue, power of two
-  std::chrono::microseconds timeout{-1};  // of every wait; 0 = none, negative = as configured
-};
-
 /// Owns a context's queues; value() is what kernels take. Must not outlive its Runtime, nor end
 /// while a kernel uses it, nor before the peers are done with it (call Runtime::barrier() first).
 template <Reach R>
 class OwnedContext {
  public:
+  /// For Runtime::make_context().
+  explicit OwnedContext(std::shared_ptr<const ContextFields> fields) : fields_(std::move(fields)) {}
+
   /// Throws kUnsupported when the library is of another version than the headers.
   BasicContext<R> value() const { return {detail::readable(*fields_)}; }
 
  private:
-  friend class Runtime;
-  explicit OwnedContext(std::shared_ptr<const ContextFields> fields) : fields_(std::move(fields)) {}
   std::shared_ptr<const ContextFields> fields_;  // within their owner
 };
 
@@ -83,6 +78,7 @@ class Runtime {
                    Target target = PEAL_TARGET);
   ~Runtime();
   Runtime(Runtime&&) noexcept;
+  /// Ends this PE's Runtime of before as destruction does, which is collective.
   Runtime& operator=(Runtime&&) noexcept;
 
   int my_pe() const;
@@ -142,12 +138,12 @@ class Runtime {
   /// follows from the end of a PE is told as kPeerLost.
   Failure failure() const;
 
-  /// Has `callback` called once with failure(), from a thread of peal's own, when there is one:
-  /// within some milliseconds of a kernel's error, at once after the end of a PE or an abort. After
-  /// recover() it may be called again. It may use everything here that is not collective, and may
-  /// not destroy the Runtime, which waits for it; what it throws is logged. An empty function ends
-  /// that. While one is installed, peal looks at its alarm words every millisecond; kernels pay
-  /// nothing.
+  /// Has `callback` called once with failure(), from a thread of its own, when there is one: within
+  /// some milliseconds of a kernel's error, at once after the end of a PE or an abort. After
+  /// recover() it may be called again. It may use everything here that is not collective, and wait
+  /// for a thread that is in a collective call; it may not destroy the Runtime, which waits for it.
+  /// What it throws is logged. An empty function ends that. While one is installed, peal looks at
+  /// its alarm words every millisecond; kernels pay nothing.
   void on_failure(std::function<void(const Failure&)> callback);
 
   /// Throws Error with failure().text unless all is well.
@@ -201,9 +197,8 @@ class Runtime {
  private:
   const ContextFields& default_context() const;
   std::shared_ptr<const ContextFields> create_context(const ContextOptions& options, Reach reach);
-  friend class Linker;
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace peal

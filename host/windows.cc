@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Whatever can fail on one PE is told to all before anybody throws: none waits for one that did.
 #include "host/windows.h"
 
 #include <algorithm>
@@ -10,12 +8,13 @@
 #include <utility>
 
 #include "host/base/error.h"
+#include "host/job/together.h"
 
 namespace peal {
 namespace {
 
 // What a PE would make a window of.
-struct Wish {
+struct Request {
   uint64_t bytes;
   uint64_t in_page;  // offset of its first byte
   uint64_t windows;  // in use already
@@ -24,12 +23,10 @@ struct Wish {
 // Keys by rail.
 using RailKeys = std::array<Be32, mlx5::kMaxRails>;
 
-// What came of it.
+// By what the others reach it.
 struct Part {
   RailKeys rkeys;
   RailKeys word_rkeys;
-  uint32_t refused;     // by a NIC
-  int32_t unreachable;  // a PE whose part cannot be mapped here, or -1
 };
 
 }  // namespace
@@ -49,12 +46,12 @@ uint64_t Windows::first_offset(const std::byte* address) const {
 }
 
 void Windows::agree(const std::byte* address, size_t bytes) {
-  const std::vector<Wish> all =
-      gather(bootstrap_, Wish{.bytes = address == nullptr ? 0 : bytes,
-                              .in_page = nic::MemoryRegion::first_offset(address),
-                              .windows = tables_.window_count()});
+  const std::vector<Request> all =
+      gather(bootstrap_, Request{.bytes = address == nullptr ? 0 : bytes,
+                                 .in_page = nic::MemoryRegion::first_offset(address),
+                                 .windows = tables_.window_count()});
   for (size_t pe = 0; pe < all.size(); ++pe) {
-    const Wish& one = all[pe];
+    const Request& one = all[pe];
     if (one.windows == kMaxWindows) {
       fail(ErrorCode::kInvalidArgument, "register_window: PE {} has {} windows, which is the limit",
            pe, kMaxWindows);
@@ -68,17 +65,18 @@ void Windows::agree(const std::byte* address, size_t bytes) {
 }
 
 // Leaves only what the routes want mapped.
-int32_t Windows::first_unreachable(PeerMemory& memory) const {
-  int32_t first = -1;
-  for (size_t pe = memory.direct.size(); pe-- > 0;) {
+void Windows::keep_wanted(PeerMemory& memory, size_t bytes) const {
+  for (size_t pe = 0; pe < memory.direct.size(); ++pe) {
     if (transports_.routes.to(static_cast<int>(pe)) != Route::kP2p ||
         bootstrap_.masked(static_cast<int>(pe))) {
       memory.direct[pe] = nullptr;
     } else if (memory.direct[pe] == nullptr) {
-      first = static_cast<int32_t>(pe);
+      fail(ErrorCode::kUnsupported,
+           "register_window: PE {} is reached by loads and stores, but its {} bytes cannot be "
+           "mapped: {}; use symmetric memory (Runtime::malloc) or set PEAL_TRANSPORT=ibgda",
+           pe, bytes, memory.how[pe]);
     }
   }
-  return first;
 }
 
 // Each NIC knows a window by keys of its own: for payload, and for words where those are ordered
@@ -129,37 +127,12 @@ Window Windows::window_of(std::byte* address, size_t bytes, const Known& known) 
 }
 
 void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
-  Part mine{{}, {}, 0, first_unreachable(memory)};
   Known known;
-  std::string why;
-  try {
+  const std::vector<Part> all = gather_together(bootstrap_, [&] {
     known = registered(address, bytes, true);
-    mine.rkeys = known.rkeys;
-    mine.word_rkeys = known.word_rkeys;
-  } catch (const Error& error) {
-    why = error.what();
-    mine.refused = 1;
-  }
-  const std::vector<Part> all = gather(bootstrap_, mine);
-  if (mine.refused != 0) fail(ErrorCode::kSystem, "{}", why);
-  if (mine.unreachable >= 0) {
-    fail(ErrorCode::kUnsupported,
-         "register_window: PE {} is reached by loads and stores, but its {} bytes cannot be "
-         "mapped: {}; "
-         "use symmetric memory (Runtime::malloc) or set PEAL_TRANSPORT=ibgda",
-         mine.unreachable, bytes, memory.how[static_cast<size_t>(mine.unreachable)]);
-  }
-  for (size_t pe = 0; pe < all.size(); ++pe) {
-    if (all[pe].refused != 0) {
-      fail(ErrorCode::kSystem, "PE {} could not register its part of a window of {} bytes", pe,
-           bytes);
-    }
-    if (all[pe].unreachable >= 0) {
-      fail(ErrorCode::kUnsupported,
-           "register_window: PE {} cannot map the {} bytes of PE {} (its message says why)", pe,
-           bytes, all[pe].unreachable);
-    }
-  }
+    keep_wanted(memory, bytes);
+    return Part{known.rkeys, known.word_rkeys};
+  });
   std::vector<Be32> rkeys;
   std::vector<Be32> word_rkeys;
   for (uint32_t rail = 0; transports_.rails && rail < transports_.rails->count(); ++rail) {
@@ -170,8 +143,10 @@ void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
   }
   const uint64_t first = first_offset(address);
   for (std::byte*& begin : memory.direct) begin = begin == nullptr ? nullptr : begin - first;
-  tables_.add(window_of(address, bytes, known),
-              {.rkeys = rkeys, .word_rkeys = word_rkeys, .direct = memory.direct});
+  together(bootstrap_, [&] {
+    tables_.add(window_of(address, bytes, known),
+                {.rkeys = rkeys, .word_rkeys = word_rkeys, .direct = memory.direct});
+  });
   std::ranges::move(known.regions, std::back_inserter(regions_));
   mapped_.push_back(std::move(memory));
 }

@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "host/device_tables.h"
-#include "host/live_group.h"
+#include "host/contexts/device_tables.h"
+#include "host/job/live_group.h"
 #include "host/memory/backing_cuda.h"
 #include "host/routes.h"
 #include "host/transport/p2p.h"
@@ -51,7 +51,7 @@ class Windows {
  private:
   uint64_t first_offset(const std::byte* address) const;
   void agree(const std::byte* address, size_t bytes);
-  int32_t first_unreachable(PeerMemory& memory) const;
+  void keep_wanted(PeerMemory& memory, size_t bytes) const;
   struct Known;
   Known registered(std::byte* address, size_t bytes, bool words) const;
   bool must_dump(bool far) const;

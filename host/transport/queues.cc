@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The queues' memory, and what the host reads and writes of it. Their connections: queue_links.cc.
+// The queues' memory, and what the host reads and writes of it. The life of a queue: queue_life.cc.
 #include "host/transport/queues.h"
 
 #include <algorithm>
@@ -16,9 +16,9 @@ namespace {
 // Per peer. A GPU whose every multiprocessor rings for each message is served best by hundreds.
 constexpr uint32_t kMaxQueues = 1024;
 
-uint32_t checked_depth(const QueueOptions& options) {
-  options.check();
-  return options.depth;
+const QueueShape& checked(const QueueShape& shape) {
+  shape.check();
+  return shape;
 }
 
 // What a CPU thread shares with kernels on a GPU.
@@ -39,7 +39,7 @@ mlx5::NicFence nic_fence(const IbgdaNic& nic, bool rung_by_gpu, FenceKind asked)
 
 }  // namespace
 
-void QueueOptions::check() const {
+void QueueShape::check() const {
   if (depth < mlx5::kMinDepth || depth > mlx5::kMaxDepth || (depth & (depth - 1)) != 0) {
     fail(ErrorCode::kInvalidArgument,
          "context: queue depth {} must be a power of two from {} to {} (PEAL_QUEUE_DEPTH)", depth,
@@ -52,40 +52,37 @@ void QueueOptions::check() const {
   }
 }
 
-Queues::Way::Way(const IbgdaNic& nic, const nic::Memory& memory, const Doorbell* doorbell,
-                 size_t queues)
+Queues::Registered::Registered(const IbgdaNic& nic, const nic::Memory& memory,
+                               const Doorbell* doorbell, size_t queues)
     : umem(doorbell != nullptr ? std::optional<nic::Umem>(std::in_place, nic.device, memory)
                                : std::nullopt),
       region(nic.device, nic.domain, memory),
       bells(doorbell != nullptr ? doorbell->bells(queues) : Bells(nullptr)) {}
 
-Queues::Queues(const Rails& rails, const Carrier& carrier, Bootstrap& bootstrap,
-               const FirstLinks& first, const QueueOptions& options)
+Queues::Queues(const Rails& rails, const Carrier& carrier, uint32_t n_pes, const QueueShape& shape,
+               const QueueWiring& wiring)
     : rails_(rails),
       carrier_(carrier),
-      rails_used_(options.rails),
-      layout_{checked_depth(options)},
-      n_pes_(static_cast<uint32_t>(bootstrap.size())),
-      queues_(options.queues_per_peer),
-      memory_(queue_memory(rails.nics()[0].gpu, size_t{queues_} * n_pes_ * layout_.bytes())),
+      shape_(checked(shape)),
+      layout_{shape.depth},
+      n_pes_(n_pes),
+      memory_(queue_memory(rails.nics()[0].gpu,
+                           size_t{shape.queues_per_peer} * n_pes * layout_.bytes())),
       far_memory_(far_memory(rails.nics()[0].gpu, carrier, memory_.bytes())),
-      ends_(size_t{queues_} * n_pes_),
+      ends_(size_t{shape.queues_per_peer} * n_pes),
       remotes_(ends_.size()),
-      links_(n_pes_, Link::kNone),
-      start_(options.tested ? kSelfTestBlocks : 0),
-      requests_(options.requests) {
+      start_(wiring.tested ? kSelfTestBlocks : 0) {
   for (size_t i = 0; i < rails.nics().size(); ++i) {
     const IbgdaNic& nic = rails.nics()[i];
-    ways_.emplace_back(nic, memory_of(nic.gpu, shared().address(), shared().bytes()),
-                       carrier.doorbells != nullptr ? &(*carrier.doorbells)[i] : nullptr,
-                       size_t{queues_} * n_pes_);
+    registered_.emplace_back(nic, memory_of(nic.gpu, shared().address(), shared().bytes()),
+                             carrier.doorbells != nullptr ? &(*carrier.doorbells)[i] : nullptr,
+                             ends_.size());
   }
-  for (uint32_t i = 0; i < count(); ++i) fill_in(i, options);
-  connect_first(bootstrap, first);
+  for (uint32_t i = 0; i < count(); ++i) fill_in(i, wiring);
 }
 
-const mlx5::SendQueue* Queues::state(uint32_t index) const {
-  return reinterpret_cast<const mlx5::SendQueue*>(first() + index * stride());
+mlx5::SendQueue* Queues::state(uint32_t index) const {
+  return reinterpret_cast<mlx5::SendQueue*>(first() + index * stride());
 }
 
 mlx5::SendQueue Queues::failed(uint32_t index) const {
@@ -116,55 +113,31 @@ Queues::Progress Queues::progress(uint32_t index) const {
   uint64_t last = 0;
   shared().load_words(&last, reinterpret_cast<const uint64_t*>(&cqe->opcode_qpn), 1);
   return {.peer = index % n_pes_,
-          .qpn = ends_[index] ? ends_[index]->number() : 0,
+          .qpn = Be32::from_raw(memory_.load_word(&queue->qpn_shifted.raw)).host() >> 8,
           .depth = layout_.depth,
           .reserved = moving[0],
           .published = moving[1],
           .rung = moving[3],
           .completed = moving[0] - moving[4] >= mlx5::kUnconnected ? moving[1] : moving[4],
-          .link = links_[index % n_pes_],
           .last_cqe = swap_bytes(static_cast<uint32_t>(last >> 32)),
           .status = static_cast<Status>(memory_.load_word(&queue->error.status))};
 }
 
 std::string Queues::describe_registration() const {
-  // By the first NIC: the others are given the same memory in the same way.
-  const std::string region = ways_[0].region.registration().describe();
-  if (!ways_[0].umem) return "landing cells: " + region;
-  const std::string umem = ways_[0].umem->registration().describe();
+  // By the first NIC: the others are given the same memory in the same known.
+  const std::string region = registered_[0].region.registration().describe();
+  if (!registered_[0].umem) return "landing cells: " + region;
+  const std::string umem = registered_[0].umem->registration().describe();
   const std::string parts = "rings, doorbell records and completions (one umem): " + umem;
   return parts + "; landing cells: " + region;
 }
 
-bool Queues::broken(uint32_t index) const {
-  return memory_.load_word(&state(index)->error.status) != 0 || unconnected(index) ||
-         nic_state(index) != nic::QueueState::kReadyToSend;
-}
-
-bool Queues::unconnected(uint32_t index) const {
-  uint64_t moving[5];  // reserved, published, last_published, rung, completed
-  memory_.load_words(moving, &state(index)->reserved, 5);
-  return moving[0] - moving[4] >= mlx5::kUnconnected;
-}
-
 void Queues::change(uint32_t index, const std::function<void(mlx5::SendQueue&)>& edit) {
-  std::byte* const at = base(index) + layout_.state();
+  auto* const at = reinterpret_cast<std::byte*>(state(index));
   mlx5::SendQueue queue;
   memory_.copy_out(&queue, at, sizeof(queue));
   edit(queue);
   memory_.copy_in(at, &queue, sizeof(queue));
-}
-
-void Queues::renew_landing(uint32_t index) {
-  shared().zero(index * stride() + layout_.landing(),
-                (mlx5::kLandingCells + 1) * sizeof(mlx5::LandingCell));
-  change(index, [](mlx5::SendQueue& queue) { queue.landing_ticket = 0; });
-}
-
-void Queues::close(uint32_t index, Status status) {
-  auto& error = reinterpret_cast<mlx5::SendQueue*>(base(index) + layout_.state())->error;
-  memory_.store_word(&error.claimed, 1);  // no kernel writes a record of its own
-  memory_.store_word(&error.status, static_cast<uint32_t>(status));
 }
 
 ProxyMemory Queues::proxy_memory(uint32_t index) const {
@@ -175,7 +148,7 @@ ProxyMemory Queues::proxy_memory(uint32_t index) const {
           .cqe = reinterpret_cast<mlx5::Cqe*>(begin + layout_.cqe()),
           .landing = reinterpret_cast<mlx5::LandingCell*>(begin + layout_.landing()),
           .landing_address = index * stride() + layout_.landing(),
-          .landing_lkey = ways_[nic_index(index)].region.lkey().host()};
+          .landing_lkey = registered_[nic_index(index)].region.lkey().host()};
 }
 
 void Queues::start_afresh(mlx5::SendQueue& queue) const {
@@ -187,7 +160,7 @@ void Queues::start_afresh(mlx5::SendQueue& queue) const {
   queue.error = {};
 }
 
-void Queues::fill_in(uint32_t index, const QueueOptions& options) {
+void Queues::fill_in(uint32_t index, const QueueWiring& wiring) {
   static_assert(sizeof(mlx5::SendQueue) <= nic::QueueMemoryLayout::kStateBytes);
   // Kernels' cells, the sink, and one that a proxy needs.
   static_assert((mlx5::kLandingCells + 2) * sizeof(mlx5::LandingCell) <=
@@ -199,26 +172,26 @@ void Queues::fill_in(uint32_t index, const QueueOptions& options) {
   mlx5::SendQueue queue{};
   queue.blocks = reinterpret_cast<mlx5::Wqebb*>(begin + layout_.send_queue());
   queue.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(begin + layout_.doorbell());
-  const Way& way = ways_[nic_index(index)];
+  const Registered& known = registered_[nic_index(index)];
   // A proxy watches the record. What kernels store beside it nobody reads.
-  queue.doorbell =
-      way.umem ? way.bells.of(index) : reinterpret_cast<uint64_t*>(begin + layout_.cq_doorbell());
+  queue.doorbell = known.umem ? known.bells.of(index)
+                              : reinterpret_cast<uint64_t*>(begin + layout_.cq_doorbell());
   const IbgdaNic& nic = nic_of(index);
-  queue.ring_twice = way.umem && !nic.device.software() ? 1 : 0;
-  queue.fence = nic_fence(nic, nic.gpu && way.umem && !way.bells.assisted(), options.fence);
+  queue.ring_twice = known.umem && !nic.device.software() ? 1 : 0;
+  queue.fence = nic_fence(nic, nic.gpu && known.umem && !known.bells.assisted(), wiring.fence);
   queue.cqe = reinterpret_cast<mlx5::Cqe*>(begin + layout_.cqe());
   queue.landing = reinterpret_cast<mlx5::LandingCell*>(begin + layout_.landing());
-  queue.stop = options.stop;
-  queue.alarm = options.alarm;
+  queue.stop = wiring.stop;
+  queue.alarm = wiring.alarm;
   queue.landing_address = offset + layout_.landing();
-  queue.landing_lkey = way.region.lkey();
+  queue.landing_lkey = known.region.lkey();
   queue.rail = rail(index);
-  queue.mask = options.depth - 1;
+  queue.mask = layout_.depth - 1;
   queue.peer = index % n_pes_;
-  queue.timeout_ns = options.timeout_ns;
-  queue.request = &requests_[queue.peer];
+  queue.timeout_ns = wiring.timeout_ns;
+  queue.request = &wiring.requests[queue.peer];
   start_afresh(queue);
-  memory_.copy_in(base(index) + layout_.state(), &queue, sizeof(queue));
+  memory_.copy_in(reinterpret_cast<std::byte*>(state(index)), &queue, sizeof(queue));
 }
 
 }  // namespace peal

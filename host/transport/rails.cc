@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "host/base/error.h"
+#include "host/job/together.h"
 #include "host/nic/hca_list.h"
 #include "host/transport/warn_once.h"
 
@@ -21,7 +22,7 @@ using Library = std::shared_ptr<const nic::VerbsLibrary>;
 
 // What a PE has.
 struct Found {
-  uint32_t nics;  // 0: it failed
+  uint32_t nics;
   PlacementOffer placement;
 };
 
@@ -140,21 +141,11 @@ std::string Rails::warning() const {
 
 Rails::Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstrap, const Log& log,
              bool one_host) {
-  std::optional<Error> failed;
-  try {
+  const std::vector<Found> all = gather_together(bootstrap, [&] {
     open(config, gpu, one_host);
-  } catch (const Error& error) {
-    failed = error;
-  }
-  const std::vector<Found> all = gather(
-      bootstrap, failed ? Found{} : Found{static_cast<uint32_t>(nics_.size()), placement_offer()});
-  if (failed) throw *failed;
-  for (size_t pe = 0; pe < all.size(); ++pe) {
-    if (all[pe].nics == 0) {
-      fail(ErrorCode::kUnsupported, "PE {} could not open its NIC (its message says why)", pe);
-    }
-    count_ = std::max(count_, all[pe].nics);
-  }
+    return Found{static_cast<uint32_t>(nics_.size()), placement_offer()};
+  });
+  for (const Found& found : all) count_ = std::max(count_, found.nics);
   std::vector<PlacementOffer> offers;
   for (const Found& found : all) offers.push_back(found.placement);
   agree_on_signal_ops(config.signal_ops, offers);

@@ -6,16 +6,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "device/mlx5/wqe.h"
-#include "host/base/patience.h"
 #include "host/nic/queue_layout.h"
 #include "host/transport/syndrome.h"
 
 namespace peal {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Step = SelfTestResult::Step;
 using Kind = SelfTestResult::Kind;
 
@@ -105,43 +104,45 @@ bool ended(const QueueUnderTest& q, Step step, SelfTestResult& result) {
   return word >> 16 == static_cast<uint32_t>(step);
 }
 
-constexpr Patience::Nap kLongestNap{1000};
-
 }  // namespace
 
-std::vector<SelfTestResult> self_test(std::span<const QueueUnderTest> queues, uint32_t tag,
-                                      std::chrono::nanoseconds deadline,
-                                      const std::function<bool()>& give_up) {
-  const auto end = Clock::now() + deadline;
-  std::vector<SelfTestResult> failed;
-  std::vector<const QueueUnderTest*> good;
-  for (const QueueUnderTest& q : queues) good.push_back(&q);
-  for (const Step step : {Step::kPut, Step::kAtomic, Step::kGet}) {
-    for (const QueueUnderTest* q : good) post(*q, step, tag);
-    std::vector<const QueueUnderTest*> waiting = std::move(good);
-    good.clear();
-    for (Patience patience(kLongestNap); !waiting.empty(); patience.after(false)) {
-      const bool late = Clock::now() > end || (give_up && give_up());
-      std::erase_if(waiting, [&](const QueueUnderTest* q) {
-        SelfTestResult result{q->index, q->fields.peer, step, Kind::kOk, 0, 0};
-        if (!ended(*q, step, result)) {
-          if (!late) return false;
-          result.kind = Kind::kSilence;
-        } else if (result.kind == Kind::kOk && !data_right(*q, step, tag)) {
-          result.kind = Kind::kWrongData;
-        }
-        if (result.kind == Kind::kOk) {
-          good.push_back(q);
-        } else {
-          failed.push_back(result);
-        }
-        return true;
-      });
-    }
-    if (!failed.empty()) break;
+QueueTest::QueueTest(std::vector<QueueUnderTest> queues, uint32_t tag)
+    : queues_(std::move(queues)), tag_(tag) {
+  for (const QueueUnderTest& q : queues_) {
+    post(q, step_, tag_);
+    waiting_.push_back(&q);
   }
-  std::ranges::stable_sort(failed, {}, distance_from_cause);
-  return failed;
+}
+
+bool QueueTest::advance() {
+  std::erase_if(waiting_, [&](const QueueUnderTest* q) {
+    SelfTestResult result{q->index, q->fields.peer, step_, Kind::kOk, 0, 0};
+    if (!ended(*q, step_, result)) return false;
+    if (result.kind == Kind::kOk && !data_right(*q, step_, tag_)) result.kind = Kind::kWrongData;
+    if (result.kind != Kind::kOk) failed_.push_back(result);
+    return true;
+  });
+  return waiting_.empty() && end_step();
+}
+
+void QueueTest::give_up() {
+  for (const QueueUnderTest* q : std::exchange(waiting_, {})) {
+    failed_.push_back({q->index, q->fields.peer, step_, Kind::kSilence, 0, 0});
+  }
+  std::ranges::stable_sort(failed_, {}, distance_from_cause);
+}
+
+// True when it was the last.
+bool QueueTest::end_step() {
+  std::ranges::stable_sort(failed_, {}, distance_from_cause);
+  if (!failed_.empty() || step_ == Step::kDone) return true;
+  step_ = static_cast<Step>(static_cast<uint8_t>(step_) + 1);
+  if (step_ == Step::kDone) return true;
+  for (const QueueUnderTest& q : queues_) {
+    post(q, step_, tag_);
+    waiting_.push_back(&q);
+  }
+  return false;
 }
 
 int distance_from_cause(const SelfTestResult& result) {

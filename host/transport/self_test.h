@@ -10,10 +10,7 @@
 // hundreds of queues take no longer than the slowest.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -56,14 +53,32 @@ struct SelfTestResult {
 /// its other end without answers.
 int distance_from_cause(const SelfTestResult& result);
 
-/// Tests all of them under one deadline, or until `give_up` says so, if there is one; the step in
-/// which a queue fails is the last. `tag` is part of the pattern: one that was not used before for
-/// these cells. Answers those that failed, the nearest to the cause first. Leaves the rings with
-/// kSelfTestBlocks posted and completed, which the caller enters in their SendQueue; no kernel's
-/// landing cell is touched.
-std::vector<SelfTestResult> self_test(std::span<const QueueUnderTest> queues, uint32_t tag,
-                                      std::chrono::nanoseconds deadline,
-                                      const std::function<bool()>& give_up = {});
+/// The test of some queues at once. Never waits: whoever drives it looks again and may have several
+/// under way. `tag` is part of the pattern: one that was not used before for these cells. Leaves
+/// the rings with kSelfTestBlocks posted and completed, which the caller enters in their SendQueue;
+/// no kernel's landing cell is touched.
+class QueueTest {
+ public:
+  /// Posts the first step.
+  QueueTest(std::vector<QueueUnderTest> queues, uint32_t tag);
+
+  /// Looks at each completion once, and posts the next step where all have ended well. True when
+  /// the test is over: the step in which a queue fails is the last.
+  bool advance();
+  /// What was not completed yet never will be.
+  void give_up();
+  /// Those that failed, the nearest to the cause first; when it is over.
+  const std::vector<SelfTestResult>& failed() const { return failed_; }
+
+ private:
+  bool end_step();
+
+  std::vector<QueueUnderTest> queues_;
+  uint32_t tag_;
+  SelfTestResult::Step step_ = SelfTestResult::Step::kPut;
+  std::vector<const QueueUnderTest*> waiting_;
+  std::vector<SelfTestResult> failed_;
+};
 
 /// What failed, why probably, and what to do: one sentence or two, without the names of the PEs.
 std::string explain(const SelfTestResult& result);

@@ -26,7 +26,10 @@ LAYERS = {
     "host/memory": ["host/base"],
     "host/nic": ["host/base", "device/base"],
     "host/transport": ["host/base", "host/memory", "host/nic", "device/base"],
-    "host": ["host/base", "host/memory", "host/nic", "host/transport"],
+    "host/job": ["host/base"],
+    "host/contexts": ["host/base", "host/memory", "host/nic", "host/transport", "host/job"],
+    "host/failures": ["host/base", "host/contexts", "host/job"],
+    "host": ["host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/contexts", "host/failures"],
     "bootstrap": ["host/base"],
     "doctor": ["host/base", "host/memory", "host/nic"],
     "peal": ["bootstrap", "host", "host/base", "device"],
@@ -47,7 +50,13 @@ EXTRA = {
     ("host/transport", "device/mlx5/wqe.h"),  # for the self-test, which posts as a kernel does
     ("host/memory", "host/bootstrap.h"),
     ("host/transport", "host/bootstrap.h"),
+    ("host/transport", "host/job/together.h"),  # a step that may fail on one PE fails on all
+    ("host/job", "host/bootstrap.h"),
+    ("host/contexts", "host/bootstrap.h"),
+    ("host/contexts", "host/failures/failure.h"),  # what a context tells of itself
     ("host", "device/context.h"),  # plain data that crosses the bus
+    ("host/contexts", "device/context.h"),
+    ("host/failures", "device/context.h"),
     ("bootstrap", "host/bootstrap.h"),
     ("peal", "device/base/launch.h"),  # for programs; kernels need not include it
 }

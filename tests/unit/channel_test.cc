@@ -2,7 +2,7 @@
 //
 // Messages between PEs: those of the job arrive whole and in order, a stranger's not at all, and
 // sending never waits.
-#include "host/channel.h"
+#include "host/job/channel.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

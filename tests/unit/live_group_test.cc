@@ -2,7 +2,7 @@
 //
 // Collective calls among the PEs that are left: what they gather, and how they end when one more is
 // missing. A thread per PE, and one that passes messages on as the watcher does.
-#include "host/live_group.h"
+#include "host/job/live_group.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 //
 // What queues take is known before they are made, and too much of it is the same error everywhere.
 // Hazard: a PE that ran into a limit while others did not would leave them waiting for it.
-#include "host/queue_plan.h"
+#include "host/contexts/queue_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -15,13 +15,8 @@
 namespace peal::api_test {
 namespace {
 
-constexpr QueueOptions options(uint32_t queues, uint32_t depth) {
-  return {.queues_per_peer = queues,
-          .depth = depth,
-          .timeout_ns = 0,
-          .stop = nullptr,
-          .alarm = nullptr,
-          .requests = nullptr};
+constexpr QueueShape shape(uint32_t queues, uint32_t depth) {
+  return {.queues_per_peer = queues, .depth = depth};
 }
 
 Place place(const char* host, int64_t pid) {
@@ -60,23 +55,23 @@ void expect_in(const std::string& text, const std::vector<std::string>& parts) {
 
 TEST(QueuePlan, AddsUpTheContexts) {
   QueuePlan plan = small_nic();
-  plan.add(options(4, 1024), 8);
+  plan.add(shape(4, 1024), 8);
   EXPECT_EQ(plan.queues, 32u);
   EXPECT_EQ(plan.bytes, 32u * (65536 + 4096));
-  plan.add(options(1, 128), 8);
+  plan.add(shape(1, 128), 8);
   EXPECT_EQ(plan.contexts, 2u);
   EXPECT_EQ(plan.queues, 40u);
   EXPECT_EQ(plan.bytes, 32u * (65536 + 4096) + 8u * (8192 + 4096));
   EXPECT_EQ(plan.registrations, 4u);
   expect_in(
-      describe(plan, options(1, 128), 8),
+      describe(plan, shape(1, 128), 8),
       {"plan: 8 queues of 128 WQEBBs (8 PEs x 1)", "2 contexts in all 40 queues",
        "2272K of kernels' memory (at most 1M)", "4 registrations", "mlx5_0 has 16 QPs and 32 CQs"});
 }
 
 TEST(QueuePlan, CountsThePesThatShareANic) {
   QueuePlan plan = small_nic();
-  plan.add(options(2, 128), 4);
+  plan.add(shape(2, 128), 4);
   const std::vector<QueuePlan> plans(4, plan);
   // 8 each: two on a host fit, three do not.
   check_plans(plans, std::vector{place("a", 1), place("a", 2), place("b", 1), place("b", 2)});
@@ -90,7 +85,7 @@ TEST(QueuePlan, CountsThePesThatShareANic) {
 
 TEST(QueuePlan, KnowsThatAnotherNicIsAnother) {
   QueuePlan plan = small_nic();
-  plan.add(options(4, 128), 3);
+  plan.add(shape(4, 128), 3);
   std::vector<QueuePlan> plans(2, plan);
   const std::vector here{place("a", 1), place("a", 2)};
   expect_in(refusal([&] { check_plans(plans, here); }), {"24 queue pairs", "of 2 PEs"});
@@ -106,13 +101,13 @@ TEST(QueuePlan, CountsEachOfSeveralNicsByItself) {
   plan.nics = 2;
   plan.nic[1] = plan.nic[0];
   plan.nic[1].name[5] = '1';
-  QueueOptions spread = options(5, 128);
+  QueueShape spread = shape(5, 128);
   spread.rails = 2;
   plan.add(spread, 3);
   EXPECT_EQ(plan.nic[0].queues, 9u);
   EXPECT_EQ(plan.nic[1].queues, 6u);
   EXPECT_EQ(plan.registrations, 4u);
-  plan.add(options(1, 128), 3);  // whose queues are owned: by the first NIC
+  plan.add(shape(1, 128), 3);  // whose queues are owned: by the first NIC
   EXPECT_EQ(plan.nic[0].queues, 12u);
   EXPECT_EQ(plan.nic[1].queues, 6u);
   // The other PE has them the other way round, and a third that nobody shares.
@@ -136,7 +131,7 @@ TEST(QueuePlan, CountsEachOfSeveralNicsByItself) {
 TEST(QueuePlan, CountsWishesThatAreNumbersOnly) {
   QueuePlan plan = small_nic();
   plan.nics = 2;
-  QueueOptions wish = options(0xffffffffu, 128);
+  QueueShape wish = shape(0xffffffffu, 128);
   wish.rails = 3;  // NIC 0 has rails 0 and 2, NIC 1 has rail 1
   plan.add(wish, 2);
   EXPECT_EQ(plan.nic[0].queues, 2 * uint64_t{2863311530});
@@ -150,7 +145,7 @@ TEST(QueuePlan, CountsWishesThatAreNumbersOnly) {
 TEST(QueuePlan, KnowsTheSmallerOfTwoLimits) {
   QueuePlan plan = small_nic();
   plan.nic[0].log_max_cq = 3;
-  plan.add(options(9, 128), 1);
+  plan.add(shape(9, 128), 1);
   expect_in(refusal([&] { check_plans(std::vector{plan}, std::vector{place("a", 1)}); }),
             {"9 queue pairs", "it has 8 (log_max_cq)"});
 }
@@ -159,7 +154,7 @@ TEST(QueuePlan, RefusesMemoryBeyondTheSetting) {
   QueuePlan plan = small_nic();
   plan.nic[0].log_max_qp = plan.nic[0].log_max_cq = 17;
   std::vector<QueuePlan> plans(3, plan);
-  for (QueuePlan& one : plans) one.add(options(4, 1024), 3);
+  for (QueuePlan& one : plans) one.add(shape(4, 1024), 3);
   const std::vector here{place("a", 1), place("a", 2), place("b", 2)};
   check_plans(plans, here);
   plans[2].allowed_bytes = plans[2].bytes;

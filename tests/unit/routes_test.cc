@@ -124,7 +124,7 @@ TEST(Routes, NameThePeThatNothingReachesOnAllPes) {
         routes_of(group, {TransportKind::kP2p, target}, {true, true, !lacking});
       });
       if (!lacking) {
-        expect_in(text, {"from PE 1 to PE 2"});
+        expect_in(text, {"PE 1: no transport reaches PE 2: p2p: "});
       } else {
         expect_in(text, {"PE 2", "p2p: other host", "PEAL_TRANSPORT=p2p", "set PEAL_TRANSPORT"});
       }

@@ -293,6 +293,32 @@ TEST(OnFailure, MayThrowAndMayUseTheRuntime) {
   });
 }
 
+/// Hazard: callbacks ran on the thread that alone hears of the other PEs, so that one that waited
+/// for news of them waited for itself.
+TEST(OnFailure, MayWaitForWhatAnotherPeSays) {
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    Runtime pe = start(group);
+    auto* const word = pe.allocate<uint64_t>(1);
+    std::promise<void> called;
+    std::promise<void> heard;
+    pe.on_failure([&](const Failure&) {
+      called.set_value();
+      heard.get_future().wait();
+    });
+    Status ended = Status::kOk;
+    Launch waiting = launch({}, wait_for_ever, &ended, pe.context(), word);
+    Status misused = Status::kOk;
+    launch({}, misuse, &misused, pe.context(), word).wait();
+    called.get_future().wait();
+    pe.barrier();
+    if (pe.my_pe() == 1) pe.abort("enough");
+    waiting.wait();
+    EXPECT_EQ(ended, Status::kAborted);
+    heard.set_value();
+    pe.barrier();
+  });
+}
+
 TEST(OnFailure, ThatWasTakenBackIsNotCalled) {
   Runtime pe(bootstrap::make_single(), small_config());
   Told told;

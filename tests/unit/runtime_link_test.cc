@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/injector.h"
@@ -190,6 +191,63 @@ TEST(Links, ThatAreNotReadyInTimeEndTheWaitAndComeBackByRecovery) {
   });
 }
 
+/// Hazard: links were proven one after another, with a lock that make_context and recover wait for,
+/// so that one peer that stood still held up all.
+TEST(Links, AreProvenWhileAnotherPeerStandsStill) {
+  Config config = small_config();
+  config.queues = 1;
+  config.timeout = Microseconds(0);  // no wait ends but by what it waits for
+  static std::atomic<uint32_t> silent[2];
+  silent[0] = silent[1] = 0;
+  on_pes(
+      [](Runtime& pe, uint64_t* words) {
+        const fault_test::Injector nic;
+        const auto qpn_to = [&](uint32_t peer) {
+          return detail::queue_at(pe.context(), peer)->qpn();
+        };
+        const bool stands = pe.my_pe() == 0 || pe.my_pe() == 2;
+        std::optional<Launch> waiting;
+        Status ended = Status::kTimeout;
+        if (pe.my_pe() == 0) nic.inject("wqe=1 fault=stall");
+        pe.barrier();
+        if (pe.my_pe() == 0) waiting = launch({}, put_one, &ended, pe.context(), words, 2);
+        while (stands && silent[pe.my_pe() / 2] == 0) {
+          silent[pe.my_pe() / 2] = qpn_to(pe.my_pe() == 0 ? 2 : 0);
+          std::this_thread::yield();
+        }
+        pe.barrier();
+        if (pe.my_pe() == 0) {  // only that link stands still now
+          std::string plan;
+          for (const auto& qpn : silent) {
+            plan += "wqe=1 fault=stall qp=" + std::to_string(qpn) + "\n";
+          }
+          nic.inject(plan);
+          EXPECT_EQ(put_to(pe.context(), words, 3), Status::kOk);
+          EXPECT_EQ(unlinked(pe), 2u) << "to itself and to PE 2\n" << pe.dump();
+        }
+        {
+          const auto more = pe.make_context();
+          if (pe.my_pe() == 0) {
+            EXPECT_EQ(put_to(Context{more.value()}, words, 3), Status::kOk);
+          }
+          pe.barrier();
+        }
+        EXPECT_EQ(pe.status(), Status::kOk) << pe.failure().text;
+        if (stands) {
+          EXPECT_EQ(unlinked(pe), pe.my_pe() == 0 ? 2u : 3u) << pe.dump();
+        }
+        pe.barrier();
+        if (waiting) {
+          nic.clear();
+          waiting->wait();
+          EXPECT_EQ(ended, Status::kOk);
+        }
+        pe.barrier();
+        all_is_well(pe, pe.context(), words);
+      },
+      config);
+}
+
 TEST(Links, ToAContextThatWasDroppedSaySo) {
   on_pes([](Runtime& pe, uint64_t* words) {
     std::optional<OwnedContext<Reach::kGpu>> lonely(pe.make_context());
@@ -251,7 +309,7 @@ TEST(Links, AreProvenAgainByRecovery) {
     } catch (const Error& error) {
       why = error.what();
     }
-    for (const char* part : {"self-test: PE ", "queue ", "the get failed"}) {
+    for (const char* part : {"PE ", "self-test (host ", "queue ", "the get failed"}) {
       EXPECT_NE(why.find(part), std::string::npos) << part << " in " << why;
     }
     if (pe.my_pe() == 0) nic.clear();

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -235,6 +236,28 @@ TEST_P(Mask, WorksOneAfterAnother) {
     all_is_well(pe, pe.context(), words, others(pe, {1, 3}), 1000);
     all_are_refused(pe, pe.context(), words, 1);
     all_are_refused(pe, pe.context(), words, 3);
+    pe.barrier();
+  });
+}
+
+/// Hazard: a callback that waited for a thread in mask() kept that from hearing of the other PEs,
+/// and both waited until the deadline.
+TEST_P(Mask, GoesOnWhileACallbackWaitsForIt) {
+  live({3, {1}, GetParam()}, [&](Runtime& pe) {
+    auto* const words = pe.allocate<uint64_t>(1024);
+    std::promise<void> called, masked;
+    pe.on_failure([&](const Failure&) {
+      called.set_value();
+      masked.get_future().wait();
+    });
+    pe.barrier();
+    if (pe.my_pe() == 1) die();
+    see_it_end(pe, words);
+    called.get_future().wait();
+    pe.on_failure({});
+    pe.mask({1});
+    masked.set_value();
+    all_is_well(pe, pe.context(), words, others(pe, {1}), 1);
     pe.barrier();
   });
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/context_owner.h"
+#include "host/contexts/context_owner.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "host/transport/syndrome.h"
@@ -92,40 +93,36 @@ Failure describe(const UsageError& usage) {
 
 }  // namespace
 
-ContextOwner::ContextOwner(std::unique_ptr<Queues> queues, DeviceTables& tables,
+ContextOwner::ContextOwner(std::unique_ptr<LinkMachine> links, DeviceTables& tables,
                            ContextWords& words, Name name, const ContextFields& fields)
-    : queues_(std::move(queues)),
-      tables_(tables),
-      words_(words),
-      slot_(name.slot),
-      serial_(name.serial),
-      fields_(fields) {
-  fields_.state = tables.state(slot_);
-  if (queues_ != nullptr) {
-    fields_.queues_per_peer = queues_->per_peer();
-    fields_.queues = queues_->first();
-    fields_.queue_stride = queues_->stride();
+    : links_(std::move(links)), tables_(tables), words_(words), name_(name), fields_(fields) {
+  fields_.state = tables.state(name.slot);
+  if (links_ != nullptr) {
+    const Queues& queues = links_->queues();
+    fields_.queues_per_peer = queues.shape().queues_per_peer;
+    fields_.queues = queues.first();
+    fields_.queue_stride = queues.stride();
   }
-  tables.keep_fields(slot_, fields_);
+  tables.keep_fields(name.slot, fields_);
 }
 
 size_t ContextOwner::bytes() const {
-  return sizeof(*this) + (queues_ ? size_t{queues_->count()} * queues_->stride() : 0);
-}
-
-std::string ContextOwner::describe_registration() const {
-  return queues_ ? queues_->describe_registration() : "";
+  if (links_ == nullptr) return sizeof(*this);
+  return sizeof(*this) + size_t{links_->queues().count()} * links_->queues().stride();
 }
 
 std::string ContextOwner::describe_queues() const {
+  if (links_ == nullptr) return "";
+  const Queues& queues = links_->queues();
   std::string text;
-  for (uint32_t i = 0; queues_ && i < queues_->count(); ++i) {
-    const Queues::Progress p = queues_->progress(i);
+  for (uint32_t i = 0; i < queues.count(); ++i) {
+    const Queues::Progress p = queues.progress(i);
+    const bool open = links_->state(p.peer) == LinkState::kOpen;
     text += fmt::format(
-        "{:>7} {:>5} {:>5} {:#8x} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {:<10} {}\n", slot_,
-        i / static_cast<uint32_t>(fields_.n_pes), p.peer, p.qpn, p.depth, p.reserved, p.published,
-        p.rung, p.completed, describe_cqe(p.last_cqe), queues_->nic_of(i).device.name(),
-        p.link == Link::kOpen || p.status != Status::kOk ? to_string(p.status) : "not linked");
+        "{:>7} {:>5} {:>5} {:#8x} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {:<10} {}\n",
+        name_.slot, i / queues.n_pes(), p.peer, p.qpn, p.depth, p.reserved, p.published, p.rung,
+        p.completed, describe_cqe(p.last_cqe), queues.nic_of(i).device.name(),
+        open || p.status != Status::kOk ? to_string(p.status) : "not linked");
   }
   return text;
 }
@@ -144,61 +141,27 @@ std::optional<Failure> ContextOwner::stopped() const {
   return stopped_;
 }
 
-void ContextOwner::leave_out(std::span<const int> masked, uint32_t rank, uint32_t count) {
-  std::ranges::copy(tables_.fields().near, fields_.near);
-  fields_.sync_rounds = 0;
-  tables_.keep_survivors(slot_, rank, count);
-  tables_.keep_fields(slot_, fields_);
-  for (uint32_t i = 0; queues_ && i < queues_->count(); ++i) {
-    const int pe = static_cast<int>(i) % fields_.n_pes;
-    if (std::ranges::find(masked, pe) != masked.end()) queues_->close(i, Status::kPeerMasked);
-  }
-}
-
-void ContextOwner::give_up_link(uint32_t pe, const std::string& why, uint64_t time_ns) {
-  Failure failure;
-  failure.status = Status::kQueueError;
-  failure.pe = static_cast<int>(pe);
-  failure.time_ns = time_ns;
-  failure.text = why;
-  unlinked_[pe] = failure;
-  queues_->set_link(pe, Link::kFailed);
-  for (uint32_t i = pe; i < queues_->count(); i += static_cast<uint32_t>(fields_.n_pes)) {
-    queues_->close(i, Status::kQueueError);
-  }
+void ContextOwner::fail_link(uint32_t pe, const Failure& why) {
+  links_->fail(pe, why);
   store_release<Reach::kSystem>(&words_.alarm, 1u);
 }
 
-std::vector<ContextOwner::Remedy> ContextOwner::remedies() const {
-  std::vector<Remedy> found(queues_ ? queues_->count() : 0);
-  for (uint32_t i = 0; i < found.size(); ++i) {
-    const Link link = queues_->link(i % static_cast<uint32_t>(fields_.n_pes));
-    if (link != Link::kOpen) {
-      found[i] = Remedy::kForget;
-    } else if (queues_->broken(i)) {
-      found[i] = Remedy::kReconnect;
+void ContextOwner::leave_out(std::span<const int> masked, uint32_t rank, uint32_t count) {
+  std::ranges::copy(tables_.fields().near, fields_.near);
+  fields_.sync_rounds = 0;
+  tables_.keep_survivors(name_.slot, rank, count);
+  tables_.keep_fields(name_.slot, fields_);
+  if (links_ == nullptr) return;
+  for (const int pe : masked) {
+    for (const uint32_t index : links_->queues_to(static_cast<uint32_t>(pe))) {
+      links_->queues().close(index, Status::kPeerMasked);
     }
   }
-  return found;
 }
 
-void ContextOwner::reset_queues(std::span<const Remedy> remedies) {
-  const auto n_pes = static_cast<uint32_t>(fields_.n_pes);
-  for (uint32_t i = 0; i < remedies.size(); ++i) {
-    if (remedies[i] == Remedy::kReconnect) queues_->reset(i);
-    if (remedies[i] == Remedy::kForget && i < n_pes) queues_->forget(i);
-  }
-}
-
-void ContextOwner::start_again(std::span<const Remedy> remedies, uint32_t generation,
-                               uint64_t sync_epoch) {
-  for (uint32_t i = 0; i < remedies.size(); ++i) {
-    if (remedies[i] == Remedy::kReconnect) queues_->reconnect(i, generation);
-    if (remedies[i] == Remedy::kNone) queues_->renew_landing(i);
-  }
-  unlinked_.clear();
-  tables_.forget_usage(slot_);
-  tables_.set_sync_epoch(slot_, sync_epoch);
+void ContextOwner::start_again(uint64_t sync_epoch) {
+  tables_.forget_usage(name_.slot);
+  tables_.set_sync_epoch(name_.slot, sync_epoch);
   const std::lock_guard lock(mutex_);
   stopped_.reset();
   words_.clear();
@@ -206,17 +169,19 @@ void ContextOwner::start_again(std::span<const Remedy> remedies, uint32_t genera
 
 std::vector<Failure> ContextOwner::failures() const {
   std::vector<Failure> found;
-  const UsageError usage = tables_.usage(slot_);
+  const UsageError usage = tables_.usage(name_.slot);
   if (usage.status != 0) found.push_back(describe(usage));
-  for (uint32_t i = 0; queues_ && i < queues_->count(); ++i) {
-    const mlx5::SendQueue q = queues_->failed(i);
-    if (q.error.status == 0 || unlinked_.contains(i % static_cast<uint32_t>(fields_.n_pes))) {
-      continue;
+  if (links_ != nullptr) {
+    const Queues& queues = links_->queues();
+    std::ranges::move(links_->failures(), std::back_inserter(found));
+    for (uint32_t i = 0; i < queues.count(); ++i) {
+      const uint32_t pe = i % queues.n_pes();
+      const mlx5::SendQueue q = queues.failed(i);
+      if (q.error.status == 0 || links_->state(pe) == LinkState::kFailed) continue;
+      found.push_back(
+          describe(q, static_cast<int>(i / queues.n_pes()), queues.nic_of(i).device.name()));
     }
-    found.push_back(describe(q, static_cast<int>(i / static_cast<uint32_t>(fields_.n_pes)),
-                             queues_->nic_of(i).device.name()));
   }
-  for (const auto& [pe, failure] : unlinked_) found.push_back(failure);
   std::ranges::stable_sort(found, {}, &Failure::time_ns);
   return found;
 }

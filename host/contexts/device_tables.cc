@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where each table lies, and the order of stores that lets kernels read a window while it is added.
-#include "host/device_tables.h"
+#include "host/contexts/device_tables.h"
 
 #include <algorithm>
 #include <utility>

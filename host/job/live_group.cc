@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/live_group.h"
+#include "host/job/live_group.h"
 
 #include <algorithm>
 #include <cstdlib>

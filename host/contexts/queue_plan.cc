@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A NIC's limits are for all PEs that share it, the memory's are each PE's own.
-#include "host/queue_plan.h"
+#include "host/contexts/queue_plan.h"
 
 #include <algorithm>
 #include <string_view>
@@ -56,16 +56,16 @@ void check_nic(size_t pe, const QueuePlan& plan, const Nic& nic, const Load& loa
 
 }  // namespace
 
-void QueuePlan::add(const QueueOptions& options, int n_pes) {
-  const uint64_t more = uint64_t{options.queues_per_peer} * static_cast<uint64_t>(n_pes);
+void QueuePlan::add(const QueueShape& shape, int n_pes) {
+  const uint64_t more = uint64_t{shape.queues_per_peer} * static_cast<uint64_t>(n_pes);
   ++contexts;
   queues += more;
-  bytes += more * nic::QueueMemoryLayout{options.depth}.bytes();
+  bytes += more * nic::QueueMemoryLayout{shape.depth}.bytes();
   registrations += kPerContext * nics;
   // Queue q goes by rail q % rails. Counted, not gone through: the wish may be any number yet.
-  for (uint32_t rail = 0; nics != 0 && rail < options.rails; ++rail) {
-    if (rail >= options.queues_per_peer) break;
-    const uint64_t by_rail = (options.queues_per_peer - rail - 1) / options.rails + uint64_t{1};
+  for (uint32_t rail = 0; nics != 0 && rail < shape.rails; ++rail) {
+    if (rail >= shape.queues_per_peer) break;
+    const uint64_t by_rail = (shape.queues_per_peer - rail - 1) / shape.rails + uint64_t{1};
     nic[rail % nics].queues += by_rail * static_cast<uint64_t>(n_pes);
   }
 }
@@ -81,7 +81,7 @@ void QueuePlan::set_nics(const Rails& rails) {
   }
 }
 
-std::string describe(const QueuePlan& plan, const QueueOptions& options, int n_pes) {
+std::string describe(const QueuePlan& plan, const QueueShape& shape, int n_pes) {
   std::string nics;
   for (const Nic& nic : nics_of(plan)) {
     nics += fmt::format("; {} has {} QPs and {} CQs", nic.name.data(),
@@ -90,8 +90,8 @@ std::string describe(const QueuePlan& plan, const QueueOptions& options, int n_p
   return fmt::format(
       "plan: {} queues of {} WQEBBs ({} PEs x {}) and as many CQs; with {} context{} in all {} "
       "queues, {} of kernels' memory (at most {}), {} registrations{}",
-      uint64_t{options.queues_per_peer} * static_cast<uint64_t>(n_pes), options.depth, n_pes,
-      options.queues_per_peer, plan.contexts, plan.contexts == 1 ? "" : "s", plan.queues,
+      uint64_t{shape.queues_per_peer} * static_cast<uint64_t>(n_pes), shape.depth, n_pes,
+      shape.queues_per_peer, plan.contexts, plan.contexts == 1 ? "" : "s", plan.queues,
       format_size(plan.bytes), format_size(plan.allowed_bytes), plan.registrations, nics);
 }
 

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A link: all queues of one context between two PEs. Made, connected and opened as one, either when
-// the context is made or when a kernel first wants one of the queues (host/linker.h).
-//
-//   none -> made -> connected -> proven -> open        at both ends
-//
-//   made       queue pairs exist and have numbers, which the other end may know
-//   connected  can receive, and send
-//   proven     the other end is connected, too, and this end's queues have passed their test
-//   open       and so have the other's: kernels may use them
+// The links that a context has from the start, before any kernel wants one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -18,17 +11,10 @@
 
 #include "host/base/config.h"
 #include "host/base/place.h"
+#include "host/bootstrap.h"
+#include "host/transport/queues.h"
 
 namespace peal {
-
-enum class Link : uint8_t {
-  kNone,
-  kMade,
-  kConnected,
-  kProven,
-  kOpen,
-  kFailed,  // until recovery
-};
 
 /// The links that a context has from the start: to the next PE and the one before, so that every
 /// NIC has sent and received before any kernel runs, and to the PEs of other hosts (or network
@@ -44,11 +30,18 @@ class FirstLinks {
   bool between(uint32_t a, uint32_t b) const;
   /// The PEs that `pe` is linked to, ascending.
   std::vector<uint32_t> of(uint32_t pe) const;
+  /// How many that is at most.
+  size_t most() const;
 
  private:
   ConnectKind kind_;
   std::span<const Place> places_;
   std::vector<int> masked_;
 };
+
+/// Collective. Throws on all PEs unless any two could be connected by each rail that queues of
+/// `shape` go by, and each PE with itself where it is linked to itself from the start.
+void check_ends_of_all(Bootstrap& group, const Rails& rails, const QueueShape& shape,
+                       const FirstLinks& first);
 
 }  // namespace peal

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/channel.h"
+#include "host/job/channel.h"
 
 #include <fcntl.h>
 #include <sys/random.h>
@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "host/base/error.h"
+#include "host/job/together.h"
 
 namespace peal {
 namespace {
@@ -48,7 +49,7 @@ std::array<std::byte, kBytes> random_bytes() {
 }  // namespace
 
 Channel::Channel(Bootstrap& bootstrap)
-    : rank_(bootstrap.rank()), addresses_(gather(bootstrap, open())) {}
+    : rank_(bootstrap.rank()), addresses_(gather_together(bootstrap, [this] { return open(); })) {}
 
 Channel::~Channel() {
   if (fd_ >= 0) ::close(fd_);

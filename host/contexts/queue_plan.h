@@ -37,11 +37,11 @@ struct QueuePlan {
   /// Whose limits hold; before add().
   void set_nics(const Rails& rails);
   /// Adds a context that has `queues_per_peer` queues to each of `n_pes` PEs, itself included.
-  void add(const QueueOptions& options, int n_pes);
+  void add(const QueueShape& shape, int n_pes);
 };
 
 /// One line: "32 queues (8 PEs x 4) of 1024 WQEBBs, ...".
-std::string describe(const QueuePlan& plan, const QueueOptions& options, int n_pes);
+std::string describe(const QueuePlan& plan, const QueueShape& shape, int n_pes);
 
 /// Throws kInvalidArgument that names a PE, the count, the limit it is beyond and the settings that
 /// lower it. `plans` and `places` are by PE.

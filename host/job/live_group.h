@@ -24,7 +24,7 @@
 #include "host/base/exception.h"
 #include "host/base/place.h"
 #include "host/bootstrap.h"
-#include "host/channel.h"
+#include "host/job/channel.h"
 
 namespace peal {
 

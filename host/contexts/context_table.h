@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The contexts of a PE by slot, alike on all PEs, and the words by which host and kernels talk
+// while kernels run, in memory that both reach at once:
+//
+//   [ ContextWords x kMaxContexts | requests x PEs x kMaxContexts ]
+//
+// The table does not own a context: whoever was given it does.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "host/contexts/context_owner.h"
+#include "host/memory/backing.h"
+
+namespace peal {
+
+/// Thread-safe.
+class ContextTable {
+ public:
+  static size_t bytes(int n_pes);
+  /// `memory` has bytes(n_pes) and is zero.
+  ContextTable(Backing memory, int n_pes);
+
+  ContextWords& words(uint32_t slot) const;
+  /// By PE: not 0 when kernels of the slot's context want a link to it.
+  uint32_t* requests(uint32_t slot) const;
+
+  /// Into its slot, which is free.
+  void add(const std::shared_ptr<ContextOwner>& context);
+  /// One bit a slot.
+  uint64_t taken() const;
+  /// Null where there is none.
+  std::shared_ptr<ContextOwner> at(uint32_t slot) const;
+
+  /// Calls `visit` with each context there is. None of them ends meanwhile on another thread, so
+  /// that none is seen in one slot of this PE and not of the others for having been visited.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& weak : contexts_) {
+      if (const auto context = weak.lock()) visit(*context);
+    }
+  }
+
+  /// No stop word is set and no alarm was raised.
+  bool well() const;
+  /// Ends the waits of all contexts, for a reason that the group knows.
+  void stop_all(Status why) const;
+
+  /// Recoveries so far; alike on all PEs.
+  uint32_t generation() const { return generation_; }
+  void next_generation() { ++generation_; }
+
+ private:
+  Backing memory_;
+  size_t n_pes_;
+  std::atomic<uint32_t> generation_{0};
+  mutable std::mutex mutex_;  // guards what follows
+  std::array<std::weak_ptr<ContextOwner>, kMaxContexts> contexts_;
+};
+
+}  // namespace peal

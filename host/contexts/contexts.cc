@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Making a context: agree on what and in which slot, within the limits; queues, fields and tables;
+// then the first links:
+//
+//   make | all tell their ends | connect | all meet | prove, all tell | open | all meet
+#include "host/contexts/contexts.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <iterator>
+#include <span>
+#include <utility>
+
+#include "host/base/error.h"
+#include "host/contexts/first_links.h"
+#include "host/job/together.h"
+
+namespace peal {
+namespace {
+
+uint64_t nanoseconds(std::chrono::microseconds t) {
+  return static_cast<uint64_t>(std::chrono::nanoseconds(t).count());
+}
+
+}  // namespace
+
+// What a PE would make a context of, and the context slots it still uses.
+struct Contexts::Offer {
+  uint64_t taken;
+  uint32_t queues;
+  uint32_t depth;
+  bool shared;  // by all lanes of the GPU
+  bool fences_too_near;
+  QueuePlan plan;
+};
+
+Contexts::Contexts(const Parts& parts)
+    : parts_(parts),
+      sync_flags_(reinterpret_cast<uint64_t*>(
+          parts.heap.reserve_internal((kMaxContexts * flag_words() + 1) * sizeof(uint64_t)))) {}
+
+// All queues there are, and those of a context more.
+QueuePlan Contexts::plan_with(const QueueShape& shape) const {
+  QueuePlan plan;
+  if (parts_.nics == nullptr) return plan;
+  plan.set_nics(parts_.nics->rails);
+  plan.allowed_bytes = parts_.config.queue_memory;
+  plan.add(shape, parts_.group.size());
+  parts_.table.for_each([&](const ContextOwner& context) {
+    plan.add(context.links()->queues().shape(), parts_.group.size());
+  });
+  return plan;
+}
+
+// A fence of GPU scope was asked for, and does not reach whoever rings or reads.
+bool Contexts::fences_too_near() const {
+  if (parts_.nics == nullptr || parts_.config.fence != FenceKind::kGpu) return false;
+  const Doorbells* const doorbells = parts_.nics->carrier.doorbells;
+  return parts_.gpu == nullptr || doorbells == nullptr ||
+         std::ranges::any_of(*doorbells, &Doorbell::assisted);
+}
+
+QueueShape Contexts::shape_of(const ContextOptions& options, Reach reach) const {
+  const Config& config = parts_.config;
+  // Atomics of all blocks meet on queues of rail 0, which owned queues must not be shared for.
+  const bool spread = parts_.nics != nullptr && reach == Reach::kGpu;
+  return {.queues_per_peer = options.queues_per_peer != 0 ? options.queues_per_peer
+                                                          : static_cast<uint32_t>(config.queues),
+          .depth = options.depth != 0 ? options.depth : static_cast<uint32_t>(config.queue_depth),
+          .rails = spread ? parts_.nics->rails.count() : 1};
+}
+
+// Compares the options of all PEs; answers the first slot whose context, if it had one, is gone on
+// every PE: nobody can still write its flags.
+Contexts::Name Contexts::agree(const QueueShape& shape, Reach reach) {
+  if (parts_.nics != nullptr) parts_.nics->linker.let_go();
+  const Offer mine{parts_.table.taken(), shape.queues_per_peer, shape.depth,
+                   reach == Reach::kGpu, fences_too_near(),     plan_with(shape)};
+  const std::vector<Offer> all = gather(parts_.group, mine);
+  uint64_t taken = 0;
+  std::vector<QueuePlan> plans;
+  for (size_t pe = 0; pe < all.size(); ++pe) {
+    taken |= all[pe].taken;
+    plans.push_back(all[pe].plan);
+    if (all[pe].shared != all[0].shared) {
+      fail(
+          ErrorCode::kInvalidArgument,
+          "make_context: PE {} makes a context that is shared by all lanes of its GPU, or not, and "
+          "PE 0 the other kind: all must make the same",
+          pe);
+    }
+    if (all[pe].fences_too_near) {
+      fail(ErrorCode::kUnsupported,
+           "PEAL_FENCE=gpu, but not every queue of PE {} is in the memory of a GPU whose kernels "
+           "ring the NIC themselves; PEAL_FENCE=auto fences as far as needed",
+           pe);
+    }
+    if (all[pe].queues == all[0].queues && all[pe].depth == all[0].depth) continue;
+    fail(
+        ErrorCode::kInvalidArgument,
+        "make_context: PE {} asks for {} queues of depth {}, PE 0 for {} of {}: all must ask alike",
+        pe, all[pe].queues, all[pe].depth, all[0].queues, all[0].depth);
+  }
+  if (~taken == 0) {
+    fail(ErrorCode::kInvalidArgument,
+         "make_context: {} contexts exist already, which is the limit; drop one on every PE first",
+         kMaxContexts);
+  }
+  shape.check();  // also where there are none: a program is right or wrong on every machine
+  if (parts_.config.info && parts_.nics != nullptr && parts_.group.rank() == 0) {
+    parts_.log.print("runtime", describe(mine.plan, shape, parts_.group.size()));
+  }
+  check_plans(plans, parts_.group.places());
+  return {static_cast<uint32_t>(std::countr_one(taken)), ++made_};
+}
+
+QueueWiring Contexts::wiring(const Name& name, const ContextOptions& options) const {
+  ContextWords& words = parts_.table.words(name.slot);
+  const Config& config = parts_.config;
+  return {.timeout_ns = nanoseconds(options.timeout.count() < 0 ? config.timeout : options.timeout),
+          .stop = &words.stop,
+          .alarm = &words.alarm,
+          .requests = parts_.table.requests(name.slot),
+          .tested = config.self_test,
+          .fence = config.fence};
+}
+
+// What kernels find in a context, but for its queues.
+ContextFields Contexts::fields(const Name& name, const QueueShape& shape,
+                               const QueueWiring& wiring) const {
+  ContextFields fields = parts_.tables.fields();
+  fields.pe = parts_.group.rank();
+  fields.n_pes = parts_.group.size();
+  fields.sync_rounds = rounds();
+  fields.rails = shape.rails;
+  fields.stop = wiring.stop;
+  fields.sync_flags = sync_flags_ + name.slot * flag_words();
+  fields.timeout_ns = wiring.timeout_ns;
+  if (parts_.nics == nullptr) return fields;
+  const Rails& rails = parts_.nics->rails;
+  const SignalOps& signals = rails.signal_ops();
+  fields.settle = rails.count() > 1 || parts_.nics->must_settle ? 1 : 0;
+  fields.relaxed = rails.payload() == nic::Ordering::kRelaxed || !signals.in_order ? 1 : 0;
+  fields.sets_by_swap = signals.atomic ? 1 : 0;
+  return fields;
+}
+
+std::shared_ptr<ContextOwner> Contexts::make(const Name& name, const QueueShape& shape,
+                                             const ContextOptions& options) {
+  const QueueWiring wires = wiring(name, options);
+  parts_.table.words(name.slot).clear();
+  std::fill_n(wires.requests, parts_.group.size(), 0u);
+  const ContextFields known = fields(name, shape, wires);
+  // Of the context that had the slot before.
+  parts_.heap.zero(known.sync_flags, flag_words() * sizeof(uint64_t));
+  parts_.tables.reset_state(name.slot, wires.alarm);
+  std::unique_ptr<LinkMachine> links;
+  if (const ContextNics* const nics = parts_.nics) {
+    links = std::make_unique<LinkMachine>(
+        std::make_unique<Queues>(nics->rails, nics->carrier,
+                                 static_cast<uint32_t>(parts_.group.size()), shape, wires),
+        wires.requests);
+  }
+  auto owner = std::make_shared<ContextOwner>(std::move(links), parts_.tables,
+                                              parts_.table.words(name.slot), name, known);
+  leave_masked_out(*owner);
+  return owner;
+}
+
+std::shared_ptr<ContextOwner> Contexts::create(const ContextOptions& options, Reach reach) {
+  const QueueShape shape = shape_of(options, reach);
+  const Name name = agree(shape, reach);
+  const std::shared_ptr<ContextOwner> owner =
+      together(parts_.group, [&] { return make(name, shape, options); });
+  LinkMachine* const links = owner->links();
+  if (links != nullptr) connect_first(*links, reach);
+  // No peer's kernel sets a flag before it is zero, or wants a link to a context that is not there.
+  together(parts_.group, [&] {
+    for (int pe = 0; links != nullptr && pe < parts_.group.size(); ++pe) {
+      const auto peer = static_cast<uint32_t>(pe);
+      if (links->state(peer) == LinkState::kConnected) links->open(peer);
+    }
+    parts_.table.add(owner);
+    expect_links(*owner);
+  });
+  return owner;
+}
+
+void Contexts::expect_links(const ContextOwner& context) {
+  if (context.links() == nullptr) return;
+  parts_.nics->linker.expect(context.slot(), context.links()->to_come());
+}
+
+// Who owns a queue does not look at what the host changes: it finds all connected.
+void Contexts::connect_first(LinkMachine& links, Reach reach) {
+  LiveGroup& group = parts_.group;
+  const ContextNics& nics = *parts_.nics;
+  const FirstLinks first(reach == Reach::kGpu ? parts_.config.connect : ConnectKind::kEager,
+                         group.places(), group.masked_pes());
+  check_ends_of_all(group, nics.rails, links.queues().shape(), first);
+  const auto me = static_cast<uint32_t>(group.rank());
+  const size_t per_peer = links.queues().shape().queues_per_peer;
+  const std::vector<uint32_t> linked = first.of(me);
+  const size_t room = first.most() * per_peer;
+  const std::vector<Endpoint> all =  // [PEs][linked PEs][queues]
+      gather_together<Endpoint>(group, room, [&](std::span<Endpoint> mine) {
+        for (size_t i = 0; i < linked.size(); ++i) {
+          std::ranges::copy(links.make(linked[i]), mine.subspan(i * per_peer).begin());
+        }
+      });
+  // Every queue can receive before anybody sends.
+  together(group, [&] {
+    for (const uint32_t pe : linked) {
+      const std::vector<uint32_t> theirs = first.of(pe);
+      const auto i = static_cast<size_t>(std::ranges::find(theirs, me) - theirs.begin());
+      links.connect(pe, std::span(all).subspan(pe * room + i * per_peer, per_peer), 0);
+    }
+  });
+  if (!parts_.config.self_test) return;
+  std::vector<uint32_t> queues;
+  for (const uint32_t pe : linked)
+    std::ranges::copy(links.queues_to(pe), std::back_inserter(queues));
+  nics.prover.prove_together(links.queues(), queues);
+}
+
+void Contexts::leave_masked_out(ContextOwner& context) const {
+  const std::vector<int> masked = parts_.group.masked_pes();
+  if (masked.empty()) return;
+  const std::vector<int> left = parts_.group.unmasked_pes();
+  const auto rank = std::ranges::find(left, parts_.group.rank()) - left.begin();
+  context.leave_out(masked, static_cast<uint32_t>(rank), static_cast<uint32_t>(left.size()));
+}
+
+void Contexts::leave_masked_out() {
+  together(parts_.group, [&] {
+    parts_.tables.leave_out(parts_.group.masked_pes(), parts_.group.unmasked_pes());
+    parts_.table.for_each([&](ContextOwner& context) { leave_masked_out(context); });
+  });
+}
+
+}  // namespace peal

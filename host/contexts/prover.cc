@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/contexts/prover.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <iterator>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "host/base/patience.h"
+#include "host/job/together.h"
+#include "host/transport/connection.h"
+
+namespace peal {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Of the bootstrap's deadline: the rest is for telling the others.
+constexpr int kShareOfDeadline = 4;
+constexpr Patience::Nap kLongestNap{1000};
+
+using Text = std::array<char, 512>;
+
+Text text_of(std::string_view words) {
+  Text text{};
+  words.substr(0, text.size() - 1).copy(text.data(), text.size() - 1);
+  return text;
+}
+
+// "host n17, mlx5_0: InfiniBand, LID 5, GID fe80::2, MTU 4096".
+std::string this_end(const Rails& rails) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  std::string text = fmt::format("host {}", host.data());
+  for (const IbgdaNic& nic : rails.nics()) {
+    const Endpoint end = endpoint_of(nic.device, 0);
+    text +=
+        fmt::format(", {}: {}{}", nic.device.name(), describe(end),
+                    end.link_layer == nic::LinkLayer::kInfiniBand ? ", GID " + end.gid.text() : "");
+  }
+  return text;
+}
+
+// `here` and `there` are what each end says of itself.
+std::string describe(const std::vector<SelfTestResult>& failed, uint32_t n_pes,
+                     const std::string& here, const std::string& there) {
+  const SelfTestResult& first = failed.front();
+  return fmt::format(
+      "self-test ({}): queue {} to PE {} ({}): {}; {} of its queues failed. PEAL_SELF_TEST=off "
+      "starts without this test",
+      here, first.index / n_pes, first.peer, there, explain(first), failed.size());
+}
+
+}  // namespace
+
+Prover::Prover(Bootstrap& group, const Rails& rails, const DeviceTables& tables, uint64_t cells,
+               std::chrono::nanoseconds deadline)
+    : group_(group),
+      rails_(rails),
+      cells_(cells + static_cast<uint64_t>(group.rank()) * kSlots * kSelfTestCell),
+      keys_(tables.heap_keys()),
+      time_(deadline * (kShareOfDeadline - 1) / kShareOfDeadline),
+      taken_(static_cast<size_t>(group.size())) {}
+
+std::chrono::nanoseconds Prover::time_for_link(std::chrono::nanoseconds patience) const {
+  return patience.count() == 0 ? time_ : std::min(time_, patience);
+}
+
+bool Prover::take_cells(uint32_t peer) {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(taken_[peer], uint8_t{1}) == 0;
+}
+
+void Prover::give_back_cells(uint32_t peer) {
+  const std::lock_guard lock(mutex_);
+  taken_[peer] = 0;
+}
+
+QueueTest Prover::test(Queues& queues, const std::vector<uint32_t>& chosen) {
+  std::vector<QueueUnderTest> under_test;
+  for (const uint32_t index : chosen) {
+    const uint64_t slot = under_test.size();
+    QueueUnderTest& q = under_test.emplace_back(queues.under_test(index));
+    const size_t key = queues.rail(index) * taken_.size() + q.fields.peer;
+    q.cell = cells_ + slot * kSelfTestCell;
+    q.rkey = keys_.payload[key];
+    q.word_rkey = keys_.words[key];
+  }
+  uint32_t tag = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    tag = ++tests_;
+  }
+  return QueueTest(std::move(under_test), tag);
+}
+
+Prover::Proof::Proof(Prover& prover, Queues& queues, std::vector<uint32_t> chosen,
+                     std::chrono::nanoseconds time)
+    : prover_(prover),
+      queues_(queues),
+      peer_(chosen.front() % queues.n_pes()),
+      left_(std::move(chosen)),
+      time_(time) {}
+
+Prover::Proof::~Proof() {
+  if (round_) prover_.give_back_cells(peer_);
+}
+
+bool Prover::Proof::begin() {
+  if (!prover_.take_cells(peer_)) return false;
+  end_ = Clock::now() + time_;
+  begin_round();
+  return true;
+}
+
+void Prover::Proof::begin_round() {
+  const auto count = static_cast<ptrdiff_t>(std::min<size_t>(left_.size(), kSlots));
+  const std::vector<uint32_t> chosen(left_.begin(), left_.begin() + count);
+  left_.erase(left_.begin(), left_.begin() + count);
+  round_.emplace(prover_.test(queues_, chosen));
+}
+
+bool Prover::Proof::advance() {
+  if (!round_ && !begin()) return false;
+  if (!round_->advance()) {
+    if (Clock::now() < end_) return false;
+    round_->give_up();
+  }
+  failed_ = round_->failed();
+  if (!failed_.empty() || left_.empty()) return true;
+  begin_round();
+  return false;
+}
+
+void Prover::prove_together(Queues& queues, const std::vector<uint32_t>& chosen) {
+  std::vector<SelfTestResult> failed;
+  auto failure = failure_of([&] {
+    std::map<uint32_t, std::vector<uint32_t>> by_peer;
+    for (const uint32_t index : chosen) by_peer[index % queues.n_pes()].push_back(index);
+    std::deque<Proof> proofs;
+    for (auto& [peer, indices] : by_peer) {
+      proofs.emplace_back(*this, queues, std::move(indices), time_);
+    }
+    std::vector<Proof*> running;
+    for (Proof& proof : proofs) running.push_back(&proof);
+    for (Patience patience(kLongestNap); !running.empty(); patience.after(false)) {
+      std::erase_if(running, [](Proof* proof) { return proof->advance(); });
+    }
+    for (const Proof& proof : proofs) std::ranges::copy(proof.failed(), std::back_inserter(failed));
+  });
+  std::ranges::stable_sort(failed, {}, distance_from_cause);
+  StepOutcome mine = failure ? failure->distance : kStepTaken;
+  if (!failure && !failed.empty()) mine = distance_from_cause(failed.front());
+  const std::vector<StepOutcome> outcomes = gather(group_, mine);
+  if (all_taken(outcomes)) return;
+  const std::vector<Text> ends = gather(group_, text_of(this_end(rails_)));
+  if (!failure && !failed.empty()) {
+    const auto me = static_cast<size_t>(group_.rank());
+    failure = {Error(ErrorCode::kSystem, describe(failed, queues.n_pes(), ends[me].data(),
+                                                  ends[failed.front().peer].data())),
+               mine};
+  }
+  fail_together(group_, outcomes, failure);
+}
+
+std::string Prover::describe_failed(const Queues& queues,
+                                    const std::vector<SelfTestResult>& failed) const {
+  return describe(failed, queues.n_pes(), this_end(rails_),
+                  queues.describe_path(failed.front().index));
+}
+
+}  // namespace peal

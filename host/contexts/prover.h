@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The self-test of links, and what is said when one fails: with both ends of the path, so that one
+// log is enough to know where to look.
+//
+// Queues are tested in cells of every PE's heap, kSlots for each PE that tests. So a PE tests one
+// link to each peer at a time, to all peers at once: a peer that does not answer holds up nobody
+// but those who want another link to it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host/bootstrap.h"
+#include "host/contexts/device_tables.h"
+#include "host/transport/queues.h"
+
+namespace peal {
+
+class Prover {
+ public:
+  static constexpr uint32_t kSlots = 32;
+  /// Of the heap, for all cells.
+  static size_t cell_bytes(int n_pes) {
+    return static_cast<size_t>(n_pes) * kSlots * kSelfTestCell;
+  }
+
+  /// `cells` is the cells' offset in the heap, which `tables` has the keys of. Of a collective test
+  /// no PE waits for the NIC longer than `deadline` allows for telling the others.
+  Prover(Bootstrap& group, const Rails& rails, const DeviceTables& tables, uint64_t cells,
+         std::chrono::nanoseconds deadline);
+
+  /// The test of queues that all belong to one link.
+  class Proof {
+   public:
+    /// `queues` are connected and have not been used. `time` runs from the first step.
+    Proof(Prover& prover, Queues& queues, std::vector<uint32_t> chosen,
+          std::chrono::nanoseconds time);
+    ~Proof();
+    Proof(const Proof&) = delete;
+    Proof& operator=(const Proof&) = delete;
+
+    /// Never waits. True when it is over: when all have passed, some have failed, or time is up.
+    bool advance();
+    /// Those that failed, the nearest to the cause first; when it is over.
+    const std::vector<SelfTestResult>& failed() const { return failed_; }
+
+   private:
+    bool begin();
+    void begin_round();
+
+    Prover& prover_;
+    Queues& queues_;
+    uint32_t peer_;
+    std::vector<uint32_t> left_;  // to be tested
+    std::chrono::nanoseconds time_;
+    std::chrono::steady_clock::time_point end_;
+    std::optional<QueueTest> round_;  // as many as there are cells; none before cells were had
+    std::vector<SelfTestResult> failed_;
+  };
+
+  /// Collective. Tests the queues, by index. Throws on all PEs the same if some fail.
+  void prove_together(Queues& queues, const std::vector<uint32_t>& chosen);
+
+  /// For a link: no longer than kernels would wait for it, and no longer than a collective test.
+  std::chrono::nanoseconds time_for_link(std::chrono::nanoseconds patience) const;
+
+  /// What to say of a link that failed; of the other end no more is known here than the way to it.
+  std::string describe_failed(const Queues& queues,
+                              const std::vector<SelfTestResult>& failed) const;
+
+ private:
+  bool take_cells(uint32_t peer);
+  void give_back_cells(uint32_t peer);
+  QueueTest test(Queues& queues, const std::vector<uint32_t>& chosen);
+
+  Bootstrap& group_;
+  const Rails& rails_;
+  uint64_t cells_;
+  DeviceTables::HeapKeys keys_;
+  std::chrono::nanoseconds time_;
+  std::mutex mutex_;            // guards what follows
+  std::vector<uint8_t> taken_;  // 1: the cells at that PE are in use
+  uint32_t tests_ = 0;
+};
+
+}  // namespace peal

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What went wrong on this PE: what its kernels ran into, what the NIC refused, which PEs are lost,
+// who called the job off. All of it is collected here, and told to whoever asks or has left a
+// callback, which a thread of its own calls: no other thread of peal waits for a callback.
+//
+// It is also here that waits are ended from outside, because a PE was lost, or because some PE
+// called abort(), which it tells all others over the channel. Nothing is killed; a kernel ends
+// because its waits do.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string_view>
+#include <thread>
+
+#include "host/base/log.h"
+#include "host/contexts/context_table.h"
+#include "host/failures/failure.h"
+#include "host/job/live_group.h"
+
+namespace peal {
+
+/// Thread-safe.
+class FailureLog {
+ public:
+  using Callback = std::function<void(const Failure&)>;
+
+  FailureLog(ContextTable& contexts, LiveGroup& group, const Log& log);
+  /// Waits for a callback under way.
+  ~FailureLog();
+  FailureLog(const FailureLog&) = delete;
+  FailureLog& operator=(const FailureLog&) = delete;
+
+  /// The first failure, or one with status kOk.
+  Failure first() const;
+  /// Cheap while all is well: words in host memory.
+  Status status() const;
+
+  /// Called once with first(), when there is one. Until then alarm words are looked at every
+  /// millisecond; without a callback there is no thread.
+  void on_failure(Callback callback);
+
+  /// After a recovery: the callback is called again, for what comes now.
+  void start_again();
+  /// All PEs that were lost are masked.
+  void forget_losses() { lost_ns_ = 0; }
+  /// From here leaving is no failure.
+  void close() { closing_ = true; }
+
+  /// The process of `pe` has ended: ends all waits.
+  void peer_lost(int pe, int pid);
+  /// Ends the waits of `context`, or of all there are, on all PEs that live. Never blocks. Throws
+  /// kInvalidArgument where the context is none of this PE.
+  void abort(const ContextFields* context, std::string_view reason);
+  /// A Message::Kind::kAbort.
+  void deliver(const Message& message);
+
+ private:
+  void watch();
+  void tell_callback(std::unique_lock<std::mutex>& lock);
+  void attempt(const std::function<void()>& body) const;
+  void look_now();
+  void stop(const Failure& why, uint64_t slot, uint64_t serial) const;
+
+  ContextTable& contexts_;
+  LiveGroup& group_;
+  const Log log_;
+  std::atomic<uint64_t> lost_ns_{0};  // when the first PE was lost that is not masked
+  std::atomic<bool> closing_{false};
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  Callback callback_;
+  bool due_ = false;   // not called since it was installed, or since a recovery
+  bool news_ = false;  // something was done from outside
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace peal

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A thread of a runtime: it notices that the process of a PE has ended, and that a PE has sent a
+// message.
+//
+// Asleep in poll() on the pidfds of the peers' processes and the channel: no polling, no cost while
+// all is well. PEs on other hosts are the NIC's business (retry exceeded).
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "host/base/place.h"
+
+namespace peal {
+
+/// Calls back from a thread of its own, until it is destroyed; a call under way is waited for.
+class Watcher {
+ public:
+  struct Calls {
+    std::function<void(int pe, int pid)> lost;           // once for each PE whose process ends
+    std::function<void()> message;                       // the channel can be read
+    std::function<void(const std::string& why)> broken;  // the last: nothing is noticed any more
+  };
+
+  /// `places` by PE; `channel` is a descriptor, -1 for none. A process that has ended already is
+  /// lost. Throws kSystem where a process cannot be watched though the kernel could.
+  Watcher(std::span<const Place> places, int channel, Calls calls);
+  ~Watcher();
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+
+  /// False for a PE in this process, on another host, in another pid namespace, or where the kernel
+  /// has no pidfds.
+  bool watches(int pe) const;
+
+ private:
+  struct Peer {
+    int pe;
+    int pid;
+    int fd;  // -1: it had ended
+  };
+  void open(std::span<const Place> places);
+  void close();
+  void watch();
+
+  Calls calls_;
+  int channel_;
+  std::vector<Peer> peers_;
+  int wake_ = -1;
+  std::atomic<bool> ending_{false};
+  std::thread thread_;
+};
+
+}  // namespace peal

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/start_up.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "host/base/error.h"
+#include "host/transport/warn_once.h"
+
+namespace peal {
+namespace {
+
+// What each PE must have set alike, compared at start-up.
+struct Agreement {
+  uint64_t heap_bytes;
+  uint32_t queues;
+  uint32_t depth;
+  TransportKind transport;
+  RelaxedOrdering relaxed;
+  SignalOpsSetting signal_ops;
+  bool self_test;
+  ConnectKind connect;
+  Target target;
+  bool operator==(const Agreement&) const = default;
+};
+
+// The two ends of a queue may be carried differently: what matters is whether a NIC is wanted.
+TransportKind agreed_kind(TransportKind kind) {
+  return kind == TransportKind::kProxy ? TransportKind::kIbgda : kind;
+}
+
+const char* target_name(Target target) { return target == Target::kGpu ? "a GPU" : "a CPU"; }
+
+std::string warning_of_writes(const Routes& routes, const Gpu& gpu) {
+  const bool proxied = routes.by_nic() == Route::kProxy;
+  return fmt::format(
+      "{}: {}: a kernel that saw a signal may not see its data yet; call quiet between a put and "
+      "its "
+      "signal, as quiet and barriers {}, or use Hopper or newer",
+      gpu.name(), gpu.describe_writes(),
+      proxied ? "wait for data (get and fetching operations do not, for a CPU thread posts them)"
+              : "and get and fetching operations wait for data");
+}
+
+}  // namespace
+
+void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
+  const std::vector<Agreement> all =
+      gather(group, Agreement{config.heap_size, static_cast<uint32_t>(config.queues),
+                              static_cast<uint32_t>(config.queue_depth),
+                              agreed_kind(config.transport), config.relaxed_ordering,
+                              config.signal_ops, config.self_test, config.connect, target});
+  for (size_t pe = 0; pe < all.size(); ++pe) {
+    if (all[pe] == all[0]) continue;
+    if (all[pe].target != all[0].target) {
+      fail(ErrorCode::kConfiguration, "PE {} has its kernels on {}, PE 0 on {}: run one program",
+           pe, target_name(all[pe].target), target_name(all[0].target));
+    }
+    fail(
+        ErrorCode::kConfiguration,
+        "PE {} has PEAL_HEAP_SIZE={} PEAL_QUEUES={} PEAL_QUEUE_DEPTH={}, PE 0 has {}, {} and {}{}: "
+        "set them alike on all PEs (mpirun -x NAME)",
+        pe, all[pe].heap_bytes, all[pe].queues, all[pe].depth, all[0].heap_bytes, all[0].queues,
+        all[0].depth,
+        all[pe].transport != all[0].transport     ? ", and another PEAL_TRANSPORT"
+        : all[pe].relaxed != all[0].relaxed       ? ", and another PEAL_RELAXED_ORDERING"
+        : all[pe].signal_ops != all[0].signal_ops ? ", and another PEAL_SIGNAL_OPS"
+        : all[pe].self_test != all[0].self_test   ? ", and another PEAL_SELF_TEST"
+        : all[pe].connect != all[0].connect       ? ", and another PEAL_CONNECT"
+                                                  : "");
+  }
+}
+
+void warn_of_nics(Bootstrap& group, const Log& log, const Rails& rails, const Doorbells& doorbells,
+                  const Routes& routes, const Gpu* gpu) {
+  std::vector<std::string> lines = rails.nics()[0].device.path_settings().ignored;
+  for (const Doorbell& doorbell : doorbells) {
+    if (!doorbell.warning().empty()) lines.push_back(doorbell.warning());
+  }
+  if (gpu != nullptr && !gpu->orders_writes()) lines.push_back(warning_of_writes(routes, *gpu));
+  std::vector<std::string> names;
+  for (const IbgdaNic& nic : rails.nics()) names.push_back(nic.device.name());
+  warn_once(group, log, fmt::format("{}", fmt::join(lines, "\n")), std::move(names));
+}
+
+std::string describe_rails(const Rails& rails, const Config& config) {
+  std::string text = rails.why();
+  if (rails.count() == 1) return text;
+  text += fmt::format("; {} rails in the job", rails.count());
+  if (static_cast<uint32_t>(config.queues) >= rails.count()) return text;
+  return text + fmt::format(", of which PEAL_QUEUES={0} uses {0}: set it to {1} or more",
+                            config.queues, rails.count());
+}
+
+std::string nic_name(const Rails* rails, const P2p* p2p, const Gpu* gpu) {
+  if (rails != nullptr) return rails->model();
+  if (gpu == nullptr) return "shared-memory";
+  switch (p2p->link()) {
+    case P2p::Link::kNvlink:
+      return "nvlink";
+    case P2p::Link::kPcie:
+      return "pcie";
+    case P2p::Link::kNone:
+      break;
+  }
+  return "none";
+}
+
+}  // namespace peal

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The life of a queue: its queue pair made, connected, proven, opened; reset and connected again.
+// What a kernel sees of it is `completed`, which moves up at the very end.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "host/transport/ibgda_end.h"
+#include "host/transport/queues.h"
+
+namespace peal {
+namespace {
+
+// Of the packets that queue pair `qpn` sends on its `generation`-th connection: for every
+// generation somewhere else in the 24 bits.
+uint32_t first_psn(uint32_t qpn, uint32_t generation) {
+  if (generation == 0) return 0;
+  const uint64_t mixed = (uint64_t{generation} << 24 | qpn) * 0x9e3779b97f4a7c15u;
+  return static_cast<uint32_t>(mixed >> 40);
+}
+
+}  // namespace
+
+std::unique_ptr<QueueEnd> Queues::make_end(uint32_t index) const {
+  const size_t by = nic_index(index);
+  if (carrier_.doorbells == nullptr) {
+    return std::make_unique<ProxyEnd>(nic_of(index), (*carrier_.proxies)[by], proxy_memory(index));
+  }
+  const auto place = nic::QueuePlace::of(layout_, *registered_[by].umem, index * stride());
+  return std::make_unique<IbgdaEnd>(nic_of(index), (*carrier_.doorbells)[by].uar(), place,
+                                    layout_.depth);
+}
+
+Endpoint Queues::make(uint32_t index) {
+  auto& end = ends_[index];
+  if (end == nullptr) {
+    auto made = make_end(index);
+    memory_.store_word(&state(index)->qpn_shifted.raw, Be32{made->number() << 8}.raw);
+    end = std::move(made);
+  }
+  return endpoint_of(nic_of(index).device, end->number());
+}
+
+void Queues::connect(uint32_t index, const Endpoint& remote, uint32_t generation) {
+  const nic::Device& device = nic_of(index).device;
+  const Endpoint mine = endpoint_of(device, ends_[index]->number());
+  remotes_[index] = {.qpn = remote.qpn, .path = path_to(device, mine, remote)};
+  remotes_[index].path.lag_port = lag_port(device, index % n_pes_, index / n_pes_ / shape_.rails);
+  reconnect(index, generation);
+}
+
+void Queues::reconnect(uint32_t index, uint32_t generation) {
+  QueueEnd& end = *ends_[index];
+  nic::RemoteQueue remote = remotes_[index];
+  remote.psn = first_psn(remote.qpn, generation);
+  end.connect(remote, first_psn(end.number(), generation));
+}
+
+std::string Queues::describe_path(uint32_t index) const {
+  const nic::Path& path = remotes_[index].path;
+  std::string text = fmt::format("MTU {}", nic::mtu_bytes(path.mtu));
+  if (path.link_layer == nic::LinkLayer::kInfiniBand) text += fmt::format(", LID {}", path.dlid);
+  return path.global ? text + ", GID " + path.remote_gid.text() : text;
+}
+
+QueueUnderTest Queues::under_test(uint32_t index) {
+  QueueUnderTest q{};
+  q.index = index;
+  q.memory = &shared();
+  memory_.copy_out(&q.fields, reinterpret_cast<const std::byte*>(state(index)),
+                   offsetof(mlx5::SendQueue, reserved));
+  q.end = ends_[index].get();
+  return q;
+}
+
+void Queues::open(uint32_t index) { memory_.store_word(&state(index)->completed, start_); }
+
+bool Queues::broken(uint32_t index) const {
+  uint64_t moving[5];  // reserved, published, last_published, rung, completed
+  memory_.load_words(moving, &state(index)->reserved, 5);
+  return memory_.load_word(&state(index)->error.status) != 0 ||
+         moving[0] - moving[4] >= mlx5::kUnconnected ||
+         ends_[index]->state() != nic::QueueState::kReadyToSend;
+}
+
+void Queues::reset(uint32_t index) {
+  if (ends_[index]) ends_[index]->to_reset();  // first: now the NIC writes none of what follows
+  const mlx5::Cqe none = nic::QueueMemoryLayout::no_completion();
+  shared().copy_in(shared_base(index) + layout_.cqe(), &none, sizeof(none));
+  shared().zero(index * stride() + layout_.doorbell(), sizeof(mlx5::DoorbellRecord));
+  renew_landing(index);
+  change(index, [this](mlx5::SendQueue& queue) { start_afresh(queue); });
+}
+
+void Queues::renew_landing(uint32_t index) {
+  shared().zero(index * stride() + layout_.landing(),
+                (mlx5::kLandingCells + 1) * sizeof(mlx5::LandingCell));
+  change(index, [](mlx5::SendQueue& queue) { queue.landing_ticket = 0; });
+}
+
+void Queues::close(uint32_t index, Status status) {
+  mlx5::QueueError& error = state(index)->error;
+  memory_.store_word(&error.claimed, 1);  // no kernel writes a record of its own
+  memory_.store_word(&error.status, static_cast<uint32_t>(status));
+}
+
+}  // namespace peal

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The watcher of peers' processes and of the channel. Hazards: a process that ended before it was
+// watched was taken for one that cannot be watched, and nobody heard of its end; an error of poll()
+// ended the watching without a word.
+#include "host/job/watcher.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "host/base/exception.h"
+
+namespace peal {
+namespace {
+
+/// What a watcher says, in order.
+class Heard {
+ public:
+  Watcher::Calls calls(int channel = -1) {
+    return {.lost =
+                [this](int pe, int pid) {
+                  say({"lost", pe, pid});
+                },
+            .message =
+                [this, channel] {
+                  char byte = 0;
+                  while (channel >= 0 && ::read(channel, &byte, 1) == 1) say({"message", byte, 0});
+                },
+            .broken =
+                [this](const std::string& why) {
+                  say({"broken: " + why, 0, 0});
+                }};
+  }
+  struct Said {
+    std::string what;
+    int a;
+    int b;
+    bool operator==(const Said&) const = default;
+  };
+  /// The first `count`, waited for; the test's own limit ends a wait that is in vain.
+  std::vector<Said> first(size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return said_.size() >= count; });
+    return said_;
+  }
+
+ private:
+  void say(Said said) {
+    const std::lock_guard lock(mutex_);
+    said_.push_back(std::move(said));
+    changed_.notify_all();
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Said> said_;
+};
+
+/// A process that waits to be killed, and its place.
+class Child {
+ public:
+  Child() : pid_(::fork()) {
+    if (pid_ != 0) return;
+    for (;;) ::pause();
+  }
+  ~Child() { end(); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  void kill() const { ::kill(pid_, SIGKILL); }
+  void end() {
+    if (reaped_) return;
+    kill();
+    ::waitpid(pid_, nullptr, 0);
+    reaped_ = true;
+  }
+  int pid() const { return pid_; }
+  Place place() const {
+    Place place = Place::here();
+    place.pid = pid_;
+    return place;
+  }
+
+ private:
+  int pid_;
+  bool reaped_ = false;
+};
+
+/// The ends of a pipe; reading does not wait.
+struct Pipe {
+  Pipe() { EXPECT_EQ(::pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0); }
+  ~Pipe() {
+    for (const int end : ends) ::close(end);
+  }
+  int ends[2];
+};
+
+TEST(Watcher, TellsOfEachProcessThatEnds) {
+  Heard heard;
+  Child one, two;
+  const std::vector<Place> places = {Place::here(), one.place(), two.place()};
+  const Watcher watcher(places, -1, heard.calls());
+  EXPECT_FALSE(watcher.watches(0)) << "this process";
+  EXPECT_TRUE(watcher.watches(1));
+  two.kill();
+  EXPECT_EQ(heard.first(1)[0], (Heard::Said{"lost", 2, two.pid()}));
+  one.kill();
+  EXPECT_EQ(heard.first(2)[1], (Heard::Said{"lost", 1, one.pid()}));
+}
+
+TEST(Watcher, TellsOfAProcessThatHadEndedBefore) {
+  Heard heard;
+  Child gone, alive;
+  gone.end();
+  const std::vector<Place> places = {gone.place(), alive.place()};
+  const Watcher watcher(places, -1, heard.calls());
+  EXPECT_TRUE(watcher.watches(0));
+  EXPECT_EQ(heard.first(1)[0], (Heard::Said{"lost", 0, gone.pid()}));
+  alive.kill();
+  EXPECT_EQ(heard.first(2)[1], (Heard::Said{"lost", 1, alive.pid()}));
+}
+
+TEST(Watcher, LeavesOutWhatItCannotSee) {
+  Heard heard;
+  Child child;
+  Place elsewhere = child.place();
+  elsewhere.boot_id[0] = elsewhere.boot_id[0] == 'x' ? 'y' : 'x';
+  Place jailed = child.place();
+  ++jailed.pid_namespace;
+  const Watcher watcher(std::vector<Place>{elsewhere, jailed}, -1, heard.calls());
+  EXPECT_FALSE(watcher.watches(0));
+  EXPECT_FALSE(watcher.watches(1));
+}
+
+/// What a process sent while it lived counts: its messages come before its end.
+TEST(Watcher, TellsOfMessagesBeforeEnds) {
+  Heard heard;
+  Pipe channel;
+  Child child;
+  child.end();
+  const Place live = Place::here();
+  Child sender;
+  const Watcher watcher(std::vector<Place>{live, sender.place()}, channel.ends[0],
+                        heard.calls(channel.ends[0]));
+  ASSERT_EQ(::write(channel.ends[1], "\1", 1), 1);
+  EXPECT_EQ(heard.first(1)[0], (Heard::Said{"message", 1, 0}));
+  sender.kill();
+  EXPECT_EQ(heard.first(2)[1], (Heard::Said{"lost", 1, sender.pid()}));
+}
+
+/// poll() refuses more descriptors than the process may have open.
+TEST(Watcher, SaysThatItCanNotGoOn) {
+  Heard heard;
+  Pipe channel;
+  Child child;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const Watcher watcher(std::vector<Place>{child.place()}, channel.ends[0],
+                        heard.calls(channel.ends[0]));
+  const rlimit few{1, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<pollfd> three(3, {-1, 0, 0});
+  const bool refused = ::poll(three.data(), three.size(), 0) < 0;
+  if (!refused) {
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    GTEST_SKIP() << "this kernel polls any number of descriptors";
+  }
+  ASSERT_EQ(::write(channel.ends[1], "\1", 1), 1);  // if it polls already: it looks, polls again
+  const size_t said = heard.first(1)[0].what == "message" ? 2 : 1;
+  EXPECT_EQ(heard.first(said).back().what, "broken: poll: Invalid argument");
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+TEST(Watcher, SaysThatItsChannelWasClosed) {
+  Heard heard;
+  const Watcher watcher({}, 1000, heard.calls());
+  EXPECT_EQ(heard.first(1)[0].what, "broken: somebody has closed a descriptor of peal's");
+}
+
+TEST(Watcher, ThatCannotBeginSaysWhy) {
+  Heard heard;
+  Child one, two;
+  const std::vector<Place> places = {one.place(), two.place()};
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int free = ::dup(2);
+  ::close(free);
+  const rlimit one_more{static_cast<rlim_t>(free) + 1, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &one_more), 0);
+  std::string why;
+  try {
+    const Watcher watcher(places, -1, heard.calls());
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(why.find("pidfd_open("), 0u) << why;
+  EXPECT_NE(why.find("of PE 1: Too many open files"), std::string::npos) << why;
+}
+
+}  // namespace
+}  // namespace peal
