@@ -77,7 +77,7 @@ using Microseconds = std::chrono::microseconds;
   X(int, ack_timeout, "PEAL_ACK_TIMEOUT", "auto", (AutoOr{{1, 31}}),                              \
     "the NIC waits 4.096 us x 2^this for an answer; auto = NCCL_IB_TIMEOUT or 20")                \
   X(int, retry_count, "PEAL_RETRY_COUNT", "auto", (AutoOr{{0, 7}}),                               \
-    "how often the NIC sends again; auto = NCCL_IB_RETRY_CNT or 7")                               \
+    "how often the NIC sends again (the proxy: 6 at most); auto = NCCL_IB_RETRY_CNT or 7")        \
   X(std::string, nccl_ib_gid_index, "NCCL_IB_GID_INDEX", "", Text{},                              \
     "NCCL's, taken where PEAL_GID_INDEX is auto")                                                 \
   X(std::string, nccl_ib_pkey, "NCCL_IB_PKEY", "", Text{},                                        \
