@@ -1,4 +1,5 @@
 """cuda_object: one .cu file compiled by nvcc over the headers of its deps. Nothing without nvcc.
+cuda_compiles: that nvcc takes one .cu file. Nothing without nvcc.
 ptx_test: a script that reads the PTX of one .cu file. No test without nvcc.
 gpu_binary: a program of C++ sources and objects from nvcc, with the CUDA runtime linked in. Nothing without nvcc.
 kernel_binary: a program with kernels, for CPUs and, where nvcc is, for GPUs."""
@@ -37,6 +38,11 @@ _cuda_object_rule = rule(
         "ptx": attr.bool(),
     },
 )
+
+def cuda_compiles(name, src, deps = [], **kwargs):
+    """That nvcc takes the file: PTX that nobody links, without the assembler's minutes. Nothing without nvcc."""
+    if NVCC:
+        _cuda_object_rule(name = name, src = src, ptx = True, deps = deps, **kwargs)
 
 def cuda_object(name, src, deps = [], **kwargs):
     """An object file from nvcc; an empty filegroup on machines without it."""

@@ -3,15 +3,23 @@
 def mp_test(name, srcs, np, deps = [], data = [], variants = {}, tags = [], size = "medium", **kwargs):
     """Programs under mpirun.
 
-    `name`_program by itself, `name` under mpirun -np `np`; `name`_`n` for each n when np is a list. For each entry
+    `name`_program by itself (`name`_cases are its sources), `name` under mpirun -np `np`; `name`_`n` for each n when np is a list. For each entry
     (word, (np, arguments)) of variants the same program again: with a name of NAME_mptest, NAME_WORD_mptest. Where np
     is a list, `name` is all of these together.
     """
     program = name + "_program"
+    # Compiled once: tests/unit runs some of them in one process.
+    native.cc_library(
+        name = name + "_cases",
+        srcs = srcs,
+        alwayslink = True,
+        linkstatic = True,
+        testonly = True,
+        deps = deps + ["@system//:gtest"],
+    )
     native.cc_binary(
         name = program,
-        srcs = srcs,
-        deps = deps + ["@system//:gtest"],
+        deps = [":" + name + "_cases"],
         testonly = True,
     )
     runs = {name + ("_%d" % n if type(np) == "list" else ""): (n, []) for n in (np if type(np) == "list" else [np])}
