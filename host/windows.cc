@@ -14,7 +14,7 @@ namespace peal {
 namespace {
 
 // What a PE would make a window of.
-struct Wish {
+struct Request {
   uint64_t bytes;
   uint64_t in_page;  // offset of its first byte
   uint64_t windows;  // in use already
@@ -46,12 +46,12 @@ uint64_t Windows::first_offset(const std::byte* address) const {
 }
 
 void Windows::agree(const std::byte* address, size_t bytes) {
-  const std::vector<Wish> all =
-      gather(bootstrap_, Wish{.bytes = address == nullptr ? 0 : bytes,
-                              .in_page = nic::MemoryRegion::first_offset(address),
-                              .windows = tables_.window_count()});
+  const std::vector<Request> all =
+      gather(bootstrap_, Request{.bytes = address == nullptr ? 0 : bytes,
+                                 .in_page = nic::MemoryRegion::first_offset(address),
+                                 .windows = tables_.window_count()});
   for (size_t pe = 0; pe < all.size(); ++pe) {
-    const Wish& one = all[pe];
+    const Request& one = all[pe];
     if (one.windows == kMaxWindows) {
       fail(ErrorCode::kInvalidArgument, "register_window: PE {} has {} windows, which is the limit",
            pe, kMaxWindows);

@@ -158,7 +158,7 @@ void Prover::prove_together(Queues& queues, const std::vector<uint32_t>& chosen)
   StepOutcome mine = failure ? failure->distance : kStepTaken;
   if (!failure && !failed.empty()) mine = distance_from_cause(failed.front());
   const std::vector<StepOutcome> outcomes = gather(group_, mine);
-  if (std::ranges::count(outcomes, kStepTaken) == std::ssize(outcomes)) return;
+  if (all_taken(outcomes)) return;
   const std::vector<Text> ends = gather(group_, text_of(this_end(rails_)));
   if (!failure && !failed.empty()) {
     const auto me = static_cast<size_t>(group_.rank());

@@ -44,8 +44,7 @@ void fail_together(Bootstrap& group, const std::vector<StepOutcome>& outcomes,
 }
 
 void settle(Bootstrap& group, const std::optional<StepFailure>& mine) {
-  const std::vector<StepOutcome> outcomes =
-      gather<StepOutcome>(group, mine ? mine->distance : kStepTaken);
+  const auto outcomes = gather<StepOutcome>(group, mine ? mine->distance : kStepTaken);
   if (!all_taken(outcomes)) fail_together(group, outcomes, mine);
 }
 

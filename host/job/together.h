@@ -75,28 +75,8 @@ auto together(Bootstrap& group, Step&& step) {
   }
 }
 
-/// Collective. The same in one exchange with what each PE's step answers; by PE.
-template <class Step>
-auto gather_together(Bootstrap& group, Step&& step) {
-  using Result = std::invoke_result_t<Step>;
-  struct Entry {
-    Result result;
-    StepOutcome outcome;
-  };
-  Entry mine{};
-  const auto failure = failure_of([&] { mine.result = step(); });
-  mine.outcome = failure ? failure->distance : kStepTaken;
-  std::vector<Result> results;
-  std::vector<StepOutcome> outcomes;
-  for (const Entry& entry : gather(group, mine)) {
-    results.push_back(entry.result);
-    outcomes.push_back(entry.outcome);
-  }
-  if (!all_taken(outcomes)) fail_together(group, outcomes, failure);
-  return results;
-}
-
-/// Collective. The same for `count` entries of each PE, which the step fills in; [PEs][count].
+/// Collective. The same in one exchange with `count` entries of each PE, which the step fills in;
+/// [PEs][count].
 template <class T, class Step>
 std::vector<T> gather_together(Bootstrap& group, size_t count, Step&& step) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -104,21 +84,29 @@ std::vector<T> gather_together(Bootstrap& group, size_t count, Step&& step) {
   const auto failure = failure_of([&] { step(std::span<T>(mine)); });
   const StepOutcome outcome = failure ? failure->distance : kStepTaken;
   const size_t bytes = sizeof(outcome) + count * sizeof(T);
+  const auto n_pes = static_cast<size_t>(group.size());
   std::vector<std::byte> sent(bytes);
   std::memcpy(sent.data(), &outcome, sizeof(outcome));
-  std::memcpy(sent.data() + sizeof(outcome), mine.data(), count * sizeof(T));
-  const auto n_pes = static_cast<size_t>(group.size());
+  if (count != 0) std::memcpy(sent.data() + sizeof(outcome), mine.data(), count * sizeof(T));
   std::vector<std::byte> all(bytes * n_pes);
   group.allgather(sent, all);
   std::vector<T> entries(count * n_pes);
   std::vector<StepOutcome> outcomes(n_pes);
   for (size_t pe = 0; pe < n_pes; ++pe) {
-    std::memcpy(&outcomes[pe], all.data() + pe * bytes, sizeof(outcome));
-    std::memcpy(entries.data() + pe * count, all.data() + pe * bytes + sizeof(outcome),
-                count * sizeof(T));
+    const std::byte* const from = all.data() + pe * bytes;
+    std::memcpy(&outcomes[pe], from, sizeof(outcome));
+    if (count == 0) continue;
+    std::memcpy(entries.data() + pe * count, from + sizeof(outcome), count * sizeof(T));
   }
   if (!all_taken(outcomes)) fail_together(group, outcomes, failure);
   return entries;
+}
+
+/// The same with what each PE's step answers.
+template <class Step>
+auto gather_together(Bootstrap& group, Step&& step) {
+  using Result = std::invoke_result_t<Step>;
+  return gather_together<Result>(group, 1, [&](std::span<Result> mine) { mine[0] = step(); });
 }
 
 }  // namespace peal
