@@ -20,7 +20,6 @@
 #include "host/job/together.h"
 #include "host/job/watcher.h"
 #include "host/memory/backing_cuda.h"
-#include "host/nic/hca_list.h"
 #include "host/start_up.h"
 #include "host/transport/proxy.h"
 #include "host/windows.h"
@@ -92,7 +91,6 @@ Runtime::Parts::Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& c, Tar
       log(c.log, group.rank()) {
   open_memory();
   open_transports();
-  together(group, [&] { watch(); });
   default_context = contexts->create({}, Reach::kGpu);
 }
 
@@ -144,6 +142,7 @@ void Runtime::Parts::open_transports() {
                                      .nics = if_any(nics),
                                      .gpu = gpu.get()});
     failures.emplace(*table, group, log);
+    watch();
   });
   if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());
 }
@@ -239,7 +238,6 @@ void Runtime::Parts::report() const {
 
 Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target) {
   if (bootstrap == nullptr) fail(ErrorCode::kInvalidArgument, "Runtime: the bootstrap is null");
-  nic::HcaList::from(config, true);  // a wrong PEAL_HCA is refused also where no NIC is needed
   agree_on_settings(*bootstrap, config, target);
   parts_ = std::make_unique<Parts>(std::move(bootstrap), config, target);
   if (config.info) parts_->report();

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "host/base/error.h"
+#include "host/job/together.h"
+#include "host/nic/hca_list.h"
 #include "host/transport/warn_once.h"
 
 namespace peal {
@@ -47,11 +49,18 @@ std::string warning_of_writes(const Routes& routes, const Gpu& gpu) {
 }  // namespace
 
 void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
-  const std::vector<Agreement> all =
-      gather(group, Agreement{config.heap_size, static_cast<uint32_t>(config.queues),
-                              static_cast<uint32_t>(config.queue_depth),
-                              agreed_kind(config.transport), config.relaxed_ordering,
-                              config.signal_ops, config.self_test, config.connect, target});
+  const std::vector<Agreement> all = gather_together(group, [&] {
+    nic::HcaList::from(config, true);  // a wrong PEAL_HCA is refused also where no NIC is needed
+    return Agreement{config.heap_size,
+                     static_cast<uint32_t>(config.queues),
+                     static_cast<uint32_t>(config.queue_depth),
+                     agreed_kind(config.transport),
+                     config.relaxed_ordering,
+                     config.signal_ops,
+                     config.self_test,
+                     config.connect,
+                     target};
+  });
   for (size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe] == all[0]) continue;
     if (all[pe].target != all[0].target) {

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "host/base/error.h"
-#include "host/contexts/first_links.h"
 #include "host/job/together.h"
 
 namespace peal {
@@ -172,10 +171,20 @@ std::shared_ptr<ContextOwner> Contexts::make(const Name& name, const QueueShape&
 std::shared_ptr<ContextOwner> Contexts::create(const ContextOptions& options, Reach reach) {
   const QueueShape shape = shape_of(options, reach);
   const Name name = agree(shape, reach);
-  const std::shared_ptr<ContextOwner> owner =
-      together(parts_.group, [&] { return make(name, shape, options); });
+  std::shared_ptr<ContextOwner> owner;
+  const std::vector<RailEnds> ends = gather_together(parts_.group, [&] {
+    owner = make(name, shape, options);
+    return parts_.nics == nullptr ? RailEnds{} : rail_ends(parts_.nics->rails, shape);
+  });
   LinkMachine* const links = owner->links();
-  if (links != nullptr) connect_first(*links, reach);
+  if (links != nullptr) {
+    // Who owns a queue does not look at what the host changes: it finds all connected.
+    const FirstLinks first(reach == Reach::kGpu ? parts_.config.connect : ConnectKind::kEager,
+                           parts_.group.places(), parts_.group.masked_pes());
+    const auto me = static_cast<uint32_t>(parts_.group.rank());
+    check_rail_ends(ends, shape, first.between(me, me));
+    connect_first(*links, first);
+  }
   // No peer's kernel sets a flag before it is zero, or wants a link to a context that is not there.
   together(parts_.group, [&] {
     for (int pe = 0; links != nullptr && pe < parts_.group.size(); ++pe) {
@@ -193,13 +202,8 @@ void Contexts::expect_links(const ContextOwner& context) {
   parts_.nics->linker.expect(context.slot(), context.links()->to_come());
 }
 
-// Who owns a queue does not look at what the host changes: it finds all connected.
-void Contexts::connect_first(LinkMachine& links, Reach reach) {
+void Contexts::connect_first(LinkMachine& links, const FirstLinks& first) {
   LiveGroup& group = parts_.group;
-  const ContextNics& nics = *parts_.nics;
-  const FirstLinks first(reach == Reach::kGpu ? parts_.config.connect : ConnectKind::kEager,
-                         group.places(), group.masked_pes());
-  check_ends_of_all(group, nics.rails, links.queues().shape(), first);
   const auto me = static_cast<uint32_t>(group.rank());
   const size_t per_peer = links.queues().shape().queues_per_peer;
   const std::vector<uint32_t> linked = first.of(me);
@@ -222,7 +226,7 @@ void Contexts::connect_first(LinkMachine& links, Reach reach) {
   std::vector<uint32_t> queues;
   for (const uint32_t pe : linked)
     std::ranges::copy(links.queues_to(pe), std::back_inserter(queues));
-  nics.prover.prove_together(links.queues(), queues);
+  parts_.nics->prover.prove_together(links.queues(), queues);
 }
 
 void Contexts::leave_masked_out(ContextOwner& context) const {

@@ -13,6 +13,7 @@
 #include "host/base/config.h"
 #include "host/base/log.h"
 #include "host/contexts/context_table.h"
+#include "host/contexts/first_links.h"
 #include "host/contexts/linker.h"
 #include "host/contexts/options.h"
 #include "host/contexts/prover.h"
@@ -73,7 +74,7 @@ class Contexts {
   std::shared_ptr<ContextOwner> make(const Name& name, const QueueShape& shape,
                                      const ContextOptions& options);
   void leave_masked_out(ContextOwner& context) const;
-  void connect_first(LinkMachine& links, Reach reach);
+  void connect_first(LinkMachine& links, const FirstLinks& first);
   void expect_links(const ContextOwner& context);
 
   Parts parts_;

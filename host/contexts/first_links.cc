@@ -2,9 +2,7 @@
 #include "host/contexts/first_links.h"
 
 #include <algorithm>
-#include <array>
 
-#include "host/job/together.h"
 #include "host/transport/connection.h"
 
 namespace peal {
@@ -33,20 +31,19 @@ size_t FirstLinks::most() const {
   return most;
 }
 
-void check_ends_of_all(Bootstrap& group, const Rails& rails, const QueueShape& shape,
-                       const FirstLinks& first) {
-  const auto all = gather_together(group, [&] {
-    std::array<Endpoint, mlx5::kMaxRails> mine{};
-    for (uint32_t rail = 0; rail < shape.rails; ++rail) {
-      mine[rail] = endpoint_of(rails.nics()[rails.nic_of(rail)].device, 0);
-    }
-    return mine;
-  });
-  const auto me = static_cast<uint32_t>(group.rank());
+RailEnds rail_ends(const Rails& rails, const QueueShape& shape) {
+  RailEnds ends{};
+  for (uint32_t rail = 0; rail < shape.rails; ++rail) {
+    ends[rail] = endpoint_of(rails.nics()[rails.nic_of(rail)].device, 0);
+  }
+  return ends;
+}
+
+void check_rail_ends(std::span<const RailEnds> ends, const QueueShape& shape, bool with_itself) {
   for (uint32_t rail = 0; rail < std::min(shape.rails, shape.queues_per_peer); ++rail) {
-    std::vector<Endpoint> ends;
-    for (const auto& of_pe : all) ends.push_back(of_pe[rail]);
-    check_ends(ends, first.between(me, me));
+    std::vector<Endpoint> by_pe;
+    for (const RailEnds& of_pe : ends) by_pe.push_back(of_pe[rail]);
+    check_ends(by_pe, with_itself);
   }
 }
 

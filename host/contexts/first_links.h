@@ -3,6 +3,7 @@
 // The links that a context has from the start, before any kernel wants one.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,7 +12,6 @@
 
 #include "host/base/config.h"
 #include "host/base/place.h"
-#include "host/bootstrap.h"
 #include "host/transport/queues.h"
 
 namespace peal {
@@ -39,9 +39,12 @@ class FirstLinks {
   std::vector<int> masked_;
 };
 
-/// Collective. Throws on all PEs unless any two could be connected by each rail that queues of
-/// `shape` go by, and each PE with itself where it is linked to itself from the start.
-void check_ends_of_all(Bootstrap& group, const Rails& rails, const QueueShape& shape,
-                       const FirstLinks& first);
+/// What each end of a PE's queues is like, by rail.
+using RailEnds = std::array<Endpoint, mlx5::kMaxRails>;
+RailEnds rail_ends(const Rails& rails, const QueueShape& shape);
+
+/// Throws unless any two PEs could be connected by each rail that queues of `shape` go by, and
+/// `with_itself` each with itself: the same on all PEs. `ends` by PE.
+void check_rail_ends(std::span<const RailEnds> ends, const QueueShape& shape, bool with_itself);
 
 }  // namespace peal

@@ -244,8 +244,9 @@ void Linker::take_connected(ContextOwner& context, const Name& link) {
 
 void Linker::advance_proofs() {
   for (auto next = under_way_.begin(); next != under_way_.end();) {
-    const auto here = next++;  // what follows may change its entry, and adds none
-    auto& [link, under_way] = *here;
+    const auto here = next++;
+    const Name link = here->first;  // what follows may end the entry
+    UnderWay& under_way = here->second;
     const Owner context = context_of(link);
     if (context == nullptr) {
       under_way_.erase(here);

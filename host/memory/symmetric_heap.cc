@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "host/base/config.h"
+#include "host/job/together.h"
 
 namespace peal {
 namespace {
@@ -88,8 +89,13 @@ void* SymmetricHeap::calloc(size_t count, size_t bytes) {
                            : count * bytes;
   void* const block = allocate(Kind::kCalloc, total, kAlignment);
   if (block) {
-    backing_.zero(offset_of(block), total);
-    bootstrap_.barrier();  // else a peer could write before the zeros land
+    try {
+      // All PEs meet: else a peer could write before the zeros land.
+      together(bootstrap_, [&] { backing_.zero(offset_of(block), total); });
+    } catch (const Error&) {
+      ranges_.free(offset_of(block));
+      throw;
+    }
   }
   return block;
 }

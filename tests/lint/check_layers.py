@@ -50,6 +50,7 @@ EXTRA = {
     ("host/transport", "device/mlx5/wqe.h"),  # for the self-test, which posts as a kernel does
     ("host/memory", "host/bootstrap.h"),
     ("host/transport", "host/bootstrap.h"),
+    ("host/memory", "host/job/together.h"),
     ("host/transport", "host/job/together.h"),  # a step that may fail on one PE fails on all
     ("host/job", "host/bootstrap.h"),
     ("host/contexts", "host/bootstrap.h"),

@@ -49,14 +49,16 @@ TEST(Collective, CallsThatFailOnOnePeFailOnAllWithItsWords) {
     };
     const auto make = [&] { pe.make_context(); };
     const auto recover = [&] { pe.recover(); };
+    const auto allocate = [&] { pe.allocate<uint64_t>(4); };
     if (!fails("cuMemAlloc", "of memory for queues on GPU 1", make)) return 1;
     if (!fails("cuMemcpyAsync", "cuMemcpyAsync", make)) return 2;
     if (!fails("cuMemcpyAsync", "cuMemcpyAsync", recover)) return 3;
     if (!fails("cuMemsetD8Async", "cuMemsetD8Async", recover)) return 4;
+    if (!fails("cuMemsetD8Async", "cuMemsetD8Async", allocate)) return 5;
     pe.recover();
     const auto more = pe.make_context();
     pe.barrier();
-    return pe.status() == Status::kOk ? 0 : 5;
+    return pe.status() == Status::kOk ? 0 : 6;
   });
 }
 

@@ -203,7 +203,8 @@ TEST(Links, AreProvenWhileAnotherPeerStandsStill) {
       [](Runtime& pe, uint64_t* words) {
         const fault_test::Injector nic;
         const auto qpn_to = [&](uint32_t peer) {
-          return detail::queue_at(pe.context(), peer)->qpn();
+          const auto& shifted = detail::queue_at(pe.context(), peer)->qpn_shifted.raw;
+          return Be32::from_raw(__atomic_load_n(&shifted, __ATOMIC_RELAXED)).host() >> 8;
         };
         const bool stands = pe.my_pe() == 0 || pe.my_pe() == 2;
         std::optional<Launch> waiting;
