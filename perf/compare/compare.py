@@ -196,7 +196,7 @@ class Comparison:
         if not side or not rate:
             return
         with multi_process_service() as service:
-            over_nic = {"PEAL_TRANSPORT": "ibgda", "PEAL_SOFTNIC_ENGINE": "gpu", "PEAL_HEAP_SIZE": "256M"}
+            over_nic = {"PEAL_TRANSPORT": "ibgda", "PEAL_SOFTNIC_ENGINE": "gpu", "PEAL_HEAP_SIZE": "512M"}
             environment = self.environment("peal") | over_nic | service
             calls = [side, "--ops", IBGDA_OPS, "--iterations", "200", "--repeats", "5"]
             streams = [side, "--ops", "put,get", "--scope", "block", "--quick", "--iterations", "8", "--max-bytes",
