@@ -38,8 +38,8 @@ class ContextTable {
   /// Null where there is none.
   std::shared_ptr<ContextOwner> at(uint32_t slot) const;
 
-  /// Calls `visit` with each context there is. None of them ends meanwhile on another thread, so
-  /// that none is seen in one slot of this PE and not of the others for having been visited.
+  /// Calls `visit` with each context there is, with the lock held: a visit keeps a context that its
+  /// user drops meanwhile from ending, and whoever looks at the slots next waits until it has.
   template <class Visit>
   void for_each(Visit&& visit) const {
     const std::lock_guard lock(mutex_);

@@ -46,7 +46,9 @@ void Watcher::open(std::span<const Place> places) {
     const Place& other = places[pe];
     if (!same_pids(mine, other) || other.pid == mine.pid) continue;
     const auto fd = static_cast<int>(::syscall(SYS_pidfd_open, other.pid, 0));
-    const bool ended = fd < 0 && errno == ESRCH;
+    // EINVAL: the number is still that of a group or a session, of which the process was the
+    // leader.
+    const bool ended = fd < 0 && (errno == ESRCH || errno == EINVAL);
     // Linux before 5.3, or a filter of system calls.
     if (fd < 0 && (errno == ENOSYS || errno == EPERM)) continue;
     if (fd < 0 && !ended) fail_errno(errno, fmt::format("pidfd_open({}) of PE {}", other.pid, pe));

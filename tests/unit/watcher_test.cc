@@ -129,6 +129,34 @@ TEST(Watcher, TellsOfAProcessThatHadEndedBefore) {
   EXPECT_EQ(heard.first(2)[1], (Heard::Said{"lost", 1, alive.pid()}));
 }
 
+/// A process that led a group which outlives it, as a PE with children may: the kernel knows its
+/// number, but no process by it.
+TEST(Watcher, TellsOfAProcessWhoseGroupGoesOn) {
+  Pipe member;
+  ASSERT_EQ(::fcntl(member.ends[0], F_SETFL, 0), 0);
+  const pid_t leader = ::fork();
+  if (leader == 0) {
+    ::setpgid(0, 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (;;) ::pause();
+    }
+    [[maybe_unused]] const ssize_t told = ::write(member.ends[1], &child, sizeof(child));
+    ::_exit(0);
+  }
+  pid_t child = 0;
+  ASSERT_EQ(::read(member.ends[0], &child, sizeof(child)), ssize_t{sizeof(child)});
+  ::waitpid(leader, nullptr, 0);
+  Heard heard;
+  Place gone = Place::here();
+  gone.pid = leader;
+  {
+    const Watcher watcher(std::vector<Place>{gone}, -1, heard.calls());
+    EXPECT_EQ(heard.first(1)[0], (Heard::Said{"lost", 0, leader}));
+  }
+  ::kill(child, SIGKILL);
+}
+
 TEST(Watcher, LeavesOutWhatItCannotSee) {
   Heard heard;
   Child child;
