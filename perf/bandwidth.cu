@@ -10,7 +10,7 @@ namespace {
 
 #if defined(__CUDACC__)
 // Enough for the link between two GPUs; their messages of 1 MiB fit the default heap.
-constexpr uint32_t kBlocks = 16, kThreads = 1024;
+constexpr uint32_t kBlocks = 16, kThreads = 512;
 #else
 constexpr uint32_t kBlocks = 2, kThreads = 32;
 #endif

@@ -79,6 +79,7 @@ void own_and_meet(Job& job, int pe) {
       must(put_nbi(ctx, target, source, kSlotWords, next).status, "put_nbi");
       must(quiet(ctx, block), "quiet");
     }
+    block.sync();  // its lanes have read, too
     if (thread_in_block() == 0) store_release<Reach::kGpu>(&arrived[block_in_grid()], step);
     if (block_in_grid() == step % blocks) {
       for (uint32_t other = 0; other < blocks; ++other) reached(&arrived[other], step);

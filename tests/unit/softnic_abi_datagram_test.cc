@@ -131,6 +131,9 @@ class Datagrams : public Presented {
   }
   /// Sends `bytes` bytes of a's, from 2 pages on, to b.
   ibv_wc send(ibv_ah* ah, uint32_t bytes, uint32_t qkey = kQkey) {
+    return send_to(b, ah, bytes, qkey);
+  }
+  ibv_wc send_to(const End& target, ibv_ah* ah, uint32_t bytes, uint32_t qkey = kQkey) {
     std::memset(a.memory.get() + 2 * kPage, ++written, bytes);
     ibv_sge list = {reinterpret_cast<uintptr_t>(a.memory.get() + 2 * kPage), bytes, a.mr->lkey};
     ibv_send_wr wr = {};
@@ -140,7 +143,7 @@ class Datagrams : public Presented {
     wr.imm_data = htobe32(written);
     wr.send_flags = IBV_SEND_SIGNALED;
     wr.wr.ud.ah = ah;
-    wr.wr.ud.remote_qpn = b.qp->qp_num;
+    wr.wr.ud.remote_qpn = target.qp->qp_num;
     wr.wr.ud.remote_qkey = qkey;
     ibv_send_wr* bad = nullptr;
     EXPECT_EQ(ibv_post_send(a.qp, &wr, &bad), 0);
@@ -164,7 +167,7 @@ class Datagrams : public Presented {
     return ibv_poll_cq(b.receive_cq, 1, &wc) == 0;
   }
 
-  End a, b;
+  End a, b, other;
   uint8_t written = 0;
   ibv_wc last = {};
 };
@@ -214,6 +217,12 @@ TEST_F(Datagrams, ThatNobodyTakesAreLost) {
   obj.ah = {.in = ah, .out = &view};
   ASSERT_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_AH), 0);
   EXPECT_EQ(send(ah, 8).status, IBV_WC_SUCCESS) << "there is no receive entry";
+  // A sender hears of nothing; what comes to another queue pair of that NIC comes behind it.
+  other.open(open_device(1));
+  other.make_datagram_qp();
+  other.post_receive(7);
+  EXPECT_EQ(send_to(other, ah, 8).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(next_of(other.receive_cq).status, IBV_WC_SUCCESS);
   b.post_receive(1);
   EXPECT_EQ(send(ah, 8, kQkey + 1).status, IBV_WC_SUCCESS) << "another Q_Key";
   view.av->rgid[15] ^= 1;
