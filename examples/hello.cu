@@ -24,11 +24,14 @@ int main() {
     int* box = pe.allocate<int>(1);    // symmetric: one int on every PE
     auto* status = pe.allocate<peal::Status>(1);
     peal::launch({}, hello, pe.context(), box, status).wait();
-    pe.check();  // throws what the kernel ran into
+    pe.check();  // throws what the NIC refused
 
     int from = -1;
+    peal::Status ended;
     pe.copy_out(&from, box, sizeof from);
-    std::printf("PE %d of %d: hello from PE %d\n", pe.my_pe(), pe.n_pes(), from);
-    return from == (pe.my_pe() + pe.n_pes() - 1) % pe.n_pes() ? 0 : 1;
+    pe.copy_out(&ended, status, sizeof ended);
+    std::printf("PE %d of %d: hello from PE %d, %s\n", pe.my_pe(), pe.n_pes(), from,
+                peal::to_string(ended));
+    return ended == peal::Status::kOk && from == (pe.my_pe() + pe.n_pes() - 1) % pe.n_pes() ? 0 : 1;
   });
 }

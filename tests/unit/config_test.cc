@@ -109,6 +109,7 @@ TEST(Config, RefusesAnUnknownNameAndSuggestsTheNearest) {
   expect_in(refusal({"PEAL_HEAPSIZE=1M"}), {"PEAL_HEAPSIZE", "PEAL_HEAP_SIZE"});
   expect_in(refusal({"PEAL_QUEUE=1"}), {"PEAL_QUEUES"});
   expect_in(refusal({"PEAL_SOFTNIC_FABRICS=x"}), {"PEAL_SOFTNIC_FABRIC?"});
+  expect_in(refusal({"PEAL_HEAP=1M"}), {"did you mean PEAL_HEAP_SIZE?"});
   expect_in(refusal({"PEAL_"}), {"not a setting"});
 }
 
