@@ -236,10 +236,10 @@ size_t distance(string_view a, string_view b) {
 [[noreturn]] void refuse_unknown(string_view name) {
   std::vector<string_view> known(std::begin(kNames), std::end(kNames));
   known.insert(known.end(), std::begin(kSoftnicNames), std::end(kSoftnicNames));
-  // Who leaves out the last word of a name means that one, however long the word is.
+  // The last words of a name left out count as one letter, however long they are.
   const auto off = [name](string_view other) {
     const bool shortened = other.starts_with(name) && other.substr(name.size()).starts_with('_');
-    return shortened ? size_t{0} : distance(name, other);
+    return shortened ? size_t{1} : distance(name, other);
   };
   const string_view nearest = *std::min_element(
       known.begin(), known.end(), [&](string_view a, string_view b) { return off(a) < off(b); });

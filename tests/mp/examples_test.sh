@@ -15,7 +15,7 @@ for program in "$@"; do
     [ "$job" = "$pes" ] || transport=${job#*:}
     # hello speaks on every PE, but only rank 0's words come through.
     wanted=ok
-    [ "${program##*/}" = hello ] && wanted="PE 0 of $pes: hello from PE $((pes - 1))"
+    [ "${program##*/}" = hello ] && wanted="PE 0 of $pes: hello from PE $((pes - 1)), ok"
     if ! output=$(PEAL_TRANSPORT=$transport PEAL_MP_LIMIT=60 "$run" "$pes" "$program" 2>&1) || [ "$output" != "$wanted" ]; then
       echo "${program##*/} on $job PEs: expected '$wanted', got:"
       echo "$output"
