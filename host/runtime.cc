@@ -65,8 +65,8 @@ struct Runtime::Parts {
   std::optional<Linker> linker;  // as rails
   std::optional<ContextNics> nics;
   std::optional<Contexts> contexts;
-  std::optional<FailureLog> failures;
   std::shared_ptr<ContextOwner> default_context;
+  std::optional<FailureLog> failures;  // whose callback may use the context
   std::optional<Watcher> watcher;
 
   Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& c, Target t);

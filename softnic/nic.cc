@@ -197,6 +197,11 @@ void Nic::State::move_to_gpu(const void* address) {
         "run "
         "on a GPU");
   }
+  if (cpu->control.has_queues()) {
+    throw std::runtime_error(
+        "memory of a GPU, and this NIC has queues in the host's: register the GPU's memory "
+        "first, or set PEAL_SOFTNIC_ENGINE=cpu");
+  }
   const std::string program =
       settings.engine_program.empty() ? program_beside_library() : settings.engine_program;
   auto client = std::make_unique<gpu::Client>(
@@ -218,6 +223,11 @@ void Nic::State::move_to_gpu(const void* address) {
       control.uars_used(), [&](uint32_t n) { return control.uar_exists(n); },
       [&] { return client->run(AttachUar{&page}).created(); },
       [&](uint32_t n) { client->run(DetachUar{n}); });
+  // Those of verbs calls are numbers there.
+  claim_numbers(
+      control.cqs_used(), [&](uint32_t n) { return control.cq_exists(n); },
+      [&] { return client->run(CreateCq{}).created(); },
+      [&](uint32_t n) { client->run(DestroyCq{n}); });
   gpu = std::move(client);
   home = exporter->number_of(address);
   cpu.reset();

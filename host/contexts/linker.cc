@@ -141,9 +141,12 @@ void Linker::round(std::vector<Message> news) {
 std::vector<Linker::Name> Linker::requested() {
   std::vector<Name> found;
   for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
-    if (to_come_[slot].load(std::memory_order_relaxed) == 0) continue;
+    uint32_t links = to_come_[slot].load(std::memory_order_relaxed);
+    if (links == 0) continue;
     if (contexts_.at(slot) == nullptr) {
-      to_come_[slot] = 0;
+      // Unless the slot has had a new context meanwhile, with as many links: then it has it still.
+      to_come_[slot].compare_exchange_strong(links, 0);
+      if (contexts_.at(slot) != nullptr) to_come_[slot] = links;
       continue;
     }
     uint32_t* const words = contexts_.requests(slot);

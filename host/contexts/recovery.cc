@@ -104,20 +104,29 @@ size_t Contexts::recover() {
     if (linker) repairs.of = agree_on_repairs(group, *repairs.context->links());
     resets += reconnected(repairs).size();
   }
+  // As the table's readers visit contexts: other threads may be asking for failures, whose records
+  // change here.
+  const auto for_each = [&](const auto& visit) {
+    parts_.table.for_each([&](const ContextOwner& visited) {
+      for (const Repairs& repairs : all) {
+        if (repairs.context.get() == &visited) visit(repairs);
+      }
+    });
+  };
   // None sends before the other end has forgotten the old connection.
   together(group, [&] {
-    for (const Repairs& repairs : all) {
+    for_each([&](const Repairs& repairs) {
       if (linker) repairs.context->links()->reset(repairs.of);
-    }
+    });
   });
   parts_.table.next_generation();
   together(group, [&] {
-    for (const Repairs& repairs : all) {
+    for_each([&](const Repairs& repairs) {
       ContextOwner& context = *repairs.context;
       if (linker) context.links()->reconnect(repairs.of, parts_.table.generation());
       context.start_again(next_epoch(positions, context.slot()));
       leave_masked_out(context);  // whatever was under way to them has ended
-    }
+    });
   });
   for (const Repairs& repairs : all) {
     if (!linker || !parts_.config.self_test) break;

@@ -34,12 +34,11 @@ class Channel {
 
   /// Collective. Opens this PE's socket and learns where the others have theirs.
   explicit Channel(Bootstrap& bootstrap);
-  ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
   /// Readable when a message waits.
-  int fd() const { return fd_; }
+  int fd() const { return fd_.value; }
 
   enum class Sent {
     kDone,
@@ -65,7 +64,12 @@ class Channel {
   };
   Address open();
 
-  int fd_ = -1;
+  /// Of the socket; closed also where construction goes no further.
+  struct Descriptor {
+    ~Descriptor();
+    int value = -1;
+  };
+  Descriptor fd_;
   int rank_;
   std::vector<Address> addresses_;  // by PE
 };

@@ -43,7 +43,10 @@ AddressPath path_of(const Nic& nic, const ibv_ah_attr& attr) {
     path.udp_port = udp_port_of(path.flow_label, device);
   }
   if (nic.router().fault_of(path) != nullptr) refuse(EINVAL);
-  if (!device.ethernet) return path;
+  if (!device.ethernet) {
+    nic.router().refuse_stranger(path);
+    return path;
+  }
   const auto mac = nic.router().resolve(path.gid, nic.gids()[path.source_gid].network);
   if (!mac) refuse(ETIMEDOUT);
   std::copy(mac->begin(), mac->end(), path.mac);

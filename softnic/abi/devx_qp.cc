@@ -114,6 +114,7 @@ void read_path(const Nic& nic, const prm::Reader& context, QueuePairAttributes* 
     std::memcpy(path.gid + i * sizeof word, &word, sizeof word);
   }
   if (nic.router().fault_of(path) != nullptr) fail(CommandStatus::kBadParameter, Syndrome::kPath);
+  nic.router().refuse_stranger(path);
   const Route route = nic.router().route(path);
   to->remote_lid = route.lid;
   to->network = route.network;

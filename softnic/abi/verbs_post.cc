@@ -2,9 +2,10 @@
 //
 // ibv_post_send, ibv_post_recv, ibv_post_srq_recv: work requests become entries of rings.
 //
-//   ibv_send_wr -> control | [address vector] | remote address | atomic | data   -> ring ->
-//   doorbell record (release) ibv_recv_wr -> scatter list, ended by an invalid key      -> ring ->
-//   doorbell record (release)
+//   ibv_send_wr -> control | [address vector] | remote address | atomic | data
+//   ibv_recv_wr -> scatter list, ended by an invalid key
+//
+// Both then go into the ring and, with release, into the doorbell record.
 //
 // A post holds the lock of its queue and no other: neither the engine nor another queue waits for
 // it. Refusals are answers here, not exceptions: a full queue is everyday life.

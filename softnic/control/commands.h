@@ -2,10 +2,10 @@
 //
 // The calls of nic.h that every engine answers, each a struct:
 //
-//   fields    what the call says: plain data, so that it travels to the GPU engine's process as it
-//   is spans     visits the memory that it names, as visit(T*& address, bytes); those without name
-//   none Undoes    the call that made what this one destroys apply     what it does, by Control,
-//   where the tables are
+// * fields: what the call says, plain data that travels to the GPU engine's process as it is
+// * spans: visits the memory that it names, as visit(T*& address, bytes)
+// * Undoes: the call that made what this one destroys
+// * apply: what it does, by Control, where the tables are
 //
 // A new call is a struct here, its function of Control, and its name in nic.h.
 #pragma once

@@ -59,6 +59,16 @@ DoorbellPage* Control::find_page(uint32_t id) {
   return id < tables_.pages.used() && tables_.pages[id].exists ? &tables_.pages[id] : nullptr;
 }
 
+bool Control::has_queues() const {
+  for (uint32_t qpn = Tables::kFirstQpn; qpn < tables_.qps.used(); ++qpn) {
+    if (tables_.qps[qpn].exists) return true;
+  }
+  for (uint32_t srqn = 1; srqn < tables_.srqs.used(); ++srqn) {
+    if (tables_.srqs[srqn].exists) return true;
+  }
+  return false;
+}
+
 // ---- protection domains, UAR pages, keys
 
 Created Control::allocate_pd() {

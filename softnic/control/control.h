@@ -57,6 +57,10 @@ class Control {
   bool pd_exists(uint32_t pd) const { return domains_[pd].exists; }
   uint32_t uars_used() const { return tables_.pages.used(); }
   bool uar_exists(uint32_t id) const { return tables_.pages[id].exists; }
+  uint32_t cqs_used() const { return tables_.cqs.used(); }
+  bool cq_exists(uint32_t cqn) const { return tables_.cqs[cqn].exists; }
+  /// A queue pair, DC target or shared receive queue exists.
+  bool has_queues() const;
 
   Created allocate_pd();
   Refusal free_pd(uint32_t pd);

@@ -384,7 +384,8 @@ class Requester : private Recovery {
   PEAL_HD bool send_datagram(QueuePair& qp) {
     Sender& send = qp.send;
     const Request& request = send.request;
-    if (!goes_as_before(qp)) find_way(qp);
+    // Who was not there may have come since: nothing else tells a sender of datagrams.
+    if (!goes_as_before(qp) || send.way.lid == 0) find_way(qp);
     begin(qp);
     const auto bytes = static_cast<uint32_t>(request.bytes);
     GlobalHeader header = {};

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -54,7 +55,12 @@ const std::string& tree() {
     try {
       const Settings settings = Settings::from_environment();
       // An engine on the CPU reaches no GPU memory.
-      return make_tree(settings.present, settings.engine == EngineChoice::kGpu, settings.directory);
+      const auto pins = [](const PresentedDevice& device) {
+        return !device.refuses_any(kRefusePeermem);
+      };
+      const bool peermem =
+          settings.engine == EngineChoice::kGpu && std::ranges::any_of(settings.present, pins);
+      return make_tree(settings.present, peermem, settings.directory);
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s\n", error.what());
       return {};

@@ -29,17 +29,19 @@ const char* Router::fault_of(const AddressPath& path) const {
     return "no GID at that index of the port";
   }
   if (!device_.ethernet) {
-    fabric_.refuse_stranger(path.lid);
     return path.lid == 0 || path.lid > kLastUnicastLid ? "no unicast LID" : nullptr;
   }
-  Mac mac;
-  std::copy(std::begin(path.mac), std::end(path.mac), mac.begin());
-  fabric_.refuse_stranger(lid_of(mac));
   const bool over_udp = gids_[path.source_gid].network == Network::kRoceV2;
   if (over_udp && (path.udp_port < device_.min_udp_port || path.udp_port > device_.max_udp_port)) {
     return "UDP source port outside of what QUERY_HCA_CAP says";
   }
   return nullptr;
+}
+
+void Router::refuse_stranger(const AddressPath& path) const {
+  Mac mac;
+  std::copy(std::begin(path.mac), std::end(path.mac), mac.begin());
+  fabric_.refuse_stranger(device_.ethernet ? lid_of(mac) : path.lid);
 }
 
 Route Router::route(const AddressPath& path) const {

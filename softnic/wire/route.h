@@ -28,9 +28,11 @@ class Router {
   Router(const Fabric& fabric, const PresentedDevice& device, const std::vector<Gid>& gids)
       : fabric_(fabric), device_(device), gids_(gids) {}
 
-  /// Why firmware refuses the path, or null. Throws for a NIC of another version; see
-  /// Fabric::refuse_stranger().
+  /// Why firmware refuses the path, or null.
   const char* fault_of(const AddressPath& path) const;
+  /// Throws std::runtime_error for a path to a NIC of another version; see
+  /// Fabric::refuse_stranger(). For control calls: way() takes such a NIC for nobody.
+  void refuse_stranger(const AddressPath& path) const;
 
   /// Where a path that is not refused leads. With a GID, and on Ethernet, the peer's port is looked
   /// up now; a bare LID may name a NIC that is still to come.

@@ -61,7 +61,7 @@ class Host:
         theirs.close()
 
     def last_words(self):
-        return self.console.read_text(errors="replace")[-2000:]
+        return self.console.read_text(errors="replace")[-2000:] if self.console.exists() else "(no console)"
 
     def hear(self):
         """Takes what init said. False when the host is off."""
@@ -117,7 +117,9 @@ class Hosts:
 
     def start(self, number, command):
         """Starts a program (one, for it shall be killed alone) on host `number`."""
-        host = self.hosts[number]
+        host = self.hosts.get(number)
+        if host is None:
+            raise Late(f"{command}: host {number} is off")
         self.started += 1
         process = host.processes[self.started] = Process(host, self.started, command)
         host.control.sendall(f"{self.started} echo $$ >/run/{self.started}.pid; exec {command}\n".encode())
@@ -135,6 +137,6 @@ class Hosts:
                 if not key.data.hear():
                     self.power_off(key.data.number)
                     raise Late(f"{what}: host {key.data.number} went off by itself: {key.data.last_words()}")
-            if not ready and time.monotonic() >= until:
+            if time.monotonic() >= until and not happened():
                 words = "\n".join(host.last_words() for host in self.hosts.values())
                 raise Late(f"{what}: not within {seconds} s; consoles:\n{words}")

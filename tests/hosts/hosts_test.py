@@ -153,6 +153,8 @@ def report(results):
     """results: (name, what is wrong or nothing, seconds), or one (name, None, why it was skipped)."""
     rows = []
     for name, wrong, rest in results:
+        # Consoles have control characters, which XML has not.
+        wrong = wrong and "".join(c for c in wrong if c >= " " or c in "\n\t")
         mark = f"<skipped message={quoteattr(rest)}/>" if wrong is None else \
             f"<failure message={quoteattr(wrong)}/>" if wrong else ""
         rows.append(f'<testcase classname="hosts" name="{name}">{mark}</testcase>')

@@ -188,6 +188,42 @@ TEST_P(OnAGpu, ACompletionQueueOfVerbsIsANumber) {
   EXPECT_EQ(verbs<int(ibv_cq*)>("ibv_destroy_cq")(cq), 0);
 }
 
+// A client may make a CQ before it has any memory: its number is no other queue's afterwards.
+TEST_P(Doorbells, OfAGpuComeAfterCompletionQueuesAndNotAfterQueuePairs) {
+  auto* const create =
+      verbs<ibv_cq*(ibv_context*, int, void*, ibv_comp_channel*, int)>("ibv_create_cq");
+  ibv_cq* const before = create(device_, 16, nullptr, nullptr, 0);
+  ASSERT_NE(before, nullptr);
+  ibv_qp_init_attr wish = {};
+  wish.send_cq = wish.recv_cq = before;
+  wish.cap = {.max_send_wr = 4,
+              .max_recv_wr = 1,
+              .max_send_sge = 1,
+              .max_recv_sge = 1,
+              .max_inline_data = 0};
+  wish.qp_type = IBV_QPT_RC;
+  ibv_qp* const qp = verbs<ibv_qp*(ibv_pd*, ibv_qp_init_attr*)>("ibv_create_qp")(pd_, &wish);
+  ASSERT_NE(qp, nullptr);
+  Address memory = 0;
+  ASSERT_EQ(find<Result(Address*, size_t)>("cuMemAlloc_v2")(&memory, 1 << 16), kSuccess);
+  const auto add_memory = [&] {
+    return verbs<ibv_mr*(ibv_pd*, void*, size_t, int)>("ibv_reg_mr")(
+        pd_, reinterpret_cast<void*>(memory), 1 << 16, IBV_ACCESS_LOCAL_WRITE);
+  };
+  EXPECT_EQ(add_memory(), nullptr) << "its queue pair would work for nobody";
+  EXPECT_EQ(errno, EFAULT);
+  EXPECT_EQ(verbs<int(ibv_qp*)>("ibv_destroy_qp")(qp), 0);
+  ibv_mr* const region = add_memory();
+  ASSERT_NE(region, nullptr);
+  ibv_cq* const after = create(device_, 16, nullptr, nullptr, 0);
+  ASSERT_NE(after, nullptr);
+  EXPECT_NE(before->handle, after->handle);
+  EXPECT_EQ(verbs<int(ibv_cq*)>("ibv_destroy_cq")(before), 0);
+  EXPECT_EQ(verbs<int(ibv_cq*)>("ibv_destroy_cq")(after), 0);
+  EXPECT_EQ(verbs<int(ibv_mr*)>("ibv_dereg_mr")(region), 0);
+  EXPECT_EQ(find<Result(Address)>("cuMemFree_v2")(memory), kSuccess);
+}
+
 TEST_P(OnAGpu, AFaultPlanIsRefused) {
   char why[256] = {};
   auto* const inject = verbs<int(const char*, char*, size_t)>("peal_softnic_inject");

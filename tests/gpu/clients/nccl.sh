@@ -12,20 +12,20 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 softnic=$(realpath "$1") np=${2:-2}
 log=$(mktemp -d)
-trap 'rm -rf "$log"' EXIT
+pids=()
+trap 'kill "${pids[@]}" 2>/dev/null; rm -rf "$log"' EXIT
 
 export PEAL_SOFTNIC_ENGINE=cpu PEAL_SOFTNIC_FABRIC=nccl-$$
 export NCCL_NET=IB NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_NVLS_ENABLE=0 NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET
 export NCCL_DEBUG_FILE=$log/%p NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo}
 export MASTER_ADDR=127.0.0.1 MASTER_PORT=${MASTER_PORT:-29531} WORLD_SIZE=$np
 export LD_LIBRARY_PATH=$softnic${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} LD_PRELOAD=$softnic/libpeal_sysfs.so
-pids=()
 for ((rank = 0; rank < np; ++rank)); do
-  RANK=$rank python3 "$here/nccl_check.py" &
+  RANK=$rank timeout -k 5 120 python3 "$here/nccl_check.py" &
   pids+=($!)
 done
 code=0
-for pid in "${pids[@]}"; do wait "$pid" || code=1; done
+for _ in "${pids[@]}"; do wait -n || { code=1; break; }; done  # the first that fails ends the others
 [ "$code" = 0 ] || { grep -h WARN "$log"/* | tail -20; exit 1; }
 for file in "$log"/*; do
   grep -q 'NET/IB : Using.*mlx5_0' "$file" || continue

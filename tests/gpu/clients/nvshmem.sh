@@ -28,7 +28,7 @@ export NVSHMEM_IBGDA_NIC_HANDLER=gpu
 export NVSHMEM_IB_ENABLE_IBGDA=1 NVSHMEM_DISABLE_P2P=1 NVSHMEM_DISABLE_NVLS=1 NVSHMEM_BOOTSTRAP=${NVSHMEM_BOOTSTRAP:-MPI}
 export NVSHMEM_REMOTE_TRANSPORT=${NVSHMEM_REMOTE_TRANSPORT:-none} NVSHMEM_SYMMETRIC_SIZE=${NVSHMEM_SYMMETRIC_SIZE:-64M}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-mpirun --oversubscribe --bind-to none -np "$np" --mca pml ob1 --mca btl self,vader --mca btl_vader_single_copy_mechanism none \
+timeout -k 5 120 mpirun --oversubscribe --bind-to none -np "$np" --mca pml ob1 --mca btl self,vader --mca btl_vader_single_copy_mechanism none \
   --mca plm isolated --mca oob_tcp_if_include lo \
   -x LD_LIBRARY_PATH="$softnic:$nvshmem/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" -x LD_PRELOAD="$softnic/libpeal_sysfs.so" \
   "$program"
