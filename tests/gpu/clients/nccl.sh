@@ -13,7 +13,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 softnic=$(realpath "$1") np=${2:-2}
 log=$(mktemp -d)
 pids=()
-trap 'kill "${pids[@]}" 2>/dev/null; rm -rf "$log"' EXIT
+trap 'kill "${pids[@]}" 2>/dev/null || true; rm -rf "$log"' EXIT
 
 export PEAL_SOFTNIC_ENGINE=cpu PEAL_SOFTNIC_FABRIC=nccl-$$
 export NCCL_NET=IB NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_NVLS_ENABLE=0 NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET
