@@ -189,7 +189,7 @@ void claim_numbers(uint32_t used, Exists exists, Make make, Free free) {
 
 }  // namespace
 
-/// Before the first memory there are only protection domains and UAR pages: numbers.
+/// Only what is a number moves: protection domains, UAR pages, completion queues of verbs calls.
 void Nic::State::move_to_gpu(const void* address) {
   if (settings.faults) {
     throw std::runtime_error(
@@ -223,7 +223,6 @@ void Nic::State::move_to_gpu(const void* address) {
       control.uars_used(), [&](uint32_t n) { return control.uar_exists(n); },
       [&] { return client->run(AttachUar{&page}).created(); },
       [&](uint32_t n) { client->run(DetachUar{n}); });
-  // Those of verbs calls are numbers there.
   claim_numbers(
       control.cqs_used(), [&](uint32_t n) { return control.cq_exists(n); },
       [&] { return client->run(CreateCq{}).created(); },

@@ -32,9 +32,6 @@ namespace peal::softnic::abi {
 inline constexpr uint32_t kCompletionEqn = 11;     // event queue of the only completion vector
 inline constexpr uint16_t kDevxUid = 1;            // user id the kernel writes into commands
 inline constexpr size_t kVerbsContextBytes = 696;  // of the newest client we serve
-inline constexpr uint32_t kMaxLogCqEntries = 22;
-inline constexpr uint32_t kMaxLogSendBlocks = 15;
-inline constexpr uint32_t kMaxLogReceiveEntries = 15;
 inline constexpr uint64_t kDeviceMemoryBytes = 128 << 10;
 inline constexpr uint32_t kMaxQueuePairs = 1u << 15;  // numbers the NIC gives out
 

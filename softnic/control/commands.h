@@ -66,7 +66,7 @@ struct CreateCq {
   Outcome apply(Control& control) const;
   template <class Visit>
   void spans(Visit visit) {
-    visit(config.buffer, bytes_of(config.cqe_bytes, config.log_entries, 22));
+    visit(config.buffer, bytes_of(config.cqe_bytes, config.log_entries, kMaxLogCqEntries));
     visit(config.doorbell, uint64_t{8});
   }
 };
@@ -96,9 +96,10 @@ struct CreateQp {
   Outcome apply(Control& control) const;
   template <class Visit>
   void spans(Visit visit) {
-    visit(config.send_buffer, bytes_of(64, config.log_send_blocks, 15));
+    visit(config.send_buffer, bytes_of(64, config.log_send_blocks, kMaxLogSendBlocks));
+    const uint64_t stride = bytes_of(16, config.log_receive_stride, kMaxLogReceiveStride);
     visit(config.receive_buffer,
-          bytes_of(bytes_of(16, config.log_receive_stride, 7), config.log_receive_entries, 15));
+          bytes_of(stride, config.log_receive_entries, kMaxLogReceiveEntries));
     visit(config.doorbell, sizeof(mlx5::DoorbellRecord));
   }
 };

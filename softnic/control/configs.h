@@ -53,6 +53,12 @@ struct MemoryKeyConfig {
   std::byte* memory = nullptr;
 };
 
+// The most that queues may have, as powers of two.
+inline constexpr uint32_t kMaxLogCqEntries = 22;
+inline constexpr uint32_t kMaxLogSendBlocks = 15;
+inline constexpr uint32_t kMaxLogReceiveEntries = 15;
+inline constexpr uint32_t kMaxLogReceiveStride = 7;  // in units of 16 bytes
+
 struct CompletionQueueConfig {
   std::byte* buffer = nullptr;    // 1 << log_entries CQEs; null: no queue may complete here
   std::byte* doorbell = nullptr;  // two Be32: set_ci, arm

@@ -190,11 +190,12 @@ Refusal Control::check(const QueuePairConfig& config) {
   }
   const bool sends = config.send_buffer != nullptr;
   const bool receives = config.receive_buffer != nullptr;
-  if (sends && (config.log_send_blocks > 15 || !aligned(config.send_buffer, 64))) {
+  if (sends && (config.log_send_blocks > kMaxLogSendBlocks || !aligned(config.send_buffer, 64))) {
     return {CommandStatus::kBadParameter, "send queue beyond 2^15 blocks or not aligned to 64"};
   }
-  if (receives && (config.log_receive_entries > 15 || config.log_receive_stride > 7 ||
-                   !aligned(config.receive_buffer, 16))) {
+  if (receives &&
+      (config.log_receive_entries > kMaxLogReceiveEntries ||
+       config.log_receive_stride > kMaxLogReceiveStride || !aligned(config.receive_buffer, 16))) {
     return {CommandStatus::kBadParameter, "receive queue too large or not aligned to 16"};
   }
   if ((sends || receives) && (config.doorbell == nullptr || !aligned(config.doorbell, 8))) {

@@ -41,7 +41,8 @@ Created Control::create_cq(const CompletionQueueConfig& config) {
   if (config.cqe_bytes != 64 && config.cqe_bytes != 128) {
     return refused(CommandStatus::kBadSize, "CQE of neither 64 nor 128 bytes");
   }
-  if (config.log_entries > 22) return refused(CommandStatus::kBadSize, "CQ beyond 2^22 entries");
+  if (config.log_entries > kMaxLogCqEntries)
+    return refused(CommandStatus::kBadSize, "CQ beyond 2^22 entries");
   if (written && config.doorbell == nullptr && !config.ignore_overrun) {
     return refused(CommandStatus::kBadParameter, "CQ without doorbell record checks overruns");
   }

@@ -19,6 +19,12 @@ bool holds(const std::vector<Gid>& table, const uint8_t (&gid)[16], Network netw
   });
 }
 
+uint16_t lid_behind_mac(const AddressPath& path) {
+  Mac mac;
+  std::copy(std::begin(path.mac), std::end(path.mac), mac.begin());
+  return lid_of(mac);
+}
+
 }  // namespace
 
 const char* Router::fault_of(const AddressPath& path) const {
@@ -39,9 +45,7 @@ const char* Router::fault_of(const AddressPath& path) const {
 }
 
 void Router::refuse_stranger(const AddressPath& path) const {
-  Mac mac;
-  std::copy(std::begin(path.mac), std::end(path.mac), mac.begin());
-  fabric_.refuse_stranger(device_.ethernet ? lid_of(mac) : path.lid);
+  fabric_.refuse_stranger(device_.ethernet ? lid_behind_mac(path) : path.lid);
 }
 
 Route Router::route(const AddressPath& path) const {
@@ -65,9 +69,7 @@ Route Router::infiniband(const AddressPath& path) const {
 Route Router::ethernet(const AddressPath& path) const {
   const Gid& source = gids_[path.source_gid];
   Route route{.network = source.network};
-  Mac mac;
-  std::copy(std::begin(path.mac), std::end(path.mac), mac.begin());
-  const uint16_t lid = lid_of(mac);
+  const uint16_t lid = lid_behind_mac(path);
   const PortNotice port = Fabric::notice_of(fabric_.find(lid));
   if (!port.active || !port.ethernet || !holds(port.gids, path.gid, source.network)) return route;
   if (source.network == Network::kRoceV2 &&

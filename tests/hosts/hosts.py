@@ -17,6 +17,7 @@ import time
 import network
 
 BOOT_SECONDS = 300
+KILL_SECONDS = 30
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
@@ -127,6 +128,14 @@ class Hosts:
 
     def kill(self, process):
         return self.start(process.host.number, f"kill -9 $(cat /run/{process.number}.pid)")
+
+    def kill_all(self):
+        """What a job that ended late or in part left running."""
+        for host in list(self.hosts.values()):
+            left = [process for process in host.processes.values() if process.status is None]
+            for process in left:
+                self.kill(process)
+            self.wait(lambda left=left: all(process.status is not None for process in left), KILL_SECONDS, "kill")
 
     def wait(self, happened, seconds, what):
         """Until happened() or, after `seconds`, Late."""
