@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All a kernel includes. Read in this order: context, rma, signal, wait, atomics, sync.
+// All a kernel includes. Read in this order: context, types, rma, signal, wait, atomics,
+// sync. What is in device/detail is theirs.
 #pragma once
 
 #include "device/atomics.h"
@@ -9,4 +10,5 @@
 #include "device/signal.h"
 #include "device/status.h"
 #include "device/sync.h"
+#include "device/types.h"
 #include "device/wait.h"

@@ -1,122 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a kernel is given: a Context, by value. It holds no queue and no key itself, it points at
+// What a kernel is given: a context, by value. It holds no queue and no key itself, it points at
 // the tables that do, so it stays valid while windows are registered and costs a kernel a few
 // registers.
-//
-//   put(ctx, dst, src, n, pe):   dst -> window, offset, rkey of pe      block -> queue of pe
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <type_traits>
 
-#include "device/base/endian.h"
-#include "device/base/reach.h"
-#include "device/mlx5/queue.h"
-#include "device/status.h"
+#include "device/base/access.h"
+#include "device/detail/tables.h"
 
 namespace peal {
 
-inline constexpr uint32_t kContextVersion = 4;
-inline constexpr uint32_t kMaxWindows = 64;
-/// PEs whose mapped heaps a context holds itself: the GPUs of one machine.
-inline constexpr uint32_t kNearPes = 8;
-
-/// A barrier tells up to kSyncFan - 1 PEs a round: one round for the PEs of a machine.
-inline constexpr uint32_t kSyncFan = 8;
-
-/// Memory the NICs know: registered with each, with `base` as address 0, so an address on the wire
-/// is an offset from `base`.
-struct Window {
-  std::byte* base;
-  uint64_t bytes;
-  Be32 lkeys[mlx5::kMaxRails];  // by rail; in the context itself for the heap
-  const Be32* rkeys;  // [rails][n_pes], for payload: may be registered with relaxed ordering. Null:
-                      // this PE alone registered it, good as a source or destination at home
-  const Be32* word_rkeys;    // the same memory with strict ordering: signals, atomics, p
-  std::byte* const* direct;  // [n_pes]: where the peer's copy is mapped here, or null
-  uint32_t far = 0;          // 1: not in the memory of the GPU that runs the kernels
-  uint32_t dumped = 0;       // 1: a completion does not say that what the NIC brought is here; a
-                             // DUMP behind it does. Edge M18
-};
-
-/// Window 0 is the symmetric heap. Grows while contexts exist; `count` is published last.
-struct WindowTable {
-  uint32_t count;
-  uint32_t reserved;
-  Window window[kMaxWindows];
-};
-
-/// The first call that could not be carried out because of its arguments. `status` is written last.
-struct UsageError {
-  uint32_t status;
-  uint32_t claimed;
-  int32_t pe;
-  uint32_t block;
-  uint64_t address;
-  uint64_t bytes;
-  uint64_t time_ns;  // device clock
-};
-
-struct ContextState;
-
-/// Rounds of the barrier of `n_pes` PEs: ceil(log_kSyncFan(n_pes)).
-PEAL_HD constexpr uint32_t sync_rounds(int n_pes) {
-  uint32_t rounds = 0;
-  for (int64_t reached = 1; reached < n_pes; reached *= kSyncFan) ++rounds;
-  return rounds;
-}
-
-/// The fields of a context; BasicContext adds the type of ownership.
-struct ContextFields {
-  uint32_t version;  // first, and compared by the host where a program takes a context
-  uint32_t bytes;    // of this struct; a newer library may have more than the program knows
-  int32_t pe;
-  int32_t n_pes;
-  uint32_t queues_per_peer;
-  uint32_t sync_rounds;  // of the barrier: see device/sync.h; 0: it is ContextState::survivors'
-  uint32_t relaxed;      // 1: payload may be placed in any order: only a drained queue orders puts
-  int32_t near_first;    // the PE of near[0]
-  uint32_t rails;        // queue q of every peer goes by rail q % rails; without NICs 1
-  uint32_t settle;       // 1: only a settled queue says that a peer's memory shows what it carried,
-                         // for flags may come there by another way (device/rails.h). Edge M17
-  uint32_t sets_by_swap;  // 1: Signal::set and barrier flags are atomics, else RDMA WRITEs
-  uint32_t unused;
-  Window heap;  // window 0 again: the usual case costs no look into the table
-  const WindowTable* windows;
-  std::byte* queues;  // [queues_per_peer][n_pes] mlx5::SendQueue, queue_stride bytes apart
-  uint64_t queue_stride;
-  ContextState* state;
-  const uint32_t* stop;  // a Status that ends every wait, or 0; the host writes it
-  uint64_t* sync_flags;  // [sync_rounds][kSyncFan - 1], symmetric; written by the peers
-  uint64_t timeout_ns;   // of every wait; 0 = none
-  // heap.direct[near_first + i] again: a kernel's argument is always at hand.
-  std::byte* near[kNearPes];
-};
-
-/// The PEs that are left once some are masked, for barriers: this one is pe[rank] of `count`.
-struct Survivors {
-  const int32_t* pe;
-  uint32_t count;
-  uint32_t rank;
-};
-
-/// What the lanes of all kernels on one context share beside its queues.
-struct ContextState {
-  UsageError usage;
-  uint32_t* alarm;  // the host's word that says: look for an error here; null: nobody looks
-  Survivors survivors;
-  alignas(64) uint64_t sync_epoch;  // barriers entered by this PE
-  /// The context again: where code out of line finds it. An address of a kernel's argument would
-  /// make the kernel copy the argument to its stack.
-  alignas(64) ContextFields fields;
-};
-
-/// Ownership R: Exclusive contexts are used by one thread, warp or block per queue at a time and
-/// need no atomics; shared ones by any lane of a block (kBlock) or of the GPU (kGpu). A block that
-/// owns queues (block % queues_per_peer) is the only one that touches them, quiet, fence and
-/// barriers included: they drain the queues of their caller.
+/// R says who may use the context's queues at a time:
+///
+///   Context           any lane of the GPU
+///   BlockContext      the lanes of one block
+///   ExclusiveContext  one thread, warp or block: no atomics on the way of a put
+///
+/// Where blocks own queues (the last two) each block uses its own, block % queues_per_peer, and
+/// nobody else touches them: quiet, fence and barriers drain the queues of their caller.
 template <Reach R>
 struct BasicContext : ContextFields {
   static constexpr Reach kReach = R;

@@ -8,60 +8,14 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <type_traits>
 
-#include "device/base/order.h"
 #include "device/base/scope.h"
-#include "device/base/spin.h"
 #include "device/context.h"
+#include "device/detail/wait.h"
+#include "device/types.h"
 
 namespace peal {
-
-enum class Compare : uint32_t { kEq, kNe, kGt, kGe, kLt, kLe };
-
-namespace detail {
-
-template <class T>
-PEAL_HD bool holds(T seen, Compare compare, T value) {
-  switch (compare) {
-    case Compare::kEq:
-      return seen == value;
-    case Compare::kNe:
-      return seen != value;
-    case Compare::kGt:
-      return seen > value;
-    case Compare::kGe:
-      return seen >= value;
-    case Compare::kLt:
-      return seen < value;
-    case Compare::kLe:
-      return seen <= value;
-  }
-  return false;
-}
-
-/// Acquires a 4- or 8-byte integer that the NIC may be writing.
-template <class T>
-PEAL_HD T acquire_word(const T* word) {
-  static_assert(std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8));
-  using W = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
-  return static_cast<T>(load_acquire<Reach::kSystem, Edge::kM7>(reinterpret_cast<const W*>(word)));
-}
-
-PEAL_HD Status stop_word(const ContextFields& ctx) {
-  return static_cast<Status>(load_relaxed<Reach::kSystem>(ctx.stop));
-}
-
-template <class Done>
-PEAL_DEVICE Status spin(const ContextFields& ctx, const Done& done) {
-  const SpinEnd end =
-      spin_until(ctx.timeout_ns, done, [&] { return stop_word(ctx) != Status::kOk; });
-  if (end == SpinEnd::kDone) return Status::kOk;
-  return end == SpinEnd::kTimedOut ? Status::kTimeout : stop_word(ctx);
-}
-
-}  // namespace detail
 
 /// True if *word now satisfies the comparison; never blocks. On true, what was put before the word
 /// was written is visible.
@@ -69,17 +23,15 @@ template <Reach R, class T>
 PEAL_DEVICE bool test(const BasicContext<R>&, const T* word, Compare compare,
                       std::type_identity_t<T> value) {
   relax();
-  return detail::holds(detail::acquire_word(word), compare, value);
+  return detail::word_holds(word, compare, value);
 }
 
 /// Waits until *word satisfies the comparison. All lanes of the scope return together.
-template <Reach R, class S, class T>
-requires(std::is_same_v<S, Thread> || std::is_same_v<S, Warp> || std::is_same_v<S, Block>)
-    [[nodiscard]] PEAL_DEVICE Status wait_until(const BasicContext<R>& ctx, S scope, const T* word,
-                                                Compare compare, std::type_identity_t<T> value) {
+template <Reach R, AnyScope S, class T>
+[[nodiscard]] PEAL_DEVICE Status wait_until(const BasicContext<R>& ctx, S scope, const T* word,
+                                            Compare compare, std::type_identity_t<T> value) {
   return by_leader(scope, [&] {
-    return detail::spin(ctx,
-                        [&] { return detail::holds(detail::acquire_word(word), compare, value); });
+    return detail::spin(ctx, [&] { return detail::word_holds(word, compare, value); });
   });
 }
 
@@ -113,7 +65,7 @@ PEAL_DEVICE bool test_all(const BasicContext<R>&, const WaitSet<T>& set, Compare
                           std::type_identity_t<T> value) {
   relax();
   for (size_t i = 0; i < set.count; ++i) {
-    if (set.takes(i) && !detail::holds(detail::acquire_word(&set.words[i]), compare, value)) {
+    if (set.takes(i) && !detail::word_holds(&set.words[i], compare, value)) {
       return false;
     }
   }
@@ -126,8 +78,7 @@ PEAL_DEVICE size_t test_any(const BasicContext<R>&, const WaitSet<T>& set, Compa
                             std::type_identity_t<T> value) {
   relax();
   for (size_t i = 0; i < set.count; ++i) {
-    if (set.takes(i) && detail::holds(detail::acquire_word(&set.words[i]), compare, value))
-      return i;
+    if (set.takes(i) && detail::word_holds(&set.words[i], compare, value)) return i;
   }
   return kNone;
 }
@@ -140,7 +91,7 @@ PEAL_DEVICE size_t test_some(const BasicContext<R>&, const WaitSet<T>& set, size
   relax();
   size_t found = 0;
   for (size_t i = 0; i < set.count; ++i) {
-    if (set.takes(i) && detail::holds(detail::acquire_word(&set.words[i]), compare, value)) {
+    if (set.takes(i) && detail::word_holds(&set.words[i], compare, value)) {
       indices[found++] = i;
     }
   }
@@ -155,7 +106,7 @@ template <Reach R, class T>
   return detail::spin(ctx, [&] {
     for (; next < set.count; ++next) {
       if (!set.takes(next)) continue;
-      if (!detail::holds(detail::acquire_word(&set.words[next]), compare, value)) return false;
+      if (!detail::word_holds(&set.words[next], compare, value)) return false;
     }
     return true;
   });

@@ -16,7 +16,7 @@
 
 namespace peal {
 
-/// kM4 is edge M4 at its main end; where a test takes another part of it, that has a second name.
+/// kM4 is the main end of edge M4; another part that a simulation can take away has its own name.
 enum class Edge : uint8_t {
   kNone,
   kM1,

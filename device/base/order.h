@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every access to memory that somebody else may touch at the same time: other lanes, other GPUs,
-// the NIC.
+// Every access of kernels and host to memory that somebody else may touch at the same time: other
+// lanes, other GPUs, the NIC.
 //
 // Operations are named by strength and templated on Reach: how far away the other side may be.
-// Reach::kLane means nobody else looks, and compiles to plain loads and stores. Ordering edges are
-// numbered in docs/memory_model.md. Fences have names that say what they order; there is no other
-// fence in the project.
+// Reach::kLane means nobody else looks, and compiles to plain loads and stores. E names the
+// ordering edge that an operation is part of (docs/memory_model.md). Fences have names that say
+// what they order.
+//
+// Each machine has a header with the primitives (namespace memory): load, store, update,
+// update_blind, compare_swap, two fences. It also has what is one instruction on a GPU:
+//
+//   store_mmio            rings a NIC register: an 8-byte store that is neither merged nor dropped;
+//                         where kMmioMayOvertake it may arrive before this lane's earlier stores
+//   load_, store_payload  plain, of memory at home; aligned; may lie in shared memory
+//   store_line            plain, of 16 bytes; unordered until a publishing store or fence
+//   load_direct           of up to 8 bytes at a peer, in one piece
+//   load_line_direct      of 16 bytes at a peer: never from a stale cache line of this
+//   multiprocessor
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include "device/base/target.h"
 
@@ -24,75 +34,102 @@
 
 namespace peal {
 
-/// One 16-byte line of a work queue entry.
-struct alignas(16) Line {
-  uint64_t word[2];
-};
-
-/// Plain 16-byte store: one instruction on a GPU. Unordered until a publishing store or fence.
-PEAL_HD void store_line(void* where, const Line& line) {
-#if PEAL_ON_GPU
-  asm volatile("st.global.v2.b64 [%0], {%1, %2};" ::"l"(where), "l"(line.word[0]), "l"(line.word[1])
-               : "memory");
-#elif PEAL_SIM
-  sim::copy(where, &line, sizeof(line));
-#else
-  // Two words, so that they go from registers to the queue without a detour over the stack.
-  static_cast<Line*>(where)->word[0] = line.word[0];
-  static_cast<Line*>(where)->word[1] = line.word[1];
-#endif
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD T load_relaxed(const T* p) {
+  return memory::load<R, Order::kRelaxed, E>(p);
 }
 
-/// Plain load of payload at home, whatever its type was. Aligned; may lie in shared memory.
-template <class Unit>
-PEAL_HD Unit load_payload(const Unit* from) {
-#if PEAL_ON_GPU
-  return *from;
-#elif PEAL_SIM
-  Unit unit{};
-  sim::copy(&unit, from, sizeof(unit));
-  return unit;
-#else
-  Unit unit;
-  memcpy(&unit, static_cast<const void*>(from), sizeof(unit));
-  return unit;
-#endif
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD T load_acquire(const T* p) {
+  return memory::load<R, Order::kAcquire, E>(p);
 }
 
-/// Plain store of payload. Aligned; may lie in shared memory.
-template <class Unit>
-PEAL_HD void store_payload(Unit* to, Unit unit) {
-#if PEAL_SIM
-  sim::copy(to, &unit, sizeof(unit));
-#else
-  *to = unit;
-#endif
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD void store_relaxed(T* p, T value) {
+  memory::store<R, Order::kRelaxed, E>(p, value);
 }
 
-/// Load of up to 8 bytes of payload at a peer, in one piece.
-template <class Unit>
-PEAL_HD Unit load_direct(const Unit* from) {
-#if PEAL_SIM
-  return load_payload(from);
-#else
-  return *const_cast<const volatile Unit*>(from);
-#endif
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD void store_release(T* p, T value) {
+  memory::store<R, Order::kRelease, E>(p, value);
 }
 
-/// 16-byte load of payload at a peer: never from a stale cache line of this multiprocessor.
-PEAL_HD Line load_line_direct(const void* where) {
-#if PEAL_ON_GPU
-  Line line;
-  asm volatile("ld.relaxed.sys.global.L1::no_allocate.v2.b64 {%0, %1}, [%2];"
-               : "=l"(line.word[0]), "=l"(line.word[1])
-               : "l"(where)
-               : "memory");
-  return line;
-#elif PEAL_SIM
-  return load_payload(static_cast<const Line*>(where));
-#else
-  return *static_cast<const Line*>(where);
-#endif
+/// Adds and returns the old value; orders nothing.
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD T fetch_add_relaxed(T* p, T value) {
+  return memory::update<Update::kAdd, R, Order::kRelaxed, E>(p, value);
+}
+
+/// Swaps in `value`; acquires what the previous writer released and releases what came before.
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD T exchange(T* p, T value) {
+  return memory::update<Update::kSwap, R, Order::kBoth, E>(p, value);
+}
+
+/// Stores `desired` if *p is `expected`; true on success. Acquires and releases.
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD bool compare_exchange(T* p, T expected, T desired) {
+  return memory::compare_swap<R, Order::kBoth, E>(p, expected, desired) == expected;
+}
+
+/// Raises *p to at least `value`. Acquires and releases.
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD void raise_to(T* p, T value) {
+  memory::update<Update::kRaise, R, Order::kBoth, E>(p, value);
+}
+
+/// Updates a word of a peer's memory and returns the old value; orders nothing.
+template <Update U, class T>
+PEAL_HD T fetch_update_direct(T* p, T value) {
+  return memory::update<U, Reach::kSystem, Order::kRelaxed, Edge::kNone>(p, value);
+}
+
+/// The same without the old value: nobody waits for it.
+template <Update U, class T>
+PEAL_HD void update_direct(T* p, T value) {
+  if constexpr (U == Update::kSwap) {
+    store_relaxed<Reach::kSystem>(p, value);
+  } else {
+    memory::update_blind<U, Order::kRelaxed, Edge::kNone>(p, value);
+  }
+}
+
+/// Adds to a word of a peer's memory; releases what came before.
+template <Edge E = Edge::kNone, class T>
+PEAL_HD void add_direct_release(T* p, T value) {
+  memory::update_blind<Update::kAdd, Order::kRelease, E>(p, value);
+}
+
+/// Stores `desired` if the word of a peer's memory is `expected`; returns the old value.
+template <class T>
+PEAL_HD T compare_swap_direct(T* p, T expected, T desired) {
+  return memory::compare_swap<Reach::kSystem, Order::kRelaxed, Edge::kNone>(p, expected, desired);
+}
+
+/// One of several loads that are under way at once; acquire_batch() behind them makes each an
+/// acquire.
+template <Reach R, class T>
+PEAL_HD T load_batched(const T* p) {
+  return memory::load<R, memory::kBatched, Edge::kNone>(p);
+}
+template <Edge E = Edge::kNone>
+PEAL_HD void acquire_batch() {
+  memory::fence_acquire<E>();
+}
+
+/// Orders this lane's stores into peers' memory (and those of lanes it has synchronised with)
+/// before what it stores next. Edge M16.
+template <Edge E = Edge::kNone>
+PEAL_HD void fence_direct_stores() {
+  memory::fence_release<Reach::kSystem, E>();
+}
+
+/// Orders what this lane has written, and what it knows of other lanes' writes, before what it
+/// tells the NIC next. Reach::kGpu is enough where the NIC reads all of it from this GPU's memory.
+template <Reach R, Edge E = Edge::kNone>
+PEAL_HD void fence_posted() {
+  static_assert(R == Reach::kGpu || R == Reach::kSystem);
+  memory::fence_release<R, E>();
 }
 
 }  // namespace peal

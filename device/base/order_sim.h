@@ -6,12 +6,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
 
+#include "device/base/access.h"
 #include "device/base/edge.h"
-#include "device/base/reach.h"
-#include "device/base/target.h"
 #include "simt/simulation.h"
 
 namespace peal {
@@ -29,13 +26,6 @@ constexpr simt::Scope scope_of(Reach reach) {
       return simt::Scope::kSystem;
   }
   return simt::Scope::kSystem;
-}
-
-inline simt::Access access_of(Reach reach, simt::Order order, Edge edge) {
-  if (edge != Edge::kNone && order != simt::Order::kRelaxed && weakened(edge)) {
-    order = simt::Order::kRelaxed;
-  }
-  return {scope_of(reach), order};
 }
 
 template <class T>
@@ -126,125 +116,92 @@ inline void copy(void* to, const void* from, size_t bytes) {
 
 }  // namespace sim
 
-template <Reach R, Edge E = Edge::kNone, class T>
-T load_relaxed(const T* p) {
-  return sim::load(p, sim::access_of(R, simt::Order::kRelaxed, E));
-}
-template <Reach R, Edge E = Edge::kNone, class T>
-T load_acquire(const T* p) {
-  return sim::load(p, sim::access_of(R, simt::Order::kAcquire, E));
+namespace memory {
+
+template <Reach R, Order O, Edge E>
+simt::Access access() {
+  constexpr simt::Order kOrders[] = {simt::Order::kRelaxed, simt::Order::kAcquire,
+                                     simt::Order::kRelease, simt::Order::kBoth};
+  const bool taken = E != Edge::kNone && weakened(E);
+  return {sim::scope_of(R), taken ? simt::Order::kRelaxed : kOrders[static_cast<int>(O)]};
 }
 
-/// Part of an edge only by its place in the program: weakened, it loses that.
-template <Reach R, Edge E = Edge::kNone, class T>
-void store_relaxed(T* p, T value) {
-  const bool adrift = E != Edge::kNone && weakened(E);
-  const simt::Order order = adrift ? simt::Order::kLate : simt::Order::kRelaxed;
-  sim::store(p, value, {sim::scope_of(R), order});
-}
-template <Reach R, Edge E = Edge::kNone, class T>
-void store_release(T* p, T value) {
-  sim::store(p, value, sim::access_of(R, simt::Order::kRelease, E));
+template <Reach R, Order O, Edge E, class T>
+T load(const T* p) {
+  return sim::load(p, access<R, O, E>());
 }
 
-template <Reach R, Edge E = Edge::kNone, class T>
-T fetch_add_relaxed(T* p, T value) {
-  return sim::update(p, sim::access_of(R, simt::Order::kRelaxed, E),
-                     [value](T old) { return static_cast<T>(old + value); });
-}
-template <Reach R, Edge E = Edge::kNone, class T>
-T exchange(T* p, T value) {
-  return sim::update(p, sim::access_of(R, simt::Order::kBoth, E), [value](T) { return value; });
-}
-template <Reach R, Edge E = Edge::kNone, class T>
-bool compare_exchange(T* p, T expected, T desired) {
-  return sim::update<false>(p, sim::access_of(R, simt::Order::kBoth, E),
-                            [&](T old) { return old == expected ? desired : old; }) == expected;
-}
-template <Reach R, Edge E = Edge::kNone, class T>
-void raise_to(T* p, T value) {
-  sim::update<false>(p, sim::access_of(R, simt::Order::kBoth, E),
-                     [value](T old) { return old < value ? value : old; });
+template <Reach R, Order O, Edge E, class T>
+void store(T* p, T value) {
+  simt::Access how = access<R, O, E>();
+  // A relaxed store is part of an edge only by its place in the program: weakened, it loses that.
+  if (O == Order::kRelaxed && E != Edge::kNone && weakened(E)) how.order = simt::Order::kLate;
+  sim::store(p, value, how);
 }
 
-template <Reach R, Edge E = Edge::kNone, class T>
-void add_relaxed(T* p, T value) {
-  fetch_add_relaxed<R, E>(p, value);
-}
-template <Reach R, Edge E = Edge::kNone, class T>
-void add_release(T* p, T value) {
-  sim::update(p, sim::access_of(R, simt::Order::kRelease, E),
-              [value](T old) { return static_cast<T>(old + value); });
-}
-template <Reach R, Edge E = Edge::kNone, class T>
-T fetch_and_relaxed(T* p, T value) {
-  return sim::update(p, sim::access_of(R, simt::Order::kRelaxed, E),
-                     [value](T old) { return static_cast<T>(old & value); });
-}
-template <Reach R, Edge E = Edge::kNone, class T>
-T fetch_or_relaxed(T* p, T value) {
-  return sim::update(p, sim::access_of(R, simt::Order::kRelaxed, E),
-                     [value](T old) { return static_cast<T>(old | value); });
-}
-template <Reach R, Edge E = Edge::kNone, class T>
-T fetch_xor_relaxed(T* p, T value) {
-  return sim::update(p, sim::access_of(R, simt::Order::kRelaxed, E),
-                     [value](T old) { return static_cast<T>(old ^ value); });
-}
-template <Reach R, Edge E = Edge::kNone, class T>
-void and_relaxed(T* p, T value) {
-  fetch_and_relaxed<R, E>(p, value);
-}
-template <Reach R, Edge E = Edge::kNone, class T>
-void or_relaxed(T* p, T value) {
-  fetch_or_relaxed<R, E>(p, value);
-}
-template <Reach R, Edge E = Edge::kNone, class T>
-void xor_relaxed(T* p, T value) {
-  fetch_xor_relaxed<R, E>(p, value);
-}
-template <Reach R, Edge E = Edge::kNone, class T>
-T fetch_compare_swap_relaxed(T* p, T expected, T desired) {
-  return sim::update<false>(p, sim::access_of(R, simt::Order::kRelaxed, E),
+template <Reach R, Order O, Edge E, class T>
+T compare_swap(T* p, T expected, T desired) {
+  return sim::update<false>(p, access<R, O, E>(),
                             [&](T old) { return old == expected ? desired : old; });
 }
-template <Reach R, Edge E = Edge::kNone, class T>
-T exchange_relaxed(T* p, T value) {
-  return sim::update(p, sim::access_of(R, simt::Order::kRelaxed, E), [value](T) { return value; });
+
+template <Update U, Reach R, Order O, Edge E, class T>
+T update(T* p, T value) {
+  return sim::update<U != Update::kRaise>(p, access<R, O, E>(),
+                                          [value](T old) { return updated<U>(old, value); });
 }
 
-template <Reach R, Edge E = Edge::kNone, class T>
-T load_batched(const T* p) {
-  return load_relaxed<R>(p);
+template <Update U, Order O, Edge E, class T>
+void update_blind(T* p, T value) {
+  update<U, Reach::kSystem, O, E>(p, value);
 }
-template <Edge E = Edge::kNone>
-void acquire_batch() {
+
+inline constexpr Order kBatched = Order::kRelaxed;
+template <Edge E>
+void fence_acquire() {
   if ((E != Edge::kNone && weakened(E)) || !simt::in_simulation()) return;
   simt::point();
   simt::model().fence(simt::agent(), simt::Order::kAcquire);
 }
 
-template <Edge E = Edge::kNone>
-void fence_direct_stores() {
-  if ((E != Edge::kNone && weakened(E)) || !simt::in_simulation()) return;
-  simt::point();
-  simt::model().fence(simt::agent(), simt::Order::kRelease);
-}
-
-template <Reach R, Edge E = Edge::kNone>
-void fence_posted() {
+template <Reach R, Edge E>
+void fence_release() {
   if ((E != Edge::kNone && weakened(E)) || !simt::in_simulation()) return;
   simt::point();
   simt::model().fence(simt::agent(), simt::Order::kRelease, sim::scope_of(R));
 }
 
+}  // namespace memory
+
 /// As on a GPU: the register may hear of a store before memory does.
 inline constexpr bool kMmioMayOvertake = true;
-
 inline void store_mmio(uint64_t* reg, uint64_t value) {
   simt::point();
   simt::Memory* const memory = simt::model_of(reinterpret_cast<uintptr_t>(reg));
   if (memory != nullptr) memory->post(simt::agent(), reg, value);
+}
+
+inline void store_line(void* where, const Line& line) { sim::copy(where, &line, sizeof(line)); }
+
+template <class Unit>
+Unit load_payload(const Unit* from) {
+  Unit unit{};
+  sim::copy(&unit, from, sizeof(unit));
+  return unit;
+}
+
+template <class Unit>
+void store_payload(Unit* to, Unit unit) {
+  sim::copy(to, &unit, sizeof(unit));
+}
+
+template <class Unit>
+Unit load_direct(const Unit* from) {
+  return load_payload(from);
+}
+
+inline Line load_line_direct(const void* where) {
+  return load_payload(static_cast<const Line*>(where));
 }
 
 }  // namespace peal

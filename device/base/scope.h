@@ -141,6 +141,9 @@ struct Block {
   }
 };
 
+template <class S>
+concept AnyScope = std::is_same_v<S, Thread> || std::is_same_v<S, Warp> || std::is_same_v<S, Block>;
+
 /// Runs `op` on the scope's leader, after the others have arrived, and gives every lane its answer.
 template <class Scope, class Op>
 PEAL_DEVICE auto by_leader(Scope scope, const Op& op) {

@@ -44,8 +44,7 @@ PEAL_HD void relax() {
 #endif
 }
 
-/// What a lane whose wait has ended says: on a CPU the scheduler then knows many short waits from
-/// one long one.
+/// Tells the scheduler of a CPU that this lane's wait has ended: many short waits are no long one.
 PEAL_HD void end_of_wait() {
 #if !PEAL_CUDA
   simt::progressed();

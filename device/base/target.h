@@ -2,10 +2,14 @@
 //
 // The compiler question, asked once.
 //
-//   PEAL_HD      runs on the host and in a kernel        PEAL_DEVICE  runs in a kernel only
-//   PEAL_KERNEL  a kernel's entry point                  PEAL_COLD    PEAL_HD off the fast path, a
-//   template, never inlined
-//   PEAL_KERNEL PEAL_MAX_THREADS(1024) name(...)    a kernel that must run with blocks that large
+// clang-format off
+//   PEAL_HD            a function of the host and of kernels, inlined
+//   PEAL_DEVICE        a function of kernels only, inlined
+//   PEAL_COLD          as PEAL_HD, off the fast path: a template, never inlined
+//   PEAL_DEVICE_COLD   as PEAL_DEVICE, off the fast path, never inlined
+//   PEAL_KERNEL        a kernel's entry point
+//   PEAL_KERNEL PEAL_MAX_THREADS(1024) name(...)    one that must run with blocks that large
+// clang-format on
 //
 // A kernel runs on a GPU (nvcc) or on the CPU (simt, plain g++). Nothing outside device/base asks
 // which.

@@ -21,9 +21,9 @@ inline constexpr uint32_t kSegmentBytes = 16;      // `ds` counts these
 inline constexpr uint32_t kMaxWqeSegments = 63;    // ds is 6 bits
 inline constexpr uint32_t kInlineFlag = 1u << 31;  // in DataSegment::byte_count and InlineHeader
 inline constexpr uint32_t kMaxInlineBytes = 28;    // ctrl + raddr + 4-byte header leave 28 of 64
-inline constexpr uint64_t kMaxMessageBytes = 1ull
-                                             << 30;  // QPC.log_msg_max of every queue we create
-inline constexpr uint32_t kInvalidLkey = 0x100;      // ends a receive scatter list
+inline constexpr uint32_t kInvalidLkey = 0x100;    // ends a receive scatter list
+/// QPC.log_msg_max of every queue that the host creates.
+inline constexpr uint64_t kMaxMessageBytes = uint64_t{1} << 30;
 
 /// ControlSegment::opmod_idx_opcode, low 8 bits.
 enum class Opcode : uint8_t {

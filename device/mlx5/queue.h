@@ -19,9 +19,10 @@
 
 namespace peal::mlx5 {
 
-inline constexpr uint32_t kMinDepth =
-    128;  // a warp of two-block WQEs with signals must fit at once
-inline constexpr uint32_t kMaxDepth = 16384;  // keeps the 16-bit completion counter unambiguous
+/// A warp of two-block WQEs with signals must fit at once.
+inline constexpr uint32_t kMinDepth = 128;
+/// Keeps the 16-bit completion counter unambiguous.
+inline constexpr uint32_t kMaxDepth = 16384;
 inline constexpr uint32_t kLandingCells = 128;
 /// NICs of one PE. Rail r of a job is a connection of this PE's NIC r to a peer's NIC r, or, where
 /// a PE has fewer, to NIC r modulo their number.
@@ -45,16 +46,15 @@ struct QueueError {
   uint32_t claimed;    // the observer that sets it writes the record
   uint64_t wqe_index;  // WQEBB index of the failed WQE
   uint64_t time_ns;    // device clock
-  uint8_t
-      syndrome;  // mlx5::Syndrome; kFlushed if the first cause was overwritten before it was read
+  uint8_t syndrome;    // mlx5::Syndrome; kFlushed if the first was overwritten before it was read
   uint8_t vendor_syndrome;
   uint8_t opcode;  // of the failed WQE
   uint8_t reserved;
 };
 
-/// How far the fences reach by which a kernel hands work to the NIC. kGpu where the ring, the
-/// record and the kernels' heap are in this GPU's memory and the NIC reads them there; the sources
-/// that are not, their posters see to (Window::far).
+/// The reach of the fences by which a kernel hands work to the NIC. kGpu where the ring, the record
+/// and the heap are in this GPU's memory and the NIC reads them there; a source elsewhere
+/// (Window::far) is fenced by the lane that posts it.
 enum class NicFence : uint32_t { kSystem, kGpu };
 
 struct alignas(128) SendQueue {
@@ -85,7 +85,7 @@ struct alignas(128) SendQueue {
   uint64_t rung;
   uint64_t completed;  // 1 + first WQEBB of the last completed WQE
   uint64_t landing_ticket;
-  uint64_t settled;  // WQEBBs up to and with the last READ of device/rails.h
+  uint64_t settled;  // WQEBBs up to and with the last READ of detail/drain.h
   uint32_t ring_lock;
 
   alignas(128) QueueError error;

@@ -4,7 +4,7 @@
 //
 //   completed <= rung <= published <= reserved        free-running counts of WQEBBs
 //
-//   at = reserve(q, n);  write(q, at, wqe) ...;  publish(q, at, n);  ring(q)
+//   reserve(q, n, &at);  write(q, at, wqe) ...;  publish(q, {at, n, last});  ring(q)
 //
 // Ownership is the type parameter R: Reach::kLane for a queue with one owner (no atomics), kBlock,
 // kGpu. What the NIC is told follows `published` and never goes back.

@@ -3,10 +3,14 @@
 // Composition: from what is wanted to the bytes of a work queue entry. Pure functions of their
 // arguments; nothing here knows of queues. A WQE is a few 16-byte lines:
 //
-//   put    control | remote | data                      inline put   control | remote |
-//   header+bytes (up to 28) get    control | remote | data                      atomic control |
-//   remote | operands | result nop    control                                      masked swap
-//   control | remote | operands | masks | result
+// clang-format off
+//   put, get          control | remote | data
+//   inline put        control | remote | header and up to 12 bytes | up to 16 bytes
+//   atomic            control | remote | operands | data
+//   8-byte masked     control | remote | operands | masks | data        (compare-swap)
+//   DUMP              control | data
+//   NOP               control
+// clang-format on
 #pragma once
 
 #include <cstdint>
@@ -97,6 +101,13 @@ PEAL_HD Wqe<3> compose_write_inline(const Header& h, const Remote& to, const uin
                        (static_cast<uint64_t>(payload[0]) << 32),
                    static_cast<uint64_t>(payload[1]) | (static_cast<uint64_t>(payload[2]) << 32)}};
   return {{detail::control(h, Opcode::kRdmaWrite, 3), detail::remote(to), body}};
+}
+
+/// RDMA WRITE of one value of 1..8 bytes.
+PEAL_HD Wqe<3> compose_write_word(const Header& h, const Remote& to, uint64_t bits,
+                                  uint32_t bytes) {
+  const uint32_t payload[3] = {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32), 0};
+  return compose_write_inline(h, to, payload, bytes);
 }
 
 /// RDMA WRITE of 13..28 bytes carried in the WQE itself.

@@ -8,20 +8,14 @@
 #pragma once
 
 #include <cstdint>
+#include <tuple>
 
 #include "device/base/scope.h"
 #include "device/mlx5/send_queue.h"
 #include "device/mlx5/wqe.h"
+#include "device/types.h"
 
 namespace peal {
-
-/// Names an operation in flight. Complete means: the source may be reused, and what was fetched has
-/// arrived.
-struct Ticket {
-  mlx5::SendQueue* queue = nullptr;  // null: nothing was posted, `status` says why
-  uint64_t index = 0;
-  Status status = Status::kOk;
-};
 
 namespace ibgda {
 
@@ -57,15 +51,6 @@ PEAL_DEVICE void write_all(const SendQueue& q, uint64_t at, bool signalled, cons
   if constexpr (!kFinal) write_all(q, at + WqeOf<First>::kBlocks, signalled, rest...);
 }
 
-template <class First, class... Rest>
-struct LastOf {
-  using Type = typename LastOf<Rest...>::Type;
-};
-template <class Only>
-struct LastOf<Only> {
-  using Type = Only;
-};
-
 }  // namespace detail
 
 /// Posts one WQE per composer and lane of `group`. Returns a ticket for the whole group's work.
@@ -73,7 +58,7 @@ template <Reach R, class Group, class... Compose>
 PEAL_DEVICE Ticket post(SendQueue& q, const Group& group, const Compose&... compose) {
   constexpr uint32_t kBlocks = (detail::WqeOf<Compose>::kBlocks + ...);
   constexpr uint32_t kLastBlocks =
-      detail::WqeOf<typename detail::LastOf<Compose...>::Type>::kBlocks;
+      std::tuple_element_t<sizeof...(Compose) - 1, std::tuple<detail::WqeOf<Compose>...>>::kBlocks;
   uint64_t first = 0;
   Status reserved = Status::kOk;
   if (group.leader()) reserved = mlx5::reserve<R>(q, group.size() * kBlocks, &first);

@@ -13,7 +13,8 @@ LAYERS = {
     "device/base": ["simt"],
     "device/mlx5": ["device/base"],
     "device/transport": ["device/base", "device/mlx5"],
-    "device": ["device/base", "device/mlx5", "device/transport"],
+    "device/detail": ["device/base", "device/mlx5", "device/transport"],
+    "device": ["device/base", "device/mlx5", "device/transport", "device/detail"],
     "softnic/engine": ["device/base"],
     "softnic/presentation": ["softnic/engine"],
     "softnic/control": ["softnic/engine"],
@@ -38,7 +39,10 @@ TOP = ("tests", "perf", "examples")  # may include anything; nothing includes th
 # Single headers a layer may reach for, because the header and not its layer is the contract.
 EXTRA = {
     ("device/mlx5", "device/status.h"),
-    ("device/transport", "device/status.h"),
+    ("device/transport", "device/types.h"),
+    ("device/detail", "device/context.h"),
+    ("device/detail", "device/status.h"),
+    ("device/detail", "device/types.h"),
     ("softnic/engine", "device/mlx5/layout.h"),  # the wire format, never the code that writes it
     ("softnic/control", "device/mlx5/layout.h"),
     ("softnic/gpu", "device/mlx5/layout.h"),

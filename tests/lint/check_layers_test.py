@@ -31,7 +31,9 @@ class Layers(unittest.TestCase):
         self.assertTrue(self.found("device/mlx5/wqe.h", '"device/context.h"'))
         self.assertTrue(self.found("device/base/order.h", '"device/mlx5/layout.h"'))
         self.assertTrue(self.found("device/rma.h", '"host/runtime.h"'))
-        self.assertFalse(self.found("device/rma.h", '"device/transport/ibgda.h"'))
+        self.assertFalse(self.found("device/rma.h", '"device/transport/ibgda.h"', '"device/detail/transfer.h"'))
+        self.assertTrue(self.found("device/detail/transfer.h", '"device/rma.h"'))
+        self.assertFalse(self.found("device/detail/transfer.h", '"device/context.h"', '"device/types.h"'))
 
     def test_only_device_base_sees_simt(self):
         self.assertTrue(self.found("device/rma.h", '"simt/lane.h"'))

@@ -3,12 +3,11 @@
 // A context whose queues go by several NICs. Each queue's fake NIC knows the keys of its own rail
 // only: with another's it moves no data. And what one NIC did by itself: atomics in one place,
 // order between queues.
-#include "device/rails.h"
-
 #include <array>
 #include <vector>
 
 #include "device/atomics.h"
+#include "device/detail/drain.h"
 #include "device/rma.h"
 #include "device/signal.h"
 #include "device/sync.h"
@@ -93,14 +92,14 @@ TEST(Rails, AWindowHasItsKeysByRailToo) {
   rig.windows().count = 2;
   const Context ctx = rig.context();
   const Window& window = rig.windows().window[1];
-  EXPECT_EQ(detail::resolve(ctx, buffer, 8, 1, detail::Use::kPayload).remote.rkey.host(), 2u);
+  EXPECT_EQ(detail::resolve(ctx, {buffer, 8, 1}).remote.rkey.host(), 2u);
   EXPECT_EQ(detail::resolve_local(ctx, rig.queue(1, 0), buffer, 8).local.lkey.host(), 0x51u);
   EXPECT_EQ(detail::resolve_local(ctx, rig.queue(1, 1), buffer, 8).local.lkey.host(), 0x52u);
   static Window second;
   second = window;
   static uint32_t key;
   const Deed resolve_there = [](const Context& c, std::byte*) {
-    const auto there = detail::resolve(c, second.base, 8, 1, detail::Use::kPayload);
+    const auto there = detail::resolve(c, {second.base, 8, 1});
     key = there.remote.rkey.host();
     return there.status;
   };

@@ -2,7 +2,7 @@
 //
 // From (address, pe) to queue, offset and key; and every way in which a call can be wrong. The
 // first mistake of a context is kept with its arguments, and quiet tells.
-#include "device/resolve.h"
+#include "device/detail/resolve.h"
 
 #include <array>
 
@@ -17,7 +17,7 @@ using testing::DeviceRig;
 template <Reach R>
 PEAL_DEVICE detail::Destination where(const BasicContext<R>& ctx, const void* address,
                                       uint64_t bytes, int pe) {
-  return detail::resolve(ctx, address, bytes, pe, detail::Use::kPayload);
+  return detail::resolve(ctx, {address, bytes, pe});
 }
 
 /// Remote keys for one more window: one per PE.
@@ -45,7 +45,7 @@ TEST(Resolve, AWordHasTheStrictlyOrderedKey) {
   const std::array<Be32, 2> strict = {Be32{0x51000000u}, Be32{0x51000001u}};
   rig.windows().window[0].word_rkeys = strict.data();
   const auto word =
-      detail::resolve_word(rig.context(), rig.local<char>(8), 8, 1, detail::Use::kWord);
+      detail::resolve(rig.context(), {rig.local<char>(8), 8, 1, detail::Use::kWord, true});
   EXPECT_EQ(word.remote.rkey.host(), 0x51000001u);
   EXPECT_EQ(where(rig.context(), rig.local<char>(8), 8, 1).remote.rkey.host(),
             DeviceRig::rkey(0, 1));

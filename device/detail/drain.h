@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What several ways to one memory do not keep by themselves: order between them, and atomics that
-// are atomic with one another. Two NICs of a PE are two ways, its NIC and a mapping of its memory
-// are two.
+// What quiet, fence, barriers and atomics wait for: queues drained, and settled where a PE's memory
+// is reached in more than one way (two NICs, or a NIC and a mapping). Edges M14, M16 and M17.
 //
-//   quiet, fence  settle the queues that they drain where ContextFields::settle says so (edge M17)
-//   an atomic     with rails > 1 goes by rail 0 (device/resolve.h), so that one NIC of the peer
-//                 executes all of them; behind the block's own queue, which is settled first, and
-//                 waited for, so that what the block posts next is behind it
+//   quiet, fence  settle the queues that they drain where ContextFields::settle says so
+//   an atomic     goes by rail 0 where there are several (resolve.h), so that one NIC of the peer
+//                 executes all of them. Where that is not the block's own queue, the own queue is
+//                 settled first, and the atomic is waited for: the block's order holds
 //
-// Settled: the peer's memory shows what the queue has carried. A completion says that the peer's
-// NIC took it; that NIC's writes may still be on the bus when a flag comes another way. A READ on
-// the same queue pushes them out: on PCIe an answer passes no write of its asker.
+// A settled queue: the peer's memory shows what the queue has carried. A completion says that the
+// peer's NIC took it; that NIC's writes may still be on the bus when a flag comes another way. The
+// answer to a READ on the same queue passes no earlier write of that NIC (PCIe).
 // docs/memory_model.md, "Several ways to one memory".
 #pragma once
 
 #include <cstdint>
 
 #include "device/context.h"
-#include "device/resolve.h"
-#include "device/transfer.h"
+#include "device/detail/resolve.h"
+#include "device/detail/transfer.h"
 #include "device/transport/ibgda.h"
 
 namespace peal {
@@ -105,6 +104,57 @@ PEAL_DEVICE Ticket post_in_order(const BasicContext<R>& ctx, const Destination& 
   Ticket ticket = post<R, kTogether>(*at.queue, compose);
   if (left != nullptr) ticket.status = wait_there<R>(ticket);
   return ticket;
+}
+
+/// Drains `count` queues; the first failure wins, but every queue is waited for. Most have
+/// nothing under way: their states are looked at several at once, for each look takes long.
+template <Reach R>
+PEAL_DEVICE_COLD Status drain_queues(std::byte* queues, uint64_t stride, uint32_t count) {
+  constexpr uint32_t kBatch = 8;
+  const auto queue = [&](uint32_t i) -> mlx5::SendQueue& {
+    return *reinterpret_cast<mlx5::SendQueue*>(queues + i * stride);
+  };
+  Status first = Status::kOk;
+  for (uint32_t from = 0; from < count; from += kBatch) {
+    uint64_t last[kBatch];
+    uint64_t completed[kBatch];
+    uint32_t failed[kBatch];
+    PEAL_UNROLL
+    for (uint32_t k = 0; k < kBatch; ++k) {
+      const mlx5::SendQueue& q = queue(from + k < count ? from + k : from);
+      last[k] = load_batched<R>(&q.last_published);
+      completed[k] = load_batched<R>(&q.completed);
+      failed[k] = load_batched<R>(&q.error.status);
+    }
+    acquire_batch<Edge::kM14Batch>();
+    PEAL_UNROLL
+    for (uint32_t k = 0; k < kBatch; ++k) {
+      const bool missing = static_cast<int64_t>(last[k] - completed[k]) >= 0;
+      if (weakened(Edge::kM14) && from + k != 0) continue;
+      if (from + k >= count || (!missing && failed[k] == 0)) continue;
+      if (failed[k] == static_cast<uint32_t>(Status::kPeerMasked)) continue;  // nobody waits there
+      const Status status = mlx5::drain<R>(queue(from + k));
+      if (first == Status::kOk) first = status;
+    }
+  }
+  return first;
+}
+
+/// Everything posted and stored so far has arrived; the first error of the context.
+template <Reach R>
+PEAL_DEVICE Status drain_all(const BasicContext<R>& ctx) {
+  Status first = usage_status(ctx);  // looked up while the fence waits
+  const QueueRange queues = drained_queues<R>(ctx);
+  if (queues.count != 0) {
+    // Edge M17: what the NICs of the peers took is there for flags that come by other ways, too.
+    if (ctx.settle != 0 && !weakened(Edge::kM17)) begin_settling<R>(ctx.state);
+    std::byte* const first_queue = ctx.queues + queues.first * ctx.queue_stride;
+    const Status drained = drain_queues<R>(first_queue, ctx.queue_stride, queues.count);
+    if (first == Status::kOk) first = drained;
+  }
+  // Behind the queues: it passes on what the NIC has brought, too.
+  fence_direct_stores<Edge::kM16>();
+  return first;
 }
 
 }  // namespace detail

@@ -1,31 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How bytes travel: stored or loaded by the scope's own lanes where the peer's memory is mapped,
-// else as a work request that the scope's leader posts.
-//
-//   transfer<kPut or kGet, kStarted or kDone>(ctx, scope, {dst, src, bytes, pe})
-//
-// What a kernel inlines is the copy into a near heap; transfers of groups call the rest through
-// call_cold().
+// put and get as operations (access.h): stored or loaded by the scope's own lanes where the peer's
+// memory is mapped, else as a work request that the scope's leader posts.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
-#include "device/base/call.h"
 #include "device/base/scope.h"
 #include "device/context.h"
-#include "device/resolve.h"
+#include "device/detail/access.h"
 #include "device/transport/ibgda.h"
 #include "device/transport/p2p.h"
 
 namespace peal {
 namespace detail {
-
-template <class S>
-inline constexpr bool kIsScope =
-    std::is_same_v<S, Thread> || std::is_same_v<S, Warp> || std::is_same_v<S, Block>;
 
 template <class T>
 PEAL_HD constexpr uint64_t bytes_of(size_t count) {
@@ -148,47 +138,6 @@ PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, void* dst, const Destin
   return landed<R, kTogether>(*at.queue, to.dumped, to.local, ticket);
 }
 
-/// Both sides of a transfer as its caller names them, one of them an address at `pe`.
-struct Transfer {
-  void* dst;
-  const void* src;
-  uint64_t bytes;
-  int pe;
-};
-
-/// True for lanes that have a part in a transfer by stores and loads, warp by warp: those of a
-/// block that have none leave the questions to the others. Each instruction of a block counts 32
-/// times.
-template <class S>
-PEAL_DEVICE bool has_part(S scope, const Transfer& t) {
-  if constexpr (std::is_same_v<S, Block>) {
-    // Lines where addresses and length consist of them; else perhaps bytes. The less every lane is
-    // asked the better: with 32 warps an instruction takes 8 cycles.
-    const auto fit = static_cast<uint32_t>(reinterpret_cast<uint64_t>(t.dst) |
-                                           reinterpret_cast<uint64_t>(t.src) | t.bytes);
-    const uint64_t units = fit % sizeof(Line) == 0 ? t.bytes / sizeof(Line) : t.bytes;
-    const uint32_t first = scope.rank() / kWarpLanes * kWarpLanes;
-    return first == 0 || first < units;
-  } else {
-    return true;
-  }
-}
-
-/// Moves the bytes if the peer's heap is near, the usual case on one machine: true if so, for every
-/// lane. Returns when the calling lane's part is done, as non-blocking calls may.
-template <p2p::Direction kDirection, Reach R, class S>
-PEAL_DEVICE bool copy_near(const BasicContext<R>& ctx, S scope, const Transfer& t) {
-  constexpr bool kPut = kDirection == p2p::Direction::kPut;
-  const bool mine = has_part(scope, t);
-  Near near{nullptr, true};
-  if (mine) near = find_near(ctx, kPut ? t.dst : t.src, t.bytes, t.pe);
-  if (any(scope, !near.here)) return false;  // edge M8: earlier stores precede the copy
-  if (mine) {
-    p2p::copy<kDirection>(scope, kPut ? near.address : t.dst, kPut ? t.src : near.address, t.bytes);
-  }
-  return true;
-}
-
 /// What a call waits for: that it is under way, or that a put's source may be reused and a get's
 /// data is here.
 enum class Until : uint32_t { kStarted, kDone };
@@ -203,59 +152,73 @@ PEAL_DEVICE Status wait_far(S scope, const Ticket& ticket) {
   return by_leader(scope, [&] { return ibgda::wait<R>(ticket); });
 }
 
-/// A transfer that is not to or from a near heap. The scope's lanes copy where the peer is mapped,
-/// else the leader posts.
-template <p2p::Direction kDirection, Reach R, class S>
-PEAL_DEVICE Ticket transfer_far(const BasicContext<R>& ctx, S scope, const Transfer& t,
-                                Until until) {
-  constexpr bool kPut = kDirection == p2p::Direction::kPut;
-  constexpr bool kTogether = std::is_same_v<S, Thread>;
-  const Destination at = resolve(ctx, kPut ? t.dst : t.src, t.bytes, t.pe, Use::kPayload);
-  Ticket ticket{nullptr, 0, at.status};
-  if (at.direct != nullptr) {
-    p2p::copy<kDirection>(scope, kPut ? at.direct : t.dst, kPut ? t.src : at.direct, t.bytes);
-  } else if (at.status == Status::kOk && t.bytes != 0) {
-    ticket = by_leader(scope, [&] {
-      if constexpr (kPut)
-        return put_bytes<R, kTogether>(ctx, at, t.src, t.bytes);
-      else
-        return get_bytes<R, kTogether>(ctx, t.dst, at, t.bytes);
-    });
-  }
-  // Inline data has left the source already.
-  const bool gone = kPut && t.bytes <= mlx5::kMaxInlineBytes && ticket.queue != nullptr;
-  if (until == Until::kDone && !gone) ticket.status = wait_far<R>(scope, ticket);
-  return ticket;
-}
-
-/// The same out of line, for scopes whose lanes copy: the registers of a kernel are then those of
-/// the copy.
-template <p2p::Direction kDirection, Reach R, class S>
-PEAL_DEVICE_COLD Ticket transfer_elsewhere(const ContextState* state, S scope, Transfer t,
-                                           Until until) {
-  return transfer_far<kDirection>(static_cast<const BasicContext<R>&>(state->fields), scope, t,
-                                  until);
-}
-
 template <Reach R, class S>
 PEAL_DEVICE_COLD Status wait_elsewhere(S scope, Ticket ticket) {
   return wait_far<R>(scope, ticket);
 }
 
-/// A put or get of any scope, from whatever is near or far.
-template <p2p::Direction kDirection, Until kUntil, Reach R, class S>
-PEAL_DEVICE Ticket transfer(const BasicContext<R>& ctx, S scope, const Transfer& t) {
-  if (copy_near<kDirection>(ctx, scope, t)) {
-    if (kUntil == Until::kDone) scope.sync();
-    return Ticket{};
-  }
-  if constexpr (std::is_same_v<S, Thread>) {
-    return transfer_far<kDirection>(ctx, scope, t, kUntil);
-  } else {
-    return call_cold(&transfer_elsewhere<kDirection, R, S>, ctx.state, scope, t, kUntil);
-  }
+/// wait_far(), out of line where a scope has several lanes.
+template <Reach R, class S>
+PEAL_DEVICE Status wait_scope(S scope, const Ticket& ticket) {
+  if (std::is_same_v<S, Thread> || ticket.queue == nullptr) return wait_far<R>(scope, ticket);
+  return wait_elsewhere<R>(scope, ticket);
 }
 
-}  // namespace detail
+/// A put or get of any length.
+template <p2p::Direction kDirection>
+struct Transfer {
+  using Answer = Ticket;
+  static constexpr bool kByPointer = true;
+  static constexpr bool kPut = kDirection == p2p::Direction::kPut;
 
+  void* dst;
+  const void* src;
+  uint64_t bytes;
+  int pe;
+  Until until;
+
+  PEAL_DEVICE Asked asked() const { return {kPut ? dst : src, bytes, pe}; }
+
+  /// False for whole warps that copy nothing: an instruction of a block is executed by up to 32.
+  PEAL_DEVICE bool has_part(Block scope) const {
+    // Counted in lines where addresses and length consist of them, else in bytes: few instructions.
+    const auto fit = static_cast<uint32_t>(reinterpret_cast<uint64_t>(dst) |
+                                           reinterpret_cast<uint64_t>(src) | bytes);
+    const uint64_t units = fit % sizeof(Line) == 0 ? bytes / sizeof(Line) : bytes;
+    const uint32_t first = scope.rank() / kWarpLanes * kWarpLanes;
+    return first == 0 || first < units;
+  }
+
+  /// Returns when the calling lane's part is done, as non-blocking calls may.
+  template <Reach R, class S>
+  PEAL_DEVICE Ticket mapped(const BasicContext<R>&, S scope, std::byte* there) const {
+    bool copies = true;
+    if constexpr (std::is_same_v<S, Block>) copies = has_part(scope);
+    if (copies) p2p::copy<kDirection>(scope, kPut ? there : dst, kPut ? src : there, bytes);
+    if (until == Until::kDone) scope.sync();
+    return Ticket{};
+  }
+
+  template <Reach R, class S>
+  PEAL_DEVICE Ticket by_nic(const BasicContext<R>& ctx, S scope, const Destination& where) const {
+    constexpr bool kTogether = std::is_same_v<S, Thread>;
+    Ticket ticket{};
+    if (bytes != 0) {
+      ticket = by_leader(scope, [&] {
+        if constexpr (kPut)
+          return put_bytes<R, kTogether>(ctx, where, src, bytes);
+        else
+          return get_bytes<R, kTogether>(ctx, dst, where, bytes);
+      });
+    }
+    // Inline data has left the source already.
+    const bool gone = kPut && bytes <= mlx5::kMaxInlineBytes && ticket.queue != nullptr;
+    if (until == Until::kDone && !gone) ticket.status = wait_far<R>(scope, ticket);
+    return ticket;
+  }
+};
+using Put = Transfer<p2p::Direction::kPut>;
+using Get = Transfer<p2p::Direction::kGet>;
+
+}  // namespace detail
 }  // namespace peal

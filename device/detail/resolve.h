@@ -15,12 +15,22 @@
 namespace peal {
 namespace detail {
 
-/// What a call asked for that cannot be.
+/// What goes there: payload, which nobody may look at before a signal or a barrier, a word that
+/// somebody may be waiting for, or an atomic on one.
+enum class Use { kPayload, kWord, kAtomic };
+
+/// A range at a PE, as a call names it.
 struct Asked {
   const void* address;
   uint64_t bytes;
   int pe;
+  Use use = Use::kPayload;
+  bool aligned = false;  // true: must be a multiple of `bytes`
 };
+
+PEAL_HD bool misaligned(const Asked& asked) {
+  return asked.aligned && reinterpret_cast<uint64_t>(asked.address) % asked.bytes != 0;
+}
 
 /// Latches the first usage error of a context and returns `status`. Takes no context: one whose
 /// address is passed out of line is copied to the stack by every kernel, whether it errs or not.
@@ -85,33 +95,22 @@ struct Destination {
   Status status;
 };
 
-/// What goes there: payload, which nobody may look at before a signal or a barrier, a word that
-/// somebody may be waiting for, or an atomic on one.
-enum class Use { kPayload, kWord, kAtomic };
-
 /// Where something is mapped here, if `here`.
 struct Near {
   std::byte* address;
   bool here;
 };
 
-/// Looks for [address, address + bytes) of the heap of `pe` among the mapped heaps that the context
-/// holds: the usual case of peers on one machine, in as few instructions as it takes.
-PEAL_HD Near find_near(const ContextFields& ctx, const void* address, uint64_t bytes, int pe) {
-  const uint32_t slot = static_cast<uint32_t>(pe) - static_cast<uint32_t>(ctx.near_first);
+/// Looks for a range of the heap of a PE among the mapped heaps that the context holds: the usual
+/// case of peers on one machine, in as few instructions as it takes.
+PEAL_HD Near find_near(const ContextFields& ctx, const Asked& asked) {
+  const uint32_t slot = static_cast<uint32_t>(asked.pe) - static_cast<uint32_t>(ctx.near_first);
   // Looked up before it is known to be right: the look-up takes as long as finding out.
   std::byte* const near = ctx.near[slot % kNearPes];
   const bool mapped = (slot < kNearPes) & (near != nullptr);
-  const bool here = mapped & holds_range(ctx.heap, address, bytes);
-  const uint64_t at = reinterpret_cast<uint64_t>(near) + offset_in(ctx.heap, address);
+  const bool here = mapped & holds_range(ctx.heap, asked.address, asked.bytes) & !misaligned(asked);
+  const uint64_t at = reinterpret_cast<uint64_t>(near) + offset_in(ctx.heap, asked.address);
   return {reinterpret_cast<std::byte*>(at), here};
-}
-
-/// The same for a word, which must be aligned to its size.
-PEAL_HD Near find_near_word(const ContextFields& ctx, const void* word, uint32_t bytes, int pe) {
-  const Near near = find_near(ctx, word, bytes, pe);
-  const bool here = near.here & (reinterpret_cast<uint64_t>(word) % bytes == 0);
-  return {near.address, here};
 }
 
 /// Where the heap of `pe` is mapped here, or null.
@@ -163,50 +162,58 @@ PEAL_DEVICE Destination through_nic(const ContextFields& ctx, const Window& w, u
   return {nullptr, q, {offset, key}, Status::kOk};
 }
 
+/// The window that holds the range, if all PEs registered it; else null.
+PEAL_HD const Window* find_symmetric(const ContextFields& ctx, const Asked& asked) {
+  if (holds_range(ctx.heap, asked.address, asked.bytes)) return &ctx.heap;
+  return find_window(ctx.windows, asked.address, asked.bytes, Side::kPeer);
+}
+
+/// Where the range is mapped here, near or not; null if it is not, or if there is no such range.
+PEAL_DEVICE void* find_mapped(const ContextFields& ctx, const Asked& asked) {
+  if (asked.pe < 0 || asked.pe >= ctx.n_pes) return nullptr;
+  const Window* const w = find_symmetric(ctx, asked);
+  if (w == nullptr || w->direct == nullptr || w->direct[asked.pe] == nullptr) return nullptr;
+  return w->direct[asked.pe] + offset_in(*w, asked.address);
+}
+
 /// What resolve() does with anything but the heap of an existing PE; also says what is wrong.
-PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked asked, Use use) {
+PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked asked) {
   const ContextFields& ctx = state->fields;
   const int pe = asked.pe;
   if (pe < 0 || pe >= ctx.n_pes) {
     return {nullptr, nullptr, {}, refuse(state, Status::kBadPe, asked)};
   }
-  const Window* w = holds_range(ctx.heap, asked.address, asked.bytes)
-                        ? &ctx.heap
-                        : find_window(ctx.windows, asked.address, asked.bytes, Side::kPeer);
+  const Window* const w = find_symmetric(ctx, asked);
   if (w != nullptr) {
     const uint64_t offset = offset_in(*w, asked.address);
     if (w->direct != nullptr && w->direct[pe] != nullptr) {
       return {w->direct[pe] + offset, nullptr, {}, Status::kOk};
     }
-    if (w->rkeys != nullptr) return through_nic(ctx, *w, offset, pe, use);
+    if (w->rkeys != nullptr) return through_nic(ctx, *w, offset, pe, asked.use);
     // Without a NIC every PE is mapped, but for those that were given up.
     if (w->direct != nullptr) return {nullptr, nullptr, {}, Status::kPeerMasked};
   }
   return {nullptr, nullptr, {}, refuse(state, Status::kNotSymmetric, asked)};
 }
 
-/// Checks pe and range, and picks the way: direct, or the queue of the calling block.
-template <Reach R>
-PEAL_DEVICE Destination resolve(const BasicContext<R>& ctx, const void* address, uint64_t bytes,
-                                int pe, Use use) {
-  const Near near = find_near(ctx, address, bytes, pe);
-  if (near.here) return {near.address, nullptr, {}, Status::kOk};
-  if (static_cast<uint32_t>(pe) < static_cast<uint32_t>(ctx.n_pes) && ctx.heap.rkeys != nullptr &&
-      holds_range(ctx.heap, address, bytes) && heap_of(ctx, pe) == nullptr) {
-    return through_nic(ctx, ctx.heap, offset_in(ctx.heap, address), pe, use);
+/// Checks PE, range and alignment; finds how the range is reached: mapped
+/// here, or by the queue of the calling block.
+PEAL_DEVICE Destination resolve(const ContextFields& ctx, const Asked& asked) {
+  Destination found{};
+  const Near near = find_near(ctx, {asked.address, asked.bytes, asked.pe});
+  if (near.here) {
+    found.direct = near.address;
+  } else if (static_cast<uint32_t>(asked.pe) < static_cast<uint32_t>(ctx.n_pes) &&
+             ctx.heap.rkeys != nullptr && holds_range(ctx.heap, asked.address, asked.bytes) &&
+             heap_of(ctx, asked.pe) == nullptr) {
+    found = through_nic(ctx, ctx.heap, offset_in(ctx.heap, asked.address), asked.pe, asked.use);
+  } else {
+    found = resolve_elsewhere(ctx.state, asked);
   }
-  return resolve_elsewhere(ctx.state, Asked{address, bytes, pe}, use);
-}
-
-/// resolve() for a word, which must be aligned to its size.
-template <Reach R>
-PEAL_DEVICE Destination resolve_word(const BasicContext<R>& ctx, const void* word, uint32_t bytes,
-                                     int pe, Use use) {
-  Destination d = resolve(ctx, word, bytes, pe, use);
-  if (d.status == Status::kOk && reinterpret_cast<uint64_t>(word) % bytes != 0) {
-    d = {nullptr, nullptr, {}, refuse(ctx.state, Status::kMisaligned, Asked{word, bytes, pe})};
+  if (found.status == Status::kOk && misaligned(asked)) {
+    found = {nullptr, nullptr, {}, refuse(ctx.state, Status::kMisaligned, asked)};
   }
-  return d;
+  return found;
 }
 
 /// The local side of a transfer.

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one place that asks how a PE's memory is reached: mapped here, so that the lanes of the scope
+// load and store, or by a work request of its NIC.
+//
+//   access_peer(ctx, scope, operation)
+//
+// An operation is a type:
+//
+//   Answer                       what it answers; of a refused one `status` alone means something
+//   asked()                      the range at the PE
+//   mapped(ctx, scope, address)  does it by loads and stores, each lane its part
+//   by_nic(ctx, scope, where)    does it by work requests
+//
+// and for several lanes
+//
+//   has_part(block)              false for lanes that need not look, for they copy nothing
+//   kByPointer                   how what is out of line is called: see base/call.h
+//
+// What a kernel inlines is the case of a near heap. For scopes of several lanes the rest is out of
+// line (call_cold), so that the registers of a kernel are those of the copy.
+#pragma once
+
+#include "device/base/call.h"
+#include "device/base/scope.h"
+#include "device/context.h"
+#include "device/detail/resolve.h"
+
+namespace peal::detail {
+
+template <class Op>
+PEAL_DEVICE Near near_of(const ContextFields& ctx, const Op& op) {
+  return find_near(ctx, op.asked());
+}
+
+/// Does the operation where its range has been found.
+template <Reach R, class S, class Op>
+PEAL_DEVICE typename Op::Answer access_at(const BasicContext<R>& ctx, S scope, const Op& op,
+                                          const Destination& where) {
+  if (where.status != Status::kOk) {
+    typename Op::Answer refused{};
+    refused.status = where.status;
+    return refused;
+  }
+  if (where.direct != nullptr) return op.mapped(ctx, scope, where.direct);
+  return op.by_nic(ctx, scope, where);
+}
+
+/// An operation on a range that is not in a near heap.
+template <Reach R, class S, class Op>
+PEAL_DEVICE typename Op::Answer access_far(const BasicContext<R>& ctx, S scope, const Op& op) {
+  return access_at(ctx, scope, op, resolve(ctx, op.asked()));
+}
+
+template <Reach R, class S, class Op>
+PEAL_DEVICE_COLD typename Op::Answer access_elsewhere(const ContextState* state, S scope, Op op) {
+  return access_far(static_cast<const BasicContext<R>&>(state->fields), scope, op);
+}
+
+template <Reach R, class S, class Op>
+PEAL_DEVICE typename Op::Answer access_peer(const BasicContext<R>& ctx, S scope, const Op& op) {
+  bool looks = true;
+  if constexpr (std::is_same_v<S, Block>) looks = op.has_part(scope);
+  Near near{nullptr, true};
+  if (looks) near = near_of(ctx, op);
+  if constexpr (std::is_same_v<S, Thread>) {
+    // As a pointer that may be null, and not as a condition of its own: then ptxas sees whether all
+    // lanes have one address, and adds up in the warp what an atomic adds there.
+    std::byte* const at_hand = near.here ? near.address : nullptr;
+    return at_hand != nullptr ? op.mapped(ctx, scope, at_hand) : access_far(ctx, scope, op);
+  } else {
+    // Edge M8: what the lanes stored precedes what they copy.
+    if (!any(scope, !near.here)) return op.mapped(ctx, scope, near.address);
+    if constexpr (Op::kByPointer) {
+      return call_cold(&access_elsewhere<R, S, Op>, ctx.state, scope, op);
+    } else {
+      return access_elsewhere<R>(ctx.state, scope, op);
+    }
+  }
+}
+
+/// An operation by one thread, as two functions: of an address, and of a Destination.
+template <class A, class Mapped, class ByNic>
+struct WordAccess {
+  using Answer = A;
+  Asked range;
+  const Mapped& do_mapped;
+  const ByNic& do_by_nic;
+
+  PEAL_DEVICE Asked asked() const { return range; }
+  PEAL_DEVICE A mapped(const ContextFields&, Thread, std::byte* at) const { return do_mapped(at); }
+  PEAL_DEVICE A by_nic(const ContextFields&, Thread, const Destination& at) const {
+    return do_by_nic(at);
+  }
+};
+
+template <class Answer, Reach R, class Mapped, class ByNic>
+PEAL_DEVICE Answer access_word(const BasicContext<R>& ctx, const Asked& range, const Mapped& mapped,
+                               const ByNic& by_nic) {
+  return access_peer(ctx, thread, WordAccess<Answer, Mapped, ByNic>{range, mapped, by_nic});
+}
+
+}  // namespace peal::detail

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The barrier: dissemination over flags in the symmetric heap, kSyncFan - 1 of them a round. Edge
+// M15 of docs/memory_model.md.
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/order.h"
+#include "device/base/spin.h"
+#include "device/context.h"
+#include "device/detail/drain.h"
+#include "device/detail/resolve.h"
+#include "device/detail/signal.h"
+#include "device/detail/wait.h"
+
+namespace peal::detail {
+
+/// The queue to `pe` that carries barriers' flags: queue 0, or the calling block's own.
+template <Reach R>
+PEAL_DEVICE mlx5::SendQueue* flag_queue(const BasicContext<R>& ctx, uint32_t pe) {
+  return queue_at(ctx, drained_queues<R>(ctx).first + pe);
+}
+
+/// Writes a barrier's flag at `pe`, in the order of that queue. The caller has fenced (edge M16):
+/// one fence serves the flags of a round, where a release each would wait for the flag before.
+template <Reach R>
+PEAL_DEVICE Status set_flag(const BasicContext<R>& ctx, uint64_t* flag, uint64_t epoch, int pe) {
+  const uint64_t offset = offset_in(ctx.heap, flag);
+  std::byte* const mapped = heap_of(ctx, pe);
+  if (mapped != nullptr) {
+    store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(mapped + offset), epoch);
+    return Status::kOk;
+  }
+  mlx5::SendQueue* const q = flag_queue(ctx, static_cast<uint32_t>(pe));
+  const mlx5::Remote at{offset, ctx.heap.word_rkeys[pe]};
+  return with_set(ctx, *q, at, epoch,
+                  [&](const auto& compose) { return post<R, true>(*q, compose); })
+      .status;
+}
+
+/// What a barrier looks up before it fences: the fence takes longer.
+struct SyncBegin {
+  uint64_t epoch;  // of this barrier
+  Near next;       // the first flag of the next PE
+};
+
+/// One scope at a time is here: what it reads, the one before it wrote.
+PEAL_DEVICE SyncBegin begin_sync(const ContextFields& ctx) {
+  const int next = ctx.pe + 1 < ctx.n_pes ? ctx.pe + 1 : 0;
+  return {load_relaxed<Reach::kGpu>(&ctx.state->sync_epoch) + 1,
+          find_near(ctx, {ctx.sync_flags, sizeof(uint64_t), next})};
+}
+
+/// What ends a wait for a flag early: the context's stop word, or the queue of the pair by which
+/// the flag would come. That one may carry a flag of this PE, and nobody else polls it now.
+template <Reach R>
+PEAL_DEVICE_COLD Status end_of_flag(const uint32_t* stop, mlx5::SendQueue* q) {
+  if (q == nullptr) return static_cast<Status>(load_relaxed<Reach::kSystem>(stop));
+  mlx5::poll<R>(*q);
+  return mlx5::stop_status<R>(*q);
+}
+
+/// Waits until PE `pe` has written `epoch` or more into the flag.
+template <Reach R>
+PEAL_DEVICE Status wait_flag(const BasicContext<R>& ctx, const uint64_t* flag, uint64_t epoch,
+                             uint32_t pe) {
+  const bool mapped = heap_of(ctx, static_cast<int>(pe)) != nullptr;
+  mlx5::SendQueue* const q = mapped ? nullptr : flag_queue(ctx, pe);
+  Status ended = Status::kOk;
+  const SpinEnd end = spin_until(
+      ctx.timeout_ns, [&] { return acquire_word(flag) >= epoch; },
+      [&] {
+        ended = end_of_flag<R>(ctx.stop, q);
+        return ended != Status::kOk;
+      });
+  return end == SpinEnd::kTimedOut ? Status::kTimeout : ended;
+}
+
+/// In round r, tell the PEs 1, 2, ... times kSyncFan^r ahead, then wait for those as far behind:
+/// this one is number `rank` of `count`, and number i is PE pe_of(i). Flags are set, not counted:
+/// all barriers of a context announce themselves on queue 0 of a peer, and a PE one barrier ahead
+/// leaves a larger number. sync_all_pes() sees to those that do not. `told` PEs know already.
+template <Reach R, class PeOf>
+PEAL_DEVICE Status disseminate(const BasicContext<R>& ctx, uint64_t epoch, uint32_t rank,
+                               uint32_t count, uint32_t told, const PeOf& pe_of) {
+  uint64_t* flags = ctx.sync_flags;
+  Status first = Status::kOk;
+  for (uint32_t distance = 1; distance < count; distance *= kSyncFan) {
+    if (distance != 1)
+      fence_direct_stores<Edge::kM15>();  // passes on what the round before brought
+    for (uint32_t i = 1 + told; i < kSyncFan && i * distance < count; ++i) {
+      const uint32_t ahead = rank + i * distance;
+      const Status status =
+          set_flag(ctx, flags + i - 1, epoch, pe_of(ahead < count ? ahead : ahead - count));
+      if (first == Status::kOk) first = status;
+    }
+    // After a failure the others are still told, so that they need not wait for a deadline.
+    for (uint32_t i = 1; first == Status::kOk && i < kSyncFan && i * distance < count; ++i) {
+      const uint32_t behind = rank + count - i * distance;
+      const int pe = pe_of(behind < count ? behind : behind - count);
+      first = wait_flag(ctx, flags + i - 1, epoch, static_cast<uint32_t>(pe));
+    }
+    flags += kSyncFan - 1;
+    told = 0;
+  }
+  return first;
+}
+
+/// The barrier once PEs are masked: of those that are left.
+template <Reach R>
+PEAL_DEVICE_COLD Status sync_survivors(ContextState* state, uint64_t epoch) {
+  const Survivors& left = state->survivors;
+  store_relaxed<Reach::kGpu>(&state->sync_epoch, epoch);
+  return disseminate(static_cast<const BasicContext<R>&>(state->fields), epoch, left.rank,
+                     left.count, 0, [&](uint32_t i) { return static_cast<int>(left.pe[i]); });
+}
+
+template <Reach R>
+PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin) {
+  const uint64_t epoch = begin.epoch;
+  if (ctx.sync_rounds == 0) return sync_survivors<R>(ctx.state, epoch);
+  const bool told_next = begin.next.here & (ctx.n_pes > 1);
+  if (told_next) {
+    store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(begin.next.address), epoch);
+  }
+  store_relaxed<Reach::kGpu>(&ctx.state->sync_epoch, epoch);
+  return disseminate(ctx, epoch, static_cast<uint32_t>(ctx.pe), static_cast<uint32_t>(ctx.n_pes),
+                     told_next ? 1 : 0, [](uint32_t i) { return static_cast<int>(i); });
+}
+
+/// sync_pes(), and where blocks own queues, its flags' arrival: the next barrier may be of another
+/// block, whose flag on another queue would come first and be replaced by the older one.
+template <Reach R>
+PEAL_DEVICE Status sync_all_pes(const BasicContext<R>& ctx, const SyncBegin& begin) {
+  const Status synced = sync_pes(ctx, begin);
+  if constexpr (R != Reach::kGpu) {
+    if (ctx.queues_per_peer > 1) {
+      const Status arrived = drain_all(ctx);
+      return synced != Status::kOk ? synced : arrived;
+    }
+  }
+  return synced;
+}
+
+}  // namespace peal::detail

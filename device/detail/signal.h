@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Signals and puts with signals as operations (access.h).
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/order.h"
+#include "device/context.h"
+#include "device/detail/access.h"
+#include "device/detail/drain.h"
+#include "device/detail/transfer.h"
+
+namespace peal::detail {
+
+/// Calls `post` with the composer of the WQE that sets the word `at`, which travels by `q`.
+template <class Post>
+PEAL_DEVICE Ticket with_set(const ContextFields& ctx, const mlx5::SendQueue& q,
+                            const mlx5::Remote& at, uint64_t value, const Post& post) {
+  if (ctx.sets_by_swap != 0 && !weakened(Edge::kM6Swap)) {
+    const mlx5::MaskedSwap<uint64_t> whole{0, 0, value, ~uint64_t{0}};
+    return post([&](const mlx5::Header& h) {
+      return mlx5::compose_masked(h, at, whole, ibgda::Landing::sink(q));
+    });
+  }
+  return post([&](const mlx5::Header& h) { return mlx5::compose_write_word(h, at, value, 8); });
+}
+
+/// Calls `post` with the composer of the signal's WQE.
+template <class Post>
+PEAL_DEVICE Ticket with_signal(const ContextFields& ctx, const Destination& flag,
+                               const Signal& signal, const Post& post) {
+  if (signal.kind == Signal::Kind::kSet) {
+    return with_set(ctx, *flag.queue, flag.remote, signal.value, post);
+  }
+  return post([&](const mlx5::Header& h) {
+    return mlx5::compose_fetch_add(h, flag.remote, signal.value, ibgda::Landing::sink(*flag.queue));
+  });
+}
+
+template <Reach R, bool kTogether>
+PEAL_DEVICE Ticket post_signal(const BasicContext<R>& ctx, const Destination& flag,
+                               const Signal& signal) {
+  return with_signal(ctx, flag, signal, [&](const auto& compose) {
+    return post_in_order<R, kTogether>(ctx, flag, signal.pe, compose);
+  });
+}
+
+/// Stored, with release behind the data: edge M7 begins here when no NIC is between.
+PEAL_DEVICE void signal_direct(std::byte* word, const Signal& signal) {
+  auto* at = reinterpret_cast<uint64_t*>(word);
+  if (signal.kind == Signal::Kind::kSet) {
+    store_release<Reach::kSystem, Edge::kM16Signal>(at, signal.value);
+  } else {
+    add_direct_release<Edge::kM16Signal>(at, signal.value);
+  }
+}
+
+/// Its queue is the one its data travels on, unless it is an atomic that another NIC executes.
+PEAL_DEVICE Asked word_of(const Signal& signal) {
+  const Use use = signal.kind == Signal::Kind::kAdd ? Use::kAtomic : Use::kWord;
+  return {signal.word, sizeof(uint64_t), signal.pe, use, true};
+}
+
+template <Reach R, bool kTogether>
+PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destination& to,
+                                    const Destination& flag, const void* src, uint64_t bytes,
+                                    const Signal& signal) {
+  if (flag.direct != nullptr) {
+    // Two ways to one peer: nothing orders them but waiting, and not for a completion alone. Edge
+    // M17.
+    const Ticket put = put_bytes<R, kTogether>(ctx, to, src, bytes);
+    Status done = put.status;
+    if (done == Status::kOk) {
+      done = weakened(Edge::kM17Signal) ? ibgda::wait<R>(put)
+                                        : settle<R, kTogether>(ctx.state, to.queue);
+    }
+    if (done == Status::kOk) signal_direct(flag.direct, signal);
+    return Ticket{nullptr, 0, done};
+  }
+  if (bytes == 0) return post_signal<R, kTogether>(ctx, flag, signal);
+  if (flag.queue != to.queue) {  // two NICs: the same, and the signal settles what is ahead of it
+    const Ticket put = put_bytes<R, kTogether>(ctx, to, src, bytes);
+    return put.status == Status::kOk ? post_signal<R, kTogether>(ctx, flag, signal) : put;
+  }
+  // Same queue, later slot: the responder executes the signal after the data. Edge M6.
+  return with_signal(ctx, flag, signal, [&](const auto& compose) {
+    return put_bytes<R, kTogether>(ctx, to, src, bytes, compose);
+  });
+}
+
+/// A put, and a signal behind it.
+struct PutSignal {
+  using Answer = Ticket;
+  static constexpr bool kByPointer = false;
+  void* dst;
+  const void* src;
+  uint64_t bytes;
+  Signal signal;
+
+  PEAL_DEVICE Asked asked() const { return {dst, bytes, signal.pe}; }
+  PEAL_DEVICE bool has_part(Block) const { return true; }
+  template <Reach R, class S>
+  PEAL_DEVICE Ticket mapped(const BasicContext<R>& ctx, S scope, std::byte* there) const {
+    p2p::copy<p2p::Direction::kPut>(scope, there, src, bytes);
+    scope.sync();
+    if (scope.leader()) signal_direct(find_near(ctx, word_of(signal)).address, signal);
+    return Ticket{};
+  }
+};
+
+/// Near are both or neither.
+PEAL_DEVICE Near near_of(const ContextFields& ctx, const PutSignal& op) {
+  const Near flag = find_near(ctx, word_of(op.signal));
+  const Near data = find_near(ctx, op.asked());
+  const bool both = data.here & flag.here;
+  return {data.address, both};
+}
+
+/// The same once the signal's word has been found.
+struct PutSignalAt {
+  using Answer = Ticket;
+  PutSignal put;
+  Destination flag;
+
+  /// Data that is stored, but not into a near heap: another window, a large machine.
+  template <Reach R, class S>
+  PEAL_DEVICE Ticket mapped(const BasicContext<R>& ctx, S scope, std::byte* there) const {
+    p2p::copy<p2p::Direction::kPut>(scope, there, put.src, put.bytes);
+    return by_leader(scope, [&] {
+      if (flag.direct != nullptr) {
+        signal_direct(flag.direct, put.signal);
+        return Ticket{};
+      }
+      fence_direct_stores<Edge::kM16>();  // edge M16: the NIC may overtake plain stores
+      return post_signal<R, false>(ctx, flag, put.signal);
+    });
+  }
+  template <Reach R, class S>
+  PEAL_DEVICE Ticket by_nic(const BasicContext<R>& ctx, S scope, const Destination& to) const {
+    return by_leader(scope, [&] {
+      return put_signal_bytes<R, std::is_same_v<S, Thread>>(ctx, to, flag, put.src, put.bytes,
+                                                            put.signal);
+    });
+  }
+};
+
+template <Reach R, class S>
+PEAL_DEVICE Ticket access_far(const BasicContext<R>& ctx, S scope, const PutSignal& put) {
+  const PutSignalAt op{put, resolve(ctx, word_of(put.signal))};
+  if (op.flag.status != Status::kOk) return Ticket{nullptr, 0, op.flag.status};
+  // Nothing to send needs no destination.
+  return access_at(ctx, scope, op, put.bytes == 0 ? op.flag : resolve(ctx, put.asked()));
+}
+
+}  // namespace peal::detail

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What operations take and answer, beside Status.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/base/target.h"
+#include "device/status.h"
+
+namespace peal {
+
+namespace mlx5 {
+struct SendQueue;
+}
+
+/// Names an operation in flight. Complete means: the source may be reused, and what was fetched has
+/// arrived. wait() and test() take it.
+struct Ticket {
+  mlx5::SendQueue* queue = nullptr;  // null: nothing was posted, `status` says why
+  uint64_t index = 0;
+  Status status = Status::kOk;
+};
+
+/// A fetched value, and whether it was fetched.
+template <class T>
+struct [[nodiscard]] Fetched {
+  T value;
+  Status status;
+};
+
+/// Distances between consecutive elements, in elements, at the destination and at the source.
+struct Strides {
+  ptrdiff_t dst;
+  ptrdiff_t src;
+};
+
+/// What to do to which 8-byte word of the symmetric heap at which PE. `set` has one writer per word
+/// and may be repeated; `add` has any number of writers.
+struct Signal {
+  enum class Kind : uint32_t { kSet, kAdd };
+  uint64_t* word;
+  uint64_t value;
+  int pe;
+  Kind kind;
+
+  PEAL_HD static Signal set(uint64_t* word, uint64_t value, int pe) {
+    return {word, value, pe, Kind::kSet};
+  }
+  PEAL_HD static Signal add(uint64_t* word, uint64_t value, int pe) {
+    return {word, value, pe, Kind::kAdd};
+  }
+};
+
+/// How a wait compares the word, on the left, with the value.
+enum class Compare : uint32_t { kEq, kNe, kGt, kGe, kLt, kLe };
+
+}  // namespace peal
