@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 
 #include "device/base/access.h"
 #include "device/base/edge.h"
