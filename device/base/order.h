@@ -16,8 +16,7 @@
 //   load_, store_payload  plain, of memory at home; aligned; may lie in shared memory
 //   store_line            plain, of 16 bytes; unordered until a publishing store or fence
 //   load_direct           of up to 8 bytes at a peer, in one piece
-//   load_line_direct      of 16 bytes at a peer: never from a stale cache line of this
-//   multiprocessor
+//   load_line_direct      of 16 bytes at a peer, never from a stale cache line
 #pragma once
 
 #include <cstdint>

@@ -14,11 +14,12 @@
 //
 // and for several lanes
 //
-//   has_part(block)              false for lanes that need not look, for they copy nothing
-//   kByPointer                   how what is out of line is called: see base/call.h
+//   kVotes                       true: lanes need not all look, and agree on what was found; the
+//                                rest is called by pointer (base/call.h)
+//   has_part(block)              then: false for lanes that need not look, for they copy nothing
 //
 // What a kernel inlines is the case of a near heap. For scopes of several lanes the rest is out of
-// line (call_cold), so that the registers of a kernel are those of the copy.
+// line, so that the registers of a kernel are those of the copy.
 #pragma once
 
 #include "device/base/call.h"
@@ -59,23 +60,24 @@ PEAL_DEVICE_COLD typename Op::Answer access_elsewhere(const ContextState* state,
 
 template <Reach R, class S, class Op>
 PEAL_DEVICE typename Op::Answer access_peer(const BasicContext<R>& ctx, S scope, const Op& op) {
-  bool looks = true;
-  if constexpr (std::is_same_v<S, Block>) looks = op.has_part(scope);
-  Near near{nullptr, true};
-  if (looks) near = near_of(ctx, op);
   if constexpr (std::is_same_v<S, Thread>) {
+    const Near near = near_of(ctx, op);
     // As a pointer that may be null, and not as a condition of its own: then ptxas sees whether all
     // lanes have one address, and adds up in the warp what an atomic adds there.
     std::byte* const at_hand = near.here ? near.address : nullptr;
     return at_hand != nullptr ? op.mapped(ctx, scope, at_hand) : access_far(ctx, scope, op);
-  } else {
+  } else if constexpr (Op::kVotes) {
+    bool looks = true;
+    if constexpr (std::is_same_v<S, Block>) looks = op.has_part(scope);
+    Near near{nullptr, true};
+    if (looks) near = near_of(ctx, op);
     // Edge M8: what the lanes stored precedes what they copy.
     if (!any(scope, !near.here)) return op.mapped(ctx, scope, near.address);
-    if constexpr (Op::kByPointer) {
-      return call_cold(&access_elsewhere<R, S, Op>, ctx.state, scope, op);
-    } else {
-      return access_elsewhere<R>(ctx.state, scope, op);
-    }
+    return call_cold(&access_elsewhere<R, S, Op>, ctx.state, scope, op);
+  } else {
+    const Near near = near_of(ctx, op);
+    if (near.here) return op.mapped(ctx, scope, near.address);
+    return access_elsewhere<R>(ctx.state, scope, op);
   }
 }
 

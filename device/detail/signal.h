@@ -92,16 +92,16 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
 /// A put, and a signal behind it.
 struct PutSignal {
   using Answer = Ticket;
-  static constexpr bool kByPointer = false;
+  static constexpr bool kVotes = false;
   void* dst;
   const void* src;
   uint64_t bytes;
   Signal signal;
 
   PEAL_DEVICE Asked asked() const { return {dst, bytes, signal.pe}; }
-  PEAL_DEVICE bool has_part(Block) const { return true; }
   template <Reach R, class S>
   PEAL_DEVICE Ticket mapped(const BasicContext<R>& ctx, S scope, std::byte* there) const {
+    scope.sync();  // edge M8: every lane's earlier stores to the source precede the copy
     p2p::copy<p2p::Direction::kPut>(scope, there, src, bytes);
     scope.sync();
     if (scope.leader()) signal_direct(find_near(ctx, word_of(signal)).address, signal);
@@ -126,6 +126,7 @@ struct PutSignalAt {
   /// Data that is stored, but not into a near heap: another window, a large machine.
   template <Reach R, class S>
   PEAL_DEVICE Ticket mapped(const BasicContext<R>& ctx, S scope, std::byte* there) const {
+    scope.sync();  // edge M8: every lane's earlier stores to the source precede the copy
     p2p::copy<p2p::Direction::kPut>(scope, there, put.src, put.bytes);
     return by_leader(scope, [&] {
       if (flag.direct != nullptr) {

@@ -168,7 +168,7 @@ PEAL_DEVICE Status wait_scope(S scope, const Ticket& ticket) {
 template <p2p::Direction kDirection>
 struct Transfer {
   using Answer = Ticket;
-  static constexpr bool kByPointer = true;
+  static constexpr bool kVotes = true;
   static constexpr bool kPut = kDirection == p2p::Direction::kPut;
 
   void* dst;
