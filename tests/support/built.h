@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the libraries lie that a test loads: below the folder of Bazel's outputs that holds this program.
+// Where the libraries lie that a test loads: below the folder of Bazel's outputs that holds this
+// program.
 #pragma once
 
 #include <filesystem>
