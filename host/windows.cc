@@ -144,9 +144,11 @@ void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
   const uint64_t first = first_offset(address);
   for (std::byte*& begin : memory.direct) begin = begin == nullptr ? nullptr : begin - first;
   together(bootstrap_, [&] {
-    tables_.add(window_of(address, bytes, known),
-                {.rkeys = rkeys, .word_rkeys = word_rkeys, .direct = memory.direct});
+    tables_.fill(window_of(address, bytes, known),
+                 {.rkeys = rkeys, .word_rkeys = word_rkeys, .direct = memory.direct});
   });
+  // Only now: where one PE fails none shows its kernels a window whose registrations end here.
+  together(bootstrap_, [&] { tables_.publish(); });
   std::ranges::move(known.regions, std::back_inserter(regions_));
   mapped_.push_back(std::move(memory));
 }
@@ -163,7 +165,8 @@ void Windows::add_local(std::byte* address, size_t bytes) {
     pinned_.push_back(pin(transports_.gpu, address, bytes));
   }
   Known known = registered(address, bytes, false);
-  tables_.add(window_of(address, bytes, known), {});
+  tables_.fill(window_of(address, bytes, known), {});
+  tables_.publish();
   std::ranges::move(known.regions, std::back_inserter(regions_));
 }
 

@@ -67,7 +67,7 @@ void DeviceTables::check_room() const {
        "register: {} windows are in use already, which is all there are", kMaxWindows);
 }
 
-void DeviceTables::add(Window window, const Reached& reached) {
+void DeviceTables::fill(Window window, const Reached& reached) {
   check_room();
   const auto fill = [&](auto* entries, const auto& values) {
     memory_.copy_in(bytes_at(entries), values.data(), values.size_bytes());
@@ -79,8 +79,13 @@ void DeviceTables::add(Window window, const Reached& reached) {
   auto* const table = reinterpret_cast<WindowTable*>(memory_.address());
   memory_.copy_in(bytes_at(&table->window[count_]), &window, sizeof(window));
   if (count_ == 0) keep_heap(window, reached.direct);
+}
+
+// Kernels look at windows below the count only.
+void DeviceTables::publish() {
+  auto* const table = reinterpret_cast<WindowTable*>(memory_.address());
+  memory_.store_word(&table->count, count_ + 1);
   ++count_;
-  memory_.store_word(&table->count, count_);  // last: kernels look at windows below it only
 }
 
 DeviceTables::HeapKeys DeviceTables::heap_keys() const {
@@ -130,8 +135,7 @@ void DeviceTables::keep_fields(uint32_t slot, const ContextFields& fields) const
 UsageError DeviceTables::usage(uint32_t slot) const {
   const UsageError* const error = &state(slot)->usage;
   UsageError copy{};
-  // The kernel writes the status last: what is copied after it was seen is the whole record. Its
-  // first two words are others' to try still.
+  // The kernel writes the status last: what is copied after it was seen is the whole record.
   copy.status = memory_.load_word(&error->status);
   if (copy.status != 0) {
     memory_.copy_out(&copy.pe, bytes_at(&error->pe), sizeof(copy) - offsetof(UsageError, pe));

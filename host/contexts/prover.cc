@@ -106,16 +106,19 @@ Prover::Proof::Proof(Prover& prover, Queues& queues, std::vector<uint32_t> chose
       queues_(queues),
       peer_(chosen.front() % queues.n_pes()),
       left_(std::move(chosen)),
-      time_(time) {}
+      end_(Clock::now() + time) {}
 
 Prover::Proof::~Proof() {
   if (round_) prover_.give_back_cells(peer_);
 }
 
-bool Prover::Proof::begin() {
-  if (!prover_.take_cells(peer_)) return false;
-  end_ = Clock::now() + time_;
-  begin_round();
+// True when it never will have its turn.
+bool Prover::Proof::no_turn() {
+  if (Clock::now() < end_) return false;
+  using Result = SelfTestResult;
+  for (const uint32_t index : left_) {
+    failed_.push_back({index, peer_, Result::Step::kPut, Result::Kind::kNoTurn, 0, 0});
+  }
   return true;
 }
 
@@ -127,7 +130,10 @@ void Prover::Proof::begin_round() {
 }
 
 bool Prover::Proof::advance() {
-  if (!round_ && !begin()) return false;
+  if (!round_) {
+    if (!prover_.take_cells(peer_)) return no_turn();
+    begin_round();
+  }
   if (!round_->advance()) {
     if (Clock::now() < end_) return false;
     round_->give_up();

@@ -172,6 +172,9 @@ std::string explain(const SelfTestResult& result) {
           "the {} completed, but the data is wrong; likely: the NIC and the kernels do not see the "
           "same memory: run tools/doctor (IOMMU, ACS, peer memory driver)",
           step);
+    case Kind::kNoTurn:
+      return "its turn did not come in time: the queues of another context to that PE were under "
+             "test until then, and likely did not answer";
     case Kind::kOk:
       break;
   }

@@ -40,7 +40,7 @@ struct QueueUnderTest {
 /// What became of one.
 struct SelfTestResult {
   enum class Step : uint8_t { kPut, kAtomic, kGet, kDone };
-  enum class Kind : uint8_t { kOk, kError, kSilence, kWrongData };
+  enum class Kind : uint8_t { kOk, kError, kSilence, kWrongData, kNoTurn };
   uint32_t index;  // as in QueueUnderTest
   uint32_t peer;
   Step step;  // that failed
