@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <iterator>
+#include <list>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -149,16 +149,17 @@ void Prover::prove_together(Queues& queues, const std::vector<uint32_t>& chosen)
   auto failure = failure_of([&] {
     std::map<uint32_t, std::vector<uint32_t>> by_peer;
     for (const uint32_t index : chosen) by_peer[index % queues.n_pes()].push_back(index);
-    std::deque<Proof> proofs;
+    std::list<Proof> running;
     for (auto& [peer, indices] : by_peer) {
-      proofs.emplace_back(*this, queues, std::move(indices), time_);
+      running.emplace_back(*this, queues, std::move(indices), time_);
     }
-    std::vector<Proof*> running;
-    for (Proof& proof : proofs) running.push_back(&proof);
     for (Patience patience(kLongestNap); !running.empty(); patience.after(false)) {
-      std::erase_if(running, [](Proof* proof) { return proof->advance(); });
+      std::erase_if(running, [&failed](Proof& proof) {
+        if (!proof.advance()) return false;
+        std::ranges::copy(proof.failed(), std::back_inserter(failed));
+        return true;
+      });
     }
-    for (const Proof& proof : proofs) std::ranges::copy(proof.failed(), std::back_inserter(failed));
   });
   std::ranges::stable_sort(failed, {}, distance_from_cause);
   StepOutcome mine = failure ? failure->distance : kStepTaken;
