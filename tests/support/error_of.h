@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The error that a call ends with, and what is expected of it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "host/base/error.h"
+
+namespace peal {
+
+/// The error `call` ends with; its text is "no error" if it does not throw.
+template <class Call>
+Error error_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  return {ErrorCode::kInternal, "no error"};
+}
+
+inline bool contains(const Error& error, const std::string& text) {
+  return std::string(error.what()).find(text) != std::string::npos;
+}
+
+inline void expect_error(const Error& error, ErrorCode code,
+                         const std::vector<std::string>& parts) {
+  EXPECT_EQ(to_string(error.code()), std::string(to_string(code))) << error.what();
+  for (const std::string& part : parts) {
+    EXPECT_TRUE(contains(error, part)) << part << " in " << error.what();
+  }
+}
+
+}  // namespace peal
