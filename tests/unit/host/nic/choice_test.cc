@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "host/nic/device.h"
 #include "host/nic/topology.h"
 #include "tests/support/fake_rdma_fixture.h"
 #include "tests/unit/host/nic/topology_fixture.h"
@@ -302,6 +303,17 @@ TEST_F(NicChoice, TreatsTheSoftwareNicAsLyingNowhere) {
                       choose_nics(*library, gpu, {.list = {"PEAL_HCA", "mlx5_7", Syntax::kPeal}});
                     }),
             {"PEAL_HCA=\"mlx5_7\"", "it has mlx5_1"});
+}
+
+// A malformed PEAL_SOFTNIC_FAULTS was blamed on UCTX_EN of a card and on rights to device files.
+TEST_F(NicChoice, TheSoftwareNicsRefusalHasItsOwnReasonOnly) {
+  const auto library = software();
+  FakeRdma& fake = fake_at((fs::path(::testing::TempDir()) / "peal-softnic/lib.so").string());
+  fake.refuse_devx = EINVAL;
+  const std::string text = refusal(ErrorCode::kSystem, [&] { Device(library, ""); });
+  expect_in(text, {"mlx5dv_open_device", "Invalid argument", "\"softnic:\""});
+  EXPECT_EQ(text.find("UCTX_EN"), std::string::npos) << text;
+  EXPECT_EQ(text.find("/dev/infiniband"), std::string::npos) << text;
 }
 
 }  // namespace
