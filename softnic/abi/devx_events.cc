@@ -62,7 +62,7 @@ EventChannel::EventChannel(Context& context)
       mlx5dv_devx_event_channel{},
       owner(context),
       cookies(std::make_shared<CookieQueue>()) {
-  cookies->wake = FileDescriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  cookies->wake = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (cookies->wake.get() < 0) refuse(errno);
   descriptor = watch_both(cookies->wake.get(), context.nic().event_fd());
   fd = descriptor.get();

@@ -76,7 +76,7 @@ ibv_comp_channel* ibv_create_comp_channel(ibv_context* handle) {
   return answer_pointer([&]() -> ibv_comp_channel* {
     Context& context = Context::of(handle);
     auto channel = std::make_unique<CompletionChannel>();
-    channel->descriptor = FileDescriptor(eventfd(0, EFD_CLOEXEC));
+    channel->descriptor = peal::Fd(eventfd(0, EFD_CLOEXEC));
     if (channel->descriptor.get() < 0) refuse(errno);
     channel->number = context.next_number();
     channel->context = handle;
