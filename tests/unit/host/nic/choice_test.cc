@@ -52,7 +52,8 @@ class NicChoice : public FakeRdmaTest {
   std::shared_ptr<const VerbsLibrary> software() const {
     const fs::path folder = fs::path(::testing::TempDir()) / "peal-softnic";
     fs::create_directories(folder);
-    fs::copy_file(path_, folder / "lib.so", fs::copy_options::overwrite_existing);
+    fs::remove(folder / "lib.so");  // never into a file that is mapped
+    fs::copy_file(path_, folder / "lib.so");
     return VerbsLibrary::open({folder / "lib.so", folder / "lib.so", "", "", ""});
   }
 };
