@@ -3,6 +3,8 @@
 // Device list, open and close, the object table of a context, the slots of verbs_context.
 #include "softnic/abi/context.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -52,6 +54,18 @@ Fd watch_both(int first, int second) {
   watch(both.get(), first);
   watch(both.get(), second);
   return both;
+}
+
+bool await(int fd) {
+  if ((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) {
+    errno = EAGAIN;
+    return false;
+  }
+  pollfd wait = {.fd = fd, .events = POLLIN, .revents = 0};
+  while (poll(&wait, 1, -1) < 0) {
+    if (errno != EINTR) return false;
+  }
+  return true;
 }
 
 void require_devx(Context& context) {

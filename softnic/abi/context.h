@@ -172,10 +172,14 @@ int poll_cq_slot(ibv_cq* cq, int count, ibv_wc* wc);
 /// Throws EINVAL unless the device has that port.
 void require_port(Context& context, uint32_t port);
 
-/// Throws EINVAL unless the context has DEVX, as the kernel does for one without a user id.
 /// A descriptor that is readable while one of two is.
 Fd watch_both(int first, int second);
 
+/// Waits until an event's descriptor is readable. False, and errno: EAGAIN where it is O_NONBLOCK.
+/// A signal does not end it: rdma-core waits in read(), which goes on after a handler.
+bool await(int fd);
+
+/// Throws EINVAL unless the context has DEVX, as the kernel does for one without a user id.
 void require_devx(Context& context);
 
 /// Takes events off the NIC and hands each to the context that owns its object.
