@@ -38,7 +38,7 @@ inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
        entry.increment(error)) {
     names.push_back(entry->path().filename().string());
   }
-  std::ranges::sort(names);
+  std::sort(names.begin(), names.end());
   return names;
 }
 
