@@ -7,6 +7,8 @@
 #include <signal.h>
 
 #include <atomic>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "tests/unit/softnic/abi/data_support.h"
@@ -180,14 +182,26 @@ TEST_P(SoftnicAbiEvent, ASignalDoesNotEndTheWait) {
   ASSERT_EQ(ibv_req_notify_cq(cq, 0), 0);
   ibv_cq* from = nullptr;
   void* name = nullptr;
-  std::atomic<bool> over{false};
+  std::atomic<pid_t> thread{0};
+  std::atomic<bool> returned{false};
+  std::atomic<bool> done{false};
   std::thread waiter([&] {
+    thread = gettid();
     EXPECT_EQ(ibv_get_cq_event(channel, &from, &name), 0);
-    over = true;
-    while (heard < 1000) std::this_thread::yield();
+    returned = true;
+    while (!done) std::this_thread::yield();
   });
-  while (heard < 1000) pthread_kill(waiter.native_handle(), SIGUSR1);
-  EXPECT_FALSE(over);
+  const auto asleep = [&] {
+    std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+    std::string word[3];
+    return stat >> word[0] >> word[1] >> word[2] && word[2] == "S";
+  };
+  for (int sent = 0; sent < 20; ++sent) {
+    while (!returned && (heard != sent || !asleep())) std::this_thread::yield();
+    pthread_kill(waiter.native_handle(), SIGUSR1);
+  }
+  EXPECT_FALSE(returned);
+  done = true;
   write_word();
   waiter.join();
   sigaction(SIGUSR1, &before, nullptr);
