@@ -33,7 +33,6 @@ cc_library(name = "benchmark", linkopts = ["-lbenchmark", "-lpthread"])
 cc_library(name = "boost_context", linkopts = ["-lboost_context"])
 cc_library(name = "fmt", linkopts = ["-lfmt"])
 cc_library(name = "dl", linkopts = ["-ldl"])
-cc_library(name = "rt", linkopts = ["-lrt", "-lpthread"])
 """
 
 _MPI_INCLUDE = "/usr/lib/x86_64-linux-gnu/openmpi/include"

@@ -18,7 +18,7 @@
 #include <string>
 #include <string_view>
 
-#include "bootstrap/fd.h"
+#include "base/fd.h"
 #include "host/bootstrap.h"
 
 namespace peal::bootstrap {
@@ -76,7 +76,7 @@ class TcpRoot {
   explicit TcpRoot(const UniqueId& id);
 
   const UniqueId& id() const { return id_; }
-  int listener() const { return listener_.value(); }
+  int listener() const { return listener_.get(); }
 
  private:
   void listen_at_id();

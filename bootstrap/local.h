@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "bootstrap/fd.h"
+#include "base/fd.h"
 
 namespace peal::bootstrap {
 

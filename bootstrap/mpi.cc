@@ -5,8 +5,6 @@
 // started and tested, never waited for; MPI_Init_thread and MPI_Finalize run in a thread of their
 // own that the caller can stop waiting for.
 #include <mpi.h>
-#include <sched.h>
-#include <time.h>
 
 #include <condition_variable>
 #include <list>
@@ -18,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/patience.h"
 #include "bootstrap/mpi_plugin.h"
 #include "host/base/error.h"
 
@@ -34,33 +33,17 @@ void check(int result, const char* call) {
   fail(ErrorCode::kSystem, "{}: {}", call, std::string(text, static_cast<std::size_t>(length)));
 }
 
-// Between two looks at a request. The peers may need this very core: yield, and sleep once it takes
-// longer.
-class Patience {
- public:
-  void pause() {
-    if (++turns_ < 200) {
-      ::sched_yield();
-    } else {
-      const timespec nap{.tv_sec = 0, .tv_nsec = 50'000};
-      ::nanosleep(&nap, nullptr);
-    }
-  }
-
- private:
-  int turns_ = 0;
-};
+// Between two looks at a request: the peers may need this very core.
+constexpr Patience::Nap kLongestNap{50};
 
 // False when `until` came first: the request goes on, and its buffers still belong to MPI.
 bool finish(MPI_Request* request, TimePoint until) {
-  Patience patience;
-  for (;;) {
-    int done = 0;
-    check(MPI_Test(request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (done != 0) return true;
-    if (Clock::now() >= until) return false;
-    patience.pause();
-  }
+  const auto done = [request] {
+    int flag = 0;
+    check(MPI_Test(request, &flag, MPI_STATUS_IGNORE), "MPI_Test");
+    return flag != 0;
+  };
+  return wait_until(done, until, kLongestNap);
 }
 
 // MPI, initialised by peal. One thread makes both calls, as the standard asks.
@@ -165,22 +148,24 @@ class CommWire final : public MpiWire {
   }
 
   std::optional<Event> next(TimePoint until) override {
-    Patience patience;
-    for (;;) {
+    MPI_Message handle = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    const auto found = [&] {
       reap();
-      int found = 0;
-      MPI_Message handle = MPI_MESSAGE_NULL;
-      MPI_Status status;
-      check(MPI_Improbe(MPI_ANY_SOURCE, kTag, comm_, &found, &handle, &status), "MPI_Improbe");
-      if (found != 0) return receive(handle, status, until);
-      if (Clock::now() >= until) return std::nullopt;
-      patience.pause();
-    }
+      int flag = 0;
+      check(MPI_Improbe(MPI_ANY_SOURCE, kTag, comm_, &flag, &handle, &status), "MPI_Improbe");
+      return flag != 0;
+    };
+    if (!wait_until(found, until, kLongestNap)) return std::nullopt;
+    return receive(handle, status, until);
   }
 
   void flush(TimePoint until) override {
-    Patience patience;
-    for (reap(); !in_flight_.empty() && Clock::now() < until; reap()) patience.pause();
+    const auto sent = [this] {
+      reap();
+      return in_flight_.empty();
+    };
+    wait_until(sent, until, kLongestNap);
   }
 
   void abort_job() override {

@@ -6,11 +6,13 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "base/files.h"
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/star.h"
 #include "host/base/error.h"
@@ -47,12 +49,9 @@ fs::path find_plugin() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (error) fail_errno(error.value(), "readlink /proc/self/exe");
-  fs::path folder = program.parent_path();
-  for (int i = 0; i <= kParents; ++i, folder = folder.parent_path()) {
-    for (const char* name : {"bootstrap/libpeal_mpi.so", "libpeal_mpi.so"}) {
-      if (fs::is_regular_file(folder / name, error)) return folder / name;
-    }
-  }
+  constexpr std::array kFiles = {"bootstrap/libpeal_mpi.so", "libpeal_mpi.so"};
+  const fs::path found = find_above(program.parent_path(), kParents, kFiles);
+  if (!found.empty()) return found;
   fail(ErrorCode::kConfiguration,
        "no bootstrap/libpeal_mpi.so or libpeal_mpi.so in {} or up to {} folders above: build "
        "//bootstrap:libpeal_mpi.so "

@@ -5,18 +5,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstddef>
+#include "base/ranges.h"
 
 namespace peal::bootstrap {
 
 std::string name_ranks(std::span<const int> ranks, int size) {
-  constexpr std::size_t kShown = 16;
-  const auto shown = ranks.first(std::min(ranks.size(), kShown));
-  std::string text =
-      fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(shown, ", "));
-  if (ranks.size() > kShown) text += fmt::format(", ... ({} in all)", ranks.size());
-  return text + fmt::format(" of {}", size);
+  return fmt::format("{} {} of {}", ranks.size() == 1 ? "rank" : "ranks", ranges(ranks), size);
 }
 
 std::string name_time(std::chrono::milliseconds time) {

@@ -9,7 +9,7 @@
 
 namespace peal::bootstrap {
 
-/// "rank 2 of 8", "ranks 2, 5 of 8"; past 16 ranks: "ranks 1, 2, ... (40 in all) of 64".
+/// "rank 2 of 8", "ranks 1-3, 5 of 8"; ascending.
 std::string name_ranks(std::span<const int> ranks, int size);
 
 /// "30 s", "250 ms".

@@ -5,7 +5,6 @@
 // job's limit kills them.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -22,6 +21,7 @@
 #include <span>
 #include <utility>
 
+#include "base/poll.h"
 #include "bootstrap/local.h"
 #include "bootstrap/names.h"
 #include "bootstrap/star.h"
@@ -56,12 +56,12 @@ class Child {
     ::waitpid(pid_, nullptr, 0);
   }
 
-  int report() const { return report_.value(); }
+  int report() const { return report_.get(); }
 
   // Reads what poll() found in the report pipe.
   void read_report() {
     std::array<char, 4096> chunk;
-    const ssize_t n = ::read(report_.value(), chunk.data(), chunk.size());
+    const ssize_t n = ::read(report_.get(), chunk.data(), chunk.size());
     if (n > 0) text_.append(chunk.data(), static_cast<std::size_t>(n));
     if (n == 0 || (n < 0 && errno != EINTR)) report_ = Fd();
   }
@@ -115,8 +115,8 @@ struct Role {
     text = "threw something that is not a std::exception";
   }
   // A pipe holds 64 KiB; more than that, or a parent that is gone, loses text and nothing else.
-  ::fcntl(role.report.value(), F_SETFL, O_NONBLOCK);
-  [[maybe_unused]] const ssize_t written = ::write(role.report.value(), text.data(), text.size());
+  ::fcntl(role.report.get(), F_SETFL, O_NONBLOCK);
+  [[maybe_unused]] const ssize_t written = ::write(role.report.get(), text.data(), text.size());
   std::fflush(nullptr);
   ::_exit(code);
 }

@@ -6,17 +6,16 @@
 #include "bootstrap/stream_wire.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
+#include "base/poll.h"
 #include "host/base/error.h"
 
 namespace peal::bootstrap {
@@ -34,8 +33,8 @@ struct Peer {
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 void set_non_blocking(const Fd& socket) {
-  const int flags = fcntl(socket.value(), F_GETFL);
-  if (flags < 0 || fcntl(socket.value(), F_SETFL, flags | O_NONBLOCK) < 0)
+  const int flags = fcntl(socket.get(), F_GETFL);
+  if (flags < 0 || fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK) < 0)
     fail_errno(errno, "fcntl(O_NONBLOCK)");
 }
 
@@ -46,7 +45,7 @@ void drop_output(Peer& peer) {
 
 void write_some(Peer& peer) {
   while (peer.sent < peer.out.size()) {
-    const ssize_t n = ::send(peer.socket.value(), peer.out.data() + peer.sent,
+    const ssize_t n = ::send(peer.socket.get(), peer.out.data() + peer.sent,
                              peer.out.size() - peer.sent, MSG_NOSIGNAL);
     if (n < 0) {
       if (would_block(errno)) return;
@@ -60,7 +59,7 @@ void write_some(Peer& peer) {
 
 void read_some(Peer& peer) {
   std::array<std::byte, 65536> chunk;
-  const ssize_t n = ::recv(peer.socket.value(), chunk.data(), chunk.size(), 0);
+  const ssize_t n = ::recv(peer.socket.get(), chunk.data(), chunk.size(), 0);
   if (n < 0 && would_block(errno)) return;
   if (n <= 0) {
     peer.ended = true;
@@ -138,12 +137,12 @@ class StreamWire final : public Wire {
     for (Peer& peer : peers_) {
       if (!peer.socket || peer.ended) continue;
       const auto events = static_cast<short>(POLLIN | (peer.out.empty() ? 0 : POLLOUT));
-      fds.push_back({.fd = peer.socket.value(), .events = events, .revents = 0});
+      fds.push_back({.fd = peer.socket.get(), .events = events, .revents = 0});
       owners.push_back(&peer);
     }
-    const int found = ::poll(fds.data(), fds.size(), poll_timeout(until));
-    if (found < 0 && errno != EINTR) fail_errno(errno, "poll");
-    if (found <= 0) return Clock::now() < until;
+    const int found = poll_until(fds, until);
+    if (found < 0) fail_errno(errno, "poll");
+    if (found == 0) return false;
     for (std::size_t i = 0; i < fds.size(); ++i) {
       if (fds[i].revents & POLLOUT) write_some(*owners[i]);
       if (fds[i].revents & (POLLIN | POLLHUP | POLLERR)) read_some(*owners[i]);
@@ -167,11 +166,6 @@ std::vector<std::byte> make_frame(std::span<const std::byte> message) {
   std::memcpy(frame.data(), &length, sizeof length);
   if (!message.empty()) std::memcpy(frame.data() + sizeof length, message.data(), message.size());
   return frame;
-}
-
-int poll_timeout(TimePoint until) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));
 }
 
 }  // namespace peal::bootstrap

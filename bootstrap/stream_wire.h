@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "bootstrap/fd.h"
+#include "base/fd.h"
 #include "bootstrap/wire.h"
 
 namespace peal::bootstrap {
@@ -20,8 +20,5 @@ std::unique_ptr<Wire> make_stream_wire(int rank, std::vector<Fd> peers);
 
 /// `message` as it travels, for a sender that has no wire.
 std::vector<std::byte> make_frame(std::span<const std::byte> message);
-
-/// Milliseconds from now to `until` for poll(), rounded up; 0 when it has passed.
-int poll_timeout(TimePoint until);
 
 }  // namespace peal::bootstrap

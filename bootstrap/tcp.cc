@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/poll.h"
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/names.h"
 #include "bootstrap/star.h"
@@ -51,7 +51,7 @@ bool same_secret(const std::array<std::byte, 16>& a, const std::array<std::byte,
 
 void send_at_once(const Fd& socket) {
   const int on = 1;
-  if (::setsockopt(socket.value(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) < 0) {
+  if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) < 0) {
     fail_errno(errno, "setsockopt(TCP_NODELAY)");
   }
 }
@@ -86,15 +86,12 @@ class Door {
   void admit_some(TimePoint until) {
     std::vector<pollfd> fds{{.fd = root_.listener(), .events = POLLIN, .revents = 0}};
     for (const Caller& caller : callers_)
-      fds.push_back({.fd = caller.socket.value(), .events = POLLIN, .revents = 0});
+      fds.push_back({.fd = caller.socket.get(), .events = POLLIN, .revents = 0});
     const std::size_t first_peer = fds.size();
     // Negative descriptors (ranks not here yet) are ignored by poll.
     for (const Fd& peer : peers_)
-      fds.push_back({.fd = peer.value(), .events = POLLRDHUP, .revents = 0});
-    if (::poll(fds.data(), fds.size(), poll_timeout(until)) < 0) {
-      if (errno == EINTR) return;
-      fail_errno(errno, "poll");
-    }
+      fds.push_back({.fd = peer.get(), .events = POLLRDHUP, .revents = 0});
+    if (poll_until(fds, until) < 0) fail_errno(errno, "poll");
     for (std::size_t r = 1; r < peers_.size(); ++r) {
       if (fds[first_peer + r].revents != 0) lost_ = static_cast<int>(r);
     }
@@ -122,7 +119,7 @@ class Door {
   void listen_to(Caller& caller) {
     auto* bytes = reinterpret_cast<char*>(&caller.hello);
     const ssize_t n =
-        ::recv(caller.socket.value(), bytes + caller.got, sizeof(Hello) - caller.got, 0);
+        ::recv(caller.socket.get(), bytes + caller.got, sizeof(Hello) - caller.got, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
       caller.socket = Fd();
@@ -159,7 +156,7 @@ class Door {
   void answer(const Fd& socket, std::span<const std::byte> message) {
     const std::vector<std::byte> frame = make_frame(message);
     [[maybe_unused]] const ssize_t n =
-        ::send(socket.value(), frame.data(), frame.size(), MSG_NOSIGNAL);
+        ::send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
   }
 
   const TcpRoot& root_;
@@ -182,23 +179,19 @@ bool connected_to_itself(const Fd& socket) {
   sockaddr_in mine{};
   sockaddr_in theirs{};
   socklen_t length = sizeof mine;
-  return ::getsockname(socket.value(), reinterpret_cast<sockaddr*>(&mine), &length) == 0 &&
-         ::getpeername(socket.value(), reinterpret_cast<sockaddr*>(&theirs), &length) == 0 &&
+  return ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&mine), &length) == 0 &&
+         ::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&theirs), &length) == 0 &&
          mine.sin_port == theirs.sin_port && mine.sin_addr.s_addr == theirs.sin_addr.s_addr;
 }
 
 // One attempt; 0, or the errno of the failure.
 int try_connect(const Fd& socket, const sockaddr_in& name, TimePoint until) {
-  if (::connect(socket.value(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0)
-    return 0;
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0) return 0;
   if (errno != EINPROGRESS && errno != EINTR) return errno;
-  pollfd writable{.fd = socket.value(), .events = POLLOUT, .revents = 0};
-  int found = ::poll(&writable, 1, poll_timeout(until));
-  while (found < 0 && errno == EINTR) found = ::poll(&writable, 1, poll_timeout(until));
-  if (found == 0) return ETIMEDOUT;
+  if (poll_until(socket.get(), POLLOUT, until) == 0) return ETIMEDOUT;
   int error = 0;
   socklen_t length = sizeof error;
-  ::getsockopt(socket.value(), SOL_SOCKET, SO_ERROR, &error, &length);
+  ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
   return error != 0 || !connected_to_itself(socket) ? error : ECONNREFUSED;
 }
 
@@ -228,7 +221,7 @@ std::unique_ptr<Bootstrap> join(const UniqueId& id, int rank, int size, Deadline
   const Hello hello{.secret = id.secret,
                     .rank = static_cast<std::uint32_t>(rank),
                     .size = static_cast<std::uint32_t>(size)};
-  if (::send(peers[0].value(), &hello, sizeof hello, MSG_NOSIGNAL) !=
+  if (::send(peers[0].get(), &hello, sizeof hello, MSG_NOSIGNAL) !=
       static_cast<ssize_t>(sizeof hello)) {
     fail_errno(errno, "send of the hello to rank 0");
   }

@@ -86,7 +86,7 @@ void TcpRoot::listen_at_id() {
   if (!listener_) fail_errno(errno, "socket(AF_INET)");
   const int on = 1;
   // A job that follows another on the same port must not wait for the old connections to fade.
-  if (::setsockopt(listener_.value(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0) {
+  if (::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0) {
     fail_errno(errno, "setsockopt(SO_REUSEADDR)");
   }
   sockaddr_in name{};
@@ -96,14 +96,14 @@ void TcpRoot::listen_at_id() {
   socklen_t length = sizeof name;
   const auto& a = id_.address;
   const std::string where = fmt::format("{}.{}.{}.{}:{}", a[0], a[1], a[2], a[3], id_.port);
-  if (::bind(listener_.value(), reinterpret_cast<const sockaddr*>(&name), length) < 0) {
+  if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&name), length) < 0) {
     fail_errno(errno, fmt::format(
                           "bind to {} (rank 0 needs an address of its own machine and a free port)",
                           where));
   }
-  if (::listen(listener_.value(), SOMAXCONN) < 0)
+  if (::listen(listener_.get(), SOMAXCONN) < 0)
     fail_errno(errno, fmt::format("listen on {}", where));
-  if (::getsockname(listener_.value(), reinterpret_cast<sockaddr*>(&name), &length) < 0) {
+  if (::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&name), &length) < 0) {
     fail_errno(errno, "getsockname");
   }
   id_.port = ntohs(name.sin_port);

@@ -3,16 +3,15 @@
 // fork, a pipe, and poll with a deadline.
 #include "doctor/child.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <exception>
 
+#include "base/poll.h"
 #include "host/base/error.h"
 
 namespace peal::doctor {
@@ -37,42 +36,22 @@ constexpr char kThrew = '!';
   ::_exit(0);  // what the libraries would do at exit is of no interest
 }
 
-int milliseconds_until(Child::Clock::time_point deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Child::Clock::now());
-  return static_cast<int>(std::max<int64_t>(left.count(), 0));
-}
-
-/// Waits until `fd` is readable; false: the deadline passed.
-bool readable(int fd, Child::Clock::time_point deadline) {
-  for (;;) {
-    pollfd wait{.fd = fd, .events = POLLIN, .revents = 0};
-    const int ready = ::poll(&wait, 1, milliseconds_until(deadline));
-    if (ready >= 0 || errno != EINTR) return ready > 0;
-  }
-}
-
 }  // namespace
 
 Child::Child(const std::function<std::string()>& body) {
   int ends[2];
   if (::pipe(ends) != 0) fail_errno(errno, "pipe");
+  pipe_ = Fd(ends[0]);
+  const Fd child_end(ends[1]);
   pid_ = ::fork();
-  if (pid_ < 0) {
-    const int error = errno;
-    ::close(ends[0]);
-    ::close(ends[1]);
-    fail_errno(error, "fork");
-  }
+  if (pid_ < 0) fail_errno(errno, "fork");
   if (pid_ == 0) {
-    ::close(ends[0]);
-    run(ends[1], body);
+    pipe_ = Fd();
+    run(child_end.get(), body);
   }
-  ::close(ends[1]);
-  pipe_ = ends[0];
 }
 
 Child::~Child() {
-  ::close(pipe_);
   if (pid_ < 0) return;
   ::kill(pid_, SIGKILL);
   // Not waited for: a process that a driver holds in the kernel dies when the driver lets go.
@@ -80,9 +59,8 @@ Child::~Child() {
 }
 
 std::string Child::cause_of_death(Clock::time_point deadline) {
-  const int process = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
-  const bool over = process >= 0 && readable(process, deadline);
-  if (process >= 0) ::close(process);
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  const bool over = process && poll_until(process.get(), POLLIN, deadline) > 0;
   int status = 0;
   if (!over || ::waitpid(pid_, &status, WNOHANG) != pid_) return "ended without an answer";
   pid_ = -1;
@@ -93,9 +71,9 @@ std::string Child::cause_of_death(Clock::time_point deadline) {
 Child::Answer Child::wait_until(Clock::time_point deadline) {
   std::string text;
   for (;;) {
-    if (!readable(pipe_, deadline)) return {"", "no answer in time"};
+    if (poll_until(pipe_.get(), POLLIN, deadline) <= 0) return {"", "no answer in time"};
     char bytes[4096];
-    const ssize_t got = ::read(pipe_, bytes, sizeof bytes);
+    const ssize_t got = ::read(pipe_.get(), bytes, sizeof bytes);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     text.append(bytes, static_cast<size_t>(got));

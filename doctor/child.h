@@ -10,6 +10,8 @@
 #include <functional>
 #include <string>
 
+#include "base/fd.h"
+
 namespace peal::doctor {
 
 /// Forks in the constructor; `body` runs in the child and its text is the answer. To be used before
@@ -36,7 +38,7 @@ class Child {
   std::string cause_of_death(Clock::time_point deadline);
 
   pid_t pid_ = -1;
-  int pipe_ = -1;
+  Fd pipe_;
 };
 
 }  // namespace peal::doctor

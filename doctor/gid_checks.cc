@@ -17,10 +17,6 @@ std::string port_folder(const Nic& nic, const Port& port) {
   return fmt::format("sys/class/infiniband/{}/ports/{}", nic.name, port.number);
 }
 
-std::string port_name(const Nic& nic, const Port& port) {
-  return fmt::format("{}/{}", nic.name, port.number);
-}
-
 Finding examine_infiniband(const Machine& machine, const Nic& nic, const Port& port) {
   const std::string folder = port_folder(nic, port);
   const std::string lid = machine.text(folder + "/lid");

@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 
 #include "host/base/error.h"
@@ -20,13 +18,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRdmaFolder = "sys/class/infiniband";
 constexpr const char* kMellanox = "0x15b3";
-
-std::string trimmed(const std::string& text) {
-  constexpr const char* kSpace = " \t\r\n";
-  const size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
-}
 
 // "4: ACTIVE" -> "ACTIVE".
 std::string behind_colon(const std::string& text) {
@@ -68,27 +59,6 @@ const ProbedNic* VerbsView::find(std::string_view name) const {
 bool Machine::exists(std::string_view path) const {
   std::error_code error;
   return fs::exists(at(path), error);
-}
-
-std::string Machine::bytes(std::string_view path) const {
-  std::ifstream file(at(path), std::ios::binary);
-  if (!file) return "";
-  std::ostringstream all;
-  all << file.rdbuf();
-  return all.str();
-}
-
-std::string Machine::text(std::string_view path) const { return trimmed(bytes(path)); }
-
-std::vector<std::string> Machine::names(std::string_view path) const {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(at(path), error), end; !error && entry != end;
-       entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  std::ranges::sort(names);
-  return names;
 }
 
 std::string Machine::variable(const std::string& name) const {

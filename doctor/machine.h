@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/files.h"
 #include "host/base/config.h"
 #include "host/nic/hca_list.h"
 #include "host/nic/topology.h"
@@ -67,11 +68,11 @@ struct Machine {
   std::filesystem::path at(std::string_view path) const { return root / path; }
   bool exists(std::string_view path) const;
   /// The whole file; empty if it cannot be read.
-  std::string bytes(std::string_view path) const;
+  std::string bytes(std::string_view path) const { return bytes_of(at(path)); }
   /// The file without white space at its ends; empty if it cannot be read.
-  std::string text(std::string_view path) const;
+  std::string text(std::string_view path) const { return text_of(at(path)); }
   /// Names in a folder, sorted; empty if it cannot be read.
-  std::vector<std::string> names(std::string_view path) const;
+  std::vector<std::string> names(std::string_view path) const { return names_in(at(path)); }
   /// A variable; empty if not set.
   std::string variable(const std::string& name) const;
   /// The caller holds it in the first user namespace's sense of /proc/self/status.
@@ -96,6 +97,11 @@ struct Nic {
   std::string netdev;  // of an Ethernet port, or empty
   std::vector<Port> ports;
 };
+
+/// "mlx5_0/1".
+inline std::string port_name(const Nic& nic, const Port& port) {
+  return nic.name + "/" + std::to_string(port.number);
+}
 
 /// ConnectX of the machine that peal may use, with those of their ports that it may: what PEAL_HCA
 /// and its like allow. A list that is malformed allows all.

@@ -19,10 +19,6 @@ std::string joined(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-std::string port_name(const Nic& nic, const Port& port) {
-  return fmt::format("{}/{}", nic.name, port.number);
-}
-
 Finding no_connectx(const Machine& machine) {
   const auto others = foreign_nics(machine);
   if (machine.names("sys/class/infiniband").size() > others.size()) {

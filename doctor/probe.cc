@@ -77,17 +77,16 @@ int try_doorbell_page(const nic::VerbsLibrary& library, ibv_context* context) {
 // they are refused as such by who knows them; descriptor -1 libmlx5 refuses without asking.
 int try_dma_buf_umem(const nic::VerbsLibrary& library, ibv_context* context) {
   if (!library.mlx5dv.devx_umem_reg_ex) return ENOSYS;
-  const int no_dma_buf = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  const Fd no_dma_buf(::open("/dev/null", O_RDWR | O_CLOEXEC));
   mlx5dv_devx_umem_in in{};
   in.size = in.pgsz_bitmap = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   in.access = IBV_ACCESS_LOCAL_WRITE;
   in.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
-  in.dmabuf_fd = no_dma_buf;
+  in.dmabuf_fd = no_dma_buf.get();
   errno = 0;
   mlx5dv_devx_umem* const umem = library.mlx5dv.devx_umem_reg_ex(context, &in);
   const int error = errno;
   if (umem) library.mlx5dv.devx_umem_dereg(umem);
-  ::close(no_dma_buf);
   return error == EPROTONOSUPPORT || error == EOPNOTSUPP ? error : 0;
 }
 

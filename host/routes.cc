@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/ranges.h"
 #include "host/base/error.h"
 #include "host/job/together.h"
 
@@ -78,16 +79,13 @@ const char* Routes::name() const {
 
 std::string Routes::describe() const {
   std::string lines;
-  for (size_t first = 0; first < routes_.size();) {
-    size_t last = first;
-    while (last + 1 < routes_.size() && routes_[last + 1] == routes_[first] &&
-           reasons_[last + 1] == reasons_[first]) {
-      ++last;
-    }
-    lines += first == last ? fmt::format("PE {}", first) : fmt::format("PEs {}-{}", first, last);
-    lines += fmt::format(": {} ({})\n", name_of(routes_[first]), reasons_[first]);
-    first = last + 1;
-  }
+  const auto alike = [this](size_t a, size_t b) {
+    return routes_[a] == routes_[b] && reasons_[a] == reasons_[b];
+  };
+  for_each_run(routes_.size(), alike, [&](size_t first, size_t last) {
+    lines += fmt::format("{}: {} ({})\n", name_pes(first, last), name_of(routes_[first]),
+                         reasons_[first]);
+  });
   return lines;
 }
 

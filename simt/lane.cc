@@ -4,11 +4,10 @@
 // concerned.
 #include "simt/lane.h"
 
-#include <time.h>
-
 #include <exception>
 #include <thread>
 
+#include "base/clock.h"
 #include "simt/sanitizer.h"
 #include "simt/shared_memory.h"
 #include "simt/simulation.h"
@@ -104,9 +103,7 @@ PEAL_SIMT_UNSEEN void breathe() {
 
 uint64_t now_ns() {
   if (in_simulation()) return simulated_ns();
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+  return monotonic_ns();
 }
 
 void sync_warp(uint32_t mask) {

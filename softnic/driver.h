@@ -4,17 +4,17 @@
 //
 //   loop: packets in -> busy queue pairs -> a slice of the idle ones -> rest when nothing happened
 //
-// The thread holds the lock for one round. A control call announces itself first, and the thread
-// then stays out until it has passed: a busy engine starves nobody.
+// The thread holds the lock for one round, and stays out of it until the control calls that wait
+// have passed: a busy engine starves nobody.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <thread>
-#include <vector>
 
+#include "base/busy_list.h"
+#include "base/visited_mutex.h"
 #include "softnic/control/runner.h"
 #include "softnic/engine/objects.h"
 #include "softnic/wire/wire.h"
@@ -32,32 +32,24 @@ class Driver : public Runner {
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
-  void pause() override;
-  void resume() override;
-  void watch(uint32_t qpn) override;
-  void forget(uint32_t qpn) override;
+  void pause() override { mutex_.lock(); }
+  void resume() override { mutex_.unlock(); }
+  void watch(uint32_t qpn) override { queues_.add(qpn); }
+  void forget(uint32_t qpn) override { queues_.remove(qpn); }
 
  private:
   void run();
   bool round();
   bool attend_faults(uint64_t now);
-  bool poll_busy(uint64_t now);
-  bool poll_idle(uint64_t now);
 
   Port& port_;
   ShmWire& wire_;
   std::function<void()> collect_;
-  std::mutex mutex_;
-  std::atomic<uint32_t> waiting_{0};  // control calls that want the lock
+  VisitedMutex mutex_;  // control calls visit
   std::atomic<bool> stop_{false};
-  std::vector<uint32_t> busy_;
-  std::vector<uint32_t> idle_;
-  size_t idle_at_ = 0;
+  BusyList<uint32_t> queues_;  // by number
   int owner_;
   std::thread thread_;
 };
-
-/// Monotonic nanoseconds.
-uint64_t now_ns();
 
 }  // namespace peal::softnic

@@ -101,7 +101,7 @@ struct Nic::State {
   int home = 0;  // GPU of the memory that decided for one, which may be gone since
   bool decided = false;
   std::atomic<uint32_t> queue_pairs = 0;
-  gpu::Fd events;  // epoll: readable while the engine in charge has events
+  Fd events;  // epoll: readable while the engine in charge has events
 };
 
 Nic::State::State(const PresentedDevice& as)
@@ -112,7 +112,7 @@ Nic::State::State(const PresentedDevice& as)
       router(fabric, device, gids),
       cpu(std::make_unique<CpuEngine>(fabric, router, settings)),
       events(epoll_create1(EPOLL_CLOEXEC)) {
-  if (!events.valid()) throw std::system_error(errno, std::generic_category(), "softnic: epoll");
+  if (!events) throw std::system_error(errno, std::generic_category(), "softnic: epoll");
   watch_events();
   fabric.announce({.ethernet = device.ethernet,
                    .active = device.active(),

@@ -13,7 +13,7 @@ packages=(
   g++ python3 git clang-format
   openmpi-bin libopenmpi-dev libibverbs-dev ibverbs-utils perftest ucx-utils python3-pyverbs python3-scapy
   libgtest-dev googletest libbenchmark-dev libboost-context-dev
-  libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev valgrind spin
+  libcli11-dev libfmt-dev nlohmann-json3-dev valgrind spin
   clang libclang-rt-14-dev
   qemu-system-x86 busybox-static cpio iproute2
 )

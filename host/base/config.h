@@ -43,7 +43,7 @@ using Microseconds = std::chrono::microseconds;
   X(Microseconds, timeout, "PEAL_TIMEOUT", "10s", (Time{Microseconds(0)}),                        \
     "deadline of every wait inside a kernel; 0 = none")                                           \
   X(BootstrapKind, bootstrap, "PEAL_BOOTSTRAP", "auto", kBootstraps,                              \
-    "how PEs find each other; auto = mpi under mpirun, else single")                              \
+    "how PEs find each other; auto = tcp with PEAL_TCP_ID, mpi under mpirun, else single")        \
   X(Microseconds, bootstrap_timeout, "PEAL_BOOTSTRAP_TIMEOUT", "60s", (Time{Microseconds(1000)}), \
     "deadline of every collective set-up call")                                                   \
   X(bool, self_test, "PEAL_SELF_TEST", "on", kOnOff,                                              \

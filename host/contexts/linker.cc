@@ -11,7 +11,7 @@
 #include <span>
 #include <utility>
 
-#include "host/base/clock.h"
+#include "base/clock.h"
 
 namespace peal {
 namespace {
@@ -300,7 +300,7 @@ void Linker::fail(ContextOwner& context, const Name& link, const std::string& wh
   Failure failure;
   failure.status = Status::kQueueError;
   failure.pe = link.pe;
-  failure.time_ns = host_ns();
+  failure.time_ns = monotonic_ns();
   failure.text = fmt::format("the queues to PE {} could not be connected: {}", link.pe, why);
   log_.error("runtime", "{}", failure.text);
   context.fail_link(link.peer(), failure);

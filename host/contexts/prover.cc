@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "host/base/patience.h"
+#include "base/patience.h"
 #include "host/job/together.h"
 #include "host/transport/connection.h"
 

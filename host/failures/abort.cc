@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "host/base/clock.h"
+#include "base/clock.h"
 #include "host/base/error.h"
 #include "host/failures/failure_log.h"
 
@@ -19,7 +19,7 @@ Failure aborted(int pe, std::string_view reason) {
   Failure why;
   why.status = Status::kAborted;
   why.pe = pe;
-  why.time_ns = host_ns();
+  why.time_ns = monotonic_ns();
   why.text = fmt::format("PE {} aborted: {}", pe, reason);
   return why;
 }
@@ -37,7 +37,7 @@ void FailureLog::stop(const Failure& why, uint64_t slot, uint64_t serial) const 
 void FailureLog::peer_lost(int pe, int pid) {
   if (!group_.lost(pe) || closing_) return;  // at the end, leaving is no failure
   uint64_t never = 0;
-  if (!lost_ns_.compare_exchange_strong(never, host_ns())) return;  // the first one tells
+  if (!lost_ns_.compare_exchange_strong(never, monotonic_ns())) return;  // the first one tells
   log_.error("runtime",
              "PE {} (process {}) has ended before the job did; all waits end with \"{}\"", pe, pid,
              to_string(Status::kPeerLost));

@@ -48,19 +48,15 @@ std::array<std::byte, kBytes> random_bytes() {
 
 }  // namespace
 
-Channel::Descriptor::~Descriptor() {
-  if (value >= 0) ::close(value);
-}
-
 // Where another PE fails, this one throws with its socket open.
 Channel::Channel(Bootstrap& bootstrap)
     : rank_(bootstrap.rank()), addresses_(gather_together(bootstrap, [this] { return open(); })) {}
 
 Channel::Address Channel::open() {
-  fd_.value = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd_.value < 0) fail_errno(errno, "socket(AF_UNIX, SOCK_DGRAM)");
+  fd_ = Fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd_) fail_errno(errno, "socket(AF_UNIX, SOCK_DGRAM)");
   const int on = 1;
-  if (::setsockopt(fd_.value, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0) {
+  if (::setsockopt(fd_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0) {
     fail_errno(errno, "setsockopt(SO_PASSCRED)");
   }
   Address address{};
@@ -71,7 +67,7 @@ Channel::Address Channel::open() {
   }
   std::ranges::copy(name, address.name.begin());
   sockaddr_un at{};
-  if (::bind(fd_.value, reinterpret_cast<sockaddr*>(&at), fill_in(&at, address.name.data())) != 0) {
+  if (::bind(fd_.get(), reinterpret_cast<sockaddr*>(&at), fill_in(&at, address.name.data())) != 0) {
     fail_errno(errno, "bind(@" + name + ")");
   }
   return address;
@@ -89,7 +85,7 @@ Channel::Sent Channel::send(int pe, Message::Kind kind, const std::array<uint64_
   message.msg_iov = parts;
   message.msg_iovlen = 2;
   for (;;) {
-    if (::sendmsg(fd_.value, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Sent::kDone;
+    if (::sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Sent::kDone;
     if (errno == EINTR) continue;
     const bool later = errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS;
     return later ? Sent::kFull : Sent::kGone;
@@ -107,7 +103,7 @@ std::optional<Message> Channel::receive() const {
     message.msg_iovlen = 2;
     message.msg_control = control;
     message.msg_controllen = sizeof(control);
-    const ssize_t got = ::recvmsg(fd_.value, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const ssize_t got = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return std::nullopt;
     const auto bytes = static_cast<size_t>(got);

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "base/fd.h"
 #include "host/bootstrap.h"
 
 namespace peal {
@@ -38,7 +39,7 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
 
   /// Readable when a message waits.
-  int fd() const { return fd_.value; }
+  int fd() const { return fd_.get(); }
 
   enum class Sent {
     kDone,
@@ -64,12 +65,7 @@ class Channel {
   };
   Address open();
 
-  /// Of the socket; closed also where construction goes no further.
-  struct Descriptor {
-    ~Descriptor();
-    int value = -1;
-  };
-  Descriptor fd_;
+  Fd fd_;
   int rank_;
   std::vector<Address> addresses_;  // by PE
 };

@@ -21,23 +21,17 @@ namespace peal {
 
 Watcher::Watcher(std::span<const Place> places, int channel, Calls calls)
     : calls_(std::move(calls)), channel_(channel) {
-  try {
-    open(places);
-    wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (wake_ < 0) fail_errno(errno, "eventfd");
-  } catch (...) {
-    close();
-    throw;
-  }
+  open(places);
+  wake_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_) fail_errno(errno, "eventfd");
   thread_ = std::thread([this] { watch(); });
 }
 
 Watcher::~Watcher() {
   ending_ = true;
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof(one));
+  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof(one));
   if (thread_.joinable()) thread_.join();
-  close();
 }
 
 void Watcher::open(std::span<const Place> places) {
@@ -45,22 +39,15 @@ void Watcher::open(std::span<const Place> places) {
   for (size_t pe = 0; pe < places.size(); ++pe) {
     const Place& other = places[pe];
     if (!same_pids(mine, other) || other.pid == mine.pid) continue;
-    const auto fd = static_cast<int>(::syscall(SYS_pidfd_open, other.pid, 0));
+    Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, other.pid, 0)));
     // EINVAL: the number is still that of a group or a session, of which the process was the
     // leader.
-    const bool ended = fd < 0 && (errno == ESRCH || errno == EINVAL);
+    const bool ended = !fd && (errno == ESRCH || errno == EINVAL);
     // Linux before 5.3, or a filter of system calls.
-    if (fd < 0 && (errno == ENOSYS || errno == EPERM)) continue;
-    if (fd < 0 && !ended) fail_errno(errno, fmt::format("pidfd_open({}) of PE {}", other.pid, pe));
-    peers_.push_back({static_cast<int>(pe), static_cast<int>(other.pid), fd});
+    if (!fd && (errno == ENOSYS || errno == EPERM)) continue;
+    if (!fd && !ended) fail_errno(errno, fmt::format("pidfd_open({}) of PE {}", other.pid, pe));
+    peers_.push_back({static_cast<int>(pe), static_cast<int>(other.pid), std::move(fd)});
   }
-}
-
-void Watcher::close() {
-  for (const Peer& peer : peers_) {
-    if (peer.fd >= 0) ::close(peer.fd);
-  }
-  if (wake_ >= 0) ::close(wake_);
 }
 
 bool Watcher::watches(int pe) const {
@@ -69,11 +56,11 @@ bool Watcher::watches(int pe) const {
 
 void Watcher::watch() {
   std::vector<pollfd> fds;
-  for (const Peer& peer : peers_) fds.push_back({peer.fd, POLLIN, 0});
+  for (const Peer& peer : peers_) fds.push_back({peer.fd.get(), POLLIN, 0});
   fds.push_back({channel_, POLLIN, 0});
-  fds.push_back({wake_, POLLIN, 0});
+  fds.push_back({wake_.get(), POLLIN, 0});
   for (const Peer& peer : peers_) {
-    if (peer.fd < 0) calls_.lost(peer.pe, peer.pid);
+    if (!peer.fd) calls_.lost(peer.pe, peer.pid);
   }
   while (!ending_) {
     const int ready = ::poll(fds.data(), fds.size(), -1);

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/fd.h"
 #include "host/base/place.h"
 
 namespace peal {
@@ -42,16 +43,15 @@ class Watcher {
   struct Peer {
     int pe;
     int pid;
-    int fd;  // -1: it had ended
+    Fd fd;  // none: it had ended
   };
   void open(std::span<const Place> places);
-  void close();
   void watch();
 
   Calls calls_;
   int channel_;
   std::vector<Peer> peers_;
-  int wake_ = -1;
+  Fd wake_;
   std::atomic<bool> ending_{false};
   std::thread thread_;
 };

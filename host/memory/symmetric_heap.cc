@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/ranges.h"
 #include "host/base/config.h"
 #include "host/job/together.h"
 
@@ -27,17 +28,13 @@ std::string list(const std::vector<T>& all, Describe describe) {
   constexpr size_t kEntries = 16;  // enough to see who is different, on one screen
   std::string text;
   size_t entries = 0;
-  for (size_t first = 0; first < all.size();) {
-    size_t last = first;
-    while (last + 1 < all.size() && all[last + 1] == all[first]) ++last;
-    if (entries == kEntries) return fmt::format("{}, and {} PEs more", text, all.size() - first);
-    const std::string who =
-        first == last ? fmt::format("PE {}", first) : fmt::format("PEs {}-{}", first, last);
-    text += fmt::format("{}{} {}{}", entries == 0 ? "" : ", ", who,
-                        entries == 0 ? "asked for " : "for ", describe(all[first]));
-    ++entries;
-    first = last + 1;
-  }
+  const auto alike = [&](size_t a, size_t b) { return all[a] == all[b]; };
+  for_each_run(all.size(), alike, [&](size_t first, size_t last) {
+    if (entries == kEntries) text += fmt::format(", and {} PEs more", all.size() - first);
+    if (entries++ >= kEntries) return;
+    text += fmt::format("{}{} {}{}", entries == 1 ? "" : ", ", name_pes(first, last),
+                        entries == 1 ? "asked for " : "for ", describe(all[first]));
+  });
   return text;
 }
 

@@ -103,19 +103,20 @@ void Device::open(ibv_device* device) {
     context_.reset(library_->ibv.open_device(device));
     if (context_) return;
     const int error = errno;
-    fail(ErrorCode::kSystem,
-         "ibv_open_device({}): {}; peal needs access to /dev/infiniband/uverbs*", name_,
-         std::strerror(error));
+    fail(ErrorCode::kSystem, "ibv_open_device({}): {}; {}", name_, std::strerror(error),
+         library_->software() ? VerbsLibrary::kSoftwareSaysMore
+                              : "peal needs access to /dev/infiniband/uverbs*");
   }
   mlx5dv_context_attr attributes{};
   attributes.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
   context_.reset(library_->mlx5dv.open_device(device, &attributes));
   if (context_) return;
   const int error = errno;
-  fail(ErrorCode::kSystem,
-       "mlx5dv_open_device({}) with DEVX, by which kernels drive a NIC: {}; it takes UCTX_EN in "
-       "the card's settings (docs/hardware.md) and access to /dev/infiniband/uverbs*",
-       name_, std::strerror(error));
+  fail(ErrorCode::kSystem, "mlx5dv_open_device({}) with DEVX, by which kernels drive a NIC: {}; {}",
+       name_, std::strerror(error),
+       library_->software() ? VerbsLibrary::kSoftwareSaysMore
+                            : "it takes UCTX_EN in the card's settings (docs/hardware.md) and "
+                              "access to /dev/infiniband/uverbs*");
 }
 
 void Device::read_firmware_capabilities() {

@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
 #include <optional>
 #include <string_view>
 
+#include "base/files.h"
 #include "host/base/error.h"
 
 namespace peal::nic {
@@ -30,11 +30,8 @@ std::optional<GidType> type_of(uint32_t verbs_type, LinkLayer link_layer) {
 std::optional<GidType> type_in_sysfs(const std::string& nic, const Port& port, uint32_t index,
                                      const fs::path& root) {
   if (port.link_layer == LinkLayer::kInfiniBand) return GidType::kInfiniBand;
-  std::ifstream file(root / fmt::format("sys/class/infiniband/{}/ports/{}/gid_attrs/types/{}", nic,
-                                        port.number, index));
-  std::string text;
-  if (!std::getline(file, text)) return std::nullopt;
-  return roce_type(text);
+  return roce_type(text_of(root / fmt::format("sys/class/infiniband/{}/ports/{}/gid_attrs/types/{}",
+                                              nic, port.number, index)));
 }
 
 /// Entry `index`, if it is in use.
@@ -126,9 +123,7 @@ void follow_traffic_class(const std::string& nic, const Port& port, PathSettings
   if (port.link_layer != LinkLayer::kEthernet || !settings.traffic_class_open) return;
   const fs::path path =
       root / fmt::format("sys/class/infiniband/{}/tc/{}/traffic_class", nic, port.number);
-  std::ifstream file(path);
-  std::string text;
-  if (!std::getline(file, text)) return;  // mlx5 drivers of OFED and DOCA have it
+  const std::string text = text_of(path);  // mlx5 drivers of OFED and DOCA have it
   constexpr std::string_view kPrefix = "Global tclass=";
   if (!text.starts_with(kPrefix)) return;  // no port-wide one
   const char* const end = text.data() + text.size();

@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <fstream>
 #include <iterator>
 #include <numeric>
 #include <optional>
 #include <tuple>
+
+#include "base/files.h"
 
 namespace peal::nic {
 namespace {
@@ -21,33 +22,11 @@ using std::string_view;
 constexpr string_view kNvidia = "0x10de";
 constexpr string_view kDisplayClass = "0x03";  // VGA and 3D controllers
 
-/// The first line of a file, without blanks at its ends; empty if it cannot be read.
-std::string line_of(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  const size_t first = line.find_first_not_of(" \t");
-  if (first == std::string::npos) return "";
-  return line.substr(first, line.find_last_not_of(" \t\r") + 1 - first);
-}
-
 std::optional<int> number_of(string_view text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return number;
-}
-
-/// Names in a folder, sorted; none if it cannot be read.
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 /// Takes hexadecimal digits and `end` off the front of `text`; nullopt when they are not there.
@@ -89,7 +68,7 @@ PciPlace place_of(const fs::path& device) {
     pci_folder = folder;
   }
   if (place.address.empty()) return {};
-  place.numa_node = std::max(-1, number_of(line_of(pci_folder / "numa_node")).value_or(-1));
+  place.numa_node = std::max(-1, number_of(text_of(pci_folder / "numa_node")).value_or(-1));
   return place;
 }
 
@@ -98,12 +77,12 @@ std::vector<NicPort> ports_of(const fs::path& folder) {
   for (const std::string& name : names_in(folder)) {
     const std::optional<int> number = number_of(name);
     if (!number) continue;
-    std::string state = line_of(folder / name / "state");  // "4: ACTIVE"
+    std::string state = text_of(folder / name / "state");  // "4: ACTIVE"
     if (const size_t colon = state.find(": "); colon != std::string::npos) {
       state.erase(0, colon + 2);
     }
     ports.push_back(
-        {*number, state, line_of(folder / name / "link_layer"), line_of(folder / name / "rate")});
+        {*number, state, text_of(folder / name / "link_layer"), text_of(folder / name / "rate")});
   }
   std::sort(ports.begin(), ports.end(),
             [](const NicPort& a, const NicPort& b) { return a.number < b.number; });
@@ -246,8 +225,8 @@ Topology Topology::read(const fs::path& root) {
   Topology topology;
   const fs::path pci = root / "sys/bus/pci/devices";
   for (const std::string& name : names_in(pci)) {
-    if (line_of(pci / name / "vendor") != kNvidia) continue;
-    if (!line_of(pci / name / "class").starts_with(kDisplayClass)) continue;
+    if (text_of(pci / name / "vendor") != kNvidia) continue;
+    if (!text_of(pci / name / "class").starts_with(kDisplayClass)) continue;
     PciPlace place = place_of(pci / name);
     if (place.address.empty()) place.address = pci_address(name);
     topology.gpus.push_back(std::move(place));

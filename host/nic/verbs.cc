@@ -5,8 +5,9 @@
 
 #include <dlfcn.h>
 
-#include <optional>
+#include <array>
 
+#include "base/files.h"
 #include "host/base/error.h"
 
 namespace peal::nic {
@@ -52,23 +53,11 @@ fs::path file_of(const void* function, const std::string& asked) {
   return error ? fs::path(info.dli_fname) : real;
 }
 
-// The one file behind both of the software NIC's fronts. Loading it, and not the fronts, keeps the
+// The file behind both of the software NIC's fronts. Loading it, and not the fronts, keeps the
 // names libibverbs.so.1 and libmlx5.so.1 free for a library that needs the real ones later (UCX,
 // say).
-constexpr const char* kSoftnicFile = "libpeal_softnic.so";
-
-std::optional<std::string> find_softnic(fs::path directory) {
-  for (int level = 0; level <= kParents; ++level) {
-    for (const char* folder : {"softnic", "softnic/abi"}) {
-      const fs::path file = directory / folder / kSoftnicFile;
-      std::error_code error;
-      if (fs::exists(file, error)) return file.string();
-    }
-    if (directory == directory.parent_path()) break;
-    directory = directory.parent_path();
-  }
-  return std::nullopt;
-}
+constexpr std::array kSoftnicFiles = {"softnic/libpeal_softnic.so",
+                                      "softnic/abi/libpeal_softnic.so"};
 
 }  // namespace
 
@@ -149,11 +138,11 @@ std::shared_ptr<const VerbsLibrary> VerbsLibrary::open(const LibrarySearch& sear
   } catch (const Error& error) {
     real_failure = error.what();
   }
-  if (const auto softnic = find_softnic(search.program_directory)) {
-    auto library = load(*softnic, *softnic, search.use);
+  if (const fs::path softnic = find_above(search.program_directory, kParents, kSoftnicFiles);
+      !softnic.empty()) {
+    auto library = load(softnic, softnic, search.use);
     library->software_ = true;
-    library->description_ =
-        "software NIC (softnic) at " + fs::path(*softnic).parent_path().string();
+    library->description_ = "software NIC (softnic) at " + softnic.parent_path().string();
     return library;
   }
   fail(ErrorCode::kUnsupported,

@@ -106,6 +106,10 @@ class VerbsLibrary {
   /// /.../softnic/abi".
   const std::string& description() const { return description_; }
 
+  /// Where an errno of the software NIC has its reason.
+  static constexpr const char* kSoftwareSaysMore =
+      "a line above that begins with \"softnic:\" says more";
+
   /// The path says that this is the software NIC. The device itself knows better:
   /// Device::software().
   bool software() const { return software_; }

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
+#include "base/patience.h"
 #include "device/base/order.h"
-#include "host/base/patience.h"
 
 namespace peal {
 namespace {

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "host/base/visited_mutex.h"
+#include "base/visited_mutex.h"
 
 namespace peal {
 

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The thread that carries work requests to a NIC for kernels that cannot: it goes round all proxied
-// queues of that NIC, and rests when there is nothing (host/base/patience.h).
-//
-//   busy: looked at every round        idle: some each round, until kernels post
+// queues of that NIC (base/busy_list.h), and rests when there is nothing (base/patience.h).
 #pragma once
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <thread>
-#include <vector>
 
-#include "host/base/visited_mutex.h"
+#include "base/busy_list.h"
+#include "base/visited_mutex.h"
 #include "host/transport/proxy_queue.h"
 
 namespace peal {
@@ -39,21 +35,11 @@ class Proxy {
   }
 
  private:
-  struct Served {
-    ProxyQueue* queue;
-    uint32_t idle_rounds;
-  };
-
   void run();
-  bool round();
-  bool serve_busy();
-  bool look_at_idle();
 
   VisitedMutex mutex_;
   std::atomic<bool> stop_{false};
-  std::vector<Served> busy_;
-  std::vector<ProxyQueue*> idle_;
-  size_t idle_at_ = 0;
+  BusyList<ProxyQueue*> queues_;
   std::thread thread_;  // last: uses all of the above
 };
 

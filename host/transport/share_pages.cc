@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/peer_file.h"
 #include "host/transport/share.h"
 
 namespace peal {
@@ -22,18 +23,12 @@ Answer refused_by(const std::string& call, int error) {
 /// Opens descriptor `offer.fd` of process `pid`, if it still is what was offered.
 Answer map_memfd(const Offer& offer, int64_t pid) {
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, offer.fd);
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) return refused_by(fmt::format("open({})", path), errno);
-  struct stat file {};
-  if (::fstat(fd, &file) != 0 || file.st_dev != offer.file_device ||
-      file.st_ino != offer.file_inode) {
-    ::close(fd);
-    return refused(path + " is not what the PE offered");
-  }
-  void* const address = ::mmap(nullptr, offer.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  const int error = errno;
-  ::close(fd);
-  if (address == MAP_FAILED) return refused_by(fmt::format("mmap({})", path), error);
+  const Fd file = open_peer_file({pid, offer.fd, offer.file_device, offer.file_inode}, O_RDWR);
+  if (!file && errno == ESTALE) return refused(path + " is not what the PE offered");
+  if (!file) return refused_by(fmt::format("open({})", path), errno);
+  void* const address =
+      ::mmap(nullptr, offer.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (address == MAP_FAILED) return refused_by(fmt::format("mmap({})", path), errno);
   const auto unmap = [bytes = offer.bytes](std::byte* begin) { ::munmap(begin, bytes); };
   return {PeerMemory::Mapping(static_cast<std::byte*>(address), unmap), "same host, shared memory"};
 }

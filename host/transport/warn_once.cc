@@ -8,6 +8,8 @@
 #include <functional>
 #include <utility>
 
+#include "base/ranges.h"
+
 namespace peal {
 namespace {
 
@@ -33,18 +35,6 @@ std::string without(std::string text, std::vector<std::string> names) {
 }
 
 }  // namespace
-
-std::string ranges(const std::vector<size_t>& numbers) {
-  std::string text;
-  for (size_t first = 0; first < numbers.size();) {
-    size_t last = first;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[first]);
-    if (last != first) text += fmt::format("-{}", numbers[last]);
-    first = last + 1;
-  }
-  return text;
-}
 
 void warn_once(Bootstrap& bootstrap, const Log& log, const std::string& text,
                std::vector<std::string> names) {

@@ -17,7 +17,4 @@ namespace peal {
 void warn_once(Bootstrap& bootstrap, const Log& log, const std::string& text,
                std::vector<std::string> names);
 
-/// Ascending numbers for people: "1-3, 7".
-std::string ranges(const std::vector<size_t>& numbers);
-
 }  // namespace peal

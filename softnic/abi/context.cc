@@ -3,6 +3,8 @@
 // Device list, open and close, the object table of a context, the slots of verbs_context.
 #include "softnic/abi/context.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -23,9 +25,9 @@ int unsupported_bind(ibv_qp*, ibv_mw*, ibv_mw_bind*) { return errno = EOPNOTSUPP
 int unsupported_window(ibv_mw*) { return errno = EOPNOTSUPP; }
 int unsupported_xrcd(ibv_xrcd*) { return errno = EOPNOTSUPP; }
 
-FileDescriptor checked(int fd, const char* call) {
+Fd checked(int fd, const char* call) {
   if (fd < 0) throw std::system_error(errno, std::generic_category(), call);
-  return FileDescriptor(fd);
+  return Fd(fd);
 }
 
 Device& required(const ibv_device* device) {
@@ -47,19 +49,27 @@ void require_port(Context& context, uint32_t port) {
   if (port < 1 || port > context.nic().device().ports) refuse(EINVAL);
 }
 
-FileDescriptor watch_both(int first, int second) {
-  FileDescriptor both = checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
+Fd watch_both(int first, int second) {
+  Fd both = checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
   watch(both.get(), first);
   watch(both.get(), second);
   return both;
 }
 
-void require_devx(Context& context) {
-  if (context.nic().device().refuses_any(kRefuseDevx)) refuse(EINVAL);
+bool await(int fd) {
+  if ((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) {
+    errno = EAGAIN;
+    return false;
+  }
+  pollfd wait = {.fd = fd, .events = POLLIN, .revents = 0};
+  while (poll(&wait, 1, -1) < 0) {
+    if (errno != EINTR) return false;
+  }
+  return true;
 }
 
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) close(fd_);
+void require_devx(Context& context) {
+  if (context.nic().device().refuses_any(kRefuseDevx)) refuse(EINVAL);
 }
 
 Buffer allocate_buffer(size_t bytes) {

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fd.h"
 #include "softnic/abi/guard.h"
 #include "softnic/abi/object.h"
 #include "softnic/control/table.h"
@@ -41,23 +42,6 @@ struct ContextLayout {
   verbs_context verbs = {};
 };
 static_assert(sizeof(ContextLayout) == kVerbsContextBytes);
-
-/// An owned file descriptor.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~FileDescriptor();
-  int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
 
 class Uar;
 class VerbsQp;
@@ -119,7 +103,7 @@ class Context : public ContextLayout {
 
   /// Async events of this context's verbs objects; see events.cc.
   std::deque<ibv_async_event> events;
-  FileDescriptor event_wake;
+  Fd event_wake;
   Uar* shared_uar = nullptr;  // the non-cached singleton
   uint32_t shared_uar_holders = 0;
 
@@ -128,10 +112,10 @@ class Context : public ContextLayout {
   void fill_slots();
 
   std::shared_ptr<Nic> nic_;
-  FileDescriptor async_fd_;
+  Fd async_fd_;
   // In the place of the kernel's character device: clients duplicate and pass it on. An epoll set
   // takes no command: write and ioctl are refused.
-  FileDescriptor command_fd_;
+  Fd command_fd_;
   Uar* verbs_uar_ = nullptr;
   uint32_t numbers_ = 0;
   Table<std::atomic<VerbsQp*>> pollable_{0, kMaxQueuePairs};
@@ -188,10 +172,14 @@ int poll_cq_slot(ibv_cq* cq, int count, ibv_wc* wc);
 /// Throws EINVAL unless the device has that port.
 void require_port(Context& context, uint32_t port);
 
-/// Throws EINVAL unless the context has DEVX, as the kernel does for one without a user id.
 /// A descriptor that is readable while one of two is.
-FileDescriptor watch_both(int first, int second);
+Fd watch_both(int first, int second);
 
+/// Waits until an event's descriptor is readable. False, and errno: EAGAIN where it is O_NONBLOCK.
+/// A signal does not end it: rdma-core waits in read(), which goes on after a handler.
+bool await(int fd);
+
+/// Throws EINVAL unless the context has DEVX, as the kernel does for one without a user id.
 void require_devx(Context& context);
 
 /// Takes events off the NIC and hands each to the context that owns its object.

@@ -4,8 +4,6 @@
 // queue entry (OMIT_EV_DATA), and of objects only.
 #include "softnic/abi/devx_events.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -62,7 +60,7 @@ EventChannel::EventChannel(Context& context)
       mlx5dv_devx_event_channel{},
       owner(context),
       cookies(std::make_shared<CookieQueue>()) {
-  cookies->wake = FileDescriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  cookies->wake = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (cookies->wake.get() < 0) refuse(errno);
   descriptor = watch_both(cookies->wake.get(), context.nic().event_fd());
   fd = descriptor.get();
@@ -138,12 +136,7 @@ ssize_t mlx5dv_devx_get_event(mlx5dv_devx_event_channel* handle, mlx5dv_devx_asy
       event->cookie = cookie;
       return sizeof *event;
     }
-    if ((fcntl(channel.fd, F_GETFL) & O_NONBLOCK) != 0) {
-      errno = EAGAIN;
-      return -1;
-    }
-    pollfd wait = {.fd = channel.fd, .events = POLLIN, .revents = 0};
-    if (poll(&wait, 1, -1) < 0) return -1;
+    if (!await(channel.fd)) return -1;
   }
 }
 

@@ -13,6 +13,7 @@
 #include <deque>
 #include <memory>
 
+#include "base/fd.h"
 #include "softnic/abi/memory.h"
 #include "softnic/nic.h"
 
@@ -20,7 +21,7 @@ namespace peal::softnic::abi {
 
 /// Cookies that wait to be taken. Outlives its channel while an object is subscribed to it.
 struct CookieQueue {
-  FileDescriptor wake;  // an eventfd: not 0 while something waits
+  Fd wake;  // an eventfd: not 0 while something waits
   std::deque<uint64_t> waiting;
 };
 
@@ -30,7 +31,7 @@ class EventChannel : public Object, public mlx5dv_devx_event_channel {
 
   Context& owner;
   std::shared_ptr<CookieQueue> cookies;
-  FileDescriptor descriptor;  // epoll: of `cookies`, and of the NIC's events that nobody routed yet
+  Fd descriptor;  // epoll: of `cookies`, and of the NIC's events that nobody routed yet
 };
 
 /// Queues the cookie of everyone who subscribed to that event of the object.

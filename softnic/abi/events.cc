@@ -7,8 +7,6 @@
 //
 // Objects made by DEVX have no verbs handle to name: their events go to the DEVX event channels
 // that subscribed to them, and nowhere else.
-#include <fcntl.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include "softnic/abi/acknowledged.h"
@@ -138,12 +136,7 @@ int ibv_get_async_event(ibv_context* handle, ibv_async_event* event) {
     bool taken = false;
     if (answer_error([&] { taken = take(Context::of(handle), event); }) != 0) return -1;
     if (taken) return 0;
-    if ((fcntl(handle->async_fd, F_GETFL) & O_NONBLOCK) != 0) {
-      errno = EAGAIN;
-      return -1;
-    }
-    pollfd wait = {.fd = handle->async_fd, .events = POLLIN, .revents = 0};
-    if (poll(&wait, 1, -1) < 0) return -1;
+    if (!await(handle->async_fd)) return -1;
   }
 }
 

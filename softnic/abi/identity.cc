@@ -81,7 +81,7 @@ const char* ibv_get_sysfs_path() { return "/sys"; }
 
 int ibv_read_sysfs_file(const char* directory, const char* file, char* text, size_t bytes) {
   std::string path = std::string(directory) + "/" + file;
-  FileDescriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const peal::Fd descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (descriptor.get() < 0) return -1;
   ssize_t length = read(descriptor.get(), text, bytes);
   if (length <= 0) return -1;

@@ -238,7 +238,7 @@ void unmap_page(std::byte* page) { munmap(page, kUarBytes); }
 /// A page that this process can store to and nobody can pin, so that no driver maps it for a GPU:
 /// what a doorbell register is to a CUDA that may not have it.
 Buffer make_unmappable_page() {
-  const FileDescriptor secret(static_cast<int>(syscall(SYS_memfd_secret, 0)));
+  const Fd secret(static_cast<int>(syscall(SYS_memfd_secret, 0)));
   if (secret.get() < 0) {
     const int error = errno;
     std::fprintf(stderr,

@@ -7,8 +7,6 @@
 //
 // The descriptor is readable exactly while an event waits, so poll, epoll and O_NONBLOCK do what
 // they do with rdma-core's.
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -76,7 +74,7 @@ ibv_comp_channel* ibv_create_comp_channel(ibv_context* handle) {
   return answer_pointer([&]() -> ibv_comp_channel* {
     Context& context = Context::of(handle);
     auto channel = std::make_unique<CompletionChannel>();
-    channel->descriptor = FileDescriptor(eventfd(0, EFD_CLOEXEC));
+    channel->descriptor = peal::Fd(eventfd(0, EFD_CLOEXEC));
     if (channel->descriptor.get() < 0) refuse(errno);
     channel->number = context.next_number();
     channel->context = handle;
@@ -99,12 +97,7 @@ int ibv_get_cq_event(ibv_comp_channel* handle, ibv_cq** cq, void** cq_context) {
       *cq_context = taken->cq_context;
       return 0;
     }
-    if ((fcntl(channel.fd, F_GETFL) & O_NONBLOCK) != 0) {
-      errno = EAGAIN;
-      return -1;
-    }
-    pollfd wait = {.fd = channel.fd, .events = POLLIN, .revents = 0};
-    if (poll(&wait, 1, -1) < 0) return -1;
+    if (!await(channel.fd)) return -1;
   }
 }
 

@@ -41,7 +41,7 @@ class CompletionChannel : public Object, public ibv_comp_channel {
   /// Drops what waits for `cq`.
   void forget(VerbsCq& cq);
 
-  FileDescriptor descriptor;  // an eventfd: 1 while something waits, else 0
+  Fd descriptor;  // an eventfd: 1 while something waits, else 0
 
  private:
   void settle();

@@ -199,7 +199,6 @@ struct Receiver {
 
 struct QueuePair {
   bool exists = false;
-  bool active = false;  // the driver's: on its list of busy queue pairs
   Service service = Service::kReliable;
   QpState state = QpState::kReset;
   uint32_t qpn = 0;
@@ -215,7 +214,6 @@ struct QueuePair {
   uint32_t receive_entries = 0;                   // power of two
   uint32_t receive_stride = mlx5::kSegmentBytes;  // bytes from entry to entry
   mlx5::DoorbellRecord* doorbell = nullptr;
-  uint32_t idle_rounds = 0;  // the driver's
 
   QueuePairAttributes attributes;
   QueueFaults faults;

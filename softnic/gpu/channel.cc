@@ -3,7 +3,6 @@
 // SOCK_SEQPACKET over a path or a pair, with SCM_RIGHTS for descriptors.
 #include "softnic/gpu/channel.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,6 +11,8 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+
+#include "base/poll.h"
 
 namespace peal::softnic::gpu {
 
@@ -42,28 +43,12 @@ Fd descriptor_in(msghdr* message) {
     int fd;
     std::memcpy(&fd, CMSG_DATA(c), sizeof(fd));
     Fd owned(fd);
-    if (!first.valid()) first = std::move(owned);
+    if (!first) first = std::move(owned);
   }
   return first;
 }
 
-/// poll(), whose deadline stays where it is when signals interrupt it.
-int wait_readable(int fd, Channel::Milliseconds patience) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  pollfd ready = {fd, POLLIN, 0};
-  for (;;) {
-    const auto left =
-        std::chrono::ceil<Channel::Milliseconds>(deadline - std::chrono::steady_clock::now());
-    const int answer = poll(&ready, 1, static_cast<int>(std::max<long>(left.count(), 0)));
-    if (answer >= 0 || errno != EINTR) return answer;
-  }
-}
-
 }  // namespace
-
-Fd::~Fd() {
-  if (fd_ >= 0) ::close(fd_);
-}
 
 bool Channel::send_bytes(const void* data, size_t bytes, int fd) {
   if (!open()) return false;
@@ -97,7 +82,7 @@ bool Channel::writable() const {
 
 bool Channel::receive_bytes(void* data, size_t bytes, Milliseconds patience, Fd* fd) {
   if (!open()) return false;
-  const int answer = wait_readable(fd_.get(), patience);
+  const int answer = poll_until(fd_.get(), POLLIN, std::chrono::steady_clock::now() + patience);
   iovec part = {data, bytes};
   Ancillary ancillary = {};
   msghdr message = {};
@@ -131,7 +116,7 @@ Channel connect_to(const std::string& path) {
   if (!address_of(path, &address)) return {};
   // Not blocking: a listener whose queue of callers is full is one that does not answer.
   Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return {};
+  if (!fd) return {};
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return {};
   }
@@ -141,7 +126,7 @@ Channel connect_to(const std::string& path) {
 Fd listen_at(const std::string& path) {
   sockaddr_un address;
   Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid() || !address_of(path, &address) ||
+  if (!fd || !address_of(path, &address) ||
       bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
       listen(fd.get(), 256) != 0) {
     throw std::system_error(errno, std::generic_category(), "softnic: listen at " + path);

@@ -9,25 +9,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/fd.h"
+
 namespace peal::softnic::gpu {
-
-/// An owned descriptor.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd();
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 /// One end of a connection. No call throws and none waits past its deadline, sending not at all;
 /// the first failure of any kind, a struct of another size among them, closes the channel for good.
@@ -38,7 +22,7 @@ class Channel {
   Channel() = default;
   explicit Channel(Fd fd) : fd_(std::move(fd)) {}
 
-  bool open() const { return fd_.valid(); }
+  bool open() const { return static_cast<bool>(fd_); }
   int fd() const { return fd_.get(); }
   void close() { fd_ = Fd(); }
 

@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
+#include "base/patience.h"
 #include "softnic/gpu/chip.h"
 #include "softnic/gpu/kernel.h"
 #include "softnic/gpu/wire_direct.h"
-#include "softnic/rest.h"
 
 namespace peal::softnic::gpu {
 
@@ -247,7 +247,9 @@ class CudaChip : public Chip {
       if (state != cudaErrorNotReady) fail("the engine's kernel", cudaGetErrorString(state));
       return false;
     };
-    if (!wait_until_done(stopped, kStopPatience)) fail("the engine's kernel", "does not stop");
+    if (!wait_until(stopped, std::chrono::steady_clock::now() + kStopPatience)) {
+      fail("the engine's kernel", "does not stop");
+    }
     for (Port* port : ports_) copies_[port].download(*port, stream_);
   }
 
@@ -286,7 +288,7 @@ class CudaChip : public Chip {
   }
 
   std::byte* import(const Extent& extent, const Fd& descriptor) const {
-    if (!descriptor.valid()) fail("import of a PE's memory", "no descriptor came with it");
+    if (!descriptor) fail("import of a PE's memory", "no descriptor came with it");
     CUmemGenericAllocationHandle handle;
     check_driver(
         driver_function<decltype(cuMemImportFromShareableHandle)>("cuMemImportFromShareableHandle")(

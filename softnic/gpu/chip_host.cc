@@ -3,7 +3,6 @@
 // A chip without a GPU: the engine's step on a thread, over memory that PEs share by descriptor.
 // Tests of everything around the kernel run on it.
 #include <sys/mman.h>
-#include <time.h>
 
 #include <array>
 #include <atomic>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "softnic/gpu/chip.h"
 #include "softnic/gpu/wire_direct.h"
 
@@ -22,18 +22,12 @@ namespace {
 constexpr uint32_t kLids = 1025;
 constexpr uint32_t kBudget = 64;
 
-uint64_t now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
-}
-
 class HostChip : public Chip {
  public:
   ~HostChip() override { stop(); }
 
   std::byte* map(const Extent& extent, const Fd& descriptor) override {
-    if (extent.kind != Extent::Kind::kDescriptor || !descriptor.valid()) {
+    if (extent.kind != Extent::Kind::kDescriptor || !descriptor) {
       throw ChipError("this engine maps memory by descriptor only");
     }
     void* memory =
@@ -66,7 +60,7 @@ class HostChip : public Chip {
       for (Port* port : ports_) {
         for (uint32_t i = 0; i < port->qp_count; ++i) {
           QueuePair& qp = port->qps[i];
-          if (needs_service(qp)) worked |= advance(*port, wire, qp, now_ns(), kBudget);
+          if (needs_service(qp)) worked |= advance(*port, wire, qp, monotonic_ns(), kBudget);
         }
         if (port->events.count > 0) attention_.store(true, std::memory_order_relaxed);
       }

@@ -19,6 +19,8 @@
 #include <string>
 #include <utility>
 
+#include "base/peer_file.h"
+
 namespace peal::softnic {
 
 namespace {
@@ -140,17 +142,14 @@ Borrowed::~Borrowed() { munmap(mapped_, mapped_bytes_); }
 std::unique_ptr<Borrowed> Borrowed::open(const Offer& offer) {
   const uint64_t end = offer.offset + offer.bytes;
   if (offer.bytes == 0 || end < offer.bytes || offer.pid <= 0 || offer.fd < 0) return nullptr;
-  const std::string path = "/proc/" + std::to_string(offer.pid) + "/fd/" + std::to_string(offer.fd);
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return nullptr;
+  const Fd file = open_peer_file({offer.pid, offer.fd, offer.device, offer.inode}, O_RDONLY);
   struct stat info;
-  const bool sound = fstat(fd, &info) == 0 && info.st_dev == offer.device &&
-                     info.st_ino == offer.inode && keeps_its_bytes(fd, info, end);
+  const bool sound =
+      file && fstat(file.get(), &info) == 0 && keeps_its_bytes(file.get(), info, end);
   const uint64_t first = offer.offset / kPage * kPage;
-  void* const mapped =
-      sound ? mmap(nullptr, end - first, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(first))
-            : MAP_FAILED;
-  close(fd);
+  void* const mapped = sound ? mmap(nullptr, end - first, PROT_READ, MAP_SHARED, file.get(),
+                                    static_cast<off_t>(first))
+                             : MAP_FAILED;
   if (mapped == MAP_FAILED) return nullptr;
   return std::unique_ptr<Borrowed>(
       new Borrowed(offer, static_cast<std::byte*>(mapped), end - first));

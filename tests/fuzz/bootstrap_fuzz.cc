@@ -29,9 +29,9 @@ Fd heard(std::span<const uint8_t> bytes, std::vector<Fd>* others) {
   int ends[2];
   require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
   Fd other(ends[1]);
-  require(::send(other.value(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+  require(::send(other.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
           static_cast<ssize_t>(bytes.size()));
-  ::shutdown(other.value(), SHUT_WR);
+  ::shutdown(other.get(), SHUT_WR);
   others->push_back(std::move(other));
   return Fd(ends[0]);
 }

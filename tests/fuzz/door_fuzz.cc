@@ -63,25 +63,25 @@ class Street {
     if (!connected(socket, name)) return;
     // Ports are few: none shall linger.
     const linger at_once{.l_onoff = 1, .l_linger = 0};
-    ::setsockopt(socket.value(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     const uint8_t kind = in_.byte();
     if ((kind & 3) == 3) {
       say(socket, in_.take(in_.below(100)));
     } else {
       introduce(socket, kind);
     }
-    if ((kind & 0x38) == 0x38) ::shutdown(socket.value(), SHUT_WR);
+    if ((kind & 0x38) == 0x38) ::shutdown(socket.get(), SHUT_WR);
     callers_.push_back(std::move(socket));
   }
   // False where so many callers came in a second that the machine has no port left. libFuzzer's
   // alarm may interrupt connect(); the connection then goes on by itself.
   static bool connected(const Fd& socket, const sockaddr_in& name) {
-    if (::connect(socket.value(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0) {
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0) {
       return true;
     }
     require(errno == EADDRNOTAVAIL || errno == EINTR);
     if (errno == EADDRNOTAVAIL) return false;
-    pollfd there{.fd = socket.value(), .events = POLLOUT, .revents = 0};
+    pollfd there{.fd = socket.get(), .events = POLLOUT, .revents = 0};
     int found = 0;
     do {
       found = ::poll(&there, 1, -1);
@@ -109,7 +109,7 @@ class Street {
     if (left_) came_.assign(size_, false);
   }
   static void say(const Fd& socket, std::span<const uint8_t> bytes) {
-    static_cast<void>(::send(socket.value(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
+    static_cast<void>(::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
   }
 
   Input& in_;

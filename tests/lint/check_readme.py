@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Holds README.md and docs/ to the tree: README's kernel is examples/hello.cu word for word, docs/settings.md has
-the names and defaults that the code reads and README some of them, architecture.md's layers are those of
-check_layers.py, links lead somewhere, files that are named exist, and no document outgrows its limit.
+the names and defaults that the code reads and README some of them, links lead somewhere, files that are named exist,
+and no document outgrows its limit.
 
 check_readme.py ROOT
 """
@@ -10,15 +10,12 @@ import pathlib
 import re
 import sys
 
-from check_layers import EXTRA, LAYERS
-
 LIMITS = {"README.md": 200, "CONTRIBUTING.md": 100, "docs/*.md": 300}
 WIDTH = 120  # of prose; tables, code and links may be wider
 SETTING = re.compile(r'X\(\s*[\w:]+,\s*\w+,\s*"([A-Z0-9_]+)",\s*"([^"]*)"')
 SOFTNIC_SETTING = re.compile(r"^//\s+(PEAL_SOFTNIC_[A-Z_]+)\s.*\(([^()]+)\)$", re.M)
 GETENV = re.compile(r'getenv\("(PEAL_[A-Z0-9_]+)"\)')
 ROW = re.compile(r"^\| `([A-Z0-9]+_[A-Z0-9_]+)` \| (?:`([^`]*)`|empty) \|", re.M)
-LAYER_ROW = re.compile(r"^\| `([a-z0-9/]+)` \| ([^|]*)\|([^|]*)\|$", re.M)
 FILE = re.compile(r"`(\w+(?:/\w+)*/\w+\.(?:h|cc|cu|inc|py|sh|md))`")  # X stands for a name in X_test.cc
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
@@ -64,15 +61,6 @@ def check_files(name, text, exists):
             yield f"{name}: names {file}, which is not there"
 
 
-def check_layer_table(text, layers, extra):
-    """The table of docs/architecture.md: folder, folders it may include, single headers."""
-    shown = {row[0]: [sorted(re.findall(r"`([^`]+)`", cell)) for cell in row[1:]] for row in LAYER_ROW.findall(text)}
-    for layer in sorted(layers.keys() | shown.keys()):
-        wanted = [sorted(layers.get(layer, [])), sorted(header for home, header in extra if home == layer)]
-        if layer not in layers or shown.get(layer) != wanted:
-            yield f"docs/architecture.md: layer {layer}: the table says {shown.get(layer)}, check_layers.py {wanted}"
-
-
 def check_shape(name, text, limit, exists):
     lines = text.splitlines()
     if len(lines) > limit:
@@ -94,7 +82,6 @@ def main(root):
     bad += check_settings("README.md", readme, wanted, False)
     bad += check_settings("docs/settings.md", (root / "docs/settings.md").read_text(), wanted, True)
     bad += check_getenv((root / "softnic/presentation/settings.cc").read_text(), wanted)
-    bad += check_layer_table((root / "docs/architecture.md").read_text(), LAYERS, EXTRA)
     documents = [(file, limit) for pattern, limit in LIMITS.items() for file in sorted(root.glob(pattern))]
     for file, limit in documents:
         name = file.relative_to(root).as_posix()

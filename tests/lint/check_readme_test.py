@@ -51,14 +51,6 @@ class Docs(unittest.TestCase):
         self.assertTrue(list(check_readme.check_getenv(read + ' getenv("PEAL_SOFTNIC_X")', self.wanted)))
         self.assertTrue(list(check_readme.check_getenv("", self.wanted)))
 
-    def test_the_table_of_layers_is_the_checkers(self):
-        layers, extra = {"a": [], "b/c": ["a"]}, {("b/c", "d/e.h")}
-        table = "| `a` | nothing | |\n| `b/c` | `a` | `d/e.h` |\n"
-        self.assertFalse(list(check_readme.check_layer_table(table, layers, extra)))
-        self.assertTrue(list(check_readme.check_layer_table(table, layers, set())))
-        self.assertTrue(list(check_readme.check_layer_table(table, layers | {"f": []}, extra)))
-        self.assertTrue(list(check_readme.check_layer_table(table + "| `f` | `a` | |\n", layers, extra)))
-
     def test_files_that_are_named_exist(self):
         def found(text):
             return list(check_readme.check_files("x.md", text, lambda file: file == "a/b.h"))

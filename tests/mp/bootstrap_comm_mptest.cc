@@ -65,13 +65,13 @@ TEST(MpiComm, NamesTheRanksThatDoNotComeToACollective) {
   if (world_rank() == 0 || world_rank() == 3) {
     const Error error = error_of([&] { group->barrier(); });
     EXPECT_EQ(error.code(), ErrorCode::kTimeout);
-    EXPECT_TRUE(contains(error, "barrier #1: ranks 1, 2 of 4 did not arrive within 1500 ms"))
+    EXPECT_TRUE(contains(error, "barrier #1: ranks 1-2 of 4 did not arrive within 1500 ms"))
         << error.what();
     MPI_Barrier(MPI_COMM_WORLD);
   } else {
     MPI_Barrier(MPI_COMM_WORLD);
     const Error error = error_of([&] { group->barrier(); });
-    EXPECT_TRUE(contains(error, "ranks 1, 2 of 4 did not arrive")) << error.what();
+    EXPECT_TRUE(contains(error, "ranks 1-2 of 4 did not arrive")) << error.what();
   }
 }
 

@@ -224,7 +224,7 @@ TEST(Bootstrap, HearsNobodyOnceAllHaveCome) {
   name.sin_family = AF_INET;
   name.sin_port = htons(id.port);
   name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::connect(late.value(), reinterpret_cast<const sockaddr*>(&name), sizeof name), -1);
+  EXPECT_EQ(::connect(late.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name), -1);
   EXPECT_EQ(errno, ECONNREFUSED);
   star->barrier();
 }

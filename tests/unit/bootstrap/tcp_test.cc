@@ -76,11 +76,11 @@ class Stranger {
     name.sin_family = AF_INET;
     name.sin_port = htons(id.port);
     std::memcpy(&name.sin_addr, id.address.data(), 4);
-    EXPECT_EQ(::connect(socket_.value(), reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+    EXPECT_EQ(::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
   }
 
   Stranger& say(const void* data, std::size_t bytes) {
-    EXPECT_EQ(::send(socket_.value(), data, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
+    EXPECT_EQ(::send(socket_.get(), data, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
     return *this;
   }
   Stranger& say(const std::string& text) { return say(text.data(), text.size()); }
@@ -98,13 +98,13 @@ class Stranger {
   std::size_t bytes_until_closed() {
     std::size_t total = 0;
     for (;;) {
-      pollfd readable{.fd = socket_.value(), .events = POLLIN, .revents = 0};
+      pollfd readable{.fd = socket_.get(), .events = POLLIN, .revents = 0};
       if (::poll(&readable, 1, 30'000) <= 0) {
         ADD_FAILURE() << "not closed";
         return total;
       }
       char chunk[256];
-      const ssize_t n = ::recv(socket_.value(), chunk, sizeof chunk, 0);
+      const ssize_t n = ::recv(socket_.get(), chunk, sizeof chunk, 0);
       if (n <= 0) return total;
       total += static_cast<std::size_t>(n);
     }

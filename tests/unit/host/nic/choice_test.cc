@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "host/nic/device.h"
 #include "host/nic/topology.h"
 #include "tests/support/fake_rdma_fixture.h"
 #include "tests/unit/host/nic/topology_fixture.h"
@@ -51,7 +52,8 @@ class NicChoice : public FakeRdmaTest {
   std::shared_ptr<const VerbsLibrary> software() const {
     const fs::path folder = fs::path(::testing::TempDir()) / "peal-softnic";
     fs::create_directories(folder);
-    fs::copy_file(path_, folder / "lib.so", fs::copy_options::overwrite_existing);
+    fs::remove(folder / "lib.so");  // never into a file that is mapped
+    fs::copy_file(path_, folder / "lib.so");
     return VerbsLibrary::open({folder / "lib.so", folder / "lib.so", "", "", ""});
   }
 };
@@ -302,6 +304,17 @@ TEST_F(NicChoice, TreatsTheSoftwareNicAsLyingNowhere) {
                       choose_nics(*library, gpu, {.list = {"PEAL_HCA", "mlx5_7", Syntax::kPeal}});
                     }),
             {"PEAL_HCA=\"mlx5_7\"", "it has mlx5_1"});
+}
+
+// A malformed PEAL_SOFTNIC_FAULTS was blamed on UCTX_EN of a card and on rights to device files.
+TEST_F(NicChoice, TheSoftwareNicsRefusalHasItsOwnReasonOnly) {
+  const auto library = software();
+  FakeRdma& fake = fake_at((fs::path(::testing::TempDir()) / "peal-softnic/lib.so").string());
+  fake.refuse_devx = EINVAL;
+  const std::string text = refusal(ErrorCode::kSystem, [&] { Device(library, ""); });
+  expect_in(text, {"mlx5dv_open_device", "Invalid argument", "\"softnic:\""});
+  EXPECT_EQ(text.find("UCTX_EN"), std::string::npos) << text;
+  EXPECT_EQ(text.find("/dev/infiniband"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -85,12 +85,5 @@ TEST(WarnOnce, SpeaksOfOtherAddressesInTheSameWords) {
   EXPECT_EQ(lines_of(2, with).size(), 2u);
 }
 
-TEST(WarnOnce, CountsInRanges) {
-  EXPECT_EQ(ranges({}), "");
-  EXPECT_EQ(ranges({7}), "7");
-  EXPECT_EQ(ranges({0, 1}), "0-1");
-  EXPECT_EQ(ranges({0, 2, 3, 4, 9}), "0, 2-4, 9");
-}
-
 }  // namespace
 }  // namespace peal

@@ -4,6 +4,12 @@
 // waits for acknowledgements.
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
+
+#include <atomic>
+#include <fstream>
+#include <string>
+#include <thread>
 
 #include "tests/unit/softnic/abi/data_support.h"
 
@@ -161,6 +167,46 @@ TEST_P(SoftnicAbiEvent, ADescriptorThatBlocksWaits) {
   EXPECT_EQ(from, cq);
   EXPECT_EQ(name, &names[0]);
   ibv_ack_cq_events(cq, 1);
+}
+
+// rdma-core waits in read(), which goes on after a handler that restarts; poll() never does, and a
+// profiler's signal was told to the program as the failure of its NIC.
+TEST_P(SoftnicAbiEvent, ASignalDoesNotEndTheWait) {
+  static std::atomic<int> heard{0};
+  heard = 0;
+  struct sigaction counts {};
+  counts.sa_handler = [](int) { ++heard; };
+  counts.sa_flags = SA_RESTART;
+  struct sigaction before {};
+  ASSERT_EQ(sigaction(SIGUSR1, &counts, &before), 0);
+  ASSERT_EQ(ibv_req_notify_cq(cq, 0), 0);
+  ibv_cq* from = nullptr;
+  void* name = nullptr;
+  std::atomic<pid_t> thread{0};
+  std::atomic<bool> returned{false};
+  std::atomic<bool> done{false};
+  std::thread waiter([&] {
+    thread = gettid();
+    EXPECT_EQ(ibv_get_cq_event(channel, &from, &name), 0);
+    returned = true;
+    while (!done) std::this_thread::yield();
+  });
+  const auto asleep = [&] {
+    std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+    std::string word[3];
+    return stat >> word[0] >> word[1] >> word[2] && word[2] == "S";
+  };
+  for (int sent = 0; sent < 20; ++sent) {
+    while (!returned && (heard != sent || !asleep())) std::this_thread::yield();
+    pthread_kill(waiter.native_handle(), SIGUSR1);
+  }
+  EXPECT_FALSE(returned);
+  done = true;
+  write_word();
+  waiter.join();
+  sigaction(SIGUSR1, &before, nullptr);
+  EXPECT_EQ(from, cq);
+  if (from != nullptr) ibv_ack_cq_events(cq, 1);
 }
 
 TEST_P(SoftnicAbiEvent, DestroyingAQueueWaitsForItsAcknowledgements) {

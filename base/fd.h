@@ -7,11 +7,12 @@
 
 #include <utility>
 
-namespace peal::bootstrap {
+namespace peal {
 
 class Fd {
  public:
   Fd() = default;
+  /// Takes over `fd`; negative: there is none.
   explicit Fd(int fd) : fd_(fd) {}
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd& operator=(Fd&& other) noexcept {
@@ -22,11 +23,11 @@ class Fd {
     if (fd_ >= 0) ::close(fd_);
   }
 
-  int value() const { return fd_; }
+  int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
 
  private:
   int fd_ = -1;
 };
 
-}  // namespace peal::bootstrap
+}  // namespace peal

@@ -17,6 +17,7 @@ namespace peal {
 class Patience {
  public:
   using Nap = std::chrono::microseconds;
+  static constexpr uint32_t kAwake = 1024;  // rounds without work before the first nap
 
   /// Who comes after a rest waits for `longest` at most.
   explicit Patience(Nap longest) : longest_(longest) {}
@@ -35,14 +36,13 @@ class Patience {
 
   /// The nap after so many rounds without work, none before those that yield.
   static Nap nap_after(uint32_t rounds, Nap longest) {
-    if (rounds < kYields) return Nap::zero();
-    const uint32_t doublings = std::min((rounds - kYields) / kEqualNaps, kMostDoublings);
+    if (rounds < kAwake) return Nap::zero();
+    const uint32_t doublings = std::min((rounds - kAwake) / kEqualNaps, kMostDoublings);
     return std::min(kShortest * (1u << doublings), longest);
   }
 
  private:
   static constexpr uint32_t kSpins = 64;
-  static constexpr uint32_t kYields = 1024;
   static constexpr uint32_t kEqualNaps = 16;
   static constexpr uint32_t kMostDoublings = 16;
   static constexpr Nap kShortest{20};
@@ -50,5 +50,15 @@ class Patience {
   Nap longest_;
   uint32_t rounds_ = 0;  // without work; wraps after days of naps, to spin once more
 };
+
+/// Looks until done() says yes, resting in between; false when `until` has passed before.
+template <class Done>
+bool wait_until(const Done& done, std::chrono::steady_clock::time_point until,
+                Patience::Nap longest = Patience::Nap(200)) {
+  for (Patience patience(longest); !done(); patience.after(false)) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+  }
+  return true;
+}
 
 }  // namespace peal

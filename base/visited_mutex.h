@@ -2,6 +2,9 @@
 //
 // The mutex of a thread that lets go of it for moments only, and of those who visit it. A plain one
 // the thread would have again before anybody who waits has woken.
+//
+//   the thread:  let_visitors_in(), lock own(), one round, unlock       a visitor:  lock(),
+//   unlock()
 #pragma once
 
 #include <atomic>
@@ -12,18 +15,14 @@ namespace peal {
 
 class VisitedMutex {
  public:
-  /// Holds the mutex, for any thread but the one that lives behind it.
-  class Visit {
-   public:
-    explicit Visit(VisitedMutex& visited) {
-      visited.visitors_.fetch_add(1);
-      lock_ = std::unique_lock(visited.mutex_);
-      visited.visitors_.fetch_sub(1);
-    }
-
-   private:
-    std::unique_lock<std::mutex> lock_;
-  };
+  /// For any thread but the one that lives behind it.
+  using Visit = std::lock_guard<VisitedMutex>;
+  void lock() {
+    visitors_.fetch_add(1);
+    mutex_.lock();
+    visitors_.fetch_sub(1);
+  }
+  void unlock() { mutex_.unlock(); }
 
   /// What the thread itself locks.
   std::mutex& own() { return mutex_; }

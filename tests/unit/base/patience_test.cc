@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // When a thread that looks for work naps, and for how long.
-#include "host/base/patience.h"
+#include "base/patience.h"
 
 #include <gtest/gtest.h>
 
@@ -37,6 +37,29 @@ TEST(Patience, WorkEndsIt) {
   for (int i = 0; i < 100'000; ++i) patience.after(i % 32 == 0);
   // Had it ever napped, it would have done so some 99,000 times, for more than a second.
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+}
+
+// The GPU engine's process asked the driver without a rest whether the kernel had stopped, for up
+// to 20 s of a core that a PE may need. Whoever sleeps between its looks has few.
+TEST(WaitUntil, AThreadThatWaitsForLongLooksSeldom) {
+  constexpr std::chrono::milliseconds kWait{50};
+  uint32_t looks = 0;
+  EXPECT_FALSE(wait_until([&] { return ++looks == 0; }, std::chrono::steady_clock::now() + kWait));
+  EXPECT_LE(looks, Patience::kAwake + 2 + kWait / std::chrono::microseconds(20));
+}
+
+TEST(WaitUntil, EndsWhenItsThingIsDone) {
+  const auto far = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  uint32_t looks = 0;
+  EXPECT_TRUE(wait_until([&] { return ++looks == Patience::kAwake + 100; }, far));
+  EXPECT_EQ(looks, Patience::kAwake + 100);
+  EXPECT_TRUE(wait_until([] { return true; }, std::chrono::steady_clock::now()));
+}
+
+// What the look finds out may be an error.
+TEST(WaitUntil, EndsWithWhatTheLookThrows) {
+  const auto far = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  EXPECT_THROW(wait_until([]() -> bool { throw 1; }, far), int);
 }
 
 }  // namespace

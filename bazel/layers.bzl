@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layers, lowest first: which folder may include which. The one table of it: tests/lint/check_layers.py reads every
+include by it, and Bazel's visibility is made from it (package_groups()).
+
+A row names what the folder may include beside its own files: whole folders, and single headers where the header and not
+its folder is the contract. Read by Bazel and by Python."""
+
+LAYERS = {
+    "base": [],
+    "simt": ["base"],
+    "device/base": ["simt"],
+    "device/mlx5": ["device/base", "device/status.h"],
+    "device/transport": ["device/base", "device/mlx5", "device/types.h"],
+    # What the contracts of device/ do.
+    "device/detail": [
+        "device/base", "device/mlx5", "device/transport", "device/context.h", "device/status.h", "device/types.h",
+    ],
+    "device": ["device/base", "device/mlx5", "device/transport", "device/detail"],
+    # device/mlx5/layout.h is the wire format; the code that writes it is beyond softnic's reach.
+    "softnic/engine": ["device/base", "device/mlx5/layout.h"],
+    "softnic/presentation": ["softnic/engine"],
+    "softnic/control": ["softnic/engine", "device/mlx5/layout.h"],
+    "softnic/wire": ["base", "softnic/engine", "softnic/presentation"],
+    "softnic/gpu": ["base", "device/base", "softnic/engine", "softnic/control", "device/mlx5/layout.h"],
+    "softnic": ["base", "softnic/engine", "softnic/presentation", "softnic/control", "softnic/wire", "softnic/gpu"],
+    "softnic/abi": [
+        "base", "device/base", "softnic", "softnic/engine", "softnic/presentation", "softnic/control", "softnic/wire",
+        "device/mlx5/layout.h",
+    ],
+    "softnic/sysfs": ["softnic/presentation"],
+    "host/base": ["base"],
+    # host/job/together.h: a step that may fail on one PE fails on all.
+    "host/memory": ["base", "host/base", "host/bootstrap.h", "host/job/together.h"],
+    "host/nic": ["base", "host/base", "device/base", "device/mlx5/layout.h"],
+    "host/job": ["base", "host/base", "host/bootstrap.h"],
+    # device/mlx5/wqe.h: the self-test posts as a kernel does.
+    "host/transport": [
+        "base", "host/base", "host/memory", "host/nic", "device/base", "device/mlx5/queue.h", "device/mlx5/layout.h",
+        "device/mlx5/wqe.h", "host/bootstrap.h", "host/job/together.h",
+    ],
+    # device/context.h is plain data that crosses the bus; a context tells of itself in host/failures/failure.h.
+    "host/contexts": [
+        "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "device/context.h",
+        "host/bootstrap.h", "host/failures/failure.h",
+    ],
+    "host/failures": ["base", "host/base", "host/contexts", "host/job", "device/context.h"],
+    "host": [
+        "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/contexts",
+        "host/failures", "device/context.h",
+    ],
+    "bootstrap": ["base", "host/base", "host/bootstrap.h"],
+    "doctor": ["base", "host/base", "host/memory", "host/nic"],
+    # device/base/launch.h is for programs; kernels need not include it.
+    "peal": ["bootstrap", "host", "host/base", "device", "device/base/launch.h"],
+}
+
+# These may include anything, and nothing includes them.
+TOP = ["tests", "perf", "examples"]
+
+def package_groups():
+    """users_of/F for each folder F: who may depend on its targets."""
+    for mine in LAYERS:
+        above = [
+            name
+            for name, rows in LAYERS.items()
+            if [row for row in rows if row == mine or row.endswith(".h") and row.rpartition("/")[0] == mine]
+        ]
+        native.package_group(
+            name = "users_of/" + mine,
+            packages = ["//" + name for name in above] + ["//%s/..." % name for name in TOP],
+        )

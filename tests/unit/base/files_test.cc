@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Small files, folders, and what lies above a folder.
+#include "base/files.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+
+namespace peal {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Files : ::testing::Test {
+  Files() {
+    std::string name = ::testing::TempDir() + "peal-files-XXXXXX";
+    EXPECT_NE(::mkdtemp(name.data()), nullptr);
+    root = name;
+  }
+  ~Files() override { fs::remove_all(root); }
+  void write(const char* file, const char* text) const {
+    fs::create_directories((root / file).parent_path());
+    std::ofstream(root / file) << text;
+  }
+  fs::path root;
+};
+
+TEST_F(Files, WhatCannotBeReadIsEmpty) {
+  EXPECT_EQ(text_of(root / "absent"), "");
+  EXPECT_EQ(text_of(root), "");
+  EXPECT_TRUE(names_in(root / "absent").empty());
+}
+
+TEST_F(Files, AreReadWholeOrTrimmed) {
+  write("b/rate", " 400 Gb/sec (4X NDR) \n");
+  write("b/empty", "");
+  EXPECT_EQ(bytes_of(root / "b/rate"), " 400 Gb/sec (4X NDR) \n");
+  EXPECT_EQ(text_of(root / "b/rate"), "400 Gb/sec (4X NDR)");
+  EXPECT_EQ(text_of(root / "b/empty"), "");
+  EXPECT_EQ(names_in(root / "b"), (std::vector<std::string>{"empty", "rate"}));
+}
+
+TEST_F(Files, TheNearestAboveIsTaken) {
+  constexpr std::array kFiles = {"lib/x.so", "x.so"};
+  write("lib/x.so", "");
+  write("a/b/c/p", "");
+  EXPECT_EQ(find_above(root / "a/b/c", 2, kFiles), "");
+  EXPECT_EQ(find_above(root / "a/b/c", 3, kFiles), root / "lib/x.so");
+  write("a/x.so", "");
+  EXPECT_EQ(find_above(root / "a/b/c", 3, kFiles), root / "a/x.so");
+  EXPECT_EQ(find_above("/", 9, kFiles), "");
+}
+
+}  // namespace
+}  // namespace peal
