@@ -4,7 +4,6 @@
 #include "softnic/abi/context.h"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <system_error>
 
 #include "softnic/abi/memory.h"
+#include "softnic/abi/waking_queue.h"
 #include "softnic/presentation/settings.h"
 
 namespace peal::softnic::abi {
@@ -72,11 +72,11 @@ Buffer allocate_buffer(size_t bytes) {
 }
 
 Context::Context(Device& device)
-    : event_wake(checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")),
+    : events(std::make_unique<WakingQueue<ibv_async_event>>()),
       nic_(device.shared_nic()),
       // One descriptor a caller can poll, readable for this context's own events and while the NIC
       // has events that nobody has routed yet.
-      async_fd_(watch_both(event_wake.get(), nic_->event_fd())),
+      async_fd_(watch_both(events->fd(), nic_->event_fd())),
       command_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
   verbs.context.device = &device;
   fill_slots();

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -61,6 +60,8 @@ class FileDescriptor {
 
 class Uar;
 class VerbsQp;
+template <class T>
+class WakingQueue;
 
 /// A device as it stands in a list.
 struct Device : ibv_device {
@@ -118,8 +119,7 @@ class Context : public ContextLayout {
   Uar& verbs_uar();
 
   /// Async events of this context's verbs objects; see events.cc.
-  std::deque<ibv_async_event> events;
-  FileDescriptor event_wake;
+  std::unique_ptr<WakingQueue<ibv_async_event>> events;
   Uar* shared_uar = nullptr;  // the non-cached singleton
   uint32_t shared_uar_holders = 0;
 
@@ -188,10 +188,10 @@ int poll_cq_slot(ibv_cq* cq, int count, ibv_wc* wc);
 /// Throws EINVAL unless the device has that port.
 void require_port(Context& context, uint32_t port);
 
-/// Throws EINVAL unless the context has DEVX, as the kernel does for one without a user id.
 /// A descriptor that is readable while one of two is.
 FileDescriptor watch_both(int first, int second);
 
+/// Throws EINVAL unless the context has DEVX, as the kernel does for one without a user id.
 void require_devx(Context& context);
 
 /// Takes events off the NIC and hands each to the context that owns its object.

@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "softnic/abi/table.h"
+
 namespace peal::softnic::abi::devx {
 
 void require_ok(const Refusal& refusal) {
@@ -117,24 +119,26 @@ void execute(Context& context, const Mailboxes& boxes,
   if (error != 0) refuse(error);
 }
 
+constexpr Row<Opcode, mlx5dv_devx_obj* (*)(const Command&)> kMakers[] = {
+    {Opcode::kCreateCq, create_cq},   {Opcode::kCreateQp, create_qp},
+    {Opcode::kCreateDct, create_dct}, {Opcode::kCreateRmp, create_rmp},
+    {Opcode::kAllocPd, create_pd},
+};
+constexpr Row<Opcode, void (*)(const Command&)> kGeneral[] = {
+    {Opcode::kQueryHcaCap, query_hca_cap},
+    {Opcode::kQueryRoceAddress, query_roce_address},
+    {Opcode::kQueryLag, query_lag},
+    {Opcode::kQueryHcaVportContext, query_hca_vport_context},
+};
+
 mlx5dv_devx_obj* create(Opcode opcode, const Command& command) {
-  switch (opcode) {
-    case Opcode::kCreateCq:
-      return create_cq(command);
-    case Opcode::kCreateQp:
-      return create_qp(command);
-    case Opcode::kCreateDct:
-      return create_dct(command);
-    case Opcode::kCreateRmp:
-      return create_rmp(command);
-    case Opcode::kAllocPd:
-      return create_pd(command);
-    case Opcode::kCreateMkey:
-      // The kernel lets it through, this firmware does not know it: keys come from ibv_reg_mr.
-      fail(CommandStatus::kBadOperation, prm::Syndrome::kUnknownOpcode);
-    default:
-      refuse(EINVAL);
+  // The kernel lets it through, this firmware does not know it: keys come from ibv_reg_mr.
+  if (opcode == Opcode::kCreateMkey) {
+    fail(CommandStatus::kBadOperation, prm::Syndrome::kUnknownOpcode);
   }
+  const auto make = right_of(kMakers, opcode, {});
+  if (make == nullptr) refuse(EINVAL);
+  return make(command);
 }
 
 /// The kernel compares the object a command names with the one behind the handle.
@@ -153,36 +157,18 @@ void query(Opcode opcode, const Command& command, Object& object) {
   refuse(EINVAL);
 }
 
-bool is_transition(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::kRstToInit:
-    case Opcode::kInitToRtr:
-    case Opcode::kRtrToRts:
-    case Opcode::kRtsToRts:
-    case Opcode::kInitToInit:
-    case Opcode::kToError:
-    case Opcode::kToReset:
-      return true;
-    default:
-      return false;
-  }
-}
-
 void modify(Opcode opcode, const Command& command, Object& object) {
   require_same(command, object);
-  if (is_transition(opcode) && object.kind == Kind::kQp)
-    return modify_qp(command, static_cast<QueuePair&>(object));
   if (opcode == Opcode::kModifyCq && object.kind == Kind::kCq)
     return modify_cq(command, static_cast<CompletionQueue&>(object));
-  refuse(EINVAL);
+  if (object.kind != Kind::kQp) refuse(EINVAL);
+  modify_qp(command, static_cast<QueuePair&>(object));
 }
 
 void general(Opcode opcode, const Command& command) {
-  if (opcode == Opcode::kQueryHcaCap) return query_hca_cap(command);
-  if (opcode == Opcode::kQueryRoceAddress) return query_roce_address(command);
-  if (opcode == Opcode::kQueryLag) return query_lag(command);
-  if (opcode == Opcode::kQueryHcaVportContext) return query_hca_vport_context(command);
-  refuse(EINVAL);  // not on the kernel's list for commands without an object
+  const auto answer = right_of(kGeneral, opcode, {});
+  if (answer == nullptr) refuse(EINVAL);  // not on the kernel's list for commands without an object
+  answer(command);
 }
 
 using Handler = void (*)(Opcode, const Command&, Object&);

@@ -4,6 +4,7 @@
 //
 //   wq umem at wq_umem_offset:  receive queue (when there is one) | send queue
 #include "softnic/abi/devx.h"
+#include "softnic/abi/table.h"
 #include "softnic/wire/route.h"
 
 namespace peal::softnic::abi::devx {
@@ -187,26 +188,19 @@ void read_optional(const prm::Reader& context, uint32_t mask, QueuePairAttribute
 struct Transition {
   QpState from;
   QpState to;
+  bool operator==(const Transition&) const = default;
 };
-
-Transition transition_of(Opcode opcode, QpState now) {
-  switch (opcode) {
-    case Opcode::kRstToInit:
-      return {QpState::kReset, QpState::kInit};
-    case Opcode::kInitToInit:
-      return {QpState::kInit, QpState::kInit};
-    case Opcode::kInitToRtr:
-      return {QpState::kInit, QpState::kReadyToReceive};
-    case Opcode::kRtrToRts:
-      return {QpState::kReadyToReceive, QpState::kReadyToSend};
-    case Opcode::kRtsToRts:
-      return {QpState::kReadyToSend, QpState::kReadyToSend};
-    case Opcode::kToError:
-      return {now, QpState::kError};
-    default:
-      return {now, QpState::kReset};
-  }
-}
+constexpr QpState kAnyState = QpState::kSqDrained;  // no queue pair here is in it
+constexpr Transition kNone = {kAnyState, kAnyState};
+constexpr Row<Opcode, Transition> kTransitions[] = {
+    {Opcode::kRstToInit, {QpState::kReset, QpState::kInit}},
+    {Opcode::kInitToInit, {QpState::kInit, QpState::kInit}},
+    {Opcode::kInitToRtr, {QpState::kInit, QpState::kReadyToReceive}},
+    {Opcode::kRtrToRts, {QpState::kReadyToReceive, QpState::kReadyToSend}},
+    {Opcode::kRtsToRts, {QpState::kReadyToSend, QpState::kReadyToSend}},
+    {Opcode::kToError, {kAnyState, QpState::kError}},
+    {Opcode::kToReset, {kAnyState, QpState::kReset}},
+};
 
 void write_attributes(const QueuePairAttributes& now, const prm::Writer& context) {
   context.set(qpc::kState, static_cast<uint32_t>(now.state));
@@ -311,13 +305,15 @@ mlx5dv_devx_obj* create_qp(const Command& command) {
 
 void modify_qp(const Command& command, QueuePair& qp) {
   auto opcode = static_cast<Opcode>(command.in.get(prm::kOpcode));
-  bool bare = opcode == Opcode::kToError || opcode == Opcode::kToReset;
+  const Transition step = right_of(kTransitions, opcode, kNone);
+  if (step == kNone) refuse(EINVAL);
+  const bool bare = step.from == kAnyState;
   require_lengths(command, bare ? prm::kHeaderBytes : prm::kQueueCommandBytes, prm::kHeaderBytes);
   QueuePairAttributes to;
   require_ok(qp.nic->query_qp(qp.number, &to));
-  Transition step = transition_of(opcode, to.state);
+  const QpState from = to.state;
   // Before any field is judged: a command for another state says so whatever it carries.
-  if (step.from != to.state) fail(CommandStatus::kBadQpState, Syndrome::kNic);
+  if (!bare && step.from != from) fail(CommandStatus::kBadQpState, Syndrome::kNic);
   prm::Reader context = command.in.at(prm::create_qp::kContext);
   uint32_t mask = command.in.get(prm::create_qp::kOptionalMask);
   if (opcode == Opcode::kRstToInit) read_init(*qp.nic, context, &to);
@@ -328,7 +324,7 @@ void modify_qp(const Command& command, QueuePair& qp) {
   if (steers && (mask & prm::optional::kLagPort) != 0) read_lag_port(*qp.nic, context, &to);
   if (!bare) check_atomics(*qp.nic, to);
   to.state = step.to;
-  require_ok(qp.nic->modify_qp(qp.number, step.from, to));
+  require_ok(qp.nic->modify_qp(qp.number, from, to));
 }
 
 void query_qp(const Command& command, QueuePair& qp) {

@@ -58,7 +58,7 @@ class MemoryRegion : public Object, public ibv_mr {
   Refusal retire() override { return nic->deregister_memory(number); }
 
   std::shared_ptr<Nic> nic;
-  MemoryKeyConfig config;
+  Key config;
   Use domain, device_memory;
 };
 
@@ -87,7 +87,7 @@ class Uar : public Object, public mlx5dv_devx_uar {
 uint32_t nic_access(const Nic& nic, unsigned access);
 
 /// The region of `pd` that `key` describes, its PD filled in; not yet in the context's table.
-std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, MemoryKeyConfig key);
+std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, Key key);
 
 /// A UAR page attached to the NIC, not yet in the context's table.
 std::unique_ptr<Uar> make_uar(Context& context);

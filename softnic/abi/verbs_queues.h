@@ -24,30 +24,17 @@
 #include "softnic/abi/send_queue.h"
 #include "softnic/abi/shared_queue.h"
 #include "softnic/abi/spin_lock.h"
+#include "softnic/abi/waking_queue.h"
 
 namespace peal::softnic::abi {
 
 class VerbsCq;
 
-/// Events of completion queues that wait to be taken; see verbs_channel.cc.
+/// See verbs_channel.cc.
 class CompletionChannel : public Object, public ibv_comp_channel {
  public:
   CompletionChannel() : Object(Kind::kChannel), ibv_comp_channel{} {}
-
-  /// One more event of `cq`.
-  void push(VerbsCq& cq);
-  /// The queue of the oldest event, or null.
-  VerbsCq* take();
-  /// Drops what waits for `cq`.
-  void forget(VerbsCq& cq);
-
-  FileDescriptor descriptor;  // an eventfd: 1 while something waits, else 0
-
- private:
-  void settle();
-
-  std::mutex mutex_;
-  std::deque<VerbsCq*> waiting_;
+  WakingQueue<VerbsCq*> waiting;  // queues with an event to be taken
 };
 
 /// A completion as ibv_poll_cq reports it, and when it was.
