@@ -210,15 +210,15 @@ TEST(DcEthernet, WithoutGidsTheEthernetAddressLeads) {
       control.run(CreateCq{{.buffer = cq.data(), .log_entries = 4, .ignore_overrun = true}}).number;
   const uint32_t key =
       control
-          .register_memory(
-              {.pd = pd, .access = kEverything, .bytes = 4096, .memory = memory.data()})
+          .run(RegisterMemory{
+              {.pd = pd, .access = kEverything, .bytes = 4096, .memory = memory.data()}})
           .number;
   const uint32_t target = control
-                              .create_dc_target({.pd = pd,
-                                                 .receive_cq = cqn,
-                                                 .access = kRemoteWrite,
-                                                 .network = Network::kRoceV2,
-                                                 .dc_access_key = kDcKey})
+                              .run(CreateDcTarget{{.pd = pd,
+                                                   .receive_cq = cqn,
+                                                   .access = kRemoteWrite,
+                                                   .network = Network::kRoceV2,
+                                                   .dc_access_key = kDcKey}})
                               .number;
   QueuePairConfig config;
   config.service = Service::kDcInitiator;

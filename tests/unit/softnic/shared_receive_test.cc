@@ -47,11 +47,12 @@ class SharedReceive : public ::testing::Test {
     cqn = control
               .run(CreateCq{{.buffer = cq_memory.data(), .log_entries = 4, .ignore_overrun = true}})
               .number;
-    memory_key =
-        control
-            .register_memory(
-                {.pd = pd, .access = kLocalWrite, .bytes = memory.bytes(), .memory = memory.data()})
-            .number;
+    memory_key = control
+                     .run(RegisterMemory{{.pd = pd,
+                                          .access = kLocalWrite,
+                                          .bytes = memory.bytes(),
+                                          .memory = memory.data()}})
+                     .number;
     srqn = control.run(CreateSrq{config()}).number;
     ASSERT_NE(srqn, 0u);
     for (uint32_t i = 0; i < kEntries; ++i) link(i, (i + 1) % kEntries);
@@ -342,8 +343,8 @@ class TargetStreams : public SharedReceive, public ::testing::WithParamInterface
   }
   uint32_t make_target() {
     return control
-        .create_dc_target(
-            {.pd = pd, .shared_receive_queue = srqn, .receive_cq = cqn, .dc_access_key = 1})
+        .run(CreateDcTarget{
+            {.pd = pd, .shared_receive_queue = srqn, .receive_cq = cqn, .dc_access_key = 1}})
         .number;
   }
   /// Half `half` of initiator `source`'s message of 64 bytes, which are those from `source` on.
