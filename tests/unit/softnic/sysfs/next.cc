@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One of two libraries for softnic_sysfs_test: the first one asks for the next `peal_order`.
+// One of two libraries for sysfs_test: the first one asks for the next `peal_order`.
 #include <dlfcn.h>
 
 extern "C" {
