@@ -30,10 +30,22 @@ void require_lengths(const Command& command, size_t in, size_t out) {
   if (command.out.size() < out) fail(CommandStatus::kBadOutputLength, prm::Syndrome::kLength);
 }
 
+Object& required(const Command& command, Kind kind, uint32_t number) {
+  constexpr Row<Kind, prm::Syndrome> kUnknown[] = {
+      {Kind::kUmem, prm::Syndrome::kUnknownUmem},
+      {Kind::kUar, prm::Syndrome::kUarPage},
+      {Kind::kPd, prm::Syndrome::kProtectionDomain},
+      {Kind::kCq, prm::Syndrome::kCompletionQueue},
+      {Kind::kSrq, prm::Syndrome::kSharedReceiveQueue},
+  };
+  Object* found = command.context.find(kind, number);
+  if (found == nullptr)
+    fail(CommandStatus::kBadResource, right_of(kUnknown, kind, prm::Syndrome::kNic));
+  return *found;
+}
+
 Umem& umem_of(const Command& command, uint32_t id) {
-  Object* found = command.context.find(Kind::kUmem, id);
-  if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kUnknownUmem);
-  return *static_cast<Umem*>(found);
+  return static_cast<Umem&>(required(command, Kind::kUmem, id));
 }
 
 std::byte* slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment) {
@@ -53,28 +65,9 @@ std::byte* queue_slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64
   return start;
 }
 
-Object& required_uar(const Command& command, uint32_t page) {
-  Object* found = command.context.find(Kind::kUar, page);
-  if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kUarPage);
-  return *found;
-}
-
-Pd& required_pd(const Command& command, uint32_t pdn) {
-  Object* found = command.context.find(Kind::kPd, pdn);
-  if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kProtectionDomain);
-  return *static_cast<Pd*>(found);
-}
-
-Object& required_cq(const Command& command, uint32_t cqn) {
-  Object* found = command.context.find(Kind::kCq, cqn);
-  if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kCompletionQueue);
-  return *found;
-}
-
-Object& required_srq(const Command& command, uint32_t srqn) {
-  Object* found = command.context.find(Kind::kSrq, srqn);
-  if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kSharedReceiveQueue);
-  return *found;
+mlx5::DoorbellRecord* doorbell_record(const Umem& umem, uint64_t offset) {
+  return reinterpret_cast<mlx5::DoorbellRecord*>(
+      slice(umem, offset, sizeof(mlx5::DoorbellRecord), alignof(mlx5::DoorbellRecord)));
 }
 
 mlx5dv_devx_obj* create_pd(const Command& command) {

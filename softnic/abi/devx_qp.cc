@@ -278,29 +278,26 @@ mlx5dv_devx_obj* create_qp(const Command& command) {
   config.user_index = context.get(qpc::kUserIndex);
   Umem& buffer = place_queues(command, context, &config);
   Umem& doorbell = umem_of(command, context.get(qpc::kDoorbellUmemId));
-  config.doorbell = reinterpret_cast<mlx5::DoorbellRecord*>(
-      slice(doorbell, context.wide(qpc::kDoorbellOffset), sizeof(mlx5::DoorbellRecord), 8));
+  config.doorbell = doorbell_record(doorbell, context.wide(qpc::kDoorbellOffset));
 
-  qp->uar = Use(required_uar(command, config.uar_page));
-  qp->pd = Use(required_pd(command, config.pd));
+  qp->uar = Use(required(command, Kind::kUar, config.uar_page));
+  qp->pd = Use(required(command, Kind::kPd, config.pd));
   if (config.send_buffer != nullptr) {
     config.send_cq = context.get(qpc::kSendCq);
-    qp->send_cq = Use(required_cq(command, config.send_cq));
+    qp->send_cq = Use(required(command, Kind::kCq, config.send_cq));
   }
   if (context.get(qpc::kRqType) != qpc::kZeroSizeRq) {
     config.receive_cq = context.get(qpc::kReceiveCq);
-    qp->receive_cq = Use(required_cq(command, config.receive_cq));
+    qp->receive_cq = Use(required(command, Kind::kCq, config.receive_cq));
   }
   if (context.get(qpc::kRqType) == qpc::kSharedRq) {
     config.shared_receive_queue = context.get(qpc::kSrqn);
-    qp->shared_receive_queue = Use(required_srq(command, config.shared_receive_queue));
+    qp->shared_receive_queue = Use(required(command, Kind::kSrq, config.shared_receive_queue));
   }
   qp->buffer_umem = Use(buffer);
   qp->doorbell_umem = Use(doorbell);
   qp->number = require_ok(command.context.nic().create_qp(config));
-  qp->owner = &command.context;
-  qp->object = qp.get();
-  return command.context.adopt(std::move(qp));
+  return hand_out(command, std::move(qp));
 }
 
 void modify_qp(const Command& command, QueuePair& qp) {

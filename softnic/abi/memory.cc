@@ -182,8 +182,7 @@ std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, Key key) {
   auto& domain = *static_cast<Pd*>(pd);
   Context& context = Context::of(pd->context);
   key.pd = domain.pdn;
-  auto region = std::make_unique<MemoryRegion>();
-  region->nic = context.shared_nic();
+  auto region = std::make_unique<MemoryRegion>(context.shared_nic());
   region->number = require(context.nic().register_memory(key));
   region->config = key;
   region->domain = Use(domain);

@@ -325,6 +325,11 @@ PEAL_HD const Key* find_key(const Port& port, uint32_t number) {
   return find_key(port.keys, port.key_count, number);
 }
 
+/// The key is of that domain and grants all of `access`; false for none.
+PEAL_HD bool grants(const Key* key, uint32_t pd, uint32_t access) {
+  return key != nullptr && key->pd == pd && (key->access & access) == access;
+}
+
 /// Where [address, address + bytes) of the key lies in memory; null when not all of it is covered.
 PEAL_HD std::byte* locate(const Key& key, uint64_t address, uint64_t bytes) {
   const uint64_t offset = address - key.iova;  // wraps to huge when below
