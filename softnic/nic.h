@@ -47,7 +47,9 @@ class Nic {
   const Router& router() const;
 
   Created allocate_pd() { return run(AllocatePd{}); }
-  Refusal free_pd(uint32_t pd) { return run(FreePd{pd}); }  // refused (busy) while keys or queues use it
+  Refusal free_pd(uint32_t pd) {
+    return run(FreePd{pd});
+  }  // refused (busy) while keys or queues use it
 
   /// Asked for each range before it is first registered or used as a queue. True when it is a
   /// GPU's and the engine runs there: then only it can tell whether the range is valid. False for
@@ -76,7 +78,9 @@ class Nic {
 
   /// Without a buffer it is a number for objects that must name a CQ and complete nothing there.
   Created create_cq(const CompletionQueueConfig& config) { return run(CreateCq{config}); }
-  Refusal destroy_cq(uint32_t cqn) { return run(DestroyCq{cqn}); }  // busy while a queue pair uses it
+  Refusal destroy_cq(uint32_t cqn) {
+    return run(DestroyCq{cqn});
+  }  // busy while a queue pair uses it
   /// CQEs ever written; 0 for an unknown cq.
   uint64_t cq_produced(uint32_t cqn) const { return run(CqProduced{cqn}).produced; }
 

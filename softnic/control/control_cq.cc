@@ -84,8 +84,7 @@ Refusal Control::arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
   const Runner::Pause pause(runner_);
   CompletionQueue* cq = find_cq(tables_.port, cqn);
   if (cq == nullptr) return refused(CommandStatus::kBadResource, "unknown cqn");
-  if (cq->collapsed)
-    return refused(CommandStatus::kBadParameter, "a collapsed CQ has no events");
+  if (cq->collapsed) return refused(CommandStatus::kBadParameter, "a collapsed CQ has no events");
   const Arm arm = solicited_only && cq->armed != Arm::kAny ? Arm::kSolicitedOnly : Arm::kAny;
   if (cq->armed == Arm::kNothing) armed_.push_back({cqn, &listener});
   cq->armed = entry_waits(*cq, consumed, arm) ? Arm::kNothing : arm;

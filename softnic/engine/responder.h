@@ -42,12 +42,11 @@ PEAL_HD bool responds(QpState state) {
 }
 PEAL_HD bool responds(const QueuePair& qp) { return responds(qp.state); }
 
-/// What a queue pair lets its peer do, as Access bits.
-PEAL_HD uint32_t rights_of(const QueuePairAttributes& attributes) {
-  uint32_t access = attributes.access;
-  if (!attributes.responder_depth_valid) access &= ~uint32_t{kRemoteRead | kRemoteAtomic};
-  if (attributes.atomic_mode == 0) access &= ~uint32_t{kRemoteAtomic};
-  return access;
+/// A queue pair lets its peer do what needs `right`, one Access bit or 0.
+PEAL_HD bool allows(const QueuePairAttributes& mine, uint32_t right) {
+  if ((mine.access & right) != right) return false;
+  if (right == kRemoteAtomic && mine.atomic_mode == 0) return false;
+  return (right & (kRemoteRead | kRemoteAtomic)) == 0 || mine.responder_depth_valid;
 }
 
 /// A queue pair with these attributes hears requests of `qpn` at `lid`.
@@ -231,7 +230,7 @@ PEAL_HD Answer respond(Port& port, QueuePair& qp, const Arrival& arrival, const 
   const bool atomic = right == kRemoteAtomic;
   const bool brings = brings_data(packet.opcode);
   const bool sends = is_send(packet.opcode);
-  if ((right == 0 && !sends) || (rights_of(qp.attributes) & right) != right) {
+  if ((right == 0 && !sends) || !allows(qp.attributes, right)) {
     return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
   }
   if (packet.total > kWholeSegment || packet.offset > packet.total ||

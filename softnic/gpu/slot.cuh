@@ -62,7 +62,9 @@ __device__ inline QueuePair* find_peer(const EngineArguments& a, const Slot& s, 
   view->peer_keys = port->keys;
   view->peer_key_count = port->key_count;
   view->peer_pd = peer->pd;
-  view->peer_access = rights_of(theirs);
+  view->peer_access = (allows(theirs, kRemoteWrite) ? uint32_t{kRemoteWrite} : 0) |
+                      (allows(theirs, kRemoteRead) ? uint32_t{kRemoteRead} : 0) |
+                      (allows(theirs, kRemoteAtomic) ? uint32_t{kRemoteAtomic} : 0);
   view->log_max_message = mine.log_max_message;
   return peer;
 }
