@@ -14,15 +14,8 @@ namespace peal {
 namespace {
 
 const char* name_of(Route route) {
-  switch (route) {
-    case Route::kP2p:
-      return "p2p";
-    case Route::kProxy:
-      return "proxy";
-    case Route::kIbgda:
-      break;
-  }
-  return "ibgda";
+  constexpr const char* kNames[] = {"p2p", "ibgda", "proxy"};
+  return kNames[static_cast<size_t>(route)];
 }
 
 // What a PE found, as it travels.
@@ -33,14 +26,8 @@ struct Finding {
 
 // Why P2P is not even tried.
 std::string not_tried(const RouteOptions& options) {
-  switch (options.asked) {
-    case TransportKind::kIbgda:
-      return "PEAL_TRANSPORT=ibgda";
-    case TransportKind::kProxy:
-      return "PEAL_TRANSPORT=proxy";
-    default:
-      return "PEAL_TRANSPORT=auto, kernels on a CPU";
-  }
+  if (options.asked == TransportKind::kAuto) return "PEAL_TRANSPORT=auto, kernels on a CPU";
+  return std::string("PEAL_TRANSPORT=") + name_of(options.by_nic());
 }
 
 }  // namespace
@@ -83,8 +70,8 @@ Routes::Routes(const Reachable& reachable, const RouteOptions& options)
 }
 
 const char* Routes::name() const {
-  const bool p2p = std::find(routes_.begin(), routes_.end(), Route::kP2p) != routes_.end();
-  const bool nic = std::find(routes_.begin(), routes_.end(), by_nic_) != routes_.end();
+  const bool p2p = std::ranges::find(routes_, Route::kP2p) != routes_.end();
+  const bool nic = std::ranges::find(routes_, by_nic_) != routes_.end();
   if (p2p && nic) return by_nic_ == Route::kProxy ? "p2p+proxy" : "p2p+ibgda";
   return name_of(p2p ? Route::kP2p : by_nic_);
 }

@@ -75,8 +75,7 @@ class Routes {
   Routes(const Reachable& reachable, const RouteOptions& options);
 
   Route to(int pe) const { return routes_[static_cast<size_t>(pe)]; }
-  /// How this PE's NIC is reached, if it comes to that. The other end of a queue may be another
-  /// kind.
+  /// Who carries work requests to this PE's NIC. At the other end of a queue it may be another.
   Route by_nic() const { return by_nic_; }
   /// "p2p", "ibgda", "proxy", "p2p+ibgda", "p2p+proxy": this PE's.
   const char* name() const;

@@ -259,10 +259,10 @@ void* Runtime::align(size_t alignment, size_t bytes) {
 void Runtime::free(void* pointer) { parts_->heap->free(pointer); }
 
 void Runtime::copy_in(void* symmetric, const void* host, size_t bytes) {
-  parts_->heap->backing().copy_in(static_cast<std::byte*>(symmetric), host, bytes);
+  parts_->heap->backing().copy_in(symmetric, host, bytes);
 }
 void Runtime::copy_out(void* host, const void* symmetric, size_t bytes) const {
-  parts_->heap->backing().copy_out(host, static_cast<const std::byte*>(symmetric), bytes);
+  parts_->heap->backing().copy_out(host, symmetric, bytes);
 }
 
 void Runtime::register_window(void* address, size_t bytes) {

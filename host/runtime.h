@@ -182,7 +182,7 @@ class Runtime {
   /// contexts made later are not concerned. `reason` is cut after 1000 bytes.
   void abort(std::string_view reason);
 
-  /// The same for one context (its value, or the default one) and its like on all PEs.
+  /// The same for one context (its value, or the default one) on all PEs.
   void abort(const ContextFields& context, std::string_view reason);
 
   /// For reports: "p2p", "ibgda", "proxy", "p2p+ibgda" or "p2p+proxy", and "softnic-cpu",

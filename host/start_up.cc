@@ -106,15 +106,8 @@ std::string describe_rails(const Rails& rails, const Config& config) {
 std::string nic_name(const Rails* rails, const P2p* p2p, const Gpu* gpu) {
   if (rails != nullptr) return rails->model();
   if (gpu == nullptr) return "shared-memory";
-  switch (p2p->link()) {
-    case P2p::Link::kNvlink:
-      return "nvlink";
-    case P2p::Link::kPcie:
-      return "pcie";
-    case P2p::Link::kNone:
-      break;
-  }
-  return "none";
+  constexpr const char* kLinks[] = {"none", "nvlink", "pcie"};
+  return kLinks[static_cast<size_t>(p2p->link())];
 }
 
 }  // namespace peal

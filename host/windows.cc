@@ -35,8 +35,7 @@ struct Part {
 struct Windows::Known {
   std::vector<nic::MemoryRegion> regions;
   RailKeys lkeys{};
-  RailKeys rkeys{};
-  RailKeys word_rkeys{};
+  Part part{};
 };
 
 // Where a NIC knows a window it begins where its page does; what lies before `address` the NIC
@@ -99,8 +98,8 @@ Windows::Known Windows::registered(std::byte* address, size_t bytes, bool words)
     for (uint32_t rail = 0; rail < rails.count(); ++rail) {
       if (rails.nic_of(rail) != i) continue;
       known.lkeys[rail] = lkey;
-      known.rkeys[rail] = rkey;
-      known.word_rkeys[rail] = word_rkey;
+      known.part.rkeys[rail] = rkey;
+      known.part.word_rkeys[rail] = word_rkey;
     }
   }
   return known;
@@ -131,7 +130,7 @@ void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
   const std::vector<Part> all = gather_together(bootstrap_, [&] {
     known = registered(address, bytes, true);
     keep_wanted(memory, bytes);
-    return Part{known.rkeys, known.word_rkeys};
+    return known.part;
   });
   std::vector<Be32> rkeys;
   std::vector<Be32> word_rkeys;
@@ -144,9 +143,11 @@ void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
   const uint64_t first = first_offset(address);
   for (std::byte*& begin : memory.direct) begin = begin == nullptr ? nullptr : begin - first;
   together(bootstrap_, [&] {
-    tables_.add(window_of(address, bytes, known),
-                {.rkeys = rkeys, .word_rkeys = word_rkeys, .direct = memory.direct});
+    tables_.fill(window_of(address, bytes, known),
+                 {.rkeys = rkeys, .word_rkeys = word_rkeys, .direct = memory.direct});
   });
+  // Only now: where one PE fails none shows its kernels a window whose registrations end here.
+  together(bootstrap_, [&] { tables_.publish(); });
   std::ranges::move(known.regions, std::back_inserter(regions_));
   mapped_.push_back(std::move(memory));
 }
@@ -163,7 +164,8 @@ void Windows::add_local(std::byte* address, size_t bytes) {
     pinned_.push_back(pin(transports_.gpu, address, bytes));
   }
   Known known = registered(address, bytes, false);
-  tables_.add(window_of(address, bytes, known), {});
+  tables_.fill(window_of(address, bytes, known), {});
+  tables_.publish();
   std::ranges::move(known.regions, std::back_inserter(regions_));
 }
 

@@ -13,42 +13,31 @@ namespace peal {
 namespace {
 
 const char* opcode_name(uint8_t opcode) {
-  switch (static_cast<mlx5::Opcode>(opcode)) {
-    case mlx5::Opcode::kNop:
-      return "NOP";
-    case mlx5::Opcode::kRdmaWrite:
-      return "RDMA_WRITE";
-    case mlx5::Opcode::kRdmaWriteImm:
-      return "RDMA_WRITE_IMM";
-    case mlx5::Opcode::kRdmaRead:
-      return "RDMA_READ";
-    case mlx5::Opcode::kAtomicCompareSwap:
-      return "ATOMIC_CS";
-    case mlx5::Opcode::kAtomicFetchAdd:
-      return "ATOMIC_FA";
-    case mlx5::Opcode::kAtomicMaskedCompareSwap:
-      return "ATOMIC_MASKED_CS";
-    case mlx5::Opcode::kAtomicMaskedFetchAdd:
-      return "ATOMIC_MASKED_FA";
-    case mlx5::Opcode::kDump:
-      return "DUMP";
-    default:
-      return "operation";
+  using mlx5::Opcode;
+  static constexpr std::pair<Opcode, const char*> kNames[] = {
+      {Opcode::kNop, "NOP"},
+      {Opcode::kRdmaWrite, "RDMA_WRITE"},
+      {Opcode::kRdmaWriteImm, "RDMA_WRITE_IMM"},
+      {Opcode::kRdmaRead, "RDMA_READ"},
+      {Opcode::kAtomicCompareSwap, "ATOMIC_CS"},
+      {Opcode::kAtomicFetchAdd, "ATOMIC_FA"},
+      {Opcode::kAtomicMaskedCompareSwap, "ATOMIC_MASKED_CS"},
+      {Opcode::kAtomicMaskedFetchAdd, "ATOMIC_MASKED_FA"},
+      {Opcode::kDump, "DUMP"}};
+  for (const auto& [known, name] : kNames) {
+    if (known == static_cast<Opcode>(opcode)) return name;
   }
+  return "operation";
 }
 
 /// The newest completion, which names the WQE by the low 16 bits of its index.
 std::string describe_cqe(uint32_t counter_and_opcode) {
   const uint32_t wqe = counter_and_opcode >> 16;
-  switch (static_cast<mlx5::CqeOpcode>((counter_and_opcode >> 4) & 0xf)) {
-    case mlx5::CqeOpcode::kInvalid:
-      return "none";
-    case mlx5::CqeOpcode::kRequesterError:
-    case mlx5::CqeOpcode::kResponderError:
-      return fmt::format("error of {}", wqe);
-    default:
-      return fmt::format("{}", wqe);
-  }
+  const auto opcode = static_cast<mlx5::CqeOpcode>((counter_and_opcode >> 4) & 0xf);
+  if (opcode == mlx5::CqeOpcode::kInvalid) return "none";
+  const bool failed =
+      opcode == mlx5::CqeOpcode::kRequesterError || opcode == mlx5::CqeOpcode::kResponderError;
+  return fmt::format("{}{}", failed ? "error of " : "", wqe);
 }
 
 Failure describe(const mlx5::SendQueue& q, int queue, const std::string& nic) {

@@ -38,8 +38,8 @@ class ContextTable {
   /// Null where there is none.
   std::shared_ptr<ContextOwner> at(uint32_t slot) const;
 
-  /// Calls `visit` with each context there is, with the lock held: a visit keeps a context that its
-  /// user drops meanwhile from ending, and whoever looks at the slots next waits until it has.
+  /// Calls `visit` with each context there is, with the lock held. A context that its user drops
+  /// meanwhile is destroyed after its visit, still under the lock: the next caller finds it gone.
   template <class Visit>
   void for_each(Visit&& visit) const {
     const std::lock_guard lock(mutex_);

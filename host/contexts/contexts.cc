@@ -17,13 +17,6 @@
 #include "host/job/together.h"
 
 namespace peal {
-namespace {
-
-uint64_t nanoseconds(std::chrono::microseconds t) {
-  return static_cast<uint64_t>(std::chrono::nanoseconds(t).count());
-}
-
-}  // namespace
 
 // What a PE would make a context of, and the context slots it still uses.
 struct Contexts::Offer {
@@ -118,7 +111,9 @@ Contexts::Name Contexts::agree(const QueueShape& shape, Reach reach) {
 QueueWiring Contexts::wiring(const Name& name, const ContextOptions& options) const {
   ContextWords& words = parts_.table.words(name.slot);
   const Config& config = parts_.config;
-  return {.timeout_ns = nanoseconds(options.timeout.count() < 0 ? config.timeout : options.timeout),
+  const std::chrono::nanoseconds timeout =
+      options.timeout.count() < 0 ? config.timeout : options.timeout;
+  return {.timeout_ns = static_cast<uint64_t>(timeout.count()),
           .stop = &words.stop,
           .alarm = &words.alarm,
           .requests = parts_.table.requests(name.slot),

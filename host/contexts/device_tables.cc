@@ -18,15 +18,6 @@ static_assert(kStates % alignof(ContextState) == 0 && kKeys % alignof(std::byte*
 // One window's, rounded up so that the addresses behind all of them are aligned.
 size_t key_bytes(size_t keys) { return (keys + 1) / 2 * 2 * sizeof(Be32); }
 
-template <class T>
-const std::byte* bytes_at(const T* data) {
-  return reinterpret_cast<const std::byte*>(data);
-}
-template <class T>
-std::byte* bytes_at(T* data) {
-  return reinterpret_cast<std::byte*>(data);
-}
-
 }  // namespace
 
 size_t DeviceTables::bytes(const Extent& extent) {
@@ -67,27 +58,32 @@ void DeviceTables::check_room() const {
        "register: {} windows are in use already, which is all there are", kMaxWindows);
 }
 
-void DeviceTables::add(Window window, const Reached& reached) {
+void DeviceTables::fill(Window window, const Reached& reached) {
   check_room();
   const auto fill = [&](auto* entries, const auto& values) {
-    memory_.copy_in(bytes_at(entries), values.data(), values.size_bytes());
+    memory_.copy_in(entries, values.data(), values.size_bytes());
     return values.empty() ? nullptr : entries;
   };
   window.rkeys = fill(rkeys(count_), reached.rkeys);
   window.word_rkeys = fill(word_rkeys(count_), reached.word_rkeys);
   window.direct = fill(direct(count_), reached.direct);
   auto* const table = reinterpret_cast<WindowTable*>(memory_.address());
-  memory_.copy_in(bytes_at(&table->window[count_]), &window, sizeof(window));
+  memory_.copy_in(&table->window[count_], &window, sizeof(window));
   if (count_ == 0) keep_heap(window, reached.direct);
+}
+
+// Kernels look at windows below the count only.
+void DeviceTables::publish() {
+  auto* const table = reinterpret_cast<WindowTable*>(memory_.address());
+  memory_.store_word(&table->count, count_ + 1);
   ++count_;
-  memory_.store_word(&table->count, count_);  // last: kernels look at windows below it only
 }
 
 DeviceTables::HeapKeys DeviceTables::heap_keys() const {
   const size_t count = rails_ * n_pes_;
   HeapKeys keys{std::vector<Be32>(count), std::vector<Be32>(count)};
-  memory_.copy_out(keys.payload.data(), bytes_at(rkeys(0)), count * sizeof(Be32));
-  memory_.copy_out(keys.words.data(), bytes_at(word_rkeys(0)), count * sizeof(Be32));
+  memory_.copy_out(keys.payload.data(), rkeys(0), count * sizeof(Be32));
+  memory_.copy_out(keys.words.data(), word_rkeys(0), count * sizeof(Be32));
   return keys;
 }
 
@@ -105,36 +101,36 @@ void DeviceTables::leave_out(std::span<const int> masked, std::span<const int> l
   std::byte* const nowhere = nullptr;
   for (const int pe : masked) {
     for (uint32_t window = 0; window < count_; ++window) {
-      memory_.copy_in(bytes_at(direct(window) + pe), &nowhere, sizeof(nowhere));
+      memory_.copy_in(direct(window) + pe, &nowhere, sizeof(nowhere));
     }
     const int64_t near = int64_t{pe} - fields_.near_first;
     if (near >= 0 && near < kNearPes) fields_.near[near] = nullptr;
   }
-  memory_.copy_in(bytes_at(survivors()), live.data(), live.size_bytes());
+  memory_.copy_in(survivors(), live.data(), live.size_bytes());
 }
 
 void DeviceTables::keep_survivors(uint32_t slot, uint32_t rank, uint32_t count) const {
   const Survivors left{survivors(), count, rank};
-  memory_.copy_in(bytes_at(&state(slot)->survivors), &left, sizeof(left));
+  memory_.copy_in(&state(slot)->survivors, &left, sizeof(left));
 }
 
 void DeviceTables::reset_state(uint32_t slot, uint32_t* alarm) {
   memory_.zero(kStates + slot * sizeof(ContextState), sizeof(ContextState));
-  memory_.copy_in(bytes_at(&state(slot)->alarm), &alarm, sizeof(alarm));
+  memory_.copy_in(&state(slot)->alarm, &alarm, sizeof(alarm));
 }
 
 void DeviceTables::keep_fields(uint32_t slot, const ContextFields& fields) const {
-  memory_.copy_in(bytes_at(&state(slot)->fields), &fields, sizeof(fields));
+  memory_.copy_in(&state(slot)->fields, &fields, sizeof(fields));
 }
 
 UsageError DeviceTables::usage(uint32_t slot) const {
   const UsageError* const error = &state(slot)->usage;
   UsageError copy{};
-  // The kernel writes the status last: what is copied after it was seen is the whole record. Its
-  // first two words are others' to try still.
+  // The kernel writes the status last: what is copied after it was seen is the whole record.
+  // The two words in front of it kernels may still exchange: they are not copied.
   copy.status = memory_.load_word(&error->status);
   if (copy.status != 0) {
-    memory_.copy_out(&copy.pe, bytes_at(&error->pe), sizeof(copy) - offsetof(UsageError, pe));
+    memory_.copy_out(&copy.pe, &error->pe, sizeof(copy) - offsetof(UsageError, pe));
   }
   return copy;
 }
@@ -151,7 +147,7 @@ uint64_t DeviceTables::sync_epoch(uint32_t slot) const {
 }
 
 void DeviceTables::set_sync_epoch(uint32_t slot, uint64_t epoch) {
-  memory_.copy_in(bytes_at(&state(slot)->sync_epoch), &epoch, sizeof(epoch));
+  memory_.copy_in(&state(slot)->sync_epoch, &epoch, sizeof(epoch));
 }
 
 }  // namespace peal

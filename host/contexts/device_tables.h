@@ -50,8 +50,11 @@ class DeviceTables {
     std::span<const Be32> word_rkeys;  // for words; as many as rkeys
     std::span<std::byte* const> direct;
   };
-  /// Publishes one window more. What `window` says of `reached` does not matter.
-  void add(Window window, const Reached& reached);
+  /// Writes down one window more, in the place of one that was written and not published. What
+  /// `window` says of `reached` does not matter.
+  void fill(Window window, const Reached& reached);
+  /// Shows kernels the window that fill() was told of last.
+  void publish();
   uint32_t window_count() const { return count_; }
   /// The keys of window 0, the heap, [rails][n_pes].
   struct HeapKeys {
@@ -60,7 +63,7 @@ class DeviceTables {
   };
   HeapKeys heap_keys() const;
   /// What every context says of the windows: the table, and a copy of window 0, the heap, which
-  /// add() was told of first. Everything else is zero.
+  /// fill() was told of first. Everything else is zero.
   const ContextFields& fields() const { return fields_; }
 
   /// Shows `masked` nowhere any more, and the PEs of `live` as those that barriers are among.

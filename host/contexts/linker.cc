@@ -50,29 +50,17 @@ Linker::Linker(LiveGroup& group, ContextTable& contexts, Prover& prover, std::sh
       thread_([this] { run(); }) {}
 
 void Linker::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_all();
+  change([this] { ending_ = true; });
   if (thread_.joinable()) thread_.join();
 }
 
 void Linker::expect(uint32_t slot, uint32_t links) {
   to_come_[slot] = links;
-  {
-    const std::lock_guard lock(mutex_);
-    expecting_ = true;
-  }
-  changed_.notify_all();
+  change([this] { expecting_ = true; });
 }
 
 void Linker::deliver(Message message) {
-  {
-    const std::lock_guard lock(mutex_);
-    inbox_.push_back(std::move(message));
-  }
-  changed_.notify_all();
+  change([&] { inbox_.push_back(std::move(message)); });
 }
 
 void Linker::forget() {
@@ -186,8 +174,7 @@ void Linker::make(ContextOwner& context, const Name& link) {
   const std::vector<Endpoint> ends = context.links()->make(link.peer());
   for (size_t first = 0; first < ends.size(); first += kMostEnds) {
     const auto part = std::span(ends).subspan(first, std::min(kMostEnds, ends.size() - first));
-    const auto bytes = std::as_bytes(part);
-    send(link, Step::kEnds, static_cast<uint32_t>(first), {bytes.begin(), bytes.end()});
+    send(link, Step::kEnds, static_cast<uint32_t>(first), std::as_bytes(part));
   }
 }
 
@@ -290,8 +277,7 @@ void Linker::refuse(ContextOwner& context, const Name& link, const std::string& 
 }
 
 void Linker::send_refusal(const Name& link, const std::string& why) {
-  const auto bytes = std::as_bytes(std::span(why));
-  send(link, Step::kRefused, 0, {bytes.begin(), bytes.end()});
+  send(link, Step::kRefused, 0, std::as_bytes(std::span(why)));
 }
 
 // The other end has refused it and says why: its failure is nearer to the cause than what would
@@ -320,10 +306,10 @@ void Linker::fail(ContextOwner& context, const Name& link, const std::string& wh
   context.fail_link(link.peer(), failure);
 }
 
-void Linker::send(const Name& link, Step step, uint32_t first, std::vector<std::byte> payload) {
-  payload.resize(std::min(payload.size(), Channel::kMaxPayload));
-  waiting_.push_back(
-      {link, static_cast<uint64_t>(step) | uint64_t{first} << 8, std::move(payload)});
+void Linker::send(const Name& link, Step step, uint32_t first, std::span<const std::byte> payload) {
+  const auto sent = payload.first(std::min(payload.size(), Channel::kMaxPayload));
+  const uint64_t what = static_cast<uint64_t>(step) | uint64_t{first} << 8;
+  waiting_.push_back({link, what, {sent.begin(), sent.end()}});
   send_what_waits();
 }
 

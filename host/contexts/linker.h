@@ -22,6 +22,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -86,6 +87,13 @@ class Linker {
   };
   using Owner = std::shared_ptr<ContextOwner>;
 
+  /// What the thread sleeps for.
+  template <class Edit>
+  void change(const Edit& edit) {
+    const std::lock_guard lock(mutex_);
+    edit();
+    changed_.notify_all();
+  }
   void run();
   void round(std::vector<Message> news);
   std::vector<Name> requested();
@@ -105,7 +113,7 @@ class Linker {
   void refuse(ContextOwner& context, const Name& link, const std::string& why);
   void send_refusal(const Name& link, const std::string& why);
   void fail(ContextOwner& context, const Name& link, const std::string& why);
-  void send(const Name& link, Step step, uint32_t first, std::vector<std::byte> payload);
+  void send(const Name& link, Step step, uint32_t first, std::span<const std::byte> payload);
   void send_what_waits();
 
   LiveGroup& group_;

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <iterator>
+#include <list>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -106,16 +106,19 @@ Prover::Proof::Proof(Prover& prover, Queues& queues, std::vector<uint32_t> chose
       queues_(queues),
       peer_(chosen.front() % queues.n_pes()),
       left_(std::move(chosen)),
-      time_(time) {}
+      end_(Clock::now() + time) {}
 
 Prover::Proof::~Proof() {
   if (round_) prover_.give_back_cells(peer_);
 }
 
-bool Prover::Proof::begin() {
-  if (!prover_.take_cells(peer_)) return false;
-  end_ = Clock::now() + time_;
-  begin_round();
+// True when it never will have its turn.
+bool Prover::Proof::no_turn() {
+  if (Clock::now() < end_) return false;
+  using Result = SelfTestResult;
+  for (const uint32_t index : left_) {
+    failed_.push_back({index, peer_, Result::Step::kPut, Result::Kind::kNoTurn, 0, 0});
+  }
   return true;
 }
 
@@ -127,7 +130,10 @@ void Prover::Proof::begin_round() {
 }
 
 bool Prover::Proof::advance() {
-  if (!round_ && !begin()) return false;
+  if (!round_) {
+    if (!prover_.take_cells(peer_)) return no_turn();
+    begin_round();
+  }
   if (!round_->advance()) {
     if (Clock::now() < end_) return false;
     round_->give_up();
@@ -143,16 +149,17 @@ void Prover::prove_together(Queues& queues, const std::vector<uint32_t>& chosen)
   auto failure = failure_of([&] {
     std::map<uint32_t, std::vector<uint32_t>> by_peer;
     for (const uint32_t index : chosen) by_peer[index % queues.n_pes()].push_back(index);
-    std::deque<Proof> proofs;
+    std::list<Proof> running;
     for (auto& [peer, indices] : by_peer) {
-      proofs.emplace_back(*this, queues, std::move(indices), time_);
+      running.emplace_back(*this, queues, std::move(indices), time_);
     }
-    std::vector<Proof*> running;
-    for (Proof& proof : proofs) running.push_back(&proof);
     for (Patience patience(kLongestNap); !running.empty(); patience.after(false)) {
-      std::erase_if(running, [](Proof* proof) { return proof->advance(); });
+      std::erase_if(running, [&failed](Proof& proof) {
+        if (!proof.advance()) return false;
+        std::ranges::copy(proof.failed(), std::back_inserter(failed));
+        return true;
+      });
     }
-    for (const Proof& proof : proofs) std::ranges::copy(proof.failed(), std::back_inserter(failed));
   });
   std::ranges::stable_sort(failed, {}, distance_from_cause);
   StepOutcome mine = failure ? failure->distance : kStepTaken;

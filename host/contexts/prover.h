@@ -37,7 +37,8 @@ class Prover {
   /// The test of queues that all belong to one link.
   class Proof {
    public:
-    /// `queues` are connected and have not been used. `time` runs from the first step.
+    /// `queues` are connected and have not been used. `time` runs from now on, also while another
+    /// link to the same PE is under test.
     Proof(Prover& prover, Queues& queues, std::vector<uint32_t> chosen,
           std::chrono::nanoseconds time);
     ~Proof();
@@ -46,18 +47,17 @@ class Prover {
 
     /// Never waits. True when it is over: when all have passed, some have failed, or time is up.
     bool advance();
-    /// Those that failed, the nearest to the cause first; when it is over.
+    /// Those that failed, the nearest to the cause of the failure first; when it is over.
     const std::vector<SelfTestResult>& failed() const { return failed_; }
 
    private:
-    bool begin();
+    bool no_turn();
     void begin_round();
 
     Prover& prover_;
     Queues& queues_;
     uint32_t peer_;
     std::vector<uint32_t> left_;  // to be tested
-    std::chrono::nanoseconds time_;
     std::chrono::steady_clock::time_point end_;
     std::optional<QueueTest> round_;  // as many as there are cells; none before cells were had
     std::vector<SelfTestResult> failed_;

@@ -62,7 +62,8 @@ void QueuePlan::add(const QueueShape& shape, int n_pes) {
   queues += more;
   bytes += more * nic::QueueMemoryLayout{shape.depth}.bytes();
   registrations += kPerContext * nics;
-  // Queue q goes by rail q % rails. Counted, not gone through: the wish may be any number yet.
+  // Queue q goes by rail q % rails. Computed, not looped over: the number that was asked for may be
+  // huge.
   for (uint32_t rail = 0; nics != 0 && rail < shape.rails; ++rail) {
     if (rail >= shape.queues_per_peer) break;
     const uint64_t by_rail = (shape.queues_per_peer - rail - 1) / shape.rails + uint64_t{1};

@@ -34,7 +34,7 @@ struct QueuePlan {
   uint64_t nic_of_process = 0;  // 1: no other process shares them
   std::array<Nic, mlx5::kMaxRails> nic = {};
 
-  /// Whose limits hold; before add().
+  /// Sets the NICs whose limits hold; to be called before add().
   void set_nics(const Rails& rails);
   /// Adds a context that has `queues_per_peer` queues to each of `n_pes` PEs, itself included.
   void add(const QueueShape& shape, int n_pes);

@@ -4,7 +4,7 @@
 // died, and whoever sends never waits. Datagrams over Unix sockets with abstract names.
 //
 // A message counts only if it comes from this user and carries the job's secret, which the PEs were
-// told through the bootstrap. What it says is advice between equals, not a fence against the user.
+// told through the bootstrap. That keeps other users and other jobs out, not this user's programs.
 #pragma once
 
 #include <array>

@@ -176,10 +176,10 @@ void LiveGroup::mask(int pe) {
   std::erase_if(inbox_, [&](const auto& entry) { return std::get<0>(entry.first) < generation_; });
 }
 
-std::vector<int> LiveGroup::in_state(State state) const {
+std::vector<int> LiveGroup::in_state(State first, State last) const {
   std::vector<int> pes;
   for (size_t pe = 0; pe < states_.size(); ++pe) {
-    if (states_[pe] == state) pes.push_back(static_cast<int>(pe));
+    if (first <= states_[pe] && states_[pe] <= last) pes.push_back(static_cast<int>(pe));
   }
   return pes;
 }
@@ -198,11 +198,7 @@ std::vector<int> LiveGroup::lost_pes() const {
 }
 std::vector<int> LiveGroup::unmasked_pes() const {
   const std::lock_guard lock(mutex_);
-  std::vector<int> pes;
-  for (size_t pe = 0; pe < states_.size(); ++pe) {
-    if (states_[pe] != State::kMasked) pes.push_back(static_cast<int>(pe));
-  }
-  return pes;
+  return in_state(State::kLive, State::kLost);
 }
 std::vector<int> LiveGroup::live_pes() const {
   const std::lock_guard lock(mutex_);

@@ -5,8 +5,8 @@
 //
 //   generation 0: bootstrap | mask | generation n (n PEs masked): call 0, call 1, ...
 //
-// The entry of a masked PE in an allgather is that of the first live one: who compares all finds
-// them alike.
+// The entry of a masked PE in an allgather is that of the first live one, so that a comparison of
+// all entries finds none that differs because of it.
 #pragma once
 
 #include <chrono>
@@ -72,7 +72,8 @@ class LiveGroup : public Bootstrap {
   using Lock = std::unique_lock<std::mutex>;
   using Clock = std::chrono::steady_clock;
 
-  std::vector<int> in_state(State state) const;
+  std::vector<int> in_state(State first, State last) const;
+  std::vector<int> in_state(State state) const { return in_state(state, state); }
   void exchange(std::span<const std::byte> mine, std::span<std::byte> all);
   void tell(Lock& lock, int pe, uint64_t number, std::span<const std::byte> mine);
   void collect(Lock& lock, int pe, uint64_t number, std::span<std::byte> to);

@@ -85,14 +85,6 @@ void Backing::zero(size_t offset, size_t bytes) {
   }
 }
 
-void Backing::copy_in(std::byte* to, const void* from, size_t bytes) const {
-  copy(to, from, bytes);
-}
-
-void Backing::copy_out(void* to, const std::byte* from, size_t bytes) const {
-  copy(to, from, bytes);
-}
-
 void Backing::copy(void* to, const void* from, size_t bytes) const {
   if (bytes == 0) return;
   if (block_.host_accessible) {
@@ -105,7 +97,7 @@ void Backing::copy(void* to, const void* from, size_t bytes) const {
 uint32_t Backing::load_word(const uint32_t* word) const {
   if (block_.host_accessible) return __atomic_load_n(word, __ATOMIC_ACQUIRE);
   uint32_t value = 0;
-  copy_out(&value, reinterpret_cast<const std::byte*>(word), sizeof(value));
+  copy_out(&value, word, sizeof(value));
   return value;
 }
 
@@ -117,7 +109,7 @@ void Backing::load_words(uint64_t* to, const uint64_t* from, size_t count) const
 template <class Word>
 void Backing::store(Word* word, Word value) const {
   if (block_.host_accessible) return __atomic_store_n(word, value, __ATOMIC_RELEASE);
-  copy_in(reinterpret_cast<std::byte*>(word), &value, sizeof(value));
+  copy_in(word, &value, sizeof(value));
 }
 void Backing::store_word(uint32_t* word, uint32_t value) const { store(word, value); }
 void Backing::store_word(uint64_t* word, uint64_t value) const { store(word, value); }

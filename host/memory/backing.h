@@ -48,8 +48,8 @@ class Backing {
   void zero(size_t offset, size_t bytes);
 
   /// Copies between host memory and memory of this kind: here or elsewhere, a GPU's for a GPU's.
-  void copy_in(std::byte* to, const void* from, size_t bytes) const;
-  void copy_out(void* to, const std::byte* from, size_t bytes) const;
+  void copy_in(void* to, const void* from, size_t bytes) const { copy(to, from, bytes); }
+  void copy_out(void* to, const void* from, size_t bytes) const { copy(to, from, bytes); }
 
   /// Reads and writes one word that kernels use at the same time: whole, and after (write) or
   /// before (read) everything copied with the calls above.

@@ -14,32 +14,31 @@ namespace {
 
 using CapabilityPage = prm::Mailbox<prm::kQueryHcaCapOut>;
 
-CapabilityPage query(const VerbsLibrary& library, ibv_context* context, uint32_t type) {
-  prm::Mailbox<prm::kShortIn> in;
-  in.set(prm::kOpcode, static_cast<uint32_t>(prm::Command::kQueryHcaCap));
-  in.set(prm::kOpMod, type << 1 | 1);  // 1: values in force, not the largest possible
-  CapabilityPage out;
-  if (library.mlx5dv.devx_general_cmd(context, in.data(), in.bytes(), out.data(), out.bytes())) {
-    refuse_command(in.data(), out.data(), errno);
-  }
-  return out;
+using Question = prm::Mailbox<prm::kShortIn>;
+
+/// True when the firmware has answered.
+template <class Answer>
+bool ask(const VerbsLibrary& library, ibv_context* context, const Question& in, Answer& out) {
+  return library.mlx5dv.devx_general_cmd(context, in.data(), in.bytes(), out.data(), out.bytes()) ==
+         0;
 }
 
-uint32_t general(const CapabilityPage& page, prm::Field field) {
-  return page.value(prm::at(field, prm::kCapability));
+CapabilityPage query(const VerbsLibrary& library, ibv_context* context, uint32_t type) {
+  Question in(prm::Command::kQueryHcaCap);
+  in.set(prm::kOpMod, type << 1 | 1);  // 1: values in force, not the largest possible
+  CapabilityPage out;
+  if (!ask(library, context, in, out)) refuse_command(in.data(), out.data(), errno);
+  return out;
 }
 
 /// A card of two ports says how many it could bond, not that it does. Of a function that sees only
 /// the bond (kLagPortAlways) nobody asks; a firmware that does not know the question has none.
 bool bonded(const VerbsLibrary& library, ibv_context* context, const CapabilityPage& page) {
-  if (general(page, prm::cap::kLagPorts) < 2) return false;
-  if (general(page, prm::cap::kLagPortAlways) != 0) return true;
-  prm::Mailbox<prm::kShortIn> in;
-  in.set(prm::kOpcode, static_cast<uint32_t>(prm::Command::kQueryLag));
+  if (page.value(prm::cap::kLagPorts) < 2) return false;
+  if (page.value(prm::cap::kLagPortAlways) != 0) return true;
   prm::Mailbox<prm::kShortOut> out;
-  const int error =
-      library.mlx5dv.devx_general_cmd(context, in.data(), in.bytes(), out.data(), out.bytes());
-  return error == 0 && out.value(prm::kLagState) != 0;
+  return ask(library, context, Question(prm::Command::kQueryLag), out) &&
+         out.value(prm::kLagState) != 0;
 }
 
 }  // namespace
@@ -49,38 +48,38 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
   namespace atomic = prm::atomic_cap;
   const CapabilityPage page = query(library, context, prm::kGeneralCapabilities);
   Capabilities capabilities;
-  capabilities.cqe_version = general(page, cap::kCqeVersion);
-  capabilities.reliable_connection = general(page, cap::kReliableConnection) != 0;
-  capabilities.atomics = general(page, cap::kAtomic) != 0;
-  capabilities.cq_overrun_ignore = general(page, cap::kCqOverrunIgnore) != 0;
-  capabilities.log_max_queue_blocks = general(page, cap::kLogMaxQpSize);
-  capabilities.log_max_qp = general(page, cap::kLogMaxQp);
-  capabilities.log_max_cq = general(page, cap::kLogMaxCq);
-  capabilities.log_max_message = general(page, cap::kLogMaxMessage);
-  capabilities.log_max_responder_depth = general(page, cap::kLogMaxResponderDepth);
-  capabilities.log_max_initiator_depth = general(page, cap::kLogMaxInitiatorDepth);
-  capabilities.max_wqe_bytes = general(page, cap::kMaxWqeBytes);
-  capabilities.ticks_only = general(page, cap::kTimestampFormats) == prm::kTicksOnly;
-  if (general(page, cap::kLagPortInRtr) != 0 && bonded(library, context, page)) {
-    capabilities.bonded_ports = general(page, cap::kLagPorts);
-    capabilities.lag_port_in_rts = general(page, cap::kLagPortInRts) != 0;
+  capabilities.cqe_version = page.value(cap::kCqeVersion);
+  capabilities.reliable_connection = page.value(cap::kReliableConnection) != 0;
+  capabilities.atomics = page.value(cap::kAtomic) != 0;
+  capabilities.cq_overrun_ignore = page.value(cap::kCqOverrunIgnore) != 0;
+  capabilities.log_max_queue_blocks = page.value(cap::kLogMaxQpSize);
+  capabilities.log_max_qp = page.value(cap::kLogMaxQp);
+  capabilities.log_max_cq = page.value(cap::kLogMaxCq);
+  capabilities.log_max_message = page.value(cap::kLogMaxMessage);
+  capabilities.log_max_responder_depth = page.value(cap::kLogMaxResponderDepth);
+  capabilities.log_max_initiator_depth = page.value(cap::kLogMaxInitiatorDepth);
+  capabilities.max_wqe_bytes = page.value(cap::kMaxWqeBytes);
+  capabilities.ticks_only = page.value(cap::kTimestampFormats) == prm::kTicksOnly;
+  if (page.value(cap::kLagPortInRtr) != 0 && bonded(library, context, page)) {
+    capabilities.bonded_ports = page.value(cap::kLagPorts);
+    capabilities.lag_port_in_rts = page.value(cap::kLagPortInRts) != 0;
   }
-  capabilities.tells_ooo_sls = general(page, cap::kOooSlMask) != 0;
-  if (general(page, cap::kGeneral2) != 0) {
+  capabilities.tells_ooo_sls = page.value(cap::kOooSlMask) != 0;
+  if (page.value(cap::kGeneral2) != 0) {
     const CapabilityPage page_2 = query(library, context, prm::kGeneralCapabilities2);
-    capabilities.forces_order = general(page_2, prm::cap_2::kOrderForce) != 0;
+    capabilities.forces_order = page_2.value(prm::cap_2::kOrderForce) != 0;
   }
   if (capabilities.atomics) {  // else the NIC may refuse the second question
     const CapabilityPage atomics = query(library, context, prm::kAtomicCapabilities);
-    capabilities.atomic_host_endian = general(atomics, atomic::kEndiannessMode) == 1;
-    capabilities.atomic_operations = general(atomics, atomic::kOperations);
-    capabilities.atomic_sizes = general(atomics, atomic::kSizes);
+    capabilities.atomic_host_endian = atomics.value(atomic::kEndiannessMode) == 1;
+    capabilities.atomic_operations = atomics.value(atomic::kOperations);
+    capabilities.atomic_sizes = atomics.value(atomic::kSizes);
   }
-  if (general(page, cap::kRoce) != 0) {
+  if (page.value(cap::kRoce) != 0) {
     const CapabilityPage roce = query(library, context, prm::kRoceCapabilities);
-    capabilities.ticks_only = general(roce, prm::roce_cap::kTimestampFormats) == prm::kTicksOnly;
-    const uint32_t low = general(roce, prm::roce_cap::kMinUdpPort);
-    const uint32_t high = general(roce, prm::roce_cap::kMaxUdpPort);
+    capabilities.ticks_only = roce.value(prm::roce_cap::kTimestampFormats) == prm::kTicksOnly;
+    const uint32_t low = roce.value(prm::roce_cap::kMinUdpPort);
+    const uint32_t high = roce.value(prm::roce_cap::kMaxUdpPort);
     if (low != 0 && low <= high) {
       capabilities.min_udp_port = static_cast<uint16_t>(low);
       capabilities.max_udp_port = static_cast<uint16_t>(high);
@@ -91,13 +90,10 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
 
 std::optional<uint16_t> query_ooo_sl_mask(const VerbsLibrary& library, ibv_context* context,
                                           uint8_t port) {
-  prm::Mailbox<prm::kShortIn> in;
-  in.set(prm::kOpcode, static_cast<uint32_t>(prm::Command::kQueryHcaVportContext));
+  Question in(prm::Command::kQueryHcaVportContext);
   in.set(prm::kVportPort, port);
   prm::Mailbox<prm::kQueryHcaVportContextOut> out;
-  if (library.mlx5dv.devx_general_cmd(context, in.data(), in.bytes(), out.data(), out.bytes())) {
-    return std::nullopt;
-  }
+  if (!ask(library, context, in, out)) return std::nullopt;
   return static_cast<uint16_t>(out.value(prm::kVportOooSlMask));
 }
 

@@ -38,19 +38,16 @@ constexpr StatusText kStatusTexts[] = {
     {0x51, "BAD_OUTP_LEN", "the room for its answer is too small"},
 };
 
-const StatusText* find_status(uint32_t status) {
+StatusText text_of(uint32_t status) {
   for (const StatusText& text : kStatusTexts) {
-    if (text.status == status) return &text;
+    if (text.status == status) return text;
   }
-  return nullptr;
+  return {status, "unknown status", "see the firmware's manual"};
 }
 
 }  // namespace
 
-const char* command_status_name(uint32_t status) {
-  const StatusText* const text = find_status(status);
-  return text ? text->name : "unknown status";
-}
+const char* command_status_name(uint32_t status) { return text_of(status).name; }
 
 void refuse_command(const void* in, const void* out, int error) {
   prm::Mailbox<prm::kShortOut> question;
@@ -67,10 +64,9 @@ void refuse_command(const void* in, const void* out, int error) {
                        "access to /dev/infiniband/uverbs*"
                      : "");
   }
-  const StatusText* const text = find_status(status);
-  fail(ErrorCode::kSystem, "{} refused: {} ({:#04x}), syndrome {:#x}: {}", name,
-       command_status_name(status), status, answer.value(prm::kSyndrome),
-       text ? text->meaning : "see the firmware's manual");
+  const StatusText text = text_of(status);
+  fail(ErrorCode::kSystem, "{} refused: {} ({:#04x}), syndrome {:#x}: {}", name, text.name, status,
+       answer.value(prm::kSyndrome), text.meaning);
 }
 
 }  // namespace peal::nic

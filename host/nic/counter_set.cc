@@ -33,14 +33,12 @@ uint8_t counter_set_of(const VerbsLibrary& library, ibv_context* context, uint8_
   attributes.port_num = port;
   constexpr int kMask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
   if (ibv.modify_qp(qp.get(), &attributes, kMask) != 0) return kNone;
-  prm::Mailbox<prm::kShortIn> in;
-  in.set(prm::kOpcode, static_cast<uint32_t>(prm::Command::kQueryQp));
-  in.set(prm::kObjectNumber, qp->qp_num);
+  const prm::Mailbox<prm::kShortIn> in(prm::Command::kQueryQp, qp->qp_num);
   prm::Mailbox<prm::kQueryQpOut> out;
   if (library.mlx5dv.devx_qp_query(qp.get(), in.data(), in.bytes(), out.data(), out.bytes()) != 0) {
     return kNone;
   }
-  return static_cast<uint8_t>(out.value(prm::at(prm::qpc::kCounterSet, prm::kQpContext)));
+  return static_cast<uint8_t>(out.value(prm::qpc::kCounterSet));
 }
 
 }  // namespace peal::nic

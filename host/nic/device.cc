@@ -9,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "host/base/error.h"
@@ -29,26 +30,25 @@ class DeviceList {
     errno = 0;
     list_ = library.ibv.get_device_list(&count);
     if (!list_) fail_errno(errno, "ibv_get_device_list of " + library.description());
-    count_ = static_cast<size_t>(count);
+    std::copy_if(list_, list_ + count, std::back_inserter(usable_),
+                 [&](ibv_device* device) { return library.serves(device); });
   }
   ~DeviceList() { library_.ibv.free_device_list(list_); }
   DeviceList(const DeviceList&) = delete;
   DeviceList& operator=(const DeviceList&) = delete;
 
-  /// The device of use called `hca`, or the first one when that is empty; nullptr if there is none.
+  /// The usable device called `hca`, or the first one when that is empty; nullptr if there is none.
   ibv_device* find(const std::string& hca) const {
-    for (size_t i = 0; i < count_; ++i) {
-      if (!library_.serves(list_[i])) continue;
-      if (hca.empty() || hca == library_.ibv.get_device_name(list_[i])) return list_[i];
+    for (ibv_device* const device : usable_) {
+      if (hca.empty() || hca == library_.ibv.get_device_name(device)) return device;
     }
     return nullptr;
   }
 
   std::vector<std::string> names() const {
     std::vector<std::string> names;
-    for (size_t i = 0; i < count_; ++i) {
-      if (!library_.serves(list_[i])) continue;
-      names.emplace_back(library_.ibv.get_device_name(list_[i]));
+    for (ibv_device* const device : usable_) {
+      names.emplace_back(library_.ibv.get_device_name(device));
     }
     return names;
   }
@@ -56,7 +56,7 @@ class DeviceList {
  private:
   const VerbsLibrary& library_;
   ibv_device** list_ = nullptr;
-  size_t count_ = 0;
+  std::vector<ibv_device*> usable_;
 };
 
 std::string firmware_in(const ibv_device_attr& attributes) {

@@ -31,8 +31,8 @@ struct Releaser {
 template <class T, class R>
 using Owned = std::unique_ptr<T, Releaser<T, R>>;
 
-/// The devices of a library that serve its use, in its order: mlx5 devices, or all. Throws kSystem
-/// when it cannot list any.
+/// The devices of a library that can be used as it was opened for (mlx5 devices, or all), in its
+/// order. Throws kSystem when it cannot list any.
 std::vector<std::string> device_names(const VerbsLibrary& library);
 
 /// What people want of a NIC.
@@ -52,7 +52,7 @@ struct VerbsLimits {
 /// An open NIC with one port that is active, and the GID that its connections use.
 class Device {
  public:
-  /// Opens `hca` (a name such as mlx5_0), or the first device of use when it is empty. Throws
+  /// Opens `hca` (a name such as mlx5_0), or the first usable device when it is empty. Throws
   /// kUnsupported that names the devices there are, or what this one lacks; what choose_port() and
   /// choose_gid() throw. For NicUse::kVerbs nothing but libibverbs is asked: then there is no
   /// eqn(), capabilities() has the largest numbers only, and umems, UARs and firmware objects

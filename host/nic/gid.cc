@@ -47,15 +47,8 @@ std::string Gid::text() const {
 }
 
 const char* to_string(GidType type) {
-  switch (type) {
-    case GidType::kInfiniBand:
-      return "InfiniBand";
-    case GidType::kRoceV1:
-      return "RoCE v1";
-    case GidType::kRoceV2:
-      return "RoCE v2";
-  }
-  return "unknown";
+  constexpr const char* kNames[] = {"InfiniBand", "RoCE v1", "RoCE v2"};
+  return kNames[static_cast<size_t>(type)];
 }
 
 std::optional<GidType> roce_type(std::string_view text) {

@@ -3,36 +3,27 @@
 // Names of commands, and the complaint about a field that was set wrongly.
 #include "host/nic/mlx5_prm.h"
 
+#include <utility>
+
 #include "host/base/error.h"
 
 namespace peal::nic::prm {
 
 const char* to_string(Command command) {
-  switch (command) {
-    case Command::kQueryHcaCap:
-      return "QUERY_HCA_CAP";
-    case Command::kCreateCq:
-      return "CREATE_CQ";
-    case Command::kCreateQp:
-      return "CREATE_QP";
-    case Command::kReset2Init:
-      return "RST2INIT_QP";
-    case Command::kInit2Rtr:
-      return "INIT2RTR_QP";
-    case Command::kRtr2Rts:
-      return "RTR2RTS_QP";
-    case Command::kRts2Rts:
-      return "RTS2RTS_QP";
-    case Command::k2Error:
-      return "2ERR_QP";
-    case Command::k2Reset:
-      return "2RST_QP";
-    case Command::kQueryQp:
-      return "QUERY_QP";
-    case Command::kQueryLag:
-      return "QUERY_LAG";
-    case Command::kQueryHcaVportContext:
-      return "QUERY_HCA_VPORT_CONTEXT";
+  static constexpr std::pair<Command, const char*> kNames[] = {
+      {Command::kQueryHcaCap, "QUERY_HCA_CAP"},
+      {Command::kCreateCq, "CREATE_CQ"},
+      {Command::kCreateQp, "CREATE_QP"},
+      {Command::kReset2Init, "RST2INIT_QP"},
+      {Command::kInit2Rtr, "INIT2RTR_QP"},
+      {Command::kRtr2Rts, "RTR2RTS_QP"},
+      {Command::kRts2Rts, "RTS2RTS_QP"},
+      {Command::k2Reset, "2RST_QP"},
+      {Command::kQueryQp, "QUERY_QP"},
+      {Command::kQueryLag, "QUERY_LAG"},
+      {Command::kQueryHcaVportContext, "QUERY_HCA_VPORT_CONTEXT"}};
+  for (const auto& [known, name] : kNames) {
+    if (known == command) return name;
   }
   return "unknown command";
 }

@@ -23,7 +23,6 @@ enum class Command : uint16_t {
   kInit2Rtr = 0x503,
   kRtr2Rts = 0x504,
   kRts2Rts = 0x505,
-  k2Error = 0x507,
   k2Reset = 0x50a,
   kQueryQp = 0x50b,
   kQueryHcaVportContext = 0x762,
@@ -45,13 +44,12 @@ struct Field64 {
   uint16_t dword;
 };
 
-/// A field of a structure that begins `dwords` later.
-constexpr Field at(Field field, int dwords) {
-  return {static_cast<uint16_t>(field.dword + dwords), field.high, field.low};
-}
-constexpr Field64 at(Field64 field, int dwords) {
-  return {static_cast<uint16_t>(field.dword + dwords)};
-}
+// Common to all commands.
+inline constexpr Field kOpcode{0, 31, 16};
+inline constexpr Field kOpMod{1, 15, 0};
+inline constexpr Field kStatus{0, 31, 24};
+inline constexpr Field kSyndrome{1, 31, 0};
+inline constexpr Field kObjectNumber{2, 23, 0};  // qpn or cqn, in and out
 
 /// Throws kInternal: `value` has more bits than the field, or the field is outside the mailbox.
 [[noreturn]] void refuse_field(Field field, uint64_t value, size_t words);
@@ -63,6 +61,11 @@ class Mailbox {
 
  public:
   Mailbox() : words_{} {}
+  /// A command, on the queue or queue pair `number` if it is on one.
+  explicit Mailbox(Command command, uint32_t number = 0) : Mailbox() {
+    set(kOpcode, static_cast<uint32_t>(command));
+    if (number != 0) set(kObjectNumber, number);
+  }
 
   void set(Field field, uint32_t value) {
     const uint32_t mask = mask_of(field);
@@ -92,56 +95,49 @@ class Mailbox {
   std::array<Be32, kBytes / 4> words_;
 };
 
-// Common to all commands.
-inline constexpr Field kOpcode{0, 31, 16};
-inline constexpr Field kOpMod{1, 15, 0};
-inline constexpr Field kStatus{0, 31, 24};
-inline constexpr Field kSyndrome{1, 31, 0};
-inline constexpr Field kObjectNumber{2, 23, 0};  // qpn or cqn, in and out
-
 // Mailbox sizes in bytes.
 inline constexpr size_t kShortIn = 16, kShortOut = 16;
 inline constexpr size_t kQueryHcaCapOut = 4112;
 inline constexpr size_t kCreateCqIn = 272, kCreateQpIn = 272, kModifyQpIn = 272, kQueryQpOut = 272;
 
-// QUERY_HCA_CAP: op_mod = type << 1 | 1 (current values); the answer begins at dword 4.
-inline constexpr int kCapability = 4;
+// QUERY_HCA_CAP: op_mod = type << 1 | 1 (current values); what is asked for begins at dword 4 of
+// the answer.
 inline constexpr uint32_t kGeneralCapabilities = 0, kAtomicCapabilities = 3, kRoceCapabilities = 4;
 inline constexpr uint32_t kGeneralCapabilities2 = 0x20;
 namespace cap {
-inline constexpr Field kGeneral2{1, 31, 31};  // hca_cap_2
-inline constexpr Field kOooSlMask{9, 7, 7};   // the port's context has one
-inline constexpr Field kLogMaxQpSize{4, 23, 16};
-inline constexpr Field kLogMaxQp{4, 4, 0};
-inline constexpr Field kLogMaxCq{6, 4, 0};
+inline constexpr Field kGeneral2{5, 31, 31};  // hca_cap_2
+inline constexpr Field kOooSlMask{13, 7, 7};  // the port's context has one
+inline constexpr Field kLogMaxQpSize{8, 23, 16};
+inline constexpr Field kLogMaxQp{8, 4, 0};
+inline constexpr Field kLogMaxCq{10, 4, 0};
 // Requests taken at a time (log_max_ra_req_qp), answers waited for at a time (log_max_ra_res_qp).
-inline constexpr Field kLogMaxResponderDepth{10, 21, 16};
-inline constexpr Field kLagPortInRts{10, 13, 13};
-inline constexpr Field kLogMaxInitiatorDepth{10, 5, 0};
-inline constexpr Field kLogMaxMessage{14, 28, 24};
-inline constexpr Field kLagPortInRtr{15, 7, 7};
-inline constexpr Field kCqeVersion{15, 3, 0};
-inline constexpr Field kRoce{16, 2, 2};
-inline constexpr Field kAtomic{16, 1, 1};
-inline constexpr Field kCqOverrunIgnore{17, 31, 31};
-inline constexpr Field kReliableConnection{17, 0, 0};
-inline constexpr Field kLagPortAlways{19, 7, 7};
-inline constexpr Field kLagPorts{19, 3, 0};
-inline constexpr Field kMaxWqeBytes{20, 15, 0};
-inline constexpr Field kTimestampFormats{34, 31, 30};
+inline constexpr Field kLogMaxResponderDepth{14, 21, 16};
+inline constexpr Field kLagPortInRts{14, 13, 13};
+inline constexpr Field kLogMaxInitiatorDepth{14, 5, 0};
+inline constexpr Field kLogMaxMessage{18, 28, 24};
+inline constexpr Field kLagPortInRtr{19, 7, 7};
+inline constexpr Field kCqeVersion{19, 3, 0};
+inline constexpr Field kRoce{20, 2, 2};
+inline constexpr Field kAtomic{20, 1, 1};
+inline constexpr Field kCqOverrunIgnore{21, 31, 31};
+inline constexpr Field kReliableConnection{21, 0, 0};
+inline constexpr Field kLagPortAlways{23, 7, 7};
+inline constexpr Field kLagPorts{23, 3, 0};
+inline constexpr Field kMaxWqeBytes{24, 15, 0};
+inline constexpr Field kTimestampFormats{38, 31, 30};
 }  // namespace cap
 namespace cap_2 {
-inline constexpr Field kOrderForce{4, 23, 23};  // dp_ordering_force
+inline constexpr Field kOrderForce{8, 23, 23};  // dp_ordering_force
 }  // namespace cap_2
 namespace atomic_cap {
-inline constexpr Field kEndiannessMode{2, 31, 30};
-inline constexpr Field kOperations{4, 15, 0};
-inline constexpr Field kSizes{5, 15, 0};
+inline constexpr Field kEndiannessMode{6, 31, 30};
+inline constexpr Field kOperations{8, 15, 0};
+inline constexpr Field kSizes{9, 15, 0};
 }  // namespace atomic_cap
 namespace roce_cap {
-inline constexpr Field kTimestampFormats{0, 1, 0};
-inline constexpr Field kMaxUdpPort{6, 31, 16};
-inline constexpr Field kMinUdpPort{6, 15, 0};
+inline constexpr Field kTimestampFormats{4, 1, 0};
+inline constexpr Field kMaxUdpPort{10, 31, 16};
+inline constexpr Field kMinUdpPort{10, 15, 0};
 }  // namespace roce_cap
 
 // QUERY_LAG: the state of the bond, 0 = there is none.
@@ -152,82 +148,76 @@ inline constexpr size_t kQueryHcaVportContextOut = 528;
 inline constexpr Field kVportPort{2, 19, 16};
 inline constexpr Field kVportOooSlMask{24, 15, 0};
 
-// CREATE_CQ: completion queue context at dword 4.
-inline constexpr int kCqContext = 4;
+// CREATE_CQ: the completion queue context begins at dword 4.
 inline constexpr Field64 kCqUmemOffset{20};
 inline constexpr Field kCqUmemNumber{22, 31, 0};
 inline constexpr Field kCqUmemValid{23, 31, 31};
 namespace cqc {
-inline constexpr Field kDoorbellUmemValid{0, 25, 25};
-inline constexpr Field kCqeSize{0, 23, 21};
-inline constexpr Field kCollapsed{0, 20, 20};
-inline constexpr Field kOverrunIgnore{0, 17, 17};
-inline constexpr Field kDoorbellUmemNumber{1, 31, 0};
-inline constexpr Field kLogEntries{3, 28, 24};
-inline constexpr Field kUarPage{3, 23, 0};
-inline constexpr Field kEventQueue{5, 7, 0};
-inline constexpr Field kLogPageSize{6, 28, 24};
-inline constexpr Field64 kDoorbellOffset{14};
+inline constexpr Field kDoorbellUmemValid{4, 25, 25};
+inline constexpr Field kCollapsed{4, 20, 20};
+inline constexpr Field kOverrunIgnore{4, 17, 17};
+inline constexpr Field kDoorbellUmemNumber{5, 31, 0};
+inline constexpr Field kLogEntries{7, 28, 24};
+inline constexpr Field kUarPage{7, 23, 0};
+inline constexpr Field kEventQueue{9, 7, 0};
+inline constexpr Field64 kDoorbellOffset{18};
 }  // namespace cqc
 
-// CREATE_QP and the transitions: queue pair context at dword 6; QUERY_QP answers it there too. Its
-// dwords 6 to 16 are the primary address path.
-inline constexpr int kQpContext = 6;
+// CREATE_QP and the transitions: the queue pair context begins at dword 6, and so it does in the
+// answer of QUERY_QP. Its own dwords 6 to 16 are the primary address path.
 inline constexpr Field kOptionalFields{4, 31, 0};
 inline constexpr uint32_t kOptionalLagPort = 1u << 15;
 inline constexpr Field64 kWqUmemOffset{64};
 inline constexpr Field kWqUmemNumber{66, 31, 0};
 inline constexpr Field kWqUmemValid{67, 31, 31};
 namespace qpc {
-inline constexpr Field kState{0, 31, 28};
-inline constexpr Field kLagPort{0, 27, 24};
-inline constexpr Field kService{0, 23, 16};
-inline constexpr Field kPathMigration{0, 12, 11};
-inline constexpr Field kOrderForce{1, 24, 24};  // dp_ordering_force; what to, 0 = as sent
-inline constexpr Field kProtectionDomain{1, 23, 0};
-inline constexpr Field kMtu{2, 31, 29};
-inline constexpr Field kLogMaxMessage{2, 28, 24};
-inline constexpr Field kLogSendBlocks{2, 14, 11};
-inline constexpr Field kTimestampFormat{2, 7, 6};
-inline constexpr Field kCounterSet{3, 31, 24};
-inline constexpr Field kUarPage{3, 23, 0};
-inline constexpr Field kUserIndex{4, 23, 0};
-inline constexpr Field kLogPageSize{5, 28, 24};
-inline constexpr Field kRemoteQpn{5, 23, 0};
-inline constexpr Field kPkeyIndex{6, 15, 0};
-inline constexpr Field kGlobalRoute{7, 23, 23};
-inline constexpr Field kRemoteLid{7, 15, 0};
-inline constexpr Field kAckTimeout{8, 31, 27};
-inline constexpr Field kSourceGid{8, 23, 16};
-inline constexpr Field kHopLimit{8, 7, 0};
-inline constexpr Field kTrafficClass{9, 27, 20};
-inline constexpr Field64 kRemoteGidHigh{10};
-inline constexpr Field64 kRemoteGidLow{12};
-inline constexpr Field kDscp{14, 21, 16};
-inline constexpr Field kUdpSourcePort{14, 15, 0};
-inline constexpr Field kEthernetPriority{15, 30, 28};
-inline constexpr Field kServiceLevel{15, 27, 24};
-inline constexpr Field kPort{15, 23, 16};
-inline constexpr Field kRemoteMacHigh{15, 15, 0};
-inline constexpr Field kRemoteMacLow{16, 31, 0};
-inline constexpr Field kLogAckFrequency{28, 31, 28};
-inline constexpr Field kLogInitiatorDepth{28, 23, 21};
-inline constexpr Field kRetryCount{28, 18, 16};
-inline constexpr Field kRnrRetry{28, 15, 13};
-inline constexpr Field kNextSendPsn{30, 23, 0};
-inline constexpr Field kSendCq{31, 23, 0};
-inline constexpr Field kLogResponderDepth{36, 23, 21};
-inline constexpr Field kAtomicMode{36, 19, 16};
-inline constexpr Field kRemoteRead{36, 15, 15};
-inline constexpr Field kRemoteWrite{36, 14, 14};
-inline constexpr Field kRemoteAtomic{36, 13, 13};
-inline constexpr Field kMinRnrTimer{37, 28, 24};
-inline constexpr Field kNextReceivePsn{37, 23, 0};
-inline constexpr Field kReceiveCq{39, 23, 0};
-inline constexpr Field64 kDoorbellOffset{40};
-inline constexpr Field kReceiveQueueType{43, 26, 24};
-inline constexpr Field kDoorbellUmemValid{52, 28, 28};
-inline constexpr Field kDoorbellUmemNumber{57, 31, 0};
+inline constexpr Field kState{6, 31, 28};
+inline constexpr Field kLagPort{6, 27, 24};
+inline constexpr Field kService{6, 23, 16};
+inline constexpr Field kPathMigration{6, 12, 11};
+inline constexpr Field kOrderForce{7, 24, 24};  // dp_ordering_force; what to, 0 = as sent
+inline constexpr Field kProtectionDomain{7, 23, 0};
+inline constexpr Field kMtu{8, 31, 29};
+inline constexpr Field kLogMaxMessage{8, 28, 24};
+inline constexpr Field kLogSendBlocks{8, 14, 11};
+inline constexpr Field kTimestampFormat{8, 7, 6};
+inline constexpr Field kCounterSet{9, 31, 24};
+inline constexpr Field kUarPage{9, 23, 0};
+inline constexpr Field kRemoteQpn{11, 23, 0};
+inline constexpr Field kPkeyIndex{12, 15, 0};
+inline constexpr Field kGlobalRoute{13, 23, 23};
+inline constexpr Field kRemoteLid{13, 15, 0};
+inline constexpr Field kAckTimeout{14, 31, 27};
+inline constexpr Field kSourceGid{14, 23, 16};
+inline constexpr Field kHopLimit{14, 7, 0};
+inline constexpr Field kTrafficClass{15, 27, 20};
+inline constexpr Field64 kRemoteGidHigh{16};
+inline constexpr Field64 kRemoteGidLow{18};
+inline constexpr Field kDscp{20, 21, 16};
+inline constexpr Field kUdpSourcePort{20, 15, 0};
+inline constexpr Field kEthernetPriority{21, 30, 28};
+inline constexpr Field kServiceLevel{21, 27, 24};
+inline constexpr Field kPort{21, 23, 16};
+inline constexpr Field kRemoteMacHigh{21, 15, 0};
+inline constexpr Field kRemoteMacLow{22, 31, 0};
+inline constexpr Field kLogAckFrequency{34, 31, 28};
+inline constexpr Field kLogInitiatorDepth{34, 23, 21};
+inline constexpr Field kRetryCount{34, 18, 16};
+inline constexpr Field kRnrRetry{34, 15, 13};
+inline constexpr Field kNextSendPsn{36, 23, 0};
+inline constexpr Field kSendCq{37, 23, 0};
+inline constexpr Field kLogResponderDepth{42, 23, 21};
+inline constexpr Field kAtomicMode{42, 19, 16};
+inline constexpr Field kRemoteRead{42, 15, 15};
+inline constexpr Field kRemoteWrite{42, 14, 14};
+inline constexpr Field kRemoteAtomic{42, 13, 13};
+inline constexpr Field kMinRnrTimer{43, 28, 24};
+inline constexpr Field kNextReceivePsn{43, 23, 0};
+inline constexpr Field kReceiveCq{45, 23, 0};
+inline constexpr Field64 kDoorbellOffset{46};
+inline constexpr Field kReceiveQueueType{49, 26, 24};
+inline constexpr Field kDoorbellUmemValid{58, 28, 28};
+inline constexpr Field kDoorbellUmemNumber{63, 31, 0};
 }  // namespace qpc
 
 inline constexpr uint32_t kServiceReliable = 0;

@@ -17,7 +17,7 @@ namespace peal::nic {
 /// In rising order of what a word sent as a WRITE may rely on.
 enum class Placement : uint8_t {
   kAny,       // nothing says that they are placed in order
-  kForcible,  // nor does it here, but a queue pair can force it
+  kForcible,  // the same, but a queue pair can ask for order
   kInOrder,
 };
 

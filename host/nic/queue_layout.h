@@ -21,10 +21,9 @@ struct QueueMemoryLayout {
   static constexpr size_t kStateBytes = 1024;
   static constexpr size_t kLandingBytes = 2560;
   static constexpr size_t kOverhead = 4096;
-  static constexpr uint32_t kMinDepth = 16;
   static constexpr uint32_t kMaxDepth = 16384;  // half the 16-bit index range stays unambiguous
 
-  uint32_t depth;  // power of two, kMinDepth..kMaxDepth
+  uint32_t depth;  // power of two, 16..kMaxDepth
 
   constexpr size_t send_queue() const { return 0; }
   constexpr size_t cqe() const { return size_t{depth} * mlx5::kWqebbBytes; }
@@ -33,7 +32,6 @@ struct QueueMemoryLayout {
   constexpr size_t state() const { return doorbell() + kLine; }            // device-visible state
   constexpr size_t landing() const { return state() + kStateBytes; }       // results of fetches
   constexpr size_t bytes() const { return cqe() + kOverhead; }
-  constexpr uint32_t log_depth() const { return static_cast<uint32_t>(__builtin_ctz(depth)); }
 
   /// What the CQE is before the first completion: all ones, opcode invalid, counter 0xffff. Without
   /// it the first poll reads garbage: zero would be a first completion's counter.
@@ -46,8 +44,7 @@ struct QueueMemoryLayout {
 static_assert(QueueMemoryLayout{16}.landing() + QueueMemoryLayout::kLandingBytes <=
               QueueMemoryLayout{16}.bytes());
 // A NIC finds a queue at multiples of a 64th of a host's page (registration.h): 64 KiB at most.
-static_assert(QueueMemoryLayout{QueueMemoryLayout::kMinDepth}.cqe() % 1024 == 0 &&
-              QueueMemoryLayout{QueueMemoryLayout::kMinDepth}.bytes() % 1024 == 0);
+static_assert(QueueMemoryLayout{16}.cqe() % 1024 == 0 && QueueMemoryLayout{16}.bytes() % 1024 == 0);
 static_assert(QueueMemoryLayout{16}.landing() % QueueMemoryLayout::kLine == 0);
 
 }  // namespace peal::nic

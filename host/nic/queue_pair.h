@@ -27,7 +27,6 @@ enum class QueueState : uint8_t {
   kSendDrained = 5,
   kError = 6,
 };
-const char* to_string(QueueState state);
 
 /// A firmware object; destroying it sends its DESTROY command.
 class FirmwareObject {
@@ -88,8 +87,7 @@ struct QueuePairSettings {
 
 /// What one queue pair is to be.
 struct QueuePairConfig {
-  uint32_t depth = 0;       // work queue blocks: a power of two
-  uint32_t user_index = 0;  // 24 bits, comes back in completions
+  uint32_t depth = 0;  // work queue blocks: a power of two
   QueuePairSettings settings = {};
 };
 
@@ -118,8 +116,6 @@ class QueuePair {
   void to_rtr(const RemoteQueue& remote);
   /// `path` is to_rtr()'s; `psn` is that of the first packet sent, as the other end was told.
   void to_rts(const Path& path, uint32_t psn = 0);
-  /// Stops it: what is posted is flushed with completion errors.
-  void to_error();
   /// Back to reset from any state; the doorbell record and indices start at 0 again.
   void to_reset();
 

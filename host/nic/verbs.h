@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The seam: every ibv_* and mlx5dv_* function that peal calls, found by dlopen. Behind the table is
+// The table of every ibv_* and mlx5dv_* function that peal calls, found by dlopen. Behind it is
 // rdma-core with a ConnectX, or the software NIC with the same two file names; callers cannot tell.
 #pragma once
 

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "host/base/error.h"
 #include "host/nic/address.h"
@@ -52,17 +54,9 @@ ibv_qp* create_qp(const Device& device, const ProtectionDomain& domain, ibv_cq* 
 }
 
 ibv_wr_opcode opcode_of(SendRequest::Kind kind) {
-  switch (kind) {
-    case SendRequest::Kind::kWrite:
-      return IBV_WR_RDMA_WRITE;
-    case SendRequest::Kind::kRead:
-      return IBV_WR_RDMA_READ;
-    case SendRequest::Kind::kCompareSwap:
-      return IBV_WR_ATOMIC_CMP_AND_SWP;
-    case SendRequest::Kind::kFetchAdd:
-      break;
-  }
-  return IBV_WR_ATOMIC_FETCH_AND_ADD;
+  constexpr ibv_wr_opcode kOpcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+                                        IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD};
+  return kOpcodes[static_cast<size_t>(kind)];
 }
 
 bool is_atomic(SendRequest::Kind kind) {
@@ -100,55 +94,32 @@ void fill_in(ibv_send_wr& wr, ibv_sge& sge, const SendRequest& request) {
 /// The inverse of what libmlx5 does with a CQE's syndrome, 1:1.
 mlx5::Syndrome syndrome_of(ibv_wc_status status) {
   using mlx5::Syndrome;
-  switch (status) {
-    case IBV_WC_SUCCESS:
-      return Syndrome::kNone;
-    case IBV_WC_LOC_LEN_ERR:
-      return Syndrome::kLocalLength;
-    case IBV_WC_LOC_PROT_ERR:
-      return Syndrome::kLocalProtection;
-    case IBV_WC_WR_FLUSH_ERR:
-      return Syndrome::kFlushed;
-    case IBV_WC_MW_BIND_ERR:
-      return Syndrome::kMwBind;
-    case IBV_WC_BAD_RESP_ERR:
-      return Syndrome::kBadResponse;
-    case IBV_WC_LOC_ACCESS_ERR:
-      return Syndrome::kLocalAccess;
-    case IBV_WC_REM_INV_REQ_ERR:
-      return Syndrome::kRemoteInvalidRequest;
-    case IBV_WC_REM_ACCESS_ERR:
-      return Syndrome::kRemoteAccess;
-    case IBV_WC_REM_OP_ERR:
-      return Syndrome::kRemoteOperation;
-    case IBV_WC_RETRY_EXC_ERR:
-      return Syndrome::kTransportRetryExceeded;
-    case IBV_WC_RNR_RETRY_EXC_ERR:
-      return Syndrome::kRnrRetryExceeded;
-    case IBV_WC_REM_ABORT_ERR:
-      return Syndrome::kRemoteAborted;
-    default:  // IBV_WC_LOC_QP_OP_ERR, and what other providers may invent
-      return Syndrome::kLocalQpOperation;
+  constexpr std::pair<ibv_wc_status, Syndrome> kSyndromes[] = {
+      {IBV_WC_SUCCESS, Syndrome::kNone},
+      {IBV_WC_LOC_LEN_ERR, Syndrome::kLocalLength},
+      {IBV_WC_LOC_PROT_ERR, Syndrome::kLocalProtection},
+      {IBV_WC_WR_FLUSH_ERR, Syndrome::kFlushed},
+      {IBV_WC_MW_BIND_ERR, Syndrome::kMwBind},
+      {IBV_WC_BAD_RESP_ERR, Syndrome::kBadResponse},
+      {IBV_WC_LOC_ACCESS_ERR, Syndrome::kLocalAccess},
+      {IBV_WC_REM_INV_REQ_ERR, Syndrome::kRemoteInvalidRequest},
+      {IBV_WC_REM_ACCESS_ERR, Syndrome::kRemoteAccess},
+      {IBV_WC_REM_OP_ERR, Syndrome::kRemoteOperation},
+      {IBV_WC_RETRY_EXC_ERR, Syndrome::kTransportRetryExceeded},
+      {IBV_WC_RNR_RETRY_EXC_ERR, Syndrome::kRnrRetryExceeded},
+      {IBV_WC_REM_ABORT_ERR, Syndrome::kRemoteAborted}};
+  for (const auto& [known, syndrome] : kSyndromes) {
+    if (known == status) return syndrome;
   }
+  return Syndrome::kLocalQpOperation;  // IBV_WC_LOC_QP_OP_ERR, and what other providers may invent
 }
 
 QueueState state_of(ibv_qp_state state) {
-  switch (state) {
-    case IBV_QPS_RESET:
-      return QueueState::kReset;
-    case IBV_QPS_INIT:
-      return QueueState::kInit;
-    case IBV_QPS_RTR:
-      return QueueState::kReadyToReceive;
-    case IBV_QPS_RTS:
-      return QueueState::kReadyToSend;
-    case IBV_QPS_SQD:
-      return QueueState::kSendDrained;
-    case IBV_QPS_SQE:
-      return QueueState::kSendError;
-    default:
-      return QueueState::kError;
-  }
+  constexpr QueueState kStates[] = {// in the order of ibv_qp_state
+                                    QueueState::kReset,          QueueState::kInit,
+                                    QueueState::kReadyToReceive, QueueState::kReadyToSend,
+                                    QueueState::kSendDrained,    QueueState::kSendError};
+  return state < std::size(kStates) ? kStates[state] : QueueState::kError;
 }
 
 }  // namespace

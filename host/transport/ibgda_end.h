@@ -20,7 +20,7 @@ class IbgdaEnd final : public QueueEnd {
   nic::QueueState state() const override { return pair_.query_state(); }
 
  private:
-  std::shared_ptr<Gpu> page_of_;  // who may have the page in its memory: a software NIC's
+  std::shared_ptr<Gpu> page_of_;  // that may hold the doorbell page, if the NIC is software
   uint64_t* doorbell_;
   nic::CompletionQueue cq_;
   nic::QueuePair pair_;

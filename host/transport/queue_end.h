@@ -29,7 +29,7 @@ class QueueEnd {
   /// same earlier or later.
   virtual void connect(const nic::RemoteQueue& remote, uint32_t psn) = 0;
   /// Tells whoever serves the queue that its doorbell record has moved, as a kernel's store to the
-  /// doorbell does: `word` is what it stores there. The host's, while no kernel posts on this
+  /// doorbell does: `word` is what it stores there. To be called while no kernel posts on this
   /// queue.
   virtual void ring(uint64_t word) const = 0;
   /// As the NIC has it.

@@ -68,8 +68,7 @@ QueueUnderTest Queues::under_test(uint32_t index) {
   QueueUnderTest q{};
   q.index = index;
   q.memory = &shared();
-  memory_.copy_out(&q.fields, reinterpret_cast<const std::byte*>(state(index)),
-                   offsetof(mlx5::SendQueue, reserved));
+  memory_.copy_out(&q.fields, state(index), offsetof(mlx5::SendQueue, reserved));
   q.end = ends_[index].get();
   return q;
 }

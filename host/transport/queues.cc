@@ -89,14 +89,12 @@ mlx5::SendQueue Queues::failed(uint32_t index) const {
   const mlx5::SendQueue* const queue = state(index);
   mlx5::SendQueue copy{};
   // Edge M12: the kernel writes the status last, so what is copied after it is the whole record.
-  // Its first two words are others' to try still.
+  // The two words in front of it kernels may still exchange: they are not copied.
   copy.error.status = memory_.load_word(&queue->error.status);
   if (copy.error.status != 0) {
-    memory_.copy_out(&copy, reinterpret_cast<const std::byte*>(queue),
-                     offsetof(mlx5::SendQueue, reserved));
+    memory_.copy_out(&copy, queue, offsetof(mlx5::SendQueue, reserved));
     memory_.load_words(&copy.reserved, &queue->reserved, 5);
-    memory_.copy_out(&copy.error.wqe_index,
-                     reinterpret_cast<const std::byte*>(&queue->error.wqe_index),
+    memory_.copy_out(&copy.error.wqe_index, &queue->error.wqe_index,
                      sizeof(mlx5::QueueError) - offsetof(mlx5::QueueError, wqe_index));
   }
   return copy;
@@ -124,7 +122,7 @@ Queues::Progress Queues::progress(uint32_t index) const {
 }
 
 std::string Queues::describe_registration() const {
-  // By the first NIC: the others are given the same memory in the same known.
+  // By the first NIC: the others register the same memory in the same way.
   const std::string region = registered_[0].region.registration().describe();
   if (!registered_[0].umem) return "landing cells: " + region;
   const std::string umem = registered_[0].umem->registration().describe();
@@ -133,7 +131,7 @@ std::string Queues::describe_registration() const {
 }
 
 void Queues::change(uint32_t index, const std::function<void(mlx5::SendQueue&)>& edit) {
-  auto* const at = reinterpret_cast<std::byte*>(state(index));
+  mlx5::SendQueue* const at = state(index);
   mlx5::SendQueue queue;
   memory_.copy_out(&queue, at, sizeof(queue));
   edit(queue);
@@ -191,7 +189,7 @@ void Queues::fill_in(uint32_t index, const QueueWiring& wiring) {
   queue.timeout_ns = wiring.timeout_ns;
   queue.request = &wiring.requests[queue.peer];
   start_afresh(queue);
-  memory_.copy_in(reinterpret_cast<std::byte*>(state(index)), &queue, sizeof(queue));
+  memory_.copy_in(state(index), &queue, sizeof(queue));
 }
 
 }  // namespace peal

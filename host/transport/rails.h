@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The NICs of a PE. Rail r of the job is a way: this PE's NIC r to a peer's NIC r.
+// The NICs of a PE. Rail r of the job connects this PE's NIC r with a peer's NIC r.
 //
 //            rail 0   rail 1   rail 2
 //   PE 0     mlx5_0   mlx5_1   mlx5_2
@@ -37,10 +37,10 @@ namespace peal {
 class Rails {
  public:
   /// Collective. Opens the NICs that this PE uses (host/nic/choice.h); `gpu` is that of the
-  /// kernels, null when they run on the CPU. Which kind of NIC and for what config.transport says;
-  /// what it is less than that `log` is warned of, on the first PE of those that must say the same.
+  /// kernels, null when they run on the CPU. config.transport says which kind of NIC and what for.
+  /// Where a PE got less than that, the first PE of those that got the same warns in `log`.
   /// `one_host`: the job's PEs are on one, which is as far as the software NIC reaches. Where one
-  /// PE cannot, all throw.
+  /// PE can open no NIC, all throw.
   Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstrap, const Log& log,
         bool one_host = true);
 

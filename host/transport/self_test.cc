@@ -18,8 +18,7 @@ namespace {
 using Step = SelfTestResult::Step;
 using Kind = SelfTestResult::Kind;
 
-// Places behind the landing cells and the sink, which are the kernels', and one for who serves
-// them.
+// Cells behind those of kernels (landing cells, sink) and the proxy's.
 constexpr uint32_t kSource = mlx5::kLandingCells + 2, kFetched = kSource + 1, kRead = kSource + 2;
 static_assert((kRead + 1) * sizeof(mlx5::LandingCell) <= nic::QueueMemoryLayout::kLandingBytes);
 
@@ -40,11 +39,6 @@ mlx5::Local local(const QueueUnderTest& q, uint32_t landing) {
   return {q.fields.landing_address + landing * sizeof(mlx5::LandingCell), q.fields.landing_lkey};
 }
 
-template <class T>
-std::byte* bytes_at(T* data) {
-  return reinterpret_cast<std::byte*>(data);
-}
-
 // What the doorbell register is told, {posted << 8, qpn << 8}, each half big-endian.
 uint64_t doorbell_word(Be32 posted, Be32 qpn_shifted) {
   return Be32{posted.host() << 8}.raw | uint64_t{qpn_shifted.raw} << 32;
@@ -54,7 +48,7 @@ uint64_t doorbell_word(Be32 posted, Be32 qpn_shifted) {
 template <uint32_t kLines>
 void post(const QueueUnderTest& q, uint64_t index, const mlx5::Wqe<kLines>& wqe) {
   static_assert(mlx5::Wqe<kLines>::kBlocks == 1);
-  q.memory->copy_in(bytes_at(q.fields.block(index)), wqe.line, sizeof(wqe.line));
+  q.memory->copy_in(q.fields.block(index), wqe.line, sizeof(wqe.line));
   const Be32 posted{static_cast<uint32_t>(index + 1)};
   q.memory->store_word(&q.fields.doorbell_record->send.raw, posted.raw);
   q.end->ring(doorbell_word(posted, q.fields.qpn_shifted));
@@ -65,7 +59,7 @@ void post(const QueueUnderTest& q, Step step, uint32_t tag) {
   const mlx5::Header header{.index = index, .qpn_shifted = q.fields.qpn_shifted};
   if (step == Step::kPut) {
     const Cell mine = pattern_of(q, tag);
-    q.memory->copy_in(bytes_at(&q.fields.landing[kSource]), &mine, sizeof(mine));
+    q.memory->copy_in(&q.fields.landing[kSource], &mine, sizeof(mine));
     post(q, index, mlx5::compose_write(header, {q.cell, q.rkey}, local(q, kSource), sizeof(Cell)));
   } else if (step == Step::kAtomic) {
     post(q, index,
@@ -80,7 +74,7 @@ bool data_right(const QueueUnderTest& q, Step step, uint32_t tag) {
   const Cell put = pattern_of(q, tag);
   Cell seen{};
   const uint32_t landing = step == Step::kAtomic ? kFetched : kRead;
-  q.memory->copy_out(&seen, bytes_at(&q.fields.landing[landing]), sizeof(seen));
+  q.memory->copy_out(&seen, &q.fields.landing[landing], sizeof(seen));
   if (step == Step::kAtomic) return seen.pattern == put.count;  // 8 bytes land, in host order
   return step == Step::kPut || seen == Cell{put.pattern, put.count + 1};
 }
@@ -94,7 +88,7 @@ bool ended(const QueueUnderTest& q, Step step, SelfTestResult& result) {
   if (opcode == mlx5::CqeOpcode::kInvalid) return false;
   if (opcode == mlx5::CqeOpcode::kRequesterError || opcode == mlx5::CqeOpcode::kResponderError) {
     mlx5::Cqe cqe;
-    q.memory->copy_out(&cqe, bytes_at(q.fields.cqe), sizeof(cqe));
+    q.memory->copy_out(&cqe, q.fields.cqe, sizeof(cqe));
     const auto* const raw = reinterpret_cast<const uint8_t*>(&cqe);
     result.kind = Kind::kError;
     result.syndrome = raw[mlx5::kCqeSyndromeByte];
@@ -108,6 +102,10 @@ bool ended(const QueueUnderTest& q, Step step, SelfTestResult& result) {
 
 QueueTest::QueueTest(std::vector<QueueUnderTest> queues, uint32_t tag)
     : queues_(std::move(queues)), tag_(tag) {
+  begin_step();
+}
+
+void QueueTest::begin_step() {
   for (const QueueUnderTest& q : queues_) {
     post(q, step_, tag_);
     waiting_.push_back(&q);
@@ -138,10 +136,7 @@ bool QueueTest::end_step() {
   if (!failed_.empty() || step_ == Step::kDone) return true;
   step_ = static_cast<Step>(static_cast<uint8_t>(step_) + 1);
   if (step_ == Step::kDone) return true;
-  for (const QueueUnderTest& q : queues_) {
-    post(q, step_, tag_);
-    waiting_.push_back(&q);
-  }
+  begin_step();
   return false;
 }
 
@@ -172,6 +167,9 @@ std::string explain(const SelfTestResult& result) {
           "the {} completed, but the data is wrong; likely: the NIC and the kernels do not see the "
           "same memory: run tools/doctor (IOMMU, ACS, peer memory driver)",
           step);
+    case Kind::kNoTurn:
+      return "its turn did not come in time: the queues of another context to that PE were under "
+             "test until then, and likely did not answer";
     case Kind::kOk:
       break;
   }

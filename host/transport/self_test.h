@@ -26,7 +26,7 @@ inline constexpr uint64_t kSelfTestBlocks = 3;
 /// Bytes of the peer's cell, a multiple of 8 and aligned to 8.
 inline constexpr uint64_t kSelfTestCell = 16;
 
-/// A queue to be tested: ready to send, nothing posted, of no interest to any kernel.
+/// A queue to be tested: ready to send, nothing posted, not used by any kernel yet.
 struct QueueUnderTest {
   uint32_t index;          // among its context's
   const Backing* memory;   // that of the queue
@@ -40,7 +40,7 @@ struct QueueUnderTest {
 /// What became of one.
 struct SelfTestResult {
   enum class Step : uint8_t { kPut, kAtomic, kGet, kDone };
-  enum class Kind : uint8_t { kOk, kError, kSilence, kWrongData };
+  enum class Kind : uint8_t { kOk, kError, kSilence, kWrongData, kNoTurn };
   uint32_t index;  // as in QueueUnderTest
   uint32_t peer;
   Step step;  // that failed
@@ -71,6 +71,7 @@ class QueueTest {
   const std::vector<SelfTestResult>& failed() const { return failed_; }
 
  private:
+  void begin_step();
   bool end_step();
 
   std::vector<QueueUnderTest> queues_;

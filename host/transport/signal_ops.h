@@ -18,7 +18,7 @@
 
 namespace peal {
 
-/// What a PE tells of the NIC it trusts least.
+/// What a PE tells of that one of its NICs which orders WRITEs least.
 struct PlacementOffer {
   nic::PlacementFacts facts;
   char nic[32] = {};

@@ -6,25 +6,11 @@
 #include <set>
 #include <vector>
 
+#include "tests/support/error_of.h"
 #include "tests/support/job.h"
 
 namespace peal::api_test {
 namespace {
-
-template <class Call>
-Error error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  return {ErrorCode::kInternal, "no error"};
-}
-
-void expect_error(const Error& error, ErrorCode code, const std::string& part) {
-  EXPECT_EQ(to_string(error.code()), std::string(to_string(code)));
-  EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-}
 
 struct Piece {
   std::byte* data;
@@ -128,7 +114,7 @@ TEST(Heap, UnequalSizesAreAnErrorOnAllPes) {
     if (pe.n_pes() == 1) GTEST_SKIP() << "one PE agrees with itself";
     const size_t bytes = pe.my_pe() == 1 ? 64 : 128;
     const std::string what = "PE 1 for 64 bytes by malloc";
-    expect_error(error_of([&] { pe.malloc(bytes); }), ErrorCode::kInvalidArgument, what);
+    expect_error(error_of([&] { pe.malloc(bytes); }), ErrorCode::kInvalidArgument, {what});
     expect_usable(pe);
   });
 }
@@ -138,7 +124,7 @@ TEST(Heap, DifferentCallsAreAnErrorOnAllPes) {
     if (pe.n_pes() == 1) GTEST_SKIP() << "one PE agrees with itself";
     auto* const data = pe.malloc(256);
     const auto call = [&] { pe.my_pe() == 0 ? pe.free(data) : void(pe.malloc(256)); };
-    expect_error(error_of(call), ErrorCode::kInvalidArgument, "PE 0 asked for free of the block");
+    expect_error(error_of(call), ErrorCode::kInvalidArgument, {"PE 0 asked for free of the block"});
     pe.free(data);
     expect_usable(pe);
   });
@@ -149,7 +135,7 @@ TEST(Heap, DifferentAlignmentsAreAnErrorOnAllPes) {
     if (pe.n_pes() == 1) GTEST_SKIP() << "one PE agrees with itself";
     const size_t alignment = pe.my_pe() == 0 ? 256 : 512;
     expect_error(error_of([&] { pe.align(alignment, 64); }), ErrorCode::kInvalidArgument,
-                 "PE 0 asked for 64 bytes aligned to 256");
+                 {"PE 0 asked for 64 bytes aligned to 256"});
     expect_usable(pe);
   });
 }
@@ -157,15 +143,16 @@ TEST(Heap, DifferentAlignmentsAreAnErrorOnAllPes) {
 TEST(Heap, ExhaustionNamesWhatIsLeftAndTheRemedy) {
   on_every_pe([](Runtime& pe) {
     const size_t bytes = pe.config().heap_size;
-    expect_error(error_of([&] { pe.malloc(bytes); }), ErrorCode::kOutOfMemory, "PEAL_HEAP_SIZE");
-    expect_error(error_of([&] { pe.malloc(~size_t{0}); }), ErrorCode::kOutOfMemory, "largest free");
+    expect_error(error_of([&] { pe.malloc(bytes); }), ErrorCode::kOutOfMemory, {"PEAL_HEAP_SIZE"});
+    expect_error(error_of([&] { pe.malloc(~size_t{0}); }), ErrorCode::kOutOfMemory,
+                 {"largest free"});
     expect_error(error_of([&] { pe.calloc(size_t{1} << 40, size_t{1} << 40); }),
-                 ErrorCode::kOutOfMemory, "largest free");
+                 ErrorCode::kOutOfMemory, {"largest free"});
     std::vector<void*> blocks;
     const Error error = error_of([&] {
       for (;;) blocks.push_back(pe.malloc(1 << 20));
     });
-    expect_error(error, ErrorCode::kOutOfMemory, "largest free");
+    expect_error(error, ErrorCode::kOutOfMemory, {"largest free"});
     EXPECT_GT(blocks.size(), bytes >> 21);
     for (void* block : blocks) pe.free(block);
     void* const most = pe.malloc(bytes - (1 << 20));  // the pieces are one again
@@ -179,7 +166,7 @@ TEST(Heap, AlignmentsThatAreNoneAreRefused) {
   on_every_pe([](Runtime& pe) {
     for (const size_t alignment : {size_t{0}, size_t{3}, size_t{96}, size_t{1} << 40}) {
       expect_error(error_of([&] { pe.align(alignment, 64); }), ErrorCode::kInvalidArgument,
-                   fmt::format("alignment {} is not a power of two", alignment));
+                   {fmt::format("alignment {} is not a power of two", alignment)});
     }
     expect_usable(pe);
   });
@@ -190,7 +177,7 @@ TEST(Heap, FreeRefusesWhatMallocDidNotAnswer) {
     auto* const data = static_cast<std::byte*>(pe.malloc(1000));
     std::byte mine[8];
     const auto refused = [&](void* pointer, const std::string& why) {
-      expect_error(error_of([&] { pe.free(pointer); }), ErrorCode::kInvalidArgument, why);
+      expect_error(error_of([&] { pe.free(pointer); }), ErrorCode::kInvalidArgument, {why});
     };
     refused(mine, "not in the symmetric heap");
     refused(data + 128, "in the middle of the block of");

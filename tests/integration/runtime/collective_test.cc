@@ -3,17 +3,13 @@
 // What a collective call leaves behind when it fails on one PE, and how the end of a Runtime meets
 // the peers.
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
 
-#include "tests/support/fake_cuda.h"
-#include "tests/support/job.h"
+#include "tests/support/gpu_job.h"
 
 namespace peal::api_test {
 namespace {
@@ -29,19 +25,14 @@ std::string refusal(const std::function<void()>& body) {
 
 /// Hazard: a PE whose part of a collective call failed threw by itself, and the others waited for
 /// it until PEAL_BOOTSTRAP_TIMEOUT.
-TEST(Collective, CallsThatFailOnOnePeFailOnAllWithItsWords) {
-  FakeCuda& fake = load_fake_cuda();
-  const auto engine = std::filesystem::absolute("softnic/gpu/peal_softnic_engine_on_cpu");
-  ::setenv("PEAL_SOFTNIC_ENGINE_PROGRAM", engine.c_str(), 1);
-  ::setenv("PEAL_SOFTNIC_FABRIC", ("collective-" + std::to_string(::getpid())).c_str(), 1);
-  Config config = small_config();
-  config.transport = TransportKind::kIbgda;
+TEST_F(RuntimeOnGpu, CallsThatFailOnOnePeFailOnAllWithItsWords) {
+  config_.transport = TransportKind::kIbgda;
   bootstrap::run_processes(2, [&](Bootstrap& group) {
-    Runtime pe(std::make_unique<BorrowedBootstrap>(group), config, Target::kGpu);
+    Runtime pe = start(group);
     const auto fails = [&](const char* symbol, const char* part, const auto& call) {
-      if (pe.my_pe() == 1) fake.refuse[symbol] = 2;
+      if (pe.my_pe() == 1) fake_.refuse[symbol] = 2;
       const std::string why = refusal(call);
-      fake.refuse.clear();
+      fake_.refuse.clear();
       const bool told = why.find("PE 1: ") == 0 && why.find(part) != std::string::npos;
       if (!told) std::cerr << "PE " << pe.my_pe() << ", " << symbol << ": " << why << "\n";
       pe.barrier();  // the group is as good as before
@@ -50,11 +41,15 @@ TEST(Collective, CallsThatFailOnOnePeFailOnAllWithItsWords) {
     const auto make = [&] { pe.make_context(); };
     const auto recover = [&] { pe.recover(); };
     const auto allocate = [&] { pe.allocate<uint64_t>(4); };
+    auto* const words = pe.allocate<uint64_t>(4);
+    const auto add_window = [&] { pe.register_window(words, 32); };
     if (!fails("cuMemAlloc", "of memory for queues on GPU 1", make)) return 1;
     if (!fails("cuMemcpyAsync", "cuMemcpyAsync", make)) return 2;
     if (!fails("cuMemcpyAsync", "cuMemcpyAsync", recover)) return 3;
     if (!fails("cuMemsetD8Async", "cuMemsetD8Async", recover)) return 4;
     if (!fails("cuMemsetD8Async", "cuMemsetD8Async", allocate)) return 5;
+    if (!fails("cuMemcpyAsync", "cuMemcpyAsync", add_window)) return 7;
+    if (pe.context().windows->count != 1) return 8;
     pe.recover();
     const auto more = pe.make_context();
     pe.barrier();

@@ -1,26 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A whole runtime whose memory is a GPU's: on a driver that is a fake, with kernels on the CPU,
-// which can load and store the fake's memory. The software NIC's engine runs in its process, with a
-// thread in place of its kernel.
+// A whole runtime whose memory is a GPU's (tests/support/gpu_job.h).
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "bootstrap/bootstraps.h"
-#include "host/base/error.h"
 #include "host/memory/backing_cuda.h"
-#include "peal/peal.h"
-#include "tests/support/fake_cuda.h"
-#include "tests/support/job.h"
+#include "tests/support/gpu_job.h"
 
 namespace peal {
 namespace {
@@ -50,32 +43,6 @@ PEAL_KERNEL break_queue(Context ctx, uint32_t index) {
 PEAL_KERNEL wait_for_ever(Context ctx, uint64_t* flag, Status* status) {
   *status = wait_until(ctx, flag, Compare::kEq, 1);
 }
-
-class RuntimeOnGpu : public testing::Test {
- protected:
-  RuntimeOnGpu() : fake_(load_fake_cuda()), config_(api_test::small_config()) {
-    fake_.devices = 2;
-    fake_.peer_access = true;
-    fake_.native_atomics = true;
-    fake_.writes_ordering = 100;
-    fake_.refuse.clear();
-    fake_.mistakes = 0;
-    const auto engine = std::filesystem::absolute("softnic/gpu/peal_softnic_engine_on_cpu");
-    ::setenv("PEAL_SOFTNIC_ENGINE_PROGRAM", engine.c_str(), 1);
-    ::setenv("PEAL_SOFTNIC_FABRIC", ("runtime_gpu_test-" + std::to_string(::getpid())).c_str(), 1);
-  }
-  ~RuntimeOnGpu() override {
-    EXPECT_EQ(fake_.live, 0);
-    EXPECT_EQ(fake_.mistakes, 0);
-  }
-
-  Runtime start(Bootstrap& group) const {
-    return Runtime(std::make_unique<api_test::BorrowedBootstrap>(group), config_, Target::kGpu);
-  }
-
-  FakeCuda& fake_;
-  Config config_;
-};
 
 /// Every PE sends its number on; 0 when all went well.
 int send_around(Runtime& pe) {

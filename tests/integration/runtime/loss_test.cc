@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A PE that dies: whatever the others are doing ends soon, with an error that names it.
+// A PE that dies: whatever the others are doing ends by that, and not by a deadline, with an error
+// that names it.
 //
 // PEs are forked processes. A survivor that sees what it should returns 0, so the only failure
 // that run_processes reports is the death itself.
@@ -41,7 +42,7 @@ class Survivors {
   /// At the end of one, good or bad.
   void meet() {
     ++*ended_;
-    const auto end = steady_clock::now() + seconds(5);
+    const auto end = steady_clock::now() + seconds(30);
     while (*ended_ < count_ && steady_clock::now() < end) std::this_thread::yield();
   }
 
@@ -54,7 +55,6 @@ class Survivors {
 /// when it does not see what it should.
 void lose_one(int count, const std::function<void(Bootstrap&)>& life) {
   std::string text = "no error";
-  const auto begin = steady_clock::now();
   Survivors survivors(count - 1);
   const auto whole_life = [&](Bootstrap& group) {
     try {
@@ -72,7 +72,6 @@ void lose_one(int count, const std::function<void(Bootstrap&)>& life) {
     text = error.what();
   }
   EXPECT_EQ(text, fmt::format("rank {} of {} exited with code 3", kVictim, count));
-  EXPECT_LT(steady_clock::now() - begin, seconds(10));
 }
 
 void require(bool holds, const std::string& what) {
@@ -178,13 +177,12 @@ INSTANTIATE_TEST_SUITE_P(Work, LossInManyLanesDuring, testing::ValuesIn(kWork), 
 
 /// The kernel ends with an error, the host says whose end it was.
 void outlive(Runtime& pe, Work work, uint64_t* data, const Grid& grid) {
-  const auto begin = steady_clock::now();
   Status ended = Status::kOk;
   launch(grid, work_on, &ended, pe.context(), work, data).wait();
   require(ended != Status::kOk && ended != Status::kTimeout, to_string(ended));
-  require(steady_clock::now() - begin < seconds(5), "within 5 s");
   // The NIC may report it before the process is seen to have ended: either names the PE.
-  while (pe.failure().status != Status::kPeerLost && steady_clock::now() - begin < seconds(5)) {
+  const auto end = steady_clock::now() + seconds(30);
+  while (pe.failure().status != Status::kPeerLost && steady_clock::now() < end) {
     std::this_thread::yield();
   }
   const Failure failure = pe.failure();

@@ -10,28 +10,11 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/error_of.h"
 #include "tests/support/job.h"
 
 namespace peal::api_test {
 namespace {
-
-template <class Call>
-Error error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  return {ErrorCode::kInternal, "no error"};
-}
-
-void expect_error(const Error& error, ErrorCode code, const std::vector<std::string>& parts) {
-  EXPECT_EQ(to_string(error.code()), std::string(to_string(code))) << error.what();
-  for (const std::string& part : parts) {
-    EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
-        << part << " in " << error.what();
-  }
-}
 
 /// Starts `count` PEs with a configuration each and answers what every one of them ended with.
 std::vector<Error> errors_of(int count, const std::function<Config(int)>& config) {

@@ -6,17 +6,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "bootstrap/bootstraps.h"
 #include "host/memory/backing_cuda.h"
 #include "host/transport/self_test.h"
-#include "peal/peal.h"
-#include "tests/support/fake_cuda.h"
-#include "tests/support/job.h"
+#include "tests/support/gpu_job.h"
 
 namespace peal {
 namespace {
@@ -29,25 +25,6 @@ PEAL_KERNEL fetch_all_ways(Context ctx, uint64_t* box, Status* status) {
   if (s == Status::kOk) s = quiet(ctx);
   *status = s;
 }
-
-class RuntimeWrites : public testing::Test {
- protected:
-  RuntimeWrites() : fake_(load_fake_cuda()), config_(api_test::small_config()) {
-    const auto engine = std::filesystem::absolute("softnic/gpu/peal_softnic_engine_on_cpu");
-    ::setenv("PEAL_SOFTNIC_ENGINE_PROGRAM", engine.c_str(), 1);
-  }
-  ~RuntimeWrites() override {
-    EXPECT_EQ(fake_.live, 0);
-    EXPECT_EQ(fake_.mistakes, 0);
-  }
-
-  Runtime start(Bootstrap& group) const {
-    return Runtime(std::make_unique<api_test::BorrowedBootstrap>(group), config_, Target::kGpu);
-  }
-
-  FakeCuda& fake_;
-  Config config_;
-};
 
 bool holds(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -67,7 +44,7 @@ std::vector<int> opcodes(const Runtime& pe, int peer) {
 }
 
 // A GPU before Hopper shows its kernels a NIC's writes in no order. Fails at 438a779: nobody asked.
-TEST_F(RuntimeWrites, DumpsWhatItFetchesWhereTheGpuDoesNotOrderWrites) {
+TEST_F(RuntimeOnGpu, DumpsWhatItFetchesWhereTheGpuDoesNotOrderWrites) {
   config_.transport = TransportKind::kIbgda;
   config_.queues = 1;
   for (const int ordering : {100, 0}) {
@@ -101,7 +78,7 @@ TEST_F(RuntimeWrites, DumpsWhatItFetchesWhereTheGpuDoesNotOrderWrites) {
 
 // Completions come to the GPU and do not vouch for what lies elsewhere. Fails at 438a779: a get
 // into memory of the host was done when its READ was.
-TEST_F(RuntimeWrites, KnowsWhichMemoryItsCompletionsVouchFor) {
+TEST_F(RuntimeOnGpu, KnowsWhichMemoryItsCompletionsVouchFor) {
   bootstrap::run_threads(1, [&](Bootstrap& group) {
     Runtime pe = start(group);
     std::vector<uint64_t> of_host(64);

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "bootstrap/bootstraps.h"
-#include "tests/unit/bootstrap/support.h"
+#include "tests/support/error_of.h"
 
 namespace peal::bootstrap {
 namespace {

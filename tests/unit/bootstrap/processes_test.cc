@@ -11,14 +11,13 @@
 #include <stdexcept>
 
 #include "bootstrap/bootstraps.h"
-#include "tests/unit/bootstrap/support.h"
+#include "tests/support/error_of.h"
 
 namespace peal::bootstrap {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using SteadyClock = std::chrono::steady_clock;
 
 // Deadlines no test reaches unless it says so: what ends earlier was noticed, not waited for.
 constexpr ProcessLimits kPatient{.deadline = seconds(60), .job = seconds(120)};
@@ -65,7 +64,6 @@ TEST(RunProcesses, BringsHomeWhatAChildThrew) {
 
 // Rank `victim` kills itself before the third barrier; what the parent and the survivors say.
 void expect_named(int victim, const std::string& survivor, const std::string& lost) {
-  const auto begin = SteadyClock::now();
   const Error error = error_of([victim] {
     run_processes(
         4,
@@ -78,7 +76,6 @@ void expect_named(int victim, const std::string& survivor, const std::string& lo
         },
         kPatient);
   });
-  EXPECT_LT(SteadyClock::now() - begin, seconds(30));
   EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
   EXPECT_TRUE(contains(error, "rank " + std::to_string(victim) + " of 4 was killed by signal 9"))
       << error.what();
@@ -92,7 +89,6 @@ TEST(RunProcesses, NamesAChildThatDiesBeforeACollective) { expect_named(2, "rank
 TEST(RunProcesses, NamesRankZeroThatDies) { expect_named(0, "rank 3", "rank 0"); }
 
 TEST(RunProcesses, NamesAChildThatDiesInsideACollective) {
-  const auto begin = SteadyClock::now();
   const Error error = error_of([] {
     run_processes(3,
                   [](Bootstrap& group) {
@@ -106,7 +102,6 @@ TEST(RunProcesses, NamesAChildThatDiesInsideACollective) {
                   },
                   {.deadline = seconds(60), .job = seconds(4)});
   });
-  EXPECT_LT(SteadyClock::now() - begin, seconds(40));
   EXPECT_EQ(error.code(), ErrorCode::kTimeout);
   EXPECT_TRUE(contains(error, "rank 0 of 3: barrier #0: rank 1 of 3 died or disconnected"))
       << error.what();
@@ -129,7 +124,6 @@ TEST(RunProcesses, NamesAChildThatExitsEarly) {
 }
 
 TEST(RunProcesses, KillsWhatOutlivesTheJob) {
-  const auto begin = SteadyClock::now();
   const Error error = error_of([] {
     run_processes(2,
                   [](Bootstrap& group) {
@@ -141,7 +135,6 @@ TEST(RunProcesses, KillsWhatOutlivesTheJob) {
                   },
                   {.deadline = seconds(60), .job = milliseconds(1500)});
   });
-  EXPECT_LT(SteadyClock::now() - begin, seconds(30));
   EXPECT_EQ(error.code(), ErrorCode::kTimeout);
   EXPECT_STREQ(error.what(), "rank 1 of 2 did not end within 1500 ms and was killed");
 }
@@ -167,7 +160,6 @@ TEST(RunProcesses, NamesTheLateRankAtTheDeadline) {
 
 TEST(RunProcesses, TellsTheOthersOfAnAbort) {
   for (const int culprit : {0, 2}) {
-    const auto begin = SteadyClock::now();
     const Error error = error_of([culprit] {
       run_processes(
           3,
@@ -182,7 +174,6 @@ TEST(RunProcesses, TellsTheOthersOfAnAbort) {
           },
           kPatient);
     });
-    EXPECT_LT(SteadyClock::now() - begin, seconds(30));
     const std::string who = "rank " + std::to_string(culprit) + " of 3";
     EXPECT_TRUE(contains(error, who + " exited with code 1")) << error.what();
     EXPECT_TRUE(contains(error, "rank 1 of 3: ")) << error.what();

@@ -15,14 +15,13 @@
 #include <thread>
 
 #include "bootstrap/bootstraps.h"
-#include "tests/unit/bootstrap/support.h"
+#include "tests/support/error_of.h"
 
 namespace peal::bootstrap {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using SteadyClock = std::chrono::steady_clock;
 
 constexpr Deadline kPatient = seconds(60);
 
@@ -262,9 +261,7 @@ TEST(MakeTcp, NamesARankThatJoinsAndDiesBeforeTheStart) {
   Stranger member(id);
   member.hello(id.secret, 1, 4);
   { Stranger(id).hello(id.secret, 2, 4); }
-  const auto begin = SteadyClock::now();
   const std::vector<Error> errors = run_job(std::move(root), {}, 4, kPatient);
-  EXPECT_LT(SteadyClock::now() - begin, seconds(30));
   EXPECT_EQ(errors[0].code(), ErrorCode::kPeerLost);
   EXPECT_TRUE(contains(errors[0], "start of the job: rank 2 of 4 died or disconnected"))
       << errors[0].what();
@@ -272,14 +269,12 @@ TEST(MakeTcp, NamesARankThatJoinsAndDiesBeforeTheStart) {
 }
 
 TEST(MakeTcp, NamesARankThatDisconnects) {
-  const auto begin = SteadyClock::now();
   const std::vector<Error> errors =
       run_job(TcpRoot(), {1, 2, 3}, 4, kPatient, [](Bootstrap& group) {
         group.barrier();
         if (group.rank() == 3) return;
         group.barrier();
       });
-  EXPECT_LT(SteadyClock::now() - begin, seconds(30));
   for (const std::size_t r : {0U, 1U, 2U}) {
     EXPECT_EQ(errors[r].code(), ErrorCode::kPeerLost);
     EXPECT_TRUE(contains(errors[r], "barrier #2: rank 3 of 4 died or disconnected"))

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "bootstrap/bootstraps.h"
-#include "tests/unit/bootstrap/support.h"
+#include "tests/support/error_of.h"
 
 namespace peal::bootstrap {
 namespace {

@@ -5,7 +5,6 @@
 // was the last WQE, its CQE the answer, and the data might still be on its way. Now a DUMP of the
 // destination follows, fenced, and what callers wait for is the DUMP.
 #include <cstring>
-#include <vector>
 
 #include "device/atomics.h"
 #include "device/rma.h"
@@ -17,26 +16,19 @@ namespace peal {
 namespace {
 
 using testing::DeviceRig;
+using testing::kDump;
+using testing::kFetchAdd;
+using testing::kRead;
+using testing::kWrite;
 using testing::NicThread;
+using testing::opcodes;
+using testing::Ops;
 using testing::SeenWqe;
-
-constexpr uint8_t kWrite = 0x08;
-constexpr uint8_t kRead = 0x10;
-constexpr uint8_t kFetchAdd = 0x12;
-constexpr uint8_t kDump = 0x23;
 
 constexpr size_t kSource = 0x100;
 constexpr size_t kTarget = 0x2000;
 constexpr uint32_t kLkey = 0x51525354;
 constexpr size_t kBytes = 64;
-
-using Ops = std::vector<uint8_t>;
-
-Ops opcodes(DeviceRig& rig) {
-  Ops all;
-  for (const SeenWqe& wqe : rig.nic(1).seen()) all.push_back(wqe.opcode());
-  return all;
-}
 
 /// A PE with a window of its own, `dumped` as the host says of it.
 struct WithWindow {

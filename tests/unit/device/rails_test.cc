@@ -6,7 +6,6 @@
 #include "device/rails.h"
 
 #include <array>
-#include <vector>
 
 #include "device/atomics.h"
 #include "device/rma.h"
@@ -19,12 +18,13 @@ namespace peal {
 namespace {
 
 using testing::DeviceRig;
+using testing::kFetchAdd;
+using testing::kRead;
+using testing::kWrite;
 using testing::NicThread;
+using testing::opcodes;
+using testing::Ops;
 using testing::SeenWqe;
-
-constexpr uint8_t kWrite = 0x08;
-constexpr uint8_t kRead = 0x10;
-constexpr uint8_t kFetchAdd = 0x12;
 
 constexpr size_t kSource = 0x100;
 constexpr size_t kTarget = 0x2000;
@@ -49,14 +49,6 @@ Status run(DeviceRig& rig, uint32_t block, Deed deed) {
   rig.step_all();  // what nobody waited for
   return answer;
 }
-
-std::vector<uint8_t> opcodes(DeviceRig& rig, uint32_t queue) {
-  std::vector<uint8_t> all;
-  for (const SeenWqe& wqe : rig.nic(1, queue).seen()) all.push_back(wqe.opcode());
-  return all;
-}
-
-using Ops = std::vector<uint8_t>;
 
 Status put_block(const Context& ctx, std::byte* heap) {
   return put(ctx, heap + kTarget, heap + kSource, kBytes, 1);

@@ -66,11 +66,11 @@ TEST(Mailbox, RefusesAFieldOutsideIt) {
   refusal(ErrorCode::kInternal, [&] { box.set(Field64{3}, 1); });
 }
 
-TEST(Mailbox, ShiftsAFieldByTheStartOfItsStructure) {
-  constexpr Field field = prm::at(prm::qpc::kSendCq, prm::kQpContext);
-  EXPECT_EQ(field.dword, 37);
-  EXPECT_EQ(field.high, 23);
-  EXPECT_EQ(prm::at(Field64{14}, prm::kCqContext).dword, 18);
+TEST(Mailbox, BeginsWithItsCommand) {
+  const prm::Mailbox<16> box(prm::Command::kQueryQp, 0x123456);
+  const unsigned char expected[16] = {0x05, 0x0b, 0,    0,    0, 0, 0, 0,
+                                      0,    0x12, 0x34, 0x56, 0, 0, 0, 0};
+  EXPECT_EQ(std::memcmp(box.data(), expected, 16), 0);
 }
 
 TEST(Command, HasANameForEachOpcode) {
@@ -151,14 +151,13 @@ TEST_F(Golden, CreateCq) {
 }
 
 TEST_F(Golden, CreateQp) {
-  const QueuePair pair = queue({.depth = 1024, .user_index = 0x5a5a5a});
+  const QueuePair pair = queue({.depth = 1024});
   EXPECT_EQ(last().size(), 272u / 4);
   EXPECT_EQ(nonzero(last()), (Words{{0, 0x05000000},
                                     {6, 0x00001800},   // RC, migrated
                                     {7, 0x77},         // pd
                                     {8, 10u << 11},    // log_sq_size
                                     {9, 0x22},         // uar_page
-                                    {10, 0x5a5a5a},    // user_index
                                     {37, 0xabc},       // cqn_snd
                                     {45, 0xabc},       // cqn_rcv
                                     {47, 0x110040},    // dbr_addr
@@ -279,8 +278,6 @@ TEST_F(Golden, Rtr2Rts) {
 
 TEST_F(Golden, Stop) {
   QueuePair pair = queue();
-  pair.to_error();
-  EXPECT_EQ(last(), (std::vector<uint32_t>{0x05070000, 0, 0x4d5e6f, 0}));
   pair.to_reset();
   EXPECT_EQ(last(), (std::vector<uint32_t>{0x050a0000, 0, 0x4d5e6f, 0}));
 }
@@ -386,7 +383,6 @@ TEST(QueueMemoryLayout, PutsEachPartOnLinesOfItsOwn) {
     EXPECT_EQ(layout.landing(), layout.state() + 1024);
     EXPECT_GE(layout.bytes() - layout.landing(), 2560u);
     EXPECT_LE(layout.bytes(), size_t{depth} * 64 + 4096);
-    EXPECT_EQ(1u << layout.log_depth(), depth);
   }
 }
 
@@ -398,12 +394,6 @@ TEST(QueueMemoryLayout, PreparesMemoryThatLooksLikeNoCompletion) {
     const bool cqe = i >= layout.cqe() && i < layout.cqe() + 64;
     ASSERT_EQ(memory[i], cqe ? std::byte{0xff} : std::byte{0}) << i;
   }
-}
-
-TEST(QueueState, HasNames) {
-  EXPECT_STREQ(to_string(QueueState::kReadyToSend), "ready to send");
-  EXPECT_STREQ(to_string(QueueState::kError), "error");
-  EXPECT_STREQ(to_string(static_cast<QueueState>(15)), "unknown state");
 }
 
 }  // namespace

@@ -180,8 +180,6 @@ TEST(NicQueue, WalksThroughItsStates) {
   EXPECT_EQ(queue.pair().query_state(), QueueState::kReadyToReceive);
   queue.pair().to_rts(queue.path());
   EXPECT_EQ(queue.pair().query_state(), QueueState::kReadyToSend);
-  queue.pair().to_error();
-  EXPECT_EQ(queue.pair().query_state(), QueueState::kError);
   queue.pair().to_reset();
   EXPECT_EQ(queue.pair().query_state(), QueueState::kReset);
 }

@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the bootstrap tests share: typed gathering, and the error a call ends with.
+// The error that a call ends with, and what is expected of it.
 #pragma once
 
-#include <cstddef>
-#include <span>
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
 
 #include "host/base/error.h"
-#include "host/bootstrap.h"
 
-namespace peal::bootstrap {
-
-inline std::vector<int> gather(Bootstrap& group, int mine) {
-  std::vector<int> all(static_cast<std::size_t>(group.size()), -1);
-  group.allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  return all;
-}
+namespace peal {
 
 /// The error `call` ends with; its text is "no error" if it does not throw.
 template <class Call>
@@ -34,4 +27,12 @@ inline bool contains(const Error& error, const std::string& text) {
   return std::string(error.what()).find(text) != std::string::npos;
 }
 
-}  // namespace peal::bootstrap
+inline void expect_error(const Error& error, ErrorCode code,
+                         const std::vector<std::string>& parts) {
+  EXPECT_EQ(to_string(error.code()), std::string(to_string(code))) << error.what();
+  for (const std::string& part : parts) {
+    EXPECT_TRUE(contains(error, part)) << part << " in " << error.what();
+  }
+}
+
+}  // namespace peal
