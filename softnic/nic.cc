@@ -63,8 +63,7 @@ struct Nic::State {
   explicit State(const PresentedDevice& as);
   /// By the engine in charge.
   Outcome run(const Command& command) const {
-    if (gpu != nullptr) return gpu->run(command);
-    return std::visit([this](const auto& each) { return each.apply(cpu->control); }, command);
+    return gpu != nullptr ? gpu->run(command) : cpu->control.run(command);
   }
   int event_fd() const { return gpu != nullptr ? gpu->event_fd() : cpu->control.event_fd(); }
 
@@ -80,7 +79,7 @@ struct Nic::State {
       queue_pairs.fetch_sub(1);
       return {0, {CommandStatus::kNoResources, "no queue pair left: max_qp of the presentation"}};
     }
-    const Created created = run(make).created();
+    const Created created = run(make);
     if (created.refusal.refused()) queue_pairs.fetch_sub(1);
     return created;
   }
@@ -176,14 +175,16 @@ std::string program_beside_library() {
   return access(built.c_str(), X_OK) == 0 ? built : folder + "/peal_softnic_engine";
 }
 
-/// Takes the numbers [1, used) that `make` hands out in order, then gives back those not in use.
-template <class Exists, class Make, class Free>
-void claim_numbers(uint32_t used, Exists exists, Make make, Free free) {
-  for (uint32_t number = 1; number < used; ++number) {
-    if (make().number != number) throw std::runtime_error("the GPU engine counts differently");
+/// Takes the numbers of `table`, which `make` hands out in order, and gives back those not in use.
+template <class Make, class T>
+void claim_numbers(gpu::Client& client, const Table<T>& table, const Make& make) {
+  for (uint32_t number = 1; number < table.used(); ++number) {
+    if (client.run(make).number != number) {
+      throw std::runtime_error("the GPU engine counts differently");
+    }
   }
-  for (uint32_t number = 1; number < used; ++number) {
-    if (!exists(number)) free(number);
+  for (uint32_t number = 1; number < table.used(); ++number) {
+    if (!table[number].exists) client.run(Undo<Make>{number});
   }
 }
 
@@ -213,20 +214,10 @@ void Nic::State::move_to_gpu(const void* address) {
                  "milliseconds: run MPS (nvidia-cuda-mps-control -d), or name another GPU in "
                  "PEAL_SOFTNIC_GPU\n");
   }
-  const Control& control = cpu->control;
   static std::byte page;
-  claim_numbers(
-      control.pds_used(), [&](uint32_t n) { return control.pd_exists(n); },
-      [&] { return client->run(AllocatePd{}).created(); },
-      [&](uint32_t n) { client->run(FreePd{n}); });
-  claim_numbers(
-      control.uars_used(), [&](uint32_t n) { return control.uar_exists(n); },
-      [&] { return client->run(AttachUar{&page}).created(); },
-      [&](uint32_t n) { client->run(DetachUar{n}); });
-  claim_numbers(
-      control.cqs_used(), [&](uint32_t n) { return control.cq_exists(n); },
-      [&] { return client->run(CreateCq{}).created(); },
-      [&](uint32_t n) { client->run(DestroyCq{n}); });
+  claim_numbers(*client, cpu->control.pds(), AllocatePd{});
+  claim_numbers(*client, cpu->tables.pages, AttachUar{&page});
+  claim_numbers(*client, cpu->tables.cqs, CreateCq{});
   gpu = std::move(client);
   home = exporter->number_of(address);
   cpu.reset();
@@ -252,8 +243,7 @@ const PresentedDevice& Nic::device() const { return state_->device; }
 const std::vector<Gid>& Nic::gids() const { return state_->gids; }
 const Router& Nic::router() const { return state_->router; }
 
-Created Nic::allocate_pd() { return state_->run(AllocatePd{}).created(); }
-Refusal Nic::free_pd(uint32_t pd) { return state_->run(FreePd{pd}).refusal; }
+Outcome Nic::run(const Command& command) const { return state_->run(command); }
 
 bool Nic::admit(const void* address) { return state_->admit(address); }
 
@@ -265,14 +255,14 @@ std::shared_ptr<std::byte> Nic::gpu_page(size_t bytes) const {
   return on_gpu() ? state_->exporter->allocate_on(state_->home, bytes) : nullptr;
 }
 
-Created Nic::register_memory(const MemoryKeyConfig& config) {
-  const Created created = state_->run(RegisterMemory{config}).created();
+Created Nic::register_memory(const Key& config) {
+  const Created created = run(RegisterMemory{config});
   if (!created.refusal.refused() && !on_gpu()) {
     state_->cpu->lend(Loan::of(created.number, config.memory, config.bytes));
   }
   return created;
 }
-Refusal Nic::change_memory(uint32_t key, const MemoryKeyConfig& config) {
+Refusal Nic::change_memory(uint32_t key, const Key& config) {
   if (on_gpu()) return only_on_cpu("an engine on a GPU changes no memory keys");
   const Refusal refusal = state_->cpu->control.change_memory(key, config);
   if (!refusal.refused()) {
@@ -282,26 +272,17 @@ Refusal Nic::change_memory(uint32_t key, const MemoryKeyConfig& config) {
   return refusal;
 }
 Refusal Nic::deregister_memory(uint32_t key) {
-  const Refusal refusal = state_->run(DeregisterMemory{key}).refusal;
+  const Refusal refusal = run(DeregisterMemory{key});
   if (!refusal.refused() && !on_gpu()) state_->cpu->take_back(key);
   return refusal;
 }
 
-Created Nic::create_cq(const CompletionQueueConfig& config) {
-  return state_->run(CreateCq{config}).created();
-}
-Refusal Nic::destroy_cq(uint32_t cqn) { return state_->run(DestroyCq{cqn}).refusal; }
-uint64_t Nic::cq_produced(uint32_t cqn) const { return state_->run(CqProduced{cqn}).produced; }
 Refusal Nic::arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
                     CompletionListener& listener) {
   if (on_gpu()) return only_on_cpu("an engine on a GPU raises no completion events");
   return state_->cpu->control.arm_cq(cqn, consumed, solicited_only, listener);
 }
 
-Created Nic::create_srq(const SharedReceiveConfig& config) {
-  return state_->run(CreateSrq{config}).created();
-}
-Refusal Nic::destroy_srq(uint32_t srqn) { return state_->run(DestroySrq{srqn}).refusal; }
 Refusal Nic::arm_srq(uint32_t srqn, uint32_t limit) {
   if (on_gpu()) return only_on_cpu("an engine on a GPU takes nothing from shared receive queues");
   return state_->cpu->control.arm_srq(srqn, limit);
@@ -311,11 +292,8 @@ uint32_t Nic::srq_limit(uint32_t srqn) const {
 }
 
 Created Nic::create_qp(const QueuePairConfig& config) { return state_->counted(CreateQp{config}); }
-Refusal Nic::modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) {
-  return state_->run(ModifyQp{qpn, from, to}).refusal;
-}
 Refusal Nic::query_qp(uint32_t qpn, QueuePairAttributes* answer) const {
-  const Outcome outcome = state_->run(QueryQp{qpn});
+  const Outcome outcome = run(QueryQp{qpn});
   *answer = outcome.attributes;
   return outcome.refusal;
 }
@@ -326,20 +304,15 @@ Created Nic::create_dc_target(const DcTargetConfig& config) {
 }
 Refusal Nic::destroy_dc_target(uint32_t dctn) { return state_->released(DestroyDcTarget{dctn}); }
 
-Created Nic::attach_uar(std::byte* page) { return state_->run(AttachUar{page}).created(); }
-Refusal Nic::detach_uar(uint32_t page_id) { return state_->run(DetachUar{page_id}).refusal; }
-
 bool Nic::next_event(AsyncEvent* event) {
   return on_gpu() ? state_->gpu->next_event(event) : state_->cpu->control.next_event(event);
 }
 int Nic::event_fd() const { return state_->events.get(); }
-Violations Nic::violations() const { return state_->run(QueryViolations{}).violations; }
 bool Nic::port_up() const { return on_gpu() || state_->cpu->control.port_up(); }
 Refusal Nic::set_faults(const FaultPlan& plan) {
   if (on_gpu()) {
-    return {CommandStatus::kBadOperation,
-            "faults on demand need the CPU engine (PEAL_SOFTNIC_ENGINE=cpu); this NIC runs on a "
-            "GPU"};
+    return only_on_cpu(
+        "faults on demand need the CPU engine (PEAL_SOFTNIC_ENGINE=cpu); this NIC runs on a GPU");
   }
   return state_->cpu->control.set_faults(plan);
 }

@@ -16,7 +16,7 @@
 #include <memory>
 #include <string>
 
-#include "softnic/control/configs.h"
+#include "softnic/control/commands.h"
 #include "softnic/engine/fault_plan.h"
 #include "softnic/presentation/present.h"
 
@@ -46,8 +46,10 @@ class Nic {
   /// The ways from here.
   const Router& router() const;
 
-  Created allocate_pd();
-  Refusal free_pd(uint32_t pd);  // refused (busy) while keys or queues use it
+  Created allocate_pd() { return run(AllocatePd{}); }
+  Refusal free_pd(uint32_t pd) {
+    return run(FreePd{pd});
+  }  // refused (busy) while keys or queues use it
 
   /// Asked for each range before it is first registered or used as a queue. True when it is a
   /// GPU's and the engine runs there: then only it can tell whether the range is valid. False for
@@ -68,16 +70,19 @@ class Nic {
   /// std::runtime_error.
   std::shared_ptr<std::byte> gpu_page(size_t bytes) const;
 
-  Created register_memory(const MemoryKeyConfig& config);  // answers lkey = rkey
+  Created register_memory(const Key& config);  // answers lkey = rkey
   /// Gives a key another PD, access and memory; its number stays. A refusal leaves it as it was.
   /// Refused by an engine on a GPU.
-  Refusal change_memory(uint32_t key, const MemoryKeyConfig& config);
+  Refusal change_memory(uint32_t key, const Key& config);
   Refusal deregister_memory(uint32_t key);
 
   /// Without a buffer it is a number for objects that must name a CQ and complete nothing there.
-  Created create_cq(const CompletionQueueConfig& config);
-  Refusal destroy_cq(uint32_t cqn);          // refused (busy) while a queue pair uses it
-  uint64_t cq_produced(uint32_t cqn) const;  // CQEs ever written; 0 for an unknown cq
+  Created create_cq(const CompletionQueueConfig& config) { return run(CreateCq{config}); }
+  Refusal destroy_cq(uint32_t cqn) {
+    return run(DestroyCq{cqn});
+  }  // busy while a queue pair uses it
+  /// CQEs ever written; 0 for an unknown cq.
+  uint64_t cq_produced(uint32_t cqn) const { return run(CqProduced{cqn}).produced; }
 
   /// The next entry of the CQ tells `listener`, once; with `solicited_only` the next that was
   /// solicited or is an error. At once if there is one beyond the `consumed` first and newer than
@@ -87,8 +92,8 @@ class Nic {
                  CompletionListener& listener);
 
   /// An engine on a GPU knows the queue by number and PD only: nothing is taken from it there.
-  Created create_srq(const SharedReceiveConfig& config);
-  Refusal destroy_srq(uint32_t srqn);  // refused (busy) while a queue pair uses it
+  Created create_srq(const SharedReceiveConfig& config) { return run(CreateSrq{config}); }
+  Refusal destroy_srq(uint32_t srqn) { return run(DestroySrq{srqn}); }  // likewise
   /// Raises kSrqLimit, once, as soon as fewer than `limit` entries wait; 0 ends that. Refused for a
   /// limit of all entries or more, and by an engine on a GPU.
   Refusal arm_srq(uint32_t srqn, uint32_t limit);
@@ -98,7 +103,9 @@ class Nic {
   Created create_qp(const QueuePairConfig& config);
   /// One of RST2INIT .. 2RST: `to.state` names the target; illegal transitions are refused with
   /// kBadQpState.
-  Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to);
+  Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) {
+    return run(ModifyQp{qpn, from, to});
+  }
   Refusal query_qp(uint32_t qpn, QueuePairAttributes* answer) const;
   Refusal destroy_qp(uint32_t qpn);
 
@@ -108,15 +115,15 @@ class Nic {
   /// A UAR page. `page` (4 KiB) is plain memory the caller owns, the host's or gpu_page(). An
   /// engine on the CPU takes doorbells from its registers, which are 0 again then
   /// (PEAL_SOFTNIC_DOORBELL).
-  Created attach_uar(std::byte* page);
-  Refusal detach_uar(uint32_t page_id);
+  Created attach_uar(std::byte* page) { return run(AttachUar{page}); }
+  Refusal detach_uar(uint32_t page_id) { return run(DetachUar{page_id}); }
 
   /// Next async event, or false. event_fd() is readable while one waits.
   bool next_event(AsyncEvent* event);
   int event_fd() const;
 
   /// Misuse counted so far, of all queues of this NIC.
-  Violations violations() const;
+  Violations violations() const { return run(QueryViolations{}).violations; }
 
   /// Replaces the fault plan; an empty one ends all faults. WQEs and doorbells count from here.
   /// Refused by an engine on a GPU.
@@ -126,6 +133,9 @@ class Nic {
 
  private:
   explicit Nic(const PresentedDevice& device);
+  /// By the engine in charge.
+  Outcome run(const Command& command) const;
+
   struct State;
   std::unique_ptr<State> state_;
 };

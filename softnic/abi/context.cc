@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include <system_error>
 
 #include "softnic/abi/memory.h"
+#include "softnic/abi/waking_queue.h"
 #include "softnic/presentation/settings.h"
 
 namespace peal::softnic::abi {
@@ -56,18 +56,6 @@ Fd watch_both(int first, int second) {
   return both;
 }
 
-bool await(int fd) {
-  if ((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) {
-    errno = EAGAIN;
-    return false;
-  }
-  pollfd wait = {.fd = fd, .events = POLLIN, .revents = 0};
-  while (poll(&wait, 1, -1) < 0) {
-    if (errno != EINTR) return false;
-  }
-  return true;
-}
-
 void require_devx(Context& context) {
   if (context.nic().device().refuses_any(kRefuseDevx)) refuse(EINVAL);
 }
@@ -82,11 +70,11 @@ Buffer allocate_buffer(size_t bytes) {
 }
 
 Context::Context(Device& device)
-    : event_wake(checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")),
+    : events(std::make_unique<WakingQueue<ibv_async_event>>()),
       nic_(device.shared_nic()),
       // One descriptor a caller can poll, readable for this context's own events and while the NIC
       // has events that nobody has routed yet.
-      async_fd_(watch_both(event_wake.get(), nic_->event_fd())),
+      async_fd_(watch_both(events->fd(), nic_->event_fd())),
       command_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
   verbs.context.device = &device;
   fill_slots();

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,6 +44,8 @@ static_assert(sizeof(ContextLayout) == kVerbsContextBytes);
 
 class Uar;
 class VerbsQp;
+template <class T>
+class WakingQueue;
 
 /// A device as it stands in a list.
 struct Device : ibv_device {
@@ -102,8 +103,7 @@ class Context : public ContextLayout {
   Uar& verbs_uar();
 
   /// Async events of this context's verbs objects; see events.cc.
-  std::deque<ibv_async_event> events;
-  Fd event_wake;
+  std::unique_ptr<WakingQueue<ibv_async_event>> events;
   Uar* shared_uar = nullptr;  // the non-cached singleton
   uint32_t shared_uar_holders = 0;
 
@@ -174,10 +174,6 @@ void require_port(Context& context, uint32_t port);
 
 /// A descriptor that is readable while one of two is.
 Fd watch_both(int first, int second);
-
-/// Waits until an event's descriptor is readable. False, and errno: EAGAIN where it is O_NONBLOCK.
-/// A signal does not end it: rdma-core waits in read(), which goes on after a handler.
-bool await(int fd);
 
 /// Throws EINVAL unless the context has DEVX, as the kernel does for one without a user id.
 void require_devx(Context& context);

@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "softnic/abi/table.h"
+
 namespace peal::softnic::abi::devx {
 
 void require_ok(const Refusal& refusal) {
@@ -28,10 +30,22 @@ void require_lengths(const Command& command, size_t in, size_t out) {
   if (command.out.size() < out) fail(CommandStatus::kBadOutputLength, prm::Syndrome::kLength);
 }
 
+Object& required(const Command& command, Kind kind, uint32_t number) {
+  constexpr Row<Kind, prm::Syndrome> kUnknown[] = {
+      {Kind::kUmem, prm::Syndrome::kUnknownUmem},
+      {Kind::kUar, prm::Syndrome::kUarPage},
+      {Kind::kPd, prm::Syndrome::kProtectionDomain},
+      {Kind::kCq, prm::Syndrome::kCompletionQueue},
+      {Kind::kSrq, prm::Syndrome::kSharedReceiveQueue},
+  };
+  Object* found = command.context.find(kind, number);
+  if (found == nullptr)
+    fail(CommandStatus::kBadResource, right_of(kUnknown, kind, prm::Syndrome::kNic));
+  return *found;
+}
+
 Umem& umem_of(const Command& command, uint32_t id) {
-  Object* found = command.context.find(Kind::kUmem, id);
-  if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kUnknownUmem);
-  return *static_cast<Umem*>(found);
+  return static_cast<Umem&>(required(command, Kind::kUmem, id));
 }
 
 std::byte* slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment) {
@@ -51,28 +65,9 @@ std::byte* queue_slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64
   return start;
 }
 
-Object& required_uar(const Command& command, uint32_t page) {
-  Object* found = command.context.find(Kind::kUar, page);
-  if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kUarPage);
-  return *found;
-}
-
-Pd& required_pd(const Command& command, uint32_t pdn) {
-  Object* found = command.context.find(Kind::kPd, pdn);
-  if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kProtectionDomain);
-  return *static_cast<Pd*>(found);
-}
-
-Object& required_cq(const Command& command, uint32_t cqn) {
-  Object* found = command.context.find(Kind::kCq, cqn);
-  if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kCompletionQueue);
-  return *found;
-}
-
-Object& required_srq(const Command& command, uint32_t srqn) {
-  Object* found = command.context.find(Kind::kSrq, srqn);
-  if (found == nullptr) fail(CommandStatus::kBadResource, prm::Syndrome::kSharedReceiveQueue);
-  return *found;
+mlx5::DoorbellRecord* doorbell_record(const Umem& umem, uint64_t offset) {
+  return reinterpret_cast<mlx5::DoorbellRecord*>(
+      slice(umem, offset, sizeof(mlx5::DoorbellRecord), alignof(mlx5::DoorbellRecord)));
 }
 
 mlx5dv_devx_obj* create_pd(const Command& command) {
@@ -117,24 +112,26 @@ void execute(Context& context, const Mailboxes& boxes,
   if (error != 0) refuse(error);
 }
 
+constexpr Row<Opcode, mlx5dv_devx_obj* (*)(const Command&)> kMakers[] = {
+    {Opcode::kCreateCq, create_cq},   {Opcode::kCreateQp, create_qp},
+    {Opcode::kCreateDct, create_dct}, {Opcode::kCreateRmp, create_rmp},
+    {Opcode::kAllocPd, create_pd},
+};
+constexpr Row<Opcode, void (*)(const Command&)> kGeneral[] = {
+    {Opcode::kQueryHcaCap, query_hca_cap},
+    {Opcode::kQueryRoceAddress, query_roce_address},
+    {Opcode::kQueryLag, query_lag},
+    {Opcode::kQueryHcaVportContext, query_hca_vport_context},
+};
+
 mlx5dv_devx_obj* create(Opcode opcode, const Command& command) {
-  switch (opcode) {
-    case Opcode::kCreateCq:
-      return create_cq(command);
-    case Opcode::kCreateQp:
-      return create_qp(command);
-    case Opcode::kCreateDct:
-      return create_dct(command);
-    case Opcode::kCreateRmp:
-      return create_rmp(command);
-    case Opcode::kAllocPd:
-      return create_pd(command);
-    case Opcode::kCreateMkey:
-      // The kernel lets it through, this firmware does not know it: keys come from ibv_reg_mr.
-      fail(CommandStatus::kBadOperation, prm::Syndrome::kUnknownOpcode);
-    default:
-      refuse(EINVAL);
+  // The kernel lets it through, this firmware does not know it: keys come from ibv_reg_mr.
+  if (opcode == Opcode::kCreateMkey) {
+    fail(CommandStatus::kBadOperation, prm::Syndrome::kUnknownOpcode);
   }
+  const auto make = right_of(kMakers, opcode, {});
+  if (make == nullptr) refuse(EINVAL);
+  return make(command);
 }
 
 /// The kernel compares the object a command names with the one behind the handle.
@@ -153,36 +150,18 @@ void query(Opcode opcode, const Command& command, Object& object) {
   refuse(EINVAL);
 }
 
-bool is_transition(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::kRstToInit:
-    case Opcode::kInitToRtr:
-    case Opcode::kRtrToRts:
-    case Opcode::kRtsToRts:
-    case Opcode::kInitToInit:
-    case Opcode::kToError:
-    case Opcode::kToReset:
-      return true;
-    default:
-      return false;
-  }
-}
-
 void modify(Opcode opcode, const Command& command, Object& object) {
   require_same(command, object);
-  if (is_transition(opcode) && object.kind == Kind::kQp)
-    return modify_qp(command, static_cast<QueuePair&>(object));
   if (opcode == Opcode::kModifyCq && object.kind == Kind::kCq)
     return modify_cq(command, static_cast<CompletionQueue&>(object));
-  refuse(EINVAL);
+  if (object.kind != Kind::kQp) refuse(EINVAL);
+  modify_qp(command, static_cast<QueuePair&>(object));
 }
 
 void general(Opcode opcode, const Command& command) {
-  if (opcode == Opcode::kQueryHcaCap) return query_hca_cap(command);
-  if (opcode == Opcode::kQueryRoceAddress) return query_roce_address(command);
-  if (opcode == Opcode::kQueryLag) return query_lag(command);
-  if (opcode == Opcode::kQueryHcaVportContext) return query_hca_vport_context(command);
-  refuse(EINVAL);  // not on the kernel's list for commands without an object
+  const auto answer = right_of(kGeneral, opcode, {});
+  if (answer == nullptr) refuse(EINVAL);  // not on the kernel's list for commands without an object
+  answer(command);
 }
 
 using Handler = void (*)(Opcode, const Command&, Object&);

@@ -51,24 +51,22 @@ class DevxCq : public CompletionQueue, public mlx5dv_devx_obj {
   uint32_t max_count = 0;
   bool doorbell_on_gpu = false;
 };
-class DevxDct : public Object, public mlx5dv_devx_obj {
+class DevxDct : public NicObject, public mlx5dv_devx_obj {
  public:
-  explicit DevxDct(std::shared_ptr<Nic> device) : Object(Kind::kDct), nic(std::move(device)) {}
+  explicit DevxDct(std::shared_ptr<Nic> device) : NicObject(Kind::kDct, std::move(device)) {}
   Refusal retire() override { return nic->destroy_dc_target(number); }
 
-  std::shared_ptr<Nic> nic;
   DcTargetConfig config;
   uint32_t mtu = 0;
   uint32_t port = 1;
   Use pd, receive_cq, shared_receive_queue;
 };
 
-class DevxRmp : public Object, public mlx5dv_devx_obj {
+class DevxRmp : public NicObject, public mlx5dv_devx_obj {
  public:
-  explicit DevxRmp(std::shared_ptr<Nic> device) : Object(Kind::kSrq), nic(std::move(device)) {}
+  explicit DevxRmp(std::shared_ptr<Nic> device) : NicObject(Kind::kSrq, std::move(device)) {}
   Refusal retire() override { return nic->destroy_srq(number); }
 
-  std::shared_ptr<Nic> nic;
   Use pd, buffer_umem, doorbell_umem;
 };
 
@@ -93,10 +91,17 @@ std::byte* slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t ali
 /// The same for the entries of a queue, whose place its context must be able to say.
 std::byte* queue_slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment);
 
-/// Objects a command names by number. Another context's number is as unknown as any.
-Object& required_uar(const Command& command, uint32_t page);
-Pd& required_pd(const Command& command, uint32_t pdn);
-Object& required_cq(const Command& command, uint32_t cqn);
-Object& required_srq(const Command& command, uint32_t srqn);
+mlx5::DoorbellRecord* doorbell_record(const Umem& umem, uint64_t offset);
+
+/// An object that a command names by number. Another context's number is as unknown as any.
+Object& required(const Command& command, Kind kind, uint32_t number);
+
+/// Keeps what a command made and answers its handle.
+template <class T>
+mlx5dv_devx_obj* hand_out(const Command& command, std::unique_ptr<T> made) {
+  made->owner = &command.context;
+  made->object = made.get();
+  return command.context.adopt(std::move(made));
+}
 
 }  // namespace peal::softnic::abi::devx

@@ -55,13 +55,11 @@ mlx5dv_devx_obj* create_dct(const Command& command) {
   config.user_index = context.get(dctc::kUserIndex);
   dct->mtu = context.get(dctc::kMtu);
   dct->port = context.get(dctc::kPort);
-  dct->pd = Use(required_pd(command, config.pd));
-  dct->receive_cq = Use(required_cq(command, config.receive_cq));
-  dct->shared_receive_queue = Use(required_srq(command, config.shared_receive_queue));
+  dct->pd = Use(required(command, Kind::kPd, config.pd));
+  dct->receive_cq = Use(required(command, Kind::kCq, config.receive_cq));
+  dct->shared_receive_queue = Use(required(command, Kind::kSrq, config.shared_receive_queue));
   dct->number = require_ok(command.context.nic().create_dc_target(config));
-  dct->owner = &command.context;
-  dct->object = dct.get();
-  return command.context.adopt(std::move(dct));
+  return hand_out(command, std::move(dct));
 }
 
 void query_dct(const Command& command, DevxDct& dct) {

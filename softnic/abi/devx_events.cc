@@ -4,32 +4,11 @@
 // queue entry (OMIT_EV_DATA), and of objects only.
 #include "softnic/abi/devx_events.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include "softnic/abi/devx.h"
 #include "softnic/abi/verbs_queues.h"
 
 namespace peal::softnic::abi {
 namespace {
-
-/// The firmware's number of an event; 0 is a completion, which this NIC does not tell of.
-uint16_t event_number(AsyncEvent::Kind kind) {
-  switch (kind) {
-    case AsyncEvent::Kind::kCqError:
-      return 0x04;
-    case AsyncEvent::Kind::kQpFatal:
-      return 0x05;
-    case AsyncEvent::Kind::kQpRequestError:
-      return 0x10;
-    case AsyncEvent::Kind::kQpAccessError:
-      return 0x11;
-    case AsyncEvent::Kind::kQpLastEntry:
-      return 0x13;
-    default:
-      return 0;  // of SRQs and ports, which no DEVX object stands for
-  }
-}
 
 /// Events that the kernel knows for queue pairs and for completion queues.
 bool is_known(Kind kind, uint16_t event) {
@@ -41,18 +20,6 @@ bool is_known(Kind kind, uint16_t event) {
   return kind == Kind::kCq && (kOfCompletionQueues >> event & 1) != 0;
 }
 
-/// The next cookie, the NIC's events routed first; false when there is none.
-bool take(EventChannel& channel, uint64_t* cookie) {
-  route_events(channel.owner.nic());
-  CookieQueue& queue = *channel.cookies;
-  if (queue.waiting.empty()) return false;
-  *cookie = queue.waiting.front();
-  queue.waiting.pop_front();
-  uint64_t count = 0;
-  if (queue.waiting.empty() && read(queue.wake.get(), &count, sizeof count) < 0) refuse(errno);
-  return true;
-}
-
 }  // namespace
 
 EventChannel::EventChannel(Context& context)
@@ -60,21 +27,16 @@ EventChannel::EventChannel(Context& context)
       mlx5dv_devx_event_channel{},
       owner(context),
       cookies(std::make_shared<CookieQueue>()) {
-  cookies->wake = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (cookies->wake.get() < 0) refuse(errno);
-  descriptor = watch_both(cookies->wake.get(), context.nic().event_fd());
+  descriptor = watch_both(cookies->fd(), context.nic().event_fd());
   fd = descriptor.get();
 }
 
-void tell_subscribers(Object& object, AsyncEvent::Kind kind) {
+void tell_subscribers(Object& object, uint16_t event) {
   auto* const made = dynamic_cast<mlx5dv_devx_obj*>(&object);
   if (made == nullptr) return;
   for (const mlx5dv_devx_obj::Subscription& one : made->subscriptions) {
     const std::shared_ptr<CookieQueue> queue = one.queue.lock();
-    if (queue == nullptr || one.event != event_number(kind)) continue;
-    queue->waiting.push_back(one.cookie);
-    const uint64_t word = 1;
-    if (write(queue->wake.get(), &word, sizeof word) < 0) refuse(errno);
+    if (queue != nullptr && one.event == event) queue->push(one.cookie);
   }
 }
 
@@ -128,16 +90,15 @@ ssize_t mlx5dv_devx_get_event(mlx5dv_devx_event_channel* handle, mlx5dv_devx_asy
     errno = EINVAL;
     return -1;
   }
-  for (;;) {
-    bool taken = false;
-    uint64_t cookie = 0;
-    if (answer_error([&] { taken = take(channel, &cookie); }) != 0) return -1;
-    if (taken) {
-      event->cookie = cookie;
-      return sizeof *event;
-    }
-    if (!await(channel.fd)) return -1;
-  }
+  const auto take = [&] {
+    int taken = 0;
+    const int error = answer_error([&] {
+      route_events(channel.owner.nic());
+      taken = channel.cookies->take([&](uint64_t cookie) { event->cookie = cookie; });
+    });
+    return error == 0 ? taken : -1;
+  };
+  return take_or_wait(channel.fd, take) == 0 ? static_cast<ssize_t>(sizeof *event) : -1;
 }
 
 }  // extern "C"

@@ -10,20 +10,17 @@
 #include <infiniband/mlx5dv.h>
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 
 #include "base/fd.h"
 #include "softnic/abi/memory.h"
+#include "softnic/abi/waking_queue.h"
 #include "softnic/nic.h"
 
 namespace peal::softnic::abi {
 
 /// Cookies that wait to be taken. Outlives its channel while an object is subscribed to it.
-struct CookieQueue {
-  Fd wake;  // an eventfd: not 0 while something waits
-  std::deque<uint64_t> waiting;
-};
+struct CookieQueue : WakingQueue<uint64_t> {};
 
 class EventChannel : public Object, public mlx5dv_devx_event_channel {
  public:
@@ -34,7 +31,8 @@ class EventChannel : public Object, public mlx5dv_devx_event_channel {
   Fd descriptor;  // epoll: of `cookies`, and of the NIC's events that nobody routed yet
 };
 
-/// Queues the cookie of everyone who subscribed to that event of the object.
-void tell_subscribers(Object& object, AsyncEvent::Kind kind);
+/// Queues the cookie of everyone who subscribed to that event of the object, by the firmware's
+/// number.
+void tell_subscribers(Object& object, uint16_t event);
 
 }  // namespace peal::softnic::abi

@@ -4,6 +4,7 @@
 //
 //   wq umem at wq_umem_offset:  receive queue (when there is one) | send queue
 #include "softnic/abi/devx.h"
+#include "softnic/abi/table.h"
 #include "softnic/wire/route.h"
 
 namespace peal::softnic::abi::devx {
@@ -187,26 +188,19 @@ void read_optional(const prm::Reader& context, uint32_t mask, QueuePairAttribute
 struct Transition {
   QpState from;
   QpState to;
+  bool operator==(const Transition&) const = default;
 };
-
-Transition transition_of(Opcode opcode, QpState now) {
-  switch (opcode) {
-    case Opcode::kRstToInit:
-      return {QpState::kReset, QpState::kInit};
-    case Opcode::kInitToInit:
-      return {QpState::kInit, QpState::kInit};
-    case Opcode::kInitToRtr:
-      return {QpState::kInit, QpState::kReadyToReceive};
-    case Opcode::kRtrToRts:
-      return {QpState::kReadyToReceive, QpState::kReadyToSend};
-    case Opcode::kRtsToRts:
-      return {QpState::kReadyToSend, QpState::kReadyToSend};
-    case Opcode::kToError:
-      return {now, QpState::kError};
-    default:
-      return {now, QpState::kReset};
-  }
-}
+constexpr QpState kAnyState = QpState::kSqDrained;  // no queue pair here is in it
+constexpr Transition kNone = {kAnyState, kAnyState};
+constexpr Row<Opcode, Transition> kTransitions[] = {
+    {Opcode::kRstToInit, {QpState::kReset, QpState::kInit}},
+    {Opcode::kInitToInit, {QpState::kInit, QpState::kInit}},
+    {Opcode::kInitToRtr, {QpState::kInit, QpState::kReadyToReceive}},
+    {Opcode::kRtrToRts, {QpState::kReadyToReceive, QpState::kReadyToSend}},
+    {Opcode::kRtsToRts, {QpState::kReadyToSend, QpState::kReadyToSend}},
+    {Opcode::kToError, {kAnyState, QpState::kError}},
+    {Opcode::kToReset, {kAnyState, QpState::kReset}},
+};
 
 void write_attributes(const QueuePairAttributes& now, const prm::Writer& context) {
   context.set(qpc::kState, static_cast<uint32_t>(now.state));
@@ -284,40 +278,39 @@ mlx5dv_devx_obj* create_qp(const Command& command) {
   config.user_index = context.get(qpc::kUserIndex);
   Umem& buffer = place_queues(command, context, &config);
   Umem& doorbell = umem_of(command, context.get(qpc::kDoorbellUmemId));
-  config.doorbell = reinterpret_cast<mlx5::DoorbellRecord*>(
-      slice(doorbell, context.wide(qpc::kDoorbellOffset), sizeof(mlx5::DoorbellRecord), 8));
+  config.doorbell = doorbell_record(doorbell, context.wide(qpc::kDoorbellOffset));
 
-  qp->uar = Use(required_uar(command, config.uar_page));
-  qp->pd = Use(required_pd(command, config.pd));
+  qp->uar = Use(required(command, Kind::kUar, config.uar_page));
+  qp->pd = Use(required(command, Kind::kPd, config.pd));
   if (config.send_buffer != nullptr) {
     config.send_cq = context.get(qpc::kSendCq);
-    qp->send_cq = Use(required_cq(command, config.send_cq));
+    qp->send_cq = Use(required(command, Kind::kCq, config.send_cq));
   }
   if (context.get(qpc::kRqType) != qpc::kZeroSizeRq) {
     config.receive_cq = context.get(qpc::kReceiveCq);
-    qp->receive_cq = Use(required_cq(command, config.receive_cq));
+    qp->receive_cq = Use(required(command, Kind::kCq, config.receive_cq));
   }
   if (context.get(qpc::kRqType) == qpc::kSharedRq) {
     config.shared_receive_queue = context.get(qpc::kSrqn);
-    qp->shared_receive_queue = Use(required_srq(command, config.shared_receive_queue));
+    qp->shared_receive_queue = Use(required(command, Kind::kSrq, config.shared_receive_queue));
   }
   qp->buffer_umem = Use(buffer);
   qp->doorbell_umem = Use(doorbell);
   qp->number = require_ok(command.context.nic().create_qp(config));
-  qp->owner = &command.context;
-  qp->object = qp.get();
-  return command.context.adopt(std::move(qp));
+  return hand_out(command, std::move(qp));
 }
 
 void modify_qp(const Command& command, QueuePair& qp) {
   auto opcode = static_cast<Opcode>(command.in.get(prm::kOpcode));
-  bool bare = opcode == Opcode::kToError || opcode == Opcode::kToReset;
+  const Transition step = right_of(kTransitions, opcode, kNone);
+  if (step == kNone) refuse(EINVAL);
+  const bool bare = step.from == kAnyState;
   require_lengths(command, bare ? prm::kHeaderBytes : prm::kQueueCommandBytes, prm::kHeaderBytes);
   QueuePairAttributes to;
   require_ok(qp.nic->query_qp(qp.number, &to));
-  Transition step = transition_of(opcode, to.state);
+  const QpState from = to.state;
   // Before any field is judged: a command for another state says so whatever it carries.
-  if (step.from != to.state) fail(CommandStatus::kBadQpState, Syndrome::kNic);
+  if (!bare && step.from != from) fail(CommandStatus::kBadQpState, Syndrome::kNic);
   prm::Reader context = command.in.at(prm::create_qp::kContext);
   uint32_t mask = command.in.get(prm::create_qp::kOptionalMask);
   if (opcode == Opcode::kRstToInit) read_init(*qp.nic, context, &to);
@@ -328,7 +321,7 @@ void modify_qp(const Command& command, QueuePair& qp) {
   if (steers && (mask & prm::optional::kLagPort) != 0) read_lag_port(*qp.nic, context, &to);
   if (!bare) check_atomics(*qp.nic, to);
   to.state = step.to;
-  require_ok(qp.nic->modify_qp(qp.number, step.from, to));
+  require_ok(qp.nic->modify_qp(qp.number, from, to));
 }
 
 void query_qp(const Command& command, QueuePair& qp) {

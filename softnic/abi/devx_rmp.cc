@@ -39,15 +39,12 @@ mlx5dv_devx_obj* create_rmp(const Command& command) {
   config.buffer = queue_slice(
       buffer, context.wide(rmpc::kUmemOffset),
       uint64_t{mlx5::kSegmentBytes} << (config.log_stride + config.log_entries), mlx5::kWqebbBytes);
-  config.doorbell = reinterpret_cast<mlx5::DoorbellRecord*>(
-      slice(doorbell, context.wide(rmpc::kDoorbellOffset), sizeof(mlx5::DoorbellRecord), 8));
-  rmp->pd = Use(required_pd(command, config.pd));
+  config.doorbell = doorbell_record(doorbell, context.wide(rmpc::kDoorbellOffset));
+  rmp->pd = Use(required(command, Kind::kPd, config.pd));
   rmp->buffer_umem = Use(buffer);
   rmp->doorbell_umem = Use(doorbell);
   rmp->number = require_ok(command.context.nic().create_srq(config));
-  rmp->owner = &command.context;
-  rmp->object = rmp.get();
-  return command.context.adopt(std::move(rmp));
+  return hand_out(command, std::move(rmp));
 }
 
 }  // namespace peal::softnic::abi::devx

@@ -8,36 +8,28 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "softnic/abi/table.h"
+
 namespace peal::softnic::abi {
 
 void refuse(int error) { throw Errno(error); }
 
 int errno_of(CommandStatus status) {
-  switch (status) {
-    case CommandStatus::kOk:
-      return 0;
-    case CommandStatus::kBadOperation:
-    case CommandStatus::kBadParameter:
-    case CommandStatus::kBadResource:
-    case CommandStatus::kBadResourceState:
-    case CommandStatus::kBadIndex:
-    case CommandStatus::kBadQpState:
-    case CommandStatus::kBadPacket:
-    case CommandStatus::kBadSize:
-      return EINVAL;
-    case CommandStatus::kBusy:
-      return EBUSY;
-    case CommandStatus::kLimit:
-      return ENOMEM;
-    case CommandStatus::kNoResources:
-      return EAGAIN;
-    case CommandStatus::kInternalError:
-    case CommandStatus::kBadSystemState:
-    case CommandStatus::kBadInputLength:
-    case CommandStatus::kBadOutputLength:
-      return EIO;
-  }
-  return EIO;
+  constexpr Row<CommandStatus, int> kErrors[] = {
+      {CommandStatus::kOk, 0},
+      {CommandStatus::kBadOperation, EINVAL},
+      {CommandStatus::kBadParameter, EINVAL},
+      {CommandStatus::kBadResource, EINVAL},
+      {CommandStatus::kBadResourceState, EINVAL},
+      {CommandStatus::kBadIndex, EINVAL},
+      {CommandStatus::kBadQpState, EINVAL},
+      {CommandStatus::kBadPacket, EINVAL},
+      {CommandStatus::kBadSize, EINVAL},
+      {CommandStatus::kBusy, EBUSY},
+      {CommandStatus::kLimit, ENOMEM},
+      {CommandStatus::kNoResources, EAGAIN},
+  };
+  return right_of(kErrors, status, EIO);
 }
 
 void require(const Refusal& refusal) {

@@ -49,7 +49,7 @@ void check_access(unsigned access) {
 }
 
 /// What the memory of a key must be.
-void check_place(Nic& nic, const MemoryKeyConfig& key) {
+void check_place(Nic& nic, const Key& key) {
   check_range(key.memory, key.bytes);
   // Pages are translated whole: the kernel refuses an iova with another offset in its page.
   if ((reinterpret_cast<uintptr_t>(key.memory) ^ key.iova) % kPageBytes != 0) refuse(EINVAL);
@@ -61,10 +61,10 @@ ibv_mr* register_memory(ibv_pd* pd, void* address, size_t bytes, uint64_t iova, 
   Context& context = Context::of(pd->context);
   check_range(address, bytes);
   check_access(access);
-  const MemoryKeyConfig key = {.access = nic_access(context.nic(), access),
-                               .iova = iova,
-                               .bytes = bytes,
-                               .memory = static_cast<std::byte*>(address)};
+  const Key key = {.access = nic_access(context.nic(), access),
+                   .iova = iova,
+                   .bytes = bytes,
+                   .memory = static_cast<std::byte*>(address)};
   check_place(context.nic(), key);
   auto region = make_region(pd, key);
   region->addr = address;
@@ -95,7 +95,7 @@ void check_change(const MemoryRegion& region, const Change& to) {
 /// The key keeps its number, as where a ConnectX changes it in place.
 void change_region(MemoryRegion& region, const Change& to) {
   check_change(region, to);
-  MemoryKeyConfig config = region.config;
+  Key config = region.config;
   if ((to.flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
     config.memory = static_cast<std::byte*>(to.address);
     config.iova = reinterpret_cast<uintptr_t>(to.address);
@@ -178,12 +178,11 @@ uint32_t nic_access(const Nic& nic, unsigned access) {
   return access & kNicAccess;
 }
 
-std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, MemoryKeyConfig key) {
+std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, Key key) {
   auto& domain = *static_cast<Pd*>(pd);
   Context& context = Context::of(pd->context);
   key.pd = domain.pdn;
-  auto region = std::make_unique<MemoryRegion>();
-  region->nic = context.shared_nic();
+  auto region = std::make_unique<MemoryRegion>(context.shared_nic());
   region->number = require(context.nic().register_memory(key));
   region->config = key;
   region->domain = Use(domain);

@@ -52,13 +52,13 @@ class ThreadDomain : public Object, public ibv_td {
   ThreadDomain() : Object(Kind::kThreadDomain), ibv_td{} {}
 };
 
-class MemoryRegion : public Object, public ibv_mr {
+class MemoryRegion : public NicObject, public ibv_mr {
  public:
-  MemoryRegion() : Object(Kind::kKey), ibv_mr{} {}
+  explicit MemoryRegion(std::shared_ptr<Nic> device)
+      : NicObject(Kind::kKey, std::move(device)), ibv_mr{} {}
   Refusal retire() override { return nic->deregister_memory(number); }
 
-  std::shared_ptr<Nic> nic;
-  MemoryKeyConfig config;
+  Key config;
   Use domain, device_memory;
 };
 
@@ -72,13 +72,12 @@ class Umem : public Object, public mlx5dv_devx_umem {
   bool on_gpu = false;  // not to be touched by this process
 };
 
-class Uar : public Object, public mlx5dv_devx_uar {
+class Uar : public NicObject, public mlx5dv_devx_uar {
  public:
   explicit Uar(std::shared_ptr<Nic> device)
-      : Object(Kind::kUar), mlx5dv_devx_uar{}, nic(std::move(device)) {}
+      : NicObject(Kind::kUar, std::move(device)), mlx5dv_devx_uar{} {}
   Refusal retire() override { return nic->detach_uar(number); }
 
-  std::shared_ptr<Nic> nic;
   Context* context = nullptr;
   Buffer page;
 };
@@ -87,7 +86,7 @@ class Uar : public Object, public mlx5dv_devx_uar {
 uint32_t nic_access(const Nic& nic, unsigned access);
 
 /// The region of `pd` that `key` describes, its PD filled in; not yet in the context's table.
-std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, MemoryKeyConfig key);
+std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, Key key);
 
 /// A UAR page attached to the NIC, not yet in the context's table.
 std::unique_ptr<Uar> make_uar(Context& context);

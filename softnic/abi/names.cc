@@ -101,6 +101,14 @@ constexpr Rate kRates[] = {
     {IBV_RATE_1200_GBPS, 480, 1275000},
 };
 
+/// `answer` of the first rate whose `by` is `value`.
+template <class A, class B>
+B found(A Rate::*by, A value, B Rate::*answer, B otherwise) {
+  for (const Rate& rate : kRates)
+    if (rate.*by == value) return rate.*answer;
+  return otherwise;
+}
+
 }  // namespace
 }  // namespace peal::softnic::abi
 
@@ -115,28 +123,12 @@ const char* ibv_port_state_str(ibv_port_state state) {
   return text(kPortStates, state, "invalid state");
 }
 
-int ibv_rate_to_mult(ibv_rate code) {
-  for (const Rate& rate : kRates)
-    if (rate.code == code) return rate.multiple;
-  return -1;
-}
+int ibv_rate_to_mult(ibv_rate code) { return found(&Rate::code, code, &Rate::multiple, -1); }
+int ibv_rate_to_mbps(ibv_rate code) { return found(&Rate::code, code, &Rate::mbps, -1); }
 
 ibv_rate mult_to_ibv_rate(int multiple) {
-  for (const Rate& rate : kRates)
-    if (rate.multiple == multiple && multiple > 0) return rate.code;
-  return IBV_RATE_MAX;
+  return multiple > 0 ? found(&Rate::multiple, multiple, &Rate::code, IBV_RATE_MAX) : IBV_RATE_MAX;
 }
-
-int ibv_rate_to_mbps(ibv_rate code) {
-  for (const Rate& rate : kRates)
-    if (rate.code == code) return rate.mbps;
-  return -1;
-}
-
-ibv_rate mbps_to_ibv_rate(int mbps) {
-  for (const Rate& rate : kRates)
-    if (rate.mbps == mbps) return rate.code;
-  return IBV_RATE_MAX;
-}
+ibv_rate mbps_to_ibv_rate(int mbps) { return found(&Rate::mbps, mbps, &Rate::code, IBV_RATE_MAX); }
 
 }  // extern "C"

@@ -53,6 +53,13 @@ class Object {
   uint32_t users = 0;
 };
 
+/// One that the NIC knows by its number.
+class NicObject : public Object {
+ public:
+  NicObject(Kind of_kind, std::shared_ptr<Nic> device) : Object(of_kind), nic(std::move(device)) {}
+  std::shared_ptr<Nic> nic;
+};
+
 /// A counted reference: while it lives, its object refuses to be destroyed.
 class Use {
  public:
@@ -76,24 +83,21 @@ using Buffer = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
 Buffer allocate_buffer(size_t bytes);
 
 /// A queue pair the NIC works for, made by DEVX or by verbs.
-class QueuePair : public Object {
+class QueuePair : public NicObject {
  public:
-  explicit QueuePair(std::shared_ptr<Nic> device) : Object(Kind::kQp), nic(std::move(device)) {}
+  explicit QueuePair(std::shared_ptr<Nic> device) : NicObject(Kind::kQp, std::move(device)) {}
   Refusal retire() override { return nic->destroy_qp(number); }
 
-  std::shared_ptr<Nic> nic;
   QueuePairConfig config;
   Use pd, send_cq, receive_cq, shared_receive_queue, buffer_umem, doorbell_umem, uar;
 };
 
 /// A completion queue, made by DEVX or by verbs.
-class CompletionQueue : public Object {
+class CompletionQueue : public NicObject {
  public:
-  explicit CompletionQueue(std::shared_ptr<Nic> device)
-      : Object(Kind::kCq), nic(std::move(device)) {}
+  explicit CompletionQueue(std::shared_ptr<Nic> device) : NicObject(Kind::kCq, std::move(device)) {}
   Refusal retire() override { return nic->destroy_cq(number); }
 
-  std::shared_ptr<Nic> nic;
   CompletionQueueConfig config;
   Use buffer_umem, doorbell_umem, uar;
 };

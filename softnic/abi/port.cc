@@ -11,6 +11,7 @@
 #include "device/base/endian.h"
 #include "device/mlx5/layout.h"
 #include "softnic/abi/context.h"
+#include "softnic/abi/table.h"
 
 #undef ibv_query_port
 
@@ -64,26 +65,17 @@ Gid gid_at(Context& context, uint32_t port, uint32_t index) {
   return port == context.nic().device().port ? table[index] : Gid{};
 }
 
-ibv_gid_type type_of(Network network) {
-  switch (network) {
-    case Network::kInfiniBand:
-      return IBV_GID_TYPE_IB;
-    case Network::kRoceV1:
-      return IBV_GID_TYPE_ROCE_V1;
-    case Network::kRoceV2:
-      return IBV_GID_TYPE_ROCE_V2;
-    case Network::kRoce:  // no GID has it
-      break;
-  }
-  return IBV_GID_TYPE_IB;
-}
+constexpr Row<Network, ibv_gid_type> kGidTypes[] = {
+    {Network::kRoceV1, IBV_GID_TYPE_ROCE_V1},
+    {Network::kRoceV2, IBV_GID_TYPE_ROCE_V2},
+};
 
 ibv_gid_entry entry_of(const Gid& gid, uint32_t port, uint32_t index) {
   ibv_gid_entry entry = {};
   std::memcpy(entry.gid.raw, gid.raw.data(), sizeof entry.gid.raw);
   entry.gid_index = index;
   entry.port_num = port;
-  entry.gid_type = type_of(gid.network);
+  entry.gid_type = right_of(kGidTypes, gid.network, IBV_GID_TYPE_IB);
   return entry;
 }
 

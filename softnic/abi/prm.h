@@ -18,13 +18,10 @@ namespace peal::softnic::abi::prm {
 enum class Opcode : uint16_t {
   kQueryHcaCap = 0x100,
   kCreateMkey = 0x200,
-  kDestroyMkey = 0x202,
   kCreateCq = 0x400,
-  kDestroyCq = 0x401,
   kQueryCq = 0x402,
   kModifyCq = 0x403,
   kCreateQp = 0x500,
-  kDestroyQp = 0x501,
   kRstToInit = 0x502,
   kInitToRtr = 0x503,
   kRtrToRts = 0x504,
@@ -34,15 +31,12 @@ enum class Opcode : uint16_t {
   kQueryQp = 0x50b,
   kInitToInit = 0x50e,
   kCreateDct = 0x710,
-  kDestroyDct = 0x711,
   kQueryDct = 0x713,
   kQueryRoceAddress = 0x760,
   kQueryHcaVportContext = 0x762,
   kAllocPd = 0x800,
-  kDeallocPd = 0x801,
   kQueryLag = 0x842,
   kCreateRmp = 0x90c,
-  kDestroyRmp = 0x90e,
 };
 
 inline constexpr size_t kHeaderBytes = 16;
@@ -51,9 +45,6 @@ inline constexpr size_t kCreateDctBytes = 128;
 inline constexpr size_t kQueryDctOutBytes = 80;
 inline constexpr size_t kQueryHcaCapOutBytes = 0x810;  // at least; the newest clients give 0x1010
 inline constexpr size_t kQueryHcaVportContextOutBytes = 0x210;
-inline constexpr size_t kQpcBytes = 232;
-inline constexpr size_t kCqcBytes = 64;
-inline constexpr size_t kDctcBytes = 64;
 
 struct Field {
   uint32_t dword;
@@ -137,7 +128,6 @@ inline constexpr size_t kContext = 0x10;
 inline constexpr uint32_t kUmemOffset = 0x50 / 4;
 inline constexpr Field kUmemId{0x58 / 4, 31, 0};
 inline constexpr Field kUmemValid{0x5c / 4, 31, 31};
-inline constexpr size_t kPages = 0x110;
 }  // namespace create_cq
 
 namespace modify_cq {
@@ -183,7 +173,6 @@ namespace qpc {
 inline constexpr Field kState{0, 31, 28};
 inline constexpr Field kLagPort{0, 27, 24};
 inline constexpr Field kService{0, 23, 16};
-inline constexpr Field kMigration{0, 12, 11};
 inline constexpr Field kSignature{1, 31, 31};
 inline constexpr Field kOrderForce{1, 24, 24};  // dp_ordering_force
 inline constexpr Field kPd{1, 23, 0};

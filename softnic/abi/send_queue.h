@@ -78,11 +78,35 @@ struct SendHead {
   uint32_t immediate;  // big-endian
 };
 
-class VerbsSendQueue {
+/// What both rings of a queue pair have: counts of requests, and a lock for those who post.
+class VerbsRing {
  public:
-  void open(std::byte* ring, uint32_t blocks, mlx5::DoorbellRecord* doorbell) {
+  SpinLock& lock() { return lock_; }
+  bool used() const { return posted() != 0; }
+
+ protected:
+  uint64_t posted() const { return posted_.load(std::memory_order_relaxed); }
+  uint64_t waiting() const { return posted() - done_.load(std::memory_order_acquire); }
+  void place(std::byte* ring, mlx5::DoorbellRecord* doorbell) {
     ring_ = ring;
     doorbell_ = doorbell;
+  }
+  void clear_counts() {
+    posted_.store(0, std::memory_order_relaxed);
+    done_.store(0, std::memory_order_relaxed);
+  }
+
+  SpinLock lock_;
+  std::byte* ring_ = nullptr;
+  mlx5::DoorbellRecord* doorbell_ = nullptr;
+  std::atomic<uint64_t> posted_{0};
+  std::atomic<uint64_t> done_{0};  // with a request complete are all before it
+};
+
+class VerbsSendQueue : public VerbsRing {
+ public:
+  void open(std::byte* ring, uint32_t blocks, mlx5::DoorbellRecord* doorbell) {
+    place(ring, doorbell);
     entry_.resize(blocks);
   }
   /// After creation: the number its WQEs carry, how many requests it takes, and where it rings.
@@ -92,11 +116,9 @@ class VerbsSendQueue {
     register_ = reg;
   }
 
-  SpinLock& lock() { return lock_; }
-
   // ---- posting
 
-  bool full() const { return posted() - done_.load(std::memory_order_acquire) >= limit_; }
+  bool full() const { return waiting() >= limit_; }
   WqeWriter begin() const { return {ring_, entry_.size() * mlx5::kWqebbBytes, block_}; }
   void finish(WqeWriter& wqe, const SendHead& head, uint64_t wr_id) {
     const uint32_t index = static_cast<uint32_t>(block_) & 0xffff;
@@ -140,13 +162,11 @@ class VerbsSendQueue {
     done_.store(entry.number + 1, std::memory_order_release);
     return entry.wr_id;
   }
-  bool used() const { return posted() != 0; }
 
   /// Nobody posts or polls: the queue starts at the beginning of its ring.
   void clear() {
     block_ = 0;
-    posted_.store(0, std::memory_order_relaxed);
-    done_.store(0, std::memory_order_relaxed);
+    clear_counts();
     store<uint32_t>(&doorbell_->send, 0);
   }
 
@@ -155,36 +175,28 @@ class VerbsSendQueue {
     uint64_t wr_id;
     uint64_t number;  // of the request
   };
-  uint64_t posted() const { return posted_.load(std::memory_order_relaxed); }
 
-  SpinLock lock_;
-  std::byte* ring_ = nullptr;
-  mlx5::DoorbellRecord* doorbell_ = nullptr;
   uint32_t qpn_ = 0;
   uint32_t limit_ = 0;
   std::vector<Entry> entry_;  // by slot of the first block
   uint64_t block_ = 0;        // the next to write
   uint64_t last_ = 0;         // first of the last WQE
   void* register_ = nullptr;
-  std::atomic<uint64_t> posted_{0};
-  std::atomic<uint64_t> done_{0};  // with a request complete are all before it
 };
 
-class VerbsReceiveQueue {
+class VerbsReceiveQueue : public VerbsRing {
  public:
   /// Without entries there is no queue, and it is always full.
   void open(std::byte* ring, uint32_t entries, uint32_t segments, mlx5::DoorbellRecord* doorbell) {
-    ring_ = ring;
+    place(ring, doorbell);
     segments_ = segments;
-    doorbell_ = doorbell;
     wr_id_.resize(entries);
   }
 
-  SpinLock& lock() { return lock_; }
   bool exists() const { return !wr_id_.empty(); }
   uint32_t segments() const { return segments_; }
 
-  bool full() const { return posted() - done_.load(std::memory_order_acquire) >= wr_id_.size(); }
+  bool full() const { return waiting() >= wr_id_.size(); }
   std::byte* slot() const {
     return ring_ + (posted() & (wr_id_.size() - 1)) * segments_ * mlx5::kSegmentBytes;
   }
@@ -204,24 +216,15 @@ class VerbsReceiveQueue {
     done_.store(done + 1, std::memory_order_release);
     return wr_id;
   }
-  bool used() const { return posted() != 0; }
 
   void clear() {
-    posted_.store(0, std::memory_order_relaxed);
-    done_.store(0, std::memory_order_relaxed);
+    clear_counts();
     store<uint32_t>(&doorbell_->receive, 0);
   }
 
  private:
-  uint64_t posted() const { return posted_.load(std::memory_order_relaxed); }
-
-  SpinLock lock_;
-  std::byte* ring_ = nullptr;
   uint32_t segments_ = 0;
-  mlx5::DoorbellRecord* doorbell_ = nullptr;
   std::vector<uint64_t> wr_id_;  // by slot
-  std::atomic<uint64_t> posted_{0};
-  std::atomic<uint64_t> done_{0};
 };
 
 }  // namespace peal::softnic::abi

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every exported name without an implementation, from the list in stubs.inc, and the old versions
+// Every exported name without an implementation, from the list in exports.txt, and the old versions
 // of names that have one. Linked into the shared library only: old versions need its version
 // script.
 //

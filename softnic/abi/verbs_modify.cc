@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "softnic/abi/address.h"
+#include "softnic/abi/table.h"
 #include "softnic/abi/verbs_queues.h"
 #include "softnic/wire/route.h"
 
@@ -39,41 +40,20 @@ int required_mask(Service service, QpState to) {
   }
 }
 
-QpState nic_state(ibv_qp_state state) {
-  switch (state) {
-    case IBV_QPS_RESET:
-      return QpState::kReset;
-    case IBV_QPS_INIT:
-      return QpState::kInit;
-    case IBV_QPS_RTR:
-      return QpState::kReadyToReceive;
-    case IBV_QPS_RTS:
-      return QpState::kReadyToSend;
-    case IBV_QPS_ERR:
-      return QpState::kError;
-    default:
-      refuse(EINVAL);  // the send queue cannot be drained on request
-  }
-}
+constexpr Row<ibv_qp_state, QpState> kStates[] = {
+    {IBV_QPS_RESET, QpState::kReset},        {IBV_QPS_INIT, QpState::kInit},
+    {IBV_QPS_RTR, QpState::kReadyToReceive}, {IBV_QPS_RTS, QpState::kReadyToSend},
+    {IBV_QPS_ERR, QpState::kError},          {IBV_QPS_SQE, QpState::kSqError},
+    {IBV_QPS_SQD, QpState::kSqDrained},
+};
 
-ibv_qp_state verbs_state(QpState state) {
-  switch (state) {
-    case QpState::kReset:
-      return IBV_QPS_RESET;
-    case QpState::kInit:
-      return IBV_QPS_INIT;
-    case QpState::kReadyToReceive:
-      return IBV_QPS_RTR;
-    case QpState::kReadyToSend:
-      return IBV_QPS_RTS;
-    case QpState::kSqError:
-      return IBV_QPS_SQE;
-    case QpState::kSqDrained:
-      return IBV_QPS_SQD;
-    case QpState::kError:
-      return IBV_QPS_ERR;
-  }
-  return IBV_QPS_UNKNOWN;
+ibv_qp_state verbs_state(QpState state) { return left_of(kStates, state, IBV_QPS_UNKNOWN); }
+
+QpState nic_state(ibv_qp_state state) {
+  const QpState found = right_of(kStates, state, QpState::kSqDrained);
+  // The send queue cannot be drained on request.
+  if (found == QpState::kSqDrained || found == QpState::kSqError) refuse(EINVAL);
+  return found;
 }
 
 /// Smallest n with 1 << n at least `depth`.

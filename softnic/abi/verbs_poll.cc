@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "device/mlx5/layout.h"
+#include "softnic/abi/table.h"
 #include "softnic/abi/verbs_queues.h"
 #include "softnic/engine/completion.h"
 #include "softnic/engine/word.h"
@@ -65,55 +66,30 @@ bool read_entry(const VerbsCq& cq, Entry* entry) {
   return true;
 }
 
-ibv_wc_status status_of(mlx5::Syndrome syndrome) {
-  switch (syndrome) {
-    case mlx5::Syndrome::kNone:
-      return IBV_WC_SUCCESS;
-    case mlx5::Syndrome::kLocalLength:
-      return IBV_WC_LOC_LEN_ERR;
-    case mlx5::Syndrome::kLocalQpOperation:
-      return IBV_WC_LOC_QP_OP_ERR;
-    case mlx5::Syndrome::kLocalProtection:
-      return IBV_WC_LOC_PROT_ERR;
-    case mlx5::Syndrome::kFlushed:
-      return IBV_WC_WR_FLUSH_ERR;
-    case mlx5::Syndrome::kMwBind:
-      return IBV_WC_MW_BIND_ERR;
-    case mlx5::Syndrome::kBadResponse:
-      return IBV_WC_BAD_RESP_ERR;
-    case mlx5::Syndrome::kLocalAccess:
-      return IBV_WC_LOC_ACCESS_ERR;
-    case mlx5::Syndrome::kRemoteInvalidRequest:
-      return IBV_WC_REM_INV_REQ_ERR;
-    case mlx5::Syndrome::kRemoteAccess:
-      return IBV_WC_REM_ACCESS_ERR;
-    case mlx5::Syndrome::kRemoteOperation:
-      return IBV_WC_REM_OP_ERR;
-    case mlx5::Syndrome::kTransportRetryExceeded:
-      return IBV_WC_RETRY_EXC_ERR;
-    case mlx5::Syndrome::kRnrRetryExceeded:
-      return IBV_WC_RNR_RETRY_EXC_ERR;
-    case mlx5::Syndrome::kRemoteAborted:
-      return IBV_WC_REM_ABORT_ERR;
-  }
-  return IBV_WC_GENERAL_ERR;
-}
+constexpr Row<mlx5::Syndrome, ibv_wc_status> kStatuses[] = {
+    {mlx5::Syndrome::kNone, IBV_WC_SUCCESS},
+    {mlx5::Syndrome::kLocalLength, IBV_WC_LOC_LEN_ERR},
+    {mlx5::Syndrome::kLocalQpOperation, IBV_WC_LOC_QP_OP_ERR},
+    {mlx5::Syndrome::kLocalProtection, IBV_WC_LOC_PROT_ERR},
+    {mlx5::Syndrome::kFlushed, IBV_WC_WR_FLUSH_ERR},
+    {mlx5::Syndrome::kMwBind, IBV_WC_MW_BIND_ERR},
+    {mlx5::Syndrome::kBadResponse, IBV_WC_BAD_RESP_ERR},
+    {mlx5::Syndrome::kLocalAccess, IBV_WC_LOC_ACCESS_ERR},
+    {mlx5::Syndrome::kRemoteInvalidRequest, IBV_WC_REM_INV_REQ_ERR},
+    {mlx5::Syndrome::kRemoteAccess, IBV_WC_REM_ACCESS_ERR},
+    {mlx5::Syndrome::kRemoteOperation, IBV_WC_REM_OP_ERR},
+    {mlx5::Syndrome::kTransportRetryExceeded, IBV_WC_RETRY_EXC_ERR},
+    {mlx5::Syndrome::kRnrRetryExceeded, IBV_WC_RNR_RETRY_EXC_ERR},
+    {mlx5::Syndrome::kRemoteAborted, IBV_WC_REM_ABORT_ERR},
+};
 
-ibv_wc_opcode opcode_of(mlx5::Opcode opcode) {
-  switch (opcode) {
-    case mlx5::Opcode::kRdmaRead:
-      return IBV_WC_RDMA_READ;
-    case mlx5::Opcode::kAtomicCompareSwap:
-      return IBV_WC_COMP_SWAP;
-    case mlx5::Opcode::kAtomicFetchAdd:
-      return IBV_WC_FETCH_ADD;
-    case mlx5::Opcode::kSend:
-    case mlx5::Opcode::kSendImm:
-      return IBV_WC_SEND;
-    default:
-      return IBV_WC_RDMA_WRITE;
-  }
-}
+constexpr Row<mlx5::Opcode, ibv_wc_opcode> kOpcodes[] = {
+    {mlx5::Opcode::kRdmaRead, IBV_WC_RDMA_READ},
+    {mlx5::Opcode::kAtomicCompareSwap, IBV_WC_COMP_SWAP},
+    {mlx5::Opcode::kAtomicFetchAdd, IBV_WC_FETCH_ADD},
+    {mlx5::Opcode::kSend, IBV_WC_SEND},
+    {mlx5::Opcode::kSendImm, IBV_WC_SEND},
+};
 
 /// The name of the request that the entry completes, whose place is free from now on.
 uint64_t settle(VerbsQp& qp, const Entry& entry) {
@@ -139,7 +115,7 @@ ibv_wc completion_of(VerbsQp& qp, const Entry& entry) {
   wc.wr_id = settle(qp, entry);
   switch (entry.kind) {
     case mlx5::CqeOpcode::kRequester:
-      wc.opcode = opcode_of(entry.opcode);
+      wc.opcode = right_of(kOpcodes, entry.opcode, IBV_WC_RDMA_WRITE);
       wc.byte_len = entry.bytes;
       return wc;
     case mlx5::CqeOpcode::kResponderWriteImm:
@@ -154,7 +130,7 @@ ibv_wc completion_of(VerbsQp& qp, const Entry& entry) {
       if (qp.created_with.qp_type != IBV_QPT_RC) name_sender(entry, &wc);
       return wc;
     default:
-      wc.status = status_of(entry.syndrome);
+      wc.status = right_of(kStatuses, entry.syndrome, IBV_WC_GENERAL_ERR);
       wc.vendor_err = entry.vendor_syndrome;
       return wc;
   }

@@ -14,40 +14,23 @@
 #include <span>
 
 #include "softnic/abi/compose.h"
+#include "softnic/abi/table.h"
 #include "softnic/abi/verbs_queues.h"
 #include "softnic/engine/word.h"
 
 namespace peal::softnic::abi {
 namespace {
 
-/// Answers false for what no queue here executes.
-bool opcode_of(ibv_wr_opcode opcode, mlx5::Opcode* answer) {
-  switch (opcode) {
-    case IBV_WR_SEND:
-      *answer = mlx5::Opcode::kSend;
-      return true;
-    case IBV_WR_SEND_WITH_IMM:
-      *answer = mlx5::Opcode::kSendImm;
-      return true;
-    case IBV_WR_RDMA_WRITE:
-      *answer = mlx5::Opcode::kRdmaWrite;
-      return true;
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      *answer = mlx5::Opcode::kRdmaWriteImm;
-      return true;
-    case IBV_WR_RDMA_READ:
-      *answer = mlx5::Opcode::kRdmaRead;
-      return true;
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-      *answer = mlx5::Opcode::kAtomicCompareSwap;
-      return true;
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      *answer = mlx5::Opcode::kAtomicFetchAdd;
-      return true;
-    default:
-      return false;
-  }
-}
+/// What queues here execute.
+constexpr Row<ibv_wr_opcode, mlx5::Opcode> kOpcodes[] = {
+    {IBV_WR_SEND, mlx5::Opcode::kSend},
+    {IBV_WR_SEND_WITH_IMM, mlx5::Opcode::kSendImm},
+    {IBV_WR_RDMA_WRITE, mlx5::Opcode::kRdmaWrite},
+    {IBV_WR_RDMA_WRITE_WITH_IMM, mlx5::Opcode::kRdmaWriteImm},
+    {IBV_WR_RDMA_READ, mlx5::Opcode::kRdmaRead},
+    {IBV_WR_ATOMIC_CMP_AND_SWP, mlx5::Opcode::kAtomicCompareSwap},
+    {IBV_WR_ATOMIC_FETCH_AND_ADD, mlx5::Opcode::kAtomicFetchAdd},
+};
 
 bool is_send(mlx5::Opcode opcode) {
   return opcode == mlx5::Opcode::kSend || opcode == mlx5::Opcode::kSendImm;
@@ -80,9 +63,9 @@ int post_one(VerbsQueuePair& qp, const ibv_send_wr& wr) {
       IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
   const ibv_qp_cap& cap = qp.created_with.cap;
   if (qp.sent.full()) return ENOMEM;
-  mlx5::Opcode opcode;
+  const mlx5::Opcode opcode = right_of(kOpcodes, wr.opcode, mlx5::Opcode::kNop);
   std::span<const ibv_sge> list;
-  if ((wr.send_flags & ~kKnown) != 0 || !opcode_of(wr.opcode, &opcode)) return EINVAL;
+  if ((wr.send_flags & ~kKnown) != 0 || opcode == mlx5::Opcode::kNop) return EINVAL;
   if (!list_of(wr, cap.max_send_sge, &list)) return EINVAL;
   const bool in_wqe = (wr.send_flags & IBV_SEND_INLINE) != 0;
   if (in_wqe && fetches(opcode)) return EINVAL;

@@ -20,7 +20,8 @@ VerbsCq::VerbsCq(std::shared_ptr<Nic> owner) : CompletionQueue(std::move(owner))
 
 VerbsCq::~VerbsCq() {
   if (channel != nullptr) {
-    static_cast<CompletionChannel*>(channel)->forget(*this);
+    static_cast<CompletionChannel*>(channel)->waiting.forget(
+        [this](const VerbsCq* each) { return each == this; });
     --channel->refcnt;
   }
   pthread_cond_destroy(&cond);

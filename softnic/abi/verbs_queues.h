@@ -24,30 +24,17 @@
 #include "softnic/abi/send_queue.h"
 #include "softnic/abi/shared_queue.h"
 #include "softnic/abi/spin_lock.h"
+#include "softnic/abi/waking_queue.h"
 
 namespace peal::softnic::abi {
 
 class VerbsCq;
 
-/// Events of completion queues that wait to be taken; see verbs_channel.cc.
+/// See verbs_channel.cc.
 class CompletionChannel : public Object, public ibv_comp_channel {
  public:
   CompletionChannel() : Object(Kind::kChannel), ibv_comp_channel{} {}
-
-  /// One more event of `cq`.
-  void push(VerbsCq& cq);
-  /// The queue of the oldest event, or null.
-  VerbsCq* take();
-  /// Drops what waits for `cq`.
-  void forget(VerbsCq& cq);
-
-  Fd descriptor;  // an eventfd: 1 while something waits, else 0
-
- private:
-  void settle();
-
-  std::mutex mutex_;
-  std::deque<VerbsCq*> waiting_;
+  WakingQueue<VerbsCq*> waiting;  // queues with an event to be taken
 };
 
 /// A completion as ibv_poll_cq reports it, and when it was.
@@ -97,14 +84,13 @@ struct CqRequest {
 };
 VerbsCq* create_completion_queue(ibv_context* handle, const CqRequest& request);
 
-class VerbsSrq : public Object, public ibv_srq {
+class VerbsSrq : public NicObject, public ibv_srq {
  public:
   explicit VerbsSrq(std::shared_ptr<Nic> device);
   ~VerbsSrq() override;
   Refusal retire() override { return nic->destroy_srq(number); }
   uint32_t max_wr() const { return (1u << config.log_entries) - 1; }
 
-  std::shared_ptr<Nic> nic;
   SharedReceiveConfig config;
   Buffer memory;
   Use domain;
@@ -187,17 +173,16 @@ class VerbsQueuePair : public QueuePair, public VerbsQp {
 };
 
 /// DC target: exists at the NIC from RTR on, when qp_num becomes its DCTN.
-class VerbsDcTarget : public Object, public VerbsQp {
+class VerbsDcTarget : public NicObject, public VerbsQp {
  public:
   explicit VerbsDcTarget(std::shared_ptr<Nic> device)
-      : Object(Kind::kDctQp), nic(std::move(device)) {}
+      : NicObject(Kind::kDctQp, std::move(device)) {}
   Refusal retire() override;
   Object& object() override { return *this; }
   void modify(const ibv_qp_attr& attr, int mask) override;
   ibv_qp_attr query() override;
   void describe(mlx5dv_qp* out) override;
 
-  std::shared_ptr<Nic> nic;
   DcTargetConfig config;
   ibv_qp_attr attributes = {};
   uint32_t dctn = 0;

@@ -19,7 +19,7 @@ static_assert(offsetof(LinkSegment, next) == offsetof(mlx5_wqe_srq_next_seg, nex
 static_assert(offsetof(LinkSegment, signature) == offsetof(mlx5_wqe_srq_next_seg, signature));
 
 VerbsSrq::VerbsSrq(std::shared_ptr<Nic> device)
-    : Object(Kind::kSrq), ibv_srq{}, nic(std::move(device)) {
+    : NicObject(Kind::kSrq, std::move(device)), ibv_srq{} {
   pthread_mutex_init(&mutex, nullptr);
   pthread_cond_init(&cond, nullptr);
 }

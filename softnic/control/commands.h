@@ -1,23 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls of nic.h that every engine answers, each a struct:
+// The calls of nic.h that every engine answers, each a struct of plain data that travels to the GPU
+// engine's process as it is:
 //
-// * fields: what the call says, plain data that travels to the GPU engine's process as it is
 // * spans: visits the memory that it names, as visit(T*& address, bytes)
 // * Undoes: the call that made what this one destroys
-// * apply: what it does, by Control, where the tables are
 //
-// A new call is a struct here, its function of Control, and its name in nic.h.
+// A new call is a struct here, Control::apply() for it, and its name in nic.h.
 #pragma once
 
 #include <cstdint>
 #include <variant>
 
-#include "softnic/control/configs.h"
+#include "softnic/engine/objects.h"
 
 namespace peal::softnic {
 
-class Control;
+/// Firmware status of a command (mlx5 manual, mailbox conventions). kOk is success.
+enum class CommandStatus : uint8_t {
+  kOk = 0x00,
+  kInternalError = 0x01,
+  kBadOperation = 0x02,
+  kBadParameter = 0x03,
+  kBadSystemState = 0x04,
+  kBadResource = 0x05,
+  kBusy = 0x06,
+  kLimit = 0x08,
+  kBadResourceState = 0x09,
+  kBadIndex = 0x0a,
+  kNoResources = 0x0f,
+  kBadInputLength = 0x50,
+  kBadOutputLength = 0x51,
+  kBadQpState = 0x10,
+  kBadPacket = 0x30,
+  kBadSize = 0x40,
+};
+
+/// Why a control call was refused; `reason` is for people (PEAL log, ibv error text).
+struct Refusal {
+  CommandStatus status = CommandStatus::kOk;
+  const char* reason = "";
+  bool refused() const { return status != CommandStatus::kOk; }
+};
+
+/// A number (mkey, cqn, qpn, ...) or a refusal.
+struct Created {
+  uint32_t number = 0;
+  Refusal refusal;
+};
+
+// The most that queues may have, as powers of two.
+inline constexpr uint32_t kMaxLogCqEntries = 22;
+inline constexpr uint32_t kMaxLogSendBlocks = 15;
+inline constexpr uint32_t kMaxLogReceiveEntries = 15;
+inline constexpr uint32_t kMaxLogReceiveStride = 7;  // in units of 16 bytes
+
+/// Told when an armed completion queue has its entry: by the engine's thread, which meanwhile does
+/// nothing else, so an implementation is short and calls no Nic.
+class CompletionListener {
+ public:
+  virtual void completed() = 0;
+
+ protected:
+  ~CompletionListener() = default;
+};
+
+/// DC target: accepts requests of any DC initiator that knows its key.
+struct DcTargetConfig {
+  uint32_t pd = 0;
+  uint32_t shared_receive_queue = 0;
+  uint32_t receive_cq = 0;
+  uint32_t access = 0;
+  uint8_t atomic_mode = 0;
+  uint8_t min_rnr_timer = 0;
+  uint16_t pkey = kDefaultPkey;
+  Network network = Network::kInfiniBand;  // of the GID it has: initiators of another are not heard
+  uint32_t user_index = 0;
+  uint64_t dc_access_key = 0;
+};
 
 /// What a call answers: `number` those that create, the others what their names say.
 struct Outcome {
@@ -28,122 +88,81 @@ struct Outcome {
   Violations violations = {};
 
   Outcome() = default;
-  Outcome(const Refusal& why) : refusal(why) {}                                 // NOLINT
-  Outcome(const Created& made) : refusal(made.refusal), number(made.number) {}  // NOLINT
-  Created created() const { return {number, refusal}; }
+  Outcome(const Refusal& why) : refusal(why) {}  // NOLINT
+  Outcome(uint32_t made) : number(made) {}       // NOLINT
+  operator Created() const { return {number, refusal}; }
+  operator Refusal() const { return refusal; }
 };
 
-struct AllocatePd {
-  Outcome apply(Control& control) const;
-};
-struct FreePd {
-  using Undoes = AllocatePd;
+/// Takes away what `Maker` made.
+template <class Maker>
+struct Undo {
+  using Undoes = Maker;
   uint32_t number;
-  Outcome apply(Control& control) const;
 };
 
-struct RegisterMemory {
-  MemoryKeyConfig config;
-  Outcome apply(Control& control) const;
+struct AllocatePd {};
+using FreePd = Undo<AllocatePd>;
+
+struct RegisterMemory : Key {
   template <class Visit>
   void spans(Visit visit) {
-    visit(config.memory, config.bytes);
+    visit(memory, bytes);
   }
 };
-struct DeregisterMemory {
-  using Undoes = RegisterMemory;
-  uint32_t number;
-  Outcome apply(Control& control) const;
-};
+using DeregisterMemory = Undo<RegisterMemory>;
 
 /// Bytes of 1 << log units; 0 for more units than there can be, which Control refuses.
 constexpr uint64_t bytes_of(uint64_t unit, uint32_t log, uint32_t log_most) {
   return log <= log_most ? unit << log : 0;
 }
 
-struct CreateCq {
-  CompletionQueueConfig config;
-  Outcome apply(Control& control) const;
+struct CreateCq : CompletionQueueConfig {
   template <class Visit>
   void spans(Visit visit) {
-    visit(config.buffer, bytes_of(config.cqe_bytes, config.log_entries, kMaxLogCqEntries));
-    visit(config.doorbell, uint64_t{8});
+    visit(buffer, bytes_of(cqe_bytes, log_entries, kMaxLogCqEntries));
+    visit(doorbell, uint64_t{8});
   }
 };
-struct DestroyCq {
-  using Undoes = CreateCq;
-  uint32_t number;
-  Outcome apply(Control& control) const;
-};
+using DestroyCq = Undo<CreateCq>;
 /// Answers `produced`.
 struct CqProduced {
   uint32_t number;
-  Outcome apply(Control& control) const;
 };
 
-struct CreateSrq {
-  SharedReceiveConfig config;
-  Outcome apply(Control& control) const;
-};
-struct DestroySrq {
-  using Undoes = CreateSrq;
-  uint32_t number;
-  Outcome apply(Control& control) const;
-};
+struct CreateSrq : SharedReceiveConfig {};
+using DestroySrq = Undo<CreateSrq>;
 
-struct CreateQp {
-  QueuePairConfig config;
-  Outcome apply(Control& control) const;
+struct CreateQp : QueuePairConfig {
   template <class Visit>
   void spans(Visit visit) {
-    visit(config.send_buffer, bytes_of(64, config.log_send_blocks, kMaxLogSendBlocks));
-    const uint64_t stride = bytes_of(16, config.log_receive_stride, kMaxLogReceiveStride);
-    visit(config.receive_buffer,
-          bytes_of(stride, config.log_receive_entries, kMaxLogReceiveEntries));
-    visit(config.doorbell, sizeof(mlx5::DoorbellRecord));
+    visit(send_buffer, bytes_of(64, log_send_blocks, kMaxLogSendBlocks));
+    const uint64_t stride = bytes_of(16, log_receive_stride, kMaxLogReceiveStride);
+    visit(receive_buffer, bytes_of(stride, log_receive_entries, kMaxLogReceiveEntries));
+    visit(doorbell, sizeof(mlx5::DoorbellRecord));
   }
 };
 struct ModifyQp {
   uint32_t number;
   QpState from;
   QueuePairAttributes to;
-  Outcome apply(Control& control) const;
 };
 /// Answers `attributes`.
 struct QueryQp {
   uint32_t number;
-  Outcome apply(Control& control) const;
 };
-struct DestroyQp {
-  using Undoes = CreateQp;
-  uint32_t number;
-  Outcome apply(Control& control) const;
-};
+using DestroyQp = Undo<CreateQp>;
 
-struct CreateDcTarget {
-  DcTargetConfig config;
-  Outcome apply(Control& control) const;
-};
-struct DestroyDcTarget {
-  using Undoes = CreateDcTarget;
-  uint32_t number;
-  Outcome apply(Control& control) const;
-};
+struct CreateDcTarget : DcTargetConfig {};
+using DestroyDcTarget = Undo<CreateDcTarget>;
 
 struct AttachUar {
   std::byte* page;
-  Outcome apply(Control& control) const;
 };
-struct DetachUar {
-  using Undoes = AttachUar;
-  uint32_t number;
-  Outcome apply(Control& control) const;
-};
+using DetachUar = Undo<AttachUar>;
 
 /// Answers `violations`.
-struct QueryViolations {
-  Outcome apply(Control& control) const;
-};
+struct QueryViolations {};
 
 using Command =
     std::variant<AllocatePd, FreePd, RegisterMemory, DeregisterMemory, CreateCq, DestroyCq,

@@ -37,6 +37,11 @@ Control::Control(Tables& tables, Runner& runner)
 
 Control::~Control() { close(event_fd_); }
 
+Outcome Control::run(const Command& command) {
+  const Runner::Pause pause(runner_);
+  return std::visit([this](const auto& each) { return apply(each); }, command);
+}
+
 void Control::collect() {
   EventLog& log = tables_.port.events;
   if (log.fired != 0) {
@@ -51,14 +56,6 @@ void Control::collect() {
   [[maybe_unused]] const ssize_t written = write(event_fd_, &fresh, sizeof(fresh));
 }
 
-Control::Counted* Control::find_pd(uint32_t pd) {
-  return pd < domains_.used() && domains_[pd].exists ? &domains_[pd] : nullptr;
-}
-
-DoorbellPage* Control::find_page(uint32_t id) {
-  return id < tables_.pages.used() && tables_.pages[id].exists ? &tables_.pages[id] : nullptr;
-}
-
 bool Control::has_queues() const {
   for (uint32_t qpn = Tables::kFirstQpn; qpn < tables_.qps.used(); ++qpn) {
     if (tables_.qps[qpn].exists) return true;
@@ -71,46 +68,44 @@ bool Control::has_queues() const {
 
 // ---- protection domains, UAR pages, keys
 
-Created Control::allocate_pd() {
-  const Runner::Pause pause(runner_);
+Outcome Control::apply(const AllocatePd&) {
   const uint32_t pd = domains_.take();
   if (pd == 0) return refused(CommandStatus::kNoResources, "no protection domain left");
   domains_[pd] = {true, 0};
-  return {pd, {}};
+  return pd;
 }
 
-Refusal Control::free_pd(uint32_t pd) {
-  const Runner::Pause pause(runner_);
-  Counted* domain = find_pd(pd);
-  if (domain == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown pd");
-  if (domain->users > 0) return refuse_with(CommandStatus::kBusy, "keys or queues use this pd");
+Outcome Control::apply(const FreePd& pd) {
+  Counted* domain = domains_.find(pd.number);
+  if (domain == nullptr) return refused(CommandStatus::kBadResource, "unknown pd");
+  if (domain->users > 0) return refused(CommandStatus::kBusy, "keys or queues use this pd");
   domain->exists = false;
-  domains_.release(pd);
+  domains_.release(pd.number);
   return {};
 }
 
-Created Control::attach_uar(std::byte* page) {
-  const Runner::Pause pause(runner_);
-  if (page == nullptr) return refused(CommandStatus::kBadParameter, "UAR page without memory");
+Outcome Control::apply(const AttachUar& from) {
+  if (from.page == nullptr) {
+    return refused(CommandStatus::kBadParameter, "UAR page without memory");
+  }
   const uint32_t id = tables_.pages.take();
   if (id == 0) return refused(CommandStatus::kNoResources, "no UAR page left");
-  tables_.pages[id] = {.exists = true, .memory = page};
+  tables_.pages[id] = {.exists = true, .memory = from.page};
   tables_.port.page_count = tables_.pages.used();
-  return {id, {}};
+  return id;
 }
 
-Refusal Control::detach_uar(uint32_t page_id) {
-  const Runner::Pause pause(runner_);
-  DoorbellPage* page = find_page(page_id);
-  if (page == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown UAR page");
-  if (page->users > 0) return refuse_with(CommandStatus::kBusy, "queues use this UAR page");
+Outcome Control::apply(const DetachUar& from) {
+  DoorbellPage* page = tables_.pages.find(from.number);
+  if (page == nullptr) return refused(CommandStatus::kBadResource, "unknown UAR page");
+  if (page->users > 0) return refused(CommandStatus::kBusy, "queues use this UAR page");
   *page = {};
-  tables_.pages.release(page_id);
+  tables_.pages.release(from.number);
   return {};
 }
 
-Refusal Control::check(const MemoryKeyConfig& config) {
-  if (find_pd(config.pd) == nullptr) return {CommandStatus::kBadResource, "unknown pd"};
+Refusal Control::check(const Key& config) {
+  if (domains_.find(config.pd) == nullptr) return {CommandStatus::kBadResource, "unknown pd"};
   const uint32_t remote_writes = kRemoteWrite | kRemoteAtomic;
   if ((config.access & remote_writes) != 0 && (config.access & kLocalWrite) == 0) {
     return {CommandStatus::kBadParameter, "remote write or atomic without local write"};
@@ -124,53 +119,43 @@ Refusal Control::check(const MemoryKeyConfig& config) {
   return {};
 }
 
-Created Control::register_memory(const MemoryKeyConfig& config) {
-  const Runner::Pause pause(runner_);
+Outcome Control::apply(const RegisterMemory& config) {
   const Refusal wrong = check(config);
-  if (wrong.refused()) return refused(wrong.status, wrong.reason);
+  if (wrong.refused()) return wrong;
   const uint32_t index = tables_.keys.take();
   if (index == 0) return refused(CommandStatus::kNoResources, "no memory key left");
   if (variants_.size() <= index) variants_.resize(index + 1);
   const uint32_t number = index << 8 | variants_[index]++;
-  tables_.keys[index] = {.number = number,
-                         .pd = config.pd,
-                         .access = config.access,
-                         .iova = config.iova,
-                         .bytes = config.bytes,
-                         .memory = config.memory};
+  tables_.keys[index] = config;
+  tables_.keys[index].number = number;
   tables_.port.key_count = tables_.keys.used();
   ++domains_[config.pd].users;
-  return {number, {}};
+  return number;
 }
 
-Refusal Control::change_memory(uint32_t key, const MemoryKeyConfig& config) {
+Refusal Control::change_memory(uint32_t key, const Key& config) {
   const Runner::Pause pause(runner_);
   if (find_key(tables_.port, key) == nullptr) {
-    return refuse_with(CommandStatus::kBadResource, "unknown memory key");
+    return refused(CommandStatus::kBadResource, "unknown memory key");
   }
   const Refusal wrong = check(config);
-  if (wrong.refused()) return refuse_with(wrong.status, wrong.reason);
+  if (wrong.refused()) return wrong;
   Key& entry = tables_.keys[key >> 8];
   --domains_[entry.pd].users;
   ++domains_[config.pd].users;
-  entry = {.number = key,
-           .pd = config.pd,
-           .access = config.access,
-           .iova = config.iova,
-           .bytes = config.bytes,
-           .memory = config.memory};
+  entry = config;
+  entry.number = key;
   return {};
 }
 
-Refusal Control::deregister_memory(uint32_t key) {
-  const Runner::Pause pause(runner_);
-  if (find_key(tables_.port, key) == nullptr) {
-    return refuse_with(CommandStatus::kBadResource, "unknown memory key");
+Outcome Control::apply(const DeregisterMemory& call) {
+  if (find_key(tables_.port, call.number) == nullptr) {
+    return refused(CommandStatus::kBadResource, "unknown memory key");
   }
-  Key& entry = tables_.keys[key >> 8];
-  --domains_[entry.pd].users;
-  entry = {};
-  tables_.keys.release(key >> 8);
+  const uint32_t index = call.number >> 8;
+  --domains_[tables_.keys[index].pd].users;
+  tables_.keys[index] = {};
+  tables_.keys.release(index);
   return {};
 }
 
@@ -183,7 +168,7 @@ bool Control::completes_at(uint32_t cqn) {
 }
 
 Refusal Control::check(const QueuePairConfig& config) {
-  if (find_pd(config.pd) == nullptr) return {CommandStatus::kBadResource, "unknown pd"};
+  if (domains_.find(config.pd) == nullptr) return {CommandStatus::kBadResource, "unknown pd"};
   if (config.service != Service::kReliable && config.service != Service::kDcInitiator &&
       config.service != Service::kDatagram) {
     return {CommandStatus::kBadParameter, "service type is neither RC, UD nor DCI"};
@@ -211,7 +196,7 @@ Refusal Control::check(const QueuePairConfig& config) {
   if (receives && !completes_at(config.receive_cq)) {
     return {CommandStatus::kBadResource, "the receive CQ has no memory"};
   }
-  if (config.uar_page != 0 && find_page(config.uar_page) == nullptr) {
+  if (config.uar_page != 0 && tables_.pages.find(config.uar_page) == nullptr) {
     return {CommandStatus::kBadResource, "unknown UAR page"};
   }
   if (config.shared_receive_queue == 0) return {};
@@ -247,45 +232,46 @@ void Control::count_users(const QueuePair& qp, int32_t by) {
   if (SharedReceiveQueue* srq = find_srq(tables_.port, qp.shared_receive_queue)) add(srq->users);
 }
 
-Created Control::create_qp(const QueuePairConfig& config) {
-  const Runner::Pause pause(runner_);
-  const Refusal refusal = check(config);
-  if (refusal.refused()) return {0, refusal};
+/// A queue pair in the table; 0 when that is full.
+uint32_t Control::add(const QueuePairConfig& config) {
   const uint32_t qpn = tables_.qps.take();
-  if (qpn == 0) return refused(CommandStatus::kNoResources, "no queue pair left");
+  if (qpn == 0) return 0;
   QueuePair& qp = *new (&tables_.qps[qpn]) QueuePair();
+  static_cast<QueuePairConfig&>(qp) = config;
   qp.exists = true;
-  qp.service = config.service;
   qp.qpn = qpn;
-  qp.pd = config.pd;
-  qp.uar_page = config.uar_page;
   skip_looks(tables_.port, qp);
-  qp.user_index = config.user_index;
-  qp.send_cq = config.send_cq;
-  qp.receive_cq = config.receive_cq;
-  qp.shared_receive_queue = config.shared_receive_queue;
-  qp.send_buffer = config.send_buffer;
   qp.send_blocks = config.send_buffer == nullptr ? 0 : 1u << config.log_send_blocks;
-  qp.receive_buffer = config.receive_buffer;
   qp.receive_entries = config.receive_buffer == nullptr ? 0 : 1u << config.log_receive_entries;
   qp.receive_stride = mlx5::kSegmentBytes << config.log_receive_stride;
-  qp.doorbell = config.doorbell;
   count_users(qp, 1);
   tables_.port.qp_count = tables_.qps.used();
-  return {qpn, {}};
+  return qpn;
 }
 
-Refusal Control::query_qp(uint32_t qpn, QueuePairAttributes* answer) {
-  const Runner::Pause pause(runner_);
-  const QueuePair* qp = find_qp(tables_.port, qpn);
-  if (qp == nullptr || qp->service == Service::kDcTarget) {
-    return refuse_with(CommandStatus::kBadResource, "unknown qpn");
-  }
-  *answer = qp->attributes;
-  answer->state = qp->state;
-  answer->hardware_send_counter = static_cast<uint16_t>(qp->send.next);
-  answer->software_send_counter = static_cast<uint16_t>(qp->send.posted);
-  return {};
+Outcome Control::apply(const CreateQp& config) {
+  const Refusal refusal = check(config);
+  if (refusal.refused()) return refusal;
+  const uint32_t qpn = add(config);
+  if (qpn == 0) return refused(CommandStatus::kNoResources, "no queue pair left");
+  return qpn;
+}
+
+Outcome Control::apply(const QueryQp& call) {
+  const QueuePair* qp = find_qp(call.number);
+  if (qp == nullptr) return refused(CommandStatus::kBadResource, "unknown qpn");
+  Outcome answer;
+  answer.attributes = qp->attributes;
+  answer.attributes.state = qp->state;
+  answer.attributes.hardware_send_counter = static_cast<uint16_t>(qp->send.next);
+  answer.attributes.software_send_counter = static_cast<uint16_t>(qp->send.posted);
+  return answer;
+}
+
+/// The queue pair or DC target of that number.
+QueuePair* Control::find_qp(uint32_t qpn, bool target) {
+  QueuePair* qp = softnic::find_qp(tables_.port, qpn);
+  return qp != nullptr && (qp->service == Service::kDcTarget) == target ? qp : nullptr;
 }
 
 // What was rung so far is not for the queue pair that has the number next.
@@ -304,13 +290,9 @@ void Control::release_qp(uint32_t qpn) {
   tables_.qps.release(qpn);
 }
 
-Refusal Control::destroy_qp(uint32_t qpn) {
-  const Runner::Pause pause(runner_);
-  const QueuePair* qp = find_qp(tables_.port, qpn);
-  if (qp == nullptr || qp->service == Service::kDcTarget) {
-    return refuse_with(CommandStatus::kBadResource, "unknown qpn");
-  }
-  release_qp(qpn);
+Outcome Control::apply(const DestroyQp& call) {
+  if (find_qp(call.number) == nullptr) return refused(CommandStatus::kBadResource, "unknown qpn");
+  release_qp(call.number);
   return {};
 }
 
@@ -340,12 +322,10 @@ bool legal(QpState from, QpState to) {
 
 }  // namespace
 
-Refusal Control::modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) {
-  const Runner::Pause pause(runner_);
-  QueuePair* qp = find_qp(tables_.port, qpn);
-  if (qp == nullptr || qp->service == Service::kDcTarget) {
-    return refuse_with(CommandStatus::kBadResource, "unknown qpn");
-  }
+Outcome Control::apply(const ModifyQp& call) {
+  const auto& [qpn, from, to] = call;
+  QueuePair* qp = find_qp(qpn);
+  if (qp == nullptr) return refused(CommandStatus::kBadResource, "unknown qpn");
   if (to.state == QpState::kReset) {
     runner_.forget(qpn);
     if (faults_ != nullptr) faults_->forget(qpn);
@@ -361,12 +341,12 @@ Refusal Control::modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes
     return {};
   }
   if (qp->state != from || !legal(from, to.state)) {
-    return refuse_with(CommandStatus::kBadQpState, "no such transition from the present state");
+    return refused(CommandStatus::kBadQpState, "no such transition from the present state");
   }
   if (to.state == QpState::kReadyToReceive) {
-    if (to.mtu < 1 || to.mtu > 5) return refuse_with(CommandStatus::kBadParameter, "mtu not 1..5");
+    if (to.mtu < 1 || to.mtu > 5) return refused(CommandStatus::kBadParameter, "mtu not 1..5");
     if (to.log_max_message > 30) {
-      return refuse_with(CommandStatus::kBadParameter, "log_msg_max beyond 30");
+      return refused(CommandStatus::kBadParameter, "log_msg_max beyond 30");
     }
     qp->receive.expected_psn = to.receive_psn & kPsnMask;
   }
@@ -383,9 +363,8 @@ Refusal Control::modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes
 
 // ---- DC targets
 
-Created Control::create_dc_target(const DcTargetConfig& config) {
-  const Runner::Pause pause(runner_);
-  if (find_pd(config.pd) == nullptr) {
+Outcome Control::apply(const CreateDcTarget& config) {
+  if (domains_.find(config.pd) == nullptr) {
     return refused(CommandStatus::kBadResource, "unknown pd");
   }
   if (config.receive_cq != 0 && find_cq(tables_.port, config.receive_cq) == nullptr) {
@@ -393,28 +372,23 @@ Created Control::create_dc_target(const DcTargetConfig& config) {
   }
   if (config.shared_receive_queue != 0) {
     const Refusal wrong = check_shared(config.shared_receive_queue, config.receive_cq);
-    if (wrong.refused()) return refused(wrong.status, wrong.reason);
+    if (wrong.refused()) return wrong;
   }
-  const uint32_t dctn = tables_.qps.take();
+  const uint32_t dctn = add({.service = Service::kDcTarget,
+                             .pd = config.pd,
+                             .user_index = config.user_index,
+                             .receive_cq = config.receive_cq,
+                             .shared_receive_queue = config.shared_receive_queue});
   if (dctn == 0) return refused(CommandStatus::kNoResources, "no DC target left");
-  QueuePair& target = *new (&tables_.qps[dctn]) QueuePair();
-  target.exists = true;
-  target.service = Service::kDcTarget;
+  QueuePair& target = tables_.qps[dctn];
   target.state = QpState::kReadyToReceive;
-  target.qpn = dctn;
-  target.pd = config.pd;
-  target.user_index = config.user_index;
-  target.receive_cq = config.receive_cq;
-  target.shared_receive_queue = config.shared_receive_queue;
   target.attributes.access = config.access;
   target.attributes.atomic_mode = config.atomic_mode;
   target.attributes.pkey = config.pkey;
   target.attributes.network = config.network;
   target.attributes.min_rnr_timer = config.min_rnr_timer;
   target.attributes.dc_access_key = config.dc_access_key;
-  count_users(target, 1);
-  tables_.port.qp_count = tables_.qps.used();
-  return {dctn, {}};
+  return dctn;
 }
 
 /// What messages to the target held goes with it; who has its number next does not answer for it.
@@ -425,14 +399,11 @@ void Control::forget_streams(uint32_t dctn) {
   }
 }
 
-Refusal Control::destroy_dc_target(uint32_t dctn) {
-  const Runner::Pause pause(runner_);
-  const QueuePair* target = find_qp(tables_.port, dctn);
-  if (target == nullptr || target->service != Service::kDcTarget) {
-    return refuse_with(CommandStatus::kBadResource, "unknown DC target");
-  }
-  if (shares_receives(*target)) forget_streams(dctn);
-  release_qp(dctn);
+Outcome Control::apply(const DestroyDcTarget& call) {
+  const QueuePair* target = find_qp(call.number, true);
+  if (target == nullptr) return refused(CommandStatus::kBadResource, "unknown DC target");
+  if (shares_receives(*target)) forget_streams(call.number);
+  release_qp(call.number);
   return {};
 }
 
@@ -463,9 +434,10 @@ bool Control::port_up() {
   return faults_ == nullptr || !faults_->down;
 }
 
-Violations Control::violations() {
-  const Runner::Pause pause(runner_);
-  return tables_.port.violations;
+Outcome Control::apply(const QueryViolations&) {
+  Outcome answer;
+  answer.violations = tables_.port.violations;
+  return answer;
 }
 
 }  // namespace peal::softnic

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "softnic/control/configs.h"
+#include "softnic/control/commands.h"
 #include "softnic/control/runner.h"
 #include "softnic/control/table.h"
 #include "softnic/engine/faults.h"
@@ -18,8 +18,7 @@
 
 namespace peal::softnic {
 
-inline Refusal refuse_with(CommandStatus status, const char* reason) { return {status, reason}; }
-inline Created refused(CommandStatus status, const char* reason) { return {0, {status, reason}}; }
+inline Refusal refused(CommandStatus status, const char* reason) { return {status, reason}; }
 
 /// The tables of one NIC and the Port that names them.
 struct Tables {
@@ -43,6 +42,12 @@ struct Tables {
 /// See nic.h for what each call means. Any thread may call.
 class Control {
  public:
+  /// Something counted: a protection domain, and how many objects use it.
+  struct Counted {
+    bool exists;
+    uint32_t users;
+  };
+
   /// Both must outlive the control. Throws std::system_error when there is no event descriptor.
   Control(Tables& tables, Runner& runner);
   ~Control();
@@ -52,63 +57,53 @@ class Control {
   /// Paused: takes the events the engine has raised.
   void collect();
 
-  /// Numbers handed out so far, plus one; and whether one is in use.
-  uint32_t pds_used() const { return domains_.used(); }
-  bool pd_exists(uint32_t pd) const { return domains_[pd].exists; }
-  uint32_t uars_used() const { return tables_.pages.used(); }
-  bool uar_exists(uint32_t id) const { return tables_.pages[id].exists; }
-  uint32_t cqs_used() const { return tables_.cqs.used(); }
-  bool cq_exists(uint32_t cqn) const { return tables_.cqs[cqn].exists; }
+  const Table<Counted>& pds() const { return domains_; }
   /// A queue pair, DC target or shared receive queue exists.
   bool has_queues() const;
 
-  Created allocate_pd();
-  Refusal free_pd(uint32_t pd);
-  Created register_memory(const MemoryKeyConfig& config);
-  Refusal change_memory(uint32_t key, const MemoryKeyConfig& config);
-  Refusal deregister_memory(uint32_t key);
-  Created create_cq(const CompletionQueueConfig& config);
-  Refusal destroy_cq(uint32_t cqn);
-  uint64_t cq_produced(uint32_t cqn);
+  Outcome run(const Command& command);
+  Refusal change_memory(uint32_t key, const Key& config);
   Refusal arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
                  CompletionListener& listener);
-  Created create_srq(const SharedReceiveConfig& config);
-  Refusal destroy_srq(uint32_t srqn);
   Refusal arm_srq(uint32_t srqn, uint32_t limit);
   uint32_t srq_limit(uint32_t srqn);
-  Created create_qp(const QueuePairConfig& config);
-  Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to);
-  Refusal query_qp(uint32_t qpn, QueuePairAttributes* answer);
-  Refusal destroy_qp(uint32_t qpn);
-  Created create_dc_target(const DcTargetConfig& config);
-  Refusal destroy_dc_target(uint32_t dctn);
-  Created attach_uar(std::byte* page);
-  Refusal detach_uar(uint32_t page_id);
   /// Of what collect() has taken, something is left.
   bool has_events() const { return !events_.empty(); }
   bool next_event(AsyncEvent* event);
   int event_fd() const { return event_fd_; }
-  Violations violations();
   Refusal set_faults(const FaultPlan& plan);
   bool port_up();
 
  private:
-  /// Something counted: a protection domain, and how many objects use it.
-  struct Counted {
-    bool exists;
-    uint32_t users;
-  };
-
   /// An armed CQ and who waits for it.
   struct Armed {
     uint32_t cqn;
     CompletionListener* listener;
   };
 
+  Outcome apply(const AllocatePd& call);
+  Outcome apply(const FreePd& pd);
+  Outcome apply(const RegisterMemory& config);
+  Outcome apply(const DeregisterMemory& call);
+  Outcome apply(const CreateCq& config);
+  Outcome apply(const DestroyCq& call);
+  Outcome apply(const CqProduced& call);
+  Outcome apply(const CreateSrq& config);
+  Outcome apply(const DestroySrq& call);
+  Outcome apply(const CreateQp& config);
+  Outcome apply(const ModifyQp& call);
+  Outcome apply(const QueryQp& call);
+  Outcome apply(const DestroyQp& call);
+  Outcome apply(const CreateDcTarget& config);
+  Outcome apply(const DestroyDcTarget& call);
+  Outcome apply(const AttachUar& from);
+  Outcome apply(const DetachUar& from);
+  Outcome apply(const QueryViolations& call);
+
   void tell_listeners();
-  Counted* find_pd(uint32_t pd);
-  DoorbellPage* find_page(uint32_t id);
-  Refusal check(const MemoryKeyConfig& config);
+  QueuePair* find_qp(uint32_t qpn, bool target = false);
+  uint32_t add(const QueuePairConfig& config);
+  Refusal check(const Key& config);
   Refusal check(const QueuePairConfig& config);
   Refusal check_shared(uint32_t srqn, uint32_t receive_cq);
   bool completes_at(uint32_t cqn);

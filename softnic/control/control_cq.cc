@@ -32,8 +32,7 @@ bool entry_waits(const CompletionQueue& cq, uint32_t consumed, Arm arm) {
 
 }  // namespace
 
-Created Control::create_cq(const CompletionQueueConfig& config) {
-  const Runner::Pause pause(runner_);
+Outcome Control::apply(const CreateCq& config) {
   const bool written = config.buffer != nullptr;
   if (written && !aligned(config.buffer, sizeof(mlx5::Cqe))) {
     return refused(CommandStatus::kBadParameter, "CQ buffer not aligned to 64");
@@ -49,50 +48,43 @@ Created Control::create_cq(const CompletionQueueConfig& config) {
   if (config.doorbell != nullptr && !aligned(config.doorbell, 8)) {
     return refused(CommandStatus::kBadParameter, "CQ doorbell record not aligned to 8");
   }
-  if (config.uar_page != 0 && find_page(config.uar_page) == nullptr) {
+  if (config.uar_page != 0 && tables_.pages.find(config.uar_page) == nullptr) {
     return refused(CommandStatus::kBadResource, "unknown UAR page");
   }
   const uint32_t cqn = tables_.cqs.take();
   if (cqn == 0) return refused(CommandStatus::kNoResources, "no CQ left");
-  tables_.cqs[cqn] = {.exists = true,
-                      .collapsed = config.collapsed,
-                      .ignore_overrun = config.ignore_overrun,
-                      .cqn = cqn,
-                      .log_entries = config.log_entries,
-                      .cqe_bytes = config.cqe_bytes,
-                      .buffer = config.buffer,
-                      .doorbell = config.doorbell,
-                      .uar_page = config.uar_page};
+  CompletionQueue& cq = tables_.cqs[cqn] = {config};
+  cq.exists = true;
+  cq.cqn = cqn;
   if (config.uar_page != 0) ++tables_.pages[config.uar_page].users;
   tables_.port.cq_count = tables_.cqs.used();
-  return {cqn, {}};
+  return cqn;
 }
 
-Refusal Control::destroy_cq(uint32_t cqn) {
-  const Runner::Pause pause(runner_);
-  CompletionQueue* cq = find_cq(tables_.port, cqn);
-  if (cq == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown cqn");
-  if (cq->users > 0) return refuse_with(CommandStatus::kBusy, "queue pairs use this CQ");
+Outcome Control::apply(const DestroyCq& call) {
+  CompletionQueue* cq = find_cq(tables_.port, call.number);
+  if (cq == nullptr) return refused(CommandStatus::kBadResource, "unknown cqn");
+  if (cq->users > 0) return refused(CommandStatus::kBusy, "queue pairs use this CQ");
   if (cq->uar_page != 0) --tables_.pages[cq->uar_page].users;
   cq->exists = false;
-  std::erase_if(armed_, [=](const Armed& each) { return each.cqn == cqn; });
-  tables_.cqs.release(cqn);
+  std::erase_if(armed_, [&](const Armed& each) { return each.cqn == call.number; });
+  tables_.cqs.release(call.number);
   return {};
 }
 
-uint64_t Control::cq_produced(uint32_t cqn) {
-  const Runner::Pause pause(runner_);
-  const CompletionQueue* cq = find_cq(tables_.port, cqn);
-  return cq == nullptr ? 0 : cq->produced;
+Outcome Control::apply(const CqProduced& call) {
+  const CompletionQueue* cq = find_cq(tables_.port, call.number);
+  Outcome answer;
+  if (cq != nullptr) answer.produced = cq->produced;
+  return answer;
 }
 
 Refusal Control::arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
                         CompletionListener& listener) {
   const Runner::Pause pause(runner_);
   CompletionQueue* cq = find_cq(tables_.port, cqn);
-  if (cq == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown cqn");
-  if (cq->collapsed)
-    return refuse_with(CommandStatus::kBadParameter, "a collapsed CQ has no events");
+  if (cq == nullptr) return refused(CommandStatus::kBadResource, "unknown cqn");
+  if (cq->collapsed) return refused(CommandStatus::kBadParameter, "a collapsed CQ has no events");
   const Arm arm = solicited_only && cq->armed != Arm::kAny ? Arm::kSolicitedOnly : Arm::kAny;
   if (cq->armed == Arm::kNothing) armed_.push_back({cqn, &listener});
   cq->armed = entry_waits(*cq, consumed, arm) ? Arm::kNothing : arm;

@@ -6,9 +6,8 @@
 
 namespace peal::softnic {
 
-Created Control::create_srq(const SharedReceiveConfig& config) {
-  const Runner::Pause pause(runner_);
-  Counted* domain = find_pd(config.pd);
+Outcome Control::apply(const CreateSrq& config) {
+  Counted* domain = domains_.find(config.pd);
   if (domain == nullptr) return refused(CommandStatus::kBadResource, "unknown pd");
   const bool sized = config.log_entries >= 1 && config.log_entries <= 16 &&
                      config.log_stride >= 1 && config.log_stride <= 7;
@@ -20,35 +19,32 @@ Created Control::create_srq(const SharedReceiveConfig& config) {
   }
   const uint32_t srqn = tables_.srqs.take();
   if (srqn == 0) return refused(CommandStatus::kNoResources, "no SRQ left");
-  tables_.srqs[srqn] = {.exists = true,
-                        .srqn = srqn,
-                        .pd = config.pd,
-                        .entries = 1u << config.log_entries,
-                        .stride = mlx5::kSegmentBytes << config.log_stride,
-                        .buffer = config.buffer,
-                        .doorbell = config.doorbell};
+  SharedReceiveQueue& srq = tables_.srqs[srqn] = {config};
+  srq.exists = true;
+  srq.srqn = srqn;
+  srq.entries = 1u << config.log_entries;
+  srq.stride = mlx5::kSegmentBytes << config.log_stride;
   ++domain->users;
   tables_.port.srq_count = tables_.srqs.used();
-  return {srqn, {}};
+  return srqn;
 }
 
-Refusal Control::destroy_srq(uint32_t srqn) {
-  const Runner::Pause pause(runner_);
-  SharedReceiveQueue* srq = find_srq(tables_.port, srqn);
-  if (srq == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown srqn");
-  if (srq->users > 0) return refuse_with(CommandStatus::kBusy, "queue pairs use this SRQ");
+Outcome Control::apply(const DestroySrq& call) {
+  SharedReceiveQueue* srq = find_srq(tables_.port, call.number);
+  if (srq == nullptr) return refused(CommandStatus::kBadResource, "unknown srqn");
+  if (srq->users > 0) return refused(CommandStatus::kBusy, "queue pairs use this SRQ");
   srq->exists = false;
   --domains_[srq->pd].users;
-  tables_.srqs.release(srqn);
+  tables_.srqs.release(call.number);
   return {};
 }
 
 Refusal Control::arm_srq(uint32_t srqn, uint32_t limit) {
   const Runner::Pause pause(runner_);
   SharedReceiveQueue* srq = find_srq(tables_.port, srqn);
-  if (srq == nullptr) return refuse_with(CommandStatus::kBadResource, "unknown srqn");
+  if (srq == nullptr) return refused(CommandStatus::kBadResource, "unknown srqn");
   if (limit >= srq->entries) {
-    return refuse_with(CommandStatus::kBadParameter, "a limit that the SRQ is always below");
+    return refused(CommandStatus::kBadParameter, "a limit that the SRQ is always below");
   }
   srq->limit = limit;
   if (observe_shared(tables_.port, *srq) != Claim::kFailed) check_limit(tables_.port, *srq);

@@ -46,6 +46,10 @@ class Table {
   }
   void release(uint32_t number) { released_.push_back(number); }
 
+  /// The entry in use of that number, or null.
+  T* find(uint32_t number) {
+    return number < next_ && entries_[number].exists ? &entries_[number] : nullptr;
+  }
   T* data() { return entries_; }
   T& operator[](uint32_t number) { return entries_[number]; }
   const T& operator[](uint32_t number) const { return entries_[number]; }

@@ -78,7 +78,7 @@ PEAL_HD DataItem read_data(const QueuePair& qp, uint64_t index, uint32_t unit) {
 PEAL_HD std::byte* local_memory(const Port& port, uint32_t pd, const DataItem& item,
                                 uint32_t access) {
   const Key* key = find_key(port, item.lkey);
-  if (key == nullptr || key->pd != pd || (key->access & access) != access) return nullptr;
+  if (!grants(key, pd, access)) return nullptr;
   return locate(*key, item.address, item.bytes);
 }
 

@@ -29,10 +29,8 @@ PEAL_HD QueuePair* addressee(Port& port, const Packet& packet, uint16_t lid, Ans
     denial = refuse(port, *qp, mlx5::Syndrome::kRemoteAccess);
     return nullptr;
   }
-  const QueuePairAttributes& peer = qp->attributes;
-  const bool connected = qp->service == Service::kReliable && peer.remote_qpn == packet.source &&
-                         peer.remote_lid == lid && peer.network == packet.network &&
-                         partitions_meet(peer.pkey, packet.detail);
+  const bool connected = qp->service == Service::kReliable &&
+                         hears(qp->attributes, packet.source, lid, packet.network, packet.detail);
   return connected ? qp : nullptr;
 }
 

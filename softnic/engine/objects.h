@@ -21,7 +21,8 @@
 
 namespace peal::softnic {
 
-/// One registration. number 0 = free.
+/// A registration: addresses [iova, iova + bytes) mean memory [memory, memory + bytes). number 0 =
+/// free.
 struct Key {
   uint32_t number = 0;
   uint32_t pd = 0;
@@ -34,37 +35,47 @@ struct Key {
 /// What the next event of a completion queue waits for.
 enum class Arm : uint8_t { kNothing, kSolicitedOnly, kAny };
 
-struct CompletionQueue {
+/// What CREATE_CQ fixes.
+struct CompletionQueueConfig {
+  std::byte* buffer = nullptr;    // 1 << log_entries CQEs; null: no queue may complete here
+  std::byte* doorbell = nullptr;  // two Be32: set_ci, arm
+  uint32_t log_entries = 0;
+  uint32_t cqe_bytes = 64;  // or 128
+  uint32_t uar_page = 0;
+  bool collapsed = false;       // cc: every CQE goes to slot 0
+  bool ignore_overrun = false;  // oi
+};
+
+struct CompletionQueue : CompletionQueueConfig {
   bool exists = false;
-  bool collapsed = false;
-  bool ignore_overrun = false;
   bool overrun = false;
   Arm armed = Arm::kNothing;
   uint32_t cqn = 0;
-  uint32_t log_entries = 0;
-  uint32_t cqe_bytes = 64;
-  std::byte* buffer = nullptr;
-  std::byte* doorbell = nullptr;
   uint64_t produced = 0;
   uint64_t told = 0;     // entries when the last event was raised
   uint32_t users = 0;    // queue pairs that name it
   uint32_t writers = 0;  // send queues and receive queues that complete here
   uint32_t turn = 0;     // held while a CQE of one of several writers is written
-  uint32_t uar_page = 0;
 };
 
-/// A receive queue that queue pairs share: entries linked in the order in which they are taken.
+/// A receive queue that queue pairs share: its entries are linked (shared_receive.h) from entry 0
+/// on, 1 << log_entries of them, one of which is never posted.
+struct SharedReceiveConfig {
+  uint32_t pd = 0;              // of the keys in its entries
+  std::byte* buffer = nullptr;  // (16 << log_stride) << log_entries bytes; null: always empty
+  uint32_t log_entries = 0;
+  uint32_t log_stride = 1;                   // link included
+  mlx5::DoorbellRecord* doorbell = nullptr;  // its receive half
+};
+
 /// Entries taken, [next ...], and posted are counts; which entry is next, the links say.
-struct SharedReceiveQueue {
+struct SharedReceiveQueue : SharedReceiveConfig {
   bool exists = false;
   bool failed = false;  // nothing is taken from it any more
   uint32_t srqn = 0;
-  uint32_t pd = 0;              // that the keys of its entries must be of
-  uint32_t entries = 0;         // power of two; the last of the list is never posted
-  uint32_t stride = 0;          // bytes from entry to entry: a link, then the scatter list
-  std::byte* buffer = nullptr;  // null: nothing can be posted
-  mlx5::DoorbellRecord* doorbell = nullptr;
-  uint32_t next = 0;  // index of the oldest entry posted
+  uint32_t entries = 0;  // 1 << log_entries
+  uint32_t stride = 0;   // bytes from entry to entry: a link, then the scatter list
+  uint32_t next = 0;     // index of the oldest entry posted
   uint64_t posted = 0;
   uint64_t taken = 0;
   uint32_t limit = 0;  // an event is due when fewer wait; 0 = not armed
@@ -197,23 +208,31 @@ struct Receiver {
   Answered replay[kReplay] = {};
 };
 
-struct QueuePair {
-  bool exists = false;
+/// What CREATE_QP fixes.
+struct QueuePairConfig {
   Service service = Service::kReliable;
-  QpState state = QpState::kReset;
-  uint32_t qpn = 0;
   uint32_t pd = 0;
   uint32_t uar_page = 0;
   uint32_t user_index = 0;
   uint32_t send_cq = 0;
   uint32_t receive_cq = 0;
-  uint32_t shared_receive_queue = 0;
-  std::byte* send_buffer = nullptr;
+  uint32_t shared_receive_queue = 0;  // 0 = none
+  std::byte* send_buffer = nullptr;   // 64 << log_send_blocks bytes; null without a send queue
+  uint32_t log_send_blocks = 0;
+  std::byte* receive_buffer =
+      nullptr;  // (16 << log_receive_stride) << log_receive_entries bytes; null without
+  uint32_t log_receive_entries = 0;
+  uint32_t log_receive_stride = 0;
+  mlx5::DoorbellRecord* doorbell = nullptr;
+};
+
+struct QueuePair : QueuePairConfig {
+  bool exists = false;
+  QpState state = QpState::kReset;
+  uint32_t qpn = 0;
   uint32_t send_blocks = 0;
-  std::byte* receive_buffer = nullptr;
   uint32_t receive_entries = 0;                   // power of two
   uint32_t receive_stride = mlx5::kSegmentBytes;  // bytes from entry to entry
-  mlx5::DoorbellRecord* doorbell = nullptr;
 
   QueuePairAttributes attributes;
   QueueFaults faults;
@@ -302,6 +321,11 @@ PEAL_HD const Key* find_key(const Key* keys, uint32_t count, uint32_t number) {
 }
 PEAL_HD const Key* find_key(const Port& port, uint32_t number) {
   return find_key(port.keys, port.key_count, number);
+}
+
+/// The key is of that domain and grants all of `access`; false for none.
+PEAL_HD bool grants(const Key* key, uint32_t pd, uint32_t access) {
+  return key != nullptr && key->pd == pd && (key->access & access) == access;
 }
 
 /// Where [address, address + bytes) of the key lies in memory; null when not all of it is covered.

@@ -72,6 +72,7 @@ class Requester : private Recovery {
   static constexpr uint32_t kDirectSegment = 256 << 10;  // bytes moved before others get a turn
   static constexpr uint32_t kPacketsPerTurn = 8;
   static constexpr uint32_t kReadPacketsInFlight = 8;
+  static constexpr uint32_t kPatienceWithFull = 2048;  // steps
 
   PEAL_HD bool step(QueuePair& qp) {
     Sender& send = qp.send;
@@ -155,8 +156,7 @@ class Requester : private Recovery {
     const Sender& send = qp.send;
     if (send.dc_asked != send.request.dc_lid) return false;
     if (!send.request.routed) return send.dc_route.grh_gid_flow.raw == 0;
-    const AddressVector vector = read_address(qp, send.next);
-    return same_route(send.dc_route, vector.route);
+    return same_route(send.dc_route, read_address(qp, send.next).route);
   }
 
   PEAL_HD void find_way(QueuePair& qp) {
@@ -327,19 +327,17 @@ class Requester : private Recovery {
     return static_cast<uint32_t>(left < segment ? left : segment);
   }
 
-  PEAL_HD static void begin(QueuePair& qp) {
+  PEAL_HD static void begin(QueuePair& qp, bool direct) {
     Sender& send = qp.send;
     send.phase = Sender::Phase::kRunning;
+    send.direct = direct;
     send.offset = 0;
     send.cursor = {send.request.data_unit, 0};
   }
 
   PEAL_HD bool run_direct(QueuePair& qp, Port& peer) {
     Sender& send = qp.send;
-    if (send.phase == Sender::Phase::kDecoded) {
-      begin(qp);
-      send.direct = true;
-    }
+    if (send.phase == Sender::Phase::kDecoded) begin(qp, true);
     const uint32_t bytes = next_bytes(qp, kDirectSegment);
     const Packet packet = packet_of(qp, bytes);
     Cursor cursor = send.cursor;
@@ -386,7 +384,7 @@ class Requester : private Recovery {
     const Request& request = send.request;
     // Who was not there may have come since: nothing else tells a sender of datagrams.
     if (!goes_as_before(qp) || send.way.lid == 0) find_way(qp);
-    begin(qp);
+    begin(qp, false);
     const auto bytes = static_cast<uint32_t>(request.bytes);
     GlobalHeader header = {};
     if (request.global) header = global_header(read_address(qp, send.next), send.way, bytes);
@@ -405,13 +403,25 @@ class Requester : private Recovery {
     packet.destination = request.dc_target;
     packet.rkey = queue_key(qp, request);
     packet.network = send.way.network;
-    if (!carry(send.way.lid, packet, payload)) {
+    if (!carry(send.way.lid, packet, payload) && peer_drains(qp)) {
       send.phase = Sender::Phase::kDecoded;
       return false;
     }
+    send.retries = 0;
     send.psn = (send.psn + 1) & kPsnMask;
     finish(qp);
     return true;
+  }
+
+  /// A peer whose wire is full still takes something off it: worth waiting for. One that has not
+  /// for so many steps may never again (a stopped process), and loses the datagram as on a real
+  /// wire.
+  PEAL_HD bool peer_drains(QueuePair& qp) {
+    Sender& send = qp.send;
+    const uint64_t consumed = wire_.consumed(send.way.lid);
+    send.retries = consumed == send.sent_position ? send.retries + 1 : 0;
+    send.sent_position = consumed;
+    return send.retries < kPatienceWithFull;
   }
 
   /// False when there is no room now. To nobody, and to whoever has no room for so much, it is
@@ -429,18 +439,16 @@ class Requester : private Recovery {
 
   PEAL_HD bool run_wire(QueuePair& qp, uint16_t lid) {
     Sender& send = qp.send;
-    switch (wire_.open(lid, send.peer_generation)) {
-      case SendStatus::kLost:
-        return fail_oldest(qp, mlx5::Syndrome::kTransportRetryExceeded);
-      case SendStatus::kSent:
-        break;
-      default:
-        arm_once(qp);
-        return false;
+    const SendStatus opened = wire_.open(lid, send.peer_generation);
+    if (opened == SendStatus::kLost) {
+      return fail_oldest(qp, mlx5::Syndrome::kTransportRetryExceeded);
+    }
+    if (opened != SendStatus::kSent) {
+      arm_once(qp);
+      return false;
     }
     if (send.phase == Sender::Phase::kDecoded) {
-      begin(qp);
-      send.direct = false;
+      begin(qp, false);
       arm_once(qp);
       send.segment = wire_.segment_bytes(lid);
       const uint64_t packets = (send.request.bytes + send.segment - 1) / send.segment;

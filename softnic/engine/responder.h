@@ -37,8 +37,23 @@ struct Answer {
 };
 
 /// True in the two states in which requests are answered.
-PEAL_HD bool responds(const QueuePair& qp) {
-  return qp.state == QpState::kReadyToReceive || qp.state == QpState::kReadyToSend;
+PEAL_HD bool responds(QpState state) {
+  return state == QpState::kReadyToReceive || state == QpState::kReadyToSend;
+}
+PEAL_HD bool responds(const QueuePair& qp) { return responds(qp.state); }
+
+/// A queue pair lets its peer do what needs `right`, one Access bit or 0.
+PEAL_HD bool allows(const QueuePairAttributes& mine, uint32_t right) {
+  if ((mine.access & right) != right) return false;
+  if (right == kRemoteAtomic && mine.atomic_mode == 0) return false;
+  return (right & (kRemoteRead | kRemoteAtomic)) == 0 || mine.responder_depth_valid;
+}
+
+/// A queue pair with these attributes hears requests of `qpn` at `lid`.
+PEAL_HD bool hears(const QueuePairAttributes& mine, uint32_t qpn, uint16_t lid, Network network,
+                   uint16_t pkey) {
+  return mine.remote_qpn == qpn && mine.remote_lid == lid && mine.network == network &&
+         partitions_meet(mine.pkey, pkey);
 }
 
 /// Refuses a request. A DC target survives; any other queue pair goes to the error state.
@@ -215,12 +230,7 @@ PEAL_HD Answer respond(Port& port, QueuePair& qp, const Arrival& arrival, const 
   const bool atomic = right == kRemoteAtomic;
   const bool brings = brings_data(packet.opcode);
   const bool sends = is_send(packet.opcode);
-  const QueuePairAttributes& allowed = qp.attributes;
-  if ((right == 0 && !sends) || (allowed.access & right) != right ||
-      (atomic && allowed.atomic_mode == 0)) {
-    return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
-  }
-  if (!brings && !allowed.responder_depth_valid) {
+  if ((right == 0 && !sends) || !allows(qp.attributes, right)) {
     return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
   }
   if (packet.total > kWholeSegment || packet.offset > packet.total ||
@@ -232,9 +242,7 @@ PEAL_HD Answer respond(Port& port, QueuePair& qp, const Arrival& arrival, const 
   std::byte* at = nullptr;
   if (packet.total > 0) {  // a message without bytes names no memory
     const Key* key = find_key(port, packet.rkey);
-    if (key == nullptr || key->pd != qp.pd || (key->access & right) == 0) {
-      return refuse(port, qp, Syndrome::kRemoteAccess);
-    }
+    if (!grants(key, qp.pd, right)) return refuse(port, qp, Syndrome::kRemoteAccess);
     at = locate(*key, packet.address, packet.total);
     if (at == nullptr) return refuse(port, qp, Syndrome::kRemoteAccess);
     at += packet.offset;

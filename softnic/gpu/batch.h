@@ -16,6 +16,7 @@
 
 #include "softnic/engine/decode.h"
 #include "softnic/engine/objects.h"
+#include "softnic/engine/responder.h"
 
 namespace peal::softnic::gpu {
 
@@ -141,8 +142,7 @@ PEAL_HD bool decode_home(const View& view, const mlx5::DataSegment& segment, Sho
   shot.bytes = segment.byte_count.host();
   if (shot.bytes == 0 || shot.bytes > 1ull << view.log_max_message) return false;
   shot.home = view.home.find(view.keys, view.key_count, segment.lkey.host());
-  if (shot.home == nullptr || shot.home->pd != view.pd) return false;
-  if (shot.fetches() && (shot.home->access & kLocalWrite) == 0) return false;
+  if (!grants(shot.home, view.pd, shot.fetches() ? uint32_t{kLocalWrite} : 0)) return false;
   std::byte* memory = locate(*shot.home, segment.address.host(), shot.bytes);
   (shot.kind == Shot::Kind::kRead ? shot.to : shot.from) = memory;
   return memory != nullptr;
@@ -176,13 +176,10 @@ PEAL_HD bool decode_data(const View& view, const Block& block, std::byte* inline
 
 /// Memory at the peer.
 PEAL_HD bool decode_away(const View& view, const Block& block, Shot& shot) {
-  const uint32_t right = shot.kind == Shot::Kind::kRead     ? kRemoteRead
-                         : shot.kind == Shot::Kind::kAtomic ? kRemoteAtomic
-                                                            : kRemoteWrite;
+  const uint32_t right = right_for(shot.opcode);
   shot.away =
       view.away.find(view.peer_keys, view.peer_key_count, Be32::from_raw(block.word[6]).host());
-  if (shot.away == nullptr || shot.away->pd != view.peer_pd) return false;
-  if ((shot.away->access & view.peer_access & right) == 0) return false;
+  if (!grants(shot.away, view.peer_pd, right) || (view.peer_access & right) == 0) return false;
   const uint64_t address = address_at(block, 4);
   std::byte* memory = locate(*shot.away, address, shot.bytes);
   (shot.kind == Shot::Kind::kRead ? shot.from : shot.to) = memory;
@@ -195,25 +192,19 @@ PEAL_HD bool decode_away(const View& view, const Block& block, Shot& shot) {
 }
 
 PEAL_HD Shot::Kind kind_of(mlx5::Opcode opcode) {
-  switch (opcode) {
-    case mlx5::Opcode::kNop:
-      return Shot::Kind::kNop;
-    case mlx5::Opcode::kRdmaWrite:
-      return Shot::Kind::kWrite;
-    case mlx5::Opcode::kRdmaRead:
-      return Shot::Kind::kRead;
-    case mlx5::Opcode::kAtomicCompareSwap:
-    case mlx5::Opcode::kAtomicFetchAdd:
-    case mlx5::Opcode::kAtomicMaskedCompareSwap:
-    case mlx5::Opcode::kAtomicMaskedFetchAdd:
-      return Shot::Kind::kAtomic;
-    default:
-      return Shot::Kind::kNone;
-  }
+  if (opcode == mlx5::Opcode::kNop) return Shot::Kind::kNop;
+  if (opcode == mlx5::Opcode::kRdmaWriteImm) return Shot::Kind::kNone;  // takes a receive entry
+  const uint32_t right = right_for(opcode);
+  return right == kRemoteWrite    ? Shot::Kind::kWrite
+         : right == kRemoteRead   ? Shot::Kind::kRead
+         : right == kRemoteAtomic ? Shot::Kind::kAtomic
+                                  : Shot::Kind::kNone;
 }
 
-/// decode_shot() for a WRITE of one block without fence whose keys are at hand: the same answer
-/// with one branch, because a lane that decodes alone waits for every one. False for anything else.
+/// The measured fast path: decode_shot() for a WRITE of one block without fence whose keys are at
+/// hand, the same answer with one branch, because a lane that decodes alone waits for every one. It
+/// says again what grants() and locate() say; gpu_batch_test compares it with them and with the
+/// engine. False for anything else.
 PEAL_HD bool decode_usual(const View& view, const Block& block, uint64_t index, Shot& shot) {
   const auto word = [&block](uint32_t at) { return Be32::from_raw(block.word[at]).host(); };
   const uint32_t units = word(1) & 0x3f;

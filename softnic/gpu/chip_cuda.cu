@@ -29,7 +29,7 @@ constexpr uint32_t kLids = 1025;
 constexpr uint64_t kPatienceNs = 2'000'000'000;    // of the kernel, without a beat
 constexpr std::chrono::seconds kStopPatience{20};  // of the host, for a kernel told to stop
 /// What changes in a queue pair while the kernel runs: all but its window, which is not used here.
-constexpr size_t kQueuePairHead = offsetof(QueuePair, send) + offsetof(Sender, window);
+constexpr size_t kQueuePairHead = sizeof(QueuePair) - sizeof(Sender::window);
 
 [[noreturn]] void fail(const char* call, const char* cause) {
   throw ChipError(std::string(call) + ": " + cause);

@@ -6,7 +6,8 @@
 //   PE:      Hello; then [Extent (+ descriptor)]... and the Command that names the memory
 //   engine:  one Reply to each, in order
 //
-// Both sides are built together: kVersion changes with any of these structs.
+// Both sides are built together: kVersion changes with any of these structs. A Call and a Reply are
+// as long in every version, and begin alike: those of two versions can tell each other so.
 #pragma once
 
 #include <cstdint>
@@ -48,19 +49,19 @@ struct Hello {
 };
 
 /// One packet; what the variants hold is plain data.
-struct Call {
-  static constexpr uint64_t kVersion = 0x7065616c'00000006;
+struct alignas(1024) Call {
+  static constexpr uint64_t kVersion = 0x7065616c'00000007;
   uint64_t version = kVersion;
   std::variant<Hello, Extent, Command> what;
 };
-static_assert(std::is_trivially_copyable_v<Call>);
+static_assert(std::is_trivially_copyable_v<Call> && sizeof(Call) == 1024);
 
-struct Reply {
+struct alignas(1024) Reply {
   CommandStatus status = CommandStatus::kOk;
+  char reason[256] = {};
   GpuId gpu;        // of the engine, to Hello
   Outcome outcome;  // to Command; its refusal is in the two others
-  char reason[256] = {};
 };
-static_assert(std::is_trivially_copyable_v<Reply>);
+static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 1024);
 
 }  // namespace peal::softnic::gpu

@@ -51,14 +51,10 @@ __device__ inline QueuePair* find_peer(const EngineArguments& a, const Slot& s, 
   QueuePair* peer = port == nullptr ? nullptr : find_qp(*port, mine.remote_qpn);
   if (peer == nullptr || peer->service != Service::kReliable) return nullptr;
   const QueuePairAttributes& theirs = peer->attributes;
-  if (theirs.remote_qpn != s.qp->qpn || theirs.remote_lid != s.port->lid ||
-      theirs.network != mine.network || !partitions_meet(theirs.pkey, mine.pkey) ||
-      theirs.mtu != mine.mtu || peer->receive.expected_psn != s.psn) {
+  if (!hears(theirs, s.qp->qpn, s.port->lid, mine.network, mine.pkey) || theirs.mtu != mine.mtu ||
+      peer->receive.expected_psn != s.psn) {
     return nullptr;
   }
-  uint32_t access = theirs.access;
-  if (!theirs.responder_depth_valid) access &= ~uint32_t{kRemoteRead | kRemoteAtomic};
-  if (theirs.atomic_mode == 0) access &= ~uint32_t{kRemoteAtomic};
   view->qpn = s.qp->qpn;
   view->pd = s.qp->pd;
   view->keys = s.port->keys;
@@ -66,7 +62,9 @@ __device__ inline QueuePair* find_peer(const EngineArguments& a, const Slot& s, 
   view->peer_keys = port->keys;
   view->peer_key_count = port->key_count;
   view->peer_pd = peer->pd;
-  view->peer_access = access;
+  view->peer_access = (allows(theirs, kRemoteWrite) ? uint32_t{kRemoteWrite} : 0) |
+                      (allows(theirs, kRemoteRead) ? uint32_t{kRemoteRead} : 0) |
+                      (allows(theirs, kRemoteAtomic) ? uint32_t{kRemoteAtomic} : 0);
   view->log_max_message = mine.log_max_message;
   return peer;
 }

@@ -91,8 +91,8 @@ template <class C>
 void forget_host_memory(C&) {}
 /// The queue is always empty.
 void forget_host_memory(CreateSrq& command) {
-  command.config.buffer = nullptr;
-  command.config.doorbell = nullptr;
+  command.buffer = nullptr;
+  command.doorbell = nullptr;
 }
 /// Stores to a UAR page only wake, and a kernel does not sleep: the page stays where it is.
 void forget_host_memory(AttachUar& command) {
@@ -116,7 +116,7 @@ Outcome Tenant::execute(C command) {
       return Refusal{CommandStatus::kBadParameter, "memory that the GPU engine was not shown"};
     }
   }
-  const Outcome outcome = command.apply(control_);
+  const Outcome outcome = control_.run(command);
   if (outcome.refusal.refused()) return outcome;
   if constexpr (NamesMemory<C>) held_[{place_of<C>, outcome.number}] = std::move(offered_);
   if constexpr (Destroys<C>) held_.erase({place_of<typename C::Undoes>, command.number});
@@ -134,7 +134,7 @@ Reply Tenant::answer(const Call& call, const Fd& descriptor) {
     const bool known = command != nullptr && command->index() < std::variant_size_v<Command>;
     reply.outcome =
         known ? std::visit([this](const auto& each) { return execute(each); }, *command)
-              : Refusal{CommandStatus::kBadOperation, "the GPU engine knows no such call"};
+              : Outcome(Refusal{CommandStatus::kBadOperation, "the GPU engine knows no such call"});
     reply.status = reply.outcome.refusal.status;
     std::snprintf(reply.reason, sizeof(reply.reason), "%s", reply.outcome.refusal.reason);
     reply.outcome.refusal = {};

@@ -125,10 +125,6 @@ class Warp {
     return shot.from != nullptr && (shot.bytes > kSmallBytes || shot.inlined_far());
   }
 
-  __device__ static bool responds(QpState state) {
-    return state == QpState::kReadyToReceive || state == QpState::kReadyToSend;
-  }
-
   __device__ static bool strange(const View& view, const Shot& shot) {
     return (shot.home != nullptr && !view.home.hold(shot.home)) ||
            (shot.away != nullptr && !view.away.hold(shot.away));

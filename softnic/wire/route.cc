@@ -117,6 +117,9 @@ std::optional<Mac> Router::resolve(const uint8_t (&gid)[16], Network network) co
     const PortNotice port = Fabric::notice_of(fabric_.find(lid));
     if (port.ethernet && holds(port.gids, gid, network)) return mac_of(lid);
   }
+  // The GIDs of a NIC whose files are in another format cannot be read. Those that it makes up end
+  // with its LID.
+  fabric_.refuse_stranger(static_cast<uint16_t>(gid[14] << 8 | gid[15]));
   return std::nullopt;
 }
 

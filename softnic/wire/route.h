@@ -46,6 +46,7 @@ class Router {
   Network network_of(uint8_t source_gid) const;
 
   /// The Ethernet address behind a GID of the fabric, as address resolution finds it.
+  /// Throws as refuse_stranger().
   std::optional<Mac> resolve(const uint8_t (&gid)[16], Network network) const;
 
  private:

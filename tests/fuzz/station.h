@@ -184,15 +184,15 @@ class Station {
     add(6, 1, kEverything | kRelaxedOrdering, ~0ull - 63, keep(64), 64);
   }
   void make_srq() {
-    srqs[1] = {.exists = true,
-               .srqn = 1,
-               .pd = 1,
-               .entries = 8,
-               .stride = 32,
-               .buffer = keep(8 * 32),
-               .doorbell = reinterpret_cast<mlx5::DoorbellRecord*>(keep(8)),
-               .limit = 3,
-               .users = 2};
+    SharedReceiveQueue& srq = srqs[1];
+    srq.exists = true;
+    srq.srqn = srq.pd = 1;
+    srq.entries = 8;
+    srq.stride = 32;
+    srq.buffer = keep(8 * 32);
+    srq.doorbell = reinterpret_cast<mlx5::DoorbellRecord*>(keep(8));
+    srq.limit = 3;
+    srq.users = 2;
   }
   void make_qp(Input& config, uint32_t qpn, uint16_t remote) {
     static constexpr uint8_t kTimeouts[] = {8, 14, 20, 0};

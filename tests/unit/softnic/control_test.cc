@@ -44,8 +44,8 @@ TEST_F(Control, UarPageInUseIsBusy) {
 
 TEST_F(Control, RegistrationsAreChecked) {
   Pages memory(4096);
-  MemoryKeyConfig good{.pd = pd, .access = 0, .iova = 0, .bytes = 4096, .memory = memory.data()};
-  MemoryKeyConfig bad = good;
+  Key good{.pd = pd, .access = 0, .iova = 0, .bytes = 4096, .memory = memory.data()};
+  Key bad = good;
   bad.pd = 0x4444;
   EXPECT_EQ(status(nic->register_memory(bad)), CommandStatus::kBadResource);
   bad = good;

@@ -205,20 +205,20 @@ TEST(DcEthernet, WithoutGidsTheEthernetAddressLeads) {
   Tables tables{7, 1, Timing{}};
   Control control(tables, runner);
   Pages cq{4096}, ring{4096}, record{4096}, memory{4096};
-  const uint32_t pd = control.allocate_pd().number;
+  const uint32_t pd = control.run(AllocatePd{}).number;
   const uint32_t cqn =
-      control.create_cq({.buffer = cq.data(), .log_entries = 4, .ignore_overrun = true}).number;
+      control.run(CreateCq{{.buffer = cq.data(), .log_entries = 4, .ignore_overrun = true}}).number;
   const uint32_t key =
       control
-          .register_memory(
-              {.pd = pd, .access = kEverything, .bytes = 4096, .memory = memory.data()})
+          .run(RegisterMemory{
+              {.pd = pd, .access = kEverything, .bytes = 4096, .memory = memory.data()}})
           .number;
   const uint32_t target = control
-                              .create_dc_target({.pd = pd,
-                                                 .receive_cq = cqn,
-                                                 .access = kRemoteWrite,
-                                                 .network = Network::kRoceV2,
-                                                 .dc_access_key = kDcKey})
+                              .run(CreateDcTarget{{.pd = pd,
+                                                   .receive_cq = cqn,
+                                                   .access = kRemoteWrite,
+                                                   .network = Network::kRoceV2,
+                                                   .dc_access_key = kDcKey}})
                               .number;
   QueuePairConfig config;
   config.service = Service::kDcInitiator;
@@ -227,13 +227,13 @@ TEST(DcEthernet, WithoutGidsTheEthernetAddressLeads) {
   config.send_buffer = ring.data();
   config.log_send_blocks = 4;
   config.doorbell = record.as<mlx5::DoorbellRecord>();
-  const uint32_t qpn = control.create_qp(config).number;
+  const uint32_t qpn = control.run(CreateQp{config}).number;
   QueuePairAttributes to;
   to.network = Network::kRoceV1;
   for (const QpState next : {QpState::kInit, QpState::kReadyToReceive, QpState::kReadyToSend}) {
     to.state = next;
     const auto from = static_cast<QpState>(static_cast<uint8_t>(next) - 1);
-    ASSERT_FALSE(control.modify_qp(qpn, from, to).refused());
+    ASSERT_FALSE(control.run(ModifyQp{qpn, from, to}).refusal.refused());
   }
   const uint64_t value = 0x1234;
   Wqe wqe{.opcode = Opcode::kRdmaWrite};
@@ -250,7 +250,7 @@ TEST(DcEthernet, WithoutGidsTheEthernetAddressLeads) {
   record.as<mlx5::DoorbellRecord>()->send = Be32(2);
   TablesOnly wire{&tables.port};
   advance(tables.port, wire, tables.qps[qpn], 1, 8);
-  ASSERT_EQ(control.cq_produced(cqn), 1u);
+  ASSERT_EQ(control.run(CqProduced{cqn}).produced, 1u);
   EXPECT_EQ(Cq::decode(cq.data()).kind, CqeOpcode::kRequester);
   EXPECT_EQ(*memory.as<uint64_t>(), value);
 }

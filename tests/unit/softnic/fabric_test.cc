@@ -184,6 +184,13 @@ TEST_F(FabricFiles, ANicOfAnotherFormatIsAnErrorThatNamesBoth) {
       std::ranges::copy(mac_of(lid), path.mac);
       const Router router(mine, device, gids);
       EXPECT_THROW(router.refuse_stranger(path), std::runtime_error) << ethernet;
+      if (ethernet) {
+        for (const Gid& gid : gid_table(device, lid, 1)) {
+          std::ranges::copy(gid.raw, path.gid);
+          EXPECT_THROW(static_cast<void>(router.resolve(path.gid, gid.network)),
+                       std::runtime_error);
+        }
+      }
       // Requests that carry an address are led by the engine's thread: to it the NIC is nobody.
       EXPECT_NO_THROW(router.way({}, 1)) << ethernet;
       EXPECT_EQ(router.route(path).lid, ethernet ? 0 : lid) << ethernet;

@@ -43,15 +43,17 @@ struct NoWire {
 class SharedReceive : public ::testing::Test {
  protected:
   void SetUp() override {
-    pd = control.allocate_pd().number;
-    cqn = control.create_cq({.buffer = cq_memory.data(), .log_entries = 4, .ignore_overrun = true})
+    pd = control.run(AllocatePd{}).number;
+    cqn = control
+              .run(CreateCq{{.buffer = cq_memory.data(), .log_entries = 4, .ignore_overrun = true}})
               .number;
-    memory_key =
-        control
-            .register_memory(
-                {.pd = pd, .access = kLocalWrite, .bytes = memory.bytes(), .memory = memory.data()})
-            .number;
-    srqn = control.create_srq(config()).number;
+    memory_key = control
+                     .run(RegisterMemory{{.pd = pd,
+                                          .access = kLocalWrite,
+                                          .bytes = memory.bytes(),
+                                          .memory = memory.data()}})
+                     .number;
+    srqn = control.run(CreateSrq{config()}).number;
     ASSERT_NE(srqn, 0u);
     for (uint32_t i = 0; i < kEntries; ++i) link(i, (i + 1) % kEntries);
   }
@@ -85,15 +87,15 @@ class SharedReceive : public ::testing::Test {
   }
   /// A queue pair that receives from `remote` of another NIC.
   QueuePair& make_receiver(uint32_t remote) {
-    const Created created = control.create_qp(qp_config());
+    const Created created = control.run(CreateQp{qp_config()});
     EXPECT_FALSE(created.refusal.refused()) << created.refusal.reason;
     QueuePairAttributes to;
     to.state = QpState::kInit;
-    EXPECT_FALSE(control.modify_qp(created.number, QpState::kReset, to).refused());
+    EXPECT_FALSE(control.run(ModifyQp{created.number, QpState::kReset, to}).refusal.refused());
     to.state = QpState::kReadyToReceive;
     to.remote_qpn = remote;
     to.remote_lid = kPeerLid;
-    EXPECT_FALSE(control.modify_qp(created.number, QpState::kInit, to).refused());
+    EXPECT_FALSE(control.run(ModifyQp{created.number, QpState::kInit, to}).refusal.refused());
     return tables.qps[created.number];
   }
   /// The next packet of a SEND of `total` bytes.
@@ -114,7 +116,7 @@ class SharedReceive : public ::testing::Test {
     payload.append(message.data() + offset, bytes);
     return deliver(tables.port, packet, payload, kPeerLid, 1);
   }
-  uint64_t completions() { return control.cq_produced(cqn); }
+  uint64_t completions() { return control.run(CqProduced{cqn}).produced; }
   SeenCqe completion(uint64_t n) { return Cq::decode(cq_memory.data() + n * 64); }
   void advance_failed(QueuePair& qp) {
     NoWire wire;
@@ -173,7 +175,7 @@ TEST_F(SharedReceive, AFailedQueuePairFlushesTheOneEntryItHolds) {
   ASSERT_EQ(arrive(qp, 200, 0, 100).verdict, Verdict::kDone);
   QueuePairAttributes to;
   to.state = QpState::kError;
-  ASSERT_FALSE(control.modify_qp(qp.qpn, QpState::kReadyToReceive, to).refused());
+  ASSERT_FALSE(control.run(ModifyQp{qp.qpn, QpState::kReadyToReceive, to}).refusal.refused());
   EXPECT_TRUE(unsettled(qp));
   EXPECT_EQ(arrive(qp, 200, 100, 100).verdict, Verdict::kDropped);
   advance_failed(qp);
@@ -254,7 +256,7 @@ TEST_F(SharedReceive, ARecordThatGoesBackFailsTheQueue) {
 
 TEST_F(SharedReceive, ControlRefusesWhatItCannotMake) {
   const auto status = [&](const SharedReceiveConfig& wrong) {
-    return control.create_srq(wrong).refusal.status;
+    return control.run(CreateSrq{wrong}).refusal.status;
   };
   SharedReceiveConfig wrong = config();
   wrong.pd = 999;
@@ -279,7 +281,7 @@ TEST_F(SharedReceive, ControlRefusesWhatItCannotMake) {
 
 TEST_F(SharedReceive, ControlRefusesQueuePairsItDoesNotFit) {
   const auto status = [&](const QueuePairConfig& wrong) {
-    return control.create_qp(wrong).refusal.status;
+    return control.run(CreateQp{wrong}).refusal.status;
   };
   QueuePairConfig wrong = qp_config();
   wrong.shared_receive_queue = srqn + 1;
@@ -291,21 +293,21 @@ TEST_F(SharedReceive, ControlRefusesQueuePairsItDoesNotFit) {
   wrong.receive_buffer = memory.data();
   wrong.doorbell = record.as<mlx5::DoorbellRecord>();
   EXPECT_EQ(status(wrong), CommandStatus::kBadParameter);
-  const Created target = control.create_dc_target({.pd = pd, .shared_receive_queue = srqn + 1});
+  const Created target = control.run(CreateDcTarget{{.pd = pd, .shared_receive_queue = srqn + 1}});
   EXPECT_EQ(target.refusal.status, CommandStatus::kBadResource);
 }
 
 TEST_F(SharedReceive, WhatIsInUseStays) {
   const QueuePair& qp = make_receiver(1);
-  EXPECT_EQ(control.destroy_srq(srqn).status, CommandStatus::kBusy);
-  EXPECT_EQ(control.destroy_srq(srqn + 1).status, CommandStatus::kBadResource);
+  EXPECT_EQ(control.run(DestroySrq{srqn}).refusal.status, CommandStatus::kBusy);
+  EXPECT_EQ(control.run(DestroySrq{srqn + 1}).refusal.status, CommandStatus::kBadResource);
   EXPECT_EQ(control.arm_srq(srqn + 1, 1).status, CommandStatus::kBadResource);
   EXPECT_EQ(control.arm_srq(srqn, kEntries).status, CommandStatus::kBadParameter);
-  ASSERT_FALSE(control.destroy_qp(qp.qpn).refused());
-  ASSERT_FALSE(control.deregister_memory(memory_key).refused());
-  EXPECT_EQ(control.free_pd(pd).status, CommandStatus::kBusy);
-  EXPECT_FALSE(control.destroy_srq(srqn).refused());
-  EXPECT_FALSE(control.free_pd(pd).refused());
+  ASSERT_FALSE(control.run(DestroyQp{qp.qpn}).refusal.refused());
+  ASSERT_FALSE(control.run(DeregisterMemory{memory_key}).refusal.refused());
+  EXPECT_EQ(control.run(FreePd{pd}).refusal.status, CommandStatus::kBusy);
+  EXPECT_FALSE(control.run(DestroySrq{srqn}).refusal.refused());
+  EXPECT_FALSE(control.run(FreePd{pd}).refusal.refused());
 }
 
 /// What an engine on a GPU knows of one.
@@ -313,7 +315,7 @@ TEST_F(SharedReceive, OneWithoutMemoryIsAlwaysEmpty) {
   SharedReceiveConfig bare;
   bare.pd = pd;
   bare.log_entries = 3;
-  srqn = control.create_srq(bare).number;
+  srqn = control.run(CreateSrq{bare}).number;
   ASSERT_NE(srqn, 0u);
   QueuePair& qp = make_receiver(1);
   EXPECT_EQ(arrive(qp, 10, 0, 10).verdict, Verdict::kNotReady);
@@ -341,8 +343,8 @@ class TargetStreams : public SharedReceive, public ::testing::WithParamInterface
   }
   uint32_t make_target() {
     return control
-        .create_dc_target(
-            {.pd = pd, .shared_receive_queue = srqn, .receive_cq = cqn, .dc_access_key = 1})
+        .run(CreateDcTarget{
+            {.pd = pd, .shared_receive_queue = srqn, .receive_cq = cqn, .dc_access_key = 1}})
         .number;
   }
   /// Half `half` of initiator `source`'s message of 64 bytes, which are those from `source` on.
@@ -426,7 +428,7 @@ TEST_P(TargetStreams, AMessageThatDoesNotFitHurtsNobodyElse) {
 // Hazard: a target that has the number of one that is gone completes what that one held.
 TEST_P(TargetStreams, WhatATargetHeldGoesWithIt) {
   half(11, 0);
-  ASSERT_FALSE(control.destroy_dc_target(dctn).refused());
+  ASSERT_FALSE(control.run(DestroyDcTarget{dctn}).refusal.refused());
   ASSERT_EQ(make_target(), dctn);
   half(11, 0, 2);
   half(11, 1, 2);

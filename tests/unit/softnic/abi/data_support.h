@@ -146,21 +146,7 @@ class SoftnicAbiData : public SoftnicAbi, public ::testing::WithParamInterface<W
     EXPECT_EQ(bad, error == 0 ? nullptr : &wr);
     return error;
   }
-  /// The next completion; one that never comes fails the test and has status GENERAL_ERR.
-  ibv_wc next(ibv_cq* queue) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    ibv_wc wc = {};
-    while (std::chrono::steady_clock::now() < deadline) {
-      const int count = ibv_poll_cq(queue, 1, &wc);
-      if (count == 1) return wc;
-      EXPECT_EQ(count, 0);
-      if (count < 0) break;
-      std::this_thread::yield();
-    }
-    ADD_FAILURE() << "no completion";
-    wc.status = IBV_WC_GENERAL_ERR;
-    return wc;
-  }
+  static ibv_wc next(ibv_cq* queue) { return next_of(queue); }
   /// Waits until CQE `slot` of the first lap is there, without polling it.
   void await_written(ibv_cq* queue, size_t slot) {
     mlx5dv_cq view = {};

@@ -5,9 +5,6 @@
 //
 // Hazard: a NIC that finds the receiver by number alone, or delivers every datagram, hides wrong
 // addresses and keys, and that a datagram may be lost, until the first run on hardware.
-#include <chrono>
-#include <thread>
-
 #include "tests/unit/softnic/abi/present_support.h"
 
 namespace peal::softnic::abi_test {
@@ -18,30 +15,11 @@ constexpr uint64_t kDcKey = 77;
 constexpr uint32_t kGrhBytes = 40;
 constexpr uint32_t kRoom = 4096 + kGrhBytes;
 
-using Gid = std::array<uint8_t, 16>;
-
-ibv_wc next_of(ibv_cq* cq) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  ibv_wc wc = {};
-  while (ibv_poll_cq(cq, 1, &wc) == 0) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      ADD_FAILURE() << "no completion";
-      break;
-    }
-    std::this_thread::yield();
-  }
-  return wc;
-}
-
-/// Memory, CQs and keys of one device. Everything goes with its context.
-struct End {
+/// A device with two CQs.
+struct End : OneDevice {
   void open(ibv_context* of) {
-    context = of;
-    pd = ibv_alloc_pd(context);
-    cq = ibv_create_cq(context, 16, nullptr, nullptr, 0);
+    OneDevice::open(of, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     receive_cq = ibv_create_cq(context, 16, nullptr, nullptr, 0);
-    mr = ibv_reg_mr(pd, memory.get(), kBytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-    ASSERT_NE(mr, nullptr);
   }
   ibv_qp_init_attr_ex wanted(ibv_qp_type type) const {
     ibv_qp_init_attr_ex init = {};
@@ -83,18 +61,6 @@ struct End {
     ibv_recv_wr* bad = nullptr;
     EXPECT_EQ(ibv_post_recv(qp, &wr, &bad), 0);
   }
-  Gid gid(int index) const {
-    ibv_gid raw = {};
-    EXPECT_EQ(ibv_query_gid(context, 1, index, &raw), 0);
-    Gid gid;
-    std::memcpy(gid.data(), raw.raw, gid.size());
-    return gid;
-  }
-  uint16_t lid() const {
-    ibv_port_attr port = {};
-    EXPECT_EQ(ibv_query_port(context, 1, &port), 0);
-    return port.lid;
-  }
   /// The way to `to`, with a GRH from GID `index` here to that there.
   ibv_ah* address(const End& to, int index, uint16_t lid = 0) const {
     ibv_ah_attr attr = {};
@@ -110,14 +76,7 @@ struct End {
     return ah;
   }
 
-  static constexpr size_t kBytes = 4 * kPage;
-  Pages memory = make_pages(kBytes);
-  ibv_context* context = nullptr;
-  ibv_pd* pd = nullptr;
-  ibv_cq* cq = nullptr;
   ibv_cq* receive_cq = nullptr;
-  ibv_mr* mr = nullptr;
-  ibv_qp* qp = nullptr;
 };
 
 class Datagrams : public Presented {

@@ -5,16 +5,12 @@
 // Two devices of one process, each a NIC of its own: what they say to each other goes over the wire
 // of processes. Hazard: a NIC that finds its peer by queue pair number alone hides every wrong
 // address until the first run on hardware.
-#include <chrono>
 #include <functional>
-#include <thread>
 
 #include "tests/unit/softnic/abi/present_support.h"
 
 namespace peal::softnic::abi_test {
 namespace {
-
-using Gid = std::array<uint8_t, 16>;
 
 /// What one end says of the way to the other.
 struct Way {
@@ -28,16 +24,10 @@ struct Way {
   uint16_t key = 0;  // index of the P_Key of this end
 };
 
-/// Memory, CQ and queue pair of one device. Everything goes with its context.
-class End {
- public:
+/// A device with an RC queue pair.
+struct End : OneDevice {
   void open(ibv_context* of) {
-    context = of;
-    pd = ibv_alloc_pd(context);
-    cq = ibv_create_cq(context, 16, nullptr, nullptr, 0);
-    mr = ibv_reg_mr(pd, memory.get(), kBytes,
-                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-    ASSERT_NE(mr, nullptr);
+    OneDevice::open(of, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
     make_qp();
   }
   void make_qp() {
@@ -100,34 +90,8 @@ class End {
     wr.wr.rdma.rkey = peer.mr->rkey;
     ibv_send_wr* bad = nullptr;
     EXPECT_EQ(ibv_post_send(qp, &wr, &bad), 0);
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    ibv_wc wc = {};
-    while (ibv_poll_cq(cq, 1, &wc) == 0) {
-      if (std::chrono::steady_clock::now() > deadline) return IBV_WC_GENERAL_ERR;
-      std::this_thread::yield();
-    }
-    return wc.status;
+    return next_of(cq).status;
   }
-  uint16_t lid() const {
-    ibv_port_attr port = {};
-    EXPECT_EQ(ibv_query_port(context, 1, &port), 0);
-    return port.lid;
-  }
-  Gid gid(int index) const {
-    ibv_gid raw = {};
-    EXPECT_EQ(ibv_query_gid(context, 1, index, &raw), 0);
-    Gid gid;
-    std::memcpy(gid.data(), raw.raw, gid.size());
-    return gid;
-  }
-
-  static constexpr size_t kBytes = 2 * kPage;
-  Pages memory = make_pages(kBytes);
-  ibv_context* context = nullptr;
-  ibv_pd* pd = nullptr;
-  ibv_cq* cq = nullptr;
-  ibv_mr* mr = nullptr;
-  ibv_qp* qp = nullptr;
 };
 
 class Paths : public Presented {

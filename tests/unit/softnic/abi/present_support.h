@@ -4,7 +4,7 @@
 // pair, on a fabric of the test's own.
 //
 //   Presented:  present("devices=2 link=roce") -> open_device(0), open_device(1)
-//   End:        memory, CQ and RC queue pair of one device; connect(there) by verbs
+//   OneDevice:  memory, CQ and key of one of them, its LID and GIDs
 #pragma once
 
 #include <deque>
@@ -13,6 +13,39 @@
 #include "tests/unit/softnic/abi/support.h"
 
 namespace peal::softnic::abi_test {
+
+using Gid = std::array<uint8_t, 16>;
+
+/// What a test has of one device; queue pairs are its own. Everything goes with its context.
+struct OneDevice {
+  void open(ibv_context* of, int access) {
+    context = of;
+    pd = ibv_alloc_pd(context);
+    cq = ibv_create_cq(context, 16, nullptr, nullptr, 0);
+    mr = ibv_reg_mr(pd, memory.get(), kBytes, access);
+    ASSERT_NE(mr, nullptr);
+  }
+  uint16_t lid() const {
+    ibv_port_attr port = {};
+    EXPECT_EQ(ibv_query_port(context, 1, &port), 0);
+    return port.lid;
+  }
+  Gid gid(int index) const {
+    ibv_gid raw = {};
+    EXPECT_EQ(ibv_query_gid(context, 1, index, &raw), 0);
+    Gid gid;
+    std::memcpy(gid.data(), raw.raw, gid.size());
+    return gid;
+  }
+
+  static constexpr size_t kBytes = 4 * kPage;
+  Pages memory = make_pages(kBytes);
+  ibv_context* context = nullptr;
+  ibv_pd* pd = nullptr;
+  ibv_cq* cq = nullptr;
+  ibv_mr* mr = nullptr;
+  ibv_qp* qp = nullptr;
+};
 
 class Presented : public ::testing::Test {
  protected:

@@ -13,10 +13,12 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <vector>
 
 namespace peal::softnic::abi_test {
@@ -82,6 +84,22 @@ inline void ring(void* reg, const void* wqe) {
   uint64_t value = 0;
   std::memcpy(&value, wqe, sizeof value);
   __atomic_store_n(static_cast<uint64_t*>(reg), value, __ATOMIC_RELEASE);
+}
+
+/// The next completion; one that never comes fails the test and has status GENERAL_ERR.
+inline ibv_wc next_of(ibv_cq* queue) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  ibv_wc wc = {};
+  while (std::chrono::steady_clock::now() < deadline) {
+    const int count = ibv_poll_cq(queue, 1, &wc);
+    if (count == 1) return wc;
+    EXPECT_EQ(count, 0);
+    if (count < 0) break;
+    std::this_thread::yield();
+  }
+  ADD_FAILURE() << "no completion";
+  wc.status = IBV_WC_GENERAL_ERR;
+  return wc;
 }
 
 inline ibv_device* first_device() {

@@ -100,6 +100,26 @@ class Doorbells : public testing::TestWithParam<bool> {
         answer, address, 0);
   }
 
+  ibv_cq* make_cq() const {
+    return verbs<ibv_cq*(ibv_context*, int, void*, ibv_comp_channel*, int)>("ibv_create_cq")(
+        device_, 16, nullptr, nullptr, 0);
+  }
+  ibv_mr* register_on_gpu(Address memory) const {
+    return verbs<ibv_mr*(ibv_pd*, void*, size_t, int)>("ibv_reg_mr")(
+        pd_, reinterpret_cast<void*>(memory), 1 << 16, IBV_ACCESS_LOCAL_WRITE);
+  }
+  static ibv_qp_init_attr wanted(ibv_cq* cq) {
+    ibv_qp_init_attr wish = {};
+    wish.send_cq = wish.recv_cq = cq;
+    wish.cap = {.max_send_wr = 4,
+                .max_recv_wr = 1,
+                .max_send_sge = 1,
+                .max_recv_sge = 1,
+                .max_inline_data = 0};
+    wish.qp_type = IBV_QPT_RC;
+    return wish;
+  }
+
   static constexpr unsigned kShared = kHostPortable | kHostDeviceMap;
   FakeCuda& fake_;
   void* library_ = nullptr;
@@ -124,8 +144,7 @@ TEST_P(Doorbells, OfTheHostRegisterAsRegistersOfACard) {
 TEST_P(Doorbells, OfAGpuNeedNoRegistration) {
   Address memory = 0;
   ASSERT_EQ(find<Result(Address*, size_t)>("cuMemAlloc_v2")(&memory, 1 << 16), kSuccess);
-  ibv_mr* const region = verbs<ibv_mr*(ibv_pd*, void*, size_t, int)>("ibv_reg_mr")(
-      pd_, reinterpret_cast<void*>(memory), 1 << 16, IBV_ACCESS_LOCAL_WRITE);
+  ibv_mr* const region = register_on_gpu(memory);
   ASSERT_NE(region, nullptr) << "the engine moves to the GPU with the first memory";
   // A client may ask once, for what it then frees: NVSHMEM does.
   EXPECT_EQ(verbs<int(ibv_mr*)>("ibv_dereg_mr")(region), 0);
@@ -156,8 +175,7 @@ class OnAGpu : public Doorbells {
  protected:
   OnAGpu() {
     find<Result(Address*, size_t)>("cuMemAlloc_v2")(&memory_, 1 << 16);
-    region_ = verbs<ibv_mr*(ibv_pd*, void*, size_t, int)>("ibv_reg_mr")(
-        pd_, reinterpret_cast<void*>(memory_), 1 << 16, IBV_ACCESS_LOCAL_WRITE);
+    region_ = register_on_gpu(memory_);
     EXPECT_NE(region_, nullptr);
   }
   ~OnAGpu() override {
@@ -171,51 +189,31 @@ class OnAGpu : public Doorbells {
 
 // For SRQs and DC targets to name; what completes cannot name it.
 TEST_P(OnAGpu, ACompletionQueueOfVerbsIsANumber) {
-  ibv_cq* const cq = verbs<ibv_cq*(ibv_context*, int, void*, ibv_comp_channel*, int)>(
-      "ibv_create_cq")(device_, 16, nullptr, nullptr, 0);
+  ibv_cq* const cq = make_cq();
   ASSERT_NE(cq, nullptr);
   ibv_wc completion = {};
   EXPECT_EQ(ibv_poll_cq(cq, 1, &completion), 0);
-  ibv_qp_init_attr wish = {};
-  wish.send_cq = wish.recv_cq = cq;
-  wish.cap = {.max_send_wr = 4,
-              .max_recv_wr = 1,
-              .max_send_sge = 1,
-              .max_recv_sge = 1,
-              .max_inline_data = 0};
-  wish.qp_type = IBV_QPT_RC;
+  ibv_qp_init_attr wish = wanted(cq);
   EXPECT_EQ((verbs<ibv_qp*(ibv_pd*, ibv_qp_init_attr*)>("ibv_create_qp")(pd_, &wish)), nullptr);
   EXPECT_EQ(verbs<int(ibv_cq*)>("ibv_destroy_cq")(cq), 0);
 }
 
 // A client may make a CQ before it has any memory: its number is no other queue's afterwards.
 TEST_P(Doorbells, OfAGpuComeAfterCompletionQueuesAndNotAfterQueuePairs) {
-  auto* const create =
-      verbs<ibv_cq*(ibv_context*, int, void*, ibv_comp_channel*, int)>("ibv_create_cq");
-  ibv_cq* const before = create(device_, 16, nullptr, nullptr, 0);
+  ibv_cq* const before = make_cq();
   ASSERT_NE(before, nullptr);
-  ibv_qp_init_attr wish = {};
-  wish.send_cq = wish.recv_cq = before;
-  wish.cap = {.max_send_wr = 4,
-              .max_recv_wr = 1,
-              .max_send_sge = 1,
-              .max_recv_sge = 1,
-              .max_inline_data = 0};
-  wish.qp_type = IBV_QPT_RC;
+  ibv_qp_init_attr wish = wanted(before);
   ibv_qp* const qp = verbs<ibv_qp*(ibv_pd*, ibv_qp_init_attr*)>("ibv_create_qp")(pd_, &wish);
   ASSERT_NE(qp, nullptr);
   Address memory = 0;
   ASSERT_EQ(find<Result(Address*, size_t)>("cuMemAlloc_v2")(&memory, 1 << 16), kSuccess);
-  const auto add_memory = [&] {
-    return verbs<ibv_mr*(ibv_pd*, void*, size_t, int)>("ibv_reg_mr")(
-        pd_, reinterpret_cast<void*>(memory), 1 << 16, IBV_ACCESS_LOCAL_WRITE);
-  };
+  const auto add_memory = [&] { return register_on_gpu(memory); };
   EXPECT_EQ(add_memory(), nullptr) << "its queue pair would work for nobody";
   EXPECT_EQ(errno, EFAULT);
   EXPECT_EQ(verbs<int(ibv_qp*)>("ibv_destroy_qp")(qp), 0);
   ibv_mr* const region = add_memory();
   ASSERT_NE(region, nullptr);
-  ibv_cq* const after = create(device_, 16, nullptr, nullptr, 0);
+  ibv_cq* const after = make_cq();
   ASSERT_NE(after, nullptr);
   EXPECT_NE(before->handle, after->handle);
   EXPECT_EQ(verbs<int(ibv_cq*)>("ibv_destroy_cq")(before), 0);
