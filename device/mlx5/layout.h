@@ -5,8 +5,9 @@
 // (device/mlx5) and by the software NIC that decodes (softnic), which share nothing else.
 //
 // Facts: mlx5 programmer's interface as used by rdma-core (providers/mlx5/mlx5dv.h);
-// tests/unit/layout_test.cc compares offsets and numbers with that public header. Every segment is
-// a 16-byte line of whole big-endian words, so that a GPU writes it with one 16-byte store.
+// tests/unit/device/layout_test.cc compares offsets and numbers with that public header. Every
+// segment is a 16-byte line of whole big-endian words, so that a GPU writes it with one 16-byte
+// store.
 #pragma once
 
 #include <cstddef>

@@ -180,7 +180,7 @@ Result get_proc_address_2(const char* name, void** answer, int version, uint64_t
 extern "C" {
 
 // The last call is a jump, and must be: RTLD_NEXT means the library after the one that glibc finds
-// as its caller (tests/unit/softnic_sysfs_test.cc).
+// as its caller (tests/unit/softnic/sysfs/sysfs_test.cc).
 void* dlsym(void* handle, const char* name) noexcept {
   using namespace peal::softnic::sysfs;
   const auto is_meant = [name](const Replacement& each) { return each.exported == name; };

@@ -8,7 +8,7 @@ def mp_test(name, srcs, np, deps = [], data = [], variants = {}, tags = [], size
     is a list, `name` is all of these together.
     """
     program = name + "_program"
-    # Compiled once: tests/unit runs some of them in one process.
+    # Compiled once: tests/integration/threads runs some of them in one process.
     native.cc_library(
         name = name + "_cases",
         srcs = srcs,

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a collective call leaves behind when it fails on one PE, and how the end of a Runtime meets
+// the peers.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "tests/support/fake_cuda.h"
+#include "tests/support/job.h"
+
+namespace peal::api_test {
+namespace {
+
+std::string refusal(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// Hazard: a PE whose part of a collective call failed threw by itself, and the others waited for
+/// it until PEAL_BOOTSTRAP_TIMEOUT.
+TEST(Collective, CallsThatFailOnOnePeFailOnAllWithItsWords) {
+  FakeCuda& fake = load_fake_cuda();
+  const auto engine = std::filesystem::absolute("softnic/gpu/peal_softnic_engine_on_cpu");
+  ::setenv("PEAL_SOFTNIC_ENGINE_PROGRAM", engine.c_str(), 1);
+  ::setenv("PEAL_SOFTNIC_FABRIC", ("collective-" + std::to_string(::getpid())).c_str(), 1);
+  Config config = small_config();
+  config.transport = TransportKind::kIbgda;
+  bootstrap::run_processes(2, [&](Bootstrap& group) {
+    Runtime pe(std::make_unique<BorrowedBootstrap>(group), config, Target::kGpu);
+    const auto fails = [&](const char* symbol, const char* part, const auto& call) {
+      if (pe.my_pe() == 1) fake.refuse[symbol] = 2;
+      const std::string why = refusal(call);
+      fake.refuse.clear();
+      const bool told = why.find("PE 1: ") == 0 && why.find(part) != std::string::npos;
+      if (!told) std::cerr << "PE " << pe.my_pe() << ", " << symbol << ": " << why << "\n";
+      pe.barrier();  // the group is as good as before
+      return told;
+    };
+    const auto make = [&] { pe.make_context(); };
+    const auto recover = [&] { pe.recover(); };
+    const auto allocate = [&] { pe.allocate<uint64_t>(4); };
+    if (!fails("cuMemAlloc", "of memory for queues on GPU 1", make)) return 1;
+    if (!fails("cuMemcpyAsync", "cuMemcpyAsync", make)) return 2;
+    if (!fails("cuMemcpyAsync", "cuMemcpyAsync", recover)) return 3;
+    if (!fails("cuMemsetD8Async", "cuMemsetD8Async", recover)) return 4;
+    if (!fails("cuMemsetD8Async", "cuMemsetD8Async", allocate)) return 5;
+    pe.recover();
+    const auto more = pe.make_context();
+    pe.barrier();
+    return pe.status() == Status::kOk ? 0 : 6;
+  });
+}
+
+/// A PE alone, whose barriers are counted.
+class CountingBootstrap : public Bootstrap {
+ public:
+  explicit CountingBootstrap(int& barriers) : barriers_(barriers) {}
+  int rank() const override { return one_->rank(); }
+  int size() const override { return one_->size(); }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    one_->allgather(mine, all);
+  }
+  void barrier() override {
+    ++barriers_;
+    one_->barrier();
+  }
+  [[noreturn]] void abort(const std::string& reason) override {
+    one_->abort(reason);
+    std::abort();  // g++ does not know that the call above stays
+  }
+
+ private:
+  std::unique_ptr<Bootstrap> one_ = bootstrap::make_single();
+  int& barriers_;
+};
+
+/// Hazard: assignment released a Runtime's memory while peers could still be using it. The end of
+/// a Runtime meets the peers before and after the mappings end, however it comes.
+TEST(Runtime, ThatIsAssignedToEndsAsADestroyedOneDoes) {
+  int destroyed = 0, assigned = 0, next = 0;
+  const auto start = [](int& barriers) {
+    return Runtime(std::make_unique<CountingBootstrap>(barriers), small_config());
+  };
+  int before = 0;
+  {
+    const Runtime pe = start(destroyed);
+    before = destroyed;
+  }
+  Runtime pe = start(assigned);
+  ASSERT_EQ(assigned, before);
+  pe = start(next);
+  EXPECT_EQ(assigned, destroyed);
+  EXPECT_EQ(assigned, before + 2);
+  EXPECT_EQ(next, before) << "the new one goes on";
+  EXPECT_EQ(pe.status(), Status::kOk);
+}
+
+}  // namespace
+}  // namespace peal::api_test
+
+int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fake's functions. An IPC handle carries pid, descriptor and size of a memfd.
+#include "tests/support/fake_cuda.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "host/base/cuda_driver.h"
+
+namespace {
+
+using namespace peal::cuda;
+
+constexpr Result kInvalidValue = 1;
+constexpr Result kNoDevice = 100;
+constexpr Result kInvalidDevice = 101;
+constexpr Result kInvalidContext = 201;
+constexpr Result kPeerAccessUnsupported = 217;
+constexpr int kMaxDevices = 8;
+constexpr size_t kHostBytes = 4 << 20;  // of each allocation of host memory, and the most
+
+struct Allocation {
+  size_t bytes;
+  int fd;
+  int device;
+  uint64_t id;  // never used twice
+};
+
+// What peal's host asks of a pointer, and the software NIC beyond that.
+enum PointerAttribute : int { kContext = 1, kBufferId = 7 };
+
+struct Ipc {
+  int64_t pid;
+  int64_t fd;
+  uint64_t bytes;
+};
+static_assert(sizeof(Ipc) <= sizeof(IpcHandle));
+
+FakeCuda state;
+std::mutex mutex;
+std::map<Address, Allocation> allocations;
+std::map<Address, size_t> mapped;
+std::set<void*> pinned;
+std::set<std::pair<int, int>> peers;
+int contexts[kMaxDevices];  // a context is the address of its device's entry
+int stream;                 // of which there is one kind
+thread_local std::vector<Context> current;
+
+Result refusal(const char* symbol) {
+  const auto found = state.refuse.find(symbol);
+  return found == state.refuse.end() ? kSuccess : found->second;
+}
+
+Result mistake(Result result) {
+  ++state.mistakes;
+  return result;
+}
+
+Context context_of(int device) { return reinterpret_cast<Context>(&contexts[device]); }
+
+int current_device() {
+  if (current.empty() || current.back() == nullptr) return -1;
+  return static_cast<int>(reinterpret_cast<int*>(current.back()) - contexts);
+}
+
+template <class T>
+T* pointer(Address address) {
+  return reinterpret_cast<T*>(address);
+}
+
+Result map(int fd, size_t bytes, Address* address) {
+  void* const begin = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (begin == MAP_FAILED) return kOutOfMemory;
+  *address = reinterpret_cast<Address>(begin);
+  ++state.live;
+  return kSuccess;
+}
+
+// As a driver pins it: another process could read the page. Where that may not be tried, it is.
+bool pinnable(void* page) {
+  uint64_t word = 0;
+  iovec here = {&word, sizeof word};
+  iovec there = {page, sizeof word};
+  return ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) == sizeof word || errno != EFAULT;
+}
+
+}  // namespace
+
+// Refuses when the test says so, or when no context is current.
+#define FAKE_ENTER(symbol)                              \
+  if (const Result no = refusal(symbol); no) return no; \
+  const std::lock_guard lock(mutex)
+#define FAKE_ENTER_CONTEXT(symbol) \
+  FAKE_ENTER(symbol);              \
+  if (current_device() < 0) return mistake(kInvalidContext)
+
+extern "C" {
+
+FakeCuda* fake_cuda() { return &state; }
+
+Result cuInit(unsigned) { return refusal("cuInit"); }
+// Names without a version, as it takes them: that of the newest.
+Result cuGetProcAddress_v2(const char* name, void** found, int, uint64_t, int*) {
+  void* const self = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  *found = ::dlsym(self, (std::string(name) + "_v2").c_str());
+  if (*found == nullptr) *found = ::dlsym(self, name);
+  ::dlclose(self);
+  return *found != nullptr ? kSuccess : kInvalidValue;
+}
+Result cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return kSuccess;
+}
+Result cuGetErrorName(Result error, const char** text) {
+  *text = error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_FAKE";
+  return error == 12345 ? kInvalidValue : kSuccess;
+}
+Result cuGetErrorString(Result error, const char** text) {
+  *text = error == kOutOfMemory ? "out of memory" : "the test wants it so";
+  return kSuccess;
+}
+Result cuDeviceGetCount(int* count) {
+  *count = state.devices - state.visible_from;
+  return refusal("cuDeviceGetCount");
+}
+Result cuDeviceGet(Device* device, int index) {
+  if (index < 0 || index + state.visible_from >= state.devices) return kInvalidDevice;
+  *device = index + state.visible_from;
+  return refusal("cuDeviceGet");
+}
+Result cuDeviceGetName(char* name, int, Device) {
+  std::strcpy(name, "Fake H200");
+  return kSuccess;
+}
+Result cuDeviceGetUuid_v2(Uuid* uuid, Device device) {
+  *uuid = {};
+  uuid->bytes[15] = static_cast<char>(device + 1);
+  return kSuccess;
+}
+Result cuDeviceGetPCIBusId(char* address, int bytes, Device device) {
+  std::snprintf(address, static_cast<size_t>(bytes), "0000:%02X:00.0", 0x1a + device);
+  return refusal("cuDeviceGetPCIBusId");
+}
+Result cuDeviceCanAccessPeer(int* can, Device device, Device peer) {
+  *can = device != peer && state.peer_access ? 1 : 0;
+  return kSuccess;
+}
+Result cuDeviceGetP2PAttribute(int* value, int, Device, Device) {
+  *value = state.native_atomics ? 1 : 0;
+  return kSuccess;
+}
+Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
+  FAKE_ENTER("cuDevicePrimaryCtxRetain");
+  if (device < 0 || device >= state.devices) return mistake(kNoDevice);
+  *context = context_of(device);
+  ++state.live;
+  return kSuccess;
+}
+Result cuDevicePrimaryCtxRelease_v2(Device) {
+  --state.live;
+  return kSuccess;
+}
+Result cuCtxSetCurrent(Context context) {
+  if (current.empty()) current.emplace_back();
+  current.back() = context;
+  return kSuccess;
+}
+Result cuCtxPushCurrent_v2(Context context) {
+  if (const Result no = refusal("cuCtxPushCurrent"); no) return no;
+  current.push_back(context);
+  return kSuccess;
+}
+Result cuCtxPopCurrent_v2(Context*) {
+  if (current.empty()) return mistake(kInvalidContext);
+  current.pop_back();
+  return kSuccess;
+}
+Result cuCtxEnablePeerAccess(Context peer, unsigned) {
+  FAKE_ENTER_CONTEXT("cuCtxEnablePeerAccess");
+  if (!state.peer_access) return kPeerAccessUnsupported;
+  const auto device = static_cast<int>(reinterpret_cast<int*>(peer) - contexts);
+  if (!peers.emplace(current_device(), device).second) return kPeerAccessAlreadyEnabled;
+  ++state.enabled;
+  return kSuccess;
+}
+Result cuStreamCreate(Stream* out, unsigned flags) {
+  FAKE_ENTER_CONTEXT("cuStreamCreate");
+  if (flags != kStreamNonBlocking) return mistake(kInvalidValue);
+  *out = reinterpret_cast<Stream>(&stream);
+  ++state.live;
+  return kSuccess;
+}
+Result cuStreamDestroy_v2(Stream) {
+  FAKE_ENTER_CONTEXT("cuStreamDestroy");
+  --state.live;
+  return kSuccess;
+}
+Result cuStreamSynchronize(Stream which) {
+  return which == nullptr ? mistake(kInvalidValue) : refusal("cuStreamSynchronize");
+}
+Result cuMemcpyAsync(Address to, Address from, size_t bytes, Stream which) {
+  FAKE_ENTER_CONTEXT("cuMemcpyAsync");
+  if (which == nullptr) return mistake(kInvalidValue);
+  ++state.copies;
+  // Words are copied whole, as a GPU's copy engine does.
+  if (bytes == 4 && to % 4 == 0 && from % 4 == 0) {
+    __atomic_store_n(pointer<uint32_t>(to),
+                     __atomic_load_n(pointer<uint32_t>(from), __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+  } else {
+    std::memcpy(pointer<void>(to), pointer<void>(from), bytes);
+  }
+  return kSuccess;
+}
+Result cuMemsetD8Async(Address to, unsigned char byte, size_t bytes, Stream which) {
+  FAKE_ENTER_CONTEXT("cuMemsetD8Async");
+  if (which == nullptr) return mistake(kInvalidValue);
+  std::memset(pointer<void>(to), byte, bytes);
+  return kSuccess;
+}
+Result cuMemGetInfo_v2(size_t* available, size_t* total) {
+  *total = state.memory;
+  *available = state.memory / 2;
+  return kSuccess;
+}
+Result cuMemAlloc_v2(Address* address, size_t bytes) {
+  FAKE_ENTER_CONTEXT("cuMemAlloc");
+  if (bytes > state.memory) return kOutOfMemory;
+  const int fd = ::memfd_create("fake-gpu", MFD_CLOEXEC);
+  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return kOutOfMemory;
+  const Result result = map(fd, bytes, address);
+  if (result == kSuccess) {
+    std::memset(pointer<void>(*address), 0xa5, bytes);  // not zero: a GPU's is not either
+    static uint64_t last = 0;
+    allocations[*address] = {bytes, fd, current_device(), ++last};
+  }
+  return result;
+}
+Result cuMemFree_v2(Address address) {
+  FAKE_ENTER_CONTEXT("cuMemFree");
+  const auto found = allocations.find(address);
+  if (found == allocations.end()) return mistake(kInvalidValue);
+  ::munmap(pointer<void>(address), found->second.bytes);
+  ::close(found->second.fd);
+  allocations.erase(found);
+  --state.live;
+  return kSuccess;
+}
+Result cuMemGetAddressRange_v2(Address* base, size_t* bytes, Address inside) {
+  FAKE_ENTER_CONTEXT("cuMemGetAddressRange");
+  auto after = allocations.upper_bound(inside);
+  if (after == allocations.begin()) return kInvalidValue;
+  --after;
+  if (inside - after->first >= after->second.bytes) return kInvalidValue;
+  *base = after->first;
+  *bytes = after->second.bytes;
+  return kSuccess;
+}
+Result cuIpcGetMemHandle(IpcHandle* handle, Address address) {
+  FAKE_ENTER_CONTEXT("cuIpcGetMemHandle");
+  const auto found = allocations.find(address);
+  if (found == allocations.end()) return mistake(kInvalidValue);
+  const Ipc ipc{::getpid(), found->second.fd, found->second.bytes};
+  std::memcpy(handle, &ipc, sizeof(ipc));
+  return kSuccess;
+}
+Result cuIpcOpenMemHandle_v2(Address* address, IpcHandle handle, unsigned flags) {
+  FAKE_ENTER_CONTEXT("cuIpcOpenMemHandle");
+  if (flags != kIpcLazyPeerAccess) return mistake(kInvalidValue);
+  Ipc ipc;
+  std::memcpy(&ipc, &handle, sizeof(ipc));
+  const std::string path = "/proc/" + std::to_string(ipc.pid) + "/fd/" + std::to_string(ipc.fd);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return kInvalidValue;
+  const Result result = map(fd, ipc.bytes, address);
+  ::close(fd);
+  if (result == kSuccess) {
+    mapped[*address] = ipc.bytes;
+    ++state.mappings;
+  }
+  return result;
+}
+Result cuIpcCloseMemHandle(Address address) {
+  FAKE_ENTER_CONTEXT("cuIpcCloseMemHandle");
+  const auto found = mapped.find(address);
+  if (found == mapped.end()) return mistake(kInvalidValue);
+  ::munmap(pointer<void>(address), found->second);
+  mapped.erase(found);
+  --state.mappings;
+  --state.live;
+  return kSuccess;
+}
+Result cuMemHostAlloc(void** address, size_t bytes, unsigned flags) {
+  FAKE_ENTER_CONTEXT("cuMemHostAlloc");
+  if (flags != (kHostPortable | kHostDeviceMap)) return mistake(kInvalidValue);
+  *address =
+      ::mmap(nullptr, kHostBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (*address == MAP_FAILED || bytes > kHostBytes) return kOutOfMemory;
+  pinned.insert(*address);
+  ++state.live;
+  return kSuccess;
+}
+Result cuMemFreeHost(void* address) {
+  FAKE_ENTER_CONTEXT("cuMemFreeHost");
+  if (pinned.erase(address) == 0) return mistake(kInvalidValue);
+  ::munmap(address, kHostBytes);
+  --state.live;
+  return kSuccess;
+}
+Result cuMemHostRegister_v2(void* address, size_t, unsigned flags) {
+  FAKE_ENTER_CONTEXT("cuMemHostRegister");
+  if ((flags & ~kHostIoMemory) != (kHostPortable | kHostDeviceMap)) return mistake(kInvalidValue);
+  if (!pinnable(address) || (!state.io_memory && (flags & kHostIoMemory) != 0)) {
+    return kInvalidValue;
+  }
+  state.host_flags = flags;
+  pinned.insert(address);
+  ++state.live;
+  return kSuccess;
+}
+Result cuMemHostUnregister(void* address) {
+  FAKE_ENTER_CONTEXT("cuMemHostUnregister");
+  if (pinned.erase(address) == 0) return mistake(kInvalidValue);
+  --state.live;
+  return kSuccess;
+}
+Result cuMemHostGetDevicePointer_v2(Address* device, void* host, unsigned flags) {
+  FAKE_ENTER_CONTEXT("cuMemHostGetDevicePointer");
+  // For what was registered or allocated, and not for places in it: so much is documented.
+  if (flags != 0 || pinned.count(host) == 0) return mistake(kInvalidValue);
+  *device = reinterpret_cast<Address>(host);
+  return kSuccess;
+}
+Result cuPointerGetAttribute(void* value, int what, Address address) {
+  FAKE_ENTER_CONTEXT("cuPointerGetAttribute");
+  auto after = allocations.upper_bound(address);
+  const bool gpu = after != allocations.begin() &&
+                   address - std::prev(after)->first < std::prev(after)->second.bytes;
+  if (!gpu && pinned.count(pointer<void>(address)) == 0) return kInvalidValue;
+  const auto answer = [value](auto attribute) {
+    std::memcpy(value, &attribute, sizeof(attribute));
+    return kSuccess;
+  };
+  if (what == kPointerMemoryType) return answer(gpu ? 2u : 1u);
+  if (!gpu) return mistake(kInvalidValue);
+  const Allocation& allocation = std::prev(after)->second;
+  if (what == kContext) return answer(context_of(allocation.device));
+  if (what == kBufferId) return answer(allocation.id);
+  if (what == kPointerManaged) return answer(0u);
+  if (what == kPointerDevice) return answer(allocation.device - state.visible_from);
+  return mistake(kInvalidValue);
+}
+
+Result cuDeviceGetAttribute(int* value, int what, Device) {
+  *value = what == kDmaBufSupported ? state.dma_buf : 1;
+  if (what == kWritesOrdering) *value = state.writes_ordering;
+  return refusal("cuDeviceGetAttribute");
+}
+// A dma-buf is another descriptor of the memfd: none of its users looks into it.
+Result cuMemGetHandleForAddressRange(void* handle, Address address, size_t bytes, int kind,
+                                     unsigned long long flags) {
+  FAKE_ENTER_CONTEXT("cuMemGetHandleForAddressRange");
+  const auto page = static_cast<Address>(::sysconf(_SC_PAGESIZE));
+  const auto after = allocations.upper_bound(address);
+  if (kind != kRangeHandleDmaBuf || flags != 0 || address % page != 0 || bytes % page != 0 ||
+      after == allocations.begin()) {
+    return mistake(kInvalidValue);
+  }
+  const auto& [base, allocation] = *std::prev(after);
+  if (address - base + bytes > (allocation.bytes + page - 1) / page * page) return kInvalidValue;
+  const int fd = ::fcntl(allocation.fd, F_DUPFD_CLOEXEC, 0);
+  std::memcpy(handle, &fd, sizeof(fd));
+  ++state.lent;
+  return fd < 0 ? kInvalidValue : kSuccess;
+}
+
+// Only the software NIC calls these. All memory can be exported as a descriptor.
+Result cuMemRetainAllocationHandle(unsigned long long* handle, void* address) {
+  FAKE_ENTER("cuMemRetainAllocationHandle");
+  *handle = reinterpret_cast<unsigned long long>(address);
+  return allocations.count(*handle) != 0 ? kSuccess : kInvalidValue;
+}
+Result cuMemExportToShareableHandle(void* fd, unsigned long long handle, int, unsigned long long) {
+  FAKE_ENTER("cuMemExportToShareableHandle");
+  const int copy = ::fcntl(allocations.at(handle).fd, F_DUPFD_CLOEXEC, 0);
+  std::memcpy(fd, &copy, sizeof(copy));
+  return copy < 0 ? kInvalidValue : kSuccess;
+}
+Result cuMemRelease(unsigned long long) { return kSuccess; }
+
+}  // extern "C"

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// libfake_cuda.so: a CUDA driver whose GPU memory is shared pages of the host. It calls itself
+// libcuda.so.1: once a test has opened it, nobody finds another one. The test and the library share
+// a FakeCuda.
+//
+// It holds callers to what the real driver wants: a current context for everything that needs one,
+// and streams that do not wait for kernels.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "tests/support/built.h"
+
+struct FakeCuda {
+  // What the test sets.
+  int devices = 2;
+  bool peer_access = true;
+  bool native_atomics = true;         // as over NVLink
+  size_t memory = size_t{1} << 30;    // of one GPU
+  std::map<std::string, int> refuse;  // symbol -> error
+  bool dma_buf = true;                // the driver's open modules
+  int writes_ordering = 100;          // of what NICs write: for its own kernels
+  bool io_memory = true;              // host memory counts as another device's registers
+  int visible_from = 0;               // GPUs below this are hidden: index 0 is the first visible
+
+  // What the test reads.
+  std::atomic<int> live{0};             // allocations, mappings, streams, contexts, pinned ranges
+  std::atomic<int> copies{0};           //
+  std::atomic<int> mappings{0};         // of other processes' memory
+  std::atomic<unsigned> host_flags{0};  // of the last range that was registered
+  std::atomic<int> lent{0};             // dma-bufs
+  std::atomic<int> enabled{0};          // times peer access was enabled
+  std::atomic<int> mistakes{0};  // calls without a context, into unknown memory, on a wrong stream
+};
+
+extern "C" FakeCuda* fake_cuda();
+
+/// The fake, loaded in place of any real driver.
+inline FakeCuda& load_fake_cuda() {
+  const auto path = peal::built("tests/support/libfake_cuda.so");
+  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  return *reinterpret_cast<FakeCuda* (*)()>(::dlsym(library, "fake_cuda"))();
+}

@@ -1,0 +1,23 @@
+"""unit_tests: one GoogleTest program of each name. by_record_tests: the same programs on other software NICs."""
+
+def unit_tests(names, deps = [], hdrs = [], size = "small", **kwargs):
+    """`name` is built from name.cc, `hdrs` of its folder and `deps`."""
+    for name in names:
+        native.cc_test(
+            name = name,
+            size = size,
+            srcs = [name + ".cc"] + hdrs,
+            deps = deps + ["@system//:gtest_main"],
+            **kwargs
+        )
+
+def by_record_tests(names):
+    """X_by_record_test: X_test on a software NIC that goes by doorbell records; by default its register counts."""
+    for name in names:
+        native.sh_test(
+            name = name.replace("_test", "_by_record_test"),
+            size = "medium",
+            srcs = ["//tests/support:by_record.sh"],
+            args = ["$(rootpath :%s)" % name],
+            data = [":" + name],
+        )

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Joining over TCP on loopback, with strangers at the door: the job proceeds, they do not get in.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "bootstrap/bootstraps.h"
+#include "tests/unit/bootstrap/support.h"
+
+namespace peal::bootstrap {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr Deadline kPatient = seconds(60);
+
+using Body = std::function<void(Bootstrap&)>;
+
+constexpr auto kGatherAndLeave = [](Bootstrap& group) {
+  for (int round = 0; round < 20; ++round) {
+    const std::vector<int> all = gather(group, 100 * round + group.rank());
+    for (int r = 0; r < group.size(); ++r)
+      EXPECT_EQ(all[static_cast<std::size_t>(r)], 100 * round + r);
+    group.barrier();
+  }
+};
+
+// Joins as one rank and runs `body`; what that ends with.
+Error join(const UniqueId& id, int rank, int size, Deadline deadline,
+           const Body& body = kGatherAndLeave) {
+  return error_of([&] { body(*make_tcp(id, rank, size, deadline)); });
+}
+
+// Runs rank 0 and the ranks of `others` in one thread each, and `aside` meanwhile in this one; the
+// errors by rank.
+std::vector<Error> run_job(TcpRoot root, std::vector<int> others, int size, Deadline deadline,
+                           const Body& body = kGatherAndLeave,
+                           const std::function<void()>& aside = {}) {
+  std::vector<Error> errors(static_cast<std::size_t>(size), {ErrorCode::kInternal, "no error"});
+  const UniqueId id = root.id();
+  std::vector<std::jthread> threads;
+  threads.emplace_back([&, listening = std::move(root)]() mutable {
+    errors[0] = error_of([&] { body(*make_tcp(std::move(listening), size, deadline)); });
+  });
+  for (const int rank : others) {
+    threads.emplace_back([&, rank] {
+      errors[static_cast<std::size_t>(rank)] = join(id, rank, size, deadline, body);
+    });
+  }
+  if (aside) aside();
+  threads.clear();
+  return errors;
+}
+
+void expect_no_errors(const std::vector<Error>& errors) {
+  for (const Error& error : errors) EXPECT_STREQ(error.what(), "no error");
+}
+
+// A connection of somebody who may not be one of us.
+class Stranger {
+ public:
+  explicit Stranger(const UniqueId& id)
+      : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_port = htons(id.port);
+    std::memcpy(&name.sin_addr, id.address.data(), 4);
+    EXPECT_EQ(::connect(socket_.value(), reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+  }
+
+  Stranger& say(const void* data, std::size_t bytes) {
+    EXPECT_EQ(::send(socket_.value(), data, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
+    return *this;
+  }
+  Stranger& say(const std::string& text) { return say(text.data(), text.size()); }
+
+  // The 32 bytes of tcp.cc's hello.
+  Stranger& hello(const std::array<std::byte, 16>& secret, std::uint32_t rank, std::uint32_t size) {
+    std::string text = "pealtcp1";
+    text.append(reinterpret_cast<const char*>(secret.data()), secret.size());
+    text.append(reinterpret_cast<const char*>(&rank), sizeof rank);
+    text.append(reinterpret_cast<const char*>(&size), sizeof size);
+    return say(text);
+  }
+
+  // Waits until the other side has closed; how many bytes it had sent.
+  std::size_t bytes_until_closed() {
+    std::size_t total = 0;
+    for (;;) {
+      pollfd readable{.fd = socket_.value(), .events = POLLIN, .revents = 0};
+      if (::poll(&readable, 1, 30'000) <= 0) {
+        ADD_FAILURE() << "not closed";
+        return total;
+      }
+      char chunk[256];
+      const ssize_t n = ::recv(socket_.value(), chunk, sizeof chunk, 0);
+      if (n <= 0) return total;
+      total += static_cast<std::size_t>(n);
+    }
+  }
+
+ private:
+  Fd socket_;
+};
+
+class Tcp : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, Tcp, testing::Values(1, 2, 5));
+
+TEST_P(Tcp, JoinsAndGathersInRankOrder) {
+  std::vector<int> others;
+  for (int r = 1; r < GetParam(); ++r) others.push_back(r);
+  expect_no_errors(run_job(TcpRoot(), others, GetParam(), kPatient));
+}
+
+TEST(MakeTcp, JoinsBetweenProcesses) {
+  TcpRoot root;
+  const UniqueId id = UniqueId::from_string(root.id().to_string());
+  run_processes(3, [&](Bootstrap& local) {
+    const auto group = local.rank() == 0 ? make_tcp(std::move(root), 3, kPatient)
+                                         : make_tcp(id, local.rank(), 3, kPatient);
+    const std::vector<int> all = gather(*group, 10 + group->rank());
+    return all == std::vector<int>{10, 11, 12} ? 0 : 1;
+  });
+}
+
+TEST(MakeTcp, BindsAtRankZeroWhoeverComesFirst) {
+  const UniqueId id = make_unique_id();
+  // Until rank 0 listens the other is refused, and tries again.
+  std::jthread early([&] { EXPECT_STREQ(join(id, 1, 2, kPatient).what(), "no error"); });
+  EXPECT_STREQ(join(id, 0, 2, kPatient).what(), "no error");
+}
+
+TEST(MakeTcp, ReusesThePortOfTheJobBefore) {
+  TcpRoot root;
+  const UniqueId id = root.id();
+  expect_no_errors(run_job(std::move(root), {1}, 2, kPatient));
+  expect_no_errors(run_job(TcpRoot(id), {1}, 2, kPatient));
+}
+
+TEST(MakeTcp, RefusesImpossibleRanksSizesAndDeadlines) {
+  const UniqueId id = make_unique_id();
+  for (const auto& [rank, size] : {std::pair{-1, 2}, {2, 2}, {0, 0}, {0, -1}}) {
+    EXPECT_EQ(join(id, rank, size, kPatient).code(), ErrorCode::kInvalidArgument)
+        << rank << " of " << size;
+  }
+  EXPECT_EQ(join(id, 0, 1, milliseconds(0)).code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(error_of([] { make_tcp(TcpRoot(), 0, kPatient); }).code(), ErrorCode::kInvalidArgument);
+}
+
+TEST(MakeTcp, NamesTheRanksThatDoNotJoinOnEveryOther) {
+  const std::vector<Error> errors = run_job(TcpRoot(), {1, 3}, 5, milliseconds(1500));
+  for (const std::size_t r : {0U, 1U, 3U}) {
+    EXPECT_EQ(errors[r].code(), ErrorCode::kTimeout);
+    EXPECT_TRUE(
+        contains(errors[r], "start of the job: ranks 2, 4 of 5 did not join within 1500 ms"))
+        << errors[r].what();
+  }
+}
+
+TEST(MakeTcp, SaysWhereNobodyListens) {
+  const UniqueId id = make_unique_id();
+  const Error error = join(id, 1, 2, milliseconds(100));
+  EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+  EXPECT_TRUE(contains(error, "rank 0 did not listen at 127.0.0.1:" + std::to_string(id.port)))
+      << error.what();
+}
+
+TEST(MakeTcp, NamesRankZeroThatListensAndDoesNotCome) {
+  const TcpRoot root;
+  const Error error = join(root.id(), 1, 2, milliseconds(200));
+  EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+  EXPECT_TRUE(contains(error, "start of the job: rank 0 of 2 did not arrive within 200 ms"))
+      << error.what();
+}
+
+TEST(MakeTcp, DropsStrangersAndGoesOn) {
+  TcpRoot root;
+  const UniqueId id = root.id();
+  auto almost = id.secret;
+  almost[15] ^= std::byte{1};
+  Stranger silent(id);
+  Stranger browser(id);
+  browser.say("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n");
+  Stranger short_of_a_hello(id);
+  short_of_a_hello.say("pealtcp1");
+  Stranger wrong_secret(id);
+  wrong_secret.hello(almost, 1, 3);
+  Stranger no_secret(id);
+  no_secret.hello({}, 2, 3);
+  { Stranger gone(id); }
+  expect_no_errors(run_job(std::move(root), {1, 2}, 3, kPatient));
+  for (Stranger* stranger : {&silent, &browser, &short_of_a_hello, &wrong_secret, &no_secret}) {
+    EXPECT_EQ(stranger->bytes_until_closed(), 0U) << "a stranger learns nothing";
+  }
+}
+
+TEST(MakeTcp, OutlivesMoreSilentStrangersThanItHears) {
+  TcpRoot root;
+  std::vector<Stranger> crowd;
+  for (int i = 0; i < 200; ++i) crowd.emplace_back(root.id());
+  expect_no_errors(run_job(std::move(root), {1, 2}, 3, kPatient));
+}
+
+TEST(MakeTcp, TellsTheOwnerOfAWrongSecretThatItWasNotAccepted) {
+  TcpRoot root;
+  UniqueId wrong = root.id();
+  wrong.secret[0] ^= std::byte{0x80};
+  Error outsider{ErrorCode::kInternal, ""};
+  std::jthread later;
+  const UniqueId id = root.id();
+  expect_no_errors(run_job(std::move(root), {1}, 3, kPatient, kGatherAndLeave, [&] {
+    outsider = join(wrong, 2, 3, kPatient);
+    later = std::jthread([id] { EXPECT_STREQ(join(id, 2, 3, kPatient).what(), "no error"); });
+  }));
+  EXPECT_EQ(outsider.code(), ErrorCode::kPeerLost);
+  EXPECT_TRUE(contains(outsider, "did not accept this unique id")) << outsider.what();
+}
+
+TEST(MakeTcp, RefusesASecondOwnerOfARank) {
+  TcpRoot root;
+  const UniqueId id = root.id();
+  Stranger twin(id);
+  twin.hello(id.secret, 1, 3);
+  const std::vector<Error> errors =
+      run_job(std::move(root), {}, 3, milliseconds(1500), kGatherAndLeave, [&] {
+        const Error refused = join(id, 1, 3, kPatient);
+        EXPECT_EQ(refused.code(), ErrorCode::kInvalidArgument);
+        EXPECT_TRUE(contains(refused, "rank 1 of 3 is taken")) << refused.what();
+      });
+  // The twin stayed in, rank 2 never came.
+  EXPECT_TRUE(contains(errors[0], "rank 2 of 3 did not join")) << errors[0].what();
+}
+
+TEST(MakeTcp, RefusesAnotherSizeAndGoesOn) {
+  TcpRoot root;
+  const UniqueId id = root.id();
+  std::jthread later;
+  expect_no_errors(run_job(std::move(root), {1}, 3, kPatient, kGatherAndLeave, [&] {
+    const Error refused = join(id, 2, 4, kPatient);
+    EXPECT_EQ(refused.code(), ErrorCode::kInvalidArgument);
+    EXPECT_TRUE(contains(refused, "rank 2 joins a job of 4, but rank 0's job has 3 ranks"))
+        << refused.what();
+    later = std::jthread([id] { EXPECT_STREQ(join(id, 2, 3, kPatient).what(), "no error"); });
+  }));
+}
+
+TEST(MakeTcp, NamesARankThatJoinsAndDiesBeforeTheStart) {
+  TcpRoot root;
+  const UniqueId id = root.id();
+  Stranger member(id);
+  member.hello(id.secret, 1, 4);
+  { Stranger(id).hello(id.secret, 2, 4); }
+  const auto begin = SteadyClock::now();
+  const std::vector<Error> errors = run_job(std::move(root), {}, 4, kPatient);
+  EXPECT_LT(SteadyClock::now() - begin, seconds(30));
+  EXPECT_EQ(errors[0].code(), ErrorCode::kPeerLost);
+  EXPECT_TRUE(contains(errors[0], "start of the job: rank 2 of 4 died or disconnected"))
+      << errors[0].what();
+  EXPECT_GT(member.bytes_until_closed(), std::strlen(errors[0].what())) << "is told";
+}
+
+TEST(MakeTcp, NamesARankThatDisconnects) {
+  const auto begin = SteadyClock::now();
+  const std::vector<Error> errors =
+      run_job(TcpRoot(), {1, 2, 3}, 4, kPatient, [](Bootstrap& group) {
+        group.barrier();
+        if (group.rank() == 3) return;
+        group.barrier();
+      });
+  EXPECT_LT(SteadyClock::now() - begin, seconds(30));
+  for (const std::size_t r : {0U, 1U, 2U}) {
+    EXPECT_EQ(errors[r].code(), ErrorCode::kPeerLost);
+    EXPECT_TRUE(contains(errors[r], "barrier #2: rank 3 of 4 died or disconnected"))
+        << errors[r].what();
+  }
+}
+
+TEST(MakeTcp, NamesRankZeroThatDisconnects) {
+  const std::vector<Error> errors = run_job(TcpRoot(), {1, 2}, 3, kPatient, [](Bootstrap& group) {
+    if (group.rank() != 0) group.barrier();
+  });
+  for (const std::size_t r : {1U, 2U}) {
+    EXPECT_EQ(errors[r].code(), ErrorCode::kPeerLost);
+    EXPECT_TRUE(contains(errors[r], "barrier #1: rank 0 of 3 died or disconnected"))
+        << errors[r].what();
+  }
+}
+
+TEST(MakeTcp, TakesGarbageFromAMemberForItsEnd) {
+  TcpRoot root;
+  const UniqueId id = root.id();
+  Stranger member(id);
+  member.hello(id.secret, 1, 2).say(std::string(64, '\xff'));
+  const std::vector<Error> errors = run_job(std::move(root), {}, 2, kPatient);
+  EXPECT_EQ(errors[0].code(), ErrorCode::kPeerLost);
+  EXPECT_TRUE(contains(errors[0], "rank 1 of 2 died or disconnected")) << errors[0].what();
+}
+
+TEST(MakeTcp, ReportsAMessageWithoutAHeader) {
+  TcpRoot root;
+  const UniqueId id = root.id();
+  Stranger member(id);
+  member.hello(id.secret, 1, 2).say(std::string("\3\0\0\0\0\0\0\0abc", 11));
+  const std::vector<Error> errors = run_job(std::move(root), {}, 2, kPatient);
+  EXPECT_EQ(errors[0].code(), ErrorCode::kInternal);
+  EXPECT_TRUE(contains(errors[0], "rank 1 sent a message of 3 bytes without a header"))
+      << errors[0].what();
+}
+
+TEST(MakeTcp, NamesAMismatchOnEveryRank) {
+  const std::vector<Error> errors = run_job(TcpRoot(), {1, 2}, 3, kPatient, [](Bootstrap& group) {
+    if (group.rank() == 1) {
+      gather(group, 1);
+    } else {
+      group.barrier();
+    }
+  });
+  for (const Error& error : errors) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_TRUE(contains(error, "rank 1 of 3 is in allgather #1 of 4 bytes, rank 0 in barrier #1"))
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace peal::bootstrap

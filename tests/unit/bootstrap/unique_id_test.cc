@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The unique id as text and as a listening socket.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "bootstrap/bootstraps.h"
+#include "tests/unit/bootstrap/support.h"
+
+namespace peal::bootstrap {
+namespace {
+
+TEST(UniqueId, SurvivesTheWayThroughText) {
+  const UniqueId id = make_unique_id();
+  EXPECT_EQ(id.to_string().size(), 44U);
+  EXPECT_EQ(UniqueId::from_string(id.to_string()), id);
+  EXPECT_NE(id.port, 0);
+}
+
+TEST(UniqueId, ReadsBothCasesAndItsFieldsInOrder) {
+  const UniqueId id = UniqueId::from_string("000102030405060708090a0B0c0D0e0f7f00000110e1");
+  EXPECT_EQ(id.secret[10], std::byte{0x0a});
+  EXPECT_EQ(id.secret[15], std::byte{0x0f});
+  EXPECT_EQ(id.address, (std::array<std::uint8_t, 4>{127, 0, 0, 1}));
+  EXPECT_EQ(id.port, 0x10e1);
+}
+
+TEST(UniqueId, IsNeverTheSameTwice) {
+  std::set<std::array<std::byte, 16>> secrets;
+  for (int i = 0; i < 64; ++i) secrets.insert(make_unique_id().secret);
+  EXPECT_EQ(secrets.size(), 64U);
+}
+
+TEST(UniqueId, RefusesTextOfAnotherLength) {
+  const std::string text = make_unique_id().to_string();
+  for (const std::string& wrong : {std::string(), text.substr(1), text + "0", text + "\n"}) {
+    const Error error = error_of([&] { UniqueId::from_string(wrong); });
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_TRUE(contains(error, "44 hexadecimal digits expected")) << error.what();
+  }
+}
+
+TEST(UniqueId, RefusesOtherCharactersAndSaysWhere) {
+  const std::string text = make_unique_id().to_string();
+  for (const char wrong : {'g', ' ', 'x', '-', '\0', '\xff'}) {
+    std::string bad = text;
+    bad[20] = wrong;
+    const Error error = error_of([&] { UniqueId::from_string(bad); });
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_TRUE(contains(error, "character 21 ")) << error.what();
+  }
+}
+
+TEST(UniqueId, KeepsTheSecretOutOfErrors) {
+  std::string text = make_unique_id().to_string();
+  text.back() = 'z';
+  const Error error = error_of([&] { UniqueId::from_string(text); });
+  EXPECT_FALSE(contains(error, text.substr(0, 8))) << error.what();
+}
+
+TEST(UniqueId, RefusesPortZero) {
+  const std::string text = std::string(40, '1') + "0000";
+  EXPECT_TRUE(contains(error_of([&] { UniqueId::from_string(text); }), "port is 0"));
+}
+
+TEST(TcpRoot, RefusesWhatIsNoAddress) {
+  for (const char* wrong : {"", "localhost", "1.2.3", "127.0.0.1:80", "::1", "256.0.0.1"}) {
+    const Error error = error_of([&] { TcpRoot root(wrong); });
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << wrong;
+  }
+}
+
+TEST(TcpRoot, SaysWhenThePortIsTaken) {
+  const TcpRoot first;
+  const Error error = error_of([&] { TcpRoot second(first.id()); });
+  EXPECT_EQ(error.code(), ErrorCode::kSystem);
+  EXPECT_TRUE(contains(error, "bind to 127.0.0.1:" + std::to_string(first.id().port)))
+      << error.what();
+}
+
+TEST(TcpRoot, SaysWhenTheAddressIsOfAnotherMachine) {
+  const Error error = error_of([&] { TcpRoot root("192.0.2.1"); });
+  EXPECT_EQ(error.code(), ErrorCode::kSystem);
+  EXPECT_TRUE(contains(error, "bind to 192.0.2.1")) << error.what();
+}
+
+}  // namespace
+}  // namespace peal::bootstrap

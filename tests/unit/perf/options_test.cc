@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command line of the benchmarks: what it accepts, and what it says of the rest.
+#include "perf/common/options.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "host/base/error.h"
+
+namespace peal::perf {
+namespace {
+
+using Sizes = std::vector<uint64_t>;
+
+Program program() {
+  return {.name = "bench",
+          .what = "Measures.",
+          .sizes = "8",
+          .ops = {{"put", Op::kPut, Way::kStream},
+                  {"get", Op::kGet, Way::kStream},
+                  {"p", Op::kP, Way::kStream},
+                  {"atomic_add", Op::kAdd, Way::kStream},
+                  {"put_signal", Op::kPutSignal, Way::kStream}},
+          .defaults = {.blocks = 2, .threads = 48}};
+}
+
+CommandLine parsed(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "bench");
+  return parse(program(), static_cast<int>(arguments.size()), arguments.data());
+}
+
+// What a mistake is answered with; empty when it was accepted.
+std::string answer(std::vector<const char*> arguments) {
+  const CommandLine line = parsed(std::move(arguments));
+  EXPECT_EQ(line.exit_code, line.ends() ? 2 : 0);
+  return line.text;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Options, TakesTheProgramsDefaults) {
+  const CommandLine line = parsed({});
+  ASSERT_FALSE(line.ends()) << line.text;
+  EXPECT_EQ(line.options.what.op, Op::kPut);
+  EXPECT_EQ(line.options.blocks, 2u);
+  EXPECT_EQ(line.options.threads, 48u);
+  EXPECT_EQ(line.options.sizes, Sizes{8});
+  EXPECT_FALSE(line.options.json);
+}
+
+TEST(Options, TakesWhatIsGiven) {
+  const CommandLine line =
+      parsed({"--op", "get", "--scope=warp", "--qps", "2", "--depth", "256", "--sizes", "1K,3",
+              "--iters", "7", "--warmup", "0", "--pattern", "halves", "--json"});
+  ASSERT_FALSE(line.ends()) << line.text;
+  EXPECT_EQ(line.options.what.op, Op::kGet);
+  EXPECT_EQ(line.options.scope, ScopeKind::kWarp);
+  EXPECT_EQ(line.options.queues, 2u);
+  EXPECT_EQ(line.options.depth, 256u);
+  EXPECT_EQ(line.options.sizes, (Sizes{1024, 3}));
+  EXPECT_EQ(line.options.iterations, 7u);
+  EXPECT_EQ(line.options.warmup, 0u);
+  EXPECT_EQ(line.options.pairing, Pairing::kHalves);
+  EXPECT_TRUE(line.options.json);
+}
+
+TEST(Options, CountsAgentsByScope) {
+  Options o{.blocks = 3, .threads = 48};
+  EXPECT_EQ(o.of(8, 1).agents(), 144u);
+  o.scope = ScopeKind::kWarp;
+  EXPECT_EQ(o.of(8, 1).agents(), 6u);
+  o.scope = ScopeKind::kBlock;
+  EXPECT_EQ(o.of(8, 1).agents(), 3u);
+}
+
+TEST(Options, GiveALatencyOneAgent) {
+  Program latency = program();
+  latency.metric = Metric::kLatency;
+  const auto threads = [&](const char* scope) {
+    const char* arguments[] = {"bench", "--op", "put", "--scope", scope};
+    return parse(latency, 5, arguments).options.threads;
+  };
+  EXPECT_EQ(threads("thread"), 1u);
+  EXPECT_EQ(threads("warp"), 32u);
+  EXPECT_EQ(threads("block"), 48u);
+  const char* arguments[] = {"bench", "--blocks", "2"};
+  EXPECT_TRUE(contains(parse(latency, 3, arguments).text, "--blocks"));
+}
+
+TEST(Options, HelpNamesEveryOptionAndDefaultAndEndsWell) {
+  const CommandLine line = parsed({"--help"});
+  EXPECT_EQ(line.exit_code, 0);
+  for (const char* text : {"--op NAME=put", "--scope NAME=thread", "--blocks", "--qps", "--depth",
+                           "--sizes", "--iters", "--warmup", "--window", "--pattern", "--json"}) {
+    EXPECT_TRUE(contains(line.text, text)) << text << " in\n" << line.text;
+  }
+  EXPECT_FALSE(contains(line.text, "--spoil"));
+}
+
+TEST(Options, RefuseAnUnknownNameWithTheKnownOnes) {
+  EXPECT_EQ(answer({"--op", "send"}),
+            "bench: --op: 'send' is unknown; one of put, get, p, atomic_add, put_signal; see bench "
+            "--help\n");
+  EXPECT_TRUE(contains(answer({"--op", "g"}), "'g' is unknown")) << "this program has no g";
+  EXPECT_TRUE(contains(answer({"--frequency", "3"}), "--frequency"));
+}
+
+TEST(Options, RefuseNumbersOutOfRange) {
+  for (const char* option : {"--blocks", "--threads", "--qps", "--depth", "--iters", "--window"}) {
+    EXPECT_TRUE(contains(answer({option, "0"}), option)) << option;
+    EXPECT_TRUE(contains(answer({option, "many"}), option)) << option;
+  }
+  EXPECT_TRUE(contains(answer({"--threads", "1025"}), "in range 1 to 1024"));
+  EXPECT_TRUE(contains(answer({"--depth", "300"}), "such as 512"));
+}
+
+TEST(Options, RefuseWhatDoesNotGoTogether) {
+  EXPECT_TRUE(contains(answer({"--op", "p", "--scope", "warp"}), "use --scope thread"));
+  EXPECT_TRUE(contains(answer({"--op", "p", "--sizes", "3"}), "use 1, 2, 4 or 8"));
+  EXPECT_TRUE(contains(answer({"--op", "p", "--sizes", "16"}), "use 1, 2, 4 or 8"));
+  EXPECT_TRUE(contains(answer({"--op", "atomic_add", "--sizes", "2"}), "4 or 8 bytes"));
+  EXPECT_TRUE(contains(answer({"--op", "put", "--spoil", "signal"}), "put has no signal"));
+  EXPECT_EQ(answer({"--op", "atomic_add", "--sizes", "4,8"}), "");
+}
+
+TEST(Sizes, AreListsAndRangesOfPowersOfTwo) {
+  EXPECT_EQ(parse_sizes("8"), Sizes{8});
+  EXPECT_EQ(parse_sizes("8,100"), (Sizes{8, 100}));
+  EXPECT_EQ(parse_sizes("8:64"), (Sizes{8, 16, 32, 64}));
+  EXPECT_EQ(parse_sizes("8:63"), (Sizes{8, 16, 32}));
+  EXPECT_EQ(parse_sizes("4:4,1K:4k,1M,1g"),
+            (Sizes{4, 1024, 2048, 4096, 1 << 20, uint64_t{1} << 30}));
+}
+
+TEST(Sizes, RefuseEverythingElse) {
+  for (const char* text : {"", "0", "x", "8,", ",8", "8:", ":8", "8:16:32", "16:8", "-8", "8.5",
+                           "8KB", "2G", "99999999999999999999", " 8", "0x8"}) {
+    EXPECT_THROW(parse_sizes(text), Error) << "'" << text << "'";
+  }
+}
+
+Selection selected(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "peal_side");
+  return parse_selection(static_cast<int>(arguments.size()), arguments.data());
+}
+
+TEST(Selection, TakesWhatTheComparisonHandsToItsSides) {
+  EXPECT_EQ(selected({}).repeats, 9u);
+  const Selection s = selected({"--quick", "--ops", "put,barrier_all", "--scope", "block",
+                                "--max-bytes", "4096", "--iterations", "8"});
+  EXPECT_EQ(s.ops, (std::vector<std::string>{"put", "barrier_all"}));
+  EXPECT_EQ(s.scope, "block");
+  EXPECT_EQ(s.max_bytes, 4096u);
+  EXPECT_EQ(s.iterations, 8u);
+  EXPECT_EQ(s.repeats, 3u);
+  EXPECT_EQ(s.step, 16u);
+  EXPECT_EQ(selected({"--quick", "--repeats", "5"}).repeats, 5u);
+}
+
+TEST(Selection, RefusesEverythingElse) {
+  for (const char* ops : {"send", "put,send", ""}) {
+    EXPECT_THROW(selected({"--ops", ops}), std::runtime_error) << ops;
+  }
+  EXPECT_THROW(selected({"--scope", "grid"}), std::runtime_error);
+  EXPECT_THROW(selected({"--max-blocks", "33"}), std::runtime_error);
+  EXPECT_THROW(selected({"--repeats", "0"}), std::runtime_error);
+  EXPECT_THROW(selected({"--sizes", "8"}), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace peal::perf
