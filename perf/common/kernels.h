@@ -69,13 +69,10 @@ enum class Mode {
   kEach,   // the time of each call, as the leader sees it
 };
 
-/// The most threads that a scope's kernel of one agent is launched with.
-template <class Scope>
-inline constexpr int kMostThreads = std::is_same_v<Scope, Block> ? 1024 : 32;
-
 /// One agent, one call after another. Of a pair that bounces, one PE sends, the other one answers.
+/// No bound on its threads: with one, ptxas keeps to few registers and spills in every call.
 template <class Api, class Call, class Scope, Mode kMode>
-PEAL_KERNEL PEAL_MAX_THREADS(kMostThreads<Scope>) exchange(Api api, Plan plan, BlockTime* times) {
+PEAL_KERNEL exchange(Api api, Plan plan, BlockTime* times) {
   if (plan.peer < 0) return;
   const Scope scope;
   bool ok = true;
