@@ -5,29 +5,20 @@
 // costs what one to a NIC does. Nobody listens.
 //
 //   doorbell_benchmark [--gpu N] [--rings N]     one JSON object a line: ns of one WQE and its ring
-#include <cuda_runtime.h>
-
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
-#include "device/mlx5/send_queue.h"
+#include "tests/gpu/softnic_rig.cuh"
 
 namespace {
 
 using namespace peal;
 using mlx5::SendQueue;
+using testing::check;
+using testing::device_array;
 
-constexpr uint32_t kDepth = 1024;
-
-void check(cudaError_t error, const char* call) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "%s: %s\n", call, cudaGetErrorString(error));
-  std::exit(1);
-}
-#define CHECK(call) check(call, #call)
+constexpr uint32_t kDepth = 1024, kMostBlocks = 128;
 
 /// tell_nic() with fences that reach the GPU or the system.
 template <Reach R>
@@ -74,13 +65,7 @@ __global__ void post(SendQueue* queues, uint32_t rings, uint64_t* ns) {
 }
 
 struct Bench {
-  explicit Bench(uint32_t most) : blocks_most(most) {
-    CHECK(cudaMalloc(&rings, sizeof(mlx5::Wqebb) * kDepth * most));
-    CHECK(cudaMalloc(&records, sizeof(mlx5::DoorbellRecord) * most));
-    CHECK(cudaMalloc(&queues, sizeof(SendQueue) * most));
-    CHECK(cudaMalloc(&ns, sizeof(uint64_t) * most));
-    CHECK(cudaHostAlloc(&reg, 4096, cudaHostAllocMapped | cudaHostAllocPortable));
-  }
+  Bench() { CHECK(cudaHostAlloc(&reg, 4096, cudaHostAllocMapped | cudaHostAllocPortable)); }
 
   template <class How>
   void row(const char* how, uint32_t blocks, uint32_t twice, uint32_t count) {
@@ -110,11 +95,10 @@ struct Bench {
                 twice + 1, blocks, each[2]);
   }
 
-  const uint32_t blocks_most;
-  mlx5::Wqebb* rings = nullptr;
-  mlx5::DoorbellRecord* records = nullptr;
-  SendQueue* queues = nullptr;
-  uint64_t* ns = nullptr;
+  mlx5::Wqebb* rings = device_array<mlx5::Wqebb>(size_t{kDepth} * kMostBlocks);
+  mlx5::DoorbellRecord* records = device_array<mlx5::DoorbellRecord>(kMostBlocks);
+  SendQueue* queues = device_array<SendQueue>(kMostBlocks);
+  uint64_t* ns = device_array<uint64_t>(kMostBlocks);
   void* reg = nullptr;
 };
 
@@ -132,8 +116,8 @@ uint32_t option(int argc, char** argv, const char* name, uint32_t fallback) {
 int main(int argc, char** argv) {
   CHECK(cudaSetDevice(static_cast<int>(option(argc, argv, "--gpu", 0))));
   const uint32_t count = std::max(option(argc, argv, "--rings", 20000), 16u);
-  Bench bench(128);
-  for (const uint32_t blocks : {1u, 16u, bench.blocks_most}) {
+  Bench bench;
+  for (const uint32_t blocks : {1u, 16u, kMostBlocks}) {
     for (const uint32_t twice : {0u, 1u}) {
       bench.row<ReleasedRecord>("released record", blocks, twice, count);
       bench.row<Fenced<Reach::kSystem>>("system fence", blocks, twice, count);

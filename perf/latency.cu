@@ -6,18 +6,29 @@
 //   get, g, atomic_add   the call itself, from request to value (atomic_add: atomic_fetch_add)
 //
 //   mpirun -np 2 bazel-bin/perf/latency --op put_signal --sizes 8:64K
-#include "perf/common/exchange.h"
+#include "perf/common/program.h"
 
 int main(int argc, char** argv) {
-  return peal::run_main([&] {
-    using namespace peal::perf;
-    const Program program{
-        .name = "latency",
-        .what = "Time of one operation between pairs of PEs, as a kernel sees it.",
-        .sizes = "8:64K",
-        .ops = {Op::kPutSignal, Op::kPut, Op::kGet, Op::kP, Op::kG, Op::kAtomicAdd},
-        .defaults = {.op = Op::kPutSignal, .warmup = 100},
-        .one_agent = true};
-    return run_exchange(parse(program, argc, argv));
-  });
+  using namespace peal::perf;
+  using peal::Block, peal::Warp;
+  using Kernels =
+      List<Sampled<PutThenSignal>, Sampled<PutThenSignal, Warp>, Sampled<PutThenSignal, Block>,
+           Sampled<PutSignal<0>>, Sampled<PutSignal<0>, Warp>, Sampled<PutSignal<0>, Block>,
+           Sampled<GetNow>, Sampled<GetNow, Warp>, Sampled<GetNow, Block>,
+           Sampled<PAsFlag<uint32_t>>, Sampled<PAsFlag<uint64_t>>, Sampled<G<uint32_t>>,
+           Sampled<G<uint64_t>>, Sampled<FetchAdd<uint32_t>>, Sampled<FetchAdd<uint64_t>>>;
+  return run_program<Kernels>(
+      {.name = "latency",
+       .what = "Time of one operation between pairs of PEs, as a kernel sees it.",
+       .sizes = "8:64K",
+       .ops = {{"put_signal", Op::kPutSignal, Way::kBounce},
+               {"put", Op::kPut, Way::kBounce},
+               {"get", Op::kGet, Way::kCall},
+               {"p", Op::kP, Way::kBounce},
+               {"g", Op::kG, Way::kCall},
+               {"atomic_add", Op::kFetchAdd, Way::kCall}},
+       .defaults = {.warmup = 100},
+       .metric = Metric::kLatency,
+       .effort = {.operations = 2000, .bytes = 16 << 20}},
+      argc, argv);
 }

@@ -4,22 +4,27 @@
 // done.
 //
 //   mpirun -np 2 bazel-bin/perf/message_rate --op put --sizes 8 --json
-#include "peal/peal.h"
-#include "perf/common/stream.h"
+#include "perf/common/program.h"
 
 int main(int argc, char** argv) {
-  return peal::run_main([&] {
-    using namespace peal::perf;
-    const Program program{
-        .name = "message_rate",
-        .what = "Operations per second between pairs of PEs, posted from inside a kernel.",
-        .sizes = "8",
-        .ops = {Op::kPut, Op::kGet, Op::kP, Op::kG, Op::kAtomicAdd, Op::kPutSignal},
-        .defaults = {.blocks = 2, .threads = 32}};
-    const CommandLine line = parse(program, argc, argv);
-    // Warps and blocks post one operation where threads post many.
-    const bool threads = line.options.scope == ScopeKind::kThread;
-    const Effort effort{.operations = threads ? 1u << 20 : 1u << 16, .bytes = 128 << 20};
-    return run_stream(program, Metric::kMessageRate, effort, line);
-  });
+  using namespace peal::perf;
+  using peal::Block, peal::Warp;
+  using Kernels = List<Streams<Put>, Streams<Put, Warp>, Streams<Put, Block>, Streams<Get>,
+                       Streams<Get, Warp>, Streams<Get, Block>, Streams<PutCounted>,
+                       Streams<PutCounted, Warp>, Streams<PutCounted, Block>, Streams<P<uint8_t>>,
+                       Streams<P<uint16_t>>, Streams<P<uint32_t>>, Streams<P<uint64_t>>,
+                       Streams<G<uint8_t>>, Streams<G<uint16_t>>, Streams<G<uint32_t>>,
+                       Streams<G<uint64_t>>, Streams<Add<uint32_t>>, Streams<Add<uint64_t>>>;
+  return run_program<Kernels>(
+      {.name = "message_rate",
+       .what = "Operations per second between pairs of PEs, posted from inside a kernel.",
+       .sizes = "8",
+       .ops = {{"put", Op::kPut, Way::kStream},
+               {"get", Op::kGet, Way::kStream},
+               {"p", Op::kP, Way::kStream},
+               {"g", Op::kG, Way::kStream},
+               {"atomic_add", Op::kAdd, Way::kStream},
+               {"put_signal", Op::kPutSignal, Way::kStream}},
+       .defaults = {.blocks = 2, .threads = 32}},
+      argc, argv);
 }

@@ -7,47 +7,25 @@
 //
 // --gpu posts, --target holds the memory written to; PEAL_SOFTNIC_GPU says where the NIC runs. One
 // JSON object a line; a row whose data or completions are wrong has "errors" above 0.
-#include <cuda_runtime.h>
-
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
 
-#include "device/mlx5/send_queue.h"
-#include "tests/support/gpu_queues.h"
+#include "tests/gpu/softnic_posts.cuh"
+#include "tests/gpu/softnic_rig.cuh"
 
 namespace {
 
 using namespace peal;
 using mlx5::Header;
 using mlx5::SendQueue;
+using testing::check;
+using testing::device_array;
 using testing::GpuQueues;
-
-constexpr uint32_t kDepth = 1024;
-constexpr uint64_t kTimeoutNs = 10'000'000'000;
-constexpr size_t kDataBytes = 64 << 20;
-
-void check(cudaError_t error, const char* call) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "%s: %s\n", call, cudaGetErrorString(error));
-  std::exit(1);
-}
-#define CHECK(call) check(call, #call)
-
-template <class T>
-T* device_array(size_t count, int fill = 0) {
-  void* memory = nullptr;
-  CHECK(cudaMalloc(&memory, count * sizeof(T)));
-  CHECK(cudaMemset(memory, fill, count * sizeof(T)));
-  CHECK(cudaDeviceSynchronize());
-  return static_cast<T*>(memory);
-}
+using testing::inline_word;
 
 /// What one queue has done.
 struct Tally {
@@ -56,17 +34,9 @@ struct Tally {
   uint64_t status;
 };
 
-__device__ mlx5::Wqe<3> inline_word(const Header& h, uint64_t offset, Be32 rkey, uint64_t value) {
-  const uint32_t payload[3] = {static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32), 0};
-  return mlx5::compose_write_inline(h, {offset, rkey}, payload, 8);
-}
-
 enum class Op { kPut, kPutSignal, kAdd, kWrite, kRead };
 
-const char* name_of(Op op) {
-  constexpr const char* kNames[] = {"put", "put_signal", "fetch_add", "write", "read"};
-  return kNames[static_cast<int>(op)];
-}
+constexpr const char* kNames[] = {"put", "put_signal", "fetch_add", "write", "read"};
 
 /// What is posted again and again: `together` messages, the last of them signalled, a doorbell for
 /// all.
@@ -85,28 +55,42 @@ __device__ uint64_t word_of(uint32_t queue, uint64_t message) {
   return 8 * (uint64_t{queue} * 32 + message % 32);
 }
 
-__device__ void write_message(const Job& job, SendQueue& q, uint32_t queue, const Header& h,
+__device__ void write_message(const Job& job, const SendQueue& q, uint32_t queue, const Header& h,
                               uint64_t message) {
   const uint64_t own = uint64_t{queue} * job.bytes;
+  const mlx5::Remote to{own, job.rkey};
+  const mlx5::Local from{own, job.source_lkey};
   switch (job.op) {
     case Op::kPut:
-      return mlx5::write(q, h.index,
-                         inline_word(h, word_of(queue, message), job.rkey, message + 1));
-    case Op::kPutSignal:
-      return mlx5::write(q, h.index,
-                         inline_word(h, word_of(queue, message),
-                                     message % 2 == 0 ? job.rkey : job.word_rkey, message + 1));
+    case Op::kPutSignal: {
+      const bool word = job.op == Op::kPutSignal && message % 2 != 0;
+      const Be32 key = word ? job.word_rkey : job.rkey;
+      return mlx5::write(q, h.index, inline_word(h, word_of(queue, message), key, message + 1));
+    }
     case Op::kAdd:
       return mlx5::write(q, h.index,
                          mlx5::compose_fetch_add(h, {word_of(queue, 0), job.word_rkey}, 1,
                                                  {q.landing_address, q.landing_lkey}));
     case Op::kWrite:
-      return mlx5::write(
-          q, h.index, mlx5::compose_write(h, {own, job.rkey}, {own, job.source_lkey}, job.bytes));
+      return mlx5::write(q, h.index, mlx5::compose_write(h, to, from, job.bytes));
     case Op::kRead:
-      return mlx5::write(q, h.index,
-                         mlx5::compose_read(h, {own, job.rkey}, {own, job.source_lkey}, job.bytes));
+      return mlx5::write(q, h.index, mlx5::compose_read(h, to, from, job.bytes));
   }
+}
+
+/// Message `k` of those that begin at `at`; the last one is signalled.
+__device__ void write_one_of(const Job& job, const SendQueue& q, uint32_t queue, uint64_t at,
+                             uint32_t k, uint64_t message) {
+  const auto mode =
+      k + 1 == job.together ? mlx5::Completion::kAlways : mlx5::Completion::kOnFirstError;
+  write_message(job, q, queue, {.index = at + k, .qpn_shifted = q.qpn_shifted, .completion = mode},
+                message);
+}
+
+__device__ void publish_and_ring(const Job& job, SendQueue& q, uint64_t at) {
+  static_cast<void>(mlx5::publish<Reach::kLane>(  // drain tells
+      q, {.first = at, .blocks = job.together, .last = at + job.together - 1}));
+  mlx5::ring<Reach::kLane>(q);
 }
 
 /// One warp a queue, `together` of its lanes.
@@ -124,19 +108,9 @@ __global__ void post_for_a_while(SendQueue* queues, Job job, Tally* tallies) {
     at = __shfl_sync(~0u, at, 0);
     status = __shfl_sync(~0u, status, 0);
     if (status != 0) break;
-    if (lane < job.together) {
-      const auto mode =
-          lane + 1 == job.together ? mlx5::Completion::kAlways : mlx5::Completion::kOnFirstError;
-      write_message(job, q, blockIdx.x,
-                    {.index = at + lane, .qpn_shifted = q.qpn_shifted, .completion = mode},
-                    sent + lane);
-    }
+    if (lane < job.together) write_one_of(job, q, blockIdx.x, at, lane, sent + lane);
     __syncwarp();
-    if (lane == 0) {
-      static_cast<void>(mlx5::publish<Reach::kLane>(  // drain tells
-          q, {.first = at, .blocks = job.together, .last = at + job.together - 1}));
-      mlx5::ring<Reach::kLane>(q);
-    }
+    if (lane == 0) publish_and_ring(job, q, at);
     sent += job.together;
   }
   if (lane != 0) return;
@@ -152,17 +126,8 @@ __global__ void post_and_wait(SendQueue* q, Job job, uint32_t waits, uint64_t* n
     const uint64_t start = now_ns();
     uint64_t at = 0;
     static_cast<void>(mlx5::reserve<Reach::kLane>(*q, job.together, &at));  // drain tells
-    for (uint32_t k = 0; k < job.together; ++k) {
-      write_message(job, *q, 0,
-                    {.index = at + k,
-                     .qpn_shifted = q->qpn_shifted,
-                     .completion = k + 1 == job.together ? mlx5::Completion::kAlways
-                                                         : mlx5::Completion::kOnFirstError},
-                    sent + k);
-    }
-    static_cast<void>(mlx5::publish<Reach::kLane>(
-        *q, {.first = at, .blocks = job.together, .last = at + job.together - 1}));
-    mlx5::ring<Reach::kLane>(*q);
+    for (uint32_t k = 0; k < job.together; ++k) write_one_of(job, *q, 0, at, k, sent + k);
+    publish_and_ring(job, *q, at);
     status = static_cast<uint64_t>(mlx5::drain<Reach::kLane>(*q));
     sent += job.together;
     ns[i] = now_ns() - start;
@@ -177,27 +142,31 @@ struct Arguments {
   uint64_t ms = 200;
   uint32_t waits = 5000;
   std::string folder = std::filesystem::canonical("/proc/self/exe").parent_path().string();
+
+  Arguments(int argc, char** argv) {
+    for (int i = 1; i + 1 < argc; i += 2) {
+      const std::string name = argv[i];
+      const int value = std::atoi(argv[i + 1]);
+      if (name == "--gpu") gpu = value;
+      if (name == "--target") target = value;
+      if (name == "--queues") queues = static_cast<uint32_t>(value);
+      if (name == "--ms") ms = static_cast<uint64_t>(value);
+      if (name == "--waits") waits = static_cast<uint32_t>(value);
+      if (name == "--folder") folder = argv[i + 1];
+    }
+    if (target < 0) target = gpu;
+    CHECK(cudaSetDevice(gpu));  // before the rig's memory
+  }
 };
 
-Arguments parse(int argc, char** argv) {
-  Arguments arguments;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i];
-    const char* value = argv[i + 1];
-    if (name == "--gpu") arguments.gpu = std::atoi(value);
-    if (name == "--target") arguments.target = std::atoi(value);
-    if (name == "--queues") arguments.queues = static_cast<uint32_t>(std::atoi(value));
-    if (name == "--ms") arguments.ms = static_cast<uint64_t>(std::atoi(value));
-    if (name == "--waits") arguments.waits = static_cast<uint32_t>(std::atoi(value));
-    if (name == "--folder") arguments.folder = value;
-  }
-  if (arguments.target < 0) arguments.target = arguments.gpu;
-  return arguments;
-}
-
+/// Rates, bandwidths and latencies, a row each.
 class Bench {
  public:
-  explicit Bench(const Arguments& arguments);
+  explicit Bench(const Arguments& arguments)
+      : arguments_(arguments),
+        rig_(arguments.folder, nic::Ordering::kRelaxed, arguments.queues, 1024, arguments.target),
+        tallies_(device_array<Tally>(arguments.queues)),
+        ns_(device_array<uint64_t>(arguments.waits)) {}
   void rate(Op op, uint32_t queues, uint32_t together);
   void bandwidth(Op op, uint32_t queues, uint32_t bytes);
   void latency(Op op, uint32_t together);
@@ -206,97 +175,67 @@ class Bench {
   uint64_t wrong() const { return wrong_; }
 
  private:
-  Job job(Op op, uint32_t together, uint32_t bytes) const;
+  Job job(Op op, uint32_t together, uint32_t bytes) const {
+    return {.op = op,
+            .together = together,
+            .bytes = bytes,
+            .rkey = rig_.nic->data_rkey(),
+            .word_rkey = rig_.nic->word_rkey(),
+            .source_lkey = rig_.nic->source_lkey(),
+            .duration_ns = arguments_.ms * 1'000'000};
+  }
   void clear(const GpuQueues::Memory& memory) const;
   std::vector<Tally> post(const Job& job, uint32_t queues);
   uint64_t wrong_words(Op op, const std::vector<Tally>& tallies) const;
-  void print(const Job& job, uint32_t queues, const char* unit, double value,
-             uint64_t errors) const;
+  void print(const Job& job, uint32_t queues, const char* unit, double value, uint64_t errors);
 
-  mutable uint64_t wrong_ = 0;
+  uint64_t wrong_ = 0;
   Arguments arguments_;
-  GpuQueues::Memory queue_memory_, data_, source_;
-  std::unique_ptr<GpuQueues> nic_;
-  SendQueue* queues_ = nullptr;
-  Tally* tallies_ = nullptr;
-  uint64_t* ns_ = nullptr;
+  testing::Rig rig_;
+  Tally* tallies_;
+  uint64_t* ns_;
 };
 
-Bench::Bench(const Arguments& arguments) : arguments_(arguments) {
-  const uint32_t count = arguments.queues;
-  CHECK(cudaSetDevice(arguments.target));
-  data_ = {device_array<std::byte>(kDataBytes), kDataBytes};
-  CHECK(cudaSetDevice(arguments.gpu));
-  const size_t bytes = count * GpuQueues::stride(kDepth);
-  queue_memory_ = {device_array<std::byte>(bytes), bytes};
-  source_ = {device_array<std::byte>(kDataBytes), kDataBytes};
-  for (uint32_t i = 0; i < count; ++i) {
-    CHECK(cudaMemset(
-        queue_memory_.address + i * GpuQueues::stride(kDepth) + GpuQueues::cqe_offset(kDepth), 0xff,
-        64));
-  }
+/// A kernel's results, once it has ended.
+template <class T>
+std::vector<T> results(const T* from, size_t count) {
+  CHECK(cudaGetLastError());
   CHECK(cudaDeviceSynchronize());
-  nic_ = std::make_unique<GpuQueues>(GpuQueues::Options{.folder = arguments.folder,
-                                                        .count = count,
-                                                        .depth = kDepth,
-                                                        .queues = queue_memory_,
-                                                        .data = data_,
-                                                        .source = source_});
-  auto* stop = device_array<uint32_t>(1);
-  std::vector<SendQueue> described = nic_->describe();
-  for (SendQueue& queue : described) {
-    queue.stop = stop;
-    queue.timeout_ns = kTimeoutNs;
-  }
-  queues_ = device_array<SendQueue>(count);
-  CHECK(cudaMemcpy(queues_, described.data(), count * sizeof(SendQueue), cudaMemcpyHostToDevice));
-  tallies_ = device_array<Tally>(count);
-  ns_ = device_array<uint64_t>(arguments.waits);
-}
-
-Job Bench::job(Op op, uint32_t together, uint32_t bytes) const {
-  return {.op = op,
-          .together = together,
-          .bytes = bytes,
-          .rkey = nic_->data_rkey(),
-          .word_rkey = nic_->word_rkey(),
-          .source_lkey = nic_->source_lkey(),
-          .duration_ns = arguments_.ms * 1'000'000};
+  std::vector<T> all(count);
+  CHECK(cudaMemcpy(all.data(), from, count * sizeof(T), cudaMemcpyDeviceToHost));
+  return all;
 }
 
 void Bench::print(const Job& job, uint32_t queues, const char* unit, double value,
-                  uint64_t errors) const {
+                  uint64_t errors) {
   const char* nic_gpu = std::getenv("PEAL_SOFTNIC_GPU");
   std::printf(
       "{\"op\": \"%s\", \"nic\": \"softnic-gpu\", \"gpu\": %d, \"target\": %d, "
       "\"nic_gpu\": \"%s\", \"bytes\": %u, \"queues\": %u, "
       "\"messages_per_doorbell\": %u, \"%s\": %.3f, \"errors\": %llu}\n",
-      name_of(job.op), arguments_.gpu, arguments_.target, nic_gpu ? nic_gpu : "auto", job.bytes,
-      queues, job.together, unit, value, static_cast<unsigned long long>(errors));
+      kNames[static_cast<int>(job.op)], arguments_.gpu, arguments_.target,
+      nic_gpu ? nic_gpu : "auto", job.bytes, queues, job.together, unit, value,
+      static_cast<unsigned long long>(errors));
   std::fflush(stdout);
   wrong_ += errors;
 }
 
 void Bench::clear(const GpuQueues::Memory& memory) const {
-  CHECK(cudaSetDevice(memory.address == data_.address ? arguments_.target : arguments_.gpu));
+  CHECK(cudaSetDevice(memory.address == rig_.data.address ? arguments_.target : arguments_.gpu));
   CHECK(cudaMemset(memory.address, 0, memory.bytes));
   CHECK(cudaDeviceSynchronize());
   CHECK(cudaSetDevice(arguments_.gpu));
 }
 
 std::vector<Tally> Bench::post(const Job& job, uint32_t queues) {
-  post_for_a_while<<<queues, 32>>>(queues_, job, tallies_);
-  CHECK(cudaGetLastError());
-  CHECK(cudaDeviceSynchronize());
-  std::vector<Tally> tallies(queues);
-  CHECK(cudaMemcpy(tallies.data(), tallies_, queues * sizeof(Tally), cudaMemcpyDeviceToHost));
-  return tallies;
+  post_for_a_while<<<queues, 32>>>(rig_.queues, job, tallies_);
+  return results(tallies_, queues);
 }
 
 /// Words that do not say what the last message that went there said.
 uint64_t Bench::wrong_words(Op op, const std::vector<Tally>& tallies) const {
-  std::vector<uint64_t> words(tallies.size() * 32);
-  CHECK(cudaMemcpy(words.data(), data_.address, words.size() * 8, cudaMemcpyDeviceToHost));
+  const auto words =
+      results(reinterpret_cast<const uint64_t*>(rig_.data.address), tallies.size() * 32);
   uint64_t wrong = 0;
   for (size_t i = 0; i < tallies.size(); ++i) {
     const uint64_t messages = tallies[i].messages;
@@ -327,7 +266,7 @@ double messages_of(const std::vector<Tally>& tallies) {
 }
 
 void Bench::rate(Op op, uint32_t queues, uint32_t together) {
-  clear(data_);
+  clear(rig_.data);
   const Job posted = job(op, together, 8);
   const std::vector<Tally> tallies = post(posted, queues);
   print(posted, queues, "mmsg_per_s", messages_of(tallies) / seconds_of(tallies) / 1e6,
@@ -336,34 +275,30 @@ void Bench::rate(Op op, uint32_t queues, uint32_t together) {
 
 void Bench::bandwidth(Op op, uint32_t queues, uint32_t bytes) {
   const size_t moved = size_t{queues} * bytes;
-  std::vector<uint8_t> pattern(moved), seen(moved);
+  std::vector<uint8_t> pattern(moved);
   for (size_t i = 0; i < moved; ++i) pattern[i] = static_cast<uint8_t>(i * 131 + (i >> 9) + bytes);
   const bool reads = op == Op::kRead;
-  CHECK(cudaMemcpy(reads ? data_.address : source_.address, pattern.data(), moved,
+  CHECK(cudaMemcpy(reads ? rig_.data.address : rig_.source.address, pattern.data(), moved,
                    cudaMemcpyHostToDevice));
-  const GpuQueues::Memory& to = reads ? source_ : data_;
+  const GpuQueues::Memory& to = reads ? rig_.source : rig_.data;
   clear(to);
   const Job posted = job(op, 4, bytes);
   const std::vector<Tally> tallies = post(posted, queues);
-  CHECK(cudaMemcpy(seen.data(), to.address, moved, cudaMemcpyDeviceToHost));
+  const bool right = rig_.read(to, 0, moved) == pattern;
   print(posted, queues, "gb_per_s", messages_of(tallies) * bytes / seconds_of(tallies) / 1e9,
-        failures_of(tallies) + (seen == pattern ? 0 : 1));
+        failures_of(tallies) + (right ? 0 : 1));
 }
 
 void Bench::latency(Op op, uint32_t together) {
   const uint32_t waits = arguments_.waits;
-  // The NIC starts when it has heard nothing for a while; that is not what is measured.
-  post_and_wait<<<1, 1>>>(queues_, job(op, together, 8), 1, ns_, tallies_);
-  CHECK(cudaDeviceSynchronize());
-  clear(data_);
   const Job posted = job(op, together, 8);
-  post_and_wait<<<1, 1>>>(queues_, posted, waits, ns_, tallies_);
-  CHECK(cudaGetLastError());
+  // The NIC starts when it has heard nothing for a while; that is not what is measured.
+  post_and_wait<<<1, 1>>>(rig_.queues, posted, 1, ns_, tallies_);
   CHECK(cudaDeviceSynchronize());
-  std::vector<uint64_t> ns(waits);
-  CHECK(cudaMemcpy(ns.data(), ns_, ns.size() * 8, cudaMemcpyDeviceToHost));
-  std::vector<Tally> tally(1);
-  CHECK(cudaMemcpy(tally.data(), tallies_, sizeof(Tally), cudaMemcpyDeviceToHost));
+  clear(rig_.data);
+  post_and_wait<<<1, 1>>>(rig_.queues, posted, waits, ns_, tallies_);
+  std::vector<uint64_t> ns = results(ns_, waits);
+  const std::vector<Tally> tally = results(tallies_, 1);
   const uint64_t errors = failures_of(tally) + wrong_words(op, tally);
   // The GPU's clock may tick coarsely: the mean is right all the same.
   const double total = std::accumulate(ns.begin(), ns.end(), 0.0);
@@ -376,29 +311,26 @@ void Bench::latency(Op op, uint32_t together) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const Arguments arguments = parse(argc, argv);
+  const Arguments arguments(argc, argv);
   Bench bench(arguments);
-  const auto fits = [&](uint32_t queues) { return queues <= arguments.queues; };
+  const auto with = [&](std::initializer_list<uint32_t> counts, const auto& measure) {
+    for (const uint32_t queues : counts) {
+      if (queues <= arguments.queues) measure(queues);
+    }
+  };
   bench.latency(Op::kPut, 1);
   bench.latency(Op::kPutSignal, 2);
   bench.latency(Op::kAdd, 1);
-  for (const uint32_t queues : {1u, 16u, 64u, 132u, 264u, 512u, 1024u}) {
-    if (fits(queues)) bench.rate(Op::kPut, queues, 32);
-  }
-  for (const uint32_t queues : {1u, 64u, 132u, 264u, 512u, 1024u}) {
-    if (fits(queues)) bench.rate(Op::kPut, queues, 1);
-  }
-  for (const uint32_t queues : {1u, 64u, 264u}) {
-    if (fits(queues)) bench.rate(Op::kPutSignal, queues, 2);
-    if (fits(queues)) bench.rate(Op::kPutSignal, queues, 32);
-    if (fits(queues)) bench.rate(Op::kAdd, queues, 1);
-    if (fits(queues)) bench.rate(Op::kAdd, queues, 32);
-  }
+  with({1, 16, 64, 132, 264, 512, 1024}, [&](uint32_t n) { bench.rate(Op::kPut, n, 32); });
+  with({1, 64, 132, 264, 512, 1024}, [&](uint32_t n) { bench.rate(Op::kPut, n, 1); });
+  with({1, 64, 264}, [&](uint32_t n) {
+    for (const uint32_t together : {2, 32}) bench.rate(Op::kPutSignal, n, together);
+    for (const uint32_t together : {1, 32}) bench.rate(Op::kAdd, n, together);
+  });
   for (const uint32_t bytes : {64u << 10, 1u << 20}) {
-    for (const uint32_t queues : {1u, 32u}) {
-      if (fits(queues)) bench.bandwidth(Op::kWrite, queues, bytes);
-      if (fits(queues)) bench.bandwidth(Op::kRead, queues, bytes);
-    }
+    with({1, 32}, [&](uint32_t n) {
+      for (const Op op : {Op::kWrite, Op::kRead}) bench.bandwidth(op, n, bytes);
+    });
   }
   return bench.wrong() == 0 ? 0 : 1;
 } catch (const std::exception& error) {

@@ -19,23 +19,11 @@ constexpr uint64_t kMaxSize = uint64_t{1} << 30;
 template <class E>
 using Names = std::vector<std::pair<std::string, E>>;
 
-const Names<Op> kOps = {{"put", Op::kPut},
-                        {"get", Op::kGet},
-                        {"p", Op::kP},
-                        {"g", Op::kG},
-                        {"atomic_add", Op::kAtomicAdd},
-                        {"put_signal", Op::kPutSignal},
-                        {"memcpy", Op::kMemcpy}};
 const Names<ScopeKind> kScopes = {
     {"thread", ScopeKind::kThread}, {"warp", ScopeKind::kWarp}, {"block", ScopeKind::kBlock}};
 const Names<Pairing> kPairings = {{"pairs", Pairing::kPairs}, {"halves", Pairing::kHalves}};
 const Names<Spoil> kSpoils = {
     {"nothing", Spoil::kNothing}, {"data", Spoil::kData}, {"signal", Spoil::kSignal}};
-
-template <class E>
-std::string_view name_of(const Names<E>& names, E value) {
-  return std::ranges::find(names, value, &Names<E>::value_type::second)->first;
-}
 
 // An option with one of a few names as its value: "--op: 'x' is unknown; one of put, get, ...".
 template <class E>
@@ -52,7 +40,7 @@ CLI::Option* add_choice(CLI::App& app, const std::string& option, E& value, cons
   };
   return app.add_option_function<std::string>(option, take, text + " (" + accepted + ")")
       ->type_name("NAME")
-      ->default_str(std::string(name_of(names, value)));
+      ->default_str(std::ranges::find(names, value, &Names<E>::value_type::second)->first);
 }
 
 uint64_t parse_size(const std::string& text) {
@@ -89,9 +77,10 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 // What one option at a time cannot know.
 void check_together(const Options& o) {
-  const std::string_view op = to_string(o.op);
-  const bool word = o.op == Op::kP || o.op == Op::kG;
-  if ((word || o.op == Op::kAtomicAdd) && o.scope != ScopeKind::kThread) {
+  const std::string_view op = o.what.name;
+  const bool word = o.what.op == Op::kP || o.what.op == Op::kG;
+  const bool adds = o.of(8, 1).adds();
+  if ((word || adds) && o.scope != ScopeKind::kThread) {
     fail(ErrorCode::kInvalidArgument,
          "--scope {}: {} is an operation of one thread; use --scope thread", to_string(o.scope),
          op);
@@ -101,11 +90,11 @@ void check_together(const Options& o) {
       fail(ErrorCode::kInvalidArgument, "--sizes {}: {} moves one value; use 1, 2, 4 or 8", bytes,
            op);
     }
-    if (o.op == Op::kAtomicAdd && bytes != 4 && bytes != 8) {
+    if (adds && bytes != 4 && bytes != 8) {
       fail(ErrorCode::kInvalidArgument, "--sizes {}: {} works on words of 4 or 8 bytes", bytes, op);
     }
   }
-  if (o.spoil == Spoil::kSignal && o.op != Op::kPutSignal && o.op != Op::kAtomicAdd) {
+  if (o.spoil == Spoil::kSignal && o.what.op != Op::kPutSignal && !adds) {
     fail(ErrorCode::kInvalidArgument, "--spoil signal: {} has no signal; use --spoil data", op);
   }
   if (o.depth != 0 && !std::has_single_bit(o.depth)) {
@@ -114,19 +103,20 @@ void check_together(const Options& o) {
   }
 }
 
-void add_options(CLI::App& app, const Program& program, Options& o, std::string& sizes) {
-  Names<Op> ops;
-  for (const Op op : program.ops) ops.emplace_back(to_string(op), op);
-  add_choice(app, "--op", o.op, ops, "Operation to measure");
+void add_options(CLI::App& app, const Program& program, Options& o, size_t& op,
+                 std::string& sizes) {
+  const bool one_agent = program.metric == Metric::kLatency;
+  Names<size_t> ops;
+  for (const Measure& what : program.ops) ops.emplace_back(what.name, ops.size());
+  add_choice(app, "--op", op, ops, "Operation to measure");
   add_choice(app, "--scope", o.scope, kScopes, "Who makes each call");
-  if (!program.one_agent) {
+  if (!one_agent) {
     app.add_option("--blocks", o.blocks, "Blocks of the grid")
         ->check(CLI::Range(1u, 65535u))
         ->capture_default_str();
   }
-  app.add_option(
-         "--threads", o.threads,
-         program.one_agent ? "Threads of the block, for --scope block" : "Threads of a block")
+  app.add_option("--threads", o.threads,
+                 one_agent ? "Threads of the block, for --scope block" : "Threads of a block")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
   app.add_option(
@@ -157,21 +147,6 @@ void add_options(CLI::App& app, const Program& program, Options& o, std::string&
 
 }  // namespace
 
-std::string_view to_string(Op op) { return name_of(kOps, op); }
-std::string_view to_string(ScopeKind scope) { return name_of(kScopes, scope); }
-
-uint32_t Options::agents() const {
-  switch (scope) {
-    case ScopeKind::kThread:
-      return blocks * threads;
-    case ScopeKind::kWarp:
-      return blocks * ((threads + 31) / 32);
-    case ScopeKind::kBlock:
-      break;
-  }
-  return blocks;
-}
-
 std::vector<uint64_t> parse_sizes(const std::string& text) {
   std::vector<uint64_t> sizes;
   for (const std::string& part : split(text, ',')) {
@@ -191,19 +166,23 @@ CommandLine parse(const Program& program, int argc, const char* const* argv) {
   CommandLine line{.options = program.defaults, .text = {}, .exit_code = 0};
   Options& o = line.options;
   std::string sizes = program.sizes;
+  size_t op = 0;
   CLI::App app(program.what, program.name);
   app.footer(
       "Run it with mpirun -np N; with one PE it sends to itself. Settings of peal itself are "
       "PEAL_*\nvariables: PEAL_INFO=1 shows them.");
-  add_options(app, program, o, sizes);
+  add_options(app, program, o, op, sizes);
   try {
     app.parse(argc, argv);
+    o.what = program.ops[op];
     try {
       o.sizes = parse_sizes(sizes);
     } catch (const Error& error) {
       throw CLI::ValidationError("--sizes", error.what());
     }
     check_together(o);
+    if (program.metric == Metric::kLatency && o.scope == ScopeKind::kThread) o.threads = 1;
+    if (program.metric == Metric::kLatency && o.scope == ScopeKind::kWarp) o.threads = 32;
   } catch (const CLI::CallForHelp&) {
     line.text = app.help();
   } catch (const std::exception& error) {  // of CLI11 or of the checks above
@@ -211,6 +190,33 @@ CommandLine parse(const Program& program, int argc, const char* const* argv) {
     line.exit_code = 2;
   }
   return line;
+}
+
+Selection parse_selection(int argc, const char* const* argv) {
+  Selection s;
+  CLI::App app("One side of the comparison; compare.py starts it.");
+  std::vector<std::string> names;
+  for (const Measure& what : kCompared) names.emplace_back(what.name);
+  app.add_option("--ops", s.ops, "Only these")->delimiter(',')->check(CLI::IsMember(names));
+  app.add_option("--scope", s.scope)->check(CLI::IsMember({"thread", "warp", "block"}));
+  const CLI::Range positive(uint64_t{1}, uint64_t{1} << 40);
+  app.add_option("--max-bytes", s.max_bytes)->check(CLI::Range(uint64_t{1}, s.max_bytes));
+  app.add_option("--max-blocks", s.max_blocks)->check(CLI::Range(1u, 32u));
+  app.add_option("--iterations", s.iterations, "Of every case")->check(positive);
+  app.add_option("--repeats", s.repeats)->check(CLI::Range(1u, 1000u));
+  app.add_option("--span", s.span, "Bytes that a stream goes round in")->check(positive);
+  bool quick = false;
+  app.add_flag("--quick", quick, "Fewer sizes, three repetitions");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    throw std::runtime_error(app.help());
+  }
+  if (quick) {
+    s.step = 16;
+    if (app.count("--repeats") == 0) s.repeats = 3;
+  }
+  return s;
 }
 
 }  // namespace peal::perf

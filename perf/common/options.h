@@ -1,29 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command line that the three programs share. Every error names the option, what was given and
-// what would be accepted.
+// The command lines: that which the three programs share, and the comparison's. Every error names
+// the option, what was given and what would be accepted.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "perf/common/cases.h"
 
 namespace peal::perf {
 
-/// kMemcpy is no operation of peal: one thread copies into the peer's memory, for comparison.
-enum class Op { kPut, kGet, kP, kG, kAtomicAdd, kPutSignal, kMemcpy };
-enum class ScopeKind { kThread, kWarp, kBlock };
 enum class Pairing { kPairs, kHalves };
 /// What a run spoils before it verifies, so that tests see the verification fail.
 enum class Spoil { kNothing, kData, kSignal };
 
-std::string_view to_string(Op op);
-std::string_view to_string(ScopeKind scope);
-
 /// One run of a program.
 struct Options {
-  Op op = Op::kPut;
+  Measure what{};
   ScopeKind scope = ScopeKind::kThread;
   Pairing pairing = Pairing::kPairs;
   Spoil spoil = Spoil::kNothing;
@@ -37,18 +32,28 @@ struct Options {
   uint64_t window = 0;            // operations of an agent before it waits for all; 0 = by size
   bool json = false;
 
-  /// How many scopes work at once: all threads, all warps or all blocks of the grid.
-  uint32_t agents() const;
+  Case of(uint64_t bytes, uint64_t count) const {
+    return {what, scope, blocks, threads, bytes, count};
+  }
 };
+
+/// What one size is given by default, in all: enough to measure, little enough to wait for.
+struct Effort {
+  uint64_t operations;  // of threads; warps and blocks post one where threads post many
+  uint64_t bytes;
+};
+
+enum class Metric { kMessageRate, kBandwidth, kLatency };
 
 /// What distinguishes a program on the command line.
 struct Program {
-  std::string name;     // of the file
-  std::string what;     // one sentence
-  std::string sizes;    // default of --sizes
-  std::vector<Op> ops;  // what --op accepts, the default first
+  std::string name;          // of the file
+  std::string what;          // one sentence
+  std::string sizes;         // default of --sizes
+  std::vector<Measure> ops;  // what --op accepts, the default first
   Options defaults;
-  bool one_agent = false;  // no --blocks; --threads for block scope only
+  Metric metric = Metric::kMessageRate;  // kLatency: no --blocks; --threads for block scope only
+  Effort effort{.operations = 1 << 20, .bytes = 128 << 20};
 };
 
 /// Options, or a text to print and the exit code to end with: 0 after --help, 2 after a mistake.
@@ -61,6 +66,21 @@ struct CommandLine {
 };
 
 CommandLine parse(const Program& program, int argc, const char* const* argv);
+
+/// Which cases of the comparison's table run, and how.
+struct Selection {
+  std::vector<std::string> ops{};  // empty: all
+  std::string scope{};             // empty: all
+  uint64_t max_bytes = 64 << 20;
+  uint32_t max_blocks = 32;
+  uint64_t iterations = 0;  // 0: by size
+  uint32_t repeats = 9;
+  uint64_t span = 256 << 20;  // memory that a stream goes round in
+  uint64_t step = 2;          // from one size of the bandwidth cases to the next
+};
+
+/// Throws std::runtime_error that says what is accepted.
+Selection parse_selection(int argc, const char* const* argv);
 
 /// "8", "8,64", "8:1M" (powers of two), "1K,64K:1M". Throws peal::Error that says what is accepted.
 std::vector<uint64_t> parse_sizes(const std::string& text);

@@ -1,70 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a round of a benchmark moves, and the kernels that fill its memory before and check it
-// after.
+// What a launch moves, and the kernels that fill its memory before and check it after.
 //
-//   agent 0: slot 0 .. window-1 | agent 1: slot 0 .. window-1 | ...     one slot an operation
+//   src   pattern of its own PE     ->  dst at the partner, poison until the message is here
 //
-// Invariant: within a round no two operations share a slot, and what a slot must hold depends on
-// initiator, agent and iteration. A lost, misplaced, repeated or torn message cannot go unnoticed,
-// nor can what an earlier round left behind.
+//   each agent's own    agent 0: slot 0, 1, .. | agent 1: slot 0, 1, .. |      one slot a call
+//   shared              slot 0: part of agent 0, of agent 1, .. | slot 1: .. |
+//
+// Every word of the pattern depends on PE, preparation and place; poison is the pattern with all
+// bits turned, so that no byte of it looks as if it had arrived. A lost, misplaced or torn message
+// cannot go unnoticed, nor one that is too long, nor what an earlier preparation left behind.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "peal/peal.h"
+#include "device/base/order.h"
+#include "device/base/scope.h"
 
 namespace peal::perf {
 
-/// Handed to kernels by value. An agent is whoever makes a call: a thread, a warp or a block.
+/// Handed to kernels by value. Addresses are symmetric.
 struct Plan {
-  std::byte* local;   // slots at the initiator: where puts read and gets land
-  std::byte* remote;  // slots at the target
-  uint64_t* words;    // at the target, one of each agent: signals, and what atomics add to
+  std::byte* dst;
+  std::byte* src;
+  uint64_t* words;    // signals, and what atomics add to
+  uint64_t* errors;   // of this PE
+  uint64_t* samples;  // ns of each call, where the kernel keeps them
   uint64_t bytes;     // of a message
-  uint64_t stride;    // from slot to slot, a multiple of 8
-  uint64_t window;    // slots of an agent
-  uint64_t first;     // iteration that this round begins with
-  uint64_t count;     // iterations of this round, at most window
-  uint32_t agents;
-  int peer;  // target of this PE's operations; negative: it initiates none
-
-  PEAL_HD uint64_t offset(uint32_t agent, uint64_t i) const {
-    return (agent * window + i) * stride;
-  }
+  uint64_t stride;    // from a slot to the next
+  uint64_t span;      // after which an agent's slots begin again, a multiple of stride
+  uint64_t part;      // from an agent's first byte to the next one's
+  uint64_t call;      // most bytes of a call
+  uint64_t limit;     // bytes that the agents' parts must not exceed
+  uint64_t iterations;
+  uint64_t first;       // iterations of earlier launches on the same memory
+  uint64_t seed;        // of this PE's pattern
+  uint64_t peers_seed;  // and of its partner's
+  int pe;
+  int n_pes;
+  int peer;    // whom this PE's calls concern; negative: it looks on
+  bool leads;  // of a pair, the PE that begins
 };
 
-PEAL_HD uint64_t scramble(uint64_t x) {
-  x ^= x >> 32;
-  x *= 0x9e3779b97f4a7c15;
-  return x ^ (x >> 29);
+/// Where a kernel's blocks began and ended, by the GPU's own clock.
+struct BlockTime {
+  uint64_t begin_ns;
+  uint64_t end_ns;
+};
+
+PEAL_HD uint64_t pattern_word(uint64_t seed, uint64_t index) {
+  uint64_t x = seed + index * 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  return x ^ (x >> 31);
 }
 
-/// What makes one message unlike all others.
-PEAL_HD uint64_t message_seed(int initiator, uint32_t agent, uint64_t iteration) {
-  const uint64_t who = (static_cast<uint64_t>(initiator) + 1) << 32 | agent;
-  return scramble(scramble(who) + iteration);
-}
-
-/// Word `i` of that message; its low bytes when the message is shorter.
-PEAL_HD uint64_t message_word(uint64_t seed, uint64_t i) {
-  return scramble(seed + i * 0xd1342543de82ef95 + 1);
-}
-
-PEAL_HD void fill_message(std::byte* slot, uint64_t seed, uint64_t bytes) {
-  auto* words = reinterpret_cast<uint64_t*>(slot);
-  for (uint64_t i = 0; i * 8 < bytes; ++i) words[i] = message_word(seed, i);
-}
-
-PEAL_HD bool holds_message(const std::byte* slot, uint64_t seed, uint64_t bytes) {
-  const auto* words = reinterpret_cast<const uint64_t*>(slot);
-  uint64_t i = 0;
-  for (; i < bytes / 8; ++i) {
-    if (words[i] != message_word(seed, i)) return false;
-  }
-  const uint64_t tail = (uint64_t{1} << (bytes % 8 * 8)) - 1;
-  return tail == 0 || ((words[i] ^ message_word(seed, i)) & tail) == 0;
+/// Different patterns for every PE and every preparation.
+inline uint64_t pattern_seed(uint64_t preparation, int pe) {
+  return preparation << 32 | static_cast<uint64_t>(pe + 1) << 16;
 }
 
 PEAL_DEVICE uint64_t thread_in_grid() {
@@ -72,54 +65,59 @@ PEAL_DEVICE uint64_t thread_in_grid() {
 }
 PEAL_DEVICE uint64_t threads_in_grid() { return uint64_t{blocks_in_grid()} * threads_in_block(); }
 
-/// Calls visit(agent, i) for this thread's share of the round's operations.
-template <class Visit>
-PEAL_DEVICE void for_my_share(const Plan& plan, const Visit& visit) {
-  const uint64_t all = plan.agents * plan.count;
-  for (uint64_t n = thread_in_grid(); n < all; n += threads_in_grid()) {
-    visit(static_cast<uint32_t>(n / plan.count), n % plan.count);
+PEAL_DEVICE void count_errors(uint64_t* errors, uint64_t count) {
+  if (count != 0) fetch_add_relaxed<Reach::kGpu>(errors, count);
+}
+
+/// Pattern at src, poison at dst, `words` words and the errors 0. The extent is whole words.
+PEAL_KERNEL prepare(Plan plan, uint64_t extent, uint64_t words) {
+  auto* src = reinterpret_cast<uint64_t*>(plan.src);
+  auto* dst = reinterpret_cast<uint64_t*>(plan.dst);
+  for (uint64_t i = thread_in_grid(); i < extent / 8; i += threads_in_grid()) {
+    src[i] = pattern_word(plan.seed, i);
+    dst[i] = ~pattern_word(plan.peers_seed, i);
   }
+  for (uint64_t i = thread_in_grid(); i < words; i += threads_in_grid()) plan.words[i] = 0;
+  if (thread_in_grid() == 0) *plan.errors = 0;
 }
 
-/// Writes the messages of `initiator` into `slots`, which are plan.local or plan.remote.
-PEAL_KERNEL fill(Plan plan, std::byte* slots, int initiator) {
-  for_my_share(plan, [&](uint32_t agent, uint64_t i) {
-    const uint64_t seed = message_seed(initiator, agent, plan.first + i);
-    fill_message(slots + plan.offset(agent, i), seed, plan.bytes);
-  });
-}
+/// In every `stride` bytes of `extent`, up to `slots` of them, the first `bytes` hold the pattern;
+/// all others are still poison. Stride and extent are whole words.
+struct Expected {
+  uint64_t seed;
+  uint64_t bytes;
+  uint64_t stride;
+  uint64_t slots;
+  uint64_t extent;
 
-/// Counts in *errors the slots that do not hold the messages of `initiator`.
-PEAL_KERNEL check(Plan plan, const std::byte* slots, int initiator, uint64_t* errors) {
-  uint64_t mine = 0;
-  for_my_share(plan, [&](uint32_t agent, uint64_t i) {
-    const uint64_t seed = message_seed(initiator, agent, plan.first + i);
-    if (!holds_message(slots + plan.offset(agent, i), seed, plan.bytes)) ++mine;
-  });
-  if (mine != 0) fetch_add_relaxed<Reach::kGpu>(errors, mine);
-}
-
-/// What an agent's word must hold after a round.
-enum class Word {
-  kCount,  // the number of its operations
-  kSum,    // the sum of their messages' first words
+  /// Those bits of the word at `at` that arrive.
+  PEAL_DEVICE uint64_t arriving(uint64_t at) const {
+    const uint64_t begin = at % stride;
+    if (at / stride >= slots || begin >= bytes) return 0;
+    const uint64_t count = bytes - begin;
+    return count >= 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * count)) - 1;
+  }
 };
 
-PEAL_KERNEL check_words(Plan plan, Word kind, int initiator, uint64_t* errors) {
-  const uint64_t mask = plan.bytes == 4 && kind == Word::kSum ? 0xffffffff : ~uint64_t{0};
-  for (uint64_t agent = thread_in_grid(); agent < plan.agents; agent += threads_in_grid()) {
-    uint64_t expected = kind == Word::kCount ? plan.count : 0;
-    for (uint64_t i = 0; i < plan.count && kind == Word::kSum; ++i) {
-      const auto a = static_cast<uint32_t>(agent);
-      expected += message_word(message_seed(initiator, a, plan.first + i), 0);
-    }
-    if (((plan.words[agent] ^ expected) & mask) != 0)
-      fetch_add_relaxed<Reach::kGpu>(errors, plan.count);
+/// Counts words with a wrong byte.
+PEAL_KERNEL check(const std::byte* memory, Expected e, uint64_t* errors) {
+  const auto* words = reinterpret_cast<const uint64_t*>(memory);
+  uint64_t wrong = 0;
+  for (uint64_t i = thread_in_grid(); i < e.extent / 8; i += threads_in_grid()) {
+    if (words[i] != (pattern_word(e.seed, i) ^ ~e.arriving(8 * i))) ++wrong;
   }
+  count_errors(errors, wrong);
 }
 
-PEAL_KERNEL clear_words(Plan plan) {
-  for (uint64_t i = thread_in_grid(); i < plan.agents; i += threads_in_grid()) plan.words[i] = 0;
+/// Counts words whose low `bytes` are not those of `value`.
+PEAL_KERNEL check_words(const uint64_t* words, uint64_t count, uint64_t value, uint64_t bytes,
+                        uint64_t* errors) {
+  const uint64_t mask = bytes == 4 ? 0xffffffff : ~uint64_t{0};
+  uint64_t wrong = 0;
+  for (uint64_t i = thread_in_grid(); i < count; i += threads_in_grid()) {
+    if (((words[i] ^ value) & mask) != 0) ++wrong;
+  }
+  count_errors(errors, wrong);
 }
 
 }  // namespace peal::perf

@@ -6,12 +6,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 namespace peal::perf {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 // All PEs as one: counts add up, the slowest pair's clock is the clock, and its latency the
 // latency.
@@ -39,13 +42,12 @@ std::string plural(uint64_t n, const char* noun) {
   return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
 }
 
-std::string header(const Setting& s) {
-  const Options& o = s.options;
+std::string header(const Setting& s, const Options& o) {
   std::string title = s.program;
   std::ranges::replace(title, '_', ' ');
   return fmt::format(
       "# peal {}: {}, {} ({}), {} scope, {} x {}, {} per peer\n# transport {}, nic {}\n", title,
-      to_string(o.op), plural(static_cast<uint64_t>(s.pes), "PE"),
+      o.what.name, plural(static_cast<uint64_t>(s.pes), "PE"),
       plural(static_cast<uint64_t>(s.pairs), "pair"), to_string(o.scope), plural(o.blocks, "block"),
       plural(o.threads, "thread"), plural(s.queues, "queue"), s.transport, s.nic);
 }
@@ -62,6 +64,14 @@ const char* columns(Metric metric) {
   return "# Size       Latency (us)             Min (us)      p99 (us)  Operations    Errors\n";
 }
 
+Json what_and_where(const Setting& s, const Case& c) {
+  return {{"op", c.what.name},     {"scope", to_string(c.scope)}, {"bytes", c.bytes},
+          {"blocks", c.blocks},    {"threads", c.threads},        {"pes", s.pes},
+          {"iters", c.iterations}, {"transport", s.transport},    {"nic", s.nic}};
+}
+
+double rounded(double value) { return std::round(value * 1e5) / 1e5; }
+
 void print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
@@ -69,17 +79,18 @@ void print(const std::string& text) {
 
 }  // namespace
 
-Report::Report(Setting setting, Metric metric, bool speaks)
+Report::Report(Setting setting, const Options& options, Metric metric, bool speaks)
     : setting_(std::move(setting)),
+      options_(options),
       metric_(metric),
       speaks_(speaks),
       last_progress_(std::chrono::steady_clock::now()) {
-  if (speaks_ && !setting_.options.json) print(header(setting_) + columns(metric_));
+  if (speaks_ && !options_.json) print(header(setting_, options_) + columns(metric_));
 }
 
-std::string Report::table_row(uint64_t bytes, const Record& total) const {
+std::string Report::table_row(const Case& c, const Record& total) const {
   const double rate = per_second(total.operations, total.seconds);
-  const double bytes_rate = rate * static_cast<double>(bytes);
+  const double bytes_rate = rate * static_cast<double>(c.bytes);
   double value[3] = {total.usec_median, total.usec_min, total.usec_p99};
   if (metric_ == Metric::kMessageRate) {
     value[0] = rate;
@@ -91,32 +102,22 @@ std::string Report::table_row(uint64_t bytes, const Record& total) const {
     value[2] = rate;
   }
   const int digits = metric_ == Metric::kBandwidth ? 3 : 2;
-  return fmt::format("{:<8} {:>15.{}f} {:>20.{}f} {:>13.2f} {:>11} {:>9}\n", bytes, value[0],
+  return fmt::format("{:<8} {:>15.{}f} {:>20.{}f} {:>13.2f} {:>11} {:>9}\n", c.bytes, value[0],
                      digits, value[1], digits, value[2], total.operations, total.errors);
 }
 
-std::string Report::json_row(uint64_t bytes, uint64_t iterations, const Record& total) const {
-  const Options& o = setting_.options;
+std::string Report::json_row(const Case& c, const Record& total) const {
   const double rate = per_second(total.operations, total.seconds);
-  nlohmann::ordered_json row{
-      {"benchmark", setting_.program},
-      {"op", to_string(o.op)},
-      {"scope", to_string(o.scope)},
-      {"bytes", bytes},
-      {"pes", setting_.pes},
-      {"pairs", setting_.pairs},
-      {"blocks", o.blocks},
-      {"threads", o.threads},
-      {"qps", setting_.queues},
-      {"transport", setting_.transport},
-      {"nic", setting_.nic},
-      {"iters", iterations},
-      {"operations", total.operations},
-      {"seconds", total.seconds},
-      {"mops", rate / 1e6},
-      {"gbytes_per_s", rate * static_cast<double>(bytes) / 1e9},
-      {"gbps", rate * static_cast<double>(bytes) * 8 / 1e9},
-  };
+  const double bytes_rate = rate * static_cast<double>(c.bytes);
+  Json row{{"benchmark", setting_.program}};
+  row.update(what_and_where(setting_, c));
+  row.update({{"pairs", setting_.pairs},
+              {"qps", setting_.queues},
+              {"operations", total.operations},
+              {"seconds", total.seconds},
+              {"mops", rate / 1e6},
+              {"gbytes_per_s", bytes_rate / 1e9},
+              {"gbps", bytes_rate * 8 / 1e9}});
   if (metric_ == Metric::kLatency) {
     row["usec"] = total.usec_median;
     row["usec_min"] = total.usec_min;
@@ -128,12 +129,12 @@ std::string Report::json_row(uint64_t bytes, uint64_t iterations, const Record& 
   return row.dump() + "\n";
 }
 
-void Report::row(uint64_t bytes, uint64_t iterations, const std::vector<Record>& all) {
+void Report::row(const Case& c, const std::vector<Record>& all) {
   if (!speaks_) return;
   const Record total = sum(all);
   verified_ += total.verified;
   errors_ += total.errors;
-  print(setting_.options.json ? json_row(bytes, iterations, total) : table_row(bytes, total));
+  print(options_.json ? json_row(c, total) : table_row(c, total));
 }
 
 void Report::progress(uint64_t bytes, uint64_t done, uint64_t all) {
@@ -145,11 +146,35 @@ void Report::progress(uint64_t bytes, uint64_t done, uint64_t all) {
 
 bool Report::finish() const {
   if (!speaks_) return true;
-  if (!setting_.options.json) {
+  if (!options_.json) {
     print(fmt::format("verified: {} operations, {} errors\n", verified_, errors_));
   }
-  if (errors_ != 0) fmt::print(stderr, "peal: {} operations left wrong data\n", errors_);
+  if (errors_ != 0) fmt::print(stderr, "peal: {} errors: operations left wrong data\n", errors_);
   return errors_ == 0 && verified_ != 0;
+}
+
+void print_compared(const Setting& side, const char* variant, const Case& c,
+                    std::vector<double> usec, uint64_t errors) {
+  std::ranges::sort(usec);
+  const double median = usec[usec.size() / 2];
+  Json row{{"side", side.program}, {"variant", variant}};
+  row.update(what_and_where(side, c));
+  row.update({{"repeats", usec.size()},
+              {"usec", rounded(median)},
+              {"usec_min", rounded(usec.front())},
+              {"usec_max", rounded(usec.back())},
+              {"errors", errors}});
+  // Bytes a second mean something of transfers, operations a second of atomics.
+  if (c.streams() && c.moves_data()) {
+    row["gbps"] = rounded(per_second(c.bytes, median) * 1e-3);
+  } else if (c.streams()) {
+    row["mops"] = rounded(per_second(c.agents(), median));
+  }
+  print(row.dump() + "\n");
+}
+
+void print_clock(const Setting& side, uint64_t step_ns) {
+  print(Json{{"side", side.program}, {"op", "clock"}, {"step_ns", step_ns}}.dump() + "\n");
 }
 
 }  // namespace peal::perf

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run found out, for people (OSU style) or for programs (one JSON object a row). PE 0 alone
-// prints.
+// What a run found out, for people (OSU style) or as one JSON object a row. PE 0 alone prints.
 #pragma once
 
 #include <chrono>
@@ -13,21 +12,20 @@
 
 namespace peal::perf {
 
-/// What one PE measured at one size. Plain data: it travels to PE 0 by a put.
+/// What one PE measured of one case. Plain data: PE 0 gets it.
 struct Record {
   uint64_t operations = 0;  // that this PE initiated while the clock ran
   uint64_t verified = 0;    // operations whose data this PE checked, warm-up included
-  uint64_t errors = 0;      // of those, how many left something wrong
+  uint64_t errors = 0;      // wrong words, wrong answers and failed calls
   double seconds = 0;       // the clock, where this PE initiated
   double usec_min = 0;      // of one operation, where latency was measured
   double usec_median = 0;
   double usec_p99 = 0;
 };
 
-/// Where and how a program ran.
+/// Where and how a program or a side of the comparison ran.
 struct Setting {
-  std::string program;  // "message_rate"
-  Options options;
+  std::string program;  // "message_rate", "peal"
   int pes = 1;
   int pairs = 1;
   uint32_t queues = 0;  // per peer
@@ -35,15 +33,13 @@ struct Setting {
   std::string nic;
 };
 
-enum class Metric { kMessageRate, kBandwidth, kLatency };
-
 /// Prints nothing unless `speaks` (PE 0).
 class Report {
  public:
-  Report(Setting setting, Metric metric, bool speaks);
+  Report(Setting setting, const Options& options, Metric metric, bool speaks);
 
   /// A size is done; `all` holds the records of all PEs (on PE 0, elsewhere it is not looked at).
-  void row(uint64_t bytes, uint64_t iterations, const std::vector<Record>& all);
+  void row(const Case& c, const std::vector<Record>& all);
 
   /// From time to time while a size takes long, on stderr.
   void progress(uint64_t bytes, uint64_t done, uint64_t all);
@@ -52,15 +48,22 @@ class Report {
   bool finish() const;
 
  private:
-  std::string json_row(uint64_t bytes, uint64_t iterations, const Record& total) const;
-  std::string table_row(uint64_t bytes, const Record& total) const;
+  std::string json_row(const Case& c, const Record& total) const;
+  std::string table_row(const Case& c, const Record& total) const;
 
   Setting setting_;
+  Options options_;
   Metric metric_;
   bool speaks_;
   uint64_t verified_ = 0;
   uint64_t errors_ = 0;
   std::chrono::steady_clock::time_point last_progress_;
 };
+
+/// A row of the comparison: what one variant of a side needs for one iteration, by repetition.
+void print_compared(const Setting& side, const char* variant, const Case& c,
+                    std::vector<double> usec, uint64_t errors);
+/// How fine its clock is.
+void print_clock(const Setting& side, uint64_t step_ns);
 
 }  // namespace peal::perf

@@ -23,11 +23,17 @@ if [ ! -e "$nvshmem/include/nvshmem.h" ]; then
 fi
 
 mkdir -p "$out"
-# Its headers use volatile as C++20 deprecates it: 3012, 3013.
+# Its headers use volatile as C++20 deprecates it: 3012, 3013. Not every name has its user in every scope: 177.
 flags=(-std=c++20 -O3 -rdc=true -gencode "arch=compute_90,code=[sm_90,compute_90]" -I. -isystem "$nvshmem/include"
-  -diag-suppress 3012,3013)
+  -diag-suppress 177,3012,3013)
 # The wheel has no libnvshmem_host.so for -l to find, only the one with a version.
 libraries=(-L"$nvshmem/lib" -lnvshmem_device -Xlinker "$nvshmem/lib/libnvshmem_host.so.3" -lcuda)
-for program in perf/compare/{nvshmem_side,start_up_nvshmem}.cu tests/gpu/clients/nvshmem_check.cu; do
+# Command line and rows are those of peal's programs.
+for shared in options report; do
+  g++ -std=c++20 -O2 -I. -DFMT_HEADER_ONLY -c "perf/common/$shared.cc" -o "$out/$shared.o"
+done
+nvcc "${flags[@]}" perf/compare/nvshmem_side.cu "$out"/{options,report}.o -o "$out/nvshmem_side" "${libraries[@]}"
+rm "$out"/{options,report}.o
+for program in perf/compare/start_up_nvshmem.cu tests/gpu/clients/nvshmem_check.cu; do
   nvcc "${flags[@]}" "$program" -o "$out/$(basename "$program" .cu)" "${libraries[@]}"
 done

@@ -237,53 +237,42 @@ class Comparison:
 
     # What is measured from outside.
 
-    def add_row(self, side, op, pes, seconds, errors=0):
-        self.rows.append({"side": side, "variant": "", "op": op, "scope": "", "bytes": 0, "blocks": 0, "threads": 0,
-                          "pes": pes, "iters": 1, "repeats": len(seconds), "usec": statistics.median(seconds) * 1e6,
-                          "usec_min": min(seconds) * 1e6, "usec_max": max(seconds) * 1e6, "errors": errors})
-
-    def measure_start_up(self, pes, repeats):
-        """From mpirun to the end of the first kernel of the last PE. The first round warms the file cache."""
-        seconds, errors = {side: [] for side in self.sides(("peal", "nvshmem"))}, dict.fromkeys(("peal", "nvshmem"), 0)
-        for turn in range(repeats + 1):
+    def measure(self, op, pes, repeats, seconds_of):
+        """A row of seconds_of(side) for peal and NVSHMEM, which take turns. The first round warms the file cache."""
+        seconds = {side: [] for side in self.sides(("peal", "nvshmem"))}
+        for _ in range(repeats + 1):
             for side in list(seconds):
-                try:
-                    program = self.program(side, f"start_up_{side}")
-                    begin = time.time_ns()
-                    found = rows_in(output_of([*MPIRUN, "-np", str(pes), program], 30, self.environment(side)))
-                    if len(found) != pes:
-                        raise Failed(f"{program}: {len(found)} of {pes} PEs reported")
-                    errors[side] += sum(row["errors"] for row in found)
-                    if turn > 0:
-                        seconds[side].append((max(row["unix_ns"] for row in found) - begin) * 1e-9)
-                except Failed as failure:
-                    self.failed(f"start-up of {side}: {failure.args[0]}")
-                    del seconds[side]
                 if Stop.asked:
                     return
+                try:
+                    seconds[side].append(seconds_of(side))
+                except (Failed, FileNotFoundError) as failure:
+                    self.failed(f"{op} of {side}: {failure.args[0]}")
+                    del seconds[side]
         for side, values in seconds.items():
-            self.add_row(side, "start_up", pes, values, errors[side])
+            usec = [value * 1e6 for value in values[1:]]
+            self.rows.append({"side": side, "variant": "", "op": op, "scope": "", "bytes": 0, "blocks": 0, "threads": 0,
+                              "pes": pes, "iters": 1, "repeats": repeats, "usec": statistics.median(usec),
+                              "usec_min": min(usec), "usec_max": max(usec), "errors": 0})
         self.save()
 
-    def measure_compilation(self, repeats):
+    def start_up(self, side):
+        """From mpirun to the end of the first kernel of the last of two PEs."""
+        program = self.program(side, f"start_up_{side}")
+        begin = time.time_ns()
+        found = rows_in(output_of([*MPIRUN, "-np", "2", program], 30, self.environment(side)))
+        if len(found) != 2 or any(row["errors"] for row in found):
+            raise Failed(f"{program}: of 2 PEs {len(found)} reported {found}")
+        return (max(row["unix_ns"] for row in found) - begin) * 1e-9
+
+    def compilation(self, side):
         """nvcc on the smallest kernel that includes the side's API, with the same flags."""
-        seconds = {"peal": [], "nvshmem": []}
-        if not (ROOT / "perf/compare/compile_peal.cu").exists():
-            self.failed("compilation: a bundle has no sources; run perf/compare/compare.py --compile in peal's tree")
-            return
-        try:
-            flags = ["-I", str(ROOT), "-isystem", str(self.nvshmem_home() / "include")]
-            for turn in range(repeats + 1):
-                for side, values in seconds.items():
-                    begin = time.monotonic()
-                    output_of([*NVCC, *flags, ROOT / f"perf/compare/compile_{side}.cu"], 120)
-                    if turn > 0:
-                        values.append(time.monotonic() - begin)
-        except (Failed, FileNotFoundError) as failure:
-            self.failed(f"compilation: {failure.args[0]}")
-            return
-        for side, values in seconds.items():
-            self.add_row(side, "compile", 0, values)
+        source = ROOT / f"perf/compare/compile_{side}.cu"
+        if not source.exists():
+            raise Failed("a bundle has no sources; run perf/compare/compare.py --compile in peal's tree")
+        begin = time.monotonic()
+        output_of([*NVCC, "-I", str(ROOT), "-isystem", str(self.nvshmem_home() / "include"), source], 120)
+        return time.monotonic() - begin
 
     def sides(self, among=("peal", "nvshmem", "raw")):
         return [side for side in among if side in self.arguments.sides.split(",")]
@@ -305,12 +294,12 @@ class Comparison:
         if a.ibgda:
             self.say("peal over its NIC")
             self.run_ibgda(a.timeout)
-        if not a.no_start_up and not Stop.asked:
+        if not a.no_start_up:
             self.say("start-up")
-            self.measure_start_up(2, 3 if a.quick else 5)
-        if a.compile and not Stop.asked:
+            self.measure("start_up", 2, 3 if a.quick else 5, self.start_up)
+        if a.compile:
             self.say("compilation")
-            self.measure_compilation(1 if a.quick else 3)
+            self.measure("compile", 0, 1 if a.quick else 3, self.compilation)
 
     def say(self, text):
         print(f"==> {text}", file=sys.stderr, flush=True)

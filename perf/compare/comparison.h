@@ -1,45 +1,100 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One side's run through the table of cases. All PEs make all steps together:
-//
-//   fill and poison -> barrier -> warm-up -> timed launches -> barrier -> check -> PE 0 prints
-//
-// A Side is a PE of some runtime: pe, n_pes, allocate, copy_out, barrier, launch, and its Apis.
+// One side's run through the table of what is compared: bytes, blocks, threads and iterations are
+// the same for every side by construction. A Side is a Job's, has a name, and calls visit(variant,
+// api) for each of its ways of making the calls, of which compare.py takes the best.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "perf/compare/cases.h"
-#include "perf/compare/kernels.h"
+#include "perf/common/job.h"
 
-namespace peal::versus {
+namespace peal::perf {
+
+/// The table, as far as it is selected.
+inline std::vector<Case> cases(const Selection& s) {
+  using enum ScopeKind;
+  std::vector<Case> table;
+  const auto add = [&](const char* name, ScopeKind scope, uint32_t blocks, uint32_t threads,
+                       uint64_t bytes, uint64_t iterations) {
+    const auto wanted = std::ranges::find(s.ops, name) != s.ops.end() || s.ops.empty();
+    const bool scoped = s.scope.empty() || s.scope == to_string(scope);
+    if (!wanted || !scoped || blocks > s.max_blocks || bytes > s.max_bytes) return;
+    const auto* what = std::ranges::find(kCompared, std::string(name), &Measure::name);
+    table.push_back(
+        {*what, scope, blocks, threads, bytes, s.iterations != 0 ? s.iterations : iterations});
+  };
+  for (const char* op : {"put", "get"}) {
+    for (const auto& [scope, blocks, threads] : {std::tuple{kBlock, 1u, 1024u},
+                                                 {kBlock, 32u, 1024u},
+                                                 {kWarp, 1u, 32u},
+                                                 {kWarp, 32u, 1024u}}) {
+      // Warps have no bar: every fourth power of two tells enough.
+      const uint64_t step = scope == kWarp ? std::max<uint64_t>(s.step, 16) : s.step;
+      for (uint64_t bytes = 4; bytes <= s.max_bytes; bytes *= step) {
+        // Enough to time, little enough to wait for.
+        add(op, scope, blocks, threads, bytes,
+            std::clamp<uint64_t>((uint64_t{256} << 20) / bytes, 4, 200));
+      }
+    }
+  }
+  for (uint64_t bytes = 4; bytes <= 64; bytes *= 2) add("put_quiet", kThread, 1, 1, bytes, 1000);
+  for (const uint64_t bytes : {4, 8}) add("p_quiet", kThread, 1, 1, bytes, 1000);
+  for (const char* op : {"inc_quiet", "fetch_add", "put_signal", "ping_pong"}) {
+    add(op, kThread, 1, 1, 8, 1000);
+  }
+  add("add", kThread, 32, 1024, 8, 64);
+  add("add_same", kThread, 32, 1024, 8, 16);
+  add("barrier_all", kThread, 1, 1, 0, 1000);
+  add("barrier_all", kWarp, 1, 32, 0, 1000);
+  add("barrier_all", kBlock, 1, 1024, 0, 1000);
+  return table;
+}
+
+/// Streams go round in the span, their messages so far apart that no two share a cache line, and so
+/// many at least that they take turns however long they are.
+inline Layout layout(const Case& c, const Selection& s) {
+  constexpr uint64_t kApart = 256, kMinTurns = 4, kSlots = 256, kSlotBytes = 64;
+  if (c.bounces()) return {.stride = 8, .span = 8 * c.iterations};
+  if (!c.streams() || !c.moves_data()) return {.stride = kSlotBytes, .span = kSlots * kSlotBytes};
+  const uint64_t stride = std::max(kApart, (c.bytes + kApart - 1) / kApart * kApart);
+  return {.stride = stride, .span = stride * std::max(kMinTurns, s.span / stride), .shared = true};
+}
+
+// The kernels of the table.
+
+struct Transfers
+    : List<Streams<Put, Block>, Streams<Put, Warp>, Streams<Get, Block>, Streams<Get, Warp>> {};
+struct Calls : List<Timed<Quieted<Put>>, Timed<Quieted<P<uint32_t>>>, Timed<Quieted<P<uint64_t>>>,
+                    Timed<Quieted<Add<uint64_t>>>, Timed<FetchAdd<uint64_t>>> {};
+struct Bounces : List<Timed<PutSignal<8>>> {};
+struct OwnWords : List<Streams<Add<uint64_t>>> {};
+struct SameWord : List<Streams<Add<uint64_t, true>>> {};
+struct AllBarriers : List<Barriers<Thread>, Barriers<Warp>, Barriers<Block>> {};
+struct OneThread : List<Calls, Bounces> {};
+struct Everything : List<Transfers, OneThread, OwnWords, SameWord, AllBarriers> {};
 
 template <class Side>
 class Comparison {
  public:
   /// Collective, like everything here.
-  Comparison(Side& side, const Options& options) : side_(side), options_(options) {
-    uint64_t extent = 0;
-    for (const Case& c : cases(options_)) {
-      extent = std::max({extent, expected(c).extent, words(c) * sizeof(uint64_t)});
-    }
-    src_ = side_.template allocate<std::byte>(extent);
-    dst_ = side_.template allocate<std::byte>(extent);
-    flag_ = side_.template allocate<uint64_t>(1);
-    errors_ = side_.template allocate<uint64_t>(1);
-    landing_ = side_.template allocate<uint64_t>(1);
-    sum_ = side_.template allocate<uint64_t>(1);
-    times_ = side_.template allocate<BlockTime>(kMaxBlocks);
+  Comparison(Side& side, const Selection& selection)
+      : side_(side), selection_(selection), job_(side, Pairing::kPairs, needs()) {
+    setting_.program = Side::kName;
+    setting_.pes = side.n_pes();
+    setting_.transport = side.transport();
+    setting_.nic = side.nic();
   }
 
   /// Runs and prints all cases. The exit code: 1 if anything was wrong.
   int run() {
-    print_clock();
-    for (const Case& c : cases(options_)) {
+    if (job_.first()) print_clock(setting_, job_.clock_step_ns());
+    for (const Case& c : cases(selection_)) {
       side_.for_each_api(c,
                          [&](const char* variant, const auto& api) { measure(c, variant, api); });
     }
@@ -48,228 +103,42 @@ class Comparison {
   }
 
  private:
-  static constexpr uint64_t kGuard = 256;     // poison behind the message
-  static constexpr uint32_t kMaxBlocks = 32;  // of a timed kernel
-  static constexpr Grid kAllHands{.blocks = 64, .threads = 256};
+  uint64_t launches() const { return selection_.repeats + 1; }
+
+  Needs needs() const {
+    Needs needs;
+    for (const Case& c : cases(selection_)) {
+      needs.cover(c, layout(c, selection_), launches(), side_.n_pes());
+    }
+    return needs;
+  }
 
   template <class Api>
   void measure(const Case& c, const char* variant, const Api& api) {
-    prepare(c);
-    Row row{.side = Side::kName,
-            .variant = variant,
-            .transport = side_.transport(),
-            .nic = side_.nic(),
-            .pes = side_.n_pes(),
-            .usec = {},
-            .errors = 0};
-    // The first launch warms up, and looks at the data as it comes where that would cost time.
-    for (uint32_t r = 0; r <= options_.repeats; ++r) {
-      side_.barrier();
-      plan_.first = r * c.iterations;
-      start(c, r == 0 ? Look::kYes : Look::kNo, api);
-      if (r != 0 && side_.pe() == 0) row.usec.push_back(usec_of_iteration(c));
+    using Kernels = typename Api::Kernels;
+    const Kernel<Api> look = Kernels::template kernel<Api>(c, Mode::kLook);
+    if (look == nullptr) return;
+    job_.prepare(c, layout(c, selection_), launches());
+    job_.launch(look, api, over_grid<Api>());  // warms up
+    const Kernel<Api> kernel = Kernels::template kernel<Api>(c, Mode::kWhole);
+    std::vector<double> usec;
+    for (uint32_t r = 0; r < selection_.repeats; ++r) {
+      const double seconds = job_.launch(kernel, api, over_grid<Api>());
+      usec.push_back(seconds * 1e6 / static_cast<double>(c.iterations));
     }
-    side_.barrier();
-    verify(c, Api::kCarriesData);
-    row.errors = errors_of_all();
-    clean_ = clean_ && row.errors == 0;
-    if (side_.pe() == 0) row.print(c);
-  }
-
-  /// From one message of a stream to the next, and to where they begin again.
-  static uint64_t stride(const Case& c) {
-    return std::max(kApart, (c.bytes + kApart - 1) / kApart * kApart);
-  }
-  uint64_t turns(const Case& c) const { return std::max(kMinTurns, options_.span / stride(c)); }
-
-  /// How far the case reaches into dst and src.
-  Expected expected(const Case& c) const {
-    Expected e{.seed = 0, .bytes = c.bytes, .stride = c.bytes, .slots = 1, .extent = 0};
-    if (c.streams()) {
-      e.stride = stride(c);
-      e.slots = std::min(turns(c), c.iterations * (options_.repeats + 1));
-    } else if (c.op == Op::kPutQuiet || c.op == Op::kPQuiet) {
-      e.stride = kSlotBytes;
-      e.slots = std::min(kSlots, c.iterations);
-    } else if (c.bounces()) {
-      e.slots = c.iterations;
-    }
-    e.extent = e.stride * e.slots + kGuard;
-    return e;
-  }
-
-  static bool works_on_words(const Case& c) {
-    return c.counts() || c.op == Op::kIncQuiet || c.op == Op::kFetchAdd || c.op == Op::kBarrier;
-  }
-
-  /// Words at dst that such a case uses.
-  uint64_t words(const Case& c) const {
-    if (c.op == Op::kBarrier) return static_cast<uint64_t>(side_.n_pes());
-    return c.op == Op::kAdd ? uint64_t{c.blocks} * c.threads : 1;
-  }
-
-  void prepare(const Case& c) {
-    ++generation_;
-    const auto seed = [&](int pe) {
-      return generation_ << 32 | static_cast<uint64_t>(pe + 1) << 16;
-    };
-    const int partner = 1 - side_.pe();  // of PE 0 and 1; the others look on
-    plan_ = {.dst = dst_,
-             .src = src_,
-             .flag = flag_,
-             .errors = errors_,
-             .bytes = c.bytes,
-             .stride = stride(c),
-             .span = stride(c) * turns(c),
-             .iterations = c.iterations,
-             .first = 0,
-             .seed = seed(side_.pe()),
-             .peers_seed = seed(partner),
-             .pe = side_.pe(),
-             .n_pes = side_.n_pes(),
-             .peer = partner};
-    side_.launch({}, set_words, errors_, uint64_t{1}, uint64_t{0});
-    side_.launch({}, set_words, flag_, uint64_t{1}, uint64_t{0});
-    if (works_on_words(c)) {
-      side_.launch(kAllHands, set_words, reinterpret_cast<uint64_t*>(dst_), words(c), uint64_t{0});
-    } else {
-      const uint64_t words = expected(c).extent / sizeof(uint64_t);
-      side_.launch(kAllHands, fill, reinterpret_cast<uint64_t*>(src_), words, plan_.seed,
-                   Bytes::kPattern);
-      side_.launch(kAllHands, fill, reinterpret_cast<uint64_t*>(dst_), words, plan_.peers_seed,
-                   Bytes::kPoison);
-    }
-  }
-
-  /// One launch of the case's kernel, where the case wants this PE to take part.
-  template <class Api>
-  void start(const Case& c, Look look, const Api& api) {
-    if constexpr (Api::kTransfers) {
-      if (c.op == Op::kPut) return start_stream<true>(c, api);
-      if (c.op == Op::kGet) return start_stream<false>(c, api);
-    }
-    if constexpr (Api::kPingPong) {
-      if (c.bounces()) {
-        return together(
-            c, look == Look::kYes ? ping_pong<Api, Look::kYes> : ping_pong<Api, Look::kNo>, api);
-      }
-    }
-    if constexpr (Api::kWords) start_words(c, look, api);
-  }
-
-  template <bool kPuts, class Api>
-  void start_stream(const Case& c, const Api& api) {
-    if (c.scope == ScopeKind::kWarp) {
-      alone(c, stream<Api, typename Api::template Spread<Warp>, kPuts>, api);
-    } else {
-      alone(c, stream<Api, typename Api::template Spread<Block>, kPuts>, api);
-    }
-  }
-
-  template <class Api>
-  void start_words(const Case& c, Look look, const Api& api) {
-    switch (c.op) {
-      case Op::kPutQuiet:
-        return alone(c, repeat<Api, PutQuiet>, api);
-      case Op::kPQuiet:
-        return alone(
-            c, c.bytes == 4 ? repeat<Api, PQuiet<uint32_t>> : repeat<Api, PQuiet<uint64_t>>, api);
-      case Op::kIncQuiet:
-        return alone(c, repeat<Api, IncQuiet>, api);
-      case Op::kFetchAdd:
-        return alone(c, repeat<Api, FetchAdd>, api);
-      case Op::kAdd:
-        return alone(c, add<Api, false>, api);
-      case Op::kAddSame:
-        return alone(c, add<Api, true>, api);
-      case Op::kBarrier:
-        if (c.scope == ScopeKind::kThread) return start_barriers<Thread>(c, look, api);
-        if (c.scope == ScopeKind::kWarp) return start_barriers<Warp>(c, look, api);
-        return start_barriers<Block>(c, look, api);
-      default:
-        return;
-    }
-  }
-
-  template <class Scope, class Api>
-  void start_barriers(const Case& c, Look look, const Api& api) {
-    together(
-        c, look == Look::kYes ? barriers<Api, Scope, Look::kYes> : barriers<Api, Scope, Look::kNo>,
-        api);
-  }
-
-  template <class Kernel, class Api>
-  void alone(const Case& c, Kernel kernel, const Api& api) {
-    if (side_.pe() == 0) side_.launch({c.blocks, c.threads}, kernel, api, plan_, times_);
-  }
-  template <class Kernel, class Api>
-  void together(const Case& c, Kernel kernel, const Api& api) {
-    side_.launch_together({c.blocks, c.threads}, kernel, api, plan_, times_);
-  }
-
-  double usec_of_iteration(const Case& c) {
-    std::vector<BlockTime> times(c.blocks);
-    side_.copy_out(times.data(), times_, times.size() * sizeof(BlockTime));
-    uint64_t begin = ~uint64_t{0};
-    uint64_t end = 0;
-    for (const BlockTime& t : times) {
-      begin = std::min(begin, t.begin_ns);
-      end = std::max(end, t.end_ns);
-    }
-    return static_cast<double>(end - begin) * 1e-3 / static_cast<double>(c.iterations);
-  }
-
-  /// Adds what is wrong with this PE's memory to its errors.
-  void verify(const Case& c, bool carries_data) {
-    const bool fetches = c.op == Op::kGet;
-    const bool checks = side_.pe() == (fetches ? 0 : 1) || (c.bounces() && side_.pe() == 0);
-    if (!checks || c.op == Op::kBarrier || !carries_data) return;
-    if (works_on_words(c)) {
-      const uint64_t adders = c.op == Op::kAddSame ? uint64_t{c.blocks} * c.threads : 1;
-      const uint64_t sum = adders * c.iterations * (options_.repeats + 1);
-      side_.launch(kAllHands, check_words, reinterpret_cast<const uint64_t*>(dst_), words(c), sum,
-                   errors_);
-      return;
-    }
-    Expected e = expected(c);
-    e.seed = plan_.peers_seed;
-    side_.launch(kAllHands, check, reinterpret_cast<const uint64_t*>(dst_), e, errors_);
-  }
-
-  uint64_t errors_of_all() {
-    side_.barrier();
-    uint64_t sum = 0;
-    if (side_.pe() == 0) {
-      const auto api = side_.api();
-      side_.launch({}, collect<std::remove_const_t<decltype(api)>>, api, errors_, landing_, sum_,
-                   side_.n_pes());
-      side_.copy_out(&sum, sum_, sizeof sum);
-    }
-    side_.barrier();
-    return sum;
-  }
-
-  void print_clock() {
-    if (side_.pe() != 0) return;
-    uint64_t step = 0;
-    side_.launch({}, clock_step, sum_);
-    side_.copy_out(&step, sum_, sizeof step);
-    std::printf("{\"side\": \"%s\", \"op\": \"clock\", \"step_ns\": %llu}\n", Side::kName,
-                static_cast<unsigned long long>(step));
+    Record mine;
+    job_.verify(mine);
+    uint64_t errors = 0;
+    for (const Record& record : job_.gather(mine)) errors += record.errors;
+    clean_ = clean_ && mine.errors == 0 && errors == 0;
+    if (job_.first()) print_compared(setting_, variant, c, std::move(usec), errors);
   }
 
   Side& side_;
-  Options options_;
-  Plan plan_{};
-  uint64_t generation_ = 0;
+  Selection selection_;
+  Setting setting_;
+  Job<Side> job_;
   bool clean_ = true;
-  std::byte* src_;
-  std::byte* dst_;
-  uint64_t* flag_;
-  uint64_t* errors_;
-  uint64_t* landing_;
-  uint64_t* sum_;
-  BlockTime* times_;
 };
 
-}  // namespace peal::versus
+}  // namespace peal::perf

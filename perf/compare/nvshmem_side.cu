@@ -15,7 +15,7 @@
 
 #include "perf/compare/comparison.h"
 
-namespace peal::versus {
+namespace peal::perf {
 namespace {
 
 void expect(cudaError_t error, const char* call) {
@@ -27,10 +27,6 @@ enum class Form { kUntyped, kTyped };
 
 /// What all variants have in common: everything but transfers and ping-pong.
 struct NvshmemWords {
-  static constexpr bool kCarriesData = true;
-  template <class Scope>
-  using Spread = Scope;
-
   PEAL_DEVICE bool p(uint32_t* word, uint32_t value, int pe) const {
     nvshmem_uint32_p(word, value, pe);
     return true;
@@ -43,7 +39,7 @@ struct NvshmemWords {
     nvshmem_quiet();
     return true;
   }
-  PEAL_DEVICE bool wait(uint64_t* flag, uint64_t value) const {
+  PEAL_DEVICE bool wait(Thread, uint64_t* flag, uint64_t value) const {
     nvshmem_signal_wait_until(flag, NVSHMEM_CMP_GE, value);
     return true;
   }
@@ -68,43 +64,58 @@ struct NvshmemWords {
   }
 };
 
+// The API's names: transfer(scope, dst, src, count, pe).
+#define PEAL_NVSHMEM_BY_SCOPE(ours, type, stem)                                        \
+  PEAL_DEVICE static void ours(Thread, type* dst, const type* src, size_t n, int pe) { \
+    nvshmem_##stem##_nbi(dst, src, n, pe);                                             \
+  }                                                                                    \
+  PEAL_DEVICE static void ours(Warp, type* dst, const type* src, size_t n, int pe) {   \
+    nvshmemx_##stem##_nbi_warp(dst, src, n, pe);                                       \
+  }                                                                                    \
+  PEAL_DEVICE static void ours(Block, type* dst, const type* src, size_t n, int pe) {  \
+    nvshmemx_##stem##_nbi_block(dst, src, n, pe);                                      \
+  }
+struct ByScope {
+  PEAL_NVSHMEM_BY_SCOPE(put_as, std::byte, putmem)
+  PEAL_NVSHMEM_BY_SCOPE(put_as, double, double_put)
+  PEAL_NVSHMEM_BY_SCOPE(put_as, int, int_put)
+  PEAL_NVSHMEM_BY_SCOPE(get_as, std::byte, getmem)
+  PEAL_NVSHMEM_BY_SCOPE(get_as, double, double_get)
+  PEAL_NVSHMEM_BY_SCOPE(get_as, int, int_get)
+};
+#undef PEAL_NVSHMEM_BY_SCOPE
+
+struct TypedCalls : List<Transfers, Timed<Quieted<Put>>, Bounces> {};
+
 /// kUntyped: bytes. kTyped: elements of 8 bytes where the message is made of them, else of 4.
 template <Form kForm>
 struct NvshmemApi : NvshmemWords {
-  static constexpr bool kTransfers = true;
-  static constexpr bool kPingPong = true;
-  static constexpr bool kWords = true;
+  using Kernels = std::conditional_t<kForm == Form::kUntyped, Everything, TypedCalls>;
 
-  template <class Scope>
-  PEAL_DEVICE bool put(Scope scope, std::byte* dst, const std::byte* src, uint64_t bytes,
+  PEAL_DEVICE bool put(auto scope, std::byte* dst, const std::byte* src, uint64_t bytes,
                        int pe) const {
-    if (kForm == Form::kUntyped) {
-      put_bytes(scope, dst, src, bytes, pe);
-    } else if (bytes % 8 == 0) {
-      put_doubles(scope, reinterpret_cast<double*>(dst), reinterpret_cast<const double*>(src),
-                  bytes / 8, pe);
-    } else {
-      put_ints(scope, reinterpret_cast<int*>(dst), reinterpret_cast<const int*>(src), bytes / 4,
-               pe);
-    }
+    in_elements(dst, src, bytes,
+                [&](auto* to, auto* from, size_t n) { ByScope::put_as(scope, to, from, n, pe); });
     return true;
   }
-  template <class Scope>
-  PEAL_DEVICE bool get(Scope scope, std::byte* dst, const std::byte* src, uint64_t bytes,
+  PEAL_DEVICE bool get(auto scope, std::byte* dst, const std::byte* src, uint64_t bytes,
                        int pe) const {
-    if (kForm == Form::kUntyped) {
-      get_bytes(scope, dst, src, bytes, pe);
-    } else if (bytes % 8 == 0) {
-      get_doubles(scope, reinterpret_cast<double*>(dst), reinterpret_cast<const double*>(src),
-                  bytes / 8, pe);
-    } else {
-      get_ints(scope, reinterpret_cast<int*>(dst), reinterpret_cast<const int*>(src), bytes / 4,
-               pe);
-    }
+    in_elements(dst, src, bytes,
+                [&](auto* to, auto* from, size_t n) { ByScope::get_as(scope, to, from, n, pe); });
     return true;
   }
-  PEAL_DEVICE bool put_signal(std::byte* dst, const std::byte* src, uint64_t bytes, uint64_t* flag,
-                              uint64_t value, int pe) const {
+  PEAL_DEVICE static void in_elements(std::byte* dst, const std::byte* src, uint64_t bytes,
+                                      const auto& transfer) {
+    if constexpr (kForm == Form::kUntyped) {
+      transfer(dst, src, bytes);
+    } else if (bytes % 8 == 0) {
+      transfer(reinterpret_cast<double*>(dst), reinterpret_cast<const double*>(src), bytes / 8);
+    } else {
+      transfer(reinterpret_cast<int*>(dst), reinterpret_cast<const int*>(src), bytes / 4);
+    }
+  }
+  PEAL_DEVICE bool put_signal(Thread, std::byte* dst, const std::byte* src, uint64_t bytes,
+                              uint64_t* flag, uint64_t value, int pe) const {
     if (kForm == Form::kUntyped) {
       nvshmem_putmem_signal_nbi(dst, src, bytes, flag, value, NVSHMEM_SIGNAL_SET, pe);
     } else {
@@ -114,73 +125,14 @@ struct NvshmemApi : NvshmemWords {
     }
     return true;
   }
-
- private:
-  // The API's names, by scope.
-  PEAL_DEVICE static void put_bytes(Thread, void* dst, const void* src, size_t n, int pe) {
-    nvshmem_putmem_nbi(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void put_bytes(Warp, void* dst, const void* src, size_t n, int pe) {
-    nvshmemx_putmem_nbi_warp(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void put_bytes(Block, void* dst, const void* src, size_t n, int pe) {
-    nvshmemx_putmem_nbi_block(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void put_doubles(Thread, double* dst, const double* src, size_t n, int pe) {
-    nvshmem_double_put_nbi(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void put_doubles(Warp, double* dst, const double* src, size_t n, int pe) {
-    nvshmemx_double_put_nbi_warp(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void put_doubles(Block, double* dst, const double* src, size_t n, int pe) {
-    nvshmemx_double_put_nbi_block(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void put_ints(Thread, int* dst, const int* src, size_t n, int pe) {
-    nvshmem_int_put_nbi(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void put_ints(Warp, int* dst, const int* src, size_t n, int pe) {
-    nvshmemx_int_put_nbi_warp(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void put_ints(Block, int* dst, const int* src, size_t n, int pe) {
-    nvshmemx_int_put_nbi_block(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void get_bytes(Thread, void* dst, const void* src, size_t n, int pe) {
-    nvshmem_getmem_nbi(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void get_bytes(Warp, void* dst, const void* src, size_t n, int pe) {
-    nvshmemx_getmem_nbi_warp(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void get_bytes(Block, void* dst, const void* src, size_t n, int pe) {
-    nvshmemx_getmem_nbi_block(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void get_doubles(Thread, double* dst, const double* src, size_t n, int pe) {
-    nvshmem_double_get_nbi(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void get_doubles(Warp, double* dst, const double* src, size_t n, int pe) {
-    nvshmemx_double_get_nbi_warp(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void get_doubles(Block, double* dst, const double* src, size_t n, int pe) {
-    nvshmemx_double_get_nbi_block(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void get_ints(Thread, int* dst, const int* src, size_t n, int pe) {
-    nvshmem_int_get_nbi(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void get_ints(Warp, int* dst, const int* src, size_t n, int pe) {
-    nvshmemx_int_get_nbi_warp(dst, src, n, pe);
-  }
-  PEAL_DEVICE static void get_ints(Block, int* dst, const int* src, size_t n, int pe) {
-    nvshmemx_int_get_nbi_block(dst, src, n, pe);
-  }
 };
 
 /// The blocking put with signal.
 struct NvshmemBlockingApi : NvshmemWords {
-  static constexpr bool kTransfers = false;
-  static constexpr bool kPingPong = true;
-  static constexpr bool kWords = false;
+  using Kernels = Bounces;
 
-  PEAL_DEVICE bool put_signal(std::byte* dst, const std::byte* src, uint64_t bytes, uint64_t* flag,
-                              uint64_t value, int pe) const {
+  PEAL_DEVICE bool put_signal(Thread, std::byte* dst, const std::byte* src, uint64_t bytes,
+                              uint64_t* flag, uint64_t value, int pe) const {
     nvshmem_putmem_signal(dst, src, bytes, flag, value, NVSHMEM_SIGNAL_SET, pe);
     return true;
   }
@@ -220,6 +172,8 @@ class NvshmemSide {
   void copy_out(void* host, const void* from, size_t bytes) {
     expect(cudaMemcpy(host, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
   }
+  void copy_in(void* to, const void* host, size_t bytes) { copy_out(to, host, bytes); }
+  void check() const {}  // launches throw
   void barrier() { nvshmem_barrier_all(); }
 
   template <class Kernel, class... Arguments>
@@ -244,12 +198,10 @@ class NvshmemSide {
   }
 
   template <class Visit>
-  void for_each_api(const Case& c, const Visit& visit) {
-    if (c.op == Op::kPingPong) return;
+  void for_each_api(const Case&, const Visit& visit) {
     visit("untyped", NvshmemApi<Form::kUntyped>{});
-    const bool moves = c.streams() || c.op == Op::kPutQuiet || c.op == Op::kPutSignal;
-    if (moves) visit("typed", NvshmemApi<Form::kTyped>{});
-    if (c.op == Op::kPutSignal) visit("blocking", NvshmemBlockingApi{});
+    visit("typed", NvshmemApi<Form::kTyped>{});
+    visit("blocking", NvshmemBlockingApi{});
   }
 
  private:
@@ -258,14 +210,14 @@ class NvshmemSide {
 };
 
 }  // namespace
-}  // namespace peal::versus
+}  // namespace peal::perf
 
 int main(int argc, char** argv) {
   try {
-    using namespace peal::versus;
-    const Options options = parse(argc, argv);
+    using namespace peal::perf;
+    const Selection selection = parse_selection(argc, argv);
     NvshmemSide side;
-    return Comparison<NvshmemSide>(side, options).run();
+    return Comparison<NvshmemSide>(side, selection).run();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "nvshmem_side: %s\n", error.what());
     return 1;

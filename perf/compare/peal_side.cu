@@ -3,17 +3,41 @@
 // The comparison's cases on peal. Started by compare.py; alone:
 //
 //   mpirun -np 2 bazel-bin/perf/compare/peal_side --ops put_signal,barrier_all
+#include <optional>
+
+#include "perf/common/peal_side.h"
 #include "perf/compare/comparison.h"
-#include "perf/compare/peal_api.h"
+
+namespace peal::perf {
+namespace {
+
+class ComparedPeal : public PealSide {
+ public:
+  static constexpr const char* kName = "peal";
+
+  /// One more context where there are queues: its one thread owns them.
+  ComparedPeal() {
+    if (transport() == "ibgda") owned_.emplace(runtime().make_context<Reach::kLane>({1}));
+  }
+
+  template <class Visit>
+  void for_each_api(const Case&, const Visit& visit) {
+    visit("nbi", PealApi<Reach::kGpu, Everything>{context()});
+    if (owned_) visit("exclusive", PealApi<Reach::kLane, OneThread>{owned_->value()});
+  }
+
+ private:
+  std::optional<OwnedContext<Reach::kLane>> owned_;
+};
+
+}  // namespace
+}  // namespace peal::perf
 
 int main(int argc, char** argv) {
   return peal::run_main([&] {
-    using namespace peal::versus;
-    const Options options = parse(argc, argv);
-    peal::Runtime runtime = peal::start();
-    PealSide side(runtime);
-    const int code = Comparison<PealSide>(side, options).run();
-    runtime.check();
-    return code;
+    using namespace peal::perf;
+    const Selection selection = parse_selection(argc, argv);
+    ComparedPeal side;
+    return Comparison<ComparedPeal>(side, selection).run();
   });
 }

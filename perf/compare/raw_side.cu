@@ -8,10 +8,10 @@
 //   grid/N    neighbouring threads of the whole grid copy neighbouring lines
 #include <stdexcept>
 
+#include "perf/common/peal_side.h"
 #include "perf/compare/comparison.h"
-#include "perf/compare/peal_api.h"
 
-namespace peal::versus {
+namespace peal::perf {
 namespace {
 
 /// kInFlight lines are loaded before the first is stored. Ends with single bytes.
@@ -41,12 +41,8 @@ PEAL_DEVICE void copy_lines(Scope scope, std::byte* dst, const std::byte* src, u
 /// Copies to and from the partner, whose copy of anything symmetric lies `distance` further.
 template <uint32_t kInFlight, bool kDealtOverGrid>
 struct RawCopy {
-  static constexpr bool kTransfers = true;
-  static constexpr bool kPingPong = false;
-  static constexpr bool kWords = false;
-  static constexpr bool kCarriesData = true;
-  template <class Scope>
-  using Spread = std::conditional_t<kDealtOverGrid, WholeGrid, Scope>;
+  using Kernels = List<Streams<Put, Block>, Streams<Get, Block>>;
+  static constexpr bool kOverGrid = kDealtOverGrid;
 
   ptrdiff_t distance;
 
@@ -79,13 +75,12 @@ struct Distances {
   }
 };
 
+struct RawKernels : List<OneThread, OwnWords, AllBarriers> {};
+
 /// Calls that need no more than a load, a store or an atomic, and a fence where the next must not
 /// overtake.
 struct RawCalls {
-  static constexpr bool kTransfers = false;
-  static constexpr bool kPingPong = true;
-  static constexpr bool kWords = true;
-  static constexpr bool kCarriesData = true;
+  using Kernels = RawKernels;
 
   Distances peers;
   uint64_t* arrived;  // [n_pes] the barrier: each PE's turn, stored by that PE; its own counts
@@ -115,17 +110,19 @@ struct RawCalls {
     fence_direct_stores();
     return true;
   }
-  PEAL_DEVICE bool put_signal(std::byte* dst, const std::byte* src, uint64_t bytes, uint64_t* flag,
-                              uint64_t value, int pe) const {
+  PEAL_DEVICE bool put_signal(Thread, std::byte* dst, const std::byte* src, uint64_t bytes,
+                              uint64_t* flag, uint64_t value, int pe) const {
     put(thread, dst, src, bytes, pe);
     store_release<Reach::kSystem>(peers.at(flag, pe), value);
     return true;
   }
-  PEAL_DEVICE bool wait(const uint64_t* flag, uint64_t value) const {
+  PEAL_DEVICE bool wait(Thread, const uint64_t* flag, uint64_t value) const {
+    return seen([&] { return load_acquire<Reach::kSystem>(flag) >= value; });
+  }
+  template <class Seen>
+  PEAL_DEVICE static bool seen(const Seen& check) {
     constexpr uint64_t kTimeoutNs = 10'000'000'000;
-    return spin_until(
-               kTimeoutNs, [&] { return load_acquire<Reach::kSystem>(flag) >= value; },
-               [] { return false; }) == SpinEnd::kDone;
+    return spin_until(kTimeoutNs, check, [] { return false; }) == SpinEnd::kDone;
   }
   PEAL_DEVICE bool add(uint64_t* word, uint64_t value, int pe) const {
     fetch_add_relaxed<Reach::kSystem>(peers.at(word, pe), value);
@@ -145,7 +142,7 @@ struct RawCalls {
       if (other != me) store_release<Reach::kSystem>(peers.at(arrived + me, other), turn);
     }
     for (uint32_t i = scope.rank(); i < static_cast<uint32_t>(n_pes); i += scope.size()) {
-      if (static_cast<int>(i) != me) ok = wait(arrived + i, turn) && ok;
+      if (static_cast<int>(i) != me) ok = wait(thread, arrived + i, turn) && ok;
     }
     scope.sync();
     if (scope.leader()) arrived[me] = turn;
@@ -156,24 +153,20 @@ struct RawCalls {
 
 /// One store goes, one comes: the word is message and signal at once.
 struct StoreCalls : RawCalls {
-  static constexpr bool kWords = false;
-  static constexpr bool kCarriesData = false;
+  using Kernels = List<Timed<PutSignal<8, Op::kWord>>>;
 
-  PEAL_DEVICE bool put_signal(std::byte*, const std::byte*, uint64_t, uint64_t* flag,
+  PEAL_DEVICE bool put_signal(Thread, std::byte*, const std::byte*, uint64_t, uint64_t* flag,
                               uint64_t value, int pe) const {
     return p(flag, value, pe);
   }
-  PEAL_DEVICE bool wait(const uint64_t* flag, uint64_t value) const {
-    constexpr uint64_t kTimeoutNs = 10'000'000'000;
-    return spin_until(
-               kTimeoutNs, [&] { return load_relaxed<Reach::kSystem>(flag) >= value; },
-               [] { return false; }) == SpinEnd::kDone;
+  PEAL_DEVICE bool wait(Thread, const uint64_t* flag, uint64_t value) const {
+    return seen([&] { return load_relaxed<Reach::kSystem>(flag) >= value; });
   }
 };
 
 /// One atomic of a warp for all its lanes, which add to one word.
 struct WarpAdds : RawCalls {
-  static constexpr bool kPingPong = false;
+  using Kernels = SameWord;
 
   PEAL_DEVICE bool add(uint64_t* word, uint64_t value, int pe) const {
     return !warp.leader() || RawCalls::add(word, value * warp.size(), pe);
@@ -191,28 +184,26 @@ class RawSide : public PealSide {
  public:
   static constexpr const char* kName = "raw";
 
-  explicit RawSide(Runtime& runtime) : PealSide(runtime) {
+  RawSide() {
     if (n_pes() > Distances::kMaxPes) throw std::runtime_error("raw_side: too many PEs");
-    auto* cell = runtime.allocate<Distances>(1);
-    launch({}, find_distances, runtime.context(), reinterpret_cast<std::byte*>(cell), cell);
-    runtime.copy_out(&distances_, cell, sizeof distances_);
+    auto* cell = allocate<Distances>(1);
+    launch({}, find_distances, context(), reinterpret_cast<std::byte*>(cell), cell);
+    copy_out(&distances_, cell, sizeof distances_);
     for (int other = 0; other < n_pes(); ++other) {
       if (other == pe() || distances_.to[other] != 0) continue;
       throw std::runtime_error("the memory of PE " + std::to_string(other) +
                                " is not mapped here; PEAL_TRANSPORT=p2p says why");
     }
-    arrived_ = runtime.allocate<uint64_t>(Distances::kMaxPes);
-    launch({}, set_words, arrived_, uint64_t{Distances::kMaxPes}, uint64_t{0});
-    runtime.barrier();
+    arrived_ = allocate<uint64_t>(Distances::kMaxPes);
+    barrier();
   }
 
   template <class Visit>
-  void for_each_api(const Case& c, const Visit& visit) {
+  void for_each_api(const Case&, const Visit& visit) {
     const RawCalls calls{distances_, arrived_, pe(), n_pes()};
-    if (c.op == Op::kPingPong) return visit("store", StoreCalls{calls});
-    if (c.op == Op::kAddSame) visit("one of a warp", WarpAdds{calls});
-    if (!c.streams()) return visit("plain", calls);
-    if (c.scope != ScopeKind::kBlock) return;
+    visit("plain", calls);
+    visit("store", StoreCalls{calls});
+    visit("one of a warp", WarpAdds{calls});
     const ptrdiff_t distance = distances_.to[pe() == 0 ? 1 : 0];
     visit("share/4", RawCopy<4, false>{distance});
     visit("share/8", RawCopy<8, false>{distance});
@@ -226,16 +217,13 @@ class RawSide : public PealSide {
 };
 
 }  // namespace
-}  // namespace peal::versus
+}  // namespace peal::perf
 
 int main(int argc, char** argv) {
   return peal::run_main([&] {
-    using namespace peal::versus;
-    const Options options = parse(argc, argv);
-    peal::Runtime runtime = peal::start();
-    RawSide side(runtime);
-    const int code = Comparison<RawSide>(side, options).run();
-    runtime.check();
-    return code;
+    using namespace peal::perf;
+    const Selection selection = parse_selection(argc, argv);
+    RawSide side;
+    return Comparison<RawSide>(side, selection).run();
   });
 }

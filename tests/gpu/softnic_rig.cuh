@@ -2,7 +2,8 @@
 //
 // Queues, memory and the count of passes and failures for tests of the software NIC's GPU engine.
 //
-//   Rig: one process, one NIC, every queue connected to itself, all memory of one GPU
+//   Rig: one process, one NIC, every queue connected to itself, all memory of the current GPU (what
+//        is written to may be another's)
 #pragma once
 
 #include <cuda_runtime.h>
@@ -53,7 +54,7 @@ T* device_array(size_t count, int fill = 0) {
 /// Everything the kernels use, made once a test.
 struct Rig {
   explicit Rig(const std::string& folder, nic::Ordering ordering = nic::Ordering::kRelaxed,
-               uint32_t count = 1);
+               uint32_t count = 1, uint32_t depth = kDepth, int target = -1);
   ~Rig();
 
   GpuQueues::Memory queue_memory, data, source;
@@ -76,14 +77,20 @@ struct Rig {
   }
 };
 
-inline Rig::Rig(const std::string& folder, nic::Ordering ordering, uint32_t count) {
-  const size_t queue_bytes = count * GpuQueues::stride(kDepth);
+inline Rig::Rig(const std::string& folder, nic::Ordering ordering, uint32_t count, uint32_t depth,
+                int target) {
+  const size_t queue_bytes = count * GpuQueues::stride(depth);
   queue_memory = {device_array<std::byte>(queue_bytes), queue_bytes};
+  int gpu = 0;
+  CHECK(cudaGetDevice(&gpu));
+  if (target >= 0) CHECK(cudaSetDevice(target));
   data = {device_array<std::byte>(kDataBytes), kDataBytes};
+  CHECK(cudaDeviceSynchronize());
+  CHECK(cudaSetDevice(gpu));
   source = {device_array<std::byte>(kDataBytes), kDataBytes};
   for (uint32_t i = 0; i < count; ++i) {
     CHECK(cudaMemset(
-        queue_memory.address + i * GpuQueues::stride(kDepth) + GpuQueues::cqe_offset(kDepth), 0xff,
+        queue_memory.address + i * GpuQueues::stride(depth) + GpuQueues::cqe_offset(depth), 0xff,
         64));
   }
   stop = device_array<uint32_t>(1);
@@ -91,7 +98,7 @@ inline Rig::Rig(const std::string& folder, nic::Ordering ordering, uint32_t coun
   CHECK(cudaDeviceSynchronize());
   nic = std::make_unique<GpuQueues>(GpuQueues::Options{.folder = folder,
                                                        .count = count,
-                                                       .depth = kDepth,
+                                                       .depth = depth,
                                                        .queues = queue_memory,
                                                        .data = data,
                                                        .source = source,

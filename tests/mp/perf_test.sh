@@ -28,11 +28,12 @@ launch() {
 
 says() { grep -qF -e "$1" <<<"$output" || fail "missing: $1"; }
 
-# rows CONDITION: every line is a JSON object of which the Python expression (over `row`) holds; there is at least one.
+# rows CONDITION: every line (but the comments that say how far a slow size is) is a JSON object of which the Python
+# expression over `row` holds; there is at least one.
 rows() {
   python3 -c '
 import json, os, sys
-rows = [json.loads(line) for line in sys.stdin if line.strip()]
+rows = [json.loads(line) for line in sys.stdin if line.strip() and line[0] != "#"]
 needed = {"op", "scope", "bytes", "pes", "pairs", "qps", "blocks", "threads", "transport", "nic", "iters", "operations",
           "seconds", "mops", "gbps", "checked", "errors", "verified"}
 for row in rows:

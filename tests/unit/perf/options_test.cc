@@ -18,7 +18,11 @@ Program program() {
   return {.name = "bench",
           .what = "Measures.",
           .sizes = "8",
-          .ops = {Op::kPut, Op::kGet, Op::kP, Op::kAtomicAdd, Op::kPutSignal},
+          .ops = {{"put", Op::kPut, Way::kStream},
+                  {"get", Op::kGet, Way::kStream},
+                  {"p", Op::kP, Way::kStream},
+                  {"atomic_add", Op::kAdd, Way::kStream},
+                  {"put_signal", Op::kPutSignal, Way::kStream}},
           .defaults = {.blocks = 2, .threads = 48}};
 }
 
@@ -41,7 +45,7 @@ bool contains(const std::string& text, const std::string& part) {
 TEST(Options, TakesTheProgramsDefaults) {
   const CommandLine line = parsed({});
   ASSERT_FALSE(line.ends()) << line.text;
-  EXPECT_EQ(line.options.op, Op::kPut);
+  EXPECT_EQ(line.options.what.op, Op::kPut);
   EXPECT_EQ(line.options.blocks, 2u);
   EXPECT_EQ(line.options.threads, 48u);
   EXPECT_EQ(line.options.sizes, Sizes{8});
@@ -53,7 +57,7 @@ TEST(Options, TakesWhatIsGiven) {
       parsed({"--op", "get", "--scope=warp", "--qps", "2", "--depth", "256", "--sizes", "1K,3",
               "--iters", "7", "--warmup", "0", "--pattern", "halves", "--json"});
   ASSERT_FALSE(line.ends()) << line.text;
-  EXPECT_EQ(line.options.op, Op::kGet);
+  EXPECT_EQ(line.options.what.op, Op::kGet);
   EXPECT_EQ(line.options.scope, ScopeKind::kWarp);
   EXPECT_EQ(line.options.queues, 2u);
   EXPECT_EQ(line.options.depth, 256u);
@@ -66,11 +70,25 @@ TEST(Options, TakesWhatIsGiven) {
 
 TEST(Options, CountsAgentsByScope) {
   Options o{.blocks = 3, .threads = 48};
-  EXPECT_EQ(o.agents(), 144u);
+  EXPECT_EQ(o.of(8, 1).agents(), 144u);
   o.scope = ScopeKind::kWarp;
-  EXPECT_EQ(o.agents(), 6u);
+  EXPECT_EQ(o.of(8, 1).agents(), 6u);
   o.scope = ScopeKind::kBlock;
-  EXPECT_EQ(o.agents(), 3u);
+  EXPECT_EQ(o.of(8, 1).agents(), 3u);
+}
+
+TEST(Options, GiveALatencyOneAgent) {
+  Program latency = program();
+  latency.metric = Metric::kLatency;
+  const auto threads = [&](const char* scope) {
+    const char* arguments[] = {"bench", "--op", "put", "--scope", scope};
+    return parse(latency, 5, arguments).options.threads;
+  };
+  EXPECT_EQ(threads("thread"), 1u);
+  EXPECT_EQ(threads("warp"), 32u);
+  EXPECT_EQ(threads("block"), 48u);
+  const char* arguments[] = {"bench", "--blocks", "2"};
+  EXPECT_TRUE(contains(parse(latency, 3, arguments).text, "--blocks"));
 }
 
 TEST(Options, HelpNamesEveryOptionAndDefaultAndEndsWell) {
@@ -123,6 +141,34 @@ TEST(Sizes, RefuseEverythingElse) {
                            "8KB", "2G", "99999999999999999999", " 8", "0x8"}) {
     EXPECT_THROW(parse_sizes(text), Error) << "'" << text << "'";
   }
+}
+
+Selection selected(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "peal_side");
+  return parse_selection(static_cast<int>(arguments.size()), arguments.data());
+}
+
+TEST(Selection, TakesWhatTheComparisonHandsToItsSides) {
+  EXPECT_EQ(selected({}).repeats, 9u);
+  const Selection s = selected({"--quick", "--ops", "put,barrier_all", "--scope", "block",
+                                "--max-bytes", "4096", "--iterations", "8"});
+  EXPECT_EQ(s.ops, (std::vector<std::string>{"put", "barrier_all"}));
+  EXPECT_EQ(s.scope, "block");
+  EXPECT_EQ(s.max_bytes, 4096u);
+  EXPECT_EQ(s.iterations, 8u);
+  EXPECT_EQ(s.repeats, 3u);
+  EXPECT_EQ(s.step, 16u);
+  EXPECT_EQ(selected({"--quick", "--repeats", "5"}).repeats, 5u);
+}
+
+TEST(Selection, RefusesEverythingElse) {
+  for (const char* ops : {"send", "put,send", ""}) {
+    EXPECT_THROW(selected({"--ops", ops}), std::runtime_error) << ops;
+  }
+  EXPECT_THROW(selected({"--scope", "grid"}), std::runtime_error);
+  EXPECT_THROW(selected({"--max-blocks", "33"}), std::runtime_error);
+  EXPECT_THROW(selected({"--repeats", "0"}), std::runtime_error);
+  EXPECT_THROW(selected({"--sizes", "8"}), std::runtime_error);
 }
 
 }  // namespace

@@ -11,119 +11,134 @@
 #include <set>
 #include <vector>
 
+#include "perf/common/job.h"
+
 namespace peal::perf {
 namespace {
 
-constexpr int kInitiator = 3;
-
-// One agent's and round's worth of slots, filled.
+// Prepared memory of a PE to which its partner's messages are copied: eight slots.
 class Slots : public testing::Test {
  protected:
-  static constexpr uint64_t kBytes = 20;
-  static constexpr uint64_t kStride = 24;
+  static constexpr uint64_t kBytes = 20, kStride = 24, kSlots = 8, kExtent = 9 * kStride;
 
-  Slots() : slots_(2 * 4 * kStride) {
-    plan_ = {.local = nullptr,
-             .remote = slots_.data(),
-             .words = words_,
-             .bytes = kBytes,
-             .stride = kStride,
-             .window = 4,
-             .first = 100,
-             .count = 4,
-             .agents = 2,
-             .peer = 0};
-    launch({.blocks = 2, .threads = 3}, fill, plan_, slots_.data(), kInitiator).wait();
+  Slots() : src_(kExtent), dst_(kExtent), partner_(kExtent) {
+    std::vector<std::byte> unused(kExtent);
+    run(src_, dst_, 1, 2);
+    run(partner_, unused, 2, 1);
+    for (uint64_t i = 0; i < kSlots; ++i) {
+      std::copy_n(&partner_[i * kStride], kBytes, &dst_[i * kStride]);
+    }
   }
 
-  uint64_t errors(const Plan& plan, int initiator = kInitiator) {
-    uint64_t count = 0;
-    launch({.blocks = 1, .threads = 5}, check, plan, slots_.data(), initiator, &count).wait();
-    return count;
-  }
-  uint64_t word_errors(Word kind) {
-    uint64_t count = 0;
-    launch({.blocks = 1, .threads = 2}, check_words, plan_, kind, kInitiator, &count).wait();
-    return count;
+  void run(std::vector<std::byte>& src, std::vector<std::byte>& dst, int pe, int peer) {
+    Plan plan{};
+    plan.src = src.data();
+    plan.dst = dst.data();
+    plan.words = words_;
+    plan.errors = &errors_;
+    plan.seed = pattern_seed(preparation_, pe);
+    plan.peers_seed = pattern_seed(preparation_, peer);
+    launch({.blocks = 2, .threads = 3}, prepare, plan, kExtent, uint64_t{2}).wait();
   }
 
-  std::vector<std::byte> slots_;
-  uint64_t words_[2] = {};
-  Plan plan_{};
+  uint64_t errors(int partner = 2, uint64_t slots = kSlots) {
+    errors_ = 0;
+    const Expected e{.seed = pattern_seed(preparation_, partner),
+                     .bytes = kBytes,
+                     .stride = kStride,
+                     .slots = slots,
+                     .extent = kExtent};
+    launch({.blocks = 1, .threads = 5}, check, dst_.data(), e, &errors_).wait();
+    return errors_;
+  }
+  uint64_t word_errors(uint64_t value, uint64_t bytes) {
+    errors_ = 0;
+    launch({.blocks = 1, .threads = 2}, check_words, words_, uint64_t{2}, value, bytes, &errors_)
+        .wait();
+    return errors_;
+  }
+
+  std::vector<std::byte> src_, dst_, partner_;
+  uint64_t words_[2] = {7, 7};
+  uint64_t errors_ = 7;
+  uint64_t preparation_ = 1;
 };
 
-TEST_F(Slots, HoldWhatWasFilledIn) { EXPECT_EQ(errors(plan_), 0u); }
+TEST_F(Slots, HoldWhatThePartnerSent) { EXPECT_EQ(errors(), 0u); }
 
-TEST_F(Slots, ShowEveryFlippedBitOfAMessage) {
-  for (uint64_t bit = 0; bit < plan_.bytes * 8; ++bit) {
-    std::byte& victim = slots_[plan_.offset(1, 2) + bit / 8];
-    victim ^= std::byte(1 << bit % 8);
-    EXPECT_EQ(errors(plan_), 1u) << "bit " << bit;
-    victim ^= std::byte(1 << bit % 8);
+TEST_F(Slots, ShowEveryFlippedBitOfAMessageAndOfWhatLiesBehind) {
+  for (uint64_t bit = 0; bit < kExtent * 8; ++bit) {
+    dst_[bit / 8] ^= std::byte(1 << bit % 8);
+    EXPECT_EQ(errors(), 1u) << "bit " << bit;
+    dst_[bit / 8] ^= std::byte(1 << bit % 8);
   }
 }
 
-TEST_F(Slots, DoNotLookBehindAMessage) {
-  slots_[plan_.offset(1, 2) + plan_.bytes] ^= std::byte{1};
-  EXPECT_EQ(errors(plan_), 0u);
+TEST_F(Slots, ShowAMessageThatDidNotCome) {
+  EXPECT_EQ(errors(2, kSlots - 1), 3u) << "one too many";
+  EXPECT_EQ(errors(2, kSlots + 1), 3u) << "one too few";
 }
 
-TEST_F(Slots, ShowMessagesOfAnotherRound) {
-  Plan next = plan_;
-  next.first += next.count;
-  EXPECT_EQ(errors(next), 8u);
+TEST_F(Slots, ShowMessagesOfAnotherPreparation) {
+  preparation_ = 2;
+  EXPECT_EQ(errors(), kExtent / 8);
 }
 
-TEST_F(Slots, ShowMessagesOfAnotherPe) { EXPECT_EQ(errors(plan_, kInitiator + 1), 8u); }
+TEST_F(Slots, ShowMessagesOfAnotherPe) { EXPECT_EQ(errors(3), kExtent / 8); }
 
 TEST_F(Slots, ShowMessagesInEachOthersPlace) {
-  std::swap_ranges(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(plan_.stride),
-                   slots_.begin() + static_cast<ptrdiff_t>(plan_.offset(1, 0)));
-  EXPECT_EQ(errors(plan_), 2u);
+  std::swap_ranges(&dst_[0], &dst_[kBytes], &dst_[4 * kStride]);
+  EXPECT_EQ(errors(), 6u);
 }
 
 TEST_F(Slots, ShowATornMessage) {
-  const uint64_t at = plan_.offset(0, 1);
-  std::memcpy(&slots_[at + 8], &slots_[plan_.offset(0, 2) + 8], 8);
-  EXPECT_EQ(errors(plan_), 1u);
+  std::memcpy(&dst_[kStride + 8], &dst_[2 * kStride + 8], 8);
+  EXPECT_EQ(errors(), 1u);
 }
 
-TEST_F(Slots, CheckOnlyTheOperationsOfTheRound) {
-  slots_[plan_.offset(0, 3)] ^= std::byte{1};
-  plan_.count = 3;
-  EXPECT_EQ(errors(plan_), 0u);
+TEST_F(Slots, BeginWithWordsOfZeroAndShowWrongOnes) {
+  EXPECT_EQ(word_errors(0, 8), 0u);
+  words_[1] = 1;
+  EXPECT_EQ(word_errors(0, 8), 1u);
+  words_[1] = uint64_t{1} << 40;
+  EXPECT_EQ(word_errors(0, 8), 1u);
+  EXPECT_EQ(word_errors(0, 4), 0u) << "only the low half counts";
 }
 
-TEST_F(Slots, CountEveryOperationOfAWrongWord) {
-  words_[0] = words_[1] = plan_.count;
-  EXPECT_EQ(word_errors(Word::kCount), 0u);
-  words_[1] -= 1;  // a signal was lost
-  EXPECT_EQ(word_errors(Word::kCount), plan_.count);
-}
-
-TEST_F(Slots, SumWhatAtomicsAdded) {
-  for (uint32_t agent = 0; agent < 2; ++agent) {
-    for (uint64_t i = 0; i < plan_.count; ++i) {
-      words_[agent] += message_word(message_seed(kInitiator, agent, plan_.first + i), 0);
-    }
-  }
-  EXPECT_EQ(word_errors(Word::kSum), 0u);
-  words_[0] += uint64_t{1} << 40;
-  EXPECT_EQ(word_errors(Word::kSum), plan_.count);
-  plan_.bytes = 4;  // then only the low half counts
-  EXPECT_EQ(word_errors(Word::kSum), 0u);
-  words_[0] += 1;
-  EXPECT_EQ(word_errors(Word::kSum), plan_.count);
-}
-
-TEST(Messages, DifferInTheirFirstWord) {
+TEST(Patterns, DifferInEveryWord) {
   std::set<uint64_t> words;
-  for (int pe = 0; pe < 4; ++pe) {
-    for (uint32_t agent = 0; agent < 32; ++agent) {
-      for (uint64_t i = 0; i < 64; ++i) words.insert(message_word(message_seed(pe, agent, i), 0));
+  for (uint64_t preparation = 1; preparation < 9; ++preparation) {
+    for (int pe = 0; pe < 4; ++pe) {
+      for (uint64_t i = 0; i < 256; ++i)
+        words.insert(pattern_word(pattern_seed(preparation, pe), i));
     }
   }
-  EXPECT_EQ(words.size(), 4u * 32 * 64);
+  EXPECT_EQ(words.size(), 8u * 4 * 256);
+}
+
+TEST(Cases, SayWhatTheirWordsMustHold) {
+  Case c{{"add", Op::kAdd, Way::kStream}, ScopeKind::kThread, 2, 32, 8, 10};
+  EXPECT_EQ(c.words(2), 64u);
+  EXPECT_EQ(c.word_value(3), 30 * kAddend);
+  c.what = {"add_same", Op::kAddSame, Way::kStream};
+  EXPECT_EQ(c.words(2), 1u);
+  EXPECT_EQ(c.word_value(3), 64 * 30 * kAddend);
+  c.what = {"put_signal", Op::kPutSignal, Way::kStream};
+  EXPECT_EQ(c.words(2), 64u);
+  EXPECT_EQ(c.word_value(1), 10u);
+  c.what = {"p", Op::kP, Way::kBounce};
+  EXPECT_EQ(c.words(2), 0u) << "the value is its own flag";
+  c.what = {"put", Op::kPut, Way::kStream};
+  EXPECT_EQ(c.words(2), 0u);
+}
+
+TEST(Layouts, GiveEveryCallASlotOrTheAgentsOneTogether) {
+  const Case c{{"put", Op::kPut, Way::kStream}, ScopeKind::kBlock, 4, 32, 100, 10};
+  const Layout own{.stride = 104, .span = 1040};
+  EXPECT_EQ(own.slots(c, 1), 40u);
+  const Layout shared{.stride = 256, .span = 4 * 256, .shared = true};
+  EXPECT_EQ(shared.slots(c, 10), 4u);
+  EXPECT_GT(shared.extent(c, 10), 4u * 256) << "nothing may be written behind them";
 }
 
 }  // namespace

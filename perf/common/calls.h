@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The calls that are measured, in the words of an Api, a small value that a side supplies:
+//
+//   put, get (scope, dst, src, bytes, pe)   p(word, value, pe)   quiet()   barrier(scope)
+//   put_signal(scope, dst, src, bytes, flag, value, pe)          wait(scope, flag, value)
+//   add, fetch_add (word, value, pe)
+//
+// and what the programs alone measure: get_now, g, signal, wait_equal, put_counted, copy.
+//
+//   post   returns once posted; quiet completes it
+//   send   complete when it returns (Way::kCall), or the peer's turn to answer (Way::kBounce)
+//   take   waits for the peer's message
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/base/scope.h"
+#include "perf/common/cases.h"
+#include "perf/common/plan.h"
+
+namespace peal::perf {
+
+/// One call of an agent.
+template <class Api, class Scope>
+struct Turn {
+  const Api& api;
+  Scope scope;
+  const Plan& plan;
+  uint64_t at;  // from dst and src
+  uint64_t bytes;
+  uint64_t number;  // since the memory was prepared
+  uint32_t agent;
+
+  PEAL_DEVICE std::byte* dst() const { return plan.dst + at; }
+  PEAL_DEVICE const std::byte* src() const { return plan.src + at; }
+  template <class Word>
+  PEAL_DEVICE Word* dst_word() const {
+    return reinterpret_cast<Word*>(dst());
+  }
+  /// What a PE's pattern has here.
+  template <class Word>
+  PEAL_DEVICE Word value(uint64_t seed) const {
+    return static_cast<Word>(pattern_word(seed, at / 8));
+  }
+};
+
+/// What a call is for the tables of cases. Its size is known when compiled, or 0.
+template <Op kCall, uint64_t kSize = 0, Way kHow = Way::kCall>
+struct Kind {
+  static constexpr Op kOp = kCall;
+  static constexpr uint64_t kBytes = kSize;
+  static constexpr Way kWay = kHow;
+};
+
+// Calls that return once posted.
+
+struct Put : Kind<Op::kPut> {
+  PEAL_DEVICE static bool post(const auto& t) {
+    return t.api.put(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
+  }
+};
+
+struct Get : Kind<Op::kGet> {
+  PEAL_DEVICE static bool post(const auto& t) {
+    return t.api.get(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
+  }
+};
+
+struct Copy : Kind<Op::kCopy> {
+  PEAL_DEVICE static bool post(const auto& t) {
+    return t.api.copy(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
+  }
+};
+
+/// Every signal adds 1 to the agent's word.
+struct PutCounted : Kind<Op::kPutSignal> {
+  PEAL_DEVICE static bool post(const auto& t) {
+    return t.api.put_counted(t.scope, t.dst(), t.src(), t.bytes, t.plan.words + t.agent,
+                             t.plan.peer);
+  }
+};
+
+template <class Word>
+struct P : Kind<Op::kP, sizeof(Word)> {
+  PEAL_DEVICE static bool post(const auto& t) {
+    return t.api.p(t.template dst_word<Word>(), t.template value<Word>(t.plan.seed), t.plan.peer);
+  }
+};
+
+/// The value is kept for the check.
+template <class Word>
+struct G : Kind<Op::kG, sizeof(Word)> {
+  PEAL_DEVICE static bool post(const auto& t) {
+    return t.api.g(t.template dst_word<Word>(), reinterpret_cast<const Word*>(t.src()),
+                   t.plan.peer);
+  }
+  PEAL_DEVICE static bool send(const auto& t) { return post(t); }
+};
+
+template <class Word, bool kSameWord = false>
+struct Add : Kind<kSameWord ? Op::kAddSame : Op::kAdd, sizeof(Word)> {
+  PEAL_DEVICE static bool post(const auto& t) {
+    auto* word = reinterpret_cast<Word*>(t.plan.words + (kSameWord ? 0 : t.agent));
+    return t.api.add(word, static_cast<Word>(kAddend), t.plan.peer);
+  }
+};
+
+// Calls that end when they are complete.
+
+template <class Call>
+struct Quieted : Call {
+  PEAL_DEVICE static bool send(const auto& t) { return Call::post(t) && t.api.quiet(); }
+};
+
+struct GetNow : Kind<Op::kGet> {
+  PEAL_DEVICE static bool send(const auto& t) {
+    return t.api.get_now(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
+  }
+};
+
+/// Wrong when the old value is not the sum of the additions before.
+template <class Word>
+struct FetchAdd : Kind<Op::kFetchAdd, sizeof(Word)> {
+  PEAL_DEVICE static bool send(const auto& t) {
+    const auto addend = static_cast<Word>(kAddend);
+    return t.api.fetch_add(reinterpret_cast<Word*>(t.plan.words), addend, t.plan.peer) ==
+           static_cast<Word>(t.number * addend);
+  }
+};
+
+// Messages, and how their arrival is seen.
+
+/// The flag only grows. Where the size is known when compiled the call may become a single store.
+template <uint64_t kSize, Op kCall = Op::kPutSignal>
+struct PutSignal : Kind<kCall, kSize, Way::kBounce> {
+  PEAL_DEVICE static bool send(const auto& t) {
+    return t.api.put_signal(t.scope, t.dst(), t.src(), kSize != 0 ? kSize : t.bytes, t.plan.words,
+                            t.number + 1, t.plan.peer);
+  }
+  PEAL_DEVICE static bool take(const auto& t) {
+    return t.api.wait(t.scope, t.plan.words, t.number + 1);
+  }
+};
+
+struct PutThenSignal : PutSignal<0, Op::kPut> {
+  PEAL_DEVICE static bool send(const auto& t) {
+    return Put::post(t) && t.api.signal(t.scope, t.plan.words, t.number + 1, t.plan.peer);
+  }
+};
+
+/// The value is its own flag: each side waits until its slot holds exactly what must come.
+template <class Word>
+struct PAsFlag : Kind<Op::kP, sizeof(Word), Way::kBounce> {
+  PEAL_DEVICE static bool send(const auto& t) { return P<Word>::post(t); }
+  PEAL_DEVICE static bool take(const auto& t) {
+    return t.api.wait_equal(t.template dst_word<Word>(), t.template value<Word>(t.plan.peers_seed));
+  }
+};
+
+}  // namespace peal::perf

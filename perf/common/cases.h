@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What can be measured: a call, how it is repeated, by whom, how often. The programs and the
+// comparison make their cases of these words.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace peal::perf {
+
+enum class Op {
+  kPut,
+  kGet,
+  kP,
+  kG,
+  kAdd,       // each agent to a word of its own
+  kAddSame,   // all to one word
+  kFetchAdd,  //
+  kPutSignal,
+  kWord,  // a single word that is message and signal at once: the floor of put_signal
+  kCopy,  // no call: the scope's leader copies into the peer's mapped memory by memcpy
+  kBarrier,
+};
+
+enum class Way {
+  kStream,    // all agents, one call after another, quiet at the end
+  kCall,      // one agent, each call completed: by quiet, or by its answer
+  kBounce,    // one agent each on two PEs: one sends, the other answers
+  kTogether,  // all PEs make the call
+};
+
+enum class ScopeKind { kThread, kWarp, kBlock };
+inline constexpr const char* kScopeNames[] = {"thread", "warp", "block"};
+inline const char* to_string(ScopeKind scope) { return kScopeNames[static_cast<size_t>(scope)]; }
+
+/// A call and its repetition under the name that the command line and the rows have for it.
+struct Measure {
+  const char* name;
+  Op op;
+  Way way;
+};
+
+/// What the comparison measures.
+inline constexpr Measure kCompared[] = {{"put", Op::kPut, Way::kStream},
+                                        {"get", Op::kGet, Way::kStream},
+                                        {"put_quiet", Op::kPut, Way::kCall},
+                                        {"p_quiet", Op::kP, Way::kCall},
+                                        {"inc_quiet", Op::kAdd, Way::kCall},
+                                        {"fetch_add", Op::kFetchAdd, Way::kCall},
+                                        {"put_signal", Op::kPutSignal, Way::kBounce},
+                                        {"ping_pong", Op::kWord, Way::kBounce},
+                                        {"add", Op::kAdd, Way::kStream},
+                                        {"add_same", Op::kAddSame, Way::kStream},
+                                        {"barrier_all", Op::kBarrier, Way::kTogether}};
+
+/// What atomics add: an operand that arrives cut off or twice leaves another sum.
+inline constexpr uint64_t kAddend = 0x0101'0101'0101'0101;
+
+struct Case {
+  Measure what;
+  ScopeKind scope;
+  uint32_t blocks;
+  uint32_t threads;     // of a block
+  uint64_t bytes;       // of a message
+  uint64_t iterations;  // of each agent in one launch
+
+  /// How many scopes work at once: all threads, all warps or all blocks of the grid.
+  uint64_t agents() const {
+    const uint64_t warps = (uint64_t{threads} + 31) / 32;
+    const uint64_t in_block = scope == ScopeKind::kThread ? threads : warps;
+    return blocks * (scope == ScopeKind::kBlock ? 1 : in_block);
+  }
+  bool streams() const { return what.way == Way::kStream; }
+  bool bounces() const { return what.way == Way::kBounce; }
+  bool fetches() const { return what.op == Op::kGet || what.op == Op::kG; }
+  bool adds() const {
+    return what.op == Op::kAdd || what.op == Op::kAddSame || what.op == Op::kFetchAdd;
+  }
+  bool moves_data() const { return !adds() && what.op != Op::kWord && what.op != Op::kBarrier; }
+
+  /// Words that the target's PE needs: signals, and what atomics add to.
+  uint64_t words(int pes) const {
+    if (what.op == Op::kBarrier) return static_cast<uint64_t>(pes);
+    if (streams() && (what.op == Op::kAdd || what.op == Op::kPutSignal)) return agents();
+    return adds() || (bounces() && what.op != Op::kP) ? 1 : 0;
+  }
+  /// What each of them must hold after so many launches.
+  uint64_t word_value(uint64_t launches) const {
+    const uint64_t calls = iterations * launches;
+    return adds() ? kAddend * calls * (what.op == Op::kAddSame ? agents() : 1) : calls;
+  }
+};
+
+}  // namespace peal::perf
