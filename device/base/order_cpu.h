@@ -84,7 +84,9 @@ PEAL_HD void fence_acquire() {}
 
 template <Reach R, Edge E>
 PEAL_HD void fence_release() {
-  if constexpr (kFencesCount) __atomic_thread_fence(__ATOMIC_RELEASE);
+  // What a quiet of stores promises (M16) goes for later loads too.
+  constexpr int kFence = E == Edge::kM16 ? __ATOMIC_SEQ_CST : __ATOMIC_RELEASE;
+  if constexpr (kFencesCount) __atomic_thread_fence(kFence);
 }
 
 }  // namespace memory
