@@ -19,7 +19,7 @@ class BusyList {
  public:
   /// `item` may have work from now on.
   void add(T item) {
-    if (std::find(busy_.begin(), busy_.end(), item) != busy_.end()) return;
+    if (busy(item)) return;
     std::erase(idle_, item);
     busy_.push_back({item});
   }
@@ -27,6 +27,8 @@ class BusyList {
     std::erase(idle_, item);
     std::erase(busy_, item);
   }
+
+  bool busy(T item) const { return std::find(busy_.begin(), busy_.end(), item) != busy_.end(); }
 
   /// One round; true if anything worked. advance(item) does what there is to do and tells whether
   /// there was any; has_work(item) tells whether an item must be advanced.

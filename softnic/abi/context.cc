@@ -3,8 +3,6 @@
 // Device list, open and close, the object table of a context, the slots of verbs_context.
 #include "softnic/abi/context.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 

@@ -78,7 +78,7 @@ class DriverThread : public ::testing::Test {
   bool goes_idle(uint32_t qpn) {
     return eventually([&] {
       const Runner::Pause pause(*driver_);
-      return !qps_[qpn].active;
+      return !driver_->busy(qpn);
     });
   }
 
