@@ -23,15 +23,19 @@ void for_each_run(size_t count, const Alike& alike, const Body& body) {
   }
 }
 
-/// Ascending numbers: "1-3, 7".
+/// Ascending numbers: "1-3, 7"; past 16 runs of neighbours "1, 3, ... (40 in all)".
 template <class Numbers>
 std::string ranges(const Numbers& numbers) {
+  constexpr int kShown = 16;
   std::string text;
+  int runs = 0;
   const auto follow = [&](size_t a, size_t b) { return numbers[b] == numbers[a] + 1; };
   for_each_run(numbers.size(), follow, [&](size_t first, size_t last) {
+    if (++runs > kShown) return;
     text += (text.empty() ? "" : ", ") + std::to_string(numbers[first]);
     if (first != last) text += "-" + std::to_string(numbers[last]);
   });
+  if (runs > kShown) text += ", ... (" + std::to_string(numbers.size()) + " in all)";
   return text;
 }
 

@@ -3,8 +3,8 @@
 // The mutex of a thread that lets go of it for moments only, and of those who visit it. A plain one
 // the thread would have again before anybody who waits has woken.
 //
-//   the thread:  let_visitors_in(), lock own(), one round, unlock       a visitor:  lock(),
-//   unlock()
+//   the thread:  let_visitors_in(), lock own(), one round, unlock
+//   a visitor:   lock(), unlock()
 #pragma once
 
 #include <atomic>

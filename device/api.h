@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All a kernel includes. Read in this order: context, types, rma, signal, wait, atomics,
-// sync. What is in device/detail is theirs.
+// All a kernel includes. Read in this order: context, types, rma, signal, wait, atomics, sync.
+// device/detail holds what these do.
 #pragma once
 
 #include "device/atomics.h"

@@ -146,10 +146,10 @@ void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
     tables_.fill(window_of(address, bytes, known),
                  {.rkeys = rkeys, .word_rkeys = word_rkeys, .direct = memory.direct});
   });
-  // Only now: where one PE fails none shows its kernels a window whose registrations end here.
-  together(bootstrap_, [&] { tables_.publish(); });
+  // Kept first: where this last step fails on another PE, kernels here see the window.
   std::ranges::move(known.regions, std::back_inserter(regions_));
   mapped_.push_back(std::move(memory));
+  together(bootstrap_, [&] { tables_.publish(); });
 }
 
 void Windows::add_everywhere(std::byte* address, size_t bytes) {

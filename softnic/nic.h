@@ -47,9 +47,8 @@ class Nic {
   const Router& router() const;
 
   Created allocate_pd() { return run(AllocatePd{}); }
-  Refusal free_pd(uint32_t pd) {
-    return run(FreePd{pd});
-  }  // refused (busy) while keys or queues use it
+  /// Refused (busy) while keys or queues use it.
+  Refusal free_pd(uint32_t pd) { return run(FreePd{pd}); }
 
   /// Asked for each range before it is first registered or used as a queue. True when it is a
   /// GPU's and the engine runs there: then only it can tell whether the range is valid. False for
@@ -78,9 +77,8 @@ class Nic {
 
   /// Without a buffer it is a number for objects that must name a CQ and complete nothing there.
   Created create_cq(const CompletionQueueConfig& config) { return run(CreateCq{config}); }
-  Refusal destroy_cq(uint32_t cqn) {
-    return run(DestroyCq{cqn});
-  }  // busy while a queue pair uses it
+  /// Refused (busy) while a queue pair uses it.
+  Refusal destroy_cq(uint32_t cqn) { return run(DestroyCq{cqn}); }
   /// CQEs ever written; 0 for an unknown cq.
   uint64_t cq_produced(uint32_t cqn) const { return run(CqProduced{cqn}).produced; }
 
@@ -93,7 +91,8 @@ class Nic {
 
   /// An engine on a GPU knows the queue by number and PD only: nothing is taken from it there.
   Created create_srq(const SharedReceiveConfig& config) { return run(CreateSrq{config}); }
-  Refusal destroy_srq(uint32_t srqn) { return run(DestroySrq{srqn}); }  // likewise
+  /// Refused (busy) while a queue pair uses it.
+  Refusal destroy_srq(uint32_t srqn) { return run(DestroySrq{srqn}); }
   /// Raises kSrqLimit, once, as soon as fewer than `limit` entries wait; 0 ends that. Refused for a
   /// limit of all entries or more, and by an engine on a GPU.
   Refusal arm_srq(uint32_t srqn, uint32_t limit);

@@ -9,7 +9,7 @@
 // what they order.
 //
 // Each machine has a header with the primitives (namespace memory): load, store, update,
-// update_blind, compare_swap, two fences. It also has what is one instruction on a GPU:
+// update_blind, compare_swap, three fences. It also has what is one instruction on a GPU:
 //
 //   store_mmio            rings a NIC register: an 8-byte store that is neither merged nor dropped;
 //                         where kMmioMayOvertake it may arrive before this lane's earlier stores
@@ -120,7 +120,7 @@ PEAL_HD void acquire_batch() {
 /// before what it stores next. Edge M16.
 template <Edge E = Edge::kNone>
 PEAL_HD void fence_direct_stores() {
-  memory::fence_release<Reach::kSystem, E>();
+  memory::fence_direct<E>();
 }
 
 /// Orders what this lane has written, and what it knows of other lanes' writes, before what it

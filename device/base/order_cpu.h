@@ -84,9 +84,12 @@ PEAL_HD void fence_acquire() {}
 
 template <Reach R, Edge E>
 PEAL_HD void fence_release() {
-  // What a quiet of stores promises (M16) goes for later loads too.
-  constexpr int kFence = E == Edge::kM16 ? __ATOMIC_SEQ_CST : __ATOMIC_RELEASE;
-  if constexpr (kFencesCount) __atomic_thread_fence(kFence);
+  if constexpr (kFencesCount) __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+// A full one: behind a quiet a load from one peer must not be ahead of a store to another.
+template <Edge E>
+PEAL_HD void fence_direct() {
+  if constexpr (kFencesCount) __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 }  // namespace memory

@@ -147,6 +147,10 @@ PEAL_HD void fence_release() {
   if constexpr (R == Reach::kSystem) asm volatile(PEAL_PTX_FENCE ".sys;" ::: "memory");
 #undef PEAL_PTX_FENCE
 }
+template <Edge E>
+PEAL_HD void fence_direct() {
+  fence_release<Reach::kSystem, E>();
+}
 
 }  // namespace memory
 

@@ -172,6 +172,11 @@ void fence_release() {
   simt::model().fence(simt::agent(), simt::Order::kRelease, sim::scope_of(R));
 }
 
+template <Edge E>
+void fence_direct() {
+  fence_release<Reach::kSystem, E>();
+}
+
 }  // namespace memory
 
 /// As on a GPU: the register may hear of a store before memory does.

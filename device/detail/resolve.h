@@ -196,8 +196,8 @@ PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked
   return {nullptr, nullptr, {}, refuse(state, Status::kNotSymmetric, asked)};
 }
 
-/// Checks PE, range and alignment; finds how the range is reached: mapped
-/// here, or by the queue of the calling block.
+/// Checks PE, range and alignment; finds how the range is reached: mapped here, or by the queue of
+/// the calling block.
 PEAL_DEVICE Destination resolve(const ContextFields& ctx, const Asked& asked) {
   Destination found{};
   const Near near = find_near(ctx, {asked.address, asked.bytes, asked.pe});

@@ -56,7 +56,8 @@ PEAL_DEVICE void signal_direct(std::byte* word, const Signal& signal) {
   }
 }
 
-/// Its queue is the one its data travels on, unless it is an atomic that another NIC executes.
+/// The range of the signal's word. Its queue is the one that the data before it travel on, unless
+/// the signal is an atomic that another NIC executes.
 PEAL_DEVICE Asked word_of(const Signal& signal) {
   const Use use = signal.kind == Signal::Kind::kAdd ? Use::kAtomic : Use::kWord;
   return {signal.word, sizeof(uint64_t), signal.pe, use, true};
@@ -109,7 +110,7 @@ struct PutSignal {
   }
 };
 
-/// Near are both or neither.
+/// The data and the signal's word count as near only if both are.
 PEAL_DEVICE Near near_of(const ContextFields& ctx, const PutSignal& op) {
   const Near flag = find_near(ctx, word_of(op.signal));
   const Near data = find_near(ctx, op.asked());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The fields of a context and the tables that it points at: plain data that the host fills in and
-// kernels read.
+// kernels read. ContextState is what kernels write and the host reads.
 //
 //   put(ctx, dst, src, n, pe):   dst -> window, offset, rkey of pe      block -> queue of pe
 #pragma once

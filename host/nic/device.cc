@@ -114,9 +114,11 @@ void Device::open(ibv_device* device) {
   const int error = errno;
   fail(ErrorCode::kSystem, "mlx5dv_open_device({}) with DEVX, by which kernels drive a NIC: {}; {}",
        name_, std::strerror(error),
-       library_->software() ? VerbsLibrary::kSoftwareSaysMore
-                            : "it takes UCTX_EN in the card's settings (docs/hardware.md) and "
-                              "access to /dev/infiniband/uverbs*");
+       // EOPNOTSUPP: the device as such has no DEVX, and there is no more to say.
+       library_->software() && error != EOPNOTSUPP
+           ? VerbsLibrary::kSoftwareSaysMore
+           : "it takes UCTX_EN in the card's settings (docs/hardware.md) and access to "
+             "/dev/infiniband/uverbs*");
 }
 
 void Device::read_firmware_capabilities() {

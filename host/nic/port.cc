@@ -123,7 +123,9 @@ void follow_traffic_class(const std::string& nic, const Port& port, PathSettings
   if (port.link_layer != LinkLayer::kEthernet || !settings.traffic_class_open) return;
   const fs::path path =
       root / fmt::format("sys/class/infiniband/{}/tc/{}/traffic_class", nic, port.number);
-  const std::string text = text_of(path);  // mlx5 drivers of OFED and DOCA have it
+  // mlx5 drivers of OFED and DOCA have it; lines of rules may follow the port's.
+  const std::string lines = text_of(path);
+  const std::string text = lines.substr(0, lines.find('\n'));
   constexpr std::string_view kPrefix = "Global tclass=";
   if (!text.starts_with(kPrefix)) return;  // no port-wide one
   const char* const end = text.data() + text.size();

@@ -43,14 +43,14 @@ PEAL_KERNEL PEAL_MAX_THREADS(1024) stream(Api api, Plan plan, BlockTime* times) 
   const uint32_t agent = agent_in_grid(scope);
   const uint64_t part = agent * plan.part;
   const uint64_t left = part < plan.limit ? plan.limit - part : 0;
-  Turn<Api, Scope> turn{api, scope, plan, 0, left < plan.call ? left : plan.call, 0, agent};
+  const uint64_t bytes = left < plan.call ? left : plan.call;
   bool ok = true;
   block.sync();
   const uint64_t begin = now_ns();
-  if (turn.bytes != 0) {
+  if (bytes != 0) {
     uint64_t at = plan.first * plan.stride % plan.span;
     for (uint64_t i = 0; i < plan.iterations && ok; ++i) {
-      turn.at = at + part;
+      const Turn<Api, Scope> turn{api, scope, plan, at + part, bytes, 0, agent};
       at = slot_after(plan, at);
       ok = Call::post(turn);
     }

@@ -149,7 +149,8 @@ bool Report::finish() const {
   if (!options_.json) {
     print(fmt::format("verified: {} operations, {} errors\n", verified_, errors_));
   }
-  if (errors_ != 0) fmt::print(stderr, "peal: {} errors: operations left wrong data\n", errors_);
+  if (errors_ != 0)
+    fmt::print(stderr, "peal: {} errors: operations failed or left wrong data\n", errors_);
   return errors_ == 0 && verified_ != 0;
 }
 

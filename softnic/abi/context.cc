@@ -68,7 +68,7 @@ Buffer allocate_buffer(size_t bytes) {
 }
 
 Context::Context(Device& device)
-    : events(std::make_unique<WakingQueue<ibv_async_event>>()),
+    : events(std::make_unique<WakingQueue<ibv_async_event>>(EFD_NONBLOCK)),
       nic_(device.shared_nic()),
       // One descriptor a caller can poll, readable for this context's own events and while the NIC
       // has events that nobody has routed yet.

@@ -20,7 +20,9 @@
 namespace peal::softnic::abi {
 
 /// Cookies that wait to be taken. Outlives its channel while an object is subscribed to it.
-struct CookieQueue : WakingQueue<uint64_t> {};
+struct CookieQueue : WakingQueue<uint64_t> {
+  CookieQueue() : WakingQueue(EFD_NONBLOCK) {}
+};
 
 class EventChannel : public Object, public mlx5dv_devx_event_channel {
  public:

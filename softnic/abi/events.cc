@@ -35,7 +35,9 @@ constexpr EventNames kEvents[] = {
     {AsyncEvent::Kind::kSrqError, IBV_EVENT_SRQ_ERR, 0},
 };
 const EventNames& names_of(const AsyncEvent& event) {
-  return *std::ranges::find(kEvents, event.kind, &EventNames::kind);
+  static constexpr EventNames kUnknown = {{}, IBV_EVENT_DEVICE_FATAL, 0};
+  const auto* const found = std::ranges::find(kEvents, event.kind, &EventNames::kind);
+  return found != std::end(kEvents) ? *found : kUnknown;
 }
 
 bool of_port(ibv_event_type type) {

@@ -23,7 +23,9 @@ namespace peal::softnic::abi {
 template <class T>
 class WakingQueue {
  public:
-  WakingQueue() : wake_(eventfd(0, EFD_CLOEXEC)) {
+  /// EFD_NONBLOCK where nobody else sees the descriptor: a child that shares it may have emptied
+  /// it.
+  explicit WakingQueue(int flags = 0) : wake_(eventfd(0, EFD_CLOEXEC | flags)) {
     if (wake_.get() < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
   }
   int fd() const { return wake_.get(); }

@@ -168,6 +168,8 @@ struct Sender {
   uint64_t paused_until = 0;   // receiver not ready
   uint32_t not_ready = 0;      // times in a row
   uint64_t sent_position = 0;  // wire position after the last packet
+  uint64_t full_since = 0;  // a datagram found no room: since then the peer took nothing; 0 = room
+  uint64_t full_at = 0;     // and had taken this much off the wire
 
   uint64_t peer_generation = 0;          // of the NIC this queue pair talks to; 0 = not yet known
   uint16_t dc_asked = 0;                 // LID in the address of the last request

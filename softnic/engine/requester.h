@@ -72,7 +72,6 @@ class Requester : private Recovery {
   static constexpr uint32_t kDirectSegment = 256 << 10;  // bytes moved before others get a turn
   static constexpr uint32_t kPacketsPerTurn = 8;
   static constexpr uint32_t kReadPacketsInFlight = 8;
-  static constexpr uint32_t kPatienceWithFull = 2048;  // steps
 
   PEAL_HD bool step(QueuePair& qp) {
     Sender& send = qp.send;
@@ -403,25 +402,25 @@ class Requester : private Recovery {
     packet.destination = request.dc_target;
     packet.rkey = queue_key(qp, request);
     packet.network = send.way.network;
-    if (!carry(send.way.lid, packet, payload) && peer_drains(qp)) {
+    const bool carried = carry(send.way.lid, packet, payload);
+    if (carried) {
+      send.full_since = 0;
+    } else if (peer_drains(qp)) {
       send.phase = Sender::Phase::kDecoded;
       return false;
     }
-    send.retries = 0;
     send.psn = (send.psn + 1) & kPsnMask;
     finish(qp);
     return true;
   }
 
-  /// A peer whose wire is full still takes something off it: worth waiting for. One that has not
-  /// for so many steps may never again (a stopped process), and loses the datagram as on a real
-  /// wire.
+  /// A peer that takes nothing off its full wire for this long loses the datagram, as on a card.
   PEAL_HD bool peer_drains(QueuePair& qp) {
     Sender& send = qp.send;
     const uint64_t consumed = wire_.consumed(send.way.lid);
-    send.retries = consumed == send.sent_position ? send.retries + 1 : 0;
-    send.sent_position = consumed;
-    return send.retries < kPatienceWithFull;
+    if (send.full_since == 0 || consumed != send.full_at) send.full_since = now_;
+    send.full_at = consumed;
+    return now_ - send.full_since < port_.timing.stall_grace;
   }
 
   /// False when there is no room now. To nobody, and to whoever has no room for so much, it is

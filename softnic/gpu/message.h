@@ -6,8 +6,9 @@
 //   PE:      Hello; then [Extent (+ descriptor)]... and the Command that names the memory
 //   engine:  one Reply to each, in order
 //
-// Both sides are built together: kVersion changes with any of these structs. A Call and a Reply are
-// as long in every version, and begin alike: those of two versions can tell each other so.
+// Both sides are built together: kVersion changes with any of these structs. From version 7 on a
+// Call and a Reply have 1024 bytes, and Call::version, Reply::status and Reply::reason their
+// places: so either side can read that the other is of another version.
 #pragma once
 
 #include <cstdint>

@@ -255,6 +255,8 @@ TEST_F(TrafficClass, IsThePortsWhereNobodySetOne) {
   EXPECT_EQ(opened().traffic_class, 236);
   EXPECT_EQ(opened().taken.size(), 1u);
   EXPECT_EQ(opened(true).traffic_class, 0);
+  say("Global tclass=236\nsrc_ip=10.0.0.1 tclass=1\n");  // rules behind it
+  EXPECT_EQ(opened().traffic_class, 236);
   fake_.link_layer = IBV_LINK_LAYER_INFINIBAND;
   fake_.lid = 7;
   fake_.gids = {{"fe80::1"}};

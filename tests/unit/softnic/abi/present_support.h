@@ -7,6 +7,8 @@
 //   OneDevice:  memory, CQ and key of one of them, its LID and GIDs
 #pragma once
 
+#include <unistd.h>
+
 #include <deque>
 #include <string>
 
@@ -49,6 +51,10 @@ struct OneDevice {
 
 class Presented : public ::testing::Test {
  protected:
+  /// A fabric of this process: LIDs that a test makes up are nobody else's.
+  Presented() {
+    ::setenv("PEAL_SOFTNIC_FABRIC", ("presented-" + std::to_string(::getpid())).c_str(), 1);
+  }
   /// What is listed and opened from now on. What is open stays as it is.
   static void present(const std::string& text) {
     ::setenv("PEAL_SOFTNIC_PRESENT", text.c_str(), 1);
