@@ -76,10 +76,11 @@ class DriverThread : public ::testing::Test {
     return eventually([&] { return retired(qpn) == posted_[qpn]; });
   }
   bool goes_idle(uint32_t qpn) {
-    return eventually([&] {
+    const auto idle = [&] {
       const Runner::Pause pause(*driver_);
       return !driver_->busy(qpn);
-    });
+    };
+    return eventually(idle, std::chrono::seconds(50));  // thousands of naps of a busy machine
   }
 
   const Settings settings_ = settings();
