@@ -86,7 +86,8 @@ TEST_P(SelfTestFault, IsTheSameErrorOnAllPes) {
   const std::vector<std::string> errors = errors_under(GetParam().plan);
   EXPECT_EQ(errors[0], errors[1]);
   expect_in(errors[0], GetParam().parts);
-  expect_in(errors[0], {"PE 0: self-test (host ", "LID ", "GID ", "MTU ", "queue ", " to PE ",
+  // Of either PE: where one is done first, its queues in error may be what the other one meets.
+  expect_in(errors[0], {": self-test (host ", "LID ", "GID ", "MTU ", "queue ", " to PE ",
                         "PEAL_SELF_TEST=off", "2 of 2 PEs failed"});
 }
 
