@@ -5,35 +5,16 @@
 #pragma once
 
 #include <deque>
-#include <vector>
 
 #include "softnic/engine/engine.h"
 #include "softnic/engine/serve.h"
+#include "tests/support/parcel.h"
 
 namespace peal::fuzz {
 
 using namespace peal::softnic;
 
-/// A packet with its bytes.
-struct Parcel {
-  Packet packet;
-  std::vector<std::byte> bytes;
-
-  Parcel(const Packet& header, const Payload& payload) : packet(header) {
-    packet.payload = payload.bytes;
-    for (uint32_t i = 0; i < payload.count; ++i) {
-      const Payload::Chunk& chunk = payload.chunk[i];
-      bytes.insert(bytes.end(), chunk.memory, chunk.memory + chunk.bytes);
-    }
-    bytes.shrink_to_fit();
-  }
-  Payload payload() const {
-    Payload payload;
-    payload.clear();
-    if (!bytes.empty()) payload.append(bytes.data(), static_cast<uint32_t>(bytes.size()));
-    return payload;
-  }
-};
+using softnic::testing::Parcel;
 
 /// From `home` to the NIC at `peer_lid`, which is asked directly where `peer` is given.
 struct ParcelWire {

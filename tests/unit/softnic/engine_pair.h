@@ -11,29 +11,10 @@
 
 #include "softnic/engine/engine.h"
 #include "softnic/engine/serve.h"
+#include "tests/support/parcel.h"
 #include "tests/unit/softnic/support.h"
 
 namespace peal::softnic::testing {
-
-/// A packet with its bytes.
-struct Parcel {
-  Packet packet;
-  std::vector<std::byte> bytes;
-
-  Parcel(const Packet& header, const Payload& payload) : packet(header) {
-    packet.payload = payload.bytes;
-    for (uint32_t i = 0; i < payload.count; ++i) {
-      const Payload::Chunk& chunk = payload.chunk[i];
-      bytes.insert(bytes.end(), chunk.memory, chunk.memory + chunk.bytes);
-    }
-  }
-  Payload payload() const {
-    Payload payload;
-    payload.clear();
-    if (!bytes.empty()) payload.append(bytes.data(), static_cast<uint32_t>(bytes.size()));
-    return payload;
-  }
-};
 
 /// Loses packets of either direction with a probability.
 struct LossyWire {
