@@ -133,7 +133,7 @@ void Report::row(const Case& c, const std::vector<Record>& all) {
   if (!speaks_) return;
   const Record total = sum(all);
   verified_ += total.verified;
-  errors_ += total.errors;
+  errors_ += print_failures(c, all);
   print(options_.json ? json_row(c, total) : table_row(c, total));
 }
 
@@ -152,6 +152,17 @@ bool Report::finish() const {
   if (errors_ != 0)
     fmt::print(stderr, "peal: {} errors: operations failed or left wrong data\n", errors_);
   return errors_ == 0 && verified_ != 0;
+}
+
+uint64_t print_failures(const Case& c, const std::vector<Record>& all) {
+  uint64_t errors = 0;
+  for (size_t pe = 0; pe < all.size(); ++pe) {
+    errors += all[pe].errors;
+    if (all[pe].status == Status::kOk) continue;
+    fmt::print(stderr, "peal: PE {}: {} of {} bytes failed: {}\n", pe, c.what.name, c.bytes,
+               to_string(all[pe].status));
+  }
+  return errors;
 }
 
 void print_compared(const Setting& side, const char* variant, const Case& c,
