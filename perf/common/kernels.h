@@ -253,4 +253,8 @@ struct List {
   }
 };
 
+template <template <class, class...> class Entry, class... Calls>
+struct InAllScopes : List<Entry<Calls, Thread>..., Entry<Calls, Warp>..., Entry<Calls, Block>...> {
+};
+
 }  // namespace peal::perf
