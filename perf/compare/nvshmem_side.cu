@@ -27,12 +27,10 @@ enum class Form { kUntyped, kTyped };
 
 /// What all variants have in common: everything but transfers and ping-pong.
 struct NvshmemWords {
-  PEAL_DEVICE Status p(uint32_t* word, uint32_t value, int pe) const {
-    nvshmem_uint32_p(word, value, pe);
-    return Status::kOk;
-  }
-  PEAL_DEVICE Status p(uint64_t* word, uint64_t value, int pe) const {
-    nvshmem_uint64_p(word, value, pe);
+  template <class Word>
+  PEAL_DEVICE Status p(Word* word, Word value, int pe) const {
+    if constexpr (sizeof(Word) == 4) nvshmem_uint32_p(word, value, pe);
+    if constexpr (sizeof(Word) == 8) nvshmem_uint64_p(word, value, pe);
     return Status::kOk;
   }
   PEAL_DEVICE Status quiet() const {
@@ -95,18 +93,18 @@ struct NvshmemApi : NvshmemWords {
 
   PEAL_DEVICE Status put(auto scope, std::byte* dst, const std::byte* src, uint64_t bytes,
                          int pe) const {
-    in_elements(dst, src, bytes,
-                [&](auto* to, auto* from, size_t n) { ByScope::put_as(scope, to, from, n, pe); });
-    return Status::kOk;
+    return in_elements(dst, src, bytes, [&](auto* to, auto* from, size_t n) {
+      ByScope::put_as(scope, to, from, n, pe);
+    });
   }
   PEAL_DEVICE Status get(auto scope, std::byte* dst, const std::byte* src, uint64_t bytes,
                          int pe) const {
-    in_elements(dst, src, bytes,
-                [&](auto* to, auto* from, size_t n) { ByScope::get_as(scope, to, from, n, pe); });
-    return Status::kOk;
+    return in_elements(dst, src, bytes, [&](auto* to, auto* from, size_t n) {
+      ByScope::get_as(scope, to, from, n, pe);
+    });
   }
-  PEAL_DEVICE static void in_elements(std::byte* dst, const std::byte* src, uint64_t bytes,
-                                      const auto& transfer) {
+  PEAL_DEVICE static Status in_elements(std::byte* dst, const std::byte* src, uint64_t bytes,
+                                        const auto& transfer) {
     if constexpr (kForm == Form::kUntyped) {
       transfer(dst, src, bytes);
     } else if (bytes % 8 == 0) {
@@ -114,6 +112,7 @@ struct NvshmemApi : NvshmemWords {
     } else {
       transfer(reinterpret_cast<int*>(dst), reinterpret_cast<const int*>(src), bytes / 4);
     }
+    return Status::kOk;
   }
   PEAL_DEVICE Status put_signal(Thread, std::byte* dst, const std::byte* src, uint64_t bytes,
                                 uint64_t* flag, uint64_t value, int pe) const {
