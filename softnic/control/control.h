@@ -18,7 +18,10 @@
 
 namespace peal::softnic {
 
-inline Refusal refused(CommandStatus status, const char* reason) { return {status, reason}; }
+inline Refusal bad_parameter(const char* reason) { return {CommandStatus::kBadParameter, reason}; }
+inline Refusal bad_resource(const char* reason) { return {CommandStatus::kBadResource, reason}; }
+inline Refusal no_resources(const char* reason) { return {CommandStatus::kNoResources, reason}; }
+inline Refusal busy(const char* reason) { return {CommandStatus::kBusy, reason}; }
 
 /// The tables of one NIC and the Port that names them.
 struct Tables {
