@@ -8,9 +8,7 @@
 /^#/ || NF == 0 { next }
 
 make == "stubs" {
-  if (/^[A-Z]/) version = $1
-  if (NF == 2) print "PEAL_UNSUPPORTED(" $2 ", " $1 ")"
-  if (NF == 3) print "PEAL_UNSUPPORTED_OLD(" $2 ", " $1 ", " version ")"
+  for (i = 2; i <= NF && $1 ~ /:$/; ++i) print "PEAL_UNSUPPORTED(" substr($1, 1, length($1) - 1) ", " $i ")"
   next
 }
 
@@ -32,10 +30,10 @@ function close_version(next_one) {
   next
 }
 
-make == "all" && NF < 3 {
+make == "all" {
   if (named != version) print "  global:"
   named = version
-  print "    " $1 ";"
+  for (i = $1 ~ /:$/ ? 2 : 1; i <= NF; ++i) print "    " $i ";"
 }
 
 END { if (make != "stubs") close_version("") }
