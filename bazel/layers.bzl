@@ -19,7 +19,7 @@ LAYERS = {
     # device/mlx5/layout.h is the wire format; the code that writes it is beyond softnic's reach.
     "softnic/engine": ["device/base", "device/mlx5/layout.h"],
     "softnic/presentation": ["softnic/engine"],
-    "softnic/control": ["softnic/engine", "device/mlx5/layout.h"],
+    "softnic/control": ["base", "softnic/engine", "device/mlx5/layout.h"],
     "softnic/wire": ["base", "softnic/engine", "softnic/presentation"],
     "softnic/gpu": ["base", "device/base", "softnic/engine", "softnic/control", "device/mlx5/layout.h"],
     "softnic": ["base", "softnic/engine", "softnic/presentation", "softnic/control", "softnic/wire", "softnic/gpu"],

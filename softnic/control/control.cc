@@ -31,11 +31,9 @@ Tables::Tables(uint16_t lid, uint32_t epoch, const Timing& timing) {
 Control::Control(Tables& tables, Runner& runner)
     : tables_(tables),
       runner_(runner),
-      event_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
-  if (event_fd_ < 0) throw std::system_error(errno, std::generic_category(), "softnic: eventfd");
+      events_waiting_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
+  if (!events_waiting_) throw std::system_error(errno, std::generic_category(), "softnic: eventfd");
 }
-
-Control::~Control() { close(event_fd_); }
 
 Outcome Control::run(const Command& command) {
   const Runner::Pause pause(runner_);
@@ -53,7 +51,7 @@ void Control::collect() {
   log.count = 0;
   if (fresh == 0) return;
   // A full counter would only mean 2^64 unread events.
-  [[maybe_unused]] const ssize_t written = write(event_fd_, &fresh, sizeof(fresh));
+  [[maybe_unused]] const ssize_t written = write(event_fd(), &fresh, sizeof(fresh));
 }
 
 bool Control::has_queues() const {
@@ -403,7 +401,7 @@ bool Control::next_event(AsyncEvent* event) {
   if (events_.empty()) return false;
   *event = events_.front();
   events_.pop_front();
-  [[maybe_unused]] const ssize_t taken = read(event_fd_, &one, sizeof(one));
+  [[maybe_unused]] const ssize_t taken = read(event_fd(), &one, sizeof(one));
   return true;
 }
 

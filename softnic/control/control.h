@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/fd.h"
 #include "softnic/control/commands.h"
 #include "softnic/control/runner.h"
 #include "softnic/control/table.h"
@@ -53,9 +54,6 @@ class Control {
 
   /// Both must outlive the control. Throws std::system_error when there is no event descriptor.
   Control(Tables& tables, Runner& runner);
-  ~Control();
-  Control(const Control&) = delete;
-  Control& operator=(const Control&) = delete;
 
   /// Paused: takes the events the engine has raised.
   void collect();
@@ -73,7 +71,7 @@ class Control {
   /// Of what collect() has taken, something is left.
   bool has_events() const { return !events_.empty(); }
   bool next_event(AsyncEvent* event);
-  int event_fd() const { return event_fd_; }
+  int event_fd() const { return events_waiting_.get(); }
   Refusal set_faults(const FaultPlan& plan);
   bool port_up();
 
@@ -122,7 +120,7 @@ class Control {
   std::vector<uint8_t> variants_;  // low byte of the key last given to an index
   std::deque<AsyncEvent> events_;
   std::vector<Armed> armed_;
-  int event_fd_;
+  Fd events_waiting_;  // eventfd, counts `events_`
 };
 
 }  // namespace peal::softnic
