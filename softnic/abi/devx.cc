@@ -63,7 +63,7 @@ constexpr Row<Opcode, void (*)(const Command&)> kGeneral[] = {
 mlx5dv_devx_obj* create(Opcode opcode, const Command& command) {
   // The kernel lets it through, this firmware does not know it: keys come from ibv_reg_mr.
   if (opcode == Opcode::kCreateMkey) {
-    fail(CommandStatus::kBadOperation, prm::Syndrome::kUnknownOpcode);
+    fail(prm::Syndrome::kUnknownOpcode, CommandStatus::kBadOperation);
   }
   const auto make = right_of(kMakers, opcode, {});
   if (make == nullptr) refuse(EINVAL);

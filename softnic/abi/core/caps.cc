@@ -114,8 +114,7 @@ void query_hca_cap(const Command& command) {
   const bool more = type == prm::cap::kGeneral2 && nic.device().forces_order;
   // Every ConnectX knows these two; here each answers that it can do nothing.
   const bool nothing = type == prm::cap::kFlowTable || type == prm::cap::kDeviceMemory;
-  if (type > prm::cap::kRoce && !nothing && !more)
-    fail(CommandStatus::kBadParameter, prm::Syndrome::kCapabilityType);
+  if (type > prm::cap::kRoce && !nothing && !more) fail(prm::Syndrome::kCapabilityType);
   if (type == prm::cap::kGeneral) {
     for (const Capability& cap : kGeneralCaps) capability.set(cap.field, cap.value);
     present_general(nic, capability);
@@ -136,7 +135,7 @@ void query_hca_vport_context(const Command& command) {
   const uint32_t port = named == 0 && device.ports == 1 ? 1 : named;
   // An Ethernet port has no such context, and a client sees no virtual port but its own.
   if (device.ethernet || port < 1 || port > device.ports || command.in.test(vport::kOtherVport)) {
-    fail(CommandStatus::kBadParameter, prm::Syndrome::kPort);
+    fail(prm::Syndrome::kPort);
   }
   const prm::Writer context = command.out.at(vport::kContext);
   context.set(vport::kOooSlMask, device.unordered_levels.value_or(0));
@@ -153,10 +152,9 @@ void query_roce_address(const Command& command) {
   const Nic& nic = command.context.nic();
   // An InfiniBand port has no RoCE addresses.
   const uint32_t port = command.in.get(address::kPort);
-  if (!nic.device().ethernet || port > nic.device().ports)
-    fail(CommandStatus::kBadParameter, prm::Syndrome::kPort);
+  if (!nic.device().ethernet || port > nic.device().ports) fail(prm::Syndrome::kPort);
   const uint32_t index = command.in.get(address::kIndex);
-  if (index >= nic.gids().size()) fail(CommandStatus::kBadParameter, prm::Syndrome::kPath);
+  if (index >= nic.gids().size()) fail(prm::Syndrome::kPath);
   const Gid& gid = nic.gids()[index];
   if (!gid.used) return;
   const prm::Writer layout = command.out.at(address::kLayout);

@@ -4,7 +4,6 @@
 #include "softnic/abi/core/context.h"
 
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -161,6 +161,12 @@ int post_receive_slot(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
 int req_notify_slot(ibv_cq* cq, int solicited_only);
 int poll_cq_slot(ibv_cq* cq, int count, ibv_wc* wc);
 
+/// Destroys the object that a client knows by `handle`. Answers an errno: as Context::destroy.
+template <class T, class Handle>
+int destroy_handle(Handle* handle) {
+  return answer_error([&] { Context::of(handle->context).destroy(*static_cast<T*>(handle)); });
+}
+
 /// Throws EINVAL unless the device has that port.
 void require_port(Context& context, uint32_t port);
 

@@ -8,7 +8,7 @@
 namespace peal::softnic::abi::devx {
 
 void require_ok(const Refusal& refusal) {
-  if (refusal.refused()) fail(refusal.status, prm::Syndrome::kNic);
+  if (refusal.refused()) fail(prm::Syndrome::kNic, refusal.status);
 }
 
 uint32_t require_ok(const Created& created) {
@@ -20,8 +20,8 @@ void require_lengths(const Command& command, size_t in, size_t out) {
   size_t have = command.in.size();
   // A list of page addresses may follow a queue's context; with a umem behind it nobody reads it.
   bool pages = in == prm::kQueueCommandBytes && have > in && (have - in) % 8 == 0;
-  if (have != in && !pages) fail(CommandStatus::kBadInputLength, prm::Syndrome::kLength);
-  if (command.out.size() < out) fail(CommandStatus::kBadOutputLength, prm::Syndrome::kLength);
+  if (have != in && !pages) fail(prm::Syndrome::kLength, CommandStatus::kBadInputLength);
+  if (command.out.size() < out) fail(prm::Syndrome::kLength, CommandStatus::kBadOutputLength);
 }
 
 Object& required(const Command& command, Kind kind, uint32_t number) {
@@ -34,7 +34,7 @@ Object& required(const Command& command, Kind kind, uint32_t number) {
   };
   Object* found = command.context.find(kind, number);
   if (found == nullptr)
-    fail(CommandStatus::kBadResource, right_of(kUnknown, kind, prm::Syndrome::kNic));
+    fail(right_of(kUnknown, kind, prm::Syndrome::kNic), CommandStatus::kBadResource);
   return *found;
 }
 
@@ -43,19 +43,16 @@ Umem& umem_of(const Command& command, uint32_t id) {
 }
 
 std::byte* slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment) {
-  if (offset > umem.bytes || bytes > umem.bytes - offset)
-    fail(CommandStatus::kBadParameter, prm::Syndrome::kUmemRange);
+  if (offset > umem.bytes || bytes > umem.bytes - offset) fail(prm::Syndrome::kUmemRange);
   std::byte* start = umem.memory + offset;
-  if (reinterpret_cast<uintptr_t>(start) % alignment != 0)
-    fail(CommandStatus::kBadParameter, prm::Syndrome::kMisaligned);
+  if (reinterpret_cast<uintptr_t>(start) % alignment != 0) fail(prm::Syndrome::kMisaligned);
   return start;
 }
 
 std::byte* queue_slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment) {
   std::byte* start = slice(umem, offset, bytes, alignment);
   // page_offset of a queue's context has six bits, in units of a 64th of the umem's page.
-  if (reinterpret_cast<uintptr_t>(start) % (umem.page / 64) != 0)
-    fail(CommandStatus::kBadParameter, prm::Syndrome::kUmemPage);
+  if (reinterpret_cast<uintptr_t>(start) % (umem.page / 64) != 0) fail(prm::Syndrome::kUmemPage);
   return start;
 }
 

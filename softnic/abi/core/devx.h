@@ -23,7 +23,8 @@ struct CommandError {
   prm::Syndrome syndrome;
 };
 
-[[noreturn]] inline void fail(CommandStatus status, prm::Syndrome syndrome) {
+[[noreturn]] inline void fail(prm::Syndrome syndrome,
+                              CommandStatus status = CommandStatus::kBadParameter) {
   throw CommandError{status, syndrome};
 }
 void require_ok(const Refusal& refusal);

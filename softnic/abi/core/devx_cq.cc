@@ -11,11 +11,11 @@ namespace cqc = prm::cqc;
 
 void check_context(const prm::Reader& context) {
   if (context.get(cqc::kLogSize) > kMaxLogCqEntries || context.get(cqc::kCqeSize) > 1)
-    fail(CommandStatus::kBadParameter, Syndrome::kQueueSize);
+    fail(Syndrome::kQueueSize);
   if (context.test(cqc::kCompression) || context.test(cqc::kPageOffset))
-    fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
+    fail(Syndrome::kUnsupportedMode);
   if (context.get(cqc::kEqn) != kCompletionEqn)
-    fail(CommandStatus::kBadResource, Syndrome::kEventQueue);
+    fail(Syndrome::kEventQueue, CommandStatus::kBadResource);
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ void modify_cq(const Command& command, CompletionQueue& cq) {
   uint32_t select = command.in.get(prm::modify_cq::kSelect);
   auto* devx = dynamic_cast<DevxCq*>(&cq);
   if (devx == nullptr || command.in.get(prm::kOpMod) != 0 || (select & ~kModeration) != 0)
-    fail(CommandStatus::kBadOperation, Syndrome::kUnsupportedMode);
+    fail(Syndrome::kUnsupportedMode, CommandStatus::kBadOperation);
   prm::Reader context = command.in.at(prm::create_cq::kContext);
   if ((select & 1) != 0) devx->period = context.get(cqc::kPeriod);
   if ((select & 2) != 0) devx->max_count = context.get(cqc::kMaxCount);

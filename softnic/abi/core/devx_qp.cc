@@ -29,16 +29,14 @@ bool has_timestamps(Clock clock, uint32_t format) {
 }
 
 void check_modes(const Command& command, const prm::Reader& context) {
-  if (command.in.test(prm::kNumber))
-    fail(CommandStatus::kBadParameter, Syndrome::kInputNumber);  // no reserved numbers
+  if (command.in.test(prm::kNumber)) fail(Syndrome::kInputNumber);  // no reserved numbers
   auto service = static_cast<Service>(context.get(qpc::kService));
-  if (service != Service::kReliable && service != Service::kDcInitiator)
-    fail(CommandStatus::kBadParameter, Syndrome::kService);
+  if (service != Service::kReliable && service != Service::kDcInitiator) fail(Syndrome::kService);
   if (context.test(qpc::kSignature) || context.test(qpc::kDoorbellMode) ||
       context.test(qpc::kPageOffset))
-    fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
+    fail(Syndrome::kUnsupportedMode);
   if (!has_timestamps(command.context.nic().device().clock, context.get(qpc::kTimestampFormat)))
-    fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
+    fail(Syndrome::kUnsupportedMode);
 }
 
 /// Places both queues in their umem and answers it.
@@ -49,14 +47,14 @@ Umem& place_queues(const Command& command, const prm::Reader& context, QueuePair
   const bool initiator = static_cast<Service>(context.get(qpc::kService)) == Service::kDcInitiator;
   bool has_rq = rq_type == qpc::kRegularRq && !initiator;
   if (rq_type != qpc::kRegularRq && rq_type != qpc::kSharedRq && rq_type != qpc::kZeroSizeRq)
-    fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
+    fail(Syndrome::kUnsupportedMode);
   if (has_rq) {
     config->log_receive_entries = context.get(qpc::kLogRqSize);
     config->log_receive_stride = context.get(qpc::kLogRqStride);
   }
   config->log_send_blocks = has_sq ? context.get(qpc::kLogSqSize) : 0;
   if (config->log_send_blocks > command.context.nic().device().log_max_qp_wr)
-    fail(CommandStatus::kBadParameter, Syndrome::kQueueSize);
+    fail(Syndrome::kQueueSize);
   uint64_t rq_bytes = has_rq ? uint64_t{mlx5::kSegmentBytes}
                                    << (config->log_receive_stride + config->log_receive_entries)
                              : 0;
@@ -83,10 +81,10 @@ uint32_t merged_access(const prm::Reader& context, uint32_t mask, uint32_t acces
 
 void read_init(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
   const uint32_t port = context.get(qpc::kPort);
-  if (port < 1 || port > nic.device().ports) fail(CommandStatus::kBadParameter, Syndrome::kPort);
+  if (port < 1 || port > nic.device().ports) fail(Syndrome::kPort);
   to->path.pkey_index = static_cast<uint16_t>(context.get(qpc::kPkeyIndex));
   to->pkey = nic.device().pkey(to->path.pkey_index);
-  if (to->pkey == 0) fail(CommandStatus::kBadParameter, Syndrome::kPath);
+  if (to->pkey == 0) fail(Syndrome::kPath);
   to->path.port = static_cast<uint8_t>(port);
   to->lag_port = 0;
   to->access = merged_access(context, ~0u, 0);
@@ -114,7 +112,7 @@ void read_path(const Nic& nic, const prm::Reader& context, QueuePairAttributes* 
     Be32 word(context.word(qpc::kRemoteGid + i));
     std::memcpy(path.gid + i * sizeof word, &word, sizeof word);
   }
-  if (nic.router().fault_of(path) != nullptr) fail(CommandStatus::kBadParameter, Syndrome::kPath);
+  if (nic.router().fault_of(path) != nullptr) fail(Syndrome::kPath);
   nic.router().refuse_stranger(path);
   const Route route = nic.router().route(path);
   to->remote_lid = route.lid;
@@ -126,17 +124,16 @@ void read_ordering(const PresentedDevice& device, const prm::Reader& context,
                    QueuePairAttributes* to) {
   const bool forced = context.test(qpc::kOrderForce);
   const bool all = context.test(qpc::kOrderAll);  // also SENDs and receive entries: not offered
-  if (all || (forced && !device.forces_order))
-    fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
+  if (all || (forced && !device.forces_order)) fail(Syndrome::kUnsupportedMode);
   to->in_order = forced || device.orders(to->path.service_level);
 }
 
 void read_rtr(const QueuePair& qp, const prm::Reader& context, QueuePairAttributes* to) {
   const PresentedDevice& device = qp.nic->device();
   to->mtu = static_cast<uint8_t>(context.get(qpc::kMtu));
-  if (to->mtu < 1 || to->mtu > device.mtu) fail(CommandStatus::kBadParameter, Syndrome::kMtu);
+  if (to->mtu < 1 || to->mtu > device.mtu) fail(Syndrome::kMtu);
   to->log_max_message = static_cast<uint8_t>(context.get(qpc::kLogMaxMessage));
-  if (to->log_max_message > 30) fail(CommandStatus::kBadParameter, Syndrome::kQueueSize);
+  if (to->log_max_message > 30) fail(Syndrome::kQueueSize);
   if (qp.config.service == Service::kDcInitiator) {  // its peers are named in each WQE
     to->network = qp.nic->router().network_of(0);    // says that it is Ethernet
     return;
@@ -144,8 +141,7 @@ void read_rtr(const QueuePair& qp, const prm::Reader& context, QueuePairAttribut
   to->remote_qpn = context.get(qpc::kRemoteQpn);
   read_path(*qp.nic, context, to);
   to->log_responder_depth = static_cast<uint8_t>(context.get(qpc::kLogResponderDepth));
-  if (to->log_responder_depth > device.log_responder_depth)
-    fail(CommandStatus::kBadParameter, Syndrome::kQueueSize);
+  if (to->log_responder_depth > device.log_responder_depth) fail(Syndrome::kQueueSize);
   to->min_rnr_timer = static_cast<uint8_t>(context.get(qpc::kMinRnrTimer));
   to->receive_psn = context.get(qpc::kReceivePsn);
   read_ordering(device, context, to);
@@ -153,8 +149,7 @@ void read_rtr(const QueuePair& qp, const prm::Reader& context, QueuePairAttribut
 
 void read_rts(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
   to->log_initiator_depth = static_cast<uint8_t>(context.get(qpc::kLogInitiatorDepth));
-  if (to->log_initiator_depth > nic.device().log_initiator_depth)
-    fail(CommandStatus::kBadParameter, Syndrome::kQueueSize);
+  if (to->log_initiator_depth > nic.device().log_initiator_depth) fail(Syndrome::kQueueSize);
   to->ack_timeout = static_cast<uint8_t>(context.get(qpc::kAckTimeout));
   to->retry_count = static_cast<uint8_t>(context.get(qpc::kRetryCount));
   to->rnr_retry = static_cast<uint8_t>(context.get(qpc::kRnrRetry));
@@ -164,15 +159,14 @@ void read_rts(const Nic& nic, const prm::Reader& context, QueuePairAttributes* t
 /// A device without atomics has no queue pair that takes them.
 void check_atomics(const Nic& nic, const QueuePairAttributes& to) {
   const bool wanted = (to.access & kRemoteAtomic) != 0 || to.atomic_mode != 0;
-  if (wanted && nic.device().refuses_any(kRefuseAtomics))
-    fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
+  if (wanted && nic.device().refuses_any(kRefuseAtomics)) fail(Syndrome::kUnsupportedMode);
 }
 
 /// The port of a bond that packets leave by. Without the option bit the field is not looked at;
 /// where no ports are bonded it is taken and means nothing.
 void read_lag_port(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
   const uint32_t port = context.get(qpc::kLagPort);
-  if (port > nic.device().lag_ports()) fail(CommandStatus::kBadParameter, Syndrome::kPort);
+  if (port > nic.device().lag_ports()) fail(Syndrome::kPort);
   to->lag_port = nic.device().bonded > 1 ? static_cast<uint8_t>(port) : uint8_t{0};
 }
 
@@ -310,7 +304,7 @@ void modify_qp(const Command& command, QueuePair& qp) {
   require_ok(qp.nic->query_qp(qp.number, &to));
   const QpState from = to.state;
   // Before any field is judged: a command for another state says so whatever it carries.
-  if (!bare && step.from != from) fail(CommandStatus::kBadQpState, Syndrome::kNic);
+  if (!bare && step.from != from) fail(Syndrome::kNic, CommandStatus::kBadQpState);
   prm::Reader context = command.in.at(prm::create_qp::kContext);
   uint32_t mask = command.in.get(prm::create_qp::kOptionalMask);
   if (opcode == Opcode::kRstToInit) read_init(*qp.nic, context, &to);

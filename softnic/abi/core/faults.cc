@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions that libpeal_softnic.so has beside rdma-core's: faults on demand, for the NICs
-// that this process has open. A test finds them by dlsym.
+// Functions that libpeal_softnic.so has beside rdma-core's: faults on demand, for the NICs that
+// this process has open, which a test finds by dlsym, and what the preload
+// (softnic/sysfs/doorbell.cc) asks about doorbell pages.
 #include <cstdio>
 #include <stdexcept>
 
@@ -57,4 +58,15 @@ int peal_softnic_inject(const char* plan, char* error, size_t bytes) {
 
 /// Ends all faults: what was held up goes on, a stopped NIC too. Answers as peal_softnic_inject.
 int peal_softnic_clear_faults() { return peal::softnic::abi::set_faults(nullptr, nullptr, 0); }
+
+/// 1 for an address within a doorbell page of a device that this process has open, else 0.
+int peal_softnic_is_doorbell(const void* address) {
+  bool found = false;
+  peal::softnic::abi::answer_error([&] {
+    for (const auto& [known, context] : peal::softnic::abi::process().contexts) {
+      found = found || context->has_doorbell(address);
+    }
+  });
+  return found ? 1 : 0;
+}
 }

@@ -42,20 +42,8 @@ std::recursive_mutex& control_mutex();
 /// errno for the exception in flight; call it in a catch block.
 int errno_of_current_exception() noexcept;
 
-/// Runs `body` under the control lock. Answers 0, or an errno value which it also stores in errno.
-template <class F>
-int answer_error(F&& body) noexcept {
-  try {
-    std::lock_guard lock(control_mutex());
-    body();
-    return 0;
-  } catch (...) {
-    errno = errno_of_current_exception();
-    return errno;
-  }
-}
-
-/// Runs `body` without it: for data paths, which have locks of their own.
+/// Runs `body`. Answers 0, or an errno value which it also stores in errno. Without the control
+/// lock: for data paths, which have locks of their own.
 template <class F>
 int answer_plainly(F&& body) noexcept {
   try {
@@ -65,6 +53,21 @@ int answer_plainly(F&& body) noexcept {
     errno = errno_of_current_exception();
     return errno;
   }
+}
+
+/// The same under the control lock.
+template <class F>
+int answer_error(F&& body) noexcept {
+  return answer_plainly([&] {
+    std::lock_guard lock(control_mutex());
+    body();
+  });
+}
+
+/// The same of a call that says -1 whatever the error is.
+template <class F>
+int answer_negative(F&& body) noexcept {
+  return answer_error(body) == 0 ? 0 : -1;
 }
 
 /// Runs `body` under the control lock. Answers its pointer, or null with errno set.

@@ -5,8 +5,6 @@
 #include <infiniband/mlx5dv.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 

@@ -324,9 +324,7 @@ ibv_td* alloc_td_slot(ibv_context* handle, ibv_td_init_attr* attr) {
   });
 }
 
-int dealloc_td_slot(ibv_td* td) {
-  return answer_error([&] { Context::of(td->context).destroy(*static_cast<ThreadDomain*>(td)); });
-}
+int dealloc_td_slot(ibv_td* td) { return destroy_handle<ThreadDomain>(td); }
 
 }  // namespace peal::softnic::abi
 
@@ -344,9 +342,7 @@ ibv_pd* ibv_alloc_pd(ibv_context* handle) {
   });
 }
 
-int ibv_dealloc_pd(ibv_pd* pd) {
-  return answer_error([&] { Context::of(pd->context).destroy(*static_cast<Pd*>(pd)); });
-}
+int ibv_dealloc_pd(ibv_pd* pd) { return destroy_handle<Pd>(pd); }
 
 ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, size_t bytes, uint64_t iova, unsigned access) {
   return answer_pointer([&] { return register_memory(pd, address, bytes, iova, access); });
@@ -385,9 +381,7 @@ int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, size_t bytes,
   return error == 0 ? 0 : IBV_REREG_MR_ERR_INPUT;
 }
 
-int ibv_dereg_mr(ibv_mr* mr) {
-  return answer_error([&] { Context::of(mr->context).destroy(*static_cast<MemoryRegion*>(mr)); });
-}
+int ibv_dereg_mr(ibv_mr* mr) { return destroy_handle<MemoryRegion>(mr); }
 
 mlx5dv_devx_umem* mlx5dv_devx_umem_reg(ibv_context* context, void* address, size_t bytes,
                                        uint32_t access) {

@@ -112,11 +112,10 @@ int ibv_query_port(ibv_context* handle, uint8_t port, _compat_ibv_port_attr* att
 
 // An empty entry reads as zeros, as the file of the kernel does.
 int ibv_query_gid(ibv_context* handle, uint8_t port, int index, ibv_gid* gid) {
-  int error = answer_error([&] {
+  return answer_negative([&] {
     const Gid entry = gid_at(Context::of(handle), port, static_cast<uint32_t>(index));
     std::memcpy(gid->raw, entry.raw.data(), sizeof gid->raw);
   });
-  return error == 0 ? 0 : -1;
 }
 
 int _ibv_query_gid_ex(ibv_context* handle, uint32_t port, uint32_t index, ibv_gid_entry* entry,
@@ -151,22 +150,20 @@ ssize_t _ibv_query_gid_table(ibv_context* handle, ibv_gid_entry* entries, size_t
 
 // What the kernel's file tells, RoCE v2 (1) or anything else (0): not the numbers of ibv_gid_type.
 int ibv_query_gid_type(ibv_context* handle, uint8_t port, unsigned index, uint32_t* type) {
-  int error = answer_error([&] {
+  return answer_negative([&] {
     const Gid gid = gid_at(Context::of(handle), port, index);
     *type = gid.network == Network::kRoceV2 ? 1 : 0;
   });
-  return error == 0 ? 0 : -1;
 }
 
 int ibv_query_pkey(ibv_context* handle, uint8_t port, int index, __be16* pkey) {
-  int error = answer_error([&] {
+  return answer_negative([&] {
     Context& context = Context::of(handle);
     require_port(context, port);
     const std::vector<uint16_t>& table = context.nic().device().pkeys;
     if (index < 0 || static_cast<size_t>(index) >= table.size()) refuse(EINVAL);
     *pkey = peal::Be16(table[static_cast<size_t>(index)]).raw;
   });
-  return error == 0 ? 0 : -1;
 }
 
 int ibv_get_pkey_index(ibv_context* handle, uint8_t port, __be16 pkey) {

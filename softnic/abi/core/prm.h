@@ -127,7 +127,6 @@ namespace create_cq {
 inline constexpr size_t kContext = 0x10;
 inline constexpr uint32_t kUmemOffset = 0x50 / 4;
 inline constexpr Field kUmemId{0x58 / 4, 31, 0};
-inline constexpr Field kUmemValid{0x5c / 4, 31, 31};
 }  // namespace create_cq
 
 namespace modify_cq {
@@ -138,7 +137,6 @@ namespace create_qp {
 inline constexpr size_t kContext = 0x18;
 inline constexpr uint32_t kUmemOffset = 0x100 / 4;
 inline constexpr Field kUmemId{0x108 / 4, 31, 0};
-inline constexpr Field kUmemValid{0x10c / 4, 31, 31};
 inline constexpr Field kOptionalMask{4, 31, 0};
 }  // namespace create_qp
 
@@ -152,7 +150,6 @@ inline constexpr uint32_t kLagPort = 1u << 15;
 }  // namespace optional
 
 namespace cqc {
-inline constexpr Field kDoorbellUmemValid{0, 25, 25};
 inline constexpr Field kCqeSize{0, 23, 21};
 inline constexpr Field kCollapsed{0, 20, 20};
 inline constexpr Field kIgnoreOverrun{0, 17, 17};
@@ -225,7 +222,6 @@ inline constexpr Field kSrqn{43, 23, 0};
 inline constexpr Field kHardwareSendCounter{45, 31, 16};
 inline constexpr Field kSoftwareSendCounter{45, 15, 0};
 inline constexpr uint32_t kDcAccessKey = 50;
-inline constexpr Field kDoorbellUmemValid{52, 28, 28};
 inline constexpr Field kDoorbellUmemId{57, 31, 0};
 
 enum RqType : uint32_t { kRegularRq = 0, kSharedRq = 1, kZeroSizeRq = 3 };

@@ -44,8 +44,7 @@ ibv_comp_channel* ibv_create_comp_channel(ibv_context* handle) {
 }
 
 int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
-  return answer_error(
-      [&] { Context::of(channel->context).destroy(*static_cast<CompletionChannel*>(channel)); });
+  return destroy_handle<CompletionChannel>(channel);
 }
 
 // Blocks until an event arrives unless the descriptor is O_NONBLOCK, as its manual page says.

@@ -5,7 +5,6 @@
 // For each transition a set of attributes is required; the call names what it sets by mask bits,
 // and a missing bit is EINVAL before the NIC is asked.
 #include <bit>
-#include <cstring>
 
 #include "softnic/abi/core/address.h"
 #include "softnic/abi/core/table.h"

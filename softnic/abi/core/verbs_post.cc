@@ -9,8 +9,6 @@
 //
 // A post holds the lock of its queue and no other: neither the engine nor another queue waits for
 // it. Refusals are answers here, not exceptions: a full queue is everyday life.
-#include <cstring>
-#include <mutex>
 #include <span>
 
 #include "softnic/abi/core/compose.h"

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "device/mlx5/layout.h"
 #include "softnic/abi/core/verbs_queues.h"

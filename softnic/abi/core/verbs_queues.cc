@@ -5,7 +5,6 @@
 
 #include <bit>
 #include <cstdlib>
-#include <cstring>
 
 #include "device/mlx5/layout.h"
 #include "softnic/abi/core/address.h"
@@ -129,8 +128,6 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   });
 }
 
-int ibv_destroy_ah(ibv_ah* ah) {
-  return answer_error([&] { Context::of(ah->context).destroy(*static_cast<AddressHandle*>(ah)); });
-}
+int ibv_destroy_ah(ibv_ah* ah) { return destroy_handle<AddressHandle>(ah); }
 
 }  // extern "C"

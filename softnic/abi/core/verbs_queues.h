@@ -16,7 +16,6 @@
 #include <atomic>
 #include <deque>
 #include <memory>
-#include <mutex>
 
 #include "softnic/abi/core/acknowledged.h"
 #include "softnic/abi/core/context.h"

@@ -34,37 +34,31 @@ class DeviceMemory : public Object, public ibv_dm {
   Device& device_;
 };
 
-/// 0, or the errno of a copy that the bus of a ConnectX cannot make: it takes whole words.
-int check_copy(const DeviceMemory& dm, uint64_t offset, size_t length) {
+/// Calls `copy(word of the memory, its offset)` for each word. 0, or the errno of a copy that the
+/// bus of a ConnectX cannot make: it takes whole words.
+template <class Copy>
+int copy_words(ibv_dm* handle, uint64_t offset, size_t length, const Copy& copy) {
+  const auto& dm = *static_cast<DeviceMemory*>(handle);
   if (offset > dm.bytes || length > dm.bytes - offset) return EFAULT;
-  return offset % sizeof(uint32_t) != 0 || length % sizeof(uint32_t) != 0 ? EINVAL : 0;
-}
-
-uint32_t* words_at(const DeviceMemory& dm, uint64_t offset) {
-  return reinterpret_cast<uint32_t*>(dm.memory.get() + offset);
-}
-
-int copy_to(ibv_dm* handle, uint64_t offset, const void* from, size_t length) {
-  const auto& dm = *static_cast<DeviceMemory*>(handle);
-  if (const int error = check_copy(dm, offset, length); error != 0) return error;
-  uint32_t* words = words_at(dm, offset);
-  for (size_t i = 0; i < length / sizeof(uint32_t); ++i) {
-    uint32_t word;
-    std::memcpy(&word, static_cast<const std::byte*>(from) + i * sizeof word, sizeof word);
-    std::atomic_ref(words[i]).store(word, std::memory_order_relaxed);
-  }
+  if (offset % sizeof(uint32_t) != 0 || length % sizeof(uint32_t) != 0) return EINVAL;
+  auto* words = reinterpret_cast<uint32_t*>(dm.memory.get() + offset);
+  for (size_t at = 0; at < length; at += sizeof(uint32_t)) copy(std::atomic_ref(*words++), at);
   return 0;
 }
 
-int copy_from(void* to, ibv_dm* handle, uint64_t offset, size_t length) {
-  const auto& dm = *static_cast<DeviceMemory*>(handle);
-  if (const int error = check_copy(dm, offset, length); error != 0) return error;
-  uint32_t* words = words_at(dm, offset);
-  for (size_t i = 0; i < length / sizeof(uint32_t); ++i) {
-    const uint32_t word = std::atomic_ref(words[i]).load(std::memory_order_relaxed);
-    std::memcpy(static_cast<std::byte*>(to) + i * sizeof word, &word, sizeof word);
-  }
-  return 0;
+int copy_to(ibv_dm* dm, uint64_t offset, const void* from, size_t length) {
+  return copy_words(dm, offset, length, [from](auto word, size_t at) {
+    uint32_t value;
+    std::memcpy(&value, static_cast<const std::byte*>(from) + at, sizeof value);
+    word.store(value, std::memory_order_relaxed);
+  });
+}
+
+int copy_from(void* to, ibv_dm* dm, uint64_t offset, size_t length) {
+  return copy_words(dm, offset, length, [to](auto word, size_t at) {
+    const uint32_t value = word.load(std::memory_order_relaxed);
+    std::memcpy(static_cast<std::byte*>(to) + at, &value, sizeof value);
+  });
 }
 
 }  // namespace
@@ -93,9 +87,7 @@ ibv_dm* alloc_dm_slot(ibv_context* handle, ibv_alloc_dm_attr* attr) {
   });
 }
 
-int free_dm_slot(ibv_dm* dm) {
-  return answer_error([&] { Context::of(dm->context).destroy(*static_cast<DeviceMemory*>(dm)); });
-}
+int free_dm_slot(ibv_dm* dm) { return destroy_handle<DeviceMemory>(dm); }
 
 ibv_mr* reg_dm_mr_slot(ibv_pd* pd, ibv_dm* handle, uint64_t offset, size_t bytes, unsigned access) {
   return answer_pointer([&]() -> ibv_mr* {

@@ -25,18 +25,16 @@ class DevxDct : public NicObject, public mlx5dv_devx_obj {
 
 void check_context(const PresentedDevice& device, const prm::Reader& context) {
   const uint32_t port = context.get(dctc::kPort);
-  if (port < 1 || port > device.ports) fail(CommandStatus::kBadParameter, Syndrome::kPort);
-  if (device.pkey(context.get(dctc::kPkeyIndex)) == 0) {
-    fail(CommandStatus::kBadParameter, Syndrome::kPath);
-  }
+  if (port < 1 || port > device.ports) fail(Syndrome::kPort);
+  if (device.pkey(context.get(dctc::kPkeyIndex)) == 0) fail(Syndrome::kPath);
   uint32_t mtu = context.get(dctc::kMtu);
-  if (mtu < 1 || mtu > device.mtu) fail(CommandStatus::kBadParameter, Syndrome::kMtu);
+  if (mtu < 1 || mtu > device.mtu) fail(Syndrome::kMtu);
 }
 
 /// Of the GID by which the target answers.
 Network source_network(const Nic& nic, uint32_t index) {
   const bool used = index < nic.gids().size() && nic.gids()[index].used;
-  if (nic.device().ethernet && !used) fail(CommandStatus::kBadParameter, Syndrome::kPath);
+  if (nic.device().ethernet && !used) fail(Syndrome::kPath);
   return nic.router().network_of(static_cast<uint8_t>(index));
 }
 

@@ -25,10 +25,10 @@ class DevxRmp : public NicObject, public mlx5dv_devx_obj {
 void check_context(const prm::Reader& context) {
   // Entries of several strides (types 2 and 3) are for tag matching.
   if (context.get(rmpc::kState) != rmpc::kReady || context.get(rmpc::kType) > rmpc::kCyclic)
-    fail(CommandStatus::kBadParameter, Syndrome::kUnsupportedMode);
+    fail(Syndrome::kUnsupportedMode);
   if (context.get(rmpc::kLogSize) > kMaxLogReceiveEntries ||
       context.get(rmpc::kLogStride) <= kLogSegment)
-    fail(CommandStatus::kBadParameter, Syndrome::kQueueSize);
+    fail(Syndrome::kQueueSize);
 }
 
 }  // namespace

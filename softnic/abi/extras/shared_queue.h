@@ -11,7 +11,6 @@
 #include <infiniband/verbs.h>
 
 #include <mutex>
-#include <span>
 #include <vector>
 
 #include "device/mlx5/layout.h"

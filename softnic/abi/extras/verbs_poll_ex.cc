@@ -8,7 +8,6 @@
 #include <infiniband/mlx5dv.h>
 
 #include <cerrno>
-#include <mutex>
 
 #include "softnic/abi/core/clock.h"
 #include "softnic/abi/extras/extras.h"
