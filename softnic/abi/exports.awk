@@ -27,13 +27,15 @@ function close_version(next_one) {
   close_version($1)
   version = $1
   print version " {"
-  next
 }
 
 make == "all" {
-  if (named != version) print "  global:"
-  named = version
-  for (i = $1 ~ /:$/ ? 2 : 1; i <= NF; ++i) print "    " $i ";"
+  first = /^[A-Z]/ || $1 ~ /:$/ ? 2 : 1  # behind a version, or how its names say no
+  if (named != version && NF >= first) {
+    print "  global:"
+    named = version
+  }
+  for (i = first; i <= NF; ++i) print "    " $i ";"
 }
 
 END { if (make != "stubs") close_version("") }

@@ -153,11 +153,7 @@ class Line {
 
   uint64_t within(uint64_t least, uint64_t most) const { return within(value_, least, most); }
   uint64_t within(string_view value, uint64_t least, uint64_t most) const {
-    const auto n = number(value);
-    if (!n || *n < least || *n > most) {
-      fail(word_, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
-    }
-    return *n;
+    return words::within(number_, word_, value, least, most);
   }
 
   int log_within(uint64_t most) const {

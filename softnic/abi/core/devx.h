@@ -41,8 +41,7 @@ struct Command {
 void require_lengths(const Command& command, size_t in, size_t out);
 
 /// Handle of a queue pair made by CREATE_QP, and so on. Freed through the context's table.
-class DevxQp : public QueuePair, public mlx5dv_devx_obj {
- public:
+struct DevxQp : QueuePair, mlx5dv_devx_obj {
   using QueuePair::QueuePair;
 };
 class DevxCq : public CompletionQueue, public mlx5dv_devx_obj {

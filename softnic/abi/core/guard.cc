@@ -20,13 +20,9 @@ int errno_of(CommandStatus status) {
       {CommandStatus::kBadOperation, EINVAL},
       {CommandStatus::kBadParameter, EINVAL},
       {CommandStatus::kBadResource, EINVAL},
-      {CommandStatus::kBadResourceState, EINVAL},
-      {CommandStatus::kBadIndex, EINVAL},
       {CommandStatus::kBadQpState, EINVAL},
-      {CommandStatus::kBadPacket, EINVAL},
       {CommandStatus::kBadSize, EINVAL},
       {CommandStatus::kBusy, EBUSY},
-      {CommandStatus::kLimit, ENOMEM},
       {CommandStatus::kNoResources, EAGAIN},
   };
   return right_of(kErrors, status, EIO);

@@ -14,10 +14,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <mutex>
 #include <vector>
 
 #include "device/mlx5/layout.h"
-#include "softnic/abi/core/spin_lock.h"
 #include "softnic/engine/word.h"
 
 namespace peal::softnic::abi {
@@ -80,7 +80,7 @@ struct SendHead {
 /// What both rings of a queue pair have: counts of requests, and a lock for those who post.
 class VerbsRing {
  public:
-  SpinLock& lock() { return lock_; }
+  std::mutex& lock() { return lock_; }
   bool used() const { return posted() != 0; }
 
  protected:
@@ -95,7 +95,7 @@ class VerbsRing {
     done_.store(0, std::memory_order_relaxed);
   }
 
-  SpinLock lock_;
+  std::mutex lock_;
   std::byte* ring_ = nullptr;
   mlx5::DoorbellRecord* doorbell_ = nullptr;
   std::atomic<uint64_t> posted_{0};

@@ -16,12 +16,12 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <mutex>
 
 #include "softnic/abi/core/acknowledged.h"
 #include "softnic/abi/core/context.h"
 #include "softnic/abi/core/memory.h"
 #include "softnic/abi/core/send_queue.h"
-#include "softnic/abi/core/spin_lock.h"
 #include "softnic/abi/core/waking_queue.h"
 
 namespace peal::softnic::abi {
@@ -59,7 +59,7 @@ class VerbsCq : public CompletionQueue,
 
   Buffer memory;
   Use channel_use, domain;
-  SpinLock lock;          // of what follows
+  std::mutex lock;        // of what follows
   uint64_t consumed = 0;  // CQEs taken by ibv_poll_cq
   std::deque<Completion>
       kept;                  // taken when a queue pair was reset or destroyed; older than any CQE

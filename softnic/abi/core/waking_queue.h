@@ -67,27 +67,19 @@ class WakingQueue {
   std::deque<T> waiting_;
 };
 
-/// Waits until an event's descriptor is readable. False, and errno: EAGAIN where it is O_NONBLOCK.
-/// A signal does not end it: rdma-core waits in read(), which goes on after a handler.
-inline bool await(int fd) {
-  if ((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) {
-    errno = EAGAIN;
-    return false;
-  }
-  pollfd wait = {.fd = fd, .events = POLLIN, .revents = 0};
-  while (poll(&wait, 1, -1) < 0) {
-    if (errno != EINTR) return false;
-  }
-  return true;
-}
-
 /// Waits until `take` has taken something, 1, or failed, -1 and errno; 0 sends it back to wait for
-/// `fd`. Where that is O_NONBLOCK nothing is waited for: EAGAIN, as the manual pages say.
+/// `fd`. Where that is O_NONBLOCK nothing is waited for: EAGAIN, as the manual pages say. A signal
+/// does not end the wait: rdma-core waits in read(), which goes on after a handler.
 template <class Take>
 int take_or_wait(int fd, const Take& take) {
   for (;;) {
     if (const int taken = take(); taken != 0) return taken < 0 ? -1 : 0;
-    if (!await(fd)) return -1;
+    if ((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) {
+      errno = EAGAIN;
+      return -1;
+    }
+    pollfd wait = {.fd = fd, .events = POLLIN, .revents = 0};
+    if (poll(&wait, 1, -1) < 0 && errno != EINTR) return -1;
   }
 }
 

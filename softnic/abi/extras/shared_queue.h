@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "device/mlx5/layout.h"
-#include "softnic/abi/core/spin_lock.h"
 #include "softnic/engine/shared_receive.h"
 #include "softnic/engine/word.h"
 
@@ -32,7 +31,7 @@ class VerbsSharedQueue {
     for (uint32_t i = 0; i < entries; ++i) link(i, (i + 1) & tail_);
   }
 
-  SpinLock& lock() { return lock_; }
+  std::mutex& lock() { return lock_; }
   uint32_t segments() const { return stride_ / mlx5::kSegmentBytes - 1; }
   /// The first free entry and the last.
   uint32_t head() const { return head_; }
@@ -84,7 +83,7 @@ class VerbsSharedQueue {
     return next & static_cast<uint32_t>(entry_.size() - 1);  // whatever the client made of it
   }
 
-  SpinLock lock_;
+  std::mutex lock_;
   std::byte* ring_ = nullptr;
   uint32_t stride_ = 0;
   mlx5::DoorbellRecord* doorbell_ = nullptr;
