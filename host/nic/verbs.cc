@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <iterator>
+#include <mutex>
 
 #include "base/files.h"
 #include "host/base/error.h"
@@ -75,6 +76,10 @@ LibrarySearch LibrarySearch::from(const Config& config, NicUse use) {
 
 std::shared_ptr<VerbsLibrary> VerbsLibrary::load(const std::string& ibverbs,
                                                  const std::string& mlx5, NicUse use) {
+  // PEs that are threads, one at a time: dladdr answers with a name that dlopen has allocated, in
+  // another thread perhaps, and ThreadSanitizer does not see the loader's own lock around both.
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   struct Constructible : VerbsLibrary {};
   auto library = std::make_shared<Constructible>();
   library->use_ = use;

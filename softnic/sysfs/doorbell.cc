@@ -11,6 +11,7 @@
 // alone would be found by few.
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -33,12 +34,14 @@ using Find = void* (*)(void*, const char*) noexcept;
 
 /// glibc's own: the dlsym of this library would answer with the functions of this library.
 Find real_dlsym() {
-  static const Find find = [] {
-    void* found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
-    if (found == nullptr) found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-    return reinterpret_cast<Find>(found);
-  }();
-  return find;
+  // Every thread finds the same, and a guard may be a sanitizer's, whose runtime asks before it is
+  // there.
+  static constinit std::atomic<void*> known{nullptr};
+  void* found = known.load(std::memory_order_relaxed);
+  if (found == nullptr) found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+  if (found == nullptr) found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+  known.store(found, std::memory_order_relaxed);
+  return reinterpret_cast<Find>(found);
 }
 
 /// A function of a library that this process has loaded, or null.

@@ -133,6 +133,7 @@ class DeviceRig {
   DeviceRig(const DeviceRig&) = delete;
   DeviceRig& operator=(const DeviceRig&) = delete;
 
+  /// Writes what kernels find behind it (`state().fields`): for the thread that launches them.
   template <Reach R = Reach::kGpu>
   BasicContext<R> context() {
     BasicContext<R> ctx{};
