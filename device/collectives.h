@@ -29,7 +29,8 @@
 #include <type_traits>
 
 #include "device/base/scope.h"
-#include "device/collective/messages.h"
+#include "device/collective/operations.h"
+#include "device/collective/reduction.h"
 #include "device/collective/run.h"
 #include "device/context.h"
 #include "device/reduce_op.h"
@@ -53,21 +54,24 @@ template <Reach R, AnyGroup S>
 template <Reach R, AnyGroup S, class T>
 PEAL_DEVICE Status broadcast(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
                              const std::type_identity_t<T>* src, size_t count, int root) {
-  return collective::broadcast(ctx, scope, team, {dst, src, detail::bytes_of<T>(count)}, root);
+  return collective::run(ctx, scope, team,
+                         collective::Broadcast{collective::buffers_of(dst, src, count), root});
 }
 
 /// dst[i * count, ...) becomes member i's src[0, count).
 template <Reach R, AnyGroup S, class T>
 PEAL_DEVICE Status all_gather(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
                               const std::type_identity_t<T>* src, size_t count) {
-  return collective::all_gather(ctx, scope, team, {dst, src, detail::bytes_of<T>(count)});
+  return collective::run(ctx, scope, team,
+                         collective::AllGather{collective::buffers_of(dst, src, count)});
 }
 
 /// dst[i * count, ...) becomes member i's src[rank * count, ...): `count` is for each member.
 template <Reach R, AnyGroup S, class T>
 PEAL_DEVICE Status all_to_all(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
                               const std::type_identity_t<T>* src, size_t count) {
-  return collective::all_to_all(ctx, scope, team, {dst, src, detail::bytes_of<T>(count)});
+  return collective::run(ctx, scope, team,
+                         collective::AllToAll{collective::buffers_of(dst, src, count)});
 }
 
 /// dst[k] at every member becomes op over the members' src[k].

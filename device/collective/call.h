@@ -33,68 +33,76 @@ struct Call {
   Part part;
   uint32_t channel;
 
-  /// Where `symmetric` is mapped at a member; only where all are.
-  template <class T>
-  PEAL_DEVICE T* at(int member, T* symmetric) const {
-    const int pe = world_pe(team, member);
-    if (pe == ctx.pe) return symmetric;
-    using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
-    return reinterpret_cast<T*>(reinterpret_cast<Byte*>(
-        detail::find_mapped(ctx, {static_cast<const void*>(symmetric), 1, pe})));
-  }
   PEAL_DEVICE uint32_t members() const { return static_cast<uint32_t>(team.size); }
   PEAL_DEVICE uint32_t rank() const { return static_cast<uint32_t>(team.rank); }
+  /// The member `ahead` places behind this one, in a circle.
+  PEAL_DEVICE uint32_t after(uint32_t ahead) const {
+    const uint32_t member = rank() + ahead;
+    return member < members() ? member : member - members();
+  }
+  /// Where `symmetric` is mapped at a member; only where all are.
+  template <class T>
+  PEAL_DEVICE T* at(uint32_t member, T* symmetric) const {
+    const int pe = world_pe(team, static_cast<int>(member));
+    if (pe == ctx.pe) return symmetric;
+    using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+    const uint64_t offset = detail::offset_in(ctx.heap, symmetric);
+    std::byte* const there = offset < ctx.heap.bytes ? detail::heap_of(ctx, pe) + offset
+                                                     : in_window(ctx.state, symmetric, pe);
+    return reinterpret_cast<T*>(static_cast<Byte*>(there));
+  }
+
+ private:
+  PEAL_DEVICE_COLD static std::byte* in_window(ContextState* state, const void* symmetric, int pe) {
+    return static_cast<std::byte*>(detail::find_mapped(state->fields, {symmetric, 1, pe}));
+  }
 };
+
+PEAL_DEVICE Part part_of(const ContextFields& ctx, const Team& team) {
+  const auto members = static_cast<uint32_t>(team.size);
+  const uint64_t stride = part_bytes(members, team.channels, team.workspace);
+  return {team.memory + ctx.slot * stride, members, team.channels, team.workspace};
+}
 
 template <Reach R, class S>
 PEAL_DEVICE Call<R> begin(const BasicContext<R>& ctx, S, const Team& team) {
-  const auto members = static_cast<uint32_t>(team.size);
-  const uint64_t stride = part_bytes(members, team.channels, team.workspace);
   const uint32_t channel = std::is_same_v<S, WholeGrid> ? block_in_grid() : 0;
-  return {ctx,
-          team,
-          {team.memory + ctx.slot * stride, members, team.channels, team.workspace},
-          channel};
+  return {ctx, team, part_of(ctx, team), channel};
 }
 
 /// kOk where this PE may make a call of the team on this context, and `root` is a member.
-template <Reach R>
-PEAL_DEVICE Status check(const BasicContext<R>& ctx, const Team& team, int root = 0) {
+PEAL_DEVICE Status check(const ContextFields& ctx, const Team& team, int root = 0) {
   if (team.rank < 0 || ctx.slot >= team.contexts) {
     return detail::refuse(ctx.state, Status::kBadTeam, {team.memory, team.contexts, ctx.pe});
   }
   if (root < 0 || root >= team.size) {
     return detail::refuse(ctx.state, Status::kBadPe, {team.memory, 0, root});
   }
-  const uint64_t stride =
-      part_bytes(static_cast<uint32_t>(team.size), team.channels, team.workspace);
-  const Part part{team.memory + ctx.slot * stride, static_cast<uint32_t>(team.size), team.channels,
-                  team.workspace};
-  return static_cast<Status>(load_relaxed<Reach::kGpu>(&part.counters(0).refused));
+  return static_cast<Status>(load_relaxed<Reach::kGpu>(&part_of(ctx, team).counters(0).refused));
 }
 
 /// Every member has begun this call and means the same by it. By one scope, or a block of a grid.
-template <Reach R, class S>
+template <bool kMapped, Reach R, class S>
 PEAL_DEVICE Status meet_before(const Call<R>& call, S scope, uint32_t signature) {
   return by_leader(lanes_of(scope), [&] {
     fence_direct_stores<Edge::kM16>();
-    return meet(call.ctx, call.team, call.part, call.channel, signature);
+    return meet<kMapped>(call.ctx, call.team, call.part, call.channel, signature);
   });
 }
 
 /// What the lanes stored and posted has arrived at every member.
-template <Reach R, class S>
+template <bool kMapped, Reach R, class S>
 PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
   const Status mine = first_failure(lanes_of(scope), status);
   return by_leader(lanes_of(scope), [&] {
     Status drained = Status::kOk;
-    if (call.team.mapped == 0) {
-      drained = detail::drain_all(call.ctx);
-    } else {
+    if constexpr (kMapped) {
       fence_direct_stores<Edge::kM16>();
+    } else {
+      drained = detail::drain_all(call.ctx);
     }
     // Arrive even after a failure: the others did nothing wrong and must not wait for a deadline.
-    const Status met = meet(call.ctx, call.team, call.part, call.channel, kArrived);
+    const Status met = meet<kMapped>(call.ctx, call.team, call.part, call.channel, kArrived);
     if (mine != Status::kOk) return mine;
     return drained != Status::kOk ? drained : met;
   });

@@ -40,7 +40,7 @@ PEAL_DEVICE Exchange begin_exchange(const Call<R>& call, S scope) {
   const uint32_t number = load_relaxed<Reach::kGpu>(&counters.exchanges) + 1;
   const bool free = load_relaxed<Reach::kGpu>(&counters.heard) + 1 == number;
   scope.sync();  // edge M8: what the lanes stored precedes what they send; all have looked
-  return {number, free ? Status::kOk : meet_before(call, scope, kArrived)};
+  return {number, free ? Status::kOk : meet_before<true>(call, scope, kArrived)};
 }
 
 /// Ends one. `by_all`: every member has sent something to every other.
@@ -63,7 +63,7 @@ PEAL_DEVICE void send_unit(const Call<R>& call, const Exchange& exchange, uint32
                            uint32_t unit, uint64_t value) {
   const uint64_t tag = tag_of(exchange.number);
   std::byte* const slot = call.part.slot(exchange.number, call.rank());
-  std::byte* const there = call.at(static_cast<int>(member), slot);
+  std::byte* const there = call.at(member, slot);
   store_line_direct(there + uint64_t{unit} * sizeof(Line),
                     Line{{value << 32 | tag, (value & 0xffffffff00000000u) | tag}});
 }
@@ -107,7 +107,7 @@ PEAL_DEVICE Status exchange_all(const Call<R>& call, S scope, uint64_t bytes,
   const uint32_t units = units_of(bytes);
   for (uint32_t u = scope.rank(); u < units && status == Status::kOk; u += scope.size()) {
     for (uint32_t i = 1; i < call.members(); ++i) {
-      const uint32_t member = (call.rank() + i) % call.members();
+      const uint32_t member = call.after(i);
       send_unit(call, exchange, member, u, message.given(member, u));
     }
   }
@@ -142,7 +142,7 @@ PEAL_DEVICE Status exchange_from(const Call<R>& call, S scope, uint32_t root, vo
     if (call.rank() == root) {
       value = load_unit(src, bytes, u);
       for (uint32_t i = 1; i < call.members(); ++i) {
-        send_unit(call, exchange, (root + i) % call.members(), u, value);
+        send_unit(call, exchange, call.after(i), u, value);
       }
     } else {
       status = receive_units(call, exchange, u, root, 1, &value);

@@ -36,8 +36,29 @@ class Signature {
   uint64_t hash_;
 };
 
+/// Tells a member of a meeting: by a store where all members are mapped, else as barriers do.
+template <bool kMapped, Reach R>
+PEAL_DEVICE Status tell(const BasicContext<R>& ctx, uint64_t* word, uint64_t value, int pe) {
+  if constexpr (!kMapped) return detail::set_flag(ctx, word, value, pe);
+  std::byte* const there = detail::heap_of(ctx, pe) + detail::offset_in(ctx.heap, word);
+  store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(there), value);
+  return Status::kOk;
+}
+
+/// Waits until PE `pe` has told of `epoch`; `theirs` is the signature it told.
+template <bool kMapped, Reach R>
+PEAL_DEVICE Status hear(const BasicContext<R>& ctx, const uint64_t* word, uint32_t epoch, int pe,
+                        uint32_t* theirs) {
+  const auto heard = [&](uint64_t seen) {
+    *theirs = static_cast<uint32_t>(seen);
+    return static_cast<uint32_t>(seen >> 32) == epoch;
+  };
+  if constexpr (!kMapped) return detail::wait_flag(ctx, word, static_cast<uint32_t>(pe), heard);
+  return detail::spin(ctx, [&] { return heard(detail::acquire_word(word)); });
+}
+
 /// By one lane, which has fenced what it wants the others to see.
-template <Reach R>
+template <bool kMapped, Reach R>
 PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part& part,
                         uint32_t channel, uint32_t signature) {
   Counters& counters = part.counters(channel);
@@ -45,33 +66,30 @@ PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part
   store_relaxed<Reach::kGpu>(&counters.meetings, epoch);
   uint64_t* words = part.arrivals(channel, epoch);
   const uint32_t size = part.members;
-  const uint32_t rank = static_cast<uint32_t>(team.rank);
+  const auto rank = static_cast<uint32_t>(team.rank);
+  const auto pe_at = [&](uint32_t member) {
+    return world_pe(team, static_cast<int>(member < size ? member : member - size));
+  };
   Status first = Status::kOk;
   for (uint32_t distance = 1; distance < size; distance *= kSyncFan) {
     if (distance != 1) fence_direct_stores<Edge::kM15>();  // passes on what was brought
+    const uint64_t word = uint64_t{epoch} << 32 | signature;
     for (uint32_t i = 1; i < kSyncFan && i * distance < size; ++i) {
-      const uint32_t ahead = rank + i * distance;
-      const int pe = world_pe(team, static_cast<int>(ahead < size ? ahead : ahead - size));
-      const Status told =
-          detail::set_flag(ctx, words + i - 1, uint64_t{epoch} << 32 | signature, pe);
+      const Status told = tell<kMapped>(ctx, words + i - 1, word, pe_at(rank + i * distance));
       if (first == Status::kOk) first = told;
     }
     // After a failure the others are still told, so that they need not wait for a deadline.
     for (uint32_t i = 1; first == Status::kOk && i < kSyncFan && i * distance < size; ++i) {
-      const uint32_t behind = rank + size - i * distance;
-      const int pe = world_pe(team, static_cast<int>(behind < size ? behind : behind - size));
       uint32_t theirs = kDisagree;
-      first = detail::wait_flag(ctx, words + i - 1, static_cast<uint32_t>(pe), [&](uint64_t seen) {
-        theirs = static_cast<uint32_t>(seen);
-        return seen >> 32 == epoch;
-      });
+      const int pe = pe_at(rank + size - i * distance);
+      first = hear<kMapped>(ctx, words + i - 1, epoch, pe, &theirs);
       if (theirs != signature) signature = kDisagree;
     }
     words += kSyncFan - 1;
   }
-  if constexpr (R != Reach::kGpu) {
+  if constexpr (R != Reach::kGpu && !kMapped) {
     // The next meeting may be of another block, whose words on another queue would come first.
-    if (ctx.queues_per_peer > 1 && team.mapped == 0) {
+    if (ctx.queues_per_peer > 1) {
       const Status arrived = detail::drain_all(ctx);
       if (first == Status::kOk) first = arrived;
     }

@@ -101,7 +101,7 @@ PEAL_DEVICE void reduce_at(const Call<R>& call, const Owned<T>& owned, uint64_t 
     Elements<T, N> seen[kLoads] = {};
     PEAL_UNROLL
     for (uint32_t k = 0; k < kLoads; ++k) {
-      if (first + k < call.members()) seen[k].load(call.at(static_cast<int>(first + k), src));
+      if (first + k < call.members()) seen[k].load(call.at(first + k, src));
     }
     PEAL_UNROLL
     for (uint32_t k = 0; k < kLoads; ++k) {
@@ -109,7 +109,7 @@ PEAL_DEVICE void reduce_at(const Call<R>& call, const Owned<T>& owned, uint64_t 
       if (member >= call.members()) continue;
       if (kResult == Result::kExclusive && member != 0) {
         folded.get(result.value);
-        result.store(call.at(static_cast<int>(member), dst));
+        result.store(call.at(member, dst));
       }
       if (member == 0) {
         folded.set(seen[k].value);
@@ -118,7 +118,7 @@ PEAL_DEVICE void reduce_at(const Call<R>& call, const Owned<T>& owned, uint64_t 
       }
       if (kResult == Result::kInclusive) {
         folded.get(result.value);
-        result.store(call.at(static_cast<int>(member), dst));
+        result.store(call.at(member, dst));
       }
     }
   }
@@ -126,11 +126,11 @@ PEAL_DEVICE void reduce_at(const Call<R>& call, const Owned<T>& owned, uint64_t 
   folded.get(result.value);
   if constexpr (kResult == Result::kAll) {
     for (uint32_t i = 0; i < call.members(); ++i) {
-      result.store(call.at(static_cast<int>((call.rank() + i) % call.members()), dst));
+      result.store(call.at(call.after(i), dst));
     }
   } else {
     const uint32_t to = kResult == Result::kRoot ? root : call.rank();
-    result.store(call.at(static_cast<int>(to), dst));
+    result.store(call.at(to, dst));
   }
 }
 

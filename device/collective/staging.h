@@ -39,7 +39,7 @@ template <class T, Reach R, AnyScope S>
 PEAL_DEVICE Status fetch_all(const Call<R>& call, S scope, const T* src, uint64_t count) {
   Status status = Status::kOk;
   for (uint32_t i = 1; i < call.members(); ++i) {
-    const uint32_t member = (call.rank() + i) % call.members();
+    const uint32_t member = call.after(i);
     const detail::Get get{staged<T>(call, member), src, count * sizeof(T),
                           world_pe(call.team, static_cast<int>(member)), detail::Until::kStarted};
     const Status asked = detail::access_peer(call.ctx, scope, get).status;
@@ -80,7 +80,7 @@ PEAL_DEVICE Status send_staged(const Call<R>& call, S scope, T* dst, uint64_t co
   constexpr bool kScan = kResult == Result::kInclusive || kResult == Result::kExclusive;
   Status status = Status::kOk;
   for (uint32_t i = 0; i < call.members(); ++i) {
-    const uint32_t member = (call.rank() + i) % call.members();
+    const uint32_t member = call.after(i);
     if (kResult == Result::kRoot && member != root) continue;
     if (kResult == Result::kOwner && member != call.rank()) continue;
     if (kResult == Result::kExclusive && member == 0) continue;
@@ -89,7 +89,7 @@ PEAL_DEVICE Status send_staged(const Call<R>& call, S scope, T* dst, uint64_t co
       copy_at_home(scope, dst, from, count * sizeof(T));
       continue;
     }
-    const Status sent = send(call, scope, member, dst, from, count * sizeof(T));
+    const Status sent = post_put(call, scope, member, dst, from, count * sizeof(T));
     if (status == Status::kOk) status = sent;
   }
   return status;

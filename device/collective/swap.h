@@ -34,11 +34,11 @@ template <Reach R, class S>
 PEAL_DEVICE void swap_all_mapped(const Call<R>& call, S scope, std::byte* data, uint64_t bytes) {
   const uint64_t half = bytes / 2 / sizeof(Line) * sizeof(Line);
   for (uint32_t i = 1; i < call.members(); ++i) {
-    const uint32_t member = (call.rank() + i) % call.members();
+    const uint32_t member = call.after(i);
     const bool lower = call.rank() < member;
     const uint64_t from = lower ? 0 : half;
     const uint64_t length = lower ? half : bytes - half;
-    std::byte* const theirs = call.at(static_cast<int>(member), data + call.rank() * bytes + from);
+    std::byte* const theirs = call.at(member, data + call.rank() * bytes + from);
     swap_mapped(scope, data + member * bytes + from, theirs, length);
   }
 }
@@ -51,13 +51,13 @@ PEAL_DEVICE Status swap_all_staged(const Call<R>& call, S scope, std::byte* data
   for (uint64_t at = 0; at < bytes && status == Status::kOk; at += piece) {
     const uint64_t count = bytes - at < piece ? bytes - at : piece;
     status = fetch_all(call, scope, data + call.rank() * bytes + at, count);
-    status = meet_after(call, scope, status);
+    status = meet_after<false>(call, scope, status);
     if (status != Status::kOk) break;
     for (uint32_t member = 0; member < call.members(); ++member) {
       if (member == call.rank()) continue;
       copy_at_home(scope, data + member * bytes + at, staged<std::byte>(call, member), count);
     }
-    status = meet_after(call, scope, status);
+    status = meet_after<false>(call, scope, status);
   }
   return status;
 }
