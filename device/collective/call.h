@@ -102,27 +102,36 @@ PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
       drained = detail::drain_all(call.ctx);
     }
     // Arrive even after a failure: the others did nothing wrong and must not wait for a deadline.
-    const Status met = meet<kMapped>(call.ctx, call.team, call.part, call.channel, kArrived);
+    // Of counts that differ all hear here.
+    const uint32_t signature = mine == Status::kMismatch ? kDisagree : kArrived;
+    const Status met = meet<kMapped>(call.ctx, call.team, call.part, call.channel, signature);
     if (mine != Status::kOk) return mine;
     return drained != Status::kOk ? drained : met;
   });
 }
 
-/// All blocks of the grid are done with the call.
+/// All blocks of the grid are done with the call, and answer the same: what failed in one of them.
 template <Reach R>
 PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status) {
   const Status mine = first_failure(block, status);
   return by_leader(block, [&] {
     Counters& counters = call.part.counters(0);
     const uint32_t done = load_acquire<Reach::kGpu>(&counters.done);
+    if (mine != Status::kOk) {
+      raise_to<Reach::kGpu>(&counters.failed, static_cast<uint32_t>(mine));
+    }
     if (fetch_add<Reach::kGpu>(&counters.arrived, 1u) + 1 == blocks_in_grid()) {
+      const uint32_t failed = load_relaxed<Reach::kGpu>(&counters.failed);
+      store_relaxed<Reach::kGpu>(&counters.outcome, failed);
+      store_relaxed<Reach::kGpu>(&counters.failed, 0u);
       store_relaxed<Reach::kGpu>(&counters.arrived, 0u);
       store_release<Reach::kGpu>(&counters.done, done + 1);
-      return mine;
+      return static_cast<Status>(failed);
     }
     const Status waited =
         detail::spin(call.ctx, [&] { return load_acquire<Reach::kGpu>(&counters.done) != done; });
-    return mine != Status::kOk ? mine : waited;
+    if (waited != Status::kOk) return mine != Status::kOk ? mine : waited;
+    return static_cast<Status>(load_relaxed<Reach::kGpu>(&counters.outcome));
   });
 }
 

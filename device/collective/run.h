@@ -11,7 +11,7 @@
 // A call is a type:
 //
 //   root()                    a member that must exist; 0 where there is none
-//   bytes()                   of a short message to one member; 0: there is nothing to do
+//   bytes()                   of a message to one member; 0: there is nothing to do
 //   signature(heap)           what the members must agree on
 //   brief(call, lanes)        the short way
 //   mapped(call, group)       the long way by loads and stores, each lane its part
@@ -51,10 +51,7 @@ PEAL_DEVICE Status run(const BasicContext<R>& ctx, S scope, const Team& team, co
     if (alone) status = op.brief(call, lanes_of(scope));
   } else if (call.channel < team.channels) {
     status = meet_before<true>(call, scope, op.signature(ctx.heap));
-    if (status == Status::kOk) {
-      op.mapped(call, scope);
-      status = meet_after<true>(call, scope, status);
-    }
+    if (status == Status::kOk) status = meet_after<true>(call, scope, op.mapped(call, scope));
   }
   if constexpr (std::is_same_v<S, WholeGrid>) status = end_of_grid(call, status);
   return status;
