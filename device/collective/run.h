@@ -59,11 +59,9 @@ PEAL_DEVICE Status run(const BasicContext<R>& ctx, S scope, const Team& team, co
 
 template <Reach R, AnyScope S>
 PEAL_DEVICE_COLD Status sync_by_nic(ContextState* state, S scope, Team team, bool drains) {
-  const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
   return by_leader(scope, [&] {
-    const Status drained = drains ? detail::drain_all(ctx) : Status::kOk;
-    fence_direct_stores<Edge::kM16>();
-    const Status met = meet<false>(ctx, team, part_of(ctx, team), 0, kArrived);
+    const Status drained = drains ? drain_by_nic<R>(state) : Status::kOk;
+    const Status met = meet_by_nic<R>(state, team, part_of(state->fields, team), kArrived);
     return drained != Status::kOk ? drained : met;
   });
 }
