@@ -15,7 +15,12 @@ LAYERS = {
     "device/detail": [
         "device/base", "device/mlx5", "device/transport", "device/context.h", "device/status.h", "device/types.h",
     ],
-    "device": ["device/base", "device/mlx5", "device/transport", "device/detail"],
+    # Collective calls; layout.h is also the host's.
+    "device/collective": [
+        "device/base", "device/transport", "device/detail", "device/context.h", "device/reduce_op.h", "device/status.h",
+        "device/team.h",
+    ],
+    "device": ["device/base", "device/mlx5", "device/transport", "device/detail", "device/collective"],
     # device/mlx5/layout.h is the wire format; the code that writes it is beyond softnic's reach.
     "softnic/engine": ["device/base", "device/mlx5/layout.h"],
     "softnic/presentation": ["softnic/engine"],
@@ -49,7 +54,7 @@ LAYERS = {
     "host/failures": ["base", "host/base", "host/contexts", "host/job", "device/context.h"],
     "host": [
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/contexts",
-        "host/failures", "device/context.h",
+        "host/failures", "device/context.h", "device/team.h", "device/collective/layout.h",
     ],
     "bootstrap": ["base", "host/base", "host/bootstrap.h"],
     "doctor": ["base", "host/base", "host/memory", "host/nic"],

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All a kernel includes. Read in this order: context, types, rma, signal, wait, atomics, sync.
-// device/detail holds what these do.
+// All a kernel includes. Read in this order: context, types, rma, signal, wait, atomics, sync,
+// team, collectives. device/detail and device/collective hold what these do.
 #pragma once
 
 #include "device/atomics.h"
+#include "device/collectives.h"
 #include "device/context.h"
 #include "device/rma.h"
 #include "device/signal.h"
 #include "device/status.h"
 #include "device/sync.h"
+#include "device/team.h"
 #include "device/types.h"
 #include "device/wait.h"

@@ -24,6 +24,8 @@ enum class Status : uint32_t {
   kNotRegistered,  // the local address lies in no window, and the data is too long to travel inline
   kMisaligned,     // an atomic or signal address is not a multiple of its size
   kPeerMasked,     // the host gave the peer up (Runtime::mask); nothing was sent
+  kBadTeam,        // this PE is no member, or the team was not made for so many contexts
+  kMismatch,       // the members' arguments of a collective call differ; no data was moved
   kCount,
 };
 
@@ -50,6 +52,10 @@ PEAL_HD const char* to_string(Status status) {
       return "address misaligned";
     case Status::kPeerMasked:
       return "peer masked";
+    case Status::kBadTeam:
+      return "not a member of the team, or more contexts than it was made for";
+    case Status::kMismatch:
+      return "collective call with other arguments than other members'";
     case Status::kCount:
       break;
   }

@@ -18,6 +18,7 @@
 #include "host/job/watcher.h"
 #include "host/memory/backing_cuda.h"
 #include "host/start_up.h"
+#include "host/teams.h"
 #include "host/transport/proxy.h"
 #include "host/windows.h"
 
@@ -62,6 +63,7 @@ struct Runtime::Parts {
   std::optional<Linker> linker;  // as rails
   std::optional<ContextNics> nics;
   std::optional<Contexts> contexts;
+  std::optional<Teams> teams;
   std::shared_ptr<ContextOwner> default_context;
   std::optional<FailureLog> failures;  // whose callback may use the context
   std::optional<Watcher> watcher;
@@ -72,6 +74,7 @@ struct Runtime::Parts {
   Parts& operator=(const Parts&) = delete;
 
   DeviceTables::Extent extent() const { return {group.size(), rails ? rails->count() : 1}; }
+  size_t team_memory() const { return Teams::arena_bytes(config.team_memory, group.size()); }
   void open_memory();
   void open_transports();
   void open_nics(bool must_settle);
@@ -100,7 +103,7 @@ void Runtime::Parts::open_memory() {
     }
     table.emplace(shared_memory(gpu, ContextTable::bytes(group.size()), "peal-words"),
                   group.size());
-    return kernel_memory(gpu, config.heap_size, "peal-heap");
+    return kernel_memory(gpu, config.heap_size + team_memory(), "peal-heap");
   });
   heap.emplace(std::move(memory), group);
 }
@@ -138,6 +141,8 @@ void Runtime::Parts::open_transports() {
                                      .table = *table,
                                      .nics = if_any(nics),
                                      .gpu = gpu.get()});
+    std::vector<bool> direct = reachable.directly();
+    teams.emplace(group, *heap, team_memory(), std::move(direct), !reachable.needs_nic());
     failures.emplace(*table, group, log);
     watch();
   });
@@ -290,6 +295,42 @@ std::shared_ptr<const ContextFields> Runtime::create_context(const ContextOption
   return {owner, &owner->fields()};
 }
 
+Team Runtime::world() const { return parts_->teams->world(); }
+
+Team Runtime::split_team(const Team& parent, int color, int key, const TeamOptions& options) {
+  return parts_->teams->split(parent, color, key, options);
+}
+
+Team Runtime::split_team_strided(const Team& parent, int first, int stride, int size,
+                                 const TeamOptions& options) {
+  const int last = first + (size - 1) * stride;
+  if (stride == 0 || size < 1 || first < 0 || first >= parent.size || last < 0 ||
+      last >= parent.size) {
+    fail(ErrorCode::kInvalidArgument,
+         "split_team_strided: first {}, stride {}, size {}: the parent has members 0 to {}", first,
+         stride, size, parent.size - 1);
+  }
+  const int steps = (parent.rank - first) / stride;
+  const bool member = steps >= 0 && steps < size && first + steps * stride == parent.rank;
+  return split_team(parent, member ? 0 : -1, steps, options);
+}
+
+Runtime::Team2d Runtime::split_team_2d(const Team& parent, int columns,
+                                       const TeamOptions& options) {
+  if (columns < 1) {
+    fail(ErrorCode::kInvalidArgument, "split_team_2d: {} columns: at least 1", columns);
+  }
+  const Team row = split_team(parent, parent.rank / columns, 0, options);
+  return {row, split_team(parent, parent.rank % columns, 0, options)};
+}
+
+Team Runtime::split_node_team(const TeamOptions& options) {
+  return split_team(world(), parts_->teams->node_color(), 0, options);
+}
+
+void Runtime::free_team(const Team& team) { parts_->teams->free(team); }
+std::vector<int> Runtime::team_pes(const Team& team) const { return parts_->teams->members(team); }
+
 void Runtime::barrier() { parts_->group.barrier(); }
 
 Status Runtime::status() const { return parts_->failures->status(); }
@@ -308,6 +349,7 @@ void Runtime::check() const {
 
 size_t Runtime::recover() {
   const size_t resets = parts_->contexts->recover();
+  parts_->teams->begin_anew();
   parts_->failures->start_again();
   return resets;
 }

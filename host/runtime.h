@@ -23,10 +23,12 @@
 #include <vector>
 
 #include "device/context.h"
+#include "device/team.h"
 #include "host/base/config.h"
 #include "host/bootstrap.h"
 #include "host/contexts/options.h"
 #include "host/failures/failure.h"
+#include "host/team_options.h"
 
 namespace peal {
 
@@ -126,6 +128,40 @@ class Runtime {
   OwnedContext<R> make_context(const ContextOptions& options = {}) {
     return OwnedContext<R>(create_context(options, R));
   }
+
+  /// The team of all PEs; not collective.
+  Team world() const;
+
+  /// Collective among the members of `parent`. Makes teams of those that told the same `color`,
+  /// numbered by key, then by their number in the parent; a negative color makes none, and answers
+  /// a team whose rank is -1. Throws, at all members of the parent, kInvalidArgument where members
+  /// ask for different options, kOutOfMemory where PEAL_TEAM_MEMORY is used up, kUnsupported for a
+  /// parent other than world() with members on several hosts. After mask() teams with a masked
+  /// member answer kPeerMasked: split world() again, which leaves masked PEs out.
+  Team split_team(const Team& parent, int color, int key = 0, const TeamOptions& options = {});
+
+  /// The same for members first, first + stride, ... of the parent, `size` of them: one team, and
+  /// none for the others. kInvalidArgument where there is no such member.
+  Team split_team_strided(const Team& parent, int first, int stride, int size,
+                          const TeamOptions& options = {});
+
+  /// The same twice, with the parent's members laid out in rows of `columns`, the last one shorter:
+  /// this PE's row and its column.
+  struct Team2d {
+    Team row;
+    Team column;
+  };
+  Team2d split_team_2d(const Team& parent, int columns, const TeamOptions& options = {});
+
+  /// Collective among all PEs. The PEs that this one reaches by loads and stores, and it.
+  Team split_node_team(const TeamOptions& options = {});
+
+  /// Collective among the members; gives the team's memory back. No kernel of a member may be using
+  /// it. Throws kInvalidArgument for world() and for what is no team of this PE.
+  void free_team(const Team& team);
+
+  /// The PEs of a team's members, in order.
+  std::vector<int> team_pes(const Team& team) const;
 
   /// Collective, host only: returns once every PE has called it. Says nothing of transfers.
   void barrier();

@@ -16,7 +16,8 @@
 //   load_, store_payload  plain, of memory at home; aligned; may lie in shared memory
 //   store_line            plain, of 16 bytes; unordered until a publishing store or fence
 //   load_direct           of up to 8 bytes at a peer, in one piece
-//   load_line_direct      of 16 bytes at a peer, never from a stale cache line
+//   load_, store_line_direct   of 16 bytes at a peer or that a peer writes, each half in one piece;
+//                         never from a stale cache line
 #pragma once
 
 #include <cstdint>
@@ -57,6 +58,12 @@ PEAL_HD void store_release(T* p, T value) {
 template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T fetch_add_relaxed(T* p, T value) {
   return memory::update<Update::kAdd, R, Order::kRelaxed, E>(p, value);
+}
+
+/// The same; acquires and releases.
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD T fetch_add(T* p, T value) {
+  return memory::update<Update::kAdd, R, Order::kBoth, E>(p, value);
 }
 
 /// Swaps in `value`; acquires what the previous writer released and releases what came before.

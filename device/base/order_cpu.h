@@ -105,7 +105,16 @@ PEAL_HD void store_line(void* where, const Line& line) {
   static_cast<Line*>(where)->word[1] = line.word[1];
 }
 
-PEAL_HD Line load_line_direct(const void* where) { return *static_cast<const Line*>(where); }
+PEAL_HD Line load_line_direct(const void* where) {
+  const auto* const words = static_cast<const uint64_t*>(where);
+  return {
+      {__atomic_load_n(&words[0], __ATOMIC_RELAXED), __atomic_load_n(&words[1], __ATOMIC_RELAXED)}};
+}
+PEAL_HD void store_line_direct(void* where, const Line& line) {
+  auto* const words = static_cast<uint64_t*>(where);
+  __atomic_store_n(&words[0], line.word[0], __ATOMIC_RELAXED);
+  __atomic_store_n(&words[1], line.word[1], __ATOMIC_RELAXED);
+}
 
 template <class Unit>
 PEAL_HD Unit load_payload(const Unit* from) {

@@ -175,6 +175,12 @@ PEAL_HD Line load_line_direct(const void* where) {
   return line;
 }
 
+PEAL_HD void store_line_direct(void* where, const Line& line) {
+  asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(where), "l"(line.word[0]),
+               "l"(line.word[1])
+               : "memory");
+}
+
 template <class Unit>
 PEAL_HD Unit load_payload(const Unit* from) {
   return *from;

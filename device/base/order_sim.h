@@ -207,7 +207,18 @@ Unit load_direct(const Unit* from) {
 }
 
 inline Line load_line_direct(const void* where) {
-  return load_payload(static_cast<const Line*>(where));
+  const auto* const words = static_cast<const uint64_t*>(where);
+  Line line;
+  for (int i = 0; i < 2; ++i) {
+    line.word[i] = memory::load<Reach::kSystem, Order::kRelaxed, Edge::kNone>(&words[i]);
+  }
+  return line;
+}
+inline void store_line_direct(void* where, const Line& line) {
+  auto* const words = static_cast<uint64_t*>(where);
+  for (int i = 0; i < 2; ++i) {
+    memory::store<Reach::kSystem, Order::kRelaxed, Edge::kNone>(&words[i], line.word[i]);
+  }
 }
 
 }  // namespace peal

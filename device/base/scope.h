@@ -46,7 +46,7 @@ PEAL_DEVICE T& block_shared() {
 #endif
 }
 
-/// The launch's dynamic shared memory, Grid::shared_bytes long.
+/// The launch's dynamic shared memory, WholeGrid::shared_bytes long.
 template <class T>
 PEAL_DEVICE T* dynamic_shared() {
 #if PEAL_CUDA
@@ -144,6 +144,20 @@ struct Block {
 template <class S>
 concept AnyScope = std::is_same_v<S, Thread> || std::is_same_v<S, Warp> || std::is_same_v<S, Block>;
 
+/// All threads of all blocks of a grid whose blocks run at the same time, as those of a cooperative
+/// launch do. For collective calls; sync() and leader() are of the calling block.
+struct WholeGrid {
+  PEAL_DEVICE static uint32_t rank() {
+    return block_in_grid() * threads_in_block() + thread_in_block();
+  }
+  PEAL_DEVICE static uint32_t size() { return blocks_in_grid() * threads_in_block(); }
+  PEAL_DEVICE static bool leader() { return Block::leader(); }
+  PEAL_DEVICE static void sync() { Block::sync(); }
+};
+
+template <class S>
+concept AnyGroup = AnyScope<S> || std::is_same_v<S, WholeGrid>;
+
 /// Runs `op` on the scope's leader, after the others have arrived, and gives every lane its answer.
 template <class Scope, class Op>
 PEAL_DEVICE auto by_leader(Scope scope, const Op& op) {
@@ -200,6 +214,7 @@ PEAL_DEVICE Code first_failure(Scope scope, Code code) {
 inline constexpr Thread thread{};
 inline constexpr Warp warp{};
 inline constexpr Block block{};
+inline constexpr WholeGrid whole_grid{};
 
 /// The lanes of a warp that arrived at one call together with the same key: they reserve once and
 /// ring once.

@@ -61,15 +61,15 @@ PEAL_DEVICE_COLD Status end_of_flag(const uint32_t* stop, mlx5::SendQueue* q) {
   return mlx5::stop_status<R>(*q);
 }
 
-/// Waits until PE `pe` has written `epoch` or more into the flag.
-template <Reach R>
-PEAL_DEVICE Status wait_flag(const BasicContext<R>& ctx, const uint64_t* flag, uint64_t epoch,
-                             uint32_t pe) {
+/// Waits until what PE `pe` writes into the flag is `enough`.
+template <Reach R, class Enough>
+PEAL_DEVICE Status wait_flag(const BasicContext<R>& ctx, const uint64_t* flag, uint32_t pe,
+                             const Enough& enough) {
   const bool mapped = heap_of(ctx, static_cast<int>(pe)) != nullptr;
   mlx5::SendQueue* const q = mapped ? nullptr : flag_queue(ctx, pe);
   Status ended = Status::kOk;
   const SpinEnd end = spin_until(
-      ctx.timeout_ns, [&] { return acquire_word(flag) >= epoch; },
+      ctx.timeout_ns, [&] { return enough(acquire_word(flag)); },
       [&] {
         ended = end_of_flag<R>(ctx.stop, q);
         return ended != Status::kOk;
@@ -99,7 +99,8 @@ PEAL_DEVICE Status disseminate(const BasicContext<R>& ctx, uint64_t epoch, uint3
     for (uint32_t i = 1; first == Status::kOk && i < kSyncFan && i * distance < count; ++i) {
       const uint32_t behind = rank + count - i * distance;
       const int pe = pe_of(behind < count ? behind : behind - count);
-      first = wait_flag(ctx, flags + i - 1, epoch, static_cast<uint32_t>(pe));
+      first = wait_flag(ctx, flags + i - 1, static_cast<uint32_t>(pe),
+                        [&](uint64_t seen) { return seen >= epoch; });
     }
     flags += kSyncFan - 1;
     told = 0;

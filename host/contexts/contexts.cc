@@ -126,6 +126,7 @@ ContextFields Contexts::fields(const Name& name, const QueueShape& shape,
   ContextFields fields = parts_.tables.fields();
   fields.pe = parts_.group.rank();
   fields.n_pes = parts_.group.size();
+  fields.slot = name.slot;
   fields.sync_rounds = rounds();
   fields.rails = shape.rails;
   fields.stop = wiring.stop;

@@ -29,54 +29,62 @@ void LiveGroup::abort(const std::string& reason) {
 
 void LiveGroup::allgather(std::span<const std::byte> mine, std::span<std::byte> all) {
   if (generation_ == 0) return all_->allgather(mine, all);
-  exchange(mine, all);
+  exchange_unmasked(mine, all);
 }
 
 void LiveGroup::barrier() {
   if (generation_ == 0) return all_->barrier();
   std::vector<std::byte> nothing(static_cast<size_t>(size()));
-  exchange(std::span(nothing).first(1), nothing);
+  exchange_unmasked(std::span(nothing).first(1), nothing);
 }
 
-void LiveGroup::exchange(std::span<const std::byte> mine, std::span<std::byte> all) {
-  Lock lock(mutex_);
+void LiveGroup::exchange_unmasked(std::span<const std::byte> mine, std::span<std::byte> all) {
   if (broken_) fail(broken_->code(), "the group is broken since: {}", broken_->what());
-  const uint64_t number = calls_++;
-  collected_.clear();
-  const std::vector<std::byte> own(mine.begin(), mine.end());  // may lie in `all`
-  const auto slot = [&](int pe) {
-    return all.subspan(static_cast<size_t>(pe) * own.size(), own.size());
-  };
+  const ChannelCall call{generation_, calls_++, unmasked_pes()};
+  std::vector<std::byte> theirs(call.pes.size() * mine.size());
   try {
-    const std::vector<int> live = in_state(State::kLive);
-    const std::vector<int> ended = in_state(State::kLost);
-    for (const int pe : live) {
-      if (pe != rank()) tell(lock, pe, number, own);
-    }
-    std::ranges::copy(own, slot(rank()).begin());
-    // One that has ended may have told us before.
-    for (const std::vector<int>& pes : {live, ended}) {
-      for (const int pe : pes) {
-        if (pe != rank()) collect(lock, pe, number, slot(pe));
-      }
-    }
-    const int first = std::min(live.front(), ended.empty() ? live.front() : ended.front());
-    for (const int pe : in_state(State::kMasked)) {
-      std::ranges::copy(slot(first), slot(pe).begin());
-    }
+    exchange(call, mine, theirs);
   } catch (const Error& error) {
     broken_ = error;
     throw;
   }
+  size_t next = 0;
+  for (int pe = 0; pe < size(); ++pe) {
+    const bool in = next < call.pes.size() && call.pes[next] == pe;
+    const auto from = std::span(theirs).subspan(in ? next++ * mine.size() : 0, mine.size());
+    std::ranges::copy(from, all.subspan(static_cast<size_t>(pe) * mine.size()).begin());
+  }
 }
 
-void LiveGroup::tell(Lock& lock, int pe, uint64_t number, std::span<const std::byte> mine) {
+void LiveGroup::exchange(const ChannelCall& call, std::span<const std::byte> mine,
+                         std::span<std::byte> all) {
+  Lock lock(mutex_);
+  collected_.clear();
+  const auto ended = [&](int pe) { return states_[static_cast<size_t>(pe)] != State::kLive; };
+  for (const int pe : call.pes) {
+    if (pe != rank() && !ended(pe)) tell(lock, call, pe, mine);
+  }
+  // One that has ended may have told us before: those that live are waited for first.
+  for (const bool late : {false, true}) {
+    for (size_t i = 0; i < call.pes.size(); ++i) {
+      const auto slot = all.subspan(i * mine.size(), mine.size());
+      const int pe = call.pes[i];
+      if (pe == rank()) {
+        std::ranges::copy(mine, slot.begin());
+      } else if (!collected_.contains(pe) && (late || !ended(pe))) {
+        collect(lock, call, pe, slot);
+      }
+    }
+  }
+}
+
+void LiveGroup::tell(Lock& lock, const ChannelCall& call, int pe, std::span<const std::byte> mine) {
   const auto end = Clock::now() + deadline_;
   size_t sent = 0;
   do {
     const auto part = mine.subspan(sent, std::min(mine.size() - sent, Channel::kMaxPayload));
-    switch (
-        channel_.send(pe, Message::Kind::kExchange, {generation_, number, mine.size(), 0}, part)) {
+    switch (channel_.send(pe, Message::Kind::kExchange, {call.group, call.number, mine.size(), 0},
+                          part)) {
       case Channel::Sent::kDone:
         sent += part.size();
         break;
@@ -89,11 +97,11 @@ void LiveGroup::tell(Lock& lock, int pe, uint64_t number, std::span<const std::b
   } while (sent < mine.size());
 }
 
-void LiveGroup::collect(Lock& lock, int pe, uint64_t number, std::span<std::byte> to) {
+void LiveGroup::collect(Lock& lock, const ChannelCall& call, int pe, std::span<std::byte> to) {
   const auto end = Clock::now() + deadline_;
-  const Call call{generation_, number, pe};
+  const Call key{call.group, call.number, pe};
   for (;;) {
-    const auto found = inbox_.find(call);
+    const auto found = inbox_.find(key);
     if (found != inbox_.end() && found->second.total != to.size()) {
       fail(ErrorCode::kInvalidArgument,
            "PE {} makes another collective call than this PE: {} bytes, not {}", pe,
@@ -107,21 +115,22 @@ void LiveGroup::collect(Lock& lock, int pe, uint64_t number, std::span<std::byte
     }
     // Also when it is another that is missing: `pe` may have given this call up for that.
     for (const int gone : lost_) {
-      if (!told(call, gone)) check_still_waiting(gone, end);
+      const bool takes_part = std::ranges::find(call.pes, gone) != call.pes.end();
+      if (takes_part && !told(call, gone)) check_still_waiting(gone, end);
     }
     check_still_waiting(pe, end);
     changed_.wait_until(lock, end);
   }
 }
 
-bool LiveGroup::told(const Call& call, int pe) const {
+bool LiveGroup::told(const ChannelCall& call, int pe) const {
   if (collected_.contains(pe)) return true;
-  const auto part = inbox_.find({std::get<0>(call), std::get<1>(call), pe});
+  const auto part = inbox_.find({call.group, call.number, pe});
   return part != inbox_.end() && part->second.complete();
 }
 
 void LiveGroup::check_still_waiting(int pe, Clock::time_point end) const {
-  if (states_[static_cast<size_t>(pe)] == State::kLost) {
+  if (states_[static_cast<size_t>(pe)] != State::kLive) {
     fail(ErrorCode::kPeerLost, "PE {} has ended before it took part", pe);
   }
   if (Clock::now() >= end) {

@@ -28,6 +28,13 @@
 
 namespace peal {
 
+/// A collective call over the channel: of which group, its number there, and the PEs that make it.
+struct ChannelCall {
+  uint64_t group;  // generation, or the id of a MemberGroup
+  uint64_t number;
+  std::vector<int> pes;
+};
+
 /// A group that may lose members. One thread makes the collective calls; lost() and deliver() come
 /// from the watcher.
 class LiveGroup : public Bootstrap {
@@ -40,6 +47,9 @@ class LiveGroup : public Bootstrap {
   void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override;
   void barrier() override;
   [[noreturn]] void abort(const std::string& reason) override;
+
+  /// What `call.pes` contribute, in their order; this PE is one of them. Not collective for others.
+  void exchange(const ChannelCall& call, std::span<const std::byte> mine, std::span<std::byte> all);
 
   /// By PE.
   const std::vector<Place>& places() const { return places_; }
@@ -63,7 +73,7 @@ class LiveGroup : public Bootstrap {
 
  private:
   enum class State : uint8_t { kLive, kLost, kMasked };
-  using Call = std::tuple<uint64_t, uint64_t, int>;  // generation, number, from
+  using Call = std::tuple<uint64_t, uint64_t, int>;  // group, number, from
   struct Part {
     uint64_t total = 0;
     std::vector<std::byte> bytes;
@@ -74,10 +84,10 @@ class LiveGroup : public Bootstrap {
 
   std::vector<int> in_state(State first, State last) const;
   std::vector<int> in_state(State state) const { return in_state(state, state); }
-  void exchange(std::span<const std::byte> mine, std::span<std::byte> all);
-  void tell(Lock& lock, int pe, uint64_t number, std::span<const std::byte> mine);
-  void collect(Lock& lock, int pe, uint64_t number, std::span<std::byte> to);
-  bool told(const Call& call, int pe) const;
+  void exchange_unmasked(std::span<const std::byte> mine, std::span<std::byte> all);
+  void tell(Lock& lock, const ChannelCall& call, int pe, std::span<const std::byte> mine);
+  void collect(Lock& lock, const ChannelCall& call, int pe, std::span<std::byte> to);
+  bool told(const ChannelCall& call, int pe) const;
   /// Throws when `pe` can be waited for no longer.
   void check_still_waiting(int pe, Clock::time_point end) const;
 

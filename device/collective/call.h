@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every collective call begins and ends with: whether this PE may make it, its part of the
+// team's memory, meetings with the other members.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "device/base/scope.h"
+#include "device/collective/layout.h"
+#include "device/collective/meet.h"
+#include "device/context.h"
+#include "device/detail/drain.h"
+#include "device/detail/resolve.h"
+#include "device/team.h"
+
+namespace peal::collective {
+
+/// The lanes of the group that are in one block: those that can synchronise.
+PEAL_DEVICE Block lanes_of(WholeGrid) { return {}; }
+template <AnyScope S>
+PEAL_DEVICE S lanes_of(S scope) {
+  return scope;
+}
+
+/// A call under way.
+template <Reach R>
+struct Call {
+  const BasicContext<R>& ctx;
+  const Team& team;
+  Part part;
+  uint32_t channel;
+
+  PEAL_DEVICE uint32_t members() const { return static_cast<uint32_t>(team.size); }
+  PEAL_DEVICE uint32_t rank() const { return static_cast<uint32_t>(team.rank); }
+  /// The member `ahead` places behind this one, in a circle.
+  PEAL_DEVICE uint32_t after(uint32_t ahead) const {
+    const uint32_t member = rank() + ahead;
+    return member < members() ? member : member - members();
+  }
+  /// Where `symmetric` is mapped at a member; only where all are.
+  template <class T>
+  PEAL_DEVICE T* at(uint32_t member, T* symmetric) const {
+    const int pe = world_pe(team, static_cast<int>(member));
+    if (pe == ctx.pe) return symmetric;
+    using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+    const uint64_t offset = detail::offset_in(ctx.heap, symmetric);
+    std::byte* const there = offset < ctx.heap.bytes ? detail::heap_of(ctx, pe) + offset
+                                                     : in_window(ctx.state, symmetric, pe);
+    return reinterpret_cast<T*>(static_cast<Byte*>(there));
+  }
+
+ private:
+  PEAL_DEVICE_COLD static std::byte* in_window(ContextState* state, const void* symmetric, int pe) {
+    return static_cast<std::byte*>(detail::find_mapped(state->fields, {symmetric, 1, pe}));
+  }
+};
+
+PEAL_DEVICE Part part_of(const ContextFields& ctx, const Team& team) {
+  const auto members = static_cast<uint32_t>(team.size);
+  const uint64_t stride = part_bytes(members, team.channels, team.workspace);
+  return {team.memory + ctx.slot * stride, members, team.channels, team.workspace};
+}
+
+template <Reach R, class S>
+PEAL_DEVICE Call<R> begin(const BasicContext<R>& ctx, S, const Team& team) {
+  const uint32_t channel = std::is_same_v<S, WholeGrid> ? block_in_grid() : 0;
+  return {ctx, team, part_of(ctx, team), channel};
+}
+
+/// kOk where this PE may make a call of the team on this context, and `root` is a member.
+PEAL_DEVICE Status check(const ContextFields& ctx, const Team& team, int root = 0) {
+  if (team.rank < 0 || ctx.slot >= team.contexts) {
+    return detail::refuse(ctx.state, Status::kBadTeam, {team.memory, team.contexts, ctx.pe});
+  }
+  if (root < 0 || root >= team.size) {
+    return detail::refuse(ctx.state, Status::kBadPe, {team.memory, 0, root});
+  }
+  return static_cast<Status>(load_relaxed<Reach::kGpu>(&part_of(ctx, team).counters(0).refused));
+}
+
+/// One lane meets the other members, after what the lanes stored and posted before.
+template <bool kMapped, Reach R>
+PEAL_DEVICE Status meet_members(const Call<R>& call, uint32_t signature) {
+  if constexpr (!kMapped) return meet_by_nic<R>(call.ctx.state, call.team, call.part, signature);
+  fence_direct_stores<Edge::kM16>();
+  return meet<true>(call.ctx, call.team, call.part, call.channel, signature);
+}
+
+/// Every member has begun this call and means the same by it. By one scope, or a block of a grid.
+template <bool kMapped, Reach R, class S>
+PEAL_DEVICE Status meet_before(const Call<R>& call, S scope, uint32_t signature) {
+  return by_leader(lanes_of(scope), [&] { return meet_members<kMapped>(call, signature); });
+}
+
+/// What the lanes stored and posted has arrived at every member.
+template <bool kMapped, Reach R, class S>
+PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
+  const Status mine = first_failure(lanes_of(scope), status);
+  return by_leader(lanes_of(scope), [&] {
+    Status drained = Status::kOk;
+    if constexpr (!kMapped) drained = drain_by_nic<R>(call.ctx.state);
+    // Arrive even after a failure: the others did nothing wrong and must not wait for a deadline.
+    // Of counts that differ all hear here.
+    const Status met =
+        meet_members<kMapped>(call, mine == Status::kMismatch ? kDisagree : kArrived);
+    if (mine != Status::kOk) return mine;
+    return drained != Status::kOk ? drained : met;
+  });
+}
+
+/// All blocks of the grid are done with the call, and answer the same: what failed in one of them.
+template <Reach R>
+PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status) {
+  const Status mine = first_failure(block, status);
+  return by_leader(block, [&] {
+    Counters& counters = call.part.counters(0);
+    const uint32_t done = load_acquire<Reach::kGpu>(&counters.done);
+    if (mine != Status::kOk) {
+      raise_to<Reach::kGpu>(&counters.failed, static_cast<uint32_t>(mine));
+    }
+    if (fetch_add<Reach::kGpu>(&counters.arrived, 1u) + 1 == blocks_in_grid()) {
+      const uint32_t failed = load_relaxed<Reach::kGpu>(&counters.failed);
+      store_relaxed<Reach::kGpu>(&counters.outcome, failed);
+      store_relaxed<Reach::kGpu>(&counters.failed, 0u);
+      store_relaxed<Reach::kGpu>(&counters.arrived, 0u);
+      store_release<Reach::kGpu>(&counters.done, done + 1);
+      return static_cast<Status>(failed);
+    }
+    const Status waited =
+        detail::spin(call.ctx, [&] { return load_acquire<Reach::kGpu>(&counters.done) != done; });
+    if (waited != Status::kOk) return mine != Status::kOk ? mine : waited;
+    return static_cast<Status>(load_relaxed<Reach::kGpu>(&counters.outcome));
+  });
+}
+
+}  // namespace peal::collective

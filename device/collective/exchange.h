@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Short messages between members whose memory is mapped. A unit of 8 bytes travels as a line of two
+// words, and each word carries 4 bytes and the number of the exchange:
+//
+//   [ 4 bytes | number | 4 bytes | number ]
+//
+// Whoever waits for data waits for the data itself: there is no flag behind it, so one way over the
+// link is all it takes, and nothing needs to be ordered. The lines lie in the team's workspace, one
+// slot a member, in two sets that are used in turn. A member that has heard of everybody in
+// exchange n knows that all are done with n - 1, whose slots n + 1 uses. Where not everybody says
+// something the others cannot know that, so they meet before the next exchange but one.
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/order.h"
+#include "device/collective/bytes.h"
+#include "device/collective/call.h"
+#include "device/detail/wait.h"
+
+namespace peal::collective {
+
+/// An exchange under way.
+struct Exchange {
+  uint32_t number;
+  Status status;
+};
+
+/// The largest message to one member.
+PEAL_HD uint64_t exchange_limit(const Part& part) { return part.slot_bytes() / 2; }
+
+/// Never 0, which is what fresh memory has.
+PEAL_DEVICE uint32_t tag_of(uint32_t number) { return number << 1 | 1; }
+
+/// Begins one, once the slots are free. All lanes of the scope.
+template <Reach R, AnyScope S>
+PEAL_DEVICE Exchange begin_exchange(const Call<R>& call, S scope) {
+  const Counters& counters = call.part.counters(0);
+  const uint32_t number = load_relaxed<Reach::kGpu>(&counters.exchanges) + 1;
+  const bool free = load_relaxed<Reach::kGpu>(&counters.heard) + 1 == number;
+  scope.sync();  // edge M8: what the lanes stored precedes what they send; all have looked
+  return {number, free ? Status::kOk : meet_before<true>(call, scope, kArrived)};
+}
+
+/// Ends one. `by_all`: every member has sent something to every other.
+template <Reach R, AnyScope S>
+PEAL_DEVICE Status end_exchange(const Call<R>& call, S scope, const Exchange& exchange,
+                                Status status, bool by_all) {
+  const Status outcome =
+      first_failure(scope, exchange.status != Status::kOk ? exchange.status : status);
+  if (scope.leader()) {
+    Counters& counters = call.part.counters(0);
+    store_relaxed<Reach::kGpu>(&counters.exchanges, exchange.number);
+    store_relaxed<Reach::kGpu>(&counters.heard, by_all ? exchange.number : exchange.number - 1);
+  }
+  scope.sync();
+  return outcome;
+}
+
+template <Reach R>
+PEAL_DEVICE void send_unit(const Call<R>& call, const Exchange& exchange, uint32_t member,
+                           uint32_t unit, uint64_t value) {
+  const uint64_t tag = tag_of(exchange.number);
+  std::byte* const slot = call.part.slot(exchange.number, call.rank());
+  std::byte* const there = call.at(member, slot);
+  store_line_direct(there + uint64_t{unit} * sizeof(Line),
+                    Line{{value << 32 | tag, (value & 0xffffffff00000000u) | tag}});
+}
+
+/// Waits for a unit of members [first, first + count), count at most kTogether, at once.
+inline constexpr uint32_t kTogether = 8;
+template <Reach R>
+PEAL_DEVICE Status receive_units(const Call<R>& call, const Exchange& exchange, uint32_t unit,
+                                 uint32_t first, uint32_t count, uint64_t* values) {
+  const uint32_t tag = tag_of(exchange.number);
+  return detail::spin(call.ctx, [&] {
+    Line line[kTogether] = {};
+    PEAL_UNROLL
+    for (uint32_t k = 0; k < kTogether; ++k) {
+      const uint32_t from = first + (k < count ? k : 0);
+      if (from == call.rank()) continue;
+      line[k] = load_line_direct(call.part.slot(exchange.number, from) + unit * sizeof(Line));
+    }
+    bool all = true;
+    PEAL_UNROLL
+    for (uint32_t k = 0; k < kTogether; ++k) {
+      if (k >= count || first + k == call.rank()) continue;
+      const bool here = static_cast<uint32_t>(line[k].word[0]) == tag &&
+                        static_cast<uint32_t>(line[k].word[1]) == tag;
+      all = all && here;
+      values[k] = line[k].word[0] >> 32 | (line[k].word[1] & 0xffffffff00000000u);
+    }
+    return all;
+  });
+}
+
+/// An exchange in which every member sends `bytes` bytes to every other. `message`:
+///
+///   uint64_t given(member, unit)      a unit of what `member` gets; of this PE's own, too
+///   auto taking(unit)                 with take(member, value) for each in order, and done()
+template <Reach R, AnyScope S, class Message>
+PEAL_DEVICE Status exchange_all(const Call<R>& call, S scope, uint64_t bytes,
+                                const Message& message) {
+  const Exchange exchange = begin_exchange(call, scope);
+  Status status = exchange.status;
+  const uint32_t units = units_of(bytes);
+  for (uint32_t u = scope.rank(); u < units && status == Status::kOk; u += scope.size()) {
+    for (uint32_t i = 1; i < call.members(); ++i) {
+      const uint32_t member = call.after(i);
+      send_unit(call, exchange, member, u, message.given(member, u));
+    }
+  }
+  for (uint32_t u = scope.rank(); u < units && status == Status::kOk; u += scope.size()) {
+    const uint64_t own = message.given(call.rank(), u);
+    auto taking = message.taking(u);
+    for (uint32_t first = 0; first < call.members() && status == Status::kOk; first += kTogether) {
+      const uint32_t left = call.members() - first;
+      const uint32_t count = left < kTogether ? left : kTogether;
+      uint64_t values[kTogether] = {};
+      status = receive_units(call, exchange, u, first, count, values);
+      PEAL_UNROLL
+      for (uint32_t k = 0; k < kTogether; ++k) {
+        if (k >= count || status != Status::kOk) continue;
+        taking.take(first + k, first + k == call.rank() ? own : values[k]);
+      }
+    }
+    if (status == Status::kOk) taking.done();
+  }
+  return end_exchange(call, scope, exchange, status, true);
+}
+
+/// One in which `root` alone sends, the same to all.
+template <Reach R, AnyScope S>
+PEAL_DEVICE Status exchange_from(const Call<R>& call, S scope, uint32_t root, void* dst,
+                                 const void* src, uint64_t bytes) {
+  const Exchange exchange = begin_exchange(call, scope);
+  Status status = exchange.status;
+  const uint32_t units = units_of(bytes);
+  for (uint32_t u = scope.rank(); u < units && status == Status::kOk; u += scope.size()) {
+    uint64_t value = 0;
+    if (call.rank() == root) {
+      value = load_unit(src, bytes, u);
+      for (uint32_t i = 1; i < call.members(); ++i) {
+        send_unit(call, exchange, call.after(i), u, value);
+      }
+    } else {
+      status = receive_units(call, exchange, u, root, 1, &value);
+    }
+    if (status == Status::kOk) store_unit(dst, bytes, u, value);
+  }
+  return end_exchange(call, scope, exchange, status, false);
+}
+
+}  // namespace peal::collective

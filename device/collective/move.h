@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Long messages that only move: straight from the source at one member to the destination at
+// another, stored by the lanes of the group where all members are mapped, else put by the NIC.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/collective/call.h"
+#include "device/detail/transfer.h"
+#include "device/transport/p2p.h"
+
+namespace peal::collective {
+
+/// What a call moves: blocks of `bytes` each.
+struct Buffers {
+  std::byte* dst;
+  const std::byte* src;
+  uint64_t bytes;
+
+  PEAL_DEVICE std::byte* to(uint32_t block) const { return dst + block * bytes; }
+  PEAL_DEVICE const std::byte* from(uint32_t block) const { return src + block * bytes; }
+};
+
+template <class T>
+PEAL_DEVICE Buffers buffers_of(T* dst, const T* src, size_t count) {
+  return {reinterpret_cast<std::byte*>(dst), reinterpret_cast<const std::byte*>(src),
+          detail::bytes_of<T>(count)};
+}
+
+/// Copies at home, unless it is there already.
+template <class S>
+PEAL_DEVICE void copy_at_home(S scope, void* dst, const void* src, uint64_t bytes) {
+  if (dst != src && bytes != 0) p2p::copy<p2p::Direction::kPut>(scope, dst, src, bytes);
+}
+
+/// Starts putting `bytes` to `dst` at a member by the NIC. meet_after() completes it.
+template <Reach R, AnyScope S>
+PEAL_DEVICE Status post_put(const Call<R>& call, S scope, uint32_t member, void* dst,
+                            const void* src, uint64_t bytes) {
+  if (bytes == 0) return Status::kOk;
+  const int pe = world_pe(call.team, static_cast<int>(member));
+  return detail::access_peer(call.ctx, scope,
+                             detail::Put{dst, src, bytes, pe, detail::Until::kStarted})
+      .status;
+}
+
+/// Block `rank` of the destination at every member becomes a block of this one's source: block
+/// `member`, or where all get the same, block 0.
+template <bool kSame, Reach R, class S>
+PEAL_DEVICE void store_all(const Call<R>& call, S scope, const Buffers& buffers) {
+  std::byte* const dst = buffers.to(call.rank());
+  for (uint32_t i = 1; i < call.members(); ++i) {
+    const uint32_t member = call.after(i);
+    p2p::copy<p2p::Direction::kPut>(scope, call.at(member, dst), buffers.from(kSame ? 0 : member),
+                                    buffers.bytes);
+  }
+  copy_at_home(scope, dst, buffers.from(kSame ? 0 : call.rank()), buffers.bytes);
+}
+
+template <bool kSame, Reach R, AnyScope S>
+PEAL_DEVICE Status put_all(const Call<R>& call, S scope, const Buffers& buffers) {
+  std::byte* const dst = buffers.to(call.rank());
+  Status status = Status::kOk;
+  for (uint32_t i = 1; i < call.members(); ++i) {
+    const uint32_t member = call.after(i);
+    const Status sent =
+        post_put(call, scope, member, dst, buffers.from(kSame ? 0 : member), buffers.bytes);
+    if (status == Status::kOk) status = sent;
+  }
+  copy_at_home(scope, dst, buffers.from(kSame ? 0 : call.rank()), buffers.bytes);
+  return status;
+}
+
+/// The share of a message that member `member` passes on.
+struct Share {
+  uint64_t at;
+  uint64_t bytes;
+  PEAL_DEVICE static Share of(uint64_t bytes, uint32_t member, uint32_t members) {
+    const uint64_t each = (bytes + members - 1) / members;
+    const uint64_t at = each * member < bytes ? each * member : bytes;
+    return {at, bytes - at < each ? bytes - at : each};
+  }
+};
+
+/// A broadcast by the NIC: each member gets a share from the root and puts it to the others.
+template <Reach R, AnyScope S>
+PEAL_DEVICE Status put_from(const Call<R>& call, S scope, const Buffers& buffers, uint32_t root) {
+  Status status = Status::kOk;
+  const std::byte* const source = call.rank() == root ? buffers.src : buffers.dst;
+  const auto put_share = [&](uint32_t member, const Share& share) {
+    const Status sent =
+        post_put(call, scope, member, buffers.dst + share.at, source + share.at, share.bytes);
+    if (status == Status::kOk) status = sent;
+  };
+  if (call.rank() == root) {
+    for (uint32_t i = 1; i < call.members(); ++i) {
+      put_share(call.after(i), Share::of(buffers.bytes, call.after(i), call.members()));
+    }
+    copy_at_home(scope, buffers.dst, buffers.src, buffers.bytes);
+  }
+  status = meet_after<false>(call, scope, status);
+  const Share mine = Share::of(buffers.bytes, call.rank(), call.members());
+  for (uint32_t i = 1; i < call.members() && status == Status::kOk; ++i) {
+    if (call.after(i) != root) put_share(call.after(i), mine);
+  }
+  return status;
+}
+
+}  // namespace peal::collective

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The collective calls that move data, as calls (run.h). Those that reduce: reduction.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/collective/exchange.h"
+#include "device/collective/move.h"
+#include "device/collective/swap.h"
+
+namespace peal::collective {
+
+enum class Kind : uint32_t { kBroadcast, kGather, kAllToAll, kAllToAllV, kReduce };
+
+PEAL_DEVICE Signature signature_of(Kind kind, const Window& heap, const void* dst,
+                                   const void* src) {
+  return Signature(static_cast<uint32_t>(kind))
+      .with(detail::offset_in(heap, dst))
+      .with(detail::offset_in(heap, src));
+}
+
+struct Broadcast {
+  Buffers buffers;
+  int from;
+
+  PEAL_DEVICE int root() const { return from; }
+  PEAL_DEVICE uint64_t bytes() const { return buffers.bytes; }
+  PEAL_DEVICE uint32_t signature(const Window& heap) const {
+    return signature_of(Kind::kBroadcast, heap, buffers.dst, buffers.src)
+        .with(buffers.bytes)
+        .with(member())
+        .value();
+  }
+  template <Reach R, AnyScope S>
+  PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
+    return exchange_from(call, lanes, member(), buffers.dst, buffers.src, buffers.bytes);
+  }
+  /// Each member fetches for itself, so that all links are busy.
+  template <Reach R, AnyGroup S>
+  PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
+    if (call.rank() == member()) {
+      copy_at_home(group, buffers.dst, buffers.src, buffers.bytes);
+    } else {
+      p2p::copy<p2p::Direction::kGet>(group, buffers.dst, call.at(member(), buffers.src),
+                                      buffers.bytes);
+    }
+    return Status::kOk;
+  }
+  template <Reach R, AnyScope S>
+  PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
+    return put_from(call, lanes, buffers, member());
+  }
+  PEAL_DEVICE uint32_t member() const { return static_cast<uint32_t>(from); }
+};
+
+/// The short form of all_gather (kSame) and all_to_all: every member gets this PE's block 0, or its
+/// own; what member i sends becomes block i.
+template <bool kSame>
+struct ShortBlocks {
+  const Buffers& buffers;
+  PEAL_DEVICE uint64_t given(uint32_t member, uint32_t unit) const {
+    return load_unit(buffers.from(kSame ? 0 : member), buffers.bytes, unit);
+  }
+  struct Taking {
+    const Buffers& buffers;
+    uint32_t unit;
+    PEAL_DEVICE void take(uint32_t member, uint64_t value) const {
+      store_unit(buffers.to(member), buffers.bytes, unit, value);
+    }
+    PEAL_DEVICE void done() const {}
+  };
+  PEAL_DEVICE Taking taking(uint32_t unit) const { return {buffers, unit}; }
+};
+
+struct AllGather {
+  Buffers buffers;
+
+  PEAL_DEVICE int root() const { return 0; }
+  PEAL_DEVICE uint64_t bytes() const { return buffers.bytes; }
+  /// In place each member's source is another part of the object: they agree on dst.
+  PEAL_DEVICE uint32_t signature(const Window& heap) const {
+    return signature_of(Kind::kGather, heap, buffers.dst, buffers.dst).with(buffers.bytes).value();
+  }
+  template <Reach R, AnyScope S>
+  PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
+    return exchange_all(call, lanes, buffers.bytes, ShortBlocks<true>{buffers});
+  }
+  template <Reach R, AnyGroup S>
+  PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
+    store_all<true>(call, group, buffers);
+    return Status::kOk;
+  }
+  template <Reach R, AnyScope S>
+  PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
+    return put_all<true>(call, lanes, buffers);
+  }
+};
+
+struct AllToAll {
+  Buffers buffers;
+
+  PEAL_DEVICE int root() const { return 0; }
+  PEAL_DEVICE uint64_t bytes() const { return buffers.bytes; }
+  PEAL_DEVICE uint32_t signature(const Window& heap) const {
+    return signature_of(Kind::kAllToAll, heap, buffers.dst, buffers.src)
+        .with(buffers.bytes)
+        .value();
+  }
+  template <Reach R, AnyScope S>
+  PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
+    return exchange_all(call, lanes, buffers.bytes, ShortBlocks<false>{buffers});
+  }
+  template <Reach R, AnyGroup S>
+  PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
+    if (buffers.dst != buffers.src) {
+      store_all<false>(call, group, buffers);
+    } else {
+      swap_all_mapped(call, group, buffers.dst, buffers.bytes);
+    }
+    return Status::kOk;
+  }
+  template <Reach R, AnyScope S>
+  PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
+    if (buffers.dst != buffers.src) return put_all<false>(call, lanes, buffers);
+    return swap_all_staged(call, lanes, buffers.dst, buffers.bytes);
+  }
+};
+
+}  // namespace peal::collective

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one place that asks which way a collective call goes.
+//
+//   run(ctx, scope, team, call)
+//
+//   members are mapped   short   brief()                  one exchange, no meeting
+//                        long    meet | mapped() | meet   arguments are compared in the first
+//   else                         meet | by_nic() | meet
+//
+// A call is a type:
+//
+//   root()                    a member that must exist; 0 where there is none
+//   bytes()                   of a message to one member; 0: there is nothing to do
+//   signature(heap)           what the members must agree on
+//   brief(call, lanes)        the short way
+//   mapped(call, group)       the long way by loads and stores, each lane its part
+//   by_nic(call, lanes)       by work requests
+//
+// Of a grid block 0 alone does what is short or goes by a NIC, and all blocks end together. What a
+// kernel inlines is for mapped members; the rest is out of line.
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/call.h"
+#include "device/collective/exchange.h"
+
+namespace peal::collective {
+
+template <Reach R, AnyScope S, class Op>
+PEAL_DEVICE_COLD Status run_by_nic(ContextState* state, S lanes, Team team, Op op) {
+  const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
+  const Call<R> call = begin(ctx, lanes, team);
+  const Status begun = meet_before<false>(call, lanes, op.signature(ctx.heap));
+  if (begun != Status::kOk) return begun;
+  return meet_after<false>(call, lanes, op.by_nic(call, lanes));
+}
+
+template <Reach R, class S, class Op>
+PEAL_DEVICE Status run(const BasicContext<R>& ctx, S scope, const Team& team, const Op& op) {
+  Status status = check(ctx, team, op.root());
+  if (status != Status::kOk || op.bytes() == 0) return status;
+  const Call<R> call = begin(ctx, scope, team);
+  const bool alone = !std::is_same_v<S, WholeGrid> || call.channel == 0;
+  if (team.mapped == 0) {
+    if (alone)
+      status = call_cold(&run_by_nic<R, decltype(lanes_of(scope)), Op>, ctx.state, lanes_of(scope),
+                         team, op);
+  } else if (op.bytes() <= exchange_limit(call.part)) {
+    if (alone) status = op.brief(call, lanes_of(scope));
+  } else if (call.channel < team.channels) {
+    status = meet_before<true>(call, scope, op.signature(ctx.heap));
+    if (status == Status::kOk) status = meet_after<true>(call, scope, op.mapped(call, scope));
+  }
+  if constexpr (std::is_same_v<S, WholeGrid>) status = end_of_grid(call, status);
+  return status;
+}
+
+template <Reach R, AnyScope S>
+PEAL_DEVICE_COLD Status sync_by_nic(ContextState* state, S scope, Team team, bool drains) {
+  return by_leader(scope, [&] {
+    const Status drained = drains ? drain_by_nic<R>(state) : Status::kOk;
+    const Status met = meet_by_nic<R>(state, team, part_of(state->fields, team), kArrived);
+    return drained != Status::kOk ? drained : met;
+  });
+}
+
+/// A meeting; `drains`: behind what this PE has posted, on queues to others than members, too.
+template <Reach R, class S>
+PEAL_DEVICE Status sync(const BasicContext<R>& ctx, S scope, const Team& team, bool drains) {
+  Status status = check(ctx, team);
+  if (status != Status::kOk) return status;
+  const Call<R> call = begin(ctx, scope, team);
+  const auto lanes = lanes_of(scope);
+  if (std::is_same_v<S, WholeGrid> && call.channel != 0) {
+  } else if (team.mapped == 0 || (drains && ctx.queues != nullptr)) {
+    status = call_cold(&sync_by_nic<R, decltype(lanes_of(scope))>, ctx.state, lanes, team, drains);
+  } else {
+    status = meet_before<true>(call, lanes, kArrived);
+    if (drains && status == Status::kOk) status = detail::usage_status(ctx);
+  }
+  if constexpr (std::is_same_v<S, WholeGrid>) status = end_of_grid(call, status);
+  return status;
+}
+
+}  // namespace peal::collective

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Long reductions and exchanges in place where some member is reached by the NIC alone: what others
+// have is fetched into the team's workspace, piece by piece, worked out there, and put from there.
+#pragma once
+
+#include <cstdint>
+
+#include "device/collective/call.h"
+#include "device/collective/move.h"
+#include "device/collective/reduce.h"
+#include "device/detail/transfer.h"
+
+namespace peal::collective {
+
+/// Elements of a piece: one of each member fits the workspace.
+template <class T, Reach R>
+PEAL_DEVICE uint64_t piece_of(const Call<R>& call) {
+  const uint64_t each = call.part.workspace / call.members() / sizeof(Line) * sizeof(Line);
+  return each / sizeof(T);
+}
+
+/// Where member `member`'s piece is staged.
+template <class T, Reach R>
+PEAL_DEVICE T* staged(const Call<R>& call, uint32_t member) {
+  return reinterpret_cast<T*>(call.part.space()) + member * piece_of<T>(call);
+}
+
+/// Everything the lanes of the scope asked for is here, and everything they sent is away.
+template <Reach R, AnyScope S>
+PEAL_DEVICE Status finish(const Call<R>& call, S scope, Status status) {
+  const Status mine = first_failure(scope, status);
+  const Status drained = by_leader(scope, [&] { return drain_by_nic<R>(call.ctx.state); });
+  return mine != Status::kOk ? mine : drained;
+}
+
+/// Fetches `count` elements at `src` of every member.
+template <class T, Reach R, AnyScope S>
+PEAL_DEVICE Status fetch_all(const Call<R>& call, S scope, const T* src, uint64_t count) {
+  Status status = Status::kOk;
+  for (uint32_t i = 1; i < call.members(); ++i) {
+    const uint32_t member = call.after(i);
+    const detail::Get get{staged<T>(call, member), src, count * sizeof(T),
+                          world_pe(call.team, static_cast<int>(member)), detail::Until::kStarted};
+    const Status asked = detail::access_peer(call.ctx, scope, get).status;
+    if (status == Status::kOk) status = asked;
+  }
+  copy_at_home(scope, staged<T>(call, call.rank()), src, count * sizeof(T));
+  return finish(call, scope, status);
+}
+
+/// Makes of the staged pieces what member i gets, in place of piece i (scans), or in place of piece
+/// 0.
+template <Result kResult, class T, class Op, Reach R, AnyScope S>
+PEAL_DEVICE void fold_staged(const Call<R>& call, S scope, uint64_t count) {
+  for (uint64_t e = scope.rank(); e < count; e += scope.size()) {
+    Folded<T, Op, 1> folded{};
+    folded.set(staged<T>(call, 0) + e);
+    T before{};
+    if (kResult == Result::kExclusive) folded.get(&before);
+    for (uint32_t i = 1; i < call.members(); ++i) {
+      folded.add(staged<T>(call, i) + e);
+      T now{};
+      folded.get(&now);
+      if (kResult == Result::kInclusive) staged<T>(call, i)[e] = now;
+      if (kResult == Result::kExclusive) staged<T>(call, i)[e] = before;
+      before = now;
+    }
+    if (kResult != Result::kInclusive && kResult != Result::kExclusive) {
+      folded.get(staged<T>(call, 0) + e);
+    }
+  }
+  scope.sync();
+}
+
+/// Sends a piece of the results to whoever gets one.
+template <Result kResult, class T, Reach R, AnyScope S>
+PEAL_DEVICE Status send_staged(const Call<R>& call, S scope, T* dst, uint64_t count,
+                               uint32_t root) {
+  constexpr bool kScan = kResult == Result::kInclusive || kResult == Result::kExclusive;
+  Status status = Status::kOk;
+  for (uint32_t i = 0; i < call.members(); ++i) {
+    const uint32_t member = call.after(i);
+    if (kResult == Result::kRoot && member != root) continue;
+    if (kResult == Result::kOwner && member != call.rank()) continue;
+    if (kResult == Result::kExclusive && member == 0) continue;
+    const T* const from = staged<T>(call, kScan ? member : 0);
+    if (member == call.rank()) {
+      copy_at_home(scope, dst, from, count * sizeof(T));
+      continue;
+    }
+    const Status sent = post_put(call, scope, member, dst, from, count * sizeof(T));
+    if (status == Status::kOk) status = sent;
+  }
+  return status;
+}
+
+/// The owner's share of a reduction.
+template <Result kResult, class T, class Op, Reach R, AnyScope S>
+PEAL_DEVICE Status reduce_staged(const Call<R>& call, S scope, const Owned<T>& owned,
+                                 uint32_t root) {
+  const uint64_t piece = piece_of<T>(call);
+  Status status = Status::kOk;
+  for (uint64_t at = 0; at < owned.count && status == Status::kOk; at += piece) {
+    const uint64_t count = owned.count - at < piece ? owned.count - at : piece;
+    status = fetch_all<T>(call, scope, owned.src + owned.from + at, count);
+    if (status != Status::kOk) break;
+    fold_staged<kResult, T, Op>(call, scope, count);
+    status = send_staged<kResult, T>(call, scope, owned.dst + owned.to + at, count, root);
+    status = finish(call, scope, status);
+  }
+  return status;
+}
+
+}  // namespace peal::collective

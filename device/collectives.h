@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collective calls of a team, in kernels: sync, barrier, broadcast, all_gather, all_to_all, reduce,
+// all_reduce, reduce_scatter, scan, exclusive_scan.
+//
+//   all_reduce(ctx, block, team, dst, src, n, op::sum)
+//
+// Every member calls, with the same arguments but for what `src` holds, by a thread, a warp, a
+// block or a grid (all blocks of it, which must run at the same time; at all members as many).
+// Calls of a team in one context follow one another; two blocks that call at the same time use two
+// teams or two contexts. A team was made for so many contexts (TeamOptions::contexts).
+//
+// dst and src are symmetric: each PE's own address of one object. They are the same, or do not
+// overlap: `src` may be `dst` (in all_gather and reduce_scatter this PE's block of the larger
+// one). `src` must be ready at this PE, and `dst` free at this PE: the call waits for the others.
+// On kOk dst holds the result, visible to the lanes of the group, and src may be reused. Of a grid
+// that holds for all lanes of all its blocks. A call says nothing of earlier puts: barrier does.
+//
+// Counts are in elements of T. kMismatch: a member called with other arguments; nothing was moved,
+// and all members hear of it (short calls end by kTimeout instead). kBadTeam, kBadPe: refused at
+// once, and the other members' calls time out. After any other failure dst is undefined.
+//
+// Reductions go over the members in order, whatever the size and the way: a sum of floats is the
+// same at all members and in every run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "device/base/scope.h"
+#include "device/collective/operations.h"
+#include "device/collective/reduction.h"
+#include "device/collective/run.h"
+#include "device/collective/uneven.h"
+#include "device/context.h"
+#include "device/reduce_op.h"
+#include "device/team.h"
+
+namespace peal {
+
+/// Returns once every member has called it. Says nothing of transfers.
+template <Reach R, AnyGroup S>
+[[nodiscard]] PEAL_DEVICE Status sync(const BasicContext<R>& ctx, S scope, const Team& team) {
+  return collective::sync(ctx, scope, team, false);
+}
+
+/// quiet, then sync: afterwards every member sees what every member had put.
+template <Reach R, AnyGroup S>
+[[nodiscard]] PEAL_DEVICE Status barrier(const BasicContext<R>& ctx, S scope, const Team& team) {
+  return collective::sync(ctx, scope, team, true);
+}
+
+/// dst[0, count) at every member becomes member `root`'s src[0, count).
+template <Reach R, AnyGroup S, class T>
+PEAL_DEVICE Status broadcast(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
+                             const std::type_identity_t<T>* src, size_t count, int root) {
+  return collective::run(ctx, scope, team,
+                         collective::Broadcast{collective::buffers_of(dst, src, count), root});
+}
+
+/// dst[i * count, ...) becomes member i's src[0, count).
+template <Reach R, AnyGroup S, class T>
+PEAL_DEVICE Status all_gather(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
+                              const std::type_identity_t<T>* src, size_t count) {
+  return collective::run(ctx, scope, team,
+                         collective::AllGather{collective::buffers_of(dst, src, count)});
+}
+
+/// dst[i * count, ...) becomes member i's src[rank * count, ...): `count` is for each member.
+template <Reach R, AnyGroup S, class T>
+PEAL_DEVICE Status all_to_all(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
+                              const std::type_identity_t<T>* src, size_t count) {
+  return collective::run(ctx, scope, team,
+                         collective::AllToAll{collective::buffers_of(dst, src, count)});
+}
+
+/// Block i of dst, as `received` says, becomes block `rank` of member i's src, as its `sent` says:
+/// as many elements as this PE expects of it. `received`'s lists are symmetric memory. dst and src
+/// do not overlap. kMismatch at all members where two do not agree on a count: nothing moved
+/// between the two.
+template <Reach R, AnyGroup S, class T, class I>
+PEAL_DEVICE Status all_to_all_v(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
+                                const Blocks<I>& received, const std::type_identity_t<T>* src,
+                                const Blocks<I>& sent) {
+  const collective::Buffers buffers = collective::buffers_of(dst, src, 1);
+  return collective::run(
+      ctx, scope, team,
+      collective::AllToAllV<I>{buffers.dst, buffers.src, received, sent, buffers.bytes});
+}
+
+/// dst[k] at every member becomes op over the members' src[k].
+template <Reach R, AnyGroup S, class T, class Op>
+PEAL_DEVICE Status all_reduce(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
+                              const std::type_identity_t<T>* src, size_t count, Op) {
+  return collective::reduce<collective::Result::kAll, Op>(ctx, scope, team, dst, src, count, 0);
+}
+
+/// The same at member `root`; dst of the others stays.
+template <Reach R, AnyGroup S, class T, class Op>
+PEAL_DEVICE Status reduce(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
+                          const std::type_identity_t<T>* src, size_t count, Op, int root) {
+  return collective::reduce<collective::Result::kRoot, Op>(ctx, scope, team, dst, src, count, root);
+}
+
+/// dst[0, count) becomes op over the members' src[rank * count, ...).
+template <Reach R, AnyGroup S, class T, class Op>
+PEAL_DEVICE Status reduce_scatter(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
+                                  const std::type_identity_t<T>* src, size_t count, Op) {
+  return collective::reduce<collective::Result::kOwner, Op>(ctx, scope, team, dst, src, count, 0);
+}
+
+/// dst[k] becomes op over src[k] of the members up to this one, and it.
+template <Reach R, AnyGroup S, class T, class Op>
+PEAL_DEVICE Status scan(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
+                        const std::type_identity_t<T>* src, size_t count, Op) {
+  return collective::reduce<collective::Result::kInclusive, Op>(ctx, scope, team, dst, src, count,
+                                                                0);
+}
+
+/// dst[k] becomes op over src[k] of the members before this one; dst of member 0 stays.
+template <Reach R, AnyGroup S, class T, class Op>
+PEAL_DEVICE Status exclusive_scan(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
+                                  const std::type_identity_t<T>* src, size_t count, Op) {
+  return collective::reduce<collective::Result::kExclusive, Op>(ctx, scope, team, dst, src, count,
+                                                                0);
+}
+
+}  // namespace peal

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace peal {
+
+/// What a team has memory for.
+struct TeamOptions {
+  /// Contexts that collective calls of it may be made on: those with the lowest numbers, of which
+  /// the default context has 0.
+  uint32_t contexts = 4;
+  /// Blocks of a grid that take part in a call of a grid.
+  uint32_t blocks = 16;
+  /// Bytes of each context's workspace: the longest message that goes through it has a quarter of
+  /// its share of a member.
+  size_t workspace = 64u << 10;
+
+  bool operator==(const TeamOptions&) const = default;
+};
+
+}  // namespace peal

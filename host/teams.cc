@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/teams.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "device/collective/layout.h"
+#include "host/base/config.h"
+#include "host/base/error.h"
+#include "host/job/together.h"
+
+namespace peal {
+namespace {
+
+size_t block_bytes(size_t members, const TeamOptions& options) {
+  const uint64_t part = collective::part_bytes(static_cast<uint32_t>(members), options.blocks,
+                                               static_cast<uint32_t>(options.workspace));
+  return part * options.contexts + members * sizeof(int32_t);
+}
+
+// The distance between PEs that are evenly spaced, or 0.
+int stride_of(const std::vector<int>& pes) {
+  if (pes.size() < 2) return 1;
+  const int stride = pes[1] - pes[0];
+  for (size_t i = 2; i < pes.size(); ++i) {
+    if (pes[i] - pes[i - 1] != stride) return 0;
+  }
+  return stride;
+}
+
+bool one_host(const LiveGroup& job, const std::vector<int>& pes) {
+  const auto& places = job.places();
+  return std::ranges::all_of(pes, [&](int pe) {
+    return same_host(places[static_cast<size_t>(pe)], places[static_cast<size_t>(pes[0])]);
+  });
+}
+
+constexpr uint32_t kWorldContexts = 4;
+constexpr size_t kMost = size_t{1} << 30;
+
+}  // namespace
+
+// What a PE tells of itself when a team is split.
+struct Teams::Offer {
+  int32_t color;
+  int32_t key;
+  uint32_t made;
+  TeamOptions options;
+  Taken taken;
+};
+
+size_t Teams::arena_bytes(size_t asked, int n_pes) {
+  const size_t needed = block_bytes(static_cast<size_t>(n_pes), {.contexts = kWorldContexts});
+  return std::max(asked, 2 * needed);
+}
+
+Teams::Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, std::vector<bool> direct,
+             bool all_mapped)
+    : job_(group),
+      heap_(heap),
+      arena_(arena),
+      granule_(std::max<size_t>(collective::kAlignment, arena / kGranules / collective::kAlignment *
+                                                            collective::kAlignment)),
+      base_(heap.reserve_internal(arena)),
+      direct_(std::move(direct)) {
+  Record world;
+  for (int pe = 0; pe < job_.size(); ++pe) world.pes.push_back(pe);
+  world.team.id = 0;
+  world.team.rank = job_.rank();
+  world.team.mapped = all_mapped ? 1 : 0;
+  world.options.contexts = kWorldContexts;
+  world.count = granules(world.pes.size(), world.options);
+  settle(world);
+  write(world);
+  for (size_t i = 0; i < world.count; ++i) taken_.set(i);
+  world_ = &records_.emplace(0, std::move(world)).first->second.team;
+}
+
+size_t Teams::granules(size_t members, const TeamOptions& options) const {
+  return (block_bytes(members, options) + granule_ - 1) / granule_;
+}
+
+void Teams::check(const TeamOptions& options) {
+  if (options.contexts == 0 || options.blocks == 0 || options.blocks > 65535 ||
+      options.contexts > 64 || options.workspace > kMost) {
+    fail(ErrorCode::kInvalidArgument,
+         "split_team: {} contexts, {} blocks and a workspace of {} bytes: a team has 1 to 64 "
+         "contexts, 1 to 65535 blocks and at most {} of workspace",
+         options.contexts, options.blocks, options.workspace, format_size(kMost));
+  }
+}
+
+// Fills in what follows from the members and the place in the arena.
+void Teams::settle(Record& record) const {
+  Team& team = record.team;
+  team.size = static_cast<int32_t>(record.pes.size());
+  team.first = record.pes.front();
+  team.stride = stride_of(record.pes);
+  team.contexts = record.options.contexts;
+  team.channels = record.options.blocks;
+  team.workspace = static_cast<uint32_t>(record.options.workspace);
+  team.memory = base_ + record.first * granule_;
+  team.pes = reinterpret_cast<const int32_t*>(
+      team.memory +
+      collective::part_bytes(static_cast<uint32_t>(team.size), team.channels, team.workspace) *
+          team.contexts);
+}
+
+// Before the members meet: nobody writes there yet.
+void Teams::write(const Record& record) {
+  const Team& team = record.team;
+  const std::span<const int> pes = record.pes;
+  heap_.zero(team.memory, record.count * granule_);
+  heap_.backing().copy_in(const_cast<int32_t*>(team.pes), pes.data(), pes.size_bytes());
+  const uint64_t part =
+      collective::part_bytes(static_cast<uint32_t>(team.size), team.channels, team.workspace);
+  const bool masked = std::ranges::any_of(record.pes, [&](int pe) { return job_.masked(pe); });
+  if (generation_ == 0) return;
+  for (uint32_t context = 0; context < team.contexts; ++context) {
+    const collective::Part at{team.memory + context * part, static_cast<uint32_t>(team.size),
+                              team.channels, team.workspace};
+    for (uint32_t channel = 0; channel < team.channels; ++channel) {
+      collective::Counters counters{};
+      counters.meetings = generation_ << 24;  // beyond what is still on its way
+      if (masked) counters.refused = static_cast<uint32_t>(Status::kPeerMasked);
+      heap_.backing().copy_in(&at.counters(channel), &counters, sizeof(counters));
+    }
+  }
+}
+
+const Teams::Record& Teams::find(const char* call, const Team& team) const {
+  const auto found = records_.find(team.id);
+  if (found == records_.end() || found->second.team.memory != team.memory || team.rank < 0) {
+    fail(ErrorCode::kInvalidArgument,
+         "{}: PE {} is not a member of team {:#x}, or the team was freed", call, job_.rank(),
+         team.id);
+  }
+  return found->second;
+}
+Teams::Record& Teams::find(const char* call, const Team& team) {
+  return const_cast<Record&>(std::as_const(*this).find(call, team));
+}
+
+std::vector<int> Teams::members(const Team& team) const { return find("members", team).pes; }
+
+int Teams::node_color() const {
+  for (int pe = 0; pe < job_.size(); ++pe) {
+    if (pe == job_.rank() || direct_[static_cast<size_t>(pe)]) return pe;
+  }
+  return job_.rank();
+}
+
+// The members of the parent that told the same color, by key.
+std::vector<size_t> Teams::ranks_of(const Record& parent, const std::vector<Offer>& offers,
+                                    int color) const {
+  std::vector<size_t> ranks;
+  for (size_t i = 0; i < offers.size(); ++i) {
+    if (color >= 0 && offers[i].color == color && !job_.masked(parent.pes[i])) ranks.push_back(i);
+  }
+  std::ranges::stable_sort(ranks, {}, [&](size_t i) { return offers[i].key; });
+  return ranks;
+}
+
+// The first gap that is free at all members.
+size_t Teams::find_gap(const Taken& taken, size_t count, size_t members) const {
+  size_t run = 0;
+  for (size_t at = 0; at < kGranules; ++at) {
+    run = taken.test(at) ? 0 : run + 1;
+    if (run == count) return at + 1 - count;
+  }
+  fail(ErrorCode::kOutOfMemory,
+       "split_team: no {} bytes in one piece for a team of {} PEs; of {} for teams {} bytes are "
+       "taken at some member: raise PEAL_TEAM_MEMORY, free teams, or ask for less (TeamOptions)",
+       count * granule_, members, format_size(arena_), taken.count() * granule_);
+}
+
+Teams::Record Teams::make(const Record& parent, const std::vector<Offer>& offers,
+                          const std::vector<size_t>& ranks) {
+  Record record;
+  record.options = offers[ranks.front()].options;
+  Taken taken;
+  for (const size_t i : ranks) {
+    record.pes.push_back(parent.pes[i]);
+    taken |= offers[i].taken;
+    const TeamOptions& one = offers[i].options;
+    if (one == record.options) continue;
+    fail(ErrorCode::kInvalidArgument,
+         "split_team: PE {} asks for {} contexts, {} blocks and {} bytes of workspace, PE {} for "
+         "{}, {} and {}: all members must ask alike",
+         record.pes.back(), one.contexts, one.blocks, one.workspace, record.pes.front(),
+         record.options.contexts, record.options.blocks, record.options.workspace);
+  }
+  check(record.options);
+  record.count = granules(record.pes.size(), record.options);
+  record.first = find_gap(taken, record.count, record.pes.size());
+  const auto leader = static_cast<uint64_t>(record.pes.front());
+  record.team.id = (leader + 1) << 32 | (offers[ranks.front()].made + 1);
+  record.team.rank =
+      static_cast<int32_t>(std::ranges::find(record.pes, job_.rank()) - record.pes.begin());
+  return record;
+}
+
+Team Teams::split(const Team& parent_team, int color, int key, const TeamOptions& options) {
+  Record& parent = find("split_team", parent_team);
+  if (parent.group && !one_host(job_, parent.pes)) {
+    fail(ErrorCode::kUnsupported,
+         "split_team: team {:#x} has members on several hosts, where only the team of all PEs can "
+         "be split",
+         parent.team.id);
+  }
+  Bootstrap& group = group_of(parent);
+  const std::vector<Offer> offers = gather(group, Offer{color, key, made_, options, taken_});
+  const std::vector<size_t> ranks = ranks_of(parent, offers, color);
+  Record record;
+  const std::vector<uint8_t> mapped = gather_together<uint8_t>(
+      group, static_cast<size_t>(job_.size()), [&](std::span<uint8_t> mine) {
+        for (size_t pe = 0; pe < mine.size(); ++pe) mine[pe] = direct_[pe] ? 1 : 0;
+        if (!ranks.empty()) record = make(parent, offers, ranks);
+      });
+  for (const size_t i : ranks) {
+    for (const int pe : record.pes) {
+      if (pe == parent.pes[i]) continue;
+      if (mapped[i * direct_.size() + static_cast<size_t>(pe)] == 0) record.team.mapped = 0;
+    }
+  }
+  // Nobody uses memory that is not ready at all members.
+  together(group, [&] {
+    if (ranks.empty()) return;
+    settle(record);
+    write(record);
+  });
+  if (ranks.empty()) return Team{};
+  if (record.team.rank == 0) ++made_;
+  for (size_t i = 0; i < record.count; ++i) taken_.set(record.first + i);
+  record.group = std::make_unique<MemberGroup>(job_, record.pes, record.team.id);
+  return records_.emplace(record.team.id, std::move(record)).first->second.team;
+}
+
+void Teams::free(const Team& team) {
+  Record& record = find("free_team", team);
+  if (!record.group) fail(ErrorCode::kInvalidArgument, "free_team: the team of all PEs stays");
+  // Between hosts there is no way for some PEs alone to meet: the caller has seen to that.
+  if (one_host(job_, record.pes)) record.group->barrier();
+  for (size_t i = 0; i < record.count; ++i) taken_.reset(record.first + i);
+  records_.erase(team.id);
+}
+
+void Teams::begin_anew() {
+  ++generation_;
+  together(job_, [&] {
+    for (const auto& [id, record] : records_) write(record);
+  });
+}
+
+}  // namespace peal

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The teams of a PE: who is in them, and the memory that their collective calls use.
+//
+//   arena of the heap   [ world | team | ... ]    a team's block at one offset at all its members
+//
+// A team is made by the members of another one, its parent, in one exchange: each tells its color
+// and which blocks of its arena are taken, and all members of a color find the same first gap.
+// Teams without a common member may lie at the same offset.
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "device/team.h"
+#include "host/job/live_group.h"
+#include "host/job/member_group.h"
+#include "host/memory/symmetric_heap.h"
+#include "host/team_options.h"
+
+namespace peal {
+
+class Teams {
+ public:
+  /// Bytes of the arena for PEAL_TEAM_MEMORY: at least what the team of all PEs needs.
+  static size_t arena_bytes(size_t asked, int n_pes);
+
+  /// `direct` by PE: its heap is mapped here; `all_mapped`: so it is for all pairs of the job.
+  /// Takes the arena out of the heap, which is not in use yet.
+  Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, std::vector<bool> direct,
+        bool all_mapped);
+
+  const Team& world() const { return *world_; }
+
+  /// Collective among the members of `parent`. Those of one color become a team, ordered by key,
+  /// then by their number in the parent; a negative color none. Throws kInvalidArgument for a
+  /// parent that this PE is not in, kOutOfMemory at all members of a color, kUnsupported for a
+  /// parent other than the world with members on several hosts.
+  Team split(const Team& parent, int color, int key, const TeamOptions& options);
+
+  /// The color of PEs that map one another's memory: the lowest that this PE maps.
+  int node_color() const;
+
+  /// Collective among the members, who have no kernel running that uses the team. The world stays.
+  void free(const Team& team);
+
+  /// The PEs of the members, in order.
+  std::vector<int> members(const Team& team) const;
+
+  /// After Contexts::recover(), collective: counters and arrivals of all teams begin anew.
+  void begin_anew();
+
+  /// Bytes of the arena, and how many are taken.
+  size_t arena() const { return arena_; }
+  size_t taken() const { return taken_.count() * granule_; }
+
+ private:
+  static constexpr size_t kGranules = 8192;
+  using Taken = std::bitset<kGranules>;
+  struct Record {
+    Team team{.mapped = 1};
+    std::vector<int> pes;
+    std::unique_ptr<MemberGroup> group;  // none: the whole job
+    size_t first = 0;                    // granules in the arena
+    size_t count = 0;
+    TeamOptions options;
+  };
+  struct Offer;
+
+  Record& find(const char* call, const Team& team);
+  const Record& find(const char* call, const Team& team) const;
+  Bootstrap& group_of(Record& record) {
+    return record.group ? *record.group : static_cast<Bootstrap&>(job_);
+  }
+  size_t granules(size_t members, const TeamOptions& options) const;
+  std::vector<size_t> ranks_of(const Record& parent, const std::vector<Offer>& offers,
+                               int color) const;
+  size_t find_gap(const Taken& taken, size_t count, size_t members) const;
+  Record make(const Record& parent, const std::vector<Offer>& offers,
+              const std::vector<size_t>& ranks);
+  void settle(Record& record) const;
+  void write(const Record& record);
+  static void check(const TeamOptions& options);
+
+  LiveGroup& job_;
+  SymmetricHeap& heap_;
+  size_t arena_;
+  size_t granule_;
+  std::byte* base_;
+  std::vector<bool> direct_;
+  Taken taken_;
+  std::map<uint64_t, Record> records_;  // by Team::id
+  const Team* world_ = nullptr;
+  uint32_t made_ = 0;        // teams that this PE was the first member of
+  uint32_t generation_ = 0;  // of counters
+};
+
+}  // namespace peal

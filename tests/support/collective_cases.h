@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every collective call against a serial reference: what each member has follows from its number
+// and an index, so that each works out for itself what all should get.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "peal/peal.h"
+
+namespace peal::api_test {
+
+enum class Call : uint32_t {
+  kBroadcast,
+  kGather,
+  kAllToAll,
+  kAllReduce,
+  kReduce,
+  kReduceScatter,
+  kScan,
+  kExclusiveScan,
+};
+inline constexpr Call kCalls[] = {Call::kBroadcast, Call::kGather,       Call::kAllToAll,
+                                  Call::kAllReduce, Call::kReduce,       Call::kReduceScatter,
+                                  Call::kScan,      Call::kExclusiveScan};
+
+/// Element `i` of what member `member` has: small, so that sums and products of few are exact.
+template <class T>
+T element(int member, size_t i) {
+  const int small = static_cast<int>((i * 7 + static_cast<size_t>(member) * 3) % 5) + 1;
+  if constexpr (std::is_same_v<T, Half>) {
+    return to_half(static_cast<float>(small) / 2);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return to_bfloat16(static_cast<float>(small) / 2);
+  } else {
+    return static_cast<T>(small);
+  }
+}
+
+/// One case: which call, how many elements, whether in place, how far into an allocation.
+struct Case {
+  Call call;
+  size_t count;
+  bool in_place;
+  size_t skew;  // elements
+  int root;
+};
+
+template <class T, class Op>
+T folded(size_t i, int first, int last) {
+  typename Accumulated<T>::Type acc = Accumulated<T>::from(element<T>(first, i));
+  for (int member = first + 1; member <= last; ++member) {
+    acc = Op{}(acc, Accumulated<T>::from(element<T>(member, i)));
+  }
+  return Accumulated<T>::to(acc);
+}
+
+template <class S, class Op, class T>
+PEAL_KERNEL call_case(Context ctx, S scope, Team team, Case c, T* dst, T* src, Status* answer) {
+  Status status = Status::kOk;
+  switch (c.call) {
+    case Call::kBroadcast:
+      status = broadcast(ctx, scope, team, dst, src, c.count, c.root);
+      break;
+    case Call::kGather:
+      status = all_gather(ctx, scope, team, dst, src, c.count);
+      break;
+    case Call::kAllToAll:
+      status = all_to_all(ctx, scope, team, dst, src, c.count);
+      break;
+    case Call::kAllReduce:
+      status = all_reduce(ctx, scope, team, dst, src, c.count, Op{});
+      break;
+    case Call::kReduce:
+      status = reduce(ctx, scope, team, dst, src, c.count, Op{}, c.root);
+      break;
+    case Call::kReduceScatter:
+      status = reduce_scatter(ctx, scope, team, dst, src, c.count, Op{});
+      break;
+    case Call::kScan:
+      status = scan(ctx, scope, team, dst, src, c.count, Op{});
+      break;
+    case Call::kExclusiveScan:
+      status = exclusive_scan(ctx, scope, team, dst, src, c.count, Op{});
+      break;
+  }
+  if (scope.rank() == 0) *answer = status;
+}
+
+/// What member `rank` of `n` finds at dst[k] afterwards; `untouched` where the call leaves it.
+template <class T, class Op>
+T expected(const Case& c, int rank, int n, size_t k, T untouched) {
+  const int block = static_cast<int>(k / c.count);
+  switch (c.call) {
+    case Call::kBroadcast:
+      return element<T>(c.root, k);
+    case Call::kGather:
+      return element<T>(block, k % c.count);
+    case Call::kAllToAll:
+      return element<T>(block, k % c.count + static_cast<size_t>(rank) * c.count);
+    case Call::kAllReduce:
+      return folded<T, Op>(k, 0, n - 1);
+    case Call::kReduce:
+      return rank == c.root ? folded<T, Op>(k, 0, n - 1) : untouched;
+    case Call::kReduceScatter:
+      return folded<T, Op>(k + static_cast<size_t>(rank) * c.count, 0, n - 1);
+    case Call::kScan:
+      return folded<T, Op>(k, 0, rank);
+    case Call::kExclusiveScan:
+      return rank == 0 ? untouched : folded<T, Op>(k, 0, rank - 1);
+  }
+  return untouched;
+}
+
+inline size_t given_blocks(Call call, int n) {
+  return call == Call::kAllToAll || call == Call::kReduceScatter ? static_cast<size_t>(n) : 1;
+}
+inline size_t taken_blocks(Call call, int n) {
+  return call == Call::kAllToAll || call == Call::kGather ? static_cast<size_t>(n) : 1;
+}
+
+/// Symmetric memory for cases of up to `count` elements a member, alike on all PEs.
+template <class T>
+class CaseMemory {
+ public:
+  CaseMemory(Runtime& runtime, const Team& of, size_t count)
+      : pe(runtime),
+        team(of),
+        room(count * static_cast<size_t>(runtime.n_pes()) + 32),
+        dst(runtime.allocate<T>(room)),
+        src(runtime.allocate<T>(room)),
+        answer(runtime.allocate<Status>(32)) {}
+  ~CaseMemory() {
+    pe.free(answer);
+    pe.free(src);
+    pe.free(dst);
+  }
+  CaseMemory(const CaseMemory&) = delete;
+  CaseMemory& operator=(const CaseMemory&) = delete;
+
+  Runtime& pe;
+  const Team team;
+  const size_t room;
+  T* const dst;
+  T* const src;
+  Status* const answer;
+};
+
+inline std::string describe(const Case& c, const Team& team, size_t element_bytes) {
+  return "call " + std::to_string(static_cast<int>(c.call)) + ", " + std::to_string(c.count) +
+         " elements of " + std::to_string(element_bytes) + " bytes, skew " +
+         std::to_string(c.skew) + (c.in_place ? ", in place" : "") + ", member " +
+         std::to_string(team.rank) + " of " + std::to_string(team.size);
+}
+
+/// What went wrong, or nothing.
+template <class S, class Op, class T>
+std::string run_case(CaseMemory<T>& memory, const Grid& grid, const Case& c) {
+  const int n = memory.team.size;
+  const int rank = memory.team.rank;
+  const size_t given_at =
+      c.in_place && c.call == Call::kGather ? static_cast<size_t>(rank) * c.count : 0;
+  const size_t taken_at =
+      c.in_place && c.call == Call::kReduceScatter ? static_cast<size_t>(rank) * c.count : 0;
+  const T untouched = element<T>(11, 3);
+  std::vector<T> source(memory.room, untouched);
+  const bool gives = c.call != Call::kBroadcast || rank == c.root;
+  for (size_t k = 0; gives && k < c.count * given_blocks(c.call, n); ++k) {
+    source[c.skew + given_at + k] = element<T>(rank, k);
+  }
+  std::vector<T> result(memory.room, untouched);
+  memory.pe.copy_in(memory.src, source.data(), memory.room * sizeof(T));
+  memory.pe.copy_in(memory.dst, result.data(), memory.room * sizeof(T));
+  T* const to = (c.in_place ? memory.src : memory.dst);
+  launch(grid, call_case<S, Op, T>, memory.pe.context(), S{}, memory.team, c,
+         to + c.skew + taken_at, memory.src + c.skew + given_at, memory.answer)
+      .wait();
+  Status status{};
+  memory.pe.copy_out(&status, memory.answer, sizeof(status));
+  if (status != Status::kOk) return describe(c, memory.team, sizeof(T)) + ": " + to_string(status);
+  memory.pe.copy_out(result.data(), to, memory.room * sizeof(T));
+  const size_t count = c.count * taken_blocks(c.call, n);
+  for (size_t k = 0; k <= count; ++k) {
+    const T before = c.in_place && gives ? element<T>(rank, k) : untouched;
+    T wanted = untouched;
+    if (k < count) wanted = expected<T, Op>(c, rank, n, k, before);
+    if (k == count && c.in_place) break;
+    if (std::memcmp(&result[c.skew + taken_at + k], &wanted, sizeof(T)) != 0) {
+      return describe(c, memory.team, sizeof(T)) + ": element " + std::to_string(k) + " is wrong";
+    }
+  }
+  return "";
+}
+
+/// Every call in sizes around every threshold: one unit, parts of units, the longest short message,
+/// long ones in lines and with a rest. What went wrong first, or nothing.
+template <class S, class Op, class T>
+std::string run_sizes(Runtime& pe, const Team& team, const Grid& grid) {
+  const size_t limit = team.workspace / (4 * static_cast<size_t>(team.size)) / sizeof(T);
+  CaseMemory<T> memory(pe, team, team.workspace / sizeof(T));
+  std::string wrong;
+  for (const size_t count : {size_t{1}, size_t{5}, limit, limit + 1, 3 * limit + 7}) {
+    for (const Call call : kCalls) {
+      for (const bool in_place : {false, true}) {
+        const int root = static_cast<int>(count) % team.size;
+        const std::string one =
+            run_case<S, Op>(memory, grid, Case{call, count, in_place, count % 3, root});
+        if (wrong.empty()) wrong = one;
+      }
+    }
+  }
+  pe.barrier();
+  return wrong;
+}
+
+/// A grid for calls by a scope.
+template <class S>
+Grid grid_for() {
+  if (std::is_same_v<S, Thread>) return {.blocks = 1, .threads = 1};
+  if (std::is_same_v<S, Warp>) return {.blocks = 1, .threads = 32};
+  if (std::is_same_v<S, Block>) return {.blocks = 1, .threads = 96};
+  return {.blocks = 3, .threads = 64};
+}
+
+}  // namespace peal::api_test
