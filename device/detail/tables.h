@@ -79,8 +79,8 @@ struct ContextFields {
   uint32_t settle;       // 1: only a settled queue says that a peer's memory shows what it carried,
                          // for flags may come there by another way (detail/drain.h). Edge M17
   uint32_t sets_by_swap;  // 1: Signal::set and barrier flags are atomics, else RDMA WRITEs
-  uint32_t slot;  // of the job's contexts this one's number, alike on all PEs
-  Window heap;  // window 0 again: the usual case costs no look into the table
+  uint32_t slot;          // of the job's contexts this one's number, alike on all PEs
+  Window heap;            // window 0 again: the usual case costs no look into the table
   const WindowTable* windows;
   std::byte* queues;  // [queues_per_peer][n_pes] mlx5::SendQueue, queue_stride bytes apart
   uint64_t queue_stride;
