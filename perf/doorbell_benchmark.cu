@@ -26,17 +26,6 @@ struct Fenced {
   __device__ static void tell(const SendQueue& q, Be32 posted) { mlx5::tell_nic<R>(q, posted); }
 };
 
-/// What peal did up to 438a779: the record releases, nothing precedes the first doorbell.
-struct ReleasedRecord {
-  __device__ static void tell(const SendQueue& q, Be32 posted) {
-    store_release<Reach::kSystem>(&q.doorbell_record->send.raw, posted.raw);
-    mlx5::ring_doorbell(q.doorbell, posted, q.qpn_shifted);
-    if (q.ring_twice == 0) return;
-    fence_posted<Reach::kSystem>();
-    mlx5::ring_doorbell(q.doorbell, posted, q.qpn_shifted);
-  }
-};
-
 /// The order of DOCA GPUNetIO and UCX: the doorbell before the record too.
 struct DoorbellFirst {
   __device__ static void tell(const SendQueue& q, Be32 posted) {
@@ -110,7 +99,6 @@ int main(int argc, char** argv) {
   Bench bench;
   for (const uint32_t blocks : {1u, 16u, kMostBlocks}) {
     for (const uint32_t twice : {0u, 1u}) {
-      bench.row<ReleasedRecord>("released record", blocks, twice, count);
       bench.row<Fenced<Reach::kSystem>>("system fence", blocks, twice, count);
       bench.row<Fenced<Reach::kGpu>>("gpu fence", blocks, twice, count);
       bench.row<DoorbellFirst>("gpu fence, doorbell first", blocks, twice, count);

@@ -95,17 +95,13 @@ void* Memory::allocate(size_t bytes, const std::string& name, size_t align) {
   return base_ + start;
 }
 
-void Memory::guard(const void* start, size_t bytes) {
+void Memory::mark(const void* start, size_t bytes, bool Granule::*what) {
   for (size_t i = 0; i < bytes; i += 8) {
-    granule(static_cast<const std::byte*>(start) + i).guarded = true;
+    granule(static_cast<const std::byte*>(start) + i).*what = true;
   }
 }
-
-void Memory::set_far(const void* start, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += 8) {
-    granule(static_cast<const std::byte*>(start) + i).far = true;
-  }
-}
+void Memory::guard(const void* start, size_t bytes) { mark(start, bytes, &Granule::guarded); }
+void Memory::set_far(const void* start, size_t bytes) { mark(start, bytes, &Granule::far); }
 
 // Where a clock has what an agent did to memory such as this.
 size_t Memory::entry(const Granule& g, uint64_t agent) { return 2 * agent + (g.far ? 1 : 0); }
@@ -290,50 +286,40 @@ void Memory::note(uint64_t me, const char* what, const void* p, uint64_t value) 
   }
 }
 
-uint64_t Memory::load(uint64_t me, const void* p, unsigned bytes, Access access) {
+// The newest message, or one that may still be read.
+uint64_t Memory::read(uint64_t me, const void* p, unsigned bytes, Access access, bool atomic) {
   Granule& g = granule(p);
   if (g.far && agents_[me].on_bus) arrive(me);
-  const uint32_t newest = g.last();
-  uint32_t at = newest;
-  if (newest != g.first) {
+  uint32_t at = g.last();
+  if (!atomic && at != g.first) {
     const uint32_t oldest = floor(g, agents_[me]);
-    if (oldest != newest && random_.below(256) < weather_.stale_in_256) {
-      at = oldest + random_.below(newest - oldest + 1);
+    if (oldest != at && random_.below(256) < weather_.stale_in_256) {
+      at = oldest + random_.below(at - oldest + 1);
     }
   }
   take_order(g, at, mask_of(p, bytes), me, access);
   see(g, me, at, agents_[me].clock[2 * me]);
   tick(me);
   const uint64_t value = field(g.message(at).value, p, bytes);
-  note(me, "load", p, value);
+  note(me, atomic ? "atomic" : "load", p, value);
   return value;
 }
 
-uint64_t Memory::newest(uint64_t me, const void* p, unsigned bytes, Access access) {
-  Granule& g = granule(p);
-  if (g.far && agents_[me].on_bus) arrive(me);
-  take_order(g, g.last(), mask_of(p, bytes), me, access);
-  see(g, me, g.last(), agents_[me].clock[2 * me]);
-  tick(me);
-  const uint64_t value = field(g.messages.back().value, p, bytes);
-  note(me, "atomic", p, value);
-  return value;
+// What a store of the value leaves; it releases nothing yet.
+Memory::Message Memory::message_of(const Granule& g, const void* p, unsigned bytes, uint64_t value,
+                                   Access access) {
+  Message message;
+  message.value = g.messages.back().value;
+  std::memcpy(reinterpret_cast<std::byte*>(&message.value) + offset_in_granule(p), &value, bytes);
+  message.mask = mask_of(p, bytes);
+  message.scope = access.scope;
+  return message;
 }
-
-namespace {
-uint64_t merged(uint64_t old, const void* p, unsigned bytes, uint64_t value) {
-  std::memcpy(reinterpret_cast<std::byte*>(&old) + offset_in_granule(p), &value, bytes);
-  return old;
-}
-}  // namespace
 
 void Memory::store(uint64_t me, void* p, unsigned bytes, uint64_t value, Access access) {
   Granule& g = granule(p);
   const Agent& writer = agents_[me];
-  Message message;
-  message.value = merged(g.messages.back().value, p, bytes, value);
-  message.mask = mask_of(p, bytes);
-  message.scope = access.scope;
+  Message message = message_of(g, p, bytes, value, access);
   message.late = access.order == Order::kLate;
   if (writer.unordered) {
     // Releases nothing itself; a later store that may not be reordered speaks for it.
@@ -350,10 +336,7 @@ void Memory::store(uint64_t me, void* p, unsigned bytes, uint64_t value, Access 
 void Memory::replace(uint64_t me, void* p, unsigned bytes, uint64_t value, Access access) {
   Granule& g = granule(p);
   const Agent& writer = agents_[me];
-  Message message;
-  message.value = merged(g.messages.back().value, p, bytes, value);
-  message.mask = mask_of(p, bytes);
-  message.scope = access.scope;
+  Message message = message_of(g, p, bytes, value, access);
   // A read-modify-write hands on what the store it read had released.
   Clock released;
   const Released& before = g.messages.back().released;

@@ -87,10 +87,14 @@ class Memory {
   void set_weather(const Weather& weather) { weather_ = weather; }
 
   // An aligned word of 1, 2, 4 or 8 bytes, as agent `me`.
-  uint64_t load(uint64_t me, const void* p, unsigned bytes, Access access);
+  uint64_t load(uint64_t me, const void* p, unsigned bytes, Access access) {
+    return read(me, p, bytes, access, false);
+  }
   void store(uint64_t me, void* p, unsigned bytes, uint64_t value, Access access);
   /// A read-modify-write is newest() and, if it writes, replace() with nothing between.
-  uint64_t newest(uint64_t me, const void* p, unsigned bytes, Access access);
+  uint64_t newest(uint64_t me, const void* p, unsigned bytes, Access access) {
+    return read(me, p, bytes, access, true);
+  }
   void replace(uint64_t me, void* p, unsigned bytes, uint64_t value, Access access);
 
   /// A release of device scope is seen by other devices too, by what they read of this one's
@@ -149,6 +153,10 @@ class Memory {
   };
 
   Granule& granule(const void* p);
+  void mark(const void* start, size_t bytes, bool Granule::*what);
+  uint64_t read(uint64_t me, const void* p, unsigned bytes, Access access, bool atomic);
+  static Message message_of(const Granule& g, const void* p, unsigned bytes, uint64_t value,
+                            Access access);
   static size_t entry(const Granule& g, uint64_t agent);
   void tick(uint64_t me);
   void settle(uint64_t me);

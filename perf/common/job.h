@@ -25,22 +25,6 @@
 
 namespace peal::perf {
 
-/// Where a case's messages lie.
-struct Layout {
-  uint64_t stride;      // from a slot to the next, whole words
-  uint64_t span;        // after which the slots begin again, a multiple of stride
-  bool shared = false;  // the agents share a message in equal parts; else each has slots of its own
-
-  uint64_t slots(const Case& c, uint64_t launches) const {
-    return std::min(span / stride, c.iterations * launches) * (shared ? 1 : c.agents());
-  }
-  /// Bytes of dst and src that so many launches concern, and what lies behind them.
-  uint64_t extent(const Case& c, uint64_t launches) const {
-    constexpr uint64_t kGuard = 256;
-    return c.moves_data() ? slots(c, launches) * stride + kGuard : 0;
-  }
-};
-
 /// What a case's words hold after so many launches, the calls made by the PE with that seed.
 inline ExpectedWords expected_words(const Case& c, uint64_t words, uint64_t launches,
                                     uint64_t seed) {
@@ -100,12 +84,9 @@ class Job {
   void prepare(const Case& c, const Layout& layout, uint64_t launches) {
     ++preparation_;
     case_ = c;
-    layout_ = layout;
+    static_cast<Layout&>(plan_) = layout;
     launches_ = launches;
     plan_.bytes = c.bytes;
-    plan_.stride = layout.stride;
-    plan_.span = layout.span;
-    plan_.shared = layout.shared;
     plan_.iterations = c.iterations;
     plan_.first = 0;
     plan_.seed = pattern_seed(preparation_, plan_.pe);
@@ -157,9 +138,9 @@ class Job {
       if (c.moves_data()) {
         const Expected e{.seed = plan_.peers_seed,
                          .bytes = c.bytes,
-                         .stride = layout_.stride,
-                         .slots = layout_.slots(c, launches_),
-                         .extent = layout_.extent(c, launches_)};
+                         .stride = plan_.stride,
+                         .slots = plan_.slots(c, launches_),
+                         .extent = plan_.extent(c, launches_)};
         side_.launch(kAllHands, check, plan_.dst, e, plan_.errors);
       }
       const ExpectedWords e = expected_words(c, c.words(plan_.n_pes), launches_, plan_.peers_seed);
@@ -243,7 +224,6 @@ class Job {
   Side& side_;
   Plan plan_{};
   Case case_{};
-  Layout layout_{};
   uint64_t launches_ = 0;
   uint64_t preparation_ = 0;
   std::chrono::steady_clock::time_point ready_{};

@@ -12,34 +12,49 @@
 // cannot go unnoticed, nor one that is too long, nor what an earlier preparation left behind.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 #include "device/base/order.h"
 #include "device/base/scope.h"
 #include "device/status.h"
+#include "perf/common/cases.h"
 
 namespace peal::perf {
 
+/// Where a case's messages lie.
+struct Layout {
+  uint64_t stride;      // from a slot to the next, whole words
+  uint64_t span;        // after which an agent's slots begin again, a multiple of stride
+  bool shared = false;  // the agents share a message in equal parts; else each has slots of its own
+
+  uint64_t slots(const Case& c, uint64_t launches) const {
+    return std::min(span / stride, c.iterations * launches) * (shared ? 1 : c.agents());
+  }
+  /// Bytes of dst and src that so many launches concern, and what lies behind them.
+  uint64_t extent(const Case& c, uint64_t launches) const {
+    constexpr uint64_t kGuard = 256;
+    return c.moves_data() ? slots(c, launches) * stride + kGuard : 0;
+  }
+};
+
 /// Handed to kernels by value. Addresses are symmetric.
-struct Plan {
+struct Plan : Layout {
   std::byte* dst;
   std::byte* src;
   uint64_t* words;    // signals, and what atomics add to
   uint64_t* errors;   // of this PE: how many, and the Status of the first call that failed
   uint64_t* samples;  // ns of each call, where the kernel keeps them
   uint64_t bytes;     // of a message
-  uint64_t stride;    // from a slot to the next
-  uint64_t span;      // after which an agent's slots begin again, a multiple of stride
   uint64_t iterations;
   uint64_t first;       // iterations of earlier launches on the same memory
   uint64_t seed;        // of this PE's pattern
   uint64_t peers_seed;  // and of its partner's
   int pe;
   int n_pes;
-  int peer;     // whom this PE's calls concern; negative: it looks on
-  bool leads;   // of a pair, the PE that begins
-  bool shared;  // the agents share a message in equal parts; else each has slots of its own
+  int peer;    // whom this PE's calls concern; negative: it looks on
+  bool leads;  // of a pair, the PE that begins
 };
 
 /// Where a kernel's blocks began and ended, by the GPU's own clock.

@@ -4,7 +4,6 @@
 // a claim counts only while the locked file is still the one that bears the name.
 #include "softnic/wire/fabric.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/file.h>
@@ -17,11 +16,11 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <memory>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
+#include "base/files.h"
 #include "softnic/engine/word.h"
 
 namespace peal::softnic {
@@ -183,17 +182,15 @@ void Fabric::make_directories() const {
 }
 
 void Fabric::remove_stale() const {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(directory_.c_str()), closedir);
-  if (folder == nullptr) return;
-  while (const dirent* entry = readdir(folder.get())) {
-    const std::string path = directory_ + "/" + entry->d_name;
+  for (const std::string& name : names_in(directory_)) {
+    const std::string path = directory_ + "/" + name;
     unsigned from = 0;
     uint64_t generation = 0;
-    if (std::sscanf(entry->d_name, "slot-%u", &from) == 1) {
+    if (std::sscanf(name.c_str(), "slot-%u", &from) == 1) {
       const Fd file = open_file(path, 0);
       if (!file) continue;
       if (flock(file.get(), LOCK_EX | LOCK_NB) == 0 && same_file(file, path)) unlink(path.c_str());
-    } else if (std::sscanf(entry->d_name, "ring-%u-%" SCNx64, &from, &generation) == 2) {
+    } else if (std::sscanf(name.c_str(), "ring-%u-%" SCNx64, &from, &generation) == 2) {
       const Peer owner = find(static_cast<uint16_t>(from));
       if (owner.stranger == 0 && owner.generation != generation) unlink(path.c_str());
     }
@@ -289,10 +286,9 @@ PortNotice Fabric::notice_of(const Peer& peer) {
 
 std::vector<uint16_t> Fabric::members() const {
   std::vector<uint16_t> lids;
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(directory_.c_str()), closedir);
-  while (const dirent* entry = folder == nullptr ? nullptr : readdir(folder.get())) {
+  for (const std::string& name : names_in(directory_)) {
     unsigned slot = 0;
-    if (std::sscanf(entry->d_name, "slot-%u", &slot) != 1 || slot >= kMaxSlots) continue;
+    if (std::sscanf(name.c_str(), "slot-%u", &slot) != 1 || slot >= kMaxSlots) continue;
     const auto lid = static_cast<uint16_t>(slot + 1);
     if (find(lid).found()) lids.push_back(lid);
   }
