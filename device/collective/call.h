@@ -25,6 +25,21 @@ PEAL_DEVICE S lanes_of(S scope) {
   return scope;
 }
 
+/// The blocks of a grid that have a channel, and share out what is long.
+struct Crew {
+  uint32_t blocks;
+
+  PEAL_DEVICE static uint32_t rank() { return WholeGrid::rank(); }
+  PEAL_DEVICE uint32_t size() const { return blocks * threads_in_block(); }
+};
+PEAL_DEVICE Crew crew_of(WholeGrid, uint32_t channels) {
+  return {blocks_in_grid() < channels ? blocks_in_grid() : channels};
+}
+template <AnyScope S>
+PEAL_DEVICE S crew_of(S scope, uint32_t) {
+  return scope;
+}
+
 /// A call under way.
 template <Reach R>
 struct Call {
@@ -85,7 +100,7 @@ PEAL_DEVICE Status check(const ContextFields& ctx, const Team& team, int root = 
 template <bool kMapped, Reach R, class S>
 PEAL_DEVICE Status meet_before(const Call<R>& call, S scope, uint32_t signature) {
   return by_leader(lanes_of(scope), [&] {
-    fence_direct_stores<Edge::kM16>();
+    fence_direct_stores<Edge::kM16Meet>();
     return meet<kMapped>(call.ctx, call.team, call.part, call.channel, signature);
   });
 }
@@ -108,22 +123,54 @@ PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
   });
 }
 
-/// All blocks of the grid are done with the call.
+/// The last block of a grid ends the call for all. By its leader.
+PEAL_DEVICE Status let_go(Counters& counters) {
+  const uint32_t outcome = load_relaxed<Reach::kGpu>(&counters.failed);
+  const uint32_t calls = (load_relaxed<Reach::kGpu>(&counters.done) >> 8) + 1;
+  store_relaxed<Reach::kGpu>(&counters.failed, 0u);
+  store_relaxed<Reach::kGpu>(&counters.arrived, 0u);
+  store_release<Reach::kGpu>(&counters.done, calls << 8 | outcome);
+  return static_cast<Status>(outcome);
+}
+
+/// All blocks of the grid are done with the call, and know how it went. Edge M19: what a block met
+/// others for, or stored, is there for all.
 template <Reach R>
 PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status) {
   const Status mine = first_failure(block, status);
   return by_leader(block, [&] {
     Counters& counters = call.part.counters(0);
-    const uint32_t done = load_acquire<Reach::kGpu>(&counters.done);
-    if (fetch_add<Reach::kGpu>(&counters.arrived, 1u) + 1 == blocks_in_grid()) {
-      store_relaxed<Reach::kGpu>(&counters.arrived, 0u);
-      store_release<Reach::kGpu>(&counters.done, done + 1);
-      return mine;
+    const uint32_t before = load_relaxed<Reach::kGpu>(&counters.done);
+    if (mine != Status::kOk) {
+      store_relaxed<Reach::kGpu>(&counters.failed, static_cast<uint32_t>(mine));
     }
-    const Status waited =
-        detail::spin(call.ctx, [&] { return load_acquire<Reach::kGpu>(&counters.done) != done; });
-    return mine != Status::kOk ? mine : waited;
+    const uint32_t others = fetch_add<Reach::kGpu, Edge::kM19>(&counters.arrived, 1u);
+    if (others + 1 == blocks_in_grid()) return let_go(counters);
+    uint32_t done = before;
+    const Status waited = detail::spin(call.ctx, [&] {
+      done = load_acquire<Reach::kGpu, Edge::kM19Done>(&counters.done);
+      return done != before;
+    });
+    if (mine != Status::kOk) return mine;
+    return waited != Status::kOk ? waited : static_cast<Status>(done & 0xff);
   });
+}
+
+/// What one scope does: of a grid block 0, once all blocks have come, and for all of them.
+template <Reach R, class S, class Op>
+PEAL_DEVICE Status by_one(const Call<R>& call, S, const Op& op) {
+  if constexpr (!std::is_same_v<S, WholeGrid>) {
+    return op();
+  } else {
+    if (call.channel != 0) return end_of_grid(call, Status::kOk);
+    Counters& counters = call.part.counters(0);
+    const Status come = by_leader(block, [&] {
+      return detail::spin(call.ctx, [&] {
+        return load_acquire<Reach::kGpu, Edge::kM19>(&counters.arrived) + 1 == blocks_in_grid();
+      });
+    });
+    return end_of_grid(call, come == Status::kOk ? op() : come);
+  }
 }
 
 }  // namespace peal::collective
