@@ -32,6 +32,7 @@
 #include "device/collective/operations.h"
 #include "device/collective/reduction.h"
 #include "device/collective/run.h"
+#include "device/collective/uneven.h"
 #include "device/context.h"
 #include "device/reduce_op.h"
 #include "device/team.h"
@@ -72,6 +73,20 @@ PEAL_DEVICE Status all_to_all(const BasicContext<R>& ctx, S scope, const Team& t
                               const std::type_identity_t<T>* src, size_t count) {
   return collective::run(ctx, scope, team,
                          collective::AllToAll{collective::buffers_of(dst, src, count)});
+}
+
+/// Block i of dst, as `received` says, becomes block `rank` of member i's src, as its `sent` says:
+/// as many elements as this PE expects of it. `received`'s lists are symmetric memory. dst and src
+/// do not overlap. kMismatch at all members where two do not agree on a count: nothing moved
+/// between the two.
+template <Reach R, AnyGroup S, class T, class I>
+PEAL_DEVICE Status all_to_all_v(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
+                                const Blocks<I>& received, const std::type_identity_t<T>* src,
+                                const Blocks<I>& sent) {
+  const collective::Buffers buffers = collective::buffers_of(dst, src, 1);
+  return collective::run(
+      ctx, scope, team,
+      collective::AllToAllV<I>{buffers.dst, buffers.src, received, sent, buffers.bytes});
 }
 
 /// dst[k] at every member becomes op over the members' src[k].

@@ -117,42 +117,38 @@ PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
       drained = detail::drain_all(call.ctx);
     }
     // Arrive even after a failure: the others did nothing wrong and must not wait for a deadline.
-    const Status met = meet<kMapped>(call.ctx, call.team, call.part, call.channel, kArrived);
+    // Of counts that differ all hear here.
+    const uint32_t signature = mine == Status::kMismatch ? kDisagree : kArrived;
+    const Status met = meet<kMapped>(call.ctx, call.team, call.part, call.channel, signature);
     if (mine != Status::kOk) return mine;
     return drained != Status::kOk ? drained : met;
   });
 }
 
-/// The last block of a grid ends the call for all. By its leader.
-PEAL_DEVICE Status let_go(Counters& counters) {
-  const uint32_t outcome = load_relaxed<Reach::kGpu>(&counters.failed);
-  const uint32_t calls = (load_relaxed<Reach::kGpu>(&counters.done) >> 8) + 1;
-  store_relaxed<Reach::kGpu>(&counters.failed, 0u);
-  store_relaxed<Reach::kGpu>(&counters.arrived, 0u);
-  store_release<Reach::kGpu>(&counters.done, calls << 8 | outcome);
-  return static_cast<Status>(outcome);
-}
-
-/// All blocks of the grid are done with the call, and know how it went. Edge M19: what a block met
-/// others for, or stored, is there for all.
+/// All blocks of the grid are done with the call, and answer the same: what failed in one of them.
+/// Edge M19: what a block stored, and what it learned of other members, is there for all.
 template <Reach R>
 PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status) {
   const Status mine = first_failure(block, status);
   return by_leader(block, [&] {
     Counters& counters = call.part.counters(0);
-    const uint32_t before = load_relaxed<Reach::kGpu>(&counters.done);
+    const uint32_t done = load_relaxed<Reach::kGpu>(&counters.done);
     if (mine != Status::kOk) {
-      store_relaxed<Reach::kGpu>(&counters.failed, static_cast<uint32_t>(mine));
+      raise_to<Reach::kGpu>(&counters.failed, static_cast<uint32_t>(mine));
     }
-    const uint32_t others = fetch_add<Reach::kGpu, Edge::kM19>(&counters.arrived, 1u);
-    if (others + 1 == blocks_in_grid()) return let_go(counters);
-    uint32_t done = before;
+    if (fetch_add<Reach::kGpu, Edge::kM19>(&counters.arrived, 1u) + 1 == blocks_in_grid()) {
+      const uint32_t failed = load_relaxed<Reach::kGpu>(&counters.failed);
+      store_relaxed<Reach::kGpu>(&counters.outcome, failed);
+      store_relaxed<Reach::kGpu>(&counters.failed, 0u);
+      store_relaxed<Reach::kGpu>(&counters.arrived, 0u);
+      store_release<Reach::kGpu>(&counters.done, done + 1);
+      return static_cast<Status>(failed);
+    }
     const Status waited = detail::spin(call.ctx, [&] {
-      done = load_acquire<Reach::kGpu, Edge::kM19Done>(&counters.done);
-      return done != before;
+      return load_acquire<Reach::kGpu, Edge::kM19Done>(&counters.done) != done;
     });
-    if (mine != Status::kOk) return mine;
-    return waited != Status::kOk ? waited : static_cast<Status>(done & 0xff);
+    if (waited != Status::kOk) return mine != Status::kOk ? mine : waited;
+    return static_cast<Status>(load_relaxed<Reach::kGpu>(&counters.outcome));
   });
 }
 
@@ -163,7 +159,7 @@ PEAL_DEVICE Status by_one(const Call<R>& call, S, const Op& op) {
     return op();
   } else {
     if (call.channel != 0) return end_of_grid(call, Status::kOk);
-    Counters& counters = call.part.counters(0);
+    const Counters& counters = call.part.counters(0);
     const Status come = by_leader(block, [&] {
       return detail::spin(call.ctx, [&] {
         return load_acquire<Reach::kGpu, Edge::kM19>(&counters.arrived) + 1 == blocks_in_grid();

@@ -33,9 +33,10 @@ struct Counters {
   uint32_t meetings;   // made
   uint32_t exchanges;  // made
   uint32_t heard;      // the newest exchange that every member is known to have begun
-  uint32_t arrived;    // of channel 0: blocks of a grid that are done with the call under way,
-  uint32_t failed;     // the Status of one of them that failed, and
-  uint32_t done;       // calls of grids that have ended << 8 | how the last one did
+  uint32_t arrived;    // blocks of a grid that are done with the call under way, and
+  uint32_t done;       // calls of grids that all blocks are done with (of channel 0)
+  uint32_t failed;     // Status of a block whose part of that call failed
+  uint32_t outcome;    // of the last call of a grid
   uint32_t refused;    // a Status that the host wrote: no call is made any more
 };
 

@@ -12,7 +12,7 @@
 
 namespace peal::collective {
 
-enum class Kind : uint32_t { kBroadcast, kGather, kAllToAll, kReduce };
+enum class Kind : uint32_t { kBroadcast, kGather, kAllToAll, kAllToAllV, kReduce };
 
 PEAL_DEVICE Signature signature_of(Kind kind, const Window& heap, const void* dst,
                                    const void* src) {
@@ -39,11 +39,14 @@ struct Broadcast {
   }
   /// Each member fetches for itself, so that all links are busy.
   template <Reach R, class S>
-  PEAL_DEVICE void mapped(const Call<R>& call, S group) const {
-    if (call.rank() == member())
-      return copy_at_home(group, buffers.dst, buffers.src, buffers.bytes);
-    p2p::copy<p2p::Direction::kGet>(group, buffers.dst, call.at(member(), buffers.src),
-                                    buffers.bytes);
+  PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
+    if (call.rank() == member()) {
+      copy_at_home(group, buffers.dst, buffers.src, buffers.bytes);
+    } else {
+      p2p::copy<p2p::Direction::kGet>(group, buffers.dst, call.at(member(), buffers.src),
+                                      buffers.bytes);
+    }
+    return Status::kOk;
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
@@ -55,7 +58,7 @@ struct Broadcast {
 /// The short form of all_gather (kSame) and all_to_all: every member gets this PE's block 0, or its
 /// own; what member i sends becomes block i.
 template <bool kSame>
-struct Blocks {
+struct ShortBlocks {
   const Buffers& buffers;
   PEAL_DEVICE uint64_t given(uint32_t member, uint32_t unit) const {
     return load_unit(buffers.from(kSame ? 0 : member), buffers.bytes, unit);
@@ -82,11 +85,12 @@ struct AllGather {
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
-    return exchange_all(call, lanes, buffers.bytes, Blocks<true>{buffers});
+    return exchange_all(call, lanes, buffers.bytes, ShortBlocks<true>{buffers});
   }
   template <Reach R, class S>
-  PEAL_DEVICE void mapped(const Call<R>& call, S group) const {
+  PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
     store_all<true>(call, group, buffers);
+    return Status::kOk;
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
@@ -106,12 +110,16 @@ struct AllToAll {
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
-    return exchange_all(call, lanes, buffers.bytes, Blocks<false>{buffers});
+    return exchange_all(call, lanes, buffers.bytes, ShortBlocks<false>{buffers});
   }
   template <Reach R, class S>
-  PEAL_DEVICE void mapped(const Call<R>& call, S group) const {
-    if (buffers.dst != buffers.src) return store_all<false>(call, group, buffers);
-    swap_all_mapped(call, group, buffers.dst, buffers.bytes);
+  PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
+    if (buffers.dst != buffers.src) {
+      store_all<false>(call, group, buffers);
+    } else {
+      swap_all_mapped(call, group, buffers.dst, buffers.bytes);
+    }
+    return Status::kOk;
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {

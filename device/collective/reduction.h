@@ -58,8 +58,9 @@ struct Reduction {
     return exchange_all(call, lanes, bytes(), Short{*this, last, wanted});
   }
   template <Reach R, class S>
-  PEAL_DEVICE void mapped(const Call<R>& call, S group) const {
+  PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
     reduce_mapped<kResult, T, Op>(call, group, owned(call), static_cast<uint32_t>(to));
+    return Status::kOk;
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {

@@ -11,15 +11,15 @@
 // A call is a type:
 //
 //   root()                    a member that must exist; 0 where there is none
-//   bytes()                   of a short message to one member; 0: there is nothing to do
+//   bytes()                   of a message to one member; 0: there is nothing to do
 //   signature(heap)           what the members must agree on
 //   brief(call, lanes)        the short way
 //   mapped(call, crew)        the long way by loads and stores, each lane its part
 //   by_nic(call, lanes)       by work requests
 //
 // Of a grid block 0 alone does what is short or goes by a NIC, once all blocks have come. What is
-// long the blocks share that have a channel. All end together, and know how it went. What a kernel
-// inlines is for mapped members; the rest is out of line.
+// long the blocks share that have a channel. All end together. What a kernel inlines is for mapped
+// members; the rest is out of line.
 #pragma once
 
 #include <cstdint>
@@ -55,8 +55,7 @@ PEAL_DEVICE Status run(const BasicContext<R>& ctx, S scope, const Team& team, co
   if (call.channel < team.channels) {
     status = meet_before<true>(call, scope, op.signature(ctx.heap));
     if (status == Status::kOk) {
-      op.mapped(call, crew_of(scope, team.channels));
-      status = meet_after<true>(call, scope, status);
+      status = meet_after<true>(call, scope, op.mapped(call, crew_of(scope, team.channels)));
     }
   }
   if constexpr (std::is_same_v<S, WholeGrid>) status = end_of_grid(call, status);

@@ -3,6 +3,8 @@
 // Collective calls by each scope, in teams of several shapes, of every type with every operation.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/collective_cases.h"
 #include "tests/support/job.h"
 
@@ -41,6 +43,80 @@ TYPED_TEST(CollectivesBy, AllButOne) {
   on_every_pe([](Runtime& pe) {
     const int color = pe.my_pe() == 1 ? 1 : 0;
     run_in<TypeParam, op::Min, Half>(pe, pe.split_team(pe.world(), color, 0, kSmall));
+  });
+}
+
+/// Member i sends (i + j) % 5 elements to member j, whose block begins at 8 * i there.
+int count_of(int from, int to) { return (from + to) % 5; }
+
+template <class S>
+PEAL_KERNEL uneven(Verdict* verdict, Context ctx, S scope, Team team, uint64_t* dst, uint64_t* src,
+                   Blocks<int> received, Blocks<int> sent, Status wanted) {
+  const Status status = all_to_all_v(ctx, scope, team, dst, received, src, sent);
+  expect_eq(verdict, static_cast<unsigned>(status), static_cast<unsigned>(wanted));
+}
+
+/// `wrong`: the member whose list of what it receives from the one before it is wrong; -1: none.
+template <class S>
+void run_uneven(Runtime& pe, int wrong) {
+  const Team team = pe.world();
+  const auto n = static_cast<size_t>(team.size);
+  Symmetric<int> lists(pe, 4 * n);
+  Symmetric<uint64_t> dst(pe, 8 * n);
+  Symmetric<uint64_t> src(pe, 8 * n);
+  for (size_t i = 0; i < n; ++i) {
+    const int other = static_cast<int>(i);
+    lists[i] = count_of(other, team.rank);
+    lists[n + i] = 8 * other;
+    lists[2 * n + i] = count_of(team.rank, other);
+    lists[3 * n + i] = 8 * (team.size - 1 - other);
+    for (size_t k = 0; k < 8; ++k) {
+      src[8 * (n - 1 - i) + k] = static_cast<uint64_t>(team.rank * 100 + other * 10) + k;
+    }
+  }
+  if (wrong == team.rank) lists[(static_cast<size_t>(team.rank) + n - 1) % n] += 1;
+  pe.barrier();
+  run(grid_for<S>(), uneven<S>, pe.context(), S{}, team, dst.data(), src.data(),
+      Blocks<int>{lists.data(), lists.data() + n},
+      Blocks<int>{lists.data() + 2 * n, lists.data() + 3 * n},
+      wrong < 0 ? Status::kOk : Status::kMismatch);
+  for (size_t i = 0; wrong < 0 && i < n; ++i) {
+    const int from = static_cast<int>(i);
+    for (size_t k = 0; k < 8; ++k) {
+      const bool sent = static_cast<int>(k) < count_of(from, team.rank);
+      EXPECT_EQ(dst[8 * i + k], sent ? static_cast<uint64_t>(from * 100 + team.rank * 10) + k : 0);
+    }
+  }
+}
+
+TYPED_TEST(CollectivesBy, UnevenBlocks) {
+  on_every_pe([](Runtime& pe) { run_uneven<TypeParam>(pe, -1); });
+}
+
+TYPED_TEST(CollectivesBy, UnevenBlocksThatDisagree) {
+  on_every_pe([](Runtime& pe) { run_uneven<TypeParam>(pe, pe.n_pes() - 1); });
+}
+
+PEAL_KERNEL different_counts(Verdict* verdict, Context ctx, Team team, int* dst, int* src) {
+  const size_t count = 5000 + (my_pe(team) == 0 ? 1 : 0);
+  const Status status = all_reduce(ctx, block, team, dst, src, count, op::sum);
+  const Status wanted = n_pes(team) > 1 ? Status::kMismatch : Status::kOk;
+  expect_eq(verdict, static_cast<unsigned>(status), static_cast<unsigned>(wanted));
+}
+
+TEST(Collectives, CountsThatDifferAreRefusedByAllBeforeDataMoves) {
+  on_every_pe([](Runtime& pe) {
+    const Team team = pe.split_team(pe.world(), 0, 0, kSmall);
+    Symmetric<int> dst(pe, 6000);
+    Symmetric<int> src(pe, 6000);
+    std::fill_n(src.data(), 6000, 1);
+    pe.barrier();
+    run({.blocks = 1, .threads = 64}, different_counts, pe.context(), team, dst.data(), src.data());
+    if (pe.n_pes() > 1) {
+      EXPECT_EQ(std::count(dst.data(), dst.data() + 6000, 0), 6000);
+    }
+    // And the team goes on.
+    EXPECT_EQ((run_sizes<Block, op::Sum, int>(pe, team, grid_for<Block>())), "");
   });
 }
 

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// all_to_all with a count for each member, as a call (run.h). A sender looks up where its block
+// goes in the receiver's own list, which is symmetric memory, and that the receiver expects as
+// much.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "device/collective/move.h"
+#include "device/collective/operations.h"
+#include "device/detail/words.h"
+
+namespace peal {
+
+/// Blocks of a buffer, one for each member, in elements: how many, and from where on. Both lists
+/// have as many entries as the team has members.
+template <class I>
+struct Blocks {
+  static_assert(std::is_integral_v<I> && (sizeof(I) == 4 || sizeof(I) == 8));
+  const I* counts;
+  const I* displacements;
+};
+
+namespace collective {
+
+/// Of what is received the lists are symmetric, as dst and src are.
+template <class I>
+struct AllToAllV {
+  std::byte* dst;
+  const std::byte* src;
+  Blocks<I> received;
+  Blocks<I> sent;
+  uint64_t element_bytes;
+
+  PEAL_DEVICE int root() const { return 0; }
+  /// It has no short form: what is looked up first takes as long.
+  PEAL_DEVICE uint64_t bytes() const { return ~uint64_t{0}; }
+  PEAL_DEVICE uint32_t signature(const Window& heap) const {
+    return signature_of(Kind::kAllToAllV, heap, dst, src)
+        .with(detail::offset_in(heap, received.counts))
+        .with(detail::offset_in(heap, received.displacements))
+        .with(element_bytes)
+        .value();
+  }
+  template <Reach R, AnyScope S>
+  PEAL_DEVICE Status brief(const Call<R>&, S) const {
+    return Status::kOk;
+  }
+
+  template <Reach R, class S>
+  PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
+    Status status = Status::kOk;
+    for (uint32_t i = 0; i < call.members(); ++i) {
+      const uint32_t member = call.after(i);
+      const I count = load_direct(call.at(member, received.counts) + call.rank());
+      const I at = load_direct(call.at(member, received.displacements) + call.rank());
+      if (count != sent.counts[member]) {
+        status = Status::kMismatch;
+      } else if (count != 0) {
+        p2p::copy<p2p::Direction::kPut>(
+            group, call.at(member, dst) + static_cast<uint64_t>(at) * element_bytes, block(member),
+            static_cast<uint64_t>(count) * element_bytes);
+      }
+    }
+    return status;
+  }
+
+  template <Reach R, AnyScope S>
+  PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
+    Status status = Status::kOk;
+    for (uint32_t i = 0; i < call.members(); ++i) {
+      const uint32_t member = call.after(i);
+      const Place place = by_leader(lanes, [&] { return place_at(call, member); });
+      const bool agreed = place.count == static_cast<uint64_t>(sent.counts[member]);
+      Status one = place.status;
+      if (one == Status::kOk && !agreed) one = Status::kMismatch;
+      if (one == Status::kOk && member != call.rank()) {
+        one = post_put(call, lanes, member, dst + place.at * element_bytes, block(member),
+                       place.count * element_bytes);
+      } else if (one == Status::kOk) {
+        copy_at_home(lanes, dst + place.at * element_bytes, block(member),
+                     place.count * element_bytes);
+      }
+      if (status == Status::kOk) status = one;
+    }
+    return status;
+  }
+
+ private:
+  struct Place {
+    uint64_t count;
+    uint64_t at;
+    Status status;
+    uint32_t unused;
+  };
+  PEAL_DEVICE const std::byte* block(uint32_t member) const {
+    return src + static_cast<uint64_t>(sent.displacements[member]) * element_bytes;
+  }
+  template <Reach R>
+  PEAL_DEVICE Place place_at(const Call<R>& call, uint32_t member) const {
+    const int pe = world_pe(call.team, static_cast<int>(member));
+    const auto count = detail::get_value(call.ctx, received.counts + call.rank(), pe);
+    if (count.status != Status::kOk) return {0, 0, count.status, 0};
+    const auto at = detail::get_value(call.ctx, received.displacements + call.rank(), pe);
+    return {static_cast<uint64_t>(count.value), static_cast<uint64_t>(at.value), at.status, 0};
+  }
+};
+
+}  // namespace collective
+}  // namespace peal
