@@ -18,8 +18,10 @@ void run_job(uint64_t seed, int n, const Steps& steps) {
   options.n_pes = n;
   options.direct = true;
   options.heap_bytes = kTeamHeap + team_bytes;
+  // The clock runs ahead while few of many work and only load: the slices are the deadline.
+  options.timeout_ns = 0;
   simt::Simulation sim(
-      seed, {.memory_bytes = members * (size_t{options.heap_bytes} + 8192), .slices = 400'000'000});
+      seed, {.memory_bytes = members * (size_t{options.heap_bytes} + 8192), .slices = 20'000'000});
   Job job(sim, options);
   for (int pe = 0; pe < n; ++pe) {
     Team team = team_of_all(job, pe, 1, workspace);
@@ -38,7 +40,7 @@ TEST(ManyPes, SixtyFourMeetAndReduce) {
 
 TEST(ManyPes, AThousandMeetAndReduceInLines) {
   const Steps steps = {{Kind::kBarrier}, {Kind::kReduce, 24}, {Kind::kSync}};
-  for (uint64_t seed = 1; seed <= 2; ++seed) run_job(seed, 1024, steps);
+  run_job(1, 1024, steps);
 }
 
 /// Each of a thousand sends each a line.
