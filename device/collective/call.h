@@ -152,13 +152,14 @@ PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status) {
   });
 }
 
-/// What one scope does: of a grid block 0, once all blocks have come, and for all of them.
+/// What one scope does: of a grid block 0, once all blocks have come, and for all of them. `mine`:
+/// how what another block did before it came went.
 template <Reach R, class S, class Op>
-PEAL_DEVICE Status by_one(const Call<R>& call, S, const Op& op) {
+PEAL_DEVICE Status by_one(const Call<R>& call, S, const Op& op, Status mine = Status::kOk) {
   if constexpr (!std::is_same_v<S, WholeGrid>) {
     return op();
   } else {
-    if (call.channel != 0) return end_of_grid(call, Status::kOk);
+    if (call.channel != 0) return end_of_grid(call, mine);
     const Counters& counters = call.part.counters(0);
     const Status come = by_leader(block, [&] {
       return detail::spin(call.ctx, [&] {

@@ -58,6 +58,8 @@ PEAL_DEVICE Status hear(const BasicContext<R>& ctx, const uint64_t* word, uint32
 }
 
 /// By one lane, which has fenced what it wants the others to see.
+/// The next meeting may be of another block, whose words come on another queue: they are of the
+/// other set, and this one is used again when all have seen what is sent here.
 template <bool kMapped, Reach R>
 PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part& part,
                         uint32_t channel, uint32_t signature) {
@@ -86,13 +88,6 @@ PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part
       if (theirs != signature) signature = kDisagree;
     }
     words += kSyncFan - 1;
-  }
-  if constexpr (R != Reach::kGpu && !kMapped) {
-    // The next meeting may be of another block, whose words on another queue would come first.
-    if (ctx.queues_per_peer > 1) {
-      const Status arrived = detail::drain_all(ctx);
-      if (first == Status::kOk) first = arrived;
-    }
   }
   if (first != Status::kOk) return first;
   return signature == kDisagree ? Status::kMismatch : Status::kOk;

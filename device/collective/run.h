@@ -66,8 +66,12 @@ template <Reach R, AnyScope S>
 PEAL_DEVICE_COLD Status sync_by_nic(ContextState* state, S scope, Team team, bool drains) {
   const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
   return by_leader(scope, [&] {
-    const Status drained = drains ? detail::drain_all(ctx) : Status::kOk;
-    fence_direct_stores<Edge::kM16>();
+    Status drained = Status::kOk;
+    if (drains) {
+      drained = detail::drain_all(ctx);
+    } else {
+      fence_direct_stores<Edge::kM16Meet>();
+    }
     const Status met = meet<false>(ctx, team, part_of(ctx, team), 0, kArrived);
     return drained != Status::kOk ? drained : met;
   });
@@ -80,13 +84,20 @@ PEAL_DEVICE Status sync(const BasicContext<R>& ctx, S scope, const Team& team, b
   if (status != Status::kOk) return status;
   const Call<R> call = begin(ctx, scope, team);
   const auto lanes = lanes_of(scope);
-  return by_one(call, scope, [&] {
+  Status mine = Status::kOk;
+  if constexpr (std::is_same_v<S, WholeGrid> && R != Reach::kGpu) {
+    // Block 0 drains its own queues alone.
+    if (drains && call.channel != 0)
+      mine = by_leader(block, [&] { return detail::drain_all(ctx); });
+  }
+  const auto meets = [&] {
     if (team.mapped == 0 || (drains && ctx.queues != nullptr)) {
       return call_cold(&sync_by_nic<R, decltype(lanes_of(scope))>, ctx.state, lanes, team, drains);
     }
     const Status met = meet_before<true>(call, lanes, kArrived);
     return met == Status::kOk && drains ? detail::usage_status(ctx) : met;
-  });
+  };
+  return by_one(call, scope, meets, mine);
 }
 
 }  // namespace peal::collective

@@ -50,18 +50,25 @@ void launch(Job& job, int pe, const Callers& callers, const Body& body) {
   });
 }
 
-/// Calls of all kinds, some short, some of up to `longest` words, some in place; broadcasts from
-/// different roots follow one another.
-Steps any_steps(simt::Random& random, int n, uint32_t longest) {
+/// Short broadcasts in a row, whose roots wait for nobody.
+Steps broadcasts(simt::Random& random) {
   Steps steps;
-  for (uint32_t i = 0; i < 5; ++i) {
+  for (uint32_t i = 0; i < 6; ++i) {
+    const int root = static_cast<int>(random.below(2));
+    steps.push_back({Kind::kBroadcast, 1 + random.below(2), root, random.one_in(2)});
+  }
+  return steps;
+}
+
+/// Calls of all kinds, some short, some of up to `longest` words, some in place.
+Steps any_steps(simt::Random& random, int n, uint32_t longest) {
+  if (random.one_in(4)) return broadcasts(random);
+  Steps steps;
+  for (uint32_t i = 0; i < 6; ++i) {
     Step step{static_cast<Kind>(random.below(7))};
     step.count = 1 + (random.one_in(2) ? random.below(2) : random.below(longest));
     step.root = static_cast<int>(random.below(static_cast<uint32_t>(n)));
     step.in_place = random.one_in(2);
-    steps.push_back(step);
-    if (step.kind != Kind::kBroadcast || !random.one_in(2)) continue;
-    step.root = (step.root + 1) % n;
     steps.push_back(step);
   }
   return steps;
@@ -121,6 +128,69 @@ void team_by_nic(simt::Simulation& sim) {
   Steps steps = any_steps(sim.random(), options.n_pes, 12);
   steps.resize(3);
   play_all(sim, options, callers, steps);
+}
+
+/// Two nodes, PEs dealt over them in turn: what PE k + 1 put to PE k came by the NIC, and that it
+/// has arrived PE k hears of PE k + 2, by a store. One PE is late: else words of others push what
+/// its NIC has brought.
+void team_mixed(simt::Simulation& sim) {
+  JobOptions options = any_team(sim.random());
+  options.n_pes = 10;
+  options.settle = true;
+  options.map = [](int pe, int peer) { return pe % 2 == peer % 2; };
+  options.depth = 8;
+  Callers callers;
+  callers.workspace = 32 * 10;
+  const Step step{Kind::kGather, 5};
+  Job job(sim, options);
+  const int late = static_cast<int>(sim.random().below(10));
+  for (int pe = 0; pe < options.n_pes; ++pe) {
+    launch(job, pe, callers, [&job, pe, late, step](auto& player) {
+      // Busy: the clock runs ahead of those who only wait.
+      for (uint64_t turn = 1; pe == late && turn <= 150; ++turn) {
+        write(job.at<uint64_t>(pe, kMail), turn);
+        simt::yield();
+      }
+      player.play({step});
+    });
+  }
+  run_clean(sim, job);
+}
+
+/// Blocks that own their queues make the calls in turn: words of a meeting come on the queue of
+/// whichever block it is. Then all of them meet in barriers of the grid, each with puts of its own.
+void team_of_owners(simt::Simulation& sim) {
+  JobOptions options = any_team(sim.random());
+  options.n_pes = 3;
+  constexpr uint32_t kBlocks = 3;
+  options.queues_per_peer = kBlocks;
+  Steps steps = any_steps(sim.random(), options.n_pes, 4);
+  steps.resize(4);
+  Job job(sim, options);
+  const uint32_t lanes = 1 + sim.random().below(2);
+  for (int pe = 0; pe < options.n_pes; ++pe) {
+    const Team team = team_of_all(job, pe, 1, 32 * 3);
+    job.launch(pe, {kBlocks, lanes}, [&job, pe, team, steps] {
+      Player<Block, Reach::kBlock> player(job, pe, team, block);
+      uint64_t* const turn = job.at<uint64_t>(pe, kMail) + 8 * steps.size();
+      for (uint32_t i = 0; i < steps.size(); ++i) {
+        if (block_in_grid() == i % kBlocks) {
+          player.play(steps[i], i);
+          block.sync();
+          if (block.leader()) store_release<Reach::kGpu>(turn, uint64_t{i} + 1);
+          continue;
+        }
+        const Status come = by_leader(block, [&] {
+          return detail::spin(job.fields(pe), [&] { return load_acquire<Reach::kGpu>(turn) > i; });
+        });
+        must(come, "another block");
+      }
+      Player<WholeGrid, Reach::kBlock> grid(job, pe, team, whole_grid);
+      grid.play({Kind::kBarrier}, 8);
+      grid.play({Kind::kBarrier}, 9);
+    });
+  }
+  run_clean(sim, job);
 }
 
 /// Blocks of a grid meet other PEs by one of them, and what that one learned all blocks know.

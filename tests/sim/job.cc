@@ -133,7 +133,9 @@ class Job::Nic {
 };
 
 Job::Job(simt::Simulation& sim, const JobOptions& options)
-    : sim_(sim), options_(options), network_(sim, options.direct ? 0 : options.n_pes, options.weather) {
+    : sim_(sim),
+      options_(options),
+      network_(sim, options.direct ? 0 : options.n_pes, options.weather) {
   for (int pe = 0; pe < options.n_pes; ++pe) {
     pes_.push_back(std::make_unique<Pe>());
     pes_.back()->number = pe;

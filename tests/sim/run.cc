@@ -62,6 +62,7 @@ constexpr EdgeName kEdges[] = {
     {Edge::kM15, "M15 team", "team_of_ten", "fence before a meeting's later rounds: none"},
     {Edge::kM16, "M16 team", "team_mapped", "fence before the meeting behind a call: none"},
     {Edge::kM16Meet, "M16 meet", "team_mapped", "fence before the meeting ahead of a call: none"},
+    {Edge::kM17, "M17 team", "team_mixed", "READ behind what a call's queues have carried: none"},
     {Edge::kM19, "M19", "team_of_grids",
      "a block's arrival at the end of a grid's call: orders nothing"},
     {Edge::kM19Done, "M19 done", "team_of_grids",

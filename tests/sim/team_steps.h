@@ -82,11 +82,11 @@ inline uint64_t taken_word(const Step& step, uint32_t i, const Team& team, uint3
 }
 
 /// One member's part of steps, by the lanes of a group.
-template <class S>
+template <class S, Reach R = Reach::kGpu>
 class Player {
  public:
   Player(Job& job, int pe, const Team& team, S scope)
-      : ctx_(job.context<Reach::kGpu>(pe)),
+      : ctx_(job.context<R>(pe)),
         team_(team),
         scope_(scope),
         given_(job.at<uint64_t>(pe, kGiven)),
@@ -95,16 +95,17 @@ class Player {
         places_(job.at<uint64_t>(pe, kPlace)) {}
 
   void play(const Steps& steps) {
-    for (uint32_t i = 0; i < steps.size(); ++i) {
-      if (steps[i].kind == Kind::kSync) {
-        must(sync(ctx_, scope_, team_), "sync");
-      } else if (steps[i].kind == Kind::kBarrier) {
-        send_mail(i);
-      } else {
-        fill(steps[i], i);
-        must(call(steps[i], i), "a call");
-        check(steps[i], i);
-      }
+    for (uint32_t i = 0; i < steps.size(); ++i) play(steps[i], i);
+  }
+  void play(const Step& step, uint32_t i) {
+    if (step.kind == Kind::kSync) {
+      must(sync(ctx_, scope_, team_), "sync");
+    } else if (step.kind == Kind::kBarrier) {
+      send_mail(i);
+    } else {
+      fill(step, i);
+      must(call(step, i), "a call");
+      check(step, i);
     }
   }
 
@@ -173,7 +174,7 @@ class Player {
     }
   }
 
-  const Context ctx_;
+  const BasicContext<R> ctx_;
   const Team team_;
   const S scope_;
   uint64_t* const given_;

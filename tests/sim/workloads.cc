@@ -29,6 +29,8 @@ constexpr Workload kWorkloads[] = {
     {"team_mapped", team_mapped},
     {"team_of_ten", team_of_ten},
     {"team_by_nic", team_by_nic},
+    {"team_mixed", team_mixed},
+    {"team_of_owners", team_of_owners},
     {"team_of_grids", team_of_grids},
     {"team_disagrees", team_disagrees},
     {"start_up", start_up},
