@@ -24,14 +24,17 @@ LAYERS = {
     # device/mlx5/layout.h is the wire format; the code that writes it is beyond softnic's reach.
     "softnic/engine": ["device/base", "device/mlx5/layout.h"],
     "softnic/presentation": ["softnic/engine"],
-    "softnic/control": ["softnic/engine", "device/mlx5/layout.h"],
+    "softnic/control": ["base", "softnic/engine", "device/mlx5/layout.h"],
     "softnic/wire": ["base", "softnic/engine", "softnic/presentation"],
     "softnic/gpu": ["base", "device/base", "softnic/engine", "softnic/control", "device/mlx5/layout.h"],
     "softnic": ["base", "softnic/engine", "softnic/presentation", "softnic/control", "softnic/wire", "softnic/gpu"],
-    "softnic/abi": [
+    # What peal calls; what only other clients call; the libraries, which put the two together.
+    "softnic/abi/core": [
         "base", "device/base", "softnic", "softnic/engine", "softnic/presentation", "softnic/control", "softnic/wire",
         "device/mlx5/layout.h",
     ],
+    "softnic/abi/extras": ["softnic/abi/core", "softnic/engine", "softnic/wire", "device/mlx5/layout.h"],
+    "softnic/abi": ["softnic/abi/core", "softnic/abi/extras"],
     "softnic/sysfs": ["softnic/presentation"],
     "host/base": ["base"],
     # host/job/together.h: a step that may fail on one PE fails on all.

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PEs inside this process: one alone, or one per thread. See processes.cc for forked ones.
-#include "bootstrap/local.h"
-
 #include <fmt/format.h>
-#include <sys/socket.h>
 
-#include <cerrno>
 #include <optional>
 #include <thread>
 #include <utility>
 
-#include "bootstrap/names.h"
+#include "bootstrap/bootstraps.h"
 #include "bootstrap/star.h"
 #include "bootstrap/stream_wire.h"
 
@@ -37,21 +33,6 @@ std::optional<Error> run_rank(std::vector<Fd> links, int rank,
 
 std::unique_ptr<Bootstrap> make_single() {
   return std::make_unique<Star>(make_stream_wire(0, std::vector<Fd>(1)), kDefaultDeadline);
-}
-
-std::vector<std::vector<Fd>> connect_locally(int count) {
-  if (count < 1) fail(ErrorCode::kInvalidArgument, "{} PEs: at least 1 is needed", count);
-  const auto ranks = static_cast<std::size_t>(count);
-  std::vector<std::vector<Fd>> links(ranks);
-  for (std::vector<Fd>& peers : links) peers.resize(ranks);
-  for (std::size_t r = 1; r < ranks; ++r) {
-    int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
-      fail_errno(errno, "socketpair");
-    links[0][r] = Fd(ends[0]);
-    links[r][0] = Fd(ends[1]);
-  }
-  return links;
 }
 
 void run_threads(int count, const std::function<void(Bootstrap&)>& body, Deadline deadline) {

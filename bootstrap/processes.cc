@@ -13,17 +13,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "base/poll.h"
-#include "bootstrap/local.h"
-#include "bootstrap/names.h"
+#include "bootstrap/bootstraps.h"
 #include "bootstrap/star.h"
 #include "bootstrap/stream_wire.h"
 

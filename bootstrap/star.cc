@@ -8,10 +8,9 @@
 
 #include <bit>
 #include <cstring>
-#include <stdexcept>
 #include <utility>
 
-#include "bootstrap/names.h"
+#include "base/ranges.h"
 
 namespace peal::bootstrap {
 namespace {
@@ -78,6 +77,15 @@ std::vector<std::byte> make_failure(ErrorCode code, const std::string& text) {
   const Header header{
       .kind = Kind::kFailure, .code = static_cast<std::uint32_t>(code), .bytes = text.size()};
   return make_message(header, std::as_bytes(std::span(text)));
+}
+
+std::string name_ranks(std::span<const int> ranks, int size) {
+  return fmt::format("{} {} of {}", ranks.size() == 1 ? "rank" : "ranks", ranges(ranks), size);
+}
+
+std::string name_time(Deadline time) {
+  if (time.count() % 1000 == 0) return fmt::format("{} s", time.count() / 1000);
+  return fmt::format("{} ms", time.count());
 }
 
 void check_deadline(Deadline deadline) {

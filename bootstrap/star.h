@@ -48,6 +48,11 @@ std::vector<std::byte> make_message(const Header& header, std::span<const std::b
 /// A kFailure message: what makes the receiver's collective call throw.
 std::vector<std::byte> make_failure(ErrorCode code, const std::string& text);
 
+/// "rank 2 of 8", "ranks 1-3, 5 of 8"; ascending.
+std::string name_ranks(std::span<const int> ranks, int size);
+/// "30 s", "250 ms".
+std::string name_time(Deadline time);
+
 /// Throws kInvalidArgument unless `deadline` is between 1 ms and 7 days.
 void check_deadline(Deadline deadline);
 

@@ -160,6 +160,21 @@ std::unique_ptr<Wire> make_stream_wire(int rank, std::vector<Fd> peers) {
   return std::make_unique<StreamWire>(rank, std::move(peers));
 }
 
+std::vector<std::vector<Fd>> connect_locally(int count) {
+  if (count < 1) fail(ErrorCode::kInvalidArgument, "{} PEs: at least 1 is needed", count);
+  const auto ranks = static_cast<std::size_t>(count);
+  std::vector<std::vector<Fd>> links(ranks);
+  for (std::vector<Fd>& peers : links) peers.resize(ranks);
+  for (std::size_t r = 1; r < ranks; ++r) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+      fail_errno(errno, "socketpair");
+    links[0][r] = Fd(ends[0]);
+    links[r][0] = Fd(ends[1]);
+  }
+  return links;
+}
+
 std::vector<std::byte> make_frame(std::span<const std::byte> message) {
   const std::uint64_t length = message.size();
   std::vector<std::byte> frame(sizeof length + message.size());

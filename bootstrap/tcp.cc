@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Joining a TCP job. Others connect to rank 0 and say hello: secret, rank, size. Rank 0 drops who
-// lacks the secret, refuses (with a reason) who does not fit, and keeps one connection per rank.
-// Then the star takes over. A stranger costs rank 0 one descriptor of at most kPending and no
-// waiting.
+// Rank 0's listening socket, and joining a TCP job. Others connect to rank 0 and say hello: secret,
+// rank, size. Rank 0 drops who lacks the secret, refuses (with a reason) who does not fit, and
+// keeps one connection per rank. Then the star takes over. A stranger costs rank 0 one descriptor
+// of at most kPending and no waiting.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -22,7 +23,6 @@
 
 #include "base/poll.h"
 #include "bootstrap/bootstraps.h"
-#include "bootstrap/names.h"
 #include "bootstrap/star.h"
 #include "bootstrap/stream_wire.h"
 #include "host/base/error.h"
@@ -173,6 +173,12 @@ sockaddr_in address_of(const UniqueId& id) {
   return name;
 }
 
+// "127.0.0.1:4711".
+std::string name_address(const UniqueId& id) {
+  const auto& a = id.address;
+  return fmt::format("{}.{}.{}.{}:{}", a[0], a[1], a[2], a[3], id.port);
+}
+
 // A connection from a port to itself: happens on loopback when nobody listens and the kernel picks
 // that very port.
 bool connected_to_itself(const Fd& socket) {
@@ -205,10 +211,8 @@ Fd connect_to_root(const UniqueId& id, Deadline deadline) {
     const int error = try_connect(socket, name, until);
     if (error == 0) return socket;
     if (Clock::now() >= until) {
-      fail(ErrorCode::kTimeout,
-           "start of the job: rank 0 did not listen at {}.{}.{}.{}:{} within {} ({})",
-           id.address[0], id.address[1], id.address[2], id.address[3], id.port, name_time(deadline),
-           std::generic_category().message(error));
+      fail(ErrorCode::kTimeout, "start of the job: rank 0 did not listen at {} within {} ({})",
+           name_address(id), name_time(deadline), std::generic_category().message(error));
     }
     ::poll(nullptr, 0, std::min<int>(kRetryMs, poll_timeout(until)));
   }
@@ -235,7 +239,55 @@ std::unique_ptr<Bootstrap> join(const UniqueId& id, int rank, int size, Deadline
   return star;
 }
 
+// A stranger must not be able to guess the secret: the kernel's generator or none.
+std::array<std::byte, 16> random_secret() {
+  std::array<std::byte, 16> secret;
+  if (::getrandom(secret.data(), secret.size(), 0) != static_cast<ssize_t>(secret.size())) {
+    fail_errno(errno, "getrandom(16)");
+  }
+  return secret;
+}
+
 }  // namespace
+
+TcpRoot::TcpRoot(const std::string& address, std::uint16_t port) {
+  if (::inet_pton(AF_INET, address.c_str(), id_.address.data()) != 1) {
+    fail(ErrorCode::kInvalidArgument, "'{}' is not an IPv4 address such as 127.0.0.1", address);
+  }
+  id_.secret = random_secret();
+  id_.port = port;
+  listen_at_id();
+}
+
+TcpRoot::TcpRoot(const UniqueId& id) : id_(id) { listen_at_id(); }
+
+void TcpRoot::listen_at_id() {
+  listener_ = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!listener_) fail_errno(errno, "socket(AF_INET)");
+  const int on = 1;
+  // A job that follows another on the same port must not wait for the old connections to fade.
+  if (::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0) {
+    fail_errno(errno, "setsockopt(SO_REUSEADDR)");
+  }
+  sockaddr_in name = address_of(id_);
+  socklen_t length = sizeof name;
+  const std::string where = name_address(id_);
+  if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&name), length) < 0) {
+    fail_errno(errno, fmt::format(
+                          "bind to {} (rank 0 needs an address of its own machine and a free port)",
+                          where));
+  }
+  if (::listen(listener_.get(), SOMAXCONN) < 0)
+    fail_errno(errno, fmt::format("listen on {}", where));
+  if (::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&name), &length) < 0) {
+    fail_errno(errno, "getsockname");
+  }
+  id_.port = ntohs(name.sin_port);
+}
+
+UniqueId make_unique_id(const std::string& address, std::uint16_t port) {
+  return TcpRoot(address, port).id();
+}
 
 std::unique_ptr<Bootstrap> make_tcp(TcpRoot root, int size, Deadline deadline) {
   check_deadline(deadline);

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The unique id as text, and the listening socket it names. The text holds a secret: no error
-// repeats it.
-#include <arpa/inet.h>
+// The unique id as text, which holds a secret: no error repeats it.
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <sys/random.h>
-#include <sys/socket.h>
 
-#include <cerrno>
 #include <cstring>
-#include <span>
 
 #include "bootstrap/bootstraps.h"
 #include "host/base/error.h"
@@ -25,15 +18,6 @@ int nibble(char digit) {
   if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
   if (digit >= 'A' && digit <= 'F') return digit - 'A' + 10;
   return -1;
-}
-
-// A stranger must not be able to guess the secret: the kernel's generator or none.
-std::array<std::byte, 16> random_secret() {
-  std::array<std::byte, 16> secret;
-  if (::getrandom(secret.data(), secret.size(), 0) != static_cast<ssize_t>(secret.size())) {
-    fail_errno(errno, "getrandom(16)");
-  }
-  return secret;
 }
 
 }  // namespace
@@ -68,49 +52,6 @@ UniqueId UniqueId::from_string(std::string_view text) {
     fail(ErrorCode::kInvalidArgument,
          "unique id: its port is 0; copy the whole text of rank 0's id");
   return id;
-}
-
-TcpRoot::TcpRoot(const std::string& address, std::uint16_t port) {
-  if (::inet_pton(AF_INET, address.c_str(), id_.address.data()) != 1) {
-    fail(ErrorCode::kInvalidArgument, "'{}' is not an IPv4 address such as 127.0.0.1", address);
-  }
-  id_.secret = random_secret();
-  id_.port = port;
-  listen_at_id();
-}
-
-TcpRoot::TcpRoot(const UniqueId& id) : id_(id) { listen_at_id(); }
-
-void TcpRoot::listen_at_id() {
-  listener_ = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!listener_) fail_errno(errno, "socket(AF_INET)");
-  const int on = 1;
-  // A job that follows another on the same port must not wait for the old connections to fade.
-  if (::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0) {
-    fail_errno(errno, "setsockopt(SO_REUSEADDR)");
-  }
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  name.sin_port = htons(id_.port);
-  std::memcpy(&name.sin_addr, id_.address.data(), 4);
-  socklen_t length = sizeof name;
-  const auto& a = id_.address;
-  const std::string where = fmt::format("{}.{}.{}.{}:{}", a[0], a[1], a[2], a[3], id_.port);
-  if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&name), length) < 0) {
-    fail_errno(errno, fmt::format(
-                          "bind to {} (rank 0 needs an address of its own machine and a free port)",
-                          where));
-  }
-  if (::listen(listener_.get(), SOMAXCONN) < 0)
-    fail_errno(errno, fmt::format("listen on {}", where));
-  if (::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&name), &length) < 0) {
-    fail_errno(errno, "getsockname");
-  }
-  id_.port = ntohs(name.sin_port);
-}
-
-UniqueId make_unique_id(const std::string& address, std::uint16_t port) {
-  return TcpRoot(address, port).id();
 }
 
 }  // namespace peal::bootstrap

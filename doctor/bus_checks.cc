@@ -7,7 +7,6 @@
 #include <set>
 
 #include "doctor/checks.h"
-#include "doctor/pci.h"
 
 namespace peal::doctor {
 namespace {
@@ -18,6 +17,20 @@ std::string few_of(const std::vector<std::string>& names) {
   const auto end = names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), kMostNamed));
   return fmt::format("{}{}", fmt::join(names.begin(), end, ", "),
                      names.size() > kMostNamed ? ", ..." : "");
+}
+
+// The list of extended capabilities: little-endian headers of id, version and next offset.
+constexpr size_t kExtended = 0x100;
+constexpr unsigned kAcs = 0x000d;
+constexpr size_t kAcsControl = 6;   // from the capability's header
+constexpr int kMostEntries = 1024;  // what a list without loops can hold
+
+unsigned byte_at(std::string_view bytes, size_t at) {
+  return at < bytes.size() ? static_cast<unsigned char>(bytes[at]) : 0u;
+}
+
+unsigned word_at(std::string_view bytes, size_t at) {
+  return byte_at(bytes, at) | byte_at(bytes, at + 1) << 8;
 }
 
 /// GPUs and the ConnectX: between them data goes.
@@ -46,10 +59,10 @@ std::vector<std::string> candidates(const Machine& machine) {
 Finding judge(const std::string& gpu, const nic::RankedNic& nearest) {
   const std::string found = fmt::format("{}: {}", nearest.name, to_string(nearest.distance));
   if (nearest.distance == nic::Distance::kUnknown) {
-    return {"distance", gpu, Level::kSkip, found + " (virtual machines hide the bus)", ""};
+    return {"distance", gpu, Level::kSkip, found + " (virtual machines hide the bus)"};
   }
   if (nearest.distance == nic::Distance::kSameSwitch) {
-    return {"distance", gpu, Level::kOk, found, ""};
+    return {"distance", gpu, Level::kOk, found};
   }
   return {"distance", gpu, Level::kWarn, found + ", traffic passes the CPU",
           "no NIC that peal may use is nearer: look at PEAL_HCA, at ports that are down, and at "
@@ -57,6 +70,16 @@ Finding judge(const std::string& gpu, const nic::RankedNic& nearest) {
 }
 
 }  // namespace
+
+std::optional<unsigned> acs_control(std::string_view config) {
+  if (config.size() < kExtended + 4) return std::nullopt;
+  size_t at = kExtended;
+  for (int entry = 0; entry < kMostEntries && at >= kExtended; ++entry) {
+    if (word_at(config, at) == kAcs) return word_at(config, at + kAcsControl);
+    at = word_at(config, at + 2) >> 4 & ~size_t{3};
+  }
+  return 0;
+}
 
 Findings check_distance(const Machine& machine) {
   if (auto skip = unless_gpu_and_nic(machine, "distance"); !skip.empty()) return skip;
@@ -66,7 +89,7 @@ Findings check_distance(const Machine& machine) {
   for (const nic::PciPlace& gpu : topology.gpus) {
     findings.push_back(judge(gpu.address, rank_nics(topology, gpu.address, names).at(0)));
   }
-  if (findings.empty()) findings.push_back({"distance", "", Level::kSkip, "GPU not in sysfs", ""});
+  if (findings.empty()) findings.push_back({"distance", "", Level::kSkip, "GPU not in sysfs"});
   return findings;
 }
 
@@ -81,13 +104,13 @@ Findings check_acs(const Machine& machine) {
   for (const std::string& bridge : bridges) {
     const auto control = acs_control(machine.bytes("sys/bus/pci/devices/" + bridge + "/config"));
     if (!control) {
-      return {{"acs", "", Level::kSkip, "only an administrator may see it: sudo tools/doctor", ""}};
+      return {{"acs", "", Level::kSkip, "only an administrator may see it: sudo tools/doctor"}};
     }
     if (redirects(*control)) redirecting.push_back(bridge);
   }
   if (redirecting.empty()) {
     return {{"acs", "", Level::kOk,
-             fmt::format("off in all {} bridges above GPUs and NICs", bridges.size()), ""}};
+             fmt::format("off in all {} bridges above GPUs and NICs", bridges.size())}};
   }
   return {{"acs", "", Level::kWarn,
            fmt::format("on in {} bridge{}, which send GPU-NIC traffic by the CPU: {}",
@@ -114,7 +137,7 @@ Findings check_iommu(const Machine& machine) {
          "add iommu=pt to the kernel's command line (GRUB_CMDLINE_LINUX), update-grub, reboot; or "
          "turn it off in the BIOS"}};
   }
-  return {{"iommu", "", Level::kOk, any ? "passes through" : "off", ""}};
+  return {{"iommu", "", Level::kOk, any ? "passes through" : "off"}};
 }
 
 }  // namespace peal::doctor

@@ -4,8 +4,11 @@
 // What a check cannot see, or what does not matter on this machine, it says as kSkip.
 #pragma once
 
-#include "doctor/finding.h"
+#include <optional>
+#include <string_view>
+
 #include "doctor/machine.h"
+#include "doctor/report.h"
 
 namespace peal::doctor {
 
@@ -41,6 +44,13 @@ Findings examine(const Machine& machine);
 
 /// The machine has an NVIDIA GPU or its kernel driver.
 bool has_gpu(const Machine& machine);
+
+/// The control word of the Access Control Services capability in `config`, the bytes of a device's
+/// configuration space; 0 when it has none. Nothing when `config` ends before extended
+/// capabilities: the kernel shows those to administrators only.
+std::optional<unsigned> acs_control(std::string_view config);
+/// Requests or completions between devices below the bridge are redirected upwards.
+constexpr bool redirects(unsigned acs_control) { return (acs_control & 0xc) != 0; }
 
 /// GPU and ConnectX are both there. Else a finding that says so, for checks of what lies between.
 Findings unless_gpu_and_nic(const Machine& machine, const char* check);

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// fork, a pipe, and poll with a deadline.
 #include "doctor/child.h"
 
 #include <signal.h>

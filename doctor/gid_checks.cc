@@ -26,7 +26,7 @@ Finding examine_infiniband(const Machine& machine, const Nic& nic, const Port& p
     return {"gid", port_name(nic, port), Level::kFail, found + ": peal addresses peers by LID",
             "the subnet manager gives LIDs: start opensm or ask who runs it"};
   }
-  return {"gid", port_name(nic, port), Level::kOk, found, ""};
+  return {"gid", port_name(nic, port), Level::kOk, found};
 }
 
 // The table of a port on Ethernet, without entries that are not in use.
@@ -51,7 +51,7 @@ Finding examine_roce(const Machine& machine, const Nic& nic, const Port& port) {
   const auto table = roce_gids(machine, port_folder(nic, port));
   const nic::GidEntry* const best = nic::best_roce_gid(table);
   if (best && !best->gid.link_local()) {
-    return {"gid", port_name(nic, port), Level::kOk, describe(*best), ""};
+    return {"gid", port_name(nic, port), Level::kOk, describe(*best)};
   }
   return {"gid", port_name(nic, port), best ? Level::kWarn : Level::kFail,
           best ? describe(*best) + " does not pass routers"
@@ -85,7 +85,7 @@ Finding examine_losses(const Machine& machine, const Nic& nic, const Port& port)
                         netdev)};
   }
   return {"lossless", port_name(nic, port), Level::kOk,
-          fmt::format("no packet lost since boot (mlnx_qos -i {} shows flow control)", netdev), ""};
+          fmt::format("no packet lost since boot (mlnx_qos -i {} shows flow control)", netdev)};
 }
 
 // `examine` of every active port that `wanted` names; one line to skip if there is none.
@@ -98,7 +98,7 @@ Findings of_active_ports(const Machine& machine, const char* check, const char* 
       if (port.active()) examine(nic, port, findings);
     }
   }
-  if (findings.empty()) findings.push_back({check, "", Level::kSkip, none, ""});
+  if (findings.empty()) findings.push_back({check, "", Level::kSkip, none});
   return findings;
 }
 

@@ -103,7 +103,7 @@ Findings unless_gpu_and_nic(const Machine& machine, const char* check) {
   const bool nic = !connectx(machine).empty();
   if (gpu && nic) return {};
   const char* const missing = gpu ? "no ConnectX" : nic ? "no GPU" : "no GPU, no ConnectX";
-  return {{check, "", Level::kSkip, fmt::format("matters between GPU and NIC: {}", missing), ""}};
+  return {{check, "", Level::kSkip, fmt::format("matters between GPU and NIC: {}", missing)}};
 }
 
 Findings check_gpu_driver(const Machine& machine) {
@@ -124,14 +124,14 @@ Findings check_gpu_driver(const Machine& machine) {
     return {{"gpu driver", "", Level::kFail, found + ": too old for CUDA 12",
              "install NVIDIA's driver 550 or newer, with open kernel modules"}};
   }
-  return {{"gpu driver", "", Level::kOk, found, ""}};
+  return {{"gpu driver", "", Level::kOk, found}};
 }
 
 namespace {
 
 Finding judge_writes(const CudaView& cuda) {
   if (cuda.unordered == 0) {
-    return {"gpu writes", "", Level::kOk, "kernels see a NIC's writes in order", ""};
+    return {"gpu writes", "", Level::kOk, "kernels see a NIC's writes in order"};
   }
   return {"gpu writes", "", Level::kWarn,
           fmt::format("{} of {} GPUs show kernels a NIC's writes in no order", cuda.unordered,
@@ -146,7 +146,7 @@ Findings check_cuda(const Machine& machine) {
   const CudaView& cuda = machine.cuda;
   if (!cuda.problem.empty() || cuda.gpus == 0) {
     const std::string found = cuda.problem.empty() ? "libcuda sees no GPU" : cuda.problem;
-    if (!has_gpu(machine)) return {{"cuda", "", Level::kSkip, "no GPU: " + found, ""}};
+    if (!has_gpu(machine)) return {{"cuda", "", Level::kSkip, "no GPU: " + found}};
     return {
         {"cuda", "", Level::kFail, found,
          "compare with nvidia-smi; in a container start it with --gpus all; if it takes seconds: "
@@ -161,7 +161,7 @@ Findings check_cuda(const Machine& machine) {
                          found, toolkit),
              fmt::format("update the driver, or build with CUDA {}", cuda.version / 1000)}};
   }
-  return {{"cuda", "", Level::kOk, found, ""}, judge_writes(cuda)};
+  return {{"cuda", "", Level::kOk, found}, judge_writes(cuda)};
 }
 
 Findings check_doorbell_mapping(const Machine& machine) {
@@ -172,7 +172,7 @@ Findings check_doorbell_mapping(const Machine& machine) {
       "/etc/modprobe.d/peal.conf; then sudo update-initramfs -u (dracut -f) and reboot";
   const std::string params = machine.text("proc/driver/nvidia/params");
   if (params.find("PeerMappingOverride=1") != std::string::npos) {
-    return {{kCheck, "", Level::kOk, "PeerMappingOverride=1", ""}};
+    return {{kCheck, "", Level::kOk, "PeerMappingOverride=1"}};
   }
   const std::string found = params.empty()
                                 ? "/proc/driver/nvidia/params cannot be read"
@@ -188,7 +188,7 @@ Findings check_doorbell_mapping(const Machine& machine) {
 Findings check_peermem(const Machine& machine) {
   constexpr const char* kCheck = "nvidia-peermem";
   if (auto skip = unless_gpu_and_nic(machine, kCheck); !skip.empty()) return skip;
-  if (peermem_loaded(machine)) return {{kCheck, "", Level::kOk, "loaded", ""}};
+  if (peermem_loaded(machine)) return {{kCheck, "", Level::kOk, "loaded"}};
   // Either of the two will do, and dma-buf is tried first.
   const bool windows = dma_buf_possible(machine);
   const bool needed = !windows || queues_refused(machine) != 0;
@@ -217,8 +217,7 @@ Findings check_dma_buf(const Machine& machine) {
   if (auto skip = unless_gpu_and_nic(machine, kCheck); !skip.empty()) return skip;
   const int refused = queues_refused(machine);
   if (dma_buf_possible(machine) && refused == 0) {
-    return {
-        {kCheck, "", Level::kOk, "kernel and driver export GPU memory; peal registers it so", ""}};
+    return {{kCheck, "", Level::kOk, "kernel and driver export GPU memory; peal registers it so"}};
   }
   if (dma_buf_possible(machine)) {
     return {{kCheck, "", Level::kWarn,

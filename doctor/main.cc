@@ -8,7 +8,6 @@
 #include <exception>
 
 #include "doctor/checks.h"
-#include "doctor/report.h"
 
 namespace {
 

@@ -27,7 +27,7 @@ Finding no_connectx(const Machine& machine) {
             "ls /sys/class/infiniband shows the names; unset the variable to allow all"};
   }
   if (!machine.verbs.nics.empty()) {  // a software NIC that PEAL_IBVERBS names
-    return {"nic", "", Level::kOk, machine.verbs.library, ""};
+    return {"nic", "", Level::kOk, machine.verbs.library};
   }
   const std::string found =
       others.empty() ? "no ConnectX" : "no ConnectX, and peal drives no other: " + joined(others);
@@ -68,7 +68,7 @@ Finding examine_access(const Machine& machine, const Nic& nic) {
     return {"devx", nic.name, Level::kFail, probed->lacks,
             "update the firmware (mlxfwmanager -u), or use a ConnectX-6 or newer"};
   }
-  return {"devx", nic.name, Level::kOk, "opens, has a doorbell page and what kernels need", ""};
+  return {"devx", nic.name, Level::kOk, "opens, has a doorbell page and what kernels need"};
 }
 
 std::string link_remedy(const Nic& nic, const Port& port) {
@@ -102,10 +102,9 @@ Finding examine_link(const Nic& nic, const Port& port, bool another) {
   if (port.number != taken_port(nic)) {
     return {"link", port_name(nic, port), Level::kSkip,
             fmt::format("{}; peal takes port {} unless PEAL_HCA names this one", found,
-                        taken_port(nic)),
-            ""};
+                        taken_port(nic))};
   }
-  return {"link", port_name(nic, port), Level::kOk, found, ""};
+  return {"link", port_name(nic, port), Level::kOk, found};
 }
 
 std::string mtu_remedy(const Machine& machine, const Nic& nic, const Port& port) {
@@ -128,15 +127,14 @@ Findings check_nic(const Machine& machine) {
   Findings findings;
   for (const Nic& nic : nics) {
     findings.push_back({"nic", nic.name, Level::kOk,
-                        fmt::format("ConnectX at {}, firmware {}", nic.pci.address, nic.firmware),
-                        ""});
+                        fmt::format("ConnectX at {}, firmware {}", nic.pci.address, nic.firmware)});
   }
   return findings;
 }
 
 Findings check_devx(const Machine& machine) {
   const auto nics = connectx(machine);
-  if (nics.empty()) return {{"devx", "", Level::kSkip, "no ConnectX", ""}};
+  if (nics.empty()) return {{"devx", "", Level::kSkip, "no ConnectX"}};
   if (!machine.verbs.problem.empty()) {
     return {{"devx", "", Level::kFail, machine.verbs.problem,
              "install rdma-core 44 or newer: sudo apt-get install libibverbs1 ibverbs-providers"}};
@@ -153,7 +151,7 @@ Findings check_link(const Machine& machine) {
   for (const Nic& nic : nics) {
     for (const Port& port : nic.ports) findings.push_back(examine_link(nic, port, another));
   }
-  if (findings.empty()) findings.push_back({"link", "", Level::kSkip, "no ConnectX", ""});
+  if (findings.empty()) findings.push_back({"link", "", Level::kSkip, "no ConnectX"});
   return findings;
 }
 
@@ -181,7 +179,7 @@ Findings check_mtu(const Machine& machine) {
                           good ? "" : mtu_remedy(machine, nic, port)});
     }
   }
-  if (findings.empty()) findings.push_back({"mtu", "", Level::kSkip, "no active port", ""});
+  if (findings.empty()) findings.push_back({"mtu", "", Level::kSkip, "no active port"});
   return findings;
 }
 

@@ -51,7 +51,7 @@ Findings check_settings(const Machine& machine) {
     const std::string found = config.given.empty()
                                   ? "all defaults"
                                   : fmt::format("{} set by the environment", config.given.size());
-    return {{"settings", "", Level::kOk, found, ""}};
+    return {{"settings", "", Level::kOk, found}};
   } catch (const Error& error) {
     return {{"settings", "", Level::kFail, error.what(),
              "correct or unset the variable; README.md lists all"}};
@@ -66,10 +66,10 @@ Findings check_memlock(const Machine& machine) {
                                 ? "unlimited"
                                 : format_size(machine.memlock_bytes / 1024 * 1024);
   if (connectx(machine).empty()) {
-    return {{"memlock", "", Level::kSkip, limit + "; no ConnectX that pins memory", ""}};
+    return {{"memlock", "", Level::kSkip, limit + "; no ConnectX that pins memory"}};
   }
   if (machine.has(Capability::kIpcLock)) {
-    return {{"memlock", "", Level::kOk, limit + "; this process may exceed it", ""}};
+    return {{"memlock", "", Level::kOk, limit + "; this process may exceed it"}};
   }
   const uint64_t heap = heap_bytes(machine);
   if (machine.memlock_bytes < heap) {
@@ -80,7 +80,7 @@ Findings check_memlock(const Machine& machine) {
     return {{"memlock", "", Level::kWarn, limit + ": counts for all windows of a PE together",
              kRemedy}};
   }
-  return {{"memlock", "", Level::kOk, limit, ""}};
+  return {{"memlock", "", Level::kOk, limit}};
 }
 
 Findings check_mpi(const Machine& machine) {
@@ -103,7 +103,7 @@ Findings check_mpi(const Machine& machine) {
              "install Open MPI 4, put its lib folder into LD_LIBRARY_PATH and rebuild "
              "//bootstrap:libpeal_mpi.so; or start PEs without MPI by PEAL_TCP_ID"}};
   }
-  return {{"mpi", "", Level::kOk, fmt::format("/{}/mpirun, Open MPI 4", programs), ""}};
+  return {{"mpi", "", Level::kOk, fmt::format("/{}/mpirun, Open MPI 4", programs)}};
 }
 
 Findings examine(const Machine& machine) {

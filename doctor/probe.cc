@@ -10,8 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "doctor/child.h"
@@ -134,16 +132,10 @@ VerbsView ask_verbs(const std::string& ibverbs, const std::string& mlx5) {
   try {
     const auto library = nic::VerbsLibrary::open({ibverbs, mlx5, "", "", ""});
     view.library = library->description();
-    int count = 0;
-    ibv_device** const list = library->ibv.get_device_list(&count);
-    if (!list) {
-      view.problem = "ibv_get_device_list: " + std::string(std::strerror(errno));
-      return view;
+    const nic::DeviceList list(*library);
+    for (ibv_device* const device : list.usable()) {
+      view.nics.push_back(ask_nic(*library, device));
     }
-    for (int i = 0; i < count; ++i) {
-      if (library->mlx5dv.is_supported(list[i])) view.nics.push_back(ask_nic(*library, list[i]));
-    }
-    library->ibv.free_device_list(list);
   } catch (const Error& error) {
     view.problem = error.what();
   }

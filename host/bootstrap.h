@@ -5,7 +5,6 @@
 // this page.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>

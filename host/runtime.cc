@@ -8,9 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "host/base/error.h"
 #include "host/base/log.h"

@@ -9,10 +9,8 @@
 #include "host/base/config.h"
 #include "host/base/log.h"
 #include "host/bootstrap.h"
-#include "host/job/live_group.h"
 #include "host/memory/gpu.h"
 #include "host/routes.h"
-#include "host/transport/doorbell.h"
 #include "host/transport/p2p.h"
 #include "host/transport/rails.h"
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <string>
 #include <utility>
 
 #include "host/base/error.h"

@@ -4,7 +4,6 @@
 // as many as they like.
 #include "peal/c_api.h"
 
-#include <memory>
 #include <optional>
 #include <string>
 

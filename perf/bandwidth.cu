@@ -7,11 +7,7 @@
 
 int main(int argc, char** argv) {
   using namespace peal::perf;
-  using peal::Block, peal::Warp;
-  using Kernels =
-      List<Streams<Put>, Streams<Put, Warp>, Streams<Put, Block>, Streams<Get>, Streams<Get, Warp>,
-           Streams<Get, Block>, Streams<PutCounted>, Streams<PutCounted, Warp>,
-           Streams<PutCounted, Block>, Streams<Copy>, Streams<Copy, Warp>, Streams<Copy, Block>>;
+  using Kernels = InAllScopes<Streams, Put, Get, PutCounted, Copy>;
 #if PEAL_CUDA
   // Enough for the link between two GPUs; their messages of 1 MiB fit the default heap.
   constexpr uint32_t kBlocks = 16, kThreads = 512;

@@ -6,7 +6,6 @@
 //
 //   doorbell_benchmark [--gpu N] [--rings N]     one JSON object a line: ns of one WQE and its ring
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "tests/gpu/softnic_rig.cuh"
@@ -17,6 +16,7 @@ using namespace peal;
 using mlx5::SendQueue;
 using testing::check;
 using testing::device_array;
+using testing::option;
 
 constexpr uint32_t kDepth = 1024, kMostBlocks = 128;
 
@@ -101,15 +101,6 @@ struct Bench {
   uint64_t* ns = device_array<uint64_t>(kMostBlocks);
   void* reg = nullptr;
 };
-
-uint32_t option(int argc, char** argv, const char* name, uint32_t fallback) {
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::strcmp(argv[i], name) == 0) {
-      return static_cast<uint32_t>(std::strtoul(argv[i + 1], nullptr, 10));
-    }
-  }
-  return fallback;
-}
 
 }  // namespace
 

@@ -15,7 +15,7 @@
 #include <new>
 #include <vector>
 
-#include "device/mlx5/layout.h"
+#include "device/mlx5/wqe.h"
 #include "softnic/engine/engine.h"
 #include "softnic/nic.h"
 
@@ -34,27 +34,15 @@ struct alignas(64) Queues {
   uint64_t cq_doorbell;
 };
 
-/// One 8-byte inline WRITE of `index` to word index mod 64.
-void compose(std::byte* block, uint32_t index, uint32_t qpn, uint32_t rkey, bool signalled) {
-  struct {
-    mlx5::ControlSegment control;
-    mlx5::RemoteAddressSegment remote;
-    mlx5::InlineHeader header;
-    uint32_t value[3];
-  } wqe = {};
-  wqe.control.opmod_idx_opcode = Be32((index & 0xffff) << 8 | 0x08);
-  wqe.control.qpn_ds = Be32(qpn << 8 | 3);
-  wqe.control.signature_fm_ce_se = Be32(signalled ? 0x08 : 0);
-  wqe.remote.address = Be64(uint64_t{index % 64} * 8);
-  wqe.remote.rkey = Be32(rkey);
-  wqe.header.byte_count = Be32(8 | mlx5::kInlineFlag);
-  wqe.value[0] = index;
-  std::memcpy(block, &wqe, sizeof(wqe));
-}
-
+/// 8-byte inline WRITEs, each of its index to word index mod 64; the last one is signalled.
 uint32_t post_batch(Queues& queues, uint32_t posted, uint32_t qpn, uint32_t rkey) {
+  using enum mlx5::Completion;
   for (uint32_t i = 0; i < kBatch; ++i, ++posted) {
-    compose(queues.send + (posted % kBlocks) * 64, posted, qpn, rkey, i + 1 == kBatch);
+    const mlx5::Header header{.index = posted,
+                              .qpn_shifted = Be32{qpn << 8},
+                              .completion = i + 1 == kBatch ? kAlways : kOnError};
+    const auto wqe = mlx5::compose_write_word(header, {posted % 64 * 8, Be32{rkey}}, posted, 8);
+    std::memcpy(queues.send + (posted % kBlocks) * 64, &wqe, sizeof wqe);
   }
   store<uint32_t>(&queues.doorbell.send, Be32(posted & 0xffff).raw);
   return posted;

@@ -10,13 +10,10 @@
 
 int main(int argc, char** argv) {
   using namespace peal::perf;
-  using peal::Block, peal::Warp;
   using Kernels =
-      List<Sampled<PutThenSignal>, Sampled<PutThenSignal, Warp>, Sampled<PutThenSignal, Block>,
-           Sampled<PutSignal<0>>, Sampled<PutSignal<0>, Warp>, Sampled<PutSignal<0>, Block>,
-           Sampled<GetNow>, Sampled<GetNow, Warp>, Sampled<GetNow, Block>,
-           Sampled<PAsFlag<uint32_t>>, Sampled<PAsFlag<uint64_t>>, Sampled<G<uint32_t>>,
-           Sampled<G<uint64_t>>, Sampled<FetchAdd<uint32_t>>, Sampled<FetchAdd<uint64_t>>>;
+      List<InAllScopes<Sampled, PutThenSignal, PutSignal<0>, GetNow>, Sampled<PAsFlag<uint32_t>>,
+           Sampled<PAsFlag<uint64_t>>, Sampled<G<uint32_t>>, Sampled<G<uint64_t>>,
+           Sampled<FetchAdd<uint32_t>>, Sampled<FetchAdd<uint64_t>>>;
   return run_program<Kernels>(
       {.name = "latency",
        .what = "Time of one operation between pairs of PEs, as a kernel sees it.",

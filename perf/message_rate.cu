@@ -8,10 +8,7 @@
 
 int main(int argc, char** argv) {
   using namespace peal::perf;
-  using peal::Block, peal::Warp;
-  using Kernels = List<Streams<Put>, Streams<Put, Warp>, Streams<Put, Block>, Streams<Get>,
-                       Streams<Get, Warp>, Streams<Get, Block>, Streams<PutCounted>,
-                       Streams<PutCounted, Warp>, Streams<PutCounted, Block>, Streams<P<uint8_t>>,
+  using Kernels = List<InAllScopes<Streams, Put, Get, PutCounted>, Streams<P<uint8_t>>,
                        Streams<P<uint16_t>>, Streams<P<uint32_t>>, Streams<P<uint64_t>>,
                        Streams<G<uint8_t>>, Streams<G<uint16_t>>, Streams<G<uint32_t>>,
                        Streams<G<uint64_t>>, Streams<Add<uint32_t>>, Streams<Add<uint64_t>>>;

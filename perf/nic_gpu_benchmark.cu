@@ -8,7 +8,6 @@
 // --gpu posts, --target holds the memory written to; PEAL_SOFTNIC_GPU says where the NIC runs. One
 // JSON object a line; a row whose data or completions are wrong has "errors" above 0.
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <numeric>
 #include <string>
@@ -135,67 +134,6 @@ __global__ void post_and_wait(SendQueue* q, Job job, uint32_t waits, uint64_t* n
   *tally = {sent, 0, status};
 }
 
-struct Arguments {
-  int gpu = 0;
-  int target = -1;  // -1: the same
-  uint32_t queues = 1024;
-  uint64_t ms = 200;
-  uint32_t waits = 5000;
-  std::string folder = std::filesystem::canonical("/proc/self/exe").parent_path().string();
-
-  Arguments(int argc, char** argv) {
-    for (int i = 1; i + 1 < argc; i += 2) {
-      const std::string name = argv[i];
-      const int value = std::atoi(argv[i + 1]);
-      if (name == "--gpu") gpu = value;
-      if (name == "--target") target = value;
-      if (name == "--queues") queues = static_cast<uint32_t>(value);
-      if (name == "--ms") ms = static_cast<uint64_t>(value);
-      if (name == "--waits") waits = static_cast<uint32_t>(value);
-      if (name == "--folder") folder = argv[i + 1];
-    }
-    if (target < 0) target = gpu;
-    CHECK(cudaSetDevice(gpu));  // before the rig's memory
-  }
-};
-
-/// Rates, bandwidths and latencies, a row each.
-class Bench {
- public:
-  explicit Bench(const Arguments& arguments)
-      : arguments_(arguments),
-        rig_(arguments.folder, nic::Ordering::kRelaxed, arguments.queues, 1024, arguments.target),
-        tallies_(device_array<Tally>(arguments.queues)),
-        ns_(device_array<uint64_t>(arguments.waits)) {}
-  void rate(Op op, uint32_t queues, uint32_t together);
-  void bandwidth(Op op, uint32_t queues, uint32_t bytes);
-  void latency(Op op, uint32_t together);
-
-  /// Rows' errors so far.
-  uint64_t wrong() const { return wrong_; }
-
- private:
-  Job job(Op op, uint32_t together, uint32_t bytes) const {
-    return {.op = op,
-            .together = together,
-            .bytes = bytes,
-            .rkey = rig_.nic->data_rkey(),
-            .word_rkey = rig_.nic->word_rkey(),
-            .source_lkey = rig_.nic->source_lkey(),
-            .duration_ns = arguments_.ms * 1'000'000};
-  }
-  void clear(const GpuQueues::Memory& memory) const;
-  std::vector<Tally> post(const Job& job, uint32_t queues);
-  uint64_t wrong_words(Op op, const std::vector<Tally>& tallies) const;
-  void print(const Job& job, uint32_t queues, const char* unit, double value, uint64_t errors);
-
-  uint64_t wrong_ = 0;
-  Arguments arguments_;
-  testing::Rig rig_;
-  Tally* tallies_;
-  uint64_t* ns_;
-};
-
 /// A kernel's results, once it has ended.
 template <class T>
 std::vector<T> results(const T* from, size_t count) {
@@ -206,112 +144,168 @@ std::vector<T> results(const T* from, size_t count) {
   return all;
 }
 
-void Bench::print(const Job& job, uint32_t queues, const char* unit, double value,
-                  uint64_t errors) {
-  const char* nic_gpu = std::getenv("PEAL_SOFTNIC_GPU");
-  std::printf(
-      "{\"op\": \"%s\", \"nic\": \"softnic-gpu\", \"gpu\": %d, \"target\": %d, "
-      "\"nic_gpu\": \"%s\", \"bytes\": %u, \"queues\": %u, "
-      "\"messages_per_doorbell\": %u, \"%s\": %.3f, \"errors\": %llu}\n",
-      kNames[static_cast<int>(job.op)], arguments_.gpu, arguments_.target,
-      nic_gpu ? nic_gpu : "auto", job.bytes, queues, job.together, unit, value,
-      static_cast<unsigned long long>(errors));
-  std::fflush(stdout);
-  wrong_ += errors;
-}
+/// What all queues of a run have done; the longest one's time.
+struct Total {
+  double messages = 0;
+  double seconds = 1e-9;
+  uint64_t failures = 0;
 
-void Bench::clear(const GpuQueues::Memory& memory) const {
-  CHECK(cudaSetDevice(memory.address == rig_.data.address ? arguments_.target : arguments_.gpu));
-  CHECK(cudaMemset(memory.address, 0, memory.bytes));
-  CHECK(cudaDeviceSynchronize());
-  CHECK(cudaSetDevice(arguments_.gpu));
-}
-
-std::vector<Tally> Bench::post(const Job& job, uint32_t queues) {
-  post_for_a_while<<<queues, 32>>>(rig_.queues, job, tallies_);
-  return results(tallies_, queues);
-}
-
-/// Words that do not say what the last message that went there said.
-uint64_t Bench::wrong_words(Op op, const std::vector<Tally>& tallies) const {
-  const auto words =
-      results(reinterpret_cast<const uint64_t*>(rig_.data.address), tallies.size() * 32);
-  uint64_t wrong = 0;
-  for (size_t i = 0; i < tallies.size(); ++i) {
-    const uint64_t messages = tallies[i].messages;
-    if (op == Op::kAdd) wrong += words[i * 32] != messages ? 1 : 0;
-    for (uint64_t word = 0; op != Op::kAdd && word < 32 && word < messages; ++word) {
-      const uint64_t last = messages - 1 - (messages - 1 - word) % 32;
-      wrong += words[i * 32 + word] != last + 1 ? 1 : 0;
+  explicit Total(const std::vector<Tally>& tallies) {
+    for (const Tally& tally : tallies) {
+      messages += static_cast<double>(tally.messages);
+      seconds = std::max(seconds, static_cast<double>(tally.ns) / 1e9);
+      failures += tally.status != 0 ? 1 : 0;
     }
   }
-  return wrong;
+};
+
+struct Arguments {
+  int gpu;
+  int target;
+  uint32_t queues;
+  uint32_t ms;
+  uint32_t waits;
+  std::string folder;
+};
+
+Arguments parse(int argc, char** argv) {
+  const auto number = [&](const char* name, uint32_t otherwise) {
+    return testing::option(argc, argv, name, otherwise);
+  };
+  const auto gpu = static_cast<int>(number("--gpu", 0));
+  Arguments a{.gpu = gpu,
+              .target = static_cast<int>(number("--target", static_cast<uint32_t>(gpu))),
+              .queues = number("--queues", 1024),
+              .ms = number("--ms", 200),
+              .waits = number("--waits", 5000),
+              .folder = std::filesystem::canonical("/proc/self/exe").parent_path().string()};
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (std::string(argv[i]) == "--folder") a.folder = argv[i + 1];
+  }
+  CHECK(cudaSetDevice(gpu));  // before the rig's memory
+  return a;
 }
 
-double seconds_of(const std::vector<Tally>& tallies) {
-  uint64_t longest = 1;
-  for (const Tally& tally : tallies) longest = std::max(longest, tally.ns);
-  return static_cast<double>(longest) / 1e9;
-}
+/// Rates, bandwidths and latencies, a row each.
+class Bench {
+ public:
+  explicit Bench(const Arguments& arguments)
+      : arguments_(arguments),
+        rig_(arguments.folder, nic::Ordering::kRelaxed, arguments.queues, 1024, arguments.target),
+        tallies_(device_array<Tally>(arguments.queues)),
+        ns_(device_array<uint64_t>(arguments.waits)) {}
 
-uint64_t failures_of(const std::vector<Tally>& tallies) {
-  return static_cast<uint64_t>(
-      std::count_if(tallies.begin(), tallies.end(), [](const Tally& t) { return t.status != 0; }));
-}
+  /// Rows' errors so far.
+  uint64_t wrong() const { return wrong_; }
 
-double messages_of(const std::vector<Tally>& tallies) {
-  double messages = 0;
-  for (const Tally& tally : tallies) messages += static_cast<double>(tally.messages);
-  return messages;
-}
+  void rate(Op op, uint32_t queues, uint32_t together) {
+    clear(rig_.data);
+    const Job posted = job(op, together, 8);
+    const std::vector<Tally> tallies = post(posted, queues);
+    const Total total(tallies);
+    print(posted, queues, "mmsg_per_s", total.messages / total.seconds / 1e6,
+          total.failures + wrong_words(op, tallies));
+  }
 
-void Bench::rate(Op op, uint32_t queues, uint32_t together) {
-  clear(rig_.data);
-  const Job posted = job(op, together, 8);
-  const std::vector<Tally> tallies = post(posted, queues);
-  print(posted, queues, "mmsg_per_s", messages_of(tallies) / seconds_of(tallies) / 1e6,
-        failures_of(tallies) + wrong_words(op, tallies));
-}
+  void bandwidth(Op op, uint32_t queues, uint32_t bytes) {
+    const size_t moved = size_t{queues} * bytes;
+    std::vector<uint8_t> pattern(moved);
+    for (size_t i = 0; i < moved; ++i) {
+      pattern[i] = static_cast<uint8_t>(i * 131 + (i >> 9) + bytes);
+    }
+    const bool reads = op == Op::kRead;
+    CHECK(cudaMemcpy(reads ? rig_.data.address : rig_.source.address, pattern.data(), moved,
+                     cudaMemcpyHostToDevice));
+    const GpuQueues::Memory& to = reads ? rig_.source : rig_.data;
+    clear(to);
+    const Job posted = job(op, 4, bytes);
+    const Total total(post(posted, queues));
+    print(posted, queues, "gb_per_s", total.messages * bytes / total.seconds / 1e9,
+          total.failures + (rig_.read(to, 0, moved) == pattern ? 0 : 1));
+  }
 
-void Bench::bandwidth(Op op, uint32_t queues, uint32_t bytes) {
-  const size_t moved = size_t{queues} * bytes;
-  std::vector<uint8_t> pattern(moved);
-  for (size_t i = 0; i < moved; ++i) pattern[i] = static_cast<uint8_t>(i * 131 + (i >> 9) + bytes);
-  const bool reads = op == Op::kRead;
-  CHECK(cudaMemcpy(reads ? rig_.data.address : rig_.source.address, pattern.data(), moved,
-                   cudaMemcpyHostToDevice));
-  const GpuQueues::Memory& to = reads ? rig_.source : rig_.data;
-  clear(to);
-  const Job posted = job(op, 4, bytes);
-  const std::vector<Tally> tallies = post(posted, queues);
-  const bool right = rig_.read(to, 0, moved) == pattern;
-  print(posted, queues, "gb_per_s", messages_of(tallies) * bytes / seconds_of(tallies) / 1e9,
-        failures_of(tallies) + (right ? 0 : 1));
-}
+  void latency(Op op, uint32_t together) {
+    const uint32_t waits = arguments_.waits;
+    const Job posted = job(op, together, 8);
+    // The NIC starts when it has heard nothing for a while; that is not what is measured.
+    post_and_wait<<<1, 1>>>(rig_.queues, posted, 1, ns_, tallies_);
+    CHECK(cudaDeviceSynchronize());
+    clear(rig_.data);
+    post_and_wait<<<1, 1>>>(rig_.queues, posted, waits, ns_, tallies_);
+    std::vector<uint64_t> ns = results(ns_, waits);
+    const std::vector<Tally> tally = results(tallies_, 1);
+    const uint64_t errors = Total(tally).failures + wrong_words(op, tally);
+    // The GPU's clock may tick coarsely: the mean is right all the same.
+    const double total = std::accumulate(ns.begin(), ns.end(), 0.0);
+    print(posted, 1, "mean_us", total / waits / 1000, errors);
+    std::sort(ns.begin(), ns.end());
+    print(posted, 1, "median_us", static_cast<double>(ns[waits / 2]) / 1000, errors);
+    print(posted, 1, "longest_us", static_cast<double>(ns.back()) / 1000, errors);
+  }
 
-void Bench::latency(Op op, uint32_t together) {
-  const uint32_t waits = arguments_.waits;
-  const Job posted = job(op, together, 8);
-  // The NIC starts when it has heard nothing for a while; that is not what is measured.
-  post_and_wait<<<1, 1>>>(rig_.queues, posted, 1, ns_, tallies_);
-  CHECK(cudaDeviceSynchronize());
-  clear(rig_.data);
-  post_and_wait<<<1, 1>>>(rig_.queues, posted, waits, ns_, tallies_);
-  std::vector<uint64_t> ns = results(ns_, waits);
-  const std::vector<Tally> tally = results(tallies_, 1);
-  const uint64_t errors = failures_of(tally) + wrong_words(op, tally);
-  // The GPU's clock may tick coarsely: the mean is right all the same.
-  const double total = std::accumulate(ns.begin(), ns.end(), 0.0);
-  print(posted, 1, "mean_us", total / waits / 1000, errors);
-  std::sort(ns.begin(), ns.end());
-  print(posted, 1, "median_us", static_cast<double>(ns[waits / 2]) / 1000, errors);
-  print(posted, 1, "longest_us", static_cast<double>(ns.back()) / 1000, errors);
-}
+ private:
+  Job job(Op op, uint32_t together, uint32_t bytes) const {
+    return {.op = op,
+            .together = together,
+            .bytes = bytes,
+            .rkey = rig_.nic->data_rkey(),
+            .word_rkey = rig_.nic->word_rkey(),
+            .source_lkey = rig_.nic->source_lkey(),
+            .duration_ns = uint64_t{arguments_.ms} * 1'000'000};
+  }
+
+  void clear(const GpuQueues::Memory& memory) const {
+    CHECK(cudaSetDevice(memory.address == rig_.data.address ? arguments_.target : arguments_.gpu));
+    CHECK(cudaMemset(memory.address, 0, memory.bytes));
+    CHECK(cudaDeviceSynchronize());
+    CHECK(cudaSetDevice(arguments_.gpu));
+  }
+
+  std::vector<Tally> post(const Job& job, uint32_t queues) {
+    post_for_a_while<<<queues, 32>>>(rig_.queues, job, tallies_);
+    return results(tallies_, queues);
+  }
+
+  /// Words that do not say what the last message that went there said.
+  uint64_t wrong_words(Op op, const std::vector<Tally>& tallies) const {
+    const auto words =
+        results(reinterpret_cast<const uint64_t*>(rig_.data.address), tallies.size() * 32);
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < tallies.size(); ++i) {
+      const uint64_t messages = tallies[i].messages;
+      if (op == Op::kAdd) wrong += words[i * 32] != messages ? 1 : 0;
+      for (uint64_t word = 0; op != Op::kAdd && word < 32 && word < messages; ++word) {
+        const uint64_t last = messages - 1 - (messages - 1 - word) % 32;
+        wrong += words[i * 32 + word] != last + 1 ? 1 : 0;
+      }
+    }
+    return wrong;
+  }
+
+  void print(const Job& job, uint32_t queues, const char* unit, double value, uint64_t errors) {
+    const char* nic_gpu = std::getenv("PEAL_SOFTNIC_GPU");
+    std::printf(
+        "{\"op\": \"%s\", \"nic\": \"softnic-gpu\", \"gpu\": %d, \"target\": %d, "
+        "\"nic_gpu\": \"%s\", \"bytes\": %u, \"queues\": %u, "
+        "\"messages_per_doorbell\": %u, \"%s\": %.3f, \"errors\": %llu}\n",
+        kNames[static_cast<int>(job.op)], arguments_.gpu, arguments_.target,
+        nic_gpu ? nic_gpu : "auto", job.bytes, queues, job.together, unit, value,
+        static_cast<unsigned long long>(errors));
+    std::fflush(stdout);
+    wrong_ += errors;
+  }
+
+  uint64_t wrong_ = 0;
+  Arguments arguments_;
+  testing::Rig rig_;
+  Tally* tallies_;
+  uint64_t* ns_;
+};
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const Arguments arguments(argc, argv);
+  const Arguments arguments = parse(argc, argv);
   Bench bench(arguments);
   const auto with = [&](std::initializer_list<uint32_t> counts, const auto& measure) {
     for (const uint32_t queues : counts) {

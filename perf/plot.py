@@ -11,7 +11,6 @@ import matplotlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "compare"))
 import bars  # noqa: E402
-import results  # noqa: E402
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402
@@ -24,20 +23,13 @@ SHAPES = (("block", 1), ("block", 32))
 LATENCIES = ("put_quiet", "p_quiet", "inc_quiet", "fetch_add", "put_signal", "barrier_all")
 
 
-def size_text(count, _position=None):
-    for shift, unit in ((20, "M"), (10, "K")):
-        if count >= 1 << shift:
-            return f"{int(count) >> shift}{unit}"
-    return f"{int(count)}"
-
-
 def lines_of(table, op, scope, blocks):
     return [line for line in table if (line["op"], line["scope"], line["blocks"]) == (op, scope, blocks)]
 
 
 def size_axis(axes):
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(size_text)
+    axes.xaxis.set_major_formatter(lambda count, _position: bars.size_text(int(count)))
     axes.set_xlabel("bytes of a message")
 
 
@@ -80,10 +72,10 @@ def draw_ratio(result):
             if plain:
                 axes.plot(*zip(*plain), color=COLORS["raw"], alpha=1.0 if blocks > 1 else 0.5, linestyle="--", linewidth=1,
                           label=f"plain kernel, {blocks} block{'s' if blocks > 1 else ''}")
-        bars = [(line["bytes"], float(line["nvshmem_bar"][2:])) for line in lines_of(result["table"], op, "block", 32)
-                if line["nvshmem_bar"]]
-        if bars:
-            axes.step(*zip(*bars), where="post", color="#333333", linewidth=1, linestyle=":", label="bar")
+        limits = [(line["bytes"], float(line["nvshmem_bar"][2:])) for line in lines_of(result["table"], op, "block", 32)
+                  if line["nvshmem_bar"]]
+        if limits:
+            axes.step(*zip(*limits), where="post", color="#333333", linewidth=1, linestyle=":", label="bar")
         axes.set_title(f"{op}: peal's bandwidth over NVSHMEM's")
         axes.set_ylim(bottom=0)
         size_axis(axes)
@@ -109,12 +101,12 @@ def draw_latency(result):
 
 
 def latency_name(line):
-    what = f"{size_text(line['bytes'])} B" if line["bytes"] else f"{line['scope']}, {line['pes']} PEs"
+    what = bars.size_text(line["bytes"]) if line["bytes"] else f"{line['scope']}, {line['pes']} PEs"
     return f"{line['op']} {what}"
 
 
 def main(source, folder):
-    about, rows, _programs = results.read(pathlib.Path(source))
+    about, rows, _programs = bars.read(pathlib.Path(source))
     result = about | {"table": bars.compare(rows)}
     folder = pathlib.Path(folder)
     with plt.rc_context(STYLE):

@@ -23,29 +23,11 @@ std::string to_string(const Dim3& index) {
 }  // namespace
 
 const char* to_string(Call call) {
-  switch (call) {
-    case Call::kYield:
-      return "yield";
-    case Call::kShared:
-      return "block_shared";
-    case Call::kExit:
-      return "exit";
-    case Call::kConverged:
-      return "__activemask";
-    case Call::kSyncWarp:
-      return "__syncwarp";
-    case Call::kShuffle:
-      return "__shfl_sync";
-    case Call::kBallot:
-      return "__ballot_sync";
-    case Call::kMatchAny:
-      return "__match_any_sync";
-    case Call::kSyncBlock:
-      return "__syncthreads";
-    case Call::kCountBlock:
-      return "__syncthreads_count";
-  }
-  return "?";
+  static constexpr const char* kNames[] = {
+      "yield",         "block_shared",       "exit",          "__activemask",
+      "__syncwarp",    "__shfl_sync",        "__ballot_sync", "__match_any_sync",
+      "__syncthreads", "__syncthreads_count"};
+  return kNames[static_cast<size_t>(call)];
 }
 
 std::string hex(uint32_t mask) {

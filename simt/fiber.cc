@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The switch itself, between Boost.Context and the sanitizers.
 #include "simt/fiber.h"
-
-#include "simt/sanitizer.h"
 
 namespace peal::simt {
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Checks a grid, houses its blocks, runs its workers.
 #include "simt/launch.h"
 
 #include <unistd.h>

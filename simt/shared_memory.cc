@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Shared memory by key.
 #include "simt/shared_memory.h"
 
 #include <bit>

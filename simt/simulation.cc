@@ -11,7 +11,6 @@
 
 #include "simt/block.h"
 #include "simt/lane.h"
-#include "simt/resume.h"
 #include "simt/sanitizer.h"
 #include "simt/stack_pool.h"
 #include "simt/suspend.h"
@@ -163,13 +162,7 @@ void Simulation::State::let_time_pass() {
 
 void Simulation::State::slice(Lane& lane) {
   Party& party = party_of(lane);
-  if (!lane.started) {
-    lane.started = true;
-    constexpr size_t kLine = 64;
-    const unsigned place = lane.rank % kSlabStacks;
-    lane.fiber.start(slabs_[lane.rank / kSlabStacks]->at(place), place * kLine, &State::enter_lane,
-                     &lane);
-  }
+  if (!lane.started) start(lane, slabs_, &State::enter_lane);
   blockDim = party.threads;
   gridDim = party.blocks_dim;
   release_to(&memory);  // see leave() in lane.cc
@@ -274,7 +267,6 @@ Simulation::Simulation(uint64_t seed, const SimulationLimits& limits)
     : state_(std::make_unique<State>(seed, limits)) {}
 Simulation::~Simulation() = default;
 
-uint64_t Simulation::seed() const { return state_->seed; }
 Memory& Simulation::memory() { return state_->memory; }
 Random& Simulation::random() { return state_->random; }
 void Simulation::launch(const Identity& who, const Grid& grid, std::function<void()> lane_body) {

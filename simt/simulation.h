@@ -49,7 +49,6 @@ class Simulation {
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
-  uint64_t seed() const;
   Memory& memory();
   /// Chance for the program around the simulation, from the same seed.
   Random& random();

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The door between a lane and its worker.
+// The door between a lane and whoever schedules it: CUDA's variables and the C++ runtime's record
+// of exceptions are the lane's while it runs.
 #pragma once
 
+#include <memory>
+#include <span>
+
 #include "simt/block.h"
+#include "simt/lane.h"
+#include "simt/sanitizer.h"
+#include "simt/stack_pool.h"
 
 namespace peal::simt {
 
@@ -24,5 +31,29 @@ uint64_t simulated_ns();
 
 /// True when a lane of this thread called progressed() since the last call.
 bool take_progress();
+
+/// Makes the lane's first slice call entry(&lane), on the stack that has its rank.
+inline void start(Lane& lane, std::span<const std::unique_ptr<StackSlab>> slabs,
+                  Fiber::Entry entry) {
+  constexpr size_t kLine = 64;
+  const unsigned place = lane.rank % kSlabStacks;
+  lane.started = true;
+  lane.fiber.start(slabs[lane.rank / kSlabStacks]->at(place), place * kLine, entry, &lane);
+}
+
+/// The calling thread's record of exceptions in flight.
+ExceptionState& exceptions_of_thread();
+
+/// Runs `lane` on this thread until it suspends or ends. `exceptions` are the thread's own.
+PEAL_SIMT_SWITCH void resume(Lane& lane, ExceptionState& exceptions) {
+  threadIdx = lane.thread;
+  blockIdx = lane.block->index();
+  set_current_lane(&lane);
+  const ExceptionState own = exceptions;
+  exceptions = lane.exceptions;
+  lane.fiber.enter();
+  lane.exceptions = exceptions;
+  exceptions = own;
+}
 
 }  // namespace peal::simt

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -15,7 +16,6 @@
 #include <mutex>
 #include <vector>
 
-#include "simt/backoff.h"
 #include "simt/block.h"
 #include "simt/launch.h"
 #include "simt/ready.h"
@@ -54,6 +54,25 @@ size_t checked_lanes(const Grid& grid, const Limits& limits);
 /// The index of block `number`, x fastest.
 Dim3 block_index(const Dim3& blocks, uint64_t number);
 
+/// What a worker does between two passes over lanes that all spin: offers its CPU to other threads,
+/// and after a long wait on a busy machine naps. Up to 8 processes with their workers and NIC
+/// engines share the CPUs, and the one that waits must not starve the one it waits for.
+class Backoff {
+ public:
+  /// A lane got on: the wait starts anew.
+  void reset() { waiting_ = false; }
+
+  /// Every lane has spun once more. Takes 50 us plus a scheduling delay at most.
+  void pass();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool waiting_ = false;
+  Clock::time_point since_;
+  std::chrono::microseconds nap_{0};
+};
+
 class Worker {
  public:
   explicit Worker(Program& program) : program_(program) {}
@@ -69,7 +88,6 @@ class Worker {
  private:
   void run_lanes();
   void unwind_lanes();
-  void start(Lane& lane);
   static void enter_lane(void* lane);
   void run_body();
 

@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "softnic/control/commands.h"
 #include "softnic/engine/fault_plan.h"

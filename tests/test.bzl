@@ -11,13 +11,17 @@ def unit_tests(names, deps = [], hdrs = [], size = "small", **kwargs):
             **kwargs
         )
 
-def by_record_tests(names):
-    """X_by_record_test: X_test on a software NIC that goes by doorbell records; by default its register counts."""
+def by_record_tests(names, args = [], **kwargs):
+    """X_by_record_test: X_test on a software NIC that goes by doorbell records; by default its register counts.
+
+    X_test's own `args` do not come along: they are given here again.
+    """
     for name in names:
         native.sh_test(
             name = name.replace("_test", "_by_record_test"),
             size = "medium",
             srcs = ["//tests/support:by_record.sh"],
-            args = ["$(rootpath :%s)" % name],
+            args = ["$(rootpath :%s)" % name] + args,
             data = [":" + name],
+            **kwargs
         )

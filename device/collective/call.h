@@ -96,13 +96,20 @@ PEAL_DEVICE Status check(const ContextFields& ctx, const Team& team, int root = 
   return static_cast<Status>(load_relaxed<Reach::kGpu>(&part_of(ctx, team).counters(0).refused));
 }
 
+/// One lane meets the other members, after what the lanes stored and posted before: edge E where
+/// all are mapped.
+template <bool kMapped, Edge E, Reach R>
+PEAL_DEVICE Status meet_members(const Call<R>& call, uint32_t signature) {
+  if constexpr (!kMapped) return meet_by_nic<R>(call.ctx.state, call.team, call.part, signature);
+  fence_direct_stores<E>();
+  return meet<true>(call.ctx, call.team, call.part, call.channel, signature);
+}
+
 /// Every member has begun this call and means the same by it. By one scope, or a block of a grid.
 template <bool kMapped, Reach R, class S>
 PEAL_DEVICE Status meet_before(const Call<R>& call, S scope, uint32_t signature) {
-  return by_leader(lanes_of(scope), [&] {
-    fence_direct_stores<Edge::kM16Meet>();
-    return meet<kMapped>(call.ctx, call.team, call.part, call.channel, signature);
-  });
+  return by_leader(lanes_of(scope),
+                   [&] { return meet_members<kMapped, Edge::kM16Meet>(call, signature); });
 }
 
 /// What the lanes stored and posted has arrived at every member.
@@ -111,15 +118,11 @@ PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
   const Status mine = first_failure(lanes_of(scope), status);
   return by_leader(lanes_of(scope), [&] {
     Status drained = Status::kOk;
-    if constexpr (kMapped) {
-      fence_direct_stores<Edge::kM16>();
-    } else {
-      drained = detail::drain_all(call.ctx);
-    }
+    if constexpr (!kMapped) drained = drain_by_nic<R>(call.ctx.state);
     // Arrive even after a failure: the others did nothing wrong and must not wait for a deadline.
     // Of counts that differ all hear here.
-    const uint32_t signature = mine == Status::kMismatch ? kDisagree : kArrived;
-    const Status met = meet<kMapped>(call.ctx, call.team, call.part, call.channel, signature);
+    const Status met =
+        meet_members<kMapped, Edge::kM16>(call, mine == Status::kMismatch ? kDisagree : kArrived);
     if (mine != Status::kOk) return mine;
     return drained != Status::kOk ? drained : met;
   });

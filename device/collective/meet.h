@@ -93,4 +93,16 @@ PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part
   return signature == kDisagree ? Status::kMismatch : Status::kOk;
 }
 
+/// The two ends of a call by the NIC, once for all calls: what a meeting posts takes ptxas long.
+template <Reach R>
+PEAL_DEVICE_COLD Status meet_by_nic(const ContextState* state, Team team, Part part,
+                                    uint32_t signature) {
+  fence_direct_stores<Edge::kM16Meet>();
+  return meet<false>(static_cast<const BasicContext<R>&>(state->fields), team, part, 0, signature);
+}
+template <Reach R>
+PEAL_DEVICE_COLD Status drain_by_nic(const ContextState* state) {
+  return detail::drain_all(static_cast<const BasicContext<R>&>(state->fields));
+}
+
 }  // namespace peal::collective

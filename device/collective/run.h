@@ -64,15 +64,9 @@ PEAL_DEVICE Status run(const BasicContext<R>& ctx, S scope, const Team& team, co
 
 template <Reach R, AnyScope S>
 PEAL_DEVICE_COLD Status sync_by_nic(ContextState* state, S scope, Team team, bool drains) {
-  const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
   return by_leader(scope, [&] {
-    Status drained = Status::kOk;
-    if (drains) {
-      drained = detail::drain_all(ctx);
-    } else {
-      fence_direct_stores<Edge::kM16Meet>();
-    }
-    const Status met = meet<false>(ctx, team, part_of(ctx, team), 0, kArrived);
+    const Status drained = drains ? drain_by_nic<R>(state) : Status::kOk;
+    const Status met = meet_by_nic<R>(state, team, part_of(state->fields, team), kArrived);
     return drained != Status::kOk ? drained : met;
   });
 }
@@ -88,7 +82,7 @@ PEAL_DEVICE Status sync(const BasicContext<R>& ctx, S scope, const Team& team, b
   if constexpr (std::is_same_v<S, WholeGrid> && R != Reach::kGpu) {
     // Block 0 drains its own queues alone.
     if (drains && call.channel != 0)
-      mine = by_leader(block, [&] { return detail::drain_all(ctx); });
+      mine = by_leader(block, [&] { return drain_by_nic<R>(ctx.state); });
   }
   const auto meets = [&] {
     if (team.mapped == 0 || (drains && ctx.queues != nullptr)) {

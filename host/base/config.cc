@@ -35,12 +35,10 @@ std::optional<uint64_t> multiply(uint64_t a, uint64_t b) {
   return a * b;
 }
 
-// A rule has parse(text) -> optional value and accepts() -> text for people. kSecret hides the
-// value.
+// A rule has parse(text) -> optional value and accepts() -> text for people.
 
 struct Size {
   uint64_t low, high;
-  static constexpr bool kSecret = false;
 
   std::optional<uint64_t> parse(string_view text) const {
     const std::optional<uint64_t> number = take_number(text);
@@ -58,7 +56,6 @@ struct Size {
 
 struct Count {
   int low, high;
-  static constexpr bool kSecret = false;
 
   std::optional<int> parse(string_view text) const {
     const std::optional<uint64_t> number = take_number(text);
@@ -72,7 +69,6 @@ struct Count {
 /// -1 stands for auto.
 struct AutoOr {
   Count count;
-  static constexpr bool kSecret = false;
 
   std::optional<int> parse(string_view text) const {
     return text == "auto" ? std::optional(-1) : count.parse(text);
@@ -82,8 +78,6 @@ struct AutoOr {
 
 /// The key of an InfiniBand partition; -1 stands for auto.
 struct Pkey {
-  static constexpr bool kSecret = false;
-
   std::optional<int> parse(string_view text) const {
     if (text == "auto") return -1;
     const int base = text.starts_with("0x") ? 16 : 10;
@@ -98,7 +92,6 @@ struct Pkey {
 
 struct PowerOfTwo {
   int low, high;
-  static constexpr bool kSecret = false;
 
   std::optional<int> parse(string_view text) const {
     const std::optional<int> count = Count{low, high}.parse(text);
@@ -110,7 +103,6 @@ struct PowerOfTwo {
 struct Time {
   Microseconds low;
   static constexpr Microseconds kHigh = std::chrono::hours(24);
-  static constexpr bool kSecret = false;
 
   std::optional<Microseconds> parse(string_view text) const {
     const std::optional<uint64_t> number = take_number(text);
@@ -132,8 +124,6 @@ struct Time {
 };
 
 struct Flag {
-  static constexpr bool kSecret = false;
-
   std::optional<bool> parse(string_view text) const {
     if (text == "0") return false;
     if (text == "1") return true;
@@ -143,19 +133,16 @@ struct Flag {
 };
 
 struct Text {
-  static constexpr bool kSecret = false;
   std::optional<std::string> parse(string_view text) const { return std::string(text); }
   std::string accepts() const { return "any text"; }
 };
 
-struct Secret : Text {
-  static constexpr bool kSecret = true;
-};
+/// Not to be shown.
+struct Secret : Text {};
 
 template <class Value, size_t kChoices>
 struct Choice {
   std::array<std::pair<string_view, Value>, kChoices> choices;
-  static constexpr bool kSecret = false;
 
   std::optional<Value> parse(string_view text) const {
     for (const auto& [name, value] : choices) {
@@ -301,7 +288,7 @@ std::string Config::describe() const {
                          set ? "(set)" : "(default)", documentation);
   };
 #define PEAL_CONFIG_DESCRIBE(type, field, variable, text, rule, documentation) \
-  add(variable, text, decltype(rule)::kSecret, documentation);
+  add(variable, text, std::is_same_v<decltype(rule), Secret>, documentation);
   PEAL_CONFIG_TABLE(PEAL_CONFIG_DESCRIBE)
 #undef PEAL_CONFIG_DESCRIBE
   return lines;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Filling the table in.
 #include "host/base/cuda_driver.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// One message, one write.
 #include "host/base/log.h"
 
 #include <unistd.h>

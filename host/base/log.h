@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -24,7 +23,6 @@ class Log {
   explicit Log(LogLevel level, int rank = kNoRank, int fd = 2)
       : level_(level), rank_(rank), fd_(fd) {}
 
-  LogLevel level() const { return level_; }
   bool prints(LogLevel level) const { return level <= level_; }
 
   template <class... Args>

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <utility>
 
 #include "host/contexts/context_owner.h"
 #include "host/memory/backing.h"

@@ -7,7 +7,6 @@
 #include "host/contexts/contexts.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <iterator>
 #include <span>

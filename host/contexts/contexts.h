@@ -7,8 +7,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "host/base/config.h"
 #include "host/base/log.h"

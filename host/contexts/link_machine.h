@@ -25,7 +25,6 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "host/failures/failure.h"

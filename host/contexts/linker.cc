@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
-#include <span>
 #include <utility>
 
 #include "base/clock.h"

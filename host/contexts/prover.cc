@@ -66,29 +66,33 @@ Prover::Prover(Bootstrap& group, const Rails& rails, const DeviceTables& tables,
       cells_(cells + static_cast<uint64_t>(group.rank()) * kSlots * kSelfTestCell),
       keys_(tables.heap_keys()),
       time_(deadline * (kShareOfDeadline - 1) / kShareOfDeadline),
-      taken_(static_cast<size_t>(group.size())) {}
+      taken_(static_cast<size_t>(group.size()) * kSlots) {}
 
 std::chrono::nanoseconds Prover::time_for_link(std::chrono::nanoseconds patience) const {
   return patience.count() == 0 ? time_ : std::min(time_, patience);
 }
 
-bool Prover::take_cells(uint32_t peer) {
+std::vector<uint32_t> Prover::take_cells(uint32_t peer, size_t most) {
   const std::lock_guard lock(mutex_);
-  return std::exchange(taken_[peer], uint8_t{1}) == 0;
+  std::vector<uint32_t> cells;
+  for (uint32_t cell = 0; cell < kSlots && cells.size() < most; ++cell) {
+    if (std::exchange(taken_[peer * kSlots + cell], uint8_t{1}) == 0) cells.push_back(cell);
+  }
+  return cells;
 }
 
-void Prover::give_back_cells(uint32_t peer) {
+void Prover::free_cells() {
   const std::lock_guard lock(mutex_);
-  taken_[peer] = 0;
+  std::ranges::fill(taken_, uint8_t{0});
 }
 
-QueueTest Prover::test(Queues& queues, const std::vector<uint32_t>& chosen) {
+QueueTest Prover::test(Queues& queues, std::span<const uint32_t> chosen,
+                       std::span<const uint32_t> cells) {
   std::vector<QueueUnderTest> under_test;
-  for (const uint32_t index : chosen) {
-    const uint64_t slot = under_test.size();
-    QueueUnderTest& q = under_test.emplace_back(queues.under_test(index));
-    const size_t key = queues.rail(index) * taken_.size() + q.fields.peer;
-    q.cell = cells_ + slot * kSelfTestCell;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    QueueUnderTest& q = under_test.emplace_back(queues.under_test(chosen[i]));
+    const size_t key = queues.rail(chosen[i]) * queues.n_pes() + q.fields.peer;
+    q.cell = cells_ + cells[i] * kSelfTestCell;
     q.rkey = keys_.payload[key];
     q.word_rkey = keys_.words[key];
   }
@@ -109,7 +113,10 @@ Prover::Proof::Proof(Prover& prover, Queues& queues, std::vector<uint32_t> chose
       end_(Clock::now() + time) {}
 
 Prover::Proof::~Proof() {
-  if (round_) prover_.give_back_cells(peer_);
+  const std::lock_guard lock(prover_.mutex_);
+  for (size_t i = 0; i < cells_.size(); ++i) {
+    if (round_ && round_->settled(i)) prover_.taken_[peer_ * kSlots + cells_[i]] = 0;
+  }
 }
 
 // True when it never will have its turn.
@@ -123,15 +130,15 @@ bool Prover::Proof::no_turn() {
 }
 
 void Prover::Proof::begin_round() {
-  const auto count = static_cast<ptrdiff_t>(std::min<size_t>(left_.size(), kSlots));
-  const std::vector<uint32_t> chosen(left_.begin(), left_.begin() + count);
-  left_.erase(left_.begin(), left_.begin() + count);
-  round_.emplace(prover_.test(queues_, chosen));
+  const size_t count = std::min(left_.size(), cells_.size());
+  round_.emplace(prover_.test(queues_, std::span(left_).first(count), cells_));
+  left_.erase(left_.begin(), left_.begin() + static_cast<ptrdiff_t>(count));
 }
 
 bool Prover::Proof::advance() {
   if (!round_) {
-    if (!prover_.take_cells(peer_)) return no_turn();
+    cells_ = prover_.take_cells(peer_, left_.size());
+    if (cells_.empty()) return no_turn();
     begin_round();
   }
   if (!round_->advance()) {

@@ -3,15 +3,16 @@
 // The self-test of links, and what is said when one fails: with both ends of the path, so that one
 // log is enough to know where to look.
 //
-// Queues are tested in cells of every PE's heap, kSlots for each PE that tests. So a PE tests one
-// link to each peer at a time, to all peers at once: a peer that does not answer holds up nobody
-// but those who want another link to it.
+// Queues are tested in cells of every PE's heap, kSlots for each PE that tests. A cell has one
+// queue at a time. What was sent for a queue whose test did not end well may land yet: its cell is
+// lost until free_cells().
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,8 @@ class Prover {
   /// The test of queues that all belong to one link.
   class Proof {
    public:
-    /// `queues` are connected and have not been used. `time` runs from now on, also while another
-    /// link to the same PE is under test.
+    /// `queues` are connected and have not been used. `time` runs from now on, also while no cell
+    /// is free.
     Proof(Prover& prover, Queues& queues, std::vector<uint32_t> chosen,
           std::chrono::nanoseconds time);
     ~Proof();
@@ -59,12 +60,17 @@ class Prover {
     uint32_t peer_;
     std::vector<uint32_t> left_;  // to be tested
     std::chrono::steady_clock::time_point end_;
-    std::optional<QueueTest> round_;  // as many as there are cells; none before cells were had
+    std::vector<uint32_t> cells_;     // that are this proof's
+    std::optional<QueueTest> round_;  // of as many queues as there are cells, in their order
     std::vector<SelfTestResult> failed_;
   };
 
   /// Collective. Tests the queues, by index. Throws on all PEs the same if some fail.
   void prove_together(Queues& queues, const std::vector<uint32_t>& chosen);
+
+  /// All cells are free again. For a time when no proof is under way, and both ends of every queue
+  /// whose test did not end well are in reset or gone.
+  void free_cells();
 
   /// For a link: no longer than kernels would wait for it, and no longer than a collective test.
   std::chrono::nanoseconds time_for_link(std::chrono::nanoseconds patience) const;
@@ -74,9 +80,8 @@ class Prover {
                               const std::vector<SelfTestResult>& failed) const;
 
  private:
-  bool take_cells(uint32_t peer);
-  void give_back_cells(uint32_t peer);
-  QueueTest test(Queues& queues, const std::vector<uint32_t>& chosen);
+  std::vector<uint32_t> take_cells(uint32_t peer, size_t most);
+  QueueTest test(Queues& queues, std::span<const uint32_t> chosen, std::span<const uint32_t> cells);
 
   Bootstrap& group_;
   const Rails& rails_;
@@ -84,7 +89,7 @@ class Prover {
   DeviceTables::HeapKeys keys_;
   std::chrono::nanoseconds time_;
   std::mutex mutex_;            // guards what follows
-  std::vector<uint8_t> taken_;  // 1: the cells at that PE are in use
+  std::vector<uint8_t> taken_;  // by PE and cell; 1: in use, or lost
   uint32_t tests_ = 0;
 };
 

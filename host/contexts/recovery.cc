@@ -119,6 +119,7 @@ size_t Contexts::recover() {
       if (linker) repairs.context->links()->reset(repairs.of);
     });
   });
+  if (linker) parts_.nics->prover.free_cells();
   parts_.table.next_generation();
   together(group, [&] {
     for_each([&](const Repairs& repairs) {

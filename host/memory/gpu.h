@@ -11,7 +11,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "host/base/cuda_driver.h"
 #include "host/base/dma_buf.h"

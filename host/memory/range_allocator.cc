@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Splitting, merging, and the search for the lowest block that fits.
 #include "host/memory/range_allocator.h"
 
 #include <algorithm>

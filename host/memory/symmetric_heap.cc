@@ -10,8 +10,6 @@
 #include <bit>
 #include <functional>
 #include <limits>
-#include <span>
-#include <type_traits>
 #include <utility>
 #include <vector>
 

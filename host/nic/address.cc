@@ -2,7 +2,6 @@
 #include "host/nic/address.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <memory>
 

@@ -46,6 +46,12 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
 std::optional<uint16_t> query_ooo_sl_mask(const VerbsLibrary& library, ibv_context* context,
                                           uint8_t port);
 
+/// Which of the NIC's counter sets counts what goes wrong at `port`: out of sequence, retries, time
+/// outs (/sys/class/infiniband/D/ports/P/hw_counters). Read from a queue pair that Linux makes for
+/// the purpose and names its set to; one made by firmware commands is counted nowhere unless it is
+/// named to that as well. 0, where nobody looks, if that is not possible.
+uint8_t counter_set_of(const VerbsLibrary& library, ibv_context* context, uint8_t port);
+
 /// Throws kUnsupported that lists everything `device` lacks; returns when it lacks nothing.
 void require(const Capabilities& capabilities, const std::string& device);
 

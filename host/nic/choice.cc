@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <span>
-#include <vector>
 
 #include "host/base/error.h"
-#include "host/nic/device.h"
 #include "host/nic/topology.h"
 
 namespace peal::nic {

@@ -5,15 +5,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <iterator>
 #include <utility>
 
 #include "host/base/error.h"
-#include "host/nic/counter_set.h"
 #include "host/nic/partition.h"
 
 namespace peal::nic {
@@ -21,43 +18,6 @@ namespace {
 
 // Value of later rdma-core headers; older libraries refuse it and the next kind is tried.
 constexpr uint32_t kUarDedicated = 1u << 31;
-
-/// The devices of a library, freed as a list.
-class DeviceList {
- public:
-  explicit DeviceList(const VerbsLibrary& library) : library_(library) {
-    int count = 0;
-    errno = 0;
-    list_ = library.ibv.get_device_list(&count);
-    if (!list_) fail_errno(errno, "ibv_get_device_list of " + library.description());
-    std::copy_if(list_, list_ + count, std::back_inserter(usable_),
-                 [&](ibv_device* device) { return library.serves(device); });
-  }
-  ~DeviceList() { library_.ibv.free_device_list(list_); }
-  DeviceList(const DeviceList&) = delete;
-  DeviceList& operator=(const DeviceList&) = delete;
-
-  /// The usable device called `hca`, or the first one when that is empty; nullptr if there is none.
-  ibv_device* find(const std::string& hca) const {
-    for (ibv_device* const device : usable_) {
-      if (hca.empty() || hca == library_.ibv.get_device_name(device)) return device;
-    }
-    return nullptr;
-  }
-
-  std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (ibv_device* const device : usable_) {
-      names.emplace_back(library_.ibv.get_device_name(device));
-    }
-    return names;
-  }
-
- private:
-  const VerbsLibrary& library_;
-  ibv_device** list_ = nullptr;
-  std::vector<ibv_device*> usable_;
-};
 
 std::string firmware_in(const ibv_device_attr& attributes) {
   return {attributes.fw_ver, ::strnlen(attributes.fw_ver, sizeof attributes.fw_ver)};
@@ -68,10 +28,6 @@ std::string joined(const std::vector<std::string>& names) {
 }
 
 }  // namespace
-
-std::vector<std::string> device_names(const VerbsLibrary& library) {
-  return DeviceList(library).names();
-}
 
 Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca,
                const DeviceOptions& options)
@@ -84,7 +40,7 @@ Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& h
   if (!device) {
     fail(ErrorCode::kUnsupported, "no {} {} by {}: it has {}; PEAL_HCA chooses one",
          library_->wanted(), hca.empty() ? "at all" : "called \"" + hca + "\"",
-         library_->description(), joined(list.names()));
+         library_->description(), joined(device_names(*library_)));
   }
   name_ = library_->ibv.get_device_name(device);
   open(device);

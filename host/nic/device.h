@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "host/nic/capabilities.h"
 #include "host/nic/hca_list.h"
@@ -30,10 +29,6 @@ struct Releaser {
 };
 template <class T, class R>
 using Owned = std::unique_ptr<T, Releaser<T, R>>;
-
-/// The devices of a library that can be used as it was opened for (mlx5 devices, or all), in its
-/// order. Throws kSystem when it cannot list any.
-std::vector<std::string> device_names(const VerbsLibrary& library);
 
 /// What people want of a NIC.
 struct DeviceOptions {

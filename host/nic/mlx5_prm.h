@@ -229,3 +229,13 @@ inline constexpr uint32_t kTicksOnly = 0;
 inline constexpr uint32_t kTicks = 0, kDefaultTimestamps = 1;
 
 }  // namespace peal::nic::prm
+
+namespace peal::nic {
+
+/// Throws for a command that the NIC or the driver did not carry out: kUnsupported when there is no
+/// such command or no permission, else kSystem "CREATE_QP refused: BAD_RES (0x05), syndrome 0x...:
+/// what that means". `in` and `out` are the mailboxes as sent and as answered (at least 16 bytes),
+/// `error` is errno; it speaks when the answer carries no status.
+[[noreturn]] void refuse_command(const void* in, const void* out, int error);
+
+}  // namespace peal::nic

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "device/base/endian.h"

@@ -7,7 +7,6 @@
 //   index  0: 0x7fff  limited member of the default partition     1: 0x8001  full member     2: 0
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "device/mlx5/layout.h"
 
@@ -35,10 +36,18 @@ struct QueueMemoryLayout {
 
   /// What the CQE is before the first completion: all ones, opcode invalid, counter 0xffff. Without
   /// it the first poll reads garbage: zero would be a first completion's counter.
-  static mlx5::Cqe no_completion();
+  static mlx5::Cqe no_completion() {
+    mlx5::Cqe none;
+    std::memset(static_cast<void*>(&none), 0xff, sizeof(none));
+    return none;
+  }
 
   /// Makes host memory at `base` ready for creating the queue: all zero but for the CQE.
-  void prepare(std::byte* base) const;
+  void prepare(std::byte* base) const {
+    const mlx5::Cqe none = no_completion();
+    std::memset(base, 0, bytes());
+    std::memcpy(base + cqe(), &none, sizeof(none));
+  }
 };
 
 static_assert(QueueMemoryLayout{16}.landing() + QueueMemoryLayout::kLandingBytes <=

@@ -7,11 +7,9 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "host/base/error.h"
 #include "host/nic/address.h"
-#include "host/nic/command.h"
 
 namespace peal::nic {
 namespace {

@@ -75,14 +75,8 @@ Object* registered(const Device& device, const Memory& memory, Registration& reg
 }  // namespace
 
 std::string Registration::describe() const {
-  switch (how) {
-    case How::kHostMemory:
-      return "host memory";
-    case How::kDmaBuf:
-      return "GPU memory by dma-buf";
-    case How::kAddress:
-      break;
-  }
+  if (how == How::kHostMemory) return "host memory";
+  if (how == How::kDmaBuf) return "GPU memory by dma-buf";
   return "GPU memory by its address; no dma-buf: " + why_not;
 }
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Reading sysfs, comparing paths, dealing NICs out.
 #include "host/nic/topology.h"
 
 #include <algorithm>
@@ -180,19 +178,9 @@ Indices dealt_nics(const Places& places) {
 }  // namespace
 
 const char* to_string(Distance distance) {
-  switch (distance) {
-    case Distance::kSameSwitch:
-      return "same PCIe switch";
-    case Distance::kSameRootComplex:
-      return "same root complex";
-    case Distance::kSameNumaNode:
-      return "same NUMA node";
-    case Distance::kAcrossSockets:
-      return "other NUMA node";
-    case Distance::kUnknown:
-      break;
-  }
-  return "distance unknown";
+  static constexpr const char* kNames[] = {"same PCIe switch", "same root complex",
+                                           "same NUMA node", "other NUMA node", "distance unknown"};
+  return kNames[static_cast<size_t>(distance)];
 }
 
 Distance distance(const PciPlace& a, const PciPlace& b) {

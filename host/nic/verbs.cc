@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Finding the two libraries, and saying which were found.
 #include "host/nic/verbs.h"
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <iterator>
+#include <mutex>
 
 #include "base/files.h"
 #include "host/base/error.h"
@@ -74,6 +76,10 @@ LibrarySearch LibrarySearch::from(const Config& config, NicUse use) {
 
 std::shared_ptr<VerbsLibrary> VerbsLibrary::load(const std::string& ibverbs,
                                                  const std::string& mlx5, NicUse use) {
+  // PEs that are threads, one at a time: dladdr answers with a name that dlopen has allocated, in
+  // another thread perhaps, and ThreadSanitizer does not see the loader's own lock around both.
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   struct Constructible : VerbsLibrary {};
   auto library = std::make_shared<Constructible>();
   library->use_ = use;
@@ -108,14 +114,29 @@ std::shared_ptr<VerbsLibrary> VerbsLibrary::load(const std::string& ibverbs,
   return library;
 }
 
-bool VerbsLibrary::lists_a_device() const {
+DeviceList::DeviceList(const VerbsLibrary& library) : library_(library) {
   int count = 0;
-  ibv_device** const list = ibv.get_device_list(&count);
-  if (!list) return false;
-  bool found = false;
-  for (int i = 0; i < count; ++i) found = found || serves(list[i]);
-  ibv.free_device_list(list);
-  return found;
+  errno = 0;
+  list_ = library.ibv.get_device_list(&count);
+  if (!list_) fail_errno(errno, "ibv_get_device_list of " + library.description());
+  std::copy_if(list_, list_ + count, std::back_inserter(usable_),
+               [&](ibv_device* device) { return library.serves(device); });
+}
+
+ibv_device* DeviceList::find(const std::string& hca) const {
+  for (ibv_device* const device : usable_) {
+    if (hca.empty() || hca == library_.ibv.get_device_name(device)) return device;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> device_names(const VerbsLibrary& library) {
+  const DeviceList list(library);
+  std::vector<std::string> names;
+  for (ibv_device* const device : list.usable()) {
+    names.emplace_back(library.ibv.get_device_name(device));
+  }
+  return names;
 }
 
 std::shared_ptr<const VerbsLibrary> VerbsLibrary::open(const LibrarySearch& search) {
@@ -132,7 +153,7 @@ std::shared_ptr<const VerbsLibrary> VerbsLibrary::open(const LibrarySearch& sear
   std::string real_failure;
   try {
     auto real = load(search.real_ibverbs, verbs_only ? "" : search.real_mlx5, search.use);
-    if (real->lists_a_device()) return real;
+    if (!DeviceList(*real).usable().empty()) return real;
     real_failure =
         real->description() + (verbs_only ? " lists no device" : " lists no mlx5 device");
   } catch (const Error& error) {

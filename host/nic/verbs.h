@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "host/base/config.h"
 
@@ -130,11 +131,33 @@ class VerbsLibrary {
   VerbsLibrary() = default;
   static std::shared_ptr<VerbsLibrary> load(const std::string& ibverbs, const std::string& mlx5,
                                             NicUse use);
-  bool lists_a_device() const;
 
   std::string description_;
   bool software_ = false;
   NicUse use_ = NicUse::kDevx;
 };
+
+/// The devices of a library that can be used as it was opened for (mlx5 devices, or all), in its
+/// order.
+class DeviceList {
+ public:
+  /// Throws kSystem when the library cannot list any.
+  explicit DeviceList(const VerbsLibrary& library);
+  ~DeviceList() { library_.ibv.free_device_list(list_); }
+  DeviceList(const DeviceList&) = delete;
+  DeviceList& operator=(const DeviceList&) = delete;
+
+  const std::vector<ibv_device*>& usable() const { return usable_; }
+  /// The one called `hca`, or the first one when that is empty; nullptr if there is none.
+  ibv_device* find(const std::string& hca) const;
+
+ private:
+  const VerbsLibrary& library_;
+  ibv_device** list_ = nullptr;
+  std::vector<ibv_device*> usable_;
+};
+
+/// Their names.
+std::vector<std::string> device_names(const VerbsLibrary& library);
 
 }  // namespace peal::nic

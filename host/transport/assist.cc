@@ -4,8 +4,6 @@
 // less often the longer there was none.
 #include "host/transport/assist.h"
 
-#include <algorithm>
-
 #include "base/patience.h"
 #include "device/base/order.h"
 

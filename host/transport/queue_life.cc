@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "host/transport/ibgda_end.h"
+#include "host/transport/ibgda.h"
 #include "host/transport/queues.h"
 
 namespace peal {

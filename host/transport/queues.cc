@@ -3,9 +3,6 @@
 // The queues' memory, and what the host reads and writes of it. The life of a queue: queue_life.cc.
 #include "host/transport/queues.h"
 
-#include <algorithm>
-#include <functional>
-#include <optional>
 #include <utility>
 
 #include "host/base/error.h"

@@ -32,7 +32,7 @@
 #include "host/nic/registration.h"
 #include "host/transport/connection.h"
 #include "host/transport/doorbell.h"
-#include "host/transport/proxy_end.h"
+#include "host/transport/proxy.h"
 #include "host/transport/queue_end.h"
 #include "host/transport/rails.h"
 #include "host/transport/self_test.h"

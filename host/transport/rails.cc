@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "host/base/error.h"
 #include "host/job/together.h"

@@ -130,6 +130,12 @@ void QueueTest::give_up() {
   std::ranges::stable_sort(failed_, {}, distance_from_cause);
 }
 
+bool QueueTest::settled(size_t i) const {
+  if (i >= queues_.size()) return true;
+  return std::ranges::find(waiting_, &queues_[i]) == waiting_.end() &&
+         std::ranges::find(failed_, queues_[i].index, &SelfTestResult::index) == failed_.end();
+}
+
 // True when it was the last.
 bool QueueTest::end_step() {
   std::ranges::stable_sort(failed_, {}, distance_from_cause);
@@ -168,8 +174,8 @@ std::string explain(const SelfTestResult& result) {
           "same memory: run tools/doctor (IOMMU, ACS, peer memory driver)",
           step);
     case Kind::kNoTurn:
-      return "its turn did not come in time: the queues of another context to that PE were under "
-             "test until then, and likely did not answer";
+      return "there was no cell to test it in: tests of other queues to that PE are under way or "
+             "were given up; Runtime::recover() frees the cells of those";
     case Kind::kOk:
       break;
   }

@@ -69,6 +69,8 @@ class QueueTest {
   void give_up();
   /// Those that failed, the nearest to the cause first; when it is over.
   const std::vector<SelfTestResult>& failed() const { return failed_; }
+  /// Nothing that was sent for the `i`-th queue can still land in its cell, or there is no such.
+  bool settled(size_t i) const;
 
  private:
   void begin_step();

@@ -9,7 +9,6 @@
 // they cannot; =atomic takes atomics.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <vector>
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls that are measured, in the words of an Api, a small value that a side supplies:
+// The calls that are measured, in the words of an Api, a small value that a side supplies. Its
+// functions return a Status:
 //
 //   put, get (scope, dst, src, bytes, pe)   p(word, value, pe)   quiet()   barrier(scope)
 //   put_signal(scope, dst, src, bytes, flag, value, pe)          wait(scope, flag, value)
-//   add, fetch_add (word, value, pe)
+//   add(word, value, pe)   fetch_add(old, word, value, pe)
 //
 // and what the programs alone measure: get_now, g, signal, wait_equal, put_counted, copy.
 //
@@ -31,7 +32,7 @@ struct Turn {
   uint64_t at;  // from dst and src
   uint64_t bytes;
   uint64_t number;  // since the memory was prepared
-  uint32_t agent;
+  uint64_t agent;
 
   PEAL_DEVICE std::byte* dst() const { return plan.dst + at; }
   PEAL_DEVICE const std::byte* src() const { return plan.src + at; }
@@ -57,26 +58,26 @@ struct Kind {
 // Calls that return once posted.
 
 struct Put : Kind<Op::kPut> {
-  PEAL_DEVICE static bool post(const auto& t) {
+  PEAL_DEVICE static Status post(const auto& t) {
     return t.api.put(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
   }
 };
 
 struct Get : Kind<Op::kGet> {
-  PEAL_DEVICE static bool post(const auto& t) {
+  PEAL_DEVICE static Status post(const auto& t) {
     return t.api.get(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
   }
 };
 
 struct Copy : Kind<Op::kCopy> {
-  PEAL_DEVICE static bool post(const auto& t) {
+  PEAL_DEVICE static Status post(const auto& t) {
     return t.api.copy(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
   }
 };
 
 /// Every signal adds 1 to the agent's word.
 struct PutCounted : Kind<Op::kPutSignal> {
-  PEAL_DEVICE static bool post(const auto& t) {
+  PEAL_DEVICE static Status post(const auto& t) {
     return t.api.put_counted(t.scope, t.dst(), t.src(), t.bytes, t.plan.words + t.agent,
                              t.plan.peer);
   }
@@ -84,7 +85,7 @@ struct PutCounted : Kind<Op::kPutSignal> {
 
 template <class Word>
 struct P : Kind<Op::kP, sizeof(Word)> {
-  PEAL_DEVICE static bool post(const auto& t) {
+  PEAL_DEVICE static Status post(const auto& t) {
     return t.api.p(t.template dst_word<Word>(), t.template value<Word>(t.plan.seed), t.plan.peer);
   }
 };
@@ -92,18 +93,28 @@ struct P : Kind<Op::kP, sizeof(Word)> {
 /// The value is kept for the check.
 template <class Word>
 struct G : Kind<Op::kG, sizeof(Word)> {
-  PEAL_DEVICE static bool post(const auto& t) {
+  PEAL_DEVICE static Status post(const auto& t) {
     return t.api.g(t.template dst_word<Word>(), reinterpret_cast<const Word*>(t.src()),
                    t.plan.peer);
   }
-  PEAL_DEVICE static bool send(const auto& t) { return post(t); }
+  PEAL_DEVICE static Status send(const auto& t) { return post(t); }
 };
 
-template <class Word, bool kSameWord = false>
-struct Add : Kind<kSameWord ? Op::kAddSame : Op::kAdd, sizeof(Word)> {
-  PEAL_DEVICE static bool post(const auto& t) {
-    auto* word = reinterpret_cast<Word*>(t.plan.words + (kSameWord ? 0 : t.agent));
-    return t.api.add(word, static_cast<Word>(kAddend), t.plan.peer);
+template <class Word, Op kCall = Op::kAdd>
+struct Add : Kind<kCall, sizeof(Word)> {
+  PEAL_DEVICE static Status post(const auto& t) {
+    auto* word = reinterpret_cast<Word*>(t.plan.words + (kCall == Op::kAddSame ? 0 : t.agent));
+    const uint64_t value = addend(t.plan.seed, t.number * threads_in_grid() + t.agent);
+    return t.api.add(word, static_cast<Word>(value), t.plan.peer);
+  }
+};
+
+/// As counters are counted: one addend for the whole launch, so that the compiler makes one atomic
+/// of a warp's.
+struct AddAlike : Kind<Op::kAddSame, sizeof(uint64_t)> {
+  PEAL_DEVICE static Status post(const auto& t) {
+    const uint64_t value = addend(t.plan.seed, t.plan.first * threads_in_grid());
+    return t.api.add(t.plan.words, value, t.plan.peer);
   }
 };
 
@@ -111,11 +122,14 @@ struct Add : Kind<kSameWord ? Op::kAddSame : Op::kAdd, sizeof(Word)> {
 
 template <class Call>
 struct Quieted : Call {
-  PEAL_DEVICE static bool send(const auto& t) { return Call::post(t) && t.api.quiet(); }
+  PEAL_DEVICE static Status send(const auto& t) {
+    const Status status = Call::post(t);
+    return status != Status::kOk ? status : t.api.quiet();
+  }
 };
 
 struct GetNow : Kind<Op::kGet> {
-  PEAL_DEVICE static bool send(const auto& t) {
+  PEAL_DEVICE static Status send(const auto& t) {
     return t.api.get_now(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
   }
 };
@@ -123,10 +137,14 @@ struct GetNow : Kind<Op::kGet> {
 /// Wrong when the old value is not the sum of the additions before.
 template <class Word>
 struct FetchAdd : Kind<Op::kFetchAdd, sizeof(Word)> {
-  PEAL_DEVICE static bool send(const auto& t) {
-    const auto addend = static_cast<Word>(kAddend);
-    return t.api.fetch_add(reinterpret_cast<Word*>(t.plan.words), addend, t.plan.peer) ==
-           static_cast<Word>(t.number * addend);
+  PEAL_DEVICE static Status send(const auto& t) {
+    const auto value = static_cast<Word>(addend(t.plan.seed, t.number));
+    Word old{};
+    const Status status =
+        t.api.fetch_add(&old, reinterpret_cast<Word*>(t.plan.words), value, t.plan.peer);
+    const bool right = old == static_cast<Word>(sum_of_addends(t.plan.seed, t.number, 1));
+    if (status == Status::kOk && !right) count_errors(t.plan.errors, 1);
+    return status;
   }
 };
 
@@ -135,26 +153,28 @@ struct FetchAdd : Kind<Op::kFetchAdd, sizeof(Word)> {
 /// The flag only grows. Where the size is known when compiled the call may become a single store.
 template <uint64_t kSize, Op kCall = Op::kPutSignal>
 struct PutSignal : Kind<kCall, kSize, Way::kBounce> {
-  PEAL_DEVICE static bool send(const auto& t) {
+  PEAL_DEVICE static Status send(const auto& t) {
     return t.api.put_signal(t.scope, t.dst(), t.src(), kSize != 0 ? kSize : t.bytes, t.plan.words,
                             t.number + 1, t.plan.peer);
   }
-  PEAL_DEVICE static bool take(const auto& t) {
+  PEAL_DEVICE static Status take(const auto& t) {
     return t.api.wait(t.scope, t.plan.words, t.number + 1);
   }
 };
 
 struct PutThenSignal : PutSignal<0, Op::kPut> {
-  PEAL_DEVICE static bool send(const auto& t) {
-    return Put::post(t) && t.api.signal(t.scope, t.plan.words, t.number + 1, t.plan.peer);
+  PEAL_DEVICE static Status send(const auto& t) {
+    const Status status = Put::post(t);
+    if (status != Status::kOk) return status;
+    return t.api.signal(t.scope, t.plan.words, t.number + 1, t.plan.peer);
   }
 };
 
 /// The value is its own flag: each side waits until its slot holds exactly what must come.
 template <class Word>
 struct PAsFlag : Kind<Op::kP, sizeof(Word), Way::kBounce> {
-  PEAL_DEVICE static bool send(const auto& t) { return P<Word>::post(t); }
-  PEAL_DEVICE static bool take(const auto& t) {
+  PEAL_DEVICE static Status send(const auto& t) { return P<Word>::post(t); }
+  PEAL_DEVICE static Status take(const auto& t) {
     return t.api.wait_equal(t.template dst_word<Word>(), t.template value<Word>(t.plan.peers_seed));
   }
 };

@@ -54,9 +54,6 @@ inline constexpr Measure kCompared[] = {{"put", Op::kPut, Way::kStream},
                                         {"add_same", Op::kAddSame, Way::kStream},
                                         {"barrier_all", Op::kBarrier, Way::kTogether}};
 
-/// What atomics add: an operand that arrives cut off or twice leaves another sum.
-inline constexpr uint64_t kAddend = 0x0101'0101'0101'0101;
-
 struct Case {
   Measure what;
   ScopeKind scope;
@@ -84,11 +81,6 @@ struct Case {
     if (what.op == Op::kBarrier) return static_cast<uint64_t>(pes);
     if (streams() && (what.op == Op::kAdd || what.op == Op::kPutSignal)) return agents();
     return adds() || (bounces() && what.op != Op::kP) ? 1 : 0;
-  }
-  /// What each of them must hold after so many launches.
-  uint64_t word_value(uint64_t launches) const {
-    const uint64_t calls = iterations * launches;
-    return adds() ? kAddend * calls * (what.op == Op::kAddSame ? agents() : 1) : calls;
   }
 };
 

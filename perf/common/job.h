@@ -13,6 +13,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <exception>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -37,6 +40,23 @@ struct Layout {
     return c.moves_data() ? slots(c, launches) * stride + kGuard : 0;
   }
 };
+
+/// What a case's words hold after so many launches, the calls made by the PE with that seed.
+inline ExpectedWords expected_words(const Case& c, uint64_t words, uint64_t launches,
+                                    uint64_t seed) {
+  const uint64_t calls = c.iterations * launches;
+  if (!c.adds()) return {.count = words, .first = calls, .step = 0, .bytes = 8};
+  ExpectedWords e{.count = words,
+                  .first = sum_of_addends(seed, calls, c.agents()),
+                  .step = kAddend * calls,
+                  .bytes = c.bytes};
+  if (c.what.op == Op::kAddSame) {
+    const uint64_t all = c.iterations * c.agents();  // different in the first launch, then alike
+    e.first = sum_of_addends(seed, all, 1);
+    for (uint64_t l = 1; l < launches; ++l) e.first += all * addend(seed, l * all);
+  }
+  return e;
+}
 
 /// Memory for the largest of several cases.
 struct Needs {
@@ -64,7 +84,7 @@ class Job {
     plan_.dst = side_.template allocate<std::byte>(needs.extent);
     plan_.src = side_.template allocate<std::byte>(needs.extent);
     plan_.words = side_.template allocate<uint64_t>(needs.words);
-    plan_.errors = side_.template allocate<uint64_t>(1);
+    plan_.errors = side_.template allocate<uint64_t>(2);
     plan_.samples = side_.template allocate<uint64_t>(needs.samples);
     times_ = side_.template allocate<BlockTime>(needs.blocks);
     mine_ = side_.template allocate<Record>(1);
@@ -85,6 +105,7 @@ class Job {
     plan_.bytes = c.bytes;
     plan_.stride = layout.stride;
     plan_.span = layout.span;
+    plan_.shared = layout.shared;
     plan_.iterations = c.iterations;
     plan_.first = 0;
     plan_.seed = pattern_seed(preparation_, plan_.pe);
@@ -95,8 +116,7 @@ class Job {
   /// One launch of the Api's kernel for the case, where the case wants this PE to take part. The
   /// kernel's seconds; 0 elsewhere.
   template <class Api>
-  double launch(Kernel<Api> kernel, const Api& api, bool over_grid = false) {
-    deal_out(over_grid ? 1 : case_.agents());
+  double launch(Kernel<Api> kernel, const Api& api) {
     const Grid grid{case_.blocks, case_.threads};
     side_.barrier();
     ready_ = std::chrono::steady_clock::now();
@@ -105,7 +125,12 @@ class Job {
     } else if (leads()) {
       side_.launch(grid, kernel, api, plan_, times_);
     }
-    side_.check();
+    try {
+      side_.check();
+    } catch (const std::exception& error) {
+      throw std::runtime_error(std::string(case_.what.name) + " of " + std::to_string(case_.bytes) +
+                               " bytes: " + error.what());
+    }
     plan_.first += case_.iterations;
     return leads() ? seconds() : 0;
   }
@@ -137,15 +162,11 @@ class Job {
                          .extent = layout_.extent(c, launches_)};
         side_.launch(kAllHands, check, plan_.dst, e, plan_.errors);
       }
-      if (const uint64_t words = c.words(plan_.n_pes); words != 0) {
-        side_.launch(kAllHands, check_words, plan_.words, words, c.word_value(launches_),
-                     c.adds() ? c.bytes : 8, plan_.errors);
-      }
+      const ExpectedWords e = expected_words(c, c.words(plan_.n_pes), launches_, plan_.peers_seed);
+      side_.launch(kAllHands, check_words, plan_.words, e, plan_.errors);
       record.verified += c.agents() * c.iterations * launches_;
     }
-    uint64_t errors = 0;
-    side_.copy_out(&errors, plan_.errors, sizeof errors);
-    record.errors += errors;
+    add_errors(record);
   }
 
   /// The records of all PEs, on PE 0.
@@ -155,15 +176,13 @@ class Job {
     std::vector<Record> all(static_cast<size_t>(first() ? plan_.n_pes : 0));
     if (first()) {
       const auto api = side_.api();
-      const uint64_t none = 0;
-      uint64_t errors = 0;
-      side_.copy_in(plan_.errors, &none, sizeof none);
+      constexpr uint64_t kNone[2] = {};
+      side_.copy_in(plan_.errors, kNone, sizeof kNone);
       side_.launch({}, collect<std::remove_const_t<decltype(api)>, Record>, api, table_, mine_,
-                   plan_.n_pes, plan_.errors);
+                   plan_);
       side_.check();
       side_.copy_out(all.data(), table_, all.size() * sizeof(Record));
-      side_.copy_out(&errors, plan_.errors, sizeof errors);
-      all[0].errors += errors;
+      add_errors(all[0]);
     }
     side_.barrier();
     return all;
@@ -192,12 +211,11 @@ class Job {
     plan_.peer = looks_on ? -1 : plan_.leads ? pe + distance : pe - distance;
   }
 
-  void deal_out(uint64_t agents) {
-    constexpr uint64_t kLine = 16;
-    const uint64_t share = ((plan_.bytes + agents - 1) / agents + kLine - 1) / kLine * kLine;
-    plan_.part = layout_.shared ? share : layout_.span;
-    plan_.call = layout_.shared ? share : plan_.bytes;
-    plan_.limit = layout_.shared ? plan_.bytes : ~uint64_t{0};
+  void add_errors(Record& record) {
+    uint64_t errors[2];
+    side_.copy_out(errors, plan_.errors, sizeof errors);
+    record.errors += errors[0];
+    if (record.status == Status::kOk) record.status = static_cast<Status>(errors[1]);
   }
 
   /// From the first block's begin to the last one's end.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernels that are timed, written once: for every way of repeating a call one. An Api names in
-// its Kernels those that it has calls for. All loops end when a call fails. Errors of any kind are
-// added to one word.
+// its Kernels those that it has calls for. All loops end when a call fails.
 #pragma once
 
 #include <cstddef>
@@ -24,13 +23,38 @@ struct WholeGrid {
 };
 
 /// Number of the calling agent among its like.
-PEAL_DEVICE uint32_t agent_in_grid(Thread) { return static_cast<uint32_t>(thread_in_grid()); }
-PEAL_DEVICE uint32_t agent_in_grid(Warp) {
+PEAL_DEVICE uint64_t agent_in_grid(Thread) { return thread_in_grid(); }
+PEAL_DEVICE uint64_t agent_in_grid(Warp) {
   const uint32_t warps = (threads_in_block() + kWarpLanes - 1) / kWarpLanes;
   return block_in_grid() * warps + thread_in_block() / kWarpLanes;
 }
-PEAL_DEVICE uint32_t agent_in_grid(Block) { return block_in_grid(); }
-PEAL_DEVICE uint32_t agent_in_grid(WholeGrid) { return 0; }
+PEAL_DEVICE uint64_t agent_in_grid(Block) { return block_in_grid(); }
+PEAL_DEVICE uint64_t agent_in_grid(WholeGrid) { return 0; }
+
+/// Where an agent's bytes of slot 0 begin, and how many each of its calls moves.
+struct Share {
+  uint64_t begin;
+  uint64_t bytes;
+
+  /// Of a shared message equal parts of whole lines, for agents of equal size; small messages have
+  /// not enough of them for all. By divisions on the GPU: their results ptxas keeps in registers,
+  /// others it computes again before every call, which costs small messages up to a fifth.
+  template <class Scope>
+  PEAL_DEVICE static Share of(Scope scope, const Plan& plan) {
+    const uint64_t agent = agent_in_grid(scope);
+    if (!plan.shared) return {agent * plan.span, plan.bytes};
+    constexpr uint64_t kLine = 16;
+    const uint64_t agents = threads_in_grid() / scope.size();
+    const uint64_t part = ((plan.bytes + agents - 1) / agents + kLine - 1) / kLine * kLine;
+    const uint64_t begin = agent * part;
+    if (begin >= plan.bytes) return {0, 0};
+    return {begin, plan.bytes - begin < part ? plan.bytes - begin : part};
+  }
+};
+
+PEAL_DEVICE Status first_of(Status first, Status second) {
+  return first != Status::kOk ? first : second;
+}
 
 PEAL_DEVICE uint64_t slot_after(const Plan& plan, uint64_t at) {
   return at + plan.stride == plan.span ? 0 : at + plan.stride;
@@ -40,27 +64,25 @@ PEAL_DEVICE uint64_t slot_after(const Plan& plan, uint64_t at) {
 template <class Api, class Call, class Scope>
 PEAL_KERNEL PEAL_MAX_THREADS(1024) stream(Api api, Plan plan, BlockTime* times) {
   const Scope scope;
-  const uint32_t agent = agent_in_grid(scope);
-  const uint64_t part = agent * plan.part;
-  const uint64_t left = part < plan.limit ? plan.limit - part : 0;
-  const uint64_t bytes = left < plan.call ? left : plan.call;
-  bool ok = true;
+  const Share share = Share::of(scope, plan);
+  Status status = Status::kOk;
   block.sync();
   const uint64_t begin = now_ns();
-  if (bytes != 0) {
+  if (share.bytes != 0) {
     uint64_t at = plan.first * plan.stride % plan.span;
-    for (uint64_t i = 0; i < plan.iterations && ok; ++i) {
-      const Turn<Api, Scope> turn{api, scope, plan, at + part, bytes, 0, agent};
+    for (uint64_t i = 0; i < plan.iterations && status == Status::kOk; ++i) {
+      const Turn<Api, Scope> turn{
+          api, scope, plan, at + share.begin, share.bytes, plan.first + i, agent_in_grid(scope)};
       at = slot_after(plan, at);
-      ok = Call::post(turn);
+      status = Call::post(turn);
     }
   }
   block.sync();  // all have posted
   if (block.leader()) {
-    ok = api.quiet() && ok;
+    status = first_of(status, api.quiet());
     times[block_in_grid()] = {begin, now_ns()};
   }
-  if (!ok) count_errors(plan.errors, 1);
+  count_failure(plan, status);
 }
 
 enum class Mode {
@@ -75,15 +97,18 @@ template <class Api, class Call, class Scope, Mode kMode>
 PEAL_KERNEL exchange(Api api, Plan plan, BlockTime* times) {
   if (plan.peer < 0) return;
   const Scope scope;
-  bool ok = true;
+  Status status = Status::kOk;
   uint64_t wrong = 0;
   uint64_t at = plan.first * plan.stride % plan.span;
   const uint64_t begin = now_ns();
-  for (uint64_t i = 0; i < plan.iterations && ok; ++i, at = slot_after(plan, at)) {
+  for (uint64_t i = 0; i < plan.iterations && status == Status::kOk;
+       ++i, at = slot_after(plan, at)) {
     const Turn<Api, Scope> turn{api, scope, plan, at, plan.bytes, plan.first + i, 0};
     const uint64_t sent = kMode == Mode::kEach ? now_ns() : 0;
-    if (Call::kWay == Way::kCall || plan.leads) ok = Call::send(turn);
-    if constexpr (Call::kWay == Way::kBounce) ok = ok && Call::take(turn);
+    if (Call::kWay == Way::kCall || plan.leads) status = Call::send(turn);
+    if constexpr (Call::kWay == Way::kBounce) {
+      if (status == Status::kOk) status = Call::take(turn);
+    }
     if constexpr (kMode == Mode::kEach) {
       if (scope.leader()) plan.samples[i] = now_ns() - sent;
     }
@@ -92,14 +117,15 @@ PEAL_KERNEL exchange(Api api, Plan plan, BlockTime* times) {
         const auto* word = reinterpret_cast<const uint64_t*>(plan.dst + at);
         if (load_relaxed<Reach::kSystem>(word) != pattern_word(plan.peers_seed, at / 8)) ++wrong;
       }
-      if (!plan.leads && ok) ok = Call::send(turn);
+      if (!plan.leads && status == Status::kOk) status = Call::send(turn);
     }
   }
   scope.sync();
   if (!scope.leader()) return;
-  if constexpr (kMode == Mode::kEach) ok = api.quiet() && ok;
+  if constexpr (kMode == Mode::kEach) status = first_of(status, api.quiet());
   times[0] = {begin, now_ns()};
-  count_errors(plan.errors, wrong + (ok ? 0 : 1));
+  count_errors(plan.errors, wrong);
+  count_failure(plan, status);
 }
 
 /// When it looks: every PE tells all others the number of the barrier first, and finds theirs after
@@ -108,16 +134,16 @@ template <class Api, class Scope, Mode kMode>
 PEAL_KERNEL PEAL_MAX_THREADS(1024) barriers(Api api, Plan plan, BlockTime* times) {
   const Scope scope;
   const bool looks = kMode == Mode::kLook && scope.leader();
-  bool ok = true;
+  Status status = Status::kOk;
   uint64_t wrong = 0;
   scope.sync();
   const uint64_t begin = now_ns();
-  for (uint64_t i = 0; i < plan.iterations && ok; ++i) {
+  for (uint64_t i = 0; i < plan.iterations && status == Status::kOk; ++i) {
     const uint64_t number = plan.first + i + 1;
     for (int pe = 0; looks && pe < plan.n_pes; ++pe) {
       if (pe != plan.pe) (void)api.p(plan.words + plan.pe, number, pe);
     }
-    ok = api.barrier(scope);
+    status = api.barrier(scope);
     for (int pe = 0; looks && pe < plan.n_pes; ++pe) {
       const uint64_t heard = load_relaxed<Reach::kSystem>(plan.words + pe);
       if (pe != plan.pe && heard < number) ++wrong;
@@ -125,19 +151,19 @@ PEAL_KERNEL PEAL_MAX_THREADS(1024) barriers(Api api, Plan plan, BlockTime* times
   }
   if (scope.leader()) {
     times[0] = {begin, now_ns()};
-    count_errors(plan.errors, wrong + (ok ? 0 : 1));
+    count_errors(plan.errors, wrong);
+    count_failure(plan, status);
   }
 }
 
 /// All PEs' `mine`, in PE 0's table. One thread.
 template <class Api, class Item>
-PEAL_KERNEL collect(Api api, Item* table, Item* mine, int n_pes, uint64_t* errors) {
-  for (int pe = 0; pe < n_pes; ++pe) {
-    const bool ok = api.get(thread, reinterpret_cast<std::byte*>(table + pe),
-                            reinterpret_cast<std::byte*>(mine), sizeof(Item), pe);
-    if (!ok) count_errors(errors, 1);
+PEAL_KERNEL collect(Api api, Item* table, Item* mine, Plan plan) {
+  for (int pe = 0; pe < plan.n_pes; ++pe) {
+    count_failure(plan, api.get(thread, reinterpret_cast<std::byte*>(table + pe),
+                                reinterpret_cast<std::byte*>(mine), sizeof(Item), pe));
   }
-  if (!api.quiet()) count_errors(errors, 1);
+  count_failure(plan, api.quiet());
 }
 
 /// The smallest step of the clock that everything is timed with. One thread.
@@ -176,12 +202,14 @@ constexpr bool over_grid() {
   return false;
 }
 
-template <class Call, class Scope = Thread>
+/// Warm is the call that warms up.
+template <class Call, class Scope = Thread, class Warm = Call>
 struct Streams {
   template <class Api>
-  static Kernel<Api> kernel(const Case& c, Mode) {
+  static Kernel<Api> kernel(const Case& c, Mode mode) {
+    using Agent = std::conditional_t<over_grid<Api>(), WholeGrid, Scope>;
     if (!fits<Call, Scope>(c, Way::kStream)) return nullptr;
-    return stream<Api, Call, std::conditional_t<over_grid<Api>(), WholeGrid, Scope>>;
+    return mode == Mode::kLook ? stream<Api, Warm, Agent> : stream<Api, Call, Agent>;
   }
 };
 
@@ -223,6 +251,10 @@ struct List {
     (void)(((found = Entries::template kernel<Api>(c, mode)) != nullptr) || ...);
     return found;
   }
+};
+
+template <template <class, class...> class Entry, class... Calls>
+struct InAllScopes : List<Entry<Calls, Thread>..., Entry<Calls, Warp>..., Entry<Calls, Block>...> {
 };
 
 }  // namespace peal::perf

@@ -3,11 +3,13 @@
 // CLI11 finds the options; what they may mean together is decided here.
 #include "perf/common/options.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
 #include <charconv>
-#include <map>
+#include <ranges>
 
 #include "host/base/error.h"
 
@@ -16,31 +18,24 @@ namespace {
 
 constexpr uint64_t kMaxSize = uint64_t{1} << 30;
 
-template <class E>
-using Names = std::vector<std::pair<std::string, E>>;
+using Names = std::vector<std::string>;
 
-const Names<ScopeKind> kScopes = {
-    {"thread", ScopeKind::kThread}, {"warp", ScopeKind::kWarp}, {"block", ScopeKind::kBlock}};
-const Names<Pairing> kPairings = {{"pairs", Pairing::kPairs}, {"halves", Pairing::kHalves}};
-const Names<Spoil> kSpoils = {
-    {"nothing", Spoil::kNothing}, {"data", Spoil::kData}, {"signal", Spoil::kSignal}};
-
-// An option with one of a few names as its value: "--op: 'x' is unknown; one of put, get, ...".
+// An option with one of a few names as its value: "--op: 'x' is unknown; one of put, get, ...". The
+// name's place in the list is what it stands for.
 template <class E>
-CLI::Option* add_choice(CLI::App& app, const std::string& option, E& value, const Names<E>& names,
+CLI::Option* add_choice(CLI::App& app, const std::string& option, E& value, const Names& names,
                         const std::string& text) {
-  std::string accepted;
-  for (const auto& [name, unused] : names) accepted += (accepted.empty() ? "" : ", ") + name;
+  const std::string accepted = fmt::format("{}", fmt::join(names, ", "));
   const auto take = [&value, names, accepted, option](const std::string& given) {
-    const auto found = std::ranges::find(names, given, &Names<E>::value_type::first);
+    const auto found = std::ranges::find(names, given);
     if (found == names.end()) {
       throw CLI::ValidationError(option, "'" + given + "' is unknown; one of " + accepted);
     }
-    value = found->second;
+    value = static_cast<E>(found - names.begin());
   };
   return app.add_option_function<std::string>(option, take, text + " (" + accepted + ")")
       ->type_name("NAME")
-      ->default_str(std::ranges::find(names, value, &Names<E>::value_type::second)->first);
+      ->default_str(names[static_cast<size_t>(value)]);
 }
 
 uint64_t parse_size(const std::string& text) {
@@ -61,18 +56,6 @@ uint64_t parse_size(const std::string& text) {
          text);
   }
   return value * unit;
-}
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == separator) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
 }
 
 // What one option at a time cannot know.
@@ -106,42 +89,39 @@ void check_together(const Options& o) {
 void add_options(CLI::App& app, const Program& program, Options& o, size_t& op,
                  std::string& sizes) {
   const bool one_agent = program.metric == Metric::kLatency;
-  Names<size_t> ops;
-  for (const Measure& what : program.ops) ops.emplace_back(what.name, ops.size());
+  const auto number = [&](const char* name, auto& value, uint64_t least, uint64_t most,
+                          const char* text) {
+    return app.add_option(name, value, text)->check(CLI::Range(least, most));
+  };
+  constexpr uint64_t kMostIterations = 1'000'000'000;
+  Names ops;
+  for (const Measure& what : program.ops) ops.emplace_back(what.name);
   add_choice(app, "--op", op, ops, "Operation to measure");
-  add_choice(app, "--scope", o.scope, kScopes, "Who makes each call");
+  add_choice(app, "--scope", o.scope, {"thread", "warp", "block"}, "Who makes each call");
   if (!one_agent) {
-    app.add_option("--blocks", o.blocks, "Blocks of the grid")
-        ->check(CLI::Range(1u, 65535u))
-        ->capture_default_str();
+    number("--blocks", o.blocks, 1, 65535, "Blocks of the grid")->capture_default_str();
   }
-  app.add_option("--threads", o.threads,
-                 one_agent ? "Threads of the block, for --scope block" : "Threads of a block")
-      ->check(CLI::Range(1u, 1024u))
+  number("--threads", o.threads, 1, 1024,
+         one_agent ? "Threads of the block, for --scope block" : "Threads of a block")
       ->capture_default_str();
-  app.add_option(
-         "--qps", o.queues,
-         "Queues per peer, in a context of the run's own (else: PEAL_QUEUES, default context)")
-      ->check(CLI::Range(1u, 1024u));
-  app.add_option("--depth", o.depth,
-                 "Entries of each queue, a power of two (else: PEAL_QUEUE_DEPTH)")
-      ->check(CLI::Range(128u, 16384u));
+  number("--qps", o.queues, 1, 1024,
+         "Queues per peer, in a context of the run's own (else: PEAL_QUEUES, default context)");
+  number("--depth", o.depth, 128, 16384,
+         "Entries of each queue, a power of two (else: PEAL_QUEUE_DEPTH)");
   app.add_option("--sizes", sizes, "Bytes of a message: 8 or 8,64 or 8:1M (powers of two)")
       ->capture_default_str();
-  app.add_option("--iters", o.iterations,
-                 "Operations of each thread, warp or block (else: fewer for larger messages)")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1000000000}));
-  app.add_option("--warmup", o.warmup, "As --iters, before the clock starts")
-      ->check(CLI::Range(uint64_t{0}, uint64_t{1000000000}))
+  number("--iters", o.iterations, 1, kMostIterations,
+         "Operations of each thread, warp or block (else: fewer for larger messages)");
+  number("--warmup", o.warmup, 0, kMostIterations, "As --iters, before the clock starts")
       ->capture_default_str();
-  app.add_option("--window", o.window,
-                 "Operations of each thread, warp or block between two waits for completion")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1000000}));
-  add_choice(app, "--pattern", o.pairing, kPairings,
+  number("--window", o.window, 1, 1'000'000,
+         "Operations of each thread, warp or block between two waits for completion");
+  add_choice(app, "--pattern", o.pairing, {"pairs", "halves"},
              "Who sends to whom: PE 2k to 2k+1, or the first half of the PEs to the second");
   app.add_flag("--json", o.json, "One JSON object a row instead of the table");
   // Hidden: for the tests of the verification.
-  add_choice(app, "--spoil", o.spoil, kSpoils, "Damage what arrived before it is verified")
+  add_choice(app, "--spoil", o.spoil, {"nothing", "data", "signal"},
+             "Damage what arrived before it is verified")
       ->group("");
 }
 
@@ -149,11 +129,13 @@ void add_options(CLI::App& app, const Program& program, Options& o, size_t& op,
 
 std::vector<uint64_t> parse_sizes(const std::string& text) {
   std::vector<uint64_t> sizes;
-  for (const std::string& part : split(text, ',')) {
-    const std::vector<std::string> ends = split(part, ':');
-    const uint64_t first = parse_size(ends[0]);
-    const uint64_t last = ends.size() == 1 ? first : parse_size(ends[1]);
-    if (ends.size() > 2 || last < first) {
+  if (text.empty()) parse_size(text);  // refuses: it has no pieces
+  for (const auto piece : std::views::split(text, ',')) {
+    const std::string part(piece.begin(), piece.end());
+    const size_t colon = part.find(':');
+    const uint64_t first = parse_size(part.substr(0, colon));
+    const uint64_t last = colon == part.npos ? first : parse_size(part.substr(colon + 1));
+    if (last < first) {
       fail(ErrorCode::kInvalidArgument,
            "'{}' is not a range of sizes; give FIRST:LAST, such as 8:1M", part);
     }

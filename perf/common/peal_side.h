@@ -12,9 +12,6 @@
 
 namespace peal::perf {
 
-PEAL_DEVICE bool all_well(Status status) { return status == Status::kOk; }
-PEAL_DEVICE bool all_well(const Ticket& ticket) { return ticket.status == Status::kOk; }
-
 /// peal's calls on a context. The arguments of transfers are scope, dst, src, bytes, PE.
 template <Reach R, class KernelList>
 struct PealApi {
@@ -23,63 +20,64 @@ struct PealApi {
   BasicContext<R> ctx;
 
   template <class... Arguments>
-  PEAL_DEVICE bool put(Arguments... arguments) const {
-    return all_well(put_nbi(ctx, arguments...));
+  PEAL_DEVICE Status put(Arguments... arguments) const {
+    return put_nbi(ctx, arguments...).status;
   }
   template <class... Arguments>
-  PEAL_DEVICE bool get(Arguments... arguments) const {
-    return all_well(get_nbi(ctx, arguments...));
+  PEAL_DEVICE Status get(Arguments... arguments) const {
+    return get_nbi(ctx, arguments...).status;
   }
   template <class... Arguments>
-  PEAL_DEVICE bool get_now(Arguments... arguments) const {
-    return all_well(peal::get(ctx, arguments...));
+  PEAL_DEVICE Status get_now(Arguments... arguments) const {
+    return peal::get(ctx, arguments...);
   }
-  PEAL_DEVICE bool copy(auto scope, std::byte* dst, const std::byte* src, uint64_t bytes,
-                        int pe) const {
+  PEAL_DEVICE Status copy(auto scope, std::byte* dst, const std::byte* src, uint64_t bytes,
+                          int pe) const {
     if (scope.leader()) memcpy(ptr(ctx, dst, pe), src, bytes);
-    return true;
+    return Status::kOk;
   }
   template <class Word>
-  PEAL_DEVICE bool p(Word* word, Word value, int pe) const {
-    return all_well(peal::p(ctx, word, value, pe));
+  PEAL_DEVICE Status p(Word* word, Word value, int pe) const {
+    return peal::p(ctx, word, value, pe);
   }
   template <class Word>
-  PEAL_DEVICE bool g(Word* value, const Word* word, int pe) const {
+  PEAL_DEVICE Status g(Word* value, const Word* word, int pe) const {
     const auto got = peal::g(ctx, word, pe);
     *value = got.value;
-    return all_well(got.status);
+    return got.status;
   }
-  PEAL_DEVICE bool quiet() const { return all_well(peal::quiet(ctx)); }
+  PEAL_DEVICE Status quiet() const { return peal::quiet(ctx); }
 
-  PEAL_DEVICE bool put_signal(auto scope, std::byte* dst, const std::byte* src, uint64_t bytes,
-                              uint64_t* flag, uint64_t value, int pe) const {
-    return all_well(put_signal_nbi(ctx, scope, dst, src, bytes, Signal::set(flag, value, pe)));
+  PEAL_DEVICE Status put_signal(auto scope, std::byte* dst, const std::byte* src, uint64_t bytes,
+                                uint64_t* flag, uint64_t value, int pe) const {
+    return put_signal_nbi(ctx, scope, dst, src, bytes, Signal::set(flag, value, pe)).status;
   }
-  PEAL_DEVICE bool put_counted(auto scope, std::byte* dst, const std::byte* src, uint64_t bytes,
-                               uint64_t* word, int pe) const {
-    return all_well(put_signal_nbi(ctx, scope, dst, src, bytes, Signal::add(word, 1, pe)));
+  PEAL_DEVICE Status put_counted(auto scope, std::byte* dst, const std::byte* src, uint64_t bytes,
+                                 uint64_t* word, int pe) const {
+    return put_signal_nbi(ctx, scope, dst, src, bytes, Signal::add(word, 1, pe)).status;
   }
-  PEAL_DEVICE bool signal(auto scope, uint64_t* flag, uint64_t value, int pe) const {
-    return all_well(
-        by_leader(scope, [&] { return peal::signal(ctx, Signal::set(flag, value, pe)); }));
+  PEAL_DEVICE Status signal(auto scope, uint64_t* flag, uint64_t value, int pe) const {
+    return by_leader(scope, [&] { return peal::signal(ctx, Signal::set(flag, value, pe)); });
   }
-  PEAL_DEVICE bool wait(auto scope, const uint64_t* flag, uint64_t value) const {
-    return all_well(wait_until(ctx, scope, flag, Compare::kGe, value));
+  PEAL_DEVICE Status wait(auto scope, const uint64_t* flag, uint64_t value) const {
+    return wait_until(ctx, scope, flag, Compare::kGe, value);
   }
   template <class Word>
-  PEAL_DEVICE bool wait_equal(const Word* word, Word value) const {
-    return all_well(wait_until(ctx, word, Compare::kEq, value));
+  PEAL_DEVICE Status wait_equal(const Word* word, Word value) const {
+    return wait_until(ctx, word, Compare::kEq, value);
   }
 
   template <class Word>
-  PEAL_DEVICE bool add(Word* word, Word value, int pe) const {
-    return all_well(atomic_add(ctx, word, value, pe));
+  PEAL_DEVICE Status add(Word* word, Word value, int pe) const {
+    return atomic_add(ctx, word, value, pe);
   }
   template <class Word>
-  PEAL_DEVICE Word fetch_add(Word* word, Word value, int pe) const {
-    return atomic_fetch_add(ctx, word, value, pe).value;
+  PEAL_DEVICE Status fetch_add(Word* old, Word* word, Word value, int pe) const {
+    const auto got = atomic_fetch_add(ctx, word, value, pe);
+    *old = got.value;
+    return got.status;
   }
-  PEAL_DEVICE bool barrier(auto scope) const { return all_well(barrier_all(ctx, scope)); }
+  PEAL_DEVICE Status barrier(auto scope) const { return barrier_all(ctx, scope); }
 };
 
 class PealSide {

@@ -17,6 +17,7 @@
 
 #include "device/base/order.h"
 #include "device/base/scope.h"
+#include "device/status.h"
 
 namespace peal::perf {
 
@@ -25,22 +26,20 @@ struct Plan {
   std::byte* dst;
   std::byte* src;
   uint64_t* words;    // signals, and what atomics add to
-  uint64_t* errors;   // of this PE
+  uint64_t* errors;   // of this PE: how many, and the Status of the first call that failed
   uint64_t* samples;  // ns of each call, where the kernel keeps them
   uint64_t bytes;     // of a message
   uint64_t stride;    // from a slot to the next
   uint64_t span;      // after which an agent's slots begin again, a multiple of stride
-  uint64_t part;      // from an agent's first byte to the next one's
-  uint64_t call;      // most bytes of a call
-  uint64_t limit;     // bytes that the agents' parts must not exceed
   uint64_t iterations;
   uint64_t first;       // iterations of earlier launches on the same memory
   uint64_t seed;        // of this PE's pattern
   uint64_t peers_seed;  // and of its partner's
   int pe;
   int n_pes;
-  int peer;    // whom this PE's calls concern; negative: it looks on
-  bool leads;  // of a pair, the PE that begins
+  int peer;     // whom this PE's calls concern; negative: it looks on
+  bool leads;   // of a pair, the PE that begins
+  bool shared;  // the agents share a message in equal parts; else each has slots of its own
 };
 
 /// Where a kernel's blocks began and ended, by the GPU's own clock.
@@ -60,6 +59,17 @@ inline uint64_t pattern_seed(uint64_t preparation, int pe) {
   return preparation << 32 | static_cast<uint64_t>(pe + 1) << 16;
 }
 
+/// What call `number` of all calls on a target's words adds, by which a PE's seed. No two add the
+/// same: a lost one and one that came twice do not cancel, nor do two in each other's word.
+inline constexpr uint64_t kAddend = 0x0101'0101'0101'0101;
+PEAL_HD uint64_t addend(uint64_t seed, uint64_t number) { return seed + kAddend * (number + 1); }
+
+/// The sum of `calls` addends, of every `stride`th call from 0 on.
+PEAL_HD uint64_t sum_of_addends(uint64_t seed, uint64_t calls, uint64_t stride) {
+  const uint64_t numbers = calls == 0 ? 0 : stride * (calls * (calls - 1) / 2);
+  return calls * seed + kAddend * (numbers + calls);
+}
+
 PEAL_DEVICE uint64_t thread_in_grid() {
   return uint64_t{block_in_grid()} * threads_in_block() + thread_in_block();
 }
@@ -67,6 +77,12 @@ PEAL_DEVICE uint64_t threads_in_grid() { return uint64_t{blocks_in_grid()} * thr
 
 PEAL_DEVICE void count_errors(uint64_t* errors, uint64_t count) {
   if (count != 0) fetch_add_relaxed<Reach::kGpu>(errors, count);
+}
+
+PEAL_DEVICE void count_failure(const Plan& plan, Status status) {
+  if (status == Status::kOk) return;
+  count_errors(plan.errors, 1);
+  (void)compare_exchange<Reach::kGpu>(plan.errors + 1, uint64_t{0}, static_cast<uint64_t>(status));
 }
 
 /// Pattern at src, poison at dst, `words` words and the errors 0. The extent is whole words.
@@ -78,7 +94,7 @@ PEAL_KERNEL prepare(Plan plan, uint64_t extent, uint64_t words) {
     dst[i] = ~pattern_word(plan.peers_seed, i);
   }
   for (uint64_t i = thread_in_grid(); i < words; i += threads_in_grid()) plan.words[i] = 0;
-  if (thread_in_grid() == 0) *plan.errors = 0;
+  if (thread_in_grid() == 0) plan.errors[0] = plan.errors[1] = 0;
 }
 
 /// In every `stride` bytes of `extent`, up to `slots` of them, the first `bytes` hold the pattern;
@@ -109,13 +125,20 @@ PEAL_KERNEL check(const std::byte* memory, Expected e, uint64_t* errors) {
   count_errors(errors, wrong);
 }
 
-/// Counts words whose low `bytes` are not those of `value`.
-PEAL_KERNEL check_words(const uint64_t* words, uint64_t count, uint64_t value, uint64_t bytes,
-                        uint64_t* errors) {
-  const uint64_t mask = bytes == 4 ? 0xffffffff : ~uint64_t{0};
+/// What words must hold: each `step` more than the one before. Of a shorter word the low `bytes`.
+struct ExpectedWords {
+  uint64_t count;
+  uint64_t first;
+  uint64_t step;
+  uint64_t bytes;
+};
+
+/// Counts words that hold something else.
+PEAL_KERNEL check_words(const uint64_t* words, ExpectedWords e, uint64_t* errors) {
+  const uint64_t mask = e.bytes == 4 ? 0xffffffff : ~uint64_t{0};
   uint64_t wrong = 0;
-  for (uint64_t i = thread_in_grid(); i < count; i += threads_in_grid()) {
-    if (((words[i] ^ value) & mask) != 0) ++wrong;
+  for (uint64_t i = thread_in_grid(); i < e.count; i += threads_in_grid()) {
+    if (((words[i] ^ (e.first + i * e.step)) & mask) != 0) ++wrong;
   }
   count_errors(errors, wrong);
 }

@@ -35,7 +35,6 @@ class Rounds {
     window_ = std::min(window_, std::max(iterations_, o.warmup));
   }
 
-  uint64_t iterations() const { return iterations_; }
   Case of(uint64_t count) const { return options_.of(bytes_, count); }
   Case largest() const { return of(window_); }
   Case all() const { return of(iterations_); }

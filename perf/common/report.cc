@@ -52,17 +52,11 @@ std::string header(const Setting& s, const Options& o) {
       plural(o.threads, "thread"), plural(s.queues, "queue"), s.transport, s.nic);
 }
 
-const char* columns(Metric metric) {
-  switch (metric) {
-    case Metric::kMessageRate:
-      return "# Size        Messages/s  Messages/s per pair          MB/s  Operations    Errors\n";
-    case Metric::kBandwidth:
-      return "# Size              GB/s        GB/s per pair    Messages/s  Operations    Errors\n";
-    case Metric::kLatency:
-      break;
-  }
-  return "# Size       Latency (us)             Min (us)      p99 (us)  Operations    Errors\n";
-}
+/// By Metric.
+constexpr const char* kColumns[] = {
+    "# Size        Messages/s  Messages/s per pair          MB/s  Operations    Errors\n",
+    "# Size              GB/s        GB/s per pair    Messages/s  Operations    Errors\n",
+    "# Size       Latency (us)             Min (us)      p99 (us)  Operations    Errors\n"};
 
 Json what_and_where(const Setting& s, const Case& c) {
   return {{"op", c.what.name},     {"scope", to_string(c.scope)}, {"bytes", c.bytes},
@@ -85,25 +79,21 @@ Report::Report(Setting setting, const Options& options, Metric metric, bool spea
       metric_(metric),
       speaks_(speaks),
       last_progress_(std::chrono::steady_clock::now()) {
-  if (speaks_ && !options_.json) print(header(setting_, options_) + columns(metric_));
+  if (speaks_ && !options_.json)
+    print(header(setting_, options_) + kColumns[static_cast<size_t>(metric_)]);
 }
 
 std::string Report::table_row(const Case& c, const Record& total) const {
   const double rate = per_second(total.operations, total.seconds);
-  const double bytes_rate = rate * static_cast<double>(c.bytes);
-  double value[3] = {total.usec_median, total.usec_min, total.usec_p99};
-  if (metric_ == Metric::kMessageRate) {
-    value[0] = rate;
-    value[1] = rate / setting_.pairs;
-    value[2] = bytes_rate / 1e6;
-  } else if (metric_ == Metric::kBandwidth) {
-    value[0] = bytes_rate / 1e9;
-    value[1] = value[0] / setting_.pairs;
-    value[2] = rate;
-  }
-  const int digits = metric_ == Metric::kBandwidth ? 3 : 2;
-  return fmt::format("{:<8} {:>15.{}f} {:>20.{}f} {:>13.2f} {:>11} {:>9}\n", c.bytes, value[0],
-                     digits, value[1], digits, value[2], total.operations, total.errors);
+  const double mbytes = rate * static_cast<double>(c.bytes) / 1e6;
+  const int pairs = setting_.pairs;
+  const auto row = [&](int digits, double first, double second, double third) {
+    return fmt::format("{:<8} {:>15.{}f} {:>20.{}f} {:>13.2f} {:>11} {:>9}\n", c.bytes, first,
+                       digits, second, digits, third, total.operations, total.errors);
+  };
+  if (metric_ == Metric::kMessageRate) return row(2, rate, rate / pairs, mbytes);
+  if (metric_ == Metric::kBandwidth) return row(3, mbytes / 1e3, mbytes / 1e3 / pairs, rate);
+  return row(2, total.usec_median, total.usec_min, total.usec_p99);
 }
 
 std::string Report::json_row(const Case& c, const Record& total) const {
@@ -133,7 +123,7 @@ void Report::row(const Case& c, const std::vector<Record>& all) {
   if (!speaks_) return;
   const Record total = sum(all);
   verified_ += total.verified;
-  errors_ += total.errors;
+  errors_ += print_failures(c, all);
   print(options_.json ? json_row(c, total) : table_row(c, total));
 }
 
@@ -152,6 +142,17 @@ bool Report::finish() const {
   if (errors_ != 0)
     fmt::print(stderr, "peal: {} errors: operations failed or left wrong data\n", errors_);
   return errors_ == 0 && verified_ != 0;
+}
+
+uint64_t print_failures(const Case& c, const std::vector<Record>& all) {
+  uint64_t errors = 0;
+  for (size_t pe = 0; pe < all.size(); ++pe) {
+    errors += all[pe].errors;
+    if (all[pe].status == Status::kOk) continue;
+    fmt::print(stderr, "peal: PE {}: {} of {} bytes failed: {}\n", pe, c.what.name, c.bytes,
+               to_string(all[pe].status));
+  }
+  return errors;
 }
 
 void print_compared(const Setting& side, const char* variant, const Case& c,

@@ -8,17 +8,19 @@
 #include <string>
 #include <vector>
 
+#include "device/status.h"
 #include "perf/common/options.h"
 
 namespace peal::perf {
 
 /// What one PE measured of one case. Plain data: PE 0 gets it.
 struct Record {
-  uint64_t operations = 0;  // that this PE initiated while the clock ran
-  uint64_t verified = 0;    // operations whose data this PE checked, warm-up included
-  uint64_t errors = 0;      // wrong words, wrong answers and failed calls
-  double seconds = 0;       // the clock, where this PE initiated
-  double usec_min = 0;      // of one operation, where latency was measured
+  uint64_t operations = 0;      // that this PE initiated while the clock ran
+  uint64_t verified = 0;        // operations whose data this PE checked, warm-up included
+  uint64_t errors = 0;          // wrong words, wrong answers and failed calls
+  Status status = Status::kOk;  // of the first call that failed
+  double seconds = 0;           // the clock, where this PE initiated
+  double usec_min = 0;          // of one operation, where latency was measured
   double usec_median = 0;
   double usec_p99 = 0;
 };
@@ -59,6 +61,9 @@ class Report {
   uint64_t errors_ = 0;
   std::chrono::steady_clock::time_point last_progress_;
 };
+
+/// On stderr, which PEs' calls failed and why. The number of errors.
+uint64_t print_failures(const Case& c, const std::vector<Record>& all);
 
 /// A row of the comparison: what one variant of a side needs for one iteration, by repetition.
 void print_compared(const Setting& side, const char* variant, const Case& c,

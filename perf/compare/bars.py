@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From rows to the ratio table: which rows stand beside one another, and what the ratio has to be.
+"""From rows to the ratio table: which rows stand beside one another, and what the ratio has to be. And the rows' file: JSON,
+a row a line, of the sides and then of peal's own programs; the first line is about the run and its machine.
 
 A row is what a side prints for one case. Where a side has several variants of a case, its best row counts. Ratios are
 peal over the other side: of bytes or operations a second (more is better), or of time (less is better). A ratio is
 rounded to two digits before it is held against its bar. Rows of peal over its NIC (op "ibgda_...") have nothing beside
 them: their bars are figures.
 """
+import json
 
 KIB, MIB = 1 << 10, 1 << 20
 CASE = ("op", "scope", "bytes", "blocks", "threads", "pes")
@@ -153,3 +155,14 @@ def summary(lines):
         counts[line["verdict"]] = counts.get(line["verdict"], 0) + 1
     names = ("ok", "MISSED", "not measured", "ERRORS")
     return ", ".join(f"{counts[name]} {name}" for name in names if name in counts) or "nothing compared"
+
+
+def write(path, about, rows, programs):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in [about, *rows, *programs]))
+
+
+def read(path):
+    """What write() was given."""
+    about, *lines = map(json.loads, path.read_text().splitlines())
+    return about, [line for line in lines if "side" in line], [line for line in lines if "side" not in line]

@@ -20,12 +20,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import bars  # noqa: E402
-import results  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "pml", "ob1", "--mca",
@@ -64,47 +62,27 @@ class Stop:
     def on_signal(cls, _number, _frame):
         cls.asked = True
         if cls.child:
-            end_group(cls.child)
+            cls.child.terminate()
 
 
-def output_of(command, timeout, environment=None):
-    """Standard output of a program that ends by itself within `timeout` seconds; else Failed. Nothing is left running."""
+def output_of(command, limit, environment=None):
+    """Standard output of a program that ends by itself within `limit` seconds; else Failed. timeout(1) passes signals on
+    to the program's group, and kills what is left of it 5 seconds later."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        child = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, env=environment,
-                                 cwd=ROOT, start_new_session=True)
-        late = threading.Event()
-        # Not wait(timeout), which looks twenty times a second: too coarse for what is timed from outside.
-        alarm = threading.Timer(timeout, lambda: (late.set(), end_group(child)))
-        alarm.start()
-        Stop.child = child
+        Stop.child = subprocess.Popen(["timeout", "-k", "5", str(limit), *map(str, command)], stdout=out, stderr=err,
+                                      stdin=subprocess.DEVNULL, env=environment, cwd=ROOT)
         try:
-            code = child.wait()
+            code = Stop.child.wait()
         finally:
-            alarm.cancel()
+            Stop.child.terminate()  # nothing where it has ended
             Stop.child = None
-            if child.poll() is None:
-                end_group(child)
         out.seek(0)
         err.seek(0)
         text, complaints = out.read(), err.read()
     if code != 0:
-        ended = f"was stopped after {timeout} s" if late.is_set() else f"ended with {code}"
+        ended = f"was stopped after {limit} s" if code in (124, 137) else f"ended with {code}"
         raise Failed(f"{' '.join(map(str, command))}\n  {ended}\n{text[-1500:]}{complaints[-3000:]}", text)
     return text
-
-
-def end_group(child):
-    """mpirun passes SIGTERM on to its processes; what remains is killed."""
-    for number, seconds in ((signal.SIGTERM, 5), (signal.SIGKILL, 5)):
-        try:
-            os.killpg(child.pid, number)
-            child.wait(seconds)
-            if number == signal.SIGKILL:
-                return
-        except subprocess.TimeoutExpired:
-            continue
-        except ProcessLookupError:
-            return
 
 
 def rows_in(text):
@@ -306,7 +284,7 @@ class Comparison:
 
     def save(self):
         if self.arguments.out:
-            results.write(self.arguments.out, self.about(), self.rows, self.programs)
+            bars.write(self.arguments.out, self.about(), self.rows, self.programs)
 
     def about(self):
         return {
@@ -357,7 +335,7 @@ def parse_arguments():
     parser.add_argument("--peal", default="bazel-bin/perf/compare", help="folder of peal_side, raw_side, start_up_peal")
     parser.add_argument("--nvshmem", default="build/compare", help="folder that build.sh filled")
     parser.add_argument("--nvshmem-home", help="folder with NVSHMEM's include/ and lib/; default: python3's package")
-    parser.add_argument("--out", type=pathlib.Path, help="write everything to this file, a row a line (results.py)")
+    parser.add_argument("--out", type=pathlib.Path, help="write everything to this file, a row a line (bars.py)")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
     parser.add_argument("--compile", action="store_true", help="time nvcc too")
     parser.add_argument("--ibgda", action="store_true", help="peal over the software NIC's GPU engine too")

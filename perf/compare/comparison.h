@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -74,7 +75,7 @@ struct Calls : List<Timed<Quieted<Put>>, Timed<Quieted<P<uint32_t>>>, Timed<Quie
                     Timed<Quieted<Add<uint64_t>>>, Timed<FetchAdd<uint64_t>>> {};
 struct Bounces : List<Timed<PutSignal<8>>> {};
 struct OwnWords : List<Streams<Add<uint64_t>>> {};
-struct SameWord : List<Streams<Add<uint64_t, true>>> {};
+struct SameWord : List<Streams<AddAlike, Thread, Add<uint64_t, Op::kAddSame>>> {};
 struct AllBarriers : List<Barriers<Thread>, Barriers<Warp>, Barriers<Block>> {};
 struct OneThread : List<Calls, Bounces> {};
 struct Everything : List<Transfers, OneThread, OwnWords, SameWord, AllBarriers> {};
@@ -108,6 +109,11 @@ class Comparison {
   Needs needs() const {
     Needs needs;
     for (const Case& c : cases(selection_)) {
+      if (side_.n_pes() > 2 && c.what.way != Way::kTogether) {
+        throw std::runtime_error(std::string(c.what.name) + " is between two PEs, these are " +
+                                 std::to_string(side_.n_pes()) +
+                                 "; mpirun -np 2, or --ops barrier_all");
+      }
       needs.cover(c, layout(c, selection_), launches(), side_.n_pes());
     }
     return needs;
@@ -119,17 +125,17 @@ class Comparison {
     const Kernel<Api> look = Kernels::template kernel<Api>(c, Mode::kLook);
     if (look == nullptr) return;
     job_.prepare(c, layout(c, selection_), launches());
-    job_.launch(look, api, over_grid<Api>());  // warms up
+    job_.launch(look, api);  // warms up
     const Kernel<Api> kernel = Kernels::template kernel<Api>(c, Mode::kWhole);
     std::vector<double> usec;
     for (uint32_t r = 0; r < selection_.repeats; ++r) {
-      const double seconds = job_.launch(kernel, api, over_grid<Api>());
+      const double seconds = job_.launch(kernel, api);
       usec.push_back(seconds * 1e6 / static_cast<double>(c.iterations));
     }
     Record mine;
     job_.verify(mine);
-    uint64_t errors = 0;
-    for (const Record& record : job_.gather(mine)) errors += record.errors;
+    const std::vector<Record> all = job_.gather(mine);
+    const uint64_t errors = print_failures(c, all);
     clean_ = clean_ && mine.errors == 0 && errors == 0;
     if (job_.first()) print_compared(setting_, variant, c, std::move(usec), errors);
   }

@@ -27,40 +27,39 @@ enum class Form { kUntyped, kTyped };
 
 /// What all variants have in common: everything but transfers and ping-pong.
 struct NvshmemWords {
-  PEAL_DEVICE bool p(uint32_t* word, uint32_t value, int pe) const {
-    nvshmem_uint32_p(word, value, pe);
-    return true;
+  template <class Word>
+  PEAL_DEVICE Status p(Word* word, Word value, int pe) const {
+    if constexpr (sizeof(Word) == 4) nvshmem_uint32_p(word, value, pe);
+    if constexpr (sizeof(Word) == 8) nvshmem_uint64_p(word, value, pe);
+    return Status::kOk;
   }
-  PEAL_DEVICE bool p(uint64_t* word, uint64_t value, int pe) const {
-    nvshmem_uint64_p(word, value, pe);
-    return true;
-  }
-  PEAL_DEVICE bool quiet() const {
+  PEAL_DEVICE Status quiet() const {
     nvshmem_quiet();
-    return true;
+    return Status::kOk;
   }
-  PEAL_DEVICE bool wait(Thread, uint64_t* flag, uint64_t value) const {
+  PEAL_DEVICE Status wait(Thread, uint64_t* flag, uint64_t value) const {
     nvshmem_signal_wait_until(flag, NVSHMEM_CMP_GE, value);
-    return true;
+    return Status::kOk;
   }
-  PEAL_DEVICE bool add(uint64_t* word, uint64_t value, int pe) const {
+  PEAL_DEVICE Status add(uint64_t* word, uint64_t value, int pe) const {
     nvshmem_uint64_atomic_add(word, value, pe);
-    return true;
+    return Status::kOk;
   }
-  PEAL_DEVICE uint64_t fetch_add(uint64_t* word, uint64_t value, int pe) const {
-    return nvshmem_uint64_atomic_fetch_add(word, value, pe);
+  PEAL_DEVICE Status fetch_add(uint64_t* old, uint64_t* word, uint64_t value, int pe) const {
+    *old = nvshmem_uint64_atomic_fetch_add(word, value, pe);
+    return Status::kOk;
   }
-  PEAL_DEVICE bool barrier(Thread) const {
+  PEAL_DEVICE Status barrier(Thread) const {
     nvshmem_barrier_all();
-    return true;
+    return Status::kOk;
   }
-  PEAL_DEVICE bool barrier(Warp) const {
+  PEAL_DEVICE Status barrier(Warp) const {
     nvshmemx_barrier_all_warp();
-    return true;
+    return Status::kOk;
   }
-  PEAL_DEVICE bool barrier(Block) const {
+  PEAL_DEVICE Status barrier(Block) const {
     nvshmemx_barrier_all_block();
-    return true;
+    return Status::kOk;
   }
 };
 
@@ -92,20 +91,20 @@ template <Form kForm>
 struct NvshmemApi : NvshmemWords {
   using Kernels = std::conditional_t<kForm == Form::kUntyped, Everything, TypedCalls>;
 
-  PEAL_DEVICE bool put(auto scope, std::byte* dst, const std::byte* src, uint64_t bytes,
-                       int pe) const {
-    in_elements(dst, src, bytes,
-                [&](auto* to, auto* from, size_t n) { ByScope::put_as(scope, to, from, n, pe); });
-    return true;
+  PEAL_DEVICE Status put(auto scope, std::byte* dst, const std::byte* src, uint64_t bytes,
+                         int pe) const {
+    return in_elements(dst, src, bytes, [&](auto* to, auto* from, size_t n) {
+      ByScope::put_as(scope, to, from, n, pe);
+    });
   }
-  PEAL_DEVICE bool get(auto scope, std::byte* dst, const std::byte* src, uint64_t bytes,
-                       int pe) const {
-    in_elements(dst, src, bytes,
-                [&](auto* to, auto* from, size_t n) { ByScope::get_as(scope, to, from, n, pe); });
-    return true;
+  PEAL_DEVICE Status get(auto scope, std::byte* dst, const std::byte* src, uint64_t bytes,
+                         int pe) const {
+    return in_elements(dst, src, bytes, [&](auto* to, auto* from, size_t n) {
+      ByScope::get_as(scope, to, from, n, pe);
+    });
   }
-  PEAL_DEVICE static void in_elements(std::byte* dst, const std::byte* src, uint64_t bytes,
-                                      const auto& transfer) {
+  PEAL_DEVICE static Status in_elements(std::byte* dst, const std::byte* src, uint64_t bytes,
+                                        const auto& transfer) {
     if constexpr (kForm == Form::kUntyped) {
       transfer(dst, src, bytes);
     } else if (bytes % 8 == 0) {
@@ -113,9 +112,10 @@ struct NvshmemApi : NvshmemWords {
     } else {
       transfer(reinterpret_cast<int*>(dst), reinterpret_cast<const int*>(src), bytes / 4);
     }
+    return Status::kOk;
   }
-  PEAL_DEVICE bool put_signal(Thread, std::byte* dst, const std::byte* src, uint64_t bytes,
-                              uint64_t* flag, uint64_t value, int pe) const {
+  PEAL_DEVICE Status put_signal(Thread, std::byte* dst, const std::byte* src, uint64_t bytes,
+                                uint64_t* flag, uint64_t value, int pe) const {
     if (kForm == Form::kUntyped) {
       nvshmem_putmem_signal_nbi(dst, src, bytes, flag, value, NVSHMEM_SIGNAL_SET, pe);
     } else {
@@ -123,7 +123,7 @@ struct NvshmemApi : NvshmemWords {
                                     reinterpret_cast<const double*>(src), bytes / 8, flag, value,
                                     NVSHMEM_SIGNAL_SET, pe);
     }
-    return true;
+    return Status::kOk;
   }
 };
 
@@ -131,10 +131,10 @@ struct NvshmemApi : NvshmemWords {
 struct NvshmemBlockingApi : NvshmemWords {
   using Kernels = Bounces;
 
-  PEAL_DEVICE bool put_signal(Thread, std::byte* dst, const std::byte* src, uint64_t bytes,
-                              uint64_t* flag, uint64_t value, int pe) const {
+  PEAL_DEVICE Status put_signal(Thread, std::byte* dst, const std::byte* src, uint64_t bytes,
+                                uint64_t* flag, uint64_t value, int pe) const {
     nvshmem_putmem_signal(dst, src, bytes, flag, value, NVSHMEM_SIGNAL_SET, pe);
-    return true;
+    return Status::kOk;
   }
 };
 

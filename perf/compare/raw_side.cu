@@ -47,20 +47,20 @@ struct RawCopy {
   ptrdiff_t distance;
 
   template <class Scope>
-  PEAL_DEVICE bool put(Scope scope, std::byte* dst, const std::byte* src, uint64_t bytes,
-                       int) const {
+  PEAL_DEVICE Status put(Scope scope, std::byte* dst, const std::byte* src, uint64_t bytes,
+                         int) const {
     copy_lines<kInFlight, false>(scope, dst + distance, src, bytes);
-    return true;
+    return Status::kOk;
   }
   template <class Scope>
-  PEAL_DEVICE bool get(Scope scope, std::byte* dst, const std::byte* src, uint64_t bytes,
-                       int) const {
+  PEAL_DEVICE Status get(Scope scope, std::byte* dst, const std::byte* src, uint64_t bytes,
+                         int) const {
     copy_lines<kInFlight, true>(scope, dst, src + distance, bytes);
-    return true;
+    return Status::kOk;
   }
-  PEAL_DEVICE bool quiet() const {
+  PEAL_DEVICE Status quiet() const {
     fence_direct_stores();
-    return true;
+    return Status::kOk;
   }
 };
 
@@ -75,7 +75,7 @@ struct Distances {
   }
 };
 
-struct RawKernels : List<OneThread, OwnWords, AllBarriers> {};
+struct RawKernels : List<OneThread, OwnWords, SameWord, AllBarriers> {};
 
 /// Calls that need no more than a load, a store or an atomic, and a fence where the next must not
 /// overtake.
@@ -88,66 +88,69 @@ struct RawCalls {
   int n_pes;
 
   template <class Scope>
-  PEAL_DEVICE bool put(Scope, std::byte* dst, const std::byte* src, uint64_t bytes, int pe) const {
+  PEAL_DEVICE Status put(Scope, std::byte* dst, const std::byte* src, uint64_t bytes,
+                         int pe) const {
     std::byte* there = peers.at(dst, pe);
     if (bytes == 4) {
-      p(reinterpret_cast<uint32_t*>(dst), *reinterpret_cast<const uint32_t*>(src), pe);
+      return p(reinterpret_cast<uint32_t*>(dst), *reinterpret_cast<const uint32_t*>(src), pe);
     } else if (bytes == 8) {
-      p(reinterpret_cast<uint64_t*>(dst), *reinterpret_cast<const uint64_t*>(src), pe);
+      return p(reinterpret_cast<uint64_t*>(dst), *reinterpret_cast<const uint64_t*>(src), pe);
     } else {
       for (uint64_t at = 0; at < bytes; at += sizeof(Line)) {
         store_line(there + at, load_payload(reinterpret_cast<const Line*>(src + at)));
       }
     }
-    return true;
+    return Status::kOk;
   }
   template <class Word>
-  PEAL_DEVICE bool p(Word* word, Word value, int pe) const {
+  PEAL_DEVICE Status p(Word* word, Word value, int pe) const {
     store_relaxed<Reach::kSystem>(peers.at(word, pe), value);
-    return true;
+    return Status::kOk;
   }
-  PEAL_DEVICE bool quiet() const {
+  PEAL_DEVICE Status quiet() const {
     fence_direct_stores();
-    return true;
+    return Status::kOk;
   }
-  PEAL_DEVICE bool put_signal(Thread, std::byte* dst, const std::byte* src, uint64_t bytes,
-                              uint64_t* flag, uint64_t value, int pe) const {
-    put(thread, dst, src, bytes, pe);
+  PEAL_DEVICE Status put_signal(Thread, std::byte* dst, const std::byte* src, uint64_t bytes,
+                                uint64_t* flag, uint64_t value, int pe) const {
+    (void)put(thread, dst, src, bytes, pe);
     store_release<Reach::kSystem>(peers.at(flag, pe), value);
-    return true;
+    return Status::kOk;
   }
-  PEAL_DEVICE bool wait(Thread, const uint64_t* flag, uint64_t value) const {
+  PEAL_DEVICE Status wait(Thread, const uint64_t* flag, uint64_t value) const {
     return seen([&] { return load_acquire<Reach::kSystem>(flag) >= value; });
   }
   template <class Seen>
-  PEAL_DEVICE static bool seen(const Seen& check) {
+  PEAL_DEVICE static Status seen(const Seen& check) {
     constexpr uint64_t kTimeoutNs = 10'000'000'000;
-    return spin_until(kTimeoutNs, check, [] { return false; }) == SpinEnd::kDone;
+    const SpinEnd end = spin_until(kTimeoutNs, check, [] { return false; });
+    return end == SpinEnd::kDone ? Status::kOk : Status::kTimeout;
   }
-  PEAL_DEVICE bool add(uint64_t* word, uint64_t value, int pe) const {
+  PEAL_DEVICE Status add(uint64_t* word, uint64_t value, int pe) const {
     fetch_add_relaxed<Reach::kSystem>(peers.at(word, pe), value);
-    return true;
+    return Status::kOk;
   }
-  PEAL_DEVICE uint64_t fetch_add(uint64_t* word, uint64_t value, int pe) const {
-    return fetch_add_relaxed<Reach::kSystem>(peers.at(word, pe), value);
+  PEAL_DEVICE Status fetch_add(uint64_t* old, uint64_t* word, uint64_t value, int pe) const {
+    *old = fetch_add_relaxed<Reach::kSystem>(peers.at(word, pe), value);
+    return Status::kOk;
   }
   /// Everyone tells everyone, one lane each.
   template <class Scope>
-  PEAL_DEVICE bool barrier(Scope scope) const {
+  PEAL_DEVICE Status barrier(Scope scope) const {
     scope.sync();
     const uint64_t turn = arrived[me] + 1;
-    bool ok = true;
+    Status status = Status::kOk;
     for (uint32_t i = scope.rank(); i < static_cast<uint32_t>(n_pes); i += scope.size()) {
       const auto other = static_cast<int>(i);
       if (other != me) store_release<Reach::kSystem>(peers.at(arrived + me, other), turn);
     }
     for (uint32_t i = scope.rank(); i < static_cast<uint32_t>(n_pes); i += scope.size()) {
-      if (static_cast<int>(i) != me) ok = wait(thread, arrived + i, turn) && ok;
+      if (static_cast<int>(i) != me) status = first_of(status, wait(thread, arrived + i, turn));
     }
     scope.sync();
     if (scope.leader()) arrived[me] = turn;
     scope.sync();
-    return ok;
+    return status;
   }
 };
 
@@ -155,21 +158,12 @@ struct RawCalls {
 struct StoreCalls : RawCalls {
   using Kernels = List<Timed<PutSignal<8, Op::kWord>>>;
 
-  PEAL_DEVICE bool put_signal(Thread, std::byte*, const std::byte*, uint64_t, uint64_t* flag,
-                              uint64_t value, int pe) const {
+  PEAL_DEVICE Status put_signal(Thread, std::byte*, const std::byte*, uint64_t, uint64_t* flag,
+                                uint64_t value, int pe) const {
     return p(flag, value, pe);
   }
-  PEAL_DEVICE bool wait(Thread, const uint64_t* flag, uint64_t value) const {
+  PEAL_DEVICE Status wait(Thread, const uint64_t* flag, uint64_t value) const {
     return seen([&] { return load_relaxed<Reach::kSystem>(flag) >= value; });
-  }
-};
-
-/// One atomic of a warp for all its lanes, which add to one word.
-struct WarpAdds : RawCalls {
-  using Kernels = SameWord;
-
-  PEAL_DEVICE bool add(uint64_t* word, uint64_t value, int pe) const {
-    return !warp.leader() || RawCalls::add(word, value * warp.size(), pe);
   }
 };
 
@@ -203,7 +197,6 @@ class RawSide : public PealSide {
     const RawCalls calls{distances_, arrived_, pe(), n_pes()};
     visit("plain", calls);
     visit("store", StoreCalls{calls});
-    visit("one of a warp", WarpAdds{calls});
     const ptrdiff_t distance = distances_.to[pe() == 0 ? 1 : 0];
     visit("share/4", RawCopy<4, false>{distance});
     visit("share/8", RawCopy<8, false>{distance});

@@ -1,82 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DEVX entry points: the kernel's rules, then dispatch to one handler per opcode.
-#include "softnic/abi/devx.h"
+// DEVX entry points: the kernel's rules, then dispatch to one handler per opcode, of core or
+// extras.
+#include "softnic/abi/core/devx.h"
 
 #include <cerrno>
 #include <cstring>
 #include <functional>
-#include <optional>
 #include <vector>
 
-#include "softnic/abi/table.h"
+#include "softnic/abi/core/table.h"
+#include "softnic/abi/extras/extras.h"
 
 namespace peal::softnic::abi::devx {
-
-void require_ok(const Refusal& refusal) {
-  if (refusal.refused()) fail(refusal.status, prm::Syndrome::kNic);
-}
-
-uint32_t require_ok(const Created& created) {
-  require_ok(created.refusal);
-  return created.number;
-}
-
-void require_lengths(const Command& command, size_t in, size_t out) {
-  size_t have = command.in.size();
-  // A list of page addresses may follow a queue's context; with a umem behind it nobody reads it.
-  bool pages = in == prm::kQueueCommandBytes && have > in && (have - in) % 8 == 0;
-  if (have != in && !pages) fail(CommandStatus::kBadInputLength, prm::Syndrome::kLength);
-  if (command.out.size() < out) fail(CommandStatus::kBadOutputLength, prm::Syndrome::kLength);
-}
-
-Object& required(const Command& command, Kind kind, uint32_t number) {
-  constexpr Row<Kind, prm::Syndrome> kUnknown[] = {
-      {Kind::kUmem, prm::Syndrome::kUnknownUmem},
-      {Kind::kUar, prm::Syndrome::kUarPage},
-      {Kind::kPd, prm::Syndrome::kProtectionDomain},
-      {Kind::kCq, prm::Syndrome::kCompletionQueue},
-      {Kind::kSrq, prm::Syndrome::kSharedReceiveQueue},
-  };
-  Object* found = command.context.find(kind, number);
-  if (found == nullptr)
-    fail(CommandStatus::kBadResource, right_of(kUnknown, kind, prm::Syndrome::kNic));
-  return *found;
-}
-
-Umem& umem_of(const Command& command, uint32_t id) {
-  return static_cast<Umem&>(required(command, Kind::kUmem, id));
-}
-
-std::byte* slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment) {
-  if (offset > umem.bytes || bytes > umem.bytes - offset)
-    fail(CommandStatus::kBadParameter, prm::Syndrome::kUmemRange);
-  std::byte* start = umem.memory + offset;
-  if (reinterpret_cast<uintptr_t>(start) % alignment != 0)
-    fail(CommandStatus::kBadParameter, prm::Syndrome::kMisaligned);
-  return start;
-}
-
-std::byte* queue_slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment) {
-  std::byte* start = slice(umem, offset, bytes, alignment);
-  // page_offset of a queue's context has six bits, in units of a 64th of the umem's page.
-  if (reinterpret_cast<uintptr_t>(start) % (umem.page / 64) != 0)
-    fail(CommandStatus::kBadParameter, prm::Syndrome::kUmemPage);
-  return start;
-}
-
-mlx5::DoorbellRecord* doorbell_record(const Umem& umem, uint64_t offset) {
-  return reinterpret_cast<mlx5::DoorbellRecord*>(
-      slice(umem, offset, sizeof(mlx5::DoorbellRecord), alignof(mlx5::DoorbellRecord)));
-}
-
-mlx5dv_devx_obj* create_pd(const Command& command) {
-  require_lengths(command, prm::kHeaderBytes, prm::kHeaderBytes);
-  auto pd = std::make_unique<Pd>(command.context, Kind::kPd);
-  pd->number = pd->pdn = pd->handle = require_ok(command.context.nic().allocate_pd());
-  return command.context.adopt(std::move(pd));
-}
-
 namespace {
 
 using prm::Opcode;
@@ -127,7 +63,7 @@ constexpr Row<Opcode, void (*)(const Command&)> kGeneral[] = {
 mlx5dv_devx_obj* create(Opcode opcode, const Command& command) {
   // The kernel lets it through, this firmware does not know it: keys come from ibv_reg_mr.
   if (opcode == Opcode::kCreateMkey) {
-    fail(CommandStatus::kBadOperation, prm::Syndrome::kUnknownOpcode);
+    fail(prm::Syndrome::kUnknownOpcode, CommandStatus::kBadOperation);
   }
   const auto make = right_of(kMakers, opcode, {});
   if (make == nullptr) refuse(EINVAL);
@@ -145,8 +81,7 @@ void query(Opcode opcode, const Command& command, Object& object) {
     return query_qp(command, static_cast<QueuePair&>(object));
   if (opcode == Opcode::kQueryCq && object.kind == Kind::kCq)
     return query_cq(command, static_cast<CompletionQueue&>(object));
-  if (opcode == Opcode::kQueryDct && object.kind == Kind::kDct)
-    return query_dct(command, static_cast<DevxDct&>(object));
+  if (opcode == Opcode::kQueryDct && object.kind == Kind::kDct) return query_dct(command, object);
   refuse(EINVAL);
 }
 

@@ -8,9 +8,7 @@
 /^#/ || NF == 0 { next }
 
 make == "stubs" {
-  if (/^[A-Z]/) version = $1
-  if (NF == 2) print "PEAL_UNSUPPORTED(" $2 ", " $1 ")"
-  if (NF == 3) print "PEAL_UNSUPPORTED_OLD(" $2 ", " $1 ", " version ")"
+  for (i = 2; i <= NF && $1 ~ /:$/; ++i) print "PEAL_UNSUPPORTED(" substr($1, 1, length($1) - 1) ", " $i ")"
   next
 }
 
@@ -29,13 +27,15 @@ function close_version(next_one) {
   close_version($1)
   version = $1
   print version " {"
-  next
 }
 
-make == "all" && NF < 3 {
-  if (named != version) print "  global:"
-  named = version
-  print "    " $1 ";"
+make == "all" {
+  first = /^[A-Z]/ || $1 ~ /:$/ ? 2 : 1  # behind a version, or how its names say no
+  if (named != version && NF >= first) {
+    print "  global:"
+    named = version
+  }
+  for (i = first; i <= NF; ++i) print "    " $i ";"
 }
 
 END { if (make != "stubs") close_version("") }

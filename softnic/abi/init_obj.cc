@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // mlx5dv_init_obj: the hardware view of verbs objects (queue memory, numbers, doorbell records).
-#include <infiniband/mlx5dv.h>
-
-#include <mutex>
-
-#include "device/mlx5/layout.h"
-#include "softnic/abi/verbs_queues.h"
+#include "softnic/abi/extras/extras.h"
 
 namespace peal::softnic::abi {
 namespace {
@@ -21,28 +16,13 @@ void describe(VerbsCq& cq, mlx5dv_cq* out) {
   out->cqn = cq.number;
 }
 
-void describe(VerbsSrq& srq, mlx5dv_srq* out) {
-  uint64_t asked = out->comp_mask;
-  *out = {};
-  out->buf = srq.config.buffer;
-  out->dbrec = reinterpret_cast<__be32*>(srq.config.doorbell);
-  out->stride = mlx5::kSegmentBytes << srq.config.log_stride;
-  const std::lock_guard hold(srq.queue.lock());
-  out->head = srq.queue.head();
-  out->tail = srq.queue.tail();
-  if ((asked & MLX5DV_SRQ_MASK_SRQN) != 0) {
-    out->srqn = srq.number;
-    out->comp_mask = MLX5DV_SRQ_MASK_SRQN;
-  }
-}
-
 void describe_all(const mlx5dv_obj& obj, uint64_t types) {
   constexpr uint64_t kKnown = MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_DM |
                               MLX5DV_OBJ_AH | MLX5DV_OBJ_PD;
   if ((types & ~kKnown) != 0) refuse(EOPNOTSUPP);
   if ((types & MLX5DV_OBJ_QP) != 0) verbs_qp(obj.qp.in).describe(obj.qp.out);
   if ((types & MLX5DV_OBJ_CQ) != 0) describe(verbs_cq(obj.cq.in), obj.cq.out);
-  if ((types & MLX5DV_OBJ_SRQ) != 0) describe(*static_cast<VerbsSrq*>(obj.srq.in), obj.srq.out);
+  if ((types & MLX5DV_OBJ_SRQ) != 0) describe_srq(obj.srq.in, obj.srq.out);
   if ((types & MLX5DV_OBJ_DM) != 0) describe_dm(obj.dm.in, obj.dm.out);
   if ((types & MLX5DV_OBJ_AH) != 0) {
     obj.ah.out->av = &static_cast<AddressHandle*>(obj.ah.in)->vector;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every exported name without an implementation, from the list in exports.txt, and the old versions
-// of names that have one. Linked into the shared library only: old versions need its version
+// Every exported name without an implementation, from the list in exports.txt, and the old version
+// of a name that has one. Linked into the shared library only: old versions need its version
 // script.
 //
 // All stubs of one convention are one function under many names; a caller's arguments are ignored,
@@ -9,22 +9,20 @@
 #include <cerrno>
 #include <cstdint>
 
-// Old versions get bodies of their own: the linker drops a default name that is defined at the same
-// place as an old version of itself.
-#define PEAL_CONVENTIONS(age)                                                \
-  extern "C" int peal_softnic_##age##_ERROR() { return errno = EOPNOTSUPP; } \
-  extern "C" long peal_softnic_##age##_NEGATIVE() {                          \
-    errno = EOPNOTSUPP;                                                      \
-    return -1;                                                               \
-  }                                                                          \
-  extern "C" void* peal_softnic_##age##_NULL() {                             \
-    errno = EOPNOTSUPP;                                                      \
-    return nullptr;                                                          \
-  }                                                                          \
-  extern "C" void peal_softnic_##age##_NOTHING() { errno = EOPNOTSUPP; }
+extern "C" {
 
-PEAL_CONVENTIONS(now)
-PEAL_CONVENTIONS(old)
+int peal_softnic_ERROR() { return errno = EOPNOTSUPP; }
+long peal_softnic_NEGATIVE() {
+  errno = EOPNOTSUPP;
+  return -1;
+}
+void* peal_softnic_NULL() {
+  errno = EOPNOTSUPP;
+  return nullptr;
+}
+void peal_softnic_NOTHING() { errno = EOPNOTSUPP; }
+
+}  // extern "C"
 
 #define PEAL_RETURN_ERROR int
 #define PEAL_RETURN_NEGATIVE long
@@ -32,10 +30,7 @@ PEAL_CONVENTIONS(old)
 #define PEAL_RETURN_NOTHING void
 
 #define PEAL_UNSUPPORTED(kind, name) \
-  extern "C" PEAL_RETURN_##kind name() __attribute__((alias("peal_softnic_now_" #kind)));
-#define PEAL_UNSUPPORTED_OLD(kind, name, node)                                                  \
-  extern "C" PEAL_RETURN_##kind name##_old() __attribute__((alias("peal_softnic_old_" #kind))); \
-  asm(".symver " #name "_old, " #name "@" #node);
+  extern "C" PEAL_RETURN_##kind name() __attribute__((alias("peal_softnic_" #kind)));
 
 #include "softnic/abi/stubs.inc"
 

@@ -16,7 +16,7 @@
 
 namespace peal::softnic {
 
-/// Firmware status of a command (mlx5 manual, mailbox conventions). kOk is success.
+/// Firmware status of a command (mlx5 manual, mailbox conventions): those that are answered here.
 enum class CommandStatus : uint8_t {
   kOk = 0x00,
   kInternalError = 0x01,
@@ -25,14 +25,10 @@ enum class CommandStatus : uint8_t {
   kBadSystemState = 0x04,
   kBadResource = 0x05,
   kBusy = 0x06,
-  kLimit = 0x08,
-  kBadResourceState = 0x09,
-  kBadIndex = 0x0a,
   kNoResources = 0x0f,
   kBadInputLength = 0x50,
   kBadOutputLength = 0x51,
   kBadQpState = 0x10,
-  kBadPacket = 0x30,
   kBadSize = 0x40,
 };
 

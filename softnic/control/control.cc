@@ -31,11 +31,9 @@ Tables::Tables(uint16_t lid, uint32_t epoch, const Timing& timing) {
 Control::Control(Tables& tables, Runner& runner)
     : tables_(tables),
       runner_(runner),
-      event_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
-  if (event_fd_ < 0) throw std::system_error(errno, std::generic_category(), "softnic: eventfd");
+      events_waiting_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
+  if (!events_waiting_) throw std::system_error(errno, std::generic_category(), "softnic: eventfd");
 }
-
-Control::~Control() { close(event_fd_); }
 
 Outcome Control::run(const Command& command) {
   const Runner::Pause pause(runner_);
@@ -53,7 +51,7 @@ void Control::collect() {
   log.count = 0;
   if (fresh == 0) return;
   // A full counter would only mean 2^64 unread events.
-  [[maybe_unused]] const ssize_t written = write(event_fd_, &fresh, sizeof(fresh));
+  [[maybe_unused]] const ssize_t written = write(event_fd(), &fresh, sizeof(fresh));
 }
 
 bool Control::has_queues() const {
@@ -70,26 +68,24 @@ bool Control::has_queues() const {
 
 Outcome Control::apply(const AllocatePd&) {
   const uint32_t pd = domains_.take();
-  if (pd == 0) return refused(CommandStatus::kNoResources, "no protection domain left");
+  if (pd == 0) return no_resources("no protection domain left");
   domains_[pd] = {true, 0};
   return pd;
 }
 
 Outcome Control::apply(const FreePd& pd) {
   Counted* domain = domains_.find(pd.number);
-  if (domain == nullptr) return refused(CommandStatus::kBadResource, "unknown pd");
-  if (domain->users > 0) return refused(CommandStatus::kBusy, "keys or queues use this pd");
+  if (domain == nullptr) return bad_resource("unknown pd");
+  if (domain->users > 0) return busy("keys or queues use this pd");
   domain->exists = false;
   domains_.release(pd.number);
   return {};
 }
 
 Outcome Control::apply(const AttachUar& from) {
-  if (from.page == nullptr) {
-    return refused(CommandStatus::kBadParameter, "UAR page without memory");
-  }
+  if (from.page == nullptr) return bad_parameter("UAR page without memory");
   const uint32_t id = tables_.pages.take();
-  if (id == 0) return refused(CommandStatus::kNoResources, "no UAR page left");
+  if (id == 0) return no_resources("no UAR page left");
   tables_.pages[id] = {.exists = true, .memory = from.page};
   tables_.port.page_count = tables_.pages.used();
   return id;
@@ -97,24 +93,24 @@ Outcome Control::apply(const AttachUar& from) {
 
 Outcome Control::apply(const DetachUar& from) {
   DoorbellPage* page = tables_.pages.find(from.number);
-  if (page == nullptr) return refused(CommandStatus::kBadResource, "unknown UAR page");
-  if (page->users > 0) return refused(CommandStatus::kBusy, "queues use this UAR page");
+  if (page == nullptr) return bad_resource("unknown UAR page");
+  if (page->users > 0) return busy("queues use this UAR page");
   *page = {};
   tables_.pages.release(from.number);
   return {};
 }
 
 Refusal Control::check(const Key& config) {
-  if (domains_.find(config.pd) == nullptr) return {CommandStatus::kBadResource, "unknown pd"};
+  if (domains_.find(config.pd) == nullptr) return bad_resource("unknown pd");
   const uint32_t remote_writes = kRemoteWrite | kRemoteAtomic;
   if ((config.access & remote_writes) != 0 && (config.access & kLocalWrite) == 0) {
-    return {CommandStatus::kBadParameter, "remote write or atomic without local write"};
+    return bad_parameter("remote write or atomic without local write");
   }
   if (config.bytes > 0 && config.memory == nullptr) {
-    return {CommandStatus::kBadParameter, "registration without memory"};
+    return bad_parameter("registration without memory");
   }
   if (config.bytes > 0 && config.iova + (config.bytes - 1) < config.iova) {
-    return {CommandStatus::kBadParameter, "iova range wraps"};
+    return bad_parameter("iova range wraps");
   }
   return {};
 }
@@ -123,7 +119,7 @@ Outcome Control::apply(const RegisterMemory& config) {
   const Refusal wrong = check(config);
   if (wrong.refused()) return wrong;
   const uint32_t index = tables_.keys.take();
-  if (index == 0) return refused(CommandStatus::kNoResources, "no memory key left");
+  if (index == 0) return no_resources("no memory key left");
   if (variants_.size() <= index) variants_.resize(index + 1);
   const uint32_t number = index << 8 | variants_[index]++;
   tables_.keys[index] = config;
@@ -135,9 +131,7 @@ Outcome Control::apply(const RegisterMemory& config) {
 
 Refusal Control::change_memory(uint32_t key, const Key& config) {
   const Runner::Pause pause(runner_);
-  if (find_key(tables_.port, key) == nullptr) {
-    return refused(CommandStatus::kBadResource, "unknown memory key");
-  }
+  if (find_key(tables_.port, key) == nullptr) return bad_resource("unknown memory key");
   const Refusal wrong = check(config);
   if (wrong.refused()) return wrong;
   Key& entry = tables_.keys[key >> 8];
@@ -149,9 +143,7 @@ Refusal Control::change_memory(uint32_t key, const Key& config) {
 }
 
 Outcome Control::apply(const DeregisterMemory& call) {
-  if (find_key(tables_.port, call.number) == nullptr) {
-    return refused(CommandStatus::kBadResource, "unknown memory key");
-  }
+  if (find_key(tables_.port, call.number) == nullptr) return bad_resource("unknown memory key");
   const uint32_t index = call.number >> 8;
   --domains_[tables_.keys[index].pd].users;
   tables_.keys[index] = {};
@@ -168,51 +160,49 @@ bool Control::completes_at(uint32_t cqn) {
 }
 
 Refusal Control::check(const QueuePairConfig& config) {
-  if (domains_.find(config.pd) == nullptr) return {CommandStatus::kBadResource, "unknown pd"};
+  if (domains_.find(config.pd) == nullptr) return bad_resource("unknown pd");
   if (config.service != Service::kReliable && config.service != Service::kDcInitiator &&
       config.service != Service::kDatagram) {
-    return {CommandStatus::kBadParameter, "service type is neither RC, UD nor DCI"};
+    return bad_parameter("service type is neither RC, UD nor DCI");
   }
   const bool sends = config.send_buffer != nullptr;
   const bool receives = config.receive_buffer != nullptr;
   if (sends && (config.log_send_blocks > kMaxLogSendBlocks || !aligned(config.send_buffer, 64))) {
-    return {CommandStatus::kBadParameter, "send queue beyond 2^15 blocks or not aligned to 64"};
+    return bad_parameter("send queue beyond 2^15 blocks or not aligned to 64");
   }
   if (receives &&
       (config.log_receive_entries > kMaxLogReceiveEntries ||
        config.log_receive_stride > kMaxLogReceiveStride || !aligned(config.receive_buffer, 16))) {
-    return {CommandStatus::kBadParameter, "receive queue too large or not aligned to 16"};
+    return bad_parameter("receive queue too large or not aligned to 16");
   }
   if ((sends || receives) && (config.doorbell == nullptr || !aligned(config.doorbell, 8))) {
-    return {CommandStatus::kBadParameter, "doorbell record missing or not aligned to 8"};
+    return bad_parameter("doorbell record missing or not aligned to 8");
   }
   if (sends && !completes_at(config.send_cq)) {
-    return {CommandStatus::kBadResource, "unknown send cqn, or that CQ has no memory"};
+    return bad_resource("unknown send cqn, or that CQ has no memory");
   }
   const bool names_receive_cq = receives || config.receive_cq != 0;
   if (names_receive_cq && find_cq(tables_.port, config.receive_cq) == nullptr) {
-    return {CommandStatus::kBadResource, "unknown receive cqn"};
+    return bad_resource("unknown receive cqn");
   }
   if (receives && !completes_at(config.receive_cq)) {
-    return {CommandStatus::kBadResource, "the receive CQ has no memory"};
+    return bad_resource("the receive CQ has no memory");
   }
   if (config.uar_page != 0 && tables_.pages.find(config.uar_page) == nullptr) {
-    return {CommandStatus::kBadResource, "unknown UAR page"};
+    return bad_resource("unknown UAR page");
   }
   if (config.shared_receive_queue == 0) return {};
-  if (receives) return {CommandStatus::kBadParameter, "a receive queue and a shared one"};
+  if (receives) return bad_parameter("a receive queue and a shared one");
   return check_shared(config.shared_receive_queue, config.receive_cq);
 }
 
 /// Of a queue pair or DC target that takes its receives from that SRQ.
 Refusal Control::check_shared(uint32_t srqn, uint32_t receive_cq) {
   const SharedReceiveQueue* srq = find_srq(tables_.port, srqn);
-  if (srq == nullptr) return {CommandStatus::kBadResource, "unknown srqn"};
-  if (find_cq(tables_.port, receive_cq) == nullptr) {
-    return {CommandStatus::kBadResource, "unknown receive cqn"};
-  }
+  if (srq == nullptr) return bad_resource("unknown srqn");
+  if (find_cq(tables_.port, receive_cq) == nullptr) return bad_resource("unknown receive cqn");
   if (srq->buffer != nullptr && !completes_at(receive_cq)) {
-    return {CommandStatus::kBadResource, "the receive CQ has no memory"};
+    return bad_resource("the receive CQ has no memory");
   }
   return {};
 }
@@ -253,13 +243,13 @@ Outcome Control::apply(const CreateQp& config) {
   const Refusal refusal = check(config);
   if (refusal.refused()) return refusal;
   const uint32_t qpn = add(config);
-  if (qpn == 0) return refused(CommandStatus::kNoResources, "no queue pair left");
+  if (qpn == 0) return no_resources("no queue pair left");
   return qpn;
 }
 
 Outcome Control::apply(const QueryQp& call) {
   const QueuePair* qp = find_qp(call.number);
-  if (qp == nullptr) return refused(CommandStatus::kBadResource, "unknown qpn");
+  if (qp == nullptr) return bad_resource("unknown qpn");
   Outcome answer;
   answer.attributes = qp->attributes;
   answer.attributes.state = qp->state;
@@ -291,7 +281,7 @@ void Control::release_qp(uint32_t qpn) {
 }
 
 Outcome Control::apply(const DestroyQp& call) {
-  if (find_qp(call.number) == nullptr) return refused(CommandStatus::kBadResource, "unknown qpn");
+  if (find_qp(call.number) == nullptr) return bad_resource("unknown qpn");
   release_qp(call.number);
   return {};
 }
@@ -325,7 +315,7 @@ bool legal(QpState from, QpState to) {
 Outcome Control::apply(const ModifyQp& call) {
   const auto& [qpn, from, to] = call;
   QueuePair* qp = find_qp(qpn);
-  if (qp == nullptr) return refused(CommandStatus::kBadResource, "unknown qpn");
+  if (qp == nullptr) return bad_resource("unknown qpn");
   if (to.state == QpState::kReset) {
     runner_.forget(qpn);
     if (faults_ != nullptr) faults_->forget(qpn);
@@ -341,13 +331,11 @@ Outcome Control::apply(const ModifyQp& call) {
     return {};
   }
   if (qp->state != from || !legal(from, to.state)) {
-    return refused(CommandStatus::kBadQpState, "no such transition from the present state");
+    return Refusal{CommandStatus::kBadQpState, "no such transition from the present state"};
   }
   if (to.state == QpState::kReadyToReceive) {
-    if (to.mtu < 1 || to.mtu > 5) return refused(CommandStatus::kBadParameter, "mtu not 1..5");
-    if (to.log_max_message > 30) {
-      return refused(CommandStatus::kBadParameter, "log_msg_max beyond 30");
-    }
+    if (to.mtu < 1 || to.mtu > 5) return bad_parameter("mtu not 1..5");
+    if (to.log_max_message > 30) return bad_parameter("log_msg_max beyond 30");
     qp->receive.expected_psn = to.receive_psn & kPsnMask;
   }
   if (to.state == QpState::kReadyToSend && from == QpState::kReadyToReceive) {
@@ -364,11 +352,9 @@ Outcome Control::apply(const ModifyQp& call) {
 // ---- DC targets
 
 Outcome Control::apply(const CreateDcTarget& config) {
-  if (domains_.find(config.pd) == nullptr) {
-    return refused(CommandStatus::kBadResource, "unknown pd");
-  }
+  if (domains_.find(config.pd) == nullptr) return bad_resource("unknown pd");
   if (config.receive_cq != 0 && find_cq(tables_.port, config.receive_cq) == nullptr) {
-    return refused(CommandStatus::kBadResource, "unknown receive cqn");
+    return bad_resource("unknown receive cqn");
   }
   if (config.shared_receive_queue != 0) {
     const Refusal wrong = check_shared(config.shared_receive_queue, config.receive_cq);
@@ -379,7 +365,7 @@ Outcome Control::apply(const CreateDcTarget& config) {
                              .user_index = config.user_index,
                              .receive_cq = config.receive_cq,
                              .shared_receive_queue = config.shared_receive_queue});
-  if (dctn == 0) return refused(CommandStatus::kNoResources, "no DC target left");
+  if (dctn == 0) return no_resources("no DC target left");
   QueuePair& target = tables_.qps[dctn];
   target.state = QpState::kReadyToReceive;
   target.attributes.access = config.access;
@@ -401,7 +387,7 @@ void Control::forget_streams(uint32_t dctn) {
 
 Outcome Control::apply(const DestroyDcTarget& call) {
   const QueuePair* target = find_qp(call.number, true);
-  if (target == nullptr) return refused(CommandStatus::kBadResource, "unknown DC target");
+  if (target == nullptr) return bad_resource("unknown DC target");
   if (shares_receives(*target)) forget_streams(call.number);
   release_qp(call.number);
   return {};
@@ -415,7 +401,7 @@ bool Control::next_event(AsyncEvent* event) {
   if (events_.empty()) return false;
   *event = events_.front();
   events_.pop_front();
-  [[maybe_unused]] const ssize_t taken = read(event_fd_, &one, sizeof(one));
+  [[maybe_unused]] const ssize_t taken = read(event_fd(), &one, sizeof(one));
   return true;
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/fd.h"
 #include "softnic/control/commands.h"
 #include "softnic/control/runner.h"
 #include "softnic/control/table.h"
@@ -18,7 +19,10 @@
 
 namespace peal::softnic {
 
-inline Refusal refused(CommandStatus status, const char* reason) { return {status, reason}; }
+inline Refusal bad_parameter(const char* reason) { return {CommandStatus::kBadParameter, reason}; }
+inline Refusal bad_resource(const char* reason) { return {CommandStatus::kBadResource, reason}; }
+inline Refusal no_resources(const char* reason) { return {CommandStatus::kNoResources, reason}; }
+inline Refusal busy(const char* reason) { return {CommandStatus::kBusy, reason}; }
 
 /// The tables of one NIC and the Port that names them.
 struct Tables {
@@ -50,9 +54,6 @@ class Control {
 
   /// Both must outlive the control. Throws std::system_error when there is no event descriptor.
   Control(Tables& tables, Runner& runner);
-  ~Control();
-  Control(const Control&) = delete;
-  Control& operator=(const Control&) = delete;
 
   /// Paused: takes the events the engine has raised.
   void collect();
@@ -70,7 +71,7 @@ class Control {
   /// Of what collect() has taken, something is left.
   bool has_events() const { return !events_.empty(); }
   bool next_event(AsyncEvent* event);
-  int event_fd() const { return event_fd_; }
+  int event_fd() const { return events_waiting_.get(); }
   Refusal set_faults(const FaultPlan& plan);
   bool port_up();
 
@@ -119,7 +120,7 @@ class Control {
   std::vector<uint8_t> variants_;  // low byte of the key last given to an index
   std::deque<AsyncEvent> events_;
   std::vector<Armed> armed_;
-  int event_fd_;
+  Fd events_waiting_;  // eventfd, counts `events_`
 };
 
 }  // namespace peal::softnic

@@ -35,24 +35,24 @@ bool entry_waits(const CompletionQueue& cq, uint32_t consumed, Arm arm) {
 Outcome Control::apply(const CreateCq& config) {
   const bool written = config.buffer != nullptr;
   if (written && !aligned(config.buffer, sizeof(mlx5::Cqe))) {
-    return refused(CommandStatus::kBadParameter, "CQ buffer not aligned to 64");
+    return bad_parameter("CQ buffer not aligned to 64");
   }
   if (config.cqe_bytes != 64 && config.cqe_bytes != 128) {
-    return refused(CommandStatus::kBadSize, "CQE of neither 64 nor 128 bytes");
+    return Refusal{CommandStatus::kBadSize, "CQE of neither 64 nor 128 bytes"};
   }
   if (config.log_entries > kMaxLogCqEntries)
-    return refused(CommandStatus::kBadSize, "CQ beyond 2^22 entries");
+    return Refusal{CommandStatus::kBadSize, "CQ beyond 2^22 entries"};
   if (written && config.doorbell == nullptr && !config.ignore_overrun) {
-    return refused(CommandStatus::kBadParameter, "CQ without doorbell record checks overruns");
+    return bad_parameter("CQ without doorbell record checks overruns");
   }
   if (config.doorbell != nullptr && !aligned(config.doorbell, 8)) {
-    return refused(CommandStatus::kBadParameter, "CQ doorbell record not aligned to 8");
+    return bad_parameter("CQ doorbell record not aligned to 8");
   }
   if (config.uar_page != 0 && tables_.pages.find(config.uar_page) == nullptr) {
-    return refused(CommandStatus::kBadResource, "unknown UAR page");
+    return bad_resource("unknown UAR page");
   }
   const uint32_t cqn = tables_.cqs.take();
-  if (cqn == 0) return refused(CommandStatus::kNoResources, "no CQ left");
+  if (cqn == 0) return no_resources("no CQ left");
   CompletionQueue& cq = tables_.cqs[cqn] = {config};
   cq.exists = true;
   cq.cqn = cqn;
@@ -63,8 +63,8 @@ Outcome Control::apply(const CreateCq& config) {
 
 Outcome Control::apply(const DestroyCq& call) {
   CompletionQueue* cq = find_cq(tables_.port, call.number);
-  if (cq == nullptr) return refused(CommandStatus::kBadResource, "unknown cqn");
-  if (cq->users > 0) return refused(CommandStatus::kBusy, "queue pairs use this CQ");
+  if (cq == nullptr) return bad_resource("unknown cqn");
+  if (cq->users > 0) return busy("queue pairs use this CQ");
   if (cq->uar_page != 0) --tables_.pages[cq->uar_page].users;
   cq->exists = false;
   std::erase_if(armed_, [&](const Armed& each) { return each.cqn == call.number; });
@@ -83,8 +83,8 @@ Refusal Control::arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
                         CompletionListener& listener) {
   const Runner::Pause pause(runner_);
   CompletionQueue* cq = find_cq(tables_.port, cqn);
-  if (cq == nullptr) return refused(CommandStatus::kBadResource, "unknown cqn");
-  if (cq->collapsed) return refused(CommandStatus::kBadParameter, "a collapsed CQ has no events");
+  if (cq == nullptr) return bad_resource("unknown cqn");
+  if (cq->collapsed) return bad_parameter("a collapsed CQ has no events");
   const Arm arm = solicited_only && cq->armed != Arm::kAny ? Arm::kSolicitedOnly : Arm::kAny;
   if (cq->armed == Arm::kNothing) armed_.push_back({cqn, &listener});
   cq->armed = entry_waits(*cq, consumed, arm) ? Arm::kNothing : arm;

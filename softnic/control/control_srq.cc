@@ -8,17 +8,17 @@ namespace peal::softnic {
 
 Outcome Control::apply(const CreateSrq& config) {
   Counted* domain = domains_.find(config.pd);
-  if (domain == nullptr) return refused(CommandStatus::kBadResource, "unknown pd");
+  if (domain == nullptr) return bad_resource("unknown pd");
   const bool sized = config.log_entries >= 1 && config.log_entries <= 16 &&
                      config.log_stride >= 1 && config.log_stride <= 7;
   if (!sized || !aligned(config.buffer, mlx5::kSegmentBytes)) {
-    return refused(CommandStatus::kBadParameter, "SRQ too small, too large or not aligned to 16");
+    return bad_parameter("SRQ too small, too large or not aligned to 16");
   }
   if (config.buffer != nullptr && (config.doorbell == nullptr || !aligned(config.doorbell, 8))) {
-    return refused(CommandStatus::kBadParameter, "doorbell record missing or not aligned to 8");
+    return bad_parameter("doorbell record missing or not aligned to 8");
   }
   const uint32_t srqn = tables_.srqs.take();
-  if (srqn == 0) return refused(CommandStatus::kNoResources, "no SRQ left");
+  if (srqn == 0) return no_resources("no SRQ left");
   SharedReceiveQueue& srq = tables_.srqs[srqn] = {config};
   srq.exists = true;
   srq.srqn = srqn;
@@ -31,8 +31,8 @@ Outcome Control::apply(const CreateSrq& config) {
 
 Outcome Control::apply(const DestroySrq& call) {
   SharedReceiveQueue* srq = find_srq(tables_.port, call.number);
-  if (srq == nullptr) return refused(CommandStatus::kBadResource, "unknown srqn");
-  if (srq->users > 0) return refused(CommandStatus::kBusy, "queue pairs use this SRQ");
+  if (srq == nullptr) return bad_resource("unknown srqn");
+  if (srq->users > 0) return busy("queue pairs use this SRQ");
   srq->exists = false;
   --domains_[srq->pd].users;
   tables_.srqs.release(call.number);
@@ -42,10 +42,8 @@ Outcome Control::apply(const DestroySrq& call) {
 Refusal Control::arm_srq(uint32_t srqn, uint32_t limit) {
   const Runner::Pause pause(runner_);
   SharedReceiveQueue* srq = find_srq(tables_.port, srqn);
-  if (srq == nullptr) return refused(CommandStatus::kBadResource, "unknown srqn");
-  if (limit >= srq->entries) {
-    return refused(CommandStatus::kBadParameter, "a limit that the SRQ is always below");
-  }
+  if (srq == nullptr) return bad_resource("unknown srqn");
+  if (limit >= srq->entries) return bad_parameter("a limit that the SRQ is always below");
   srq->limit = limit;
   if (observe_shared(tables_.port, *srq) != Claim::kFailed) check_limit(tables_.port, *srq);
   collect();

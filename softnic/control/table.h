@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <system_error>
 #include <type_traits>

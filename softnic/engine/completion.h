@@ -134,11 +134,9 @@ PEAL_HD void complete_send(Port& port, QueuePair& qp, const Pending& done, uint6
   }
   report_send(port, qp,
               {.kind = mlx5::CqeOpcode::kRequester,
-               .syndrome = mlx5::Syndrome::kNone,
                .opcode = done.opcode,
                .counter = static_cast<uint16_t>(done.index),
-               .bytes = done.bytes,
-               .immediate = 0},
+               .bytes = done.bytes},
               now);
 }
 
@@ -148,9 +146,7 @@ PEAL_HD void complete_send_error(Port& port, QueuePair& qp, uint64_t index, mlx5
               {.kind = mlx5::CqeOpcode::kRequesterError,
                .syndrome = syndrome,
                .opcode = opcode,
-               .counter = static_cast<uint16_t>(index),
-               .bytes = 0,
-               .immediate = 0},
+               .counter = static_cast<uint16_t>(index)},
               now);
 }
 

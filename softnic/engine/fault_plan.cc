@@ -79,14 +79,14 @@ class Line {
     ++words_;
     string_view value = word;
     const string_view name = take_until(value, "=");
-    if (name == "seed") return once(word, seed_, any(word, value));
-    if (name == "qp") return once(word, qp_, counted(word, value, 0xffffff, true));
-    if (name == "doorbell") return once(word, doorbell_, counted(word, value, ~0u, true));
-    if (name == "wqe") return once(word, wqe_, counted(word, value, ~0u, true));
-    if (name == "after_ms") return once(word, after_, milliseconds(word, value, 0));
-    if (name == "ms") return once(word, ms_, milliseconds(word, value, 1));
-    if (name == "times") return once(word, times_, counted(word, value, 1'000'000, false));
-    if (name == "percent") return once(word, percent_, counted(word, value, 100, false));
+    if (name == "seed") return once(word, seed_, within(word, value, 0, ~uint64_t{0}));
+    if (name == "qp") return once(word, qp_, each_or(word, value, 0xffffff));
+    if (name == "doorbell") return once(word, doorbell_, each_or(word, value, ~0u));
+    if (name == "wqe") return once(word, wqe_, each_or(word, value, ~0u));
+    if (name == "after_ms") return once(word, after_, within(word, value, 0, kLongestMs));
+    if (name == "ms") return once(word, ms_, within(word, value, 1, kLongestMs));
+    if (name == "times") return once(word, times_, within(word, value, 1, 1'000'000));
+    if (name == "percent") return once(word, percent_, within(word, value, 1, 100));
     if (name == "fault") return take_fault(word, value);
     fail(word, "a word is seed=, qp=, doorbell=, wqe=, after_ms=, percent=, fault=, ms= or times=");
   }
@@ -96,28 +96,13 @@ class Line {
     place = value;
   }
 
-  uint64_t any(string_view word, string_view value) const {
-    const auto n = number(value);
-    if (!n) fail(word, "a whole number, decimal or 0x...");
-    return *n;
+  uint64_t within(string_view word, string_view value, uint64_t least, uint64_t most) const {
+    return words::within(number_, word, value, least, most);
   }
 
-  /// 1 to `most`, or '*' where that means each, which answers 0.
-  uint64_t counted(string_view word, string_view value, uint64_t most, bool each) const {
-    if (each && value == "*") return 0;
-    const auto n = number(value);
-    if (!n || *n < 1 || *n > most) {
-      fail(word, "a whole number from 1 to " + std::to_string(most) + (each ? ", or *" : ""));
-    }
-    return *n;
-  }
-
-  uint64_t milliseconds(string_view word, string_view value, uint64_t least) const {
-    const auto n = number(value);
-    if (!n || *n < least || *n > kLongestMs) {
-      fail(word, "milliseconds, a whole number from " + std::to_string(least) + " to 86400000");
-    }
-    return *n;
+  /// Of what is counted from 1; '*' means each and answers 0.
+  uint64_t each_or(string_view word, string_view value, uint64_t most) const {
+    return value == "*" ? 0 : words::within(number_, word, value, 1, most, ", or *");
   }
 
   void take_fault(string_view word, string_view value) {

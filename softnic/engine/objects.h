@@ -100,11 +100,11 @@ struct Pending {
 /// One completion to report.
 struct Completed {
   mlx5::CqeOpcode kind;
-  mlx5::Syndrome syndrome;  // kNone unless kind is an error
-  mlx5::Opcode opcode;      // of the send WQE
-  uint16_t counter;         // first block of the WQE, or receive entry
-  uint32_t bytes;
-  uint32_t immediate;  // big-endian
+  mlx5::Syndrome syndrome = mlx5::Syndrome::kNone;  // unless kind is an error
+  mlx5::Opcode opcode = mlx5::Opcode::kNop;         // of the send WQE
+  uint16_t counter = 0;                             // first block of the WQE, or receive entry
+  uint32_t bytes = 0;
+  uint32_t immediate = 0;  // big-endian
   bool solicited = false;
   uint16_t source_lid = 0;  // of a SEND by a DC initiator, of a datagram
   uint32_t source = 0;      // likewise: GRH, service level, queue pair

@@ -84,8 +84,8 @@ struct Payload {
     const std::byte* memory;
     uint32_t bytes;
   };
-  uint32_t count;
-  uint32_t bytes;
+  uint32_t count = 0;
+  uint32_t bytes = 0;
   Chunk chunk[kMaxChunks];
 
   PEAL_HD void clear() { count = bytes = 0; }

@@ -231,7 +231,6 @@ class Requester : private Recovery {
     uint64_t forgotten = 0;
     Cursor cursor = {qp.send.request.data_unit, 0};
     Payload payload;
-    payload.clear();
     if (!gather(port_, qp, qp.send.request, qp.send.next, sizeof(forgotten), cursor, payload))
       return;
     if (payload.count != 0) copy_bytes(&forgotten, payload.chunk[0].memory, payload.chunk[0].bytes);
@@ -389,7 +388,6 @@ class Requester : private Recovery {
     if (request.global) header = global_header(read_address(qp, send.next), send.way, bytes);
     Cursor cursor = send.cursor;
     Payload payload;
-    payload.clear();
     payload.append(reinterpret_cast<const std::byte*>(header.byte), sizeof(header));
     const uint32_t total = bytes + payload.bytes;
     if (!gather(port_, qp, request, send.next, total, cursor, payload) || payload.bytes != total) {

@@ -38,9 +38,7 @@ class Server {
   /// Executes and answers one request. The caller has made sure that an answer of
   /// packet.bytes (a READ's) fits.
   PEAL_HD void serve(const Packet& packet, const Payload& payload) {
-    if ((packet.flags & kDatagram) != 0) {
-      return accept_datagram(port_, packet, payload, lid_, now_);
-    }
+    if ((packet.flags & kDatagram) != 0) return accept_datagram(port_, packet, payload, lid_, now_);
     Answer denial;
     QueuePair* qp = addressee(port_, packet, lid_, denial);
     if (qp == nullptr) {
@@ -57,7 +55,7 @@ class Server {
         receive->resend_asked = true;
         Packet answer = answer_to(packet, PacketKind::kResend);
         answer.psn = receive->expected_psn;
-        replies_.answer(answer, Payload{0, 0, {}});
+        replies_.answer(answer, Payload{});
       }
       return;
     }
@@ -86,7 +84,7 @@ class Server {
       case Verdict::kNotReady: {
         Packet later = answer_to(packet, PacketKind::kNotReady);
         later.detail = static_cast<uint8_t>(answer.value);
-        return replies_.answer(later, Payload{0, 0, {}});
+        return replies_.answer(later, Payload{});
       }
       case Verdict::kDone:
         break;
@@ -110,7 +108,7 @@ class Server {
       return replies_.acknowledge(answer);
     }
     if (right == kRemoteRead) {
-      const Answer answer = respond(port_, qp, {packet, receive, lid_, now_}, Payload{0, 0, {}});
+      const Answer answer = respond(port_, qp, {packet, receive, lid_, now_}, Payload{});
       if (answer.verdict == Verdict::kRefused) return refuse_to(packet, answer.syndrome);
       return send_data(packet, answer.memory, packet.bytes);
     }
@@ -129,16 +127,15 @@ class Server {
     return answer;
   }
   PEAL_HD void reply(const Packet& packet, PacketKind kind) {
-    replies_.answer(answer_to(packet, kind), Payload{0, 0, {}});
+    replies_.answer(answer_to(packet, kind), Payload{});
   }
   PEAL_HD void refuse_to(const Packet& packet, mlx5::Syndrome syndrome) {
     Packet answer = answer_to(packet, PacketKind::kRefuse);
     answer.detail = static_cast<uint8_t>(syndrome);
-    replies_.answer(answer, Payload{0, 0, {}});
+    replies_.answer(answer, Payload{});
   }
   PEAL_HD void send_data(const Packet& packet, const std::byte* memory, uint32_t bytes) {
     Payload payload;
-    payload.clear();
     if (bytes > 0) payload.append(memory, bytes);
     Packet answer = answer_to(packet, PacketKind::kData);
     answer.payload = bytes;

@@ -44,6 +44,16 @@ inline std::optional<uint64_t> number(std::string_view text) {
   throw std::invalid_argument("line " + std::to_string(line) + ": \"" + shown + "\": " + allowed);
 }
 
+/// The whole number that `value` of that word is. Throws unless it is from `least` to `most`;
+/// `also` says what else would have been accepted.
+inline uint64_t within(uint64_t line, std::string_view word, std::string_view value, uint64_t least,
+                       uint64_t most, const char* also = "") {
+  const auto n = number(value);
+  if (n && *n >= least && *n <= most) return *n;
+  fail(line, word,
+       "a whole number from " + std::to_string(least) + " to " + std::to_string(most) + also);
+}
+
 /// Calls `read(number of the line, its text)` for each part between line ends and ';'. `what` names
 /// the text in the error that it is too long.
 template <class Read>

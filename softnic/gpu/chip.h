@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What runs the engine for all NICs of a fabric: a kernel (chip_cuda.cu), or, where there is no
-// GPU, a thread (chip_host.cc), with which everything around it is tested.
+// What runs the engine for all NICs of a fabric: a kernel (chip_cuda.cu), or, in tests of
+// everything around it, a thread (tests/support/softnic_chip_host.cc).
 //
 //   stopped: memory is mapped and unmapped, tables may change    started: queue pairs advance
 //

@@ -19,8 +19,7 @@ namespace peal::softnic::gpu {
 
 namespace {
 
-constexpr std::chrono::seconds kAnswerPatience{60};  // a driver that starts takes its time
-constexpr std::chrono::seconds kJoinPatience{60};
+constexpr std::chrono::seconds kPatience{60};  // a driver that starts takes its time
 constexpr std::chrono::seconds kSpawnEvery{10};
 constexpr const char* kGone = "the process of the GPU engine has gone";
 
@@ -52,7 +51,7 @@ Client::Client(const Place& place, const Hello& hello, const Exporter& exporter)
   auto next_spawn = start;
   while (!join(place, hello)) {
     const auto now = std::chrono::steady_clock::now();
-    if (now > start + kJoinPatience) {
+    if (now > start + kPatience) {
       throw std::runtime_error("the GPU engine of " + place.directory + " does not answer");
     }
     if (now >= next_spawn) {
@@ -77,7 +76,7 @@ bool Client::join(const Place& place, const Hello& hello) {
 }
 
 bool Client::exchange(const Call& call, Reply* reply, int descriptor) {
-  return calls_.send(call, descriptor) && calls_.receive(reply, kAnswerPatience);
+  return calls_.send(call, descriptor) && calls_.receive(reply, kPatience);
 }
 
 pid_t Client::engine_pid() const {

@@ -31,49 +31,52 @@ constexpr unsigned kDeviceMemory = 2;
 constexpr int kPosixDescriptor = 1;
 constexpr int kMpsEnabled = 133;
 
-/// The functions used, by their names in the library.
-struct Driver {
-  Result (*pointer_attribute)(void*, int, DevicePointer) = nullptr;
-  Result (*address_range)(DevicePointer*, size_t*, DevicePointer) = nullptr;
-  Result (*retain_context)(void**, int) = nullptr;
-  Result (*release_context)(int) = nullptr;
-  Result (*push_context)(void*) = nullptr;
-  Result (*pop_context)(void**) = nullptr;
-  Result (*ipc_handle)(IpcHandle*, DevicePointer) = nullptr;
-  Result (*allocate)(DevicePointer*, size_t) = nullptr;
-  Result (*release)(DevicePointer) = nullptr;
-  Result (*retain_allocation)(AllocationHandle*, void*) = nullptr;
-  Result (*export_allocation)(void*, AllocationHandle, int, unsigned long long) = nullptr;
-  Result (*release_allocation)(AllocationHandle) = nullptr;
-  Result (*device_count)(int*) = nullptr;
-  Result (*device)(int*, int) = nullptr;
-  Result (*device_attribute)(int*, int, int) = nullptr;
-  Result (*can_access_peer)(int*, int, int) = nullptr;
-  Result (*uuid)(void*, int) = nullptr;
-  Result (*error_string)(Result, const char**) = nullptr;
-
-  bool load() {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    if (library == nullptr) return false;
-    const auto find = [library](auto& function, const char* name) {
-      function =
-          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-      return function != nullptr;
-    };
-    return find(pointer_attribute, "cuPointerGetAttribute") &&
-           find(address_range, "cuMemGetAddressRange_v2") &&
-           find(retain_context, "cuDevicePrimaryCtxRetain") &&
-           find(release_context, "cuDevicePrimaryCtxRelease_v2") &&
-           find(push_context, "cuCtxPushCurrent_v2") && find(pop_context, "cuCtxPopCurrent_v2") &&
-           find(ipc_handle, "cuIpcGetMemHandle") && find(allocate, "cuMemAlloc_v2") &&
-           find(release, "cuMemFree_v2") &&
-           find(retain_allocation, "cuMemRetainAllocationHandle") &&
-           find(export_allocation, "cuMemExportToShareableHandle") &&
-           find(release_allocation, "cuMemRelease") && find(device_count, "cuDeviceGetCount") &&
-           find(device, "cuDeviceGet") && find(device_attribute, "cuDeviceGetAttribute") &&
-           find(can_access_peer, "cuDeviceCanAccessPeer") && find(uuid, "cuDeviceGetUuid_v2") &&
-           find(error_string, "cuGetErrorString");
+/// The driver's library, where this process has loaded it, and its functions.
+class Library {
+ public:
+  /// A function of whatever type is asked for; null where there is none.
+  struct Symbol {
+    void* address;
+    template <class F>
+    operator F*() const {
+      return reinterpret_cast<F*>(address);
+    }
+  };
+  Symbol operator[](const char* name) {
+    void* const found = handle_ == nullptr ? nullptr : dlsym(handle_, name);
+    complete_ = complete_ && found != nullptr;
+    return {found};
   }
+  bool complete() const { return complete_; }
+
+ private:
+  void* handle_ = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  bool complete_ = true;
+};
+
+/// The functions used.
+struct Driver {
+  Library library;
+  Result (*pointer_attribute)(void*, int, DevicePointer) = library["cuPointerGetAttribute"];
+  Result (*address_range)(DevicePointer*, size_t*,
+                          DevicePointer) = library["cuMemGetAddressRange_v2"];
+  Result (*retain_context)(void**, int) = library["cuDevicePrimaryCtxRetain"];
+  Result (*release_context)(int) = library["cuDevicePrimaryCtxRelease_v2"];
+  Result (*push_context)(void*) = library["cuCtxPushCurrent_v2"];
+  Result (*pop_context)(void**) = library["cuCtxPopCurrent_v2"];
+  Result (*ipc_handle)(IpcHandle*, DevicePointer) = library["cuIpcGetMemHandle"];
+  Result (*allocate)(DevicePointer*, size_t) = library["cuMemAlloc_v2"];
+  Result (*release)(DevicePointer) = library["cuMemFree_v2"];
+  Result (*retain_allocation)(AllocationHandle*, void*) = library["cuMemRetainAllocationHandle"];
+  Result (*export_allocation)(void*, AllocationHandle, int,
+                              unsigned long long) = library["cuMemExportToShareableHandle"];
+  Result (*release_allocation)(AllocationHandle) = library["cuMemRelease"];
+  Result (*device_count)(int*) = library["cuDeviceGetCount"];
+  Result (*device)(int*, int) = library["cuDeviceGet"];
+  Result (*device_attribute)(int*, int, int) = library["cuDeviceGetAttribute"];
+  Result (*can_access_peer)(int*, int, int) = library["cuDeviceCanAccessPeer"];
+  Result (*uuid)(void*, int) = library["cuDeviceGetUuid_v2"];
+  Result (*error_string)(Result, const char**) = library["cuGetErrorString"];
 };
 
 DevicePointer device_pointer(const void* address) {
@@ -126,7 +129,7 @@ class CudaExporter : public Exporter {
 
   int number_of(const void* address) const override {
     int ordinal = 0;
-    if (!loaded()) throw ExportError("libcuda.so.1 is not loaded in this process");
+    require_loaded();
     check(driver_.pointer_attribute(&ordinal, kDeviceOrdinal, device_pointer(address)),
           "cuPointerGetAttribute", text_of(address));
     return ordinal;
@@ -134,7 +137,7 @@ class CudaExporter : public Exporter {
 
   std::shared_ptr<std::byte> allocate_on(int gpu, uint64_t bytes) const override {
     constexpr uint64_t kPage = 4096;
-    if (!loaded()) throw ExportError("libcuda.so.1 is not loaded in this process");
+    require_loaded();
     const std::string name = "GPU " + std::to_string(gpu);
     int device = 0;
     check(driver_.device(&device, gpu), "cuDeviceGet", name);
@@ -156,7 +159,7 @@ class CudaExporter : public Exporter {
   GpuId gpu_at(int index) const override {
     int device = 0;
     GpuId id;
-    if (!loaded()) throw ExportError("libcuda.so.1 is not loaded in this process");
+    require_loaded();
     if (driver_.device(&device, index) != kSuccess || driver_.uuid(id.byte, device) != kSuccess) {
       throw ExportError("there is no GPU " + std::to_string(index));
     }
@@ -173,10 +176,13 @@ class CudaExporter : public Exporter {
   }
 
  private:
+  void require_loaded() const {
+    if (!loaded()) throw ExportError("libcuda.so.1 is not loaded in this process");
+  }
   bool loaded() const {
     // Looked for again until found: the program may load it after its NIC is open.
-    if (!loaded_) loaded_ = driver_.load();
-    return loaded_;
+    if (!driver_.library.complete()) driver_ = {};
+    return driver_.library.complete();
   }
 
   /// Null for memory that belongs to no context (cuMemCreate).
@@ -244,7 +250,6 @@ class CudaExporter : public Exporter {
   }
 
   mutable Driver driver_;
-  mutable bool loaded_ = false;
 };
 
 }  // namespace

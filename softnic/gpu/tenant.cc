@@ -2,8 +2,6 @@
 //
 // One PE's calls: addresses of the PE become addresses here, then Control decides.
 #include <cstdio>
-#include <new>
-#include <system_error>
 
 #include "softnic/gpu/server.h"
 #include "softnic/gpu/wire_direct.h"

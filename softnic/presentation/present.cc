@@ -85,15 +85,13 @@ class Line {
   bool read(Presentation* presentation) {
     string_view rest = text_;
     while (!rest.empty()) {
-      const string_view word = take_until(rest, " \t\r");
-      if (!word.empty()) take(word);
+      word_ = take_until(rest, " \t\r");
+      if (!word_.empty()) take_word();
     }
     if (taken_.empty()) return false;
     complete();
     const uint64_t count = count_.value_or(1);
-    if (presentation->size() + count > kMaxDevices) {
-      fail(text_, "a process has at most 16 devices");
-    }
+    if (presentation->size() + count > kMaxDevices) fail(text_, "a process has at most 16 devices");
     for (uint64_t i = 0; i < count; ++i) {
       if (!named()) device_.name = "mlx5_" + std::to_string(presentation->size());
       const auto same = [this](const PresentedDevice& other) { return other.name == device_.name; };
@@ -110,154 +108,124 @@ class Line {
     words::fail(number_, word, allowed);
   }
 
-  void take(string_view word) {
-    string_view value = word;
-    const string_view name = take_until(value, "=");
-    if (std::find(taken_.begin(), taken_.end(), name) != taken_.end()) {
-      fail(word, "this word stands twice in its line");
-    }
-    if (!take_identity(word, name, value) && !take_port(word, name, value) &&
-        !take_limit(word, name, value)) {
-      fail(word,
-           "a word is devices=, name=, link=, ports=, port=, state=, mtu=, subnet=, gids=, pkeys=, "
-           "udp=, bond=, clock=, refuse=, dmabuf=, max_qp=, max_qp_wr=, max_rd_atom=, "
-           "max_init_rd_atom=, "
-           "force_order= or ooo_sl=");
-    }
+  void take_word() {
+    value_ = word_;
+    const string_view name = take_until(value_, "=");
+    if (named(name)) fail(word_, "this word stands twice in its line");
     taken_.push_back(name);
+    take(name);
   }
 
-  bool take_identity(string_view word, string_view name, string_view value) {
-    if (name == "devices") {
-      count_ = within(word, value, 0, kMaxDevices);
-    } else if (name == "name") {
-      device_.name = name_of(word, value);
-    } else if (name == "refuse") {
-      for_each_item(value,
-                    [&](string_view item) { device_.refuses |= one_of(word, item, kRefusals); });
-    } else if (name == "dmabuf") {
-      device_.dma_buf = one_of(word, value, kDmaBufs);
-    } else {
-      return false;
-    }
-    return true;
+  void take(string_view name) {
+    constexpr uint64_t kPorts = PresentedDevice::kMaxPorts;
+    if (name == "devices") return set(count_, within(0, kMaxDevices));
+    if (name == "name") return set(device_.name, device_name());
+    if (name == "link") return set(device_.ethernet, one_of(kLinks));
+    if (name == "ports") return set(device_.ports, within(1, kPorts));
+    if (name == "port") return set(device_.port, within(1, kPorts));
+    if (name == "state") return set(device_.state, one_of(kStates));
+    if (name == "mtu") return set(device_.mtu, one_of(kMtus));
+    if (name == "subnet") return set(device_.subnet, within(1, ~uint64_t{0}));
+    if (name == "gids") return take_gids();
+    if (name == "pkeys") return take_pkeys();
+    if (name == "udp") return take_udp_ports();
+    if (name == "bond") return set(device_.bonded, within(1, kPorts));
+    if (name == "clock") return set(device_.clock, one_of(kClocks));
+    if (name == "refuse") return take_refusals();
+    if (name == "dmabuf") return set(device_.dma_buf, one_of(kDmaBufs));
+    if (name == "max_qp") return set(device_.max_qp, within(1, 1u << 17));
+    if (name == "max_qp_wr") return set(device_.log_max_qp_wr, log_within(1u << 15));
+    if (name == "max_rd_atom") return set(device_.log_responder_depth, log_within(16));
+    if (name == "max_init_rd_atom") return set(device_.log_initiator_depth, log_within(16));
+    if (name == "force_order") return set(device_.forces_order, one_of(kYesNo));
+    if (name == "ooo_sl") return set(device_.unordered_levels, within(0, 0xffff));
+    fail(word_,
+         "a word is devices=, name=, link=, ports=, port=, state=, mtu=, subnet=, gids=, pkeys=, "
+         "udp=, bond=, clock=, refuse=, dmabuf=, max_qp=, max_qp_wr=, max_rd_atom=, "
+         "max_init_rd_atom=, force_order= or ooo_sl=");
   }
 
-  bool take_port(string_view word, string_view name, string_view value) {
-    if (name == "link") {
-      device_.ethernet = one_of(word, value, kLinks);
-    } else if (name == "ports") {
-      device_.ports = static_cast<uint8_t>(within(word, value, 1, PresentedDevice::kMaxPorts));
-    } else if (name == "port") {
-      device_.port = static_cast<uint8_t>(within(word, value, 1, PresentedDevice::kMaxPorts));
-    } else if (name == "state") {
-      device_.state = one_of(word, value, kStates);
-    } else if (name == "mtu") {
-      device_.mtu = one_of(word, value, kMtus);
-    } else if (name == "subnet") {
-      device_.subnet = within(word, value, 1, ~uint64_t{0});
-    } else if (name == "gids") {
-      take_gids(word, value);
-    } else if (name == "pkeys") {
-      take_pkeys(word, value);
-    } else if (name == "bond") {
-      device_.bonded = static_cast<uint8_t>(within(word, value, 1, PresentedDevice::kMaxPorts));
-    } else if (name == "udp") {
-      const string_view first = take_until(value, "-");
-      device_.min_udp_port = static_cast<uint16_t>(within(word, first, 1, 0xffff));
-      device_.max_udp_port =
-          static_cast<uint16_t>(within(word, value, device_.min_udp_port, 0xffff));
-    } else {
-      return false;
-    }
-    return true;
+  /// The value was checked: it fits.
+  template <class T, class Value>
+  static void set(T& place, const Value& value) {
+    place = static_cast<T>(value);
   }
 
-  bool take_limit(string_view word, string_view name, string_view value) {
-    if (name == "clock") {
-      device_.clock = one_of(word, value, kClocks);
-    } else if (name == "max_qp") {
-      device_.max_qp = static_cast<uint32_t>(within(word, value, 1, 1u << 17));
-    } else if (name == "max_qp_wr") {
-      device_.log_max_qp_wr = log_within(word, value, 1u << 15);
-    } else if (name == "max_rd_atom") {
-      device_.log_responder_depth = log_within(word, value, 16);
-    } else if (name == "max_init_rd_atom") {
-      device_.log_initiator_depth = log_within(word, value, 16);
-    } else if (name == "force_order") {
-      device_.forces_order = one_of(word, value, kYesNo);
-    } else if (name == "ooo_sl") {
-      device_.unordered_levels = static_cast<uint16_t>(within(word, value, 0, 0xffff));
-    } else {
-      return false;
-    }
-    return true;
+  uint64_t within(uint64_t least, uint64_t most) const { return within(value_, least, most); }
+  uint64_t within(string_view value, uint64_t least, uint64_t most) const {
+    return words::within(number_, word_, value, least, most);
   }
 
-  uint64_t within(string_view word, string_view value, uint64_t least, uint64_t most) const {
-    const auto n = number(value);
-    if (!n || *n < least || *n > most) {
-      fail(word, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
-    }
-    return *n;
-  }
-
-  uint8_t log_within(string_view word, string_view value, uint64_t most) const {
-    const auto n = number(value);
+  int log_within(uint64_t most) const {
+    const auto n = number(value_);
     if (!n || !std::has_single_bit(*n) || *n > most) {
-      fail(word, "a power of two from 1 to " + std::to_string(most));
+      fail(word_, "a power of two from 1 to " + std::to_string(most));
     }
-    return static_cast<uint8_t>(std::countr_zero(*n));
+    return std::countr_zero(*n);
   }
 
   template <class T, size_t N>
-  T one_of(string_view word, string_view value, const Named<T> (&choices)[N]) const {
+  T one_of(const Named<T> (&choices)[N]) const {
+    return one_of(value_, choices);
+  }
+  template <class T, size_t N>
+  T one_of(string_view value, const Named<T> (&choices)[N]) const {
     std::string names;
     for (const Named<T>& choice : choices) {
       if (choice.name == value) return choice.value;
       names += (names.empty() ? "" : ", ") + std::string(choice.name);
     }
-    fail(word, "one of " + names);
+    fail(word_, "one of " + names);
   }
 
-  std::string name_of(string_view word, string_view value) const {
+  string_view device_name() const {
     const auto fits = [](char c) {
       return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
     };
-    if (value.empty() || value.size() > 32 || !std::all_of(value.begin(), value.end(), fits)) {
-      fail(word, "1 to 32 letters, digits, '-', '_'");
+    if (value_.empty() || value_.size() > 32 || !std::ranges::all_of(value_, fits)) {
+      fail(word_, "1 to 32 letters, digits, '-', '_'");
     }
-    return std::string(value);
+    return value_;
   }
 
-  void take_gids(string_view word, string_view value) {
+  void take_udp_ports() {
+    const string_view first = take_until(value_, "-");
+    set(device_.min_udp_port, within(first, 1, 0xffff));
+    set(device_.max_udp_port, within(device_.min_udp_port, 0xffff));
+  }
+
+  void take_refusals() {
+    for_each_item(value_, [&](string_view item) { device_.refuses |= one_of(item, kRefusals); });
+  }
+
+  void take_gids() {
     device_.gids.clear();
-    for_each_item(value, [&](string_view item) {
-      if (device_.gids.size() == PresentedDevice::kMaxGids) fail(word, "at most 16 GIDs");
-      device_.gids.push_back(gid_rule(word, item));
+    for_each_item(value_, [&](string_view item) {
+      if (device_.gids.size() == PresentedDevice::kMaxGids) fail(word_, "at most 16 GIDs");
+      device_.gids.push_back(gid_rule(item));
     });
   }
 
-  void take_pkeys(string_view word, string_view value) {
+  void take_pkeys() {
     device_.pkeys.clear();
-    for_each_item(value, [&](string_view item) {
-      if (device_.pkeys.size() == PresentedDevice::kMaxPkeys) fail(word, "at most 16 P_Keys");
-      device_.pkeys.push_back(static_cast<uint16_t>(within(word, item, 0, 0xffff)));
+    for_each_item(value_, [&](string_view item) {
+      if (device_.pkeys.size() == PresentedDevice::kMaxPkeys) fail(word_, "at most 16 P_Keys");
+      device_.pkeys.push_back(static_cast<uint16_t>(within(item, 0, 0xffff)));
     });
   }
 
-  GidRule gid_rule(string_view word, string_view text) const {
+  GidRule gid_rule(string_view text) const {
     if (text == "none") return {.source = GidRule::Source::kNone};
     string_view from = text;
     GidRule rule;
-    rule.network = one_of(word, take_until(from, ":"), kNetworks);
+    rule.network = one_of(take_until(from, ":"), kNetworks);
     for (const auto& source : kSources) {
       rule.source = source.value;
       if (source.name == from) return rule;
     }
     const auto literal = address(from);
     if (!literal) {
-      fail(word,
+      fail(word_,
            "a GID is none or TYPE:FROM, FROM one of link, ipv4, ipv6, an IPv4 address, an "
            "IPv6 address");
     }
@@ -303,6 +271,8 @@ class Line {
 
   uint64_t number_;
   string_view text_;
+  string_view word_;   // that is being read
+  string_view value_;  // of it
   std::vector<string_view> taken_;
   std::optional<uint64_t> count_;
   PresentedDevice device_;

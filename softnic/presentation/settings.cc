@@ -17,11 +17,13 @@ namespace peal::softnic {
 
 namespace {
 
-[[noreturn]] void malformed(const char* name, std::string_view value, const char* allowed) {
+using std::string_view;
+
+[[noreturn]] void malformed(const char* name, string_view value, const char* allowed) {
   throw std::invalid_argument(std::string(name) + "=\"" + std::string(value) + "\": " + allowed);
 }
 
-bool is_fabric_name(std::string_view name) {
+bool is_fabric_name(string_view name) {
   const auto fits = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
   };
@@ -29,55 +31,70 @@ bool is_fabric_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), fits);
 }
 
-EngineChoice choice_of(std::string_view text) {
-  if (text == "auto") return EngineChoice::kAuto;
-  if (text == "cpu") return EngineChoice::kCpu;
-  if (text == "gpu") return EngineChoice::kGpu;
-  malformed("PEAL_SOFTNIC_ENGINE", text, "auto, cpu or gpu");
-}
-
-void read_engine(Settings* settings) {
-  if (const char* doorbell = std::getenv("PEAL_SOFTNIC_DOORBELL")) {
-    const std::string_view text = doorbell;
-    if (text != "value" && text != "record") {
-      malformed("PEAL_SOFTNIC_DOORBELL", text, "value or record");
-    }
-    settings->doorbell_by_value = text == "value";
-  }
-  if (const char* engine = std::getenv("PEAL_SOFTNIC_ENGINE")) {
-    settings->engine = choice_of(engine);
-  }
-  if (const char* program = std::getenv("PEAL_SOFTNIC_ENGINE_PROGRAM")) {
-    if (program[0] != '/') {
-      malformed("PEAL_SOFTNIC_ENGINE_PROGRAM", program, "an absolute path");
-    }
-    settings->engine_program = program;
-  }
-  if (const char* gpu = std::getenv("PEAL_SOFTNIC_GPU")) {
-    const std::string_view text = gpu;
-    int number = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || end != text.data() + text.size() || number < 0) {
-      malformed("PEAL_SOFTNIC_GPU", text, "the number of a GPU, from 0");
-    }
-    settings->gpu = number;
-  }
-}
-
-/// "ordered", "any" or "any:17".
-std::optional<uint64_t> placement_of(std::string_view text) {
-  constexpr std::string_view kAny = "any:";
-  if (text == "ordered") return std::nullopt;
-  if (text == "any") return 1;
-  uint64_t seed = 0;
+/// The whole text as a number.
+template <class T>
+bool read_number(string_view text, T* number) {
   const char* const end = text.data() + text.size();
-  const bool seeded = text.starts_with(kAny) && text.size() > kAny.size();
-  const auto read = std::from_chars(text.data() + (seeded ? kAny.size() : 0), end, seed);
-  if (!seeded || read.ec != std::errc() || read.ptr != end) {
-    malformed("PEAL_SOFTNIC_PLACEMENT", text, "ordered, any, or any: and a number, the seed");
-  }
-  return seed;
+  const auto [stop, error] = std::from_chars(text.data(), end, *number);
+  return error == std::errc() && stop == end;
 }
+
+bool read_scale(string_view text, Settings* to) {
+  double& scale = to->timing.scale;
+  return read_number(text, &scale) && scale >= 0.001 && scale <= 1000;
+}
+
+bool read_doorbell(string_view text, Settings* to) {
+  to->doorbell_by_value = text == "value";
+  return text == "value" || text == "record";
+}
+
+bool read_engine(string_view text, Settings* to) {
+  if (text == "auto") to->engine = EngineChoice::kAuto;
+  if (text == "cpu") to->engine = EngineChoice::kCpu;
+  if (text == "gpu") to->engine = EngineChoice::kGpu;
+  return text == "auto" || text == "cpu" || text == "gpu";
+}
+
+bool read_gpu(string_view text, Settings* to) {
+  to->gpu = -1;
+  return read_number(text, &*to->gpu) && *to->gpu >= 0;
+}
+
+bool read_placement(string_view text, Settings* to) {
+  constexpr string_view kAny = "any:";
+  if (text == "ordered") return true;
+  to->placement = 1;
+  return text == "any" ||
+         (text.starts_with(kAny) && read_number(text.substr(kAny.size()), &*to->placement));
+}
+
+bool read_path(string_view text, std::string* path) {
+  *path = text;
+  return text.starts_with('/');
+}
+
+struct Variable {
+  const char* name;
+  const char* allowed;
+  bool (*read)(string_view text, Settings* to);  // false for what is not allowed
+};
+constexpr Variable kVariables[] = {
+    {"PEAL_SOFTNIC_FABRIC", "1 to 64 letters, digits, '-', '_', '.'",
+     [](string_view text, Settings* to) {
+       to->fabric = text;
+       return is_fabric_name(text);
+     }},
+    {"PEAL_SOFTNIC_DIR", "an absolute path",
+     [](string_view text, Settings* to) { return read_path(text, &to->directory); }},
+    {"PEAL_SOFTNIC_TIMEOUT_SCALE", "a number from 0.001 to 1000", read_scale},
+    {"PEAL_SOFTNIC_DOORBELL", "value or record", read_doorbell},
+    {"PEAL_SOFTNIC_ENGINE", "auto, cpu or gpu", read_engine},
+    {"PEAL_SOFTNIC_ENGINE_PROGRAM", "an absolute path",
+     [](string_view text, Settings* to) { return read_path(text, &to->engine_program); }},
+    {"PEAL_SOFTNIC_GPU", "the number of a GPU, from 0", read_gpu},
+    {"PEAL_SOFTNIC_PLACEMENT", "ordered, any, or any: and a number, the seed", read_placement},
+};
 
 /// The text that a variable holds or that lies in the file it names: at most one byte more than a
 /// text may have.
@@ -114,31 +131,14 @@ Presentation Settings::presentation_from_environment() {
 
 Settings Settings::from_environment() {
   Settings settings;
-  if (const char* fabric = std::getenv("PEAL_SOFTNIC_FABRIC")) {
-    if (!is_fabric_name(fabric)) {
-      malformed("PEAL_SOFTNIC_FABRIC", fabric, "1 to 64 letters, digits, '-', '_', '.'");
-    }
-    settings.fabric = fabric;
-  }
-  if (const char* directory = std::getenv("PEAL_SOFTNIC_DIR")) {
-    if (directory[0] != '/') malformed("PEAL_SOFTNIC_DIR", directory, "an absolute path");
-    settings.directory = directory;
-  }
-  if (const char* scale = std::getenv("PEAL_SOFTNIC_TIMEOUT_SCALE")) {
-    const std::string_view text = scale;
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), settings.timing.scale);
-    if (error != std::errc() || end != text.data() + text.size() ||
-        !(settings.timing.scale >= 0.001 && settings.timing.scale <= 1000)) {
-      malformed("PEAL_SOFTNIC_TIMEOUT_SCALE", text, "a number from 0.001 to 1000");
+  for (const Variable& variable : kVariables) {
+    const char* const set = std::getenv(variable.name);
+    if (set != nullptr && !variable.read(set, &settings)) {
+      malformed(variable.name, set, variable.allowed);
     }
   }
-  read_engine(&settings);
   if (const char* faults = std::getenv("PEAL_SOFTNIC_FAULTS")) {
     settings.faults = parsed("PEAL_SOFTNIC_FAULTS", faults, parse_fault_plan);
-  }
-  if (const char* placement = std::getenv("PEAL_SOFTNIC_PLACEMENT")) {
-    settings.placement = placement_of(placement);
   }
   settings.present = presentation_from_environment();
   return settings;

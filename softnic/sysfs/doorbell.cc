@@ -11,6 +11,7 @@
 // alone would be found by few.
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -33,12 +34,14 @@ using Find = void* (*)(void*, const char*) noexcept;
 
 /// glibc's own: the dlsym of this library would answer with the functions of this library.
 Find real_dlsym() {
-  static const Find find = [] {
-    void* found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
-    if (found == nullptr) found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-    return reinterpret_cast<Find>(found);
-  }();
-  return find;
+  // Every thread finds the same, and a guard may be a sanitizer's, whose runtime asks before it is
+  // there.
+  static constinit std::atomic<void*> known{nullptr};
+  void* found = known.load(std::memory_order_relaxed);
+  if (found == nullptr) found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+  if (found == nullptr) found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+  known.store(found, std::memory_order_relaxed);
+  return reinterpret_cast<Find>(found);
 }
 
 /// A function of a library that this process has loaded, or null.
@@ -120,9 +123,10 @@ Result host_device_pointer(DevicePointer* answer, void* address, unsigned flags)
   return kSuccess;
 }
 
-Result get_proc_address(const char* name, void** answer, int version, uint64_t flags);
-Result get_proc_address_2(const char* name, void** answer, int version, uint64_t flags,
-                          int* status);
+/// cuGetProcAddress, or with a status, as since 12.0, cuGetProcAddress_v2.
+template <class... Status>
+Result get_proc_address(const char* name, void** answer, int version, uint64_t flags,
+                        Status... status);
 
 struct Replacement {
   std::string_view name;      // as cuGetProcAddress knows it
@@ -138,8 +142,8 @@ void* replacement(IsMeant is_meant) {
       {"cuMemHostUnregister", "cuMemHostUnregister", reinterpret_cast<void*>(host_unregister)},
       {"cuMemHostGetDevicePointer", "cuMemHostGetDevicePointer_v2",
        reinterpret_cast<void*>(host_device_pointer)},
-      {"cuGetProcAddress", "cuGetProcAddress_v2", reinterpret_cast<void*>(get_proc_address_2)},
-      {"", "cuGetProcAddress", reinterpret_cast<void*>(get_proc_address)},
+      {"cuGetProcAddress", "cuGetProcAddress_v2", reinterpret_cast<void*>(get_proc_address<int*>)},
+      {"", "cuGetProcAddress", reinterpret_cast<void*>(get_proc_address<>)},
   };
   for (const Replacement& each : all) {
     if (is_meant(each)) return each.function;
@@ -153,23 +157,18 @@ void replace(const char* name, int version, void** found) {
   const bool first_get =
       version < kSecondGetProcAddress && name == std::string_view("cuGetProcAddress");
   void* const ours = first_get
-                         ? reinterpret_cast<void*>(get_proc_address)
+                         ? reinterpret_cast<void*>(get_proc_address<>)
                          : replacement([&](const Replacement& each) { return each.name == name; });
   if (ours != nullptr) *found = ours;
 }
 
-Result get_proc_address(const char* name, void** answer, int version, uint64_t flags) {
-  static auto* const real = driver<Result(const char*, void**, int, uint64_t)>("cuGetProcAddress");
-  const Result result = real(name, answer, version, flags);
-  if (result == kSuccess) replace(name, version, answer);
-  return result;
-}
-
-Result get_proc_address_2(const char* name, void** answer, int version, uint64_t flags,
-                          int* status) {
-  static auto* const real =
-      driver<Result(const char*, void**, int, uint64_t, int*)>("cuGetProcAddress_v2");
-  const Result result = real(name, answer, version, flags, status);
+template <class... Status>
+Result get_proc_address(const char* name, void** answer, int version, uint64_t flags,
+                        Status... status) {
+  constexpr bool kSecond = sizeof...(Status) != 0;
+  static auto* const real = driver<Result(const char*, void**, int, uint64_t, Status...)>(
+      kSecond ? "cuGetProcAddress_v2" : "cuGetProcAddress");
+  const Result result = real(name, answer, version, flags, status...);
   if (result == kSuccess) replace(name, version, answer);
   return result;
 }

@@ -100,17 +100,6 @@ Entries describe(const Presentation& devices) {
   return entries;
 }
 
-/// FNV-1a.
-uint64_t hash_of(const Entries& entries) {
-  uint64_t hash = 0xcbf2'9ce4'8422'2325;
-  for (const auto& [path, text] : entries) {
-    for (const char c : path + '\0' + text + '\0') {
-      hash = (hash ^ static_cast<uint8_t>(c)) * 0x100'0000'01b3;
-    }
-  }
-  return hash;
-}
-
 [[noreturn]] void fail(int error, const std::string& path) {
   throw std::system_error(error, std::generic_category(), "libpeal_sysfs: " + path);
 }
@@ -144,9 +133,10 @@ bool is_private(const std::string& root) {
 std::string make_tree(const Presentation& devices, bool peermem, const std::string& folder) {
   Entries entries = describe(devices);
   if (peermem) entries["/sys/module/nvidia_peermem/version"] = "1.0\n";
-  char hash[17];
-  std::snprintf(hash, sizeof hash, "%016lx", hash_of(entries));
-  const std::string root = folder + "/peal-softnic-sysfs-" + std::to_string(getuid()) + "-" + hash;
+  std::string all;
+  for (const auto& [path, text] : entries) all += path + '\0' + text + '\0';
+  const std::string root = folder + "/peal-softnic-sysfs-" + std::to_string(getuid()) + "-" +
+                           std::to_string(std::hash<std::string>()(all));
   if (is_private(root)) return root;
   std::string draft = root + ".XXXXXX";
   if (mkdtemp(draft.data()) == nullptr) fail(errno, draft);

@@ -55,79 +55,69 @@ constexpr int kClaimTries = 8;
   throw std::system_error(errno, std::generic_category(), "softnic: " + what);
 }
 
-int open_file(const std::string& path, int flags) {
-  return open(path.c_str(), flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+Fd open_file(const std::string& path, int flags) {
+  return Fd(open(path.c_str(), flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
-/// True when `path` still names the file behind `fd`.
-bool same_file(int fd, const std::string& path) {
+/// True when `path` still names the `file`.
+bool same_file(const Fd& file, const std::string& path) {
   struct stat mine;
   struct stat named;
-  return fstat(fd, &mine) == 0 && lstat(path.c_str(), &named) == 0 && mine.st_ino == named.st_ino &&
-         mine.st_dev == named.st_dev;
+  return fstat(file.get(), &mine) == 0 && lstat(path.c_str(), &named) == 0 &&
+         mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
 }
 
 /// A regular file of this user with `bytes` bytes (any number up to the limit when 0).
-bool trustworthy(int fd, size_t* bytes) {
+bool trustworthy(const Fd& file, size_t* bytes) {
   struct stat info;
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != geteuid()) return false;
+  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != geteuid())
+    return false;
   const auto size = static_cast<size_t>(info.st_size);
   if (*bytes == 0) *bytes = size;
   return size == *bytes && size > 0 && size <= kMaxRingBytes;
 }
 
 /// The format that a slot file of another version says it has; 0: this one's, or none.
-uint32_t strange_format(int fd) {
+uint32_t strange_format(const Fd& file) {
   constexpr uint64_t kUnnumbered = 0x706561'6c6e6964;
   uint64_t word = 0;
-  if (pread(fd, &word, sizeof(word), 0) != sizeof(word)) return 0;
+  if (pread(file.get(), &word, sizeof(word), 0) != sizeof(word)) return 0;
   if (word == kUnnumbered) return 1;
   const auto format = static_cast<uint32_t>(word);
   return word == format_word(format) && format != kFabricFormat ? format : 0;
 }
 
 /// Locks for ourselves. A stranger's look at the lock lasts a moment: ask a few times.
-bool lock_exclusively(int fd) {
+bool lock_exclusively(const Fd& file) {
   for (int i = 0; i < kClaimTries; ++i) {
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+    if (flock(file.get(), LOCK_EX | LOCK_NB) == 0) return true;
     sched_yield();
   }
   return false;
 }
 
 /// True while somebody holds the lock.
-bool locked_by_owner(int fd) {
-  if (flock(fd, LOCK_SH | LOCK_NB) != 0) return errno == EWOULDBLOCK;
-  flock(fd, LOCK_UN);
+bool locked_by_owner(const Fd& file) {
+  if (flock(file.get(), LOCK_SH | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+  flock(file.get(), LOCK_UN);
   return false;
 }
 
 }  // namespace
 
-Mapping::Mapping(int fd, size_t bytes) : fd_(fd), bytes_(bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+Mapping::Mapping(const Fd& file, size_t bytes) : bytes_(bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (memory != MAP_FAILED) memory_ = static_cast<std::byte*>(memory);
 }
 
 Mapping::~Mapping() {
   if (memory_ != nullptr) munmap(memory_, bytes_);
-  close_fd();
 }
 
-Mapping::Mapping(Mapping&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)),
-      memory_(std::exchange(other.memory_, nullptr)),
-      bytes_(other.bytes_) {}
-
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
-  std::swap(fd_, other.fd_);
   std::swap(memory_, other.memory_);
   std::swap(bytes_, other.bytes_);
   return *this;
-}
-
-void Mapping::close_fd() {
-  if (fd_ >= 0) close(std::exchange(fd_, -1));
 }
 
 Fabric::Fabric(const Settings& settings)
@@ -200,10 +190,9 @@ void Fabric::remove_stale() const {
     unsigned from = 0;
     uint64_t generation = 0;
     if (std::sscanf(entry->d_name, "slot-%u", &from) == 1) {
-      const int fd = open_file(path, 0);
-      if (fd < 0) continue;
-      if (flock(fd, LOCK_EX | LOCK_NB) == 0 && same_file(fd, path)) unlink(path.c_str());
-      close(fd);
+      const Fd file = open_file(path, 0);
+      if (!file) continue;
+      if (flock(file.get(), LOCK_EX | LOCK_NB) == 0 && same_file(file, path)) unlink(path.c_str());
     } else if (std::sscanf(entry->d_name, "ring-%u-%" SCNx64, &from, &generation) == 2) {
       const Peer owner = find(static_cast<uint16_t>(from));
       if (owner.stranger == 0 && owner.generation != generation) unlink(path.c_str());
@@ -214,30 +203,26 @@ void Fabric::remove_stale() const {
 bool Fabric::claim(uint32_t slot) {
   const std::string path = slot_path(slot);
   for (int tries = 0; tries < kClaimTries; ++tries) {
-    const int fd = open_file(path, O_CREAT);
-    if (fd < 0 && errno == ENOENT) {
+    Fd file = open_file(path, O_CREAT);
+    if (!file && errno == ENOENT) {
       make_directories();
       continue;
     }
-    if (fd < 0) fail("open " + path);
-    if (!lock_exclusively(fd)) {
-      close(fd);
-      return false;
-    }
+    if (!file) fail("open " + path);
+    if (!lock_exclusively(file)) return false;
     struct stat info;
-    if (!same_file(fd, path) || fstat(fd, &info) != 0 || info.st_size != 0) {
+    if (!same_file(file, path) || fstat(file.get(), &info) != 0 || info.st_size != 0) {
       // Somebody was faster, or a dead NIC's page: others may still map it, so take a new file.
-      if (same_file(fd, path)) unlink(path.c_str());
-      close(fd);
+      if (same_file(file, path)) unlink(path.c_str());
       continue;
     }
-    if (const int error = posix_fallocate(fd, 0, kSlotBytes); error != 0) {
+    if (const int error = posix_fallocate(file.get(), 0, kSlotBytes); error != 0) {
       unlink(path.c_str());
-      close(fd);
       errno = error;
       fail("allocate " + path);
     }
-    page_ = Mapping(fd, kSlotBytes);
+    file_ = std::move(file);
+    page_ = Mapping(file_, kSlotBytes);
     if (!page_.valid()) fail("mmap " + path);
     static_assert(sizeof(SlotPage) <= kSlotBytes);
     auto* page = reinterpret_cast<SlotPage*>(page_.memory());
@@ -250,18 +235,14 @@ bool Fabric::claim(uint32_t slot) {
 
 Peer Fabric::find(uint16_t lid) const {
   if (lid == 0 || lid > kMaxSlots) return {};
-  const int fd = open_file(slot_path(lid - 1u), 0);
-  if (fd < 0) return {};
-  size_t bytes = 0;
   Peer peer;
-  if (trustworthy(fd, &bytes)) peer.stranger = strange_format(fd);
-  if (peer.stranger != 0 || bytes != kSlotBytes) {
-    if (peer.stranger != 0 && !locked_by_owner(fd)) peer.stranger = 0;
-    close(fd);
-    return peer;
-  }
-  peer.slot = Mapping(fd, kSlotBytes);
-  if (!peer.slot.valid()) return {};
+  peer.file = open_file(slot_path(lid - 1u), 0);
+  size_t bytes = 0;
+  if (!peer.file || !trustworthy(peer.file, &bytes)) return {};
+  const uint32_t strange = strange_format(peer.file);
+  if (strange != 0 && locked_by_owner(peer.file)) peer.stranger = strange;
+  if (peer.stranger == 0 && bytes == kSlotBytes) peer.slot = Mapping(peer.file, kSlotBytes);
+  if (!peer.slot.valid()) return peer;
   const auto* page = reinterpret_cast<const SlotPage*>(peer.slot.memory());
   peer.generation = load<uint64_t>(&page->generation);
   if (page->format != format_word(kFabricFormat) || !alive(peer)) peer.generation = 0;
@@ -321,34 +302,25 @@ std::vector<uint16_t> Fabric::members() const {
 bool Fabric::alive(const Peer& peer) const {
   const auto* page = reinterpret_cast<const SlotPage*>(peer.slot.memory());
   return peer.generation != 0 && load<uint64_t>(&page->generation) == peer.generation &&
-         locked_by_owner(peer.slot.fd());
+         locked_by_owner(peer.file);
 }
 
 Mapping Fabric::create_ring(uint16_t lid, uint64_t generation, size_t bytes) const {
   const std::string path = ring_path(this->lid(), generation_, lid, generation);
-  const int fd = open_file(path, O_CREAT | O_EXCL);
-  if (fd < 0) return {};
-  if (posix_fallocate(fd, 0, static_cast<off_t>(bytes)) != 0) {
+  const Fd file = open_file(path, O_CREAT | O_EXCL);
+  if (!file) return {};
+  if (posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)) != 0) {
     unlink(path.c_str());
-    close(fd);
     return {};
   }
-  Mapping ring(fd, bytes);
-  ring.close_fd();
-  return ring;
+  return Mapping(file, bytes);
 }
 
 Mapping Fabric::open_ring(uint16_t lid, uint64_t generation) const {
-  const int fd = open_file(ring_path(lid, generation, this->lid(), generation_), 0);
-  if (fd < 0) return {};
+  const Fd file = open_file(ring_path(lid, generation, this->lid(), generation_), 0);
   size_t bytes = 0;
-  if (!trustworthy(fd, &bytes)) {
-    close(fd);
-    return {};
-  }
-  Mapping ring(fd, bytes);
-  ring.close_fd();
-  return ring;
+  if (!file || !trustworthy(file, &bytes)) return {};
+  return Mapping(file, bytes);
 }
 
 void Fabric::unlink_created_ring(uint16_t lid, uint64_t generation) const {

@@ -13,8 +13,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/fd.h"
 #include "softnic/presentation/settings.h"
 
 namespace peal::softnic {
@@ -26,23 +28,20 @@ inline constexpr uint32_t kMaxSlots = 1024;
 inline constexpr uint32_t kFabricFormat = 2;
 constexpr uint64_t format_word(uint32_t format) { return 0x7065616c'00000000 | format; }
 
-/// A mapped file, unmapped and closed with its owner.
+/// A mapped file, unmapped with its owner.
 class Mapping {
  public:
   Mapping() = default;
-  Mapping(int fd, size_t bytes);  // takes the descriptor; valid() is false when mmap fails
+  Mapping(const Fd& file, size_t bytes);  // valid() is false when mmap fails
   ~Mapping();
-  Mapping(Mapping&& other) noexcept;
+  Mapping(Mapping&& other) noexcept { *this = std::move(other); }
   Mapping& operator=(Mapping&& other) noexcept;
 
   bool valid() const { return memory_ != nullptr; }
   std::byte* memory() const { return memory_; }
   size_t bytes() const { return bytes_; }
-  int fd() const { return fd_; }
-  void close_fd();  // keeps the mapping
 
  private:
-  int fd_ = -1;
   std::byte* memory_ = nullptr;
   size_t bytes_ = 0;
 };
@@ -57,6 +56,7 @@ struct PortNotice {
 
 /// Another NIC's slot file.
 struct Peer {
+  Fd file;
   Mapping slot;
   uint64_t generation = 0;
   uint32_t stranger = 0;  // its kFabricFormat, of a NIC that lives and is not found for that
@@ -121,6 +121,7 @@ class Fabric {
   uint32_t slot_ = 0;
   uint64_t generation_ = 0;
   uint64_t knocks_seen_ = 0;
+  Fd file_;  // locked
   Mapping page_;
   int owner_;
 };

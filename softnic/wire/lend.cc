@@ -16,7 +16,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include "base/peer_file.h"
@@ -85,17 +84,6 @@ bool open_file(Offer* offer) {
 }
 
 }  // namespace
-
-Loan::Loan(uint32_t key, const std::byte* memory, const Offer& offer)
-    : key_(key), memory_(memory), offer_(offer) {}
-
-Loan::Loan(Loan&& other) noexcept : key_(other.key_), memory_(other.memory_), offer_(other.offer_) {
-  other.offer_.fd = -1;
-}
-
-Loan::~Loan() {
-  if (offer_.fd >= 0) close(static_cast<int>(offer_.fd));
-}
 
 std::optional<Loan> Loan::of(uint32_t key, const std::byte* memory, uint64_t bytes) {
   static std::atomic<uint64_t> ids{0};

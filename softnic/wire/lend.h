@@ -16,6 +16,8 @@
 #include <memory>
 #include <optional>
 
+#include "base/fd.h"
+
 namespace peal::softnic {
 
 /// Payload of kOffer: bytes [offset, offset + bytes) of descriptor `fd` of process `pid`.
@@ -43,9 +45,6 @@ class Loan {
   /// Nothing if the memory is less, or not all in one shared mapping of a memfd that is sealed
   /// against shrinking and that this process has open.
   static std::optional<Loan> of(uint32_t key, const std::byte* memory, uint64_t bytes);
-  ~Loan();
-  Loan(Loan&& other) noexcept;
-  Loan& operator=(Loan&&) = delete;
 
   uint32_t key() const { return key_; }
   uint64_t id() const { return offer_.id; }
@@ -54,11 +53,13 @@ class Loan {
   bool covers(const std::byte* at, uint32_t bytes, uint64_t* offset) const;
 
  private:
-  Loan(uint32_t key, const std::byte* memory, const Offer& offer);
+  Loan(uint32_t key, const std::byte* memory, const Offer& offer)
+      : key_(key), memory_(memory), offer_(offer), file_(static_cast<int>(offer.fd)) {}
 
   uint32_t key_;
   const std::byte* memory_;
-  Offer offer_;  // offer_.fd is owned
+  Offer offer_;
+  Fd file_;
 };
 
 /// All that a NIC lends. Those that find no room here are sent through the ring.

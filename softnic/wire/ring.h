@@ -11,7 +11,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "softnic/engine/packet.h"
 #include "softnic/engine/word.h"

@@ -38,7 +38,6 @@ Packet wire_record(PacketKind kind, uint64_t id, uint32_t payload) {
 template <class T>
 Payload payload_of(const T& value) {
   Payload payload;
-  payload.clear();
   payload.append(reinterpret_cast<const std::byte*>(&value), sizeof(value));
   return payload;
 }
@@ -142,7 +141,7 @@ void ShmWire::Outgoing::offer(uint32_t slot, const Offer& offer) {
 
 void ShmWire::Outgoing::tell_taken_back() {
   while (!taken_back.empty() && requests.room(record_bytes(0))) {
-    requests.append(wire_record(PacketKind::kTakeBack, taken_back.back(), 0), Payload{0, 0, {}});
+    requests.append(wire_record(PacketKind::kTakeBack, taken_back.back(), 0), Payload{});
     taken_back.pop_back();
   }
 }
@@ -216,7 +215,7 @@ void ShmWire::Incoming::release() {
   if (!holds) return;
   place();
   holds = false;
-  answers.append(held, Payload{0, 0, {}});
+  answers.append(held, Payload{});
 }
 
 void ShmWire::Incoming::answer(const Packet& packet, const Payload& payload) {
@@ -240,7 +239,7 @@ bool ShmWire::Incoming::borrow(const Packet& packet, const Payload& payload) {
   auto mapped = Borrowed::open(offer);
   if (mapped == nullptr) return true;
   borrowed.push_back(std::move(mapped));
-  answer(wire_record(PacketKind::kBorrowed, offer.id, 0), Payload{0, 0, {}});
+  answer(wire_record(PacketKind::kBorrowed, offer.id, 0), Payload{});
   return true;
 }
 
@@ -315,7 +314,7 @@ void ShmWire::lose(Outgoing& link) {
   fabric_.unlink_created_ring(link.lid, link.peer.generation);
   link.lost = true;
   link.file = {};
-  link.peer.slot = {};
+  link.peer = {};
 }
 
 bool ShmWire::drop_lost() {

@@ -43,6 +43,16 @@ inline void check(cudaError_t error, const char* call) {
 }
 #define CHECK(call) check(call, #call)
 
+/// The number that follows `name` on the command line.
+inline uint32_t option(int argc, char** argv, const char* name, uint32_t otherwise) {
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (std::string(argv[i]) == name) {
+      return static_cast<uint32_t>(std::strtoul(argv[i + 1], nullptr, 10));
+    }
+  }
+  return otherwise;
+}
+
 template <class T>
 T* device_array(size_t count, int fill = 0) {
   void* memory = nullptr;

@@ -25,7 +25,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.M)
 
 def layer_of(path):
     parts = path.split("/")
-    for depth in (2, 1):
+    for depth in (3, 2, 1):
         name = "/".join(parts[:depth])
         if len(parts) > depth and (name in LAYERS or name in TOP):
             return name

@@ -23,6 +23,12 @@ class Layers(unittest.TestCase):
         self.assertTrue(self.found("softnic/sysfs/tree.cc", '"softnic/abi/context.h"'))
         self.assertTrue(self.found("softnic/nic.cc", '"softnic/sysfs/tree.h"'))
 
+    def test_the_core_of_the_libraries_knows_no_extras(self):
+        self.assertTrue(self.found("softnic/abi/core/context.cc", '"softnic/abi/extras/extras.h"'))
+        self.assertTrue(self.found("softnic/abi/core/context.cc", '"softnic/abi/open.h"'))
+        self.assertFalse(self.found("softnic/abi/extras/verbs_wr.cc", '"softnic/abi/core/compose.h"'))
+        self.assertFalse(self.found("softnic/abi/open.cc", '"softnic/abi/extras/extras.h"'))
+
     def test_the_host_never_includes_bootstrap_or_the_software_nic(self):
         self.assertTrue(self.found("host/runtime.cc", '"bootstrap/bootstraps.h"'))
         self.assertTrue(self.found("host/nic/verbs.cc", '"softnic/nic.h"'))

@@ -96,6 +96,12 @@ rows "$clean and row['pairs'] == 2 and row['qps'] == 2 and row['operations'] == 
 launch 0 4 latency --pattern halves "${short[@]}" --sizes 8
 rows "$clean and row['pairs'] == 2 and row['operations'] == 80"
 
+# The comparison's side: sums of addends that all differ; between two PEs but for barriers.
+launch 0 2 compare/peal_side --ops add,add_same,inc_quiet,fetch_add --iterations 2 --repeats 2 --span 4096
+launch 0 3 compare/peal_side --ops barrier_all --scope thread --iterations 2 --repeats 2
+launch bad 3 compare/peal_side --ops put
+says "put is between two PEs, these are 3; mpirun -np 2, or --ops barrier_all"
+
 # The table.
 launch 0 2 message_rate --sizes 8,64 --iters 100
 says '# peal message rate: put, 2 PEs (1 pair), thread scope, 2 blocks x 32 threads, '

@@ -24,6 +24,10 @@ namespace peal::testing {
 inline constexpr uint64_t kSecond = 1'000'000'000;
 inline constexpr uint64_t kMillisecond = 1'000'000;
 
+// Where tests have what they send and what they receive: offsets in a heap.
+inline constexpr size_t kSource = 0x100;
+inline constexpr size_t kTarget = 0x2000;
+
 struct RigOptions {
   int pe = 0;
   int n_pes = 2;
@@ -129,6 +133,7 @@ class DeviceRig {
   DeviceRig(const DeviceRig&) = delete;
   DeviceRig& operator=(const DeviceRig&) = delete;
 
+  /// Writes what kernels find behind it (`state().fields`): for the thread that launches them.
   template <Reach R = Reach::kGpu>
   BasicContext<R> context() {
     BasicContext<R> ctx{};

@@ -17,6 +17,10 @@
 
 #include "host/base/cuda_driver.h"
 
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
 namespace {
 
 using namespace peal::cuda;
@@ -84,6 +88,34 @@ Result map(int fd, size_t bytes, Address* address) {
   *address = reinterpret_cast<Address>(begin);
   ++state.live;
   return kSuccess;
+}
+
+// Copies words that lie aligned at both ends, each whole; returns the bytes that were such.
+template <class Word>
+size_t copy_words(Address to, Address from, size_t bytes) {
+  if ((to | from) % sizeof(Word) != 0) return 0;
+  const size_t whole = bytes - bytes % sizeof(Word);
+  for (size_t at = 0; at < whole; at += sizeof(Word)) {
+    __atomic_store_n(pointer<Word>(to + at),
+                     __atomic_load_n(pointer<Word>(from + at), __ATOMIC_ACQUIRE), __ATOMIC_RELAXED);
+  }
+  return whole;
+}
+
+// What a copy engine does, as kernels see it that poll the memory meanwhile: every word comes
+// behind all that the caller did before, other copies among it, and the words of one copy in any
+// order. So one release in front of relaxed stores. Whoever waits for the copy has acquired what it
+// read.
+void transfer(Address to, Address from, size_t bytes) {
+#if defined(__SANITIZE_THREAD__)
+  // It knows no fences. Nor has it room for every word of large copies, which hold no polled words.
+  for (size_t at = 0; at < bytes && bytes <= 4096; at += 4) __tsan_release(pointer<void>(to + at));
+#else
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+#endif
+  size_t done = copy_words<uint64_t>(to, from, bytes);
+  done += copy_words<uint32_t>(to + done, from + done, bytes - done);
+  copy_words<uint8_t>(to + done, from + done, bytes - done);
 }
 
 // As a driver pins it: another process could read the page. Where that may not be tried, it is.
@@ -212,19 +244,14 @@ Result cuMemcpyAsync(Address to, Address from, size_t bytes, Stream which) {
   FAKE_ENTER_CONTEXT("cuMemcpyAsync");
   if (which == nullptr) return mistake(kInvalidValue);
   ++state.copies;
-  // Words are copied whole, as a GPU's copy engine does.
-  if (bytes == 4 && to % 4 == 0 && from % 4 == 0) {
-    __atomic_store_n(pointer<uint32_t>(to),
-                     __atomic_load_n(pointer<uint32_t>(from), __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
-  } else {
-    std::memcpy(pointer<void>(to), pointer<void>(from), bytes);
-  }
+  transfer(to, from, bytes);
   return kSuccess;
 }
 Result cuMemsetD8Async(Address to, unsigned char byte, size_t bytes, Stream which) {
   FAKE_ENTER_CONTEXT("cuMemsetD8Async");
   if (which == nullptr) return mistake(kInvalidValue);
-  std::memset(pointer<void>(to), byte, bytes);
+  const std::vector<unsigned char> filled(bytes, byte);
+  transfer(to, reinterpret_cast<Address>(filled.data()), bytes);
   return kSuccess;
 }
 Result cuMemGetInfo_v2(size_t* available, size_t* total) {

@@ -27,7 +27,7 @@ class RuntimeOnGpu : public testing::Test {
     fake_.writes_ordering = 100;
     fake_.refuse.clear();
     fake_.mistakes = 0;
-    const auto engine = std::filesystem::absolute("softnic/gpu/peal_softnic_engine_on_cpu");
+    const auto engine = std::filesystem::absolute("tests/support/peal_softnic_engine_on_cpu");
     ::setenv("PEAL_SOFTNIC_ENGINE_PROGRAM", engine.c_str(), 1);
     ::setenv("PEAL_SOFTNIC_FABRIC", ("on_gpu-" + std::to_string(::getpid())).c_str(), 1);
   }

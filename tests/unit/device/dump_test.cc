@@ -15,18 +15,8 @@
 namespace peal {
 namespace {
 
-using testing::DeviceRig;
-using testing::kDump;
-using testing::kFetchAdd;
-using testing::kRead;
-using testing::kWrite;
-using testing::NicThread;
-using testing::opcodes;
-using testing::Ops;
-using testing::SeenWqe;
+using namespace testing;
 
-constexpr size_t kSource = 0x100;
-constexpr size_t kTarget = 0x2000;
 constexpr uint32_t kLkey = 0x51525354;
 constexpr size_t kBytes = 64;
 

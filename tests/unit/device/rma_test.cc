@@ -16,11 +16,10 @@ namespace {
 
 using testing::DeviceRig;
 using testing::kMillisecond;
+using testing::kSource;
+using testing::kTarget;
 using testing::NicThread;
 using testing::SeenWqe;
-
-constexpr size_t kSource = 0x100;  // heap offsets
-constexpr size_t kTarget = 0x2000;
 
 /// Which WQEs of those seen carry a completion.
 std::vector<uint64_t> signalled(const testing::FakeNic& nic) {

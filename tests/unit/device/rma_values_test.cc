@@ -242,7 +242,7 @@ void expect_nothing_in_flight(Scope scope, uint32_t lanes, size_t there) {
   uint32_t missing = 0;
   {
     const Background nic([&rig] {
-      const auto status = load_acquire<Reach::kSystem>(&rig.context().state->usage.status);
+      const auto status = load_acquire<Reach::kSystem>(&rig.usage().status);
       return status != 0 ? rig.nic(1).step(1) * 0 : 0;
     });
     launch({.blocks = 1, .threads = lanes}, get_too_many<Scope>, rig.context(), scope,

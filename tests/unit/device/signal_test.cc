@@ -17,11 +17,11 @@ namespace peal {
 namespace {
 
 using testing::DeviceRig;
+using testing::kSource;
+using testing::kTarget;
 using testing::NicThread;
 using testing::SeenWqe;
 
-constexpr size_t kSource = 0x100;
-constexpr size_t kTarget = 0x2000;
 constexpr size_t kFlag = 0x4000;
 
 const char* const kSet =

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <string>
 
-#include "doctor/pci.h"
 #include "doctor/report.h"
 #include "tests/unit/doctor/fixture.h"
 

@@ -35,32 +35,32 @@ class Slots : public testing::Test {
     plan.src = src.data();
     plan.dst = dst.data();
     plan.words = words_;
-    plan.errors = &errors_;
+    plan.errors = errors_;
     plan.seed = pattern_seed(preparation_, pe);
     plan.peers_seed = pattern_seed(preparation_, peer);
     launch({.blocks = 2, .threads = 3}, prepare, plan, kExtent, uint64_t{2}).wait();
   }
 
   uint64_t errors(int partner = 2, uint64_t slots = kSlots) {
-    errors_ = 0;
+    errors_[0] = 0;
     const Expected e{.seed = pattern_seed(preparation_, partner),
                      .bytes = kBytes,
                      .stride = kStride,
                      .slots = slots,
                      .extent = kExtent};
-    launch({.blocks = 1, .threads = 5}, check, dst_.data(), e, &errors_).wait();
-    return errors_;
+    launch({.blocks = 1, .threads = 5}, check, dst_.data(), e, errors_).wait();
+    return errors_[0];
   }
-  uint64_t word_errors(uint64_t value, uint64_t bytes) {
-    errors_ = 0;
-    launch({.blocks = 1, .threads = 2}, check_words, words_, uint64_t{2}, value, bytes, &errors_)
-        .wait();
-    return errors_;
+  uint64_t word_errors(uint64_t first, uint64_t bytes, uint64_t step = 0) {
+    errors_[0] = 0;
+    const ExpectedWords e{.count = 2, .first = first, .step = step, .bytes = bytes};
+    launch({.blocks = 1, .threads = 2}, check_words, words_, e, errors_).wait();
+    return errors_[0];
   }
 
   std::vector<std::byte> src_, dst_, partner_;
   uint64_t words_[2] = {7, 7};
-  uint64_t errors_ = 7;
+  uint64_t errors_[2] = {7, 7};
   uint64_t preparation_ = 1;
 };
 
@@ -103,6 +103,20 @@ TEST_F(Slots, BeginWithWordsOfZeroAndShowWrongOnes) {
   words_[1] = uint64_t{1} << 40;
   EXPECT_EQ(word_errors(0, 8), 1u);
   EXPECT_EQ(word_errors(0, 4), 0u) << "only the low half counts";
+  words_[1] = 5;
+  EXPECT_EQ(word_errors(0, 8, 5), 0u) << "the second holds a step more";
+  EXPECT_EQ(word_errors(5, 8, 0), 1u);
+}
+
+TEST_F(Slots, KeepTheStatusOfTheFirstCallThatFailed) {
+  Plan plan{};
+  plan.errors = errors_;
+  errors_[0] = errors_[1] = 0;
+  for (const Status s : {Status::kOk, Status::kTimeout, Status::kOk, Status::kPeerLost}) {
+    count_failure(plan, s);
+  }
+  EXPECT_EQ(errors_[0], 2u);
+  EXPECT_EQ(static_cast<Status>(errors_[1]), Status::kTimeout);
 }
 
 TEST(Patterns, DifferInEveryWord) {
@@ -116,16 +130,32 @@ TEST(Patterns, DifferInEveryWord) {
   EXPECT_EQ(words.size(), 8u * 4 * 256);
 }
 
+// What an agent adds 30 times is the sum of what is expected of its word, and of the word of all.
 TEST(Cases, SayWhatTheirWordsMustHold) {
+  constexpr uint64_t kSeed = 5, kAgents = 64;
   Case c{{"add", Op::kAdd, Way::kStream}, ScopeKind::kThread, 2, 32, 8, 10};
-  EXPECT_EQ(c.words(2), 64u);
-  EXPECT_EQ(c.word_value(3), 30 * kAddend);
+  EXPECT_EQ(c.words(2), kAgents);
+  const ExpectedWords own = expected_words(c, kAgents, 3, kSeed);
   c.what = {"add_same", Op::kAddSame, Way::kStream};
   EXPECT_EQ(c.words(2), 1u);
-  EXPECT_EQ(c.word_value(3), 64 * 30 * kAddend);
+  uint64_t all = 0;
+  std::set<uint64_t> different;
+  for (uint64_t agent = 0; agent < kAgents; ++agent) {
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < 30; ++i) {
+      const uint64_t value = addend(kSeed, i * kAgents + agent);
+      different.insert(value);
+      sum += value;
+      // After the warm-up a launch's are alike.
+      all += i < 10 ? value : addend(kSeed, i / 10 * 10 * kAgents);
+    }
+    EXPECT_EQ(own.first + agent * own.step, sum);
+  }
+  EXPECT_EQ(different.size(), 30 * kAgents) << "a lost and a doubled one must not cancel";
+  EXPECT_EQ(expected_words(c, 1, 3, kSeed).first, all);
   c.what = {"put_signal", Op::kPutSignal, Way::kStream};
-  EXPECT_EQ(c.words(2), 64u);
-  EXPECT_EQ(c.word_value(1), 10u);
+  EXPECT_EQ(c.words(2), kAgents);
+  EXPECT_EQ(expected_words(c, kAgents, 1, kSeed).first, 10u);
   c.what = {"p", Op::kP, Way::kBounce};
   EXPECT_EQ(c.words(2), 0u) << "the value is its own flag";
   c.what = {"put", Op::kPut, Way::kStream};

@@ -80,7 +80,7 @@ class SharedExporter : public Exporter {
 
 Client::Place place(const std::string& directory) {
   return {.directory = directory,
-          .program = std::filesystem::absolute("softnic/gpu/peal_softnic_engine_on_cpu")};
+          .program = std::filesystem::absolute("tests/support/peal_softnic_engine_on_cpu")};
 }
 
 Hello hello(uint16_t lid) {

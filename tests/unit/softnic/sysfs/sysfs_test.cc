@@ -241,6 +241,8 @@ int main(int argc, char** argv) {
   if (getenv("PEAL_TEST_PRELOADED") == nullptr) {
     setenv("PEAL_TEST_PRELOADED", "1", 1);
     setenv("LD_PRELOAD", path(1).c_str(), 1);
+    // AddressSanitizer wants to be the first library, and that is the preload.
+    setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
     execv("/proc/self/exe", argv);
     return 2;
   }

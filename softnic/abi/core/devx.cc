@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What commands have in common: their lengths, the objects and the memory that they name.
+#include "softnic/abi/core/devx.h"
+
+#include "softnic/abi/core/table.h"
+
+namespace peal::softnic::abi::devx {
+
+void require_ok(const Refusal& refusal) {
+  if (refusal.refused()) fail(prm::Syndrome::kNic, refusal.status);
+}
+
+uint32_t require_ok(const Created& created) {
+  require_ok(created.refusal);
+  return created.number;
+}
+
+void require_lengths(const Command& command, size_t in, size_t out) {
+  size_t have = command.in.size();
+  // A list of page addresses may follow a queue's context; with a umem behind it nobody reads it.
+  bool pages = in == prm::kQueueCommandBytes && have > in && (have - in) % 8 == 0;
+  if (have != in && !pages) fail(prm::Syndrome::kLength, CommandStatus::kBadInputLength);
+  if (command.out.size() < out) fail(prm::Syndrome::kLength, CommandStatus::kBadOutputLength);
+}
+
+Object& required(const Command& command, Kind kind, uint32_t number) {
+  constexpr Row<Kind, prm::Syndrome> kUnknown[] = {
+      {Kind::kUmem, prm::Syndrome::kUnknownUmem},
+      {Kind::kUar, prm::Syndrome::kUarPage},
+      {Kind::kPd, prm::Syndrome::kProtectionDomain},
+      {Kind::kCq, prm::Syndrome::kCompletionQueue},
+      {Kind::kSrq, prm::Syndrome::kSharedReceiveQueue},
+  };
+  Object* found = command.context.find(kind, number);
+  if (found == nullptr)
+    fail(right_of(kUnknown, kind, prm::Syndrome::kNic), CommandStatus::kBadResource);
+  return *found;
+}
+
+Umem& umem_of(const Command& command, uint32_t id) {
+  return static_cast<Umem&>(required(command, Kind::kUmem, id));
+}
+
+std::byte* slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment) {
+  if (offset > umem.bytes || bytes > umem.bytes - offset) fail(prm::Syndrome::kUmemRange);
+  std::byte* start = umem.memory + offset;
+  if (reinterpret_cast<uintptr_t>(start) % alignment != 0) fail(prm::Syndrome::kMisaligned);
+  return start;
+}
+
+std::byte* queue_slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment) {
+  std::byte* start = slice(umem, offset, bytes, alignment);
+  // page_offset of a queue's context has six bits, in units of a 64th of the umem's page.
+  if (reinterpret_cast<uintptr_t>(start) % (umem.page / 64) != 0) fail(prm::Syndrome::kUmemPage);
+  return start;
+}
+
+mlx5::DoorbellRecord* doorbell_record(const Umem& umem, uint64_t offset) {
+  return reinterpret_cast<mlx5::DoorbellRecord*>(
+      slice(umem, offset, sizeof(mlx5::DoorbellRecord), alignof(mlx5::DoorbellRecord)));
+}
+
+mlx5dv_devx_obj* create_pd(const Command& command) {
+  require_lengths(command, prm::kHeaderBytes, prm::kHeaderBytes);
+  auto pd = std::make_unique<Pd>(command.context, Kind::kPd);
+  pd->number = pd->pdn = pd->handle = require_ok(command.context.nic().allocate_pd());
+  return command.context.adopt(std::move(pd));
+}
+
+}  // namespace peal::softnic::abi::devx

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// DEVX: firmware commands in mailboxes, as a kernel driver lets user programs send them.
+//
+//   caller's `in` -> copy -> kernel rules (uid, umem valid bits, object id) -> command -> `out`
+//
+// Two ways to fail. The kernel's: errno, `out` untouched. The firmware's: status and syndrome in
+// `out`, and the errno that the status maps to.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "softnic/abi/core/context.h"
+#include "softnic/abi/core/memory.h"
+#include "softnic/abi/core/prm.h"
+
+namespace peal::softnic::abi::devx {
+
+/// A firmware refusal.
+struct CommandError {
+  CommandStatus status;
+  prm::Syndrome syndrome;
+};
+
+[[noreturn]] inline void fail(prm::Syndrome syndrome,
+                              CommandStatus status = CommandStatus::kBadParameter) {
+  throw CommandError{status, syndrome};
+}
+void require_ok(const Refusal& refusal);
+uint32_t require_ok(const Created& created);
+
+/// One command on its way through.
+struct Command {
+  Context& context;
+  prm::Reader in;
+  prm::Writer out;
+};
+
+/// Exact input size, or at least `in` plus whole page entries where `in` is a queue command.
+void require_lengths(const Command& command, size_t in, size_t out);
+
+/// Handle of a queue pair made by CREATE_QP, and so on. Freed through the context's table.
+struct DevxQp : QueuePair, mlx5dv_devx_obj {
+  using QueuePair::QueuePair;
+};
+class DevxCq : public CompletionQueue, public mlx5dv_devx_obj {
+ public:
+  using CompletionQueue::CompletionQueue;
+  uint32_t period = 0;  // moderation: kept for QUERY_CQ, without effect as nothing interrupts
+  uint32_t max_count = 0;
+  bool doorbell_on_gpu = false;
+};
+mlx5dv_devx_obj* create_cq(const Command& command);
+mlx5dv_devx_obj* create_qp(const Command& command);
+mlx5dv_devx_obj* create_pd(const Command& command);
+void query_cq(const Command& command, CompletionQueue& cq);
+void modify_cq(const Command& command, CompletionQueue& cq);
+void query_qp(const Command& command, QueuePair& qp);
+void modify_qp(const Command& command, QueuePair& qp);
+void query_hca_cap(const Command& command);
+void query_roce_address(const Command& command);
+void query_lag(const Command& command);
+void query_hca_vport_context(const Command& command);
+
+/// Umem by id, and `bytes` of it at `offset`, aligned in memory to `alignment`.
+Umem& umem_of(const Command& command, uint32_t id);
+std::byte* slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment);
+/// The same for the entries of a queue, whose place its context must be able to say.
+std::byte* queue_slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment);
+
+mlx5::DoorbellRecord* doorbell_record(const Umem& umem, uint64_t offset);
+
+/// An object that a command names by number. Another context's number is as unknown as any.
+Object& required(const Command& command, Kind kind, uint32_t number);
+
+/// Keeps what a command made and answers its handle.
+template <class T>
+mlx5dv_devx_obj* hand_out(const Command& command, std::unique_ptr<T> made) {
+  made->owner = &command.context;
+  made->object = made.get();
+  return command.context.adopt(std::move(made));
+}
+
+}  // namespace peal::softnic::abi::devx

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// mlx5dv_devx_create_event_channel and what goes with it. Events come without the firmware's event
+// queue entry (OMIT_EV_DATA), and of objects only.
+#include "softnic/abi/core/devx_events.h"
+
+#include "softnic/abi/core/devx.h"
+#include "softnic/abi/core/verbs_queues.h"
+
+namespace peal::softnic::abi {
+namespace {
+
+/// Events that the kernel knows for queue pairs and for completion queues.
+bool is_known(Kind kind, uint16_t event) {
+  constexpr uint32_t kOfQueuePairs = 1u << 0x01 | 1u << 0x02 | 1u << 0x03 | 1u << 0x05 |
+                                     1u << 0x07 | 1u << 0x10 | 1u << 0x11 | 1u << 0x13;
+  constexpr uint32_t kOfCompletionQueues = 1u << 0x04;
+  if (event >= 32) return false;
+  if (kind == Kind::kQp) return (kOfQueuePairs >> event & 1) != 0;
+  return kind == Kind::kCq && (kOfCompletionQueues >> event & 1) != 0;
+}
+
+}  // namespace
+
+EventChannel::EventChannel(Context& context)
+    : Object(Kind::kEventChannel),
+      mlx5dv_devx_event_channel{},
+      owner(context),
+      cookies(std::make_shared<CookieQueue>()) {
+  descriptor = watch_both(cookies->fd(), context.nic().event_fd());
+  fd = descriptor.get();
+}
+
+void tell_subscribers(Object& object, uint16_t event) {
+  auto* const made = dynamic_cast<mlx5dv_devx_obj*>(&object);
+  if (made == nullptr) return;
+  for (const mlx5dv_devx_obj::Subscription& one : made->subscriptions) {
+    const std::shared_ptr<CookieQueue> queue = one.queue.lock();
+    if (queue != nullptr && one.event == event) queue->push(one.cookie);
+  }
+}
+
+}  // namespace peal::softnic::abi
+
+using namespace peal::softnic;
+using namespace peal::softnic::abi;
+
+extern "C" {
+
+mlx5dv_devx_event_channel* mlx5dv_devx_create_event_channel(
+    ibv_context* handle, mlx5dv_devx_create_event_channel_flags flags) {
+  return answer_pointer([&]() -> mlx5dv_devx_event_channel* {
+    Context& context = Context::of(handle);
+    require_devx(context);
+    if (flags != MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA) refuse(EOPNOTSUPP);
+    auto channel = std::make_unique<EventChannel>(context);
+    channel->number = context.next_number();
+    return context.adopt(std::move(channel));
+  });
+}
+
+void mlx5dv_devx_destroy_event_channel(mlx5dv_devx_event_channel* handle) {
+  auto& channel = *static_cast<EventChannel*>(handle);
+  answer_error([&] { channel.owner.destroy(channel); });
+}
+
+int mlx5dv_devx_subscribe_devx_event(mlx5dv_devx_event_channel* handle, mlx5dv_devx_obj* object,
+                                     uint16_t bytes, uint16_t events[], uint64_t cookie) {
+  return answer_error([&] {
+    auto& channel = *static_cast<EventChannel*>(handle);
+    if (object == nullptr) refuse(EOPNOTSUPP);
+    if (object->owner != &channel.owner || bytes == 0 || bytes % sizeof *events != 0) {
+      refuse(EINVAL);
+    }
+    const uint16_t* const end = events + bytes / sizeof *events;
+    for (const uint16_t* event = events; event != end; ++event) {
+      if (!is_known(object->object->kind, *event)) refuse(EINVAL);
+    }
+    for (const uint16_t* event = events; event != end; ++event) {
+      object->subscriptions.push_back({channel.cookies, *event, cookie});
+    }
+  });
+}
+
+// Blocks until an event comes unless the descriptor is O_NONBLOCK, as the kernel's read does.
+ssize_t mlx5dv_devx_get_event(mlx5dv_devx_event_channel* handle, mlx5dv_devx_async_event_hdr* event,
+                              size_t bytes) {
+  auto& channel = *static_cast<EventChannel*>(handle);
+  if (bytes < sizeof *event) {
+    errno = EINVAL;
+    return -1;
+  }
+  const auto take = [&] {
+    int taken = 0;
+    const int error = answer_error([&] {
+      route_events(channel.owner.nic());
+      taken = channel.cookies->take([&](uint64_t cookie) { event->cookie = cookie; });
+    });
+    return error == 0 ? taken : -1;
+  };
+  return take_or_wait(channel.fd, take) == 0 ? static_cast<ssize_t>(sizeof *event) : -1;
+}
+
+}  // extern "C"

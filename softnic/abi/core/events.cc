@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Async events: the NIC has one queue, each context gets those of its own verbs objects and the
+// port's.
+//
+//   NIC event -> route_events (whoever reads first) -> queue of the owning context -> its reader
+//
+// Objects made by DEVX have no verbs handle to name: their events go to the DEVX event channels
+// that subscribed to them, and nowhere else.
+#include "softnic/abi/core/acknowledged.h"
+#include "softnic/abi/core/devx_events.h"
+#include "softnic/abi/core/table.h"
+#include "softnic/abi/core/verbs_queues.h"
+
+namespace peal::softnic::abi {
+namespace {
+
+/// What verbs and the firmware call an event; 0: of SRQs and ports, which no DEVX object stands
+/// for.
+constexpr Row<AsyncEvent::Kind, ibv_event_type> kVerbsNames[] = {
+    {AsyncEvent::Kind::kQpFatal, IBV_EVENT_QP_FATAL},
+    {AsyncEvent::Kind::kQpAccessError, IBV_EVENT_QP_ACCESS_ERR},
+    {AsyncEvent::Kind::kQpRequestError, IBV_EVENT_QP_REQ_ERR},
+    {AsyncEvent::Kind::kQpLastEntry, IBV_EVENT_QP_LAST_WQE_REACHED},
+    {AsyncEvent::Kind::kCqError, IBV_EVENT_CQ_ERR},
+    {AsyncEvent::Kind::kPortDown, IBV_EVENT_PORT_ERR},
+    {AsyncEvent::Kind::kPortUp, IBV_EVENT_PORT_ACTIVE},
+    {AsyncEvent::Kind::kSrqLimit, IBV_EVENT_SRQ_LIMIT_REACHED},
+    {AsyncEvent::Kind::kSrqError, IBV_EVENT_SRQ_ERR},
+};
+constexpr Row<AsyncEvent::Kind, uint16_t> kFirmwareNames[] = {
+    {AsyncEvent::Kind::kQpFatal, 0x05},        {AsyncEvent::Kind::kQpAccessError, 0x11},
+    {AsyncEvent::Kind::kQpRequestError, 0x10}, {AsyncEvent::Kind::kQpLastEntry, 0x13},
+    {AsyncEvent::Kind::kCqError, 0x04},
+};
+ibv_event_type name_of(const AsyncEvent& event) {
+  return right_of(kVerbsNames, event.kind, IBV_EVENT_DEVICE_FATAL);
+}
+
+bool of_port(ibv_event_type type) {
+  return type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_PORT_ACTIVE;
+}
+bool of_srq(ibv_event_type type) {
+  return type == IBV_EVENT_SRQ_LIMIT_REACHED || type == IBV_EVENT_SRQ_ERR;
+}
+
+/// The handle that the event names; null for one of a port. In a union of pointers any names it.
+const void* handle_of(const ibv_async_event& event) {
+  return of_port(event.event_type) ? nullptr : event.element.qp;
+}
+
+/// The object that the event names, which is not a port.
+Reporter& reporter_of(const ibv_async_event& event) {
+  if (event.event_type == IBV_EVENT_CQ_ERR) return verbs_cq(event.element.cq);
+  if (of_srq(event.event_type)) return *static_cast<SharedReceives*>(event.element.srq);
+  return verbs_qp(event.element.qp);
+}
+
+/// Queues the event if the context has a verbs object of that number; every context has the port.
+bool deliver(Context& context, const AsyncEvent& event) {
+  ibv_async_event answer = {};
+  answer.event_type = name_of(event);
+  if (of_port(answer.event_type)) {
+    answer.element.port_num = static_cast<int>(event.number);
+  } else {
+    const bool of_cq = answer.event_type == IBV_EVENT_CQ_ERR;
+    const Kind kind = of_cq ? Kind::kCq : of_srq(answer.event_type) ? Kind::kSrq : Kind::kQp;
+    Object* found = context.find(kind, event.number);
+    const uint16_t firmware = right_of(kFirmwareNames, event.kind, uint16_t{0});
+    if (found != nullptr) tell_subscribers(*found, firmware);
+    if (auto* cq = dynamic_cast<VerbsCq*>(found)) {
+      answer.element.cq = cq->plain();
+    } else if (auto* srq = dynamic_cast<SharedReceives*>(found)) {
+      answer.element.srq = srq;
+    } else if (auto* qp = dynamic_cast<VerbsQueuePair*>(found)) {
+      answer.element.qp = &qp->qp_base;
+    } else {
+      return false;
+    }
+  }
+  context.events->push(answer);
+  return true;
+}
+
+/// Takes this context's next event, routing the NIC's first.
+bool take(Context& context, ibv_async_event* event) {
+  route_events(context.nic());
+  return context.events->take([&](const ibv_async_event& next) {
+    *event = next;
+    if (of_port(next.event_type)) return;
+    Reporter& object = reporter_of(next);
+    object.report(object.async);
+  });
+}
+
+}  // namespace
+
+void route_events(Nic& nic) {
+  AsyncEvent event;
+  while (nic.next_event(&event))
+    for (auto& [context, owner] : process().contexts) {
+      if (&context->nic() != &nic) continue;
+      if (deliver(*context, event) && !of_port(name_of(event))) break;
+    }
+}
+
+int destroy_with_events(ibv_context* handle, Object& object, Reporter& events, const void* named) {
+  const bool acknowledged = events.wait_acknowledged();
+  return answer_error([&] {
+    if (!acknowledged) refuse(EBUSY);
+    Context& context = Context::of(handle);
+    context.destroy(object);
+    route_events(context.nic());  // nobody has this one's any more
+    context.events->forget([=](const ibv_async_event& event) { return handle_of(event) == named; });
+  });
+}
+
+}  // namespace peal::softnic::abi
+
+using namespace peal::softnic::abi;
+
+extern "C" {
+
+// Blocks until an event arrives unless async_fd is O_NONBLOCK, as its manual page says.
+int ibv_get_async_event(ibv_context* handle, ibv_async_event* event) {
+  return take_or_wait(handle->async_fd, [&] {
+    int taken = 0;
+    const int error = answer_error([&] { taken = take(Context::of(handle), event); });
+    return error == 0 ? taken : -1;
+  });
+}
+
+void ibv_ack_async_event(ibv_async_event* event) {
+  if (of_port(event->event_type)) return;
+  Reporter& object = reporter_of(*event);
+  // Acknowledged more often than taken.
+  if (!object.acknowledge(object.async, 1)) errno = EINVAL;
+}
+
+}  // extern "C"

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Functions that libpeal_softnic.so has beside rdma-core's: faults on demand, for the NICs that
+// this process has open, which a test finds by dlsym, and what the preload
+// (softnic/sysfs/doorbell.cc) asks about doorbell pages.
+#include <cstdio>
+#include <stdexcept>
+
+#include "softnic/abi/core/context.h"
+#include "softnic/abi/core/guard.h"
+#include "softnic/engine/fault_plan.h"
+
+namespace peal::softnic::abi {
+namespace {
+
+void explain(const char* why, char* error, size_t bytes) {
+  if (error != nullptr && bytes > 0) std::snprintf(error, bytes, "%s", why);
+}
+
+/// 0, or errno with the reason in `error`.
+int set_faults(const char* plan, char* error, size_t bytes) {
+  return answer_error([&] {
+    std::vector<std::shared_ptr<Nic>> open;
+    for (const auto& device : process().known) {
+      if (auto nic = device->nic.lock()) open.push_back(std::move(nic));
+    }
+    if (open.empty()) {
+      explain("this process has no NIC open", error, bytes);
+      refuse(ENODEV);
+    }
+    FaultPlan faults;
+    try {
+      faults = parse_fault_plan(plan == nullptr ? "" : plan);
+    } catch (const std::invalid_argument& wrong) {
+      explain(wrong.what(), error, bytes);
+      refuse(EINVAL);
+    }
+    for (const auto& nic : open) {
+      const Refusal refusal = nic->set_faults(faults);
+      if (!refusal.refused()) continue;
+      explain(refusal.reason, error, bytes);
+      refuse(EOPNOTSUPP);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace peal::softnic::abi
+
+extern "C" {
+
+/// Replaces the fault plan of this process's open NICs. Answers 0, or an errno value with one line
+/// that says why in `error` (of `bytes`, may be null): EINVAL for a plan that is not one, ENODEV
+/// while no device is open, EOPNOTSUPP on the GPU engine. The old plan then stays.
+int peal_softnic_inject(const char* plan, char* error, size_t bytes) {
+  return peal::softnic::abi::set_faults(plan, error, bytes);
+}
+
+/// Ends all faults: what was held up goes on, a stopped NIC too. Answers as peal_softnic_inject.
+int peal_softnic_clear_faults() { return peal::softnic::abi::set_faults(nullptr, nullptr, 0); }
+
+/// 1 for an address within a doorbell page of a device that this process has open, else 0.
+int peal_softnic_is_doorbell(const void* address) {
+  bool found = false;
+  peal::softnic::abi::answer_error([&] {
+    for (const auto& [known, context] : peal::softnic::abi::process().contexts) {
+      found = found || context->has_doorbell(address);
+    }
+  });
+  return found ? 1 : 0;
+}
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who the device is and what it can. Its ports are in port.cc.
+#include <fcntl.h>
+#include <infiniband/mlx5dv.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+#include "device/mlx5/layout.h"
+#include "softnic/abi/core/context.h"
+
+namespace peal::softnic::abi {
+namespace {
+
+ibv_device_attr describe_device(Nic& nic) {
+  ibv_device_attr attr = {};
+  std::strcpy(attr.fw_ver, nic.on_gpu() ? "0.1.0 softnic-gpu" : "0.1.0 softnic-cpu");
+  attr.node_guid = attr.sys_image_guid = Be64(nic.guid()).raw;
+  attr.max_mr_size = ~uint64_t{0};
+  attr.page_size_cap = ~uint64_t{0xfff};
+  attr.vendor_id = 0x02c9;
+  attr.vendor_part_id = 4129;
+  const PresentedDevice& device = nic.device();
+  attr.max_qp = static_cast<int>(device.max_qp);
+  attr.max_qp_wr = 1 << device.log_max_qp_wr;
+  attr.device_cap_flags = IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+  attr.max_sge = attr.max_sge_rd = 30;
+  attr.max_cq = 1 << 17;
+  attr.max_cqe = (1 << kMaxLogCqEntries) - 1;
+  attr.max_mr = 1 << 24;
+  attr.max_pd = 1 << 16;
+  attr.max_qp_rd_atom = 1 << device.log_responder_depth;
+  attr.max_qp_init_rd_atom = 1 << device.log_initiator_depth;
+  attr.max_res_rd_atom = attr.max_qp * attr.max_qp_rd_atom;
+  attr.atomic_cap = device.refuses_any(kRefuseAtomics) ? IBV_ATOMIC_NONE : IBV_ATOMIC_HCA;
+  attr.max_ah = 1 << 20;
+  attr.max_srq = 1 << 17;
+  attr.max_srq_wr = 1 << kMaxLogReceiveEntries;
+  attr.max_srq_sge = 31;
+  attr.max_pkeys = static_cast<uint16_t>(device.pkeys.size());
+  attr.local_ca_ack_delay = 16;
+  attr.phys_port_cnt = device.ports;
+  return attr;
+}
+
+}  // namespace
+
+int query_device_ex_slot(ibv_context* handle, const ibv_query_device_ex_input* input,
+                         ibv_device_attr_ex* attr, size_t attr_bytes) {
+  return answer_error([&] {
+    Context& context = Context::of(handle);
+    if (input != nullptr && input->comp_mask != 0) refuse(EINVAL);
+    if (attr_bytes < sizeof(ibv_device_attr)) refuse(EINVAL);
+    ibv_device_attr_ex description = {};
+    description.orig_attr = describe_device(context.nic());
+    description.device_cap_flags_ex = description.orig_attr.device_cap_flags;
+    description.phys_port_cnt_ex = description.orig_attr.phys_port_cnt;
+    description.completion_timestamp_mask = ~uint64_t{0};
+    description.hca_core_clock = 1'000'000;  // kHz: ticks are nanoseconds
+    description.max_dm_size = context.nic().on_gpu() ? 0 : kDeviceMemoryBytes;
+    answer(description, attr, attr_bytes);
+  });
+}
+
+}  // namespace peal::softnic::abi
+
+using namespace peal::softnic;
+using namespace peal::softnic::abi;
+
+extern "C" {
+
+int ibv_query_device(ibv_context* handle, ibv_device_attr* attr) {
+  return answer_error([&] { *attr = describe_device(Context::of(handle).nic()); });
+}
+
+const char* ibv_get_sysfs_path() { return "/sys"; }
+
+int ibv_read_sysfs_file(const char* directory, const char* file, char* text, size_t bytes) {
+  std::string path = std::string(directory) + "/" + file;
+  const peal::Fd descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (descriptor.get() < 0) return -1;
+  ssize_t length = read(descriptor.get(), text, bytes);
+  if (length <= 0) return -1;
+  auto last = static_cast<size_t>(length) - 1;
+  if (text[last] == '\n') {
+    text[last] = '\0';
+    return static_cast<int>(last);
+  }
+  if (static_cast<size_t>(length) < bytes) text[length] = '\0';
+  return static_cast<int>(length);
+}
+
+// Registered memory is reached through the process's own mappings: a child's copies do no harm.
+int ibv_fork_init() { return 0; }
+ibv_fork_status ibv_is_fork_initialized() { return IBV_FORK_UNNEEDED; }
+int ibv_dontfork_range(void*, size_t) { return 0; }
+int ibv_dofork_range(void*, size_t) { return 0; }
+
+bool mlx5dv_is_supported(ibv_device* device) { return process().find(device) != nullptr; }
+
+int mlx5dv_query_device(ibv_context* handle, mlx5dv_context* attr) {
+  return answer_error([&] {
+    Context::of(handle);
+    uint64_t asked = attr->comp_mask;
+    std::memset(attr, 0, offsetof(mlx5dv_context, cqe_comp_caps));
+    attr->flags = MLX5DV_CONTEXT_FLAGS_CQE_V1;
+    if ((asked & MLX5DV_CONTEXT_MASK_DYN_BFREGS) != 0) {
+      attr->max_dynamic_bfregs = 1024;
+      attr->comp_mask |= MLX5DV_CONTEXT_MASK_DYN_BFREGS;
+    }
+    if ((asked & MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS) != 0) {
+      attr->num_lag_ports = 1;
+      attr->comp_mask |= MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS;
+    }
+  });
+}
+
+// Newer than the headers we compile with. No second PCIe function, so no path.
+int mlx5dv_get_data_direct_sysfs_path(ibv_context* handle, char*, size_t) {
+  return answer_error([&] {
+    Context::of(handle);
+    refuse(ENODEV);
+  });
+}
+
+}  // extern "C"

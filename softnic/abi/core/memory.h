@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Objects that name memory: protection domains, registrations, umems, UAR pages.
+//
+//   umem (id: addr, size)  <- queues and doorbell records of DEVX objects, by byte offset
+//   UAR page               <- doorbells; reg_addr = base_addr + 0x800
+#pragma once
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include <memory>
+#include <vector>
+
+#include "softnic/abi/core/context.h"
+
+namespace peal::softnic::abi {
+struct CookieQueue;
+}
+
+// The public header leaves this type to the library: what a DEVX object handle points at.
+struct mlx5dv_devx_obj {
+  /// Who wants to hear of an event; see devx_events.h.
+  struct Subscription {
+    std::weak_ptr<peal::softnic::abi::CookieQueue> queue;
+    uint16_t event;
+    uint64_t cookie;
+  };
+  peal::softnic::abi::Context* owner = nullptr;
+  peal::softnic::abi::Object* object = nullptr;
+  std::vector<Subscription> subscriptions;
+};
+
+namespace peal::softnic::abi {
+
+inline constexpr size_t kUarBytes = 4096;
+inline constexpr size_t kUarRegisterOffset = 0x800;
+
+/// Protection domain, or a parent domain that stands for one.
+class Pd : public Object, public ibv_pd, public mlx5dv_devx_obj {
+ public:
+  Pd(Context& context, Kind kind);
+  Refusal retire() override;
+
+  uint32_t pdn = 0;
+  Use parent, thread_domain;
+  ibv_parent_domain_init_attr attributes = {};  // allocators, of a parent domain
+};
+
+class ThreadDomain : public Object, public ibv_td {
+ public:
+  ThreadDomain() : Object(Kind::kThreadDomain), ibv_td{} {}
+};
+
+class MemoryRegion : public NicObject, public ibv_mr {
+ public:
+  explicit MemoryRegion(std::shared_ptr<Nic> device)
+      : NicObject(Kind::kKey, std::move(device)), ibv_mr{} {}
+  Refusal retire() override { return nic->deregister_memory(number); }
+
+  Key config;
+  Use domain, device_memory;
+};
+
+class Umem : public Object, public mlx5dv_devx_umem {
+ public:
+  Umem() : Object(Kind::kUmem), mlx5dv_devx_umem{} {}
+  Context* context = nullptr;
+  std::byte* memory = nullptr;
+  uint64_t bytes = 0;
+  uint64_t page = 0;    // by which the NIC knows it: queues begin at multiples of its 64th
+  bool on_gpu = false;  // not to be touched by this process
+};
+
+class Uar : public NicObject, public mlx5dv_devx_uar {
+ public:
+  explicit Uar(std::shared_ptr<Nic> device)
+      : NicObject(Kind::kUar, std::move(device)), mlx5dv_devx_uar{} {}
+  Refusal retire() override { return nic->detach_uar(number); }
+
+  Context* context = nullptr;
+  Buffer page;
+};
+
+/// Access rights as the NIC keeps them.
+uint32_t nic_access(const Nic& nic, unsigned access);
+
+/// The region of `pd` that `key` describes, its PD filled in; not yet in the context's table.
+std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, Key key);
+
+/// A UAR page attached to the NIC, not yet in the context's table.
+std::unique_ptr<Uar> make_uar(Context& context);
+
+/// Memory for a queue of that kind (MLX5DV_RES_TYPE_*): huge pages where libmlx5's variables want
+/// them. Throws ENOMEM when they want nothing else and there are none.
+Buffer default_queue_memory(size_t bytes, uint64_t resource_type);
+
+/// Memory for a queue of `pd`: a parent domain's allocator is asked first.
+Buffer allocate_queue(Pd& pd, size_t bytes, uint64_t resource_type);
+
+/// Throws EFAULT, or what Nic::admit throws, unless the NIC can use the range. True when it is a
+/// GPU's.
+bool require_reachable(Nic& nic, const void* address, size_t bytes, bool writable);
+
+/// Throws EFAULT unless every page of the range is mapped, and writable where asked.
+void require_mapped(const void* address, size_t bytes, bool writable);
+
+}  // namespace peal::softnic::abi

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ibv_poll_cq: completion entries become ibv_wc.
+//
+//   last word (acquire): opcode, owner bit = lap parity -> the other words -> consumer index
+//   (release)
+//
+// An entry names its queue pair and its place in the ring; the queue pair's ledger knows the wr_id.
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "device/mlx5/layout.h"
+#include "softnic/abi/core/table.h"
+#include "softnic/abi/core/verbs_queues.h"
+#include "softnic/engine/completion.h"
+#include "softnic/engine/word.h"
+
+namespace peal::softnic::abi {
+namespace {
+
+/// A completion entry in host order.
+struct Entry {
+  mlx5::CqeOpcode kind;
+  mlx5::Syndrome syndrome;
+  uint8_t vendor_syndrome;
+  mlx5::Opcode opcode;  // of the send WQE
+  uint16_t counter;
+  uint32_t qpn;
+  uint32_t bytes;
+  uint32_t immediate;  // big-endian
+  uint16_t source_lid;
+  uint32_t source;  // GRH, service level, queue pair
+  uint64_t timestamp;
+};
+
+/// Reads the next completion, if there is one, and leaves it where it is.
+bool read_entry(const VerbsCq& cq, Entry* entry) {
+  uint64_t slot = cq.consumed & ((uint64_t{1} << cq.config.log_entries) - 1);
+  const uint64_t stride = cq.config.cqe_bytes;
+  const std::byte* at = cq.config.buffer + (slot + 1) * stride - sizeof(mlx5::Cqe);
+  constexpr size_t kLast = offsetof(mlx5::Cqe, opcode_qpn);
+  uint64_t last = load<uint64_t>(at + kLast);
+  mlx5::Cqe cqe;
+  std::memcpy(reinterpret_cast<std::byte*>(&cqe) + kLast, &last, sizeof last);
+  uint32_t tag = cqe.counter_sig_op_own.host();
+  entry->kind = static_cast<mlx5::CqeOpcode>(tag >> 4 & 0xf);
+  uint32_t lap = static_cast<uint32_t>(cq.consumed >> cq.config.log_entries) & 1;
+  if (entry->kind == mlx5::CqeOpcode::kInvalid || (tag & 1) != lap) return false;
+  std::memcpy(&cqe, at, kLast);
+  entry->syndrome = static_cast<mlx5::Syndrome>(cqe.timestamp.host() & 0xff);
+  entry->vendor_syndrome = static_cast<uint8_t>(cqe.timestamp.host() >> 8);
+  entry->opcode = static_cast<mlx5::Opcode>(cqe.opcode_qpn.host() >> 24);
+  entry->counter = static_cast<uint16_t>(tag >> 16);
+  entry->qpn = cqe.opcode_qpn.host() & 0xffffff;
+  entry->bytes = cqe.byte_count.host();
+  entry->immediate = cqe.imm.raw;
+  Be16 source_lid;
+  Be32 source;
+  std::memcpy(&source_lid, cqe.inline_data + kCqeSourceLidByte, sizeof source_lid);
+  std::memcpy(&source, cqe.inline_data + kCqeSourceByte, sizeof source);
+  entry->source_lid = source_lid.host();
+  entry->source = source.host();
+  entry->timestamp = cqe.timestamp.host();
+  return true;
+}
+
+constexpr Row<mlx5::Syndrome, ibv_wc_status> kStatuses[] = {
+    {mlx5::Syndrome::kNone, IBV_WC_SUCCESS},
+    {mlx5::Syndrome::kLocalLength, IBV_WC_LOC_LEN_ERR},
+    {mlx5::Syndrome::kLocalQpOperation, IBV_WC_LOC_QP_OP_ERR},
+    {mlx5::Syndrome::kLocalProtection, IBV_WC_LOC_PROT_ERR},
+    {mlx5::Syndrome::kFlushed, IBV_WC_WR_FLUSH_ERR},
+    {mlx5::Syndrome::kMwBind, IBV_WC_MW_BIND_ERR},
+    {mlx5::Syndrome::kBadResponse, IBV_WC_BAD_RESP_ERR},
+    {mlx5::Syndrome::kLocalAccess, IBV_WC_LOC_ACCESS_ERR},
+    {mlx5::Syndrome::kRemoteInvalidRequest, IBV_WC_REM_INV_REQ_ERR},
+    {mlx5::Syndrome::kRemoteAccess, IBV_WC_REM_ACCESS_ERR},
+    {mlx5::Syndrome::kRemoteOperation, IBV_WC_REM_OP_ERR},
+    {mlx5::Syndrome::kTransportRetryExceeded, IBV_WC_RETRY_EXC_ERR},
+    {mlx5::Syndrome::kRnrRetryExceeded, IBV_WC_RNR_RETRY_EXC_ERR},
+    {mlx5::Syndrome::kRemoteAborted, IBV_WC_REM_ABORT_ERR},
+};
+
+constexpr Row<mlx5::Opcode, ibv_wc_opcode> kOpcodes[] = {
+    {mlx5::Opcode::kRdmaRead, IBV_WC_RDMA_READ},
+    {mlx5::Opcode::kAtomicCompareSwap, IBV_WC_COMP_SWAP},
+    {mlx5::Opcode::kAtomicFetchAdd, IBV_WC_FETCH_ADD},
+    {mlx5::Opcode::kSend, IBV_WC_SEND},
+    {mlx5::Opcode::kSendImm, IBV_WC_SEND},
+};
+
+/// The name of the request that the entry completes, whose place is free from now on.
+uint64_t settle(VerbsQp& qp, const Entry& entry) {
+  const bool sent =
+      entry.kind == mlx5::CqeOpcode::kRequester || entry.kind == mlx5::CqeOpcode::kRequesterError;
+  if (!sent && qp.shared != nullptr) return qp.shared->settle(entry.counter);
+  VerbsQueuePair* own = qp.queue_pair();
+  if (own == nullptr) return 0;
+  return sent ? own->sent.settle(entry.counter) : own->received.settle(entry.counter);
+}
+
+/// Who sent a message, where the queue pair cannot know.
+void name_sender(const Entry& entry, ibv_wc* wc) {
+  wc->src_qp = entry.source & 0xffffff;
+  wc->slid = entry.source_lid;
+  wc->sl = static_cast<uint8_t>(entry.source >> 24 & 0xf);
+  if ((entry.source >> 28 & 3) != 0) wc->wc_flags |= IBV_WC_GRH;
+}
+
+ibv_wc completion_of(VerbsQp& qp, const Entry& entry) {
+  ibv_wc wc = {};
+  wc.qp_num = entry.qpn;
+  wc.wr_id = settle(qp, entry);
+  switch (entry.kind) {
+    case mlx5::CqeOpcode::kRequester:
+      wc.opcode = right_of(kOpcodes, entry.opcode, IBV_WC_RDMA_WRITE);
+      wc.byte_len = entry.bytes;
+      return wc;
+    case mlx5::CqeOpcode::kResponderWriteImm:
+    case mlx5::CqeOpcode::kResponderSendImm:
+      wc.wc_flags = IBV_WC_WITH_IMM;
+      wc.imm_data = entry.immediate;
+      [[fallthrough]];
+    case mlx5::CqeOpcode::kResponderSend:
+      wc.opcode = entry.kind == mlx5::CqeOpcode::kResponderWriteImm ? IBV_WC_RECV_RDMA_WITH_IMM
+                                                                    : IBV_WC_RECV;
+      wc.byte_len = entry.bytes;
+      if (qp.created_with.qp_type != IBV_QPT_RC) name_sender(entry, &wc);
+      return wc;
+    default:
+      wc.status = right_of(kStatuses, entry.syndrome, IBV_WC_GENERAL_ERR);
+      wc.vendor_err = entry.vendor_syndrome;
+      return wc;
+  }
+}
+
+VerbsQp* owner_of(VerbsCq& cq, const Entry& entry) {
+  return Context::of(cq.ibv_cq_ex::context).pollable(entry.qpn);
+}
+
+}  // namespace
+
+// Takes every completion off the CQ and keeps those of other queue pairs for later.
+void drop_completions(VerbsCq& cq, VerbsQp& leaving) {
+  const std::lock_guard hold(cq.lock);
+  const uint32_t qpn = leaving.qp_base.qp_num;
+  std::erase_if(cq.kept, [&](const Completion& one) { return one.wc.qp_num == qpn; });
+  uint64_t lap = cq.consumed + (uint64_t{1} << cq.config.log_entries);
+  for (Entry entry; cq.consumed < lap && read_entry(cq, &entry); ++cq.consumed) {
+    VerbsQp* qp = owner_of(cq, entry);
+    if (qp == nullptr) continue;
+    const ibv_wc wc = completion_of(*qp, entry);
+    if (qp != &leaving) cq.kept.push_back({wc, entry.timestamp});
+  }
+  cq.publish();
+}
+
+int VerbsCq::take(Completion* next) {
+  if (!kept.empty()) {
+    *next = kept.front();
+    kept.pop_front();
+    return 1;
+  }
+  Entry entry;
+  if (!read_entry(*this, &entry)) return 0;
+  VerbsQp* qp = owner_of(*this, entry);
+  ++consumed;
+  if (qp == nullptr) return -1;
+  *next = {completion_of(*qp, entry), entry.timestamp};
+  return 1;
+}
+
+void VerbsCq::publish() {
+  store<uint32_t>(config.doorbell, Be32(static_cast<uint32_t>(consumed) & 0xffffff).raw);
+}
+
+// Only what ibv_post_* posted can have completions that ibv_poll_cq has to lose: the CQ of a client
+// that drives its queues through their memory stays untouched.
+void VerbsQueuePair::forget_requests() {
+  if (sent.used() || received.used() || (shared != nullptr && shared->used())) {
+    VerbsCq& first = verbs_cq(qp_base.send_cq);
+    VerbsCq& second = verbs_cq(qp_base.recv_cq);
+    drop_completions(first, *this);
+    if (&second != &first) drop_completions(second, *this);
+  }
+  const std::scoped_lock hold(sent.lock(), received.lock());
+  sent.clear();
+  received.clear();
+}
+
+// A completion without a name (-1) ends the call, or is told by the next when there is something
+// to report before it.
+int poll_cq_slot(ibv_cq* handle, int count, ibv_wc* wc) {
+  // Who polls in a loop waits for the engine's thread, which may need this CPU.
+  constexpr uint32_t kPatience = 16;
+  VerbsCq& cq = verbs_cq(handle);
+  std::unique_lock hold(cq.lock);
+  int taken = 0;
+  int last = cq.nameless ? -1 : 1;
+  cq.nameless = false;
+  for (Completion one; taken < count && last > 0; taken += last > 0) {
+    last = cq.take(&one);
+    if (last > 0) wc[taken] = one.wc;
+  }
+  if (taken > 0 || last < 0) cq.publish();
+  cq.nameless = last < 0 && taken > 0;
+  cq.empty_polls = taken == 0 ? cq.empty_polls + 1 : 0;
+  const bool yields = cq.empty_polls >= kPatience;
+  hold.unlock();
+  if (yields) std::this_thread::yield();
+  if (last >= 0 || taken > 0) return taken;
+  errno = EINVAL;
+  return -1;
+}
+
+}  // namespace peal::softnic::abi

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Queues that verbs calls create: completion queues and queue pairs.
+//
+// They own their memory (receive queue, send queue, doorbell record in one block) where DEVX
+// objects use the caller's umems. A client may drive them through that memory (mlx5dv_init_obj) or
+// by ibv_post_send, ibv_post_recv and ibv_poll_cq (verbs_post.cc, verbs_poll.cc), not by both.
+//
+// Locks: the control lock (guard.h), then a CQ's, then a send, receive or shared queue's; posting
+// and polling take only their own.
+#pragma once
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "softnic/abi/core/acknowledged.h"
+#include "softnic/abi/core/context.h"
+#include "softnic/abi/core/memory.h"
+#include "softnic/abi/core/send_queue.h"
+#include "softnic/abi/core/waking_queue.h"
+
+namespace peal::softnic::abi {
+
+class VerbsCq;
+
+/// See verbs_channel.cc.
+class CompletionChannel : public Object, public ibv_comp_channel {
+ public:
+  CompletionChannel() : Object(Kind::kChannel), ibv_comp_channel{} {}
+  WakingQueue<VerbsCq*> waiting;  // queues with an event to be taken
+};
+
+/// A completion as ibv_poll_cq reports it, and when it was.
+struct Completion {
+  ibv_wc wc;
+  uint64_t timestamp;
+};
+
+class VerbsCq : public CompletionQueue,
+                public ibv_cq_ex,
+                public CompletionListener,
+                public Reporter {
+ public:
+  explicit VerbsCq(std::shared_ptr<Nic> device);
+  ~VerbsCq() override;
+  void completed() override;
+  ibv_cq* plain() { return reinterpret_cast<ibv_cq*>(static_cast<ibv_cq_ex*>(this)); }
+
+  /// 1 and the next completion, 0, or -1 for one of a queue pair that DEVX made, which is gone.
+  /// Under the lock.
+  int take(Completion* next);
+  /// Tells the NIC what has been taken. Under the lock.
+  void publish();
+
+  Buffer memory;
+  Use channel_use, domain;
+  std::mutex lock;        // of what follows
+  uint64_t consumed = 0;  // CQEs taken by ibv_poll_cq
+  std::deque<Completion>
+      kept;                  // taken when a queue pair was reset or destroyed; older than any CQE
+  bool nameless = false;     // one was met after others, to be told by the next call
+  uint32_t empty_polls = 0;  // in a row
+  EventCount completions{comp_events_completed};  // taken from the channel
+  std::byte* uar_register = nullptr;              // mlx5dv_init_obj@MLX5_1.0 hands out its address
+
+ protected:
+  bool settled() const override {
+    return Reporter::settled() && completions.taken == completions.acknowledged;
+  }
+};
+
+/// What a completion queue is created with.
+struct CqRequest {
+  uint32_t entries;
+  void* cq_context;
+  ibv_comp_channel* channel;  // or null
+  uint32_t vector;
+  bool ignore_overrun = false;
+  uint32_t cqe_bytes = 0;  // 64 or 128; 0: by MLX5_CQE_SIZE, else 64
+  Pd* domain = nullptr;    // a parent domain, whose allocator is asked first
+};
+/// Makes `cq`, which is fresh, that queue.
+VerbsCq* create_completion_queue(ibv_context* handle, std::unique_ptr<VerbsCq> cq,
+                                 const CqRequest& request);
+
+/// A shared receive queue as the queue pairs see it that take their receives from it.
+class SharedReceives : public NicObject, public ibv_srq, public Reporter {
+ public:
+  explicit SharedReceives(std::shared_ptr<Nic> device)
+      : NicObject(Kind::kSrq, std::move(device)),
+        ibv_srq{},
+        Reporter(mutex, cond, events_completed) {}
+  Refusal retire() override { return nic->destroy_srq(number); }
+
+  /// The name of entry `counter`, which is free from now on; 0 if it was not posted.
+  virtual uint64_t settle(uint16_t counter) = 0;
+  /// True once something was posted.
+  virtual bool used() = 0;
+};
+
+class VerbsQueuePair;
+
+/// What ibv_modify_qp and the others find at an ibv_qp.
+class VerbsQp : public ibv_qp_ex, public Reporter {
+ public:
+  VerbsQp() : ibv_qp_ex{}, Reporter(qp_base.mutex, qp_base.cond, qp_base.events_completed) {}
+  virtual Object& object() = 0;
+  /// Null for a DC target, which has no queues.
+  virtual VerbsQueuePair* queue_pair() { return nullptr; }
+  virtual void modify(const ibv_qp_attr& attr, int mask) = 0;
+  virtual ibv_qp_attr query() = 0;
+  /// Fills the mlx5dv view; a DC target has none.
+  virtual void describe(mlx5dv_qp* out) = 0;
+
+  /// The handle's state; posting reads it while another thread may change it.
+  ibv_qp_state state_seen() {
+    return std::atomic_ref(qp_base.state).load(std::memory_order_relaxed);
+  }
+  void set_state(ibv_qp_state now) {
+    std::atomic_ref(qp_base.state).store(now, std::memory_order_relaxed);
+  }
+
+  ibv_qp_init_attr created_with = {};
+  SharedReceives* shared = nullptr;  // that its receives come from
+};
+
+/// Takes the completions of a queue pair that leaves, or starts anew, out of the CQ; the entries of
+/// a shared receive queue that they speak of are free.
+void drop_completions(VerbsCq& cq, VerbsQp& leaving);
+
+/// Reliable connection, datagrams, or DC initiator.
+class VerbsQueuePair : public QueuePair, public VerbsQp {
+ public:
+  using QueuePair::QueuePair;
+  Refusal retire() override;
+  Object& object() override { return *this; }
+  VerbsQueuePair* queue_pair() override { return this; }
+  void modify(const ibv_qp_attr& attr, int mask) override;
+  ibv_qp_attr query() override;
+  void describe(mlx5dv_qp* out) override;
+
+  /// 0, or the errno of posting to the send queue now.
+  int require_sending();
+  /// fence | completion | solicited of the control segment, from ibv_send_flags.
+  uint32_t modes_of(unsigned flags) const;
+
+  /// Forgets what was posted and not polled, its completions included.
+  void forget_requests();
+
+  Buffer memory;
+  VerbsSendQueue sent;
+  VerbsReceiveQueue received;
+  uint64_t dc_access_key = 0;
+};
+
+/// Makes `fresh` a queue pair as the caller asks for it, whose capacity is told in `init`.
+VerbsQueuePair* create_queue_pair(std::unique_ptr<VerbsQueuePair> fresh, ibv_pd* pd,
+                                  ibv_qp_init_attr* init, Service service);
+/// RC or UD. Throws EOPNOTSUPP for others.
+Service service_of(ibv_qp_type type);
+
+// Steps in the making of any kind.
+
+/// Throws EINVAL unless the queue is one of the domain's context.
+VerbsCq& required_cq(ibv_pd* pd, ibv_cq* cq);
+/// Of any protection domain: the keys in its entries are judged by its own.
+SharedReceives& required_srq(ibv_pd* pd, ibv_srq* srq);
+/// Fills in the caller's view.
+void introduce(VerbsQp& qp, ibv_pd* pd, const ibv_qp_init_attr& init);
+
+// Steps of ibv_modify_qp of any kind. They throw EINVAL.
+
+inline constexpr int kInitRequired = IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+void check_identity(const PresentedDevice& device, const ibv_qp_attr& attr, int mask);
+/// What a path says of this end, for who has the other in each request.
+uint8_t source_gid_of(const Nic& nic, const ibv_ah_attr& address);
+uint8_t limited(uint8_t value, uint8_t limit);
+
+class AddressHandle : public Object, public ibv_ah {
+ public:
+  AddressHandle() : Object(Kind::kAh), ibv_ah{} {}
+  mlx5_wqe_av vector = {};
+  Use domain;
+};
+
+/// An ibv_qp is the first member of its ibv_qp_ex.
+inline VerbsQp& verbs_qp(ibv_qp* qp) {
+  return *static_cast<VerbsQp*>(reinterpret_cast<ibv_qp_ex*>(qp));
+}
+/// An ibv_cq_ex begins like an ibv_cq: libibverbs casts between them.
+inline VerbsCq& verbs_cq(ibv_cq* cq) {
+  return *static_cast<VerbsCq*>(reinterpret_cast<ibv_cq_ex*>(cq));
+}
+
+}  // namespace peal::softnic::abi

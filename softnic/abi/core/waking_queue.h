@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A queue of events with a descriptor, an eventfd, that is readable exactly while one waits: poll,
+// epoll and O_NONBLOCK do with it what they do with rdma-core's.
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+#include "softnic/abi/core/context.h"
+
+namespace peal::softnic::abi {
+
+template <class T>
+class WakingQueue {
+ public:
+  /// EFD_NONBLOCK where nobody else sees the descriptor: a child that shares it may have emptied
+  /// it.
+  explicit WakingQueue(int flags = 0) : wake_(eventfd(0, EFD_CLOEXEC | flags)) {
+    if (wake_.get() < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+  }
+  int fd() const { return wake_.get(); }
+
+  void push(T event) {
+    const std::lock_guard hold(mutex_);
+    waiting_.push_back(std::move(event));
+    const uint64_t one = 1;
+    // Cannot fail: the counter is 0 or 1.
+    if (waiting_.size() == 1) [[maybe_unused]]
+      const ssize_t n = write(fd(), &one, sizeof one);
+  }
+  /// Takes the oldest event, if there is one, and hands it to `use` before anybody may forget it.
+  template <class Use>
+  bool take(const Use& use) {
+    const std::lock_guard hold(mutex_);
+    if (waiting_.empty()) return false;
+    use(waiting_.front());
+    waiting_.pop_front();
+    settle();
+    return true;
+  }
+  template <class Which>
+  void forget(const Which& which) {
+    const std::lock_guard hold(mutex_);
+    if (std::erase_if(waiting_, which) > 0) settle();
+  }
+
+ private:
+  /// Something was taken: an empty queue is not readable.
+  void settle() {
+    uint64_t count = 0;
+    if (waiting_.empty()) [[maybe_unused]]
+      const ssize_t n = read(fd(), &count, sizeof count);
+  }
+
+  Fd wake_;
+  std::mutex mutex_;
+  std::deque<T> waiting_;
+};
+
+/// Waits until `take` has taken something, 1, or failed, -1 and errno; 0 sends it back to wait for
+/// `fd`. Where that is O_NONBLOCK nothing is waited for: EAGAIN, as the manual pages say. A signal
+/// does not end the wait: rdma-core waits in read(), which goes on after a handler.
+template <class Take>
+int take_or_wait(int fd, const Take& take) {
+  for (;;) {
+    if (const int taken = take(); taken != 0) return taken < 0 ? -1 : 0;
+    if ((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) {
+      errno = EAGAIN;
+      return -1;
+    }
+    pollfd wait = {.fd = fd, .events = POLLIN, .revents = 0};
+    if (poll(&wait, 1, -1) < 0 && errno != EINTR) return -1;
+  }
+}
+
+}  // namespace peal::softnic::abi

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CREATE_DCT and QUERY_DCT: a target that any DC initiator knowing its key may reach.
+#include "softnic/abi/extras/extras.h"
+#include "softnic/wire/route.h"
+
+namespace peal::softnic::abi::devx {
+namespace {
+
+using prm::Syndrome;
+namespace dctc = prm::dctc;
+
+constexpr uint32_t kActive = 0;
+
+class DevxDct : public NicObject, public mlx5dv_devx_obj {
+ public:
+  explicit DevxDct(std::shared_ptr<Nic> device) : NicObject(Kind::kDct, std::move(device)) {}
+  Refusal retire() override { return nic->destroy_dc_target(number); }
+
+  DcTargetConfig config;
+  uint32_t mtu = 0;
+  uint32_t port = 1;
+  Use pd, receive_cq, shared_receive_queue;
+};
+
+void check_context(const PresentedDevice& device, const prm::Reader& context) {
+  const uint32_t port = context.get(dctc::kPort);
+  if (port < 1 || port > device.ports) fail(Syndrome::kPort);
+  if (device.pkey(context.get(dctc::kPkeyIndex)) == 0) fail(Syndrome::kPath);
+  uint32_t mtu = context.get(dctc::kMtu);
+  if (mtu < 1 || mtu > device.mtu) fail(Syndrome::kMtu);
+}
+
+/// Of the GID by which the target answers.
+Network source_network(const Nic& nic, uint32_t index) {
+  const bool used = index < nic.gids().size() && nic.gids()[index].used;
+  if (nic.device().ethernet && !used) fail(Syndrome::kPath);
+  return nic.router().network_of(static_cast<uint8_t>(index));
+}
+
+uint32_t access_of(const prm::Reader& context) {
+  return (context.test(dctc::kRemoteRead) ? kRemoteRead : 0u) |
+         (context.test(dctc::kRemoteWrite) ? kRemoteWrite : 0u) |
+         (context.test(dctc::kRemoteAtomic) ? kRemoteAtomic : 0u);
+}
+
+}  // namespace
+
+mlx5dv_devx_obj* create_dct(const Command& command) {
+  require_lengths(command, prm::kCreateDctBytes, prm::kHeaderBytes);
+  prm::Reader context = command.in.at(dctc::kContext);
+  check_context(command.context.nic().device(), context);
+  auto dct = std::make_unique<DevxDct>(command.context.shared_nic());
+  DcTargetConfig& config = dct->config;
+  config.pd = context.get(dctc::kPd);
+  config.shared_receive_queue = context.get(dctc::kSrqn);
+  config.receive_cq = context.get(dctc::kCq);
+  config.access = access_of(context);
+  config.atomic_mode = static_cast<uint8_t>(context.get(dctc::kAtomicMode));
+  config.min_rnr_timer = static_cast<uint8_t>(context.get(dctc::kMinRnrTimer));
+  config.dc_access_key = context.wide(dctc::kAccessKey);
+  config.pkey = command.context.nic().device().pkey(context.get(dctc::kPkeyIndex));
+  config.network = source_network(command.context.nic(), context.get(dctc::kMyGidIndex));
+  config.user_index = context.get(dctc::kUserIndex);
+  dct->mtu = context.get(dctc::kMtu);
+  dct->port = context.get(dctc::kPort);
+  dct->pd = Use(required(command, Kind::kPd, config.pd));
+  dct->receive_cq = Use(required(command, Kind::kCq, config.receive_cq));
+  dct->shared_receive_queue = Use(required(command, Kind::kSrq, config.shared_receive_queue));
+  dct->number = require_ok(command.context.nic().create_dc_target(config));
+  return hand_out(command, std::move(dct));
+}
+
+void query_dct(const Command& command, const Object& object) {
+  const auto& dct = static_cast<const DevxDct&>(object);
+  require_lengths(command, prm::kHeaderBytes, prm::kQueryDctOutBytes);
+  prm::Writer context = command.out.at(dctc::kContext);
+  context.set(dctc::kState, kActive);
+  context.set(dctc::kCq, dct.config.receive_cq);
+  context.set(dctc::kAtomicMode, dct.config.atomic_mode);
+  context.set(dctc::kRemoteRead, (dct.config.access & kRemoteRead) != 0);
+  context.set(dctc::kRemoteWrite, (dct.config.access & kRemoteWrite) != 0);
+  context.set(dctc::kRemoteAtomic, (dct.config.access & kRemoteAtomic) != 0);
+  context.set(dctc::kMinRnrTimer, dct.config.min_rnr_timer);
+  context.set(dctc::kSrqn, dct.config.shared_receive_queue);
+  context.set(dctc::kPd, dct.config.pd);
+  context.set_wide(dctc::kAccessKey, dct.config.dc_access_key);
+  context.set(dctc::kMtu, dct.mtu);
+  context.set(dctc::kPort, dct.port);
+}
+
+}  // namespace peal::softnic::abi::devx

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shared receive queues: made, changed, posted to and destroyed.
+//
+//   one block of memory:  entries (link | scatter list) | doorbell record
+#include <infiniband/mlx5dv.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+
+#include "softnic/abi/core/compose.h"
+#include "softnic/abi/extras/extras.h"
+#include "softnic/abi/extras/shared_queue.h"
+
+namespace peal::softnic::abi {
+
+static_assert(sizeof(LinkSegment) == sizeof(mlx5_wqe_srq_next_seg));
+static_assert(offsetof(LinkSegment, next) == offsetof(mlx5_wqe_srq_next_seg, next_wqe_index));
+static_assert(offsetof(LinkSegment, signature) == offsetof(mlx5_wqe_srq_next_seg, signature));
+
+namespace {
+
+class VerbsSrq : public SharedReceives {
+ public:
+  using SharedReceives::SharedReceives;
+  uint64_t settle(uint16_t counter) override { return queue.settle(counter); }
+  bool used() override { return queue.used(); }
+  uint32_t max_wr() const { return (1u << config.log_entries) - 1; }
+
+  SharedReceiveConfig config;
+  Buffer memory;
+  Use domain;
+  VerbsSharedQueue queue;
+};
+
+constexpr uint32_t kMaxSge = 31;
+
+/// Sizes the queue and allocates it.
+void place_queue(VerbsSrq& srq, Pd& domain, const ibv_srq_attr& wanted) {
+  if (wanted.max_wr > (1u << kMaxLogReceiveEntries)) refuse(EINVAL);
+  if (wanted.max_sge > kMaxSge) refuse(EINVAL);
+  // One entry more than asked for: the last of the list is never posted.
+  const uint32_t entries = std::bit_ceil(std::max(wanted.max_wr, 1u) + 1);
+  const uint32_t stride = mlx5::kSegmentBytes * std::bit_ceil(1 + std::max(wanted.max_sge, 1u));
+  const size_t bytes = size_t{entries} * stride;
+  srq.memory = allocate_queue(domain, bytes + sizeof(mlx5::DoorbellRecord), MLX5DV_RES_TYPE_SRQ);
+  auto* record = reinterpret_cast<mlx5::DoorbellRecord*>(srq.memory.get() + bytes);
+  srq.queue.open(srq.memory.get(), entries, stride, record);
+  srq.config = {.pd = domain.pdn,
+                .buffer = srq.memory.get(),
+                .log_entries = static_cast<uint32_t>(std::countr_zero(entries)),
+                .log_stride = static_cast<uint32_t>(std::countr_zero(stride / mlx5::kSegmentBytes)),
+                .doorbell = record};
+}
+
+}  // namespace
+
+void describe_srq(ibv_srq* handle, mlx5dv_srq* out) {
+  auto& srq = *static_cast<VerbsSrq*>(handle);
+  uint64_t asked = out->comp_mask;
+  *out = {};
+  out->buf = srq.config.buffer;
+  out->dbrec = reinterpret_cast<__be32*>(srq.config.doorbell);
+  out->stride = mlx5::kSegmentBytes << srq.config.log_stride;
+  const std::lock_guard hold(srq.queue.lock());
+  out->head = srq.queue.head();
+  out->tail = srq.queue.tail();
+  if ((asked & MLX5DV_SRQ_MASK_SRQN) != 0) {
+    out->srqn = srq.number;
+    out->comp_mask = MLX5DV_SRQ_MASK_SRQN;
+  }
+}
+
+int get_srq_num_slot(ibv_srq* srq, uint32_t* number) {
+  return answer_error([&] { *number = static_cast<VerbsSrq*>(srq)->number; });
+}
+
+// An engine on a GPU does not reach the entries, which are the host's.
+int post_shared_receive_slot(ibv_srq* handle, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  auto& srq = *static_cast<VerbsSrq*>(handle);
+  if (srq.nic->on_gpu()) return refused(EOPNOTSUPP, wr, bad);
+  return post_list(srq.queue, wr, bad,
+                   [&](const ibv_recv_wr& each) { return post_receive(srq.queue, each); });
+}
+
+}  // namespace peal::softnic::abi
+
+using namespace peal::softnic;
+using namespace peal::softnic::abi;
+
+extern "C" {
+
+ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
+  return answer_pointer([&]() -> ibv_srq* {
+    auto& domain = *static_cast<Pd*>(pd);
+    Context& context = Context::of(pd->context);
+    auto srq = std::make_unique<VerbsSrq>(context.shared_nic());
+    place_queue(*srq, domain, init->attr);
+    srq->domain = Use(domain);
+    srq->number = srq->handle = require(context.nic().create_srq(srq->config));
+    srq->context = pd->context;
+    srq->srq_context = init->srq_context;
+    srq->pd = pd;
+    init->attr.max_wr = srq->max_wr();
+    init->attr.max_sge = srq->queue.segments();
+    return context.adopt(std::move(srq));
+  });
+}
+
+// A ConnectX cannot resize one either, and says so in its capabilities.
+int ibv_modify_srq(ibv_srq* handle, ibv_srq_attr* attr, int mask) {
+  return answer_error([&] {
+    if ((mask & ~int{IBV_SRQ_LIMIT}) != 0) refuse(EINVAL);
+    auto& srq = *static_cast<VerbsSrq*>(handle);
+    if (mask != 0) require(srq.nic->arm_srq(srq.number, attr->srq_limit));
+  });
+}
+
+int ibv_query_srq(ibv_srq* handle, ibv_srq_attr* attr) {
+  return answer_error([&] {
+    auto& srq = *static_cast<VerbsSrq*>(handle);
+    attr->max_wr = srq.max_wr();
+    attr->max_sge = srq.queue.segments();
+    attr->srq_limit = srq.nic->srq_limit(srq.number);
+  });
+}
+
+int ibv_destroy_srq(ibv_srq* handle) {
+  auto& srq = *static_cast<SharedReceives*>(handle);
+  return destroy_with_events(srq.context, srq, srq, handle);
+}
+
+}  // extern "C"

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Opening a device: a context of the core, with the slots of core and extras.
+#include <cerrno>
+
+#include "softnic/abi/core/context.h"
+#include "softnic/abi/extras/extras.h"
+
+namespace peal::softnic::abi {
+namespace {
+
+int unsupported_bind(ibv_qp*, ibv_mw*, ibv_mw_bind*) { return errno = EOPNOTSUPP; }
+int unsupported_window(ibv_mw*) { return errno = EOPNOTSUPP; }
+int unsupported_xrcd(ibv_xrcd*) { return errno = EOPNOTSUPP; }
+
+/// Where inline functions of rdma-core find what has no exported name.
+void fill_slots(verbs_context& verbs) {
+  verbs.query_port = query_port_slot;
+  verbs.query_device_ex = query_device_ex_slot;
+  verbs.alloc_parent_domain = alloc_parent_domain_slot;
+  verbs.alloc_td = alloc_td_slot;
+  verbs.dealloc_td = dealloc_td_slot;
+  verbs.create_qp_ex = create_qp_ex_slot;
+  verbs.create_cq_ex = create_cq_ex_slot;
+  verbs.get_srq_num = get_srq_num_slot;
+  verbs.alloc_dm = alloc_dm_slot;
+  verbs.free_dm = free_dm_slot;
+  verbs.reg_dm_mr = reg_dm_mr_slot;
+  verbs.query_rt_values = query_rt_values_slot;
+  verbs.close_xrcd = unsupported_xrcd;  // clients call it without looking
+
+  ibv_context_ops& ops = verbs.context.ops;
+  ops._compat_query_device = ::ibv_query_device;
+  ops._compat_query_port = ::ibv_query_port;
+  ops.poll_cq = poll_cq_slot;
+  ops.req_notify_cq = req_notify_slot;
+  ops.post_send = post_send_slot;
+  ops.post_recv = post_receive_slot;
+  ops.post_srq_recv = post_shared_receive_slot;
+  ops.bind_mw = unsupported_bind;
+  ops.dealloc_mw = unsupported_window;
+}
+
+}  // namespace
+}  // namespace peal::softnic::abi
+
+using namespace peal::softnic;
+using namespace peal::softnic::abi;
+
+extern "C" {
+
+ibv_context* ibv_open_device(ibv_device* device) {
+  return answer_pointer([&] {
+    auto context = std::make_unique<Context>(process().required(device));
+    fill_slots(context->verbs);
+    Context* answer = context.get();
+    process().contexts[answer] = std::move(context);
+    return answer->handle();
+  });
+}
+
+ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attr) {
+  return answer_pointer([&] {
+    constexpr uint32_t kKnown = MLX5DV_CONTEXT_FLAGS_DEVX;
+    if (attr != nullptr && ((attr->flags & ~kKnown) != 0 || attr->comp_mask != 0)) refuse(EINVAL);
+    // Every context can do DEVX, where the device can.
+    const bool devx = attr != nullptr && (attr->flags & MLX5DV_CONTEXT_FLAGS_DEVX) != 0;
+    if (devx && process().required(device).shown.refuses_any(kRefuseDevx)) refuse(EOPNOTSUPP);
+    return ibv_open_device(device);
+  });
+}
+
+}  // extern "C"
