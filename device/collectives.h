@@ -12,13 +12,15 @@
 //
 // dst and src are symmetric: each PE's own address of one object. They are the same, or do not
 // overlap: `src` may be `dst` (in all_gather and reduce_scatter this PE's block of the larger
-// one). `src` must be ready at this PE, and `dst` free at this PE: the call waits for the others.
+// one). `src` must be ready at this PE, and `dst` free at this PE, of a grid for all its blocks, as
+// where a kernel begins: the call waits for the other members.
 // On kOk dst holds the result, visible to the lanes of the group, and src may be reused. Of a grid
 // that holds for all lanes of all its blocks. A call says nothing of earlier puts: barrier does.
 //
 // Counts are in elements of T. kMismatch: a member called with other arguments; nothing was moved,
-// and all members hear of it (short calls end by kTimeout instead). kBadTeam, kBadPe: refused at
-// once, and the other members' calls time out. After any other failure dst is undefined.
+// and all members hear of it. A short call does not compare: a member that misses something there
+// ends by kTimeout, one that does not with kOk. kBadTeam, kBadPe: refused at once, and the other
+// members' calls time out. After any other failure dst is undefined.
 //
 // Reductions go over the members in order, whatever the size and the way: a sum of floats is the
 // same at all members and in every run.

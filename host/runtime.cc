@@ -216,7 +216,7 @@ void Runtime::Parts::report() const {
     const size_t overhead = DeviceTables::bytes(extent()) + default_context->bytes();
     log.print("runtime",
               fmt::format("{} PEs, heap {}, {} queues of {} WQEBBs per peer, {} beside the heap",
-                          group.size(), format_size(heap->bytes()), rails ? config.queues : 0,
+                          group.size(), format_size(config.heap_size), rails ? config.queues : 0,
                           config.queue_depth, format_size(overhead)));
   }
   if (rails) {

@@ -47,10 +47,13 @@ enum class Edge : uint8_t {
   kM15,
   kM16,
   kM16Signal,  // a signal by a store
+  kM16Meet,    // what a member's kernel stored before it meets the others for a collective call
   kM17,
   kM17Signal,  // data by a NIC, its signal by a store
   kM18,
   kM18Fence,  // the DUMP waits for the READ before it
+  kM19,
+  kM19Done,  // from the block that ends a grid's call back to the others
   kCount,
 };
 

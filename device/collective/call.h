@@ -25,6 +25,21 @@ PEAL_DEVICE S lanes_of(S scope) {
   return scope;
 }
 
+/// The blocks of a grid that have a channel, and share out what is long.
+struct Crew {
+  uint32_t blocks;
+
+  PEAL_DEVICE static uint32_t rank() { return WholeGrid::rank(); }
+  PEAL_DEVICE uint32_t size() const { return blocks * threads_in_block(); }
+};
+PEAL_DEVICE Crew crew_of(WholeGrid, uint32_t channels) {
+  return {blocks_in_grid() < channels ? blocks_in_grid() : channels};
+}
+template <AnyScope S>
+PEAL_DEVICE S crew_of(S scope, uint32_t) {
+  return scope;
+}
+
 /// A call under way.
 template <Reach R>
 struct Call {
@@ -81,18 +96,20 @@ PEAL_DEVICE Status check(const ContextFields& ctx, const Team& team, int root = 
   return static_cast<Status>(load_relaxed<Reach::kGpu>(&part_of(ctx, team).counters(0).refused));
 }
 
-/// One lane meets the other members, after what the lanes stored and posted before.
-template <bool kMapped, Reach R>
+/// One lane meets the other members, after what the lanes stored and posted before: edge E where
+/// all are mapped.
+template <bool kMapped, Edge E, Reach R>
 PEAL_DEVICE Status meet_members(const Call<R>& call, uint32_t signature) {
   if constexpr (!kMapped) return meet_by_nic<R>(call.ctx.state, call.team, call.part, signature);
-  fence_direct_stores<Edge::kM16>();
+  fence_direct_stores<E>();
   return meet<true>(call.ctx, call.team, call.part, call.channel, signature);
 }
 
 /// Every member has begun this call and means the same by it. By one scope, or a block of a grid.
 template <bool kMapped, Reach R, class S>
 PEAL_DEVICE Status meet_before(const Call<R>& call, S scope, uint32_t signature) {
-  return by_leader(lanes_of(scope), [&] { return meet_members<kMapped>(call, signature); });
+  return by_leader(lanes_of(scope),
+                   [&] { return meet_members<kMapped, Edge::kM16Meet>(call, signature); });
 }
 
 /// What the lanes stored and posted has arrived at every member.
@@ -105,23 +122,24 @@ PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
     // Arrive even after a failure: the others did nothing wrong and must not wait for a deadline.
     // Of counts that differ all hear here.
     const Status met =
-        meet_members<kMapped>(call, mine == Status::kMismatch ? kDisagree : kArrived);
+        meet_members<kMapped, Edge::kM16>(call, mine == Status::kMismatch ? kDisagree : kArrived);
     if (mine != Status::kOk) return mine;
     return drained != Status::kOk ? drained : met;
   });
 }
 
 /// All blocks of the grid are done with the call, and answer the same: what failed in one of them.
+/// Edge M19: what a block stored, and what it learned of other members, is there for all.
 template <Reach R>
 PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status) {
   const Status mine = first_failure(block, status);
   return by_leader(block, [&] {
     Counters& counters = call.part.counters(0);
-    const uint32_t done = load_acquire<Reach::kGpu>(&counters.done);
+    const uint32_t done = load_relaxed<Reach::kGpu>(&counters.done);
     if (mine != Status::kOk) {
       raise_to<Reach::kGpu>(&counters.failed, static_cast<uint32_t>(mine));
     }
-    if (fetch_add<Reach::kGpu>(&counters.arrived, 1u) + 1 == blocks_in_grid()) {
+    if (fetch_add<Reach::kGpu, Edge::kM19>(&counters.arrived, 1u) + 1 == blocks_in_grid()) {
       const uint32_t failed = load_relaxed<Reach::kGpu>(&counters.failed);
       store_relaxed<Reach::kGpu>(&counters.outcome, failed);
       store_relaxed<Reach::kGpu>(&counters.failed, 0u);
@@ -129,11 +147,30 @@ PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status) {
       store_release<Reach::kGpu>(&counters.done, done + 1);
       return static_cast<Status>(failed);
     }
-    const Status waited =
-        detail::spin(call.ctx, [&] { return load_acquire<Reach::kGpu>(&counters.done) != done; });
+    const Status waited = detail::spin(call.ctx, [&] {
+      return load_acquire<Reach::kGpu, Edge::kM19Done>(&counters.done) != done;
+    });
     if (waited != Status::kOk) return mine != Status::kOk ? mine : waited;
     return static_cast<Status>(load_relaxed<Reach::kGpu>(&counters.outcome));
   });
+}
+
+/// What one scope does: of a grid block 0, once all blocks have come, and for all of them. `mine`:
+/// how what another block did before it came went.
+template <Reach R, class S, class Op>
+PEAL_DEVICE Status by_one(const Call<R>& call, S, const Op& op, Status mine = Status::kOk) {
+  if constexpr (!std::is_same_v<S, WholeGrid>) {
+    return op();
+  } else {
+    if (call.channel != 0) return end_of_grid(call, mine);
+    const Counters& counters = call.part.counters(0);
+    const Status come = by_leader(block, [&] {
+      return detail::spin(call.ctx, [&] {
+        return load_acquire<Reach::kGpu, Edge::kM19>(&counters.arrived) + 1 == blocks_in_grid();
+      });
+    });
+    return end_of_grid(call, come == Status::kOk ? op() : come);
+  }
 }
 
 }  // namespace peal::collective

@@ -58,6 +58,8 @@ PEAL_DEVICE Status hear(const BasicContext<R>& ctx, const uint64_t* word, uint32
 }
 
 /// By one lane, which has fenced what it wants the others to see.
+/// The next meeting may be of another block, whose words come on another queue: they are of the
+/// other set, and this one is used again when all have seen what is sent here.
 template <bool kMapped, Reach R>
 PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part& part,
                         uint32_t channel, uint32_t signature) {
@@ -87,13 +89,6 @@ PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part
     }
     words += kSyncFan - 1;
   }
-  if constexpr (R != Reach::kGpu && !kMapped) {
-    // The next meeting may be of another block, whose words on another queue would come first.
-    if (ctx.queues_per_peer > 1) {
-      const Status arrived = detail::drain_all(ctx);
-      if (first == Status::kOk) first = arrived;
-    }
-  }
   if (first != Status::kOk) return first;
   return signature == kDisagree ? Status::kMismatch : Status::kOk;
 }
@@ -102,7 +97,7 @@ PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part
 template <Reach R>
 PEAL_DEVICE_COLD Status meet_by_nic(const ContextState* state, Team team, Part part,
                                     uint32_t signature) {
-  fence_direct_stores<Edge::kM16>();
+  fence_direct_stores<Edge::kM16Meet>();
   return meet<false>(static_cast<const BasicContext<R>&>(state->fields), team, part, 0, signature);
 }
 template <Reach R>

@@ -38,7 +38,7 @@ struct Broadcast {
     return exchange_from(call, lanes, member(), buffers.dst, buffers.src, buffers.bytes);
   }
   /// Each member fetches for itself, so that all links are busy.
-  template <Reach R, AnyGroup S>
+  template <Reach R, class S>
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
     if (call.rank() == member()) {
       copy_at_home(group, buffers.dst, buffers.src, buffers.bytes);
@@ -87,7 +87,7 @@ struct AllGather {
   PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
     return exchange_all(call, lanes, buffers.bytes, ShortBlocks<true>{buffers});
   }
-  template <Reach R, AnyGroup S>
+  template <Reach R, class S>
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
     store_all<true>(call, group, buffers);
     return Status::kOk;
@@ -112,7 +112,7 @@ struct AllToAll {
   PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
     return exchange_all(call, lanes, buffers.bytes, ShortBlocks<false>{buffers});
   }
-  template <Reach R, AnyGroup S>
+  template <Reach R, class S>
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
     if (buffers.dst != buffers.src) {
       store_all<false>(call, group, buffers);

@@ -57,7 +57,7 @@ struct Reduction {
     if (kResult == Result::kRoot) wanted = call.team.rank == to;
     return exchange_all(call, lanes, bytes(), Short{*this, last, wanted});
   }
-  template <Reach R, AnyGroup S>
+  template <Reach R, class S>
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
     reduce_mapped<kResult, T, Op>(call, group, owned(call), static_cast<uint32_t>(to));
     return Status::kOk;

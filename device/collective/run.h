@@ -14,11 +14,12 @@
 //   bytes()                   of a message to one member; 0: there is nothing to do
 //   signature(heap)           what the members must agree on
 //   brief(call, lanes)        the short way
-//   mapped(call, group)       the long way by loads and stores, each lane its part
+//   mapped(call, crew)        the long way by loads and stores, each lane its part
 //   by_nic(call, lanes)       by work requests
 //
-// Of a grid block 0 alone does what is short or goes by a NIC, and all blocks end together. What a
-// kernel inlines is for mapped members; the rest is out of line.
+// Of a grid block 0 alone does what is short or goes by a NIC, once all blocks have come. What is
+// long the blocks share that have a channel. All end together. What a kernel inlines is for mapped
+// members; the rest is out of line.
 #pragma once
 
 #include <cstdint>
@@ -42,16 +43,20 @@ PEAL_DEVICE Status run(const BasicContext<R>& ctx, S scope, const Team& team, co
   Status status = check(ctx, team, op.root());
   if (status != Status::kOk || op.bytes() == 0) return status;
   const Call<R> call = begin(ctx, scope, team);
-  const bool alone = !std::is_same_v<S, WholeGrid> || call.channel == 0;
+  const auto lanes = lanes_of(scope);
   if (team.mapped == 0) {
-    if (alone)
-      status = call_cold(&run_by_nic<R, decltype(lanes_of(scope)), Op>, ctx.state, lanes_of(scope),
-                         team, op);
-  } else if (op.bytes() <= exchange_limit(call.part)) {
-    if (alone) status = op.brief(call, lanes_of(scope));
-  } else if (call.channel < team.channels) {
+    return by_one(call, scope, [&] {
+      return call_cold(&run_by_nic<R, decltype(lanes_of(scope)), Op>, ctx.state, lanes, team, op);
+    });
+  }
+  if (op.bytes() <= exchange_limit(call.part)) {
+    return by_one(call, scope, [&] { return op.brief(call, lanes); });
+  }
+  if (call.channel < team.channels) {
     status = meet_before<true>(call, scope, op.signature(ctx.heap));
-    if (status == Status::kOk) status = meet_after<true>(call, scope, op.mapped(call, scope));
+    if (status == Status::kOk) {
+      status = meet_after<true>(call, scope, op.mapped(call, crew_of(scope, team.channels)));
+    }
   }
   if constexpr (std::is_same_v<S, WholeGrid>) status = end_of_grid(call, status);
   return status;
@@ -69,19 +74,24 @@ PEAL_DEVICE_COLD Status sync_by_nic(ContextState* state, S scope, Team team, boo
 /// A meeting; `drains`: behind what this PE has posted, on queues to others than members, too.
 template <Reach R, class S>
 PEAL_DEVICE Status sync(const BasicContext<R>& ctx, S scope, const Team& team, bool drains) {
-  Status status = check(ctx, team);
+  const Status status = check(ctx, team);
   if (status != Status::kOk) return status;
   const Call<R> call = begin(ctx, scope, team);
   const auto lanes = lanes_of(scope);
-  if (std::is_same_v<S, WholeGrid> && call.channel != 0) {
-  } else if (team.mapped == 0 || (drains && ctx.queues != nullptr)) {
-    status = call_cold(&sync_by_nic<R, decltype(lanes_of(scope))>, ctx.state, lanes, team, drains);
-  } else {
-    status = meet_before<true>(call, lanes, kArrived);
-    if (drains && status == Status::kOk) status = detail::usage_status(ctx);
+  Status mine = Status::kOk;
+  if constexpr (std::is_same_v<S, WholeGrid> && R != Reach::kGpu) {
+    // Block 0 drains its own queues alone.
+    if (drains && call.channel != 0)
+      mine = by_leader(block, [&] { return drain_by_nic<R>(ctx.state); });
   }
-  if constexpr (std::is_same_v<S, WholeGrid>) status = end_of_grid(call, status);
-  return status;
+  const auto meets = [&] {
+    if (team.mapped == 0 || (drains && ctx.queues != nullptr)) {
+      return call_cold(&sync_by_nic<R, decltype(lanes_of(scope))>, ctx.state, lanes, team, drains);
+    }
+    const Status met = meet_before<true>(call, lanes, kArrived);
+    return met == Status::kOk && drains ? detail::usage_status(ctx) : met;
+  };
+  return by_one(call, scope, meets, mine);
 }
 
 }  // namespace peal::collective

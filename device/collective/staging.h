@@ -54,21 +54,20 @@ PEAL_DEVICE Status fetch_all(const Call<R>& call, S scope, const T* src, uint64_
 template <Result kResult, class T, class Op, Reach R, AnyScope S>
 PEAL_DEVICE void fold_staged(const Call<R>& call, S scope, uint64_t count) {
   for (uint64_t e = scope.rank(); e < count; e += scope.size()) {
+    const auto at = [&](uint32_t member) { return staged<T>(call, member) + e; };
     Folded<T, Op, 1> folded{};
-    folded.set(staged<T>(call, 0) + e);
-    T before{};
-    if (kResult == Result::kExclusive) folded.get(&before);
+    T now = load_payload(at(0));
+    T before = now;
+    folded.set(&now);
     for (uint32_t i = 1; i < call.members(); ++i) {
-      folded.add(staged<T>(call, i) + e);
-      T now{};
+      now = load_payload(at(i));
+      folded.add(&now);
       folded.get(&now);
-      if (kResult == Result::kInclusive) staged<T>(call, i)[e] = now;
-      if (kResult == Result::kExclusive) staged<T>(call, i)[e] = before;
+      if (kResult == Result::kInclusive) store_payload(at(i), now);
+      if (kResult == Result::kExclusive) store_payload(at(i), before);
       before = now;
     }
-    if (kResult != Result::kInclusive && kResult != Result::kExclusive) {
-      folded.get(staged<T>(call, 0) + e);
-    }
+    if (kResult != Result::kInclusive && kResult != Result::kExclusive) store_payload(at(0), now);
   }
   scope.sync();
 }

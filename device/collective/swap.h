@@ -43,7 +43,8 @@ PEAL_DEVICE void swap_all_mapped(const Call<R>& call, S scope, std::byte* data, 
   }
 }
 
-/// By the NIC: all fetch a piece into the workspace, all meet, then it takes its place.
+/// By the NIC: all fetch a piece into the workspace, all meet, then it takes its place. Nobody
+/// looks there again: the next pieces are elsewhere.
 template <Reach R, AnyScope S>
 PEAL_DEVICE Status swap_all_staged(const Call<R>& call, S scope, std::byte* data, uint64_t bytes) {
   const uint64_t piece = piece_of<std::byte>(call);
@@ -57,7 +58,6 @@ PEAL_DEVICE Status swap_all_staged(const Call<R>& call, S scope, std::byte* data
       if (member == call.rank()) continue;
       copy_at_home(scope, data + member * bytes + at, staged<std::byte>(call, member), count);
     }
-    status = meet_after<false>(call, scope, status);
   }
   return status;
 }

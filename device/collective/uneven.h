@@ -50,7 +50,7 @@ struct AllToAllV {
     return Status::kOk;
   }
 
-  template <Reach R, AnyGroup S>
+  template <Reach R, class S>
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
     Status status = Status::kOk;
     for (uint32_t i = 0; i < call.members(); ++i) {

@@ -45,7 +45,6 @@ int body() {
     const Team all = pe.split_team(pe.world(), 0, 0, options);
     const Team half = pe.split_team(pe.world(), pe.my_pe() % 2, -pe.my_pe(), options);
     score.run<Thread, op::Sum, int32_t>("thread, int32", all);
-    score.run<Warp, op::Max, double>("warp, double", all);
     score.run<Block, op::Sum, BFloat16>("block, bfloat16", all);
     score.run<Block, op::Sum, BFloat16>("block, bfloat16, half", half);
     score.run<WholeGrid, op::Sum, float>("grid, float", all);

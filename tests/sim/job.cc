@@ -133,7 +133,9 @@ class Job::Nic {
 };
 
 Job::Job(simt::Simulation& sim, const JobOptions& options)
-    : sim_(sim), options_(options), network_(sim, options.n_pes, options.weather) {
+    : sim_(sim),
+      options_(options),
+      network_(sim, options.direct ? 0 : options.n_pes, options.weather) {
   for (int pe = 0; pe < options.n_pes; ++pe) {
     pes_.push_back(std::make_unique<Pe>());
     pes_.back()->number = pe;
@@ -162,7 +164,7 @@ void Job::make_pe(int number) {
   pe.state = static_cast<ContextState*>(memory.allocate(sizeof(ContextState), "context" + of));
   pe.stop = static_cast<uint32_t*>(memory.allocate(64, "stop word" + of));
   pe.uar = static_cast<uint64_t*>(memory.allocate(64, "register" + of));
-  for (uint32_t table = 0; table < kRkeyTables; ++table) {
+  for (uint32_t table = 0; table < kRkeyTables && !options_.direct; ++table) {
     auto* const keys = static_cast<Be32*>(memory.allocate(n * sizeof(Be32), "keys" + of));
     for (uint32_t peer = 0; peer < n; ++peer) keys[peer] = Be32{(table + 1) << 8};
     pe.rkeys.push_back(keys);

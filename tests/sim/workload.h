@@ -27,6 +27,9 @@ void expect_equal(T seen, T wanted, const std::string& what) {
   if (seen == wanted) return;
   throw Failure(what + " is " + std::to_string(seen) + ", not " + std::to_string(wanted));
 }
+inline void expect_equal(const char* seen, const char* wanted, const std::string& what) {
+  if (std::string(seen) != wanted) throw Failure(what + ": " + seen + ", not " + wanted);
+}
 inline void expect_ok(Status status, const std::string& what) {
   if (status != Status::kOk) throw Failure(what + ": " + to_string(status));
 }
@@ -61,6 +64,14 @@ void owner_blocks(simt::Simulation& sim);
 void barrier_direct(simt::Simulation& sim);
 void barrier_mixed(simt::Simulation& sim);
 void quiet_of_many(simt::Simulation& sim);
+// collectives.cc
+void team_mapped(simt::Simulation& sim);
+void team_of_ten(simt::Simulation& sim);
+void team_by_nic(simt::Simulation& sim);
+void team_mixed(simt::Simulation& sim);
+void team_of_owners(simt::Simulation& sim);
+void team_of_grids(simt::Simulation& sim);
+void team_disagrees(simt::Simulation& sim);
 // lifecycle.cc
 void start_up(simt::Simulation& sim);
 void new_window(simt::Simulation& sim);
