@@ -3,6 +3,7 @@
 // Units of 8 bytes, the last of a message shorter, of memory at home that need not be aligned.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "device/base/order.h"

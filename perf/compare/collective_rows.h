@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "device/base/launch.h"
+#include "device/base/scope.h"
 #include "device/base/spin.h"
 
 namespace peal::perf {
@@ -42,7 +43,7 @@ PEAL_KERNEL PEAL_MAX_THREADS(512)
   const uint64_t begin = now_ns();
   for (uint32_t i = 0; i < row.rounds; ++i) good = api.call(row) && good;
   const uint64_t end = now_ns();
-  if (threadIdx.x != 0) return;
+  if (!block.leader()) return;
   *ns = end - begin;
   if (!good) *failed += 1;
 }
