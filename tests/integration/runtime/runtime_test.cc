@@ -283,7 +283,7 @@ TEST(RuntimeStart, RefusesAHeapLargerThanTheMachine) {
          config.heap_size = uint64_t{1} << 43;
          return config;
        })) {
-    expect_error(error, ErrorCode::kOutOfMemory, {"8T", "PEAL_HEAP_SIZE"});
+    expect_error(error, ErrorCode::kOutOfMemory, {"peal-heap", "PEAL_HEAP_SIZE"});
   }
 }
 

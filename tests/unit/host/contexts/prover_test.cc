@@ -16,6 +16,21 @@ using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
 class Proofs : public LinksRig {
+ public:
+  LinkMachine& working_link() {
+    LinkMachine& links = links_.emplace_back(queues(1), requests_);
+    links.connect(0, links.make(0), 0);
+    return links;
+  }
+  // Its other end is not ready to receive: what is sent there stays under way.
+  LinkMachine& unanswered_link() {
+    LinkMachine& end = links_.emplace_back(queues(1), requests_);
+    LinkMachine& links = links_.emplace_back(queues(1), requests_);
+    links.make(0);
+    links.connect(0, end.make(0), 0);
+    return links;
+  }
+
  protected:
   static constexpr DeviceTables::Extent kExtent{.n_pes = 1, .rails = 1};
 
@@ -32,11 +47,10 @@ class Proofs : public LinksRig {
     return proof.failed();
   }
 
-  // One proof for each kQueuesPerPeer cells, none of which has ended.
-  void hold_all_cells(std::deque<Prover::Proof>& holders) {
+  // One proof for each kQueuesPerPeer cells.
+  void hold_all_cells(std::deque<Prover::Proof>& holders, LinkMachine& (Proofs::*make)()) {
     for (uint32_t cells = 0; cells < Prover::kSlots; cells += kQueuesPerPeer) {
-      LinkMachine& links = links_.emplace_back(queues(1), requests_);
-      links.connect(0, links.make(0), 0);
+      LinkMachine& links = (this->*make)();
       holders.emplace_back(*prover_, links.queues(), links.queues_to(0), seconds(30)).advance();
     }
   }
@@ -66,7 +80,7 @@ TEST_F(Proofs, OfTwoLinksToOnePeGoOnTogether) {
 
 TEST_F(Proofs, WaitForACell) {
   std::deque<Prover::Proof> holders;
-  hold_all_cells(holders);
+  hold_all_cells(holders, &Proofs::working_link);
   Prover::Proof waiting(*prover_, second_.queues(), second_.queues_to(0), seconds(30));
   EXPECT_FALSE(waiting.advance());
   while (!holders.front().advance()) std::this_thread::yield();
@@ -80,7 +94,8 @@ TEST_F(Proofs, WaitForACell) {
 /// still land there, and that link was told "wrong data".
 TEST_F(Proofs, LeaveAloneTheCellsOfATestThatWasGivenUp) {
   {
-    Prover::Proof given_up(*prover_, first_.queues(), first_.queues_to(0), seconds(30));
+    LinkMachine& links = unanswered_link();
+    Prover::Proof given_up(*prover_, links.queues(), links.queues_to(0), seconds(30));
     EXPECT_FALSE(given_up.advance());
   }
   EXPECT_TRUE(prove(second_).empty());
@@ -93,7 +108,7 @@ TEST_F(Proofs, LeaveAloneTheCellsOfATestThatWasGivenUp) {
 TEST_F(Proofs, HaveAllCellsAgainOnceNothingCanLandThere) {
   {
     std::deque<Prover::Proof> given_up;
-    hold_all_cells(given_up);
+    hold_all_cells(given_up, &Proofs::unanswered_link);
   }
   Prover::Proof late(*prover_, second_.queues(), second_.queues_to(0), nanoseconds(0));
   ASSERT_TRUE(late.advance());
@@ -106,7 +121,7 @@ TEST_F(Proofs, HaveAllCellsAgainOnceNothingCanLandThere) {
 /// ended.
 TEST_F(Proofs, DoNotWaitForCellsLongerThanTheirTime) {
   std::deque<Prover::Proof> holders;
-  hold_all_cells(holders);
+  hold_all_cells(holders, &Proofs::working_link);
   Prover::Proof late(*prover_, second_.queues(), second_.queues_to(0), nanoseconds(0));
   ASSERT_TRUE(late.advance());
   ASSERT_EQ(late.failed().size(), kQueuesPerPeer);
