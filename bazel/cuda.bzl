@@ -2,19 +2,28 @@
 cuda_compiles: that nvcc takes one .cu file. Nothing without nvcc.
 ptx_test: a script that reads the PTX of one .cu file. No test without nvcc.
 gpu_binary: a program of C++ sources and objects from nvcc, with the CUDA runtime linked in. Nothing without nvcc.
-kernel_binary: a program with kernels, for CPUs and, where nvcc is, for GPUs."""
+kernel_binary: a program with kernels, for CPUs and, where nvcc is, for GPUs.
+kernel_library: kernels without a host part, as functions for CPUs and, where nvcc is, as images for GPUs."""
 
 load("@cuda//:config.bzl", "NVCC")
 
 _ARCH = "-gencode=arch=compute_90,code=[sm_90,compute_90]"
 
+# What nvcc makes: an object with host code, PTX, or the code for GPUs alone.
+_OUTPUTS = {
+    "fatbin": (".fatbin", ["-fatbin", _ARCH]),
+    "object": (".o", ["-c", _ARCH]),
+    "ptx": (".ptx", ["-ptx", "-arch=compute_90"]),
+}
+
 def _cuda_object(ctx):
     headers = depset(transitive = [d[CcInfo].compilation_context.headers for d in ctx.attr.deps])
     includes = depset(transitive = [d[CcInfo].compilation_context.includes for d in ctx.attr.deps])
     system = depset(transitive = [d[CcInfo].compilation_context.system_includes for d in ctx.attr.deps])
-    object_file = ctx.actions.declare_file(ctx.label.name + (".ptx" if ctx.attr.ptx else ".o"))
+    suffix, options = _OUTPUTS[ctx.attr.output]
+    object_file = ctx.actions.declare_file(ctx.label.name + suffix)
     args = ctx.actions.args()
-    args.add_all(["-ptx", "-arch=compute_90"] if ctx.attr.ptx else ["-c", _ARCH])
+    args.add_all(options)
     args.add_all(["-std=c++20", "-O3", "-I.", ctx.file.src.path, "-o", object_file.path])
     args.add_all(["-Xcompiler", "-fPIC,-Wall,-Wextra", "-Werror", "all-warnings"])
     args.add_all(includes, before_each = "-I")
@@ -35,14 +44,14 @@ _cuda_object_rule = rule(
     attrs = {
         "src": attr.label(allow_single_file = [".cu"], mandatory = True),
         "deps": attr.label_list(providers = [CcInfo]),
-        "ptx": attr.bool(),
+        "output": attr.string(default = "object", values = _OUTPUTS.keys()),
     },
 )
 
 def cuda_compiles(name, src, deps = [], **kwargs):
     """That nvcc takes the file: PTX that nobody links, without the assembler's minutes. Nothing without nvcc."""
     if NVCC:
-        _cuda_object_rule(name = name, src = src, ptx = True, deps = deps, **kwargs)
+        _cuda_object_rule(name = name, src = src, output = "ptx", deps = deps, **kwargs)
 
 def cuda_object(name, src, deps = [], **kwargs):
     """An object file from nvcc; an empty filegroup on machines without it."""
@@ -55,7 +64,7 @@ def ptx_test(name, src, script, deps = [], **kwargs):
     """Runs `script` with the PTX of `src` as its argument."""
     if not NVCC:
         return
-    _cuda_object_rule(name = name + "_ptx", src = src, ptx = True, deps = deps)
+    _cuda_object_rule(name = name + "_ptx", src = src, output = "ptx", deps = deps)
     native.sh_test(
         name = name,
         srcs = [script],
@@ -110,4 +119,63 @@ def kernel_binary(name, src, deps = [], data = [], **kwargs):
         data = data,
         deps = deps,
         **kwargs
+    )
+
+def _image_object(sources, src):
+    """The image of one .cu file as data of an object file, which begins at the symbol _binary_NAME_image_start."""
+    name = src[:-len(".cu")]
+    _cuda_object_rule(name = name + "_image", src = src, output = "fatbin", deps = [sources])
+    options = "--rename-section .data=.rodata,alloc,load,readonly,data,contents --set-section-alignment .data=16"
+    native.genrule(
+        name = name + "_image_object",
+        srcs = [":%s_image" % name],
+        outs = [name + "_image.o"],
+        # objcopy makes the symbol of the file's name.
+        cmd = "cp $< {0}.image && objcopy -I binary -O elf64-x86-64 {1} {0}.image $@ && rm -f {0}.image".format(
+            name,
+            options,
+        ),
+    )
+    return name
+
+def _images_source(images):
+    """The table of images that kernels/table.h declares."""
+    symbols = ["_binary_%s_image_start" % name for name in images]
+    rows = ["    {\"%s\", %s}," % (name, symbol) for name, symbol in zip(images, symbols)]
+    lines = ["#include \"kernels/table.h\""]
+    lines += ["extern \"C\" const unsigned char %s[];" % symbol for symbol in symbols]
+    lines += ["std::span<const peal::kernels::Image> peal::kernels::images() {"]
+    if images:
+        lines += ["  static const Image kImages[] = {"] + rows + ["  };", "  return kImages;"]
+    else:
+        lines += ["  return {};"]
+    return "\n".join(lines + ["}", ""])
+
+def kernel_library(name, srcs, hdrs, table, deps):
+    """`table` finds the kernels by name."""
+    sources = name + "_sources"
+    native.cc_library(
+        name = sources,
+        hdrs = hdrs,
+        textual_hdrs = srcs,
+        deps = deps,
+    )
+    for src in srcs:
+        native.genrule(
+            name = src + "_on_cpu",
+            outs = [src + "_on_cpu.cc"],
+            cmd = "echo '#include \"%s/%s\"' > $@" % (native.package_name(), src),
+        )
+    images = [_image_object(sources, src) for src in srcs] if NVCC else []
+    native.genrule(
+        name = name + "_images",
+        outs = [name + "_images.cc"],
+        cmd = "cat > $@ <<'END'\n%sEND" % _images_source(images),
+    )
+    native.cc_library(
+        name = name,
+        srcs = [table, name + "_images.cc"] + [src + "_on_cpu.cc" for src in srcs] +
+               [image + "_image.o" for image in images],
+        hdrs = hdrs,
+        deps = deps + [":" + sources],
     )

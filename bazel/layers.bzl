@@ -21,6 +21,7 @@ LAYERS = {
         "device/team.h",
     ],
     "device": ["device/base", "device/mlx5", "device/transport", "device/detail", "device/collective"],
+    "kernels": ["device", "device/base", "device/detail", "device/collective"],
     # device/mlx5/layout.h is the wire format; the code that writes it is beyond softnic's reach.
     "softnic/engine": ["device/base", "device/mlx5/layout.h"],
     "softnic/presentation": ["softnic/engine"],
@@ -49,17 +50,20 @@ LAYERS = {
     # device/context.h is plain data that crosses the bus; a context tells of itself in host/failures/failure.h.
     "host/contexts": [
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "device/context.h",
-        "host/bootstrap.h", "host/failures/failure.h",
+        "host/bootstrap.h", "host/failures/failure.h", "kernels",
     ],
+    # Where the library's kernels run, and in which order.
+    "host/stream": ["base", "simt", "kernels", "host/base", "host/memory"],
     "host/failures": ["base", "host/base", "host/contexts", "host/job", "device/context.h"],
     "host": [
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/contexts",
-        "host/failures", "device/context.h", "device/team.h", "device/collective/layout.h",
+        "host/failures", "host/stream", "kernels", "device/context.h", "device/team.h", "device/types.h",
+        "device/reduce_op.h", "device/collective/layout.h",
     ],
     "bootstrap": ["base", "host/base", "host/bootstrap.h"],
     "doctor": ["base", "host/base", "host/memory", "host/nic"],
     # device/base/launch.h is for programs; kernels need not include it.
-    "peal": ["bootstrap", "host", "host/base", "device", "device/base/launch.h"],
+    "peal": ["bootstrap", "host", "host/base", "device", "device/base/launch.h", "device/base/stream.h", "kernels"],
 }
 
 # These may include anything, and nothing includes them.

@@ -49,15 +49,18 @@ system_libraries = repository_rule(
 )
 
 def _cuda_toolkit(ctx):
-    nvcc = ctx.which("nvcc")
-    if not nvcc and ctx.path("/usr/local/cuda/bin/nvcc").exists:
+    # PEAL_NVCC: the compiler's path, or "none" for a build without GPUs.
+    nvcc = ctx.os.environ.get("PEAL_NVCC") or ctx.which("nvcc")
+    if nvcc == "none":
+        nvcc = None
+    elif not nvcc and ctx.path("/usr/local/cuda/bin/nvcc").exists:
         nvcc = ctx.path("/usr/local/cuda/bin/nvcc")
     ctx.file("BUILD.bazel", "")
     ctx.file("config.bzl", 'NVCC = "{}"\n'.format(nvcc if nvcc else ""))
 
 cuda_toolkit = repository_rule(
     implementation = _cuda_toolkit,
-    environ = ["PATH"],
+    environ = ["PATH", "PEAL_NVCC"],
     local = True,
 )
 

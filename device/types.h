@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "device/base/target.h"
 #include "device/status.h"
@@ -34,6 +35,15 @@ struct [[nodiscard]] Fetched {
 struct Strides {
   ptrdiff_t dst;
   ptrdiff_t src;
+};
+
+/// Blocks of a buffer, one for each member of a team, in elements: how many, and from where on.
+/// Both lists have as many entries as the team has members.
+template <class I>
+struct Blocks {
+  static_assert(std::is_integral_v<I> && (sizeof(I) == 4 || sizeof(I) == 8));
+  const I* counts;
+  const I* displacements;
 };
 
 /// What to do to which 8-byte word of the symmetric heap at which PE. `set` has one writer per word

@@ -11,6 +11,7 @@
 
 #include "host/base/error.h"
 #include "host/base/log.h"
+#include "host/call_engine.h"
 #include "host/contexts/contexts.h"
 #include "host/failures/failure_log.h"
 #include "host/job/live_group.h"
@@ -66,6 +67,7 @@ struct Runtime::Parts {
   std::optional<Teams> teams;
   std::shared_ptr<ContextOwner> default_context;
   std::optional<FailureLog> failures;  // whose callback may use the context
+  std::optional<CallEngine> calls;
   std::optional<Watcher> watcher;
 
   Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& c, Target t);
@@ -142,8 +144,17 @@ void Runtime::Parts::open_transports() {
                                      .nics = if_any(nics),
                                      .gpu = gpu.get()});
     std::vector<bool> direct = reachable.directly();
-    teams.emplace(group, *heap, team_memory(), std::move(direct), !reachable.needs_nic());
+    teams.emplace(group, *heap, team_memory(), std::move(direct), !reachable.needs_nic(),
+                  kernel_memory(gpu, Teams::shown_bytes(), "peal-teams"));
     failures.emplace(*table, group, log);
+    calls.emplace(
+        CallEngine::Parts{.group = group,
+                          .windows = *windows,
+                          .teams = *teams,
+                          .contexts = *table,
+                          .failures = *failures,
+                          .executor = gpu ? make_gpu_executor(gpu) : make_cpu_executor(),
+                          .answers = shared_memory(gpu, CallEngine::kAnswerBytes, "peal-answers")});
     watch();
   });
   if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());
@@ -252,6 +263,7 @@ Runtime& Runtime::operator=(Runtime&&) noexcept = default;
 int Runtime::my_pe() const { return parts_->group.rank(); }
 int Runtime::n_pes() const { return parts_->group.size(); }
 const Config& Runtime::config() const { return parts_->config; }
+Target Runtime::target() const { return parts_->target; }
 
 void* Runtime::malloc(size_t bytes) { return parts_->heap->malloc(bytes); }
 void* Runtime::calloc(size_t count, size_t bytes) { return parts_->heap->calloc(count, bytes); }
@@ -330,6 +342,18 @@ Team Runtime::split_node_team(const TeamOptions& options) {
 
 void Runtime::free_team(const Team& team) { parts_->teams->free(team); }
 std::vector<int> Runtime::team_pes(const Team& team) const { return parts_->teams->members(team); }
+
+StreamCalls Runtime::on(void* stream, const ContextFields& context) {
+  return StreamCalls(parts_->calls->site(stream, context));
+}
+StreamCalls Runtime::on(void* stream) { return on(stream, default_context()); }
+
+HostCalls Runtime::host(HostChecks checks) {
+  detail::CallSite site = parts_->calls->own_site(default_context());
+  site.compares = checks == HostChecks::kArguments;
+  return HostCalls(site);
+}
+TicketCalls Runtime::host_nbi() { return TicketCalls(parts_->calls->own_site(default_context())); }
 
 void Runtime::barrier() { parts_->group.barrier(); }
 

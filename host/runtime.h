@@ -26,6 +26,7 @@
 #include "device/team.h"
 #include "host/base/config.h"
 #include "host/bootstrap.h"
+#include "host/calls.h"
 #include "host/contexts/options.h"
 #include "host/failures/failure.h"
 #include "host/team_options.h"
@@ -86,6 +87,8 @@ class Runtime {
   int my_pe() const;
   int n_pes() const;
   const Config& config() const;
+  /// Where kernels run.
+  Target target() const;
 
   /// Collective, symmetric memory; see SymmetricHeap. malloc aligns to 128 bytes; 0 bytes answer
   /// nullptr.
@@ -162,6 +165,19 @@ class Runtime {
 
   /// The PEs of a team's members, in order.
   std::vector<int> team_pes(const Team& team) const;
+
+  /// Operations in the order of `stream`, a cudaStream_t or a peal::Stream, on the default context
+  /// or on one that outlives what was given to the stream (host/calls.h).
+  StreamCalls on(void* stream);
+  StreamCalls on(void* stream, const ContextFields& context);
+
+  /// Operations that return when they are done, in the order in which they are called. With
+  /// kArguments the members of a team compare the arguments of a collective call first, and all
+  /// throw where two differ: an exchange between hosts' processes, some 50 us.
+  enum class HostChecks { kArguments, kNothing };
+  HostCalls host(HostChecks checks = HostChecks::kArguments);
+  /// The same, answering tickets; arguments are not compared.
+  TicketCalls host_nbi();
 
   /// Collective, host only: returns once every PE has called it. Says nothing of transfers.
   void barrier();

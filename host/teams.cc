@@ -41,6 +41,7 @@ bool one_host(const LiveGroup& job, const std::vector<int>& pes) {
   });
 }
 
+constexpr uint64_t kNoTeam = ~uint64_t{0};
 constexpr uint32_t kWorldContexts = 4;
 constexpr size_t kMost = size_t{1} << 30;
 
@@ -61,14 +62,15 @@ size_t Teams::arena_bytes(size_t asked, int n_pes) {
 }
 
 Teams::Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, std::vector<bool> direct,
-             bool all_mapped)
+             bool all_mapped, Backing shown)
     : job_(group),
       heap_(heap),
       arena_(arena),
       granule_(std::max<size_t>(collective::kAlignment, arena / kGranules / collective::kAlignment *
                                                             collective::kAlignment)),
       base_(heap.reserve_internal(arena)),
-      direct_(std::move(direct)) {
+      direct_(std::move(direct)),
+      shown_(std::move(shown)) {
   Record world;
   for (int pe = 0; pe < job_.size(); ++pe) world.pes.push_back(pe);
   world.team.id = 0;
@@ -117,6 +119,7 @@ void Teams::write(const Record& record) {
   const Team& team = record.team;
   const std::span<const int> pes = record.pes;
   heap_.zero(team.memory, record.count * granule_);
+  show(record.first, team);
   heap_.backing().copy_in(const_cast<int32_t*>(team.pes), pes.data(), pes.size_bytes());
   const uint64_t part =
       collective::part_bytes(static_cast<uint32_t>(team.size), team.channels, team.workspace);
@@ -145,6 +148,14 @@ const Teams::Record& Teams::find(const char* call, const Team& team) const {
 }
 Teams::Record& Teams::find(const char* call, const Team& team) {
   return const_cast<Record&>(std::as_const(*this).find(call, team));
+}
+
+void Teams::show(size_t granule, const Team& team) {
+  shown_.copy_in(reinterpret_cast<Team*>(shown_.address()) + granule, &team, sizeof(team));
+}
+
+const Team* Teams::shown(const char* call, const Team& team) const {
+  return reinterpret_cast<const Team*>(shown_.address()) + find(call, team).first;
 }
 
 std::vector<int> Teams::members(const Team& team) const { return find("members", team).pes; }
@@ -248,6 +259,7 @@ void Teams::free(const Team& team) {
   // Between hosts there is no way for some PEs alone to meet: the caller has seen to that.
   if (one_host(job_, record.pes)) record.group->barrier();
   for (size_t i = 0; i < record.count; ++i) taken_.reset(record.first + i);
+  show(record.first, Team{.id = kNoTeam});
   records_.erase(team.id);
 }
 

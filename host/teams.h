@@ -18,6 +18,7 @@
 #include "device/team.h"
 #include "host/job/live_group.h"
 #include "host/job/member_group.h"
+#include "host/job/together.h"
 #include "host/memory/symmetric_heap.h"
 #include "host/team_options.h"
 
@@ -31,7 +32,9 @@ class Teams {
   /// `direct` by PE: its heap is mapped here; `all_mapped`: so it is for all pairs of the job.
   /// Takes the arena out of the heap, which is not in use yet.
   Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, std::vector<bool> direct,
-        bool all_mapped);
+        bool all_mapped, Backing shown);
+  /// Bytes of `shown`, memory of kernels.
+  static size_t shown_bytes() { return kGranules * sizeof(Team); }
 
   const Team& world() const { return *world_; }
 
@@ -49,6 +52,16 @@ class Teams {
 
   /// The PEs of the members, in order.
   std::vector<int> members(const Team& team) const;
+
+  /// The team as kernels look it up when they run: until free() where they find its id. Throws
+  /// kInvalidArgument, naming `call`, for a team that this PE is not in.
+  const Team* shown(const char* call, const Team& team) const;
+
+  /// Collective among the members: what each gives, in order.
+  template <class T>
+  std::vector<T> gather_from(const Team& team, const T& mine) {
+    return gather(group_of(find("gather", team)), mine);
+  }
 
   /// After Contexts::recover(), collective: counters and arrivals of all teams begin anew.
   void begin_anew();
@@ -83,6 +96,7 @@ class Teams {
               const std::vector<size_t>& ranks);
   void settle(Record& record) const;
   void write(const Record& record);
+  void show(size_t granule, const Team& team);
   static void check(const TeamOptions& options);
 
   LiveGroup& job_;
@@ -91,6 +105,7 @@ class Teams {
   size_t granule_;
   std::byte* base_;
   std::vector<bool> direct_;
+  Backing shown_;  // a Team for each granule: of the one that begins there
   Taken taken_;
   std::map<uint64_t, Record> records_;  // by Team::id
   const Team* world_ = nullptr;

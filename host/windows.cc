@@ -140,6 +140,7 @@ void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
     }
   }
   const uint64_t first = first_offset(address);
+  const std::vector<std::byte*> direct = memory.direct;
   for (std::byte*& begin : memory.direct) begin = begin == nullptr ? nullptr : begin - first;
   together(bootstrap_, [&] {
     tables_.fill(window_of(address, bytes, known),
@@ -149,6 +150,18 @@ void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
   std::ranges::move(known.regions, std::back_inserter(regions_));
   mapped_.push_back(std::move(memory));
   together(bootstrap_, [&] { tables_.publish(); });
+  ranges_.push_back({address, bytes, true, direct});
+}
+
+const Windows::Range* Windows::find(const void* address, size_t bytes) const {
+  const auto* const at = static_cast<const std::byte*>(address);
+  for (const Range& range : ranges_) {
+    if (at >= range.begin && bytes <= range.bytes &&
+        static_cast<size_t>(at - range.begin) <= range.bytes - bytes) {
+      return &range;
+    }
+  }
+  return nullptr;
 }
 
 void Windows::add_everywhere(std::byte* address, size_t bytes) {
@@ -166,6 +179,7 @@ void Windows::add_local(std::byte* address, size_t bytes) {
   tables_.fill(window_of(address, bytes, known), {});
   tables_.publish();
   std::ranges::move(known.regions, std::back_inserter(regions_));
+  ranges_.push_back({address, bytes, false, {}});
 }
 
 }  // namespace peal

@@ -5,6 +5,7 @@
 // to kernels.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -40,6 +41,16 @@ class Windows {
   /// Adds memory that only this PE uses. Kernels on a GPU get access to it if they had none.
   void add_local(std::byte* address, size_t bytes);
 
+  /// Memory that a window is of.
+  struct Range {
+    std::byte* begin;
+    size_t bytes;
+    bool symmetric;                  // of every PE
+    std::vector<std::byte*> direct;  // by PE: where its part begins here, or null; or none at all
+  };
+  /// The one that holds [address, address + bytes), or null.
+  const Range* find(const void* address, size_t bytes) const;
+
   /// How the NIC got to know the first window, the heap.
   std::string describe_registration() const {
     return regions_.empty() ? "" : regions_.front().registration().describe();
@@ -63,6 +74,7 @@ class Windows {
   std::vector<nic::MemoryRegion> regions_;
   std::vector<PeerMemory> mapped_;
   std::vector<PinnedRange> pinned_;
+  std::deque<Range> ranges_;  // which find() has told of stay where they are
 };
 
 }  // namespace peal

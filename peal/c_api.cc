@@ -4,58 +4,67 @@
 // as many as they like.
 #include "peal/c_api.h"
 
+#include <unistd.h>
+
 #include <optional>
 #include <string>
 
+#include "host/base/cuda_driver.h"
 #include "host/base/error.h"
+#include "kernels/table.h"
+#include "peal/c_guard.h"
 #include "peal/peal.h"
 
+namespace peal::c {
 namespace {
 
-std::optional<peal::Runtime>& runtime() {
-  static std::optional<peal::Runtime> the_runtime;
+std::optional<Runtime>& runtime() {
+  static std::optional<Runtime> the_runtime;
   return the_runtime;
 }
 
-thread_local std::string last_error;
-
-/// Runs `body`; an exception becomes `on_error` and peal_error()'s text.
-template <class Body>
-auto guarded(decltype(std::declval<Body>()()) on_error, const Body& body) -> decltype(body()) {
-  last_error.clear();
-  try {
-    return body();
-  } catch (const std::exception& error) {
-    last_error = error.what();
-    return on_error;
-  }
-}
-
-peal::Runtime& initialised(const char* call) {
-  if (!runtime()) {
-    peal::fail(peal::ErrorCode::kInvalidArgument, "{}: call peal_init() first", call);
-  }
-  return *runtime();
-}
-
-int initialise(peal::Target target) {
-  return guarded(-1, [target] {
-    if (runtime()) {
-      peal::fail(peal::ErrorCode::kInvalidArgument,
-                 "peal_init: called twice without peal_finalize()");
-    }
-    runtime().emplace(peal::start(target));
-    return 0;
-  });
+// Where kernels of a program run whose compiler did not say.
+Target target_of(const Config& config) {
+  if (config.target == TargetKind::kCpu) return Target::kCpu;
+  if (config.target == TargetKind::kGpu) return Target::kGpu;
+  if (kernels::images().empty()) return Target::kCpu;
+  const cuda::Loaded loaded = cuda::load_driver();
+  int gpus = 0;
+  const bool any = loaded.driver && loaded.driver->device_count(&gpus) == cuda::kSuccess;
+  return any && gpus > 0 ? Target::kGpu : Target::kCpu;
 }
 
 }  // namespace
 
+std::string& last_error() {
+  thread_local std::string text;
+  return text;
+}
+
+Runtime& initialised(const char* call) {
+  if (!runtime()) fail(ErrorCode::kInvalidArgument, "{}: call peal_init() first", call);
+  return *runtime();
+}
+
+}  // namespace peal::c
+
+using peal::c::guarded;
+using peal::c::initialised;
+using peal::c::runtime;
+
 peal::Runtime* peal_runtime() { return runtime() ? &*runtime() : nullptr; }
 
-int peal_init() { return initialise(peal::Target::kCpu); }
-
-int peal_init_gpu() { return initialise(peal::Target::kGpu); }
+int peal_init() {
+  return guarded(-1, [] {
+    if (runtime()) {
+      peal::fail(peal::ErrorCode::kInvalidArgument,
+                 "peal_init: called twice without peal_finalize()");
+    }
+    const peal::Config config = peal::Config::from_environment(environ);
+    runtime().emplace(peal::start(config, peal::c::target_of(config)));
+    return 0;
+  });
+}
 
 int peal_finalize() {
   return guarded(-1, [] {
@@ -106,4 +115,4 @@ int peal_check() {
   });
 }
 
-const char* peal_error() { return last_error.c_str(); }
+const char* peal_error() { return peal::c::last_error().c_str(); }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * peal for C programs: one PE per process, the calls an OpenSHMEM programmer expects.
+ * peal for C programs: one PE per process, the calls an OpenSHMEM programmer expects. Transfers,
+ * signals, atomics, teams and collective calls are in peal/c_calls.h.
  *
  *   if (peal_init() != 0) { fprintf(stderr, "%s\n", peal_error()); return 1; }
  *   double* x = peal_malloc(1024 * sizeof *x);
@@ -24,12 +25,10 @@ peal::Runtime* peal_runtime();
 extern "C" {
 #endif
 
-/** Joins the job that the environment describes (mpirun, PEAL_TCP_ID, or alone). Collective. -1
- * when already initialised. */
+/** Joins the job that the environment describes (mpirun, PEAL_TCP_ID, or alone). Collective.
+ * Symmetric memory lies where kernels run: PEAL_TARGET=gpu or cpu; auto is a GPU where the machine
+ * has one and this library was built with nvcc. -1 when already initialised. */
 int peal_init(void);
-
-/** The same for a program whose kernels nvcc compiled: symmetric memory lies in GPU memory. */
-int peal_init_gpu(void);
 
 /** Leaves the job; waits for the other PEs. Collective. Symmetric memory is gone afterwards. -1
  * when not initialised. */

@@ -13,6 +13,7 @@
 #include "bootstrap/bootstraps.h"
 #include "device/api.h"
 #include "device/base/launch.h"
+#include "device/base/stream.h"
 #include "host/base/exception.h"
 #include "host/runtime.h"
 

@@ -3,9 +3,11 @@
 // Starting a kernel, the same way on a GPU and on a CPU.
 //
 //   peal::launch({.blocks = 4, .threads = 256}, kernel, ctx, data).wait();
+//   peal::launch({.threads = 32, .stream = stream}, kernel, ctx, data);      // a Stream, stream.h
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -16,6 +18,7 @@
 #include <cuda_runtime_api.h>
 #else
 #include "simt/launch.h"
+#include "simt/stream.h"
 #endif
 
 namespace peal {
@@ -25,7 +28,7 @@ namespace peal {
 using Dim = dim3;
 
 /// A kernel on its way. wait() returns when it has ended and throws if it failed.
-class [[nodiscard]] Launch {
+class Launch {
  public:
   explicit Launch(cudaStream_t stream) : stream_(stream) {}
   void wait() const {
@@ -42,12 +45,27 @@ class [[nodiscard]] Launch {
 #else
 
 using Dim = simt::Dim3;
-using simt::Launch;
+
+/// A kernel on its way. wait() returns when it has ended and throws if it failed. Where it was
+/// given no stream its end waits for the kernel.
+class Launch {
+ public:
+  explicit Launch(simt::Launch grid) : grid_(std::move(grid)) {}
+  explicit Launch(simt::Stream& stream) : stream_(&stream) {}
+  void wait() {
+    if (grid_) return grid_->wait();
+    stream_->synchronize();
+  }
+
+ private:
+  std::optional<simt::Launch> grid_;
+  simt::Stream* stream_ = nullptr;
+};
 
 #endif
 
-/// Blocks x threads, dynamic shared memory in bytes, and the stream (a cudaStream_t; ignored on a
-/// CPU).
+/// Blocks x threads, dynamic shared memory in bytes, and the stream: a cudaStream_t or a Stream. On
+/// a CPU a grid without one runs beside all others.
 struct Grid {
   Dim blocks = 1;
   Dim threads = 1;
@@ -69,9 +87,12 @@ Launch launch(const Grid& grid, void (*kernel)(Parameters...), Arguments&&... ar
   }
   return Launch(stream);
 #else
-  return simt::launch(
-      {grid.blocks, grid.threads, grid.shared_bytes},
-      [kernel, ... copies = std::decay_t<Arguments>(arguments)] { kernel(copies...); });
+  const simt::Grid on_cpu{grid.blocks, grid.threads, grid.shared_bytes};
+  auto body = [kernel, ... copies = std::decay_t<Arguments>(arguments)] { kernel(copies...); };
+  if (grid.stream == nullptr) return Launch(simt::launch(on_cpu, std::move(body)));
+  auto& stream = *static_cast<simt::Stream*>(grid.stream);
+  stream.add([on_cpu, body = std::move(body)] { simt::launch(on_cpu, body).wait(); });
+  return Launch(stream);
 #endif
 }
 

@@ -133,6 +133,7 @@ PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
 template <Reach R>
 PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status) {
   const Status mine = first_failure(block, status);
+  if (blocks_in_grid() == 1) return mine;
   return by_leader(block, [&] {
     Counters& counters = call.part.counters(0);
     const uint32_t done = load_relaxed<Reach::kGpu>(&counters.done);
@@ -163,6 +164,7 @@ PEAL_DEVICE Status by_one(const Call<R>& call, S, const Op& op, Status mine = St
     return op();
   } else {
     if (call.channel != 0) return end_of_grid(call, mine);
+    if (blocks_in_grid() == 1) return op();
     const Counters& counters = call.part.counters(0);
     const Status come = by_leader(block, [&] {
       return detail::spin(call.ctx, [&] {

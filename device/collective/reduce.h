@@ -24,6 +24,12 @@ namespace peal::collective {
 /// Who gets which result.
 enum class Result : uint32_t { kAll, kRoot, kOwner, kInclusive, kExclusive };
 
+/// What becomes of the results: of kRoot, which member has them.
+struct Wanted {
+  Result result;
+  uint32_t root;
+};
+
 /// A reduction of `count` elements of `T` from src + `from` to dst + `to`, of which this PE is the
 /// owner.
 template <class T>
@@ -33,6 +39,11 @@ struct Owned {
   uint64_t from;
   uint64_t to;
   uint64_t count;
+
+  PEAL_DEVICE Owned<std::byte> in_bytes() const {
+    return {reinterpret_cast<std::byte*>(dst), reinterpret_cast<const std::byte*>(src),
+            from * sizeof(T), to * sizeof(T), count * sizeof(T)};
+  }
 };
 
 /// The elements of one line, worked out.

@@ -64,7 +64,9 @@ struct Reduction {
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
-    return reduce_staged<kResult, T, Op>(call, lanes, owned(call), static_cast<uint32_t>(to));
+    return reduce_staged(
+        call, lanes, owned(call).in_bytes(), Wanted{kResult, static_cast<uint32_t>(to)},
+        [&](uint64_t bytes) { fold_staged<kResult, T, Op>(call, lanes, bytes / sizeof(T)); });
   }
 
  private:

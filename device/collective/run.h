@@ -38,20 +38,14 @@ PEAL_DEVICE_COLD Status run_by_nic(ContextState* state, S lanes, Team team, Op o
   return meet_after<false>(call, lanes, op.by_nic(call, lanes));
 }
 
+/// A call that check() has let through, of a team whose members are mapped.
 template <Reach R, class S, class Op>
-PEAL_DEVICE Status run(const BasicContext<R>& ctx, S scope, const Team& team, const Op& op) {
-  Status status = check(ctx, team, op.root());
-  if (status != Status::kOk || op.bytes() == 0) return status;
+PEAL_DEVICE Status run_mapped(const BasicContext<R>& ctx, S scope, const Team& team, const Op& op) {
   const Call<R> call = begin(ctx, scope, team);
-  const auto lanes = lanes_of(scope);
-  if (team.mapped == 0) {
-    return by_one(call, scope, [&] {
-      return call_cold(&run_by_nic<R, decltype(lanes_of(scope)), Op>, ctx.state, lanes, team, op);
-    });
-  }
   if (op.bytes() <= exchange_limit(call.part)) {
-    return by_one(call, scope, [&] { return op.brief(call, lanes); });
+    return by_one(call, scope, [&] { return op.brief(call, lanes_of(scope)); });
   }
+  Status status = Status::kOk;
   if (call.channel < team.channels) {
     status = meet_before<true>(call, scope, op.signature(ctx.heap));
     if (status == Status::kOk) {
@@ -60,6 +54,17 @@ PEAL_DEVICE Status run(const BasicContext<R>& ctx, S scope, const Team& team, co
   }
   if constexpr (std::is_same_v<S, WholeGrid>) status = end_of_grid(call, status);
   return status;
+}
+
+template <Reach R, class S, class Op>
+PEAL_DEVICE Status run(const BasicContext<R>& ctx, S scope, const Team& team, const Op& op) {
+  const Status status = check(ctx, team, op.root());
+  if (status != Status::kOk || op.bytes() == 0) return status;
+  if (team.mapped != 0) return run_mapped(ctx, scope, team, op);
+  const auto lanes = lanes_of(scope);
+  return by_one(begin(ctx, scope, team), scope, [&] {
+    return call_cold(&run_by_nic<R, decltype(lanes_of(scope)), Op>, ctx.state, lanes, team, op);
+  });
 }
 
 template <Reach R, AnyScope S>

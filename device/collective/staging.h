@@ -13,17 +13,16 @@
 
 namespace peal::collective {
 
-/// Elements of a piece: one of each member fits the workspace.
-template <class T, Reach R>
-PEAL_DEVICE uint64_t piece_of(const Call<R>& call) {
-  const uint64_t each = call.part.workspace / call.members() / sizeof(Line) * sizeof(Line);
-  return each / sizeof(T);
+/// Bytes of a piece: one of each member fits the workspace.
+template <Reach R>
+PEAL_DEVICE uint64_t piece_bytes(const Call<R>& call) {
+  return call.part.workspace / call.members() / sizeof(Line) * sizeof(Line);
 }
 
 /// Where member `member`'s piece is staged.
-template <class T, Reach R>
-PEAL_DEVICE T* staged(const Call<R>& call, uint32_t member) {
-  return reinterpret_cast<T*>(call.part.space()) + member * piece_of<T>(call);
+template <Reach R>
+PEAL_DEVICE std::byte* staged(const Call<R>& call, uint32_t member) {
+  return call.part.space() + member * piece_bytes(call);
 }
 
 /// Everything the lanes of the scope asked for is here, and everything they sent is away.
@@ -34,27 +33,27 @@ PEAL_DEVICE Status finish(const Call<R>& call, S scope, Status status) {
   return mine != Status::kOk ? mine : drained;
 }
 
-/// Fetches `count` elements at `src` of every member.
-template <class T, Reach R, AnyScope S>
-PEAL_DEVICE Status fetch_all(const Call<R>& call, S scope, const T* src, uint64_t count) {
+/// Fetches `bytes` bytes at `src` of every member.
+template <Reach R, AnyScope S>
+PEAL_DEVICE Status fetch_all(const Call<R>& call, S scope, const std::byte* src, uint64_t bytes) {
   Status status = Status::kOk;
   for (uint32_t i = 1; i < call.members(); ++i) {
     const uint32_t member = call.after(i);
-    const detail::Get get{staged<T>(call, member), src, count * sizeof(T),
+    const detail::Get get{staged(call, member), src, bytes,
                           world_pe(call.team, static_cast<int>(member)), detail::Until::kStarted};
     const Status asked = detail::access_peer(call.ctx, scope, get).status;
     if (status == Status::kOk) status = asked;
   }
-  copy_at_home(scope, staged<T>(call, call.rank()), src, count * sizeof(T));
+  copy_at_home(scope, staged(call, call.rank()), src, bytes);
   return finish(call, scope, status);
 }
 
-/// Makes of the staged pieces what member i gets, in place of piece i (scans), or in place of piece
-/// 0.
+/// Makes of `count` staged elements of each member what member i gets, in place of piece i (scans),
+/// or in place of piece 0.
 template <Result kResult, class T, class Op, Reach R, AnyScope S>
 PEAL_DEVICE void fold_staged(const Call<R>& call, S scope, uint64_t count) {
   for (uint64_t e = scope.rank(); e < count; e += scope.size()) {
-    const auto at = [&](uint32_t member) { return staged<T>(call, member) + e; };
+    const auto at = [&](uint32_t member) { return reinterpret_cast<T*>(staged(call, member)) + e; };
     Folded<T, Op, 1> folded{};
     T now = load_payload(at(0));
     T before = now;
@@ -73,39 +72,39 @@ PEAL_DEVICE void fold_staged(const Call<R>& call, S scope, uint64_t count) {
 }
 
 /// Sends a piece of the results to whoever gets one.
-template <Result kResult, class T, Reach R, AnyScope S>
-PEAL_DEVICE Status send_staged(const Call<R>& call, S scope, T* dst, uint64_t count,
-                               uint32_t root) {
-  constexpr bool kScan = kResult == Result::kInclusive || kResult == Result::kExclusive;
+template <Reach R, AnyScope S>
+PEAL_DEVICE Status send_staged(const Call<R>& call, S scope, std::byte* dst, uint64_t bytes,
+                               const Wanted& wanted) {
+  const bool scan = wanted.result == Result::kInclusive || wanted.result == Result::kExclusive;
   Status status = Status::kOk;
   for (uint32_t i = 0; i < call.members(); ++i) {
     const uint32_t member = call.after(i);
-    if (kResult == Result::kRoot && member != root) continue;
-    if (kResult == Result::kOwner && member != call.rank()) continue;
-    if (kResult == Result::kExclusive && member == 0) continue;
-    const T* const from = staged<T>(call, kScan ? member : 0);
+    if (wanted.result == Result::kRoot && member != wanted.root) continue;
+    if (wanted.result == Result::kOwner && member != call.rank()) continue;
+    if (wanted.result == Result::kExclusive && member == 0) continue;
+    const std::byte* const from = staged(call, scan ? member : 0);
     if (member == call.rank()) {
-      copy_at_home(scope, dst, from, count * sizeof(T));
+      copy_at_home(scope, dst, from, bytes);
       continue;
     }
-    const Status sent = post_put(call, scope, member, dst, from, count * sizeof(T));
+    const Status sent = post_put(call, scope, member, dst, from, bytes);
     if (status == Status::kOk) status = sent;
   }
   return status;
 }
 
-/// The owner's share of a reduction.
-template <Result kResult, class T, class Op, Reach R, AnyScope S>
-PEAL_DEVICE Status reduce_staged(const Call<R>& call, S scope, const Owned<T>& owned,
-                                 uint32_t root) {
-  const uint64_t piece = piece_of<T>(call);
+/// The owner's share of a reduction. `fold(bytes)` works out a piece.
+template <Reach R, AnyScope S, class Fold>
+PEAL_DEVICE Status reduce_staged(const Call<R>& call, S scope, const Owned<std::byte>& owned,
+                                 const Wanted& wanted, const Fold& fold) {
+  const uint64_t piece = piece_bytes(call);
   Status status = Status::kOk;
   for (uint64_t at = 0; at < owned.count && status == Status::kOk; at += piece) {
-    const uint64_t count = owned.count - at < piece ? owned.count - at : piece;
-    status = fetch_all<T>(call, scope, owned.src + owned.from + at, count);
+    const uint64_t bytes = owned.count - at < piece ? owned.count - at : piece;
+    status = fetch_all(call, scope, owned.src + owned.from + at, bytes);
     if (status != Status::kOk) break;
-    fold_staged<kResult, T, Op>(call, scope, count);
-    status = send_staged<kResult, T>(call, scope, owned.dst + owned.to + at, count, root);
+    fold(bytes);
+    status = send_staged(call, scope, owned.dst + owned.to + at, bytes, wanted);
     status = finish(call, scope, status);
   }
   return status;

@@ -47,7 +47,7 @@ PEAL_DEVICE void swap_all_mapped(const Call<R>& call, S scope, std::byte* data, 
 /// looks there again: the next pieces are elsewhere.
 template <Reach R, AnyScope S>
 PEAL_DEVICE Status swap_all_staged(const Call<R>& call, S scope, std::byte* data, uint64_t bytes) {
-  const uint64_t piece = piece_of<std::byte>(call);
+  const uint64_t piece = piece_bytes(call);
   Status status = Status::kOk;
   for (uint64_t at = 0; at < bytes && status == Status::kOk; at += piece) {
     const uint64_t count = bytes - at < piece ? bytes - at : piece;
@@ -56,7 +56,7 @@ PEAL_DEVICE Status swap_all_staged(const Call<R>& call, S scope, std::byte* data
     if (status != Status::kOk) break;
     for (uint32_t member = 0; member < call.members(); ++member) {
       if (member == call.rank()) continue;
-      copy_at_home(scope, data + member * bytes + at, staged<std::byte>(call, member), count);
+      copy_at_home(scope, data + member * bytes + at, staged(call, member), count);
     }
   }
   return status;

@@ -7,24 +7,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "device/collective/move.h"
 #include "device/collective/operations.h"
 #include "device/detail/words.h"
+#include "device/types.h"
 
-namespace peal {
-
-/// Blocks of a buffer, one for each member, in elements: how many, and from where on. Both lists
-/// have as many entries as the team has members.
-template <class I>
-struct Blocks {
-  static_assert(std::is_integral_v<I> && (sizeof(I) == 4 || sizeof(I) == 8));
-  const I* counts;
-  const I* displacements;
-};
-
-namespace collective {
+namespace peal::collective {
 
 /// Of what is received the lists are symmetric, as dst and src are.
 template <class I>
@@ -109,5 +98,4 @@ struct AllToAllV {
   }
 };
 
-}  // namespace collective
-}  // namespace peal
+}  // namespace peal::collective

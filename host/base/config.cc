@@ -165,6 +165,8 @@ constexpr Choice<TransportKind, 4> kTransports{{{{"auto", TransportKind::kAuto},
                                                  {"p2p", TransportKind::kP2p},
                                                  {"ibgda", TransportKind::kIbgda},
                                                  {"proxy", TransportKind::kProxy}}}};
+constexpr Choice<TargetKind, 3> kTargets{
+    {{{"auto", TargetKind::kAuto}, {"cpu", TargetKind::kCpu}, {"gpu", TargetKind::kGpu}}}};
 constexpr Choice<DoorbellKind, 3> kDoorbells{
     {{{"auto", DoorbellKind::kAuto}, {"gpu", DoorbellKind::kGpu}, {"cpu", DoorbellKind::kCpu}}}};
 constexpr Choice<FenceKind, 3> kFences{

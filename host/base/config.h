@@ -16,6 +16,7 @@ namespace peal {
 
 enum class BootstrapKind { kAuto, kMpi, kTcp, kSingle };
 enum class TransportKind { kAuto, kP2p, kIbgda, kProxy };
+enum class TargetKind { kAuto, kCpu, kGpu };
 enum class DoorbellKind { kAuto, kGpu, kCpu };
 enum class FenceKind { kAuto, kGpu, kSystem };
 enum class ConnectKind { kLazy, kEager };
@@ -102,6 +103,8 @@ using Microseconds = std::chrono::microseconds;
     "on = the NIC may place payload out of order until a signal or fence; auto = on a GPU")       \
   X(SignalOpsSetting, signal_ops, "PEAL_SIGNAL_OPS", "auto", kSignalOps,                          \
     "Signal::set and barriers by: write, atomic; auto = write where NICs place writes in order")  \
+  X(TargetKind, target, "PEAL_TARGET", "auto", kTargets,                                          \
+    "where kernels of C programs run (peal_init): cpu, gpu; auto = gpu where there is one")       \
   X(int, device, "PEAL_DEVICE", "auto", (AutoOr{{0, 1023}}),                                      \
     "GPU to use; auto = number of this PE on its host, modulo GPUs")                              \
   X(bool, info, "PEAL_INFO", "0", Flag{}, "print this table with the values in force")            \

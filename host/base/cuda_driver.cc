@@ -22,8 +22,8 @@ Loaded load_driver(const std::string& path) {
   auto driver = std::make_shared<Driver>();
   const char* missing = nullptr;
   const auto resolve = [&](auto*& function, const char* symbol) {
-    using Function = std::remove_reference_t<decltype(function)>;
-    function = reinterpret_cast<Function>(::dlsym(library, symbol));
+    using Signature = std::remove_reference_t<decltype(function)>;
+    function = reinterpret_cast<Signature>(::dlsym(library, symbol));
     if (!function && !missing) missing = symbol;
   };
 #define PEAL_CUDA_RESOLVE(member, symbol, parameters) resolve(driver->member, symbol);

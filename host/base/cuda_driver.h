@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -17,8 +18,14 @@ using Device = int;
 using Address = unsigned long long;
 struct ContextHandle;
 struct StreamHandle;
+struct EventHandle;
+struct ModuleHandle;
+struct FunctionHandle;
 using Context = ContextHandle*;
 using Stream = StreamHandle*;
+using Event = EventHandle*;
+using Module = ModuleHandle*;
+using Function = FunctionHandle*;
 struct Uuid {
   char bytes[16];
   bool operator==(const Uuid&) const = default;
@@ -29,62 +36,80 @@ struct IpcHandle {
 
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kOutOfMemory = 2;
+inline constexpr Result kNotReady = 600;
 inline constexpr Result kPeerAccessAlreadyEnabled = 704;
 inline constexpr Result kNotPermitted = 800;
 inline constexpr Result kNotSupported = 801;
-inline constexpr int kFlushWritesOptions = 117;    // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_...
-inline constexpr int kWritesOrdering = 118;        // the same
-inline constexpr int kOrderedForOwner = 100;       // CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER
-inline constexpr int kDmaBufSupported = 124;       // CU_DEVICE_ATTRIBUTE_...
-inline constexpr int kP2pNativeAtomics = 3;        // CU_DEVICE_P2P_ATTRIBUTE_...
-inline constexpr int kPointerMemoryType = 2;       // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-inline constexpr int kPointerManaged = 8;          // CU_POINTER_ATTRIBUTE_IS_MANAGED
-inline constexpr int kPointerDevice = 9;           // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-inline constexpr unsigned kMemoryTypeDevice = 2;   // CU_MEMORYTYPE_...
-inline constexpr int kRangeHandleDmaBuf = 1;       // CU_MEM_RANGE_HANDLE_TYPE_...
-inline constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_...
-inline constexpr unsigned kIpcLazyPeerAccess = 1;  // CU_IPC_MEM_...
-inline constexpr unsigned kHostPortable = 1;       // CU_MEMHOSTALLOC_..., CU_MEMHOSTREGISTER_...
-inline constexpr unsigned kHostDeviceMap = 2;      // the same
-inline constexpr unsigned kHostIoMemory = 4;       // CU_MEMHOSTREGISTER_...
+inline constexpr int kFlushWritesOptions = 117;     // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_...
+inline constexpr int kWritesOrdering = 118;         // the same
+inline constexpr int kOrderedForOwner = 100;        // CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER
+inline constexpr int kDmaBufSupported = 124;        // CU_DEVICE_ATTRIBUTE_...
+inline constexpr int kP2pNativeAtomics = 3;         // CU_DEVICE_P2P_ATTRIBUTE_...
+inline constexpr int kPointerMemoryType = 2;        // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+inline constexpr int kPointerManaged = 8;           // CU_POINTER_ATTRIBUTE_IS_MANAGED
+inline constexpr int kPointerDevice = 9;            // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+inline constexpr unsigned kMemoryTypeDevice = 2;    // CU_MEMORYTYPE_...
+inline constexpr int kRangeHandleDmaBuf = 1;        // CU_MEM_RANGE_HANDLE_TYPE_...
+inline constexpr unsigned kStreamNonBlocking = 1;   // CU_STREAM_...
+inline constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_...
+inline constexpr int kCaptureNone = 0;              // CU_STREAM_CAPTURE_STATUS_...
+inline constexpr unsigned kIpcLazyPeerAccess = 1;   // CU_IPC_MEM_...
+inline constexpr unsigned kHostPortable = 1;        // CU_MEMHOSTALLOC_..., CU_MEMHOSTREGISTER_...
+inline constexpr unsigned kHostDeviceMap = 2;       // the same
+inline constexpr unsigned kHostIoMemory = 4;        // CU_MEMHOSTREGISTER_...
 
 // X(member, symbol, parameters). All answer a Result.
-#define PEAL_CUDA_FUNCTIONS(X)                                                                   \
-  X(init, "cuInit", (unsigned flags))                                                            \
-  X(driver_version, "cuDriverGetVersion", (int* version))                                        \
-  X(error_name, "cuGetErrorName", (Result error, const char** text))                             \
-  X(error_string, "cuGetErrorString", (Result error, const char** text))                         \
-  X(device_count, "cuDeviceGetCount", (int* count))                                              \
-  X(device, "cuDeviceGet", (Device * device, int index))                                         \
-  X(device_attribute, "cuDeviceGetAttribute", (int* value, int what, Device device))             \
-  X(device_name, "cuDeviceGetName", (char* name, int bytes, Device device))                      \
-  X(device_uuid, "cuDeviceGetUuid_v2", (Uuid * uuid, Device device))                             \
-  X(pci_bus_id, "cuDeviceGetPCIBusId", (char* address, int bytes, Device device))                \
-  X(can_access_peer, "cuDeviceCanAccessPeer", (int* can, Device device, Device peer))            \
-  X(p2p_attribute, "cuDeviceGetP2PAttribute", (int* value, int what, Device from, Device to))    \
-  X(retain_context, "cuDevicePrimaryCtxRetain", (Context * context, Device device))              \
-  X(release_context, "cuDevicePrimaryCtxRelease_v2", (Device device))                            \
-  X(set_context, "cuCtxSetCurrent", (Context context))                                           \
-  X(push_context, "cuCtxPushCurrent_v2", (Context context))                                      \
-  X(pop_context, "cuCtxPopCurrent_v2", (Context * context))                                      \
-  X(enable_peer, "cuCtxEnablePeerAccess", (Context peer, unsigned flags))                        \
-  X(create_stream, "cuStreamCreate", (Stream * stream, unsigned flags))                          \
-  X(destroy_stream, "cuStreamDestroy_v2", (Stream stream))                                       \
-  X(sync_stream, "cuStreamSynchronize", (Stream stream))                                         \
-  X(copy, "cuMemcpyAsync", (Address to, Address from, size_t bytes, Stream stream))              \
-  X(set_bytes, "cuMemsetD8Async", (Address to, unsigned char byte, size_t bytes, Stream stream)) \
-  X(memory_info, "cuMemGetInfo_v2", (size_t * available, size_t * total))                        \
-  X(allocate, "cuMemAlloc_v2", (Address * address, size_t bytes))                                \
-  X(release, "cuMemFree_v2", (Address address))                                                  \
-  X(address_range, "cuMemGetAddressRange_v2", (Address * base, size_t * bytes, Address inside))  \
-  X(ipc_handle, "cuIpcGetMemHandle", (IpcHandle * handle, Address address))                      \
-  X(ipc_open, "cuIpcOpenMemHandle_v2", (Address * address, IpcHandle handle, unsigned flags))    \
-  X(ipc_close, "cuIpcCloseMemHandle", (Address address))                                         \
-  X(allocate_host, "cuMemHostAlloc", (void** address, size_t bytes, unsigned flags))             \
-  X(release_host, "cuMemFreeHost", (void* address))                                              \
-  X(register_host, "cuMemHostRegister_v2", (void* address, size_t bytes, unsigned flags))        \
-  X(unregister_host, "cuMemHostUnregister", (void* address))                                     \
-  X(host_pointer, "cuMemHostGetDevicePointer_v2", (Address * out, void* host, unsigned flags))   \
+#define PEAL_CUDA_FUNCTIONS(X)                                                                    \
+  X(init, "cuInit", (unsigned flags))                                                             \
+  X(driver_version, "cuDriverGetVersion", (int* version))                                         \
+  X(error_name, "cuGetErrorName", (Result error, const char** text))                              \
+  X(error_string, "cuGetErrorString", (Result error, const char** text))                          \
+  X(device_count, "cuDeviceGetCount", (int* count))                                               \
+  X(device, "cuDeviceGet", (Device * device, int index))                                          \
+  X(device_attribute, "cuDeviceGetAttribute", (int* value, int what, Device device))              \
+  X(device_name, "cuDeviceGetName", (char* name, int bytes, Device device))                       \
+  X(device_uuid, "cuDeviceGetUuid_v2", (Uuid * uuid, Device device))                              \
+  X(pci_bus_id, "cuDeviceGetPCIBusId", (char* address, int bytes, Device device))                 \
+  X(can_access_peer, "cuDeviceCanAccessPeer", (int* can, Device device, Device peer))             \
+  X(p2p_attribute, "cuDeviceGetP2PAttribute", (int* value, int what, Device from, Device to))     \
+  X(retain_context, "cuDevicePrimaryCtxRetain", (Context * context, Device device))               \
+  X(release_context, "cuDevicePrimaryCtxRelease_v2", (Device device))                             \
+  X(set_context, "cuCtxSetCurrent", (Context context))                                            \
+  X(push_context, "cuCtxPushCurrent_v2", (Context context))                                       \
+  X(pop_context, "cuCtxPopCurrent_v2", (Context * context))                                       \
+  X(enable_peer, "cuCtxEnablePeerAccess", (Context peer, unsigned flags))                         \
+  X(create_stream, "cuStreamCreate", (Stream * stream, unsigned flags))                           \
+  X(destroy_stream, "cuStreamDestroy_v2", (Stream stream))                                        \
+  X(sync_stream, "cuStreamSynchronize", (Stream stream))                                          \
+  X(is_capturing, "cuStreamIsCapturing", (Stream stream, int* status))                            \
+  X(write_value, "cuStreamWriteValue64_v2",                                                       \
+    (Stream stream, Address at, uint64_t value, unsigned flags))                                  \
+  X(create_event, "cuEventCreate", (Event * event, unsigned flags))                               \
+  X(destroy_event, "cuEventDestroy_v2", (Event event))                                            \
+  X(record_event, "cuEventRecord", (Event event, Stream stream))                                  \
+  X(query_event, "cuEventQuery", (Event event))                                                   \
+  X(sync_event, "cuEventSynchronize", (Event event))                                              \
+  X(load_module, "cuModuleLoadData", (Module * module, const void* image))                        \
+  X(unload_module, "cuModuleUnload", (Module module))                                             \
+  X(find_function, "cuModuleGetFunction", (Function * function, Module module, const char* name)) \
+  X(launch, "cuLaunchKernel",                                                                     \
+    (Function function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,                  \
+     unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,           \
+     Stream stream, void** parameters, void** extra))                                             \
+  X(copy, "cuMemcpyAsync", (Address to, Address from, size_t bytes, Stream stream))               \
+  X(set_bytes, "cuMemsetD8Async", (Address to, unsigned char byte, size_t bytes, Stream stream))  \
+  X(memory_info, "cuMemGetInfo_v2", (size_t * available, size_t * total))                         \
+  X(allocate, "cuMemAlloc_v2", (Address * address, size_t bytes))                                 \
+  X(release, "cuMemFree_v2", (Address address))                                                   \
+  X(address_range, "cuMemGetAddressRange_v2", (Address * base, size_t * bytes, Address inside))   \
+  X(ipc_handle, "cuIpcGetMemHandle", (IpcHandle * handle, Address address))                       \
+  X(ipc_open, "cuIpcOpenMemHandle_v2", (Address * address, IpcHandle handle, unsigned flags))     \
+  X(ipc_close, "cuIpcCloseMemHandle", (Address address))                                          \
+  X(allocate_host, "cuMemHostAlloc", (void** address, size_t bytes, unsigned flags))              \
+  X(release_host, "cuMemFreeHost", (void* address))                                               \
+  X(register_host, "cuMemHostRegister_v2", (void* address, size_t bytes, unsigned flags))         \
+  X(unregister_host, "cuMemHostUnregister", (void* address))                                      \
+  X(host_pointer, "cuMemHostGetDevicePointer_v2", (Address * out, void* host, unsigned flags))    \
   X(pointer_attribute, "cuPointerGetAttribute", (void* value, int what, Address pointer))
 
 // The same for functions that an older driver lacks: null there.

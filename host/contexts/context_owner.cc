@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "host/transport/syndrome.h"
+#include "kernels/table.h"
 
 namespace peal {
 namespace {
@@ -77,6 +78,19 @@ Failure describe(const UsageError& usage) {
   f.time_ns = usage.time_ns;
   f.text = fmt::format("a kernel (block {}) used PE {}, address {:#x}, {} bytes: {}", usage.block,
                        usage.pe, usage.address, usage.bytes, to_string(f.status));
+  return f;
+}
+
+Failure describe(const kernels::CallReport& report) {
+  Failure f;
+  f.status = static_cast<Status>(report.status);
+  f.pe = report.team == 0 ? report.pe : -1;
+  f.time_ns = report.time_ns;
+  const auto call = static_cast<kernels::Call>(report.call);
+  f.text = fmt::format("{} from the host", kernels::to_string(call));
+  if (call >= kernels::Call::kSync) f.text += fmt::format(", team {:#x}", report.team);
+  if (report.pe >= 0) f.text += fmt::format(", PE {}", report.pe);
+  f.text += fmt::format(": {}", to_string(f.status));
   return f;
 }
 
@@ -160,6 +174,9 @@ std::vector<Failure> ContextOwner::failures() const {
   std::vector<Failure> found;
   const UsageError usage = tables_.usage(name_.slot);
   if (usage.status != 0) found.push_back(describe(usage));
+  if (load_acquire<Reach::kSystem>(&words_.report.status) != 0) {
+    found.push_back(describe(words_.report));
+  }
   if (links_ != nullptr) {
     const Queues& queues = links_->queues();
     std::ranges::move(links_->failures(), std::back_inserter(found));

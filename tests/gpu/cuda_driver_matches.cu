@@ -45,6 +45,17 @@ PEAL_CHECK(enable_peer, cuCtxEnablePeerAccess);
 PEAL_CHECK(create_stream, cuStreamCreate);
 PEAL_CHECK(destroy_stream, cuStreamDestroy);
 PEAL_CHECK(sync_stream, cuStreamSynchronize);
+PEAL_CHECK(is_capturing, cuStreamIsCapturing);
+PEAL_CHECK(write_value, cuStreamWriteValue64);
+PEAL_CHECK(create_event, cuEventCreate);
+PEAL_CHECK(destroy_event, cuEventDestroy);
+PEAL_CHECK(record_event, cuEventRecord);
+PEAL_CHECK(query_event, cuEventQuery);
+PEAL_CHECK(sync_event, cuEventSynchronize);
+PEAL_CHECK(load_module, cuModuleLoadData);
+PEAL_CHECK(unload_module, cuModuleUnload);
+PEAL_CHECK(find_function, cuModuleGetFunction);
+PEAL_CHECK(launch, cuLaunchKernel);
 PEAL_CHECK(copy, cuMemcpyAsync);
 PEAL_CHECK(set_bytes, cuMemsetD8Async);
 PEAL_CHECK(memory_info, cuMemGetInfo);
@@ -69,6 +80,8 @@ static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMO
 static_assert(kPeerAccessAlreadyEnabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 static_assert(kNotPermitted == CUDA_ERROR_NOT_PERMITTED &&
               kNotSupported == CUDA_ERROR_NOT_SUPPORTED);
+static_assert(kNotReady == CUDA_ERROR_NOT_READY && kCaptureNone == CU_STREAM_CAPTURE_STATUS_NONE &&
+              kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(kHostIoMemory == CU_MEMHOSTREGISTER_IOMEMORY);
 static_assert(kP2pNativeAtomics == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED);
 static_assert(kFlushWritesOptions == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS &&

@@ -155,9 +155,9 @@ inline std::string describe(const Case& c, const Team& team, size_t element_byte
          std::to_string(team.rank) + " of " + std::to_string(team.size);
 }
 
-/// What went wrong, or nothing.
-template <class S, class Op, class T>
-std::string run_case(CaseMemory<T>& memory, const Grid& grid, const Case& c) {
+/// A case whose call `make(dst, src)` makes, answering a Status: what went wrong, or nothing.
+template <class Op, class T, class Make>
+std::string run_case_by(CaseMemory<T>& memory, const Case& c, const Make& make) {
   const int n = memory.team.size;
   const int rank = memory.team.rank;
   const size_t given_at =
@@ -174,11 +174,7 @@ std::string run_case(CaseMemory<T>& memory, const Grid& grid, const Case& c) {
   memory.pe.copy_in(memory.src, source.data(), memory.room * sizeof(T));
   memory.pe.copy_in(memory.dst, result.data(), memory.room * sizeof(T));
   T* const to = (c.in_place ? memory.src : memory.dst);
-  launch(grid, call_case<S, Op, T>, memory.pe.context(), S{}, memory.team, c,
-         to + c.skew + taken_at, memory.src + c.skew + given_at, memory.answer)
-      .wait();
-  Status status{};
-  memory.pe.copy_out(&status, memory.answer, sizeof(status));
+  const Status status = make(to + c.skew + taken_at, memory.src + c.skew + given_at);
   if (status != Status::kOk) return describe(c, memory.team, sizeof(T)) + ": " + to_string(status);
   memory.pe.copy_out(result.data(), to, memory.room * sizeof(T));
   const size_t count = c.count * taken_blocks(c.call, n);
@@ -192,6 +188,19 @@ std::string run_case(CaseMemory<T>& memory, const Grid& grid, const Case& c) {
     }
   }
   return "";
+}
+
+/// The same for a call by a kernel.
+template <class S, class Op, class T>
+std::string run_case(CaseMemory<T>& memory, const Grid& grid, const Case& c) {
+  return run_case_by<Op>(memory, c, [&](T* dst, T* src) {
+    launch(grid, call_case<S, Op, T>, memory.pe.context(), S{}, memory.team, c, dst, src,
+           memory.answer)
+        .wait();
+    Status status{};
+    memory.pe.copy_out(&status, memory.answer, sizeof(status));
+    return status;
+  });
 }
 
 /// Every call in sizes around every threshold: one unit, parts of units, the longest short message,

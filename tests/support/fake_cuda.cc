@@ -240,6 +240,37 @@ Result cuStreamDestroy_v2(Stream) {
 Result cuStreamSynchronize(Stream which) {
   return which == nullptr ? mistake(kInvalidValue) : refusal("cuStreamSynchronize");
 }
+// Streams here do at once what they are given; nothing captures, and there are no kernels.
+Result cuStreamIsCapturing(Stream, int* status) {
+  *status = kCaptureNone;
+  return refusal("cuStreamIsCapturing");
+}
+Result cuStreamWriteValue64_v2(Stream, Address to, uint64_t value, unsigned) {
+  FAKE_ENTER_CONTEXT("cuStreamWriteValue64");
+  transfer(to, reinterpret_cast<Address>(&value), sizeof(value));
+  return kSuccess;
+}
+Result cuEventCreate(Event* out, unsigned) {
+  FAKE_ENTER_CONTEXT("cuEventCreate");
+  *out = reinterpret_cast<Event>(&stream);
+  ++state.live;
+  return kSuccess;
+}
+Result cuEventDestroy_v2(Event) {
+  FAKE_ENTER_CONTEXT("cuEventDestroy");
+  --state.live;
+  return kSuccess;
+}
+Result cuEventRecord(Event, Stream) { return refusal("cuEventRecord"); }
+Result cuEventQuery(Event) { return refusal("cuEventQuery"); }
+Result cuEventSynchronize(Event) { return refusal("cuEventSynchronize"); }
+Result cuModuleLoadData(Module*, const void*) { return kNotSupported; }
+Result cuModuleUnload(Module) { return kSuccess; }
+Result cuModuleGetFunction(Function*, Module, const char*) { return kNotSupported; }
+Result cuLaunchKernel(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                      unsigned, Stream, void**, void**) {
+  return kNotSupported;
+}
 Result cuMemcpyAsync(Address to, Address from, size_t bytes, Stream which) {
   FAKE_ENTER_CONTEXT("cuMemcpyAsync");
   if (which == nullptr) return mistake(kInvalidValue);

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/call_engine.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "host/base/error.h"
+
+namespace peal {
+namespace {
+
+using kernels::Call;
+using kernels::to_string;
+
+// Blocks of a kernel that copies: as many as keep a link between GPUs busy.
+constexpr uint32_t kCopyBlocks = 32;
+constexpr GridShape kOneThread{1, 1};
+
+// What the members of a team must agree on, by name.
+struct Agreed {
+  const char* name;
+  uint64_t value;
+};
+
+bool reduces(Call call) { return call >= Call::kAllReduce; }
+bool has_root(Call call) { return call == Call::kBroadcast || call == Call::kReduce; }
+
+// Blocks of `count` elements that lie in a buffer.
+struct BlockCounts {
+  uint64_t dst;
+  uint64_t src;
+};
+BlockCounts blocks_of(Call call, uint64_t members) {
+  switch (call) {
+    case Call::kAllGather:
+      return {members, 1};
+    case Call::kAllToAll:
+      return {members, members};
+    case Call::kReduceScatter:
+      return {1, members};
+    default:
+      return {1, 1};
+  }
+}
+
+}  // namespace
+
+// The context's state and the words that its kernels report to.
+void CallEngine::address(const detail::CallSite& site, kernels::Caller& caller) const {
+  caller.state = site.state;
+  caller.report = &parts_.contexts.words(site.slot).report;
+}
+
+void CallEngine::check_pe(const kernels::Caller& caller) const {
+  if (caller.pe < 0 || caller.pe >= parts_.group.size()) {
+    fail(ErrorCode::kInvalidArgument, "{}: there is no PE {}; PEs are 0 to {}",
+         to_string(caller.call), caller.pe, parts_.group.size() - 1);
+  }
+  if (parts_.group.masked(caller.pe)) {
+    fail(ErrorCode::kPeerLost, "{}: PE {} is masked", to_string(caller.call), caller.pe);
+  }
+}
+
+const Windows::Range& CallEngine::symmetric(Call call, const char* which, const void* at,
+                                            uint64_t bytes) const {
+  const Range* const range = parts_.windows.find(at, bytes);
+  if (range == nullptr || !range->symmetric) {
+    fail(ErrorCode::kInvalidArgument,
+         "{}: {} {}, {} bytes: not symmetric memory of PE {}; it must lie within one allocation of "
+         "Runtime::malloc or one window of Runtime::register_window",
+         to_string(call), which, fmt::ptr(at), bytes, parts_.group.rank());
+  }
+  return *range;
+}
+
+// What a NIC reads or writes here.
+void CallEngine::check_home(Call call, const char* which, const void* at, uint64_t bytes) const {
+  if (parts_.windows.find(at, bytes) != nullptr) return;
+  fail(ErrorCode::kInvalidArgument,
+       "{}: {} {}, {} bytes: the NIC does not know it; call Runtime::register_local first",
+       to_string(call), which, fmt::ptr(at), bytes);
+}
+
+// Where `at` of a PE is mapped here, or null.
+std::byte* CallEngine::mapped(const Range& range, const void* at, int pe) const {
+  if (pe == parts_.group.rank()) return static_cast<std::byte*>(const_cast<void*>(at));
+  std::byte* const begin = range.direct.empty() ? nullptr : range.direct[static_cast<size_t>(pe)];
+  return begin == nullptr ? nullptr : begin + (static_cast<const std::byte*>(at) - range.begin);
+}
+
+void CallEngine::start(const detail::CallSite& site, kernels::Transfer call) {
+  const bool gets = call.caller.call == Call::kGet;
+  const bool signals = call.caller.call == Call::kPutSignal;
+  address(site, call.caller);
+  check_pe(call.caller);
+  const int pe = call.caller.pe;
+  if (signals) symmetric(Call::kPutSignal, "the signal", call.signal.word, sizeof(uint64_t));
+  std::byte* there = nullptr;
+  if (call.bytes != 0) {
+    const std::byte* const at = gets ? call.src : call.dst;
+    const Range& range = symmetric(call.caller.call, gets ? "src" : "dst", at, call.bytes);
+    there = mapped(range, at, pe);
+    if (there == nullptr) {
+      check_home(call.caller.call, gets ? "dst" : "src", gets ? call.dst : call.src, call.bytes);
+    }
+  }
+  Executor& executor = *parts_.executor;
+  const bool direct = there != nullptr && !executor.capturing(site.stream);
+  if (direct) {
+    executor.copy(gets ? call.dst : there, gets ? there : call.src, call.bytes, site.stream);
+  } else if (there != nullptr || (signals && call.bytes == 0)) {
+    // The blocks share the bytes: a signal follows when all are done.
+    kernels::Transfer copy = call;
+    if (signals) copy.caller.call = Call::kPut;
+    if (call.bytes != 0) {
+      launch(kernels::transfer_kernel(), executor.shape_for(call.bytes, kCopyBlocks), copy,
+             site.stream);
+    }
+  } else if (call.bytes != 0) {
+    launch(kernels::transfer_kernel(), executor.shape_for(call.bytes, 1), call, site.stream);
+    return;
+  }
+  if (!signals) return;
+  kernels::Word word{};
+  word.caller = {.state = nullptr, .report = nullptr, .call = Call::kSignal, .pe = pe};
+  word.word = call.signal.word;
+  word.value = call.signal.value;
+  word.kind = call.signal.kind;
+  start(site, word);
+}
+
+// True when the stream's own order does what is asked, or a store of it did.
+bool CallEngine::needs_no_kernel(const detail::CallSite& site, const kernels::Word& call) {
+  const Call which = call.caller.call;
+  const bool orders = which == Call::kFence || which == Call::kQuiet;
+  if (orders) return !site.by_nic;
+  if (which != Call::kSignal || call.kind != Signal::Kind::kSet) return false;
+  const Range* const range = parts_.windows.find(call.word, sizeof(uint64_t));
+  std::byte* const there = mapped(*range, call.word, call.caller.pe);
+  if (there == nullptr || parts_.executor->capturing(site.stream)) return false;
+  return parts_.executor->store_word(reinterpret_cast<uint64_t*>(there), call.value, site.stream);
+}
+
+void CallEngine::start(const detail::CallSite& site, kernels::Word call) {
+  const Call which = call.caller.call;
+  address(site, call.caller);
+  if (which == Call::kSignal) call.bytes = sizeof(uint64_t);
+  if (call.word != nullptr || call.bytes != 0) {
+    if (which != Call::kWaitUntil) check_pe(call.caller);
+    const bool moves = which == Call::kP || which == Call::kG;
+    const bool fits =
+        call.bytes == 8 || call.bytes == 4 || (moves && (call.bytes == 1 || call.bytes == 2));
+    if (!fits) {
+      fail(ErrorCode::kInvalidArgument, "{}: a word of {} bytes: {}", to_string(which), call.bytes,
+           moves ? "1, 2, 4 and 8 are possible" : "4 and 8 are possible");
+    }
+    if (reinterpret_cast<uintptr_t>(call.word) % call.bytes != 0) {
+      fail(ErrorCode::kInvalidArgument, "{}: address {} is no multiple of {}", to_string(which),
+           fmt::ptr(call.word), call.bytes);
+    }
+    symmetric(which, "the word", call.word, call.bytes);
+  }
+  if (needs_no_kernel(site, call)) return;
+  launch(kernels::word_kernel(), kOneThread, call, site.stream);
+}
+
+uint64_t CallEngine::fetch(const detail::CallSite& site, kernels::Word call) {
+  const std::lock_guard lock(answer_mutex_);
+  auto* const answer = reinterpret_cast<uint64_t*>(parts_.answers.address());
+  *answer = 0;
+  call.result = answer;
+  start(site, call);
+  CallTicket(site).wait();
+  return *answer;
+}
+
+void CallEngine::check_buffers(const Team& team, const kernels::Collective& call) const {
+  const Call which = call.caller.call;
+  if (has_root(which) && (call.caller.pe < 0 || call.caller.pe >= team.size)) {
+    fail(ErrorCode::kInvalidArgument,
+         "{} of team {:#x} at PE {}: there is no root {}; members are 0 to {}", to_string(which),
+         team.id, parts_.group.rank(), call.caller.pe, team.size - 1);
+  }
+  if (reduces(which) && !kernels::applies(call.operation, call.type)) {
+    fail(ErrorCode::kInvalidArgument, "{} of team {:#x} at PE {}: {} is not an operation of {}",
+         to_string(which), team.id, parts_.group.rank(), to_string(call.operation),
+         to_string(call.type));
+  }
+  if (call.count == 0) return;
+  const uint64_t block = call.count * call.element;
+  const BlockCounts blocks = blocks_of(which, static_cast<uint64_t>(team.size));
+  symmetric(which, "dst", call.dst, block * blocks.dst);
+  symmetric(which, "src", call.src, block * blocks.src);
+  if (which != Call::kAllToAllV) return;
+  const uint64_t list = static_cast<uint64_t>(team.size) * sizeof(int64_t);
+  symmetric(which, "the counts that are received", call.received_counts, list);
+  symmetric(which, "the displacements that are received", call.received_at, list);
+}
+
+// Throws at all members, before anything moves, where two of them call with other arguments.
+void CallEngine::compare(const Team& team, const kernels::Collective& call) {
+  const auto offset = [&](const std::byte* at) {
+    const Range* const range = call.count == 0 ? nullptr : parts_.windows.find(at, 1);
+    return range == nullptr ? 0 : static_cast<uint64_t>(at - range->begin);
+  };
+  // In place a part of the larger buffer is the other one, at each member another.
+  const Call which = call.caller.call;
+  const std::array<Agreed, 7> mine{{
+      {"call", static_cast<uint64_t>(which)},
+      {"count", call.count},
+      {"bytes of an element", call.element},
+      {"type", reduces(which) ? static_cast<uint64_t>(call.type) : 0},
+      {"operation", reduces(which) ? static_cast<uint64_t>(call.operation) : 0},
+      {"root", static_cast<uint64_t>(call.caller.pe + 1)},
+      {which == Call::kReduceScatter ? "offset of src" : "offset of dst",
+       offset(which == Call::kReduceScatter ? call.src : call.dst)},
+  }};
+  std::array<uint64_t, mine.size()> values{};
+  for (size_t i = 0; i < mine.size(); ++i) values[i] = mine[i].value;
+  const auto all = parts_.teams.gather_from(team, values);
+  for (size_t i = 0; i < mine.size(); ++i) {
+    for (size_t member = 1; member < all.size(); ++member) {
+      if (all[member][i] == all[0][i]) continue;
+      const std::vector<int> pes = parts_.teams.members(team);
+      fail(ErrorCode::kInvalidArgument,
+           "{} of team {:#x}: PE {} has {} {}, PE {} has {}: all members must call with the same "
+           "arguments; nothing was moved",
+           to_string(which), team.id, pes[0], mine[i].name, all[0][i], pes[member], all[member][i]);
+    }
+  }
+}
+
+void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::Collective call) {
+  const Call which = call.caller.call;
+  address(site, call.caller);
+  call.team = parts_.teams.shown(to_string(which), team);
+  call.team_id = team.id;
+  if (site.slot >= team.contexts) {
+    fail(ErrorCode::kInvalidArgument,
+         "{} of team {:#x}: it was made for {} contexts, and this is number {} "
+         "(TeamOptions::contexts)",
+         to_string(which), team.id, team.contexts, site.slot);
+  }
+  check_buffers(team, call);
+  if (site.compares) compare(team, call);
+  const uint64_t bytes = call.count * call.element;
+  if (which == Call::kSync || which == Call::kBarrier) {
+    return launch(kernels::collective_kernel(which), parts_.executor->shape_for(0, 1), call,
+                  site.stream);
+  }
+  if (bytes == 0) return;
+  const uint32_t most = team.mapped != 0 ? team.channels : 1;
+  const BlockCounts blocks = blocks_of(which, static_cast<uint64_t>(team.size));
+  const uint64_t all = bytes * std::max(blocks.dst, blocks.src);
+  const GridShape shape = parts_.executor->shape_for(all, most);
+  if (!reduces(which)) return launch(kernels::collective_kernel(which), shape, call, site.stream);
+  call.type = kernels::kernel_type(call.type, call.operation);
+  const kernels::Kernel* kernel =
+      team.mapped != 0 ? kernels::reduce_kernel(which, call.type, call.operation) : nullptr;
+  if (kernel != nullptr) return launch(*kernel, shape, call, site.stream);
+  launch(kernels::reduce_anywhere_kernel(), parts_.executor->shape_for(bytes, 1), call,
+         site.stream);
+}
+
+void CallEngine::check() const {
+  const Failure failure = parts_.failures.first();
+  if (failure.status == Status::kOk) return;
+  fail(failure.status == Status::kPeerLost ? ErrorCode::kPeerLost : ErrorCode::kSystem, "PE {}: {}",
+       parts_.group.rank(), failure.text);
+}
+
+namespace detail {
+
+void start(const CallSite& site, kernels::Transfer call) { site.engine->start(site, call); }
+void start(const CallSite& site, kernels::Word call) { site.engine->start(site, call); }
+void start(const CallSite& site, const Team& team, kernels::Collective call) {
+  site.engine->start(site, team, call);
+}
+uint64_t fetch(const CallSite& site, kernels::Word call) { return site.engine->fetch(site, call); }
+
+}  // namespace detail
+
+CallTicket::CallTicket(const detail::CallSite& site)
+    : site_(site), mark_(site.engine->mark(site)) {}
+
+void CallTicket::wait() const {
+  mark_->wait();
+  site_.engine->check();
+}
+
+bool CallTicket::test() const { return mark_->reached(); }
+
+}  // namespace peal

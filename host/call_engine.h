@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What stands behind the calls of a host (host/calls.h): checks the arguments, chooses between the
+// stream's own means and a kernel, gives it to the stream.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "host/calls.h"
+#include "host/contexts/context_table.h"
+#include "host/failures/failure_log.h"
+#include "host/memory/backing.h"
+#include "host/stream/executor.h"
+#include "host/teams.h"
+#include "host/windows.h"
+
+namespace peal {
+
+/// Thread-safe where its parts are.
+class CallEngine {
+ public:
+  /// `answers` is memory that host and kernels reach at once, of kAnswerBytes.
+  struct Parts {
+    const LiveGroup& group;
+    const Windows& windows;
+    Teams& teams;
+    ContextTable& contexts;
+    const FailureLog& failures;
+    std::unique_ptr<Executor> executor;
+    Backing answers;
+  };
+  static constexpr size_t kAnswerBytes = 64;
+
+  explicit CallEngine(Parts parts) : parts_(std::move(parts)) {}
+
+  detail::CallSite site(void* stream, const ContextFields& context) {
+    return {this, stream, context.state, context.slot, context.queues != nullptr};
+  }
+  /// In the order of a stream that the engine has for itself.
+  detail::CallSite own_site(const ContextFields& context) {
+    return site(parts_.executor->own_stream(), context);
+  }
+
+  void start(const detail::CallSite& site, kernels::Transfer call);
+  void start(const detail::CallSite& site, kernels::Word call);
+  void start(const detail::CallSite& site, const Team& team, kernels::Collective call);
+  uint64_t fetch(const detail::CallSite& site, kernels::Word call);
+  void check() const;
+  std::unique_ptr<StreamMark> mark(const detail::CallSite& site) {
+    return parts_.executor->mark(site.stream);
+  }
+
+ private:
+  using Range = Windows::Range;
+  void address(const detail::CallSite& site, kernels::Caller& caller) const;
+  void check_pe(const kernels::Caller& caller) const;
+  const Range& symmetric(kernels::Call call, const char* which, const void* at,
+                         uint64_t bytes) const;
+  void check_home(kernels::Call call, const char* which, const void* at, uint64_t bytes) const;
+  std::byte* mapped(const Range& range, const void* at, int pe) const;
+  void check_buffers(const Team& team, const kernels::Collective& call) const;
+  void compare(const Team& team, const kernels::Collective& call);
+  bool needs_no_kernel(const detail::CallSite& site, const kernels::Word& call);
+  template <class Arguments>
+  void launch(const kernels::Kernel& kernel, const GridShape& shape, const Arguments& arguments,
+              void* stream) {
+    parts_.executor->launch(kernel, shape, &arguments, sizeof(arguments), stream);
+  }
+
+  Parts parts_;
+  std::mutex answer_mutex_;  // of the one answer that calls take turns with
+};
+
+}  // namespace peal

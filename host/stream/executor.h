@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the library's kernels run, in the order of a stream: a GPU's (executor_gpu.cc), or one of
+// simt on a CPU (executor_cpu.cc).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "host/memory/gpu.h"
+#include "kernels/table.h"
+
+namespace peal {
+
+/// A place in a stream.
+class StreamMark {
+ public:
+  virtual ~StreamMark() = default;
+  virtual bool reached() const = 0;
+  /// Returns once all that lies before it is done.
+  virtual void wait() const = 0;
+};
+
+/// Blocks and threads of a grid.
+struct GridShape {
+  uint32_t blocks;
+  uint32_t threads;
+};
+
+/// A stream is what the program calls one: a cudaStream_t, or a simt::Stream*. Calls throw kSystem
+/// when the GPU fails, kInvalidArgument for what is no stream. Thread-safe.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  /// The grid that moves or works out `bytes` bytes, of at most `blocks` blocks.
+  virtual GridShape shape_for(uint64_t bytes, uint32_t blocks) const = 0;
+
+  /// The arguments are copied.
+  virtual void launch(const kernels::Kernel& kernel, const GridShape& shape, const void* arguments,
+                      size_t bytes, void* stream) = 0;
+  /// Between any two of memories that this process has mapped, by copy engines where there are
+  /// some.
+  virtual void copy(void* to, const void* from, size_t bytes, void* stream) = 0;
+  /// Stores a word where this process has it mapped, behind all that the stream did before. False
+  /// where streams cannot.
+  virtual bool store_word(uint64_t* word, uint64_t value, void* stream) = 0;
+  virtual bool capturing(void* stream) const = 0;
+  virtual std::unique_ptr<StreamMark> mark(void* stream) = 0;
+
+  /// A stream of the executor's own, for calls that name none.
+  virtual void* own_stream() = 0;
+};
+
+std::unique_ptr<Executor> make_cpu_executor();
+std::unique_ptr<Executor> make_gpu_executor(std::shared_ptr<Gpu> gpu);
+
+}  // namespace peal

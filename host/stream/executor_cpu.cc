@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "host/base/error.h"
+#include "host/stream/executor.h"
+#include "simt/launch.h"
+#include "simt/stream.h"
+
+namespace peal {
+namespace {
+
+constexpr uint32_t kThreads = 32;
+constexpr uint32_t kMostBlocks = 2;
+constexpr uint64_t kBytesPerBlock = 16 << 10;
+
+simt::Stream& stream_at(void* stream) {
+  if (stream == nullptr) {
+    fail(ErrorCode::kInvalidArgument,
+         "a call on stream null: on a CPU name a peal::Stream (there is no default stream)");
+  }
+  return *static_cast<simt::Stream*>(stream);
+}
+
+class CpuMark : public StreamMark {
+ public:
+  explicit CpuMark(simt::Stream& stream) : stream_(stream), mark_(stream.mark()) {}
+  bool reached() const override { return stream_.reached(mark_); }
+  void wait() const override { stream_.wait_for(mark_); }
+
+ private:
+  simt::Stream& stream_;
+  uint64_t mark_;
+};
+
+class CpuExecutor : public Executor {
+ public:
+  GridShape shape_for(uint64_t bytes, uint32_t blocks) const override {
+    const uint64_t wanted = std::clamp<uint64_t>(bytes / kBytesPerBlock, 1, kMostBlocks);
+    return {static_cast<uint32_t>(std::min<uint64_t>(wanted, blocks)), kThreads};
+  }
+
+  void launch(const kernels::Kernel& kernel, const GridShape& shape, const void* arguments,
+              size_t bytes, void* stream) override {
+    // Aligned as operator new aligns: kernels take what they point at for their own type.
+    std::vector<std::byte> copy(bytes);
+    std::memcpy(copy.data(), arguments, bytes);
+    stream_at(stream).add([on_cpu = kernel.on_cpu, shape, copy = std::move(copy)] {
+      simt::launch({.blocks = shape.blocks, .threads = shape.threads}, [&] {
+        on_cpu(copy.data());
+      }).wait();
+    });
+  }
+
+  void copy(void* to, const void* from, size_t bytes, void* stream) override {
+    stream_at(stream).add([to, from, bytes] { std::memmove(to, from, bytes); });
+  }
+
+  bool store_word(uint64_t* word, uint64_t value, void* stream) override {
+    stream_at(stream).add([word, value] { __atomic_store_n(word, value, __ATOMIC_RELEASE); });
+    return true;
+  }
+
+  bool capturing(void* stream) const override { return stream_at(stream).capturing(); }
+
+  std::unique_ptr<StreamMark> mark(void* stream) override {
+    return std::make_unique<CpuMark>(stream_at(stream));
+  }
+
+  void* own_stream() override {
+    const std::lock_guard lock(mutex_);
+    if (!own_) own_.emplace();
+    return &*own_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<simt::Stream> own_;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> make_cpu_executor() { return std::make_unique<CpuExecutor>(); }
+
+}  // namespace peal

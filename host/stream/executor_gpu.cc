@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "host/base/error.h"
+#include "host/stream/executor.h"
+
+namespace peal {
+namespace {
+
+constexpr uint32_t kThreads = 512;
+constexpr uint64_t kBytesPerThread = 16;
+constexpr uint64_t kBytesPerBlock = 64 << 10;
+
+cuda::Stream handle(void* stream) { return static_cast<cuda::Stream>(stream); }
+
+class GpuMark : public StreamMark {
+ public:
+  GpuMark(std::shared_ptr<Gpu> gpu, void* stream) : gpu_(std::move(gpu)) {
+    gpu_->within([&](const cuda::Driver& driver) {
+      gpu_->check(driver.create_event(&event_, cuda::kEventDisableTiming), "cuEventCreate");
+      gpu_->check(driver.record_event(event_, handle(stream)), "cuEventRecord");
+    });
+  }
+  ~GpuMark() override {
+    gpu_->within([&](const cuda::Driver& driver) { driver.destroy_event(event_); });
+  }
+  bool reached() const override {
+    return gpu_->within([&](const cuda::Driver& driver) {
+      const cuda::Result result = driver.query_event(event_);
+      if (result == cuda::kNotReady) return false;
+      gpu_->check(result, "cuEventQuery");
+      return true;
+    });
+  }
+  void wait() const override {
+    gpu_->within([&](const cuda::Driver& driver) {
+      gpu_->check(driver.sync_event(event_), "cuEventSynchronize");
+    });
+  }
+
+ private:
+  std::shared_ptr<Gpu> gpu_;
+  cuda::Event event_ = nullptr;
+};
+
+class GpuExecutor : public Executor {
+ public:
+  explicit GpuExecutor(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
+  ~GpuExecutor() override {
+    gpu_->within([&](const cuda::Driver& driver) {
+      for (const auto& [name, module] : modules_) driver.unload_module(module);
+      if (own_ != nullptr) driver.destroy_stream(own_);
+    });
+  }
+
+  GridShape shape_for(uint64_t bytes, uint32_t blocks) const override {
+    if (bytes < kBytesPerBlock) {
+      const uint64_t warps = bytes / kBytesPerThread / 32 + 1;
+      return {1, static_cast<uint32_t>(std::min<uint64_t>(warps * 32, kThreads))};
+    }
+    const uint64_t wanted = (bytes + kBytesPerBlock - 1) / kBytesPerBlock;
+    return {static_cast<uint32_t>(std::min<uint64_t>(wanted, blocks)), kThreads};
+  }
+
+  void launch(const kernels::Kernel& kernel, const GridShape& shape, const void* arguments, size_t,
+              void* stream) override {
+    cuda::Function function = function_of(kernel);
+    void* parameters[] = {const_cast<void*>(arguments)};
+    gpu_->within([&](const cuda::Driver& driver) {
+      gpu_->check(driver.launch(function, shape.blocks, 1, 1, shape.threads, 1, 1, 0,
+                                handle(stream), parameters, nullptr),
+                  std::string("cuLaunchKernel(") + kernel.name + ")");
+    });
+  }
+
+  void copy(void* to, const void* from, size_t bytes, void* stream) override {
+    gpu_->within([&](const cuda::Driver& driver) {
+      gpu_->check(driver.copy(device_address(to), device_address(from), bytes, handle(stream)),
+                  "cuMemcpyAsync");
+    });
+  }
+
+  bool store_word(uint64_t* word, uint64_t value, void* stream) override {
+    return gpu_->within([&](const cuda::Driver& driver) {
+      const cuda::Result result =
+          driver.write_value(handle(stream), device_address(word), value, 0);
+      if (result == cuda::kNotSupported) return false;
+      gpu_->check(result, "cuStreamWriteValue64");
+      return true;
+    });
+  }
+
+  bool capturing(void* stream) const override {
+    return gpu_->within([&](const cuda::Driver& driver) {
+      int status = cuda::kCaptureNone;
+      gpu_->check(driver.is_capturing(handle(stream), &status), "cuStreamIsCapturing");
+      return status != cuda::kCaptureNone;
+    });
+  }
+
+  std::unique_ptr<StreamMark> mark(void* stream) override {
+    return std::make_unique<GpuMark>(gpu_, stream);
+  }
+
+  void* own_stream() override {
+    const std::lock_guard lock(mutex_);
+    if (own_ == nullptr) {
+      gpu_->within([&](const cuda::Driver& driver) {
+        gpu_->check(driver.create_stream(&own_, cuda::kStreamNonBlocking), "cuStreamCreate");
+      });
+    }
+    return own_;
+  }
+
+ private:
+  cuda::Function function_of(const kernels::Kernel& kernel) {
+    const std::lock_guard lock(mutex_);
+    cuda::Function& function = functions_[kernel.name];
+    if (function != nullptr) return function;
+    gpu_->within([&](const cuda::Driver& driver) {
+      gpu_->check(driver.find_function(&function, module_of(driver, kernel), kernel.name),
+                  std::string("cuModuleGetFunction(") + kernel.name + ")");
+    });
+    return function;
+  }
+
+  cuda::Module module_of(const cuda::Driver& driver, const kernels::Kernel& kernel) {
+    cuda::Module& module = modules_[kernel.image];
+    if (module != nullptr) return module;
+    const auto images = kernels::images();
+    const auto image = std::ranges::find_if(images, [&](const kernels::Image& one) {
+      return std::string_view(one.name) == kernel.image;
+    });
+    if (image == images.end()) {
+      fail(ErrorCode::kUnsupported,
+           "this peal library has no kernels for GPUs, which calls on streams and from the host "
+           "launch: build it where nvcc is");
+    }
+    gpu_->check(driver.load_module(&module, image->begin), "cuModuleLoadData");
+    return module;
+  }
+
+  std::shared_ptr<Gpu> gpu_;
+  std::mutex mutex_;                                      // guards what follows
+  std::map<std::string_view, cuda::Module> modules_;      // by image
+  std::map<std::string_view, cuda::Function> functions_;  // by name
+  cuda::Stream own_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> make_gpu_executor(std::shared_ptr<Gpu> gpu) {
+  return std::make_unique<GpuExecutor>(std::move(gpu));
+}
+
+}  // namespace peal

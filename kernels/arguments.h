@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the library's own kernels take, and what they tell of a failure: plain data that the host
+// fills in (host/stream).
+//
+// A kernel finds context and team by pointer and reads them when it runs. So a CUDA graph that has
+// recorded a call stays right when windows are registered, PEs are masked or queues recovered, and
+// ends by kBadTeam once the team was freed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/context.h"
+#include "device/team.h"
+#include "device/types.h"
+
+namespace peal::kernels {
+
+/// The calls that a host makes.
+enum class Call : uint32_t {
+  kPut,
+  kGet,
+  kPutSignal,
+  kSignal,
+  kP,
+  kG,
+  kAtomicFetch,
+  kAtomicSet,
+  kAtomicSwap,
+  kAtomicCompareSwap,
+  kAtomicFetchAdd,
+  kAtomicFetchAnd,
+  kAtomicFetchOr,
+  kAtomicFetchXor,
+  kWaitUntil,
+  kFence,
+  kQuiet,
+  kSyncAll,
+  kBarrierAll,
+  kSync,
+  kBarrier,
+  kBroadcast,
+  kAllGather,
+  kAllToAll,
+  kAllToAllV,
+  kAllReduce,
+  kReduce,
+  kReduceScatter,
+  kScan,
+  kExclusiveScan,
+};
+
+/// Of elements that are reduced.
+enum class DataType : uint32_t { i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64 };
+enum class Operation : uint32_t { sum, product, min, max, bit_and, bit_or, bit_xor };
+
+/// The first call of a context that failed, in memory that host and kernels reach at once. `status`
+/// is written last.
+struct CallReport {
+  uint32_t status;
+  uint32_t claimed;
+  uint32_t call;
+  int32_t pe;     // that the call named, or the root; -1: none
+  uint64_t team;  // Team::id, of collective calls
+  uint64_t time_ns;
+};
+
+/// Who calls: a part of the arguments of every kernel.
+struct Caller {
+  ContextState* state;
+  CallReport* report;
+  Call call;
+  int32_t pe;
+};
+
+struct Transfer {
+  Caller caller;
+  std::byte* dst;
+  const std::byte* src;
+  uint64_t bytes;
+  Signal signal;  // of kPutSignal
+};
+
+/// One value of `bytes` bytes, or none.
+struct Word {
+  Caller caller;
+  void* word;
+  uint64_t value;
+  uint64_t expected;  // of kAtomicCompareSwap
+  uint64_t* result;   // where the host reaches it; null: nobody wants what the call answers
+  uint32_t bytes;
+  uint32_t is_signed;  // of kWaitUntil
+  Compare compare;
+  Signal::Kind kind;  // of kSignal
+};
+
+struct Collective {
+  Caller caller;
+  const Team* team;
+  uint64_t team_id;
+  std::byte* dst;
+  const std::byte* src;
+  uint64_t count;    // elements
+  uint64_t element;  // bytes
+  DataType type;     // of calls that reduce
+  Operation operation;
+  // Of kAllToAllV, in elements, in memory of kernels; `received` symmetric.
+  const int64_t* received_counts;
+  const int64_t* received_at;
+  const int64_t* sent_counts;
+  const int64_t* sent_at;
+};
+
+}  // namespace peal::kernels

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernels that reduce elements of one type where all members are mapped:
+//
+//   PEAL_MAPPED_REDUCTIONS(f32, sum)    peal_all_reduce_f32_sum, peal_reduce_f32_sum, ...
+//
+// A file for each type. Scans, and what goes by a NIC, is one kernel for all types
+// (reduce_anywhere.cu): of every kernel that could post the compiler translates all of that again.
+#pragma once
+
+#include "device/collectives.h"
+#include "kernels/entry.h"
+#include "kernels/list.h"
+
+namespace peal::kernels {
+
+template <collective::Result kResult, class T, class Op>
+PEAL_DEVICE void reduce_mapped(const Collective& args) {
+  with_team(args, [&](const Context& ctx, const Team& team) {
+    const int root = kResult == collective::Result::kRoot ? args.caller.pe : 0;
+    const collective::Reduction<kResult, T, Op> reduction{
+        reinterpret_cast<T*>(args.dst), reinterpret_cast<const T*>(args.src), args.count, root};
+    const Status status = collective::check(ctx, team, root);
+    if (status != Status::kOk || args.count == 0) return status;
+    return collective::run_mapped(ctx, whole_grid, team, reduction);
+  });
+}
+
+}  // namespace peal::kernels
+
+#define PEAL_MAPPED_REDUCTION(call, result, type, operation)                                   \
+  PEAL_ENTRY(call##_##type##_##operation, Collective) {                                        \
+    peal::kernels::reduce_mapped<peal::collective::Result::result, peal::kernels::types::type, \
+                                 std::remove_cv_t<decltype(peal::op::operation)>>(args);       \
+  }
+#define PEAL_MAPPED_REDUCTIONS(type, operation)            \
+  PEAL_MAPPED_REDUCTION(all_reduce, kAll, type, operation) \
+  PEAL_MAPPED_REDUCTION(reduce, kRoot, type, operation)    \
+  PEAL_MAPPED_REDUCTION(reduce_scatter, kOwner, type, operation)

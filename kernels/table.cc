@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/table.h"
+
+#include <array>
+#include <string_view>
+
+#include "kernels/list.h"
+
+#define PEAL_DECLARE(name, image) extern "C" void peal_##name(const void*);
+#define PEAL_DECLARE_REDUCTIONS(type, operation)  \
+  PEAL_DECLARE(all_reduce_##type##_##operation, ) \
+  PEAL_DECLARE(reduce_##type##_##operation, )     \
+  PEAL_DECLARE(reduce_scatter_##type##_##operation, )
+#define PEAL_DECLARE_TYPE(type, operations) operations(PEAL_DECLARE_REDUCTIONS, type)
+PEAL_PLAIN_KERNELS(PEAL_DECLARE)
+PEAL_REDUCE_TYPES(PEAL_DECLARE_TYPE)
+
+namespace peal::kernels {
+namespace {
+
+#define PEAL_PLAIN(name, image) constexpr Kernel k_##name{"peal_" #name, #image, &peal_##name};
+PEAL_PLAIN_KERNELS(PEAL_PLAIN)
+
+// The three calls that have kernels of one type and operation.
+struct Reductions {
+  DataType type;
+  Operation operation;
+  Kernel all_reduce;
+  Kernel reduce;
+  Kernel reduce_scatter;
+};
+
+#define PEAL_ROW(call, type, operation) \
+  { "peal_" #call "_" #type "_" #operation, "reduce_" #type, &peal_##call##_##type##_##operation }
+#define PEAL_ROWS(type, operation)                                                        \
+  Reductions{DataType::type, Operation::operation, PEAL_ROW(all_reduce, type, operation), \
+             PEAL_ROW(reduce, type, operation), PEAL_ROW(reduce_scatter, type, operation)},
+#define PEAL_TYPE_ROWS(type, operations) operations(PEAL_ROWS, type)
+constexpr Reductions kReductions[] = {PEAL_REDUCE_TYPES(PEAL_TYPE_ROWS)};
+
+constexpr std::string_view kCalls[] = {"put",
+                                       "get",
+                                       "put_signal",
+                                       "signal",
+                                       "p",
+                                       "g",
+                                       "atomic_fetch",
+                                       "atomic_set",
+                                       "atomic_swap",
+                                       "atomic_compare_swap",
+                                       "atomic_fetch_add",
+                                       "atomic_fetch_and",
+                                       "atomic_fetch_or",
+                                       "atomic_fetch_xor",
+                                       "wait_until",
+                                       "fence",
+                                       "quiet",
+                                       "sync_all",
+                                       "barrier_all",
+                                       "sync",
+                                       "barrier",
+                                       "broadcast",
+                                       "all_gather",
+                                       "all_to_all",
+                                       "all_to_all_v",
+                                       "all_reduce",
+                                       "reduce",
+                                       "reduce_scatter",
+                                       "scan",
+                                       "exclusive_scan"};
+static_assert(std::size(kCalls) == static_cast<size_t>(Call::kExclusiveScan) + 1);
+
+constexpr bool is_signed(DataType type) { return type <= DataType::i64; }
+constexpr bool is_float(DataType type) { return type >= DataType::f16; }
+
+constexpr uint32_t kToUnsigned = 4;
+static_assert(static_cast<uint32_t>(DataType::u8) ==
+              static_cast<uint32_t>(DataType::i8) + kToUnsigned);
+
+}  // namespace
+
+DataType kernel_type(DataType type, Operation operation) {
+  const bool ordered = operation == Operation::min || operation == Operation::max;
+  if (!is_signed(type) || ordered) return type;
+  return static_cast<DataType>(static_cast<uint32_t>(type) + kToUnsigned);
+}
+
+const Kernel& transfer_kernel() { return k_transfer; }
+const Kernel& word_kernel() { return k_word; }
+const Kernel& reduce_anywhere_kernel() { return k_reduce_anywhere; }
+
+const Kernel& collective_kernel(Call call) {
+  switch (call) {
+    case Call::kSync:
+      return k_sync;
+    case Call::kBarrier:
+      return k_barrier;
+    case Call::kBroadcast:
+      return k_broadcast;
+    case Call::kAllGather:
+      return k_all_gather;
+    case Call::kAllToAll:
+      return k_all_to_all;
+    default:
+      return k_all_to_all_v;
+  }
+}
+
+const Kernel* reduce_kernel(Call call, DataType type, Operation operation) {
+  for (const Reductions& row : kReductions) {
+    if (row.type != kernel_type(type, operation) || row.operation != operation) continue;
+    if (call == Call::kAllReduce) return &row.all_reduce;
+    if (call == Call::kReduce) return &row.reduce;
+    if (call == Call::kReduceScatter) return &row.reduce_scatter;
+  }
+  return nullptr;
+}
+
+const char* to_string(Call call) { return kCalls[static_cast<size_t>(call)].data(); }
+
+const char* to_string(DataType type) {
+  static constexpr const char* kNames[] = {"i8",  "i16", "i32", "i64",  "u8",  "u16",
+                                           "u32", "u64", "f16", "bf16", "f32", "f64"};
+  return kNames[static_cast<size_t>(type)];
+}
+
+const char* to_string(Operation operation) {
+  static constexpr const char* kNames[] = {"sum",     "product", "min",    "max",
+                                           "bit_and", "bit_or",  "bit_xor"};
+  return kNames[static_cast<size_t>(operation)];
+}
+
+size_t bytes_of(DataType type) {
+  static constexpr size_t kBytes[] = {1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
+  return kBytes[static_cast<size_t>(type)];
+}
+
+bool applies(Operation operation, DataType type) {
+  return operation <= Operation::max || !is_float(type);
+}
+
+}  // namespace peal::kernels

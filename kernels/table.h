@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The library's kernels as its host finds them: on a CPU functions, on a GPU names in images that
+// nvcc made. A library built without nvcc has no images.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "kernels/arguments.h"
+
+namespace peal::kernels {
+
+struct Kernel {
+  const char* name;             // in its image
+  const char* image;            // Image::name
+  void (*on_cpu)(const void*);  // by every lane of the grid, with the arguments' address
+};
+
+const Kernel& transfer_kernel();
+const Kernel& word_kernel();
+/// Of the calls from kSync to kAllToAllV.
+const Kernel& collective_kernel(Call call);
+/// Reduces by one block, in any team.
+const Kernel& reduce_anywhere_kernel();
+/// Reduces by a grid where all members are mapped; null for what has no kernel of its own (scans).
+const Kernel* reduce_kernel(Call call, DataType type, Operation operation);
+
+/// A fat binary for cuModuleLoadData.
+struct Image {
+  const char* name;
+  const void* begin;
+};
+std::span<const Image> images();
+
+/// The type that has kernels for what `operation` makes of `type`: of those that make the same bits
+/// the unsigned one.
+DataType kernel_type(DataType type, Operation operation);
+
+/// "all_reduce", "i32", "bit_and".
+const char* to_string(Call call);
+const char* to_string(DataType type);
+const char* to_string(Operation operation);
+
+size_t bytes_of(DataType type);
+/// False for bits of floating-point numbers.
+bool applies(Operation operation, DataType type);
+
+}  // namespace peal::kernels

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What all C functions do: find the runtime, and turn an exception into an answer and
+// peal_error()'s text. For peal's own files.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "peal/peal.h"
+
+namespace peal::c {
+
+/// Of the calling thread.
+std::string& last_error();
+
+/// Throws kInvalidArgument, naming `call`, before peal_init().
+Runtime& initialised(const char* call);
+
+/// Runs `body`; an exception becomes `on_error` and peal_error()'s text.
+template <class Body>
+auto guarded(decltype(std::declval<Body>()()) on_error, const Body& body) -> decltype(body()) {
+  last_error().clear();
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    last_error() = error.what();
+    return on_error;
+  }
+}
+
+}  // namespace peal::c
