@@ -86,6 +86,7 @@ PEAL_DEVICE Status get(const BasicContext<R>& ctx, T* dst, const std::type_ident
 /// the calling lane; what the others of its scope did counts once the scope has synchronised.
 template <Reach R>
 [[nodiscard]] PEAL_DEVICE Status wait(const BasicContext<R>&, const Ticket& ticket) {
+  ibgda::ring_for<R>(ticket);
   return ibgda::wait<R>(ticket);
 }
 
@@ -93,12 +94,14 @@ template <Reach R>
 /// source and destination.
 template <Reach R, AnyScope S>
 [[nodiscard]] PEAL_DEVICE Status wait(const BasicContext<R>&, S scope, const Ticket& ticket) {
+  if (scope.leader()) ibgda::ring_for<R>(ticket);
   return detail::wait_scope<R>(scope, ticket);
 }
 
 /// True if wait() would not block.
 template <Reach R>
 PEAL_DEVICE bool test(const BasicContext<R>&, const Ticket& ticket) {
+  ibgda::ring_for<R>(ticket);
   return ibgda::test<R>(ticket);
 }
 

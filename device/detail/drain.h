@@ -89,20 +89,21 @@ PEAL_DEVICE Status settle_left(const BasicContext<R>& ctx, mlx5::SendQueue* left
 }
 
 /// ibgda::wait() for atomics that left their block's queue.
-template <Reach R>
+template <Reach R, Rings kRings>
 PEAL_DEVICE_COLD Status wait_there(Ticket ticket) {
+  if constexpr (kRings == Rings::kLater) ibgda::ring_for<R>(ticket);
   return ibgda::wait<R>(ticket);
 }
 
 /// post() for an atomic that nobody waits for.
-template <Reach R, bool kTogether, class Compose>
+template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class Compose>
 PEAL_DEVICE Ticket post_in_order(const BasicContext<R>& ctx, const Destination& at, int pe,
                                  const Compose& compose) {
   mlx5::SendQueue* const left = queue_left(ctx, at.queue, pe);
   const Status before = settle_left<R, kTogether>(ctx, left);
   if (before != Status::kOk) return Ticket{nullptr, 0, before};
-  Ticket ticket = post<R, kTogether>(*at.queue, compose);
-  if (left != nullptr) ticket.status = wait_there<R>(ticket);
+  Ticket ticket = post<R, kTogether, kRings>(*at.queue, compose);
+  if (left != nullptr) ticket.status = wait_there<R, kRings>(ticket);
   return ticket;
 }
 
