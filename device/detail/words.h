@@ -122,10 +122,4 @@ PEAL_DEVICE Fetched<T> get_value(const BasicContext<R>& ctx, const T* src, int p
       });
 }
 
-/// How many lanes of a scope post for themselves: all, but one alone on a queue that is owned.
-template <Reach R, class S>
-PEAL_DEVICE uint32_t posting_lanes(S scope) {
-  return R == Reach::kLane ? 1 : scope.size();
-}
-
 }  // namespace peal::detail
