@@ -4,8 +4,9 @@
 // in a window where the NIC carries it, and is there when the ticket completes (wait, test, quiet).
 // Until then nobody may touch `result`. In all else as without _nbi (atomics.h).
 //
-// A NIC stores 4-byte results with their bytes reversed: towards a PE that only the NIC reaches
-// those calls wait for the value, put it right and answer a ticket that is complete.
+// A NIC stores 4-byte results with their bytes reversed, and a CPU thread that posts for kernels
+// brings some to no other memory than its own: there the calls wait for the value, store it and
+// answer a ticket that is complete.
 #pragma once
 
 #include <type_traits>

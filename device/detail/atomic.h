@@ -122,8 +122,9 @@ PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, const T* word, W
       [&](const Destination& at) { return fetch_by_nic<R, T>(ctx, at, what, pe); });
 }
 
-/// Does `what`; the old value comes to `result`, by the time the ticket completes. A 4-byte value
-/// arrives with its bytes reversed, so that one is waited for.
+/// Does `what`; the old value comes to `result`, by the time the ticket completes. What the NIC
+/// cannot bring there as it is, is waited for: 4-byte values, whose bytes arrive reversed, and
+/// where values come to landing cells alone.
 template <Reach R, class T, class What>
 PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const T* word, What what,
                                     int pe) {
@@ -138,19 +139,18 @@ PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const
         return Ticket{};
       },
       [&](const Destination& at) {
-        if constexpr (sizeof(T) == 8) {
-          const Origin to = resolve_local(ctx, *at.queue, result, sizeof(T));
-          if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
+        const Origin to = resolve_local(ctx, *at.queue, result, sizeof(T));
+        if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
+        if (sizeof(T) == 8 && at.queue->to_cells == 0) {
           const auto compose = [&](const mlx5::Header& h) {
             return what.compose(h, at.remote, to.local);
           };
-          return landed<R, true>(*at.queue, to.dumped, to.local,
-                                 post_in_order<R, true>(ctx, at, pe, compose));
-        } else {
-          const Fetched<T> old = fetch_by_nic<R, T>(ctx, at, what, pe);
-          if (old.status == Status::kOk) store_payload(result, old.value);
-          return Ticket{nullptr, 0, old.status};
+          const Ticket ticket = post_in_order<R, true>(ctx, at, pe, compose);
+          return landed<R, true>(*at.queue, to.dumped, to.local, ticket);
         }
+        const Fetched<T> old = fetch_by_nic<R, T>(ctx, at, what, pe);
+        if (old.status == Status::kOk) store_payload(result, old.value);
+        return Ticket{nullptr, 0, old.status};
       });
 }
 

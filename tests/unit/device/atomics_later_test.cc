@@ -67,6 +67,24 @@ TEST(FetchLater, FourBytesAreWaitedForBecauseTheyArriveReversed) {
   EXPECT_EQ(*rig.remote<uint32_t>(1, kWord), 9u);
 }
 
+// A CPU thread that carries out masked atomics writes their values into the queue's cells: it was
+// given any address of the kernel's, which it cannot reach, and failed the queue.
+TEST(FetchLater, WhereValuesComeToCellsAloneTheyAreWaitedFor) {
+  DeviceRig rig;
+  rig.queue(1).to_cells = 1;
+  *rig.remote<uint64_t>(1, kWord) = 40;
+  const auto ctx = rig.context();
+  Ticket ticket{};
+  {
+    const NicThread nics(rig);
+    ticket = atomic_swap_nbi(ctx, rig.local<uint64_t>(kOld), rig.local<uint64_t>(kWord), 9, 1);
+  }
+  EXPECT_EQ(ticket.status, Status::kOk);
+  EXPECT_EQ(*rig.local<uint64_t>(kOld), 40u);
+  EXPECT_EQ(rig.nic(1).seen()[0].local_address() % sizeof(mlx5::LandingCell), 0u);
+  EXPECT_NE(rig.nic(1).seen()[0].lkey(), DeviceRig::kHeapLkey);
+}
+
 TEST(FetchLater, IntoMemoryOfAnotherBusADumpVouchesForTheValue) {
   DeviceRig rig;
   rig.windows().window[0].dumped = 1;
