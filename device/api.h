@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // All a kernel includes. Read in this order: context, types, rma, signal, wait, atomics, sync,
-// team, collectives. device/detail and device/collective hold what these do.
+// batch, team, collectives. device/detail and device/collective hold what these do.
 #pragma once
 
 #include "device/atomics.h"
+#include "device/atomics_nbi.h"
+#include "device/batch.h"
 #include "device/collectives.h"
 #include "device/context.h"
 #include "device/rma.h"

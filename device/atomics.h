@@ -4,7 +4,10 @@
 // reaches the word itself. Atomic with respect to one another as long as all PEs reach the word the
 // same way; not with respect to the peer's own plain loads and stores.
 //
-// Fetching forms wait for the old value. The others return once posted; quiet(ctx) completes them.
+// Fetching forms wait for the old value (atomics_nbi.h has those that do not). The others return
+// once posted; quiet(ctx) completes them. What a NIC has no operation for, min, max and the sum of
+// reals, is done by compare and swap there: two round trips or more, each waited for.
+//
 // One thread calls; lanes of a warp that call together are posted together. A word must be aligned
 // to its size: kMisaligned otherwise. An atomic is executed behind the block's earlier operations
 // on the same PE where a NIC is between; towards a mapped PE only a fence orders them.
@@ -28,7 +31,7 @@ PEAL_DEVICE Fetched<T> atomic_fetch(const BasicContext<R>& ctx, const T* word, i
 template <Reach R, class T>
 PEAL_DEVICE Status atomic_set(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                               int pe) {
-  return detail::post_atomic<Update::kSwap>(ctx, word, value, pe);
+  return detail::post_atomic<Update::kSwap>(ctx, word, value, pe).status;
 }
 
 /// Stores `value` and returns what was there.
@@ -47,20 +50,29 @@ PEAL_DEVICE Fetched<T> atomic_compare_swap(const BasicContext<R>& ctx, T* word,
   return detail::fetch_atomic(ctx, word, what, pe);
 }
 
-/// Adds `value`, wrapping.
+/// Adds `value`; integers wrap. A real's sum is that of the machine which adds: a GPU flushes
+/// subnormal floats of mapped memory to zero.
 template <Reach R, class T>
 PEAL_DEVICE Status atomic_add(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                               int pe) {
-  static_assert(std::is_integral_v<T>);
-  return detail::post_atomic<Update::kAdd>(ctx, word, value, pe);
+  if constexpr (std::is_floating_point_v<T>) {
+    return detail::combine_atomic<detail::Sum>(ctx, word, value, pe).status;
+  } else {
+    static_assert(std::is_integral_v<T>);
+    return detail::post_atomic<Update::kAdd>(ctx, word, value, pe).status;
+  }
 }
 
-/// Adds `value`, wrapping, and returns what was there.
+/// Adds `value` and returns what was there.
 template <Reach R, class T>
 PEAL_DEVICE Fetched<T> atomic_fetch_add(const BasicContext<R>& ctx, T* word,
                                         std::type_identity_t<T> value, int pe) {
-  static_assert(std::is_integral_v<T>);
-  return detail::fetch_atomic(ctx, word, detail::change<Update::kAdd>(value), pe);
+  if constexpr (std::is_floating_point_v<T>) {
+    return detail::combine_atomic<detail::Sum>(ctx, word, value, pe);
+  } else {
+    static_assert(std::is_integral_v<T>);
+    return detail::fetch_atomic(ctx, word, detail::change<Update::kAdd>(value), pe);
+  }
 }
 
 /// Adds one.
@@ -79,7 +91,7 @@ PEAL_DEVICE Fetched<T> atomic_fetch_inc(const BasicContext<R>& ctx, T* word, int
 template <Reach R, class T>
 PEAL_DEVICE Status atomic_and(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                               int pe) {
-  return detail::post_atomic<Update::kAnd>(ctx, word, value, pe);
+  return detail::post_atomic<Update::kAnd>(ctx, word, value, pe).status;
 }
 
 /// Ands `value` into the word and returns what was there.
@@ -93,7 +105,7 @@ PEAL_DEVICE Fetched<T> atomic_fetch_and(const BasicContext<R>& ctx, T* word,
 template <Reach R, class T>
 PEAL_DEVICE Status atomic_or(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                              int pe) {
-  return detail::post_atomic<Update::kOr>(ctx, word, value, pe);
+  return detail::post_atomic<Update::kOr>(ctx, word, value, pe).status;
 }
 
 /// Ors `value` into the word and returns what was there.
@@ -107,7 +119,7 @@ PEAL_DEVICE Fetched<T> atomic_fetch_or(const BasicContext<R>& ctx, T* word,
 template <Reach R, class T>
 PEAL_DEVICE Status atomic_xor(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                               int pe) {
-  return detail::post_atomic<Update::kXor>(ctx, word, value, pe);
+  return detail::post_atomic<Update::kXor>(ctx, word, value, pe).status;
 }
 
 /// Xors `value` into the word and returns what was there.
@@ -115,6 +127,35 @@ template <Reach R, class T>
 PEAL_DEVICE Fetched<T> atomic_fetch_xor(const BasicContext<R>& ctx, T* word,
                                         std::type_identity_t<T> value, int pe) {
   return detail::fetch_atomic(ctx, word, detail::change<Update::kXor>(value), pe);
+}
+
+/// Makes `value` of the word if it is smaller. A value that is not a number is never stored, and
+/// one that is there stays.
+template <Reach R, class T>
+PEAL_DEVICE Status atomic_min(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
+                              int pe) {
+  return detail::combine_atomic<detail::Smaller>(ctx, word, value, pe).status;
+}
+
+/// The same; returns what was there.
+template <Reach R, class T>
+PEAL_DEVICE Fetched<T> atomic_fetch_min(const BasicContext<R>& ctx, T* word,
+                                        std::type_identity_t<T> value, int pe) {
+  return detail::combine_atomic<detail::Smaller>(ctx, word, value, pe);
+}
+
+/// Makes `value` of the word if it is larger; the rest as atomic_min.
+template <Reach R, class T>
+PEAL_DEVICE Status atomic_max(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
+                              int pe) {
+  return detail::combine_atomic<detail::Larger>(ctx, word, value, pe).status;
+}
+
+/// The same; returns what was there.
+template <Reach R, class T>
+PEAL_DEVICE Fetched<T> atomic_fetch_max(const BasicContext<R>& ctx, T* word,
+                                        std::type_identity_t<T> value, int pe) {
+  return detail::combine_atomic<detail::Larger>(ctx, word, value, pe);
 }
 
 }  // namespace peal

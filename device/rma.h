@@ -9,6 +9,7 @@
 //   put(ctx, scope, dst, src, n, pe)   returns when src may be reused
 //   get(ctx, scope, dst, src, n, pe)   returns when dst holds the data
 //   put_nbi, get_nbi                   return at once; wait or quiet completes them
+//   with a Tile in place of n          rows that lie further apart than they are long
 //
 // None of them says that a put has arrived: quiet(ctx) does. Ordering: docs/memory_model.md.
 #pragma once
@@ -18,6 +19,7 @@
 
 #include "device/base/scope.h"
 #include "device/context.h"
+#include "device/detail/tile.h"
 #include "device/detail/transfer.h"
 #include "device/detail/words.h"
 #include "device/types.h"
@@ -86,6 +88,7 @@ PEAL_DEVICE Status get(const BasicContext<R>& ctx, T* dst, const std::type_ident
 /// the calling lane; what the others of its scope did counts once the scope has synchronised.
 template <Reach R>
 [[nodiscard]] PEAL_DEVICE Status wait(const BasicContext<R>&, const Ticket& ticket) {
+  ibgda::ring_for<R>(ticket);
   return ibgda::wait<R>(ticket);
 }
 
@@ -93,12 +96,14 @@ template <Reach R>
 /// source and destination.
 template <Reach R, AnyScope S>
 [[nodiscard]] PEAL_DEVICE Status wait(const BasicContext<R>&, S scope, const Ticket& ticket) {
+  if (scope.leader()) ibgda::ring_for<R>(ticket);
   return detail::wait_scope<R>(scope, ticket);
 }
 
 /// True if wait() would not block.
 template <Reach R>
 PEAL_DEVICE bool test(const BasicContext<R>&, const Ticket& ticket) {
+  ibgda::ring_for<R>(ticket);
   return ibgda::test<R>(ticket);
 }
 
@@ -116,40 +121,49 @@ PEAL_DEVICE Fetched<T> g(const BasicContext<R>& ctx, const T* src, int pe) {
   return detail::get_value(ctx, src, pe);
 }
 
-/// Copies `count` single elements of up to 8 bytes, `strides` apart; returns when the source may be
-/// reused. The lanes of the scope share the elements.
+/// Starts copying a tile to `dst` at `pe`. The lanes of the scope share the rows, and long rows too
+/// where the peer is mapped; for a NIC each row is a put, with the same rules for its source.
+template <Reach R, AnyScope S, class T>
+PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& ctx, S scope, T* dst,
+                           const std::type_identity_t<T>* src, const Tile& tile, int pe) {
+  return detail::put_tile<detail::Until::kStarted>(ctx, scope, dst, src, tile, pe);
+}
+
+/// Copies a tile to `dst` at `pe`; returns when the source may be reused.
+template <Reach R, AnyScope S, class T>
+PEAL_DEVICE Status put(const BasicContext<R>& ctx, S scope, T* dst,
+                       const std::type_identity_t<T>* src, const Tile& tile, int pe) {
+  return detail::put_tile<detail::Until::kDone>(ctx, scope, dst, src, tile, pe).status;
+}
+
+/// Starts fetching a tile from `src` at `pe`.
+template <Reach R, AnyScope S, class T>
+PEAL_DEVICE Ticket get_nbi(const BasicContext<R>& ctx, S scope, T* dst,
+                           const std::type_identity_t<T>* src, const Tile& tile, int pe) {
+  return detail::get_tile<detail::Until::kStarted>(ctx, scope, dst, src, tile, pe);
+}
+
+/// Fetches a tile from `src` at `pe`; on kOk it is in `dst`, visible to every lane of the scope.
+template <Reach R, AnyScope S, class T>
+PEAL_DEVICE Status get(const BasicContext<R>& ctx, S scope, T* dst,
+                       const std::type_identity_t<T>* src, const Tile& tile, int pe) {
+  return detail::get_tile<detail::Until::kDone>(ctx, scope, dst, src, tile, pe).status;
+}
+
+/// Copies `count` single elements, `strides` apart: a tile of one column. Returns when the source
+/// may be reused.
 template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Status iput(const BasicContext<R>& ctx, S scope, T* dst, const T* src, Strides strides,
                         size_t count, int pe) {
-  Status status = Status::kOk;
-  const uint32_t lanes = detail::posting_lanes<R>(scope);
-  scope.sync();
-  for (size_t i = scope.rank(); scope.rank() < lanes && i < count; i += lanes) {
-    const auto at = static_cast<ptrdiff_t>(i);
-    const Status one = p(ctx, dst + at * strides.dst, src[at * strides.src], pe);
-    if (status == Status::kOk) status = one;
-  }
-  return first_failure(scope, status);
+  return put(ctx, scope, dst, src, Tile{count, 1, strides}, pe);
 }
 
 /// Fetches `count` single elements, `strides` apart, into `dst`, which must lie in a window; on kOk
-/// all have arrived. Where an element is refused, what was asked for before it has arrived.
+/// all have arrived.
 template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Status iget(const BasicContext<R>& ctx, S scope, T* dst, const T* src, Strides strides,
                         size_t count, int pe) {
-  Ticket last{};
-  Status refused = Status::kOk;
-  const uint32_t lanes = detail::posting_lanes<R>(scope);
-  scope.sync();
-  for (size_t i = scope.rank(); scope.rank() < lanes && i < count && refused == Status::kOk;
-       i += lanes) {
-    const auto at = static_cast<ptrdiff_t>(i);
-    const Ticket one = get_nbi(ctx, thread, dst + at * strides.dst, src + at * strides.src, 1, pe);
-    refused = one.status;
-    if (refused == Status::kOk) last = one;
-  }
-  const Status arrived = ibgda::wait<R>(last);  // of elements before a refused one, too
-  return first_failure(scope, refused != Status::kOk ? refused : arrived);
+  return get(ctx, scope, dst, src, Tile{count, 1, strides}, pe);
 }
 
 /// The peer's copy of a symmetric object as an ordinary pointer, or null when only the NIC reaches

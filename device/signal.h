@@ -3,7 +3,7 @@
 // Telling a peer that data has arrived, and waiting to be told.
 //
 //   sender    put_signal(ctx, block, dst, src, n, Signal::add(flag, 1, pe));
-//   receiver  wait_until(ctx, block, flag, Compare::kGe, 1);   // then dst holds the data
+//   receiver  signal_wait_until(ctx, block, flag, Compare::kGe, 1);   // then dst holds the data
 //
 // Through a NIC `add` is an atomic, and so is `set` where WRITEs may be placed out of order
 // (ContextFields::sets_by_swap): atomics execute behind all of them.
@@ -15,6 +15,7 @@
 #include "device/base/scope.h"
 #include "device/context.h"
 #include "device/detail/signal.h"
+#include "device/detail/wait.h"
 #include "device/rma.h"
 #include "device/types.h"
 
@@ -26,7 +27,7 @@ template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Ticket put_signal_nbi(const BasicContext<R>& ctx, S scope, T* dst,
                                   const std::type_identity_t<T>* src, size_t count,
                                   const Signal& signal) {
-  const detail::PutSignal put{dst, src, detail::bytes_of<T>(count), signal};
+  const detail::PutSignal<detail::Rings::kNow> put{dst, src, detail::bytes_of<T>(count), signal};
   return detail::access_peer(ctx, scope, put);
 }
 
@@ -39,7 +40,7 @@ PEAL_DEVICE Status put_signal(const BasicContext<R>& ctx, S scope, T* dst,
   const Ticket ticket = put_signal_nbi(ctx, scope, dst, src, count, signal);
   // Inline data has left the source already, and so has what the lanes copied themselves.
   const bool inlined = detail::bytes_of<T>(count) <= mlx5::kMaxInlineBytes;
-  return ticket.queue == nullptr || inlined ? ticket.status : wait(ctx, scope, ticket);
+  return ticket.queue == nullptr || inlined ? ticket.status : detail::wait_scope<R>(scope, ticket);
 }
 
 template <Reach R, class T>
@@ -59,16 +60,37 @@ PEAL_DEVICE Status put_signal(const BasicContext<R>& ctx, T* dst,
 /// One thread.
 template <Reach R>
 PEAL_DEVICE Status signal(const BasicContext<R>& ctx, const Signal& what) {
-  return detail::access_word<Ticket>(
-             ctx, detail::word_of(what),
-             [&](std::byte* word) {
-               detail::signal_direct(word, what);
-               return Ticket{};
-             },
-             [&](const detail::Destination& flag) {
-               return detail::post_signal<R, true>(ctx, flag, what);
-             })
-      .status;
+  return detail::signal_alone<detail::Rings::kNow>(ctx, what).status;
+}
+
+/// What the word of a signal at home says now; never blocks. What was put before the value was
+/// written is visible.
+template <Reach R>
+PEAL_DEVICE uint64_t signal_fetch(const BasicContext<R>&, const uint64_t* word) {
+  relax();
+  return detail::acquire_word(word);
+}
+
+/// wait_until() of a signal's word, with the value that ended the wait, or the last one seen. All
+/// lanes of the scope get the same one: later ones may differ, for other PEs may go on adding.
+template <Reach R, AnyScope S>
+PEAL_DEVICE Fetched<uint64_t> signal_wait_until(const BasicContext<R>& ctx, S scope,
+                                                const uint64_t* word, Compare compare,
+                                                uint64_t value) {
+  return by_leader(scope, [&] {
+    Fetched<uint64_t> seen{};
+    seen.status = detail::spin(ctx, [&] {
+      seen.value = detail::acquire_word(word);
+      return detail::holds(seen.value, compare, value);
+    });
+    return seen;
+  });
+}
+
+template <Reach R>
+PEAL_DEVICE Fetched<uint64_t> signal_wait_until(const BasicContext<R>& ctx, const uint64_t* word,
+                                                Compare compare, uint64_t value) {
+  return signal_wait_until(ctx, thread, word, compare, value);
 }
 
 }  // namespace peal

@@ -5,7 +5,7 @@
 //
 //   quiet        everything this PE posted on the context has been executed at its peers, results
 //                have landed; where blocks own queues (kLane, kBlock), what the calling block
-//                posted
+//                posted. With a PE as the last argument: of that, what goes to this PE
 //   fence        what was posted before is executed at each peer before what is posted after
 //   sync_all     every PE has arrived (says nothing of transfers)
 //   barrier_all  quiet, then sync_all
@@ -30,17 +30,41 @@ template <Reach R, AnyScope S = Thread>
   return by_leader(scope, [&] { return detail::drain_all(ctx); });
 }
 
+/// quiet() for what goes to one PE: looks at the queues to that PE and at no others.
+template <Reach R, AnyScope S>
+[[nodiscard]] PEAL_DEVICE Status quiet(const BasicContext<R>& ctx, S scope, int pe) {
+  return by_leader(scope, [&] { return detail::drain_pe<R>(ctx.state, pe); });
+}
+template <Reach R>
+[[nodiscard]] PEAL_DEVICE Status quiet(const BasicContext<R>& ctx, int pe) {
+  return quiet(ctx, thread, pe);
+}
+
 /// Orders, per peer, what was posted on the context before it ahead of what is posted after it.
 /// With one queue per peer, or queues that blocks own, one way to each PE and payload placed in
 /// order the queue does that already and fence costs nothing; else it waits as quiet does.
 template <Reach R, AnyScope S = Thread>
 [[nodiscard]] PEAL_DEVICE Status fence(const BasicContext<R>& ctx, S scope = {}) {
   return by_leader(scope, [&] {
-    const bool several = R == Reach::kGpu && ctx.queues_per_peer > 1;
-    if (several || (ctx.relaxed | ctx.settle) != 0) return detail::drain_all(ctx);
+    if (!detail::queues_keep_order(ctx)) return detail::drain_all(ctx);
     fence_direct_stores<Edge::kM16>();
     return detail::usage_status(ctx);
   });
+}
+
+/// fence() for what goes to one PE.
+template <Reach R, AnyScope S>
+[[nodiscard]] PEAL_DEVICE Status fence(const BasicContext<R>& ctx, S scope, int pe) {
+  return by_leader(scope, [&] {
+    const bool known = static_cast<uint32_t>(pe) < static_cast<uint32_t>(ctx.n_pes);
+    if (!known || !detail::queues_keep_order(ctx)) return detail::drain_pe<R>(ctx.state, pe);
+    fence_direct_stores<Edge::kM16>();
+    return detail::usage_status(ctx);
+  });
+}
+template <Reach R>
+[[nodiscard]] PEAL_DEVICE Status fence(const BasicContext<R>& ctx, int pe) {
+  return fence(ctx, thread, pe);
 }
 
 /// Returns once every PE has called it on its context of the same creation order. One scope of one

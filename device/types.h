@@ -46,6 +46,14 @@ struct Blocks {
   const I* displacements;
 };
 
+/// `rows` rows of `columns` elements each: a tile of a matrix, or blocks of elements. The
+/// beginnings of consecutive rows are `pitch` elements apart at either side.
+struct Tile {
+  size_t rows;
+  size_t columns;
+  Strides pitch;
+};
+
 /// What to do to which 8-byte word of the symmetric heap at which PE. `set` has one writer per word
 /// and may be repeated; `add` has any number of writers.
 struct Signal {

@@ -59,54 +59,68 @@ struct WaitSet {
 
 inline constexpr size_t kNone = ~size_t{0};
 
+/// What the words of a WaitSet<T> are compared with: one value, or an array with one for each word
+/// (those of words that are left out are not read).
+template <class V, class T>
+concept ValuesFor = std::is_convertible_v<V, T> || std::is_convertible_v<V, const T*>;
+
+namespace detail {
+
+/// True if word `i` of the set satisfies the comparison now.
+template <class T, class V>
+PEAL_DEVICE bool holds_at(const WaitSet<T>& set, size_t i, Compare compare, const V& values) {
+  if constexpr (std::is_convertible_v<V, T>) {
+    return word_holds(&set.words[i], compare, static_cast<T>(values));
+  } else {
+    return word_holds(&set.words[i], compare, static_cast<const T*>(values)[i]);
+  }
+}
+
+}  // namespace detail
+
 /// True if every word of the set satisfies the comparison (an empty set does).
-template <Reach R, class T>
+template <Reach R, class T, ValuesFor<T> V>
 PEAL_DEVICE bool test_all(const BasicContext<R>&, const WaitSet<T>& set, Compare compare,
-                          std::type_identity_t<T> value) {
+                          V values) {
   relax();
   for (size_t i = 0; i < set.count; ++i) {
-    if (set.takes(i) && !detail::word_holds(&set.words[i], compare, value)) {
-      return false;
-    }
+    if (set.takes(i) && !detail::holds_at(set, i, compare, values)) return false;
   }
   return true;
 }
 
 /// Index of a word that satisfies the comparison, or kNone.
-template <Reach R, class T>
+template <Reach R, class T, ValuesFor<T> V>
 PEAL_DEVICE size_t test_any(const BasicContext<R>&, const WaitSet<T>& set, Compare compare,
-                            std::type_identity_t<T> value) {
+                            V values) {
   relax();
   for (size_t i = 0; i < set.count; ++i) {
-    if (set.takes(i) && detail::word_holds(&set.words[i], compare, value)) return i;
+    if (set.takes(i) && detail::holds_at(set, i, compare, values)) return i;
   }
   return kNone;
 }
 
 /// Fills `indices` with those that satisfy the comparison and returns how many; `indices` has room
 /// for set.count.
-template <Reach R, class T>
+template <Reach R, class T, ValuesFor<T> V>
 PEAL_DEVICE size_t test_some(const BasicContext<R>&, const WaitSet<T>& set, size_t* indices,
-                             Compare compare, std::type_identity_t<T> value) {
+                             Compare compare, V values) {
   relax();
   size_t found = 0;
   for (size_t i = 0; i < set.count; ++i) {
-    if (set.takes(i) && detail::word_holds(&set.words[i], compare, value)) {
-      indices[found++] = i;
-    }
+    if (set.takes(i) && detail::holds_at(set, i, compare, values)) indices[found++] = i;
   }
   return found;
 }
 
 /// Waits until every word of the set has satisfied the comparison once. One deadline for all.
-template <Reach R, class T>
+template <Reach R, class T, ValuesFor<T> V>
 [[nodiscard]] PEAL_DEVICE Status wait_until_all(const BasicContext<R>& ctx, const WaitSet<T>& set,
-                                                Compare compare, std::type_identity_t<T> value) {
+                                                Compare compare, V values) {
   size_t next = 0;
   return detail::spin(ctx, [&] {
     for (; next < set.count; ++next) {
-      if (!set.takes(next)) continue;
-      if (!detail::word_holds(&set.words[next], compare, value)) return false;
+      if (set.takes(next) && !detail::holds_at(set, next, compare, values)) return false;
     }
     return true;
   });
@@ -124,27 +138,27 @@ struct WaitSome {
 };
 
 /// Waits until one word of the set satisfies the comparison.
-template <Reach R, class T>
+template <Reach R, class T, ValuesFor<T> V>
 [[nodiscard]] PEAL_DEVICE WaitAny wait_until_any(const BasicContext<R>& ctx, const WaitSet<T>& set,
-                                                 Compare compare, std::type_identity_t<T> value) {
+                                                 Compare compare, V values) {
   WaitAny answer{Status::kOk, kNone};
   if (set.empty()) return answer;
   answer.status = detail::spin(ctx, [&] {
-    answer.index = test_any(ctx, set, compare, value);
+    answer.index = test_any(ctx, set, compare, values);
     return answer.index != kNone;
   });
   return answer;
 }
 
 /// Waits until at least one word satisfies the comparison; fills `indices` with all that do.
-template <Reach R, class T>
+template <Reach R, class T, ValuesFor<T> V>
 [[nodiscard]] PEAL_DEVICE WaitSome wait_until_some(const BasicContext<R>& ctx,
                                                    const WaitSet<T>& set, size_t* indices,
-                                                   Compare compare, std::type_identity_t<T> value) {
+                                                   Compare compare, V values) {
   WaitSome answer{Status::kOk, 0};
   if (set.empty()) return answer;
   answer.status = detail::spin(ctx, [&] {
-    answer.count = test_some(ctx, set, indices, compare, value);
+    answer.count = test_some(ctx, set, indices, compare, values);
     return answer.count != 0;
   });
   return answer;

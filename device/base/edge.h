@@ -53,7 +53,10 @@ enum class Edge : uint8_t {
   kM18,
   kM18Fence,  // the DUMP waits for the READ before it
   kM19,
-  kM19Done,  // from the block that ends a grid's call back to the others
+  kM19Done,   // from the block that ends a grid's call back to the others
+  kM20,       // a batch's end rings
+  kM20Drain,  // quiet rings what a batch holds back
+  kM20Wait,   // and so does a wait for its ticket
   kCount,
 };
 

@@ -9,7 +9,7 @@
 // what they order.
 //
 // Each machine has a header with the primitives (namespace memory): load, store, update,
-// update_blind, compare_swap, three fences. It also has what is one instruction on a GPU:
+// update_blind, compare_swap, add_real, three fences. It also has what is one instruction on a GPU:
 //
 //   store_mmio            rings a NIC register: an 8-byte store that is neither merged nor dropped;
 //                         where kMmioMayOvertake it may arrive before this lane's earlier stores
@@ -110,6 +110,12 @@ PEAL_HD void add_direct_release(T* p, T value) {
 template <class T>
 PEAL_HD T compare_swap_direct(T* p, T expected, T desired) {
   return memory::compare_swap<Reach::kSystem, Order::kRelaxed, Edge::kNone>(p, expected, desired);
+}
+
+/// Adds to a float or double of a peer's memory and returns the old value; orders nothing.
+template <class T>
+PEAL_HD T fetch_add_real_direct(T* p, T value) {
+  return memory::add_real(p, value);
 }
 
 /// One of several loads that are under way at once; acquire_batch() behind them makes each an

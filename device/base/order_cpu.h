@@ -78,6 +78,17 @@ PEAL_HD void update_blind(T* p, T value) {
   update<U, Reach::kSystem, O, E>(p, value);
 }
 
+template <class T>
+PEAL_HD T add_real(T* p, T value) {
+  T old;
+  __atomic_load(p, &old, __ATOMIC_RELAXED);
+  for (T sum = old + value;
+       !__atomic_compare_exchange(p, &old, &sum, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+       sum = old + value) {
+  }
+  return old;
+}
+
 inline constexpr Order kBatched = Order::kAcquire;
 template <Edge E>
 PEAL_HD void fence_acquire() {}

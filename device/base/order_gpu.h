@@ -120,6 +120,23 @@ PEAL_HD void update_blind(T* p, T value) {
   PEAL_PTX(PEAL_RED)
 }
 
+template <class T>
+PEAL_HD T add_real(T* p, T value) {
+  T old;
+  if constexpr (sizeof(T) == 4) {
+    asm volatile("atom.relaxed.sys.global.add.f32 %0, [%1], %2;"
+                 : "=f"(old)
+                 : "l"(p), "f"(value)
+                 : "memory");
+  } else {
+    asm volatile("atom.relaxed.sys.global.add.f64 %0, [%1], %2;"
+                 : "=d"(old)
+                 : "l"(p), "d"(value)
+                 : "memory");
+  }
+  return old;
+}
+
 #undef PEAL_LOAD
 #undef PEAL_STORE
 #undef PEAL_CAS

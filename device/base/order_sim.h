@@ -157,6 +157,12 @@ void update_blind(T* p, T value) {
   update<U, Reach::kSystem, O, E>(p, value);
 }
 
+template <class T>
+T add_real(T* p, T value) {
+  return sim::update(p, access<Reach::kSystem, Order::kRelaxed, Edge::kNone>(),
+                     [value](T old) { return old + value; });
+}
+
 inline constexpr Order kBatched = Order::kRelaxed;
 template <Edge E>
 void fence_acquire() {

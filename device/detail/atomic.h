@@ -10,6 +10,7 @@
 #include "device/context.h"
 #include "device/detail/access.h"
 #include "device/detail/drain.h"
+#include "device/detail/wait.h"
 #include "device/detail/words.h"
 
 namespace peal::detail {
@@ -84,48 +85,154 @@ struct SwapIf {
   PEAL_DEVICE W apply(W* word) const { return compare_swap_direct(word, compare, value); }
 };
 
+/// Does `what` through the NIC and waits for the old value.
+template <Reach R, class T, class What>
+PEAL_DEVICE Fetched<T> fetch_by_nic(const BasicContext<R>& ctx, const Destination& at,
+                                    const What& what, int pe) {
+  Fetched<T> answer{};
+  answer.status = settle_left<R, true>(ctx, queue_left(ctx, at.queue, pe));
+  if (answer.status != Status::kOk) return answer;
+  const auto compose = [&](const mlx5::Header& h, const mlx5::Local& cell) {
+    return what.compose(h, at.remote, cell);
+  };
+  answer.status = fetch_word<R>(ctx, *at.queue, compose, [&](uint64_t bits) {
+    // 8-byte results come in host order and 4-byte results big-endian
+    // (atomic_req_8B_endianness_mode 1).
+    const auto old = static_cast<WordOf<T>>(bits);
+    answer.value = from_word<T>(sizeof(T) == 4 ? swap_bytes(old) : old);
+  });
+  return answer;
+}
+
+/// Where an operation on an atomic's word goes.
+template <class T>
+PEAL_DEVICE Asked asked_word(const T* word, int pe) {
+  return {word, sizeof(T), pe, Use::kAtomic, true};
+}
+
 /// Does `what` and waits for the old value.
 template <Reach R, class T, class What>
 PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, const T* word, What what, int pe) {
-  using W = WordOf<T>;
   return access_word<Fetched<T>>(
-      ctx, {word, sizeof(T), pe, Use::kAtomic, true},
+      ctx, asked_word(word, pe),
       [&](std::byte* there) {
-        return Fetched<T>{from_word<T>(what.apply(reinterpret_cast<W*>(there))), Status::kOk};
+        return Fetched<T>{from_word<T>(what.apply(reinterpret_cast<WordOf<T>*>(there))),
+                          Status::kOk};
+      },
+      [&](const Destination& at) { return fetch_by_nic<R, T>(ctx, at, what, pe); });
+}
+
+/// Does `what`; the old value comes to `result`, by the time the ticket completes. What the NIC
+/// cannot bring there as it is, is waited for: 4-byte values, whose bytes arrive reversed, and
+/// where values come to landing cells alone.
+template <Reach R, class T, class What>
+PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const T* word, What what,
+                                    int pe) {
+  if (reinterpret_cast<uint64_t>(result) % sizeof(T) != 0) {
+    const Asked here{result, sizeof(T), ctx.pe};
+    return Ticket{nullptr, 0, refuse(ctx.state, Status::kMisaligned, here)};
+  }
+  return access_word<Ticket>(
+      ctx, asked_word(word, pe),
+      [&](std::byte* there) {
+        store_payload(result, from_word<T>(what.apply(reinterpret_cast<WordOf<T>*>(there))));
+        return Ticket{};
       },
       [&](const Destination& at) {
-        Fetched<T> answer{};
-        answer.status = settle_left<R, true>(ctx, queue_left(ctx, at.queue, pe));
-        if (answer.status != Status::kOk) return answer;
-        const auto compose = [&](const mlx5::Header& h, const mlx5::Local& cell) {
-          return what.compose(h, at.remote, cell);
-        };
-        answer.status = fetch_word<R>(ctx, *at.queue, compose, [&](uint64_t bits) {
-          // 8-byte results come in host order and 4-byte results big-endian
-          // (atomic_req_8B_endianness_mode 1).
-          const W old = static_cast<W>(bits);
-          answer.value = from_word<T>(sizeof(T) == 4 ? swap_bytes(old) : old);
-        });
-        return answer;
+        const Origin to = resolve_local(ctx, *at.queue, result, sizeof(T));
+        if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
+        if (sizeof(T) == 8 && at.queue->to_cells == 0) {
+          const auto compose = [&](const mlx5::Header& h) {
+            return what.compose(h, at.remote, to.local);
+          };
+          const Ticket ticket = post_in_order<R, true>(ctx, at, pe, compose);
+          return landed<R, true>(*at.queue, to.dumped, to.local, ticket);
+        }
+        const Fetched<T> old = fetch_by_nic<R, T>(ctx, at, what, pe);
+        if (old.status == Status::kOk) store_payload(result, old.value);
+        return Ticket{nullptr, 0, old.status};
       });
 }
 
 /// Makes updated<U>(word, value) of the word; nobody asks for the old value.
-template <Update U, Reach R, class T>
-PEAL_DEVICE Status post_atomic(const BasicContext<R>& ctx, T* word, const T& value, int pe) {
+template <Update U, Rings kRings = Rings::kNow, Reach R, class T>
+PEAL_DEVICE Ticket post_atomic(const BasicContext<R>& ctx, T* word, const T& value, int pe) {
   const auto what = change<U>(value);
   return access_word<Ticket>(
-             ctx, {word, sizeof(T), pe, Use::kAtomic, true},
-             [&](std::byte* there) {
-               update_direct<U>(reinterpret_cast<WordOf<T>*>(there), what.value);
-               return Ticket{};
-             },
-             [&](const Destination& at) {
-               return post_in_order<R, true>(ctx, at, pe, [&](const mlx5::Header& h) {
-                 return what.compose(h, at.remote, ibgda::Landing::sink(*at.queue));
-               });
-             })
-      .status;
+      ctx, asked_word(word, pe),
+      [&](std::byte* there) {
+        update_direct<U>(reinterpret_cast<WordOf<T>*>(there), what.value);
+        return Ticket{};
+      },
+      [&](const Destination& at) {
+        return post_in_order<R, true, kRings>(ctx, at, pe, [&](const mlx5::Header& h) {
+          return what.compose(h, at.remote, ibgda::Landing::sink(*at.queue));
+        });
+      });
+}
+
+// What neither a NIC nor, in part, a GPU does to a word is done by compare and swap, again and
+// again until nobody came between. Each turn is a round trip; somebody's always succeeds.
+
+struct Sum {
+  template <class T>
+  PEAL_DEVICE T operator()(T old, T value) const {
+    return old + value;
+  }
+};
+struct Smaller {
+  template <class T>
+  PEAL_DEVICE T operator()(T old, T value) const {
+    return value < old ? value : old;
+  }
+};
+struct Larger {
+  template <class T>
+  PEAL_DEVICE T operator()(T old, T value) const {
+    return old < value ? value : old;
+  }
+};
+
+/// Swaps combine(old, value) in for `seen`, the word as it was, or as it is by then.
+template <class Combine, class T, class Swap>
+PEAL_DEVICE Fetched<T> swap_until_done(const ContextFields& ctx, Fetched<T> seen, const T& value,
+                                       const Swap& swap) {
+  if (seen.status != Status::kOk) return seen;
+  const Status ended = spin(ctx, [&] {
+    const WordOf<T> old = to_word(seen.value);
+    const SwapIf<WordOf<T>> what{old, to_word(Combine{}(seen.value, value))};
+    if (what.value == old) return true;
+    seen = swap(what);
+    return seen.status != Status::kOk || to_word(seen.value) == old;
+  });
+  if (seen.status == Status::kOk) seen.status = ended;
+  return seen;
+}
+
+/// Makes Combine(word, value) of the word and answers the old value.
+template <class Combine, Reach R, class T>
+PEAL_DEVICE Fetched<T> combine_atomic(const BasicContext<R>& ctx, T* word, const T& value, int pe) {
+  static_assert(std::is_arithmetic_v<T>);
+  return access_word<Fetched<T>>(
+      ctx, asked_word(word, pe),
+      [&](std::byte* there) {
+        if constexpr (std::is_same_v<Combine, Sum> && std::is_floating_point_v<T>) {
+          return Fetched<T>{fetch_add_real_direct(reinterpret_cast<T*>(there), value), Status::kOk};
+        } else {
+          auto* const at = reinterpret_cast<WordOf<T>*>(there);
+          const Fetched<T> seen{from_word<T>(load_relaxed<Reach::kSystem>(at)), Status::kOk};
+          return swap_until_done<Combine>(ctx, seen, value, [at](const SwapIf<WordOf<T>>& what) {
+            return Fetched<T>{from_word<T>(what.apply(at)), Status::kOk};
+          });
+        }
+      },
+      [&](const Destination& at) {
+        const Look<WordOf<T>> look{};
+        const Fetched<T> seen = fetch_by_nic<R, T>(ctx, at, look, pe);
+        return swap_until_done<Combine>(ctx, seen, value, [&](const SwapIf<WordOf<T>>& what) {
+          return fetch_by_nic<R, T>(ctx, at, what, pe);
+        });
+      });
 }
 
 }  // namespace peal::detail

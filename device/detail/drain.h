@@ -89,20 +89,21 @@ PEAL_DEVICE Status settle_left(const BasicContext<R>& ctx, mlx5::SendQueue* left
 }
 
 /// ibgda::wait() for atomics that left their block's queue.
-template <Reach R>
+template <Reach R, Rings kRings>
 PEAL_DEVICE_COLD Status wait_there(Ticket ticket) {
+  if constexpr (kRings == Rings::kLater) ibgda::ring_for<R>(ticket);
   return ibgda::wait<R>(ticket);
 }
 
 /// post() for an atomic that nobody waits for.
-template <Reach R, bool kTogether, class Compose>
+template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class Compose>
 PEAL_DEVICE Ticket post_in_order(const BasicContext<R>& ctx, const Destination& at, int pe,
                                  const Compose& compose) {
   mlx5::SendQueue* const left = queue_left(ctx, at.queue, pe);
   const Status before = settle_left<R, kTogether>(ctx, left);
   if (before != Status::kOk) return Ticket{nullptr, 0, before};
-  Ticket ticket = post<R, kTogether>(*at.queue, compose);
-  if (left != nullptr) ticket.status = wait_there<R>(ticket);
+  Ticket ticket = post<R, kTogether, kRings>(*at.queue, compose);
+  if (left != nullptr) ticket.status = wait_there<R, kRings>(ticket);
   return ticket;
 }
 
@@ -155,6 +156,35 @@ PEAL_DEVICE Status drain_all(const BasicContext<R>& ctx) {
   // Behind the queues: it passes on what the NIC has brought, too.
   fence_direct_stores<Edge::kM16>();
   return first;
+}
+
+/// True if what is posted first is executed first at its PE, without waiting.
+template <Reach R>
+PEAL_DEVICE bool queues_keep_order(const BasicContext<R>& ctx) {
+  const bool several = R == Reach::kGpu && ctx.queues_per_peer > 1;
+  return !several && (ctx.relaxed | ctx.settle) == 0;
+}
+
+/// drain_all() for what goes to one PE.
+template <Reach R>
+PEAL_DEVICE_COLD Status drain_pe(ContextState* state, int pe) {
+  const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
+  const auto peers = static_cast<uint32_t>(ctx.n_pes);
+  if (static_cast<uint32_t>(pe) >= peers) {
+    return refuse(state, Status::kBadPe, Asked{nullptr, 0, pe});
+  }
+  Status first = usage_status(ctx);
+  const QueueRange range = drained_queues<R>(ctx);
+  const uint32_t at = range.first + static_cast<uint32_t>(pe);
+  const bool settles = ctx.settle != 0 && !weakened(Edge::kM17);
+  for (uint32_t i = at; settles && i < range.first + range.count; i += peers) {
+    mlx5::SendQueue& q = *queue_at(ctx, i);
+    if (mlx5::stop_status<R>(q) == Status::kOk) post_settling_read<R, true>(ctx, q);
+  }
+  const Status drained = drain_queues<R>(ctx.queues + at * ctx.queue_stride,
+                                         ctx.queue_stride * peers, range.count / peers);
+  fence_direct_stores<Edge::kM16>();
+  return first != Status::kOk ? first : drained;
 }
 
 }  // namespace detail

@@ -38,11 +38,11 @@ PEAL_DEVICE Ticket with_signal(const ContextFields& ctx, const Destination& flag
   });
 }
 
-template <Reach R, bool kTogether>
+template <Reach R, bool kTogether, Rings kRings = Rings::kNow>
 PEAL_DEVICE Ticket post_signal(const BasicContext<R>& ctx, const Destination& flag,
                                const Signal& signal) {
   return with_signal(ctx, flag, signal, [&](const auto& compose) {
-    return post_in_order<R, kTogether>(ctx, flag, signal.pe, compose);
+    return post_in_order<R, kTogether, kRings>(ctx, flag, signal.pe, compose);
   });
 }
 
@@ -63,7 +63,7 @@ PEAL_DEVICE Asked word_of(const Signal& signal) {
   return {signal.word, sizeof(uint64_t), signal.pe, use, true};
 }
 
-template <Reach R, bool kTogether>
+template <Reach R, bool kTogether, Rings kRings>
 PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destination& to,
                                     const Destination& flag, const void* src, uint64_t bytes,
                                     const Signal& signal) {
@@ -79,18 +79,19 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
     if (done == Status::kOk) signal_direct(flag.direct, signal);
     return Ticket{nullptr, 0, done};
   }
-  if (bytes == 0) return post_signal<R, kTogether>(ctx, flag, signal);
+  if (bytes == 0) return post_signal<R, kTogether, kRings>(ctx, flag, signal);
   if (flag.queue != to.queue) {  // two NICs: the same, and the signal settles what is ahead of it
     const Ticket put = put_bytes<R, kTogether>(ctx, to, src, bytes);
     return put.status == Status::kOk ? post_signal<R, kTogether>(ctx, flag, signal) : put;
   }
   // Same queue, later slot: the responder executes the signal after the data. Edge M6.
   return with_signal(ctx, flag, signal, [&](const auto& compose) {
-    return put_bytes<R, kTogether>(ctx, to, src, bytes, compose);
+    return put_bytes<R, kTogether, kRings>(ctx, to, src, bytes, compose);
   });
 }
 
 /// A put, and a signal behind it.
+template <Rings kRings>
 struct PutSignal {
   using Answer = Ticket;
   static constexpr bool kVotes = false;
@@ -111,7 +112,8 @@ struct PutSignal {
 };
 
 /// The data and the signal's word count as near only if both are.
-PEAL_DEVICE Near near_of(const ContextFields& ctx, const PutSignal& op) {
+template <Rings kRings>
+PEAL_DEVICE Near near_of(const ContextFields& ctx, const PutSignal<kRings>& op) {
   const Near flag = find_near(ctx, word_of(op.signal));
   const Near data = find_near(ctx, op.asked());
   const bool both = data.here & flag.here;
@@ -119,9 +121,10 @@ PEAL_DEVICE Near near_of(const ContextFields& ctx, const PutSignal& op) {
 }
 
 /// The same once the signal's word has been found.
+template <Rings kRings>
 struct PutSignalAt {
   using Answer = Ticket;
-  PutSignal put;
+  PutSignal<kRings> put;
   Destination flag;
 
   /// Data that is stored, but not into a near heap: another window, a large machine.
@@ -141,18 +144,30 @@ struct PutSignalAt {
   template <Reach R, class S>
   PEAL_DEVICE Ticket by_nic(const BasicContext<R>& ctx, S scope, const Destination& to) const {
     return by_leader(scope, [&] {
-      return put_signal_bytes<R, std::is_same_v<S, Thread>>(ctx, to, flag, put.src, put.bytes,
-                                                            put.signal);
+      return put_signal_bytes<R, std::is_same_v<S, Thread>, kRings>(ctx, to, flag, put.src,
+                                                                    put.bytes, put.signal);
     });
   }
 };
 
-template <Reach R, class S>
-PEAL_DEVICE Ticket access_far(const BasicContext<R>& ctx, S scope, const PutSignal& put) {
-  const PutSignalAt op{put, resolve(ctx, word_of(put.signal))};
+template <Reach R, class S, Rings kRings>
+PEAL_DEVICE Ticket access_far(const BasicContext<R>& ctx, S scope, const PutSignal<kRings>& put) {
+  const PutSignalAt<kRings> op{put, resolve(ctx, word_of(put.signal))};
   if (op.flag.status != Status::kOk) return Ticket{nullptr, 0, op.flag.status};
   // Nothing to send needs no destination.
   return access_at(ctx, scope, op, put.bytes == 0 ? op.flag : resolve(ctx, put.asked()));
+}
+
+/// The signal alone.
+template <Rings kRings, Reach R>
+PEAL_DEVICE Ticket signal_alone(const BasicContext<R>& ctx, const Signal& what) {
+  return access_word<Ticket>(
+      ctx, word_of(what),
+      [&](std::byte* word) {
+        signal_direct(word, what);
+        return Ticket{};
+      },
+      [&](const Destination& flag) { return post_signal<R, true, kRings>(ctx, flag, what); });
 }
 
 }  // namespace peal::detail

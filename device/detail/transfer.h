@@ -27,14 +27,16 @@ PEAL_HD constexpr uint64_t bytes_of(size_t count) {
   }
 }
 
+using ibgda::Rings;
+
 /// Posts for one lane: together with the lanes beside it where the queue is shared, alone where it
 /// is owned.
-template <Reach R, bool kTogether, class... Compose>
+template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class... Compose>
 PEAL_DEVICE Ticket post(mlx5::SendQueue& q, const Compose&... compose) {
   if constexpr (kTogether && R != Reach::kLane) {
-    return ibgda::post<R>(q, Coalesced(&q), compose...);
+    return ibgda::post<R, kRings>(q, Coalesced(&q), compose...);
   } else {
-    return ibgda::post<R>(q, ibgda::Alone{}, compose...);
+    return ibgda::post<R, kRings>(q, ibgda::Alone{}, compose...);
   }
 }
 
@@ -75,14 +77,14 @@ inline constexpr uint64_t kShortInline = 12;
 
 /// Posts a put of any size, followed by `after` (one more composer per WQE) under the same doorbell
 /// as its last part.
-template <Reach R, bool kTogether, class... After>
+template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class... After>
 PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, const void* src,
                              uint64_t bytes, const After&... after) {
   mlx5::SendQueue& q = *to.queue;
   mlx5::Remote remote = to.remote;
   if (bytes <= kShortInline) {
     const Payload<3> payload(src, static_cast<uint32_t>(bytes));
-    return post<R, kTogether>(
+    return post<R, kTogether, kRings>(
         q,
         [&](const mlx5::Header& h) {
           return mlx5::compose_write_inline(h, remote, payload.word, static_cast<uint32_t>(bytes));
@@ -91,7 +93,7 @@ PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, 
   }
   if (bytes <= mlx5::kMaxInlineBytes) {
     const Payload<7> payload(src, static_cast<uint32_t>(bytes));
-    return post<R, kTogether>(
+    return post<R, kTogether, kRings>(
         q,
         [&](const mlx5::Header& h) {
           return mlx5::compose_write_inline(h, remote, payload.word, static_cast<uint32_t>(bytes));
@@ -102,14 +104,14 @@ PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, 
   if (from.status != Status::kOk) return Ticket{nullptr, 0, from.status};
   mlx5::Local local = from.local;
   for (; bytes > mlx5::kMaxMessageBytes; bytes -= mlx5::kMaxMessageBytes) {
-    const Ticket part = post<R, kTogether>(q, [&](const mlx5::Header& h) {
+    const Ticket part = post<R, kTogether, kRings>(q, [&](const mlx5::Header& h) {
       return mlx5::compose_write(h, remote, local, static_cast<uint32_t>(mlx5::kMaxMessageBytes));
     });
     if (part.status != Status::kOk) return part;
     remote.address += mlx5::kMaxMessageBytes;
     local.address += mlx5::kMaxMessageBytes;
   }
-  return post<R, kTogether>(
+  return post<R, kTogether, kRings>(
       q,
       [&](const mlx5::Header& h) {
         return mlx5::compose_write(h, remote, local, static_cast<uint32_t>(bytes));
@@ -117,7 +119,7 @@ PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, 
       after...);
 }
 
-template <Reach R, bool kTogether>
+template <Reach R, bool kTogether, Rings kRings = Rings::kNow>
 PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, void* dst, const Destination& at,
                              uint64_t bytes) {
   const Origin to = resolve_local(ctx, *at.queue, dst, bytes);
@@ -127,7 +129,7 @@ PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, void* dst, const Destin
   Ticket ticket{};
   while (bytes > 0) {
     const uint64_t part = bytes < mlx5::kMaxMessageBytes ? bytes : mlx5::kMaxMessageBytes;
-    ticket = post<R, kTogether>(*at.queue, [&](const mlx5::Header& h) {
+    ticket = post<R, kTogether, kRings>(*at.queue, [&](const mlx5::Header& h) {
       return mlx5::compose_read(h, remote, local, static_cast<uint32_t>(part));
     });
     if (ticket.status != Status::kOk) return ticket;
@@ -165,7 +167,7 @@ PEAL_DEVICE Status wait_scope(S scope, const Ticket& ticket) {
 }
 
 /// A put or get of any length.
-template <p2p::Direction kDirection>
+template <p2p::Direction kDirection, Rings kRings = Rings::kNow>
 struct Transfer {
   using Answer = Ticket;
   static constexpr bool kVotes = true;
@@ -206,9 +208,9 @@ struct Transfer {
     if (bytes != 0) {
       ticket = by_leader(scope, [&] {
         if constexpr (kPut)
-          return put_bytes<R, kTogether>(ctx, where, src, bytes);
+          return put_bytes<R, kTogether, kRings>(ctx, where, src, bytes);
         else
-          return get_bytes<R, kTogether>(ctx, dst, where, bytes);
+          return get_bytes<R, kTogether, kRings>(ctx, dst, where, bytes);
       });
     }
     // Inline data has left the source already.

@@ -68,7 +68,7 @@ PEAL_DEVICE T load_value(const void* where) {
   return value;
 }
 
-template <Reach R, class T>
+template <Rings kRings = Rings::kNow, Reach R, class T>
 PEAL_DEVICE Ticket put_value(const BasicContext<R>& ctx, T* dst, const T& value, int pe) {
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
   return access_word<Ticket>(
@@ -80,7 +80,7 @@ PEAL_DEVICE Ticket put_value(const BasicContext<R>& ctx, T* dst, const T& value,
       [&](const Destination& at) {
         uint64_t bits = 0;
         memcpy(&bits, &value, sizeof(T));
-        return post<R, true>(*at.queue, [&](const mlx5::Header& h) {
+        return post<R, true, kRings>(*at.queue, [&](const mlx5::Header& h) {
           return mlx5::compose_write_word(h, at.remote, bits, sizeof(T));
         });
       });
@@ -120,12 +120,6 @@ PEAL_DEVICE Fetched<T> get_value(const BasicContext<R>& ctx, const T* src, int p
         });
         return answer;
       });
-}
-
-/// How many lanes of a scope post for themselves: all, but one alone on a queue that is owned.
-template <Reach R, class S>
-PEAL_DEVICE uint32_t posting_lanes(S scope) {
-  return R == Reach::kLane ? 1 : scope.size();
 }
 
 }  // namespace peal::detail

@@ -76,7 +76,8 @@ struct alignas(128) SendQueue {
   uint32_t* alarm;      // the host's word that says: look for an error here; null: nobody looks
   uint32_t* request;    // the host's word that says: connect the queues to this peer
   uint32_t rail;        // by which NIC: see kMaxRails
-  uint32_t unused;
+  uint32_t to_cells;    // 1: the values of masked atomics come to landing cells alone, for a CPU
+                        // thread carries them out
 
   // Moving.
   alignas(128) uint64_t reserved;

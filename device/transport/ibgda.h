@@ -21,6 +21,9 @@ namespace ibgda {
 
 using mlx5::SendQueue;
 
+/// When the NIC is told of a post: at once, or, in a batch, once for many.
+enum class Rings : uint32_t { kNow, kLater };
+
 /// A lane that posts for itself (or for its whole warp or block).
 struct Alone {
   PEAL_DEVICE uint32_t size() const { return 1; }
@@ -54,7 +57,7 @@ PEAL_DEVICE void write_all(const SendQueue& q, uint64_t at, bool signalled, cons
 }  // namespace detail
 
 /// Posts one WQE per composer and lane of `group`. Returns a ticket for the whole group's work.
-template <Reach R, class Group, class... Compose>
+template <Reach R, Rings kRings = Rings::kNow, class Group, class... Compose>
 PEAL_DEVICE Ticket post(SendQueue& q, const Group& group, const Compose&... compose) {
   constexpr uint32_t kBlocks = (detail::WqeOf<Compose>::kBlocks + ...);
   constexpr uint32_t kLastBlocks =
@@ -77,11 +80,30 @@ PEAL_DEVICE Ticket post(SendQueue& q, const Group& group, const Compose&... comp
   }
   group.template sync<Edge::kM14Group>();  // a lane that goes on to quiet() finds its own work
                                            // published
-  if (group.leader() && status == Status::kOk) mlx5::ring<R>(q);
+  if (kRings == Rings::kNow && group.leader() && status == Status::kOk) mlx5::ring<R>(q);
   return Ticket{&q, last, status};
 }
 
-/// Waits for a ticket of this transport.
+/// Rings the queue if work there is held back, once for the lanes that ask together.
+template <Reach R, Edge E>
+PEAL_DEVICE_COLD void ring_together(SendQueue* q) {
+  if constexpr (R == Reach::kLane) {
+    mlx5::ring_held_back<R, E>(*q);
+  } else {
+    const Coalesced lanes(q);
+    if (lanes.leader()) mlx5::ring_held_back<R, E>(*q);
+  }
+}
+
+/// Rings for a ticket of a batch whose doorbell is still held back.
+template <Reach R>
+PEAL_DEVICE void ring_for(const Ticket& ticket) {
+  if (ticket.status != Status::kOk || ticket.queue == nullptr) return;
+  if (load_relaxed<R>(&ticket.queue->rung) > ticket.index) return;
+  ring_together<R, Edge::kM20Wait>(ticket.queue);
+}
+
+/// Waits for a ticket of this transport, which has been rung.
 template <Reach R>
 [[nodiscard]] PEAL_DEVICE Status wait(const Ticket& ticket) {
   if (ticket.status != Status::kOk || ticket.queue == nullptr) return ticket.status;

@@ -172,6 +172,7 @@ void Queues::fill_in(uint32_t index, const QueueWiring& wiring) {
   queue.doorbell = known.umem ? known.bells.of(index)
                               : reinterpret_cast<uint64_t*>(begin + layout_.cq_doorbell());
   const IbgdaNic& nic = nic_of(index);
+  queue.to_cells = known.umem ? 0 : 1;
   queue.ring_twice = known.umem && !nic.device.software() ? 1 : 0;
   queue.fence = nic_fence(nic, nic.gpu && known.umem && !known.bells.assisted(), wiring.fence);
   queue.cqe = reinterpret_cast<mlx5::Cqe*>(begin + layout_.cqe());

@@ -76,6 +76,37 @@ Status do_fetch32(const Context& ctx, const Mistake& m) {
 Status do_swap32(const Context& ctx, const Mistake& m) {
   return atomic_swap(ctx, reinterpret_cast<float*>(m.there), 1.0f, m.pe).status;
 }
+Status do_put_tile(const Context& ctx, const Mistake& m) {
+  return put(ctx, thread, m.there, m.here, Tile{2, m.bytes / 2, {48, 32}}, m.pe);
+}
+Status do_get_tile(const Context& ctx, const Mistake& m) {
+  return get(ctx, thread, m.here, m.there, Tile{2, (m.bytes + 1) / 2, {48, 32}}, m.pe);
+}
+Status do_batch_put(const Context& ctx, const Mistake& m) {
+  Batch batch(ctx);
+  return batch.put_nbi(m.there, m.here, m.bytes, m.pe).status;
+}
+Status do_batch_add(const Context& ctx, const Mistake& m) {
+  Batch batch(ctx);
+  return batch.atomic_add(reinterpret_cast<uint64_t*>(m.there), 1, m.pe);
+}
+Status do_batch_signal(const Context& ctx, const Mistake& m) {
+  Batch batch(ctx);
+  return batch.signal(Signal::set(reinterpret_cast<uint64_t*>(m.there), 1, m.pe));
+}
+Status do_fetch_add_nbi(const Context& ctx, const Mistake& m) {
+  return atomic_fetch_add_nbi(ctx, reinterpret_cast<uint64_t*>(m.here),
+                              reinterpret_cast<uint64_t*>(m.there), 1, m.pe)
+      .status;
+}
+Status do_add_real(const Context& ctx, const Mistake& m) {
+  return atomic_add(ctx, reinterpret_cast<double*>(m.there), 1.0, m.pe);
+}
+Status do_max(const Context& ctx, const Mistake& m) {
+  return atomic_fetch_max(ctx, reinterpret_cast<int64_t*>(m.there), 1, m.pe).status;
+}
+Status do_quiet_pe(const Context& ctx, const Mistake& m) { return quiet(ctx, m.pe); }
+Status do_fence_pe(const Context& ctx, const Mistake& m) { return fence(ctx, m.pe); }
 
 PEAL_KERNEL err(Verdict* verdict, Context ctx, Call call, Mistake mistake, Status wanted) {
   const auto code = static_cast<unsigned>(wanted);
@@ -138,7 +169,15 @@ const NamedCall kCalls[] = {{"put", do_put},
                             {"put_signal", do_put_signal},
                             {"fetch_add", do_fetch_add},
                             {"add", do_add},
-                            {"fetch_32", do_fetch32}};
+                            {"fetch_32", do_fetch32},
+                            {"put_tile", do_put_tile},
+                            {"get_tile", do_get_tile},
+                            {"batch_put", do_batch_put},
+                            {"batch_add", do_batch_add},
+                            {"batch_signal", do_batch_signal},
+                            {"fetch_add_nbi", do_fetch_add_nbi},
+                            {"add_real", do_add_real},
+                            {"max", do_max}};
 INSTANTIATE_TEST_SUITE_P(Of, Misuse, testing::ValuesIn(kCalls), name_of);
 
 TEST_P(Misuse, OfAPeBelowZeroIsRefused) {
@@ -173,6 +212,17 @@ TEST_P(Misuse, OfTheNullPointerIsRefused) {
     Symmetric<std::byte> data(pe, 256);
     expect_refused(pe, GetParam().call, {nullptr, data.data(), 64, 0}, Status::kNotSymmetric,
                    {"address not symmetric", "address 0x0"});
+  });
+}
+
+TEST(Misuses, OfOnePesQuietAndFenceAreRefused) {
+  on_every_pe([](Runtime& pe) {
+    for (const Call call : {do_quiet_pe, do_fence_pe}) {
+      for (const int wrong : {-1, pe.n_pes()}) {
+        expect_refused(pe, call, {nullptr, nullptr, 0, wrong}, Status::kBadPe,
+                       {fmt::format("PE {}", wrong), "no such pe"});
+      }
+    }
   });
 }
 
@@ -211,7 +261,7 @@ TEST(Local, LargeSourceOutsideAllWindowsIsRefused) {
     Symmetric<std::byte> data(pe, 256);
     std::byte mine[64] = {};
     const std::string here = fmt::format("{:#x}", reinterpret_cast<uintptr_t>(mine));
-    for (const Call call : {do_put, do_put_nbi, do_put_signal}) {
+    for (const Call call : {do_put, do_put_nbi, do_put_signal, do_batch_put}) {
       Symmetric<uint64_t> box(pe, 1);
       const auto context = pe.make_context({.queues_per_peer = 1, .depth = 128});
       run({}, err, context.value(), call, Mistake{data.data(), mine, 29, 0},
@@ -231,7 +281,7 @@ TEST(Local, DestinationOfAGetOutsideAllWindowsIsRefused) {
     if (without_nic(pe)) GTEST_SKIP() << "it is the NIC that asks";
     Symmetric<std::byte> data(pe, 256);
     std::byte mine[64] = {};
-    for (const Call call : {do_get, do_get_nbi, do_iget}) {
+    for (const Call call : {do_get, do_get_nbi, do_iget, do_get_tile, do_fetch_add_nbi}) {
       const auto context = pe.make_context({.queues_per_peer = 1, .depth = 128});
       run({}, err, context.value(), call, Mistake{data.data(), mine, 1, 0}, Status::kNotRegistered);
       EXPECT_EQ(pe.failure().status, Status::kNotRegistered);
@@ -254,6 +304,9 @@ TEST(Misaligned, EightByteFetchingAtomicIsRefused) { expect_misaligned(do_fetch_
 TEST(Misaligned, FourByteAtomicIsRefused) { expect_misaligned(do_add32, 2); }
 TEST(Misaligned, FourByteFetchIsRefused) { expect_misaligned(do_fetch32, 1); }
 TEST(Misaligned, FloatSwapIsRefused) { expect_misaligned(do_swap32, 3); }
+TEST(Misaligned, AtomicThatDoesNotWaitIsRefused) { expect_misaligned(do_fetch_add_nbi, 4); }
+TEST(Misaligned, SumOfRealsIsRefused) { expect_misaligned(do_add_real, 4); }
+TEST(Misaligned, AtomicOfABatchIsRefused) { expect_misaligned(do_batch_add, 2); }
 TEST(Misaligned, SignalSetIsRefused) { expect_misaligned(do_signal, 4); }
 TEST(Misaligned, SignalAddIsRefused) { expect_misaligned(do_signal_add, 7); }
 TEST(Misaligned, PutWithSignalIsRefused) { expect_misaligned(do_put_signal, 4); }

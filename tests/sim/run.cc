@@ -72,6 +72,12 @@ constexpr EdgeName kEdges[] = {
      "READ between data by the NIC and its signal by a store: none"},
     {Edge::kM18, "M18", "far_fetches", "DUMP behind a fetch: none"},
     {Edge::kM18Fence, "M18 fence", "far_fetches", "DUMP waits for the READ before it: not"},
+    {Edge::kM1, "M1 batch", "batches", "store of `published` for a batch: release to relaxed"},
+    {Edge::kM18, "M18 later", "fetches_later",
+     "DUMP behind an atomic whose value comes later: none"},
+    {Edge::kM20, "M20", "batches", "a batch's end does not ring"},
+    {Edge::kM20Drain, "M20 drain", "batch_left_open", "quiet does not ring what is held back"},
+    {Edge::kM20Wait, "M20 wait", "batch_ticket", "wait and test do not ring for their ticket"},
 };
 
 }  // namespace

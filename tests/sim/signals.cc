@@ -118,8 +118,9 @@ void relay_mixed(simt::Simulation& sim) {
   options.map = [](int pe, int peer) { return (pe == 0) == (peer == 0); };
   Job job(sim, options);
   const uint32_t words = 1 + sim.random().below(12);
+  const bool one_pe = sim.random().one_in(2);
   for (int pe = 0; pe < 3; ++pe) {
-    job.launch(pe, {1, 1}, [&job, pe, words] {
+    job.launch(pe, {1, 1}, [&job, pe, words, one_pe] {
       const Context ctx = job.context<Reach::kGpu>(pe);
       auto* const source = job.at<uint64_t>(pe, kSource);
       auto* const target = job.at<uint64_t>(pe, kTarget);
@@ -128,7 +129,7 @@ void relay_mixed(simt::Simulation& sim) {
         if (pe == 0) {
           write_words(source, words, 0, 0, round);
           must(put(ctx, target, source, words, 2), "put");
-          must(quiet(ctx), "quiet");
+          must(one_pe ? quiet(ctx, 2) : quiet(ctx), "quiet");
         } else {
           must(wait_until(ctx, flag, Compare::kGe, round), "wait_until");
         }

@@ -58,6 +58,11 @@ void put_signal_direct(simt::Simulation& sim);
 void atomics_to_one(simt::Simulation& sim);
 void relay_mixed(simt::Simulation& sim);
 void put_signal_two_ways(simt::Simulation& sim);
+// batches.cc
+void batches(simt::Simulation& sim);
+void batch_left_open(simt::Simulation& sim);
+void batch_ticket(simt::Simulation& sim);
+void fetches_later(simt::Simulation& sim);
 // barriers.cc
 void barrier_storm(simt::Simulation& sim);
 void owner_blocks(simt::Simulation& sim);

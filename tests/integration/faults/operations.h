@@ -26,6 +26,9 @@ enum class Op : uint32_t {
   kGetNbi,
   kIput,
   kIget,
+  kPutTile,
+  kGetTile,
+  kBatch,
   kPutSignal,
   kPutSignalNbi,
   kFence,
@@ -43,6 +46,7 @@ enum class Op : uint32_t {
   kCompareSwap,
   kAdd,
   kFetchAdd,
+  kFetchAddNbi,
   kInc,
   kFetchInc,
   kAnd,
@@ -60,6 +64,9 @@ inline constexpr const char* kOpNames[] = {"put",
                                            "get_nbi+wait",
                                            "iput",
                                            "iget",
+                                           "put tile",
+                                           "get tile",
+                                           "batch of put_nbi+wait",
                                            "put_signal",
                                            "put_signal_nbi+wait",
                                            "put_nbi+fence",
@@ -76,6 +83,7 @@ inline constexpr const char* kOpNames[] = {"put",
                                            "atomic_compare_swap",
                                            "atomic_add",
                                            "atomic_fetch_add",
+                                           "atomic_fetch_add_nbi+wait",
                                            "atomic_inc",
                                            "atomic_fetch_inc",
                                            "atomic_and",
@@ -97,20 +105,25 @@ struct Row {
   bool both() const { return meets() || op == Op::kWaitUntil; }
   bool fetches() const {
     return op == Op::kG || op == Op::kFetch || op == Op::kSwap || op == Op::kCompareSwap ||
-           op == Op::kFetchAdd || op == Op::kFetchInc || op == Op::kFetchAnd ||
-           op == Op::kFetchOr || op == Op::kFetchXor;
+           op == Op::kFetchAdd || op == Op::kFetchAddNbi || op == Op::kFetchInc ||
+           op == Op::kFetchAnd || op == Op::kFetchOr || op == Op::kFetchXor;
   }
-  bool gets() const { return op == Op::kGet || op == Op::kGetNbi || op == Op::kIget; }
+  bool gets() const {
+    return op == Op::kGet || op == Op::kGetNbi || op == Op::kIget || op == Op::kGetTile;
+  }
   /// Its status says how its work ended; that of others only that it was posted.
   bool waits() const {
     return fetches() || gets() || op == Op::kPut || op == Op::kPutNbi || op == Op::kPutSignal ||
-           op == Op::kPutSignalNbi || op == Op::kQuiet || op == Op::kBarrierAll ||
-           op == Op::kWaitUntil;
+           op == Op::kPutSignalNbi || op == Op::kBatch || op == Op::kQuiet ||
+           op == Op::kBarrierAll || op == Op::kWaitUntil;
   }
   /// It is one work request, so nothing behind it is flushed over its error.
   bool one_request() const {
     if (op == Op::kPutSignal || op == Op::kPutSignalNbi || op == Op::kWaitUntil) return false;
-    return lanes() == 1 || (scope != Scope::kThread && op != Op::kIput && op != Op::kIget);
+    if (op == Op::kBatch) return false;
+    const bool rows =
+        op == Op::kIput || op == Op::kIget || op == Op::kPutTile || op == Op::kGetTile;
+    return lanes() == 1 || (scope != Scope::kThread && !rows);
   }
   unsigned lanes() const {
     if (scope != Scope::kThread) return scope == Scope::kWarp ? 32 : 64;
@@ -123,6 +136,7 @@ struct Row {
       case Op::kGet:
       case Op::kGetNbi:
       case Op::kIget:
+      case Op::kGetTile:
       case Op::kG:
         return 0x10;
       case Op::kCompareSwap:
@@ -130,6 +144,7 @@ struct Row {
       case Op::kFetch:
       case Op::kAdd:
       case Op::kFetchAdd:
+      case Op::kFetchAddNbi:
       case Op::kInc:
       case Op::kFetchInc:
         return 0x12;
@@ -217,6 +232,7 @@ inline uint64_t updated(Op op) {
     case Op::kCompareSwap:
     case Op::kAdd:
     case Op::kFetchAdd:
+    case Op::kFetchAddNbi:
       return 9;
     case Op::kInc:
     case Op::kFetchInc:
@@ -253,6 +269,7 @@ inline void apply(const Row& row, Image* zero, Image* one) {
         [[fallthrough]];
       case Op::kPut:
       case Op::kPutNbi:
+      case Op::kBatch:
       case Op::kFence:
       case Op::kQuiet:
       case Op::kBarrierAll:
@@ -268,6 +285,12 @@ inline void apply(const Row& row, Image* zero, Image* one) {
       case Op::kIget:
         for (uint32_t i = 0; i < count / 4; ++i) back[2 * i] = theirs[i];
         break;
+      case Op::kPutTile:
+        for (uint32_t i = 0; i < count / 4; ++i) std::copy_n(ours + 3 * i, 2, to + 4 * i);
+        break;
+      case Op::kGetTile:
+        for (uint32_t i = 0; i < count / 4; ++i) std::copy_n(theirs + 3 * i, 2, back + 4 * i);
+        break;
       case Op::kSignal:
         (*one)[kFlag + part] = kSignal;
         break;
@@ -276,6 +299,9 @@ inline void apply(const Row& row, Image* zero, Image* one) {
         break;
       case Op::kSyncAll:
         break;
+      case Op::kFetchAddNbi:
+        back[0] = to[0];
+        [[fallthrough]];
       default:
         to[0] = updated(row.op);
     }
@@ -318,6 +344,12 @@ PEAL_DEVICE Status act_alone(const Context& ctx, Op op, uint64_t* words, uint32_
       return atomic_add(ctx, to, 4, 1);
     case Op::kFetchAdd:
       return keep(atomic_fetch_add(ctx, to, 4, 1), value);
+    case Op::kFetchAddNbi: {
+      uint64_t* const result = words + kResult + at;
+      const Status status = wait(ctx, atomic_fetch_add_nbi(ctx, result, to, 4, 1));
+      *value = *result;
+      return status;
+    }
     case Op::kInc:
       return atomic_inc(ctx, to, 1);
     case Op::kFetchInc:
@@ -337,6 +369,17 @@ PEAL_DEVICE Status act_alone(const Context& ctx, Op op, uint64_t* words, uint32_
   }
 }
 
+/// Both halves under one doorbell, or the wait's.
+template <class S>
+PEAL_DEVICE Status post_in_a_batch(const Context& ctx, S scope, uint64_t* to, const uint64_t* from,
+                                   uint32_t count) {
+  Batch batch(ctx);
+  const uint32_t half = count / 2;
+  const Status first = batch.put_nbi(scope, to, from, half, 1).status;
+  if (first != Status::kOk) return first;
+  return wait(ctx, scope, batch.put_nbi(scope, to + half, from + half, half, 1));
+}
+
 template <class S>
 PEAL_DEVICE Status act_together(const Context& ctx, S scope, Op op, uint64_t* words, uint32_t at,
                                 uint32_t count) {
@@ -354,6 +397,12 @@ PEAL_DEVICE Status act_together(const Context& ctx, S scope, Op op, uint64_t* wo
       return iput(ctx, scope, to, from, Strides{2, 1}, count / 4, 1);
     case Op::kIget:
       return iget(ctx, scope, back, from, Strides{2, 1}, count / 4, 1);
+    case Op::kPutTile:
+      return put(ctx, scope, to, from, Tile{count / 4, 2, {4, 3}}, 1);
+    case Op::kGetTile:
+      return get(ctx, scope, back, from, Tile{count / 4, 2, {4, 3}}, 1);
+    case Op::kBatch:
+      return post_in_a_batch(ctx, scope, to, from, count);
     case Op::kPutSignal:
       return put_signal(ctx, scope, to, from, count, flag);
     case Op::kSyncAll:

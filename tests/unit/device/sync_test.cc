@@ -43,6 +43,56 @@ TEST(Quiet, WaitsForEveryPeerAndQueue) {
   EXPECT_EQ(quiet(rig.context()), Status::kOk);
 }
 
+TEST(QuietOfOnePe, WaitsForAllQueuesToThatPeAndNoOther) {
+  DeviceRig rig({.n_pes = 3, .queues_per_peer = 2, .timeout_ns = kMillisecond});
+  const auto ctx = rig.context();
+  launch(
+      {.blocks = 2},
+      +[](Context c, int* box) {
+        for (int pe = 0; pe < 3; ++pe) (void)p(c, box, 5, pe);
+      },
+      ctx, rig.local<int>(0))
+      .wait();
+  rig.nic(1, 0).step();
+  EXPECT_EQ(quiet(ctx, 1), Status::kTimeout);
+  rig.nic(1, 1).step();
+  EXPECT_EQ(quiet(ctx, 1), Status::kOk);
+  EXPECT_EQ(fence(ctx, 1), Status::kOk);
+  EXPECT_EQ(quiet(ctx, 2), Status::kTimeout);
+  EXPECT_EQ(fence(ctx, 2), Status::kTimeout) << "two queues: it must wait";
+  EXPECT_EQ(quiet(ctx), Status::kTimeout);
+}
+
+TEST(QuietOfOnePe, ReportsErrorsOfThatPe) {
+  DeviceRig rig({.n_pes = 3});
+  const auto ctx = rig.context();
+  rig.nic(2).fail(0, mlx5::Syndrome::kRemoteAccess, 0);
+  ASSERT_EQ(p(ctx, rig.local<int>(0), 5, 2), Status::kOk);
+  rig.step_all();
+  EXPECT_EQ(quiet(ctx, 1), Status::kOk);
+  EXPECT_EQ(quiet(ctx, 2), Status::kQueueError);
+}
+
+TEST(QuietOfOnePe, ThatDoesNotExistIsRefused) {
+  for (const int pe : {-1, 3}) {
+    DeviceRig rig({.n_pes = 3});
+    EXPECT_EQ(quiet(rig.context(), pe), Status::kBadPe);
+    EXPECT_EQ(rig.usage().pe, pe);
+    EXPECT_EQ(fence(rig.context(), pe), Status::kBadPe);
+  }
+}
+
+TEST(QuietOfOnePe, SettlesTheQueuesToThatPe) {
+  DeviceRig rig({.n_pes = 3, .settle = true});
+  const auto ctx = rig.context();
+  ASSERT_EQ(p(ctx, rig.local<int>(0), 5, 1), Status::kOk);
+  ASSERT_EQ(p(ctx, rig.local<int>(0), 5, 2), Status::kOk);
+  const NicThread nics(rig);
+  EXPECT_EQ(quiet(ctx, 1), Status::kOk);
+  EXPECT_EQ(rig.queue(1).settled, 2u);
+  EXPECT_EQ(rig.queue(2).settled, 0u);
+}
+
 PEAL_KERNEL put_and_drain(BlockContext ctx, int* box, uint32_t poster, Status* drained) {
   if (block_in_grid() == poster) (void)p(ctx, box, 5, 1);
   drained[block_in_grid()] = quiet(ctx);

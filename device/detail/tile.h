@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Transfers of tiles as operations (access.h): rows whose beginnings are a pitch apart. iput and
+// iget are tiles of one element a row.
+//
+//   mapped    groups of lanes copy row after row; a group has as many lanes as a row has lines
+//   by NIC    a work request for each row, posted by all lanes that may post
+//
+// A tile is asked for as one range, from its lowest byte to its highest.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "device/base/scope.h"
+#include "device/context.h"
+#include "device/detail/access.h"
+#include "device/detail/transfer.h"
+#include "device/transport/p2p.h"
+
+namespace peal::detail {
+
+/// A tile in bytes.
+struct Rows {
+  uint64_t count;
+  uint64_t bytes;  // of a row
+  ptrdiff_t dst_pitch;
+  ptrdiff_t src_pitch;
+};
+
+/// The bytes that `pitches` of them span; all there are if they span more.
+PEAL_HD uint64_t span_of(uint64_t pitches, ptrdiff_t pitch) {
+  const auto forwards = static_cast<uint64_t>(pitch);
+  const uint64_t apart = pitch < 0 ? 0 - forwards : forwards;
+  const uint64_t span = pitches * apart;
+  const bool fits = ((pitches | apart) >> 32) == 0 || apart == 0 || span / apart == pitches;
+  return fits ? span : ~uint64_t{0};
+}
+
+/// Some of a scope's lanes.
+struct Lanes {
+  uint32_t number;
+  uint32_t count;
+  PEAL_HD uint32_t rank() const { return number; }
+  PEAL_HD uint32_t size() const { return count; }
+};
+
+/// Copies rows; each lane of the scope moves its share. Orders nothing.
+template <p2p::Direction kDirection, class S>
+PEAL_DEVICE_COLD void copy_rows(S scope, std::byte* to, const std::byte* from, Rows rows) {
+  const uint32_t size = scope.size();
+  const uint64_t lines = (rows.bytes + sizeof(Line) - 1) / sizeof(Line);
+  const uint32_t wide = lines < size ? static_cast<uint32_t>(lines) : size;
+  const uint32_t groups = size / wide;
+  const uint32_t group = scope.rank() / wide;
+  const Lanes mine{scope.rank() % wide, wide};
+  for (uint64_t row = group; group < groups && row < rows.count; row += groups) {
+    const auto at = static_cast<ptrdiff_t>(row);
+    p2p::copy<kDirection>(mine, to + at * rows.dst_pitch, from + at * rows.src_pitch, rows.bytes);
+  }
+}
+
+/// How many lanes of a scope post for themselves: all, but one alone on a queue that is owned.
+template <Reach R, class S>
+PEAL_DEVICE uint32_t posting_lanes(S scope) {
+  return R == Reach::kLane ? 1 : scope.size();
+}
+
+template <p2p::Direction kDirection>
+struct TileTransfer {
+  using Answer = Ticket;
+  static constexpr bool kVotes = true;
+  static constexpr bool kPut = kDirection == p2p::Direction::kPut;
+
+  std::byte* dst;
+  const std::byte* src;
+  Rows rows;
+  int pe;
+  Until until;
+
+  PEAL_DEVICE bool nothing() const { return rows.count == 0 || rows.bytes == 0; }
+  PEAL_DEVICE ptrdiff_t far_pitch() const { return kPut ? rows.dst_pitch : rows.src_pitch; }
+  /// Where the first row begins in the range that is asked for.
+  PEAL_DEVICE uint64_t first_row() const {
+    return far_pitch() < 0 ? span_of(rows.count - 1, far_pitch()) : 0;
+  }
+
+  PEAL_DEVICE Asked asked() const {
+    const std::byte* const first = kPut ? dst : src;
+    if (nothing()) return {first, 0, pe};
+    const uint64_t bytes = span_of(rows.count - 1, far_pitch()) + rows.bytes;
+    return {first - first_row(), bytes < rows.bytes ? ~uint64_t{0} : bytes, pe};
+  }
+  PEAL_DEVICE bool has_part(Block) const { return true; }
+
+  template <Reach R, class S>
+  PEAL_DEVICE Ticket mapped(const BasicContext<R>&, S scope, std::byte* lowest) const {
+    if (!nothing()) {
+      std::byte* const there = lowest + first_row();
+      copy_rows<kDirection>(scope, kPut ? there : dst, kPut ? src : there, rows);
+    }
+    if (until == Until::kDone) scope.sync();
+    return Ticket{};
+  }
+
+  template <Reach R>
+  PEAL_DEVICE Ticket post_row(const BasicContext<R>& ctx, Destination where, uint64_t row) const {
+    const auto at = static_cast<ptrdiff_t>(row);
+    where.remote.address += first_row() + static_cast<uint64_t>(at * far_pitch());
+    if constexpr (kPut) {
+      return put_bytes<R, true>(ctx, where, src + at * rows.src_pitch, rows.bytes);
+    } else {
+      return get_bytes<R, true>(ctx, dst + at * rows.dst_pitch, where, rows.bytes);
+    }
+  }
+
+  /// A ticket for what all lanes have posted: what a queue carries completes in order.
+  template <Reach R, class S>
+  PEAL_DEVICE static Ticket ticket_for_all(S scope, mlx5::SendQueue* q) {
+    return by_leader(scope, [&] {
+      load_acquire<R>(&q->published);
+      return Ticket{q, load_relaxed<R>(&q->last_published), Status::kOk};
+    });
+  }
+
+  template <Reach R, class S>
+  PEAL_DEVICE Ticket by_nic(const BasicContext<R>& ctx, S scope, const Destination& where) const {
+    if (nothing()) return Ticket{};
+    Ticket last{};
+    Status refused = Status::kOk;
+    const uint32_t lanes = posting_lanes<R>(scope);
+    scope.sync();  // edge M8: what the lanes wrote precedes what any of them posts
+    for (uint64_t row = scope.rank();
+         scope.rank() < lanes && row < rows.count && refused == Status::kOk; row += lanes) {
+      const Ticket one = post_row(ctx, where, row);
+      refused = one.status;
+      if (refused == Status::kOk) last = one;
+    }
+    const Status first = first_failure(scope, refused);
+    if (first == Status::kOk && until == Until::kStarted) {
+      return ticket_for_all<R>(scope, where.queue);
+    }
+    const bool gone = kPut && rows.bytes <= mlx5::kMaxInlineBytes;
+    if (first == Status::kOk && gone) return Ticket{};
+    // Behind a row that was refused, too: of a call that failed nothing is under way.
+    const Status arrived = ibgda::wait<R>(last);
+    return Ticket{nullptr, 0, first_failure(scope, first != Status::kOk ? first : arrived)};
+  }
+};
+
+/// A tile without gaps is one row.
+template <class T>
+PEAL_DEVICE Rows rows_of(const Tile& tile) {
+  const uint64_t bytes = bytes_of<T>(tile.columns);
+  const auto each = static_cast<ptrdiff_t>(bytes_of<T>(1));
+  const Rows rows{tile.rows, bytes, tile.pitch.dst * each, tile.pitch.src * each};
+  const auto dense = static_cast<ptrdiff_t>(bytes);
+  if (rows.dst_pitch != dense || rows.src_pitch != dense) return rows;
+  const uint64_t all = span_of(rows.count, dense);
+  return all == ~uint64_t{0} ? rows : Rows{1, all, dense, dense};
+}
+
+template <Until kUntil, Reach R, class S, class T>
+PEAL_DEVICE Ticket put_tile(const BasicContext<R>& ctx, S scope, T* dst, const T* src,
+                            const Tile& tile, int pe) {
+  const TileTransfer<p2p::Direction::kPut> put{reinterpret_cast<std::byte*>(dst),
+                                               reinterpret_cast<const std::byte*>(src),
+                                               rows_of<T>(tile), pe, kUntil};
+  return access_peer(ctx, scope, put);
+}
+
+template <Until kUntil, Reach R, class S, class T>
+PEAL_DEVICE Ticket get_tile(const BasicContext<R>& ctx, S scope, T* dst, const T* src,
+                            const Tile& tile, int pe) {
+  const TileTransfer<p2p::Direction::kGet> get{reinterpret_cast<std::byte*>(dst),
+                                               reinterpret_cast<const std::byte*>(src),
+                                               rows_of<T>(tile), pe, kUntil};
+  return access_peer(ctx, scope, get);
+}
+
+}  // namespace peal::detail

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batches, tiles, atomics that do not wait and atomics of reals, comparisons with many values: the
+// cases of tests/mp on GPUs, over whatever transport the job uses.
+//
+//   mpirun -np 2 families
+//
+// Last line on PE 0: N passed, N failed.
+#include <cstdio>
+
+#include "tests/support/family_cases.h"
+
+namespace {
+
+using namespace peal;
+using namespace peal::api_test;
+
+class Score {
+ public:
+  void add(const char* name, const std::string& wrong) {
+    if (!wrong.empty()) std::printf("FAILED %s: %s\n", name, wrong.c_str());
+    ++(wrong.empty() ? passed_ : failed_);
+  }
+  int finish() const {
+    std::printf("%d passed, %d failed\n", passed_, failed_);
+    return failed_ == 0 ? 0 : 1;
+  }
+
+ private:
+  int passed_ = 0;
+  int failed_ = 0;
+};
+
+template <Reach R, class S>
+void by_scope(Runtime& pe, Score& score, const char* name, unsigned threads) {
+  const auto ctx = pe.make_context<R>({.depth = 128});
+  const Grid grid{.blocks = 1, .threads = threads};
+  score.add(name, run_tiles<uint32_t, S>(pe, ctx.value(), grid));
+  score.add(name, run_tiles<Wide, S>(pe, ctx.value(), grid));
+  score.add(name, run_batches<S>(pe, ctx.value(), grid));
+}
+
+int body() {
+  Runtime pe = start();
+  Score score;
+  by_scope<Reach::kGpu, Thread>(pe, score, "thread", 1);
+  by_scope<Reach::kGpu, Block>(pe, score, "block", 96);
+  by_scope<Reach::kLane, Warp>(pe, score, "warp, exclusive", 32);
+  score.add("combine float", run_combine<float>(pe));
+  score.add("combine double", run_combine<double>(pe));
+  score.add("combine int32", run_combine<int32_t>(pe));
+  score.add("combine uint64", run_combine<uint64_t>(pe));
+  score.add("fetch later uint32", run_fetch_later<uint32_t>(pe));
+  score.add("fetch later int64", run_fetch_later<int64_t>(pe));
+  score.add("values", run_values<uint64_t>(pe));
+  pe.check();
+  return score.finish();
+}
+
+}  // namespace
+
+int main() { return peal::run_main(body); }

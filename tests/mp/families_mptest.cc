@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batches, tiles, atomics that do not wait and atomics of reals, comparisons with many values, by
+// every scope on every kind of context.
+#include <gtest/gtest.h>
+
+#include "tests/support/family_cases.h"
+#include "tests/support/job.h"
+
+namespace peal::api_test {
+namespace {
+
+template <class S, Reach R, unsigned kThreads>
+struct Caller {
+  using Scope = S;
+  static constexpr Reach kReach = R;
+  static constexpr unsigned kBlockThreads = kThreads;
+};
+
+template <class C>
+class FamiliesBy : public testing::Test {
+ protected:
+  using Scope = typename C::Scope;
+  static Grid grid() { return {.blocks = 1, .threads = C::kBlockThreads}; }
+  /// Small queues: batches and tiles must make room for themselves.
+  static auto context(Runtime& pe) { return pe.make_context<C::kReach>({.depth = 128}); }
+};
+using Callers = testing::Types<Caller<Thread, Reach::kGpu, 1>, Caller<Thread, Reach::kLane, 1>,
+                               Caller<Warp, Reach::kGpu, 32>, Caller<Warp, Reach::kLane, 9>,
+                               Caller<Block, Reach::kGpu, 96>, Caller<Block, Reach::kBlock, 64>,
+                               Caller<Block, Reach::kLane, 40>>;
+TYPED_TEST_SUITE(FamiliesBy, Callers);
+
+TYPED_TEST(FamiliesBy, TilesOfWords) {
+  on_every_pe([](Runtime& pe) {
+    const auto ctx = TestFixture::context(pe);
+    EXPECT_EQ(
+        (run_tiles<uint32_t, typename TestFixture::Scope>(pe, ctx.value(), TestFixture::grid())),
+        "");
+    pe.check();
+  });
+}
+
+TYPED_TEST(FamiliesBy, TilesOfLongElements) {
+  on_every_pe([](Runtime& pe) {
+    const auto ctx = TestFixture::context(pe);
+    EXPECT_EQ((run_tiles<Wide, typename TestFixture::Scope>(pe, ctx.value(), TestFixture::grid())),
+              "");
+    pe.check();
+  });
+}
+
+TYPED_TEST(FamiliesBy, TilesOfBytes) {
+  on_every_pe([](Runtime& pe) {
+    const auto ctx = TestFixture::context(pe);
+    EXPECT_EQ(
+        (run_tiles<uint8_t, typename TestFixture::Scope>(pe, ctx.value(), TestFixture::grid())),
+        "");
+    pe.check();
+  });
+}
+
+TYPED_TEST(FamiliesBy, Batches) {
+  on_every_pe([](Runtime& pe) {
+    const auto ctx = TestFixture::context(pe);
+    EXPECT_EQ((run_batches<typename TestFixture::Scope>(pe, ctx.value(), TestFixture::grid())), "");
+    pe.check();
+  });
+}
+
+template <class T>
+class FamiliesOf : public testing::Test {};
+using Numbers = testing::Types<uint32_t, int32_t, uint64_t, int64_t, float, double>;
+TYPED_TEST_SUITE(FamiliesOf, Numbers);
+
+TYPED_TEST(FamiliesOf, SumMinAndMaxOfAllLanes) {
+  on_every_pe([](Runtime& pe) {
+    EXPECT_EQ(run_combine<TypeParam>(pe), "");
+    pe.check();
+  });
+}
+
+template <class T>
+class FamiliesOfIntegers : public testing::Test {};
+using Integers = testing::Types<uint32_t, int32_t, uint64_t, int64_t>;
+TYPED_TEST_SUITE(FamiliesOfIntegers, Integers);
+
+TYPED_TEST(FamiliesOfIntegers, OldValuesThatComeLater) {
+  on_every_pe([](Runtime& pe) {
+    EXPECT_EQ(run_fetch_later<TypeParam>(pe), "");
+    pe.check();
+  });
+}
+
+TYPED_TEST(FamiliesOfIntegers, ComparisonsWithManyValues) {
+  on_every_pe([](Runtime& pe) {
+    EXPECT_EQ(run_values<TypeParam>(pe), "");
+    pe.check();
+  });
+}
+
+}  // namespace
+}  // namespace peal::api_test
+
+int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }
