@@ -50,11 +50,11 @@ void launch(Job& job, int pe, const Callers& callers, const Body& body) {
   });
 }
 
-/// Short broadcasts in a row, whose roots wait for nobody.
-Steps broadcasts(simt::Random& random) {
+/// Short broadcasts in a row, whose roots wait for nobody: more than a ring has lines.
+Steps broadcasts(simt::Random& random, int n) {
   Steps steps;
-  for (uint32_t i = 0; i < 6; ++i) {
-    const int root = static_cast<int>(random.below(2));
+  for (uint32_t i = 0; i < 12; ++i) {
+    const int root = static_cast<int>(random.below(static_cast<uint32_t>(n)));
     steps.push_back({Kind::kBroadcast, 1 + random.below(2), root, random.one_in(2)});
   }
   return steps;
@@ -62,7 +62,7 @@ Steps broadcasts(simt::Random& random) {
 
 /// Calls of all kinds, some short, some of up to `longest` words, some in place.
 Steps any_steps(simt::Random& random, int n, uint32_t longest) {
-  if (random.one_in(4)) return broadcasts(random);
+  if (random.one_in(4)) return broadcasts(random, n);
   Steps steps;
   for (uint32_t i = 0; i < 6; ++i) {
     Step step{static_cast<Kind>(random.below(7))};
