@@ -70,6 +70,11 @@ struct Reduction {
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
+    if constexpr (kResult == Result::kAll) {
+      if (dst != src && destination_holds<T>(call, count)) {
+        return reduce_in_destination<T, Op>(call, lanes, dst, src, count);
+      }
+    }
     return reduce_staged<kResult, T, Op>(call, lanes, owned(call), static_cast<uint32_t>(to));
   }
 

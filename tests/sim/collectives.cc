@@ -124,8 +124,9 @@ void team_by_nic(simt::Simulation& sim) {
   }
   options.queues_per_peer = 1 + sim.random().below(2);
   Callers callers = any_callers(sim.random());
-  callers.workspace = 32 * static_cast<uint32_t>(options.n_pes);
-  Steps steps = any_steps(sim.random(), options.n_pes, 12);
+  const uint32_t each = sim.random().one_in(3) ? 16 : 32;  // of 16 bytes nothing is short
+  callers.workspace = each * static_cast<uint32_t>(options.n_pes);
+  Steps steps = any_steps(sim.random(), options.n_pes, 16);
   steps.resize(3);
   play_all(sim, options, callers, steps);
 }
