@@ -48,9 +48,10 @@ PEAL_DEVICE uint32_t tag_of(uint32_t number) { return number << 1 | 1; }
 template <Reach R, AnyScope S>
 PEAL_DEVICE Exchange begin_exchange(const Call<R>& call, S scope, uint32_t units) {
   const Counters& counters = call.part.counters(0);
-  Exchange exchange{load_relaxed<Reach::kGpu>(&counters.exchanges) + 1,
-                    load_relaxed<Reach::kGpu>(&counters.line), call.part.ring_lines(),
-                    load_relaxed<Reach::kGpu>(&counters.unheard) + units, refusal(counters)};
+  const RingPlace place = RingPlace::of(load_relaxed<Reach::kGpu>(&counters.ring));
+  const uint32_t number = load_relaxed<Reach::kGpu>(&counters.exchanges) + 1;
+  Exchange exchange{number, place.line, call.part.ring_lines(), place.unheard + units,
+                    refusal(counters)};
   scope.sync();  // edge M8: what the lanes stored precedes what they send; all have looked
   if (exchange.unheard > exchange.lines && !weakened(Edge::kM20)) {
     exchange.status = meet_before<true>(call, scope, kArrived);
@@ -69,8 +70,8 @@ PEAL_DEVICE Status end_exchange(const Call<R>& call, S scope, const Exchange& ex
   if (scope.leader()) {
     Counters& counters = call.part.counters(0);
     store_relaxed<Reach::kGpu>(&counters.exchanges, exchange.number);
-    store_relaxed<Reach::kGpu>(&counters.line, exchange.line(units));
-    store_relaxed<Reach::kGpu>(&counters.unheard, by_all ? units : exchange.unheard);
+    const RingPlace next{exchange.line(units), by_all ? units : exchange.unheard};
+    store_relaxed<Reach::kGpu>(&counters.ring, next.word());
   }
   scope.sync();
   return outcome;

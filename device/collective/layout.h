@@ -32,12 +32,23 @@ namespace peal::collective {
 inline constexpr uint32_t kAlignment = 128;
 inline constexpr uint32_t kLine = sizeof(Line);
 
+/// Where the rings of short messages are: the line that the next one begins at, and how many before
+/// it some member may not have read. 0 where they begin anew.
+struct RingPlace {
+  uint32_t line;
+  uint32_t unheard;
+
+  PEAL_HD static RingPlace of(uint64_t word) {
+    return {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32)};
+  }
+  PEAL_HD uint64_t word() const { return uint64_t{unheard} << 32 | line; }
+};
+
 /// What a member counts for itself; nobody else looks.
 struct Counters {
+  uint64_t ring;       // RingPlace, in one piece
   uint32_t meetings;   // made
   uint32_t exchanges;  // made
-  uint32_t line;       // of a ring, where the next exchange begins
-  uint32_t unheard;    // lines before it that some member may not have read
   uint32_t arrived;    // blocks of a grid that are done with the call under way, and
   uint32_t done;       // calls of grids that all blocks are done with (of channel 0)
   uint32_t failed;     // Status of a block whose part of that call failed

@@ -131,10 +131,7 @@ PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part
       return tell<kMapped>(ctx, word, value, pe);
     });
   }
-  if (meeting.first == Status::kOk) {
-    store_relaxed<Reach::kGpu>(&counters.line, 0u);
-    store_relaxed<Reach::kGpu>(&counters.unheard, 0u);
-  }
+  if (meeting.first == Status::kOk) store_relaxed<Reach::kGpu>(&counters.ring, uint64_t{0});
   return meeting.outcome();
 }
 
