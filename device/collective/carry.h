@@ -138,8 +138,7 @@ PEAL_DEVICE_COLD Carried carry_by_nic(const ContextState* state, S scope, Team t
   std::byte* const set = part.carried(epoch);
   scope.sync();  // edge M8: the lanes' earlier stores to the source
   if (cargo.only < 0 || cargo.only == team.rank) {
-    copy_at_home(scope, set + cargo.place(static_cast<uint32_t>(team.rank)), cargo.src,
-                 cargo.bytes);
+    copy_beside(scope, set + cargo.place(static_cast<uint32_t>(team.rank)), cargo.src, cargo.bytes);
   }
   Meeting<false, R> meeting{ctx, team, epoch, signature, part.arrivals(0, epoch), &counters.failed};
   Status met = Status::kOk;

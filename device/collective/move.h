@@ -35,15 +35,24 @@ PEAL_DEVICE void copy_at_home(S scope, void* dst, const void* src, uint64_t byte
   if (dst != src && bytes != 0) p2p::copy<p2p::Direction::kPut>(scope, dst, src, bytes);
 }
 
+/// The same for calls by a NIC, once for all of them: a copy is long, and ptxas takes its time.
+template <AnyScope S>
+PEAL_DEVICE_COLD void copy_beside(S scope, void* dst, const void* src, uint64_t bytes) {
+  copy_at_home(scope, dst, src, bytes);
+}
+template <Reach R, AnyScope S>
+PEAL_DEVICE_COLD Status put_beside(const ContextState* state, S scope, detail::Put put) {
+  return detail::access_peer(static_cast<const BasicContext<R>&>(state->fields), scope, put).status;
+}
+
 /// Starts putting `bytes` to `dst` at a member by the NIC. meet_after() completes it.
 template <Reach R, AnyScope S>
 PEAL_DEVICE Status post_put(const Call<R>& call, S scope, uint32_t member, void* dst,
                             const void* src, uint64_t bytes) {
   if (bytes == 0) return Status::kOk;
   const int pe = world_pe(call.team, static_cast<int>(member));
-  return detail::access_peer(call.ctx, scope,
-                             detail::Put{dst, src, bytes, pe, detail::Until::kStarted})
-      .status;
+  return put_beside<R>(call.ctx.state, scope,
+                       detail::Put{dst, src, bytes, pe, detail::Until::kStarted});
 }
 
 /// Block `rank` of the destination at every member becomes a block of this one's source: block
@@ -69,7 +78,7 @@ PEAL_DEVICE Status put_all(const Call<R>& call, S scope, const Buffers& buffers)
         post_put(call, scope, member, dst, buffers.from(kSame ? 0 : member), buffers.bytes);
     if (status == Status::kOk) status = sent;
   }
-  copy_at_home(scope, dst, buffers.from(kSame ? 0 : call.rank()), buffers.bytes);
+  copy_beside(scope, dst, buffers.from(kSame ? 0 : call.rank()), buffers.bytes);
   return status;
 }
 
@@ -102,7 +111,7 @@ PEAL_DEVICE Status put_from(const Call<R>& call, S scope, const Buffers& buffers
     for (uint32_t i = 1; i < call.members(); ++i) {
       put_share(call.after(i), share_of(call.after(i)));
     }
-    copy_at_home(scope, buffers.dst, buffers.src, buffers.bytes);
+    copy_beside(scope, buffers.dst, buffers.src, buffers.bytes);
   }
   status = meet_after<false>(call, scope, status);
   const Share mine = share_of(call.rank());

@@ -51,7 +51,7 @@ struct Broadcast {
   PEAL_DEVICE Cargo cargo(uint32_t) const { return {buffers.src, buffers.bytes, from}; }
   template <Reach R, AnyScope S>
   PEAL_DEVICE void take(const Call<R>&, S lanes, const Cargo&, const std::byte* set) const {
-    copy_at_home(lanes, buffers.dst, set, buffers.bytes);
+    copy_beside(lanes, buffers.dst, set, buffers.bytes);
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
@@ -102,7 +102,7 @@ struct AllGather {
   PEAL_DEVICE void take(const Call<R>& call, S lanes, const Cargo& cargo,
                         const std::byte* set) const {
     for (uint32_t i = 0; i < call.members(); ++i) {
-      copy_at_home(lanes, buffers.to(i), set + cargo.place(i), buffers.bytes);
+      copy_beside(lanes, buffers.to(i), set + cargo.place(i), buffers.bytes);
     }
   }
   template <Reach R, AnyScope S>
@@ -138,8 +138,8 @@ struct AllToAll {
   PEAL_DEVICE void take(const Call<R>& call, S lanes, const Cargo& cargo,
                         const std::byte* set) const {
     for (uint32_t i = 0; i < call.members(); ++i) {
-      copy_at_home(lanes, buffers.to(i), set + cargo.place(i) + call.rank() * buffers.bytes,
-                   buffers.bytes);
+      copy_beside(lanes, buffers.to(i), set + cargo.place(i) + call.rank() * buffers.bytes,
+                  buffers.bytes);
     }
   }
   template <Reach R, AnyScope S>

@@ -46,7 +46,7 @@ PEAL_DEVICE Status fetch_all(const Call<R>& call, S scope, const T* src, uint64_
     const Status asked = detail::access_peer(call.ctx, scope, get).status;
     if (status == Status::kOk) status = asked;
   }
-  copy_at_home(scope, staged<T>(call, call.rank()), src, count * sizeof(T));
+  copy_beside(scope, staged<T>(call, call.rank()), src, count * sizeof(T));
   return finish(call, scope, status);
 }
 
@@ -86,7 +86,7 @@ PEAL_DEVICE Status send_staged(const Call<R>& call, S scope, T* dst, uint64_t co
     if (kResult == Result::kExclusive && member == 0) continue;
     const T* const from = staged<T>(call, kScan ? member : 0);
     if (member == call.rank()) {
-      copy_at_home(scope, dst, from, count * sizeof(T));
+      copy_beside(scope, dst, from, count * sizeof(T));
       continue;
     }
     const Status sent = post_put(call, scope, member, dst, from, count * sizeof(T));

@@ -83,8 +83,8 @@ struct AllToAllV {
         one = post_put(call, lanes, member, dst + place.at * element_bytes, block(member),
                        place.count * element_bytes);
       } else if (one == Status::kOk) {
-        copy_at_home(lanes, dst + place.at * element_bytes, block(member),
-                     place.count * element_bytes);
+        copy_beside(lanes, dst + place.at * element_bytes, block(member),
+                    place.count * element_bytes);
       }
       if (status == Status::kOk) status = one;
     }
