@@ -158,6 +158,24 @@ void team_mixed(simt::Simulation& sim) {
   run_clean(sim, job);
 }
 
+/// The two nodes again, and short calls: in the second round members pass on what others brought.
+void team_carried(simt::Simulation& sim) {
+  JobOptions options = any_team(sim.random());
+  options.n_pes = 10;
+  options.settle = true;
+  options.map = [](int pe, int peer) { return pe % 2 == peer % 2; };
+  options.depth = 8;
+  Callers callers;
+  if (sim.random().one_in(2)) callers = {1, 2, Callers::Scope::kBlock, 1, 0};
+  callers.workspace = 2 * 16 * 10;
+  Steps steps;
+  for (const Kind kind : {Kind::kGather, Kind::kBroadcast, Kind::kReduce}) {
+    steps.push_back({kind, 1 + sim.random().below(2), static_cast<int>(sim.random().below(10)),
+                     sim.random().one_in(2)});
+  }
+  play_all(sim, options, callers, steps);
+}
+
 /// Blocks that own their queues make the calls in turn: words of a meeting come on the queue of
 /// whichever block it is. Then all of them meet in barriers of the grid, each with puts of its own.
 void team_of_owners(simt::Simulation& sim) {
