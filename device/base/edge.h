@@ -54,7 +54,7 @@ enum class Edge : uint8_t {
   kM18Fence,  // the DUMP waits for the READ before it
   kM19,
   kM19Done,  // from the block that ends a grid's call back to the others
-  kM20,      // a member has taken what a short call brought; its place is written again
+  kM21,      // a member has taken what a short call brought; its place is written again
   kCount,
 };
 

@@ -10,7 +10,7 @@
 // Afterwards everybody has everything, knows that all have begun the call, and that they mean the
 // same by it. A block lies at one place of the workspace at all members, and in one of two sets,
 // used in turn: a member that has met in epoch e knows that all are done with e - 1, whose set
-// e + 1 uses (edge M20). What is sent is sent from there, so nobody waits for completions.
+// e + 1 uses (edge M21). What is sent is sent from there, so nobody waits for completions.
 #pragma once
 
 #include <cstdint>

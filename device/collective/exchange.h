@@ -10,7 +10,7 @@
 // ring for each sender; all rings are at the same line. A line may be written again once all have
 // read it. Whoever has heard of everybody in an exchange knows that all are done with those before
 // it. Where not everybody says something nobody knows: broadcasts in a row go on until the ring is
-// used up, and then the members meet (edge M20).
+// used up, and then the members meet (edge M21).
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ PEAL_DEVICE Exchange begin_exchange(const Call<R>& call, S scope, uint32_t units
   Exchange exchange{number, place.line, call.part.ring_lines(), place.unheard + units,
                     refusal(counters)};
   scope.sync();  // edge M8: what the lanes stored precedes what they send; all have looked
-  if (exchange.unheard > exchange.lines && !weakened(Edge::kM20)) {
+  if (exchange.unheard > exchange.lines && !weakened(Edge::kM21)) {
     exchange.status = meet_before<true>(call, scope, kArrived);
     exchange.first = 0;
     exchange.unheard = units;
