@@ -18,9 +18,9 @@
 // that holds for all lanes of all its blocks. A call says nothing of earlier puts: barrier does.
 //
 // Counts are in elements of T. kMismatch: a member called with other arguments; nothing was moved,
-// and all members hear of it. A short call does not compare: a member that misses something there
-// ends by kTimeout, one that does not with kOk. kBadTeam, kBadPe: refused at once, and the other
-// members' calls time out. After any other failure dst is undefined.
+// and all members hear of it. A short call over mapped memory does not compare: a member that
+// misses something there ends by kTimeout, one that does not with kOk. kBadTeam, kBadPe: refused at
+// once, and the other members' calls time out. After any other failure dst is undefined.
 //
 // Reductions go over the members in order, whatever the size and the way: a sum of floats is the
 // same at all members and in every run.

@@ -23,6 +23,7 @@ const char* name_of(Route route) {
 struct Finding {
   int32_t needs_nic;
   int32_t must_settle;
+  int32_t unordered;
 };
 
 // Why P2P is not even tried.
@@ -36,7 +37,8 @@ std::string not_tried(const RouteOptions& options) {
 Reachable::Reachable(Bootstrap& bootstrap, const RouteOptions& options,
                      const std::vector<std::byte*>& direct, const std::vector<std::string>& how) {
   const std::vector<Finding> all = gather_together(bootstrap, [&] {
-    Finding mine{0, options.orders_writes ? 0 : 1};
+    const int32_t unordered = options.orders_writes ? 0 : 1;
+    Finding mine{0, unordered, unordered};
     for (size_t pe = 0; pe < static_cast<size_t>(bootstrap.size()); ++pe) {
       directly_.push_back(options.try_p2p() && direct[pe] != nullptr);
       reasons_.push_back(options.try_p2p() ? how[pe] : not_tried(options));
@@ -56,6 +58,7 @@ Reachable::Reachable(Bootstrap& bootstrap, const RouteOptions& options,
   for (const Finding& finding : all) {
     needs_nic_ |= finding.needs_nic != 0;
     must_settle_ |= finding.must_settle != 0;
+    unordered_ |= finding.unordered != 0;
   }
 }
 

@@ -56,6 +56,8 @@ class Reachable {
   /// mapped at another, so that flags come past its NIC, or some GPU shows writes in no order.
   /// Alike on all PEs.
   bool must_settle() const { return needs_nic_ && must_settle_; }
+  /// The second of these.
+  bool unordered() const { return needs_nic_ && unordered_; }
   /// By PE.
   const std::vector<bool>& directly() const { return directly_; }
   /// By PE: in which way, or why not.
@@ -66,6 +68,7 @@ class Reachable {
   std::vector<std::string> reasons_;
   bool needs_nic_ = false;
   bool must_settle_ = false;
+  bool unordered_ = false;
 };
 
 /// The routes of one PE.

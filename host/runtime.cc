@@ -79,7 +79,7 @@ struct Runtime::Parts {
   size_t team_memory() const { return Teams::arena_bytes(config.team_memory, group.size()); }
   void open_memory();
   void open_transports();
-  void open_nics(bool must_settle);
+  void open_nics(const Reachable& reachable);
   void watch();
   void take_messages();
   void report() const;
@@ -134,7 +134,7 @@ void Runtime::Parts::open_transports() {
       WindowTransports{.routes = *routes, .rails = if_any(rails), .p2p = if_any(p2p), .gpu = gpu});
   windows->add_mapped(heap->base(), heap->bytes(), std::move(mapped));
   together(group, [&] {
-    if (rails) open_nics(reachable.must_settle());
+    if (rails) open_nics(reachable);
     contexts.emplace(Contexts::Parts{.config = config,
                                      .log = log,
                                      .group = group,
@@ -161,7 +161,7 @@ void Runtime::Parts::open_transports() {
 }
 
 // Behind the heap's window: the software NIC may have gone to a GPU with it.
-void Runtime::Parts::open_nics(bool must_settle) {
+void Runtime::Parts::open_nics(const Reachable& reachable) {
   const bool proxied = routes->by_nic() == Route::kProxy;
   if (proxied) proxies.resize(rails->nics().size());
   for (const IbgdaNic& nic : rails->nics()) {
@@ -174,7 +174,8 @@ void Runtime::Parts::open_nics(bool must_settle) {
                            .carrier = {proxied ? nullptr : &doorbells, &proxies},
                            .prover = *prover,
                            .linker = *linker,
-                           .must_settle = must_settle});
+                           .must_settle = reachable.must_settle(),
+                           .unordered = reachable.unordered()});
 }
 
 void Runtime::Parts::watch() {

@@ -17,6 +17,7 @@ namespace {
 // What each PE must have set alike, compared at start-up.
 struct Agreement {
   uint64_t heap_bytes;
+  uint64_t team_memory;
   uint32_t queues;
   uint32_t depth;
   TransportKind transport;
@@ -52,6 +53,7 @@ void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
   const std::vector<Agreement> all = gather_together(group, [&] {
     nic::HcaList::from(config, true);  // a wrong PEAL_HCA is refused also where no NIC is needed
     return Agreement{config.heap_size,
+                     config.team_memory,
                      static_cast<uint32_t>(config.queues),
                      static_cast<uint32_t>(config.queue_depth),
                      agreed_kind(config.transport),
@@ -73,12 +75,13 @@ void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
         "set them alike on all PEs (mpirun -x NAME)",
         pe, all[pe].heap_bytes, all[pe].queues, all[pe].depth, all[0].heap_bytes, all[0].queues,
         all[0].depth,
-        all[pe].transport != all[0].transport     ? ", and another PEAL_TRANSPORT"
-        : all[pe].relaxed != all[0].relaxed       ? ", and another PEAL_RELAXED_ORDERING"
-        : all[pe].signal_ops != all[0].signal_ops ? ", and another PEAL_SIGNAL_OPS"
-        : all[pe].self_test != all[0].self_test   ? ", and another PEAL_SELF_TEST"
-        : all[pe].connect != all[0].connect       ? ", and another PEAL_CONNECT"
-                                                  : "");
+        all[pe].transport != all[0].transport       ? ", and another PEAL_TRANSPORT"
+        : all[pe].relaxed != all[0].relaxed         ? ", and another PEAL_RELAXED_ORDERING"
+        : all[pe].signal_ops != all[0].signal_ops   ? ", and another PEAL_SIGNAL_OPS"
+        : all[pe].self_test != all[0].self_test     ? ", and another PEAL_SELF_TEST"
+        : all[pe].connect != all[0].connect         ? ", and another PEAL_CONNECT"
+        : all[pe].team_memory != all[0].team_memory ? ", and another PEAL_TEAM_MEMORY"
+                                                    : "");
   }
 }
 

@@ -14,7 +14,7 @@ struct TeamOptions {
   /// Blocks of a grid that take part in a call of a grid.
   uint32_t blocks = 16;
   /// Bytes of each context's workspace: the longest message that goes through it has a quarter of
-  /// its share of a member.
+  /// its share of a member where all are mapped, half of it by the NIC.
   size_t workspace = 64u << 10;
 
   bool operator==(const TeamOptions&) const = default;

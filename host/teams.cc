@@ -108,10 +108,7 @@ void Teams::settle(Record& record) const {
   team.channels = record.options.blocks;
   team.workspace = static_cast<uint32_t>(record.options.workspace);
   team.memory = base_ + record.first * granule_;
-  team.pes = reinterpret_cast<const int32_t*>(
-      team.memory +
-      collective::part_bytes(static_cast<uint32_t>(team.size), team.channels, team.workspace) *
-          team.contexts);
+  team.pes = reinterpret_cast<const int32_t*>(collective::Part::of(team, team.contexts).base);
 }
 
 // Before the members meet: nobody writes there yet.
@@ -121,13 +118,10 @@ void Teams::write(const Record& record) {
   heap_.zero(team.memory, record.count * granule_);
   show(record.first, team);
   heap_.backing().copy_in(const_cast<int32_t*>(team.pes), pes.data(), pes.size_bytes());
-  const uint64_t part =
-      collective::part_bytes(static_cast<uint32_t>(team.size), team.channels, team.workspace);
   const bool masked = std::ranges::any_of(record.pes, [&](int pe) { return job_.masked(pe); });
   if (generation_ == 0) return;
   for (uint32_t context = 0; context < team.contexts; ++context) {
-    const collective::Part at{team.memory + context * part, static_cast<uint32_t>(team.size),
-                              team.channels, team.workspace};
+    const collective::Part at = collective::Part::of(team, context);
     for (uint32_t channel = 0; channel < team.channels; ++channel) {
       collective::Counters counters{};
       counters.meetings = generation_ << 24;  // beyond what is still on its way
@@ -159,6 +153,12 @@ const Team* Teams::shown(const char* call, const Team& team) const {
 }
 
 std::vector<int> Teams::members(const Team& team) const { return find("members", team).pes; }
+
+// Every member's heap is mapped here.
+bool Teams::maps(const std::vector<int>& pes) const {
+  return std::ranges::all_of(
+      pes, [&](int pe) { return pe == job_.rank() || direct_[static_cast<size_t>(pe)]; });
+}
 
 int Teams::node_color() const {
   for (int pe = 0; pe < job_.size(); ++pe) {
@@ -229,23 +229,15 @@ Team Teams::split(const Team& parent_team, int color, int key, const TeamOptions
   const std::vector<Offer> offers = gather(group, Offer{color, key, made_, options, taken_});
   const std::vector<size_t> ranks = ranks_of(parent, offers, color);
   Record record;
-  const std::vector<uint8_t> mapped = gather_together<uint8_t>(
-      group, static_cast<size_t>(job_.size()), [&](std::span<uint8_t> mine) {
-        for (size_t pe = 0; pe < mine.size(); ++pe) mine[pe] = direct_[pe] ? 1 : 0;
-        if (!ranks.empty()) record = make(parent, offers, ranks);
-      });
-  for (const size_t i : ranks) {
-    for (const int pe : record.pes) {
-      if (pe == parent.pes[i]) continue;
-      if (mapped[i * direct_.size() + static_cast<size_t>(pe)] == 0) record.team.mapped = 0;
-    }
-  }
   // Nobody uses memory that is not ready at all members.
-  together(group, [&] {
-    if (ranks.empty()) return;
+  const std::vector<uint8_t> mapped = gather_together(group, [&] {
+    if (ranks.empty()) return uint8_t{0};
+    record = make(parent, offers, ranks);
     settle(record);
     write(record);
+    return static_cast<uint8_t>(maps(record.pes) ? 1 : 0);
   });
+  for (const size_t i : ranks) record.team.mapped &= mapped[i];
   if (ranks.empty()) return Team{};
   if (record.team.rank == 0) ++made_;
   for (size_t i = 0; i < record.count; ++i) taken_.set(record.first + i);

@@ -4,8 +4,9 @@
 //
 //   arena of the heap   [ world | team | ... ]    a team's block at one offset at all its members
 //
-// A team is made by the members of another one, its parent, in one exchange: each tells its color
-// and which blocks of its arena are taken, and all members of a color find the same first gap.
+// A team is made by the members of another one, its parent, in two exchanges: each tells its color
+// and which blocks of its arena are taken, and all members of a color find the same first gap; then
+// that the memory is ready, and whether all members are mapped.
 // Teams without a common member may lie at the same offset.
 #pragma once
 
@@ -66,10 +67,6 @@ class Teams {
   /// After Contexts::recover(), collective: counters and arrivals of all teams begin anew.
   void begin_anew();
 
-  /// Bytes of the arena, and how many are taken.
-  size_t arena() const { return arena_; }
-  size_t taken() const { return taken_.count() * granule_; }
-
  private:
   static constexpr size_t kGranules = 8192;
   using Taken = std::bitset<kGranules>;
@@ -95,6 +92,7 @@ class Teams {
   Record make(const Record& parent, const std::vector<Offer>& offers,
               const std::vector<size_t>& ranks);
   void settle(Record& record) const;
+  bool maps(const std::vector<int>& pes) const;
   void write(const Record& record);
   void show(size_t granule, const Team& team);
   static void check(const TeamOptions& options);

@@ -16,49 +16,84 @@ struct AnyReduction {
   Collective args;  // a copy: out of line nobody reaches a kernel's parameters
   collective::Wanted wanted;
 
-  PEAL_DEVICE uint32_t signature(const Window& heap) const {
+  PEAL_DEVICE collective::Signature signature(const Window& heap) const {
     const bool scattered = wanted.result == Result::kOwner;
     const void* const agreed = scattered ? args.src : args.dst;
     return collective::signature_of(collective::Kind::kReduce, heap, agreed, args.src)
         .with(args.count)
         .with(uint64_t{wanted.root} << 32 | static_cast<uint64_t>(args.type) << 16 |
-              static_cast<uint64_t>(args.operation) << 8 | static_cast<uint64_t>(wanted.result))
-        .value();
+              static_cast<uint64_t>(args.operation) << 8 | static_cast<uint64_t>(wanted.result));
+  }
+
+  PEAL_DEVICE collective::Cargo cargo(uint32_t members) const {
+    return {args.src, bytes() * (wanted.result == Result::kOwner ? members : 1)};
+  }
+  template <Reach R, AnyScope S>
+  PEAL_DEVICE void take(const collective::Call<R>& call, S lanes, const collective::Cargo& cargo,
+                        const std::byte* set) const {
+    const uint32_t rank = call.rank();
+    if (wanted.result == Result::kRoot && rank != wanted.root) return;
+    if (wanted.result == Result::kExclusive && rank == 0) return;
+    uint32_t last = call.members() - 1;
+    if (wanted.result == Result::kInclusive) last = rank;
+    if (wanted.result == Result::kExclusive) last = rank - 1;
+    const std::byte* const from = set + (wanted.result == Result::kOwner ? rank * bytes() : 0);
+    typed([&]<class T, class Op>() {
+      for (uint64_t e = lanes.rank(); e < args.count; e += lanes.size()) {
+        collective::Folded<T, Op, 1> folded{};
+        T value{};
+        for (uint32_t i = 0; i <= last; ++i) {
+          value = load_payload(reinterpret_cast<const T*>(from + cargo.place(i)) + e);
+          if (i == 0) {
+            folded.set(&value);
+          } else {
+            folded.add(&value);
+          }
+        }
+        folded.get(&value);
+        store_payload(reinterpret_cast<T*>(args.dst) + e, value);
+      }
+    });
   }
 
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status by_nic(const collective::Call<R>& call, S lanes) const {
-    return collective::reduce_staged(call, lanes, owned(call), wanted,
-                                     [&](uint64_t bytes) { fold(call, lanes, bytes); });
+    const auto fold = [&](uint64_t staged) {
+      typed([&]<class T, class Op>() { fold_as<T, Op>(call, lanes, staged / sizeof(T)); });
+    };
+    return collective::reduce_staged(call, lanes, owned(call), wanted, fold);
   }
 
  private:
+  PEAL_DEVICE uint64_t bytes() const { return args.count * args.element; }
+
   template <Reach R>
   PEAL_DEVICE collective::Owned<std::byte> owned(const collective::Call<R>& call) const {
-    const uint64_t bytes = args.count * args.element;
     if (wanted.result == Result::kOwner) {
-      return {args.dst, args.src, bytes * call.rank(), 0, bytes};
+      return {args.dst, args.src, bytes() * call.rank(), 0, bytes()};
     }
-    const auto share = collective::share_of(args.dst, args.src, bytes, call.rank(), call.members());
-    return share;
+    const collective::Share share =
+        collective::Share::of(bytes(), sizeof(Line), call.rank(), call.members());
+    return {args.dst, args.src, share.at, share.at, share.count};
   }
 
-  template <Reach R, AnyScope S>
-  PEAL_DEVICE void fold(const collective::Call<R>& call, S lanes, uint64_t bytes) const {
+  /// Calls `visit` for the type and the operation of this call.
+  template <class Visit>
+  PEAL_DEVICE void typed(const Visit& visit) const {
     switch (args.type) {
-#define PEAL_FOLD_IF(type, name) \
-  if (args.operation == Operation::name) return fold_as<types::type, op::name>(call, lanes, bytes);
-#define PEAL_FOLD_TYPE(type, operations) \
-  case DataType::type:                   \
-    operations(PEAL_FOLD_IF, type) break;
-      PEAL_REDUCE_TYPES(PEAL_FOLD_TYPE)
+#define PEAL_IF_OPERATION(type, name)                                                      \
+  if (args.operation == Operation::name) {                                                 \
+    return visit.template operator()<types::type, std::remove_cv_t<decltype(op::name)>>(); \
+  }
+#define PEAL_IF_TYPE(type, operations) \
+  case DataType::type:                 \
+    operations(PEAL_IF_OPERATION, type) break;
+      PEAL_REDUCE_TYPES(PEAL_IF_TYPE)
     }
   }
 
-  template <class T, auto kOperation, Reach R, AnyScope S>
-  PEAL_DEVICE_COLD void fold_as(const collective::Call<R>& call, S lanes, uint64_t bytes) const {
-    using Op = std::remove_cv_t<decltype(kOperation)>;
-    const uint64_t count = bytes / sizeof(T);
+  template <class T, class Op, Reach R, AnyScope S>
+  PEAL_DEVICE void fold_as(const collective::Call<R>& call, S lanes, uint64_t count) const {
     switch (wanted.result) {
       case Result::kInclusive:
         return collective::fold_staged<Result::kInclusive, T, Op>(call, lanes, count);

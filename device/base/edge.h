@@ -57,6 +57,7 @@ enum class Edge : uint8_t {
   kM20,       // a batch's end rings
   kM20Drain,  // quiet rings what a batch holds back
   kM20Wait,   // and so does a wait for its ticket
+  kM21,       // a member has taken what a short call brought; its place is written again
   kCount,
 };
 

@@ -73,16 +73,10 @@ struct Call {
   }
 };
 
-PEAL_DEVICE Part part_of(const ContextFields& ctx, const Team& team) {
-  const auto members = static_cast<uint32_t>(team.size);
-  const uint64_t stride = part_bytes(members, team.channels, team.workspace);
-  return {team.memory + ctx.slot * stride, members, team.channels, team.workspace};
-}
-
 template <Reach R, class S>
 PEAL_DEVICE Call<R> begin(const BasicContext<R>& ctx, S, const Team& team) {
   const uint32_t channel = std::is_same_v<S, WholeGrid> ? block_in_grid() : 0;
-  return {ctx, team, part_of(ctx, team), channel};
+  return {ctx, team, Part::of(team, ctx.slot), channel};
 }
 
 /// kOk where this PE may make a call of the team on this context, and `root` is a member.
@@ -93,23 +87,29 @@ PEAL_DEVICE Status check(const ContextFields& ctx, const Team& team, int root = 
   if (root < 0 || root >= team.size) {
     return detail::refuse(ctx.state, Status::kBadPe, {team.memory, 0, root});
   }
-  return static_cast<Status>(load_relaxed<Reach::kGpu>(&part_of(ctx, team).counters(0).refused));
+  return Status::kOk;
 }
 
-/// One lane meets the other members, after what the lanes stored and posted before: edge E where
-/// all are mapped.
-template <bool kMapped, Edge E, Reach R>
-PEAL_DEVICE Status meet_members(const Call<R>& call, uint32_t signature) {
-  if constexpr (!kMapped) return meet_by_nic<R>(call.ctx.state, call.team, call.part, signature);
+/// One lane meets the other members, all of them mapped, after what the lanes stored before: edge
+/// E.
+template <Edge E, Reach R>
+PEAL_DEVICE Status meet_mapped(const Call<R>& call, uint32_t signature) {
+  const Counters& counters = call.part.counters(call.channel);
+  // Looked up while the fence waits.
+  const Status refused = refusal(counters);
+  const uint32_t epoch = load_relaxed<Reach::kGpu>(&counters.meetings) + 1;
   fence_direct_stores<E>();
-  return meet<true>(call.ctx, call.team, call.part, call.channel, signature);
+  if (refused != Status::kOk) return refused;
+  return meet<true>(call.ctx, call.team, call.part, call.channel, epoch, signature);
 }
 
 /// Every member has begun this call and means the same by it. By one scope, or a block of a grid.
 template <bool kMapped, Reach R, class S>
 PEAL_DEVICE Status meet_before(const Call<R>& call, S scope, uint32_t signature) {
-  return by_leader(lanes_of(scope),
-                   [&] { return meet_members<kMapped, Edge::kM16Meet>(call, signature); });
+  return by_leader(lanes_of(scope), [&] {
+    if constexpr (kMapped) return meet_mapped<Edge::kM16Meet>(call, signature);
+    return meet_by_nic<R>(call.ctx.state, call.team, false, signature);
+  });
 }
 
 /// What the lanes stored and posted has arrived at every member.
@@ -117,14 +117,15 @@ template <bool kMapped, Reach R, class S>
 PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
   const Status mine = first_failure(lanes_of(scope), status);
   return by_leader(lanes_of(scope), [&] {
-    Status drained = Status::kOk;
-    if constexpr (!kMapped) drained = drain_by_nic<R>(call.ctx.state);
-    // Arrive even after a failure: the others did nothing wrong and must not wait for a deadline.
     // Of counts that differ all hear here.
-    const Status met =
-        meet_members<kMapped, Edge::kM16>(call, mine == Status::kMismatch ? kDisagree : kArrived);
-    if (mine != Status::kOk) return mine;
-    return drained != Status::kOk ? drained : met;
+    const uint32_t signature = mine == Status::kMismatch ? kDisagree : kArrived;
+    Status met = Status::kOk;
+    if constexpr (kMapped) {
+      met = meet_mapped<Edge::kM16>(call, signature);
+    } else {
+      met = meet_by_nic<R>(call.ctx.state, call.team, true, signature);
+    }
+    return mine != Status::kOk ? mine : met;
   });
 }
 

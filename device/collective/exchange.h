@@ -6,10 +6,11 @@
 //   [ 4 bytes | number | 4 bytes | number ]
 //
 // Whoever waits for data waits for the data itself: there is no flag behind it, so one way over the
-// link is all it takes, and nothing needs to be ordered. The lines lie in the team's workspace, one
-// slot a member, in two sets that are used in turn. A member that has heard of everybody in
-// exchange n knows that all are done with n - 1, whose slots n + 1 uses. Where not everybody says
-// something the others cannot know that, so they meet before the next exchange but one.
+// link is all it takes, and nothing needs to be ordered. The lines lie in the team's workspace, a
+// ring for each sender; all rings are at the same line. A line may be written again once all have
+// read it. Whoever has heard of everybody in an exchange knows that all are done with those before
+// it. Where not everybody says something nobody knows: broadcasts in a row go on until the ring is
+// used up, and then the members meet (edge M21).
 #pragma once
 
 #include <cstdint>
@@ -24,35 +25,53 @@ namespace peal::collective {
 /// An exchange under way.
 struct Exchange {
   uint32_t number;
+  uint32_t first;    // line of unit 0
+  uint32_t lines;    // of a ring
+  uint32_t unheard;  // that some member may not have read, with those of this exchange
   Status status;
+
+  PEAL_DEVICE uint32_t line(uint32_t unit) const {
+    const uint32_t at = first + unit;
+    return at < lines ? at : at - lines;
+  }
 };
 
-/// The largest message to one member.
-PEAL_HD uint64_t exchange_limit(const Part& part) { return part.slot_bytes() / 2; }
+/// The largest message to one member: of two in a row the second needs no meeting.
+PEAL_HD uint64_t exchange_limit(const Part& part) {
+  return uint64_t{part.ring_lines() / 2} * kUnit;
+}
 
 /// Never 0, which is what fresh memory has.
 PEAL_DEVICE uint32_t tag_of(uint32_t number) { return number << 1 | 1; }
 
-/// Begins one, once the slots are free. All lanes of the scope.
+/// Begins one of `units` lines, once they are free. All lanes of the scope.
 template <Reach R, AnyScope S>
-PEAL_DEVICE Exchange begin_exchange(const Call<R>& call, S scope) {
+PEAL_DEVICE Exchange begin_exchange(const Call<R>& call, S scope, uint32_t units) {
   const Counters& counters = call.part.counters(0);
+  const RingPlace place = RingPlace::of(load_relaxed<Reach::kGpu>(&counters.ring));
   const uint32_t number = load_relaxed<Reach::kGpu>(&counters.exchanges) + 1;
-  const bool free = load_relaxed<Reach::kGpu>(&counters.heard) + 1 == number;
+  Exchange exchange{number, place.line, call.part.ring_lines(), place.unheard + units,
+                    refusal(counters)};
   scope.sync();  // edge M8: what the lanes stored precedes what they send; all have looked
-  return {number, free ? Status::kOk : meet_before<true>(call, scope, kArrived)};
+  if (exchange.unheard > exchange.lines && !weakened(Edge::kM21)) {
+    exchange.status = meet_before<true>(call, scope, kArrived);
+    exchange.first = 0;
+    exchange.unheard = units;
+  }
+  return exchange;
 }
 
-/// Ends one. `by_all`: every member has sent something to every other.
+/// Ends one of `units` lines. `by_all`: every member has sent something to every other.
 template <Reach R, AnyScope S>
 PEAL_DEVICE Status end_exchange(const Call<R>& call, S scope, const Exchange& exchange,
-                                Status status, bool by_all) {
+                                uint32_t units, Status status, bool by_all) {
   const Status outcome =
       first_failure(scope, exchange.status != Status::kOk ? exchange.status : status);
   if (scope.leader()) {
     Counters& counters = call.part.counters(0);
     store_relaxed<Reach::kGpu>(&counters.exchanges, exchange.number);
-    store_relaxed<Reach::kGpu>(&counters.heard, by_all ? exchange.number : exchange.number - 1);
+    const RingPlace next{exchange.line(units), by_all ? units : exchange.unheard};
+    store_relaxed<Reach::kGpu>(&counters.ring, next.word());
   }
   scope.sync();
   return outcome;
@@ -62,9 +81,8 @@ template <Reach R>
 PEAL_DEVICE void send_unit(const Call<R>& call, const Exchange& exchange, uint32_t member,
                            uint32_t unit, uint64_t value) {
   const uint64_t tag = tag_of(exchange.number);
-  std::byte* const slot = call.part.slot(exchange.number, call.rank());
-  std::byte* const there = call.at(member, slot);
-  store_line_direct(there + uint64_t{unit} * sizeof(Line),
+  std::byte* const line = call.part.line(call.rank(), exchange.line(unit));
+  store_line_direct(call.at(member, line),
                     Line{{value << 32 | tag, (value & 0xffffffff00000000u) | tag}});
 }
 
@@ -80,7 +98,7 @@ PEAL_DEVICE Status receive_units(const Call<R>& call, const Exchange& exchange, 
     for (uint32_t k = 0; k < kTogether; ++k) {
       const uint32_t from = first + (k < count ? k : 0);
       if (from == call.rank()) continue;
-      line[k] = load_line_direct(call.part.slot(exchange.number, from) + unit * sizeof(Line));
+      line[k] = load_line_direct(call.part.line(from, exchange.line(unit)));
     }
     bool all = true;
     PEAL_UNROLL
@@ -102,9 +120,9 @@ PEAL_DEVICE Status receive_units(const Call<R>& call, const Exchange& exchange, 
 template <Reach R, AnyScope S, class Message>
 PEAL_DEVICE Status exchange_all(const Call<R>& call, S scope, uint64_t bytes,
                                 const Message& message) {
-  const Exchange exchange = begin_exchange(call, scope);
-  Status status = exchange.status;
   const uint32_t units = units_of(bytes);
+  const Exchange exchange = begin_exchange(call, scope, units);
+  Status status = exchange.status;
   for (uint32_t u = scope.rank(); u < units && status == Status::kOk; u += scope.size()) {
     for (uint32_t i = 1; i < call.members(); ++i) {
       const uint32_t member = call.after(i);
@@ -127,16 +145,16 @@ PEAL_DEVICE Status exchange_all(const Call<R>& call, S scope, uint64_t bytes,
     }
     if (status == Status::kOk) taking.done();
   }
-  return end_exchange(call, scope, exchange, status, true);
+  return end_exchange(call, scope, exchange, units, status, true);
 }
 
 /// One in which `root` alone sends, the same to all.
 template <Reach R, AnyScope S>
 PEAL_DEVICE Status exchange_from(const Call<R>& call, S scope, uint32_t root, void* dst,
                                  const void* src, uint64_t bytes) {
-  const Exchange exchange = begin_exchange(call, scope);
-  Status status = exchange.status;
   const uint32_t units = units_of(bytes);
+  const Exchange exchange = begin_exchange(call, scope, units);
+  Status status = exchange.status;
   for (uint32_t u = scope.rank(); u < units && status == Status::kOk; u += scope.size()) {
     uint64_t value = 0;
     if (call.rank() == root) {
@@ -149,7 +167,7 @@ PEAL_DEVICE Status exchange_from(const Call<R>& call, S scope, uint32_t root, vo
     }
     if (status == Status::kOk) store_unit(dst, bytes, u, value);
   }
-  return end_exchange(call, scope, exchange, status, false);
+  return end_exchange(call, scope, exchange, units, status, false);
 }
 
 }  // namespace peal::collective

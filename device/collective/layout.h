@@ -14,31 +14,48 @@
 // of them, used in turn, so that a member that is one ahead changes nothing that is still looked
 // at.
 //
-// The workspace is [2][members][slot] for short messages (exchange.h), again in turn, or one piece
-// for what a NIC fetches (staging.h).
+// The workspace is what short messages pass through: a ring of lines for each member where all are
+// mapped (exchange.h), else two sets of blocks, used in turn as the arrivals are (carry.h). For
+// what a NIC fetches it is one piece (staging.h).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "device/base/access.h"
+#include "device/base/edge.h"
 #include "device/detail/tables.h"
 #include "device/team.h"
 
 namespace peal::collective {
 
 inline constexpr uint32_t kAlignment = 128;
+inline constexpr uint32_t kLine = sizeof(Line);
+
+/// Where the rings of short messages are: the line that the next one begins at, and how many before
+/// it some member may not have read. 0 where they begin anew.
+struct RingPlace {
+  uint32_t line;
+  uint32_t unheard;
+
+  PEAL_HD static RingPlace of(uint64_t word) {
+    return {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32)};
+  }
+  PEAL_HD uint64_t word() const { return uint64_t{unheard} << 32 | line; }
+};
 
 /// What a member counts for itself; nobody else looks.
 struct Counters {
+  uint64_t ring;       // RingPlace, in one piece
   uint32_t meetings;   // made
   uint32_t exchanges;  // made
-  uint32_t heard;      // the newest exchange that every member is known to have begun
   uint32_t arrived;    // blocks of a grid that are done with the call under way, and
   uint32_t done;       // calls of grids that all blocks are done with (of channel 0)
   uint32_t failed;     // Status of a block whose part of that call failed
   uint32_t outcome;    // of the last call of a grid
   uint32_t refused;    // a Status that the host wrote: no call is made any more
 };
+static_assert(sizeof(Counters) <= 64);
 
 /// Words of one set of arrivals.
 PEAL_HD constexpr uint32_t arrival_words(uint32_t members) {
@@ -61,6 +78,13 @@ struct Part {
   uint32_t channels;
   uint32_t workspace;
 
+  /// That of the team's context number `context`. Number `Team::contexts` begins behind them all.
+  PEAL_HD static Part of(const Team& team, uint32_t context) {
+    const auto members = static_cast<uint32_t>(team.size);
+    const uint64_t bytes = part_bytes(members, team.channels, team.workspace);
+    return {team.memory + context * bytes, members, team.channels, team.workspace};
+  }
+
   PEAL_HD Counters& counters(uint32_t channel) const {
     return *reinterpret_cast<Counters*>(base + channel * channel_bytes(members));
   }
@@ -69,10 +93,16 @@ struct Part {
     return words + (epoch % 2) * arrival_words(members);
   }
   PEAL_HD std::byte* space() const { return base + uint64_t{channel_bytes(members)} * channels; }
-  /// Where member `from` writes of exchange `epoch`.
-  PEAL_HD uint32_t slot_bytes() const { return workspace / (2 * members) / 16 * 16; }
-  PEAL_HD std::byte* slot(uint32_t epoch, uint32_t from) const {
-    return space() + uint64_t{(epoch % 2) * members + from} * slot_bytes();
+  /// Lines of a ring.
+  PEAL_HD uint32_t ring_lines() const { return workspace / members / kLine; }
+  /// Where member `from` writes line `index` of its ring.
+  PEAL_HD std::byte* line(uint32_t from, uint32_t index) const {
+    return space() + (uint64_t{from} * ring_lines() + index) * kLine;
+  }
+  /// The set of blocks that meeting `epoch` carries, and its bytes.
+  PEAL_HD uint32_t set_bytes() const { return workspace / (2 * kLine) * kLine; }
+  PEAL_HD std::byte* carried(uint32_t epoch) const {
+    return space() + (weakened(Edge::kM21) ? 0 : epoch % 2) * set_bytes();
   }
 };
 

@@ -36,6 +36,11 @@ class Signature {
   uint64_t hash_;
 };
 
+/// Why the host lets no call be made any more, or kOk.
+PEAL_DEVICE Status refusal(const Counters& counters) {
+  return static_cast<Status>(load_relaxed<Reach::kGpu>(&counters.refused));
+}
+
 /// Tells a member of a meeting: by a store where all members are mapped, else as barriers do.
 template <bool kMapped, Reach R>
 PEAL_DEVICE Status tell(const BasicContext<R>& ctx, uint64_t* word, uint64_t value, int pe) {
@@ -45,60 +50,110 @@ PEAL_DEVICE Status tell(const BasicContext<R>& ctx, uint64_t* word, uint64_t val
   return Status::kOk;
 }
 
-/// Waits until PE `pe` has told of `epoch`; `theirs` is the signature it told.
-template <bool kMapped, Reach R>
-PEAL_DEVICE Status hear(const BasicContext<R>& ctx, const uint64_t* word, uint32_t epoch, int pe,
-                        uint32_t* theirs) {
-  const auto heard = [&](uint64_t seen) {
-    *theirs = static_cast<uint32_t>(seen);
-    return static_cast<uint32_t>(seen >> 32) == epoch;
-  };
-  if constexpr (!kMapped) return detail::wait_flag(ctx, word, static_cast<uint32_t>(pe), heard);
-  return detail::spin(ctx, [&] { return heard(detail::acquire_word(word)); });
-}
-
-/// By one lane, which has fenced what it wants the others to see.
+/// A meeting under way, round by round. By one lane.
 /// The next meeting may be of another block, whose words come on another queue: they are of the
 /// other set, and this one is used again when all have seen what is sent here.
 template <bool kMapped, Reach R>
-PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part& part,
-                        uint32_t channel, uint32_t signature) {
-  Counters& counters = part.counters(channel);
-  const uint32_t epoch = load_relaxed<Reach::kGpu>(&counters.meetings) + 1;
-  store_relaxed<Reach::kGpu>(&counters.meetings, epoch);
-  uint64_t* words = part.arrivals(channel, epoch);
-  const uint32_t size = part.members;
-  const auto rank = static_cast<uint32_t>(team.rank);
-  const auto pe_at = [&](uint32_t member) {
-    return world_pe(team, static_cast<int>(member < size ? member : member - size));
-  };
+struct Meeting {
+  const BasicContext<R>& ctx;
+  const Team& team;
+  uint32_t epoch;
+  uint32_t signature;
+  uint64_t* words;         // of the round
+  const uint32_t* failed;  // by a Status: another block of the grid, so this one waits no more
+  uint32_t distance = 1;
   Status first = Status::kOk;
-  for (uint32_t distance = 1; distance < size; distance *= kSyncFan) {
-    if (distance != 1) fence_direct_stores<Edge::kM15>();  // passes on what was brought
+
+  PEAL_DEVICE uint32_t size() const { return static_cast<uint32_t>(team.size); }
+  PEAL_DEVICE bool more() const { return distance < size(); }
+
+  /// Tells those 1, 2, ... times `distance` ahead by tell(word, value, pe, ahead), and hears those
+  /// as far behind. The caller has fenced what it wants them to see.
+  template <class Tell>
+  PEAL_DEVICE void round(const Tell& tell) {
+    const auto rank = static_cast<uint32_t>(team.rank);
     const uint64_t word = uint64_t{epoch} << 32 | signature;
-    for (uint32_t i = 1; i < kSyncFan && i * distance < size; ++i) {
-      const Status told = tell<kMapped>(ctx, words + i - 1, word, pe_at(rank + i * distance));
+    for (uint32_t i = 1; i < kSyncFan && i * distance < size(); ++i) {
+      const uint32_t ahead = i * distance;
+      const Status told = tell(words + i - 1, word, pe_at(rank + ahead), ahead);
       if (first == Status::kOk) first = told;
     }
     // After a failure the others are still told, so that they need not wait for a deadline.
-    for (uint32_t i = 1; first == Status::kOk && i < kSyncFan && i * distance < size; ++i) {
+    for (uint32_t i = 1; first == Status::kOk && i < kSyncFan && i * distance < size(); ++i) {
       uint32_t theirs = kDisagree;
-      const int pe = pe_at(rank + size - i * distance);
-      first = hear<kMapped>(ctx, words + i - 1, epoch, pe, &theirs);
+      const int pe = pe_at(rank + size() - i * distance);
+      first = hear(words + i - 1, pe, &theirs);
       if (theirs != signature) signature = kDisagree;
     }
     words += kSyncFan - 1;
+    distance *= kSyncFan;
   }
-  if (first != Status::kOk) return first;
-  return signature == kDisagree ? Status::kMismatch : Status::kOk;
+  PEAL_DEVICE Status outcome() const {
+    if (first != Status::kOk) return first;
+    return signature == kDisagree ? Status::kMismatch : Status::kOk;
+  }
+
+ private:
+  /// Waits until PE `pe` has told of this meeting; `theirs` is the signature it told.
+  PEAL_DEVICE Status hear(const uint64_t* word, int pe, uint32_t* theirs) const {
+    const auto heard = [&](uint64_t seen) {
+      *theirs = static_cast<uint32_t>(seen);
+      return static_cast<uint32_t>(seen >> 32) == epoch;
+    };
+    if constexpr (!kMapped) return detail::wait_flag(ctx, word, static_cast<uint32_t>(pe), heard);
+    Status ended = Status::kOk;
+    const SpinEnd end = spin_until(
+        ctx.timeout_ns, [&] { return heard(detail::acquire_word(word)); },
+        [&] {
+          ended = detail::stop_word(ctx);
+          if (ended == Status::kOk) ended = static_cast<Status>(load_relaxed<Reach::kGpu>(failed));
+          return ended != Status::kOk;
+        });
+    return end == SpinEnd::kTimedOut ? Status::kTimeout : ended;
+  }
+  PEAL_DEVICE int pe_at(uint32_t member) const {
+    return world_pe(team, static_cast<int>(member < size() ? member : member - size()));
+  }
+};
+
+/// A whole one, number `epoch` of the channel. All that the members have sent one another is taken:
+/// rings begin anew.
+template <bool kMapped, Reach R>
+PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part& part,
+                        uint32_t channel, uint32_t epoch, uint32_t signature) {
+  Counters& counters = part.counters(channel);
+  store_relaxed<Reach::kGpu>(&counters.meetings, epoch);
+  Meeting<kMapped, R> meeting{
+      ctx, team, epoch, signature, part.arrivals(channel, epoch), &part.counters(0).failed};
+  while (meeting.more()) {
+    if (meeting.distance != 1) fence_direct_stores<Edge::kM15>();  // passes on what was brought
+    meeting.round([&](uint64_t* word, uint64_t value, int pe, uint32_t) {
+      return tell<kMapped>(ctx, word, value, pe);
+    });
+  }
+  if (meeting.first == Status::kOk) store_relaxed<Reach::kGpu>(&counters.ring, uint64_t{0});
+  return meeting.outcome();
 }
 
-/// The two ends of a call by the NIC, once for all calls: what a meeting posts takes ptxas long.
+/// A meeting by the NIC, behind what this PE has posted or its lanes have stored. Once for all
+/// calls: what a meeting posts takes ptxas long.
 template <Reach R>
-PEAL_DEVICE_COLD Status meet_by_nic(const ContextState* state, Team team, Part part,
+PEAL_DEVICE_COLD Status meet_by_nic(const ContextState* state, Team team, bool drains,
                                     uint32_t signature) {
-  fence_direct_stores<Edge::kM16Meet>();
-  return meet<false>(static_cast<const BasicContext<R>&>(state->fields), team, part, 0, signature);
+  const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
+  const Part part = Part::of(team, ctx.slot);
+  const Status refused = refusal(part.counters(0));
+  if (refused != Status::kOk) return refused;
+  Status drained = Status::kOk;
+  if (drains) {
+    drained = detail::drain_all(ctx);  // and fences
+  } else {
+    fence_direct_stores<Edge::kM16Meet>();
+  }
+  // Arrive even after a failure: the others did nothing wrong and must not wait for a deadline.
+  const uint32_t epoch = load_relaxed<Reach::kGpu>(&part.counters(0).meetings) + 1;
+  const Status met = meet<false>(ctx, team, part, 0, epoch, signature);
+  return drained != Status::kOk ? drained : met;
 }
 template <Reach R>
 PEAL_DEVICE_COLD Status drain_by_nic(const ContextState* state) {

@@ -35,15 +35,24 @@ PEAL_DEVICE void copy_at_home(S scope, void* dst, const void* src, uint64_t byte
   if (dst != src && bytes != 0) p2p::copy<p2p::Direction::kPut>(scope, dst, src, bytes);
 }
 
+/// The same for calls by a NIC, once for all of them: a copy is long, and ptxas takes its time.
+template <AnyScope S>
+PEAL_DEVICE_COLD void copy_beside(S scope, void* dst, const void* src, uint64_t bytes) {
+  copy_at_home(scope, dst, src, bytes);
+}
+template <Reach R, AnyScope S>
+PEAL_DEVICE_COLD Status put_beside(const ContextState* state, S scope, detail::Put put) {
+  return detail::access_peer(static_cast<const BasicContext<R>&>(state->fields), scope, put).status;
+}
+
 /// Starts putting `bytes` to `dst` at a member by the NIC. meet_after() completes it.
 template <Reach R, AnyScope S>
 PEAL_DEVICE Status post_put(const Call<R>& call, S scope, uint32_t member, void* dst,
                             const void* src, uint64_t bytes) {
   if (bytes == 0) return Status::kOk;
   const int pe = world_pe(call.team, static_cast<int>(member));
-  return detail::access_peer(call.ctx, scope,
-                             detail::Put{dst, src, bytes, pe, detail::Until::kStarted})
-      .status;
+  return put_beside<R>(call.ctx.state, scope,
+                       detail::Put{dst, src, bytes, pe, detail::Until::kStarted});
 }
 
 /// Block `rank` of the destination at every member becomes a block of this one's source: block
@@ -69,18 +78,19 @@ PEAL_DEVICE Status put_all(const Call<R>& call, S scope, const Buffers& buffers)
         post_put(call, scope, member, dst, buffers.from(kSame ? 0 : member), buffers.bytes);
     if (status == Status::kOk) status = sent;
   }
-  copy_at_home(scope, dst, buffers.from(kSame ? 0 : call.rank()), buffers.bytes);
+  copy_beside(scope, dst, buffers.from(kSame ? 0 : call.rank()), buffers.bytes);
   return status;
 }
 
-/// The share of a message that member `member` passes on.
+/// The share of member `member`, where `count` things are dealt out in lines of `line`.
 struct Share {
   uint64_t at;
-  uint64_t bytes;
-  PEAL_DEVICE static Share of(uint64_t bytes, uint32_t member, uint32_t members) {
-    const uint64_t each = (bytes + members - 1) / members;
-    const uint64_t at = each * member < bytes ? each * member : bytes;
-    return {at, bytes - at < each ? bytes - at : each};
+  uint64_t count;
+  PEAL_DEVICE static Share of(uint64_t count, uint32_t line, uint32_t member, uint32_t members) {
+    const uint64_t lines = (count + line - 1) / line;
+    const uint64_t each = (lines + members - 1) / members * line;
+    const uint64_t at = each * member < count ? each * member : count;
+    return {at, count - at < each ? count - at : each};
   }
 };
 
@@ -89,19 +99,22 @@ template <Reach R, AnyScope S>
 PEAL_DEVICE Status put_from(const Call<R>& call, S scope, const Buffers& buffers, uint32_t root) {
   Status status = Status::kOk;
   const std::byte* const source = call.rank() == root ? buffers.src : buffers.dst;
+  const auto share_of = [&](uint32_t member) {
+    return Share::of(buffers.bytes, sizeof(Line), member, call.members());
+  };
   const auto put_share = [&](uint32_t member, const Share& share) {
     const Status sent =
-        post_put(call, scope, member, buffers.dst + share.at, source + share.at, share.bytes);
+        post_put(call, scope, member, buffers.dst + share.at, source + share.at, share.count);
     if (status == Status::kOk) status = sent;
   };
   if (call.rank() == root) {
     for (uint32_t i = 1; i < call.members(); ++i) {
-      put_share(call.after(i), Share::of(buffers.bytes, call.after(i), call.members()));
+      put_share(call.after(i), share_of(call.after(i)));
     }
-    copy_at_home(scope, buffers.dst, buffers.src, buffers.bytes);
+    copy_beside(scope, buffers.dst, buffers.src, buffers.bytes);
   }
   status = meet_after<false>(call, scope, status);
-  const Share mine = Share::of(buffers.bytes, call.rank(), call.members());
+  const Share mine = share_of(call.rank());
   for (uint32_t i = 1; i < call.members() && status == Status::kOk; ++i) {
     if (call.after(i) != root) put_share(call.after(i), mine);
   }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/collective/carry.h"
 #include "device/collective/exchange.h"
 #include "device/collective/move.h"
 #include "device/collective/swap.h"
@@ -27,11 +28,10 @@ struct Broadcast {
 
   PEAL_DEVICE int root() const { return from; }
   PEAL_DEVICE uint64_t bytes() const { return buffers.bytes; }
-  PEAL_DEVICE uint32_t signature(const Window& heap) const {
+  PEAL_DEVICE Signature signature(const Window& heap) const {
     return signature_of(Kind::kBroadcast, heap, buffers.dst, buffers.src)
         .with(buffers.bytes)
-        .with(member())
-        .value();
+        .with(member());
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
@@ -47,6 +47,11 @@ struct Broadcast {
                                       buffers.bytes);
     }
     return Status::kOk;
+  }
+  PEAL_DEVICE Cargo cargo(uint32_t) const { return {buffers.src, buffers.bytes, from}; }
+  template <Reach R, AnyScope S>
+  PEAL_DEVICE void take(const Call<R>&, S lanes, const Cargo&, const std::byte* set) const {
+    copy_beside(lanes, buffers.dst, set, buffers.bytes);
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
@@ -80,8 +85,8 @@ struct AllGather {
   PEAL_DEVICE int root() const { return 0; }
   PEAL_DEVICE uint64_t bytes() const { return buffers.bytes; }
   /// In place each member's source is another part of the object: they agree on dst.
-  PEAL_DEVICE uint32_t signature(const Window& heap) const {
-    return signature_of(Kind::kGather, heap, buffers.dst, buffers.dst).with(buffers.bytes).value();
+  PEAL_DEVICE Signature signature(const Window& heap) const {
+    return signature_of(Kind::kGather, heap, buffers.dst, buffers.dst).with(buffers.bytes);
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
@@ -91,6 +96,14 @@ struct AllGather {
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
     store_all<true>(call, group, buffers);
     return Status::kOk;
+  }
+  PEAL_DEVICE Cargo cargo(uint32_t) const { return {buffers.src, buffers.bytes}; }
+  template <Reach R, AnyScope S>
+  PEAL_DEVICE void take(const Call<R>& call, S lanes, const Cargo& cargo,
+                        const std::byte* set) const {
+    for (uint32_t i = 0; i < call.members(); ++i) {
+      copy_beside(lanes, buffers.to(i), set + cargo.place(i), buffers.bytes);
+    }
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
@@ -103,10 +116,8 @@ struct AllToAll {
 
   PEAL_DEVICE int root() const { return 0; }
   PEAL_DEVICE uint64_t bytes() const { return buffers.bytes; }
-  PEAL_DEVICE uint32_t signature(const Window& heap) const {
-    return signature_of(Kind::kAllToAll, heap, buffers.dst, buffers.src)
-        .with(buffers.bytes)
-        .value();
+  PEAL_DEVICE Signature signature(const Window& heap) const {
+    return signature_of(Kind::kAllToAll, heap, buffers.dst, buffers.src).with(buffers.bytes);
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
@@ -120,6 +131,16 @@ struct AllToAll {
       swap_all_mapped(call, group, buffers.dst, buffers.bytes);
     }
     return Status::kOk;
+  }
+  /// All get what is for all: few bytes more cost less than rounds.
+  PEAL_DEVICE Cargo cargo(uint32_t members) const { return {buffers.src, members * buffers.bytes}; }
+  template <Reach R, AnyScope S>
+  PEAL_DEVICE void take(const Call<R>& call, S lanes, const Cargo& cargo,
+                        const std::byte* set) const {
+    for (uint32_t i = 0; i < call.members(); ++i) {
+      copy_beside(lanes, buffers.to(i), set + cargo.place(i) + call.rank() * buffers.bytes,
+                  buffers.bytes);
+    }
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {

@@ -14,16 +14,6 @@
 
 namespace peal::collective {
 
-/// What member `rank` is the owner of, of `count` elements.
-template <class T>
-PEAL_DEVICE Owned<T> share_of(T* dst, const T* src, uint64_t count, uint32_t rank,
-                              uint32_t members) {
-  const uint64_t lines = (count + kPerLine<T> - 1) / kPerLine<T>;
-  const uint64_t each = (lines + members - 1) / members * kPerLine<T>;
-  const uint64_t from = each * rank < count ? each * rank : count;
-  return {dst, src, from, from, count - from < each ? count - from : each};
-}
-
 template <Result kResult, class T, class Op>
 struct Reduction {
   static_assert(kReducible<T>,
@@ -36,34 +26,55 @@ struct Reduction {
 
   PEAL_DEVICE int root() const { return to; }
   PEAL_DEVICE uint64_t bytes() const { return count * sizeof(T); }
-  PEAL_DEVICE uint32_t signature(const Window& heap) const {
+  PEAL_DEVICE Signature signature(const Window& heap) const {
     // In place each member's destination of a reduce_scatter is another part of the object.
     const void* const agreed = kResult == Result::kOwner ? static_cast<const void*>(src) : dst;
     return signature_of(Kind::kReduce, heap, agreed, src)
         .with(count)
-        .with(static_cast<uint64_t>(to) << 8 | static_cast<uint64_t>(kResult) << 4 | sizeof(T))
-        .value();
+        .with(static_cast<uint64_t>(to) << 8 | static_cast<uint64_t>(kResult) << 4 | sizeof(T));
   }
 
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
-    uint32_t last = call.members() - 1;
-    bool wanted = true;
-    if (kResult == Result::kInclusive) last = call.rank();
-    if (kResult == Result::kExclusive) {
-      wanted = call.rank() != 0;
-      last = wanted ? call.rank() - 1 : 0;
-    }
-    if (kResult == Result::kRoot) wanted = call.team.rank == to;
-    return exchange_all(call, lanes, bytes(), Short{*this, last, wanted});
+    return exchange_all(call, lanes, bytes(), Short{*this, terms_of(call)});
   }
   template <Reach R, class S>
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
     reduce_mapped<kResult, T, Op>(call, group, owned(call), static_cast<uint32_t>(to));
     return Status::kOk;
   }
+  /// Of a reduce_scatter all get what is for all: few bytes more cost less than rounds.
+  PEAL_DEVICE Cargo cargo(uint32_t members) const {
+    const uint64_t blocks = kResult == Result::kOwner ? members : 1;
+    return {reinterpret_cast<const std::byte*>(src), blocks * bytes()};
+  }
+  template <Reach R, AnyScope S>
+  PEAL_DEVICE void take(const Call<R>& call, S lanes, const Cargo& cargo,
+                        const std::byte* set) const {
+    const Terms terms = terms_of(call);
+    const uint64_t from = kResult == Result::kOwner ? call.rank() * count : 0;
+    for (uint64_t e = lanes.rank(); terms.wanted && e < count; e += lanes.size()) {
+      Folded<T, Op, 1> folded{};
+      for (uint32_t i = 0; i <= terms.last; ++i) {
+        const T value = load_payload(reinterpret_cast<const T*>(set + cargo.place(i)) + from + e);
+        if (i == 0) {
+          folded.set(&value);
+        } else {
+          folded.add(&value);
+        }
+      }
+      T result;
+      folded.get(&result);
+      store_payload(dst + e, result);
+    }
+  }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
+    if constexpr (kResult == Result::kAll) {
+      if (dst != src && destination_holds<T>(call, count)) {
+        return reduce_in_destination<T, Op>(call, lanes, dst, src, count);
+      }
+    }
     return reduce_staged(
         call, lanes, owned(call).in_bytes(), Wanted{kResult, static_cast<uint32_t>(to)},
         [&](uint64_t bytes) { fold_staged<kResult, T, Op>(call, lanes, bytes / sizeof(T)); });
@@ -73,14 +84,27 @@ struct Reduction {
   template <Reach R>
   PEAL_DEVICE Owned<T> owned(const Call<R>& call) const {
     if (kResult == Result::kOwner) return {dst, src, count * call.rank(), 0, count};
-    return share_of(dst, src, count, call.rank(), call.members());
+    const Share share = Share::of(count, kPerLine<T>, call.rank(), call.members());
+    return {dst, src, share.at, share.at, share.count};
+  }
+
+  /// What the result at this member is made of: the elements of members up to `last`.
+  struct Terms {
+    uint32_t last;
+    bool wanted;
+  };
+  template <Reach R>
+  PEAL_DEVICE Terms terms_of(const Call<R>& call) const {
+    const uint32_t rank = call.rank();
+    if (kResult == Result::kInclusive) return {rank, true};
+    if (kResult == Result::kExclusive) return {rank != 0 ? rank - 1 : 0, rank != 0};
+    return {call.members() - 1, kResult != Result::kRoot || call.team.rank == to};
   }
 
   /// Every member sends all its elements to all, or of a reduce_scatter to their owner.
   struct Short {
     const Reduction& of;
-    uint32_t last;  // of the members whose elements count
-    bool wanted;    // here
+    Terms terms;
 
     PEAL_DEVICE uint64_t given(uint32_t member, uint32_t unit) const {
       const uint64_t first = kResult == Result::kOwner ? member * of.count : 0;
@@ -92,7 +116,7 @@ struct Reduction {
       uint32_t unit;
       Folded<T, Op, kElements> folded;
       PEAL_DEVICE void take(uint32_t member, uint64_t value) {
-        if (member > in.last) return;
+        if (member > in.terms.last) return;
         T values[kElements];
         memcpy(static_cast<void*>(values), &value, sizeof(value));
         if (member == 0) {
@@ -102,7 +126,7 @@ struct Reduction {
         }
       }
       PEAL_DEVICE void done() const {
-        if (!in.wanted) return;
+        if (!in.terms.wanted) return;
         T values[kElements];
         folded.get(values);
         uint64_t value;

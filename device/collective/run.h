@@ -6,7 +6,8 @@
 //
 //   members are mapped   short   brief()                  one exchange, no meeting
 //                        long    meet | mapped() | meet   arguments are compared in the first
-//   else                         meet | by_nic() | meet
+//   else                 short   a meeting that carries all to all | take()
+//                        long    meet | by_nic() | meet
 //
 // A call is a type:
 //
@@ -15,7 +16,9 @@
 //   signature(heap)           what the members must agree on
 //   brief(call, lanes)        the short way
 //   mapped(call, crew)        the long way by loads and stores, each lane its part
-//   by_nic(call, lanes)       by work requests
+//   cargo(members)            what this member gives to all others
+//   take(call, lanes, c, set) makes its result of what all have given
+//   by_nic(call, lanes)       the long way by work requests
 //
 // Of a grid block 0 alone does what is short or goes by a NIC, once all blocks have come. What is
 // long the blocks share that have a channel. All end together. What a kernel inlines is for mapped
@@ -25,6 +28,7 @@
 #include <cstdint>
 
 #include "device/base/call.h"
+#include "device/collective/carry.h"
 #include "device/collective/exchange.h"
 
 namespace peal::collective {
@@ -33,9 +37,27 @@ template <Reach R, AnyScope S, class Op>
 PEAL_DEVICE_COLD Status run_by_nic(ContextState* state, S lanes, Team team, Op op) {
   const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
   const Call<R> call = begin(ctx, lanes, team);
-  const Status begun = meet_before<false>(call, lanes, op.signature(ctx.heap));
+  const uint32_t signature = op.signature(ctx.heap).value();
+  const Cargo cargo = op.cargo(call.members());
+  // Where not even a word vouches for data, queues are drained between the two.
+  if (call.members() > 1 && ctx.settle != kSettleAlways && cargo.fits(call.part)) {
+    const Carried carried = carry_by_nic<R>(state, lanes, team, cargo, signature);
+    if (carried.status == Status::kOk) op.take(call, lanes, cargo, carried.set);
+    lanes.sync();
+    return carried.status;
+  }
+  const Status begun = meet_before<false>(call, lanes, signature);
   if (begun != Status::kOk) return begun;
   return meet_after<false>(call, lanes, op.by_nic(call, lanes));
+}
+
+/// What the members must agree on of a long call by loads and stores: of a grid also how many
+/// blocks share it.
+template <Reach R, class S, class Op>
+PEAL_DEVICE uint32_t signature_of(const BasicContext<R>& ctx, S, const Op& op) {
+  Signature signature = op.signature(ctx.heap);
+  if constexpr (std::is_same_v<S, WholeGrid>) signature.with(blocks_in_grid());
+  return signature.value();
 }
 
 /// A call that check() has let through, of a team whose members are mapped.
@@ -47,7 +69,7 @@ PEAL_DEVICE Status run_mapped(const BasicContext<R>& ctx, S scope, const Team& t
   }
   Status status = Status::kOk;
   if (call.channel < team.channels) {
-    status = meet_before<true>(call, scope, op.signature(ctx.heap));
+    status = meet_before<true>(call, scope, signature_of(ctx, scope, op));
     if (status == Status::kOk) {
       status = meet_after<true>(call, scope, op.mapped(call, crew_of(scope, team.channels)));
     }
@@ -69,11 +91,7 @@ PEAL_DEVICE Status run(const BasicContext<R>& ctx, S scope, const Team& team, co
 
 template <Reach R, AnyScope S>
 PEAL_DEVICE_COLD Status sync_by_nic(ContextState* state, S scope, Team team, bool drains) {
-  return by_leader(scope, [&] {
-    const Status drained = drains ? drain_by_nic<R>(state) : Status::kOk;
-    const Status met = meet_by_nic<R>(state, team, part_of(state->fields, team), kArrived);
-    return drained != Status::kOk ? drained : met;
-  });
+  return by_leader(scope, [&] { return meet_by_nic<R>(state, team, drains, kArrived); });
 }
 
 /// A meeting; `drains`: behind what this PE has posted, on queues to others than members, too.
@@ -93,8 +111,9 @@ PEAL_DEVICE Status sync(const BasicContext<R>& ctx, S scope, const Team& team, b
     if (team.mapped == 0 || (drains && ctx.queues != nullptr)) {
       return call_cold(&sync_by_nic<R, decltype(lanes_of(scope))>, ctx.state, lanes, team, drains);
     }
+    const Status known = drains ? detail::usage_status(ctx) : Status::kOk;
     const Status met = meet_before<true>(call, lanes, kArrived);
-    return met == Status::kOk && drains ? detail::usage_status(ctx) : met;
+    return met == Status::kOk ? known : met;
   };
   return by_one(call, scope, meets, mine);
 }

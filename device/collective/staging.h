@@ -2,6 +2,7 @@
 //
 // Long reductions and exchanges in place where some member is reached by the NIC alone: what others
 // have is fetched into the team's workspace, piece by piece, worked out there, and put from there.
+// An all_reduce that is not in place has more room than that: its destination.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,7 @@ PEAL_DEVICE Status fetch_all(const Call<R>& call, S scope, const std::byte* src,
     const Status asked = detail::access_peer(call.ctx, scope, get).status;
     if (status == Status::kOk) status = asked;
   }
-  copy_at_home(scope, staged(call, call.rank()), src, bytes);
+  copy_beside(scope, staged(call, call.rank()), src, bytes);
   return finish(call, scope, status);
 }
 
@@ -84,7 +85,7 @@ PEAL_DEVICE Status send_staged(const Call<R>& call, S scope, std::byte* dst, uin
     if (wanted.result == Result::kExclusive && member == 0) continue;
     const std::byte* const from = staged(call, scan ? member : 0);
     if (member == call.rank()) {
-      copy_at_home(scope, dst, from, bytes);
+      copy_beside(scope, dst, from, bytes);
       continue;
     }
     const Status sent = post_put(call, scope, member, dst, from, bytes);
@@ -106,6 +107,60 @@ PEAL_DEVICE Status reduce_staged(const Call<R>& call, S scope, const Owned<std::
     fold(bytes);
     status = send_staged(call, scope, owned.dst + owned.to + at, bytes, wanted);
     status = finish(call, scope, status);
+  }
+  return status;
+}
+
+/// Whether reduce_in_destination() goes: all have room for the shares of all others, and a share is
+/// longer than a piece.
+template <class T, Reach R>
+PEAL_DEVICE bool destination_holds(const Call<R>& call, uint64_t count) {
+  const uint64_t each = Share::of(count, kPerLine<T>, 0, call.members()).count;
+  return each > piece_bytes(call) / sizeof(T) && each * (call.members() - 1) <= count;
+}
+
+/// An all_reduce whose source stays: member i's elements for member j go to place i of j's
+/// destination (i - 1 behind j), in one message each. An element of the result is where one that it
+/// is made of was; that one the same lane reads before.
+template <class T, class Op, Reach R, AnyScope S>
+PEAL_DEVICE Status reduce_in_destination(const Call<R>& call, S scope, T* dst, const T* src,
+                                         uint64_t count) {
+  const auto share_of = [&](uint32_t member) {
+    return Share::of(count, kPerLine<T>, member, call.members());
+  };
+  const uint64_t each = share_of(0).count;
+  const Share mine = share_of(call.rank());
+  Status status = Status::kOk;
+  const auto put = [&](uint32_t member, T* to, const T* from, uint64_t elements) {
+    const Status sent = post_put(call, scope, member, to, from, elements * sizeof(T));
+    if (status == Status::kOk) status = sent;
+  };
+  for (uint32_t i = 1; i < call.members(); ++i) {
+    const uint32_t member = call.after(i);
+    const uint32_t place = call.rank() < member ? call.rank() : call.rank() - 1;
+    put(member, dst + place * each, src + share_of(member).at, share_of(member).count);
+  }
+  status = meet_after<false>(call, scope, status);
+  for (uint64_t e = scope.rank(); status == Status::kOk && e < mine.count; e += scope.size()) {
+    Folded<T, Op, 1> folded{};
+    for (uint32_t i = 0; i < call.members(); ++i) {
+      const uint32_t place = i < call.rank() ? i : i - 1;
+      const T value = load_payload(i == call.rank() ? src + mine.at + e : dst + place * each + e);
+      if (i == 0) {
+        folded.set(&value);
+      } else {
+        folded.add(&value);
+      }
+    }
+    T result;
+    folded.get(&result);
+    store_payload(dst + mine.at + e, result);
+  }
+  // Nobody's places are read any more. Met also after a failure: the others are here.
+  const Status met = meet_before<false>(call, scope, kArrived);
+  if (status == Status::kOk) status = met;
+  for (uint32_t i = 1; i < call.members() && status == Status::kOk; ++i) {
+    put(call.after(i), dst + mine.at, dst + mine.at, mine.count);
   }
   return status;
 }

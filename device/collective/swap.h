@@ -56,7 +56,7 @@ PEAL_DEVICE Status swap_all_staged(const Call<R>& call, S scope, std::byte* data
     if (status != Status::kOk) break;
     for (uint32_t member = 0; member < call.members(); ++member) {
       if (member == call.rank()) continue;
-      copy_at_home(scope, data + member * bytes + at, staged(call, member), count);
+      copy_beside(scope, data + member * bytes + at, staged(call, member), count);
     }
   }
   return status;

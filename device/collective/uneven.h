@@ -27,17 +27,19 @@ struct AllToAllV {
   PEAL_DEVICE int root() const { return 0; }
   /// It has no short form: what is looked up first takes as long.
   PEAL_DEVICE uint64_t bytes() const { return ~uint64_t{0}; }
-  PEAL_DEVICE uint32_t signature(const Window& heap) const {
+  PEAL_DEVICE Signature signature(const Window& heap) const {
     return signature_of(Kind::kAllToAllV, heap, dst, src)
         .with(detail::offset_in(heap, received.counts))
         .with(detail::offset_in(heap, received.displacements))
-        .with(element_bytes)
-        .value();
+        .with(element_bytes);
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status brief(const Call<R>&, S) const {
     return Status::kOk;
   }
+  PEAL_DEVICE Cargo cargo(uint32_t) const { return {src, bytes()}; }
+  template <Reach R, AnyScope S>
+  PEAL_DEVICE void take(const Call<R>&, S, const Cargo&, const std::byte*) const {}
 
   template <Reach R, class S>
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
@@ -70,8 +72,8 @@ struct AllToAllV {
         one = post_put(call, lanes, member, dst + place.at * element_bytes, block(member),
                        place.count * element_bytes);
       } else if (one == Status::kOk) {
-        copy_at_home(lanes, dst + place.at * element_bytes, block(member),
-                     place.count * element_bytes);
+        copy_beside(lanes, dst + place.at * element_bytes, block(member),
+                    place.count * element_bytes);
       }
       if (status == Status::kOk) status = one;
     }

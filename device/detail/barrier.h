@@ -33,7 +33,7 @@ PEAL_DEVICE Status set_flag(const BasicContext<R>& ctx, uint64_t* flag, uint64_t
     return Status::kOk;
   }
   mlx5::SendQueue* const q = flag_queue(ctx, static_cast<uint32_t>(pe));
-  const mlx5::Remote at{offset, ctx.heap.word_rkeys[pe]};
+  const mlx5::Remote at{offset, ctx.heap.word_rkeys[key_index(ctx, *q, pe)]};
   return with_set(ctx, *q, at, epoch,
                   [&](const auto& compose) { return post<R, true>(*q, compose); })
       .status;

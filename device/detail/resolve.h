@@ -152,12 +152,16 @@ PEAL_HD uint32_t rail_of(const ContextFields& ctx, const mlx5::SendQueue& q) {
   return ctx.rails > 1 ? q.rail : 0;
 }
 
+/// Which of a window's keys is that of `pe`, for the rail of a queue.
+PEAL_HD uint32_t key_index(const ContextFields& ctx, const mlx5::SendQueue& q, int pe) {
+  return rail_of(ctx, q) * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe);
+}
+
 /// The queue of the calling block, and the key by which its rail knows the window.
 PEAL_DEVICE Destination through_nic(const ContextFields& ctx, const Window& w, uint64_t offset,
                                     int pe, Use use) {
   mlx5::SendQueue* const q = block_queue(ctx, pe, use);
-  const uint32_t at =
-      rail_of(ctx, *q) * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe);
+  const uint32_t at = key_index(ctx, *q, pe);
   const Be32 key = use == Use::kPayload || weakened(Edge::kM6) ? w.rkeys[at] : w.word_rkeys[at];
   return {nullptr, q, {offset, key}, Status::kOk};
 }

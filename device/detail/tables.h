@@ -17,6 +17,8 @@ namespace peal {
 
 inline constexpr uint32_t kContextVersion = 5;
 inline constexpr uint32_t kMaxWindows = 64;
+/// ContextFields::settle where some GPU shows what NICs write in no order.
+inline constexpr uint32_t kSettleAlways = 2;
 /// PEs whose mapped heaps a context holds itself: the GPUs of one machine.
 inline constexpr uint32_t kNearPes = 8;
 
@@ -72,12 +74,13 @@ struct ContextFields {
   int32_t pe;
   int32_t n_pes;
   uint32_t queues_per_peer;
-  uint32_t sync_rounds;  // of the barrier: see detail/barrier.h; 0: it is ContextState::survivors'
-  uint32_t relaxed;      // 1: payload may be placed in any order: only a drained queue orders puts
-  int32_t near_first;    // the PE of near[0]
-  uint32_t rails;        // queue q of every peer goes by rail q % rails; without NICs 1
-  uint32_t settle;       // 1: only a settled queue says that a peer's memory shows what it carried,
-                         // for flags may come there by another way (detail/drain.h). Edge M17
+  uint32_t sync_rounds;   // of the barrier: see detail/barrier.h; 0: it is ContextState::survivors'
+  uint32_t relaxed;       // 1: payload may be placed in any order: only a drained queue orders puts
+  int32_t near_first;     // the PE of near[0]
+  uint32_t rails;         // queue q of every peer goes by rail q % rails; without NICs 1
+  uint32_t settle;        // not 0: only a settled queue says that a peer's memory shows what it
+                          // carried, for flags may come there by another way (detail/drain.h). Edge
+                          // M17. kSettleAlways: not even flags that come behind it do
   uint32_t sets_by_swap;  // 1: Signal::set and barrier flags are atomics, else RDMA WRITEs
   uint32_t slot;          // of the job's contexts this one's number, alike on all PEs
   Window heap;            // window 0 again: the usual case costs no look into the table

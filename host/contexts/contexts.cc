@@ -136,6 +136,7 @@ ContextFields Contexts::fields(const Name& name, const QueueShape& shape,
   const Rails& rails = parts_.nics->rails;
   const SignalOps& signals = rails.signal_ops();
   fields.settle = rails.count() > 1 || parts_.nics->must_settle ? 1 : 0;
+  if (parts_.nics->unordered) fields.settle = kSettleAlways;
   fields.relaxed = rails.payload() == nic::Ordering::kRelaxed || !signals.in_order ? 1 : 0;
   fields.sets_by_swap = signals.atomic ? 1 : 0;
   return fields;

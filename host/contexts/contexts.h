@@ -27,7 +27,8 @@ struct ContextNics {
   Carrier carrier;
   Prover& prover;
   Linker& linker;
-  bool must_settle;  // what a NIC wrote may be missing where a flag is seen
+  bool must_settle;  // what a NIC wrote may be missing where a flag is seen,
+  bool unordered;    // even where that NIC wrote the flag
 };
 
 class Contexts {

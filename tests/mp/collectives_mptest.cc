@@ -120,6 +120,28 @@ TEST(Collectives, CountsThatDifferAreRefusedByAllBeforeDataMoves) {
   });
 }
 
+PEAL_KERNEL long_call(Verdict* verdict, Context ctx, Team team, int* dst, int* src, Status wanted) {
+  const Status status = all_reduce(ctx, whole_grid, team, dst, src, 5000, op::sum);
+  expect_eq(verdict, static_cast<unsigned>(status), static_cast<unsigned>(wanted));
+}
+
+// The third block of one member has no partner at the others: it must not wait for one.
+TEST(Collectives, GridsThatDifferAreRefusedByAll) {
+  on_every_pe([](Runtime& pe) {
+    const Team team = pe.split_team(pe.world(), 0, 0, kSmall);
+    Symmetric<int> dst(pe, 5000);
+    Symmetric<int> src(pe, 5000);
+    // By NICs one block does all, however many there are.
+    const bool differs = pe.n_pes() > 1 && team.mapped != 0;
+    Context ctx = pe.context();
+    ctx.timeout_ns = 0;  // else the deadline would hide who waits for nobody
+    run({.blocks = team.rank == 0 ? 3 : 2, .threads = 2}, long_call, ctx, team, dst.data(),
+        src.data(), differs ? Status::kMismatch : Status::kOk);
+    pe.barrier();
+    pe.free_team(team);
+  });
+}
+
 }  // namespace
 }  // namespace peal::api_test
 

@@ -50,11 +50,11 @@ void launch(Job& job, int pe, const Callers& callers, const Body& body) {
   });
 }
 
-/// Short broadcasts in a row, whose roots wait for nobody.
-Steps broadcasts(simt::Random& random) {
+/// Short broadcasts in a row, whose roots wait for nobody: more than a ring has lines.
+Steps broadcasts(simt::Random& random, int n) {
   Steps steps;
-  for (uint32_t i = 0; i < 6; ++i) {
-    const int root = static_cast<int>(random.below(2));
+  for (uint32_t i = 0; i < 12; ++i) {
+    const int root = static_cast<int>(random.below(static_cast<uint32_t>(n)));
     steps.push_back({Kind::kBroadcast, 1 + random.below(2), root, random.one_in(2)});
   }
   return steps;
@@ -62,7 +62,7 @@ Steps broadcasts(simt::Random& random) {
 
 /// Calls of all kinds, some short, some of up to `longest` words, some in place.
 Steps any_steps(simt::Random& random, int n, uint32_t longest) {
-  if (random.one_in(4)) return broadcasts(random);
+  if (random.one_in(4)) return broadcasts(random, n);
   Steps steps;
   for (uint32_t i = 0; i < 6; ++i) {
     Step step{static_cast<Kind>(random.below(7))};
@@ -124,8 +124,9 @@ void team_by_nic(simt::Simulation& sim) {
   }
   options.queues_per_peer = 1 + sim.random().below(2);
   Callers callers = any_callers(sim.random());
-  callers.workspace = 32 * static_cast<uint32_t>(options.n_pes);
-  Steps steps = any_steps(sim.random(), options.n_pes, 12);
+  const uint32_t each = sim.random().one_in(3) ? 16 : 32;  // of 16 bytes nothing is short
+  callers.workspace = each * static_cast<uint32_t>(options.n_pes);
+  Steps steps = any_steps(sim.random(), options.n_pes, 16);
   steps.resize(3);
   play_all(sim, options, callers, steps);
 }
@@ -155,6 +156,24 @@ void team_mixed(simt::Simulation& sim) {
     });
   }
   run_clean(sim, job);
+}
+
+/// The two nodes again, and short calls: in the second round members pass on what others brought.
+void team_carried(simt::Simulation& sim) {
+  JobOptions options = any_team(sim.random());
+  options.n_pes = 10;
+  options.settle = true;
+  options.map = [](int pe, int peer) { return pe % 2 == peer % 2; };
+  options.depth = 8;
+  Callers callers;
+  if (sim.random().one_in(2)) callers = {1, 2, Callers::Scope::kBlock, 1, 0};
+  callers.workspace = 2 * 16 * 10;
+  Steps steps;
+  for (const Kind kind : {Kind::kGather, Kind::kBroadcast, Kind::kReduce}) {
+    steps.push_back({kind, 1 + sim.random().below(2), static_cast<int>(sim.random().below(10)),
+                     sim.random().one_in(2)});
+  }
+  play_all(sim, options, callers, steps);
 }
 
 /// Blocks that own their queues make the calls in turn: words of a meeting come on the queue of

@@ -74,6 +74,7 @@ void team_mapped(simt::Simulation& sim);
 void team_of_ten(simt::Simulation& sim);
 void team_by_nic(simt::Simulation& sim);
 void team_mixed(simt::Simulation& sim);
+void team_carried(simt::Simulation& sim);
 void team_of_owners(simt::Simulation& sim);
 void team_of_grids(simt::Simulation& sim);
 void team_disagrees(simt::Simulation& sim);

@@ -34,6 +34,7 @@ constexpr Workload kWorkloads[] = {
     {"team_of_ten", team_of_ten},
     {"team_by_nic", team_by_nic},
     {"team_mixed", team_mixed},
+    {"team_carried", team_carried},
     {"team_of_owners", team_of_owners},
     {"team_of_grids", team_of_grids},
     {"team_disagrees", team_disagrees},

@@ -26,10 +26,12 @@ inline constexpr Call kCalls[] = {Call::kBroadcast, Call::kGather,       Call::k
                                   Call::kAllReduce, Call::kReduce,       Call::kReduceScatter,
                                   Call::kScan,      Call::kExclusiveScan};
 
-/// Element `i` of what member `member` has: small, so that sums and products of few are exact.
+/// Element `i` of what member `member` has: small, so that sums and products of few are exact. Some
+/// are negative, of unsigned types those are large.
 template <class T>
 T element(int member, size_t i) {
-  const int small = static_cast<int>((i * 7 + static_cast<size_t>(member) * 3) % 5) + 1;
+  const size_t mixed = i * 7 + static_cast<size_t>(member) * 3;
+  const int small = (static_cast<int>(mixed % 5) + 1) * (mixed % 4 == 0 ? -1 : 1);
   if constexpr (std::is_same_v<T, Half>) {
     return to_half(static_cast<float>(small) / 2);
   } else if constexpr (std::is_same_v<T, BFloat16>) {
@@ -57,35 +59,33 @@ T folded(size_t i, int first, int last) {
   return Accumulated<T>::to(acc);
 }
 
-template <class S, class Op, class T>
-PEAL_KERNEL call_case(Context ctx, S scope, Team team, Case c, T* dst, T* src, Status* answer) {
-  Status status = Status::kOk;
+template <class Op, class S, class T>
+PEAL_DEVICE Status make_call(const Context& ctx, S scope, const Team& team, const Case& c, T* dst,
+                             T* src) {
   switch (c.call) {
     case Call::kBroadcast:
-      status = broadcast(ctx, scope, team, dst, src, c.count, c.root);
-      break;
+      return broadcast(ctx, scope, team, dst, src, c.count, c.root);
     case Call::kGather:
-      status = all_gather(ctx, scope, team, dst, src, c.count);
-      break;
+      return all_gather(ctx, scope, team, dst, src, c.count);
     case Call::kAllToAll:
-      status = all_to_all(ctx, scope, team, dst, src, c.count);
-      break;
+      return all_to_all(ctx, scope, team, dst, src, c.count);
     case Call::kAllReduce:
-      status = all_reduce(ctx, scope, team, dst, src, c.count, Op{});
-      break;
+      return all_reduce(ctx, scope, team, dst, src, c.count, Op{});
     case Call::kReduce:
-      status = reduce(ctx, scope, team, dst, src, c.count, Op{}, c.root);
-      break;
+      return reduce(ctx, scope, team, dst, src, c.count, Op{}, c.root);
     case Call::kReduceScatter:
-      status = reduce_scatter(ctx, scope, team, dst, src, c.count, Op{});
-      break;
+      return reduce_scatter(ctx, scope, team, dst, src, c.count, Op{});
     case Call::kScan:
-      status = scan(ctx, scope, team, dst, src, c.count, Op{});
-      break;
+      return scan(ctx, scope, team, dst, src, c.count, Op{});
     case Call::kExclusiveScan:
-      status = exclusive_scan(ctx, scope, team, dst, src, c.count, Op{});
-      break;
+      return exclusive_scan(ctx, scope, team, dst, src, c.count, Op{});
   }
+  return Status::kOk;
+}
+
+template <class S, class Op, class T>
+PEAL_KERNEL call_case(Context ctx, S scope, Team team, Case c, T* dst, T* src, Status* answer) {
+  const Status status = make_call<Op>(ctx, scope, team, c, dst, src);
   if (scope.rank() == 0) *answer = status;
 }
 

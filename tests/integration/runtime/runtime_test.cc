@@ -229,6 +229,17 @@ TEST(RuntimeStart, UnequalHeapSizesAreNamedOnAllPes) {
   }
 }
 
+// Fails at 7f06408: the sentence spoke of PEAL_HEAP_SIZE.
+TEST(RuntimeStart, UnequalTeamMemoryIsNamedOnAllPes) {
+  for (const Error& error : errors_of(2, [](int rank) {
+         Config config = small_config();
+         if (rank == 1) config.team_memory *= 2;
+         return config;
+       })) {
+    expect_error(error, ErrorCode::kConfiguration, {"PE 1", "another PEAL_TEAM_MEMORY"});
+  }
+}
+
 TEST(RuntimeStart, UnequalQueuesAreNamedOnAllPes) {
   for (const Error& error : errors_of(2, [](int rank) {
          Config config = small_config();

@@ -94,6 +94,9 @@ TEST(Routes, MustSettleWhereFlagsMayComePastANic) {
     RouteOptions old = on_gpu;
     old.orders_writes = me != 1;
     EXPECT_TRUE(must(group, old, {me == 0, me == 1, me == 2})) << "an old GPU";
+    // There not even a word vouches for what the same NIC wrote before it.
+    EXPECT_TRUE(reachable_of(group, old, {me == 0, me == 1, me == 2}).unordered());
+    EXPECT_FALSE(reachable_of(group, on_gpu, {same(me, 0), same(me, 1), same(me, 2)}).unordered());
     EXPECT_FALSE(must(group, old, {true, true, true})) << "an old GPU, no NIC";
   });
 }
