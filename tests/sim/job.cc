@@ -37,6 +37,7 @@ struct Job::Pe {
   int number = 0;
   std::byte* heap = nullptr;
   mlx5::SendQueue* queues = nullptr;
+  uint64_t* marks = nullptr;
   std::byte* landing = nullptr;  // of all queues that are used
   size_t used = 0;               // queues so far
   WindowTable* windows = nullptr;
@@ -188,6 +189,8 @@ void Job::make_pe(int number) {
   if (total != 0) {
     pe.queues = static_cast<mlx5::SendQueue*>(
         memory.allocate(total * sizeof(mlx5::SendQueue), "queues" + of, 128));
+    const size_t words = mlx5::mark_words(options_.queues_per_peer, n);
+    pe.marks = static_cast<uint64_t*>(memory.allocate(words * 8, "marks" + of));
     pe.landing =
         static_cast<std::byte*>(memory.allocate(used * kLandingBytes, "landing cells" + of));
     pe.rings = static_cast<std::byte*>(
@@ -233,6 +236,7 @@ void Job::fill_in(Pe& pe, ContextFields& ctx) {
   ctx.windows = pe.windows;
   ctx.queues = reinterpret_cast<std::byte*>(pe.queues);
   ctx.queue_stride = sizeof(mlx5::SendQueue);
+  ctx.marks = pe.marks;
   ctx.state = pe.state;
   ctx.stop = pe.stop;
   ctx.sync_flags = reinterpret_cast<uint64_t*>(pe.heap + options_.heap_bytes - kSyncBytes);
@@ -244,9 +248,14 @@ void Job::make_queue(Pe& pe, uint32_t index) {
   mlx5::SendQueue& q = pe.queues[index];
   q.stop = pe.stop;
   q.timeout_ns = options_.timeout_ns;
-  q.reserved = q.published = q.rung = q.completed = q.settled = options_.start;
-  q.last_published = options_.start - 1;
-  q.peer = index % static_cast<uint32_t>(options_.n_pes);
+  q.published = q.rung = q.completed = q.settled = options_.start;
+  q.reserved = options_.start | mlx5::kUnmarked;
+  q.last_published = q.looked = options_.start - 1;
+  const auto n = static_cast<uint32_t>(options_.n_pes);
+  q.peer = index % n;
+  const uint32_t mark = mlx5::mark_index(index / n, q.peer, n, options_.owned);
+  q.marks = pe.marks + mark / 64;
+  q.mark_bit = uint64_t{1} << mark % 64;
   if (mapped(pe.number, static_cast<int>(q.peer))) return;
   const size_t place = pe.used++;
   std::byte* const ring = pe.rings + place * options_.depth * mlx5::kWqebbBytes;

@@ -43,6 +43,7 @@ struct JobOptions {
   uint32_t heap_bytes = 4096;               ///< the last 1024 are the barrier's
   bool direct = false;                      ///< every PE's heap is mapped at every other: no queues
   bool (*map)(int pe, int peer) = nullptr;  ///< else: whose heap is mapped where; null: nobody's
+  bool owned = false;            ///< blocks own queues
   bool settle = false;           ///< as the host says of jobs with two ways to one memory
   bool relaxed = true;           ///< payload keys have relaxed ordering
   bool placed_in_order = false;  ///< WRITEs of a queue pair are placed as they were sent
