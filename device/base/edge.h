@@ -30,7 +30,8 @@ enum class Edge : uint8_t {
   kM5,
   kM5Wait,  // from the lane that polled to another that waits
   kM6,
-  kM6Swap,  // words that are atomics where WRITEs are placed in any order
+  kM6Swap,    // words that are atomics where WRITEs are placed in any order
+  kM6Atomic,  // no edge, but an order that NICs have: their atomics behind what is ahead of them
   kM7,
   kM8,
   kM8Block,  // lanes of a block
