@@ -137,9 +137,8 @@ PEAL_DEVICE uint64_t marks_at(const Marked& m, uint32_t at, bool everywhere) {
   if (first >= m.count) return 0;
   const uint64_t whole = ~uint64_t{0} >> (64 - m.portion());
   const uint32_t left = m.count - first;
-  const uint64_t here = left < m.portion() ? (uint64_t{1} << left) - 1 : whole;
-  if (everywhere) return here;
-  return load_batched<R>(&m.marks[first / 64]) >> first % 64 & here;
+  if (everywhere) return left < m.portion() ? (uint64_t{1} << left) - 1 : whole;
+  return load_batched<R>(&m.marks[first / 64]) >> first % 64 & whole;  // none behind the last queue
 }
 
 /// Calls visit(first, marks) for each portion of the calling lane in which queues are marked: queue
@@ -150,11 +149,13 @@ PEAL_DEVICE void for_each_portion(const Marked& m, const ContextState* state, co
   const uint32_t portions = (m.count + m.portion() - 1) / m.portion();
   for (uint32_t from = m.lane; from < portions; from += kLookBatch * m.lanes) {
     uint64_t marks[kLookBatch];
+    uint64_t any = 0;
     PEAL_UNROLL
     for (uint32_t k = 0; k < kLookBatch; ++k) {
       marks[k] = marks_at<R>(m, from + k * m.lanes, everywhere);
+      any |= marks[k];
     }
-    for (;;) {
+    while (any != 0) {
       uint64_t next = 0;
       uint32_t at = 0;
       PEAL_UNROLL
