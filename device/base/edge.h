@@ -55,11 +55,11 @@ enum class Edge : uint8_t {
   kM18Fence,  // the DUMP waits for the READ before it
   kM19,
   kM19Done,  // from the block that ends a grid's call back to the others
-  kM20,
-  kM20Post,    // the first post of a queue marks it
-  kM20Mark,    // a mark waits for a quiet that is taking it off
-  kM20Unmark,  // only a queue that nobody has reserved since is unmarked
-  kM20Settle,  // and only one that is settled, where queues are
+  kM22,
+  kM22Post,    // the first post of a queue marks it
+  kM22Mark,    // a mark waits for a quiet that is taking it off
+  kM22Unmark,  // only a queue that nobody has reserved since is unmarked
+  kM22Settle,  // and only one that is settled, where queues are
   kCount,
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What quiet, fence, barriers and atomics wait for: queues drained, and settled where a PE's memory
-// is reached in more than one way (two NICs, or a NIC and a mapping). Edges M14, M16, M17 and M20.
+// is reached in more than one way (two NICs, or a NIC and a mapping). Edges M14, M16, M17 and M22.
 //
 //   quiet, fence  look at the queues that are marked (mlx5/mark.h), the lanes of a scope together;
 //                 settle them where ContextFields::settle says so
@@ -267,7 +267,7 @@ PEAL_DEVICE_COLD Status drain_queues(Marked m, const ContextState* state) {
       clear_bits<mlx5::kMarkReach<R>>(q.marks, q.mark_bit);
     }
   });
-  // Edges M14 and M20: what others knew of the queues that were found complete, or unmarked.
+  // Edges M14 and M22: what others knew of the queues that were found complete, or unmarked.
   acquire_batch<Edge::kM14Batch>();
   return status;
 }
