@@ -9,8 +9,11 @@
 // reals, is done by compare and swap there: two round trips or more, each waited for.
 //
 // One thread calls; lanes of a warp that call together are posted together. A word must be aligned
-// to its size: kMisaligned otherwise. An atomic is executed behind the block's earlier operations
-// on the same PE where a NIC is between; towards a mapped PE only a fence orders them.
+// to its size: kMisaligned otherwise.
+//
+// An atomic vouches for nothing ahead of it, on any route: whoever sees its value need not see the
+// puts before it. fence(ctx) before it, or a signal instead of it, does that
+// (docs/memory_model.md, "What a program may rely on").
 #pragma once
 
 #include <type_traits>

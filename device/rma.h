@@ -108,7 +108,8 @@ PEAL_DEVICE bool test(const BasicContext<R>&, const Ticket& ticket) {
 }
 
 /// Writes one value of up to 8 bytes to `dst` at `pe`. The value travels inside the work request.
-/// One thread. A put like any other: it vouches for nothing ahead of it, a signal does.
+/// One thread. A put like any other: it vouches for nothing ahead of it on any route, a signal does
+/// (docs/memory_model.md, "What a program may rely on").
 template <Reach R, class T>
 PEAL_DEVICE Status p(const BasicContext<R>& ctx, T* dst, const std::type_identity_t<T>& value,
                      int pe) {

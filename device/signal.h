@@ -5,6 +5,12 @@
 //   sender    put_signal(ctx, block, dst, src, n, Signal::add(flag, 1, pe));
 //   receiver  signal_wait_until(ctx, block, flag, Compare::kGe, 1);   // then dst holds the data
 //
+// A signal vouches for its data and for every earlier put of the same block to the same PE on the
+// same context: whoever sees the word sees all of them. It does not vouch for other blocks,
+// contexts and PEs. (OpenSHMEM's and NVSHMEM's put-with-signal vouch for the data of that call
+// alone: a program that is to run there too puts a fence or quiet before it.) p and atomics vouch
+// for nothing: docs/memory_model.md, "What a program may rely on".
+//
 // Through a NIC `add` is an atomic, and so is `set` where WRITEs may be placed out of order
 // (ContextFields::sets_by_swap): atomics execute behind all of them.
 #pragma once
@@ -56,8 +62,8 @@ PEAL_DEVICE Status put_signal(const BasicContext<R>& ctx, T* dst,
   return put_signal(ctx, thread, dst, src, count, signal);
 }
 
-/// The signal alone. Ordered behind earlier puts of this block to the same peer on this context.
-/// One thread.
+/// The signal alone: it vouches for earlier puts of this block to the same PE on this context. One
+/// thread.
 template <Reach R>
 PEAL_DEVICE Status signal(const BasicContext<R>& ctx, const Signal& what) {
   return detail::signal_alone<detail::Rings::kNow>(ctx, what).status;

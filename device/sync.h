@@ -27,7 +27,8 @@ namespace peal {
 /// whose queues are owned, everything the calling block posted. Reports their first error.
 template <Reach R, AnyScope S = Thread>
 [[nodiscard]] PEAL_DEVICE Status quiet(const BasicContext<R>& ctx, S scope = {}) {
-  return by_leader(scope, [&] { return detail::drain_all(ctx); });
+  const Status drained = detail::drain_marked(ctx, scope);
+  return by_leader(scope, [&] { return detail::end_quiet(ctx, drained); });
 }
 
 /// quiet() for what goes to one PE: looks at the queues to that PE and at no others.
@@ -45,11 +46,9 @@ template <Reach R>
 /// order the queue does that already and fence costs nothing; else it waits as quiet does.
 template <Reach R, AnyScope S = Thread>
 [[nodiscard]] PEAL_DEVICE Status fence(const BasicContext<R>& ctx, S scope = {}) {
-  return by_leader(scope, [&] {
-    if (!detail::queues_keep_order(ctx)) return detail::drain_all(ctx);
-    fence_direct_stores<Edge::kM16>();
-    return detail::usage_status(ctx);
-  });
+  Status drained = Status::kOk;
+  if (!detail::queues_keep_order(ctx)) drained = detail::drain_marked(ctx, scope);
+  return by_leader(scope, [&] { return detail::end_quiet(ctx, drained); });
 }
 
 /// fence() for what goes to one PE.
@@ -82,9 +81,10 @@ template <Reach R, AnyScope S = Thread>
 /// quiet, then sync_all: afterwards every PE sees what every PE had put.
 template <Reach R, AnyScope S = Thread>
 [[nodiscard]] PEAL_DEVICE Status barrier_all(const BasicContext<R>& ctx, S scope = {}) {
+  const Status queues = detail::drain_marked(ctx, scope);
   return by_leader(scope, [&] {
     const detail::SyncBegin begin = detail::begin_sync(ctx);
-    const Status drained = detail::drain_all(ctx);
+    const Status drained = detail::end_quiet(ctx, queues);
     // Arrive even after a failure: the peers did nothing wrong and must not wait for a deadline.
     const Status synced = detail::sync_all_pes(ctx, begin);
     return drained != Status::kOk ? drained : synced;

@@ -81,7 +81,7 @@ class Simulation::State {
   uint64_t now_ns = 1'000'000;
   uint64_t slices = 0;
   uint64_t decisions = 0xcbf29ce484222325;
-  unsigned weak_edge = 0;
+  uint64_t weak_edges = 0;  // a bit each
 
  private:
   Lane& choose();
@@ -279,7 +279,9 @@ void Simulation::run() { state_->run(); }
 uint64_t Simulation::now_ns() const { return state_->now_ns; }
 uint64_t Simulation::digest() const { return state_->decisions ^ state_->memory.digest(); }
 uint64_t Simulation::slices() const { return state_->slices; }
-void Simulation::weaken(unsigned edge) { state_->weak_edge = edge; }
+void Simulation::weaken(unsigned edge) {
+  if (edge != 0) state_->weak_edges |= uint64_t{1} << edge;
+}
 
 bool in_simulation() { return running != nullptr && current_lane() != nullptr; }
 
@@ -287,7 +289,9 @@ void point() {
   if (in_simulation()) running->point();
 }
 
-bool weakened(unsigned edge) { return running != nullptr && running->weak_edge == edge; }
+bool weakened(unsigned edge) {
+  return running != nullptr && (running->weak_edges >> edge & 1) != 0;
+}
 
 uint64_t agent() { return current_lane()->rank; }
 

@@ -70,7 +70,7 @@ class Simulation {
   uint64_t slices() const;
 
   /// Takes the ordering from what is tagged with this edge (device/base/edge.h): a test that is
-  /// worth its name fails then. 0, the default: from nothing.
+  /// worth its name fails then. Of edges below 64; as many as are named. 0: from nothing.
   void weaken(unsigned edge);
 
  private:

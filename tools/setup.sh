@@ -58,6 +58,9 @@ build() {
   rm -f "$log"
 }
 
+# What hangs fails soon: peers of these programs have nothing else to do.
+export PEAL_TIMEOUT=${PEAL_TIMEOUT:-10s}
+
 # mpirun for one machine: works as root, with more PEs than cores, over loopback.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 launch() {

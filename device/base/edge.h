@@ -30,7 +30,8 @@ enum class Edge : uint8_t {
   kM5,
   kM5Wait,  // from the lane that polled to another that waits
   kM6,
-  kM6Swap,  // words that are atomics where WRITEs are placed in any order
+  kM6Swap,    // words that are atomics where WRITEs are placed in any order
+  kM6Atomic,  // no edge, but an order that NICs have: their atomics behind what is ahead of them
   kM7,
   kM8,
   kM8Block,  // lanes of a block
@@ -58,6 +59,11 @@ enum class Edge : uint8_t {
   kM20Drain,  // quiet rings what a batch holds back
   kM20Wait,   // and so does a wait for its ticket
   kM21,       // a member has taken what a short call brought; its place is written again
+  kM22,
+  kM22Post,    // the first post of a queue marks it
+  kM22Mark,    // a mark waits for a quiet that is taking it off
+  kM22Unmark,  // only a queue that nobody has reserved since is unmarked
+  kM22Settle,  // and only one that is settled, where queues are
   kCount,
 };
 

@@ -66,6 +66,22 @@ PEAL_HD T fetch_add(T* p, T value) {
   return memory::update<Update::kAdd, R, Order::kBoth, E>(p, value);
 }
 
+/// Sets or clears bits of *p; orders nothing.
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD void set_bits(T* p, T bits) {
+  memory::update<Update::kOr, R, Order::kRelaxed, E>(p, bits);
+}
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD void clear_bits(T* p, T bits) {
+  memory::update<Update::kAnd, R, Order::kRelaxed, E>(p, ~bits);
+}
+
+/// Clears bits of *p; releases what came before.
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD void clear_bits_release(T* p, T bits) {
+  memory::update<Update::kAnd, R, Order::kRelease, E>(p, ~bits);
+}
+
 /// Swaps in `value`; acquires what the previous writer released and releases what came before.
 template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T exchange(T* p, T value) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What quiet, fence, barriers and atomics wait for: queues drained, and settled where a PE's memory
-// is reached in more than one way (two NICs, or a NIC and a mapping). Edges M14, M16 and M17.
+// is reached in more than one way (two NICs, or a NIC and a mapping). Edges M14, M16, M17 and M22.
 //
-//   quiet, fence  settle the queues that they drain where ContextFields::settle says so
+//   quiet, fence  look at the queues that are marked (mlx5/mark.h), the lanes of a scope together;
+//                 settle them where ContextFields::settle says so
 //   an atomic     goes by rail 0 where there are several (resolve.h), so that one NIC of the peer
 //                 executes all of them. Where that is not the block's own queue, the own queue is
 //                 settled first, and the atomic is waited for: the block's order holds
@@ -46,32 +47,6 @@ PEAL_DEVICE_COLD Status settle(const ContextState* state, mlx5::SendQueue* q) {
   return mlx5::drain<R>(*q);
 }
 
-/// Lets READs settle the caller's queues that work; draining the queues waits for them. Most have
-/// carried nothing since: like drain_queues() it looks at several at once.
-template <Reach R>
-PEAL_DEVICE_COLD void begin_settling(const ContextState* state) {
-  constexpr uint32_t kBatch = 8;
-  const ContextFields& ctx = state->fields;
-  const QueueRange range = drained_queues<R>(ctx);
-  const uint32_t queues = range.first + range.count;
-  for (uint32_t from = range.first; from < queues; from += kBatch) {
-    uint64_t published[kBatch];
-    uint64_t settled[kBatch];
-    PEAL_UNROLL
-    for (uint32_t k = 0; k < kBatch; ++k) {
-      const mlx5::SendQueue& q = *queue_at(ctx, from + k < queues ? from + k : from);
-      published[k] = load_batched<R>(&q.published);
-      settled[k] = load_batched<R>(&q.settled);
-    }
-    PEAL_UNROLL
-    for (uint32_t k = 0; k < kBatch; ++k) {
-      if (from + k >= queues || published[k] == settled[k]) continue;
-      mlx5::SendQueue& q = *queue_at(ctx, from + k);
-      if (mlx5::stop_status<R>(q) == Status::kOk) post_settling_read<R, true>(ctx, q);
-    }
-  }
-}
-
 /// The calling block's own queue, if an atomic that goes by `at` leaves it; else null.
 template <Reach R>
 PEAL_DEVICE mlx5::SendQueue* queue_left(const BasicContext<R>& ctx, const mlx5::SendQueue* at,
@@ -107,55 +82,222 @@ PEAL_DEVICE Ticket post_in_order(const BasicContext<R>& ctx, const Destination& 
   return ticket;
 }
 
-/// Drains `count` queues; the first failure wins, but every queue is waited for. Most have
-/// nothing under way: their states are looked at several at once, for each look takes long.
-template <Reach R>
-PEAL_DEVICE_COLD Status drain_queues(std::byte* queues, uint64_t stride, uint32_t count) {
-  constexpr uint32_t kBatch = 8;
-  const auto queue = [&](uint32_t i) -> mlx5::SendQueue& {
+/// The queues that a caller drains, and their marks: queue i has bit i % 64 of word i / 64. The
+/// lanes that share the looking take portions of a word in turn.
+struct Marked {
+  const uint64_t* marks;
+  std::byte* queues;  // the first one
+  uint64_t stride;
+  uint32_t count;
+  uint32_t lane;
+  uint32_t lanes;
+
+  PEAL_DEVICE mlx5::SendQueue& queue(uint32_t i) const {
     return *reinterpret_cast<mlx5::SendQueue*>(queues + i * stride);
-  };
-  Status first = Status::kOk;
-  for (uint32_t from = 0; from < count; from += kBatch) {
-    uint64_t last[kBatch];
-    uint64_t completed[kBatch];
-    uint32_t failed[kBatch];
+  }
+  /// Queues that one portion of marks is about.
+  PEAL_DEVICE uint32_t portion() const { return lanes == 1 ? 64 : 8; }
+};
+
+template <Reach R, class S>
+PEAL_DEVICE Marked marked_of(const BasicContext<R>& ctx, S scope) {
+  const QueueRange range = drained_queues<R>(ctx);
+  const auto peers = static_cast<uint32_t>(ctx.n_pes);
+  // Where a block's queues are all there are, their marks begin at word 0.
+  const uint32_t row = R == Reach::kGpu || range.first == 0 ? 0 : range.first / peers;
+  return {ctx.marks + mlx5::mark_words(row, peers),
+          ctx.queues + range.first * ctx.queue_stride,
+          ctx.queue_stride,
+          range.count,
+          scope.rank(),
+          scope.size()};
+}
+
+inline constexpr uint32_t kLookBatch = 8;
+
+/// Up to kLookBatch queues of one portion, taken out of its `marks`.
+struct Picked {
+  uint32_t queue[kLookBatch];
+  uint32_t count = 0;
+
+  PEAL_DEVICE Picked(uint32_t first, uint64_t* marks) : queue{} {
     PEAL_UNROLL
-    for (uint32_t k = 0; k < kBatch; ++k) {
-      const mlx5::SendQueue& q = queue(from + k < count ? from + k : from);
-      last[k] = load_batched<R>(&q.last_published);
-      completed[k] = load_batched<R>(&q.completed);
-      failed[k] = load_batched<R>(&q.error.status);
-    }
-    acquire_batch<Edge::kM14Batch>();
-    PEAL_UNROLL
-    for (uint32_t k = 0; k < kBatch; ++k) {
-      const bool missing = static_cast<int64_t>(last[k] - completed[k]) >= 0;
-      if (weakened(Edge::kM14) && from + k != 0) continue;
-      if (from + k >= count || (!missing && failed[k] == 0)) continue;
-      if (failed[k] == static_cast<uint32_t>(Status::kPeerMasked)) continue;  // nobody waits there
-      const Status status = mlx5::drain<R>(queue(from + k));
-      if (first == Status::kOk) first = status;
+    for (uint32_t k = 0; k < kLookBatch; ++k) {
+      if (*marks == 0) continue;
+      queue[k] = first + static_cast<uint32_t>(__ffsll(static_cast<long long>(*marks))) - 1;
+      *marks &= *marks - 1;
+      count = k + 1;
     }
   }
-  return first;
+};
+
+/// The marks of the calling lane's portion number `at`; all of them where the host says so.
+template <Reach R>
+PEAL_DEVICE uint64_t marks_at(const Marked& m, uint32_t at, bool everywhere) {
+  const uint32_t first = at * m.portion();
+  if (first >= m.count) return 0;
+  const uint64_t whole = ~uint64_t{0} >> (64 - m.portion());
+  const uint32_t left = m.count - first;
+  if (everywhere) return left < m.portion() ? (uint64_t{1} << left) - 1 : whole;
+  return load_batched<R>(&m.marks[first / 64]) >> first % 64 & whole;  // none behind the last queue
+}
+
+/// Calls visit(first, marks) for each portion of the calling lane in which queues are marked: queue
+/// first + i where bit i of `marks` is set. Most portions have none: it looks at several at once.
+template <Reach R, class Visit>
+PEAL_DEVICE void for_each_portion(const Marked& m, const ContextState* state, const Visit& visit) {
+  const bool everywhere = load_relaxed<Reach::kSystem>(&state->look_everywhere) != 0;
+  const uint32_t portions = (m.count + m.portion() - 1) / m.portion();
+  for (uint32_t from = m.lane; from < portions; from += kLookBatch * m.lanes) {
+    uint64_t marks[kLookBatch];
+    uint64_t any = 0;
+    PEAL_UNROLL
+    for (uint32_t k = 0; k < kLookBatch; ++k) {
+      marks[k] = marks_at<R>(m, from + k * m.lanes, everywhere);
+      any |= marks[k];
+    }
+    while (any != 0) {
+      uint64_t next = 0;
+      uint32_t at = 0;
+      PEAL_UNROLL
+      for (uint32_t k = 0; k < kLookBatch; ++k) {
+        if (next != 0 || marks[k] == 0) continue;
+        next = marks[k];
+        at = from + k * m.lanes;
+        marks[k] = 0;
+      }
+      if (next == 0) break;
+      visit(at * m.portion(), next);
+    }
+  }
+}
+
+/// Lets READs settle the marked queues that work; draining the queues waits for them.
+template <Reach R>
+PEAL_DEVICE_COLD void begin_settling(Marked m, const ContextState* state) {
+  for_each_portion<R>(m, state, [&](uint32_t first, uint64_t marks) {
+    while (marks != 0) {
+      const Picked picked(first, &marks);
+      uint64_t published[kLookBatch];
+      uint64_t settled[kLookBatch];
+      PEAL_UNROLL
+      for (uint32_t k = 0; k < kLookBatch; ++k) {
+        const mlx5::SendQueue& q = m.queue(picked.queue[k < picked.count ? k : 0]);
+        published[k] = load_batched<R>(&q.published);
+        settled[k] = load_batched<R>(&q.settled);
+      }
+      PEAL_UNROLL
+      for (uint32_t k = 0; k < kLookBatch; ++k) {
+        if (k >= picked.count || published[k] == settled[k]) continue;
+        mlx5::SendQueue& q = m.queue(picked.queue[k]);
+        if (mlx5::stop_status<R>(q) == Status::kOk) post_settling_read<R, true>(state->fields, q);
+      }
+    }
+  });
+}
+
+/// What is to be done with the queues of a portion, a bit each.
+struct Found {
+  uint64_t busy = 0;    // under way, or failed
+  uint64_t quiet = 0;   // nothing was posted since quiet looked last
+  uint64_t masked = 0;  // their PE was given up: nobody waits there
+};
+
+/// Looks at the marked queues of a portion, several at once, for each look takes long.
+template <Reach R>
+PEAL_DEVICE Found look_at(const Marked& m, uint32_t first, uint64_t marks) {
+  Found found;
+  while (marks != 0) {
+    const Picked picked(first, &marks);
+    uint64_t last[kLookBatch];
+    uint64_t completed[kLookBatch];
+    uint64_t looked[kLookBatch];
+    uint32_t failed[kLookBatch];
+    PEAL_UNROLL
+    for (uint32_t k = 0; k < kLookBatch; ++k) {
+      const mlx5::SendQueue& q = m.queue(picked.queue[k < picked.count ? k : 0]);
+      last[k] = load_batched<R>(&q.last_published);
+      completed[k] = load_batched<R>(&q.completed);
+      looked[k] = load_batched<R>(&q.looked);
+      failed[k] = load_batched<R>(&q.error.status);
+    }
+    PEAL_UNROLL
+    for (uint32_t k = 0; k < kLookBatch; ++k) {
+      if (k >= picked.count || (weakened(Edge::kM14) && picked.queue[k] != 0)) continue;
+      const uint64_t bit = uint64_t{1} << (picked.queue[k] - first);
+      if (failed[k] == static_cast<uint32_t>(Status::kPeerMasked)) {
+        found.masked |= bit;
+      } else if (static_cast<int64_t>(last[k] - completed[k]) >= 0 || failed[k] != 0) {
+        found.busy |= bit;
+      } else if (looked[k] == last[k]) {
+        found.quiet |= bit;
+      } else {
+        // A queue stays marked until quiet has found it so twice: those in use are not marked anew
+        // by every post.
+        store_relaxed<R>(&m.queue(picked.queue[k]).looked, last[k]);
+      }
+    }
+  }
+  return found;
+}
+
+/// Takes the lowest bit out of `bits`, and answers its number.
+PEAL_DEVICE uint32_t take_bit(uint64_t* bits) {
+  const auto number = static_cast<uint32_t>(__ffsll(static_cast<long long>(*bits))) - 1;
+  *bits &= *bits - 1;
+  return number;
+}
+
+/// Drains the marked queues; the first failure wins, but every queue is waited for.
+template <Reach R>
+PEAL_DEVICE_COLD Status drain_queues(Marked m, const ContextState* state) {
+  Status status = Status::kOk;
+  for_each_portion<R>(m, state, [&](uint32_t first, uint64_t marks) {
+    Found found = look_at<R>(m, first, marks);
+    while (found.busy != 0) {
+      mlx5::SendQueue& q = m.queue(first + take_bit(&found.busy));
+      const Status drained = mlx5::drain<R>(q);
+      if (drained == Status::kOk) store_relaxed<R>(&q.looked, load_relaxed<R>(&q.last_published));
+      if (status == Status::kOk) status = drained;
+    }
+    while (found.quiet != 0) {
+      mlx5::unmark<R>(m.queue(first + take_bit(&found.quiet)), state->fields.settle != 0);
+    }
+    while (found.masked != 0) {
+      const mlx5::SendQueue& q = m.queue(first + take_bit(&found.masked));
+      clear_bits<mlx5::kMarkReach<R>>(q.marks, q.mark_bit);
+    }
+  });
+  // Edges M14 and M22: what others knew of the queues that were found complete, or unmarked.
+  acquire_batch<Edge::kM14Batch>();
+  return status;
+}
+
+/// Waits for what was posted on the caller's queues; answers their first error. All lanes of the
+/// scope call and share the looking.
+template <Reach R, class S>
+PEAL_DEVICE Status drain_marked(const BasicContext<R>& ctx, S scope) {
+  if (ctx.queues_per_peer == 0) return Status::kOk;
+  scope.sync();  // edge M8: what any of the lanes posted, or knows to be posted
+  const Marked mine = marked_of(ctx, scope);
+  // Edge M17: what the NICs of the peers took is there for flags that come by other ways, too.
+  if (ctx.settle != 0 && !weakened(Edge::kM17)) begin_settling<R>(mine, ctx.state);
+  return first_failure(scope, drain_queues<R>(mine, ctx.state));
+}
+
+/// The end of a quiet, by one lane: `drained`, or the context's usage error.
+template <Reach R>
+PEAL_DEVICE Status end_quiet(const BasicContext<R>& ctx, Status drained) {
+  const Status usage = usage_status(ctx);  // looked up while the fence waits
+  // Behind the queues: it passes on what the NIC has brought, too.
+  fence_direct_stores<Edge::kM16>();
+  return usage != Status::kOk ? usage : drained;
 }
 
 /// Everything posted and stored so far has arrived; the first error of the context.
 template <Reach R>
 PEAL_DEVICE Status drain_all(const BasicContext<R>& ctx) {
-  Status first = usage_status(ctx);  // looked up while the fence waits
-  const QueueRange queues = drained_queues<R>(ctx);
-  if (queues.count != 0) {
-    // Edge M17: what the NICs of the peers took is there for flags that come by other ways, too.
-    if (ctx.settle != 0 && !weakened(Edge::kM17)) begin_settling<R>(ctx.state);
-    std::byte* const first_queue = ctx.queues + queues.first * ctx.queue_stride;
-    const Status drained = drain_queues<R>(first_queue, ctx.queue_stride, queues.count);
-    if (first == Status::kOk) first = drained;
-  }
-  // Behind the queues: it passes on what the NIC has brought, too.
-  fence_direct_stores<Edge::kM16>();
-  return first;
+  return end_quiet(ctx, drain_marked(ctx, thread));
 }
 
 /// True if what is posted first is executed first at its PE, without waiting.
@@ -173,7 +315,7 @@ PEAL_DEVICE_COLD Status drain_pe(ContextState* state, int pe) {
   if (static_cast<uint32_t>(pe) >= peers) {
     return refuse(state, Status::kBadPe, Asked{nullptr, 0, pe});
   }
-  Status first = usage_status(ctx);
+  const Status first = usage_status(ctx);
   const QueueRange range = drained_queues<R>(ctx);
   const uint32_t at = range.first + static_cast<uint32_t>(pe);
   const bool settles = ctx.settle != 0 && !weakened(Edge::kM17);
@@ -181,8 +323,13 @@ PEAL_DEVICE_COLD Status drain_pe(ContextState* state, int pe) {
     mlx5::SendQueue& q = *queue_at(ctx, i);
     if (mlx5::stop_status<R>(q) == Status::kOk) post_settling_read<R, true>(ctx, q);
   }
-  const Status drained = drain_queues<R>(ctx.queues + at * ctx.queue_stride,
-                                         ctx.queue_stride * peers, range.count / peers);
+  Status drained = Status::kOk;
+  for (uint32_t i = at; i < range.first + range.count; i += peers) {
+    mlx5::SendQueue& q = *queue_at(ctx, i);
+    if (mlx5::queue_status<R>(q) == Status::kPeerMasked) continue;  // nobody waits there
+    const Status one = mlx5::drain<R>(q);
+    if (drained == Status::kOk) drained = one;
+  }
   fence_direct_stores<Edge::kM16>();
   return first != Status::kOk ? first : drained;
 }

@@ -16,8 +16,9 @@ namespace peal {
 namespace detail {
 
 /// What goes there: payload, which nobody may look at before a signal or a barrier, a word that
-/// somebody may be waiting for, or an atomic on one.
-enum class Use { kPayload, kWord, kAtomic };
+/// somebody may be waiting for, an atomic on one, or an atomic that vouches for what is ahead of
+/// it.
+enum class Use { kPayload, kWord, kAtomic, kAddedSignal };
 
 /// A range at a PE, as a call names it.
 struct Asked {
@@ -124,7 +125,7 @@ PEAL_HD std::byte* heap_of(const ContextFields& ctx, int pe) {
 /// one another: by the next lower queue that does.
 PEAL_DEVICE mlx5::SendQueue* block_queue(const ContextFields& ctx, int pe, Use use) {
   uint32_t queue = ctx.queues_per_peer == 1 ? 0 : block_in_grid() % ctx.queues_per_peer;
-  if (ctx.rails > 1 && use == Use::kAtomic) queue -= queue % ctx.rails;
+  if (ctx.rails > 1 && use >= Use::kAtomic) queue -= queue % ctx.rails;
   return queue_at(ctx, queue * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe));
 }
 
@@ -162,8 +163,11 @@ PEAL_DEVICE Destination through_nic(const ContextFields& ctx, const Window& w, u
                                     int pe, Use use) {
   mlx5::SendQueue* const q = block_queue(ctx, pe, use);
   const uint32_t at = key_index(ctx, *q, pe);
-  const Be32 key = use == Use::kPayload || weakened(Edge::kM6) ? w.rkeys[at] : w.word_rkeys[at];
-  return {nullptr, q, {offset, key}, Status::kOk};
+  // Words have strict keys (edge M6). Atomics need none, for they vouch for nothing: a simulation
+  // can take away what their NICs promise beyond that.
+  const bool strict = use != Use::kPayload && !weakened(Edge::kM6) &&
+                      !(use == Use::kAtomic && weakened(Edge::kM6Atomic));
+  return {nullptr, q, {offset, strict ? w.word_rkeys[at] : w.rkeys[at]}, Status::kOk};
 }
 
 /// The window that holds the range, if all PEs registered it; else null.

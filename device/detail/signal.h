@@ -59,7 +59,7 @@ PEAL_DEVICE void signal_direct(std::byte* word, const Signal& signal) {
 /// The range of the signal's word. Its queue is the one that the data before it travel on, unless
 /// the signal is an atomic that another NIC executes.
 PEAL_DEVICE Asked word_of(const Signal& signal) {
-  const Use use = signal.kind == Signal::Kind::kAdd ? Use::kAtomic : Use::kWord;
+  const Use use = signal.kind == Signal::Kind::kAdd ? Use::kAddedSignal : Use::kWord;
   return {signal.word, sizeof(uint64_t), signal.pe, use, true};
 }
 

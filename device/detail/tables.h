@@ -15,7 +15,7 @@
 
 namespace peal {
 
-inline constexpr uint32_t kContextVersion = 5;
+inline constexpr uint32_t kContextVersion = 6;
 inline constexpr uint32_t kMaxWindows = 64;
 /// ContextFields::settle where some GPU shows what NICs write in no order.
 inline constexpr uint32_t kSettleAlways = 2;
@@ -87,6 +87,7 @@ struct ContextFields {
   const WindowTable* windows;
   std::byte* queues;  // [queues_per_peer][n_pes] mlx5::SendQueue, queue_stride bytes apart
   uint64_t queue_stride;
+  uint64_t* marks;  // of the queues that were posted to: mlx5/mark.h
   ContextState* state;
   const uint32_t* stop;  // a Status that ends every wait, or 0; the host writes it
   uint64_t* sync_flags;  // [sync_rounds][kSyncFan - 1], symmetric; written by the peers
@@ -107,6 +108,8 @@ struct ContextState {
   UsageError usage;
   uint32_t* alarm;  // the host's word that says: look for an error here; null: nobody looks
   Survivors survivors;
+  uint32_t
+      look_everywhere;  // 1: the host closed queues, which may have no mark; quiet looks at all
   alignas(64) uint64_t sync_epoch;  // barriers entered by this PE
   /// The context again: where code out of line finds it. An address of a kernel's argument would
   /// make the kernel copy the argument to its stack.

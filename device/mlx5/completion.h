@@ -10,6 +10,7 @@
 #include "device/base/order.h"
 #include "device/base/spin.h"
 #include "device/mlx5/layout.h"
+#include "device/mlx5/mark.h"
 #include "device/mlx5/queue.h"
 
 namespace peal::mlx5 {
@@ -18,12 +19,14 @@ namespace peal::mlx5 {
 template <Reach R>
 PEAL_COLD void latch_error(SendQueue& q, Status status, const QueueError& record) {
   if (!compare_exchange<R>(&q.error.claimed, 0u, 1u)) return;
+  mark<R>(q);  // who sees the status finds the mark
   store_payload(&q.error.wqe_index, record.wqe_index);
   store_payload(&q.error.time_ns, now_ns());
   store_payload(&q.error.syndrome, record.syndrome);
   store_payload(&q.error.vendor_syndrome, record.vendor_syndrome);
   store_payload(&q.error.opcode, record.opcode);
   store_release<Reach::kSystem, Edge::kM12>(&q.error.status, static_cast<uint32_t>(status));
+  mark<R>(q);  // a quiet that had not seen the status may have taken it off
   if (q.alarm != nullptr) store_release<Reach::kSystem>(q.alarm, 1u);
 }
 

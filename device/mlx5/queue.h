@@ -40,6 +40,21 @@ struct LandingCell {
 /// connection.
 inline constexpr uint64_t kUnconnected = uint64_t{1} << 32;
 
+/// Flags of `reserved`, which counts in the bits below. With either the queue looks full: mark.h.
+inline constexpr uint64_t kUnmarked = uint64_t{1} << 63;
+inline constexpr uint64_t kUnmarking = uint64_t{1} << 62;
+inline constexpr uint64_t kReservedCount = kUnmarking - 1;
+
+/// Where the mark of the queue with number `row` to `pe` is, among a context's marks: one bit a
+/// queue, in order, but that rows which blocks own begin at words of their own.
+PEAL_HD constexpr uint32_t mark_index(uint32_t row, uint32_t pe, uint32_t n_pes, bool owned) {
+  return (owned ? row * ((n_pes + 63) / 64 * 64) : row * n_pes) + pe;
+}
+/// 64-bit words of marks of a context.
+PEAL_HD constexpr uint32_t mark_words(uint32_t rows, uint32_t n_pes) {
+  return rows * ((n_pes + 63) / 64);
+}
+
 /// The first error of a queue. `status` is written last.
 struct QueueError {
   uint32_t status;     // peal::Status
@@ -78,6 +93,8 @@ struct alignas(128) SendQueue {
   uint32_t rail;        // by which NIC: see kMaxRails
   uint32_t to_cells;    // 1: the values of masked atomics come to landing cells alone, for a CPU
                         // thread carries them out
+  uint64_t* marks;    // the word of its mark; null: no quiet goes by marks
+  uint64_t mark_bit;  // the mark
 
   // Moving.
   alignas(128) uint64_t reserved;
@@ -87,6 +104,7 @@ struct alignas(128) SendQueue {
   uint64_t completed;  // 1 + first WQEBB of the last completed WQE
   uint64_t landing_ticket;
   uint64_t settled;  // WQEBBs up to and with the last READ of detail/drain.h
+  uint64_t looked;   // `last_published` when quiet looked last and found it complete
   uint32_t ring_lock;
 
   alignas(128) QueueError error;

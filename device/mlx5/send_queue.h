@@ -2,7 +2,8 @@
 //
 // A send queue that kernels own: reserve slots, write WQEs into them, publish in order, ring.
 //
-//   completed <= rung <= published <= reserved        free-running counts of WQEBBs
+//   completed <= rung <= published <= reserved        free-running counts of WQEBBs; the last has
+//                                                     flags above its count (mark.h)
 //
 //   reserve(q, n, &at);  write(q, at, wqe) ...;  publish(q, {at, n, last});  ring(q)
 //
@@ -19,6 +20,7 @@
 #include "device/base/target.h"
 #include "device/mlx5/completion.h"
 #include "device/mlx5/doorbell.h"
+#include "device/mlx5/mark.h"
 #include "device/mlx5/queue.h"
 #include "device/mlx5/wqe.h"
 
@@ -38,7 +40,9 @@ PEAL_HD Status reserve(SendQueue& q, uint32_t blocks, uint64_t* first) {
   const uint64_t end = *first + blocks;
   // Edge M4: `completed` is acquired, so the NIC is done with the old contents of the slots.
   if (end - 1 - load_acquire<R, Edge::kM4>(&q.completed) <= q.mask) return queue_status<R>(q);
-  return wait_for_room<R>(q, end);
+  const Status status = wait_for_room<R>(q, end);
+  *first &= kReservedCount;
+  return status;
 }
 
 namespace detail {
@@ -130,9 +134,13 @@ PEAL_COLD SpinEnd wait_for_connection(SendQueue& q, uint64_t end) {
       [&] { return stop_status<R>(q) != Status::kOk; });
 }
 
-/// Waits until WQEBBs up to `end` fit: the slow half of reserve().
+/// Waits until WQEBBs up to `end` fit: the slow half of reserve(), and of a queue's first post.
 template <Reach R>
 PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end) {
+  if (end > kReservedCount) {
+    mark_for_post<R>(q);
+    end &= kReservedCount;
+  }
   if (end - load_relaxed<R>(&q.completed) > kUnconnected) {
     const SpinEnd asked = wait_for_connection<R>(q, end);
     if (asked != SpinEnd::kDone) return close_queue<R>(q, asked);

@@ -43,7 +43,7 @@ using Microseconds = std::chrono::microseconds;
     "most memory that all queues of a PE may take")                                               \
   X(ConnectKind, connect, "PEAL_CONNECT", "lazy", kConnects,                                      \
     "queues to a PE are made at: lazy = first use, neighbours' at the start; eager = the start")  \
-  X(Microseconds, timeout, "PEAL_TIMEOUT", "10s", (Time{Microseconds(0)}),                        \
+  X(Microseconds, timeout, "PEAL_TIMEOUT", "600s", (Time{Microseconds(0)}),                       \
     "deadline of every wait inside a kernel; 0 = none")                                           \
   X(BootstrapKind, bootstrap, "PEAL_BOOTSTRAP", "auto", kBootstraps,                              \
     "how PEs find each other; auto = tcp with PEAL_TCP_ID, mpi under mpirun, else single")        \

@@ -105,6 +105,7 @@ ContextOwner::ContextOwner(std::unique_ptr<LinkMachine> links, DeviceTables& tab
     fields_.queues_per_peer = queues.shape().queues_per_peer;
     fields_.queues = queues.first();
     fields_.queue_stride = queues.stride();
+    fields_.marks = queues.marks();
   }
   tables.keep_fields(name.slot, fields_);
 }
@@ -146,6 +147,7 @@ std::optional<Failure> ContextOwner::stopped() const {
 
 void ContextOwner::fail_link(uint32_t pe, const Failure& why) {
   links_->fail(pe, why);
+  tables_.look_everywhere(name_.slot, true);
   store_release<Reach::kSystem>(&words_.alarm, 1u);
 }
 
@@ -164,6 +166,7 @@ void ContextOwner::leave_out(std::span<const int> masked, uint32_t rank, uint32_
 
 void ContextOwner::start_again(uint64_t sync_epoch) {
   tables_.forget_usage(name_.slot);
+  tables_.look_everywhere(name_.slot, false);
   tables_.set_sync_epoch(name_.slot, sync_epoch);
   const std::lock_guard lock(mutex_);
   stopped_.reset();

@@ -60,7 +60,8 @@ QueueShape Contexts::shape_of(const ContextOptions& options, Reach reach) const 
   return {.queues_per_peer = options.queues_per_peer != 0 ? options.queues_per_peer
                                                           : static_cast<uint32_t>(config.queues),
           .depth = options.depth != 0 ? options.depth : static_cast<uint32_t>(config.queue_depth),
-          .rails = spread ? parts_.nics->rails.count() : 1};
+          .rails = spread ? parts_.nics->rails.count() : 1,
+          .owned = reach != Reach::kGpu};
 }
 
 // Compares the options of all PEs; answers the first slot whose context, if it had one, is gone on

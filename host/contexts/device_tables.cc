@@ -140,6 +140,10 @@ void DeviceTables::forget_usage(uint32_t slot) {
   memory_.zero(kStates + slot * sizeof(ContextState), sizeof(UsageError));
 }
 
+void DeviceTables::look_everywhere(uint32_t slot, bool everywhere) const {
+  memory_.store_word(&state(slot)->look_everywhere, everywhere ? 1 : 0);
+}
+
 uint64_t DeviceTables::sync_epoch(uint32_t slot) const {
   uint64_t epoch = 0;
   memory_.load_words(&epoch, &state(slot)->sync_epoch, 1);

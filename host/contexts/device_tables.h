@@ -77,6 +77,9 @@ class DeviceTables {
   /// The first usage error of the slot's kernels; `status` is 0 while there is none.
   UsageError usage(uint32_t slot) const;
   void forget_usage(uint32_t slot);
+  /// Lets quiet of the slot's kernels look at queues without a mark too: the host closed some. Any
+  /// thread.
+  void look_everywhere(uint32_t slot, bool everywhere) const;
   /// Barriers that the slot's kernels have entered.
   uint64_t sync_epoch(uint32_t slot) const;
   void set_sync_epoch(uint32_t slot, uint64_t epoch);

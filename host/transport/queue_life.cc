@@ -79,7 +79,7 @@ bool Queues::broken(uint32_t index) const {
   uint64_t moving[5];  // reserved, published, last_published, rung, completed
   memory_.load_words(moving, &state(index)->reserved, 5);
   return memory_.load_word(&state(index)->error.status) != 0 ||
-         moving[0] - moving[4] >= mlx5::kUnconnected ||
+         moving[1] - moving[4] >= mlx5::kUnconnected ||
          ends_[index]->state() != nic::QueueState::kReadyToSend;
 }
 

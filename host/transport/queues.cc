@@ -25,6 +25,12 @@ std::optional<Backing> far_memory(const std::shared_ptr<Gpu>& gpu, const Carrier
   return make_pinned_backing(gpu, bytes, "proxied queues");
 }
 
+// In whole pages, as memory is registered.
+size_t mark_bytes(uint32_t rows, uint32_t n_pes) {
+  constexpr size_t kPage = 4096;
+  return (mlx5::mark_words(rows, n_pes) * sizeof(uint64_t) + kPage - 1) / kPage * kPage;
+}
+
 // A NIC that reads rings and records from the kernels' GPU reads them in that GPU's second-level
 // cache, which is as far as a fence of GPU scope reaches. The software NIC is another kernel or a
 // thread, for which CUDA's memory model asks for system scope.
@@ -64,7 +70,8 @@ Queues::Queues(const Rails& rails, const Carrier& carrier, uint32_t n_pes, const
       layout_{shape.depth},
       n_pes_(n_pes),
       memory_(queue_memory(rails.nics()[0].gpu,
-                           size_t{shape.queues_per_peer} * n_pes * layout_.bytes())),
+                           size_t{shape.queues_per_peer} * n_pes * layout_.bytes() +
+                               mark_bytes(shape.queues_per_peer, n_pes))),
       far_memory_(far_memory(rails.nics()[0].gpu, carrier, memory_.bytes())),
       ends_(size_t{shape.queues_per_peer} * n_pes),
       remotes_(ends_.size()),
@@ -110,10 +117,10 @@ Queues::Progress Queues::progress(uint32_t index) const {
   return {.peer = index % n_pes_,
           .qpn = Be32::from_raw(memory_.load_word(&queue->qpn_shifted.raw)).host() >> 8,
           .depth = layout_.depth,
-          .reserved = moving[0],
+          .reserved = moving[0] & mlx5::kReservedCount,
           .published = moving[1],
           .rung = moving[3],
-          .completed = moving[0] - moving[4] >= mlx5::kUnconnected ? moving[1] : moving[4],
+          .completed = moving[1] - moving[4] >= mlx5::kUnconnected ? moving[1] : moving[4],
           .last_cqe = swap_bytes(static_cast<uint32_t>(last >> 32)),
           .status = static_cast<Status>(memory_.load_word(&queue->error.status))};
 }
@@ -147,9 +154,10 @@ ProxyMemory Queues::proxy_memory(uint32_t index) const {
 }
 
 void Queues::start_afresh(mlx5::SendQueue& queue) const {
-  queue.reserved = queue.published = queue.rung = queue.settled = start_;
+  queue.published = queue.rung = queue.settled = start_;
+  queue.reserved = start_ | mlx5::kUnmarked;
   queue.completed = start_ - mlx5::kUnconnected;
-  queue.last_published = queue.completed - 1;  // nothing to wait for
+  queue.last_published = queue.looked = queue.completed - 1;  // nothing to wait for
   queue.landing_ticket = 0;
   queue.ring_lock = 0;
   queue.error = {};
@@ -182,6 +190,9 @@ void Queues::fill_in(uint32_t index, const QueueWiring& wiring) {
   queue.landing_address = offset + layout_.landing();
   queue.landing_lkey = known.region.lkey();
   queue.rail = rail(index);
+  const uint32_t mark = mlx5::mark_index(index / n_pes_, index % n_pes_, n_pes_, shape_.owned);
+  queue.marks = marks() + mark / 64;
+  queue.mark_bit = uint64_t{1} << mark % 64;
   queue.mask = layout_.depth - 1;
   queue.peer = index % n_pes_;
   queue.timeout_ns = wiring.timeout_ns;

@@ -5,7 +5,7 @@
 // (host/contexts/link_machine.h).
 //
 //   [ queue 0 to pe 0 | queue 0 to pe 1 | ... | queue 1 to pe 0 | ... ]   each
-//   nic::QueueMemoryLayout
+//   nic::QueueMemoryLayout; behind the last one the marks of all
 //
 // One allocation for all of them, one umem and one registration of it by each NIC, in memory that
 // the kernels are close to: the host's, or the GPU's, where the host writes the first contents and
@@ -44,6 +44,7 @@ struct QueueShape {
   uint32_t queues_per_peer;
   uint32_t depth;      // WQEBBs; power of two, mlx5::kMinDepth..kMaxDepth
   uint32_t rails = 1;  // queue q goes by rail q % rails
+  bool owned = false;  // each block has its own queue to every peer
 
   /// Throws kInvalidArgument that names the setting which is out of range.
   void check() const;
@@ -78,6 +79,10 @@ class Queues {
   /// Device-visible state of queue 0 to PE 0; the next one is stride() bytes further.
   std::byte* first() const { return memory_.address() + layout_.state(); }
   uint64_t stride() const { return layout_.bytes(); }
+  /// Their marks (device/mlx5/mark.h), behind the last one.
+  uint64_t* marks() const {
+    return reinterpret_cast<uint64_t*>(memory_.address() + count() * layout_.bytes());
+  }
 
   const QueueShape& shape() const { return shape_; }
   uint32_t n_pes() const { return n_pes_; }

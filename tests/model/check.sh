@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Looks at every interleaving of tests/model/send_queue.pml with spin: it must hold as it is, and must not with a piece
+# Looks at every interleaving of the models in tests/model with spin: each must hold as it is, and must not with a piece
 # taken out (a piece that nothing misses is not needed, or not modelled).
 set -euo pipefail
-model=$(realpath "${1:-tests/model/send_queue.pml}")
+models=$(realpath "${1:-tests/model}")
+model=$models/send_queue.pml
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -51,4 +52,12 @@ expect fails safety -DLANES=2 -DPOSTS=3 -DDEPTH=2 -DNO_ORDER
 expect fails progress -DLANES=2 -DPOSTS=2 -DDEPTH=4 -DNO_SECOND_LOOK
 expect fails progress -DLANES=2 -DPOSTS=2 -DDEPTH=2 -DNO_SECOND_BELL
 expect fails progress -DLANES=2 -DPOSTS=1 -DDEPTH=2 -DNO_RING
+
+model=$models/marks.pml
+expect holds safety -DLANES=2 -DPOSTS=3
+expect holds safety -DLANES=3 -DPOSTS=1
+expect holds progress -DLANES=2 -DPOSTS=2
+expect fails safety -DLANES=2 -DPOSTS=2 -DNO_WAIT
+expect fails safety -DLANES=2 -DPOSTS=2 -DNO_EXCHANGE
+expect fails safety -DLANES=3 -DPOSTS=2 -DMARK_LATE
 exit $failed

@@ -11,6 +11,11 @@ constexpr size_t kTarget = 1024;
 constexpr size_t kFlags = 2048;
 constexpr uint32_t kSlotWords = 6;
 
+/// Long enough for others to find a queue drained, now and then.
+void pause(simt::Random& random) {
+  for (uint32_t turn = random.below(4) * 20; turn != 0; --turn) simt::yield();
+}
+
 /// Each PE puts to those `distances` ahead of it, all meet, each checks; and again.
 void storm(Job& job, int pe, uint32_t rounds, std::initializer_list<int> distances) {
   const Context ctx = job.context<Reach::kGpu>(pe);
@@ -101,6 +106,7 @@ void owner_blocks(simt::Simulation& sim) {
   JobOptions options = any_options(sim.random());
   const uint32_t blocks = 2 + sim.random().below(2);
   options.queues_per_peer = blocks;
+  options.owned = true;
   options.depth = 8;
   options.settle = sim.random().one_in(2);
   Job job(sim, options);
@@ -162,7 +168,7 @@ void quiet_of_many(simt::Simulation& sim) {
   Job job(sim, options);
   const uint32_t lanes = 2 + sim.random().below(4);
   const uint32_t rounds = 2;
-  job.launch(0, {2, lanes}, [&job, lanes] {
+  job.launch(0, {2, lanes}, [&job, &sim, lanes] {
     const Context ctx = job.context<Reach::kGpu>(0);
     const uint32_t lane = block_in_grid() * lanes + thread_in_block();
     const int to = 1 + static_cast<int>(lane % 2);
@@ -172,6 +178,7 @@ void quiet_of_many(simt::Simulation& sim) {
       write_words(source, kSlotWords, 0, lane, round);
       const Ticket ticket = put_nbi(ctx, target, source, kSlotWords, to);
       must(ticket.status, "put_nbi");
+      pause(sim.random());
       must(quiet(ctx), "quiet");
       store_release<Reach::kSystem>(job.at<uint64_t>(to, kFlags, lane), uint64_t{round});
       // The reader has looked before the slot is written again.
@@ -200,6 +207,70 @@ void quiet_of_many(simt::Simulation& sim) {
       }
     });
   }
+  run_clean(sim, job);
+}
+
+namespace {
+
+constexpr uint32_t kMarkRounds = 4;
+constexpr size_t kTold = kFlags + 512;
+constexpr size_t kBack = 512;
+
+/// Posts without waiting, and leaves the waiting to the lane that it tells.
+void post_and_tell(Job& job, uint32_t pair, simt::Random& random) {
+  const Context ctx = job.context<Reach::kGpu>(0);
+  auto* const source = job.at<uint64_t>(0, kSource, pair * kSlotWords);
+  auto* const target = job.at<uint64_t>(0, kTarget, pair * kSlotWords);
+  auto* const back = job.at<uint64_t>(0, kBack, pair * kSlotWords);
+  const int to = 1 + static_cast<int>(pair % 2);
+  for (uint32_t round = 1; round <= kMarkRounds; ++round) {
+    write_words(source, kSlotWords, 0, pair, round);
+    must(put_nbi(ctx, target, source, kSlotWords, to).status, "put_nbi");
+    must(get_nbi(ctx, back, target, kSlotWords, to).status, "get_nbi");
+    store_release<Reach::kGpu>(job.at<uint64_t>(0, kFlags, pair), uint64_t{round});
+    must(detail::spin(
+             ctx,
+             [&] { return load_acquire<Reach::kGpu>(job.at<uint64_t>(0, kTold, pair)) == round; }),
+         "the one that drains");
+    pause(random);
+  }
+}
+
+/// What the other lane of the pair posted is here behind quiet, whoever drained it.
+void drain_for(Job& job, uint32_t pair, simt::Random& random) {
+  const Context ctx = job.context<Reach::kGpu>(0);
+  const auto* const back = job.at<uint64_t>(0, kBack, pair * kSlotWords);
+  for (uint32_t round = 1; round <= kMarkRounds; ++round) {
+    must(detail::spin(
+             ctx,
+             [&] { return load_acquire<Reach::kGpu>(job.at<uint64_t>(0, kFlags, pair)) == round; }),
+         "the one that posts");
+    pause(random);
+    must(quiet(ctx), "quiet");
+    check_words(back, kSlotWords, 0, pair, round);
+    store_release<Reach::kGpu>(job.at<uint64_t>(0, kTold, pair), uint64_t{round});
+  }
+}
+
+}  // namespace
+
+/// Pairs of lanes, of which one posts and the other drains, while others drain all the time: queues
+/// are marked and unmarked again and again.
+void quiet_marks(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  options.n_pes = 3;
+  options.queues_per_peer = 1 + sim.random().below(2);
+  options.settle = sim.random().one_in(4);
+  Job job(sim, options);
+  const uint32_t pairs = 1 + sim.random().below(2);
+  const uint32_t sweepers = 2 + sim.random().below(3);
+  job.launch(0, {2 * pairs + sweepers, 1}, [&job, &sim, pairs] {
+    const uint32_t me = block_in_grid();
+    if (me < pairs) return post_and_tell(job, me, sim.random());
+    if (me < 2 * pairs) return drain_for(job, me - pairs, sim.random());
+    const Context ctx = job.context<Reach::kGpu>(0);
+    for (int turn = 0; turn < 30; ++turn) must(quiet(ctx), "quiet of a sweeper");
+  });
   run_clean(sim, job);
 }
 

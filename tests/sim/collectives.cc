@@ -183,6 +183,7 @@ void team_of_owners(simt::Simulation& sim) {
   options.n_pes = 3;
   constexpr uint32_t kBlocks = 3;
   options.queues_per_peer = kBlocks;
+  options.owned = true;
   Steps steps = any_steps(sim.random(), options.n_pes, 4);
   steps.resize(4);
   Job job(sim, options);

@@ -27,6 +27,7 @@ JobOptions any_options(simt::Random& random) {
   options.hears = kHears[random.below(3)];
   options.fence = random.one_in(2) ? mlx5::NicFence::kGpu : mlx5::NicFence::kSystem;
   options.placed_in_order = random.one_in(2);
+  options.loose_atomics = random.one_in(2);
   options.weather.delay_ns = 20u << random.below(9);
   options.weather.segment_bytes = 32u << random.below(4);
   return options;
@@ -37,6 +38,7 @@ struct Job::Pe {
   int number = 0;
   std::byte* heap = nullptr;
   mlx5::SendQueue* queues = nullptr;
+  uint64_t* marks = nullptr;
   std::byte* landing = nullptr;  // of all queues that are used
   size_t used = 0;               // queues so far
   WindowTable* windows = nullptr;
@@ -99,20 +101,34 @@ class Job::Nic {
         softnic::take_answer(pe_.port, parcel.packet, parcel.payload(), sim_.now_ns());
         continue;
       }
-      const softnic::Key* key = softnic::find_key(pe_.port, parcel.packet.rkey);
+      const softnic::Packet& packet = parcel.packet;
+      const softnic::Key* key = softnic::find_key(pe_.port, packet.rkey);
+      const bool writes = packet.opcode == mlx5::Opcode::kRdmaWrite;
+      const bool brings = softnic::brings_data(packet.opcode);
+      // A program's atomic: those that are signals go by the key of words.
+      const bool atomic = !brings && packet.opcode != mlx5::Opcode::kRdmaRead;
+      const bool loose = job_.loose_atomics() && atomic && packet.rkey == kPayloadKey;
       // What goes through a relaxed key may be overtaken, and so may any WRITE where packets are
-      // placed as they arrive: it vouches for nothing before it.
-      const bool writes = parcel.packet.opcode == mlx5::Opcode::kRdmaWrite;
-      const bool unordered = (writes && !job_.options_.placed_in_order) ||
-                             (key != nullptr && (key->access & softnic::kRelaxedOrdering) != 0);
+      // placed as they arrive: it vouches for nothing before it that is still under way.
+      const bool overtakes = (writes && !job_.options_.placed_in_order) || loose;
+      const bool relaxed =
+          !atomic && key != nullptr && (key->access & softnic::kRelaxedOrdering) != 0;
+      const bool unordered = relaxed || (overtakes && follows(peer, packet));
       AnswersTo answers{job_.network_, me_, peer};
       // READs and atomics read, and that pushes what this NIC wrote before.
-      if (!softnic::brings_data(parcel.packet.opcode)) sim_.memory().push(simt::agent());
+      if (!brings && !(loose && unordered)) sim_.memory().push(simt::agent());
       sim_.memory().set_unordered(simt::agent(), unordered);
       softnic::Server<AnswersTo>(pe_.port, static_cast<uint16_t>(peer + 1), answers, sim_.now_ns())
-          .serve(parcel.packet, parcel.payload());
+          .serve(packet, parcel.payload());
       sim_.memory().set_unordered(simt::agent(), false);
     }
+  }
+
+  /// True where something that its queue pair sent before the packet is not acknowledged: else who
+  /// sent it has waited, as a fence does.
+  bool follows(size_t peer, const softnic::Packet& packet) const {
+    const softnic::QueuePair& sender = job_.pes_[peer]->qps[packet.source];
+    return softnic::psn_distance(packet.psn, sender.send.acked_psn) > 1;
   }
 
   void advance_all() {
@@ -136,6 +152,7 @@ Job::Job(simt::Simulation& sim, const JobOptions& options)
     : sim_(sim),
       options_(options),
       network_(sim, options.direct ? 0 : options.n_pes, options.weather) {
+  if (loose_atomics()) sim.weaken(static_cast<unsigned>(Edge::kM6Atomic));
   for (int pe = 0; pe < options.n_pes; ++pe) {
     pes_.push_back(std::make_unique<Pe>());
     pes_.back()->number = pe;
@@ -188,6 +205,8 @@ void Job::make_pe(int number) {
   if (total != 0) {
     pe.queues = static_cast<mlx5::SendQueue*>(
         memory.allocate(total * sizeof(mlx5::SendQueue), "queues" + of, 128));
+    const size_t words = mlx5::mark_words(options_.queues_per_peer, n);
+    pe.marks = static_cast<uint64_t*>(memory.allocate(words * 8, "marks" + of));
     pe.landing =
         static_cast<std::byte*>(memory.allocate(used * kLandingBytes, "landing cells" + of));
     pe.rings = static_cast<std::byte*>(
@@ -227,12 +246,13 @@ void Job::fill_in(Pe& pe, ContextFields& ctx) {
   ctx.n_pes = options_.n_pes;
   ctx.queues_per_peer = options_.direct ? 0 : options_.queues_per_peer;
   ctx.sync_rounds = sync_rounds(options_.n_pes);
-  ctx.relaxed = options_.relaxed || !options_.placed_in_order ? 1 : 0;
+  ctx.relaxed = unordered() ? 1 : 0;
   ctx.sets_by_swap = options_.placed_in_order ? 0 : 1;
   ctx.heap = pe.windows->window[0];
   ctx.windows = pe.windows;
   ctx.queues = reinterpret_cast<std::byte*>(pe.queues);
   ctx.queue_stride = sizeof(mlx5::SendQueue);
+  ctx.marks = pe.marks;
   ctx.state = pe.state;
   ctx.stop = pe.stop;
   ctx.sync_flags = reinterpret_cast<uint64_t*>(pe.heap + options_.heap_bytes - kSyncBytes);
@@ -244,9 +264,14 @@ void Job::make_queue(Pe& pe, uint32_t index) {
   mlx5::SendQueue& q = pe.queues[index];
   q.stop = pe.stop;
   q.timeout_ns = options_.timeout_ns;
-  q.reserved = q.published = q.rung = q.completed = q.settled = options_.start;
-  q.last_published = options_.start - 1;
-  q.peer = index % static_cast<uint32_t>(options_.n_pes);
+  q.published = q.rung = q.completed = q.settled = options_.start;
+  q.reserved = options_.start | mlx5::kUnmarked;
+  q.last_published = q.looked = options_.start - 1;
+  const auto n = static_cast<uint32_t>(options_.n_pes);
+  q.peer = index % n;
+  const uint32_t mark = mlx5::mark_index(index / n, q.peer, n, options_.owned);
+  q.marks = pe.marks + mark / 64;
+  q.mark_bit = uint64_t{1} << mark % 64;
   if (mapped(pe.number, static_cast<int>(q.peer))) return;
   const size_t place = pe.used++;
   std::byte* const ring = pe.rings + place * options_.depth * mlx5::kWqebbBytes;

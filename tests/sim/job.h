@@ -43,9 +43,11 @@ struct JobOptions {
   uint32_t heap_bytes = 4096;               ///< the last 1024 are the barrier's
   bool direct = false;                      ///< every PE's heap is mapped at every other: no queues
   bool (*map)(int pe, int peer) = nullptr;  ///< else: whose heap is mapped where; null: nobody's
+  bool owned = false;                       ///< blocks own queues
   bool settle = false;           ///< as the host says of jobs with two ways to one memory
   bool relaxed = true;           ///< payload keys have relaxed ordering
   bool placed_in_order = false;  ///< WRITEs of a queue pair are placed as they were sent
+  bool loose_atomics = false;    ///< where WRITEs may be passed, a program's atomics pass them
   Hears hears = Hears::kValue;
   mlx5::NicFence fence = mlx5::NicFence::kGpu;  ///< of every queue
   bool connected = true;                        ///< else connect() brings the queue pairs up
@@ -108,6 +110,9 @@ class Job {
   void make_queue(Pe& pe, uint32_t index);
   void make_qp(Pe& pe, uint32_t index);
   size_t bytes_needed() const;
+  /// True where a fence waits: what is ahead of it in its queue need not be seen before it.
+  bool unordered() const { return options_.relaxed || !options_.placed_in_order; }
+  bool loose_atomics() const { return options_.loose_atomics && unordered(); }
 
   simt::Simulation& sim_;
   const JobOptions options_;

@@ -69,6 +69,7 @@ void owner_blocks(simt::Simulation& sim);
 void barrier_direct(simt::Simulation& sim);
 void barrier_mixed(simt::Simulation& sim);
 void quiet_of_many(simt::Simulation& sim);
+void quiet_marks(simt::Simulation& sim);
 // collectives.cc
 void team_mapped(simt::Simulation& sim);
 void team_of_ten(simt::Simulation& sim);

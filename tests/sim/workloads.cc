@@ -30,6 +30,7 @@ constexpr Workload kWorkloads[] = {
     {"owner_blocks", owner_blocks},
     {"barrier_mixed", barrier_mixed},
     {"quiet_of_many", quiet_of_many},
+    {"quiet_marks", quiet_marks},
     {"team_mapped", team_mapped},
     {"team_of_ten", team_of_ten},
     {"team_by_nic", team_by_nic},

@@ -152,6 +152,8 @@ class DeviceRig {
     ctx.windows = &windows_;
     ctx.queues = reinterpret_cast<std::byte*>(placed_.get());
     ctx.queue_stride = sizeof(mlx5::SendQueue);
+    if (marked_for_ != R) lay_marks(R);
+    ctx.marks = marks_.data();
     ctx.state = &state_;
     ctx.stop = &stop_;
     ctx.sync_flags = reinterpret_cast<uint64_t*>(heap() + kHeapBytes - 1024);
@@ -178,6 +180,11 @@ class DeviceRig {
   const UsageError& usage() const { return state_.usage; }
   WindowTable& windows() { return windows_; }
   ContextState& state() { return state_; }
+  /// Whether quiet looks at the queue. At first it looks at all, as if they had been posted to.
+  bool marked(int pe, uint32_t set = 0) {
+    const mlx5::SendQueue& q = queue(pe, set);
+    return (*q.marks & q.mark_bit) != 0;
+  }
 
   void stop(Status why) { __atomic_store_n(&stop_, static_cast<uint32_t>(why), __ATOMIC_RELEASE); }
 
@@ -208,6 +215,19 @@ class DeviceRig {
     for (size_t i = 0; i < queues_.size(); ++i) placed_[i] = queues_[i]->queue;
   }
 
+  // Marks lie otherwise where blocks own queues.
+  void lay_marks(Reach reach) {
+    const auto n_pes = static_cast<uint32_t>(options_.n_pes);
+    marks_.assign(mlx5::mark_words(options_.queues_per_peer, n_pes), 0);
+    for (uint32_t i = 0; i < queues_.size(); ++i) {
+      const uint32_t at = mlx5::mark_index(i / n_pes, i % n_pes, n_pes, reach != Reach::kGpu);
+      placed_[i].marks = &marks_[at / 64];
+      placed_[i].mark_bit = uint64_t{1} << at % 64;
+      marks_[at / 64] |= placed_[i].mark_bit;
+    }
+    marked_for_ = reach;
+  }
+
   RigOptions options_;
   uint32_t stop_ = 0;
   std::vector<std::unique_ptr<Heap>> heaps_;
@@ -216,6 +236,8 @@ class DeviceRig {
   ContextState state_{};
   std::vector<std::unique_ptr<QueueRig>> queues_;
   std::unique_ptr<mlx5::SendQueue[]> placed_;
+  std::vector<uint64_t> marks_;
+  Reach marked_for_ = Reach::kSystem;  // no context yet
 };
 
 /// A thread that does what `turn` says until it goes out of scope.

@@ -46,7 +46,7 @@ TEST(Config, HasTheDocumentedDefaults) {
   EXPECT_EQ(config.heap_size, 64u << 20);
   EXPECT_EQ(config.queues, 4);
   EXPECT_EQ(config.queue_depth, 1024);
-  EXPECT_EQ(config.timeout, seconds(10));
+  EXPECT_EQ(config.timeout, seconds(600));
   EXPECT_EQ(config.bootstrap, BootstrapKind::kAuto);
   EXPECT_EQ(config.bootstrap_timeout, seconds(60));
   EXPECT_EQ(config.transport, TransportKind::kAuto);

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which queues were posted to: one bit each, beside the queues, so that quiet need not look at the
+// others. Edge M22 of docs/memory_model.md.
+//
+//   marked     quiet looks at the queue
+//   unmarked   all that was posted is complete and no error is latched. `reserved` has kUnmarked,
+//              so the queue looks full: the next post leaves its fast path there, and marks
+//
+// A post that finds a queue marked costs nothing: whoever marked it is ahead of it in the queue and
+// publishes first. Only a queue that is drained and that nobody has reserved since is unmarked,
+// behind kUnmarking: who comes meanwhile waits, so that its mark is not the one that is taken off.
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/order.h"
+#include "device/base/spin.h"
+#include "device/mlx5/queue.h"
+
+namespace peal::mlx5 {
+
+/// The lanes of a scope share the marks of one word, also where each queue has one user.
+template <Reach R>
+inline constexpr Reach kMarkReach = R == Reach::kLane ? Reach::kBlock : R;
+
+/// Marks the queue: behind a quiet that is about to unmark it.
+template <Reach R>
+PEAL_HD void mark(SendQueue& q) {
+  if (q.marks == nullptr) return;
+  // Read by adding nothing: that orders this lane's stores before a quiet that unmarks later, and
+  // this mark behind one that did.
+  spin_until(
+      q.timeout_ns,
+      [&] {
+        const uint64_t reserved = fetch_add<R>(&q.reserved, uint64_t{0});
+        return (reserved & kUnmarking) == 0 || weakened(Edge::kM22Mark);
+      },
+      [] { return false; });
+  set_bits<kMarkReach<R>>(q.marks, q.mark_bit);
+}
+
+/// For a lane whose reservation showed that the queue is unmarked, before it publishes.
+template <Reach R>
+PEAL_HD void mark_for_post(SendQueue& q) {
+  if (!weakened(Edge::kM22Post)) mark<R>(q);
+  clear_bits<R>(&q.reserved, kUnmarked);
+}
+
+/// Unmarks the queue if all that was reserved is complete, and, where it `settles`, settled too.
+template <Reach R>
+PEAL_HD void unmark(SendQueue& q, bool settles) {
+  const uint64_t published = load_acquire<R>(&q.published);
+  const uint64_t last = load_relaxed<R>(&q.last_published);
+  if (static_cast<int64_t>(last - load_acquire<R>(&q.completed)) >= 0) return;
+  if (settles && !weakened(Edge::kM22Settle) && load_relaxed<R>(&q.settled) != published) return;
+  if (weakened(Edge::kM22Unmark)) {  // whoever has reserved since
+    set_bits<R>(&q.reserved, kUnmarked | kUnmarking);
+  } else {
+    const uint64_t unmarking = published | kUnmarked | kUnmarking;
+    if (!compare_exchange<R>(&q.reserved, published, unmarking) &&
+        !compare_exchange<R>(&q.reserved, published | kUnmarked, unmarking)) {
+      return;
+    }
+  }
+  // With release: who finds the queue unmarked knows what this lane knows of its completions.
+  if (queue_status<R>(q) == Status::kOk) {
+    clear_bits_release<kMarkReach<R>, Edge::kM22>(q.marks, q.mark_bit);
+  }
+  clear_bits_release<R>(&q.reserved, kUnmarking);
+}
+
+}  // namespace peal::mlx5

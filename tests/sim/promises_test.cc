@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What vouches for a put and what does not, on either route: a program that takes the value of a p
+// or an atomic for more than that value fails under some seed, wherever its memory is, and passes
+// under all of them with a fence or a signal.
+#include <gtest/gtest.h>
+
+#include "tests/sim/kernels.h"
+#include "tests/sim/run.h"
+
+namespace peal::sim {
+namespace {
+
+constexpr size_t kSource = 0;
+constexpr size_t kTarget = 1024;
+constexpr size_t kFlag = 2048;
+constexpr size_t kAnswer = 2304;
+constexpr uint32_t kWords = 6;
+constexpr uint32_t kRounds = 3;
+constexpr uint64_t kSeeds = 400;
+
+enum class Route { kMapped, kNic };
+enum class Tell { kP, kAdd, kFetchAdd, kSignalSet, kSignalAdd };
+
+Status tell(const Context& ctx, Tell how, uint64_t* flag, uint64_t round) {
+  switch (how) {
+    case Tell::kP:
+      return p(ctx, flag, round, 1);
+    case Tell::kAdd:
+      return atomic_add(ctx, flag, 1, 1);
+    case Tell::kFetchAdd:
+      return atomic_fetch_add(ctx, flag, 1, 1).status;
+    case Tell::kSignalSet:
+      return signal(ctx, Signal::set(flag, round, 1));
+    default:
+      return signal(ctx, Signal::add(flag, 1, 1));
+  }
+}
+
+template <Route kRoute, Tell kHow, bool kFenced>
+void put_and_tell(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  options.direct = kRoute == Route::kMapped;
+  Job job(sim, options);
+  job.launch(0, {1, 1}, [&job] {
+    const Context ctx = job.context<Reach::kGpu>(0);
+    auto* const source = job.at<uint64_t>(0, kSource);
+    for (uint32_t round = 1; round <= kRounds; ++round) {
+      write_words(source, kWords, 0, 0, round);
+      must(put_nbi(ctx, job.at<uint64_t>(0, kTarget), source, kWords, 1).status, "put_nbi");
+      if (kFenced) must(fence(ctx), "fence");
+      must(tell(ctx, kHow, job.at<uint64_t>(0, kFlag), round), "the word");
+      must(wait_until(ctx, job.at<uint64_t>(0, kAnswer), Compare::kGe, uint64_t{round}), "answer");
+    }
+  });
+  job.launch(1, {1, 1}, [&job] {
+    const Context ctx = job.context<Reach::kGpu>(1);
+    for (uint32_t round = 1; round <= kRounds; ++round) {
+      must(wait_until(ctx, job.at<uint64_t>(1, kFlag), Compare::kGe, uint64_t{round}), "the word");
+      check_words(job.at<uint64_t>(1, kTarget), kWords, 0, 0, round);
+      must(signal(ctx, Signal::set(job.at<uint64_t>(1, kAnswer), round, 0)), "signal");
+    }
+  });
+  run_clean(sim, job);
+}
+
+/// Seeds that fail, and the first one's words.
+template <Route kRoute, Tell kHow, bool kFenced>
+uint64_t failures(std::string* first) {
+  const Workload workload{"put_and_tell", put_and_tell<kRoute, kHow, kFenced>};
+  uint64_t failed = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Result result = run_once(workload, seed);
+    if (!result.failure.empty() && failed++ == 0) *first = result.failure;
+  }
+  return failed;
+}
+
+template <Route kRoute, Tell kHow>
+void expect_needs_a_fence() {
+  std::string first;
+  EXPECT_GT((failures<kRoute, kHow, false>(&first)), 0u) << "relied on, and no seed noticed";
+  EXPECT_NE(first.find("is of round"), std::string::npos) << first;
+  EXPECT_EQ((failures<kRoute, kHow, true>(&first)), 0u) << first;
+}
+
+template <Route kRoute, Tell kHow>
+void expect_vouches() {
+  std::string first;
+  EXPECT_EQ((failures<kRoute, kHow, false>(&first)), 0u) << first;
+}
+
+TEST(Promises, AValueOfPVouchesForNothing) {
+  expect_needs_a_fence<Route::kMapped, Tell::kP>();
+  expect_needs_a_fence<Route::kNic, Tell::kP>();
+}
+
+TEST(Promises, AnAtomicVouchesForNothing) {
+  expect_needs_a_fence<Route::kMapped, Tell::kAdd>();
+  expect_needs_a_fence<Route::kNic, Tell::kAdd>();
+}
+
+TEST(Promises, AFetchingAtomicVouchesForNothing) {
+  expect_needs_a_fence<Route::kMapped, Tell::kFetchAdd>();
+  expect_needs_a_fence<Route::kNic, Tell::kFetchAdd>();
+}
+
+TEST(Promises, ASignalVouchesForThePutsBeforeIt) {
+  expect_vouches<Route::kMapped, Tell::kSignalSet>();
+  expect_vouches<Route::kNic, Tell::kSignalSet>();
+  expect_vouches<Route::kMapped, Tell::kSignalAdd>();
+  expect_vouches<Route::kNic, Tell::kSignalAdd>();
+}
+
+}  // namespace
+}  // namespace peal::sim
