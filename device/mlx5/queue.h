@@ -93,8 +93,8 @@ struct alignas(128) SendQueue {
   uint32_t rail;        // by which NIC: see kMaxRails
   uint32_t to_cells;    // 1: the values of masked atomics come to landing cells alone, for a CPU
                         // thread carries them out
-  uint64_t* marks;    // the word of its mark; null: no quiet goes by marks
-  uint64_t mark_bit;  // the mark
+  uint64_t* marks;      // the word of its mark; null: no quiet goes by marks
+  uint64_t mark_bit;    // the mark
 
   // Moving.
   alignas(128) uint64_t reserved;
