@@ -256,11 +256,10 @@ void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::
   const GridShape shape = parts_.executor->shape_for(all, most);
   if (!reduces(which)) return launch(kernels::collective_kernel(which), shape, call, site.stream);
   call.type = kernels::kernel_type(call.type, call.operation);
-  const kernels::Kernel* kernel =
-      team.mapped != 0 ? kernels::reduce_kernel(which, call.type, call.operation) : nullptr;
-  if (kernel != nullptr) return launch(*kernel, shape, call, site.stream);
-  launch(kernels::reduce_anywhere_kernel(), parts_.executor->shape_for(bytes, 1), call,
-         site.stream);
+  const kernels::Kernel& kernel = team.mapped != 0
+                                      ? *kernels::reduce_kernel(which, call.type, call.operation)
+                                      : kernels::reduce_by_nic_kernel();
+  launch(kernel, shape, call, site.stream);
 }
 
 void CallEngine::check() const {

@@ -80,6 +80,7 @@ Teams::Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, std::vector<bo
   world.count = granules(world.pes.size(), world.options);
   settle(world);
   write(world);
+  show(world.first, world.team);
   for (size_t i = 0; i < world.count; ++i) taken_.set(i);
   world_ = &records_.emplace(0, std::move(world)).first->second.team;
 }
@@ -116,7 +117,6 @@ void Teams::write(const Record& record) {
   const Team& team = record.team;
   const std::span<const int> pes = record.pes;
   heap_.zero(team.memory, record.count * granule_);
-  show(record.first, team);
   heap_.backing().copy_in(const_cast<int32_t*>(team.pes), pes.data(), pes.size_bytes());
   const bool masked = std::ranges::any_of(record.pes, [&](int pe) { return job_.masked(pe); });
   if (generation_ == 0) return;
@@ -239,6 +239,7 @@ Team Teams::split(const Team& parent_team, int color, int key, const TeamOptions
   });
   for (const size_t i : ranks) record.team.mapped &= mapped[i];
   if (ranks.empty()) return Team{};
+  show(record.first, record.team);
   if (record.team.rank == 0) ++made_;
   for (size_t i = 0; i < record.count; ++i) taken_.set(record.first + i);
   record.group = std::make_unique<MemberGroup>(job_, record.pes, record.team.id);

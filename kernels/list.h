@@ -19,7 +19,7 @@
   X(all_gather, collective)   \
   X(all_to_all, collective)   \
   X(all_to_all_v, collective) \
-  X(reduce_anywhere, reduce_anywhere)
+  X(reduce_by_nic, reduce_by_nic)
 
 // X(type, operation), for the operations that a type has kernels of.
 #define PEAL_ORDER_KERNELS(X, type) X(type, min) X(type, max)

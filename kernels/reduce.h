@@ -4,8 +4,8 @@
 //
 //   PEAL_MAPPED_REDUCTIONS(f32, sum)    peal_all_reduce_f32_sum, peal_reduce_f32_sum, ...
 //
-// A file for each type. Scans, and what goes by a NIC, is one kernel for all types
-// (reduce_anywhere.cu): of every kernel that could post the compiler translates all of that again.
+// A file for each type. What goes by a NIC is one kernel for all types (reduce_by_nic.cu): of every
+// kernel that could post the compiler translates all of that again.
 #pragma once
 
 #include "device/collectives.h"
@@ -33,7 +33,9 @@ PEAL_DEVICE void reduce_mapped(const Collective& args) {
     peal::kernels::reduce_mapped<peal::collective::Result::result, peal::kernels::types::type, \
                                  std::remove_cv_t<decltype(peal::op::operation)>>(args);       \
   }
-#define PEAL_MAPPED_REDUCTIONS(type, operation)            \
-  PEAL_MAPPED_REDUCTION(all_reduce, kAll, type, operation) \
-  PEAL_MAPPED_REDUCTION(reduce, kRoot, type, operation)    \
-  PEAL_MAPPED_REDUCTION(reduce_scatter, kOwner, type, operation)
+#define PEAL_MAPPED_REDUCTIONS(type, operation)                  \
+  PEAL_MAPPED_REDUCTION(all_reduce, kAll, type, operation)       \
+  PEAL_MAPPED_REDUCTION(reduce, kRoot, type, operation)          \
+  PEAL_MAPPED_REDUCTION(reduce_scatter, kOwner, type, operation) \
+  PEAL_MAPPED_REDUCTION(scan, kInclusive, type, operation)       \
+  PEAL_MAPPED_REDUCTION(exclusive_scan, kExclusive, type, operation)

@@ -7,10 +7,12 @@
 #include "kernels/list.h"
 
 #define PEAL_DECLARE(name, image) extern "C" void peal_##name(const void*);
-#define PEAL_DECLARE_REDUCTIONS(type, operation)  \
-  PEAL_DECLARE(all_reduce_##type##_##operation, ) \
-  PEAL_DECLARE(reduce_##type##_##operation, )     \
-  PEAL_DECLARE(reduce_scatter_##type##_##operation, )
+#define PEAL_DECLARE_REDUCTIONS(type, operation)      \
+  PEAL_DECLARE(all_reduce_##type##_##operation, )     \
+  PEAL_DECLARE(reduce_##type##_##operation, )         \
+  PEAL_DECLARE(reduce_scatter_##type##_##operation, ) \
+  PEAL_DECLARE(scan_##type##_##operation, )           \
+  PEAL_DECLARE(exclusive_scan_##type##_##operation, )
 #define PEAL_DECLARE_TYPE(type, operations) operations(PEAL_DECLARE_REDUCTIONS, type)
 PEAL_PLAIN_KERNELS(PEAL_DECLARE)
 PEAL_REDUCE_TYPES(PEAL_DECLARE_TYPE)
@@ -21,20 +23,22 @@ namespace {
 #define PEAL_PLAIN(name, image) constexpr Kernel k_##name{"peal_" #name, #image, &peal_##name};
 PEAL_PLAIN_KERNELS(PEAL_PLAIN)
 
-// The three calls that have kernels of one type and operation.
+// The calls from kAllReduce on, for one type and operation.
+constexpr size_t kReducingCalls = 5;
 struct Reductions {
   DataType type;
   Operation operation;
-  Kernel all_reduce;
-  Kernel reduce;
-  Kernel reduce_scatter;
+  Kernel kernel[kReducingCalls];
 };
 
 #define PEAL_ROW(call, type, operation) \
   { "peal_" #call "_" #type "_" #operation, "reduce_" #type, &peal_##call##_##type##_##operation }
 #define PEAL_ROWS(type, operation)                                                        \
-  Reductions{DataType::type, Operation::operation, PEAL_ROW(all_reduce, type, operation), \
-             PEAL_ROW(reduce, type, operation), PEAL_ROW(reduce_scatter, type, operation)},
+  Reductions{DataType::type,                                                              \
+             Operation::operation,                                                        \
+             {PEAL_ROW(all_reduce, type, operation), PEAL_ROW(reduce, type, operation),   \
+              PEAL_ROW(reduce_scatter, type, operation), PEAL_ROW(scan, type, operation), \
+              PEAL_ROW(exclusive_scan, type, operation)}},
 #define PEAL_TYPE_ROWS(type, operations) operations(PEAL_ROWS, type)
 constexpr Reductions kReductions[] = {PEAL_REDUCE_TYPES(PEAL_TYPE_ROWS)};
 
@@ -87,7 +91,7 @@ DataType kernel_type(DataType type, Operation operation) {
 
 const Kernel& transfer_kernel() { return k_transfer; }
 const Kernel& word_kernel() { return k_word; }
-const Kernel& reduce_anywhere_kernel() { return k_reduce_anywhere; }
+const Kernel& reduce_by_nic_kernel() { return k_reduce_by_nic; }
 
 const Kernel& collective_kernel(Call call) {
   switch (call) {
@@ -108,10 +112,8 @@ const Kernel& collective_kernel(Call call) {
 
 const Kernel* reduce_kernel(Call call, DataType type, Operation operation) {
   for (const Reductions& row : kReductions) {
-    if (row.type != kernel_type(type, operation) || row.operation != operation) continue;
-    if (call == Call::kAllReduce) return &row.all_reduce;
-    if (call == Call::kReduce) return &row.reduce;
-    if (call == Call::kReduceScatter) return &row.reduce_scatter;
+    if (row.type != type || row.operation != operation) continue;
+    return &row.kernel[static_cast<size_t>(call) - static_cast<size_t>(Call::kAllReduce)];
   }
   return nullptr;
 }

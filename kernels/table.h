@@ -21,9 +21,10 @@ const Kernel& transfer_kernel();
 const Kernel& word_kernel();
 /// Of the calls from kSync to kAllToAllV.
 const Kernel& collective_kernel(Call call);
-/// Reduces by one block, in any team.
-const Kernel& reduce_anywhere_kernel();
-/// Reduces by a grid where all members are mapped; null for what has no kernel of its own (scans).
+/// Reduces by one block, in a team that has members that are not mapped.
+const Kernel& reduce_by_nic_kernel();
+/// Reduces by a grid where all members are mapped; null for bits of floating-point numbers. `type`
+/// is kernel_type()'s.
 const Kernel* reduce_kernel(Call call, DataType type, Operation operation);
 
 /// A fat binary for cuModuleLoadData.

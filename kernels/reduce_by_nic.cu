@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel that reduces by one block in a team of any kind, also by the NIC: every type and
-// operation, chosen when it runs. The host names the type that kernels/list.h has the operation of.
+// The kernel that reduces by one block in a team some of whose members a NIC reaches: every type
+// and operation, chosen when it runs. The host names the type that kernels/list.h has the operation
+// of.
 #include "device/collectives.h"
 #include "kernels/entry.h"
 #include "kernels/list.h"
@@ -123,7 +124,7 @@ PEAL_DEVICE Result result_of(Call call) {
 }  // namespace
 }  // namespace peal::kernels
 
-PEAL_ENTRY(reduce_anywhere, Collective) {
+PEAL_ENTRY(reduce_by_nic, Collective) {
   using namespace peal;
   kernels::with_team(args, [&](const Context& ctx, const Team& team) {
     const kernels::AnyReduction op{
