@@ -139,20 +139,18 @@ def _image_object(sources, src):
     return name
 
 def _images_source(images):
-    """The table of images that kernels/table.h declares."""
+    """What kernels/table.h calls images, behind one C function."""
     symbols = ["_binary_%s_image_start" % name for name in images]
     rows = ["    {\"%s\", %s}," % (name, symbol) for name, symbol in zip(images, symbols)]
     lines = ["#include \"kernels/table.h\""]
     lines += ["extern \"C\" const unsigned char %s[];" % symbol for symbol in symbols]
-    lines += ["std::span<const peal::kernels::Image> peal::kernels::images() {"]
-    if images:
-        lines += ["  static const Image kImages[] = {"] + rows + ["  };", "  return kImages;"]
-    else:
-        lines += ["  return {};"]
-    return "\n".join(lines + ["}", ""])
+    lines += ["extern \"C\" const peal::kernels::Image* peal_kernel_images(size_t* count) {"]
+    lines += ["  static const peal::kernels::Image kImages[] = {"] + rows + ["    {nullptr, nullptr}};"]
+    lines += ["  *count = %d;" % len(images), "  return kImages;", "}", ""]
+    return "\n".join(lines)
 
 def kernel_library(name, srcs, hdrs, table, deps):
-    """`table` finds the kernels by name."""
+    """`table` finds the kernels by name. libpeal_`name`.so has the images: large, and of use with a GPU only."""
     sources = name + "_sources"
     native.cc_library(
         name = sources,
@@ -166,16 +164,22 @@ def kernel_library(name, srcs, hdrs, table, deps):
             outs = [src + "_on_cpu.cc"],
             cmd = "echo '#include \"%s/%s\"' > $@" % (native.package_name(), src),
         )
+    native.cc_library(
+        name = name,
+        srcs = [table] + [src + "_on_cpu.cc" for src in srcs],
+        hdrs = hdrs,
+        deps = deps + [":" + sources],
+    )
     images = [_image_object(sources, src) for src in srcs] if NVCC else []
     native.genrule(
         name = name + "_images",
         outs = [name + "_images.cc"],
         cmd = "cat > $@ <<'END'\n%sEND" % _images_source(images),
     )
-    native.cc_library(
-        name = name,
-        srcs = [table, name + "_images.cc"] + [src + "_on_cpu.cc" for src in srcs] +
-               [image + "_image.o" for image in images],
-        hdrs = hdrs,
-        deps = deps + [":" + sources],
+    native.cc_binary(
+        name = "libpeal_%s.so" % name,
+        srcs = [name + "_images.cc"] + [image + "_image.o" for image in images],
+        linkopts = ["-Wl,-soname,libpeal_%s.so" % name],
+        linkshared = True,
+        deps = [":" + sources],
     )

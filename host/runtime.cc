@@ -153,7 +153,7 @@ void Runtime::Parts::open_transports() {
                           .teams = *teams,
                           .contexts = *table,
                           .failures = *failures,
-                          .executor = gpu ? make_gpu_executor(gpu) : make_cpu_executor(),
+                          .executor = gpu ? make_gpu_executor(gpu, config.kernels) : make_cpu_executor(),
                           .answers = shared_memory(gpu, CallEngine::kAnswerBytes, "peal-answers")});
     watch();
   });

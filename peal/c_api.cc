@@ -11,7 +11,6 @@
 
 #include "host/base/cuda_driver.h"
 #include "host/base/error.h"
-#include "kernels/table.h"
 #include "peal/c_guard.h"
 #include "peal/peal.h"
 
@@ -27,7 +26,6 @@ std::optional<Runtime>& runtime() {
 Target target_of(const Config& config) {
   if (config.target == TargetKind::kCpu) return Target::kCpu;
   if (config.target == TargetKind::kGpu) return Target::kGpu;
-  if (kernels::images().empty()) return Target::kCpu;
   const cuda::Loaded loaded = cuda::load_driver();
   int gpus = 0;
   const bool any = loaded.driver && loaded.driver->device_count(&gpus) == cuda::kSuccess;

@@ -27,7 +27,7 @@ extern "C" {
 
 /** Joins the job that the environment describes (mpirun, PEAL_TCP_ID, or alone). Collective.
  * Symmetric memory lies where kernels run: PEAL_TARGET=gpu or cpu; auto is a GPU where the machine
- * has one and this library was built with nvcc. -1 when already initialised. */
+ * has one. -1 when already initialised. */
 int peal_init(void);
 
 /** Leaves the job; waits for the other PEs. Collective. Symmetric memory is gone afterwards. -1

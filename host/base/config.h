@@ -103,6 +103,8 @@ using Microseconds = std::chrono::microseconds;
     "on = the NIC may place payload out of order until a signal or fence; auto = on a GPU")       \
   X(SignalOpsSetting, signal_ops, "PEAL_SIGNAL_OPS", "auto", kSignalOps,                          \
     "Signal::set and barriers by: write, atomic; auto = write where NICs place writes in order")  \
+  X(std::string, kernels, "PEAL_KERNELS", "", Text{},                                             \
+    "path of libpeal_kernels.so; empty = found beside the program")                               \
   X(TargetKind, target, "PEAL_TARGET", "auto", kTargets,                                          \
     "where kernels of C programs run (peal_init): cpu, gpu; auto = gpu where there is one")       \
   X(int, device, "PEAL_DEVICE", "auto", (AutoOr{{0, 1023}}),                                      \

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "host/memory/gpu.h"
 #include "kernels/table.h"
@@ -54,6 +55,7 @@ class Executor {
 };
 
 std::unique_ptr<Executor> make_cpu_executor();
-std::unique_ptr<Executor> make_gpu_executor(std::shared_ptr<Gpu> gpu);
+/// `kernels` is the path of libpeal_kernels.so, or empty (images.h).
+std::unique_ptr<Executor> make_gpu_executor(std::shared_ptr<Gpu> gpu, const std::string& kernels);
 
 }  // namespace peal

@@ -8,6 +8,7 @@
 
 #include "host/base/error.h"
 #include "host/stream/executor.h"
+#include "host/stream/images.h"
 
 namespace peal {
 namespace {
@@ -50,7 +51,8 @@ class GpuMark : public StreamMark {
 
 class GpuExecutor : public Executor {
  public:
-  explicit GpuExecutor(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
+  GpuExecutor(std::shared_ptr<Gpu> gpu, std::string kernels)
+      : gpu_(std::move(gpu)), kernels_(std::move(kernels)) {}
   ~GpuExecutor() override {
     gpu_->within([&](const cuda::Driver& driver) {
       for (const auto& [name, module] : modules_) driver.unload_module(module);
@@ -132,20 +134,13 @@ class GpuExecutor : public Executor {
   cuda::Module module_of(const cuda::Driver& driver, const kernels::Kernel& kernel) {
     cuda::Module& module = modules_[kernel.image];
     if (module != nullptr) return module;
-    const auto images = kernels::images();
-    const auto image = std::ranges::find_if(images, [&](const kernels::Image& one) {
-      return std::string_view(one.name) == kernel.image;
-    });
-    if (image == images.end()) {
-      fail(ErrorCode::kUnsupported,
-           "this peal library has no kernels for GPUs, which calls on streams and from the host "
-           "launch: build it where nvcc is");
-    }
-    gpu_->check(driver.load_module(&module, image->begin), "cuModuleLoadData");
+    gpu_->check(driver.load_module(&module, kernel_image(kernels_, kernel.image)),
+                "cuModuleLoadData");
     return module;
   }
 
   std::shared_ptr<Gpu> gpu_;
+  const std::string kernels_;
   std::mutex mutex_;                                      // guards what follows
   std::map<std::string_view, cuda::Module> modules_;      // by image
   std::map<std::string_view, cuda::Function> functions_;  // by name
@@ -154,8 +149,8 @@ class GpuExecutor : public Executor {
 
 }  // namespace
 
-std::unique_ptr<Executor> make_gpu_executor(std::shared_ptr<Gpu> gpu) {
-  return std::make_unique<GpuExecutor>(std::move(gpu));
+std::unique_ptr<Executor> make_gpu_executor(std::shared_ptr<Gpu> gpu, const std::string& kernels) {
+  return std::make_unique<GpuExecutor>(std::move(gpu), kernels);
 }
 
 }  // namespace peal

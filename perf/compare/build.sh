@@ -7,7 +7,7 @@
 #   perf/compare/build.sh OUT [NVSHMEM]    NVSHMEM: folder with include/ and lib/; default: the wheel
 #                                          nvidia-nvshmem-cu13 of python3
 #
-# Leaves OUT/nvshmem_side, OUT/start_up_nvshmem, OUT/collectives_nvshmem and OUT/nvshmem_check. Those who run them find the wheel's libraries.
+# Leaves OUT/nvshmem_side, OUT/start_up_nvshmem, OUT/collectives_nvshmem, OUT/streams_nvshmem and OUT/nvshmem_check. Those who run them find the wheel's libraries.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -34,6 +34,6 @@ for shared in options report; do
 done
 nvcc "${flags[@]}" perf/compare/nvshmem_side.cu "$out"/{options,report}.o -o "$out/nvshmem_side" "${libraries[@]}"
 rm "$out"/{options,report}.o
-for program in perf/compare/{start_up_nvshmem,collectives_nvshmem}.cu tests/gpu/clients/nvshmem_check.cu; do
+for program in perf/compare/{start_up,collectives,streams}_nvshmem.cu tests/gpu/clients/nvshmem_check.cu; do
   nvcc "${flags[@]}" "$program" -o "$out/$(basename "$program" .cu)" "${libraries[@]}"
 done
