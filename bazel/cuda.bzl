@@ -149,12 +149,24 @@ def _images_source(images):
     lines += ["  *count = %d;" % len(images), "  return kImages;", "}", ""]
     return "\n".join(lines)
 
-def kernel_library(name, srcs, hdrs, table, deps):
-    """`table` finds the kernels by name. libpeal_`name`.so has the images: large, and of use with a GPU only."""
+# A library without its headers: what nvcc compiles elsewhere does not depend on them.
+def _link_only(ctx):
+    return [CcInfo(linking_context = ctx.attr.dep[CcInfo].linking_context)]
+
+_linked = rule(
+    implementation = _link_only,
+    attrs = {"dep": attr.label(providers = [CcInfo])},
+)
+
+def kernel_library(name, srcs, hdrs, own_hdrs, table, deps):
+    """`table` finds the kernels by name, by the declarations of `hdrs`; `own_hdrs` are those of the kernels.
+
+    libpeal_`name`.so has the images: large, and of use with a GPU only.
+    """
     sources = name + "_sources"
     native.cc_library(
         name = sources,
-        hdrs = hdrs,
+        hdrs = own_hdrs,
         textual_hdrs = srcs,
         deps = deps,
     )
@@ -165,10 +177,16 @@ def kernel_library(name, srcs, hdrs, table, deps):
             cmd = "echo '#include \"%s/%s\"' > $@" % (native.package_name(), src),
         )
     native.cc_library(
+        name = name + "_on_cpu",
+        srcs = [src + "_on_cpu.cc" for src in srcs],
+        deps = [":" + sources],
+    )
+    _linked(name = name + "_linked", dep = ":%s_on_cpu" % name)
+    native.cc_library(
         name = name,
-        srcs = [table] + [src + "_on_cpu.cc" for src in srcs],
+        srcs = [table] + own_hdrs,
         hdrs = hdrs,
-        deps = deps + [":" + sources],
+        deps = deps + [":%s_linked" % name],
     )
     images = [_image_object(sources, src) for src in srcs] if NVCC else []
     native.genrule(
@@ -178,8 +196,8 @@ def kernel_library(name, srcs, hdrs, table, deps):
     )
     native.cc_binary(
         name = "libpeal_%s.so" % name,
-        srcs = [name + "_images.cc"] + [image + "_image.o" for image in images],
+        srcs = [name + "_images.cc"] + hdrs + [image + "_image.o" for image in images],
         linkopts = ["-Wl,-soname,libpeal_%s.so" % name],
         linkshared = True,
-        deps = [":" + sources],
+        deps = deps,
     )

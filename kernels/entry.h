@@ -9,20 +9,20 @@
 #include "device/context.h"
 #include "kernels/arguments.h"
 
-// PEAL_ENTRY(name, Arguments) { ... args ... } is the kernel `peal_name`, which the host finds by
-// that name in a GPU's module, or as a function that every lane of a CPU's grid calls.
+// PEAL_ENTRY(name, Arguments) { ... args ... } is the kernel `peal_kernel_name`, which the host
+// finds by that name in a GPU's module, or as a function that every lane of a CPU's grid calls.
 #if PEAL_CUDA
-#define PEAL_ENTRY(name, Arguments)                                             \
-  static PEAL_DEVICE void body_of_##name(const peal::kernels::Arguments& args); \
-  extern "C" __global__ void __launch_bounds__(512)                             \
-      peal_##name(const __grid_constant__ peal::kernels::Arguments args) {      \
-    body_of_##name(args);                                                       \
-  }                                                                             \
+#define PEAL_ENTRY(name, Arguments)                                               \
+  static PEAL_DEVICE void body_of_##name(const peal::kernels::Arguments& args);   \
+  extern "C" __global__ void __launch_bounds__(512)                               \
+      peal_kernel_##name(const __grid_constant__ peal::kernels::Arguments args) { \
+    body_of_##name(args);                                                         \
+  }                                                                               \
   static PEAL_DEVICE void body_of_##name(const peal::kernels::Arguments& args)
 #else
 #define PEAL_ENTRY(name, Arguments)                                           \
   static void body_of_##name(const peal::kernels::Arguments& args);           \
-  extern "C" void peal_##name(const void* arguments) {                        \
+  extern "C" void peal_kernel_##name(const void* arguments) {                 \
     body_of_##name(*static_cast<const peal::kernels::Arguments*>(arguments)); \
   }                                                                           \
   static void body_of_##name(const peal::kernels::Arguments& args)

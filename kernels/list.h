@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The names of the library's kernels: peal_put, ... Those that reduce where all members are mapped
-// are call_type_operation, such as peal_all_reduce_f32_sum. Sums, products and bits of signed
-// integers are those of unsigned ones.
+// The names of the library's kernels: peal_kernel_word, ... Those that reduce where all members are
+// mapped are call_type_operation, such as peal_kernel_all_reduce_f32_sum. Sums, products and bits
+// of signed integers are those of unsigned ones.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 
 #include "kernels/list.h"
 
-#define PEAL_DECLARE(name, image) extern "C" void peal_##name(const void*);
+#define PEAL_DECLARE(name, image) extern "C" void peal_kernel_##name(const void*);
 #define PEAL_DECLARE_REDUCTIONS(type, operation)      \
   PEAL_DECLARE(all_reduce_##type##_##operation, )     \
   PEAL_DECLARE(reduce_##type##_##operation, )         \
@@ -20,7 +20,8 @@ PEAL_REDUCE_TYPES(PEAL_DECLARE_TYPE)
 namespace peal::kernels {
 namespace {
 
-#define PEAL_PLAIN(name, image) constexpr Kernel k_##name{"peal_" #name, #image, &peal_##name};
+#define PEAL_PLAIN(name, image) \
+  constexpr Kernel k_##name{"peal_kernel_" #name, #image, &peal_kernel_##name};
 PEAL_PLAIN_KERNELS(PEAL_PLAIN)
 
 // The calls from kAllReduce on, for one type and operation.
@@ -31,8 +32,11 @@ struct Reductions {
   Kernel kernel[kReducingCalls];
 };
 
-#define PEAL_ROW(call, type, operation) \
-  { "peal_" #call "_" #type "_" #operation, "reduce_" #type, &peal_##call##_##type##_##operation }
+#define PEAL_ROW(call, type, operation)                             \
+  {                                                                 \
+    "peal_kernel_" #call "_" #type "_" #operation, "reduce_" #type, \
+        &peal_kernel_##call##_##type##_##operation                  \
+  }
 #define PEAL_ROWS(type, operation)                                                        \
   Reductions{DataType::type,                                                              \
              Operation::operation,                                                        \

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The library's kernels as its host finds them: on a CPU functions, on a GPU names in images that
-// nvcc made. A library built without nvcc has no images.
+// The library's kernels as its host finds them: on a CPU functions, on a GPU names in the images of
+// libpeal_kernels.so (host/stream/images.h).
 #pragma once
 
 #include <cstddef>
-#include <span>
 
 #include "kernels/arguments.h"
 
@@ -32,7 +31,6 @@ struct Image {
   const char* name;
   const void* begin;
 };
-std::span<const Image> images();
 
 /// The type that has kernels for what `operation` makes of `type`: of those that make the same bits
 /// the unsigned one.
