@@ -42,7 +42,8 @@ bool one_host(const LiveGroup& job, const std::vector<int>& pes) {
 }
 
 constexpr uint64_t kNoTeam = ~uint64_t{0};
-constexpr uint32_t kWorldContexts = 4;
+// Of the team of all PEs: contexts, and blocks of a grid that share a long call: a GPU has some 130.
+constexpr TeamOptions kWorldOptions{.contexts = 4, .blocks = 128};
 constexpr size_t kMost = size_t{1} << 30;
 
 }  // namespace
@@ -57,7 +58,7 @@ struct Teams::Offer {
 };
 
 size_t Teams::arena_bytes(size_t asked, int n_pes) {
-  const size_t needed = block_bytes(static_cast<size_t>(n_pes), {.contexts = kWorldContexts});
+  const size_t needed = block_bytes(static_cast<size_t>(n_pes), kWorldOptions);
   return std::max(asked, 2 * needed);
 }
 
@@ -76,7 +77,7 @@ Teams::Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, std::vector<bo
   world.team.id = 0;
   world.team.rank = job_.rank();
   world.team.mapped = all_mapped ? 1 : 0;
-  world.options.contexts = kWorldContexts;
+  world.options = kWorldOptions;
   world.count = granules(world.pes.size(), world.options);
   settle(world);
   write(world);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kThreads = 512;
 constexpr uint64_t kBytesPerThread = 16;
-constexpr uint64_t kBytesPerBlock = 64 << 10;
+constexpr uint64_t kBytesPerBlock = 16 << 10;
 
 cuda::Stream handle(void* stream) { return static_cast<cuda::Stream>(stream); }
 
