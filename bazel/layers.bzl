@@ -18,7 +18,7 @@ LAYERS = {
     # Collective calls; layout.h is also the host's.
     "device/collective": [
         "device/base", "device/transport", "device/detail", "device/context.h", "device/reduce_op.h", "device/status.h",
-        "device/team.h",
+        "device/team.h", "device/types.h",
     ],
     "device": ["device/base", "device/mlx5", "device/transport", "device/detail", "device/collective"],
     "kernels": ["device", "device/base", "device/detail", "device/collective"],

@@ -4,7 +4,7 @@
 //
 //   mpirun -np 2 bazel-bin/examples/graph        prints ok
 //
-//   work -> put_signal to the next PE -> wait for the one before -> all_reduce -> work -> ...
+//   work -> all have looked -> put_signal to the next PE, all_reduce -> all is there -> work -> ...
 //
 // The calls of pe.on(stream) are recorded as a kernel's launch is. Each looks up the context, the
 // team and the windows when the graph runs, so a graph outlives recover(), mask(), new windows and
@@ -64,10 +64,11 @@ int main() {
     const peal::StreamCalls on = pe.on(stream);
     stream.begin_capture();
     peal::launch({.threads = 64, .stream = stream}, work, pe.context(), r, round);
+    on.sync_all();  // everybody has looked at what the round before has brought
     on.put_signal(r.theirs, r.mine, kWords,
                   peal::Signal::add(r.arrived, 1, (pe.my_pe() + 1) % pe.n_pes()));
     on.all_reduce(pe.world(), r.sum, r.mine, kWords, peal::op::sum);
-    on.barrier_all();  // the put has arrived, and everybody may be sent the next one
+    on.barrier_all();  // everybody has what this one brings
     const peal::Graph graph = stream.end_capture();
 
     for (uint64_t i = 0; i < kRounds; ++i) graph.launch(stream);

@@ -49,7 +49,7 @@ BlockCounts blocks_of(Call call, uint64_t members) {
 // The context's state and the words that its kernels report to.
 void CallEngine::address(const detail::CallSite& site, kernels::Caller& caller) const {
   caller.state = site.state;
-  caller.report = &parts_.contexts.words(site.slot).report;
+  caller.report = parts_.tables.report_place(site.slot);
 }
 
 void CallEngine::check_pe(const kernels::Caller& caller) const {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "host/calls.h"
-#include "host/contexts/context_table.h"
+#include "host/contexts/device_tables.h"
 #include "host/failures/failure_log.h"
 #include "host/memory/backing.h"
 #include "host/stream/executor.h"
@@ -26,7 +26,7 @@ class CallEngine {
     const LiveGroup& group;
     const Windows& windows;
     Teams& teams;
-    ContextTable& contexts;
+    const DeviceTables& tables;
     const FailureLog& failures;
     std::unique_ptr<Executor> executor;
     Backing answers;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <optional>
 
 #include "host/base/error.h"
@@ -35,6 +36,25 @@ Backing kernel_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::
 }
 Backing shared_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
   return gpu ? make_pinned_backing(gpu, bytes, name) : make_host_backing(bytes, name);
+}
+
+// Collective. Blocks of a grid that all PEs can have running at the same time, one on a
+// multiprocessor, a quarter of which are left to others. Alike on all PEs; without GPUs 1, for CPUs
+// have a measure of their own.
+uint32_t blocks_at_once(LiveGroup& group, const Gpu* gpu) {
+  struct Offer {
+    cuda::Uuid uuid;
+    int multiprocessors;
+  };
+  const std::vector<Offer> all =
+      gather(group, gpu ? Offer{gpu->uuid(), gpu->multiprocessors()} : Offer{});
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const Offer& one : all) {
+    const int64_t sharers =
+        std::ranges::count_if(all, [&](const Offer& other) { return other.uuid == one.uuid; });
+    least = std::min(least, int64_t{one.multiprocessors} * 3 / 4 / sharers);
+  }
+  return static_cast<uint32_t>(std::max<int64_t>(least, 1));
 }
 
 template <class T>
@@ -133,6 +153,7 @@ void Runtime::Parts::open_transports() {
       group, *tables,
       WindowTransports{.routes = *routes, .rails = if_any(rails), .p2p = if_any(p2p), .gpu = gpu});
   windows->add_mapped(heap->base(), heap->bytes(), std::move(mapped));
+  const uint32_t most_blocks = blocks_at_once(group, gpu.get());
   together(group, [&] {
     if (rails) open_nics(reachable);
     contexts.emplace(Contexts::Parts{.config = config,
@@ -147,14 +168,14 @@ void Runtime::Parts::open_transports() {
     teams.emplace(group, *heap, team_memory(), std::move(direct), !reachable.needs_nic(),
                   kernel_memory(gpu, Teams::shown_bytes(), "peal-teams"));
     failures.emplace(*table, group, log);
-    calls.emplace(
-        CallEngine::Parts{.group = group,
-                          .windows = *windows,
-                          .teams = *teams,
-                          .contexts = *table,
-                          .failures = *failures,
-                          .executor = gpu ? make_gpu_executor(gpu, config.kernels) : make_cpu_executor(),
-                          .answers = shared_memory(gpu, CallEngine::kAnswerBytes, "peal-answers")});
+    calls.emplace(CallEngine::Parts{
+        .group = group,
+        .windows = *windows,
+        .teams = *teams,
+        .tables = *tables,
+        .failures = *failures,
+        .executor = gpu ? make_gpu_executor(gpu, config.kernels, most_blocks) : make_cpu_executor(),
+        .answers = shared_memory(gpu, CallEngine::kAnswerBytes, "peal-answers")});
     watch();
   });
   if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());

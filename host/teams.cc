@@ -42,7 +42,8 @@ bool one_host(const LiveGroup& job, const std::vector<int>& pes) {
 }
 
 constexpr uint64_t kNoTeam = ~uint64_t{0};
-// Of the team of all PEs: contexts, and blocks of a grid that share a long call: a GPU has some 130.
+// Of the team of all PEs: contexts, and blocks of a grid that share a long call: a GPU has some
+// 130.
 constexpr TeamOptions kWorldOptions{.contexts = 4, .blocks = 128};
 constexpr size_t kMost = size_t{1} << 30;
 

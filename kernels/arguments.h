@@ -55,8 +55,8 @@ enum class Call : uint32_t {
 enum class DataType : uint32_t { i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64 };
 enum class Operation : uint32_t { sum, product, min, max, bit_and, bit_or, bit_xor };
 
-/// The first call of a context that failed, in memory that host and kernels reach at once. `status`
-/// is written last.
+/// The first call of a context that failed, in memory of kernels: not every GPU has atomics on the
+/// host's. `status` is written last.
 struct CallReport {
   uint32_t status;
   uint32_t claimed;

@@ -40,6 +40,7 @@ inline constexpr Result kNotReady = 600;
 inline constexpr Result kPeerAccessAlreadyEnabled = 704;
 inline constexpr Result kNotPermitted = 800;
 inline constexpr Result kNotSupported = 801;
+inline constexpr int kMultiprocessors = 16;         // CU_DEVICE_ATTRIBUTE_...
 inline constexpr int kFlushWritesOptions = 117;     // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_...
 inline constexpr int kWritesOrdering = 118;         // the same
 inline constexpr int kOrderedForOwner = 100;        // CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER

@@ -177,9 +177,8 @@ std::vector<Failure> ContextOwner::failures() const {
   std::vector<Failure> found;
   const UsageError usage = tables_.usage(name_.slot);
   if (usage.status != 0) found.push_back(describe(usage));
-  if (load_acquire<Reach::kSystem>(&words_.report.status) != 0) {
-    found.push_back(describe(words_.report));
-  }
+  const kernels::CallReport report = tables_.report(name_.slot);
+  if (report.status != 0) found.push_back(describe(report));
   if (links_ != nullptr) {
     const Queues& queues = links_->queues();
     std::ranges::move(links_->failures(), std::back_inserter(found));

@@ -14,7 +14,6 @@
 #include "host/contexts/device_tables.h"
 #include "host/contexts/link_machine.h"
 #include "host/failures/failure.h"
-#include "kernels/arguments.h"
 
 namespace peal {
 
@@ -22,12 +21,10 @@ namespace peal {
 struct ContextWords {
   uint32_t stop;   // a Status; ends every wait
   uint32_t alarm;  // 1: an error record has been written
-  kernels::CallReport report;  // of a call that the host had made
 
   void clear() {
     store_relaxed<Reach::kSystem>(&stop, 0u);
     store_relaxed<Reach::kSystem>(&alarm, 0u);
-    report = {};
   }
 };
 

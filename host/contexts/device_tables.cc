@@ -12,7 +12,8 @@ namespace peal {
 namespace {
 
 constexpr size_t kStates = (sizeof(WindowTable) + 127) / 128 * 128;
-constexpr size_t kKeys = kStates + kMaxContexts * sizeof(ContextState);
+constexpr size_t kReports = kStates + kMaxContexts * sizeof(ContextState);
+constexpr size_t kKeys = kReports + kMaxContexts * sizeof(kernels::CallReport);
 static_assert(kStates % alignof(ContextState) == 0 && kKeys % alignof(std::byte*) == 0);
 
 // One window's, rounded up so that the addresses behind all of them are aligned.
@@ -39,6 +40,18 @@ const WindowTable* DeviceTables::windows() const {
 
 ContextState* DeviceTables::state(uint32_t slot) const {
   return reinterpret_cast<ContextState*>(memory_.address() + kStates) + slot;
+}
+
+kernels::CallReport* DeviceTables::report_place(uint32_t slot) const {
+  return reinterpret_cast<kernels::CallReport*>(memory_.address() + kReports) + slot;
+}
+
+kernels::CallReport DeviceTables::report(uint32_t slot) const {
+  const kernels::CallReport* const place = report_place(slot);
+  kernels::CallReport found{};
+  // `status` is written last: whoever sees it sees the rest.
+  if (memory_.load_word(&place->status) != 0) memory_.copy_out(&found, place, sizeof(found));
+  return found;
 }
 
 Be32* DeviceTables::rkeys(uint32_t window) const {
@@ -116,6 +129,7 @@ void DeviceTables::keep_survivors(uint32_t slot, uint32_t rank, uint32_t count) 
 
 void DeviceTables::reset_state(uint32_t slot, uint32_t* alarm) {
   memory_.zero(kStates + slot * sizeof(ContextState), sizeof(ContextState));
+  memory_.zero(kReports + slot * sizeof(kernels::CallReport), sizeof(kernels::CallReport));
   memory_.copy_in(&state(slot)->alarm, &alarm, sizeof(alarm));
 }
 
@@ -138,6 +152,7 @@ UsageError DeviceTables::usage(uint32_t slot) const {
 void DeviceTables::forget_usage(uint32_t slot) {
   static_assert(offsetof(ContextState, usage) == 0);
   memory_.zero(kStates + slot * sizeof(ContextState), sizeof(UsageError));
+  memory_.zero(kReports + slot * sizeof(kernels::CallReport), sizeof(kernels::CallReport));
 }
 
 void DeviceTables::look_everywhere(uint32_t slot, bool everywhere) const {

@@ -4,7 +4,7 @@
 // its keys and addresses, and the state that the kernels of one context share. The host reaches all
 // of it with copies, also while kernels spin.
 //
-//   [ WindowTable | ContextState x kMaxContexts
+//   [ WindowTable | ContextState x kMaxContexts | CallReport x kMaxContexts
 //     | rkeys x kMaxWindows | word rkeys x kMaxWindows | direct x kMaxWindows | survivors ]
 //
 // The keys of a window are [rails][n_pes].
@@ -17,6 +17,7 @@
 
 #include "device/context.h"
 #include "host/memory/backing.h"
+#include "kernels/arguments.h"
 
 namespace peal {
 
@@ -76,6 +77,11 @@ class DeviceTables {
   void keep_fields(uint32_t slot, const ContextFields& fields) const;
   /// The first usage error of the slot's kernels; `status` is 0 while there is none.
   UsageError usage(uint32_t slot) const;
+  /// The first call from the host that failed on the slot's context; `status` is 0 while there is
+  /// none. report_place() is for kernels.
+  kernels::CallReport report(uint32_t slot) const;
+  kernels::CallReport* report_place(uint32_t slot) const;
+  /// Both are forgotten.
   void forget_usage(uint32_t slot);
   /// Lets quiet of the slot's kernels look at queues without a mark too: the host closed some. Any
   /// thread.

@@ -52,6 +52,7 @@ Gpu::Gpu(std::shared_ptr<const cuda::Driver> driver, int index)
     int value = 0;
     return driver_->device_attribute(&value, what, device_) == cuda::kSuccess ? value : 0;
   };
+  multiprocessors_ = ask(cuda::kMultiprocessors);
   writes_ordering_ = ask(cuda::kWritesOrdering);
   flush_options_ = ask(cuda::kFlushWritesOptions);
   check(driver_->retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");

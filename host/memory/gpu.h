@@ -36,6 +36,7 @@ class Gpu {
   /// As CUDA spells it: "0000:1B:00.0". Empty if the driver does not tell.
   const std::string& pci_address() const { return pci_address_; }
   const cuda::Driver& driver() const { return *driver_; }
+  int multiprocessors() const { return multiprocessors_; }
   /// Its kernels see what a NIC writes into its memory in the order written. Else a completion or a
   /// word may be seen before data that the NIC wrote ahead of it.
   bool orders_writes() const { return writes_ordering_ >= cuda::kOrderedForOwner; }
@@ -101,6 +102,7 @@ class Gpu {
   std::string name_;
   cuda::Uuid uuid_{};
   std::string pci_address_;
+  int multiprocessors_ = 0;
   int writes_ordering_ = 0;  // CU_GPU_DIRECT_RDMA_WRITES_ORDERING_...; 0: none, or nobody says
   int flush_options_ = 0;    // bits of CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_...
 };

@@ -51,8 +51,8 @@ class GpuMark : public StreamMark {
 
 class GpuExecutor : public Executor {
  public:
-  GpuExecutor(std::shared_ptr<Gpu> gpu, std::string kernels)
-      : gpu_(std::move(gpu)), kernels_(std::move(kernels)) {}
+  GpuExecutor(std::shared_ptr<Gpu> gpu, std::string kernels, uint32_t most_blocks)
+      : gpu_(std::move(gpu)), kernels_(std::move(kernels)), most_blocks_(most_blocks) {}
   ~GpuExecutor() override {
     gpu_->within([&](const cuda::Driver& driver) {
       for (const auto& [name, module] : modules_) driver.unload_module(module);
@@ -66,7 +66,8 @@ class GpuExecutor : public Executor {
       return {1, static_cast<uint32_t>(std::min<uint64_t>(warps * 32, kThreads))};
     }
     const uint64_t wanted = (bytes + kBytesPerBlock - 1) / kBytesPerBlock;
-    return {static_cast<uint32_t>(std::min<uint64_t>(wanted, blocks)), kThreads};
+    return {static_cast<uint32_t>(std::min<uint64_t>(wanted, std::min(blocks, most_blocks_))),
+            kThreads};
   }
 
   void launch(const kernels::Kernel& kernel, const GridShape& shape, const void* arguments, size_t,
@@ -141,6 +142,7 @@ class GpuExecutor : public Executor {
 
   std::shared_ptr<Gpu> gpu_;
   const std::string kernels_;
+  const uint32_t most_blocks_;
   std::mutex mutex_;                                      // guards what follows
   std::map<std::string_view, cuda::Module> modules_;      // by image
   std::map<std::string_view, cuda::Function> functions_;  // by name
@@ -149,8 +151,9 @@ class GpuExecutor : public Executor {
 
 }  // namespace
 
-std::unique_ptr<Executor> make_gpu_executor(std::shared_ptr<Gpu> gpu, const std::string& kernels) {
-  return std::make_unique<GpuExecutor>(std::move(gpu), kernels);
+std::unique_ptr<Executor> make_gpu_executor(std::shared_ptr<Gpu> gpu, const std::string& kernels,
+                                            uint32_t most_blocks) {
+  return std::make_unique<GpuExecutor>(std::move(gpu), kernels, most_blocks);
 }
 
 }  // namespace peal

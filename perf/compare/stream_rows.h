@@ -5,10 +5,8 @@
 //
 //   {"side": "peal", "op": "all_reduce", "type": "float", "bytes": 1024, "pes": 2, "us": 3.21}
 //
-// `bytes` are those of the larger buffer of one PE. A GPU's program: CUDA's runtime is at hand.
+// `bytes` are those of the larger buffer of one PE. A GPU's program includes CUDA's runtime first.
 #pragma once
-
-#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cstdint>

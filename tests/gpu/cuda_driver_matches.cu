@@ -80,6 +80,7 @@ static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMO
 static_assert(kPeerAccessAlreadyEnabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 static_assert(kNotPermitted == CUDA_ERROR_NOT_PERMITTED &&
               kNotSupported == CUDA_ERROR_NOT_SUPPORTED);
+static_assert(kMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 static_assert(kNotReady == CUDA_ERROR_NOT_READY && kCaptureNone == CU_STREAM_CAPTURE_STATUS_NONE &&
               kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(kHostIoMemory == CU_MEMHOSTREGISTER_IOMEMORY);

@@ -9,12 +9,12 @@
 
 static int failures = 0;
 
-#define EXPECT(condition)                                                            \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
+#define EXPECT(condition)                                                        \
+  do {                                                                           \
+    if (!(condition)) {                                                          \
       printf("c_calls: line %d: %s (%s)\n", __LINE__, #condition, peal_error()); \
-      ++failures;                                                                    \
-    }                                                                                \
+      ++failures;                                                                \
+    }                                                                            \
   } while (0)
 #define WORKS(call) EXPECT((call) == 0)
 
