@@ -49,8 +49,8 @@ system_libraries = repository_rule(
 )
 
 def _cuda_toolkit(ctx):
-    # PEAL_NVCC: the compiler's path, or "none" for a build without GPUs.
-    nvcc = ctx.os.environ.get("PEAL_NVCC") or ctx.which("nvcc")
+    # NVCC: the compiler's path, or "none" for a build without GPUs.
+    nvcc = ctx.os.environ.get("NVCC") or ctx.which("nvcc")
     if nvcc == "none":
         nvcc = None
     elif not nvcc and ctx.path("/usr/local/cuda/bin/nvcc").exists:
@@ -60,7 +60,7 @@ def _cuda_toolkit(ctx):
 
 cuda_toolkit = repository_rule(
     implementation = _cuda_toolkit,
-    environ = ["PATH", "PEAL_NVCC"],
+    environ = ["PATH", "NVCC"],
     local = True,
 )
 
