@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls on a stream, NVSHMEM's side, by its public interface. See stream_rows.h and build.sh.
+// Calls on a stream, NVSHMEM's side, by its public interface. See stream_rows.cuh and build.sh.
 #include <nvshmem.h>
 #include <nvshmemx.h>
 
-#include "perf/compare/stream_rows.h"
+#include "perf/compare/stream_rows.cuh"
 
 namespace {
 

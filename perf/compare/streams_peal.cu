@@ -14,7 +14,7 @@
 #include <string>
 
 #include "peal/peal.h"
-#include "perf/compare/stream_rows.h"
+#include "perf/compare/stream_rows.cuh"
 
 namespace {
 

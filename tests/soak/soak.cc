@@ -78,7 +78,7 @@ PEAL_KERNEL prepare(Memory m, Round round, int me) {
 PEAL_KERNEL traffic(Contexts contexts, Memory m, Round round) {
   const int me = contexts.first.pe;
   Agent agent{m, me, block_in_grid(), {}};
-  Stream stream(round.seed, round.number, me, block_in_grid(), round.pes);
+  soak::Stream stream(round.seed, round.number, me, block_in_grid(), round.pes);
   for (uint32_t i = 0; i < kSteps; ++i) {
     const Step step = stream.next();
     if (step.context == 2) {
