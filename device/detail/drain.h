@@ -186,6 +186,8 @@ PEAL_DEVICE_COLD void begin_settling(Marked m, const ContextState* state) {
         published[k] = load_batched<R>(&q.published);
         settled[k] = load_batched<R>(&q.settled);
       }
+      // Who sees that a READ covers the queue sees that READ as the last WQE, and waits for it.
+      acquire_batch();
       PEAL_UNROLL
       for (uint32_t k = 0; k < kLookBatch; ++k) {
         if (k >= picked.count || published[k] == settled[k]) continue;

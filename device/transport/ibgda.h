@@ -91,6 +91,7 @@ PEAL_DEVICE_COLD void ring_together(SendQueue* q) {
     mlx5::ring_held_back<R, E>(*q);
   } else {
     const Coalesced lanes(q);
+    lanes.template sync<E>();  // the leader sees what each of them has published
     if (lanes.leader()) mlx5::ring_held_back<R, E>(*q);
   }
 }
