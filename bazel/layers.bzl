@@ -67,7 +67,7 @@ LAYERS = {
 }
 
 # These may include anything, and nothing includes them.
-TOP = ["tests", "perf", "examples"]
+TOP = ["tests", "perf", "examples", "packaging"]
 
 def package_groups():
     """users_of/F for each folder F: who may depend on its targets."""

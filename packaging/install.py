@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Lays down what programs outside this tree need, in a folder that may be moved later.
+
+  PREFIX/include/peal        headers: -IPREFIX/include/peal
+  PREFIX/lib                 libpeal.so, libpeal.a, cmake/peal, pkgconfig
+  PREFIX/lib/peal            what libpeal loads: MPI plug-in, kernels, software NIC
+  PREFIX/bin                 peal-doctor and the benchmarks
+  PREFIX/share/peal          examples
+  PREFIX/share/doc/peal      pages
+
+Run by Bazel: bazel run //:install -- --prefix DIR
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+TREE = pathlib.Path.cwd()
+HEADERS = ["peal/peal.h", "peal/c_api.h", "peal/c_calls.h"]
+LOADED = ["bootstrap/libpeal_mpi.so", "kernels/libpeal_kernels.so", "softnic/sysfs/libpeal_sysfs.so",
+          "softnic/gpu/peal_softnic_engine"] + [f"softnic/abi/{name}" for name in (
+              "libpeal_softnic.so", "libibverbs.so", "libibverbs.so.1", "libmlx5.so", "libmlx5.so.1")]
+PROGRAMS = {"peal-doctor": "doctor/doctor", "peal-bandwidth": "perf/bandwidth", "peal-latency": "perf/latency",
+            "peal-message-rate": "perf/message_rate"}
+TEXTS = ["README.md", "CHANGELOG.md", "LICENSE"]
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="install", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prefix", required=True, help="where to; made if it is not there")
+    parser.add_argument("--libdir", default="lib", help="of libraries, within PREFIX (default: lib)")
+    parser.add_argument("--destdir", default="", help="put in front of PREFIX, for packages")
+    parser.add_argument("--debug", action="store_true", help="keep debug information")
+    options = parser.parse_args()
+    # Bazel starts programs elsewhere: a relative path means the caller's folder.
+    home = pathlib.Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."))
+    options.prefix = home / options.prefix
+    options.root = options.prefix
+    if options.destdir:
+        options.root = home / options.destdir / options.prefix.relative_to("/")
+    if pathlib.PurePath(options.libdir).is_absolute() or ".." in pathlib.PurePath(options.libdir).parts:
+        parser.error(f"--libdir {options.libdir}: give a folder within PREFIX")
+    return options
+
+
+def headers():
+    """HEADERS and all that they include, on either kind of target."""
+    found, left = set(), list(HEADERS)
+    while left:
+        name = left.pop()
+        if name in found:
+            continue
+        found.add(name)
+        text = (TREE / name).read_text()
+        left += [below for below in INCLUDE.findall(text) if (TREE / below).is_file()]
+    return sorted(found)
+
+
+class Installer:
+    def __init__(self, options):
+        self.root, self.libdir, self.debug = options.root, options.libdir, options.debug
+        release = json.loads((TREE / "packaging/version.json").read_text())
+        self.version, self.soname = release["version"], release["soname"]
+        self.file = f"libpeal.so.{self.version}"
+
+    def text(self, source, target):
+        (self.root / target).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(TREE / source, self.root / target)
+
+    def binary(self, source, target, mode=0o644):
+        """A program or library, without its debug information unless that is wanted."""
+        out = self.root / target
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.unlink(missing_ok=True)  # a program that runs keeps the old file
+        if self.debug:
+            shutil.copyfile(TREE / source, out)
+        else:
+            subprocess.run(["strip", "--strip-debug", "-o", out, (TREE / source).resolve()], check=True)
+        out.chmod(mode)
+
+    def link(self, target, points_to):
+        path = self.root / target
+        path.unlink(missing_ok=True)
+        path.symlink_to(points_to)
+
+    def filled(self, source, target):
+        """A template of packaging/ with the places of this installation, relative to where it lies."""
+        depth = len(pathlib.PurePath(target).parent.parts)
+        system = str(self.root).endswith("/usr")
+        values = {"VERSION": self.version, "SONAME": self.soname, "FILE": self.file, "LIBDIR": self.libdir,
+                  "TO_PREFIX": "/".join([".."] * depth), "RPATH": "" if system else " -Wl,-rpath,${libdir}"}
+        out = self.root / target
+        out.parent.mkdir(parents=True, exist_ok=True)
+        text = (TREE / "packaging" / source).read_text()
+        out.write_text(re.sub(r"@([A-Z_]+)@", lambda match: values[match[1]], text))
+
+    def libraries(self):
+        self.binary("peal/libpeal.so", f"{self.libdir}/{self.file}")
+        self.link(f"{self.libdir}/{self.soname}", self.file)
+        self.link(f"{self.libdir}/libpeal.so", self.soname)
+        self.binary("peal/libpeal.a", f"{self.libdir}/libpeal.a")
+        for path in LOADED:
+            if (TREE / path).is_file():
+                folder = path.split("/")[0]
+                runs = 0o755 if path.endswith("engine") else 0o644
+                self.binary(path, f"{self.libdir}/peal/{folder}/{pathlib.PurePath(path).name}", runs)
+        self.filled("peal-config.cmake.in", f"{self.libdir}/cmake/peal/peal-config.cmake")
+        self.filled("peal-config-version.cmake.in", f"{self.libdir}/cmake/peal/peal-config-version.cmake")
+        self.filled("peal.pc.in", f"{self.libdir}/pkgconfig/peal.pc")
+
+    def all(self):
+        shutil.rmtree(self.root / "include/peal", ignore_errors=True)
+        for name in headers():
+            self.text(name, f"include/peal/{name}")
+        self.libraries()
+        for name, path in PROGRAMS.items():
+            self.binary(path, f"bin/{name}", 0o755)
+        for path in sorted((TREE / "examples").glob("*.cu")):
+            self.text(f"examples/{path.name}", f"share/peal/examples/{path.name}")
+        self.text("examples/CMakeLists.txt", "share/peal/examples/CMakeLists.txt")
+        self.filled("Makefile.in", "share/peal/examples/Makefile")
+        for path in [*TEXTS, *(f"docs/{page.name}" for page in sorted((TREE / "docs").glob("*.md")))]:
+            self.text(path, f"share/doc/peal/{path}")
+
+
+def main():
+    options = arguments()
+    if not (TREE / "packaging/version.json").is_file():
+        sys.exit("install: run it by Bazel: bazel run //:install -- --prefix DIR")
+    try:
+        Installer(options).all()
+    except OSError as error:
+        sys.exit(f"install: {error.filename}: {error.strerror}; --prefix names a folder that you may write to")
+    print(f"peal is in {options.prefix}: find_package(peal) with CMAKE_PREFIX_PATH={options.prefix}, or "
+          f"PKG_CONFIG_PATH={options.prefix / options.libdir / 'pkgconfig'}")
+
+
+if __name__ == "__main__":
+    main()
