@@ -5,28 +5,38 @@ gpu_binary: a program of C++ sources and objects from nvcc, with the CUDA runtim
 kernel_binary: a program with kernels, for CPUs and, where nvcc is, for GPUs.
 kernel_library: kernels without a host part, as functions for CPUs and, where nvcc is, as images for GPUs."""
 
-load("@cuda//:config.bzl", "NVCC")
+load("@cuda//:config.bzl", "ARCHS", "NVCC")
 
-_ARCH = "-gencode=arch=compute_90,code=[sm_90,compute_90]"
+# Code for each architecture, and PTX of the last one for what comes after it.
+_GENCODE = ["-gencode=arch=compute_{0},code=sm_{0}".format(arch) for arch in ARCHS[:-1]] + [
+    "-gencode=arch=compute_{0},code=[sm_{0},compute_{0}]".format(ARCHS[-1]),
+]
 
 # What nvcc makes: an object with host code, PTX, or the code for GPUs alone.
 _OUTPUTS = {
-    "fatbin": (".fatbin", ["-fatbin", _ARCH]),
-    "object": (".o", ["-c", _ARCH]),
-    "ptx": (".ptx", ["-ptx", "-arch=compute_90"]),
+    "fatbin": (".fatbin", ["-fatbin"] + _GENCODE),
+    "object": (".o", ["-c"] + _GENCODE),
+    "ptx": (".ptx", ["-ptx", "-arch=compute_" + ARCHS[-1]]),
 }
 
 def _cuda_object(ctx):
-    headers = depset(transitive = [d[CcInfo].compilation_context.headers for d in ctx.attr.deps])
-    includes = depset(transitive = [d[CcInfo].compilation_context.includes for d in ctx.attr.deps])
-    system = depset(transitive = [d[CcInfo].compilation_context.system_includes for d in ctx.attr.deps])
+    compilation = [dep[CcInfo].compilation_context for dep in ctx.attr.deps]
+    headers = depset(transitive = [each.headers for each in compilation])
+    includes = depset(transitive = [each.includes for each in compilation])
+
+    # In another workspace peal's headers lie in a folder of their own.
+    quoted = depset(transitive = [each.quote_includes for each in compilation])
+    system = depset(transitive = [each.system_includes for each in compilation])
     suffix, options = _OUTPUTS[ctx.attr.output]
     object_file = ctx.actions.declare_file(ctx.label.name + suffix)
     args = ctx.actions.args()
     args.add_all(options)
     args.add_all(["-std=c++20", "-O3", "-I.", ctx.file.src.path, "-o", object_file.path])
-    args.add_all(["-Xcompiler", "-fPIC,-Wall,-Wextra", "-Werror", "all-warnings"])
+    args.add_all(["-Xcompiler", "-fPIC"])
+    if ctx.var.get("peal_strict"):  # .bazelrc: this tree's own code
+        args.add_all(["-Xcompiler", "-Wall,-Wextra", "-Werror", "all-warnings"])
     args.add_all(includes, before_each = "-I")
+    args.add_all(quoted, before_each = "-I")
     args.add_all(system, before_each = "-isystem")
     ctx.actions.run(
         executable = NVCC,
@@ -99,7 +109,7 @@ def kernel_binary(name, src, deps = [], data = [], **kwargs):
         name = wrapper,
         srcs = [src],
         outs = [wrapper + ".cc"],
-        cmd = "echo '#include \"%s/%s\"' > $@" % (native.package_name(), src),
+        cmd = "echo '#include \"$(rootpath %s)\"' > $@" % src,
     )
     native.cc_binary(
         name = name,

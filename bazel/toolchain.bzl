@@ -55,12 +55,18 @@ def _cuda_toolkit(ctx):
         nvcc = None
     elif not nvcc and ctx.path("/usr/local/cuda/bin/nvcc").exists:
         nvcc = ctx.path("/usr/local/cuda/bin/nvcc")
+
+    # PEAL_CUDA_ARCHS: numbers of architectures, such as 80,90,100.
+    archs = [arch.strip() for arch in (ctx.os.environ.get("PEAL_CUDA_ARCHS") or "90").split(",")]
+    for arch in archs:
+        if not arch.rstrip("af").isdigit():
+            fail("PEAL_CUDA_ARCHS: '%s' is no architecture of GPUs; give numbers such as 80,90,100" % arch)
     ctx.file("BUILD.bazel", "")
-    ctx.file("config.bzl", 'NVCC = "{}"\n'.format(nvcc if nvcc else ""))
+    ctx.file("config.bzl", 'NVCC = "{}"\nARCHS = {}\n'.format(nvcc if nvcc else "", archs))
 
 cuda_toolkit = repository_rule(
     implementation = _cuda_toolkit,
-    environ = ["PATH", "NVCC"],
+    environ = ["NVCC", "PATH", "PEAL_CUDA_ARCHS"],
     local = True,
 )
 

@@ -1,26 +1,32 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Sourced by tools/demo and tools/test: brings a bare Debian 12 to where bazel can build, and says what it is doing.
+# Sourced by the other tools: brings a bare Debian 12 to where bazel can build, and says what it is doing.
 # Quiet when everything is there already.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
 
-packages=(
+# What a build of the library takes, and what building and running tests and benchmarks takes beside it.
+build_packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-platforms default-jdk-headless
-  g++ python3 git clang-format
-  openmpi-bin libopenmpi-dev libibverbs-dev ibverbs-utils perftest ucx-utils python3-pyverbs python3-scapy
-  libgtest-dev googletest libbenchmark-dev libboost-context-dev
-  libcli11-dev libfmt-dev nlohmann-json3-dev valgrind spin
+  g++ python3 openmpi-bin libopenmpi-dev libibverbs-dev libboost-context-dev libcli11-dev libfmt-dev
+)
+packages=(
+  "${build_packages[@]}"
+  git clang-format
+  ibverbs-utils perftest ucx-utils python3-pyverbs python3-scapy
+  libgtest-dev googletest libbenchmark-dev nlohmann-json3-dev valgrind spin
   clang libclang-rt-14-dev
+  cmake make pkg-config
   qemu-system-x86 busybox-static cpio iproute2
 )
 
+# install_missing PACKAGE...: from Debian, quiet when all are there.
 install_missing() {
   local missing=()
-  for package in "${packages[@]}"; do
+  for package in "$@"; do
     dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
   done
   [ ${#missing[@]} = 0 ] && return
