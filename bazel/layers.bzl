@@ -13,7 +13,8 @@ LAYERS = {
     "device/transport": ["device/base", "device/mlx5", "device/types.h"],
     # What the contracts of device/ do.
     "device/detail": [
-        "device/base", "device/mlx5", "device/transport", "device/context.h", "device/status.h", "device/types.h",
+        "device/base", "device/mlx5", "device/transport", "device/context.h", "device/reduce_op.h", "device/status.h",
+        "device/types.h",
     ],
     # Collective calls; layout.h is also the host's.
     "device/collective": [
