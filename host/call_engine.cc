@@ -89,41 +89,49 @@ std::byte* CallEngine::mapped(const Range& range, const void* at, int pe) const 
   return begin == nullptr ? nullptr : begin + (static_cast<const std::byte*>(at) - range.begin);
 }
 
-void CallEngine::start(const detail::CallSite& site, kernels::Transfer call) {
+// Where the far end of a transfer is mapped here. Null: a NIC moves the bytes.
+std::byte* CallEngine::far_end(const kernels::Transfer& call) const {
   const bool gets = call.caller.call == Call::kGet;
+  const std::byte* const at = gets ? call.src : call.dst;
+  const Range& range = symmetric(call.caller.call, gets ? "src" : "dst", at, call.bytes);
+  std::byte* const there = mapped(range, at, call.caller.pe);
+  if (there == nullptr) {
+    check_home(call.caller.call, gets ? "dst" : "src", gets ? call.dst : call.src, call.bytes);
+  }
+  return there;
+}
+
+// Moves the bytes of a transfer whose far end is mapped at `there`. In a graph by a kernel, which
+// looks for itself when it runs; its blocks share the bytes, and a signal follows when all are
+// done.
+void CallEngine::copy(const detail::CallSite& site, kernels::Transfer call, std::byte* there) {
+  Executor& executor = *parts_.executor;
+  if (!executor.capturing(site.stream)) {
+    const bool gets = call.caller.call == Call::kGet;
+    return executor.copy(gets ? call.dst : there, gets ? there : call.src, call.bytes, site.stream);
+  }
+  if (call.caller.call == Call::kPutSignal) call.caller.call = Call::kPut;
+  launch(kernels::transfer_kernel(), executor.shape_for(call.bytes, kCopyBlocks), call,
+         site.stream);
+}
+
+void CallEngine::start(const detail::CallSite& site, kernels::Transfer call) {
   const bool signals = call.caller.call == Call::kPutSignal;
   address(site, call.caller);
   check_pe(call.caller);
-  const int pe = call.caller.pe;
   if (signals) symmetric(Call::kPutSignal, "the signal", call.signal.word, sizeof(uint64_t));
-  std::byte* there = nullptr;
   if (call.bytes != 0) {
-    const std::byte* const at = gets ? call.src : call.dst;
-    const Range& range = symmetric(call.caller.call, gets ? "src" : "dst", at, call.bytes);
-    there = mapped(range, at, pe);
-    if (there == nullptr) {
-      check_home(call.caller.call, gets ? "dst" : "src", gets ? call.dst : call.src, call.bytes);
+    std::byte* const there = far_end(call);
+    if (there == nullptr) {  // one kernel also signals: the queue has the signal behind the bytes
+      return launch(kernels::transfer_kernel(), parts_.executor->shape_for(call.bytes, 1), call,
+                    site.stream);
     }
-  }
-  Executor& executor = *parts_.executor;
-  const bool direct = there != nullptr && !executor.capturing(site.stream);
-  if (direct) {
-    executor.copy(gets ? call.dst : there, gets ? there : call.src, call.bytes, site.stream);
-  } else if (there != nullptr || (signals && call.bytes == 0)) {
-    // The blocks share the bytes: a signal follows when all are done.
-    kernels::Transfer copy = call;
-    if (signals) copy.caller.call = Call::kPut;
-    if (call.bytes != 0) {
-      launch(kernels::transfer_kernel(), executor.shape_for(call.bytes, kCopyBlocks), copy,
-             site.stream);
-    }
-  } else if (call.bytes != 0) {
-    launch(kernels::transfer_kernel(), executor.shape_for(call.bytes, 1), call, site.stream);
-    return;
+    copy(site, call, there);
   }
   if (!signals) return;
   kernels::Word word{};
-  word.caller = {.state = nullptr, .report = nullptr, .call = Call::kSignal, .pe = pe};
+  word.caller.call = Call::kSignal;
+  word.caller.pe = call.caller.pe;
   word.word = call.signal.word;
   word.value = call.signal.value;
   word.kind = call.signal.kind;
@@ -260,13 +268,6 @@ void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::
                                       ? *kernels::reduce_kernel(which, call.type, call.operation)
                                       : kernels::reduce_by_nic_kernel();
   launch(kernel, shape, call, site.stream);
-}
-
-void CallEngine::check() const {
-  const Failure failure = parts_.failures.first();
-  if (failure.status == Status::kOk) return;
-  fail(failure.status == Status::kPeerLost ? ErrorCode::kPeerLost : ErrorCode::kSystem, "PE {}: {}",
-       parts_.group.rank(), failure.text);
 }
 
 namespace detail {
