@@ -96,28 +96,6 @@ void check_words(Runtime& pe, Score& score) {
   pe.free(words);
 }
 
-template <class Op, class T>
-void call(const StreamCalls& on, const Team& team, const Case& c, T* dst, T* src) {
-  switch (c.call) {
-    case Call::kBroadcast:
-      return on.broadcast(team, dst, src, c.count, c.root);
-    case Call::kGather:
-      return on.all_gather(team, dst, src, c.count);
-    case Call::kAllToAll:
-      return on.all_to_all(team, dst, src, c.count);
-    case Call::kAllReduce:
-      return on.all_reduce(team, dst, src, c.count, Op{});
-    case Call::kReduce:
-      return on.reduce(team, dst, src, c.count, Op{}, c.root);
-    case Call::kReduceScatter:
-      return on.reduce_scatter(team, dst, src, c.count, Op{});
-    case Call::kScan:
-      return on.scan(team, dst, src, c.count, Op{});
-    case Call::kExclusiveScan:
-      return on.exclusive_scan(team, dst, src, c.count, Op{});
-  }
-}
-
 template <class T, class Op>
 void check_calls(Runtime& pe, Score& score, const Team& team) {
   const size_t longest = team.workspace / sizeof(T);
@@ -128,7 +106,7 @@ void check_calls(Runtime& pe, Score& score, const Team& team) {
     for (const Call which : kCalls) {
       const Case c{which, count, false, 0, static_cast<int>(count) % team.size};
       const std::string wrong = run_case_by<Op>(memory, c, [&](T* dst, T* src) {
-        call<Op>(on, team, c, dst, src);
+        make_call<Op>(on, team, c, dst, src);
         stream.synchronize();
         return pe.status();
       });

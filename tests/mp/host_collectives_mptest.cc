@@ -4,7 +4,6 @@
 // call, type and operation, in teams of several shapes.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -13,29 +12,6 @@
 
 namespace peal::api_test {
 namespace {
-
-/// The call of a case, of a host's calls.
-template <class Op, class T, class Given>
-void call(const Given& calls, const Team& team, const Case& c, T* dst, T* src) {
-  switch (c.call) {
-    case Call::kBroadcast:
-      return calls.broadcast(team, dst, src, c.count, c.root);
-    case Call::kGather:
-      return calls.all_gather(team, dst, src, c.count);
-    case Call::kAllToAll:
-      return calls.all_to_all(team, dst, src, c.count);
-    case Call::kAllReduce:
-      return calls.all_reduce(team, dst, src, c.count, Op{});
-    case Call::kReduce:
-      return calls.reduce(team, dst, src, c.count, Op{}, c.root);
-    case Call::kReduceScatter:
-      return calls.reduce_scatter(team, dst, src, c.count, Op{});
-    case Call::kScan:
-      return calls.scan(team, dst, src, c.count, Op{});
-    case Call::kExclusiveScan:
-      return calls.exclusive_scan(team, dst, src, c.count, Op{});
-  }
-}
 
 /// One case after the other on one stream; what went wrong first, or nothing.
 template <class Op, class T>
@@ -50,7 +26,7 @@ std::string run_calls(Runtime& pe, const Team& team, bool reductions_only) {
       if (reductions_only && which < Call::kAllReduce) continue;  // moving knows no operation
       const Case c{which, count, false, 0, static_cast<int>(count) % team.size};
       const std::string one = run_case_by<Op>(memory, c, [&](T* dst, T* src) {
-        call<Op>(on, team, c, dst, src);
+        make_call<Op>(on, team, c, dst, src);
         stream.synchronize();
         return pe.status();
       });

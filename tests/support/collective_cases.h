@@ -59,6 +59,7 @@ T folded(size_t i, int first, int last) {
   return Accumulated<T>::to(acc);
 }
 
+/// The call of a case, by a kernel.
 template <class Op, class S, class T>
 PEAL_DEVICE Status make_call(const Context& ctx, S scope, const Team& team, const Case& c, T* dst,
                              T* src) {
@@ -81,6 +82,29 @@ PEAL_DEVICE Status make_call(const Context& ctx, S scope, const Team& team, cons
       return exclusive_scan(ctx, scope, team, dst, src, c.count, Op{});
   }
   return Status::kOk;
+}
+
+/// The same by the host: `calls` are StreamCalls or the like.
+template <class Op, class Calls, class T>
+void make_call(const Calls& calls, const Team& team, const Case& c, T* dst, T* src) {
+  switch (c.call) {
+    case Call::kBroadcast:
+      return calls.broadcast(team, dst, src, c.count, c.root);
+    case Call::kGather:
+      return calls.all_gather(team, dst, src, c.count);
+    case Call::kAllToAll:
+      return calls.all_to_all(team, dst, src, c.count);
+    case Call::kAllReduce:
+      return calls.all_reduce(team, dst, src, c.count, Op{});
+    case Call::kReduce:
+      return calls.reduce(team, dst, src, c.count, Op{}, c.root);
+    case Call::kReduceScatter:
+      return calls.reduce_scatter(team, dst, src, c.count, Op{});
+    case Call::kScan:
+      return calls.scan(team, dst, src, c.count, Op{});
+    case Call::kExclusiveScan:
+      return calls.exclusive_scan(team, dst, src, c.count, Op{});
+  }
 }
 
 template <class S, class Op, class T>

@@ -157,6 +157,15 @@ class Symmetric {
   T* data_;
 };
 
+/// Who calls, for tests of a template: a scope, on a kind of context, in a block of so many
+/// threads.
+template <class S, Reach R, unsigned kThreads>
+struct Caller {
+  using Scope = S;
+  static constexpr Reach kReach = R;
+  static Grid grid() { return {.blocks = 1, .threads = kThreads}; }
+};
+
 /// What the lanes of a kernel found wrong; the first finding is kept.
 struct Verdict {
   unsigned failures = 0;
