@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "device/collective/layout.h"
 #include "host/base/error.h"
 
 namespace peal {
@@ -15,6 +16,9 @@ using kernels::to_string;
 
 // Blocks of a kernel that copies: as many as keep a link between GPUs busy.
 constexpr uint32_t kCopyBlocks = 32;
+// Bytes that a thread has under way at once: a line of a long message, a unit of a short one.
+constexpr uint32_t kLongEach = 16;
+constexpr uint32_t kBriefEach = 8;
 constexpr GridShape kOneThread{1, 1};
 
 // What the members of a team must agree on, by name.
@@ -111,7 +115,7 @@ void CallEngine::copy(const detail::CallSite& site, kernels::Transfer call, std:
     return executor.copy(gets ? call.dst : there, gets ? there : call.src, call.bytes, site.stream);
   }
   if (call.caller.call == Call::kPutSignal) call.caller.call = Call::kPut;
-  launch(kernels::transfer_kernel(), executor.shape_for(call.bytes, kCopyBlocks), call,
+  launch(kernels::transfer_kernel(), executor.shape_for(call.bytes, kLongEach, kCopyBlocks), call,
          site.stream);
 }
 
@@ -123,8 +127,8 @@ void CallEngine::start(const detail::CallSite& site, kernels::Transfer call) {
   if (call.bytes != 0) {
     std::byte* const there = far_end(call);
     if (there == nullptr) {  // one kernel also signals: the queue has the signal behind the bytes
-      return launch(kernels::transfer_kernel(), parts_.executor->shape_for(call.bytes, 1), call,
-                    site.stream);
+      return launch(kernels::transfer_kernel(),
+                    parts_.executor->shape_for(call.bytes, kLongEach, 1), call, site.stream);
     }
     copy(site, call, there);
   }
@@ -239,6 +243,18 @@ void CallEngine::compare(const Team& team, const kernels::Collective& call) {
   }
 }
 
+// `bytes`: of the message to one member.
+GridShape CallEngine::shape_for(const Team& team, Call which, uint64_t bytes) const {
+  const auto members = static_cast<uint32_t>(team.size);
+  const Executor& executor = *parts_.executor;
+  if (team.mapped != 0 && bytes <= collective::brief_bytes(team.grid_workspace, members)) {
+    return executor.shape_for(bytes, kBriefEach, team.channels);
+  }
+  const BlockCounts blocks = blocks_of(which, members);
+  return executor.shape_for(bytes * std::max(blocks.dst, blocks.src), kLongEach,
+                            team.mapped != 0 ? team.channels : 1);
+}
+
 void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::Collective call) {
   const Call which = call.caller.call;
   address(site, call.caller);
@@ -254,14 +270,11 @@ void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::
   if (site.compares) compare(team, call);
   const uint64_t bytes = call.count * call.element;
   if (which == Call::kSync || which == Call::kBarrier) {
-    return launch(kernels::collective_kernel(which), parts_.executor->shape_for(0, 1), call,
-                  site.stream);
+    return launch(kernels::collective_kernel(which), parts_.executor->shape_for(0, kLongEach, 1),
+                  call, site.stream);
   }
   if (bytes == 0) return;
-  const uint32_t most = team.mapped != 0 ? team.channels : 1;
-  const BlockCounts blocks = blocks_of(which, static_cast<uint64_t>(team.size));
-  const uint64_t all = bytes * std::max(blocks.dst, blocks.src);
-  const GridShape shape = parts_.executor->shape_for(all, most);
+  const GridShape shape = shape_for(team, which, bytes);
   if (!reduces(which)) return launch(kernels::collective_kernel(which), shape, call, site.stream);
   call.type = kernels::kernel_type(call.type, call.operation);
   const kernels::Kernel& kernel = team.mapped != 0

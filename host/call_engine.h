@@ -64,6 +64,7 @@ class CallEngine {
   void copy(const detail::CallSite& site, kernels::Transfer call, std::byte* there);
   void check_buffers(const Team& team, const kernels::Collective& call) const;
   void compare(const Team& team, const kernels::Collective& call);
+  GridShape shape_for(const Team& team, kernels::Call which, uint64_t bytes) const;
   bool needs_no_kernel(const detail::CallSite& site, const kernels::Word& call);
   template <class Arguments>
   void launch(const kernels::Kernel& kernel, const GridShape& shape, const Arguments& arguments,

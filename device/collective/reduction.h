@@ -69,9 +69,9 @@ struct Reduction {
         .with(static_cast<uint64_t>(to) << 8 | static_cast<uint64_t>(kResult) << 4 | sizeof(T));
   }
 
-  template <Reach R, AnyScope S>
-  PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
-    return exchange_all(call, lanes, bytes(), Short{*this, terms_of(call, wanted())});
+  template <Reach R, class S>
+  PEAL_DEVICE Status brief(const Call<R>& call, S group) const {
+    return exchange_all(call, group, bytes(), Short{*this, terms_of(call, wanted())});
   }
   template <Reach R, class S>
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {

@@ -98,11 +98,12 @@ void check_words(Runtime& pe, Score& score) {
 
 template <class T, class Op>
 void check_calls(Runtime& pe, Score& score, const Team& team) {
-  const size_t longest = team.workspace / sizeof(T);
-  CaseMemory<T> memory(pe, team, longest);
+  const size_t limit = brief_count<T>(team);
+  const size_t longest = 3 * limit + 7;
+  CaseMemory<T> memory(pe, team, team.grid_workspace / sizeof(T));  // alike in all teams
   Stream stream;
   const StreamCalls on = pe.on(stream);
-  for (const size_t count : {size_t{37}, longest / 2}) {
+  for (const size_t count : {size_t{37}, limit, longest}) {
     for (const Call which : kCalls) {
       const Case c{which, count, false, 0, static_cast<int>(count) % team.size};
       const std::string wrong = run_case_by<Op>(memory, c, [&](T* dst, T* src) {
@@ -181,7 +182,8 @@ int body() {
   Score score;
   check_order(pe, score);
   check_words(pe, score);
-  const TeamOptions options{.contexts = 1, .blocks = 4, .workspace = 8192};
+  const TeamOptions options{
+      .contexts = 1, .blocks = 4, .workspace = 8192, .grid_workspace = 64 << 10};
   const Team all = pe.split_team(pe.world(), 0, 0, options);
   check_types<int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, Half,
               BFloat16, float, double>(pe, score, all);

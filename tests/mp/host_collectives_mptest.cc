@@ -16,12 +16,13 @@ namespace {
 /// One case after the other on one stream; what went wrong first, or nothing.
 template <class Op, class T>
 std::string run_calls(Runtime& pe, const Team& team, bool reductions_only) {
-  const size_t longest = team.workspace / sizeof(T);
-  CaseMemory<T> memory(pe, team, longest);
+  const size_t limit = brief_count<T>(team);
+  const size_t longest = 3 * limit + 7;
+  CaseMemory<T> memory(pe, team, team.grid_workspace / sizeof(T));  // alike in all teams
   Stream stream;
   const StreamCalls on = pe.on(stream);
   std::string wrong;
-  for (const size_t count : {size_t{1}, size_t{37}, longest / 2}) {
+  for (const size_t count : {size_t{1}, size_t{37}, limit, limit + 1, longest}) {
     for (const Call which : kCalls) {
       if (reductions_only && which < Call::kAllReduce) continue;  // moving knows no operation
       const Case c{which, count, false, 0, static_cast<int>(count) % team.size};
@@ -64,7 +65,8 @@ void run_type(Runtime& pe, const Team& team) {
 
 TYPED_TEST(HostCollectives, OnAStream) {
   on_every_pe([](Runtime& pe) {
-    const TeamOptions small{.contexts = 1, .blocks = 2, .workspace = 4096};
+    const TeamOptions small{
+        .contexts = 1, .blocks = 2, .workspace = 4096, .grid_workspace = 32 << 10};
     const Team all = pe.split_team(pe.world(), 0, 0, small);
     run_type<TypeParam>(pe, all);
     const Team some = pe.split_team(pe.world(), pe.my_pe() % 2, -pe.my_pe(), small);

@@ -248,6 +248,14 @@ std::string run_sizes(Runtime& pe, const Team& team, const Grid& grid) {
   return wrong;
 }
 
+/// Elements of the longest message that a call from the host sends the short way where members are
+/// mapped.
+template <class T>
+size_t brief_count(const Team& team) {
+  const auto members = static_cast<uint32_t>(team.size);
+  return collective::brief_bytes(team.grid_workspace, members) / sizeof(T);
+}
+
 /// A grid for calls by a scope.
 template <class S>
 Grid grid_for() {
