@@ -77,6 +77,7 @@ std::optional<Launch> by_tcp(const Config& config) {
          "PEAL_BOOTSTRAP=tcp needs PEAL_TCP_ID, PEAL_TCP_RANK and PEAL_TCP_SIZE: peal-id makes an "
          "id, peal-run sets all three");
   }
+  UniqueId::from_string(config.tcp_id);  // throws for one that is none
   for (const char* name : {"PEAL_TCP_RANK", "PEAL_TCP_SIZE"}) {
     if (from_environment && !given(name)) {
       fail(ErrorCode::kConfiguration,

@@ -150,8 +150,7 @@ Options read_options(int argc, char** argv, char** environment) {
       ->type_name("NAME");
   app.add_option("-x,--export", exports, "a variable for the PEs; PEAL_* are theirs anyway")
       ->type_name("NAME[=VALUE]")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->allow_extra_args(false);
   app.add_flag("--no-prefix", bare, "do not write [RANK] before each line of output");
   app.add_flag("--keep-going", options.keep_going, "let the others run on when a PE fails");
   app.add_option("--grace", grace, "time from SIGTERM to SIGKILL")

@@ -353,7 +353,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Malformed{"PEAL_QUEUES", "4.5", "a whole number from 1 to 1024"},
                     Malformed{"PEAL_QUEUE_DEPTH", "1000", "a power of two"},
                     Malformed{"PEAL_TIMEOUT", "10", "with its unit"},
-                    Malformed{"PEAL_BOOTSTRAP", "smoke", "one of auto mpi tcp single"},
+                    Malformed{"PEAL_BOOTSTRAP", "smoke", "one of auto mpi pmix pmi torchrun tcp single"},
                     Malformed{"PEAL_BOOTSTRAP", "tcp", "needs PEAL_TCP_ID"},
                     Malformed{"PEAL_TCP_ID", "12", "44 hexadecimal digits"},
                     Malformed{"PEAL_TRANSPORT", "pigeon", "one of auto"},
