@@ -116,7 +116,7 @@ std::unique_ptr<Bootstrap> make_tcp(const UniqueId& id, int rank, int size, Dead
 std::unique_ptr<Bootstrap> make_tcp(TcpRoot root, int size, Deadline deadline);
 
 /// Runs `body` as `count` PEs, one thread each, and returns when all have returned. The body makes
-/// its PE by peal::start(group).
+/// its PE by peal::join(group).
 ///
 /// A body that throws leaves its group: the others' collective calls end with kPeerLost. Throws
 /// peal::Error naming every rank that threw and what. A body that never returns is waited for:
@@ -131,7 +131,7 @@ struct ProcessLimits {
 };
 
 /// Runs `body` as `count` PEs, one forked process each; its result is the exit code, 0 for success.
-/// The body makes its PE by peal::start(group).
+/// The body makes its PE by peal::join(group).
 ///
 /// Call it while this process has one thread: the children have only that one. Children die with
 /// the caller. Throws kPeerLost, or kTimeout when the job's limit passed, naming each rank that

@@ -13,7 +13,7 @@
 
 namespace peal::bootstrap {
 
-/// `group`, as a Runtime wants to own it; `group` must outlive it. peal::start(group) makes one.
+/// `group`, as a Runtime wants to own it; `group` must outlive it. peal::join(group) makes one.
 class BorrowedBootstrap : public Bootstrap {
  public:
   explicit BorrowedBootstrap(Bootstrap& group) : group_(group) {}

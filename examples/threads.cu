@@ -42,7 +42,7 @@ void live(peal::Runtime& pe) {
 int main() {
   return peal::run_main([] {
     peal::bootstrap::run_threads(kPes, [](peal::Bootstrap& group) {
-      peal::Runtime pe = peal::start(group);
+      peal::Runtime pe = peal::join(group);
       live(pe);
     });
     std::puts("ok");

@@ -17,11 +17,11 @@ Runtime start(const Config& config, Target target) {
 
 Runtime start(Target target) { return start(Config::from_environment(environ), target); }
 
-Runtime start(Bootstrap& group, Target target) {
-  return start(group, Config::from_environment(environ), target);
+Runtime join(Bootstrap& group, Target target) {
+  return join(group, Config::from_environment(environ), target);
 }
 
-Runtime start(Bootstrap& group, const Config& config, Target target) {
+Runtime join(Bootstrap& group, const Config& config, Target target) {
   return Runtime(std::make_unique<bootstrap::BorrowedBootstrap>(group), config, target);
 }
 

@@ -30,8 +30,8 @@ Runtime start(const Config& config, Target target = PEAL_TARGET);
 
 /// One PE of a group that is there already: of bootstrap::run_threads, run_processes or the user's
 /// own. `group` must outlive the Runtime.
-Runtime start(Bootstrap& group, Target target = PEAL_TARGET);
-Runtime start(Bootstrap& group, const Config& config, Target target = PEAL_TARGET);
+Runtime join(Bootstrap& group, Target target = PEAL_TARGET);
+Runtime join(Bootstrap& group, const Config& config, Target target = PEAL_TARGET);
 
 /// Runs main's body and turns an exception into one line on stderr and exit code 1.
 int run_main(const std::function<int()>& body);

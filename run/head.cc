@@ -82,18 +82,19 @@ class HeadOfJob {
   }
 
  private:
-  bool over() const {
-    return output_.pending() + errors_.pending() == 0 &&
-           std::ranges::all_of(
-               agents_, [](const Remote& agent) { return agent.state == Remote::State::kGone; });
+  bool all_gone() const {
+    return std::ranges::all_of(
+        agents_, [](const Remote& agent) { return agent.state == Remote::State::kGone; });
   }
+  std::size_t unread() const { return output_.pending() + errors_.pending(); }
+  bool over() const { return unread() == 0 && all_gone(); }
 
   void step() {
     std::vector<pollfd> fds{
         {.fd = signals_.fd(), .events = POLLIN, .revents = 0},
         {.fd = output_.pending() > 0 ? output_.fd() : -1, .events = POLLOUT, .revents = 0},
         {.fd = errors_.pending() > 0 ? errors_.fd() : -1, .events = POLLOUT, .revents = 0}};
-    const bool room = output_.pending() + errors_.pending() < kMostPending;
+    const bool room = unread() < kMostPending;
     for (const Remote& agent : agents_) {
       const bool gone = agent.state == Remote::State::kGone;
       fds.push_back(
@@ -148,6 +149,7 @@ class HeadOfJob {
         return start_when_all_are_ready();
       case Note::kRefused:
         say("{}: {}", agent.where(), frame.bytes);
+        agent.living = 0;  // those it had started end with it
         return stop(static_cast<int>(frame.number));
       case Note::kOutput:
         return output_.add(prefix_of(frame.number), frame.bytes);
@@ -200,20 +202,20 @@ class HeadOfJob {
     agent.state = Remote::State::kGone;
     const std::string how = agent.end();
     complain(agent);
-    if (agent.living == 0 && (stopped_ || limit_ == std::nullopt)) return;
-    say("{}: the agent of {} {} {}, before its PEs ended; ending the job", agent.where(),
-        agent.host().pes == 1
-            ? fmt::format("PE {}", agent.first())
-            : fmt::format("PEs {}-{}", agent.first(), agent.first() + agent.host().pes - 1),
-        agent.host().remote() ? "(" + options_.shell[0] + ")" : "", how);
+    if (agent.living <= 0 && (stopped_ || !limit_)) return;
+    const int last = agent.first() + agent.host().pes - 1;
+    say("{}: the agent of {}{} {}, before its PEs ended; ending the job", agent.where(),
+        last == agent.first() ? fmt::format("PE {}", last)
+                              : fmt::format("PEs {}-{}", agent.first(), last),
+        agent.host().remote() ? fmt::format(" ({})", options_.shell[0]) : "", how);
     stop(kFailed);
   }
 
   void hand_on_signals() {
     while (const std::optional<int> number = signals_.next()) {
-      const bool started = !limit_ && !stopped_;
+      const bool running = !limit_ && !stopped_ && !all_gone();
       // The second time somebody means it.
-      if (!started || (*number == SIGINT && interrupted_)) {
+      if (!running || (*number == SIGINT && interrupted_)) {
         stop(128 + *number);
         continue;
       }
@@ -233,14 +235,19 @@ class HeadOfJob {
     limit_ = Clock::now() + options_.grace + kLastWords;
   }
 
-  // Agents that do not answer are left alone with their PEs, which end when they see the connection
-  // close.
+  // The limit has passed. Agents that do not answer are left alone with their PEs, which end when
+  // they see the connection close. So is a reader who does not read; a slow one gets his time.
   void give_up() {
     limit_.reset();
+    const std::size_t before = std::exchange(last_unread_, unread());
+    const bool slow_reader = unread() != 0 && unread() != before;
+    if (stopped_ && !slow_reader && all_gone()) {
+      output_.close();
+      return errors_.close();
+    }
     for (Remote& agent : agents_) {
-      const bool late =
-          stopped_ ? agent.state != Remote::State::kGone : agent.state == Remote::State::kStarting;
-      if (!late) continue;
+      const bool there = !stopped_ && agent.state == Remote::State::kReady;
+      if (there || (stopped_ && slow_reader) || agent.state == Remote::State::kGone) continue;
       say("{}: no answer {}", agent.where(),
           stopped_ ? "to the end of the job; PEs may still run there"
                    : fmt::format("within {} s: is {} there?", kStart.count(), options_.agent));
@@ -250,6 +257,7 @@ class HeadOfJob {
       agent.state = Remote::State::kGone;
     }
     stop(kFailed);
+    limit_ = Clock::now() + options_.grace + kLastWords;
   }
 
   std::string prefix_of(std::uint32_t pe) const {
@@ -271,6 +279,7 @@ class HeadOfJob {
   std::optional<int> failure_;  // the exit code
   bool stopped_ = false;        // all agents are told to end
   bool interrupted_ = false;
+  std::size_t last_unread_ = 0;
   std::optional<Clock::time_point> limit_;  // of the start, later of the end
 };
 

@@ -27,10 +27,7 @@ void Printer::add(std::string_view prefix, std::string_view lines) {
 bool Printer::write_some() {
   if (text_.empty()) return !closed_;
   const ssize_t n = ::write(fd_, text_.data(), std::min(text_.size(), kPiece));
-  if (n < 0 && errno != EINTR && errno != EAGAIN) {
-    closed_ = true;
-    text_.clear();
-  }
+  if (n < 0 && errno != EINTR && errno != EAGAIN) close();
   if (n > 0) text_.erase(0, static_cast<std::size_t>(n));
   return !closed_;
 }

@@ -25,6 +25,12 @@ class Printer {
   /// what is added from then on is dropped.
   bool write_some();
 
+  /// Drops what is not written yet, and all that is added from now on.
+  void close() {
+    closed_ = true;
+    text_.clear();
+  }
+
  private:
   int fd_;
   std::string text_;

@@ -56,7 +56,7 @@ inline Config small_config() {
 
 /// A Runtime over a borrowed group.
 inline Runtime start(Bootstrap& group, const Config& config = small_config()) {
-  return peal::start(group, config);
+  return peal::join(group, config);
 }
 
 /// Runs `body` on every PE; ends when all have ended. A PE whose body throws fails the test.
