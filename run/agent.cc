@@ -69,13 +69,13 @@ class Agent {
       fail_errno(errno, "poll");
     }
     if (fds[1].revents != 0 && !channel_.write_some()) lose_head();
-    if (fds[0].revents != 0) hear();
     for (std::size_t i = 0; i < pes_.size(); ++i) {
       const pollfd* const its = &fds[2 + 3 * i];
       if (its[0].revents != 0) bury(i);
       if (its[1].revents != 0) hand_on(i, Note::kOutput, pes_[i]->pe.output);
       if (its[2].revents != 0) hand_on(i, Note::kErrors, pes_[i]->pe.errors);
     }
+    if (fds[0].revents != 0) hear();  // last: it may bring PEs that fds does not have
   }
 
   void hear() {

@@ -171,7 +171,7 @@ says "exited with code 255"
 job 1 "${remote[@]}" --hosts a:1 --agent-path /nowhere/peal-run true
 says "/nowhere/peal-run: not found"
 job 127 "${remote[@]}" --hosts a:1,b:1 ./nothing_here
-says "host a: ./nothing_here: No such file or directory"
+says ": ./nothing_here: No such file or directory" # on either
 # The connection breaks: the PEs there end, and so does the job.
 mkfifo pids
 cat alive >witness &
