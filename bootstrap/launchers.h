@@ -22,7 +22,7 @@ namespace peal::bootstrap {
 std::unique_ptr<Bootstrap> make_pmix(int rank, const std::string& interface, Deadline deadline);
 
 /// What a launcher that speaks PMI 1.1 over a socket gives to each process (srun --mpi=pmi2,
-/// MPICH's and Intel's mpiexec).
+/// MPICH's mpiexec).
 struct PmiJob {
   int fd = -1;  // connected to the launcher; used up by make_pmi
   int rank = 0;
