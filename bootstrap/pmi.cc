@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A job of a launcher that speaks PMI 1.1 over a socket it has left open in PMI_FD: srun --mpi=pmi2
-// and MPICH's mpiexec both do, so that PMI-2's own commands are not needed. A command is a line, and
-// so is its answer:
+// and MPICH's mpiexec both do, so that PMI-2's own commands are not needed. A command is a line,
+// and so is its answer:
 //
 //   cmd=init pmi_version=1 pmi_subversion=1     ->  cmd=response_to_init rc=0 ...
 //   cmd=get_my_kvsname                          ->  cmd=my_kvsname kvsname=K

@@ -119,6 +119,41 @@ std::vector<std::string> read_exports(const std::vector<std::string>& asked, cha
   return entries;
 }
 
+// As the command line has them.
+struct Raw {
+  int pes = 0;
+  std::string hosts;
+  std::string shell = kShell;
+  std::string grace = "5s";
+  std::vector<std::string> exports;
+  bool bare = false;
+};
+
+void declare(CLI::App& app, Raw& raw, Options& options) {
+  app.prefix_command();
+  app.add_option("-n,--pes", raw.pes, "PEs in all; without it 1, or what --hosts has room for")
+      ->type_name("N");
+  app.add_option("--hosts", raw.hosts, "machines and their PEs: a:2,b:2")->type_name("LIST");
+  app.add_option("--rsh", raw.shell, "command that starts another on a host")
+      ->type_name("COMMAND")
+      ->capture_default_str();
+  app.add_option("--agent-path", options.agent, "peal-run on the hosts; this one's path by default")
+      ->type_name("PATH");
+  app.add_option("--interface", options.interface,
+                 "of the first host, or its IPv4 address, where all PEs can reach it")
+      ->type_name("NAME");
+  app.add_option("-x,--export", raw.exports, "a variable for the PEs; PEAL_* are theirs anyway")
+      ->type_name("NAME[=VALUE]")
+      ->allow_extra_args(false);
+  app.add_flag("--no-prefix", raw.bare, "do not write [RANK] before each line of output");
+  app.add_flag("--keep-going", options.keep_going, "let the others run on when a PE fails");
+  app.add_option("--grace", raw.grace, "time from SIGTERM to SIGKILL")
+      ->type_name("TIME")
+      ->capture_default_str();
+  app.add_flag("--agent", options.be_agent)->group("");
+  app.add_option("--input", options.input)->group("");
+}
+
 }  // namespace
 
 int Options::size() const {
@@ -129,35 +164,9 @@ int Options::size() const {
 
 Options read_options(int argc, char** argv, char** environment) {
   Options options;
-  int pes = 0;
-  std::string hosts;
-  std::string shell = kShell;
-  std::string grace = "5s";
-  std::vector<std::string> exports;
-  bool bare = false;
+  Raw raw;
   CLI::App app(kAbout, "peal-run");
-  app.prefix_command();
-  app.add_option("-n,--pes", pes, "PEs in all; without it 1, or what --hosts has room for")
-      ->type_name("N");
-  app.add_option("--hosts", hosts, "machines and their PEs: a:2,b:2")->type_name("LIST");
-  app.add_option("--rsh", shell, "command that starts another on a host")
-      ->type_name("COMMAND")
-      ->capture_default_str();
-  app.add_option("--agent-path", options.agent, "peal-run on the hosts; this one's path by default")
-      ->type_name("PATH");
-  app.add_option("--interface", options.interface,
-                 "of the first host, or its IPv4 address, where all PEs can reach it")
-      ->type_name("NAME");
-  app.add_option("-x,--export", exports, "a variable for the PEs; PEAL_* are theirs anyway")
-      ->type_name("NAME[=VALUE]")
-      ->allow_extra_args(false);
-  app.add_flag("--no-prefix", bare, "do not write [RANK] before each line of output");
-  app.add_flag("--keep-going", options.keep_going, "let the others run on when a PE fails");
-  app.add_option("--grace", grace, "time from SIGTERM to SIGKILL")
-      ->type_name("TIME")
-      ->capture_default_str();
-  app.add_flag("--agent", options.be_agent)->group("");
-  app.add_option("--input", options.input)->group("");
+  declare(app, raw, options);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -172,15 +181,15 @@ Options read_options(int argc, char** argv, char** environment) {
   if (options.argv[0].starts_with('-')) {
     refuse(fmt::format("{} is unknown; see peal-run --help", options.argv[0]));
   }
-  if (app.count("-n") > 0 && (pes < 1 || pes > kMostPes)) {
-    refuse(fmt::format("-n {}: 1 to {} PEs", pes, kMostPes));
+  if (app.count("-n") > 0 && (raw.pes < 1 || raw.pes > kMostPes)) {
+    refuse(fmt::format("-n {}: 1 to {} PEs", raw.pes, kMostPes));
   }
-  options.hosts = read_hosts(hosts, pes);
-  options.shell = split(shell, ' ');
+  options.hosts = read_hosts(raw.hosts, raw.pes);
+  options.shell = split(raw.shell, ' ');
   if (options.shell.empty()) refuse("--rsh: no command");
-  options.grace = read_grace(grace);
-  options.exports = read_exports(exports, environment);
-  options.prefix = !bare;
+  options.grace = read_grace(raw.grace);
+  options.exports = read_exports(raw.exports, environment);
+  options.prefix = !raw.bare;
   if (options.agent.empty()) {
     std::error_code error;
     options.agent = std::filesystem::read_symlink("/proc/self/exe", error).string();
