@@ -62,6 +62,8 @@ LAYERS = {
         "device/reduce_op.h", "device/collective/layout.h",
     ],
     "bootstrap": ["base", "host/base", "host/bootstrap.h"],
+    # peal-run and peal-id: an id, and the address that goes into it.
+    "run": ["base", "host/base", "bootstrap"],
     "doctor": ["base", "host/base", "host/memory", "host/nic"],
     # device/base/launch.h is for programs; kernels need not include it.
     "peal": ["bootstrap", "host", "host/base", "device", "device/base/launch.h", "device/base/stream.h", "kernels"],
