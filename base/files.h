@@ -42,6 +42,14 @@ inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
   return names;
 }
 
+/// Where the search for files that come with peal begins: the program's folder, or the current one
+/// where that is not known.
+inline std::filesystem::path search_start() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? "." : program.parent_path();
+}
+
 /// The first of `files` in `folder` or in one of `parents` folders above it; empty: none.
 template <class Files>
 std::filesystem::path find_above(std::filesystem::path folder, int parents, const Files& files) {

@@ -13,7 +13,8 @@ LAYERS = {
     "device/transport": ["device/base", "device/mlx5", "device/types.h"],
     # What the contracts of device/ do.
     "device/detail": [
-        "device/base", "device/mlx5", "device/transport", "device/context.h", "device/status.h", "device/types.h",
+        "device/base", "device/mlx5", "device/transport", "device/context.h", "device/reduce_op.h", "device/status.h",
+        "device/types.h",
     ],
     # Collective calls; layout.h is also the host's.
     "device/collective": [
@@ -61,6 +62,8 @@ LAYERS = {
         "device/reduce_op.h", "device/collective/layout.h",
     ],
     "bootstrap": ["base", "host/base", "host/bootstrap.h"],
+    # peal-run and peal-id: an id, and the address that goes into it.
+    "run": ["base", "host/base", "bootstrap"],
     "doctor": ["base", "host/base", "host/memory", "host/nic"],
     # device/base/launch.h is for programs; kernels need not include it.
     "peal": ["bootstrap", "host", "host/base", "device", "device/base/launch.h", "device/base/stream.h", "kernels"],

@@ -4,6 +4,7 @@
 // forked processes.
 //
 //   make_single   make_mpi   make_tcp   run_threads   run_processes     ->     peal::Bootstrap
+//   launch.h chooses one of them by the environment, or one of other launchers' (launchers.h)
 //
 // All are one star through rank 0 (star.h) over different wires (wire.h). Every call ends within
 // its deadline.
@@ -85,23 +86,37 @@ class TcpRoot {
   Fd listener_;
 };
 
+/// A fresh id for a launcher that starts rank 0 on this machine: its port stays free for rank 0,
+/// and for nobody else, as long as this lives.
+class ReservedId {
+ public:
+  explicit ReservedId(const std::string& address = "127.0.0.1");
+  const UniqueId& id() const { return id_; }
+
+ private:
+  UniqueId id_;
+  Fd port_;  // bound, never listening
+};
+
 /// A fresh id for a launcher that starts rank 0 elsewhere: a random secret and, for port 0, a port
-/// that is free now. Nothing holds the port until rank 0 calls make_tcp; where that matters, hand a
-/// TcpRoot to rank 0 instead.
+/// that is free now. Nothing holds the port until rank 0 calls make_tcp; where that matters, keep a
+/// ReservedId or hand a TcpRoot to rank 0 instead.
 UniqueId make_unique_id(const std::string& address = "127.0.0.1", std::uint16_t port = 0);
 
 /// Joins the job of `id` as `rank` of `size`; rank 0 listens at the id's address and waits for all
 /// others.
 ///
 /// Connections without the secret are dropped and do not disturb the job; a rank number that is
-/// taken or a size that differs from rank 0's is refused with a reason. Returns when all ranks have
-/// joined; throws kTimeout naming the ranks that did not come, on every rank that did.
+/// taken or a size that differs from rank 0's is refused with a reason, also while the job runs.
+/// Returns when all ranks have joined; throws kTimeout naming the ranks that did not come, on every
+/// rank that did.
 std::unique_ptr<Bootstrap> make_tcp(const UniqueId& id, int rank, int size, Deadline deadline);
 
 /// The same as rank 0, with a listener that is already open.
 std::unique_ptr<Bootstrap> make_tcp(TcpRoot root, int size, Deadline deadline);
 
-/// Runs `body` as `count` PEs, one thread each, and returns when all have returned.
+/// Runs `body` as `count` PEs, one thread each, and returns when all have returned. The body makes
+/// its PE by peal::join(group).
 ///
 /// A body that throws leaves its group: the others' collective calls end with kPeerLost. Throws
 /// peal::Error naming every rank that threw and what. A body that never returns is waited for:
@@ -116,6 +131,7 @@ struct ProcessLimits {
 };
 
 /// Runs `body` as `count` PEs, one forked process each; its result is the exit code, 0 for success.
+/// The body makes its PE by peal::join(group).
 ///
 /// Call it while this process has one thread: the children have only that one. Children die with
 /// the caller. Throws kPeerLost, or kTimeout when the job's limit passed, naming each rank that

@@ -9,7 +9,6 @@
 #include <array>
 #include <filesystem>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "base/files.h"
@@ -46,17 +45,15 @@ class MpiStar final : public Star {
 };
 
 fs::path find_plugin() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) fail_errno(error.value(), "readlink /proc/self/exe");
   constexpr std::array kFiles = {"bootstrap/libpeal_mpi.so", "libpeal_mpi.so"};
-  const fs::path found = find_above(program.parent_path(), kParents, kFiles);
+  const fs::path start = search_start();
+  const fs::path found = find_above(start, kParents, kFiles);
   if (!found.empty()) return found;
   fail(ErrorCode::kConfiguration,
        "no bootstrap/libpeal_mpi.so or libpeal_mpi.so in {} or up to {} folders above: build "
        "//bootstrap:libpeal_mpi.so "
        "and keep it beside the program, or give its path",
-       program.parent_path().string(), kParents);
+       start.string(), kParents);
 }
 
 OpenMpiWire* load(const std::string& path) {

@@ -20,6 +20,7 @@
 
 #include "device/context.h"
 #include "device/detail/atomic.h"
+#include "device/reduce_op.h"
 #include "device/types.h"
 
 namespace peal {
@@ -59,7 +60,7 @@ template <Reach R, class T>
 PEAL_DEVICE Status atomic_add(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                               int pe) {
   if constexpr (std::is_floating_point_v<T>) {
-    return detail::combine_atomic<detail::Sum>(ctx, word, value, pe).status;
+    return detail::combine_atomic<op::Sum>(ctx, word, value, pe).status;
   } else {
     static_assert(std::is_integral_v<T>);
     return detail::post_atomic<Update::kAdd>(ctx, word, value, pe).status;
@@ -71,7 +72,7 @@ template <Reach R, class T>
 PEAL_DEVICE Fetched<T> atomic_fetch_add(const BasicContext<R>& ctx, T* word,
                                         std::type_identity_t<T> value, int pe) {
   if constexpr (std::is_floating_point_v<T>) {
-    return detail::combine_atomic<detail::Sum>(ctx, word, value, pe);
+    return detail::combine_atomic<op::Sum>(ctx, word, value, pe);
   } else {
     static_assert(std::is_integral_v<T>);
     return detail::fetch_atomic(ctx, word, detail::change<Update::kAdd>(value), pe);
@@ -137,28 +138,28 @@ PEAL_DEVICE Fetched<T> atomic_fetch_xor(const BasicContext<R>& ctx, T* word,
 template <Reach R, class T>
 PEAL_DEVICE Status atomic_min(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                               int pe) {
-  return detail::combine_atomic<detail::Smaller>(ctx, word, value, pe).status;
+  return detail::combine_atomic<op::Min>(ctx, word, value, pe).status;
 }
 
 /// The same; returns what was there.
 template <Reach R, class T>
 PEAL_DEVICE Fetched<T> atomic_fetch_min(const BasicContext<R>& ctx, T* word,
                                         std::type_identity_t<T> value, int pe) {
-  return detail::combine_atomic<detail::Smaller>(ctx, word, value, pe);
+  return detail::combine_atomic<op::Min>(ctx, word, value, pe);
 }
 
 /// Makes `value` of the word if it is larger; the rest as atomic_min.
 template <Reach R, class T>
 PEAL_DEVICE Status atomic_max(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                               int pe) {
-  return detail::combine_atomic<detail::Larger>(ctx, word, value, pe).status;
+  return detail::combine_atomic<op::Max>(ctx, word, value, pe).status;
 }
 
 /// The same; returns what was there.
 template <Reach R, class T>
 PEAL_DEVICE Fetched<T> atomic_fetch_max(const BasicContext<R>& ctx, T* word,
                                         std::type_identity_t<T> value, int pe) {
-  return detail::combine_atomic<detail::Larger>(ctx, word, value, pe);
+  return detail::combine_atomic<op::Max>(ctx, word, value, pe);
 }
 
 }  // namespace peal

@@ -20,15 +20,16 @@ namespace peal {
 
 /// Plain data, alike at all members but for `rank`, `pes` and `memory`.
 struct Team {
-  uint64_t id = 0;         // alike at the members, of no other team of theirs; 0: all PEs
-  int32_t rank = -1;       // of this PE; -1: it is no member
-  int32_t size = 0;        // members
-  int32_t first = 0;       // member i is PE first + i * stride, or
-  int32_t stride = 0;      // where this is 0, pes[i]
-  uint32_t contexts = 0;   // context number c uses part c of `memory`
-  uint32_t channels = 0;   // blocks that take part in a call of a grid
-  uint32_t workspace = 0;  // bytes of a part that messages pass through
-  uint32_t mapped = 0;     // 1: every member loads and stores the memory of every other
+  uint64_t id = 0;              // alike at the members, of no other team of theirs; 0: all PEs
+  int32_t rank = -1;            // of this PE; -1: it is no member
+  int32_t size = 0;             // members
+  int32_t first = 0;            // member i is PE first + i * stride, or
+  int32_t stride = 0;           // where this is 0, pes[i]
+  uint32_t contexts = 0;        // context number c uses part c of `memory`
+  uint32_t channels = 0;        // blocks that take part in a call of a grid
+  uint32_t workspace = 0;       // bytes of a part that messages pass through
+  uint32_t mapped = 0;          // 1: every member loads and stores the memory of every other
+  uint32_t grid_workspace = 0;  // bytes of a part for those of calls from the host
   const int32_t* pes = nullptr;
   std::byte* memory = nullptr;  // symmetric, at one offset at all members (collective/layout.h)
 };

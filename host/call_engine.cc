@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "device/collective/layout.h"
 #include "host/base/error.h"
 
 namespace peal {
@@ -15,6 +16,9 @@ using kernels::to_string;
 
 // Blocks of a kernel that copies: as many as keep a link between GPUs busy.
 constexpr uint32_t kCopyBlocks = 32;
+// Bytes that a thread has under way at once: a line of a long message, a unit of a short one.
+constexpr uint32_t kLongEach = 16;
+constexpr uint32_t kBriefEach = 8;
 constexpr GridShape kOneThread{1, 1};
 
 // What the members of a team must agree on, by name.
@@ -89,41 +93,49 @@ std::byte* CallEngine::mapped(const Range& range, const void* at, int pe) const 
   return begin == nullptr ? nullptr : begin + (static_cast<const std::byte*>(at) - range.begin);
 }
 
-void CallEngine::start(const detail::CallSite& site, kernels::Transfer call) {
+// Where the far end of a transfer is mapped here. Null: a NIC moves the bytes.
+std::byte* CallEngine::far_end(const kernels::Transfer& call) const {
   const bool gets = call.caller.call == Call::kGet;
+  const std::byte* const at = gets ? call.src : call.dst;
+  const Range& range = symmetric(call.caller.call, gets ? "src" : "dst", at, call.bytes);
+  std::byte* const there = mapped(range, at, call.caller.pe);
+  if (there == nullptr) {
+    check_home(call.caller.call, gets ? "dst" : "src", gets ? call.dst : call.src, call.bytes);
+  }
+  return there;
+}
+
+// Moves the bytes of a transfer whose far end is mapped at `there`. In a graph by a kernel, which
+// looks for itself when it runs; its blocks share the bytes, and a signal follows when all are
+// done.
+void CallEngine::copy(const detail::CallSite& site, kernels::Transfer call, std::byte* there) {
+  Executor& executor = *parts_.executor;
+  if (!executor.capturing(site.stream)) {
+    const bool gets = call.caller.call == Call::kGet;
+    return executor.copy(gets ? call.dst : there, gets ? there : call.src, call.bytes, site.stream);
+  }
+  if (call.caller.call == Call::kPutSignal) call.caller.call = Call::kPut;
+  launch(kernels::transfer_kernel(), executor.shape_for(call.bytes, kLongEach, kCopyBlocks), call,
+         site.stream);
+}
+
+void CallEngine::start(const detail::CallSite& site, kernels::Transfer call) {
   const bool signals = call.caller.call == Call::kPutSignal;
   address(site, call.caller);
   check_pe(call.caller);
-  const int pe = call.caller.pe;
   if (signals) symmetric(Call::kPutSignal, "the signal", call.signal.word, sizeof(uint64_t));
-  std::byte* there = nullptr;
   if (call.bytes != 0) {
-    const std::byte* const at = gets ? call.src : call.dst;
-    const Range& range = symmetric(call.caller.call, gets ? "src" : "dst", at, call.bytes);
-    there = mapped(range, at, pe);
-    if (there == nullptr) {
-      check_home(call.caller.call, gets ? "dst" : "src", gets ? call.dst : call.src, call.bytes);
+    std::byte* const there = far_end(call);
+    if (there == nullptr) {  // one kernel also signals: the queue has the signal behind the bytes
+      return launch(kernels::transfer_kernel(),
+                    parts_.executor->shape_for(call.bytes, kLongEach, 1), call, site.stream);
     }
-  }
-  Executor& executor = *parts_.executor;
-  const bool direct = there != nullptr && !executor.capturing(site.stream);
-  if (direct) {
-    executor.copy(gets ? call.dst : there, gets ? there : call.src, call.bytes, site.stream);
-  } else if (there != nullptr || (signals && call.bytes == 0)) {
-    // The blocks share the bytes: a signal follows when all are done.
-    kernels::Transfer copy = call;
-    if (signals) copy.caller.call = Call::kPut;
-    if (call.bytes != 0) {
-      launch(kernels::transfer_kernel(), executor.shape_for(call.bytes, kCopyBlocks), copy,
-             site.stream);
-    }
-  } else if (call.bytes != 0) {
-    launch(kernels::transfer_kernel(), executor.shape_for(call.bytes, 1), call, site.stream);
-    return;
+    copy(site, call, there);
   }
   if (!signals) return;
   kernels::Word word{};
-  word.caller = {.state = nullptr, .report = nullptr, .call = Call::kSignal, .pe = pe};
+  word.caller.call = Call::kSignal;
+  word.caller.pe = call.caller.pe;
   word.word = call.signal.word;
   word.value = call.signal.value;
   word.kind = call.signal.kind;
@@ -231,6 +243,18 @@ void CallEngine::compare(const Team& team, const kernels::Collective& call) {
   }
 }
 
+// `bytes`: of the message to one member.
+GridShape CallEngine::shape_for(const Team& team, Call which, uint64_t bytes) const {
+  const auto members = static_cast<uint32_t>(team.size);
+  const Executor& executor = *parts_.executor;
+  if (team.mapped != 0 && bytes <= collective::brief_bytes(team.grid_workspace, members)) {
+    return executor.shape_for(bytes, kBriefEach, team.channels);
+  }
+  const BlockCounts blocks = blocks_of(which, members);
+  return executor.shape_for(bytes * std::max(blocks.dst, blocks.src), kLongEach,
+                            team.mapped != 0 ? team.channels : 1);
+}
+
 void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::Collective call) {
   const Call which = call.caller.call;
   address(site, call.caller);
@@ -246,27 +270,17 @@ void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::
   if (site.compares) compare(team, call);
   const uint64_t bytes = call.count * call.element;
   if (which == Call::kSync || which == Call::kBarrier) {
-    return launch(kernels::collective_kernel(which), parts_.executor->shape_for(0, 1), call,
-                  site.stream);
+    return launch(kernels::collective_kernel(which), parts_.executor->shape_for(0, kLongEach, 1),
+                  call, site.stream);
   }
   if (bytes == 0) return;
-  const uint32_t most = team.mapped != 0 ? team.channels : 1;
-  const BlockCounts blocks = blocks_of(which, static_cast<uint64_t>(team.size));
-  const uint64_t all = bytes * std::max(blocks.dst, blocks.src);
-  const GridShape shape = parts_.executor->shape_for(all, most);
+  const GridShape shape = shape_for(team, which, bytes);
   if (!reduces(which)) return launch(kernels::collective_kernel(which), shape, call, site.stream);
   call.type = kernels::kernel_type(call.type, call.operation);
   const kernels::Kernel& kernel = team.mapped != 0
                                       ? *kernels::reduce_kernel(which, call.type, call.operation)
                                       : kernels::reduce_by_nic_kernel();
   launch(kernel, shape, call, site.stream);
-}
-
-void CallEngine::check() const {
-  const Failure failure = parts_.failures.first();
-  if (failure.status == Status::kOk) return;
-  fail(failure.status == Status::kPeerLost ? ErrorCode::kPeerLost : ErrorCode::kSystem, "PE {}: {}",
-       parts_.group.rank(), failure.text);
 }
 
 namespace detail {

@@ -47,7 +47,7 @@ class CallEngine {
   void start(const detail::CallSite& site, kernels::Word call);
   void start(const detail::CallSite& site, const Team& team, kernels::Collective call);
   uint64_t fetch(const detail::CallSite& site, kernels::Word call);
-  void check() const;
+  void check() const { parts_.failures.check(); }
   std::unique_ptr<StreamMark> mark(const detail::CallSite& site) {
     return parts_.executor->mark(site.stream);
   }
@@ -60,8 +60,11 @@ class CallEngine {
                          uint64_t bytes) const;
   void check_home(kernels::Call call, const char* which, const void* at, uint64_t bytes) const;
   std::byte* mapped(const Range& range, const void* at, int pe) const;
+  std::byte* far_end(const kernels::Transfer& call) const;
+  void copy(const detail::CallSite& site, kernels::Transfer call, std::byte* there);
   void check_buffers(const Team& team, const kernels::Collective& call) const;
   void compare(const Team& team, const kernels::Collective& call);
+  GridShape shape_for(const Team& team, kernels::Call which, uint64_t bytes) const;
   bool needs_no_kernel(const detail::CallSite& site, const kernels::Word& call);
   template <class Arguments>
   void launch(const kernels::Kernel& kernel, const GridShape& shape, const Arguments& arguments,

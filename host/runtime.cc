@@ -38,21 +38,22 @@ Backing shared_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::
   return gpu ? make_pinned_backing(gpu, bytes, name) : make_host_backing(bytes, name);
 }
 
-// Collective. Blocks of a grid that all PEs can have running at the same time, one on a
-// multiprocessor, a quarter of which are left to others. Alike on all PEs; without GPUs 1, for CPUs
-// have a measure of their own.
+// Collective. Blocks of a grid that all PEs can have running at the same time: one on a
+// multiprocessor; of a GPU that PEs share a quarter is left to others. Alike on all PEs. Without
+// GPUs, which all PEs have or none (agree_on_settings), 1: CPUs have a measure of their own.
 uint32_t blocks_at_once(LiveGroup& group, const Gpu* gpu) {
+  if (gpu == nullptr) return 1;
   struct Offer {
     cuda::Uuid uuid;
     int multiprocessors;
   };
-  const std::vector<Offer> all =
-      gather(group, gpu ? Offer{gpu->uuid(), gpu->multiprocessors()} : Offer{});
+  const std::vector<Offer> all = gather(group, Offer{gpu->uuid(), gpu->multiprocessors()});
   int64_t least = std::numeric_limits<int64_t>::max();
   for (const Offer& one : all) {
     const int64_t sharers =
         std::ranges::count_if(all, [&](const Offer& other) { return other.uuid == one.uuid; });
-    least = std::min(least, int64_t{one.multiprocessors} * 3 / 4 / sharers);
+    const int64_t own = one.multiprocessors;
+    least = std::min(least, sharers == 1 ? own : own * 3 / 4 / sharers);
   }
   return static_cast<uint32_t>(std::max<int64_t>(least, 1));
 }
@@ -96,7 +97,9 @@ struct Runtime::Parts {
   Parts& operator=(const Parts&) = delete;
 
   DeviceTables::Extent extent() const { return {group.size(), rails ? rails->count() : 1}; }
-  size_t team_memory() const { return Teams::arena_bytes(config.team_memory, group.size()); }
+  size_t team_memory() const {
+    return Teams::arena_bytes(config.team_memory, group.size(), gpu != nullptr);
+  }
   void open_memory();
   void open_transports();
   void open_nics(const Reachable& reachable);
@@ -386,12 +389,7 @@ void Runtime::on_failure(std::function<void(const Failure&)> callback) {
   parts_->failures->on_failure(std::move(callback));
 }
 
-void Runtime::check() const {
-  const Failure f = failure();
-  if (f.status == Status::kOk) return;
-  fail(f.status == Status::kPeerLost ? ErrorCode::kPeerLost : ErrorCode::kSystem, "PE {}: {}",
-       my_pe(), f.text);
-}
+void Runtime::check() const { parts_->failures->check(); }
 
 size_t Runtime::recover() {
   const size_t resets = parts_->contexts->recover();

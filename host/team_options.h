@@ -16,6 +16,9 @@ struct TeamOptions {
   /// Bytes of each context's workspace: the longest message that goes through it has a quarter of
   /// its share of a member where all are mapped, half of it by the NIC.
   size_t workspace = 64u << 10;
+  /// The same for calls from the host over mapped memory, which are made by a grid: longer messages
+  /// are worth it. The team of all PEs has 8 MiB on GPUs.
+  size_t grid_workspace = 64u << 10;
 
   bool operator==(const TeamOptions&) const = default;
 };

@@ -20,7 +20,7 @@ namespace {
 
 size_t block_bytes(size_t members, const TeamOptions& options) {
   const uint64_t part = collective::part_bytes(static_cast<uint32_t>(members), options.blocks,
-                                               static_cast<uint32_t>(options.workspace));
+                                               options.workspace + options.grid_workspace);
   return part * options.contexts + members * sizeof(int32_t);
 }
 
@@ -42,9 +42,12 @@ bool one_host(const LiveGroup& job, const std::vector<int>& pes) {
 }
 
 constexpr uint64_t kNoTeam = ~uint64_t{0};
-// Of the team of all PEs: contexts, and blocks of a grid that share a long call: a GPU has some
-// 130.
-constexpr TeamOptions kWorldOptions{.contexts = 4, .blocks = 128};
+// Of the team of all PEs: blocks of a grid that share a long call, as many as a GPU has room for.
+TeamOptions world_options(bool on_gpu) {
+  TeamOptions options{.contexts = 4, .blocks = 128};
+  if (on_gpu) options.grid_workspace = 8 << 20;
+  return options;
+}
 constexpr size_t kMost = size_t{1} << 30;
 
 }  // namespace
@@ -58,8 +61,8 @@ struct Teams::Offer {
   Taken taken;
 };
 
-size_t Teams::arena_bytes(size_t asked, int n_pes) {
-  const size_t needed = block_bytes(static_cast<size_t>(n_pes), kWorldOptions);
+size_t Teams::arena_bytes(size_t asked, int n_pes, bool on_gpu) {
+  const size_t needed = block_bytes(static_cast<size_t>(n_pes), world_options(on_gpu));
   return std::max(asked, 2 * needed);
 }
 
@@ -78,7 +81,7 @@ Teams::Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, std::vector<bo
   world.team.id = 0;
   world.team.rank = job_.rank();
   world.team.mapped = all_mapped ? 1 : 0;
-  world.options = kWorldOptions;
+  world.options = world_options(!heap_.backing().host_accessible());
   world.count = granules(world.pes.size(), world.options);
   settle(world);
   write(world);
@@ -93,11 +96,12 @@ size_t Teams::granules(size_t members, const TeamOptions& options) const {
 
 void Teams::check(const TeamOptions& options) {
   if (options.contexts == 0 || options.blocks == 0 || options.blocks > 65535 ||
-      options.contexts > 64 || options.workspace > kMost) {
+      options.contexts > 64 || options.workspace > kMost || options.grid_workspace > kMost) {
     fail(ErrorCode::kInvalidArgument,
-         "split_team: {} contexts, {} blocks and a workspace of {} bytes: a team has 1 to 64 "
-         "contexts, 1 to 65535 blocks and at most {} of workspace",
-         options.contexts, options.blocks, options.workspace, format_size(kMost));
+         "split_team: {} contexts, {} blocks, workspaces of {} and {} bytes: a team has 1 to 64 "
+         "contexts, 1 to 65535 blocks and at most {} of each workspace",
+         options.contexts, options.blocks, options.workspace, options.grid_workspace,
+         format_size(kMost));
   }
 }
 
@@ -110,6 +114,7 @@ void Teams::settle(Record& record) const {
   team.contexts = record.options.contexts;
   team.channels = record.options.blocks;
   team.workspace = static_cast<uint32_t>(record.options.workspace);
+  team.grid_workspace = static_cast<uint32_t>(record.options.grid_workspace);
   team.memory = base_ + record.first * granule_;
   team.pes = reinterpret_cast<const int32_t*>(collective::Part::of(team, team.contexts).base);
 }
@@ -204,10 +209,11 @@ Teams::Record Teams::make(const Record& parent, const std::vector<Offer>& offers
     const TeamOptions& one = offers[i].options;
     if (one == record.options) continue;
     fail(ErrorCode::kInvalidArgument,
-         "split_team: PE {} asks for {} contexts, {} blocks and {} bytes of workspace, PE {} for "
-         "{}, {} and {}: all members must ask alike",
-         record.pes.back(), one.contexts, one.blocks, one.workspace, record.pes.front(),
-         record.options.contexts, record.options.blocks, record.options.workspace);
+         "split_team: PE {} asks for {} contexts, {} blocks, {} and {} bytes of workspaces, PE {} "
+         "for {}, {}, {} and {}: all members must ask alike",
+         record.pes.back(), one.contexts, one.blocks, one.workspace, one.grid_workspace,
+         record.pes.front(), record.options.contexts, record.options.blocks,
+         record.options.workspace, record.options.grid_workspace);
   }
   check(record.options);
   record.count = granules(record.pes.size(), record.options);

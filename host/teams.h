@@ -28,7 +28,7 @@ namespace peal {
 class Teams {
  public:
   /// Bytes of the arena for PEAL_TEAM_MEMORY: at least what the team of all PEs needs.
-  static size_t arena_bytes(size_t asked, int n_pes);
+  static size_t arena_bytes(size_t asked, int n_pes, bool on_gpu);
 
   /// `direct` by PE: its heap is mapped here; `all_mapped`: so it is for all pairs of the job.
   /// Takes the arena out of the heap, which is not in use yet.

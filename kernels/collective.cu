@@ -18,20 +18,20 @@ PEAL_ENTRY(barrier, Collective) {
 
 PEAL_ENTRY(broadcast, Collective) {
   kernels::with_team(args, [&](const Context& ctx, const Team& team) {
-    return broadcast(ctx, whole_grid, team, args.dst, args.src, args.count * args.element,
+    return broadcast(ctx, launched_grid, team, args.dst, args.src, args.count * args.element,
                      args.caller.pe);
   });
 }
 
 PEAL_ENTRY(all_gather, Collective) {
   kernels::with_team(args, [&](const Context& ctx, const Team& team) {
-    return all_gather(ctx, whole_grid, team, args.dst, args.src, args.count * args.element);
+    return all_gather(ctx, launched_grid, team, args.dst, args.src, args.count * args.element);
   });
 }
 
 PEAL_ENTRY(all_to_all, Collective) {
   kernels::with_team(args, [&](const Context& ctx, const Team& team) {
-    return all_to_all(ctx, whole_grid, team, args.dst, args.src, args.count * args.element);
+    return all_to_all(ctx, launched_grid, team, args.dst, args.src, args.count * args.element);
   });
 }
 
@@ -42,6 +42,6 @@ PEAL_ENTRY(all_to_all_v, Collective) {
                                               {args.received_counts, args.received_at},
                                               {args.sent_counts, args.sent_at},
                                               args.element};
-    return collective::run(ctx, whole_grid, team, call);
+    return collective::run(ctx, launched_grid, team, call);
   });
 }

@@ -23,7 +23,7 @@ PEAL_DEVICE void reduce_mapped(const Collective& args) {
         reinterpret_cast<T*>(args.dst), reinterpret_cast<const T*>(args.src), args.count, root};
     const Status status = collective::check(ctx, team, root);
     if (status != Status::kOk || args.count == 0) return status;
-    return collective::run_mapped(ctx, whole_grid, team, reduction);
+    return collective::run_mapped(ctx, launched_grid, team, reduction);
   });
 }
 

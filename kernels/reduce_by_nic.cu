@@ -32,28 +32,13 @@ struct AnyReduction {
   template <Reach R, AnyScope S>
   PEAL_DEVICE void take(const collective::Call<R>& call, S lanes, const collective::Cargo& cargo,
                         const std::byte* set) const {
-    const uint32_t rank = call.rank();
-    if (wanted.result == Result::kRoot && rank != wanted.root) return;
-    if (wanted.result == Result::kExclusive && rank == 0) return;
-    uint32_t last = call.members() - 1;
-    if (wanted.result == Result::kInclusive) last = rank;
-    if (wanted.result == Result::kExclusive) last = rank - 1;
-    const std::byte* const from = set + (wanted.result == Result::kOwner ? rank * bytes() : 0);
+    const collective::Terms terms = collective::terms_of(call, wanted);
+    if (!terms.wanted) return;
+    const bool scattered = wanted.result == Result::kOwner;
+    const std::byte* const from = set + (scattered ? call.rank() * bytes() : 0);
     typed([&]<class T, class Op>() {
-      for (uint64_t e = lanes.rank(); e < args.count; e += lanes.size()) {
-        collective::Folded<T, Op, 1> folded{};
-        T value{};
-        for (uint32_t i = 0; i <= last; ++i) {
-          value = load_payload(reinterpret_cast<const T*>(from + cargo.place(i)) + e);
-          if (i == 0) {
-            folded.set(&value);
-          } else {
-            folded.add(&value);
-          }
-        }
-        folded.get(&value);
-        store_payload(reinterpret_cast<T*>(args.dst) + e, value);
-      }
+      auto* const dst = reinterpret_cast<T*>(args.dst);
+      collective::fold_carried<T, Op>(lanes, cargo, from, terms.last, dst, args.count);
     });
   }
 

@@ -3,7 +3,7 @@
 // The front door: everything a program that uses peal includes.
 //
 //   int main() {
-//     peal::Runtime pe = peal::start();                      // mpirun tells who we are
+//     peal::Runtime pe = peal::start();                      // its launcher tells who we are
 //     auto* flag = pe.allocate<uint64_t>(1);
 //     peal::launch({.blocks = 1, .threads = 32}, kernel, pe.context(), flag).wait();
 //     pe.check();
@@ -11,6 +11,7 @@
 #pragma once
 
 #include "bootstrap/bootstraps.h"
+#include "bootstrap/launch.h"
 #include "device/api.h"
 #include "device/base/launch.h"
 #include "device/base/stream.h"
@@ -19,13 +20,18 @@
 
 namespace peal {
 
-/// Joins the job that the environment describes: under mpirun by MPI, with PEAL_TCP_ID by TCP, else
-/// as the only PE. Reads all PEAL_* variables. The calling file's compiler says where kernels run
-/// (PEAL_TARGET). Throws peal::Error.
+/// Joins the job that the environment describes (bootstrap/launch.h): that of peal-run, mpirun,
+/// srun or torchrun, and without any is the only PE. Reads all PEAL_* variables. The calling file's
+/// compiler says where kernels run (PEAL_TARGET). Throws peal::Error.
 Runtime start(Target target = PEAL_TARGET);
 
 /// The same with a configuration at hand.
 Runtime start(const Config& config, Target target = PEAL_TARGET);
+
+/// One PE of a group that is there already: of bootstrap::run_threads, run_processes or the user's
+/// own. `group` must outlive the Runtime.
+Runtime join(Bootstrap& group, Target target = PEAL_TARGET);
+Runtime join(Bootstrap& group, const Config& config, Target target = PEAL_TARGET);
 
 /// Runs main's body and turns an exception into one line on stderr and exit code 1.
 int run_main(const std::function<int()>& body);

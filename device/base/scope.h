@@ -155,8 +155,14 @@ struct WholeGrid {
   PEAL_DEVICE static void sync() { Block::sync(); }
 };
 
+/// All threads of a grid that makes one collective call and nothing else: its launch and its end
+/// are the call's. For the library's own kernels.
+struct LaunchedGrid : WholeGrid {};
+
 template <class S>
-concept AnyGroup = AnyScope<S> || std::is_same_v<S, WholeGrid>;
+concept AnyGrid = std::is_base_of_v<WholeGrid, S>;
+template <class S>
+concept AnyGroup = AnyScope<S> || AnyGrid<S>;
 
 /// Runs `op` on the scope's leader, after the others have arrived, and gives every lane its answer.
 template <class Scope, class Op>
@@ -215,6 +221,7 @@ inline constexpr Thread thread{};
 inline constexpr Warp warp{};
 inline constexpr Block block{};
 inline constexpr WholeGrid whole_grid{};
+inline constexpr LaunchedGrid launched_grid{};
 
 /// The lanes of a warp that arrived at one call together with the same key: they reserve once and
 /// ring once.

@@ -68,9 +68,20 @@ class Deadline {
 
 enum class SpinEnd { kDone, kStopped, kTimedOut };
 
+// A GPU's loads of one word of the host follow one another, 1 us each on an H200 however many lanes
+// ask: 99 blocks that look at once wait 100 us. So no wait of a GPU that is shorter than about half
+// a millisecond asks the host.
+#if PEAL_ON_GPU
+inline constexpr uint64_t kTurnsBetweenLooks = 4096;
+inline constexpr uint64_t kTurnsBeforeStop = 4095;
+#else
+inline constexpr uint64_t kTurnsBetweenLooks = 1024;
+inline constexpr uint64_t kTurnsBeforeStop = 31;
+#endif
+
 /// Repeats done() until it is true; stop() true or `timeout_ns` (0 = none) end the wait early. The
-/// clock and stop() are looked at after 32 turns, 64, 128, ..., then every 1024: on a GPU both are
-/// slow, and many lanes that ask for memory of the host slow down everybody's fences.
+/// clock is looked at after 32 turns, 64, 128, ..., then every kTurnsBetweenLooks; stop(), which
+/// may ask memory of the host, likewise from kTurnsBeforeStop on.
 template <class Done, class Stop>
 PEAL_HD SpinEnd spin_until(uint64_t timeout_ns, Done done, Stop stop) {
   Deadline deadline = Deadline::in(0);
@@ -81,10 +92,10 @@ PEAL_HD SpinEnd spin_until(uint64_t timeout_ns, Done done, Stop stop) {
       return SpinEnd::kDone;
     }
     if (turn == look) {
-      if (stop()) return SpinEnd::kStopped;
+      if (turn >= kTurnsBeforeStop && stop()) return SpinEnd::kStopped;
       if (turn == 31) deadline = Deadline::in(timeout_ns);
       if (deadline.passed()) return done() ? SpinEnd::kDone : SpinEnd::kTimedOut;
-      look += look < 1023 ? look + 1 : 1024;
+      look += look + 1 < kTurnsBetweenLooks ? look + 1 : kTurnsBetweenLooks;
     }
     relax();
   }

@@ -19,7 +19,7 @@
 namespace peal::collective {
 
 /// The lanes of the group that are in one block: those that can synchronise.
-PEAL_DEVICE Block lanes_of(WholeGrid) { return {}; }
+PEAL_DEVICE Block lanes_of(WholeGrid) { return {}; }  // and of a LaunchedGrid
 template <AnyScope S>
 PEAL_DEVICE S lanes_of(S scope) {
   return scope;
@@ -75,7 +75,7 @@ struct Call {
 
 template <Reach R, class S>
 PEAL_DEVICE Call<R> begin(const BasicContext<R>& ctx, S, const Team& team) {
-  const uint32_t channel = std::is_same_v<S, WholeGrid> ? block_in_grid() : 0;
+  const uint32_t channel = AnyGrid<S> ? block_in_grid() : 0;
   return {ctx, team, Part::of(team, ctx.slot), channel};
 }
 

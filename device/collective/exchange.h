@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "device/base/order.h"
 #include "device/collective/bytes.h"
@@ -24,64 +25,85 @@ namespace peal::collective {
 
 /// An exchange under way.
 struct Exchange {
+  Rings rings;
   uint32_t number;
-  uint32_t first;    // line of unit 0
-  uint32_t lines;    // of a ring
-  uint32_t unheard;  // that some member may not have read, with those of this exchange
+  uint32_t first;  // line of unit 0
   Status status;
 
   PEAL_DEVICE uint32_t line(uint32_t unit) const {
     const uint32_t at = first + unit;
-    return at < lines ? at : at - lines;
+    return at < rings.lines ? at : at - rings.lines;
   }
 };
 
-/// The largest message to one member: of two in a row the second needs no meeting.
-PEAL_HD uint64_t exchange_limit(const Part& part) {
-  return uint64_t{part.ring_lines() / 2} * kUnit;
+template <class S>
+PEAL_HD Rings rings_of(const Part& part, S) {
+  return std::is_same_v<S, LaunchedGrid> ? part.grid_rings() : part.rings();
+}
+
+template <class S>
+PEAL_HD uint64_t exchange_limit(const Part& part, S) {
+  const bool launched = std::is_same_v<S, LaunchedGrid>;
+  return brief_bytes(launched ? part.grid_workspace : part.workspace, part.members);
 }
 
 /// Never 0, which is what fresh memory has.
 PEAL_DEVICE uint32_t tag_of(uint32_t number) { return number << 1 | 1; }
 
-/// Begins one of `units` lines, once they are free. All lanes of the scope.
-template <Reach R, AnyScope S>
-PEAL_DEVICE Exchange begin_exchange(const Call<R>& call, S scope, uint32_t units) {
-  const Counters& counters = call.part.counters(0);
-  const RingPlace place = RingPlace::of(load_relaxed<Reach::kGpu>(&counters.ring));
-  const uint32_t number = load_relaxed<Reach::kGpu>(&counters.exchanges) + 1;
-  Exchange exchange{number, place.line, call.part.ring_lines(), place.unheard + units,
-                    refusal(counters)};
+/// True for one lane, when the lanes of the group have all looked at the counters.
+template <Reach R, class S>
+PEAL_DEVICE bool all_have_looked(const Call<R>& call, S scope) {
+  if (!scope.leader()) return false;
+  if constexpr (std::is_same_v<S, LaunchedGrid>) {
+    const uint32_t blocks = crew_of(scope, call.team.channels).blocks;
+    uint32_t& arrived = call.part.counters(0).arrived;
+    if (blocks == 1) return true;
+    if (fetch_add<Reach::kGpu, Edge::kM19>(&arrived, 1u) + 1 != blocks) return false;
+    store_relaxed<Reach::kGpu>(&arrived, 0u);
+  }
+  return true;
+}
+
+/// Begins one of `units` lines, once they are free. All lanes of the group. `by_all`: every member
+/// sends something to every other.
+template <Reach R, class S>
+PEAL_DEVICE Exchange begin_exchange(const Call<R>& call, S scope, uint32_t units, bool by_all) {
+  const Rings rings = rings_of(call.part, scope);
+  const RingPlace place = RingPlace::of(load_relaxed<Reach::kGpu>(rings.place));
+  const uint32_t number = load_relaxed<Reach::kGpu>(rings.exchanges) + 1;
+  Exchange exchange{rings, number, place.line, refusal(call.part.counters(0))};
+  uint32_t unheard = place.unheard + units;
   scope.sync();  // edge M8: what the lanes stored precedes what they send; all have looked
-  if (exchange.unheard > exchange.lines && !weakened(Edge::kM21)) {
+  if (unheard > rings.lines && !weakened(Edge::kM21)) {
     exchange.status = meet_before<true>(call, scope, kArrived);
     exchange.first = 0;
-    exchange.unheard = units;
+    unheard = units;
+  }
+  if (all_have_looked(call, scope)) {
+    store_relaxed<Reach::kGpu>(rings.exchanges, number);
+    const RingPlace next{exchange.line(units), by_all ? units : unheard};
+    store_relaxed<Reach::kGpu>(rings.place, next.word());
   }
   return exchange;
 }
 
-/// Ends one of `units` lines. `by_all`: every member has sent something to every other.
-template <Reach R, AnyScope S>
-PEAL_DEVICE Status end_exchange(const Call<R>& call, S scope, const Exchange& exchange,
-                                uint32_t units, Status status, bool by_all) {
-  const Status outcome =
-      first_failure(scope, exchange.status != Status::kOk ? exchange.status : status);
-  if (scope.leader()) {
-    Counters& counters = call.part.counters(0);
-    store_relaxed<Reach::kGpu>(&counters.exchanges, exchange.number);
-    const RingPlace next{exchange.line(units), by_all ? units : exchange.unheard};
-    store_relaxed<Reach::kGpu>(&counters.ring, next.word());
+/// Ends one. Of a launched grid the end of the kernel does, and each lane tells of itself.
+template <class S>
+PEAL_DEVICE Status end_exchange(S scope, Status status) {
+  if constexpr (AnyGrid<S>) {
+    return status;
+  } else {
+    const Status outcome = first_failure(scope, status);
+    scope.sync();
+    return outcome;
   }
-  scope.sync();
-  return outcome;
 }
 
 template <Reach R>
 PEAL_DEVICE void send_unit(const Call<R>& call, const Exchange& exchange, uint32_t member,
                            uint32_t unit, uint64_t value) {
   const uint64_t tag = tag_of(exchange.number);
-  std::byte* const line = call.part.line(call.rank(), exchange.line(unit));
+  std::byte* const line = exchange.rings.line(call.rank(), exchange.line(unit));
   store_line_direct(call.at(member, line),
                     Line{{value << 32 | tag, (value & 0xffffffff00000000u) | tag}});
 }
@@ -98,7 +120,7 @@ PEAL_DEVICE Status receive_units(const Call<R>& call, const Exchange& exchange, 
     for (uint32_t k = 0; k < kTogether; ++k) {
       const uint32_t from = first + (k < count ? k : 0);
       if (from == call.rank()) continue;
-      line[k] = load_line_direct(call.part.line(from, exchange.line(unit)));
+      line[k] = load_line_direct(exchange.rings.line(from, exchange.line(unit)));
     }
     bool all = true;
     PEAL_UNROLL
@@ -117,19 +139,20 @@ PEAL_DEVICE Status receive_units(const Call<R>& call, const Exchange& exchange, 
 ///
 ///   uint64_t given(member, unit)      a unit of what `member` gets; of this PE's own, too
 ///   auto taking(unit)                 with take(member, value) for each in order, and done()
-template <Reach R, AnyScope S, class Message>
+template <Reach R, class S, class Message>
 PEAL_DEVICE Status exchange_all(const Call<R>& call, S scope, uint64_t bytes,
                                 const Message& message) {
   const uint32_t units = units_of(bytes);
-  const Exchange exchange = begin_exchange(call, scope, units);
+  const Exchange exchange = begin_exchange(call, scope, units, true);
+  const auto crew = crew_of(scope, call.team.channels);
   Status status = exchange.status;
-  for (uint32_t u = scope.rank(); u < units && status == Status::kOk; u += scope.size()) {
+  for (uint32_t u = crew.rank(); u < units && status == Status::kOk; u += crew.size()) {
     for (uint32_t i = 1; i < call.members(); ++i) {
       const uint32_t member = call.after(i);
       send_unit(call, exchange, member, u, message.given(member, u));
     }
   }
-  for (uint32_t u = scope.rank(); u < units && status == Status::kOk; u += scope.size()) {
+  for (uint32_t u = crew.rank(); u < units && status == Status::kOk; u += crew.size()) {
     const uint64_t own = message.given(call.rank(), u);
     auto taking = message.taking(u);
     for (uint32_t first = 0; first < call.members() && status == Status::kOk; first += kTogether) {
@@ -145,17 +168,18 @@ PEAL_DEVICE Status exchange_all(const Call<R>& call, S scope, uint64_t bytes,
     }
     if (status == Status::kOk) taking.done();
   }
-  return end_exchange(call, scope, exchange, units, status, true);
+  return end_exchange(scope, status);
 }
 
 /// One in which `root` alone sends, the same to all.
-template <Reach R, AnyScope S>
+template <Reach R, class S>
 PEAL_DEVICE Status exchange_from(const Call<R>& call, S scope, uint32_t root, void* dst,
                                  const void* src, uint64_t bytes) {
   const uint32_t units = units_of(bytes);
-  const Exchange exchange = begin_exchange(call, scope, units);
+  const Exchange exchange = begin_exchange(call, scope, units, false);
+  const auto crew = crew_of(scope, call.team.channels);
   Status status = exchange.status;
-  for (uint32_t u = scope.rank(); u < units && status == Status::kOk; u += scope.size()) {
+  for (uint32_t u = crew.rank(); u < units && status == Status::kOk; u += crew.size()) {
     uint64_t value = 0;
     if (call.rank() == root) {
       value = load_unit(src, bytes, u);
@@ -167,7 +191,7 @@ PEAL_DEVICE Status exchange_from(const Call<R>& call, S scope, uint32_t root, vo
     }
     if (status == Status::kOk) store_unit(dst, bytes, u, value);
   }
-  return end_exchange(call, scope, exchange, units, status, false);
+  return end_exchange(scope, status);
 }
 
 }  // namespace peal::collective

@@ -3,7 +3,7 @@
 // A team's memory, which lies at the same offset at every member. Each context that may make
 // collective calls of the team has a part:
 //
-//   [ channel 0 | channel 1 | ... | workspace ]
+//   [ channel 0 | channel 1 | ... | workspace | grid workspace ]
 //
 // A channel is what one block meets the blocks of other members by: channel 0 for calls by a
 // thread, warp or block, channel b for block b of a grid:
@@ -16,7 +16,8 @@
 //
 // The workspace is what short messages pass through: a ring of lines for each member where all are
 // mapped (exchange.h), else two sets of blocks, used in turn as the arrivals are (carry.h). For
-// what a NIC fetches it is one piece (staging.h).
+// what a NIC fetches it is one piece (staging.h). Rings of their own are for calls from the host: a
+// grid has the lanes for longer messages than one block does.
 #pragma once
 
 #include <cstddef>
@@ -46,14 +47,16 @@ struct RingPlace {
 
 /// What a member counts for itself; nobody else looks.
 struct Counters {
-  uint64_t ring;       // RingPlace, in one piece
-  uint32_t meetings;   // made
-  uint32_t exchanges;  // made
-  uint32_t arrived;    // blocks of a grid that are done with the call under way, and
-  uint32_t done;       // calls of grids that all blocks are done with (of channel 0)
-  uint32_t failed;     // Status of a block whose part of that call failed
-  uint32_t outcome;    // of the last call of a grid
-  uint32_t refused;    // a Status that the host wrote: no call is made any more
+  uint64_t ring;            // RingPlace, in one piece
+  uint64_t grid_ring;       // that of calls from the host
+  uint32_t meetings;        // made
+  uint32_t exchanges;       // made
+  uint32_t grid_exchanges;  // made by calls from the host
+  uint32_t arrived;         // blocks of a grid that are done with the call under way, and
+  uint32_t done;            // calls of grids that all blocks are done with (of channel 0)
+  uint32_t failed;          // Status of a block whose part of that call failed
+  uint32_t outcome;         // of the last call of a grid
+  uint32_t refused;         // a Status that the host wrote: no call is made any more
 };
 static_assert(sizeof(Counters) <= 64);
 
@@ -66,10 +69,29 @@ PEAL_HD constexpr uint32_t channel_bytes(uint32_t members) {
   return (64 + 2 * arrival_words(members) * 8 + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// Bytes of the part of one context.
-PEAL_HD constexpr uint64_t part_bytes(uint32_t members, uint32_t channels, uint32_t workspace) {
-  return uint64_t{channel_bytes(members)} * channels + workspace;
+/// Bytes of the part of one context; `workspaces`: both.
+PEAL_HD constexpr uint64_t part_bytes(uint32_t members, uint32_t channels, uint64_t workspaces) {
+  return uint64_t{channel_bytes(members)} * channels + workspaces;
 }
+
+/// The longest message that goes through a workspace where all members are mapped: of two in a row
+/// the second needs no meeting.
+PEAL_HD constexpr uint64_t brief_bytes(uint32_t workspace, uint32_t members) {
+  return workspace / members / kLine / 2 * sizeof(uint64_t);
+}
+
+/// The rings of a workspace, one for each sender, and where they are.
+struct Rings {
+  std::byte* base;
+  uint32_t lines;  // of one
+  uint64_t* place;
+  uint32_t* exchanges;
+
+  /// Where member `from` writes line `index` of its ring.
+  PEAL_HD std::byte* line(uint32_t from, uint32_t index) const {
+    return base + (uint64_t{from} * lines + index) * kLine;
+  }
+};
 
 /// One context's part of a team's memory, as a call finds it.
 struct Part {
@@ -77,12 +99,15 @@ struct Part {
   uint32_t members;
   uint32_t channels;
   uint32_t workspace;
+  uint32_t grid_workspace;
 
   /// That of the team's context number `context`. Number `Team::contexts` begins behind them all.
   PEAL_HD static Part of(const Team& team, uint32_t context) {
     const auto members = static_cast<uint32_t>(team.size);
-    const uint64_t bytes = part_bytes(members, team.channels, team.workspace);
-    return {team.memory + context * bytes, members, team.channels, team.workspace};
+    const uint64_t workspaces = uint64_t{team.workspace} + team.grid_workspace;
+    const uint64_t bytes = part_bytes(members, team.channels, workspaces);
+    return {team.memory + context * bytes, members, team.channels, team.workspace,
+            team.grid_workspace};
   }
 
   PEAL_HD Counters& counters(uint32_t channel) const {
@@ -93,11 +118,14 @@ struct Part {
     return words + (epoch % 2) * arrival_words(members);
   }
   PEAL_HD std::byte* space() const { return base + uint64_t{channel_bytes(members)} * channels; }
-  /// Lines of a ring.
-  PEAL_HD uint32_t ring_lines() const { return workspace / members / kLine; }
-  /// Where member `from` writes line `index` of its ring.
-  PEAL_HD std::byte* line(uint32_t from, uint32_t index) const {
-    return space() + (uint64_t{from} * ring_lines() + index) * kLine;
+  PEAL_HD Rings rings() const {
+    Counters& mine = counters(0);
+    return {space(), workspace / members / kLine, &mine.ring, &mine.exchanges};
+  }
+  PEAL_HD Rings grid_rings() const {
+    Counters& mine = counters(0);
+    return {space() + workspace, grid_workspace / members / kLine, &mine.grid_ring,
+            &mine.grid_exchanges};
   }
   /// The set of blocks that meeting `epoch` carries, and its bytes.
   PEAL_HD uint32_t set_bytes() const { return workspace / (2 * kLine) * kLine; }

@@ -57,15 +57,21 @@ PEAL_DEVICE Status post_put(const Call<R>& call, S scope, uint32_t member, void*
 
 /// Block `rank` of the destination at every member becomes a block of this one's source: block
 /// `member`, or where all get the same, block 0.
+/// Piece by piece: what is stored at home moves while the links carry the rest.
 template <bool kSame, Reach R, class S>
 PEAL_DEVICE void store_all(const Call<R>& call, S scope, const Buffers& buffers) {
+  constexpr uint64_t kBytesOfLane = 256;
   std::byte* const dst = buffers.to(call.rank());
-  for (uint32_t i = 1; i < call.members(); ++i) {
-    const uint32_t member = call.after(i);
-    p2p::copy<p2p::Direction::kPut>(scope, call.at(member, dst), buffers.from(kSame ? 0 : member),
-                                    buffers.bytes);
+  const uint64_t piece = scope.size() * kBytesOfLane;
+  for (uint64_t at = 0; at < buffers.bytes; at += piece) {
+    const uint64_t bytes = buffers.bytes - at < piece ? buffers.bytes - at : piece;
+    for (uint32_t i = 1; i < call.members(); ++i) {
+      const uint32_t member = call.after(i);
+      p2p::copy<p2p::Direction::kPut>(scope, call.at(member, dst) + at,
+                                      buffers.from(kSame ? 0 : member) + at, bytes);
+    }
+    copy_at_home(scope, dst + at, buffers.from(kSame ? 0 : call.rank()) + at, bytes);
   }
-  copy_at_home(scope, dst, buffers.from(kSame ? 0 : call.rank()), buffers.bytes);
 }
 
 template <bool kSame, Reach R, AnyScope S>

@@ -33,9 +33,9 @@ struct Broadcast {
         .with(buffers.bytes)
         .with(member());
   }
-  template <Reach R, AnyScope S>
-  PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
-    return exchange_from(call, lanes, member(), buffers.dst, buffers.src, buffers.bytes);
+  template <Reach R, class S>
+  PEAL_DEVICE Status brief(const Call<R>& call, S group) const {
+    return exchange_from(call, group, member(), buffers.dst, buffers.src, buffers.bytes);
   }
   /// Each member fetches for itself, so that all links are busy.
   template <Reach R, class S>
@@ -88,9 +88,9 @@ struct AllGather {
   PEAL_DEVICE Signature signature(const Window& heap) const {
     return signature_of(Kind::kGather, heap, buffers.dst, buffers.dst).with(buffers.bytes);
   }
-  template <Reach R, AnyScope S>
-  PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
-    return exchange_all(call, lanes, buffers.bytes, ShortBlocks<true>{buffers});
+  template <Reach R, class S>
+  PEAL_DEVICE Status brief(const Call<R>& call, S group) const {
+    return exchange_all(call, group, buffers.bytes, ShortBlocks<true>{buffers});
   }
   template <Reach R, class S>
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
@@ -119,9 +119,9 @@ struct AllToAll {
   PEAL_DEVICE Signature signature(const Window& heap) const {
     return signature_of(Kind::kAllToAll, heap, buffers.dst, buffers.src).with(buffers.bytes);
   }
-  template <Reach R, AnyScope S>
-  PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
-    return exchange_all(call, lanes, buffers.bytes, ShortBlocks<false>{buffers});
+  template <Reach R, class S>
+  PEAL_DEVICE Status brief(const Call<R>& call, S group) const {
+    return exchange_all(call, group, buffers.bytes, ShortBlocks<false>{buffers});
   }
   template <Reach R, class S>
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {

@@ -14,6 +14,41 @@
 
 namespace peal::collective {
 
+/// What the result at a member is made of: the elements of members up to `last`.
+struct Terms {
+  uint32_t last;
+  bool wanted;
+};
+
+template <Reach R>
+PEAL_DEVICE Terms terms_of(const Call<R>& call, const Wanted& wanted) {
+  const uint32_t rank = call.rank();
+  if (wanted.result == Result::kInclusive) return {rank, true};
+  if (wanted.result == Result::kExclusive) return {rank != 0 ? rank - 1 : 0, rank != 0};
+  return {call.members() - 1, wanted.result != Result::kRoot || rank == wanted.root};
+}
+
+/// Works `count` elements at `dst` out of those of members up to `last`, which a meeting has
+/// carried: member 0's lie at `from`.
+template <class T, class Op, AnyScope S>
+PEAL_DEVICE void fold_carried(S lanes, const Cargo& cargo, const std::byte* from, uint32_t last,
+                              T* dst, uint64_t count) {
+  for (uint64_t e = lanes.rank(); e < count; e += lanes.size()) {
+    Folded<T, Op, 1> folded{};
+    T value{};
+    for (uint32_t i = 0; i <= last; ++i) {
+      value = load_payload(reinterpret_cast<const T*>(from + cargo.place(i)) + e);
+      if (i == 0) {
+        folded.set(&value);
+      } else {
+        folded.add(&value);
+      }
+    }
+    folded.get(&value);
+    store_payload(dst + e, value);
+  }
+}
+
 template <Result kResult, class T, class Op>
 struct Reduction {
   static_assert(kReducible<T>,
@@ -34,9 +69,9 @@ struct Reduction {
         .with(static_cast<uint64_t>(to) << 8 | static_cast<uint64_t>(kResult) << 4 | sizeof(T));
   }
 
-  template <Reach R, AnyScope S>
-  PEAL_DEVICE Status brief(const Call<R>& call, S lanes) const {
-    return exchange_all(call, lanes, bytes(), Short{*this, terms_of(call)});
+  template <Reach R, class S>
+  PEAL_DEVICE Status brief(const Call<R>& call, S group) const {
+    return exchange_all(call, group, bytes(), Short{*this, terms_of(call, wanted())});
   }
   template <Reach R, class S>
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
@@ -51,22 +86,9 @@ struct Reduction {
   template <Reach R, AnyScope S>
   PEAL_DEVICE void take(const Call<R>& call, S lanes, const Cargo& cargo,
                         const std::byte* set) const {
-    const Terms terms = terms_of(call);
-    const uint64_t from = kResult == Result::kOwner ? call.rank() * count : 0;
-    for (uint64_t e = lanes.rank(); terms.wanted && e < count; e += lanes.size()) {
-      Folded<T, Op, 1> folded{};
-      for (uint32_t i = 0; i <= terms.last; ++i) {
-        const T value = load_payload(reinterpret_cast<const T*>(set + cargo.place(i)) + from + e);
-        if (i == 0) {
-          folded.set(&value);
-        } else {
-          folded.add(&value);
-        }
-      }
-      T result;
-      folded.get(&result);
-      store_payload(dst + e, result);
-    }
+    const Terms terms = terms_of(call, wanted());
+    const std::byte* const from = set + (kResult == Result::kOwner ? call.rank() * bytes() : 0);
+    if (terms.wanted) fold_carried<T, Op>(lanes, cargo, from, terms.last, dst, count);
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
@@ -75,30 +97,18 @@ struct Reduction {
         return reduce_in_destination<T, Op>(call, lanes, dst, src, count);
       }
     }
-    return reduce_staged(
-        call, lanes, owned(call).in_bytes(), Wanted{kResult, static_cast<uint32_t>(to)},
-        [&](uint64_t bytes) { fold_staged<kResult, T, Op>(call, lanes, bytes / sizeof(T)); });
+    return reduce_staged(call, lanes, owned(call).in_bytes(), wanted(), [&](uint64_t bytes) {
+      fold_staged<kResult, T, Op>(call, lanes, bytes / sizeof(T));
+    });
   }
 
  private:
+  PEAL_DEVICE Wanted wanted() const { return {kResult, static_cast<uint32_t>(to)}; }
   template <Reach R>
   PEAL_DEVICE Owned<T> owned(const Call<R>& call) const {
     if (kResult == Result::kOwner) return {dst, src, count * call.rank(), 0, count};
     const Share share = Share::of(count, kPerLine<T>, call.rank(), call.members());
     return {dst, src, share.at, share.at, share.count};
-  }
-
-  /// What the result at this member is made of: the elements of members up to `last`.
-  struct Terms {
-    uint32_t last;
-    bool wanted;
-  };
-  template <Reach R>
-  PEAL_DEVICE Terms terms_of(const Call<R>& call) const {
-    const uint32_t rank = call.rank();
-    if (kResult == Result::kInclusive) return {rank, true};
-    if (kResult == Result::kExclusive) return {rank != 0 ? rank - 1 : 0, rank != 0};
-    return {call.members() - 1, kResult != Result::kRoot || call.team.rank == to};
   }
 
   /// Every member sends all its elements to all, or of a reduce_scatter to their owner.

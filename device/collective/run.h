@@ -14,15 +14,17 @@
 //   root()                    a member that must exist; 0 where there is none
 //   bytes()                   of a message to one member; 0: there is nothing to do
 //   signature(heap)           what the members must agree on
-//   brief(call, lanes)        the short way
+//   brief(call, group)        the short way
 //   mapped(call, crew)        the long way by loads and stores, each lane its part
 //   cargo(members)            what this member gives to all others
 //   take(call, lanes, c, set) makes its result of what all have given
 //   by_nic(call, lanes)       the long way by work requests
 //
 // Of a grid block 0 alone does what is short or goes by a NIC, once all blocks have come. What is
-// long the blocks share that have a channel. All end together. What a kernel inlines is for mapped
-// members; the rest is out of line.
+// long the blocks share that have a channel. All end together. A launched grid shares what is
+// short, too, and no block waits for another of it: what was before the call in the stream is done,
+// and the kernel's end is the call's. What a kernel inlines is for mapped members; the rest is out
+// of line.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +58,7 @@ PEAL_DEVICE_COLD Status run_by_nic(ContextState* state, S lanes, Team team, Op o
 template <Reach R, class S, class Op>
 PEAL_DEVICE uint32_t signature_of(const BasicContext<R>& ctx, S, const Op& op) {
   Signature signature = op.signature(ctx.heap);
-  if constexpr (std::is_same_v<S, WholeGrid>) signature.with(blocks_in_grid());
+  if constexpr (AnyGrid<S>) signature.with(blocks_in_grid());
   return signature.value();
 }
 
@@ -64,8 +66,12 @@ PEAL_DEVICE uint32_t signature_of(const BasicContext<R>& ctx, S, const Op& op) {
 template <Reach R, class S, class Op>
 PEAL_DEVICE Status run_mapped(const BasicContext<R>& ctx, S scope, const Team& team, const Op& op) {
   const Call<R> call = begin(ctx, scope, team);
-  if (op.bytes() <= exchange_limit(call.part)) {
-    return by_one(call, scope, [&] { return op.brief(call, lanes_of(scope)); });
+  if (op.bytes() <= exchange_limit(call.part, scope)) {
+    if constexpr (std::is_same_v<S, LaunchedGrid>) {
+      return call.channel < team.channels ? op.brief(call, scope) : Status::kOk;
+    } else {
+      return by_one(call, scope, [&] { return op.brief(call, lanes_of(scope)); });
+    }
   }
   Status status = Status::kOk;
   if (call.channel < team.channels) {
@@ -84,6 +90,10 @@ PEAL_DEVICE Status run(const BasicContext<R>& ctx, S scope, const Team& team, co
   if (status != Status::kOk || op.bytes() == 0) return status;
   if (team.mapped != 0) return run_mapped(ctx, scope, team, op);
   const auto lanes = lanes_of(scope);
+  if constexpr (std::is_same_v<S, LaunchedGrid>) {
+    if (block_in_grid() != 0) return Status::kOk;
+    return call_cold(&run_by_nic<R, Block, Op>, ctx.state, lanes, team, op);
+  }
   return by_one(begin(ctx, scope, team), scope, [&] {
     return call_cold(&run_by_nic<R, decltype(lanes_of(scope)), Op>, ctx.state, lanes, team, op);
   });

@@ -33,7 +33,7 @@ struct AllToAllV {
         .with(detail::offset_in(heap, received.displacements))
         .with(element_bytes);
   }
-  template <Reach R, AnyScope S>
+  template <Reach R, class S>
   PEAL_DEVICE Status brief(const Call<R>&, S) const {
     return Status::kOk;
   }

@@ -12,6 +12,7 @@
 #include "device/detail/drain.h"
 #include "device/detail/wait.h"
 #include "device/detail/words.h"
+#include "device/reduce_op.h"
 
 namespace peal::detail {
 
@@ -174,26 +175,7 @@ PEAL_DEVICE Ticket post_atomic(const BasicContext<R>& ctx, T* word, const T& val
 // What neither a NIC nor, in part, a GPU does to a word is done by compare and swap, again and
 // again until nobody came between. Each turn is a round trip; somebody's always succeeds.
 
-struct Sum {
-  template <class T>
-  PEAL_DEVICE T operator()(T old, T value) const {
-    return old + value;
-  }
-};
-struct Smaller {
-  template <class T>
-  PEAL_DEVICE T operator()(T old, T value) const {
-    return value < old ? value : old;
-  }
-};
-struct Larger {
-  template <class T>
-  PEAL_DEVICE T operator()(T old, T value) const {
-    return old < value ? value : old;
-  }
-};
-
-/// Swaps combine(old, value) in for `seen`, the word as it was, or as it is by then.
+/// Swaps Combine(old, value) in for `seen`, the word as it was, or as it is by then.
 template <class Combine, class T, class Swap>
 PEAL_DEVICE Fetched<T> swap_until_done(const ContextFields& ctx, Fetched<T> seen, const T& value,
                                        const Swap& swap) {
@@ -216,7 +198,7 @@ PEAL_DEVICE Fetched<T> combine_atomic(const BasicContext<R>& ctx, T* word, const
   return access_word<Fetched<T>>(
       ctx, asked_word(word, pe),
       [&](std::byte* there) {
-        if constexpr (std::is_same_v<Combine, Sum> && std::is_floating_point_v<T>) {
+        if constexpr (std::is_same_v<Combine, op::Sum> && std::is_floating_point_v<T>) {
           return Fetched<T>{fetch_add_real_direct(reinterpret_cast<T*>(there), value), Status::kOk};
         } else {
           auto* const at = reinterpret_cast<WordOf<T>*>(there);

@@ -113,6 +113,13 @@ PEAL_DEVICE Marked marked_of(const BasicContext<R>& ctx, S scope) {
           scope.size()};
 }
 
+/// Takes the lowest bit out of `bits`, and answers its number.
+PEAL_DEVICE uint32_t take_bit(uint64_t* bits) {
+  const auto number = static_cast<uint32_t>(__ffsll(static_cast<long long>(*bits))) - 1;
+  *bits &= *bits - 1;
+  return number;
+}
+
 inline constexpr uint32_t kLookBatch = 8;
 
 /// Up to kLookBatch queues of one portion, taken out of its `marks`.
@@ -124,8 +131,7 @@ struct Picked {
     PEAL_UNROLL
     for (uint32_t k = 0; k < kLookBatch; ++k) {
       if (*marks == 0) continue;
-      queue[k] = first + static_cast<uint32_t>(__ffsll(static_cast<long long>(*marks))) - 1;
-      *marks &= *marks - 1;
+      queue[k] = first + take_bit(marks);
       count = k + 1;
     }
   }
@@ -241,13 +247,6 @@ PEAL_DEVICE Found look_at(const Marked& m, uint32_t first, uint64_t marks) {
     }
   }
   return found;
-}
-
-/// Takes the lowest bit out of `bits`, and answers its number.
-PEAL_DEVICE uint32_t take_bit(uint64_t* bits) {
-  const auto number = static_cast<uint32_t>(__ffsll(static_cast<long long>(*bits))) - 1;
-  *bits &= *bits - 1;
-  return number;
 }
 
 /// Drains the marked queues; the first failure wins, but every queue is waited for.

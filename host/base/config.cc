@@ -157,8 +157,11 @@ struct Choice {
   }
 };
 
-constexpr Choice<BootstrapKind, 4> kBootstraps{{{{"auto", BootstrapKind::kAuto},
+constexpr Choice<BootstrapKind, 7> kBootstraps{{{{"auto", BootstrapKind::kAuto},
                                                  {"mpi", BootstrapKind::kMpi},
+                                                 {"pmix", BootstrapKind::kPmix},
+                                                 {"pmi", BootstrapKind::kPmi},
+                                                 {"torchrun", BootstrapKind::kTorchrun},
                                                  {"tcp", BootstrapKind::kTcp},
                                                  {"single", BootstrapKind::kSingle}}}};
 constexpr Choice<TransportKind, 4> kTransports{{{{"auto", TransportKind::kAuto},
@@ -198,8 +201,23 @@ constexpr string_view kSoftnicNames[] = {
     "PEAL_SOFTNIC_FAULTS",   "PEAL_SOFTNIC_PRESENT", "PEAL_SOFTNIC_DOORBELL",
     "PEAL_SOFTNIC_PLACEMENT"};
 
-// Set by Open MPI, by PMIx launchers, by MPICH's.
-constexpr string_view kLauncherNames[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
+// Set by Open MPI, PMIx launchers, MPICH's and Slurm's pmi2, srun, torchrun, others.
+constexpr string_view kLauncherNames[] = {"OMPI_COMM_WORLD_SIZE",
+                                          "PMIX_NAMESPACE",
+                                          "PMIX_RANK",
+                                          "PMI_FD",
+                                          "PMI_RANK",
+                                          "PMI_SIZE",
+                                          "SLURM_STEP_NUM_TASKS",
+                                          "RANK",
+                                          "WORLD_SIZE",
+                                          "MASTER_ADDR",
+                                          "MASTER_PORT",
+                                          "TORCHELASTIC_RUN_ID",
+                                          "MV2_COMM_WORLD_SIZE",
+                                          "FLUX_JOB_SIZE",
+                                          "JSM_NAMESPACE_SIZE",
+                                          "TORCHELASTIC_RESTART_COUNT"};
 
 template <class Range>
 bool holds(const Range& names, string_view name) {
@@ -259,12 +277,13 @@ Config Config::from_environment(const char* const* environment) {
   for (; environment && *environment; ++environment) {
     const string_view entry(*environment);
     const string_view name = entry.substr(0, entry.find('='));
-    if (holds(kLauncherNames, name)) config.under_mpirun = true;
+    const string_view text = entry.substr(std::min(name.size() + 1, entry.size()));
+    if (holds(kLauncherNames, name)) config.launcher.emplace(name, text);
     if (!holds(kNames, name)) {
       if (name.starts_with("PEAL_") && !holds(kSoftnicNames, name)) refuse_unknown(name);
       continue;
     }
-    config.given.emplace(name, entry.substr(std::min(name.size() + 1, entry.size())));
+    config.given.emplace(name, text);
   }
   const auto text_of = [&config](const char* variable, const char* otherwise) {
     const auto found = config.given.find(variable);

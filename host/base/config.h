@@ -14,7 +14,7 @@
 
 namespace peal {
 
-enum class BootstrapKind { kAuto, kMpi, kTcp, kSingle };
+enum class BootstrapKind { kAuto, kMpi, kPmix, kPmi, kTorchrun, kTcp, kSingle };
 enum class TransportKind { kAuto, kP2p, kIbgda, kProxy };
 enum class TargetKind { kAuto, kCpu, kGpu };
 enum class DoorbellKind { kAuto, kGpu, kCpu };
@@ -34,7 +34,7 @@ using Microseconds = std::chrono::microseconds;
 #define PEAL_CONFIG_TABLE(X)                                                                      \
   X(uint64_t, heap_size, "PEAL_HEAP_SIZE", "64M", (Size{64u << 10, uint64_t{1} << 44}),           \
     "bytes of symmetric heap of each PE")                                                         \
-  X(uint64_t, team_memory, "PEAL_TEAM_MEMORY", "16M", (Size{64u << 10, uint64_t{1} << 40}),       \
+  X(uint64_t, team_memory, "PEAL_TEAM_MEMORY", "32M", (Size{64u << 10, uint64_t{1} << 40}),       \
     "bytes beside the heap of each PE for teams; each takes some hundred KiB (TeamOptions)")      \
   X(int, queues, "PEAL_QUEUES", "4", (Count{1, 1024}), "queues per peer of the default context")  \
   X(int, queue_depth, "PEAL_QUEUE_DEPTH", "1024", (PowerOfTwo{128, 16384}),                       \
@@ -46,7 +46,7 @@ using Microseconds = std::chrono::microseconds;
   X(Microseconds, timeout, "PEAL_TIMEOUT", "600s", (Time{Microseconds(0)}),                       \
     "deadline of every wait inside a kernel; 0 = none")                                           \
   X(BootstrapKind, bootstrap, "PEAL_BOOTSTRAP", "auto", kBootstraps,                              \
-    "how PEs find each other; auto = tcp with PEAL_TCP_ID, mpi under mpirun, else single")        \
+    "how PEs find each other; auto = as the launcher's variables tell, without any single")       \
   X(Microseconds, bootstrap_timeout, "PEAL_BOOTSTRAP_TIMEOUT", "60s", (Time{Microseconds(1000)}), \
     "deadline of every collective set-up call")                                                   \
   X(bool, self_test, "PEAL_SELF_TEST", "on", kOnOff,                                              \
@@ -54,6 +54,8 @@ using Microseconds = std::chrono::microseconds;
   X(std::string, tcp_id, "PEAL_TCP_ID", "", Secret{}, "unique id of a job started over tcp")      \
   X(int, tcp_rank, "PEAL_TCP_RANK", "0", (Count{0, 65535}), "rank of this PE in a tcp job")       \
   X(int, tcp_size, "PEAL_TCP_SIZE", "1", (Count{1, 65536}), "number of PEs in a tcp job")         \
+  X(std::string, tcp_interface, "PEAL_TCP_INTERFACE", "", Text{},                                 \
+    "interface of rank 0, or its IPv4 address, where a job by pmix or pmi meets; empty = found")  \
   X(std::string, mpi_plugin, "PEAL_MPI_PLUGIN", "", Text{},                                       \
     "path of libpeal_mpi.so; empty = found beside the program")                                   \
   X(std::string, ibverbs, "PEAL_IBVERBS", "", Text{},                                             \
@@ -123,9 +125,9 @@ struct Config {
   /// Variables that the environment set, with their text.
   std::map<std::string, std::string> given;
 
-  /// An MPI launcher started this process (its own variables are there). Decides
-  /// PEAL_BOOTSTRAP=auto.
-  bool under_mpirun = false;
+  /// Variables of launchers (mpirun, srun, torchrun, ...) that the environment set, with their
+  /// text. What they mean for PEAL_BOOTSTRAP=auto tells bootstrap/launch.h.
+  std::map<std::string, std::string> launcher;
 
   /// Reads all PEAL_* variables of `environment` (null-terminated "NAME=value" texts, e.g.
   /// environ), and those of other libraries that the table has.

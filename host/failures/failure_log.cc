@@ -75,6 +75,13 @@ Failure FailureLog::first() const {
   return {};
 }
 
+void FailureLog::check() const {
+  const Failure failure = first();
+  if (failure.status == Status::kOk) return;
+  fail(failure.status == Status::kPeerLost ? ErrorCode::kPeerLost : ErrorCode::kSystem, "PE {}: {}",
+       group_.rank(), failure.text);
+}
+
 Status FailureLog::status() const { return contexts_.well() ? Status::kOk : first().status; }
 
 void FailureLog::on_failure(Callback callback) {

@@ -37,6 +37,8 @@ class FailureLog {
 
   /// The first failure, or one with status kOk.
   Failure first() const;
+  /// Throws it, if there is one: kPeerLost, or kSystem for all else.
+  void check() const;
   /// Cheap while all is well: words in host memory.
   Status status() const;
 

@@ -64,13 +64,11 @@ constexpr std::array kSoftnicFiles = {"softnic/libpeal_softnic.so",
 }  // namespace
 
 LibrarySearch LibrarySearch::from(const Config& config, NicUse use) {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
   return {.ibverbs = config.ibverbs,
           .mlx5 = config.mlx5,
           .real_ibverbs = "libibverbs.so.1",
           .real_mlx5 = "libmlx5.so.1",
-          .program_directory = error ? fs::path(".") : program.parent_path(),
+          .program_directory = search_start(),
           .use = use};
 }
 

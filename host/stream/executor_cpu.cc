@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kThreads = 32;
 constexpr uint32_t kMostBlocks = 2;
-constexpr uint64_t kBytesPerBlock = 16 << 10;
+constexpr uint64_t kTurns = 8;  // of a block's threads
 
 simt::Stream& stream_at(void* stream) {
   if (stream == nullptr) {
@@ -39,8 +39,9 @@ class CpuMark : public StreamMark {
 
 class CpuExecutor : public Executor {
  public:
-  GridShape shape_for(uint64_t bytes, uint32_t blocks) const override {
-    const uint64_t wanted = std::clamp<uint64_t>(bytes / kBytesPerBlock, 1, kMostBlocks);
+  GridShape shape_for(uint64_t bytes, uint32_t each, uint32_t blocks) const override {
+    const uint64_t turns = bytes / (uint64_t{kThreads} * each);
+    const uint64_t wanted = std::clamp<uint64_t>(turns / kTurns, 1, kMostBlocks);
     return {static_cast<uint32_t>(std::min<uint64_t>(wanted, blocks)), kThreads};
   }
 

@@ -14,8 +14,7 @@ namespace peal {
 namespace {
 
 constexpr uint32_t kThreads = 512;
-constexpr uint64_t kBytesPerThread = 16;
-constexpr uint64_t kBytesPerBlock = 16 << 10;
+constexpr uint64_t kWarp = 32;
 
 cuda::Stream handle(void* stream) { return static_cast<cuda::Stream>(stream); }
 
@@ -60,12 +59,10 @@ class GpuExecutor : public Executor {
     });
   }
 
-  GridShape shape_for(uint64_t bytes, uint32_t blocks) const override {
-    if (bytes < kBytesPerBlock) {
-      const uint64_t warps = bytes / kBytesPerThread / 32 + 1;
-      return {1, static_cast<uint32_t>(std::min<uint64_t>(warps * 32, kThreads))};
-    }
-    const uint64_t wanted = (bytes + kBytesPerBlock - 1) / kBytesPerBlock;
+  GridShape shape_for(uint64_t bytes, uint32_t each, uint32_t blocks) const override {
+    const uint64_t warps = std::max<uint64_t>((bytes + each * kWarp - 1) / (each * kWarp), 1);
+    const uint64_t wanted = (warps * kWarp + kThreads - 1) / kThreads;
+    if (wanted == 1) return {1, static_cast<uint32_t>(warps * kWarp)};
     return {static_cast<uint32_t>(std::min<uint64_t>(wanted, std::min(blocks, most_blocks_))),
             kThreads};
   }

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <filesystem>
-#include <system_error>
 
 #include "base/files.h"
 #include "host/base/error.h"
@@ -14,20 +13,17 @@
 namespace peal {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr int kParents = 5;
 constexpr std::array kFiles = {"kernels/libpeal_kernels.so", "libpeal_kernels.so"};
 
 std::string find_file() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  const fs::path found = find_above(program, kParents, kFiles);
+  const std::filesystem::path start = search_start();
+  const std::filesystem::path found = find_above(start, kParents, kFiles);
   if (!found.empty()) return found;
   fail(ErrorCode::kUnsupported,
        "calls on streams and from the host need kernels: no {} in {} or up to {} folders above: "
        "build //kernels:libpeal_kernels.so or set PEAL_KERNELS",
-       kFiles[0], program.string(), kParents);
+       kFiles[0], start.string(), kParents);
 }
 
 }  // namespace

@@ -158,7 +158,8 @@ inline int print_once(const CommandLine& line) {
   const Config config = Config::from_environment(environ);
   // The others end after PE 0 has printed: a launcher ends all when the first one fails.
   std::optional<Runtime> job;
-  if (config.under_mpirun) job.emplace(start(config));
+  const bool alone = bootstrap::choose_launch(config).kind == BootstrapKind::kSingle;
+  if (!alone) job.emplace(start(config));
   if (!job || job->my_pe() == 0) {
     std::fputs(line.text.c_str(), line.exit_code == 0 ? stdout : stderr);
   }

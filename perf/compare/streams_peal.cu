@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls on a stream: peal's side, and NCCL's in the same run where STREAM_ROWS_NCCL names its
-// library (libnccl.so.2). A GPU's program.
+// library (libnccl.so.2). STREAM_ROWS_WORKSPACE: peal's calls are those of a team with that
+// TeamOptions::grid_workspace. A GPU's program.
 //
 //   mpirun -np 2 streams_peal
 //
@@ -24,7 +25,13 @@ using perf::StreamRow;
 
 class PealSide {
  public:
-  explicit PealSide(Runtime& runtime) : runtime_(runtime), team_(runtime.world()) {}
+  explicit PealSide(Runtime& runtime) : runtime_(runtime), team_(runtime.world()) {
+    const char* const bytes = std::getenv("STREAM_ROWS_WORKSPACE");
+    if (bytes == nullptr) return;
+    const TeamOptions options{
+        .contexts = 1, .blocks = 128, .grid_workspace = std::strtoull(bytes, nullptr, 0)};
+    team_ = runtime.split_team(team_, 0, 0, options);
+  }
   const char* name() const { return "peal"; }
   int pe() const { return runtime_.my_pe(); }
   int n_pes() const { return runtime_.n_pes(); }
@@ -153,17 +160,6 @@ class NcclSide {
   int (*end_)() = nullptr;
 };
 
-PEAL_KERNEL find_peer(Context ctx, char* data, int pe, char** found) {
-  *found = ptr(ctx, data, pe);
-}
-
-/// Holds every SM until the host says so, or for two seconds.
-PEAL_KERNEL PEAL_MAX_THREADS(1024) hold(volatile int* released, uint64_t deadline_ns) {
-  const uint64_t begin = now_ns();
-  while (*released == 0 && now_ns() - begin < deadline_ns) {
-  }
-}
-
 double time_copies(cudaStream_t stream, int rounds, const std::function<void()>& copy) {
   cudaEvent_t begin;
   cudaEvent_t end;
@@ -179,14 +175,67 @@ double time_copies(cudaStream_t stream, int rounds, const std::function<void()>&
   return static_cast<double>(milliseconds) * 1e3 / rounds;
 }
 
-/// A put beside a plain copy to the same place, in turn; PE 0 alone sends.
-void print_puts(Runtime& pe, char* dst, char* src) {
+PEAL_KERNEL find_peer(Context ctx, char* data, int pe, char** found) {
+  *found = ptr(ctx, data, pe);
+}
+
+/// Where `data` of a PE is mapped here; null where it is not.
+char* mapped_at(Runtime& pe, char* data, int where) {
   auto** const found = static_cast<char**>(pe.malloc(sizeof(char*)));
-  Stream stream;
-  const auto handle = static_cast<cudaStream_t>(static_cast<void*>(stream));
-  launch({}, find_peer, pe.context(), dst, 1, found).wait();
+  launch({}, find_peer, pe.context(), data, where, found).wait();
   char* there = nullptr;
   pe.copy_out(&there, found, sizeof(there));
+  pe.free(found);
+  return there;
+}
+
+/// Holds every SM until the host says so, or for two seconds.
+PEAL_KERNEL PEAL_MAX_THREADS(1024) hold(volatile int* released, uint64_t deadline_ns) {
+  const uint64_t begin = now_ns();
+  while (*released == 0 && now_ns() - begin < deadline_ns) {
+  }
+}
+
+/// As little as a kernel can do.
+PEAL_KERNEL empty(kernels::Collective) {}
+
+/// As little as two GPUs can do together: one thread of each stores a number at the other and waits
+/// for the other's. Ends after a second at the latest.
+PEAL_KERNEL meet_by_stores(volatile uint64_t* mine, volatile uint64_t* theirs, uint64_t number) {
+  *theirs = number;
+  const uint64_t begin = now_ns();
+  while (*mine < number && now_ns() - begin < 1000000000) {
+  }
+}
+
+/// The floors of calls that take a kernel: an empty one, and one that only meets PE 1 - this PE.
+void print_floors(Runtime& pe, char* dst) {
+  constexpr int kRounds = 200;
+  Stream stream;
+  const auto handle = static_cast<cudaStream_t>(static_cast<void*>(stream));
+  const double alone = time_copies(handle, kRounds, [&] {
+    launch({.blocks = 1, .threads = 512, .stream = stream}, empty, kernels::Collective{});
+  });
+  if (pe.my_pe() == 0) std::printf("{\"op\": \"empty kernel\", \"us\": %.3f}\n", alone);
+  char* const there = pe.n_pes() == 2 ? mapped_at(pe, dst, 1 - pe.my_pe()) : nullptr;
+  if (there == nullptr) return;
+  const uint64_t zero = 0;
+  pe.copy_in(dst, &zero, sizeof(zero));
+  pe.barrier();
+  uint64_t number = 0;
+  auto* const mine = reinterpret_cast<volatile uint64_t*>(dst);
+  auto* const theirs = reinterpret_cast<volatile uint64_t*>(there);
+  const double met = time_copies(handle, kRounds, [&] {
+    launch({.blocks = 1, .threads = 32, .stream = stream}, meet_by_stores, mine, theirs, ++number);
+  });
+  if (pe.my_pe() == 0) std::printf("{\"op\": \"meeting by stores\", \"us\": %.3f}\n", met);
+}
+
+/// A put beside a plain copy to the same place, in turn; PE 0 alone sends.
+void print_puts(Runtime& pe, char* dst, char* src) {
+  Stream stream;
+  const auto handle = static_cast<cudaStream_t>(static_cast<void*>(stream));
+  char* const there = mapped_at(pe, dst, 1);
   for (size_t bytes = 1024; pe.my_pe() == 0 && there != nullptr && bytes <= size_t{256} << 20;
        bytes *= 16) {
     const int rounds = bytes < (size_t{16} << 20) ? 200 : 20;
@@ -242,6 +291,7 @@ int main() {
       NcclSide nccl(runtime, path);
       perf::print_stream_rows(nccl, dst, src);
     }
+    print_floors(runtime, dst);
     if (runtime.n_pes() > 1) print_puts(runtime, dst, src);
     runtime.check();
     return 0;

@@ -9,7 +9,7 @@ namespace peal::api_test {
 namespace {
 
 /// Teams of small workspaces: few elements are long.
-constexpr TeamOptions kTiny{.contexts = 1, .blocks = 2, .workspace = 512};
+constexpr TeamOptions kTiny{.contexts = 1, .blocks = 2, .workspace = 512, .grid_workspace = 0};
 
 struct Shape {
   const char* name;

@@ -96,39 +96,18 @@ void check_words(Runtime& pe, Score& score) {
   pe.free(words);
 }
 
-template <class Op, class T>
-void call(const StreamCalls& on, const Team& team, const Case& c, T* dst, T* src) {
-  switch (c.call) {
-    case Call::kBroadcast:
-      return on.broadcast(team, dst, src, c.count, c.root);
-    case Call::kGather:
-      return on.all_gather(team, dst, src, c.count);
-    case Call::kAllToAll:
-      return on.all_to_all(team, dst, src, c.count);
-    case Call::kAllReduce:
-      return on.all_reduce(team, dst, src, c.count, Op{});
-    case Call::kReduce:
-      return on.reduce(team, dst, src, c.count, Op{}, c.root);
-    case Call::kReduceScatter:
-      return on.reduce_scatter(team, dst, src, c.count, Op{});
-    case Call::kScan:
-      return on.scan(team, dst, src, c.count, Op{});
-    case Call::kExclusiveScan:
-      return on.exclusive_scan(team, dst, src, c.count, Op{});
-  }
-}
-
 template <class T, class Op>
 void check_calls(Runtime& pe, Score& score, const Team& team) {
-  const size_t longest = team.workspace / sizeof(T);
-  CaseMemory<T> memory(pe, team, longest);
+  const size_t limit = brief_count<T>(team);
+  const size_t longest = 3 * limit + 7;
+  CaseMemory<T> memory(pe, team, team.grid_workspace / sizeof(T));  // alike in all teams
   Stream stream;
   const StreamCalls on = pe.on(stream);
-  for (const size_t count : {size_t{37}, longest / 2}) {
+  for (const size_t count : {size_t{37}, limit, longest}) {
     for (const Call which : kCalls) {
       const Case c{which, count, false, 0, static_cast<int>(count) % team.size};
       const std::string wrong = run_case_by<Op>(memory, c, [&](T* dst, T* src) {
-        call<Op>(on, team, c, dst, src);
+        make_call<Op>(on, team, c, dst, src);
         stream.synchronize();
         return pe.status();
       });
@@ -203,7 +182,8 @@ int body() {
   Score score;
   check_order(pe, score);
   check_words(pe, score);
-  const TeamOptions options{.contexts = 1, .blocks = 4, .workspace = 8192};
+  const TeamOptions options{
+      .contexts = 1, .blocks = 4, .workspace = 8192, .grid_workspace = 64 << 10};
   const Team all = pe.split_team(pe.world(), 0, 0, options);
   check_types<int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, Half,
               BFloat16, float, double>(pe, score, all);

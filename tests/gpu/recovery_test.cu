@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/borrowed.h"
 #include "peal/peal.h"
-#include "tests/support/borrowed_bootstrap.h"
 
 extern "C" char** environ;
 
@@ -72,7 +72,7 @@ PEAL_KERNEL put_to(Context ctx, uint64_t* word, int pe, Status* ended) {
 class Pe {
  public:
   Pe(Bootstrap& group, TransportKind transport)
-      : runtime(std::make_unique<api_test::BorrowedBootstrap>(group), config(transport)),
+      : runtime(std::make_unique<bootstrap::BorrowedBootstrap>(group), config(transport)),
         words(runtime.allocate<uint64_t>(256)),
         ended(runtime.allocate<Status>(1)) {}
 

@@ -21,8 +21,8 @@
 #include <thread>
 #include <vector>
 
+#include "bootstrap/borrowed.h"
 #include "peal/peal.h"
-#include "tests/support/borrowed_bootstrap.h"
 
 extern "C" char** environ;
 
@@ -127,7 +127,7 @@ bool wait_for(const Condition& condition) {
 class Pe {
  public:
   Pe(Bootstrap& group, const Config& config)
-      : runtime_(std::make_unique<api_test::BorrowedBootstrap>(group), config) {
+      : runtime_(std::make_unique<bootstrap::BorrowedBootstrap>(group), config) {
     memory_ = {runtime_.allocate<uint64_t>(kWords), runtime_.allocate<uint64_t>(kWords),
                runtime_.allocate<uint64_t>(kWords), runtime_.allocate<uint64_t>(1),
                runtime_.allocate<uint64_t>(1),      runtime_.allocate<uint64_t>(1),

@@ -10,18 +10,9 @@
 namespace peal::api_test {
 namespace {
 
-template <class S, Reach R, unsigned kThreads>
-struct Caller {
-  using Scope = S;
-  static constexpr Reach kReach = R;
-  static constexpr unsigned kBlockThreads = kThreads;
-};
-
 template <class C>
 class FamiliesBy : public testing::Test {
  protected:
-  using Scope = typename C::Scope;
-  static Grid grid() { return {.blocks = 1, .threads = C::kBlockThreads}; }
   /// Small queues: batches and tiles must make room for themselves.
   static auto context(Runtime& pe) { return pe.make_context<C::kReach>({.depth = 128}); }
 };
@@ -34,9 +25,8 @@ TYPED_TEST_SUITE(FamiliesBy, Callers);
 TYPED_TEST(FamiliesBy, TilesOfWords) {
   on_every_pe([](Runtime& pe) {
     const auto ctx = TestFixture::context(pe);
-    EXPECT_EQ(
-        (run_tiles<uint32_t, typename TestFixture::Scope>(pe, ctx.value(), TestFixture::grid())),
-        "");
+    EXPECT_EQ((run_tiles<uint32_t, typename TypeParam::Scope>(pe, ctx.value(), TypeParam::grid())),
+              "");
     pe.check();
   });
 }
@@ -44,8 +34,7 @@ TYPED_TEST(FamiliesBy, TilesOfWords) {
 TYPED_TEST(FamiliesBy, TilesOfLongElements) {
   on_every_pe([](Runtime& pe) {
     const auto ctx = TestFixture::context(pe);
-    EXPECT_EQ((run_tiles<Wide, typename TestFixture::Scope>(pe, ctx.value(), TestFixture::grid())),
-              "");
+    EXPECT_EQ((run_tiles<Wide, typename TypeParam::Scope>(pe, ctx.value(), TypeParam::grid())), "");
     pe.check();
   });
 }
@@ -53,9 +42,8 @@ TYPED_TEST(FamiliesBy, TilesOfLongElements) {
 TYPED_TEST(FamiliesBy, TilesOfBytes) {
   on_every_pe([](Runtime& pe) {
     const auto ctx = TestFixture::context(pe);
-    EXPECT_EQ(
-        (run_tiles<uint8_t, typename TestFixture::Scope>(pe, ctx.value(), TestFixture::grid())),
-        "");
+    EXPECT_EQ((run_tiles<uint8_t, typename TypeParam::Scope>(pe, ctx.value(), TypeParam::grid())),
+              "");
     pe.check();
   });
 }
@@ -63,7 +51,7 @@ TYPED_TEST(FamiliesBy, TilesOfBytes) {
 TYPED_TEST(FamiliesBy, Batches) {
   on_every_pe([](Runtime& pe) {
     const auto ctx = TestFixture::context(pe);
-    EXPECT_EQ((run_batches<typename TestFixture::Scope>(pe, ctx.value(), TestFixture::grid())), "");
+    EXPECT_EQ((run_batches<typename TypeParam::Scope>(pe, ctx.value(), TypeParam::grid())), "");
     pe.check();
   });
 }

@@ -4,7 +4,6 @@
 // call, type and operation, in teams of several shapes.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -14,43 +13,21 @@
 namespace peal::api_test {
 namespace {
 
-/// The call of a case, of a host's calls.
-template <class Op, class T, class Given>
-void call(const Given& calls, const Team& team, const Case& c, T* dst, T* src) {
-  switch (c.call) {
-    case Call::kBroadcast:
-      return calls.broadcast(team, dst, src, c.count, c.root);
-    case Call::kGather:
-      return calls.all_gather(team, dst, src, c.count);
-    case Call::kAllToAll:
-      return calls.all_to_all(team, dst, src, c.count);
-    case Call::kAllReduce:
-      return calls.all_reduce(team, dst, src, c.count, Op{});
-    case Call::kReduce:
-      return calls.reduce(team, dst, src, c.count, Op{}, c.root);
-    case Call::kReduceScatter:
-      return calls.reduce_scatter(team, dst, src, c.count, Op{});
-    case Call::kScan:
-      return calls.scan(team, dst, src, c.count, Op{});
-    case Call::kExclusiveScan:
-      return calls.exclusive_scan(team, dst, src, c.count, Op{});
-  }
-}
-
 /// One case after the other on one stream; what went wrong first, or nothing.
 template <class Op, class T>
 std::string run_calls(Runtime& pe, const Team& team, bool reductions_only) {
-  const size_t longest = team.workspace / sizeof(T);
-  CaseMemory<T> memory(pe, team, longest);
+  const size_t limit = brief_count<T>(team);
+  const size_t longest = 3 * limit + 7;
+  CaseMemory<T> memory(pe, team, team.grid_workspace / sizeof(T));  // alike in all teams
   Stream stream;
   const StreamCalls on = pe.on(stream);
   std::string wrong;
-  for (const size_t count : {size_t{1}, size_t{37}, longest / 2}) {
+  for (const size_t count : {size_t{1}, size_t{37}, limit, limit + 1, longest}) {
     for (const Call which : kCalls) {
       if (reductions_only && which < Call::kAllReduce) continue;  // moving knows no operation
       const Case c{which, count, false, 0, static_cast<int>(count) % team.size};
       const std::string one = run_case_by<Op>(memory, c, [&](T* dst, T* src) {
-        call<Op>(on, team, c, dst, src);
+        make_call<Op>(on, team, c, dst, src);
         stream.synchronize();
         return pe.status();
       });
@@ -88,7 +65,8 @@ void run_type(Runtime& pe, const Team& team) {
 
 TYPED_TEST(HostCollectives, OnAStream) {
   on_every_pe([](Runtime& pe) {
-    const TeamOptions small{.contexts = 1, .blocks = 2, .workspace = 4096};
+    const TeamOptions small{
+        .contexts = 1, .blocks = 2, .workspace = 4096, .grid_workspace = 32 << 10};
     const Team all = pe.split_team(pe.world(), 0, 0, small);
     run_type<TypeParam>(pe, all);
     const Team some = pe.split_team(pe.world(), pe.my_pe() % 2, -pe.my_pe(), small);

@@ -171,14 +171,6 @@ PEAL_KERNEL get_by_tickets(Verdict* verdict, BasicContext<R> ctx, S scope, Excha
   }
 }
 
-// A kind of caller: threads of its block, its scope, its kind of context.
-template <class S, Reach R, unsigned kThreads>
-struct Caller {
-  using Scope = S;
-  static constexpr Reach kReach = R;
-  static constexpr unsigned kBlockThreads = kThreads;
-};
-
 template <class C>
 class RmaBy : public testing::Test {
  protected:
@@ -194,8 +186,7 @@ class RmaBy : public testing::Test {
       const int next = (pe.my_pe() + 1) % pe.n_pes();
       const Exchange x{arenas.list().data(), arenas.list().size(), arenas.from.data(),
                        arenas.to.data(), next};
-      run_clean(pe, {.blocks = 1, .threads = C::kBlockThreads}, kernel, context.value(), Scope{},
-                x);
+      run_clean(pe, C::grid(), kernel, context.value(), Scope{}, x);
       pe.barrier();
       arenas.check((pe.my_pe() + sender_offset + pe.n_pes()) % pe.n_pes());
       pe.barrier();
@@ -397,10 +388,9 @@ TYPED_TEST(RmaBy, CopiesElementsWithStrides) {
     const auto me = static_cast<uint32_t>(pe.my_pe());
     for (uint32_t i = 0; i < 2 * kCount; ++i) from[i] = 1 + i * 16 + me;
     pe.barrier();
-    run_clean(pe, {.blocks = 1, .threads = TypeParam::kBlockThreads},
-              strided<TestFixture::kReach, typename TestFixture::Scope>, context.value(),
-              typename TestFixture::Scope{}, to.data(), from.data(), back.data(), kCount,
-              (pe.my_pe() + 1) % pe.n_pes());
+    run_clean(pe, TypeParam::grid(), strided<TestFixture::kReach, typename TestFixture::Scope>,
+              context.value(), typename TestFixture::Scope{}, to.data(), from.data(), back.data(),
+              kCount, (pe.my_pe() + 1) % pe.n_pes());
     pe.barrier();
     const auto n = static_cast<uint32_t>(pe.n_pes());
     const uint32_t sender = (me + n - 1) % n;

@@ -67,13 +67,6 @@ PEAL_KERNEL pass_on(Verdict* verdict, BasicContext<R> ctx, S scope, Ring ring, s
   expect_ok(verdict, quiet(ctx, scope));
 }
 
-template <class S, Reach R, unsigned kThreads>
-struct Caller {
-  using Scope = S;
-  static constexpr Reach kReach = R;
-  static constexpr unsigned kBlockThreads = kThreads;
-};
-
 template <class C>
 class PutSignalBy : public testing::Test {
  protected:
@@ -91,9 +84,8 @@ class PutSignalBy : public testing::Test {
       uint64_t first = 1;
       for (const size_t bytes : kSizes) {
         const uint64_t rounds = bytes < 5000 ? 12 : 2;
-        run_clean(pe, {.blocks = 1, .threads = C::kBlockThreads},
-                  pass_on<C::kReach, typename C::Scope, kKind, kNbi>, context.value(),
-                  typename C::Scope{}, ring, bytes, first, rounds);
+        run_clean(pe, C::grid(), pass_on<C::kReach, typename C::Scope, kKind, kNbi>,
+                  context.value(), typename C::Scope{}, ring, bytes, first, rounds);
         first += rounds;
       }
       pe.barrier();

@@ -25,13 +25,6 @@ PEAL_KERNEL meet(Verdict* verdict, BasicContext<R> ctx, S scope, uint64_t* slots
   }
 }
 
-template <class S, Reach R, unsigned kThreads>
-struct Caller {
-  using Scope = S;
-  static constexpr Reach kReach = R;
-  static constexpr unsigned kBlockThreads = kThreads;
-};
-
 template <class C>
 class SyncBy : public testing::Test {};
 using Callers = testing::Types<Caller<Thread, Reach::kGpu, 1>, Caller<Thread, Reach::kBlock, 1>,
@@ -46,9 +39,8 @@ TYPED_TEST(SyncBy, BarrierShowsWhatEveryPePut) {
     using Scope = typename TypeParam::Scope;
     const auto context = pe.make_context<TypeParam::kReach>({.queues_per_peer = 2});
     Symmetric<uint64_t> slots(pe, static_cast<size_t>(pe.n_pes()));
-    run_clean(pe, {.blocks = 1, .threads = TypeParam::kBlockThreads},
-              meet<TypeParam::kReach, Scope>, context.value(), Scope{}, slots.data(), uint64_t{1},
-              uint64_t{200});
+    run_clean(pe, TypeParam::grid(), meet<TypeParam::kReach, Scope>, context.value(), Scope{},
+              slots.data(), uint64_t{1}, uint64_t{200});
     pe.barrier();
   });
 }

@@ -6,9 +6,6 @@
 namespace peal::sim {
 namespace {
 
-constexpr size_t kSource = 0;
-constexpr size_t kTarget = 1024;
-constexpr size_t kFlags = 2048;
 constexpr uint32_t kSlotWords = 6;
 
 /// Long enough for others to find a queue drained, now and then.

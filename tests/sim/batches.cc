@@ -7,10 +7,6 @@
 namespace peal::sim {
 namespace {
 
-constexpr size_t kSource = 0;
-constexpr size_t kTarget = 1024;
-constexpr size_t kFlags = 2048;
-constexpr size_t kAnswers = 2304;
 constexpr uint32_t kSlotWords = 16;
 
 /// PE 0 sends several puts and a signal under one doorbell, PE 1 checks and answers.

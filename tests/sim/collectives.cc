@@ -11,9 +11,10 @@ namespace {
 struct Callers {
   uint32_t blocks = 1;
   uint32_t lanes = 1;
-  enum class Scope : uint32_t { kThread, kWarp, kBlock, kGrid } scope = Scope::kThread;
+  enum class Scope : uint32_t { kThread, kWarp, kBlock, kGrid, kLaunched } scope = Scope::kThread;
   uint32_t channels = 1;
   uint32_t workspace = 0;
+  uint32_t grid_workspace = 0;
 };
 
 Callers any_callers(simt::Random& random) {
@@ -31,7 +32,8 @@ Callers any_callers(simt::Random& random) {
 /// Launches body(player) at a PE by its callers.
 template <class Body>
 void launch(Job& job, int pe, const Callers& callers, const Body& body) {
-  const Team team = team_of_all(job, pe, callers.channels, callers.workspace);
+  const Team team =
+      team_of_all(job, pe, callers.channels, callers.workspace, callers.grid_workspace);
   const auto run = [&job, pe, team, body](auto scope) {
     Player player(job, pe, team, scope);
     body(player);
@@ -46,6 +48,8 @@ void launch(Job& job, int pe, const Callers& callers, const Body& body) {
         return run(block);
       case Callers::Scope::kGrid:
         return run(whole_grid);
+      case Callers::Scope::kLaunched:
+        return run(launched_grid);
     }
   });
 }
@@ -221,6 +225,19 @@ void team_of_grids(simt::Simulation& sim) {
   Callers callers{3, 1 + sim.random().below(2), Callers::Scope::kGrid, 2,
                   workspace_for(2, options.n_pes)};
   play_all(sim, options, callers, any_steps(sim.random(), options.n_pes, 9));
+}
+
+/// Launches that make one call each, one after the other. Their blocks share what is short and wait
+/// for nobody of their own.
+void team_of_launches(simt::Simulation& sim) {
+  JobOptions options = any_team(sim.random());
+  options.direct = true;
+  Callers callers{2 + sim.random().below(2), 1 + sim.random().below(2), Callers::Scope::kLaunched,
+                  2};
+  callers.grid_workspace = workspace_for(4, options.n_pes);
+  Steps steps = any_steps(sim.random(), options.n_pes, 9);
+  std::erase_if(steps, [](const Step& s) { return s.kind >= Kind::kSync; });  // made by one block
+  play_all(sim, options, callers, steps);
 }
 
 /// One member calls with another count: all hear of it and nothing moves. The next call works. Then

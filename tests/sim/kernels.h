@@ -13,6 +13,13 @@
 
 namespace peal::sim {
 
+// Where in a PE's heap a workload has what it sends, what it gets, words that vouch for data, and
+// words that answer those.
+inline constexpr size_t kSource = 0;
+inline constexpr size_t kTarget = 1024;
+inline constexpr size_t kFlags = 2048;
+inline constexpr size_t kAnswers = 2304;
+
 /// No value of one writer and round is one of another.
 inline uint64_t tagged(int pe, uint32_t lane, uint32_t round, uint32_t word = 0) {
   return (uint64_t{1} << 56) | (static_cast<uint64_t>(pe) << 48) | (uint64_t{lane} << 32) |

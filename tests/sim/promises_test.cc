@@ -11,10 +11,6 @@
 namespace peal::sim {
 namespace {
 
-constexpr size_t kSource = 0;
-constexpr size_t kTarget = 1024;
-constexpr size_t kFlag = 2048;
-constexpr size_t kAnswer = 2304;
 constexpr uint32_t kWords = 6;
 constexpr uint32_t kRounds = 3;
 constexpr uint64_t kSeeds = 400;
@@ -49,16 +45,16 @@ void put_and_tell(simt::Simulation& sim) {
       write_words(source, kWords, 0, 0, round);
       must(put_nbi(ctx, job.at<uint64_t>(0, kTarget), source, kWords, 1).status, "put_nbi");
       if (kFenced) must(fence(ctx), "fence");
-      must(tell(ctx, kHow, job.at<uint64_t>(0, kFlag), round), "the word");
-      must(wait_until(ctx, job.at<uint64_t>(0, kAnswer), Compare::kGe, uint64_t{round}), "answer");
+      must(tell(ctx, kHow, job.at<uint64_t>(0, kFlags), round), "the word");
+      must(wait_until(ctx, job.at<uint64_t>(0, kAnswers), Compare::kGe, uint64_t{round}), "answer");
     }
   });
   job.launch(1, {1, 1}, [&job] {
     const Context ctx = job.context<Reach::kGpu>(1);
     for (uint32_t round = 1; round <= kRounds; ++round) {
-      must(wait_until(ctx, job.at<uint64_t>(1, kFlag), Compare::kGe, uint64_t{round}), "the word");
+      must(wait_until(ctx, job.at<uint64_t>(1, kFlags), Compare::kGe, uint64_t{round}), "the word");
       check_words(job.at<uint64_t>(1, kTarget), kWords, 0, 0, round);
-      must(signal(ctx, Signal::set(job.at<uint64_t>(1, kAnswer), round, 0)), "signal");
+      must(signal(ctx, Signal::set(job.at<uint64_t>(1, kAnswers), round, 0)), "signal");
     }
   });
   run_clean(sim, job);

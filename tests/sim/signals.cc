@@ -6,10 +6,6 @@
 namespace peal::sim {
 namespace {
 
-constexpr size_t kSource = 0;
-constexpr size_t kTarget = 1024;
-constexpr size_t kFlags = 2048;
-constexpr size_t kAnswers = 2304;
 constexpr size_t kCounters = 2560;
 constexpr uint32_t kSlotWords = 16;
 

@@ -32,10 +32,12 @@ inline constexpr size_t kTaken = 5120;
 inline constexpr size_t kPlace =
     6144;  // of calls in place: in turn, for lanes look at the last one
 inline constexpr size_t kPlaceBytes = 512;
+inline constexpr size_t kLaunches = 7168;  // blocks that have come to the end of a launch
 inline constexpr uint32_t kTeamHeap = 8192;
 
 /// The team of all PEs of a job as member `pe` has it.
-inline Team team_of_all(Job& job, int pe, uint32_t channels, uint32_t workspace) {
+inline Team team_of_all(Job& job, int pe, uint32_t channels, uint32_t workspace,
+                        uint32_t grid_workspace = 0) {
   Team team;
   team.rank = pe;
   team.size = job.options().n_pes;
@@ -43,6 +45,7 @@ inline Team team_of_all(Job& job, int pe, uint32_t channels, uint32_t workspace)
   team.contexts = 1;
   team.channels = channels;
   team.workspace = workspace;
+  team.grid_workspace = grid_workspace;
   team.mapped = job.options().direct ? 1 : 0;
   team.memory = job.heap(pe);
   return team;
@@ -92,12 +95,21 @@ class Player {
         given_(job.at<uint64_t>(pe, kGiven)),
         taken_(job.at<uint64_t>(pe, kTaken)),
         mail_(job.at<uint64_t>(pe, kMail)),
-        places_(job.at<uint64_t>(pe, kPlace)) {}
+        places_(job.at<uint64_t>(pe, kPlace)),
+        launched_(job.at<uint64_t>(pe, kLaunches)) {}
 
   void play(const Steps& steps) {
     for (uint32_t i = 0; i < steps.size(); ++i) play(steps[i], i);
   }
   void play(const Step& step, uint32_t i) {
+    if constexpr (std::is_same_v<S, LaunchedGrid>) {
+      fill(step, i);
+      end_of_launch();
+      must(call(step, i), "a call");
+      end_of_launch();
+      check(step, i);
+      return end_of_launch();
+    }
     if (step.kind == Kind::kSync) {
       must(sync(ctx_, scope_, team_), "sync");
     } else if (step.kind == Kind::kBarrier) {
@@ -152,6 +164,16 @@ class Player {
   uint64_t* taken() { return taken_; }
 
  private:
+  /// All blocks of this PE's grid have come: what a stream has between two kernels.
+  void end_of_launch() {
+    const Status come = by_leader(block, [&] {
+      const uint64_t all = blocks_in_grid() * ++launches_;
+      fetch_add<Reach::kGpu>(launched_, uint64_t{1});
+      return detail::spin(ctx_, [&] { return load_acquire<Reach::kGpu>(launched_) >= all; });
+    });
+    must(come, "another block");
+  }
+
   uint64_t* target(const Step& step, uint32_t i) {
     return step.in_place ? places_ + i % 2 * kPlaceBytes / sizeof(uint64_t) : taken_;
   }
@@ -181,6 +203,8 @@ class Player {
   uint64_t* const taken_;
   uint64_t* const mail_;
   uint64_t* const places_;
+  uint64_t* const launched_;
+  uint64_t launches_ = 0;
 };
 
 }  // namespace peal::sim

@@ -7,8 +7,6 @@
 namespace peal::sim {
 namespace {
 
-constexpr size_t kSource = 0;
-constexpr size_t kTarget = 1024;
 constexpr size_t kWords = 2048;
 constexpr uint32_t kSlotWords = 8;
 

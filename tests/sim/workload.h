@@ -78,6 +78,7 @@ void team_mixed(simt::Simulation& sim);
 void team_carried(simt::Simulation& sim);
 void team_of_owners(simt::Simulation& sim);
 void team_of_grids(simt::Simulation& sim);
+void team_of_launches(simt::Simulation& sim);
 void team_disagrees(simt::Simulation& sim);
 // lifecycle.cc
 void start_up(simt::Simulation& sim);

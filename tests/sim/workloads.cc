@@ -38,6 +38,7 @@ constexpr Workload kWorkloads[] = {
     {"team_carried", team_carried},
     {"team_of_owners", team_of_owners},
     {"team_of_grids", team_of_grids},
+    {"team_of_launches", team_of_launches},
     {"team_disagrees", team_disagrees},
     {"start_up", start_up},
     {"new_window", new_window},

@@ -59,6 +59,7 @@ T folded(size_t i, int first, int last) {
   return Accumulated<T>::to(acc);
 }
 
+/// The call of a case, by a kernel.
 template <class Op, class S, class T>
 PEAL_DEVICE Status make_call(const Context& ctx, S scope, const Team& team, const Case& c, T* dst,
                              T* src) {
@@ -81,6 +82,29 @@ PEAL_DEVICE Status make_call(const Context& ctx, S scope, const Team& team, cons
       return exclusive_scan(ctx, scope, team, dst, src, c.count, Op{});
   }
   return Status::kOk;
+}
+
+/// The same by the host: `calls` are StreamCalls or the like.
+template <class Op, class Calls, class T>
+void make_call(const Calls& calls, const Team& team, const Case& c, T* dst, T* src) {
+  switch (c.call) {
+    case Call::kBroadcast:
+      return calls.broadcast(team, dst, src, c.count, c.root);
+    case Call::kGather:
+      return calls.all_gather(team, dst, src, c.count);
+    case Call::kAllToAll:
+      return calls.all_to_all(team, dst, src, c.count);
+    case Call::kAllReduce:
+      return calls.all_reduce(team, dst, src, c.count, Op{});
+    case Call::kReduce:
+      return calls.reduce(team, dst, src, c.count, Op{}, c.root);
+    case Call::kReduceScatter:
+      return calls.reduce_scatter(team, dst, src, c.count, Op{});
+    case Call::kScan:
+      return calls.scan(team, dst, src, c.count, Op{});
+    case Call::kExclusiveScan:
+      return calls.exclusive_scan(team, dst, src, c.count, Op{});
+  }
 }
 
 template <class S, class Op, class T>
@@ -222,6 +246,14 @@ std::string run_sizes(Runtime& pe, const Team& team, const Grid& grid) {
   }
   pe.barrier();
   return wrong;
+}
+
+/// Elements of the longest message that a call from the host sends the short way where members are
+/// mapped.
+template <class T>
+size_t brief_count(const Team& team) {
+  const auto members = static_cast<uint32_t>(team.size);
+  return collective::brief_bytes(team.grid_workspace, members) / sizeof(T);
 }
 
 /// A grid for calls by a scope.

@@ -36,9 +36,7 @@ class RuntimeOnGpu : public testing::Test {
     EXPECT_EQ(fake_.mistakes, 0);
   }
 
-  Runtime start(Bootstrap& group) const {
-    return Runtime(std::make_unique<api_test::BorrowedBootstrap>(group), config_, Target::kGpu);
-  }
+  Runtime start(Bootstrap& group) const { return peal::join(group, config_, Target::kGpu); }
 
   FakeCuda& fake_;
   Config config_;

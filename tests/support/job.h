@@ -25,9 +25,9 @@
 #include <vector>
 
 #include "bootstrap/bootstraps.h"
+#include "bootstrap/launch.h"
 #include "host/base/error.h"
 #include "peal/peal.h"
-#include "tests/support/borrowed_bootstrap.h"
 
 namespace peal::api_test {
 
@@ -56,7 +56,7 @@ inline Config small_config() {
 
 /// A Runtime over a borrowed group.
 inline Runtime start(Bootstrap& group, const Config& config = small_config()) {
-  return Runtime(std::make_unique<BorrowedBootstrap>(group), config);
+  return peal::join(group, config);
 }
 
 /// Runs `body` on every PE; ends when all have ended. A PE whose body throws fails the test.
@@ -113,7 +113,7 @@ inline int run_tests(int argc, char** argv) {
   return run_main([&] {
     read_arguments(argc, argv);
     Config config = Config::from_environment(environ);
-    if (config.under_mpirun || !config.tcp_id.empty()) {
+    if (bootstrap::choose_launch(config).kind != BootstrapKind::kSingle) {
       config.transport = arrangement().transport;
       if (const auto& rails = arrangement().rails; !rails.empty()) {
         const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
@@ -155,6 +155,15 @@ class Symmetric {
  private:
   Runtime& pe_;
   T* data_;
+};
+
+/// Who calls, for tests of a template: a scope, on a kind of context, in a block of so many
+/// threads.
+template <class S, Reach R, unsigned kThreads>
+struct Caller {
+  using Scope = S;
+  static constexpr Reach kReach = R;
+  static Grid grid() { return {.blocks = 1, .threads = kThreads}; }
 };
 
 /// What the lanes of a kernel found wrong; the first finding is kept.

@@ -440,10 +440,8 @@ TEST_F(RuntimeOnGpu, ReadsTheErrorsOfQueuesByCopies) {
 
 TEST_F(RuntimeOnGpu, RefusesAJobOfTwoKinds) {
   bootstrap::run_threads(2, [&](Bootstrap& group) {
-    const std::string text = refusal([&] {
-      Runtime(std::make_unique<api_test::BorrowedBootstrap>(group), config_,
-              group.rank() == 0 ? Target::kCpu : Target::kGpu);
-    });
+    const std::string text = refusal(
+        [&] { peal::join(group, config_, group.rank() == 0 ? Target::kCpu : Target::kGpu); });
     EXPECT_NE(text.find("PE 1 has its kernels on a GPU, PE 0 on a CPU"), std::string::npos) << text;
   });
 }

@@ -238,8 +238,38 @@ TEST(MakeTcp, RefusesASecondOwnerOfARank) {
         EXPECT_EQ(refused.code(), ErrorCode::kInvalidArgument);
         EXPECT_TRUE(contains(refused, "rank 1 of 3 is taken")) << refused.what();
       });
-  // The twin stayed in, rank 2 never came.
+  // The twin stayed in, rank 2 never came: the owner of the numbers hears of both.
   EXPECT_TRUE(contains(errors[0], "rank 2 of 3 did not join")) << errors[0].what();
+  EXPECT_TRUE(contains(errors[0], "a second process came as rank 1 and was refused"))
+      << errors[0].what();
+}
+
+// Two processes with the same number, of which the second is late: it would wait a minute for a
+// door that has closed. It hears at once, and the job goes on.
+TEST(MakeTcp, RefusesASecondOwnerOfARankWhileTheJobRuns) {
+  TcpRoot root;
+  const UniqueId id = root.id();
+  const std::vector<Error> errors =
+      run_job(std::move(root), {1}, 2, kPatient, [&id](Bootstrap& group) {
+        group.barrier();
+        if (group.rank() == 1) {
+          const Error refused = join(id, 1, 2, kPatient);
+          EXPECT_EQ(refused.code(), ErrorCode::kInvalidArgument);
+          EXPECT_TRUE(contains(refused, "rank 1 of 2 is taken: another process")) << refused.what();
+          const Error second_root = join(id, 0, 2, kPatient);
+          EXPECT_TRUE(contains(second_root, "a second rank 0 of this job")) << second_root.what();
+        }
+        group.barrier();
+      });
+  expect_no_errors(errors);
+}
+
+// Between the making of an id and rank 0's start nobody else gets the port.
+TEST(ReservedId, KeepsThePortForRankZero) {
+  const ReservedId reserved;
+  for (int i = 0; i < 64; ++i) EXPECT_NE(make_unique_id().port, reserved.id().port);
+  expect_no_errors(run_job(TcpRoot(reserved.id()), {1}, 2, kPatient));
+  expect_no_errors(run_job(TcpRoot(reserved.id()), {1}, 2, kPatient));
 }
 
 TEST(MakeTcp, RefusesAnotherSizeAndGoesOn) {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "bootstrap/bootstraps.h"
+#include "bootstrap/borrowed.h"
 #include "host/base/error.h"
-#include "tests/support/borrowed_bootstrap.h"
 
 namespace peal {
 namespace {
@@ -48,7 +48,7 @@ struct Pe {
   Windows windows;
 
   explicit Pe(Bootstrap& threads)
-      : group(std::make_unique<api_test::BorrowedBootstrap>(threads), std::chrono::seconds(20)),
+      : group(std::make_unique<bootstrap::BorrowedBootstrap>(threads), std::chrono::seconds(20)),
         p2p(group, group.places(), nullptr),
         page(part.data() + 4096 - reinterpret_cast<uintptr_t>(part.data()) % 4096),
         mapped(p2p.map(page, kBytes, -1)),

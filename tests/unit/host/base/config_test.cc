@@ -195,11 +195,12 @@ TEST(Config, DoesNotPrintSecrets) {
   expect_in(table, {"(not shown)"});
 }
 
-TEST(Config, SeesAnMpiLauncher) {
-  EXPECT_FALSE(Config::defaults().under_mpirun);
-  EXPECT_TRUE(read({"OMPI_COMM_WORLD_SIZE=4"}).under_mpirun);
-  EXPECT_TRUE(read({"PMIX_RANK=0"}).under_mpirun);
-  EXPECT_FALSE(read({"OMPI_COMM_WORLD_SIZEX=4"}).under_mpirun);
+TEST(Config, KeepsTheVariablesOfLaunchers) {
+  EXPECT_TRUE(Config::defaults().launcher.empty());
+  const std::map<std::string, std::string> kept = {{"OMPI_COMM_WORLD_SIZE", "4"},
+                                                   {"PMIX_RANK", "0"}};
+  EXPECT_EQ(read({"OMPI_COMM_WORLD_SIZE=4", "PMIX_RANK=0", "OMPI_COMM_WORLD_SIZEX=4"}).launcher,
+            kept);
 }
 
 TEST(FormatSize, UsesTheLargestSuffixThatDivides) {

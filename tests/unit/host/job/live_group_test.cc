@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "bootstrap/bootstraps.h"
-#include "tests/support/borrowed_bootstrap.h"
+#include "bootstrap/borrowed.h"
 
 namespace peal {
 namespace {
@@ -26,7 +26,7 @@ using std::chrono::seconds;
 class Member {
  public:
   Member(Bootstrap& group, milliseconds deadline)
-      : group_(std::make_unique<api_test::BorrowedBootstrap>(group), deadline),
+      : group_(std::make_unique<bootstrap::BorrowedBootstrap>(group), deadline),
         reader_([this] { read(); }) {}
   ~Member() {
     ending_ = true;

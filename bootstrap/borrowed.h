@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A group of threads or forked processes whose Bootstrap belongs to whoever started them, while a
-// Runtime wants one of its own: this forwards.
+// A group of threads or forked processes belongs to whoever started them (run_threads,
+// run_processes), while a Runtime wants a Bootstrap of its own: this forwards.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 
 #include "host/bootstrap.h"
 
-namespace peal::api_test {
+namespace peal::bootstrap {
 
-/// A group of run_threads or run_processes, as a Runtime wants to own it.
+/// `group`, as a Runtime wants to own it; `group` must outlive it. peal::join(group) makes one.
 class BorrowedBootstrap : public Bootstrap {
  public:
   explicit BorrowedBootstrap(Bootstrap& group) : group_(group) {}
@@ -32,4 +32,4 @@ class BorrowedBootstrap : public Bootstrap {
   Bootstrap& group_;
 };
 
-}  // namespace peal::api_test
+}  // namespace peal::bootstrap

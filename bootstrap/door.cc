@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/door.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/poll.h"
+#include "bootstrap/star.h"
+#include "bootstrap/stream_wire.h"
+#include "host/base/error.h"
+
+namespace peal::bootstrap {
+namespace {
+
+constexpr std::size_t kPending = 64;  // connections that have not said who they are
+
+// Takes the same time wherever the first difference is.
+bool same_secret(const std::array<std::byte, 16>& a, const std::array<std::byte, 16>& b) {
+  std::byte difference{0};
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
+  return difference == std::byte{0};
+}
+
+// A fresh connection takes these few bytes at once; if it fails, the caller sees the connection
+// close.
+void answer(const Fd& socket, std::span<const std::byte> message) {
+  const std::vector<std::byte> frame = make_frame(message);
+  [[maybe_unused]] const ssize_t n = ::send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
+}
+
+void refuse(const Fd& socket, const std::string& why) {
+  answer(socket, make_failure(ErrorCode::kInvalidArgument, why));
+}
+
+}  // namespace
+
+void send_at_once(const Fd& socket) {
+  const int on = 1;
+  if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) < 0) {
+    fail_errno(errno, "setsockopt(TCP_NODELAY)");
+  }
+}
+
+Door::Door(TcpRoot root, int size)
+    : root_(std::move(root)), size_(static_cast<std::size_t>(size)), peers_(size_) {}
+
+void Door::admit_all(TimePoint until) {
+  while (!missing().empty() && !lost_ && Clock::now() < until) {
+    std::vector<pollfd> watched;
+    // Negative descriptors (ranks not here yet) are ignored by poll.
+    for (const Fd& peer : peers_) {
+      watched.push_back({.fd = peer.get(), .events = POLLRDHUP, .revents = 0});
+    }
+    answer_some(std::move(watched), until);
+  }
+}
+
+void Door::refuse_until(const Fd& stop) {
+  const std::vector<pollfd> watched{{.fd = stop.get(), .events = POLLIN, .revents = 0}};
+  while (!answer_some(watched, TimePoint::max())) {
+  }
+}
+
+std::vector<int> Door::missing() const {
+  std::vector<int> ranks;
+  for (std::size_t r = 1; r < peers_.size(); ++r) {
+    if (!peers_[r]) ranks.push_back(static_cast<int>(r));
+  }
+  return ranks;
+}
+
+// One round: true if one of `watched` had an event. Of the peers such an event is their end.
+bool Door::answer_some(std::vector<pollfd> watched, TimePoint until) {
+  const std::size_t count = watched.size();
+  watched.push_back({.fd = root_.listener(), .events = POLLIN, .revents = 0});
+  for (const Caller& caller : callers_) {
+    watched.push_back({.fd = caller.socket.get(), .events = POLLIN, .revents = 0});
+  }
+  if (poll_until(watched, until) < 0) fail_errno(errno, "poll");
+  bool event = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (watched[i].revents == 0) continue;
+    event = true;
+    if (!peers_.empty()) lost_ = static_cast<int>(i);
+  }
+  for (std::size_t i = 0; i < callers_.size(); ++i) {
+    if (watched[count + 1 + i].revents != 0) listen_to(callers_[i]);
+  }
+  std::erase_if(callers_, [](const Caller& caller) { return !caller.socket; });
+  // One a round, so that everyone waiting is heard before the oldest has to make room.
+  if (watched[count].revents != 0) accept_one();
+  return event;
+}
+
+void Door::accept_one() {
+  Fd socket(::accept4(root_.listener(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!socket) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+      fail_errno(errno, "accept4");
+    return;  // the caller hung up before we came
+  }
+  if (callers_.size() == kPending) callers_.pop_front();
+  callers_.push_back({.socket = std::move(socket), .hello = {}, .got = 0});
+}
+
+// Reads more of a hello and no byte beyond it. Leaves caller.socket empty when the caller is done
+// with.
+void Door::listen_to(Caller& caller) {
+  auto* bytes = reinterpret_cast<char*>(&caller.hello);
+  const ssize_t n = ::recv(caller.socket.get(), bytes + caller.got, sizeof(Hello) - caller.got, 0);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0) {
+    caller.socket = Fd();
+    return;
+  }
+  caller.got += static_cast<std::size_t>(n);
+  if (caller.got == sizeof(Hello)) judge(std::move(caller.socket), caller.hello);
+}
+
+void Door::judge(Fd socket, const Hello& hello) {
+  if (hello.magic != Hello::kMagic || !same_secret(hello.secret, root_.id().secret)) return;
+  if (hello.size != size_) {
+    return refuse(socket, fmt::format("rank {} joins a job of {}, but rank 0's job has {} ranks",
+                                      hello.rank, hello.size, size_));
+  }
+  if (hello.rank == 0 || hello.rank >= size_ || peers_.empty() || peers_[hello.rank]) {
+    if (hello.rank < size_) claimed_twice_.insert(static_cast<int>(hello.rank));
+    return refuse(
+        socket, fmt::format("rank {} of {} is taken: another process joined with the same number; "
+                            "each PE needs its own (PEAL_TCP_RANK)",
+                            hello.rank, size_));
+  }
+  send_at_once(socket);
+  // The caller's own deadline runs: tell it that rank 0 is here and waits for others.
+  answer(socket, make_message({.kind = Kind::kPresent}, {}));
+  peers_[hello.rank] = std::move(socket);
+}
+
+Doorkeeper::Doorkeeper(Door door) : door_(std::move(door)), stop_(::eventfd(0, EFD_CLOEXEC)) {
+  if (!stop_) fail_errno(errno, "eventfd");
+  thread_ = std::thread([this] {
+    ::prctl(PR_SET_NAME, "peal-door");
+    try {
+      door_.refuse_until(stop_);
+    } catch (const std::exception&) {
+      // No descriptor is left for strangers: who comes late hears nothing, the job goes on.
+    }
+  });
+}
+
+Doorkeeper::~Doorkeeper() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = ::write(stop_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+}  // namespace peal::bootstrap

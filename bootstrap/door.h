@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rank 0's door: others connect and say hello (secret, rank, size). Who lacks the secret is
+// dropped, who does not fit is refused with a reason, and one connection per rank is kept. The door
+// stays open as long as the job, so that a second process with a rank that is taken hears why it
+// cannot join. A stranger costs one descriptor of at most kPending and no waiting.
+#pragma once
+
+#include <poll.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/fd.h"
+#include "bootstrap/bootstraps.h"
+#include "bootstrap/wire.h"
+
+namespace peal::bootstrap {
+
+/// The first bytes on a connection to rank 0.
+struct Hello {
+  std::uint64_t magic = kMagic;
+  std::array<std::byte, 16> secret{};
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+
+  static constexpr std::uint64_t kMagic = 0x317063746c616570;  // the bytes "pealtcp1"
+};
+static_assert(sizeof(Hello) == 32);
+
+/// Turns off the delay of small messages.
+void send_at_once(const Fd& socket);
+
+class Door {
+ public:
+  Door(TcpRoot root, int size);
+
+  /// Admits until everybody is in, the time is over, or somebody who was in is gone.
+  void admit_all(TimePoint until);
+
+  std::vector<int> missing() const;
+  std::optional<int> lost() const { return lost_; }
+
+  /// Ranks that a second process claimed; a wrong number explains why another is missing.
+  const std::set<int>& claimed_twice() const { return claimed_twice_; }
+
+  /// Connections by rank, to be taken once. From then on every rank is taken.
+  std::vector<Fd> take_peers() { return std::move(peers_); }
+
+  /// Goes on answering callers until `stop` becomes readable.
+  void refuse_until(const Fd& stop);
+
+ private:
+  struct Caller {
+    Fd socket;
+    Hello hello;
+    std::size_t got = 0;
+  };
+
+  bool answer_some(std::vector<pollfd> watched, TimePoint until);
+  void accept_one();
+  void listen_to(Caller& caller);
+  void judge(Fd socket, const Hello& hello);
+
+  TcpRoot root_;
+  std::size_t size_;
+  std::vector<Fd> peers_;
+  std::deque<Caller> callers_;
+  std::optional<int> lost_;
+  std::set<int> claimed_twice_;
+};
+
+/// The thread that stands at the door while the job runs.
+class Doorkeeper {
+ public:
+  explicit Doorkeeper(Door door);
+  ~Doorkeeper();
+  Doorkeeper(const Doorkeeper&) = delete;
+  Doorkeeper& operator=(const Doorkeeper&) = delete;
+
+ private:
+  Door door_;
+  Fd stop_;
+  std::thread thread_;
+};
+
+}  // namespace peal::bootstrap

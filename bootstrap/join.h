@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How every rank but 0 comes into a TCP job: it connects, says hello (door.h), and waits with all
+// others for the start.
+#pragma once
+
+#include <netinet/in.h>
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "bootstrap/bootstraps.h"
+
+namespace peal::bootstrap {
+
+sockaddr_in address_of(const UniqueId& id);
+/// "127.0.0.1:4711".
+std::string name_address(const UniqueId& id);
+
+/// Who joins, and how long it waits.
+struct Member {
+  int rank;
+  int size;
+  Deadline deadline;
+};
+
+/// Joins the job of `id`. Rank 0 may start later: tries until it listens.
+std::unique_ptr<Bootstrap> join(const UniqueId& id, const Member& member);
+
+/// The same where rank 0 listens at one of several places, and others perhaps at the rest: joins
+/// where the hello is answered.
+std::unique_ptr<Bootstrap> join_any(std::span<const UniqueId> ids, const Member& member);
+
+}  // namespace peal::bootstrap

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A job of torchrun's processes. MASTER_PORT itself belongs to torch's store, whose protocol is its
+// own affair. So rank 0 listens beside it, and all ranks know where to look.
+//
+//   MASTER_PORT + 1 .. + 16 (or - 1 .. - 16 at the upper end)    rank 0 takes the first free one
+//   secret = hash of host, port, size, run id, restart           alike on all ranks, of no other
+//   job
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "bootstrap/address.h"
+#include "bootstrap/join.h"
+#include "bootstrap/launchers.h"
+#include "bootstrap/star.h"
+#include "host/base/error.h"
+
+namespace peal::bootstrap {
+namespace {
+
+constexpr int kPorts = 16;
+
+// FNV-1a, 64 bits. Tells jobs apart; hides nothing, and need not.
+std::uint64_t hash(std::string_view text, std::uint64_t seed) {
+  std::uint64_t value = 0xcbf29ce484222325 ^ seed;
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return value;
+}
+
+std::array<std::byte, 16> secret_of(const TorchJob& job) {
+  const std::string text =
+      fmt::format("peal torchrun\n{}\n{}\n{}\n{}", job.host, job.port, job.size, job.run);
+  const std::uint64_t halves[2] = {hash(text, 0), hash(text, 0x9e3779b97f4a7c15)};
+  std::array<std::byte, 16> secret;
+  static_assert(sizeof halves == sizeof secret);
+  std::memcpy(secret.data(), halves, sizeof halves);
+  return secret;
+}
+
+std::array<std::uint8_t, 4> bytes_of(const std::string& address) {
+  std::array<std::uint8_t, 4> bytes{};
+  const char* at = address.data();
+  for (std::uint8_t& byte : bytes) {
+    at = std::from_chars(at, address.data() + address.size(), byte).ptr + 1;
+  }
+  return bytes;
+}
+
+// Where rank 0 may listen: one id for each port.
+std::vector<UniqueId> places(const TorchJob& job, const std::string& address) {
+  const bool above = job.port <= 65535 - kPorts;
+  std::vector<UniqueId> ids;
+  for (int i = 1; i <= kPorts; ++i) {
+    ids.push_back({.secret = secret_of(job),
+                   .address = bytes_of(address),
+                   .port = static_cast<std::uint16_t>(job.port + (above ? i : -i))});
+  }
+  return ids;
+}
+
+TcpRoot listen_at_any(const std::vector<UniqueId>& ids) {
+  std::string last;
+  for (const UniqueId& id : ids) {
+    try {
+      return TcpRoot(id);
+    } catch (const Error& error) {
+      last = error.what();
+    }
+  }
+  fail(ErrorCode::kSystem, "no port beside MASTER_PORT is free, from {} to {}: {}",
+       ids.front().port, ids.back().port, last);
+}
+
+}  // namespace
+
+TorchJob TorchJob::from(const std::map<std::string, std::string>& variables) {
+  const auto text = [&variables](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::string() : found->second;
+  };
+  TorchJob job;
+  // Known to be numbers (choose_launch).
+  job.rank = std::stoi(text("RANK"));
+  job.size = std::stoi(text("WORLD_SIZE"));
+  job.host = text("MASTER_ADDR");
+  job.run = text("TORCHELASTIC_RUN_ID") + "\n" + text("TORCHELASTIC_RESTART_COUNT");
+  const std::string port = text("MASTER_PORT");
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), job.port);
+  if (error != std::errc() || end != port.data() + port.size() || job.port == 0) {
+    fail(ErrorCode::kConfiguration, "MASTER_PORT={} is not a port from 1 to 65535", port);
+  }
+  return job;
+}
+
+std::unique_ptr<Bootstrap> make_torchrun(const TorchJob& job, Deadline deadline) {
+  check_deadline(deadline);
+  if (job.rank != 0) {
+    return join_any(places(job, resolve(job.host)),
+                    {.rank = job.rank, .size = job.size, .deadline = deadline});
+  }
+  // The host's own name may lead to an address that only this machine knows: listens at all.
+  const bool local = job.host == "localhost" || job.host.starts_with("127.");
+  return make_tcp(listen_at_any(places(job, local ? resolve(job.host) : "0.0.0.0")), job.size,
+                  deadline);
+}
+
+}  // namespace peal::bootstrap

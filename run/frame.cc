@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/frame.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "host/base/error.h"
+
+namespace peal::run {
+namespace {
+
+struct Head {
+  std::uint32_t note;
+  std::uint32_t number;
+  std::uint64_t bytes;
+};
+
+constexpr std::uint64_t kLongest = std::uint64_t{64} << 20;
+
+void set_non_blocking(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+    fail_errno(errno, "fcntl(O_NONBLOCK)");
+  }
+}
+
+bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+}  // namespace
+
+std::string pack(const std::vector<std::string>& texts) {
+  std::string bytes;
+  for (const std::string& text : texts) {
+    const std::uint64_t length = text.size();
+    bytes.append(reinterpret_cast<const char*>(&length), sizeof length).append(text);
+  }
+  return bytes;
+}
+
+std::vector<std::string> unpack(std::string_view bytes) {
+  std::vector<std::string> texts;
+  while (!bytes.empty()) {
+    std::uint64_t length = 0;
+    if (bytes.size() >= sizeof length) std::memcpy(&length, bytes.data(), sizeof length);
+    if (bytes.size() < sizeof length || bytes.size() - sizeof length < length) {
+      fail(ErrorCode::kInternal, "peal-run: a list of texts that breaks off");
+    }
+    texts.emplace_back(bytes.substr(sizeof length, length));
+    bytes.remove_prefix(sizeof length + length);
+  }
+  return texts;
+}
+
+Channel::Channel(Fd in, Fd out) : in_(std::move(in)), out_(std::move(out)) {
+  set_non_blocking(this->in());
+  set_non_blocking(this->out());
+}
+
+void Channel::send(const Frame& frame) {
+  if (broken_) return;
+  const Head head{static_cast<std::uint32_t>(frame.note), frame.number, frame.bytes.size()};
+  to_write_.append(reinterpret_cast<const char*>(&head), sizeof head).append(frame.bytes);
+}
+
+bool Channel::write_some() {
+  std::size_t written = 0;
+  while (!broken_ && written < to_write_.size()) {
+    const ssize_t n = ::write(out(), to_write_.data() + written, to_write_.size() - written);
+    if (n < 0 && would_block(errno)) break;
+    broken_ = n < 0;
+    if (n > 0) written += static_cast<std::size_t>(n);
+  }
+  to_write_.erase(0, broken_ ? to_write_.size() : written);
+  return !broken_;
+}
+
+bool Channel::read_some() {
+  std::array<char, 65536> chunk;
+  const ssize_t n = ::read(in(), chunk.data(), chunk.size());
+  if (n < 0) return would_block(errno);
+  read_.append(chunk.data(), static_cast<std::size_t>(n));
+  return n > 0;
+}
+
+bool Channel::greeted() {
+  const std::size_t at = read_.find(kGreeting);
+  if (at == std::string::npos) return false;
+  read_.erase(0, at + kGreeting.size());
+  return true;
+}
+
+std::optional<Frame> Channel::next() {
+  Head head;
+  if (read_.size() < sizeof head) return std::nullopt;
+  std::memcpy(&head, read_.data(), sizeof head);
+  if (head.note < 1 || head.note > static_cast<std::uint32_t>(Note::kExited) ||
+      head.bytes > kLongest) {
+    fail(ErrorCode::kInternal, "peal-run: a frame of unknown kind {}", head.note);
+  }
+  if (read_.size() - sizeof head < head.bytes) return std::nullopt;
+  Frame frame{static_cast<Note>(head.note), head.number, read_.substr(sizeof head, head.bytes)};
+  read_.erase(0, sizeof head + head.bytes);
+  return frame;
+}
+
+}  // namespace peal::run

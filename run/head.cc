@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/head.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/poll.h"
+#include "host/base/error.h"
+#include "run/agent.h"
+#include "run/printer.h"
+#include "run/remote.h"
+
+namespace peal::run {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMostPending = std::size_t{4} << 20;  // then agents wait until it is printed
+constexpr std::chrono::seconds kStart{60};                  // for all agents to be ready
+constexpr std::chrono::seconds kLastWords{15};  // for agents, beyond the grace of their PEs
+constexpr int kFailed = 1;
+constexpr int kNobodyReads = 128 + SIGPIPE;
+
+// Signals that are handed on, but for those that whoever started peal-run had it ignore (nohup).
+class Signals {
+ public:
+  Signals() {
+    sigset_t set;
+    ::sigemptyset(&set);
+    for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2}) {
+      struct sigaction now {};
+      ::sigaction(number, nullptr, &now);
+      if (now.sa_handler != SIG_IGN) ::sigaddset(&set, number);
+    }
+    ::signal(SIGPIPE, SIG_IGN);
+    ::sigprocmask(SIG_BLOCK, &set, nullptr);
+    fd_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!fd_) fail_errno(errno, "signalfd");
+  }
+  int fd() const { return fd_.get(); }
+  std::optional<int> next() const {
+    signalfd_siginfo info{};
+    if (::read(fd_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
+    return static_cast<int>(info.ssi_signo);
+  }
+
+ private:
+  Fd fd_;
+};
+
+class HeadOfJob {
+ public:
+  explicit HeadOfJob(const Options& options) : options_(options) {
+    char* const folder = ::get_current_dir_name();
+    folder_ = folder == nullptr ? "/" : folder;
+    ::free(folder);
+    int first = 0;
+    for (const Host& host : options.hosts) {
+      agents_.emplace_back(options, host, first);
+      first += host.pes;
+    }
+    limit_ = Clock::now() + kStart;
+  }
+
+  int run() {
+    while (!over()) {
+      step();
+      if (limit_ && Clock::now() >= *limit_) give_up();
+    }
+    return failure_.value_or(0);
+  }
+
+ private:
+  bool all_gone() const {
+    return std::ranges::all_of(
+        agents_, [](const Remote& agent) { return agent.state == Remote::State::kGone; });
+  }
+  std::size_t unread() const { return output_.pending() + errors_.pending(); }
+  bool over() const { return unread() == 0 && all_gone(); }
+
+  void step() {
+    std::vector<pollfd> fds{
+        {.fd = signals_.fd(), .events = POLLIN, .revents = 0},
+        {.fd = output_.pending() > 0 ? output_.fd() : -1, .events = POLLOUT, .revents = 0},
+        {.fd = errors_.pending() > 0 ? errors_.fd() : -1, .events = POLLOUT, .revents = 0}};
+    const bool room = unread() < kMostPending;
+    for (const Remote& agent : agents_) {
+      const bool gone = agent.state == Remote::State::kGone;
+      fds.push_back(
+          {.fd = gone || !room ? -1 : agent.channel.in(), .events = POLLIN, .revents = 0});
+      fds.push_back({.fd = gone || agent.channel.pending() == 0 ? -1 : agent.channel.out(),
+                     .events = POLLOUT,
+                     .revents = 0});
+      fds.push_back({.fd = gone ? -1 : agent.complaints.fd.get(), .events = POLLIN, .revents = 0});
+    }
+    if (poll_until(fds, limit_.value_or(Clock::time_point::max())) < 0) fail_errno(errno, "poll");
+    if (fds[0].revents != 0) hand_on_signals();
+    if (fds[1].revents != 0 && !output_.write_some()) stop(kNobodyReads);
+    if (fds[2].revents != 0) errors_.write_some();
+    for (std::size_t i = 0; i < agents_.size(); ++i) {
+      const pollfd* const its = &fds[3 + 3 * i];
+      if (its[2].revents != 0) complain(agents_[i]);
+      if (its[1].revents != 0) agents_[i].channel.write_some();
+      if (its[0].revents != 0) hear(agents_[i]);
+    }
+  }
+
+  void hear(Remote& agent) {
+    const bool more = agent.channel.read_some();
+    if (agent.state == Remote::State::kStarting && agent.channel.greeted()) {
+      agent.state = Remote::State::kGreeted;
+      prepare(agent);
+    }
+    if (agent.state != Remote::State::kStarting) {
+      while (const std::optional<Frame> frame = agent.channel.next()) take(agent, *frame);
+    }
+    if (!more) lose(agent);
+  }
+
+  void prepare(Remote& agent) {
+    Share share{
+        .first = agent.first(),
+        .count = agent.host().pes,
+        .size = options_.size(),
+        .grace = options_.grace,
+        .interface = options_.interface,
+        .command = {.argv = options_.argv, .environment = options_.exports, .folder = folder_}};
+    // Between PEs of one machine nothing leaves it.
+    if (agents_.size() == 1 && share.interface.empty()) share.interface = "127.0.0.1";
+    agent.channel.send({Note::kPrepare, 0, share.to_bytes()});
+  }
+
+  void take(Remote& agent, const Frame& frame) {
+    switch (frame.note) {
+      case Note::kReady:
+        if (!frame.bytes.empty()) id_ = frame.bytes;
+        agent.state = Remote::State::kReady;
+        return start_when_all_are_ready();
+      case Note::kRefused:
+        say("{}: {}", agent.where(), frame.bytes);
+        agent.living = 0;  // those it had started end with it
+        return stop(static_cast<int>(frame.number));
+      case Note::kOutput:
+        return output_.add(prefix_of(frame.number), frame.bytes);
+      case Note::kErrors:
+        return errors_.add(prefix_of(frame.number), frame.bytes);
+      case Note::kExited:
+        return bury(agent, frame);
+      default:
+        fail(ErrorCode::kInternal, "peal-run: an agent sent a head's frame");
+    }
+  }
+
+  void start_when_all_are_ready() {
+    for (const Remote& agent : agents_) {
+      if (agent.state != Remote::State::kReady) return;
+    }
+    if (stopped_) return;
+    limit_.reset();
+    for (Remote& agent : agents_) {
+      agent.living = agent.host().pes;
+      agent.channel.send({Note::kStart, 0, id_});
+    }
+  }
+
+  void bury(Remote& agent, const Frame& frame) {
+    --agent.living;
+    const std::vector<std::string> texts = unpack(frame.bytes);
+    const int status = std::stoi(texts.at(1));
+    if (status == 0) return;
+    const int code = exit_code_of(status);
+    // What ends after the first is a consequence, or asked for.
+    if (!stopped_ && (!failure_ || options_.keep_going)) {
+      int left = 0;
+      for (const Remote& other : agents_) left += other.living;
+      say("PE {} of {} ({}, pid {}) {}{}", frame.number, options_.size(), agent.where(),
+          texts.at(0), describe(status),
+          left == 0 || options_.keep_going ? "" : fmt::format("; ending the other {}", left));
+    }
+    if (!failure_) failure_ = code;
+    if (!options_.keep_going) stop(code);
+  }
+
+  void complain(Remote& agent) {
+    const std::string lines = agent.complaints.read();
+    errors_.add(options_.prefix ? "[" + agent.where() + "] " : "", lines);
+  }
+
+  // The connection has ended: as it should, once its PEs have; else they are gone with it.
+  void lose(Remote& agent) {
+    agent.state = Remote::State::kGone;
+    const std::string how = agent.end();
+    complain(agent);
+    if (agent.living <= 0 && (stopped_ || !limit_)) return;
+    const int last = agent.first() + agent.host().pes - 1;
+    say("{}: the agent of {}{} {}, before its PEs ended; ending the job", agent.where(),
+        last == agent.first() ? fmt::format("PE {}", last)
+                              : fmt::format("PEs {}-{}", agent.first(), last),
+        agent.host().remote() ? fmt::format(" ({})", options_.shell[0]) : "", how);
+    stop(kFailed);
+  }
+
+  void hand_on_signals() {
+    while (const std::optional<int> number = signals_.next()) {
+      const bool running = !limit_ && !stopped_ && !all_gone();
+      // The second time somebody means it.
+      if (!running || (*number == SIGINT && interrupted_)) {
+        stop(128 + *number);
+        continue;
+      }
+      interrupted_ |= *number == SIGINT;
+      for (Remote& agent : agents_) {
+        agent.channel.send({Note::kSignal, static_cast<std::uint32_t>(*number), ""});
+      }
+    }
+  }
+
+  // Has all agents end their PEs. The first reason is the exit code.
+  void stop(int code) {
+    if (!failure_) failure_ = code;
+    if (stopped_) return;
+    stopped_ = true;
+    for (Remote& agent : agents_) agent.channel.send({Note::kEnd, 0, ""});
+    limit_ = Clock::now() + options_.grace + kLastWords;
+  }
+
+  // The limit has passed. Agents that do not answer are left alone with their PEs, which end when
+  // they see the connection close. So is a reader who does not read; a slow one gets his time.
+  void give_up() {
+    limit_.reset();
+    const std::size_t before = std::exchange(last_unread_, unread());
+    const bool slow_reader = unread() != 0 && unread() != before;
+    if (stopped_ && !slow_reader && all_gone()) {
+      output_.close();
+      return errors_.close();
+    }
+    for (Remote& agent : agents_) {
+      const bool there = !stopped_ && agent.state == Remote::State::kReady;
+      if (there || (stopped_ && slow_reader) || agent.state == Remote::State::kGone) continue;
+      say("{}: no answer {}", agent.where(),
+          stopped_ ? "to the end of the job; PEs may still run there"
+                   : fmt::format("within {} s: is {} there?", kStart.count(), options_.agent));
+      agent.cut();
+      agent.living = 0;
+      agent.end();
+      agent.state = Remote::State::kGone;
+    }
+    stop(kFailed);
+    limit_ = Clock::now() + options_.grace + kLastWords;
+  }
+
+  std::string prefix_of(std::uint32_t pe) const {
+    return options_.prefix ? fmt::format("[{}] ", pe) : "";
+  }
+
+  template <class... Args>
+  void say(fmt::format_string<Args...> format, Args&&... args) {
+    errors_.add("peal-run: ", fmt::format(format, std::forward<Args>(args)...) + "\n");
+  }
+
+  Options options_;
+  std::string folder_;
+  Signals signals_;
+  Printer output_{STDOUT_FILENO};
+  Printer errors_{STDERR_FILENO};
+  std::vector<Remote> agents_;
+  std::string id_;
+  std::optional<int> failure_;  // the exit code
+  bool stopped_ = false;        // all agents are told to end
+  bool interrupted_ = false;
+  std::size_t last_unread_ = 0;
+  std::optional<Clock::time_point> limit_;  // of the start, later of the end
+};
+
+}  // namespace
+
+int run_head(const Options& options) { return HeadOfJob(options).run(); }
+
+}  // namespace peal::run

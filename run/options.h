@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What peal-run was asked for.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace peal::run {
+
+/// Where PEs run. An empty name is this machine; so is "localhost".
+struct Host {
+  std::string name;
+  int pes = 0;
+
+  bool remote() const { return !name.empty() && name != "localhost"; }
+  bool operator==(const Host&) const = default;
+};
+
+struct Options {
+  std::vector<Host> hosts;             // in the order of PEs; their sum is the size of the job
+  std::vector<std::string> argv;       // the program and its arguments
+  std::vector<std::string> shell;      // starts a command on another machine
+  std::string agent;                   // path of peal-run there
+  std::string interface;               // where PE 0 listens; empty: found
+  std::vector<std::string> exports;    // "NAME=VALUE"
+  std::chrono::milliseconds grace{0};  // from SIGTERM to SIGKILL
+  bool prefix = true;
+  bool keep_going = false;
+  bool be_agent = false;  // started by another peal-run; what follows is for that
+  int input = -1;         // descriptor that PE 0 reads
+
+  int size() const;
+};
+
+/// What ends peal-run before it starts anything: help (code 0) or a mistake (code 2), with a text.
+struct Answer {
+  int exit_code;
+  std::string text;
+};
+
+/// Reads the command line and, for what is exported, `environment`. Throws Answer.
+Options read_options(int argc, char** argv, char** environment);
+
+}  // namespace peal::run

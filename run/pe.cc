@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/pe.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "base/poll.h"
+#include "host/base/error.h"
+
+namespace peal::run {
+namespace {
+
+constexpr std::size_t kLongestLine = std::size_t{1} << 20;
+constexpr std::chrono::seconds kLongestDeath{5};
+
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) < 0) fail_errno(errno, "pipe2");
+    read = Fd(ends[0]);
+    write = Fd(ends[1]);
+  }
+  Fd read;
+  Fd write;
+};
+
+CannotStart cannot_start(const std::string& what, int error) {
+  return {error == ENOENT ? 127 : 126, what + ": " + std::strerror(error)};
+}
+
+int error_of_file(const std::string& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0) return errno;
+  if (S_ISDIR(found.st_mode)) return EISDIR;
+  return ::access(path.c_str(), X_OK) == 0 ? 0 : errno;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
+
+void check(const Command& command) {
+  if (::chdir(command.folder.c_str()) != 0) throw cannot_start("folder " + command.folder, errno);
+  const std::string& program = command.argv.at(0);
+  if (program.find('/') != program.npos) {
+    if (const int error = error_of_file(program); error != 0) throw cannot_start(program, error);
+    return;
+  }
+  const char* const path = std::getenv("PATH");
+  std::string folders = path == nullptr ? "/bin:/usr/bin" : path;
+  for (std::size_t at = 0; at <= folders.size();) {
+    const std::size_t end = std::min(folders.find(':', at), folders.size());
+    if (error_of_file(folders.substr(at, end - at) + "/" + program) == 0) return;
+    at = end + 1;
+  }
+  throw CannotStart{127, program + ": not found in PATH"};
+}
+
+std::string Lines::add(const std::string& bytes) {
+  text_ += bytes;
+  const std::size_t end = text_.rfind('\n');
+  if (end == text_.npos) return text_.size() > kLongestLine ? rest() : "";
+  std::string whole = text_.substr(0, end + 1);
+  text_.erase(0, end + 1);
+  return whole;
+}
+
+std::string Lines::rest() {
+  std::string last = std::exchange(text_, "");
+  if (!last.empty()) last += '\n';
+  return last;
+}
+
+std::string Stream::read() {
+  std::string whole;
+  while (fd) {
+    std::array<char, 65536> chunk;
+    const ssize_t n = ::read(fd.get(), chunk.data(), chunk.size());
+    if (n > 0) {
+      whole += lines.add({chunk.data(), static_cast<std::size_t>(n)});
+      if (whole.size() > kLongestLine) break;  // the rest later: others want to be heard too
+    } else if (n < 0 && errno == EAGAIN) {
+      break;
+    } else if (n == 0 || errno != EINTR) {
+      fd = Fd();
+      whole += lines.rest();
+    }
+  }
+  return whole;
+}
+
+Pe::Pe(const Command& command, int input) {
+  Pipe out;
+  Pipe err;
+  Pipe report;
+  const pid_t agent = ::getpid();
+  pid_ = ::fork();
+  if (pid_ < 0) fail_errno(errno, "fork of a PE");
+  if (pid_ == 0) {
+    // What the agent sends to the group must find it, whoever runs first: both set it.
+    ::setpgid(0, 0);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != agent) ::_exit(1);
+    become(command, input, out.write.get(), err.write.get(), report.write.get());
+  }
+  ::setpgid(pid_, pid_);
+  report.write = Fd();
+  int error = 0;
+  ssize_t n = 0;
+  do {
+    n = ::read(report.read.get(), &error, sizeof error);  // ends when it runs the program or fails
+  } while (n < 0 && errno == EINTR);
+  if (n == static_cast<ssize_t>(sizeof error)) {
+    ::waitpid(std::exchange(pid_, -1), nullptr, 0);
+    throw cannot_start(command.argv[0], error);
+  }
+  process_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  if (!process_) {
+    const int reason = errno;
+    ::kill(-pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    fail_errno(reason, "pidfd_open (Linux 5.3 or newer is needed)");
+  }
+  ::fcntl(out.read.get(), F_SETFL, O_NONBLOCK);
+  ::fcntl(err.read.get(), F_SETFL, O_NONBLOCK);
+  output.fd = std::move(out.read);
+  errors.fd = std::move(err.read);
+}
+
+void Pe::become(const Command& command, int input, int out, int err, int report) {
+  const Fd nothing(input < 0 ? ::open("/dev/null", O_RDONLY | O_CLOEXEC) : -1);
+  ::dup2(input < 0 ? nothing.get() : input, STDIN_FILENO);
+  ::dup2(out, STDOUT_FILENO);
+  ::dup2(err, STDERR_FILENO);
+  ::signal(SIGPIPE, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  // The last of two that set the same variable counts: glibc's own order.
+  for (const std::string& variable : command.environment) {
+    const std::size_t equals = variable.find('=');
+    ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
+  }
+  std::vector<std::string> argv = command.argv;
+  if (::chdir(command.folder.c_str()) == 0) ::execvp(argv[0].c_str(), pointers_to(argv).data());
+  const int error = errno;
+  [[maybe_unused]] const ssize_t n = ::write(report, &error, sizeof error);
+  ::_exit(127);
+}
+
+std::optional<int> Pe::status() {
+  if (status_) return status_;
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+    fail_errno(errno, "waitid of a PE");
+  }
+  if (info.si_pid == 0) return std::nullopt;
+  status_ = info.si_code == CLD_EXITED ? (info.si_status & 0xff) << 8 : info.si_status & 0x7f;
+  return status_;
+}
+
+void Pe::signal(int number) { ::kill(-pid_, number); }
+
+Pe::~Pe() {
+  if (pid_ < 0) return;
+  ::kill(-pid_, SIGKILL);
+  // One that the kernel does not let go stays behind as a zombie of this agent, which ends.
+  poll_until(process_.get(), POLLIN, std::chrono::steady_clock::now() + kLongestDeath);
+  ::waitpid(pid_, nullptr, WNOHANG);
+}
+
+}  // namespace peal::run

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One PE: a process in a process group of its own, so that signals reach what it has started too,
+// and the pipes that it writes to. It dies with the agent that started it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+
+namespace peal::run {
+
+/// What to start.
+struct Command {
+  std::vector<std::string> argv;
+  std::vector<std::string> environment;  // "NAME=VALUE", in addition to what the agent has
+  std::string folder;                    // where it runs
+};
+
+/// Thrown where the program cannot be started; what a shell answers for it.
+struct CannotStart {
+  int exit_code;  // 127: there is none; 126: it cannot be run
+  std::string why;
+};
+
+/// Throws CannotStart unless `command` can be looked up from here.
+void check(const Command& command);
+
+/// The whole lines at the front of what a stream brought.
+class Lines {
+ public:
+  /// Adds `bytes`; answers the lines that are whole by now. One that is longer than 1 MiB is not
+  /// waited for.
+  std::string add(const std::string& bytes);
+  /// What is left at the end of the stream, made a line.
+  std::string rest();
+
+ private:
+  std::string text_;
+};
+
+/// One of a PE's two streams, read without waiting.
+struct Stream {
+  Fd fd;  // none: at its end
+  Lines lines;
+
+  /// What there is now, in whole lines; with what is left over once the stream has ended.
+  std::string read();
+};
+
+class Pe {
+ public:
+  /// Forks and runs `command` with `input` as standard input; negative: nothing to read.
+  Pe(const Command& command, int input);
+  /// Kills what is left of its process group.
+  ~Pe();
+  Pe(const Pe&) = delete;
+  Pe& operator=(const Pe&) = delete;
+
+  pid_t pid() const { return pid_; }
+  /// Readable when the process has ended.
+  int process() const { return process_.get(); }
+  /// Its wait status, once it has ended. The process stays a zombie, so that the number of its
+  /// group is nobody else's.
+  std::optional<int> status();
+
+  /// To the whole group.
+  void signal(int number);
+
+  Stream output;
+  Stream errors;
+
+ private:
+  [[noreturn]] void become(const Command& command, int input, int out, int err, int report);
+
+  pid_t pid_ = -1;
+  Fd process_;
+  std::optional<int> status_;
+};
+
+}  // namespace peal::run

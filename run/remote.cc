@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/remote.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "base/poll.h"
+#include "host/base/error.h"
+
+namespace peal::run {
+namespace {
+
+constexpr std::chrono::seconds kLongestEnd{5};
+constexpr int kInput = 3;  // where a local agent finds what PE 0 reads
+
+// For the shell on the other side.
+std::string quoted(const std::string& text) {
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+// PE 0 reads what peal-run was given, but for a terminal: processes of a group of their own may
+// not.
+bool has_input() { return ::fcntl(STDIN_FILENO, F_GETFD) >= 0 && ::isatty(STDIN_FILENO) == 0; }
+
+}  // namespace
+
+std::string describe(int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    return fmt::format("was killed by signal {} ({})", WTERMSIG(wait_status),
+                       ::strsignal(WTERMSIG(wait_status)));
+  }
+  return fmt::format("exited with code {}", WEXITSTATUS(wait_status));
+}
+
+int exit_code_of(int wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+Remote::Remote(const Options& options, const Host& host, int first)
+    : Remote(spawn(command_for(options, host, first), first == 0 && !host.remote() && has_input()),
+             host, first) {}
+
+Remote::Remote(Child child, const Host& host, int first)
+    : channel(std::move(child.connection), Fd()),
+      host_(host),
+      first_(first),
+      pid_(child.pid),
+      process_(std::move(child.process)) {
+  complaints.fd = std::move(child.errors);
+}
+
+std::vector<std::string> Remote::command_for(const Options& options, const Host& host, int first) {
+  if (host.remote()) {
+    std::vector<std::string> argv = options.shell;
+    argv.insert(argv.end(), {host.name, "exec " + quoted(options.agent) + " --agent"});
+    return argv;
+  }
+  std::vector<std::string> argv{"/proc/self/exe", "--agent"};
+  if (first == 0 && has_input()) argv.insert(argv.end(), {"--input", std::to_string(kInput)});
+  return argv;
+}
+
+Remote::Child Remote::spawn(const std::vector<std::string>& argv, bool with_input) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
+    fail_errno(errno, "socketpair");
+  }
+  Fd mine(ends[0]);
+  const Fd theirs(ends[1]);
+  if (::pipe2(ends, O_CLOEXEC) < 0) fail_errno(errno, "pipe2");
+  Fd errors(ends[0]);
+  const Fd their_errors(ends[1]);
+  const pid_t pid = ::fork();
+  if (pid < 0) fail_errno(errno, "fork of an agent");
+  if (pid == 0) {
+    ::setpgid(0, 0);  // a terminal's signals are for peal-run, which hands them on
+    const int connection = ::fcntl(theirs.get(), F_DUPFD_CLOEXEC, kInput + 1);
+    const int complaints = ::fcntl(their_errors.get(), F_DUPFD_CLOEXEC, kInput + 1);
+    if (with_input) ::dup2(STDIN_FILENO, kInput);
+    ::dup2(connection, STDIN_FILENO);
+    ::dup2(connection, STDOUT_FILENO);
+    ::dup2(complaints, STDERR_FILENO);
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    ::signal(SIGPIPE, SIG_DFL);
+    std::vector<std::string> texts = argv;
+    std::vector<char*> pointers;
+    for (std::string& text : texts) pointers.push_back(text.data());
+    pointers.push_back(nullptr);
+    ::execvp(pointers[0], pointers.data());
+    const std::string why = fmt::format("{}: {}\n", argv[0], std::strerror(errno));
+    [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, why.data(), why.size());
+    ::_exit(127);
+  }
+  ::setpgid(pid, pid);
+  Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process) fail_errno(errno, "pidfd_open (Linux 5.3 or newer is needed)");
+  ::fcntl(errors.get(), F_SETFL, O_NONBLOCK);
+  return {pid, std::move(process), std::move(mine), std::move(errors)};
+}
+
+std::string Remote::where() const {
+  return host_.remote() ? "host " + host_.name : std::string("this machine");
+}
+
+void Remote::cut() { ::kill(pid_, SIGKILL); }
+
+std::string Remote::end() {
+  if (poll_until(process_.get(), POLLIN, std::chrono::steady_clock::now() + kLongestEnd) <= 0)
+    cut();
+  poll_until(process_.get(), POLLIN, std::chrono::steady_clock::now() + kLongestEnd);
+  int status = 0;
+  if (::waitpid(pid_, &status, WNOHANG) != pid_) return "does not end";
+  return describe(status);
+}
+
+}  // namespace peal::run
