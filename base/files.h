@@ -4,6 +4,8 @@
 // machines and containers show any part of it or nothing.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -42,12 +44,23 @@ inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
   return names;
 }
 
-/// Where the search for files that come with peal begins: the program's folder, or the current one
-/// where that is not known.
+/// Where the search for files that come with peal begins: `peal/` beside the library that this code
+/// is in, or in ../lib of the program, as installations have it; else the program's folder, or the
+/// current one where that is not known.
 inline std::filesystem::path search_start() {
+  namespace fs = std::filesystem;
   std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error ? "." : program.parent_path();
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (error) return ".";
+  static const char here = 0;
+  Dl_info info{};
+  if (::dladdr(&here, &info) != 0 && info.dli_fname != nullptr) {
+    const fs::path library = fs::weakly_canonical(info.dli_fname, error);
+    const fs::path beside = library.parent_path() / "peal";
+    if (library != program && fs::is_directory(beside, error)) return beside;
+  }
+  const fs::path installed = program.parent_path().parent_path() / "lib/peal";
+  return fs::is_directory(installed, error) ? installed : program.parent_path();
 }
 
 /// The first of `files` in `folder` or in one of `parents` folders above it; empty: none.

@@ -5,7 +5,7 @@
   PREFIX/include/peal        headers: -IPREFIX/include/peal
   PREFIX/lib                 libpeal.so, libpeal.a, cmake/peal, pkgconfig
   PREFIX/lib/peal            what libpeal loads: MPI plug-in, kernels, software NIC
-  PREFIX/bin                 peal-doctor and the benchmarks
+  PREFIX/bin                 peal-run, peal-id, peal-doctor and the benchmarks
   PREFIX/share/peal          examples
   PREFIX/share/doc/peal      pages
 
@@ -25,7 +25,7 @@ HEADERS = ["peal/peal.h", "peal/c_api.h", "peal/c_calls.h"]
 LOADED = ["bootstrap/libpeal_mpi.so", "kernels/libpeal_kernels.so", "softnic/sysfs/libpeal_sysfs.so",
           "softnic/gpu/peal_softnic_engine"] + [f"softnic/abi/{name}" for name in (
               "libpeal_softnic.so", "libibverbs.so", "libibverbs.so.1", "libmlx5.so", "libmlx5.so.1")]
-PROGRAMS = {"peal-doctor": "doctor/doctor", "peal-bandwidth": "perf/bandwidth", "peal-latency": "perf/latency",
+PROGRAMS = {"peal-run": "run/peal-run", "peal-id": "run/peal-id", "peal-doctor": "doctor/doctor", "peal-bandwidth": "perf/bandwidth", "peal-latency": "perf/latency",
             "peal-message-rate": "perf/message_rate"}
 TEXTS = ["README.md", "CHANGELOG.md", "LICENSE"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)

@@ -1,0 +1,91 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# install_test.sh <install> <hello.c>: an installation that was moved, and projects of users outside this tree that build
+# on it: CMake, make with pkg-config, a C program, libpeal.a. All run on two PEs by the installed peal-run.
+set -u
+install=$1
+hello_c=$(realpath "$2")
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+  echo "$*"
+  failures=$((failures + 1))
+}
+# expect TEXT COMMAND...: ends well, and TEXT is in its output.
+expect() {
+  local text=$1
+  shift
+  if ! "$@" >"$work/log" 2>&1 || ! grep -qF -- "$text" "$work/log"; then
+    fail "$*: no '$text' in:"
+    tail -n 20 "$work/log"
+  fi
+}
+# refuse TEXT COMMAND...: fails, and TEXT is in its output.
+refuse() {
+  local text=$1
+  shift
+  if "$@" >"$work/log" 2>&1 || ! tr -s '\n ' ' ' <"$work/log" | grep -qF -- "$text"; then
+    fail "$*: is not refused with '$text':"
+    tail -n 20 "$work/log"
+  fi
+}
+
+expect "find_package(peal)" "$install" --prefix "$work/first"
+expect "find_package(peal)" "$install" --prefix "$work/first" # again, over itself
+refuse "give a folder within PREFIX" "$install" --prefix "$work/first" --libdir /lib
+touch "$work/file"
+refuse "--prefix names a folder" "$install" --prefix "$work/file"
+mv "$work/first" "$work/moved"
+prefix=$work/moved
+export PATH="$prefix/bin:$PATH" PKG_CONFIG_PATH="$prefix/lib/pkgconfig" PEAL_TIMEOUT=10s
+unset PEAL_SOFTNIC_PLACEMENT
+
+# CMake
+cp -r "$prefix/share/peal/examples" "$work/cmake"
+cd "$work/cmake" || exit 2
+rm -f moe.cu halo.cu graph.cu all_to_all.cu ring.cu threads.cu
+expect "Build files have been written" cmake -B build -DCMAKE_PREFIX_PATH="$prefix"
+expect "Built target hello" cmake --build build -j2
+expect "PE 1 of 2: hello from PE 0, ok" peal-run -n 2 build/hello
+expect "ok" peal-run -n 2 build/ring_all_reduce
+cat >"$work/cmake/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.18)
+project(wrong LANGUAGES CXX)
+find_package(peal ${WANTED} CONFIG REQUIRED ${PARTS})
+END
+refuse "version: 0.1.0" cmake -B wrong -DCMAKE_PREFIX_PATH="$prefix" -DWANTED=9.0
+refuse "peal has no component rdma" cmake -B wrong2 -DCMAKE_PREFIX_PATH="$prefix" -DPARTS="rdma"
+rm "$prefix/lib/libpeal.a"
+refuse "is not whole: no $prefix/lib/libpeal.a" cmake -B wrong3 -DCMAKE_PREFIX_PATH="$prefix"
+expect "find_package(peal)" env -C "$OLDPWD" "$install" --prefix "$prefix"
+
+# make
+mkdir "$work/make"
+cd "$work/make" || exit 2
+cp "$prefix"/share/peal/examples/{Makefile,hello.cu} .
+expect "-lpeal" make
+expect "PE 0 of 2: hello from PE 1, ok" peal-run -n 2 ./hello
+
+# C
+# shellcheck disable=SC2046
+expect "" gcc -Wall -Werror $(pkg-config --cflags peal) "$hello_c" -o c $(pkg-config --libs peal)
+expect "C: PE 1 of 2 has 1" peal-run -n 2 ./c
+
+# libpeal.a: what it loads is named by its path, or found in ../lib/peal.
+mkdir -p "$work/alone/bin"
+# shellcheck disable=SC2046
+expect "" g++ -std=c++20 $(pkg-config --cflags peal) -x c++ hello.cu -x none -o "$work/alone/bin/hello" \
+  "$prefix/lib/libpeal.a" -lfmt -lboost_context -ldl -lpthread
+refuse "set PEAL_IBVERBS and PEAL_MLX5" "$work/alone/bin/hello"
+ln -s "$prefix/lib" "$work/alone/lib"
+expect "PE 0 of 1: hello from PE 0, ok" "$work/alone/bin/hello"
+
+# What the programs of an installation say of themselves.
+expect "usage" peal-run --help
+expect "software NIC" peal-doctor
+
+[ $failures = 0 ] && echo "all of them work"
+exit $((failures != 0))
