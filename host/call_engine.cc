@@ -89,6 +89,12 @@ std::byte* CallEngine::mapped(const Range& range, const void* at, int pe) const 
   return begin == nullptr ? nullptr : begin + (static_cast<const std::byte*>(at) - range.begin);
 }
 
+std::byte* CallEngine::mapped(const void* symmetric, int pe) const {
+  const Range* const range = parts_.windows.find(symmetric, 1);
+  if (range == nullptr || !range->symmetric || pe < 0 || pe >= parts_.group.size()) return nullptr;
+  return mapped(*range, symmetric, pe);
+}
+
 void CallEngine::start(const detail::CallSite& site, kernels::Transfer call) {
   const bool gets = call.caller.call == Call::kGet;
   const bool signals = call.caller.call == Call::kPutSignal;
