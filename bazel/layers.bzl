@@ -66,7 +66,7 @@ LAYERS = {
     "peal": ["bootstrap", "host", "host/base", "device", "device/base/launch.h", "device/base/stream.h", "kernels"],
     # The calls of NVSHMEM's guide upon peal.h. On a CPU they ask simt whether a kernel calls.
     "compat": [
-        "bootstrap", "host/base", "device", "device/base/launch.h", "device/base/target.h", "kernels", "peal", "simt",
+        "bootstrap", "host/base", "host/calls.h", "device", "device/base/target.h", "kernels", "peal", "simt",
     ],
 }
 

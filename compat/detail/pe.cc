@@ -80,51 +80,49 @@ std::string Pe::look_for_failure(int* code) const {
 // ---- memory
 
 void* allocate(const char* call, size_t count, size_t bytes, size_t alignment) {
-  return on_host(call, [&](Runtime& pe) {
-    this_pe().check_gpu();
-    if (alignment != 0) return pe.align(alignment, bytes);
-    return count != 0 ? pe.calloc(count, bytes) : pe.malloc(bytes);
+  return on_host(call, [&](Pe& pe) {
+    pe.check_gpu();
+    if (alignment != 0) return pe.runtime().align(alignment, bytes);
+    return count != 0 ? pe.runtime().calloc(count, bytes) : pe.runtime().malloc(bytes);
   });
 }
 
 void deallocate(const char* call, void* pointer) {
   if (pointer == nullptr) return;
-  on_host(call, [&](Runtime& pe) { pe.free(pointer); });
+  on_host(call, [&](Pe& pe) { pe.runtime().free(pointer); });
 }
 
 int register_buffer(const char* call, void* address, size_t bytes, bool symmetric) {
-  return code_of(call, [&](Runtime& pe) {
-    this_pe().check_gpu();
-    if (symmetric) return pe.register_window(address, bytes);
-    pe.register_local(address, bytes);
+  return code_of(call, [&](Pe& pe) {
+    pe.check_gpu();
+    if (symmetric) return pe.runtime().register_window(address, bytes);
+    pe.runtime().register_local(address, bytes);
   });
 }
 
 // ---- teams
 
-const Team& host_team(const char*, nvshmem_team_t handle) { return this_pe().team(handle); }
-
 // -1 where the PE is in no such team, which is an answer and no failure.
 int team_member(const char* call, nvshmem_team_t team) {
   if (team == NVSHMEM_TEAM_INVALID) return -1;
   int member = -1;
-  code_of(call, [&](Runtime&) { member = this_pe().team(team).rank; });
+  code_of(call, [&](Pe& pe) { member = pe.team(team).rank; });
   return member;
 }
 
 int team_size(const char* call, nvshmem_team_t team) {
   if (team == NVSHMEM_TEAM_INVALID) return -1;
   int size = -1;
-  code_of(call, [&](Runtime&) { size = this_pe().team(team).size; });
+  code_of(call, [&](Pe& pe) { size = pe.team(team).size; });
   return size;
 }
 
 int team_translate(const char* call, nvshmem_team_t from, int member, nvshmem_team_t to) {
   if (from == NVSHMEM_TEAM_INVALID || to == NVSHMEM_TEAM_INVALID) return -1;
   int found = -1;
-  code_of(call, [&](Runtime& pe) {
-    const std::vector<int> theirs = pe.team_pes(this_pe().team(from));
-    const std::vector<int> ours = pe.team_pes(this_pe().team(to));
+  code_of(call, [&](Pe& pe) {
+    const std::vector<int> theirs = pe.runtime().team_pes(pe.team(from));
+    const std::vector<int> ours = pe.runtime().team_pes(pe.team(to));
     if (member < 0 || static_cast<size_t>(member) >= theirs.size()) return;
     for (size_t i = 0; i < ours.size(); ++i) {
       if (ours[i] == theirs[static_cast<size_t>(member)]) found = static_cast<int>(i);
@@ -136,8 +134,8 @@ int team_translate(const char* call, nvshmem_team_t from, int member, nvshmem_te
 int split_team(const char* call, nvshmem_team_t parent, const Members& members,
                nvshmem_team_t* made) {
   *made = NVSHMEM_TEAM_INVALID;
-  return code_of(call, [&](Runtime& pe) {
-    const Team& of = this_pe().team(parent);
+  return code_of(call, [&](Pe& pe) {
+    const Team& of = pe.team(parent);
     const int last = members.first + (members.count - 1) * members.stride;
     const bool right = members.count >= 1 && members.first >= 0 && members.first < of.size &&
                        last >= 0 && last < of.size && (members.stride != 0 || members.count == 1);
@@ -150,7 +148,7 @@ int split_team(const char* call, nvshmem_team_t parent, const Members& members,
     for (int i = 0; i < members.count; ++i) {
       if (members.first + i * members.stride == of.rank) key = i;
     }
-    *made = this_pe().keep(pe.split_team(of, key < 0 ? -1 : 0, key, kOneContext));
+    *made = pe.keep(pe.runtime().split_team(of, key < 0 ? -1 : 0, key, kOneContext));
   });
 }
 
@@ -158,22 +156,23 @@ int split_team_2d(const char* call, nvshmem_team_t parent, int columns, nvshmem_
                   nvshmem_team_t* column) {
   *row = NVSHMEM_TEAM_INVALID;
   *column = NVSHMEM_TEAM_INVALID;
-  return code_of(call, [&](Runtime& pe) {
-    const Team& of = this_pe().team(parent);
-    const auto made = pe.split_team_2d(of, columns < of.size ? columns : of.size, kOneContext);
-    *row = this_pe().keep(made.row);
-    *column = this_pe().keep(made.column);
+  return code_of(call, [&](Pe& pe) {
+    const Team& of = pe.team(parent);
+    const auto made =
+        pe.runtime().split_team_2d(of, columns < of.size ? columns : of.size, kOneContext);
+    *row = pe.keep(made.row);
+    *column = pe.keep(made.column);
   });
 }
 
 void destroy_team(const char* call, nvshmem_team_t team) {
   if (team == NVSHMEM_TEAM_INVALID) return;
-  code_of(call, [&](Runtime& pe) {
+  code_of(call, [&](Pe& pe) {
     if (team <= NVSHMEMX_TEAM_SAME_MYPE_NODE) {
       fail(ErrorCode::kInvalidArgument, "team {} is predefined, and stays", team);
     }
-    pe.free_team(this_pe().team(team));
-    this_pe().forget(team);
+    pe.runtime().free_team(pe.team(team));
+    pe.forget(team);
   });
 }
 

@@ -5,9 +5,12 @@
 #pragma once
 
 #include <array>
+#include <exception>
 #include <string>
+#include <type_traits>
 
 #include "compat/detail/process.h"
+#include "peal/peal.h"
 
 namespace peal::compat {
 
@@ -45,5 +48,35 @@ class Pe {
 
 /// Throws Error kInvalidArgument before nvshmem_init().
 Pe& this_pe();
+
+/// A cudaStream_t as the runtime takes it: on a CPU null is the stream of simt that has no name.
+void* stream_of(cudaStream_t stream);
+
+/// Prints "peal: <call>: <what>" and keeps the failure, if it is the first.
+void tell(const char* call, const std::exception& error);
+/// One line for the first failure of kernels, if there is one and none was told yet.
+void tell_of_kernels(const char* call);
+
+/// Runs `body` with the PE; what it throws is told, and answered as T{}.
+template <class Body>
+auto on_host(const char* call, const Body& body) -> decltype(body(this_pe())) {
+  using Answer = decltype(body(this_pe()));
+  try {
+    return body(this_pe());
+  } catch (const std::exception& error) {
+    tell(call, error);
+  }
+  if constexpr (!std::is_void_v<Answer>) return Answer{};
+}
+
+/// The same; 0, or not 0 where it threw.
+template <class Body>
+int code_of(const char* call, const Body& body) {
+  const auto done = [&](Pe& pe) {
+    body(pe);
+    return true;
+  };
+  return on_host(call, done) ? 0 : 1;
+}
 
 }  // namespace peal::compat

@@ -25,6 +25,10 @@
   return on_host
 #endif
 
+// In front of each of the thousands of calls that tables make: a template, so that a compiler looks
+// at the body of those alone that a program calls. A program calls it like any function.
+#define PEAL_COMPAT_LAZY template <int = 0>
+
 // The types of CUDA that calls take. CUDA's own headers may be read before or after this one.
 struct CUstream_st;
 typedef struct CUstream_st* cudaStream_t;

@@ -1,39 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one PE of a process, the modules that its kernels lie in, and the first failure.
+// The one PE of a process: how it begins and ends, and the first failure.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "bootstrap/bootstraps.h"
 #include "compat/detail/cuda.h"
+#include "compat/detail/modules.h"
 #include "compat/detail/pe.h"
 #include "compat/detail/setup.h"
-#include "device/base/launch.h"
 #include "host/base/error.h"
-#include "simt/kernels.h"
 #include "simt/stream.h"
 
 namespace peal::compat {
 namespace {
-
-// The modules of the process, which are on the list before main() and outlive the PE.
-struct Modules {
-  std::mutex mutex;
-  Module* first = nullptr;
-  const State* filled_with = nullptr;
-};
-Modules& modules() {
-  static Modules the_modules;
-  return the_modules;
-}
 
 // NVSHMEM has one PE a process and no handle for it.
 struct Process {
@@ -60,8 +46,7 @@ void say(const std::string& text) { std::fprintf(stderr, "peal: %s\n", text.c_st
 Target target_of(const Config& config) {
   if (config.target == TargetKind::kGpu) return Target::kGpu;
   if (config.target == TargetKind::kCpu) return Target::kCpu;
-  const std::lock_guard lock(modules().mutex);
-  return modules().first != nullptr ? Target::kGpu : Target::kCpu;
+  return any_module() ? Target::kGpu : Target::kCpu;
 }
 
 // NVSHMEM's own size, in peal's spelling; its default where neither is set.
@@ -100,41 +85,7 @@ Runtime start_runtime(const Joining& joining) {
   return Runtime(bootstrap_of(config, joining), config, target);
 }
 
-void fill_modules(const State* with) {
-  const std::lock_guard lock(modules().mutex);
-  modules().filled_with = with;
-  if (with == nullptr) return;
-  for (Module* module = modules().first; module != nullptr; module = module->next) {
-    if (const int error = module->fill(*with); error != 0) {
-      fail(ErrorCode::kSystem,
-           "cudaMemcpyToSymbol: CUDA error {}: a file's kernels would not "
-           "reach this PE",
-           error);
-    }
-  }
-}
-
 }  // namespace
-
-void add(Module& module) {
-  const std::lock_guard lock(modules().mutex);
-  module.next = std::exchange(modules().first, &module);
-  // Of a library that is loaded later.
-  if (modules().filled_with == nullptr) return;
-  if (const int error = module.fill(*modules().filled_with); error != 0) {
-    say(
-        fmt::format("a library loaded after nvshmem_init: CUDA error {}: its kernels do not reach "
-                    "this PE",
-                    error));
-  }
-}
-
-void remove(Module& module) {
-  const std::lock_guard lock(modules().mutex);
-  Module** at = &modules().first;
-  while (*at != nullptr && *at != &module) at = &(*at)->next;
-  if (*at != nullptr) *at = module.next;
-}
 
 int begin(const char* call, const Joining& joining) {
   if (process().pe) {
@@ -189,7 +140,7 @@ void end(const char* call) {
   if (!process().pe)
     return tell(call, Error(ErrorCode::kInvalidArgument, "call nvshmem_init() first"));
   if (--process().begins > 0) return;
-  meet(call, [](const HostCalls& host) { host.barrier_all(); });
+  (void)meet(now(call), kernels::Call::kBarrierAll);
   fill_modules(nullptr);
   try {
     process().pe.reset();
@@ -199,6 +150,11 @@ void end(const char* call) {
 }
 
 bool begun() { return process().pe.has_value(); }
+
+void abort_job(const char* call, int status) {
+  (void)code_of(call, [](Pe& pe) { pe.runtime().abort("nvshmem_global_exit was called"); });
+  ::_exit(status);
+}
 
 int make_unique_id(char* text) {
   try {
@@ -216,7 +172,6 @@ Pe& this_pe() {
   if (!process().pe) fail(ErrorCode::kInvalidArgument, "call nvshmem_init() first");
   return *process().pe;
 }
-Runtime& runtime(const char*) { return this_pe().runtime(); }
 Runtime* runtime_or_null() { return begun() ? &this_pe().runtime() : nullptr; }
 const State& process_state() { return process().pe->state(); }
 
@@ -245,51 +200,6 @@ FirstFailure failure() {
     process().failure_text = this_pe().look_for_failure(&process().failure_code);
   }
   return {process().failure_code, process().failure_text.c_str()};
-}
-
-int launch(const char* call, const KernelStart& asked) {
-  return code_of(call, [&](Runtime& pe) {
-    KernelStart start = asked;
-    if (start.blocks.x == 0) {
-      int blocks = 0;
-      if (most_blocks(call, start, &blocks) != 0) fail(ErrorCode::kInvalidArgument, "0 blocks");
-      start.blocks = static_cast<unsigned>(blocks);
-    }
-    if (pe.target() == Target::kGpu) {
-      Module* const module = modules().first;
-      if (module == nullptr) {
-        fail(ErrorCode::kUnsupported, "no file of the program was compiled by nvcc");
-      }
-      if (const int error = module->launch(start); error != 0) {
-        fail(ErrorCode::kSystem, "cudaLaunchCooperativeKernel: CUDA error {}", error);
-      }
-      return;
-    }
-    const simt::Grid grid{{start.blocks.x, start.blocks.y, start.blocks.z},
-                          {start.threads.x, start.threads.y, start.threads.z},
-                          start.shared_bytes};
-    auto body = simt::bind_kernel(start.kernel, start.arguments);
-    static_cast<simt::Stream*>(stream_of(static_cast<cudaStream_t>(start.stream)))
-        ->add([grid, body = std::move(body)] { simt::launch(grid, body).wait(); });
-  });
-}
-
-int most_blocks(const char* call, const KernelStart& start, int* blocks) {
-  return code_of(call, [&](Runtime& pe) {
-    // simt runs all blocks at a time; more than there are workers gain nothing.
-    *blocks = static_cast<int>(simt::limits().workers);
-    if (pe.target() != Target::kGpu) return;
-    Module* const module = modules().first;
-    const int error = module == nullptr ? -1 : module->most_blocks(start, blocks);
-    if (error != 0) fail(ErrorCode::kSystem, "occupancy of the kernel: CUDA error {}", error);
-  });
-}
-
-int fill_module(const char* call, CUmod_st* module) {
-  return code_of(call, [&](Runtime&) {
-    // Its name in the code of state.h, as nvcc writes it.
-    fill_object(module, "_ZN4peal6compat12module_stateE", &this_pe().state(), sizeof(State));
-  });
 }
 
 }  // namespace peal::compat

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The PE of the process: what nvshmem_init() begins and nvshmem_finalize() ends, and the one way by
-// which calls from the host reach it.
+// What the library does for the calls of a host: joining and leaving, and operations as the plain
+// data that peal's own calls from the host are made of (kernels/arguments.h). Nothing here is a
+// template: of thousands of names only those that a program calls cost its compiler anything.
 //
 // The guide's calls answer nothing or a number. What fails is told once, in one line on stderr, and
 // the first failure stays for nvshmemx_peal_status().
 #pragma once
 
-#include <exception>
-#include <type_traits>
-
 #include "compat/detail/state.h"
-#include "peal/peal.h"
+#include "host/calls.h"
+#include "kernels/arguments.h"
+
+namespace peal {
+class Runtime;
+}
 
 namespace peal::compat {
 
@@ -28,124 +31,106 @@ int begin(const char* call, const Joining& joining);
 /// Counts one nvshmem_finalize(); the last one ends the PE.
 void end(const char* call);
 bool begun();
-/// 44 digits and a zero, of a job that the caller's process begins as PE 0.
+/// Fills 45 bytes: digits and a zero, of a job whose PE 0 the caller becomes. 0, or not 0.
 int make_unique_id(char* text);
+/// Ends the waits of all PEs, and this process.
+[[noreturn]] void abort_job(const char* call, int status);
 
-/// The PE. Throws Error kInvalidArgument, naming `call`, before nvshmem_init().
-Runtime& runtime(const char* call);
 Runtime* runtime_or_null();
-/// A cudaStream_t as the runtime takes it: on a CPU null is the stream of simt that has no name.
-void* stream_of(cudaStream_t stream);
 
-/// Prints "peal: <call>: <what>" and keeps the failure.
-void tell(const char* call, const std::exception& error);
-/// One line for the first failure of kernels, if there is one that was not told yet.
-void tell_of_kernels(const char* call);
-/// The first failure so far: its Status, -1 for what has none, and a sentence.
+/// The first failure so far: its Status, or -1 for what has none; and a sentence.
 struct FirstFailure {
   int code;
   const char* text;
 };
 FirstFailure failure();
 
-/// Runs `body` with the PE; what it throws is told, and answered as T{} (false).
-template <class Body>
-auto on_host(const char* call, const Body& body) -> decltype(body(runtime(call))) {
-  using Answer = decltype(body(runtime(call)));
-  try {
-    return body(runtime(call));
-  } catch (const std::exception& error) {
-    tell(call, error);
-  }
-  if constexpr (!std::is_void_v<Answer>) return Answer{};
-}
-
-/// The same; 0 or not 0.
-template <class Body>
-int code_of(const char* call, const Body& body) {
-  return on_host(call,
-                 [&](Runtime& pe) {
-                   body(pe);
-                   return true;
-                 })
-             ? 0
-             : 1;
-}
-
-/// Operations that are done when they return.
-template <class Body>
-auto at_once(const char* call, const Body& body) {
-  return on_host(call, [&](Runtime& pe) { return body(pe.host()); });
-}
-/// The same for meetings of all PEs, which also tell of what kernels met with.
-template <class Body>
-void meet(const char* call, const Body& body) {
-  at_once(call, body);
-  tell_of_kernels(call);
-}
-/// Operations that host().quiet() completes.
-template <class Body>
-void later(const char* call, const Body& body) {
-  on_host(call, [&](Runtime& pe) { (void)body(pe.host_nbi()); });
-}
-/// Operations in the order of a stream.
-template <class Body>
-int in_order(const char* call, cudaStream_t stream, const Body& body) {
-  return code_of(call, [&](Runtime& pe) { body(pe.on(stream_of(stream))); });
-}
-
-/// Single elements, so many apart.
-template <class T>
-struct Strided {
-  T* dst;
-  const T* src;
-  Strides strides;
-  size_t count;
-  int pe;
+/// How the host makes a call: done when it returns, or when nvshmem_quiet() does, or in the order
+/// of a stream.
+struct Site {
+  enum class When { kNow, kLater, kInOrder };
+  const char* call;  // as errors name it
+  When when;
+  cudaStream_t stream;
 };
-enum class Way { k_put, k_get };
-
-/// One by one: what the host calls has no strides.
-template <class T, class Calls>
-void copy_strided(const Calls& calls, Way way, const Strided<T>& what) {
-  for (size_t i = 0; i < what.count; ++i) {
-    T* const dst = what.dst + static_cast<ptrdiff_t>(i) * what.strides.dst;
-    const T* const src = what.src + static_cast<ptrdiff_t>(i) * what.strides.src;
-    if (way == Way::k_put) (void)calls.put(dst, src, 1, what.pe);
-    if (way == Way::k_get) (void)calls.get(dst, src, 1, what.pe);
-  }
+inline Site now(const char* call) { return {call, Site::When::kNow, nullptr}; }
+inline Site later(const char* call) { return {call, Site::When::kLater, nullptr}; }
+inline Site in_order(const char* call, cudaStream_t stream) {
+  return {call, Site::When::kInOrder, stream};
 }
+
+// All answer 0, or not 0 once they have told why not.
+
+int make(const Site& site, const kernels::Transfer& call);
+int make(const Site& site, const kernels::Word& call);
+int make(const Site& site, nvshmem_team_t team, const kernels::Collective& call);
+/// `count` transfers like the first one, each so many times its bytes behind the one before.
+int make_strided(const Site& site, const kernels::Transfer& first, const Strides& strides,
+                 size_t count);
+/// A meeting of all PEs, which also tells of what kernels met with.
+int meet(const Site& site, kernels::Call call);
+/// Waits for `count` words, one behind the other. `status` must be null: it may be memory that only
+/// kernels read.
+int wait_for_all(const Site& site, const kernels::Word& first, size_t count, const int* status);
+/// What a call answers; 0 where it fails. In a stream's order: what the stream did is done.
+uint64_t fetch(const Site& site, const kernels::Word& call);
+/// The memory of `pe` as an address of this PE, or null.
+void* address_at(const char* call, const void* symmetric, int pe);
+
+inline kernels::Transfer transfer(kernels::Call call, void* dst, const void* src, size_t bytes,
+                                  int pe, const Signal& signal = {}) {
+  return {{nullptr, nullptr, call, pe},
+          static_cast<std::byte*>(dst),
+          static_cast<const std::byte*>(src),
+          bytes,
+          signal};
+}
+
+inline kernels::Word word(kernels::Call call, const void* at = nullptr, uint64_t value = 0,
+                          size_t bytes = 0, int pe = -1) {
+  kernels::Word made{};
+  made.caller.call = call;
+  made.caller.pe = pe;
+  made.word = const_cast<void*>(at);
+  made.value = value;
+  made.bytes = static_cast<uint32_t>(bytes);
+  return made;
+}
+
+inline kernels::Word signal_word(const Signal& signal) {
+  kernels::Word made =
+      word(kernels::Call::kSignal, signal.word, signal.value, sizeof(uint64_t), signal.pe);
+  made.kind = signal.kind;
+  return made;
+}
+
 template <class T>
-void strided_at_once(const char* call, Way way, const Strided<T>& what) {
-  at_once(call, [&](const auto& host) { copy_strided(host, way, what); });
-}
-template <class T>
-int strided_in_order(const char* call, cudaStream_t stream, Way way, const Strided<T>& what) {
-  return in_order(call, stream, [&](const auto& on) { copy_strided(on, way, what); });
-}
-
-/// A value that a stream's order brings.
-template <class T>
-T value_in_order(const char* call, const T* source, int pe, cudaStream_t stream) {
-  static_assert(sizeof(T) <= 8);
-  return on_host(call, [&](Runtime& runtime) {
-    CallTicket(runtime.on(stream_of(stream)).site()).wait();
-    return runtime.host().template g<T>(source, pe);
-  });
+kernels::Word wait_word(const T* at, int cmp, T value) {
+  kernels::Word made = word(kernels::Call::kWaitUntil, at, detail::bits_of(value), sizeof(T));
+  made.compare = static_cast<Compare>(cmp);
+  made.is_signed = std::is_signed_v<T> ? 1 : 0;
+  return made;
 }
 
-/// The team of a handle. Throws Error kInvalidArgument where it is none.
-const Team& host_team(const char* call, nvshmem_team_t handle);
-
-/// Collective calls of a team.
-template <class Body>
-int with_team(const char* call, nvshmem_team_t team, const Body& body) {
-  return code_of(call, [&](Runtime& pe) { body(pe.host(), host_team(call, team)); });
+/// `element` bytes each.
+inline kernels::Collective collective(kernels::Call call, void* dst = nullptr,
+                                      const void* src = nullptr, size_t count = 0,
+                                      size_t element = 1, int root = -1) {
+  kernels::Collective made{};
+  made.caller.call = call;
+  made.caller.pe = root;
+  made.dst = static_cast<std::byte*>(dst);
+  made.src = static_cast<const std::byte*>(src);
+  made.count = count;
+  made.element = element;
+  return made;
 }
-template <class Body>
-int with_team_in_order(const char* call, nvshmem_team_t team, cudaStream_t stream,
-                       const Body& body) {
-  return code_of(call, [&](Runtime& pe) { body(pe.on(stream_of(stream)), host_team(call, team)); });
+
+inline kernels::Collective reduction(kernels::Collective made, kernels::DataType type,
+                                     kernels::Operation operation) {
+  made.type = type;
+  made.operation = operation;
+  return made;
 }
 
 }  // namespace peal::compat

@@ -3,7 +3,7 @@
 // Beginning and end, who this PE is, memory, teams, and starting kernels that meet.
 #pragma once
 
-#include <cstring>
+#include <cstdlib>
 
 #include "compat/detail/process.h"
 
@@ -97,9 +97,7 @@ inline int nvshmem_init_thread(int, int* provided) {
 inline void nvshmem_query_thread(int* provided) { *provided = NVSHMEM_THREAD_SERIALIZED; }
 inline void nvshmem_finalize() { ::peal::compat::end("nvshmem_finalize"); }
 [[noreturn]] inline void nvshmem_global_exit(int status) {
-  ::peal::compat::on_host("nvshmem_global_exit",
-                          [&](::peal::Runtime& pe) { pe.abort("nvshmem_global_exit was called"); });
-  _exit(status);
+  ::peal::compat::abort_job("nvshmem_global_exit", status);
 }
 
 inline int nvshmemx_init_attr(unsigned int flags, nvshmemx_init_attr_t* attributes) {

@@ -25,50 +25,37 @@ PEAL_DEVICE size_t count_of(const WaitSome& some) {
   return some.count;
 }
 
-/// All words of a set, one behind the other. `status` would have to be memory of the host.
-template <class T>
-int wait_for_all_in_order(const char* call, cudaStream_t stream, const WaitSet<T>& set, int cmp,
-                          T value) {
-  return code_of(call, [&](Runtime& pe) {
-    if (set.skip != nullptr) {
-      throw Error(ErrorCode::kUnsupported, "status must be null: the host cannot read it in time");
-    }
-    for (size_t i = 0; i < set.count; ++i) {
-      pe.on(stream_of(stream)).wait_until(set.words + i, compare_of(cmp), value);
-    }
-  });
-}
-
 }  // namespace peal::compat
 
 static_assert(peal::kNone == SIZE_MAX, "what the guide's calls answer where there is no word");
 
 // A call that answers nothing, and one that answers the word's old value.
-#define PEAL_COMPAT_ATOMIC(NAME, T, OP)                                     \
-  PEAL_DEVICE void nvshmem_##NAME##_atomic_##OP(T* dest, T value, int pe) { \
-    (void)::peal::atomic_##OP(::peal::compat::context(), dest, value, pe);  \
+#define PEAL_COMPAT_ATOMIC(NAME, T, OP)                                                      \
+  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmem_##NAME##_atomic_##OP(T* dest, T value, int pe) { \
+    (void)::peal::atomic_##OP(::peal::compat::context(), dest, value, pe);                   \
   }
 #define PEAL_COMPAT_ATOMIC_FETCH(NAME, T, OP)                                                      \
-  PEAL_DEVICE T nvshmem_##NAME##_atomic_##OP(T* dest, T value, int pe) {                           \
+  PEAL_COMPAT_LAZY PEAL_DEVICE T nvshmem_##NAME##_atomic_##OP(T* dest, T value, int pe) {          \
     return ::peal::compat::value(::peal::atomic_##OP(::peal::compat::context(), dest, value, pe)); \
   }
 #define PEAL_COMPAT_SET_AND_SWAP(NAME, T)                                                      \
   PEAL_COMPAT_ATOMIC(NAME, T, set)                                                             \
   PEAL_COMPAT_ATOMIC_FETCH(NAME, T, swap)                                                      \
-  PEAL_DEVICE T nvshmem_##NAME##_atomic_fetch(const T* source, int pe) {                       \
+  PEAL_COMPAT_LAZY PEAL_DEVICE T nvshmem_##NAME##_atomic_fetch(const T* source, int pe) {      \
     return ::peal::compat::value(::peal::atomic_fetch(::peal::compat::context(), source, pe)); \
   }
 #define PEAL_COMPAT_COUNT_AND_COMPARE(NAME, T)                                                   \
   PEAL_COMPAT_SET_AND_SWAP(NAME, T)                                                              \
   PEAL_COMPAT_ATOMIC(NAME, T, add)                                                               \
   PEAL_COMPAT_ATOMIC_FETCH(NAME, T, fetch_add)                                                   \
-  PEAL_DEVICE void nvshmem_##NAME##_atomic_inc(T* dest, int pe) {                                \
+  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmem_##NAME##_atomic_inc(T* dest, int pe) {               \
     (void)::peal::atomic_inc(::peal::compat::context(), dest, pe);                               \
   }                                                                                              \
-  PEAL_DEVICE T nvshmem_##NAME##_atomic_fetch_inc(T* dest, int pe) {                             \
+  PEAL_COMPAT_LAZY PEAL_DEVICE T nvshmem_##NAME##_atomic_fetch_inc(T* dest, int pe) {            \
     return ::peal::compat::value(::peal::atomic_fetch_inc(::peal::compat::context(), dest, pe)); \
   }                                                                                              \
-  PEAL_DEVICE T nvshmem_##NAME##_atomic_compare_swap(T* dest, T cond, T value, int pe) {         \
+  PEAL_COMPAT_LAZY PEAL_DEVICE T nvshmem_##NAME##_atomic_compare_swap(T* dest, T cond, T value,  \
+                                                                      int pe) {                  \
     return ::peal::compat::value(                                                                \
         ::peal::atomic_compare_swap(::peal::compat::context(), dest, cond, value, pe));          \
   }
@@ -92,52 +79,58 @@ PEAL_COMPAT_BIT_TYPES(PEAL_COMPAT_BITS)
 
 // V is T, or const T* where each word has a value of its own; the word for that is in the name.
 #define PEAL_COMPAT_SETS(NAME, T, VECTOR, V)                                                       \
-  PEAL_DEVICE void nvshmem_##NAME##_wait_until_all##VECTOR(PEAL_COMPAT_WORDS(T), V value) {        \
+  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmem_##NAME##_wait_until_all##VECTOR(PEAL_COMPAT_WORDS(T),  \
+                                                                            V value) {             \
     ::peal::compat::keep(::peal::wait_until_all(::peal::compat::context(), PEAL_COMPAT_SET,        \
                                                 PEAL_COMPAT_CMP, value));                          \
   }                                                                                                \
-  PEAL_DEVICE size_t nvshmem_##NAME##_wait_until_any##VECTOR(PEAL_COMPAT_WORDS(T), V value) {      \
+  PEAL_COMPAT_LAZY PEAL_DEVICE size_t nvshmem_##NAME##_wait_until_any##VECTOR(                     \
+      PEAL_COMPAT_WORDS(T), V value) {                                                             \
     return ::peal::compat::index_of(::peal::wait_until_any(                                        \
         ::peal::compat::context(), PEAL_COMPAT_SET, PEAL_COMPAT_CMP, value));                      \
   }                                                                                                \
-  PEAL_DEVICE size_t nvshmem_##NAME##_wait_until_some##VECTOR(PEAL_COMPAT_SOME_WORDS(T),           \
-                                                              V value) {                           \
+  PEAL_COMPAT_LAZY PEAL_DEVICE size_t nvshmem_##NAME##_wait_until_some##VECTOR(                    \
+      PEAL_COMPAT_SOME_WORDS(T), V value) {                                                        \
     return ::peal::compat::count_of(::peal::wait_until_some(                                       \
         ::peal::compat::context(), PEAL_COMPAT_SET, indices, PEAL_COMPAT_CMP, value));             \
   }                                                                                                \
-  PEAL_DEVICE int nvshmem_##NAME##_test_all##VECTOR(PEAL_COMPAT_WORDS(T), V value) {               \
+  PEAL_COMPAT_LAZY PEAL_DEVICE int nvshmem_##NAME##_test_all##VECTOR(PEAL_COMPAT_WORDS(T),         \
+                                                                     V value) {                    \
     return ::peal::test_all(::peal::compat::context(), PEAL_COMPAT_SET, PEAL_COMPAT_CMP, value)    \
                ? 1                                                                                 \
                : 0;                                                                                \
   }                                                                                                \
-  PEAL_DEVICE size_t nvshmem_##NAME##_test_any##VECTOR(PEAL_COMPAT_WORDS(T), V value) {            \
+  PEAL_COMPAT_LAZY PEAL_DEVICE size_t nvshmem_##NAME##_test_any##VECTOR(PEAL_COMPAT_WORDS(T),      \
+                                                                        V value) {                 \
     return ::peal::test_any(::peal::compat::context(), PEAL_COMPAT_SET, PEAL_COMPAT_CMP, value);   \
   }                                                                                                \
-  PEAL_DEVICE size_t nvshmem_##NAME##_test_some##VECTOR(PEAL_COMPAT_SOME_WORDS(T), V value) {      \
+  PEAL_COMPAT_LAZY PEAL_DEVICE size_t nvshmem_##NAME##_test_some##VECTOR(                          \
+      PEAL_COMPAT_SOME_WORDS(T), V value) {                                                        \
     return ::peal::test_some(::peal::compat::context(), PEAL_COMPAT_SET, indices, PEAL_COMPAT_CMP, \
                              value);                                                               \
   }
 
-#define PEAL_COMPAT_WAITS(NAME, T)                                                                 \
-  PEAL_DEVICE void nvshmem_##NAME##_wait_until(T* ivar, int cmp, T cmp_value) {                    \
-    ::peal::compat::keep(                                                                          \
-        ::peal::wait_until(::peal::compat::context(), ivar, PEAL_COMPAT_CMP, cmp_value));          \
-  }                                                                                                \
-  PEAL_DEVICE int nvshmem_##NAME##_test(T* ivar, int cmp, T cmp_value) {                           \
-    return ::peal::test(::peal::compat::context(), ivar, PEAL_COMPAT_CMP, cmp_value) ? 1 : 0;      \
-  }                                                                                                \
-  PEAL_COMPAT_SETS(NAME, T, , T)                                                                   \
-  PEAL_COMPAT_SETS(NAME, T, _vector, const T*)                                                     \
-  inline int nvshmemx_##NAME##_wait_until_on_stream(T* ivar, int cmp, T cmp_value,                 \
-                                                    cudaStream_t stream) {                         \
-    return ::peal::compat::in_order(                                                               \
-        "nvshmemx_" #NAME "_wait_until_on_stream", stream,                                         \
-        [&](const auto& on) { on.wait_until(ivar, PEAL_COMPAT_CMP, cmp_value); });                 \
-  }                                                                                                \
-  inline int nvshmemx_##NAME##_wait_until_all_on_stream(PEAL_COMPAT_WORDS(T), T cmp_value,         \
-                                                        cudaStream_t stream) {                     \
-    return ::peal::compat::wait_for_all_in_order<T>("nvshmemx_" #NAME "_wait_until_all_on_stream", \
-                                                    stream, PEAL_COMPAT_SET, cmp, cmp_value);      \
+#define PEAL_COMPAT_WAITS(NAME, T)                                                               \
+  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmem_##NAME##_wait_until(T* ivar, int cmp, T cmp_value) { \
+    ::peal::compat::keep(                                                                        \
+        ::peal::wait_until(::peal::compat::context(), ivar, PEAL_COMPAT_CMP, cmp_value));        \
+  }                                                                                              \
+  PEAL_COMPAT_LAZY PEAL_DEVICE int nvshmem_##NAME##_test(T* ivar, int cmp, T cmp_value) {        \
+    return ::peal::test(::peal::compat::context(), ivar, PEAL_COMPAT_CMP, cmp_value) ? 1 : 0;    \
+  }                                                                                              \
+  PEAL_COMPAT_SETS(NAME, T, , T)                                                                 \
+  PEAL_COMPAT_SETS(NAME, T, _vector, const T*)                                                   \
+  PEAL_COMPAT_LAZY inline int nvshmemx_##NAME##_wait_until_on_stream(                            \
+      T* ivar, int cmp, T cmp_value, cudaStream_t stream) {                                      \
+    return ::peal::compat::make(                                                                 \
+        ::peal::compat::in_order("nvshmemx_" #NAME "_wait_until_on_stream", stream),             \
+        ::peal::compat::wait_word<T>(ivar, cmp, cmp_value));                                     \
+  }                                                                                              \
+  PEAL_COMPAT_LAZY inline int nvshmemx_##NAME##_wait_until_all_on_stream(                        \
+      PEAL_COMPAT_WORDS(T), T cmp_value, cudaStream_t stream) {                                  \
+    return ::peal::compat::wait_for_all(                                                         \
+        ::peal::compat::in_order("nvshmemx_" #NAME "_wait_until_all_on_stream", stream),         \
+        ::peal::compat::wait_word<T>(ivars, cmp, cmp_value), nelems, status);                    \
   }
 
 PEAL_COMPAT_AMO_TYPES(PEAL_COMPAT_WAITS)
@@ -151,7 +144,7 @@ PEAL_DEVICE uint64_t nvshmem_signal_wait_until(uint64_t* sig_addr, int cmp, uint
 }
 inline int nvshmemx_signal_wait_until_on_stream(uint64_t* sig_addr, int cmp, uint64_t cmp_value,
                                                 cudaStream_t stream) {
-  return ::peal::compat::in_order(
-      "nvshmemx_signal_wait_until_on_stream", stream,
-      [&](const auto& on) { on.wait_until(sig_addr, PEAL_COMPAT_CMP, cmp_value); });
+  return ::peal::compat::make(
+      ::peal::compat::in_order("nvshmemx_signal_wait_until_on_stream", stream),
+      ::peal::compat::wait_word(sig_addr, cmp, cmp_value));
 }

@@ -2,7 +2,6 @@
 //
 // The guide's collective calls of every type, by a thread, a warp and a block of a kernel, from the
 // host and on a stream, among all PEs and in teams.
-#include "compat/detail/process.h"
 #include "tests/support/nvshmem_job.h"
 
 namespace peal::compat_test {
