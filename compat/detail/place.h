@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a call is made: in a kernel or on the host. The one file of compat/ that asks the compiler.
+// Where a call is made: in a kernel or on the host. Beside state.h the one file of compat/ that
+// asks the compiler.
 //
 //   PEAL_HD void nvshmem_quiet() { PEAL_COMPAT_BY_PLACE(in a kernel, on the host); }
 //
@@ -40,6 +41,9 @@ struct CUlib_st;
 #include <cuda_fp16.h>
 /// The 16-bit reals, where the compiler has CUDA's types for them.
 #define PEAL_COMPAT_HALF_TYPES(X) X(half, __half) X(bfloat16, __nv_bfloat16)
+/// They, and peal's of the same bits.
+#define PEAL_COMPAT_HALF_ELEMENTS(X) X(__half, Half) X(__nv_bfloat16, BFloat16)
 #else
 #define PEAL_COMPAT_HALF_TYPES(X)
+#define PEAL_COMPAT_HALF_ELEMENTS(X)
 #endif

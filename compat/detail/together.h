@@ -15,16 +15,12 @@ template <class T>
 struct Element {
   using Type = T;
 };
-#if PEAL_CUDA
-template <>
-struct Element<__half> {
-  using Type = Half;
-};
-template <>
-struct Element<__nv_bfloat16> {
-  using Type = BFloat16;
-};
-#endif
+#define PEAL_COMPAT_ELEMENT(T, OURS) \
+  template <>                        \
+  struct Element<T> {                \
+    using Type = OURS;               \
+  };
+PEAL_COMPAT_HALF_ELEMENTS(PEAL_COMPAT_ELEMENT)
 template <class T>
 PEAL_HD typename Element<T>::Type* elements(T* data) {
   return reinterpret_cast<typename Element<T>::Type*>(data);

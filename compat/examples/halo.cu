@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "program.h"
+#include "program.cuh"
 
 #define WIDTH 64
 #define ROWS 16  // of each PE

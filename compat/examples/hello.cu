@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Each PE tells the next one who it is.
-#include "program.h"
+#include "program.cuh"
 
 __global__ void hello(int* from) {
   const int me = nvshmem_my_pe();

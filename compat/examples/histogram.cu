@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A histogram whose bins are dealt to the PEs: every thread adds to bins of any PE by atomics.
-#include "program.h"
+#include "program.cuh"
 
 #define BINS 32  // of each PE
 #define THREADS 128

@@ -3,7 +3,7 @@
 // A program of MPI that gives its communicator to nvshmemx_init_attr, and uses both.
 #include <mpi.h>
 
-#include "program.h"
+#include "program.cuh"
 
 __global__ void shift(int* box) {
   nvshmem_int_p(box, nvshmem_my_pe(), (nvshmem_my_pe() + 1) % nvshmem_n_pes());

@@ -4,7 +4,7 @@
 // here MPI, which NVSHMEM knows nothing of.
 #include <mpi.h>
 
-#include "program.h"
+#include "program.cuh"
 
 __global__ void count(int* counter) { nvshmem_int_atomic_inc(counter, 0); }
 

@@ -4,7 +4,7 @@
 // each token that finds its place by an atomic at the PE it goes to, then put and signal.
 #include <vector>
 
-#include "program.h"
+#include "program.cuh"
 
 #define TOKENS 96
 #define WIDTH 128

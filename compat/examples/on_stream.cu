@@ -2,7 +2,7 @@
 //
 // Work of the host in a stream's order: a kernel makes data, calls on the stream send it and meet,
 // a kernel uses what came, and a reduction on the stream ends it.
-#include "program.h"
+#include "program.cuh"
 
 #define COUNT 1000
 

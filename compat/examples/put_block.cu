@@ -3,7 +3,7 @@
 // Every block sends its slice of an array to the PE on the right, all its threads together.
 #include <vector>
 
-#include "program.h"
+#include "program.cuh"
 
 #define BLOCKS 8
 #define THREADS 128

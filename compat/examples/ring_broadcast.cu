@@ -4,7 +4,7 @@
 // the data because of the fence.
 #include <vector>
 
-#include "program.h"
+#include "program.cuh"
 
 #define COUNT 4096
 

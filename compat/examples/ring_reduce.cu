@@ -4,7 +4,7 @@
 // result round. Each block has chunks of its own, and a flag for each of them.
 #include <vector>
 
-#include "program.h"
+#include "program.cuh"
 
 #define BLOCKS 4
 #define THREADS 64

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PEs in rows of two: a sum along each row and a broadcast down each column, in one kernel.
-#include "program.h"
+#include "program.cuh"
 
 #define COUNT 8
 

@@ -2,7 +2,7 @@
 //
 // One sum over all PEs, made by one thread, by a warp and by a block: three calls, one result. And
 // gets of different PEs by the warps of a block.
-#include "program.h"
+#include "program.cuh"
 
 #define COUNT 32
 #define WARPS 4

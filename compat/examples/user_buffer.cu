@@ -4,7 +4,7 @@
 // first, so that a NIC may read and write it.
 #include <vector>
 
-#include "program.h"
+#include "program.cuh"
 
 #define COUNT 2048
 

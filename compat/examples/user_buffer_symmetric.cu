@@ -3,7 +3,7 @@
 // Memory that the program allocated on every PE, as symmetric memory.
 #include <vector>
 
-#include "program.h"
+#include "program.cuh"
 
 #define COUNT (1 << 20)
 
