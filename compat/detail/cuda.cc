@@ -15,6 +15,28 @@ Function* driver_function(const char* name) {
   return driver == nullptr ? nullptr : reinterpret_cast<Function*>(::dlsym(driver, name));
 }
 
+// `finder` is the driver's function that answers where an object of `code` lies.
+template <class Code>
+void fill(const char* finder, Code* code, const char* name, const void* from, size_t bytes) {
+  using Address = unsigned long long;
+  auto* const find = driver_function<int(Address*, size_t*, Code*, const char*)>(finder);
+  auto* const copy = driver_function<int(Address, const void*, size_t)>("cuMemcpyHtoD_v2");
+  if (find == nullptr || copy == nullptr) {
+    fail(ErrorCode::kUnsupported, "no CUDA driver is in use by this process");
+  }
+  Address object = 0;
+  size_t found = 0;
+  if (const int error = find(&object, &found, code, name); error != 0 || found != bytes) {
+    fail(ErrorCode::kInvalidArgument,
+         "its code has no {} of {} bytes (CUDA error {}): compile it against peal's nvshmem.h of "
+         "this version, without -rdc",
+         name, bytes, error);
+  }
+  if (const int error = copy(object, from, bytes); error != 0) {
+    fail(ErrorCode::kSystem, "cuMemcpyHtoD: CUDA error {}", error);
+  }
+}
+
 }  // namespace
 
 int gpu_in_use() {
@@ -25,24 +47,11 @@ int gpu_in_use() {
 }
 
 void fill_object(CUmod_st* module, const char* name, const void* from, size_t bytes) {
-  using Address = unsigned long long;
-  auto* const find =
-      driver_function<int(Address*, size_t*, CUmod_st*, const char*)>("cuModuleGetGlobal_v2");
-  auto* const copy = driver_function<int(Address, const void*, size_t)>("cuMemcpyHtoD_v2");
-  if (find == nullptr || copy == nullptr) {
-    fail(ErrorCode::kUnsupported, "no CUDA driver is in use by this process");
-  }
-  Address object = 0;
-  size_t found = 0;
-  if (const int error = find(&object, &found, module, name); error != 0 || found != bytes) {
-    fail(ErrorCode::kInvalidArgument,
-         "the module has no {} of {} bytes (CUDA error {}): compile it against peal's nvshmem.h of "
-         "this version, without -rdc",
-         name, bytes, error);
-  }
-  if (const int error = copy(object, from, bytes); error != 0) {
-    fail(ErrorCode::kSystem, "cuMemcpyHtoD: CUDA error {}", error);
-  }
+  fill("cuModuleGetGlobal_v2", module, name, from, bytes);
+}
+
+void fill_object(CUlib_st* library, const char* name, const void* from, size_t bytes) {
+  fill("cuLibraryGetGlobal", library, name, from, bytes);
 }
 
 }  // namespace peal::compat

@@ -20,6 +20,9 @@ namespace {
 // What cudaLaunchKernel answers for a kernel that another copy of CUDA's runtime knows.
 constexpr int kInvalidDeviceFunction = 98;
 
+// module_state of state.h, as nvcc names it.
+constexpr const char* kStateName = "_ZN4peal6compat12module_stateE";
+
 // Files add to the list before main(), and no object of main() could have it.
 struct Modules {
   std::mutex mutex;
@@ -120,10 +123,13 @@ int most_blocks(const char* call, const KernelStart& start, int* blocks) {
 }
 
 int fill_module(const char* call, CUmod_st* module) {
-  return code_of(call, [&](Pe& pe) {
-    // Its name in the code of state.h, as nvcc writes it.
-    fill_object(module, "_ZN4peal6compat12module_stateE", &pe.state(), sizeof(State));
-  });
+  return code_of(call,
+                 [&](Pe& pe) { fill_object(module, kStateName, &pe.state(), sizeof(State)); });
+}
+
+int fill_library(const char* call, CUlib_st* library) {
+  return code_of(call,
+                 [&](Pe& pe) { fill_object(library, kStateName, &pe.state(), sizeof(State)); });
 }
 
 }  // namespace peal::compat

@@ -22,7 +22,6 @@ inline constexpr bool kThere = sizeof...(Asked) == ~size_t{0};
   }
 
 #define PEAL_COMPAT_USE_TEAMS "Use the call that takes an nvshmem_team_t."
-#define PEAL_COMPAT_USE_SIGNAL "Use nvshmemx_signal_op, or a put_signal."
 
 // Memory, contexts, teams.
 PEAL_COMPAT_NOT_THERE(nvshmem_realloc, "Use nvshmem_malloc and copy.")
@@ -38,10 +37,6 @@ PEAL_COMPAT_NOT_THERE(nvshmemx_qp_destroy, PEAL_COMPAT_USE_QUEUES)
 PEAL_COMPAT_NOT_THERE(nvshmemx_qp_quiet, PEAL_COMPAT_USE_QUEUES)
 PEAL_COMPAT_NOT_THERE(nvshmemx_qp_putmem_nbi, PEAL_COMPAT_USE_QUEUES)
 PEAL_COMPAT_NOT_THERE(nvshmemx_qp_putmem_signal_nbi, PEAL_COMPAT_USE_QUEUES)
-
-// Modules.
-PEAL_COMPAT_NOT_THERE(nvshmemx_culibrary_init, "Use cuLibraryGetModule and nvshmemx_cumodule_init.")
-PEAL_COMPAT_NOT_THERE(nvshmemx_culibrary_finalize, "Nothing is to be ended.")
 
 // Editions before teams.
 PEAL_COMPAT_NOT_THERE(nvshmem_broadcast32, PEAL_COMPAT_USE_TEAMS)
@@ -62,17 +57,17 @@ PEAL_COMPAT_NOT_THERE(nvshmem_alltoall64, PEAL_COMPAT_USE_TEAMS)
   PEAL_COMPAT_NOT_THERE(nvshmem_##NAME##_sum_to_all, PEAL_COMPAT_USE_TEAMS)          \
   PEAL_COMPAT_NOT_THERE(nvshmem_##NAME##_prod_to_all, PEAL_COMPAT_USE_TEAMS)         \
   PEAL_COMPAT_NOT_THERE(nvshmem_##NAME##_collect, "Use fcollect: blocks are alike.") \
-  PEAL_COMPAT_NOT_THERE(nvshmem_##NAME##_wait, "Use wait_until.")                    \
-  PEAL_COMPAT_NOT_THERE(nvshmemx_##NAME##_signal, PEAL_COMPAT_USE_SIGNAL)
+  PEAL_COMPAT_NOT_THERE(nvshmem_##NAME##_wait, "Use wait_until.")
 PEAL_COMPAT_RMA_TYPES(PEAL_COMPAT_NOT_THERE_TYPED)
 
-// What a word that is waited for may be.
-#define PEAL_COMPAT_NOT_WAITED_FOR(NAME, T)                            \
-  PEAL_COMPAT_NOT_THERE(nvshmem_##NAME##_wait_until,                   \
-                        "A word that is waited for has 4 or 8 bytes.") \
-  PEAL_COMPAT_NOT_THERE(nvshmem_##NAME##_test, "A word that is waited for has 4 or 8 bytes.")
-PEAL_COMPAT_NOT_WAITED_FOR(short, short)
-PEAL_COMPAT_NOT_WAITED_FOR(ushort, unsigned short)
+// What a word that is set and waited for may be.
+#define PEAL_COMPAT_WORD_OF_4_OR_8 "A word that is set or waited for has 4 or 8 bytes."
+#define PEAL_COMPAT_NOT_A_WORD(NAME, T)                                          \
+  PEAL_COMPAT_NOT_THERE(nvshmem_##NAME##_wait_until, PEAL_COMPAT_WORD_OF_4_OR_8) \
+  PEAL_COMPAT_NOT_THERE(nvshmem_##NAME##_test, PEAL_COMPAT_WORD_OF_4_OR_8)       \
+  PEAL_COMPAT_NOT_THERE(nvshmemx_##NAME##_signal, PEAL_COMPAT_WORD_OF_4_OR_8)
+PEAL_COMPAT_NOT_A_WORD(short, short)
+PEAL_COMPAT_NOT_A_WORD(ushort, unsigned short)
 
 #define PEAL_COMPAT_NOT_IN_ORDER(NAME, T)                                  \
   PEAL_COMPAT_NOT_THERE(nvshmemx_##NAME##_wait_until_all_vector_on_stream, \

@@ -81,6 +81,7 @@ void destroy_team(const char* call, nvshmem_team_t team);
 int launch(const char* call, const KernelStart& start);
 int most_blocks(const char* call, const KernelStart& start, int* blocks);
 int fill_module(const char* call, CUmod_st* module);
+int fill_library(const char* call, CUlib_st* library);
 
 }  // namespace peal::compat
 
@@ -247,9 +248,13 @@ inline int nvshmemx_collective_launch_query_gridsize(const void* func,
                                      {func, 1, blockDims, args, sharedMem, nullptr}, gridsize);
 }
 
-/// A module that the program loaded by the driver and compiled without -rdc. The kernels of the
-/// program's own files need no such call.
+/// A module, or library, that the program loaded by the driver and compiled without -rdc. The
+/// kernels of the program's own files need no such call.
 inline int nvshmemx_cumodule_init(CUmod_st* module) {
   return ::peal::compat::fill_module("nvshmemx_cumodule_init", module);
 }
 inline int nvshmemx_cumodule_finalize(CUmod_st*) { return 0; }
+inline int nvshmemx_culibrary_init(CUlib_st* library) {
+  return ::peal::compat::fill_library("nvshmemx_culibrary_init", library);
+}
+inline int nvshmemx_culibrary_finalize(CUlib_st*) { return 0; }

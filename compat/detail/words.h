@@ -67,9 +67,16 @@ static_assert(peal::kNone == SIZE_MAX, "what the guide's calls answer where ther
   PEAL_COMPAT_ATOMIC_FETCH(NAME, T, fetch_or)  \
   PEAL_COMPAT_ATOMIC_FETCH(NAME, T, fetch_xor)
 
+// Sets a word: the guide's signals before nvshmemx_signal_op. It vouches for nothing ahead of it.
+#define PEAL_COMPAT_SET_SIGNAL(NAME, T)                                                        \
+  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##NAME##_signal(T* dest, const T value, int pe) { \
+    (void)::peal::atomic_set(::peal::compat::context(), dest, value, pe);                      \
+  }
+
 PEAL_COMPAT_AMO_TYPES(PEAL_COMPAT_COUNT_AND_COMPARE)
 PEAL_COMPAT_REAL_TYPES(PEAL_COMPAT_SET_AND_SWAP)
 PEAL_COMPAT_BIT_TYPES(PEAL_COMPAT_BITS)
+PEAL_COMPAT_AMO_TYPES(PEAL_COMPAT_SET_SIGNAL)
 
 #define PEAL_COMPAT_WORDS(T) T *ivars, size_t nelems, const int *status, int cmp
 #define PEAL_COMPAT_SOME_WORDS(T) \

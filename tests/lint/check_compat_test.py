@@ -19,10 +19,9 @@ NOT_THERE = {
     "nvshmemx_qp_create(1)": "peal has PEAL_QUEUES",
     "nvshmem_int_sum_to_all(i, i, 1, 0, 0, 1, i, p)": "Use the call that takes an nvshmem_team_t.",
     "nvshmem_broadcast32(p, p, 1, 0, 0, 0, 1, p)": "Use the call that takes an nvshmem_team_t.",
-    "nvshmemx_int_signal(i, 1, 0)": "Use nvshmemx_signal_op, or a put_signal.",
-    "nvshmem_short_wait_until(s, 0, 1)": "A word that is waited for has 4 or 8 bytes.",
+    "nvshmem_int_wait(i, 1)": "Use wait_until.",
+    "nvshmem_short_wait_until(s, 0, 1)": "A word that is set or waited for has 4 or 8 bytes.",
     "nvshmemx_int_wait_until_all_vector_on_stream(i, 1, i, 0, i, 0)": "one wait_until_on_stream for each word",
-    "nvshmemx_culibrary_init(p)": "nvshmemx_cumodule_init",
 }
 
 

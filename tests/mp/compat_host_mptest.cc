@@ -247,10 +247,12 @@ TEST(NvshmemFailures, OfACallOfTheHostAreTold) {
   EXPECT_EQ(nvshmemx_collective_launch(reinterpret_cast<const void*>(nobody_offers), 1, 1, nullptr,
                                        0, nullptr),
             1);
+  EXPECT_EQ(nvshmemx_cumodule_init(nullptr), 1);
   const std::string told = testing::internal::GetCapturedStderr();
   for (const char* part :
        {"peal: nvshmem_int_p: p: ", "not symmetric memory", "nvshmemx_int_p_on_stream: p: there is",
-        "nvshmem_team_sync: team 7", "nvshmemx_collective_launch: kernel started"}) {
+        "nvshmem_team_sync: team 7", "nvshmemx_cumodule_init: no CUDA driver",
+        "nvshmemx_collective_launch: kernel started"}) {
     EXPECT_NE(told.find(part), std::string::npos) << part << " in\n" << told;
   }
   EXPECT_EQ(nvshmemx_peal_status(), -1);
@@ -292,6 +294,29 @@ TEST(NvshmemFailures, BeforeTheBeginningAreToldToo) {
                            "no unique id", "joins no OpenSHMEM job"}) {
     EXPECT_NE(told.find(part), std::string::npos) << part << " in\n" << told;
   }
+  nvshmem_init();
+  EXPECT_EQ(nvshmemx_peal_status(), 0) << nvshmemx_peal_failure();
+}
+
+// The heap is as large as NVSHMEM's would be, unless PEAL_HEAP_SIZE says otherwise.
+TEST(NvshmemMemory, IsAsMuchAsNvshmemHas) {
+  void* const most = nvshmem_malloc(size_t{1000} << 20);
+  EXPECT_NE(most, nullptr);
+  nvshmem_free(most);
+  nvshmem_finalize();
+  ::setenv("NVSHMEM_SYMMETRIC_SIZE", "2M", 1);
+  nvshmem_init();
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(nvshmem_malloc(4 << 20), nullptr);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("peal: nvshmem_malloc: "),
+            std::string::npos);
+  nvshmem_finalize();
+  ::setenv("NVSHMEM_SYMMETRIC_SIZE", "2 buckets", 1);
+  testing::internal::CaptureStderr();
+  EXPECT_NE(nvshmemx_init_attr(0, nullptr), 0);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("NVSHMEM_SYMMETRIC_SIZE"),
+            std::string::npos);
+  ::unsetenv("NVSHMEM_SYMMETRIC_SIZE");
   nvshmem_init();
   EXPECT_EQ(nvshmemx_peal_status(), 0) << nvshmemx_peal_failure();
 }

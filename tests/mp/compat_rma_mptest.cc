@@ -231,6 +231,9 @@ TEST(NvshmemSignals, VouchForTheirData) {
 #define ATOMIC_KERNEL(NAME, T)                                                              \
   PEAL_KERNEL atomics_##NAME(Verdict* verdict, T* word) {                                   \
     const int pe = next_of();                                                               \
+    nvshmemx_##NAME##_signal(word, as<T>(3), pe);                                           \
+    nvshmem_##NAME##_wait_until(word, NVSHMEM_CMP_EQ, as<T>(3));                            \
+    nvshmem_barrier_all();                                                                  \
     nvshmem_##NAME##_atomic_set(word, as<T>(5), pe);                                        \
     nvshmem_quiet();                                                                        \
     expect(verdict, nvshmem_##NAME##_atomic_fetch(word, pe) == as<T>(5));                   \
