@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "bootstrap/bootstraps.h"
 #include "compat/detail/cuda.h"
@@ -28,6 +29,7 @@ struct Process {
   std::optional<bootstrap::TcpRoot> root;  // of a job that this process made the id of
   int failure_code = 0;
   std::string failure_text;
+  bool told_of_kernels = false;
 };
 Process& process() {
   static Process the_process;
@@ -67,7 +69,7 @@ std::unique_ptr<Bootstrap> bootstrap_of(const Config& config, const Joining& joi
   if (joining.mpi_comm != nullptr) {
     return bootstrap::make_mpi(joining.mpi_comm, deadline, config.mpi_plugin);
   }
-  const auto id = bootstrap::UniqueId::from_string(joining.unique_id);
+  const auto id = bootstrap::UniqueId::from_string(*joining.unique_id);
   std::optional<bootstrap::TcpRoot> root = std::exchange(process().root, std::nullopt);
   if (root && root->id() == id && joining.rank == 0) {
     return bootstrap::make_tcp(std::move(*root), joining.size, deadline);
@@ -81,7 +83,7 @@ Runtime start_runtime(const Joining& joining) {
   const Target target = target_of(config);
   config.heap_size = heap_size_of(config);
   if (target == Target::kGpu && config.device < 0) config.device = gpu_in_use();
-  if (joining.mpi_comm == nullptr && joining.unique_id == nullptr) return start(config, target);
+  if (joining.mpi_comm == nullptr && !joining.unique_id) return start(config, target);
   return Runtime(bootstrap_of(config, joining), config, target);
 }
 
@@ -95,6 +97,7 @@ int begin(const char* call, const Joining& joining) {
   try {
     process().failure_code = 0;
     process().failure_text.clear();
+    process().told_of_kernels = false;
     process().pe.emplace(start_runtime(joining));
     fill_modules(&process().pe->state());
     process().begins = 1;
@@ -127,7 +130,9 @@ int begin_by_attributes(const char* call, unsigned flags, const nvshmemx_init_at
       if (args.id == nullptr) {
         fail(ErrorCode::kInvalidArgument, "no unique id: nvshmemx_set_attr_uniqueid_args sets it");
       }
-      joining = {nullptr, args.id->internal, args.myrank, args.nranks};
+      const char* const digits = args.id->internal;
+      joining = {nullptr, std::string(digits, ::strnlen(digits, sizeof(args.id->internal))),
+                 args.myrank, args.nranks};
     }
   } catch (const std::exception& error) {
     tell(call, error);
@@ -137,8 +142,9 @@ int begin_by_attributes(const char* call, unsigned flags, const nvshmemx_init_at
 }
 
 void end(const char* call) {
-  if (!process().pe)
+  if (!begun()) {
     return tell(call, Error(ErrorCode::kInvalidArgument, "call nvshmem_init() first"));
+  }
   if (--process().begins > 0) return;
   (void)meet(now(call), kernels::Call::kBarrierAll);
   fill_modules(nullptr);
@@ -182,16 +188,22 @@ void* stream_of(cudaStream_t stream) {
 
 void tell(const char* call, const std::exception& error) {
   const std::string text = fmt::format("{}: {}", call, error.what());
-  const Status status = begun() ? this_pe().runtime().status() : Status::kOk;
+  const auto* const known = dynamic_cast<const Error*>(&error);
+  const bool refused = known != nullptr && known->code() == ErrorCode::kInvalidArgument;
+  const Status status = begun() && !refused ? this_pe().runtime().status() : Status::kOk;
   remember(status == Status::kOk ? -1 : static_cast<int>(status), text);
+  // What kernels met with ends every call from then on.
+  if (status != Status::kOk && std::exchange(process().told_of_kernels, true)) return;
   say(text);
 }
 
 void tell_of_kernels(const char* call) {
-  if (!begun() || process().failure_code != 0) return;
-  const std::string text = this_pe().look_for_failure(&process().failure_code);
-  if (process().failure_code == 0) return;
-  process().failure_text = text;
+  if (!begun() || process().told_of_kernels) return;
+  int code = 0;
+  const std::string text = this_pe().look_for_failure(&code);
+  if (code == 0) return;
+  process().told_of_kernels = true;
+  remember(code, text);
   say(fmt::format("{}: PE {}: {}", call, this_pe().runtime().my_pe(), text));
 }
 

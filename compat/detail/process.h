@@ -8,6 +8,9 @@
 // the first failure stays for nvshmemx_peal_status().
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "compat/detail/state.h"
 #include "host/calls.h"
 #include "kernels/arguments.h"
@@ -18,10 +21,10 @@ class Runtime;
 
 namespace peal::compat {
 
-/// How a PE finds the others; null and none: by the environment.
+/// How a PE finds the others; by neither of both: by the environment.
 struct Joining {
   const void* mpi_comm = nullptr;  // a const MPI_Comm*
-  const char* unique_id = nullptr;
+  std::optional<std::string> unique_id;
   int rank = 0;
   int size = 0;
 };

@@ -153,8 +153,8 @@ inline void nvshmemx_vendor_get_version_info(int* major, int* minor, int* patch)
 }
 
 /// peal's own: 0 while all is well, else the first failure of this PE: a peal::Status, or -1 for a
-/// call of the host that was refused. In a kernel: of this PE's kernels, of calls that wait; what a
-/// call that only posts was refused for the next quiet or barrier tells.
+/// call of the host that was refused. In a kernel: of this PE's kernels, of calls that bring
+/// something or wait; what a put was refused for the next quiet or barrier tells.
 PEAL_HD int nvshmemx_peal_status() {
   PEAL_COMPAT_BY_PLACE(::peal::compat::kept(), ::peal::compat::failure().code);
 }

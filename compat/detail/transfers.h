@@ -25,13 +25,17 @@ PEAL_HD Signal signal_of(uint64_t* word, uint64_t value, int op, int pe) {
 #define PEAL_COMPAT_HOST_COPY(CALL, T) \
   ::peal::compat::transfer(::peal::kernels::Call::CALL, dest, source, PEAL_COMPAT_BYTES(T), pe)
 
+// A put that could not be done is told by the next quiet or barrier; a get's caller needs the data.
+#define PEAL_COMPAT_DONE_put(status) (void)status
+#define PEAL_COMPAT_DONE_get(status) ::peal::compat::keep(status)
+
 // Parameters are A*, elements T; OP is put or get, and CALL what the library calls it.
 #define PEAL_COMPAT_TRANSFER(STEM, A, T, OP, CALL)                                                 \
   PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM(A* dest, const A* source, size_t nelems, int pe) {  \
-    PEAL_COMPAT_BY_PLACE(                                                                          \
-        (void)::peal::OP(::peal::compat::context(), PEAL_COMPAT_COPY(T), nelems, pe),              \
-        (void)::peal::compat::make(::peal::compat::now("nvshmem_" #STEM),                          \
-                                   PEAL_COMPAT_HOST_COPY(CALL, T)));                               \
+    PEAL_COMPAT_BY_PLACE(PEAL_COMPAT_DONE_##OP(::peal::OP(::peal::compat::context(),               \
+                                                          PEAL_COMPAT_COPY(T), nelems, pe)),       \
+                         (void)::peal::compat::make(::peal::compat::now("nvshmem_" #STEM),         \
+                                                    PEAL_COMPAT_HOST_COPY(CALL, T)));              \
   }                                                                                                \
   PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM##_nbi(A* dest, const A* source, size_t nelems,      \
                                                      int pe) {                                     \
@@ -55,7 +59,8 @@ PEAL_HD Signal signal_of(uint64_t* word, uint64_t value, int op, int pe) {
 #define PEAL_COMPAT_TRANSFER_BY(STEM, A, T, OP, SCOPE)                                            \
   PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##STEM##_##SCOPE(A* dest, const A* source,           \
                                                               size_t nelems, int pe) {            \
-    (void)::peal::OP(::peal::compat::context(), ::peal::SCOPE, PEAL_COMPAT_COPY(T), nelems, pe);  \
+    PEAL_COMPAT_DONE_##OP(                                                                        \
+        ::peal::OP(::peal::compat::context(), ::peal::SCOPE, PEAL_COMPAT_COPY(T), nelems, pe));   \
   }                                                                                               \
   PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##STEM##_nbi_##SCOPE(A* dest, const A* source,       \
                                                                   size_t nelems, int pe) {        \
@@ -117,26 +122,27 @@ PEAL_HD Signal signal_of(uint64_t* word, uint64_t value, int op, int pe) {
   ::peal::compat::transfer(::peal::kernels::Call::CALL, dest, source, sizeof(T), pe), {dst, sst}, \
       nelems
 
-#define PEAL_COMPAT_STRIDED(STEM, A, T, OP, CALL)                                                  \
-  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM(PEAL_COMPAT_STRIDED_PARAMETERS(A)) {                \
-    PEAL_COMPAT_BY_PLACE((void)::peal::i##OP(::peal::compat::context(), ::peal::thread,            \
-                                             PEAL_COMPAT_COPY(T), {dst, sst}, nelems, pe),         \
-                         (void)::peal::compat::make_strided(::peal::compat::now("nvshmem_" #STEM), \
-                                                            PEAL_COMPAT_HOST_STRIDED(CALL, T)));   \
-  }                                                                                                \
-  PEAL_COMPAT_STRIDED_BY(STEM, A, T, OP, warp)                                                     \
-  PEAL_COMPAT_STRIDED_BY(STEM, A, T, OP, block)                                                    \
-  PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_on_stream(PEAL_COMPAT_STRIDED_PARAMETERS(A),       \
-                                                          cudaStream_t stream) {                   \
-    return ::peal::compat::make_strided(                                                           \
-        ::peal::compat::in_order("nvshmemx_" #STEM "_on_stream", stream),                          \
-        PEAL_COMPAT_HOST_STRIDED(CALL, T));                                                        \
+#define PEAL_COMPAT_STRIDED(STEM, A, T, OP, CALL)                                            \
+  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM(PEAL_COMPAT_STRIDED_PARAMETERS(A)) {          \
+    PEAL_COMPAT_BY_PLACE(                                                                    \
+        PEAL_COMPAT_DONE_##OP(::peal::i##OP(::peal::compat::context(), ::peal::thread,       \
+                                            PEAL_COMPAT_COPY(T), {dst, sst}, nelems, pe)),   \
+        (void)::peal::compat::make_strided(::peal::compat::now("nvshmem_" #STEM),            \
+                                           PEAL_COMPAT_HOST_STRIDED(CALL, T)));              \
+  }                                                                                          \
+  PEAL_COMPAT_STRIDED_BY(STEM, A, T, OP, warp)                                               \
+  PEAL_COMPAT_STRIDED_BY(STEM, A, T, OP, block)                                              \
+  PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_on_stream(PEAL_COMPAT_STRIDED_PARAMETERS(A), \
+                                                          cudaStream_t stream) {             \
+    return ::peal::compat::make_strided(                                                     \
+        ::peal::compat::in_order("nvshmemx_" #STEM "_on_stream", stream),                    \
+        PEAL_COMPAT_HOST_STRIDED(CALL, T));                                                  \
   }
 
 #define PEAL_COMPAT_STRIDED_BY(STEM, A, T, OP, SCOPE)                                              \
   PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##STEM##_##SCOPE(PEAL_COMPAT_STRIDED_PARAMETERS(A)) { \
-    (void)::peal::i##OP(::peal::compat::context(), ::peal::SCOPE, PEAL_COMPAT_COPY(T), {dst, sst}, \
-                        nelems, pe);                                                               \
+    PEAL_COMPAT_DONE_##OP(::peal::i##OP(::peal::compat::context(), ::peal::SCOPE,                  \
+                                        PEAL_COMPAT_COPY(T), {dst, sst}, nelems, pe));             \
   }
 
 #define PEAL_COMPAT_HOST_P(T)                                                                      \

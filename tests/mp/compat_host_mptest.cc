@@ -274,6 +274,27 @@ TEST(NvshmemFailures, OfAKernelAreToldAtTheNextBarrier) {
     EXPECT_EQ(nvshmemx_peal_status(), static_cast<int>(Status::kBadPe));
     EXPECT_NE(std::string(nvshmemx_peal_failure()).find("no such pe"), std::string::npos)
         << nvshmemx_peal_failure();
+    testing::internal::CaptureStderr();
+    nvshmem_barrier_all();
+    nvshmem_barrier_all();
+    const std::string told = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(told.find("peal: nvshmem_barrier_all: "), 0u) << told;
+    EXPECT_EQ(told.find('\n'), told.size() - 1) << "more than one line: " << told;
+  }
+  begin_anew();
+}
+
+PEAL_KERNEL read_nowhere(int* seen, const int* box) {
+  int got = 0;
+  nvshmem_int_get(&got, box, 1, nvshmem_n_pes());
+  *seen = nvshmemx_peal_status();
+}
+TEST(NvshmemFailures, OfAGetItsKernelHearsAtOnce) {
+  {
+    Symmetric<int> box(1);
+    Symmetric<int> seen(1);
+    launch({}, read_nowhere, seen.data(), box.data()).wait();
+    EXPECT_EQ(seen[0], static_cast<int>(Status::kBadPe));
   }
   begin_anew();
 }
