@@ -67,6 +67,10 @@ LAYERS = {
     "doctor": ["base", "host/base", "host/memory", "host/nic"],
     # device/base/launch.h is for programs; kernels need not include it.
     "peal": ["bootstrap", "host", "host/base", "device", "device/base/launch.h", "device/base/stream.h", "kernels"],
+    # The calls of NVSHMEM's guide upon peal.h. On a CPU they ask simt whether a kernel calls.
+    "compat": [
+        "bootstrap", "host/base", "host/calls.h", "device", "device/base/target.h", "kernels", "peal", "simt",
+    ],
 }
 
 # These may include anything, and nothing includes them.

@@ -93,6 +93,12 @@ std::byte* CallEngine::mapped(const Range& range, const void* at, int pe) const 
   return begin == nullptr ? nullptr : begin + (static_cast<const std::byte*>(at) - range.begin);
 }
 
+std::byte* CallEngine::mapped(const void* symmetric, int pe) const {
+  const Range* const range = parts_.windows.find(symmetric, 1);
+  if (range == nullptr || !range->symmetric || pe < 0 || pe >= parts_.group.size()) return nullptr;
+  return mapped(*range, symmetric, pe);
+}
+
 // Where the far end of a transfer is mapped here. Null: a NIC moves the bytes.
 std::byte* CallEngine::far_end(const kernels::Transfer& call) const {
   const bool gets = call.caller.call == Call::kGet;

@@ -48,6 +48,8 @@ class CallEngine {
   void start(const detail::CallSite& site, const Team& team, kernels::Collective call);
   uint64_t fetch(const detail::CallSite& site, kernels::Word call);
   void check() const { parts_.failures.check(); }
+  /// Runtime::ptr().
+  std::byte* mapped(const void* symmetric, int pe) const;
   std::unique_ptr<StreamMark> mark(const detail::CallSite& site) {
     return parts_.executor->mark(site.stream);
   }

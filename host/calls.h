@@ -101,7 +101,7 @@ uint64_t bits_of(T value) {
 template <class T>
 T value_of(uint64_t bits) {
   T value;
-  memcpy(&value, &bits, sizeof(value));
+  memcpy(static_cast<void*>(&value), &bits, sizeof(value));
   return value;
 }
 

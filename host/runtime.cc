@@ -365,6 +365,15 @@ Team Runtime::split_node_team(const TeamOptions& options) {
   return split_team(world(), parts_->teams->node_color(), 0, options);
 }
 
+Team Runtime::split_host_team(const TeamOptions& options) {
+  const std::vector<Place>& places = parts_->group.places();
+  int first = 0;
+  while (!same_host(places[static_cast<size_t>(first)], places[static_cast<size_t>(my_pe())])) {
+    ++first;
+  }
+  return split_team(world(), first, 0, options);
+}
+
 void Runtime::free_team(const Team& team) { parts_->teams->free(team); }
 std::vector<int> Runtime::team_pes(const Team& team) const { return parts_->teams->members(team); }
 
@@ -372,6 +381,10 @@ StreamCalls Runtime::on(void* stream, const ContextFields& context) {
   return StreamCalls(parts_->calls->site(stream, context));
 }
 StreamCalls Runtime::on(void* stream) { return on(stream, default_context()); }
+
+void* Runtime::ptr(const void* symmetric, int pe) const {
+  return parts_->calls->mapped(symmetric, pe);
+}
 
 HostCalls Runtime::host(HostChecks checks) {
   detail::CallSite site = parts_->calls->own_site(default_context());

@@ -109,6 +109,11 @@ class Runtime {
   void copy_in(void* symmetric, const void* host, size_t bytes);
   void copy_out(void* host, const void* symmetric, size_t bytes) const;
 
+  /// What this PE's address of symmetric memory stands for at `pe`, as kernels and copies of this
+  /// PE reach it; null where only the NIC does, for what is not symmetric, and for a PE that is
+  /// none.
+  void* ptr(const void* symmetric, int pe) const;
+
   /// Collective. Makes [address, address + bytes) of every PE a window: usable as destination and
   /// source of transfers, addressed like symmetric memory, relative to each PE's own address. Sizes
   /// must agree, and so must where the address lies in its page (any multiple of the page size
@@ -158,6 +163,9 @@ class Runtime {
 
   /// Collective among all PEs. The PEs that this one reaches by loads and stores, and it.
   Team split_node_team(const TeamOptions& options = {});
+
+  /// Collective among all PEs. The PEs of this host, whatever the way to them.
+  Team split_host_team(const TeamOptions& options = {});
 
   /// Collective among the members; gives the team's memory back. No kernel of a member may be using
   /// it. Throws kInvalidArgument for world() and for what is no team of this PE.

@@ -104,4 +104,9 @@ bool Stream::capturing() const {
   return captured_ != nullptr;
 }
 
+Stream& default_stream() {
+  static Stream the_stream;  // CUDA's has no owner either
+  return the_stream;
+}
+
 }  // namespace peal::simt

@@ -82,4 +82,8 @@ class Stream {
   std::thread thread_;
 };
 
+/// The stream that CUDA programs call 0: one of the process, made when it is first asked for. It
+/// does not wait for others, nor they for it.
+Stream& default_stream();
+
 }  // namespace peal::simt

@@ -66,6 +66,8 @@ using Microseconds = std::chrono::microseconds;
     "NICs to use, such as mlx5_0,mlx5_3:1, or ^mlx5_1 = not this one; empty = any")               \
   X(std::string, nvshmem_hca_list, "NVSHMEM_HCA_LIST", "", Text{},                                \
     "NVSHMEM's list of NICs, taken where PEAL_HCA is empty")                                      \
+  X(std::string, nvshmem_symmetric_size, "NVSHMEM_SYMMETRIC_SIZE", "", Text{},                    \
+    "heap of programs by compat/nvshmem.h that set no PEAL_HEAP_SIZE; empty = 1G")                \
   X(std::string, nccl_ib_hca, "NCCL_IB_HCA", "", Text{},                                          \
     "NCCL's list of NICs, taken where both are empty")                                            \
   X(int, rails, "PEAL_RAILS", "auto", (AutoOr{{1, 4}}),                                           \

@@ -16,10 +16,10 @@ KERNEL_ONLY = {"device/base/spin.h", "device/base/scope.h", "device/base/launch.
                "device/base/stream.h"}
 NO_KERNELS = (*(name for name in LAYERS if name.startswith(("softnic", "host"))), "bootstrap", "doctor")
 HOMES = {
-    r"^mpi\.h$": r"^(bootstrap/mpi\.cc|tests/)",
+    r"^mpi\.h$": r"^(bootstrap/mpi\.cc|compat/examples/|tests/)",
     r"^infiniband/": r"^(host/nic/|softnic/abi/|tests/)",
     r"^boost/": r"^(simt/|tests/)",
-    r"^cuda": r"^(device/base/|softnic/engine/word\.h|softnic/gpu/|tests/|.*\.cu$)",
+    r"^cuda": r"^(device/base/|compat/|softnic/engine/word\.h|softnic/gpu/|tests/|.*\.cu$)",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.M)
 

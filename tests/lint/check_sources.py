@@ -10,7 +10,7 @@ import pathlib
 import subprocess
 import sys
 
-FOLDERS = ("base", "device", "simt", "host", "bootstrap", "softnic", "peal", "doctor", "tests", "perf", "examples")
+FOLDERS = ("base", "device", "simt", "host", "bootstrap", "softnic", "peal", "compat", "doctor", "tests", "perf", "examples")
 MAX_LINES = 500
 FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-x", "c++", "-"]
 MPI = "/usr/lib/x86_64-linux-gnu/openmpi/include"

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls of the host, made of peal's own.
+#include "compat/detail/pe.h"
+#include "host/base/error.h"
+
+namespace peal::compat {
+namespace {
+
+// Where the runtime makes the call.
+detail::CallSite place_of(Pe& pe, const Site& site) {
+  switch (site.when) {
+    case Site::When::kNow:
+      return pe.runtime().host().site();
+    case Site::When::kLater:
+      return pe.runtime().host_nbi().site();
+    case Site::When::kInOrder:
+      break;
+  }
+  return pe.runtime().on(stream_of(site.stream)).site();
+}
+
+// `start` gives the calls to a place.
+template <class Start>
+int start_at(const Site& site, const Start& start) {
+  return code_of(site.call, [&](Pe& pe) {
+    const detail::CallSite place = place_of(pe, site);
+    start(pe, place);
+    if (site.when == Site::When::kNow) CallTicket(place).wait();
+  });
+}
+
+}  // namespace
+
+int make(const Site& site, const kernels::Transfer& call) {
+  return start_at(site, [&](Pe&, const detail::CallSite& at) { detail::start(at, call); });
+}
+
+int make(const Site& site, const kernels::Word& call) {
+  return start_at(site, [&](Pe&, const detail::CallSite& at) { detail::start(at, call); });
+}
+
+int make(const Site& site, nvshmem_team_t team, const kernels::Collective& call) {
+  return start_at(
+      site, [&](Pe& pe, const detail::CallSite& at) { detail::start(at, pe.team(team), call); });
+}
+
+// One by one: what a host calls has no strides.
+int make_strided(const Site& site, const kernels::Transfer& first, const Strides& strides,
+                 size_t count) {
+  return start_at(site, [&](Pe&, const detail::CallSite& at) {
+    const auto bytes = static_cast<ptrdiff_t>(first.bytes);
+    kernels::Transfer each = first;
+    for (size_t i = 0; i < count; ++i) {
+      detail::start(at, each);
+      each.dst += strides.dst * bytes;
+      each.src += strides.src * bytes;
+    }
+  });
+}
+
+int wait_for_all(const Site& site, const kernels::Word& first, size_t count, const int* status) {
+  return start_at(site, [&](Pe&, const detail::CallSite& at) {
+    if (status != nullptr) {
+      fail(ErrorCode::kUnsupported, "status must be null: the host may not be able to read it");
+    }
+    kernels::Word each = first;
+    for (size_t i = 0; i < count; ++i) {
+      detail::start(at, each);
+      each.word = static_cast<std::byte*>(each.word) + each.bytes;
+    }
+  });
+}
+
+int meet(const Site& site, kernels::Call call) {
+  const int failed = make(site, word(call));
+  tell_of_kernels(site.call);
+  return failed;
+}
+
+uint64_t fetch(const Site& site, const kernels::Word& call) {
+  return on_host(site.call, [&](Pe& pe) {
+    if (site.when == Site::When::kInOrder) CallTicket(place_of(pe, site)).wait();
+    return detail::fetch(place_of(pe, now(site.call)), call);
+  });
+}
+
+void* address_at(const char* call, const void* symmetric, int pe) {
+  return on_host(call, [&](Pe& mine) { return mine.runtime().ptr(symmetric, pe); });
+}
+
+}  // namespace peal::compat

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one PE of a process: how it begins and ends, and the first failure.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "bootstrap/bootstraps.h"
+#include "compat/detail/cuda.h"
+#include "compat/detail/modules.h"
+#include "compat/detail/pe.h"
+#include "compat/detail/setup.h"
+#include "host/base/error.h"
+#include "simt/stream.h"
+
+namespace peal::compat {
+namespace {
+
+// NVSHMEM has one PE a process and no handle for it.
+struct Process {
+  std::optional<Pe> pe;
+  int begins = 0;
+  std::optional<bootstrap::TcpRoot> root;  // of a job that this process made the id of
+  int failure_code = 0;
+  std::string failure_text;
+  bool told_of_kernels = false;
+};
+Process& process() {
+  static Process the_process;
+  return the_process;
+}
+
+void remember(int code, const std::string& text) {
+  if (process().failure_code != 0) return;
+  process().failure_code = code;
+  process().failure_text = text;
+}
+
+void say(const std::string& text) { std::fprintf(stderr, "peal: %s\n", text.c_str()); }
+
+// A file that nvcc compiled has kernels for GPUs; without one they run here, unless told otherwise.
+Target target_of(const Config& config) {
+  if (config.target == TargetKind::kGpu) return Target::kGpu;
+  if (config.target == TargetKind::kCpu) return Target::kCpu;
+  return any_module() ? Target::kGpu : Target::kCpu;
+}
+
+// NVSHMEM's own size, in peal's spelling; its default where neither is set.
+uint64_t heap_size_of(const Config& config) {
+  if (config.given.contains("PEAL_HEAP_SIZE")) return config.heap_size;
+  const std::string& theirs = config.nvshmem_symmetric_size;
+  const std::string asked = "PEAL_HEAP_SIZE=" + (theirs.empty() ? "1G" : theirs);
+  const char* const environment[] = {asked.c_str(), nullptr};
+  try {
+    return Config::from_environment(environment).heap_size;
+  } catch (const Error& error) {
+    throw Error(error.code(), std::string("NVSHMEM_SYMMETRIC_SIZE, read as ") + error.what());
+  }
+}
+
+std::unique_ptr<Bootstrap> bootstrap_of(const Config& config, const Joining& joining) {
+  const auto deadline = std::chrono::duration_cast<bootstrap::Deadline>(config.bootstrap_timeout);
+  if (joining.mpi_comm != nullptr) {
+    return bootstrap::make_mpi(joining.mpi_comm, deadline, config.mpi_plugin);
+  }
+  const auto id = bootstrap::UniqueId::from_string(*joining.unique_id);
+  std::optional<bootstrap::TcpRoot> root = std::exchange(process().root, std::nullopt);
+  if (root && root->id() == id && joining.rank == 0) {
+    return bootstrap::make_tcp(std::move(*root), joining.size, deadline);
+  }
+  root.reset();
+  return bootstrap::make_tcp(id, joining.rank, joining.size, deadline);
+}
+
+Runtime start_runtime(const Joining& joining) {
+  Config config = Config::from_environment(environ);
+  const Target target = target_of(config);
+  config.heap_size = heap_size_of(config);
+  if (target == Target::kGpu && config.device < 0) config.device = gpu_in_use();
+  if (joining.mpi_comm == nullptr && !joining.unique_id) return start(config, target);
+  return Runtime(bootstrap_of(config, joining), config, target);
+}
+
+}  // namespace
+
+int begin(const char* call, const Joining& joining) {
+  if (process().pe) {
+    ++process().begins;
+    return 0;
+  }
+  try {
+    process().failure_code = 0;
+    process().failure_text.clear();
+    process().told_of_kernels = false;
+    process().pe.emplace(start_runtime(joining));
+    fill_modules(&process().pe->state());
+    process().begins = 1;
+    return 0;
+  } catch (const std::exception& error) {
+    tell(call, error);
+  }
+  process().pe.reset();
+  return NVSHMEMX_ERROR_INTERNAL;
+}
+
+int begin_by_attributes(const char* call, unsigned flags, const nvshmemx_init_attr_t* attributes) {
+  Joining joining;
+  try {
+    if ((flags & NVSHMEMX_INIT_WITH_SHMEM) != 0) {
+      fail(ErrorCode::kUnsupported,
+           "NVSHMEMX_INIT_WITH_SHMEM: peal joins no OpenSHMEM job; use a unique id");
+    }
+    const bool by_mpi = (flags & NVSHMEMX_INIT_WITH_MPI_COMM) != 0;
+    const bool by_id = (flags & NVSHMEMX_INIT_WITH_UNIQUEID) != 0;
+    if ((by_mpi || by_id) && attributes == nullptr) {
+      fail(ErrorCode::kInvalidArgument, "flags {:#x} need attributes, which are null", flags);
+    }
+    if (by_mpi) joining.mpi_comm = attributes->mpi_comm;
+    if (by_mpi && joining.mpi_comm == nullptr) {
+      fail(ErrorCode::kInvalidArgument, "attributes->mpi_comm is null: a pointer to an MPI_Comm");
+    }
+    if (by_id) {
+      const nvshmemx_uniqueid_args_t& args = attributes->args.uid_args;
+      if (args.id == nullptr) {
+        fail(ErrorCode::kInvalidArgument, "no unique id: nvshmemx_set_attr_uniqueid_args sets it");
+      }
+      const char* const digits = args.id->internal;
+      joining = {nullptr, std::string(digits, ::strnlen(digits, sizeof(args.id->internal))),
+                 args.myrank, args.nranks};
+    }
+  } catch (const std::exception& error) {
+    tell(call, error);
+    return NVSHMEMX_ERROR_INVALID_VALUE;
+  }
+  return begin(call, joining);
+}
+
+void end(const char* call) {
+  if (!begun()) {
+    return tell(call, Error(ErrorCode::kInvalidArgument, "call nvshmem_init() first"));
+  }
+  if (--process().begins > 0) return;
+  (void)meet(now(call), kernels::Call::kBarrierAll);
+  fill_modules(nullptr);
+  try {
+    process().pe.reset();
+  } catch (const std::exception& error) {
+    tell(call, error);
+  }
+}
+
+bool begun() { return process().pe.has_value(); }
+
+void abort_job(const char* call, int status) {
+  (void)code_of(call, [](Pe& pe) { pe.runtime().abort("nvshmem_global_exit was called"); });
+  ::_exit(status);
+}
+
+int make_unique_id(char* text) {
+  try {
+    process().root.emplace();
+    const std::string digits = process().root->id().to_string();
+    memcpy(text, digits.c_str(), digits.size() + 1);
+    return 0;
+  } catch (const std::exception& error) {
+    tell("nvshmemx_get_uniqueid", error);
+  }
+  return NVSHMEMX_ERROR_INTERNAL;
+}
+
+Pe& this_pe() {
+  if (!process().pe) fail(ErrorCode::kInvalidArgument, "call nvshmem_init() first");
+  return *process().pe;
+}
+Runtime* runtime_or_null() { return begun() ? &this_pe().runtime() : nullptr; }
+const State& process_state() { return process().pe->state(); }
+
+void* stream_of(cudaStream_t stream) {
+  if (stream != nullptr || this_pe().runtime().target() == Target::kGpu) return stream;
+  return &simt::default_stream();
+}
+
+void tell(const char* call, const std::exception& error) {
+  const std::string text = fmt::format("{}: {}", call, error.what());
+  const auto* const known = dynamic_cast<const Error*>(&error);
+  const bool refused = known != nullptr && known->code() == ErrorCode::kInvalidArgument;
+  const Status status = begun() && !refused ? this_pe().runtime().status() : Status::kOk;
+  remember(status == Status::kOk ? -1 : static_cast<int>(status), text);
+  // What kernels met with ends every call from then on.
+  if (status != Status::kOk && std::exchange(process().told_of_kernels, true)) return;
+  say(text);
+}
+
+void tell_of_kernels(const char* call) {
+  if (!begun() || process().told_of_kernels) return;
+  int code = 0;
+  const std::string text = this_pe().look_for_failure(&code);
+  if (code == 0) return;
+  process().told_of_kernels = true;
+  remember(code, text);
+  say(fmt::format("{}: PE {}: {}", call, this_pe().runtime().my_pe(), text));
+}
+
+FirstFailure failure() {
+  if (begun() && process().failure_code == 0) {
+    process().failure_text = this_pe().look_for_failure(&process().failure_code);
+  }
+  return {process().failure_code, process().failure_text.c_str()};
+}
+
+}  // namespace peal::compat

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the library does for the calls of a host: joining and leaving, and operations as the plain
+// data that peal's own calls from the host are made of (kernels/arguments.h). Nothing here is a
+// template: of thousands of names only those that a program calls cost its compiler anything.
+//
+// The guide's calls answer nothing or a number. What fails is told once, in one line on stderr, and
+// the first failure stays for nvshmemx_peal_status().
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "compat/detail/state.h"
+#include "host/calls.h"
+#include "kernels/arguments.h"
+
+namespace peal {
+class Runtime;
+}
+
+namespace peal::compat {
+
+/// How a PE finds the others; by neither of both: by the environment.
+struct Joining {
+  const void* mpi_comm = nullptr;  // a const MPI_Comm*
+  std::optional<std::string> unique_id;
+  int rank = 0;
+  int size = 0;
+};
+
+/// Begins, or counts one more nvshmem_init(). 0, or not 0 once it has told why not.
+int begin(const char* call, const Joining& joining);
+/// Counts one nvshmem_finalize(); the last one ends the PE.
+void end(const char* call);
+bool begun();
+/// Fills 45 bytes: digits and a zero, of a job whose PE 0 the caller becomes. 0, or not 0.
+int make_unique_id(char* text);
+/// Ends the waits of all PEs, and this process.
+[[noreturn]] void abort_job(const char* call, int status);
+
+Runtime* runtime_or_null();
+
+/// The first failure so far: its Status, or -1 for what has none; and a sentence.
+struct FirstFailure {
+  int code;
+  const char* text;
+};
+FirstFailure failure();
+
+/// How the host makes a call: done when it returns, or when nvshmem_quiet() does, or in the order
+/// of a stream.
+struct Site {
+  enum class When { kNow, kLater, kInOrder };
+  const char* call;  // as errors name it
+  When when;
+  cudaStream_t stream;
+};
+inline Site now(const char* call) { return {call, Site::When::kNow, nullptr}; }
+inline Site later(const char* call) { return {call, Site::When::kLater, nullptr}; }
+inline Site in_order(const char* call, cudaStream_t stream) {
+  return {call, Site::When::kInOrder, stream};
+}
+
+// All answer 0, or not 0 once they have told why not.
+
+int make(const Site& site, const kernels::Transfer& call);
+int make(const Site& site, const kernels::Word& call);
+int make(const Site& site, nvshmem_team_t team, const kernels::Collective& call);
+/// `count` transfers like the first one, each so many times its bytes behind the one before.
+int make_strided(const Site& site, const kernels::Transfer& first, const Strides& strides,
+                 size_t count);
+/// A meeting of all PEs, which also tells of what kernels met with.
+int meet(const Site& site, kernels::Call call);
+/// Waits for `count` words, one behind the other. `status` must be null: it may be memory that only
+/// kernels read.
+int wait_for_all(const Site& site, const kernels::Word& first, size_t count, const int* status);
+/// What a call answers; 0 where it fails. In a stream's order: what the stream did is done.
+uint64_t fetch(const Site& site, const kernels::Word& call);
+/// The memory of `pe` as an address of this PE, or null.
+void* address_at(const char* call, const void* symmetric, int pe);
+
+inline kernels::Transfer transfer(kernels::Call call, void* dst, const void* src, size_t bytes,
+                                  int pe, const Signal& signal = {}) {
+  return {{nullptr, nullptr, call, pe},
+          static_cast<std::byte*>(dst),
+          static_cast<const std::byte*>(src),
+          bytes,
+          signal};
+}
+
+inline kernels::Word word(kernels::Call call, const void* at = nullptr, uint64_t value = 0,
+                          size_t bytes = 0, int pe = -1) {
+  kernels::Word made{};
+  made.caller.call = call;
+  made.caller.pe = pe;
+  made.word = const_cast<void*>(at);
+  made.value = value;
+  made.bytes = static_cast<uint32_t>(bytes);
+  return made;
+}
+
+inline kernels::Word signal_word(const Signal& signal) {
+  kernels::Word made =
+      word(kernels::Call::kSignal, signal.word, signal.value, sizeof(uint64_t), signal.pe);
+  made.kind = signal.kind;
+  return made;
+}
+
+template <class T>
+kernels::Word wait_word(const T* at, int cmp, T value) {
+  kernels::Word made = word(kernels::Call::kWaitUntil, at, detail::bits_of(value), sizeof(T));
+  made.compare = static_cast<Compare>(cmp);
+  made.is_signed = std::is_signed_v<T> ? 1 : 0;
+  return made;
+}
+
+/// `element` bytes each.
+inline kernels::Collective collective(kernels::Call call, void* dst = nullptr,
+                                      const void* src = nullptr, size_t count = 0,
+                                      size_t element = 1, int root = -1) {
+  kernels::Collective made{};
+  made.caller.call = call;
+  made.caller.pe = root;
+  made.dst = static_cast<std::byte*>(dst);
+  made.src = static_cast<const std::byte*>(src);
+  made.count = count;
+  made.element = element;
+  return made;
+}
+
+inline kernels::Collective reduction(kernels::Collective made, kernels::DataType type,
+                                     kernels::Operation operation) {
+  made.type = type;
+  made.operation = operation;
+  return made;
+}
+
+}  // namespace peal::compat

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Order, meetings and collective calls: by a thread, a warp or a block of a kernel, from the host,
+// and in a stream's order.
+//
+//   nvshmem_float_sum_reduce   nvshmemx_float_sum_reduce_block nvshmemx_float_sum_reduce_on_stream
+#pragma once
+
+#include "compat/detail/process.h"
+
+namespace peal::compat {
+
+// peal's types of the same bits, and all others as they are.
+template <class T>
+struct Element {
+  using Type = T;
+};
+#define PEAL_COMPAT_ELEMENT(T, OURS) \
+  template <>                        \
+  struct Element<T> {                \
+    using Type = OURS;               \
+  };
+PEAL_COMPAT_HALF_ELEMENTS(PEAL_COMPAT_ELEMENT)
+template <class T>
+PEAL_HD typename Element<T>::Type* elements(T* data) {
+  return reinterpret_cast<typename Element<T>::Type*>(data);
+}
+template <class T>
+PEAL_HD const typename Element<T>::Type* elements(const T* data) {
+  return reinterpret_cast<const typename Element<T>::Type*>(data);
+}
+/// Of bytes.
+PEAL_HD std::byte* elements(void* data) { return static_cast<std::byte*>(data); }
+PEAL_HD const std::byte* elements(const void* data) { return static_cast<const std::byte*>(data); }
+
+}  // namespace peal::compat
+
+#define PEAL_COMPAT_CTX ::peal::compat::context()
+#define PEAL_COMPAT_TEAM ::peal::compat::team_of(team)
+
+PEAL_HD void nvshmem_fence() {
+  PEAL_COMPAT_BY_PLACE(
+      ::peal::compat::keep(::peal::fence(PEAL_COMPAT_CTX)),
+      (void)::peal::compat::make(::peal::compat::now("nvshmem_fence"),
+                                 ::peal::compat::word(::peal::kernels::Call::kFence)));
+}
+PEAL_HD void nvshmem_quiet() {
+  PEAL_COMPAT_BY_PLACE(
+      ::peal::compat::keep(::peal::quiet(PEAL_COMPAT_CTX)),
+      (void)::peal::compat::make(::peal::compat::now("nvshmem_quiet"),
+                                 ::peal::compat::word(::peal::kernels::Call::kQuiet)));
+}
+inline int nvshmemx_quiet_on_stream(cudaStream_t stream) {
+  return ::peal::compat::make(::peal::compat::in_order("nvshmemx_quiet_on_stream", stream),
+                              ::peal::compat::word(::peal::kernels::Call::kQuiet));
+}
+
+// All PEs: NAME is barrier_all or sync_all, CALL what the library calls it.
+#define PEAL_COMPAT_MEET_ALL(NAME, CALL)                                                          \
+  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##NAME() {                                                \
+    PEAL_COMPAT_BY_PLACE(::peal::compat::keep(::peal::NAME(PEAL_COMPAT_CTX)),                     \
+                         (void)::peal::compat::meet(::peal::compat::now("nvshmem_" #NAME),        \
+                                                    ::peal::kernels::Call::CALL));                \
+  }                                                                                               \
+  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##NAME##_warp() {                                    \
+    ::peal::compat::keep(::peal::NAME(PEAL_COMPAT_CTX, ::peal::warp));                            \
+  }                                                                                               \
+  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##NAME##_block() {                                   \
+    ::peal::compat::keep(::peal::NAME(PEAL_COMPAT_CTX, ::peal::block));                           \
+  }                                                                                               \
+  PEAL_COMPAT_LAZY inline int nvshmemx_##NAME##_on_stream(cudaStream_t stream) {                  \
+    return ::peal::compat::make(::peal::compat::in_order("nvshmemx_" #NAME "_on_stream", stream), \
+                                ::peal::compat::word(::peal::kernels::Call::CALL));               \
+  }
+PEAL_COMPAT_MEET_ALL(barrier_all, kBarrierAll)
+PEAL_COMPAT_MEET_ALL(sync_all, kSyncAll)
+
+#define PEAL_COMPAT_PASS(...) __VA_ARGS__
+
+// In parentheses: PARAMETERS behind the team, the ARGUMENTS that peal's OP takes behind it, and the
+// call of a HOST, which is an expression.
+#define PEAL_COMPAT_COLLECTIVE(STEM, PARAMETERS, OP, ARGUMENTS, HOST)                             \
+  PEAL_COMPAT_LAZY PEAL_HD int nvshmem_##STEM(nvshmem_team_t team PEAL_COMPAT_PASS PARAMETERS) {  \
+    PEAL_COMPAT_BY_PLACE(                                                                         \
+        (::peal::compat::code(::peal::OP(PEAL_COMPAT_CTX, ::peal::thread,                         \
+                                         PEAL_COMPAT_TEAM PEAL_COMPAT_PASS ARGUMENTS))),          \
+        (::peal::compat::make(::peal::compat::now("nvshmem_" #STEM), team, HOST)));               \
+  }                                                                                               \
+  PEAL_COMPAT_COLLECTIVE_BY(STEM, PARAMETERS, OP, ARGUMENTS, warp)                                \
+  PEAL_COMPAT_COLLECTIVE_BY(STEM, PARAMETERS, OP, ARGUMENTS, block)                               \
+  PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_on_stream(                                        \
+      nvshmem_team_t team PEAL_COMPAT_PASS PARAMETERS, cudaStream_t stream) {                     \
+    return ::peal::compat::make(::peal::compat::in_order("nvshmemx_" #STEM "_on_stream", stream), \
+                                team, HOST);                                                      \
+  }
+#define PEAL_COMPAT_COLLECTIVE_BY(STEM, PARAMETERS, OP, ARGUMENTS, SCOPE)                         \
+  PEAL_COMPAT_LAZY PEAL_DEVICE int nvshmemx_##STEM##_##SCOPE(                                     \
+      nvshmem_team_t team PEAL_COMPAT_PASS PARAMETERS) {                                          \
+    return ::peal::compat::code(                                                                  \
+        ::peal::OP(PEAL_COMPAT_CTX, ::peal::SCOPE, PEAL_COMPAT_TEAM PEAL_COMPAT_PASS ARGUMENTS)); \
+  }
+
+#define PEAL_COMPAT_MEET(NAME, OP, CALL)   \
+  PEAL_COMPAT_COLLECTIVE(NAME, (), OP, (), \
+                         (::peal::compat::collective(::peal::kernels::Call::CALL)))
+PEAL_COMPAT_MEET(barrier, barrier, kBarrier)
+PEAL_COMPAT_MEET(sync, sync, kSync)
+PEAL_COMPAT_MEET(team_sync, sync, kSync)
+
+#define PEAL_COMPAT_BUFFERS(T) , T *dest, const T *source
+#define PEAL_COMPAT_DATA , ::peal::compat::elements(dest), ::peal::compat::elements(source)
+#define PEAL_COMPAT_HOST(CALL, T, COUNT, ROOT)                                 \
+  ::peal::compat::collective(::peal::kernels::Call::CALL, dest, source, COUNT, \
+                             ::peal::detail::size_of<T>(), ROOT)
+
+#define PEAL_COMPAT_MOVES(PREFIX, SUFFIX, T)                                                      \
+  PEAL_COMPAT_COLLECTIVE(                                                                         \
+      PREFIX##broadcast##SUFFIX, (PEAL_COMPAT_BUFFERS(T), size_t nelems, int PE_root), broadcast, \
+      (PEAL_COMPAT_DATA, nelems, PE_root), (PEAL_COMPAT_HOST(kBroadcast, T, nelems, PE_root)))    \
+  PEAL_COMPAT_COLLECTIVE(PREFIX##fcollect##SUFFIX, (PEAL_COMPAT_BUFFERS(T), size_t nelems),       \
+                         all_gather, (PEAL_COMPAT_DATA, nelems),                                  \
+                         (PEAL_COMPAT_HOST(kAllGather, T, nelems, -1)))                           \
+  PEAL_COMPAT_COLLECTIVE(PREFIX##alltoall##SUFFIX, (PEAL_COMPAT_BUFFERS(T), size_t nelems),       \
+                         all_to_all, (PEAL_COMPAT_DATA, nelems),                                  \
+                         (PEAL_COMPAT_HOST(kAllToAll, T, nelems, -1)))
+#define PEAL_COMPAT_TYPED_MOVES(NAME, T) PEAL_COMPAT_MOVES(NAME##_, , T)
+PEAL_COMPAT_RMA_TYPES(PEAL_COMPAT_TYPED_MOVES)
+PEAL_COMPAT_MOVES(, mem, void)
+
+// `which` of op:: has its name in Operation, too.
+#define PEAL_COMPAT_HOST_REDUCTION(CALL, T, WHICH)                            \
+  ::peal::compat::reduction(                                                  \
+      PEAL_COMPAT_HOST(CALL, T, nreduce, -1),                                 \
+      ::peal::detail::data_type<typename ::peal::compat::Element<T>::Type>(), \
+      ::peal::kernels::Operation::WHICH)
+#define PEAL_COMPAT_REDUCTION(NAME, T, WORD, WHICH)                                               \
+  PEAL_COMPAT_COLLECTIVE(NAME##_##WORD##_reduce, (PEAL_COMPAT_BUFFERS(T), size_t nreduce),        \
+                         all_reduce, (PEAL_COMPAT_DATA, nreduce, ::peal::op::WHICH),              \
+                         (PEAL_COMPAT_HOST_REDUCTION(kAllReduce, T, WHICH)))                      \
+  PEAL_COMPAT_COLLECTIVE(NAME##_##WORD##_reducescatter, (PEAL_COMPAT_BUFFERS(T), size_t nreduce), \
+                         reduce_scatter, (PEAL_COMPAT_DATA, nreduce, ::peal::op::WHICH),          \
+                         (PEAL_COMPAT_HOST_REDUCTION(kReduceScatter, T, WHICH)))
+#define PEAL_COMPAT_ARITHMETIC(NAME, T)         \
+  PEAL_COMPAT_REDUCTION(NAME, T, sum, sum)      \
+  PEAL_COMPAT_REDUCTION(NAME, T, prod, product) \
+  PEAL_COMPAT_REDUCTION(NAME, T, min, min)      \
+  PEAL_COMPAT_REDUCTION(NAME, T, max, max)
+#define PEAL_COMPAT_LOGIC(NAME, T)             \
+  PEAL_COMPAT_REDUCTION(NAME, T, and, bit_and) \
+  PEAL_COMPAT_REDUCTION(NAME, T, or, bit_or)   \
+  PEAL_COMPAT_REDUCTION(NAME, T, xor, bit_xor)
+PEAL_COMPAT_RMA_TYPES(PEAL_COMPAT_ARITHMETIC)
+PEAL_COMPAT_INTEGER_TYPES(PEAL_COMPAT_LOGIC)

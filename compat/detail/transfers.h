@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// put, get and their relatives: typed, by size and of bytes; by a thread, a warp or a block of a
+// kernel, from the host, and in a stream's order.
+//
+//   nvshmem_float_put        nvshmemx_float_put_block       nvshmemx_float_put_on_stream
+//   nvshmem_put32_nbi        nvshmemx_put32_nbi_warp        nvshmemx_put32_nbi_on_stream
+//   nvshmem_putmem_signal    nvshmemx_putmem_signal_block   nvshmemx_putmem_signal_on_stream
+#pragma once
+
+#include "compat/detail/process.h"
+
+namespace peal::compat {
+
+PEAL_HD Signal signal_of(uint64_t* word, uint64_t value, int op, int pe) {
+  return {word, value, pe, static_cast<Signal::Kind>(op)};
+}
+
+}  // namespace peal::compat
+
+// What a call's arguments are in a kernel and to the library.
+#define PEAL_COMPAT_COPY(T) static_cast<T*>(dest), static_cast<const T*>(source)
+#define PEAL_COMPAT_SIGNAL ::peal::compat::signal_of(sig_addr, signal, sig_op, pe)
+#define PEAL_COMPAT_BYTES(T) nelems* ::peal::detail::size_of<T>()
+#define PEAL_COMPAT_HOST_COPY(CALL, T) \
+  ::peal::compat::transfer(::peal::kernels::Call::CALL, dest, source, PEAL_COMPAT_BYTES(T), pe)
+
+// A put that could not be done is told by the next quiet or barrier; a get's caller needs the data.
+#define PEAL_COMPAT_DONE_put(status) (void)status
+#define PEAL_COMPAT_DONE_get(status) ::peal::compat::keep(status)
+
+// Parameters are A*, elements T; OP is put or get, and CALL what the library calls it.
+#define PEAL_COMPAT_TRANSFER(STEM, A, T, OP, CALL)                                                 \
+  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM(A* dest, const A* source, size_t nelems, int pe) {  \
+    PEAL_COMPAT_BY_PLACE(PEAL_COMPAT_DONE_##OP(::peal::OP(::peal::compat::context(),               \
+                                                          PEAL_COMPAT_COPY(T), nelems, pe)),       \
+                         (void)::peal::compat::make(::peal::compat::now("nvshmem_" #STEM),         \
+                                                    PEAL_COMPAT_HOST_COPY(CALL, T)));              \
+  }                                                                                                \
+  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM##_nbi(A* dest, const A* source, size_t nelems,      \
+                                                     int pe) {                                     \
+    PEAL_COMPAT_BY_PLACE(                                                                          \
+        (void)::peal::OP##_nbi(::peal::compat::context(), PEAL_COMPAT_COPY(T), nelems, pe),        \
+        (void)::peal::compat::make(::peal::compat::later("nvshmem_" #STEM "_nbi"),                 \
+                                   PEAL_COMPAT_HOST_COPY(CALL, T)));                               \
+  }                                                                                                \
+  PEAL_COMPAT_TRANSFER_BY(STEM, A, T, OP, warp)                                                    \
+  PEAL_COMPAT_TRANSFER_BY(STEM, A, T, OP, block)                                                   \
+  PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_on_stream(A* dest, const A* source, size_t nelems, \
+                                                          int pe, cudaStream_t stream) {           \
+    return ::peal::compat::make(::peal::compat::in_order("nvshmemx_" #STEM "_on_stream", stream),  \
+                                PEAL_COMPAT_HOST_COPY(CALL, T));                                   \
+  }                                                                                                \
+  PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_nbi_on_stream(                                     \
+      A* dest, const A* source, size_t nelems, int pe, cudaStream_t stream) {                      \
+    return nvshmemx_##STEM##_on_stream(dest, source, nelems, pe, stream);                          \
+  }
+
+#define PEAL_COMPAT_TRANSFER_BY(STEM, A, T, OP, SCOPE)                                            \
+  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##STEM##_##SCOPE(A* dest, const A* source,           \
+                                                              size_t nelems, int pe) {            \
+    PEAL_COMPAT_DONE_##OP(                                                                        \
+        ::peal::OP(::peal::compat::context(), ::peal::SCOPE, PEAL_COMPAT_COPY(T), nelems, pe));   \
+  }                                                                                               \
+  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##STEM##_nbi_##SCOPE(A* dest, const A* source,       \
+                                                                  size_t nelems, int pe) {        \
+    (void)::peal::OP##_nbi(::peal::compat::context(), ::peal::SCOPE, PEAL_COMPAT_COPY(T), nelems, \
+                           pe);                                                                   \
+  }
+
+#define PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A) \
+  A *dest, const A *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe
+#define PEAL_COMPAT_HOST_PUT_SIGNAL(T)                                                            \
+  ::peal::compat::transfer(::peal::kernels::Call::kPutSignal, dest, source, PEAL_COMPAT_BYTES(T), \
+                           pe, PEAL_COMPAT_SIGNAL)
+
+#define PEAL_COMPAT_PUT_SIGNAL(STEM, A, T)                                                        \
+  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM##_signal(PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A)) {   \
+    PEAL_COMPAT_BY_PLACE(                                                                         \
+        (void)::peal::put_signal(::peal::compat::context(), PEAL_COMPAT_COPY(T), nelems,          \
+                                 PEAL_COMPAT_SIGNAL),                                             \
+        (void)::peal::compat::make(::peal::compat::now("nvshmem_" #STEM "_signal"),               \
+                                   PEAL_COMPAT_HOST_PUT_SIGNAL(T)));                              \
+  }                                                                                               \
+  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM##_signal_nbi(                                      \
+      PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A)) {                                                     \
+    PEAL_COMPAT_BY_PLACE(                                                                         \
+        (void)::peal::put_signal_nbi(::peal::compat::context(), PEAL_COMPAT_COPY(T), nelems,      \
+                                     PEAL_COMPAT_SIGNAL),                                         \
+        (void)::peal::compat::make(::peal::compat::later("nvshmem_" #STEM "_signal_nbi"),         \
+                                   PEAL_COMPAT_HOST_PUT_SIGNAL(T)));                              \
+  }                                                                                               \
+  PEAL_COMPAT_PUT_SIGNAL_BY(STEM, A, T, warp)                                                     \
+  PEAL_COMPAT_PUT_SIGNAL_BY(STEM, A, T, block)                                                    \
+  PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_signal_on_stream(                                 \
+      PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A), cudaStream_t stream) {                                \
+    return ::peal::compat::make(                                                                  \
+        ::peal::compat::in_order("nvshmemx_" #STEM "_signal_on_stream", stream),                  \
+        PEAL_COMPAT_HOST_PUT_SIGNAL(T));                                                          \
+  }                                                                                               \
+  PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_signal_nbi_on_stream(                             \
+      PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A), cudaStream_t stream) {                                \
+    return nvshmemx_##STEM##_signal_on_stream(dest, source, nelems, sig_addr, signal, sig_op, pe, \
+                                              stream);                                            \
+  }
+
+#define PEAL_COMPAT_PUT_SIGNAL_BY(STEM, A, T, SCOPE)                                            \
+  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##STEM##_signal_##SCOPE(                           \
+      PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A)) {                                                   \
+    (void)::peal::put_signal(::peal::compat::context(), ::peal::SCOPE, PEAL_COMPAT_COPY(T),     \
+                             nelems, PEAL_COMPAT_SIGNAL);                                       \
+  }                                                                                             \
+  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##STEM##_signal_nbi_##SCOPE(                       \
+      PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A)) {                                                   \
+    (void)::peal::put_signal_nbi(::peal::compat::context(), ::peal::SCOPE, PEAL_COMPAT_COPY(T), \
+                                 nelems, PEAL_COMPAT_SIGNAL);                                   \
+  }
+
+#define PEAL_COMPAT_STRIDED_PARAMETERS(A) \
+  A *dest, const A *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe
+#define PEAL_COMPAT_HOST_STRIDED(CALL, T)                                                         \
+  ::peal::compat::transfer(::peal::kernels::Call::CALL, dest, source, sizeof(T), pe), {dst, sst}, \
+      nelems
+
+#define PEAL_COMPAT_STRIDED(STEM, A, T, OP, CALL)                                            \
+  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM(PEAL_COMPAT_STRIDED_PARAMETERS(A)) {          \
+    PEAL_COMPAT_BY_PLACE(                                                                    \
+        PEAL_COMPAT_DONE_##OP(::peal::i##OP(::peal::compat::context(), ::peal::thread,       \
+                                            PEAL_COMPAT_COPY(T), {dst, sst}, nelems, pe)),   \
+        (void)::peal::compat::make_strided(::peal::compat::now("nvshmem_" #STEM),            \
+                                           PEAL_COMPAT_HOST_STRIDED(CALL, T)));              \
+  }                                                                                          \
+  PEAL_COMPAT_STRIDED_BY(STEM, A, T, OP, warp)                                               \
+  PEAL_COMPAT_STRIDED_BY(STEM, A, T, OP, block)                                              \
+  PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_on_stream(PEAL_COMPAT_STRIDED_PARAMETERS(A), \
+                                                          cudaStream_t stream) {             \
+    return ::peal::compat::make_strided(                                                     \
+        ::peal::compat::in_order("nvshmemx_" #STEM "_on_stream", stream),                    \
+        PEAL_COMPAT_HOST_STRIDED(CALL, T));                                                  \
+  }
+
+#define PEAL_COMPAT_STRIDED_BY(STEM, A, T, OP, SCOPE)                                              \
+  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##STEM##_##SCOPE(PEAL_COMPAT_STRIDED_PARAMETERS(A)) { \
+    PEAL_COMPAT_DONE_##OP(::peal::i##OP(::peal::compat::context(), ::peal::SCOPE,                  \
+                                        PEAL_COMPAT_COPY(T), {dst, sst}, nelems, pe));             \
+  }
+
+#define PEAL_COMPAT_HOST_P(T)                                                                      \
+  ::peal::compat::word(::peal::kernels::Call::kP, dest, ::peal::detail::bits_of(value), sizeof(T), \
+                       pe)
+#define PEAL_COMPAT_HOST_G(T) \
+  ::peal::compat::word(::peal::kernels::Call::kG, source, 0, sizeof(T), pe)
+
+#define PEAL_COMPAT_SINGLE(NAME, T)                                                               \
+  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##NAME##_p(T* dest, const T value, int pe) {              \
+    PEAL_COMPAT_BY_PLACE((void)::peal::p(::peal::compat::context(), dest, value, pe),             \
+                         (void)::peal::compat::make(::peal::compat::now("nvshmem_" #NAME "_p"),   \
+                                                    PEAL_COMPAT_HOST_P(T)));                      \
+  }                                                                                               \
+  PEAL_COMPAT_LAZY PEAL_HD T nvshmem_##NAME##_g(const T* source, int pe) {                        \
+    PEAL_COMPAT_BY_PLACE(                                                                         \
+        (::peal::compat::value(::peal::g(::peal::compat::context(), source, pe))),                \
+        (::peal::detail::value_of<T>(::peal::compat::fetch(                                       \
+            ::peal::compat::now("nvshmem_" #NAME "_g"), PEAL_COMPAT_HOST_G(T)))));                \
+  }                                                                                               \
+  PEAL_COMPAT_LAZY inline int nvshmemx_##NAME##_p_on_stream(T* dest, const T value, int pe,       \
+                                                            cudaStream_t stream) {                \
+    return ::peal::compat::make(                                                                  \
+        ::peal::compat::in_order("nvshmemx_" #NAME "_p_on_stream", stream),                       \
+        PEAL_COMPAT_HOST_P(T));                                                                   \
+  }                                                                                               \
+  PEAL_COMPAT_LAZY inline T nvshmemx_##NAME##_g_on_stream(const T* source, int pe,                \
+                                                          cudaStream_t stream) {                  \
+    return ::peal::detail::value_of<T>(                                                           \
+        ::peal::compat::fetch(::peal::compat::in_order("nvshmemx_" #NAME "_g_on_stream", stream), \
+                              PEAL_COMPAT_HOST_G(T)));                                            \
+  }
+
+#define PEAL_COMPAT_RMA(NAME, T)                    \
+  PEAL_COMPAT_TRANSFER(NAME##_put, T, T, put, kPut) \
+  PEAL_COMPAT_TRANSFER(NAME##_get, T, T, get, kGet) \
+  PEAL_COMPAT_PUT_SIGNAL(NAME##_put, T, T)          \
+  PEAL_COMPAT_STRIDED(NAME##_iput, T, T, put, kPut) \
+  PEAL_COMPAT_STRIDED(NAME##_iget, T, T, get, kGet) \
+  PEAL_COMPAT_SINGLE(NAME, T)
+#define PEAL_COMPAT_RMA_BY_SIZE(BITS, T)              \
+  PEAL_COMPAT_TRANSFER(put##BITS, void, T, put, kPut) \
+  PEAL_COMPAT_TRANSFER(get##BITS, void, T, get, kGet) \
+  PEAL_COMPAT_PUT_SIGNAL(put##BITS, void, T)          \
+  PEAL_COMPAT_STRIDED(iput##BITS, void, T, put, kPut) \
+  PEAL_COMPAT_STRIDED(iget##BITS, void, T, get, kGet)
+
+PEAL_COMPAT_RMA_TYPES(PEAL_COMPAT_RMA)
+PEAL_COMPAT_SIZES(PEAL_COMPAT_RMA_BY_SIZE)
+PEAL_COMPAT_TRANSFER(putmem, void, void, put, kPut)
+PEAL_COMPAT_TRANSFER(getmem, void, void, get, kGet)
+PEAL_COMPAT_PUT_SIGNAL(putmem, void, void)
+
+PEAL_HD void nvshmemx_signal_op(uint64_t* sig_addr, uint64_t signal, int sig_op, int pe) {
+  PEAL_COMPAT_BY_PLACE((void)::peal::signal(::peal::compat::context(), PEAL_COMPAT_SIGNAL),
+                       (void)::peal::compat::make(::peal::compat::now("nvshmemx_signal_op"),
+                                                  ::peal::compat::signal_word(PEAL_COMPAT_SIGNAL)));
+}
+inline int nvshmemx_signal_op_on_stream(uint64_t* sig_addr, uint64_t signal, int sig_op, int pe,
+                                        cudaStream_t stream) {
+  return ::peal::compat::make(::peal::compat::in_order("nvshmemx_signal_op_on_stream", stream),
+                              ::peal::compat::signal_word(PEAL_COMPAT_SIGNAL));
+}
+
+/// The memory of `pe` as an address of this PE, or null where only a NIC reaches it.
+PEAL_HD void* nvshmem_ptr(const void* dest, int pe) {
+  PEAL_COMPAT_BY_PLACE((::peal::ptr(::peal::compat::context(),
+                                    static_cast<std::byte*>(const_cast<void*>(dest)), pe)),
+                       ::peal::compat::address_at("nvshmem_ptr", dest, pe));
+}

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The guide's calls from the host: at once, in a stream's order, kernels by their address, memory,
+// what goes wrong, and the end.
+#include <mpi.h>
+
+#include <climits>
+#include <cstring>
+
+#include "simt/kernels.h"
+#include "tests/support/nvshmem_job.h"
+
+namespace peal::compat_test {
+namespace {
+
+constexpr size_t kCount = 100;
+
+int sample(int pe, size_t i) { return pe * 1000 + static_cast<int>(i); }
+
+/// `box` of the next PE is written to, `mine` is where it comes from.
+class Host : public testing::TestWithParam<bool> {
+ protected:
+  Host() {
+    for (size_t i = 0; i < kCount; ++i) mine_[i] = sample(nvshmem_my_pe(), i);
+    nvshmem_barrier_all();
+  }
+  cudaStream_t stream() { return static_cast<cudaStream_t>(static_cast<void*>(stream_)); }
+  bool on_stream() const { return GetParam(); }
+  /// All puts have arrived everywhere; then they are looked at.
+  void expect_box(int pe, size_t count) {
+    finish();
+    for (size_t i = 0; i < count; ++i) ASSERT_EQ(box_[i], sample(pe, i)) << i;
+    memset(box_.data(), 0, kCount * sizeof(int));
+    nvshmem_barrier_all();
+  }
+  void finish() {
+    if (on_stream()) {
+      EXPECT_EQ(nvshmemx_barrier_all_on_stream(stream()), 0);
+      stream_.synchronize();
+    }
+    nvshmem_barrier_all();
+  }
+
+  Stream stream_;
+  Symmetric<int> box_{kCount};
+  Symmetric<int> mine_{kCount};
+  Symmetric<uint64_t> flag_{1};
+};
+
+#define CALL(STEM, ...)                                               \
+  if (on_stream()) {                                                  \
+    EXPECT_EQ(nvshmemx_##STEM##_on_stream(__VA_ARGS__, stream()), 0); \
+  } else {                                                            \
+    nvshmem_##STEM(__VA_ARGS__);                                      \
+  }
+
+TEST_P(Host, Puts) {
+  CALL(int_put, box_.data(), mine_.data(), kCount, next_pe())
+  expect_box(previous_pe(), kCount);
+  CALL(int_put_nbi, box_.data(), mine_.data(), kCount, next_pe())
+  expect_box(previous_pe(), kCount);
+  CALL(putmem, box_.data(), mine_.data(), kCount * sizeof(int), next_pe())
+  expect_box(previous_pe(), kCount);
+  CALL(put64, box_.data(), mine_.data(), kCount / 2, next_pe())
+  expect_box(previous_pe(), kCount);
+  CALL(int_p, box_.data(), sample(nvshmem_my_pe(), 0), next_pe())
+  expect_box(previous_pe(), 1);
+  CALL(int_iput, box_.data(), mine_.data(), 1, 1, 5, next_pe())
+  expect_box(previous_pe(), 5);
+}
+
+TEST_P(Host, StridedPutsPassOverWhatLiesBetween) {
+  CALL(int_iput, box_.data(), mine_.data(), 3, 2, 4, next_pe())
+  finish();
+  for (size_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(box_[i], i % 3 == 0 ? sample(previous_pe(), i / 3 * 2) : 0) << i;
+  }
+  nvshmem_barrier_all();
+}
+
+TEST_P(Host, Gets) {
+  CALL(int_get, box_.data(), mine_.data(), kCount, next_pe())
+  expect_box(next_pe(), kCount);
+  CALL(int_get_nbi, box_.data(), mine_.data(), kCount, next_pe())
+  if (!on_stream()) nvshmem_quiet();
+  expect_box(next_pe(), kCount);
+  CALL(getmem, box_.data(), mine_.data(), kCount * sizeof(int), next_pe())
+  expect_box(next_pe(), kCount);
+  CALL(int_iget, box_.data(), mine_.data(), 1, 1, 5, next_pe())
+  expect_box(next_pe(), 5);
+  EXPECT_EQ(on_stream() ? nvshmemx_int_g_on_stream(&mine_[7], next_pe(), stream())
+                        : nvshmem_int_g(&mine_[7], next_pe()),
+            sample(next_pe(), 7));
+  nvshmem_barrier_all();
+}
+
+TEST_P(Host, Signals) {
+  CALL(int_put_signal, box_.data(), mine_.data(), kCount, flag_.data(), 3, NVSHMEM_SIGNAL_SET,
+       next_pe())
+  if (on_stream()) {
+    EXPECT_EQ(nvshmemx_signal_wait_until_on_stream(flag_.data(), NVSHMEM_CMP_EQ, 3, stream()), 0);
+    stream_.synchronize();
+    EXPECT_EQ(box_[kCount - 1], sample(previous_pe(), kCount - 1));
+  }
+  finish();
+  EXPECT_EQ(flag_[0], 3u);
+  nvshmem_barrier_all();
+  CALL(putmem_signal_nbi, box_.data(), mine_.data(), 8, flag_.data(), 2, NVSHMEM_SIGNAL_ADD,
+       next_pe())
+  finish();
+  EXPECT_EQ(flag_[0], 5u);
+  nvshmem_barrier_all();
+  if (on_stream()) {
+    EXPECT_EQ(
+        nvshmemx_signal_op_on_stream(flag_.data(), 4, NVSHMEM_SIGNAL_ADD, next_pe(), stream()), 0);
+    EXPECT_EQ(nvshmemx_uint64_wait_until_on_stream(flag_.data(), NVSHMEM_CMP_GE, 9, stream()), 0);
+    EXPECT_EQ(nvshmemx_uint64_wait_until_all_on_stream(flag_.data(), 1, nullptr, NVSHMEM_CMP_GE, 9,
+                                                       stream()),
+              0);
+    EXPECT_EQ(nvshmemx_quiet_on_stream(stream()), 0);
+    EXPECT_EQ(nvshmemx_sync_all_on_stream(stream()), 0);
+  } else {
+    nvshmemx_signal_op(flag_.data(), 4, NVSHMEM_SIGNAL_ADD, next_pe());
+    nvshmem_fence();
+    nvshmem_quiet();
+    nvshmem_sync_all();
+  }
+  finish();
+  EXPECT_EQ(flag_[0], 9u);
+  nvshmem_barrier_all();
+}
+INSTANTIATE_TEST_SUITE_P(Nvshmem, Host, testing::Bool());
+
+TEST(NvshmemStreams, NullIsTheStreamWithoutAName) {
+  Symmetric<int> box(1);
+  nvshmemx_int_p_on_stream(box.data(), 1 + nvshmem_my_pe(), next_pe(), nullptr);
+  nvshmemx_barrier_all_on_stream(nullptr);
+  simt::default_stream().synchronize();
+  EXPECT_EQ(box[0], 1 + previous_pe());
+  nvshmem_barrier_all();
+}
+
+// Starts by address: all blocks meet within, which needs all to run at a time.
+PEAL_KERNEL meet_and_tell(int* box, int value, uint64_t* arrived) {
+  if (threadIdx.x == 0) {
+    atomicAdd(arrived, uint64_t{1});
+    nvshmem_uint64_wait_until(arrived, NVSHMEM_CMP_GE, gridDim.x);
+    if (blockIdx.x == 0) {
+      nvshmem_int_p(box, value, (nvshmem_my_pe() + 1) % nvshmem_n_pes());
+      nvshmem_barrier_all();
+    }
+  }
+}
+const simt::OfferedKernel<&meet_and_tell> offered;
+
+PEAL_KERNEL nobody_offers() {}
+
+TEST(NvshmemLaunch, OfKernelsThatMeet) {
+  Symmetric<int> box(1);
+  Symmetric<uint64_t> arrived(1);
+  int* const place = box.data();
+  int value = 1 + nvshmem_my_pe();
+  uint64_t* const word = arrived.data();
+  void* arguments[] = {const_cast<int**>(&place), &value, const_cast<uint64_t**>(&word)};
+  const auto* const kernel = reinterpret_cast<const void*>(meet_and_tell);
+  int most = 0;
+  EXPECT_EQ(nvshmemx_collective_launch_query_gridsize(kernel, 4, arguments, 0, &most), 0);
+  EXPECT_GE(most, 1);
+  EXPECT_EQ(nvshmemx_collective_launch(kernel, 3, 4, arguments, 0, nullptr), 0);
+  value = -1;  // arguments were copied
+  simt::default_stream().synchronize();
+  EXPECT_EQ(box[0], 1 + previous_pe());
+  EXPECT_EQ(arrived[0], 3u);
+  nvshmem_barrier_all();
+  EXPECT_EQ(nvshmemx_peal_status(), 0) << nvshmemx_peal_failure();
+}
+
+TEST(NvshmemMemory, ComesAlignedAndZeroed) {
+  EXPECT_EQ(nvshmem_malloc(0), nullptr);
+  void* const aligned = nvshmem_align(4096, 100);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(aligned) % 4096, 0u);
+  Symmetric<int> zeroed(64);
+  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(zeroed[i], 0);
+  nvshmem_free(aligned);
+  nvshmem_free(nullptr);
+}
+
+// Memory of the program's own as a source at home.
+TEST(NvshmemMemory, OfTheProgramCanBeSent) {
+  static int own[1024];
+  ASSERT_EQ(nvshmemx_buffer_register(own, sizeof own), 0);
+  for (int i = 0; i < 1024; ++i) own[i] = sample(nvshmem_my_pe(), static_cast<size_t>(i));
+  Symmetric<int> box(1024);
+  nvshmem_int_put(box.data(), own, 1024, next_pe());
+  nvshmem_barrier_all();
+  for (size_t i = 0; i < 1024; ++i) ASSERT_EQ(box[i], sample(previous_pe(), i));
+  EXPECT_EQ(nvshmemx_buffer_unregister(own), 0);
+  nvshmem_barrier_all();
+}
+
+TEST(NvshmemSetup, TellsWhatItIs) {
+  int major = 0;
+  int minor = 0;
+  int patch = -1;
+  char name[NVSHMEM_MAX_NAME_LEN] = {};
+  nvshmem_info_get_version(&major, &minor);
+  nvshmem_info_get_name(name);
+  EXPECT_EQ(major, NVSHMEM_MAJOR_VERSION);
+  EXPECT_EQ(minor, NVSHMEM_MINOR_VERSION);
+  EXPECT_STREQ(name, NVSHMEM_VENDOR_STRING);
+  nvshmemx_vendor_get_version_info(&major, &minor, &patch);
+  EXPECT_EQ(major, NVSHMEM_VENDOR_MAJOR_VERSION);
+  EXPECT_EQ(patch, NVSHMEM_VENDOR_PATCH_VERSION);
+  EXPECT_EQ(nvshmemx_init_status(), NVSHMEM_STATUS_IS_INITIALIZED);
+  EXPECT_EQ(nvshmemx_mc_ptr(NVSHMEM_TEAM_WORLD, name), nullptr);
+  EXPECT_NE(nvshmemx_peal_runtime(), nullptr);
+  nvshmem_barrier_all();
+}
+
+// A second nvshmem_init is counted, and needs its nvshmem_finalize.
+TEST(NvshmemSetup, BeginsMayBeNested) {
+  nvshmem_init();
+  int provided = -1;
+  EXPECT_EQ(nvshmem_init_thread(NVSHMEM_THREAD_MULTIPLE, &provided), 0);
+  EXPECT_EQ(provided, NVSHMEM_THREAD_SERIALIZED);
+  nvshmem_finalize();
+  nvshmem_finalize();
+  EXPECT_EQ(nvshmemx_init_status(), NVSHMEM_STATUS_IS_INITIALIZED);
+  nvshmem_barrier_all();
+}
+
+/// Begins anew: what failed is forgotten.
+void begin_anew() {
+  nvshmem_finalize();
+  EXPECT_EQ(nvshmemx_init_status(), NVSHMEM_STATUS_NOT_INITIALIZED);
+  nvshmem_init();
+  EXPECT_EQ(nvshmemx_peal_status(), 0) << nvshmemx_peal_failure();
+}
+
+// What a call that answers nothing was refused for must not vanish.
+TEST(NvshmemFailures, OfACallOfTheHostAreTold) {
+  int nowhere = 0;
+  testing::internal::CaptureStderr();
+  nvshmem_int_p(&nowhere, 1, next_pe());
+  EXPECT_EQ(nvshmemx_int_p_on_stream(&nowhere, 1, INT_MAX, nullptr), 1);
+  EXPECT_EQ(nvshmem_team_sync(7), 1);
+  EXPECT_EQ(nvshmemx_collective_launch(reinterpret_cast<const void*>(nobody_offers), 1, 1, nullptr,
+                                       0, nullptr),
+            1);
+  EXPECT_EQ(nvshmemx_cumodule_init(nullptr), 1);
+  const std::string told = testing::internal::GetCapturedStderr();
+  for (const char* part :
+       {"peal: nvshmem_int_p: p: ", "not symmetric memory", "nvshmemx_int_p_on_stream: p: there is",
+        "nvshmem_team_sync: team 7", "nvshmemx_cumodule_init: no CUDA driver",
+        "nvshmemx_collective_launch: kernel started"}) {
+    EXPECT_NE(told.find(part), std::string::npos) << part << " in\n" << told;
+  }
+  EXPECT_EQ(nvshmemx_peal_status(), -1);
+  EXPECT_NE(std::string(nvshmemx_peal_failure()).find("nvshmem_int_p: p: "), std::string::npos);
+  begin_anew();
+}
+
+PEAL_KERNEL write_nowhere(int* seen, int* box) {
+  nvshmem_int_p(box, 1, nvshmem_n_pes());
+  nvshmem_quiet();
+  *seen = nvshmemx_peal_status();
+}
+TEST(NvshmemFailures, OfAKernelAreToldAtTheNextBarrier) {
+  {
+    Symmetric<int> box(1);
+    Symmetric<int> seen(1);
+    launch({}, write_nowhere, seen.data(), box.data()).wait();
+    EXPECT_EQ(seen[0], static_cast<int>(Status::kBadPe));
+    EXPECT_EQ(nvshmemx_peal_status(), static_cast<int>(Status::kBadPe));
+    EXPECT_NE(std::string(nvshmemx_peal_failure()).find("no such pe"), std::string::npos)
+        << nvshmemx_peal_failure();
+    testing::internal::CaptureStderr();
+    nvshmem_barrier_all();
+    nvshmem_barrier_all();
+    const std::string told = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(told.find("peal: nvshmem_barrier_all: "), 0u) << told;
+    EXPECT_EQ(told.find('\n'), told.size() - 1) << "more than one line: " << told;
+  }
+  begin_anew();
+}
+
+PEAL_KERNEL read_nowhere(int* seen, const int* box) {
+  int got = 0;
+  nvshmem_int_get(&got, box, 1, nvshmem_n_pes());
+  *seen = nvshmemx_peal_status();
+}
+TEST(NvshmemFailures, OfAGetItsKernelHearsAtOnce) {
+  {
+    Symmetric<int> box(1);
+    Symmetric<int> seen(1);
+    launch({}, read_nowhere, seen.data(), box.data()).wait();
+    EXPECT_EQ(seen[0], static_cast<int>(Status::kBadPe));
+  }
+  begin_anew();
+}
+
+TEST(NvshmemFailures, BeforeTheBeginningAreToldToo) {
+  nvshmem_finalize();
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(nvshmem_malloc(8), nullptr);
+  EXPECT_EQ(nvshmem_my_pe(), -1);
+  nvshmem_quiet();
+  nvshmem_finalize();
+  nvshmemx_init_attr_t attributes = NVSHMEMX_INIT_ATTR_INITIALIZER;
+  EXPECT_NE(nvshmemx_init_attr(NVSHMEMX_INIT_WITH_MPI_COMM, &attributes), 0);
+  EXPECT_NE(nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attributes), 0);
+  EXPECT_NE(nvshmemx_init_attr(NVSHMEMX_INIT_WITH_SHMEM, &attributes), 0);
+  const std::string told = testing::internal::GetCapturedStderr();
+  for (const char* part : {"nvshmem_malloc: call nvshmem_init() first", "mpi_comm is null",
+                           "no unique id", "joins no OpenSHMEM job"}) {
+    EXPECT_NE(told.find(part), std::string::npos) << part << " in\n" << told;
+  }
+  nvshmem_init();
+  EXPECT_EQ(nvshmemx_peal_status(), 0) << nvshmemx_peal_failure();
+}
+
+// The heap is as large as NVSHMEM's would be, unless PEAL_HEAP_SIZE says otherwise.
+TEST(NvshmemMemory, IsAsMuchAsNvshmemHas) {
+  void* const most = nvshmem_malloc(size_t{1000} << 20);
+  EXPECT_NE(most, nullptr);
+  nvshmem_free(most);
+  nvshmem_finalize();
+  ::setenv("NVSHMEM_SYMMETRIC_SIZE", "2M", 1);
+  nvshmem_init();
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(nvshmem_malloc(4 << 20), nullptr);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("peal: nvshmem_malloc: "),
+            std::string::npos);
+  nvshmem_finalize();
+  ::setenv("NVSHMEM_SYMMETRIC_SIZE", "2 buckets", 1);
+  testing::internal::CaptureStderr();
+  EXPECT_NE(nvshmemx_init_attr(0, nullptr), 0);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("NVSHMEM_SYMMETRIC_SIZE"),
+            std::string::npos);
+  ::unsetenv("NVSHMEM_SYMMETRIC_SIZE");
+  nvshmem_init();
+  EXPECT_EQ(nvshmemx_peal_status(), 0) << nvshmemx_peal_failure();
+}
+
+// Every PE tells the next one, in a kernel.
+void expect_job_of(int rank, int size) {
+  ASSERT_EQ(nvshmem_my_pe(), rank);
+  ASSERT_EQ(nvshmem_n_pes(), size);
+  Symmetric<int> box(1);
+  nvshmem_int_p(box.data(), 1 + rank, next_pe());
+  nvshmem_barrier_all();
+  EXPECT_EQ(box[0], 1 + previous_pe());
+  nvshmem_barrier_all();
+}
+
+// The program's own communicator says who is who: here in the other order.
+TEST(NvshmemSetup, ByACommunicator) {
+  nvshmem_finalize();
+  int rank = -1;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm turned = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &turned);
+  nvshmemx_init_attr_t attributes = NVSHMEMX_INIT_ATTR_INITIALIZER;
+  attributes.mpi_comm = &turned;
+  ASSERT_EQ(nvshmemx_init_attr(NVSHMEMX_INIT_WITH_MPI_COMM, &attributes), 0);
+  MPI_Comm_free(&turned);
+  expect_job_of(size - 1 - rank, size);
+  nvshmem_finalize();
+  nvshmem_init();
+}
+
+TEST(NvshmemSetup, ByAUniqueId) {
+  nvshmem_finalize();
+  int rank = -1;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  nvshmemx_uniqueid_t id = NVSHMEMX_UNIQUEID_INITIALIZER;
+  nvshmemx_init_attr_t attributes = NVSHMEMX_INIT_ATTR_INITIALIZER;
+  ASSERT_EQ(rank == 0 ? nvshmemx_get_uniqueid(&id) : 0, 0);
+  MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, MPI_COMM_WORLD);
+  ASSERT_EQ(nvshmemx_set_attr_uniqueid_args(rank, size, &id, &attributes), 0);
+  ASSERT_EQ(nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attributes), 0);
+  expect_job_of(rank, size);
+  nvshmem_finalize();
+  nvshmem_init();
+}
+
+}  // namespace
+}  // namespace peal::compat_test
+
+// MPI is the program's: it outlives each nvshmem_finalize.
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  const int result = peal::compat_test::run_tests(argc, argv);
+  MPI_Finalize();
+  return result;
+}
