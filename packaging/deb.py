@@ -19,8 +19,8 @@ PACKAGES = {
     "libpeal0": ("libs", "GPU-initiated one-sided communication: the library",
                  ["usr/lib/libpeal.so.*", "usr/lib/peal"]),
     "libpeal-dev": ("libdevel", "GPU-initiated one-sided communication: headers",
-                    ["usr/include/peal", "usr/lib/libpeal.so", "usr/lib/libpeal.a", "usr/lib/cmake/peal",
-                     "usr/lib/pkgconfig/peal.pc", "usr/share/peal"]),
+                    ["usr/include/peal", "usr/lib/libpeal.so", "usr/lib/libpeal*.a", "usr/lib/cmake/peal",
+                     "usr/lib/pkgconfig/peal*.pc", "usr/share/peal"]),
     "peal-tools": ("utils", "GPU-initiated one-sided communication: programs", ["usr/bin", "usr/share/doc/peal"]),
 }
 # Loaded where it is wanted, and by nobody else.

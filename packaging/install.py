@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lays down what programs outside this tree need, in a folder that may be moved later.
 
-  PREFIX/include/peal        headers: -IPREFIX/include/peal
+  PREFIX/include/peal        headers: -IPREFIX/include/peal; NVSHMEM's calls: its folder compat
   PREFIX/lib                 libpeal.so, libpeal.a, cmake/peal, pkgconfig
   PREFIX/lib/peal            what libpeal loads: MPI plug-in, kernels, software NIC
   PREFIX/bin                 peal-run, peal-id, peal-doctor and the benchmarks
@@ -21,7 +21,8 @@ import subprocess
 import sys
 
 TREE = pathlib.Path.cwd()
-HEADERS = ["peal/peal.h", "peal/c_api.h", "peal/c_calls.h"]
+HEADERS = ["peal/peal.h", "peal/c_api.h", "peal/c_calls.h", "compat/nvshmem.h", "compat/nvshmemx.h"]
+FORWARDING = ["compat/host", "compat/device"]  # headers that programs of NVSHMEM include, too
 LOADED = ["bootstrap/libpeal_mpi.so", "kernels/libpeal_kernels.so", "softnic/sysfs/libpeal_sysfs.so",
           "softnic/gpu/peal_softnic_engine"] + [f"softnic/abi/{name}" for name in (
               "libpeal_softnic.so", "libibverbs.so", "libibverbs.so.1", "libmlx5.so", "libmlx5.so.1")]
@@ -53,6 +54,8 @@ def arguments():
 def headers():
     """HEADERS and all that they include, on either kind of target."""
     found, left = set(), list(HEADERS)
+    for folder in FORWARDING:
+        left += [f"{folder}/{path.name}" for path in (TREE / folder).iterdir()]
     while left:
         name = left.pop()
         if name in found:
@@ -106,6 +109,7 @@ class Installer:
         self.link(f"{self.libdir}/{self.soname}", self.file)
         self.link(f"{self.libdir}/libpeal.so", self.soname)
         self.binary("peal/libpeal.a", f"{self.libdir}/libpeal.a")
+        self.binary("compat/libnvshmem.a", f"{self.libdir}/libpeal_nvshmem.a")
         for path in LOADED:
             if (TREE / path).is_file():
                 folder = path.split("/")[0]
@@ -114,6 +118,7 @@ class Installer:
         self.filled("peal-config.cmake.in", f"{self.libdir}/cmake/peal/peal-config.cmake")
         self.filled("peal-config-version.cmake.in", f"{self.libdir}/cmake/peal/peal-config-version.cmake")
         self.filled("peal.pc.in", f"{self.libdir}/pkgconfig/peal.pc")
+        self.filled("peal-nvshmem.pc.in", f"{self.libdir}/pkgconfig/peal-nvshmem.pc")
 
     def all(self):
         shutil.rmtree(self.root / "include/peal", ignore_errors=True)

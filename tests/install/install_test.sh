@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# install_test.sh <install> <hello.c>: an installation that was moved, and projects of users outside this tree that build
+# install_test.sh <install> <hello.c> <hello_nvshmem.cc>: an installation that was moved, and projects of users outside this tree that build
 # on it: CMake, make with pkg-config, a C program, libpeal.a. All run on two PEs by the installed peal-run.
 set -u
 install=$1
 hello_c=$(realpath "$2")
+hello_nvshmem=$(realpath "$3")
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 failures=0
@@ -73,6 +74,12 @@ expect "PE 0 of 2: hello from PE 1, ok" peal-run -n 2 ./hello
 # shellcheck disable=SC2046
 expect "" gcc -Wall -Werror $(pkg-config --cflags peal) "$hello_c" -o c $(pkg-config --libs peal)
 expect "C: PE 1 of 2 has 1" peal-run -n 2 ./c
+
+# NVSHMEM's calls
+# shellcheck disable=SC2046
+expect "" g++ -std=c++20 -Wall -Werror $(pkg-config --cflags peal-nvshmem) "$hello_nvshmem" -o nvshmem \
+  $(pkg-config --libs peal-nvshmem)
+expect "nvshmem: PE 1 of 2 has 1" peal-run -n 2 ./nvshmem
 
 # libpeal.a: what it loads is named by its path, or found in ../lib/peal.
 mkdir -p "$work/alone/bin"
