@@ -3,12 +3,10 @@
 // What tests of compat/ share: the PE is the process's, and kernels reach it without an argument.
 #pragma once
 
-#include <nvshmem.h>
-#include <nvshmemx.h>
-
 #include <cstdlib>
 #include <string>
 
+#include "compat/nvshmem.h"
 #include "tests/support/job.h"
 
 namespace peal::compat_test {
