@@ -16,6 +16,7 @@
   static PEAL_DEVICE void body_of_##name(const peal::kernels::Arguments& args);   \
   extern "C" __global__ void __launch_bounds__(512)                               \
       peal_kernel_##name(const __grid_constant__ peal::kernels::Arguments args) { \
+    peal::kernels::await_stream();                                                \
     body_of_##name(args);                                                         \
   }                                                                               \
   static PEAL_DEVICE void body_of_##name(const peal::kernels::Arguments& args)
@@ -29,6 +30,16 @@
 #endif
 
 namespace peal::kernels {
+
+/// Where the host launched the kernel ahead of its time (a programmatic dependent launch): all that
+/// the stream had before is done and visible. Then the next kernel may come, and wait likewise.
+PEAL_DEVICE void await_stream() {
+#if PEAL_ON_GPU
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+#endif
+}
 
 PEAL_DEVICE const Context& context_of(const Caller& caller) {
   return static_cast<const Context&>(caller.state->fields);

@@ -99,12 +99,28 @@ PEAL_DEVICE Status end_exchange(S scope, Status status) {
   }
 }
 
+/// The rings as another member has them.
+struct Mailbox {
+  std::byte* base;
+  template <Reach R>
+  PEAL_DEVICE static Mailbox of(const Call<R>& call, const Rings& rings, uint32_t member) {
+    return {call.at(member, rings.base)};
+  }
+};
+
+/// The next member's: looked up before the lanes meet, while the counters come.
+template <Reach R, class S>
+PEAL_DEVICE Mailbox next_mailbox(const Call<R>& call, S scope) {
+  return Mailbox::of(call, rings_of(call.part, scope), call.after(1));
+}
+
+/// Sends a unit to the member that has the mailbox.
 template <Reach R>
-PEAL_DEVICE void send_unit(const Call<R>& call, const Exchange& exchange, uint32_t member,
+PEAL_DEVICE void send_unit(const Call<R>& call, const Exchange& exchange, const Mailbox& to,
                            uint32_t unit, uint64_t value) {
   const uint64_t tag = tag_of(exchange.number);
-  std::byte* const line = exchange.rings.line(call.rank(), exchange.line(unit));
-  store_line_direct(call.at(member, line),
+  const Rings& rings = exchange.rings;
+  store_line_direct(to.base + (rings.line(call.rank(), exchange.line(unit)) - rings.base),
                     Line{{value << 32 | tag, (value & 0xffffffff00000000u) | tag}});
 }
 
@@ -118,9 +134,8 @@ PEAL_DEVICE Status receive_units(const Call<R>& call, const Exchange& exchange, 
     Line line[kTogether] = {};
     PEAL_UNROLL
     for (uint32_t k = 0; k < kTogether; ++k) {
-      const uint32_t from = first + (k < count ? k : 0);
-      if (from == call.rank()) continue;
-      line[k] = load_line_direct(exchange.rings.line(from, exchange.line(unit)));
+      if (k >= count || first + k == call.rank()) continue;
+      line[k] = load_line_direct(exchange.rings.line(first + k, exchange.line(unit)));
     }
     bool all = true;
     PEAL_UNROLL
@@ -143,13 +158,15 @@ template <Reach R, class S, class Message>
 PEAL_DEVICE Status exchange_all(const Call<R>& call, S scope, uint64_t bytes,
                                 const Message& message) {
   const uint32_t units = units_of(bytes);
+  const Mailbox next = next_mailbox(call, scope);
   const Exchange exchange = begin_exchange(call, scope, units, true);
   const auto crew = crew_of(scope, call.team.channels);
   Status status = exchange.status;
-  for (uint32_t u = crew.rank(); u < units && status == Status::kOk; u += crew.size()) {
-    for (uint32_t i = 1; i < call.members(); ++i) {
-      const uint32_t member = call.after(i);
-      send_unit(call, exchange, member, u, message.given(member, u));
+  for (uint32_t i = 1; i < call.members() && status == Status::kOk; ++i) {
+    const uint32_t member = call.after(i);
+    const Mailbox to = i == 1 ? next : Mailbox::of(call, exchange.rings, member);
+    for (uint32_t u = crew.rank(); u < units; u += crew.size()) {
+      send_unit(call, exchange, to, u, message.given(member, u));
     }
   }
   for (uint32_t u = crew.rank(); u < units && status == Status::kOk; u += crew.size()) {
@@ -176,6 +193,7 @@ template <Reach R, class S>
 PEAL_DEVICE Status exchange_from(const Call<R>& call, S scope, uint32_t root, void* dst,
                                  const void* src, uint64_t bytes) {
   const uint32_t units = units_of(bytes);
+  const Mailbox next = next_mailbox(call, scope);
   const Exchange exchange = begin_exchange(call, scope, units, false);
   const auto crew = crew_of(scope, call.team.channels);
   Status status = exchange.status;
@@ -183,8 +201,9 @@ PEAL_DEVICE Status exchange_from(const Call<R>& call, S scope, uint32_t root, vo
     uint64_t value = 0;
     if (call.rank() == root) {
       value = load_unit(src, bytes, u);
-      for (uint32_t i = 1; i < call.members(); ++i) {
-        send_unit(call, exchange, call.after(i), u, value);
+      if (call.members() > 1) send_unit(call, exchange, next, u, value);
+      for (uint32_t i = 2; i < call.members(); ++i) {
+        send_unit(call, exchange, Mailbox::of(call, exchange.rings, call.after(i)), u, value);
       }
     } else {
       status = receive_units(call, exchange, u, root, 1, &value);

@@ -59,6 +59,25 @@ inline constexpr unsigned kHostPortable = 1;        // CU_MEMHOSTALLOC_..., CU_M
 inline constexpr unsigned kHostDeviceMap = 2;       // the same
 inline constexpr unsigned kHostIoMemory = 4;        // CU_MEMHOSTREGISTER_...
 
+/// CUlaunchAttribute and CUlaunchConfig, as cuda.h has them since CUDA 11.8.
+struct LaunchAttribute {
+  unsigned id;
+  unsigned padding = 0;
+  union {
+    char bytes[64];
+    int number;
+  };
+};
+inline constexpr unsigned kLaunchProgrammatic = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_...
+struct LaunchConfig {
+  unsigned blocks[3];
+  unsigned threads[3];
+  unsigned shared_bytes;
+  Stream stream;
+  LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+
 // X(member, symbol, parameters). All answer a Result.
 #define PEAL_CUDA_FUNCTIONS(X)                                                                    \
   X(init, "cuInit", (unsigned flags))                                                             \
@@ -114,8 +133,10 @@ inline constexpr unsigned kHostIoMemory = 4;        // CU_MEMHOSTREGISTER_...
   X(pointer_attribute, "cuPointerGetAttribute", (void* value, int what, Address pointer))
 
 // The same for functions that an older driver lacks: null there.
-#define PEAL_CUDA_OPTIONAL_FUNCTIONS(X)            \
-  X(range_handle, "cuMemGetHandleForAddressRange", \
+#define PEAL_CUDA_OPTIONAL_FUNCTIONS(X)                                               \
+  X(launch_with, "cuLaunchKernelEx",                                                  \
+    (const LaunchConfig* config, Function function, void** parameters, void** extra)) \
+  X(range_handle, "cuMemGetHandleForAddressRange",                                    \
     (void* handle, Address address, size_t bytes, int kind, unsigned long long flags))
 
 /// The functions: driver->allocate(&address, bytes). The library stays loaded until the process

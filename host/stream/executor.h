@@ -35,8 +35,8 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  /// The grid that moves or works out `bytes` bytes, `each` of them by a thread in one go, of at most
-  /// `blocks` blocks.
+  /// The grid that moves or works out `bytes` bytes, `each` of them by a thread in one go, of at
+  /// most `blocks` blocks.
   virtual GridShape shape_for(uint64_t bytes, uint32_t each, uint32_t blocks) const = 0;
 
   /// The arguments are copied.

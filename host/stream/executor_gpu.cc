@@ -72,8 +72,7 @@ class GpuExecutor : public Executor {
     cuda::Function function = function_of(kernel);
     void* parameters[] = {const_cast<void*>(arguments)};
     gpu_->within([&](const cuda::Driver& driver) {
-      gpu_->check(driver.launch(function, shape.blocks, 1, 1, shape.threads, 1, 1, 0,
-                                handle(stream), parameters, nullptr),
+      gpu_->check(launch_on(driver, function, shape, handle(stream), parameters),
                   std::string("cuLaunchKernel(") + kernel.name + ")");
     });
   }
@@ -118,6 +117,27 @@ class GpuExecutor : public Executor {
   }
 
  private:
+  // Behind a kernel the next one is brought to its multiprocessors while that one still runs: it
+  // waits there for its end (kernels/entry.h). Not in graphs, which older drivers refuse it in.
+  static cuda::Result launch_on(const cuda::Driver& driver, cuda::Function function,
+                                const GridShape& shape, cuda::Stream stream, void** parameters) {
+    int capture = cuda::kCaptureNone;
+    if (driver.launch_with == nullptr || driver.is_capturing(stream, &capture) != cuda::kSuccess ||
+        capture != cuda::kCaptureNone) {
+      return driver.launch(function, shape.blocks, 1, 1, shape.threads, 1, 1, 0, stream, parameters,
+                           nullptr);
+    }
+    cuda::LaunchAttribute early{.id = cuda::kLaunchProgrammatic, .bytes = {}};
+    early.number = 1;
+    const cuda::LaunchConfig config{.blocks = {shape.blocks, 1, 1},
+                                    .threads = {shape.threads, 1, 1},
+                                    .shared_bytes = 0,
+                                    .stream = stream,
+                                    .attributes = &early,
+                                    .attribute_count = 1};
+    return driver.launch_with(&config, function, parameters, nullptr);
+  }
+
   cuda::Function function_of(const kernels::Kernel& kernel) {
     const std::lock_guard lock(mutex_);
     cuda::Function& function = functions_[kernel.name];

@@ -56,6 +56,11 @@ PEAL_CHECK(load_module, cuModuleLoadData);
 PEAL_CHECK(unload_module, cuModuleUnload);
 PEAL_CHECK(find_function, cuModuleGetFunction);
 PEAL_CHECK(launch, cuLaunchKernel);
+static_assert(sizeof(peal::cuda::LaunchConfig) == sizeof(CUlaunchConfig) &&
+              offsetof(peal::cuda::LaunchConfig, stream) == offsetof(CUlaunchConfig, hStream) &&
+              offsetof(peal::cuda::LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs));
+static_assert(sizeof(peal::cuda::LaunchAttribute) == sizeof(CUlaunchAttribute) &&
+              offsetof(peal::cuda::LaunchAttribute, number) == offsetof(CUlaunchAttribute, value));
 PEAL_CHECK(copy, cuMemcpyAsync);
 PEAL_CHECK(set_bytes, cuMemsetD8Async);
 PEAL_CHECK(memory_info, cuMemGetInfo);
