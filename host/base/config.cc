@@ -174,8 +174,8 @@ constexpr Choice<DoorbellKind, 3> kDoorbells{
     {{{"auto", DoorbellKind::kAuto}, {"gpu", DoorbellKind::kGpu}, {"cpu", DoorbellKind::kCpu}}}};
 constexpr Choice<FenceKind, 3> kFences{
     {{{"auto", FenceKind::kAuto}, {"gpu", FenceKind::kGpu}, {"system", FenceKind::kSystem}}}};
-constexpr Choice<ConnectKind, 2> kConnects{
-    {{{"lazy", ConnectKind::kLazy}, {"eager", ConnectKind::kEager}}}};
+constexpr Choice<ConnectKind, 3> kConnects{
+    {{{"auto", ConnectKind::kAuto}, {"lazy", ConnectKind::kLazy}, {"eager", ConnectKind::kEager}}}};
 constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},
                                                          {"on", RelaxedOrdering::kOn},
                                                          {"off", RelaxedOrdering::kOff}}}};

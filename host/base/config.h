@@ -19,7 +19,7 @@ enum class TransportKind { kAuto, kP2p, kIbgda, kProxy };
 enum class TargetKind { kAuto, kCpu, kGpu };
 enum class DoorbellKind { kAuto, kGpu, kCpu };
 enum class FenceKind { kAuto, kGpu, kSystem };
-enum class ConnectKind { kLazy, kEager };
+enum class ConnectKind { kAuto, kLazy, kEager };
 enum class RelaxedOrdering { kAuto, kOn, kOff };
 enum class SignalOpsSetting { kAuto, kWrite, kAtomic };
 
@@ -41,7 +41,7 @@ using Microseconds = std::chrono::microseconds;
     "work queue entries of one queue")                                                            \
   X(uint64_t, queue_memory, "PEAL_QUEUE_MEMORY", "1G", (Size{64u << 10, uint64_t{1} << 44}),      \
     "most memory that all queues of a PE may take")                                               \
-  X(ConnectKind, connect, "PEAL_CONNECT", "lazy", kConnects,                                      \
+  X(ConnectKind, connect, "PEAL_CONNECT", "auto", kConnects,                                      \
     "queues to a PE are made at: lazy = first use, neighbours' at the start; eager = the start")  \
   X(Microseconds, timeout, "PEAL_TIMEOUT", "600s", (Time{Microseconds(0)}),                       \
     "deadline of every wait inside a kernel; 0 = none")                                           \

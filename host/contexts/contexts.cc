@@ -165,6 +165,18 @@ std::shared_ptr<ContextOwner> Contexts::make(const Name& name, const QueueShape&
   return owner;
 }
 
+// Which links a context has from the start. Who owns a queue does not look at what the host
+// changes: it finds all connected. While a kernel of a GPU waits for a link, CUDA may load another
+// kernel, and holds up the copies that make the link until the first one ends: jobs of a size that
+// makes all links soon do so.
+ConnectKind Contexts::connect_kind(Reach reach) const {
+  constexpr int kSoon = 64;
+  if (reach != Reach::kGpu) return ConnectKind::kEager;
+  if (parts_.config.connect != ConnectKind::kAuto) return parts_.config.connect;
+  return parts_.gpu != nullptr && parts_.group.size() <= kSoon ? ConnectKind::kEager
+                                                               : ConnectKind::kLazy;
+}
+
 std::shared_ptr<ContextOwner> Contexts::create(const ContextOptions& options, Reach reach) {
   const QueueShape shape = shape_of(options, reach);
   const Name name = agree(shape, reach);
@@ -175,9 +187,7 @@ std::shared_ptr<ContextOwner> Contexts::create(const ContextOptions& options, Re
   });
   LinkMachine* const links = owner->links();
   if (links != nullptr) {
-    // Who owns a queue does not look at what the host changes: it finds all connected.
-    const FirstLinks first(reach == Reach::kGpu ? parts_.config.connect : ConnectKind::kEager,
-                           parts_.group.places(), parts_.group.masked_pes());
+    const FirstLinks first(connect_kind(reach), parts_.group.places(), parts_.group.masked_pes());
     const auto me = static_cast<uint32_t>(parts_.group.rank());
     check_rail_ends(ends, shape, first.between(me, me));
     connect_first(*links, first);

@@ -65,6 +65,7 @@ class Contexts {
   uint32_t rounds() const { return sync_rounds(parts_.group.size()); }
   size_t flag_words() const { return size_t{rounds()} * (kSyncFan - 1); }
   QueuePlan plan_with(const QueueShape& shape) const;
+  ConnectKind connect_kind(Reach reach) const;
   bool fences_too_near() const;
   QueueShape shape_of(const ContextOptions& options, Reach reach) const;
   Name agree(const QueueShape& shape, Reach reach);
