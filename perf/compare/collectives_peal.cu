@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Collective calls by a block, peal's side: mpirun -np 2 collectives_peal. See collective_rows.h.
+// Before them sync of a team of all PEs beside barrier_all, in turn.
 #include "peal/peal.h"
 #include "perf/compare/collective_rows.h"
 
@@ -43,12 +44,51 @@ class Side {
   Runtime& runtime_;
 };
 
+/// By a block: `rounds` calls of sync, or of barrier_all.
+PEAL_KERNEL PEAL_MAX_THREADS(512)
+    time_meetings(Context ctx, Team team, bool by_team, uint32_t rounds, uint64_t* ns) {
+  bool good = true;
+  uint64_t begin = 0;
+  for (uint32_t i = 0; i < 2 * rounds; ++i) {
+    if (i == rounds) begin = now_ns();
+    const Status met = by_team ? sync(ctx, block, team) : barrier_all(ctx, block);
+    good = good && met == Status::kOk;
+  }
+  if (block.leader()) *ns = good ? now_ns() - begin : 0;
+}
+
+int print_meetings(Runtime& pe) {
+  constexpr uint32_t kRounds = 1000;
+  const Team team = pe.split_team(pe.world(), 0);
+  auto* const ns = pe.allocate<uint64_t>(1);
+  int failed = 0;
+  for (int turn = 0; turn < 6; ++turn) {
+    const bool by_team = turn % 2 == 0;
+    launch({.blocks = 1, .threads = 512}, time_meetings, pe.context(), team, by_team, kRounds, ns)
+        .wait();
+    uint64_t told = 0;
+    pe.copy_out(&told, ns, sizeof(told));
+    failed += told == 0;
+    pe.barrier();
+    if (pe.my_pe() != 0) continue;
+    std::printf(
+        "{\"side\": \"peal\", \"op\": \"%s\", \"bytes\": 0, \"pes\": %d, \"us\": %.3f, "
+        "\"errors\": %d}\n",
+        by_team ? "sync" : "barrier_all", pe.n_pes(), static_cast<double>(told) / kRounds / 1e3,
+        told == 0);
+  }
+  pe.free(ns);
+  pe.free_team(team);
+  return failed;
+}
+
 }  // namespace
 
 int main() {
   return peal::run_main([] {
     Runtime runtime = start();
+    const int failed = print_meetings(runtime);
     Side side(runtime);
-    return perf::print_rows(side, "peal");
+    return perf::print_rows(side, "peal") + failed;
   });
 }

@@ -8,9 +8,11 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -211,21 +213,27 @@ TEST_F(OtherUsers, LinksAreNotFollowed) {
   EXPECT_TRUE(mine.find(other.lid()).found());
 }
 
-TEST(Bootstrap, HearsNobodyOnceAllHaveCome) {
+TEST(Bootstrap, AnswersNoStrangerOnceAllHaveCome) {
   using namespace peal::bootstrap;
   constexpr Deadline kPatient = std::chrono::seconds(60);
   TcpRoot root;
   const UniqueId id = root.id();
   std::jthread member([&] { make_tcp(id, 1, 2, kPatient)->barrier(); });
   const auto star = make_tcp(std::move(root), 2, kPatient);
-  // Even with the secret: the door is closed, not guarded.
+  // The door stays open for those who know the secret, and are told why they cannot join.
   const Fd late(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in name{};
   name.sin_family = AF_INET;
   name.sin_port = htons(id.port);
   name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::connect(late.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name), -1);
-  EXPECT_EQ(errno, ECONNREFUSED);
+  ASSERT_EQ(::connect(late.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+  const timeval soon{.tv_sec = 30, .tv_usec = 0};
+  ASSERT_EQ(::setsockopt(late.get(), SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof soon), 0);
+  const std::array<char, 32> guess{};
+  EXPECT_EQ(::send(late.get(), guess.data(), guess.size(), MSG_NOSIGNAL), 32);
+  char answer = 0;
+  const ssize_t heard = ::recv(late.get(), &answer, 1, 0);
+  EXPECT_TRUE(heard == 0 || (heard < 0 && errno == ECONNRESET)) << heard;  // not a word
   star->barrier();
 }
 
