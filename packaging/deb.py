@@ -28,8 +28,9 @@ OPTIONAL = ("libmpi.so", "libibverbs.so", "libmlx5.so", "libpeal_softnic.so")
 
 
 def owner(library):
-    """The Debian package that has a shared library."""
-    found = subprocess.run(["dpkg", "-S", f"*/{library}"], capture_output=True, text=True, check=False).stdout
+    """The Debian package that has a shared library of this architecture."""
+    found = subprocess.run(["dpkg", "-S", f"*/x86_64-linux-gnu/{library}"], capture_output=True, text=True,
+                           check=False).stdout
     names = {line.split(":")[0] for line in found.splitlines() if line.endswith("/" + library)}
     if not names:
         sys.exit(f"deb: no installed package has {library}, which peal was linked with")
