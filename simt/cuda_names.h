@@ -54,7 +54,7 @@ inline int __all_sync(unsigned mask, int predicate) {
 namespace peal::simt::cuda {
 
 template <class T>
-concept Word = std::is_trivially_copyable_v<T> &&(sizeof(T) == 4 || sizeof(T) == 8);
+concept Word = std::is_trivially_copyable_v<T> && sizeof(T) <= 8 && std::has_single_bit(sizeof(T));
 
 template <Word T>
 uint64_t to_bits(T value) {

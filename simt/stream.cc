@@ -1,11 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simt/stream.h"
 
+#include <array>
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "simt/launch.h"
+#include "simt/stack_pool.h"
 
 namespace peal::simt {
+
+class Capture {
+ public:
+  explicit Capture(const Stream* origin) : origin_(origin) {}
+  bool began_by(const Stream* stream) const { return origin_ == stream; }
+
+  /// False once it has ended.
+  bool add(std::function<void()>& work) {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return false;
+    work_.push_back(std::move(work));
+    return true;
+  }
+  bool ended() const {
+    const std::lock_guard lock(mutex_);
+    return ended_;
+  }
+  std::vector<std::function<void()>> end() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    return std::move(work_);
+  }
+
+ private:
+  const Stream* const origin_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<std::function<void()>> work_;
+  bool ended_ = false;
+};
+
+class Progress {
+ public:
+  void advance() {
+    const std::lock_guard lock(mutex_);
+    ++done_;
+    changed_.notify_all();  // with the lock: who waits may drop the last reference
+  }
+  bool reached(uint64_t place) const {
+    const std::lock_guard lock(mutex_);
+    return done_ >= place;
+  }
+  void wait_for(uint64_t place) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_ >= place; });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t done_ = 0;
+};
+
+namespace {
+
+// All streams of the process. Its mutex fixes the order in which work is given to streams that wait
+// for each other; it is taken before a stream's own.
+struct Streams {
+  Streams() {
+    // Made before the first stream, so that they are there when the last one ends its work.
+    StackPool::shared();
+    limits();
+  }
+  std::mutex mutex;
+  std::set<Stream*> all;
+};
+
+Streams& streams() {
+  static Streams the_streams;
+  return the_streams;
+}
+
+constinit thread_local unsigned device_of_thread = 0;
+
+}  // namespace
+
+bool Mark::reached() const { return progress_->reached(place_); }
+void Mark::wait() const { progress_->wait_for(place_); }
 
 void Graph::launch(Stream& stream) const {
   if (!work_) return;
@@ -13,7 +95,12 @@ void Graph::launch(Stream& stream) const {
   for (const auto& one : *work_) stream.add([work = work_, &one] { one(); });
 }
 
-Stream::Stream() : thread_([this] { run(); }) {}
+Stream::Stream(StreamKind kind)
+    : kind_(kind), device_(device_in_use()), progress_(std::make_shared<Progress>()) {
+  const std::lock_guard lock(streams().mutex);
+  thread_ = std::thread([this] { run(); });
+  streams().all.insert(this);
+}
 
 Stream::~Stream() {
   {
@@ -22,19 +109,45 @@ Stream::~Stream() {
   }
   changed_.notify_all();
   thread_.join();
+  const std::lock_guard lock(streams().mutex);
+  streams().all.erase(this);
 }
 
-void Stream::add(std::function<void()> work) {
+void Stream::add(Work work) {
+  if (kind_ == StreamKind::kIndependent) return push(std::move(work));
+  const std::lock_guard lock(streams().mutex);
+  push(capturing() ? std::move(work) : behind_others(std::move(work)));
+}
+
+// Requires the lock of streams().
+Stream::Work Stream::behind_others(Work work) const {
+  const StreamKind awaited =
+      kind_ == StreamKind::kDefault ? StreamKind::kBlocking : StreamKind::kDefault;
+  std::vector<Mark> marks;
+  for (const Stream* other : streams().all) {
+    if (other->kind_ != awaited || other->device_ != device_) continue;
+    Mark mark = other->place();
+    if (!mark.reached()) marks.push_back(std::move(mark));
+  }
+  if (marks.empty()) return work;
+  return [marks = std::move(marks), work = std::move(work)] {
+    for (const Mark& mark : marks) mark.wait();
+    work();
+  };
+}
+
+void Stream::push(Work work) {
   {
     const std::lock_guard lock(mutex_);
-    if (captured_) {
-      captured_->push_back(std::move(work));
-      return;
-    }
+    if (capture_ && capture_->add(work)) return;
     work_.push_back(std::move(work));
     ++given_;
   }
   changed_.notify_all();
+}
+
+void Stream::follow(const Mark& mark) {
+  add([mark] { mark.wait(); });
 }
 
 void Stream::run() {
@@ -48,7 +161,7 @@ void Stream::run() {
 
 // Without the lock while it works.
 void Stream::do_one(std::unique_lock<std::mutex>& lock) {
-  std::function<void()> work = std::move(work_.front());
+  Work work = std::move(work_.front());
   work_.pop_front();
   const bool left_out = error_ != nullptr;
   lock.unlock();
@@ -61,52 +174,89 @@ void Stream::do_one(std::unique_lock<std::mutex>& lock) {
   work = nullptr;
   lock.lock();
   if (error) error_ = error;
-  ++done_;
-  changed_.notify_all();
+  progress_->advance();
 }
 
 void Stream::synchronize() {
-  wait_for(mark());
+  mark().wait();
   const std::lock_guard lock(mutex_);
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-uint64_t Stream::mark() {
-  const std::lock_guard lock(mutex_);
-  if (captured_) throw Error("stream: it captures, and cannot be waited for");
-  return given_;
+Mark Stream::mark() {
+  if (capturing()) throw Error("stream: it captures, and cannot be waited for");
+  return place();
 }
 
-bool Stream::reached(uint64_t mark) const {
+Mark Stream::place() const {
   const std::lock_guard lock(mutex_);
-  return done_ >= mark;
-}
-
-void Stream::wait_for(uint64_t mark) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return done_ >= mark; });
+  return {progress_, given_};
 }
 
 void Stream::begin_capture() {
   const std::lock_guard lock(mutex_);
-  if (captured_) throw Error("stream: begin_capture: it captures already");
-  captured_ = std::make_unique<Graph::Work>();
+  if (capture_locked()) throw Error("stream: begin_capture: it captures already");
+  capture_ = std::make_shared<Capture>(this);
 }
 
 Graph Stream::end_capture() {
   const std::lock_guard lock(mutex_);
-  if (!captured_) throw Error("stream: end_capture: it does not capture");
-  return Graph(std::move(*std::exchange(captured_, nullptr)));
+  if (!capture_locked()) throw Error("stream: end_capture: it does not capture");
+  if (!capture_->began_by(this)) {
+    throw Error("stream: end_capture: another stream began this capture, and ends it");
+  }
+  return Graph(std::exchange(capture_, nullptr)->end());
 }
 
-bool Stream::capturing() const {
+bool Stream::capturing() const { return capture() != nullptr; }
+
+std::shared_ptr<Capture> Stream::capture() const {
   const std::lock_guard lock(mutex_);
-  return captured_ != nullptr;
+  return capture_locked();
+}
+
+std::shared_ptr<Capture> Stream::capture_locked() const {
+  return capture_ && !capture_->ended() ? capture_ : nullptr;
+}
+
+void Stream::join(std::shared_ptr<Capture> capture) {
+  const std::lock_guard lock(mutex_);
+  const std::shared_ptr<Capture> own = capture_locked();
+  if (own && own != capture) throw Error("stream: join: it takes part in another capture");
+  capture_ = std::move(capture);
+}
+
+bool Stream::exists(const void* address) {
+  const std::lock_guard lock(streams().mutex);
+  return streams().all.contains(static_cast<Stream*>(const_cast<void*>(address)));
+}
+
+std::vector<Mark> Stream::marks_of_device(unsigned device) {
+  const std::lock_guard lock(streams().mutex);
+  std::vector<Mark> marks;
+  for (const Stream* stream : streams().all) {
+    if (stream->device_ == device) marks.push_back(stream->place());
+  }
+  return marks;
+}
+
+unsigned device_in_use() { return device_of_thread; }
+
+void use_device(unsigned device) {
+  if (device >= kMostDevices) {
+    throw Error("use_device: " + std::to_string(device) + " of " + std::to_string(kMostDevices));
+  }
+  device_of_thread = device;
 }
 
 Stream& default_stream() {
-  static Stream the_stream;  // CUDA's has no owner either
-  return the_stream;
+  streams();  // outlives what follows
+  static std::mutex mutex;
+  static std::array<std::optional<Stream>, kMostDevices> of_devices;  // CUDA's have no owner either
+  const std::lock_guard lock(mutex);
+  std::optional<Stream>& one = of_devices[device_in_use()];
+  if (!one) one.emplace(StreamKind::kDefault);
+  return *one;
 }
 
 }  // namespace peal::simt

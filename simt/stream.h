@@ -9,6 +9,8 @@
 //   stream.synchronize();
 //
 // While a stream captures, work is recorded in a graph instead, to be done any number of times.
+//
+// Invariant: work waits only for work that was given before it, so streams cannot wait in a circle.
 #pragma once
 
 #include <condition_variable>
@@ -24,6 +26,8 @@
 namespace peal::simt {
 
 class Stream;
+class Capture;   // work recorded by one stream, and by others that joined it
+class Progress;  // how far a stream is
 
 /// Work in order, recorded once. What it refers to must outlive its last run.
 class Graph {
@@ -40,10 +44,29 @@ class Graph {
   std::shared_ptr<const Work> work_;
 };
 
+/// A place in a stream, behind what it was given so far. May outlive the stream.
+class Mark {
+ public:
+  bool reached() const;
+  void wait() const;
+
+ private:
+  friend class Stream;
+  Mark(std::shared_ptr<Progress> progress, uint64_t place)
+      : progress_(std::move(progress)), place_(place) {}
+  std::shared_ptr<Progress> progress_;
+  uint64_t place_;
+};
+
+/// Whom work of a stream waits for, beside the stream's own: CUDA's default stream of a device and
+/// its blocking streams wait for what the other kind was given before.
+enum class StreamKind { kIndependent, kBlocking, kDefault };
+
 /// Thread-safe.
 class Stream {
  public:
-  Stream();
+  /// A stream of the calling thread's device.
+  explicit Stream(StreamKind kind = StreamKind::kIndependent);
   /// Waits for the work that it was given.
   ~Stream();
   Stream(const Stream&) = delete;
@@ -53,37 +76,63 @@ class Stream {
   /// of it.
   void add(std::function<void()> work);
 
+  /// What is given from now on waits for `mark`.
+  void follow(const Mark& mark);
+
   /// Returns when all work is done, and rethrows the first exception since it was last called.
   /// Throws Error while the stream captures.
   void synchronize();
 
-  /// A place in the stream, behind what it was given so far. Throws Error while it captures.
-  uint64_t mark();
-  bool reached(uint64_t mark) const;
-  void wait_for(uint64_t mark);
+  /// Throws Error while it captures.
+  Mark mark();
 
-  /// Throw Error where the stream captures already, or does not.
+  /// Throw Error where the stream captures already, or does not, or joined another's capture.
   void begin_capture();
   Graph end_capture();
   bool capturing() const;
+  /// What it records into, or null.
+  std::shared_ptr<Capture> capture() const;
+  /// Records from now on into another stream's capture, until that ends.
+  void join(std::shared_ptr<Capture> capture);
+
+  StreamKind kind() const { return kind_; }
+
+  /// True if there is a stream at this address.
+  static bool exists(const void* address);
+  /// A mark in each stream of a device.
+  static std::vector<Mark> marks_of_device(unsigned device);
 
  private:
+  using Work = std::function<void()>;
+  Work behind_others(Work work) const;
+  void push(Work work);
+  Mark place() const;
+  std::shared_ptr<Capture> capture_locked() const;
   void run();
   void do_one(std::unique_lock<std::mutex>& lock);
 
+  const StreamKind kind_;
+  const unsigned device_;
+  const std::shared_ptr<Progress> progress_;
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::deque<std::function<void()>> work_;
-  std::unique_ptr<Graph::Work> captured_;  // null: does not capture
+  std::deque<Work> work_;
+  std::shared_ptr<Capture> capture_;  // null or ended: does not capture
   std::exception_ptr error_;
   uint64_t given_ = 0;
-  uint64_t done_ = 0;
   bool ending_ = false;
   std::thread thread_;
 };
 
-/// The stream that CUDA programs call 0: one of the process, made when it is first asked for. It
-/// does not wait for others, nor they for it.
+/// Devices are numbers below this; all are the same CPU.
+inline constexpr unsigned kMostDevices = 64;
+
+/// The device of the calling thread: 0 until it names another. Throws Error from kMostDevices on.
+unsigned device_in_use();
+void use_device(unsigned device);
+
+/// The stream that CUDA programs call 0: one of each device, made when it is first asked for.
+/// The device in use says which.
 Stream& default_stream();
 
 }  // namespace peal::simt

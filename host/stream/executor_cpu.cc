@@ -4,6 +4,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "host/base/error.h"
@@ -28,13 +29,12 @@ simt::Stream& stream_at(void* stream) {
 
 class CpuMark : public StreamMark {
  public:
-  explicit CpuMark(simt::Stream& stream) : stream_(stream), mark_(stream.mark()) {}
-  bool reached() const override { return stream_.reached(mark_); }
-  void wait() const override { stream_.wait_for(mark_); }
+  explicit CpuMark(simt::Mark mark) : mark_(std::move(mark)) {}
+  bool reached() const override { return mark_.reached(); }
+  void wait() const override { mark_.wait(); }
 
  private:
-  simt::Stream& stream_;
-  uint64_t mark_;
+  const simt::Mark mark_;
 };
 
 class CpuExecutor : public Executor {
@@ -69,7 +69,7 @@ class CpuExecutor : public Executor {
   bool capturing(void* stream) const override { return stream_at(stream).capturing(); }
 
   std::unique_ptr<StreamMark> mark(void* stream) override {
-    return std::make_unique<CpuMark>(stream_at(stream));
+    return std::make_unique<CpuMark>(stream_at(stream).mark());
   }
 
   void* own_stream() override {

@@ -25,12 +25,12 @@ TEST(Stream, GoesOnBesideWhoGaveTheWork) {
   std::atomic<bool> released{false};
   Stream stream;
   stream.add([&] { released.wait(false); });
-  const uint64_t mark = stream.mark();
-  EXPECT_FALSE(stream.reached(mark));
+  const Mark mark = stream.mark();
+  EXPECT_FALSE(mark.reached());
   released = true;
   released.notify_all();
-  stream.wait_for(mark);
-  EXPECT_TRUE(stream.reached(mark));
+  mark.wait();
+  EXPECT_TRUE(mark.reached());
 }
 
 TEST(Stream, LeavesOutWhatFollowsAnErrorAndTellsOnce) {

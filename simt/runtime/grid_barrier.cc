@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simt/runtime/grid_barrier.h"
+
+#include "simt/lane.h"
+#include "simt/launch.h"
+#include "simt/runtime/groups.h"
+
+namespace peal::simt::cuda {
+namespace {
+
+// Of a worker's thread, which runs lanes of one grid and ends with it.
+constinit thread_local GridBarrier* of_this_grid = nullptr;
+
+}  // namespace
+
+bool grid_meets() { return of_this_grid != nullptr; }
+
+void meet_grid() {
+  if (of_this_grid == nullptr) {
+    throw Error("this_grid().sync(): the kernel was not started by cudaLaunchCooperativeKernel");
+  }
+  of_this_grid->meet();
+}
+
+GridBarrier::Member::Member(GridBarrier& barrier) : barrier_(barrier) { of_this_grid = &barrier; }
+
+void GridBarrier::meet() {
+  uint64_t meeting = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    meeting = meetings_;
+    ++arrived_;
+    open_if_complete();
+  }
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (meetings_ != meeting) break;
+    }
+    yield();
+  }
+  progressed();
+}
+
+void GridBarrier::leave() {
+  const std::lock_guard lock(mutex_);
+  --expected_;
+  open_if_complete();
+  if (expected_ == 0) {  // the grid has ended; a run that failed may have left some at the barrier
+    expected_ = lanes_;
+    arrived_ = 0;
+  }
+}
+
+// Requires the lock.
+void GridBarrier::open_if_complete() {
+  if (arrived_ == 0 || arrived_ < expected_) return;
+  arrived_ = 0;
+  ++meetings_;
+}
+
+}  // namespace peal::simt::cuda

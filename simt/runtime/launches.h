@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CUDA's calls that start a kernel by its address, and those that ask how large a grid may be.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "simt/runtime/errors.h"
+#include "simt/runtime/types.h"
+
+namespace peal::simt::cuda {
+
+/// What a start by address names beside the kernel.
+struct Start {
+  dim3 blocks;
+  dim3 threads;
+  size_t shared_bytes;
+  cudaStream_t stream;
+  bool cooperative;
+};
+
+/// Starts what was bound to its arguments: one copy of them a lane.
+cudaError_t start_bound(const Start& start, std::function<void()> lane_body);
+
+template <class... Parameters, size_t... kAt>
+cudaError_t start_kernel(const Start& start, void (*kernel)(Parameters...), void** arguments,
+                         std::index_sequence<kAt...>) {
+  if (kernel == nullptr) return start_bound(start, nullptr);
+  std::tuple<std::decay_t<Parameters>...> copies(
+      *static_cast<std::decay_t<Parameters>*>(arguments[kAt])...);
+  return start_bound(start, [kernel, copies = std::move(copies)] { std::apply(kernel, copies); });
+}
+
+}  // namespace peal::simt::cuda
+
+namespace peal::simt::cuda::calls {
+
+/// Of a kernel by its address alone: it must be offered (simt/kernels.h), else
+/// cudaErrorInvalidDeviceFunction.
+cudaError_t cudaLaunchKernel(const void* kernel, dim3 blocks, dim3 threads, void** arguments,
+                             size_t shared_bytes, cudaStream_t stream);
+cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 blocks, dim3 threads,
+                                        void** arguments, size_t shared_bytes, cudaStream_t stream);
+
+template <class... Parameters>
+cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 blocks, dim3 threads,
+                             void** arguments, size_t shared_bytes = 0,
+                             cudaStream_t stream = nullptr) {
+  return start_kernel({blocks, threads, shared_bytes, stream, false}, kernel, arguments,
+                      std::index_sequence_for<Parameters...>{});
+}
+template <class... Parameters>
+cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(Parameters...), dim3 blocks, dim3 threads,
+                                        void** arguments, size_t shared_bytes = 0,
+                                        cudaStream_t stream = nullptr) {
+  return start_kernel({blocks, threads, shared_bytes, stream, true}, kernel, arguments,
+                      std::index_sequence_for<Parameters...>{});
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
+/// As many as CUDA's limits of threads, blocks and shared memory let be resident.
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel,
+                                                          int threads, size_t shared_bytes);
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int* blocks, int* threads, const void* kernel,
+                                               size_t shared_bytes, int most_threads);
+
+// ---- for functions of any type
+
+template <class F>
+requires std::is_function_v<F>
+const void* address_of(F* function) { return reinterpret_cast<const void*>(function); }
+
+template <class F>
+requires std::is_function_v<F> cudaError_t cudaFuncSetAttribute(F* kernel,
+                                                                cudaFuncAttribute attribute,
+                                                                int value) {
+  return cudaFuncSetAttribute(address_of(kernel), attribute, value);
+}
+template <class F>
+requires std::is_function_v<F> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
+                                                                 F* kernel) {
+  return cudaFuncGetAttributes(attributes, address_of(kernel));
+}
+template <class F>
+requires std::is_function_v<F> cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+    int* blocks, F* kernel, int threads, size_t shared_bytes) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, address_of(kernel), threads,
+                                                       shared_bytes);
+}
+template <class F>
+requires std::is_function_v<F> cudaError_t cudaOccupancyMaxPotentialBlockSize(
+    int* blocks, int* threads, F* kernel, size_t shared_bytes = 0, int most_threads = 0) {
+  return cudaOccupancyMaxPotentialBlockSize(blocks, threads, address_of(kernel), shared_bytes,
+                                            most_threads);
+}
+
+}  // namespace peal::simt::cuda::calls

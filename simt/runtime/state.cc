@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simt/runtime/state.h"
+
+#include <atomic>
+#include <cstdio>
+#include <string>
+
+#include "simt/lane.h"
+#include "simt/runtime/grid_barrier.h"
+#include "simt/worker.h"
+
+namespace peal::simt::cuda {
+namespace {
+
+// CUDA's calls name no object that could have these.
+constinit thread_local cudaError_t last_error = cudaSuccess;
+constinit std::atomic<bool> kernel_failed{false};
+
+void say(const char* kernel, const std::string& what) {
+  const std::string who =
+      kernel == nullptr ? std::string() : std::string("kernel ") + kernel + ": ";
+  std::fprintf(stderr, "peal: %s%s\n", who.c_str(), what.c_str());
+}
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return known.what();
+  } catch (...) {
+    return "it threw what is no std::exception";
+  }
+}
+
+cudaError_t check(const Grid& grid, const char* kernel) {
+  try {
+    if (in_kernel()) throw Error("launch: called from inside a kernel; only the host launches");
+    checked_lanes(grid, limits());
+    return cudaSuccess;
+  } catch (const Error& error) {
+    say(kernel, error.what());
+    return cudaErrorInvalidConfiguration;
+  }
+}
+
+}  // namespace
+
+cudaError_t remember(cudaError_t error) {
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+
+cudaError_t broken() { return kernel_failed ? cudaErrorLaunchFailure : cudaSuccess; }
+
+void break_with(const char* kernel, std::exception_ptr error) {
+  if (!kernel_failed.exchange(true)) say(kernel, text_of(error));
+}
+
+void forget_failure() { kernel_failed = false; }
+
+cudaError_t start(Stream& stream, const Grid& grid, const char* kernel,
+                  std::function<void()> lane_body) {
+  return call([&] {
+    if (const cudaError_t error = check(grid, kernel); error != cudaSuccess) return error;
+    stream.add([grid, name = std::string(kernel), body = std::move(lane_body)] {
+      try {
+        launch(grid, body).wait();
+      } catch (...) {
+        break_with(name.c_str(), std::current_exception());
+        throw;
+      }
+    });
+    return cudaSuccess;
+  });
+}
+
+cudaError_t start_cooperative(Stream& stream, const Grid& grid, const char* kernel,
+                              std::function<void()> lane_body) {
+  const auto lanes = grid.blocks.count() * grid.threads.count();
+  // A graph runs it again, so each run brings the barrier back to where it began.
+  const auto barrier = std::make_shared<GridBarrier>(lanes);
+  return start(stream, grid, kernel, [barrier, body = std::move(lane_body)] {
+    const GridBarrier::Member member(*barrier);
+    body();
+  });
+}
+
+Stream* stream_at(cudaStream_t handle) {
+  if (handle == nullptr) return &default_stream();
+  if (!Stream::exists(handle)) return nullptr;
+  return reinterpret_cast<Stream*>(handle);
+}
+
+Stream& stream_of_thread() {
+  default_stream();  // outlives the main thread's
+  thread_local std::map<unsigned, Stream> of_devices;
+  return of_devices.try_emplace(device_in_use(), StreamKind::kBlocking).first->second;
+}
+
+cudaError_t wait_for(Stream& stream) {
+  if (in_kernel()) return cudaErrorNotPermitted;
+  if (stream.capturing()) return cudaErrorStreamCaptureUnsupported;
+  try {
+    stream.synchronize();
+  } catch (...) {
+    break_with(nullptr, std::current_exception());
+  }
+  return broken();
+}
+
+namespace calls {
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+#define PEAL_SIMT_NAME(NAME, NUMBER, TEXT) \
+  case NAME:                               \
+    return #NAME;
+    PEAL_SIMT_CUDA_ERRORS(PEAL_SIMT_NAME)
+#undef PEAL_SIMT_NAME
+  }
+  return "unrecognized error code";
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+#define PEAL_SIMT_TEXT(NAME, NUMBER, TEXT) \
+  case NAME:                               \
+    return TEXT;
+    PEAL_SIMT_CUDA_ERRORS(PEAL_SIMT_TEXT)
+#undef PEAL_SIMT_TEXT
+  }
+  return "unrecognized error code";
+}
+
+cudaError_t cudaPeekAtLastError() { return broken() == cudaSuccess ? last_error : broken(); }
+
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = cudaPeekAtLastError();
+  last_error = cudaSuccess;
+  return error;
+}
+
+}  // namespace calls
+}  // namespace peal::simt::cuda
