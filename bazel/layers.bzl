@@ -8,6 +8,8 @@ its folder is the contract. Read by Bazel and by Python."""
 LAYERS = {
     "base": [],
     "simt": ["base"],
+    # peal-cc, a program of its own: shares nothing with what it compiles for.
+    "simt/cc": [],
     "device/base": ["simt"],
     "device/mlx5": ["device/base", "device/status.h"],
     "device/transport": ["device/base", "device/mlx5", "device/types.h"],

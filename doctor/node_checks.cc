@@ -88,7 +88,7 @@ Findings check_mpi(const Machine& machine) {
   if (programs.empty()) {
     return {{"mpi", "", Level::kWarn, "no mpirun in PATH",
              "sudo apt-get install openmpi-bin libopenmpi-dev; or start PEs without MPI by "
-             "PEAL_TCP_ID"}};
+             "peal-run"}};
   }
   std::vector<std::string> libraries = folders_of(machine.variable("LD_LIBRARY_PATH"));
   for (const char* folder : {"usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib"}) {
@@ -101,7 +101,7 @@ Findings check_mpi(const Machine& machine) {
     return {{"mpi", "", Level::kWarn,
              fmt::format("/{}/mpirun, but no libmpi.so.40: not Open MPI 4, or not found", programs),
              "install Open MPI 4, put its lib folder into LD_LIBRARY_PATH and rebuild "
-             "//bootstrap:libpeal_mpi.so; or start PEs without MPI by PEAL_TCP_ID"}};
+             "//bootstrap:libpeal_mpi.so; or start PEs without MPI by peal-run"}};
   }
   return {{"mpi", "", Level::kOk, fmt::format("/{}/mpirun, Open MPI 4", programs)}};
 }

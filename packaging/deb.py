@@ -20,8 +20,8 @@ PACKAGES = {
                  ["usr/lib/libpeal.so.*", "usr/lib/peal"]),
     "libpeal-dev": ("libdevel", "GPU-initiated one-sided communication: headers",
                     ["usr/include/peal", "usr/lib/libpeal.so", "usr/lib/libpeal*.a", "usr/lib/cmake/peal",
-                     "usr/lib/pkgconfig/peal*.pc", "usr/share/peal"]),
-    "peal-tools": ("utils", "GPU-initiated one-sided communication: programs", ["usr/bin", "usr/share/doc/peal"]),
+                     "usr/lib/pkgconfig/peal*.pc", "usr/share/peal", "usr/bin/peal-cc"]),
+    "peal-tools": ("utils", "GPU-initiated one-sided communication: programs", ["usr/bin/peal-[!c]*", "usr/share/doc/peal"]),
 }
 # Loaded where it is wanted, and by nobody else.
 OPTIONAL = ("libmpi.so", "libibverbs.so", "libmlx5.so", "libpeal_softnic.so")
@@ -57,8 +57,9 @@ def control(name, version, depends, size):
              " themselves. The same kernels run on a CPU against a software NIC."]
     if depends:
         lines.insert(4, "Depends: " + ", ".join(depends))
-    if name == "libpeal0":
-        lines.insert(5, "Recommends: ibverbs-providers, openmpi-bin")
+    recommended = {"libpeal0": "ibverbs-providers, openmpi-bin", "libpeal-dev": "g++"}
+    if name in recommended:
+        lines.insert(5, "Recommends: " + recommended[name])
     return "\n".join(lines) + "\n"
 
 

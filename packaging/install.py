@@ -4,8 +4,9 @@
 
   PREFIX/include/peal        headers: -IPREFIX/include/peal; NVSHMEM's calls: its folder compat
   PREFIX/lib                 libpeal.so, libpeal.a, cmake/peal, pkgconfig
+  PREFIX/lib/race            --race: the same libraries, built for peal-cc --race
   PREFIX/lib/peal            what libpeal loads: MPI plug-in, kernels, software NIC
-  PREFIX/bin                 peal-run, peal-id, peal-doctor and the benchmarks
+  PREFIX/bin                 peal-run, peal-id, peal-cc, peal-doctor and the benchmarks
   PREFIX/share/peal          examples
   PREFIX/share/doc/peal      pages
 
@@ -22,12 +23,12 @@ import sys
 
 TREE = pathlib.Path.cwd()
 HEADERS = ["peal/peal.h", "peal/c_api.h", "peal/c_calls.h", "compat/nvshmem.h", "compat/nvshmemx.h"]
-FORWARDING = ["compat/host", "compat/device"]  # headers that programs of NVSHMEM include, too
+FORWARDING = ["compat/host", "compat/device", "simt/cuda"]  # by the names that programs of NVSHMEM and CUDA include
 LOADED = ["bootstrap/libpeal_mpi.so", "kernels/libpeal_kernels.so", "softnic/sysfs/libpeal_sysfs.so",
           "softnic/gpu/peal_softnic_engine"] + [f"softnic/abi/{name}" for name in (
               "libpeal_softnic.so", "libibverbs.so", "libibverbs.so.1", "libmlx5.so", "libmlx5.so.1")]
-PROGRAMS = {"peal-run": "run/peal-run", "peal-id": "run/peal-id", "peal-doctor": "doctor/doctor", "peal-bandwidth": "perf/bandwidth", "peal-latency": "perf/latency",
-            "peal-message-rate": "perf/message_rate"}
+PROGRAMS = {"peal-run": "run/peal-run", "peal-id": "run/peal-id", "peal-cc": "simt/cc/peal-cc", "peal-doctor": "doctor/doctor",
+            "peal-bandwidth": "perf/bandwidth", "peal-latency": "perf/latency", "peal-message-rate": "perf/message_rate"}
 TEXTS = ["README.md", "CHANGELOG.md", "LICENSE"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 
@@ -38,6 +39,8 @@ def arguments():
     parser.add_argument("--prefix", required=True, help="where to; made if it is not there")
     parser.add_argument("--libdir", default="lib", help="of libraries, within PREFIX (default: lib)")
     parser.add_argument("--destdir", default="", help="put in front of PREFIX, for packages")
+    parser.add_argument("--race", action="store_true",
+                        help="only the libraries, for peal-cc --race: of a build with --config=tsan")
     parser.add_argument("--debug", action="store_true", help="keep debug information")
     options = parser.parse_args()
     # Bazel starts programs elsewhere: a relative path means the caller's folder.
@@ -55,7 +58,7 @@ def headers():
     """HEADERS and all that they include, on either kind of target."""
     found, left = set(), list(HEADERS)
     for folder in FORWARDING:
-        left += [f"{folder}/{path.name}" for path in (TREE / folder).iterdir()]
+        left += [str(path.relative_to(TREE)) for path in (TREE / folder).rglob("*") if path.is_file()]
     while left:
         name = left.pop()
         if name in found:
@@ -68,7 +71,7 @@ def headers():
 
 class Installer:
     def __init__(self, options):
-        self.root, self.libdir, self.debug = options.root, options.libdir, options.debug
+        self.root, self.libdir, self.debug = options.root, options.libdir, options.debug or options.race
         release = json.loads((TREE / "packaging/version.json").read_text())
         self.version, self.soname = release["version"], release["soname"]
         self.file = f"libpeal.so.{self.version}"
@@ -104,17 +107,19 @@ class Installer:
         text = (TREE / "packaging" / source).read_text()
         out.write_text(re.sub(r"@([A-Z_]+)@", lambda match: values[match[1]], text))
 
-    def libraries(self):
-        self.binary("peal/libpeal.so", f"{self.libdir}/{self.file}")
-        self.link(f"{self.libdir}/{self.soname}", self.file)
-        self.link(f"{self.libdir}/libpeal.so", self.soname)
-        self.binary("peal/libpeal.a", f"{self.libdir}/libpeal.a")
-        self.binary("compat/libnvshmem.a", f"{self.libdir}/libpeal_nvshmem.a")
+    def libraries(self, libdir):
+        self.binary("peal/libpeal.so", f"{libdir}/{self.file}")
+        self.link(f"{libdir}/{self.soname}", self.file)
+        self.link(f"{libdir}/libpeal.so", self.soname)
+        self.binary("peal/libpeal.a", f"{libdir}/libpeal.a")
+        self.binary("compat/libnvshmem.a", f"{libdir}/libpeal_nvshmem.a")
         for path in LOADED:
             if (TREE / path).is_file():
                 folder = path.split("/")[0]
                 runs = 0o755 if path.endswith("engine") else 0o644
-                self.binary(path, f"{self.libdir}/peal/{folder}/{pathlib.PurePath(path).name}", runs)
+                self.binary(path, f"{libdir}/peal/{folder}/{pathlib.PurePath(path).name}", runs)
+
+    def packages(self):
         self.filled("peal-config.cmake.in", f"{self.libdir}/cmake/peal/peal-config.cmake")
         self.filled("peal-config-version.cmake.in", f"{self.libdir}/cmake/peal/peal-config-version.cmake")
         self.filled("peal.pc.in", f"{self.libdir}/pkgconfig/peal.pc")
@@ -124,7 +129,8 @@ class Installer:
         shutil.rmtree(self.root / "include/peal", ignore_errors=True)
         for name in headers():
             self.text(name, f"include/peal/{name}")
-        self.libraries()
+        self.libraries(self.libdir)
+        self.packages()
         for name, path in PROGRAMS.items():
             self.binary(path, f"bin/{name}", 0o755)
         for path in sorted((TREE / "examples").glob("*.cu")):
@@ -140,7 +146,11 @@ def main():
     if not (TREE / "packaging/version.json").is_file():
         sys.exit("install: run it by Bazel: bazel run //:install -- --prefix DIR")
     try:
-        Installer(options).all()
+        installer = Installer(options)
+        if options.race:
+            installer.libraries(f"{options.libdir}/race")
+            return
+        installer.all()
     except OSError as error:
         sys.exit(f"install: {error.filename}: {error.strerror}; --prefix names a folder that you may write to")
     print(f"peal is in {options.prefix}: find_package(peal) with CMAKE_PREFIX_PATH={options.prefix}, or "

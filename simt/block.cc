@@ -11,6 +11,7 @@
 #include "simt/launch.h"
 #include "simt/memory.h"
 #include "simt/sanitizer.h"
+#include "simt/suspend.h"
 
 namespace peal::simt {
 namespace {
@@ -34,6 +35,14 @@ std::string hex(uint32_t mask) {
   std::array<char, 16> text{};
   std::snprintf(text.data(), text.size(), "0x%08x", mask);
   return text.data();
+}
+
+void name_fiber([[maybe_unused]] const Stack& stack, [[maybe_unused]] const Lane& lane) {
+#if defined(__SANITIZE_THREAD__)
+  const std::string name =
+      "block " + to_string(lane.block->index()) + " thread " + to_string(lane.thread);
+  __tsan_set_fiber_name(stack.tsan_fiber, name.c_str());
+#endif
 }
 
 void Ready::push(Lane& lane) {

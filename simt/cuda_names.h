@@ -8,7 +8,7 @@
 // lane: every 64th atomic or fence of a worker is a turn for the others.
 #pragma once
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) && !defined(__PEAL_CC__)
 #error "simt/cuda_names.h is for the CPU build; nvcc provides these names itself"
 #endif
 

@@ -6,6 +6,7 @@
 //   keywords.h, types.h, vectors.h       words and types
 //   cuda_names.h, intrinsics.h, numbers.h, conversions.h      functions of kernels
 //   memory.h, streams.h, devices.h, launches.h, errors.h      calls of the host
+//   syntax.h                                                  <<<>>> and the like, by peal-cc
 //
 // Calls lie in a namespace, for whoever links the real runtime too: no symbol has a name of CUDA's.
 #pragma once
@@ -25,6 +26,7 @@
 #include "simt/runtime/memory.h"
 #include "simt/runtime/numbers.h"
 #include "simt/runtime/streams.h"
+#include "simt/runtime/syntax.h"
 #include "simt/runtime/types.h"
 #include "simt/runtime/vectors.h"
 

@@ -7,10 +7,8 @@ using boost::context::detail::make_fcontext;
 using boost::context::detail::transfer_t;
 
 void Fiber::start(const Stack& stack, size_t colour, Entry entry, void* argument) {
-#if defined(__SANITIZE_ADDRESS__)
   // The frames that finish() left behind for good are still poisoned.
-  __asan_unpoison_memory_region(stack.bottom, stack.bytes);
-#endif
+  if (address_sanitized()) __asan_unpoison_memory_region(stack.bottom, stack.bytes);
   stack_ = stack;
   entry_ = entry;
   argument_ = argument;
@@ -21,9 +19,9 @@ void Fiber::start(const Stack& stack, size_t colour, Entry entry, void* argument
 PEAL_SIMT_UNSEEN void Fiber::begin(transfer_t from) {
   Fiber& self = *static_cast<Fiber*>(from.data);
   self.worker_ = from.fctx;
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(nullptr, &self.worker_bottom_, &self.worker_bytes_);
-#endif
+  if (address_sanitized()) {
+    __sanitizer_finish_switch_fiber(nullptr, &self.worker_bottom_, &self.worker_bytes_);
+  }
   self.entry_(self.argument_);
 }
 

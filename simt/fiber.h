@@ -50,24 +50,22 @@ class Fiber {
 };
 
 PEAL_SIMT_SWITCH void Fiber::enter() {
-#if defined(__SANITIZE_ADDRESS__)
   void* fake_stack = nullptr;
-  __sanitizer_start_switch_fiber(&fake_stack, stack_.bottom, stack_.bytes);
-#endif
+  if (address_sanitized()) {
+    __sanitizer_start_switch_fiber(&fake_stack, stack_.bottom, stack_.bytes);
+  }
 #if defined(__SANITIZE_THREAD__)
   worker_tsan_ = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(stack_.tsan_fiber, __tsan_switch_to_fiber_no_sync);
 #endif
   fiber_ = boost::context::detail::jump_fcontext(fiber_, this).fctx;
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
-#endif
+  if (address_sanitized()) __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 }
 
-PEAL_SIMT_SWITCH void Fiber::switch_out([[maybe_unused]] void** fake_stack) {
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(fake_stack, worker_bottom_, worker_bytes_);
-#endif
+PEAL_SIMT_SWITCH void Fiber::switch_out(void** fake_stack) {
+  if (address_sanitized()) {
+    __sanitizer_start_switch_fiber(fake_stack, worker_bottom_, worker_bytes_);
+  }
 #if defined(__SANITIZE_THREAD__)
   __tsan_switch_to_fiber(worker_tsan_, __tsan_switch_to_fiber_no_sync);
 #endif
@@ -77,9 +75,9 @@ PEAL_SIMT_SWITCH void Fiber::switch_out([[maybe_unused]] void** fake_stack) {
 PEAL_SIMT_SWITCH void Fiber::leave() {
   void* fake_stack = nullptr;
   switch_out(&fake_stack);
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(fake_stack, &worker_bottom_, &worker_bytes_);
-#endif
+  if (address_sanitized()) {
+    __sanitizer_finish_switch_fiber(fake_stack, &worker_bottom_, &worker_bytes_);
+  }
 }
 
 }  // namespace peal::simt

@@ -4,7 +4,8 @@
 // cudaLaunchKernel and cudaLaunchCooperativeKernel start them. A function's address says nothing of
 // its parameters, so whoever compiles the kernel offers it:
 //
-//   const OfferedKernel<&kernel> offered;       // a global of the file
+//   const OfferedKernel<&kernel> offered;       // a global of the file; &offered_kernel<&kernel>
+//                                               // anywhere in it does the same
 //   bind_kernel((const void*)kernel, arguments)  // () is the call, with copies of the arguments
 #pragma once
 
@@ -43,5 +44,8 @@ class OfferedKernel<kKernel> {
     };
   }
 };
+
+template <auto kKernel>
+inline const OfferedKernel<kKernel> offered_kernel;
 
 }  // namespace peal::simt

@@ -46,11 +46,12 @@ Limits default_limits() {
   constexpr uint64_t kLaneBytes = 16 * 1024;
   const auto memory = static_cast<uint64_t>(std::max(0L, ::sysconf(_SC_PHYS_PAGES))) *
                       static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const bool sanitized = kThreadSanitized || address_sanitized();
   return {
       .max_lanes = static_cast<unsigned>(
           std::clamp<uint64_t>(memory / 4 / kLaneBytes, kMaxBlockThreads, kMostLanes)),
       .workers = std::max(1U, std::thread::hardware_concurrency()),
-      .stack_bytes = kSanitized ? size_t{256} * 1024 : size_t{64} * 1024,
+      .stack_bytes = sanitized ? size_t{256} * 1024 : size_t{64} * 1024,
   };
 }
 

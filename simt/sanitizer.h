@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What AddressSanitizer and ThreadSanitizer must be told about lanes, and nothing in other builds.
+// What AddressSanitizer and ThreadSanitizer must be told about lanes.
+//
+// AddressSanitizer is asked for when the program runs: a program that was built with it may use a
+// library that was not. Its runtime's functions are null where it is not in the program.
 //
 // To ThreadSanitizer every lane is a thread of its own, and a switch between lanes orders nothing:
 // lanes are ordered only by what orders them in CUDA (barriers, atomics, fences). So device code
@@ -8,11 +11,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#endif
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 #endif
@@ -28,13 +28,17 @@
 #define PEAL_SIMT_SWITCH [[gnu::always_inline]] inline
 #endif
 
+extern "C" {
+[[gnu::weak]] void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom,
+                                                  size_t bytes);
+[[gnu::weak]] void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom,
+                                                   size_t* bytes);
+[[gnu::weak]] void __asan_unpoison_memory_region(const volatile void* start, size_t bytes);
+}
+
 namespace peal::simt {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
+PEAL_SIMT_SWITCH bool address_sanitized() { return &__sanitizer_start_switch_fiber != nullptr; }
 
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kThreadSanitized = true;

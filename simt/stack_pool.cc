@@ -68,9 +68,7 @@ StackSlab::~StackSlab() {
     if (fiber != nullptr) __tsan_destroy_fiber(fiber);
   }
 #endif
-#if defined(__SANITIZE_ADDRESS__)
-  __asan_unpoison_memory_region(base_, mapped_);
-#endif
+  if (address_sanitized()) __asan_unpoison_memory_region(base_, mapped_);
   ::munmap(base_, mapped_);
 }
 

@@ -15,7 +15,8 @@
 // which.
 #pragma once
 
-#if defined(__CUDACC__)
+// peal-cc (simt/cc), too, says that it compiles CUDA; it does so for a CPU.
+#if defined(__CUDACC__) && !defined(__PEAL_CC__)
 #define PEAL_CUDA 1
 #define PEAL_HD __host__ __device__ __forceinline__
 #define PEAL_DEVICE __device__ __forceinline__
@@ -28,7 +29,11 @@
 #define PEAL_CUDA 0
 #define PEAL_HD inline
 #define PEAL_DEVICE inline
+#if defined(__PEAL_CC__)
+#define PEAL_KERNEL inline __global__ void
+#else
 #define PEAL_KERNEL inline void
+#endif
 #define PEAL_MAX_THREADS(threads)
 #define PEAL_DEVICE_COLD [[gnu::noinline, gnu::cold]]
 #define PEAL_UNROLL _Pragma("GCC unroll 8")

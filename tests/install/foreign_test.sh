@@ -32,3 +32,13 @@ NVCC=none bazel build --compilation_mode=fastbuild //:hello >log 2>&1 || { tail 
 libraries=$(dirname "$(find -L bazel-bin/hello.runfiles -name libpeal_softnic.so | head -1)")
 export PEAL_IBVERBS=$libraries/libpeal_softnic.so PEAL_MLX5=$libraries/libpeal_softnic.so
 bazel-bin/hello | grep "PE 0 of 1: hello from PE 0, ok"
+
+# The same as an archive; what it builds is the same.
+tar -cf peal.tar -C "$peal" --exclude=./.git --exclude=./build --exclude='./bazel-*' --transform='s,^\.,peal,' .
+cat >WORKSPACE <<END
+load("@bazel_tools//tools/build_defs/repo:http.bzl", "http_archive")
+http_archive(name = "peal", url = "file://$work/peal.tar", strip_prefix = "peal")
+load("@peal//bazel:workspace.bzl", "peal_dependencies")
+peal_dependencies()
+END
+NVCC=none bazel build --nobuild //:hello >log 2>&1 || { tail -n 40 log; exit 1; }

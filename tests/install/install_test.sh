@@ -9,30 +9,8 @@ hello_c=$(realpath "$2")
 hello_nvshmem=$(realpath "$3")
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-  echo "$*"
-  failures=$((failures + 1))
-}
-# expect TEXT COMMAND...: ends well, and TEXT is in its output.
-expect() {
-  local text=$1
-  shift
-  if ! "$@" >"$work/log" 2>&1 || { [ -n "$text" ] && ! grep -qF -- "$text" "$work/log"; }; then
-    fail "$*: no '$text' in:"
-    tail -n 20 "$work/log"
-  fi
-}
-# refuse TEXT COMMAND...: fails, and TEXT is in its output.
-refuse() {
-  local text=$1
-  shift
-  if "$@" >"$work/log" 2>&1 || ! tr -s '\n ' ' ' <"$work/log" | grep -qF -- "$text"; then
-    fail "$*: is not refused with '$text':"
-    tail -n 20 "$work/log"
-  fi
-}
+# shellcheck source=expect.sh
+source "$(dirname "$0")/expect.sh"
 
 expect "find_package(peal)" "$install" --prefix "$work/first"
 expect "find_package(peal)" "$install" --prefix "$work/first" # again, over itself
@@ -57,6 +35,16 @@ cmake_minimum_required(VERSION 3.18)
 project(wrong LANGUAGES CXX)
 find_package(peal ${WANTED} CONFIG REQUIRED ${PARTS})
 END
+nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+if [ "${NVCC:-}" != none ] && [ -x "$nvcc" ]; then
+  mkdir "$work/cuda"
+  cp "$prefix"/share/peal/examples/{CMakeLists.txt,hello.cu} "$work/cuda"
+  expect "Build files have been written" cmake -S "$work/cuda" -B gpu -DCMAKE_PREFIX_PATH="$prefix" -DPEAL_ON_GPU=ON \
+    -DCMAKE_CUDA_COMPILER="$nvcc"
+  expect "Built target hello" cmake --build gpu
+else
+  echo "skipped: CMake with nvcc: there is no nvcc"
+fi
 refuse "version: 0.1.0" cmake -B wrong -DCMAKE_PREFIX_PATH="$prefix" -DWANTED=9.0
 refuse "peal has no component rdma" cmake -B wrong2 -DCMAKE_PREFIX_PATH="$prefix" -DPARTS="rdma"
 rm "$prefix/lib/libpeal.a"
@@ -94,5 +82,4 @@ expect "PE 0 of 1: hello from PE 0, ok" "$work/alone/bin/hello"
 expect "Usage" peal-run --help
 expect "software NIC" peal-doctor
 
-[ $failures = 0 ] && echo "all of them work"
-exit $((failures != 0))
+finish

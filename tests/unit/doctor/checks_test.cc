@@ -256,7 +256,7 @@ TEST_F(ReadyNode, FindsNoMpi) {
   node.machine.environment["LD_LIBRARY_PATH"] = "/opt/ompi/lib";
   expect(Level::kOk, "mpi", "", "/usr/bin/mpirun", "");
   node.remove("usr/bin/mpirun");
-  expect(Level::kWarn, "mpi", "", "no mpirun", "PEAL_TCP_ID");
+  expect(Level::kWarn, "mpi", "", "no mpirun", "peal-run");
 }
 
 TEST_F(ReadyNode, FindsAnOldDriver) {

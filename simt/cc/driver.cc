@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simt/cc/driver.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+#include "simt/cc/rewrite.h"
+#include "simt/cc/tokens.h"
+
+namespace peal::cc {
+namespace fs = std::filesystem;
+namespace {
+
+// PREFIX/bin/peal-cc
+fs::path find_prefix() {
+  const fs::path prefix = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
+  if (!fs::exists(prefix / "include/peal/simt/cuda_runtime.h")) {
+    throw UsageError("no include/peal/simt/cuda_runtime.h in " + prefix.string() +
+                     ": run the peal-cc that tools/install put into PREFIX/bin");
+  }
+  return prefix;
+}
+
+// Where libpeal.so lies; empty where the linker looks by itself.
+std::string find_libraries(const fs::path& prefix, bool race) {
+  for (const char* folder : {"lib", "lib64"}) {
+    const fs::path libraries = race ? prefix / folder / "race" : prefix / folder;
+    if (fs::exists(libraries / "libpeal.so"))
+      return libraries == "/usr/lib" ? "" : libraries.string();
+  }
+  if (!race) return "";
+  throw UsageError("--race: " + prefix.string() +
+                   "/lib/race/libpeal.so is not there; tools/install --race --prefix " +
+                   prefix.string() + " makes it");
+}
+
+// What ThreadSanitizer is not to look at: Open MPI was not built with it.
+constexpr const char* kNotOurs =
+    "extern \"C\" const char* __tsan_default_suppressions() {\n"
+    "  return \"called_from_lib:libmpi.so.40\\ncalled_from_lib:libopen-pal.so.40\\n\"\n"
+    "         \"called_from_lib:libopen-rte.so.40\\ncalled_from_lib:libpmix.so.2\\n\";\n"
+    "}\n";
+
+fs::path make_scratch() {
+  std::string name = (fs::temp_directory_path() / "peal-cc-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw std::system_error(errno, std::generic_category(), "a folder " + name);
+  }
+  return name;
+}
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+void write_file(const fs::path& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) throw std::runtime_error(path.string() + ": cannot be written");
+}
+
+}  // namespace
+
+Driver::Driver(Options options)
+    : options_(std::move(options)), prefix_(find_prefix()), scratch_(make_scratch()) {}
+
+Driver::~Driver() {
+  std::error_code ignored;  // they lie in a folder for such files
+  fs::remove_all(scratch_, ignored);
+}
+
+int Driver::run() {
+  if (options_.until == Options::Until::kProgram) {
+    Command inputs;
+    for (const std::string& source : options_.cuda) {
+      inputs.push_back((scratch_ / (std::to_string(inputs.size()) + ".o")).string());
+      if (const int failed = compile(source, inputs.back()); failed != 0) return failed;
+    }
+    inputs.insert(inputs.end(), options_.others.begin(), options_.others.end());
+    return link(inputs);
+  }
+  const bool assembly = options_.until == Options::Until::kAssembly;
+  for (const std::string& source : options_.cuda) {
+    const int failed = compile(source, output_of(source, assembly ? ".s" : ".o"));
+    if (failed != 0) return failed;
+  }
+  if (options_.others.empty()) return 0;
+  Command command = with_options(assembly                                          ? "-S"
+                                 : options_.until == Options::Until::kPreprocessed ? "-E"
+                                                                                   : "-c");
+  command.insert(command.end(), options_.depend.begin(), options_.depend.end());
+  if (!options_.output.empty()) command.insert(command.end(), {"-o", options_.output});
+  command.insert(command.end(), options_.others.begin(), options_.others.end());
+  return execute(command);
+}
+
+std::string Driver::output_of(const std::string& source, const char* suffix) const {
+  if (!options_.output.empty()) return options_.output;
+  return fs::path(source).filename().replace_extension(suffix).string();
+}
+
+// peal's headers come first: among them those that CUDA programs call cuda_runtime.h and the like.
+Driver::Command Driver::with_options(const char* step) const {
+  Command command = {options_.compiler, step, "-D__CUDACC__=1", "-D__PEAL_CC__=1"};
+  for (const char* folder : {"", "compat", "simt/cuda"}) {
+    command.insert(command.end(), {"-isystem", (prefix_ / "include/peal" / folder).string()});
+  }
+  command.insert(command.end(), options_.compile.begin(), options_.compile.end());
+  return command;
+}
+
+int Driver::compile(const std::string& source, const std::string& output) {
+  const bool keep = options_.until == Options::Until::kPreprocessed;
+  if (const int failed = preprocess(source, output_of(source, ".o")); failed != 0) return failed;
+  if (const int failed = rewrite(); failed != 0) return failed;
+  const fs::path rewritten = scratch_ / "rewritten.ii";
+  if (keep && options_.output.empty()) {
+    return std::fputs(read_file(rewritten).c_str(), stdout) < 0 ? 1 : 0;
+  }
+  if (keep) {
+    write_file(options_.output, read_file(rewritten));
+    return 0;
+  }
+  Command command = {options_.compiler, options_.until == Options::Until::kAssembly ? "-S" : "-c"};
+  command.insert(command.end(), options_.compile.begin(), options_.compile.end());
+  command.insert(command.end(), {"-x", "c++-cpp-output", rewritten.string(), "-o", output});
+  return execute(command);
+}
+
+int Driver::preprocess(const std::string& source, const std::string& object) {
+  Command command = with_options("-E");
+  command.insert(command.end(), {"-include", "cuda_runtime.h"});
+  bool makes_rules = false;
+  bool has_target = false;
+  bool has_file = false;
+  for (const std::string& one : options_.depend) {
+    makes_rules = makes_rules || one == "-MD" || one == "-MMD";
+    has_target = has_target || one == "-MT" || one == "-MQ";
+    has_file = has_file || one == "-MF";
+    command.push_back(one);
+  }
+  // g++ names them by what it writes: here that is no object.
+  if (makes_rules && !has_target) command.insert(command.end(), {"-MT", object});
+  if (makes_rules && !has_file) {
+    command.insert(command.end(), {"-MF", fs::path(object).replace_extension(".d").string()});
+  }
+  const std::string out = (scratch_ / "preprocessed.ii").string();
+  command.insert(command.end(), {"-x", "c++", source, "-o", out});
+  return execute(command);
+}
+
+int Driver::rewrite() {
+  const std::string text = read_file(scratch_ / "preprocessed.ii");
+  try {
+    const Tokens tokens(text);
+    for (const std::string& file : tokens.files()) {
+      options_.nvshmem = options_.nvshmem || fs::path(file).filename() == "nvshmem.h";
+    }
+    write_file(scratch_ / "rewritten.ii", cc::rewrite(tokens));
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
+
+int Driver::link(const Command& inputs) {
+  Command command = {options_.compiler};
+  command.insert(command.end(), options_.compile.begin(), options_.compile.end());
+  command.insert(command.end(), inputs.begin(), inputs.end());
+  command.insert(command.end(), options_.link.begin(), options_.link.end());
+  if (options_.race) {
+    const fs::path not_ours = scratch_ / "race.cc";
+    write_file(not_ours, kNotOurs);
+    command.insert(command.end(), {"-x", "c++", not_ours.string(), "-x", "none"});
+  }
+  const std::string libraries = find_libraries(prefix_, options_.race);
+  if (!libraries.empty()) command.push_back("-L" + libraries);
+  if (options_.nvshmem) command.insert(command.end(), {"-lpeal_nvshmem", "-lfmt", "-ldl"});
+  command.insert(command.end(), {"-lpeal", "-lpthread"});
+  if (!libraries.empty()) command.push_back("-Wl,-rpath," + libraries);
+  if (!options_.output.empty()) command.insert(command.end(), {"-o", options_.output});
+  return execute(command);
+}
+
+int Driver::execute(const Command& command) const {
+  std::vector<char*> pointers;
+  for (const std::string& word : command) {
+    if (options_.verbose) std::fprintf(stderr, "%s ", word.c_str());
+    pointers.push_back(const_cast<char*>(word.c_str()));
+  }
+  if (options_.verbose) std::fputc('\n', stderr);
+  pointers.push_back(nullptr);
+  pid_t pid = 0;
+  const int error = ::posix_spawnp(&pid, pointers[0], nullptr, nullptr, pointers.data(), environ);
+  if (error != 0) {
+    throw std::runtime_error(command[0] + ": " + std::strerror(error) +
+                             "; CXX or -ccbin names the compiler");
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0) {
+    if (errno != EINTR) throw std::system_error(errno, std::generic_category(), "waitpid");
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+}  // namespace peal::cc

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "simt/cc/options.h"
+
+namespace peal::cc {
+
+/// Carries out a command line. Temporary files are gone when it is destroyed.
+class Driver {
+ public:
+  /// Throws UsageError where this program does not lie in the bin of an installation.
+  explicit Driver(Options options);
+  ~Driver();
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  /// The exit code: the first of a compiler that is not 0. What the rewriter refuses is printed,
+  /// and is 1.
+  int run();
+
+ private:
+  using Command = std::vector<std::string>;
+
+  int compile(const std::string& source, const std::string& output);
+  int preprocess(const std::string& source, const std::string& object);
+  int rewrite();
+  int link(const Command& inputs);
+  int execute(const Command& command) const;
+  std::string output_of(const std::string& source, const char* suffix) const;
+  Command with_options(const char* step) const;
+
+  Options options_;
+  std::filesystem::path prefix_;
+  std::filesystem::path scratch_;
+};
+
+}  // namespace peal::cc

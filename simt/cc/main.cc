@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// peal-cc: compiles a CUDA program with g++.
+//
+//   x.cu --g++ -E--> preprocessed --rewrite()--> plain C++ --g++ -c--> x.o --g++--> program
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "simt/cc/driver.h"
+#include "simt/cc/options.h"
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  try {
+    for (const std::string& one : arguments) {
+      if (one == "--help" || one == "-h") return std::fputs(peal::cc::kUsage, stdout) < 0;
+    }
+    return peal::cc::Driver(peal::cc::read_options(arguments)).run();
+  } catch (const peal::cc::UsageError& error) {
+    std::fprintf(stderr, "peal-cc: %s; peal-cc --help tells more\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "peal-cc: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,105 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# cc_test.sh <install> <cuda.cu> <NVSHMEM's programs>...: peal-cc of an installation compiles an ordinary CUDA program and
+# the programs of compat/examples, unchanged; they run on 2 and on 4 PEs, and once under AddressSanitizer. What it does
+# not know is an error with file and line.
+set -u
+install=$1
+cuda=$(realpath "$2")
+shift 2
+mapfile -t programs < <(realpath "$@")
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+# shellcheck source=expect.sh
+source "$(dirname "$0")/expect.sh"
+
+expect "find_package(peal)" "$install" --prefix "$work/peal"
+export PATH="$work/peal/bin:$PATH" PEAL_TIMEOUT=20s
+unset PEAL_SOFTNIC_PLACEMENT
+cd "$work" || exit 2
+
+# An ordinary program.
+expect "" peal-cc -Wall -Werror "$cuda" -o cuda
+expect "cuda: ok" ./cuda
+expect "" peal-cc -c "$cuda" -MMD -arch=sm_90 --expt-relaxed-constexpr
+grep -q "^cuda.o: .*cuda.cu" cuda.d || fail "cuda.d: $(cat cuda.d)"
+expect "" peal-cc cuda.o -lcudart -o separate
+expect "cuda: ok" ./separate
+
+# Programs written for NVSHMEM. One at a time would leave a CPU idle.
+read -r -a mpi <<<"$(mpicxx --showme:compile) $(mpicxx --showme:link)"
+compile() { # <program> <suffix> [option]...
+  local name
+  name=$(basename "$1" .cu)$2
+  peal-cc "$1" -o "$name" "${@:3}" "${mpi[@]}" >"$name.log" 2>&1 || touch "$name.failed"
+}
+for program in "${programs[@]}"; do
+  compile "$program" "" &
+  compile "$program" _asan -O0 -g -fsanitize=address
+  wait
+done
+for failed in *.failed; do
+  [ -e "$failed" ] && fail "${failed%.failed}: $(tail -n 20 "${failed%.failed}.log")"
+done
+for program in "${programs[@]}"; do
+  name=$(basename "$program" .cu)
+  start=(peal-run -n)
+  leaks=1
+  # These call MPI, which leaks.
+  if [[ $name == init_* ]]; then
+    start=(mpirun --oversubscribe --allow-run-as-root --bind-to none -np)
+    leaks=0
+  fi
+  expect "$name: ok on 2 PEs" "${start[@]}" 2 "./$name"
+  expect "$name: ok on 4 PEs" "${start[@]}" 4 "./$name"
+  expect "$name: ok on 2 PEs" env ASAN_OPTIONS=detect_leaks=$leaks "${start[@]}" 2 "./${name}_asan"
+done
+
+# Mistakes. A kernel's own is found with its line, by AddressSanitizer.
+cat >beyond.cu <<'END'
+__global__ void beyond(int* data) { 
+  data[threadIdx.x] = 1;  // 32 of them
+}
+int main() {
+  int* data;
+  cudaMalloc(&data, 16 * sizeof(int));
+  beyond<<<1, 32>>>(data);
+  return cudaDeviceSynchronize();
+}
+END
+expect "" peal-cc -g -fsanitize=address beyond.cu -o beyond
+refuse "beyond.cu:2" ./beyond
+
+mistake() { # <line> <what> <program's text on standard input>
+  cat >mistake.cu
+  refuse "mistake.cu:$1:" peal-cc -c mistake.cu
+  grep -qF -- "$2" "$work/log" || fail "not '$2': $(cat "$work/log")"
+}
+mistake 2 "give blocks, threads" <<'END'
+__global__ void k(int) {}
+int main() { k<<<1>>>(2); }
+END
+mistake 3 "does not know it" <<'END'
+__global__ void k(unsigned* x) {
+
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(*x));
+}
+END
+mistake 1 "outside of functions" <<'END'
+extern __shared__ int all[];
+END
+mistake 2 "cudaGraphicsMapResources" <<'END'
+int main() {
+  return cudaGraphicsMapResources(1, 0);
+}
+END
+mistake 3 "cannot convert" <<'END'
+__global__ void k(int*) {}
+int main() {
+  k<<<1, 2>>>(3.5);
+}
+END
+refuse "no file to compile" peal-cc -c
+refuse "no include/peal/simt/cuda_runtime.h" env "$(cp "$work/peal/bin/peal-cc" alone && realpath alone)" x.cu
+finish

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simt/cc/options.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace peal::cc {
+namespace {
+
+using Words = std::vector<std::string>;
+
+class Line : public testing::Test {
+ protected:
+  void SetUp() override { ::unsetenv("CXX"); }
+};
+
+TEST_F(Line, SourcesAndObjects) {
+  const Options options = read_options({"a.cu", "b.cc", "c.o", "-x", "cu", "d.cpp", "-x", "none"});
+  EXPECT_EQ(options.cuda, (Words{"a.cu", "d.cpp"}));
+  EXPECT_EQ(options.others, (Words{"b.cc", "c.o"}));
+  EXPECT_EQ(options.compile, (Words{"-std=c++20", "-O2"}));
+  EXPECT_EQ(options.until, Options::Until::kProgram);
+  EXPECT_EQ(options.compiler, "g++");
+}
+
+TEST_F(Line, OptionsOfGccAreHandedOn) {
+  const Options options =
+      read_options({"-c", "a.cu", "-oa.o", "-std=c++17", "-O1", "-I", "x", "-DY=1", "-MD", "-MF",
+                    "a.d", "-fsanitize=address", "-lm", "-L", "lib", "-Wl,-z,now"});
+  EXPECT_EQ(options.until, Options::Until::kObject);
+  EXPECT_EQ(options.output, "a.o");
+  EXPECT_EQ(options.compile,
+            (Words{"-std=c++17", "-O1", "-I", "x", "-DY=1", "-fsanitize=address"}));
+  EXPECT_EQ(options.depend, (Words{"-MD", "-MF", "a.d"}));
+  EXPECT_EQ(options.link, (Words{"-lm", "-L", "lib", "-Wl,-z,now"}));
+}
+
+TEST_F(Line, OptionsOfNvccForGpusDoNothing) {
+  const Options options = read_options(
+      {"-arch=sm_90", "-gencode", "arch=compute_90,code=sm_90", "-rdc=true", "-lineinfo",
+       "--expt-relaxed-constexpr", "-Xptxas", "-v", "-lcudart", "-lcuda", "-O3", "-std=c++20",
+       "-Xcompiler", "-fopenmp,-Wall", "-ccbin", "g++-12", "-lnvshmem_host", "-dc", "a.cu"});
+  EXPECT_EQ(options.compile, (Words{"-O3", "-std=c++20", "-fopenmp", "-Wall"}));
+  EXPECT_EQ(options.link, Words{});
+  EXPECT_EQ(options.compiler, "g++-12");
+  EXPECT_TRUE(options.nvshmem);
+  EXPECT_EQ(options.until, Options::Until::kObject);
+  EXPECT_EQ(read_options({"-G", "a.cu"}).compile, (Words{"-g", "-O0", "-std=c++20"}));
+}
+
+TEST_F(Line, TheCompilerIsCxx) {
+  ::setenv("CXX", "clang++", 1);
+  EXPECT_EQ(read_options({"a.cu"}).compiler, "clang++");
+}
+
+TEST_F(Line, MistakesAreErrors) {
+  const auto refused = [](const Words& words) -> std::string {
+    try {
+      read_options(words);
+      return "taken";
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(refused({}), "no file to compile");
+  EXPECT_EQ(refused({"a.cu", "-o"}), "-o wants a value");
+  EXPECT_EQ(refused({"a.cu", "-I"}), "-I wants a value");
+  EXPECT_EQ(refused({"a.cu", "-arch"}), "-arch wants a value");
+  EXPECT_EQ(refused({"-"}), "-: standard input is not read; give a file");
+  EXPECT_EQ(refused({"-c", "a.cu", "b.cu", "-o", "c.o"}),
+            "-o c.o with -c, -S or -E: give one file, not 2");
+}
+
+}  // namespace
+}  // namespace peal::cc
