@@ -45,9 +45,7 @@ bool usable(const void* pointer, size_t bytes, bool on_host) {
 }
 
 cudaError_t check(void* dst, const void* src, const Rows& rows, cudaMemcpyKind kind) {
-  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) {
-    return cudaErrorInvalidMemcpyDirection;
-  }
+  if (kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
   if (!rows.fit()) return cudaErrorInvalidPitchValue;
   const bool from_host = kind == cudaMemcpyHostToHost || kind == cudaMemcpyHostToDevice;
   const bool to_host = kind == cudaMemcpyHostToHost || kind == cudaMemcpyDeviceToHost;

@@ -107,9 +107,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   return call_on(stream, [&](Stream& on) {
-    if (mode < cudaStreamCaptureModeGlobal || mode > cudaStreamCaptureModeRelaxed) {
-      return cudaErrorInvalidValue;
-    }
+    if (mode > cudaStreamCaptureModeRelaxed) return cudaErrorInvalidValue;
     if (on.kind() == StreamKind::kDefault) return cudaErrorStreamCaptureUnsupported;
     if (on.capturing()) return cudaErrorIllegalState;
     on.begin_capture();
