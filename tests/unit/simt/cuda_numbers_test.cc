@@ -143,7 +143,7 @@ TEST(CudaHalf, RoundsToTheNearestEven) {
   EXPECT_EQ(bits(0x1.8p-24F), 0x0002);    // a tie, to even
   EXPECT_EQ(bits(0x1.002p0F), 0x3c00);    // a tie, to even
   EXPECT_EQ(bits(0x1.006p0F), 0x3c02);    // a tie, to even
-  EXPECT_EQ(bits(0x1.ffcp-15F), 0x03ff);  // the largest subnormal
+  EXPECT_EQ(bits(0x1.ff8p-15F), 0x03ff);  // the largest subnormal
   EXPECT_EQ(bits(-0.0F), 0x8000);
   EXPECT_EQ(bits(NAN), 0x7fff);
 }
