@@ -76,6 +76,7 @@ TEST(CudaStreams, NonBlockingOnesWaitForNobody) {
   EXPECT_EQ(number, 1);
   EXPECT_EQ(cudaStreamQuery(cudaStreamLegacy), cudaErrorNotReady);
   gate.open();
+  EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
   unsigned flags = 0;
   EXPECT_EQ(cudaStreamGetFlags(stream.handle, &flags), cudaSuccess);
   EXPECT_EQ(flags, cudaStreamNonBlocking);
