@@ -23,20 +23,10 @@
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/star.h"
 #include "bootstrap/stream_wire.h"
+#include "host/base/pipe.h"
 
 namespace peal::bootstrap {
 namespace {
-
-struct Pipe {
-  Pipe() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) < 0) fail_errno(errno, "pipe2");
-    read = Fd(ends[0]);
-    write = Fd(ends[1]);
-  }
-  Fd read;
-  Fd write;
-};
 
 // A forked child, from the parent's side; killed and reaped by the destructor if it still runs.
 class Child {

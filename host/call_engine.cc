@@ -139,13 +139,7 @@ void CallEngine::start(const detail::CallSite& site, kernels::Transfer call) {
     copy(site, call, there);
   }
   if (!signals) return;
-  kernels::Word word{};
-  word.caller.call = Call::kSignal;
-  word.caller.pe = call.caller.pe;
-  word.word = call.signal.word;
-  word.value = call.signal.value;
-  word.kind = call.signal.kind;
-  start(site, word);
+  start(site, detail::signal_call(call.signal));
 }
 
 // True when the stream's own order does what is asked, or a store of it did.

@@ -90,6 +90,49 @@ constexpr kernels::Operation operation() {
   return bit_xor;
 }
 
+// Calls as data; what a function does not take is set behind it.
+
+inline kernels::Transfer transfer_call(kernels::Call call, void* dst, const void* src, size_t bytes,
+                                       int pe, const Signal& signal = {}) {
+  kernels::Transfer made{};
+  made.caller.call = call;
+  made.caller.pe = pe;
+  made.dst = static_cast<std::byte*>(dst);
+  made.src = static_cast<const std::byte*>(src);
+  made.bytes = bytes;
+  made.signal = signal;
+  return made;
+}
+inline kernels::Word word_call(kernels::Call call, const void* at = nullptr, uint64_t value = 0,
+                               size_t bytes = 0, int pe = -1) {
+  kernels::Word made{};
+  made.caller.call = call;
+  made.caller.pe = pe;
+  made.word = const_cast<void*>(at);
+  made.value = value;
+  made.bytes = static_cast<uint32_t>(bytes);
+  return made;
+}
+inline kernels::Word signal_call(const Signal& signal) {
+  kernels::Word made =
+      word_call(kernels::Call::kSignal, signal.word, signal.value, sizeof(uint64_t), signal.pe);
+  made.kind = signal.kind;
+  return made;
+}
+/// `element` bytes each.
+inline kernels::Collective collective_call(kernels::Call call, void* dst = nullptr,
+                                           const void* src = nullptr, size_t count = 0,
+                                           size_t element = 1, int root = -1) {
+  kernels::Collective made{};
+  made.caller.call = call;
+  made.caller.pe = root;
+  made.dst = static_cast<std::byte*>(dst);
+  made.src = static_cast<const std::byte*>(src);
+  made.count = count;
+  made.element = element;
+  return made;
+}
+
 /// The bits of a value, without a sign.
 template <class T>
 uint64_t bits_of(T value) {
@@ -158,11 +201,7 @@ class Calls {
     return move<T>(kernels::Call::kPutSignal, dst, src, count, signal.pe, signal);
   }
   /// Whoever sees it sees what this stream had put to that PE before.
-  Answer signal(const Signal& what) const {
-    kernels::Word call = word(kernels::Call::kSignal, what.word, what.pe, what.value);
-    call.kind = what.kind;
-    return begin(call);
-  }
+  Answer signal(const Signal& what) const { return begin(detail::signal_call(what)); }
 
   /// One value of up to 8 bytes.
   template <class T>
@@ -205,10 +244,10 @@ class Calls {
     return begin(call);
   }
 
-  Answer fence() const { return begin(plain(kernels::Call::kFence)); }
-  Answer quiet() const { return begin(plain(kernels::Call::kQuiet)); }
-  Answer sync_all() const { return begin(plain(kernels::Call::kSyncAll)); }
-  Answer barrier_all() const { return begin(plain(kernels::Call::kBarrierAll)); }
+  Answer fence() const { return begin(detail::word_call(kernels::Call::kFence)); }
+  Answer quiet() const { return begin(detail::word_call(kernels::Call::kQuiet)); }
+  Answer sync_all() const { return begin(detail::word_call(kernels::Call::kSyncAll)); }
+  Answer barrier_all() const { return begin(detail::word_call(kernels::Call::kBarrierAll)); }
 
   Answer sync(const Team& team) const { return together<char>(kernels::Call::kSync, team); }
   Answer barrier(const Team& team) const { return together<char>(kernels::Call::kBarrier, team); }
@@ -265,20 +304,9 @@ class Calls {
   }
 
  protected:
-  static kernels::Word plain(kernels::Call call) {
-    kernels::Word word{};
-    word.caller.call = call;
-    word.caller.pe = -1;
-    return word;
-  }
   template <class T>
   static kernels::Word word(kernels::Call call, const T* address, int pe, uint64_t value) {
-    kernels::Word one = plain(call);
-    one.caller.pe = pe;
-    one.word = const_cast<std::remove_const_t<T>*>(address);
-    one.value = value;
-    one.bytes = sizeof(T);
-    return one;
+    return detail::word_call(call, address, value, sizeof(T), pe);
   }
 
   detail::CallSite site_;
@@ -296,26 +324,12 @@ class Calls {
   template <class T>
   Answer move(kernels::Call call, void* dst, const void* src, size_t count, int pe,
               const Signal& signal = {}) const {
-    kernels::Transfer transfer{};
-    transfer.caller.call = call;
-    transfer.caller.pe = pe;
-    transfer.dst = static_cast<std::byte*>(dst);
-    transfer.src = static_cast<const std::byte*>(src);
-    transfer.bytes = count * detail::size_of<T>();
-    transfer.signal = signal;
-    return begin(transfer);
+    return begin(detail::transfer_call(call, dst, src, count * detail::size_of<T>(), pe, signal));
   }
   template <class T>
   static kernels::Collective collective(kernels::Call call, void* dst, const void* src,
                                         size_t count, int root) {
-    kernels::Collective made{};
-    made.caller.call = call;
-    made.caller.pe = root;
-    made.dst = static_cast<std::byte*>(dst);
-    made.src = static_cast<const std::byte*>(src);
-    made.count = count;
-    made.element = detail::size_of<T>();
-    return made;
+    return detail::collective_call(call, dst, src, count, detail::size_of<T>(), root);
   }
   template <class T>
   Answer together(kernels::Call call, const Team& team, void* dst = nullptr,

@@ -23,6 +23,10 @@ using peal::ErrorCode;
 using peal::fail;
 using peal::c::guarded;
 using peal::c::initialised;
+using peal::detail::collective_call;
+using peal::detail::signal_call;
+using peal::detail::transfer_call;
+using peal::detail::word_call;
 using peal::kernels::Call;
 using peal::kernels::Collective;
 using peal::kernels::DataType;
@@ -74,26 +78,6 @@ int in_order(const char* name, peal_stream_t stream, const Describe& describe) {
   });
 }
 
-Transfer transfer(Call call, void* dst, const void* src, size_t bytes, int pe) {
-  Transfer made{};
-  made.caller.call = call;
-  made.caller.pe = pe;
-  made.dst = static_cast<std::byte*>(dst);
-  made.src = static_cast<const std::byte*>(src);
-  made.bytes = bytes;
-  return made;
-}
-
-Word word(Call call, const void* address, uint64_t value, size_t bytes, int pe) {
-  Word made{};
-  made.caller.call = call;
-  made.caller.pe = pe;
-  made.word = const_cast<void*>(address);
-  made.value = value;
-  made.bytes = static_cast<uint32_t>(bytes);
-  return made;
-}
-
 size_t bytes_of(peal_type_t type) {
   if (type < PEAL_INT8 || type > PEAL_DOUBLE) {
     fail(ErrorCode::kInvalidArgument, "type {}: there is no such peal_type_t",
@@ -103,37 +87,27 @@ size_t bytes_of(peal_type_t type) {
 }
 
 OfTeam collective(Call call, peal_team_t team, const peal_buffers_t& buffers, int root = -1) {
-  OfTeam made{team, {}};
-  made.call.caller.call = call;
-  made.call.caller.pe = root;
-  made.call.dst = static_cast<std::byte*>(buffers.dst);
-  made.call.src = static_cast<const std::byte*>(buffers.src);
-  made.call.count = buffers.count;
-  made.call.element = bytes_of(buffers.type);
-  return made;
+  return {team, collective_call(call, buffers.dst, buffers.src, buffers.count,
+                                bytes_of(buffers.type), root)};
 }
 
 // What the functions below describe, by their names.
 
 Transfer put(void* dst, const void* src, size_t bytes, int pe) {
-  return transfer(Call::kPut, dst, src, bytes, pe);
+  return transfer_call(Call::kPut, dst, src, bytes, pe);
 }
 Transfer get(void* dst, const void* src, size_t bytes, int pe) {
-  return transfer(Call::kGet, dst, src, bytes, pe);
+  return transfer_call(Call::kGet, dst, src, bytes, pe);
+}
+peal::Signal native(const peal_signal_t& signal) {
+  return {signal.word, signal.value, signal.pe, static_cast<peal::Signal::Kind>(signal.kind)};
 }
 Transfer put_signal(void* dst, const void* src, size_t bytes, const peal_signal_t& signal) {
-  Transfer made = transfer(Call::kPutSignal, dst, src, bytes, signal.pe);
-  made.signal = {signal.word, signal.value, signal.pe,
-                 static_cast<peal::Signal::Kind>(signal.kind)};
-  return made;
+  return transfer_call(Call::kPutSignal, dst, src, bytes, signal.pe, native(signal));
 }
-Word signal_of(const peal_signal_t& signal) {
-  Word made = word(Call::kSignal, signal.word, signal.value, sizeof(uint64_t), signal.pe);
-  made.kind = static_cast<peal::Signal::Kind>(signal.kind);
-  return made;
-}
+Word signal_of(const peal_signal_t& signal) { return signal_call(native(signal)); }
 Word p(void* dst, uint64_t value, size_t bytes, int pe) {
-  return word(Call::kP, dst, value, bytes, pe);
+  return word_call(Call::kP, dst, value, bytes, pe);
 }
 Word atomic(peal_atomic_t what, void* dst, uint64_t value, size_t bytes, int pe) {
   static constexpr Call kCalls[] = {
@@ -143,7 +117,7 @@ Word atomic(peal_atomic_t what, void* dst, uint64_t value, size_t bytes, int pe)
     fail(ErrorCode::kInvalidArgument, "atomic {}: there is no such peal_atomic_t",
          static_cast<int>(what));
   }
-  return word(kCalls[what], dst, value, bytes, pe);
+  return word_call(kCalls[what], dst, value, bytes, pe);
 }
 Word wait_until(const void* address, peal_type_t type, peal_compare_t compare, uint64_t value) {
   const size_t bytes = bytes_of(type);
@@ -151,15 +125,15 @@ Word wait_until(const void* address, peal_type_t type, peal_compare_t compare, u
     fail(ErrorCode::kInvalidArgument, "wait_until: a word is an integer of 4 or 8 bytes, not {}",
          peal::kernels::to_string(static_cast<DataType>(type)));
   }
-  Word made = word(Call::kWaitUntil, address, value, bytes, -1);
+  Word made = word_call(Call::kWaitUntil, address, value, bytes);
   made.is_signed = type <= PEAL_INT64 ? 1 : 0;
   made.compare = static_cast<peal::Compare>(compare);
   return made;
 }
-Word fence() { return word(Call::kFence, nullptr, 0, 0, -1); }
-Word quiet() { return word(Call::kQuiet, nullptr, 0, 0, -1); }
-Word sync_all() { return word(Call::kSyncAll, nullptr, 0, 0, -1); }
-Word barrier_all() { return word(Call::kBarrierAll, nullptr, 0, 0, -1); }
+Word fence() { return word_call(Call::kFence); }
+Word quiet() { return word_call(Call::kQuiet); }
+Word sync_all() { return word_call(Call::kSyncAll); }
+Word barrier_all() { return word_call(Call::kBarrierAll); }
 OfTeam team_sync(peal_team_t team) { return collective(Call::kSync, team, {}); }
 OfTeam team_barrier(peal_team_t team) { return collective(Call::kBarrier, team, {}); }
 OfTeam broadcast(peal_team_t team, const peal_buffers_t& buffers, int root) {
@@ -364,7 +338,7 @@ int peal_exclusive_scan_on_stream(peal_team_t team, peal_buffers_t buffers, peal
 int peal_g(void* value, const void* src, size_t bytes, int pe) {
   return guarded(-1, [&] {
     const auto site = initialised("peal_g").host().site();
-    const uint64_t bits = peal::detail::fetch(site, word(Call::kG, src, 0, bytes, pe));
+    const uint64_t bits = peal::detail::fetch(site, word_call(Call::kG, src, 0, bytes, pe));
     memcpy(value, &bits, bytes);
     return 0;
   });

@@ -19,23 +19,14 @@
 
 #include "base/poll.h"
 #include "host/base/error.h"
+#include "host/base/pipe.h"
+#include "run/execute.h"
 
 namespace peal::run {
 namespace {
 
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 constexpr std::chrono::seconds kLongestDeath{5};
-
-struct Pipe {
-  Pipe() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) < 0) fail_errno(errno, "pipe2");
-    read = Fd(ends[0]);
-    write = Fd(ends[1]);
-  }
-  Fd read;
-  Fd write;
-};
 
 CannotStart cannot_start(const std::string& what, int error) {
   return {error == ENOENT ? 127 : 126, what + ": " + std::strerror(error)};
@@ -46,13 +37,6 @@ int error_of_file(const std::string& path) {
   if (::stat(path.c_str(), &found) != 0) return errno;
   if (S_ISDIR(found.st_mode)) return EISDIR;
   return ::access(path.c_str(), X_OK) == 0 ? 0 : errno;
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 }  // namespace
@@ -150,18 +134,12 @@ void Pe::become(const Command& command, int input, int out, int err, int report)
   ::dup2(input < 0 ? nothing.get() : input, STDIN_FILENO);
   ::dup2(out, STDOUT_FILENO);
   ::dup2(err, STDERR_FILENO);
-  ::signal(SIGPIPE, SIG_DFL);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
   // The last of two that set the same variable counts: glibc's own order.
   for (const std::string& variable : command.environment) {
     const std::size_t equals = variable.find('=');
     ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
   }
-  std::vector<std::string> argv = command.argv;
-  if (::chdir(command.folder.c_str()) == 0) ::execvp(argv[0].c_str(), pointers_to(argv).data());
-  const int error = errno;
+  const int error = ::chdir(command.folder.c_str()) == 0 ? execute(command.argv) : errno;
   [[maybe_unused]] const ssize_t n = ::write(report, &error, sizeof error);
   ::_exit(127);
 }

@@ -17,6 +17,8 @@
 
 #include "base/poll.h"
 #include "host/base/error.h"
+#include "host/base/pipe.h"
+#include "run/execute.h"
 
 namespace peal::run {
 namespace {
@@ -80,37 +82,26 @@ Remote::Child Remote::spawn(const std::vector<std::string>& argv, bool with_inpu
   }
   Fd mine(ends[0]);
   const Fd theirs(ends[1]);
-  if (::pipe2(ends, O_CLOEXEC) < 0) fail_errno(errno, "pipe2");
-  Fd errors(ends[0]);
-  const Fd their_errors(ends[1]);
+  Pipe errors;
   const pid_t pid = ::fork();
   if (pid < 0) fail_errno(errno, "fork of an agent");
   if (pid == 0) {
     ::setpgid(0, 0);  // a terminal's signals are for peal-run, which hands them on
     const int connection = ::fcntl(theirs.get(), F_DUPFD_CLOEXEC, kInput + 1);
-    const int complaints = ::fcntl(their_errors.get(), F_DUPFD_CLOEXEC, kInput + 1);
+    const int complaints = ::fcntl(errors.write.get(), F_DUPFD_CLOEXEC, kInput + 1);
     if (with_input) ::dup2(STDIN_FILENO, kInput);
     ::dup2(connection, STDIN_FILENO);
     ::dup2(connection, STDOUT_FILENO);
     ::dup2(complaints, STDERR_FILENO);
-    sigset_t none;
-    ::sigemptyset(&none);
-    ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    ::signal(SIGPIPE, SIG_DFL);
-    std::vector<std::string> texts = argv;
-    std::vector<char*> pointers;
-    for (std::string& text : texts) pointers.push_back(text.data());
-    pointers.push_back(nullptr);
-    ::execvp(pointers[0], pointers.data());
-    const std::string why = fmt::format("{}: {}\n", argv[0], std::strerror(errno));
+    const std::string why = fmt::format("{}: {}\n", argv[0], std::strerror(execute(argv)));
     [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, why.data(), why.size());
     ::_exit(127);
   }
   ::setpgid(pid, pid);
   Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process) fail_errno(errno, "pidfd_open (Linux 5.3 or newer is needed)");
-  ::fcntl(errors.get(), F_SETFL, O_NONBLOCK);
-  return {pid, std::move(process), std::move(mine), std::move(errors)};
+  ::fcntl(errors.read.get(), F_SETFL, O_NONBLOCK);
+  return {pid, std::move(process), std::move(mine), std::move(errors.read)};
 }
 
 std::string Remote::where() const {

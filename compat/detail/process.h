@@ -80,52 +80,12 @@ uint64_t fetch(const Site& site, const kernels::Word& call);
 /// The memory of `pe` as an address of this PE, or null.
 void* address_at(const char* call, const void* symmetric, int pe);
 
-inline kernels::Transfer transfer(kernels::Call call, void* dst, const void* src, size_t bytes,
-                                  int pe, const Signal& signal = {}) {
-  return {{nullptr, nullptr, call, pe},
-          static_cast<std::byte*>(dst),
-          static_cast<const std::byte*>(src),
-          bytes,
-          signal};
-}
-
-inline kernels::Word word(kernels::Call call, const void* at = nullptr, uint64_t value = 0,
-                          size_t bytes = 0, int pe = -1) {
-  kernels::Word made{};
-  made.caller.call = call;
-  made.caller.pe = pe;
-  made.word = const_cast<void*>(at);
-  made.value = value;
-  made.bytes = static_cast<uint32_t>(bytes);
-  return made;
-}
-
-inline kernels::Word signal_word(const Signal& signal) {
-  kernels::Word made =
-      word(kernels::Call::kSignal, signal.word, signal.value, sizeof(uint64_t), signal.pe);
-  made.kind = signal.kind;
-  return made;
-}
-
 template <class T>
 kernels::Word wait_word(const T* at, int cmp, T value) {
-  kernels::Word made = word(kernels::Call::kWaitUntil, at, detail::bits_of(value), sizeof(T));
+  kernels::Word made =
+      detail::word_call(kernels::Call::kWaitUntil, at, detail::bits_of(value), sizeof(T));
   made.compare = static_cast<Compare>(cmp);
   made.is_signed = std::is_signed_v<T> ? 1 : 0;
-  return made;
-}
-
-/// `element` bytes each.
-inline kernels::Collective collective(kernels::Call call, void* dst = nullptr,
-                                      const void* src = nullptr, size_t count = 0,
-                                      size_t element = 1, int root = -1) {
-  kernels::Collective made{};
-  made.caller.call = call;
-  made.caller.pe = root;
-  made.dst = static_cast<std::byte*>(dst);
-  made.src = static_cast<const std::byte*>(src);
-  made.count = count;
-  made.element = element;
   return made;
 }
 

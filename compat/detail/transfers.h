@@ -23,7 +23,7 @@ PEAL_HD Signal signal_of(uint64_t* word, uint64_t value, int op, int pe) {
 #define PEAL_COMPAT_SIGNAL ::peal::compat::signal_of(sig_addr, signal, sig_op, pe)
 #define PEAL_COMPAT_BYTES(T) nelems* ::peal::detail::size_of<T>()
 #define PEAL_COMPAT_HOST_COPY(CALL, T) \
-  ::peal::compat::transfer(::peal::kernels::Call::CALL, dest, source, PEAL_COMPAT_BYTES(T), pe)
+  ::peal::detail::transfer_call(::peal::kernels::Call::CALL, dest, source, PEAL_COMPAT_BYTES(T), pe)
 
 // A put that could not be done is told by the next quiet or barrier; a get's caller needs the data.
 #define PEAL_COMPAT_DONE_put(status) (void)status
@@ -70,9 +70,9 @@ PEAL_HD Signal signal_of(uint64_t* word, uint64_t value, int op, int pe) {
 
 #define PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A) \
   A *dest, const A *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe
-#define PEAL_COMPAT_HOST_PUT_SIGNAL(T)                                                            \
-  ::peal::compat::transfer(::peal::kernels::Call::kPutSignal, dest, source, PEAL_COMPAT_BYTES(T), \
-                           pe, PEAL_COMPAT_SIGNAL)
+#define PEAL_COMPAT_HOST_PUT_SIGNAL(T)                                           \
+  ::peal::detail::transfer_call(::peal::kernels::Call::kPutSignal, dest, source, \
+                                PEAL_COMPAT_BYTES(T), pe, PEAL_COMPAT_SIGNAL)
 
 #define PEAL_COMPAT_PUT_SIGNAL(STEM, A, T)                                                        \
   PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM##_signal(PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A)) {   \
@@ -118,9 +118,9 @@ PEAL_HD Signal signal_of(uint64_t* word, uint64_t value, int op, int pe) {
 
 #define PEAL_COMPAT_STRIDED_PARAMETERS(A) \
   A *dest, const A *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe
-#define PEAL_COMPAT_HOST_STRIDED(CALL, T)                                                         \
-  ::peal::compat::transfer(::peal::kernels::Call::CALL, dest, source, sizeof(T), pe), {dst, sst}, \
-      nelems
+#define PEAL_COMPAT_HOST_STRIDED(CALL, T)                                                  \
+  ::peal::detail::transfer_call(::peal::kernels::Call::CALL, dest, source, sizeof(T), pe), \
+      {dst, sst}, nelems
 
 #define PEAL_COMPAT_STRIDED(STEM, A, T, OP, CALL)                                            \
   PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM(PEAL_COMPAT_STRIDED_PARAMETERS(A)) {          \
@@ -145,11 +145,11 @@ PEAL_HD Signal signal_of(uint64_t* word, uint64_t value, int op, int pe) {
                                         PEAL_COMPAT_COPY(T), {dst, sst}, nelems, pe));             \
   }
 
-#define PEAL_COMPAT_HOST_P(T)                                                                      \
-  ::peal::compat::word(::peal::kernels::Call::kP, dest, ::peal::detail::bits_of(value), sizeof(T), \
-                       pe)
+#define PEAL_COMPAT_HOST_P(T)                                                                \
+  ::peal::detail::word_call(::peal::kernels::Call::kP, dest, ::peal::detail::bits_of(value), \
+                            sizeof(T), pe)
 #define PEAL_COMPAT_HOST_G(T) \
-  ::peal::compat::word(::peal::kernels::Call::kG, source, 0, sizeof(T), pe)
+  ::peal::detail::word_call(::peal::kernels::Call::kG, source, 0, sizeof(T), pe)
 
 #define PEAL_COMPAT_SINGLE(NAME, T)                                                               \
   PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##NAME##_p(T* dest, const T value, int pe) {              \
@@ -199,12 +199,12 @@ PEAL_COMPAT_PUT_SIGNAL(putmem, void, void)
 PEAL_HD void nvshmemx_signal_op(uint64_t* sig_addr, uint64_t signal, int sig_op, int pe) {
   PEAL_COMPAT_BY_PLACE((void)::peal::signal(::peal::compat::context(), PEAL_COMPAT_SIGNAL),
                        (void)::peal::compat::make(::peal::compat::now("nvshmemx_signal_op"),
-                                                  ::peal::compat::signal_word(PEAL_COMPAT_SIGNAL)));
+                                                  ::peal::detail::signal_call(PEAL_COMPAT_SIGNAL)));
 }
 inline int nvshmemx_signal_op_on_stream(uint64_t* sig_addr, uint64_t signal, int sig_op, int pe,
                                         cudaStream_t stream) {
   return ::peal::compat::make(::peal::compat::in_order("nvshmemx_signal_op_on_stream", stream),
-                              ::peal::compat::signal_word(PEAL_COMPAT_SIGNAL));
+                              ::peal::detail::signal_call(PEAL_COMPAT_SIGNAL));
 }
 
 /// The memory of `pe` as an address of this PE, or null where only a NIC reaches it.

@@ -76,49 +76,8 @@ typedef struct {
 #define NVSHMEM_TEAM_NUM_CONTEXTS (1L << 0)
 #define NVSHMEM_TEAM_CONFIG_MASK_NUM_CONTEXTS NVSHMEM_TEAM_NUM_CONTEXTS
 
-// Standard RMA types.
-#define PEAL_COMPAT_INTEGER_TYPES(X) \
-  X(char, char)                      \
-  X(schar, signed char)              \
-  X(short, short)                    \
-  X(int, int)                        \
-  X(long, long)                      \
-  X(longlong, long long)             \
-  X(uchar, unsigned char)            \
-  X(ushort, unsigned short)          \
-  X(uint, unsigned int)              \
-  X(ulong, unsigned long)            \
-  X(ulonglong, unsigned long long)   \
-  X(int8, int8_t)                    \
-  X(int16, int16_t)                  \
-  X(int32, int32_t)                  \
-  X(int64, int64_t)                  \
-  X(uint8, uint8_t)                  \
-  X(uint16, uint16_t)                \
-  X(uint32, uint32_t)                \
-  X(uint64, uint64_t)                \
-  X(size, size_t)                    \
-  X(ptrdiff, ptrdiff_t)
-#define PEAL_COMPAT_REAL_TYPES(X) X(float, float) X(double, double)
-#define PEAL_COMPAT_RMA_TYPES(X) \
-  PEAL_COMPAT_REAL_TYPES(X)      \
-  PEAL_COMPAT_INTEGER_TYPES(X)   \
-  PEAL_COMPAT_HALF_TYPES(X)
-
-// Types of all atomics but those on bits, and of words that are waited for.
-#define PEAL_COMPAT_AMO_TYPES(X)   \
-  X(int, int)                      \
-  X(long, long)                    \
-  X(longlong, long long)           \
-  X(uint, unsigned int)            \
-  X(ulong, unsigned long)          \
-  X(ulonglong, unsigned long long) \
-  X(int32, int32_t)                \
-  X(int64, int64_t)                \
-  X(uint32, uint32_t)              \
-  X(uint64, uint64_t)              \
-  X(size, size_t)                  \
-  X(ptrdiff, ptrdiff_t)
+// Standard types: of atomics on bits; of all atomics and of words that are waited for; of
+// transfers.
 #define PEAL_COMPAT_BIT_TYPES(X)   \
   X(uint, unsigned int)            \
   X(ulong, unsigned long)          \
@@ -128,6 +87,28 @@ typedef struct {
   X(uint32, uint32_t)              \
   X(uint64, uint64_t)              \
   X(size, size_t)
+#define PEAL_COMPAT_AMO_TYPES(X) \
+  PEAL_COMPAT_BIT_TYPES(X)       \
+  X(int, int)                    \
+  X(long, long)                  \
+  X(longlong, long long)         \
+  X(ptrdiff, ptrdiff_t)
+#define PEAL_COMPAT_INTEGER_TYPES(X) \
+  PEAL_COMPAT_AMO_TYPES(X)           \
+  X(char, char)                      \
+  X(schar, signed char)              \
+  X(short, short)                    \
+  X(uchar, unsigned char)            \
+  X(ushort, unsigned short)          \
+  X(int8, int8_t)                    \
+  X(int16, int16_t)                  \
+  X(uint8, uint8_t)                  \
+  X(uint16, uint16_t)
+#define PEAL_COMPAT_REAL_TYPES(X) X(float, float) X(double, double)
+#define PEAL_COMPAT_RMA_TYPES(X) \
+  PEAL_COMPAT_REAL_TYPES(X)      \
+  PEAL_COMPAT_INTEGER_TYPES(X)   \
+  PEAL_COMPAT_HALF_TYPES(X)
 
 namespace peal::compat {
 

@@ -136,16 +136,19 @@ prints "[1] saved"
 signalled USR1 0 "trap 'exit 0' USR1; $said; read x <>\$block & wait"
 
 # A launcher that is killed takes everything with it.
-cat alive >witness &
-witness=$!
-"$run" -n 3 bash -c "exec 7>alive; $said; (read x <>\$block) & read x <>\$block" >out 2>err &
-launcher=$!
-exec 8<ready
-read -r -u 8
-exec 8<&-
-kill -9 $launcher
-wait $launcher 2>/dev/null
-wait_gone $witness "a PE of a launcher that was killed"
+killed_launcher() {
+  cat alive >witness &
+  local witness=$!
+  "$run" "$@" >out 2>err &
+  local launcher=$!
+  exec 8<ready
+  read -r -u 8
+  exec 8<&-
+  kill -9 $launcher
+  wait $launcher 2>/dev/null
+  wait_gone $witness "a PE of a launcher that was killed: $*"
+}
+killed_launcher -n 3 bash -c "exec 7>alive; $said; (read x <>\$block) & read x <>\$block"
 
 # Hosts, by a remote shell: places, folder and PEAL_* arrive, the rest of the environment does not.
 remote=(--rsh "$ssh -q")
@@ -189,16 +192,7 @@ wait $launcher
 [ $? = 1 ] || fail "a broken connection: exit code not 1"
 says "host a: the agent of PEs 0-1 ($ssh) was killed by signal 9 (Killed), before its PEs ended"
 # And when the launcher is killed.
-cat alive >witness &
-witness=$!
-"$run" "${remote[@]}" -x block --hosts a:1,b:1 bash -c "exec 7>alive; $said; read x <>\$block" >out 2>err &
-launcher=$!
-exec 8<ready
-read -r -u 8
-exec 8<&-
-kill -9 $launcher
-wait $launcher 2>/dev/null
-wait_gone $witness "a PE on a host of a launcher that was killed"
+killed_launcher "${remote[@]}" -x block --hosts a:1,b:1 bash -c "exec 7>alive; $said; read x <>\$block"
 
 # Mistakes.
 mistake() {
