@@ -10,7 +10,19 @@
 #include "simt/runtime/memory.h"
 #include "simt/runtime/state.h"
 
-namespace peal::simt::cuda::calls {
+namespace peal::simt::cuda {
+
+cudaError_t check_symbol(size_t size, size_t bytes, size_t offset, cudaMemcpyKind kind,
+                         cudaMemcpyKind other) {
+  return call([&] {
+    if (offset > size || bytes > size - offset) return cudaErrorInvalidValue;
+    const bool known =
+        kind == other || kind == cudaMemcpyDeviceToDevice || kind == cudaMemcpyDefault;
+    return known ? cudaSuccess : cudaErrorInvalidMemcpyDirection;
+  });
+}
+
+namespace calls {
 namespace {
 
 struct Rows {
@@ -172,14 +184,5 @@ cudaError_t cudaMemset2DAsync(void* dst, size_t pitch, int value, size_t width, 
   return fill_on(stream, dst, {width, height, pitch, pitch}, value);
 }
 
-cudaError_t check_symbol(size_t size, size_t bytes, size_t offset, cudaMemcpyKind kind,
-                         cudaMemcpyKind other) {
-  return call([&] {
-    if (offset > size || bytes > size - offset) return cudaErrorInvalidValue;
-    const bool known =
-        kind == other || kind == cudaMemcpyDeviceToDevice || kind == cudaMemcpyDefault;
-    return known ? cudaSuccess : cudaErrorInvalidMemcpyDirection;
-  });
-}
-
-}  // namespace peal::simt::cuda::calls
+}  // namespace calls
+}  // namespace peal::simt::cuda

@@ -8,7 +8,6 @@
 #include <set>
 #include <utility>
 
-#include "simt/lane.h"
 #include "simt/runtime/allocations.h"
 #include "simt/runtime/device_properties.h"
 #include "simt/runtime/state.h"
@@ -107,14 +106,14 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 
 cudaError_t cudaDeviceSynchronize() {
   return call([&] {
-    if (in_kernel()) return cudaErrorNotPermitted;
+    if (!may_wait()) return cudaErrorNotPermitted;
     for (const Mark& mark : Stream::marks_of_device(device_in_use())) mark.wait();
     return wait_for(default_stream());  // tells of failures of what CUDA's calls did not start
   });
 }
 
 cudaError_t cudaDeviceReset() {
-  if (in_kernel()) return remember(cudaErrorNotPermitted);
+  if (!may_wait()) return remember(cudaErrorNotPermitted);
   for (const Mark& mark : Stream::marks_of_device(device_in_use())) mark.wait();
   try {
     default_stream().synchronize();

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "simt/lane.h"
 #include "simt/runtime/state.h"
 
 namespace peal::simt::cuda {
@@ -52,7 +51,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return call([&] {
-    if (in_kernel()) return cudaErrorNotPermitted;
+    if (!may_wait()) return cudaErrorNotPermitted;
     return streams().take(stream) ? cudaSuccess : cudaErrorInvalidResourceHandle;
   });
 }

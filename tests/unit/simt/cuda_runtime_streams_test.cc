@@ -138,6 +138,33 @@ TEST(CudaStreams, CallsBackInOrder) {
   EXPECT_EQ(number, 11);
 }
 
+TEST(CudaStreams, WhatTheyCallBackMustNotWait) {
+  // It runs on the stream's thread: a wait for the stream would wait for itself, for ever.
+  struct Answers {
+    cudaStream_t stream = nullptr;
+    cudaEvent_t event = nullptr;
+    cudaError_t of_device, of_stream, of_event, of_destroy, of_free;
+  } answers{};
+  ASSERT_EQ(cudaStreamCreate(&answers.stream), cudaSuccess);
+  ASSERT_EQ(cudaEventCreate(&answers.event), cudaSuccess);
+  const auto ask = [](void* data) {
+    auto& all = *static_cast<Answers*>(data);
+    all.of_device = cudaDeviceSynchronize();
+    all.of_stream = cudaStreamSynchronize(all.stream);
+    all.of_event = cudaEventSynchronize(all.event);
+    all.of_destroy = cudaStreamDestroy(all.stream);
+    all.of_free = cudaFree(data);
+  };
+  EXPECT_EQ(cudaLaunchHostFunc(answers.stream, ask, &answers), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(answers.stream), cudaSuccess);
+  for (const cudaError_t answer : {answers.of_device, answers.of_stream, answers.of_event,
+                                   answers.of_destroy, answers.of_free}) {
+    EXPECT_EQ(answer, cudaErrorNotPermitted);
+  }
+  EXPECT_EQ(cudaEventDestroy(answers.event), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(answers.stream), cudaSuccess);
+}
+
 TEST(CudaEvents, OrderOneStreamBehindAnother) {
   Gate gate;
   const OwnStream ahead(cudaStreamNonBlocking), behind(cudaStreamNonBlocking);
