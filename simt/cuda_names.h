@@ -67,7 +67,7 @@ template <Word T>
 T shuffle(unsigned mask, T value, unsigned source) {
   const uint64_t bits = simt::shuffle(mask, to_bits(value), source);
   T result;
-  std::memcpy(&result, &bits, sizeof result);
+  std::memcpy(static_cast<void*>(&result), &bits, sizeof result);
   return result;
 }
 

@@ -83,6 +83,7 @@ Streams& streams() {
 }
 
 constinit thread_local unsigned device_of_thread = 0;
+constinit thread_local bool is_stream_thread = false;
 
 }  // namespace
 
@@ -151,6 +152,7 @@ void Stream::follow(const Mark& mark) {
 }
 
 void Stream::run() {
+  is_stream_thread = true;
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return ending_ || !work_.empty(); });
@@ -239,6 +241,8 @@ std::vector<Mark> Stream::marks_of_device(unsigned device) {
   }
   return marks;
 }
+
+bool on_stream_thread() { return is_stream_thread; }
 
 unsigned device_in_use() { return device_of_thread; }
 

@@ -124,6 +124,9 @@ class Stream {
   std::thread thread_;
 };
 
+/// True on a stream's own thread. Work that waits for its stream there would wait for itself.
+bool on_stream_thread();
+
 /// Devices are numbers below this; all are the same CPU.
 inline constexpr unsigned kMostDevices = 64;
 

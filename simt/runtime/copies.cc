@@ -10,7 +10,19 @@
 #include "simt/runtime/memory.h"
 #include "simt/runtime/state.h"
 
-namespace peal::simt::cuda::calls {
+namespace peal::simt::cuda {
+
+cudaError_t check_symbol(size_t size, size_t bytes, size_t offset, cudaMemcpyKind kind,
+                         cudaMemcpyKind other) {
+  return call([&] {
+    if (offset > size || bytes > size - offset) return cudaErrorInvalidValue;
+    const bool known =
+        kind == other || kind == cudaMemcpyDeviceToDevice || kind == cudaMemcpyDefault;
+    return known ? cudaSuccess : cudaErrorInvalidMemcpyDirection;
+  });
+}
+
+namespace calls {
 namespace {
 
 struct Rows {
@@ -45,9 +57,7 @@ bool usable(const void* pointer, size_t bytes, bool on_host) {
 }
 
 cudaError_t check(void* dst, const void* src, const Rows& rows, cudaMemcpyKind kind) {
-  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) {
-    return cudaErrorInvalidMemcpyDirection;
-  }
+  if (kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
   if (!rows.fit()) return cudaErrorInvalidPitchValue;
   const bool from_host = kind == cudaMemcpyHostToHost || kind == cudaMemcpyHostToDevice;
   const bool to_host = kind == cudaMemcpyHostToHost || kind == cudaMemcpyDeviceToHost;
@@ -174,14 +184,5 @@ cudaError_t cudaMemset2DAsync(void* dst, size_t pitch, int value, size_t width, 
   return fill_on(stream, dst, {width, height, pitch, pitch}, value);
 }
 
-cudaError_t check_symbol(size_t size, size_t bytes, size_t offset, cudaMemcpyKind kind,
-                         cudaMemcpyKind other) {
-  return call([&] {
-    if (offset > size || bytes > size - offset) return cudaErrorInvalidValue;
-    const bool known =
-        kind == other || kind == cudaMemcpyDeviceToDevice || kind == cudaMemcpyDefault;
-    return known ? cudaSuccess : cudaErrorInvalidMemcpyDirection;
-  });
-}
-
-}  // namespace peal::simt::cuda::calls
+}  // namespace calls
+}  // namespace peal::simt::cuda

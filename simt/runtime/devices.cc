@@ -8,7 +8,6 @@
 #include <set>
 #include <utility>
 
-#include "simt/lane.h"
 #include "simt/runtime/allocations.h"
 #include "simt/runtime/device_properties.h"
 #include "simt/runtime/state.h"
@@ -31,17 +30,24 @@ int count_of_environment() {
 
 bool is_device(int device) { return device >= 0 && device < device_count(); }
 
-// A peer that this thread's device may have access to, and the set of those it has.
+// Which device may reach which, for those that ask twice. CUDA's calls name no object for it.
+struct Peers {
+  std::mutex mutex;
+  std::set<std::pair<unsigned, int>> enabled;
+};
+Peers& peers() {
+  static Peers of_process;
+  return of_process;
+}
+
+// call() with a peer that is another device.
 template <class Work>
-cudaError_t with_peers(int peer, Work work) {
-  static std::mutex mutex;
-  static std::set<std::pair<unsigned, int>> enabled;
+cudaError_t call_with_peer(int peer, Work work) {
   return call([&] {
-    if (!is_device(peer) || static_cast<unsigned>(peer) == device_in_use()) {
-      return cudaErrorInvalidDevice;
-    }
-    const std::lock_guard lock(mutex);
-    return work(enabled, std::pair(device_in_use(), peer));
+    const unsigned device = device_in_use();
+    if (!is_device(peer) || static_cast<unsigned>(peer) == device) return cudaErrorInvalidDevice;
+    const std::lock_guard lock(peers().mutex);
+    return work(peers().enabled, std::pair(device, peer));
   });
 }
 
@@ -100,14 +106,14 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 
 cudaError_t cudaDeviceSynchronize() {
   return call([&] {
-    if (in_kernel()) return cudaErrorNotPermitted;
+    if (!may_wait()) return cudaErrorNotPermitted;
     for (const Mark& mark : Stream::marks_of_device(device_in_use())) mark.wait();
     return wait_for(default_stream());  // tells of failures of what CUDA's calls did not start
   });
 }
 
 cudaError_t cudaDeviceReset() {
-  if (in_kernel()) return remember(cudaErrorNotPermitted);
+  if (!may_wait()) return remember(cudaErrorNotPermitted);
   for (const Mark& mark : Stream::marks_of_device(device_in_use())) mark.wait();
   try {
     default_stream().synchronize();
@@ -159,13 +165,13 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   if (flags != 0) return remember(cudaErrorInvalidValue);
-  return with_peers(peer, [](auto& enabled, const auto& pair) {
+  return call_with_peer(peer, [](auto& enabled, const auto& pair) {
     return enabled.insert(pair).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
   });
 }
 
 cudaError_t cudaDeviceDisablePeerAccess(int peer) {
-  return with_peers(peer, [](auto& enabled, const auto& pair) {
+  return call_with_peer(peer, [](auto& enabled, const auto& pair) {
     return enabled.erase(pair) == 1 ? cudaSuccess : cudaErrorPeerAccessNotEnabled;
   });
 }

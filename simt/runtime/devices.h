@@ -58,7 +58,7 @@ struct cudaDeviceProp {
   int pciDeviceID;
 };
 
-enum cudaDeviceAttr {
+enum cudaDeviceAttr : unsigned {
   cudaDevAttrMaxThreadsPerBlock = 1,
   cudaDevAttrMaxBlockDimX = 2,
   cudaDevAttrMaxBlockDimY = 3,

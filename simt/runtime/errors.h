@@ -50,7 +50,7 @@
 // clang-format on
 
 #define PEAL_SIMT_ENUMERATOR(NAME, NUMBER, TEXT) NAME = NUMBER,
-typedef enum cudaError { PEAL_SIMT_CUDA_ERRORS(PEAL_SIMT_ENUMERATOR) } cudaError_t;
+typedef enum cudaError : unsigned { PEAL_SIMT_CUDA_ERRORS(PEAL_SIMT_ENUMERATOR) } cudaError_t;
 #undef PEAL_SIMT_ENUMERATOR
 
 namespace peal::simt::cuda::calls {

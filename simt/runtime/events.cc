@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "simt/lane.h"
 #include "simt/runtime/state.h"
 #include "simt/runtime/streams.h"
 
@@ -122,7 +121,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return call_at(event, [](const Event::Record& record) {
-    if (in_kernel()) return cudaErrorNotPermitted;
+    if (!may_wait()) return cudaErrorNotPermitted;
     if (record.capture) return cudaErrorCapturedEvent;
     if (record.mark) record.mark->wait();
     return broken();

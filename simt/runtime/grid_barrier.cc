@@ -4,6 +4,7 @@
 #include "simt/lane.h"
 #include "simt/launch.h"
 #include "simt/runtime/groups.h"
+#include "simt/sanitizer.h"
 
 namespace peal::simt::cuda {
 namespace {
@@ -11,18 +12,22 @@ namespace {
 // Of a worker's thread, which runs lanes of one grid and ends with it.
 constinit thread_local GridBarrier* of_this_grid = nullptr;
 
+PEAL_SIMT_UNSEEN GridBarrier& barrier_of_grid() { return *of_this_grid; }
+
 }  // namespace
 
-bool grid_meets() { return of_this_grid != nullptr; }
+PEAL_SIMT_UNSEEN bool grid_meets() { return of_this_grid != nullptr; }
 
-void meet_grid() {
-  if (of_this_grid == nullptr) {
-    throw Error("this_grid().sync(): the kernel was not started by cudaLaunchCooperativeKernel");
-  }
-  of_this_grid->meet();
+PEAL_SIMT_UNSEEN GridBarrier::Member::Member(GridBarrier& barrier) : barrier_(barrier) {
+  of_this_grid = &barrier;
 }
 
-GridBarrier::Member::Member(GridBarrier& barrier) : barrier_(barrier) { of_this_grid = &barrier; }
+void meet_grid() {
+  if (!grid_meets()) {
+    throw Error("this_grid().sync(): the kernel was not started by cudaLaunchCooperativeKernel");
+  }
+  barrier_of_grid().meet();
+}
 
 void GridBarrier::meet() {
   uint64_t meeting = 0;

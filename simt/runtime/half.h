@@ -22,7 +22,7 @@ using nv_bfloat162 = __nv_bfloat162;
 
 // ---- conversions: TYPE, its PAIR, their names in CUDA's functions
 
-#define PEAL_SIMT_REAL16_CONVERSIONS(TYPE, PAIR, NAME, NAME2, BITS)                         \
+#define PEAL_SIMT_REAL16_CONVERSIONS(TYPE, PAIR, NAME, NAME2)                               \
   inline TYPE __float2##NAME(float value) { return value; }                                 \
   inline TYPE __float2##NAME##_rn(float value) { return value; }                            \
   inline TYPE __double2##NAME(double value) { return value; }                               \
@@ -31,26 +31,26 @@ using nv_bfloat162 = __nv_bfloat162;
   inline float __##NAME##2float(TYPE value) { return value; }                               \
   inline int __##NAME##2int_rn(TYPE value) { return __float2int_rn(value); }                \
   inline int __##NAME##2int_rz(TYPE value) { return __float2int_rz(value); }                \
-  inline unsigned short __##BITS##_as_ushort(TYPE value) { return value.bits(); }           \
-  inline short __##BITS##_as_short(TYPE value) { return static_cast<short>(value.bits()); } \
-  inline TYPE __ushort_as_##BITS(unsigned short bits) { return TYPE::from_bits(bits); }     \
-  inline TYPE __short_as_##BITS(short bits) {                                               \
+  inline unsigned short __##NAME##_as_ushort(TYPE value) { return value.bits(); }           \
+  inline short __##NAME##_as_short(TYPE value) { return static_cast<short>(value.bits()); } \
+  inline TYPE __ushort_as_##NAME(unsigned short bits) { return TYPE::from_bits(bits); }     \
+  inline TYPE __short_as_##NAME(short bits) {                                               \
     return TYPE::from_bits(static_cast<unsigned short>(bits));                              \
   }                                                                                         \
   inline PAIR __float2##NAME2##_rn(float value) { return {value, value}; }                  \
   inline PAIR __floats2##NAME2##_rn(float low, float high) { return {low, high}; }          \
   inline PAIR __float22##NAME2##_rn(float2 value) { return {value.x, value.y}; }            \
   inline float2 __##NAME2##2float2(PAIR value) { return {value.x, value.y}; }               \
-  inline PAIR __##BITS##2##NAME2(TYPE value) { return {value, value}; }                     \
-  inline PAIR __##BITS##s2##NAME2(TYPE low, TYPE high) { return {low, high}; }              \
+  inline PAIR __##NAME##2##NAME2(TYPE value) { return {value, value}; }                     \
+  inline PAIR __halves2##NAME2(TYPE low, TYPE high) { return {low, high}; }                 \
   inline TYPE __low2##NAME(PAIR pair) { return pair.x; }                                    \
   inline TYPE __high2##NAME(PAIR pair) { return pair.y; }                                   \
   inline PAIR __low2##NAME2(PAIR pair) { return {pair.x, pair.x}; }                         \
   inline PAIR __high2##NAME2(PAIR pair) { return {pair.y, pair.y}; }                        \
   inline PAIR make_##NAME2(TYPE low, TYPE high) { return {low, high}; }
 
-PEAL_SIMT_REAL16_CONVERSIONS(__half, __half2, half, half2, half)
-PEAL_SIMT_REAL16_CONVERSIONS(__nv_bfloat16, __nv_bfloat162, bfloat16, bfloat162, bfloat16)
+PEAL_SIMT_REAL16_CONVERSIONS(__half, __half2, half, half2)
+PEAL_SIMT_REAL16_CONVERSIONS(__nv_bfloat16, __nv_bfloat162, bfloat16, bfloat162)
 #undef PEAL_SIMT_REAL16_CONVERSIONS
 
 template <class Format>

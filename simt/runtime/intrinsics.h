@@ -26,6 +26,27 @@ T reduce_lanes(unsigned mask, T value, Combine combine) {
   return result;
 }
 
+/// Words are read and written at once: kernels signal each other so.
+template <class T>
+T load_past_cache(const T* address) {
+  breathe();
+  if constexpr (Word<T>) {
+    T value;
+    __atomic_load(const_cast<T*>(address), &value, __ATOMIC_RELAXED);
+    return value;
+  } else {
+    return *address;
+  }
+}
+template <class T>
+void store_past_cache(T* address, T value) {
+  if constexpr (Word<T>) {
+    __atomic_store(address, &value, __ATOMIC_RELAXED);
+  } else {
+    *address = value;
+  }
+}
+
 template <class T>
 concept Int = std::is_same_v<T, int> || std::is_same_v<T, unsigned>;
 
@@ -79,13 +100,11 @@ T __ldlu(const T* address) {
 }
 template <class T>
 T __ldcg(const T* address) {
-  peal::simt::breathe();
-  return *address;
+  return peal::simt::cuda::load_past_cache(address);
 }
 template <class T>
 T __ldcv(const T* address) {
-  peal::simt::breathe();
-  return *address;
+  return peal::simt::cuda::load_past_cache(address);
 }
 template <class T>
 void __stwb(T* address, std::type_identity_t<T> value) {
@@ -93,7 +112,7 @@ void __stwb(T* address, std::type_identity_t<T> value) {
 }
 template <class T>
 void __stcg(T* address, std::type_identity_t<T> value) {
-  *address = value;
+  peal::simt::cuda::store_past_cache(address, value);
 }
 template <class T>
 void __stcs(T* address, std::type_identity_t<T> value) {
@@ -101,7 +120,7 @@ void __stcs(T* address, std::type_identity_t<T> value) {
 }
 template <class T>
 void __stwt(T* address, std::type_identity_t<T> value) {
-  *address = value;
+  peal::simt::cuda::store_past_cache(address, value);
 }
 
 // ---- atomics of a block, of the system: here one and the same

@@ -9,6 +9,20 @@
 #include "simt/runtime/errors.h"
 #include "simt/runtime/types.h"
 
+namespace peal::simt::cuda {
+
+/// The first byte of an object.
+template <class T>
+char* start_of(const T& symbol) {
+  return const_cast<char*>(reinterpret_cast<const volatile char*>(&symbol));
+}
+
+/// Whether [offset, offset + bytes) lies in an object of `size`; keeps the error.
+cudaError_t check_symbol(size_t size, size_t bytes, size_t offset, cudaMemcpyKind kind,
+                         cudaMemcpyKind other);
+
+}  // namespace peal::simt::cuda
+
 namespace peal::simt::cuda::calls {
 
 /// Fresh memory is full of 0xa5. Of 0 bytes: null.
@@ -86,12 +100,6 @@ cudaError_t cudaHostGetDevicePointer(T** device, void* host, unsigned flags) {
 
 // ---- objects of the program that kernels see: __device__, __constant__ and __managed__ ones
 
-/// The first byte of an object.
-template <class T>
-char* start_of(const T& symbol) {
-  return const_cast<char*>(reinterpret_cast<const volatile char*>(&symbol));
-}
-
 template <class P, class T>
 cudaError_t cudaGetSymbolAddress(P** pointer, const T& symbol) {
   if (pointer == nullptr) return cudaErrorInvalidValue;
@@ -104,10 +112,6 @@ cudaError_t cudaGetSymbolSize(size_t* bytes, const T& symbol) {
   *bytes = sizeof(symbol);
   return cudaSuccess;
 }
-
-/// Whether [offset, offset + bytes) lies in an object of `size`; keeps the error.
-cudaError_t check_symbol(size_t size, size_t bytes, size_t offset, cudaMemcpyKind kind,
-                         cudaMemcpyKind other);
 
 template <class T>
 cudaError_t cudaMemcpyToSymbolAsync(const T& symbol, const void* src, size_t bytes, size_t offset,

@@ -97,8 +97,10 @@ Stream& stream_of_thread() {
   return of_devices.try_emplace(device_in_use(), StreamKind::kBlocking).first->second;
 }
 
+bool may_wait() { return !in_kernel() && !on_stream_thread(); }
+
 cudaError_t wait_for(Stream& stream) {
-  if (in_kernel()) return cudaErrorNotPermitted;
+  if (!may_wait()) return cudaErrorNotPermitted;
   if (stream.capturing()) return cudaErrorStreamCaptureUnsupported;
   try {
     stream.synchronize();

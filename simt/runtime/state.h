@@ -64,6 +64,9 @@ cudaError_t call_on(cudaStream_t handle, Work work) {
   });
 }
 
+/// False in kernels and in what streams call back: what they wait for may wait for them.
+bool may_wait();
+
 /// Waits for all that the stream was given; broken() if that failed.
 cudaError_t wait_for(Stream& stream);
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "simt/lane.h"
 #include "simt/runtime/state.h"
 
 namespace peal::simt::cuda {
@@ -52,7 +51,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return call([&] {
-    if (in_kernel()) return cudaErrorNotPermitted;
+    if (!may_wait()) return cudaErrorNotPermitted;
     return streams().take(stream) ? cudaSuccess : cudaErrorInvalidResourceHandle;
   });
 }
@@ -107,9 +106,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   return call_on(stream, [&](Stream& on) {
-    if (mode < cudaStreamCaptureModeGlobal || mode > cudaStreamCaptureModeRelaxed) {
-      return cudaErrorInvalidValue;
-    }
+    if (mode > cudaStreamCaptureModeRelaxed) return cudaErrorInvalidValue;
     if (on.kind() == StreamKind::kDefault) return cudaErrorStreamCaptureUnsupported;
     if (on.capturing()) return cudaErrorIllegalState;
     on.begin_capture();

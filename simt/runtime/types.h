@@ -19,7 +19,7 @@ typedef struct CUevent_st* cudaEvent_t;
 typedef struct CUgraph_st* cudaGraph_t;
 typedef struct CUgraphExec_st* cudaGraphExec_t;
 
-enum cudaMemcpyKind {
+enum cudaMemcpyKind : unsigned {
   cudaMemcpyHostToHost = 0,
   cudaMemcpyHostToDevice = 1,
   cudaMemcpyDeviceToHost = 2,
@@ -27,7 +27,7 @@ enum cudaMemcpyKind {
   cudaMemcpyDefault = 4,
 };
 
-enum cudaMemoryType {
+enum cudaMemoryType : unsigned {
   cudaMemoryTypeUnregistered = 0,
   cudaMemoryTypeHost = 1,
   cudaMemoryTypeDevice = 2,
@@ -41,7 +41,7 @@ struct cudaPointerAttributes {
   void* hostPointer;
 };
 
-enum cudaMemoryAdvise {
+enum cudaMemoryAdvise : unsigned {
   cudaMemAdviseSetReadMostly = 1,
   cudaMemAdviseUnsetReadMostly = 2,
   cudaMemAdviseSetPreferredLocation = 3,
@@ -73,19 +73,19 @@ inline constexpr unsigned cudaEventDisableTiming = 2;
 inline constexpr unsigned cudaEventInterprocess = 4;
 inline constexpr unsigned cudaEventWaitDefault = 0;
 
-enum cudaStreamCaptureMode {
+enum cudaStreamCaptureMode : unsigned {
   cudaStreamCaptureModeGlobal = 0,
   cudaStreamCaptureModeThreadLocal = 1,
   cudaStreamCaptureModeRelaxed = 2,
 };
 
-enum cudaStreamCaptureStatus {
+enum cudaStreamCaptureStatus : unsigned {
   cudaStreamCaptureStatusNone = 0,
   cudaStreamCaptureStatusActive = 1,
   cudaStreamCaptureStatusInvalidated = 2,
 };
 
-enum cudaFuncAttribute {
+enum cudaFuncAttribute : unsigned {
   cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
   cudaFuncAttributePreferredSharedMemoryCarveout = 9,
 };
@@ -109,7 +109,7 @@ inline constexpr unsigned cudaDeviceScheduleYield = 2;
 inline constexpr unsigned cudaDeviceScheduleBlockingSync = 4;
 inline constexpr unsigned cudaDeviceMapHost = 8;
 
-enum cudaLimit {
+enum cudaLimit : unsigned {
   cudaLimitStackSize = 0,
   cudaLimitPrintfFifoSize = 1,
   cudaLimitMallocHeapSize = 2,

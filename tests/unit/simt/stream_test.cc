@@ -94,5 +94,105 @@ TEST(Stream, ItsEndWaitsForItsWork) {
   EXPECT_EQ(done, 10);
 }
 
+TEST(Stream, TheDefaultOneAndABlockingOneWaitForEachOther) {
+  // Each order that CUDA fixes is given while the other stream is held up: a stream that did not
+  // wait would write first.
+  std::atomic<bool> released{false};
+  std::vector<int> done;
+  Stream blocking(StreamKind::kBlocking);
+  blocking.add([&] { released.wait(false); });
+  blocking.add([&] { done.push_back(1); });
+  default_stream().add([&] { done.push_back(2); });
+  blocking.add([&] { done.push_back(3); });
+  const Mark before = default_stream().mark();
+  EXPECT_FALSE(before.reached());
+  released = true;
+  released.notify_all();
+  blocking.synchronize();
+  EXPECT_EQ(done, (std::vector<int>{1, 2, 3}));
+}
+
+TEST(Stream, AnIndependentOneWaitsForNobody) {
+  std::atomic<bool> released{false};
+  Stream blocking(StreamKind::kBlocking);
+  blocking.add([&] { released.wait(false); });
+  default_stream().add([] {});
+  Stream independent;
+  independent.synchronize();
+  Stream other_blocking(StreamKind::kBlocking);
+  EXPECT_FALSE(default_stream().mark().reached());
+  released = true;
+  released.notify_all();
+  default_stream().synchronize();
+}
+
+TEST(Stream, DevicesHaveDefaultStreamsOfTheirOwn) {
+  // Kernels of two devices may wait for each other: one stream for both would never end.
+  std::atomic<bool> released{false};
+  default_stream().add([&] { released.wait(false); });
+  use_device(1);
+  default_stream().add([&] {
+    released = true;
+    released.notify_all();
+  });
+  default_stream().synchronize();
+  use_device(0);
+  default_stream().synchronize();
+  EXPECT_THROW(use_device(kMostDevices), Error);
+}
+
+TEST(Stream, FollowsAMarkOfAStreamThatIsGone) {
+  int done = 0;
+  Stream behind;
+  {
+    Stream ahead;
+    ahead.add([&] { done = 1; });
+    behind.follow(ahead.mark());
+  }
+  behind.add([&] { done *= 10; });
+  behind.synchronize();
+  EXPECT_EQ(done, 10);
+}
+
+TEST(Stream, JoinsACaptureUntilItEnds) {
+  std::vector<int> done;
+  Stream origin;
+  Stream branch;
+  origin.begin_capture();
+  origin.add([&] { done.push_back(1); });
+  branch.join(origin.capture());
+  branch.add([&] { done.push_back(2); });
+  EXPECT_THROW(branch.end_capture(), Error);
+  const Graph graph = origin.end_capture();
+  EXPECT_FALSE(branch.capturing());
+  branch.add([&] { done.push_back(9); });
+  branch.synchronize();
+  graph.launch(branch);
+  branch.synchronize();
+  EXPECT_EQ(done, (std::vector<int>{9, 1, 2}));
+}
+
+TEST(Stream, JoinsOneCaptureAtATime) {
+  Stream one;
+  Stream other;
+  one.begin_capture();
+  other.begin_capture();
+  EXPECT_THROW(one.join(other.capture()), Error);
+  one.end_capture();
+  other.end_capture();
+}
+
+TEST(Stream, KnowsWhichAddressesAreStreams) {
+  int none = 0;
+  EXPECT_FALSE(Stream::exists(&none));
+  const void* gone = nullptr;
+  {
+    const Stream stream;
+    EXPECT_TRUE(Stream::exists(&stream));
+    gone = &stream;
+  }
+  EXPECT_FALSE(Stream::exists(gone));
+}
+
 }  // namespace
 }  // namespace peal::simt
