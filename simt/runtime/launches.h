@@ -42,9 +42,10 @@ namespace peal::simt::cuda::calls {
 /// Of a kernel by its address alone: it must be offered (simt/kernels.h), else
 /// cudaErrorInvalidDeviceFunction.
 cudaError_t cudaLaunchKernel(const void* kernel, dim3 blocks, dim3 threads, void** arguments,
-                             size_t shared_bytes, cudaStream_t stream);
+                             size_t shared_bytes = 0, cudaStream_t stream = nullptr);
 cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 blocks, dim3 threads,
-                                        void** arguments, size_t shared_bytes, cudaStream_t stream);
+                                        void** arguments, size_t shared_bytes = 0,
+                                        cudaStream_t stream = nullptr);
 
 template <class... Parameters>
 cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 blocks, dim3 threads,
