@@ -35,6 +35,14 @@ cudaError_t start_kernel(const Start& start, void (*kernel)(Parameters...), void
   return start_bound(start, [kernel, copies = std::move(copies)] { std::apply(kernel, copies); });
 }
 
+template <class F>
+concept Function = std::is_function_v<F>;
+
+template <Function F>
+const void* address_of(F* function) {
+  return reinterpret_cast<const void*>(function);
+}
+
 }  // namespace peal::simt::cuda
 
 namespace peal::simt::cuda::calls {
@@ -72,30 +80,23 @@ cudaError_t cudaOccupancyMaxPotentialBlockSize(int* blocks, int* threads, const 
 
 // ---- for functions of any type
 
-template <class F>
-requires std::is_function_v<F>
-const void* address_of(F* function) { return reinterpret_cast<const void*>(function); }
-
-template <class F>
-requires std::is_function_v<F> cudaError_t cudaFuncSetAttribute(F* kernel,
-                                                                cudaFuncAttribute attribute,
-                                                                int value) {
+template <Function F>
+cudaError_t cudaFuncSetAttribute(F* kernel, cudaFuncAttribute attribute, int value) {
   return cudaFuncSetAttribute(address_of(kernel), attribute, value);
 }
-template <class F>
-requires std::is_function_v<F> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
-                                                                 F* kernel) {
+template <Function F>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, F* kernel) {
   return cudaFuncGetAttributes(attributes, address_of(kernel));
 }
-template <class F>
-requires std::is_function_v<F> cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-    int* blocks, F* kernel, int threads, size_t shared_bytes) {
+template <Function F>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, F* kernel, int threads,
+                                                          size_t shared_bytes) {
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, address_of(kernel), threads,
                                                        shared_bytes);
 }
-template <class F>
-requires std::is_function_v<F> cudaError_t cudaOccupancyMaxPotentialBlockSize(
-    int* blocks, int* threads, F* kernel, size_t shared_bytes = 0, int most_threads = 0) {
+template <Function F>
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int* blocks, int* threads, F* kernel,
+                                               size_t shared_bytes = 0, int most_threads = 0) {
   return cudaOccupancyMaxPotentialBlockSize(blocks, threads, address_of(kernel), shared_bytes,
                                             most_threads);
 }
