@@ -11,6 +11,7 @@
 #include <chrono>
 #include <climits>
 #include <span>
+#include <type_traits>
 
 #include "base/run_clock.h"
 
@@ -28,7 +29,8 @@ int poll_timeout(std::chrono::time_point<Clock, Duration> until) {
 /// than EINTR.
 template <class Clock, class Duration>
 int poll_until(std::span<pollfd> fds, std::chrono::time_point<Clock, Duration> until) {
-  constexpr int kSlice = RunClock::kSlice.count();
+  constexpr int kSlice =
+      std::is_same_v<Clock, RunClock> ? static_cast<int>(RunClock::kSlice.count()) : INT_MAX;
   for (;;) {
     const int left = poll_timeout(until);
     const int ready = ::poll(fds.data(), fds.size(), std::min(left, kSlice));

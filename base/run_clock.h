@@ -5,12 +5,14 @@
 // it goes on.
 //
 //   CLOCK_MONOTONIC   ----looks-----|      held       |---looks----
-//   RunClock          --------------|-|---------------------          what its CPU time was meanwhile
+//   RunClock          --------------|-|---------------------          what its CPU time was
+//   meanwhile
 //
 // No system call tells how long a process was stopped, and after a debugger has detached nothing is
-// left to ask. But a process that waits looks at its clock all the time, at least once a kSlice. Two
-// looks that are further apart than kLongest are of a process that was held, or that computed: of
-// such an interval no more counts than the CPU time in it. A process that gets no CPU is held, too.
+// left to ask. But a process that waits looks at its clock all the time, at least once a kSlice.
+// Two looks that are further apart than kLongest are of a process that was held, or that computed:
+// of such an interval no more counts than the CPU time in it. A process that gets no CPU is held,
+// too.
 #pragma once
 
 #include <time.h>

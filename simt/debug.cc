@@ -7,12 +7,10 @@
 namespace peal::simt {
 namespace {
 
-const DebugField kGridFields[] = {PEAL_DEBUG_FIELD(DebugGrid, number),
-                                  PEAL_DEBUG_FIELD(DebugGrid, blocks),
-                                  PEAL_DEBUG_FIELD(DebugGrid, threads),
-                                  PEAL_DEBUG_FIELD(DebugGrid, first_lanes),
-                                  PEAL_DEBUG_FIELD(DebugGrid, block_count),
-                                  {}};
+const DebugField kGridFields[] = {
+    PEAL_DEBUG_FIELD(DebugGrid, number),      PEAL_DEBUG_FIELD(DebugGrid, blocks),
+    PEAL_DEBUG_FIELD(DebugGrid, threads),     PEAL_DEBUG_FIELD(DebugGrid, first_lanes),
+    PEAL_DEBUG_FIELD(DebugGrid, block_count), {}};
 
 const DebugField kLaneFields[] = {
     {"saved", offsetof(Lane, fiber) + Fiber::saved_offset(), sizeof(void*)},
@@ -27,15 +25,18 @@ const DebugField kLaneFields[] = {
     PEAL_DEBUG_FIELD(Lane, ended),
     {}};
 
-DebugField name_of(Call call) {
-  return {to_string(call), static_cast<uint64_t>(call), 0};
-}
+DebugField name_of(Call call) { return {to_string(call), static_cast<uint64_t>(call), 0}; }
 
-const DebugField kCalls[] = {name_of(Call::kYield),     name_of(Call::kShared),
-                             name_of(Call::kExit),      name_of(Call::kConverged),
-                             name_of(Call::kSyncWarp),  name_of(Call::kShuffle),
-                             name_of(Call::kBallot),    name_of(Call::kMatchAny),
-                             name_of(Call::kSyncBlock), name_of(Call::kCountBlock),
+const DebugField kCalls[] = {name_of(Call::kYield),
+                             name_of(Call::kShared),
+                             name_of(Call::kExit),
+                             name_of(Call::kConverged),
+                             name_of(Call::kSyncWarp),
+                             name_of(Call::kShuffle),
+                             name_of(Call::kBallot),
+                             name_of(Call::kMatchAny),
+                             name_of(Call::kSyncBlock),
+                             name_of(Call::kCountBlock),
                              {}};
 
 const DebugType kTypes[] = {{"Grid", sizeof(DebugGrid), kGridFields},

@@ -63,12 +63,16 @@ class Object:
         return tuple(number(data[i:i + 4]) for i in (0, 4, 8))
 
 
+def check_process():
+    if not gdb.selected_inferior().threads():
+        fail("no process: run the program first, or attach to one")
+
+
 class Listed:
     """A DebugList: its types by name, and its objects' addresses, the oldest first."""
 
     def __init__(self, symbol):
-        if not gdb.selected_inferior().threads():
-            fail("no process: run the program first, or attach to one")
+        check_process()
         try:
             self.address = int(gdb.parse_and_eval(f"(unsigned long)&{symbol}"))
         except gdb.error:
@@ -307,6 +311,7 @@ class Selection:
     """Leaves gdb's thread and frame as they were."""
 
     def __enter__(self):
+        check_process()
         self.thread, self.frame = gdb.selected_thread(), gdb.selected_frame()
 
     def __exit__(self, *_):

@@ -30,9 +30,8 @@ const DebugField kQueueFields[] = {
     {}};
 
 // What counts in `reserved`, and how far behind a queue is that has no connection.
-const DebugField kNumbers[] = {{"reserved_count", mlx5::kReservedCount, 0},
-                               {"unconnected", mlx5::kUnconnected, 0},
-                               {}};
+const DebugField kNumbers[] = {
+    {"reserved_count", mlx5::kReservedCount, 0}, {"unconnected", mlx5::kUnconnected, 0}, {}};
 
 /// By number; the entry behind the last one is the end.
 struct StatusNames {
