@@ -34,6 +34,12 @@ PEAL_DEVICE void meet() {
   __syncthreads();  // line of lane 0
 }
 
+// A wait looks at its deadline in its 32nd turn and the 64th, 128th, ...: before the stop, and
+// behind it before its value comes.
+PEAL_DEVICE void let_others_turn() {
+  for (int i = 0; i < 500; ++i) __nanosleep(1);
+}
+
 PEAL_KERNEL wait_for_seven(peal::Context ctx, uint64_t* word, uint64_t* data, peal::Status* end) {
   if (blockIdx.x == 0 && threadIdx.x == 0) meet();
   if (blockIdx.x == 0 && threadIdx.x == 1) {
@@ -42,7 +48,9 @@ PEAL_KERNEL wait_for_seven(peal::Context ctx, uint64_t* word, uint64_t* data, pe
   }
   if (blockIdx.x == 1 && threadIdx.x == 0) {
     (void)peal::put(ctx, data + 1, data, 1, ctx.pe);
+    let_others_turn();
     everything_waits();
+    let_others_turn();
     (void)peal::p(ctx, word, uint64_t{7}, ctx.pe);
   }
 }
