@@ -58,7 +58,7 @@ class DebugItem {
   DebugItem& operator=(const DebugItem&) = delete;
 
  private:
-  const void* object_;  // the first two are what the script reads
+  [[maybe_unused]] const void* object_;  // the first two are what the script reads
   DebugItem* next_ = nullptr;
   DebugItem* before_ = nullptr;
   DebugList& list_;

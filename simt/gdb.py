@@ -457,14 +457,16 @@ With several grids lane N of grid G is G.N."""
         gdb.execute("frame")
 
     def run(self, levels, command):
-        if not re.match(r"(bt|backtrace|where)\b", command):
+        backtrace = re.fullmatch(r"((?:bt|backtrace|where)\b.*?)(-?\d+)?", command)
+        if not backtrace:
             gdb.execute(command)
             return
-        wanted = False
-        for line in gdb.execute(command, to_string=True).splitlines():
+        count, wanted = int(backtrace[2] or len(levels)), False
+        shown = levels[:count] if count > 0 else levels[count:]
+        for line in gdb.execute(backtrace[1], to_string=True).splitlines():
             level = re.match(r"#(\d+)\s+", line)
             if level:
-                wanted = int(level[1]) in levels
+                wanted = int(level[1]) in shown
                 line = f"#{int(level[1]) - levels.start}".ljust(len(level[0])) + line[level.end():]
             if wanted:
                 print(line)
