@@ -9,8 +9,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 #include <thread>
+
+#include "base/run_clock.h"
 
 namespace peal {
 
@@ -52,11 +56,22 @@ class Patience {
 };
 
 /// Looks until done() says yes, resting in between; false when `until` has passed before.
-template <class Done>
-bool wait_until(const Done& done, std::chrono::steady_clock::time_point until,
+template <class Done, class Clock, class Duration>
+bool wait_until(const Done& done, std::chrono::time_point<Clock, Duration> until,
                 Patience::Nap longest = Patience::Nap(200)) {
   for (Patience patience(longest); !done(); patience.after(false)) {
-    if (std::chrono::steady_clock::now() >= until) return false;
+    if (Clock::now() >= until) return false;
+  }
+  return true;
+}
+
+/// The same for one that is woken: `done` is asked under the lock, whenever `changed` says so.
+template <class Done>
+bool wait_until(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+                RunClock::time_point until, const Done& done) {
+  while (!done()) {
+    if (RunClock::now() >= until) return false;
+    changed.wait_for(lock, RunClock::slice(until));
   }
   return true;
 }

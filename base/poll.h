@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// poll() with a deadline that stays where it is when signals interrupt it.
+// poll() with a deadline that stays where it is when signals interrupt it, on any clock: that of
+// deadlines is RunClock.
 #pragma once
 
 #include <poll.h>
@@ -10,29 +11,39 @@
 #include <chrono>
 #include <climits>
 #include <span>
+#include <type_traits>
+
+#include "base/run_clock.h"
 
 namespace peal {
 
 /// Milliseconds from now to `until`, rounded up; 0 when it has passed.
-inline int poll_timeout(std::chrono::steady_clock::time_point until) {
+template <class Clock, class Duration>
+int poll_timeout(std::chrono::time_point<Clock, Duration> until) {
   using std::chrono::milliseconds;
-  const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
+  const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
   return static_cast<int>(std::clamp<milliseconds::rep>(left.count(), 0, INT_MAX));
 }
 
 /// How many of `fds` are ready; 0 once `until` has passed; negative, and errno, for an error other
 /// than EINTR.
-inline int poll_until(std::span<pollfd> fds, std::chrono::steady_clock::time_point until) {
+template <class Clock, class Duration>
+int poll_until(std::span<pollfd> fds, std::chrono::time_point<Clock, Duration> until) {
+  constexpr int kSlice =
+      std::is_same_v<Clock, RunClock> ? static_cast<int>(RunClock::kSlice.count()) : INT_MAX;
   for (;;) {
-    const int ready = ::poll(fds.data(), fds.size(), poll_timeout(until));
-    if (ready >= 0 || errno != EINTR) return ready;
+    const int left = poll_timeout(until);
+    const int ready = ::poll(fds.data(), fds.size(), std::min(left, kSlice));
+    if (ready > 0 || (ready == 0 && left == 0)) return ready;
+    if (ready < 0 && errno != EINTR) return ready;
   }
 }
 
 /// The same for one descriptor and one event, such as POLLIN.
-inline int poll_until(int fd, short event, std::chrono::steady_clock::time_point until) {
+template <class Clock, class Duration>
+int poll_until(int fd, short event, std::chrono::time_point<Clock, Duration> until) {
   pollfd one{.fd = fd, .events = event, .revents = 0};
-  return poll_until({&one, 1}, until);
+  return poll_until(std::span(&one, 1), until);
 }
 
 }  // namespace peal

@@ -101,8 +101,8 @@ class OwnMpi {
 
   bool reached(Stage stage, TimePoint until) {
     std::unique_lock lock(state_->mutex);
-    return state_->changed.wait_until(lock, until,
-                                      [this, stage] { return state_->stage >= stage; });
+    return wait_until(state_->changed, lock, until,
+                      [this, stage] { return state_->stage >= stage; });
   }
 
   std::shared_ptr<State> state_;

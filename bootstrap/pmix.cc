@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "base/patience.h"
 #include "bootstrap/address.h"
 #include "bootstrap/launchers.h"
 #include "bootstrap/star.h"
@@ -148,7 +149,7 @@ void run_within(const std::shared_ptr<Exchange>& job, int rank, Deadline deadlin
     job->changed.notify_all();
   }).detach();
   std::unique_lock lock(job->mutex);
-  if (!job->changed.wait_for(lock, deadline, [&job] { return job->done; })) {
+  if (!wait_until(job->changed, lock, RunClock::now() + deadline, [&job] { return job->done; })) {
     fail(ErrorCode::kTimeout,
          "PMIx: rank {} did not hear of all others within {}: one has not called peal::start, or "
          "the launcher does not answer",

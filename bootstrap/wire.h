@@ -11,9 +11,11 @@
 #include <span>
 #include <vector>
 
+#include "base/run_clock.h"
+
 namespace peal::bootstrap {
 
-using Clock = std::chrono::steady_clock;
+using Clock = RunClock;
 using TimePoint = Clock::time_point;
 
 /// The longest message a wire carries; longer ones are refused by the star, and as garbage by a

@@ -34,6 +34,10 @@ class Fiber {
   /// Called on the fiber: as leave(), for good.
   [[noreturn]] void finish();
 
+  /// Where a debugger finds what was saved at the last leave(), and the stack.
+  static constexpr size_t saved_offset() { return offsetof(Fiber, fiber_); }
+  static constexpr size_t stack_offset() { return offsetof(Fiber, stack_); }
+
  private:
   static void begin(boost::context::detail::transfer_t from);
   void switch_out(void** fake_stack);

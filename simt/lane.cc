@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/run_clock.h"
 #include "simt/sanitizer.h"
 #include "simt/shared_memory.h"
 #include "simt/simulation.h"
@@ -104,6 +105,11 @@ PEAL_SIMT_UNSEEN void breathe() {
 uint64_t now_ns() {
   if (in_simulation()) return simulated_ns();
   return monotonic_ns();
+}
+
+uint64_t running_ns() {
+  if (in_simulation()) return simulated_ns();
+  return peal::running_ns();
 }
 
 void sync_warp(uint32_t mask) {

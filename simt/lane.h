@@ -61,6 +61,10 @@ void progressed();
 /// anything.
 uint64_t now_ns();
 
+/// Nanoseconds in which this process ran, or of the simulation: the clock of deadlines, which
+/// stands still while a debugger holds the process (base/run_clock.h).
+uint64_t running_ns();
+
 /// A yield() every 64th call of this worker, for operations that a kernel may spin on.
 void breathe();
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "simt/debug.h"
 #include "simt/lane.h"
 #include "simt/sanitizer.h"
 #include "simt/stack_pool.h"
@@ -122,6 +123,7 @@ class Launch::State {
 
  private:
   void deal_blocks(uint64_t blocks, size_t worker_count);
+  void list(uint64_t blocks);
   void start_threads();
   /// Ends with the lanes gone and their stacks handed back.
   void join();
@@ -131,6 +133,7 @@ class Launch::State {
   size_t lanes_;
   std::deque<Worker> workers_;
   std::vector<std::thread> threads_;
+  ListedGrid listed_;
 };
 
 Launch::State::State(const Grid& grid, std::function<void()> lane_body, const Limits& limits)
@@ -143,6 +146,7 @@ Launch::State::State(const Grid& grid, std::function<void()> lane_body, const Li
   program_.slabs = pool_->take(lanes_, limits.max_lanes, limits.stack_bytes);
   try {
     deal_blocks(blocks, std::min<uint64_t>(limits.workers, blocks));
+    list(blocks);
     start_threads();
   } catch (...) {
     program_.outcome.fail(std::current_exception());
@@ -156,6 +160,16 @@ void Launch::State::deal_blocks(uint64_t blocks, size_t worker_count) {
   for (uint64_t i = 0; i < blocks; ++i) workers_[i % worker_count].add(i);
 }
 
+void Launch::State::list(uint64_t blocks) {
+  std::vector<const Lane*> first_lanes;
+  first_lanes.reserve(blocks);
+  for (uint64_t i = 0; i < blocks; ++i) {
+    const Worker& worker = workers_[i % workers_.size()];
+    first_lanes.push_back(worker.blocks()[i / workers_.size()].lanes().data());
+  }
+  listed_.show(program_.blocks, program_.threads, std::move(first_lanes));
+}
+
 void Launch::State::start_threads() {
   threads_.reserve(workers_.size());
   for (Worker& worker : workers_) {
@@ -166,6 +180,7 @@ void Launch::State::start_threads() {
 void Launch::State::join() {
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  listed_.hide();
   workers_.clear();
   pool_->give_back(std::exchange(program_.slabs, {}), std::exchange(lanes_, 0));
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "simt/block.h"
+#include "simt/debug.h"
 #include "simt/lane.h"
 #include "simt/sanitizer.h"
 #include "simt/stack_pool.h"
@@ -85,6 +86,7 @@ class Simulation::State {
 
  private:
   Lane& choose();
+  void list();
   void run_lanes();
   void slice(Lane& lane);
   void let_time_pass();
@@ -98,6 +100,7 @@ class Simulation::State {
   std::vector<Lane*> bag_;
   Ready ready_{&bag_};
   std::deque<Party> parties_;
+  std::deque<ListedGrid> listed_;  // one for each
   std::vector<Party*> party_of_agent_;
   std::vector<uint64_t> asleep_until_;  // in slices, by agent
   int blocks_ = 0;
@@ -196,6 +199,14 @@ void Simulation::State::unwind() {
   }
 }
 
+void Simulation::State::list() {
+  for (const Party& party : parties_) {
+    std::vector<const Lane*> first_lanes;
+    for (const Block& block : party.blocks) first_lanes.push_back(block.lanes().data());
+    listed_.emplace_back().show(party.blocks_dim, party.threads, std::move(first_lanes));
+  }
+}
+
 std::string Simulation::State::report() const {
   std::string text = "\n  seed " + std::to_string(seed) + ", slice " + std::to_string(slices) +
                      ", at " + std::to_string(now_ns) + " ns";
@@ -218,6 +229,7 @@ void Simulation::State::run() {
   stacks_ = party_of_agent_.size();
   slabs_ = pool_->take(stacks_, simt::limits().max_lanes, simt::limits().stack_bytes);
   exceptions_ = &exceptions_of_thread();
+  list();
   running = this;
   std::string where;
   try {

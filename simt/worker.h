@@ -85,6 +85,8 @@ class Worker {
   /// The thread's body: returns when every lane ended or, after a failure, was unwound.
   void run();
 
+  const std::deque<Block>& blocks() const { return blocks_; }
+
  private:
   void run_lanes();
   void unwind_lanes();

@@ -19,7 +19,7 @@ packages=(
   ibverbs-utils perftest ucx-utils python3-pyverbs python3-scapy
   libgtest-dev googletest libbenchmark-dev nlohmann-json3-dev valgrind spin
   clang libclang-rt-14-dev
-  cmake make pkg-config
+  cmake make pkg-config gdb
   qemu-system-x86 busybox-static cpio iproute2
 )
 

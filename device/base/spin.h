@@ -33,6 +33,15 @@ PEAL_HD uint64_t now_ns() {
 #endif
 }
 
+/// The clock of deadlines: on a CPU it stands still while the process does.
+PEAL_HD uint64_t deadline_ns() {
+#if PEAL_CUDA
+  return now_ns();
+#else
+  return simt::running_ns();
+#endif
+}
+
 /// What a waiting lane does each turn: lets other lanes, and on a CPU the NIC and other processes,
 /// run.
 PEAL_HD void relax() {
@@ -56,10 +65,10 @@ class Deadline {
  public:
   PEAL_HD static Deadline in(uint64_t ns) {
     if (ns == 0) return Deadline(0);
-    const uint64_t at_ns = now_ns() + ns;
+    const uint64_t at_ns = deadline_ns() + ns;
     return Deadline(at_ns < ns ? ~uint64_t{0} : at_ns);
   }
-  PEAL_HD bool passed() const { return at_ns_ != 0 && now_ns() > at_ns_; }
+  PEAL_HD bool passed() const { return at_ns_ != 0 && deadline_ns() > at_ns_; }
 
  private:
   PEAL_HD explicit Deadline(uint64_t at_ns) : at_ns_(at_ns) {}

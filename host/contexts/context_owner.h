@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/context.h"
+#include "host/contexts/debug.h"
 #include "host/contexts/device_tables.h"
 #include "host/contexts/link_machine.h"
 #include "host/failures/failure.h"
@@ -83,6 +84,7 @@ class ContextOwner {
   ContextFields fields_;
   mutable std::mutex mutex_;
   std::optional<Failure> stopped_;  // guarded by mutex_
+  const DebugItem listed_{peal_debug_contexts, &fields_};
 };
 
 }  // namespace peal

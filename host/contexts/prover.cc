@@ -19,7 +19,7 @@
 namespace peal {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = RunClock;
 
 // Of the bootstrap's deadline: the rest is for telling the others.
 constexpr int kShareOfDeadline = 4;

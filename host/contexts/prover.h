@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/run_clock.h"
 #include "host/bootstrap.h"
 #include "host/contexts/device_tables.h"
 #include "host/transport/queues.h"
@@ -59,7 +60,7 @@ class Prover {
     Queues& queues_;
     uint32_t peer_;
     std::vector<uint32_t> left_;  // to be tested
-    std::chrono::steady_clock::time_point end_;
+    RunClock::time_point end_;
     std::vector<uint32_t> cells_;     // that are this proof's
     std::optional<QueueTest> round_;  // of as many queues as there are cells, in their order
     std::vector<SelfTestResult> failed_;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/patience.h"
 #include "host/base/error.h"
 
 namespace peal {
@@ -119,7 +120,7 @@ void LiveGroup::collect(Lock& lock, const ChannelCall& call, int pe, std::span<s
       if (takes_part && !told(call, gone)) check_still_waiting(gone, end);
     }
     check_still_waiting(pe, end);
-    changed_.wait_until(lock, end);
+    changed_.wait_for(lock, Clock::slice(end));
   }
 }
 
@@ -157,7 +158,7 @@ int LiveGroup::await_lost(const std::vector<int>& pes, std::chrono::milliseconds
     return std::ranges::find_if(
         pes, [&](int pe) { return states_[static_cast<size_t>(pe)] == State::kLive; });
   };
-  changed_.wait_for(lock, time, [&] { return alive() == pes.end(); });
+  wait_until(changed_, lock, Clock::now() + time, [&] { return alive() == pes.end(); });
   return alive() == pes.end() ? -1 : *alive();
 }
 

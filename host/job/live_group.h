@@ -21,6 +21,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/run_clock.h"
 #include "host/base/exception.h"
 #include "host/base/place.h"
 #include "host/bootstrap.h"
@@ -80,7 +81,7 @@ class LiveGroup : public Bootstrap {
     bool complete() const { return bytes.size() == total; }
   };
   using Lock = std::unique_lock<std::mutex>;
-  using Clock = std::chrono::steady_clock;
+  using Clock = RunClock;
 
   std::vector<int> in_state(State first, State last) const;
   std::vector<int> in_state(State state) const { return in_state(state, state); }

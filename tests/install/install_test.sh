@@ -22,6 +22,9 @@ prefix=$work/moved
 export PATH="$prefix/bin:$PATH" PKG_CONFIG_PATH="$prefix/lib/pkgconfig" PEAL_TIMEOUT=10s
 unset PEAL_SOFTNIC_PLACEMENT
 
+# gdb's commands, which strip must leave where they are
+expect " .debug_gdb_scripts " readelf -SW "$prefix/lib/libpeal.so"
+
 # CMake
 cp -r "$prefix/share/peal/examples" "$work/cmake"
 cd "$work/cmake" || exit 2
