@@ -137,6 +137,7 @@ Launch::State::State(const Grid& grid, std::function<void()> lane_body, const Li
   program_.blocks = grid.blocks;
   program_.threads = grid.threads;
   program_.shared_bytes = grid.shared_bytes;
+  program_.kernel = grid.kernel;
   program_.lane_body = std::move(lane_body);
   const uint64_t blocks = grid.blocks.count();
   program_.slabs = pool_->take(lanes_, limits.max_lanes, limits.stack_bytes);

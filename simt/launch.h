@@ -25,11 +25,13 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What is launched: blocks x threads lanes, and dynamic shared memory for each block.
+/// What is launched: blocks x threads lanes, dynamic shared memory for each block, and the address
+/// of the kernel, by which messages name it; null: they do not.
 struct Grid {
   Dim3 blocks;
   Dim3 threads;
   size_t shared_bytes = 0;
+  const void* kernel = nullptr;
 };
 
 /// Bounds for all launches of the process. A launch uses what was in force when it began.

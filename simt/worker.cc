@@ -34,6 +34,8 @@ constinit thread_local Worker* this_worker = nullptr;
 
 }  // namespace
 
+const void* kernel() { return this_worker == nullptr ? nullptr : this_worker->kernel(); }
+
 void Outcome::fail(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   if (error_ == nullptr) error_ = std::move(error);

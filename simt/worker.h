@@ -42,6 +42,7 @@ struct Program {
   Dim3 blocks;
   Dim3 threads;
   size_t shared_bytes = 0;
+  const void* kernel = nullptr;  // its address
   std::vector<std::unique_ptr<StackSlab>>
       slabs;  // lane n of the grid has stack n % 32 of slab n / 32
   std::function<void()> lane_body;
@@ -81,6 +82,8 @@ class Worker {
 
   /// Deals block number `number` (x fastest) to this worker, before run().
   void add(uint64_t number);
+
+  const void* kernel() const { return program_.kernel; }
 
   /// The thread's body: returns when every lane ended or, after a failure, was unwound.
   void run();

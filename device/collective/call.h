@@ -149,9 +149,9 @@ PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status) {
       store_release<Reach::kGpu>(&counters.done, done + 1);
       return static_cast<Status>(failed);
     }
-    const Status waited = detail::spin(call.ctx, [&] {
-      return load_acquire<Reach::kGpu, Edge::kM19Done>(&counters.done) != done;
-    });
+    const Status waited = detail::spin(
+        call.ctx, [&] { return load_acquire<Reach::kGpu, Edge::kM19Done>(&counters.done) != done; },
+        detail::WaitOf<WaitKind::kGrid>{});
     if (waited != Status::kOk) return mine != Status::kOk ? mine : waited;
     return static_cast<Status>(load_relaxed<Reach::kGpu>(&counters.outcome));
   });
@@ -168,9 +168,12 @@ PEAL_DEVICE Status by_one(const Call<R>& call, S, const Op& op, Status mine = St
     if (blocks_in_grid() == 1) return op();
     const Counters& counters = call.part.counters(0);
     const Status come = by_leader(block, [&] {
-      return detail::spin(call.ctx, [&] {
-        return load_acquire<Reach::kGpu, Edge::kM19>(&counters.arrived) + 1 == blocks_in_grid();
-      });
+      return detail::spin(
+          call.ctx,
+          [&] {
+            return load_acquire<Reach::kGpu, Edge::kM19>(&counters.arrived) + 1 == blocks_in_grid();
+          },
+          detail::WaitOf<WaitKind::kGrid>{});
     });
     return end_of_grid(call, come == Status::kOk ? op() : come);
   }

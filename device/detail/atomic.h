@@ -180,13 +180,16 @@ template <class Combine, class T, class Swap>
 PEAL_DEVICE Fetched<T> swap_until_done(const ContextFields& ctx, Fetched<T> seen, const T& value,
                                        const Swap& swap) {
   if (seen.status != Status::kOk) return seen;
-  const Status ended = spin(ctx, [&] {
-    const WordOf<T> old = to_word(seen.value);
-    const SwapIf<WordOf<T>> what{old, to_word(Combine{}(seen.value, value))};
-    if (what.value == old) return true;
-    seen = swap(what);
-    return seen.status != Status::kOk || to_word(seen.value) == old;
-  });
+  const Status ended = spin(
+      ctx,
+      [&] {
+        const WordOf<T> old = to_word(seen.value);
+        const SwapIf<WordOf<T>> what{old, to_word(Combine{}(seen.value, value))};
+        if (what.value == old) return true;
+        seen = swap(what);
+        return seen.status != Status::kOk || to_word(seen.value) == old;
+      },
+      WaitOf<WaitKind::kSwap>{});
   if (seen.status == Status::kOk) seen.status = ended;
   return seen;
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "device/base/endian.h"
+#include "device/base/wait_record.h"
 #include "device/mlx5/queue.h"
 #include "device/status.h"
 
@@ -110,6 +111,7 @@ struct ContextState {
   Survivors survivors;
   uint32_t
       look_everywhere;  // 1: the host closed queues, which may have no mark; quiet looks at all
+  WaitTable* waits;     // null: nobody asks
   alignas(64) uint64_t sync_epoch;  // barriers entered by this PE
   /// The context again: where code out of line finds it. An address of a kernel's argument would
   /// make the kernel copy the argument to its stack.
