@@ -55,7 +55,8 @@ LAYERS = {
     ],
     # Where the library's kernels run, and in which order.
     "host/stream": ["base", "simt", "kernels", "host/base", "host/memory"],
-    "host/failures": ["base", "host/base", "host/contexts", "host/job", "device/context.h"],
+    # simt/symbol.h: the name of a kernel that ran on a CPU.
+    "host/failures": ["base", "simt/symbol.h", "host/base", "host/contexts", "host/job", "device/context.h"],
     "host": [
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/contexts",
         "host/failures", "host/stream", "kernels", "device/context.h", "device/team.h", "device/types.h",

@@ -170,7 +170,8 @@ void Runtime::Parts::open_transports() {
     std::vector<bool> direct = reachable.directly();
     teams.emplace(group, *heap, team_memory(), std::move(direct), !reachable.needs_nic(),
                   kernel_memory(gpu, Teams::shown_bytes(), "peal-teams"));
-    failures.emplace(*table, group, log);
+    failures.emplace(
+        *table, group, [this](const void* address) { return heap->place_of(address); }, log);
     calls.emplace(CallEngine::Parts{
         .group = group,
         .windows = *windows,

@@ -131,6 +131,13 @@ std::string ContextOwner::describe_queues() const {
   return text;
 }
 
+int ContextOwner::queue_number(const void* queue) const {
+  if (links_ == nullptr || queue == nullptr) return -1;
+  const Queues& queues = links_->queues();
+  const auto at = static_cast<size_t>(static_cast<const std::byte*>(queue) - queues.first());
+  return static_cast<int>(at / queues.stride() / queues.n_pes());
+}
+
 void ContextOwner::stop(const Failure& why) {
   const std::lock_guard lock(mutex_);
   if (stopped_ ||
