@@ -34,6 +34,9 @@ class Fiber {
   /// Called on the fiber: as leave(), for good.
   [[noreturn]] void finish();
 
+  /// The stack that start() was given.
+  const Stack& stack() const { return stack_; }
+
  private:
   static void begin(boost::context::detail::transfer_t from);
   void switch_out(void** fake_stack);

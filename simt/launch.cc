@@ -51,6 +51,7 @@ Limits default_limits() {
           std::clamp<uint64_t>(memory / 4 / kLaneBytes, kMaxBlockThreads, kMostLanes)),
       .workers = std::max(1U, std::thread::hardware_concurrency()),
       .stack_bytes = kSanitized ? size_t{256} * 1024 : size_t{64} * 1024,
+      .busy_ms = 10'000,
   };
 }
 
@@ -138,6 +139,7 @@ Launch::State::State(const Grid& grid, std::function<void()> lane_body, const Li
   program_.threads = grid.threads;
   program_.shared_bytes = grid.shared_bytes;
   program_.kernel = grid.kernel;
+  program_.busy_ms = limits.busy_ms;
   program_.lane_body = std::move(lane_body);
   const uint64_t blocks = grid.blocks.count();
   program_.slabs = pool_->take(lanes_, limits.max_lanes, limits.stack_bytes);
@@ -164,8 +166,14 @@ void Launch::State::start_threads() {
 }
 
 void Launch::State::join() {
+  // Lanes that run on and on are told of here, for nobody else has the time.
+  while (program_.ended.load() != threads_.size()) {
+    program_.bell.wait();
+    for (Worker& worker : workers_) worker.tell_of_busy_lane();
+  }
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  program_.ended = 0;
   workers_.clear();
   pool_->give_back(std::exchange(program_.slabs, {}), std::exchange(lanes_, 0));
 }

@@ -39,6 +39,8 @@ struct Limits {
   unsigned max_lanes;  ///< lanes alive at once in this process, all launches together
   unsigned workers;    ///< threads a launch spreads its blocks over, at least 1
   size_t stack_bytes;  ///< usable stack of a lane; only the pages a lane touches take memory
+  unsigned busy_ms;    ///< CPU time after which stderr tells of a lane that has neither called peal
+                       ///< nor yielded, once for each worker of a launch; 0: never
 };
 
 /// The limits in force. Default: as many workers as CPUs, 131072 lanes or what a quarter of the
