@@ -49,6 +49,13 @@ struct Wait {
   const void* queue = nullptr;  // a mlx5::SendQueue
 };
 
+/// A lane, as messages name it.
+struct LaneName {
+  uint64_t kernel;  // its address, or 0 where nobody knows
+  uint32_t block;
+  uint32_t thread;
+};
+
 enum class WaitPhase : uint32_t { kFree, kWritten, kWaiting, kEnded };
 
 struct WaitRecord {
@@ -59,9 +66,7 @@ struct WaitRecord {
     uint64_t found;     // in the word, when the record was written
     uint64_t begun_ns;  // when it was written first: device clock; 0: when the wait had ended
     uint64_t ended_ns;
-    uint64_t kernel;  // its address, or 0 where nobody knows
-    uint32_t block;
-    uint32_t thread;
+    LaneName lane;
   } body;
 
   PEAL_HD static WaitPhase phase(uint32_t state) { return static_cast<WaitPhase>(state % 4); }

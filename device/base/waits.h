@@ -25,15 +25,16 @@ inline constexpr uint32_t kLooksBeforeRecord = 1;
 inline constexpr uint32_t kLooksBeforeRecord = 6;
 #endif
 
-/// Who waits.
-PEAL_HD void sign(WaitRecord::Body* body) {
+PEAL_HD LaneName this_lane() {
+  LaneName lane{};
 #if PEAL_ON_GPU || !PEAL_CUDA
-  body->block = block_in_grid();
-  body->thread = thread_in_block();
+  lane.block = block_in_grid();
+  lane.thread = thread_in_block();
 #endif
 #if !PEAL_CUDA
-  body->kernel = reinterpret_cast<uint64_t>(simt::kernel());
+  lane.kernel = reinterpret_cast<uint64_t>(simt::kernel());
 #endif
+  return lane;
 }
 
 PEAL_HD uint64_t word_now(const Wait& wait) {
@@ -80,9 +81,8 @@ PEAL_COLD inline uint32_t begin_wait(WaitTable* table, Wait wait) {
   if (table == nullptr) return 0;
   const uint32_t taken = take_record(*table);
   if (taken == 0) return 0;
-  WaitRecord::Body body{wait, word_now(wait), now_ns(), 0, 0, 0, 0};
-  sign(&body);
-  show_record(table->record[taken - 1], WaitPhase::kWaiting, body);
+  show_record(table->record[taken - 1], WaitPhase::kWaiting,
+              {wait, word_now(wait), now_ns(), 0, this_lane()});
   return taken;
 }
 
@@ -95,23 +95,20 @@ PEAL_COLD inline void end_wait(WaitTable* table, uint32_t taken, Wait wait, uint
   if (taken == 0) return;
   WaitRecord& record = table->record[taken - 1];
   const uint64_t begun_ns = known ? load_relaxed<Reach::kGpu>(&record.body.begun_ns) : 0;
-  WaitRecord::Body body{wait, word_now(wait), begun_ns, now_ns(), 0, 0, 0};
-  sign(&body);
   store_relaxed<Reach::kSystem>(&record.status, status);
-  show_record(record, WaitPhase::kEnded, body);
+  show_record(record, WaitPhase::kEnded, {wait, word_now(wait), begun_ns, now_ns(), this_lane()});
   if (table->alarm != nullptr) store_release<Reach::kSystem>(table->alarm, 1u);
 }
 
 /// Frees the records of the calling block's waits that ended with `status`.
 PEAL_COLD inline void forget_waits(WaitTable* table, uint32_t status) {
   if (table == nullptr) return;
-  WaitRecord::Body mine{};
-  sign(&mine);
+  const uint32_t mine = this_lane().block;
   for (WaitRecord& record : table->record) {
     const uint32_t state = load_acquire<Reach::kGpu>(&record.state);
     if (WaitRecord::phase(state) != WaitPhase::kEnded) continue;
     if (load_relaxed<Reach::kGpu>(&record.status) != status) continue;
-    if (load_relaxed<Reach::kGpu>(&record.body.block) != mine.block) continue;
+    if (load_relaxed<Reach::kGpu>(&record.body.lane.block) != mine) continue;
     compare_exchange<Reach::kGpu>(&record.state, state, (state & ~3u) + 4);
   }
 }

@@ -82,10 +82,16 @@ PEAL_DEVICE Call<R> begin(const BasicContext<R>& ctx, S, const Team& team) {
 /// kOk where this PE may make a call of the team on this context, and `root` is a member.
 PEAL_DEVICE Status check(const ContextFields& ctx, const Team& team, int root = 0) {
   if (team.rank < 0 || ctx.slot >= team.contexts) {
-    return detail::refuse(ctx.state, Status::kBadTeam, {team.memory, team.contexts, ctx.pe});
+    return detail::refuse(ctx.state, Status::kBadTeam,
+                          {.address = team.memory,
+                           .bytes = team.contexts,
+                           .pe = ctx.pe,
+                           .doing = Doing::kCollective});
   }
   if (root < 0 || root >= team.size) {
-    return detail::refuse(ctx.state, Status::kBadPe, {team.memory, 0, root});
+    return detail::refuse(
+        ctx.state, Status::kBadPe,
+        {.address = team.memory, .bytes = 0, .pe = root, .doing = Doing::kCollective});
   }
   return Status::kOk;
 }

@@ -48,15 +48,34 @@ struct WindowTable {
   Window window[kMaxWindows];
 };
 
+/// What a call does with a range: for whom it refuses.
+enum class Doing : uint8_t {
+  kOther,
+  kPut,
+  kGet,
+  kP,
+  kG,
+  kSignal,
+  kAtomic,
+  kQuiet,
+  kCollective,
+  // At home.
+  kPutSource,
+  kGetDestination,
+  kAtomicResult,
+  kCount,
+};
+
 /// The first call that could not be carried out because of its arguments. `status` is written last.
 struct UsageError {
   uint32_t status;
   uint32_t claimed;
   int32_t pe;
-  uint32_t block;
+  uint32_t doing;  // a Doing
   uint64_t address;
   uint64_t bytes;
   uint64_t time_ns;  // device clock
+  LaneName lane;
 };
 
 struct ContextState;

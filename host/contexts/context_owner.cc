@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "host/contexts/usage_text.h"
 #include "host/transport/syndrome.h"
 #include "kernels/table.h"
 
@@ -68,16 +69,6 @@ Failure describe(const mlx5::SendQueue& q, int queue, const std::string& nic) {
         "queue {} to PE {} closed: {} (at WQE {} of QP {:#x} of {}, {} published, {} rung)", queue,
         q.peer, to_string(f.status), e.wqe_index, q.qpn(), nic, q.published, q.rung);
   }
-  return f;
-}
-
-Failure describe(const UsageError& usage) {
-  Failure f;
-  f.status = static_cast<Status>(usage.status);
-  f.pe = usage.pe;
-  f.time_ns = usage.time_ns;
-  f.text = fmt::format("a kernel (block {}) used PE {}, address {:#x}, {} bytes: {}", usage.block,
-                       usage.pe, usage.address, usage.bytes, to_string(f.status));
   return f;
 }
 
@@ -183,7 +174,7 @@ void ContextOwner::start_again(uint64_t sync_epoch) {
 std::vector<Failure> ContextOwner::failures() const {
   std::vector<Failure> found;
   const UsageError usage = tables_.usage(name_.slot);
-  if (usage.status != 0) found.push_back(describe(usage));
+  if (usage.status != 0) found.push_back(peal::describe(usage, fields_));
   const kernels::CallReport report = tables_.report(name_.slot);
   if (report.status != 0) found.push_back(describe(report));
   if (links_ != nullptr) {

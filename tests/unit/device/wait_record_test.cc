@@ -70,9 +70,9 @@ TEST_F(WaitRecords, SayWhoWaitedForWhatAndWhatWasFound) {
   EXPECT_EQ(static_cast<int64_t>(body.wait.wanted), -3);
   EXPECT_EQ(static_cast<int64_t>(body.found), -7);
   EXPECT_EQ(body.wait.pe, -1) << "anybody may write it";
-  EXPECT_EQ(body.block, 1u);
-  EXPECT_EQ(body.thread, 2u);
-  EXPECT_EQ(body.kernel, reinterpret_cast<uint64_t>(&wait_in_vain));
+  EXPECT_EQ(body.lane.block, 1u);
+  EXPECT_EQ(body.lane.thread, 2u);
+  EXPECT_EQ(body.lane.kernel, reinterpret_cast<uint64_t>(&wait_in_vain));
 }
 
 TEST_F(WaitRecords, OfASetNameTheFirstWordThatIsMissing) {
@@ -160,7 +160,7 @@ TEST_F(WaitRecords, AreForgottenWhereTheKernelHasLookedAtTheStatus) {
   Status seen = Status::kOk;
   launch({.blocks = 2}, look_at_one, pe.context(), &word, &seen).wait();
   EXPECT_EQ(seen, Status::kTimeout);
-  EXPECT_EQ(ended(Status::kTimeout).body.block, 0u);
+  EXPECT_EQ(ended(Status::kTimeout).body.lane.block, 0u);
 }
 
 }  // namespace
