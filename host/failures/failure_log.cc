@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "host/base/error.h"
+#include "host/job/stopped.h"
 
 namespace peal {
 namespace {
@@ -97,6 +98,10 @@ Failure FailureLog::timeouts() const {
     }
     told.time_ns = std::min(told.time_ns, wait.ended_ns);
     told.text += (told.text.empty() ? "" : "; ") + wait.text;
+  }
+  if (told.status == Status::kOk) return told;
+  if (const std::string stopped = stopped_pes(group_); !stopped.empty()) {
+    told.text += "; " + stopped;
   }
   return told;
 }

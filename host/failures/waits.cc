@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
-#include "simt/symbol.h"
+#include <iterator>
+
+#include "host/contexts/usage_text.h"
 
 namespace peal {
 namespace {
@@ -11,12 +13,6 @@ namespace {
 const char* sign_of(uint32_t compare) {
   static constexpr const char* kSigns[] = {"==", "!=", ">", ">=", "<", "<="};
   return compare < std::size(kSigns) ? kSigns[compare] : "?";
-}
-
-std::string who(const WaitRecord::Body& body) {
-  const std::string kernel = body.kernel == 0 ? "" : simt::function_at(body.kernel);
-  const std::string lane = fmt::format("block {}, thread {}", body.block, body.thread);
-  return kernel.empty() ? lane : fmt::format("kernel {}, {}", kernel, lane);
 }
 
 std::string number_in_word(const Wait& wait, uint64_t value) {
@@ -79,17 +75,17 @@ WaitNote note_of(const WaitRecord& record, int queue, const PlaceOf& place_of) {
   WaitNote note{.status = Status::kOk,
                 .kind = body.wait.kind,
                 .from = body.wait.pe,
-                .block = body.block,
-                .number = body.wait.number,
+                .block = body.lane.block,
                 .ended_ns = body.ended_ns,
                 .text = {}};
   const std::string object = what(body, queue, place_of);
   if (WaitRecord::phase(record.state) == WaitPhase::kWaiting) {
-    note.text = fmt::format("{}, waits for {}", who(body), object);
+    note.text = fmt::format("{}, waits for {}", describe(body.lane), object);
     return note;
   }
   note.status = static_cast<Status>(record.status);
-  note.text = fmt::format("{}, waited for {}: {}", who(body), object, to_string(note.status));
+  note.text =
+      fmt::format("{}, waited for {}: {}", describe(body.lane), object, to_string(note.status));
   if (body.begun_ns != 0 && note.status == Status::kTimeout) {
     note.text +=
         fmt::format(" after {:.3g} s", static_cast<double>(body.ended_ns - body.begun_ns) / 1e9);
