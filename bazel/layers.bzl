@@ -50,10 +50,11 @@ LAYERS = {
         "base", "host/base", "host/memory", "host/nic", "device/base", "device/mlx5/queue.h", "device/mlx5/layout.h",
         "device/mlx5/wqe.h", "host/bootstrap.h", "host/job/together.h",
     ],
-    # device/context.h is plain data that crosses the bus; a context tells of itself in host/failures/failure.h.
+    # device/context.h is plain data that crosses the bus; a context tells of itself in host/failures/failure.h, and of
+    # kernels that ran on a CPU by their names.
     "host/contexts": [
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "device/context.h",
-        "host/bootstrap.h", "host/failures/failure.h", "kernels",
+        "host/bootstrap.h", "host/failures/failure.h", "kernels", "simt/symbol.h",
     ],
     # Where the library's kernels run, and in which order.
     "host/stream": ["base", "simt", "kernels", "host/base", "host/memory"],

@@ -85,10 +85,13 @@ PEAL_DEVICE Fetched<uint64_t> signal_wait_until(const BasicContext<R>& ctx, S sc
                                                 uint64_t value) {
   return by_leader(scope, [&] {
     Fetched<uint64_t> seen{};
-    seen.status = detail::spin(ctx, [&] {
-      seen.value = detail::acquire_word(word);
-      return detail::holds(seen.value, compare, value);
-    });
+    seen.status = detail::spin(
+        ctx,
+        [&] {
+          seen.value = detail::acquire_word(word);
+          return detail::holds(seen.value, compare, value);
+        },
+        [&] { return detail::wait_for_word(WaitKind::kSignal, word, compare, value); });
     return seen;
   });
 }

@@ -31,7 +31,9 @@ template <Reach R, AnyScope S, class T>
 [[nodiscard]] PEAL_DEVICE Status wait_until(const BasicContext<R>& ctx, S scope, const T* word,
                                             Compare compare, std::type_identity_t<T> value) {
   return by_leader(scope, [&] {
-    return detail::spin(ctx, [&] { return detail::word_holds(word, compare, value); });
+    return detail::spin(
+        ctx, [&] { return detail::word_holds(word, compare, value); },
+        [&] { return detail::wait_for_word<T>(WaitKind::kWord, word, compare, value); });
   });
 }
 
@@ -39,6 +41,16 @@ template <Reach R, class T>
 [[nodiscard]] PEAL_DEVICE Status wait_until(const BasicContext<R>& ctx, const T* word,
                                             Compare compare, std::type_identity_t<T> value) {
   return wait_until(ctx, thread, word, compare, value);
+}
+
+/// Says that the kernel has looked at `status` and knows what to do: check() and failure() then do
+/// not tell of the waits of the calling block that ended with it. Returns `status`.
+///
+///   while (handled(ctx, wait_until(ctx, word, Compare::kGe, 1)) == Status::kTimeout) { ... }
+template <Reach R>
+[[nodiscard]] PEAL_DEVICE Status handled(const BasicContext<R>& ctx, Status status) {
+  if (status != Status::kOk) forget_waits(ctx.state->waits, static_cast<uint32_t>(status));
+  return status;
 }
 
 /// `count` words; those with a non-zero entry in `skip` (null: none) are left out.
@@ -74,6 +86,25 @@ PEAL_DEVICE bool holds_at(const WaitSet<T>& set, size_t i, Compare compare, cons
   } else {
     return word_holds(&set.words[i], compare, static_cast<const T*>(values)[i]);
   }
+}
+
+/// The wait for word `i` of the set.
+template <class T, class V>
+PEAL_DEVICE Wait wait_at(const WaitSet<T>& set, size_t i, Compare compare, const V& values) {
+  if constexpr (std::is_convertible_v<V, T>) {
+    return wait_for_word<T>(WaitKind::kWord, &set.words[i], compare, static_cast<T>(values));
+  } else {
+    return wait_for_word<T>(WaitKind::kWord, &set.words[i], compare,
+                            static_cast<const T*>(values)[i]);
+  }
+}
+
+/// The first word that the set takes.
+template <class T>
+PEAL_DEVICE size_t first_of(const WaitSet<T>& set) {
+  size_t first = 0;
+  while (!set.takes(first)) ++first;
+  return first;
 }
 
 }  // namespace detail
@@ -118,12 +149,15 @@ template <Reach R, class T, ValuesFor<T> V>
 [[nodiscard]] PEAL_DEVICE Status wait_until_all(const BasicContext<R>& ctx, const WaitSet<T>& set,
                                                 Compare compare, V values) {
   size_t next = 0;
-  return detail::spin(ctx, [&] {
-    for (; next < set.count; ++next) {
-      if (set.takes(next) && !detail::holds_at(set, next, compare, values)) return false;
-    }
-    return true;
-  });
+  return detail::spin(
+      ctx,
+      [&] {
+        for (; next < set.count; ++next) {
+          if (set.takes(next) && !detail::holds_at(set, next, compare, values)) return false;
+        }
+        return true;
+      },
+      [&] { return next < set.count ? detail::wait_at(set, next, compare, values) : Wait{}; });
 }
 
 /// Which word(s) ended a wait. `index` is kNone (or `count` 0) when the set was empty or the wait
@@ -143,10 +177,13 @@ template <Reach R, class T, ValuesFor<T> V>
                                                  Compare compare, V values) {
   WaitAny answer{Status::kOk, kNone};
   if (set.empty()) return answer;
-  answer.status = detail::spin(ctx, [&] {
-    answer.index = test_any(ctx, set, compare, values);
-    return answer.index != kNone;
-  });
+  answer.status = detail::spin(
+      ctx,
+      [&] {
+        answer.index = test_any(ctx, set, compare, values);
+        return answer.index != kNone;
+      },
+      [&] { return detail::wait_at(set, detail::first_of(set), compare, values); });
   return answer;
 }
 
@@ -157,10 +194,13 @@ template <Reach R, class T, ValuesFor<T> V>
                                                    Compare compare, V values) {
   WaitSome answer{Status::kOk, 0};
   if (set.empty()) return answer;
-  answer.status = detail::spin(ctx, [&] {
-    answer.count = test_some(ctx, set, indices, compare, values);
-    return answer.count != 0;
-  });
+  answer.status = detail::spin(
+      ctx,
+      [&] {
+        answer.count = test_some(ctx, set, indices, compare, values);
+        return answer.count != 0;
+      },
+      [&] { return detail::wait_at(set, detail::first_of(set), compare, values); });
   return answer;
 }
 

@@ -15,6 +15,7 @@
 #include "host/call_engine.h"
 #include "host/contexts/contexts.h"
 #include "host/failures/failure_log.h"
+#include "host/failures/inquiry.h"
 #include "host/job/live_group.h"
 #include "host/job/together.h"
 #include "host/job/watcher.h"
@@ -29,6 +30,9 @@ namespace {
 
 // A kernel may hear of a death from the NIC before the operating system tells of it.
 constexpr std::chrono::milliseconds kUntilNoticed{2000};
+
+// A PE whose process runs tells what it waits for within some milliseconds.
+constexpr std::chrono::milliseconds kUntilTold{1000};
 
 // Memory that kernels use, and memory that they share with the host while they run.
 Backing kernel_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
@@ -88,6 +92,7 @@ struct Runtime::Parts {
   std::optional<Teams> teams;
   std::shared_ptr<ContextOwner> default_context;
   std::optional<FailureLog> failures;  // whose callback may use the context
+  std::optional<Inquiry> inquiry;
   std::optional<CallEngine> calls;
   std::optional<Watcher> watcher;
 
@@ -170,7 +175,9 @@ void Runtime::Parts::open_transports() {
     std::vector<bool> direct = reachable.directly();
     teams.emplace(group, *heap, team_memory(), std::move(direct), !reachable.needs_nic(),
                   kernel_memory(gpu, Teams::shown_bytes(), "peal-teams"));
-    failures.emplace(*table, group, log);
+    failures.emplace(
+        *table, group, [this](const void* address) { return heap->place_of(address); }, log);
+    inquiry.emplace(group, [this] { return failures->waits(); });
     calls.emplace(CallEngine::Parts{
         .group = group,
         .windows = *windows,
@@ -224,6 +231,10 @@ void Runtime::Parts::take_messages() {
         break;
       case Message::Kind::kLink:
         if (linker) linker->deliver(std::move(*message));
+        break;
+      case Message::Kind::kWaitsAsked:
+      case Message::Kind::kWaitsTold:
+        inquiry->deliver(*message);
         break;
     }
   }
@@ -454,6 +465,7 @@ std::string Runtime::dump() const {
     if (!doorbell.assisted()) continue;
     text += fmt::format("{}; passed on {} doorbells\n", doorbell.describe(), doorbell.passed_on());
   }
+  text += parts_->inquiry->describe(kUntilTold);
   std::string queues;
   parts_->table->for_each(
       [&](const ContextOwner& context) { queues += context.describe_queues(); });

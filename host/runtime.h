@@ -211,8 +211,9 @@ class Runtime {
 
   /// For a person who asks why nothing moves: transport, NIC, the first failure, and for every
   /// queue its peer, QP, what kernels have reserved, published and rung, what has completed (counts
-  /// of WQEBBs since the start), the newest completion and the status. May be asked while kernels
-  /// run.
+  /// of WQEBBs since the start), the newest completion and the status; what the kernels of all PEs
+  /// of this host wait for, and circles in that. May be asked while kernels run. Waits up to a
+  /// second for PEs that do not answer.
   std::string dump() const;
 
   /// Collective. Makes the contexts usable again after errors, timeouts and aborts: queues that are

@@ -125,6 +125,10 @@ class Block {
   Block& operator=(const Block&) = delete;
 
   const Dim3& index() const { return index_; }
+  /// Its number in a grid of so many blocks, x fastest.
+  uint64_t number(const Dim3& blocks) const {
+    return (uint64_t{index_.z} * blocks.y + index_.y) * blocks.x + index_.x;
+  }
   std::vector<Lane>& lanes() { return lanes_; }
   const std::vector<Lane>& lanes() const { return lanes_; }
   void* dynamic_shared() const { return dynamic_shared_; }

@@ -38,6 +38,9 @@ class Fiber {
   static constexpr size_t saved_offset() { return offsetof(Fiber, fiber_); }
   static constexpr size_t stack_offset() { return offsetof(Fiber, stack_); }
 
+  /// The stack that start() was given.
+  const Stack& stack() const { return stack_; }
+
  private:
   static void begin(boost::context::detail::transfer_t from);
   void switch_out(void** fake_stack);

@@ -31,6 +31,9 @@ inline constinit thread_local Dim3 gridDim{1, 1, 1};
 /// True on a lane of a launch.
 bool in_kernel();
 
+/// The address of the kernel that this thread runs lanes of (Grid::kernel), or null.
+const void* kernel();
+
 /// This lane within its warp, 0..31.
 unsigned lane_id();
 

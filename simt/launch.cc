@@ -47,12 +47,12 @@ Limits default_limits() {
   constexpr uint64_t kLaneBytes = 16 * 1024;
   const auto memory = static_cast<uint64_t>(std::max(0L, ::sysconf(_SC_PHYS_PAGES))) *
                       static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  const bool sanitized = kThreadSanitized || address_sanitized();
   return {
       .max_lanes = static_cast<unsigned>(
           std::clamp<uint64_t>(memory / 4 / kLaneBytes, kMaxBlockThreads, kMostLanes)),
       .workers = std::max(1U, std::thread::hardware_concurrency()),
-      .stack_bytes = sanitized ? size_t{256} * 1024 : size_t{64} * 1024,
+      .stack_bytes = sanitized() ? size_t{256} * 1024 : size_t{64} * 1024,
+      .busy_ms = 10'000,
   };
 }
 
@@ -141,6 +141,8 @@ Launch::State::State(const Grid& grid, std::function<void()> lane_body, const Li
   program_.blocks = grid.blocks;
   program_.threads = grid.threads;
   program_.shared_bytes = grid.shared_bytes;
+  program_.kernel = grid.kernel;
+  program_.busy_ms = limits.busy_ms;
   program_.lane_body = std::move(lane_body);
   const uint64_t blocks = grid.blocks.count();
   program_.slabs = pool_->take(lanes_, limits.max_lanes, limits.stack_bytes);
@@ -178,9 +180,15 @@ void Launch::State::start_threads() {
 }
 
 void Launch::State::join() {
+  // Lanes that run on and on are told of here, for nobody else has the time.
+  while (program_.ended.load() != threads_.size()) {
+    program_.bell.wait();
+    for (Worker& worker : workers_) worker.tell_of_busy_lane();
+  }
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   listed_.hide();
+  program_.ended = 0;
   workers_.clear();
   pool_->give_back(std::exchange(program_.slabs, {}), std::exchange(lanes_, 0));
 }

@@ -25,11 +25,13 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What is launched: blocks x threads lanes, and dynamic shared memory for each block.
+/// What is launched: blocks x threads lanes, dynamic shared memory for each block, and the address
+/// of the kernel, by which messages name it; null: they do not.
 struct Grid {
   Dim3 blocks;
   Dim3 threads;
   size_t shared_bytes = 0;
+  const void* kernel = nullptr;
 };
 
 /// Bounds for all launches of the process. A launch uses what was in force when it began.
@@ -37,6 +39,8 @@ struct Limits {
   unsigned max_lanes;  ///< lanes alive at once in this process, all launches together
   unsigned workers;    ///< threads a launch spreads its blocks over, at least 1
   size_t stack_bytes;  ///< usable stack of a lane; only the pages a lane touches take memory
+  unsigned busy_ms;    ///< CPU time after which stderr tells of a lane that has neither called peal
+                       ///< nor yielded, once for each worker of a launch; 0: never
 };
 
 /// The limits in force. Default: as many workers as CPUs, 131072 lanes or what a quarter of the

@@ -56,4 +56,7 @@ inline void acquire_from(void*) {}
 inline void full_fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 #endif
 
+/// By either of the two.
+inline bool sanitized() { return kThreadSanitized || address_sanitized(); }
+
 }  // namespace peal::simt

@@ -34,6 +34,8 @@ constinit thread_local Worker* this_worker = nullptr;
 
 }  // namespace
 
+const void* kernel() { return this_worker == nullptr ? nullptr : this_worker->kernel(); }
+
 void Outcome::fail(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   if (error_ == nullptr) error_ = std::move(error);
@@ -80,6 +82,10 @@ void Worker::run() {
   // Linux may stretch a sleep by 50 us otherwise, which would double a nap.
   ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   release_to(&start_tag_);
+  {
+    const std::lock_guard lock(watch_mutex_);
+    watch_.emplace(program_.busy_ms, slices_, program_.bell);
+  }
   try {
     run_lanes();
   } catch (...) {
@@ -87,13 +93,26 @@ void Worker::run() {
   }
   unwind_lanes();
   set_current_lane(nullptr);
+  {
+    const std::lock_guard lock(watch_mutex_);
+    watch_.reset();
+  }
   acquire_from(&end_tag_);
+  program_.ended.fetch_add(1);
+  program_.bell.ring();
+}
+
+void Worker::tell_of_busy_lane() {
+  BusyLane found;
+  const std::lock_guard lock(watch_mutex_);
+  if (watch_ && watch_->take(&found)) tell(found, program_.busy_ms);
 }
 
 void Worker::run_lanes() {
   while (!ready_.empty() && !program_.outcome.stopped()) {
     Lane& lane = ready_.pop();
     if (!lane.started) start(lane, program_.slabs, &Worker::enter_lane);
+    slices_.store(slices_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     resume(lane, *exceptions_);
     const bool spins = lane.request.call == Call::kYield;
     lane.block->settle(lane);

@@ -14,12 +14,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "simt/block.h"
 #include "simt/launch.h"
 #include "simt/ready.h"
 #include "simt/stack_pool.h"
+#include "simt/watch.h"
 
 namespace peal::simt {
 
@@ -42,10 +44,14 @@ struct Program {
   Dim3 blocks;
   Dim3 threads;
   size_t shared_bytes = 0;
+  const void* kernel = nullptr;  // its address
   std::vector<std::unique_ptr<StackSlab>>
       slabs;  // lane n of the grid has stack n % 32 of slab n / 32
   std::function<void()> lane_body;
+  unsigned busy_ms = 0;
   Outcome outcome;
+  Bell bell;                     // rung when a worker has ended, or has something to tell
+  std::atomic<size_t> ended{0};  // workers
 };
 
 /// The number of lanes of a grid; throws Error for what CUDA would refuse or the limits exclude.
@@ -82,6 +88,11 @@ class Worker {
   /// Deals block number `number` (x fastest) to this worker, before run().
   void add(uint64_t number);
 
+  const void* kernel() const { return program_.kernel; }
+
+  /// Says on stderr what the worker's watch has found, if it has. Another thread calls.
+  void tell_of_busy_lane();
+
   /// The thread's body: returns when every lane ended or, after a failure, was unwound.
   void run();
 
@@ -99,6 +110,9 @@ class Worker {
   Backoff backoff_;
   ExceptionState* exceptions_ = nullptr;  // of the thread
   size_t yields_ = 0;                     // since the last pass
+  std::atomic<uint64_t> slices_{0};       // begun; one thread writes
+  std::mutex watch_mutex_;
+  std::optional<Watch> watch_;  // guarded by watch_mutex_
   // Words that stand for "lanes may start" and "lanes ended" to ThreadSanitizer.
   char start_tag_ = 0;
   char end_tag_ = 0;

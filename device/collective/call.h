@@ -82,10 +82,16 @@ PEAL_DEVICE Call<R> begin(const BasicContext<R>& ctx, S, const Team& team) {
 /// kOk where this PE may make a call of the team on this context, and `root` is a member.
 PEAL_DEVICE Status check(const ContextFields& ctx, const Team& team, int root = 0) {
   if (team.rank < 0 || ctx.slot >= team.contexts) {
-    return detail::refuse(ctx.state, Status::kBadTeam, {team.memory, team.contexts, ctx.pe});
+    return detail::refuse(ctx.state, Status::kBadTeam,
+                          {.address = team.memory,
+                           .bytes = team.contexts,
+                           .pe = ctx.pe,
+                           .doing = Doing::kCollective});
   }
   if (root < 0 || root >= team.size) {
-    return detail::refuse(ctx.state, Status::kBadPe, {team.memory, 0, root});
+    return detail::refuse(
+        ctx.state, Status::kBadPe,
+        {.address = team.memory, .bytes = 0, .pe = root, .doing = Doing::kCollective});
   }
   return Status::kOk;
 }
@@ -149,9 +155,9 @@ PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status) {
       store_release<Reach::kGpu>(&counters.done, done + 1);
       return static_cast<Status>(failed);
     }
-    const Status waited = detail::spin(call.ctx, [&] {
-      return load_acquire<Reach::kGpu, Edge::kM19Done>(&counters.done) != done;
-    });
+    const Status waited = detail::spin(
+        call.ctx, [&] { return load_acquire<Reach::kGpu, Edge::kM19Done>(&counters.done) != done; },
+        detail::WaitOf<WaitKind::kGrid>{});
     if (waited != Status::kOk) return mine != Status::kOk ? mine : waited;
     return static_cast<Status>(load_relaxed<Reach::kGpu>(&counters.outcome));
   });
@@ -168,9 +174,12 @@ PEAL_DEVICE Status by_one(const Call<R>& call, S, const Op& op, Status mine = St
     if (blocks_in_grid() == 1) return op();
     const Counters& counters = call.part.counters(0);
     const Status come = by_leader(block, [&] {
-      return detail::spin(call.ctx, [&] {
-        return load_acquire<Reach::kGpu, Edge::kM19>(&counters.arrived) + 1 == blocks_in_grid();
-      });
+      return detail::spin(
+          call.ctx,
+          [&] {
+            return load_acquire<Reach::kGpu, Edge::kM19>(&counters.arrived) + 1 == blocks_in_grid();
+          },
+          detail::WaitOf<WaitKind::kGrid>{});
     });
     return end_of_grid(call, come == Status::kOk ? op() : come);
   }

@@ -130,24 +130,27 @@ template <Reach R>
 PEAL_DEVICE Status receive_units(const Call<R>& call, const Exchange& exchange, uint32_t unit,
                                  uint32_t first, uint32_t count, uint64_t* values) {
   const uint32_t tag = tag_of(exchange.number);
-  return detail::spin(call.ctx, [&] {
-    Line line[kTogether] = {};
-    PEAL_UNROLL
-    for (uint32_t k = 0; k < kTogether; ++k) {
-      if (k >= count || first + k == call.rank()) continue;
-      line[k] = load_line_direct(exchange.rings.line(first + k, exchange.line(unit)));
-    }
-    bool all = true;
-    PEAL_UNROLL
-    for (uint32_t k = 0; k < kTogether; ++k) {
-      if (k >= count || first + k == call.rank()) continue;
-      const bool here = static_cast<uint32_t>(line[k].word[0]) == tag &&
-                        static_cast<uint32_t>(line[k].word[1]) == tag;
-      all = all && here;
-      values[k] = line[k].word[0] >> 32 | (line[k].word[1] & 0xffffffff00000000u);
-    }
-    return all;
-  });
+  return detail::spin(
+      call.ctx,
+      [&] {
+        Line line[kTogether] = {};
+        PEAL_UNROLL
+        for (uint32_t k = 0; k < kTogether; ++k) {
+          if (k >= count || first + k == call.rank()) continue;
+          line[k] = load_line_direct(exchange.rings.line(first + k, exchange.line(unit)));
+        }
+        bool all = true;
+        PEAL_UNROLL
+        for (uint32_t k = 0; k < kTogether; ++k) {
+          if (k >= count || first + k == call.rank()) continue;
+          const bool here = static_cast<uint32_t>(line[k].word[0]) == tag &&
+                            static_cast<uint32_t>(line[k].word[1]) == tag;
+          all = all && here;
+          values[k] = line[k].word[0] >> 32 | (line[k].word[1] & 0xffffffff00000000u);
+        }
+        return all;
+      },
+      detail::WaitOf<WaitKind::kMembers>{});
 }
 
 /// An exchange in which every member sends `bytes` bytes to every other. `message`:

@@ -100,16 +100,25 @@ struct Meeting {
       *theirs = static_cast<uint32_t>(seen);
       return static_cast<uint32_t>(seen >> 32) == epoch;
     };
-    if constexpr (!kMapped) return detail::wait_flag(ctx, word, static_cast<uint32_t>(pe), heard);
+    const auto what = [&] {
+      return detail::wait_for_flag(word, static_cast<uint32_t>(pe), epoch, team.id + 1);
+    };
+    if constexpr (!kMapped) {
+      return detail::wait_flag(ctx, word, static_cast<uint32_t>(pe), heard, what);
+    }
     Status ended = Status::kOk;
+    Waiting waiting(&ctx.state->waits);
     const SpinEnd end = spin_until(
         ctx.timeout_ns, [&] { return heard(detail::acquire_word(word)); },
         [&] {
+          waiting.look(what);
           ended = detail::stop_word(ctx);
           if (ended == Status::kOk) ended = static_cast<Status>(load_relaxed<Reach::kGpu>(failed));
           return ended != Status::kOk;
         });
-    return end == SpinEnd::kTimedOut ? Status::kTimeout : ended;
+    if (end == SpinEnd::kTimedOut) ended = Status::kTimeout;
+    waiting.end(ended, what);
+    return ended;
   }
   PEAL_DEVICE int pe_at(uint32_t member) const {
     return world_pe(team, static_cast<int>(member < size() ? member : member - size()));

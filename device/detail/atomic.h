@@ -108,7 +108,7 @@ PEAL_DEVICE Fetched<T> fetch_by_nic(const BasicContext<R>& ctx, const Destinatio
 /// Where an operation on an atomic's word goes.
 template <class T>
 PEAL_DEVICE Asked asked_word(const T* word, int pe) {
-  return {word, sizeof(T), pe, Use::kAtomic, true};
+  return {word, sizeof(T), pe, Use::kAtomic, true, Doing::kAtomic};
 }
 
 /// Does `what` and waits for the old value.
@@ -130,7 +130,8 @@ template <Reach R, class T, class What>
 PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const T* word, What what,
                                     int pe) {
   if (reinterpret_cast<uint64_t>(result) % sizeof(T) != 0) {
-    const Asked here{result, sizeof(T), ctx.pe};
+    const Asked here{
+        .address = result, .bytes = sizeof(T), .pe = ctx.pe, .doing = Doing::kAtomicResult};
     return Ticket{nullptr, 0, refuse(ctx.state, Status::kMisaligned, here)};
   }
   return access_word<Ticket>(
@@ -140,7 +141,7 @@ PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const
         return Ticket{};
       },
       [&](const Destination& at) {
-        const Origin to = resolve_local(ctx, *at.queue, result, sizeof(T));
+        const Origin to = resolve_local(ctx, *at.queue, result, sizeof(T), Doing::kAtomicResult);
         if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
         if (sizeof(T) == 8 && at.queue->to_cells == 0) {
           const auto compose = [&](const mlx5::Header& h) {
@@ -180,13 +181,16 @@ template <class Combine, class T, class Swap>
 PEAL_DEVICE Fetched<T> swap_until_done(const ContextFields& ctx, Fetched<T> seen, const T& value,
                                        const Swap& swap) {
   if (seen.status != Status::kOk) return seen;
-  const Status ended = spin(ctx, [&] {
-    const WordOf<T> old = to_word(seen.value);
-    const SwapIf<WordOf<T>> what{old, to_word(Combine{}(seen.value, value))};
-    if (what.value == old) return true;
-    seen = swap(what);
-    return seen.status != Status::kOk || to_word(seen.value) == old;
-  });
+  const Status ended = spin(
+      ctx,
+      [&] {
+        const WordOf<T> old = to_word(seen.value);
+        const SwapIf<WordOf<T>> what{old, to_word(Combine{}(seen.value, value))};
+        if (what.value == old) return true;
+        seen = swap(what);
+        return seen.status != Status::kOk || to_word(seen.value) == old;
+      },
+      WaitOf<WaitKind::kSwap>{});
   if (seen.status == Status::kOk) seen.status = ended;
   return seen;
 }

@@ -61,20 +61,35 @@ PEAL_DEVICE_COLD Status end_of_flag(const uint32_t* stop, mlx5::SendQueue* q) {
   return mlx5::stop_status<R>(*q);
 }
 
-/// Waits until what PE `pe` writes into the flag is `enough`.
-template <Reach R, class Enough>
+/// A wait for a flag: PE `pe` enters barrier, or meeting of the team, `number`.
+PEAL_DEVICE Wait wait_for_flag(const uint64_t* flag, uint32_t pe, uint64_t number,
+                               uint64_t team = 0) {
+  Wait wait =
+      wait_for_word(team == 0 ? WaitKind::kBarrier : WaitKind::kTeam, flag, Compare::kGe, number);
+  wait.pe = static_cast<int32_t>(pe);
+  wait.number = number;
+  wait.team = team;
+  return wait;
+}
+
+/// Waits until what PE `pe` writes into the flag is `enough`; what() is the wait_for_flag().
+template <Reach R, class Enough, class What>
 PEAL_DEVICE Status wait_flag(const BasicContext<R>& ctx, const uint64_t* flag, uint32_t pe,
-                             const Enough& enough) {
+                             const Enough& enough, const What& what) {
   const bool mapped = heap_of(ctx, static_cast<int>(pe)) != nullptr;
   mlx5::SendQueue* const q = mapped ? nullptr : flag_queue(ctx, pe);
   Status ended = Status::kOk;
+  Waiting waiting(&ctx.state->waits);
   const SpinEnd end = spin_until(
       ctx.timeout_ns, [&] { return enough(acquire_word(flag)); },
       [&] {
+        waiting.look(what);
         ended = end_of_flag<R>(ctx.stop, q);
         return ended != Status::kOk;
       });
-  return end == SpinEnd::kTimedOut ? Status::kTimeout : ended;
+  if (end == SpinEnd::kTimedOut) ended = Status::kTimeout;
+  waiting.end(ended, what);
+  return ended;
 }
 
 /// In round r, tell the PEs 1, 2, ... times kSyncFan^r ahead, then wait for those as far behind:
@@ -99,8 +114,10 @@ PEAL_DEVICE Status disseminate(const BasicContext<R>& ctx, uint64_t epoch, uint3
     for (uint32_t i = 1; first == Status::kOk && i < kSyncFan && i * distance < count; ++i) {
       const uint32_t behind = rank + count - i * distance;
       const int pe = pe_of(behind < count ? behind : behind - count);
-      first = wait_flag(ctx, flags + i - 1, static_cast<uint32_t>(pe),
-                        [&](uint64_t seen) { return seen >= epoch; });
+      const uint64_t* const flag = flags + i - 1;
+      first = wait_flag(
+          ctx, flag, static_cast<uint32_t>(pe), [&](uint64_t seen) { return seen >= epoch; },
+          [&] { return wait_for_flag(flag, static_cast<uint32_t>(pe), epoch); });
     }
     flags += kSyncFan - 1;
     told = 0;

@@ -314,7 +314,8 @@ PEAL_DEVICE_COLD Status drain_pe(ContextState* state, int pe) {
   const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
   const auto peers = static_cast<uint32_t>(ctx.n_pes);
   if (static_cast<uint32_t>(pe) >= peers) {
-    return refuse(state, Status::kBadPe, Asked{nullptr, 0, pe});
+    return refuse(state, Status::kBadPe,
+                  Asked{.address = nullptr, .bytes = 0, .pe = pe, .doing = Doing::kQuiet});
   }
   const Status first = usage_status(ctx);
   const QueueRange range = drained_queues<R>(ctx);

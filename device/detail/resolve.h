@@ -9,6 +9,7 @@
 #include "device/base/order.h"
 #include "device/base/scope.h"
 #include "device/base/spin.h"
+#include "device/base/waits.h"
 #include "device/context.h"
 #include "device/transport/ibgda.h"
 
@@ -27,6 +28,7 @@ struct Asked {
   int pe;
   Use use = Use::kPayload;
   bool aligned = false;  // true: must be a multiple of `bytes`
+  Doing doing = Doing::kOther;
 };
 
 PEAL_HD bool misaligned(const Asked& asked) {
@@ -39,7 +41,8 @@ PEAL_DEVICE_COLD inline Status refuse(ContextState* state, Status status, Asked 
   UsageError& usage = state->usage;
   if (compare_exchange<Reach::kGpu>(&usage.claimed, 0u, 1u)) {
     usage.pe = asked.pe;
-    usage.block = block_in_grid();
+    usage.doing = static_cast<uint32_t>(asked.doing);
+    usage.lane = this_lane();
     usage.address = reinterpret_cast<uint64_t>(asked.address);
     usage.bytes = asked.bytes;
     usage.time_ns = now_ns();
@@ -243,12 +246,13 @@ PEAL_DEVICE_COLD inline Origin resolve_local_elsewhere(ContextState* state, Aske
 /// For a transfer by queue `q`.
 template <Reach R>
 PEAL_DEVICE Origin resolve_local(const BasicContext<R>& ctx, const mlx5::SendQueue& q,
-                                 const void* address, uint64_t bytes) {
+                                 const void* address, uint64_t bytes, Doing doing = Doing::kOther) {
   const uint32_t rail = rail_of(ctx, q);
   if (holds_range(ctx.heap, address, bytes)) {
     return {{offset_in(ctx.heap, address), ctx.heap.lkeys[rail]}, Status::kOk, ctx.heap.dumped};
   }
-  return resolve_local_elsewhere(ctx.state, Asked{address, bytes, ctx.pe}, rail);
+  const Asked asked{.address = address, .bytes = bytes, .pe = ctx.pe, .doing = doing};
+  return resolve_local_elsewhere(ctx.state, asked, rail);
 }
 
 }  // namespace detail

@@ -60,7 +60,7 @@ PEAL_DEVICE void signal_direct(std::byte* word, const Signal& signal) {
 /// the signal is an atomic that another NIC executes.
 PEAL_DEVICE Asked word_of(const Signal& signal) {
   const Use use = signal.kind == Signal::Kind::kAdd ? Use::kAddedSignal : Use::kWord;
-  return {signal.word, sizeof(uint64_t), signal.pe, use, true};
+  return {signal.word, sizeof(uint64_t), signal.pe, use, true, Doing::kSignal};
 }
 
 template <Reach R, bool kTogether, Rings kRings>
@@ -100,7 +100,9 @@ struct PutSignal {
   uint64_t bytes;
   Signal signal;
 
-  PEAL_DEVICE Asked asked() const { return {dst, bytes, signal.pe}; }
+  PEAL_DEVICE Asked asked() const {
+    return {.address = dst, .bytes = bytes, .pe = signal.pe, .doing = Doing::kPut};
+  }
   template <Reach R, class S>
   PEAL_DEVICE Ticket mapped(const BasicContext<R>& ctx, S scope, std::byte* there) const {
     scope.sync();  // edge M8: every lane's earlier stores to the source precede the copy

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "device/base/endian.h"
+#include "device/base/wait_record.h"
 #include "device/mlx5/queue.h"
 #include "device/status.h"
 
@@ -47,15 +48,34 @@ struct WindowTable {
   Window window[kMaxWindows];
 };
 
+/// What a call does with a range: for whom it refuses.
+enum class Doing : uint8_t {
+  kOther,
+  kPut,
+  kGet,
+  kP,
+  kG,
+  kSignal,
+  kAtomic,
+  kQuiet,
+  kCollective,
+  // At home.
+  kPutSource,
+  kGetDestination,
+  kAtomicResult,
+  kCount,
+};
+
 /// The first call that could not be carried out because of its arguments. `status` is written last.
 struct UsageError {
   uint32_t status;
   uint32_t claimed;
   int32_t pe;
-  uint32_t block;
+  uint32_t doing;  // a Doing
   uint64_t address;
   uint64_t bytes;
   uint64_t time_ns;  // device clock
+  LaneName lane;
 };
 
 struct ContextState;
@@ -110,6 +130,7 @@ struct ContextState {
   Survivors survivors;
   uint32_t
       look_everywhere;  // 1: the host closed queues, which may have no mark; quiet looks at all
+  WaitTable* waits;     // null: nobody asks
   alignas(64) uint64_t sync_epoch;  // barriers entered by this PE
   /// The context again: where code out of line finds it. An address of a kernel's argument would
   /// make the kernel copy the argument to its stack.

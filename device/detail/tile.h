@@ -88,9 +88,13 @@ struct TileTransfer {
 
   PEAL_DEVICE Asked asked() const {
     const std::byte* const first = kPut ? dst : src;
-    if (nothing()) return {first, 0, pe};
+    constexpr Doing kDoing = kPut ? Doing::kPut : Doing::kGet;
+    if (nothing()) return {.address = first, .bytes = 0, .pe = pe, .doing = kDoing};
     const uint64_t bytes = span_of(rows.count - 1, far_pitch()) + rows.bytes;
-    return {first - first_row(), bytes < rows.bytes ? ~uint64_t{0} : bytes, pe};
+    return {.address = first - first_row(),
+            .bytes = bytes < rows.bytes ? ~uint64_t{0} : bytes,
+            .pe = pe,
+            .doing = kDoing};
   }
   PEAL_DEVICE bool has_part(Block) const { return true; }
 

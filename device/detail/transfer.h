@@ -100,7 +100,7 @@ PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, 
         },
         after...);
   }
-  const Origin from = resolve_local(ctx, q, src, bytes);
+  const Origin from = resolve_local(ctx, q, src, bytes, Doing::kPutSource);
   if (from.status != Status::kOk) return Ticket{nullptr, 0, from.status};
   mlx5::Local local = from.local;
   for (; bytes > mlx5::kMaxMessageBytes; bytes -= mlx5::kMaxMessageBytes) {
@@ -122,7 +122,7 @@ PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, 
 template <Reach R, bool kTogether, Rings kRings = Rings::kNow>
 PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, void* dst, const Destination& at,
                              uint64_t bytes) {
-  const Origin to = resolve_local(ctx, *at.queue, dst, bytes);
+  const Origin to = resolve_local(ctx, *at.queue, dst, bytes, Doing::kGetDestination);
   if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
   mlx5::Remote remote = at.remote;
   mlx5::Local local = to.local;
@@ -179,7 +179,12 @@ struct Transfer {
   int pe;
   Until until;
 
-  PEAL_DEVICE Asked asked() const { return {kPut ? dst : src, bytes, pe}; }
+  PEAL_DEVICE Asked asked() const {
+    return {.address = kPut ? dst : src,
+            .bytes = bytes,
+            .pe = pe,
+            .doing = kPut ? Doing::kPut : Doing::kGet};
+  }
 
   /// False for whole warps that copy nothing: an instruction of a block is executed by up to 32.
   PEAL_DEVICE bool has_part(Block scope) const {

@@ -8,6 +8,7 @@
 
 #include "device/base/order.h"
 #include "device/base/spin.h"
+#include "device/base/waits.h"
 #include "device/context.h"
 #include "device/types.h"
 
@@ -50,12 +51,43 @@ PEAL_HD Status stop_word(const ContextFields& ctx) {
   return static_cast<Status>(load_relaxed<Reach::kSystem>(ctx.stop));
 }
 
-template <class Done>
-PEAL_DEVICE Status spin(const ContextFields& ctx, const Done& done) {
-  const SpinEnd end =
-      spin_until(ctx.timeout_ns, done, [&] { return stop_word(ctx) != Status::kOk; });
-  if (end == SpinEnd::kDone) return Status::kOk;
-  return end == SpinEnd::kTimedOut ? Status::kTimeout : stop_word(ctx);
+/// A wait for one word; the first one of a set.
+template <class T>
+PEAL_HD Wait wait_for_word(WaitKind kind, const T* word, Compare compare, T value) {
+  Wait wait;
+  wait.kind = kind;
+  wait.word = word;
+  wait.word_bytes = sizeof(T);
+  wait.word_signed = std::is_signed_v<T> ? 1 : 0;
+  wait.compare = static_cast<uint32_t>(compare);
+  wait.wanted = static_cast<uint64_t>(value);
+  return wait;
+}
+
+/// A wait of which no more is known.
+template <WaitKind K>
+struct WaitOf {
+  PEAL_DEVICE Wait operator()() const {
+    Wait wait;
+    wait.kind = K;
+    return wait;
+  }
+};
+
+/// Waits until done(). Noted as what() when it lasts, or ends early.
+template <class Done, class What = WaitOf<WaitKind::kOther>>
+PEAL_DEVICE Status spin(const ContextFields& ctx, const Done& done, const What& what = {}) {
+  Waiting waiting(&ctx.state->waits);
+  const SpinEnd end = spin_until(ctx.timeout_ns, done, [&] {
+    waiting.look(what);
+    return stop_word(ctx) != Status::kOk;
+  });
+  Status status = Status::kOk;
+  if (end != SpinEnd::kDone) {
+    status = end == SpinEnd::kTimedOut ? Status::kTimeout : stop_word(ctx);
+  }
+  waiting.end(status, what);
+  return status;
 }
 
 }  // namespace peal::detail

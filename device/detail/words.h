@@ -72,7 +72,7 @@ template <Rings kRings = Rings::kNow, Reach R, class T>
 PEAL_DEVICE Ticket put_value(const BasicContext<R>& ctx, T* dst, const T& value, int pe) {
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
   return access_word<Ticket>(
-      ctx, {dst, sizeof(T), pe, Use::kWord},
+      ctx, {dst, sizeof(T), pe, Use::kWord, false, Doing::kP},
       [&](std::byte* there) {
         store_value(there, value);
         return Ticket{};
@@ -106,7 +106,7 @@ template <Reach R, class T>
 PEAL_DEVICE Fetched<T> get_value(const BasicContext<R>& ctx, const T* src, int pe) {
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
   return access_word<Fetched<T>>(
-      ctx, {src, sizeof(T), pe, Use::kWord},
+      ctx, {src, sizeof(T), pe, Use::kWord, false, Doing::kG},
       [&](const std::byte* there) {
         return Fetched<T>{load_value<T>(there), Status::kOk};
       },

@@ -9,6 +9,7 @@
 
 #include "device/base/order.h"
 #include "device/base/spin.h"
+#include "device/base/waits.h"
 #include "device/mlx5/layout.h"
 #include "device/mlx5/mark.h"
 #include "device/mlx5/queue.h"
@@ -68,14 +69,35 @@ PEAL_HD void poll(SendQueue& q) {
   if (index - completed < rung - completed) raise_to<R, Edge::kM4Raise>(&q.completed, index + 1);
 }
 
-/// Turns the early end of a wait that owned queue slots into a status, and closes the queue: its
-/// slots will never be handed over, so nobody behind them can proceed.
+/// A wait for something of the queue.
+PEAL_HD Wait wait_of(WaitKind kind, const SendQueue& q, uint64_t number) {
+  Wait wait;
+  wait.kind = kind;
+  wait.pe = static_cast<int32_t>(q.peer);
+  wait.number = number;
+  wait.queue = &q;
+  return wait;
+}
+
+/// The status of a wait on the queue that ended so.
 template <Reach R>
+PEAL_HD Status end_status(const SendQueue& q, SpinEnd end) {
+  if (end == SpinEnd::kDone) return Status::kOk;
+  return end == SpinEnd::kTimedOut ? Status::kTimeout : stop_status<R>(q);
+}
+
+/// Turns the early end of a wait that owned queue slots into a status, and closes the queue: its
+/// slots will never be handed over, so nobody behind them can proceed. Notes the wait as one of
+/// kind K; kOther: it has been noted.
+template <Reach R, WaitKind K = WaitKind::kTurn>
 PEAL_COLD Status close_queue(SendQueue& q, SpinEnd end) {
-  Status status = end == SpinEnd::kTimedOut ? Status::kTimeout : stop_status<R>(q);
+  const Status status = end_status<R>(q, end);
   QueueError record{};
   record.wqe_index = load_relaxed<R>(&q.completed);
   latch_error<R>(q, status, record);
+  if constexpr (K != WaitKind::kOther) {
+    end_wait(q.waits, 0, wait_of(K, q, record.wqe_index), static_cast<uint32_t>(status));
+  }
   const Status first = queue_status<R>(q);
   return first != Status::kOk ? first : status;
 }

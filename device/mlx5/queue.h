@@ -5,7 +5,7 @@
 //
 //   line 0     fixed at set-up, read by all
 //   line 1     moved by producers and pollers
-//   line 2     the first error, read by the host while kernels still spin
+//   line 2     the first error, read by the host while kernels still spin; where waits are noted
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,7 @@
 
 #include "device/base/order.h"
 #include "device/base/target.h"
+#include "device/base/wait_record.h"
 #include "device/mlx5/layout.h"
 #include "device/status.h"
 
@@ -108,6 +109,7 @@ struct alignas(128) SendQueue {
   uint32_t ring_lock;
 
   alignas(128) QueueError error;
+  WaitTable* waits;  // of the context; null: nobody asks
 
   PEAL_HD uint32_t qpn() const { return qpn_shifted.host() >> 8; }
   PEAL_HD uint64_t depth() const { return uint64_t{mask} + 1; }

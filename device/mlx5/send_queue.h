@@ -128,10 +128,17 @@ PEAL_HD void ring_held_back(SendQueue& q) {
 template <Reach R>
 PEAL_COLD SpinEnd wait_for_connection(SendQueue& q, uint64_t end) {
   store_release<Reach::kSystem>(q.request, 1u);
-  return spin_until(
+  const auto what = [&] { return wait_of(WaitKind::kLink, q, end - 1); };
+  Waiting waiting(&q.waits);
+  const SpinEnd asked = spin_until(
       q.timeout_ns,
       [&] { return end - load_acquire<Reach::kSystem>(&q.completed) <= kUnconnected; },
-      [&] { return stop_status<R>(q) != Status::kOk; });
+      [&] {
+        waiting.look(what);
+        return stop_status<R>(q) != Status::kOk;
+      });
+  waiting.end(end_status<R>(q, asked), what);
+  return asked;
 }
 
 /// Waits until WQEBBs up to `end` fit: the slow half of reserve(), and of a queue's first post.
@@ -143,8 +150,10 @@ PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end) {
   }
   if (end - load_relaxed<R>(&q.completed) > kUnconnected) {
     const SpinEnd asked = wait_for_connection<R>(q, end);
-    if (asked != SpinEnd::kDone) return close_queue<R>(q, asked);
+    if (asked != SpinEnd::kDone) return close_queue<R, WaitKind::kOther>(q, asked);
   }
+  const auto what = [&] { return wait_of(WaitKind::kRoom, q, end - 1); };
+  Waiting waiting(&q.waits);
   const SpinEnd why = spin_until(
       q.timeout_ns,
       [&] {
@@ -152,16 +161,26 @@ PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end) {
         return end - load_acquire<R, Edge::kM4>(&q.completed) <= q.depth();
       },
       [&] {
+        waiting.look(what);
         ring<R>(q);
         return stop_status<R>(q) != Status::kOk;
       });
-  if (why != SpinEnd::kDone) return close_queue<R>(q, why);
+  waiting.end(end_status<R>(q, why), what);
+  if (why != SpinEnd::kDone) return close_queue<R, WaitKind::kOther>(q, why);
   return queue_status<R>(q);
 }
 
+/// The end of wait_completed() that is no completion.
+template <Reach R, WaitKind K>
+PEAL_COLD Status give_up(SendQueue& q, uint64_t index, SpinEnd end) {
+  const Status status = end_status<R>(q, end);
+  end_wait(q.waits, 0, wait_of(K, q, index), static_cast<uint32_t>(status));
+  return status;
+}
+
 /// Waits until the WQE that starts at `index` is complete. A timeout leaves the queue usable: the
-/// wait may be repeated.
-template <Reach R>
+/// wait may be repeated. Noted as of kind K when it ends early.
+template <Reach R, WaitKind K = WaitKind::kCompletion>
 [[nodiscard]] PEAL_HD Status wait_completed(SendQueue& q, uint64_t index) {
   const SpinEnd end = spin_until(
       q.timeout_ns,
@@ -171,9 +190,7 @@ template <Reach R>
         return load_acquire<R, Edge::kM5Wait>(&q.completed) > index;
       },
       [&] { return stop_status<R>(q) != Status::kOk; });
-  if (end == SpinEnd::kTimedOut) return Status::kTimeout;
-  if (end == SpinEnd::kStopped) return stop_status<R>(q);
-  return Status::kOk;
+  return end == SpinEnd::kDone ? Status::kOk : give_up<R, K>(q, index, end);
 }
 
 /// Waits until everything published so far is complete; reports the queue's first error even when
@@ -185,7 +202,7 @@ template <Reach R>
   const auto missing = static_cast<int64_t>(last - load_acquire<R>(&q.completed));
   if (missing >= 0) {
     ring_held_back<R, Edge::kM20Drain>(q);
-    const Status status = wait_completed<R>(q, last);
+    const Status status = wait_completed<R, WaitKind::kQuiet>(q, last);
     if (status != Status::kOk) return status;
   }
   return queue_status<R>(q);

@@ -133,7 +133,8 @@ class Landing {
     const SpinEnd end = spin_until(
         q.timeout_ns, [&] { return load_acquire<R, Edge::kM11Take>(&landing.cell().lap) == lap; },
         [&] { return mlx5::stop_status<R>(q) != Status::kOk; });
-    *status = end == SpinEnd::kDone ? Status::kOk : mlx5::close_queue<R>(q, end);
+    *status =
+        end == SpinEnd::kDone ? Status::kOk : mlx5::close_queue<R, WaitKind::kLanding>(q, end);
     return landing;
   }
 

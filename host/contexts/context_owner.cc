@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "host/contexts/usage_text.h"
 #include "host/transport/syndrome.h"
 #include "kernels/table.h"
 
@@ -71,16 +72,6 @@ Failure describe(const mlx5::SendQueue& q, int queue, const std::string& nic) {
   return f;
 }
 
-Failure describe(const UsageError& usage) {
-  Failure f;
-  f.status = static_cast<Status>(usage.status);
-  f.pe = usage.pe;
-  f.time_ns = usage.time_ns;
-  f.text = fmt::format("a kernel (block {}) used PE {}, address {:#x}, {} bytes: {}", usage.block,
-                       usage.pe, usage.address, usage.bytes, to_string(f.status));
-  return f;
-}
-
 Failure describe(const kernels::CallReport& report) {
   Failure f;
   f.status = static_cast<Status>(report.status);
@@ -131,6 +122,13 @@ std::string ContextOwner::describe_queues() const {
   return text;
 }
 
+int ContextOwner::queue_number(const void* queue) const {
+  if (links_ == nullptr || queue == nullptr) return -1;
+  const Queues& queues = links_->queues();
+  const auto at = static_cast<size_t>(static_cast<const std::byte*>(queue) - queues.first());
+  return static_cast<int>(at / queues.stride() / queues.n_pes());
+}
+
 void ContextOwner::stop(const Failure& why) {
   const std::lock_guard lock(mutex_);
   if (stopped_ ||
@@ -176,7 +174,7 @@ void ContextOwner::start_again(uint64_t sync_epoch) {
 std::vector<Failure> ContextOwner::failures() const {
   std::vector<Failure> found;
   const UsageError usage = tables_.usage(name_.slot);
-  if (usage.status != 0) found.push_back(describe(usage));
+  if (usage.status != 0) found.push_back(peal::describe(usage, fields_));
   const kernels::CallReport report = tables_.report(name_.slot);
   if (report.status != 0) found.push_back(describe(report));
   if (links_ != nullptr) {

@@ -55,6 +55,11 @@ class ContextOwner {
   /// What kernels of this context ran into, usage and queues, the earliest first.
   std::vector<Failure> failures() const;
 
+  /// What its kernels wait for, and have waited for in vain.
+  std::vector<WaitRecord> waits() const { return tables_.waits(name_.slot); }
+  /// Which of the queues to its peer a mlx5::SendQueue of this context is; -1 for none.
+  int queue_number(const void* queue) const;
+
   /// Ends every wait of the context, with why.status; the first reason is kept.
   void stop(const Failure& why);
   /// Why its waits were ended, if they were by stop().

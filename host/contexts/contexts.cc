@@ -118,7 +118,8 @@ QueueWiring Contexts::wiring(const Name& name, const ContextOptions& options) co
           .alarm = &words.alarm,
           .requests = parts_.table.requests(name.slot),
           .tested = config.self_test,
-          .fence = config.fence};
+          .fence = config.fence,
+          .waits = parts_.tables.wait_place(name.slot)};
 }
 
 // What kernels find in a context, but for its queues.

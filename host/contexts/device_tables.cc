@@ -13,8 +13,10 @@ namespace {
 
 constexpr size_t kStates = (sizeof(WindowTable) + 127) / 128 * 128;
 constexpr size_t kReports = kStates + kMaxContexts * sizeof(ContextState);
-constexpr size_t kKeys = kReports + kMaxContexts * sizeof(kernels::CallReport);
-static_assert(kStates % alignof(ContextState) == 0 && kKeys % alignof(std::byte*) == 0);
+constexpr size_t kWaits = kReports + kMaxContexts * sizeof(kernels::CallReport);
+constexpr size_t kKeys = kWaits + kMaxContexts * sizeof(WaitTable);
+static_assert(kStates % alignof(ContextState) == 0 && kWaits % alignof(WaitTable) == 0 &&
+              kKeys % alignof(std::byte*) == 0);
 
 // One window's, rounded up so that the addresses behind all of them are aligned.
 size_t key_bytes(size_t keys) { return (keys + 1) / 2 * 2 * sizeof(Be32); }
@@ -51,6 +53,28 @@ kernels::CallReport DeviceTables::report(uint32_t slot) const {
   kernels::CallReport found{};
   // `status` is written last: whoever sees it sees the rest.
   if (memory_.load_word(&place->status) != 0) memory_.copy_out(&found, place, sizeof(found));
+  return found;
+}
+
+WaitTable* DeviceTables::wait_place(uint32_t slot) const {
+  return reinterpret_cast<WaitTable*>(memory_.address() + kWaits) + slot;
+}
+
+// Kernels write a record's body before its state: one whose state is the same in two copies is
+// whole in the second, for each copy is made from its end to its beginning.
+std::vector<WaitRecord> DeviceTables::waits(uint32_t slot) const {
+  std::vector<WaitTable> copies(2);
+  for (WaitTable& copy : copies) {
+    memory_.load_words(reinterpret_cast<uint64_t*>(&copy),
+                       reinterpret_cast<const uint64_t*>(wait_place(slot)),
+                       sizeof(copy) / sizeof(uint64_t));
+  }
+  std::vector<WaitRecord> found;
+  for (uint32_t i = 0; i < kWaitRecords; ++i) {
+    const WaitRecord& record = copies[1].record[i];
+    const bool shown = WaitRecord::phase(record.state) >= WaitPhase::kWaiting;
+    if (shown && record.state == copies[0].record[i].state) found.push_back(record);
+  }
   return found;
 }
 
@@ -131,6 +155,15 @@ void DeviceTables::reset_state(uint32_t slot, uint32_t* alarm) {
   memory_.zero(kStates + slot * sizeof(ContextState), sizeof(ContextState));
   memory_.zero(kReports + slot * sizeof(kernels::CallReport), sizeof(kernels::CallReport));
   memory_.copy_in(&state(slot)->alarm, &alarm, sizeof(alarm));
+  forget_waits(slot);
+  WaitTable* const waits = wait_place(slot);
+  memory_.copy_in(&waits->alarm, &alarm, sizeof(alarm));
+  memory_.copy_in(&state(slot)->waits, &waits, sizeof(waits));
+}
+
+void DeviceTables::forget_waits(uint32_t slot) {
+  memory_.zero(kWaits + slot * sizeof(WaitTable) + offsetof(WaitTable, dropped),
+               sizeof(WaitTable) - offsetof(WaitTable, dropped));
 }
 
 void DeviceTables::keep_fields(uint32_t slot, const ContextFields& fields) const {
@@ -153,6 +186,7 @@ void DeviceTables::forget_usage(uint32_t slot) {
   static_assert(offsetof(ContextState, usage) == 0);
   memory_.zero(kStates + slot * sizeof(ContextState), sizeof(UsageError));
   memory_.zero(kReports + slot * sizeof(kernels::CallReport), sizeof(kernels::CallReport));
+  forget_waits(slot);
 }
 
 void DeviceTables::look_everywhere(uint32_t slot, bool everywhere) const {

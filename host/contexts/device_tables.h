@@ -5,7 +5,8 @@
 // of it with copies, also while kernels spin.
 //
 //   [ WindowTable | ContextState x kMaxContexts | CallReport x kMaxContexts
-//     | rkeys x kMaxWindows | word rkeys x kMaxWindows | direct x kMaxWindows | survivors ]
+//     | WaitTable x kMaxContexts | rkeys x kMaxWindows | word rkeys x kMaxWindows | direct x
+//     kMaxWindows | survivors ]
 //
 // The keys of a window are [rails][n_pes].
 #pragma once
@@ -23,7 +24,8 @@ namespace peal {
 
 inline constexpr uint32_t kMaxContexts = 64;
 
-/// The tables of one runtime. Not thread-safe, but for usage().
+/// The tables of one runtime. Not thread-safe, but for usage(),
+/// report() and waits().
 class DeviceTables {
  public:
   /// Whose tables these are: PEs, and NICs that a PE reaches each of them by (1 where there is
@@ -81,7 +83,10 @@ class DeviceTables {
   /// none. report_place() is for kernels.
   kernels::CallReport report(uint32_t slot) const;
   kernels::CallReport* report_place(uint32_t slot) const;
-  /// Both are forgotten.
+  /// What the slot's kernels wait for, and have waited for in vain. wait_place() is for kernels.
+  std::vector<WaitRecord> waits(uint32_t slot) const;
+  WaitTable* wait_place(uint32_t slot) const;
+  /// All of these are forgotten.
   void forget_usage(uint32_t slot);
   /// Lets quiet of the slot's kernels look at queues without a mark too: the host closed some. Any
   /// thread.
@@ -91,6 +96,7 @@ class DeviceTables {
   void set_sync_epoch(uint32_t slot, uint64_t epoch);
 
  private:
+  void forget_waits(uint32_t slot);
   void keep_heap(const Window& heap, std::span<std::byte* const> direct);
   Be32* rkeys(uint32_t window) const;
   Be32* word_rkeys(uint32_t window) const { return rkeys(kMaxWindows + window); }

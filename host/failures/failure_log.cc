@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "host/base/error.h"
+#include "host/job/stopped.h"
 
 namespace peal {
 namespace {
@@ -33,8 +35,8 @@ Failure aborted(int pe, std::string_view reason) {
 
 }  // namespace
 
-FailureLog::FailureLog(ContextTable& contexts, LiveGroup& group, const Log& log)
-    : contexts_(contexts), group_(group), log_(log) {}
+FailureLog::FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_of, const Log& log)
+    : contexts_(contexts), group_(group), place_of_(std::move(place_of)), log_(log) {}
 
 FailureLog::~FailureLog() {
   {
@@ -72,7 +74,36 @@ Failure FailureLog::first() const {
   for (const auto* events : {&found, &stops}) {
     if (!events->empty()) return *std::ranges::min_element(*events, {}, &Failure::time_ns);
   }
-  return {};
+  return timeouts();
+}
+
+std::vector<WaitNote> FailureLog::waits() const {
+  std::vector<WaitNote> all;
+  contexts_.for_each([&](const ContextOwner& context) {
+    std::ranges::move(waits_of(context, place_of_), std::back_inserter(all));
+  });
+  return all;
+}
+
+// Waits that ended at their deadline, by which the kernel may have gone on without what it waited
+// for: told together, for one is seldom the cause of the others.
+Failure FailureLog::timeouts() const {
+  Failure told;
+  for (const WaitNote& wait : waits()) {
+    if (wait.status != Status::kTimeout || closes_queue(wait.kind)) continue;
+    if (told.status == Status::kOk) {
+      told.status = Status::kTimeout;
+      told.pe = wait.from;
+      told.time_ns = wait.ended_ns;
+    }
+    told.time_ns = std::min(told.time_ns, wait.ended_ns);
+    told.text += (told.text.empty() ? "" : "; ") + wait.text;
+  }
+  if (told.status == Status::kOk) return told;
+  if (const std::string stopped = stopped_pes(group_); !stopped.empty()) {
+    told.text += "; " + stopped;
+  }
+  return told;
 }
 
 void FailureLog::check() const {

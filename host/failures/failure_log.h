@@ -16,10 +16,12 @@
 #include <mutex>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "host/base/log.h"
 #include "host/contexts/context_table.h"
 #include "host/failures/failure.h"
+#include "host/failures/waits.h"
 #include "host/job/live_group.h"
 
 namespace peal {
@@ -29,16 +31,19 @@ class FailureLog {
  public:
   using Callback = std::function<void(const Failure&)>;
 
-  FailureLog(ContextTable& contexts, LiveGroup& group, const Log& log);
+  FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_of, const Log& log);
   /// Waits for a callback under way.
   ~FailureLog();
   FailureLog(const FailureLog&) = delete;
   FailureLog& operator=(const FailureLog&) = delete;
 
-  /// The first failure, or one with status kOk.
+  /// The first failure, or one with status kOk. Where there is no other, the waits that ended at
+  /// their deadline, a sentence each.
   Failure first() const;
   /// Throws it, if there is one: kPeerLost, or kSystem for all else.
   void check() const;
+  /// What all kernels of this PE wait for, and have waited for in vain.
+  std::vector<WaitNote> waits() const;
   /// Cheap while all is well: words in host memory.
   Status status() const;
 
@@ -63,6 +68,7 @@ class FailureLog {
 
  private:
   void watch();
+  Failure timeouts() const;
   void tell_callback(std::unique_lock<std::mutex>& lock);
   void attempt(const std::function<void()>& body) const;
   void look_now();
@@ -70,6 +76,7 @@ class FailureLog {
 
   ContextTable& contexts_;
   LiveGroup& group_;
+  const PlaceOf place_of_;
   const Log log_;
   std::atomic<uint64_t> lost_ns_{0};  // when the first PE was lost that is not masked
   std::atomic<bool> closing_{false};

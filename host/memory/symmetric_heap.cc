@@ -63,7 +63,7 @@ std::byte* SymmetricHeap::reserve_internal(size_t bytes) {
          "symmetric heap: {} bytes to reserve for the runtime, but the heap is in use already",
          bytes);
   }
-  const std::optional<uint64_t> offset = ranges_.allocate(bytes, kAlignment);
+  const std::optional<uint64_t> offset = take(bytes, kAlignment);
   if (!offset) {
     fail(ErrorCode::kOutOfMemory,
          "symmetric heap of {} bytes has no {} bytes for the runtime itself ({} are taken); raise "
@@ -88,7 +88,7 @@ void* SymmetricHeap::calloc(size_t count, size_t bytes) {
       // All PEs meet: else a peer could write before the zeros land.
       together(bootstrap_, [&] { backing_.zero(offset_of(block), total); });
     } catch (const Error&) {
-      ranges_.free(offset_of(block));
+      give_back(offset_of(block));
       throw;
     }
   }
@@ -105,9 +105,33 @@ void SymmetricHeap::free(void* pointer) {
   if (contains(pointer)) offset = offset_of(pointer);
   agree({Kind::kFree, 0, 0, offset, internal_});
   if (offset == kNull) return;
-  if (offset == kOutside || offset < internal_ || !ranges_.free(offset)) {
+  if (offset == kOutside || offset < internal_ || !give_back(offset)) {
     refuse_free(pointer, offset);
   }
+}
+
+std::optional<uint64_t> SymmetricHeap::take(size_t bytes, size_t alignment) {
+  const std::lock_guard lock(mutex_);
+  return ranges_.allocate(bytes, alignment);
+}
+
+bool SymmetricHeap::give_back(uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  return ranges_.free(offset).has_value();
+}
+
+std::string SymmetricHeap::place_of(const void* pointer) const {
+  if (!contains(pointer)) {
+    return fmt::format("{}, which is not in the symmetric heap", fmt::ptr(pointer));
+  }
+  const uint64_t offset = offset_of(pointer);
+  const std::lock_guard lock(mutex_);
+  const RangeAllocator::Range range = ranges_.find(offset);
+  if (range.state != RangeAllocator::Range::State::kAllocated) {
+    return fmt::format("heap offset {:#x}, which is not allocated", offset);
+  }
+  return fmt::format("byte {} of the {} bytes at heap offset {:#x}", offset - range.offset,
+                     range.bytes, range.offset);
 }
 
 bool SymmetricHeap::contains(const void* pointer) const {
@@ -161,7 +185,7 @@ void* SymmetricHeap::allocate(Kind kind, size_t bytes, size_t alignment) {
          kMaxAlignment);
   }
   if (bytes == 0) return nullptr;
-  const std::optional<uint64_t> offset = ranges_.allocate(bytes, alignment);
+  const std::optional<uint64_t> offset = take(bytes, alignment);
   if (!offset) {
     fail(ErrorCode::kOutOfMemory,
          "symmetric heap of {} bytes has no {} bytes aligned to {}: {} are free, the largest free "

@@ -9,6 +9,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
+#include <optional>
 #include <string>
 
 #include "host/base/error.h"
@@ -57,6 +59,10 @@ class SymmetricHeap {
   /// kInvalidArgument outside the heap.
   uint64_t offset_of(const void* pointer) const;
 
+  /// "byte 8 of the 128 bytes at heap offset 0x1080", of any address. Thread-safe, also beside a
+  /// collective call.
+  std::string place_of(const void* pointer) const;
+
   std::byte* base() const { return backing_.address(); }
   size_t bytes() const { return backing_.bytes(); }
   const Backing& backing() const { return backing_; }
@@ -84,11 +90,14 @@ class SymmetricHeap {
 
   static std::string describe(const Request& request);
   void agree(const Request& mine);
+  std::optional<uint64_t> take(size_t bytes, size_t alignment);
+  bool give_back(uint64_t offset);
   void* allocate(Kind kind, size_t bytes, size_t alignment);
   [[noreturn]] void refuse_free(const void* pointer, uint64_t offset) const;
 
   Backing backing_;
   Bootstrap& bootstrap_;
+  mutable std::mutex mutex_;  // of ranges_
   RangeAllocator ranges_;
   uint64_t internal_ = 0;
   bool in_use_ = false;

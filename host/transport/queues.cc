@@ -187,6 +187,7 @@ void Queues::fill_in(uint32_t index, const QueueWiring& wiring) {
   queue.landing = reinterpret_cast<mlx5::LandingCell*>(begin + layout_.landing());
   queue.stop = wiring.stop;
   queue.alarm = wiring.alarm;
+  queue.waits = wiring.waits;
   queue.landing_address = offset + layout_.landing();
   queue.landing_lkey = known.region.lkey();
   queue.rail = rail(index);

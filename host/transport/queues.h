@@ -58,6 +58,7 @@ struct QueueWiring {
   uint32_t* requests;    // by PE: set when a kernel wants the link to it
   bool tested = true;    // queues are proven before they are opened
   FenceKind fence = FenceKind::kAuto;
+  WaitTable* waits = nullptr;  // where kernels note their waits; null: nobody asks
 };
 
 /// Who takes the work requests out of queues: the NICs themselves, rung through `doorbells`, one

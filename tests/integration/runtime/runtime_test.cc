@@ -459,7 +459,8 @@ TEST_P(EndlessWait, EndsAtTheDeadlineOfTheConfiguration) {
   config.timeout = std::chrono::milliseconds(30);
   on_the_first_of_two(config, [](Runtime& pe) {
     uint64_t word = 0;
-    run_clean(pe, {}, wait_for_ever, pe.context(), GetParam(), &word, Status::kTimeout);
+    run({}, wait_for_ever, pe.context(), GetParam(), &word, Status::kTimeout);
+    EXPECT_EQ(pe.failure().status, Status::kTimeout) << pe.failure().text;
   });
 }
 

@@ -187,8 +187,8 @@ TEST(Resolve, OneOfManyMistakesIsKeptWhole) {
   uint32_t wrong = 0;
   launch({.blocks = 4, .threads = 64}, every_lane_is_wrong, rig.context(), &wrong).wait();
   EXPECT_EQ(wrong, 256u);
-  EXPECT_EQ(rig.usage().pe, 100 + static_cast<int>(rig.usage().block));
-  EXPECT_EQ(rig.usage().bytes, rig.usage().block);
+  EXPECT_EQ(rig.usage().pe, 100 + static_cast<int>(rig.usage().lane.block));
+  EXPECT_EQ(rig.usage().bytes, rig.usage().lane.block);
 }
 
 PEAL_KERNEL queue_of_block(Context ctx, mlx5::SendQueue** out) {

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the host says of waits. Hazard: a job that deadlocks ends after its deadline with "check()
+// ok" and "no failure", because its kernels dropped the Status of the wait.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/error_of.h"
+#include "tests/support/job.h"
+
+namespace peal::api_test {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Two PEs in this process, whose waits give up soon.
+void on_two(const std::function<void(Runtime&)>& body, milliseconds timeout = milliseconds(20)) {
+  Config config = small_config();
+  config.timeout = timeout;
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    Runtime pe = start(group, config);
+    body(pe);
+    pe.barrier();
+  });
+}
+
+PEAL_KERNEL drop_the_status(Context ctx, const uint64_t* flag) {
+  if (block_in_grid() != 1 || thread_in_block() != 2) return;
+  static_cast<void>(signal_wait_until(ctx, flag, Compare::kGe, 3).status);
+}
+
+TEST(Waits, ThatTimedOutUnseenAreWhatCheckThrows) {
+  on_two([](Runtime& pe) {
+    Symmetric<uint64_t> words(pe, 16);
+    if (pe.my_pe() == 0) {
+      words[1] = 2;
+      launch({.blocks = 2, .threads = 3}, drop_the_status, pe.context(), &words[1]).wait();
+      expect_error(error_of([&] { pe.check(); }), ErrorCode::kSystem,
+                   {"PE 0: kernel drop_the_status, block 1, thread 2, waited for",
+                    "(signal_wait_until) the word at byte 8 of the 128 bytes at heap offset 0x",
+                    "to be >= 3, found 2: timeout after"});
+      EXPECT_EQ(pe.status(), Status::kTimeout);
+      EXPECT_EQ(pe.failure().status, Status::kTimeout);
+    } else {
+      pe.check();
+    }
+    pe.barrier();
+    EXPECT_EQ(pe.recover(), 0u);
+    pe.check();
+  });
+}
+
+PEAL_KERNEL meet_alone(Context ctx) { static_cast<void>(barrier_all(ctx)); }
+
+TEST(Waits, OfABarrierNameThePeThatHasNotCome) {
+  on_two([](Runtime& pe) {
+    if (pe.my_pe() == 1) {
+      launch({}, meet_alone, pe.context()).wait();
+      expect_error(error_of([&] { pe.check(); }), ErrorCode::kSystem,
+                   {"kernel meet_alone, block 0, thread 0, waited for PE 0 to enter barrier 1",
+                    "it is at barrier 0: timeout after"});
+    }
+    pe.barrier();
+  });
+}
+
+PEAL_KERNEL ask_again(Context ctx, const uint64_t* flag) {
+  for (int i = 0; i < 2; ++i) {
+    if (handled(ctx, wait_until(ctx, flag, Compare::kEq, 1)) == Status::kOk) return;
+  }
+}
+
+TEST(Waits, WhoseStatusAKernelHandledAreNoFailure) {
+  on_two([](Runtime& pe) {
+    Symmetric<uint64_t> flag(pe, 1);
+    launch({}, ask_again, pe.context(), flag.data()).wait();
+    pe.check();
+    EXPECT_EQ(pe.status(), Status::kOk);
+  });
+}
+
+PEAL_KERNEL wait_for_signal(Context ctx, const uint64_t* flag) {
+  if (block_in_grid() == 2) {
+    static_cast<void>(signal_wait_until(ctx, flag, Compare::kGe, 1).status);
+  }
+}
+
+/// Asks for the dump until it has all of `parts`; fails when it never does.
+void expect_in_dump(const Runtime& pe, const std::vector<std::string>& parts) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  std::string text;
+  const auto missing = [&](const std::string& part) {
+    return text.find(part) == std::string::npos;
+  };
+  do {
+    text = pe.dump();
+  } while (std::ranges::any_of(parts, missing) && std::chrono::steady_clock::now() < end);
+  for (const std::string& part : parts) EXPECT_FALSE(missing(part)) << part << " in\n" << text;
+}
+
+// A deadlock, asked while it lasts: PE 0 waits in a barrier for PE 1, and PE 1 for a signal.
+TEST(Waits, InACircleAreNamedByTheDumpOfEitherPe) {
+  on_two(
+      [](Runtime& pe) {
+        Symmetric<uint64_t> flag(pe, 1);
+        Launch kernel = pe.my_pe() == 0
+                            ? launch({}, meet_alone, pe.context())
+                            : launch({.blocks = 3}, wait_for_signal, pe.context(), flag.data());
+        expect_in_dump(
+            pe, {"PE 0: kernel meet_alone, block 0, thread 0, waits for PE 1 to enter barrier 1",
+                 "PE 1: kernel wait_for_signal, block 2, thread 0, waits for (signal_wait_until)",
+                 "waiting in a circle: PE 0: kernel meet_alone, block 0",
+                 "to be >= 1, found 0, which only PE 0 can write"});
+        pe.barrier();
+        if (pe.my_pe() == 0) pe.abort("the test has seen it");
+        kernel.wait();
+      },
+      milliseconds(0));
+}
+
+TEST(Waits, ThatAreOverAreNotInTheDump) {
+  on_two([](Runtime& pe) {
+    const std::string text = pe.dump();
+    EXPECT_EQ(text.find("waits for"), std::string::npos) << text;
+    pe.barrier();
+  });
+}
+
+PEAL_KERNEL put_from_outside(Context ctx, std::byte* there, const std::byte* here) {
+  static_cast<void>(put(ctx, there, here, 64, 1));
+}
+PEAL_KERNEL put_past_the_end(Context ctx, std::byte* there, const std::byte* here) {
+  static_cast<void>(put(ctx, there, here, 64, 1));
+}
+PEAL_KERNEL add_to_half_a_word(Context ctx, std::byte* there) {
+  static_cast<void>(atomic_add(ctx, reinterpret_cast<uint64_t*>(there + 4), 1, 1));
+}
+PEAL_KERNEL signal_to_nobody(Context ctx, uint64_t* word) {
+  if (thread_in_block() == 1) static_cast<void>(signal(ctx, Signal::set(word, 1, 2)));
+}
+
+/// The sentence of PE 0 after the kernel ran there.
+template <class... Parameters, class... Arguments>
+void expect_sentence(Runtime& pe, const std::vector<std::string>& parts,
+                     void (*kernel)(Parameters...), Arguments&&... arguments) {
+  if (pe.my_pe() == 0) {
+    launch({.threads = 2}, kernel, pe.context(), std::forward<Arguments>(arguments)...).wait();
+    expect_error(error_of([&] { pe.check(); }), ErrorCode::kSystem, parts);
+  }
+  pe.barrier();
+  pe.recover();
+}
+
+TEST(Refused, ArgumentsAreToldWithTheOperationTheRangeAndTheRemedy) {
+  on_two(
+      [](Runtime& pe) {
+        Symmetric<std::byte> data(pe, 256);
+        std::byte mine[64] = {};
+        std::byte* const heap = pe.context().heap.base;
+        std::byte* const end = heap + pe.context().heap.bytes;
+        expect_sentence(pe,
+                        {"kernel put_from_outside, block 0, thread 0: the source of put used PE 0 "
+                         "(itself), address ",
+                         "64 bytes: address not registered; allocate it in the symmetric heap [",
+                         "or register_local(0x", ", 64) first"},
+                        put_from_outside, data.data(), mine);
+        expect_sentence(pe,
+                        {"kernel put_past_the_end, block 0, thread 0: put used PE 1, address ",
+                         "address not symmetric; at a PE an operation takes what lies, whole, in",
+                         "register_window; the heap ends after 16 bytes of it"},
+                        put_past_the_end, end - 16, data.data());
+        expect_sentence(pe,
+                        {"an atomic used PE 1",
+                         "address misaligned; it must be a multiple of 8 "
+                         "and is 4 beyond one"},
+                        add_to_half_a_word, data.data());
+        expect_sentence(pe,
+                        {"kernel signal_to_nobody, block 0, thread 1: a signal used PE 2",
+                         "no such pe; PEs are 0 to 1"},
+                        signal_to_nobody, reinterpret_cast<uint64_t*>(data.data()));
+      },
+      milliseconds(20000));
+}
+
+// A PE whose process is stopped looks to the others like one that deadlocks.
+TEST(Waits, ForAStoppedPeSayThatItIsStopped) {
+  const auto at = static_cast<pid_t*>(
+      ::mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(at, MAP_FAILED);
+  const auto live = [at](Bootstrap& group) {
+    Config config = small_config();
+    config.timeout = milliseconds(20);
+    Runtime pe = start(group, config);
+    if (pe.my_pe() == 1) {
+      *at = ::getpid();
+      pe.barrier();
+      ::raise(SIGSTOP);
+    } else {
+      pe.barrier();
+      const std::string says = fmt::format("PE 1 (process {}) is stopped: kill -CONT {}", *at, *at);
+      expect_in_dump(pe, {"PE 1 did not say what it waits for", says});
+      launch({}, meet_alone, pe.context()).wait();
+      expect_error(error_of([&] { pe.check(); }), ErrorCode::kSystem,
+                   {"waited for PE 1 to enter barrier 1", says});
+      ::kill(*at, SIGCONT);
+    }
+    pe.barrier();
+    return testing::Test::HasFailure() ? 1 : 0;
+  };
+  bootstrap::run_processes(2, live,
+                           {.deadline = std::chrono::seconds(20), .job = std::chrono::seconds(60)});
+  ::munmap(at, sizeof(pid_t));
+}
+
+}  // namespace
+}  // namespace peal::api_test
