@@ -11,13 +11,13 @@
 
 namespace cg = cooperative_groups;
 
-#define CHECK(call)                                                                           \
-  do {                                                                                        \
-    cudaError_t error = (call);                                                               \
-    if (error != cudaSuccess) {                                                               \
-      printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error));        \
-      exit(1);                                                                                \
-    }                                                                                         \
+#define CHECK(call)                                                                    \
+  do {                                                                                 \
+    cudaError_t error = (call);                                                        \
+    if (error != cudaSuccess) {                                                        \
+      printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error)); \
+      exit(1);                                                                         \
+    }                                                                                  \
   } while (0)
 #define LAUNCH(kernel, stream, ...) kernel<<<kBlocks, kThreads, 0, stream>>>(__VA_ARGS__)
 
@@ -31,7 +31,8 @@ __device__ int launches;
 
 __device__ __forceinline__ int bin_of(int value) { return (value + offset) % kBins; }
 
-__global__ void __launch_bounds__(kThreads) histogram(const int* __restrict__ values, int n, int* bins) {
+__global__ void __launch_bounds__(kThreads)
+    histogram(const int* __restrict__ values, int n, int* bins) {
   __shared__ int mine[kBins];
   if (threadIdx.x < kBins) mine[threadIdx.x] = 0;
   __syncthreads();
@@ -107,7 +108,8 @@ int main() {
   CHECK(cudaMemset(wide, 0, sizeof *wide));
   int n = kCount;
   void* arguments[] = {&from, &n, &wide};
-  CHECK(cudaLaunchKernel((const void*)sum<unsigned long long, 16>, dim3(kBlocks), dim3(kThreads), arguments, 0, 0));
+  CHECK(cudaLaunchKernel((const void*)sum<unsigned long long, 16>, dim3(kBlocks), dim3(kThreads),
+                         arguments, 0, 0));
   sum<unsigned long long, 32><<<kBlocks, kThreads>>>(from, n, wide);
   CHECK(cudaMemcpy(total, wide, sizeof *total, cudaMemcpyDeviceToHost));
   ok = ok && *total == (unsigned long long)kCount * (kCount - 1);
@@ -116,7 +118,8 @@ int main() {
   CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
   ok = ok && milliseconds >= 0;
   sum<unsigned long long, 32><<<kBlocks, 2000>>>(from, n, wide);
-  ok = ok && cudaGetLastError() == cudaErrorInvalidConfiguration && cudaGetLastError() == cudaSuccess;
+  ok = ok && cudaGetLastError() == cudaErrorInvalidConfiguration &&
+       cudaGetLastError() == cudaSuccess;
   CHECK(cudaFree(from));
   CHECK(cudaFree(wide));
   CHECK(cudaFreeHost(total));
