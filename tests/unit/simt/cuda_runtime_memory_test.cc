@@ -88,19 +88,22 @@ TEST(CudaMemory, FreesWhatItAllocatedOnce) {
 
 TEST(CudaMemory, FreeWaitsForKernels) {
   // A kernel that was started before cudaFree may use the memory until it has ended.
-  std::atomic<bool> released{false};
+  std::atomic<bool> released{false}, ended{false};
   int* device = nullptr;
   ASSERT_EQ(cudaMalloc(&device, sizeof(int)), cudaSuccess);
   peal::simt::default_stream().add([&] {
     released.wait(false);
     *device = 1;
+    ended = true;
   });
   std::thread release([&] {
     released = true;
     released.notify_all();
   });
   EXPECT_EQ(cudaFree(device), cudaSuccess);
+  EXPECT_TRUE(ended);
   release.join();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
 TEST(CudaMemory, AllocatesInOrderOfAStream) {
