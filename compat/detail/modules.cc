@@ -12,7 +12,9 @@
 #include "host/base/error.h"
 #include "simt/kernels.h"
 #include "simt/launch.h"
+#include "simt/runtime/state.h"
 #include "simt/stream.h"
+#include "simt/symbol.h"
 
 namespace peal::compat {
 namespace {
@@ -113,8 +115,14 @@ int launch(const char* call, const KernelStart& asked) {
                           {start.threads.x, start.threads.y, start.threads.z},
                           start.shared_bytes};
     auto body = simt::bind_kernel(start.kernel, start.arguments);
-    static_cast<simt::Stream*>(stream_of(static_cast<cudaStream_t>(start.stream)))
-        ->add([grid, body = std::move(body)] { simt::launch(grid, body).wait(); });
+    auto& stream = *static_cast<simt::Stream*>(stream_of(static_cast<cudaStream_t>(start.stream)));
+    const cudaError_t error = simt::cuda::start_cooperative(
+        stream, grid, simt::function_at(reinterpret_cast<uintptr_t>(start.kernel)).c_str(),
+        std::move(body));
+    if (error != cudaSuccess) {
+      fail(ErrorCode::kInvalidArgument, "{} blocks of {} threads: {}", grid.blocks.count(),
+           grid.threads.count(), simt::cuda::calls::cudaGetErrorString(error));
+    }
   });
 }
 

@@ -36,7 +36,7 @@ typedef struct CUstream_st* cudaStream_t;
 struct CUmod_st;
 struct CUlib_st;
 
-#if PEAL_CUDA
+#if defined(__CUDACC__)  // nvcc, or peal-cc for a CPU
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 /// The 16-bit reals, where the compiler has CUDA's types for them.

@@ -56,6 +56,37 @@ for program in "${programs[@]}"; do
   expect "$name: ok on 2 PEs" env ASAN_OPTIONS=detect_leaks=$leaks "${start[@]}" 2 "./${name}_asan"
 done
 
+# 16-bit reals of CUDA's in NVSHMEM's calls, and a grid that meets.
+cat >half.cu <<'END'
+#include <cooperative_groups.h>
+#include <cuda_fp16.h>
+#include <nvshmem.h>
+#include <nvshmemx.h>
+#include <stdio.h>
+__global__ void shift(half* box, half* sum) {
+  const int next = (nvshmem_my_pe() + 1) % nvshmem_n_pes();
+  if (blockIdx.x == 1) nvshmem_half_p(box, __float2half(nvshmem_my_pe() + 0.5f), next);
+  nvshmem_quiet();
+  cooperative_groups::this_grid().sync();
+  if (blockIdx.x == 0) {
+    nvshmem_barrier_all();
+    nvshmem_half_sum_reduce(NVSHMEM_TEAM_WORLD, sum, box, 1);
+  }
+}
+int main() {
+  nvshmem_init();
+  half* box = (half*)nvshmem_malloc(2 * sizeof(half));
+  half* sum = box + 1;
+  void* arguments[] = {&box, &sum};
+  nvshmemx_collective_launch((const void*)shift, 2, 1, arguments, 0, 0);
+  cudaDeviceSynchronize();
+  printf("half: PE %d has %g, sum %g\n", nvshmem_my_pe(), __half2float(*box), __half2float(*sum));
+  nvshmem_finalize();
+}
+END
+expect "" peal-cc half.cu -o half
+expect "[1] half: PE 1 has 0.5, sum 2" peal-run -n 2 ./half
+
 # Mistakes. A kernel's own is found with its line, by AddressSanitizer.
 cat >beyond.cu <<'END'
 __global__ void beyond(int* data) { 
