@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Live objects of one kind, and where their fields are, for a debugger: programs are stripped, so
-// the debugger's script (simt/gdb.py) knows these four structs and reads all else by them.
+// the debugger's script (simt/gdb) knows these four structs and reads all else by them.
 //
 //   DebugList --first--> DebugItem --next--> DebugItem         each with its object
 //       `---types--> DebugType, DebugType, ...                 name, size, fields

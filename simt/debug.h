@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The grids of the process, for a debugger: `peal lanes` and `peal lane` of simt/gdb.py. Kept in
+// The grids of the process, for a debugger: `peal lanes` and `peal lane` of simt/gdb. Kept in
 // every build; a switch between lanes knows nothing of it.
 #pragma once
 

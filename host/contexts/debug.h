@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contexts of the process, for a debugger: `peal queues` of simt/gdb.py.
+// The contexts of the process, for a debugger: `peal queues` of simt/gdb.
 #pragma once
 
 #include "base/debug_list.h"

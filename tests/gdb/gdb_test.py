@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""simt/gdb.py in a gdb: what the commands show of tests/gdb/held.cc, with line tables alone, with full debug information
+"""The commands of simt/gdb in a gdb: what the commands show of tests/gdb/held.cc, with line tables alone, with full debug information
 of the program, and stripped; and that waits go on after a debugger held the process for longer than their deadline.
 
     gdb_test.py HELD HELD_WITH_DEBUG_INFORMATION HELD_STRIPPED

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a debugger finds in the list of grids, read as simt/gdb.py does: by names and offsets.
+// What a debugger finds in the list of grids, read as simt/gdb does: by names and offsets.
 #include "simt/debug.h"
 
 #include <gtest/gtest.h>
