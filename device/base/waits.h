@@ -131,6 +131,9 @@ class Waiting {
     end_wait(*table_, taken_, what(), static_cast<uint32_t>(status));
   }
 
+  /// True while nothing has been written.
+  PEAL_HD bool unwritten() const { return taken_ == 0; }
+
  private:
   WaitTable* const* table_;
   uint32_t looks_ = 0;

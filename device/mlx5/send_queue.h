@@ -170,18 +170,19 @@ PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end) {
   return queue_status<R>(q);
 }
 
-/// The end of wait_completed() that is no completion.
+/// The end of wait_completed() that is to be noted.
 template <Reach R, WaitKind K>
-PEAL_COLD Status give_up(SendQueue& q, uint64_t index, SpinEnd end) {
+PEAL_COLD Status end_noted(SendQueue& q, uint64_t index, SpinEnd end, Waiting waiting) {
   const Status status = end_status<R>(q, end);
-  end_wait(q.waits, 0, wait_of(K, q, index), static_cast<uint32_t>(status));
+  waiting.end(status, [&] { return wait_of(K, q, index); });
   return status;
 }
 
 /// Waits until the WQE that starts at `index` is complete. A timeout leaves the queue usable: the
-/// wait may be repeated. Noted as of kind K when it ends early.
+/// wait may be repeated. Noted as of kind K when it ends early; one of quiet also while it lasts.
 template <Reach R, WaitKind K = WaitKind::kCompletion>
 [[nodiscard]] PEAL_HD Status wait_completed(SendQueue& q, uint64_t index) {
+  Waiting waiting(&q.waits);
   const SpinEnd end = spin_until(
       q.timeout_ns,
       [&] {
@@ -189,8 +190,14 @@ template <Reach R, WaitKind K = WaitKind::kCompletion>
         poll<R>(q);
         return load_acquire<R, Edge::kM5Wait>(&q.completed) > index;
       },
-      [&] { return stop_status<R>(q) != Status::kOk; });
-  return end == SpinEnd::kDone ? Status::kOk : give_up<R, K>(q, index, end);
+      [&] {
+        if constexpr (K == WaitKind::kQuiet) {
+          waiting.look([&] { return wait_of(K, q, index); });
+        }
+        return stop_status<R>(q) != Status::kOk;
+      });
+  if (end == SpinEnd::kDone && waiting.unwritten()) return Status::kOk;
+  return end_noted<R, K>(q, index, end, waiting);
 }
 
 /// Waits until everything published so far is complete; reports the queue's first error even when

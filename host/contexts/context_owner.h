@@ -56,7 +56,7 @@ class ContextOwner {
   std::vector<Failure> failures() const;
 
   /// What its kernels wait for, and have waited for in vain.
-  std::vector<WaitRecord> waits() const { return tables_.waits(name_.slot); }
+  DeviceTables::Waits waits() const { return tables_.waits(name_.slot); }
   /// Which of the queues to its peer a mlx5::SendQueue of this context is; -1 for none.
   int queue_number(const void* queue) const;
 

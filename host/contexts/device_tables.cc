@@ -62,18 +62,18 @@ WaitTable* DeviceTables::wait_place(uint32_t slot) const {
 
 // Kernels write a record's body before its state: one whose state is the same in two copies is
 // whole in the second, for each copy is made from its end to its beginning.
-std::vector<WaitRecord> DeviceTables::waits(uint32_t slot) const {
+DeviceTables::Waits DeviceTables::waits(uint32_t slot) const {
   std::vector<WaitTable> copies(2);
   for (WaitTable& copy : copies) {
     memory_.load_words(reinterpret_cast<uint64_t*>(&copy),
                        reinterpret_cast<const uint64_t*>(wait_place(slot)),
                        sizeof(copy) / sizeof(uint64_t));
   }
-  std::vector<WaitRecord> found;
+  Waits found{{}, copies[1].dropped != 0};
   for (uint32_t i = 0; i < kWaitRecords; ++i) {
     const WaitRecord& record = copies[1].record[i];
     const bool shown = WaitRecord::phase(record.state) >= WaitPhase::kWaiting;
-    if (shown && record.state == copies[0].record[i].state) found.push_back(record);
+    if (shown && record.state == copies[0].record[i].state) found.records.push_back(record);
   }
   return found;
 }

@@ -84,7 +84,11 @@ class DeviceTables {
   kernels::CallReport report(uint32_t slot) const;
   kernels::CallReport* report_place(uint32_t slot) const;
   /// What the slot's kernels wait for, and have waited for in vain. wait_place() is for kernels.
-  std::vector<WaitRecord> waits(uint32_t slot) const;
+  struct Waits {
+    std::vector<WaitRecord> records;
+    bool more;  // some found no record free
+  };
+  Waits waits(uint32_t slot) const;
   WaitTable* wait_place(uint32_t slot) const;
   /// All of these are forgotten.
   void forget_usage(uint32_t slot);

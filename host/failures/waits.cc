@@ -99,8 +99,14 @@ bool closes_queue(WaitKind kind) { return kind >= WaitKind::kRoom; }
 
 std::vector<WaitNote> waits_of(const ContextOwner& context, const PlaceOf& place_of) {
   std::vector<WaitNote> notes;
-  for (const WaitRecord& record : context.waits()) {
+  const DeviceTables::Waits waits = context.waits();
+  for (const WaitRecord& record : waits.records) {
     notes.push_back(note_of(record, context.queue_number(record.body.wait.queue), place_of));
+  }
+  if (waits.more) {
+    notes.push_back({.text = fmt::format("other waits of context {} found none of its {} records "
+                                         "free",
+                                         context.slot(), kWaitRecords)});
   }
   return notes;
 }

@@ -284,13 +284,14 @@ class Matrix {
     injector_.inject(timed || nothing ? column.plan : fmt::format("qp={} {}", qpn, column.plan));
   }
 
-  /// Runtime::failure() names peer, request, opcode and syndrome. The NIC reports a flushed request
+  /// Runtime::failure() names peer, request, opcode and syndrome; of waits that timed out it tells
+  /// what they waited for. The NIC reports a flushed request
   /// that asked for a completion in the place of the first error: then the record may name that.
   void expect_record(const Column& column, const Row& row, const mlx5::SendQueue& q,
                      uint64_t first) {
     const Failure failure = pe_.failure();
     if (column.ends != Status::kQueueError) {
-      EXPECT_EQ(failure.status, Status::kOk) << failure.text;
+      EXPECT_EQ(failure.status, column.ends) << failure.text;
       return;
     }
     EXPECT_EQ(failure.status, Status::kQueueError) << failure.text;

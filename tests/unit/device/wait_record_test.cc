@@ -148,6 +148,17 @@ TEST_F(WaitRecords, AreBounded) {
   EXPECT_GE(table_.dropped, 3u);
 }
 
+TEST_F(WaitRecords, OfAQuietAreShownWhileItLasts) {
+  DeviceRig& pe = rig(60 * kSecond);
+  const Context ctx = pe.context();
+  ASSERT_EQ(p(ctx, pe.local<uint64_t>(64), 1u, 1), Status::kOk);
+  std::thread waiter([&] { EXPECT_EQ(quiet(ctx), Status::kOk); });
+  while (in(WaitPhase::kWaiting).empty()) std::this_thread::yield();
+  EXPECT_EQ(in(WaitPhase::kWaiting)[0]->body.wait.kind, WaitKind::kQuiet);
+  while (in(WaitPhase::kFree).size() != kWaitRecords) pe.step_all();
+  waiter.join();
+}
+
 PEAL_KERNEL look_at_one(Context ctx, const uint64_t* word, Status* seen) {
   const Status status = wait_until(ctx, word, Compare::kEq, 1);
   if (block_in_grid() == 1) *seen = handled(ctx, status);
