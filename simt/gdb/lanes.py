@@ -2,6 +2,8 @@
 """Lanes and their frames. A lane is a fiber: while it is suspended its registers lie on its stack and no thread shows it.
 The unwinder says that the frame below the selected thread's is the lane's, so that all of gdb's commands on frames work
 on lanes. Names of functions and lines are what the program's debug information has."""
+import re
+
 import gdb
 import gdb.unwinder
 
@@ -65,8 +67,20 @@ def check_machine():
              "cannot be shown")
 
 
+def begin_of(mangled):
+    """Namespaces and name of what gdb cannot demangle, such as templates of lambdas with constraints."""
+    rest, parts = mangled.lstrip("_ZNK"), []
+    while found := re.match(r"(\d+)", rest):
+        end = found.end() + int(found[1])
+        parts.append(rest[found.end():end])
+        rest = rest[end:]
+    return "::".join(parts) or mangled
+
+
 def plain(name):
     """A function's name without template arguments and parameters."""
+    if name.startswith("_Z"):
+        return begin_of(name)
     name = name.replace("(anonymous namespace)", "{anonymous}").replace("operator()", "{call}")
     depth, kept = 0, ""
     for i, c in enumerate(name):
