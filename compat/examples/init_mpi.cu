@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   nvshmemx_init_attr_t attr = NVSHMEMX_INIT_ATTR_INITIALIZER;
   attr.mpi_comm = &comm;
   if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_MPI_COMM, &attr) != 0) return 1;
-  CUDA_CHECK(cudaSetDevice(nvshmem_team_my_pe(NVSHMEMX_TEAM_NODE)));
+  take_gpu();
   int* box = (int*)nvshmem_malloc(sizeof(int));
   void* args[] = {&box};
   nvshmemx_collective_launch((const void*)shift, 1, 1, args, 0, 0);

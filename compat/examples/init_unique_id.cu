@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   MPI_Bcast(&id, sizeof(nvshmemx_uniqueid_t), MPI_UINT8_T, 0, MPI_COMM_WORLD);
   nvshmemx_set_attr_uniqueid_args(rank, size, &id, &attr);
   if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attr) != 0) return 1;
-  CUDA_CHECK(cudaSetDevice(nvshmem_team_my_pe(NVSHMEMX_TEAM_NODE)));
+  take_gpu();
 
   int* counter = (int*)nvshmem_calloc(1, sizeof(int));
   count<<<4, 32>>>(counter);

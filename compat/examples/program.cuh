@@ -18,12 +18,16 @@
     }                                                                                           \
   } while (0)
 
-// Joins the job, and takes the GPU that this PE has on its node.
-static inline void begin() {
-  nvshmem_init();
+// Takes the GPU that this PE has on its node; several PEs may share one.
+static inline void take_gpu() {
   int devices = 0;
   CUDA_CHECK(cudaGetDeviceCount(&devices));
   CUDA_CHECK(cudaSetDevice(nvshmem_team_my_pe(NVSHMEMX_TEAM_NODE) % devices));
+}
+
+static inline void begin() {
+  nvshmem_init();
+  take_gpu();
 }
 
 // PE 0 prints one line: ok, if all PEs say so. The program's exit code.

@@ -24,18 +24,8 @@ std::byte* align_up(cuda::Address address) {
   return reinterpret_cast<std::byte*>(aligned);
 }
 
-/// Whoever releases memory at the end of a process may find the driver gone, and the memory with
-/// it.
-template <class Body>
-void attempt(const Gpu& gpu, const Body& body) noexcept {
-  try {
-    gpu.within(body);
-  } catch (const Error&) {
-  }
-}
-
 void release_cuda(const Backing::Block& block) noexcept {
-  attempt(gpu_of(block), [&](const cuda::Driver& driver) {
+  gpu_of(block).release([&](const cuda::Driver& driver) {
     cuda::Address base = 0;
     size_t bytes = 0;
     if (driver.address_range(&base, &bytes, device_address(block.address)) == cuda::kSuccess) {
@@ -55,7 +45,7 @@ void copy_cuda(const Backing::Block& block, void* to, const void* from, size_t b
 constexpr Backing::Operations kCudaOperations{release_cuda, zero_cuda, copy_cuda};
 
 void release_pinned(const Backing::Block& block) noexcept {
-  attempt(gpu_of(block), [&](const cuda::Driver& driver) { driver.release_host(block.address); });
+  gpu_of(block).release([&](const cuda::Driver& driver) { driver.release_host(block.address); });
 }
 
 constexpr Backing::Operations kPinnedOperations{.release = release_pinned};
@@ -91,7 +81,7 @@ PinnedRange pin_as(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes, u
   }
   gpu->check(result, call());
   return {address, [gpu = std::move(gpu)](std::byte* begin) {
-            attempt(*gpu, [&](const cuda::Driver& driver) { driver.unregister_host(begin); });
+            gpu->release([&](const cuda::Driver& driver) { driver.unregister_host(begin); });
           }};
 }
 

@@ -14,6 +14,7 @@
 
 #include "host/base/cuda_driver.h"
 #include "host/base/dma_buf.h"
+#include "host/base/exception.h"
 
 namespace peal {
 
@@ -51,6 +52,16 @@ class Gpu {
   auto within(const Body& body) const {
     const Current current(*this);
     return body(*driver_);
+  }
+
+  /// within(), for destructors: at the end of a process the driver may be gone, and all that it had
+  /// with it. What `body` answers is dropped.
+  template <class Body>
+  void release(const Body& body) const noexcept {
+    try {
+      within(body);
+    } catch (const Error&) {
+    }
   }
 
   /// Between any two of host and GPU memory; complete on return.

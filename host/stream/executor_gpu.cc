@@ -27,7 +27,7 @@ class GpuMark : public StreamMark {
     });
   }
   ~GpuMark() override {
-    gpu_->within([&](const cuda::Driver& driver) { driver.destroy_event(event_); });
+    gpu_->release([&](const cuda::Driver& driver) { driver.destroy_event(event_); });
   }
   bool reached() const override {
     return gpu_->within([&](const cuda::Driver& driver) {
@@ -53,7 +53,7 @@ class GpuExecutor : public Executor {
   GpuExecutor(std::shared_ptr<Gpu> gpu, std::string kernels, uint32_t most_blocks)
       : gpu_(std::move(gpu)), kernels_(std::move(kernels)), most_blocks_(most_blocks) {}
   ~GpuExecutor() override {
-    gpu_->within([&](const cuda::Driver& driver) {
+    gpu_->release([&](const cuda::Driver& driver) {
       for (const auto& [name, module] : modules_) driver.unload_module(module);
       if (own_ != nullptr) driver.destroy_stream(own_);
     });

@@ -63,10 +63,7 @@ Answer open_handle(std::shared_ptr<Gpu> gpu, const Offer& offer, const Connectio
         fmt::format("{}, but cuIpcOpenMemHandle: {}", way.text, gpu->driver().text(result)));
   }
   const auto close = [gpu = std::move(gpu), base](std::byte*) {
-    try {
-      gpu->within([&](const cuda::Driver& driver) { driver.ipc_close(base); });
-    } catch (const Error&) {  // the driver is gone, and the mapping with it
-    }
+    gpu->release([&](const cuda::Driver& driver) { driver.ipc_close(base); });
   };
   return {PeerMemory::Mapping(reinterpret_cast<std::byte*>(base + offer.offset), close),
           "same host, " + way.text, way.link};
