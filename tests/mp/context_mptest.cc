@@ -193,10 +193,11 @@ TEST(FullQueue, OfManyProducersLosesNothing) {
 }
 
 PEAL_KERNEL wait_in_vain(Verdict* verdict, Context ctx, uint64_t* word, Status wanted) {
-  expect_eq(verdict, static_cast<unsigned>(wait_until(ctx, word, Compare::kEq, 99)),
+  expect_eq(verdict, static_cast<unsigned>(handled(ctx, wait_until(ctx, word, Compare::kEq, 99))),
             static_cast<unsigned>(wanted));
   const WaitAny any = wait_until_any(ctx, WaitSet<uint64_t>{word, 1}, Compare::kEq, 99);
-  expect_eq(verdict, static_cast<unsigned>(any.status), static_cast<unsigned>(wanted));
+  expect_eq(verdict, static_cast<unsigned>(handled(ctx, any.status)),
+            static_cast<unsigned>(wanted));
   expect(verdict, any.index == kNone);
 }
 
@@ -205,7 +206,8 @@ PEAL_KERNEL outlast(Verdict* verdict, Context hasty, Context patient, uint64_t* 
   if (block_in_grid() == 1) {
     expect_ok(verdict, wait_until(patient, words, Compare::kEq, 1));
   } else {
-    expect_eq(verdict, static_cast<unsigned>(wait_until(hasty, words, Compare::kEq, 99)),
+    expect_eq(verdict,
+              static_cast<unsigned>(handled(hasty, wait_until(hasty, words, Compare::kEq, 99))),
               static_cast<unsigned>(Status::kTimeout));
     expect_ok(verdict, p(patient, words, uint64_t{1}, my_pe(patient)));
   }
@@ -229,7 +231,8 @@ TEST(Deadline, OfTheContextEndsAWaitAndTheContextStaysUsable) {
 }
 
 PEAL_KERNEL come_to_the_barrier(Verdict* verdict, Context ctx, Status wanted) {
-  expect_eq(verdict, static_cast<unsigned>(barrier_all(ctx)), static_cast<unsigned>(wanted));
+  expect_eq(verdict, static_cast<unsigned>(handled(ctx, barrier_all(ctx))),
+            static_cast<unsigned>(wanted));
 }
 
 TEST(Deadline, EndsABarrierThatOnePeDoesNotReach) {
