@@ -124,42 +124,47 @@ PEAL_COLD inline void forget_waits(WaitTable* table, uint32_t status) {
   }
 }
 
+#if PEAL_WAIT_RECORDS
+
 /// One lane's wait while it lasts.
 class Waiting {
  public:
   /// `table` is read when there is something to write.
-  PEAL_HD explicit Waiting([[maybe_unused]] WaitTable* const* table)
-#if PEAL_WAIT_RECORDS
-      : table_(table)
-#endif
-  {
-  }
+  PEAL_HD explicit Waiting(WaitTable* const* table) : table_(table) {}
 
   /// At each look at what ends the wait early.
   template <class What>
-  PEAL_HD void look([[maybe_unused]] const What& what) {
-#if PEAL_WAIT_RECORDS
+  PEAL_HD void look(const What& what) {
     if (++looks_ == kLooksBeforeRecord) taken_ = begin_wait(*table_, what());
-#endif
   }
   /// Once, with how the wait ended: a Status.
   template <class Status, class What>
-  PEAL_HD void end([[maybe_unused]] Status status, [[maybe_unused]] const What& what) const {
-#if PEAL_WAIT_RECORDS
+  PEAL_HD void end(Status status, const What& what) const {
     if (status == Status{} && taken_ == 0) return;
     end_wait(*table_, taken_, what(), static_cast<uint32_t>(status));
-#endif
   }
-
   /// True while nothing has been written.
   PEAL_HD bool unwritten() const { return taken_ == 0; }
 
  private:
-#if PEAL_WAIT_RECORDS
   WaitTable* const* table_;
   uint32_t looks_ = 0;
   uint32_t taken_ = 0;
-#endif
 };
+
+#else
+
+/// One that nobody writes down.
+class Waiting {
+ public:
+  PEAL_HD explicit Waiting(WaitTable* const*) {}
+  template <class What>
+  PEAL_HD void look(const What&) {}
+  template <class Status, class What>
+  PEAL_HD void end(Status, const What&) const {}
+  PEAL_HD bool unwritten() const { return true; }
+};
+
+#endif
 
 }  // namespace peal
