@@ -119,6 +119,14 @@ inline kernels::Word signal_call(const Signal& signal) {
   made.kind = signal.kind;
   return made;
 }
+/// `value` as bits_of() has it.
+inline kernels::Word wait_call(const void* at, size_t bytes, bool is_signed, Compare compare,
+                               uint64_t value) {
+  kernels::Word made = word_call(kernels::Call::kWaitUntil, at, value, bytes);
+  made.compare = compare;
+  made.is_signed = is_signed ? 1 : 0;
+  return made;
+}
 /// `element` bytes each.
 inline kernels::Collective collective_call(kernels::Call call, void* dst = nullptr,
                                            const void* src = nullptr, size_t count = 0,
@@ -238,10 +246,8 @@ class Calls {
   template <class T>
   Answer wait_until(const T* address, Compare compare, std::type_identity_t<T> value) const {
     static_assert(std::is_integral_v<T>);
-    kernels::Word call = word(kernels::Call::kWaitUntil, address, -1, detail::bits_of(value));
-    call.compare = compare;
-    call.is_signed = std::is_signed_v<T> ? 1 : 0;
-    return begin(call);
+    return begin(detail::wait_call(address, sizeof(T), std::is_signed_v<T>, compare,
+                                   detail::bits_of(value)));
   }
 
   Answer fence() const { return begin(detail::word_call(kernels::Call::kFence)); }

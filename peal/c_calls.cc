@@ -26,6 +26,7 @@ using peal::c::initialised;
 using peal::detail::collective_call;
 using peal::detail::signal_call;
 using peal::detail::transfer_call;
+using peal::detail::wait_call;
 using peal::detail::word_call;
 using peal::kernels::Call;
 using peal::kernels::Collective;
@@ -125,10 +126,7 @@ Word wait_until(const void* address, peal_type_t type, peal_compare_t compare, u
     fail(ErrorCode::kInvalidArgument, "wait_until: a word is an integer of 4 or 8 bytes, not {}",
          peal::kernels::to_string(static_cast<DataType>(type)));
   }
-  Word made = word_call(Call::kWaitUntil, address, value, bytes);
-  made.is_signed = type <= PEAL_INT64 ? 1 : 0;
-  made.compare = static_cast<peal::Compare>(compare);
-  return made;
+  return wait_call(address, bytes, type <= PEAL_INT64, static_cast<peal::Compare>(compare), value);
 }
 Word fence() { return word_call(Call::kFence); }
 Word quiet() { return word_call(Call::kQuiet); }

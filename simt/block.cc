@@ -14,14 +14,6 @@
 #include "simt/suspend.h"
 
 namespace peal::simt {
-namespace {
-
-std::string to_string(const Dim3& index) {
-  return "(" + std::to_string(index.x) + "," + std::to_string(index.y) + "," +
-         std::to_string(index.z) + ")";
-}
-
-}  // namespace
 
 const char* to_string(Call call) {
   static constexpr const char* kNames[] = {
@@ -35,6 +27,11 @@ std::string hex(uint32_t mask) {
   std::array<char, 16> text{};
   std::snprintf(text.data(), text.size(), "0x%08x", mask);
   return text.data();
+}
+
+std::string to_string(const Dim3& index) {
+  return "(" + std::to_string(index.x) + "," + std::to_string(index.y) + "," +
+         std::to_string(index.z) + ")";
 }
 
 void name_fiber([[maybe_unused]] const Stack& stack, [[maybe_unused]] const Lane& lane) {

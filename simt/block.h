@@ -169,5 +169,7 @@ class Block {
 const char* to_string(Call call);
 /// "0x0000ffff"
 std::string hex(uint32_t mask);
+/// "(0,1,2)", of an index.
+std::string to_string(const Dim3& index);
 
 }  // namespace peal::simt

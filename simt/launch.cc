@@ -20,7 +20,7 @@
 namespace peal::simt {
 namespace {
 
-std::string to_string(const Dim3& extent) {
+std::string extents_of(const Dim3& extent) {
   return std::to_string(extent.x) + " x " + std::to_string(extent.y) + " x " +
          std::to_string(extent.z);
 }
@@ -35,8 +35,8 @@ constexpr size_t kMinStackBytes = 16 * 1024;
 void check_extent(const char* name, const Dim3& extent, const Dim3& most) {
   if (extent.x == 0 || extent.y == 0 || extent.z == 0 || extent.x > most.x || extent.y > most.y ||
       extent.z > most.z) {
-    throw Error(std::string("launch: ") + name + " = " + to_string(extent) +
-                ", each extent must be at least 1 and at most " + to_string(most));
+    throw Error(std::string("launch: ") + name + " = " + extents_of(extent) +
+                ", each extent must be at least 1 and at most " + extents_of(most));
   }
 }
 
@@ -74,7 +74,7 @@ size_t checked_lanes(const Grid& grid, const Limits& limits) {
   check_extent("threads", grid.threads, kMaxThreads);
   const uint64_t threads = grid.threads.count();
   if (threads > kMaxBlockThreads) {
-    throw Error("launch: threads = " + to_string(grid.threads) + ", a block has at most 1024");
+    throw Error("launch: threads = " + extents_of(grid.threads) + ", a block has at most 1024");
   }
   if (grid.shared_bytes > kMaxSharedBytes) {
     throw Error("launch: shared_bytes = " + std::to_string(grid.shared_bytes) +
@@ -83,7 +83,7 @@ size_t checked_lanes(const Grid& grid, const Limits& limits) {
   // In this order no product overflows: x * y < 2^47, so only z can, and it is compared first.
   const uint64_t plane = uint64_t{grid.blocks.x} * grid.blocks.y;
   if (plane > limits.max_lanes || plane * grid.blocks.z > limits.max_lanes / threads) {
-    throw Error("launch: " + to_string(grid.blocks) + " blocks of " + std::to_string(threads) +
+    throw Error("launch: " + extents_of(grid.blocks) + " blocks of " + std::to_string(threads) +
                 " threads exceed Limits::max_lanes = " + std::to_string(limits.max_lanes) +
                 "; launch a smaller grid or raise the limit with set_limits()");
   }

@@ -14,7 +14,6 @@
 #include "simt/launch.h"
 #include "simt/runtime/state.h"
 #include "simt/stream.h"
-#include "simt/symbol.h"
 
 namespace peal::compat {
 namespace {
@@ -113,12 +112,11 @@ int launch(const char* call, const KernelStart& asked) {
     }
     const simt::Grid grid{{start.blocks.x, start.blocks.y, start.blocks.z},
                           {start.threads.x, start.threads.y, start.threads.z},
-                          start.shared_bytes};
+                          start.shared_bytes,
+                          start.kernel};
     auto body = simt::bind_kernel(start.kernel, start.arguments);
     auto& stream = *static_cast<simt::Stream*>(stream_of(static_cast<cudaStream_t>(start.stream)));
-    const cudaError_t error = simt::cuda::start_cooperative(
-        stream, grid, simt::function_at(reinterpret_cast<uintptr_t>(start.kernel)).c_str(),
-        std::move(body));
+    const cudaError_t error = simt::cuda::start_cooperative(stream, grid, nullptr, std::move(body));
     if (error != cudaSuccess) {
       fail(ErrorCode::kInvalidArgument, "{} blocks of {} threads: {}", grid.blocks.count(),
            grid.threads.count(), simt::cuda::calls::cudaGetErrorString(error));

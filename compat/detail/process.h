@@ -82,11 +82,8 @@ void* address_at(const char* call, const void* symmetric, int pe);
 
 template <class T>
 kernels::Word wait_word(const T* at, int cmp, T value) {
-  kernels::Word made =
-      detail::word_call(kernels::Call::kWaitUntil, at, detail::bits_of(value), sizeof(T));
-  made.compare = static_cast<Compare>(cmp);
-  made.is_signed = std::is_signed_v<T> ? 1 : 0;
-  return made;
+  return detail::wait_call(at, sizeof(T), std::is_signed_v<T>, static_cast<Compare>(cmp),
+                           detail::bits_of(value));
 }
 
 inline kernels::Collective reduction(kernels::Collective made, kernels::DataType type,

@@ -18,8 +18,8 @@ bool lasts(const WaitNote& note) { return note.status == Status::kOk; }
 std::string write_notes(const std::vector<WaitNote>& notes) {
   std::string text;
   for (const WaitNote& n : notes) {
-    const std::string line = fmt::format("{} {} {} {} {}\n", static_cast<uint32_t>(n.status),
-                                         static_cast<uint32_t>(n.kind), n.from, n.block, n.text);
+    const std::string line = fmt::format("{} {} {} {}\n", static_cast<uint32_t>(n.status),
+                                         static_cast<uint32_t>(n.kind), n.from, n.text);
     if (text.size() + line.size() > Channel::kMaxPayload) break;
     text += line;
   }
@@ -34,7 +34,7 @@ std::vector<WaitNote> read_notes(const std::string& text) {
     uint32_t status = 0;
     uint32_t kind = 0;
     WaitNote n;
-    if (!(fields >> status >> kind >> n.from >> n.block)) continue;
+    if (!(fields >> status >> kind >> n.from)) continue;
     n.status = static_cast<Status>(status);
     n.kind = static_cast<WaitKind>(kind);
     fields.get();

@@ -75,7 +75,6 @@ WaitNote note_of(const WaitRecord& record, int queue, const PlaceOf& place_of) {
   WaitNote note{.status = Status::kOk,
                 .kind = body.wait.kind,
                 .from = body.wait.pe,
-                .block = body.lane.block,
                 .ended_ns = body.ended_ns,
                 .text = {}};
   const std::string object = what(body, queue, place_of);

@@ -18,7 +18,6 @@ struct WaitNote {
   Status status = Status::kOk;  // kOk: it lasts
   WaitKind kind = WaitKind::kOther;
   int from = -1;  // the PE that it would end by, if that is one PE
-  uint32_t block = 0;
   uint64_t ended_ns = 0;
   std::string text;  // a sentence without its end: "kernel ring, block 0, thread 3, waits for ..."
 };

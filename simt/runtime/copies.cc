@@ -129,9 +129,7 @@ cudaError_t fill_on(cudaStream_t stream, void* dst, const Rows& rows, int value)
   });
 }
 
-bool are_devices(int one, int other) {
-  return one >= 0 && other >= 0 && one < device_count() && other < device_count();
-}
+bool are_devices(int one, int other) { return is_device(one) && is_device(other); }
 
 }  // namespace
 

@@ -28,8 +28,6 @@ int count_of_environment() {
   return 0;
 }
 
-bool is_device(int device) { return device >= 0 && device < device_count(); }
-
 // Which device may reach which, for those that ask twice. CUDA's calls name no object for it.
 struct Peers {
   std::mutex mutex;
@@ -57,6 +55,8 @@ int device_count() {
   static const int count = count_of_environment();
   return count;
 }
+
+bool is_device(int device) { return device >= 0 && device < device_count(); }
 
 namespace calls {
 

@@ -100,6 +100,8 @@ enum cudaDeviceAttr : unsigned {
 namespace peal::simt::cuda {
 /// 0 where SIMT_DEVICES is no number from 0 to 64; that is said on stderr.
 int device_count();
+/// True for the number of one.
+bool is_device(int device);
 }  // namespace peal::simt::cuda
 
 namespace peal::simt::cuda::calls {

@@ -12,13 +12,12 @@ namespace peal::simt::cuda {
 namespace {
 
 constexpr char kName[] = "started by its address";
-constexpr size_t kReserved = 1024;  // shared memory that CUDA takes of each block
 
 int resident_blocks(int threads, size_t shared_bytes) {
   const cudaDeviceProp all = properties_of(0);
   const int by_threads = all.maxThreadsPerMultiProcessor / threads;
-  const auto by_memory =
-      static_cast<int>(all.sharedMemPerMultiprocessor / (shared_bytes + kReserved));
+  const auto by_memory = static_cast<int>(all.sharedMemPerMultiprocessor /
+                                          (shared_bytes + all.reservedSharedMemPerBlock));
   // All blocks of a grid are alive at once, in simt.
   const auto by_lanes =
       static_cast<int>(limits().max_lanes) / threads / std::max(1, all.multiProcessorCount);

@@ -36,8 +36,6 @@ cudaError_t free_piece(void* pointer, bool host) {
   });
 }
 
-bool is_device(int device) { return device >= 0 && device < device_count(); }
-
 }  // namespace
 
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {

@@ -49,38 +49,25 @@ class atomic_ref {
   T exchange(T value, memory_order order = memory_order_seq_cst) const {
     return breathed().exchange(value, order);
   }
-  bool compare_exchange_strong(T& expected, T value,
-                               memory_order order = memory_order_seq_cst) const {
-    return breathed().compare_exchange_strong(expected, value, order);
+  template <class... Orders>
+  bool compare_exchange_strong(T& expected, T value, Orders... orders) const {
+    return breathed().compare_exchange_strong(expected, value, orders...);
   }
-  bool compare_exchange_strong(T& expected, T value, memory_order success,
-                               memory_order failure) const {
-    return breathed().compare_exchange_strong(expected, value, success, failure);
-  }
-  bool compare_exchange_weak(T& expected, T value,
-                             memory_order order = memory_order_seq_cst) const {
-    return breathed().compare_exchange_weak(expected, value, order);
-  }
-  bool compare_exchange_weak(T& expected, T value, memory_order success,
-                             memory_order failure) const {
-    return breathed().compare_exchange_weak(expected, value, success, failure);
+  template <class... Orders>
+  bool compare_exchange_weak(T& expected, T value, Orders... orders) const {
+    return breathed().compare_exchange_weak(expected, value, orders...);
   }
 
-  T fetch_add(T value, memory_order order = memory_order_seq_cst) const {
-    return breathed().fetch_add(value, order);
+#define PEAL_SIMT_FETCH(NAME)                                        \
+  T NAME(T value, memory_order order = memory_order_seq_cst) const { \
+    return breathed().NAME(value, order);                            \
   }
-  T fetch_sub(T value, memory_order order = memory_order_seq_cst) const {
-    return breathed().fetch_sub(value, order);
-  }
-  T fetch_and(T value, memory_order order = memory_order_seq_cst) const {
-    return breathed().fetch_and(value, order);
-  }
-  T fetch_or(T value, memory_order order = memory_order_seq_cst) const {
-    return breathed().fetch_or(value, order);
-  }
-  T fetch_xor(T value, memory_order order = memory_order_seq_cst) const {
-    return breathed().fetch_xor(value, order);
-  }
+  PEAL_SIMT_FETCH(fetch_add)
+  PEAL_SIMT_FETCH(fetch_sub)
+  PEAL_SIMT_FETCH(fetch_and)
+  PEAL_SIMT_FETCH(fetch_or)
+  PEAL_SIMT_FETCH(fetch_xor)
+#undef PEAL_SIMT_FETCH
   T fetch_min(T value, memory_order order = memory_order_seq_cst) const {
     return update([=](T old) { return value < old ? value : old; }, order);
   }

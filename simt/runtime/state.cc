@@ -7,6 +7,7 @@
 
 #include "simt/lane.h"
 #include "simt/runtime/grid_barrier.h"
+#include "simt/symbol.h"
 #include "simt/worker.h"
 
 namespace peal::simt::cuda {
@@ -32,13 +33,18 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
-cudaError_t check(const Grid& grid, const char* kernel) {
+// A look at the program's symbols takes its time: only where there is something to say.
+std::string name_of(const std::string& given, const Grid& grid) {
+  return given.empty() ? function_at(reinterpret_cast<uintptr_t>(grid.kernel)) : given;
+}
+
+cudaError_t check(const Grid& grid, const std::string& kernel) {
   try {
     if (in_kernel()) throw Error("launch: called from inside a kernel; only the host launches");
     checked_lanes(grid, limits());
     return cudaSuccess;
   } catch (const Error& error) {
-    say(kernel, error.what());
+    say(name_of(kernel, grid).c_str(), error.what());
     return cudaErrorInvalidConfiguration;
   }
 }
@@ -61,12 +67,13 @@ void forget_failure() { kernel_failed = false; }
 cudaError_t start(Stream& stream, const Grid& grid, const char* kernel,
                   std::function<void()> lane_body) {
   return call([&] {
-    if (const cudaError_t error = check(grid, kernel); error != cudaSuccess) return error;
-    stream.add([grid, name = std::string(kernel), body = std::move(lane_body)] {
+    const std::string given = kernel == nullptr ? "" : kernel;
+    if (const cudaError_t error = check(grid, given); error != cudaSuccess) return error;
+    stream.add([grid, given, body = std::move(lane_body)] {
       try {
         launch(grid, body).wait();
       } catch (...) {
-        break_with(name.c_str(), std::current_exception());
+        break_with(name_of(given, grid).c_str(), std::current_exception());
         throw;
       }
     });

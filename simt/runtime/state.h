@@ -18,9 +18,10 @@
 
 namespace peal::simt::cuda {
 
-/// Starts `lane_body`, one object for all lanes, on `stream`. A grid that cannot run: a sentence on
-/// stderr and cudaErrorInvalidConfiguration, which is the thread's last error. A kernel that fails
-/// later: the same sentence with the kernel's name, and cudaErrorLaunchFailure from every call.
+/// Starts `lane_body`, one object for all lanes, on `stream`. `kernel` is its name, or null: that
+/// of grid.kernel. A grid that cannot run: a sentence on stderr and cudaErrorInvalidConfiguration,
+/// which is the thread's last error. A kernel that fails later: the same sentence with the kernel's
+/// name, and cudaErrorLaunchFailure from every call.
 cudaError_t start(Stream& stream, const Grid& grid, const char* kernel,
                   std::function<void()> lane_body);
 
