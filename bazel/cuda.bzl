@@ -12,8 +12,10 @@ _GENCODE = ["-gencode=arch=compute_{0},code=sm_{0}".format(arch) for arch in ARC
     "-gencode=arch=compute_{0},code=[sm_{0},compute_{0}]".format(ARCHS[-1]),
 ]
 
-# What nvcc makes: an object with host code, PTX, or the code for GPUs alone.
+# What nvcc makes: an object with host code, PTX, or the code for GPUs alone; or PTX without its optimizer's minutes,
+# that nobody looks at.
 _OUTPUTS = {
+    "checked": (".checked", ["-ptx", "-Xcicc", "-O0", "-arch=compute_" + ARCHS[-1]]),
     "fatbin": (".fatbin", ["-fatbin"] + _GENCODE),
     "object": (".o", ["-c"] + _GENCODE),
     "ptx": (".ptx", ["-ptx", "-arch=compute_" + ARCHS[-1]]),
@@ -59,9 +61,9 @@ _cuda_object_rule = rule(
 )
 
 def cuda_compiles(name, src, deps = [], **kwargs):
-    """That nvcc takes the file: PTX that nobody links, without the assembler's minutes. Nothing without nvcc."""
+    """That nvcc takes the file: without its optimizer and without the assembler. Nothing without nvcc."""
     if NVCC:
-        _cuda_object_rule(name = name, src = src, output = "ptx", deps = deps, **kwargs)
+        _cuda_object_rule(name = name, src = src, output = "checked", deps = deps, **kwargs)
 
 def cuda_object(name, src, deps = [], **kwargs):
     """An object file from nvcc; an empty filegroup on machines without it."""
@@ -102,8 +104,11 @@ def gpu_binary(name, srcs, deps = [], linkopts = [], **kwargs):
         **kwargs
     )
 
-def kernel_binary(name, src, deps = [], data = [], **kwargs):
-    """A program with kernels: `name` runs them on the CPU (simt), `name`_gpu is the same source by nvcc."""
+def kernel_binary(name, src, deps = [], data = [], large = False, **kwargs):
+    """A program with kernels: `name` runs them on the CPU (simt), `name`_gpu is the same source by nvcc.
+
+    Of a `large` one, which takes nvcc minutes, //... checks only that nvcc takes it; tools/bundle builds it.
+    """
     wrapper = name + "_on_cpu"
     native.genrule(
         name = wrapper,
@@ -122,11 +127,17 @@ def kernel_binary(name, src, deps = [], data = [], **kwargs):
         name = name + "_source",
         textual_hdrs = [src],
     )
-    cuda_object(name = name + "_cu", src = src, deps = deps)
+    testonly = kwargs.pop("testonly", False)
+    tags = kwargs.pop("tags", []) + (["manual"] if large else [])
+    if large:
+        cuda_compiles(name = name + "_checked", src = src, testonly = testonly, deps = deps)
+    cuda_object(name = name + "_cu", src = src, testonly = testonly, tags = tags, deps = deps)
     gpu_binary(
         name = name + "_gpu",
         srcs = [":" + name + "_cu"],
         data = data,
+        testonly = testonly,
+        tags = tags,
         deps = deps,
         **kwargs
     )

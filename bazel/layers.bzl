@@ -8,6 +8,10 @@ its folder is the contract. Read by Bazel and by Python."""
 LAYERS = {
     "base": [],
     "simt": ["base"],
+    # What compilers call for accesses of kernels; apart from simt, for programs with ThreadSanitizer have their own.
+    "simt/hooks": ["simt/plain_access.h", "simt/simulated_program.h"],
+    # Compiled into users' programs, by no build of this tree.
+    "simt/race": [],
     # peal-cc, a program of its own: shares nothing with what it compiles for.
     "simt/cc": [],
     "device/base": ["simt"],
@@ -16,7 +20,7 @@ LAYERS = {
     # What the contracts of device/ do.
     "device/detail": [
         "device/base", "device/mlx5", "device/transport", "device/context.h", "device/reduce_op.h", "device/status.h",
-        "device/types.h",
+        "device/types.h", "device/window.h",
     ],
     # Collective calls; layout.h is also the host's.
     "device/collective": [
@@ -26,8 +30,8 @@ LAYERS = {
     "device": ["device/base", "device/mlx5", "device/transport", "device/detail", "device/collective"],
     "kernels": ["device", "device/base", "device/detail", "device/collective"],
     # device/mlx5/layout.h is the wire format; the code that writes it is beyond softnic's reach.
-    "softnic/engine": ["device/base", "device/mlx5/layout.h"],
-    "softnic/presentation": ["softnic/engine"],
+    "softnic/engine": ["base", "device/base", "device/mlx5/layout.h"],
+    "softnic/presentation": ["base", "softnic/engine"],
     "softnic/control": ["base", "softnic/engine", "device/mlx5/layout.h"],
     "softnic/wire": ["base", "softnic/engine", "softnic/presentation"],
     "softnic/gpu": ["base", "device/base", "softnic/engine", "softnic/control", "device/mlx5/layout.h"],
@@ -41,10 +45,17 @@ LAYERS = {
     "softnic/abi": ["softnic/abi/core", "softnic/abi/extras"],
     "softnic/sysfs": ["softnic/presentation"],
     "host/base": ["base"],
+    # Names of what the host does, for profilers.
+    "host/nvtx": [],
     # host/job/together.h: a step that may fail on one PE fails on all.
-    "host/memory": ["base", "host/base", "host/bootstrap.h", "host/job/together.h"],
+    # device/context.h: CheckTable, whose extents lie in memory. simt/simulation.h: models what kernels use.
+    "host/memory": [
+        "base", "host/base", "host/bootstrap.h", "host/job/together.h", "device/context.h", "simt/simulation.h",
+    ],
     "host/nic": ["base", "host/base", "device/base", "device/mlx5/layout.h"],
     "host/job": ["base", "host/base", "host/bootstrap.h"],
+    # Files into and out of memory. host/job/together.h: all PEs have saved, or none has.
+    "host/storage": ["base", "host/base", "host/memory", "host/bootstrap.h", "host/job/together.h"],
     # device/mlx5/wqe.h: the self-test posts as a kernel does.
     "host/transport": [
         "base", "host/base", "host/memory", "host/nic", "device/base", "device/mlx5/queue.h", "device/mlx5/layout.h",
@@ -54,22 +65,36 @@ LAYERS = {
     # kernels that ran on a CPU by their names.
     "host/contexts": [
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "device/context.h",
-        "host/bootstrap.h", "host/failures/failure.h", "kernels", "simt/symbol.h",
+        "device/window.h", "host/bootstrap.h", "host/failures/failure.h", "kernels", "simt/symbol.h", "simt/place.h",
+    ],
+    # What calls of kernels on a CPU do, by their notes; a lane's place in the program's text.
+    "host/check": [
+        "base", "host/base", "simt", "device/base/call_note.h", "device/base/wait_record.h", "device/context.h",
     ],
     # Where the library's kernels run, and in which order.
     "host/stream": ["base", "simt", "kernels", "host/base", "host/memory"],
-    "host/failures": ["base", "host/base", "host/contexts", "host/job", "device/context.h"],
+    "host/failures": ["base", "host/base", "host/check", "host/contexts", "host/job", "device/context.h"],
+    # simt/plain_access.h, place.h: kernels' own loads and stores, in checked mode.
     "host": [
+        "simt/plain_access.h", "simt/place.h",
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/contexts",
-        "host/failures", "host/stream", "kernels", "device/context.h", "device/team.h", "device/types.h",
-        "device/reduce_op.h", "device/collective/layout.h",
+        "host/failures", "host/check", "host/storage", "host/stream", "host/nvtx", "kernels", "device/context.h",
+        "device/team.h", "device/types.h", "device/window.h", "device/reduce_op.h", "device/collective/layout.h",
     ],
-    "bootstrap": ["base", "host/base", "host/bootstrap.h"],
+    # simt/simulated_program.h: the PEs of a simulation are a job.
+    "bootstrap": [
+        "base", "host/base", "host/bootstrap.h", "simt/simulated_program.h", "simt/simulation.h", "simt/lane.h",
+        "simt/threads.h",
+    ],
     # peal-run and peal-id: an id, and the address that goes into it.
     "run": ["base", "host/base", "bootstrap"],
     "doctor": ["base", "host/base", "host/memory", "host/nic"],
     # device/base/launch.h is for programs; kernels need not include it.
-    "peal": ["bootstrap", "host", "host/base", "device", "device/base/launch.h", "device/base/stream.h", "kernels"],
+    # simt/simulation.h: whether a program is simulated.
+    "peal": [
+        "bootstrap", "host", "host/base", "device", "device/base/launch.h", "device/base/stream.h", "kernels",
+        "simt/simulation.h",
+    ],
     # The calls of NVSHMEM's guide upon peal.h. On a CPU they ask simt whether a kernel calls.
     "compat": [
         "bootstrap", "host/base", "host/calls.h", "device", "device/base/target.h", "kernels", "peal", "simt",

@@ -70,6 +70,27 @@ cuda_toolkit = repository_rule(
     local = True,
 )
 
+_NVTX_BUILD = """
+package(default_visibility = ["//visibility:public"])
+
+filegroup(name = "headers", srcs = glob(["include/**/*.h"]))
+"""
+
+def _nvtx(ctx):
+    # NVIDIA's headers for names in profilers: with the CUDA toolkit, or by themselves.
+    found = False
+    for folder in ["/usr/local/cuda/include", "/usr/include"]:
+        if not found and ctx.path(folder + "/nvtx3/nvToolsExt.h").exists:
+            ctx.symlink(folder + "/nvtx3", "include/nvtx3")
+            found = True
+    ctx.file("BUILD.bazel", _NVTX_BUILD)
+    ctx.file("config.bzl", "NVTX = {}\n".format(found))
+
+nvtx = repository_rule(
+    implementation = _nvtx,
+    local = True,
+)
+
 def _clang(ctx):
     clang = ctx.which("clang++")
     ctx.file("BUILD.bazel", "")

@@ -6,7 +6,7 @@
 
 Everything is on the machine already: Debian packages and folders of this tree. No download."""
 
-load("//bazel:toolchain.bzl", "clang", "cuda_toolkit", "system_libraries")
+load("//bazel:toolchain.bzl", "clang", "cuda_toolkit", "nvtx", "system_libraries")
 
 def _folder(ctx):
     place = ctx.attr.path or ctx.path(ctx.attr.beside).dirname
@@ -45,6 +45,9 @@ def peal_dependencies(debian = True):
 
     # nvcc when there is one; an empty shell when there is not.
     _once(cuda_toolkit, "cuda")
+
+    # The headers of NVTX, likewise.
+    _once(nvtx, "nvtx")
 
     # clang for the fuzz targets, likewise.
     _once(clang, "clang")

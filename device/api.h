@@ -16,3 +16,4 @@
 #include "device/team.h"
 #include "device/types.h"
 #include "device/wait.h"
+#include "device/window.h"

@@ -27,8 +27,9 @@
 
 namespace peal {
 
-/// Of one lane: each lane that posts has its own. Its operations are those of the same name, with
-/// the same rules for sources and order, and the NIC may not hear of them before ring().
+/// Of one lane: each lane that posts has its own. Its atomics are relaxed. Its operations are those
+/// of the same name, with the same rules for sources and order, and the NIC may not hear of them
+/// before ring().
 template <Reach R>
 class Batch {
  public:
@@ -56,7 +57,7 @@ class Batch {
                              int pe) {
     using Put = detail::Transfer<p2p::Direction::kPut, kLater>;
     const Put put{dst, src, detail::bytes_of<T>(count), pe, detail::Until::kStarted};
-    return hold(scope, detail::access_peer(ctx_, scope, put));
+    return hold(scope, detail::checked_access(ctx_, scope, put));
   }
   template <class T>
   PEAL_DEVICE Ticket put_nbi(T* dst, const std::type_identity_t<T>* src, size_t count, int pe) {
@@ -68,7 +69,7 @@ class Batch {
                              int pe) {
     using Get = detail::Transfer<p2p::Direction::kGet, kLater>;
     const Get get{dst, src, detail::bytes_of<T>(count), pe, detail::Until::kStarted};
-    return hold(scope, detail::access_peer(ctx_, scope, get));
+    return hold(scope, detail::checked_access(ctx_, scope, get));
   }
   template <class T>
   PEAL_DEVICE Ticket get_nbi(T* dst, const std::type_identity_t<T>* src, size_t count, int pe) {
@@ -79,7 +80,7 @@ class Batch {
   PEAL_DEVICE Ticket put_signal_nbi(S scope, T* dst, const std::type_identity_t<T>* src,
                                     size_t count, const Signal& signal) {
     const detail::PutSignal<kLater> put{dst, src, detail::bytes_of<T>(count), signal};
-    return hold(scope, detail::access_peer(ctx_, scope, put));
+    return hold(scope, detail::checked_access(ctx_, scope, put));
   }
   template <class T>
   PEAL_DEVICE Ticket put_signal_nbi(T* dst, const std::type_identity_t<T>* src, size_t count,
@@ -128,7 +129,8 @@ class Batch {
 
   template <Update U, class T>
   PEAL_DEVICE Status post_atomic(T* word, const T& value, int pe) {
-    return hold(thread, detail::post_atomic<U, kLater>(ctx_, word, value, pe)).status;
+    return hold(thread, detail::post_atomic<U, Order::kRelaxed, kLater>(ctx_, word, value, pe))
+        .status;
   }
 
   PEAL_DEVICE static void ring_one(mlx5::SendQueue* q) {

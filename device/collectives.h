@@ -36,45 +36,85 @@
 #include "device/collective/run.h"
 #include "device/collective/uneven.h"
 #include "device/context.h"
+#include "device/detail/checked.h"
 #include "device/reduce_op.h"
 #include "device/team.h"
 
 namespace peal {
+namespace collective {
+
+PEAL_HD uint64_t of_all(const Team& team, size_t count) {
+  return team.size < 0 ? 0 : count * static_cast<uint64_t>(team.size);
+}
+
+/// Of a call that has so many elements.
+template <class T>
+PEAL_HD CallNote note_of(const Team& team, const T* dst, uint64_t dst_count, const T* src,
+                         uint64_t src_count) {
+  return detail::note_of_team(CallKind::kCollective, team.id, dst, dst_count * sizeof(T), src,
+                              src_count * sizeof(T));
+}
+
+}  // namespace collective
 
 /// Returns once every member has called it. Says nothing of transfers.
 template <Reach R, AnyGroup S>
 [[nodiscard]] PEAL_DEVICE Status sync(const BasicContext<R>& ctx, S scope, const Team& team) {
-  return collective::sync(ctx, scope, team, false);
+  const auto note = [&] { return detail::note_of_team(CallKind::kCollective, team.id); };
+  return detail::checked(ctx, scope, note,
+                         [&] { return collective::sync(ctx, scope, team, false); });
 }
 
 /// quiet, then sync: afterwards every member sees what every member had put.
 template <Reach R, AnyGroup S>
 [[nodiscard]] PEAL_DEVICE Status barrier(const BasicContext<R>& ctx, S scope, const Team& team) {
-  return collective::sync(ctx, scope, team, true);
+  const auto note = [&] { return detail::note_of_team(CallKind::kTeamBarrier, team.id); };
+  return detail::checked(ctx, scope, note,
+                         [&] { return collective::sync(ctx, scope, team, true); });
 }
 
 /// dst[0, count) at every member becomes member `root`'s src[0, count).
 template <Reach R, AnyGroup S, class T>
 PEAL_DEVICE Status broadcast(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
                              const std::type_identity_t<T>* src, size_t count, int root) {
-  return collective::run(ctx, scope, team,
-                         collective::Broadcast{collective::buffers_of(dst, src, count), root});
+  return detail::checked(
+      ctx, scope,
+      [&] { return collective::note_of<T>(team, dst, count, src, team.rank == root ? count : 0); },
+      [&] {
+        return collective::run(
+            ctx, scope, team, collective::Broadcast{collective::buffers_of(dst, src, count), root});
+      });
 }
 
 /// dst[i * count, ...) becomes member i's src[0, count).
 template <Reach R, AnyGroup S, class T>
 PEAL_DEVICE Status all_gather(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
                               const std::type_identity_t<T>* src, size_t count) {
-  return collective::run(ctx, scope, team,
-                         collective::AllGather{collective::buffers_of(dst, src, count)});
+  return detail::checked(
+      ctx, scope,
+      [&] {
+        return collective::note_of<T>(team, dst, collective::of_all(team, count), src, count);
+      },
+      [&] {
+        return collective::run(ctx, scope, team,
+                               collective::AllGather{collective::buffers_of(dst, src, count)});
+      });
 }
 
 /// dst[i * count, ...) becomes member i's src[rank * count, ...): `count` is for each member.
 template <Reach R, AnyGroup S, class T>
 PEAL_DEVICE Status all_to_all(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
                               const std::type_identity_t<T>* src, size_t count) {
-  return collective::run(ctx, scope, team,
-                         collective::AllToAll{collective::buffers_of(dst, src, count)});
+  return detail::checked(
+      ctx, scope,
+      [&] {
+        return collective::note_of<T>(team, dst, collective::of_all(team, count), src,
+                                      collective::of_all(team, count));
+      },
+      [&] {
+        return collective::run(ctx, scope, team,
+                               collective::AllToAll{collective::buffers_of(dst, src, count)});
+      });
 }
 
 /// Block i of dst, as `received` says, becomes block `rank` of member i's src, as its `sent` says:
@@ -86,46 +126,77 @@ PEAL_DEVICE Status all_to_all_v(const BasicContext<R>& ctx, S scope, const Team&
                                 const Blocks<I>& received, const std::type_identity_t<T>* src,
                                 const Blocks<I>& sent) {
   const collective::Buffers buffers = collective::buffers_of(dst, src, 1);
-  return collective::run(
-      ctx, scope, team,
-      collective::AllToAllV<I>{buffers.dst, buffers.src, received, sent, buffers.bytes});
+  const auto note = [&] { return detail::note_of_team(CallKind::kCollective, team.id); };
+  return detail::checked(ctx, scope, note, [&] {
+    return collective::run(
+        ctx, scope, team,
+        collective::AllToAllV<I>{buffers.dst, buffers.src, received, sent, buffers.bytes});
+  });
 }
 
 /// dst[k] at every member becomes op over the members' src[k].
 template <Reach R, AnyGroup S, class T, class Op>
 PEAL_DEVICE Status all_reduce(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
                               const std::type_identity_t<T>* src, size_t count, Op) {
-  return collective::reduce<collective::Result::kAll, Op>(ctx, scope, team, dst, src, count, 0);
+  return detail::checked(
+      ctx, scope, [&] { return collective::note_of<T>(team, dst, count, src, count); },
+      [&] {
+        return collective::reduce<collective::Result::kAll, Op>(ctx, scope, team, dst, src, count,
+                                                                0);
+      });
 }
 
 /// The same at member `root`; dst of the others stays.
 template <Reach R, AnyGroup S, class T, class Op>
 PEAL_DEVICE Status reduce(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
                           const std::type_identity_t<T>* src, size_t count, Op, int root) {
-  return collective::reduce<collective::Result::kRoot, Op>(ctx, scope, team, dst, src, count, root);
+  return detail::checked(
+      ctx, scope,
+      [&] { return collective::note_of<T>(team, dst, team.rank == root ? count : 0, src, count); },
+      [&] {
+        return collective::reduce<collective::Result::kRoot, Op>(ctx, scope, team, dst, src, count,
+                                                                 root);
+      });
 }
 
 /// dst[0, count) becomes op over the members' src[rank * count, ...).
 template <Reach R, AnyGroup S, class T, class Op>
 PEAL_DEVICE Status reduce_scatter(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
                                   const std::type_identity_t<T>* src, size_t count, Op) {
-  return collective::reduce<collective::Result::kOwner, Op>(ctx, scope, team, dst, src, count, 0);
+  return detail::checked(
+      ctx, scope,
+      [&] {
+        return collective::note_of<T>(team, dst, count, src, collective::of_all(team, count));
+      },
+      [&] {
+        return collective::reduce<collective::Result::kOwner, Op>(ctx, scope, team, dst, src, count,
+                                                                  0);
+      });
 }
 
 /// dst[k] becomes op over src[k] of the members up to this one, and it.
 template <Reach R, AnyGroup S, class T, class Op>
 PEAL_DEVICE Status scan(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
                         const std::type_identity_t<T>* src, size_t count, Op) {
-  return collective::reduce<collective::Result::kInclusive, Op>(ctx, scope, team, dst, src, count,
-                                                                0);
+  return detail::checked(
+      ctx, scope, [&] { return collective::note_of<T>(team, dst, count, src, count); },
+      [&] {
+        return collective::reduce<collective::Result::kInclusive, Op>(ctx, scope, team, dst, src,
+                                                                      count, 0);
+      });
 }
 
 /// dst[k] becomes op over src[k] of the members before this one; dst of member 0 stays.
 template <Reach R, AnyGroup S, class T, class Op>
 PEAL_DEVICE Status exclusive_scan(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
                                   const std::type_identity_t<T>* src, size_t count, Op) {
-  return collective::reduce<collective::Result::kExclusive, Op>(ctx, scope, team, dst, src, count,
-                                                                0);
+  return detail::checked(
+      ctx, scope,
+      [&] { return collective::note_of<T>(team, dst, team.rank == 0 ? 0 : count, src, count); },
+      [&] {
+        return collective::reduce<collective::Result::kExclusive, Op>(ctx, scope, team, dst, src,
+                                                                      count, 0);
+      });
 }
 
 }  // namespace peal

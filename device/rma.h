@@ -34,7 +34,7 @@ template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& ctx, S scope, T* dst,
                            const std::type_identity_t<T>* src, size_t count, int pe) {
   const detail::Put put{dst, src, detail::bytes_of<T>(count), pe, detail::Until::kStarted};
-  return detail::access_peer(ctx, scope, put);
+  return detail::checked_access(ctx, scope, put);
 }
 
 /// Copies `count` elements to `dst` at `pe`; returns when the source may be reused.
@@ -42,7 +42,7 @@ template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Status put(const BasicContext<R>& ctx, S scope, T* dst,
                        const std::type_identity_t<T>* src, size_t count, int pe) {
   const detail::Put put{dst, src, detail::bytes_of<T>(count), pe, detail::Until::kDone};
-  return detail::access_peer(ctx, scope, put).status;
+  return detail::checked_access(ctx, scope, put).status;
 }
 
 /// Starts copying `count` elements from `src` at `pe` to `dst`, which, where the NIC carries it,
@@ -51,7 +51,7 @@ template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Ticket get_nbi(const BasicContext<R>& ctx, S scope, T* dst,
                            const std::type_identity_t<T>* src, size_t count, int pe) {
   const detail::Get get{dst, src, detail::bytes_of<T>(count), pe, detail::Until::kStarted};
-  return detail::access_peer(ctx, scope, get);
+  return detail::checked_access(ctx, scope, get);
 }
 
 /// Copies `count` elements from `src` at `pe`; on kOk they are in `dst`, visible to every lane of
@@ -60,7 +60,7 @@ template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Status get(const BasicContext<R>& ctx, S scope, T* dst,
                        const std::type_identity_t<T>* src, size_t count, int pe) {
   const detail::Get get{dst, src, detail::bytes_of<T>(count), pe, detail::Until::kDone};
-  return detail::access_peer(ctx, scope, get).status;
+  return detail::checked_access(ctx, scope, get).status;
 }
 
 template <Reach R, class T>
@@ -87,24 +87,36 @@ PEAL_DEVICE Status get(const BasicContext<R>& ctx, T* dst, const std::type_ident
 /// Waits until the ticket's operation is locally complete. Repeatable after a timeout. Speaks for
 /// the calling lane; what the others of its scope did counts once the scope has synchronised.
 template <Reach R>
-[[nodiscard]] PEAL_DEVICE Status wait(const BasicContext<R>&, const Ticket& ticket) {
-  ibgda::ring_for<R>(ticket);
-  return ibgda::wait<R>(ticket);
+[[nodiscard]] PEAL_DEVICE Status wait(const BasicContext<R>& ctx, const Ticket& ticket) {
+  return detail::checked(
+      ctx, thread, [&] { return detail::note_of(ticket); },
+      [&] {
+        ibgda::ring_for<R>(ticket);
+        return ibgda::wait<R>(ticket);
+      });
 }
 
 /// The same for the operation of a whole scope, by all its lanes: afterwards all of them may use
 /// source and destination.
 template <Reach R, AnyScope S>
-[[nodiscard]] PEAL_DEVICE Status wait(const BasicContext<R>&, S scope, const Ticket& ticket) {
-  if (scope.leader()) ibgda::ring_for<R>(ticket);
-  return detail::wait_scope<R>(scope, ticket);
+[[nodiscard]] PEAL_DEVICE Status wait(const BasicContext<R>& ctx, S scope, const Ticket& ticket) {
+  return detail::checked(
+      ctx, scope, [&] { return detail::note_of(ticket); },
+      [&] {
+        if (scope.leader()) ibgda::ring_for<R>(ticket);
+        return detail::wait_scope<R>(scope, ticket);
+      });
 }
 
 /// True if wait() would not block.
 template <Reach R>
-PEAL_DEVICE bool test(const BasicContext<R>&, const Ticket& ticket) {
-  ibgda::ring_for<R>(ticket);
-  return ibgda::test<R>(ticket);
+PEAL_DEVICE bool test(const BasicContext<R>& ctx, const Ticket& ticket) {
+  return detail::checked_look(
+      ctx, [&] { return detail::note_of(ticket); },
+      [&] {
+        ibgda::ring_for<R>(ticket);
+        return ibgda::test<R>(ticket);
+      });
 }
 
 /// Writes one value of up to 8 bytes to `dst` at `pe`. The value travels inside the work request.

@@ -34,7 +34,7 @@ PEAL_DEVICE Ticket put_signal_nbi(const BasicContext<R>& ctx, S scope, T* dst,
                                   const std::type_identity_t<T>* src, size_t count,
                                   const Signal& signal) {
   const detail::PutSignal<detail::Rings::kNow> put{dst, src, detail::bytes_of<T>(count), signal};
-  return detail::access_peer(ctx, scope, put);
+  return detail::checked_access(ctx, scope, put);
 }
 
 /// put_signal_nbi, and returns when the source may be reused (which does not mean that the signal
@@ -43,10 +43,18 @@ template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Status put_signal(const BasicContext<R>& ctx, S scope, T* dst,
                               const std::type_identity_t<T>* src, size_t count,
                               const Signal& signal) {
-  const Ticket ticket = put_signal_nbi(ctx, scope, dst, src, count, signal);
-  // Inline data has left the source already, and so has what the lanes copied themselves.
-  const bool inlined = detail::bytes_of<T>(count) <= mlx5::kMaxInlineBytes;
-  return ticket.queue == nullptr || inlined ? ticket.status : detail::wait_scope<R>(scope, ticket);
+  const detail::PutSignal<detail::Rings::kNow> put{dst, src, detail::bytes_of<T>(count), signal};
+  const auto note = [&] {
+    CallNote whole = put.note();
+    whole.starts = 0;
+    return whole;
+  };
+  return detail::checked(ctx, scope, note, [&] {
+    const Ticket ticket = detail::access_peer(ctx, scope, put);
+    // Inline data has left the source already, and so has what the lanes copied themselves.
+    const bool gone = ticket.queue == nullptr || put.bytes <= mlx5::kMaxInlineBytes;
+    return gone ? ticket.status : detail::wait_scope<R>(scope, ticket);
+  });
 }
 
 template <Reach R, class T>
@@ -72,9 +80,17 @@ PEAL_DEVICE Status signal(const BasicContext<R>& ctx, const Signal& what) {
 /// What the word of a signal at home says now; never blocks. What was put before the value was
 /// written is visible.
 template <Reach R>
-PEAL_DEVICE uint64_t signal_fetch(const BasicContext<R>&, const uint64_t* word) {
+PEAL_DEVICE uint64_t signal_fetch(const BasicContext<R>& ctx, const uint64_t* word) {
   relax();
-  return detail::acquire_word(word);
+  uint64_t seen = 0;
+  detail::checked_look(
+      ctx, [&] { return detail::note_of_words(ctx, word); },
+      [&] {
+        seen = detail::acquire_word(word);
+        return true;
+      },
+      detail::Recorded::kNever);
+  return seen;
 }
 
 /// wait_until() of a signal's word, with the value that ended the wait, or the last one seen. All
@@ -83,16 +99,19 @@ template <Reach R, AnyScope S>
 PEAL_DEVICE Fetched<uint64_t> signal_wait_until(const BasicContext<R>& ctx, S scope,
                                                 const uint64_t* word, Compare compare,
                                                 uint64_t value) {
-  return by_leader(scope, [&] {
-    Fetched<uint64_t> seen{};
-    seen.status = detail::spin(
-        ctx,
-        [&] {
-          seen.value = detail::acquire_word(word);
-          return detail::holds(seen.value, compare, value);
-        },
-        [&] { return detail::wait_for_word(WaitKind::kSignal, word, compare, value); });
-    return seen;
+  const auto note = [&] { return detail::note_of_words(ctx, word, 1, value); };
+  return detail::checked(ctx, scope, note, [&] {
+    return by_leader(scope, [&] {
+      Fetched<uint64_t> seen{};
+      seen.status = detail::spin(
+          ctx,
+          [&] {
+            seen.value = detail::acquire_word(word);
+            return detail::holds(seen.value, compare, value);
+          },
+          [&] { return detail::wait_for_word(WaitKind::kSignal, word, compare, value); });
+      return seen;
+    });
   });
 }
 

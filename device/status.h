@@ -26,6 +26,7 @@ enum class Status : uint32_t {
   kPeerMasked,     // the host gave the peer up (Runtime::mask); nothing was sent
   kBadTeam,        // this PE is no member, or the team was not made for so many contexts
   kMismatch,       // the members' arguments of a collective call differ; no data was moved
+  kMistake,        // checked mode found a mistake of the kernel; the call did nothing
   kCount,
 };
 
@@ -56,6 +57,8 @@ PEAL_HD const char* to_string(Status status) {
       return "not a member of the team, or more contexts than it was made for";
     case Status::kMismatch:
       return "collective call with other arguments than other members'";
+    case Status::kMistake:
+      return "mistake";
     case Status::kCount:
       break;
   }

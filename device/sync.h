@@ -19,6 +19,7 @@
 #include "device/base/scope.h"
 #include "device/context.h"
 #include "device/detail/barrier.h"
+#include "device/detail/checked.h"
 #include "device/detail/drain.h"
 
 namespace peal {
@@ -27,14 +28,20 @@ namespace peal {
 /// whose queues are owned, everything the calling block posted. Reports their first error.
 template <Reach R, AnyScope S = Thread>
 [[nodiscard]] PEAL_DEVICE Status quiet(const BasicContext<R>& ctx, S scope = {}) {
-  const Status drained = detail::drain_marked(ctx, scope);
-  return by_leader(scope, [&] { return detail::end_quiet(ctx, drained); });
+  const auto note = [] { return detail::note_of(CallKind::kQuiet); };
+  return detail::checked(ctx, scope, note, [&] {
+    const Status drained = detail::drain_marked(ctx, scope);
+    return by_leader(scope, [&] { return detail::end_quiet(ctx, drained); });
+  });
 }
 
 /// quiet() for what goes to one PE: looks at the queues to that PE and at no others.
 template <Reach R, AnyScope S>
 [[nodiscard]] PEAL_DEVICE Status quiet(const BasicContext<R>& ctx, S scope, int pe) {
-  return by_leader(scope, [&] { return detail::drain_pe<R>(ctx.state, pe); });
+  const auto note = [pe] { return detail::note_of(CallKind::kQuiet, pe); };
+  return detail::checked(ctx, scope, note, [&] {
+    return by_leader(scope, [&] { return detail::drain_pe<R>(ctx.state, pe); });
+  });
 }
 template <Reach R>
 [[nodiscard]] PEAL_DEVICE Status quiet(const BasicContext<R>& ctx, int pe) {
@@ -46,19 +53,25 @@ template <Reach R>
 /// order the queue does that already and fence costs nothing; else it waits as quiet does.
 template <Reach R, AnyScope S = Thread>
 [[nodiscard]] PEAL_DEVICE Status fence(const BasicContext<R>& ctx, S scope = {}) {
-  Status drained = Status::kOk;
-  if (!detail::queues_keep_order(ctx)) drained = detail::drain_marked(ctx, scope);
-  return by_leader(scope, [&] { return detail::end_quiet(ctx, drained); });
+  const auto note = [] { return detail::note_of(CallKind::kFence); };
+  return detail::checked(ctx, scope, note, [&] {
+    Status drained = Status::kOk;
+    if (!detail::queues_keep_order(ctx)) drained = detail::drain_marked(ctx, scope);
+    return by_leader(scope, [&] { return detail::end_quiet(ctx, drained); });
+  });
 }
 
 /// fence() for what goes to one PE.
 template <Reach R, AnyScope S>
 [[nodiscard]] PEAL_DEVICE Status fence(const BasicContext<R>& ctx, S scope, int pe) {
-  return by_leader(scope, [&] {
-    const bool known = static_cast<uint32_t>(pe) < static_cast<uint32_t>(ctx.n_pes);
-    if (!known || !detail::queues_keep_order(ctx)) return detail::drain_pe<R>(ctx.state, pe);
-    fence_direct_stores<Edge::kM16>();
-    return detail::usage_status(ctx);
+  const auto note = [pe] { return detail::note_of(CallKind::kFence, pe); };
+  return detail::checked(ctx, scope, note, [&] {
+    return by_leader(scope, [&] {
+      const bool known = static_cast<uint32_t>(pe) < static_cast<uint32_t>(ctx.n_pes);
+      if (!known || !detail::queues_keep_order(ctx)) return detail::drain_pe<R>(ctx.state, pe);
+      fence_direct_stores<Edge::kM16>();
+      return detail::usage_status(ctx);
+    });
   });
 }
 template <Reach R>
@@ -71,23 +84,29 @@ template <Reach R>
 /// that called the barrier before.
 template <Reach R, AnyScope S = Thread>
 [[nodiscard]] PEAL_DEVICE Status sync_all(const BasicContext<R>& ctx, S scope = {}) {
-  return by_leader(scope, [&] {
-    const detail::SyncBegin begin = detail::begin_sync(ctx);
-    fence_direct_stores<Edge::kM16>();
-    return detail::sync_all_pes(ctx, begin);
+  const auto note = [] { return detail::note_of(CallKind::kSync); };
+  return detail::checked(ctx, scope, note, [&] {
+    return by_leader(scope, [&] {
+      const detail::SyncBegin begin = detail::begin_sync(ctx);
+      fence_direct_stores<Edge::kM16>();
+      return detail::sync_all_pes(ctx, begin);
+    });
   });
 }
 
 /// quiet, then sync_all: afterwards every PE sees what every PE had put.
 template <Reach R, AnyScope S = Thread>
 [[nodiscard]] PEAL_DEVICE Status barrier_all(const BasicContext<R>& ctx, S scope = {}) {
-  const Status queues = detail::drain_marked(ctx, scope);
-  return by_leader(scope, [&] {
-    const detail::SyncBegin begin = detail::begin_sync(ctx);
-    const Status drained = detail::end_quiet(ctx, queues);
-    // Arrive even after a failure: the peers did nothing wrong and must not wait for a deadline.
-    const Status synced = detail::sync_all_pes(ctx, begin);
-    return drained != Status::kOk ? drained : synced;
+  const auto note = [] { return detail::note_of(CallKind::kBarrier); };
+  return detail::checked(ctx, scope, note, [&] {
+    const Status queues = detail::drain_marked(ctx, scope);
+    return by_leader(scope, [&] {
+      const detail::SyncBegin begin = detail::begin_sync(ctx);
+      const Status drained = detail::end_quiet(ctx, queues);
+      // Arrive even after a failure: the peers did nothing wrong and must not wait for a deadline.
+      const Status synced = detail::sync_all_pes(ctx, begin);
+      return drained != Status::kOk ? drained : synced;
+    });
   });
 }
 

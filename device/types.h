@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "device/base/access.h"
 #include "device/base/target.h"
 #include "device/status.h"
 
@@ -70,6 +71,25 @@ struct Signal {
     return {word, value, pe, Kind::kAdd};
   }
 };
+
+/// What an atomic orders besides its word, as its last argument; without one it is Relaxed. See
+/// device/atomics.h.
+template <Order O>
+struct Ordering {
+  static constexpr Order kOrder = O;
+};
+inline constexpr Ordering<Order::kAcquire> acquire{};
+inline constexpr Ordering<Order::kRelease> release{};
+inline constexpr Ordering<Order::kBoth> acq_rel{};
+
+using Relaxed = Ordering<Order::kRelaxed>;
+template <class O>
+concept AnyOrder = std::is_same_v<O, Ordering<O::kOrder>>;
+/// Of a call that reads and stores nothing, and of one whose caller does not hear what was there.
+template <class O>
+concept ReadOrder = AnyOrder<O> && !releases(O::kOrder);
+template <class O>
+concept WriteOrder = AnyOrder<O> && !acquires(O::kOrder);
 
 /// How a wait compares the word, on the left, with the value.
 enum class Compare : uint32_t { kEq, kNe, kGt, kGe, kLt, kLe };

@@ -12,6 +12,7 @@
 
 #include "device/base/scope.h"
 #include "device/context.h"
+#include "device/detail/checked.h"
 #include "device/detail/wait.h"
 #include "device/types.h"
 
@@ -20,20 +21,27 @@ namespace peal {
 /// True if *word now satisfies the comparison; never blocks. On true, what was put before the word
 /// was written is visible.
 template <Reach R, class T>
-PEAL_DEVICE bool test(const BasicContext<R>&, const T* word, Compare compare,
+PEAL_DEVICE bool test(const BasicContext<R>& ctx, const T* word, Compare compare,
                       std::type_identity_t<T> value) {
   relax();
-  return detail::word_holds(word, compare, value);
+  return detail::checked_look(
+      ctx, [&] { return detail::note_of_words(ctx, word); },
+      [&] { return detail::word_holds(word, compare, value); });
 }
 
 /// Waits until *word satisfies the comparison. All lanes of the scope return together.
 template <Reach R, AnyScope S, class T>
 [[nodiscard]] PEAL_DEVICE Status wait_until(const BasicContext<R>& ctx, S scope, const T* word,
                                             Compare compare, std::type_identity_t<T> value) {
-  return by_leader(scope, [&] {
-    return detail::spin(
-        ctx, [&] { return detail::word_holds(word, compare, value); },
-        [&] { return detail::wait_for_word<T>(WaitKind::kWord, word, compare, value); });
+  const auto note = [&] {
+    return detail::note_of_words(ctx, word, 1, static_cast<uint64_t>(value));
+  };
+  return detail::checked(ctx, scope, note, [&] {
+    return by_leader(scope, [&] {
+      return detail::spin(
+          ctx, [&] { return detail::word_holds(word, compare, value); },
+          [&] { return detail::wait_for_word<T>(WaitKind::kWord, word, compare, value); });
+    });
   });
 }
 
@@ -107,57 +115,86 @@ PEAL_DEVICE size_t first_of(const WaitSet<T>& set) {
   return first;
 }
 
+/// The first word from `from` on for which the comparison holds (or does not), or set.count.
+template <bool kHolds, class T, class V>
+PEAL_DEVICE size_t next_of(const WaitSet<T>& set, size_t from, Compare compare, const V& values) {
+  while (from < set.count && !(set.takes(from) && holds_at(set, from, compare, values) == kHolds)) {
+    ++from;
+  }
+  return from;
+}
+
+/// Fills `indices` with those for which it holds; how many.
+template <class T, class V>
+PEAL_DEVICE size_t all_of(const WaitSet<T>& set, size_t* indices, Compare compare,
+                          const V& values) {
+  size_t found = 0;
+  for (size_t i = 0; (i = next_of<true>(set, i, compare, values)) < set.count; ++i) {
+    indices[found++] = i;
+  }
+  return found;
+}
+
+/// The call's note.
+template <class T>
+PEAL_HD CallNote note_of_set(const ContextFields& ctx, const WaitSet<T>& set) {
+  return note_of_words(ctx, set.words, set.count);
+}
+
 }  // namespace detail
 
 /// True if every word of the set satisfies the comparison (an empty set does).
 template <Reach R, class T, ValuesFor<T> V>
-PEAL_DEVICE bool test_all(const BasicContext<R>&, const WaitSet<T>& set, Compare compare,
+PEAL_DEVICE bool test_all(const BasicContext<R>& ctx, const WaitSet<T>& set, Compare compare,
                           V values) {
   relax();
-  for (size_t i = 0; i < set.count; ++i) {
-    if (set.takes(i) && !detail::holds_at(set, i, compare, values)) return false;
-  }
-  return true;
+  return detail::checked_look(
+      ctx, [&] { return detail::note_of_set(ctx, set); },
+      [&] { return detail::next_of<false>(set, 0, compare, values) == set.count; });
 }
 
 /// Index of a word that satisfies the comparison, or kNone.
 template <Reach R, class T, ValuesFor<T> V>
-PEAL_DEVICE size_t test_any(const BasicContext<R>&, const WaitSet<T>& set, Compare compare,
+PEAL_DEVICE size_t test_any(const BasicContext<R>& ctx, const WaitSet<T>& set, Compare compare,
                             V values) {
   relax();
-  for (size_t i = 0; i < set.count; ++i) {
-    if (set.takes(i) && detail::holds_at(set, i, compare, values)) return i;
-  }
-  return kNone;
+  size_t first = kNone;
+  detail::checked_look(
+      ctx, [&] { return detail::note_of_set(ctx, set); },
+      [&] {
+        const size_t found = detail::next_of<true>(set, 0, compare, values);
+        if (found != set.count) first = found;
+        return first != kNone;
+      });
+  return first;
 }
 
 /// Fills `indices` with those that satisfy the comparison and returns how many; `indices` has room
 /// for set.count.
 template <Reach R, class T, ValuesFor<T> V>
-PEAL_DEVICE size_t test_some(const BasicContext<R>&, const WaitSet<T>& set, size_t* indices,
+PEAL_DEVICE size_t test_some(const BasicContext<R>& ctx, const WaitSet<T>& set, size_t* indices,
                              Compare compare, V values) {
   relax();
-  size_t found = 0;
-  for (size_t i = 0; i < set.count; ++i) {
-    if (set.takes(i) && detail::holds_at(set, i, compare, values)) indices[found++] = i;
-  }
-  return found;
+  return detail::checked_look(
+      ctx, [&] { return detail::note_of_set(ctx, set); },
+      [&] { return detail::all_of(set, indices, compare, values); });
 }
 
 /// Waits until every word of the set has satisfied the comparison once. One deadline for all.
 template <Reach R, class T, ValuesFor<T> V>
 [[nodiscard]] PEAL_DEVICE Status wait_until_all(const BasicContext<R>& ctx, const WaitSet<T>& set,
                                                 Compare compare, V values) {
-  size_t next = 0;
-  return detail::spin(
-      ctx,
-      [&] {
-        for (; next < set.count; ++next) {
-          if (set.takes(next) && !detail::holds_at(set, next, compare, values)) return false;
-        }
-        return true;
-      },
-      [&] { return next < set.count ? detail::wait_at(set, next, compare, values) : Wait{}; });
+  const auto note = [&] { return detail::note_of_set(ctx, set); };
+  return detail::checked(ctx, thread, note, [&] {
+    size_t next = 0;
+    return detail::spin(
+        ctx,
+        [&] {
+          next = detail::next_of<false>(set, next, compare, values);
+          return next == set.count;
+        },
+        [&] { return next < set.count ? detail::wait_at(set, next, compare, values) : Wait{}; });
+  });
 }
 
 /// Which word(s) ended a wait. `index` is kNone (or `count` 0) when the set was empty or the wait
@@ -177,13 +214,17 @@ template <Reach R, class T, ValuesFor<T> V>
                                                  Compare compare, V values) {
   WaitAny answer{Status::kOk, kNone};
   if (set.empty()) return answer;
-  answer.status = detail::spin(
-      ctx,
-      [&] {
-        answer.index = test_any(ctx, set, compare, values);
-        return answer.index != kNone;
-      },
-      [&] { return detail::wait_at(set, detail::first_of(set), compare, values); });
+  const auto note = [&] { return detail::note_of_set(ctx, set); };
+  answer.status = detail::checked(ctx, thread, note, [&] {
+    return detail::spin(
+        ctx,
+        [&] {
+          const size_t found = detail::next_of<true>(set, 0, compare, values);
+          if (found != set.count) answer.index = found;
+          return answer.index != kNone;
+        },
+        [&] { return detail::wait_at(set, detail::first_of(set), compare, values); });
+  });
   return answer;
 }
 
@@ -194,13 +235,16 @@ template <Reach R, class T, ValuesFor<T> V>
                                                    Compare compare, V values) {
   WaitSome answer{Status::kOk, 0};
   if (set.empty()) return answer;
-  answer.status = detail::spin(
-      ctx,
-      [&] {
-        answer.count = test_some(ctx, set, indices, compare, values);
-        return answer.count != 0;
-      },
-      [&] { return detail::wait_at(set, detail::first_of(set), compare, values); });
+  const auto note = [&] { return detail::note_of_set(ctx, set); };
+  answer.status = detail::checked(ctx, thread, note, [&] {
+    return detail::spin(
+        ctx,
+        [&] {
+          answer.count = detail::all_of(set, indices, compare, values);
+          return answer.count != 0;
+        },
+        [&] { return detail::wait_at(set, detail::first_of(set), compare, values); });
+  });
   return answer;
 }
 

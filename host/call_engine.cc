@@ -48,6 +48,11 @@ BlockCounts blocks_of(Call call, uint64_t members) {
   }
 }
 
+// What `pe` has of a window.
+uint64_t bytes_at(const Windows::Range& range, int pe) {
+  return range.sizes.empty() ? range.bytes : range.sizes[static_cast<size_t>(pe)];
+}
+
 }  // namespace
 
 // The context's state and the words that its kernels report to.
@@ -66,45 +71,57 @@ void CallEngine::check_pe(const kernels::Caller& caller) const {
   }
 }
 
-const Windows::Range& CallEngine::symmetric(Call call, const char* which, const void* at,
-                                            uint64_t bytes) const {
-  const Range* const range = parts_.windows.find(at, bytes);
-  if (range == nullptr || !range->symmetric) {
+// The place of a range at a PE; at this one for calls that look at the memory itself.
+Windows::Place CallEngine::symmetric(Call call, const char* which, const Asked& asked) const {
+  const Windows::Place place = parts_.windows.find(asked.at, asked.bytes);
+  if (place.range == nullptr || !place.range->symmetric ||
+      (asked.touched && detail::names_window(asked.at))) {
     fail(ErrorCode::kInvalidArgument,
          "{}: {} {}, {} bytes: not symmetric memory of PE {}; it must lie within one allocation of "
-         "Runtime::malloc or one window of Runtime::register_window",
-         to_string(call), which, fmt::ptr(at), bytes, parts_.group.rank());
+         "Runtime::malloc or one window of Runtime::register_window{}",
+         to_string(call), which, fmt::ptr(asked.at), asked.bytes, parts_.group.rank(),
+         asked.touched ? ", by its own address" : "");
   }
-  return *range;
+  const uint64_t size = bytes_at(*place.range, asked.pe);
+  if (asked.bytes > size || place.offset > size - asked.bytes) {
+    fail(ErrorCode::kInvalidArgument,
+         "{}: {}, {} bytes from byte {} of a window: the part of PE {} has {} bytes",
+         to_string(call), which, asked.bytes, place.offset, asked.pe, size);
+  }
+  return place;
 }
 
 // What a NIC reads or writes here.
 void CallEngine::check_home(Call call, const char* which, const void* at, uint64_t bytes) const {
-  if (parts_.windows.find(at, bytes) != nullptr) return;
+  if (!detail::names_window(at) && parts_.windows.find(at, bytes).range != nullptr) return;
   fail(ErrorCode::kInvalidArgument,
        "{}: {} {}, {} bytes: the NIC does not know it; call Runtime::register_local first",
        to_string(call), which, fmt::ptr(at), bytes);
 }
 
-// Where `at` of a PE is mapped here, or null.
-std::byte* CallEngine::mapped(const Range& range, const void* at, int pe) const {
-  if (pe == parts_.group.rank()) return static_cast<std::byte*>(const_cast<void*>(at));
+// Where a place is mapped here, or null.
+std::byte* CallEngine::mapped(const Windows::Place& place, int pe) const {
+  const Windows::Range& range = *place.range;
+  if (pe == parts_.group.rank()) return range.begin + place.offset;
   std::byte* const begin = range.direct.empty() ? nullptr : range.direct[static_cast<size_t>(pe)];
-  return begin == nullptr ? nullptr : begin + (static_cast<const std::byte*>(at) - range.begin);
+  return begin == nullptr ? nullptr : begin + place.offset;
 }
 
 std::byte* CallEngine::mapped(const void* symmetric, int pe) const {
-  const Range* const range = parts_.windows.find(symmetric, 1);
-  if (range == nullptr || !range->symmetric || pe < 0 || pe >= parts_.group.size()) return nullptr;
-  return mapped(*range, symmetric, pe);
+  const Windows::Place place = parts_.windows.find(symmetric, 1);
+  if (place.range == nullptr || !place.range->symmetric || pe < 0 || pe >= parts_.group.size()) {
+    return nullptr;
+  }
+  return place.offset < bytes_at(*place.range, pe) ? mapped(place, pe) : nullptr;
 }
 
 // Where the far end of a transfer is mapped here. Null: a NIC moves the bytes.
 std::byte* CallEngine::far_end(const kernels::Transfer& call) const {
   const bool gets = call.caller.call == Call::kGet;
   const std::byte* const at = gets ? call.src : call.dst;
-  const Range& range = symmetric(call.caller.call, gets ? "src" : "dst", at, call.bytes);
-  std::byte* const there = mapped(range, at, call.caller.pe);
+  const Windows::Place place =
+      symmetric(call.caller.call, gets ? "src" : "dst", {at, call.bytes, call.caller.pe});
+  std::byte* const there = mapped(place, call.caller.pe);
   if (there == nullptr) {
     check_home(call.caller.call, gets ? "dst" : "src", gets ? call.dst : call.src, call.bytes);
   }
@@ -129,7 +146,9 @@ void CallEngine::start(const detail::CallSite& site, kernels::Transfer call) {
   const bool signals = call.caller.call == Call::kPutSignal;
   address(site, call.caller);
   check_pe(call.caller);
-  if (signals) symmetric(Call::kPutSignal, "the signal", call.signal.word, sizeof(uint64_t));
+  if (signals) {
+    symmetric(Call::kPutSignal, "the signal", {call.signal.word, sizeof(uint64_t), call.caller.pe});
+  }
   if (call.bytes != 0) {
     std::byte* const there = far_end(call);
     if (there == nullptr) {  // one kernel also signals: the queue has the signal behind the bytes
@@ -148,9 +167,9 @@ bool CallEngine::needs_no_kernel(const detail::CallSite& site, const kernels::Wo
   const bool orders = which == Call::kFence || which == Call::kQuiet;
   if (orders) return !site.by_nic;
   if (which != Call::kSignal || call.kind != Signal::Kind::kSet) return false;
-  const Range* const range = parts_.windows.find(call.word, sizeof(uint64_t));
-  std::byte* const there = mapped(*range, call.word, call.caller.pe);
+  std::byte* const there = mapped(parts_.windows.find(call.word, sizeof(uint64_t)), call.caller.pe);
   if (there == nullptr || parts_.executor->capturing(site.stream)) return false;
+  if (reinterpret_cast<uintptr_t>(there) % sizeof(uint64_t) != 0) return false;  // a kernel says so
   return parts_.executor->store_word(reinterpret_cast<uint64_t*>(there), call.value, site.stream);
 }
 
@@ -171,7 +190,9 @@ void CallEngine::start(const detail::CallSite& site, kernels::Word call) {
       fail(ErrorCode::kInvalidArgument, "{}: address {} is no multiple of {}", to_string(which),
            fmt::ptr(call.word), call.bytes);
     }
-    symmetric(which, "the word", call.word, call.bytes);
+    const bool here = which == Call::kWaitUntil;
+    const int pe = here ? parts_.group.rank() : call.caller.pe;
+    symmetric(which, "the word", {call.word, call.bytes, pe, here});
   }
   if (needs_no_kernel(site, call)) return;
   launch(kernels::word_kernel(), kOneThread, call, site.stream);
@@ -202,19 +223,19 @@ void CallEngine::check_buffers(const Team& team, const kernels::Collective& call
   if (call.count == 0) return;
   const uint64_t block = call.count * call.element;
   const BlockCounts blocks = blocks_of(which, static_cast<uint64_t>(team.size));
-  symmetric(which, "dst", call.dst, block * blocks.dst);
-  symmetric(which, "src", call.src, block * blocks.src);
+  const int here = parts_.group.rank();
+  symmetric(which, "dst", {call.dst, block * blocks.dst, here, true});
+  symmetric(which, "src", {call.src, block * blocks.src, here, true});
   if (which != Call::kAllToAllV) return;
   const uint64_t list = static_cast<uint64_t>(team.size) * sizeof(int64_t);
-  symmetric(which, "the counts that are received", call.received_counts, list);
-  symmetric(which, "the displacements that are received", call.received_at, list);
+  symmetric(which, "the counts that are received", {call.received_counts, list, here, true});
+  symmetric(which, "the displacements that are received", {call.received_at, list, here, true});
 }
 
 // Throws at all members, before anything moves, where two of them call with other arguments.
 void CallEngine::compare(const Team& team, const kernels::Collective& call) {
   const auto offset = [&](const std::byte* at) {
-    const Range* const range = call.count == 0 ? nullptr : parts_.windows.find(at, 1);
-    return range == nullptr ? 0 : static_cast<uint64_t>(at - range->begin);
+    return call.count == 0 ? 0 : parts_.windows.find(at, 1).offset;
   };
   // In place a part of the larger buffer is the other one, at each member another.
   const Call which = call.caller.call;

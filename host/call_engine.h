@@ -12,6 +12,7 @@
 #include "host/contexts/device_tables.h"
 #include "host/failures/failure_log.h"
 #include "host/memory/backing.h"
+#include "host/nvtx/range.h"
 #include "host/stream/executor.h"
 #include "host/teams.h"
 #include "host/windows.h"
@@ -55,13 +56,18 @@ class CallEngine {
   }
 
  private:
-  using Range = Windows::Range;
+  /// A range that a call names at `pe`; `touched`: by its own address, for it is used there.
+  struct Asked {
+    const void* at;
+    uint64_t bytes;
+    int pe;
+    bool touched = false;
+  };
   void address(const detail::CallSite& site, kernels::Caller& caller) const;
   void check_pe(const kernels::Caller& caller) const;
-  const Range& symmetric(kernels::Call call, const char* which, const void* at,
-                         uint64_t bytes) const;
+  Windows::Place symmetric(kernels::Call call, const char* which, const Asked& asked) const;
   void check_home(kernels::Call call, const char* which, const void* at, uint64_t bytes) const;
-  std::byte* mapped(const Range& range, const void* at, int pe) const;
+  std::byte* mapped(const Windows::Place& place, int pe) const;
   std::byte* far_end(const kernels::Transfer& call) const;
   void copy(const detail::CallSite& site, kernels::Transfer call, std::byte* there);
   void check_buffers(const Team& team, const kernels::Collective& call) const;
@@ -71,6 +77,7 @@ class CallEngine {
   template <class Arguments>
   void launch(const kernels::Kernel& kernel, const GridShape& shape, const Arguments& arguments,
               void* stream) {
+    const nvtx::Range range("peal: launch");
     parts_.executor->launch(kernel, shape, &arguments, sizeof(arguments), stream);
   }
 

@@ -1,29 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The composition root: owns everything, in the order it is needed.
+// What a program calls; the parts that do it are in runtime_parts.h.
 #include "host/runtime.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
-#include <optional>
 
 #include "host/base/error.h"
-#include "host/base/log.h"
-#include "host/call_engine.h"
-#include "host/contexts/contexts.h"
-#include "host/failures/failure_log.h"
-#include "host/failures/inquiry.h"
-#include "host/job/live_group.h"
-#include "host/job/together.h"
-#include "host/job/watcher.h"
-#include "host/memory/backing_cuda.h"
+#include "host/nvtx/range.h"
+#include "host/runtime_parts.h"
 #include "host/start_up.h"
-#include "host/teams.h"
-#include "host/transport/proxy.h"
-#include "host/windows.h"
 
 namespace peal {
 namespace {
@@ -34,259 +22,11 @@ constexpr std::chrono::milliseconds kUntilNoticed{2000};
 // A PE whose process runs tells what it waits for within some milliseconds.
 constexpr std::chrono::milliseconds kUntilTold{1000};
 
-// Memory that kernels use, and memory that they share with the host while they run.
-Backing kernel_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
-  return gpu ? make_cuda_backing(gpu, bytes, name) : make_host_backing(bytes, name);
-}
-Backing shared_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
-  return gpu ? make_pinned_backing(gpu, bytes, name) : make_host_backing(bytes, name);
-}
-
-// Collective. Blocks of a grid that all PEs can have running at the same time: one on a
-// multiprocessor; of a GPU that PEs share a quarter is left to others. Alike on all PEs. Without
-// GPUs, which all PEs have or none (agree_on_settings), 1: CPUs have a measure of their own.
-uint32_t blocks_at_once(LiveGroup& group, const Gpu* gpu) {
-  if (gpu == nullptr) return 1;
-  struct Offer {
-    cuda::Uuid uuid;
-    int multiprocessors;
-  };
-  const std::vector<Offer> all = gather(group, Offer{gpu->uuid(), gpu->multiprocessors()});
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (const Offer& one : all) {
-    const int64_t sharers =
-        std::ranges::count_if(all, [&](const Offer& other) { return other.uuid == one.uuid; });
-    const int64_t own = one.multiprocessors;
-    least = std::min(least, sharers == 1 ? own : own * 3 / 4 / sharers);
-  }
-  return static_cast<uint32_t>(std::max<int64_t>(least, 1));
-}
-
-template <class T>
-T* if_any(std::optional<T>& one) {
-  return one ? &*one : nullptr;
-}
-
 }  // namespace
-
-// Destroyed in reverse.
-struct Runtime::Parts {
-  const Config config;
-  const Target target;
-  LiveGroup group;
-  const Log log;
-  std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
-  std::optional<SymmetricHeap> heap;
-  std::optional<ContextTable> table;
-  std::optional<P2p> p2p;
-  std::optional<Rails> rails;  // none: every peer is reached directly
-  std::optional<Routes> routes;
-  std::optional<DeviceTables> tables;
-  std::optional<Windows> windows;
-  Doorbells doorbells;  // by NIC, or
-  Proxies proxies;      // these; neither where there is no NIC
-  std::optional<Prover> prover;
-  std::optional<Linker> linker;  // as rails
-  std::optional<ContextNics> nics;
-  std::optional<Contexts> contexts;
-  std::optional<Teams> teams;
-  std::shared_ptr<ContextOwner> default_context;
-  std::optional<FailureLog> failures;  // whose callback may use the context
-  std::optional<Inquiry> inquiry;
-  std::optional<CallEngine> calls;
-  std::optional<Watcher> watcher;
-
-  Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& c, Target t);
-  ~Parts();
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
-
-  DeviceTables::Extent extent() const { return {group.size(), rails ? rails->count() : 1}; }
-  size_t team_memory() const {
-    return Teams::arena_bytes(config.team_memory, group.size(), gpu != nullptr);
-  }
-  void open_memory();
-  void open_transports();
-  void open_nics(const Reachable& reachable);
-  void watch();
-  void take_messages();
-  void report() const;
-};
-
-Runtime::Parts::Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& c, Target t)
-    : config(c),
-      target(t),
-      group(std::move(bootstrap),
-            std::chrono::duration_cast<std::chrono::milliseconds>(c.bootstrap_timeout)),
-      log(c.log, group.rank()) {
-  open_memory();
-  open_transports();
-  default_context = contexts->create({}, Reach::kGpu);
-}
-
-void Runtime::Parts::open_memory() {
-  Backing memory = together(group, [&] {
-    if (target == Target::kGpu) {
-      const auto me = static_cast<size_t>(group.rank());
-      gpu = Gpu::open(config.device, rank_on_host(group.places(), me));
-      gpu->make_current();
-    }
-    table.emplace(shared_memory(gpu, ContextTable::bytes(group.size()), "peal-words"),
-                  group.size());
-    return kernel_memory(gpu, config.heap_size + team_memory(), "peal-heap");
-  });
-  heap.emplace(std::move(memory), group);
-}
-
-void Runtime::Parts::open_transports() {
-  RouteOptions options{
-      .asked = config.transport, .target = target, .orders_writes = !gpu || gpu->orders_writes()};
-  PeerMemory mapped;
-  if (options.try_p2p()) {
-    p2p.emplace(group, group.places(), gpu);
-    mapped = p2p->map(heap->base(), heap->bytes(), heap->backing().fd());
-  }
-  const Reachable reachable(group, options, mapped.direct, mapped.how);
-  if (reachable.needs_nic()) {
-    const bool one_host = std::ranges::all_of(
-        group.places(), [&](const Place& p) { return same_host(p, group.places()[0]); });
-    rails.emplace(config, gpu, group, log, one_host);
-    options.why_proxy = rails->why_proxy();
-  }
-  routes.emplace(reachable, options);
-  together(group, [&] {
-    tables.emplace(kernel_memory(gpu, DeviceTables::bytes(extent()), "peal-tables"), extent());
-  });
-  windows.emplace(
-      group, *tables,
-      WindowTransports{.routes = *routes, .rails = if_any(rails), .p2p = if_any(p2p), .gpu = gpu});
-  windows->add_mapped(heap->base(), heap->bytes(), std::move(mapped));
-  const uint32_t most_blocks = blocks_at_once(group, gpu.get());
-  together(group, [&] {
-    if (rails) open_nics(reachable);
-    contexts.emplace(Contexts::Parts{.config = config,
-                                     .log = log,
-                                     .group = group,
-                                     .heap = *heap,
-                                     .tables = *tables,
-                                     .table = *table,
-                                     .nics = if_any(nics),
-                                     .gpu = gpu.get()});
-    std::vector<bool> direct = reachable.directly();
-    teams.emplace(group, *heap, team_memory(), std::move(direct), !reachable.needs_nic(),
-                  kernel_memory(gpu, Teams::shown_bytes(), "peal-teams"));
-    failures.emplace(
-        *table, group, [this](const void* address) { return heap->place_of(address); }, log);
-    inquiry.emplace(group, [this] { return failures->waits(); });
-    calls.emplace(CallEngine::Parts{
-        .group = group,
-        .windows = *windows,
-        .teams = *teams,
-        .tables = *tables,
-        .failures = *failures,
-        .executor = gpu ? make_gpu_executor(gpu, config.kernels, most_blocks) : make_cpu_executor(),
-        .answers = shared_memory(gpu, CallEngine::kAnswerBytes, "peal-answers")});
-    watch();
-  });
-  if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());
-}
-
-// Behind the heap's window: the software NIC may have gone to a GPU with it.
-void Runtime::Parts::open_nics(const Reachable& reachable) {
-  const bool proxied = routes->by_nic() == Route::kProxy;
-  if (proxied) proxies.resize(rails->nics().size());
-  for (const IbgdaNic& nic : rails->nics()) {
-    if (!proxied) doorbells.emplace_back(nic.device, gpu, config.doorbell);
-  }
-  const std::byte* const cells = heap->reserve_internal(Prover::cell_bytes(group.size()));
-  prover.emplace(group, *rails, *tables, heap->offset_of(cells), config.bootstrap_timeout);
-  linker.emplace(group, *table, *prover, gpu, config, log);
-  nics.emplace(ContextNics{.rails = *rails,
-                           .carrier = {proxied ? nullptr : &doorbells, &proxies},
-                           .prover = *prover,
-                           .linker = *linker,
-                           .must_settle = reachable.must_settle(),
-                           .unordered = reachable.unordered()});
-}
-
-void Runtime::Parts::watch() {
-  watcher.emplace(group.places(), group.channel().fd(),
-                  Watcher::Calls{.lost = [this](int pe, int pid) { failures->peer_lost(pe, pid); },
-                                 .message = [this] { take_messages(); },
-                                 .broken =
-                                     [this](const std::string& why) {
-                                       failures->abort(nullptr,
-                                                       "it hears of no other PE any more: " + why);
-                                     }});
-}
-
-void Runtime::Parts::take_messages() {
-  while (auto message = group.channel().receive()) {
-    switch (message->kind) {
-      case Message::Kind::kAbort:
-        failures->deliver(*message);
-        break;
-      case Message::Kind::kExchange:
-        group.deliver(std::move(*message));
-        break;
-      case Message::Kind::kLink:
-        if (linker) linker->deliver(std::move(*message));
-        break;
-      case Message::Kind::kWaitsAsked:
-      case Message::Kind::kWaitsTold:
-        inquiry->deliver(*message);
-        break;
-    }
-  }
-}
-
-// The peers' kernels may still be using this PE's memory until they arrive here too, and this PE
-// may have theirs mapped: nothing is released before all mappings are.
-Runtime::Parts::~Parts() {
-  if (group.lost_pes().empty()) failures->close();
-  try {
-    group.barrier();
-    if (linker) linker->stop();  // while its peers' queues are there
-    windows->unmap();
-    group.barrier();
-  } catch (const std::exception& error) {
-    log.warn("runtime", "at the end of the job: {}", error.what());
-  }
-}
-
-void Runtime::Parts::report() const {
-  if (group.rank() == 0) {
-    log.print("config", config.describe());
-    for (size_t i = 0; rails && i < rails->nics().size(); ++i) {
-      log.print("nic", rails->nics()[i].device.description());
-    }
-    const size_t overhead = DeviceTables::bytes(extent()) + default_context->bytes();
-    log.print("runtime",
-              fmt::format("{} PEs, heap {}, {} queues of {} WQEBBs per peer, {} beside the heap",
-                          group.size(), format_size(config.heap_size), rails ? config.queues : 0,
-                          config.queue_depth, format_size(overhead)));
-  }
-  if (rails) {
-    log.print("nic", describe_rails(*rails, config));
-    if (group.rank() == 0) log.print("signals", rails->signal_ops().why);
-    for (const IbgdaNic& nic : rails->nics()) log.print("path", nic.device.path_description());
-    log.print("nic", fmt::format("heap: {}; {}", windows->describe_registration(),
-                                 default_context->links()->queues().describe_registration()));
-    for (const Doorbell& doorbell : doorbells) log.print("nic", doorbell.describe());
-    if (!proxies.empty()) {
-      log.print("nic",
-                fmt::format("CPU threads post for kernels: {} (docs/proxy.md)", proxies.size()));
-    }
-  }
-  if (gpu) {
-    log.print("gpu",
-              fmt::format("GPU {}, {}; {}", gpu->index(), gpu->name(), gpu->describe_writes()));
-  }
-  log.print("transport", routes->describe());
-}
 
 Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target) {
   if (bootstrap == nullptr) fail(ErrorCode::kInvalidArgument, "Runtime: the bootstrap is null");
+  const nvtx::Range range("peal: start");
   agree_on_settings(*bootstrap, config, target);
   parts_ = std::make_unique<Parts>(std::move(bootstrap), config, target);
   if (config.info) parts_->report();
@@ -301,12 +41,22 @@ int Runtime::n_pes() const { return parts_->group.size(); }
 const Config& Runtime::config() const { return parts_->config; }
 Target Runtime::target() const { return parts_->target; }
 
-void* Runtime::malloc(size_t bytes) { return parts_->heap->malloc(bytes); }
-void* Runtime::calloc(size_t count, size_t bytes) { return parts_->heap->calloc(count, bytes); }
+void* Runtime::malloc(size_t bytes) {
+  const Parts::CollectiveCall call(*parts_, "peal: malloc");
+  return parts_->heap->malloc(bytes);
+}
+void* Runtime::calloc(size_t count, size_t bytes) {
+  const Parts::CollectiveCall call(*parts_, "peal: calloc");
+  return parts_->heap->calloc(count, bytes);
+}
 void* Runtime::align(size_t alignment, size_t bytes) {
+  const Parts::CollectiveCall call(*parts_, "peal: align");
   return parts_->heap->align(alignment, bytes);
 }
-void Runtime::free(void* pointer) { parts_->heap->free(pointer); }
+void Runtime::free(void* pointer) {
+  const Parts::CollectiveCall call(*parts_, "peal: free");
+  parts_->heap->free(pointer);
+}
 
 void Runtime::copy_in(void* symmetric, const void* host, size_t bytes) {
   parts_->heap->backing().copy_in(symmetric, host, bytes);
@@ -315,8 +65,18 @@ void Runtime::copy_out(void* host, const void* symmetric, size_t bytes) const {
   parts_->heap->backing().copy_out(host, symmetric, bytes);
 }
 
-void Runtime::register_window(void* address, size_t bytes) {
-  parts_->windows->add_everywhere(static_cast<std::byte*>(address), bytes);
+WindowHandle Runtime::register_window(void* address, size_t bytes, const WindowOptions& options) {
+  const Parts::CollectiveCall call(*parts_, "peal: register_window");
+  return parts_->windows->add_everywhere(static_cast<std::byte*>(address), bytes, options);
+}
+
+void Runtime::unregister_window(const WindowHandle& window) {
+  const Parts::CollectiveCall call(*parts_, "peal: unregister_window");
+  parts_->windows->remove(window);
+}
+
+void Runtime::unregister_window(const void* address) {
+  unregister_window(parts_->windows->handle_of(static_cast<const std::byte*>(address)));
 }
 
 void Runtime::register_local(void* address, size_t bytes) {
@@ -325,6 +85,10 @@ void Runtime::register_local(void* address, size_t bytes) {
          "register_local: {} bytes at {}: there is nothing to register", bytes, fmt::ptr(address));
   }
   parts_->windows->add_local(static_cast<std::byte*>(address), bytes);
+}
+
+void Runtime::unregister_local(const void* address) {
+  parts_->windows->remove_local(static_cast<const std::byte*>(address));
 }
 
 void detail::refuse_context(const ContextFields& made, uint32_t version, size_t bytes) {
@@ -339,6 +103,7 @@ const ContextFields& Runtime::default_context() const { return parts_->default_c
 
 std::shared_ptr<const ContextFields> Runtime::create_context(const ContextOptions& options,
                                                              Reach reach) {
+  const Parts::CollectiveCall call(*parts_, "peal: make_context");
   const auto owner = parts_->contexts->create(options, reach);
   return {owner, &owner->fields()};
 }
@@ -346,7 +111,10 @@ std::shared_ptr<const ContextFields> Runtime::create_context(const ContextOption
 Team Runtime::world() const { return parts_->teams->world(); }
 
 Team Runtime::split_team(const Team& parent, int color, int key, const TeamOptions& options) {
-  return parts_->teams->split(parent, color, key, options);
+  const nvtx::Range range("peal: split_team");
+  const Team made = parts_->teams->split(parent, color, key, options);
+  if (parts_->checks) parts_->checks->met();
+  return made;
 }
 
 Team Runtime::split_team_strided(const Team& parent, int first, int stride, int size,
@@ -404,7 +172,10 @@ HostCalls Runtime::host(HostChecks checks) {
 }
 TicketCalls Runtime::host_nbi() { return TicketCalls(parts_->calls->own_site(default_context())); }
 
-void Runtime::barrier() { parts_->group.barrier(); }
+void Runtime::barrier() {
+  const Parts::CollectiveCall call(*parts_, "peal: barrier");
+  parts_->group.barrier();
+}
 
 Status Runtime::status() const { return parts_->failures->status(); }
 Failure Runtime::failure() const { return parts_->failures->first(); }
@@ -413,11 +184,19 @@ void Runtime::on_failure(std::function<void(const Failure&)> callback) {
   parts_->failures->on_failure(std::move(callback));
 }
 
-void Runtime::check() const { parts_->failures->check(); }
+void Runtime::check() const {
+  const Failure f = failure();
+  if (f.status == Status::kOk) return;
+  const std::string calls = parts_->flight->last_calls(f.context);
+  if (!calls.empty()) parts_->log.error("recorder", "{}", calls);
+  parts_->failures->check();
+}
 
 size_t Runtime::recover() {
+  const nvtx::Range range("peal: recover");
   const size_t resets = parts_->contexts->recover();
   parts_->teams->begin_anew();
+  if (parts_->checks) parts_->checks->recovered();
   parts_->failures->start_again();
   return resets;
 }
@@ -425,6 +204,7 @@ size_t Runtime::recover() {
 std::vector<int> Runtime::lost_pes() const { return parts_->group.lost_pes(); }
 
 void Runtime::mask(const std::vector<int>& pes) {
+  const nvtx::Range range("peal: mask");
   LiveGroup& group = parts_->group;
   std::vector<int> watched;
   for (const int pe : pes) {
@@ -450,11 +230,17 @@ void Runtime::mask(const std::vector<int>& pes) {
   recover();
 }
 
+void Runtime::set_p2p_faults(std::string_view plan) {
+  parts_->link_plan->set(plan, ErrorCode::kInvalidArgument);
+}
+
 void Runtime::abort(std::string_view reason) { parts_->failures->abort(nullptr, reason); }
 
 void Runtime::abort(const ContextFields& context, std::string_view reason) {
   parts_->failures->abort(&context, reason);
 }
+
+std::vector<Counters> Runtime::counters() const { return parts_->flight->counters(); }
 
 std::string Runtime::dump() const {
   const Failure f = failure();
@@ -466,6 +252,8 @@ std::string Runtime::dump() const {
     text += fmt::format("{}; passed on {} doorbells\n", doorbell.describe(), doorbell.passed_on());
   }
   text += parts_->inquiry->describe(kUntilTold);
+  text += parts_->flight->last_calls(-1) + parts_->flight->describe_counters();
+  parts_->flight->write();
   std::string queues;
   parts_->table->for_each(
       [&](const ContextOwner& context) { queues += context.describe_queues(); });
@@ -485,7 +273,7 @@ std::string Runtime::nic() const {
 }
 
 size_t Runtime::overhead_bytes() const {
-  size_t bytes = sizeof(Parts) + DeviceTables::bytes(parts_->extent());
+  size_t bytes = sizeof(Parts) + parts_->tables->bytes() + parts_->recorder->bytes();
   parts_->table->for_each([&](const ContextOwner& context) { bytes += context.bytes(); });
   return bytes;
 }

@@ -24,12 +24,15 @@
 
 #include "device/context.h"
 #include "device/team.h"
+#include "device/window.h"
 #include "host/base/config.h"
 #include "host/bootstrap.h"
 #include "host/calls.h"
 #include "host/contexts/options.h"
+#include "host/failures/counters.h"
 #include "host/failures/failure.h"
 #include "host/team_options.h"
+#include "host/window_options.h"
 
 namespace peal {
 
@@ -109,21 +112,72 @@ class Runtime {
   void copy_in(void* symmetric, const void* host, size_t bytes);
   void copy_out(void* host, const void* symmetric, size_t bytes) const;
 
+  /// Files into and out of memory of this PE in the heap or a window, wherever it lies
+  /// (docs/storage.md). Kernels and peers leave it alone meanwhile. All throw kInvalidArgument for
+  /// other memory and for what is wrong with a path, kSystem for a disk that fails or is full; what
+  /// was being loaded is undefined then.
+  ///
+  /// load() fills memory with the file's bytes from `offset` on; kInvalidArgument where the file
+  /// ends before, with memory as it was.
+  void load(const std::string& path, uint64_t offset, void* symmetric, size_t bytes);
+
+  /// Makes `path` a file of exactly these bytes, on the disk on return. Where it throws, what was
+  /// at `path` is as it was.
+  void save(const std::string& path, const void* symmetric, size_t bytes);
+
+  /// [offset, offset + bytes) of a file.
+  struct FilePart {
+    uint64_t offset;
+    uint64_t bytes;
+  };
+  /// Loads this PE's part of a file that is divided among all PEs in their order without cutting
+  /// units of `unit` bytes; the first ones have a unit more where there is a remainder. Not
+  /// collective. kInvalidArgument where `room` bytes are too few or the file has no whole number of
+  /// units.
+  FilePart load_shard(const std::string& path, void* symmetric, size_t room, size_t unit = 1);
+
+  /// Collective; the same path and as many bytes on all PEs. Saves the memory of all in one file
+  /// with checksums. Where it fails on one PE all throw, and what was at `path` is as it was; also
+  /// where a PE is killed meanwhile. kConfiguration where the PEs do not see one file system,
+  /// kUnsupported after mask().
+  void save_checkpoint(const std::string& path, const void* symmetric, size_t bytes);
+
+  /// Collective; loads what save_checkpoint() saved, on as many PEs. kSystem for a damaged file,
+  /// naming PE and bytes, kInvalidArgument for one of other PEs or bytes or that was cut short.
+  void load_checkpoint(const std::string& path, void* symmetric, size_t bytes);
+
+  /// For people: which way the last of these calls took, and why.
+  std::string describe_storage() const;
+
   /// What this PE's address of symmetric memory stands for at `pe`, as kernels and copies of this
   /// PE reach it; null where only the NIC does, for what is not symmetric, and for a PE that is
   /// none.
   void* ptr(const void* symmetric, int pe) const;
 
   /// Collective. Makes [address, address + bytes) of every PE a window: usable as destination and
-  /// source of transfers, addressed like symmetric memory, relative to each PE's own address. Sizes
-  /// must agree, and so must where the address lies in its page (any multiple of the page size
-  /// will do). The memory must stay until the Runtime ends. Peers in other processes that are
-  /// reached without a NIC can only share memory of a GPU: kUnsupported otherwise.
-  void register_window(void* address, size_t bytes);
+  /// source of transfers. It is addressed like symmetric memory, relative to each PE's own address,
+  /// or by the handle that is answered and an offset (WindowHandle::at). It may begin anywhere and
+  /// overlap others; sizes must agree unless `options` say otherwise. The memory must stay until
+  /// unregister_window() or the end of the Runtime. At most kMaxWindows - 1, with those of
+  /// register_local(); kernels find one of many as fast as one of few. Peers in other processes
+  /// that are reached without a NIC can only share memory of a GPU: kUnsupported otherwise. Throws
+  /// kInvalidArgument on all PEs where one asked for something else or has no room.
+  WindowHandle register_window(void* address, size_t bytes, const WindowOptions& options = {});
+
+  /// Collective. Ends a window: all PEs name the same one, each by its own handle or address (of
+  /// several windows that begin there the newest). No operation that uses it may be under way on
+  /// any PE; kernels that use other memory may run. The memory may be given back on return. Throws
+  /// kInvalidArgument on all PEs, and nothing ends, where they name different windows or none.
+  void unregister_window(const WindowHandle& window);
+  void unregister_window(const void* address);
 
   /// Makes a local range usable as source of puts and destination of gets. Not collective. Throws
   /// kSystem when the NIC cannot reach it: the software NIC on a GPU takes memory of GPUs only.
   void register_local(void* address, size_t bytes);
+
+  /// Ends the newest register_local() of that address, under the conditions of unregister_window().
+  /// Not collective. Throws kInvalidArgument where there is none.
+  void unregister_local(const void* address);
 
   /// The default context: Config::queues per peer, shared by all lanes. Throws kUnsupported when
   /// the library is of another version than the headers.
@@ -206,15 +260,21 @@ class Runtime {
   /// its alarm words every millisecond; kernels pay nothing.
   void on_failure(std::function<void(const Failure&)> callback);
 
-  /// Throws Error with failure().text unless all is well.
+  /// Throws Error with failure().text unless all is well. Before that the last calls of the context
+  /// are logged as errors, if the flight recorder is on.
   void check() const;
 
   /// For a person who asks why nothing moves: transport, NIC, the first failure, and for every
   /// queue its peer, QP, what kernels have reserved, published and rung, what has completed (counts
   /// of WQEBBs since the start), the newest completion and the status; what the kernels of all PEs
-  /// of this host wait for, and circles in that. May be asked while kernels run. Waits up to a
-  /// second for PEs that do not answer.
+  /// of this host wait for, and circles in that; the last calls of kernels and counters, if the
+  /// flight recorder is on, whose file is written anew (PEAL_RECORD_FILE; kSystem where that
+  /// fails). May be asked while kernels run. Waits up to a second for PEs that do not answer.
   std::string dump() const;
+
+  /// What kernels have done, by context; none while the flight recorder is off (PEAL_RECORD). May
+  /// be asked while kernels run: calls that end meanwhile are counted in part.
+  std::vector<Counters> counters() const;
 
   /// Collective. Makes the contexts usable again after errors, timeouts and aborts: queues that are
   /// in error are reset together with their other ends and connected afresh, error records are
@@ -223,6 +283,13 @@ class Runtime {
   /// Tickets of before are void. Answers how many queues of this PE were reset. Throws kPeerLost
   /// where a PE has ended, kInvalidArgument where the PEs have not the same contexts.
   size_t recover();
+
+  /// Replaces this PE's plan of faults on the way to mapped peers (docs/faults.md); an empty one
+  /// ends them. Operations count from here. Holds for contexts that are made after the first plan,
+  /// which PEAL_P2P_FAULTS can be: on others it is not looked at. No kernel of this PE may be
+  /// running. Throws kInvalidArgument for what is no plan, for a fault that only a NIC can have,
+  /// and where no other PE is mapped.
+  void set_p2p_faults(std::string_view plan);
 
   /// PEs that have ended and are not masked, in the order in which that was noticed.
   std::vector<int> lost_pes() const;

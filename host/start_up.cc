@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -24,6 +27,7 @@ struct Agreement {
   RelaxedOrdering relaxed;
   SignalOpsSetting signal_ops;
   bool self_test;
+  bool check;
   ConnectKind connect;
   Target target;
   bool operator==(const Agreement&) const = default;
@@ -60,6 +64,7 @@ void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
                      config.relaxed_ordering,
                      config.signal_ops,
                      config.self_test,
+                     config.check,
                      config.connect,
                      target};
   });
@@ -79,10 +84,35 @@ void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
         : all[pe].relaxed != all[0].relaxed         ? ", and another PEAL_RELAXED_ORDERING"
         : all[pe].signal_ops != all[0].signal_ops   ? ", and another PEAL_SIGNAL_OPS"
         : all[pe].self_test != all[0].self_test     ? ", and another PEAL_SELF_TEST"
+        : all[pe].check != all[0].check             ? ", and another PEAL_CHECK"
         : all[pe].connect != all[0].connect         ? ", and another PEAL_CONNECT"
         : all[pe].team_memory != all[0].team_memory ? ", and another PEAL_TEAM_MEMORY"
                                                     : "");
   }
+}
+
+uint32_t blocks_at_once(Bootstrap& group, const Gpu* gpu) {
+  if (gpu == nullptr) return 1;
+  struct Offer {
+    cuda::Uuid uuid;
+    int multiprocessors;
+  };
+  const std::vector<Offer> all = gather(group, Offer{gpu->uuid(), gpu->multiprocessors()});
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const Offer& one : all) {
+    const int64_t sharers =
+        std::ranges::count_if(all, [&](const Offer& other) { return other.uuid == one.uuid; });
+    const int64_t own = one.multiprocessors;
+    least = std::min(least, sharers == 1 ? own : own * 3 / 4 / sharers);
+  }
+  return static_cast<uint32_t>(std::max<int64_t>(least, 1));
+}
+
+void check_nic_faults(const Config& config, const Reachable& reachable) {
+  if (reachable.needs_nic() || !config.softnic.contains("PEAL_SOFTNIC_FAULTS")) return;
+  fail(ErrorCode::kConfiguration,
+       "PEAL_SOFTNIC_FAULTS is a plan for the software NIC, and this job uses none: set "
+       "PEAL_TRANSPORT=ibgda, or PEAL_P2P_FAULTS for faults towards mapped peers");
 }
 
 void warn_of_nics(Bootstrap& group, const Log& log, const Rails& rails, const Doorbells& doorbells,

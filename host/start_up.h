@@ -4,6 +4,7 @@
 // has (PEAL_INFO, warnings).
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "host/base/config.h"
@@ -18,6 +19,15 @@ namespace peal {
 
 /// Collective. Throws kConfiguration, on all PEs the same, where what must be set alike is not.
 void agree_on_settings(Bootstrap& group, const Config& config, Target target);
+
+/// Collective. Blocks of a grid that all PEs can have running at the same time: one on a
+/// multiprocessor; of a GPU that PEs share a quarter is left to others. Alike on all PEs. Without
+/// GPUs, which all PEs have or none (agree_on_settings), 1: CPUs have a measure of their own.
+uint32_t blocks_at_once(Bootstrap& group, const Gpu* gpu);
+
+/// Throws kConfiguration where the software NIC has a plan of faults and no peer is reached by a
+/// NIC: it would do nothing, and tests of faults pass.
+void check_nic_faults(const Config& config, const Reachable& reachable);
 
 /// What Runtime::nic() answers. `rails`, `p2p` and `gpu` are null where there is none.
 std::string nic_name(const Rails* rails, const P2p* p2p, const Gpu* gpu);

@@ -12,13 +12,6 @@
 namespace peal {
 namespace {
 
-// What a PE would make a window of.
-struct Request {
-  uint64_t bytes;
-  uint64_t in_page;  // offset of its first byte
-  uint64_t windows;  // in use already
-};
-
 // Keys by rail.
 using RailKeys = std::array<Be32, mlx5::kMaxRails>;
 
@@ -27,6 +20,23 @@ struct Part {
   RailKeys rkeys;
   RailKeys word_rkeys;
 };
+
+// Keys of all PEs as kernels read them: [rails][PEs].
+std::vector<Be32> by_rail(const std::vector<Part>& parts, uint32_t rails, RailKeys Part::*keys) {
+  std::vector<Be32> all;
+  for (uint32_t rail = 0; rail < rails; ++rail) {
+    for (const Part& part : parts) all.push_back((part.*keys)[rail]);
+  }
+  return all;
+}
+
+// Entries of the multimap that are of `number`.
+template <class Map>
+void erase_number(Map& map, const typename Map::key_type& key, uint32_t number) {
+  auto [at, end] = map.equal_range(key);
+  while (at != end && at->second != number) ++at;
+  if (at != end) map.erase(at);
+}
 
 }  // namespace
 
@@ -37,42 +47,61 @@ struct Windows::Known {
   Part part{};
 };
 
-// Where a NIC knows a window it begins where its page does; what lies before `address` the NIC
-// refuses.
-uint64_t Windows::first_offset(const std::byte* address) const {
-  return transports_.rails ? nic::MemoryRegion::first_offset(address) : 0;
-}
+// What a PE would make a window of.
+struct Windows::Request {
+  uint64_t bytes;
+  uint64_t iova;  // offset of its first byte in a page
+  uint64_t room;  // windows that this PE could add
+  uint64_t any_size;
+};
 
-void Windows::agree(const std::byte* address, size_t bytes) {
-  const std::vector<Request> all =
+std::vector<Windows::Request> Windows::agree(const std::byte* address, size_t bytes,
+                                             const WindowOptions& options) {
+  std::vector<Request> all =
       gather(bootstrap_, Request{.bytes = address == nullptr ? 0 : bytes,
-                                 .in_page = nic::MemoryRegion::first_offset(address),
-                                 .windows = tables_.window_count()});
+                                 .iova = nic::MemoryRegion::first_offset(address),
+                                 .room = kMaxWindows - tables_.windows().in_use(),
+                                 .any_size = options.any_size});
+  bool some = false;
   for (size_t pe = 0; pe < all.size(); ++pe) {
     const Request& one = all[pe];
-    if (one.windows == kMaxWindows) {
-      fail(ErrorCode::kInvalidArgument, "register_window: PE {} has {} windows, which is the limit",
-           pe, kMaxWindows);
+    if (one.room == 0) {
+      fail(ErrorCode::kInvalidArgument,
+           "register_window: PE {} has {} windows, which is the limit; unregister some", pe,
+           kMaxWindows);
     }
-    if (one.bytes == all[0].bytes && one.in_page == all[0].in_page && one.bytes != 0) continue;
-    fail(ErrorCode::kInvalidArgument,
-         "register_window: PE {} registers {} bytes from byte {} of a page, PE 0 {} from byte {}: "
-         "all must register the same size, not 0, from the same place in a page",
-         pe, one.bytes, one.in_page, all[0].bytes, all[0].in_page);
+    if (one.any_size != all[0].any_size) {
+      fail(ErrorCode::kInvalidArgument,
+           "register_window: PE {} and PE 0 differ in WindowOptions::any_size, which must be alike "
+           "on all PEs",
+           pe);
+    }
+    if (options.any_size) {
+      some = some || one.bytes != 0;
+    } else if (one.bytes != all[0].bytes || one.bytes == 0) {
+      fail(ErrorCode::kInvalidArgument,
+           "register_window: PE {} registers {} bytes, PE 0 {}: all must register the same size, "
+           "not 0, unless all ask for WindowOptions::any_size",
+           pe, one.bytes, all[0].bytes);
+    }
   }
+  if (options.any_size && !some) {
+    fail(ErrorCode::kInvalidArgument, "register_window: no PE has anything to register");
+  }
+  return all;
 }
 
 // Leaves only what the routes want mapped.
-void Windows::keep_wanted(PeerMemory& memory, size_t bytes) const {
+void Windows::keep_wanted(PeerMemory& memory, const std::vector<Request>& parts) const {
   for (size_t pe = 0; pe < memory.direct.size(); ++pe) {
     if (transports_.routes.to(static_cast<int>(pe)) != Route::kP2p ||
         bootstrap_.masked(static_cast<int>(pe))) {
       memory.direct[pe] = nullptr;
-    } else if (memory.direct[pe] == nullptr) {
+    } else if (memory.direct[pe] == nullptr && parts[pe].bytes != 0) {
       fail(ErrorCode::kUnsupported,
            "register_window: PE {} is reached by loads and stores, but its {} bytes cannot be "
            "mapped: {}; use symmetric memory (Runtime::malloc) or set PEAL_TRANSPORT=ibgda",
-           pe, bytes, memory.how[pe]);
+           pe, parts[pe].bytes, memory.how[pe]);
     }
   }
 }
@@ -81,7 +110,7 @@ void Windows::keep_wanted(PeerMemory& memory, size_t bytes) const {
 // otherwise.
 Windows::Known Windows::registered(std::byte* address, size_t bytes, bool words) const {
   Known known;
-  if (transports_.rails == nullptr) return known;
+  if (transports_.rails == nullptr || bytes == 0) return known;
   const Rails& rails = *transports_.rails;
   const nic::Memory memory = memory_of(transports_.gpu, address, bytes);
   for (size_t i = 0; i < rails.nics().size(); ++i) {
@@ -113,73 +142,185 @@ bool Windows::must_dump(bool far) const {
 }
 
 Window Windows::window_of(std::byte* address, size_t bytes, const Known& known) const {
-  const uint64_t first = first_offset(address);
   Window window{};
-  window.base = address - first;
-  window.bytes = bytes + first;
+  window.base = address;
+  window.bytes = bytes;
+  window.iova = static_cast<uint32_t>(nic::MemoryRegion::first_offset(address));
   std::ranges::copy(known.lkeys, window.lkeys);
-  const bool far = transports_.gpu && !transports_.gpu->owns(address);
+  const bool far = transports_.gpu && bytes != 0 && !transports_.gpu->owns(address);
   window.far = far ? 1 : 0;
   window.dumped = must_dump(far) ? 1 : 0;
   return window;
 }
 
-void Windows::add_mapped(std::byte* address, size_t bytes, PeerMemory memory) {
+void Windows::keep(uint32_t number, Entry entry) {
+  if (entry.range.bytes != 0) {
+    by_begin_.emplace(entry.range.begin, number);
+    by_size_.emplace(entry.range.bytes, number);
+  }
+  entries_.emplace(number, std::move(entry));
+}
+
+void Windows::forget(Entries::iterator entry) {
+  const Range& range = entry->second.range;
+  if (range.bytes != 0) {
+    erase_number(by_begin_, range.begin, entry->first);
+    erase_number(by_size_, range.bytes, entry->first);
+  }
+  entries_.erase(entry);
+}
+
+WindowHandle Windows::add_mapped(Range range, const std::vector<Request>& parts,
+                                 PeerMemory memory) {
   Known known;
   const std::vector<Part> all = gather_together(bootstrap_, [&] {
-    known = registered(address, bytes, true);
-    keep_wanted(memory, bytes);
+    known = registered(range.begin, range.bytes, true);
+    keep_wanted(memory, parts);
     return known.part;
   });
-  std::vector<Be32> rkeys;
-  std::vector<Be32> word_rkeys;
-  for (uint32_t rail = 0; transports_.rails && rail < transports_.rails->count(); ++rail) {
-    for (const Part& part : all) {
-      rkeys.push_back(part.rkeys[rail]);
-      word_rkeys.push_back(part.word_rkeys[rail]);
+  const uint32_t rails = transports_.rails ? transports_.rails->count() : 0;
+  const std::vector<Be32> rkeys = by_rail(all, rails, &Part::rkeys);
+  const std::vector<Be32> word_rkeys = by_rail(all, rails, &Part::word_rkeys);
+  std::vector<WindowPart> shown;
+  for (const Request& part : parts) shown.push_back({part.iova, part.bytes});
+  const auto alike = [&](const auto& of) {
+    return std::ranges::all_of(shown, [&](const WindowPart& p) { return of(p) == of(shown[0]); });
+  };
+  if (!alike([](const WindowPart& part) { return part.bytes; })) {
+    for (const WindowPart& part : shown) range.sizes.push_back(part.bytes);
+  }
+  if (range.sizes.empty() && alike([](const WindowPart& part) { return part.iova; })) shown.clear();
+  range.direct = memory.direct;
+  const Window window = window_of(range.begin, range.bytes, known);
+  Entry entry{std::move(range), serial_++, std::move(known.regions), std::move(memory), nullptr};
+  const ShownWindows::Reached reached{
+      .rkeys = rkeys, .word_rkeys = word_rkeys, .direct = entry.range.direct, .parts = shown};
+  uint32_t number = 0;
+  if (entry.serial == 0) {
+    together(bootstrap_, [&] { tables_.show_heap(window, reached); });
+  } else {
+    together(bootstrap_, [&] { tables_.windows().fill(window, reached); });
+    // Shown here first: where this last step fails on another PE, kernels here see the window.
+    const auto failure = failure_of([&] { number = tables_.windows().show(); });
+    try {
+      settle(bootstrap_, failure);
+    } catch (const Error&) {
+      if (!failure) keep(number, std::move(entry));
+      throw;
     }
   }
-  const uint64_t first = first_offset(address);
-  const std::vector<std::byte*> direct = memory.direct;
-  for (std::byte*& begin : memory.direct) begin = begin == nullptr ? nullptr : begin - first;
-  together(bootstrap_, [&] {
-    tables_.fill(window_of(address, bytes, known),
-                 {.rkeys = rkeys, .word_rkeys = word_rkeys, .direct = memory.direct});
-  });
-  // Kept first: where this last step fails on another PE, kernels here see the window.
-  std::ranges::move(known.regions, std::back_inserter(regions_));
-  mapped_.push_back(std::move(memory));
-  together(bootstrap_, [&] { tables_.publish(); });
-  ranges_.push_back({address, bytes, true, direct});
+  keep(number, std::move(entry));
+  return {number};
 }
 
-const Windows::Range* Windows::find(const void* address, size_t bytes) const {
-  const auto* const at = static_cast<const std::byte*>(address);
-  for (const Range& range : ranges_) {
-    if (at >= range.begin && bytes <= range.bytes &&
-        static_cast<size_t>(at - range.begin) <= range.bytes - bytes) {
-      return &range;
-    }
-  }
-  return nullptr;
+void Windows::add_heap(std::byte* address, size_t bytes, PeerMemory memory) {
+  const auto n_pes = static_cast<size_t>(bootstrap_.size());
+  const uint64_t iova = nic::MemoryRegion::first_offset(address);
+  add_mapped({address, bytes, true, {}, {}},
+             std::vector<Request>(n_pes, {.bytes = bytes, .iova = iova, .room = 0, .any_size = 0}),
+             std::move(memory));
 }
 
-void Windows::add_everywhere(std::byte* address, size_t bytes) {
-  agree(address, bytes);
-  add_mapped(address, bytes,
-             transports_.p2p ? transports_.p2p->map(address, bytes, -1) : PeerMemory{});
+WindowHandle Windows::add_everywhere(std::byte* address, size_t bytes,
+                                     const WindowOptions& options) {
+  const std::vector<Request> parts = agree(address, bytes, options);
+  const size_t mine = address == nullptr ? 0 : bytes;
+  return add_mapped({address, mine, true, {}, {}}, parts,
+                    transports_.p2p ? transports_.p2p->map(address, mine, -1) : PeerMemory{});
 }
 
 void Windows::add_local(std::byte* address, size_t bytes) {
-  tables_.check_room();
+  tables_.windows().check_room();
+  PinnedRange pinned;
   if (transports_.gpu && !transports_.gpu->knows(address)) {
-    pinned_.push_back(pin(transports_.gpu, address, bytes));
+    pinned = pin(transports_.gpu, address, bytes);
   }
   Known known = registered(address, bytes, false);
-  tables_.fill(window_of(address, bytes, known), {});
-  tables_.publish();
-  std::ranges::move(known.regions, std::back_inserter(regions_));
-  ranges_.push_back({address, bytes, false, {}});
+  tables_.windows().fill(window_of(address, bytes, known), {});
+  keep(tables_.windows().show(),
+       {{address, bytes, false, {}, {}}, 0, std::move(known.regions), {}, std::move(pinned)});
+}
+
+void Windows::remove(const WindowHandle& window) {
+  const auto entry = entries_.find(window.number);
+  const bool mine = window.number != 0 && entry != entries_.end() && entry->second.serial != 0;
+  const std::vector<uint64_t> all = gather<uint64_t>(bootstrap_, mine ? entry->second.serial : 0);
+  for (size_t pe = 0; pe < all.size(); ++pe) {
+    if (all[pe] == all[0] && all[pe] != 0) continue;
+    fail(ErrorCode::kInvalidArgument,
+         "unregister_window: PE {} names {}, PE 0 {}: all PEs must name the same window, with what "
+         "register_window answered there or was given",
+         pe, all[pe] == 0 ? "no window" : fmt::format("window {} of the job", all[pe]),
+         all[0] == 0 ? "none" : fmt::format("window {}", all[0]));
+  }
+  // Nobody names it any more before a part ends, and nobody maps it before its owner goes on.
+  together(bootstrap_, [&] { tables_.windows().hide(window.number); });
+  together(bootstrap_, [&] { forget(entry); });
+}
+
+void Windows::remove_local(const std::byte* address) {
+  auto [at, end] = by_begin_.equal_range(address);
+  while (at != end && entries_.at(std::prev(end)->second).range.symmetric) --end;
+  if (at == end) {
+    fail(ErrorCode::kInvalidArgument,
+         "unregister_local: no memory was registered at {} by register_local, or not any more",
+         fmt::ptr(address));
+  }
+  const uint32_t number = std::prev(end)->second;
+  tables_.windows().hide(number);
+  forget(entries_.find(number));
+}
+
+// Windows may overlap: those that begin in front of the address are looked at from the nearest on,
+// as far back as the longest one reaches.
+const Windows::Range* Windows::around(const std::byte* address, size_t bytes) const {
+  const size_t longest = by_size_.empty() ? 0 : by_size_.rbegin()->first;
+  const Range* found = nullptr;
+  for (auto at = by_begin_.upper_bound(address); at != by_begin_.begin();) {
+    --at;
+    const auto offset = static_cast<size_t>(address - at->first);
+    if (offset > longest) break;
+    const Range& range = entries_.at(at->second).range;
+    if (bytes > range.bytes || offset > range.bytes - bytes) continue;
+    if (range.symmetric) return &range;
+    found = &range;
+  }
+  return found;
+}
+
+Windows::Place Windows::find(const void* address, size_t bytes) const {
+  const auto* const at = static_cast<const std::byte*>(address);
+  if (!detail::names_window(address)) {
+    const Range* const range = around(at, bytes);
+    return {range, range == nullptr ? 0 : static_cast<uint64_t>(at - range->begin)};
+  }
+  const auto entry = entries_.find(detail::window_number(address));
+  const bool symmetric = entry != entries_.end() && entry->second.serial != 0;
+  return {symmetric ? &entry->second.range : nullptr, detail::window_offset(address)};
+}
+
+WindowHandle Windows::handle_of(const std::byte* address) const {
+  WindowHandle newest;
+  uint64_t serial = 0;
+  const auto [begin, end] = by_begin_.equal_range(address);
+  for (auto at = begin; at != end; ++at) {
+    const Entry& entry = entries_.at(at->second);
+    if (entry.serial > serial) {
+      serial = entry.serial;
+      newest.number = at->second;
+    }
+  }
+  return newest;
+}
+
+std::string Windows::describe_registration() const {
+  const auto heap = entries_.find(0);
+  if (heap == entries_.end() || heap->second.regions.empty()) return "";
+  return heap->second.regions.front().registration().describe();
+}
+
+void Windows::unmap() {
+  for (auto& [number, entry] : entries_) entry.mapped.mappings.clear();
 }
 
 }  // namespace peal

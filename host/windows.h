@@ -2,19 +2,23 @@
 //
 // The windows of a PE: memory that kernels transfer from and to. A window is registered with the
 // NICs where there are some, mapped from and to the peers that are reached directly, and then shown
-// to kernels.
+// to kernels. It ends in the other order.
 #pragma once
 
-#include <deque>
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "device/window.h"
 #include "host/contexts/device_tables.h"
 #include "host/job/live_group.h"
 #include "host/memory/backing_cuda.h"
 #include "host/routes.h"
 #include "host/transport/p2p.h"
 #include "host/transport/rails.h"
+#include "host/window_options.h"
 
 namespace peal {
 
@@ -31,50 +35,83 @@ class Windows {
   Windows(LiveGroup& bootstrap, DeviceTables& tables, const WindowTransports& transports)
       : bootstrap_(bootstrap), tables_(tables), transports_(transports) {}
 
-  /// Collective. Adds memory of every PE that is mapped already, if some transport wants it mapped.
-  void add_mapped(std::byte* address, size_t bytes, PeerMemory memory);
+  /// Collective, before all others. Adds the heap, which all PEs have mapped already if some
+  /// transport wants that.
+  void add_heap(std::byte* address, size_t bytes, PeerMemory memory);
 
   /// Collective. Adds [address, address + bytes) of every PE. Throws kInvalidArgument where the PEs
-  /// differ, kUnsupported when a PE that is reached directly cannot share its part.
-  void add_everywhere(std::byte* address, size_t bytes);
+  /// differ in what must be alike, kUnsupported when a PE that is reached directly cannot share its
+  /// part.
+  WindowHandle add_everywhere(std::byte* address, size_t bytes, const WindowOptions& options = {});
+
+  /// Collective. Ends a window of add_everywhere(), of which the PEs give their own handles. Throws
+  /// kInvalidArgument, on all PEs, where those are not of one window; then nothing ends.
+  void remove(const WindowHandle& window);
 
   /// Adds memory that only this PE uses. Kernels on a GPU get access to it if they had none.
   void add_local(std::byte* address, size_t bytes);
 
+  /// Ends what add_local() was given last with this address. Throws kInvalidArgument if nothing
+  /// was.
+  void remove_local(const std::byte* address);
+
   /// Memory that a window is of.
   struct Range {
-    std::byte* begin;
+    std::byte* begin;  // this PE's part
     size_t bytes;
     bool symmetric;                  // of every PE
     std::vector<std::byte*> direct;  // by PE: where its part begins here, or null; or none at all
+    std::vector<uint64_t> sizes;     // by PE; none: all have `bytes`
   };
-  /// The one that holds [address, address + bytes), or null.
-  const Range* find(const void* address, size_t bytes) const;
+  /// What an address stands for; a range of null if nothing.
+  struct Place {
+    const Range* range;
+    uint64_t offset;
+  };
+  /// The window that holds [address, address + bytes) of this PE, or that the address names
+  /// (WindowHandle::at).
+  Place find(const void* address, size_t bytes) const;
 
-  /// How the NIC got to know the first window, the heap.
-  std::string describe_registration() const {
-    return regions_.empty() ? "" : regions_.front().registration().describe();
-  }
+  /// The handle of the window of add_everywhere() that this PE's part at `address` is of, the
+  /// newest of several; one of number 0 if there is none.
+  WindowHandle handle_of(const std::byte* address) const;
+
+  /// How the NIC got to know the heap.
+  std::string describe_registration() const;
 
   /// Ends the mappings of the peers' memory. No kernel may run any more.
-  void unmap() { mapped_.clear(); }
+  void unmap();
 
  private:
-  uint64_t first_offset(const std::byte* address) const;
-  void agree(const std::byte* address, size_t bytes);
-  void keep_wanted(PeerMemory& memory, size_t bytes) const;
   struct Known;
+  struct Request;
+  /// A window, and what ends with it.
+  struct Entry {
+    Range range;
+    uint64_t serial;  // windows of all PEs: of the job's the how manieth, from 1; 0: of this PE
+    std::vector<nic::MemoryRegion> regions;
+    PeerMemory mapped;
+    PinnedRange pinned;
+  };
+  using Entries = std::map<uint32_t, Entry>;
+
+  std::vector<Request> agree(const std::byte* address, size_t bytes, const WindowOptions& options);
+  WindowHandle add_mapped(Range range, const std::vector<Request>& parts, PeerMemory memory);
+  void keep_wanted(PeerMemory& memory, const std::vector<Request>& parts) const;
   Known registered(std::byte* address, size_t bytes, bool words) const;
   bool must_dump(bool far) const;
   Window window_of(std::byte* address, size_t bytes, const Known& known) const;
+  void keep(uint32_t number, Entry entry);
+  void forget(Entries::iterator entry);
+  const Range* around(const std::byte* address, size_t bytes) const;
 
   LiveGroup& bootstrap_;
   DeviceTables& tables_;
   WindowTransports transports_;
-  std::vector<nic::MemoryRegion> regions_;
-  std::vector<PeerMemory> mapped_;
-  std::vector<PinnedRange> pinned_;
-  std::deque<Range> ranges_;  // which find() has told of stay where they are
+  Entries entries_;                                     // by number
+  std::multimap<const std::byte*, uint32_t> by_begin_;  // numbers of those that are not empty
+  std::multimap<size_t, uint32_t> by_size_;             // the same
+  uint64_t serial_ = 0;                                 // of the last window of all PEs
 };
 
 }  // namespace peal

@@ -57,7 +57,7 @@ def control(name, version, depends, size):
              " themselves. The same kernels run on a CPU against a software NIC."]
     if depends:
         lines.insert(4, "Depends: " + ", ".join(depends))
-    recommended = {"libpeal0": "ibverbs-providers, openmpi-bin", "libpeal-dev": "g++"}
+    recommended = {"libpeal0": "ibverbs-providers, openmpi-bin", "libpeal-dev": "g++", "peal-tools": "python3"}
     if name in recommended:
         lines.insert(5, "Recommends: " + recommended[name])
     return "\n".join(lines) + "\n"

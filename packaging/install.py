@@ -3,11 +3,12 @@
 """Lays down what programs outside this tree need, in a folder that may be moved later.
 
   PREFIX/include/peal        headers: -IPREFIX/include/peal; NVSHMEM's calls: its folder compat
-  PREFIX/lib                 libpeal.so, libpeal.a, cmake/peal, pkgconfig
+  PREFIX/lib                 libpeal.so, libpeal.a, libpeal_hooks.a, cmake/peal, pkgconfig
   PREFIX/lib/race            --race: the same libraries, built for peal-cc --race
+  PREFIX/lib/sim             --sim: libpeal.so and what programs of peal-cc --sim link, built for them
   PREFIX/lib/peal            what libpeal loads: MPI plug-in, kernels, software NIC
-  PREFIX/bin                 peal-run, peal-id, peal-cc, peal-doctor and the benchmarks
-  PREFIX/share/peal          examples
+  PREFIX/bin                 peal-run, peal-id, peal-trace, peal-cc, peal-sim, peal-doctor and the benchmarks
+  PREFIX/share/peal          examples, what peal-cc --race compiles into programs
   PREFIX/share/doc/peal      pages
 
 Run by Bazel: bazel run //:install -- --prefix DIR
@@ -22,7 +23,8 @@ import subprocess
 import sys
 
 TREE = pathlib.Path.cwd()
-HEADERS = ["peal/peal.h", "peal/c_api.h", "peal/c_calls.h", "compat/nvshmem.h", "compat/nvshmemx.h"]
+HEADERS = ["peal/peal.h", "peal/c_api.h", "peal/c_calls.h", "compat/nvshmem.h", "compat/nvshmemx.h", "simt/plain_access.h",
+           "simt/hooks/observed.h"]
 FORWARDING = ["compat/host", "compat/device", "simt/cuda"]  # by the names that programs of NVSHMEM and CUDA include
 LOADED = ["bootstrap/libpeal_mpi.so", "kernels/libpeal_kernels.so", "softnic/sysfs/libpeal_sysfs.so",
           "softnic/gpu/peal_softnic_engine"] + [f"softnic/abi/{name}" for name in (
@@ -41,6 +43,8 @@ def arguments():
     parser.add_argument("--destdir", default="", help="put in front of PREFIX, for packages")
     parser.add_argument("--race", action="store_true",
                         help="only the libraries, for peal-cc --race: of a build with --config=tsan")
+    parser.add_argument("--sim", action="store_true",
+                        help="only the libraries, for peal-cc --sim: of packaging:install_simulated")
     parser.add_argument("--debug", action="store_true", help="keep debug information")
     options = parser.parse_args()
     # Bazel starts programs elsewhere: a relative path means the caller's folder.
@@ -107,10 +111,18 @@ class Installer:
         text = (TREE / "packaging" / source).read_text()
         out.write_text(re.sub(r"@([A-Z_]+)@", lambda match: values[match[1]], text))
 
-    def libraries(self, libdir):
-        self.binary("peal/libpeal.so", f"{libdir}/{self.file}")
+    def shared_library(self, source, libdir):
+        self.binary(source, f"{libdir}/{self.file}")
         self.link(f"{libdir}/{self.soname}", self.file)
         self.link(f"{libdir}/libpeal.so", self.soname)
+
+    def simulated(self, libdir):
+        self.shared_library("packaging/sim/libpeal.so", libdir)
+        for name in ("hooks", "simulated_main"):
+            self.binary(f"packaging/sim/lib{name}.a", f"{libdir}/libpeal_{name}.a")
+
+    def libraries(self, libdir):
+        self.shared_library("peal/libpeal.so", libdir)
         self.binary("peal/libpeal.a", f"{libdir}/libpeal.a")
         self.binary("compat/libnvshmem.a", f"{libdir}/libpeal_nvshmem.a")
         for path in LOADED:
@@ -130,10 +142,15 @@ class Installer:
         for name in headers():
             self.text(name, f"include/peal/{name}")
         self.libraries(self.libdir)
+        self.binary("simt/hooks/libhooks.a", f"{self.libdir}/libpeal_hooks.a")
+        self.text("simt/race/support.cc", "share/peal/race.cc")
         self.packages()
         for name, path in PROGRAMS.items():
             self.binary(path, f"bin/{name}", 0o755)
-        for path in sorted((TREE / "examples").glob("*.cu")):
+        for name in ("trace", "sim"):
+            self.text(f"run/peal_{name}.py", f"bin/peal-{name}")
+            (self.root / f"bin/peal-{name}").chmod(0o755)
+        for path in sorted((TREE / "examples").glob("*.[ch]*")):
             self.text(f"examples/{path.name}", f"share/peal/examples/{path.name}")
         self.text("examples/CMakeLists.txt", "share/peal/examples/CMakeLists.txt")
         self.filled("Makefile.in", "share/peal/examples/Makefile")
@@ -149,6 +166,9 @@ def main():
         installer = Installer(options)
         if options.race:
             installer.libraries(f"{options.libdir}/race")
+            return
+        if options.sim:
+            installer.simulated(f"{options.libdir}/sim")
             return
         installer.all()
     except OSError as error:

@@ -433,3 +433,15 @@ int peal_register_window(void* address, size_t bytes) {
     return 0;
   });
 }
+int peal_unregister_local(const void* address) {
+  return guarded(-1, [&] {
+    initialised("peal_unregister_local").unregister_local(address);
+    return 0;
+  });
+}
+int peal_unregister_window(const void* address) {
+  return guarded(-1, [&] {
+    initialised("peal_unregister_window").unregister_window(address);
+    return 0;
+  });
+}

@@ -98,10 +98,12 @@ int peal_team_my_pe(peal_team_t team);
 int peal_team_n_pes(peal_team_t team);
 int peal_team_world_pe(peal_team_t team, int member);
 
-/** Memory of this PE for transfers at home; collective: a window of all PEs. As Runtime has them.
- */
+/** Memory of this PE for transfers at home; collective: a window of all PEs, of one size. What
+ * began at the address is ended by the calls behind them. As Runtime has them. */
 int peal_register_local(void* address, size_t bytes);
 int peal_register_window(void* address, size_t bytes);
+int peal_unregister_local(const void* address);
+int peal_unregister_window(const void* address);
 
 /** One value of 1, 2, 4 or 8 bytes from a peer, and the value that a word of 4 or 8 bytes had
  * before; `expected` is for PEAL_ATOMIC_COMPARE_SWAP. At once only: they answer something. */

@@ -8,11 +8,15 @@
 #include <memory>
 
 #include "bootstrap/borrowed.h"
+#include "bootstrap/simulated.h"
+#include "simt/simulation.h"
 
 namespace peal {
 
 Runtime start(const Config& config, Target target) {
-  return Runtime(bootstrap::make_launched(config), config, target);
+  const bool simulated = simt::in_simulation();
+  return Runtime(simulated ? bootstrap::make_simulated() : bootstrap::make_launched(config), config,
+                 target);
 }
 
 Runtime start(Target target) { return start(Config::from_environment(environ), target); }

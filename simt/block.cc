@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <map>
+#include <mutex>
 
 #include "simt/lane.h"
 #include "simt/launch.h"
 #include "simt/memory.h"
 #include "simt/sanitizer.h"
 #include "simt/suspend.h"
+#include "simt/symbol.h"
 
 namespace peal::simt {
 
@@ -34,10 +37,28 @@ std::string to_string(const Dim3& index) {
          std::to_string(index.z) + ")";
 }
 
+#if defined(__SANITIZE_THREAD__)
+namespace {
+
+// " of ring", or nothing. Each kernel's is looked up once, and by one thread at a time: what
+// libbacktrace does ThreadSanitizer cannot follow.
+std::string of_kernel() {
+  static std::mutex mutex;
+  static std::map<const void*, std::string> names;
+  if (kernel() == nullptr) return {};
+  const std::lock_guard lock(mutex);
+  const auto [place, is_new] = names.try_emplace(kernel());
+  if (is_new) place->second = function_at(reinterpret_cast<uintptr_t>(kernel()));
+  return place->second.empty() ? "" : " of " + place->second;
+}
+
+}  // namespace
+#endif
+
 void name_fiber([[maybe_unused]] const Stack& stack, [[maybe_unused]] const Lane& lane) {
 #if defined(__SANITIZE_THREAD__)
   const std::string name =
-      "block " + to_string(lane.block->index()) + " thread " + to_string(lane.thread);
+      "block " + to_string(lane.block->index()) + " thread " + to_string(lane.thread) + of_kernel();
   __tsan_set_fiber_name(stack.tsan_fiber, name.c_str());
 #endif
 }

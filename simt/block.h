@@ -70,7 +70,10 @@ struct Lane {
   uint64_t rank = 0;   // in the grid, or among all lanes of a simulation
   bool started = false;
   bool ended = false;
-  bool abandoned = false;  // the launch stopped: unwind
+  bool abandoned = false;   // the launch stopped: unwind
+  bool on_host = false;     // of a simulation's host: in no kernel
+  unsigned in_library = 0;  // place.h
+  bool observed = false;    // inside an observer of its accesses
 
   uint32_t bit() const { return uint32_t{1} << index; }
 };

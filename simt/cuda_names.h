@@ -143,12 +143,18 @@ inline long long clock64() {
 
 // ---- fences
 
-inline void __threadfence() {
-  peal::simt::breathe();
-  peal::simt::full_fence();
+namespace peal::simt::cuda {
+
+inline void fence(FenceReach reach) {
+  breathe();
+  if (!simulated_fence(reach)) full_fence();
 }
-inline void __threadfence_block() { __threadfence(); }
-inline void __threadfence_system() { __threadfence(); }
+
+}  // namespace peal::simt::cuda
+
+inline void __threadfence() { peal::simt::cuda::fence(peal::simt::FenceReach::kDevice); }
+inline void __threadfence_block() { peal::simt::cuda::fence(peal::simt::FenceReach::kBlock); }
+inline void __threadfence_system() { peal::simt::cuda::fence(peal::simt::FenceReach::kSystem); }
 
 // ---- atomics on int, unsigned, unsigned long long, and where CUDA has them float and double
 

@@ -69,7 +69,7 @@ PEAL_SIMT_UNSEEN bool take_progress() {
   return made;
 }
 
-bool in_kernel() { return current != nullptr; }
+bool in_kernel() { return current != nullptr && !current->on_host; }
 
 unsigned lane_id() { return current == nullptr ? 0 : current->index; }
 
@@ -95,6 +95,11 @@ void give_way(Lane& lane) {
   leave(lane);
 }
 
+void leave_for_good(Lane& lane) {
+  lane.request = {.call = Call::kYield};
+  for (;;) leave(lane);
+}
+
 PEAL_SIMT_UNSEEN void breathe() {
   if (in_simulation()) return point();
   if (current == nullptr || --calls_left != 0) return;
@@ -110,6 +115,14 @@ uint64_t now_ns() {
 uint64_t running_ns() {
   if (in_simulation()) return simulated_ns();
   return peal::running_ns();
+}
+
+bool simulated_fence(FenceReach reach) {
+  if (!in_simulation()) return false;
+  constexpr Scope kScopes[] = {Scope::kBlock, Scope::kDevice, Scope::kSystem};
+  point();
+  model().fence(agent(), Order::kBoth, kScopes[static_cast<size_t>(reach)]);
+  return true;
 }
 
 void sync_warp(uint32_t mask) {

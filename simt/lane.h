@@ -71,6 +71,11 @@ uint64_t running_ns();
 /// A yield() every 64th call of this worker, for operations that a kernel may spin on.
 void breathe();
 
+/// A fence that acquires and releases, as far as CUDA's fence of that name reaches. False outside
+/// of a simulation: nothing was done.
+enum class FenceReach : uint8_t { kBlock, kDevice, kSystem };
+bool simulated_fence(FenceReach reach);
+
 /// Waits for the lanes of `mask` and orders memory among them.
 void sync_warp(uint32_t mask);
 

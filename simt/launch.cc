@@ -13,6 +13,7 @@
 
 #include "simt/debug.h"
 #include "simt/lane.h"
+#include "simt/party.h"
 #include "simt/sanitizer.h"
 #include "simt/stack_pool.h"
 #include "simt/worker.h"
@@ -108,15 +109,36 @@ void set_limits(const Limits& limits) {
   in_force.value = limits;
 }
 
-/// Everything a grid lives in. Threads refer to it, so it stays where it is.
 class Launch::State {
  public:
-  State(const Grid& grid, std::function<void()> lane_body, const Limits& limits);
-  ~State() { join(); }
+  State() = default;
+  virtual ~State() = default;
   State(const State&) = delete;
   State& operator=(const State&) = delete;
+  virtual void wait() = 0;
+};
 
-  void wait() {
+namespace {
+
+/// A grid of the simulation that its launching thread is part of. What leaves a lane ends that.
+class SimulatedGrid : public Launch::State {
+ public:
+  SimulatedGrid(const Grid& grid, std::function<void()> lane_body)
+      : party_(start_party(PartyKind::kGrid, grid, std::move(lane_body))) {}
+  ~SimulatedGrid() override { SimulatedGrid::wait(); }
+  void wait() override { await_party(*party_); }
+
+ private:
+  const std::shared_ptr<Party> party_;
+};
+
+/// Everything a grid lives in. Threads refer to it, so it stays where it is.
+class ThreadedGrid : public Launch::State {
+ public:
+  ThreadedGrid(const Grid& grid, std::function<void()> lane_body, const Limits& limits);
+  ~ThreadedGrid() override { join(); }
+
+  void wait() override {
     join();
     if (program_.outcome.error() != nullptr) std::rethrow_exception(program_.outcome.error());
   }
@@ -136,7 +158,7 @@ class Launch::State {
   ListedGrid listed_;
 };
 
-Launch::State::State(const Grid& grid, std::function<void()> lane_body, const Limits& limits)
+ThreadedGrid::ThreadedGrid(const Grid& grid, std::function<void()> lane_body, const Limits& limits)
     : lanes_(checked_lanes(grid, limits)) {
   program_.blocks = grid.blocks;
   program_.threads = grid.threads;
@@ -157,12 +179,12 @@ Launch::State::State(const Grid& grid, std::function<void()> lane_body, const Li
   }
 }
 
-void Launch::State::deal_blocks(uint64_t blocks, size_t worker_count) {
+void ThreadedGrid::deal_blocks(uint64_t blocks, size_t worker_count) {
   for (size_t i = 0; i < worker_count; ++i) workers_.emplace_back(program_);
   for (uint64_t i = 0; i < blocks; ++i) workers_[i % worker_count].add(i);
 }
 
-void Launch::State::list(uint64_t blocks) {
+void ThreadedGrid::list(uint64_t blocks) {
   std::vector<const Lane*> first_lanes;
   first_lanes.reserve(blocks);
   for (uint64_t i = 0; i < blocks; ++i) {
@@ -172,14 +194,14 @@ void Launch::State::list(uint64_t blocks) {
   listed_.show(program_.blocks, program_.threads, std::move(first_lanes));
 }
 
-void Launch::State::start_threads() {
+void ThreadedGrid::start_threads() {
   threads_.reserve(workers_.size());
   for (Worker& worker : workers_) {
     threads_.emplace_back([&worker] { worker.run(); });
   }
 }
 
-void Launch::State::join() {
+void ThreadedGrid::join() {
   // Lanes that run on and on are told of here, for nobody else has the time.
   while (program_.ended.load() != threads_.size()) {
     program_.bell.wait();
@@ -193,6 +215,8 @@ void Launch::State::join() {
   pool_->give_back(std::exchange(program_.slabs, {}), std::exchange(lanes_, 0));
 }
 
+}  // namespace
+
 Launch::Launch(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Launch::Launch(Launch&&) noexcept = default;
 Launch& Launch::operator=(Launch&&) noexcept = default;
@@ -204,7 +228,8 @@ void Launch::wait() {
 
 Launch launch(const Grid& grid, std::function<void()> lane_body) {
   if (in_kernel()) throw Error("launch: called from inside a kernel; only a host thread launches");
-  return Launch(std::make_unique<Launch::State>(grid, std::move(lane_body), limits()));
+  if (in_simulation()) return Launch(std::make_unique<SimulatedGrid>(grid, std::move(lane_body)));
+  return Launch(std::make_unique<ThreadedGrid>(grid, std::move(lane_body), limits()));
 }
 
 }  // namespace peal::simt

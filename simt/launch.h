@@ -63,9 +63,10 @@ class Launch {
   /// NOT guaranteed: an end, when a lane loops without calling yield() or a collective.
   void wait();
 
+  class State;  ///< private to launch.cc
+
  private:
   friend Launch launch(const Grid&, std::function<void()>);
-  class State;
   explicit Launch(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -4,6 +4,7 @@
 #include "simt/memory.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -20,8 +21,10 @@ constexpr size_t kAlign = 4096;
 bool acquires(Order order) { return order == Order::kAcquire || order == Order::kBoth; }
 bool releases(Order order) { return order == Order::kRelease || order == Order::kBoth; }
 
+// The older of two may know of fewer agents.
 void join(Clock& clock, const Clock& other) {
-  for (size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], other[i]);
+  if (clock.size() < other.size()) clock.resize(other.size(), 0);
+  for (size_t i = 0; i < other.size(); ++i) clock[i] = std::max(clock[i], other[i]);
 }
 
 size_t offset_in_granule(const void* p) { return reinterpret_cast<uintptr_t>(p) % 8; }
@@ -46,6 +49,7 @@ struct Memory::Message {
   uint64_t value = 0;
   uint64_t at = 0;  // in operations
   Released released;
+  Released in_block;  // to agents of the writer's block: by a fence that reaches no further
   uint32_t agent = kNobody;
   uint32_t clock = 0;
   uint8_t mask = 0xff;  // bytes it wrote
@@ -72,28 +76,16 @@ struct Memory::Granule {
   const Message& message(uint32_t at) const { return messages[at - first]; }
 };
 
-Memory::Memory(size_t bytes, Random& random) : random_(random) {
+Memory::Memory(size_t bytes, Decisions& decisions) : decisions_(decisions) {
   bytes = (bytes + kAlign - 1) / kAlign * kAlign;
   base_ = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlign}));
   std::memset(base_, 0, bytes);
   end_ = base_ + bytes;
   free_ = base_;
-  granules_.resize(bytes / 8);
+  adopt(base_, bytes, "memory without a name");
 }
 
 Memory::~Memory() { ::operator delete (base_, std::align_val_t{kAlign}); }
-
-void* Memory::allocate(size_t bytes, const std::string& name, size_t align) {
-  const auto at = static_cast<size_t>(free_ - base_);
-  const size_t start = (at + align - 1) / align * align;
-  if (start + bytes > static_cast<size_t>(end_ - base_)) {
-    throw Error("simulation: no room for '" + name + "', " + std::to_string(bytes) +
-                " bytes; give the simulation more memory");
-  }
-  free_ = base_ + start + bytes;
-  names_[base_ + start] = name;
-  return base_ + start;
-}
 
 void Memory::mark(const void* start, size_t bytes, bool Granule::*what) {
   for (size_t i = 0; i < bytes; i += 8) {
@@ -117,24 +109,35 @@ void Memory::settle(uint64_t me) {
   join(settled_, agents_[me].clock);
 }
 
-void Memory::add_agent(const Place& place) {
+uint64_t Memory::add_agent(const Place& place) {
   agents_.emplace_back().place = place;
   // Each starts at 1, so that 0 in somebody's clock means "knows nothing of it".
   for (Agent& agent : agents_) agent.clock.resize(2 * agents_.size(), 0);
   tick(agents_.size() - 1);
+  return agents_.size() - 1;
+}
+
+void Memory::reuse_agent(uint64_t agent, const Place& place) {
+  Agent& one = agents_[agent];
+  one.place = place;
+  one.pending.clear();
+  one.fenced = one.in_block = nullptr;
+  one.what = nullptr;
+  tick(agent);
 }
 
 Memory::Granule& Memory::granule(const void* p) {
-  const auto index = static_cast<size_t>(static_cast<const std::byte*>(p) - base_) / 8;
-  Granule*& entry = granules_[index];
+  const Region& region = *region_of(p);
+  const auto index = static_cast<size_t>(static_cast<const std::byte*>(p) - region.start) / 8;
+  Granule*& entry = region.granules[index];
   if (entry == nullptr) {
     pool_.emplace_back();
     entry = &pool_.back();
     entry->messages.emplace_back();
-    std::memcpy(&entry->messages.back().value, base_ + index * 8, 8);
+    std::memcpy(&entry->messages.back().value, region.start + index * 8, 8);
   }
   uint64_t real;
-  std::memcpy(&real, base_ + index * 8, 8);
+  std::memcpy(&real, region.start + index * 8, 8);
   if (entry->messages.back().value != real) {  // written plainly: all see it
     const uint32_t at = entry->last() + 1;
     entry->messages.assign(1, Message{});
@@ -202,15 +205,13 @@ void Memory::take_order(const Granule& g, uint32_t at, uint8_t mask, uint64_t me
   // Each byte comes from the last message that wrote it.
   for (uint32_t i = at;; --i) {
     const Message& m = g.message(i);
-    if ((m.mask & mask) != 0 && m.released != nullptr) {
+    if ((m.mask & mask) != 0 && m.agent != kNobody) {
       const Agent& writer = agents_[m.agent];
-      if (reaches(writer, reader, m.scope) && reaches(reader, writer, access.scope)) {
-        if (acquires(access.order)) {
-          join(reader.clock, *m.released);
-        } else {
-          reader.pending.resize(reader.clock.size(), 0);
-          join(reader.pending, *m.released);
-        }
+      const bool both = reaches(writer, reader, m.scope) && reaches(reader, writer, access.scope);
+      Clock& to = acquires(access.order) ? reader.clock : reader.pending;
+      if (both && m.released != nullptr) join(to, *m.released);
+      if (both && m.in_block != nullptr && reaches(writer, reader, Scope::kBlock)) {
+        join(to, *m.in_block);
       }
     }
     mask = static_cast<uint8_t>(mask & ~m.mask);
@@ -273,35 +274,50 @@ void Memory::arrive(uint64_t me) {
   tick(me);
 }
 
-void Memory::note(uint64_t me, const char* what, const void* p, uint64_t value) {
+void Memory::note(uint64_t me, const char* what, const void* p, unsigned bytes, uint64_t value) {
   ++operations_;
   agents_[me].what = what;
   agents_[me].where = p;
-  const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(p) - base_);
-  // Addresses differ from run to run: an address in this memory counts as its place.
-  const uint64_t place = value - reinterpret_cast<uint64_t>(base_);
-  if (place < static_cast<uint64_t>(end_ - base_)) value = place;
-  for (const uint64_t word : {me, offset, value}) {
+  for (const uint64_t word : {me, place_of(reinterpret_cast<uintptr_t>(p)), place_of(value)}) {
     digest_ = (digest_ ^ word) * 0x100000001b3;
   }
+  const bool loaded = std::strcmp(what, "load") == 0;  // show() has told of it
+  if (listener_ && !loaded) listener_({me, what, p, bytes, value});
+}
+
+void Memory::show(uint64_t me, const void* p, unsigned bytes, const Granule& g, uint32_t at) {
+  if (!listener_) return;
+  const auto writer = [](const Message& m) {
+    return m.agent == kNobody ? Step::kNobody : uint64_t{m.agent};
+  };
+  const Message& newest = g.messages.back();
+  const Message& seen = g.message(at);
+  Step step{me, "load", p, bytes, field(seen.value, p, bytes)};
+  step.newest = field(newest.value, p, bytes);
+  step.stale = step.newest != step.value;
+  step.writer = writer(seen);
+  step.newest_writer = writer(newest);
+  listener_(step);
 }
 
 // The newest message, or one that may still be read.
 uint64_t Memory::read(uint64_t me, const void* p, unsigned bytes, Access access, bool atomic) {
   Granule& g = granule(p);
-  if (g.far && agents_[me].on_bus) arrive(me);
+  // A NIC may have at hand the word that it changes: only what it reads comes from the bus.
+  if (g.far && agents_[me].on_bus && !atomic) arrive(me);
   uint32_t at = g.last();
   if (!atomic && at != g.first) {
     const uint32_t oldest = floor(g, agents_[me]);
-    if (oldest != at && random_.below(256) < weather_.stale_in_256) {
-      at = oldest + random_.below(at - oldest + 1);
+    if (oldest != at && decisions_.chance(Question::kValue, me, weather_.stale_in_256, 256)) {
+      at -= decisions_.below(Question::kValue, me, at - oldest + 1);
     }
   }
   take_order(g, at, mask_of(p, bytes), me, access);
   see(g, me, at, agents_[me].clock[2 * me]);
   tick(me);
   const uint64_t value = field(g.message(at).value, p, bytes);
-  note(me, atomic ? "atomic" : "load", p, value);
+  note(me, atomic ? "atomic" : "load", p, bytes, value);
+  if (!atomic) show(me, p, bytes, g, at);
   return value;
 }
 
@@ -328,8 +344,9 @@ void Memory::store(uint64_t me, void* p, unsigned bytes, uint64_t value, Access 
     message.released = std::make_shared<const Clock>(writer.clock);
   } else if (access.scope != Scope::kLane && !message.late) {
     message.released = writer.fenced;
+    message.in_block = writer.in_block;
   }
-  note(me, "store", p, value);
+  note(me, "store", p, bytes, value);
   append(g, me, p, std::move(message));
 }
 
@@ -349,7 +366,8 @@ void Memory::replace(uint64_t me, void* p, unsigned bytes, uint64_t value, Acces
     join(released, *own);
   }
   if (!released.empty()) message.released = std::make_shared<const Clock>(std::move(released));
-  note(me, "atomic", p, value);
+  message.in_block = writer.unordered ? nullptr : writer.in_block;
+  note(me, "atomic", p, bytes, value);
   append(g, me, p, std::move(message));
 }
 
@@ -363,10 +381,11 @@ void Memory::fence(uint64_t me, Order order, Scope scope) {
     for (size_t far = 1; far < released.size(); far += 2) {
       released[far] = std::min(released[far], settled_[far]);
     }
-    agent.fenced = std::make_shared<const Clock>(std::move(released));
+    agent.in_block = std::make_shared<const Clock>(std::move(released));
+    if (scope != Scope::kBlock) agent.fenced = agent.in_block;
   }
   tick(me);
-  note(me, "fence", base_, 0);
+  note(me, "fence", base_, 0, 0);
 }
 
 void Memory::meet(const std::vector<uint64_t>& agents) {
@@ -398,7 +417,7 @@ void Memory::acquire(uint64_t me, const Released& what) { join(agents_[me].clock
 void Memory::post(uint64_t me, const void* reg, uint64_t value) {
   registers_[reg].push_back({value, agents_[me].fenced});
   ++changes_;
-  note(me, "register", reg, value);
+  note(me, "register", reg, 8, value);
 }
 
 bool Memory::collect(uint64_t me, const void* reg, uint64_t* value) {
@@ -409,15 +428,6 @@ bool Memory::collect(uint64_t me, const void* reg, uint64_t* value) {
   *value = posted.value;
   if (posted.released != nullptr) join(agents_[me].clock, *posted.released);
   return true;
-}
-
-std::string Memory::name_of(const void* p) const {
-  auto after = names_.upper_bound(p);
-  if (after == names_.begin()) return "memory without a name";
-  --after;
-  const auto offset =
-      static_cast<const std::byte*>(p) - static_cast<const std::byte*>(after->first);
-  return after->second + " + " + std::to_string(offset);
 }
 
 std::string Memory::last_of(uint64_t agent) const {

@@ -18,13 +18,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "simt/random.h"
+#include "simt/decisions.h"
 
 namespace peal::simt {
 
@@ -61,11 +62,26 @@ struct Weather {
   uint64_t horizon = 4096;      ///< operations of all agents after which a store is seen by all
 };
 
+/// One operation, for whoever tells the story of a run.
+struct Step {
+  uint64_t agent;
+  const char* what;  // "load", "store", "atomic", "fence", "register"
+  const void* where;
+  unsigned bytes;
+  uint64_t value;  // read, or written
+  // Of a load: the store that it read, and the newest there is.
+  uint64_t writer = kNobody;  // agent
+  uint64_t newest = 0;
+  uint64_t newest_writer = kNobody;
+  bool stale = false;
+  static constexpr uint64_t kNobody = ~uint64_t{0};
+};
+
 /// Memory that agents share. Everything below is called from lanes of one simulation, or before and
 /// after it ran.
 class Memory {
  public:
-  Memory(size_t bytes, Random& random);
+  Memory(size_t bytes, Decisions& decisions);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -78,12 +94,22 @@ class Memory {
   void guard(const void* start, size_t bytes);
   /// The range is in no device's memory: a fence of device scope does not reach so far.
   void set_far(const void* start, size_t bytes);
-  bool holds(const void* p) const {
-    return static_cast<const std::byte*>(p) >= base_ && static_cast<const std::byte*>(p) < end_;
-  }
 
-  /// Agents are numbered from 0 in the order they are added, all before the first operation.
-  void add_agent(const Place& place);
+  /// From now on [start, start + bytes), multiples of 8, is modelled too, with what it holds; it
+  /// stays its owner's. forget() ends that, before the memory goes.
+  void adopt(void* start, size_t bytes, const std::string& name);
+  void forget(const void* start);
+  /// From `start` on, up to what has a name of its own, modelled memory is called so.
+  void name(const void* start, const std::string& name) { names_[start] = name; }
+
+  bool holds(const void* p) const { return region_of(p) != nullptr; }
+  /// "heap of PE 0 + 64"
+  std::string name_of(const void* p) const;
+
+  /// Agents are numbered from 0 in the order they are added.
+  uint64_t add_agent(const Place& place);
+  /// An agent that has ended begins anew, behind all that it did.
+  void reuse_agent(uint64_t agent, const Place& place);
   void set_weather(const Weather& weather) { weather_ = weather; }
 
   // An aligned word of 1, 2, 4 or 8 bytes, as agent `me`.
@@ -131,6 +157,9 @@ class Memory {
   /// "load of PE 0 heap + 0x40": the last operation of an agent.
   std::string last_of(uint64_t agent) const;
 
+  /// From now on each operation is told; null: none.
+  void tell(std::function<void(const Step&)> listener) { listener_ = std::move(listener); }
+
  private:
   struct Message;
   struct Seen;
@@ -139,7 +168,8 @@ class Memory {
     Place place;
     Clock clock;
     Clock pending;        // released to relaxed loads, for an acquire fence; empty: nothing
-    Released fenced;      // by the last release fence
+    Released fenced;      // by the last release fence that reaches beyond the block
+    Released in_block;    // by the last of any reach
     uint32_t pushed = 0;  // own clock of the last push()
     bool unordered = false;
     bool on_bus = false;
@@ -152,7 +182,16 @@ class Memory {
     Released released;
   };
 
+  /// Modelled memory without a gap.
+  struct Region {
+    std::byte* start;
+    std::byte* end;
+    uint64_t place;  // for the digest: the same in each run
+    std::unique_ptr<Granule*[], void (*)(void*)> granules;
+  };
+  const Region* region_of(const void* p) const;
   Granule& granule(const void* p);
+  void show(uint64_t me, const void* p, unsigned bytes, const Granule& g, uint32_t at);
   void mark(const void* start, size_t bytes, bool Granule::*what);
   uint64_t read(uint64_t me, const void* p, unsigned bytes, Access access, bool atomic);
   static Message message_of(const Granule& g, const void* p, unsigned bytes, uint64_t value,
@@ -167,15 +206,17 @@ class Memory {
   void append(Granule& g, uint64_t me, const void* p, Message message);
   void arrive(uint64_t me);
   bool reaches(const Agent& from, const Agent& to, Scope scope) const;
-  void note(uint64_t me, const char* what, const void* p, uint64_t value);
-  std::string name_of(const void* p) const;
+  void note(uint64_t me, const char* what, const void* p, unsigned bytes, uint64_t value);
+  uint64_t place_of(uint64_t address) const;
 
-  Random& random_;
+  Decisions& decisions_;
   Weather weather_;
   std::byte* base_;
   std::byte* end_;
   std::byte* free_;
-  std::vector<Granule*> granules_;
+  std::map<uintptr_t, Region> regions_;  // by where they end
+  uint64_t regions_bytes_ = 0;           // of all that there were
+  mutable const Region* last_region_ = nullptr;
   std::deque<Granule> pool_;
   std::vector<Agent> agents_;
   Clock settled_;  // what was fenced with system scope by whomever
@@ -184,6 +225,7 @@ class Memory {
   uint64_t operations_ = 0;
   uint64_t changes_ = 0;
   uint64_t digest_ = 0xcbf29ce484222325;
+  std::function<void(const Step&)> listener_;
 };
 
 }  // namespace peal::simt

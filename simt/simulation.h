@@ -33,11 +33,13 @@ namespace peal::simt {
 struct Identity {
   std::string name;
   int device = 0;
+  int pe = 0;  ///< of a program's host, and of what that starts
 };
 
 struct SimulationLimits {
   size_t memory_bytes = size_t{1} << 20;
   uint64_t slices = 20'000'000;  ///< after so many the run has failed: nobody gets on
+  uint64_t idle_turns = 0;       ///< of each lane, without a change in memory: the same; 0: never
 };
 
 class Simulation {
@@ -53,10 +55,14 @@ class Simulation {
   /// Chance for the program around the simulation, from the same seed.
   Random& random();
 
-  /// Adds a grid. All are added before run(). Throws Error for a grid that CUDA would refuse.
+  /// Adds a grid, before run(). Throws Error for a grid that CUDA would refuse.
   void launch(const Identity& who, const Grid& grid, std::function<void()> lane_body);
   /// Adds one lane that need not end: it is unwound once all grids have.
   void serve(const Identity& who, std::function<void()> body);
+  /// Adds one lane that is a program's host: it is in no kernel, may launch grids and start
+  /// simt::Threads, and has a stack of kHostStackBytes.
+  void host(const Identity& who, std::function<void()> body);
+  static constexpr size_t kHostStackBytes = size_t{2} << 20;
 
   /// Runs everything, once; one simulation at a time on a thread. Throws the first exception that
   /// left a lane, or Error when lanes break CUDA's rules, wait for each other, or do not end in
@@ -68,6 +74,9 @@ class Simulation {
   /// A hash of all decisions and of every operation on modelled memory.
   uint64_t digest() const;
   uint64_t slices() const;
+  const Decisions& decisions() const;
+  /// Before run(): repeats a run of the seed with few of the decisions that it took.
+  void keep_only(std::vector<uint64_t> decisions);
 
   /// Takes the ordering from what is tagged with this edge (device/base/edge.h): a test that is
   /// worth its name fails then. Of edges below 64; as many as are named. 0: from nothing.
@@ -79,17 +88,26 @@ class Simulation {
 
 // What code inside asks. Outside of a simulation: false, nothing, the real clock.
 
-/// True on a lane of a simulation.
+/// True on a lane of a simulation, and on a host of one.
 bool in_simulation();
 /// A place where another lane may run next.
 void point();
 /// True if the simulation that runs weakens `edge`.
 bool weakened(unsigned edge);
-/// This lane's number among all of its simulation, in the order of launch() and serve().
+/// This lane's number among all of its simulation. Who starts later may have the number of somebody
+/// who has ended.
 uint64_t agent();
 /// The memory of the simulation that runs if it holds this address, else null.
 Memory* model_of(uintptr_t address);
 /// The simulation's memory; requires in_simulation().
 Memory& model();
+/// "WHAT of PE 1", where the calling lane is of PE 1; requires in_simulation().
+std::string name_in_model(const std::string& what);
+/// The PE of the calling lane; requires in_simulation().
+int simulated_pe();
+/// "PE 1, kernel ring, block 0 thread 3"; requires in_simulation().
+std::string who_runs();
+/// Where the lane is whose access is being told (place.h); requires in_simulation().
+uint64_t place_of_access();
 
 }  // namespace peal::simt

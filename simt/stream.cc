@@ -2,12 +2,16 @@
 #include "simt/stream.h"
 
 #include <array>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "simt/launch.h"
+#include "simt/party.h"
+#include "simt/simulation.h"
 #include "simt/stack_pool.h"
 
 namespace peal::simt {
@@ -36,7 +40,7 @@ class Capture {
 
  private:
   const Stream* const origin_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable Mutex mutex_;  // guards what follows
   std::vector<std::function<void()>> work_;
   bool ended_ = false;
 };
@@ -58,8 +62,8 @@ class Progress {
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  mutable Mutex mutex_;
+  Condition changed_;
   uint64_t done_ = 0;
 };
 
@@ -73,7 +77,7 @@ struct Streams {
     StackPool::shared();
     limits();
   }
-  std::mutex mutex;
+  Mutex mutex;
   std::set<Stream*> all;
 };
 
@@ -99,7 +103,7 @@ void Graph::launch(Stream& stream) const {
 Stream::Stream(StreamKind kind)
     : kind_(kind), device_(device_in_use()), progress_(std::make_shared<Progress>()) {
   const std::lock_guard lock(streams().mutex);
-  thread_ = std::thread([this] { run(); });
+  thread_ = Thread([this] { run(); });
   streams().all.insert(this);
 }
 
@@ -152,7 +156,7 @@ void Stream::follow(const Mark& mark) {
 }
 
 void Stream::run() {
-  is_stream_thread = true;
+  (in_simulation() ? this_party().runs_stream : is_stream_thread) = true;
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return ending_ || !work_.empty(); });
@@ -162,7 +166,7 @@ void Stream::run() {
 }
 
 // Without the lock while it works.
-void Stream::do_one(std::unique_lock<std::mutex>& lock) {
+void Stream::do_one(std::unique_lock<Mutex>& lock) {
   Work work = std::move(work_.front());
   work_.pop_front();
   const bool left_out = error_ != nullptr;
@@ -242,20 +246,31 @@ std::vector<Mark> Stream::marks_of_device(unsigned device) {
   return marks;
 }
 
-bool on_stream_thread() { return is_stream_thread; }
+bool on_stream_thread() { return in_simulation() ? this_party().runs_stream : is_stream_thread; }
 
-unsigned device_in_use() { return device_of_thread; }
+unsigned device_in_use() { return in_simulation() ? this_party().device_in_use : device_of_thread; }
 
 void use_device(unsigned device) {
   if (device >= kMostDevices) {
     throw Error("use_device: " + std::to_string(device) + " of " + std::to_string(kMostDevices));
   }
-  device_of_thread = device;
+  (in_simulation() ? this_party().device_in_use : device_of_thread) = device;
+}
+
+// Of a PE's device: the PEs of a simulation are in one process. They stay, for nothing is destroyed
+// behind a simulation's end.
+Stream& simulated_stream(StreamKind kind) {
+  using Key = std::tuple<int, unsigned, StreamKind>;
+  static auto& of_pes = *new std::map<Key, std::unique_ptr<Stream>>;
+  std::unique_ptr<Stream>& one = of_pes[{this_party().who.pe, device_in_use(), kind}];
+  if (one == nullptr) one = std::make_unique<Stream>(kind);
+  return *one;
 }
 
 Stream& default_stream() {
   streams();  // outlives what follows
-  static std::mutex mutex;
+  if (in_simulation()) return simulated_stream(StreamKind::kDefault);
+  static Mutex mutex;
   static std::array<std::optional<Stream>, kMostDevices> of_devices;  // CUDA's have no owner either
   const std::lock_guard lock(mutex);
   std::optional<Stream>& one = of_devices[device_in_use()];

@@ -13,15 +13,14 @@
 // Invariant: work waits only for work that was given before it, so streams cannot wait in a circle.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <vector>
+
+#include "simt/threads.h"
 
 namespace peal::simt {
 
@@ -109,19 +108,19 @@ class Stream {
   Mark place() const;
   std::shared_ptr<Capture> capture_locked() const;
   void run();
-  void do_one(std::unique_lock<std::mutex>& lock);
+  void do_one(std::unique_lock<Mutex>& lock);
 
   const StreamKind kind_;
   const unsigned device_;
   const std::shared_ptr<Progress> progress_;
-  mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
+  mutable Mutex mutex_;  // guards what follows
+  Condition changed_;
   std::deque<Work> work_;
   std::shared_ptr<Capture> capture_;  // null or ended: does not capture
   std::exception_ptr error_;
   uint64_t given_ = 0;
   bool ending_ = false;
-  std::thread thread_;
+  Thread thread_;
 };
 
 /// True on a stream's own thread. Work that waits for its stream there would wait for itself.
@@ -137,5 +136,8 @@ void use_device(unsigned device);
 /// The stream that CUDA programs call 0: one of each device, made when it is first asked for.
 /// The device in use says which.
 Stream& default_stream();
+
+/// In a simulation: the stream of such a kind that the calling PE's device in use has.
+Stream& simulated_stream(StreamKind kind);
 
 }  // namespace peal::simt

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 
 #include "simt/block.h"
 #include "simt/lane.h"
@@ -26,6 +25,9 @@ void set_current_lane(Lane* lane);
 /// A yield() that leaves by no exception: the next call that may will.
 void give_way(Lane& lane);
 
+/// Never to be resumed: a lane that was abandoned and does not end.
+[[noreturn]] void leave_for_good(Lane& lane);
+
 /// The clock of the simulation that runs on this thread.
 uint64_t simulated_ns();
 
@@ -35,15 +37,12 @@ bool take_progress();
 /// Tells ThreadSanitizer what to call the lane in its reports; nothing in other builds.
 void name_fiber(const Stack& stack, const Lane& lane);
 
-/// Makes the lane's first slice call entry(&lane), on the stack that has its rank.
-inline void start(Lane& lane, std::span<const std::unique_ptr<StackSlab>> slabs,
-                  Fiber::Entry entry) {
+/// Makes the lane's first slice call entry(&lane) on `stack`, number `slot` of its kind.
+inline void start(Lane& lane, const Stack& stack, uint64_t slot, Fiber::Entry entry) {
   constexpr size_t kLine = 64;
-  const unsigned place = lane.rank % kSlabStacks;
-  const Stack stack = slabs[lane.rank / kSlabStacks]->at(place);
   name_fiber(stack, lane);
   lane.started = true;
-  lane.fiber.start(stack, place * kLine, entry, &lane);
+  lane.fiber.start(stack, slot % kSlabStacks * kLine, entry, &lane);
 }
 
 /// The calling thread's record of exceptions in flight.

@@ -58,18 +58,23 @@ std::string function_at(uintptr_t address) {
   return name;
 }
 
+std::vector<LineOfCode> lines_at(uintptr_t address) {
+  std::vector<LineOfCode> lines;
+  if (state() == nullptr) return lines;
+  backtrace_pcinfo(
+      state(), address,
+      [](void* to, uintptr_t, const char* file, int number, const char*) {
+        if (file != nullptr) static_cast<std::vector<LineOfCode>*>(to)->push_back({file, number});
+        return 0;
+      },
+      ignore_error, &lines);
+  return lines;
+}
+
 std::string place_of_code(uintptr_t address) {
   std::string line;
-  if (state() != nullptr) {
-    // Of inlined code the innermost function comes first.
-    backtrace_pcinfo(
-        state(), address,
-        [](void* to, uintptr_t, const char* file, int number, const char*) {
-          if (file == nullptr) return 0;
-          *static_cast<std::string*>(to) = base_name(file) + ":" + std::to_string(number);
-          return 1;
-        },
-        ignore_error, &line);
+  if (const std::vector<LineOfCode> lines = lines_at(address); !lines.empty()) {
+    line = base_name(lines[0].file.c_str()) + ":" + std::to_string(lines[0].number);
   }
   const std::string function = function_at(address);
   if (!line.empty()) return function.empty() ? line : function + " (" + line + ")";

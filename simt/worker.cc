@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "simt/lane.h"
+#include "simt/party.h"
 #include "simt/sanitizer.h"
 #include "simt/suspend.h"
 
@@ -34,7 +35,10 @@ constinit thread_local Worker* this_worker = nullptr;
 
 }  // namespace
 
-const void* kernel() { return this_worker == nullptr ? nullptr : this_worker->kernel(); }
+const void* kernel() {
+  if (in_simulation()) return this_party().grid.kernel;
+  return this_worker == nullptr ? nullptr : this_worker->kernel();
+}
 
 void Outcome::fail(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
@@ -111,7 +115,7 @@ void Worker::tell_of_busy_lane() {
 void Worker::run_lanes() {
   while (!ready_.empty() && !program_.outcome.stopped()) {
     Lane& lane = ready_.pop();
-    if (!lane.started) start(lane, program_.slabs, &Worker::enter_lane);
+    if (!lane.started) begin(lane);
     slices_.store(slices_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     resume(lane, *exceptions_);
     const bool spins = lane.request.call == Call::kYield;
@@ -122,6 +126,11 @@ void Worker::run_lanes() {
     yields_ = 0;
     backoff_.pass();
   }
+}
+
+void Worker::begin(Lane& lane) {
+  const Stack stack = program_.slabs[lane.rank / kSlabStacks]->at(lane.rank % kSlabStacks);
+  start(lane, stack, lane.rank, &Worker::enter_lane);
 }
 
 void Worker::unwind_lanes() {

@@ -100,6 +100,7 @@ class Worker {
 
  private:
   void run_lanes();
+  void begin(Lane& lane);
   void unwind_lanes();
   static void enter_lane(void* lane);
   void run_body();

@@ -54,24 +54,12 @@ void Driver::run() {
   round();
 }
 
-/// What a fault plan does at this moment; false when the NIC has stopped.
-bool Driver::attend_faults(uint64_t now) {
-  Faults& faults = *port_.faults;
-  faults.begin_timed(now);
-  if (faults.killed) kill(getpid(), SIGKILL);
-  if (faults.stopped) return false;
-  if (const bool down = port_down(port_, now); down != faults.down) {
-    faults.down = down;
-    using Kind = AsyncEvent::Kind;
-    port_.events.raise(down ? Kind::kPortDown : Kind::kPortUp, 1);
-  }
-  release_late(port_, now);
-  return true;
-}
-
 bool Driver::round() {
   const uint64_t now = monotonic_ns();
-  if (port_.faults != nullptr && !attend_faults(now)) return false;
+  if (port_.faults != nullptr && !attend_faults(port_, now)) {
+    if (port_.faults->killed) kill(getpid(), SIGKILL);
+    return false;
+  }
   bool worked = port_.by_value && hear_registers(port_);
   worked |= wire_.poll(now);
   worked |= queues_.round(

@@ -42,7 +42,6 @@ class Driver : public Runner {
  private:
   void run();
   bool round();
-  bool attend_faults(uint64_t now);
 
   Port& port_;
   ShmWire& wire_;

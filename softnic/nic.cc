@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <stdexcept>
@@ -72,6 +73,7 @@ struct Nic::State {
   void move_to_gpu(const void* address);
   gpu::Hello introduction(const void* address) const;
   void watch_events();
+  Refusal set_faults(const FaultPlan& plan) const;
 
   /// Makes a queue pair, if the device has one left.
   Created counted(const Command& make) {
@@ -192,12 +194,6 @@ void claim_numbers(gpu::Client& client, const Table<T>& table, const Make& make)
 
 /// Only what is a number moves: protection domains, UAR pages, completion queues of verbs calls.
 void Nic::State::move_to_gpu(const void* address) {
-  if (settings.faults) {
-    throw std::runtime_error(
-        "PEAL_SOFTNIC_FAULTS needs the CPU engine (PEAL_SOFTNIC_ENGINE=cpu), and this NIC is to "
-        "run "
-        "on a GPU");
-  }
   if (cpu->control.has_queues()) {
     throw std::runtime_error(
         "memory of a GPU, and this NIC has queues in the host's: register the GPU's memory "
@@ -221,7 +217,24 @@ void Nic::State::move_to_gpu(const void* address) {
   gpu = std::move(client);
   home = exporter->number_of(address);
   cpu.reset();
+  if (settings.faults) {
+    const Refusal refusal = set_faults(*settings.faults);
+    if (refusal.refused())
+      throw std::runtime_error("PEAL_SOFTNIC_FAULTS: " + std::string(refusal.reason));
+  }
   watch_events();
+}
+
+Refusal Nic::State::set_faults(const FaultPlan& plan) const {
+  FaultRules part = {.seed = plan.seed, .total = plan.count, .first = 0, .rule = {}};
+  Refusal refusal;
+  do {
+    const uint32_t left = std::min(plan.count - part.first, FaultRules::kMost);
+    std::copy_n(plan.rule + part.first, left, part.rule);
+    refusal = run(part).refusal;
+    part.first += left;
+  } while (!refusal.refused() && part.first < plan.count);
+  return refusal;
 }
 
 std::shared_ptr<Nic> Nic::open(const PresentedDevice& device) {
@@ -308,13 +321,7 @@ bool Nic::next_event(AsyncEvent* event) {
   return on_gpu() ? state_->gpu->next_event(event) : state_->cpu->control.next_event(event);
 }
 int Nic::event_fd() const { return state_->events.get(); }
-bool Nic::port_up() const { return on_gpu() || state_->cpu->control.port_up(); }
-Refusal Nic::set_faults(const FaultPlan& plan) {
-  if (on_gpu()) {
-    return only_on_cpu(
-        "faults on demand need the CPU engine (PEAL_SOFTNIC_ENGINE=cpu); this NIC runs on a GPU");
-  }
-  return state_->cpu->control.set_faults(plan);
-}
+bool Nic::port_up() const { return run(QueryPort{}).number != 0; }
+Refusal Nic::set_faults(const FaultPlan& plan) { return state_->set_faults(plan); }
 
 }  // namespace peal::softnic

@@ -124,7 +124,8 @@ class Nic {
   Violations violations() const { return run(QueryViolations{}).violations; }
 
   /// Replaces the fault plan; an empty one ends all faults. WQEs and doorbells count from here.
-  /// Refused by an engine on a GPU.
+  /// An engine on a GPU refuses fault=kill where it cannot see this process. Not by two threads at
+  /// once.
   Refusal set_faults(const FaultPlan& plan);
   /// False while a fault has the port down.
   bool port_up() const;

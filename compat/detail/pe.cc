@@ -95,8 +95,18 @@ void deallocate(const char* call, void* pointer) {
 int register_buffer(const char* call, void* address, size_t bytes, bool symmetric) {
   return code_of(call, [&](Pe& pe) {
     pe.check_gpu();
-    if (symmetric) return pe.runtime().register_window(address, bytes);
-    pe.runtime().register_local(address, bytes);
+    if (symmetric) {
+      pe.runtime().register_window(address, bytes);
+    } else {
+      pe.runtime().register_local(address, bytes);
+    }
+  });
+}
+
+int unregister_buffer(const char* call, void* address, bool symmetric) {
+  return code_of(call, [&](Pe& pe) {
+    if (symmetric) return pe.runtime().unregister_window(address);
+    pe.runtime().unregister_local(address);
   });
 }
 

@@ -61,6 +61,7 @@ int begin_by_attributes(const char* call, unsigned flags, const nvshmemx_init_at
 void* allocate(const char* call, size_t count, size_t bytes, size_t alignment);
 void deallocate(const char* call, void* pointer);
 int register_buffer(const char* call, void* address, size_t bytes, bool symmetric);
+int unregister_buffer(const char* call, void* address, bool symmetric);
 
 int team_member(const char* call, nvshmem_team_t team);
 int team_size(const char* call, nvshmem_team_t team);
@@ -180,8 +181,11 @@ inline void nvshmem_free(void* ptr) { ::peal::compat::deallocate("nvshmem_free",
 inline int nvshmemx_buffer_register(void* addr, size_t length) {
   return ::peal::compat::register_buffer("nvshmemx_buffer_register", addr, length, false);
 }
-/// What was registered stays so until nvshmem_finalize(), and must stay allocated until then.
-inline int nvshmemx_buffer_unregister(void*) { return 0; }
+/// The newest registration of that address.
+inline int nvshmemx_buffer_unregister(void* addr) {
+  return ::peal::compat::unregister_buffer("nvshmemx_buffer_unregister", addr, false);
+}
+/// Nothing: what is registered still stays so until nvshmem_finalize().
 inline void nvshmemx_buffer_unregister_all() {}
 /// Collective: memory of every PE, used by its own address. Null where that failed.
 inline void* nvshmemx_buffer_register_symmetric(void* buf_ptr, size_t size, int /*flags*/) {
@@ -189,7 +193,10 @@ inline void* nvshmemx_buffer_register_symmetric(void* buf_ptr, size_t size, int 
       ::peal::compat::register_buffer("nvshmemx_buffer_register_symmetric", buf_ptr, size, true);
   return failed == 0 ? buf_ptr : nullptr;
 }
-inline int nvshmemx_buffer_unregister_symmetric(void*, size_t) { return 0; }
+/// Collective.
+inline int nvshmemx_buffer_unregister_symmetric(void* mmap_ptr, size_t /*size*/) {
+  return ::peal::compat::unregister_buffer("nvshmemx_buffer_unregister_symmetric", mmap_ptr, true);
+}
 
 /// Null, as where there is no multicast: peal uses none.
 PEAL_HD void* nvshmemx_mc_ptr(nvshmem_team_t, const void*) { return nullptr; }

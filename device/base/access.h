@@ -19,6 +19,13 @@ enum class Reach {
 
 enum class Order : uint8_t { kRelaxed, kAcquire, kRelease, kBoth };
 
+PEAL_HD constexpr bool acquires(Order order) {
+  return order == Order::kAcquire || order == Order::kBoth;
+}
+PEAL_HD constexpr bool releases(Order order) {
+  return order == Order::kRelease || order == Order::kBoth;
+}
+
 /// kRaise: the larger of the two.
 enum class Update : uint8_t { kAdd, kAnd, kOr, kXor, kSwap, kRaise };
 

@@ -64,6 +64,11 @@ enum class Edge : uint8_t {
   kM22Mark,    // a mark waits for a quiet that is taking it off
   kM22Unmark,  // only a queue that nobody has reserved since is unmarked
   kM22Settle,  // and only one that is settled, where queues are
+  kM23,        // a user's release, and the releasing half of one that does both
+  kM23Nic,     // what the lane stored, before a release that its NIC carries
+  kM23Key,     // a release through the NIC goes behind the payload ahead of it
+  kM23Settle,  // which is where all ways show it, if there are several
+  kM24,        // a user's acquire, and the acquiring half of one that does both
   kCount,
 };
 

@@ -18,6 +18,8 @@
 //   load_direct           of up to 8 bytes at a peer, in one piece
 //   load_, store_line_direct   of 16 bytes at a peer or that a peer writes, each half in one piece;
 //                         never from a stale cache line
+//   load_line_stale       of 16 bytes at home, each half in one piece; may be older than what the
+//                         lane has been told of: for hints
 #pragma once
 
 #include <cstdint>
@@ -100,38 +102,38 @@ PEAL_HD void raise_to(T* p, T value) {
   memory::update<Update::kRaise, R, Order::kBoth, E>(p, value);
 }
 
-/// Updates a word of a peer's memory and returns the old value; orders nothing.
-template <Update U, class T>
+/// Loads a word of a peer's memory.
+template <Order O, Edge E = Edge::kNone, class T>
+PEAL_HD T fetch_direct(const T* p) {
+  return memory::load<Reach::kSystem, O, E>(p);
+}
+
+/// Updates a word of a peer's memory and returns the old value.
+template <Update U, Order O, Edge E = Edge::kNone, class T>
 PEAL_HD T fetch_update_direct(T* p, T value) {
-  return memory::update<U, Reach::kSystem, Order::kRelaxed, Edge::kNone>(p, value);
+  return memory::update<U, Reach::kSystem, O, E>(p, value);
 }
 
 /// The same without the old value: nobody waits for it.
-template <Update U, class T>
+template <Update U, Order O, Edge E = Edge::kNone, class T>
 PEAL_HD void update_direct(T* p, T value) {
   if constexpr (U == Update::kSwap) {
-    store_relaxed<Reach::kSystem>(p, value);
+    memory::store<Reach::kSystem, O, E>(p, value);
   } else {
-    memory::update_blind<U, Order::kRelaxed, Edge::kNone>(p, value);
+    memory::update_blind<U, O, E>(p, value);
   }
 }
 
-/// Adds to a word of a peer's memory; releases what came before.
-template <Edge E = Edge::kNone, class T>
-PEAL_HD void add_direct_release(T* p, T value) {
-  memory::update_blind<Update::kAdd, Order::kRelease, E>(p, value);
-}
-
 /// Stores `desired` if the word of a peer's memory is `expected`; returns the old value.
-template <class T>
+template <Order O, Edge E = Edge::kNone, class T>
 PEAL_HD T compare_swap_direct(T* p, T expected, T desired) {
-  return memory::compare_swap<Reach::kSystem, Order::kRelaxed, Edge::kNone>(p, expected, desired);
+  return memory::compare_swap<Reach::kSystem, O, E>(p, expected, desired);
 }
 
-/// Adds to a float or double of a peer's memory and returns the old value; orders nothing.
-template <class T>
+/// Adds to a float or double of a peer's memory and returns the old value.
+template <Order O, Edge E = Edge::kNone, class T>
 PEAL_HD T fetch_add_real_direct(T* p, T value) {
-  return memory::add_real(p, value);
+  return memory::add_real<O, E>(p, value);
 }
 
 /// One of several loads that are under way at once; acquire_batch() behind them makes each an

@@ -78,12 +78,12 @@ PEAL_HD void update_blind(T* p, T value) {
   update<U, Reach::kSystem, O, E>(p, value);
 }
 
-template <class T>
+template <Order O, Edge E, class T>
 PEAL_HD T add_real(T* p, T value) {
   T old;
   __atomic_load(p, &old, __ATOMIC_RELAXED);
   for (T sum = old + value;
-       !__atomic_compare_exchange(p, &old, &sum, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+       !__atomic_compare_exchange(p, &old, &sum, false, order_of(O), __ATOMIC_RELAXED);
        sum = old + value) {
   }
   return old;
@@ -121,6 +121,8 @@ PEAL_HD Line load_line_direct(const void* where) {
   return {
       {__atomic_load_n(&words[0], __ATOMIC_RELAXED), __atomic_load_n(&words[1], __ATOMIC_RELAXED)}};
 }
+PEAL_HD Line load_line_stale(const void* where) { return load_line_direct(where); }
+
 PEAL_HD void store_line_direct(void* where, const Line& line) {
   auto* const words = static_cast<uint64_t*>(where);
   __atomic_store_n(&words[0], line.word[0], __ATOMIC_RELAXED);

@@ -120,18 +120,18 @@ PEAL_HD void update_blind(T* p, T value) {
   PEAL_PTX(PEAL_RED)
 }
 
-template <class T>
+template <Order O, Edge E, class T>
 PEAL_HD T add_real(T* p, T value) {
   T old;
   if constexpr (sizeof(T) == 4) {
-    asm volatile("atom.relaxed.sys.global.add.f32 %0, [%1], %2;"
+    asm volatile("atom.%3.sys.global.add.f32 %0, [%1], %2;"
                  : "=f"(old)
-                 : "l"(p), "f"(value)
+                 : "l"(p), "f"(value), PEAL_TEXT(O)
                  : "memory");
   } else {
-    asm volatile("atom.relaxed.sys.global.add.f64 %0, [%1], %2;"
+    asm volatile("atom.%3.sys.global.add.f64 %0, [%1], %2;"
                  : "=d"(old)
-                 : "l"(p), "d"(value)
+                 : "l"(p), "d"(value), PEAL_TEXT(O)
                  : "memory");
   }
   return old;
@@ -189,6 +189,14 @@ PEAL_HD Line load_line_direct(const void* where) {
                : "=l"(line.word[0]), "=l"(line.word[1])
                : "l"(where)
                : "memory");
+  return line;
+}
+
+PEAL_HD Line load_line_stale(const void* where) {
+  Line line;
+  asm volatile("ld.weak.global.v2.b64 {%0, %1}, [%2];"
+               : "=l"(line.word[0]), "=l"(line.word[1])
+               : "l"(where));
   return line;
 }
 

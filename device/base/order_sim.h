@@ -124,6 +124,11 @@ simt::Access access() {
   constexpr simt::Order kOrders[] = {simt::Order::kRelaxed, simt::Order::kAcquire,
                                      simt::Order::kRelease, simt::Order::kBoth};
   const bool taken = E != Edge::kNone && weakened(E);
+  // A user's read-modify-write is where one edge ends and another begins.
+  if (E == Edge::kM23 && O == Order::kBoth) {
+    if (weakened(Edge::kM24)) return {sim::scope_of(R), simt::Order::kRelease};
+    return {sim::scope_of(R), taken ? simt::Order::kAcquire : simt::Order::kBoth};
+  }
   return {sim::scope_of(R), taken ? simt::Order::kRelaxed : kOrders[static_cast<int>(O)]};
 }
 
@@ -157,10 +162,9 @@ void update_blind(T* p, T value) {
   update<U, Reach::kSystem, O, E>(p, value);
 }
 
-template <class T>
+template <Order O, Edge E, class T>
 T add_real(T* p, T value) {
-  return sim::update(p, access<Reach::kSystem, Order::kRelaxed, Edge::kNone>(),
-                     [value](T old) { return old + value; });
+  return sim::update(p, access<Reach::kSystem, O, E>(), [value](T old) { return old + value; });
 }
 
 inline constexpr Order kBatched = Order::kRelaxed;
@@ -193,6 +197,8 @@ inline void store_mmio(uint64_t* reg, uint64_t value) {
   if (memory != nullptr) memory->post(simt::agent(), reg, value);
 }
 
+inline void flush_mmio() {}
+
 inline void store_line(void* where, const Line& line) { sim::copy(where, &line, sizeof(line)); }
 
 template <class Unit>
@@ -220,6 +226,8 @@ inline Line load_line_direct(const void* where) {
   }
   return line;
 }
+
+inline Line load_line_stale(const void* where) { return load_line_direct(where); }
 inline void store_line_direct(void* where, const Line& line) {
   auto* const words = static_cast<uint64_t*>(where);
   for (int i = 0; i < 2; ++i) {

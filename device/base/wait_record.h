@@ -25,6 +25,7 @@ enum class WaitKind : uint32_t {
   kGrid,        // a collective call of a grid: the other blocks
   kMembers,     // a collective call: what other members send
   kSwap,        // an atomic made of compare and swap
+  kFault,       // a fault on demand on the way to PE `pe`
   kQuiet,       // quiet, fence, barrier_all: WQE `number` of `queue`
   kCompletion,  // a ticket, or an operation that returns when it is complete: likewise
   // These close their queue, which then tells of the failure.
@@ -67,11 +68,12 @@ struct WaitRecord {
     uint64_t begun_ns;  // when it was written first: device clock; 0: when the wait had ended
     uint64_t ended_ns;
     LaneName lane;
+    uint64_t place;  // as UsageError::place
   } body;
 
   PEAL_HD static WaitPhase phase(uint32_t state) { return static_cast<WaitPhase>(state % 4); }
 };
-static_assert(sizeof(WaitRecord) == 104 && sizeof(WaitRecord::Body) % 8 == 0);
+static_assert(sizeof(WaitRecord) == 112 && sizeof(WaitRecord::Body) % 8 == 0);
 
 inline constexpr uint32_t kWaitRecords = 32;
 

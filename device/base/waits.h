@@ -15,6 +15,9 @@
 #include "device/base/scope.h"
 #include "device/base/spin.h"
 #include "device/base/wait_record.h"
+#if !PEAL_CUDA
+#include "simt/place.h"
+#endif
 
 // On a GPU only where the program is compiled with -DPEAL_WAIT_RECORDS=1: what a record says must
 // live as long as the wait, and kernels of 1,024 threads have no registers left for it. There
@@ -46,6 +49,15 @@ PEAL_HD LaneName this_lane() {
   lane.kernel = reinterpret_cast<uint64_t>(simt::kernel());
 #endif
   return lane;
+}
+
+/// The line of the kernel that is being executed, for messages; 0 where nobody knows.
+PEAL_HD uint64_t this_place() {
+#if PEAL_CUDA
+  return 0;
+#else
+  return simt::place_here();
+#endif
 }
 
 PEAL_HD uint64_t word_now(const Wait& wait) {
@@ -93,7 +105,7 @@ PEAL_COLD inline uint32_t begin_wait(WaitTable* table, Wait wait) {
   const uint32_t taken = take_record(*table);
   if (taken == 0) return 0;
   show_record(table->record[taken - 1], WaitPhase::kWaiting,
-              {wait, word_now(wait), now_ns(), 0, this_lane()});
+              {wait, word_now(wait), now_ns(), 0, this_lane(), this_place()});
   return taken;
 }
 
@@ -107,7 +119,8 @@ PEAL_COLD inline void end_wait(WaitTable* table, uint32_t taken, Wait wait, uint
   WaitRecord& record = table->record[taken - 1];
   const uint64_t begun_ns = known ? load_relaxed<Reach::kGpu>(&record.body.begun_ns) : 0;
   store_relaxed<Reach::kSystem>(&record.status, status);
-  show_record(record, WaitPhase::kEnded, {wait, word_now(wait), begun_ns, now_ns(), this_lane()});
+  show_record(record, WaitPhase::kEnded,
+              {wait, word_now(wait), begun_ns, now_ns(), this_lane(), this_place()});
   if (table->alarm != nullptr) store_release<Reach::kSystem>(table->alarm, 1u);
 }
 

@@ -25,6 +25,7 @@
 #include "device/base/call.h"
 #include "device/base/scope.h"
 #include "device/context.h"
+#include "device/detail/checked.h"
 #include "device/detail/resolve.h"
 
 namespace peal::detail {
@@ -50,7 +51,7 @@ PEAL_DEVICE typename Op::Answer access_at(const BasicContext<R>& ctx, S scope, c
 /// An operation on a range that is not in a near heap.
 template <Reach R, class S, class Op>
 PEAL_DEVICE typename Op::Answer access_far(const BasicContext<R>& ctx, S scope, const Op& op) {
-  return access_at(ctx, scope, op, resolve(ctx, op.asked()));
+  return access_at(ctx, scope, op, resolve_together(ctx, scope, op.asked()));
 }
 
 template <Reach R, class S, class Op>
@@ -81,6 +82,13 @@ PEAL_DEVICE typename Op::Answer access_peer(const BasicContext<R>& ctx, S scope,
   }
 }
 
+/// access_peer() of a call of a kernel, which checked mode looks at: note() says what it does.
+template <Reach R, class S, class Op>
+PEAL_DEVICE typename Op::Answer checked_access(const BasicContext<R>& ctx, S scope, const Op& op) {
+  return checked(
+      ctx, scope, [&] { return op.note(); }, [&] { return access_peer(ctx, scope, op); });
+}
+
 /// An operation by one thread, as two functions: of an address, and of a Destination.
 template <class A, class Mapped, class ByNic>
 struct WordAccess {
@@ -96,10 +104,40 @@ struct WordAccess {
   }
 };
 
+/// What a call does to a word, as Asked says; `fetches`: it waits for the old value.
+PEAL_HD CallKind kind_of(const Asked& range, bool fetches) {
+  switch (range.doing) {
+    case Doing::kP:
+      return CallKind::kP;
+    case Doing::kG:
+      return CallKind::kG;
+    case Doing::kSignal:
+      return CallKind::kSignal;
+    default:
+      return fetches ? CallKind::kFetch : CallKind::kAtomic;
+  }
+}
+
+/// `note`: of the call.
+template <class Answer, Reach R, class Note, class Mapped, class ByNic>
+PEAL_DEVICE Answer access_word(const BasicContext<R>& ctx, const Asked& range, const Note& note,
+                               const Mapped& mapped, const ByNic& by_nic) {
+  return checked(ctx, thread, note, [&] {
+    return access_peer(ctx, thread, WordAccess<Answer, Mapped, ByNic>{range, mapped, by_nic});
+  });
+}
+
 template <class Answer, Reach R, class Mapped, class ByNic>
 PEAL_DEVICE Answer access_word(const BasicContext<R>& ctx, const Asked& range, const Mapped& mapped,
                                const ByNic& by_nic) {
-  return access_peer(ctx, thread, WordAccess<Answer, Mapped, ByNic>{range, mapped, by_nic});
+  constexpr bool kFetches = !std::is_same_v<Answer, Ticket>;
+  const auto note = [&] {
+    CallNote one =
+        note_of(kind_of(range, kFetches), range.pe, range.address, range.bytes, nullptr, 0);
+    one.releases = range.use == Use::kReleasing && range.doing == Doing::kAtomic ? 1 : 0;
+    return one;
+  };
+  return access_word<Answer>(ctx, range, note, mapped, by_nic);
 }
 
 }  // namespace peal::detail

@@ -34,6 +34,11 @@ PEAL_HD T from_word(WordOf<T> word) {
   return value;
 }
 
+/// The edge that an operation on a mapped word is the end of: M24 of one that only acquires.
+PEAL_HD constexpr Edge edge_of(Order order) {
+  return order == Order::kRelaxed ? Edge::kNone : releases(order) ? Edge::kM23 : Edge::kM24;
+}
+
 // What is done to a word W is a type with two faces: compose() for the NIC of the PE that has the
 // word, apply() for a word that this PE can reach itself, which answers the old value.
 
@@ -55,7 +60,10 @@ struct Change {
       return mlx5::compose_masked(h, at, mlx5::MaskedSwap<W>{0, 0, value, mask}, result);
     }
   }
-  PEAL_DEVICE W apply(W* word) const { return fetch_update_direct<U>(word, value); }
+  template <Order O>
+  PEAL_DEVICE W apply(W* word) const {
+    return fetch_update_direct<U, O, edge_of(O)>(word, value);
+  }
 };
 
 template <Update U, class T>
@@ -66,7 +74,10 @@ PEAL_DEVICE Change<U, WordOf<T>> change(const T& value) {
 /// Adding 0, which by loads and stores is a load.
 template <class W>
 struct Look : Change<Update::kAdd, W> {
-  PEAL_DEVICE W apply(W* word) const { return load_relaxed<Reach::kSystem>(word); }
+  template <Order O>
+  PEAL_DEVICE W apply(W* word) const {
+    return fetch_direct<O, edge_of(O)>(word);
+  }
 };
 
 template <class W>
@@ -83,7 +94,10 @@ struct SwapIf {
       return mlx5::compose_masked(h, at, mlx5::MaskedSwap<W>{compare, kAll, value, kAll}, result);
     }
   }
-  PEAL_DEVICE W apply(W* word) const { return compare_swap_direct(word, compare, value); }
+  template <Order O>
+  PEAL_DEVICE W apply(W* word) const {
+    return compare_swap_direct<O, edge_of(O)>(word, compare, value);
+  }
 };
 
 /// Does `what` through the NIC and waits for the old value.
@@ -105,20 +119,40 @@ PEAL_DEVICE Fetched<T> fetch_by_nic(const BasicContext<R>& ctx, const Destinatio
   return answer;
 }
 
-/// Where an operation on an atomic's word goes.
-template <class T>
-PEAL_DEVICE Asked asked_word(const T* word, int pe) {
-  return {word, sizeof(T), pe, Use::kAtomic, true, Doing::kAtomic};
+/// Ahead of a release that the NIC carries to `at`. Where somebody may look at the memory past that
+/// NIC the block's queue is settled; one that the release leaves, whoever leaves it settles.
+template <Reach R>
+PEAL_DEVICE Status before_release(const BasicContext<R>& ctx, const Destination& at, int pe) {
+  fence_direct_stores<Edge::kM23Nic>();  // to home too: no queue's own fence need reach so far
+  if (ctx.settle == 0 || weakened(Edge::kM23Settle)) return Status::kOk;
+  if (queue_left(ctx, at.queue, pe) != nullptr) return Status::kOk;
+  return settle<R, true>(ctx.state, at.queue);
+}
+
+/// access_word() of an atomic that orders what O says.
+template <Order O, class Answer, Reach R, class T, class Mapped, class ByNic>
+PEAL_DEVICE Answer access_atomic(const BasicContext<R>& ctx, const T* word, int pe,
+                                 const Mapped& mapped, const ByNic& by_nic) {
+  const Use use = releases(O) && !weakened(Edge::kM23Key) ? Use::kReleasing : Use::kAtomic;
+  const Asked asked{word, sizeof(T), pe, use, true, Doing::kAtomic};
+  return access_word<Answer>(ctx, asked, mapped, [&](const Destination& at) {
+    if constexpr (releases(O)) {
+      Answer refused{};
+      refused.status = before_release(ctx, at, pe);
+      if (refused.status != Status::kOk) return refused;
+    }
+    return by_nic(at);
+  });
 }
 
 /// Does `what` and waits for the old value.
-template <Reach R, class T, class What>
+template <Order O, Reach R, class T, class What>
 PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, const T* word, What what, int pe) {
-  return access_word<Fetched<T>>(
-      ctx, asked_word(word, pe),
+  return access_atomic<O, Fetched<T>>(
+      ctx, word, pe,
       [&](std::byte* there) {
-        return Fetched<T>{from_word<T>(what.apply(reinterpret_cast<WordOf<T>*>(there))),
-                          Status::kOk};
+        auto* const at = reinterpret_cast<WordOf<T>*>(there);
+        return Fetched<T>{from_word<T>(what.template apply<O>(at)), Status::kOk};
       },
       [&](const Destination& at) { return fetch_by_nic<R, T>(ctx, at, what, pe); });
 }
@@ -126,7 +160,7 @@ PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, const T* word, W
 /// Does `what`; the old value comes to `result`, by the time the ticket completes. What the NIC
 /// cannot bring there as it is, is waited for: 4-byte values, whose bytes arrive reversed, and
 /// where values come to landing cells alone.
-template <Reach R, class T, class What>
+template <Order O, Reach R, class T, class What>
 PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const T* word, What what,
                                     int pe) {
   if (reinterpret_cast<uint64_t>(result) % sizeof(T) != 0) {
@@ -134,10 +168,11 @@ PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const
         .address = result, .bytes = sizeof(T), .pe = ctx.pe, .doing = Doing::kAtomicResult};
     return Ticket{nullptr, 0, refuse(ctx.state, Status::kMisaligned, here)};
   }
-  return access_word<Ticket>(
-      ctx, asked_word(word, pe),
+  return access_atomic<O, Ticket>(
+      ctx, word, pe,
       [&](std::byte* there) {
-        store_payload(result, from_word<T>(what.apply(reinterpret_cast<WordOf<T>*>(there))));
+        auto* const at = reinterpret_cast<WordOf<T>*>(there);
+        store_payload(result, from_word<T>(what.template apply<O>(at)));
         return Ticket{};
       },
       [&](const Destination& at) {
@@ -157,13 +192,13 @@ PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const
 }
 
 /// Makes updated<U>(word, value) of the word; nobody asks for the old value.
-template <Update U, Rings kRings = Rings::kNow, Reach R, class T>
+template <Update U, Order O, Rings kRings = Rings::kNow, Reach R, class T>
 PEAL_DEVICE Ticket post_atomic(const BasicContext<R>& ctx, T* word, const T& value, int pe) {
   const auto what = change<U>(value);
-  return access_word<Ticket>(
-      ctx, asked_word(word, pe),
+  return access_atomic<O, Ticket>(
+      ctx, word, pe,
       [&](std::byte* there) {
-        update_direct<U>(reinterpret_cast<WordOf<T>*>(there), what.value);
+        update_direct<U, O, edge_of(O)>(reinterpret_cast<WordOf<T>*>(there), what.value);
         return Ticket{};
       },
       [&](const Destination& at) {
@@ -195,20 +230,23 @@ PEAL_DEVICE Fetched<T> swap_until_done(const ContextFields& ctx, Fetched<T> seen
   return seen;
 }
 
-/// Makes Combine(word, value) of the word and answers the old value.
-template <class Combine, Reach R, class T>
+/// Makes Combine(word, value) of the word and answers the old value. Reading the word acquires, if
+/// O does: it may be that nothing is to be changed, and nothing swapped.
+template <class Combine, Order O, Reach R, class T>
 PEAL_DEVICE Fetched<T> combine_atomic(const BasicContext<R>& ctx, T* word, const T& value, int pe) {
   static_assert(std::is_arithmetic_v<T>);
-  return access_word<Fetched<T>>(
-      ctx, asked_word(word, pe),
+  return access_atomic<O, Fetched<T>>(
+      ctx, word, pe,
       [&](std::byte* there) {
         if constexpr (std::is_same_v<Combine, op::Sum> && std::is_floating_point_v<T>) {
-          return Fetched<T>{fetch_add_real_direct(reinterpret_cast<T*>(there), value), Status::kOk};
+          auto* const at = reinterpret_cast<T*>(there);
+          return Fetched<T>{fetch_add_real_direct<O, edge_of(O)>(at, value), Status::kOk};
         } else {
           auto* const at = reinterpret_cast<WordOf<T>*>(there);
-          const Fetched<T> seen{from_word<T>(load_relaxed<Reach::kSystem>(at)), Status::kOk};
+          constexpr Order kLook = acquires(O) ? Order::kAcquire : Order::kRelaxed;
+          const Fetched<T> seen{from_word<T>(fetch_direct<kLook, edge_of(kLook)>(at)), Status::kOk};
           return swap_until_done<Combine>(ctx, seen, value, [at](const SwapIf<WordOf<T>>& what) {
-            return Fetched<T>{from_word<T>(what.apply(at)), Status::kOk};
+            return Fetched<T>{from_word<T>(what.template apply<O>(at)), Status::kOk};
           });
         }
       },

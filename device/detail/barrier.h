@@ -125,11 +125,13 @@ PEAL_DEVICE Status disseminate(const BasicContext<R>& ctx, uint64_t epoch, uint3
   return first;
 }
 
-/// The barrier once PEs are masked: of those that are left.
+/// The barrier once PEs are masked, of those that are left; and with a plan of faults.
 template <Reach R>
 PEAL_DEVICE_COLD Status sync_survivors(ContextState* state, uint64_t epoch) {
   const Survivors& left = state->survivors;
   store_relaxed<Reach::kGpu>(&state->sync_epoch, epoch);
+  const Status met = state->faults == nullptr ? Status::kOk : meet_barrier_faults(state);
+  if (met != Status::kOk) return met;
   return disseminate(static_cast<const BasicContext<R>&>(state->fields), epoch, left.rank,
                      left.count, 0, [&](uint32_t i) { return static_cast<int>(left.pe[i]); });
 }

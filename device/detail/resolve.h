@@ -8,82 +8,14 @@
 
 #include "device/base/order.h"
 #include "device/base/scope.h"
-#include "device/base/spin.h"
-#include "device/base/waits.h"
 #include "device/context.h"
+#include "device/detail/meet_fault.h"
+#include "device/detail/refuse.h"
+#include "device/detail/windows.h"
 #include "device/transport/ibgda.h"
 
 namespace peal {
 namespace detail {
-
-/// What goes there: payload, which nobody may look at before a signal or a barrier, a word that
-/// somebody may be waiting for, an atomic on one, or an atomic that vouches for what is ahead of
-/// it.
-enum class Use { kPayload, kWord, kAtomic, kAddedSignal };
-
-/// A range at a PE, as a call names it.
-struct Asked {
-  const void* address;
-  uint64_t bytes;
-  int pe;
-  Use use = Use::kPayload;
-  bool aligned = false;  // true: must be a multiple of `bytes`
-  Doing doing = Doing::kOther;
-};
-
-PEAL_HD bool misaligned(const Asked& asked) {
-  return asked.aligned && reinterpret_cast<uint64_t>(asked.address) % asked.bytes != 0;
-}
-
-/// Latches the first usage error of a context and returns `status`. Takes no context: one whose
-/// address is passed out of line is copied to the stack by every kernel, whether it errs or not.
-PEAL_DEVICE_COLD inline Status refuse(ContextState* state, Status status, Asked asked) {
-  UsageError& usage = state->usage;
-  if (compare_exchange<Reach::kGpu>(&usage.claimed, 0u, 1u)) {
-    usage.pe = asked.pe;
-    usage.doing = static_cast<uint32_t>(asked.doing);
-    usage.lane = this_lane();
-    usage.address = reinterpret_cast<uint64_t>(asked.address);
-    usage.bytes = asked.bytes;
-    usage.time_ns = now_ns();
-    store_release<Reach::kSystem>(&usage.status, static_cast<uint32_t>(status));
-    if (state->alarm != nullptr) store_release<Reach::kSystem>(state->alarm, 1u);
-  }
-  return status;
-}
-
-PEAL_HD Status usage_status(const ContextFields& ctx) {
-  return static_cast<Status>(load_relaxed<Reach::kGpu>(&ctx.state->usage.status));
-}
-
-PEAL_HD uint64_t offset_in(const Window& w, const void* address) {
-  return static_cast<uint64_t>(static_cast<const std::byte*>(address) - w.base);
-}
-
-/// True if the window holds [address, address + bytes).
-PEAL_HD bool holds_range(const Window& w, const void* address, uint64_t bytes) {
-  return (bytes <= w.bytes) & (offset_in(w, address) <= w.bytes - bytes);
-}
-
-/// True if all PEs registered the window: it can be the far side of a transfer.
-PEAL_HD bool symmetric(const Window& w) { return w.rkeys != nullptr || w.direct != nullptr; }
-
-enum class Side { kHome, kPeer };
-
-/// Finds the window beside the heap that holds [address, address + bytes); at a peer only one that
-/// all PEs registered. Null if there is none.
-PEAL_HD const Window* find_window(const WindowTable* table, const void* address, uint64_t bytes,
-                                  Side side) {
-  // Edge M13: an entry is complete before `count` covers it.
-  const uint32_t count = load_acquire<Reach::kSystem, Edge::kM13>(&table->count);
-  for (uint32_t i = 1; i < count; ++i) {
-    const Window w = load_payload(&table->window[i]);
-    if (holds_range(w, address, bytes) && (side == Side::kHome || symmetric(w))) {
-      return &table->window[i];
-    }
-  }
-  return nullptr;
-}
 
 /// Queue `index` of the context: queue of the peer * n_pes + pe.
 PEAL_HD mlx5::SendQueue* queue_at(const ContextFields& ctx, uint32_t index) {
@@ -166,45 +98,68 @@ PEAL_DEVICE Destination through_nic(const ContextFields& ctx, const Window& w, u
                                     int pe, Use use) {
   mlx5::SendQueue* const q = block_queue(ctx, pe, use);
   const uint32_t at = key_index(ctx, *q, pe);
-  // Words have strict keys (edge M6). Atomics need none, for they vouch for nothing: a simulation
-  // can take away what their NICs promise beyond that.
+  // Words have strict keys (edge M6). Relaxed atomics need none, for they vouch for nothing: a
+  // simulation can take away what their NICs promise beyond that.
   const bool strict = use != Use::kPayload && !weakened(Edge::kM6) &&
                       !(use == Use::kAtomic && weakened(Edge::kM6Atomic));
   return {nullptr, q, {offset, strict ? w.word_rkeys[at] : w.rkeys[at]}, Status::kOk};
 }
 
-/// The window that holds the range, if all PEs registered it; else null.
-PEAL_HD const Window* find_symmetric(const ContextFields& ctx, const Asked& asked) {
-  if (holds_range(ctx.heap, asked.address, asked.bytes)) return &ctx.heap;
-  return find_window(ctx.windows, asked.address, asked.bytes, Side::kPeer);
+/// The place that the range has at `asked.pe`, in a window that all PEs registered; a window of
+/// null if it has none.
+PEAL_HD Place find_symmetric(const ContextFields& ctx, const Asked& asked) {
+  if (holds_range(ctx.heap, asked.address, asked.bytes)) {
+    return {&ctx.heap, offset_in(ctx.heap, asked.address)};
+  }
+  const Place place = find_window(ctx.windows, asked.address, asked.bytes, Side::kPeer);
+  const bool whole = place.window != nullptr &&
+                     within(place.offset, asked.bytes, part_of(*place.window, asked.pe).bytes);
+  return whole ? place : Place{nullptr, 0};
 }
 
 /// Where the range is mapped here, near or not; null if it is not, or if there is no such range.
 PEAL_DEVICE void* find_mapped(const ContextFields& ctx, const Asked& asked) {
   if (asked.pe < 0 || asked.pe >= ctx.n_pes) return nullptr;
-  const Window* const w = find_symmetric(ctx, asked);
+  const auto [w, offset] = find_symmetric(ctx, asked);
   if (w == nullptr || w->direct == nullptr || w->direct[asked.pe] == nullptr) return nullptr;
-  return w->direct[asked.pe] + offset_in(*w, asked.address);
+  return w->direct[asked.pe] + offset;
+}
+
+/// Where the place is that a call has been found to name.
+PEAL_DEVICE Destination reach(ContextState* state, const Place& place, const Asked& asked) {
+  const ContextFields& ctx = state->fields;
+  const Window& w = *place.window;
+  if (w.direct != nullptr && w.direct[asked.pe] != nullptr) {
+    // With a plan of faults no PE is near: every operation of one thread comes here.
+    const bool meets = state->faults != nullptr && asked.counts;
+    return {w.direct[asked.pe] + place.offset,
+            nullptr,
+            {},
+            meets ? meet_fault(state, asked) : Status::kOk};
+  }
+  if (w.rkeys == nullptr) {
+    // Without a NIC every PE is mapped, but for those that were given up.
+    return {nullptr, nullptr, {}, Status::kPeerMasked};
+  }
+  return through_nic(ctx, w, part_of(w, asked.pe).iova + place.offset, asked.pe, asked.use);
 }
 
 /// What resolve() does with anything but the heap of an existing PE; also says what is wrong.
 PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked asked) {
   const ContextFields& ctx = state->fields;
-  const int pe = asked.pe;
-  if (pe < 0 || pe >= ctx.n_pes) {
+  if (asked.pe < 0 || asked.pe >= ctx.n_pes) {
     return {nullptr, nullptr, {}, refuse(state, Status::kBadPe, asked)};
   }
-  const Window* const w = find_symmetric(ctx, asked);
-  if (w != nullptr) {
-    const uint64_t offset = offset_in(*w, asked.address);
-    if (w->direct != nullptr && w->direct[pe] != nullptr) {
-      return {w->direct[pe] + offset, nullptr, {}, Status::kOk};
-    }
-    if (w->rkeys != nullptr) return through_nic(ctx, *w, offset, pe, asked.use);
-    // Without a NIC every PE is mapped, but for those that were given up.
-    if (w->direct != nullptr) return {nullptr, nullptr, {}, Status::kPeerMasked};
+  const Place place = find_symmetric(ctx, asked);
+  if (place.window == nullptr) {
+    return {nullptr, nullptr, {}, refuse(state, Status::kNotSymmetric, asked)};
   }
-  return {nullptr, nullptr, {}, refuse(state, Status::kNotSymmetric, asked)};
+  // The parts of a window may begin at different bytes of a page, and so of a word.
+  const uint64_t at_peer = part_of(*place.window, asked.pe).iova + place.offset;
+  if (asked.aligned && at_peer % asked.bytes != 0) {
+    return {nullptr, nullptr, {}, refuse(state, Status::kMisaligned, asked)};
+  }
+  return reach(state, place, asked);
 }
 
 /// Checks PE, range and alignment; finds how the range is reached: mapped here, or by the queue of
@@ -219,12 +174,30 @@ PEAL_DEVICE Destination resolve(const ContextFields& ctx, const Asked& asked) {
              heap_of(ctx, asked.pe) == nullptr) {
     found = through_nic(ctx, ctx.heap, offset_in(ctx.heap, asked.address), asked.pe, asked.use);
   } else {
-    found = resolve_elsewhere(ctx.state, asked);
+    return resolve_elsewhere(ctx.state, asked);
   }
-  if (found.status == Status::kOk && misaligned(asked)) {
+  if (misaligned(asked)) {
     found = {nullptr, nullptr, {}, refuse(ctx.state, Status::kMisaligned, asked)};
   }
   return found;
+}
+
+/// The same for the lanes of a scope, which meet a fault together.
+template <class S>
+PEAL_DEVICE Destination resolve_together(const ContextFields& ctx, S scope, Asked asked) {
+  if constexpr (std::is_same_v<S, Thread>) {
+    return resolve(ctx, asked);
+  } else {
+    asked.counts = false;
+    Destination found = resolve(ctx, asked);
+    if (ctx.state->faults != nullptr && found.direct != nullptr && found.status == Status::kOk) {
+      // As a ticket, for which scopes have their shared memory already.
+      found.status = by_leader(scope, [&] {
+                       return Ticket{nullptr, 0, meet_fault(ctx.state, asked)};
+                     }).status;
+    }
+    return found;
+  }
 }
 
 /// The local side of a transfer.
@@ -236,11 +209,12 @@ struct Origin {
 
 PEAL_DEVICE_COLD inline Origin resolve_local_elsewhere(ContextState* state, Asked asked,
                                                        uint32_t rail) {
-  const Window* w = find_window(state->fields.windows, asked.address, asked.bytes, Side::kHome);
+  const auto [w, offset] =
+      find_window(state->fields.windows, asked.address, asked.bytes, Side::kHome);
   if (w == nullptr) return {{}, refuse(state, Status::kNotRegistered, asked), 0};
   // Edge M2 far: a queue's own fence may reach no further than this GPU.
   if (w->far != 0) fence_posted<Reach::kSystem, Edge::kM2Far>();
-  return {{offset_in(*w, asked.address), w->lkeys[rail]}, Status::kOk, w->dumped};
+  return {{w->iova + offset, w->lkeys[rail]}, Status::kOk, w->dumped};
 }
 
 /// For a transfer by queue `q`.

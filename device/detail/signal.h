@@ -52,14 +52,14 @@ PEAL_DEVICE void signal_direct(std::byte* word, const Signal& signal) {
   if (signal.kind == Signal::Kind::kSet) {
     store_release<Reach::kSystem, Edge::kM16Signal>(at, signal.value);
   } else {
-    add_direct_release<Edge::kM16Signal>(at, signal.value);
+    update_direct<Update::kAdd, Order::kRelease, Edge::kM16Signal>(at, signal.value);
   }
 }
 
 /// The range of the signal's word. Its queue is the one that the data before it travel on, unless
 /// the signal is an atomic that another NIC executes.
 PEAL_DEVICE Asked word_of(const Signal& signal) {
-  const Use use = signal.kind == Signal::Kind::kAdd ? Use::kAddedSignal : Use::kWord;
+  const Use use = signal.kind == Signal::Kind::kAdd ? Use::kReleasing : Use::kWord;
   return {signal.word, sizeof(uint64_t), signal.pe, use, true, Doing::kSignal};
 }
 
@@ -103,6 +103,14 @@ struct PutSignal {
   PEAL_DEVICE Asked asked() const {
     return {.address = dst, .bytes = bytes, .pe = signal.pe, .doing = Doing::kPut};
   }
+  PEAL_DEVICE CallNote note() const {
+    CallNote note = note_of(CallKind::kPut, signal.pe, dst, bytes, src, bytes);
+    note.starts = 1;
+    note.word = signal.word;
+    note.value = signal.value;
+    note.adds = signal.kind == Signal::Kind::kAdd ? 1 : 0;
+    return note;
+  }
   template <Reach R, class S>
   PEAL_DEVICE Ticket mapped(const BasicContext<R>& ctx, S scope, std::byte* there) const {
     scope.sync();  // edge M8: every lane's earlier stores to the source precede the copy
@@ -136,8 +144,12 @@ struct PutSignalAt {
     p2p::copy<p2p::Direction::kPut>(scope, there, put.src, put.bytes);
     return by_leader(scope, [&] {
       if (flag.direct != nullptr) {
-        signal_direct(flag.direct, put.signal);
-        return Ticket{};
+        Ticket done{};
+        if (ctx.state->faults != nullptr) {
+          done.status = meet_late_signal(ctx.state, put.signal.pe);
+        }
+        if (done.status == Status::kOk) signal_direct(flag.direct, put.signal);
+        return done;
       }
       fence_direct_stores<Edge::kM16>();  // edge M16: the NIC may overtake plain stores
       return post_signal<R, false>(ctx, flag, put.signal);
@@ -154,17 +166,27 @@ struct PutSignalAt {
 
 template <Reach R, class S, Rings kRings>
 PEAL_DEVICE Ticket access_far(const BasicContext<R>& ctx, S scope, const PutSignal<kRings>& put) {
-  const PutSignalAt<kRings> op{put, resolve(ctx, word_of(put.signal))};
+  Asked word = word_of(put.signal);
+  word.counts = false;
+  const PutSignalAt<kRings> op{put, resolve(ctx, word)};
   if (op.flag.status != Status::kOk) return Ticket{nullptr, 0, op.flag.status};
   // Nothing to send needs no destination.
-  return access_at(ctx, scope, op, put.bytes == 0 ? op.flag : resolve(ctx, put.asked()));
+  if (put.bytes == 0) return access_at(ctx, scope, op, op.flag);
+  return access_at(ctx, scope, op, resolve_together(ctx, scope, put.asked()));
 }
 
 /// The signal alone.
 template <Rings kRings, Reach R>
 PEAL_DEVICE Ticket signal_alone(const BasicContext<R>& ctx, const Signal& what) {
+  const auto note = [&] {
+    CallNote signal = note_of(CallKind::kSignal, what.pe, what.word, sizeof(uint64_t), nullptr, 0);
+    signal.word = what.word;
+    signal.value = what.value;
+    signal.adds = what.kind == Signal::Kind::kAdd ? 1 : 0;
+    return signal;
+  };
   return access_word<Ticket>(
-      ctx, word_of(what),
+      ctx, word_of(what), note,
       [&](std::byte* word) {
         signal_direct(word, what);
         return Ticket{};

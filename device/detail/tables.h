@@ -9,15 +9,18 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/base/call_note.h"
+#include "device/base/call_record.h"
 #include "device/base/endian.h"
 #include "device/base/wait_record.h"
+#include "device/detail/link_faults.h"
 #include "device/mlx5/queue.h"
 #include "device/status.h"
 
 namespace peal {
 
-inline constexpr uint32_t kContextVersion = 6;
-inline constexpr uint32_t kMaxWindows = 64;
+inline constexpr uint32_t kContextVersion = 8;
+inline constexpr uint32_t kMaxWindows = 8192;
 /// ContextFields::settle where some GPU shows what NICs write in no order.
 inline constexpr uint32_t kSettleAlways = 2;
 /// PEs whose mapped heaps a context holds itself: the GPUs of one machine.
@@ -26,25 +29,75 @@ inline constexpr uint32_t kNearPes = 8;
 /// A barrier tells up to kSyncFan - 1 PEs a round: one round for the PEs of a machine.
 inline constexpr uint32_t kSyncFan = 8;
 
-/// Memory the NICs know: registered with each, with `base` as address 0, so an address on the wire
-/// is an offset from `base`.
-struct Window {
-  std::byte* base;
+/// The part of a window that a PE has, for others.
+struct alignas(16) WindowPart {
+  uint64_t iova;  // where it begins for NICs
   uint64_t bytes;
+};
+
+/// Memory of one PE, or one part of it at each PE, that operations transfer from and to. To a NIC
+/// the part of a PE begins at an address of its own, `iova`, which is where in its page it begins:
+/// verbs registers memory under no other address that suits all.
+struct alignas(16) Window {
+  std::byte* base;              // the part of this PE
+  uint64_t bytes;               // of the same
   Be32 lkeys[mlx5::kMaxRails];  // by rail; in the context itself for the heap
   const Be32* rkeys;  // [rails][n_pes], for payload: may be registered with relaxed ordering. Null:
                       // this PE alone registered it, good as a source or destination at home
   const Be32* word_rkeys;    // the same memory with strict ordering: signals, atomics, p
-  std::byte* const* direct;  // [n_pes]: where the peer's copy is mapped here, or null
-  uint32_t far = 0;          // 1: not in the memory of the GPU that runs the kernels
-  uint32_t dumped = 0;       // 1: a completion does not say that what the NIC brought is here; a
+  std::byte* const* direct;  // [n_pes]: where the peer's part is mapped here, or null
+  uint16_t far = 0;          // 1: not in the memory of the GPU that runs the kernels
+  uint16_t dumped = 0;       // 1: a completion does not say that what the NIC brought is here; a
                              // DUMP behind it does. Edge M18
+  uint32_t iova = 0;         // of the part of this PE
+  const WindowPart* parts = nullptr;  // [n_pes]; null: all are as this PE's
+};
+static_assert(offsetof(Window, bytes) == 8, "base and bytes are read as one line");
+
+/// Which windows hold an address: of those that begin in front of it the one that ends last. It is
+/// good up to where the next span begins. Window 0 stands for none.
+struct WindowSpan {
+  uint64_t begin;
+  uint32_t home;  // of all windows
+  uint32_t peer;  // of those that all PEs registered
 };
 
-/// Window 0 is the symmetric heap. Grows while contexts exist; `count` is published last.
+/// One entry of a hash table: the spans that a granule of addresses has bytes of.
+struct WindowSlot {
+  uint64_t granule;  // address >> shift
+  uint32_t first;    // span
+  uint32_t count;    // 0: an empty slot, at which a search ends
+};
+
+/// Finds windows by address. Only a hint: a lane may read one that the host is replacing, so
+/// whoever is told of a window looks whether it holds the range.
+struct WindowIndex {
+  static constexpr uint32_t kSlots = 4 * kMaxWindows;
+  static constexpr uint32_t kSpans = 2 * kMaxWindows;
+  static constexpr uint32_t kProbes = 64;  // after which a search ends
+
+  /// Where the search for a granule begins, before it is reduced to the number of slots.
+  PEAL_HD static uint32_t hash(uint64_t granule) {
+    return static_cast<uint32_t>(granule * 0x9e3779b97f4a7c15u >> 32);
+  }
+
+  WindowSlot slot[kSlots];
+  WindowSpan span[kSpans];
+};
+
+/// The index that is in use, read as one line.
+struct alignas(16) ShownIndex {
+  const WindowIndex* index;  // null: there is none
+  uint32_t shift;            // of addresses
+  uint32_t mask;             // slots in use - 1
+};
+
+/// Window 0 is the symmetric heap. Windows come and go while contexts exist; entries that are not
+/// in use are empty.
 struct WindowTable {
-  uint32_t count;
-  uint32_t reserved;
+  uint32_t version;  // goes up with every change, after it. Edge M13
+  uint32_t count;    // no entry from here on is in use
+  ShownIndex shown;
   Window window[kMaxWindows];
 };
 
@@ -59,14 +112,19 @@ enum class Doing : uint8_t {
   kAtomic,
   kQuiet,
   kCollective,
+  kBarrier,
   // At home.
   kPutSource,
   kGetDestination,
   kAtomicResult,
+  kCollectiveSource,
+  kWaitWord,
+  kTicket,
   kCount,
 };
 
-/// The first call that could not be carried out because of its arguments. `status` is written last.
+/// The first call that could not be carried out because of its arguments. `claimed`, the same as
+/// `status`, is written first, for calls of the same context; `status` last, for the host.
 struct UsageError {
   uint32_t status;
   uint32_t claimed;
@@ -76,9 +134,44 @@ struct UsageError {
   uint64_t bytes;
   uint64_t time_ns;  // device clock
   LaneName lane;
+  uint64_t place;  // in the program's text: simt/place.h; 0: nobody knows
+  // Of checked mode.
+  uint32_t mistake;   // a Mistake
+  uint32_t argument;  // of kLanesDiffer: which, by its offset in a CallNote
+  LaneName other;
+  uint64_t detail;        // see Mistake
+  uint64_t other_detail;  // of kLanesDiffer: the other lane's
 };
 
 struct ContextState;
+
+/// What checked mode calls on a CPU, where the host looks at calls too. `end` has the note of
+/// `begin`, with what was learned meanwhile: its ticket.
+struct CallHooks {
+  void* self;
+  void (*begin)(void* self, ContextState* state, const CallNote& note);
+  void (*end)(void* self, ContextState* state, const CallNote& note, Status status);
+  void (*found)(void* self, const ContextState* state, const UsageError& error);
+};
+
+/// Of one context, while PEAL_CHECK is on. Who has something: a lane's number + 1, or 0.
+struct CheckTable {
+  static constexpr uint32_t kUnit = 128;      // bytes of heap that an extent is about
+  static constexpr uint8_t kFreed = 0xfd;     // extents that are none
+  static constexpr uint8_t kInternal = 0xfe;  // memory of the runtime itself
+  static constexpr uint32_t kTeams = 64;      // by id modulo this
+  static constexpr uint32_t kQueues = 64;     // queues of a peer, likewise
+
+  const uint8_t* extents;  // [heap bytes / kUnit]: how many bytes of the unit are allocated, from
+                           // its first on
+  const CallHooks* hooks;  // null: kernels run on a GPU
+  uint32_t ran;            // 1: a kernel that was compiled with checks has run
+  uint32_t reserved;
+  uint64_t barrier;             // who is in a barrier
+  uint64_t team[kTeams];        // who is in a collective call
+  uint64_t queue[kQueues];      // whose call uses the block's queues now
+  uint64_t undrained[kQueues];  // the block that has posted since it drained them, + 1
+};
 
 /// Rounds of the barrier of `n_pes` PEs: ceil(log_kSyncFan(n_pes)).
 PEAL_HD constexpr uint32_t sync_rounds(int n_pes) {
@@ -131,6 +224,10 @@ struct ContextState {
   uint32_t
       look_everywhere;  // 1: the host closed queues, which may have no mark; quiet looks at all
   WaitTable* waits;     // null: nobody asks
+  LinkFaults* faults;   // null: no plan for mapped peers
+  // Whoever looks at calls; side by side, for a call asks for both at once (detail/checked.h).
+  CheckTable* checks;               // null: checked mode is off
+  RecordTable* records;             // null: the flight recorder is off
   alignas(64) uint64_t sync_epoch;  // barriers entered by this PE
   /// The context again: where code out of line finds it. An address of a kernel's argument would
   /// make the kernel copy the argument to its stack.

@@ -96,6 +96,15 @@ struct TileTransfer {
             .pe = pe,
             .doing = kDoing};
   }
+  PEAL_DEVICE CallNote note() const {
+    CallNote note = kPut ? note_of(CallKind::kPut, pe, dst, rows.bytes, src, rows.bytes)
+                         : note_of(CallKind::kGet, pe, src, rows.bytes, dst, rows.bytes);
+    note.starts = until == Until::kStarted ? 1 : 0;
+    note.rows = rows.count;
+    note.there_pitch = kPut ? rows.dst_pitch : rows.src_pitch;
+    note.here_pitch = kPut ? rows.src_pitch : rows.dst_pitch;
+    return note;
+  }
   PEAL_DEVICE bool has_part(Block) const { return true; }
 
   template <Reach R, class S>
@@ -171,7 +180,7 @@ PEAL_DEVICE Ticket put_tile(const BasicContext<R>& ctx, S scope, T* dst, const T
   const TileTransfer<p2p::Direction::kPut> put{reinterpret_cast<std::byte*>(dst),
                                                reinterpret_cast<const std::byte*>(src),
                                                rows_of<T>(tile), pe, kUntil};
-  return access_peer(ctx, scope, put);
+  return checked_access(ctx, scope, put);
 }
 
 template <Until kUntil, Reach R, class S, class T>
@@ -180,7 +189,7 @@ PEAL_DEVICE Ticket get_tile(const BasicContext<R>& ctx, S scope, T* dst, const T
   const TileTransfer<p2p::Direction::kGet> get{reinterpret_cast<std::byte*>(dst),
                                                reinterpret_cast<const std::byte*>(src),
                                                rows_of<T>(tile), pe, kUntil};
-  return access_peer(ctx, scope, get);
+  return checked_access(ctx, scope, get);
 }
 
 }  // namespace peal::detail

@@ -186,6 +186,13 @@ struct Transfer {
             .doing = kPut ? Doing::kPut : Doing::kGet};
   }
 
+  PEAL_DEVICE CallNote note() const {
+    CallNote note = kPut ? note_of(CallKind::kPut, pe, dst, bytes, src, bytes)
+                         : note_of(CallKind::kGet, pe, src, bytes, dst, bytes);
+    note.starts = until == Until::kStarted ? 1 : 0;
+    return note;
+  }
+
   /// False for whole warps that copy nothing: an instruction of a block is executed by up to 32.
   PEAL_DEVICE bool has_part(Block scope) const {
     // Counted in lines where addresses and length consist of them, else in bytes: few instructions.

@@ -100,6 +100,15 @@ struct PowerOfTwo {
   std::string accepts() const { return fmt::format("a power of two from {} to {}", low, high); }
 };
 
+struct ZeroOr {
+  PowerOfTwo other;
+
+  std::optional<int> parse(string_view text) const {
+    return text == "0" ? std::optional(0) : other.parse(text);
+  }
+  std::string accepts() const { return "0 or " + other.accepts(); }
+};
+
 struct Time {
   Microseconds low;
   static constexpr Microseconds kHigh = std::chrono::hours(24);
@@ -135,6 +144,21 @@ struct Flag {
 struct Text {
   std::optional<std::string> parse(string_view text) const { return std::string(text); }
   std::string accepts() const { return "any text"; }
+};
+
+/// A path in which %r, %p and %% stand for something else.
+struct TraceName {
+  std::optional<std::string> parse(string_view text) const {
+    for (size_t at = 0; (at = text.find('%', at)) != string_view::npos; at += 2) {
+      if (at + 1 == text.size() || string_view("rp%").find(text[at + 1]) == string_view::npos) {
+        return std::nullopt;
+      }
+    }
+    return std::string(text);
+  }
+  std::string accepts() const {
+    return "a path in which %r stands for the PE, %p for the process and %% for %";
+  }
 };
 
 /// Not to be shown.
@@ -280,7 +304,9 @@ Config Config::from_environment(const char* const* environment) {
     const string_view text = entry.substr(std::min(name.size() + 1, entry.size()));
     if (holds(kLauncherNames, name)) config.launcher.emplace(name, text);
     if (!holds(kNames, name)) {
-      if (name.starts_with("PEAL_") && !holds(kSoftnicNames, name)) refuse_unknown(name);
+      if (!name.starts_with("PEAL_")) continue;
+      if (!holds(kSoftnicNames, name)) refuse_unknown(name);
+      config.softnic.emplace(name, text);
       continue;
     }
     config.given.emplace(name, text);

@@ -99,6 +99,8 @@ using Microseconds = std::chrono::microseconds;
     "NCCL's, taken where PEAL_RETRY_COUNT is auto")                                               \
   X(TransportKind, transport, "PEAL_TRANSPORT", "auto", kTransports,                              \
     "p2p = loads and stores, ibgda = the NIC, proxy = it by a CPU; auto = the first that can")    \
+  X(std::string, p2p_faults, "PEAL_P2P_FAULTS", "", Text{},                                       \
+    "plan of faults towards mapped peers (docs/faults.md); empty = none")                         \
   X(DoorbellKind, doorbell, "PEAL_DOORBELL", "auto", kDoorbells,                                  \
     "who rings the NIC: gpu = kernels, cpu = a thread for them; auto = gpu where it may")         \
   X(FenceKind, fence, "PEAL_FENCE", "auto", kFences,                                              \
@@ -113,6 +115,12 @@ using Microseconds = std::chrono::microseconds;
     "where kernels of C programs run (peal_init): cpu, gpu; auto = gpu where there is one")       \
   X(int, device, "PEAL_DEVICE", "auto", (AutoOr{{0, 1023}}),                                      \
     "GPU to use; auto = number of this PE on its host, modulo GPUs")                              \
+  X(bool, check, "PEAL_CHECK", "off", kOnOff,                                                     \
+    "checked mode: kernels' calls are looked at for mistakes (docs/checking.md)")                 \
+  X(int, record, "PEAL_RECORD", "0", (ZeroOr{{16, 1 << 20}}),                                     \
+    "calls that the flight recorder of each context keeps, a power of two; 0 = no recorder")      \
+  X(std::string, record_file, "PEAL_RECORD_FILE", "", TraceName{},                                \
+    "where each PE writes its records, for peal-trace; %r = PE, %p = process; empty = nowhere")   \
   X(bool, info, "PEAL_INFO", "0", Flag{}, "print this table with the values in force")            \
   X(LogLevel, log, "PEAL_LOG", "warn", kLogLevels, "least important messages that are printed")
 
@@ -124,8 +132,11 @@ struct Config {
   PEAL_CONFIG_TABLE(PEAL_CONFIG_FIELD)
 #undef PEAL_CONFIG_FIELD
 
-  /// Variables that the environment set, with their text.
+  /// Variables of the table, and of the software NIC, that the environment set, with their text.
   std::map<std::string, std::string> given;
+
+  /// The software NIC's own variables that the environment set, with their text.
+  std::map<std::string, std::string> softnic;
 
   /// Variables of launchers (mpirun, srun, torchrun, ...) that the environment set, with their
   /// text. What they mean for PEAL_BOOTSTRAP=auto tells bootstrap/launch.h.

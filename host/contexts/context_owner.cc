@@ -171,10 +171,10 @@ void ContextOwner::start_again(uint64_t sync_epoch) {
   words_.clear();
 }
 
-std::vector<Failure> ContextOwner::failures() const {
+std::vector<Failure> ContextOwner::failures(const PlaceOf& place_of) const {
   std::vector<Failure> found;
   const UsageError usage = tables_.usage(name_.slot);
-  if (usage.status != 0) found.push_back(peal::describe(usage, fields_));
+  if (usage.status != 0) found.push_back(peal::describe(usage, fields_, place_of));
   const kernels::CallReport report = tables_.report(name_.slot);
   if (report.status != 0) found.push_back(describe(report));
   if (links_ != nullptr) {
@@ -188,6 +188,7 @@ std::vector<Failure> ContextOwner::failures() const {
           describe(q, static_cast<int>(i / queues.n_pes()), queues.nic_of(i).device.name()));
     }
   }
+  for (Failure& f : found) f.context = static_cast<int>(name_.slot);
   std::ranges::stable_sort(found, {}, &Failure::time_ns);
   return found;
 }

@@ -14,6 +14,7 @@
 #include "host/contexts/debug.h"
 #include "host/contexts/device_tables.h"
 #include "host/contexts/link_machine.h"
+#include "host/contexts/usage_text.h"
 #include "host/failures/failure.h"
 
 namespace peal {
@@ -53,8 +54,10 @@ class ContextOwner {
   size_t bytes() const;
 
   /// What kernels of this context ran into, usage and queues, the earliest first.
-  std::vector<Failure> failures() const;
+  std::vector<Failure> failures(const PlaceOf& place_of) const;
 
+  /// True if kernels that look at their calls have run on it (PEAL_CHECK).
+  bool checked() const { return tables_.checked(name_.slot); }
   /// What its kernels wait for, and have waited for in vain.
   DeviceTables::Waits waits() const { return tables_.waits(name_.slot); }
   /// Which of the queues to its peer a mlx5::SendQueue of this context is; -1 for none.

@@ -153,6 +153,7 @@ std::shared_ptr<ContextOwner> Contexts::make(const Name& name, const QueueShape&
   // Of the context that had the slot before.
   parts_.heap.zero(known.sync_flags, flag_words() * sizeof(uint64_t));
   parts_.tables.reset_state(name.slot, wires.alarm);
+  parts_.tables.keep_records(name.slot, parts_.recorder.begin(name.slot));
   std::unique_ptr<LinkMachine> links;
   if (const ContextNics* const nics = parts_.nics) {
     links = std::make_unique<LinkMachine>(
@@ -239,8 +240,9 @@ void Contexts::connect_first(LinkMachine& links, const FirstLinks& first) {
 
 void Contexts::leave_masked_out(ContextOwner& context) const {
   const std::vector<int> masked = parts_.group.masked_pes();
-  if (masked.empty()) return;
+  if (masked.empty() && !parts_.tables.has_faults()) return;
   const std::vector<int> left = parts_.group.unmasked_pes();
+  if (masked.empty()) parts_.tables.leave_out({}, left);  // for barriers that meet faults
   const auto rank = std::ranges::find(left, parts_.group.rank()) - left.begin();
   context.leave_out(masked, static_cast<uint32_t>(rank), static_cast<uint32_t>(left.size()));
 }

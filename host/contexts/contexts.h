@@ -16,6 +16,7 @@
 #include "host/contexts/options.h"
 #include "host/contexts/prover.h"
 #include "host/contexts/queue_plan.h"
+#include "host/contexts/recorder.h"
 #include "host/job/live_group.h"
 #include "host/memory/symmetric_heap.h"
 
@@ -42,6 +43,7 @@ class Contexts {
     SymmetricHeap& heap;
     DeviceTables& tables;
     ContextTable& table;
+    Recorder& recorder;
     const ContextNics* nics;
     const Gpu* gpu;
   };

@@ -11,37 +11,33 @@
 namespace peal {
 namespace {
 
-constexpr size_t kStates = (sizeof(WindowTable) + 127) / 128 * 128;
-constexpr size_t kReports = kStates + kMaxContexts * sizeof(ContextState);
+constexpr size_t kReports = kMaxContexts * sizeof(ContextState);
 constexpr size_t kWaits = kReports + kMaxContexts * sizeof(kernels::CallReport);
-constexpr size_t kKeys = kWaits + kMaxContexts * sizeof(WaitTable);
-static_assert(kStates % alignof(ContextState) == 0 && kWaits % alignof(WaitTable) == 0 &&
-              kKeys % alignof(std::byte*) == 0);
+constexpr size_t kFaults = kWaits + kMaxContexts * sizeof(WaitTable);
+static_assert(kWaits % alignof(WaitTable) == 0 && kFaults % alignof(LinkFaults) == 0);
 
-// One window's, rounded up so that the addresses behind all of them are aligned.
-size_t key_bytes(size_t keys) { return (keys + 1) / 2 * 2 * sizeof(Be32); }
+// Where the CheckTables begin, or would.
+size_t begin_of_checks(const DeviceTables::Extent& extent) {
+  const auto n = static_cast<size_t>(extent.n_pes);
+  const size_t end = kFaults + sizeof(LinkFaults) + n * (sizeof(LinkCount) + sizeof(int32_t));
+  return (end + alignof(CheckTable) - 1) / alignof(CheckTable) * alignof(CheckTable);
+}
 
 }  // namespace
 
-size_t DeviceTables::bytes(const Extent& extent) {
-  const auto n = static_cast<size_t>(extent.n_pes);
-  return kKeys + kMaxWindows * (2 * key_bytes(extent.rails * n) + n * sizeof(std::byte*)) +
-         n * sizeof(int32_t);
-}
-
-DeviceTables::DeviceTables(Backing memory, const Extent& extent)
-    : memory_(std::move(memory)), n_pes_(static_cast<size_t>(extent.n_pes)), rails_(extent.rails) {
+DeviceTables::DeviceTables(const ShownWindows::Make& make, const Extent& extent)
+    : memory_(
+          make(begin_of_checks(extent) + (extent.checked ? kMaxContexts * sizeof(CheckTable) : 0))),
+      windows_(make, extent.n_pes, extent.rails),
+      n_pes_(static_cast<size_t>(extent.n_pes)),
+      checks_at_(begin_of_checks(extent)) {
   fields_.version = kContextVersion;
   fields_.bytes = sizeof(ContextFields);
-  fields_.windows = windows();
-}
-
-const WindowTable* DeviceTables::windows() const {
-  return reinterpret_cast<const WindowTable*>(memory_.address());
+  fields_.windows = windows_.table();
 }
 
 ContextState* DeviceTables::state(uint32_t slot) const {
-  return reinterpret_cast<ContextState*>(memory_.address() + kStates) + slot;
+  return reinterpret_cast<ContextState*>(memory_.address()) + slot;
 }
 
 kernels::CallReport* DeviceTables::report_place(uint32_t slot) const {
@@ -78,68 +74,43 @@ DeviceTables::Waits DeviceTables::waits(uint32_t slot) const {
   return found;
 }
 
-Be32* DeviceTables::rkeys(uint32_t window) const {
-  return reinterpret_cast<Be32*>(memory_.address() + kKeys + window * key_bytes(rails_ * n_pes_));
+LinkFaults* DeviceTables::faults() const {
+  return reinterpret_cast<LinkFaults*>(memory_.address() + kFaults);
 }
 
-std::byte** DeviceTables::direct(uint32_t window) const {
-  std::byte* const begin = memory_.address() + kKeys + 2 * kMaxWindows * key_bytes(rails_ * n_pes_);
-  return reinterpret_cast<std::byte**>(begin) + window * n_pes_;
+int32_t* DeviceTables::survivors() const {
+  return reinterpret_cast<int32_t*>(reinterpret_cast<LinkCount*>(faults() + 1) + n_pes_);
 }
 
-int32_t* DeviceTables::survivors() const { return reinterpret_cast<int32_t*>(direct(kMaxWindows)); }
-
-void DeviceTables::check_room() const {
-  if (count_ < kMaxWindows) return;
-  fail(ErrorCode::kInvalidArgument,
-       "register: {} windows are in use already, which is all there are", kMaxWindows);
+// Nothing near, so that every operation looks the plan up.
+void DeviceTables::set_faults(const LinkFaults& plan) {
+  auto* const links = reinterpret_cast<LinkCount*>(faults() + 1);
+  const std::vector<LinkCount> nothing(n_pes_);
+  LinkFaults shown = plan;
+  shown.links = links;
+  memory_.copy_in(links, nothing.data(), n_pes_ * sizeof(LinkCount));
+  memory_.copy_in(faults(), &shown, sizeof(shown));
+  has_faults_ = true;
+  fields_.near_first = INT32_MAX;
 }
 
-void DeviceTables::fill(Window window, const Reached& reached) {
-  check_room();
-  const auto fill = [&](auto* entries, const auto& values) {
-    memory_.copy_in(entries, values.data(), values.size_bytes());
-    return values.empty() ? nullptr : entries;
-  };
-  window.rkeys = fill(rkeys(count_), reached.rkeys);
-  window.word_rkeys = fill(word_rkeys(count_), reached.word_rkeys);
-  window.direct = fill(direct(count_), reached.direct);
-  auto* const table = reinterpret_cast<WindowTable*>(memory_.address());
-  memory_.copy_in(&table->window[count_], &window, sizeof(window));
-  if (count_ == 0) keep_heap(window, reached.direct);
-}
-
-// Kernels look at windows below the count only.
-void DeviceTables::publish() {
-  auto* const table = reinterpret_cast<WindowTable*>(memory_.address());
-  memory_.store_word(&table->count, count_ + 1);
-  ++count_;
-}
-
-DeviceTables::HeapKeys DeviceTables::heap_keys() const {
-  const size_t count = rails_ * n_pes_;
-  HeapKeys keys{std::vector<Be32>(count), std::vector<Be32>(count)};
-  memory_.copy_out(keys.payload.data(), rkeys(0), count * sizeof(Be32));
-  memory_.copy_out(keys.words.data(), word_rkeys(0), count * sizeof(Be32));
-  return keys;
-}
+bool DeviceTables::killed() const { return memory_.load_word(&faults()->killed) != 0; }
 
 // The mapped PEs are neighbours where PEs are numbered machine by machine; others are looked up.
-void DeviceTables::keep_heap(const Window& heap, std::span<std::byte* const> direct) {
-  fields_.heap = heap;
+void DeviceTables::show_heap(const Window& heap, const ShownWindows::Reached& reached) {
+  fields_.heap = windows_.fill(heap, reached);
+  const std::span<std::byte* const> direct = reached.direct;
   const auto first =
       std::ranges::find_if(direct, [](const std::byte* at) { return at != nullptr; });
   const auto left = std::min<ptrdiff_t>(direct.end() - first, kNearPes);
   fields_.near_first = left == 0 ? INT32_MAX : static_cast<int32_t>(first - direct.begin());
   std::copy_n(first, left, fields_.near);
+  windows_.show();
 }
 
 void DeviceTables::leave_out(std::span<const int> masked, std::span<const int> live) {
-  std::byte* const nowhere = nullptr;
+  windows_.leave_out(masked);
   for (const int pe : masked) {
-    for (uint32_t window = 0; window < count_; ++window) {
-      memory_.copy_in(direct(window) + pe, &nowhere, sizeof(nowhere));
-    }
     const int64_t near = int64_t{pe} - fields_.near_first;
     if (near >= 0 && near < kNearPes) fields_.near[near] = nullptr;
   }
@@ -152,18 +123,44 @@ void DeviceTables::keep_survivors(uint32_t slot, uint32_t rank, uint32_t count) 
 }
 
 void DeviceTables::reset_state(uint32_t slot, uint32_t* alarm) {
-  memory_.zero(kStates + slot * sizeof(ContextState), sizeof(ContextState));
+  memory_.zero(slot * sizeof(ContextState), sizeof(ContextState));
   memory_.zero(kReports + slot * sizeof(kernels::CallReport), sizeof(kernels::CallReport));
   memory_.copy_in(&state(slot)->alarm, &alarm, sizeof(alarm));
   forget_waits(slot);
   WaitTable* const waits = wait_place(slot);
   memory_.copy_in(&waits->alarm, &alarm, sizeof(alarm));
   memory_.copy_in(&state(slot)->waits, &waits, sizeof(waits));
+  LinkFaults* const plan = has_faults_ ? faults() : nullptr;
+  memory_.copy_in(&state(slot)->faults, &plan, sizeof(plan));
+  reset_checks(slot);
+}
+
+CheckTable* DeviceTables::check_place(uint32_t slot) const {
+  return reinterpret_cast<CheckTable*>(memory_.address() + checks_at_) + slot;
+}
+
+void DeviceTables::reset_checks(uint32_t slot) {
+  if (!checks_) return;
+  CheckTable* const place = check_place(slot);
+  CheckTable table{};
+  table.extents = checks_->extents;
+  table.hooks = checks_->hooks;
+  table.ran = memory_.load_word(&place->ran);
+  memory_.copy_in(place, &table, sizeof(table));
+  memory_.copy_in(&state(slot)->checks, &place, sizeof(place));
+}
+
+bool DeviceTables::checked(uint32_t slot) const {
+  return checks_ && memory_.load_word(&check_place(slot)->ran) != 0;
 }
 
 void DeviceTables::forget_waits(uint32_t slot) {
   memory_.zero(kWaits + slot * sizeof(WaitTable) + offsetof(WaitTable, dropped),
                sizeof(WaitTable) - offsetof(WaitTable, dropped));
+}
+
+void DeviceTables::keep_records(uint32_t slot, RecordTable* records) const {
+  memory_.copy_in(&state(slot)->records, &records, sizeof(records));
 }
 
 void DeviceTables::keep_fields(uint32_t slot, const ContextFields& fields) const {
@@ -184,9 +181,10 @@ UsageError DeviceTables::usage(uint32_t slot) const {
 
 void DeviceTables::forget_usage(uint32_t slot) {
   static_assert(offsetof(ContextState, usage) == 0);
-  memory_.zero(kStates + slot * sizeof(ContextState), sizeof(UsageError));
+  memory_.zero(slot * sizeof(ContextState), sizeof(UsageError));
   memory_.zero(kReports + slot * sizeof(kernels::CallReport), sizeof(kernels::CallReport));
   forget_waits(slot);
+  reset_checks(slot);
 }
 
 void DeviceTables::look_everywhere(uint32_t slot, bool everywhere) const {

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What kernels read beside the heap and the queues, in memory that is theirs: the window table with
-// its keys and addresses, and the state that the kernels of one context share. The host reaches all
-// of it with copies, also while kernels spin.
+// What kernels read beside the heap and the queues, in memory that is theirs: the windows, and the
+// state that the kernels of one context share. The host reaches all of it with copies, also while
+// kernels spin.
 //
-//   [ WindowTable | ContextState x kMaxContexts | CallReport x kMaxContexts
-//     | WaitTable x kMaxContexts | rkeys x kMaxWindows | word rkeys x kMaxWindows | direct x
-//     kMaxWindows | survivors ]
-//
-// The keys of a window are [rails][n_pes].
+//   windows (shown_windows.h)
+//   [ ContextState x kMaxContexts | CallReport x kMaxContexts | WaitTable x kMaxContexts
+//     | LinkFaults | LinkCount x n_pes | survivors | CheckTable x kMaxContexts, in checked mode ]
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "device/context.h"
+#include "host/contexts/shown_windows.h"
 #include "host/memory/backing.h"
 #include "kernels/arguments.h"
 
@@ -24,8 +24,7 @@ namespace peal {
 
 inline constexpr uint32_t kMaxContexts = 64;
 
-/// The tables of one runtime. Not thread-safe, but for usage(),
-/// report() and waits().
+/// The tables of one runtime. Not thread-safe, but for usage(), report(), waits() and killed().
 class DeviceTables {
  public:
   /// Whose tables these are: PEs, and NICs that a PE reaches each of them by (1 where there is
@@ -33,41 +32,40 @@ class DeviceTables {
   struct Extent {
     int n_pes;
     uint32_t rails;
+    bool checked = false;  // PEAL_CHECK
   };
-  /// Bytes of memory that the tables need.
-  static size_t bytes(const Extent& extent);
+  DeviceTables(const ShownWindows::Make& make, const Extent& extent);
 
-  /// `memory` has bytes(extent) and is zero.
-  DeviceTables(Backing memory, const Extent& extent);
+  /// Of all tables.
+  size_t bytes() const { return memory_.bytes() + windows_.bytes(); }
 
-  /// As kernels see them; not for the host to look into.
-  const WindowTable* windows() const;
+  /// What checked mode goes by; `hooks` is null where kernels run on a GPU. For every context that
+  /// is made from now on.
+  struct Checks {
+    const uint8_t* extents;  // SymmetricHeap::extents()
+    const CallHooks* hooks;
+  };
+  void check(const Checks& checks) { checks_ = checks; }
+  /// True if a kernel that looks at calls has run on the slot's context.
+  bool checked(uint32_t slot) const;
+
+  /// As kernels see it; not for the host to look into.
   ContextState* state(uint32_t slot) const;
 
-  /// Throws kInvalidArgument when kMaxWindows are in use.
-  void check_room() const;
-  /// One window as it is reached at the PEs: one entry for each, or none at all; a key by each
-  /// rail.
-  struct Reached {
-    std::span<const Be32> rkeys;       // for payload, [rails][n_pes]
-    std::span<const Be32> word_rkeys;  // for words; as many as rkeys
-    std::span<std::byte* const> direct;
-  };
-  /// Writes down one window more, in the place of one that was written and not published. What
-  /// `window` says of `reached` does not matter.
-  void fill(Window window, const Reached& reached);
-  /// Shows kernels the window that fill() was told of last.
-  void publish();
-  uint32_t window_count() const { return count_; }
-  /// The keys of window 0, the heap, [rails][n_pes].
-  struct HeapKeys {
-    std::vector<Be32> payload;
-    std::vector<Be32> words;
-  };
-  HeapKeys heap_keys() const;
-  /// What every context says of the windows: the table, and a copy of window 0, the heap, which
-  /// fill() was told of first. Everything else is zero.
+  /// The first of them is the heap, of which every context has a copy.
+  ShownWindows& windows() { return windows_; }
+  const ShownWindows& windows() const { return windows_; }
+  /// Shows kernels the heap.
+  void show_heap(const Window& heap, const ShownWindows::Reached& reached);
+  /// What every context says of the windows: the table, and a copy of the heap. Everything else is
+  /// zero.
   const ContextFields& fields() const { return fields_; }
+
+  /// Has what contexts made from now on do at mapped peers meet this plan, which counts from here.
+  void set_faults(const LinkFaults& plan);
+  bool has_faults() const { return has_faults_; }
+  /// A kernel has met a fault that kills this process.
+  bool killed() const;
 
   /// Shows `masked` nowhere any more, and the PEs of `live` as those that barriers are among.
   void leave_out(std::span<const int> masked, std::span<const int> live);
@@ -75,6 +73,8 @@ class DeviceTables {
 
   /// Before a new context uses the slot; its kernels will set `alarm` when they err.
   void reset_state(uint32_t slot, uint32_t* alarm);
+  /// Where its kernels write their calls down; null: nowhere.
+  void keep_records(uint32_t slot, RecordTable* records) const;
   /// What the slot's context says, for code that has the state only.
   void keep_fields(uint32_t slot, const ContextFields& fields) const;
   /// The first usage error of the slot's kernels; `status` is 0 while there is none.
@@ -101,17 +101,18 @@ class DeviceTables {
 
  private:
   void forget_waits(uint32_t slot);
-  void keep_heap(const Window& heap, std::span<std::byte* const> direct);
-  Be32* rkeys(uint32_t window) const;
-  Be32* word_rkeys(uint32_t window) const { return rkeys(kMaxWindows + window); }
-  std::byte** direct(uint32_t window) const;
+  void reset_checks(uint32_t slot);
+  CheckTable* check_place(uint32_t slot) const;
+  LinkFaults* faults() const;
   int32_t* survivors() const;
 
   Backing memory_;
+  ShownWindows windows_;
   size_t n_pes_;
-  size_t rails_;
-  uint32_t count_ = 0;
+  bool has_faults_ = false;
   ContextFields fields_{};
+  size_t checks_at_;  // CheckTables, if there are any
+  std::optional<Checks> checks_;
 };
 
 }  // namespace peal

@@ -64,7 +64,7 @@ Prover::Prover(Bootstrap& group, const Rails& rails, const DeviceTables& tables,
     : group_(group),
       rails_(rails),
       cells_(cells + static_cast<uint64_t>(group.rank()) * kSlots * kSelfTestCell),
-      keys_(tables.heap_keys()),
+      keys_(tables.windows().heap_keys()),
       time_(deadline * (kShareOfDeadline - 1) / kShareOfDeadline),
       taken_(static_cast<size_t>(group.size()) * kSlots) {}
 

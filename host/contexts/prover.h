@@ -87,7 +87,7 @@ class Prover {
   Bootstrap& group_;
   const Rails& rails_;
   uint64_t cells_;
-  DeviceTables::HeapKeys keys_;
+  ShownWindows::HeapKeys keys_;
   std::chrono::nanoseconds time_;
   std::mutex mutex_;            // guards what follows
   std::vector<uint8_t> taken_;  // by PE and cell; 1: in use, or lost

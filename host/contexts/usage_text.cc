@@ -5,10 +5,11 @@
 
 #include <iterator>
 
+#include "device/window.h"
+#include "simt/place.h"
 #include "simt/symbol.h"
 
 namespace peal {
-namespace {
 
 const char* name_of(Doing doing) {
   static constexpr const char* kNames[] = {"an operation",
@@ -20,14 +21,20 @@ const char* name_of(Doing doing) {
                                            "an atomic",
                                            "quiet or fence",
                                            "a collective call",
+                                           "a barrier",
                                            "the source of put",
                                            "the destination of get",
-                                           "the result of an atomic"};
+                                           "the result of an atomic",
+                                           "the source of a collective call",
+                                           "the word of a wait",
+                                           "a ticket"};
   static_assert(std::size(kNames) == static_cast<size_t>(Doing::kCount));
   return doing < Doing::kCount ? kNames[static_cast<size_t>(doing)] : kNames[0];
 }
 
 bool at_home(Doing doing) { return doing >= Doing::kPutSource; }
+
+namespace {
 
 std::string heap_range(const Window& heap) {
   return fmt::format("the symmetric heap [{}, {})", fmt::ptr(heap.base),
@@ -42,7 +49,41 @@ std::string beyond_heap(const UsageError& usage, const Window& heap) {
   return fmt::format("; the heap ends after {} bytes of it", left);
 }
 
+const void* address_of(const UsageError& usage) {
+  return reinterpret_cast<const void*>(usage.address);
+}
+
+// As the call named it.
+std::string describe_range(const UsageError& usage) {
+  const void* const address = address_of(usage);
+  const std::string at = detail::names_window(address)
+                             ? fmt::format("byte {} of window {}", detail::window_offset(address),
+                                           detail::window_number(address))
+                             : fmt::format("address {:#x}", usage.address);
+  return fmt::format("{}, {} bytes", at, usage.bytes);
+}
+
+std::string remedy_for_named(const UsageError& usage) {
+  if (static_cast<Status>(usage.status) == Status::kNotSymmetric) {
+    return fmt::format(
+        "; the part of PE {} is shorter, or the handle is none that register_window answered on "
+        "this PE, or its window was unregistered",
+        usage.pe);
+  }
+  return "; what is read and written at home is given by its own address, not by a handle";
+}
+
+std::string remedy_for_alignment(const UsageError& usage) {
+  const uint64_t beyond = usage.bytes == 0 ? 0 : usage.address % usage.bytes;
+  if (beyond == 0 || detail::names_window(address_of(usage))) {
+    return fmt::format("; it must be a multiple of {} where the part of PE {} lies", usage.bytes,
+                       usage.pe);
+  }
+  return fmt::format("; it must be a multiple of {} and is {} beyond one", usage.bytes, beyond);
+}
+
 std::string remedy(const UsageError& usage, const ContextFields& fields) {
+  const bool named = detail::names_window(address_of(usage));
   switch (static_cast<Status>(usage.status)) {
     case Status::kBadPe:
       if (static_cast<Doing>(usage.doing) == Doing::kCollective) {
@@ -50,16 +91,20 @@ std::string remedy(const UsageError& usage, const ContextFields& fields) {
       }
       return fmt::format("; PEs are 0 to {}", fields.n_pes - 1);
     case Status::kNotSymmetric:
+      if (named) return remedy_for_named(usage);
       return fmt::format(
           "; at a PE an operation takes what lies, whole, in {}, or in memory that all PEs gave to "
           "register_window{}",
           heap_range(fields.heap), beyond_heap(usage, fields.heap));
     case Status::kNotRegistered:
+      if (named) return remedy_for_named(usage);
       return fmt::format("; allocate it in {}, or register_local({:#x}, {}) first",
                          heap_range(fields.heap), usage.address, usage.bytes);
     case Status::kMisaligned:
-      return fmt::format("; it must be a multiple of {} and is {} beyond one", usage.bytes,
-                         usage.bytes == 0 ? 0 : usage.address % usage.bytes);
+      return remedy_for_alignment(usage);
+    case Status::kPeerLost:
+      return fmt::format("; a plan of faults (PEAL_P2P_FAULTS) has taken the link to PE {} down",
+                         usage.pe);
     case Status::kBadTeam:
       return "; TeamOptions::contexts says on how many contexts a team is used";
     default:
@@ -69,21 +114,29 @@ std::string remedy(const UsageError& usage, const ContextFields& fields) {
 
 }  // namespace
 
-std::string describe(const LaneName& lane) {
+std::string describe(const LaneName& lane, uint64_t place) {
   const std::string kernel = lane.kernel == 0 ? "" : simt::function_at(lane.kernel);
-  const std::string place = fmt::format("block {}, thread {}", lane.block, lane.thread);
-  return kernel.empty() ? place : fmt::format("kernel {}, {}", kernel, place);
+  const std::string line = place == 0 ? "" : simt::place_text(place);
+  std::string text = kernel.empty() ? line : "kernel " + kernel;
+  if (!kernel.empty() && !line.empty()) text += " (" + line + ")";
+  return fmt::format("{}{}block {}, thread {}", text, text.empty() ? "" : ", ", lane.block,
+                     lane.thread);
 }
 
-Failure describe(const UsageError& usage, const ContextFields& fields) {
+Failure describe(const UsageError& usage, const ContextFields& fields, const PlaceOf& place_of) {
   Failure f;
   f.status = static_cast<Status>(usage.status);
   f.pe = usage.pe;
   f.time_ns = usage.time_ns;
   const auto doing = static_cast<Doing>(usage.doing);
-  f.text = fmt::format("{}: {} used PE {}{}, address {:#x}, {} bytes: {}{}", describe(usage.lane),
-                       name_of(doing), usage.pe, at_home(doing) ? " (itself)" : "", usage.address,
-                       usage.bytes, to_string(f.status), remedy(usage, fields));
+  if (f.status == Status::kMistake) {
+    f.text =
+        fmt::format("{}: {}", describe(usage.lane, usage.place), describe_mistake(usage, place_of));
+    return f;
+  }
+  f.text = fmt::format("{}: {} used PE {}{}, {}: {}{}", describe(usage.lane, usage.place),
+                       name_of(doing), usage.pe, at_home(doing) ? " (itself)" : "",
+                       describe_range(usage), to_string(f.status), remedy(usage, fields));
   return f;
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is said of a call that was refused for its arguments: the operation, the lane, whose PE is
-// meant, the range that would have been right, the remedy.
+// What is said of a call that was refused for its arguments, or that checked mode found a mistake
+// in: the operation, the lane, whose PE is meant, the range that would have been right, the remedy.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "device/context.h"
@@ -11,10 +12,21 @@
 
 namespace peal {
 
-/// "kernel ring, block 0, thread 3"
-std::string describe(const LaneName& lane);
+/// "byte 8 of the 128 bytes at heap offset 0x1080", of an address of this PE. Any thread may ask.
+using PlaceOf = std::function<std::string(const void*)>;
+
+/// "kernel ring (ring.cc:17), block 0, thread 3"
+std::string describe(const LaneName& lane, uint64_t place = 0);
+
+/// "put", "the source of put", "a barrier"
+const char* name_of(Doing doing);
+/// True of what is said of memory of the PE that calls.
+bool at_home(Doing doing);
 
 /// `fields` are those of the context.
-Failure describe(const UsageError& usage, const ContextFields& fields);
+Failure describe(const UsageError& usage, const ContextFields& fields, const PlaceOf& place_of);
+
+/// What is wrong, of an error with a Mistake: behind the lane and a colon.
+std::string describe_mistake(const UsageError& error, const PlaceOf& place_of);
 
 }  // namespace peal

@@ -14,6 +14,7 @@ namespace peal {
 struct Failure {
   Status status = Status::kOk;
   int pe = -1;             // the peer concerned; of an abort the PE that called it
+  int context = -1;        // by its slot, if it is one context's
   int queue = -1;          // to that peer, 0 .. queues_per_peer - 1
   uint64_t wqe_index = 0;  // of a queue error
   uint8_t opcode = 0;

@@ -54,12 +54,14 @@ Failure FailureLog::first() const {
   const std::vector<int> lost = group_.lost_pes();
   std::vector<Failure> found;
   std::vector<Failure> stops;
+  if (more_) found = more_();
+  std::vector<Failure> following;  // told where nothing is that they follow from
   contexts_.for_each([&](const ContextOwner& context) {
-    for (Failure& f : context.failures()) {
+    for (Failure& f : context.failures(place_of_)) {
       const bool follows = f.status == Status::kPeerLost || f.status == Status::kAborted ||
                            f.status == Status::kPeerMasked ||
                            std::ranges::find(lost, f.pe) != lost.end();
-      if (!follows) found.push_back(std::move(f));
+      (follows ? following : found).push_back(std::move(f));
     }
     if (auto stop = context.stopped()) stops.push_back(std::move(*stop));
   });
@@ -74,6 +76,9 @@ Failure FailureLog::first() const {
   for (const auto* events : {&found, &stops}) {
     if (!events->empty()) return *std::ranges::min_element(*events, {}, &Failure::time_ns);
   }
+  // A plan of faults says peer lost of one that lives (docs/faults.md).
+  std::erase_if(following, [](const Failure& f) { return f.status != Status::kPeerLost; });
+  if (!following.empty() && !closing_) return following.front();
   return timeouts();
 }
 

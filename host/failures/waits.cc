@@ -51,6 +51,8 @@ std::string what(const WaitRecord::Body& body, int queue, const PlaceOf& place_o
       return "what other members of the team send in a collective call";
     case WaitKind::kSwap:
       return "an atomic that is made of compare and swap, and finds the word changed each time";
+    case WaitKind::kFault:
+      return fmt::format("the way to PE {}, which a plan of faults (PEAL_P2P_FAULTS) stalls", w.pe);
     case WaitKind::kQuiet:
       return of_queue(fmt::format("(quiet, fence, barrier_all) WQE {} of", w.number).c_str());
     case WaitKind::kCompletion:
@@ -79,12 +81,12 @@ WaitNote note_of(const WaitRecord& record, int queue, const PlaceOf& place_of) {
                 .text = {}};
   const std::string object = what(body, queue, place_of);
   if (WaitRecord::phase(record.state) == WaitPhase::kWaiting) {
-    note.text = fmt::format("{}, waits for {}", describe(body.lane), object);
+    note.text = fmt::format("{}, waits for {}", describe(body.lane, body.place), object);
     return note;
   }
   note.status = static_cast<Status>(record.status);
-  note.text =
-      fmt::format("{}, waited for {}: {}", describe(body.lane), object, to_string(note.status));
+  note.text = fmt::format("{}, waited for {}: {}", describe(body.lane, body.place), object,
+                          to_string(note.status));
   if (body.begun_ns != 0 && note.status == Status::kTimeout) {
     note.text +=
         fmt::format(" after {:.3g} s", static_cast<double>(body.ended_ns - body.begun_ns) / 1e9);

@@ -10,6 +10,7 @@
 
 #include "device/context.h"
 #include "host/contexts/context_owner.h"
+#include "host/contexts/usage_text.h"
 
 namespace peal {
 
@@ -21,9 +22,6 @@ struct WaitNote {
   uint64_t ended_ns = 0;
   std::string text;  // a sentence without its end: "kernel ring, block 0, thread 3, waits for ..."
 };
-
-/// "byte 8 of the 128 bytes at heap offset 0x1080", of an address of this PE. Any thread may ask.
-using PlaceOf = std::function<std::string(const void*)>;
 
 /// Those of one context, as its kernels wrote them.
 std::vector<WaitNote> waits_of(const ContextOwner& context, const PlaceOf& place_of);

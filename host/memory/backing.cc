@@ -13,11 +13,13 @@
 
 #include "host/base/config.h"
 #include "host/base/error.h"
+#include "simt/simulation.h"
 
 namespace peal {
 namespace {
 
 void release_host(const Backing::Block& block) noexcept {
+  if (simt::in_simulation()) simt::model().forget(block.address);
   ::munmap(block.address, block.bytes);
   ::close(block.fd);
 }
@@ -113,6 +115,11 @@ void Backing::store(Word* word, Word value) const {
 void Backing::store_word(uint32_t* word, uint32_t value) const { store(word, value); }
 void Backing::store_word(uint64_t* word, uint64_t value) const { store(word, value); }
 
+void Backing::store_words(uint64_t* to, const uint64_t* from, size_t count) const {
+  if (!block_.host_accessible) return copy(to, from, count * sizeof(*to));
+  for (size_t i = 0; i < count; ++i) __atomic_store_n(to + i, from[i], __ATOMIC_RELEASE);
+}
+
 Backing make_host_backing(size_t bytes, const std::string& name) {
   if (bytes == 0) fail(ErrorCode::kInvalidArgument, "host memory for {}: 0 bytes asked", name);
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
@@ -138,6 +145,7 @@ Backing make_host_backing(size_t bytes, const std::string& name) {
     ::close(fd);
     refuse_memory(bytes, name, std::strerror(error));
   }
+  if (simt::in_simulation()) simt::model().adopt(address, rounded, simt::name_in_model(name));
   return Backing({address, rounded, fd, true}, kHostOperations);
 }
 

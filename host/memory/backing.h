@@ -59,6 +59,9 @@ class Backing {
   void load_words(uint64_t* to, const uint64_t* from, size_t count) const;
   void store_word(uint32_t* word, uint32_t value) const;
   void store_word(uint64_t* word, uint64_t value) const;
+  /// Several 8-byte words that kernels read meanwhile: each is whole, and written after those in
+  /// front of it.
+  void store_words(uint64_t* to, const uint64_t* from, size_t count) const;
 
  private:
   template <class Word>

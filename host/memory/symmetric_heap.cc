@@ -16,6 +16,7 @@
 #include "base/ranges.h"
 #include "host/base/config.h"
 #include "host/job/together.h"
+#include "simt/simulation.h"
 
 namespace peal {
 namespace {
@@ -43,8 +44,11 @@ bool all_equal(const std::vector<T>& all) {
 
 }  // namespace
 
-SymmetricHeap::SymmetricHeap(Backing backing, Bootstrap& bootstrap)
-    : backing_(std::move(backing)), bootstrap_(bootstrap), ranges_(backing_.bytes(), kAlignment) {
+SymmetricHeap::SymmetricHeap(Backing backing, Bootstrap& bootstrap, std::optional<Extents> extents)
+    : backing_(std::move(backing)),
+      bootstrap_(bootstrap),
+      ranges_(backing_.bytes(), kAlignment),
+      extents_(std::move(extents)) {
   if (reinterpret_cast<uintptr_t>(backing_.address()) % kMaxAlignment != 0) {
     fail(ErrorCode::kInvalidArgument, "symmetric heap: its memory at {} is not aligned to {} bytes",
          fmt::ptr(backing_.address()), kMaxAlignment);
@@ -63,7 +67,7 @@ std::byte* SymmetricHeap::reserve_internal(size_t bytes) {
          "symmetric heap: {} bytes to reserve for the runtime, but the heap is in use already",
          bytes);
   }
-  const std::optional<uint64_t> offset = take(bytes, kAlignment);
+  const std::optional<uint64_t> offset = ranges_.allocate(bytes, kAlignment);
   if (!offset) {
     fail(ErrorCode::kOutOfMemory,
          "symmetric heap of {} bytes has no {} bytes for the runtime itself ({} are taken); raise "
@@ -71,7 +75,7 @@ std::byte* SymmetricHeap::reserve_internal(size_t bytes) {
          backing_.bytes(), bytes, ranges_.allocated());
   }
   internal_ = ranges_.allocated();
-  backing_.zero(*offset, bytes);
+  if (extents_) extents_->reserve(internal_);
   return base() + *offset;
 }
 
@@ -105,6 +109,7 @@ void SymmetricHeap::free(void* pointer) {
   if (contains(pointer)) offset = offset_of(pointer);
   agree({Kind::kFree, 0, 0, offset, internal_});
   if (offset == kNull) return;
+  if (on_free_ && extents_->begins(offset)) on_free_(pointer, extents_->bytes_at(offset));
   if (offset == kOutside || offset < internal_ || !give_back(offset)) {
     refuse_free(pointer, offset);
   }
@@ -112,12 +117,36 @@ void SymmetricHeap::free(void* pointer) {
 
 std::optional<uint64_t> SymmetricHeap::take(size_t bytes, size_t alignment) {
   const std::lock_guard lock(mutex_);
-  return ranges_.allocate(bytes, alignment);
+  return extents_ ? take_apart(bytes, alignment) : ranges_.allocate(bytes, alignment);
+}
+
+// A block and a unit behind it, in place of blocks that were given back if need be.
+std::optional<uint64_t> SymmetricHeap::take_apart(size_t bytes, size_t alignment) {
+  const bool fits = bytes <= ranges_.size();
+  for (;;) {
+    const auto offset = fits ? ranges_.allocate(bytes + Extents::kUnit, alignment) : std::nullopt;
+    if (offset) extents_->allocate(*offset, bytes);
+    if (offset || !fits || freed_.empty()) return offset;
+    release_oldest();
+  }
+}
+
+void SymmetricHeap::release_oldest() {
+  const uint64_t offset = freed_.front();
+  freed_.pop_front();
+  extents_->forget(offset);
+  freed_bytes_ -= *ranges_.free(offset);
 }
 
 bool SymmetricHeap::give_back(uint64_t offset) {
   const std::lock_guard lock(mutex_);
-  return ranges_.free(offset).has_value();
+  if (!extents_) return ranges_.free(offset).has_value();
+  if (!extents_->begins(offset)) return false;
+  extents_->free(offset);
+  freed_.push_back(offset);
+  freed_bytes_ += ranges_.find(offset).bytes;
+  while (freed_bytes_ > ranges_.size() / 4) release_oldest();
+  return true;
 }
 
 std::string SymmetricHeap::place_of(const void* pointer) const {
@@ -126,6 +155,7 @@ std::string SymmetricHeap::place_of(const void* pointer) const {
   }
   const uint64_t offset = offset_of(pointer);
   const std::lock_guard lock(mutex_);
+  if (extents_) return extents_->describe(offset);
   const RangeAllocator::Range range = ranges_.find(offset);
   if (range.state != RangeAllocator::Range::State::kAllocated) {
     return fmt::format("heap offset {:#x}, which is not allocated", offset);
@@ -192,6 +222,10 @@ void* SymmetricHeap::allocate(Kind kind, size_t bytes, size_t alignment) {
          "block has {}; raise PEAL_HEAP_SIZE or free blocks",
          backing_.bytes(), bytes, alignment, ranges_.available(), ranges_.largest_free());
   }
+  if (simt::in_simulation()) {
+    const std::string name = fmt::format("allocation {}", ++allocations_);
+    simt::model().name(base() + *offset, simt::name_in_model(name));
+  }
   return base() + *offset;
 }
 
@@ -202,6 +236,9 @@ void SymmetricHeap::refuse_free(const void* pointer, uint64_t offset) const {
                       fmt::ptr(base() + bytes()));
   } else if (offset < internal_) {
     why = "belongs to the runtime itself";
+  } else if (extents_) {
+    why =
+        extents_->describe(offset) + "; free takes, once, the pointer that the allocation answered";
   } else if (const RangeAllocator::Range range = ranges_.find(offset);
              range.state == RangeAllocator::Range::State::kAllocated) {
     why = fmt::format(

@@ -9,13 +9,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "host/base/error.h"
 #include "host/bootstrap.h"
 #include "host/memory/backing.h"
+#include "host/memory/extents.h"
 #include "host/memory/range_allocator.h"
 
 namespace peal {
@@ -31,8 +35,11 @@ class SymmetricHeap {
   static constexpr size_t kMaxAlignment = Backing::kAlignment;  // align() goes up to this
 
   /// Collective. Throws kConfiguration when the sizes of the PEs differ. `bootstrap` must outlive
-  /// the heap.
-  SymmetricHeap(Backing backing, Bootstrap& bootstrap);
+  /// the heap. `backing` is zeroed, as its factories leave it. With `extents`, at all PEs or none,
+  /// checked mode is on: blocks are apart, and one that is given back is used again as late as
+  /// memory allows.
+  SymmetricHeap(Backing backing, Bootstrap& bootstrap,
+                std::optional<Extents> extents = std::nullopt);
 
   /// Zeroed room for the runtime itself, at the same offset on all PEs. Not collective, but all PEs
   /// must ask alike before the first collective call, which checks it. Throws kInvalidArgument
@@ -66,6 +73,12 @@ class SymmetricHeap {
   std::byte* base() const { return backing_.address(); }
   size_t bytes() const { return backing_.bytes(); }
   const Backing& backing() const { return backing_; }
+  /// Has `told` called of each block that free() gives back, once all PEs have called free().
+  void on_free(std::function<void(const void* block, size_t bytes)> told) {
+    on_free_ = std::move(told);
+  }
+  /// Null unless checked mode is on.
+  const uint8_t* extents() const { return extents_ ? extents_->address() : nullptr; }
 
   /// Zeros [pointer, pointer + bytes) of this PE, which lies in the heap.
   void zero(void* pointer, size_t bytes) { backing_.zero(offset_of(pointer), bytes); }
@@ -91,14 +104,21 @@ class SymmetricHeap {
   static std::string describe(const Request& request);
   void agree(const Request& mine);
   std::optional<uint64_t> take(size_t bytes, size_t alignment);
+  std::optional<uint64_t> take_apart(size_t bytes, size_t alignment);
   bool give_back(uint64_t offset);
+  void release_oldest();
   void* allocate(Kind kind, size_t bytes, size_t alignment);
   [[noreturn]] void refuse_free(const void* pointer, uint64_t offset) const;
 
   Backing backing_;
   Bootstrap& bootstrap_;
-  mutable std::mutex mutex_;  // of ranges_
+  uint64_t allocations_ = 0;  // so far, for their names in a simulation
+  mutable std::mutex mutex_;  // of what follows
   RangeAllocator ranges_;
+  std::optional<Extents> extents_;
+  std::function<void(const void*, size_t)> on_free_;
+  std::deque<uint64_t> freed_;  // of extents_, the oldest first
+  uint64_t freed_bytes_ = 0;
   uint64_t internal_ = 0;
   bool in_use_ = false;
 };

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -31,25 +32,26 @@ fs::path find_prefix() {
   return prefix;
 }
 
-// Where libpeal.so lies; empty where the linker looks by itself.
-std::string find_libraries(const fs::path& prefix, bool race) {
+// Where libpeal.so lies; empty where the linker looks by itself. `kind`: of libraries that were
+// built otherwise, "race" or "sim", or empty.
+std::string find_libraries(const fs::path& prefix, const std::string& kind) {
   for (const char* folder : {"lib", "lib64"}) {
-    const fs::path libraries = race ? prefix / folder / "race" : prefix / folder;
+    const fs::path libraries = prefix / folder / kind;
     if (fs::exists(libraries / "libpeal.so"))
-      return libraries == "/usr/lib" ? "" : libraries.string();
+      return libraries == "/usr/lib/" ? "" : libraries.string();
   }
-  if (!race) return "";
-  throw UsageError("--race: " + prefix.string() +
-                   "/lib/race/libpeal.so is not there; tools/install --race --prefix " +
+  if (kind.empty()) return "";
+  throw UsageError("--" + kind + ": " + prefix.string() + "/lib/" + kind +
+                   "/libpeal.so is not there; tools/install --" + kind + " --prefix " +
                    prefix.string() + " makes it");
 }
 
-// What ThreadSanitizer is not to look at: Open MPI was not built with it.
-constexpr const char* kNotOurs =
-    "extern \"C\" const char* __tsan_default_suppressions() {\n"
-    "  return \"called_from_lib:libmpi.so.40\\ncalled_from_lib:libopen-pal.so.40\\n\"\n"
-    "         \"called_from_lib:libopen-rte.so.40\\ncalled_from_lib:libpmix.so.2\\n\";\n"
-    "}\n";
+// With them g++ calls libpeal_hooks for each access of a kernel. //simt/hooks has the same for
+// Bazel; the header is included when the source is preprocessed.
+constexpr std::array<const char*, 6> kObserved = {
+    "-fsanitize=thread",   "--param=tsan-distinguish-volatile=1",
+    "-fno-builtin-memcpy", "-fno-builtin-memmove",
+    "-fno-builtin-memset", "-Wno-tsan"};
 
 fs::path make_scratch() {
   std::string name = (fs::temp_directory_path() / "peal-cc-XXXXXX").string();
@@ -135,12 +137,14 @@ int Driver::compile(const std::string& source, const std::string& output) {
   }
   Command command = {options_.compiler, options_.until == Options::Until::kAssembly ? "-S" : "-c"};
   command.insert(command.end(), options_.compile.begin(), options_.compile.end());
+  if (options_.check) command.insert(command.end(), kObserved.begin(), kObserved.end());
   command.insert(command.end(), {"-x", "c++-cpp-output", rewritten.string(), "-o", output});
   return execute(command);
 }
 
 int Driver::preprocess(const std::string& source, const std::string& object) {
   Command command = with_options("-E");
+  if (options_.check) command.insert(command.end(), {"-include", "simt/hooks/observed.h"});
   command.insert(command.end(), {"-include", "cuda_runtime.h"});
   bool makes_rules = false;
   bool has_target = false;
@@ -177,18 +181,25 @@ int Driver::rewrite() {
 }
 
 int Driver::link(const Command& inputs) {
+  if (options_.sim && options_.nvshmem) {
+    throw UsageError(
+        "--sim: a program of nvshmem.h has one PE in a process, and simulated PEs are in one: "
+        "use --race or --check");
+  }
   Command command = {options_.compiler};
   command.insert(command.end(), options_.compile.begin(), options_.compile.end());
   command.insert(command.end(), inputs.begin(), inputs.end());
   command.insert(command.end(), options_.link.begin(), options_.link.end());
   if (options_.race) {
-    const fs::path not_ours = scratch_ / "race.cc";
-    write_file(not_ours, kNotOurs);
-    command.insert(command.end(), {"-x", "c++", not_ours.string(), "-x", "none"});
+    const fs::path support = prefix_ / "share/peal/race.cc";  // simt/race/support.cc
+    command.insert(command.end(), {"-x", "c++", support.string(), "-x", "none"});
   }
-  const std::string libraries = find_libraries(prefix_, options_.race);
+  const char* const kind = options_.race ? "race" : options_.sim ? "sim" : "";
+  const std::string libraries = find_libraries(prefix_, kind);
   if (!libraries.empty()) command.push_back("-L" + libraries);
   if (options_.nvshmem) command.insert(command.end(), {"-lpeal_nvshmem", "-lfmt", "-ldl"});
+  if (options_.sim) command.insert(command.end(), {"-Wl,--wrap=main", "-lpeal_simulated_main"});
+  if (options_.check) command.push_back("-lpeal_hooks");
   command.insert(command.end(), {"-lpeal", "-lpthread"});
   if (!libraries.empty()) command.push_back("-Wl,-rpath," + libraries);
   if (!options_.output.empty()) command.insert(command.end(), {"-o", options_.output});

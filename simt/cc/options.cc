@@ -115,6 +115,10 @@ class Reader {
       if (language_ == "none") language_.clear();
     } else if (one == "--race") {
       options_.race = true;
+    } else if (one == "--check") {
+      options_.check = true;
+    } else if (one == "--sim") {
+      options_.sim = options_.check = true;
     } else if (one == "-v" || one == "--verbose") {
       options_.verbose = true;
     } else {
@@ -177,12 +181,23 @@ class Reader {
       throw UsageError("-o " + options_.output + " with -c, -S or -E: give one file, not " +
                        std::to_string(files));
     }
-    add_unless("-std=", "--std", "-std=c++20");
-    if (options_.race) {
-      // -Wno-tsan: fences are fine in kernels, whose atomics are stronger for ThreadSanitizer.
-      options_.compile.insert(options_.compile.end(), {"-fsanitize=thread", "-g", "-Wno-tsan"});
+    if (options_.race && options_.check) {
+      throw UsageError("--race and " + string(options_.sim ? "--sim" : "--check") +
+                       ": a program has the one or the other");
     }
-    add_unless("-O", "-O", options_.race ? "-O1" : "-O2");
+    add_unless("-std=", "--std", "-std=c++20");
+    if (options_.check) options_.compile.push_back("-g");
+    if (options_.sim) options_.compile.push_back("-DPEAL_SIM=1");
+    if (options_.race) {
+      // -Wno-tsan: fences are fine in kernels, whose atomics are stronger for ThreadSanitizer. It
+      // sees copies that are calls. Volatile accesses are atomic ones (simt/race/support.cc).
+      options_.compile.insert(
+          options_.compile.end(),
+          {"-fsanitize=thread", "-g", "-Wno-tsan", "--param=tsan-distinguish-volatile=1",
+           "-U_FORTIFY_SOURCE", "-fno-builtin-memcpy", "-fno-builtin-memmove",
+           "-fno-builtin-memset"});
+    }
+    add_unless("-O", "-O", options_.race || options_.check ? "-O1" : "-O2");
   }
 
   void add_unless(string_view a, string_view b, const char* option) {
@@ -210,6 +225,8 @@ const char* const kUsage =
     "  -x cu         files that follow are CUDA, whatever their names\n"
     "  -ccbin NAME   the compiler; else CXX, else g++\n"
     "  --race        data races of kernels are reported when the program runs, by ThreadSanitizer\n"
+    "  --check       kernels' own loads, stores and atomics take part in peal's checks\n"
+    "  --sim         a program of simulated PEs: peal-sim runs it under one seed after another\n"
     "  -v            print the commands\n"
     "nvcc's options for GPUs (-arch, -gencode, -rdc, -lineinfo, ...) are accepted and do nothing;\n"
     "-Xcompiler and -G are understood.\n";

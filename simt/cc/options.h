@@ -29,6 +29,8 @@ struct Options {
   Until until = Until::kProgram;
   bool nvshmem = false;  // the program links NVSHMEM's library, which is peal's here
   bool race = false;     // with ThreadSanitizer, and libraries that were built with it
+  bool check = false;    // kernels' own accesses are told (simt/plain_access.h)
+  bool sim = false;      // a simulated program, with libraries that were built for it; checks, too
   bool verbose = false;
 };
 

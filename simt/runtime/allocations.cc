@@ -11,6 +11,7 @@
 #include <new>
 #include <string>
 
+#include "simt/simulation.h"
 #include "simt/stream.h"
 
 namespace peal::simt::cuda {
@@ -26,8 +27,9 @@ void* Allocations::allocate(size_t bytes, cudaMemoryType type) {
   // The filling takes every page, so what the system promises beyond its memory does not count.
   if (bytes > spare_bytes()) throw std::bad_alloc();
   void* start = nullptr;
-  if (::posix_memalign(&start, kAlign, bytes) != 0) throw std::bad_alloc();
+  if (::posix_memalign(&start, kAlign, (bytes + 7) / 8 * 8) != 0) throw std::bad_alloc();
   std::memset(start, 0xa5, bytes);
+  if (in_simulation()) model().adopt(start, (bytes + 7) / 8 * 8, name_in_model("cudaMalloc"));
   const std::lock_guard lock(mutex_);
   pieces_[reinterpret_cast<uintptr_t>(start)] = {start, bytes, type, device_in_use(), true};
   return start;
@@ -53,6 +55,7 @@ std::optional<Piece> Allocations::take(void* start, bool owned, bool host) {
   if (found->second.owned != owned || is_host(found->second) != host) return std::nullopt;
   const Piece piece = found->second;
   pieces_.erase(found);
+  if (owned && in_simulation()) model().forget(start);
   return piece;
 }
 

@@ -3,8 +3,10 @@
 
 #include "simt/lane.h"
 #include "simt/launch.h"
+#include "simt/party.h"
 #include "simt/runtime/groups.h"
 #include "simt/sanitizer.h"
+#include "simt/simulation.h"
 
 namespace peal::simt::cuda {
 namespace {
@@ -12,21 +14,28 @@ namespace {
 // Of a worker's thread, which runs lanes of one grid and ends with it.
 constinit thread_local GridBarrier* of_this_grid = nullptr;
 
-PEAL_SIMT_UNSEEN GridBarrier& barrier_of_grid() { return *of_this_grid; }
+PEAL_SIMT_UNSEEN GridBarrier* barrier_of_grid() {
+  if (in_simulation()) return static_cast<GridBarrier*>(this_party().grid_barrier);
+  return of_this_grid;
+}
 
 }  // namespace
 
-PEAL_SIMT_UNSEEN bool grid_meets() { return of_this_grid != nullptr; }
+bool grid_meets() { return barrier_of_grid() != nullptr; }
 
 PEAL_SIMT_UNSEEN GridBarrier::Member::Member(GridBarrier& barrier) : barrier_(barrier) {
-  of_this_grid = &barrier;
+  if (in_simulation()) {
+    this_party().grid_barrier = &barrier;
+  } else {
+    of_this_grid = &barrier;
+  }
 }
 
 void meet_grid() {
   if (!grid_meets()) {
     throw Error("this_grid().sync(): the kernel was not started by cudaLaunchCooperativeKernel");
   }
-  barrier_of_grid().meet();
+  barrier_of_grid()->meet();
 }
 
 void GridBarrier::meet() {

@@ -4,7 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
+
+#include "simt/threads.h"
 
 namespace peal::simt::cuda {
 
@@ -32,7 +33,7 @@ class GridBarrier {
   void leave();
   void open_if_complete();
 
-  std::mutex mutex_;  // guards what follows
+  Mutex mutex_;  // guards what follows
   uint64_t lanes_;
   uint64_t expected_;  // have not ended
   uint64_t arrived_ = 0;

@@ -26,9 +26,14 @@ using std::memory_order_relaxed;
 using std::memory_order_release;
 using std::memory_order_seq_cst;
 
-inline void atomic_thread_fence(memory_order, thread_scope = thread_scope_system) {
+inline void atomic_thread_fence(memory_order, thread_scope scope = thread_scope_system) {
+  using Reach = ::peal::simt::FenceReach;
+  if (scope == thread_scope_thread) return;
   ::peal::simt::breathe();
-  ::peal::simt::full_fence();
+  const Reach reach = scope == thread_scope_block    ? Reach::kBlock
+                      : scope == thread_scope_device ? Reach::kDevice
+                                                     : Reach::kSystem;
+  if (!::peal::simt::simulated_fence(reach)) ::peal::simt::full_fence();
 }
 
 template <class T, thread_scope kScope = thread_scope_system>

@@ -7,6 +7,7 @@
 
 #include "simt/lane.h"
 #include "simt/runtime/grid_barrier.h"
+#include "simt/simulation.h"
 #include "simt/symbol.h"
 #include "simt/worker.h"
 
@@ -100,6 +101,7 @@ Stream* stream_at(cudaStream_t handle) {
 
 Stream& stream_of_thread() {
   default_stream();  // outlives the main thread's
+  if (in_simulation()) return simulated_stream(StreamKind::kBlocking);
   thread_local std::map<unsigned, Stream> of_devices;
   return of_devices.try_emplace(device_in_use(), StreamKind::kBlocking).first->second;
 }

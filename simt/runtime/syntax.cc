@@ -36,7 +36,7 @@ Configured::~Configured() {
   remember(cudaErrorInvalidDeviceFunction);
 }
 
-void start_configured(const char* kernel, std::function<void()> body) {
+void start_configured(const char* kernel, const void* code, std::function<void()> body) {
   Configured* of = configured;
   while (of != nullptr && of->taken_) of = of->outer_;
   if (of == nullptr) {
@@ -48,7 +48,7 @@ void start_configured(const char* kernel, std::function<void()> body) {
     remember(cudaErrorInvalidResourceHandle);
     return;
   }
-  start(*stream, {of->blocks_, of->threads_, of->shared_bytes_}, kernel, std::move(body));
+  start(*stream, {of->blocks_, of->threads_, of->shared_bytes_, code}, kernel, std::move(body));
 }
 
 }  // namespace peal::simt::cuda

@@ -28,7 +28,7 @@ class Configured {
   Configured& operator=(const Configured&) = delete;
 
  private:
-  friend void start_configured(const char* kernel, std::function<void()> body);
+  friend void start_configured(const char* kernel, const void* code, std::function<void()> body);
 
   Dim3 blocks_;
   Dim3 threads_;
@@ -40,13 +40,20 @@ class Configured {
 
 /// Gives a grid of `body` to the stream of this thread's innermost Configured that is not taken.
 /// Throws Error where there is none. A grid that cannot run is an error of CUDA's, as there.
-void start_configured(const char* kernel, std::function<void()> body);
+/// `code` is the kernel's address, for messages of others; null where it is not known.
+void start_configured(const char* kernel, const void* code, std::function<void()> body);
+
+template <auto kKernel>
+const void* code_of(const OfferedKernel<kKernel>*) {
+  return reinterpret_cast<const void*>(kKernel);
+}
+inline const void* code_of(std::nullptr_t) { return nullptr; }
 
 /// The body of a kernel, with copies of its parameters: each lane has its own.
-template <class Body>
-void enter(const char* kernel, const void* /*offered*/, Body body) {
+template <class Offered, class Body>
+void enter(const char* kernel, Offered offered, Body body) {
   if (in_kernel()) return body();
-  start_configured(kernel, [body = std::move(body)] {
+  start_configured(kernel, code_of(offered), [body = std::move(body)] {
     Body own(body);
     own();
   });

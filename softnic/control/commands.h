@@ -160,10 +160,21 @@ using DetachUar = Undo<AttachUar>;
 /// Answers `violations`.
 struct QueryViolations {};
 
-using Command =
-    std::variant<AllocatePd, FreePd, RegisterMemory, DeregisterMemory, CreateCq, DestroyCq,
-                 CqProduced, CreateSrq, DestroySrq, CreateQp, ModifyQp, QueryQp, DestroyQp,
-                 CreateDcTarget, DestroyDcTarget, AttachUar, DetachUar, QueryViolations>;
+/// Part of a fault plan: a call is too short for all of it. The last part replaces the plan.
+struct FaultRules {
+  static constexpr uint32_t kMost = 16;
+  uint64_t seed;
+  uint32_t total;  // of the plan
+  uint32_t first;  // in the plan; parts come in order
+  FaultRule rule[kMost];
+};
+/// Answers `number`: 0 while a fault has the port down, else 1.
+struct QueryPort {};
+
+using Command = std::variant<AllocatePd, FreePd, RegisterMemory, DeregisterMemory, CreateCq,
+                             DestroyCq, CqProduced, CreateSrq, DestroySrq, CreateQp, ModifyQp,
+                             QueryQp, DestroyQp, CreateDcTarget, DestroyDcTarget, AttachUar,
+                             DetachUar, QueryViolations, FaultRules, QueryPort>;
 static_assert(std::is_trivially_copyable_v<Command>);
 
 template <class C>

@@ -407,17 +407,33 @@ bool Control::next_event(AsyncEvent* event) {
 
 // ---- faults
 
-Refusal Control::set_faults(const FaultPlan& plan) {
-  const Runner::Pause pause(runner_);
+void Control::begin_faults(const FaultPlan& plan) {
   if (faults_ == nullptr) faults_ = std::make_unique<Faults>();
   faults_->begin(plan);
   tables_.port.faults = faults_.get();
+}
+
+void Control::set_faults(const FaultPlan& plan) {
+  const Runner::Pause pause(runner_);
+  begin_faults(plan);
+}
+
+Outcome Control::apply(const FaultRules& part) {
+  if (part.first == 0) coming_ = FaultPlan{};
+  const bool last = part.total <= part.first + FaultRules::kMost;
+  if (part.total > FaultPlan::kMaxRules || part.first != coming_.count) {
+    return bad_parameter("a part of a fault plan that does not follow the one before it");
+  }
+  coming_.seed = part.seed;
+  for (uint32_t i = 0; coming_.count < part.total && i < FaultRules::kMost; ++i) {
+    coming_.rule[coming_.count++] = part.rule[i];
+  }
+  if (last) begin_faults(coming_);
   return {};
 }
 
-bool Control::port_up() {
-  const Runner::Pause pause(runner_);
-  return faults_ == nullptr || !faults_->down;
+Outcome Control::apply(const QueryPort&) {
+  return uint32_t{faults_ == nullptr || !faults_->down ? 1u : 0u};
 }
 
 Outcome Control::apply(const QueryViolations&) {

@@ -72,8 +72,8 @@ class Control {
   bool has_events() const { return !events_.empty(); }
   bool next_event(AsyncEvent* event);
   int event_fd() const { return events_waiting_.get(); }
-  Refusal set_faults(const FaultPlan& plan);
-  bool port_up();
+  /// Replaces the fault plan.
+  void set_faults(const FaultPlan& plan);
 
  private:
   /// An armed CQ and who waits for it.
@@ -100,6 +100,8 @@ class Control {
   Outcome apply(const AttachUar& from);
   Outcome apply(const DetachUar& from);
   Outcome apply(const QueryViolations& call);
+  Outcome apply(const FaultRules& part);
+  Outcome apply(const QueryPort& call);
 
   void tell_listeners();
   QueuePair* find_qp(uint32_t qpn, bool target = false);
@@ -112,10 +114,12 @@ class Control {
   void hear_out();
   void release_qp(uint32_t qpn);
   void forget_streams(uint32_t dctn);
+  void begin_faults(const FaultPlan& plan);
 
   Tables& tables_;
   Runner& runner_;
   std::unique_ptr<Faults> faults_;
+  FaultPlan coming_;  // as far as its parts have come
   Table<Counted> domains_{1, 1u << 15};
   std::vector<uint8_t> variants_;  // low byte of the key last given to an index
   std::deque<AsyncEvent> events_;

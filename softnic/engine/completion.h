@@ -116,6 +116,21 @@ PEAL_HD void release_late(Port& port, uint64_t now) {
   faults.late_count = kept;
 }
 
+/// What the plan of a port does at this moment; false when its NIC does nothing any more. A port
+/// whose Faults::killed this sets is to have its process killed by the caller.
+PEAL_HD bool attend_faults(Port& port, uint64_t now) {
+  Faults& faults = *port.faults;
+  faults.begin_timed(now);
+  if (faults.killed || faults.stopped) return false;
+  if (const bool down = port_down(port, now); down != faults.down) {
+    faults.down = down;
+    using Kind = AsyncEvent::Kind;
+    port.events.raise(down ? Kind::kPortDown : Kind::kPortUp, 1);
+  }
+  release_late(port, now);
+  return true;
+}
+
 /// Reports something of the send queue, now or when a fault lets it.
 PEAL_HD void report_send(Port& port, QueuePair& qp, const Completed& done, uint64_t now) {
   if (port.faults != nullptr && defers(*port.faults, qp, done, now)) return;

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "softnic/engine/words.h"
+#include "base/plan_line.h"
 
 namespace peal::softnic {
 
@@ -45,75 +45,50 @@ constexpr Known kFaults[] = {
     {"kill", FaultKind::kKill, false, true, true, Takes::kNo, Takes::kNo},
 };
 
-constexpr uint64_t kLongestMs = 86'400'000;
-
 /// One line of the plan, and everything that is said about its errors.
 class Line {
  public:
-  Line(uint64_t number, string_view text) : number_(number), text_(text) {}
+  Line(uint64_t number, string_view text) : line_(number, text) {}
 
   /// Adds what the line says to the plan.
   void read(FaultPlan* plan) {
-    const string_view whole = text_;
-    while (!text_.empty()) {
-      const string_view word = take_until(text_, " \t\r");
-      if (!word.empty()) take(word);
-    }
-    if (seed_) {
-      if (words_ != 1) fail(whole, "seed=N stands on a line of its own");
-      plan->seed = *seed_;
-      return;
-    }
-    if (words_ == 0) return;
-    check(whole);
-    if (plan->count == FaultPlan::kMaxRules) fail(whole, "a plan has at most 64 faults");
+    const auto taken = [this](string_view word, string_view name, string_view value) {
+      take(word, name, value);
+    };
+    if (!line_.read(&plan->seed, taken)) return;
+    check(line_.text());
+    if (plan->count == FaultPlan::kMaxRules) fail(line_.text(), "a plan has at most 64 faults");
     plan->rule[plan->count++] = rule_;
   }
 
  private:
   [[noreturn]] void fail(string_view word, const std::string& allowed) const {
-    words::fail(number_, word, allowed);
+    line_.fail(word, allowed);
   }
 
-  void take(string_view word) {
-    ++words_;
-    string_view value = word;
-    const string_view name = take_until(value, "=");
-    if (name == "seed") return once(word, seed_, within(word, value, 0, ~uint64_t{0}));
-    if (name == "qp") return once(word, qp_, each_or(word, value, 0xffffff));
-    if (name == "doorbell") return once(word, doorbell_, each_or(word, value, ~0u));
-    if (name == "wqe") return once(word, wqe_, each_or(word, value, ~0u));
-    if (name == "after_ms") return once(word, after_, within(word, value, 0, kLongestMs));
-    if (name == "ms") return once(word, ms_, within(word, value, 1, kLongestMs));
-    if (name == "times") return once(word, times_, within(word, value, 1, 1'000'000));
-    if (name == "percent") return once(word, percent_, within(word, value, 1, 100));
+  void take(string_view word, string_view name, string_view value) {
+    constexpr uint64_t kLongestMs = words::PlanLine::kLongestMs;
+    const auto number = [&](std::optional<uint64_t>& place, uint64_t least, uint64_t most) {
+      line_.once(word, place, line_.within(word, value, least, most));
+    };
+    const auto each_or = [&](std::optional<uint64_t>& place, uint64_t most) {
+      line_.once(word, place, line_.each_or(word, value, most));
+    };
+    if (name == "qp") return each_or(qp_, 0xffffff);
+    if (name == "doorbell") return each_or(doorbell_, ~0u);
+    if (name == "wqe") return each_or(wqe_, ~0u);
+    if (name == "after_ms") return number(after_, 0, kLongestMs);
+    if (name == "ms") return number(ms_, 1, kLongestMs);
+    if (name == "times") return number(times_, 1, 1'000'000);
+    if (name == "percent") return number(percent_, 1, 100);
     if (name == "fault") return take_fault(word, value);
     fail(word, "a word is seed=, qp=, doorbell=, wqe=, after_ms=, percent=, fault=, ms= or times=");
   }
 
-  void once(string_view word, std::optional<uint64_t>& place, uint64_t value) const {
-    if (place) fail(word, "this word stands twice in its line");
-    place = value;
-  }
-
-  uint64_t within(string_view word, string_view value, uint64_t least, uint64_t most) const {
-    return words::within(number_, word, value, least, most);
-  }
-
-  /// Of what is counted from 1; '*' means each and answers 0.
-  uint64_t each_or(string_view word, string_view value, uint64_t most) const {
-    return value == "*" ? 0 : words::within(number_, word, value, 1, most, ", or *");
-  }
-
   void take_fault(string_view word, string_view value) {
     if (fault_ != nullptr) fail(word, "a line has one fault");
-    const string_view name = take_until(value, ":");
-    std::string names;
-    for (const Known& known : kFaults) {
-      names += (names.empty() ? "" : ", ") + std::string(known.name);
-      if (known.name == name) fault_ = &known;
-    }
-    if (fault_ == nullptr) fail(word, "a fault is one of " + names);
+    fault_ = line_.find(kFaults, take_until(value, ":"));
+    if (fault_ == nullptr) fail(word, "a fault is one of " + line_.names_of(kFaults));
     if (fault_->kind != FaultKind::kSyndrome) {
       if (word.find(':') != string_view::npos) fail(word, "only syndrome has a value");
       return;
@@ -156,11 +131,9 @@ class Line {
     if (!given && takes == Takes::kMust) fail(whole, std::string("this fault needs ") + name + "=");
   }
 
-  uint64_t number_;
-  string_view text_;
-  uint32_t words_ = 0;
+  words::PlanLine line_;
   const Known* fault_ = nullptr;
-  std::optional<uint64_t> seed_, qp_, doorbell_, wqe_, after_, ms_, times_, percent_;
+  std::optional<uint64_t> qp_, doorbell_, wqe_, after_, ms_, times_, percent_;
   FaultRule rule_;
 };
 

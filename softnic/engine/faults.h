@@ -4,9 +4,9 @@
 // they have in hand.
 //
 //   observe_doorbell -> times_heard      step -> fault_of      send, take -> loses
-//   complete_send -> defers              driver -> begin_timed, release_late (completion.h)
+//   complete_send -> defers              driver -> attend_faults (completion.h) -> begin_timed
 //
-// Only the CPU engine has a plan (Port::faults): everywhere else each hook is one untaken branch.
+// Where there is no plan (Port::faults) each hook is one untaken branch.
 // Counts are kept by queue, so what a plan does depends on no timing but the client's own.
 #pragma once
 
@@ -66,7 +66,7 @@ struct Faults {
   }
 
   /// Faults that wait for a time and not for a WQE.
-  void begin_timed(uint64_t now) {
+  PEAL_HD void begin_timed(uint64_t now) {
     if (began == 0) began = now;
     for (uint32_t i = 0; i < plan.count; ++i) {
       const FaultRule& rule = plan.rule[i];

@@ -74,6 +74,13 @@ bool Channel::send_bytes(const void* data, size_t bytes, int fd) {
   return false;
 }
 
+pid_t Channel::peer_pid() const {
+  ucred peer = {};
+  socklen_t bytes = sizeof(peer);
+  if (getsockopt(fd_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return 0;
+  return peer.pid;
+}
+
 bool Channel::writable() const {
   pollfd ready = {fd_.get(), POLLOUT, 0};
   return open() && poll(&ready, 1, 0) == 1;

@@ -3,6 +3,8 @@
 // A packet socket that carries plain structs, each whole or not at all, and descriptors with them.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstddef>
 #include <string>
@@ -26,6 +28,8 @@ class Channel {
   int fd() const { return fd_.get(); }
   void close() { fd_ = Fd(); }
 
+  /// The process at the other end, or 0 where this one cannot see it (another pid namespace).
+  pid_t peer_pid() const;
   /// True when there is room for a struct, or when sending would find the other end closed.
   bool writable() const;
   /// Sends, with a copy of descriptor `fd` unless that is negative. Fails when the other end has

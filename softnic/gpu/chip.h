@@ -35,7 +35,8 @@ class Chip {
   virtual void unmap(const Extent& extent, std::byte* memory) = 0;
 
   /// Runs the queue pairs of these ports, which stay as they are (tables, counts) until stop().
-  /// Requests go to the port of that LID; a port that is not here is absent. Throws ChipError.
+  /// Requests go to the port of that LID; a port that is not here is absent. All of them have fault
+  /// plans, or none. Throws ChipError.
   virtual void start(std::span<Port* const> ports) = 0;
   /// Waits until nothing runs and brings the ports up to date. Throws ChipError when what ran has
   /// failed: then the state of all queue pairs is lost.

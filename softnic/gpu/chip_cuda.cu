@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/patience.h"
+#include "softnic/engine/faults.h"
 #include "softnic/gpu/chip.h"
 #include "softnic/gpu/kernel.h"
 #include "softnic/gpu/wire_direct.h"
@@ -28,8 +29,11 @@ namespace {
 constexpr uint32_t kLids = 1025;
 constexpr uint64_t kPatienceNs = 2'000'000'000;    // of the kernel, without a beat
 constexpr std::chrono::seconds kStopPatience{20};  // of the host, for a kernel told to stop
-/// What changes in a queue pair while the kernel runs: all but its window, which is not used here.
-constexpr size_t kQueuePairHead = sizeof(QueuePair) - sizeof(Sender::window);
+/// What changes in a queue pair while the kernel runs: all but its window, which only requests that
+/// can be lost use.
+size_t moved_bytes(const Port& port) {
+  return sizeof(QueuePair) - (port.faults == nullptr ? sizeof(Sender::window) : 0);
+}
 
 [[noreturn]] void fail(const char* call, const char* cause) {
   throw ChipError(std::string(call) + ": " + cause);
@@ -98,7 +102,7 @@ class PortCopy {
     up(keys_, port.keys, sizeof(Key) * port.key_count, stream);
     up(cqs_, port.cqs, sizeof(CompletionQueue) * port.cq_count, stream);
     check(cudaMemcpy2DAsync(qps_.as<QueuePair>(), sizeof(QueuePair), port.qps, sizeof(QueuePair),
-                            kQueuePairHead, port.qp_count, cudaMemcpyHostToDevice, stream),
+                            moved_bytes(port), port.qp_count, cudaMemcpyHostToDevice, stream),
           "cudaMemcpy2DAsync");
     Port copy = port;
     copy.keys = keys_.as<Key>();
@@ -108,6 +112,7 @@ class PortCopy {
     copy.srq_count = 0;
     copy.dc_connections = nullptr;
     copy.dc_connection_count = 0;
+    if (port.faults != nullptr) upload_lossy(port, &copy, stream);
     up(port_, &copy, sizeof(copy), stream);
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
@@ -120,8 +125,9 @@ class PortCopy {
                           sizeof(CompletionQueue) * port.cq_count, cudaMemcpyDeviceToHost, stream),
           "cudaMemcpyAsync");
     check(cudaMemcpy2DAsync(port.qps, sizeof(QueuePair), qps_.as<QueuePair>(), sizeof(QueuePair),
-                            kQueuePairHead, port.qp_count, cudaMemcpyDeviceToHost, stream),
+                            moved_bytes(port), port.qp_count, cudaMemcpyDeviceToHost, stream),
           "cudaMemcpy2DAsync");
+    if (port.faults != nullptr) download_lossy(port, stream);
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     port.events = copy.events;
     port.violations = copy.violations;
@@ -136,13 +142,41 @@ class PortCopy {
   }
 
  private:
+  /// What only requests that can be lost need: the plan, and what DC targets remember.
+  void upload_lossy(const Port& port, Port* copy, cudaStream_t stream) {
+    faults_.reserve(sizeof(Faults));
+    up(faults_, port.faults, sizeof(Faults), stream);
+    copy->faults = faults_.as<Faults>();
+    if (!has_targets(port)) return;
+    const size_t bytes = sizeof(DcConnection) * port.dc_connection_count;
+    connections_.reserve(bytes);
+    up(connections_, port.dc_connections, bytes, stream);
+    copy->dc_connections = connections_.as<DcConnection>();
+    copy->dc_connection_count = port.dc_connection_count;
+  }
+  void download_lossy(Port& port, cudaStream_t stream) const {
+    down(port.faults, faults_, sizeof(Faults), stream);
+    if (!has_targets(port)) return;
+    down(port.dc_connections, connections_, sizeof(DcConnection) * port.dc_connection_count,
+         stream);
+  }
+  static bool has_targets(const Port& port) {
+    return std::any_of(port.qps, port.qps + port.qp_count, [](const QueuePair& qp) {
+      return qp.exists && qp.service == Service::kDcTarget;
+    });
+  }
+
+  static void down(void* to, const DeviceBuffer& from, size_t bytes, cudaStream_t stream) {
+    check(cudaMemcpyAsync(to, from.as<void>(), bytes, cudaMemcpyDeviceToHost, stream),
+          "cudaMemcpyAsync");
+  }
   static void up(const DeviceBuffer& to, const void* from, size_t bytes, cudaStream_t stream) {
     if (bytes == 0) return;
     check(cudaMemcpyAsync(to.as<void>(), from, bytes, cudaMemcpyHostToDevice, stream),
           "cudaMemcpyAsync");
   }
 
-  DeviceBuffer port_, keys_, cqs_, qps_;
+  DeviceBuffer port_, keys_, cqs_, qps_, faults_, connections_;
 };
 
 /// Number of the GPU of that identity.
@@ -231,7 +265,8 @@ class CudaChip : public Chip {
                                        .work = assignments,
                                        .watch = watch_,
                                        .order = order_.as<uint32_t>(),
-                                       .patience_ns = kPatienceNs},
+                                       .patience_ns = kPatienceNs,
+                                       .lossy = ports_.front()->faults != nullptr},
                                       most_blocks(), stream_);
     if (error != nullptr) fail("launch of the engine", error);
     running_ = true;

@@ -79,12 +79,7 @@ bool Client::exchange(const Call& call, Reply* reply, int descriptor) {
   return calls_.send(call, descriptor) && calls_.receive(reply, kPatience);
 }
 
-pid_t Client::engine_pid() const {
-  ucred peer = {};
-  socklen_t bytes = sizeof(peer);
-  if (getsockopt(calls_.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return 0;
-  return peer.pid;
-}
+pid_t Client::engine_pid() const { return calls_.peer_pid(); }
 
 /// Memory that the engine cannot have: errno has no room for why.
 Refusal Client::unreachable(CommandStatus status, const char* reason) {

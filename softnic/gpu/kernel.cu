@@ -10,6 +10,7 @@
 #include <cuda_runtime.h>
 
 #include "softnic/gpu/kernel.h"
+#include "softnic/gpu/lossy.h"
 #include "softnic/gpu/warp.cuh"
 
 namespace peal::softnic::gpu {
@@ -82,10 +83,31 @@ __global__ void __launch_bounds__(kMaxWarps* kLanes, 2) engine_kernel(EngineArgu
   serve(a, slots + (warp - 1) * a.slots, worker, (blockDim.x / kLanes - 1) * gridDim.x, &stop);
 }
 
+/// Where NICs have fault plans: warp 0 watches, one lane of warp 1 serves all queue pairs.
+__global__ void __launch_bounds__(2 * kLanes) lossy_kernel(EngineArguments a) {
+  __shared__ LossyWire wire;  // and not on a stack, which every thread of the GPU would have
+  __shared__ uint32_t stop;
+  if (threadIdx.x == 0) stop = 0;
+  __syncthreads();
+  if (threadIdx.x == 0) watch(a, &stop);
+  if (threadIdx.x != kLanes) return;
+  const LossyWire::Ports ports = {a.ports, a.lids};
+  while (*static_cast<volatile uint32_t*>(&stop) == 0) {
+    bool tells = false;
+    lossy_round(ports, a.work, a.work_count, wire, clock_ns(), &tells);
+    if (tells) store_relaxed<uint32_t>(&a.watch->attention, 1);
+  }
+}
+
 }  // namespace
 
 const char* launch_engine(const EngineArguments& arguments, uint32_t most_blocks, void* stream) {
   EngineArguments a = arguments;
+  if (a.lossy) {
+    lossy_kernel<<<1, 2 * kLanes, 0, static_cast<cudaStream_t>(stream)>>>(a);
+    const cudaError_t error = cudaGetLastError();
+    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+  }
   const uint32_t work = a.work_count;
   const uint32_t blocks = work < most_blocks ? work : most_blocks;
   const uint32_t wanted = (work + blocks - 1) / blocks;

@@ -51,7 +51,7 @@ struct Hello {
 
 /// One packet; what the variants hold is plain data.
 struct alignas(1024) Call {
-  static constexpr uint64_t kVersion = 0x7065616c'00000007;
+  static constexpr uint64_t kVersion = 0x7065616c'00000008;
   uint64_t version = kVersion;
   std::variant<Hello, Extent, Command> what;
 };

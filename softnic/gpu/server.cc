@@ -152,9 +152,11 @@ void Server::stop() {
 void Server::start() {
   settled_ = true;
   if (!failure_.empty()) return;
+  const bool faults = std::ranges::any_of(tenants_, [](const auto& t) { return t->has_plan(); });
   std::vector<Port*> ports;
   bool work = false;
   for (const auto& tenant : tenants_) {
+    if (faults) tenant->expect_faults();
     ports.push_back(&tenant->port());
     work = work || tenant->needs_service();
   }

@@ -62,6 +62,9 @@ class Tenant {
   void report_events();
   /// Hands on what the PE has room for, in order; the rest waits.
   void send_events();
+  bool has_plan() const { return tables_.port.faults != nullptr; }
+  /// Another NIC of the fabric has a fault plan: this one has an empty one.
+  void expect_faults();
   /// All queue pairs fail: the engine has.
   void fail();
 

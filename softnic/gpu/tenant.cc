@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One PE's calls: addresses of the PE become addresses here, then Control decides.
+#include <signal.h>
+
+#include <algorithm>
 #include <cstdio>
 
 #include "softnic/gpu/server.h"
@@ -31,6 +34,13 @@ bool Tenant::needs_service() const {
 void Tenant::report_events() {
   control_.collect();
   send_events();
+  const pid_t pe = calls_.peer_pid();
+  // 0 where the PE has gone: to kill that would be to kill this process.
+  if (has_plan() && tables_.port.faults->killed && pe > 0) kill(pe, SIGKILL);
+}
+
+void Tenant::expect_faults() {
+  if (!has_plan()) control_.set_faults(FaultPlan());
 }
 
 // A PE that never reads its events must not hold up the NICs of the others. What its socket has no
@@ -98,6 +108,20 @@ void forget_host_memory(AttachUar& command) {
   if (command.page != nullptr) command.page = &nowhere;
 }
 
+/// What this engine cannot do of a part of a fault plan.
+template <class C>
+Refusal check_faults(const C&, pid_t) {
+  return {};
+}
+Refusal check_faults(const FaultRules& part, pid_t pe) {
+  const bool kills = std::ranges::any_of(
+      part.rule, [](const FaultRule& rule) { return rule.kind == FaultKind::kKill; });
+  if (!kills || pe > 0) return {};
+  return {CommandStatus::kBadOperation,
+          "fault=kill: the GPU engine does not see this PE's process: run both in one pid "
+          "namespace, or set PEAL_SOFTNIC_ENGINE=cpu"};
+}
+
 template <class C>
 constexpr size_t place_of = Command(C{}).index();
 
@@ -114,6 +138,8 @@ Outcome Tenant::execute(C command) {
       return Refusal{CommandStatus::kBadParameter, "memory that the GPU engine was not shown"};
     }
   }
+  const Refusal refusal = check_faults(command, calls_.peer_pid());
+  if (refusal.refused()) return refusal;
   const Outcome outcome = control_.run(command);
   if (outcome.refusal.refused()) return outcome;
   if constexpr (NamesMemory<C>) held_[{place_of<C>, outcome.number}] = std::move(offered_);

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <optional>
 
+#include "base/words.h"
 #include "softnic/engine/address_vector.h"
-#include "softnic/engine/words.h"
 
 namespace peal::softnic {
 

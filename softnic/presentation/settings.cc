@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "softnic/engine/words.h"
+#include "base/words.h"
 
 namespace peal::softnic {
 

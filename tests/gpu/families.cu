@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batches, tiles, atomics that do not wait and atomics of reals, comparisons with many values: the
-// cases of tests/mp on GPUs, over whatever transport the job uses.
+// Batches, tiles, atomics that do not wait, that acquire and release, and of reals, comparisons
+// with many values: the cases of tests/mp on GPUs, over whatever transport the job uses.
 //
 //   mpirun -np 2 families
 //
@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "tests/support/family_cases.h"
+#include "tests/support/ordered_cases.h"
 
 namespace {
 
@@ -38,6 +39,7 @@ void by_scope(Runtime& pe, Score& score, const char* name, unsigned threads) {
   score.add(name, run_tiles<uint32_t, S>(pe, ctx.value(), grid));
   score.add(name, run_tiles<Wide, S>(pe, ctx.value(), grid));
   score.add(name, run_batches<S>(pe, ctx.value(), grid));
+  score.add(name, run_mail<S>(pe, ctx.value(), grid));
 }
 
 int body() {
@@ -53,6 +55,15 @@ int body() {
   score.add("fetch later uint32", run_fetch_later<uint32_t>(pe));
   score.add("fetch later int64", run_fetch_later<int64_t>(pe));
   score.add("values", run_values<uint64_t>(pe));
+  score.add("ordered uint32", run_ordered<uint32_t>(pe));
+  score.add("ordered int64", run_ordered<int64_t>(pe));
+  score.add("ordered float", run_ordered<float>(pe));
+  score.add("ordered double", run_ordered<double>(pe));
+  score.add("locked record", run_locked(pe, pe.context(), 3));
+  score.add("stolen tasks", run_stolen(pe, pe.context()));
+  const auto owned = pe.make_context<Reach::kLane>({.depth = 128});
+  score.add("locked record, exclusive", run_locked(pe, owned.value(), 1));
+  score.add("stolen tasks, exclusive", run_stolen(pe, owned.value()));
   pe.check();
   return score.finish();
 }

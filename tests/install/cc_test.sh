@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # cc_test.sh <install> <cuda.cu> <NVSHMEM's programs>...: peal-cc of an installation compiles an ordinary CUDA program and
-# the programs of compat/examples, unchanged; they run on 2 and on 4 PEs, and once under AddressSanitizer. What it does
-# not know is an error with file and line.
+# the programs of compat/examples, unchanged; they run on 2 and on 4 PEs, and once under AddressSanitizer. With --check
+# their kernels tell of accesses. What it does not know is an error with file and line.
 set -u
 install=$1
 cuda=$(realpath "$2")
@@ -86,6 +86,53 @@ int main() {
 END
 expect "" peal-cc half.cu -o half
 expect "[1] half: PE 1 has 0.5, sum 2" peal-run -n 2 ./half
+
+# Kernels' own accesses, told to an observer: each program, and one by g++ alone.
+cat >accesses.cu <<'END'
+#include <atomic>
+#include <cstdio>
+
+#include "simt/plain_access.h"
+
+static int* watched;
+static std::atomic<int> reads, writes, atomics;
+
+__global__ void touch(int* data) {
+  data[1 + threadIdx.x] = data[0];
+  atomicAdd(data + 4, 1);
+  memcpy(data + 8 + threadIdx.x, data, sizeof(int));
+}
+int main() {
+  cudaMalloc(&watched, 16 * sizeof(int));
+  cudaMemset(watched, 0, 16 * sizeof(int));
+  peal::simt::observe_accesses([](const peal::simt::PlainAccess& access) {
+    if (access.address < watched || access.address >= watched + 16) return;
+    ++(access.atomic ? atomics : access.write ? writes : reads);
+  });
+  touch<<<1, 2>>>(watched);
+  cudaDeviceSynchronize();
+  peal::simt::observe_accesses(nullptr);
+  printf("%d reads, %d writes, %d atomics; %d\n", reads.load(), writes.load(), atomics.load(), watched[4]);
+}
+END
+expect "" peal-cc --check accesses.cu -o accesses
+expect "4 reads, 4 writes, 4 atomics; 2" ./accesses
+ldd accesses | grep tsan && fail "accesses is linked with ThreadSanitizer"
+expect "" peal-cc --check "$cuda" -o cuda_checked
+expect "cuda: ok" ./cuda_checked
+for program in "${programs[@]}"; do
+  [[ $program == */ring_reduce.cu ]] || continue
+  expect "" peal-cc --check "$program" -o checked
+  expect "ring_reduce: ok on 2 PEs" peal-run -n 2 ./checked
+done
+export PKG_CONFIG_PATH=$work/peal/lib/pkgconfig
+# shellcheck disable=SC2046
+expect "" g++ -std=c++20 -g $(pkg-config --cflags peal) -include simt/hooks/observed.h -fsanitize=thread \
+  --param=tsan-distinguish-volatile=1 -fno-builtin-memcpy -fno-builtin-memmove -fno-builtin-memset -Wno-tsan \
+  -x c++ -c "$work/peal/share/peal/examples/hello.cu" -o hello.o
+# shellcheck disable=SC2046
+expect "" g++ hello.o -L "$work/peal/lib" -lpeal_hooks $(pkg-config --libs peal) -o hello
+expect "PE 1 of 2: hello from PE 0, ok" peal-run -n 2 ./hello
 
 # Mistakes. A kernel's own is found with its line, by AddressSanitizer.
 cat >beyond.cu <<'END'

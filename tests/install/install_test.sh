@@ -84,5 +84,10 @@ expect "PE 0 of 1: hello from PE 0, ok" "$work/alone/bin/hello"
 # What the programs of an installation say of themselves.
 expect "Usage" peal-run --help
 expect "software NIC" peal-doctor
+expect "PE 1 of 2: hello from PE 0, ok" \
+  env PEAL_RECORD=64 "PEAL_RECORD_FILE=$work/%r.json" peal-run -n 2 "$work/alone/bin/hello"
+expect '"barrier_all"' peal-trace "$work/0.json" "$work/1.json"
+echo '{}' > "$work/none.json"
+refuse "no trace of a PE" peal-trace "$work/0.json" "$work/none.json"
 
 finish

@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# race_test.sh <install> <NVSHMEM's program>...: peal-cc --race of an installation that was built with ThreadSanitizer finds
-# planted races, of lanes and of PEs, with their lines, and finds none in right programs.
+# race_test.sh <install> <races.cu> <races_pes.cu> <races_threads.cu> <NVSHMEM's program>...: peal-cc --race of an
+# installation that was built with ThreadSanitizer finds planted races of lanes, of kernels and the host and of PEs, with
+# their lines and lanes, and finds none in right programs, under peal-run and under mpirun.
 set -u
 install=$1
-shift
-mapfile -t programs < <(realpath "$@")
+mapfile -t planted < <(realpath "${@:2:3}")
+mapfile -t programs < <(realpath "${@:5}")
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 # shellcheck source=expect.sh
@@ -18,71 +19,49 @@ if ! grep -q __tsan_func_entry "$work/peal/lib/libpeal.so"; then
   exit 0
 fi
 export PATH="$work/peal/bin:$PATH" PEAL_TIMEOUT=60s
-cd "$work" || exit 2
-echo 'int main() {}' >none.cu
-refuse "tools/install --race" peal-cc --race none.cu
+unset PEAL_SOFTNIC_PLACEMENT
+echo 'int main() {}' >"$work/none.cu"
+refuse "tools/install --race" peal-cc --race "$work/none.cu"
 expect "" "$install" --prefix "$work/peal" --race
+cd "$work" || exit 2
 
-cat >lanes.cu <<'END'
-__global__ void lanes(int* sum) {
-#ifdef RIGHT
-  atomicAdd(sum, 1);
-#else
-  *sum += 1;
-#endif
+# finds FILE NAME COMMAND...: reports the line of FILE that ends with NAME, and a lane of a kernel NAME.
+finds() {
+  local file=$1 name=$2 line lane
+  shift 2
+  line=$(basename "$file"):$(grep -n "// $name\$" "$file" | cut -d: -f1)
+  lane="'block ([0-9]+,0,0) thread ([0-9]+,0,0) of $name'"
+  refuse "WARNING: ThreadSanitizer: data race" "$@"
+  grep -qF "/$line" log || fail "$*: no $line in: $(head -n 60 log)"
+  grep -qE "${lane//[()]/\\&}" log || fail "$*: no lane of $name in: $(grep -F Thread log)"
 }
-int main() {
-  int* sum;
-  cudaMalloc(&sum, sizeof(int));
-  cudaMemset(sum, 0, sizeof(int));
-  lanes<<<1, 2>>>(sum);
-  return cudaDeviceSynchronize();
+# silent TEXT COMMAND...: ends well, says TEXT, and nothing is reported.
+silent() {
+  expect "$@"
+  grep -q ThreadSanitizer log && fail "${*:2}: a false alarm: $(head -n 60 log)"
 }
-END
-expect "" peal-cc --race lanes.cu -o lanes
-refuse "data race" ./lanes
-grep -q "lanes.cu:5" log || fail "no line of the race: $(cat log)"
-grep -q "block (0,0,0) thread (1,0,0)" log || fail "no lane of the race: $(cat log)"
-expect "" peal-cc --race -DRIGHT lanes.cu -o right
-expect "" ./right
 
-# The neighbour reads what is put to it without waiting for the signal.
-cat >pes.cu <<'END'
-#include <nvshmem.h>
-#include <nvshmemx.h>
-__global__ void pes(int* box, int* mine, uint64_t* flag, int* seen) {
-  const int next = (nvshmem_my_pe() + 1) % nvshmem_n_pes();
-  nvshmem_int_put_signal(box, mine, 64, flag, 1, NVSHMEM_SIGNAL_SET, next);
-#ifdef RIGHT
-  nvshmem_signal_wait_until(flag, NVSHMEM_CMP_EQ, 1);
-#else
-  nvshmem_quiet();
-#endif
-  *seen = box[63];
-}
-int main() {
-  nvshmem_init();
-  int* box = (int*)nvshmem_calloc(64, sizeof(int));
-  int* mine = (int*)nvshmem_calloc(64, sizeof(int));
-  int* seen = (int*)nvshmem_calloc(1, sizeof(int));
-  uint64_t* flag = (uint64_t*)nvshmem_calloc(1, sizeof(uint64_t));
-  nvshmem_barrier_all();
-  pes<<<1, 1>>>(box, mine, flag, seen);
-  cudaDeviceSynchronize();
-  nvshmem_barrier_all();
-  nvshmem_finalize();
-}
-END
-expect "" peal-cc --race pes.cu -o pes
-refuse "pes.cu:11" peal-run -n 2 ./pes
-expect "" peal-cc --race -DRIGHT pes.cu -o right_pes
-expect "" peal-run -n 2 ./right_pes
-grep -q "data race" log && fail "a false alarm: $(cat log)"
+for program in "${planted[@]}"; do
+  name=$(basename "$program" .cu)
+  expect "" peal-cc --race "$program" -o "$name"
+  expect "" peal-cc --race -DRIGHT "$program" -o "${name}_right"
+done
+for name in lanes shared warp blocks publish flag host; do
+  finds "${planted[0]}" "$name" ./races "$name"
+  silent "" ./races_right "$name"
+done
+finds "${planted[1]}" poll peal-run -n 2 ./races_pes
+silent "seen: 7" peal-run -n 2 ./races_pes_right
+for transport in p2p ibgda; do
+  finds "${planted[2]}" poll env PEAL_TRANSPORT=$transport ./races_threads
+  silent "seen: 7" env PEAL_TRANSPORT=$transport ./races_threads_right
+done
 
 for program in "${programs[@]}"; do
   name=$(basename "$program" .cu)
   expect "" peal-cc --race "$program" -o "$name"
-  expect "$name: ok on 2 PEs" peal-run -n 2 "./$name"
-  grep -q "data race" log && fail "a false alarm: $(cat log)"
+  silent "$name: ok on 2 PEs" peal-run -n 2 "./$name"
 done
+# Open MPI is no concern of the user's.
+silent "seen: 7" mpirun --oversubscribe --allow-run-as-root --bind-to none -np 2 ./races_pes_right
 finish

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Holds README.md and docs/ to the tree: README's kernel is examples/hello.cu word for word, docs/settings.md has
-the names and defaults that the code reads and README some of them, links lead somewhere, files that are named exist,
-and no document outgrows its limit.
+the names and defaults that the code reads and README some of them, docs/debugging.md every planted mistake, links lead
+somewhere, files that are named exist, and no document outgrows its limit.
 
 check_readme.py ROOT
 """
@@ -55,6 +55,16 @@ def check_getenv(softnic_reader, wanted):
         yield f"softnic/presentation/settings.h: {name} is not both documented there and read in settings.cc"
 
 
+def check_plants(text, sources):
+    """docs/debugging.md lists every mistake that tests/checked and tests/install/simulated.cu plant."""
+    plants = re.findall(r'{"(\w+)",', "".join(sources))
+    if not plants:
+        yield "tests/checked: no plant was found in its headers"
+    for plant in plants:
+        if f"`{plant}`" not in text:
+            yield f"docs/debugging.md: {plant} is missing from its table of planted mistakes"
+
+
 def check_files(name, text, exists):
     for file in FILE.findall(text):
         if not re.search(r"\bX", file) and not exists(file):
@@ -82,6 +92,9 @@ def main(root):
     bad += check_settings("README.md", readme, wanted, False)
     bad += check_settings("docs/settings.md", (root / "docs/settings.md").read_text(), wanted, True)
     bad += check_getenv((root / "softnic/presentation/settings.cc").read_text(), wanted)
+    files = [*sorted((root / "tests/checked").glob("*.h")), root / "tests/install/simulated.cu"]
+    plants = [file.read_text() for file in files]
+    bad += check_plants((root / "docs/debugging.md").read_text(), plants)
     documents = [(file, limit) for pattern, limit in LIMITS.items() for file in sorted(root.glob(pattern))]
     for file, limit in documents:
         name = file.relative_to(root).as_posix()

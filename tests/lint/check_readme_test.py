@@ -51,6 +51,15 @@ class Docs(unittest.TestCase):
         self.assertTrue(list(check_readme.check_getenv(read + ' getenv("PEAL_SOFTNIC_X")', self.wanted)))
         self.assertTrue(list(check_readme.check_getenv("", self.wanted)))
 
+    def test_every_planted_mistake_is_listed(self):
+        def found(text, *sources):
+            return list(check_readme.check_plants(text, sources))
+
+        plant = '{"put_past", {"put used"}, on_first({}, put_past)},'
+        self.assertFalse(found("| x | `put_past` | checked mode |", plant))
+        self.assertTrue(found("| x | `put_passed` | checked mode |", plant))
+        self.assertTrue(found("| x | `put_past` | checked mode |", "no table"))
+
     def test_files_that_are_named_exist(self):
         def found(text):
             return list(check_readme.check_files("x.md", text, lambda file: file == "a/b.h"))

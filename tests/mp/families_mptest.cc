@@ -6,6 +6,7 @@
 
 #include "tests/support/family_cases.h"
 #include "tests/support/job.h"
+#include "tests/support/ordered_cases.h"
 
 namespace peal::api_test {
 namespace {
@@ -56,6 +57,14 @@ TYPED_TEST(FamiliesBy, Batches) {
   });
 }
 
+TYPED_TEST(FamiliesBy, MessagesThatAReleaseVouchesFor) {
+  on_every_pe([](Runtime& pe) {
+    const auto ctx = TestFixture::context(pe);
+    EXPECT_EQ((run_mail<typename TypeParam::Scope>(pe, ctx.value(), TypeParam::grid())), "");
+    pe.check();
+  });
+}
+
 template <class T>
 class FamiliesOf : public testing::Test {};
 using Numbers = testing::Types<uint32_t, int32_t, uint64_t, int64_t, float, double>;
@@ -64,6 +73,31 @@ TYPED_TEST_SUITE(FamiliesOf, Numbers);
 TYPED_TEST(FamiliesOf, SumMinAndMaxOfAllLanes) {
   on_every_pe([](Runtime& pe) {
     EXPECT_EQ(run_combine<TypeParam>(pe), "");
+    pe.check();
+  });
+}
+
+TYPED_TEST(FamiliesOf, AtomicsThatAcquireAndRelease) {
+  on_every_pe([](Runtime& pe) {
+    EXPECT_EQ(run_ordered<TypeParam>(pe), "");
+    pe.check();
+  });
+}
+
+TEST(Families, ARecordUnderALock) {
+  on_every_pe([](Runtime& pe) {
+    const auto shared = pe.make_context<Reach::kBlock>({.queues_per_peer = 3});
+    EXPECT_EQ(run_locked(pe, pe.context(), 3), "");
+    EXPECT_EQ(run_locked(pe, shared.value(), 3), "");
+    pe.check();
+  });
+}
+
+TEST(Families, TasksThatAreStolen) {
+  on_every_pe([](Runtime& pe) {
+    const auto exclusive = pe.make_context<Reach::kLane>();
+    EXPECT_EQ(run_stolen(pe, pe.context()), "");
+    EXPECT_EQ(run_stolen(pe, exclusive.value()), "");
     pe.check();
   });
 }

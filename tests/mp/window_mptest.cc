@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "device/rma.h"
+#include "device/signal.h"
+#include "device/sync.h"
+#include "device/wait.h"
 #include "tests/support/job.h"
 
 namespace peal::api_test {
@@ -129,6 +132,111 @@ TEST(Window, LocalRegistrationDoesNotHideAWindowOfTheSameMemory) {
               kBytes, (pe.my_pe() + 1) % pe.n_pes());
     EXPECT_EQ(first_difference(heap.data(), kBytes, static_cast<uint64_t>(pe.my_pe())), kBytes);
     pe.barrier();
+  });
+}
+
+/// Where each PE has its part: at another byte of a page, and of another size.
+struct Uneven {
+  static size_t in_page(int pe) { return 16 + 8 * static_cast<size_t>(pe); }
+  static size_t words(int pe) { return 100 + 50 * static_cast<size_t>(pe); }
+};
+
+PEAL_KERNEL fill_part(Verdict* verdict, Context ctx, WindowHandle window, uint64_t* heap,
+                      uint64_t words, int peer) {
+  // All of the peer's part but its last word, which is a signal's, and a word by p.
+  const uint64_t most = words - 2;
+  expect_ok(verdict, put(ctx, block, window.at<uint64_t>(), heap, most, peer));
+  if (thread_in_block() == 0) {
+    expect_ok(verdict, p(ctx, window.at<uint64_t>() + most, uint64_t{77}, peer));
+  }
+  expect_ok(verdict, fence(ctx, block));
+  if (thread_in_block() == 0) {
+    expect_ok(verdict, signal(ctx, Signal::set(window.at<uint64_t>(8 * (words - 1)), 9, peer)));
+    const auto beyond = window.at<uint64_t>(8 * words);
+    expect(verdict, p(ctx, beyond, uint64_t{1}, peer) == Status::kNotSymmetric);
+  }
+}
+
+PEAL_KERNEL await_part(Verdict* verdict, Context ctx, uint64_t* part, uint64_t words) {
+  expect_ok(verdict, wait_until(ctx, part + words - 1, Compare::kEq, uint64_t{9}));
+  expect(verdict, part[words - 2] == 77);
+}
+
+TEST(Window, HandleReachesPartsOfAnySize) {
+  on_every_pe([](Runtime& pe) {
+    if (!can_share_any_memory(pe)) GTEST_SKIP() << "see the last test";
+    const int peer = (pe.my_pe() + 1) % pe.n_pes();
+    const size_t mine = Uneven::words(pe.my_pe());
+    auto* const part = reinterpret_cast<uint64_t*>(kept(8 * mine, Uneven::in_page(pe.my_pe())));
+    const WindowHandle window = pe.register_window(part, 8 * mine, {.any_size = true});
+    Symmetric<uint64_t> heap(pe, 1000);
+    for (size_t i = 0; i < 1000; ++i) heap[i] = i * 1000 + static_cast<uint64_t>(pe.my_pe());
+    const OwnedContext<Reach::kGpu> apart = pe.make_context();  // whose usage error is expected
+    run({.blocks = 1, .threads = 32}, fill_part, apart.value(), window, heap.data(),
+        Uneven::words(peer), peer);
+    run({}, await_part, pe.context(), part, mine);
+    const int n = pe.n_pes();
+    const auto from = static_cast<uint64_t>((pe.my_pe() + n - 1) % n);
+    for (size_t i = 0; i < mine - 2; ++i) ASSERT_EQ(part[i], i * 1000 + from);
+    pe.barrier();
+    pe.unregister_window(window);
+  });
+}
+
+TEST(Window, EndsAndItsMemoryMayBeGivenBack) {
+  on_every_pe([](Runtime& pe) {
+    if (!can_share_any_memory(pe)) GTEST_SKIP() << "see the last test";
+    constexpr size_t kBytes = 4096;
+    Symmetric<std::byte> heap(pe, kBytes);
+    for (int round = 0; round < 20; ++round) {
+      std::vector<std::byte> memory(3 * kBytes + 64);
+      std::byte* const window = memory.data() + 7 * (pe.my_pe() + round) % 64;
+      fill(window, kBytes, static_cast<uint64_t>(pe.my_pe() + round));
+      pe.register_window(window, 3 * kBytes);
+      run_clean(pe, {.blocks = 1, .threads = 32}, exchange_windows, pe.context(), window,
+                heap.data(), kBytes, (pe.my_pe() + 1) % pe.n_pes());
+      EXPECT_EQ(first_difference(heap.data(), kBytes, static_cast<uint64_t>(pe.my_pe() + round)),
+                kBytes);
+      pe.barrier();
+      pe.unregister_window(window);
+    }
+  });
+}
+
+TEST(Window, IsFoundAmongAThousand) {
+  on_every_pe([](Runtime& pe) {
+    if (!can_share_any_memory(pe)) GTEST_SKIP() << "see the last test";
+    constexpr size_t kBytes = 24;
+    constexpr size_t kWindows = 1000;
+    std::byte* const memory = kept(kWindows * kBytes, 8);
+    std::vector<WindowHandle> windows;
+    for (size_t i = 0; i < kWindows; ++i) {
+      windows.push_back(pe.register_window(memory + i * kBytes, kBytes));
+    }
+    Symmetric<std::byte> heap(pe, 8);
+    for (const size_t i : {size_t{0}, size_t{1}, kWindows / 2, kWindows - 1}) {
+      std::byte* const window = memory + i * kBytes;
+      fill(window, 8, static_cast<uint64_t>(pe.my_pe()) + i);
+      run_clean(pe, {.blocks = 1, .threads = 32}, exchange_windows, pe.context(), window,
+                heap.data(), 8, (pe.my_pe() + 1) % pe.n_pes());
+      EXPECT_EQ(first_difference(heap.data(), 8, static_cast<uint64_t>(pe.my_pe()) + i), 8u);
+      pe.barrier();
+    }
+    for (const WindowHandle& window : windows) pe.unregister_window(window);
+  });
+}
+
+TEST(Window, LocalRegistrationEnds) {
+  on_every_pe([](Runtime& pe) {
+    std::vector<std::byte> memory(70'000);
+    pe.register_local(memory.data(), memory.size());
+    pe.unregister_local(memory.data());
+    try {
+      pe.unregister_local(memory.data());
+      ADD_FAILURE() << "not refused";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    }
   });
 }
 

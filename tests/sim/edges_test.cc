@@ -23,7 +23,7 @@ namespace {
 
 using namespace peal::sim;
 
-constexpr uint64_t kMostSeeds = 2000;
+constexpr uint64_t kMostSeeds = 20000;
 
 struct Row {
   uint64_t seed = 0;  // 0: none catches it

@@ -177,7 +177,10 @@ void Job::make_pe(int number) {
   const uint32_t total = options_.direct ? 0 : n * options_.queues_per_peer;
   size_t used =
       0;  // queues to peers that are not mapped: the others have no memory but their state
-  pe.windows = static_cast<WindowTable*>(memory.allocate(sizeof(WindowTable), "windows" + of));
+  // No more entries than workloads have windows: all that a model knows of takes time.
+  constexpr size_t kWindows = 4;
+  pe.windows = static_cast<WindowTable*>(
+      memory.allocate(offsetof(WindowTable, window) + kWindows * sizeof(Window), "windows" + of));
   pe.state = static_cast<ContextState*>(memory.allocate(sizeof(ContextState), "context" + of));
   pe.stop = static_cast<uint32_t*>(memory.allocate(64, "stop word" + of));
   pe.uar = static_cast<uint64_t*>(memory.allocate(64, "register" + of));

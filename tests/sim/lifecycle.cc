@@ -85,14 +85,15 @@ void new_window(simt::Simulation& sim) {
       WindowTable& table = job.windows(pe);
       store_payload(&table.window[1],
                     Window{memory[pe], kBytes, {Be32{Job::kSecondKey}}, keys, keys, nullptr});
-      store_release<Reach::kSystem>(&table.count, 2u);
+      store_payload(&table.count, 2u);
+      store_release<Reach::kSystem>(&table.version, 2u);
     });
     job.launch(pe, {1, 1}, [&, pe] {
       const Context ctx = job.context<Reach::kGpu>(pe);
       // Somebody else saw the window and said so, in a way that orders nothing.
-      must(
-          detail::spin(ctx, [&] { return load_relaxed<Reach::kSystem>(&ctx.windows->count) == 2; }),
-          "the window");
+      must(detail::spin(ctx,
+                        [&] { return load_relaxed<Reach::kSystem>(&ctx.windows->version) == 2; }),
+           "the window");
       auto* const target = reinterpret_cast<uint64_t*>(memory[pe]);
       must(p(ctx, target, tagged(pe, 0, 1), 1 - pe), "p into window 1");
       must(quiet(ctx), "quiet");

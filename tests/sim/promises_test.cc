@@ -16,7 +16,7 @@ constexpr uint32_t kRounds = 3;
 constexpr uint64_t kSeeds = 400;
 
 enum class Route { kMapped, kNic };
-enum class Tell { kP, kAdd, kFetchAdd, kSignalSet, kSignalAdd };
+enum class Tell { kP, kAdd, kFetchAdd, kSignalSet, kSignalAdd, kSet, kInc, kSwap, kMax };
 
 Status tell(const Context& ctx, Tell how, uint64_t* flag, uint64_t round) {
   switch (how) {
@@ -28,8 +28,16 @@ Status tell(const Context& ctx, Tell how, uint64_t* flag, uint64_t round) {
       return atomic_fetch_add(ctx, flag, 1, 1).status;
     case Tell::kSignalSet:
       return signal(ctx, Signal::set(flag, round, 1));
-    default:
+    case Tell::kSignalAdd:
       return signal(ctx, Signal::add(flag, 1, 1));
+    case Tell::kSet:
+      return atomic_set(ctx, flag, round, 1, release);
+    case Tell::kInc:
+      return atomic_inc(ctx, flag, 1, release);
+    case Tell::kSwap:
+      return atomic_swap(ctx, flag, round, 1, acq_rel).status;
+    default:
+      return atomic_max(ctx, flag, round, 1, release);
   }
 }
 
@@ -106,6 +114,51 @@ TEST(Promises, ASignalVouchesForThePutsBeforeIt) {
   expect_vouches<Route::kNic, Tell::kSignalSet>();
   expect_vouches<Route::kMapped, Tell::kSignalAdd>();
   expect_vouches<Route::kNic, Tell::kSignalAdd>();
+}
+
+TEST(Promises, AReleaseVouchesForThePutsBeforeIt) {
+  expect_vouches<Route::kMapped, Tell::kSet>();
+  expect_vouches<Route::kNic, Tell::kSet>();
+  expect_vouches<Route::kMapped, Tell::kInc>();
+  expect_vouches<Route::kNic, Tell::kInc>();
+  expect_vouches<Route::kMapped, Tell::kSwap>();
+  expect_vouches<Route::kNic, Tell::kSwap>();
+  expect_vouches<Route::kMapped, Tell::kMax>();
+  expect_vouches<Route::kNic, Tell::kMax>();
+}
+
+/// PE 0 stores at home, releases a word at home; PE 1 looks at it by an atomic and gets the data.
+template <class O>
+void look_and_get(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  options.direct = true;
+  Job job(sim, options);
+  job.launch(0, {1, 1}, [&job] {
+    write_words(job.at<uint64_t>(0, kTarget), kWords, 0, 0, 1);
+    must(atomic_set(job.context<Reach::kGpu>(0), job.at<uint64_t>(0, kFlags), 1, 0, release),
+         "atomic_set");
+  });
+  job.launch(1, {1, 1}, [&job] {
+    const Context ctx = job.context<Reach::kGpu>(1);
+    auto* const flag = job.at<uint64_t>(1, kFlags);
+    must(detail::spin(ctx, [&] { return atomic_fetch(ctx, flag, 0, O{}).value == 1; }), "the word");
+    auto* const copy = job.at<uint64_t>(1, kSource);
+    must(get(ctx, copy, job.at<uint64_t>(1, kTarget), kWords, 0), "get");
+    check_words(copy, kWords, 0, 0, 1);
+  });
+  run_clean(sim, job);
+}
+
+TEST(Promises, ALookAcquiresWhereItSaysSo) {
+  const auto failed = [](void (*run)(simt::Simulation&)) {
+    uint64_t count = 0;
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      if (!run_once({"look_and_get", run}, seed).failure.empty()) ++count;
+    }
+    return count;
+  };
+  EXPECT_EQ(failed(look_and_get<Ordering<Order::kAcquire>>), 0u);
+  EXPECT_GT(failed(look_and_get<Relaxed>), 0u) << "relied on, and no seed noticed";
 }
 
 }  // namespace

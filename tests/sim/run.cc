@@ -42,7 +42,7 @@ constexpr EdgeName kEdges[] = {
     {Edge::kM11Take, "M11 take", "landing_cells",
      "load of a landing cell's `lap`: acquire to relaxed"},
     {Edge::kM12, "M12", "refused_write", "store of the error's `status`: release to relaxed"},
-    {Edge::kM13, "M13", "new_window", "load of the window table's `count`: acquire to relaxed"},
+    {Edge::kM13, "M13", "new_window", "load of the window table's `version`: acquire to relaxed"},
     {Edge::kM14, "M14", "quiet_of_many", "quiet drains the first queue only"},
     {Edge::kM14Group, "M14 group", "quiet_of_many",
      "sync of lanes that post together, behind publish()"},
@@ -91,6 +91,15 @@ constexpr EdgeName kEdges[] = {
     {Edge::kM20, "M20", "batches", "a batch's end does not ring"},
     {Edge::kM20Drain, "M20 drain", "batch_left_open", "quiet does not ring what is held back"},
     {Edge::kM20Wait, "M20 wait", "batch_ticket", "wait and test do not ring for their ticket"},
+    {Edge::kM23, "M23", "lock_mapped", "store of the lock's word: release to relaxed"},
+    {Edge::kM23, "M23 deque", "deque_mapped", "add of, and swap of, a deque's ends: release taken"},
+    {Edge::kM23Nic, "M23 nic", "deque_by_nic", "fence before a release by the NIC: none"},
+    {Edge::kM23Key, "M23 key", "release_by_nic",
+     "a release by the NIC is an atomic like any other"},
+    {Edge::kM23Settle, "M23 settle", "release_mixed",
+     "READ between data by the NIC and a release by it: none"},
+    {Edge::kM24, "M24", "lock_mapped", "load of the lock's word: acquire to relaxed"},
+    {Edge::kM24, "M24 deque", "deque_mapped", "load, and swap, of a deque's ends: acquire taken"},
 };
 
 }  // namespace

@@ -58,6 +58,14 @@ void put_signal_direct(simt::Simulation& sim);
 void atomics_to_one(simt::Simulation& sim);
 void relay_mixed(simt::Simulation& sim);
 void put_signal_two_ways(simt::Simulation& sim);
+// ordered_atomics.cc
+void lock_mapped(simt::Simulation& sim);
+void lock_by_nic(simt::Simulation& sim);
+void deque_mapped(simt::Simulation& sim);
+void deque_by_nic(simt::Simulation& sim);
+void release_by_nic(simt::Simulation& sim);
+void release_chain(simt::Simulation& sim);
+void release_mixed(simt::Simulation& sim);
 // batches.cc
 void batches(simt::Simulation& sim);
 void batch_left_open(simt::Simulation& sim);

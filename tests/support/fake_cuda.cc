@@ -31,7 +31,6 @@ constexpr Result kInvalidDevice = 101;
 constexpr Result kInvalidContext = 201;
 constexpr Result kPeerAccessUnsupported = 217;
 constexpr int kMaxDevices = 8;
-constexpr size_t kHostBytes = 4 << 20;  // of each allocation of host memory, and the most
 
 struct Allocation {
   size_t bytes;
@@ -55,6 +54,7 @@ std::mutex mutex;
 std::map<Address, Allocation> allocations;
 std::map<Address, size_t> mapped;
 std::set<void*> pinned;
+std::map<void*, size_t> host_bytes;  // of what the driver allocated
 std::set<std::pair<int, int>> peers;
 int contexts[kMaxDevices];  // a context is the address of its device's entry
 int stream;                 // of which there is one kind
@@ -360,17 +360,18 @@ Result cuIpcCloseMemHandle(Address address) {
 Result cuMemHostAlloc(void** address, size_t bytes, unsigned flags) {
   FAKE_ENTER_CONTEXT("cuMemHostAlloc");
   if (flags != (kHostPortable | kHostDeviceMap)) return mistake(kInvalidValue);
-  *address =
-      ::mmap(nullptr, kHostBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (*address == MAP_FAILED || bytes > kHostBytes) return kOutOfMemory;
+  *address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (*address == MAP_FAILED) return kOutOfMemory;
   pinned.insert(*address);
+  host_bytes[*address] = bytes;
   ++state.live;
   return kSuccess;
 }
 Result cuMemFreeHost(void* address) {
   FAKE_ENTER_CONTEXT("cuMemFreeHost");
-  if (pinned.erase(address) == 0) return mistake(kInvalidValue);
-  ::munmap(address, kHostBytes);
+  if (host_bytes.count(address) == 0) return mistake(kInvalidValue);
+  pinned.erase(address);
+  ::munmap(address, host_bytes.extract(address).mapped());
   --state.live;
   return kSuccess;
 }

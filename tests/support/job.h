@@ -134,6 +134,16 @@ inline bool can_share_any_memory(const Runtime& pe) {
   return !without_nic(pe) || !arrangement().process_pe || pe.n_pes() == 1;
 }
 
+/// A context that takes 4 KiB behind the heap for heap: only the NIC can tell, and refuses them.
+template <Reach R>
+PEAL_HD BasicContext<R> past_the_heap(BasicContext<R> ctx) {
+  ctx.heap.bytes += 4096;
+  return ctx;
+}
+inline uint64_t* behind_heap(const ContextFields& ctx) {
+  return reinterpret_cast<uint64_t*>(ctx.heap.base + ctx.heap.bytes);
+}
+
 /// Symmetric memory of `count` zeroed T for the length of a scope. Construction and destruction are
 /// collective.
 template <class T>

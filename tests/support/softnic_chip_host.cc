@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "softnic/gpu/chip.h"
+#include "softnic/gpu/lossy.h"
 #include "softnic/gpu/wire_direct.h"
 
 namespace peal::softnic::gpu {
@@ -40,7 +41,13 @@ class HostChip : public Chip {
   void start(std::span<Port* const> ports) override {
     by_lid_.fill(nullptr);
     ports_.assign(ports.begin(), ports.end());
-    for (Port* port : ports_) by_lid_[port->lid] = port;
+    work_.clear();
+    for (Port* port : ports_) {
+      by_lid_[port->lid] = port;
+      for (uint32_t i = 0; i < port->qp_count; ++i) {
+        if (needs_service(port->qps[i])) work_.push_back({port, &port->qps[i]});
+      }
+    }
     stop_.store(false, std::memory_order_relaxed);
     thread_ = std::thread([this] { run(); });
   }
@@ -54,22 +61,32 @@ class HostChip : public Chip {
 
  private:
   void run() {
-    DirectWire wire{by_lid_.data(), kLids};
+    const bool lossy = ports_.front()->faults != nullptr;
     while (!stop_.load(std::memory_order_relaxed)) {
-      bool worked = false;
-      for (Port* port : ports_) {
-        for (uint32_t i = 0; i < port->qp_count; ++i) {
-          QueuePair& qp = port->qps[i];
-          if (needs_service(qp)) worked |= advance(*port, wire, qp, monotonic_ns(), kBudget);
-        }
-        if (port->events.count > 0) attention_.store(true, std::memory_order_relaxed);
-      }
+      bool tells = false;
+      const bool worked = lossy ? lossy_round({by_lid_.data(), kLids}, work_.data(),
+                                              static_cast<uint32_t>(work_.size()), lossy_wire_,
+                                              monotonic_ns(), &tells)
+                                : round(&tells);
+      if (tells) attention_.store(true, std::memory_order_relaxed);
       if (!worked) std::this_thread::yield();
     }
   }
 
+  bool round(bool* tells) {
+    DirectWire wire{by_lid_.data(), kLids};
+    bool worked = false;
+    for (const Assignment& each : work_) {
+      worked |= advance(*each.port, wire, *each.qp, monotonic_ns(), kBudget);
+      if (each.port->events.count > 0) *tells = true;
+    }
+    return worked;
+  }
+
   std::array<Port*, kLids> by_lid_{};
   std::vector<Port*> ports_;
+  std::vector<Assignment> work_;
+  LossyWire lossy_wire_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> attention_{false};
   std::thread thread_;

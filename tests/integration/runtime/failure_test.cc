@@ -29,9 +29,9 @@ bool eventually(Holds&& holds) {
   return true;
 }
 
-/// Reaches before the window, which the NIC of `pe` refuses, and then waits for `gate`.
-PEAL_KERNEL err_and_spin(Context ctx, std::byte* outside, int pe, const uint64_t* gate) {
-  static_cast<void>(p(ctx, reinterpret_cast<uint64_t*>(outside), 7, pe));
+/// Reaches behind the heap, which the NIC of `pe` refuses, and then waits for `gate`.
+PEAL_KERNEL err_and_spin(Context ctx, uint64_t* outside, int pe, const uint64_t* gate) {
+  static_cast<void>(p(past_the_heap(ctx), outside, 7, pe));
   static_cast<void>(quiet(ctx));
   static_cast<void>(wait_until(ctx, gate, Compare::kEq, 1));
 }
@@ -41,27 +41,23 @@ PEAL_KERNEL misuse_and_spin(Context ctx, uint64_t* word, const uint64_t* gate) {
   static_cast<void>(wait_until(ctx, gate, Compare::kEq, 1));
 }
 
-/// Two PEs with a page of their own as a window that begins behind the page's start.
-void with_window(const std::function<void(Runtime&, std::byte*)>& body) {
+void on_two(const std::function<void(Runtime&)>& body) {
   bootstrap::run_threads(2, [&](Bootstrap& group) {
     Config config = small_config();
     config.timeout = Microseconds(0);
     Runtime pe = start(group, config);
-    alignas(4096) static std::byte pages[2][4096];
-    std::byte* const mine = pages[pe.my_pe()];
-    pe.register_window(mine + 1024, 1024);
-    body(pe, mine);
+    body(pe);
     pe.barrier();
   });
 }
 
 TEST(Failures, OfAQueueAreToldWhileAKernelSpins) {
-  with_window([](Runtime& pe, std::byte* page) {
+  on_two([](Runtime& pe) {
     EXPECT_EQ(pe.status(), Status::kOk);
     if (pe.my_pe() != 0) return;
     const uint64_t begin = now();
     uint64_t gate = 0;
-    Launch kernel = launch({}, err_and_spin, pe.context(), page + 512, 1, &gate);
+    Launch kernel = launch({}, err_and_spin, pe.context(), behind_heap(pe.context()), 1, &gate);
     EXPECT_TRUE(eventually([&] { return pe.status() != Status::kOk; }));
     const Failure failure = pe.failure();
     EXPECT_EQ(pe.status(), Status::kQueueError);
@@ -83,12 +79,11 @@ TEST(Failures, OfAQueueAreToldWhileAKernelSpins) {
 }
 
 TEST(Failures, OfUsageAreToldWhileAKernelSpins) {
-  with_window([](Runtime& pe, std::byte* page) {
+  on_two([](Runtime& pe) {
     if (pe.my_pe() != 1) return;
     const uint64_t begin = now();
     uint64_t gate = 0;
-    Launch kernel =
-        launch({}, misuse_and_spin, pe.context(), reinterpret_cast<uint64_t*>(page), &gate);
+    Launch kernel = launch({}, misuse_and_spin, pe.context(), pe.context().sync_flags, &gate);
     EXPECT_TRUE(eventually([&] { return pe.status() != Status::kOk; }));
     EXPECT_EQ(pe.status(), Status::kBadPe);
     EXPECT_EQ(pe.failure().pe, 99);

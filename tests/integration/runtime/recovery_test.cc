@@ -14,19 +14,15 @@ namespace {
 
 constexpr int kPes = 3;
 
-/// Runs `body` on every PE with a heap block of 1024 words and a window that begins 1024 bytes into
-/// its page, so that the NIC refuses what lies before it.
+/// Runs `body` on every PE with a heap block of 1024 words and an address that the NIC refuses.
 using Body = std::function<void(Runtime&, uint64_t* words, uint64_t* outside)>;
 void on_pes(const Body& body, const Config& config = small_config()) {
   static std::atomic<int> failed;
   failed = 0;
   bootstrap::run_threads(kPes, [&](Bootstrap& group) {
     Runtime pe = start(group, config);
-    alignas(4096) static std::byte pages[kPes][4096];
-    std::byte* const page = pages[pe.my_pe()];
-    pe.register_window(page + 1024, 1024);
     auto* const words = pe.allocate<uint64_t>(1024);
-    body(pe, words, reinterpret_cast<uint64_t*>(page + 512));
+    body(pe, words, behind_heap(pe.context()));
     pe.barrier();
   });
 }
@@ -68,7 +64,7 @@ void all_is_well(Runtime& pe, const Context& ctx, uint64_t* words) {
 }
 
 PEAL_KERNEL reach_outside(Status* ended, Context ctx, uint64_t* outside, int pe) {
-  const Status status = p(ctx, outside, 7, pe);
+  const Status status = p(past_the_heap(ctx), outside, 7, pe);
   *ended = status == Status::kOk ? quiet(ctx) : status;
 }
 
@@ -233,7 +229,7 @@ PEAL_KERNEL send_from(Status* ended, Context ctx, uint64_t* words, uint64_t* fir
   for (uint64_t i = *first; i <= 50; ++i) {
     words[500] = i * i;
     *ended = put_signal(ctx, words + i, words + 500, 1, Signal::set(words + 100, i, 1));
-    if (*ended == Status::kOk && i == bad) *ended = p(ctx, outside, i, 1);
+    if (*ended == Status::kOk && i == bad) *ended = p(past_the_heap(ctx), outside, i, 1);
     if (*ended == Status::kOk) *ended = quiet(ctx);
     if (*ended != Status::kOk) return;
     *first = i + 1;

@@ -45,10 +45,11 @@ TEST(Waits, ThatTimedOutUnseenAreWhatCheckThrows) {
     if (pe.my_pe() == 0) {
       words[1] = 2;
       launch({.blocks = 2, .threads = 3}, drop_the_status, pe.context(), &words[1]).wait();
-      expect_error(error_of([&] { pe.check(); }), ErrorCode::kSystem,
-                   {"PE 0: kernel drop_the_status, block 1, thread 2, waited for",
-                    "(signal_wait_until) the word at byte 8 of the 128 bytes at heap offset 0x",
-                    "to be >= 3, found 2: timeout after"});
+      expect_error(
+          error_of([&] { pe.check(); }), ErrorCode::kSystem,
+          {"PE 0: kernel drop_the_status (waits_test.cc:", "), block 1, thread 2, waited for",
+           "(signal_wait_until) the word at byte 8 of the 128 bytes at heap offset 0x",
+           "to be >= 3, found 2: timeout after"});
       EXPECT_EQ(pe.status(), Status::kTimeout);
       EXPECT_EQ(pe.failure().status, Status::kTimeout);
     } else {
@@ -67,7 +68,8 @@ TEST(Waits, OfABarrierNameThePeThatHasNotCome) {
     if (pe.my_pe() == 1) {
       launch({}, meet_alone, pe.context()).wait();
       expect_error(error_of([&] { pe.check(); }), ErrorCode::kSystem,
-                   {"kernel meet_alone, block 0, thread 0, waited for PE 0 to enter barrier 1",
+                   {"kernel meet_alone (waits_test.cc:",
+                    "), block 0, thread 0, waited for PE 0 to enter barrier 1",
                     "it is at barrier 0: timeout after"});
     }
     pe.barrier();
@@ -116,11 +118,12 @@ TEST(Waits, InACircleAreNamedByTheDumpOfEitherPe) {
         Launch kernel = pe.my_pe() == 0
                             ? launch({}, meet_alone, pe.context())
                             : launch({.blocks = 3}, wait_for_signal, pe.context(), flag.data());
-        expect_in_dump(
-            pe, {"PE 0: kernel meet_alone, block 0, thread 0, waits for PE 1 to enter barrier 1",
-                 "PE 1: kernel wait_for_signal, block 2, thread 0, waits for (signal_wait_until)",
-                 "waiting in a circle: PE 0: kernel meet_alone, block 0",
-                 "to be >= 1, found 0, which only PE 0 can write"});
+        expect_in_dump(pe, {"PE 0: kernel meet_alone (waits_test.cc:",
+                            "), block 0, thread 0, waits for PE 1 to enter barrier 1",
+                            "PE 1: kernel wait_for_signal (waits_test.cc:",
+                            "), block 2, thread 0, waits for (signal_wait_until)",
+                            "waiting in a circle: PE 0: kernel meet_alone (waits_test.cc:",
+                            "), block 0", "to be >= 1, found 0, which only PE 0 can write"});
         pe.barrier();
         if (pe.my_pe() == 0) pe.abort("the test has seen it");
         kernel.wait();
@@ -139,6 +142,10 @@ TEST(Waits, ThatAreOverAreNotInTheDump) {
 PEAL_KERNEL put_from_outside(Context ctx, std::byte* there, const std::byte* here) {
   static_cast<void>(put(ctx, there, here, 64, 1));
 }
+PEAL_KERNEL put_past_the_part(Context ctx, WindowHandle window, std::byte* heap) {
+  if (ctx.pe == 0) static_cast<void>(put(ctx, window.at(60), heap, 8, 1));
+}
+
 PEAL_KERNEL put_past_the_end(Context ctx, std::byte* there, const std::byte* here) {
   static_cast<void>(put(ctx, there, here, 64, 1));
 }
@@ -169,24 +176,33 @@ TEST(Refused, ArgumentsAreToldWithTheOperationTheRangeAndTheRemedy) {
         std::byte* const heap = pe.context().heap.base;
         std::byte* const end = heap + pe.context().heap.bytes;
         expect_sentence(pe,
-                        {"kernel put_from_outside, block 0, thread 0: the source of put used PE 0 "
+                        {"kernel put_from_outside (waits_test.cc:",
+                         "), block 0, thread 0: the source of put used PE 0 "
                          "(itself), address ",
                          "64 bytes: address not registered; allocate it in the symmetric heap [",
                          "or register_local(0x", ", 64) first"},
                         put_from_outside, data.data(), mine);
         expect_sentence(pe,
-                        {"kernel put_past_the_end, block 0, thread 0: put used PE 1, address ",
+                        {"kernel put_past_the_end (waits_test.cc:",
+                         "), block 0, thread 0: put used PE 1, address ",
                          "address not symmetric; at a PE an operation takes what lies, whole, in",
                          "register_window; the heap ends after 16 bytes of it"},
                         put_past_the_end, end - 16, data.data());
+        const WindowHandle window = pe.register_window(mine, sizeof(mine));
+        expect_sentence(
+            pe,
+            {"kernel put_past_the_part (waits_test.cc:", "put used PE 1, byte 60 of window",
+             "8 bytes: address not symmetric; the part of PE 1 is shorter, or the handle"},
+            put_past_the_part, window, data.data());
+        pe.unregister_window(window);
         expect_sentence(pe,
                         {"an atomic used PE 1",
                          "address misaligned; it must be a multiple of 8 "
                          "and is 4 beyond one"},
                         add_to_half_a_word, data.data());
         expect_sentence(pe,
-                        {"kernel signal_to_nobody, block 0, thread 1: a signal used PE 2",
-                         "no such pe; PEs are 0 to 1"},
+                        {"kernel signal_to_nobody (waits_test.cc:",
+                         "), block 0, thread 1: a signal used PE 2", "no such pe; PEs are 0 to 1"},
                         signal_to_nobody, reinterpret_cast<uint64_t*>(data.data()));
       },
       milliseconds(20000));

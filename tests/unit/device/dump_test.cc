@@ -22,7 +22,7 @@ constexpr size_t kBytes = 64;
 
 /// A PE with a window of its own, `dumped` as the host says of it.
 struct WithWindow {
-  explicit WithWindow(uint32_t dumped) {
+  explicit WithWindow(uint16_t dumped) {
     Window window{memory, sizeof memory, {Be32{kLkey}}, nullptr, nullptr, nullptr};
     window.dumped = dumped;
     rig.windows().window[1] = window;

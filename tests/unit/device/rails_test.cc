@@ -12,6 +12,7 @@
 #include "device/sync.h"
 #include "gtest/gtest.h"
 #include "tests/support/device_rig.h"
+#include "tests/support/one_block.h"
 
 namespace peal {
 namespace {
@@ -20,25 +21,6 @@ using namespace testing;
 
 constexpr size_t kWord = 0x4000;
 constexpr size_t kBytes = 256;
-
-/// One block does something, and with it what the others never do.
-using Deed = Status (*)(const Context&, std::byte*);
-
-PEAL_KERNEL as_block(Context ctx, uint32_t block, Deed deed, std::byte* heap, Status* answer) {
-  if (block_in_grid() == block) *answer = deed(ctx, heap);
-}
-
-Status run(DeviceRig& rig, uint32_t block, Deed deed) {
-  Status answer = Status::kTimeout;
-  {
-    const NicThread nics(rig);
-    launch({.blocks = block + 1, .threads = 1}, as_block, rig.context(), block, deed, rig.heap(),
-           &answer)
-        .wait();
-  }
-  rig.step_all();  // what nobody waited for
-  return answer;
-}
 
 Status put_block(const Context& ctx, std::byte* heap) {
   return put(ctx, heap + kTarget, heap + kSource, kBytes, 1);
@@ -54,13 +36,13 @@ TEST(Rails, EveryQueueUsesTheKeysOfItsOwnNic) {
   DeviceRig rig({.queues_per_peer = 3, .rails = 2});
   for (uint32_t queue = 0; queue < 3; ++queue) {
     std::memset(rig.heap() + kSource, 1 + static_cast<int>(queue), kBytes);
-    ASSERT_EQ(run(rig, queue, put_block), Status::kOk);
+    ASSERT_EQ(run_as_block(rig, queue, put_block), Status::kOk);
     const SeenWqe& wqe = rig.nic(1, queue).seen().at(0);
     EXPECT_EQ(wqe.rkey(), DeviceRig::rkey(0, 1, queue % 2));
     EXPECT_EQ(wqe.lkey(), DeviceRig::lkey(queue % 2));
     EXPECT_EQ(*rig.remote<uint8_t>(1, kTarget + kBytes - 1), 1 + queue);
     std::memset(rig.heap_of(1) + kSource, 11 + static_cast<int>(queue), kBytes);
-    ASSERT_EQ(run(rig, queue, get_block), Status::kOk);
+    ASSERT_EQ(run_as_block(rig, queue, get_block), Status::kOk);
     EXPECT_EQ(*rig.local<uint8_t>(kTarget + kBytes - 1), 11 + queue);
   }
   EXPECT_EQ(rig.complaints(), "");
@@ -86,14 +68,14 @@ TEST(Rails, AWindowHasItsKeysByRailToo) {
     key = there.remote.rkey.host();
     return there.status;
   };
-  ASSERT_EQ(run(rig, 1, resolve_there), Status::kOk);
+  ASSERT_EQ(run_as_block(rig, 1, resolve_there), Status::kOk);
   EXPECT_EQ(key, 4u);
 }
 
 TEST(Rails, AtomicsGoByRail0WhateverTheBlock) {
   DeviceRig rig({.queues_per_peer = 4, .rails = 3});
   for (uint32_t block = 0; block < 4; ++block) {
-    ASSERT_EQ(run(rig, block, add_word), Status::kOk);
+    ASSERT_EQ(run_as_block(rig, block, add_word), Status::kOk);
   }
   EXPECT_EQ(opcodes(rig, 0), (Ops{kFetchAdd, kFetchAdd, kFetchAdd}));
   EXPECT_EQ(opcodes(rig, 1), (Ops{}));
@@ -112,7 +94,7 @@ TEST(Rails, AnAtomicIsBehindWhatItsBlockPostedAndAheadOfWhatItPosts) {
     if (now.status != Status::kOk) return now.status;
     return now.value == 5 ? added : Status::kTimeout;
   };
-  ASSERT_EQ(run(rig, 1, deed), Status::kOk);
+  ASSERT_EQ(run_as_block(rig, 1, deed), Status::kOk);
   EXPECT_EQ(opcodes(rig, 1), (Ops{kWrite, kRead})) << "settled once: nothing came between";
   EXPECT_EQ(opcodes(rig, 0), (Ops{kFetchAdd, kFetchAdd}));
   const SeenWqe& read = rig.nic(1, 1).seen().at(1);
@@ -128,8 +110,8 @@ TEST(Rails, AnAtomicTellsWhatHappenedToTheQueueBeforeIt) {
     const Status added = add_word(ctx, heap);
     return put.status == Status::kOk ? added : Status::kOk;
   };
-  EXPECT_EQ(run(rig, 1, deed), Status::kQueueError);
-  EXPECT_EQ(run(rig, 1, add_word), Status::kQueueError);
+  EXPECT_EQ(run_as_block(rig, 1, deed), Status::kQueueError);
+  EXPECT_EQ(run_as_block(rig, 1, add_word), Status::kQueueError);
   EXPECT_EQ(opcodes(rig, 0), (Ops{})) << "nothing overtook it";
 }
 
@@ -139,7 +121,7 @@ TEST(Rails, ASetSignalStaysWithItsDataAndAnAddedOneIsWaitedFor) {
     return put_signal(ctx, heap + kTarget, heap + kSource, kBytes,
                       Signal::set(reinterpret_cast<uint64_t*>(heap + kWord), 9, 1));
   };
-  ASSERT_EQ(run(rig, 1, set), Status::kOk);
+  ASSERT_EQ(run_as_block(rig, 1, set), Status::kOk);
   EXPECT_EQ(opcodes(rig, 1), (Ops{kWrite, kWrite}));
   EXPECT_EQ(*rig.remote<uint64_t>(1, kWord), 9u);
   const Deed add = [](const Context& ctx, std::byte* heap) {
@@ -147,11 +129,11 @@ TEST(Rails, ASetSignalStaysWithItsDataAndAnAddedOneIsWaitedFor) {
     const Status first = put_signal(ctx, heap + kTarget, heap + kSource, kBytes, one);
     return first == Status::kOk ? signal(ctx, one) : first;
   };
-  ASSERT_EQ(run(rig, 1, add), Status::kOk);
+  ASSERT_EQ(run_as_block(rig, 1, add), Status::kOk);
   EXPECT_EQ(opcodes(rig, 1), (Ops{kWrite, kWrite, kWrite, kRead}));
   EXPECT_EQ(opcodes(rig, 0), (Ops{kFetchAdd, kFetchAdd}));
   EXPECT_EQ(*rig.remote<uint64_t>(1, kWord), 11u);
-  ASSERT_EQ(run(rig, 0, add), Status::kOk);
+  ASSERT_EQ(run_as_block(rig, 0, add), Status::kOk);
   EXPECT_EQ(opcodes(rig, 0), (Ops{kFetchAdd, kFetchAdd, kWrite, kFetchAdd, kFetchAdd}))
       << "the block of rail 0 has them one behind the other";
 }
@@ -164,11 +146,11 @@ TEST(Rails, QuietSettlesQueuesThatCarriedSomething) {
     return put != Status::kOk ? put : first != Status::kOk ? first : second;
   };
   DeviceRig rig({.queues_per_peer = 2, .rails = 2});
-  ASSERT_EQ(run(rig, 1, twice), Status::kOk);
+  ASSERT_EQ(run_as_block(rig, 1, twice), Status::kOk);
   EXPECT_EQ(opcodes(rig, 1), (Ops{kWrite, kRead}));
   EXPECT_EQ(opcodes(rig, 0), (Ops{}));
   DeviceRig one({.queues_per_peer = 2});
-  ASSERT_EQ(run(one, 1, twice), Status::kOk);
+  ASSERT_EQ(run_as_block(one, 1, twice), Status::kOk);
   EXPECT_EQ(opcodes(one, 1), (Ops{kWrite})) << "one NIC keeps the order by itself";
 }
 
@@ -183,7 +165,7 @@ TEST(Rails, QuietSettlesTheQueuesOfOneNicWhereFlagsComeByOtherWays) {
   };
   DeviceRig rig({.queues_per_peer = 2, .settle = true});
   rig.context().sync_flags[0] = 1;  // the peer is there
-  ASSERT_EQ(run(rig, 1, twice), Status::kOk);
+  ASSERT_EQ(run_as_block(rig, 1, twice), Status::kOk);
   EXPECT_EQ(opcodes(rig, 1), (Ops{kWrite, kRead}));
   EXPECT_EQ(opcodes(rig, 0), (Ops{kWrite, kRead})) << "the barrier's word";
   const SeenWqe& read = rig.nic(1, 1).seen().at(1);
@@ -197,10 +179,10 @@ TEST(Rails, AFenceWaitsWhereOneQueueIsNotTheOnlyWay) {
     return put != Status::kOk ? put : fence(ctx);
   };
   DeviceRig mixed({.settle = true});
-  ASSERT_EQ(run(mixed, 0, fenced), Status::kOk);
+  ASSERT_EQ(run_as_block(mixed, 0, fenced), Status::kOk);
   EXPECT_EQ(opcodes(mixed, 0), (Ops{kWrite, kRead}));
   DeviceRig one;
-  ASSERT_EQ(run(one, 0, fenced), Status::kOk);
+  ASSERT_EQ(run_as_block(one, 0, fenced), Status::kOk);
   EXPECT_EQ(opcodes(one, 0), (Ops{kWrite}));
 }
 
@@ -208,7 +190,8 @@ TEST(Rails, QuietPassesOverPeersThatWereGivenUp) {
   DeviceRig rig({.queues_per_peer = 2, .rails = 2});
   rig.queue(1, 1).error.status = static_cast<uint32_t>(Status::kPeerMasked);
   rig.queue(1, 1).published = rig.queue(1, 1).reserved = 7;
-  EXPECT_EQ(run(rig, 0, [](const Context& ctx, std::byte*) { return quiet(ctx); }), Status::kOk);
+  EXPECT_EQ(run_as_block(rig, 0, [](const Context& ctx, std::byte*) { return quiet(ctx); }),
+            Status::kOk);
   EXPECT_EQ(opcodes(rig, 1), (Ops{}));
 }
 

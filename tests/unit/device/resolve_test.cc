@@ -5,7 +5,9 @@
 #include "device/detail/resolve.h"
 
 #include <array>
+#include <memory>
 
+#include "device/sync.h"
 #include "gtest/gtest.h"
 #include "tests/support/device_rig.h"
 
@@ -64,6 +66,93 @@ TEST(Resolve, NothingAtTheEndOfAWindowIsInside) {
   DeviceRig rig;
   const auto none = where(rig.context(), rig.heap() + DeviceRig::kHeapBytes, 0, 1);
   EXPECT_EQ(none.status, Status::kOk) << "an empty slice behind the last element";
+}
+
+/// A window whose parts begin at different bytes of a page and have different sizes.
+struct Uneven {
+  alignas(64) std::array<std::byte, 64> memory;
+  std::array<WindowPart, 2> parts{{{0, 64}, {12, 1000}}};
+  WindowHandle handle;
+
+  explicit Uneven(DeviceRig& rig) : handle{rig.windows().count} {
+    add_window(rig, memory.data(), memory.size(), kKeys.data());
+    rig.windows().window[handle.number].parts = parts.data();
+  }
+};
+
+TEST(Resolve, APartBeginsWhereItsPeHasIt) {
+  DeviceRig rig;
+  Uneven window(rig);
+  EXPECT_EQ(where(rig.context(), &window.memory[5], 8, 0).remote.address, 5u);
+  EXPECT_EQ(where(rig.context(), &window.memory[5], 8, 1).remote.address, 12u + 5);
+  EXPECT_EQ(where(rig.context(), window.handle.at(5), 8, 1).remote.address, 12u + 5);
+}
+
+TEST(Resolve, AHandleReachesAllOfThePeersPart) {
+  DeviceRig rig;
+  Uneven window(rig);
+  const auto last = where(rig.context(), window.handle.at(992), 8, 1);
+  EXPECT_EQ(last.status, Status::kOk);
+  EXPECT_EQ(last.remote.address, 12u + 992);
+  EXPECT_EQ(last.remote.rkey.host(), kKeys[1].host());
+  EXPECT_EQ(window.handle.at<uint64_t>(8) + 2, window.handle.at<uint64_t>(24));
+}
+
+TEST(Resolve, AHandleReachesNoFurther) {
+  DeviceRig rig;
+  Uneven window(rig);
+  EXPECT_EQ(where(rig.context(), window.handle.at(993), 8, 1).status, Status::kNotSymmetric);
+  EXPECT_EQ(where(rig.context(), window.handle.at(57), 8, 0).status, Status::kNotSymmetric);
+  EXPECT_EQ(where(rig.context(), window.handle.at(1 << 20), 0, 0).status, Status::kNotSymmetric);
+}
+
+TEST(Resolve, APartIsTheOneOfThePe) {
+  DeviceRig rig;
+  Uneven window(rig);
+  window.parts[1].bytes = 16;
+  EXPECT_EQ(where(rig.context(), &window.memory[8], 8, 1).status, Status::kOk);
+  EXPECT_EQ(where(rig.context(), &window.memory[16], 8, 1).status, Status::kNotSymmetric);
+}
+
+TEST(Resolve, AWordIsAlignedAtItsPe) {
+  DeviceRig rig;
+  Uneven window(rig);
+  const auto word = [&](const void* at, int pe) {
+    return detail::resolve(rig.context(), {at, 8, pe, detail::Use::kWord, true}).status;
+  };
+  EXPECT_EQ(word(&window.memory[8], 0), Status::kOk);
+  EXPECT_EQ(word(&window.memory[8], 1), Status::kMisaligned);
+  EXPECT_EQ(word(window.handle.at(4), 1), Status::kOk);
+}
+
+TEST(Resolve, AHandleOfNoWindowNamesNothing) {
+  DeviceRig rig;
+  EXPECT_EQ(where(rig.context(), WindowHandle{}.at(), 8, 1).status, Status::kNotSymmetric);
+  EXPECT_EQ(where(rig.context(), WindowHandle{77}.at(), 8, 1).status, Status::kNotSymmetric);
+  std::byte buffer[64];
+  add_window(rig, buffer, sizeof buffer, nullptr);
+  EXPECT_EQ(where(rig.context(), WindowHandle{1}.at(), 8, 1).status, Status::kNotSymmetric)
+      << "of this PE alone";
+  EXPECT_EQ(
+      detail::find_window(&rig.windows(), WindowHandle{1}.at(), 8, detail::Side::kHome).window,
+      nullptr);
+}
+
+/// Hazard: an index that the host is replacing names a window that does not hold the range.
+TEST(Resolve, AHintIsNotBelieved) {
+  DeviceRig rig;
+  std::byte first[64], second[64];
+  add_window(rig, first, sizeof first, kKeys.data());
+  add_window(rig, second, sizeof second, kKeys.data());
+  const auto index = std::make_unique<WindowIndex>();
+  index->slot[0] = {reinterpret_cast<uint64_t>(second) >> 40, 0, 1};
+  rig.windows().shown = {index.get(), 40, 0};
+  for (const uint32_t hint : {0u, 1u, 2u}) {
+    index->span[0] = {0, hint, hint};
+    const auto place = detail::find_window(&rig.windows(), second, 64, detail::Side::kPeer);
+    EXPECT_EQ(place.window, &rig.windows().window[2]) << hint;
+    EXPECT_EQ(detail::find_window(&rig.windows(), second, 65, detail::Side::kPeer).window, nullptr);
+  }
 }
 
 struct Wrong {
@@ -174,6 +263,13 @@ TEST(Resolve, TheFirstMistakeIsKept) {
   EXPECT_EQ(rig.usage().status, static_cast<uint32_t>(Status::kBadPe));
   EXPECT_EQ(rig.usage().pe, 7);
   EXPECT_EQ(rig.usage().bytes, 16u);
+}
+
+// Another block's call has been refused, and is still writing down what the host will read.
+TEST(Resolve, AMistakeCountsBeforeAllOfItIsWritten) {
+  DeviceRig rig;
+  rig.state().usage.claimed = static_cast<uint32_t>(Status::kBadPe);
+  EXPECT_EQ(quiet(rig.context()), Status::kBadPe);
 }
 
 PEAL_KERNEL every_lane_is_wrong(Context ctx, uint32_t* wrong) {

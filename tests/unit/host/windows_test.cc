@@ -23,7 +23,7 @@ constexpr size_t kBytes = 8192;
 
 /// Memory as a GPU's: reached by copies only, which `refuses` ends.
 struct Refusing {
-  Backing memory;
+  std::vector<Backing> memory;
   bool refuses = false;
 
   static void copy(const Backing::Block& block, void* to, const void* from, size_t bytes) {
@@ -39,11 +39,11 @@ struct Pe {
   LiveGroup group;
   P2p p2p;
   RouteOptions options{.asked = TransportKind::kP2p};
-  std::vector<std::byte> part = std::vector<std::byte>(2 * kBytes + 4096);
+  std::vector<std::byte> part = std::vector<std::byte>(3 * kBytes + 4096);
   std::byte* page;  // the first whole one of `part`
   PeerMemory mapped;
   Routes routes;
-  std::shared_ptr<Refusing> refusing;
+  std::shared_ptr<Refusing> refusing = std::make_shared<Refusing>();
   DeviceTables tables;
   Windows windows;
 
@@ -53,12 +53,20 @@ struct Pe {
         page(part.data() + 4096 - reinterpret_cast<uintptr_t>(part.data()) % 4096),
         mapped(p2p.map(page, kBytes, -1)),
         routes(Reachable(group, options, mapped.direct, mapped.how), options),
-        refusing(std::make_shared<Refusing>(
-            make_host_backing(DeviceTables::bytes({kPes, 1}), "tables"))),
-        tables(Backing({refusing->memory.address(), refusing->memory.bytes(), -1, false, refusing},
-                       Refusing::kOperations),
-               {kPes, 1}),
-        windows(group, tables, {.routes = routes, .rails = nullptr, .p2p = &p2p, .gpu = nullptr}) {}
+        tables(
+            [this](size_t bytes) {
+              refusing->memory.push_back(make_host_backing(bytes, "tables"));
+              return Backing({refusing->memory.back().address(), bytes, -1, false, refusing},
+                             Refusing::kOperations);
+            },
+            {kPes, 1}),
+        windows(group, tables, {.routes = routes, .rails = nullptr, .p2p = &p2p, .gpu = nullptr}) {
+    windows.add_heap(page, kBytes, std::move(mapped));
+  }
+  const WindowTable& shown() const { return *tables.windows().table(); }
+  const Window& window(uint32_t number) const { return shown().window[number]; }
+  /// Memory beside the heap.
+  std::byte* own(size_t offset = 0) const { return page + kBytes + offset; }
 };
 
 /// What each PE's call ends with; `body` runs with its errors caught.
@@ -82,14 +90,14 @@ void expect_on_all(const std::vector<std::string>& errors, const std::string& pa
 
 TEST(Windows, ShowTheMemoryOfEveryPe) {
   expect_on_all(errors_of([](Pe& pe) {
-                  pe.windows.add_everywhere(pe.page, kBytes);
-                  pe.windows.add_local(pe.page + kBytes, 64);
-                  ASSERT_EQ(pe.tables.windows()->count, 2u);
-                  const Window& first = pe.tables.windows()->window[0];
-                  EXPECT_EQ(first.base, pe.page);
-                  EXPECT_EQ(first.direct[pe.group.rank()], pe.page);
-                  EXPECT_NE(first.direct[1 - pe.group.rank()], nullptr);
-                  EXPECT_EQ(pe.tables.windows()->window[1].direct, nullptr) << "nobody else's";
+                  const WindowHandle handle = pe.windows.add_everywhere(pe.own(), kBytes);
+                  pe.windows.add_local(pe.own(kBytes), 64);
+                  ASSERT_EQ(pe.shown().count, 3u);
+                  ASSERT_EQ(handle.number, 1u);
+                  EXPECT_EQ(pe.window(1).base, pe.own());
+                  EXPECT_EQ(pe.window(1).direct[pe.group.rank()], pe.own());
+                  EXPECT_NE(pe.window(1).direct[1 - pe.group.rank()], nullptr);
+                  EXPECT_EQ(pe.window(2).direct, nullptr) << "nobody else's";
                   pe.group.barrier();
                 }),
                 "no error");
@@ -99,16 +107,15 @@ TEST(Windows, ShowTheMemoryOfEveryPe) {
 /// of the other one had ended.
 TEST(Windows, ThatOnePeCannotAddAreShownOnNone) {
   const auto body = [](Pe& pe) {
-    pe.windows.add_everywhere(pe.page, kBytes);
     pe.refusing->refuses = pe.group.rank() == 1;
     try {
-      pe.windows.add_everywhere(pe.page + kBytes, kBytes);
+      pe.windows.add_everywhere(pe.own(), kBytes);
     } catch (const Error&) {
-      EXPECT_EQ(pe.tables.windows()->count, 1u) << "PE " << pe.group.rank();
-      EXPECT_EQ(pe.tables.window_count(), 1u);
+      EXPECT_EQ(pe.shown().count, 1u) << "PE " << pe.group.rank();
+      EXPECT_EQ(pe.tables.windows().in_use(), 1u);
       pe.refusing->refuses = false;
-      pe.windows.add_everywhere(pe.page + kBytes, 64);  // the group is as good as before
-      EXPECT_EQ(pe.tables.windows()->window[1].bytes, 64u);
+      pe.windows.add_everywhere(pe.own(), 64);  // the group is as good as before
+      EXPECT_EQ(pe.window(1).bytes, 64u);
       throw;
     }
   };
@@ -117,22 +124,45 @@ TEST(Windows, ThatOnePeCannotAddAreShownOnNone) {
 
 TEST(Windows, MustBeAskedForAlike) {
   const auto sizes = [](Pe& pe) {
-    pe.windows.add_everywhere(pe.page, 64 + 64 * static_cast<size_t>(pe.group.rank()));
+    pe.windows.add_everywhere(pe.own(), 64 + 64 * static_cast<size_t>(pe.group.rank()));
   };
-  expect_on_all(errors_of(sizes), "PE 1 registers 128 bytes from byte 0 of a page, PE 0 64 from");
-  const auto places = [](Pe& pe) { pe.windows.add_everywhere(pe.page + pe.group.rank(), 64); };
-  expect_on_all(errors_of(places), "PE 1 registers 64 bytes from byte 1 of a page");
+  expect_on_all(errors_of(sizes), "PE 1 registers 128 bytes, PE 0 64: all must");
   expect_on_all(errors_of([](Pe& pe) { pe.windows.add_everywhere(nullptr, 64); }),
                 "all must register the same size, not 0");
+  const auto options = [](Pe& pe) {
+    pe.windows.add_everywhere(pe.own(), 64, {.any_size = pe.group.rank() == 0});
+  };
+  expect_on_all(errors_of(options), "PE 1 and PE 0 differ in WindowOptions::any_size");
+  const auto nothing = [](Pe& pe) { pe.windows.add_everywhere(nullptr, 0, {.any_size = true}); };
+  expect_on_all(errors_of(nothing), "no PE has anything to register");
+}
+
+TEST(Windows, MayBeginAnywhereAndDifferInSize) {
+  const auto body = [](Pe& pe) {
+    const bool first = pe.group.rank() == 0;
+    const WindowHandle handle =
+        pe.windows.add_everywhere(first ? pe.own(5) : nullptr, first ? 100 : 0, {.any_size = true});
+    const Window& window = pe.window(handle.number);
+    EXPECT_EQ(window.parts[0].bytes, 100u);
+    EXPECT_EQ(window.parts[1].bytes, 0u);
+    EXPECT_EQ(window.parts[0].iova, 5u);
+    EXPECT_EQ(window.direct[0] != nullptr, true);
+    EXPECT_EQ(pe.windows.find(handle.at(99), 1).range->sizes[0], 100u);
+    pe.group.barrier();
+  };
+  expect_on_all(errors_of(body), "no error");
 }
 
 TEST(Windows, AreNotMoreThanTheTableHolds) {
   const auto body = [](Pe& pe) {
-    for (uint32_t i = 0; i < kMaxWindows; ++i) pe.windows.add_local(pe.page, 64);
-    EXPECT_THROW(pe.windows.add_local(pe.page, 64), Error);
-    pe.windows.add_everywhere(pe.page, 64);
+    while (pe.tables.windows().in_use() < kMaxWindows) {
+      pe.tables.windows().fill({}, {});
+      pe.tables.windows().show();
+    }
+    EXPECT_THROW(pe.windows.add_local(pe.own(), 64), Error);
+    pe.windows.add_everywhere(pe.own(), 64);
   };
-  expect_on_all(errors_of(body), "windows, which is the limit");
+  expect_on_all(errors_of(body), "windows, which is the limit; unregister some");
 }
 
 TEST(Windows, ThatCannotBeMappedAreRefusedWithTheRemedy) {
@@ -142,9 +172,64 @@ TEST(Windows, ThatCannotBeMappedAreRefusedWithTheRemedy) {
       unreachable.direct[1] = nullptr;
       unreachable.how[1] = "made up";
     }
-    pe.windows.add_mapped(pe.page, kBytes, std::move(unreachable));
+    pe.windows.add_heap(pe.page, kBytes, std::move(unreachable));
   };
   expect_on_all(errors_of(body), "cannot be mapped: made up; use symmetric memory");
+}
+
+TEST(Windows, EndTogetherAndAreFoundNoMore) {
+  const auto body = [](Pe& pe) {
+    const WindowHandle outer = pe.windows.add_everywhere(pe.own(), kBytes);
+    const WindowHandle inner = pe.windows.add_everywhere(pe.own(64), 64);
+    EXPECT_EQ(pe.windows.handle_of(pe.own(64)).number, inner.number);
+    EXPECT_EQ(pe.windows.find(pe.own(64), 8).range->bytes, 64u) << "the nearest";
+    EXPECT_EQ(pe.windows.find(pe.own(64), 65).range->bytes, kBytes) << "the one that holds it";
+    pe.windows.remove(inner);
+    EXPECT_EQ(pe.windows.find(pe.own(64), 8).range->bytes, kBytes);
+    EXPECT_EQ(pe.windows.find(inner.at(), 8).range, nullptr);
+    EXPECT_EQ(pe.window(inner.number).direct, nullptr);
+    pe.windows.remove(outer);
+    EXPECT_EQ(pe.windows.find(pe.own(64), 8).range, nullptr);
+    EXPECT_EQ(pe.windows.handle_of(pe.own()).number, 0u);
+    EXPECT_EQ(pe.tables.windows().in_use(), 1u);
+  };
+  expect_on_all(errors_of(body), "no error");
+}
+
+TEST(Windows, EndOnAllPesOrOnNone) {
+  const auto different = [](Pe& pe) {
+    const WindowHandle first = pe.windows.add_everywhere(pe.own(), 64);
+    const WindowHandle second = pe.windows.add_everywhere(pe.own(64), 64);
+    try {
+      pe.windows.remove(pe.group.rank() == 0 ? first : second);
+    } catch (const Error&) {
+      EXPECT_EQ(pe.tables.windows().in_use(), 3u);
+      pe.windows.remove(first);
+      throw;
+    }
+  };
+  expect_on_all(errors_of(different), "PE 1 names window 2 of the job, PE 0 window 1: all PEs");
+  expect_on_all(errors_of([](Pe& pe) { pe.windows.remove({0}); }), "PE 0 names no window");
+  const auto local = [](Pe& pe) {
+    pe.windows.add_local(pe.own(), 64);
+    pe.windows.remove({1});
+  };
+  expect_on_all(errors_of(local), "names no window");
+}
+
+TEST(Windows, OfThisPeAloneEndByTheirAddress) {
+  const auto body = [](Pe& pe) {
+    pe.windows.add_local(pe.own(), 64);
+    const WindowHandle everywhere = pe.windows.add_everywhere(pe.own(), 128);
+    pe.windows.add_local(pe.own(), 256);
+    pe.windows.remove_local(pe.own());
+    EXPECT_EQ(pe.windows.find(pe.own(), 256).range, nullptr) << "the newest";
+    pe.windows.remove_local(pe.own());
+    EXPECT_TRUE(pe.windows.find(pe.own(), 64).range->symmetric);
+    EXPECT_EQ(pe.windows.handle_of(pe.own()).number, everywhere.number);
+    pe.windows.remove_local(pe.own());
+  };
+  expect_on_all(errors_of(body), "unregister_local: no memory was registered at");
 }
 
 }  // namespace

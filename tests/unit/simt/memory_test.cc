@@ -10,8 +10,8 @@
 #include <functional>
 #include <set>
 
+#include "simt/decisions.h"
 #include "simt/launch.h"
-#include "simt/random.h"
 
 namespace peal::simt {
 namespace {
@@ -25,7 +25,7 @@ constexpr Access kBoth{Scope::kSystem, Order::kBoth};
 /// Four agents: 0 and 1 are of one block, 2 is of another block of their device, 3 of another
 /// device.
 struct World {
-  explicit World(uint64_t seed) : random(seed), memory(4096, random) {
+  explicit World(uint64_t seed) : decisions(seed), memory(4096, decisions) {
     memory.add_agent({.device = 0, .group = 0});
     memory.add_agent({.device = 0, .group = 0});
     memory.add_agent({.device = 0, .group = 1});
@@ -45,7 +45,7 @@ struct World {
     return old;
   }
 
-  Random random;
+  Decisions decisions;
   Memory memory;
   uint64_t* data;
   uint64_t* flag;
@@ -110,6 +110,26 @@ TEST(Memory, FencesOrderRelaxedOperations) {
   EXPECT_EQ(answers([&](World& w) { return run(w, true, true); }).count(0), 0u);
   EXPECT_EQ(answers([&](World& w) { return run(w, false, true); }).count(0), 1u);
   EXPECT_EQ(answers([&](World& w) { return run(w, true, false); }).count(0), 1u);
+}
+
+TEST(Memory, AFenceOfBlockScopeIsForItsBlock) {
+  const auto run = [](World& w, uint64_t reader, bool updates) {
+    w.store(0, w.data, 1, kPlain);
+    w.memory.fence(0, Order::kRelease, Scope::kBlock);
+    if (updates) {
+      w.memory.newest(0, w.flag, 8, kRelaxed);
+      w.memory.replace(0, w.flag, 8, 1, kRelaxed);
+    } else {
+      w.store(0, w.flag, 1, kRelaxed);
+    }
+    if (w.load(reader, w.flag, kRelaxed) == 0) return kNotSeen;
+    w.memory.fence(reader, Order::kAcquire);
+    return w.load(reader, w.data, kPlain);
+  };
+  for (const bool updates : {false, true}) {
+    EXPECT_EQ(answers([&](World& w) { return run(w, 1, updates); }).count(0), 0u);
+    EXPECT_EQ(answers([&](World& w) { return run(w, 2, updates); }).count(0), 1u);
+  }
 }
 
 // A fence of device scope lets another device see what was stored to this one's memory, and not

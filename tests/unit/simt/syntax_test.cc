@@ -48,6 +48,18 @@ TEST(Syntax, AKernelOffersItself) {
   EXPECT_EQ(sums, (std::vector<int>{3, 3}));
 }
 
+void own_address(const void** seen) {
+  enter("own_address", &offered_kernel<&own_address>, [=]() mutable { *seen = simt::kernel(); });
+}
+
+// Messages name it by its address.
+TEST(Syntax, AGridKnowsTheAddressOfItsKernel) {
+  const void* seen = nullptr;
+  (static_cast<void>(Configured(1, 1)), own_address(&seen));
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(seen, reinterpret_cast<const void*>(own_address));
+}
+
 TEST(Syntax, AGridThatCannotRunIsAnErrorOfCudas) {
   int sum = 0;
   (static_cast<void>(Configured(1, 2000)), add(&sum, 1));

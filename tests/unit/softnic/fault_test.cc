@@ -409,20 +409,6 @@ TEST_F(FaultSettings, ArePartOfTheNicFromItsBeginning) {
   EXPECT_EQ(cq.await().syndrome, Syndrome::kRemoteAborted);
 }
 
-TEST_F(FaultSettings, AreRefusedByAnEngineOnAGpu) {
-  setenv("PEAL_SOFTNIC_FAULTS", "wqe=1 fault=stall", 1);
-  setenv("PEAL_SOFTNIC_ENGINE", "gpu", 1);
-  const std::shared_ptr<Nic> nic = Nic::open();
-  unsetenv("PEAL_SOFTNIC_ENGINE");
-  std::string error = "accepted";
-  try {
-    nic->admit(nic.get());
-  } catch (const std::runtime_error& refused) {
-    error = refused.what();
-  }
-  EXPECT_TRUE(error.starts_with("PEAL_SOFTNIC_FAULTS needs the CPU engine")) << error;
-}
-
 TEST_F(FaultSettings, ThatAreWrongAreNamed) {
   struct Wrong {
     const char* value;

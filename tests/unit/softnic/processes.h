@@ -92,6 +92,13 @@ class Process {
     waitpid(pid_, nullptr, 0);
     pid_ = 0;
   }
+  /// The signal by which the process ends; 0 when it ends otherwise.
+  int await_signal() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = 0;
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  }
   Line& line() { return *line_; }
   pid_t pid() const { return pid_; }
 

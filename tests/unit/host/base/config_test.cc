@@ -117,6 +117,7 @@ TEST(Config, PassesOverTheSoftwareNicsOwnSettings) {
   const Config config = read(
       {"PEAL_SOFTNIC_FABRIC=a", "PEAL_SOFTNIC_DIR=/tmp", "PEAL_SOFTNIC_TIMEOUT_SCALE=nonsense"});
   EXPECT_TRUE(config.given.empty());
+  EXPECT_EQ(config.softnic.size(), 3u);
 }
 
 TEST(Config, LeavesOtherProgramsVariablesAlone) {
@@ -160,6 +161,23 @@ TEST(Config, RefusesDepthsThatAreNoPowerOfTwo) {
   for (const char* entry :
        {"PEAL_QUEUE_DEPTH=64", "PEAL_QUEUE_DEPTH=1000", "PEAL_QUEUE_DEPTH=32768"}) {
     expect_in(refusal({entry}), {"power of two from 128 to 16384"});
+  }
+}
+
+TEST(Config, ReadsHowManyCallsTheRecorderKeeps) {
+  EXPECT_EQ(Config::defaults().record, 0);
+  EXPECT_EQ(read({"PEAL_RECORD=0"}).record, 0);
+  EXPECT_EQ(read({"PEAL_RECORD=4096"}).record, 4096);
+  for (const char* entry : {"PEAL_RECORD=3", "PEAL_RECORD=8", "PEAL_RECORD=100", "PEAL_RECORD=-16",
+                            "PEAL_RECORD=on", "PEAL_RECORD=2097152", "PEAL_RECORD=4294967296"}) {
+    expect_in(refusal({entry}), {"PEAL_RECORD", "0 or a power of two from 16 to 1048576"});
+  }
+}
+
+TEST(Config, RefusesNamesOfTracesThatSayMoreThanTheyCan) {
+  EXPECT_EQ(read({"PEAL_RECORD_FILE=/tmp/100%%-%r.%p.json"}).record_file, "/tmp/100%%-%r.%p.json");
+  for (const char* entry : {"PEAL_RECORD_FILE=a%", "PEAL_RECORD_FILE=%d", "PEAL_RECORD_FILE=%r%"}) {
+    expect_in(refusal({entry}), {"PEAL_RECORD_FILE", "%r stands for the PE"});
   }
 }
 

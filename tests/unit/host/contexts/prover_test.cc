@@ -36,8 +36,7 @@ class Proofs : public LinksRig {
 
   Proofs() {
     const Be32 rkey[] = {region_.rkey()};
-    tables_.fill({}, {.rkeys = rkey, .word_rkeys = rkey, .direct = {}});
-    tables_.publish();
+    tables_.show_heap({}, {.rkeys = rkey, .word_rkeys = rkey});
     prover_.emplace(*alone_, rails_, tables_, 0, seconds(40));
     for (LinkMachine* const links : {&first_, &second_}) links->connect(0, links->make(0), 0);
   }
@@ -58,7 +57,7 @@ class Proofs : public LinksRig {
   const IbgdaNic& nic_ = rails_.nics()[0];
   Backing heap_ = make_host_backing(4096, "heap");
   nic::MemoryRegion region_{nic_.device, nic_.domain, {heap_.address(), heap_.bytes()}};
-  DeviceTables tables_{make_host_backing(DeviceTables::bytes(kExtent), "tables"), kExtent};
+  DeviceTables tables_{[](size_t bytes) { return make_host_backing(bytes, "tables"); }, kExtent};
   std::optional<Prover> prover_;
   LinkMachine first_{queues(1), requests_};
   LinkMachine second_{queues(1), requests_};

@@ -49,6 +49,18 @@ TEST_F(Line, OptionsOfNvccForGpusDoNothing) {
   EXPECT_EQ(read_options({"-G", "a.cu"}).compile, (Words{"-g", "-O0", "-std=c++20"}));
 }
 
+TEST_F(Line, RaceAndCheckBringDebugInformation) {
+  const Options race = read_options({"--race", "a.cu"});
+  EXPECT_TRUE(race.race);
+  EXPECT_EQ(race.compile,
+            (Words{"-std=c++20", "-fsanitize=thread", "-g", "-Wno-tsan",
+                   "--param=tsan-distinguish-volatile=1", "-U_FORTIFY_SOURCE",
+                   "-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset", "-O1"}));
+  const Options check = read_options({"a.cu", "--check", "-O2"});
+  EXPECT_TRUE(check.check);
+  EXPECT_EQ(check.compile, (Words{"-O2", "-std=c++20", "-g"})) << "of the kernels' step alone";
+}
+
 TEST_F(Line, TheCompilerIsCxx) {
   ::setenv("CXX", "clang++", 1);
   EXPECT_EQ(read_options({"a.cu"}).compiler, "clang++");
@@ -70,6 +82,8 @@ TEST_F(Line, MistakesAreErrors) {
   EXPECT_EQ(refused({"-"}), "-: standard input is not read; give a file");
   EXPECT_EQ(refused({"-c", "a.cu", "b.cu", "-o", "c.o"}),
             "-o c.o with -c, -S or -E: give one file, not 2");
+  EXPECT_EQ(refused({"a.cu", "--race", "--check"}),
+            "--race and --check: a program has the one or the other");
 }
 
 }  // namespace

@@ -222,11 +222,13 @@ TEST_P(Doorbells, OfAGpuComeAfterCompletionQueuesAndNotAfterQueuePairs) {
   EXPECT_EQ(find<Result(Address)>("cuMemFree_v2")(memory), kSuccess);
 }
 
-TEST_P(OnAGpu, AFaultPlanIsRefused) {
+TEST_P(OnAGpu, AFaultPlanIsTakenAndAWrongOneRefused) {
   char why[256] = {};
   auto* const inject = verbs<int(const char*, char*, size_t)>("peal_softnic_inject");
-  EXPECT_EQ(inject("wqe=1 fault=stall", why, sizeof why), EOPNOTSUPP);
-  EXPECT_NE(std::string(why).find("CPU engine"), std::string::npos) << why;
+  EXPECT_EQ(inject("wqe=1 fault=stall", why, sizeof why), 0) << why;
+  EXPECT_EQ(inject("wqe=1 fault=nonsense", why, sizeof why), EINVAL);
+  EXPECT_NE(std::string(why).find("nonsense"), std::string::npos) << why;
+  EXPECT_EQ(verbs<int()>("peal_softnic_clear_faults")(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(By, OnAGpu, testing::Values(false));

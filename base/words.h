@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the NIC's little languages share (fault_plan.h, present.h): lines end at a line end or ';',
+// What little languages share (fault plans, presentations of a NIC): lines end at a line end or
+// ';',
 // '#' starts a comment, a line is words, a word is name=value. Errors name the line, the word and
 // what is accepted.
 #pragma once
@@ -13,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-namespace peal::softnic::words {
+namespace peal::words {
 
 inline constexpr uint32_t kMaxTextBytes = 65536;
 
@@ -68,4 +69,4 @@ void for_each_line(std::string_view text, const char* what, Read read) {
   }
 }
 
-}  // namespace peal::softnic::words
+}  // namespace peal::words

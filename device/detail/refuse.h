@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A range at a PE as a call names it, and the first usage error of a context: the call that could
+// not be carried out.
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/order.h"
+#include "device/base/spin.h"
+#include "device/base/waits.h"
+#include "device/context.h"
+
+namespace peal::detail {
+
+/// What goes there: payload, which nobody may look at before a signal or a barrier, a word that
+/// somebody may be waiting for, an atomic on one, or an atomic that vouches for what is ahead of
+/// it.
+enum class Use { kPayload, kWord, kAtomic, kReleasing };
+
+/// A range at a PE, as a call names it.
+struct Asked {
+  const void* address;
+  uint64_t bytes;
+  int pe;
+  Use use = Use::kPayload;
+  bool aligned = false;  // true: must be a multiple of `bytes`
+  Doing doing = Doing::kOther;
+  bool counts = true;  // an operation, for a plan of faults (meet_fault.h); false: part of one
+};
+
+PEAL_HD bool misaligned(const Asked& asked) {
+  return asked.aligned && reinterpret_cast<uint64_t>(asked.address) % asked.bytes != 0;
+}
+
+/// Latches the first usage error of a context and returns `status`. Takes no context: one whose
+/// address is passed out of line is copied to the stack by every kernel, whether it errs or not.
+PEAL_DEVICE_COLD inline Status refuse(ContextState* state, Status status, Asked asked) {
+  UsageError& usage = state->usage;
+  if (compare_exchange<Reach::kGpu>(&usage.claimed, 0u, static_cast<uint32_t>(status))) {
+    usage.pe = asked.pe;
+    usage.doing = static_cast<uint32_t>(asked.doing);
+    usage.lane = this_lane();
+    usage.place = this_place();
+    usage.address = reinterpret_cast<uint64_t>(asked.address);
+    usage.bytes = asked.bytes;
+    usage.time_ns = now_ns();
+    store_release<Reach::kSystem>(&usage.status, static_cast<uint32_t>(status));
+    if (state->alarm != nullptr) store_release<Reach::kSystem>(state->alarm, 1u);
+  }
+  return status;
+}
+
+/// Of the first refused call, also while that is still writing down what the host will read.
+PEAL_HD Status usage_status(const ContextFields& ctx) {
+  return static_cast<Status>(load_relaxed<Reach::kGpu>(&ctx.state->usage.claimed));
+}
+
+}  // namespace peal::detail

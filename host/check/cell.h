@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A cell remembers kSlots accesses to the same memory: to a granule, or to all of a chunk. Which of
+// two accesses conflict, which one stands for another, and how one is entered without locks.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "host/check/slot.h"
+
+namespace peal::checking {
+
+/// What the one who makes an access knows, of the memory of `owner`: an earlier access by PE p is
+/// ordered before it if its stamp is at most done[p], or, of a transfer, far[p].
+struct Known {
+  int owner = 0;
+  std::array<uint32_t, kMaxPes> done{};
+  std::array<uint32_t, kMaxPes> far{};
+
+  bool covers(const Slot& slot) const {
+    const auto pe = static_cast<size_t>(slot.pe());
+    const bool transfer = slot.write() && slot.pe() != owner;
+    return slot.stamp() <= (transfer ? far[pe] : done[pe]);
+  }
+};
+
+using Cell = std::array<uint64_t, kSlots>;
+
+// Word by word: vectors would wait for the words to have been stored.
+inline Cell load(const std::atomic<uint64_t>* cell,
+                 std::memory_order order = std::memory_order_relaxed) {
+  static_assert(kSlots == 4);
+  return {cell[0].load(order), cell[1].load(order), cell[2].load(order), cell[3].load(order)};
+}
+
+inline bool same(const Cell& one, const Cell& other) {
+  return one[0] == other[0] && one[1] == other[1] && one[2] == other[2] && one[3] == other[3];
+}
+
+/// True if `earlier` touches the same bytes and nothing orders it before `mine`.
+inline bool conflict(Slot earlier, Slot mine, const Known& known) {
+  return (earlier.mask() & mine.mask()) != 0 && earlier.pe() != mine.pe() &&
+         (earlier.write() || mine.write()) && earlier.care() + mine.care() < 3 &&
+         !known.covers(earlier);
+}
+
+/// True if whoever is not ordered behind `earlier` and conflicts with it is told of by `mine` too.
+inline bool stands_for(Slot mine, Slot earlier, const Known& known) {
+  if ((earlier.mask() & ~mine.mask()) != 0) return false;
+  if (earlier.write() && !mine.write()) return false;
+  if (earlier.care() < mine.care()) return false;
+  return earlier.pe() == mine.pe() || known.covers(earlier);
+}
+
+/// The slot that `mine` goes to.
+int place_in(const Cell& cell, Slot mine, const Known& known);
+
+/// Leaves `mine` in the cell; what else was there. Of two PEs that do this at a time one at least
+/// sees the other, and neither overwrites what it has not seen.
+Cell enter(std::atomic<uint64_t>* cell, Slot mine, const Known& known);
+
+}  // namespace peal::checking

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The last accesses to each granule of a heap, by all PEs of the host, without locks: an access
+// looks for earlier ones that conflict with it and are not ordered before it, and leaves itself.
+// HeapShadow has those to whole chunks of the heap besides.
+//
+// A cell remembers kSlots accesses. Where there are more, later ones displace earlier ones and a
+// conflict with those is not found; none is made up.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "host/check/cell.h"
+
+namespace peal::checking {
+
+/// An earlier access and where it meets the later one, as offsets in the heap.
+struct Conflict {
+  Slot other;
+  uint64_t begin;
+  uint64_t end;
+};
+
+struct Conflicts {
+  static constexpr int kMax = 4;  // of one access; more are dropped
+  std::array<Conflict, kMax> list{};
+  int count = 0;
+
+  void add(const Conflict& found);
+};
+
+/// Bytes [begin, end) of a heap whose cells are `cells`, accessed by `mine`, which has no mask yet.
+void access(std::atomic<uint64_t>* cells, uint64_t begin, uint64_t end, Slot mine,
+            const Known& known, Conflicts& found);
+
+/// What of a granule's cell conflicts with `mine`.
+void look(const Cell& cell, Slot mine, const Known& known, uint64_t granule, Conflicts& found);
+
+/// PEs of a cell's writes by other than words (Slot::kWord), a bit for each.
+uint64_t writers_in(const Cell& cell);
+/// PEs that wrote a granule by other than words (Slot::kWord), a bit for each.
+uint64_t writers_of_data(const std::atomic<uint64_t>* cells, uint64_t offset);
+
+/// Forgets all accesses to [begin, end).
+void forget(std::atomic<uint64_t>* cells, uint64_t begin, uint64_t end);
+
+}  // namespace peal::checking

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/check_mode.h"
+
+#include <algorithm>
+#include <mutex>
+#include <shared_mutex>
+
+#include "host/base/place.h"
+#include "host/job/together.h"
+#include "simt/place.h"
+#include "simt/plain_access.h"
+
+namespace peal {
+namespace {
+
+// The PEs of this process whose kernels' own loads and stores are looked at.
+struct Observed {
+  std::shared_mutex mutex;
+  std::vector<CheckMode*> pes;
+};
+Observed& observed() {
+  static Observed the_one;
+  return the_one;
+}
+
+}  // namespace
+
+CheckMode::CheckMode(const Parts& parts)
+    : heap_(parts.heap),
+      contexts_(parts.contexts),
+      target_(parts.target),
+      log_(parts.log),
+      mapped_(parts.mapped),
+      mistakes_([this](const void* address) { return heap_.place_of(address); }, parts.log,
+                [&contexts = parts.contexts] {
+                  store_release<Reach::kSystem>(&contexts.words(0).alarm, 1u);
+                }) {
+  if (target_ == Target::kCpu) watch_order(parts);
+  parts.tables.check({heap_.extents(), target_ == Target::kCpu ? mistakes_.hooks() : nullptr});
+}
+
+// The first PE of a host makes what its PEs share.
+void CheckMode::watch_order(const Parts& parts) {
+  LiveGroup& group = parts.group;
+  const std::vector<Place>& places = group.places();
+  const auto me = static_cast<size_t>(group.rank());
+  checking::OrderConfig config;
+  for (size_t pe = 0; pe < places.size(); ++pe) {
+    if (same_host(places[pe], places[me])) config.pes.push_back(static_cast<int>(pe));
+  }
+  const checking::Segment::Shape shape{static_cast<int>(config.pes.size()), heap_.bytes()};
+  std::shared_ptr<const checking::Segment> segment;
+  const std::vector<PeerFile> files = gather_together(group, [&] {
+    if (config.pes[0] != group.rank()) return PeerFile{};
+    segment = std::make_shared<const checking::Segment>(checking::Segment::create(shape));
+    return segment->file();
+  });
+  config.pe = group.rank();
+  config.job_pes = group.size();
+  config.heap = heap_.base();
+  for (const int pe : config.pes) {
+    if (!mapped_.empty()) config.mapped.push_back(mapped_[static_cast<size_t>(pe)]);
+  }
+  config.place_of = [this](const void* address) { return heap_.place_of(address); };
+  config.report = [this](const std::string& text) { mistakes_.tell(text); };
+  together(group, [&] {
+    if (!segment) {
+      const PeerFile& file = files[static_cast<size_t>(config.pes[0])];
+      segment = std::make_shared<const checking::Segment>(checking::Segment::open(file, shape));
+    }
+    order_.emplace(segment, std::move(config));
+  });
+  if (const std::string unseen = order_->unseen(); !unseen.empty())
+    log_.warn("check", "{}", unseen);
+  mistakes_.order(&*order_);
+  heap_.on_free([this](const void* block, size_t bytes) { order_->freed(block, bytes); });
+  const std::unique_lock lock(observed().mutex);
+  observed().pes.push_back(this);
+  simt::observe_accesses(&CheckMode::observe);
+}
+
+CheckMode::~CheckMode() {
+  if (!order_) return;
+  heap_.on_free(nullptr);
+  const std::unique_lock lock(observed().mutex);
+  std::erase(observed().pes, this);
+  if (observed().pes.empty()) simt::observe_accesses(nullptr);
+}
+
+bool CheckMode::concerns(const void* address) const {
+  const auto within = [&](const std::byte* heap) {
+    return heap != nullptr && static_cast<const std::byte*>(address) - heap >= 0 &&
+           static_cast<size_t>(static_cast<const std::byte*>(address) - heap) < heap_.bytes();
+  };
+  return within(heap_.base()) || std::ranges::any_of(mapped_, within);
+}
+
+// Of several PEs in a process the one whose heap it is: which PE's lane this is, nobody knows.
+void CheckMode::observe(const simt::PlainAccess& access) {
+  if (access.address == nullptr || simt::in_library()) return;
+  const std::shared_lock lock(observed().mutex);
+  for (CheckMode* const pe : observed().pes) {
+    const bool its = observed().pes.size() == 1 ? pe->concerns(access.address)
+                                                : pe->heap_.contains(access.address);
+    if (!its) continue;
+    pe->order_->plain({.address = access.address,
+                       .bytes = access.bytes,
+                       .write = access.write,
+                       .atomic = access.atomic,
+                       .order = access.order,
+                       .place = simt::place_at(reinterpret_cast<uintptr_t>(access.pc) + 1)});
+    return;
+  }
+}
+
+void CheckMode::recovered() {
+  if (order_) order_->recovered();
+  mistakes_.forget();
+}
+
+void CheckMode::warn_if_unused() const {
+  bool used = target_ == Target::kCpu;  // kernels for CPUs always look
+  contexts_.for_each([&](const ContextOwner& context) { used = used || context.checked(); });
+  if (used) return;
+  log_.warn("check",
+            "PEAL_CHECK=on, but no kernel that was compiled with -DPEAL_CHECK=1 has made a call: "
+            "nothing was checked");
+}
+
+}  // namespace peal

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Checked mode of a PE (PEAL_CHECK=on): what its kernels look calls up in, the order of accesses
+// among the PEs of its host, and who is told.
+//
+//   kernels     CallHooks, plain accesses    -> mistakes, order
+//   Runtime     meeting() around what is collective, freed(), recovered()
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "host/base/log.h"
+#include "host/check/order_checker.h"
+#include "host/contexts/context_table.h"
+#include "host/contexts/device_tables.h"
+#include "host/failures/mistakes.h"
+#include "host/job/live_group.h"
+#include "host/memory/symmetric_heap.h"
+#include "simt/plain_access.h"
+
+namespace peal {
+
+class CheckMode {
+ public:
+  struct Parts {
+    LiveGroup& group;
+    SymmetricHeap& heap;  // with extents
+    DeviceTables& tables;
+    ContextTable& contexts;
+    Target target;
+    const Log& log;
+    /// By PE: where its heap is mapped here, or null; empty where none is.
+    std::vector<std::byte*> mapped;
+  };
+
+  /// Collective. For the contexts that are made from now on; the parts outlive this.
+  explicit CheckMode(const Parts& parts);
+  ~CheckMode();
+  CheckMode(const CheckMode&) = delete;
+  CheckMode& operator=(const CheckMode&) = delete;
+
+  /// While a collective call of the host lasts: what was before it is ordered before what follows.
+  class Meeting {
+   public:
+    explicit Meeting(CheckMode* mode) : mode_(mode) {
+      if (mode_ != nullptr && mode_->order_) mode_->order_->everybody_meets();
+    }
+    ~Meeting() {
+      if (mode_ != nullptr && mode_->order_) mode_->order_->everybody_met();
+    }
+    Meeting(const Meeting&) = delete;
+    Meeting& operator=(const Meeting&) = delete;
+
+   private:
+    CheckMode* mode_;
+  };
+
+  /// Behind a collective call of some PEs: everything before it counts as ordered.
+  void met() {
+    if (order_) order_->everybody_met();
+  }
+  /// Behind Runtime::recover(): everything found is forgotten.
+  void recovered();
+
+  /// What was found of the order of accesses.
+  std::vector<Failure> failures() const { return mistakes_.failures(); }
+
+  /// At the end: says so where no kernel that looks at its calls has run. Such a program looks as
+  /// right as one in which nothing was found.
+  void warn_if_unused() const;
+
+ private:
+  void watch_order(const Parts& parts);
+  static void observe(const simt::PlainAccess& access);
+  bool concerns(const void* address) const;
+
+  SymmetricHeap& heap_;
+  const ContextTable& contexts_;
+  const Target target_;
+  const Log log_;
+  std::vector<std::byte*> mapped_;
+  Mistakes mistakes_;
+  std::optional<checking::OrderChecker> order_;
+};
+
+}  // namespace peal

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sentences about the mistakes that checked mode finds: what is wrong, and what would be right.
+#include <fmt/format.h>
+
+#include <cstddef>
+
+#include "host/contexts/usage_text.h"
+
+namespace peal {
+namespace {
+
+// An argument of a call, by where a CallNote has it, as a lane gave it.
+std::string argument(uint32_t offset, uint64_t value) {
+  switch (offset) {
+    case offsetof(CallNote, kind):
+      return fmt::format("another call (kind {})", value);
+    case offsetof(CallNote, pe):
+      return fmt::format("PE {}", static_cast<int32_t>(value));
+    case offsetof(CallNote, there):
+      return fmt::format("the symmetric address {:#x}", value);
+    case offsetof(CallNote, here):
+      return fmt::format("the local address {:#x}", value);
+    case offsetof(CallNote, there_bytes):
+    case offsetof(CallNote, here_bytes):
+      return fmt::format("{} bytes", value);
+    case offsetof(CallNote, rows):
+      return fmt::format("{} rows", value);
+    case offsetof(CallNote, there_pitch):
+    case offsetof(CallNote, here_pitch):
+      return fmt::format("rows {} bytes apart", static_cast<int64_t>(value));
+    case offsetof(CallNote, word):
+      return fmt::format("the signal's word {:#x}", value);
+    case offsetof(CallNote, value):
+      return fmt::format("the value {}", value);
+    case offsetof(CallNote, number):
+      return fmt::format("team {:#x}", value);
+    default:
+      return fmt::format("{}", value);
+  }
+}
+
+std::string range(const UsageError& error) {
+  const auto doing = static_cast<Doing>(error.doing);
+  return fmt::format("{} used PE {}{}, address {:#x}, {} bytes", name_of(doing), error.pe,
+                     at_home(doing) ? " (itself)" : "", error.address, error.bytes);
+}
+
+}  // namespace
+
+std::string describe_mistake(const UsageError& error, const PlaceOf& place_of) {
+  const char* const call = name_of(static_cast<Doing>(error.doing));
+  const std::string other =
+      fmt::format("block {}, thread {}", error.other.block, error.other.thread);
+  const auto place = [&] { return place_of(reinterpret_cast<const void*>(error.address)); };
+  switch (static_cast<Mistake>(error.mistake)) {
+    case Mistake::kNotAllocated:
+      return fmt::format("{}: it begins at {}, which no allocation answered", range(error),
+                         place());
+    case Mistake::kPastEnd:
+      return fmt::format("{}: it begins at {} and goes on behind their end", range(error), place());
+    case Mistake::kFreed:
+      return fmt::format("{}: it begins at {}, which free() gave back", range(error), place());
+    case Mistake::kInternal:
+      return fmt::format("{}: it begins at {}; kernels use what malloc() and its like answer",
+                         range(error), place());
+    case Mistake::kLanesDiffer:
+      return fmt::format(
+          "{}: it gave {}, and {} gave {}: all lanes of a warp or block call with the same "
+          "arguments",
+          call, argument(error.argument, error.detail), other,
+          argument(error.argument, error.other_detail));
+    case Mistake::kLanesMissing:
+      return fmt::format(
+          "{} by a block of which only {} threads are left: all threads of a block make the call, "
+          "or one makes it (thread)",
+          call, error.detail);
+    case Mistake::kBarrierInUse:
+      return fmt::format(
+          "{} while {} is in one of the same context (and team): one scope of one kernel at a time "
+          "calls it; let the blocks meet first, or give each a context (or team) of its own",
+          call, other);
+    case Mistake::kQueueShared:
+      return fmt::format(
+          "{} by the queues that {} is using, or has not drained: where blocks own queues each "
+          "uses "
+          "block % queues_per_peer alone (ContextOptions::queues_per_peer as many as there are "
+          "blocks), an ExclusiveContext one scope at a time; a Context is for all",
+          call, other);
+    case Mistake::kTicketOther:
+      return "wait or test of a ticket that another context answered: give it that context";
+    case Mistake::kTicketStale:
+      return fmt::format(
+          "wait or test of a ticket of before recover() (number {}; its queue has come to {}): "
+          "recover() makes tickets void",
+          error.detail, error.other_detail);
+    case Mistake::kNone:
+    case Mistake::kCount:
+      break;
+  }
+  return "a mistake";
+}
+
+}  // namespace peal

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The order of stores that lets kernels look a window up while others come and go: an entry is
+// empty while the rest of it is written, and the version goes up behind every change.
+#include "host/contexts/shown_windows.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "host/base/error.h"
+
+namespace peal {
+namespace {
+
+constexpr uint32_t kFirstBlock = 64;
+
+// Block k is for windows [kFirstBlock * (2^k - 1), kFirstBlock * (2^(k+1) - 1)).
+uint32_t block_of(uint32_t number) {
+  return static_cast<uint32_t>(std::bit_width(number / kFirstBlock + 1)) - 1;
+}
+uint32_t first_of(uint32_t block) { return kFirstBlock * ((1u << block) - 1); }
+
+template <class T>
+const uint64_t* words_of(const T* from) {
+  static_assert(sizeof(T) % sizeof(uint64_t) == 0);
+  return reinterpret_cast<const uint64_t*>(from);
+}
+template <class T>
+uint64_t* words_of(T* to) {
+  static_assert(sizeof(T) % sizeof(uint64_t) == 0);
+  return reinterpret_cast<uint64_t*>(to);
+}
+
+}  // namespace
+
+ShownWindows::ShownWindows(Make make, int n_pes, uint32_t rails)
+    : make_(std::move(make)),
+      n_pes_(static_cast<size_t>(n_pes)),
+      keys_(rails * n_pes_),
+      memory_(make_(sizeof(WindowTable) + 2 * sizeof(WindowIndex))) {
+  static_assert(sizeof(WindowTable) % alignof(WindowIndex) == 0);
+}
+
+const WindowTable* ShownWindows::table() const { return shown(); }
+
+size_t ShownWindows::bytes() const {
+  size_t sum = memory_.bytes();
+  for (const Backing& block : blocks_) sum += block.bytes();
+  return sum;
+}
+
+// Rounded up, so that what lies behind is aligned.
+size_t ShownWindows::bytes_by_pe() const {
+  const size_t bytes =
+      n_pes_ * (sizeof(WindowPart) + sizeof(std::byte*)) + 2 * keys_ * sizeof(Be32);
+  return (bytes + alignof(WindowPart) - 1) / alignof(WindowPart) * alignof(WindowPart);
+}
+
+void ShownWindows::make_room(uint32_t number) {
+  while (block_of(number) >= blocks_.size()) {
+    blocks_.push_back(make_((kFirstBlock << blocks_.size()) * bytes_by_pe()));
+  }
+}
+
+ShownWindows::ByPe ShownWindows::by_pe(uint32_t number) const {
+  const uint32_t block = block_of(number);
+  auto* const parts = reinterpret_cast<WindowPart*>(blocks_[block].address() +
+                                                    (number - first_of(block)) * bytes_by_pe());
+  auto* const direct = reinterpret_cast<std::byte**>(parts + n_pes_);
+  auto* const rkeys = reinterpret_cast<Be32*>(direct + n_pes_);
+  return {parts, direct, rkeys, rkeys + keys_};
+}
+
+void ShownWindows::check_room() const {
+  if (in_use_ < kMaxWindows) return;
+  fail(ErrorCode::kInvalidArgument,
+       "register: {} windows are in use already, which is all there are; unregister some",
+       kMaxWindows);
+}
+
+// New ones as long as there are some: a kernel that is slow meets no other window under a number.
+uint32_t ShownWindows::next_number() const {
+  return entries_.size() < kMaxWindows ? static_cast<uint32_t>(entries_.size()) : free_.front();
+}
+
+Window ShownWindows::fill(Window window, const Reached& reached) {
+  check_room();
+  const uint32_t number = next_number();
+  make_room(number);
+  const ByPe to = by_pe(number);
+  const auto fill = [&](auto* entries, const auto& values) {
+    memory_.copy_in(entries, values.data(), values.size_bytes());
+    return values.empty() ? nullptr : entries;
+  };
+  window.rkeys = fill(to.rkeys, reached.rkeys);
+  window.word_rkeys = fill(to.word_rkeys, reached.word_rkeys);
+  window.direct = fill(to.direct, reached.direct);
+  window.parts = fill(to.parts, reached.parts);
+  filled_ = {window.base, window.bytes, true, window.rkeys != nullptr || window.direct != nullptr};
+  Window rest = window;
+  rest.base = nullptr;
+  rest.bytes = 0;
+  memory_.store_words(words_of(&shown()->window[number]), words_of(&rest),
+                      sizeof(rest) / sizeof(uint64_t));
+  return window;
+}
+
+uint32_t ShownWindows::show() {
+  const uint32_t number = next_number();
+  Window* const entry = &shown()->window[number];
+  const uint64_t part[] = {reinterpret_cast<uint64_t>(filled_.base), filled_.bytes};
+  memory_.store_words(words_of(entry), part, 2);
+  if (number == entries_.size()) {
+    entries_.emplace_back();
+    memory_.store_word(&shown()->count, number + 1);
+  } else {
+    free_.pop_front();
+  }
+  entries_[number] = filled_;
+  ++in_use_;
+  if (number != 0) show_index();
+  raise_version();
+  return number;
+}
+
+void ShownWindows::hide(uint32_t number) {
+  const Window nothing{};
+  memory_.store_words(words_of(&shown()->window[number]), words_of(&nothing),
+                      sizeof(nothing) / sizeof(uint64_t));
+  entries_[number] = {};
+  free_.push_back(number);
+  --in_use_;
+  show_index();
+  raise_version();
+}
+
+void ShownWindows::show_index() {
+  std::vector<IndexedWindow> windows;
+  for (uint32_t number = 1; number < entries_.size(); ++number) {
+    const Entry& entry = entries_[number];
+    if (entry.bytes == 0) continue;
+    windows.push_back({reinterpret_cast<uint64_t>(entry.base), entry.bytes, number, entry.peer});
+  }
+  const IndexImage image = make_index(windows);
+  auto* const index = reinterpret_cast<WindowIndex*>(shown() + 1) + next_index_;
+  next_index_ = 1 - next_index_;
+  memory_.store_words(words_of(index->span), words_of(image.spans.data()),
+                      image.spans.size() * sizeof(WindowSpan) / sizeof(uint64_t));
+  memory_.store_words(words_of(index->slot), words_of(image.slots.data()),
+                      image.slots.size() * sizeof(WindowSlot) / sizeof(uint64_t));
+  const ShownIndex line{index, image.shift, static_cast<uint32_t>(image.slots.size() - 1)};
+  memory_.store_words(words_of(&shown()->shown), words_of(&line), 2);
+}
+
+void ShownWindows::raise_version() { memory_.store_word(&shown()->version, ++version_); }
+
+void ShownWindows::leave_out(std::span<const int> masked) const {
+  std::byte* const nowhere = nullptr;
+  for (uint32_t number = 0; number < entries_.size(); ++number) {
+    if (!entries_[number].used) continue;
+    for (const int pe : masked) {
+      memory_.copy_in(by_pe(number).direct + pe, &nowhere, sizeof(nowhere));
+    }
+  }
+}
+
+ShownWindows::HeapKeys ShownWindows::heap_keys() const {
+  HeapKeys keys{std::vector<Be32>(keys_), std::vector<Be32>(keys_)};
+  const ByPe heap = by_pe(0);
+  memory_.copy_out(keys.payload.data(), heap.rkeys, keys_ * sizeof(Be32));
+  memory_.copy_out(keys.words.data(), heap.word_rkeys, keys_ * sizeof(Be32));
+  return keys;
+}
+
+}  // namespace peal

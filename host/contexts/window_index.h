@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The contents of a WindowIndex: which windows hold which addresses, for kernels that look one up.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "device/context.h"
+
+namespace peal {
+
+/// A window's part of this PE, which is not empty.
+struct IndexedWindow {
+  uint64_t begin;
+  uint64_t bytes;
+  uint32_t number;  // not 0
+  bool peer;        // all PEs registered it
+};
+
+/// What is copied to a WindowIndex.
+struct IndexImage {
+  uint32_t shift;
+  std::vector<WindowSlot> slots;  // a power of two of them
+  std::vector<WindowSpan> spans;  // by their beginnings; empty spans between windows among them
+};
+
+/// Where windows overlap, the one that ends last is named. Granules are as small as the table has
+/// slots for, so that most have one span. Takes less than kMaxWindows windows; O(n log n).
+IndexImage make_index(std::span<const IndexedWindow> windows);
+
+}  // namespace peal

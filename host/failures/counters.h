@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernels of one context have done so far: counted by the flight recorder (PEAL_RECORD).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "device/context.h"
+
+namespace peal {
+
+/// Counts since the context was made, of calls that have ended. Looks that did not wait and did not
+/// see what they wanted are in `looks` alone. A collective call counts as one, with the bytes of
+/// its destination; what it sends is not counted.
+struct Counters {
+  uint32_t context = 0;  // its slot
+  bool ran = false;      // false: no kernel that was compiled with the recorder has called
+  std::array<CallCount, static_cast<size_t>(CallKind::kCount)> by_kind{};
+  uint64_t looks = 0;
+  /// 64-byte blocks of work requests that were posted, those whose doorbell was rung, and those
+  /// that have completed, of all queues; 0 without a NIC.
+  uint64_t posted_blocks = 0;
+  uint64_t rung_blocks = 0;
+  uint64_t completed_blocks = 0;
+
+  const CallCount& of(CallKind kind) const { return by_kind[static_cast<size_t>(kind)]; }
+  uint64_t calls() const;
+  uint64_t bytes_put() const { return of(CallKind::kPut).bytes + of(CallKind::kP).bytes; }
+  uint64_t bytes_got() const { return of(CallKind::kGet).bytes + of(CallKind::kG).bytes; }
+  /// Waits for words and tickets, quiet, fence, barriers, collective calls, and nanoseconds in
+  /// them, added up over lanes.
+  uint64_t waits() const;
+  uint64_t wait_ns() const;
+  /// Calls of any kind that ended with kTimeout, and with another Status than kOk.
+  uint64_t timeouts() const;
+  uint64_t failed() const;
+};
+
+/// One line for each kind of call that was made, below a heading.
+std::string describe(const Counters& counters);
+
+}  // namespace peal

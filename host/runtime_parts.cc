@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The composition root.
+#include "host/runtime_parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "host/job/together.h"
+#include "host/memory/backing_cuda.h"
+#include "host/start_up.h"
+
+namespace peal {
+namespace {
+
+// Memory that kernels use, and memory that they share with the host while they run.
+Backing kernel_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
+  return gpu ? make_cuda_backing(gpu, bytes, name) : make_host_backing(bytes, name);
+}
+Backing shared_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
+  return gpu ? make_pinned_backing(gpu, bytes, name) : make_host_backing(bytes, name);
+}
+
+}  // namespace
+
+Runtime::Parts::Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& c, Target t)
+    : config(c),
+      target(t),
+      group(std::move(bootstrap),
+            std::chrono::duration_cast<std::chrono::milliseconds>(c.bootstrap_timeout)),
+      log(c.log, group.rank()) {
+  open_memory();
+  open_transports();
+  default_context = contexts->create({}, Reach::kGpu);
+}
+
+void Runtime::Parts::open_memory() {
+  Backing memory = together(group, [&] {
+    if (target == Target::kGpu) {
+      const auto me = static_cast<size_t>(group.rank());
+      gpu = Gpu::open(config.device, rank_on_host(group.places(), me));
+      gpu->make_current();
+    }
+    table.emplace(shared_memory(gpu, ContextTable::bytes(group.size()), "peal-words"),
+                  group.size());
+    return kernel_memory(gpu, config.heap_size + team_memory(), "peal-heap");
+  });
+  std::optional<Extents> extents;
+  if (config.check) {
+    together(group, [&] {
+      extents.emplace(kernel_memory(gpu, Extents::bytes(memory.bytes()), "peal-extents"));
+    });
+  }
+  heap.emplace(std::move(memory), group, std::move(extents));
+}
+
+void Runtime::Parts::open_transports() {
+  RouteOptions options{
+      .asked = config.transport, .target = target, .orders_writes = !gpu || gpu->orders_writes()};
+  PeerMemory mapped;
+  if (options.try_p2p()) {
+    p2p.emplace(group, group.places(), gpu);
+    mapped = p2p->map(heap->base(), heap->bytes(), heap->backing().fd());
+  }
+  const Reachable reachable(group, options, mapped.direct, mapped.how);
+  if (reachable.needs_nic()) {
+    const bool one_host = std::ranges::all_of(
+        group.places(), [&](const Place& p) { return same_host(p, group.places()[0]); });
+    rails.emplace(config, gpu, group, log, one_host);
+    options.why_proxy = rails->why_proxy();
+  }
+  routes.emplace(reachable, options);
+  together(group, [&] {
+    tables.emplace([this](size_t bytes) { return kernel_memory(gpu, bytes, "peal-tables"); },
+                   extent());
+    recorder.emplace(static_cast<uint32_t>(config.record),
+                     [this](size_t bytes) { return kernel_memory(gpu, bytes, "peal-records"); });
+  });
+  if (config.check) {
+    checks.emplace(CheckMode::Parts{.group = group,
+                                    .heap = *heap,
+                                    .tables = *tables,
+                                    .contexts = *table,
+                                    .target = target,
+                                    .log = log,
+                                    .mapped = mapped.direct});
+  }
+  windows.emplace(
+      group, *tables,
+      WindowTransports{.routes = *routes, .rails = if_any(rails), .p2p = if_any(p2p), .gpu = gpu});
+  windows->add_heap(heap->base(), heap->bytes(), std::move(mapped));
+  together(group, [&] {
+    check_nic_faults(config, reachable);
+    link_plan.emplace(*tables, LinkEnds{group.rank(), reachable.directly()});
+    if (!config.p2p_faults.empty()) link_plan->set(config.p2p_faults, ErrorCode::kConfiguration);
+  });
+  const uint32_t most_blocks = blocks_at_once(group, gpu.get());
+  together(group, [&] {
+    if (rails) open_nics(reachable);
+    contexts.emplace(Contexts::Parts{.config = config,
+                                     .log = log,
+                                     .group = group,
+                                     .heap = *heap,
+                                     .tables = *tables,
+                                     .table = *table,
+                                     .recorder = *recorder,
+                                     .nics = if_any(nics),
+                                     .gpu = gpu.get()});
+    std::vector<bool> direct = reachable.directly();
+    teams.emplace(group, *heap, team_memory(), std::move(direct), !reachable.needs_nic(),
+                  kernel_memory(gpu, Teams::shown_bytes(), "peal-teams"));
+    const PlaceOf place_of = [this](const void* address) { return heap->place_of(address); };
+    flight.emplace(FlightLog::Parts{.config = config,
+                                    .group = group,
+                                    .table = *table,
+                                    .recorder = *recorder,
+                                    .place_of = place_of,
+                                    .heap = heap->base(),
+                                    .heap_bytes = heap->bytes(),
+                                    .on_gpu = gpu != nullptr});
+    failures.emplace(*table, group, place_of, log);
+    if (checks) failures->also([this] { return checks->failures(); });
+    inquiry.emplace(group, [this] { return failures->waits(); });
+    calls.emplace(CallEngine::Parts{
+        .group = group,
+        .windows = *windows,
+        .teams = *teams,
+        .tables = *tables,
+        .failures = *failures,
+        .executor = gpu ? make_gpu_executor(gpu, config.kernels, most_blocks) : make_cpu_executor(),
+        .answers = shared_memory(gpu, CallEngine::kAnswerBytes, "peal-answers")});
+    watch();
+  });
+  if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());
+}
+
+// Behind the heap's window: the software NIC may have gone to a GPU with it.
+void Runtime::Parts::open_nics(const Reachable& reachable) {
+  const bool proxied = routes->by_nic() == Route::kProxy;
+  if (proxied) proxies.resize(rails->nics().size());
+  for (const IbgdaNic& nic : rails->nics()) {
+    if (!proxied) doorbells.emplace_back(nic.device, gpu, config.doorbell);
+  }
+  const std::byte* const cells = heap->reserve_internal(Prover::cell_bytes(group.size()));
+  prover.emplace(group, *rails, *tables, heap->offset_of(cells), config.bootstrap_timeout);
+  linker.emplace(group, *table, *prover, gpu, config, log);
+  nics.emplace(ContextNics{.rails = *rails,
+                           .carrier = {proxied ? nullptr : &doorbells, &proxies},
+                           .prover = *prover,
+                           .linker = *linker,
+                           .must_settle = reachable.must_settle(),
+                           .unordered = reachable.unordered()});
+}
+
+void Runtime::Parts::watch() {
+  watcher.emplace(group.places(), group.channel().fd(),
+                  Watcher::Calls{.lost = [this](int pe, int pid) { failures->peer_lost(pe, pid); },
+                                 .message = [this] { take_messages(); },
+                                 .broken =
+                                     [this](const std::string& why) {
+                                       failures->abort(nullptr,
+                                                       "it hears of no other PE any more: " + why);
+                                     }});
+}
+
+void Runtime::Parts::take_messages() {
+  while (auto message = group.channel().receive()) {
+    switch (message->kind) {
+      case Message::Kind::kAbort:
+        failures->deliver(*message);
+        break;
+      case Message::Kind::kExchange:
+        group.deliver(std::move(*message));
+        break;
+      case Message::Kind::kLink:
+        if (linker) linker->deliver(std::move(*message));
+        break;
+      case Message::Kind::kWaitsAsked:
+      case Message::Kind::kWaitsTold:
+        inquiry->deliver(*message);
+        break;
+    }
+  }
+}
+
+// The peers' kernels may still be using this PE's memory until they arrive here too, and this PE
+// may have theirs mapped: nothing is released before all mappings are.
+Runtime::Parts::~Parts() {
+  if (group.lost_pes().empty()) failures->close();
+  end_flight();
+  if (checks) checks->warn_if_unused();
+  try {
+    group.barrier();
+    if (linker) linker->stop();  // while its peers' queues are there
+    windows->unmap();
+    group.barrier();
+  } catch (const std::exception& error) {
+    log.warn("runtime", "at the end of the job: {}", error.what());
+  }
+}
+
+// What the flight recorder has to say at the end.
+void Runtime::Parts::end_flight() const {
+  try {
+    if (config.info && recorder->on()) log.print("counters", flight->describe_counters());
+    flight->write();
+  } catch (const std::exception& error) {
+    log.error("recorder", "{}", error.what());
+  }
+}
+
+void Runtime::Parts::report() const {
+  if (group.rank() == 0) {
+    log.print("config", config.describe());
+    for (size_t i = 0; rails && i < rails->nics().size(); ++i) {
+      log.print("nic", rails->nics()[i].device.description());
+    }
+    const size_t overhead = tables->bytes() + default_context->bytes();
+    log.print("runtime",
+              fmt::format("{} PEs, heap {}, {} queues of {} WQEBBs per peer, {} beside the heap",
+                          group.size(), format_size(config.heap_size), rails ? config.queues : 0,
+                          config.queue_depth, format_size(overhead)));
+  }
+  if (rails) {
+    log.print("nic", describe_rails(*rails, config));
+    if (group.rank() == 0) log.print("signals", rails->signal_ops().why);
+    for (const IbgdaNic& nic : rails->nics()) log.print("path", nic.device.path_description());
+    log.print("nic", fmt::format("heap: {}; {}", windows->describe_registration(),
+                                 default_context->links()->queues().describe_registration()));
+    for (const Doorbell& doorbell : doorbells) log.print("nic", doorbell.describe());
+    if (!proxies.empty()) {
+      log.print("nic",
+                fmt::format("CPU threads post for kernels: {} (docs/proxy.md)", proxies.size()));
+    }
+  }
+  if (gpu) {
+    log.print("gpu",
+              fmt::format("GPU {}, {}; {}", gpu->index(), gpu->name(), gpu->describe_writes()));
+  }
+  log.print("transport", routes->describe());
+}
+
+}  // namespace peal

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parts of a Runtime: owns everything, in the order it is needed. runtime.cc has the calls,
+// runtime_parts.cc puts the parts together.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "host/base/log.h"
+#include "host/call_engine.h"
+#include "host/check_mode.h"
+#include "host/contexts/contexts.h"
+#include "host/contexts/link_plan.h"
+#include "host/contexts/recorder.h"
+#include "host/failures/failure_log.h"
+#include "host/failures/flight_log.h"
+#include "host/failures/inquiry.h"
+#include "host/job/live_group.h"
+#include "host/job/watcher.h"
+#include "host/nvtx/range.h"
+#include "host/runtime.h"
+#include "host/storage/engine.h"
+#include "host/teams.h"
+#include "host/transport/proxy.h"
+#include "host/windows.h"
+
+namespace peal {
+
+template <class T>
+T* if_any(std::optional<T>& one) {
+  return one ? &*one : nullptr;
+}
+
+// Destroyed in reverse.
+struct Runtime::Parts {
+  const Config config;
+  const Target target;
+  LiveGroup group;
+  const Log log;
+  std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
+  std::optional<SymmetricHeap> heap;
+  std::optional<ContextTable> table;
+  std::optional<P2p> p2p;
+  std::optional<Rails> rails;  // none: every peer is reached directly
+  std::optional<Routes> routes;
+  std::optional<DeviceTables> tables;
+  std::optional<CheckMode> checks;  // none: PEAL_CHECK is off
+  std::optional<LinkPlan> link_plan;
+  std::optional<Recorder> recorder;
+  std::optional<Windows> windows;
+  Doorbells doorbells;  // by NIC, or
+  Proxies proxies;      // these; neither where there is no NIC
+  std::optional<Prover> prover;
+  std::optional<Linker> linker;  // as rails
+  std::optional<ContextNics> nics;
+  std::optional<Contexts> contexts;
+  std::optional<Teams> teams;
+  std::shared_ptr<ContextOwner> default_context;
+  std::optional<FlightLog> flight;
+  std::optional<FailureLog> failures;  // whose callback may use the context
+  std::optional<Inquiry> inquiry;
+  std::optional<CallEngine> calls;
+  std::optional<Watcher> watcher;
+  std::once_flag files_once;
+  std::optional<storage::Engine> files_made;  // by the first call that moves files
+
+  Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& c, Target t);
+  ~Parts();
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  /// A collective call of the host while it lasts: a range by its name for profilers, a meeting for
+  /// checked mode.
+  struct CollectiveCall {
+    CollectiveCall(Parts& parts, const char* name) : range(name), meeting(if_any(parts.checks)) {}
+    nvtx::Range range;
+    CheckMode::Meeting meeting;
+  };
+
+  DeviceTables::Extent extent() const {
+    return {group.size(), rails ? rails->count() : 1, config.check};
+  }
+  size_t team_memory() const {
+    return Teams::arena_bytes(config.team_memory, group.size(), gpu != nullptr);
+  }
+  storage::Engine& files();
+  storage::Memory memory_for(const char* call, const void* symmetric, size_t bytes) const;
+  void open_memory();
+  void open_transports();
+  void open_nics(const Reachable& reachable);
+  void watch();
+  void take_messages();
+  void end_flight() const;
+  void report() const;
+};
+
+}  // namespace peal

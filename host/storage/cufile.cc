@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/storage/cufile.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+namespace peal::storage::cufile {
+
+std::string text(Result result) {
+  if (result.code == kCudaError) return fmt::format("CUDA error {}", result.cuda);
+  return fmt::format("cuFile error {}", result.code);
+}
+
+std::string text(ssize_t answer, int error) {
+  if (answer == -1) return std::strerror(error);
+  return fmt::format("cuFile error {}", -answer);
+}
+
+Loaded load(const std::string& path) {
+  void* const found = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (found == nullptr) return {nullptr, fmt::format("dlopen({}): {}", path, ::dlerror())};
+  auto library = std::make_shared<Library>();
+  const char* missing = nullptr;
+  const auto resolve = [&](auto*& function, const char* symbol) {
+    using Signature = std::remove_reference_t<decltype(function)>;
+    function = reinterpret_cast<Signature>(::dlsym(found, symbol));
+    if (function == nullptr && missing == nullptr) missing = symbol;
+  };
+#define PEAL_CUFILE_RESOLVE(member, symbol, answer, parameters) resolve(library->member, symbol);
+  PEAL_CUFILE_FUNCTIONS(PEAL_CUFILE_RESOLVE)
+#undef PEAL_CUFILE_RESOLVE
+  if (missing != nullptr) return {nullptr, fmt::format("{} has no function {}", path, missing)};
+  const Result opened = library->driver_open();
+  if (opened.code != kSuccess && opened.code != kDriverAlreadyOpen) {
+    return {nullptr, "cuFileDriverOpen: " + text(opened)};
+  }
+  return {std::move(library), ""};
+}
+
+FileHandle::FileHandle(std::shared_ptr<const Library> library, int fd)
+    : library_(std::move(library)) {
+  Descriptor descriptor = {};
+  descriptor.type = kHandleFd;
+  descriptor.fd = fd;
+  const Result result = library_->register_handle(&handle_, &descriptor);
+  if (result.code == kSuccess) return;
+  handle_ = nullptr;
+  why_not_ = "cuFileHandleRegister: " + text(result);
+}
+
+FileHandle::~FileHandle() {
+  if (handle_ != nullptr) library_->release_handle(handle_);
+}
+
+}  // namespace peal::storage::cufile

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/storage/direct_path.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "host/base/error.h"
+#include "host/storage/pieces.h"
+
+namespace peal::storage {
+
+DirectPath::DirectPath(const std::string& library, std::shared_ptr<Gpu> gpu)
+    : gpu_(std::move(gpu)) {
+  if (gpu_ == nullptr || library.empty()) {
+    why_not_ = gpu_ == nullptr ? "no GPU" : "as asked";
+    return;
+  }
+  cufile::Loaded loaded = gpu_->within([&](const auto&) { return cufile::load(library); });
+  library_ = std::move(loaded.library);
+  why_not_ = std::move(loaded.why_not);
+}
+
+DirectPath::~DirectPath() {
+  for (const auto& [base, why_not] : registered_) {
+    if (!why_not.empty()) continue;
+    gpu_->release([&, at = base](const auto&) { library_->release_buffer(at); });
+  }
+}
+
+void DirectPath::register_whole(const Memory& memory) {
+  std::byte* const base = memory.whole != nullptr ? memory.whole : memory.address;
+  if (registered_.contains(base)) return;
+  // Without a whole it may be freed after the call.
+  if (memory.whole == nullptr) return;
+  const cufile::Result result = library_->register_buffer(base, memory.whole_bytes, 0);
+  registered_[base] = result.code == cufile::kSuccess ? "" : cufile::text(result);
+}
+
+bool DirectPath::move(const Transfer& transfer) {
+  if (library_ == nullptr || !transfer.memory.on_gpu) return false;
+  why_not_ = gpu_->within([&](const auto&) -> std::string {
+    const cufile::FileHandle handle(library_, transfer.file.descriptor());
+    if (!handle.why_not().empty()) return handle.why_not();
+    register_whole(transfer.memory);
+    return move_pieces(transfer, handle);
+  });
+  return why_not_.empty();
+}
+
+/// Why it was not done, or nothing.
+std::string DirectPath::move_pieces(const Transfer& transfer,
+                                    const cufile::FileHandle& handle) const {
+  const Memory& memory = transfer.memory;
+  std::byte* const base = memory.whole != nullptr ? memory.whole : memory.address;
+  const auto skip = static_cast<uint64_t>(memory.address - base);
+  const auto move_one = [&](size_t, const Piece& piece) {
+    gpu_->within([&](const auto&) {
+      for (size_t done = 0; done < piece.bytes;) {
+        const auto from = static_cast<off_t>(transfer.offset + piece.at + done);
+        const auto at = static_cast<off_t>(skip + piece.at + done);
+        const size_t left = piece.bytes - done;
+        const ssize_t moved = transfer.reading
+                                  ? library_->read(handle.get(), base, left, from, at)
+                                  : library_->write(handle.get(), base, left, from, at);
+        if (moved > 0) {
+          done += static_cast<size_t>(moved);
+          continue;
+        }
+        const int error = errno;
+        if (moved == -1 && error == EINTR) continue;
+        // POSIX tries again and knows better words for what the disk has.
+        fail(ErrorCode::kSystem, "{}: {}", transfer.reading ? "cuFileRead" : "cuFileWrite",
+             moved == 0 ? "nothing moved" : cufile::text(moved, error));
+      }
+    });
+  };
+  try {
+    const Pieces pieces(transfer.offset, memory.bytes, transfer.piece_bytes);
+    move_all(pieces, transfer.threads, move_one);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string DirectPath::describe() const {
+  if (library_ == nullptr) return fmt::format("cuFile: none ({})", why_not_);
+  std::string told = why_not_.empty()
+                         ? "cuFile: in use"
+                         : fmt::format("cuFile: refused the last transfer ({})", why_not_);
+  for (const auto& [base, why_not] : registered_) {
+    if (why_not.empty()) continue;
+    told += fmt::format(", memory at {} not registered ({})", fmt::ptr(base), why_not);
+  }
+  return told;
+}
+
+}  // namespace peal::storage

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Transfers between files and a GPU's memory by libcufile. It may refuse at any point; then the
+// whole transfer goes by POSIX, and describe() says why.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "host/memory/gpu.h"
+#include "host/storage/cufile.h"
+#include "host/storage/file.h"
+
+namespace peal::storage {
+
+/// A range of this PE's memory.
+struct Memory {
+  std::byte* address;
+  size_t bytes;
+  bool on_gpu = false;  // the host cannot load and store it
+  /// What it is part of (heap, window) and may be registered as a whole; null: itself. It stays as
+  /// long as the engine.
+  std::byte* whole = nullptr;
+  size_t whole_bytes = 0;
+};
+
+/// GPUDirect Storage on one GPU.
+class DirectPath {
+ public:
+  /// `library`: what dlopen takes; empty: none. `gpu` null: there is nothing to do.
+  DirectPath(const std::string& library, std::shared_ptr<Gpu> gpu);
+  ~DirectPath();
+  DirectPath(const DirectPath&) = delete;
+  DirectPath& operator=(const DirectPath&) = delete;
+
+  struct Transfer {
+    const File& file;
+    uint64_t offset;
+    const Memory& memory;
+    bool reading;
+    size_t piece_bytes;
+    size_t threads;
+  };
+
+  /// True when all is done. False: the library does not do it; what it moved so far is to be moved
+  /// again.
+  bool move(const Transfer& transfer);
+
+  std::string describe() const;
+
+ private:
+  void register_whole(const Memory& memory);
+  std::string move_pieces(const Transfer& transfer, const cufile::FileHandle& handle) const;
+
+  std::shared_ptr<Gpu> gpu_;
+  std::shared_ptr<const cufile::Library> library_;
+  std::string why_not_;  // the last refusal; of the library, if it is null
+  std::map<const std::byte*, std::string> registered_;  // why not; empty: it is
+};
+
+}  // namespace peal::storage

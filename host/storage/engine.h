@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Moves bytes between files and memory of this PE, wherever that lies.
+//
+//   host memory, aligned as the file     pread / pwrite right there, on a few threads
+//   host memory else                     the same by a buffer of each thread
+//   a GPU's                              cuFile where it is, else pinned buffers: one thread copies
+//                                        to the GPU while others read
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "host/memory/backing.h"
+#include "host/memory/gpu.h"
+#include "host/storage/direct_path.h"
+#include "host/storage/file.h"
+#include "host/storage/pieces.h"
+
+namespace peal::storage {
+
+struct EngineOptions {
+  size_t threads = 4;                         // that read or write at the same time; 1 to 64
+  size_t piece_bytes = 4u << 20;              // of one system call; a multiple of kBlock
+  bool direct = true;                         // O_DIRECT where the file system takes it
+  std::string cufile = "libcufile.so.0";      // as dlopen takes it; empty: not used
+  const SystemCalls* calls = &linux_calls();  // all that are made on files
+};
+
+/// The largest piece that the engine takes.
+inline constexpr size_t kMaxPiece = 256u << 20;
+
+/// One transfer at a time; a second thread's waits for the first.
+class Engine {
+ public:
+  /// `gpu` null: all memory is the host's. Throws kInvalidArgument for options out of range.
+  explicit Engine(EngineOptions options, std::shared_ptr<Gpu> gpu = nullptr);
+
+  const EngineOptions& options() const { return options_; }
+  const SystemCalls& calls() const { return *options_.calls; }
+
+  /// Called by the engine's threads with each piece in host memory: before it is written, or after
+  /// it was read. A transfer with a view never goes by cuFile. What it throws ends the transfer.
+  using View = std::function<void(const Piece&, std::span<const std::byte>)>;
+
+  struct Transfer {
+    File& file;
+    uint64_t offset;  // in the file
+    Memory memory;
+    size_t piece_bytes = 0;  // 0: the engine's
+    View view = nullptr;
+  };
+
+  /// Fills memory with the file's bytes at offset. Throws kInvalidArgument where the file ends
+  /// before (nothing is read then), kSystem where the disk fails; memory is undefined then.
+  void read(const Transfer& transfer);
+
+  /// Writes memory into the file at offset; it must not change meanwhile. File::sync() puts it on
+  /// the disk. Throws kSystem; the file is undefined then.
+  void write(const Transfer& transfer);
+
+  /// For people: which way the last transfer took and why, and bytes so far by each.
+  std::string describe() const;
+
+ private:
+  void move(const Transfer& transfer, bool reading);
+  void move_piece(const Transfer& transfer, bool reading, size_t worker, const Piece& piece);
+  std::byte* buffer(size_t worker, size_t bytes, bool pinned);
+  void copy(void* to, const void* from, size_t bytes, bool on_gpu) const;
+
+  const EngineOptions options_;
+  const std::shared_ptr<Gpu> gpu_;
+  mutable std::mutex mutex_;  // of what follows; held during a transfer
+  DirectPath direct_path_;
+  std::vector<std::optional<Backing>> host_buffers_;    // by worker
+  std::vector<std::optional<Backing>> pinned_buffers_;  // the same
+  std::string last_;                                    // file and how it was reached
+  uint64_t by_cufile_ = 0;
+  uint64_t by_posix_ = 0;
+};
+
+}  // namespace peal::storage

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/storage/file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "host/base/error.h"
+
+namespace peal::storage {
+namespace {
+
+const char* remedy_of(int error) {
+  switch (error) {
+    case ENOENT:
+      return "; is the path right, and does every folder in it exist?";
+    case EACCES:
+    case EPERM:
+      return "; give this user the right to it, or choose another path";
+    case EISDIR:
+      return "; name a file in it";
+    case ENOSPC:
+      return "; free space there, or choose another path";
+    case EDQUOT:
+      return "; this user's quota is used up: free space there, or choose another path";
+    case EROFS:
+      return "; choose a path on a file system that is mounted for writing";
+    case EFBIG:
+      return "; raise the limit (ulimit -f), or choose a file system for larger files";
+    case EMFILE:
+      return "; raise the limit (ulimit -n)";
+    case EIO:
+      return "; the disk or its connection fails: see the kernel's log";
+    default:
+      return "";
+  }
+}
+
+bool lies_in_path(int error) {
+  return error == ENOENT || error == EACCES || error == EPERM || error == EISDIR ||
+         error == ENOTDIR || error == ELOOP || error == ENAMETOOLONG || error == EROFS;
+}
+
+}  // namespace
+
+void fail_on_path(int error, const std::string& call, const std::string& path) {
+  fail(lies_in_path(error) ? ErrorCode::kInvalidArgument : ErrorCode::kSystem, "{} of {}: {}{}",
+       call, path, std::strerror(error), remedy_of(error));
+}
+
+// What one system call moves.
+struct File::Step {
+  int fd;
+  size_t bytes;
+};
+
+File::File(const SystemCalls& calls, std::string path, Use use, bool direct)
+    : calls_(calls), path_(std::move(path)) {
+  if (path_.empty()) fail(ErrorCode::kInvalidArgument, "storage: the path is empty");
+  const int access = use == Use::kRead ? O_RDONLY : O_RDWR;
+  // O_NONBLOCK: opening a pipe that nobody writes would wait for ever. Files do not care.
+  const int flags = access | O_CLOEXEC | O_NONBLOCK | (use == Use::kCreate ? O_CREAT : 0);
+  do {
+    fd_ = calls_.open(path_.c_str(), flags, 0666);
+  } while (fd_ < 0 && errno == EINTR);
+  if (fd_ < 0) fail_on_path(errno, use == Use::kRead ? "open" : "open for writing", path_);
+  struct stat told = {};
+  const int error = calls_.fstat(fd_, &told) == 0 ? 0 : errno;
+  if (error != 0 || !(S_ISREG(told.st_mode) || (use != Use::kCreate && S_ISBLK(told.st_mode)))) {
+    calls_.close(fd_);
+    if (error != 0) fail_on_path(error, "fstat", path_);
+    fail(ErrorCode::kInvalidArgument, "open of {}: it is no regular file; name a file", path_);
+  }
+  if (direct) {
+    open_direct(access | O_CLOEXEC);
+  } else {
+    why_not_direct_ = "as asked";
+  }
+}
+
+File::~File() {
+  if (direct_fd_ >= 0) calls_.close(direct_fd_);
+  calls_.close(fd_);
+}
+
+void File::open_direct(int flags) {
+  // By the descriptor: the path may name another file by now.
+  const std::string same = fmt::format("/proc/self/fd/{}", fd_);
+  direct_fd_ = calls_.open(same.c_str(), flags | O_DIRECT, 0);
+  if (direct_fd_ < 0) {
+    why_not_direct_ = fmt::format("open with O_DIRECT: {}", std::strerror(errno));
+    return;
+  }
+  direct_.store(true, std::memory_order_relaxed);
+}
+
+void File::give_up_direct(std::string why) {
+  const std::lock_guard lock(mutex_);
+  if (direct_.exchange(false, std::memory_order_relaxed)) why_not_direct_ = std::move(why);
+}
+
+std::string File::describe() const {
+  const std::lock_guard lock(mutex_);
+  return direct() ? "O_DIRECT" : fmt::format("through the page cache ({})", why_not_direct_);
+}
+
+uint64_t File::bytes() const {
+  struct stat told = {};
+  if (calls_.fstat(fd_, &told) != 0) fail_on_path(errno, "fstat", path_);
+  if (!S_ISBLK(told.st_mode)) return static_cast<uint64_t>(told.st_size);
+  const off_t end = ::lseek(fd_, 0, SEEK_END);  // a device has no size in its inode
+  if (end < 0) fail_on_path(errno, "lseek", path_);
+  return static_cast<uint64_t>(end);
+}
+
+File::Step File::next(uint64_t offset, const std::byte* memory, size_t bytes) const {
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  if (!direct() || (address - offset) % kBlock != 0) return {fd_, bytes};
+  if (offset % kBlock != 0) return {fd_, std::min(bytes, kBlock - offset % kBlock)};
+  if (bytes < kBlock) return {fd_, bytes};
+  return {direct_fd_, bytes / kBlock * kBlock};
+}
+
+bool File::gave_up_direct(const Step& step, int error) {
+  // A file system may open a file with O_DIRECT and then refuse what is asked by it.
+  if (step.fd != direct_fd_ || error != EINVAL) return false;
+  give_up_direct("a transfer with O_DIRECT: Invalid argument");
+  return true;
+}
+
+void File::read(uint64_t offset, std::byte* to, size_t bytes) {
+  size_t done = 0;
+  while (done < bytes) {
+    const Step step = next(offset + done, to + done, bytes - done);
+    const ssize_t got =
+        calls_.pread(step.fd, to + done, step.bytes, static_cast<off_t>(offset + done));
+    if (got > 0) {
+      done += static_cast<size_t>(got);
+      continue;
+    }
+    if (got == 0) {
+      fail(ErrorCode::kInvalidArgument,
+           "read of {}: {} bytes at offset {} asked, {} found: the file ends at {}", path_, bytes,
+           offset, done, offset + done);
+    }
+    const int error = errno;
+    if (error == EINTR || gave_up_direct(step, error)) continue;
+    fail_on_path(error, fmt::format("read of {} bytes at offset {}", step.bytes, offset + done),
+                 path_);
+  }
+}
+
+void File::write(uint64_t offset, const std::byte* from, size_t bytes) {
+  size_t done = 0;
+  while (done < bytes) {
+    const Step step = next(offset + done, from + done, bytes - done);
+    const ssize_t put =
+        calls_.pwrite(step.fd, from + done, step.bytes, static_cast<off_t>(offset + done));
+    if (put > 0) {
+      done += static_cast<size_t>(put);
+      continue;
+    }
+    const int error = put == 0 ? ENOSPC : errno;  // 0: nothing fits
+    if (error == EINTR || gave_up_direct(step, error)) continue;
+    fail_on_path(error, fmt::format("write of {} bytes at offset {}", step.bytes, offset + done),
+                 path_);
+  }
+}
+
+void File::resize(uint64_t bytes) {
+  if (calls_.ftruncate(fd_, static_cast<off_t>(bytes)) == 0) return;
+  fail_on_path(errno, fmt::format("ftruncate to {} bytes", bytes), path_);
+}
+
+void File::sync() {
+  if (calls_.fsync(fd_) != 0) fail_on_path(errno, "fsync", path_);
+}
+
+}  // namespace peal::storage
