@@ -10,10 +10,21 @@
 
 #include "host/job/together.h"
 #include "host/memory/backing_cuda.h"
+#include "host/memory/pieces.h"
 #include "host/start_up.h"
 
 namespace peal {
 namespace {
+
+// The heap, which peers map: as a piece, where all PEs of the host can be handed its descriptor.
+Backing heap_memory(const std::shared_ptr<Gpu>& gpu, const LiveGroup& group, size_t bytes) {
+  const Place& here = group.places()[static_cast<size_t>(group.rank())];
+  const bool handed = std::ranges::all_of(group.places(), [&](const Place& there) {
+    return !same_host(here, there) || same_sockets(here, there);
+  });
+  if (gpu && handed && has_pieces(*gpu)) return make_piece_backing(gpu, bytes, "peal-heap");
+  return gpu ? make_cuda_backing(gpu, bytes, "peal-heap") : make_host_backing(bytes, "peal-heap");
+}
 
 // Memory that kernels use, and memory that they share with the host while they run.
 Backing kernel_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
@@ -45,7 +56,7 @@ void Runtime::Parts::open_memory() {
     }
     table.emplace(shared_memory(gpu, ContextTable::bytes(group.size()), "peal-words"),
                   group.size());
-    return kernel_memory(gpu, config.heap_size + team_memory(), "peal-heap");
+    return heap_memory(gpu, group, config.heap_size + team_memory());
   });
   std::optional<Extents> extents;
   if (config.check) {
@@ -61,7 +72,9 @@ void Runtime::Parts::open_transports() {
       .asked = config.transport, .target = target, .orders_writes = !gpu || gpu->orders_writes()};
   PeerMemory mapped;
   if (options.try_p2p()) {
-    p2p.emplace(group, group.places(), gpu);
+    std::string no_nvml;
+    p2p.emplace(group, group.places(), gpu, gpu ? Nvml::open(&no_nvml) : nullptr,
+                std::chrono::duration_cast<std::chrono::milliseconds>(config.bootstrap_timeout));
     mapped = p2p->map(heap->base(), heap->bytes(), heap->backing().fd());
   }
   const Reachable reachable(group, options, mapped.direct, mapped.how);
@@ -72,6 +85,7 @@ void Runtime::Parts::open_transports() {
     options.why_proxy = rails->why_proxy();
   }
   routes.emplace(reachable, options);
+  warn_of_downgrade(group, log, config, mapped, if_any(rails), gpu.get());
   together(group, [&] {
     tables.emplace([this](size_t bytes) { return kernel_memory(gpu, bytes, "peal-tables"); },
                    extent());
@@ -181,6 +195,8 @@ void Runtime::Parts::take_messages() {
       case Message::Kind::kWaitsTold:
         inquiry->deliver(*message);
         break;
+      case Message::Kind::kDescriptors:
+        break;  // these go over a channel of their own (HandOver)
     }
   }
 }

@@ -93,15 +93,15 @@ void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
 
 uint32_t blocks_at_once(Bootstrap& group, const Gpu* gpu) {
   if (gpu == nullptr) return 1;
-  struct Offer {
+  struct OnePe {
     cuda::Uuid uuid;
     int multiprocessors;
   };
-  const std::vector<Offer> all = gather(group, Offer{gpu->uuid(), gpu->multiprocessors()});
+  const std::vector<OnePe> all = gather(group, OnePe{gpu->uuid(), gpu->multiprocessors()});
   int64_t least = std::numeric_limits<int64_t>::max();
-  for (const Offer& one : all) {
+  for (const OnePe& one : all) {
     const int64_t sharers =
-        std::ranges::count_if(all, [&](const Offer& other) { return other.uuid == one.uuid; });
+        std::ranges::count_if(all, [&](const OnePe& other) { return other.uuid == one.uuid; });
     const int64_t own = one.multiprocessors;
     least = std::min(least, sharers == 1 ? own : own * 3 / 4 / sharers);
   }
@@ -125,6 +125,26 @@ void warn_of_nics(Bootstrap& group, const Log& log, const Rails& rails, const Do
   std::vector<std::string> names;
   for (const IbgdaNic& nic : rails.nics()) names.push_back(nic.device.name());
   warn_once(group, log, fmt::format("{}", fmt::join(lines, "\n")), std::move(names));
+}
+
+void warn_of_downgrade(Bootstrap& group, const Log& log, const Config& config,
+                       const PeerMemory& mapped, const Rails* rails, const Gpu* gpu) {
+  std::vector<std::string> lines;
+  if (config.transport == TransportKind::kAuto) {
+    const auto first = std::ranges::find(mapped.avoidable, true);
+    if (first != mapped.avoidable.end()) {
+      const auto pe = static_cast<size_t>(first - mapped.avoidable.begin());
+      lines.push_back(fmt::format(
+          "PE {}{} is reached by a NIC and need not be: {}", pe,
+          std::ranges::count(mapped.avoidable, true) > 1 ? " (and others)" : "", mapped.how[pe]));
+    }
+    if (gpu != nullptr && rails != nullptr && rails->model().starts_with("softnic")) {
+      lines.push_back(
+          "GPUs exchange data by the software NIC, which is for tests: no NIC of mlx5 was found "
+          "(tools/doctor says why); PEAL_TRANSPORT=ibgda starts so without this warning");
+    }
+  }
+  warn_once(group, log, fmt::format("{}", fmt::join(lines, "\n")), {});
 }
 
 std::string describe_rails(const Rails& rails, const Config& config) {

@@ -36,6 +36,12 @@ std::string nic_name(const Rails* rails, const P2p* p2p, const Gpu* gpu);
 void warn_of_nics(Bootstrap& group, const Log& log, const Rails& rails, const Doorbells& doorbells,
                   const Routes& routes, const Gpu* gpu);
 
+/// Collective. Warns where a job that chose its transports itself (PEAL_TRANSPORT=auto) goes by a
+/// NIC that settings of containers make it use (`mapped`: what was found of the peers' heaps), or
+/// where GPUs go by the software NIC. `rails` and `gpu` are null where there is none.
+void warn_of_downgrade(Bootstrap& group, const Log& log, const Config& config,
+                       const PeerMemory& mapped, const Rails* rails, const Gpu* gpu);
+
 /// These rails, why, and whether the job's settings make use of all.
 std::string describe_rails(const Rails& rails, const Config& config);
 

@@ -30,6 +30,9 @@ Loaded load_driver(const std::string& path) {
   PEAL_CUDA_FUNCTIONS(PEAL_CUDA_RESOLVE)
   const char* const required = missing;
   PEAL_CUDA_OPTIONAL_FUNCTIONS(PEAL_CUDA_RESOLVE)
+  missing = nullptr;
+  PEAL_CUDA_VIRTUAL_MEMORY_FUNCTIONS(PEAL_CUDA_RESOLVE)
+  driver->virtual_memory = missing == nullptr;
 #undef PEAL_CUDA_RESOLVE
   if (required) {
     return {nullptr, fmt::format("{} has no function {}: its driver is too old", path, required)};

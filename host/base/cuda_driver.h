@@ -33,6 +33,32 @@ struct Uuid {
 struct IpcHandle {
   char bytes[64];
 };
+using MemoryHandle = unsigned long long;  // of cuMemCreate
+struct FabricHandle {
+  char bytes[64];
+};
+
+/// CUmemLocation, CUmemAccessDesc and CUmemAllocationProp.
+struct MemoryLocation {
+  int type;
+  int id;
+};
+struct MemoryAccess {
+  MemoryLocation location;
+  int flags;
+};
+struct MemoryProperties {
+  int type;
+  int handle_types;  // kPosixDescriptor | kFabric
+  MemoryLocation location;
+  void* security;
+  struct {
+    unsigned char compression;
+    unsigned char gpu_direct_rdma;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } flags;
+};
 
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kOutOfMemory = 2;
@@ -40,15 +66,28 @@ inline constexpr Result kNotReady = 600;
 inline constexpr Result kPeerAccessAlreadyEnabled = 704;
 inline constexpr Result kNotPermitted = 800;
 inline constexpr Result kNotSupported = 801;
-inline constexpr int kMultiprocessors = 16;         // CU_DEVICE_ATTRIBUTE_...
-inline constexpr int kFlushWritesOptions = 117;     // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_...
-inline constexpr int kWritesOrdering = 118;         // the same
-inline constexpr int kOrderedForOwner = 100;        // CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER
-inline constexpr int kDmaBufSupported = 124;        // CU_DEVICE_ATTRIBUTE_...
-inline constexpr int kP2pNativeAtomics = 3;         // CU_DEVICE_P2P_ATTRIBUTE_...
-inline constexpr int kPointerMemoryType = 2;        // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-inline constexpr int kPointerManaged = 8;           // CU_POINTER_ATTRIBUTE_IS_MANAGED
-inline constexpr int kPointerDevice = 9;            // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+inline constexpr int kMultiprocessors = 16;      // CU_DEVICE_ATTRIBUTE_...
+inline constexpr int kFlushWritesOptions = 117;  // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_...
+inline constexpr int kWritesOrdering = 118;      // the same
+inline constexpr int kOrderedForOwner = 100;     // CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER
+inline constexpr int kDmaBufSupported = 124;     // CU_DEVICE_ATTRIBUTE_...
+inline constexpr int kVirtualMemory = 102;      // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_...
+inline constexpr int kPosixDescriptors = 103;   // CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_...
+inline constexpr int kVirtualMemoryRdma = 110;  // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_...
+inline constexpr int kFabricHandles = 128;      // CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_...
+inline constexpr int kPinnedAllocation = 1;     // CU_MEM_ALLOCATION_TYPE_...
+inline constexpr int kOnDevice = 1;             // CU_MEM_LOCATION_TYPE_...
+inline constexpr int kPosixDescriptor = 1;      // CU_MEM_HANDLE_TYPE_...
+inline constexpr int kFabric = 8;               // the same
+inline constexpr int kReadWrite = 3;            // CU_MEM_ACCESS_FLAGS_PROT_...
+inline constexpr int kGranularityMinimum = 0;   // CU_MEM_ALLOC_GRANULARITY_...
+inline constexpr int kPointerLegacyIpc = 10;    // CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
+inline constexpr int kPointerHandleTypes = 14;  // CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES
+inline constexpr int kPointerPool = 17;         // CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
+inline constexpr int kP2pNativeAtomics = 3;     // CU_DEVICE_P2P_ATTRIBUTE_...
+inline constexpr int kPointerMemoryType = 2;    // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+inline constexpr int kPointerManaged = 8;       // CU_POINTER_ATTRIBUTE_IS_MANAGED
+inline constexpr int kPointerDevice = 9;        // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 inline constexpr unsigned kMemoryTypeDevice = 2;    // CU_MEMORYTYPE_...
 inline constexpr int kRangeHandleDmaBuf = 1;        // CU_MEM_RANGE_HANDLE_TYPE_...
 inline constexpr unsigned kStreamNonBlocking = 1;   // CU_STREAM_...
@@ -139,13 +178,38 @@ struct LaunchConfig {
   X(range_handle, "cuMemGetHandleForAddressRange",                                    \
     (void* handle, Address address, size_t bytes, int kind, unsigned long long flags))
 
+// The same for memory that is made and mapped apart (cuMemCreate, cuMemMap): all or none.
+#define PEAL_CUDA_VIRTUAL_MEMORY_FUNCTIONS(X)                                                    \
+  X(granularity, "cuMemGetAllocationGranularity",                                                \
+    (size_t * bytes, const MemoryProperties* of, int kind))                                      \
+  X(create, "cuMemCreate",                                                                       \
+    (MemoryHandle * memory, size_t bytes, const MemoryProperties* of, unsigned long long flags)) \
+  X(release_handle, "cuMemRelease", (MemoryHandle memory))                                       \
+  X(retain_handle, "cuMemRetainAllocationHandle", (MemoryHandle * memory, void* mapped))         \
+  X(export_handle, "cuMemExportToShareableHandle",                                               \
+    (void* handle, MemoryHandle memory, int type, unsigned long long flags))                     \
+  X(import_handle, "cuMemImportFromShareableHandle",                                             \
+    (MemoryHandle * memory, void* handle, int type))                                             \
+  X(reserve, "cuMemAddressReserve",                                                              \
+    (Address * begin, size_t bytes, size_t alignment, Address wish, unsigned long long flags))   \
+  X(free_addresses, "cuMemAddressFree", (Address begin, size_t bytes))                           \
+  X(map, "cuMemMap",                                                                             \
+    (Address at, size_t bytes, size_t offset, MemoryHandle memory, unsigned long long flags))    \
+  X(unmap, "cuMemUnmap", (Address at, size_t bytes))                                             \
+  X(set_access, "cuMemSetAccess",                                                                \
+    (Address at, size_t bytes, const MemoryAccess* access, size_t count))
+
 /// The functions: driver->allocate(&address, bytes). The library stays loaded until the process
 /// ends.
 struct Driver {
 #define PEAL_CUDA_DECLARE(member, symbol, parameters) Result(*member) parameters = nullptr;
   PEAL_CUDA_FUNCTIONS(PEAL_CUDA_DECLARE)
   PEAL_CUDA_OPTIONAL_FUNCTIONS(PEAL_CUDA_DECLARE)
+  PEAL_CUDA_VIRTUAL_MEMORY_FUNCTIONS(PEAL_CUDA_DECLARE)
 #undef PEAL_CUDA_DECLARE
+
+  /// There are all of PEAL_CUDA_VIRTUAL_MEMORY_FUNCTIONS.
+  bool virtual_memory = false;
 
   /// "out of memory (CUDA_ERROR_OUT_OF_MEMORY)".
   std::string text(Result error) const;

@@ -26,16 +26,46 @@ socklen_t fill_in(sockaddr_un* to, const char* name) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
 }
 
-// The sender's user, as the kernel knows it.
-bool from_this_user(msghdr& message) {
+// What the kernel adds to a datagram.
+struct Attached {
+  bool from_this_user = false;  // the sender's user, as the kernel knows it
+  std::vector<Fd> descriptors;  // whoever sent them: they must be closed
+};
+
+Attached attached_to(msghdr& message) {
+  Attached attached;
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS) continue;
-    ucred sender{};
-    std::memcpy(&sender, CMSG_DATA(c), sizeof(sender));
-    return sender.uid == ::geteuid();
+    if (c->cmsg_level != SOL_SOCKET) continue;
+    if (c->cmsg_type == SCM_CREDENTIALS) {
+      ucred sender{};
+      std::memcpy(&sender, CMSG_DATA(c), sizeof(sender));
+      attached.from_this_user = sender.uid == ::geteuid();
+    }
+    if (c->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
+      int fd = -1;
+      std::memcpy(&fd, reinterpret_cast<const char*>(c) + at, sizeof(fd));
+      attached.descriptors.emplace_back(fd);
+    }
   }
-  return false;
+  return attached;
 }
+
+void attach(msghdr& message, std::span<char> room, std::span<const Fd> descriptors) {
+  const size_t bytes = descriptors.size() * sizeof(int);
+  message.msg_control = room.data();
+  message.msg_controllen = CMSG_SPACE(bytes);
+  cmsghdr* const c = CMSG_FIRSTHDR(&message);
+  c->cmsg_level = SOL_SOCKET;
+  c->cmsg_type = SCM_RIGHTS;
+  c->cmsg_len = CMSG_LEN(bytes);
+  for (size_t i = 0; i < descriptors.size(); ++i) {
+    const int fd = descriptors[i].get();
+    std::memcpy(CMSG_DATA(c) + i * sizeof(fd), &fd, sizeof(fd));
+  }
+}
+
+constexpr size_t kDescriptorRoom = CMSG_SPACE(Channel::kMaxDescriptors * sizeof(int));
 
 template <size_t kBytes>
 std::array<std::byte, kBytes> random_bytes() {
@@ -74,7 +104,8 @@ Channel::Address Channel::open() {
 }
 
 Channel::Sent Channel::send(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
-                            std::span<const std::byte> payload) const {
+                            std::span<const std::byte> payload,
+                            std::span<const Fd> descriptors) const {
   Header header{addresses_[0].secret, kind, rank_, word};
   iovec parts[2] = {{&header, sizeof(header)},
                     {const_cast<std::byte*>(payload.data()), payload.size()}};
@@ -84,10 +115,14 @@ Channel::Sent Channel::send(int pe, Message::Kind kind, const std::array<uint64_
   message.msg_namelen = fill_in(&to, addresses_[static_cast<size_t>(pe)].name.data());
   message.msg_iov = parts;
   message.msg_iovlen = 2;
+  alignas(cmsghdr) char control[kDescriptorRoom] = {};
+  if (!descriptors.empty()) attach(message, control, descriptors);
   for (;;) {
     if (::sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Sent::kDone;
     if (errno == EINTR) continue;
-    const bool later = errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS;
+    // The last: too many descriptors of this user are on their way.
+    const bool later =
+        errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ETOOMANYREFS;
     return later ? Sent::kFull : Sent::kGone;
   }
 }
@@ -97,7 +132,7 @@ std::optional<Message> Channel::receive() const {
     Header header{};
     std::vector<std::byte> payload(kMaxPayload);
     iovec parts[2] = {{&header, sizeof(header)}, {payload.data(), payload.size()}};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))];
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred)) + kDescriptorRoom];
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = 2;
@@ -107,12 +142,14 @@ std::optional<Message> Channel::receive() const {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return std::nullopt;
     const auto bytes = static_cast<size_t>(got);
+    Attached attached = attached_to(message);
     const bool known = bytes >= sizeof(header) && (message.msg_flags & MSG_TRUNC) == 0 &&
-                       header.secret == addresses_[0].secret && from_this_user(message);
+                       header.secret == addresses_[0].secret && attached.from_this_user;
     const bool sane = header.from >= 0 && static_cast<size_t>(header.from) < addresses_.size();
     if (!known || !sane) continue;
     payload.resize(bytes - sizeof(header));
-    return Message{header.kind, header.from, header.word, std::move(payload)};
+    return Message{header.kind, header.from, header.word, std::move(payload),
+                   std::move(attached.descriptors)};
   }
 }
 

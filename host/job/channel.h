@@ -21,17 +21,19 @@ namespace peal {
 
 /// One message. What the words and the payload mean is the matter of its kind.
 struct Message {
-  enum class Kind : uint32_t { kAbort, kExchange, kLink, kWaitsAsked, kWaitsTold };
+  enum class Kind : uint32_t { kAbort, kExchange, kLink, kWaitsAsked, kWaitsTold, kDescriptors };
   Kind kind;
   int32_t from;
   std::array<uint64_t, 4> word;
   std::vector<std::byte> payload;
+  std::vector<Fd> descriptors = {};  // copies of the sender's
 };
 
 /// The channel of one PE. Sending is thread-safe; one thread receives.
 class Channel {
  public:
   static constexpr size_t kMaxPayload = 32u << 10;
+  static constexpr size_t kMaxDescriptors = 64;  // in one message; Linux has a limit of 253
 
   /// Collective. Opens this PE's socket and learns where the others have theirs.
   explicit Channel(Bootstrap& bootstrap);
@@ -47,7 +49,7 @@ class Channel {
     kGone,  // nobody listens there
   };
   Sent send(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
-            std::span<const std::byte> payload) const;
+            std::span<const std::byte> payload, std::span<const Fd> descriptors = {}) const;
 
   /// The next message, if one waits. Strangers' are dropped.
   std::optional<Message> receive() const;

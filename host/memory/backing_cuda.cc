@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cuMemAlloc and not the virtual memory calls (cuMemCreate): its IPC handle is 64 plain bytes that
-// an allgather can carry and that open on any GPU of the host, the exporter's own too. What the
-// other way could do in addition, growing a heap in place or exporting through a file descriptor,
-// peal has no use for.
+// Tables and queues are of cuMemAlloc: no other process maps them. Heaps are pieces (cuMemCreate)
+// where the driver can: a descriptor opens in processes that do not see the GPU or are in another
+// container, which an IPC handle does not.
 #include "host/memory/backing_cuda.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "host/base/config.h"
 #include "host/base/error.h"
+#include "host/memory/pieces.h"
 
 namespace peal {
 namespace {
@@ -43,6 +44,28 @@ void copy_cuda(const Backing::Block& block, void* to, const void* from, size_t b
 }
 
 constexpr Backing::Operations kCudaOperations{release_cuda, zero_cuda, copy_cuda};
+
+// Their keeper is a HeldPiece.
+void release_piece(const Backing::Block&) noexcept {}
+
+constexpr Backing::Operations kPieceOperations{release_piece, zero_cuda, copy_cuda};
+
+struct HeldPiece {
+  std::shared_ptr<Gpu> gpu;
+  GpuMapping mapping;
+};
+
+size_t rounded_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
+[[noreturn]] void refuse_memory(const Gpu& gpu, size_t bytes, const std::string& name) {
+  size_t available = 0;
+  size_t total = 0;
+  gpu.within([&](const cuda::Driver& driver) { return driver.memory_info(&available, &total); });
+  fail(ErrorCode::kOutOfMemory,
+       "no {} bytes ({}) of memory for {} on GPU {} ({}): {} of its {} bytes are free; ask for "
+       "less (PEAL_HEAP_SIZE) or start fewer PEs on it (PEAL_DEVICE)",
+       bytes, format_size(bytes), name, gpu.index(), gpu.name(), available, total);
+}
 
 void release_pinned(const Backing::Block& block) noexcept {
   gpu_of(block).release([&](const cuda::Driver& driver) { driver.release_host(block.address); });
@@ -89,26 +112,40 @@ PinnedRange pin_as(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes, u
 
 Backing make_cuda_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name) {
   if (bytes == 0) fail(ErrorCode::kInvalidArgument, "GPU memory for {}: 0 bytes asked", name);
-  const size_t rounded =
-      (bytes + Backing::kAlignment - 1) / Backing::kAlignment * Backing::kAlignment;
+  const size_t rounded = rounded_up(bytes, Backing::kAlignment);
   cuda::Address base = 0;
-  size_t available = 0;
-  size_t total = 0;
   const cuda::Result result = gpu->within([&](const cuda::Driver& driver) {
-    driver.memory_info(&available, &total);
     return driver.allocate(&base, rounded + Backing::kAlignment);
   });
-  if (result == cuda::kOutOfMemory) {
-    fail(ErrorCode::kOutOfMemory,
-         "no {} bytes ({}) of memory for {} on GPU {} ({}): {} of its {} bytes are free; ask for "
-         "less (PEAL_HEAP_SIZE) or start fewer PEs on it (PEAL_DEVICE)",
-         bytes, format_size(bytes), name, gpu->index(), gpu->name(), available, total);
-  }
+  if (result == cuda::kOutOfMemory) refuse_memory(*gpu, bytes, name);
   gpu->check(result, fmt::format("cuMemAlloc({} bytes) for {}", bytes, name));
   const Gpu& kept = *gpu;
   Backing memory({align_up(base), rounded, -1, false, std::move(gpu)}, kCudaOperations);
   kept.zero(memory.address(), rounded);
   return memory;
+}
+
+Backing make_piece_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name) {
+  if (bytes == 0) fail(ErrorCode::kInvalidArgument, "GPU memory for {}: 0 bytes asked", name);
+  const size_t rounded = rounded_up(bytes, std::max(Backing::kAlignment, granularity(*gpu)));
+  Pieces pieces(*gpu);
+  cuda::Result result = cuda::kNotSupported;
+  if (gpu->attribute(cuda::kFabricHandles) != 0) {
+    result = pieces.create(rounded, cuda::kPosixDescriptor | cuda::kFabric);
+  }
+  // Where no daemon (nvidia-imex) gives out fabric handles the driver refuses memory that asks for
+  // them, whatever its attribute says.
+  if (result != cuda::kSuccess && result != cuda::kOutOfMemory) {
+    result = pieces.create(rounded, cuda::kPosixDescriptor);
+  }
+  if (result == cuda::kOutOfMemory) refuse_memory(*gpu, bytes, name);
+  gpu->check(result, fmt::format("cuMemCreate({} bytes) for {}", rounded, name));
+  auto held = std::make_shared<HeldPiece>(gpu, pieces.map(gpu, Backing::kAlignment));
+  gpu->zero(held->mapping.get(), rounded);
+  std::byte* const address = held->mapping.get();
+  // Keeps all of it; what the operations see is the GPU.
+  return Backing({address, rounded, -1, false, std::shared_ptr<void>(held, gpu.get())},
+                 kPieceOperations);
 }
 
 Backing make_pinned_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name) {

@@ -2,7 +2,8 @@
 //
 // Memory for a PE whose kernels run on a GPU.
 //
-//   make_cuda_backing     the GPU's own: heap, tables; the host reaches it with copies
+//   make_cuda_backing     the GPU's own: tables, queues; the host reaches it with copies
+//   make_piece_backing    the same as a piece of its own (pieces.h): heaps
 //   make_pinned_backing   the host's, which kernels load over the bus: what both look at while a
 //                         kernel spins
 #pragma once
@@ -20,6 +21,10 @@ namespace peal {
 /// Zeroed memory of `gpu`, rounded up to kAlignment. Other processes map it by its IPC handle.
 /// Throws kOutOfMemory that names what is free.
 Backing make_cuda_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name);
+
+/// The same, for other processes to map by descriptor, also where they do not see this GPU, and by
+/// fabric handle where the driver has them.
+Backing make_piece_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name);
 
 /// The caller's host memory, made known to `gpu`: until it is destroyed kernels use it at its
 /// address, slowly.

@@ -48,13 +48,9 @@ Gpu::Gpu(std::shared_ptr<const cuda::Driver> driver, int index)
       cuda::kSuccess) {
     pci_address_ = address.data();
   }
-  const auto ask = [this](int what) {
-    int value = 0;
-    return driver_->device_attribute(&value, what, device_) == cuda::kSuccess ? value : 0;
-  };
-  multiprocessors_ = ask(cuda::kMultiprocessors);
-  writes_ordering_ = ask(cuda::kWritesOrdering);
-  flush_options_ = ask(cuda::kFlushWritesOptions);
+  multiprocessors_ = attribute(cuda::kMultiprocessors);
+  writes_ordering_ = attribute(cuda::kWritesOrdering);
+  flush_options_ = attribute(cuda::kFlushWritesOptions);
   check(driver_->retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
   try {
     const Current current(*this);
@@ -79,6 +75,11 @@ void Gpu::check(cuda::Result result, const std::string& call) const {
   if (result == cuda::kSuccess) return;
   fail(ErrorCode::kSystem, "{} on GPU {}{}: {}", call, index_,
        name_.empty() ? "" : " (" + name_ + ")", driver_->text(result));
+}
+
+int Gpu::attribute(int what) const {
+  int value = 0;
+  return driver_->device_attribute(&value, what, device_) == cuda::kSuccess ? value : 0;
 }
 
 void Gpu::make_current() const { check(driver_->set_context(context_), "cuCtxSetCurrent"); }
@@ -130,6 +131,15 @@ unsigned Gpu::memory_type(const void* address) const {
                    cuda::kSuccess
                ? type
                : 0u;
+  });
+}
+
+bool Gpu::allocated(const void* address) const {
+  unsigned legacy = 0;
+  return within([&](const cuda::Driver& driver) {
+    return driver.pointer_attribute(&legacy, cuda::kPointerLegacyIpc, device_address(address)) ==
+               cuda::kSuccess &&
+           legacy != 0;
   });
 }
 

@@ -37,7 +37,11 @@ class Gpu {
   /// As CUDA spells it: "0000:1B:00.0". Empty if the driver does not tell.
   const std::string& pci_address() const { return pci_address_; }
   const cuda::Driver& driver() const { return *driver_; }
+  /// As the driver counts it.
+  cuda::Device device() const { return device_; }
   int multiprocessors() const { return multiprocessors_; }
+  /// CU_DEVICE_ATTRIBUTE_...; 0 where the driver does not know it.
+  int attribute(int what) const;
   /// Its kernels see what a NIC writes into its memory in the order written. Else a completion or a
   /// word may be seen before data that the NIC wrote ahead of it.
   bool orders_writes() const { return writes_ordering_ >= cuda::kOrderedForOwner; }
@@ -79,6 +83,9 @@ class Gpu {
 
   /// True for a GPU's memory.
   bool holds(const void* address) const { return memory_type(address) == cuda::kMemoryTypeDevice; }
+
+  /// True for memory of cudaMalloc, which has an IPC handle: not for pieces (pieces.h) and pools.
+  bool allocated(const void* address) const;
 
   /// True for memory that is this GPU's and stays there.
   bool owns(const void* address) const;

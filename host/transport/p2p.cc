@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One exchange of offers (what a PE has, and how to get at it), then every PE helps itself. The
-// owner does nothing: a PE that fails leaves nobody waiting.
+// owner does nothing, but for memory that is shared by descriptors, which it hands to those that
+// want them: a PE that fails leaves nobody waiting.
 #include "host/transport/p2p.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "host/job/together.h"
@@ -12,29 +14,98 @@
 
 namespace peal {
 
-P2p::P2p(Bootstrap& bootstrap, std::vector<Place> places, std::shared_ptr<Gpu> gpu)
-    : bootstrap_(bootstrap), places_(std::move(places)), gpu_(std::move(gpu)) {}
+P2p::P2p(Bootstrap& bootstrap, std::vector<Place> places, std::shared_ptr<Gpu> gpu,
+         std::shared_ptr<const Nvml> nvml, std::chrono::milliseconds deadline)
+    : bootstrap_(bootstrap),
+      places_(std::move(places)),
+      gpu_(std::move(gpu)),
+      nvml_(std::move(nvml)) {
+  if (gpu_) hand_over_.emplace(bootstrap_, deadline);
+}
 
 PeerMemory P2p::map(std::byte* address, size_t bytes, int fd) {
-  const std::vector<Offer> offers = gather_together(bootstrap_, [&] {
-    return gpu_ ? offer_gpu(*gpu_, address, bytes) : offer_pages(address, bytes, fd);
-  });
-  const Place& here = places_[static_cast<size_t>(bootstrap_.rank())];
   PeerMemory memory;
-  for (size_t pe = 0; pe < offers.size(); ++pe) {
-    Answer answer;
-    const auto failure = failure_of([&] {
-      answer = gpu_ ? reach_gpu(gpu_, offers[pe], here, places_[pe])
-                    : reach_pages(offers[pe], here, places_[pe]);
-    });
-    if (failure) answer = refused(failure->error.what());
-    memory.direct.push_back(answer.mapping.get());
-    const bool itself = pe == static_cast<size_t>(bootstrap_.rank());
-    memory.how.push_back(itself ? "itself" : std::move(answer.how));
-    memory.mappings.push_back(std::move(answer.mapping));
-    link_ = std::max(link_, answer.link);
+  if (gpu_) {
+    map_gpu(memory, address, bytes);
+  } else {
+    map_pages(memory, address, bytes, fd);
   }
   return memory;
+}
+
+template <class Reach>
+void P2p::add(PeerMemory& memory, const Offer& offer, size_t pe, const Reach& reach) {
+  Answer answer;
+  if (offer.pe != static_cast<int>(pe)) {
+    answer = refused("it takes no part any more");
+  } else if (const auto failure = failure_of([&] { answer = reach(); })) {
+    answer = refused(failure->error.what());
+  }
+  const bool itself = pe == static_cast<size_t>(bootstrap_.rank());
+  memory.direct.push_back(answer.mapping.get());
+  memory.how.push_back(itself ? "itself" : std::move(answer.how));
+  memory.avoidable.push_back(answer.avoidable);
+  memory.mappings.push_back(std::move(answer.mapping));
+  link_ = std::max(link_, answer.link);
+}
+
+void P2p::map_pages(PeerMemory& memory, std::byte* address, size_t bytes, int fd) {
+  const std::vector<Offer> offers = gather_together(bootstrap_, [&] {
+    Offer mine = offer_pages(address, bytes, fd);
+    mine.pe = bootstrap_.rank();
+    return mine;
+  });
+  const Place& here = places_[static_cast<size_t>(bootstrap_.rank())];
+  for (size_t pe = 0; pe < offers.size(); ++pe) {
+    add(memory, offers[pe], pe, [&] { return reach_pages(offers[pe], here, places_[pe]); });
+  }
+}
+
+void P2p::map_gpu(PeerMemory& memory, std::byte* address, size_t bytes) {
+  const GpuReach reach{gpu_, nvml_};
+  GpuOffer mine{};
+  const std::vector<Offer> offers = gather_together(bootstrap_, [&] {
+    mine = offer_gpu(reach, address, bytes);
+    mine.offer.pe = bootstrap_.rank();
+    return mine.offer;
+  });
+  const std::vector<OfferedPiece> pieces = gather_pieces(offers, mine);
+  std::vector<std::vector<Fd>> descriptors = hand_over(offers, mine);
+  const size_t most = pieces.size() / offers.size();
+  const Place& here = places_[static_cast<size_t>(bootstrap_.rank())];
+  for (size_t pe = 0; pe < offers.size(); ++pe) {
+    const GpuParcel parcel{offers[pe], std::span(pieces).subspan(pe * most, offers[pe].pieces),
+                           std::move(descriptors[pe])};
+    add(memory, offers[pe], pe, [&] { return reach_gpu(reach, parcel, here, places_[pe]); });
+  }
+}
+
+// [PEs][most pieces of any].
+std::vector<OfferedPiece> P2p::gather_pieces(const std::vector<Offer>& offers,
+                                             const GpuOffer& mine) {
+  const size_t most = std::ranges::max(offers, {}, &Offer::pieces).pieces;
+  if (most == 0) return {};
+  return gather_together<OfferedPiece>(bootstrap_, most, [&](std::span<OfferedPiece> to) {
+    std::ranges::copy(mine.pieces, to.begin());
+  });
+}
+
+// Between processes of one host that know each other's sockets.
+std::vector<std::vector<Fd>> P2p::hand_over(const std::vector<Offer>& offers,
+                                            const GpuOffer& mine) {
+  const auto me = static_cast<size_t>(bootstrap_.rank());
+  std::vector<size_t> expected(offers.size());
+  std::vector<int> to;
+  for (size_t pe = 0; pe < offers.size(); ++pe) {
+    const Place& there = places_[pe];
+    if (offers[pe].pe != static_cast<int>(pe) || !same_host(places_[me], there) ||
+        same_process(places_[me], there) || !same_sockets(places_[me], there)) {
+      continue;
+    }
+    to.push_back(static_cast<int>(pe));
+    if (offers[pe].descriptors != 0) expected[pe] = offers[pe].pieces;
+  }
+  return hand_over_->exchange(mine.descriptors, to, expected);
 }
 
 }  // namespace peal

@@ -5,22 +5,31 @@
 //
 //   same process    the pointer itself
 //   CPU kernels     the peer's pages, through its memfd
-//   GPU kernels     the peer's GPU memory, through its IPC handle
+//   GPU kernels     the peer's GPU memory, by descriptors, an IPC handle or fabric handles
 //
 // Whether a peer can be reached is an answer with a reason, never an error: the routes decide.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "host/base/place.h"
 #include "host/bootstrap.h"
 #include "host/memory/gpu.h"
+#include "host/memory/nvml.h"
+#include "host/transport/hand_over.h"
 
 namespace peal {
+
+struct Offer;
+struct GpuOffer;
+struct GpuParcel;
+struct OfferedPiece;
 
 /// One window as it lies at every PE. Entries are by PE; the mappings end with it.
 struct PeerMemory {
@@ -28,6 +37,7 @@ struct PeerMemory {
 
   std::vector<std::byte*> direct;  // where the PE's part begins here; null = not reachable
   std::vector<std::string> how;    // in which way it is reached, or why it is not
+  std::vector<bool> avoidable;     // not reached only because of how containers were started
   std::vector<Mapping> mappings;
 };
 
@@ -37,8 +47,11 @@ class P2p {
   /// What lies between this PE's kernels and the peers' memory, the nearest first.
   enum class Link { kNone, kNvlink, kPcie };
 
-  /// `places` by PE. `gpu` is null when kernels run on the CPU.
-  P2p(Bootstrap& bootstrap, std::vector<Place> places, std::shared_ptr<Gpu> gpu);
+  /// Collective. `places` by PE. `gpu` is null when kernels run on the CPU; `nvml` when nothing
+  /// tells of GPUs that are hidden here or on other hosts. `deadline`: of each map().
+  P2p(Bootstrap& bootstrap, std::vector<Place> places, std::shared_ptr<Gpu> gpu,
+      std::shared_ptr<const Nvml> nvml = nullptr,
+      std::chrono::milliseconds deadline = std::chrono::seconds(60));
 
   /// Collective. Maps every PE's [address, address + bytes); all call with the same size. On a CPU
   /// `fd` holds this PE's part from its first byte on, or is -1: then only this process reaches it.
@@ -48,9 +61,18 @@ class P2p {
   Link link() const { return link_; }
 
  private:
+  void map_gpu(PeerMemory& memory, std::byte* address, size_t bytes);
+  void map_pages(PeerMemory& memory, std::byte* address, size_t bytes, int fd);
+  std::vector<OfferedPiece> gather_pieces(const std::vector<Offer>& offers, const GpuOffer& mine);
+  std::vector<std::vector<Fd>> hand_over(const std::vector<Offer>& offers, const GpuOffer& mine);
+  template <class Reach>
+  void add(PeerMemory& memory, const Offer& offer, size_t pe, const Reach& reach);
+
   Bootstrap& bootstrap_;
   std::vector<Place> places_;
   std::shared_ptr<Gpu> gpu_;
+  std::shared_ptr<const Nvml> nvml_;
+  std::optional<HandOver> hand_over_;  // with a GPU
   Link link_ = Link::kNone;
 };
 

@@ -4,30 +4,69 @@
 // offers of its own, and what another makes of the offer.
 //
 //   share_pages.cc   kernels on CPUs: a memfd, opened through /proc/PID/fd
-//   share_gpu.cc     kernels on GPUs: an IPC handle, opened over NVLink, PCIe or on the same GPU
+//   share_gpu.cc     kernels on GPUs: pieces by descriptor or fabric handle, allocations by IPC
+//                    handle; opened over NVLink, PCIe or on the same GPU
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "base/fd.h"
 #include "host/base/place.h"
 #include "host/memory/gpu.h"
+#include "host/memory/nvml.h"
 #include "host/transport/p2p.h"
 
 namespace peal {
 
 /// What a PE tells the others of its part of a window.
 struct Offer {
+  enum class Kind : uint32_t { kNone, kPages, kIpc, kPieces };
+
+  Kind kind;
+  int32_t pe;        // whose it is: of a PE that takes no part any more, another's entry is there
   uint64_t address;  // in its process
   uint64_t bytes;
-  uint64_t file_device;  // of the memfd: so that no other file is taken for it
+  std::array<char, 112> why;  // kNone: why it cannot be shared
+
+  // kPages: a memfd, and what it is, so that no other file is taken for it.
+  int32_t fd;
+  uint64_t file_device;
   uint64_t file_inode;
-  int32_t fd;           // -1 = none
-  uint32_t has_handle;  // of a GPU's memory
-  uint64_t offset;      // from where the handle's memory begins
-  cuda::IpcHandle handle;
+
+  // Of a GPU's memory.
   cuda::Uuid gpu;
+  FabricPlace fabric;
+  uint64_t offset;  // from where the handle's memory, or the first piece, begins
+  cuda::IpcHandle handle;
+  uint32_t pieces;       // how many
+  uint32_t by_fabric;    // they have fabric handles
+  uint32_t descriptors;  // they have descriptors
+};
+
+/// One of an offer's pieces.
+struct OfferedPiece {
+  uint64_t bytes;
+  cuda::FabricHandle fabric;
+};
+
+/// This PE's own offer of GPU memory, with what the others need to open it.
+struct GpuOffer {
+  Offer offer;
+  std::vector<OfferedPiece> pieces;
+  std::vector<Fd> descriptors;
+};
+
+/// A peer's, as it arrived.
+struct GpuParcel {
+  const Offer& offer;
+  std::span<const OfferedPiece> pieces;
+  std::vector<Fd> descriptors;
 };
 
 /// A PE's part, mapped; or refused, with a null mapping.
@@ -35,9 +74,13 @@ struct Answer {
   PeerMemory::Mapping mapping;
   std::string how;
   P2p::Link link = P2p::Link::kNone;
+  bool avoidable = false;  // refused only because of how a container was started
 };
 
 inline Answer refused(std::string why) { return {nullptr, std::move(why)}; }
+inline Answer kept_apart(std::string why) {
+  return {nullptr, std::move(why), P2p::Link::kNone, true};
+}
 
 /// Memory that is in this process already: nothing to map, nothing to end.
 inline PeerMemory::Mapping borrowed(const Offer& offer) {
@@ -47,8 +90,14 @@ inline PeerMemory::Mapping borrowed(const Offer& offer) {
 Offer offer_pages(std::byte* address, size_t bytes, int fd);
 Answer reach_pages(const Offer& offer, const Place& here, const Place& there);
 
-Offer offer_gpu(const Gpu& gpu, std::byte* address, size_t bytes);
-Answer reach_gpu(std::shared_ptr<Gpu> gpu, const Offer& offer, const Place& here,
+/// A GPU and what knows of its neighbours; `nvml` may be null.
+struct GpuReach {
+  std::shared_ptr<Gpu> gpu;
+  std::shared_ptr<const Nvml> nvml;
+};
+
+GpuOffer offer_gpu(const GpuReach& reach, std::byte* address, size_t bytes);
+Answer reach_gpu(const GpuReach& reach, const GpuParcel& parcel, const Place& here,
                  const Place& there);
 
 }  // namespace peal

@@ -1,49 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GPU memory between processes, and between the GPUs of one process.
+// GPU memory between processes, and between the GPUs of one process. Which handle:
+//
+//   memory of             this host, one network    another container    another host
+//   cuMemCreate           descriptors               fabric handles       fabric handles
+//   cudaMalloc            IPC handle                -                    -
+//   neither               -                         -                    -
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "host/base/error.h"
+#include "host/job/together.h"
+#include "host/memory/backing.h"
+#include "host/memory/pieces.h"
 #include "host/transport/share.h"
 
 namespace peal {
 namespace {
 
-/// How this GPU reaches GPU `peer` of this process's numbering.
-struct Connection {
+/// How this GPU reaches another.
+struct Way {
   std::string text;  // "NVLink GPU 0 -> GPU 1", or why there is none
   P2p::Link link = P2p::Link::kNone;
   bool reaches = false;
 };
 
-Connection connection(const Gpu& gpu, int peer) {
+constexpr const char* kNotAtomic = ", where atomics are not atomic with the peer's own";
+
+/// To GPU `peer` of this process's numbering.
+Way way_to_visible(const Gpu& gpu, int peer) {
   if (peer == gpu.index()) return {fmt::format("same GPU {}", peer), P2p::Link::kNone, true};
   const std::string pair = fmt::format("GPU {} -> GPU {}", gpu.index(), peer);
-  cuda::Device from = 0;
   cuda::Device to = 0;
   int can = 0;
   int atomics = 0;
   const cuda::Driver& driver = gpu.driver();
-  if (driver.device(&from, gpu.index()) != cuda::kSuccess ||
-      driver.device(&to, peer) != cuda::kSuccess ||
-      driver.can_access_peer(&can, from, to) != cuda::kSuccess || can == 0) {
+  if (driver.device(&to, peer) != cuda::kSuccess ||
+      driver.can_access_peer(&can, gpu.device(), to) != cuda::kSuccess || can == 0) {
     return {"no peer access " + pair};
   }
-  driver.p2p_attribute(&atomics, cuda::kP2pNativeAtomics, from, to);
+  driver.p2p_attribute(&atomics, cuda::kP2pNativeAtomics, gpu.device(), to);
   if (atomics != 0) return {"NVLink " + pair, P2p::Link::kNvlink, true};
-  return {"PCIe " + pair + ", where atomics are not atomic with the peer's own", P2p::Link::kPcie,
-          true};
+  return {"PCIe " + pair + kNotAtomic, P2p::Link::kPcie, true};
 }
 
-/// Lets kernels of `gpu` use the memory of GPU `peer` that this process allocated.
-cuda::Result enable_access(const Gpu& gpu, int peer) {
-  if (peer == gpu.index()) return cuda::kSuccess;
+/// To one that CUDA_VISIBLE_DEVICES hides from this process. Its memory can be opened all the same;
+/// of the link CUDA says nothing.
+Way way_to_hidden(const GpuReach& reach, const cuda::Uuid& peer) {
+  const std::string pair =
+      fmt::format("GPU {} -> a GPU hidden here (CUDA_VISIBLE_DEVICES)", reach.gpu->index());
+  const Nvml::Pair known = reach.nvml ? reach.nvml->pair(reach.gpu->uuid(), peer) : Nvml::Pair{};
+  if (!known.known) return {"unknown link " + pair + kNotAtomic, P2p::Link::kPcie, true};
+  if (!known.reads_and_writes) return {"no peer access " + pair};
+  if (known.nvlink && known.atomics) return {"NVLink " + pair, P2p::Link::kNvlink, true};
+  return {"PCIe " + pair + kNotAtomic, P2p::Link::kPcie, true};
+}
+
+Way way_to(const GpuReach& reach, const cuda::Uuid& peer) {
+  const std::optional<int> visible = reach.gpu->find(peer);
+  return visible ? way_to_visible(*reach.gpu, *visible) : way_to_hidden(reach, peer);
+}
+
+/// Lets kernels of `gpu` use what this process allocated on another GPU by cudaMalloc.
+cuda::Result enable_access(const Gpu& gpu, const cuda::Uuid& peer) {
+  const int index = gpu.find(peer).value_or(gpu.index());
+  if (index == gpu.index()) return cuda::kSuccess;
   const cuda::Result result = gpu.within([&](const cuda::Driver& driver) {
     cuda::Device device = 0;
     cuda::Context context = nullptr;
-    cuda::Result step = driver.device(&device, peer);
+    cuda::Result step = driver.device(&device, index);
     if (step == cuda::kSuccess) step = driver.retain_context(&context, device);
     if (step != cuda::kSuccess) return step;
     step = driver.enable_peer(context, 0);
@@ -53,63 +81,198 @@ cuda::Result enable_access(const Gpu& gpu, int peer) {
   return result == cuda::kPeerAccessAlreadyEnabled ? cuda::kSuccess : result;
 }
 
-Answer open_handle(std::shared_ptr<Gpu> gpu, const Offer& offer, const Connection& way) {
+/// `pieces` mapped here, from `offset` on.
+PeerMemory::Mapping mapped_from(const GpuReach& reach, const Pieces& pieces, size_t offset) {
+  auto whole = std::make_shared<GpuMapping>(pieces.map(reach.gpu, Backing::kAlignment));
+  std::byte* const part = whole->get() + offset;
+  return {part, [whole = std::move(whole)](std::byte*) mutable { whole.reset(); }};
+}
+
+Answer reach_in_process(const GpuReach& reach, const Offer& offer, const Way& way) {
+  const bool here = offer.gpu == reach.gpu->uuid();
+  if (!here && offer.kind == Offer::Kind::kPieces) {
+    size_t offset = 0;
+    const Pieces pieces = Pieces::behind(
+        *reach.gpu, reinterpret_cast<const std::byte*>(offer.address), offer.bytes, &offset);
+    return {mapped_from(reach, pieces, offset), "same process, " + way.text, way.link};
+  }
+  const cuda::Result result = enable_access(*reach.gpu, offer.gpu);
+  if (result == cuda::kSuccess) return {borrowed(offer), "same process, " + way.text, way.link};
+  return refused(
+      fmt::format("{}, but cuCtxEnablePeerAccess: {}", way.text, reach.gpu->driver().text(result)));
+}
+
+Answer open_ipc(const GpuReach& reach, const Offer& offer, const Way& way, bool apart) {
+  const std::shared_ptr<Gpu>& gpu = reach.gpu;
   cuda::Address base = 0;
   const cuda::Result result = gpu->within([&](const cuda::Driver& driver) {
     return driver.ipc_open(&base, offer.handle, cuda::kIpcLazyPeerAccess);
   });
   if (result != cuda::kSuccess) {
-    return refused(
-        fmt::format("{}, but cuIpcOpenMemHandle: {}", way.text, gpu->driver().text(result)));
+    const std::string why =
+        fmt::format("{}, but cuIpcOpenMemHandle: {}", way.text, gpu->driver().text(result));
+    return apart ? kept_apart(why +
+                              "; start the containers with one IPC and pid namespace "
+                              "(--ipc=host --pid=host)")
+                 : refused(why);
   }
-  const auto close = [gpu = std::move(gpu), base](std::byte*) {
+  const auto close = [gpu, base](std::byte*) {
     gpu->release([&](const cuda::Driver& driver) { driver.ipc_close(base); });
   };
   return {PeerMemory::Mapping(reinterpret_cast<std::byte*>(base + offer.offset), close),
-          "same host, " + way.text, way.link};
+          fmt::format("same host, {}, by IPC handle", way.text), way.link};
+}
+
+Answer open_fabric(const GpuReach& reach, const GpuParcel& parcel, const std::string& way) {
+  Pieces pieces(*reach.gpu);
+  for (const OfferedPiece& piece : parcel.pieces) pieces.open(piece.fabric, piece.bytes);
+  return {mapped_from(reach, pieces, parcel.offer.offset), way + ", by fabric handle",
+          P2p::Link::kNvlink};
+}
+
+Answer open_pieces(const GpuReach& reach, const GpuParcel& parcel, const Way& way, bool apart) {
+  const Offer& offer = parcel.offer;
+  if (parcel.descriptors.size() == offer.pieces) {
+    Pieces pieces(*reach.gpu);
+    for (size_t i = 0; i < offer.pieces; ++i) {
+      pieces.open(parcel.descriptors[i], parcel.pieces[i].bytes);
+    }
+    return {
+        mapped_from(reach, pieces, offer.offset),
+        fmt::format("same host, {}, by {}", way.text,
+                    offer.pieces == 1 ? "descriptor" : fmt::format("{} descriptors", offer.pieces)),
+        way.link};
+  }
+  if (offer.by_fabric != 0) return open_fabric(reach, parcel, "same host, " + way.text);
+  if (apart) {
+    return kept_apart(fmt::format(
+        "same host, {}, but in a network namespace of its own, so that no descriptor can be handed "
+        "over; start the containers with one network (--network=host)",
+        way.text));
+  }
+  return refused(fmt::format(
+      "same host, {}, but {} of its {} descriptors came: it has ended, or see ulimit -n", way.text,
+      parcel.descriptors.size(), offer.pieces));
+}
+
+/// Another host: over NVLink where both are in one domain.
+Answer reach_across(const GpuReach& reach, const GpuParcel& parcel) {
+  const Offer& offer = parcel.offer;
+  if (!reach.nvml) return refused("other host");
+  if (!reach.nvml->place(reach.gpu->uuid()).reaches(offer.fabric)) return refused("other host");
+  const std::string domain =
+      fmt::format("other host, NVLink domain, clique {}", offer.fabric.clique);
+  if (offer.kind == Offer::Kind::kPieces && offer.by_fabric != 0) {
+    return open_fabric(reach, parcel, domain);
+  }
+  return kept_apart(domain +
+                    ", but memory without a fabric handle: nvidia-imex must run on both "
+                    "hosts, and /dev/nvidia-caps-imex-channels be in both containers");
+}
+
+void say(Offer& offer, const std::string& why) {
+  const size_t bytes = std::min(why.size(), offer.why.size() - 1);
+  std::copy_n(why.data(), bytes, offer.why.data());
+}
+
+/// How memory of cuMemCreate can be shared, with what that takes.
+void export_pieces(GpuOffer& mine, const Gpu& gpu, const Pieces& pieces) {
+  Offer& offer = mine.offer;
+  unsigned types = 0;
+  gpu.within([&](const cuda::Driver& driver) {
+    driver.pointer_attribute(&types, cuda::kPointerHandleTypes, offer.address);
+  });
+  for (size_t i = 0; i < pieces.count(); ++i) mine.pieces.push_back({pieces.bytes_of(i), {}});
+  if ((types & cuda::kFabric) != 0 && offer.fabric.joined != 0) {
+    offer.by_fabric = 1;
+    for (size_t i = 0; i < pieces.count(); ++i) mine.pieces[i].fabric = pieces.fabric_handle(i);
+  }
+  if ((types & cuda::kPosixDescriptor) != 0) {
+    offer.descriptors = 1;
+    for (size_t i = 0; i < pieces.count(); ++i) mine.descriptors.push_back(pieces.descriptor(i));
+  }
+  if (offer.by_fabric == 0 && offer.descriptors == 0) {
+    return say(offer, "memory of cuMemCreate that was made with no handle type to share it by");
+  }
+  offer.kind = Offer::Kind::kPieces;
+  offer.pieces = static_cast<uint32_t>(pieces.count());
+}
+
+/// A handle stands for a whole allocation, whatever address in it was named.
+void export_allocation(Offer& offer, const cuda::Driver& driver) {
+  cuda::Address base = 0;
+  size_t size = 0;
+  void* pool = nullptr;
+  if (driver.address_range(&base, &size, offer.address) != cuda::kSuccess) {
+    return say(offer, "memory that its process cannot share (it is not cudaMalloc's)");
+  }
+  if (offer.address + offer.bytes > base + size) {
+    return say(offer, "memory of several allocations");
+  }
+  if (driver.ipc_handle(&offer.handle, base) == cuda::kSuccess) {
+    offer.kind = Offer::Kind::kIpc;
+    offer.offset = offer.address - base;
+  } else if (driver.pointer_attribute(&pool, cuda::kPointerPool, offer.address) == cuda::kSuccess &&
+             pool != nullptr) {
+    say(offer,
+        "memory of a pool (cudaMallocAsync), which its process cannot share; use cudaMalloc");
+  } else {
+    say(offer, "memory that its process cannot share (it is not cudaMalloc's)");
+  }
 }
 
 }  // namespace
 
-Offer offer_gpu(const Gpu& gpu, std::byte* address, size_t bytes) {
-  Offer offer{};
+GpuOffer offer_gpu(const GpuReach& reach, std::byte* address, size_t bytes) {
+  GpuOffer mine{};
+  Offer& offer = mine.offer;
   offer.address = reinterpret_cast<uint64_t>(address);
   offer.bytes = bytes;
   offer.fd = -1;
-  offer.gpu = gpu.uuid();
-  gpu.within([&](const cuda::Driver& driver) {
-    // A handle stands for a whole allocation, whatever address in it was named.
-    cuda::Address base = 0;
-    size_t size = 0;
-    const cuda::Address at = device_address(address);
-    if (driver.address_range(&base, &size, at) != cuda::kSuccess) return;
-    if (driver.ipc_handle(&offer.handle, base) != cuda::kSuccess) return;
-    offer.offset = at - base;
-    offer.has_handle = 1;
+  offer.gpu = reach.gpu->uuid();
+  if (reach.nvml) offer.fabric = reach.nvml->place(offer.gpu);
+  if (bytes == 0) {
+    say(offer, "it has nothing there");
+    return mine;
+  }
+  const Gpu& gpu = *reach.gpu;
+  const auto failure = failure_of([&] {
+    size_t offset = 0;
+    const Pieces pieces =
+        gpu.allocated(address) ? Pieces(gpu) : Pieces::behind(gpu, address, bytes, &offset);
+    offer.offset = offset;
+    if (pieces.count() != 0) return export_pieces(mine, gpu, pieces);
+    gpu.within([&](const cuda::Driver& driver) { export_allocation(offer, driver); });
   });
-  return offer;
+  if (failure) {
+    mine = {.offer = offer, .pieces = {}, .descriptors = {}};
+    mine.offer.kind = Offer::Kind::kNone;
+    say(mine.offer, failure->error.what());
+  }
+  return mine;
 }
 
-Answer reach_gpu(std::shared_ptr<Gpu> gpu, const Offer& offer, const Place& here,
+Answer reach_gpu(const GpuReach& reach, const GpuParcel& parcel, const Place& here,
                  const Place& there) {
-  if (!same_host(here, there)) return refused("other host");
-  const std::optional<int> peer = gpu->find(offer.gpu);
-  if (!peer)
-    return refused("same host, but its GPU is hidden from this one (CUDA_VISIBLE_DEVICES)");
-  const Connection way = connection(*gpu, *peer);
+  const Offer& offer = parcel.offer;
+  if (!same_host(here, there)) return reach_across(reach, parcel);
+  const Way way = way_to(reach, offer.gpu);
   if (!way.reaches) return refused("same host, but " + way.text);
-  if (same_process(here, there)) {
-    const cuda::Result result = enable_access(*gpu, *peer);
-    if (result != cuda::kSuccess) {
-      return refused(
-          fmt::format("{}, but cuCtxEnablePeerAccess: {}", way.text, gpu->driver().text(result)));
+  try {
+    if (same_process(here, there)) return reach_in_process(reach, offer, way);
+    switch (offer.kind) {
+      case Offer::Kind::kIpc:
+        return open_ipc(reach, offer, way, !same_pids(here, there));
+      case Offer::Kind::kPieces:
+        return open_pieces(reach, parcel, way, !same_sockets(here, there));
+      case Offer::Kind::kNone:
+      case Offer::Kind::kPages:
+        break;
     }
-    return {borrowed(offer), "same process, " + way.text, way.link};
+  } catch (const Error& error) {
+    return refused(fmt::format("{}, but {}", way.text, error.what()));
   }
-  if (offer.has_handle == 0) {
-    return refused("same host, but memory that its process cannot share (it is not cudaMalloc's)");
-  }
-  return open_handle(std::move(gpu), offer, way);
+  return refused(fmt::format("same host, but {}", offer.why.data()));
 }
 
 }  // namespace peal

@@ -40,6 +40,7 @@ Offer offer_pages(std::byte* address, size_t bytes, int fd) {
   offer.address = reinterpret_cast<uint64_t>(address);
   offer.bytes = bytes;
   offer.fd = -1;
+  offer.kind = Offer::Kind::kPages;
   struct stat file {};
   if (fd < 0 || ::fstat(fd, &file) != 0) return offer;
   offer.file_device = file.st_dev;
@@ -51,7 +52,10 @@ Offer offer_pages(std::byte* address, size_t bytes, int fd) {
 Answer reach_pages(const Offer& offer, const Place& here, const Place& there) {
   if (same_process(here, there)) return {borrowed(offer), "same process"};
   if (!same_host(here, there)) return refused("other host");
-  if (!same_pids(here, there)) return refused("same host, but another pid namespace");
+  if (!same_pids(here, there)) {
+    return kept_apart(
+        "same host, but another pid namespace; start the containers with one (--pid=host)");
+  }
   if (offer.fd < 0) return refused("memory that its process cannot share");
   return map_memfd(offer, there.pid);
 }

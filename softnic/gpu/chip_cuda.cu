@@ -213,24 +213,28 @@ class CudaChip : public Chip {
     cudaStreamDestroy(stream_);
   }
 
-  std::byte* map(const Extent& extent, const Fd& descriptor) override {
-    std::byte* memory =
-        extent.kind == Extent::Kind::kIpcHandle ? open_handle(extent) : import(extent, descriptor);
+  std::byte* map(std::span<const Extent> extents, std::span<const Fd> descriptors) override {
+    const bool whole = extents.front().kind == Extent::Kind::kIpcHandle;
+    std::byte* memory = whole ? open_handle(extents.front()) : import(extents, descriptors);
     cudaPointerAttributes attributes = {};
     check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
     shared_ = shared_ || attributes.device == gpu_;
     return memory;
   }
 
-  void unmap(const Extent& extent, std::byte* memory) override {
+  void unmap(std::span<const Extent> extents, std::byte* memory) override {
     // Failures leave a mapping behind that nothing uses any more.
-    if (extent.kind == Extent::Kind::kIpcHandle) {
+    if (extents.front().kind == Extent::Kind::kIpcHandle) {
       cudaIpcCloseMemHandle(memory);
       return;
     }
-    const auto at = reinterpret_cast<CUdeviceptr>(memory);
-    driver_function<decltype(cuMemUnmap)>("cuMemUnmap")(at, extent.bytes);
-    driver_function<decltype(cuMemAddressFree)>("cuMemAddressFree")(at, extent.bytes);
+    const auto begin = reinterpret_cast<CUdeviceptr>(memory);
+    CUdeviceptr at = begin;
+    for (const Extent& extent : extents) {
+      driver_function<decltype(cuMemUnmap)>("cuMemUnmap")(at, extent.bytes);
+      at += extent.bytes;
+    }
+    driver_function<decltype(cuMemAddressFree)>("cuMemAddressFree")(begin, at - begin);
   }
 
   void start(std::span<Port* const> ports) override {
@@ -322,7 +326,29 @@ class CudaChip : public Chip {
     return static_cast<std::byte*>(memory);
   }
 
-  std::byte* import(const Extent& extent, const Fd& descriptor) const {
+  std::byte* import(std::span<const Extent> extents, std::span<const Fd> descriptors) const {
+    size_t bytes = 0;
+    for (const Extent& extent : extents) bytes += extent.bytes;
+    CUdeviceptr begin = 0;
+    check_driver(driver_function<decltype(cuMemAddressReserve)>("cuMemAddressReserve")(
+                     &begin, bytes, 0, 0, 0),
+                 "cuMemAddressReserve");
+    CUdeviceptr at = begin;
+    for (size_t i = 0; i < extents.size(); ++i) {
+      map_piece(at, extents[i], descriptors[i]);
+      at += extents[i].bytes;
+    }
+    CUmemAccessDesc access = {};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = gpu_;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    check_driver(
+        driver_function<decltype(cuMemSetAccess)>("cuMemSetAccess")(begin, bytes, &access, 1),
+        "cuMemSetAccess");
+    return reinterpret_cast<std::byte*>(begin);
+  }
+
+  static void map_piece(CUdeviceptr at, const Extent& extent, const Fd& descriptor) {
     if (!descriptor) fail("import of a PE's memory", "no descriptor came with it");
     CUmemGenericAllocationHandle handle;
     check_driver(
@@ -330,21 +356,9 @@ class CudaChip : public Chip {
             &handle, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor.get())),
             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
         "cuMemImportFromShareableHandle");
-    CUdeviceptr at = 0;
-    check_driver(driver_function<decltype(cuMemAddressReserve)>("cuMemAddressReserve")(
-                     &at, extent.bytes, 0, 0, 0),
-                 "cuMemAddressReserve");
     check_driver(driver_function<decltype(cuMemMap)>("cuMemMap")(at, extent.bytes, 0, handle, 0),
                  "cuMemMap");
     driver_function<decltype(cuMemRelease)>("cuMemRelease")(handle);  // the mapping keeps it
-    CUmemAccessDesc access = {};
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = gpu_;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    check_driver(
-        driver_function<decltype(cuMemSetAccess)>("cuMemSetAccess")(at, extent.bytes, &access, 1),
-        "cuMemSetAccess");
-    return reinterpret_cast<std::byte*>(at);
   }
 
   int gpu_;

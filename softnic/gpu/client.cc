@@ -90,18 +90,19 @@ Refusal Client::unreachable(CommandStatus status, const char* reason) {
 /// Tells the engine where memory of the next command lies.
 Refusal Client::show(const void* address, uint64_t bytes) {
   if (address == nullptr || bytes == 0) return {};
-  Extent extent;
-  Fd descriptor;
+  std::vector<Exported> pieces;
   try {
-    extent = exporter_.export_range(address, bytes, &descriptor);
+    pieces = exporter_.export_range(address, bytes);
   } catch (const ExportError& error) {
     return unreachable(CommandStatus::kBadParameter, error.what());
   }
-  Reply reply;
-  if (!exchange({.what = extent}, &reply, descriptor.get())) {
-    return {CommandStatus::kInternalError, kGone};
+  for (const Exported& piece : pieces) {
+    Reply reply;
+    if (!exchange({.what = piece.extent}, &reply, piece.descriptor.get())) {
+      return {CommandStatus::kInternalError, kGone};
+    }
+    if (reply.status != CommandStatus::kOk) return unreachable(reply.status, reply.reason);
   }
-  if (reply.status != CommandStatus::kOk) return unreachable(reply.status, reply.reason);
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
+#include <vector>
 
 #include "softnic/gpu/channel.h"
 #include "softnic/gpu/message.h"
@@ -18,15 +19,21 @@ struct ExportError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Memory as it travels: an allocation, or a piece of a range that has several.
+struct Exported {
+  Extent extent;
+  Fd descriptor;  // if its kind has one
+};
+
 class Exporter {
  public:
   virtual ~Exporter() = default;
 
   /// True for memory that only a GPU reaches.
   virtual bool owns(const void* address) const = 0;
-  /// The allocation that covers the range; its descriptor, if it has one, in `descriptor`. Throws
+  /// The allocation that covers the range, or the pieces (cuMemCreate) that do, in order. Throws
   /// ExportError.
-  virtual Extent export_range(const void* address, uint64_t bytes, Fd* descriptor) const = 0;
+  virtual std::vector<Exported> export_range(const void* address, uint64_t bytes) const = 0;
   /// The GPU to run the NIC on for memory of `address`: the last other one that reaches it, since
   /// PEs take the first ones for their kernels; else the one it lies on. Throws ExportError.
   virtual GpuId gpu_for_nic(const void* address) const = 0;

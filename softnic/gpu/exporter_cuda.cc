@@ -92,29 +92,24 @@ class CudaExporter : public Exporter {
            type == kDeviceMemory;
   }
 
-  Extent export_range(const void* address, uint64_t bytes, Fd* descriptor) const override {
+  std::vector<Exported> export_range(const void* address, uint64_t bytes) const override {
     if (!owns(address)) {
       throw ExportError("the GPU engine reaches GPU memory only (cudaMalloc, cuMemCreate), and " +
                         text_of(address) + " is none");
     }
-    Extent extent;
-    DevicePointer base = 0;
-    size_t size = 0;
-    check(within(context_of(address),
-                 [&] { return driver_.address_range(&base, &size, device_pointer(address)); }),
-          "cuMemGetAddressRange", text_of(address));
-    extent.base = base;
-    extent.bytes = size;
-    if (device_pointer(address) + bytes > base + size) {
+    std::vector<Exported> all;
+    const DevicePointer end = device_pointer(address) + bytes;
+    for (DevicePointer at = device_pointer(address); at < end;) {
+      const Exported& one = all.emplace_back(export_at(at));
+      at = one.extent.base + one.extent.bytes;
+    }
+    for (size_t i = 0; i < all.size(); ++i) {
+      all[i].extent.more = static_cast<uint32_t>(all.size() - 1 - i);
+      if (all.size() == 1 || all[i].extent.kind == Extent::Kind::kDescriptor) continue;
       throw ExportError("the range of " + std::to_string(bytes) + " bytes at " + text_of(address) +
                         " is not within one allocation");
     }
-    unsigned long long id = 0;
-    check(driver_.pointer_attribute(&id, kBufferId, base), "cuPointerGetAttribute",
-          text_of(address));
-    extent.id = id;
-    if (!export_descriptor(&extent, descriptor)) export_handle(&extent);
-    return extent;
+    return all;
   }
 
   GpuId gpu_for_nic(const void* address) const override {
@@ -222,6 +217,24 @@ class CudaExporter : public Exporter {
     char text[32];
     std::snprintf(text, sizeof(text), "%p", address);
     return text;
+  }
+
+  /// The allocation or piece that `at` lies in.
+  Exported export_at(DevicePointer at) const {
+    const auto* const address = reinterpret_cast<const void*>(at);
+    Exported one;
+    DevicePointer base = 0;
+    size_t size = 0;
+    check(within(context_of(address), [&] { return driver_.address_range(&base, &size, at); }),
+          "cuMemGetAddressRange", text_of(address));
+    one.extent.base = base;
+    one.extent.bytes = size;
+    unsigned long long id = 0;
+    check(driver_.pointer_attribute(&id, kBufferId, base), "cuPointerGetAttribute",
+          text_of(address));
+    one.extent.id = id;
+    if (!export_descriptor(&one.extent, &one.descriptor)) export_handle(&one.extent);
+    return one;
   }
 
   /// Memory of cuMemCreate. False when it is of another kind, or was not made to be shared.

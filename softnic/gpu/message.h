@@ -3,7 +3,8 @@
 // What a PE and the process of the GPU engine say to each other: one Call, one Reply, over a packet
 // socket.
 //
-//   PE:      Hello; then [Extent (+ descriptor)]... and the Command that names the memory
+//   PE:      Hello; then [Extent (+ descriptor)]... and the Command that names the memory. Extents
+//            with `more` lie one behind the other and are mapped so
 //   engine:  one Reply to each, in order
 //
 // Both sides are built together: kVersion changes with any of these structs. From version 7 on a
@@ -33,7 +34,7 @@ struct Extent {
     kDescriptor,  // a file descriptor that travels with the message
   };
   Kind kind = Kind::kIpcHandle;
-  uint32_t reserved = 0;
+  uint32_t more = 0;  // pieces of the same range that follow
   uint64_t id = 0;    // of the allocation, never used twice in a process
   uint64_t base = 0;  // address in the PE
   uint64_t bytes = 0;
@@ -51,7 +52,7 @@ struct Hello {
 
 /// One packet; what the variants hold is plain data.
 struct alignas(1024) Call {
-  static constexpr uint64_t kVersion = 0x7065616c'00000008;
+  static constexpr uint64_t kVersion = 0x7065616c'00000009;
   uint64_t version = kVersion;
   std::variant<Hello, Extent, Command> what;
 };

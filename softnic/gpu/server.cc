@@ -133,7 +133,7 @@ void Server::listen_to(Tenant& tenant) {
   stop();
   tenant.report_events();
   if (heard) {
-    tenant.calls().send(tenant.answer(call, descriptor));
+    tenant.calls().send(tenant.answer(call, std::move(descriptor)));
   } else {
     tenant.calls().close();
   }

@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,22 +27,25 @@
 
 namespace peal::softnic::gpu {
 
-/// A mapped extent; unmapped with its last user.
+/// Mapped extents that lie one behind the other; unmapped with their last user.
 class Region {
  public:
-  Region(std::shared_ptr<Chip> chip, const Extent& extent, const Fd& descriptor)
-      : chip_(std::move(chip)), extent_(extent), memory_(chip_->map(extent, descriptor)) {}
-  ~Region() { chip_->unmap(extent_, memory_); }
+  Region(std::shared_ptr<Chip> chip, std::vector<Extent> extents, std::span<const Fd> descriptors)
+      : chip_(std::move(chip)),
+        extents_(std::move(extents)),
+        memory_(chip_->map(extents_, descriptors)) {}
+  ~Region() { chip_->unmap(extents_, memory_); }
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
-  const Extent& extent() const { return extent_; }
+  /// True if it is of the same memory at the same addresses of the PE.
+  bool is_of(std::span<const Extent> extents) const;
   /// Where [address, address + bytes) of the PE lies here; null when not all of it does.
   std::byte* find(const void* address, uint64_t bytes) const;
 
  private:
   std::shared_ptr<Chip> chip_;
-  Extent extent_;
+  std::vector<Extent> extents_;
   std::byte* memory_;
 };
 
@@ -57,7 +61,7 @@ class Tenant {
   bool needs_service() const;
 
   /// Answers any call but Hello.
-  Reply answer(const Call& call, const Fd& descriptor);
+  Reply answer(const Call& call, Fd descriptor);
   /// Takes what the engine raised and hands it to the PE.
   void report_events();
   /// Hands on what the PE has room for, in order; the rest waits.
@@ -79,7 +83,13 @@ class Tenant {
   using Regions = std::vector<std::shared_ptr<Region>>;
   using Holder = std::pair<size_t, uint32_t>;  // the command that made an object, and its number
 
-  void map(const Extent& extent, const Fd& descriptor);
+  /// What the PE has sent so far of a range.
+  struct Arriving {
+    std::vector<Extent> extents;
+    std::vector<Fd> descriptors;
+  };
+  void take(const Extent& extent, Fd descriptor);
+  void map(Arriving whole);
   template <class T>
   bool translate(T*& address, uint64_t bytes);
   template <class C>
@@ -92,6 +102,7 @@ class Tenant {
   Stopped stopped_;
   Control control_;
   std::vector<std::weak_ptr<Region>> known_;
+  Arriving arriving_;
   Regions offered_;  // since the last command
   std::map<Holder, Regions> held_;
 };

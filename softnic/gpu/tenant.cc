@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "softnic/gpu/server.h"
 #include "softnic/gpu/wire_direct.h"
@@ -12,9 +13,18 @@
 namespace peal::softnic::gpu {
 
 std::byte* Region::find(const void* address, uint64_t bytes) const {
-  const uint64_t offset = reinterpret_cast<uint64_t>(address) - extent_.base;
-  if (offset > extent_.bytes || bytes > extent_.bytes - offset) return nullptr;
+  const Extent& last = extents_.back();
+  const uint64_t base = extents_.front().base;
+  const uint64_t size = last.base + last.bytes - base;
+  const uint64_t offset = reinterpret_cast<uint64_t>(address) - base;
+  if (offset > size || bytes > size - offset) return nullptr;
   return memory_ + offset;
+}
+
+bool Region::is_of(std::span<const Extent> extents) const {
+  return std::ranges::equal(extents_, extents, [](const Extent& a, const Extent& b) {
+    return a.id == b.id && a.base == b.base && a.bytes == b.bytes;
+  });
 }
 
 Tenant::Tenant(Channel calls, Channel events, std::shared_ptr<Chip> chip, const Hello& hello)
@@ -64,17 +74,29 @@ void Tenant::fail() {
   send_events();
 }
 
-void Tenant::map(const Extent& extent, const Fd& descriptor) {
+// Only whole ranges are mapped: what came of one that is cut off goes with the next command.
+void Tenant::take(const Extent& extent, Fd descriptor) {
+  const std::vector<Extent>& before = arriving_.extents;
+  const bool follows = before.empty() || (before.back().more == extent.more + 1 &&
+                                          before.back().base + before.back().bytes == extent.base);
+  arriving_.extents.push_back(extent);
+  arriving_.descriptors.push_back(std::move(descriptor));
+  if (follows && extent.more != 0) return;
+  Arriving whole = std::exchange(arriving_, {});
+  if (!follows) throw ChipError("a range of memory came in pieces that do not follow one another");
+  map(std::move(whole));
+}
+
+void Tenant::map(Arriving whole) {
   std::erase_if(known_, [](const auto& region) { return region.expired(); });
   for (const auto& known : known_) {
-    const std::shared_ptr<Region> region = known.lock();
-    const Extent& same = region->extent();
-    if (same.id == extent.id && same.base == extent.base && same.bytes == extent.bytes) {
+    if (const auto region = known.lock(); region->is_of(whole.extents)) {
       offered_.push_back(region);
       return;
     }
   }
-  offered_.push_back(std::make_shared<Region>(chip_, extent, descriptor));
+  offered_.push_back(
+      std::make_shared<Region>(chip_, std::move(whole.extents), std::move(whole.descriptors)));
   known_.push_back(offered_.back());
 }
 
@@ -147,13 +169,14 @@ Outcome Tenant::execute(C command) {
   return outcome;
 }
 
-Reply Tenant::answer(const Call& call, const Fd& descriptor) {
+Reply Tenant::answer(const Call& call, Fd descriptor) {
   Reply reply;
   try {
     if (const auto* extent = std::get_if<Extent>(&call.what)) {
-      map(*extent, descriptor);
+      take(*extent, std::move(descriptor));
       return reply;
     }
+    arriving_ = {};
     const auto* command = std::get_if<Command>(&call.what);
     const bool known = command != nullptr && command->index() < std::variant_size_v<Command>;
     reply.outcome =

@@ -4,6 +4,7 @@
 // compiles is the test.
 #include <cuda.h>
 
+#include <cstddef>
 #include <type_traits>
 
 #include "host/base/cuda_driver.h"
@@ -77,6 +78,17 @@ PEAL_CHECK(unregister_host, cuMemHostUnregister);
 PEAL_CHECK(host_pointer, cuMemHostGetDevicePointer);
 PEAL_CHECK(pointer_attribute, cuPointerGetAttribute);
 PEAL_CHECK(range_handle, cuMemGetHandleForAddressRange);
+PEAL_CHECK(granularity, cuMemGetAllocationGranularity);
+PEAL_CHECK(create, cuMemCreate);
+PEAL_CHECK(release_handle, cuMemRelease);
+PEAL_CHECK(retain_handle, cuMemRetainAllocationHandle);
+PEAL_CHECK(export_handle, cuMemExportToShareableHandle);
+PEAL_CHECK(import_handle, cuMemImportFromShareableHandle);
+PEAL_CHECK(reserve, cuMemAddressReserve);
+PEAL_CHECK(free_addresses, cuMemAddressFree);
+PEAL_CHECK(map, cuMemMap);
+PEAL_CHECK(unmap, cuMemUnmap);
+PEAL_CHECK(set_access, cuMemSetAccess);
 #undef PEAL_CHECK
 
 static_assert(std::is_same_v<Address, CUdeviceptr> && std::is_same_v<Device, CUdevice>);
@@ -95,6 +107,30 @@ static_assert(kFlushWritesOptions == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_W
               kOrderedForOwner == CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER);
 static_assert(kDmaBufSupported == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED &&
               kRangeHandleDmaBuf == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
+static_assert(sizeof(MemoryProperties) == sizeof(CUmemAllocationProp) &&
+              offsetof(MemoryProperties, handle_types) ==
+                  offsetof(CUmemAllocationProp, requestedHandleTypes) &&
+              offsetof(MemoryProperties, location) == offsetof(CUmemAllocationProp, location) &&
+              offsetof(MemoryProperties, flags.gpu_direct_rdma) ==
+                  offsetof(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable) &&
+              sizeof(MemoryAccess) == sizeof(CUmemAccessDesc) &&
+              offsetof(MemoryAccess, flags) == offsetof(CUmemAccessDesc, flags) &&
+              sizeof(FabricHandle) == sizeof(CUmemFabricHandle) &&
+              std::is_same_v<MemoryHandle, CUmemGenericAllocationHandle>);
+static_assert(kVirtualMemory == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED &&
+              kPosixDescriptors ==
+                  CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED &&
+              kVirtualMemoryRdma == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED &&
+              kFabricHandles == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED);
+static_assert(kPinnedAllocation == CU_MEM_ALLOCATION_TYPE_PINNED &&
+              kOnDevice == CU_MEM_LOCATION_TYPE_DEVICE &&
+              kPosixDescriptor == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
+              kFabric == CU_MEM_HANDLE_TYPE_FABRIC &&
+              kReadWrite == CU_MEM_ACCESS_FLAGS_PROT_READWRITE &&
+              kGranularityMinimum == CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+static_assert(kPointerLegacyIpc == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE &&
+              kPointerHandleTypes == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES &&
+              kPointerPool == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
 static_assert(kMemoryTypeDevice == CU_MEMORYTYPE_DEVICE);
 static_assert(kPointerMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 static_assert(kPointerManaged == CU_POINTER_ATTRIBUTE_IS_MANAGED);

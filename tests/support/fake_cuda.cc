@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fake's functions. An IPC handle carries pid, descriptor and size of a memfd.
+// The fake's functions, but for memory that is made and mapped apart (fake_cuda_pieces.cc). An IPC
+// handle carries pid, descriptor and size of a memfd.
 #include "tests/support/fake_cuda.h"
 
 #include <fcntl.h>
@@ -16,49 +17,17 @@
 #include <vector>
 
 #include "host/base/cuda_driver.h"
+#include "tests/support/fake_cuda_state.h"
 
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace {
-
-using namespace peal::cuda;
-
-constexpr Result kInvalidValue = 1;
-constexpr Result kNoDevice = 100;
-constexpr Result kInvalidDevice = 101;
-constexpr Result kInvalidContext = 201;
-constexpr Result kPeerAccessUnsupported = 217;
-constexpr int kMaxDevices = 8;
-
-struct Allocation {
-  size_t bytes;
-  int fd;
-  int device;
-  uint64_t id;  // never used twice
-};
-
-// What peal's host asks of a pointer, and the software NIC beyond that.
-enum PointerAttribute : int { kContext = 1, kBufferId = 7 };
-
-struct Ipc {
-  int64_t pid;
-  int64_t fd;
-  uint64_t bytes;
-};
-static_assert(sizeof(Ipc) <= sizeof(IpcHandle));
+namespace fake_cuda_detail {
 
 FakeCuda state;
 std::mutex mutex;
 std::map<Address, Allocation> allocations;
-std::map<Address, size_t> mapped;
-std::set<void*> pinned;
-std::map<void*, size_t> host_bytes;  // of what the driver allocated
-std::set<std::pair<int, int>> peers;
-int contexts[kMaxDevices];  // a context is the address of its device's entry
-int stream;                 // of which there is one kind
-thread_local std::vector<Context> current;
 
 Result refusal(const char* symbol) {
   const auto found = state.refuse.find(symbol);
@@ -70,17 +39,42 @@ Result mistake(Result result) {
   return result;
 }
 
+Allocations::iterator around(Address address) {
+  const auto after = allocations.upper_bound(address);
+  if (after == allocations.begin()) return allocations.end();
+  const auto found = std::prev(after);
+  return address - found->first < found->second.bytes ? found : allocations.end();
+}
+
+}  // namespace fake_cuda_detail
+
+namespace {
+
+using namespace fake_cuda_detail;
+
+constexpr Result kNoDevice = 100;
+constexpr Result kInvalidDevice = 101;
+constexpr int kMaxDevices = 8;
+
+// What peal's host asks of a pointer, and the software NIC beyond that.
+enum PointerAttribute : int { kContext = 1, kBufferId = 7 };
+
+struct Ipc {
+  int64_t pid;
+  int64_t fd;
+  uint64_t bytes;
+};
+static_assert(sizeof(Ipc) <= sizeof(IpcHandle));
+
+std::map<Address, size_t> mapped;
+std::set<void*> pinned;
+std::map<void*, size_t> host_bytes;  // of what the driver allocated
+std::set<std::pair<int, int>> peers;
+int contexts[kMaxDevices];  // a context is the address of its device's entry
+int stream;                 // of which there is one kind
+thread_local std::vector<Context> current;
+
 Context context_of(int device) { return reinterpret_cast<Context>(&contexts[device]); }
-
-int current_device() {
-  if (current.empty() || current.back() == nullptr) return -1;
-  return static_cast<int>(reinterpret_cast<int*>(current.back()) - contexts);
-}
-
-template <class T>
-T* pointer(Address address) {
-  return reinterpret_cast<T*>(address);
-}
 
 Result map(int fd, size_t bytes, Address* address) {
   void* const begin = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -128,13 +122,10 @@ bool pinnable(void* page) {
 
 }  // namespace
 
-// Refuses when the test says so, or when no context is current.
-#define FAKE_ENTER(symbol)                              \
-  if (const Result no = refusal(symbol); no) return no; \
-  const std::lock_guard lock(mutex)
-#define FAKE_ENTER_CONTEXT(symbol) \
-  FAKE_ENTER(symbol);              \
-  if (current_device() < 0) return mistake(kInvalidContext)
+int fake_cuda_detail::current_device() {
+  if (current.empty() || current.back() == nullptr) return -1;
+  return static_cast<int>(reinterpret_cast<int*>(current.back()) - contexts);
+}
 
 extern "C" {
 
@@ -298,15 +289,14 @@ Result cuMemAlloc_v2(Address* address, size_t bytes) {
   const Result result = map(fd, bytes, address);
   if (result == kSuccess) {
     std::memset(pointer<void>(*address), 0xa5, bytes);  // not zero: a GPU's is not either
-    static uint64_t last = 0;
-    allocations[*address] = {bytes, fd, current_device(), ++last};
+    allocations[*address] = {.bytes = bytes, .fd = fd, .device = current_device(), .id = next_id()};
   }
   return result;
 }
 Result cuMemFree_v2(Address address) {
   FAKE_ENTER_CONTEXT("cuMemFree");
   const auto found = allocations.find(address);
-  if (found == allocations.end()) return mistake(kInvalidValue);
+  if (found == allocations.end() || found->second.piece) return mistake(kInvalidValue);
   ::munmap(pointer<void>(address), found->second.bytes);
   ::close(found->second.fd);
   allocations.erase(found);
@@ -315,18 +305,17 @@ Result cuMemFree_v2(Address address) {
 }
 Result cuMemGetAddressRange_v2(Address* base, size_t* bytes, Address inside) {
   FAKE_ENTER_CONTEXT("cuMemGetAddressRange");
-  auto after = allocations.upper_bound(inside);
-  if (after == allocations.begin()) return kInvalidValue;
-  --after;
-  if (inside - after->first >= after->second.bytes) return kInvalidValue;
-  *base = after->first;
-  *bytes = after->second.bytes;
+  const auto found = around(inside);
+  if (found == allocations.end()) return kInvalidValue;
+  *base = found->first;
+  *bytes = found->second.bytes;
   return kSuccess;
 }
 Result cuIpcGetMemHandle(IpcHandle* handle, Address address) {
   FAKE_ENTER_CONTEXT("cuIpcGetMemHandle");
   const auto found = allocations.find(address);
   if (found == allocations.end()) return mistake(kInvalidValue);
+  if (found->second.piece) return kInvalidValue;
   const Ipc ipc{::getpid(), found->second.fd, found->second.bytes};
   std::memcpy(handle, &ipc, sizeof(ipc));
   return kSuccess;
@@ -401,18 +390,22 @@ Result cuMemHostGetDevicePointer_v2(Address* device, void* host, unsigned flags)
 }
 Result cuPointerGetAttribute(void* value, int what, Address address) {
   FAKE_ENTER_CONTEXT("cuPointerGetAttribute");
-  auto after = allocations.upper_bound(address);
-  const bool gpu = after != allocations.begin() &&
-                   address - std::prev(after)->first < std::prev(after)->second.bytes;
+  const auto found = around(address);
+  const bool gpu = found != allocations.end();
   if (!gpu && pinned.count(pointer<void>(address)) == 0) return kInvalidValue;
   const auto answer = [value](auto attribute) {
     std::memcpy(value, &attribute, sizeof(attribute));
     return kSuccess;
   };
   if (what == kPointerMemoryType) return answer(gpu ? 2u : 1u);
+  if (what == kPointerLegacyIpc) return answer(gpu && !found->second.piece ? 1u : 0u);
+  if (what == kPointerPool) return answer(static_cast<void*>(nullptr));
   if (!gpu) return mistake(kInvalidValue);
-  const Allocation& allocation = std::prev(after)->second;
-  if (what == kContext) return answer(context_of(allocation.device));
+  const Allocation& allocation = found->second;
+  if (what == kContext) {
+    return answer(allocation.piece ? Context{} : context_of(allocation.device));
+  }
+  if (what == kPointerHandleTypes) return answer(static_cast<unsigned>(allocation.handle_types));
   if (what == kBufferId) return answer(allocation.id);
   if (what == kPointerManaged) return answer(0u);
   if (what == kPointerDevice) return answer(allocation.device - state.visible_from);
@@ -421,6 +414,7 @@ Result cuPointerGetAttribute(void* value, int what, Address address) {
 
 Result cuDeviceGetAttribute(int* value, int what, Device) {
   *value = what == kDmaBufSupported ? state.dma_buf : 1;
+  if (what == kVirtualMemory || what == kPosixDescriptors) *value = state.virtual_memory;
   if (what == kWritesOrdering) *value = state.writes_ordering;
   return refusal("cuDeviceGetAttribute");
 }
@@ -441,19 +435,5 @@ Result cuMemGetHandleForAddressRange(void* handle, Address address, size_t bytes
   ++state.lent;
   return fd < 0 ? kInvalidValue : kSuccess;
 }
-
-// Only the software NIC calls these. All memory can be exported as a descriptor.
-Result cuMemRetainAllocationHandle(unsigned long long* handle, void* address) {
-  FAKE_ENTER("cuMemRetainAllocationHandle");
-  *handle = reinterpret_cast<unsigned long long>(address);
-  return allocations.count(*handle) != 0 ? kSuccess : kInvalidValue;
-}
-Result cuMemExportToShareableHandle(void* fd, unsigned long long handle, int, unsigned long long) {
-  FAKE_ENTER("cuMemExportToShareableHandle");
-  const int copy = ::fcntl(allocations.at(handle).fd, F_DUPFD_CLOEXEC, 0);
-  std::memcpy(fd, &copy, sizeof(copy));
-  return copy < 0 ? kInvalidValue : kSuccess;
-}
-Result cuMemRelease(unsigned long long) { return kSuccess; }
 
 }  // extern "C"

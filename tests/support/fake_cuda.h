@@ -29,6 +29,8 @@ struct FakeCuda {
   int writes_ordering = 100;          // of what NICs write: for its own kernels
   bool io_memory = true;              // host memory counts as another device's registers
   int visible_from = 0;               // GPUs below this are hidden: index 0 is the first visible
+  bool virtual_memory = true;         // cuMemCreate and what goes with it
+  bool fabric = false;                // and handles for other hosts, as a daemon gives them out
 
   // What the test reads.
   std::atomic<int> live{0};             // allocations, mappings, streams, contexts, pinned ranges

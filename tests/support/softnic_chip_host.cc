@@ -23,20 +23,36 @@ namespace {
 constexpr uint32_t kLids = 1025;
 constexpr uint32_t kBudget = 64;
 
+size_t bytes_of(std::span<const Extent> extents) {
+  size_t bytes = 0;
+  for (const Extent& extent : extents) bytes += extent.bytes;
+  return bytes;
+}
+
 class HostChip : public Chip {
  public:
   ~HostChip() override { stop(); }
 
-  std::byte* map(const Extent& extent, const Fd& descriptor) override {
-    if (extent.kind != Extent::Kind::kDescriptor || !descriptor) {
-      throw ChipError("this engine maps memory by descriptor only");
-    }
-    void* memory =
-        mmap(nullptr, extent.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
+  std::byte* map(std::span<const Extent> extents, std::span<const Fd> descriptors) override {
+    void* const memory = mmap(nullptr, bytes_of(extents), PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw ChipError(std::string("mmap: ") + std::strerror(errno));
+    std::byte* at = static_cast<std::byte*>(memory);
+    for (size_t i = 0; i < extents.size(); ++i) {
+      if (extents[i].kind != Extent::Kind::kDescriptor || !descriptors[i]) {
+        throw ChipError("this engine maps memory by descriptor only");
+      }
+      if (mmap(at, extents[i].bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+               descriptors[i].get(), 0) == MAP_FAILED) {
+        throw ChipError(std::string("mmap: ") + std::strerror(errno));
+      }
+      at += extents[i].bytes;
+    }
     return static_cast<std::byte*>(memory);
   }
-  void unmap(const Extent& extent, std::byte* memory) override { munmap(memory, extent.bytes); }
+  void unmap(std::span<const Extent> extents, std::byte* memory) override {
+    munmap(memory, bytes_of(extents));
+  }
 
   void start(std::span<Port* const> ports) override {
     by_lid_.fill(nullptr);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "host/memory/backing_cuda.h"
+#include "host/memory/pieces.h"
 #include "tests/support/gpu_job.h"
 
 namespace peal {
@@ -230,8 +231,8 @@ TEST_F(RuntimeOnGpu, SaysThatTheProxyCannotDriveTheNicEither) {
     bootstrap::run_processes(2, [&](Bootstrap& group) {
       ::setenv("PEAL_SOFTNIC_FABRIC", (what.substr(0, 4) + std::to_string(::getppid())).c_str(), 1);
       ::setenv("PEAL_SOFTNIC_PRESENT", ("refuse=" + what).c_str(), 1);
-      fake_.visible_from = group.rank();  // as in TakesTheNicToGpusThatItCannotSee
-      config_.device = 0;
+      // As in TakesTheNicToGpusThatItCannotMap.
+      if (group.rank() == 1) fake_.refuse["cuMemImportFromShareableHandle"] = 801;
       testing::internal::CaptureStderr();
       const std::string error = refusal([&] { start(group); });
       const std::string said = testing::internal::GetCapturedStderr();
@@ -289,11 +290,24 @@ TEST_F(RuntimeOnGpu, SaysWhyTheNicDoesNotRunThere) {
   }
 }
 
-TEST_F(RuntimeOnGpu, TakesTheNicToGpusThatItCannotSee) {
+TEST_F(RuntimeOnGpu, ReachesGpusThatItCannotSee) {
   bootstrap::run_processes(2, [&](Bootstrap& group) {
     // PE 1 sees GPU 1 only, which is number 0 to it.
     fake_.visible_from = group.rank();
     config_.device = 0;
+    int result = 0;
+    {
+      Runtime pe = start(group);
+      result = send_around(pe);
+      if (pe.transport() != std::string("p2p")) result = 50;
+    }
+    return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+  });
+}
+
+TEST_F(RuntimeOnGpu, TakesTheNicToGpusThatItCannotMap) {
+  bootstrap::run_processes(2, [&](Bootstrap& group) {
+    if (group.rank() == 1) fake_.refuse["cuMemImportFromShareableHandle"] = 801;
     int result = 0;
     {
       Runtime pe = start(group);
@@ -328,6 +342,48 @@ TEST_F(RuntimeOnGpu, SharesWindowsOfTheGpuOnly) {
     }
     return 0;
   });
+}
+
+PEAL_KERNEL copy_all(Context ctx, const std::byte* window, const std::byte* source, size_t bytes,
+                     Status* status) {
+  *status = put(ctx, const_cast<std::byte*>(window), source, bytes, (ctx.pe + 1) % ctx.n_pes);
+  if (*status == Status::kOk) *status = barrier_all(ctx);
+}
+
+// As PyTorch's expandable segments have them: a tensor begins in one piece and ends in another.
+TEST_F(RuntimeOnGpu, SharesWindowsOfSeveralPieces) {
+  constexpr size_t kPiece = 2u << 20;
+  constexpr size_t kBytes = kPiece + 1000;
+  for (const TransportKind transport : {TransportKind::kP2p, TransportKind::kIbgda}) {
+    config_.transport = transport;
+    config_.heap_size = 16u << 20;
+    bootstrap::run_processes(2, [&](Bootstrap& group) {
+      int result = 0;
+      {
+        Runtime pe = start(group);
+        const auto gpu = Gpu::open(-1, group.rank());
+        Pieces pieces(*gpu);
+        for (int i = 0; i < 3; ++i) pieces.create(kPiece, cuda::kPosixDescriptor);
+        const GpuMapping tensor = pieces.map(gpu, kPiece);
+        std::byte* const mine = tensor.get() + kPiece - 500;
+        const WindowHandle window = pe.register_window(mine, kBytes);
+        auto* const source = static_cast<std::byte*>(pe.malloc(kBytes));
+        auto* const status = pe.allocate<Status>(1);
+        std::vector<std::byte> sent(kBytes);
+        for (size_t i = 0; i < kBytes; ++i) sent[i] = static_cast<std::byte>(i * 7 + i / 251);
+        pe.copy_in(source, sent.data(), kBytes);
+        pe.barrier();
+        launch({}, copy_all, pe.context(), mine, source, kBytes, status).wait();
+        pe.check();
+        std::vector<std::byte> got(kBytes);
+        gpu->copy(got.data(), mine, kBytes);
+        if (got != sent) result = 2;
+        pe.unregister_window(window);
+        pe.barrier();
+      }
+      return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+    });
+  }
 }
 
 TEST_F(RuntimeOnGpu, WorksBetweenThreads) {

@@ -57,18 +57,19 @@ class SharedExporter : public Exporter {
  public:
   explicit SharedExporter(const Shared& memory) : memory_(memory) {}
   bool owns(const void*) const override { return true; }
-  Extent export_range(const void* address, uint64_t bytes, Fd* descriptor) const override {
+  std::vector<Exported> export_range(const void* address, uint64_t bytes) const override {
     const auto* first = static_cast<const std::byte*>(address);
     if (first < memory_.at(0) || first + bytes > memory_.at(kBytes)) {
       throw ExportError("not within the test's memory");
     }
-    *descriptor = Fd(dup(memory_.fd()));
-    Extent extent;
+    std::vector<Exported> all(1);
+    all[0].descriptor = Fd(dup(memory_.fd()));
+    Extent& extent = all[0].extent;
     extent.kind = Extent::Kind::kDescriptor;
     extent.id = 1;
     extent.base = reinterpret_cast<uint64_t>(memory_.at(0));
     extent.bytes = kBytes;
-    return extent;
+    return all;
   }
   GpuId gpu_for_nic(const void*) const override { return {}; }
   int number_of(const void*) const override { return 0; }

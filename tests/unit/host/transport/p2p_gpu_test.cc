@@ -10,8 +10,10 @@
 
 #include "bootstrap/bootstraps.h"
 #include "host/memory/backing_cuda.h"
+#include "host/memory/pieces.h"
 #include "host/transport/p2p.h"
 #include "tests/support/fake_cuda.h"
+#include "tests/support/fake_nvml.h"
 
 namespace peal {
 namespace {
@@ -24,39 +26,79 @@ struct Seen {
   bool right = false;  // the byte that PE 1 wrote into its memory is there
   std::string how;
   P2p::Link link = P2p::Link::kNone;
+  bool avoidable = false;
 };
+
+enum class Memory { kAllocated, kPiece, kSeveralPieces, kNotOfAGpu };
 
 struct Pair {
   int device[2] = {0, 1};
-  bool share = true;                                // memory that has a handle
-  std::function<void(std::vector<Place>&)> doctor;  // of the places as PE 0 sees them
+  Memory memory = Memory::kAllocated;
+  std::function<void(std::vector<Place>&)> doctor = {};  // of the places as all PEs see them
+  bool nvml = false;
 };
+
+/// What a PE shares: kBytes from `begin` on, which for pieces is not where one begins.
+struct Shared {
+  Backing backing;
+  GpuMapping mapping = {};
+  std::vector<std::byte> host = {};
+  std::byte* begin = nullptr;
+};
+
+Shared make(const std::shared_ptr<Gpu>& gpu, Memory kind) {
+  Shared shared{.backing = make_cuda_backing(gpu, kBytes, "test")};
+  shared.begin = shared.backing.address();
+  switch (kind) {
+    case Memory::kAllocated:
+      break;
+    case Memory::kPiece:
+      shared.backing = make_piece_backing(gpu, kBytes, "test");
+      shared.begin = shared.backing.address();
+      break;
+    case Memory::kSeveralPieces: {
+      Pieces pieces(*gpu);
+      for (const size_t bytes : {2u << 20, 4u << 20, 2u << 20, 2u << 20}) {
+        EXPECT_EQ(pieces.create(bytes, cuda::kPosixDescriptor), cuda::kSuccess);
+      }
+      shared.mapping = pieces.map(gpu, 2u << 20);
+      shared.begin = shared.mapping.get() + (3u << 20) + 17;
+      break;
+    }
+    case Memory::kNotOfAGpu:
+      shared.host.resize(kBytes);
+      shared.begin = shared.host.data();
+      break;
+  }
+  return shared;
+}
+
+constexpr size_t kMarked[] = {12345, kBytes - 1};
 
 Seen look(Bootstrap& group, const Pair& pair) {
   const auto gpu = Gpu::open(pair.device[group.rank()], 0);
-  Backing mine = make_cuda_backing(gpu, kBytes, "test");
-  std::vector<std::byte> not_gpu(kBytes);
-  std::byte* const memory = pair.share ? mine.address() : not_gpu.data();
+  const Shared mine = make(gpu, pair.memory);
   const auto mark = static_cast<std::byte>(40 + group.rank());
-  if (pair.share) {
-    mine.copy_in(memory + 12345, &mark, 1);
-  } else {
-    memory[12345] = mark;
-  }
+  for (const size_t at : kMarked) mine.backing.copy_in(mine.begin + at, &mark, 1);
   std::vector<Place> places = gather(group, Place::here());
-  if (pair.doctor && group.rank() == 0) pair.doctor(places);
-  P2p p2p(group, std::move(places), gpu);
+  if (pair.doctor) pair.doctor(places);
+  std::string why;
+  P2p p2p(group, std::move(places), gpu, pair.nvml ? Nvml::open(&why, fake_nvml_path()) : nullptr);
   Seen seen;
   {
-    const PeerMemory peers = p2p.map(memory, kBytes, -1);
+    const PeerMemory peers = p2p.map(mine.begin, kBytes, -1);
     const size_t peer = 1 - static_cast<size_t>(group.rank());
     seen.reached = peers.direct[peer] != nullptr;
     seen.how = peers.how[peer];
+    seen.avoidable = peers.avoidable[peer];
     seen.link = p2p.link();
     if (seen.reached) {
-      std::byte byte{};
-      mine.copy_out(&byte, peers.direct[peer] + 12345, 1);
-      seen.right = byte == static_cast<std::byte>(41 - group.rank());
+      seen.right = true;
+      for (const size_t at : kMarked) {
+        std::byte byte{};
+        mine.backing.copy_out(&byte, peers.direct[peer] + at, 1);
+        seen.right = seen.right && byte == static_cast<std::byte>(41 - group.rank());
+      }
     }
     group.barrier();
   }
@@ -66,7 +108,13 @@ Seen look(Bootstrap& group, const Pair& pair) {
 
 class P2pGpu : public testing::Test {
  protected:
-  P2pGpu() : fake_(load_fake_cuda()) {
+  P2pGpu() : fake_(load_fake_cuda()), nvml_(load_fake_nvml()) {
+    nvml_.peer_access = nvml_.nvlink = nvml_.atomics = true;
+    nvml_.cluster = 0;
+    nvml_.clique = 0;
+    nvml_.gpus = 8;
+    fake_.fabric = false;
+    fake_.visible_from = 0;
     fake_.devices = 2;
     fake_.peer_access = true;
     fake_.native_atomics = true;
@@ -76,6 +124,7 @@ class P2pGpu : public testing::Test {
   ~P2pGpu() override {
     EXPECT_EQ(fake_.live, 0);
     EXPECT_EQ(fake_.mistakes, 0);
+    EXPECT_EQ(nvml_.live, 0);
   }
 
   Seen threads(const Pair& pair = {}) {
@@ -99,11 +148,31 @@ class P2pGpu : public testing::Test {
     });
   }
 
+  /// PE 0 sees its own GPU only, which PE 1 calls GPU 1.
+  void expect_of_hidden(Pair pair, const std::string& how) {
+    pair.device[0] = pair.device[1] = 0;
+    bootstrap::run_processes(2, [&](Bootstrap& group) {
+      if (group.rank() == 0) fake_.visible_from = 1;
+      const Seen seen = look(group, pair);
+      if (seen.reached != seen.right) return 1;
+      if (group.rank() == 0 && seen.how != how) throw std::runtime_error(seen.how);
+      return fake_.live == 0 && fake_.mistakes == 0 && nvml_.live == 0 ? 0 : 3;
+    });
+  }
+
   FakeCuda& fake_;
+  FakeNvml& nvml_;
 };
 
+void on_other_hosts(std::vector<Place>& places) { places[1].boot_id[0] ^= 1; }
+void in_other_networks(std::vector<Place>& places) { places[1].network ^= 1; }
+void in_other_containers(std::vector<Place>& places) {
+  in_other_networks(places);
+  places[1].pid_namespace ^= 1;
+}
+
 TEST_F(P2pGpu, ThreadsOnOneGpuShareTheirPointers) {
-  const Seen seen = threads({.device = {1, 1}, .share = true, .doctor = {}});
+  const Seen seen = threads({.device = {1, 1}});
   EXPECT_TRUE(seen.right);
   EXPECT_EQ(seen.how, "same process, same GPU 1");
   EXPECT_EQ(seen.link, P2p::Link::kNone);
@@ -127,13 +196,32 @@ TEST_F(P2pGpu, SaysWhenAtomicsAreNotAtomic) {
   EXPECT_NE(seen.how.find("PCIe GPU 0 -> GPU 1, where atomics are not atomic"), std::string::npos);
 }
 
+TEST_F(P2pGpu, ThreadsMapPiecesAgainWhereTheyUseAnotherGpu) {
+  const Seen seen = threads({.memory = Memory::kSeveralPieces});
+  EXPECT_TRUE(seen.right);
+  EXPECT_EQ(seen.how, "same process, NVLink GPU 0 -> GPU 1");
+  EXPECT_TRUE(threads({.device = {1, 1}, .memory = Memory::kSeveralPieces}).right);
+}
+
 TEST_F(P2pGpu, ProcessesOpenHandles) {
-  expect_between_processes({}, "same host, NVLink GPU 0 -> GPU 1");
+  expect_between_processes({}, "same host, NVLink GPU 0 -> GPU 1, by IPC handle");
 }
 
 TEST_F(P2pGpu, ProcessesShareOneGpu) {
-  expect_between_processes({.device = {0, 0}, .share = true, .doctor = {}},
-                           "same host, same GPU 0");
+  expect_between_processes({.device = {0, 0}}, "same host, same GPU 0, by IPC handle");
+}
+
+TEST_F(P2pGpu, ProcessesHandOverDescriptors) {
+  expect_between_processes({.memory = Memory::kPiece},
+                           "same host, NVLink GPU 0 -> GPU 1, by descriptor");
+  expect_between_processes({.device = {0, 0}, .memory = Memory::kPiece},
+                           "same host, same GPU 0, by descriptor");
+}
+
+// As PyTorch's expandable segments have them.
+TEST_F(P2pGpu, ProcessesHandOverTheDescriptorsOfSeveralPieces) {
+  expect_between_processes({.memory = Memory::kSeveralPieces},
+                           "same host, NVLink GPU 0 -> GPU 1, by 2 descriptors");
 }
 
 TEST_F(P2pGpu, RefusesGpusWithoutPeerAccess) {
@@ -155,33 +243,102 @@ TEST_F(P2pGpu, RefusesAHandleThatDoesNotOpen) {
                            "(CUDA_ERROR_OUT_OF_MEMORY)");
 }
 
+TEST_F(P2pGpu, RefusesPiecesThatDoNotOpenOrMap) {
+  fake_.refuse["cuMemImportFromShareableHandle"] = 1;
+  expect_between_processes({.memory = Memory::kSeveralPieces},
+                           "NVLink GPU 0 -> GPU 1, but "
+                           "cuMemImportFromShareableHandle(descriptor) on GPU 0 (Fake H200): the "
+                           "test wants it so (CUDA_ERROR_FAKE)");
+}
+
+TEST_F(P2pGpu, RefusesPiecesThatCannotBeExported) {
+  fake_.refuse["cuMemExportToShareableHandle"] = 1;
+  expect_between_processes({.memory = Memory::kPiece},
+                           "same host, but cuMemExportToShareableHandle(descriptor) on GPU 1 (Fake "
+                           "H200): the test wants it so (CUDA_ERROR_FAKE)");
+}
+
 TEST_F(P2pGpu, RefusesMemoryWithoutAHandle) {
   const std::string why =
       "same host, but memory that its process cannot share (it is not cudaMalloc's)";
-  expect_between_processes({.device = {0, 1}, .share = false, .doctor = {}}, why);
+  expect_between_processes({.memory = Memory::kNotOfAGpu}, why);
   fake_.refuse["cuIpcGetMemHandle"] = 801;
   expect_between_processes({}, why);
 }
 
 TEST_F(P2pGpu, RefusesAnotherHost) {
-  const Seen seen =
-      threads({.device = {0, 1}, .share = true, .doctor = [](std::vector<Place>& places) {
-                 places[1].boot_id[0] ^= 1;
-               }});
+  const Seen seen = threads({.doctor = on_other_hosts});
   EXPECT_FALSE(seen.reached);
   EXPECT_EQ(seen.how, "other host");
+  EXPECT_FALSE(seen.avoidable);
 }
 
-TEST_F(P2pGpu, RefusesAGpuThatIsHiddenHere) {
+TEST_F(P2pGpu, ReachesOtherHostsOfItsNvlinkDomain) {
+  fake_.fabric = true;
+  nvml_.cluster = 5;
+  nvml_.clique = 7;
+  expect_between_processes({.memory = Memory::kPiece, .doctor = on_other_hosts, .nvml = true},
+                           "other host, NVLink domain, clique 7, by fabric handle");
+}
+
+TEST_F(P2pGpu, SaysWhatFabricHandlesWaitFor) {
+  nvml_.cluster = 5;
+  const Seen seen = threads({.memory = Memory::kPiece, .doctor = on_other_hosts, .nvml = true});
+  EXPECT_FALSE(seen.reached);
+  EXPECT_TRUE(seen.avoidable);
+  EXPECT_NE(seen.how.find("nvidia-imex must run on both hosts"), std::string::npos) << seen.how;
+}
+
+TEST_F(P2pGpu, SaysWhichSettingOfContainersKeepsPiecesApart) {
+  const Seen seen = threads({.memory = Memory::kPiece, .doctor = in_other_networks});
+  EXPECT_TRUE(seen.right) << "threads need no descriptors";
   bootstrap::run_processes(2, [&](Bootstrap& group) {
-    if (group.rank() == 0) fake_.visible_from = 1;  // its only GPU is what PE 1 calls GPU 1
-    const Seen seen = look(group, {.device = {0, 0}, .share = true, .doctor = {}});
-    if (group.rank() == 1) return seen.right ? 0 : 1;
-    if (seen.how.find("hidden from this one (CUDA_VISIBLE_DEVICES)") == std::string::npos) {
-      throw std::runtime_error(seen.how);
+    const Seen apart = look(group, {.memory = Memory::kPiece, .doctor = in_other_containers});
+    if (apart.reached || !apart.avoidable) return 1;
+    if (apart.how.find("(--network=host)") == std::string::npos)
+      throw std::runtime_error(apart.how);
+    return 0;
+  });
+}
+
+TEST_F(P2pGpu, TakesFabricHandlesBetweenContainers) {
+  fake_.fabric = true;
+  nvml_.cluster = 5;
+  expect_between_processes({.memory = Memory::kPiece, .doctor = in_other_containers, .nvml = true},
+                           "same host, NVLink GPU 0 -> GPU 1, by fabric handle");
+}
+
+TEST_F(P2pGpu, SaysWhichSettingOfContainersKeepsHandlesApart) {
+  fake_.refuse["cuIpcOpenMemHandle"] = 1;
+  bootstrap::run_processes(2, [&](Bootstrap& group) {
+    const Seen apart = look(group, {.doctor = in_other_containers});
+    if (apart.reached || !apart.avoidable) return 1;
+    if (apart.how.find("(--ipc=host --pid=host)") == std::string::npos) {
+      throw std::runtime_error(apart.how);
     }
     return 0;
   });
+}
+
+TEST_F(P2pGpu, ReachesAGpuThatIsHiddenHere) {
+  const std::string hidden = "GPU 0 -> a GPU hidden here (CUDA_VISIBLE_DEVICES)";
+  for (const Memory memory : {Memory::kPiece, Memory::kAllocated}) {
+    const char* const by = memory == Memory::kPiece ? ", by descriptor" : ", by IPC handle";
+    expect_of_hidden({.memory = memory, .nvml = true}, "same host, NVLink " + hidden + by);
+    nvml_.nvlink = false;
+    const std::string not_atomic = ", where atomics are not atomic with the peer's own";
+    expect_of_hidden({.memory = memory, .nvml = true},
+                     "same host, PCIe " + hidden + not_atomic + by);
+    nvml_.nvlink = true;
+    expect_of_hidden({.memory = memory}, "same host, unknown link " + hidden + not_atomic + by);
+  }
+}
+
+TEST_F(P2pGpu, RefusesAHiddenGpuWithoutPeerAccess) {
+  const std::string hidden = "GPU 0 -> a GPU hidden here (CUDA_VISIBLE_DEVICES)";
+  nvml_.peer_access = false;
+  expect_of_hidden({.memory = Memory::kPiece, .nvml = true},
+                   "same host, but no peer access " + hidden);
 }
 
 }  // namespace

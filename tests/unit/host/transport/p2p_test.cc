@@ -105,7 +105,7 @@ TEST(P2p, RefusesAHostThatCannotBeTold) {
 
 TEST(P2p, RefusesAnotherPidNamespace) {
   EXPECT_EQ(refusal([](Place& place, int&) { ++place.pid_namespace; }),
-            "same host, but another pid namespace");
+            "same host, but another pid namespace; start the containers with one (--pid=host)");
 }
 
 TEST(P2p, RefusesMemoryThatCannotBeShared) {

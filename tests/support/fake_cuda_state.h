@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the files of libfake_cuda.so share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "host/base/cuda_driver.h"
+#include "tests/support/fake_cuda.h"
+
+namespace fake_cuda_detail {
+
+using namespace peal::cuda;
+
+constexpr Result kInvalidValue = 1;
+constexpr Result kInvalidContext = 201;
+constexpr Result kPeerAccessUnsupported = 217;
+
+/// Addresses with memory behind them: of cuMemAlloc, or one mapping of cuMemMap.
+struct Allocation {
+  size_t bytes;
+  int fd;
+  int device;
+  uint64_t id;  // never used twice
+  bool piece = false;
+  int handle_types = 0;  // of a piece
+  bool foreign = false;  // another process made it
+};
+using Allocations = std::map<Address, Allocation>;
+
+extern FakeCuda state;
+extern std::mutex mutex;  // of what follows
+extern Allocations allocations;
+
+/// The one that the address lies in, or none.
+Allocations::iterator around(Address address);
+
+inline uint64_t next_id() {
+  static uint64_t last = 0;
+  return ++last;
+}
+
+Result refusal(const char* symbol);
+Result mistake(Result result);
+int current_device();  // -1: no context is current
+
+template <class T>
+T* pointer(Address address) {
+  return reinterpret_cast<T*>(address);
+}
+
+}  // namespace fake_cuda_detail
+
+// Refuses when the test says so, or when no context is current.
+#define FAKE_ENTER(symbol)                              \
+  if (const Result no = refusal(symbol); no) return no; \
+  const std::lock_guard lock(mutex)
+#define FAKE_ENTER_CONTEXT(symbol) \
+  FAKE_ENTER(symbol);              \
+  if (current_device() < 0) return mistake(kInvalidContext)
