@@ -56,10 +56,10 @@ LAYERS = {
     "host/job": ["base", "host/base", "host/bootstrap.h"],
     # Files into and out of memory. host/job/together.h: all PEs have saved, or none has.
     "host/storage": ["base", "host/base", "host/memory", "host/bootstrap.h", "host/job/together.h"],
-    # device/mlx5/wqe.h: the self-test posts as a kernel does.
+    # device/mlx5/wqe.h: the self-test posts as a kernel does. host/job/channel.h: descriptors go from PE to PE.
     "host/transport": [
         "base", "host/base", "host/memory", "host/nic", "device/base", "device/mlx5/queue.h", "device/mlx5/layout.h",
-        "device/mlx5/wqe.h", "host/bootstrap.h", "host/job/together.h",
+        "device/mlx5/wqe.h", "host/bootstrap.h", "host/job/channel.h", "host/job/together.h",
     ],
     # device/context.h is plain data that crosses the bus; a context tells of itself in host/failures/failure.h, and of
     # kernels that ran on a CPU by their names.

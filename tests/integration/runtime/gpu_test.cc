@@ -12,8 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "host/memory/backing_cuda.h"
-#include "host/memory/pieces.h"
 #include "tests/support/gpu_job.h"
 
 namespace peal {
@@ -319,71 +317,6 @@ TEST_F(RuntimeOnGpu, TakesTheNicToGpusThatItCannotMap) {
     }
     return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
   });
-}
-
-TEST_F(RuntimeOnGpu, SharesWindowsOfTheGpuOnly) {
-  bootstrap::run_processes(2, [&](Bootstrap& group) {
-    {
-      Runtime pe = start(group);
-      alignas(4096) static std::byte mine[4096];
-      const std::string text = refusal([&] { pe.register_window(mine, sizeof(mine)); });
-      if (text.find("its 4096 bytes cannot be mapped: same host, but memory that its process") ==
-          std::string::npos) {
-        throw std::runtime_error(text);
-      }
-      const auto gpu = Gpu::open(-1, group.rank());
-      Backing other = make_cuda_backing(gpu, 4096, "window");
-      pe.register_window(other.address(), 4096);
-      auto* const box = reinterpret_cast<uint64_t*>(other.address());
-      const auto context = pe.context();
-      launch({}, copy_from, context, box, pe.allocate<uint64_t>(1)).wait();
-      pe.check();
-      pe.barrier();
-    }
-    return 0;
-  });
-}
-
-PEAL_KERNEL copy_all(Context ctx, const std::byte* window, const std::byte* source, size_t bytes,
-                     Status* status) {
-  *status = put(ctx, const_cast<std::byte*>(window), source, bytes, (ctx.pe + 1) % ctx.n_pes);
-  if (*status == Status::kOk) *status = barrier_all(ctx);
-}
-
-// As PyTorch's expandable segments have them: a tensor begins in one piece and ends in another.
-TEST_F(RuntimeOnGpu, SharesWindowsOfSeveralPieces) {
-  constexpr size_t kPiece = 2u << 20;
-  constexpr size_t kBytes = kPiece + 1000;
-  for (const TransportKind transport : {TransportKind::kP2p, TransportKind::kIbgda}) {
-    config_.transport = transport;
-    config_.heap_size = 16u << 20;
-    bootstrap::run_processes(2, [&](Bootstrap& group) {
-      int result = 0;
-      {
-        Runtime pe = start(group);
-        const auto gpu = Gpu::open(-1, group.rank());
-        Pieces pieces(*gpu);
-        for (int i = 0; i < 3; ++i) pieces.create(kPiece, cuda::kPosixDescriptor);
-        const GpuMapping tensor = pieces.map(gpu, kPiece);
-        std::byte* const mine = tensor.get() + kPiece - 500;
-        const WindowHandle window = pe.register_window(mine, kBytes);
-        auto* const source = static_cast<std::byte*>(pe.malloc(kBytes));
-        auto* const status = pe.allocate<Status>(1);
-        std::vector<std::byte> sent(kBytes);
-        for (size_t i = 0; i < kBytes; ++i) sent[i] = static_cast<std::byte>(i * 7 + i / 251);
-        pe.copy_in(source, sent.data(), kBytes);
-        pe.barrier();
-        launch({}, copy_all, pe.context(), mine, source, kBytes, status).wait();
-        pe.check();
-        std::vector<std::byte> got(kBytes);
-        gpu->copy(got.data(), mine, kBytes);
-        if (got != sent) result = 2;
-        pe.unregister_window(window);
-        pe.barrier();
-      }
-      return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
-    });
-  }
 }
 
 TEST_F(RuntimeOnGpu, WorksBetweenThreads) {
