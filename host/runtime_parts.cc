@@ -40,7 +40,7 @@ void Runtime::Parts::open_memory() {
   Backing memory = together(group, [&] {
     if (target == Target::kGpu) {
       const auto me = static_cast<size_t>(group.rank());
-      gpu = Gpu::open(config.device, rank_on_host(group.places(), me));
+      gpu = Gpu::open(config.device, rank_on_host(group.places(), me), config.gdrcopy);
       gpu->make_current();
     }
     table.emplace(shared_memory(gpu, ContextTable::bytes(group.size()), "peal-words"),
@@ -236,8 +236,8 @@ void Runtime::Parts::report() const {
     }
   }
   if (gpu) {
-    log.print("gpu",
-              fmt::format("GPU {}, {}; {}", gpu->index(), gpu->name(), gpu->describe_writes()));
+    log.print("gpu", fmt::format("GPU {}, {}; {}; {}", gpu->index(), gpu->name(),
+                                 gpu->describe_writes(), gpu->describe_words()));
   }
   log.print("transport", routes->describe());
 }
