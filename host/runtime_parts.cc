@@ -130,7 +130,8 @@ void Runtime::Parts::open_transports() {
         .tables = *tables,
         .failures = *failures,
         .executor = gpu ? make_gpu_executor(gpu, config.kernels, most_blocks) : make_cpu_executor(),
-        .answers = shared_memory(gpu, CallEngine::kAnswerBytes, "peal-answers")});
+        .answers = shared_memory(gpu, CallEngine::kAnswerBytes, "peal-answers"),
+        .own_words = gpu && !config.check && !recorder->on() ? &heap->backing() : nullptr});
     watch();
   });
   if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());
