@@ -49,8 +49,10 @@ LAYERS = {
     "host/nvtx": [],
     # host/job/together.h: a step that may fail on one PE fails on all.
     # device/context.h: CheckTable, whose extents lie in memory. simt/simulation.h: models what kernels use.
+    # device/base/mapped.h: a GPU's memory that the CPU has mapped.
     "host/memory": [
-        "base", "host/base", "host/bootstrap.h", "host/job/together.h", "device/context.h", "simt/simulation.h",
+        "base", "host/base", "host/bootstrap.h", "host/job/together.h", "device/base/mapped.h", "device/context.h",
+        "simt/simulation.h",
     ],
     "host/nic": ["base", "host/base", "device/base", "device/mlx5/layout.h"],
     "host/job": ["base", "host/base", "host/bootstrap.h"],

@@ -18,6 +18,7 @@ Findings check_cuda(const Machine& machine);
 Findings check_doorbell_mapping(const Machine& machine);
 Findings check_peermem(const Machine& machine);
 Findings check_dma_buf(const Machine& machine);
+Findings check_gdrcopy(const Machine& machine);
 
 // nic_checks.cc
 Findings check_nic(const Machine& machine);

@@ -237,4 +237,34 @@ Findings check_dma_buf(const Machine& machine) {
            "modules"}};
 }
 
+Findings check_gdrcopy(const Machine& machine) {
+  constexpr const char* kCheck = "gdrcopy";
+  if (!has_gpu(machine)) {
+    return {{kCheck, "", Level::kSkip, "matters to a host beside a GPU: no GPU"}};
+  }
+  if (machine.variable("PEAL_GDRCOPY") == "off") {
+    return {{kCheck, "", Level::kSkip, "PEAL_GDRCOPY=off: not used"}};
+  }
+  const std::string driver = machine.text("sys/module/gdrdrv/version");
+  const bool device = machine.exists("dev/gdrdrv");
+  const GdrcopyView& view = machine.gdrcopy;
+  if (!view.name.empty()) {
+    return {{kCheck, "", Level::kOk,
+             fmt::format("{}, {}", view.name,
+                         device ? "gdrdrv " + driver : "no gdrdrv: by dma-bufs of the driver")}};
+  }
+  const std::string found =
+      fmt::format("{}: the host reads and writes words of GPU memory by copies of a stream, slower",
+                  view.problem);
+  if (device) {
+    return {{kCheck, "", Level::kWarn, "gdrdrv " + driver + " is there, but " + found,
+             "install GDRCopy's libgdrapi, 2.4 or newer and no older than gdrdrv wants; "
+             "/dev/gdrdrv must be open to the user: sudo chmod 666 /dev/gdrdrv; in a container "
+             "start it with --device /dev/gdrdrv"}};
+  }
+  return {{kCheck, "", Level::kWarn, "no /dev/gdrdrv, and " + found,
+           "install GDRCopy 2.4 or newer (github.com/NVIDIA/gdrcopy: libgdrapi, gdrdrv-dkms) and: "
+           "sudo modprobe gdrdrv; libgdrapi 2.6 needs no gdrdrv where the driver is of CUDA 13.3"}};
+}
+
 }  // namespace peal::doctor

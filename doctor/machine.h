@@ -52,6 +52,11 @@ struct CudaView {
   std::string problem;  // why there is no answer
 };
 
+struct GdrcopyView {
+  std::string name;     // "GDRCopy 2.6" with its driver opened; empty: none
+  std::string problem;  // why there is no answer
+};
+
 inline constexpr uint64_t kUnlimited = ~uint64_t{0};
 
 /// Capabilities of Linux that matter here: bits of CapEff.
@@ -63,6 +68,7 @@ struct Machine {
   uint64_t memlock_bytes = 0;  // RLIMIT_MEMLOCK, soft
   VerbsView verbs;
   CudaView cuda;
+  GdrcopyView gdrcopy;
 
   /// Where `path`, such as "proc/cmdline", lies.
   std::filesystem::path at(std::string_view path) const { return root / path; }

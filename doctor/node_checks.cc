@@ -108,12 +108,24 @@ Findings check_mpi(const Machine& machine) {
 
 Findings examine(const Machine& machine) {
   using Check = Findings (*)(const Machine&);
-  constexpr Check kChecks[] = {check_settings, check_mpi,     check_gpu_driver,
-                               check_cuda,     check_nic,     check_devx,
-                               check_link,     check_gid,     check_mtu,
-                               check_lossless, check_memlock, check_doorbell_mapping,
-                               check_peermem,  check_dma_buf, check_distance,
-                               check_acs,      check_iommu};
+  constexpr Check kChecks[] = {check_settings,
+                               check_mpi,
+                               check_gpu_driver,
+                               check_cuda,
+                               check_gdrcopy,
+                               check_nic,
+                               check_devx,
+                               check_link,
+                               check_gid,
+                               check_mtu,
+                               check_lossless,
+                               check_memlock,
+                               check_doorbell_mapping,
+                               check_peermem,
+                               check_dma_buf,
+                               check_distance,
+                               check_acs,
+                               check_iommu};
   Findings all;
   for (const Check check : kChecks) {
     Findings some = check(machine);

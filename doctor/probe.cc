@@ -15,6 +15,7 @@
 #include "doctor/child.h"
 #include "host/base/cuda_driver.h"
 #include "host/base/error.h"
+#include "host/memory/gdrcopy.h"
 #include "host/nic/capabilities.h"
 #include "host/nic/verbs.h"
 
@@ -25,6 +26,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProbedNic, name, open_error, uar_error, dma_b
                                    ports)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(VerbsView, library, problem, nics)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CudaView, version, gpus, unordered, problem)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GdrcopyView, name, problem)
 
 namespace {
 
@@ -160,13 +162,22 @@ CudaView ask_cuda(const std::string& library) {
   return view;
 }
 
+GdrcopyView ask_gdrcopy(const std::string& library) {
+  const gdrcopy::Opened opened = gdrcopy::open(library);
+  return {opened.session ? opened.session->name() : "", opened.why_not};
+}
+
 std::string to_text(const VerbsView& view) { return nlohmann::json(view).dump(); }
 std::string to_text(const CudaView& view) { return nlohmann::json(view).dump(); }
+std::string to_text(const GdrcopyView& view) { return nlohmann::json(view).dump(); }
 VerbsView verbs_from_text(const std::string& text) {
   return nlohmann::json::parse(text).get<VerbsView>();
 }
 CudaView cuda_from_text(const std::string& text) {
   return nlohmann::json::parse(text).get<CudaView>();
+}
+GdrcopyView gdrcopy_from_text(const std::string& text) {
+  return nlohmann::json::parse(text).get<GdrcopyView>();
 }
 
 Machine observe(const char* const* environment) {
@@ -186,11 +197,15 @@ Machine observe(const char* const* environment) {
     ibverbs = "libibverbs.so.1";
     mlx5 = "libmlx5.so.1";
   }
+  std::string gdrapi = machine.variable("PEAL_GDRCOPY");
+  if (gdrapi.empty() || gdrapi == "auto" || gdrapi == "off") gdrapi = gdrcopy::kLibraryName;
   const auto deadline = Child::Clock::now() + kPatience;
   Child verbs([&] { return to_text(ask_verbs(ibverbs, mlx5)); });
   Child cuda([] { return to_text(ask_cuda("libcuda.so.1")); });
+  Child gdr([&] { return to_text(ask_gdrcopy(gdrapi)); });
   machine.verbs = collect(verbs, verbs_from_text, deadline);
   machine.cuda = collect(cuda, cuda_from_text, deadline);
+  machine.gdrcopy = collect(gdr, gdrcopy_from_text, deadline);
   return machine;
 }
 

@@ -161,6 +161,39 @@ void CallEngine::start(const detail::CallSite& site, kernels::Transfer call) {
   start(site, detail::signal_call(call.signal));
 }
 
+// True when the host itself has loaded or stored the word: of this PE, where a load is one, and
+// with nothing in front of it in the engine's own stream. A stream of the program would have to be
+// asked what its other streams and graphs make it wait for.
+bool CallEngine::by_host(const detail::CallSite& site, const kernels::Word& call) {
+  const bool loads = call.caller.call == Call::kG;
+  const bool stores = call.caller.call == Call::kP ||
+                      (call.caller.call == Call::kSignal && call.kind == Signal::Kind::kSet);
+  const Backing* const words = parts_.own_words;
+  if ((!loads && !stores) || words == nullptr || call.caller.pe != parts_.group.rank())
+    return false;
+  std::byte* const here = mapped(parts_.windows.find(call.word, call.bytes), call.caller.pe);
+  if (reinterpret_cast<uintptr_t>(here) % call.bytes != 0) return false;  // a kernel says so
+  if (!words->reaches(here, call.bytes)) return false;
+  if (site.stream != parts_.executor->own_stream() || !parts_.executor->idle(site.stream)) {
+    return false;
+  }
+  const auto with = [&](auto word) {
+    auto* const at = reinterpret_cast<decltype(word)*>(here);
+    if (stores) return words->store_word(at, static_cast<decltype(word)>(call.value));
+    *static_cast<uint64_t*>(call.result) = words->load_word(at);
+  };
+  if (call.bytes == 8) {
+    with(uint64_t{});
+  } else if (call.bytes == 4) {
+    with(uint32_t{});
+  } else if (stores) {
+    words->copy_in(here, &call.value, call.bytes);
+  } else {
+    words->copy_out(call.result, here, call.bytes);
+  }
+  return true;
+}
+
 // True when the stream's own order does what is asked, or a store of it did.
 bool CallEngine::needs_no_kernel(const detail::CallSite& site, const kernels::Word& call) {
   const Call which = call.caller.call;
@@ -194,8 +227,15 @@ void CallEngine::start(const detail::CallSite& site, kernels::Word call) {
     const int pe = here ? parts_.group.rank() : call.caller.pe;
     symmetric(which, "the word", {call.word, call.bytes, pe, here});
   }
-  if (needs_no_kernel(site, call)) return;
+  if (by_host(site, call) || needs_no_kernel(site, call)) return;
   launch(kernels::word_kernel(), kOneThread, call, site.stream);
+}
+
+// By words of the host's first, as status(): a look at the GPU's takes longer than a word's call.
+void CallEngine::check() const {
+  if (parts_.own_words == nullptr || parts_.failures.status() != Status::kOk) {
+    parts_.failures.check();
+  }
 }
 
 uint64_t CallEngine::fetch(const detail::CallSite& site, kernels::Word call) {

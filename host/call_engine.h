@@ -22,7 +22,9 @@ namespace peal {
 /// Thread-safe where its parts are.
 class CallEngine {
  public:
-  /// `answers` is memory that host and kernels reach at once, of kAnswerBytes.
+  /// `answers` is memory that host and kernels reach at once, of kAnswerBytes. `own_words`: the
+  /// heap's, of which the host itself may load and store words; null where all calls are kernels,
+  /// for somebody looks at them.
   struct Parts {
     const LiveGroup& group;
     const Windows& windows;
@@ -31,6 +33,7 @@ class CallEngine {
     const FailureLog& failures;
     std::unique_ptr<Executor> executor;
     Backing answers;
+    const Backing* own_words = nullptr;
   };
   static constexpr size_t kAnswerBytes = 64;
 
@@ -48,7 +51,7 @@ class CallEngine {
   void start(const detail::CallSite& site, kernels::Word call);
   void start(const detail::CallSite& site, const Team& team, kernels::Collective call);
   uint64_t fetch(const detail::CallSite& site, kernels::Word call);
-  void check() const { parts_.failures.check(); }
+  void check() const;
   /// Runtime::ptr().
   std::byte* mapped(const void* symmetric, int pe) const;
   std::unique_ptr<StreamMark> mark(const detail::CallSite& site) {
@@ -73,6 +76,7 @@ class CallEngine {
   void check_buffers(const Team& team, const kernels::Collective& call) const;
   void compare(const Team& team, const kernels::Collective& call);
   GridShape shape_for(const Team& team, kernels::Call which, uint64_t bytes) const;
+  bool by_host(const detail::CallSite& site, const kernels::Word& call);
   bool needs_no_kernel(const detail::CallSite& site, const kernels::Word& call);
   template <class Arguments>
   void launch(const kernels::Kernel& kernel, const GridShape& shape, const Arguments& arguments,

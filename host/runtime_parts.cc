@@ -51,7 +51,7 @@ void Runtime::Parts::open_memory() {
   Backing memory = together(group, [&] {
     if (target == Target::kGpu) {
       const auto me = static_cast<size_t>(group.rank());
-      gpu = Gpu::open(config.device, rank_on_host(group.places(), me));
+      gpu = Gpu::open(config.device, rank_on_host(group.places(), me), config.gdrcopy);
       gpu->make_current();
     }
     table.emplace(shared_memory(gpu, ContextTable::bytes(group.size()), "peal-words"),
@@ -144,7 +144,8 @@ void Runtime::Parts::open_transports() {
         .tables = *tables,
         .failures = *failures,
         .executor = gpu ? make_gpu_executor(gpu, config.kernels, most_blocks) : make_cpu_executor(),
-        .answers = shared_memory(gpu, CallEngine::kAnswerBytes, "peal-answers")});
+        .answers = shared_memory(gpu, CallEngine::kAnswerBytes, "peal-answers"),
+        .own_words = gpu && !config.check && !recorder->on() ? &heap->backing() : nullptr});
     watch();
   });
   if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());
@@ -252,8 +253,8 @@ void Runtime::Parts::report() const {
     }
   }
   if (gpu) {
-    log.print("gpu",
-              fmt::format("GPU {}, {}; {}", gpu->index(), gpu->name(), gpu->describe_writes()));
+    log.print("gpu", fmt::format("GPU {}, {}; {}; {}", gpu->index(), gpu->name(),
+                                 gpu->describe_writes(), gpu->describe_words()));
   }
   log.print("transport", routes->describe());
 }

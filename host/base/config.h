@@ -111,6 +111,8 @@ using Microseconds = std::chrono::microseconds;
     "Signal::set and barriers by: write, atomic; auto = write where NICs place writes in order")  \
   X(std::string, kernels, "PEAL_KERNELS", "", Text{},                                             \
     "path of libpeal_kernels.so; empty = found beside the program")                               \
+  X(std::string, gdrcopy, "PEAL_GDRCOPY", "auto", Text{},                                         \
+    "host words of GPU memory by GDRCopy: path of libgdrapi.so.2, off; auto = where it is found") \
   X(TargetKind, target, "PEAL_TARGET", "auto", kTargets,                                          \
     "where kernels of C programs run (peal_init): cpu, gpu; auto = gpu where there is one")       \
   X(int, device, "PEAL_DEVICE", "auto", (AutoOr{{0, 1023}}),                                      \

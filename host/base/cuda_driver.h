@@ -98,6 +98,8 @@ inline constexpr unsigned kHostPortable = 1;        // CU_MEMHOSTALLOC_..., CU_M
 inline constexpr unsigned kHostDeviceMap = 2;       // the same
 inline constexpr unsigned kHostIoMemory = 4;        // CU_MEMHOSTREGISTER_...
 
+inline constexpr int kPointerSyncMemoryOperations = 6;  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+
 /// CUlaunchAttribute and CUlaunchConfig, as cuda.h has them since CUDA 11.8.
 struct LaunchAttribute {
   unsigned id;
@@ -173,6 +175,9 @@ struct LaunchConfig {
 
 // The same for functions that an older driver lacks: null there.
 #define PEAL_CUDA_OPTIONAL_FUNCTIONS(X)                                               \
+  X(query_stream, "cuStreamQuery", (Stream stream))                                   \
+  X(set_pointer_attribute, "cuPointerSetAttribute",                                   \
+    (const void* value, int what, Address pointer))                                   \
   X(launch_with, "cuLaunchKernelEx",                                                  \
     (const LaunchConfig* config, Function function, void** parameters, void** extra)) \
   X(range_handle, "cuMemGetHandleForAddressRange",                                    \

@@ -13,6 +13,7 @@
 
 #include "host/base/config.h"
 #include "host/base/error.h"
+#include "host/memory/host_view.h"
 #include "simt/simulation.h"
 
 namespace peal {
@@ -69,6 +70,7 @@ Backing& Backing::operator=(Backing&& other) noexcept {
 }
 
 void Backing::reset() noexcept {
+  block_.view.reset();  // no page of it stays mapped behind its end
   if (block_.address) operations_->release(block_);
   block_ = Block{};
 }
@@ -90,33 +92,50 @@ void Backing::copy(void* to, const void* from, size_t bytes) const {
   if (bytes == 0) return;
   if (block_.host_accessible) {
     std::memcpy(to, from, bytes);
-  } else {
+  } else if (!block_.view || !block_.view->copy(to, from, bytes)) {
     operations_->copy(block_, to, from, bytes);
   }
 }
 
-uint32_t Backing::load_word(const uint32_t* word) const {
-  if (block_.host_accessible) return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-  uint32_t value = 0;
-  copy_out(&value, word, sizeof(value));
-  return value;
+bool Backing::reaches(const void* at, size_t bytes) const {
+  if (!block_.host_accessible) return block_.view && block_.view->reaches(at, bytes);
+  const size_t offset = reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(address());
+  return offset < block_.bytes && bytes <= block_.bytes - offset;
 }
 
+template <class Word>
+Word Backing::load(const Word* word) const {
+  if (block_.host_accessible) return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+  Word value = 0;
+  if (block_.view && block_.view->load(&value, word, 1)) return value;
+  operations_->copy(block_, &value, word, sizeof(value));
+  return value;
+}
+uint32_t Backing::load_word(const uint32_t* word) const { return load(word); }
+uint64_t Backing::load_word(const uint64_t* word) const { return load(word); }
+
 void Backing::load_words(uint64_t* to, const uint64_t* from, size_t count) const {
-  if (!block_.host_accessible) return copy(to, from, count * sizeof(*to));
+  if (!block_.host_accessible) {
+    if (block_.view && block_.view->load(to, from, count)) return;
+    return operations_->copy(block_, to, from, count * sizeof(*to));
+  }
   for (size_t i = count; i-- > 0;) to[i] = __atomic_load_n(from + i, __ATOMIC_ACQUIRE);
 }
 
 template <class Word>
 void Backing::store(Word* word, Word value) const {
   if (block_.host_accessible) return __atomic_store_n(word, value, __ATOMIC_RELEASE);
-  copy_in(word, &value, sizeof(value));
+  if (block_.view && block_.view->store(word, &value, 1)) return;
+  operations_->copy(block_, word, &value, sizeof(value));
 }
 void Backing::store_word(uint32_t* word, uint32_t value) const { store(word, value); }
 void Backing::store_word(uint64_t* word, uint64_t value) const { store(word, value); }
 
 void Backing::store_words(uint64_t* to, const uint64_t* from, size_t count) const {
-  if (!block_.host_accessible) return copy(to, from, count * sizeof(*to));
+  if (!block_.host_accessible) {
+    if (block_.view && block_.view->store(to, from, count)) return;
+    return operations_->copy(block_, to, from, count * sizeof(*to));
+  }
   for (size_t i = 0; i < count; ++i) __atomic_store_n(to + i, from[i], __ATOMIC_RELEASE);
 }
 

@@ -11,6 +11,8 @@
 
 namespace peal {
 
+class HostView;
+
 /// Owns one contiguous range that begins at a multiple of kAlignment, unless its factory says
 /// otherwise. Move-only; the destructor releases it.
 class Backing {
@@ -23,6 +25,7 @@ class Backing {
     int fd = -1;                             // maps the same pages in another process; -1 = cannot
     bool host_accessible = true;             // false: only a GPU may load and store
     std::shared_ptr<void> keeper = nullptr;  // what the operations need, such as the GPU
+    std::shared_ptr<const HostView> view = nullptr;  // by which the host reaches words of a GPU's
   };
 
   /// What differs from one kind of memory to another. `zero` and `copy` are for memory that the
@@ -44,6 +47,9 @@ class Backing {
   int fd() const { return block_.fd; }
   bool host_accessible() const { return block_.host_accessible; }
 
+  /// True where the calls below load and store by themselves: no stream, no device is asked.
+  bool reaches(const void* at, size_t bytes) const;
+
   /// Sets [offset, offset + bytes) to zero. Throws kInvalidArgument when the range is not inside.
   void zero(size_t offset, size_t bytes);
 
@@ -54,6 +60,7 @@ class Backing {
   /// Reads and writes one word that kernels use at the same time: whole, and after (write) or
   /// before (read) everything copied with the calls above.
   uint32_t load_word(const uint32_t* word) const;
+  uint64_t load_word(const uint64_t* word) const;
   /// Several 8-byte words that kernels change meanwhile: each is whole, and read before those in
   /// front of it.
   void load_words(uint64_t* to, const uint64_t* from, size_t count) const;
@@ -64,6 +71,8 @@ class Backing {
   void store_words(uint64_t* to, const uint64_t* from, size_t count) const;
 
  private:
+  template <class Word>
+  Word load(const Word* word) const;
   template <class Word>
   void store(Word* word, Word value) const;
   void reset() noexcept;

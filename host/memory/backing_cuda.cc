@@ -120,7 +120,9 @@ Backing make_cuda_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::str
   if (result == cuda::kOutOfMemory) refuse_memory(*gpu, bytes, name);
   gpu->check(result, fmt::format("cuMemAlloc({} bytes) for {}", bytes, name));
   const Gpu& kept = *gpu;
-  Backing memory({align_up(base), rounded, -1, false, std::move(gpu)}, kCudaOperations);
+  auto view = kept.view_of(align_up(base), rounded);
+  Backing memory({align_up(base), rounded, -1, false, std::move(gpu), std::move(view)},
+                 kCudaOperations);
   kept.zero(memory.address(), rounded);
   return memory;
 }

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "host/base/error.h"
+#include "host/memory/host_view.h"
 
 namespace peal {
 namespace {
@@ -18,7 +19,7 @@ int count_of(const cuda::Driver& driver) {
 
 }  // namespace
 
-std::shared_ptr<Gpu> Gpu::open(int index, int rank_on_host) {
+std::shared_ptr<Gpu> Gpu::open(int index, int rank_on_host, const std::string& gdrcopy) {
   auto [driver, reason] = cuda::load_driver();
   if (!driver) {
     fail(ErrorCode::kUnsupported, "this program's kernels need a GPU: {}; {}", reason, kRemedy);
@@ -32,10 +33,11 @@ std::shared_ptr<Gpu> Gpu::open(int index, int rank_on_host) {
     fail(ErrorCode::kUnsupported, "PEAL_DEVICE={}: there are {} GPUs here, 0 to {}", index, count,
          count - 1);
   }
-  return std::make_shared<Gpu>(std::move(driver), index >= 0 ? index : rank_on_host % count);
+  return std::make_shared<Gpu>(std::move(driver), index >= 0 ? index : rank_on_host % count,
+                               gdrcopy);
 }
 
-Gpu::Gpu(std::shared_ptr<const cuda::Driver> driver, int index)
+Gpu::Gpu(std::shared_ptr<const cuda::Driver> driver, int index, const std::string& gdrcopy)
     : driver_(std::move(driver)), index_(index) {
   check(driver_->device(&device_, index_), "cuDeviceGet");
   std::array<char, 128> name{};
@@ -59,9 +61,11 @@ Gpu::Gpu(std::shared_ptr<const cuda::Driver> driver, int index)
     driver_->release_context(device_);
     throw;
   }
+  access_ = std::make_unique<const HostAccess>(*this, gdrcopy);
 }
 
 Gpu::~Gpu() {
+  access_.reset();  // it may ask the driver
   // At the end of a process the driver may be gone already: then these do nothing.
   cuda::Context ignored = nullptr;
   if (driver_->push_context(context_) == cuda::kSuccess) {
@@ -104,6 +108,12 @@ void Gpu::zero(void* address, size_t bytes) const {
   check(driver_->set_bytes(device_address(address), 0, bytes, stream_), "cuMemsetD8Async");
   check(driver_->sync_stream(stream_), fmt::format("zeroing of {} bytes", bytes));
 }
+
+std::shared_ptr<const HostView> Gpu::view_of(std::byte* begin, size_t bytes) const {
+  return access_->view_of(*this, begin, bytes);
+}
+
+std::string Gpu::describe_words() const { return access_->describe(); }
 
 std::optional<int> Gpu::find(const cuda::Uuid& uuid) const {
   for (int index = 0; index < count_of(*driver_); ++index) {

@@ -18,15 +18,19 @@
 
 namespace peal {
 
+class HostAccess;
+class HostView;
+
 /// One open GPU. Everything may be called from any thread; calls throw kSystem (naming call, GPU
 /// and cause) when the GPU fails, also for what a kernel did.
 class Gpu {
  public:
   /// Opens GPU `index`, or for -1 the one of the `rank_on_host`-th PE of this host. Throws
-  /// kUnsupported when there is no driver, no such GPU or no GPU at all.
-  static std::shared_ptr<Gpu> open(int index, int rank_on_host);
+  /// kUnsupported when there is no driver, no such GPU or no GPU at all. `gdrcopy` is PEAL_GDRCOPY:
+  /// how the host reaches words of its memory (host_view.h).
+  static std::shared_ptr<Gpu> open(int index, int rank_on_host, const std::string& gdrcopy = "off");
 
-  Gpu(std::shared_ptr<const cuda::Driver> driver, int index);
+  Gpu(std::shared_ptr<const cuda::Driver> driver, int index, const std::string& gdrcopy = "off");
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
@@ -71,6 +75,11 @@ class Gpu {
   /// Between any two of host and GPU memory; complete on return.
   void copy(void* to, const void* from, size_t bytes) const;
   void zero(void* address, size_t bytes) const;
+
+  /// Words of an allocation of its memory, for as long as that is there; null: copy() only.
+  std::shared_ptr<const HostView> view_of(std::byte* begin, size_t bytes) const;
+  /// Which way the host reaches them, and why, for people.
+  std::string describe_words() const;
 
   /// The index of the GPU with that id, if this process may use it.
   std::optional<int> find(const cuda::Uuid& uuid) const;
@@ -123,6 +132,7 @@ class Gpu {
   int multiprocessors_ = 0;
   int writes_ordering_ = 0;  // CU_GPU_DIRECT_RDMA_WRITES_ORDERING_...; 0: none, or nobody says
   int flush_options_ = 0;    // bits of CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_...
+  std::unique_ptr<const HostAccess> access_;
 };
 
 inline cuda::Address device_address(const void* pointer) {

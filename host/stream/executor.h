@@ -49,6 +49,8 @@ class Executor {
   /// where streams cannot.
   virtual bool store_word(uint64_t* word, uint64_t value, void* stream) = 0;
   virtual bool capturing(void* stream) const = 0;
+  /// True if all that the executor's own stream was given is known to be done.
+  virtual bool idle(void* own) const = 0;
   virtual std::unique_ptr<StreamMark> mark(void* stream) = 0;
 
   /// A stream of the executor's own, for calls that name none.

@@ -68,6 +68,8 @@ class CpuExecutor : public Executor {
 
   bool capturing(void* stream) const override { return stream_at(stream).capturing(); }
 
+  bool idle(void*) const override { return false; }  // nobody asks: kernels are the host's own
+
   std::unique_ptr<StreamMark> mark(void* stream) override {
     return std::make_unique<CpuMark>(stream_at(stream).mark());
   }

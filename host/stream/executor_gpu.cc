@@ -48,6 +48,13 @@ class GpuMark : public StreamMark {
   cuda::Event event_ = nullptr;
 };
 
+// Of a stream that has done all it was given.
+class PassedMark : public StreamMark {
+ public:
+  bool reached() const override { return true; }
+  void wait() const override {}
+};
+
 class GpuExecutor : public Executor {
  public:
   GpuExecutor(std::shared_ptr<Gpu> gpu, std::string kernels, uint32_t most_blocks)
@@ -102,7 +109,15 @@ class GpuExecutor : public Executor {
     });
   }
 
+  bool idle(void* own) const override {
+    return gpu_->within([&](const cuda::Driver& driver) {
+      return driver.query_stream && driver.query_stream(handle(own)) == cuda::kSuccess;
+    });
+  }
+
+  // Others' streams may be captured, and then must not be asked.
   std::unique_ptr<StreamMark> mark(void* stream) override {
+    if (is_own(stream) && idle(stream)) return std::make_unique<PassedMark>();
     return std::make_unique<GpuMark>(gpu_, stream);
   }
 
@@ -138,6 +153,11 @@ class GpuExecutor : public Executor {
     return driver.launch_with(&config, function, parameters, nullptr);
   }
 
+  bool is_own(void* stream) const {
+    const std::lock_guard lock(mutex_);
+    return own_ != nullptr && stream == own_;
+  }
+
   cuda::Function function_of(const kernels::Kernel& kernel) {
     const std::lock_guard lock(mutex_);
     cuda::Function& function = functions_[kernel.name];
@@ -160,7 +180,7 @@ class GpuExecutor : public Executor {
   std::shared_ptr<Gpu> gpu_;
   const std::string kernels_;
   const uint32_t most_blocks_;
-  std::mutex mutex_;                                      // guards what follows
+  mutable std::mutex mutex_;                              // guards what follows
   std::map<std::string_view, cuda::Module> modules_;      // by image
   std::map<std::string_view, cuda::Function> functions_;  // by name
   cuda::Stream own_ = nullptr;

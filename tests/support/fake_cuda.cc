@@ -231,6 +231,9 @@ Result cuStreamDestroy_v2(Stream) {
 Result cuStreamSynchronize(Stream which) {
   return which == nullptr ? mistake(kInvalidValue) : refusal("cuStreamSynchronize");
 }
+Result cuStreamQuery(Stream which) {
+  return which == nullptr ? mistake(kInvalidValue) : refusal("cuStreamQuery");
+}
 // Streams here do at once what they are given; nothing captures, and there are no kernels.
 Result cuStreamIsCapturing(Stream, int* status) {
   *status = kCaptureNone;
@@ -410,6 +413,17 @@ Result cuPointerGetAttribute(void* value, int what, Address address) {
   if (what == kPointerManaged) return answer(0u);
   if (what == kPointerDevice) return answer(allocation.device - state.visible_from);
   return mistake(kInvalidValue);
+}
+
+Result cuPointerSetAttribute(const void* value, int what, Address address) {
+  FAKE_ENTER_CONTEXT("cuPointerSetAttribute");
+  const auto after = allocations.upper_bound(address);
+  if (what != kPointerSyncMemoryOperations || after == allocations.begin() ||
+      *static_cast<const unsigned*>(value) != 1) {
+    return mistake(kInvalidValue);
+  }
+  ++state.synchronous;
+  return kSuccess;
 }
 
 Result cuDeviceGetAttribute(int* value, int what, Device) {

@@ -63,8 +63,9 @@ TEST_F(Doctor, HasSomethingToSayOnAMachineWithNothing) {
   expect(Level::kWarn, "gpu driver", "", "kernels run on the CPU", "nothing to do");
   expect(Level::kWarn, "nic", "", "software NIC", "modprobe mlx5_ib");
   expect(Level::kWarn, "mpi", "", "no mpirun", "openmpi-bin");
-  for (const char* check : {"cuda", "devx", "link", "gid", "mtu", "lossless", "memlock", "distance",
-                            "acs", "iommu", "doorbell mapping", "nvidia-peermem", "dma-buf"}) {
+  for (const char* check :
+       {"cuda", "gdrcopy", "devx", "link", "gid", "mtu", "lossless", "memlock", "distance", "acs",
+        "iommu", "doorbell mapping", "nvidia-peermem", "dma-buf"}) {
     EXPECT_EQ(node.of(check).level, Level::kSkip) << check;
   }
 }
@@ -76,6 +77,7 @@ TEST_F(ReadyNode, HasNoComplaintAboutAReadyMachine) {
   }
   expect(Level::kOk, "gpu driver", "", "580.95.05, open kernel module", "");
   expect(Level::kOk, "cuda", "", "CUDA 13.0 of the driver, 8 GPUs", "");
+  expect(Level::kOk, "gdrcopy", "", "GDRCopy 2.6, gdrdrv 2.5", "");
   expect(Level::kOk, "nic", "mlx5_0", "0000:17:00.0, firmware 28.39.1002", "");
   expect(Level::kOk, "link", "mlx5_0/1", "active, InfiniBand, 400 Gb/sec", "");
   expect(Level::kOk, "gid", "mlx5_0/1", "LID 0x12, GID fe80:", "");
@@ -278,6 +280,19 @@ TEST_F(ReadyNode, FindsGpusThatShowTheWritesOfNicsInNoOrder) {
   expect(Level::kOk, "gpu writes", "", "in order", "");
   node.machine.cuda.unordered = 2;
   expect(Level::kWarn, "gpu writes", "", "2 of 8 GPUs", "call quiet between a put and its signal");
+}
+
+TEST_F(ReadyNode, FindsNoGdrcopy) {
+  const std::string absent = "dlopen(libgdrapi.so.2): no such file";
+  node.machine.gdrcopy = {.name = "", .problem = absent};
+  expect(Level::kWarn, "gdrcopy", "", "gdrdrv 2.5 is there, but " + absent, "--device /dev/gdrdrv");
+  node.remove("dev/gdrdrv");
+  expect(Level::kWarn, "gdrcopy", "", "no /dev/gdrdrv, and " + absent + ": the host reads and",
+         "modprobe gdrdrv");
+  node.machine.gdrcopy = {.name = "GDRCopy 2.6", .problem = ""};
+  expect(Level::kOk, "gdrcopy", "", "GDRCopy 2.6, no gdrdrv: by dma-bufs of the driver", "");
+  node.machine.environment["PEAL_GDRCOPY"] = "off";
+  expect(Level::kSkip, "gdrcopy", "", "PEAL_GDRCOPY=off", "");
 }
 
 TEST_F(ReadyNode, FindsNicsThatAreNoConnectX) {

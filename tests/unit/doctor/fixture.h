@@ -90,7 +90,10 @@ class Node {
     write(std::string(kGpu) + "/iommu_group/type", "identity\n");
     link("sys/bus/pci/devices/0000:15:01.0", kSwitch);
     link("sys/bus/pci/devices/0000:18:00.0", kGpu);
+    write("dev/gdrdrv", "");
+    write("sys/module/gdrdrv/version", "2.5\n");
     machine.cuda = {.version = 13000, .gpus = 8, .problem = ""};
+    machine.gdrcopy = {.name = "GDRCopy 2.6", .problem = ""};
   }
 
   void add_nic() {

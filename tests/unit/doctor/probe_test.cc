@@ -14,6 +14,7 @@
 #include <string>
 
 #include "doctor/child.h"
+#include "tests/support/fake_gdrapi.h"
 #include "tests/support/fake_rdma_fixture.h"
 
 namespace peal::doctor {
@@ -81,6 +82,20 @@ TEST(DoctorCuda, SaysWhyThereIsNoDriver) {
   const CudaView view = cuda_from_text(to_text(ask_cuda("absent_cuda.so")));
   EXPECT_EQ(view.version, 0);
   EXPECT_NE(view.problem.find("absent_cuda.so"), std::string::npos);
+}
+
+TEST(DoctorGdrcopy, SaysWhatOpensItsDriver) {
+  FakeGdrapi& fake = load_fake_gdrapi();
+  const auto asked = [](const std::string& library) {
+    return gdrcopy_from_text(to_text(ask_gdrcopy(library)));
+  };
+  EXPECT_EQ(asked(fake_gdrapi_path()).name, "GDRCopy 2.6");
+  EXPECT_EQ(asked(fake_gdrapi_path()).problem, "");
+  EXPECT_EQ(fake.live, 0) << "closed again";
+  fake.driver = false;
+  EXPECT_EQ(asked(fake_gdrapi_path()).name, "");
+  EXPECT_NE(asked(fake_gdrapi_path()).problem.find("/dev/gdrdrv"), std::string::npos);
+  EXPECT_NE(asked("absent_gdrapi.so").problem.find("absent_gdrapi.so"), std::string::npos);
 }
 
 Child::Answer ask(const std::function<std::string()>& body, seconds patience = seconds(60)) {
