@@ -33,6 +33,26 @@ int peal_save(const char* path, const void* symmetric, size_t bytes) {
   });
 }
 
+int peal_load_on_stream(const char* path, uint64_t offset, void* symmetric, size_t bytes,
+                        peal_stream_t stream) {
+  return guarded(-1, [&] {
+    initialised("peal_load_on_stream")
+        .on(stream)
+        .load(checked("peal_load_on_stream", path), offset, symmetric, bytes);
+    return 0;
+  });
+}
+
+int peal_save_on_stream(const char* path, const void* symmetric, size_t bytes,
+                        peal_stream_t stream) {
+  return guarded(-1, [&] {
+    initialised("peal_save_on_stream")
+        .on(stream)
+        .save(checked("peal_save_on_stream", path), symmetric, bytes);
+    return 0;
+  });
+}
+
 int peal_load_shard(const char* path, void* symmetric, size_t room, size_t unit,
                     peal_file_part_t* part) {
   return guarded(-1, [&] {

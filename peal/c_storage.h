@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "peal/c_api.h"
+#include "peal/c_calls.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,6 +34,14 @@ int peal_load(const char* path, uint64_t offset, void* symmetric, size_t bytes);
 /** Makes `path` a file of exactly these bytes, on the disk on return. Where it fails, what was at
  * `path` is as it was. */
 int peal_save(const char* path, const void* symmetric, size_t bytes);
+
+/** The same in the order of a stream: the file is opened when what is in the stream before is done,
+ * and what follows finds all of it. What fails later peal_check() tells. -1 while the stream
+ * captures a graph. */
+int peal_load_on_stream(const char* path, uint64_t offset, void* symmetric, size_t bytes,
+                        peal_stream_t stream);
+int peal_save_on_stream(const char* path, const void* symmetric, size_t bytes,
+                        peal_stream_t stream);
 
 /** Loads this PE's part of a file that is divided among all PEs without cutting units of `unit`
  * bytes, and answers in *part which that is; NULL: not wanted. -1 where `room` bytes are too few.

@@ -34,6 +34,7 @@ static const char* in_folder(const char* name, int pe) {
 static void fill(char* data, int seed) {
   for (int i = 0; i < kBytes; ++i) data[i] = (char)(i * 7 + i / 251 + seed);
 }
+/** The bytes that fill() puts `from` on. */
 static int holds(const char* data, int seed, int from, int bytes) {
   for (int i = 0; i < bytes; ++i) {
     const int at = from + i;
@@ -56,6 +57,21 @@ static void alone(char* data) {
   REFUSED(peal_load(NULL, 0, data, 1), "peal_load: the path is NULL");
   REFUSED(peal_save(NULL, data, 1), "peal_save: the path is NULL");
   REFUSED(peal_save(in_folder("mine", me), folder, 10), "register_window");
+}
+
+static void on_stream(char* data) {
+  const int me = peal_my_pe();
+  const peal_stream_t stream = peal_stream_create();
+  fill(data, 20 + me);
+  WORKS(peal_save_on_stream(in_folder("streamed", me), data, kBytes / 2, stream));
+  WORKS(peal_load_on_stream(in_folder("streamed", me), 10, data + kBytes / 2, 1000, stream));
+  WORKS(peal_stream_synchronize(stream));
+  WORKS(peal_check());
+  EXPECT(holds(data + kBytes / 2, 20 + me, 10, 1000));
+  REFUSED(peal_load_on_stream(NULL, 0, data, 1, stream), "peal_load_on_stream: the path is NULL");
+  REFUSED(peal_save_on_stream(in_folder("mine", me), folder, 10, stream), "register_window");
+  REFUSED(peal_save_on_stream(in_folder("mine", me), data, 10, NULL), "stream null");
+  WORKS(peal_stream_destroy(stream));
 }
 
 static void together(char* data) {
@@ -95,6 +111,7 @@ int main(void) {
   data = peal_malloc(kBytes);
   EXPECT(data != NULL);
   alone(data);
+  on_stream(data);
   together(data);
   WORKS(peal_barrier());
   if (failures == 0 && peal_my_pe() == 0) printf("ok\n");
