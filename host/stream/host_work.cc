@@ -46,16 +46,16 @@ void HostWork::give_back(Gate* gate) {
   free_.push_back(gate);
 }
 
-cuda::Result HostWork::wait(const Gate& gate, uint64_t value, void* stream) const {
+cuda::Result HostWork::wait(const uint64_t* word, uint64_t value, void* stream) const {
   return gpu_->within([&](const cuda::Driver& driver) {
-    return driver.wait_value(static_cast<cuda::Stream>(stream), device_address(gate.word), value,
+    return driver.wait_value(static_cast<cuda::Stream>(stream), device_address(word), value,
                              kWaitAtLeast);
   });
 }
 
-// By a wait that is over: before there is a thread that would do the work all the same.
-void HostWork::refuse_unless_waits(const Gate& gate, void* stream) const {
-  const cuda::Result result = wait(gate, gate.next - 1, stream);
+// By a wait for what the word has: before there is a thread that would do the work all the same.
+void HostWork::refuse_unless_waits(const uint64_t* word, uint64_t value, void* stream) const {
+  const cuda::Result result = wait(word, value, stream);
   if (result == cuda::kNotSupported) {
     fail(ErrorCode::kUnsupported,
          "streams of GPU {} cannot wait for memory (cuStreamWaitValue64), which files on a stream "
@@ -67,12 +67,14 @@ void HostWork::refuse_unless_waits(const Gate& gate, void* stream) const {
 
 void HostWork::add(std::unique_ptr<StreamMark> place, std::function<void()> work, void* stream) {
   Gate* const gate = take_gate();
-  Job* job = nullptr;
+  // Once there is a thread the gate is its own, and soon another's.
+  uint64_t* const word = gate->word;
+  const uint64_t value = gate->next;
   try {
-    refuse_unless_waits(*gate, stream);
+    refuse_unless_waits(word, value - 1, stream);
     const std::lock_guard lock(mutex_);
     std::erase_if(jobs_, [](const Job& one) { return one.done; });
-    job = &jobs_.emplace_back(Job{std::move(place), std::move(work), gate});
+    Job* const job = &jobs_.emplace_back(Job{std::move(place), std::move(work), gate});
     try {
       job->thread = std::jthread([this, job] { run(*job); });
     } catch (const std::system_error&) {
@@ -83,7 +85,7 @@ void HostWork::add(std::unique_ptr<StreamMark> place, std::function<void()> work
     give_back(gate);
     throw;
   }
-  gpu_->check(wait(*gate, gate->next, stream), "cuStreamWaitValue64");
+  gpu_->check(wait(word, value, stream), "cuStreamWaitValue64");
 }
 
 void HostWork::run(Job& job) {

@@ -53,8 +53,8 @@ class HostWork {
     std::jthread thread = {};
   };
   Gate* take_gate();
-  void refuse_unless_waits(const Gate& gate, void* stream) const;
-  cuda::Result wait(const Gate& gate, uint64_t value, void* stream) const;
+  void refuse_unless_waits(const uint64_t* word, uint64_t value, void* stream) const;
+  cuda::Result wait(const uint64_t* word, uint64_t value, void* stream) const;
   void give_back(Gate* gate);
   void run(Job& job);
 

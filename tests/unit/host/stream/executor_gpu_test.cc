@@ -48,6 +48,7 @@ class HostWorkOnGpu : public testing::Test {
   std::unique_ptr<Executor> executor_;
 };
 
+// Work may be done before the stream is told to wait for it: by then another value is due.
 TEST_F(HostWorkOnGpu, IsWaitedForByWhatFollows) {
   void* const stream = executor_->own_stream();
   uint64_t word = 0;
