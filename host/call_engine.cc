@@ -351,6 +351,7 @@ void start(const CallSite& site, kernels::Word call) { site.engine->start(site, 
 void start(const CallSite& site, const Team& team, kernels::Collective call) {
   site.engine->start(site, team, call);
 }
+void start(const CallSite& site, FileCall call) { site.engine->start(site, call); }
 uint64_t fetch(const CallSite& site, kernels::Word call) { return site.engine->fetch(site, call); }
 
 }  // namespace detail

@@ -11,6 +11,7 @@
 #include "host/calls.h"
 #include "host/contexts/device_tables.h"
 #include "host/failures/failure_log.h"
+#include "host/files.h"
 #include "host/memory/backing.h"
 #include "host/nvtx/range.h"
 #include "host/stream/executor.h"
@@ -31,6 +32,7 @@ class CallEngine {
     Teams& teams;
     const DeviceTables& tables;
     const FailureLog& failures;
+    Files& files;
     std::unique_ptr<Executor> executor;
     Backing answers;
     const Backing* own_words = nullptr;
@@ -50,6 +52,9 @@ class CallEngine {
   void start(const detail::CallSite& site, kernels::Transfer call);
   void start(const detail::CallSite& site, kernels::Word call);
   void start(const detail::CallSite& site, const Team& team, kernels::Collective call);
+  void start(const detail::CallSite& site, const detail::FileCall& call) {
+    parts_.files.start(*parts_.executor, site.stream, call);
+  }
   uint64_t fetch(const detail::CallSite& site, kernels::Word call);
   void check() const;
   /// Runtime::ptr().

@@ -27,7 +27,9 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <type_traits>
+#include <utility>
 
 #include "device/reduce_op.h"
 #include "device/team.h"
@@ -40,6 +42,15 @@ class CallEngine;
 class StreamMark;
 
 namespace detail {
+
+/// Bytes between a file and memory of this PE.
+struct FileCall {
+  bool saves;
+  std::string path;
+  uint64_t offset;  // in the file; of a save 0
+  std::byte* memory;
+  size_t bytes;
+};
 
 /// Where calls go.
 struct CallSite {
@@ -54,6 +65,7 @@ struct CallSite {
 void start(const CallSite& site, kernels::Transfer call);
 void start(const CallSite& site, kernels::Word call);
 void start(const CallSite& site, const Team& team, kernels::Collective call);
+void start(const CallSite& site, FileCall call);
 /// Starts a call that answers a value, and waits for that.
 uint64_t fetch(const CallSite& site, kernels::Word call);
 
@@ -248,6 +260,20 @@ class Calls {
     static_assert(std::is_integral_v<T>);
     return begin(detail::wait_call(address, sizeof(T), std::is_signed_v<T>, compare,
                                    detail::bits_of(value)));
+  }
+
+  /// Runtime::load() and save() in the stream's order: the file is opened when what is in the
+  /// stream before is done, and what follows finds all of it. What fails later check() throws. At
+  /// once Runtime has them. kUnsupported while the stream captures, and where a GPU's streams
+  /// cannot wait for a word.
+  Answer load(const std::string& path, uint64_t offset, void* symmetric, size_t bytes) const
+      requires(!std::is_same_v<Completion, AtOnce>) {
+    return begin(detail::FileCall{false, path, offset, static_cast<std::byte*>(symmetric), bytes});
+  }
+  Answer save(const std::string& path, const void* symmetric, size_t bytes) const
+      requires(!std::is_same_v<Completion, AtOnce>) {
+    auto* const from = static_cast<std::byte*>(const_cast<void*>(symmetric));
+    return begin(detail::FileCall{true, path, 0, from, bytes});
   }
 
   Answer fence() const { return begin(detail::word_call(kernels::Call::kFence)); }

@@ -72,6 +72,8 @@ WindowHandle Runtime::register_window(void* address, size_t bytes, const WindowO
 
 void Runtime::unregister_window(const WindowHandle& window) {
   const Parts::CollectiveCall call(*parts_, "peal: unregister_window");
+  const Windows::Range* const range = parts_->windows->find(window.at(0), 1).range;
+  if (range != nullptr) parts_->files->forget_memory(range->begin);
   parts_->windows->remove(window);
 }
 
@@ -88,6 +90,7 @@ void Runtime::register_local(void* address, size_t bytes) {
 }
 
 void Runtime::unregister_local(const void* address) {
+  parts_->files->forget_memory(address);
   parts_->windows->remove_local(static_cast<const std::byte*>(address));
 }
 
@@ -197,6 +200,7 @@ size_t Runtime::recover() {
   const size_t resets = parts_->contexts->recover();
   parts_->teams->begin_anew();
   if (parts_->checks) parts_->checks->recovered();
+  parts_->files->forget_failures();
   parts_->failures->start_again();
   return resets;
 }

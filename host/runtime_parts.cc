@@ -135,6 +135,12 @@ void Runtime::Parts::open_transports() {
                                     .heap_bytes = heap->bytes(),
                                     .on_gpu = gpu != nullptr});
     failures.emplace(*table, group, place_of, log);
+    files.emplace(Files::Parts{.windows = *windows,
+                               .contexts = *table,
+                               .gpu = gpu,
+                               .options = {.threads = static_cast<size_t>(config.storage_threads),
+                                           .cufile = config.cufile}});
+    failures->also([this] { return files->failures(); });
     if (checks) failures->also([this] { return checks->failures(); });
     inquiry.emplace(group, [this] { return failures->waits(); });
     calls.emplace(CallEngine::Parts{
@@ -143,6 +149,7 @@ void Runtime::Parts::open_transports() {
         .teams = *teams,
         .tables = *tables,
         .failures = *failures,
+        .files = *files,
         .executor = gpu ? make_gpu_executor(gpu, config.kernels, most_blocks) : make_cpu_executor(),
         .answers = shared_memory(gpu, CallEngine::kAnswerBytes, "peal-answers"),
         .own_words = gpu && !config.check && !recorder->on() ? &heap->backing() : nullptr});

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "host/base/log.h"
@@ -18,11 +17,11 @@
 #include "host/failures/failure_log.h"
 #include "host/failures/flight_log.h"
 #include "host/failures/inquiry.h"
+#include "host/files.h"
 #include "host/job/live_group.h"
 #include "host/job/watcher.h"
 #include "host/nvtx/range.h"
 #include "host/runtime.h"
-#include "host/storage/engine.h"
 #include "host/teams.h"
 #include "host/transport/proxy.h"
 #include "host/windows.h"
@@ -60,12 +59,11 @@ struct Runtime::Parts {
   std::optional<Teams> teams;
   std::shared_ptr<ContextOwner> default_context;
   std::optional<FlightLog> flight;
+  std::optional<Files> files;
   std::optional<FailureLog> failures;  // whose callback may use the context
   std::optional<Inquiry> inquiry;
   std::optional<CallEngine> calls;
   std::optional<Watcher> watcher;
-  std::once_flag files_once;
-  std::optional<storage::Engine> files_made;  // by the first call that moves files
 
   Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& c, Target t);
   ~Parts();
@@ -86,8 +84,6 @@ struct Runtime::Parts {
   size_t team_memory() const {
     return Teams::arena_bytes(config.team_memory, group.size(), gpu != nullptr);
   }
-  storage::Engine& files();
-  storage::Memory memory_for(const char* call, const void* symmetric, size_t bytes) const;
   void open_memory();
   void open_transports();
   void open_nics(const Reachable& reachable);

@@ -23,8 +23,8 @@ import subprocess
 import sys
 
 TREE = pathlib.Path.cwd()
-HEADERS = ["peal/peal.h", "peal/c_api.h", "peal/c_calls.h", "compat/nvshmem.h", "compat/nvshmemx.h", "simt/plain_access.h",
-           "simt/hooks/observed.h"]
+HEADERS = ["peal/peal.h", "peal/c_api.h", "peal/c_calls.h", "peal/c_storage.h", "compat/nvshmem.h", "compat/nvshmemx.h",
+           "simt/plain_access.h", "simt/hooks/observed.h"]
 FORWARDING = ["compat/host", "compat/device", "simt/cuda"]  # by the names that programs of NVSHMEM and CUDA include
 LOADED = ["bootstrap/libpeal_mpi.so", "kernels/libpeal_kernels.so", "softnic/sysfs/libpeal_sysfs.so",
           "softnic/gpu/peal_softnic_engine"] + [f"softnic/abi/{name}" for name in (

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * peal for C programs: one PE per process, the calls an OpenSHMEM programmer expects. Transfers,
- * signals, atomics, teams and collective calls are in peal/c_calls.h.
+ * signals, atomics, teams and collective calls are in peal/c_calls.h, files in peal/c_storage.h.
  *
  *   if (peal_init() != 0) { fprintf(stderr, "%s\n", peal_error()); return 1; }
  *   double* x = peal_malloc(1024 * sizeof *x);

@@ -113,6 +113,10 @@ using Microseconds = std::chrono::microseconds;
     "path of libpeal_kernels.so; empty = found beside the program")                               \
   X(std::string, gdrcopy, "PEAL_GDRCOPY", "auto", Text{},                                         \
     "host words of GPU memory by GDRCopy: path of libgdrapi.so.2, off; auto = where it is found") \
+  X(std::string, cufile, "PEAL_CUFILE", "auto", Text{},                                           \
+    "libcufile for files and GPUs: its path, off; auto = libcufile.so.0 where nvidia-fs is")      \
+  X(int, storage_threads, "PEAL_STORAGE_THREADS", "4", (Count{1, 64}),                            \
+    "threads of a PE that read or write a file at the same time")                                 \
   X(TargetKind, target, "PEAL_TARGET", "auto", kTargets,                                          \
     "where kernels of C programs run (peal_init): cpu, gpu; auto = gpu where there is one")       \
   X(int, device, "PEAL_DEVICE", "auto", (AutoOr{{0, 1023}}),                                      \

@@ -145,6 +145,8 @@ struct LaunchConfig {
   X(is_capturing, "cuStreamIsCapturing", (Stream stream, int* status))                            \
   X(write_value, "cuStreamWriteValue64_v2",                                                       \
     (Stream stream, Address at, uint64_t value, unsigned flags))                                  \
+  X(wait_value, "cuStreamWaitValue64_v2",                                                         \
+    (Stream stream, Address at, uint64_t value, unsigned flags))                                  \
   X(create_event, "cuEventCreate", (Event * event, unsigned flags))                               \
   X(destroy_event, "cuEventDestroy_v2", (Event event))                                            \
   X(record_event, "cuEventRecord", (Event event, Stream stream))                                  \

@@ -13,9 +13,10 @@ namespace peal {
 /// The first failure of a PE, decoded. What an error does not have is left as it is here.
 struct Failure {
   Status status = Status::kOk;
-  int pe = -1;             // the peer concerned; of an abort the PE that called it
-  int context = -1;        // by its slot, if it is one context's
-  int queue = -1;          // to that peer, 0 .. queues_per_peer - 1
+  int pe = -1;       // the peer concerned; of an abort the PE that called it: a file's transfer
+                     // on a stream that failed is kAborted too, and has none
+  int context = -1;  // by its slot, if it is one context's
+  int queue = -1;    // to that peer, 0 .. queues_per_peer - 1
   uint64_t wqe_index = 0;  // of a queue error
   uint8_t opcode = 0;
   uint8_t syndrome = 0;

@@ -54,7 +54,7 @@ Failure FailureLog::first() const {
   const std::vector<int> lost = group_.lost_pes();
   std::vector<Failure> found;
   std::vector<Failure> stops;
-  if (more_) found = more_();
+  for (const auto& more : more_) std::ranges::move(more(), std::back_inserter(found));
   std::vector<Failure> following;  // told where nothing is that they follow from
   contexts_.for_each([&](const ContextOwner& context) {
     for (Failure& f : context.failures(place_of_)) {

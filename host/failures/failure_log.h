@@ -33,7 +33,7 @@ class FailureLog {
 
   FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_of, const Log& log);
   /// More than contexts tell: asked for with them. Before kernels run.
-  void also(std::function<std::vector<Failure>()> more) { more_ = std::move(more); }
+  void also(std::function<std::vector<Failure>()> more) { more_.push_back(std::move(more)); }
   /// Waits for a callback under way.
   ~FailureLog();
   FailureLog(const FailureLog&) = delete;
@@ -79,7 +79,7 @@ class FailureLog {
   ContextTable& contexts_;
   LiveGroup& group_;
   const PlaceOf place_of_;
-  std::function<std::vector<Failure>()> more_;
+  std::vector<std::function<std::vector<Failure>()>> more_;
   const Log log_;
   std::atomic<uint64_t> lost_ns_{0};  // when the first PE was lost that is not masked
   std::atomic<bool> closing_{false};

@@ -5,10 +5,17 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <filesystem>
 #include <type_traits>
 #include <utility>
 
 namespace peal::storage::cufile {
+namespace {
+
+constexpr const char* kLibrary = "libcufile.so.0";
+constexpr const char* kKernelModule = "/proc/driver/nvidia-fs";
+
+}  // namespace
 
 std::string text(Result result) {
   if (result.code == kCudaError) return fmt::format("CUDA error {}", result.cuda);
@@ -20,7 +27,18 @@ std::string text(ssize_t answer, int error) {
   return fmt::format("cuFile error {}", -answer);
 }
 
-Loaded load(const std::string& path) {
+// Without its kernel module libcufile copies by buffers of its own, as peal does anyway. And from
+// the first failure on, of which that is one, it writes cufile.log into the program's folder: only
+// CUFILE_LOGFILE_PATH says otherwise, in an environment that is the program's and not peal's
+// (cuFileSetParameterString of CUDA 13.0 does not).
+Loaded load(const std::string& setting) {
+  if (setting == "off") return {nullptr, "as asked"};
+  const bool automatic = setting == "auto";
+  if (automatic && !std::filesystem::exists(kKernelModule)) {
+    return {nullptr, fmt::format("no nvidia-fs in this kernel; PEAL_CUFILE={} uses it all the same",
+                                 kLibrary)};
+  }
+  const std::string path = automatic ? kLibrary : setting;
   void* const found = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (found == nullptr) return {nullptr, fmt::format("dlopen({}): {}", path, ::dlerror())};
   auto library = std::make_shared<Library>();

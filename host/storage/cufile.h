@@ -62,8 +62,9 @@ struct Loaded {
   std::string why_not;
 };
 
-/// Loads it and opens its driver, with a GPU current.
-Loaded load(const std::string& path);
+/// Loads it as PEAL_CUFILE says ("auto", "off", or what dlopen takes) and opens its driver, with a
+/// GPU current.
+Loaded load(const std::string& setting);
 
 /// What a call answered, for people; `error` is its errno.
 std::string text(Result result);

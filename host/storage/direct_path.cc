@@ -11,31 +11,47 @@
 
 namespace peal::storage {
 
-DirectPath::DirectPath(const std::string& library, std::shared_ptr<Gpu> gpu)
+DirectPath::DirectPath(const std::string& setting, std::shared_ptr<Gpu> gpu)
     : gpu_(std::move(gpu)) {
-  if (gpu_ == nullptr || library.empty()) {
-    why_not_ = gpu_ == nullptr ? "no GPU" : "as asked";
+  if (gpu_ == nullptr) {
+    why_not_ = "no GPU";
     return;
   }
-  cufile::Loaded loaded = gpu_->within([&](const auto&) { return cufile::load(library); });
+  cufile::Loaded loaded = gpu_->within([&](const auto&) { return cufile::load(setting); });
   library_ = std::move(loaded.library);
   why_not_ = std::move(loaded.why_not);
 }
 
 DirectPath::~DirectPath() {
-  for (const auto& [base, why_not] : registered_) {
-    if (!why_not.empty()) continue;
-    gpu_->release([&, at = base](const auto&) { library_->release_buffer(at); });
-  }
+  for (const auto& [base, registered] : registered_) release(base, registered);
 }
 
-void DirectPath::register_whole(const Memory& memory) {
-  std::byte* const base = memory.whole != nullptr ? memory.whole : memory.address;
-  if (registered_.contains(base)) return;
+void DirectPath::release(const std::byte* base, const Registered& registered) {
+  if (!registered.why_not.empty()) return;
+  gpu_->release([&](const auto&) { library_->release_buffer(base); });
+}
+
+void DirectPath::prepare(const Memory& memory) {
   // Without a whole it may be freed after the call.
-  if (memory.whole == nullptr) return;
-  const cufile::Result result = library_->register_buffer(base, memory.whole_bytes, 0);
-  registered_[base] = result.code == cufile::kSuccess ? "" : cufile::text(result);
+  if (library_ == nullptr || memory.whole == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = registered_.find(memory.whole);
+  if (found != registered_.end()) {
+    if (found->second.bytes >= memory.whole_bytes) return;
+    release(found->first, found->second);  // it has grown, or a larger window begins there
+  }
+  const cufile::Result result = gpu_->within(
+      [&](const auto&) { return library_->register_buffer(memory.whole, memory.whole_bytes, 0); });
+  registered_[memory.whole] = {memory.whole_bytes,
+                               result.code == cufile::kSuccess ? "" : cufile::text(result)};
+}
+
+void DirectPath::forget(const std::byte* whole) {
+  const std::lock_guard lock(mutex_);
+  const auto found = registered_.find(whole);
+  if (found == registered_.end()) return;
+  release(found->first, found->second);
+  registered_.erase(found);
 }
 
 bool DirectPath::move(const Transfer& transfer) {
@@ -43,7 +59,7 @@ bool DirectPath::move(const Transfer& transfer) {
   why_not_ = gpu_->within([&](const auto&) -> std::string {
     const cufile::FileHandle handle(library_, transfer.file.descriptor());
     if (!handle.why_not().empty()) return handle.why_not();
-    register_whole(transfer.memory);
+    prepare(transfer.memory);
     return move_pieces(transfer, handle);
   });
   return why_not_.empty();
@@ -90,9 +106,10 @@ std::string DirectPath::describe() const {
   std::string told = why_not_.empty()
                          ? "cuFile: in use"
                          : fmt::format("cuFile: refused the last transfer ({})", why_not_);
-  for (const auto& [base, why_not] : registered_) {
-    if (why_not.empty()) continue;
-    told += fmt::format(", memory at {} not registered ({})", fmt::ptr(base), why_not);
+  const std::lock_guard lock(mutex_);
+  for (const auto& [base, registered] : registered_) {
+    if (registered.why_not.empty()) continue;
+    told += fmt::format(", memory at {} not registered ({})", fmt::ptr(base), registered.why_not);
   }
   return told;
 }

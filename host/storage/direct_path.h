@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "host/memory/gpu.h"
@@ -21,8 +22,8 @@ struct Memory {
   std::byte* address;
   size_t bytes;
   bool on_gpu = false;  // the host cannot load and store it
-  /// What it is part of (heap, window) and may be registered as a whole; null: itself. It stays as
-  /// long as the engine.
+  /// What it is part of (heap, window) and may be registered as a whole; null: itself. It stays
+  /// until forget(), or as long as the engine.
   std::byte* whole = nullptr;
   size_t whole_bytes = 0;
 };
@@ -30,8 +31,8 @@ struct Memory {
 /// GPUDirect Storage on one GPU.
 class DirectPath {
  public:
-  /// `library`: what dlopen takes; empty: none. `gpu` null: there is nothing to do.
-  DirectPath(const std::string& library, std::shared_ptr<Gpu> gpu);
+  /// `setting` is PEAL_CUFILE. `gpu` null: there is nothing to do.
+  DirectPath(const std::string& setting, std::shared_ptr<Gpu> gpu);
   ~DirectPath();
   DirectPath(const DirectPath&) = delete;
   DirectPath& operator=(const DirectPath&) = delete;
@@ -49,16 +50,26 @@ class DirectPath {
   /// again.
   bool move(const Transfer& transfer);
 
+  /// Registers the whole of it, where the library takes it.
+  void prepare(const Memory& memory);
+  /// Ends that of what begins there.
+  void forget(const std::byte* whole);
+
   std::string describe() const;
 
  private:
-  void register_whole(const Memory& memory);
+  struct Registered {
+    size_t bytes;
+    std::string why_not;  // empty: it is
+  };
+  void release(const std::byte* base, const Registered& registered);
   std::string move_pieces(const Transfer& transfer, const cufile::FileHandle& handle) const;
 
   std::shared_ptr<Gpu> gpu_;
   std::shared_ptr<const cufile::Library> library_;
   std::string why_not_;  // the last refusal; of the library, if it is null
-  std::map<const std::byte*, std::string> registered_;  // why not; empty: it is
+  mutable std::mutex mutex_;
+  std::map<const std::byte*, Registered> registered_;  // by where it begins, under the lock
 };
 
 }  // namespace peal::storage

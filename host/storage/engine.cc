@@ -88,6 +88,15 @@ void Engine::move_piece(const Transfer& transfer, bool reading, size_t worker, c
   }
 }
 
+void Engine::prepare(const Memory& memory) {
+  if (!memory.on_gpu) return;
+  std::call_once(pinned_once_, [&] {
+    const std::lock_guard lock(mutex_);
+    for (size_t worker = 0; worker < options_.threads; ++worker) buffer(worker, 1, true);
+  });
+  direct_path_.prepare(memory);
+}
+
 /// At least `bytes` at a multiple of kBlock, this worker's own. Made when first needed and kept:
 /// pinning takes longer than reading a piece.
 std::byte* Engine::buffer(size_t worker, size_t bytes, bool pinned) {

@@ -30,7 +30,7 @@ struct EngineOptions {
   size_t threads = 4;                         // that read or write at the same time; 1 to 64
   size_t piece_bytes = 4u << 20;              // of one system call; a multiple of kBlock
   bool direct = true;                         // O_DIRECT where the file system takes it
-  std::string cufile = "libcufile.so.0";      // as dlopen takes it; empty: not used
+  std::string cufile = "auto";                // PEAL_CUFILE
   const SystemCalls* calls = &linux_calls();  // all that are made on files
 };
 
@@ -66,6 +66,13 @@ class Engine {
   /// the disk. Throws kSystem; the file is undefined then.
   void write(const Transfer& transfer);
 
+  /// Pins what transfers of such memory need, so that they need not: that may wait for a GPU whose
+  /// streams wait for the transfer.
+  void prepare(const Memory& memory);
+
+  /// What begins at `whole` (Memory::whole) ends; no transfer of it is under way.
+  void forget(const std::byte* whole) { direct_path_.forget(whole); }
+
   /// For people: which way the last transfer took and why, and bytes so far by each.
   std::string describe() const;
 
@@ -79,6 +86,7 @@ class Engine {
   const std::shared_ptr<Gpu> gpu_;
   mutable std::mutex mutex_;  // of what follows; held during a transfer
   DirectPath direct_path_;
+  std::once_flag pinned_once_;
   std::vector<std::optional<Backing>> host_buffers_;    // by worker
   std::vector<std::optional<Backing>> pinned_buffers_;  // the same
   std::string last_;                                    // file and how it was reached

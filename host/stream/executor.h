@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -48,6 +49,11 @@ class Executor {
   /// Stores a word where this process has it mapped, behind all that the stream did before. False
   /// where streams cannot.
   virtual bool store_word(uint64_t* word, uint64_t value, void* stream) = 0;
+  /// Has a thread of the host do `work` behind all that the stream did before, and what it is given
+  /// later wait for that. The work may use the GPU and must not throw; where what the GPU did
+  /// before has failed it is left out. Not while the stream captures. Throws kUnsupported where the
+  /// GPU's streams cannot wait for a word, kSystem where there are no more threads.
+  virtual void host_work(std::function<void()> work, void* stream) = 0;
   virtual bool capturing(void* stream) const = 0;
   /// True if all that the executor's own stream was given is known to be done.
   virtual bool idle(void* own) const = 0;

@@ -66,6 +66,10 @@ class CpuExecutor : public Executor {
     return true;
   }
 
+  void host_work(std::function<void()> work, void* stream) override {
+    stream_at(stream).add(std::move(work));
+  }
+
   bool capturing(void* stream) const override { return stream_at(stream).capturing(); }
 
   bool idle(void*) const override { return false; }  // nobody asks: kernels are the host's own

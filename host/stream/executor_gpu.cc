@@ -8,6 +8,7 @@
 
 #include "host/base/error.h"
 #include "host/stream/executor.h"
+#include "host/stream/host_work.h"
 #include "host/stream/images.h"
 
 namespace peal {
@@ -58,7 +59,10 @@ class PassedMark : public StreamMark {
 class GpuExecutor : public Executor {
  public:
   GpuExecutor(std::shared_ptr<Gpu> gpu, std::string kernels, uint32_t most_blocks)
-      : gpu_(std::move(gpu)), kernels_(std::move(kernels)), most_blocks_(most_blocks) {}
+      : gpu_(std::move(gpu)),
+        kernels_(std::move(kernels)),
+        most_blocks_(most_blocks),
+        host_work_(gpu_) {}
   ~GpuExecutor() override {
     gpu_->release([&](const cuda::Driver& driver) {
       for (const auto& [name, module] : modules_) driver.unload_module(module);
@@ -99,6 +103,10 @@ class GpuExecutor : public Executor {
       gpu_->check(result, "cuStreamWriteValue64");
       return true;
     });
+  }
+
+  void host_work(std::function<void()> work, void* stream) override {
+    host_work_.add(mark(stream), std::move(work), stream);
   }
 
   bool capturing(void* stream) const override {
@@ -184,6 +192,7 @@ class GpuExecutor : public Executor {
   std::map<std::string_view, cuda::Module> modules_;      // by image
   std::map<std::string_view, cuda::Function> functions_;  // by name
   cuda::Stream own_ = nullptr;
+  HostWork host_work_;  // ends first
 };
 
 }  // namespace

@@ -136,6 +136,82 @@ TEST(Storage, FailsOnAllPesWhereOneFails) {
   });
 }
 
+PEAL_KERNEL set_all(char* data, size_t bytes, char value) {
+  for (size_t i = thread_in_block(); i < bytes; i += threads_in_block()) data[i] = value;
+}
+PEAL_KERNEL raise_all(char* data, size_t bytes) {
+  for (size_t i = thread_in_block(); i < bytes; i += threads_in_block()) {
+    data[i] = static_cast<char>(data[i] + 1);
+  }
+}
+
+// Kernel, save, kernel, load, kernel: each relies on the one before it.
+TEST(Storage, KeepsTheOrderOfAStream) {
+  on_every_pe([](Runtime& pe) {
+    const Folder folder(pe);
+    const Block block(pe, 1000);
+    const std::string path = folder / std::to_string(pe.my_pe());
+    const auto mine = static_cast<char>('a' + pe.my_pe());
+    Stream stream;
+    launch({.threads = 32, .stream = stream}, set_all, block.data, size_t{1000}, mine);
+    pe.on(stream).save(path, block.data, 1000);
+    launch({.threads = 32, .stream = stream}, set_all, block.data, size_t{1000}, 'x');
+    pe.on(stream).load(path, 100, block.data, 900);
+    launch({.threads = 32, .stream = stream}, raise_all, block.data, size_t{1000});
+    stream.synchronize();
+    pe.check();
+    EXPECT_EQ(file_at(path), std::string(1000, mine));
+    EXPECT_EQ(block.text(), std::string(900, static_cast<char>(mine + 1)) + std::string(100, 'y'));
+
+    pe.host_nbi().save(path, block.data, 10).wait();
+    EXPECT_EQ(file_at(path).size(), 10u);
+  });
+}
+
+TEST(Storage, TellsLaterOfWhatFailsInAStream) {
+  on_every_pe([](Runtime& pe) {
+    const Folder folder(pe);
+    const Block block(pe, 100);
+    const std::string path = folder / std::to_string(pe.my_pe());
+    block.set(std::string(100, 'a'));
+    Stream stream;
+    pe.on(stream).load(path, 0, block.data, 100);
+    pe.on(stream).save(path, block.data, 100);  // goes on behind it
+    stream.synchronize();
+    EXPECT_EQ(file_at(path), std::string(100, 'a'));
+    EXPECT_EQ(pe.status(), Status::kAborted);
+    const Error error = error_of([&] { pe.check(); });
+    expect_error(error, ErrorCode::kSystem, {"load of " + path + " on a stream", "No such file"});
+    expect_error(error_of([&] { pe.host_nbi().load(path, 50, block.data, 100).wait(); }),
+                 ErrorCode::kSystem, {"No such file"});  // the first one
+    pe.recover();
+    pe.check();
+    expect_error(error_of([&] { pe.host_nbi().load(path, 50, block.data, 100).wait(); }),
+                 ErrorCode::kSystem, {"100 bytes at offset 50", "has 100 bytes"});
+    pe.recover();
+  });
+}
+
+TEST(Storage, RefusesOnAStreamWhatIsWrongAtOnce) {
+  on_every_pe([](Runtime& pe) {
+    const Folder folder(pe);
+    const Block block(pe, 100);
+    std::vector<char> own(100);
+    const std::string path = folder / std::to_string(pe.my_pe());
+    Stream stream;
+    expect_error(error_of([&] { pe.on(stream).save(path, own.data(), 100); }),
+                 ErrorCode::kInvalidArgument, {"save on a stream: 100 bytes", "register_window"});
+    expect_error(error_of([&] { pe.on(nullptr).load(path, 0, block.data, 1); }),
+                 ErrorCode::kInvalidArgument, {"stream null"});
+    stream.begin_capture();
+    expect_error(error_of([&] { pe.on(stream).load(path, 0, block.data, 1); }),
+                 ErrorCode::kUnsupported, {"load on a stream", "graph", "before or after"});
+    const Graph graph = stream.end_capture();
+    EXPECT_FALSE(std::filesystem::exists(path));
+    pe.check();
+  });
+}
+
 TEST(Storage, RefusesMemoryThatIsNotSymmetric) {
   on_every_pe([](Runtime& pe) {
     const Folder folder(pe);

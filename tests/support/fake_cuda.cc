@@ -5,6 +5,7 @@
 #include "tests/support/fake_cuda.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -234,14 +235,27 @@ Result cuStreamSynchronize(Stream which) {
 Result cuStreamQuery(Stream which) {
   return which == nullptr ? mistake(kInvalidValue) : refusal("cuStreamQuery");
 }
-// Streams here do at once what they are given; nothing captures, and there are no kernels.
+// Streams here do at once what they are given; there are no kernels, and nothing is recorded.
 Result cuStreamIsCapturing(Stream, int* status) {
-  *status = kCaptureNone;
+  *status = state.capturing ? 1 : kCaptureNone;
   return refusal("cuStreamIsCapturing");
 }
 Result cuStreamWriteValue64_v2(Stream, Address to, uint64_t value, unsigned) {
   FAKE_ENTER_CONTEXT("cuStreamWriteValue64");
   transfer(to, reinterpret_cast<Address>(&value), sizeof(value));
+  return kSuccess;
+}
+// Whoever gives it to the stream waits: another thread has to store the word.
+Result cuStreamWaitValue64_v2(Stream, Address at, uint64_t value, unsigned flags) {
+  {
+    FAKE_ENTER_CONTEXT("cuStreamWaitValue64");
+    if (flags != 0) return mistake(kInvalidValue);
+    ++state.waits;
+  }
+  while (static_cast<int64_t>(__atomic_load_n(pointer<uint64_t>(at), __ATOMIC_ACQUIRE) - value) <
+         0) {
+    ::sched_yield();
+  }
   return kSuccess;
 }
 Result cuEventCreate(Event* out, unsigned) {

@@ -7,6 +7,9 @@
 #include <string>
 
 #include "bootstrap/bootstraps.h"
+#include "host/memory/backing_cuda.h"
+#include "tests/support/error_of.h"
+#include "tests/support/fake_cufile.h"
 #include "tests/support/gpu_job.h"
 
 namespace peal {
@@ -46,6 +49,85 @@ TEST_F(FilesOnGpu, GoByPinnedBuffersAndComeBack) {
     pe.barrier();
   });
   std::filesystem::remove_all(folder);
+}
+
+/// What the calls of one PE do, in memory of the fake; a stream of its own stands for all.
+class FilesOnGpuStreams : public FilesOnGpu {
+ protected:
+  FilesOnGpuStreams() {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    config_.cufile = fake_cufile_path();
+    cufile_.buffers = cufile_.live = 0;
+  }
+  ~FilesOnGpuStreams() override {
+    EXPECT_EQ(cufile_.live, 0);
+    std::filesystem::remove_all(folder_);
+  }
+  FakeCuFile& cufile_ = load_fake_cufile();
+  const std::filesystem::path folder_ =
+      std::filesystem::path(testing::TempDir()) / "peal-files-on-gpu-streams";
+};
+
+TEST_F(FilesOnGpuStreams, GoInOrderByCuFile) {
+  bootstrap::run_threads(1, [&](Bootstrap& group) {
+    Runtime pe = start(group);
+    auto* const data = static_cast<char*>(pe.malloc(kBytes));
+    const std::string mine(kBytes, 'a');
+    pe.copy_in(data, mine.data(), kBytes);
+    const std::string path = folder_ / "file";
+    const TicketCalls calls = pe.host_nbi();
+    fake_.waits = 0;
+    calls.save(path, data, kBytes).wait();
+    calls.load(path, kBytes / 2, data, 10).wait();
+    EXPECT_GE(fake_.waits, 2);
+    EXPECT_EQ(std::filesystem::file_size(path), kBytes);
+    EXPECT_NE(pe.describe_storage().find("by cuFile"), std::string::npos) << pe.describe_storage();
+    calls.load(folder_ / "none", 0, data, 10);
+    expect_error(error_of([&] { calls.load(path, 0, data, 10).wait(); }), ErrorCode::kSystem,
+                 {"none on a stream", "No such file"});
+    pe.recover();
+    pe.free(data);
+  });
+}
+
+TEST_F(FilesOnGpuStreams, AreRefusedWhileTheStreamCapturesOrCannotWait) {
+  bootstrap::run_threads(1, [&](Bootstrap& group) {
+    Runtime pe = start(group);
+    auto* const data = static_cast<char*>(pe.malloc(kBytes));
+    const std::string path = folder_ / "file";
+    const TicketCalls calls = pe.host_nbi();
+    fake_.capturing = true;
+    expect_error(error_of([&] { calls.save(path, data, 10); }), ErrorCode::kUnsupported,
+                 {"save on a stream", "graph"});
+    fake_.capturing = false;
+    fake_.refuse["cuStreamWaitValue64"] = 801;
+    expect_error(error_of([&] { calls.save(path, data, 10); }), ErrorCode::kUnsupported,
+                 {"cuStreamWaitValue64"});
+    fake_.refuse.clear();
+    EXPECT_FALSE(std::filesystem::exists(path));
+    pe.free(data);
+  });
+}
+
+// A library that keeps memory which was given back would write into what is there now.
+TEST_F(FilesOnGpuStreams, RegisterAWindowOnceUntilItEnds) {
+  bootstrap::run_threads(1, [&](Bootstrap& group) {
+    Runtime pe = start(group);
+    const Backing memory = make_cuda_backing(Gpu::open(0, 0), kBytes, "window");
+    const std::string path = folder_ / "file";
+    for (int round = 1; round <= 2; ++round) {
+      pe.register_window(memory.address(), kBytes);
+      for (int times = 0; times < 3; ++times) {
+        pe.save(path, memory.address() + times, 100);
+        pe.load(path, 0, memory.address() + times, 100);
+      }
+      EXPECT_EQ(cufile_.buffers, round);
+      EXPECT_EQ(cufile_.live, 1);
+      pe.unregister_window(memory.address());
+      EXPECT_EQ(cufile_.live, 0);
+    }
+  });
 }
 
 }  // namespace

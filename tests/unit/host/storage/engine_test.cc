@@ -137,7 +137,7 @@ TEST_F(GpuFiles, TellOfADiskThatFailsByEitherWay) {
   put_file(path(), pattern(kBytes));
   Faults::read_error = EIO;
   cufile_.transfer_errno = EIO;
-  for (const std::string& library : {std::string(), fake_cufile_path()}) {
+  for (const std::string& library : {std::string("off"), fake_cufile_path()}) {
     Engine engine(options(library), gpu_);
     expect_error(error_of([&] { load(engine, path(), 0, at(0)); }), ErrorCode::kSystem,
                  {path(), "Input/output error"});

@@ -3,10 +3,14 @@
 // Streams of a GPU, on a driver that is a fake.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
+#include <thread>
 
 #include "host/memory/gpu.h"
 #include "host/stream/executor.h"
+#include "tests/support/error_of.h"
 #include "tests/support/fake_cuda.h"
 
 namespace peal {
@@ -25,6 +29,70 @@ TEST(GpuExecutor, EndsQuietlyWhereTheDriverHasEnded) {
   mark.reset();
   executor.reset();
   fake.refuse.clear();
+}
+
+class HostWorkOnGpu : public testing::Test {
+ protected:
+  HostWorkOnGpu() {
+    fake_.devices = 1;
+    fake_.memory = size_t{1} << 30;
+    fake_.refuse.clear();
+    fake_.mistakes = 0;
+    executor_ = make_gpu_executor(Gpu::open(0, 0), "", 1);
+  }
+  ~HostWorkOnGpu() override {
+    executor_.reset();
+    EXPECT_EQ(fake_.mistakes, 0);
+  }
+  FakeCuda& fake_ = load_fake_cuda();
+  std::unique_ptr<Executor> executor_;
+};
+
+// Work may be done before the stream is told to wait for it: by then another value is due.
+TEST_F(HostWorkOnGpu, IsWaitedForByWhatFollows) {
+  void* const stream = executor_->own_stream();
+  uint64_t word = 0;
+  for (uint64_t round = 1; round <= 600; ++round) {  // more than there are words to wait for
+    uint64_t seen = 0;
+    executor_->host_work([&] { word = round; }, stream);
+    executor_->copy(&seen, &word, sizeof(word), stream);
+    ASSERT_EQ(seen, round);
+  }
+}
+
+// Streams that wait for each other's work: one thread for all would wait for ever.
+TEST_F(HostWorkOnGpu, OfAStreamMayWaitForThatOfAnother) {
+  std::atomic<int> met = 0;
+  const auto meet = [&] {
+    ++met;
+    while (met < 2) std::this_thread::yield();
+  };
+  const auto give = [&] { executor_->host_work(meet, executor_->own_stream()); };
+  std::thread other(give);
+  give();
+  other.join();
+  EXPECT_EQ(met, 2);
+}
+
+TEST_F(HostWorkOnGpu, IsRefusedWhereStreamsCannotWait) {
+  bool done = false;
+  fake_.refuse["cuStreamWaitValue64"] = 801;
+  const auto give = [&] { executor_->host_work([&] { done = true; }, executor_->own_stream()); };
+  expect_error(error_of(give), ErrorCode::kUnsupported,
+               {"GPU 0", "cuStreamWaitValue64", "load and save"});
+  fake_.refuse.clear();
+  EXPECT_FALSE(done);
+  give();
+  EXPECT_TRUE(done);
+}
+
+TEST_F(HostWorkOnGpu, IsLeftOutWhereTheStreamHasFailed) {
+  bool done = false;
+  fake_.refuse["cuEventSynchronize"] = 719;
+  executor_->host_work([&] { done = true; }, executor_->own_stream());
+  executor_.reset();
+  fake_.refuse.clear();
+  EXPECT_FALSE(done);
 }
 
 }  // namespace

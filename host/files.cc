@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/files.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <utility>
+
+#include "base/clock.h"
+#include "host/base/error.h"
+#include "host/storage/whole_files.h"
+
+namespace peal {
+
+storage::Engine& Files::engine() {
+  std::call_once(once_, [&] {
+    engine_.emplace(parts_.options, parts_.gpu);
+    made_ = true;
+  });
+  return *engine_;
+}
+
+storage::Memory Files::memory_for(const char* call, const void* symmetric, size_t bytes) const {
+  auto* const address = static_cast<std::byte*>(const_cast<void*>(symmetric));
+  if (bytes == 0) return {address, 0};
+  const Windows::Range* const range =
+      detail::names_window(symmetric) ? nullptr : parts_.windows.find(symmetric, bytes).range;
+  if (range == nullptr) {
+    fail(ErrorCode::kInvalidArgument,
+         "{}: {} bytes at {} lie in no part of the heap and in no window; use malloc(), or "
+         "register_window() first",
+         call, bytes, fmt::ptr(symmetric));
+  }
+  const bool on_gpu = parts_.gpu && parts_.gpu->holds(symmetric);
+  return {address, bytes, on_gpu, range->begin, range->bytes};
+}
+
+void Files::forget_memory(const void* address) {
+  if (made_) engine_->forget(static_cast<const std::byte*>(address));
+}
+
+void Files::start(Executor& executor, void* stream, const detail::FileCall& call) {
+  const char* const name = call.saves ? "save on a stream" : "load on a stream";
+  const storage::Memory memory = memory_for(name, call.memory, call.bytes);
+  if (executor.capturing(stream)) {
+    fail(ErrorCode::kUnsupported,
+         "{}: it captures a graph, and files cannot be part of one: call it before or after", name);
+  }
+  // While the stream waits nothing may be pinned or registered: that can wait for the stream.
+  engine().prepare(memory);
+  executor.host_work([this, call, memory] { move(call, memory); }, stream);
+}
+
+void Files::move(const detail::FileCall& call, const storage::Memory& memory) {
+  Failure failure;
+  try {
+    if (call.saves) {
+      storage::save(*engine_, call.path, memory);
+    } else {
+      storage::load(*engine_, call.path, call.offset, memory);
+    }
+    return;
+  } catch (const std::exception& error) {
+    failure.text = fmt::format("{} of {} on a stream: {}", call.saves ? "save" : "load", call.path,
+                               error.what());
+  }
+  failure.status = Status::kAborted;
+  failure.time_ns = monotonic_ns();
+  {
+    const std::lock_guard lock(mutex_);
+    failures_.push_back(std::move(failure));
+  }
+  // Of the default context, which there always is: Runtime::status() and on_failure() look there.
+  store_release<Reach::kSystem>(&parts_.contexts.words(0).alarm, 1u);
+}
+
+std::vector<Failure> Files::failures() const {
+  const std::lock_guard lock(mutex_);
+  return failures_;
+}
+
+void Files::forget_failures() {
+  const std::lock_guard lock(mutex_);
+  failures_.clear();
+}
+
+}  // namespace peal

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The files of a Runtime: which of its memory a call names, the engine that moves the bytes, what
+// went wrong in streams.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host/calls.h"
+#include "host/contexts/context_table.h"
+#include "host/failures/failure.h"
+#include "host/memory/gpu.h"
+#include "host/storage/engine.h"
+#include "host/stream/executor.h"
+#include "host/windows.h"
+
+namespace peal {
+
+/// Thread-safe where its parts are.
+class Files {
+ public:
+  /// They outlive this.
+  struct Parts {
+    const Windows& windows;
+    const ContextTable& contexts;
+    std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
+    storage::EngineOptions options;
+  };
+  explicit Files(Parts parts) : parts_(std::move(parts)) {}
+
+  /// Made by the first call: programs without files neither look for libcufile nor pin buffers.
+  storage::Engine& engine();
+
+  /// Throws kInvalidArgument, naming `call`, for what lies in no window.
+  storage::Memory memory_for(const char* call, const void* symmetric, size_t bytes) const;
+
+  /// A window that begins at `address` ends; no transfer of it is under way.
+  void forget_memory(const void* address);
+
+  /// In the order of a stream; what fails then failures() tells. Throws kUnsupported while the
+  /// stream captures.
+  void start(Executor& executor, void* stream, const detail::FileCall& call);
+
+  /// Transfers in streams that failed, each with status kAborted.
+  std::vector<Failure> failures() const;
+  void forget_failures();
+
+ private:
+  void move(const detail::FileCall& call, const storage::Memory& memory);
+
+  const Parts parts_;
+  std::once_flag once_;
+  std::atomic<bool> made_ = false;
+  std::optional<storage::Engine> engine_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<Failure> failures_;
+};
+
+}  // namespace peal
