@@ -77,6 +77,8 @@ PEAL_CHECK(unregister_host, cuMemHostUnregister);
 PEAL_CHECK(host_pointer, cuMemHostGetDevicePointer);
 PEAL_CHECK(pointer_attribute, cuPointerGetAttribute);
 PEAL_CHECK(range_handle, cuMemGetHandleForAddressRange);
+PEAL_CHECK(query_stream, cuStreamQuery);
+PEAL_CHECK(set_pointer_attribute, cuPointerSetAttribute);
 #undef PEAL_CHECK
 
 static_assert(std::is_same_v<Address, CUdeviceptr> && std::is_same_v<Device, CUdevice>);
@@ -97,6 +99,7 @@ static_assert(kDmaBufSupported == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED &&
               kRangeHandleDmaBuf == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
 static_assert(kMemoryTypeDevice == CU_MEMORYTYPE_DEVICE);
 static_assert(kPointerMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+static_assert(kPointerSyncMemoryOperations == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
 static_assert(kPointerManaged == CU_POINTER_ATTRIBUTE_IS_MANAGED);
 static_assert(kPointerDevice == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
