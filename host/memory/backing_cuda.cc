@@ -145,9 +145,11 @@ Backing make_piece_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::st
   auto held = std::make_shared<HeldPiece>(gpu, pieces.map(gpu, Backing::kAlignment));
   gpu->zero(held->mapping.get(), rounded);
   std::byte* const address = held->mapping.get();
-  // Keeps all of it; what the operations see is the GPU.
-  return Backing({address, rounded, -1, false, std::shared_ptr<void>(held, gpu.get())},
-                 kPieceOperations);
+  auto view = gpu->view_of(address, rounded);
+  // The keeper keeps all of it; what the operations see is the GPU.
+  return Backing(
+      {address, rounded, -1, false, std::shared_ptr<void>(held, gpu.get()), std::move(view)},
+      kPieceOperations);
 }
 
 Backing make_pinned_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name) {

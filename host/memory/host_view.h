@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A GPU's memory as the host itself loads and stores it, through the GPU's BAR by GDRCopy: words
-// and small copies, which by a stream take ten times as long.
+// and small copies, for which a stream takes 6 to 9 us (docs/performance.md).
 //
 //   HostAccess   of a GPU: whether and how that works here, found out once by a trial
 //   HostView     of one allocation: mapped piece by piece where it is first used, until it is freed

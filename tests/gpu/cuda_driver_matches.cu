@@ -89,6 +89,8 @@ PEAL_CHECK(free_addresses, cuMemAddressFree);
 PEAL_CHECK(map, cuMemMap);
 PEAL_CHECK(unmap, cuMemUnmap);
 PEAL_CHECK(set_access, cuMemSetAccess);
+PEAL_CHECK(query_stream, cuStreamQuery);
+PEAL_CHECK(set_pointer_attribute, cuPointerSetAttribute);
 #undef PEAL_CHECK
 
 static_assert(std::is_same_v<Address, CUdeviceptr> && std::is_same_v<Device, CUdevice>);
@@ -133,6 +135,7 @@ static_assert(kPointerLegacyIpc == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPAB
               kPointerPool == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
 static_assert(kMemoryTypeDevice == CU_MEMORYTYPE_DEVICE);
 static_assert(kPointerMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+static_assert(kPointerSyncMemoryOperations == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
 static_assert(kPointerManaged == CU_POINTER_ATTRIBUTE_IS_MANAGED);
 static_assert(kPointerDevice == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);

@@ -144,6 +144,9 @@ int gdr_unpin_buffer(State*, Handle handle) {
   const auto found = pinned.find(handle.value);
   if (found == pinned.end()) return mistake();
   if (found->second.mapped != nullptr) return mistake(EBUSY);
+  if (::msync(reinterpret_cast<void*>(found->second.address), kPage, MS_ASYNC) != 0) {
+    return mistake();  // its memory has ended
+  }
   ::close(found->second.fd);
   pinned.erase(found);
   --state.live;

@@ -6,10 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -222,16 +224,18 @@ TEST_F(HostViewTest, KeepsTheOrderOfItsCalls) {
       uint64_t data = 0;
       memory.copy_out(&data, memory.address() + 512, sizeof(data));
       EXPECT_GE(data, flag);
-      std::array<uint64_t, 2> pair{};
-      memory.load_words(pair.data(), word_at(memory, 1024), 2);
-      EXPECT_GE(pair[0], pair[1]) << "the second is stored later and loaded earlier";
+      std::array<uint64_t, HostView::kMostWords> row{};
+      memory.load_words(row.data(), word_at(memory, 1024), row.size());
+      EXPECT_TRUE(std::ranges::is_sorted(row, std::greater{})) << "the last one: stored last, "
+                                                                  "loaded first";
     }
   });
-  for (uint64_t turn = 1; turn <= 2000; ++turn) {
+  for (uint64_t turn = 1; turn <= 20'000; ++turn) {
     memory.copy_in(memory.address() + 512, &turn, sizeof(turn));
     memory.store_word(word_at(memory, 0), turn);
-    const std::array<uint64_t, 2> pair{turn, turn};
-    memory.store_words(word_at(memory, 1024), pair.data(), 2);
+    std::array<uint64_t, HostView::kMostWords> row{};
+    row.fill(turn);
+    memory.store_words(word_at(memory, 1024), row.data(), row.size());
   }
   end = true;
   reader.join();
