@@ -96,7 +96,8 @@ void write_part(Engine& engine, File& file, const CheckpointHeader& header, int 
   engine.write({file, begin, from, static_cast<size_t>(header.piece_bytes),
                 [&](const Piece& piece, std::span<const std::byte> bytes) {
                   sums[piece.index] = sum_of_piece(bytes, begin + piece.at);
-                }});
+                },
+                true});
   sums.back() = sum_of_sums(std::span(sums).first(layout.pieces()), pe);
   const auto bytes = std::as_bytes(std::span(sums));
   file.write(layout.sums(pe), bytes.data(), bytes.size());
@@ -174,7 +175,7 @@ void save_checkpoint(Engine& engine, Bootstrap& group, const std::string& path,
     made.piece_bytes = request.piece_bytes;
     made.saved = random_name();
     made.sum = sum_of(made);
-    replacement.emplace(engine.calls(), path, engine.options().direct);
+    replacement.emplace(engine.calls(), path, engine.options().direct, Replacement::Left::kKept);
     replacement->file().resize(CheckpointLayout(made).file_bytes());
     write_name(replacement->file(), made.saved);
     return made;

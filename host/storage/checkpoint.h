@@ -6,6 +6,8 @@
 //   PE 0   make PATH.partial | write part, sums, fsync | write header, fsync, rename
 //   PE 1   open what PE 0    | write part, sums, fsync |
 //          made              |                         |
+// What a killed saver has left in PATH.partial is compared with what is to be saved, from the
+// beginning of each part: what is there already is not written again.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/storage/engine.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -11,6 +12,7 @@ namespace peal::storage {
 namespace {
 
 constexpr size_t kMaxThreads = 64;
+constexpr size_t kCompared = 1u << 20;  // bytes at once; a multiple of kBlock
 
 EngineOptions checked(EngineOptions options) {
   if (options.threads < 1 || options.threads > kMaxThreads) {
@@ -29,9 +31,9 @@ EngineOptions checked(EngineOptions options) {
 Engine::Engine(EngineOptions options, std::shared_ptr<Gpu> gpu)
     : options_(checked(std::move(options))),
       gpu_(std::move(gpu)),
-      direct_path_(options_.cufile, gpu_),
-      host_buffers_(options_.threads),
-      pinned_buffers_(options_.threads) {}
+      direct_path_(options_.cufile, gpu_) {
+  for (auto& workers : buffers_) workers.resize(options_.threads);
+}
 
 void Engine::read(const Transfer& transfer) {
   const uint64_t there = transfer.file.bytes();
@@ -61,51 +63,84 @@ void Engine::move(const Transfer& transfer, bool reading) {
     last_ = transfer.file.path() + ": by cuFile";
     return;
   }
+  same_ = transfer.resumes;
   move_all(Pieces(transfer.offset, memory.bytes, piece), threads,
-           [&](size_t worker, const Piece& one) { move_piece(transfer, reading, worker, one); });
+           [&](size_t worker, const Piece& one) {
+             reading ? read_piece(transfer, worker, one) : write_piece(transfer, worker, one);
+           });
   by_posix_ += memory.bytes;
   last_ = fmt::format("{}: {}", transfer.file.path(), transfer.file.describe());
 }
 
-void Engine::move_piece(const Transfer& transfer, bool reading, size_t worker, const Piece& piece) {
+/// False: the file is read and written right there.
+bool Engine::must_copy(const Transfer& transfer, const Piece& piece) const {
+  const auto address = reinterpret_cast<uintptr_t>(transfer.memory.address + piece.at);
+  const bool aligned = (address - (transfer.offset + piece.at)) % kBlock == 0;
+  return transfer.memory.on_gpu || (!aligned && transfer.file.direct());
+}
+
+/// Where the host has the bytes of a piece: memory itself, or a buffer that is aligned as the file.
+std::byte* Engine::staging(const Transfer& transfer, size_t worker, const Piece& piece) {
+  if (!must_copy(transfer, piece)) return transfer.memory.address + piece.at;
+  const size_t skew = (transfer.offset + piece.at) % kBlock;
+  const Use use = transfer.memory.on_gpu ? Use::kPinned : Use::kHost;
+  return buffer(worker, piece.bytes + skew, use) + skew;
+}
+
+void Engine::read_piece(const Transfer& transfer, size_t worker, const Piece& piece) {
   std::byte* const memory = transfer.memory.address + piece.at;
-  const bool on_gpu = transfer.memory.on_gpu;
-  const uint64_t offset = transfer.offset + piece.at;
-  const size_t skew = offset % kBlock;
-  const bool aligned = reinterpret_cast<uintptr_t>(memory) % kBlock == skew;
-  const bool there = !on_gpu && (aligned || !transfer.file.direct());
-  std::byte* const host = there ? memory : buffer(worker, piece.bytes + skew, on_gpu) + skew;
-  if (reading) {
-    transfer.file.read(offset, host, piece.bytes);
-  } else if (host != memory) {
-    copy(host, memory, piece.bytes, on_gpu);
-  }
+  std::byte* const host = staging(transfer, worker, piece);
+  transfer.file.read(transfer.offset + piece.at, host, piece.bytes);
   if (transfer.view) transfer.view(piece, {host, piece.bytes});
-  if (!reading) {
-    transfer.file.write(offset, host, piece.bytes);
-  } else if (host != memory) {
-    copy(memory, host, piece.bytes, on_gpu);
+  if (host != memory) copy(memory, host, piece.bytes, transfer.memory.on_gpu);
+}
+
+void Engine::write_piece(const Transfer& transfer, size_t worker, const Piece& piece) {
+  const std::byte* const memory = transfer.memory.address + piece.at;
+  std::byte* const host = staging(transfer, worker, piece);
+  if (host != memory) copy(host, memory, piece.bytes, transfer.memory.on_gpu);
+  if (transfer.view) transfer.view(piece, {host, piece.bytes});
+  const uint64_t offset = transfer.offset + piece.at;
+  if (same_ && holds(transfer.file, worker, offset, {host, piece.bytes})) return;
+  same_ = false;
+  transfer.file.write(offset, host, piece.bytes);
+}
+
+/// Whether the file has these bytes there. A disk that cannot say so has not.
+bool Engine::holds(File& file, size_t worker, uint64_t offset, std::span<const std::byte> bytes) {
+  std::byte* const there = buffer(worker, kCompared + kBlock, Use::kCompared) + offset % kBlock;
+  try {
+    for (size_t done = 0; done < bytes.size();) {
+      const size_t part = std::min(kCompared, bytes.size() - done);
+      file.read(offset + done, there, part);
+      if (std::memcmp(there, bytes.data() + done, part) != 0) return false;
+      done += part;
+    }
+  } catch (const Error&) {
+    return false;
   }
+  return true;
 }
 
 void Engine::prepare(const Memory& memory) {
   if (!memory.on_gpu) return;
   std::call_once(pinned_once_, [&] {
     const std::lock_guard lock(mutex_);
-    for (size_t worker = 0; worker < options_.threads; ++worker) buffer(worker, 1, true);
+    for (size_t worker = 0; worker < options_.threads; ++worker) buffer(worker, 1, Use::kPinned);
   });
   direct_path_.prepare(memory);
 }
 
 /// At least `bytes` at a multiple of kBlock, this worker's own. Made when first needed and kept:
 /// pinning takes longer than reading a piece.
-std::byte* Engine::buffer(size_t worker, size_t bytes, bool pinned) {
-  std::optional<Backing>& mine = pinned ? pinned_buffers_[worker] : host_buffers_[worker];
+std::byte* Engine::buffer(size_t worker, size_t bytes, Use use) {
+  std::optional<Backing>& mine = buffers_[static_cast<size_t>(use)][worker];
   if (!mine || mine->bytes() < bytes) {
     mine.reset();
-    const size_t room = std::max(bytes, options_.piece_bytes + kBlock);
-    mine.emplace(pinned ? make_pinned_backing(gpu_, room, "peal-storage")
-                        : make_host_backing(room, "peal-storage"));
+    const size_t usual = use == Use::kCompared ? kCompared : options_.piece_bytes;
+    const size_t room = std::max(bytes, usual + kBlock);
+    mine.emplace(use == Use::kPinned ? make_pinned_backing(gpu_, room, "peal-storage")
+                                     : make_host_backing(room, "peal-storage"));
   }
   return mine->address();
 }

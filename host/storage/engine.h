@@ -8,6 +8,8 @@
 //                                        to the GPU while others read
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -56,6 +58,9 @@ class Engine {
     Memory memory;
     size_t piece_bytes = 0;  // 0: the engine's
     View view = nullptr;
+    /// Of a write: what the file holds already is left as it is, until a piece differs; from there
+    /// on all is written without looking.
+    bool resumes = false;
   };
 
   /// Fills memory with the file's bytes at offset. Throws kInvalidArgument where the file ends
@@ -77,9 +82,15 @@ class Engine {
   std::string describe() const;
 
  private:
+  /// Of a buffer: on the way to memory of the host, to a GPU's, to compare with.
+  enum class Use : size_t { kHost, kPinned, kCompared };
   void move(const Transfer& transfer, bool reading);
-  void move_piece(const Transfer& transfer, bool reading, size_t worker, const Piece& piece);
-  std::byte* buffer(size_t worker, size_t bytes, bool pinned);
+  void read_piece(const Transfer& transfer, size_t worker, const Piece& piece);
+  void write_piece(const Transfer& transfer, size_t worker, const Piece& piece);
+  bool must_copy(const Transfer& transfer, const Piece& piece) const;
+  std::byte* staging(const Transfer& transfer, size_t worker, const Piece& piece);
+  bool holds(File& file, size_t worker, uint64_t offset, std::span<const std::byte> bytes);
+  std::byte* buffer(size_t worker, size_t bytes, Use use);
   void copy(void* to, const void* from, size_t bytes, bool on_gpu) const;
 
   const EngineOptions options_;
@@ -87,9 +98,9 @@ class Engine {
   mutable std::mutex mutex_;  // of what follows; held during a transfer
   DirectPath direct_path_;
   std::once_flag pinned_once_;
-  std::vector<std::optional<Backing>> host_buffers_;    // by worker
-  std::vector<std::optional<Backing>> pinned_buffers_;  // the same
-  std::string last_;                                    // file and how it was reached
+  std::array<std::vector<std::optional<Backing>>, 3> buffers_;  // by use and worker
+  std::atomic<bool> same_ = false;  // what was compared so far, of a transfer that resumes
+  std::string last_;                // file and how it was reached
   uint64_t by_cufile_ = 0;
   uint64_t by_posix_ = 0;
 };

@@ -19,7 +19,7 @@ constexpr int kTakes = 16;
 
 }  // namespace
 
-Replacement::Replacement(const SystemCalls& calls, std::string path, bool direct)
+Replacement::Replacement(const SystemCalls& calls, std::string path, bool direct, Left left)
     : calls_(calls), path_(std::move(path)), partial_(partial_of(path_)) {
   if (path_.empty()) fail(ErrorCode::kInvalidArgument, "storage: the path is empty");
   struct stat old = {};
@@ -38,7 +38,7 @@ Replacement::Replacement(const SystemCalls& calls, std::string path, bool direct
     if (!take()) file_.reset();
   }
   try {
-    file_->resize(0);
+    if (left == Left::kRemoved) file_->resize(0);
     if (exists && calls_.fchmod(file_->plain_descriptor(), old.st_mode & 07777) != 0) {
       fail_on_path(errno, "fchmod", partial_);
     }

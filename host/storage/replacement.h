@@ -20,11 +20,15 @@ class Replacement {
  public:
   static std::string partial_of(const std::string& path) { return path + ".partial"; }
 
-  /// Makes or takes over `path`.partial, empty, with the rights of the file at `path` if there is
-  /// one. Throws kInvalidArgument where `path` cannot be written or another process is writing its
-  /// .partial at this moment, kSystem for other failures. A symbolic link at `path` would be
-  /// replaced by the file, not followed. File systems without flock go without the lock.
-  Replacement(const SystemCalls& calls, std::string path, bool direct);
+  /// What a killed writer has left in its .partial.
+  enum class Left { kRemoved, kKept };
+
+  /// Makes or takes over `path`.partial, empty or as it was left, with the rights of the file at
+  /// `path` if there is one. Throws kInvalidArgument where `path` cannot be written or another
+  /// process is writing its .partial at this moment, kSystem for other failures. A symbolic link at
+  /// `path` would be replaced by the file, not followed. File systems without flock go without the
+  /// lock.
+  Replacement(const SystemCalls& calls, std::string path, bool direct, Left left = Left::kRemoved);
   ~Replacement();
   Replacement(const Replacement&) = delete;
   Replacement& operator=(const Replacement&) = delete;

@@ -48,6 +48,7 @@ PEAL_CHECK(destroy_stream, cuStreamDestroy);
 PEAL_CHECK(sync_stream, cuStreamSynchronize);
 PEAL_CHECK(is_capturing, cuStreamIsCapturing);
 PEAL_CHECK(write_value, cuStreamWriteValue64);
+PEAL_CHECK(wait_value, cuStreamWaitValue64);
 PEAL_CHECK(create_event, cuEventCreate);
 PEAL_CHECK(destroy_event, cuEventDestroy);
 PEAL_CHECK(record_event, cuEventRecord);
