@@ -3,7 +3,7 @@
 # Tensors of PyTorch as windows, one PE: allocated with and without expandable segments, in one
 # mapping and across several, written by peers and read back; registered and ended 10,000 times.
 #
-#   PEAL_LIBRARY=libpeal.so PEAL_TRANSPORT=p2p mpirun -np 2 python3 tensors.py [CYCLES]
+#   PEAL_TRANSPORT=p2p mpirun -np 2 python3 tensors.py LIBPEAL [CYCLES]     LIBPEAL: path of libpeal.so
 #
 # Ends with "N passed, N failed", as the suite does; PE 0 speaks.
 import ctypes
@@ -21,7 +21,7 @@ class Window(ctypes.Structure):
 
 
 def load():
-    peal = ctypes.CDLL(os.environ["PEAL_LIBRARY"])
+    peal = ctypes.CDLL(sys.argv[1])
     peal.peal_error.restype = ctypes.c_char_p
     peal.peal_put.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     peal.peal_get.argtypes = peal.peal_put.argtypes
@@ -116,7 +116,7 @@ def main():
             exchange(job, f"{count} of {dtype}", lambda n, t=dtype: torch.empty(n, dtype=t, device="cuda"), count)
     # Not where the allocation begins, and not at a page.
     exchange(job, "a slice", lambda n: torch.empty(n + 333, dtype=torch.int32, device="cuda")[333:], 11 << 20)
-    cycles(job, int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    cycles(job, int(sys.argv[2]) if len(sys.argv) > 2 else 200)
     job.must(job.peal.peal_finalize(), "peal_finalize")
     if job.me == 0:
         print(f"{job.passed} passed, {job.failed} failed", flush=True)

@@ -88,7 +88,7 @@ TEST_F(HostWorkOnGpu, IsRefusedWhereStreamsCannotWait) {
 
 TEST_F(HostWorkOnGpu, IsLeftOutWhereTheStreamHasFailed) {
   bool done = false;
-  fake_.refuse["cuEventSynchronize"] = 719;
+  for (const char* call : {"cuStreamQuery", "cuEventSynchronize"}) fake_.refuse[call] = 719;
   executor_->host_work([&] { done = true; }, executor_->own_stream());
   executor_.reset();
   fake_.refuse.clear();

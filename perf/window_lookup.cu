@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it costs a kernel to find the window of an address: one lane fetches words of the next PE by
+// g(), one after the other, from the heap, by addresses of one window among many, and by handle.
+// Each round goes through all windows in an order that no cache guesses.
+//
+//   mpirun -np 2 bazel-bin/perf/window_lookup [WINDOWS] [ROUNDS]
+//
+// Every word is compared. Prints nanoseconds of one g(), the least of the rounds, of PE 0.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <vector>
+
+#include "device/base/spin.h"
+#include "host/memory/backing_cuda.h"
+#include "peal/peal.h"
+
+namespace {
+
+constexpr uint64_t kStride = 4096;  // of windows; a word of each is fetched
+constexpr uint32_t kFetches = 4096;
+
+struct Outcome {
+  uint64_t ns;  // of all fetches
+  uint64_t errors;
+};
+
+/// Word `i` of the peer is at `first` + i * stride, or where the handle says.
+struct Words {
+  const uint64_t* first;
+  uint64_t stride;  // words
+  const peal::WindowHandle* handles;
+  uint32_t count;
+};
+
+PEAL_DEVICE uint64_t expected(int pe, uint32_t i) { return (static_cast<uint64_t>(pe) << 32) + i; }
+
+}  // namespace
+
+PEAL_KERNEL fetch_all(peal::Context ctx, Words words, Outcome* outcome) {
+  const int peer = (ctx.pe + 1) % ctx.n_pes;
+  uint64_t errors = 0;
+  const uint64_t start = peal::now_ns();
+  for (uint32_t i = 0; i < kFetches; ++i) {
+    const uint32_t at = i * 2654435761u % words.count;
+    const uint64_t* word = words.handles != nullptr ? words.handles[at].at<uint64_t>(0)
+                                                    : words.first + at * words.stride;
+    const auto got = peal::g(ctx, word, peer);
+    if (got.status != peal::Status::kOk || got.value != expected(peer, at)) ++errors;
+  }
+  *outcome = {peal::now_ns() - start, errors};
+}
+
+namespace {
+
+double best_ns(peal::Runtime& pe, const Words& words, int rounds) {
+  auto* const outcome = pe.allocate<Outcome>(1);
+  double best = 1e30;
+  for (int round = 0; round <= rounds; ++round) {
+    pe.barrier();
+    peal::launch({}, fetch_all, pe.context(), words, outcome).wait();
+    pe.check();
+    Outcome seen{};
+    pe.copy_out(&seen, outcome, sizeof(seen));
+    if (seen.errors != 0) {
+      std::fprintf(stderr, "window_lookup: %llu wrong words\n",
+                   static_cast<unsigned long long>(seen.errors));
+      std::exit(1);
+    }
+    // The first round warms caches.
+    if (round > 0) best = std::min(best, static_cast<double>(seen.ns) / kFetches);
+  }
+  pe.barrier();
+  pe.free(outcome);
+  return best;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return peal::run_main([&] {
+    const auto windows = static_cast<uint32_t>(argc > 1 ? std::atoi(argv[1]) : 1000);
+    const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
+    peal::Runtime pe = peal::start();
+    if (windows == 0 || windows > 8000 || rounds < 1) {
+      std::fprintf(stderr, "window_lookup: 1 to 8000 windows, 1 round or more\n");
+      return 2;
+    }
+    const bool on_gpu = pe.target() == peal::Target::kGpu;
+    const size_t bytes = windows * kStride;
+    std::optional<peal::Backing> memory;
+    if (on_gpu) {
+      memory = peal::make_cuda_backing(peal::Gpu::open(-1, pe.my_pe()), bytes, "windows");
+    } else {
+      memory = peal::make_host_backing(bytes, "windows");
+    }
+    std::vector<uint64_t> filled(bytes / sizeof(uint64_t));
+    const uint64_t words_apart = kStride / sizeof(uint64_t);
+    for (uint32_t i = 0; i < windows; ++i) {
+      filled[i * words_apart] = (static_cast<uint64_t>(pe.my_pe()) << 32) + i;
+    }
+    auto* const heap = static_cast<uint64_t*>(pe.malloc(bytes));
+    auto* const handles = pe.allocate<peal::WindowHandle>(windows);
+    pe.copy_in(heap, filled.data(), bytes);
+    memory->copy_in(memory->address(), filled.data(), bytes);
+    std::vector<peal::WindowHandle> made;
+    for (uint32_t i = 0; i < windows; ++i) {
+      made.push_back(pe.register_window(memory->address() + i * kStride, kStride));
+    }
+    pe.copy_in(handles, made.data(), made.size() * sizeof(made[0]));
+    const auto* const first = reinterpret_cast<const uint64_t*>(memory->address());
+    const double in_heap = best_ns(pe, {heap, words_apart, nullptr, windows}, rounds);
+    const double by_address = best_ns(pe, {first, words_apart, nullptr, windows}, rounds);
+    const double by_handle = best_ns(pe, {nullptr, 0, handles, windows}, rounds);
+    if (pe.my_pe() == 0) {
+      std::printf(
+          "%s, %s, %u windows: g of the heap %.0f ns, by address %.0f (+%.0f), by handle "
+          "%.0f (+%.0f)\n",
+          pe.transport(), pe.nic().c_str(), windows, in_heap, by_address, by_address - in_heap,
+          by_handle, by_handle - in_heap);
+    }
+    return 0;
+  });
+}
