@@ -43,6 +43,8 @@ class Job:
             raise RuntimeError(f"{what}: {self.peal.peal_error().decode()}")
 
     def meet(self):
+        """What was put is there."""
+        self.must(self.peal.peal_quiet(), "peal_quiet")
         self.must(self.peal.peal_barrier(), "peal_barrier")
 
     def register(self, tensor):
@@ -88,24 +90,31 @@ def open_descriptors():
     return len(os.listdir("/proc/self/fd"))
 
 
-def cycles(job, count):
-    """Registering and ending leaves nothing behind."""
-    tensor = torch.empty(30 << 20, dtype=torch.uint8, device="cuda")
-    for _ in range(10):
-        job.register(tensor)
-        job.unregister(tensor)
-    torch.cuda.synchronize()
-    files, (free, _) = open_descriptors(), torch.cuda.mem_get_info()
+def cycle(job, tensor, count):
     start = time.monotonic()
     for _ in range(count):
         job.register(tensor)
         job.unregister(tensor)
-    spent = time.monotonic() - start
+    return (time.monotonic() - start) / count * 1e6
+
+
+def cycles(job, count):
+    """Registering and ending leaves nothing behind, once each number of a window has been used."""
+    cycle(job, torch.empty(1024, dtype=torch.uint8, device="cuda"), 8200)
+    tensor = torch.empty(30 << 20, dtype=torch.uint8, device="cuda")
+    cycle(job, tensor, 10)
+    torch.cuda.synchronize()
+    job.meet()
+    files, (free, _) = open_descriptors(), torch.cuda.mem_get_info()
+    job.meet()
+    spent = cycle(job, tensor, count)
+    job.meet()
     job.check("cycles leave no descriptors", open_descriptors() == files)
     left = free - torch.cuda.mem_get_info()[0]
     job.check(f"cycles leave no memory ({left} bytes)", left <= 0)
     if job.me == 0:
-        print(f"{count} cycles: {spent / count * 1e6:.0f} us each", flush=True)
+        print(f"{count} cycles: {spent:.0f} us each", flush=True)
+    job.meet()
 
 
 def main():
