@@ -141,6 +141,9 @@ Backing make_piece_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::st
     result = pieces.create(rounded, cuda::kPosixDescriptor);
   }
   if (result == cuda::kOutOfMemory) refuse_memory(*gpu, bytes, name);
+  if (result == cuda::kNotSupported || result == cuda::kNotPermitted) {
+    return make_cuda_backing(gpu, bytes, name);
+  }
   gpu->check(result, fmt::format("cuMemCreate({} bytes) for {}", rounded, name));
   auto held = std::make_shared<HeldPiece>(gpu, pieces.map(gpu, Backing::kAlignment));
   gpu->zero(held->mapping.get(), rounded);

@@ -23,7 +23,8 @@ namespace peal {
 Backing make_cuda_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name);
 
 /// The same, for other processes to map by descriptor, also where they do not see this GPU, and by
-/// fabric handle where the driver has them.
+/// fabric handle where the driver has them. Where it makes no such memory it is
+/// make_cuda_backing's.
 Backing make_piece_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name);
 
 /// The caller's host memory, made known to `gpu`: until it is destroyed kernels use it at its

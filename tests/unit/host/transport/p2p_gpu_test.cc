@@ -218,6 +218,12 @@ TEST_F(P2pGpu, ProcessesHandOverDescriptors) {
                            "same host, same GPU 0, by descriptor");
 }
 
+TEST_F(P2pGpu, PiecesThatTheDriverDoesNotMakeAreAllocated) {
+  fake_.refuse["cuMemCreate"] = 801;
+  expect_between_processes({.memory = Memory::kPiece},
+                           "same host, NVLink GPU 0 -> GPU 1, by IPC handle");
+}
+
 // As PyTorch's expandable segments have them.
 TEST_F(P2pGpu, ProcessesHandOverTheDescriptorsOfSeveralPieces) {
   expect_between_processes({.memory = Memory::kSeveralPieces},
