@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <map>
@@ -28,6 +29,7 @@ using peal::gdrcopy::kPage;
 using peal::gdrcopy::State;
 
 struct Pinned {
+  const State* session;
   uint64_t address;
   size_t bytes;
   int fd;           // of the allocation
@@ -113,8 +115,11 @@ State* gdr_open() {
 int gdr_close(State* session) {
   const std::unique_ptr<State> owned(session);
   --state.live;
+  // Each PE of a process has a session of its own.
   const std::lock_guard lock(mutex);
-  return pinned.empty() ? 0 : mistake();
+  const bool used =
+      std::ranges::any_of(pinned, [&](const auto& one) { return one.second.session == session; });
+  return used ? mistake() : 0;
 }
 
 int gdr_pin_buffer(State* session, unsigned long address, size_t bytes, uint64_t token,
@@ -125,7 +130,8 @@ int gdr_pin_buffer(State* session, unsigned long address, size_t bytes, uint64_t
   peal::cuda::Address base = 0;
   size_t all = 0;
   if (driver().address_range(&base, &all, address) != 0) return mistake();
-  Pinned buffer{.address = address, .bytes = bytes, .fd = -1, .offset = address - base};
+  Pinned buffer{
+      .session = session, .address = address, .bytes = bytes, .fd = -1, .offset = address - base};
   if (buffer.offset + bytes > all) return mistake();
   if (driver().range_handle(&buffer.fd, address, bytes, peal::cuda::kRangeHandleDmaBuf, 0) != 0) {
     return EIO;
