@@ -16,6 +16,14 @@
 namespace peal {
 namespace {
 
+// Memory that kernels use, and memory that they share with the host while they run.
+Backing kernel_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
+  return gpu ? make_cuda_backing(gpu, bytes, name) : make_host_backing(bytes, name);
+}
+Backing shared_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
+  return gpu ? make_pinned_backing(gpu, bytes, name) : make_host_backing(bytes, name);
+}
+
 // The heap, which peers map: as a piece, where all PEs of the host can be handed its descriptor.
 Backing heap_memory(const std::shared_ptr<Gpu>& gpu, const LiveGroup& group, size_t bytes) {
   const Place& here = group.places()[static_cast<size_t>(group.rank())];
@@ -23,15 +31,7 @@ Backing heap_memory(const std::shared_ptr<Gpu>& gpu, const LiveGroup& group, siz
     return !same_host(here, there) || same_sockets(here, there);
   });
   if (gpu && handed && has_pieces(*gpu)) return make_piece_backing(gpu, bytes, "peal-heap");
-  return gpu ? make_cuda_backing(gpu, bytes, "peal-heap") : make_host_backing(bytes, "peal-heap");
-}
-
-// Memory that kernels use, and memory that they share with the host while they run.
-Backing kernel_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
-  return gpu ? make_cuda_backing(gpu, bytes, name) : make_host_backing(bytes, name);
-}
-Backing shared_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
-  return gpu ? make_pinned_backing(gpu, bytes, name) : make_host_backing(bytes, name);
+  return kernel_memory(gpu, bytes, "peal-heap");
 }
 
 }  // namespace

@@ -4,8 +4,7 @@
 // behind it, and the same memory mapped once more, in this process or in another.
 //
 //   addresses   | 20 MiB | 20 MiB | 20 MiB |      one window, e.g. of PyTorch's expandable segments
-//   pieces      |   0    |   1    |   2    |      each a descriptor, or a handle of the NVLink
-//   fabric
+//   pieces      |   0    |   1    |   2    |      each a descriptor, or a fabric handle
 #pragma once
 
 #include <cstddef>
