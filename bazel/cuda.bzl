@@ -65,12 +65,21 @@ def cuda_compiles(name, src, deps = [], **kwargs):
     if NVCC:
         _cuda_object_rule(name = name, src = src, output = "checked", deps = deps, **kwargs)
 
-def cuda_object(name, src, deps = [], **kwargs):
-    """An object file from nvcc; an empty filegroup on machines without it."""
-    if NVCC:
-        _cuda_object_rule(name = name, src = src, deps = deps, **kwargs)
-    else:
+def cuda_object(name, src, deps = [], large = False, tags = [], **kwargs):
+    """An object file from nvcc; an empty filegroup on machines without it.
+
+    Of a `large` one, which takes nvcc a minute or more, //... checks only that nvcc takes it.
+    """
+    if not NVCC:
         native.filegroup(name = name, srcs = [], **kwargs)
+        return
+    if large:
+        cuda_compiles(name = name + "_checked", src = src, deps = deps, **kwargs)
+    _cuda_object_rule(name = name, src = src, deps = deps, tags = tags + _by_name(large), **kwargs)
+
+# What //... leaves out.
+def _by_name(large):
+    return ["manual"] if large else []
 
 def ptx_test(name, src, script, deps = [], **kwargs):
     """Runs `script` with the PTX of `src` as its argument."""
@@ -85,8 +94,8 @@ def ptx_test(name, src, script, deps = [], **kwargs):
         **kwargs
     )
 
-def gpu_binary(name, srcs, deps = [], linkopts = [], **kwargs):
-    """A program for machines with a GPU; an empty filegroup on machines without nvcc."""
+def gpu_binary(name, srcs, deps = [], linkopts = [], large = False, tags = [], **kwargs):
+    """A program for machines with a GPU; an empty filegroup on machines without nvcc. `large`: of a large object."""
     if not NVCC:
         native.filegroup(name = name, srcs = [])
         return
@@ -100,6 +109,7 @@ def gpu_binary(name, srcs, deps = [], linkopts = [], **kwargs):
             "-lrt",
             "-lpthread",
         ],
+        tags = tags + _by_name(large),
         deps = deps,
         **kwargs
     )
@@ -128,15 +138,14 @@ def kernel_binary(name, src, deps = [], data = [], large = False, **kwargs):
         textual_hdrs = [src],
     )
     testonly = kwargs.pop("testonly", False)
-    tags = kwargs.pop("tags", []) + (["manual"] if large else [])
-    if large:
-        cuda_compiles(name = name + "_checked", src = src, testonly = testonly, deps = deps)
-    cuda_object(name = name + "_cu", src = src, testonly = testonly, tags = tags, deps = deps)
+    tags = kwargs.pop("tags", [])
+    cuda_object(name = name + "_cu", src = src, testonly = testonly, large = large, tags = tags, deps = deps)
     gpu_binary(
         name = name + "_gpu",
         srcs = [":" + name + "_cu"],
         data = data,
         testonly = testonly,
+        large = large,
         tags = tags,
         deps = deps,
         **kwargs
