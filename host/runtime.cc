@@ -41,17 +41,17 @@ int Runtime::n_pes() const { return parts_->group.size(); }
 const Config& Runtime::config() const { return parts_->config; }
 Target Runtime::target() const { return parts_->target; }
 
-void* Runtime::malloc(size_t bytes) {
+void* Runtime::malloc(size_t bytes, HeapKind kind) {
   const Parts::CollectiveCall call(*parts_, "peal: malloc");
-  return parts_->heap->malloc(bytes);
+  return parts_->heap->malloc(bytes, kind);
 }
-void* Runtime::calloc(size_t count, size_t bytes) {
+void* Runtime::calloc(size_t count, size_t bytes, HeapKind kind) {
   const Parts::CollectiveCall call(*parts_, "peal: calloc");
-  return parts_->heap->calloc(count, bytes);
+  return parts_->heap->calloc(count, bytes, kind);
 }
-void* Runtime::align(size_t alignment, size_t bytes) {
+void* Runtime::align(size_t alignment, size_t bytes, HeapKind kind) {
   const Parts::CollectiveCall call(*parts_, "peal: align");
-  return parts_->heap->align(alignment, bytes);
+  return parts_->heap->align(alignment, bytes, kind);
 }
 void Runtime::free(void* pointer) {
   const Parts::CollectiveCall call(*parts_, "peal: free");
@@ -67,14 +67,16 @@ void Runtime::copy_out(void* host, const void* symmetric, size_t bytes) const {
 
 WindowHandle Runtime::register_window(void* address, size_t bytes, const WindowOptions& options) {
   const Parts::CollectiveCall call(*parts_, "peal: register_window");
-  return parts_->windows->add_everywhere(static_cast<std::byte*>(address), bytes, options);
+  const WindowHandle window =
+      parts_->windows->add_everywhere(static_cast<std::byte*>(address), bytes, options);
+  parts_->tell_of(window);
+  return window;
 }
 
 void Runtime::unregister_window(const WindowHandle& window) {
   const Parts::CollectiveCall call(*parts_, "peal: unregister_window");
-  const Windows::Range* const range = parts_->windows->find(window.at(0), 1).range;
-  if (range != nullptr) parts_->files->forget_memory(range->begin);
-  parts_->windows->remove(window);
+  // What is the heap's is no window that was registered.
+  parts_->end_window(parts_->heap->owns(window.number) ? WindowHandle{} : window);
 }
 
 void Runtime::unregister_window(const void* address) {

@@ -31,6 +31,7 @@
 #include "host/contexts/options.h"
 #include "host/failures/counters.h"
 #include "host/failures/failure.h"
+#include "host/memory/heap_kind.h"
 #include "host/team_options.h"
 #include "host/window_options.h"
 
@@ -93,11 +94,13 @@ class Runtime {
   /// Where kernels run.
   Target target() const;
 
-  /// Collective, symmetric memory; see SymmetricHeap. malloc aligns to 128 bytes; 0 bytes answer
-  /// nullptr.
-  void* malloc(size_t bytes);
-  void* calloc(size_t count, size_t bytes);
-  void* align(size_t alignment, size_t bytes);
+  /// Collective, symmetric memory; see SymmetricHeap and docs/heap.md. malloc aligns to 128 bytes;
+  /// 0 bytes answer nullptr. Where no block is left the heap grows (Config::heap_limit), and it
+  /// gives back with free() what it grew by. With HeapKind::kHost the memory is the host's, which
+  /// kernels on a GPU load and store over the bus. Throws kOutOfMemory on all PEs.
+  void* malloc(size_t bytes, HeapKind kind = HeapKind::kDevice);
+  void* calloc(size_t count, size_t bytes, HeapKind kind = HeapKind::kDevice);
+  void* align(size_t alignment, size_t bytes, HeapKind kind = HeapKind::kDevice);
   void free(void* pointer);
 
   /// `count` zeroed objects of T.

@@ -25,7 +25,9 @@ Backing shared_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::
 }
 
 // The heap, which peers map: as a piece, where all PEs of the host can be handed its descriptor.
-Backing heap_memory(const std::shared_ptr<Gpu>& gpu, const LiveGroup& group, size_t bytes) {
+Backing heap_memory(const std::shared_ptr<Gpu>& gpu, const LiveGroup& group, size_t bytes,
+                    HeapKind kind = HeapKind::kDevice) {
+  if (gpu && kind == HeapKind::kHost) return make_registered_backing(gpu, bytes, "peal-host-heap");
   const Place& here = group.places()[static_cast<size_t>(group.rank())];
   const bool handed = std::ranges::all_of(group.places(), [&](const Place& there) {
     return !same_host(here, there) || same_sockets(here, there);
@@ -65,6 +67,38 @@ void Runtime::Parts::open_memory() {
     });
   }
   heap.emplace(std::move(memory), group, std::move(extents));
+}
+
+// Checked mode knows which bytes of the first segment are allocated (Extents), and of no other.
+void Runtime::Parts::let_heap_grow() {
+  if (config.check) {
+    heap->stay("it does not grow in checked mode (PEAL_CHECK)");
+    return;
+  }
+  heap->grow_by(
+      {.step = config.heap_size,
+       .limit = config.heap_limit + team_memory(),
+       .make = [this](size_t bytes, HeapKind kind) { return heap_memory(gpu, group, bytes, kind); },
+       .show = [this](const Backing& memory) { return show_segment(memory); },
+       .hide = [this](uint32_t window) { end_window({window}); }});
+}
+
+uint32_t Runtime::Parts::show_segment(const Backing& memory) {
+  const WindowHandle window = windows->add_everywhere(memory);
+  log.info("heap", "grows by {}: kernels look it up as they do windows; PEAL_HEAP_SIZE avoids that",
+           format_size(memory.bytes()));
+  tell_of(window);
+  return window.number;
+}
+
+void Runtime::Parts::end_window(const WindowHandle& window) {
+  const Windows::Range* const range = windows->find(window.at(0), 1).range;
+  if (range != nullptr) files->forget_memory(range->begin);
+  windows->remove(window);
+}
+
+void Runtime::Parts::tell_of(const WindowHandle& window) const {
+  if (config.info) log.print("window", windows->describe(window));
 }
 
 void Runtime::Parts::open_transports() {
@@ -155,6 +189,7 @@ void Runtime::Parts::open_transports() {
         .own_words = gpu && !config.check && !recorder->on() ? &heap->backing() : nullptr});
     watch();
   });
+  let_heap_grow();
   if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());
 }
 
@@ -264,6 +299,7 @@ void Runtime::Parts::report() const {
                                  gpu->describe_writes(), gpu->describe_words()));
   }
   log.print("transport", routes->describe());
+  log.print("window", windows->describe({}));
 }
 
 }  // namespace peal

@@ -85,6 +85,10 @@ struct Runtime::Parts {
     return Teams::arena_bytes(config.team_memory, group.size(), gpu != nullptr);
   }
   void open_memory();
+  void let_heap_grow();
+  uint32_t show_segment(const Backing& memory);
+  void end_window(const WindowHandle& window);
+  void tell_of(const WindowHandle& window) const;
   void open_transports();
   void open_nics(const Reachable& reachable);
   void watch();

@@ -20,6 +20,7 @@ namespace {
 // What each PE must have set alike, compared at start-up.
 struct Agreement {
   uint64_t heap_bytes;
+  uint64_t heap_limit;
   uint64_t team_memory;
   uint32_t queues;
   uint32_t depth;
@@ -57,6 +58,7 @@ void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
   const std::vector<Agreement> all = gather_together(group, [&] {
     nic::HcaList::from(config, true);  // a wrong PEAL_HCA is refused also where no NIC is needed
     return Agreement{config.heap_size,
+                     config.heap_limit,
                      config.team_memory,
                      static_cast<uint32_t>(config.queues),
                      static_cast<uint32_t>(config.queue_depth),
@@ -86,6 +88,7 @@ void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
         : all[pe].self_test != all[0].self_test     ? ", and another PEAL_SELF_TEST"
         : all[pe].check != all[0].check             ? ", and another PEAL_CHECK"
         : all[pe].connect != all[0].connect         ? ", and another PEAL_CONNECT"
+        : all[pe].heap_limit != all[0].heap_limit   ? ", and another PEAL_HEAP_LIMIT"
         : all[pe].team_memory != all[0].team_memory ? ", and another PEAL_TEAM_MEMORY"
                                                     : "");
   }

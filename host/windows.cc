@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/ranges.h"
 #include "host/base/error.h"
 #include "host/job/together.h"
 
@@ -200,12 +201,11 @@ WindowHandle Windows::add_mapped(Range range, const std::vector<Request>& parts,
     together(bootstrap_, [&] { tables_.show_heap(window, reached); });
   } else {
     together(bootstrap_, [&] { tables_.windows().fill(window, reached); });
-    // Shown here first: where this last step fails on another PE, kernels here see the window.
     const auto failure = failure_of([&] { number = tables_.windows().show(); });
     try {
       settle(bootstrap_, failure);
     } catch (const Error&) {
-      if (!failure) keep(number, std::move(entry));
+      if (!failure) tables_.windows().hide(number);  // nobody was told of it
       throw;
     }
   }
@@ -223,10 +223,19 @@ void Windows::add_heap(std::byte* address, size_t bytes, PeerMemory memory) {
 
 WindowHandle Windows::add_everywhere(std::byte* address, size_t bytes,
                                      const WindowOptions& options) {
-  const std::vector<Request> parts = agree(address, bytes, options);
-  const size_t mine = address == nullptr ? 0 : bytes;
-  return add_mapped({address, mine, true, {}, {}}, parts,
-                    transports_.p2p ? transports_.p2p->map(address, mine, -1) : PeerMemory{});
+  return add(agree(address, bytes, options), address, address == nullptr ? 0 : bytes, -1);
+}
+
+WindowHandle Windows::add_everywhere(const Backing& memory) {
+  return add(agree(memory.address(), memory.bytes(), {}), memory.address(), memory.bytes(),
+             memory.fd());
+}
+
+// Of `fd` see P2p::map().
+WindowHandle Windows::add(const std::vector<Request>& parts, std::byte* address, size_t bytes,
+                          int fd) {
+  return add_mapped({address, bytes, true, {}, {}}, parts,
+                    transports_.p2p ? transports_.p2p->map(address, bytes, fd) : PeerMemory{});
 }
 
 void Windows::add_local(std::byte* address, size_t bytes) {
@@ -317,6 +326,32 @@ std::string Windows::describe_registration() const {
   const auto heap = entries_.find(0);
   if (heap == entries_.end() || heap->second.regions.empty()) return "";
   return heap->second.regions.front().registration().describe();
+}
+
+std::string Windows::describe(const WindowHandle& window) const {
+  const auto found = entries_.find(window.number);
+  if (found == entries_.end()) return fmt::format("window {}: none", window.number);
+  const Entry& entry = found->second;
+  std::string text = fmt::format("window {}: nothing here", window.number);
+  if (entry.range.bytes != 0) {
+    text = fmt::format(
+        "window {}: {} bytes at {}, {}", window.number, entry.range.bytes,
+        fmt::ptr(entry.range.begin),
+        transports_.gpu ? transports_.gpu->describe_memory(entry.range.begin) : "host memory");
+  }
+  const auto way = [&](size_t pe) {
+    if (pe == static_cast<size_t>(bootstrap_.rank())) return std::string("itself");
+    const bool direct = !entry.range.direct.empty() && entry.range.direct[pe] != nullptr;
+    return direct ? entry.mapped.how[pe] : std::string("by the NIC");
+  };
+  const auto alike = [&](size_t a, size_t b) { return way(a) == way(b); };
+  for_each_run(static_cast<size_t>(bootstrap_.size()), alike, [&](size_t first, size_t last) {
+    if (way(first) != "itself") text += fmt::format("; {}: {}", name_pes(first, last), way(first));
+  });
+  if (!entry.regions.empty()) {
+    text += "; the NIC knows it as " + entry.regions.front().registration().describe();
+  }
+  return text;
 }
 
 void Windows::unmap() {

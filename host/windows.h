@@ -44,6 +44,10 @@ class Windows {
   /// part.
   WindowHandle add_everywhere(std::byte* address, size_t bytes, const WindowOptions& options = {});
 
+  /// The same of memory of the runtime's own, as large on all PEs, which other processes may be
+  /// able to map where they cannot map an address of any memory.
+  WindowHandle add_everywhere(const Backing& memory);
+
   /// Collective. Ends a window of add_everywhere(), of which the PEs give their own handles. Throws
   /// kInvalidArgument, on all PEs, where those are not of one window; then nothing ends.
   void remove(const WindowHandle& window);
@@ -79,6 +83,10 @@ class Windows {
   /// How the NIC got to know the heap.
   std::string describe_registration() const;
 
+  /// One line for people of a window of all PEs; number 0 is the heap: its memory here, and how
+  /// peers and NICs reach it.
+  std::string describe(const WindowHandle& window) const;
+
   /// Ends the mappings of the peers' memory. No kernel may run any more.
   void unmap();
 
@@ -96,6 +104,7 @@ class Windows {
   using Entries = std::map<uint32_t, Entry>;
 
   std::vector<Request> agree(const std::byte* address, size_t bytes, const WindowOptions& options);
+  WindowHandle add(const std::vector<Request>& parts, std::byte* address, size_t bytes, int fd);
   WindowHandle add_mapped(Range range, const std::vector<Request>& parts, PeerMemory memory);
   void keep_wanted(PeerMemory& memory, const std::vector<Request>& parts) const;
   Known registered(std::byte* address, size_t bytes, bool words) const;

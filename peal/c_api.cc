@@ -92,6 +92,12 @@ void* peal_align(size_t alignment, size_t bytes) {
   return guarded(nullptr, [&] { return initialised("peal_align").align(alignment, bytes); });
 }
 
+void* peal_calloc_host(size_t count, size_t bytes) {
+  return guarded(nullptr, [&] {
+    return initialised("peal_calloc_host").calloc(count, bytes, HeapKind::kHost);
+  });
+}
+
 int peal_free(void* pointer) {
   return guarded(-1, [&] {
     initialised("peal_free").free(pointer);

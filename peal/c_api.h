@@ -50,6 +50,10 @@ void* peal_calloc(size_t count, size_t bytes);
 /** Collective: symmetric memory at a multiple of `alignment`, a power of two up to 2 MiB. */
 void* peal_align(size_t alignment, size_t bytes);
 
+/** Collective: zeroed symmetric memory of the host beside a GPU's (docs/heap.md); where kernels run
+ * on a CPU like peal_calloc. */
+void* peal_calloc_host(size_t count, size_t bytes);
+
 /** Collective: gives symmetric memory back. NULL is an error: it is no block. */
 int peal_free(void* pointer);
 

@@ -34,6 +34,8 @@ using Microseconds = std::chrono::microseconds;
 #define PEAL_CONFIG_TABLE(X)                                                                      \
   X(uint64_t, heap_size, "PEAL_HEAP_SIZE", "64M", (Size{64u << 10, uint64_t{1} << 44}),           \
     "bytes of symmetric heap of each PE")                                                         \
+  X(uint64_t, heap_limit, "PEAL_HEAP_LIMIT", "16T", (Size{64u << 10, uint64_t{1} << 44}),         \
+    "the heap grows up to this, by PEAL_HEAP_SIZE at a time; no more than that = never")          \
   X(uint64_t, team_memory, "PEAL_TEAM_MEMORY", "32M", (Size{64u << 10, uint64_t{1} << 40}),       \
     "bytes beside the heap of each PE for teams; each takes some hundred KiB (TeamOptions)")      \
   X(int, queues, "PEAL_QUEUES", "4", (Count{1, 1024}), "queues per peer of the default context")  \

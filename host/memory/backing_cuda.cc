@@ -45,14 +45,20 @@ void copy_cuda(const Backing::Block& block, void* to, const void* from, size_t b
 
 constexpr Backing::Operations kCudaOperations{release_cuda, zero_cuda, copy_cuda};
 
-// Their keeper is a HeldPiece.
-void release_piece(const Backing::Block&) noexcept {}
+// What has a keeper that ends all of it: a HeldPiece, HeldPages.
+void release_nothing(const Backing::Block&) noexcept {}
 
-constexpr Backing::Operations kPieceOperations{release_piece, zero_cuda, copy_cuda};
+constexpr Backing::Operations kPieceOperations{release_nothing, zero_cuda, copy_cuda};
+constexpr Backing::Operations kPageOperations{.release = release_nothing};
 
 struct HeldPiece {
   std::shared_ptr<Gpu> gpu;
   GpuMapping mapping;
+};
+
+struct HeldPages {
+  Backing pages;
+  PinnedRange pinned;
 };
 
 size_t rounded_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
@@ -166,6 +172,14 @@ Backing make_pinned_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::s
   std::memset(address, 0, bytes);
   return Backing({static_cast<std::byte*>(address), bytes, -1, true, std::move(gpu)},
                  kPinnedOperations);
+}
+
+Backing make_registered_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name) {
+  Backing pages = make_host_backing(bytes, name);
+  PinnedRange pinned = pin(std::move(gpu), pages.address(), pages.bytes());
+  const Backing::Block block{.address = pages.address(), .bytes = pages.bytes(), .fd = pages.fd()};
+  auto held = std::make_shared<HeldPages>(std::move(pages), std::move(pinned));
+  return Backing({block.address, block.bytes, block.fd, true, std::move(held)}, kPageOperations);
 }
 
 PinnedRange pin(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes) {

@@ -6,6 +6,9 @@
 //   make_piece_backing    the same as a piece of its own (pieces.h): heaps
 //   make_pinned_backing   the host's, which kernels load over the bus: what both look at while a
 //                         kernel spins
+//   make_registered_backing   the host's pages (make_host_backing), for kernels too: host heaps,
+//   which
+//                         other processes map
 #pragma once
 
 #include <cstddef>
@@ -38,5 +41,8 @@ PinnedRange pin_registers(std::shared_ptr<Gpu> gpu, std::byte* address, size_t b
 
 /// Zeroed host memory at the same address for kernels of `gpu`; begins at a multiple of a page.
 Backing make_pinned_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name);
+
+/// The same with a descriptor for other processes; begins at a multiple of kAlignment.
+Backing make_registered_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name);
 
 }  // namespace peal

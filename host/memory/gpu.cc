@@ -153,6 +153,25 @@ bool Gpu::allocated(const void* address) const {
   });
 }
 
+std::string Gpu::describe_memory(const void* address) const {
+  if (!knows(address)) return "host memory";
+  if (!holds(address)) return "pinned host memory";
+  int index = -1;
+  unsigned managed = 0;
+  void* pool = nullptr;
+  within([&](const cuda::Driver& driver) {
+    const cuda::Address at = device_address(address);
+    driver.pointer_attribute(&index, cuda::kPointerDevice, at);
+    driver.pointer_attribute(&managed, cuda::kPointerManaged, at);
+    return driver.pointer_attribute(&pool, cuda::kPointerPool, at);
+  });
+  const char* const of = managed != 0         ? "managed"
+                         : allocated(address) ? "cudaMalloc"
+                         : pool != nullptr    ? "cudaMallocAsync"
+                                              : "cuMemCreate";
+  return fmt::format("memory of GPU {} ({})", index, of);
+}
+
 bool Gpu::owns(const void* address) const {
   if (!holds(address)) return false;
   unsigned managed = 0;

@@ -96,6 +96,9 @@ class Gpu {
   /// True for memory of cudaMalloc, which has an IPC handle: not for pieces (pieces.h) and pools.
   bool allocated(const void* address) const;
 
+  /// "memory of GPU 0 (cuMemCreate)", "pinned host memory", ..., for people.
+  std::string describe_memory(const void* address) const;
+
   /// True for memory that is this GPU's and stays there.
   bool owns(const void* address) const;
 

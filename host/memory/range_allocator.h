@@ -48,6 +48,7 @@ class RangeAllocator {
   uint64_t available() const { return size_ - allocated_; }
   uint64_t largest_free() const;  // O(blocks): for reports
   size_t blocks() const { return used_.size(); }
+  size_t holes() const { return free_.size(); }  // free blocks: 1 where nothing is fragmented
 
  private:
   using Blocks = std::map<uint64_t, uint64_t>;  // offset -> bytes

@@ -45,15 +45,13 @@ bool all_equal(const std::vector<T>& all) {
 }  // namespace
 
 SymmetricHeap::SymmetricHeap(Backing backing, Bootstrap& bootstrap, std::optional<Extents> extents)
-    : backing_(std::move(backing)),
-      bootstrap_(bootstrap),
-      ranges_(backing_.bytes(), kAlignment),
-      extents_(std::move(extents)) {
-  if (reinterpret_cast<uintptr_t>(backing_.address()) % kMaxAlignment != 0) {
+    : bootstrap_(bootstrap) {
+  segments_.emplace_back(std::move(backing), std::move(extents));
+  if (reinterpret_cast<uintptr_t>(base()) % kMaxAlignment != 0) {
     fail(ErrorCode::kInvalidArgument, "symmetric heap: its memory at {} is not aligned to {} bytes",
-         fmt::ptr(backing_.address()), kMaxAlignment);
+         fmt::ptr(base()), kMaxAlignment);
   }
-  const std::vector<uint64_t> sizes = gather<uint64_t>(bootstrap_, backing_.bytes());
+  const std::vector<uint64_t> sizes = gather<uint64_t>(bootstrap_, bytes());
   if (!all_equal(sizes)) {
     fail(ErrorCode::kConfiguration,
          "symmetric heaps differ: {}; set PEAL_HEAP_SIZE alike on all PEs",
@@ -67,120 +65,128 @@ std::byte* SymmetricHeap::reserve_internal(size_t bytes) {
          "symmetric heap: {} bytes to reserve for the runtime, but the heap is in use already",
          bytes);
   }
-  const std::optional<uint64_t> offset = ranges_.allocate(bytes, kAlignment);
+  const std::optional<uint64_t> offset = segments_.front().take_internal(bytes);
   if (!offset) {
     fail(ErrorCode::kOutOfMemory,
          "symmetric heap of {} bytes has no {} bytes for the runtime itself ({} are taken); raise "
          "PEAL_HEAP_SIZE",
-         backing_.bytes(), bytes, ranges_.allocated());
+         this->bytes(), bytes, first().ranges().allocated());
   }
-  internal_ = ranges_.allocated();
-  if (extents_) extents_->reserve(internal_);
+  internal_ = first().ranges().allocated();
   return base() + *offset;
 }
 
-void* SymmetricHeap::malloc(size_t bytes) { return allocate(Kind::kMalloc, bytes, kAlignment); }
+void* SymmetricHeap::malloc(size_t bytes, HeapKind kind) {
+  return allocate({.kind = Kind::kMalloc, .heap = kind, .bytes = bytes, .alignment = kAlignment});
+}
 
-void* SymmetricHeap::calloc(size_t count, size_t bytes) {
+void* SymmetricHeap::align(size_t alignment, size_t bytes, HeapKind kind) {
+  return allocate({.kind = Kind::kAlign, .heap = kind, .bytes = bytes, .alignment = alignment});
+}
+
+void* SymmetricHeap::calloc(size_t count, size_t bytes, HeapKind kind) {
   // A product that does not fit is a size that no heap has.
   const size_t total = bytes != 0 && count > std::numeric_limits<size_t>::max() / bytes
                            ? std::numeric_limits<size_t>::max()
                            : count * bytes;
-  void* const block = allocate(Kind::kCalloc, total, kAlignment);
-  if (block) {
-    try {
-      // All PEs meet: else a peer could write before the zeros land.
-      together(bootstrap_, [&] { backing_.zero(offset_of(block), total); });
-    } catch (const Error&) {
-      give_back(offset_of(block));
-      throw;
-    }
+  void* const block =
+      allocate({.kind = Kind::kCalloc, .heap = kind, .bytes = total, .alignment = kAlignment});
+  if (block == nullptr) return nullptr;
+  const auto segment = around(block);
+  const uint64_t offset = segment->offset_of(block);
+  try {
+    // All PEs meet: else a peer could write before the zeros land.
+    together(bootstrap_, [&] { segment->backing().zero(offset, total); });
+  } catch (const Error&) {
+    const std::lock_guard lock(mutex_);
+    segment->give_back(offset);
+    throw;
   }
   return block;
 }
 
-void* SymmetricHeap::align(size_t alignment, size_t bytes) {
-  return allocate(Kind::kAlign, bytes, alignment);
-}
-
 void SymmetricHeap::free(void* pointer) {
-  uint64_t offset = kOutside;
-  if (!pointer) offset = kNull;
-  if (contains(pointer)) offset = offset_of(pointer);
-  agree({Kind::kFree, 0, 0, offset, internal_});
-  if (offset == kNull) return;
-  if (on_free_ && extents_->begins(offset)) on_free_(pointer, extents_->bytes_at(offset));
-  if (offset == kOutside || offset < internal_ || !give_back(offset)) {
-    refuse_free(pointer, offset);
+  Request asked{.kind = Kind::kFree, .offset = pointer == nullptr ? kNull : kOutside};
+  const auto segment = around(pointer);
+  if (segment != segments_.end()) {
+    asked.segment = segment->number();
+    asked.offset = segment->offset_of(pointer);
   }
+  agree(asked);
+  if (asked.offset == kNull) return;
+  const bool internal = asked.segment == 0 && asked.offset < internal_;
+  if (segment == segments_.end() || internal) refuse_free(pointer, asked);
+  const Extents* const extents = segment->extents();
+  if (on_free_ && extents && extents->begins(asked.offset)) {
+    on_free_(pointer, extents->bytes_at(asked.offset));
+  }
+  if (!give_back(*segment, asked.offset)) refuse_free(pointer, asked);
+  if (segment->number() != 0 && segment->ranges().allocated() == 0) end(segment);
 }
 
-std::optional<uint64_t> SymmetricHeap::take(size_t bytes, size_t alignment) {
+bool SymmetricHeap::give_back(HeapSegment& segment, uint64_t offset) {
   const std::lock_guard lock(mutex_);
-  return extents_ ? take_apart(bytes, alignment) : ranges_.allocate(bytes, alignment);
+  return segment.give_back(offset);
 }
 
-// A block and a unit behind it, in place of blocks that were given back if need be.
-std::optional<uint64_t> SymmetricHeap::take_apart(size_t bytes, size_t alignment) {
-  const bool fits = bytes <= ranges_.size();
-  for (;;) {
-    const auto offset = fits ? ranges_.allocate(bytes + Extents::kUnit, alignment) : std::nullopt;
-    if (offset) extents_->allocate(*offset, bytes);
-    if (offset || !fits || freed_.empty()) return offset;
-    release_oldest();
-  }
-}
-
-void SymmetricHeap::release_oldest() {
-  const uint64_t offset = freed_.front();
-  freed_.pop_front();
-  extents_->forget(offset);
-  freed_bytes_ -= *ranges_.free(offset);
-}
-
-bool SymmetricHeap::give_back(uint64_t offset) {
+// Its last block was given back, on all PEs.
+void SymmetricHeap::end(Segments::iterator segment) {
+  growth_->hide(segment->window());
   const std::lock_guard lock(mutex_);
-  if (!extents_) return ranges_.free(offset).has_value();
-  if (!extents_->begins(offset)) return false;
-  extents_->free(offset);
-  freed_.push_back(offset);
-  freed_bytes_ += ranges_.find(offset).bytes;
-  while (freed_bytes_ > ranges_.size() / 4) release_oldest();
-  return true;
+  segments_.erase(segment);
 }
 
-std::string SymmetricHeap::place_of(const void* pointer) const {
-  if (!contains(pointer)) {
-    return fmt::format("{}, which is not in the symmetric heap", fmt::ptr(pointer));
-  }
-  const uint64_t offset = offset_of(pointer);
-  const std::lock_guard lock(mutex_);
-  if (extents_) return extents_->describe(offset);
-  const RangeAllocator::Range range = ranges_.find(offset);
-  if (range.state != RangeAllocator::Range::State::kAllocated) {
-    return fmt::format("heap offset {:#x}, which is not allocated", offset);
-  }
-  return fmt::format("byte {} of the {} bytes at heap offset {:#x}", offset - range.offset,
-                     range.bytes, range.offset);
+SymmetricHeap::Segments::iterator SymmetricHeap::around(const void* pointer) {
+  return std::ranges::find_if(segments_,
+                              [&](const HeapSegment& one) { return one.contains(pointer); });
 }
 
 bool SymmetricHeap::contains(const void* pointer) const {
-  const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(base());
-  return address >= begin && address - begin < backing_.bytes();
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(segments_,
+                             [&](const HeapSegment& one) { return one.contains(pointer); });
+}
+
+bool SymmetricHeap::owns(uint32_t window) const {
+  return std::ranges::any_of(segments_, [&](const HeapSegment& one) {
+    return one.number() != 0 && one.window() == window;
+  });
+}
+
+std::string SymmetricHeap::place_of(const void* pointer) const {
+  const std::lock_guard lock(mutex_);
+  for (const HeapSegment& segment : segments_) {
+    if (segment.contains(pointer)) return segment.describe(segment.offset_of(pointer));
+  }
+  return fmt::format("{}, which is not in the symmetric heap", fmt::ptr(pointer));
 }
 
 uint64_t SymmetricHeap::offset_of(const void* pointer) const {
-  if (!contains(pointer)) {
+  if (!first().contains(pointer)) {
     fail(ErrorCode::kInvalidArgument, "{} is not in the symmetric heap [{}, {})", fmt::ptr(pointer),
          fmt::ptr(base()), fmt::ptr(base() + bytes()));
   }
-  return reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(base());
+  return first().offset_of(pointer);
+}
+
+size_t SymmetricHeap::allocated() const {
+  size_t bytes = 0;
+  for (const HeapSegment& segment : segments_) bytes += segment.ranges().allocated();
+  return bytes;
+}
+
+size_t SymmetricHeap::largest_free() const {
+  size_t bytes = 0;
+  for (const HeapSegment& segment : segments_) {
+    bytes = std::max(bytes, segment.ranges().largest_free());
+  }
+  return bytes;
 }
 
 std::string SymmetricHeap::describe(const Request& request) {
-  const std::string internal =
-      request.internal == 0 ? "" : fmt::format(" ({} are the runtime's)", request.internal);
+  const std::string internal = fmt::format(
+      "{}{}", request.heap == HeapKind::kHost ? " of host memory" : "",
+      request.internal == 0 ? "" : fmt::format(" ({} are the runtime's)", request.internal));
   switch (request.kind) {
     case Kind::kMalloc:
       return fmt::format("{} bytes by malloc{}", request.bytes, internal);
@@ -193,7 +199,8 @@ std::string SymmetricHeap::describe(const Request& request) {
   }
   if (request.offset == kNull) return "free of nullptr";
   if (request.offset == kOutside) return "free of a pointer outside the heap";
-  return fmt::format("free of the block at offset {}", request.offset);
+  return fmt::format("free of the block at offset {}{}", request.offset,
+                     request.segment == 0 ? "" : fmt::format(" of segment {}", request.segment));
 }
 
 void SymmetricHeap::agree(const Request& mine) {
@@ -207,46 +214,101 @@ void SymmetricHeap::agree(const Request& mine) {
   }
 }
 
-void* SymmetricHeap::allocate(Kind kind, size_t bytes, size_t alignment) {
-  agree({kind, bytes, alignment, 0, internal_});
-  if (!std::has_single_bit(alignment) || alignment > kMaxAlignment) {
+void* SymmetricHeap::allocate(Request asked) {
+  asked.internal = internal_;
+  if (backing().host_accessible()) asked.heap = HeapKind::kDevice;  // the two are one
+  agree(asked);
+  if (!std::has_single_bit(asked.alignment) || asked.alignment > kMaxAlignment) {
     fail(ErrorCode::kInvalidArgument,
-         "symmetric heap: alignment {} is not a power of two up to {} bytes", alignment,
+         "symmetric heap: alignment {} is not a power of two up to {} bytes", asked.alignment,
          kMaxAlignment);
   }
-  if (bytes == 0) return nullptr;
-  const std::optional<uint64_t> offset = take(bytes, alignment);
-  if (!offset) {
-    fail(ErrorCode::kOutOfMemory,
-         "symmetric heap of {} bytes has no {} bytes aligned to {}: {} are free, the largest free "
-         "block has {}; raise PEAL_HEAP_SIZE or free blocks",
-         backing_.bytes(), bytes, alignment, ranges_.available(), ranges_.largest_free());
+  if (asked.bytes == 0) return nullptr;
+  std::byte* block = take(asked);
+  if (block == nullptr) {
+    grow(asked);
+    block = take(asked);
   }
   if (simt::in_simulation()) {
     const std::string name = fmt::format("allocation {}", ++allocations_);
-    simt::model().name(base() + *offset, simt::name_in_model(name));
+    simt::model().name(block, simt::name_in_model(name));
   }
-  return base() + *offset;
+  return block;
 }
 
-void SymmetricHeap::refuse_free(const void* pointer, uint64_t offset) const {
+// From the first segment that has room.
+std::byte* SymmetricHeap::take(const Request& asked) {
+  const std::lock_guard lock(mutex_);
+  for (HeapSegment& segment : segments_) {
+    if (segment.kind() != asked.heap) continue;
+    if (const auto offset = segment.take(asked.bytes, asked.alignment)) {
+      return segment.base() + *offset;
+    }
+  }
+  return nullptr;
+}
+
+// A segment more, with room for what was asked at its begin.
+void SymmetricHeap::grow(const Request& asked) {
+  if (!growth_) refuse(asked, why_fixed_);
+  const uint64_t bytes = growth_for(asked);
+  if (bytes == 0) {
+    refuse(asked, fmt::format("it does not grow beyond {} (PEAL_HEAP_LIMIT)",
+                              format_size(growth_->limit)));
+  }
+  try {
+    Backing memory = together(bootstrap_, [&] { return growth_->make(bytes, asked.heap); });
+    const uint32_t window = growth_->show(memory);
+    const std::lock_guard lock(mutex_);
+    segments_.emplace_back(
+        std::move(memory),
+        HeapSegment::Traits{.kind = asked.heap, .number = ++grown_, .window = window});
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOutOfMemory) throw;
+    refuse(asked, fmt::format("it could not grow by {} bytes: {}", bytes, error.what()));
+  }
+}
+
+// 0 where the limit leaves no room for the block.
+uint64_t SymmetricHeap::growth_for(const Request& asked) const {
+  uint64_t taken = 0;
+  for (const HeapSegment& segment : segments_) {
+    if (segment.kind() == asked.heap) taken += segment.bytes();
+  }
+  const uint64_t left = growth_->limit - std::min(growth_->limit, taken);
+  if (asked.bytes > left) return 0;
+  return std::min(std::max(asked.bytes, growth_->step), left);
+}
+
+void SymmetricHeap::refuse(const Request& asked, const std::string& why_not_grown) const {
+  uint64_t bytes = 0;
+  uint64_t available = 0;
+  uint64_t largest = 0;
+  size_t holes = 0;
+  for (const HeapSegment& segment : segments_) {
+    if (segment.kind() != asked.heap) continue;
+    bytes += segment.bytes();
+    available += segment.ranges().available();
+    largest = std::max(largest, segment.ranges().largest_free());
+    holes += segment.ranges().holes();
+  }
+  fail(ErrorCode::kOutOfMemory,
+       "symmetric heap of {} bytes{} has no {} bytes aligned to {}: {} are free in {} piece{}, the "
+       "largest free block has {}; {}; raise PEAL_HEAP_SIZE or free blocks",
+       bytes, asked.heap == HeapKind::kHost ? " of host memory" : "", asked.bytes, asked.alignment,
+       available, holes, holes == 1 ? "" : "s", largest, why_not_grown);
+}
+
+void SymmetricHeap::refuse_free(const void* pointer, const Request& asked) const {
   std::string why;
-  if (offset == kOutside) {
+  if (asked.offset == kOutside) {
     why = fmt::format("not in the symmetric heap [{}, {})", fmt::ptr(base()),
                       fmt::ptr(base() + bytes()));
-  } else if (offset < internal_) {
+  } else if (asked.segment == 0 && asked.offset < internal_) {
     why = "belongs to the runtime itself";
-  } else if (extents_) {
-    why =
-        extents_->describe(offset) + "; free takes, once, the pointer that the allocation answered";
-  } else if (const RangeAllocator::Range range = ranges_.find(offset);
-             range.state == RangeAllocator::Range::State::kAllocated) {
-    why = fmt::format(
-        "in the middle of the block of {} bytes that begins at {}; free takes the "
-        "pointer that the allocation answered",
-        range.bytes, fmt::ptr(base() + range.offset));
   } else {
-    why = fmt::format("no block begins at offset {}: freed already, or never allocated", offset);
+    const auto segment = std::ranges::find(segments_, asked.segment, &HeapSegment::number);
+    why = segment->describe_refusal(asked.offset);
   }
   fail(ErrorCode::kInvalidArgument, "free({}): {}", fmt::ptr(pointer), why);
 }

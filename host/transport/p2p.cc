@@ -26,7 +26,7 @@ P2p::P2p(Bootstrap& bootstrap, std::vector<Place> places, std::shared_ptr<Gpu> g
 PeerMemory P2p::map(std::byte* address, size_t bytes, int fd) {
   PeerMemory memory;
   if (gpu_) {
-    map_gpu(memory, address, bytes);
+    map_gpu(memory, address, bytes, fd);
   } else {
     map_pages(memory, address, bytes, fd);
   }
@@ -61,11 +61,15 @@ void P2p::map_pages(PeerMemory& memory, std::byte* address, size_t bytes, int fd
   }
 }
 
-void P2p::map_gpu(PeerMemory& memory, std::byte* address, size_t bytes) {
+void P2p::map_gpu(PeerMemory& memory, std::byte* address, size_t bytes, int fd) {
   const GpuReach reach{gpu_, nvml_};
   GpuOffer mine{};
   const std::vector<Offer> offers = gather_together(bootstrap_, [&] {
-    mine = offer_gpu(reach, address, bytes);
+    if (fd >= 0) {
+      mine.offer = offer_pages(address, bytes, fd);
+    } else {
+      mine = offer_gpu(reach, address, bytes);
+    }
     mine.offer.pe = bootstrap_.rank();
     return mine.offer;
   });

@@ -5,7 +5,9 @@
 //
 //   same process    the pointer itself
 //   CPU kernels     the peer's pages, through its memfd
-//   GPU kernels     the peer's GPU memory, by descriptors, an IPC handle or fabric handles
+//   GPU kernels     the peer's GPU memory, by descriptors, an IPC handle or fabric handles; its
+//   pages of
+//                   the host, through its memfd
 //
 // Whether a peer can be reached is an answer with a reason, never an error: the routes decide.
 #pragma once
@@ -53,15 +55,15 @@ class P2p {
       std::shared_ptr<const Nvml> nvml = nullptr,
       std::chrono::milliseconds deadline = std::chrono::seconds(60));
 
-  /// Collective. Maps every PE's [address, address + bytes); all call with the same size. On a CPU
-  /// `fd` holds this PE's part from its first byte on, or is -1: then only this process reaches it.
+  /// Collective. Maps every PE's [address, address + bytes). `fd` holds the pages of this PE's part
+  /// from its first byte on, or is -1: then host memory is reached in this process only.
   PeerMemory map(std::byte* address, size_t bytes, int fd);
 
   /// The farthest link of all that was mapped.
   Link link() const { return link_; }
 
  private:
-  void map_gpu(PeerMemory& memory, std::byte* address, size_t bytes);
+  void map_gpu(PeerMemory& memory, std::byte* address, size_t bytes, int fd);
   void map_pages(PeerMemory& memory, std::byte* address, size_t bytes, int fd);
   std::vector<OfferedPiece> gather_pieces(const std::vector<Offer>& offers, const GpuOffer& mine);
   std::vector<std::vector<Fd>> hand_over(const std::vector<Offer>& offers, const GpuOffer& mine);

@@ -5,7 +5,8 @@
 //   memory of             this host, one network    another container    another host
 //   cuMemCreate           descriptors               fabric handles       fabric handles
 //   cudaMalloc            IPC handle                -                    -
-//   neither               -                         -                    -
+//   pages of the host     memfd, then pinned        -                    -
+//   none of these         -                         -                    -
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "host/base/error.h"
 #include "host/job/together.h"
 #include "host/memory/backing.h"
+#include "host/memory/backing_cuda.h"
 #include "host/memory/pieces.h"
 #include "host/transport/share.h"
 
@@ -155,6 +157,21 @@ Answer open_pieces(const GpuReach& reach, const GpuParcel& parcel, const Way& wa
       parcel.descriptors.size(), offer.pieces));
 }
 
+/// Pages of the host, which kernels load and store over the bus.
+Answer reach_host_pages(const GpuReach& reach, const Offer& offer, const Place& here,
+                        const Place& there) {
+  Answer answer = reach_pages(offer, here, there);
+  if (answer.mapping == nullptr || same_process(here, there)) return answer;
+  auto pages = std::make_shared<PeerMemory::Mapping>(std::move(answer.mapping));
+  auto pinned = std::make_shared<PinnedRange>(pin(reach.gpu, pages->get(), offer.bytes));
+  answer.mapping = {pages->get(), [pages, pinned](std::byte*) {
+                      pinned->reset();
+                      pages->reset();
+                    }};
+  answer.how += ", pinned";
+  return answer;
+}
+
 /// Another host: over NVLink where both are in one domain.
 Answer reach_across(const GpuReach& reach, const GpuParcel& parcel) {
   const Offer& offer = parcel.offer;
@@ -255,6 +272,7 @@ GpuOffer offer_gpu(const GpuReach& reach, std::byte* address, size_t bytes) {
 Answer reach_gpu(const GpuReach& reach, const GpuParcel& parcel, const Place& here,
                  const Place& there) {
   const Offer& offer = parcel.offer;
+  if (offer.kind == Offer::Kind::kPages) return reach_host_pages(reach, offer, here, there);
   if (!same_host(here, there)) return reach_across(reach, parcel);
   const Way way = way_to(reach, offer.gpu);
   if (!way.reaches) return refused("same host, but " + way.text);

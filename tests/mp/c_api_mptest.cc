@@ -34,6 +34,9 @@ TEST(CApi, AllocatesAlignedZeroedAndReusable) {
   void* first = peal_malloc(100);
   ASSERT_NE(first, nullptr) << peal_error();
   auto* zeros = static_cast<unsigned char*>(peal_calloc(64, 3));
+  void* host = peal_calloc_host(4, 8);
+  EXPECT_NE(host, nullptr) << peal_error();
+  EXPECT_EQ(peal_free(host), 0);
   ASSERT_NE(zeros, nullptr);
   for (int i = 0; i < 192; ++i) EXPECT_EQ(zeros[i], 0);
   void* page = peal_align(4096, 10);

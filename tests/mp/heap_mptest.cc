@@ -142,8 +142,9 @@ TEST(Heap, DifferentAlignmentsAreAnErrorOnAllPes) {
 
 TEST(Heap, ExhaustionNamesWhatIsLeftAndTheRemedy) {
   on_every_pe([](Runtime& pe) {
-    const size_t bytes = pe.config().heap_size;
-    expect_error(error_of([&] { pe.malloc(bytes); }), ErrorCode::kOutOfMemory, {"PEAL_HEAP_SIZE"});
+    const size_t limit = pe.config().heap_limit;
+    expect_error(error_of([&] { pe.malloc(limit); }), ErrorCode::kOutOfMemory,
+                 {"PEAL_HEAP_SIZE", "PEAL_HEAP_LIMIT"});
     expect_error(error_of([&] { pe.malloc(~size_t{0}); }), ErrorCode::kOutOfMemory,
                  {"largest free"});
     expect_error(error_of([&] { pe.calloc(size_t{1} << 40, size_t{1} << 40); }),
@@ -152,13 +153,90 @@ TEST(Heap, ExhaustionNamesWhatIsLeftAndTheRemedy) {
     const Error error = error_of([&] {
       for (;;) blocks.push_back(pe.malloc(1 << 20));
     });
-    expect_error(error, ErrorCode::kOutOfMemory, {"largest free"});
-    EXPECT_GT(blocks.size(), bytes >> 21);
+    expect_error(error, ErrorCode::kOutOfMemory, {"largest free", "does not grow beyond"});
+    EXPECT_GT(blocks.size(), limit * 7 / 8 >> 20);
     for (void* block : blocks) pe.free(block);
-    void* const most = pe.malloc(bytes - (1 << 20));  // the pieces are one again
+    void* const most = pe.malloc(pe.config().heap_size - (1 << 20));  // the pieces are one again
     EXPECT_NE(most, nullptr);
     pe.free(most);
     expect_usable(pe);
+  });
+}
+
+TEST(Heap, GrowsWhereABlockDoesNotFitAndShrinksWithIt) {
+  on_every_pe([](Runtime& pe) {
+    const size_t bytes = pe.config().heap_size;
+    const auto grown = [&](size_t size) {
+      return Piece{static_cast<std::byte*>(pe.calloc(1, size)), size};
+    };
+    for (int round = 0; round < 3; ++round) {
+      const std::vector<Piece> pieces{grown(bytes), grown(1000), grown(bytes + (5u << 20) + 3),
+                                      grown(bytes / 2)};
+      expect_symmetric(pe, pieces);
+      EXPECT_EQ(first_other(pieces[2].data + 1, bytes, std::byte{0}), bytes);
+      pe.free(pieces[0].data);
+      expect_symmetric(pe, {pieces[1], pieces[2]});
+      for (size_t i = 1; i < pieces.size(); ++i) pe.free(pieces[i].data);
+    }
+    expect_usable(pe);
+  });
+}
+
+// All kinds of transfer, where the heap is not the first segment.
+PEAL_KERNEL exchange_words(Verdict* verdict, Context ctx, uint64_t* words) {
+  const int next = (my_pe(ctx) + 1) % n_pes(ctx);
+  const auto mine = static_cast<uint64_t>(my_pe(ctx)) + 1;
+  if (thread_in_block() == 0) {
+    words[0] = mine;
+    expect_ok(verdict, put(ctx, words + 8, words, 1, next));
+    expect_ok(verdict, atomic_add(ctx, words + 16, mine, next));
+    expect_ok(verdict, signal(ctx, Signal::set(words + 24, mine, next)));
+    expect_ok(verdict, quiet(ctx));
+  }
+  expect_ok(verdict, barrier_all(ctx, block));
+  if (thread_in_block() == 0) {
+    const Fetched<uint64_t> got = g(ctx, words + 8, next);
+    expect_ok(verdict, got.status);
+    expect_eq(verdict, got.value, mine);
+  }
+  expect_ok(verdict, barrier_all(ctx, block));
+}
+
+TEST(Heap, AllTransfersReachWhatItGrewBy) {
+  on_every_pe([](Runtime& pe) {
+    void* const all = pe.malloc(pe.config().heap_size - (1 << 20));
+    auto* const words = static_cast<uint64_t*>(pe.calloc(1 << 18, 8));
+    const uint64_t before = static_cast<uint64_t>((pe.my_pe() + pe.n_pes() - 1) % pe.n_pes()) + 1;
+    run_clean(pe, {.blocks = 1, .threads = 32}, exchange_words, pe.context(), words);
+    for (const size_t word : {8, 16, 24}) EXPECT_EQ(words[word], before) << word;
+    pe.barrier();
+    pe.free(words);
+    pe.free(all);
+  });
+}
+
+TEST(Heap, HasMemoryOfTheHostToo) {
+  on_every_pe([](Runtime& pe) {
+    auto* const data = static_cast<std::byte*>(pe.calloc(1, 5000, HeapKind::kHost));
+    expect_symmetric(pe, {{data, 5000}});
+    pe.free(data);
+    auto* const aligned = static_cast<std::byte*>(pe.align(4096, 100, HeapKind::kHost));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(aligned) % 4096, 0u);
+    pe.free(aligned);
+    expect_usable(pe);
+  });
+}
+
+TEST(Heap, WhatItGrewByIsNoWindowToUnregister) {
+  on_every_pe([](Runtime& pe) {
+    void* const data = pe.malloc(pe.config().heap_size + 1);
+    for (uint32_t number = 0; number < 4; ++number) {
+      expect_error(error_of([&] { pe.unregister_window(WindowHandle{number}); }),
+                   ErrorCode::kInvalidArgument, {"no window"});
+    }
+    expect_error(error_of([&] { pe.unregister_window(data); }), ErrorCode::kInvalidArgument,
+                 {"no window"});
+    pe.free(data);
   });
 }
 

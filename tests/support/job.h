@@ -47,6 +47,7 @@ inline Arrangement& arrangement() {
 inline Config small_config() {
   Config config = Config::defaults();
   config.heap_size = 32u << 20;
+  config.heap_limit = 4 * config.heap_size;
   config.timeout = std::chrono::seconds(20);
   config.bootstrap_timeout = std::chrono::seconds(20);
   config.transport = arrangement().transport;
@@ -113,6 +114,7 @@ inline int run_tests(int argc, char** argv) {
   return run_main([&] {
     read_arguments(argc, argv);
     Config config = Config::from_environment(environ);
+    config.heap_limit = 4 * config.heap_size;
     if (bootstrap::choose_launch(config).kind != BootstrapKind::kSingle) {
       config.transport = arrangement().transport;
       if (const auto& rails = arrangement().rails; !rails.empty()) {

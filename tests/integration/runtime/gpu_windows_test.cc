@@ -85,5 +85,75 @@ TEST_F(RuntimeOnGpu, SharesWindowsOfSeveralPieces) {
   }
 }
 
+PEAL_KERNEL pass_on(Context ctx, uint64_t* words, Status* status) {
+  words[0] = static_cast<uint64_t>(ctx.pe) + 1;
+  *status = put(ctx, words + 8, words, 1, (ctx.pe + 1) % ctx.n_pes);
+  if (*status == Status::kOk) *status = barrier_all(ctx);
+}
+
+/// Whether a word of such memory reaches the other PE.
+bool passes_on(Runtime& pe, void* block) {
+  auto* const words = static_cast<uint64_t*>(block);
+  auto* const status = pe.allocate<Status>(1);
+  launch({}, pass_on, pe.context(), words, status).wait();
+  pe.check();
+  uint64_t got = 0;
+  pe.copy_out(&got, words + 8, sizeof(got));
+  pe.barrier();
+  pe.free(status);
+  return got == 2 - static_cast<uint64_t>(pe.my_pe());
+}
+
+TEST_F(RuntimeOnGpu, GrowsByMemoryOfTheGpu) {
+  for (const TransportKind transport : {TransportKind::kP2p, TransportKind::kIbgda}) {
+    config_.transport = transport;
+    config_.heap_size = 4u << 20;
+    bootstrap::run_processes(2, [&](Bootstrap& group) {
+      int result = 0;
+      {
+        Runtime pe = start(group);
+        for (int round = 0; round < 2; ++round) {
+          void* const grown = pe.calloc(1, 6u << 20);
+          if (!passes_on(pe, grown)) result = 2;
+          pe.free(grown);
+        }
+      }
+      return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+    });
+  }
+}
+
+TEST_F(RuntimeOnGpu, HasHostMemoryInItsHeapBesideTheGpus) {
+  config_.transport = TransportKind::kP2p;
+  bootstrap::run_processes(2, [&](Bootstrap& group) {
+    int result = 0;
+    {
+      Runtime pe = start(group);
+      auto* const words = static_cast<uint64_t*>(pe.calloc(16, 8, HeapKind::kHost));
+      if (!passes_on(pe, words)) result = 2;
+      // The host reads it itself.
+      if (words[8] != 2 - static_cast<uint64_t>(pe.my_pe())) result = 3;
+      pe.barrier();
+      pe.free(words);
+    }
+    return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+  });
+}
+
+// The software NIC of a GPU takes memory of GPUs only.
+TEST_F(RuntimeOnGpu, SaysWhereTheNicTakesNoMemoryOfTheHost) {
+  config_.transport = TransportKind::kIbgda;
+  bootstrap::run_processes(2, [&](Bootstrap& group) {
+    {
+      Runtime pe = start(group);
+      expect_error(error_of([&] { pe.malloc(64, HeapKind::kHost); }), ErrorCode::kSystem,
+                   {"ibv_reg_mr"});
+      void* const block = pe.malloc(64);
+      if (!passes_on(pe, block)) return 2;
+    }
+    return ::testing::Test::HasFailure() ? 3 : fake_.live == 0 ? 0 : 60;
+  });
+}
+
 }  // namespace
 }  // namespace peal

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace peal {
+
+/// What memory a block of the symmetric heap lies in: the kernels' own (a GPU's where they run on
+/// one), or the host's, which kernels on a GPU load and store over the bus. Where kernels run on a
+/// CPU the two are one.
+enum class HeapKind : uint64_t { kDevice, kHost };
+
+}  // namespace peal

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A part of the symmetric heap that lies in one piece: memory, and which of it is dealt out. The
+// arithmetic of one PE; that all PEs do the same is SymmetricHeap's care.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "host/memory/backing.h"
+#include "host/memory/extents.h"
+#include "host/memory/heap_kind.h"
+#include "host/memory/range_allocator.h"
+
+namespace peal {
+
+/// Not thread-safe. Offsets are from base().
+class HeapSegment {
+ public:
+  static constexpr size_t kGranule = 128;  // blocks begin at multiples of it: a GPU cache line
+
+  /// What a segment is beside its memory.
+  struct Traits {
+    HeapKind kind = HeapKind::kDevice;
+    uint64_t number = 0;  // of the heap's segments, from 1; 0: the first one
+    uint32_t window = 0;  // by whose number kernels know a further one
+  };
+
+  /// `backing` is zeroed. With `extents` blocks are apart, and one that is given back is dealt out
+  /// again as late as memory allows.
+  explicit HeapSegment(Backing backing, std::optional<Extents> extents = std::nullopt);
+  HeapSegment(Backing backing, const Traits& traits);
+
+  std::byte* base() const { return backing_.address(); }
+  size_t bytes() const { return backing_.bytes(); }
+  Backing& backing() { return backing_; }
+  const Backing& backing() const { return backing_; }
+  HeapKind kind() const { return traits_.kind; }
+  uint64_t number() const { return traits_.number; }
+  uint32_t window() const { return traits_.window; }
+  /// Null without extents.
+  const Extents* extents() const { return extents_ ? &*extents_ : nullptr; }
+  const RangeAllocator& ranges() const { return ranges_; }
+
+  bool contains(const void* pointer) const;
+  /// Of an address that it contains.
+  uint64_t offset_of(const void* pointer) const;
+
+  /// The offset of a block; nullopt where there is no room.
+  std::optional<uint64_t> take(size_t bytes, size_t alignment);
+  /// A block that is the runtime's, before all others.
+  std::optional<uint64_t> take_internal(size_t bytes);
+  /// False, and nothing changes, where no block begins at `offset`.
+  bool give_back(uint64_t offset);
+
+  /// "byte 8 of the 128 bytes at heap offset 0x1080", "... at offset 0x80 of heap segment 2".
+  std::string describe(uint64_t offset) const;
+  /// Why no block begins at `offset`, for a caller of free.
+  std::string describe_refusal(uint64_t offset) const;
+
+ private:
+  std::optional<uint64_t> take_apart(size_t bytes, size_t alignment);
+  void release_oldest();
+
+  Backing backing_;
+  Traits traits_;
+  RangeAllocator ranges_;
+  std::optional<Extents> extents_;
+  std::deque<uint64_t> freed_;  // of extents_, the oldest first
+  uint64_t freed_bytes_ = 0;
+};
+
+}  // namespace peal
