@@ -94,7 +94,7 @@ void* peal_align(size_t alignment, size_t bytes) {
 
 void* peal_calloc_host(size_t count, size_t bytes) {
   return guarded(nullptr, [&] {
-    return initialised("peal_calloc_host").calloc(count, bytes, HeapKind::kHost);
+    return initialised("peal_calloc_host").calloc(count, bytes, peal::HeapKind::kHost);
   });
 }
 

@@ -145,10 +145,19 @@ PEAL_DEVICE Destination reach(ContextState* state, const Place& place, const Ask
 }
 
 /// What resolve() does with anything but the heap of an existing PE; also says what is wrong.
-PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked asked) {
+/// `windows` may have it mapped; null: look at the heap first.
+PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state,
+                                                      const WindowTable* windows, Asked asked) {
   const ContextFields& ctx = state->fields;
+  // Loaded beside what it takes to find the window.
+  const LinkFaults* const faults = state->faults;
   if (asked.pe < 0 || asked.pe >= ctx.n_pes) {
     return {nullptr, nullptr, {}, refuse(state, Status::kBadPe, asked)};
+  }
+  if (windows != nullptr) {
+    std::byte* const at = find_near_window(windows, asked.address, asked.bytes, asked.pe);
+    const bool fits = !asked.aligned || reinterpret_cast<uint64_t>(at) % asked.bytes == 0;
+    if (at != nullptr && fits && faults == nullptr) return {at, nullptr, {}, Status::kOk};
   }
   const Place place = find_symmetric(ctx, asked);
   if (place.window == nullptr) {
@@ -174,7 +183,8 @@ PEAL_DEVICE Destination resolve(const ContextFields& ctx, const Asked& asked) {
              heap_of(ctx, asked.pe) == nullptr) {
     found = through_nic(ctx, ctx.heap, offset_in(ctx.heap, asked.address), asked.pe, asked.use);
   } else {
-    return resolve_elsewhere(ctx.state, asked);
+    const bool in_heap = holds_range(ctx.heap, asked.address, asked.bytes);
+    return resolve_elsewhere(ctx.state, in_heap ? nullptr : ctx.windows, asked);
   }
   if (misaligned(asked)) {
     found = {nullptr, nullptr, {}, refuse(ctx.state, Status::kMisaligned, asked)};

@@ -19,7 +19,7 @@
 
 namespace peal {
 
-inline constexpr uint32_t kContextVersion = 8;
+inline constexpr uint32_t kContextVersion = 9;
 inline constexpr uint32_t kMaxWindows = 8192;
 /// ContextFields::settle where some GPU shows what NICs write in no order.
 inline constexpr uint32_t kSettleAlways = 2;
@@ -69,6 +69,18 @@ struct WindowSlot {
   uint32_t count;    // 0: an empty slot, at which a search ends
 };
 
+/// What it takes to reach mapped parts of a window whose parts are all as large, in one line. The
+/// lower 16 bits of each word say the how manieth window it is, for a lane may read it while the
+/// host writes another one there. All zero: see the window's entry.
+struct alignas(32) WindowNear {
+  static constexpr uint32_t kMarkBits = 16;
+
+  uint64_t begin;  // of this PE's part
+  uint64_t bytes;
+  uint64_t direct;  // Window::direct
+  uint64_t unused;
+};
+
 /// Finds windows by address. Only a hint: a lane may read one that the host is replacing, so
 /// whoever is told of a window looks whether it holds the range.
 struct WindowIndex {
@@ -83,6 +95,7 @@ struct WindowIndex {
 
   WindowSlot slot[kSlots];
   WindowSpan span[kSpans];
+  WindowNear near[kSlots];  // by slot: one of the windows that the granule has bytes of
 };
 
 /// The index that is in use, read as one line.
@@ -99,6 +112,7 @@ struct WindowTable {
   uint32_t count;    // no entry from here on is in use
   ShownIndex shown;
   Window window[kMaxWindows];
+  WindowNear near[kMaxWindows];  // by number
 };
 
 /// What a call does with a range: for whom it refuses.

@@ -3,9 +3,10 @@
 // From an address to the window that holds it, and to where that lies at a PE. An address is one of
 // this PE's memory, or names a window by its number (device/window.h).
 //
-//   heap                        no look-up: a context has it
-//   number                      an entry of the table
-//   address     WindowIndex ->  an entry of the table, which is checked; else all entries
+//   heap          no look-up: a context has it
+//   mapped part   WindowNear, by the window's number or the address's slot of WindowIndex; else
+//   number        an entry of the table
+//   address       by WindowIndex an entry of the table, which is checked; else all entries
 #pragma once
 
 #include <cstdint>
@@ -46,6 +47,34 @@ struct Place {
   const Window* window;
   uint64_t offset;
 };
+
+/// Where [address, address + bytes) of the part of `pe` is mapped here; null where that takes a
+/// look at the window's entry to say. Two loads that depend on one another, by address three: all
+/// may hit the first-level cache.
+PEAL_HD std::byte* find_near_window(const WindowTable* table, const void* address, uint64_t bytes,
+                                    int pe) {
+  const WindowNear* near = &table->near[window_number(address) % kMaxWindows];
+  const auto at = reinterpret_cast<uint64_t>(address);
+  if (!names_window(address)) {
+    const Line shown = load_line_stale(&table->shown);
+    const auto* const index = reinterpret_cast<const WindowIndex*>(shown.word[0]);
+    if (index == nullptr) return nullptr;
+    const uint64_t granule = at >> (shown.word[1] & 63);
+    near = &index->near[WindowIndex::hash(granule) & static_cast<uint32_t>(shown.word[1] >> 32)];
+  }
+  const Line part = load_line_stale(&near->begin);
+  const Line mapped = load_line_stale(&near->direct);
+  constexpr uint64_t kMark = (uint64_t{1} << WindowNear::kMarkBits) - 1;
+  const uint64_t other = (part.word[0] ^ part.word[1]) | (part.word[0] ^ mapped.word[0]);
+  const uint64_t offset =
+      names_window(address) ? window_offset(address) : at - (part.word[0] >> WindowNear::kMarkBits);
+  const auto* const direct =
+      reinterpret_cast<std::byte* const*>(mapped.word[0] >> WindowNear::kMarkBits);
+  const bool holds = within(offset, bytes, part.word[1] >> WindowNear::kMarkBits);
+  if (!holds || (other & kMark) != 0 || direct == nullptr) return nullptr;
+  std::byte* const begin = direct[pe];
+  return begin == nullptr ? nullptr : begin + offset;
+}
 
 /// The window that WindowIndex knows for an address, or 0.
 PEAL_HD uint32_t hinted(const WindowTable* table, const void* address, Side side) {

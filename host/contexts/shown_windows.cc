@@ -32,6 +32,22 @@ uint64_t* words_of(T* to) {
   return reinterpret_cast<uint64_t*>(to);
 }
 
+/// All zero where the window's parts are not all as large, or none is mapped.
+WindowNear near_of(const Window& window, std::span<const WindowPart> parts, uint64_t mark) {
+  const auto as_large = [&](const WindowPart& part) { return part.bytes == window.bytes; };
+  const uint64_t words[] = {reinterpret_cast<uint64_t>(window.base), window.bytes,
+                            reinterpret_cast<uint64_t>(window.direct)};
+  const auto short_enough = [](uint64_t word) { return word >> (64 - WindowNear::kMarkBits) == 0; };
+  if (window.direct == nullptr || !std::ranges::all_of(parts, as_large) ||
+      !std::ranges::all_of(words, short_enough)) {
+    return {};
+  }
+  const auto marked = [&](uint64_t word) {
+    return word << WindowNear::kMarkBits | mark % (1u << WindowNear::kMarkBits);
+  };
+  return {marked(words[0]), marked(words[1]), marked(words[2]), 0};
+}
+
 }  // namespace
 
 ShownWindows::ShownWindows(Make make, int n_pes, uint32_t rails)
@@ -97,7 +113,8 @@ Window ShownWindows::fill(Window window, const Reached& reached) {
   window.word_rkeys = fill(to.word_rkeys, reached.word_rkeys);
   window.direct = fill(to.direct, reached.direct);
   window.parts = fill(to.parts, reached.parts);
-  filled_ = {window.base, window.bytes, true, window.rkeys != nullptr || window.direct != nullptr};
+  filled_ = {window.base, window.bytes, true, window.rkeys != nullptr || window.direct != nullptr,
+             near_of(window, reached.parts, ++marks_)};
   Window rest = window;
   rest.base = nullptr;
   rest.bytes = 0;
@@ -111,6 +128,7 @@ uint32_t ShownWindows::show() {
   Window* const entry = &shown()->window[number];
   const uint64_t part[] = {reinterpret_cast<uint64_t>(filled_.base), filled_.bytes};
   memory_.store_words(words_of(entry), part, 2);
+  set_near(number, filled_.near);
   if (number == entries_.size()) {
     entries_.emplace_back();
     memory_.store_word(&shown()->count, number + 1);
@@ -124,7 +142,13 @@ uint32_t ShownWindows::show() {
   return number;
 }
 
+void ShownWindows::set_near(uint32_t number, const WindowNear& near) {
+  memory_.store_words(words_of(&shown()->near[number]), words_of(&near),
+                      sizeof(near) / sizeof(uint64_t));
+}
+
 void ShownWindows::hide(uint32_t number) {
+  set_near(number, {});
   const Window nothing{};
   memory_.store_words(words_of(&shown()->window[number]), words_of(&nothing),
                       sizeof(nothing) / sizeof(uint64_t));
@@ -140,7 +164,8 @@ void ShownWindows::show_index() {
   for (uint32_t number = 1; number < entries_.size(); ++number) {
     const Entry& entry = entries_[number];
     if (entry.bytes == 0) continue;
-    windows.push_back({reinterpret_cast<uint64_t>(entry.base), entry.bytes, number, entry.peer});
+    windows.push_back(
+        {reinterpret_cast<uint64_t>(entry.base), entry.bytes, number, entry.peer, entry.near});
   }
   const IndexImage image = make_index(windows);
   auto* const index = reinterpret_cast<WindowIndex*>(shown() + 1) + next_index_;
@@ -149,6 +174,8 @@ void ShownWindows::show_index() {
                       image.spans.size() * sizeof(WindowSpan) / sizeof(uint64_t));
   memory_.store_words(words_of(index->slot), words_of(image.slots.data()),
                       image.slots.size() * sizeof(WindowSlot) / sizeof(uint64_t));
+  memory_.store_words(words_of(index->near), words_of(image.near.data()),
+                      image.near.size() * sizeof(WindowNear) / sizeof(uint64_t));
   const ShownIndex line{index, image.shift, static_cast<uint32_t>(image.slots.size() - 1)};
   memory_.store_words(words_of(&shown()->shown), words_of(&line), 2);
 }

@@ -78,6 +78,7 @@ class ShownWindows {
     uint64_t bytes = 0;
     bool used = false;
     bool peer = false;
+    WindowNear near = {};
   };
 
   WindowTable* shown() const { return reinterpret_cast<WindowTable*>(memory_.address()); }
@@ -85,6 +86,7 @@ class ShownWindows {
   ByPe by_pe(uint32_t number) const;
   void make_room(uint32_t number);
   size_t bytes_by_pe() const;
+  void set_near(uint32_t number, const WindowNear& near);
   void show_index();
   void raise_version();
 
@@ -98,6 +100,7 @@ class ShownWindows {
   Entry filled_;                 // the one that is to be shown
   uint32_t in_use_ = 0;
   uint32_t version_ = 0;
+  uint64_t marks_ = 0;  // of WindowNear, so far
   uint32_t next_index_ = 0;
 };
 

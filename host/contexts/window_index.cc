@@ -84,6 +84,23 @@ std::vector<WindowSlot> granules_of(const std::vector<WindowSpan>& spans, uint32
   return granules;
 }
 
+/// What the slots of an image say of near windows.
+std::vector<WindowNear> near_of(const IndexImage& image, std::span<const IndexedWindow> windows) {
+  std::vector<const IndexedWindow*> by_number(kMaxWindows);
+  for (const IndexedWindow& window : windows) by_number[window.number] = &window;
+  std::vector<WindowNear> all(image.slots.size());
+  for (size_t slot = 0; slot < all.size(); ++slot) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < image.slots[slot].count; ++i) {
+      const IndexedWindow* const window = by_number[image.spans[image.slots[slot].first + i].peer];
+      if (window == nullptr || window->near.direct == 0 || window->bytes <= most) continue;
+      most = window->bytes;
+      all[slot] = window->near;
+    }
+  }
+  return all;
+}
+
 std::vector<WindowSlot> hashed(const std::vector<WindowSlot>& granules) {
   constexpr size_t kLeast = 16;
   std::vector<WindowSlot> slots(std::bit_ceil(std::max(2 * granules.size(), kLeast)));
@@ -105,7 +122,7 @@ std::vector<WindowSlot> hashed(const std::vector<WindowSlot>& granules) {
 IndexImage make_index(std::span<const IndexedWindow> windows) {
   constexpr uint32_t kPageShift = 12;
   constexpr uint32_t kAddressBits = 48;
-  IndexImage image{kPageShift, {}, spans_of(windows)};
+  IndexImage image{kPageShift, {}, {}, spans_of(windows)};
   const size_t most = std::clamp<size_t>(8 * windows.size(), 64, WindowIndex::kSlots / 2);
   std::vector<WindowSlot> granules;
   while (image.spans.size() > 1 && image.shift <= kAddressBits) {
@@ -114,6 +131,7 @@ IndexImage make_index(std::span<const IndexedWindow> windows) {
     ++image.shift;
   }
   image.slots = hashed(granules);
+  image.near = near_of(image, windows);
   return image;
 }
 

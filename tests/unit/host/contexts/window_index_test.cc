@@ -24,11 +24,19 @@ class Indexed {
       : windows_(std::move(windows)), image_(make_index(windows_)) {
     std::ranges::copy(image_.slots, index_->slot);
     std::ranges::copy(image_.spans, index_->span);
+    std::ranges::copy(image_.near, index_->near);
     table_->shown = {index_.get(), image_.shift, static_cast<uint32_t>(image_.slots.size() - 1)};
   }
   uint32_t hinted(uint64_t address, detail::Side side) const {
     return detail::hinted(table_.get(), reinterpret_cast<const void*>(address), side);
   }
+  std::byte* near(uint64_t address, uint64_t bytes, int pe = 0) const {
+    return detail::find_near_window(table_.get(), reinterpret_cast<const void*>(address), bytes,
+                                    pe);
+  }
+  WindowIndex& index() { return *index_; }
+  WindowTable& table() { return *table_; }
+
   /// Of the windows that hold the address the one that ends last, by looking at all.
   uint64_t end_of_best(uint64_t address, detail::Side side) const {
     uint64_t end = 0;
@@ -103,6 +111,100 @@ TEST(WindowIndex, HoldsAsManyAsTheTable) {
   all.expect_right();
 }
 
+/// Windows of two PEs, of which PE 1 has its parts at `kApart` * number from those of this PE; PE 0
+/// is not mapped.
+class Mapped {
+ public:
+  static constexpr uint64_t kApart = uint64_t{1} << 32;
+
+  explicit Mapped(std::vector<IndexedWindow> windows) {
+    directs_.resize(2 * windows.size());
+    for (size_t i = 0; i < windows.size(); ++i) {
+      IndexedWindow& window = windows[i];
+      if (!window.peer) continue;
+      directs_[2 * i + 1] = reinterpret_cast<std::byte*>(window.begin + kApart * window.number);
+      const auto marked = [&](uint64_t word) { return word << 16 | window.number; };
+      window.near = {marked(window.begin), marked(window.bytes),
+                     marked(reinterpret_cast<uint64_t>(&directs_[2 * i])), 0};
+    }
+    windows_ = windows;
+    indexed_ = std::make_unique<Indexed>(std::move(windows));
+    for (const IndexedWindow& window : windows_)
+      indexed_->table().near[window.number] = window.near;
+  }
+
+  /// Whether a byte of the address is found; where it is, it must be right.
+  bool finds(uint64_t at, uint64_t bytes) const {
+    const auto found = reinterpret_cast<uint64_t>(indexed_->near(at, bytes, 1));
+    if (found == 0) return false;
+    const uint64_t number = (found - at) / kApart;
+    const auto window = std::ranges::find(windows_, number, &IndexedWindow::number);
+    EXPECT_EQ((found - at) % kApart, 0u);
+    EXPECT_TRUE(window != windows_.end() && window->peer) << number;
+    EXPECT_TRUE(at - window->begin < window->bytes && bytes <= window->begin + window->bytes - at);
+    return true;
+  }
+  Indexed& indexed() { return *indexed_; }
+
+ private:
+  std::vector<std::byte*> directs_;
+  std::vector<IndexedWindow> windows_;
+  std::unique_ptr<Indexed> indexed_;
+};
+
+TEST(WindowNear, IsFoundByAddressAndByNumber) {
+  Mapped two({{0x10000, 0x1000, 1, true}, {0x20010, 0x500, 2, true}, {0x30000, 0x80, 3, false}});
+  EXPECT_TRUE(two.finds(0x10000, 0x1000));
+  EXPECT_TRUE(two.finds(0x20500, 0x10));
+  EXPECT_FALSE(two.finds(0x20500, 0x11)) << "it ends there";
+  EXPECT_FALSE(two.finds(0x2000f, 1));
+  EXPECT_FALSE(two.finds(0x10000, ~uint64_t{0}));
+  EXPECT_FALSE(two.finds(0x30000, 8)) << "not symmetric";
+  EXPECT_FALSE(two.finds(0, 8));
+  const Indexed& indexed = two.indexed();
+  const auto by_number = [&](uint32_t number, uint64_t offset, uint64_t bytes, int pe) {
+    return reinterpret_cast<uint64_t>(
+        indexed.near(reinterpret_cast<uint64_t>(WindowHandle{number}.at(offset)), bytes, pe));
+  };
+  EXPECT_EQ(by_number(2, 0x4f8, 8, 1), 0x20508 + 2 * Mapped::kApart);
+  EXPECT_EQ(by_number(2, 0x4f9, 8, 1), 0u);
+  EXPECT_EQ(by_number(2, 0, 8, 0), 0u) << "PE 0 is not mapped";
+  EXPECT_EQ(by_number(3, 0, 8, 1), 0u);
+  EXPECT_EQ(by_number(0, 0, 8, 1), 0u);
+  EXPECT_EQ(by_number(kMaxWindows - 1, 0, 8, 1), 0u);
+}
+
+// A lane may read half of what was there before.
+TEST(WindowNear, OfTwoHalvesIsNone) {
+  Mapped one({{0x10000, 0x1000, 1, true}});
+  ASSERT_TRUE(one.finds(0x10000, 8));
+  WindowIndex& index = one.indexed().index();
+  auto* const near =
+      std::ranges::find_if(index.near, [](const WindowNear& n) { return n.bytes != 0; });
+  const WindowNear whole = *near;
+  for (uint64_t WindowNear::*word : {&WindowNear::begin, &WindowNear::bytes, &WindowNear::direct}) {
+    near->*word ^= 2;  // of another window
+    EXPECT_FALSE(one.finds(0x10000, 8));
+    *near = whole;
+  }
+  EXPECT_TRUE(one.finds(0x10000, 8));
+}
+
+TEST(WindowNear, OfAGranuleIsTheLargest) {
+  // More windows than slots for their pages: granules are larger than a page.
+  std::vector<IndexedWindow> windows;
+  for (uint32_t i = 0; i < 100; ++i) {
+    windows.push_back({0x7f0000000000 + uint64_t{i} * 0x40000000, 0x30000000, i + 1, true});
+    windows.push_back({0x7f0000000000 + uint64_t{i} * 0x40000000 + 0x38000000, 64, i + 200, true});
+  }
+  Mapped mapped(windows);
+  for (const IndexedWindow& window : windows) {
+    if (window.bytes > 64) {
+      EXPECT_TRUE(mapped.finds(window.begin + window.bytes / 2, 8)) << window.number;
+    }
+  }
+}
+
 class RandomWindows : public testing::TestWithParam<uint32_t> {};
 
 TEST_P(RandomWindows, AreHintedAt) {
@@ -116,6 +218,9 @@ TEST_P(RandomWindows, AreHintedAt) {
     windows.push_back({0x7e0000000000 + below(room), bytes, i, below(2) == 0});
   }
   Indexed(windows).expect_right();
+  const Mapped mapped(windows);
+  for (int i = 0; i < 200; ++i) mapped.finds(0x7e0000000000 + below(room), 1 + below(64));
+  for (const IndexedWindow& window : windows) mapped.finds(window.begin, window.bytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomWindows, testing::Range(0u, 200u));
