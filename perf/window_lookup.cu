@@ -6,7 +6,9 @@
 //
 //   mpirun -np 2 bazel-bin/perf/window_lookup [WINDOWS] [ROUNDS]
 //
-// Every word is compared. Prints nanoseconds of one g(), the least of the rounds, of PE 0.
+// Every word is compared. Prints nanoseconds of one g(), the least of the rounds, of PE 0. Beside
+// it, where the peer is mapped, what no look-up can do without: one lane loads the same words
+// plainly, by their mapped addresses, and behind three loads that depend on one another.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -38,7 +40,26 @@ struct Words {
 
 PEAL_DEVICE uint64_t expected(int pe, uint32_t i) { return (static_cast<uint64_t>(pe) << 32) + i; }
 
+/// A word at the end of as many loads.
+struct Hops {
+  void* const* first;  // of word i: at i
+  int count;
+};
+
 }  // namespace
+
+PEAL_KERNEL load_all(Hops hops, uint32_t words, Outcome* outcome) {
+  uint64_t seen = 0;
+  const uint64_t start = peal::now_ns();
+  for (uint32_t i = 0; i < kFetches; ++i) {
+    // The upper bit of a word is 0: as with g(), the next load waits for this one.
+    const uint32_t at = (i * 2654435761u + static_cast<uint32_t>(seen >> 63)) % words;
+    void* const* place = hops.first + at;
+    for (int hop = 1; hop < hops.count; ++hop) place = static_cast<void* const*>(*place);
+    seen = *static_cast<const volatile uint64_t*>(*place);
+  }
+  *outcome = {peal::now_ns() - start, seen >> 63};
+}
 
 PEAL_KERNEL fetch_all(peal::Context ctx, Words words, Outcome* outcome) {
   const int peer = (ctx.pe + 1) % ctx.n_pes;
@@ -56,12 +77,14 @@ PEAL_KERNEL fetch_all(peal::Context ctx, Words words, Outcome* outcome) {
 
 namespace {
 
-double best_ns(peal::Runtime& pe, const Words& words, int rounds) {
+/// Of `launch(outcome)`, which fetches all words.
+template <class Launch>
+double best_ns(peal::Runtime& pe, int rounds, const Launch& launch) {
   auto* const outcome = pe.allocate<Outcome>(1);
   double best = 1e30;
   for (int round = 0; round <= rounds; ++round) {
     pe.barrier();
-    peal::launch({}, fetch_all, pe.context(), words, outcome).wait();
+    launch(outcome);
     pe.check();
     Outcome seen{};
     pe.copy_out(&seen, outcome, sizeof(seen));
@@ -79,6 +102,32 @@ double best_ns(peal::Runtime& pe, const Words& words, int rounds) {
 }
 
 }  // namespace
+
+double best_ns(peal::Runtime& pe, const Words& words, int rounds) {
+  return best_ns(pe, rounds, [&](Outcome* outcome) {
+    peal::launch({}, fetch_all, pe.context(), words, outcome).wait();
+  });
+}
+
+/// A load of the peer's word that begins at `first`, behind `hops` loads that depend on one
+/// another.
+double plain_ns(peal::Runtime& pe, const uint64_t* first, uint32_t words, int hops, int rounds) {
+  auto* const peers = static_cast<std::byte*>(pe.ptr(first, (pe.my_pe() + 1) % pe.n_pes()));
+  auto* const places = pe.allocate<void*>(static_cast<size_t>(hops) * words);
+  std::vector<void*> filled;
+  for (int hop = 0; hop < hops; ++hop) {
+    for (uint32_t i = 0; i < words; ++i) {
+      void** const next = places + static_cast<size_t>(hop + 1) * words + i;
+      filled.push_back(hop + 1 < hops ? static_cast<void*>(next) : peers + i * kStride);
+    }
+  }
+  pe.copy_in(places, filled.data(), filled.size() * sizeof(filled[0]));
+  const double best = best_ns(pe, rounds, [&](Outcome* outcome) {
+    peal::launch({}, load_all, Hops{places, hops}, words, outcome).wait();
+  });
+  pe.free(places);
+  return best;
+}
 
 int main(int argc, char** argv) {
   return peal::run_main([&] {
@@ -121,6 +170,14 @@ int main(int argc, char** argv) {
           "%.0f (+%.0f)\n",
           pe.transport(), pe.nic().c_str(), windows, in_heap, by_address, by_address - in_heap,
           by_handle, by_handle - in_heap);
+    }
+    if (pe.ptr(first, (pe.my_pe() + 1) % pe.n_pes()) != nullptr) {
+      const double at_once = plain_ns(pe, first, windows, 1, rounds);
+      const double behind = plain_ns(pe, first, windows, 4, rounds);
+      if (pe.my_pe() == 0) {
+        std::printf("a plain load %.0f ns, behind three loads more %.0f (+%.0f)\n", at_once, behind,
+                    behind - at_once);
+      }
     }
     return 0;
   });

@@ -49,6 +49,17 @@ PEAL_HD Near find_near(const ContextFields& ctx, const Asked& asked) {
   return {reinterpret_cast<std::byte*>(at), here};
 }
 
+/// The same of a range beside the heap, of a PE whose heap the context holds; null where it is not
+/// found in so few instructions.
+PEAL_DEVICE std::byte* find_near_elsewhere(const ContextFields& ctx, const Asked& asked) {
+  const uint32_t slot = static_cast<uint32_t>(asked.pe) - static_cast<uint32_t>(ctx.near_first);
+  const bool mapped = (slot < kNearPes) & (ctx.near[slot % kNearPes] != nullptr);
+  if (!mapped || holds_range(ctx.heap, asked.address, asked.bytes)) return nullptr;
+  std::byte* const at = find_near_window(ctx.windows, asked.address, asked.bytes, asked.pe);
+  const bool fits = !asked.aligned || reinterpret_cast<uint64_t>(at) % asked.bytes == 0;
+  return fits ? at : nullptr;
+}
+
 /// Where the heap of `pe` is mapped here, or null.
 PEAL_HD std::byte* heap_of(const ContextFields& ctx, int pe) {
   const uint32_t slot = static_cast<uint32_t>(pe) - static_cast<uint32_t>(ctx.near_first);
@@ -145,19 +156,10 @@ PEAL_DEVICE Destination reach(ContextState* state, const Place& place, const Ask
 }
 
 /// What resolve() does with anything but the heap of an existing PE; also says what is wrong.
-/// `windows` may have it mapped; null: look at the heap first.
-PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state,
-                                                      const WindowTable* windows, Asked asked) {
+PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked asked) {
   const ContextFields& ctx = state->fields;
-  // Loaded beside what it takes to find the window.
-  const LinkFaults* const faults = state->faults;
   if (asked.pe < 0 || asked.pe >= ctx.n_pes) {
     return {nullptr, nullptr, {}, refuse(state, Status::kBadPe, asked)};
-  }
-  if (windows != nullptr) {
-    std::byte* const at = find_near_window(windows, asked.address, asked.bytes, asked.pe);
-    const bool fits = !asked.aligned || reinterpret_cast<uint64_t>(at) % asked.bytes == 0;
-    if (at != nullptr && fits && faults == nullptr) return {at, nullptr, {}, Status::kOk};
   }
   const Place place = find_symmetric(ctx, asked);
   if (place.window == nullptr) {
@@ -178,13 +180,14 @@ PEAL_DEVICE Destination resolve(const ContextFields& ctx, const Asked& asked) {
   const Near near = find_near(ctx, {asked.address, asked.bytes, asked.pe});
   if (near.here) {
     found.direct = near.address;
+  } else if (std::byte* const at = find_near_elsewhere(ctx, asked)) {
+    return {at, nullptr, {}, Status::kOk};
   } else if (static_cast<uint32_t>(asked.pe) < static_cast<uint32_t>(ctx.n_pes) &&
              ctx.heap.rkeys != nullptr && holds_range(ctx.heap, asked.address, asked.bytes) &&
              heap_of(ctx, asked.pe) == nullptr) {
     found = through_nic(ctx, ctx.heap, offset_in(ctx.heap, asked.address), asked.pe, asked.use);
   } else {
-    const bool in_heap = holds_range(ctx.heap, asked.address, asked.bytes);
-    return resolve_elsewhere(ctx.state, in_heap ? nullptr : ctx.windows, asked);
+    return resolve_elsewhere(ctx.state, asked);
   }
   if (misaligned(asked)) {
     found = {nullptr, nullptr, {}, refuse(ctx.state, Status::kMisaligned, asked)};

@@ -86,7 +86,8 @@ struct alignas(32) WindowNear {
 struct WindowIndex {
   static constexpr uint32_t kSlots = 4 * kMaxWindows;
   static constexpr uint32_t kSpans = 2 * kMaxWindows;
-  static constexpr uint32_t kProbes = 64;  // after which a search ends
+  static constexpr uint32_t kProbes = 64;     // after which a search ends
+  static constexpr uint32_t kNearProbes = 2;  // the same, of WindowNear: most are at the first
 
   /// Where the search for a granule begins, before it is reduced to the number of slots.
   PEAL_HD static uint32_t hash(uint64_t granule) {

@@ -48,32 +48,43 @@ struct Place {
   uint64_t offset;
 };
 
+/// Where the range at the address, or that it names, is mapped of the part of `pe`; null if not
+/// here.
+PEAL_HD std::byte* reach_near(const WindowNear* near, const void* address, uint64_t bytes, int pe) {
+  constexpr uint64_t kMark = (uint64_t{1} << WindowNear::kMarkBits) - 1;
+  const Line part = load_line_stale(&near->begin);
+  const Line mapped = load_line_stale(&near->direct);
+  const uint64_t other = (part.word[0] ^ part.word[1]) | (part.word[0] ^ mapped.word[0]);
+  const uint64_t begin = part.word[0] >> WindowNear::kMarkBits;
+  const uint64_t offset =
+      names_window(address) ? window_offset(address) : reinterpret_cast<uint64_t>(address) - begin;
+  const bool holds = within(offset, bytes, part.word[1] >> WindowNear::kMarkBits);
+  const auto* const direct =
+      reinterpret_cast<std::byte* const*>(mapped.word[0] >> WindowNear::kMarkBits);
+  if (!holds || (other & kMark) != 0 || direct == nullptr || direct[pe] == nullptr) return nullptr;
+  return direct[pe] + offset;
+}
+
 /// Where [address, address + bytes) of the part of `pe` is mapped here; null where that takes a
 /// look at the window's entry to say. Two loads that depend on one another, by address three: all
 /// may hit the first-level cache.
-PEAL_HD std::byte* find_near_window(const WindowTable* table, const void* address, uint64_t bytes,
-                                    int pe) {
-  const WindowNear* near = &table->near[window_number(address) % kMaxWindows];
-  const auto at = reinterpret_cast<uint64_t>(address);
-  if (!names_window(address)) {
-    const Line shown = load_line_stale(&table->shown);
-    const auto* const index = reinterpret_cast<const WindowIndex*>(shown.word[0]);
-    if (index == nullptr) return nullptr;
-    const uint64_t granule = at >> (shown.word[1] & 63);
-    near = &index->near[WindowIndex::hash(granule) & static_cast<uint32_t>(shown.word[1] >> 32)];
+PEAL_DEVICE_COLD inline std::byte* find_near_window(const WindowTable* table, const void* address,
+                                                    uint64_t bytes, int pe) {
+  if (names_window(address)) {
+    return reach_near(&table->near[window_number(address) % kMaxWindows], address, bytes, pe);
   }
-  const Line part = load_line_stale(&near->begin);
-  const Line mapped = load_line_stale(&near->direct);
-  constexpr uint64_t kMark = (uint64_t{1} << WindowNear::kMarkBits) - 1;
-  const uint64_t other = (part.word[0] ^ part.word[1]) | (part.word[0] ^ mapped.word[0]);
-  const uint64_t offset =
-      names_window(address) ? window_offset(address) : at - (part.word[0] >> WindowNear::kMarkBits);
-  const auto* const direct =
-      reinterpret_cast<std::byte* const*>(mapped.word[0] >> WindowNear::kMarkBits);
-  const bool holds = within(offset, bytes, part.word[1] >> WindowNear::kMarkBits);
-  if (!holds || (other & kMark) != 0 || direct == nullptr) return nullptr;
-  std::byte* const begin = direct[pe];
-  return begin == nullptr ? nullptr : begin + offset;
+  const Line shown = load_line_stale(&table->shown);
+  const auto* const index = reinterpret_cast<const WindowIndex*>(shown.word[0]);
+  if (index == nullptr) return nullptr;
+  const auto mask = static_cast<uint32_t>(shown.word[1] >> 32);
+  const uint64_t granule = reinterpret_cast<uint64_t>(address) >> (shown.word[1] & 63);
+  uint32_t slot = WindowIndex::hash(granule) & mask;
+  for (uint32_t probe = 0; probe < WindowIndex::kNearProbes; ++probe) {
+    std::byte* const found = reach_near(&index->near[slot], address, bytes, pe);
+    if (found != nullptr) return found;
+    slot = (slot + 1) & mask;
+  }
+  return nullptr;
 }
 
 /// The window that WindowIndex knows for an address, or 0.
