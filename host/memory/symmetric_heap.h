@@ -4,9 +4,8 @@
 // PE first learns what all others asked (one allgather, which is also the barrier), and only when
 // all asked the same does each one do the same arithmetic.
 //
-//   first segment     [ internal region | user blocks ... ]   a context carries it
-//   further ones      [ user blocks ... ]                     windows, which come and go
-//   (HeapGrowth)
+//   first segment   [ internal region | user blocks ... ]   a context carries it
+//   further ones    [ user blocks ... ]                     windows: they come and go (HeapGrowth)
 //
 // Segments and offsets are what travels; addresses differ by PE.
 #pragma once
@@ -51,9 +50,9 @@ class SymmetricHeap {
   /// after that call, kOutOfMemory when the heap is too small.
   std::byte* reserve_internal(size_t bytes);
 
-  /// From now on the heap grows; called on all PEs, with the same step and limit. Without it, or
-  /// with one that says why, it stays as it is.
+  /// From now on the heap grows; called on all PEs, with the same step and limit.
   void grow_by(HeapGrowth growth) { growth_ = std::move(growth); }
+  /// What kOutOfMemory says of a heap that does not grow.
   void stay(std::string why) { why_fixed_ = std::move(why); }
 
   /// A block of `bytes`, aligned to kAlignment, contents undefined; nullptr for 0 bytes. When it

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Tensors of PyTorch as windows, one PE: allocated with and without expandable segments, in one
-# mapping and across several, written by peers and read back; registered and ended 10,000 times.
+# mapping and across several, written by peers and read back; registered and ended 10,000 times. And
+# blocks of the heap that it had to grow for, and blocks in host memory.
 #
 #   PEAL_TRANSPORT=p2p mpirun -np 2 python3 tensors.py LIBPEAL [CYCLES]     LIBPEAL: path of libpeal.so
 #
@@ -27,6 +28,10 @@ def load():
     peal.peal_get.argtypes = peal.peal_put.argtypes
     peal.peal_register_window.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     peal.peal_unregister_window.argtypes = [ctypes.c_void_p]
+    peal.peal_free.argtypes = [ctypes.c_void_p]
+    for allocate in (peal.peal_calloc, peal.peal_calloc_host):
+        allocate.restype = ctypes.c_void_p
+        allocate.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
     return peal
 
 
@@ -86,6 +91,46 @@ def exchange(job, name, make, count):
     job.meet()
 
 
+class Raw:
+    """Memory of a GPU as NumPy and PyTorch take it."""
+
+    def __init__(self, pointer, count):
+        self.__cuda_array_interface__ = {"data": (pointer, False), "shape": (count,), "typestr": "<i4", "version": 3}
+
+
+def device_block(job, count):
+    pointer = job.peal.peal_calloc(count, 4)
+    return pointer, pointer and torch.as_tensor(Raw(pointer, count), device="cuda")
+
+
+def host_block(job, count):
+    pointer = job.peal.peal_calloc_host(count, 4)
+    return pointer, pointer and torch.frombuffer((ctypes.c_int32 * count).from_address(pointer), dtype=torch.int32)
+
+
+def blocks(job, name, make, count):
+    """The same with symmetric memory: half of a block is put into the other half of the next PE's."""
+    for round_ in range(3):
+        pointer, block = make(job, 2 * count)
+        if not pointer and os.environ.get("PEAL_TRANSPORT") == "ibgda" and make is host_block:
+            error = job.peal.peal_error().decode()
+            job.check(name + " refused, for the NIC runs on a GPU", "ibv_reg_mr" in error)
+            return
+        if not pointer:
+            raise RuntimeError(f"{name}: {job.peal.peal_error().decode()}")
+        block[:count] = torch.arange(count, dtype=torch.int32, device=block.device) % 127 + job.me
+        torch.cuda.synchronize()
+        job.meet()
+        after, before = (job.me + 1) % job.pes, (job.me - 1) % job.pes
+        job.must(job.peal.peal_put(pointer + 4 * count, pointer, 4 * count, after), "peal_put")
+        job.meet()
+        good = (block[count:] - block[:count] == before - job.me).all()
+        job.check(f"{name}, round {round_}", bool(good))
+        del block
+        job.must(job.peal.peal_free(pointer), "peal_free")
+    job.meet()
+
+
 def open_descriptors():
     return len(os.listdir("/proc/self/fd"))
 
@@ -125,6 +170,9 @@ def main():
             exchange(job, f"{count} of {dtype}", lambda n, t=dtype: torch.empty(n, dtype=t, device="cuda"), count)
     # Not where the allocation begins, and not at a page.
     exchange(job, "a slice", lambda n: torch.empty(n + 333, dtype=torch.int32, device="cuda")[333:], 11 << 20)
+    blocks(job, "a block of the heap", device_block, 1000)
+    blocks(job, "a block that the heap grows for", device_block, 20 << 20)
+    blocks(job, "a block of host memory", host_block, 1 << 20)
     cycles(job, int(sys.argv[2]) if len(sys.argv) > 2 else 200)
     job.must(job.peal.peal_finalize(), "peal_finalize")
     if job.me == 0:
