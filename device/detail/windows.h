@@ -61,8 +61,9 @@ PEAL_HD std::byte* reach_near(const WindowNear* near, const void* address, uint6
   const bool holds = within(offset, bytes, part.word[1] >> WindowNear::kMarkBits);
   const auto* const direct =
       reinterpret_cast<std::byte* const*>(mapped.word[0] >> WindowNear::kMarkBits);
-  if (!holds || (other & kMark) != 0 || direct == nullptr || direct[pe] == nullptr) return nullptr;
-  return direct[pe] + offset;
+  if (!holds || (other & kMark) != 0 || direct == nullptr) return nullptr;
+  std::byte* const begin_there = direct[pe];  // once: the host takes it away from a masked PE
+  return begin_there == nullptr ? nullptr : begin_there + offset;
 }
 
 /// Where [address, address + bytes) of the part of `pe` is mapped here; null where that takes a
