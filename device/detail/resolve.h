@@ -31,10 +31,13 @@ struct Destination {
   Status status;
 };
 
-/// Where something is mapped here, if `here`.
+/// Where something is mapped here, if `here`; else whether its PE's heap is, and whether it is of
+/// the heap.
 struct Near {
   std::byte* address;
   bool here;
+  bool mapped = false;
+  bool in_heap = false;
 };
 
 /// Looks for a range of the heap of a PE among the mapped heaps that the context holds: the usual
@@ -44,17 +47,16 @@ PEAL_HD Near find_near(const ContextFields& ctx, const Asked& asked) {
   // Looked up before it is known to be right: the look-up takes as long as finding out.
   std::byte* const near = ctx.near[slot % kNearPes];
   const bool mapped = (slot < kNearPes) & (near != nullptr);
-  const bool here = mapped & holds_range(ctx.heap, asked.address, asked.bytes) & !misaligned(asked);
+  const bool in_heap = holds_range(ctx.heap, asked.address, asked.bytes);
   const uint64_t at = reinterpret_cast<uint64_t>(near) + offset_in(ctx.heap, asked.address);
-  return {reinterpret_cast<std::byte*>(at), here};
+  return {reinterpret_cast<std::byte*>(at), mapped & in_heap & !misaligned(asked), mapped, in_heap};
 }
 
-/// The same of a range beside the heap, of a PE whose heap the context holds; null where it is not
+/// The same of a range beside the heap, of which find_near() said `near`; null where it is not
 /// found in so few instructions.
-PEAL_DEVICE std::byte* find_near_elsewhere(const ContextFields& ctx, const Asked& asked) {
-  const uint32_t slot = static_cast<uint32_t>(asked.pe) - static_cast<uint32_t>(ctx.near_first);
-  const bool mapped = (slot < kNearPes) & (ctx.near[slot % kNearPes] != nullptr);
-  if (!mapped || holds_range(ctx.heap, asked.address, asked.bytes)) return nullptr;
+PEAL_DEVICE std::byte* find_near_elsewhere(const ContextFields& ctx, const Asked& asked,
+                                           const Near& near) {
+  if (!near.mapped || near.in_heap) return nullptr;
   std::byte* const at = find_near_window(ctx.windows, asked.address, asked.bytes, asked.pe);
   const bool fits = !asked.aligned || reinterpret_cast<uint64_t>(at) % asked.bytes == 0;
   return fits ? at : nullptr;
@@ -180,13 +182,13 @@ PEAL_DEVICE Destination resolve(const ContextFields& ctx, const Asked& asked) {
   const Near near = find_near(ctx, {asked.address, asked.bytes, asked.pe});
   if (near.here) {
     found.direct = near.address;
-  } else if (std::byte* const at = find_near_elsewhere(ctx, asked)) {
-    return {at, nullptr, {}, Status::kOk};
   } else if (static_cast<uint32_t>(asked.pe) < static_cast<uint32_t>(ctx.n_pes) &&
              ctx.heap.rkeys != nullptr && holds_range(ctx.heap, asked.address, asked.bytes) &&
              heap_of(ctx, asked.pe) == nullptr) {
     found = through_nic(ctx, ctx.heap, offset_in(ctx.heap, asked.address), asked.pe, asked.use);
   } else {
+    std::byte* const at = find_near_elsewhere(ctx, asked, near);
+    if (at != nullptr) return {at, nullptr, {}, Status::kOk};
     return resolve_elsewhere(ctx.state, asked);
   }
   if (misaligned(asked)) {
