@@ -49,7 +49,8 @@ PEAL_HD Near find_near(const ContextFields& ctx, const Asked& asked) {
   const bool mapped = (slot < kNearPes) & (near != nullptr);
   const bool in_heap = holds_range(ctx.heap, asked.address, asked.bytes);
   const uint64_t at = reinterpret_cast<uint64_t>(near) + offset_in(ctx.heap, asked.address);
-  return {reinterpret_cast<std::byte*>(at), mapped & in_heap & !misaligned(asked), mapped, in_heap};
+  const bool here = mapped & in_heap & !misaligned(asked);
+  return {reinterpret_cast<std::byte*>(at), here, mapped, in_heap};
 }
 
 /// The same of a range beside the heap, of which find_near() said `near`; null where it is not
