@@ -326,12 +326,14 @@ TEST(NvshmemMemory, IsAsMuchAsNvshmemHas) {
   nvshmem_free(most);
   nvshmem_finalize();
   ::setenv("NVSHMEM_SYMMETRIC_SIZE", "2M", 1);
+  ::setenv("PEAL_HEAP_LIMIT", "2M", 1);
   nvshmem_init();
   testing::internal::CaptureStderr();
   EXPECT_EQ(nvshmem_malloc(4 << 20), nullptr);
   EXPECT_NE(testing::internal::GetCapturedStderr().find("peal: nvshmem_malloc: "),
             std::string::npos);
   nvshmem_finalize();
+  ::unsetenv("PEAL_HEAP_LIMIT");
   ::setenv("NVSHMEM_SYMMETRIC_SIZE", "2 buckets", 1);
   testing::internal::CaptureStderr();
   EXPECT_NE(nvshmemx_init_attr(0, nullptr), 0);
