@@ -5,9 +5,8 @@
 //
 //   same process    the pointer itself
 //   CPU kernels     the peer's pages, through its memfd
-//   GPU kernels     the peer's GPU memory, by descriptors, an IPC handle or fabric handles; its
-//   pages of
-//                   the host, through its memfd
+//   GPU kernels     the peer's GPU memory, by descriptors, an IPC handle or fabric handles
+//                   the peer's pages of the host, through its memfd
 //
 // Whether a peer can be reached is an answer with a reason, never an error: the routes decide.
 #pragma once
