@@ -76,23 +76,22 @@ WindowHandle Runtime::register_window(void* address, size_t bytes, const WindowO
 void Runtime::unregister_window(const WindowHandle& window) {
   const Parts::CollectiveCall call(*parts_, "peal: unregister_window");
   // What is the heap's is no window that was registered.
-  parts_->end_window(parts_->heap->owns(window.number) ? WindowHandle{} : window);
+  parts_->windows->remove(parts_->heap->owns(window.number) ? WindowHandle{} : window);
 }
 
 void Runtime::unregister_window(const void* address) {
   unregister_window(parts_->windows->handle_of(static_cast<const std::byte*>(address)));
 }
 
-void Runtime::register_local(void* address, size_t bytes) {
+void Runtime::register_local(void* address, size_t bytes, const WindowOptions& options) {
   if (address == nullptr || bytes == 0) {
     fail(ErrorCode::kInvalidArgument,
          "register_local: {} bytes at {}: there is nothing to register", bytes, fmt::ptr(address));
   }
-  parts_->windows->add_local(static_cast<std::byte*>(address), bytes);
+  parts_->windows->add_local(static_cast<std::byte*>(address), bytes, options);
 }
 
 void Runtime::unregister_local(const void* address) {
-  parts_->files->forget_memory(address);
   parts_->windows->remove_local(static_cast<const std::byte*>(address));
 }
 

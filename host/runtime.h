@@ -175,8 +175,9 @@ class Runtime {
   void unregister_window(const void* address);
 
   /// Makes a local range usable as source of puts and destination of gets. Not collective. Throws
-  /// kSystem when the NIC cannot reach it: the software NIC on a GPU takes memory of GPUs only.
-  void register_local(void* address, size_t bytes);
+  /// kSystem when the NIC cannot reach it: the software NIC on a GPU takes memory of GPUs only. Of
+  /// `options` only `cached` says something.
+  void register_local(void* address, size_t bytes, const WindowOptions& options = {});
 
   /// Ends the newest register_local() of that address, under the conditions of unregister_window().
   /// Not collective. Throws kInvalidArgument where there is none.

@@ -80,7 +80,7 @@ void Runtime::Parts::let_heap_grow() {
        .limit = config.heap_limit + team_memory(),
        .make = [this](size_t bytes, HeapKind kind) { return heap_memory(gpu, group, bytes, kind); },
        .show = [this](const Backing& memory) { return show_segment(memory); },
-       .hide = [this](uint32_t window) { end_window({window}); }});
+       .hide = [this](uint32_t window) { windows->remove({window}); }});
 }
 
 uint32_t Runtime::Parts::show_segment(const Backing& memory) {
@@ -89,12 +89,6 @@ uint32_t Runtime::Parts::show_segment(const Backing& memory) {
            format_size(memory.bytes()));
   tell_of(window);
   return window.number;
-}
-
-void Runtime::Parts::end_window(const WindowHandle& window) {
-  const Windows::Range* const range = windows->find(window.at(0), 1).range;
-  if (range != nullptr) files->forget_memory(range->begin);
-  windows->remove(window);
 }
 
 void Runtime::Parts::tell_of(const WindowHandle& window) const {
@@ -135,9 +129,14 @@ void Runtime::Parts::open_transports() {
                                     .log = log,
                                     .mapped = mapped.direct});
   }
-  windows.emplace(
-      group, *tables,
-      WindowTransports{.routes = *routes, .rails = if_any(rails), .p2p = if_any(p2p), .gpu = gpu});
+  windows.emplace(group, *tables,
+                  WindowTransports{.routes = *routes,
+                                   .rails = if_any(rails),
+                                   .p2p = if_any(p2p),
+                                   .gpu = gpu,
+                                   .before_end = [this](const std::byte* begin) {
+                                     files->forget_memory(begin);
+                                   }});
   windows->add_heap(heap->base(), heap->bytes(), std::move(mapped));
   together(group, [&] {
     check_nic_faults(config, reachable);

@@ -87,7 +87,6 @@ struct Runtime::Parts {
   void open_memory();
   void let_heap_grow();
   uint32_t show_segment(const Backing& memory);
-  void end_window(const WindowHandle& window);
   void tell_of(const WindowHandle& window) const;
   void open_transports();
   void open_nics(const Reachable& reachable);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "base/ranges.h"
@@ -39,7 +40,20 @@ void erase_number(Map& map, const typename Map::key_type& key, uint32_t number) 
   if (at != end) map.erase(at);
 }
 
+RegistrationCache::Identify identify_by(const std::shared_ptr<Gpu>& gpu) {
+  return [gpu](const std::byte* address, size_t bytes) {
+    return gpu ? identify(*gpu, address, bytes) : MemoryIdentity{};
+  };
+}
+
 }  // namespace
+
+Windows::Windows(LiveGroup& bootstrap, DeviceTables& tables, const WindowTransports& transports)
+    : bootstrap_(bootstrap),
+      tables_(tables),
+      transports_(transports),
+      cache_(identify_by(transports.gpu)),
+      local_cache_(identify_by(transports.gpu)) {}
 
 // One window, known to all NICs of this PE.
 struct Windows::Known {
@@ -48,52 +62,8 @@ struct Windows::Known {
   Part part{};
 };
 
-// What a PE would make a window of.
-struct Windows::Request {
-  uint64_t bytes;
-  uint64_t iova;  // offset of its first byte in a page
-  uint64_t room;  // windows that this PE could add
-  uint64_t any_size;
-};
-
-std::vector<Windows::Request> Windows::agree(const std::byte* address, size_t bytes,
-                                             const WindowOptions& options) {
-  std::vector<Request> all =
-      gather(bootstrap_, Request{.bytes = address == nullptr ? 0 : bytes,
-                                 .iova = nic::MemoryRegion::first_offset(address),
-                                 .room = kMaxWindows - tables_.windows().in_use(),
-                                 .any_size = options.any_size});
-  bool some = false;
-  for (size_t pe = 0; pe < all.size(); ++pe) {
-    const Request& one = all[pe];
-    if (one.room == 0) {
-      fail(ErrorCode::kInvalidArgument,
-           "register_window: PE {} has {} windows, which is the limit; unregister some", pe,
-           kMaxWindows);
-    }
-    if (one.any_size != all[0].any_size) {
-      fail(ErrorCode::kInvalidArgument,
-           "register_window: PE {} and PE 0 differ in WindowOptions::any_size, which must be alike "
-           "on all PEs",
-           pe);
-    }
-    if (options.any_size) {
-      some = some || one.bytes != 0;
-    } else if (one.bytes != all[0].bytes || one.bytes == 0) {
-      fail(ErrorCode::kInvalidArgument,
-           "register_window: PE {} registers {} bytes, PE 0 {}: all must register the same size, "
-           "not 0, unless all ask for WindowOptions::any_size",
-           pe, one.bytes, all[0].bytes);
-    }
-  }
-  if (options.any_size && !some) {
-    fail(ErrorCode::kInvalidArgument, "register_window: no PE has anything to register");
-  }
-  return all;
-}
-
 // Leaves only what the routes want mapped.
-void Windows::keep_wanted(PeerMemory& memory, const std::vector<Request>& parts) const {
+void Windows::keep_wanted(PeerMemory& memory, const std::vector<WindowRequest>& parts) const {
   for (size_t pe = 0; pe < memory.direct.size(); ++pe) {
     if (transports_.routes.to(static_cast<int>(pe)) != Route::kP2p ||
         bootstrap_.masked(static_cast<int>(pe))) {
@@ -171,7 +141,7 @@ void Windows::forget(Entries::iterator entry) {
   entries_.erase(entry);
 }
 
-WindowHandle Windows::add_mapped(Range range, const std::vector<Request>& parts,
+WindowHandle Windows::add_mapped(Range range, const std::vector<WindowRequest>& parts,
                                  PeerMemory memory) {
   Known known;
   const std::vector<Part> all = gather_together(bootstrap_, [&] {
@@ -183,7 +153,7 @@ WindowHandle Windows::add_mapped(Range range, const std::vector<Request>& parts,
   const std::vector<Be32> rkeys = by_rail(all, rails, &Part::rkeys);
   const std::vector<Be32> word_rkeys = by_rail(all, rails, &Part::word_rkeys);
   std::vector<WindowPart> shown;
-  for (const Request& part : parts) shown.push_back({part.iova, part.bytes});
+  for (const WindowRequest& part : parts) shown.push_back({part.iova, part.bytes});
   const auto alike = [&](const auto& of) {
     return std::ranges::all_of(shown, [&](const WindowPart& p) { return of(p) == of(shown[0]); });
   };
@@ -215,30 +185,89 @@ WindowHandle Windows::add_mapped(Range range, const std::vector<Request>& parts,
 
 void Windows::add_heap(std::byte* address, size_t bytes, PeerMemory memory) {
   const auto n_pes = static_cast<size_t>(bootstrap_.size());
-  const uint64_t iova = nic::MemoryRegion::first_offset(address);
-  add_mapped({address, bytes, true, {}, {}},
-             std::vector<Request>(n_pes, {.bytes = bytes, .iova = iova, .room = 0, .any_size = 0}),
+  WindowRequest alike{};
+  alike.bytes = bytes;
+  alike.iova = nic::MemoryRegion::first_offset(address);
+  add_mapped({address, bytes, true, {}, {}}, std::vector<WindowRequest>(n_pes, alike),
              std::move(memory));
+}
+
+WindowRequest Windows::request(const std::byte* address, size_t bytes,
+                               const WindowOptions& options) const {
+  WindowRequest request{};
+  request.bytes = bytes;
+  request.iova = nic::MemoryRegion::first_offset(address);
+  request.any_size = options.any_size;
+  request.cached = options.cached;
+  // Windows of memory that was freed end first.
+  request.room = kMaxWindows - tables_.windows().in_use() + cache_.count();
+  return request;
 }
 
 WindowHandle Windows::add_everywhere(std::byte* address, size_t bytes,
                                      const WindowOptions& options) {
-  return add(agree(address, bytes, options), address, address == nullptr ? 0 : bytes, -1);
+  if (address == nullptr) bytes = 0;
+  RegistrationCache::Memory memory;
+  const std::vector<WindowRequest> parts = agree_on_window(bootstrap_, [&] {
+    WindowRequest mine = request(address, bytes, options);
+    if (options.cached) {
+      memory = cache_.describe("register_window", address, bytes);
+      mine.known = cache_.find(memory);
+    }
+    return mine;
+  });
+  const uint64_t known = known_to_all(parts);
+  if (known != 0) return {cached_.at(known)};
+  end_freed();
+  const WindowHandle window = add(parts, address, bytes, -1);
+  if (options.cached) {
+    const uint64_t serial = entries_.at(window.number).serial;
+    cached_.emplace(serial, window.number);
+    cache_.keep(serial, std::move(memory));
+  }
+  return window;
 }
 
 WindowHandle Windows::add_everywhere(const Backing& memory) {
-  return add(agree(memory.address(), memory.bytes(), {}), memory.address(), memory.bytes(),
-             memory.fd());
+  const std::vector<WindowRequest> parts =
+      agree_on_window(bootstrap_, [&] { return request(memory.address(), memory.bytes(), {}); });
+  end_freed();
+  return add(parts, memory.address(), memory.bytes(), memory.fd());
+}
+
+// Memory that is registered now may lie where other memory was. All PEs have the same entries.
+void Windows::end_freed() {
+  const std::vector<uint64_t> serials = cache_.numbers();
+  if (serials.empty()) return;
+  const auto n_pes = static_cast<size_t>(bootstrap_.size());
+  const std::vector<uint8_t> ended =
+      gather_together<uint8_t>(bootstrap_, serials.size(), [&](std::span<uint8_t> mine) {
+        for (const uint64_t serial : cache_.ended()) {
+          mine[static_cast<size_t>(std::ranges::lower_bound(serials, serial) - serials.begin())] =
+              1;
+        }
+      });
+  for (size_t i = 0; i < serials.size(); ++i) {
+    bool somewhere = false;
+    for (size_t pe = 0; pe < n_pes; ++pe) somewhere |= ended[pe * serials.size() + i] != 0;
+    if (somewhere) remove({cached_.at(serials[i])});
+  }
 }
 
 // Of `fd` see P2p::map().
-WindowHandle Windows::add(const std::vector<Request>& parts, std::byte* address, size_t bytes,
+WindowHandle Windows::add(const std::vector<WindowRequest>& parts, std::byte* address, size_t bytes,
                           int fd) {
   return add_mapped({address, bytes, true, {}, {}}, parts,
                     transports_.p2p ? transports_.p2p->map(address, bytes, fd) : PeerMemory{});
 }
 
-void Windows::add_local(std::byte* address, size_t bytes) {
+void Windows::add_local(std::byte* address, size_t bytes, const WindowOptions& options) {
+  RegistrationCache::Memory memory;
+  if (options.cached) {
+    memory = local_cache_.describe("register_local", address, bytes);
+    if (local_cache_.find(memory)[0] != 0) return;
+  }
+  for (const uint64_t number : local_cache_.ended()) end_local(static_cast<uint32_t>(number));
   tables_.windows().check_room();
   PinnedRange pinned;
   if (transports_.gpu && !transports_.gpu->knows(address)) {
@@ -246,8 +275,10 @@ void Windows::add_local(std::byte* address, size_t bytes) {
   }
   Known known = registered(address, bytes, false);
   tables_.windows().fill(window_of(address, bytes, known), {});
-  keep(tables_.windows().show(),
+  const uint32_t number = tables_.windows().show();
+  keep(number,
        {{address, bytes, false, {}, {}}, 0, std::move(known.regions), {}, std::move(pinned)});
+  if (options.cached) local_cache_.keep(number, std::move(memory));
 }
 
 void Windows::remove(const WindowHandle& window) {
@@ -263,7 +294,10 @@ void Windows::remove(const WindowHandle& window) {
          all[0] == 0 ? "none" : fmt::format("window {}", all[0]));
   }
   // Nobody names it any more before a part ends, and nobody maps it before its owner goes on.
+  if (transports_.before_end) transports_.before_end(entry->second.range.begin);
   together(bootstrap_, [&] { tables_.windows().hide(window.number); });
+  cache_.forget(entry->second.serial);
+  cached_.erase(entry->second.serial);
   together(bootstrap_, [&] { forget(entry); });
 }
 
@@ -275,9 +309,15 @@ void Windows::remove_local(const std::byte* address) {
          "unregister_local: no memory was registered at {} by register_local, or not any more",
          fmt::ptr(address));
   }
-  const uint32_t number = std::prev(end)->second;
+  end_local(std::prev(end)->second);
+}
+
+void Windows::end_local(uint32_t number) {
+  const auto entry = entries_.find(number);
+  if (transports_.before_end) transports_.before_end(entry->second.range.begin);
   tables_.windows().hide(number);
-  forget(entries_.find(number));
+  local_cache_.forget(number);
+  forget(entry);
 }
 
 // Windows may overlap: those that begin in front of the address are looked at from the nearest on,

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,6 +20,7 @@
 #include "host/transport/p2p.h"
 #include "host/transport/rails.h"
 #include "host/window_options.h"
+#include "host/window_request.h"
 
 namespace peal {
 
@@ -28,12 +30,13 @@ struct WindowTransports {
   const Rails* rails;
   P2p* p2p;
   std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
+  /// Is told where a window begins that is about to end.
+  std::function<void(const std::byte*)> before_end = nullptr;
 };
 
 class Windows {
  public:
-  Windows(LiveGroup& bootstrap, DeviceTables& tables, const WindowTransports& transports)
-      : bootstrap_(bootstrap), tables_(tables), transports_(transports) {}
+  Windows(LiveGroup& bootstrap, DeviceTables& tables, const WindowTransports& transports);
 
   /// Collective, before all others. Adds the heap, which all PEs have mapped already if some
   /// transport wants that.
@@ -52,8 +55,9 @@ class Windows {
   /// kInvalidArgument, on all PEs, where those are not of one window; then nothing ends.
   void remove(const WindowHandle& window);
 
-  /// Adds memory that only this PE uses. Kernels on a GPU get access to it if they had none.
-  void add_local(std::byte* address, size_t bytes);
+  /// Adds memory that only this PE uses. Kernels on a GPU get access to it if they had none. Of the
+  /// options `cached` is looked at.
+  void add_local(std::byte* address, size_t bytes, const WindowOptions& options = {});
 
   /// Ends what add_local() was given last with this address. Throws kInvalidArgument if nothing
   /// was.
@@ -92,7 +96,6 @@ class Windows {
 
  private:
   struct Known;
-  struct Request;
   /// A window, and what ends with it.
   struct Entry {
     Range range;
@@ -103,10 +106,13 @@ class Windows {
   };
   using Entries = std::map<uint32_t, Entry>;
 
-  std::vector<Request> agree(const std::byte* address, size_t bytes, const WindowOptions& options);
-  WindowHandle add(const std::vector<Request>& parts, std::byte* address, size_t bytes, int fd);
-  WindowHandle add_mapped(Range range, const std::vector<Request>& parts, PeerMemory memory);
-  void keep_wanted(PeerMemory& memory, const std::vector<Request>& parts) const;
+  WindowRequest request(const std::byte* address, size_t bytes, const WindowOptions& options) const;
+  WindowHandle add(const std::vector<WindowRequest>& parts, std::byte* address, size_t bytes,
+                   int fd);
+  WindowHandle add_mapped(Range range, const std::vector<WindowRequest>& parts, PeerMemory memory);
+  void keep_wanted(PeerMemory& memory, const std::vector<WindowRequest>& parts) const;
+  void end_freed();
+  void end_local(uint32_t number);
   Known registered(std::byte* address, size_t bytes, bool words) const;
   bool must_dump(bool far) const;
   Window window_of(std::byte* address, size_t bytes, const Known& known) const;
@@ -121,6 +127,11 @@ class Windows {
   std::multimap<const std::byte*, uint32_t> by_begin_;  // numbers of those that are not empty
   std::multimap<size_t, uint32_t> by_size_;             // the same
   uint64_t serial_ = 0;                                 // of the last window of all PEs
+  // WindowOptions::cached. Of the windows of all PEs, by serial, with their numbers: all PEs have
+  // the same ones. And of add_local(), by number.
+  RegistrationCache cache_;
+  std::map<uint64_t, uint32_t> cached_;
+  RegistrationCache local_cache_;
 };
 
 }  // namespace peal

@@ -86,6 +86,7 @@ inline constexpr int kPointerHandleTypes = 14;  // CU_POINTER_ATTRIBUTE_ALLOWED_
 inline constexpr int kPointerPool = 17;         // CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
 inline constexpr int kP2pNativeAtomics = 3;     // CU_DEVICE_P2P_ATTRIBUTE_...
 inline constexpr int kPointerMemoryType = 2;    // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+inline constexpr int kPointerBufferId = 7;      // CU_POINTER_ATTRIBUTE_BUFFER_ID
 inline constexpr int kPointerManaged = 8;       // CU_POINTER_ATTRIBUTE_IS_MANAGED
 inline constexpr int kPointerDevice = 9;        // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 inline constexpr unsigned kMemoryTypeDevice = 2;    // CU_MEMORYTYPE_...

@@ -21,17 +21,6 @@ uint32_t block_of(uint32_t number) {
 }
 uint32_t first_of(uint32_t block) { return kFirstBlock * ((1u << block) - 1); }
 
-template <class T>
-const uint64_t* words_of(const T* from) {
-  static_assert(sizeof(T) % sizeof(uint64_t) == 0);
-  return reinterpret_cast<const uint64_t*>(from);
-}
-template <class T>
-uint64_t* words_of(T* to) {
-  static_assert(sizeof(T) % sizeof(uint64_t) == 0);
-  return reinterpret_cast<uint64_t*>(to);
-}
-
 /// All zero where the window's parts are not all as large, or none is mapped.
 WindowNear near_of(const Window& window, std::span<const WindowPart> parts, uint64_t mark) {
   const auto as_large = [&](const WindowPart& part) { return part.bytes == window.bytes; };
@@ -105,8 +94,9 @@ Window ShownWindows::fill(Window window, const Reached& reached) {
   const uint32_t number = next_number();
   make_room(number);
   const ByPe to = by_pe(number);
+  StoreList stores;
   const auto fill = [&](auto* entries, const auto& values) {
-    memory_.copy_in(entries, values.data(), values.size_bytes());
+    stores.add(entries, values);
     return values.empty() ? nullptr : entries;
   };
   window.rkeys = fill(to.rkeys, reached.rkeys);
@@ -118,48 +108,45 @@ Window ShownWindows::fill(Window window, const Reached& reached) {
   Window rest = window;
   rest.base = nullptr;
   rest.bytes = 0;
-  memory_.store_words(words_of(&shown()->window[number]), words_of(&rest),
-                      sizeof(rest) / sizeof(uint64_t));
+  stores.add(&shown()->window[number], rest);
+  stores.carry_out(memory_);
   return window;
 }
 
 uint32_t ShownWindows::show() {
   const uint32_t number = next_number();
-  Window* const entry = &shown()->window[number];
+  const bool first_use = number == entries_.size();
+  StoreList stores;
   const uint64_t part[] = {reinterpret_cast<uint64_t>(filled_.base), filled_.bytes};
-  memory_.store_words(words_of(entry), part, 2);
-  set_near(number, filled_.near);
-  if (number == entries_.size()) {
+  stores.add(reinterpret_cast<uint64_t*>(&shown()->window[number]), std::span(part));
+  stores.add(&shown()->near[number], filled_.near);
+  if (first_use) {
     entries_.emplace_back();
-    memory_.store_word(&shown()->count, number + 1);
+    stores.add(&shown()->count, number + 1);
   } else {
     free_.pop_front();
   }
   entries_[number] = filled_;
   ++in_use_;
-  if (number != 0) show_index();
-  raise_version();
+  if (number != 0) add_index(stores);
+  stores.add(&shown()->version, ++version_);
+  stores.carry_out(memory_);
   return number;
 }
 
-void ShownWindows::set_near(uint32_t number, const WindowNear& near) {
-  memory_.store_words(words_of(&shown()->near[number]), words_of(&near),
-                      sizeof(near) / sizeof(uint64_t));
-}
-
 void ShownWindows::hide(uint32_t number) {
-  set_near(number, {});
-  const Window nothing{};
-  memory_.store_words(words_of(&shown()->window[number]), words_of(&nothing),
-                      sizeof(nothing) / sizeof(uint64_t));
   entries_[number] = {};
   free_.push_back(number);
   --in_use_;
-  show_index();
-  raise_version();
+  StoreList stores;
+  stores.add(&shown()->near[number], WindowNear{});
+  stores.add(&shown()->window[number], Window{});
+  add_index(stores);
+  stores.add(&shown()->version, ++version_);
+  stores.carry_out(memory_);
 }
 
-void ShownWindows::show_index() {
+void ShownWindows::add_index(StoreList& stores) {
   std::vector<IndexedWindow> windows;
   for (uint32_t number = 1; number < entries_.size(); ++number) {
     const Entry& entry = entries_[number];
@@ -170,17 +157,12 @@ void ShownWindows::show_index() {
   const IndexImage image = make_index(windows);
   auto* const index = reinterpret_cast<WindowIndex*>(shown() + 1) + next_index_;
   next_index_ = 1 - next_index_;
-  memory_.store_words(words_of(index->span), words_of(image.spans.data()),
-                      image.spans.size() * sizeof(WindowSpan) / sizeof(uint64_t));
-  memory_.store_words(words_of(index->slot), words_of(image.slots.data()),
-                      image.slots.size() * sizeof(WindowSlot) / sizeof(uint64_t));
-  memory_.store_words(words_of(index->near), words_of(image.near.data()),
-                      image.near.size() * sizeof(WindowNear) / sizeof(uint64_t));
-  const ShownIndex line{index, image.shift, static_cast<uint32_t>(image.slots.size() - 1)};
-  memory_.store_words(words_of(&shown()->shown), words_of(&line), 2);
+  stores.add(index->span, std::span(image.spans));
+  stores.add(index->slot, std::span(image.slots));
+  stores.add(index->near, std::span(image.near));
+  stores.add(&shown()->shown,
+             ShownIndex{index, image.shift, static_cast<uint32_t>(image.slots.size() - 1)});
 }
-
-void ShownWindows::raise_version() { memory_.store_word(&shown()->version, ++version_); }
 
 void ShownWindows::leave_out(std::span<const int> masked) const {
   std::byte* const nowhere = nullptr;

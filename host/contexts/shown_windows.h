@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "device/context.h"
+#include "host/contexts/store_list.h"
 #include "host/contexts/window_index.h"
 #include "host/memory/backing.h"
 
@@ -86,9 +87,7 @@ class ShownWindows {
   ByPe by_pe(uint32_t number) const;
   void make_room(uint32_t number);
   size_t bytes_by_pe() const;
-  void set_near(uint32_t number, const WindowNear& near);
-  void show_index();
-  void raise_version();
+  void add_index(StoreList& stores);
 
   Make make_;
   size_t n_pes_;

@@ -93,8 +93,13 @@ void Backing::copy(void* to, const void* from, size_t bytes) const {
   if (block_.host_accessible) {
     std::memcpy(to, from, bytes);
   } else if (!block_.view || !block_.view->copy(to, from, bytes)) {
-    operations_->copy(block_, to, from, bytes);
+    copy_by_stream(to, from, bytes);
   }
+}
+
+void Backing::copy_by_stream(void* to, const void* from, size_t bytes) const {
+  const Copy copy{to, from, bytes};
+  operations_->copy(block_, {&copy, 1});
 }
 
 bool Backing::reaches(const void* at, size_t bytes) const {
@@ -108,7 +113,7 @@ Word Backing::load(const Word* word) const {
   if (block_.host_accessible) return __atomic_load_n(word, __ATOMIC_ACQUIRE);
   Word value = 0;
   if (block_.view && block_.view->load(&value, word, 1)) return value;
-  operations_->copy(block_, &value, word, sizeof(value));
+  copy_by_stream(&value, word, sizeof(value));
   return value;
 }
 uint32_t Backing::load_word(const uint32_t* word) const { return load(word); }
@@ -117,7 +122,7 @@ uint64_t Backing::load_word(const uint64_t* word) const { return load(word); }
 void Backing::load_words(uint64_t* to, const uint64_t* from, size_t count) const {
   if (!block_.host_accessible) {
     if (block_.view && block_.view->load(to, from, count)) return;
-    return operations_->copy(block_, to, from, count * sizeof(*to));
+    return copy_by_stream(to, from, count * sizeof(*to));
   }
   for (size_t i = count; i-- > 0;) to[i] = __atomic_load_n(from + i, __ATOMIC_ACQUIRE);
 }
@@ -126,7 +131,7 @@ template <class Word>
 void Backing::store(Word* word, Word value) const {
   if (block_.host_accessible) return __atomic_store_n(word, value, __ATOMIC_RELEASE);
   if (block_.view && block_.view->store(word, &value, 1)) return;
-  operations_->copy(block_, word, &value, sizeof(value));
+  copy_by_stream(word, &value, sizeof(value));
 }
 void Backing::store_word(uint32_t* word, uint32_t value) const { store(word, value); }
 void Backing::store_word(uint64_t* word, uint64_t value) const { store(word, value); }
@@ -134,9 +139,24 @@ void Backing::store_word(uint64_t* word, uint64_t value) const { store(word, val
 void Backing::store_words(uint64_t* to, const uint64_t* from, size_t count) const {
   if (!block_.host_accessible) {
     if (block_.view && block_.view->store(to, from, count)) return;
-    return operations_->copy(block_, to, from, count * sizeof(*to));
+    return copy_by_stream(to, from, count * sizeof(*to));
   }
   for (size_t i = 0; i < count; ++i) __atomic_store_n(to + i, from[i], __ATOMIC_RELEASE);
+}
+
+void Backing::store_in_order(std::span<const Copy> stores) const {
+  if (!block_.host_accessible && !block_.view) return operations_->copy(block_, stores);
+  for (const Copy& one : stores) {
+    const auto* const halves = static_cast<const uint32_t*>(one.from);
+    if ((reinterpret_cast<uintptr_t>(one.to) | one.bytes) % sizeof(uint64_t) == 0) {
+      store_words(static_cast<uint64_t*>(one.to), static_cast<const uint64_t*>(one.from),
+                  one.bytes / sizeof(uint64_t));
+      continue;
+    }
+    for (size_t i = 0; i < one.bytes / sizeof(uint32_t); ++i) {
+      store(static_cast<uint32_t*>(one.to) + i, halves[i]);
+    }
+  }
 }
 
 Backing make_host_backing(size_t bytes, const std::string& name) {

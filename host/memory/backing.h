@@ -7,7 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+
+#include "host/memory/copy.h"
 
 namespace peal {
 
@@ -33,7 +36,7 @@ class Backing {
   struct Operations {
     void (*release)(const Block& block) noexcept;
     void (*zero)(const Block& block, std::byte* address, size_t bytes) = nullptr;
-    void (*copy)(const Block& block, void* to, const void* from, size_t bytes) = nullptr;
+    void (*copy)(const Block& block, std::span<const Copy> copies) = nullptr;  // in this order
   };
 
   Backing(const Block& block, const Operations& operations)
@@ -69,6 +72,9 @@ class Backing {
   /// Several 8-byte words that kernels read meanwhile: each is whole, and written after those in
   /// front of it.
   void store_words(uint64_t* to, const uint64_t* from, size_t count) const;
+  /// The same of many, from host memory: each is written after those in front of it. What is not
+  /// made of whole 8-byte words is written by words of 4 bytes.
+  void store_in_order(std::span<const Copy> stores) const;
 
  private:
   template <class Word>
@@ -77,6 +83,7 @@ class Backing {
   void store(Word* word, Word value) const;
   void reset() noexcept;
   void copy(void* to, const void* from, size_t bytes) const;
+  void copy_by_stream(void* to, const void* from, size_t bytes) const;
 
   Block block_;
   const Operations* operations_;  // of static storage: one per kind

@@ -39,8 +39,8 @@ void zero_cuda(const Backing::Block& block, std::byte* address, size_t bytes) {
   gpu_of(block).zero(address, bytes);
 }
 
-void copy_cuda(const Backing::Block& block, void* to, const void* from, size_t bytes) {
-  gpu_of(block).copy(to, from, bytes);
+void copy_cuda(const Backing::Block& block, std::span<const Copy> copies) {
+  gpu_of(block).copy(copies);
 }
 
 constexpr Backing::Operations kCudaOperations{release_cuda, zero_cuda, copy_cuda};

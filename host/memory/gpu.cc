@@ -98,9 +98,19 @@ Gpu::Current::~Current() {
 }
 
 void Gpu::copy(void* to, const void* from, size_t bytes) const {
+  const Copy one{to, from, bytes};
+  copy({&one, 1});
+}
+
+void Gpu::copy(std::span<const Copy> copies) const {
   const Current current(*this);
-  check(driver_->copy(device_address(to), device_address(from), bytes, stream_), "cuMemcpyAsync");
-  check(driver_->sync_stream(stream_), fmt::format("copy of {} bytes", bytes));
+  size_t sum = 0;
+  for (const Copy& one : copies) {
+    check(driver_->copy(device_address(one.to), device_address(one.from), one.bytes, stream_),
+          "cuMemcpyAsync");
+    sum += one.bytes;
+  }
+  check(driver_->sync_stream(stream_), fmt::format("copy of {} bytes", sum));
 }
 
 void Gpu::zero(void* address, size_t bytes) const {

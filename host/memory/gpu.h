@@ -10,11 +10,13 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "host/base/cuda_driver.h"
 #include "host/base/dma_buf.h"
 #include "host/base/exception.h"
+#include "host/memory/copy.h"
 
 namespace peal {
 
@@ -74,6 +76,8 @@ class Gpu {
 
   /// Between any two of host and GPU memory; complete on return.
   void copy(void* to, const void* from, size_t bytes) const;
+  /// Several, one after the other.
+  void copy(std::span<const Copy> copies) const;
   void zero(void* address, size_t bytes) const;
 
   /// Words of an allocation of its memory, for as long as that is there; null: copy() only.

@@ -58,7 +58,7 @@ constexpr Result kInvalidDevice = 101;
 constexpr int kMaxDevices = 8;
 
 // What peal's host asks of a pointer, and the software NIC beyond that.
-enum PointerAttribute : int { kContext = 1, kBufferId = 7 };
+enum PointerAttribute : int { kContext = 1 };
 
 struct Ipc {
   int64_t pid;
@@ -423,7 +423,7 @@ Result cuPointerGetAttribute(void* value, int what, Address address) {
     return answer(allocation.piece ? Context{} : context_of(allocation.device));
   }
   if (what == kPointerHandleTypes) return answer(static_cast<unsigned>(allocation.handle_types));
-  if (what == kBufferId) return answer(allocation.id);
+  if (what == kPointerBufferId) return answer(allocation.id);
   if (what == kPointerManaged) return answer(0u);
   if (what == kPointerDevice) return answer(allocation.device - state.visible_from);
   return mistake(kInvalidValue);

@@ -26,9 +26,9 @@ struct Refusing {
   std::vector<Backing> memory;
   bool refuses = false;
 
-  static void copy(const Backing::Block& block, void* to, const void* from, size_t bytes) {
+  static void copy(const Backing::Block& block, std::span<const Copy> copies) {
     if (static_cast<Refusing*>(block.keeper.get())->refuses) fail(ErrorCode::kSystem, "no copy");
-    std::memcpy(to, from, bytes);
+    for (const Copy& one : copies) std::memcpy(one.to, one.from, one.bytes);
   }
   static void release(const Backing::Block&) noexcept {}
   static constexpr Backing::Operations kOperations{.release = release, .copy = copy};

@@ -86,7 +86,7 @@ struct Counted {
   static inline int releases = 0;
   static void release(const Backing::Block&) noexcept { ++releases; }
   static void zero(const Backing::Block&, std::byte*, size_t) {}
-  static void copy(const Backing::Block&, void*, const void*, size_t) {}
+  static void copy(const Backing::Block&, std::span<const Copy>) {}
   static constexpr Backing::Operations kOperations{release, zero, copy};
 };
 

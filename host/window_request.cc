@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/window_request.h"
+
+#include <algorithm>
+
+#include "device/context.h"
+#include "host/base/error.h"
+#include "host/job/together.h"
+
+namespace peal {
+namespace {
+
+void check_alike(const std::vector<WindowRequest>& all, uint64_t WindowRequest::*field,
+                 const char* name) {
+  for (size_t pe = 0; pe < all.size(); ++pe) {
+    if (all[pe].*field == all[0].*field) continue;
+    fail(ErrorCode::kInvalidArgument,
+         "register_window: PE {} and PE 0 differ in WindowOptions::{}, which must be alike on all "
+         "PEs",
+         pe, name);
+  }
+}
+
+void check_sizes(const std::vector<WindowRequest>& all) {
+  if (all[0].any_size != 0) {
+    const auto some = [](const WindowRequest& one) { return one.bytes != 0; };
+    if (std::ranges::any_of(all, some)) return;
+    fail(ErrorCode::kInvalidArgument, "register_window: no PE has anything to register");
+  }
+  for (size_t pe = 0; pe < all.size(); ++pe) {
+    if (all[pe].bytes == all[0].bytes && all[pe].bytes != 0) continue;
+    fail(ErrorCode::kInvalidArgument,
+         "register_window: PE {} registers {} bytes, PE 0 {}: all must register the same size, not "
+         "0, unless all ask for WindowOptions::any_size",
+         pe, all[pe].bytes, all[0].bytes);
+  }
+}
+
+}  // namespace
+
+std::vector<WindowRequest> agree_on_window(Bootstrap& group,
+                                           const std::function<WindowRequest()>& mine) {
+  const std::vector<WindowRequest> all = gather_together(group, mine);
+  for (size_t pe = 0; pe < all.size(); ++pe) {
+    if (all[pe].room != 0) continue;
+    fail(ErrorCode::kInvalidArgument,
+         "register_window: PE {} has {} windows, which is the limit; unregister some", pe,
+         kMaxWindows);
+  }
+  check_alike(all, &WindowRequest::any_size, "any_size");
+  check_alike(all, &WindowRequest::cached, "cached");
+  check_sizes(all);
+  return all;
+}
+
+uint64_t known_to_all(const std::vector<WindowRequest>& requests) {
+  for (const uint64_t number : requests[0].known) {
+    const auto knows = [&](const WindowRequest& one) {
+      return std::ranges::find(one.known, number) != one.known.end();
+    };
+    if (number != 0 && std::ranges::all_of(requests, knows)) return number;
+  }
+  return 0;
+}
+
+}  // namespace peal
