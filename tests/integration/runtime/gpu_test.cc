@@ -76,31 +76,22 @@ std::string refusal(const std::function<void()>& body) {
 
 // The two that fork come first: a process forks with one thread only.
 TEST_F(RuntimeOnGpu, WorksBetweenProcesses) {
-  bootstrap::run_processes(3, [&](Bootstrap& group) {
-    int result = 0;
-    {
-      Runtime pe = start(group);
-      result = send_around(pe);
-      if (fake_.mappings < 2) result = 50;
-    }
-    return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+  on_gpus(3, [&](Runtime& pe) {
+    const int result = send_around(pe);
+    return fake_.mappings < 2 ? 50 : result;
   });
 }
 
 TEST_F(RuntimeOnGpu, DrivesQueuesInTheMemoryOfTheGpu) {
   config_.transport = TransportKind::kIbgda;
-  bootstrap::run_processes(2, [&](Bootstrap& group) {
-    int result = 0;
-    {
-      Runtime pe = start(group);
-      result = send_around(pe);
-      if (pe.transport() != std::string("ibgda") || pe.nic() != "softnic-gpu") result = 50;
-      if (pe.context().relaxed != 1) result = 52;
-      // One way to every memory, and a GPU that shows writes in order: nothing to pay for.
-      if (pe.context().settle != 0 || pe.context().heap.dumped != 0) result = 53;
-      if (fake_.mappings != 0) result = 51;
-    }
-    return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+  on_gpus(2, [&](Runtime& pe) {
+    int result = send_around(pe);
+    if (pe.transport() != std::string("ibgda") || pe.nic() != "softnic-gpu") result = 50;
+    if (pe.context().relaxed != 1) result = 52;
+    // One way to every memory, and a GPU that shows writes in order: nothing to pay for.
+    if (pe.context().settle != 0 || pe.context().heap.dumped != 0) result = 53;
+    if (fake_.mappings != 0) result = 51;
+    return result;
   });
 }
 
@@ -289,33 +280,26 @@ TEST_F(RuntimeOnGpu, SaysWhyTheNicDoesNotRunThere) {
 }
 
 TEST_F(RuntimeOnGpu, ReachesGpusThatItCannotSee) {
-  bootstrap::run_processes(2, [&](Bootstrap& group) {
-    // PE 1 sees GPU 1 only, which is number 0 to it.
-    fake_.visible_from = group.rank();
-    config_.device = 0;
-    int result = 0;
-    {
-      Runtime pe = start(group);
-      result = send_around(pe);
-      if (pe.transport() != std::string("p2p")) result = 50;
-    }
-    return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
-  });
+  config_.device = 0;
+  const auto send = [](Runtime& pe) {
+    const int result = send_around(pe);
+    return pe.transport() == std::string("p2p") ? result : 50;
+  };
+  // PE 1 sees GPU 1 only, which is number 0 to it.
+  on_gpus(2, send, [&](int rank) { fake_.visible_from = rank; });
 }
 
 TEST_F(RuntimeOnGpu, TakesTheNicToGpusThatItCannotMap) {
-  bootstrap::run_processes(2, [&](Bootstrap& group) {
-    if (group.rank() == 1) fake_.refuse["cuMemImportFromShareableHandle"] = 801;
-    int result = 0;
-    {
-      Runtime pe = start(group);
-      result = send_around(pe);
-      const std::string expected = group.rank() == 0 ? "p2p" : "p2p+ibgda";
-      if (pe.transport() != expected) result = 50;
-      // Mapped at one PE, and a NIC in the job. Fails at 438a779: only several NICs settled.
-      if (pe.context().settle != 1) result = 51;
-    }
-    return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+  const auto send = [](Runtime& pe) {
+    int result = send_around(pe);
+    const std::string expected = pe.my_pe() == 0 ? "p2p" : "p2p+ibgda";
+    if (pe.transport() != expected) result = 50;
+    // Mapped at one PE, and a NIC in the job. Fails at 438a779: only several NICs settled.
+    if (pe.context().settle != 1) result = 51;
+    return result;
+  };
+  on_gpus(2, send, [&](int rank) {
+    if (rank == 1) fake_.refuse["cuMemImportFromShareableHandle"] = 801;
   });
 }
 
