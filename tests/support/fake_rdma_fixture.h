@@ -3,7 +3,6 @@
 // A test fixture on top of libfake_rdma.so, in a program of tests.
 #pragma once
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -23,11 +22,7 @@ inline std::filesystem::path program_directory() {
 }
 
 /// The fake of the library at `path`, which VerbsLibrary has loaded or will load.
-inline FakeRdma& fake_at(const std::string& path) {
-  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) fail(ErrorCode::kInternal, "{}", ::dlerror());
-  return *reinterpret_cast<FakeRdma* (*)()>(::dlsym(library, "fake_rdma"))();
-}
+inline FakeRdma& fake_at(const std::string& path) { return stand_in<FakeRdma>(path, "fake_rdma"); }
 
 /// Every test begins with a fake as it was made, that can do all peal needs.
 class FakeRdmaTest : public ::testing::Test {
