@@ -6,13 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <initializer_list>
 #include <memory>
 #include <string>
 
 #include "host/base/error.h"
 #include "host/nic/verbs.h"
 #include "tests/support/built.h"
+#include "tests/support/error_of.h"
 #include "tests/support/fake_rdma.h"
 
 namespace peal::nic {
@@ -50,24 +50,5 @@ class FakeRdmaTest : public ::testing::Test {
   std::string path_;
   FakeRdma& fake_;
 };
-
-/// Runs `call`, which must throw; answers what the error says.
-template <class Call>
-std::string refusal(ErrorCode code, Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "not refused";
-  return "";
-}
-
-inline void expect_in(const std::string& text, std::initializer_list<std::string> parts) {
-  for (const std::string& part : parts) {
-    EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in: " << text;
-  }
-}
 
 }  // namespace peal::nic

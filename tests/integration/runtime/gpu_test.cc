@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/error_of.h"
 #include "tests/support/gpu_job.h"
 
 namespace peal {
@@ -62,16 +63,6 @@ int send_around(Runtime& pe) {
   if (pe.my_pe() == 0 && seen[2] != static_cast<uint64_t>(pe.n_pes())) return 3;
   pe.barrier();
   return 0;
-}
-
-std::string refusal(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "not refused";
-  return "";
 }
 
 // The two that fork come first: a process forks with one thread only.
@@ -223,7 +214,7 @@ TEST_F(RuntimeOnGpu, SaysThatTheProxyCannotDriveTheNicEither) {
       // As in TakesTheNicToGpusThatItCannotMap.
       if (group.rank() == 1) fake_.refuse["cuMemImportFromShareableHandle"] = 801;
       testing::internal::CaptureStderr();
-      const std::string error = refusal([&] { start(group); });
+      const std::string error = error_of([&] { start(group); }).what();
       const std::string said = testing::internal::GetCapturedStderr();
       if (!holds(error, "ibv_reg_mr_iova2(")) return 1;
       if (!holds(said, "softnic: memory of the host, and this NIC runs on a GPU")) return 2;
@@ -239,7 +230,7 @@ TEST_F(RuntimeOnGpu, HasNoCpuRingANicThatRunsOnAGpu) {
   config_.doorbell = DoorbellKind::kCpu;
   bootstrap::run_processes(1, [&](Bootstrap& group) {
     ::setenv("PEAL_SOFTNIC_FABRIC", std::to_string(::getpid()).c_str(), 1);
-    const std::string text = refusal([&] { start(group); });
+    const std::string text = error_of([&] { start(group); }).what();
     return text.find(
                "PEAL_DOORBELL=cpu: the doorbell page of mlx5_0 (softnic-gpu) is memory of a "
                "GPU") == std::string::npos
@@ -273,7 +264,7 @@ TEST_F(RuntimeOnGpu, SaysWhyTheNicDoesNotRunThere) {
       ::setenv(variable, value, 1);
       // Of its own: the engine of the test before may not have left its fabric yet.
       ::setenv("PEAL_SOFTNIC_FABRIC", std::to_string(::getpid()).c_str(), 1);
-      const std::string text = refusal([&] { start(group); });
+      const std::string text = error_of([&] { start(group); }).what();
       return text.find("a line above that begins with \"softnic:\"") != std::string::npos ? 0 : 1;
     });
   }
@@ -383,7 +374,7 @@ TEST_F(RuntimeOnGpu, RefusesWhatNoTransportReaches) {
   fake_.peer_access = false;
   config_.transport = TransportKind::kP2p;
   bootstrap::run_threads(2, [&](Bootstrap& group) {
-    const std::string text = refusal([&] { start(group); });
+    const std::string text = error_of([&] { start(group); }).what();
     EXPECT_NE(text.find("no transport reaches PE"), std::string::npos) << text;
     EXPECT_NE(text.find("no peer access GPU"), std::string::npos) << text;
   });
@@ -413,8 +404,10 @@ TEST_F(RuntimeOnGpu, ReadsTheErrorsOfQueuesByCopies) {
 
 TEST_F(RuntimeOnGpu, RefusesAJobOfTwoKinds) {
   bootstrap::run_threads(2, [&](Bootstrap& group) {
-    const std::string text = refusal(
-        [&] { peal::join(group, config_, group.rank() == 0 ? Target::kCpu : Target::kGpu); });
+    const std::string text =
+        error_of([&] {
+          peal::join(group, config_, group.rank() == 0 ? Target::kCpu : Target::kGpu);
+        }).what();
     EXPECT_NE(text.find("PE 1 has its kernels on a GPU, PE 0 on a CPU"), std::string::npos) << text;
   });
 }
@@ -423,7 +416,7 @@ TEST_F(RuntimeOnGpu, SaysThatTheGpuFailed) {
   bootstrap::run_threads(1, [&](Bootstrap& group) {
     Runtime pe = start(group);
     fake_.refuse["cuStreamSynchronize"] = 700;
-    EXPECT_NE(refusal([&] { pe.check(); }).find("on GPU 0 (Fake H200)"), std::string::npos);
+    EXPECT_TRUE(contains(error_of([&] { pe.check(); }), "on GPU 0 (Fake H200)"));
     fake_.refuse.clear();
   });
 }
