@@ -9,21 +9,17 @@
 
 #include <chrono>
 #include <functional>
-#include <stdexcept>
 #include <string>
 
 #include "tests/support/error_of.h"
 #include "tests/support/job.h"
+#include "tests/support/require.h"
 
 namespace peal::api_test {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-void require(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error("expected otherwise: " + what);
-}
 
 Config mapped(const std::string& plan = "", Microseconds timeout = seconds(20)) {
   Config config = small_config();
