@@ -19,6 +19,7 @@
 #include "device/base/spin.h"
 #include "host/memory/backing_cuda.h"
 #include "peal/peal.h"
+#include "perf/common/fixed_heap.h"
 
 namespace {
 
@@ -133,7 +134,7 @@ int main(int argc, char** argv) {
   return peal::run_main([&] {
     const auto windows = static_cast<uint32_t>(argc > 1 ? std::atoi(argv[1]) : 1000);
     const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
-    peal::Runtime pe = peal::start();
+    peal::Runtime pe = peal::start(peal::perf::fixed_heap());
     if (windows == 0 || windows > 8000 || rounds < 1) {
       std::fprintf(stderr, "window_lookup: 1 to 8000 windows, 1 round or more\n");
       return 2;

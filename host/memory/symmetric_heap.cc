@@ -42,6 +42,26 @@ bool all_equal(const std::vector<T>& all) {
   return std::adjacent_find(all.begin(), all.end(), std::not_equal_to<T>()) == all.end();
 }
 
+/// Of all segments of a kind.
+struct Room {
+  uint64_t bytes = 0;
+  uint64_t available = 0;
+  uint64_t largest = 0;
+  size_t holes = 0;
+};
+
+Room room_of(const std::list<HeapSegment>& segments, HeapKind kind) {
+  Room room;
+  for (const HeapSegment& segment : segments) {
+    if (segment.kind() != kind) continue;
+    room.bytes += segment.bytes();
+    room.available += segment.ranges().available();
+    room.largest = std::max(room.largest, segment.ranges().largest_free());
+    room.holes += segment.ranges().holes();
+  }
+  return room;
+}
+
 }  // namespace
 
 SymmetricHeap::SymmetricHeap(Backing backing, Bootstrap& bootstrap, std::optional<Extents> extents)
@@ -271,32 +291,20 @@ void SymmetricHeap::grow(const Request& asked) {
 
 // 0 where the limit leaves no room for the block.
 uint64_t SymmetricHeap::growth_for(const Request& asked) const {
-  uint64_t taken = 0;
-  for (const HeapSegment& segment : segments_) {
-    if (segment.kind() == asked.heap) taken += segment.bytes();
-  }
+  const uint64_t taken = room_of(segments_, asked.heap).bytes;
   const uint64_t left = growth_->limit - std::min(growth_->limit, taken);
   if (asked.bytes > left) return 0;
   return std::min(std::max(asked.bytes, growth_->step), left);
 }
 
 void SymmetricHeap::refuse(const Request& asked, const std::string& why_not_grown) const {
-  uint64_t bytes = 0;
-  uint64_t available = 0;
-  uint64_t largest = 0;
-  size_t holes = 0;
-  for (const HeapSegment& segment : segments_) {
-    if (segment.kind() != asked.heap) continue;
-    bytes += segment.bytes();
-    available += segment.ranges().available();
-    largest = std::max(largest, segment.ranges().largest_free());
-    holes += segment.ranges().holes();
-  }
+  const Room room = room_of(segments_, asked.heap);
   fail(ErrorCode::kOutOfMemory,
        "symmetric heap of {} bytes{} has no {} bytes aligned to {}: {} are free in {} piece{}, the "
        "largest free block has {}; {}; raise PEAL_HEAP_SIZE or free blocks",
-       bytes, asked.heap == HeapKind::kHost ? " of host memory" : "", asked.bytes, asked.alignment,
-       available, holes, holes == 1 ? "" : "s", largest, why_not_grown);
+       room.bytes, asked.heap == HeapKind::kHost ? " of host memory" : "", asked.bytes,
+       asked.alignment, room.available, room.holes, room.holes == 1 ? "" : "s", room.largest,
+       why_not_grown);
 }
 
 void SymmetricHeap::refuse_free(const void* pointer, const Request& asked) const {

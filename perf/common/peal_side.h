@@ -8,6 +8,7 @@
 #include <string>
 
 #include "peal/peal.h"
+#include "perf/common/fixed_heap.h"
 #include "perf/common/kernels.h"
 
 namespace peal::perf {
@@ -85,7 +86,7 @@ class PealSide {
   using Api = PealApi<Reach::kGpu, List<>>;
 
   /// On a context of its own where the options say something of its queues.
-  explicit PealSide(const ContextOptions& options = {}) : runtime_(start()) {
+  explicit PealSide(const ContextOptions& options = {}) : runtime_(start(fixed_heap())) {
     if (options.queues_per_peer != 0 || options.depth != 0) {
       own_context_.emplace(runtime_.make_context(options));
     }

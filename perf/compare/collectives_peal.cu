@@ -3,6 +3,7 @@
 // Collective calls by a block, peal's side: mpirun -np 2 collectives_peal. See collective_rows.h.
 // Before them sync of a team of all PEs beside barrier_all, in turn.
 #include "peal/peal.h"
+#include "perf/common/fixed_heap.h"
 #include "perf/compare/collective_rows.h"
 
 namespace {
@@ -86,7 +87,8 @@ int print_meetings(Runtime& pe) {
 
 int main() {
   return peal::run_main([] {
-    Runtime runtime = start();
+    // 64 MiB, and the rows' two buffers of eight PEs; for more set PEAL_HEAP_SIZE.
+    Runtime runtime = start(perf::fixed_heap(uint64_t{1088} << 20));
     const int failed = print_meetings(runtime);
     Side side(runtime);
     return perf::print_rows(side, "peal") + failed;

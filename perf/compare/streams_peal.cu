@@ -15,6 +15,7 @@
 #include <string>
 
 #include "peal/peal.h"
+#include "perf/common/fixed_heap.h"
 #include "perf/compare/stream_rows.cuh"
 
 namespace {
@@ -281,7 +282,7 @@ void print_puts(Runtime& pe, char* dst, char* src) {
 
 int main() {
   return peal::run_main([] {
-    Runtime runtime = start();
+    Runtime runtime = start(perf::fixed_heap(2 * perf::largest_bytes() + (size_t{64} << 20)));
     auto* const dst = static_cast<char*>(runtime.calloc(1, perf::largest_bytes()));
     auto* const src = static_cast<char*>(runtime.calloc(1, perf::largest_bytes()));
     PealSide side(runtime);

@@ -6,32 +6,16 @@
 //   mpirun -np 2 calls
 //
 // Last line on PE 0: N passed, N failed.
-#include <cstdio>
 #include <string>
 #include <vector>
 
+#include "tests/gpu/score.h"
 #include "tests/support/collective_cases.h"
 
 namespace {
 
 using namespace peal;
 using namespace peal::api_test;
-
-class Score {
- public:
-  void expect(bool good, const std::string& what) {
-    if (!good) std::printf("FAILED %s\n", what.c_str());
-    ++(good ? passed_ : failed_);
-  }
-  int finish() const {
-    std::printf("%d passed, %d failed\n", passed_, failed_);
-    return failed_ == 0 ? 0 : 1;
-  }
-
- private:
-  int passed_ = 0;
-  int failed_ = 0;
-};
 
 PEAL_KERNEL fill(uint64_t* data, size_t count, uint64_t from) {
   for (size_t i = thread_in_block(); i < count; i += threads_in_block()) data[i] = from + i;

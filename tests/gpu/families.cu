@@ -6,8 +6,7 @@
 //   mpirun -np 2 families
 //
 // Last line on PE 0: N passed, N failed.
-#include <cstdio>
-
+#include "tests/gpu/score.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/ordered_cases.h"
 
@@ -15,22 +14,6 @@ namespace {
 
 using namespace peal;
 using namespace peal::api_test;
-
-class Score {
- public:
-  void add(const char* name, const std::string& wrong) {
-    if (!wrong.empty()) std::printf("FAILED %s: %s\n", name, wrong.c_str());
-    ++(wrong.empty() ? passed_ : failed_);
-  }
-  int finish() const {
-    std::printf("%d passed, %d failed\n", passed_, failed_);
-    return failed_ == 0 ? 0 : 1;
-  }
-
- private:
-  int passed_ = 0;
-  int failed_ = 0;
-};
 
 template <Reach R, class S>
 void by_scope(Runtime& pe, Score& score, const char* name, unsigned threads) {

@@ -17,6 +17,7 @@
 
 #include "bootstrap/borrowed.h"
 #include "peal/peal.h"
+#include "tests/support/require.h"
 
 extern "C" char** environ;
 
@@ -29,10 +30,6 @@ constexpr int kPes = 3;
 constexpr int kVictim = 2;
 constexpr int kGone = 7;  // how the victim ends
 constexpr auto kLimit = 30s;
-
-void require(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error("expected otherwise: " + what);
-}
 
 /// To each PE that `alive` has a bit of: a word, a signal, an atomic, a word back; then a barrier.
 PEAL_KERNEL exchange(Context ctx, uint64_t* words, uint64_t round, uint32_t alive, Status* ended) {

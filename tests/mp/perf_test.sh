@@ -141,7 +141,7 @@ mistake "--sizes 2: atomic_add works on words of 4 or 8 bytes" message_rate --op
 mistake "--depth 300: a queue's depth is a power of two, such as 512" message_rate --depth 300
 mistake "message_rate --help" message_rate --threads 2000
 # What only the runtime can know, every PE says.
-PEAL_HEAP_LIMIT=64K launch bad 2 message_rate --sizes 1M --blocks 64
+launch bad 2 message_rate --sizes 1M --blocks 64
 says PEAL_HEAP_SIZE
 
 launch 0 2 message_rate --help

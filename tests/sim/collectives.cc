@@ -97,6 +97,16 @@ JobOptions any_team(simt::Random& random) {
   return options;
 }
 
+/// PEs dealt over two nodes in turn.
+JobOptions two_nodes(simt::Random& random) {
+  JobOptions options = any_team(random);
+  options.n_pes = 10;
+  options.settle = true;
+  options.map = [](int pe, int peer) { return pe % 2 == peer % 2; };
+  options.depth = 8;
+  return options;
+}
+
 }  // namespace
 
 void team_mapped(simt::Simulation& sim) {
@@ -135,15 +145,10 @@ void team_by_nic(simt::Simulation& sim) {
   play_all(sim, options, callers, steps);
 }
 
-/// Two nodes, PEs dealt over them in turn: what PE k + 1 put to PE k came by the NIC, and that it
-/// has arrived PE k hears of PE k + 2, by a store. One PE is late: else words of others push what
-/// its NIC has brought.
+/// Two nodes: what PE k + 1 put to PE k came by the NIC, and that it has arrived PE k hears of
+/// PE k + 2, by a store. One PE is late: else words of others push what its NIC has brought.
 void team_mixed(simt::Simulation& sim) {
-  JobOptions options = any_team(sim.random());
-  options.n_pes = 10;
-  options.settle = true;
-  options.map = [](int pe, int peer) { return pe % 2 == peer % 2; };
-  options.depth = 8;
+  const JobOptions options = two_nodes(sim.random());
   Callers callers;
   callers.workspace = 32 * 10;
   const Step step{Kind::kGather, 5};
@@ -164,11 +169,7 @@ void team_mixed(simt::Simulation& sim) {
 
 /// The two nodes again, and short calls: in the second round members pass on what others brought.
 void team_carried(simt::Simulation& sim) {
-  JobOptions options = any_team(sim.random());
-  options.n_pes = 10;
-  options.settle = true;
-  options.map = [](int pe, int peer) { return pe % 2 == peer % 2; };
-  options.depth = 8;
+  const JobOptions options = two_nodes(sim.random());
   Callers callers;
   if (sim.random().one_in(2)) callers = {1, 2, Callers::Scope::kBlock, 1, 0};
   callers.workspace = 2 * 16 * 10;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where the libraries lie that a test loads: below the folder of Bazel's outputs that holds this
-// program.
+// program. And how a test shares a state with one that stands in for another.
 #pragma once
+
+#include <dlfcn.h>
 
 #include <filesystem>
 #include <stdexcept>
@@ -18,6 +20,14 @@ inline std::filesystem::path built(const std::string& path) {
     if (std::filesystem::exists(folder / path)) return folder / path;
   }
   throw std::runtime_error("no " + path + " above " + program.string() + ": build it");
+}
+
+/// What `state`() of the library at `path` answers, which stays loaded. Throws where that fails.
+template <class State>
+State& stand_in(const std::string& path, const char* state) {
+  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw std::runtime_error(::dlerror());
+  return *reinterpret_cast<State* (*)()>(::dlsym(library, state))();
 }
 
 }  // namespace peal

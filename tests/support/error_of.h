@@ -23,6 +23,25 @@ Error error_of(Call&& call) {
   return {ErrorCode::kInternal, "no error"};
 }
 
+/// Runs `call`, which must throw; answers what the error says.
+template <class Call>
+std::string refusal(ErrorCode code, Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "not refused";
+  return "";
+}
+
+inline void expect_in(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) {
+    EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in: " << text;
+  }
+}
+
 inline bool contains(const Error& error, const std::string& text) {
   return std::string(error.what()).find(text) != std::string::npos;
 }

@@ -4,6 +4,7 @@
 // handle carries pid, descriptor and size of a memfd.
 #include "tests/support/fake_cuda.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>

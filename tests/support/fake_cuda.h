@@ -8,8 +8,6 @@
 // and streams that do not wait for kernels.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -49,7 +47,5 @@ extern "C" FakeCuda* fake_cuda();
 
 /// The fake, loaded in place of any real driver.
 inline FakeCuda& load_fake_cuda() {
-  const auto path = peal::built("tests/support/libfake_cuda.so");
-  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  return *reinterpret_cast<FakeCuda* (*)()>(::dlsym(library, "fake_cuda"))();
+  return peal::stand_in<FakeCuda>(peal::built("tests/support/libfake_cuda.so"), "fake_cuda");
 }

@@ -4,8 +4,6 @@
 // test and the library share a FakeCuFile.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <atomic>
 #include <cstddef>
 #include <string>
@@ -34,6 +32,5 @@ inline std::string fake_cufile_path() {
 }
 
 inline FakeCuFile& load_fake_cufile() {
-  void* const library = ::dlopen(fake_cufile_path().c_str(), RTLD_NOW | RTLD_LOCAL);
-  return *reinterpret_cast<FakeCuFile* (*)()>(::dlsym(library, "fake_cufile"))();
+  return peal::stand_in<FakeCuFile>(fake_cufile_path(), "fake_cufile");
 }

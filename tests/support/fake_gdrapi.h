@@ -8,8 +8,6 @@
 // memory any more.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <atomic>
 #include <cstddef>
 #include <string>
@@ -41,6 +39,5 @@ inline std::string fake_gdrapi_path() {
 }
 
 inline FakeGdrapi& load_fake_gdrapi() {
-  void* const library = ::dlopen(fake_gdrapi_path().c_str(), RTLD_NOW | RTLD_LOCAL);
-  return *reinterpret_cast<FakeGdrapi* (*)()>(::dlsym(library, "fake_gdrapi"))();
+  return peal::stand_in<FakeGdrapi>(fake_gdrapi_path(), "fake_gdrapi");
 }

@@ -4,8 +4,6 @@
 // test and the library share a FakeNvml.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -33,6 +31,5 @@ inline std::string fake_nvml_path() {
 }
 
 inline FakeNvml& load_fake_nvml() {
-  void* const library = ::dlopen(fake_nvml_path().c_str(), RTLD_NOW | RTLD_LOCAL);
-  return *reinterpret_cast<FakeNvml* (*)()>(::dlsym(library, "fake_nvml"))();
+  return peal::stand_in<FakeNvml>(fake_nvml_path(), "fake_nvml");
 }

@@ -3,17 +3,16 @@
 // A test fixture on top of libfake_rdma.so, in a program of tests.
 #pragma once
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <initializer_list>
 #include <memory>
 #include <string>
 
 #include "host/base/error.h"
 #include "host/nic/verbs.h"
 #include "tests/support/built.h"
+#include "tests/support/error_of.h"
 #include "tests/support/fake_rdma.h"
 
 namespace peal::nic {
@@ -23,11 +22,7 @@ inline std::filesystem::path program_directory() {
 }
 
 /// The fake of the library at `path`, which VerbsLibrary has loaded or will load.
-inline FakeRdma& fake_at(const std::string& path) {
-  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) fail(ErrorCode::kInternal, "{}", ::dlerror());
-  return *reinterpret_cast<FakeRdma* (*)()>(::dlsym(library, "fake_rdma"))();
-}
+inline FakeRdma& fake_at(const std::string& path) { return stand_in<FakeRdma>(path, "fake_rdma"); }
 
 /// Every test begins with a fake as it was made, that can do all peal needs.
 class FakeRdmaTest : public ::testing::Test {
@@ -55,24 +50,5 @@ class FakeRdmaTest : public ::testing::Test {
   std::string path_;
   FakeRdma& fake_;
 };
-
-/// Runs `call`, which must throw; answers what the error says.
-template <class Call>
-std::string refusal(ErrorCode code, Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "not refused";
-  return "";
-}
-
-inline void expect_in(const std::string& text, std::initializer_list<std::string> parts) {
-  for (const std::string& part : parts) {
-    EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in: " << text;
-  }
-}
 
 }  // namespace peal::nic

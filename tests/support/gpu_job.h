@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -37,6 +38,22 @@ class RuntimeOnGpu : public testing::Test {
   }
 
   Runtime start(Bootstrap& group) const { return peal::join(group, config_, Target::kGpu); }
+
+  /// `body` answers 0 where all went well, on every PE of a job of processes; of the driver nothing
+  /// may be left behind it. `before` is called on each before it starts.
+  void on_gpus(
+      int pes, const std::function<int(Runtime&)>& body,
+      const std::function<void(int rank)>& before = [](int) {}) {
+    bootstrap::run_processes(pes, [&](Bootstrap& group) {
+      before(group.rank());
+      int result = 0;
+      {
+        Runtime pe = start(group);
+        result = body(pe);
+      }
+      return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+    });
+  }
 
   FakeCuda& fake_;
   Config config_;

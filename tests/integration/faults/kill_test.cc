@@ -10,22 +10,18 @@
 
 #include <chrono>
 #include <cstdio>
-#include <stdexcept>
 #include <thread>
 
 #include "tests/integration/faults/operations.h"
 #include "tests/support/injector.h"
 #include "tests/support/job.h"
+#include "tests/support/require.h"
 
 namespace peal::fault_test {
 namespace {
 
 using std::chrono::seconds;
 using std::chrono::steady_clock;
-
-void require(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error("expected otherwise: " + what);
-}
 
 /// Until the NIC ends the process, or the deadline of the job.
 [[noreturn]] void be_killed() {

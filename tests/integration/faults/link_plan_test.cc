@@ -8,34 +8,33 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <stdexcept>
+#include <functional>
 #include <string>
 
+#include "tests/support/error_of.h"
 #include "tests/support/job.h"
+#include "tests/support/require.h"
 
 namespace peal::api_test {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-void require(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error("expected otherwise: " + what);
-}
-
-Config mapped() {
+Config mapped(const std::string& plan = "", Microseconds timeout = seconds(20)) {
   Config config = small_config();
   config.transport = TransportKind::kP2p;
   config.heap_size = 4u << 20;
+  config.p2p_faults = plan;
+  config.timeout = timeout;
   return config;
 }
 
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+void on_two_pes(const Config& config, const std::function<void(Runtime&)>& body) {
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    Runtime pe = start(group, config);
+    body(pe);
+  });
 }
 
 PEAL_KERNEL put_some(Context ctx, uint64_t* box, uint32_t count, Status* status) {
@@ -80,10 +79,9 @@ TEST(LinkPlan, IsRefusedInWordsThatSayWhatIsAccepted) {
       {"op=1 fault=syndrome:0x13", "report no error"},
       {"op=1 fault=stall\n;op=9", "line 2"},
       {"op=1 seed=3 fault=stall", "stands on a line of its own"}};
-  bootstrap::run_threads(2, [&](Bootstrap& group) {
-    Runtime pe = start(group, mapped());
+  on_two_pes(mapped(), [&](Runtime& pe) {
     for (const Wrong& wrong : kWrong) {
-      const std::string error = error_of([&] { pe.set_p2p_faults(wrong.plan); });
+      const std::string error = error_of([&] { pe.set_p2p_faults(wrong.plan); }).what();
       EXPECT_NE(error.find(wrong.part), std::string::npos) << wrong.plan << ": " << error;
     }
     pe.set_p2p_faults(" # nothing\n");
@@ -93,9 +91,8 @@ TEST(LinkPlan, IsRefusedInWordsThatSayWhatIsAccepted) {
 
 TEST(LinkPlan, OfTheEnvironmentIsRefusedByName) {
   bootstrap::run_threads(2, [&](Bootstrap& group) {
-    Config config = mapped();
-    config.p2p_faults = "pe=7 op=1 fault=stall";
-    const std::string error = error_of([&] { start(group, config); });
+    const Config config = mapped("pe=7 op=1 fault=stall");
+    const std::string error = error_of([&] { start(group, config); }).what();
     EXPECT_NE(error.find("PEAL_P2P_FAULTS): line 1: \"pe=7\": a whole number from 0 to 1"),
               std::string::npos)
         << error;
@@ -105,10 +102,9 @@ TEST(LinkPlan, OfTheEnvironmentIsRefusedByName) {
 // A plan that is accepted and does nothing would let tests of faults pass.
 TEST(LinkPlan, IsRefusedWhereNoPeerIsMapped) {
   bootstrap::run_threads(2, [&](Bootstrap& group) {
-    Config config = mapped();
+    Config config = mapped("op=1 fault=stall");
     config.transport = TransportKind::kIbgda;
-    config.p2p_faults = "op=1 fault=stall";
-    const std::string error = error_of([&] { start(group, config); });
+    const std::string error = error_of([&] { start(group, config); }).what();
     EXPECT_NE(error.find("no other PE is reached by loads and stores"), std::string::npos) << error;
     EXPECT_NE(error.find("PEAL_SOFTNIC_FAULTS"), std::string::npos) << error;
   });
@@ -118,16 +114,13 @@ TEST(LinkPlan, OfANicIsRefusedWhereNoNicIsUsed) {
   bootstrap::run_threads(2, [&](Bootstrap& group) {
     Config config = mapped();
     config.softnic.emplace("PEAL_SOFTNIC_FAULTS", "wqe=1 fault=stall");
-    const std::string error = error_of([&] { start(group, config); });
+    const std::string error = error_of([&] { start(group, config); }).what();
     EXPECT_NE(error.find("PEAL_P2P_FAULTS"), std::string::npos) << error;
   });
 }
 
 TEST(LinkPlan, CountsOperationsOfAPeerAndAnswersPeerLostWhileALinkIsDown) {
-  bootstrap::run_threads(2, [&](Bootstrap& group) {
-    Config config = mapped();
-    config.p2p_faults = "on=0 pe=1 op=3 fault=link_down";
-    Runtime pe = start(group, config);
+  on_two_pes(mapped("on=0 pe=1 op=3 fault=link_down"), [](Runtime& pe) {
     const Symmetric<uint64_t> box(pe, 1);
     Status status[4];
     launch({}, put_some, pe.context(), box.data(), 4, status).wait();
@@ -156,10 +149,7 @@ TEST(LinkPlan, CountsOperationsOfAPeerAndAnswersPeerLostWhileALinkIsDown) {
 
 // The lanes of a scope count as one operation, and hear of its fault together.
 TEST(LinkPlan, CountsAnOperationOfABlockOnce) {
-  bootstrap::run_threads(2, [&](Bootstrap& group) {
-    Config config = mapped();
-    config.p2p_faults = "op=2 fault=link_down";
-    Runtime pe = start(group, config);
+  on_two_pes(mapped("op=2 fault=link_down"), [](Runtime& pe) {
     const Symmetric<uint64_t> box(pe, 128);
     Status status[64];
     for (const Status expected : {Status::kOk, Status::kPeerLost, Status::kPeerLost}) {
@@ -171,11 +161,7 @@ TEST(LinkPlan, CountsAnOperationOfABlockOnce) {
 }
 
 TEST(LinkPlan, TellsOfAStallThatNothingEnds) {
-  bootstrap::run_threads(2, [&](Bootstrap& group) {
-    Config config = mapped();
-    config.p2p_faults = "op=1 fault=stall";
-    config.timeout = std::chrono::milliseconds(30);
-    Runtime pe = start(group, config);
+  on_two_pes(mapped("op=1 fault=stall", milliseconds(30)), [](Runtime& pe) {
     const Symmetric<uint64_t> box(pe, 1);
     Status status[1];
     launch({}, put_some, pe.context(), box.data(), 1, status).wait();
@@ -189,11 +175,7 @@ TEST(LinkPlan, TellsOfAStallThatNothingEnds) {
 
 // One that is later than any deadline: its data is there, the signal is not, and the call says so.
 TEST(LinkPlan, HoldsASignalBackBehindItsData) {
-  bootstrap::run_threads(2, [&](Bootstrap& group) {
-    Config config = mapped();
-    config.p2p_faults = "on=0 signal=1 fault=delay ms=86400000";
-    config.timeout = std::chrono::milliseconds(30);
-    Runtime pe = start(group, config);
+  on_two_pes(mapped("on=0 signal=1 fault=delay ms=86400000", milliseconds(30)), [](Runtime& pe) {
     const Symmetric<uint64_t> box(pe, 3);
     box[1] = 5;
     pe.barrier();
@@ -219,9 +201,7 @@ TEST(LinkPlan, KillsItsOwnPeAndOthersHearOfIt) {
   try {
     bootstrap::run_processes(2,
                              [&](Bootstrap& group) {
-                               Config config = mapped();
-                               config.p2p_faults = "on=1 op=3 fault=kill";
-                               Runtime pe = start(group, config);
+                               Runtime pe = start(group, mapped("on=1 op=3 fault=kill"));
                                auto* const box = pe.allocate<uint64_t>(2);
                                Status status[3];
                                if (pe.my_pe() == 1) {

@@ -10,30 +10,16 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/support/job.h"
+#include "tests/support/require.h"
 
 namespace peal::api_test {
 namespace {
 
 using std::chrono::seconds;
 using std::chrono::steady_clock;
-
-void require(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error("expected otherwise: " + what);
-}
-
-template <class Holds>
-bool eventually(Holds&& holds) {
-  const auto end = steady_clock::now() + seconds(10);
-  while (!holds()) {
-    if (steady_clock::now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 Config patient_config() {
   Config config = small_config();

@@ -4,24 +4,15 @@
 // the peers.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
 
+#include "tests/support/error_of.h"
 #include "tests/support/gpu_job.h"
 
 namespace peal::api_test {
 namespace {
-
-std::string refusal(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// Hazard: a PE whose part of a collective call failed threw by itself, and the others waited for
 /// it until PEAL_BOOTSTRAP_TIMEOUT.
@@ -31,7 +22,7 @@ TEST_F(RuntimeOnGpu, CallsThatFailOnOnePeFailOnAllWithItsWords) {
     Runtime pe = start(group);
     const auto fails = [&](const char* symbol, const char* part, const auto& call) {
       if (pe.my_pe() == 1) fake_.refuse[symbol] = 2;
-      const std::string why = refusal(call);
+      const std::string why = error_of(call).what();
       fake_.refuse.clear();
       const bool told = why.find("PE 1: ") == 0 && why.find(part) != std::string::npos;
       if (!told) std::cerr << "PE " << pe.my_pe() << ", " << symbol << ": " << why << "\n";

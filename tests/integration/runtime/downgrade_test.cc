@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
+#include "tests/support/error_of.h"
 #include "tests/support/job.h"
 
 namespace peal::api_test {
@@ -68,25 +68,19 @@ class Downgrade : public testing::Test {
   }
 };
 
-void expect_in(const std::string& text, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) {
-    EXPECT_NE(text.find(part), std::string::npos) << part << "\nis not in: " << text;
-  }
-}
-
 /// All PEs went this way, and one line was said that has these parts; none if there are none.
 void expect_ran(const Outcome& seen, const std::string& transport, const std::string& nic,
-                std::initializer_list<const char*> parts = {}) {
+                const std::vector<std::string>& parts = {}) {
   for (size_t pe = 0; pe < seen.errors.size(); ++pe) {
     EXPECT_EQ(seen.errors[pe], "");
     EXPECT_EQ(seen.transports[pe], transport);
     EXPECT_EQ(seen.nics[pe], nic);
   }
-  EXPECT_EQ(std::ranges::count(seen.said, '\n'), parts.size() == 0 ? 0 : 1) << seen.said;
+  EXPECT_EQ(std::ranges::count(seen.said, '\n'), parts.empty() ? 0 : 1) << seen.said;
   expect_in(seen.said, parts);
 }
 
-void expect_failed(const Outcome& seen, std::initializer_list<const char*> parts) {
+void expect_failed(const Outcome& seen, const std::vector<std::string>& parts) {
   for (const std::string& error : seen.errors) expect_in(error, parts);
   EXPECT_EQ(seen.said, "");
 }

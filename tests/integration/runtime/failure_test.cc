@@ -6,9 +6,9 @@
 
 #include <chrono>
 #include <string>
-#include <thread>
 
 #include "tests/support/job.h"
+#include "tests/support/require.h"
 
 namespace peal::api_test {
 namespace {
@@ -17,17 +17,6 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 uint64_t now() { return static_cast<uint64_t>(steady_clock::now().time_since_epoch().count()); }
-
-/// Asks until `holds`; false when it never does.
-template <class Holds>
-bool eventually(Holds&& holds) {
-  const auto end = steady_clock::now() + seconds(10);
-  while (!holds()) {
-    if (steady_clock::now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 /// Reaches behind the heap, which the NIC of `pe` refuses, and then waits for `gate`.
 PEAL_KERNEL err_and_spin(Context ctx, uint64_t* outside, int pe, const uint64_t* gate) {

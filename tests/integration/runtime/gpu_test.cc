@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/error_of.h"
 #include "tests/support/gpu_job.h"
 
 namespace peal {
@@ -64,43 +65,24 @@ int send_around(Runtime& pe) {
   return 0;
 }
 
-std::string refusal(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "not refused";
-  return "";
-}
-
 // The two that fork come first: a process forks with one thread only.
 TEST_F(RuntimeOnGpu, WorksBetweenProcesses) {
-  bootstrap::run_processes(3, [&](Bootstrap& group) {
-    int result = 0;
-    {
-      Runtime pe = start(group);
-      result = send_around(pe);
-      if (fake_.mappings < 2) result = 50;
-    }
-    return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+  on_gpus(3, [&](Runtime& pe) {
+    const int result = send_around(pe);
+    return fake_.mappings < 2 ? 50 : result;
   });
 }
 
 TEST_F(RuntimeOnGpu, DrivesQueuesInTheMemoryOfTheGpu) {
   config_.transport = TransportKind::kIbgda;
-  bootstrap::run_processes(2, [&](Bootstrap& group) {
-    int result = 0;
-    {
-      Runtime pe = start(group);
-      result = send_around(pe);
-      if (pe.transport() != std::string("ibgda") || pe.nic() != "softnic-gpu") result = 50;
-      if (pe.context().relaxed != 1) result = 52;
-      // One way to every memory, and a GPU that shows writes in order: nothing to pay for.
-      if (pe.context().settle != 0 || pe.context().heap.dumped != 0) result = 53;
-      if (fake_.mappings != 0) result = 51;
-    }
-    return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+  on_gpus(2, [&](Runtime& pe) {
+    int result = send_around(pe);
+    if (pe.transport() != std::string("ibgda") || pe.nic() != "softnic-gpu") result = 50;
+    if (pe.context().relaxed != 1) result = 52;
+    // One way to every memory, and a GPU that shows writes in order: nothing to pay for.
+    if (pe.context().settle != 0 || pe.context().heap.dumped != 0) result = 53;
+    if (fake_.mappings != 0) result = 51;
+    return result;
   });
 }
 
@@ -232,7 +214,7 @@ TEST_F(RuntimeOnGpu, SaysThatTheProxyCannotDriveTheNicEither) {
       // As in TakesTheNicToGpusThatItCannotMap.
       if (group.rank() == 1) fake_.refuse["cuMemImportFromShareableHandle"] = 801;
       testing::internal::CaptureStderr();
-      const std::string error = refusal([&] { start(group); });
+      const std::string error = error_of([&] { start(group); }).what();
       const std::string said = testing::internal::GetCapturedStderr();
       if (!holds(error, "ibv_reg_mr_iova2(")) return 1;
       if (!holds(said, "softnic: memory of the host, and this NIC runs on a GPU")) return 2;
@@ -248,7 +230,7 @@ TEST_F(RuntimeOnGpu, HasNoCpuRingANicThatRunsOnAGpu) {
   config_.doorbell = DoorbellKind::kCpu;
   bootstrap::run_processes(1, [&](Bootstrap& group) {
     ::setenv("PEAL_SOFTNIC_FABRIC", std::to_string(::getpid()).c_str(), 1);
-    const std::string text = refusal([&] { start(group); });
+    const std::string text = error_of([&] { start(group); }).what();
     return text.find(
                "PEAL_DOORBELL=cpu: the doorbell page of mlx5_0 (softnic-gpu) is memory of a "
                "GPU") == std::string::npos
@@ -282,40 +264,33 @@ TEST_F(RuntimeOnGpu, SaysWhyTheNicDoesNotRunThere) {
       ::setenv(variable, value, 1);
       // Of its own: the engine of the test before may not have left its fabric yet.
       ::setenv("PEAL_SOFTNIC_FABRIC", std::to_string(::getpid()).c_str(), 1);
-      const std::string text = refusal([&] { start(group); });
+      const std::string text = error_of([&] { start(group); }).what();
       return text.find("a line above that begins with \"softnic:\"") != std::string::npos ? 0 : 1;
     });
   }
 }
 
 TEST_F(RuntimeOnGpu, ReachesGpusThatItCannotSee) {
-  bootstrap::run_processes(2, [&](Bootstrap& group) {
-    // PE 1 sees GPU 1 only, which is number 0 to it.
-    fake_.visible_from = group.rank();
-    config_.device = 0;
-    int result = 0;
-    {
-      Runtime pe = start(group);
-      result = send_around(pe);
-      if (pe.transport() != std::string("p2p")) result = 50;
-    }
-    return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
-  });
+  config_.device = 0;
+  const auto send = [](Runtime& pe) {
+    const int result = send_around(pe);
+    return pe.transport() == std::string("p2p") ? result : 50;
+  };
+  // PE 1 sees GPU 1 only, which is number 0 to it.
+  on_gpus(2, send, [&](int rank) { fake_.visible_from = rank; });
 }
 
 TEST_F(RuntimeOnGpu, TakesTheNicToGpusThatItCannotMap) {
-  bootstrap::run_processes(2, [&](Bootstrap& group) {
-    if (group.rank() == 1) fake_.refuse["cuMemImportFromShareableHandle"] = 801;
-    int result = 0;
-    {
-      Runtime pe = start(group);
-      result = send_around(pe);
-      const std::string expected = group.rank() == 0 ? "p2p" : "p2p+ibgda";
-      if (pe.transport() != expected) result = 50;
-      // Mapped at one PE, and a NIC in the job. Fails at 438a779: only several NICs settled.
-      if (pe.context().settle != 1) result = 51;
-    }
-    return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+  const auto send = [](Runtime& pe) {
+    int result = send_around(pe);
+    const std::string expected = pe.my_pe() == 0 ? "p2p" : "p2p+ibgda";
+    if (pe.transport() != expected) result = 50;
+    // Mapped at one PE, and a NIC in the job. Fails at 438a779: only several NICs settled.
+    if (pe.context().settle != 1) result = 51;
+    return result;
+  };
+  on_gpus(2, send, [&](int rank) {
+    if (rank == 1) fake_.refuse["cuMemImportFromShareableHandle"] = 801;
   });
 }
 
@@ -399,7 +374,7 @@ TEST_F(RuntimeOnGpu, RefusesWhatNoTransportReaches) {
   fake_.peer_access = false;
   config_.transport = TransportKind::kP2p;
   bootstrap::run_threads(2, [&](Bootstrap& group) {
-    const std::string text = refusal([&] { start(group); });
+    const std::string text = error_of([&] { start(group); }).what();
     EXPECT_NE(text.find("no transport reaches PE"), std::string::npos) << text;
     EXPECT_NE(text.find("no peer access GPU"), std::string::npos) << text;
   });
@@ -429,8 +404,10 @@ TEST_F(RuntimeOnGpu, ReadsTheErrorsOfQueuesByCopies) {
 
 TEST_F(RuntimeOnGpu, RefusesAJobOfTwoKinds) {
   bootstrap::run_threads(2, [&](Bootstrap& group) {
-    const std::string text = refusal(
-        [&] { peal::join(group, config_, group.rank() == 0 ? Target::kCpu : Target::kGpu); });
+    const std::string text =
+        error_of([&] {
+          peal::join(group, config_, group.rank() == 0 ? Target::kCpu : Target::kGpu);
+        }).what();
     EXPECT_NE(text.find("PE 1 has its kernels on a GPU, PE 0 on a CPU"), std::string::npos) << text;
   });
 }
@@ -439,7 +416,7 @@ TEST_F(RuntimeOnGpu, SaysThatTheGpuFailed) {
   bootstrap::run_threads(1, [&](Bootstrap& group) {
     Runtime pe = start(group);
     fake_.refuse["cuStreamSynchronize"] = 700;
-    EXPECT_NE(refusal([&] { pe.check(); }).find("on GPU 0 (Fake H200)"), std::string::npos);
+    EXPECT_TRUE(contains(error_of([&] { pe.check(); }), "on GPU 0 (Fake H200)"));
     fake_.refuse.clear();
   });
 }

@@ -21,24 +21,21 @@ PEAL_KERNEL copy_from(Context ctx, uint64_t* box, const uint64_t* source) {
 }
 
 TEST_F(RuntimeOnGpu, SharesWindowsOfTheGpuOnly) {
-  bootstrap::run_processes(2, [&](Bootstrap& group) {
-    {
-      Runtime pe = start(group);
-      alignas(4096) static std::byte mine[4096];
-      const std::string text = error_of([&] { pe.register_window(mine, sizeof(mine)); }).what();
-      if (text.find("its 4096 bytes cannot be mapped: same host, but memory that its process") ==
-          std::string::npos) {
-        throw std::runtime_error(text);
-      }
-      const auto gpu = Gpu::open(-1, group.rank());
-      Backing other = make_cuda_backing(gpu, 4096, "window");
-      pe.register_window(other.address(), 4096);
-      auto* const box = reinterpret_cast<uint64_t*>(other.address());
-      const auto context = pe.context();
-      launch({}, copy_from, context, box, pe.allocate<uint64_t>(1)).wait();
-      pe.check();
-      pe.barrier();
+  on_gpus(2, [&](Runtime& pe) {
+    alignas(4096) static std::byte mine[4096];
+    const std::string text = error_of([&] { pe.register_window(mine, sizeof(mine)); }).what();
+    if (text.find("its 4096 bytes cannot be mapped: same host, but memory that its process") ==
+        std::string::npos) {
+      throw std::runtime_error(text);
     }
+    const auto gpu = Gpu::open(-1, pe.my_pe());
+    Backing other = make_cuda_backing(gpu, 4096, "window");
+    pe.register_window(other.address(), 4096);
+    auto* const box = reinterpret_cast<uint64_t*>(other.address());
+    const auto context = pe.context();
+    launch({}, copy_from, context, box, pe.allocate<uint64_t>(1)).wait();
+    pe.check();
+    pe.barrier();
     return 0;
   });
 }
@@ -56,31 +53,26 @@ TEST_F(RuntimeOnGpu, SharesWindowsOfSeveralPieces) {
   for (const TransportKind transport : {TransportKind::kP2p, TransportKind::kIbgda}) {
     config_.transport = transport;
     config_.heap_size = 16u << 20;
-    bootstrap::run_processes(2, [&](Bootstrap& group) {
-      int result = 0;
-      {
-        Runtime pe = start(group);
-        const auto gpu = Gpu::open(-1, group.rank());
-        Pieces pieces(*gpu);
-        for (int i = 0; i < 3; ++i) pieces.create(kPiece, cuda::kPosixDescriptor);
-        const GpuMapping tensor = pieces.map(gpu, kPiece);
-        std::byte* const mine = tensor.get() + kPiece - 500;
-        const WindowHandle window = pe.register_window(mine, kBytes);
-        auto* const source = static_cast<std::byte*>(pe.malloc(kBytes));
-        auto* const status = pe.allocate<Status>(1);
-        std::vector<std::byte> sent(kBytes);
-        for (size_t i = 0; i < kBytes; ++i) sent[i] = static_cast<std::byte>(i * 7 + i / 251);
-        pe.copy_in(source, sent.data(), kBytes);
-        pe.barrier();
-        launch({}, copy_all, pe.context(), mine, source, kBytes, status).wait();
-        pe.check();
-        std::vector<std::byte> got(kBytes);
-        gpu->copy(got.data(), mine, kBytes);
-        if (got != sent) result = 2;
-        pe.unregister_window(window);
-        pe.barrier();
-      }
-      return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+    on_gpus(2, [&](Runtime& pe) {
+      const auto gpu = Gpu::open(-1, pe.my_pe());
+      Pieces pieces(*gpu);
+      for (int i = 0; i < 3; ++i) pieces.create(kPiece, cuda::kPosixDescriptor);
+      const GpuMapping tensor = pieces.map(gpu, kPiece);
+      std::byte* const mine = tensor.get() + kPiece - 500;
+      const WindowHandle window = pe.register_window(mine, kBytes);
+      auto* const source = static_cast<std::byte*>(pe.malloc(kBytes));
+      auto* const status = pe.allocate<Status>(1);
+      std::vector<std::byte> sent(kBytes);
+      for (size_t i = 0; i < kBytes; ++i) sent[i] = static_cast<std::byte>(i * 7 + i / 251);
+      pe.copy_in(source, sent.data(), kBytes);
+      pe.barrier();
+      launch({}, copy_all, pe.context(), mine, source, kBytes, status).wait();
+      pe.check();
+      std::vector<std::byte> got(kBytes);
+      gpu->copy(got.data(), mine, kBytes);
+      pe.unregister_window(window);
+      pe.barrier();
+      return got == sent ? 0 : 2;
     });
   }
 }
@@ -108,50 +100,40 @@ TEST_F(RuntimeOnGpu, GrowsByMemoryOfTheGpu) {
   for (const TransportKind transport : {TransportKind::kP2p, TransportKind::kIbgda}) {
     config_.transport = transport;
     config_.heap_size = 4u << 20;
-    bootstrap::run_processes(2, [&](Bootstrap& group) {
+    on_gpus(2, [&](Runtime& pe) {
       int result = 0;
-      {
-        Runtime pe = start(group);
-        for (int round = 0; round < 2; ++round) {
-          void* const grown = pe.calloc(1, 6u << 20);
-          if (!passes_on(pe, grown)) result = 2;
-          pe.free(grown);
-        }
+      for (int round = 0; round < 2; ++round) {
+        void* const grown = pe.calloc(1, 6u << 20);
+        if (!passes_on(pe, grown)) result = 2;
+        pe.free(grown);
       }
-      return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+      return result;
     });
   }
 }
 
 TEST_F(RuntimeOnGpu, HasHostMemoryInItsHeapBesideTheGpus) {
   config_.transport = TransportKind::kP2p;
-  bootstrap::run_processes(2, [&](Bootstrap& group) {
-    int result = 0;
-    {
-      Runtime pe = start(group);
-      auto* const words = static_cast<uint64_t*>(pe.calloc(16, 8, HeapKind::kHost));
-      if (!passes_on(pe, words)) result = 2;
-      // The host reads it itself.
-      if (words[8] != 2 - static_cast<uint64_t>(pe.my_pe())) result = 3;
-      pe.barrier();
-      pe.free(words);
-    }
-    return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+  on_gpus(2, [&](Runtime& pe) {
+    auto* const words = static_cast<uint64_t*>(pe.calloc(16, 8, HeapKind::kHost));
+    int result = passes_on(pe, words) ? 0 : 2;
+    // The host reads it itself.
+    if (words[8] != 2 - static_cast<uint64_t>(pe.my_pe())) result = 3;
+    pe.barrier();
+    pe.free(words);
+    return result;
   });
 }
 
 // The software NIC of a GPU takes memory of GPUs only.
 TEST_F(RuntimeOnGpu, SaysWhereTheNicTakesNoMemoryOfTheHost) {
   config_.transport = TransportKind::kIbgda;
-  bootstrap::run_processes(2, [&](Bootstrap& group) {
-    {
-      Runtime pe = start(group);
-      expect_error(error_of([&] { pe.malloc(64, HeapKind::kHost); }), ErrorCode::kSystem,
-                   {"ibv_reg_mr"});
-      void* const block = pe.malloc(64);
-      if (!passes_on(pe, block)) return 2;
-    }
-    return ::testing::Test::HasFailure() ? 3 : fake_.live == 0 ? 0 : 60;
+  on_gpus(2, [&](Runtime& pe) {
+    expect_error(error_of([&] { pe.malloc(64, HeapKind::kHost); }), ErrorCode::kSystem,
+                 {"ibv_reg_mr"});
+    void* const block = pe.malloc(64);
+    if (!passes_on(pe, block)) return 2;
+    return HasFailure() ? 3 : 0;
   });
 }
 

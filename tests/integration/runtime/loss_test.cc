@@ -12,11 +12,11 @@
 
 #include <atomic>
 #include <chrono>
-#include <stdexcept>
 #include <string>
 #include <thread>
 
 #include "tests/support/job.h"
+#include "tests/support/require.h"
 
 namespace peal::api_test {
 namespace {
@@ -72,10 +72,6 @@ void lose_one(int count, const std::function<void(Bootstrap&)>& life) {
     text = error.what();
   }
   EXPECT_EQ(text, fmt::format("rank {} of {} exited with code 3", kVictim, count));
-}
-
-void require(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error("expected otherwise: " + what);
 }
 
 void require_names_victim(const std::string& text) {

@@ -11,11 +11,11 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "tests/support/job.h"
+#include "tests/support/require.h"
 
 namespace peal::api_test {
 namespace {
@@ -23,9 +23,6 @@ namespace {
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-void require(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error("expected otherwise: " + what);
-}
 void require_status(Status seen, Status wanted, const std::string& of) {
   require(seen == wanted, of + ": " + to_string(seen));
 }

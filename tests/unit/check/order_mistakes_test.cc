@@ -8,11 +8,6 @@
 namespace peal::checking {
 namespace {
 
-constexpr uint64_t kData = 4096;
-constexpr uint64_t kOther = 8192;
-constexpr uint64_t kFlag = 64;
-constexpr uint64_t kBytes = 1000;
-
 // ---- what an operation under way still needs
 
 TEST(OrderMistakes, SourceOfAPutIsWrittenByAGetBeforeItIsComplete) {

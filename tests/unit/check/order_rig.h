@@ -22,6 +22,12 @@ namespace peal::checking {
 
 inline constexpr uint64_t kHeap = 1 << 20;
 
+// Where scenes have their data and words: offsets in a heap, far from one another.
+inline constexpr uint64_t kData = 4096;
+inline constexpr uint64_t kOther = 8192;
+inline constexpr uint64_t kFlag = 64;
+inline constexpr uint64_t kBytes = 1000;
+
 /// A call that has begun: end() tells that it has returned.
 struct Call {
   Call(OrderChecker& its_checker, const ContextState& its_context, const CallNote& its_note)

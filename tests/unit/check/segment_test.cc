@@ -10,22 +10,13 @@
 #include <unistd.h>
 
 #include "host/base/exception.h"
+#include "tests/support/error_of.h"
 #include "tests/unit/check/order_rig.h"
 
 namespace peal::checking {
 namespace {
 
 constexpr Segment::Shape kShape{3, 1 << 16};
-
-template <class F>
-std::string error_of(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(Segment, IsTheSameForWhoOpensIt) {
   const Segment made = Segment::create(kShape);
@@ -47,20 +38,14 @@ TEST(Segment, FileHasNoNameAndGoesWithItsUsers) {
 }
 
 TEST(Segment, RefusesTooManyPesAndOtherShapes) {
-  EXPECT_NE(error_of([] {
-              Segment::create({65, 1 << 16});
-            }).find("this one has 65"),
-            std::string::npos);
-  EXPECT_NE(error_of([] {
-              Segment::create({0, 1 << 16});
-            }).find("this one has 0"),
-            std::string::npos);
+  EXPECT_TRUE(contains(error_of([] { Segment::create({65, 1 << 16}); }), "this one has 65"));
+  EXPECT_TRUE(contains(error_of([] { Segment::create({0, 1 << 16}); }), "this one has 0"));
   const Segment made = Segment::create(kShape);
   const auto other = [&] { Segment::open(made.file(), {3, 1 << 20}); };
-  EXPECT_NE(error_of(other).find("PEAL_HEAP_SIZE must be alike"), std::string::npos);
+  EXPECT_TRUE(contains(error_of(other), "PEAL_HEAP_SIZE must be alike"));
   PeerFile file = made.file();
   file.inode += 1;
-  EXPECT_NE(error_of([&] { Segment::open(file, kShape); }), "");
+  EXPECT_THROW(Segment::open(file, kShape), Error);
 }
 
 TEST(Segment, RefusesAFileThatIsNoneOfIts) {
@@ -72,8 +57,8 @@ TEST(Segment, RefusesAFileThatIsNoneOfIts) {
   struct stat found {};
   ASSERT_EQ(::fstat(file.get(), &found), 0);
   const PeerFile its{::getpid(), file.get(), found.st_dev, found.st_ino};
-  EXPECT_NE(error_of([&] { Segment::open(its, kShape); }).find("is not the checker's memory"),
-            std::string::npos);
+  EXPECT_TRUE(
+      contains(error_of([&] { Segment::open(its, kShape); }), "is not the checker's memory"));
 }
 
 TEST(Segment, WordsAreFoundOnceSomethingWasReleasedOnThem) {

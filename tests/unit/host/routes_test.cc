@@ -6,12 +6,11 @@
 
 #include <gtest/gtest.h>
 
-#include <initializer_list>
 #include <string>
 #include <vector>
 
 #include "bootstrap/bootstraps.h"
-#include "host/base/error.h"
+#include "tests/support/error_of.h"
 
 namespace peal {
 namespace {
@@ -101,29 +100,12 @@ TEST(Routes, MustSettleWhereFlagsMayComePastANic) {
   });
 }
 
-std::string refusal(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-    return error.what();
-  }
-  ADD_FAILURE() << "not refused";
-  return "";
-}
-
-void expect_in(const std::string& text, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) {
-    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
-  }
-}
-
 TEST(Routes, NameThePeThatNothingReachesOnAllPes) {
   bootstrap::run_threads(3, [](Bootstrap& group) {
     // PE 1 does not reach PE 2; all others reach everybody.
     const bool lacking = group.rank() == 1;
     for (const Target target : {Target::kCpu, Target::kGpu}) {
-      const std::string text = refusal([&] {
+      const std::string text = refusal(ErrorCode::kUnsupported, [&] {
         routes_of(group, {TransportKind::kP2p, target}, {true, true, !lacking});
       });
       if (!lacking) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "host/base/error.h"
+#include "tests/support/error_of.h"
 
 namespace peal {
 namespace {
@@ -34,11 +34,6 @@ std::string refusal(std::initializer_list<const char*> entries) {
   }
   ADD_FAILURE() << "accepted";
   return "";
-}
-
-void expect_in(const std::string& text, std::initializer_list<const char*> parts) {
-  for (const char* part : parts)
-    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 
 TEST(Config, HasTheDocumentedDefaults) {

@@ -6,13 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <initializer_list>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "host/base/error.h"
 #include "host/memory/backing_cuda.h"
+#include "tests/support/error_of.h"
 #include "tests/support/fake_cuda.h"
 
 namespace peal {
@@ -32,24 +31,6 @@ class GpuTest : public testing::Test {
   }
   FakeCuda& fake_;
 };
-
-template <class Body>
-std::string refusal(ErrorCode code, const Body& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "not refused";
-  return "";
-}
-
-void expect_in(const std::string& text, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) {
-    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
-  }
-}
 
 using CudaDriver = GpuTest;
 

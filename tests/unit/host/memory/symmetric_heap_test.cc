@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bootstrap/bootstraps.h"
+#include "tests/support/error_of.h"
 
 namespace peal {
 namespace {
@@ -25,24 +26,6 @@ void on_each_pe(int pes, const std::function<void(Bootstrap&, SymmetricHeap&)>& 
     SymmetricHeap heap(make_host_backing(kBytes, "peal-test"), group);
     body(group, heap);
   });
-}
-
-/// Runs `call`, which must throw; answers what the error says.
-std::string refusal(ErrorCode code, const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "not refused";
-  return "";
-}
-
-void expect_in(const std::string& text, std::initializer_list<std::string> parts) {
-  for (const std::string& part : parts) {
-    EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in: " << text;
-  }
 }
 
 std::string text_of(const void* pointer) { return fmt::format("{}", fmt::ptr(pointer)); }

@@ -263,16 +263,16 @@ TEST_F(Mlx5Path, AsksForTheNextHopAgainOnceWhenNobodyAnswered) {
   connect(roce_end());
   EXPECT_EQ(to_rtr()[22], 0xa1000007u);  // rmac
   fake_.late_ahs = 2;
-  nic::expect_in(nic::refusal(ErrorCode::kSystem, [&] { connect(roce_end()); }),
-                 {"ibv_create_ah(mlx5_0", "Connection timed out"});
+  expect_in(refusal(ErrorCode::kSystem, [&] { connect(roce_end()); }),
+            {"ibv_create_ah(mlx5_0", "Connection timed out"});
 }
 
 TEST_F(Mlx5Path, SaysThatThereIsNoWay) {
   be_roce("::ffff:10.0.0.7");
   fake_.refuse_ah = EHOSTUNREACH;
-  nic::expect_in(nic::refusal(ErrorCode::kSystem, [&] { connect(roce_end()); }),
-                 {"ibv_create_ah(mlx5_0 port 1, GID index 3, to ::ffff:10.0.0.9)",
-                  "No route to host", "ping"});
+  expect_in(refusal(ErrorCode::kSystem, [&] { connect(roce_end()); }),
+            {"ibv_create_ah(mlx5_0 port 1, GID index 3, to ::ffff:10.0.0.9)", "No route to host",
+             "ping"});
 }
 
 }  // namespace

@@ -8,25 +8,14 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
-#include <functional>
 #include <memory>
 #include <thread>
 
 #include "device/mlx5/doorbell.h"
+#include "tests/support/require.h"
 
 namespace peal {
 namespace {
-
-/// Waits for something that another thread does.
-bool eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 uint64_t in(const uint64_t* word) { return load_acquire<Reach::kSystem>(word); }
 

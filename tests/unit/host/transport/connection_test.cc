@@ -226,7 +226,7 @@ Endpoint ethernet(const char* address) {
   return {.qpn = 1, .link_layer = nic::LinkLayer::kEthernet, .mtu = 3, .gid = gid(address)};
 }
 std::string refused(std::vector<Endpoint> ends) {
-  return nic::refusal(ErrorCode::kUnsupported, [&] { check_ends(ends, false); });
+  return refusal(ErrorCode::kUnsupported, [&] { check_ends(ends, false); });
 }
 
 TEST(Ends, MeetIfTheyAreOfOneKind) {
@@ -246,11 +246,11 @@ TEST(Ends, OfDifferentLinkLayersAreNamed) {
 }
 
 TEST(Ends, OfDifferentAddressFamiliesAreNamed) {
-  nic::expect_in(refused({ethernet("::ffff:10.0.0.1"), ethernet("2001:db8::1")}),
-                 {"PE 0", "PE 1", "::ffff:10.0.0.1", "2001:db8::1", "IPv4 and IPv6 addresses",
-                  "PEAL_GID_INDEX"});
-  nic::expect_in(refused({ethernet("fe80::1"), ethernet("2001:db8::1")}),
-                 {"link-local and IPv6 addresses"});
+  expect_in(refused({ethernet("::ffff:10.0.0.1"), ethernet("2001:db8::1")}),
+            {"PE 0", "PE 1", "::ffff:10.0.0.1", "2001:db8::1", "IPv4 and IPv6 addresses",
+             "PEAL_GID_INDEX"});
+  expect_in(refused({ethernet("fe80::1"), ethernet("2001:db8::1")}),
+            {"link-local and IPv6 addresses"});
 }
 
 Endpoint member(uint16_t key) {
@@ -267,17 +267,17 @@ TEST(Ends, OfOnePartitionMeetIfOneIsAFullMember) {
 }
 
 TEST(Ends, OfDifferentPartitionsAreNamed) {
-  nic::expect_in(refused({member(0xffff), member(0x7fff), member(0x8001)}),
-                 {"PE 0 (InfiniBand, LID 1, MTU 4096) and PE 2", "partition key 0x8001",
-                  "different partitions", "PEAL_PKEY"});
+  expect_in(refused({member(0xffff), member(0x7fff), member(0x8001)}),
+            {"PE 0 (InfiniBand, LID 1, MTU 4096) and PE 2", "partition key 0x8001",
+             "different partitions", "PEAL_PKEY"});
 }
 
 TEST(Ends, OfTwoLimitedMembersAreNamed) {
-  nic::expect_in(refused({member(0x0001), member(0x8001), member(0x0001)}),
-                 {"PE 0 (InfiniBand, LID 1, MTU 4096, partition key 0x0001) and PE 2",
-                  "two limited members", "PEAL_PKEY"});
-  nic::expect_in(refused({member(0x8001), member(0x0001), member(0x8001), member(0x0001)}),
-                 {"PE 1", "PE 3", "two limited members"});
+  expect_in(refused({member(0x0001), member(0x8001), member(0x0001)}),
+            {"PE 0 (InfiniBand, LID 1, MTU 4096, partition key 0x0001) and PE 2",
+             "two limited members", "PEAL_PKEY"});
+  expect_in(refused({member(0x8001), member(0x0001), member(0x8001), member(0x0001)}),
+            {"PE 1", "PE 3", "two limited members"});
 }
 
 // Where all links are made at once a limited member is refused on all PEs alike, not by itself when
@@ -285,8 +285,8 @@ TEST(Ends, OfTwoLimitedMembersAreNamed) {
 TEST_F(Connection, OfALimitedMemberIsRefusedWithItselfEverywhere) {
   const std::vector<Endpoint> ends{member(0x8001), member(0x0001)};
   check_ends(ends, false);
-  nic::expect_in(nic::refusal(ErrorCode::kUnsupported, [&] { check_ends(ends, true); }),
-                 {"PE 1 (InfiniBand, LID", "partition key 0x0001", "with itself", "PEAL_PKEY"});
+  expect_in(refusal(ErrorCode::kUnsupported, [&] { check_ends(ends, true); }),
+            {"PE 1 (InfiniBand, LID", "partition key 0x0001", "with itself", "PEAL_PKEY"});
 }
 
 // What check_ends() lets pass: a limited member by itself, which has queues to itself too.
@@ -294,8 +294,8 @@ TEST_F(Connection, OfALimitedMemberWithItselfIsRefused) {
   fake_.pkeys = {0x0001};
   const nic::Device device(library(), "");
   const Endpoint here = endpoint_of(device, 1);
-  nic::expect_in(nic::refusal(ErrorCode::kUnsupported, [&] { path_to(device, here, here); }),
-                 {"mlx5_0", "partition key 0x0001", "two limited members"});
+  expect_in(refusal(ErrorCode::kUnsupported, [&] { path_to(device, here, here); }),
+            {"mlx5_0", "partition key 0x0001", "two limited members"});
 }
 
 }  // namespace
