@@ -135,7 +135,7 @@ void Runtime::Parts::open_transports() {
                                    .p2p = if_any(p2p),
                                    .gpu = gpu,
                                    .before_end = [this](const std::byte* begin) {
-                                     files->forget_memory(begin);
+                                     if (files) files->forget_memory(begin);
                                    }});
   windows->add_heap(heap->base(), heap->bytes(), std::move(mapped));
   together(group, [&] {

@@ -445,3 +445,15 @@ int peal_unregister_window(const void* address) {
     return 0;
   });
 }
+int peal_register_local_cached(void* address, size_t bytes) {
+  return guarded(-1, [&] {
+    initialised("peal_register_local_cached").register_local(address, bytes, {.cached = true});
+    return 0;
+  });
+}
+int peal_register_window_cached(void* address, size_t bytes) {
+  return guarded(-1, [&] {
+    initialised("peal_register_window_cached").register_window(address, bytes, {.cached = true});
+    return 0;
+  });
+}

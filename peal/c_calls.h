@@ -104,6 +104,10 @@ int peal_register_local(void* address, size_t bytes);
 int peal_register_window(void* address, size_t bytes);
 int peal_unregister_local(const void* address);
 int peal_unregister_window(const void* address);
+/** The same, found again where the same memory was registered so before; it ends by itself after
+ * its owner has freed the memory: WindowOptions::cached. Memory of a GPU, or pinned by CUDA. */
+int peal_register_local_cached(void* address, size_t bytes);
+int peal_register_window_cached(void* address, size_t bytes);
 
 /** One value of 1, 2, 4 or 8 bytes from a peer, and the value that a word of 4 or 8 bytes had
  * before; `expected` is for PEAL_ATOMIC_COMPARE_SWAP. At once only: they answer something. */

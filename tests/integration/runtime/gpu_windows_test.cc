@@ -137,5 +137,93 @@ TEST_F(RuntimeOnGpu, SaysWhereTheNicTakesNoMemoryOfTheHost) {
   });
 }
 
+constexpr WindowOptions kCached{.cached = true};
+
+constexpr size_t kTensor = 2u << 20;
+
+/// A tensor of a framework: memory that peal did not allocate.
+GpuMapping make_tensor(const std::shared_ptr<Gpu>& gpu) {
+  Pieces pieces(*gpu);
+  pieces.create(kTensor, cuda::kPosixDescriptor);
+  return pieces.map(gpu, kTensor);
+}
+
+/// The number of the window that a cached registration answers.
+uint32_t window_of(Runtime& pe, const std::byte* part) {
+  return pe.register_window(const_cast<std::byte*>(part), kTensor, kCached).number;
+}
+
+/// Whether all that registering them again and again answers is what was to be expected.
+bool registers_once(Runtime& pe, const std::shared_ptr<Gpu>& gpu) {
+  GpuMapping tensor = make_tensor(gpu);
+  const GpuMapping other = make_tensor(gpu);
+  const uint32_t first = window_of(pe, tensor.get());
+  const bool again = window_of(pe, tensor.get()) == first;
+  // PE 1 has another one beside PE 0's same: a window more.
+  const std::byte* const mixed = pe.my_pe() == 0 ? tensor.get() : other.get();
+  const uint32_t second = window_of(pe, mixed);
+  const bool both =
+      second != first && window_of(pe, mixed) == second && window_of(pe, tensor.get()) == first;
+  // PE 1 frees its part of the first, and has new memory, perhaps at the same address.
+  pe.barrier();
+  if (pe.my_pe() == 1) {
+    tensor.reset();
+    tensor = make_tensor(gpu);
+  }
+  const uint32_t third = window_of(pe, tensor.get());
+  const bool reached = passes_on(pe, tensor.get());
+  const bool ended = error_of([&] { pe.unregister_window(WindowHandle{first}); }).code() ==
+                         ErrorCode::kInvalidArgument &&
+                     window_of(pe, mixed) == second;
+  pe.unregister_window(WindowHandle{third});
+  const bool anew = window_of(pe, tensor.get()) != third;
+  pe.barrier();
+  return again && both && reached && ended && anew;
+}
+
+TEST_F(RuntimeOnGpu, RegistersMemoryOnceUntilItsOwnerFreesIt) {
+  for (const TransportKind transport : {TransportKind::kP2p, TransportKind::kIbgda}) {
+    config_.transport = transport;
+    on_gpus(2, [&](Runtime& pe) { return registers_once(pe, Gpu::open(-1, pe.my_pe())) ? 0 : 2; });
+  }
+}
+
+// Nothing collects: there are fewer numbers of windows than rounds.
+TEST_F(RuntimeOnGpu, EndsWindowsOfFreedMemory) {
+  config_.transport = TransportKind::kP2p;
+  on_gpus(2, [&](Runtime& pe) {
+    const auto gpu = Gpu::open(-1, pe.my_pe());
+    for (int round = 0; round < 40; ++round) {
+      const GpuMapping tensor = make_tensor(gpu);
+      pe.register_window(tensor.get(), kTensor, kCached);
+      for (int again = 0; again < 250; ++again) {
+        pe.register_local(tensor.get(), kTensor, kCached);
+      }
+      pe.barrier();
+    }
+    pe.register_window(pe.malloc(128), 128);  // ends what is left
+    return fake_.mappings <= 2 ? 0 : 3;  // of the peer's: the heap, and the last tensor at most
+  });
+}
+
+TEST_F(RuntimeOnGpu, RefusesToCacheWhatNothingTellsOf) {
+  config_.transport = TransportKind::kIbgda;
+  on_gpus(2, [&](Runtime& pe) {
+    alignas(4096) static std::byte plain[4096];
+    const Error window = error_of([&] { pe.register_window(plain, sizeof(plain), kCached); });
+    const Error local = error_of([&] { pe.register_local(plain, sizeof(plain), kCached); });
+    const auto gpu = Gpu::open(-1, pe.my_pe());
+    const GpuMapping tensor = make_tensor(gpu);
+    const Error differ =
+        error_of([&] { pe.register_window(tensor.get(), 4096, {.cached = pe.my_pe() == 0}); });
+    pe.barrier();
+    const bool as_told =
+        window.code() == ErrorCode::kUnsupported && local.code() == ErrorCode::kUnsupported &&
+        std::string(differ.what()).find("WindowOptions::cached, which must be alike") !=
+            std::string::npos;
+    return as_told ? 0 : 2;
+  });
+}
+
 }  // namespace
 }  // namespace peal
