@@ -38,6 +38,8 @@ PEAL_HD uint64_t window_offset(const void* address) {
 struct WindowHandle {
   uint32_t number = 0;  // 0: no window
 
+  bool operator==(const WindowHandle&) const = default;
+
   /// Stands for byte `offset` of the window's part at whatever PE an operation names, wherever an
   /// operation takes symmetric memory: destinations of puts, sources of gets, words of atomics and
   /// signals. Not an address: nothing is loaded or stored by it, and at home (sources of puts,

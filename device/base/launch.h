@@ -64,8 +64,9 @@ class Launch {
 
 #endif
 
-/// Blocks x threads, dynamic shared memory in bytes, and the stream: a cudaStream_t or a Stream. On
-/// a CPU a grid without one runs beside all others.
+/// Blocks x threads, dynamic shared memory in bytes, and the stream: a cudaStream_t or a Stream. A
+/// grid without one runs on a CPU beside all others, on a GPU on the calling thread's default stream
+/// (cudaStreamPerThread): beside those of other threads, which may be PEs that it waits for.
 struct Grid {
   Dim blocks = 1;
   Dim threads = 1;
@@ -78,7 +79,8 @@ struct Grid {
 template <class... Parameters, class... Arguments>
 Launch launch(const Grid& grid, void (*kernel)(Parameters...), Arguments&&... arguments) {
 #if PEAL_CUDA
-  const auto stream = static_cast<cudaStream_t>(grid.stream);
+  const auto stream =
+      grid.stream == nullptr ? cudaStreamPerThread : static_cast<cudaStream_t>(grid.stream);
   kernel<<<grid.blocks, grid.threads, grid.shared_bytes, stream>>>(
       std::forward<Arguments>(arguments)...);
   const cudaError_t error = cudaGetLastError();

@@ -66,6 +66,21 @@ PEAL_HD std::byte* reach_near(const WindowNear* near, const void* address, uint6
   return begin_there == nullptr ? nullptr : begin_there + offset;
 }
 
+/// Where a search of the index for an address begins; `index` is null where there is none.
+struct IndexPlace {
+  const WindowIndex* index;
+  uint64_t granule;
+  uint32_t slot;
+  uint32_t mask;
+};
+PEAL_HD IndexPlace place_in_index(const WindowTable* table, const void* address) {
+  const Line shown = load_line_stale(&table->shown);
+  const auto mask = static_cast<uint32_t>(shown.word[1] >> 32);
+  const uint64_t granule = reinterpret_cast<uint64_t>(address) >> (shown.word[1] & 63);
+  return {reinterpret_cast<const WindowIndex*>(shown.word[0]), granule,
+          WindowIndex::hash(granule) & mask, mask};
+}
+
 /// Where [address, address + bytes) of the part of `pe` is mapped here; null where that takes a
 /// look at the window's entry to say. Two loads that depend on one another, by address three: all
 /// may hit the first-level cache.
@@ -74,16 +89,12 @@ PEAL_DEVICE_COLD inline std::byte* find_near_window(const WindowTable* table, co
   if (names_window(address)) {
     return reach_near(&table->near[window_number(address) % kMaxWindows], address, bytes, pe);
   }
-  const Line shown = load_line_stale(&table->shown);
-  const auto* const index = reinterpret_cast<const WindowIndex*>(shown.word[0]);
-  if (index == nullptr) return nullptr;
-  const auto mask = static_cast<uint32_t>(shown.word[1] >> 32);
-  const uint64_t granule = reinterpret_cast<uint64_t>(address) >> (shown.word[1] & 63);
-  uint32_t slot = WindowIndex::hash(granule) & mask;
+  IndexPlace at = place_in_index(table, address);
+  if (at.index == nullptr) return nullptr;
   for (uint32_t probe = 0; probe < WindowIndex::kNearProbes; ++probe) {
-    std::byte* const found = reach_near(&index->near[slot], address, bytes, pe);
+    std::byte* const found = reach_near(&at.index->near[at.slot], address, bytes, pe);
     if (found != nullptr) return found;
-    slot = (slot + 1) & mask;
+    at.slot = (at.slot + 1) & at.mask;
   }
   return nullptr;
 }
@@ -91,12 +102,8 @@ PEAL_DEVICE_COLD inline std::byte* find_near_window(const WindowTable* table, co
 /// The window that WindowIndex knows for an address, or 0.
 PEAL_HD uint32_t hinted(const WindowTable* table, const void* address, Side side) {
   const auto at = reinterpret_cast<uint64_t>(address);
-  const Line shown = load_line_stale(&table->shown);
-  const auto* const index = reinterpret_cast<const WindowIndex*>(shown.word[0]);
+  auto [index, granule, slot, mask] = place_in_index(table, address);
   if (index == nullptr) return 0;
-  const auto mask = static_cast<uint32_t>(shown.word[1] >> 32);
-  const uint64_t granule = at >> (shown.word[1] & 63);
-  uint32_t slot = WindowIndex::hash(granule) & mask;
   Line found = load_line_stale(&index->slot[slot]);
   for (uint32_t probe = 1; found.word[0] != granule; ++probe) {
     if (found.word[1] >> 32 == 0 || probe == WindowIndex::kProbes) return 0;

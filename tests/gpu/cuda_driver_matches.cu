@@ -137,6 +137,7 @@ static_assert(kPointerLegacyIpc == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPAB
 static_assert(kMemoryTypeDevice == CU_MEMORYTYPE_DEVICE);
 static_assert(kPointerMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 static_assert(kPointerSyncMemoryOperations == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
+static_assert(kPointerBufferId == CU_POINTER_ATTRIBUTE_BUFFER_ID);
 static_assert(kPointerManaged == CU_POINTER_ATTRIBUTE_IS_MANAGED);
 static_assert(kPointerDevice == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);

@@ -2,7 +2,8 @@
 #
 # Tensors of PyTorch as windows, one PE: allocated with and without expandable segments, in one
 # mapping and across several, written by peers and read back; registered and ended 10,000 times. And
-# blocks of the heap that it had to grow for, and blocks in host memory.
+# blocks of the heap that it had to grow for, and blocks in host memory. Registered once and found again until they are
+# freed. What a put to a tensor takes, of what one to the heap takes.
 #
 #   PEAL_TRANSPORT=p2p mpirun -np 2 python3 tensors.py LIBPEAL [CYCLES]     LIBPEAL: path of libpeal.so
 #
@@ -15,56 +16,7 @@ import time
 os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 os.environ.setdefault("PYTORCH_ALLOC_CONF", os.environ["PYTORCH_CUDA_ALLOC_CONF"])
 import torch  # noqa: E402  (behind the allocator's settings)
-
-
-class Window(ctypes.Structure):
-    _fields_ = [("number", ctypes.c_uint32)]
-
-
-def load():
-    peal = ctypes.CDLL(sys.argv[1])
-    peal.peal_error.restype = ctypes.c_char_p
-    peal.peal_put.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    peal.peal_get.argtypes = peal.peal_put.argtypes
-    peal.peal_register_window.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    peal.peal_unregister_window.argtypes = [ctypes.c_void_p]
-    peal.peal_free.argtypes = [ctypes.c_void_p]
-    for allocate in (peal.peal_calloc, peal.peal_calloc_host):
-        allocate.restype = ctypes.c_void_p
-        allocate.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
-    return peal
-
-
-class Job:
-    def __init__(self):
-        self.peal = load()
-        self.must(self.peal.peal_init(), "peal_init")
-        self.me = self.peal.peal_my_pe()
-        self.pes = self.peal.peal_n_pes()
-        self.passed = self.failed = 0
-
-    def must(self, result, what):
-        if result != 0:
-            raise RuntimeError(f"{what}: {self.peal.peal_error().decode()}")
-
-    def meet(self):
-        """What was put is there."""
-        self.must(self.peal.peal_quiet(), "peal_quiet")
-        self.must(self.peal.peal_barrier(), "peal_barrier")
-
-    def register(self, tensor):
-        bytes_ = tensor.numel() * tensor.element_size()
-        self.must(self.peal.peal_register_window(tensor.data_ptr(), bytes_), "peal_register_window")
-
-    def unregister(self, tensor):
-        self.must(self.peal.peal_unregister_window(tensor.data_ptr()), "peal_unregister_window")
-
-    def check(self, name, good):
-        if good:
-            self.passed += 1
-        else:
-            self.failed += 1
-            print(f"PE {self.me}: failed: {name}", flush=True)
+from job import Job, Raw  # noqa: E402
 
 
 def exchange(job, name, make, count):
@@ -79,23 +31,16 @@ def exchange(job, name, make, count):
     job.meet()
     bytes_ = count * window.element_size()
     after, before = (job.me + 1) % job.pes, (job.me - 1) % job.pes
-    job.must(job.peal.peal_put(window.data_ptr(), source.data_ptr(), bytes_, after), "peal_put")
+    job.call("put", window.data_ptr(), source.data_ptr(), bytes_, after)
     job.meet()
     expected = torch.arange(count, device="cuda") % 127 + before
     job.check(name + ", put", bool((window == expected.to(window.dtype)).all()))
-    job.must(job.peal.peal_get(back.data_ptr(), source.data_ptr(), bytes_, before), "peal_get")
+    job.call("get", back.data_ptr(), source.data_ptr(), bytes_, before)
     job.check(name + ", get", bool((back == expected.to(back.dtype)).all()))
     job.meet()
     for each in (window, source, back):
         job.unregister(each)
     job.meet()
-
-
-class Raw:
-    """Memory of a GPU as NumPy and PyTorch take it."""
-
-    def __init__(self, pointer, count):
-        self.__cuda_array_interface__ = {"data": (pointer, False), "shape": (count,), "typestr": "<i4", "version": 3}
 
 
 def device_block(job, count):
@@ -122,12 +67,12 @@ def blocks(job, name, make, count):
         torch.cuda.synchronize()
         job.meet()
         after, before = (job.me + 1) % job.pes, (job.me - 1) % job.pes
-        job.must(job.peal.peal_put(pointer + 4 * count, pointer, 4 * count, after), "peal_put")
+        job.call("put", pointer + 4 * count, pointer, 4 * count, after)
         job.meet()
         good = (block[count:] - block[:count] == before - job.me).all()
         job.check(f"{name}, round {round_}", bool(good))
         del block
-        job.must(job.peal.peal_free(pointer), "peal_free")
+        job.call("free", pointer)
     job.meet()
 
 
@@ -157,9 +102,75 @@ def cycles(job, count):
     job.check("cycles leave no descriptors", open_descriptors() == files)
     left = free - torch.cuda.mem_get_info()[0]
     job.check(f"cycles leave no memory ({left} bytes)", left <= 0)
-    if job.me == 0:
-        print(f"{count} cycles: {spent:.0f} us each", flush=True)
+    job.say(f"{count} cycles: {spent:.0f} us each")
     job.meet()
+
+
+def put_once(job, name, tensor, value):
+    """Each PE puts a value into all of the next PE's tensor."""
+    source = torch.full_like(tensor, value + job.me)
+    torch.cuda.synchronize()
+    job.register(source)
+    job.meet()
+    bytes_ = tensor.numel() * tensor.element_size()
+    job.call("put", tensor.data_ptr(), source.data_ptr(), bytes_, (job.me + 1) % job.pes)
+    job.meet()
+    job.check(name, bool((tensor == value + (job.me - 1) % job.pes).all()))
+    job.meet()
+    job.unregister(source)
+
+
+def cached(job, count):
+    """Tensors that are registered as often as they are used, while their allocator frees some."""
+    tensors = [torch.zeros(8 << 20, dtype=torch.int32, device="cuda") for _ in range(4)]
+    for each in tensors:
+        job.register(each, "register_window_cached")
+    start = time.monotonic()
+    for i in range(count):
+        job.register(tensors[i % 4], "register_window_cached")
+    job.say(f"{count} registrations of what is registered: {(time.monotonic() - start) / count * 1e6:.1f} us each")
+    for each in tensors:
+        put_once(job, "a tensor that was registered before", each, 100)
+    # The last PE's allocator gives its memory back, and has other memory at the same addresses.
+    if job.me == job.pes - 1:
+        tensors = []
+        torch.cuda.empty_cache()
+        tensors = [torch.zeros(8 << 20, dtype=torch.int32, device="cuda") for _ in range(4)]
+    for each in tensors:
+        job.register(each, "register_window_cached")
+        put_once(job, "a tensor where another one was", each, 200)
+    for each in tensors:
+        job.unregister(each)
+    job.meet()
+
+
+def best_put(job, to, source, bytes_):
+    """Seconds of PE 0's put to PE 1, the least of some."""
+    best = 1e9
+    for _ in range(20 if job.me == 0 else 0):
+        torch.cuda.synchronize()
+        start = time.monotonic()
+        job.call("put", to, source, bytes_, 1)
+        job.call("quiet")
+        best = min(best, time.monotonic() - start)
+    job.meet()
+    return best
+
+
+def ratio(job, bytes_):
+    """A put to a tensor against one to the heap."""
+    block = job.peal.peal_calloc(2 * bytes_, 1)
+    if not block:
+        raise RuntimeError(job.peal.peal_error().decode())
+    tensor = torch.empty(bytes_, dtype=torch.uint8, device="cuda")
+    job.register(tensor)
+    heap = [best_put(job, block, block + bytes_, bytes_) for _ in range(2)]
+    window = best_put(job, tensor.data_ptr(), block + bytes_, bytes_)
+    heap.append(best_put(job, block, block + bytes_, bytes_))
+    job.say(f"put of {bytes_} bytes: heap {min(heap) * 1e6:.1f} us, tensor {window * 1e6:.1f} us: "
+            f"{min(heap) / window:.3f} of the heap's rate")
+    job.unregister(tensor)
+    job.call("free", block)
 
 
 def main():
@@ -174,10 +185,10 @@ def main():
     blocks(job, "a block that the heap grows for", device_block, 20 << 20)
     blocks(job, "a block of host memory", host_block, 1 << 20)
     cycles(job, int(sys.argv[2]) if len(sys.argv) > 2 else 200)
-    job.must(job.peal.peal_finalize(), "peal_finalize")
-    if job.me == 0:
-        print(f"{job.passed} passed, {job.failed} failed", flush=True)
-    sys.exit(job.failed != 0)
+    cached(job, 1000)
+    for bytes_ in (8, 64 << 10, 1 << 20, 32 << 20):
+        ratio(job, bytes_)
+    job.end()
 
 
 if __name__ == "__main__":
