@@ -65,8 +65,8 @@ class Launch {
 #endif
 
 /// Blocks x threads, dynamic shared memory in bytes, and the stream: a cudaStream_t or a Stream. A
-/// grid without one runs on a CPU beside all others, on a GPU on the calling thread's default stream
-/// (cudaStreamPerThread): beside those of other threads, which may be PEs that it waits for.
+/// grid without one runs on a CPU beside all others, on a GPU on the calling thread's default
+/// stream (cudaStreamPerThread): beside those of other threads, which may be PEs that it waits for.
 struct Grid {
   Dim blocks = 1;
   Dim threads = 1;
