@@ -163,8 +163,9 @@ class Runtime {
   /// overlap others; sizes must agree unless `options` say otherwise. The memory must stay until
   /// unregister_window() or the end of the Runtime. At most kMaxWindows - 1, with those of
   /// register_local(); kernels find one of many as fast as one of few. Peers in other processes
-  /// that are reached without a NIC can only share memory of a GPU: kUnsupported otherwise. Throws
-  /// kInvalidArgument on all PEs where one asked for something else or has no room.
+  /// that are reached without a NIC can share memory of a GPU, and of the host what is mapped
+  /// MAP_SHARED: kUnsupported otherwise, with the reason. Throws kInvalidArgument on all PEs where
+  /// one asked for something else or has no room.
   WindowHandle register_window(void* address, size_t bytes, const WindowOptions& options = {});
 
   /// Collective. Ends a window: all PEs name the same one, each by its own handle or address (of
