@@ -20,7 +20,9 @@ P2p::P2p(Bootstrap& bootstrap, std::vector<Place> places, std::shared_ptr<Gpu> g
       places_(std::move(places)),
       gpu_(std::move(gpu)),
       nvml_(std::move(nvml)) {
-  if (gpu_) hand_over_.emplace(bootstrap_, deadline);
+  if (!gpu_) return;
+  hand_over_.emplace(bootstrap_, deadline);
+  pinned_.emplace(gpu_);
 }
 
 PeerMemory P2p::map(std::byte* address, size_t bytes, int fd) {
@@ -43,15 +45,43 @@ void P2p::add(PeerMemory& memory, const Offer& offer, size_t pe, const Reach& re
   }
   const bool itself = pe == static_cast<size_t>(bootstrap_.rank());
   memory.direct.push_back(answer.mapping.get());
-  memory.how.push_back(itself ? "itself" : std::move(answer.how));
+  memory.how.push_back(itself && answer.mapping ? "itself" : std::move(answer.how));
   memory.avoidable.push_back(answer.avoidable);
   memory.mappings.push_back(std::move(answer.mapping));
   link_ = std::max(link_, answer.link);
 }
 
+// Who wants to know which file is behind memory: looking for it costs more than all else where PEs
+// are threads.
+bool P2p::has_neighbours() const {
+  const Place& here = places_[static_cast<size_t>(bootstrap_.rank())];
+  return std::ranges::any_of(places_, [&](const Place& there) {
+    return same_host(here, there) && !same_process(here, there);
+  });
+}
+
+Offer P2p::offer_found(PeerMemory& memory, std::byte* address, size_t bytes) {
+  if (bytes != 0 && has_neighbours()) return offer_any_pages(address, bytes, &memory.file);
+  Offer offer = offer_pages(address, bytes, -1);
+  say(offer, "it has nothing there");
+  return offer;
+}
+
+// Memory of the host: kernels of this PE's own GPU have to reach it, too.
+Offer P2p::offer_pinned(PeerMemory& memory, std::byte* address, size_t bytes) {
+  const auto failure = failure_of([&] { memory.pinned = pinned_->hold(address, bytes); });
+  if (!failure) return offer_found(memory, address, bytes);
+  Offer offer = offer_pages(address, bytes, -1);
+  offer.kind = Offer::Kind::kUnpinned;
+  say(offer, failure->error.what() +
+                 std::string("; files on disks cannot be pinned, those of tmpfs (/dev/shm, a "
+                             "memfd) can"));
+  return offer;
+}
+
 void P2p::map_pages(PeerMemory& memory, std::byte* address, size_t bytes, int fd) {
   const std::vector<Offer> offers = gather_together(bootstrap_, [&] {
-    Offer mine = offer_pages(address, bytes, fd);
+    Offer mine = fd >= 0 ? offer_pages(address, bytes, fd) : offer_found(memory, address, bytes);
     mine.pe = bootstrap_.rank();
     return mine;
   });
@@ -67,6 +97,8 @@ void P2p::map_gpu(PeerMemory& memory, std::byte* address, size_t bytes, int fd) 
   const std::vector<Offer> offers = gather_together(bootstrap_, [&] {
     if (fd >= 0) {
       mine.offer = offer_pages(address, bytes, fd);
+    } else if (bytes != 0 && !gpu_->holds(address)) {
+      mine.offer = offer_pinned(memory, address, bytes);
     } else {
       mine = offer_gpu(reach, address, bytes);
     }

@@ -4,9 +4,9 @@
 // kernels load and store it. What drives it is device/transport/p2p.h.
 //
 //   same process    the pointer itself
-//   CPU kernels     the peer's pages, through its memfd
+//   CPU kernels     the peer's pages, through the file behind them
 //   GPU kernels     the peer's GPU memory, by descriptors, an IPC handle or fabric handles
-//                   the peer's pages of the host, through its memfd
+//                   the peer's pages of the host, through the file behind them
 //
 // Whether a peer can be reached is an answer with a reason, never an error: the routes decide.
 #pragma once
@@ -19,10 +19,12 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "host/base/place.h"
 #include "host/bootstrap.h"
 #include "host/memory/gpu.h"
 #include "host/memory/nvml.h"
+#include "host/memory/pinned_pages.h"
 #include "host/transport/hand_over.h"
 
 namespace peal {
@@ -40,6 +42,8 @@ struct PeerMemory {
   std::vector<std::string> how;    // in which way it is reached, or why it is not
   std::vector<bool> avoidable;     // not reached only because of how containers were started
   std::vector<Mapping> mappings;
+  Fd file;                       // of this PE's part, for peers that map it
+  std::shared_ptr<void> pinned;  // this PE's part, if the GPU of its kernels did not know it
 };
 
 /// What one PE knows of the others, and maps.
@@ -55,13 +59,16 @@ class P2p {
       std::chrono::milliseconds deadline = std::chrono::seconds(60));
 
   /// Collective. Maps every PE's [address, address + bytes). `fd` holds the pages of this PE's part
-  /// from its first byte on, or is -1: then host memory is reached in this process only.
+  /// from its first byte on, or is -1: then what other processes can map is looked for.
   PeerMemory map(std::byte* address, size_t bytes, int fd);
 
   /// The farthest link of all that was mapped.
   Link link() const { return link_; }
 
  private:
+  bool has_neighbours() const;
+  Offer offer_pinned(PeerMemory& memory, std::byte* address, size_t bytes);
+  Offer offer_found(PeerMemory& memory, std::byte* address, size_t bytes);
   void map_gpu(PeerMemory& memory, std::byte* address, size_t bytes, int fd);
   void map_pages(PeerMemory& memory, std::byte* address, size_t bytes, int fd);
   std::vector<OfferedPiece> gather_pieces(const std::vector<Offer>& offers, const GpuOffer& mine);
@@ -74,6 +81,7 @@ class P2p {
   std::shared_ptr<Gpu> gpu_;
   std::shared_ptr<const Nvml> nvml_;
   std::optional<HandOver> hand_over_;  // with a GPU
+  std::optional<PinnedPages> pinned_;  // the same
   Link link_ = Link::kNone;
 };
 

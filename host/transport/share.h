@@ -3,9 +3,9 @@
 // The ways to use another PE's memory without a NIC, as host/transport/p2p.cc needs them: what a PE
 // offers of its own, and what another makes of the offer.
 //
-//   share_pages.cc   kernels on CPUs: a memfd, opened through /proc/PID/fd
+//   share_pages.cc   pages of the host: the file behind them, opened through /proc/PID/fd
 //   share_gpu.cc     kernels on GPUs: pieces by descriptor or fabric handle, allocations by IPC
-//                    handle; opened over NVLink, PCIe or on the same GPU
+//                    handle; opened over NVLink, PCIe or on the same GPU; pages of the host, pinned
 #pragma once
 
 #include <array>
@@ -26,23 +26,25 @@ namespace peal {
 
 /// What a PE tells the others of its part of a window.
 struct Offer {
-  enum class Kind : uint32_t { kNone, kPages, kIpc, kPieces };
+  enum class Kind : uint32_t { kNone, kPages, kUnpinned, kIpc, kPieces };
 
   Kind kind;
   int32_t pe;        // whose it is: of a PE that takes no part any more, another's entry is there
   uint64_t address;  // in its process
   uint64_t bytes;
-  std::array<char, 112> why;  // kNone: why it cannot be shared
+  std::array<char, 320> why;  // why not: kNone, kPages without a file: by other processes;
+                              // kUnpinned: by kernels of its own either
 
-  // kPages: a memfd, and what it is, so that no other file is taken for it.
+  // kPages: the file behind them, and what it is, so that no other one is taken for it.
   int32_t fd;
   uint64_t file_device;
   uint64_t file_inode;
 
+  uint64_t offset;  // from where the file, the handle's memory, or the first piece begins
+
   // Of a GPU's memory.
   cuda::Uuid gpu;
   FabricPlace fabric;
-  uint64_t offset;  // from where the handle's memory, or the first piece, begins
   cuda::IpcHandle handle;
   uint32_t pieces;       // how many
   uint32_t by_fabric;    // they have fabric handles
@@ -87,7 +89,14 @@ inline PeerMemory::Mapping borrowed(const Offer& offer) {
   return {reinterpret_cast<std::byte*>(offer.address), [](std::byte*) {}};
 }
 
+/// Puts it into words, cut to what has room.
+void say(Offer& offer, const std::string& why);
+
+/// `fd` holds the pages from their first byte on; -1: none does, and they are this process's alone.
 Offer offer_pages(std::byte* address, size_t bytes, int fd);
+/// The same of memory whose file, if it has one, is looked for: `file` is to stay for as long as
+/// others may open it.
+Offer offer_any_pages(std::byte* address, size_t bytes, Fd* file);
 Answer reach_pages(const Offer& offer, const Place& here, const Place& there);
 
 /// A GPU and what knows of its neighbours; `nvml` may be null.

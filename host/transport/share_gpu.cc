@@ -5,7 +5,7 @@
 //   memory of             this host, one network    another container    another host
 //   cuMemCreate           descriptors               fabric handles       fabric handles
 //   cudaMalloc            IPC handle                -                    -
-//   pages of the host     memfd, then pinned        -                    -
+//   pages of the host     their file, then pinned   -                    -
 //   none of these         -                         -                    -
 #include <fmt/format.h>
 
@@ -187,11 +187,6 @@ Answer reach_across(const GpuReach& reach, const GpuParcel& parcel) {
                     "hosts, and /dev/nvidia-caps-imex-channels be in both containers");
 }
 
-void say(Offer& offer, const std::string& why) {
-  const size_t bytes = std::min(why.size(), offer.why.size() - 1);
-  std::copy_n(why.data(), bytes, offer.why.data());
-}
-
 /// How memory of cuMemCreate can be shared, with what that takes.
 void export_pieces(GpuOffer& mine, const Gpu& gpu, const Pieces& pieces) {
   Offer& offer = mine.offer;
@@ -273,6 +268,7 @@ Answer reach_gpu(const GpuReach& reach, const GpuParcel& parcel, const Place& he
                  const Place& there) {
   const Offer& offer = parcel.offer;
   if (offer.kind == Offer::Kind::kPages) return reach_host_pages(reach, offer, here, there);
+  if (offer.kind == Offer::Kind::kUnpinned) return refused(offer.why.data());
   if (!same_host(here, there)) return reach_across(reach, parcel);
   const Way way = way_to(reach, offer.gpu);
   if (!way.reaches) return refused("same host, but " + way.text);
@@ -285,6 +281,7 @@ Answer reach_gpu(const GpuReach& reach, const GpuParcel& parcel, const Place& he
         return open_pieces(reach, parcel, way, !same_sockets(here, there));
       case Offer::Kind::kNone:
       case Offer::Kind::kPages:
+      case Offer::Kind::kUnpinned:
         break;
     }
   } catch (const Error& error) {

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Host pages between processes. The owner does nothing for it, so it need not even be running.
+// Host pages between processes, by the file behind them. The owner does nothing for it, so it need
+// not even be running.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include "base/peer_file.h"
+#include "host/job/together.h"
+#include "host/memory/shared_pages.h"
 #include "host/transport/share.h"
 
 namespace peal {
@@ -20,20 +25,31 @@ Answer refused_by(const std::string& call, int error) {
   return refused(call + ": " + std::generic_category().message(error));
 }
 
-/// Opens descriptor `offer.fd` of process `pid`, if it still is what was offered.
-Answer map_memfd(const Offer& offer, int64_t pid) {
+/// Opens descriptor `offer.fd` of process `pid`, if it still is what was offered. What was offered
+/// may begin and end anywhere in a page of the file.
+Answer map_file(const Offer& offer, int64_t pid) {
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, offer.fd);
   const Fd file = open_peer_file({pid, offer.fd, offer.file_device, offer.file_inode}, O_RDWR);
   if (!file && errno == ESTALE) return refused(path + " is not what the PE offered");
   if (!file) return refused_by(fmt::format("open({})", path), errno);
-  void* const address =
-      ::mmap(nullptr, offer.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  const size_t page = page_bytes(file);
+  const size_t before = offer.offset % page;
+  const size_t length = (before + offer.bytes + page - 1) / page * page;
+  void* const address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(),
+                               static_cast<off_t>(offer.offset - before));
   if (address == MAP_FAILED) return refused_by(fmt::format("mmap({})", path), errno);
-  const auto unmap = [bytes = offer.bytes](std::byte* begin) { ::munmap(begin, bytes); };
-  return {PeerMemory::Mapping(static_cast<std::byte*>(address), unmap), "same host, shared memory"};
+  const auto unmap = [before, length](std::byte* part) { ::munmap(part - before, length); };
+  return {PeerMemory::Mapping(static_cast<std::byte*>(address) + before, unmap),
+          "same host, shared memory"};
 }
 
 }  // namespace
+
+void say(Offer& offer, const std::string& why) {
+  const size_t bytes = std::min(why.size(), offer.why.size() - 1);
+  std::copy_n(why.data(), bytes, offer.why.data());
+  offer.why[bytes] = 0;
+}
 
 Offer offer_pages(std::byte* address, size_t bytes, int fd) {
   Offer offer{};
@@ -49,6 +65,16 @@ Offer offer_pages(std::byte* address, size_t bytes, int fd) {
   return offer;
 }
 
+Offer offer_any_pages(std::byte* address, size_t bytes, Fd* file) {
+  SharedPages pages;
+  const auto failure = failure_of([&] { pages = find_shared_pages(address, bytes); });
+  Offer offer = offer_pages(address, bytes, pages.file.get());
+  offer.offset = pages.offset;
+  if (failure) say(offer, failure->error.what());
+  *file = std::move(pages.file);
+  return offer;
+}
+
 Answer reach_pages(const Offer& offer, const Place& here, const Place& there) {
   if (same_process(here, there)) return {borrowed(offer), "same process"};
   if (!same_host(here, there)) return refused("other host");
@@ -56,8 +82,8 @@ Answer reach_pages(const Offer& offer, const Place& here, const Place& there) {
     return kept_apart(
         "same host, but another pid namespace; start the containers with one (--pid=host)");
   }
-  if (offer.fd < 0) return refused("memory that its process cannot share");
-  return map_memfd(offer, there.pid);
+  if (offer.fd < 0) return refused(offer.why.data());
+  return map_file(offer, there.pid);
 }
 
 }  // namespace peal

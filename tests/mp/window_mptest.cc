@@ -3,6 +3,7 @@
 // Memory that transfers may name beside the heap: windows of all PEs, local registrations, short
 // sources on the stack; and the pointer to a peer's copy.
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "device/sync.h"
 #include "device/wait.h"
 #include "tests/support/job.h"
+#include "tests/support/shared_mapping.h"
 
 namespace peal::api_test {
 namespace {
@@ -57,10 +59,17 @@ TEST(Window, UpTo28BytesTravelFromUnregisteredMemory) {
 }
 
 // The same registered memory must serve several tests of one Runtime: it stays until its end.
-std::byte* kept(size_t bytes, size_t in_page) {
+// It is shared where only such can be a window.
+std::byte* kept(const Runtime& pe, size_t bytes, size_t in_page) {
   static std::vector<std::vector<std::byte>> all;
+  static std::vector<std::unique_ptr<SharedMapping>> shared;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
+  if (!can_share_any_memory(pe)) {
+    const size_t size = bytes + 4096;
+    shared.push_back(std::make_unique<SharedMapping>(size, SharedMapping::memfd()));
+    return shared.back()->begin() + in_page;
+  }
   auto& memory = all.emplace_back(bytes + 2 * 4096);
   const auto page = (reinterpret_cast<uintptr_t>(memory.data()) + 4095) / 4096 * 4096;
   return memory.data() + (page + in_page - reinterpret_cast<uintptr_t>(memory.data()));
@@ -80,9 +89,8 @@ PEAL_KERNEL exchange_windows(Verdict* verdict, Context ctx, std::byte* window, s
 
 TEST(Window, UserBufferIsAWindowWhereverEachPeHasIt) {
   on_every_pe([](Runtime& pe) {
-    if (!can_share_any_memory(pe)) GTEST_SKIP() << "see the last test";
     constexpr size_t kBytes = 10'007;
-    std::byte* const window = kept(3 * kBytes, 48);
+    std::byte* const window = kept(pe, 3 * kBytes, 48);
     const auto me = static_cast<uint64_t>(pe.my_pe());
     fill(window, kBytes, me);
     pe.register_window(window, 3 * kBytes);
@@ -108,7 +116,7 @@ PEAL_KERNEL use_local(Verdict* verdict, Context ctx, std::byte* mine, std::byte*
 TEST(Window, LocalRegistrationServesAsSourceAndDestination) {
   on_every_pe([](Runtime& pe) {
     constexpr size_t kBytes = 70'001;
-    std::byte* const mine = kept(2 * kBytes, 3);
+    std::byte* const mine = kept(pe, 2 * kBytes, 3);
     fill(mine, kBytes, static_cast<uint64_t>(pe.my_pe()));
     pe.register_local(mine, 2 * kBytes);
     Symmetric<std::byte> heap(pe, kBytes);
@@ -121,9 +129,8 @@ TEST(Window, LocalRegistrationServesAsSourceAndDestination) {
 
 TEST(Window, LocalRegistrationDoesNotHideAWindowOfTheSameMemory) {
   on_every_pe([](Runtime& pe) {
-    if (!can_share_any_memory(pe)) GTEST_SKIP() << "see the last test";
     constexpr size_t kBytes = 4096;
-    std::byte* const window = kept(3 * kBytes, 0);
+    std::byte* const window = kept(pe, 3 * kBytes, 0);
     fill(window, kBytes, static_cast<uint64_t>(pe.my_pe()));
     pe.register_local(window, 3 * kBytes);
     pe.register_window(window, 3 * kBytes);
@@ -164,10 +171,9 @@ PEAL_KERNEL await_part(Verdict* verdict, Context ctx, uint64_t* part, uint64_t w
 
 TEST(Window, HandleReachesPartsOfAnySize) {
   on_every_pe([](Runtime& pe) {
-    if (!can_share_any_memory(pe)) GTEST_SKIP() << "see the last test";
     const int peer = (pe.my_pe() + 1) % pe.n_pes();
     const size_t mine = Uneven::words(pe.my_pe());
-    auto* const part = reinterpret_cast<uint64_t*>(kept(8 * mine, Uneven::in_page(pe.my_pe())));
+    auto* const part = reinterpret_cast<uint64_t*>(kept(pe, 8 * mine, Uneven::in_page(pe.my_pe())));
     const WindowHandle window = pe.register_window(part, 8 * mine, {.any_size = true});
     Symmetric<uint64_t> heap(pe, 1000);
     for (size_t i = 0; i < 1000; ++i) heap[i] = i * 1000 + static_cast<uint64_t>(pe.my_pe());
@@ -185,7 +191,7 @@ TEST(Window, HandleReachesPartsOfAnySize) {
 
 TEST(Window, EndsAndItsMemoryMayBeGivenBack) {
   on_every_pe([](Runtime& pe) {
-    if (!can_share_any_memory(pe)) GTEST_SKIP() << "see the last test";
+    if (!can_share_any_memory(pe)) GTEST_SKIP() << "shared_window_mptest has it";
     constexpr size_t kBytes = 4096;
     Symmetric<std::byte> heap(pe, kBytes);
     for (int round = 0; round < 20; ++round) {
@@ -205,10 +211,9 @@ TEST(Window, EndsAndItsMemoryMayBeGivenBack) {
 
 TEST(Window, IsFoundAmongAThousand) {
   on_every_pe([](Runtime& pe) {
-    if (!can_share_any_memory(pe)) GTEST_SKIP() << "see the last test";
     constexpr size_t kBytes = 24;
     constexpr size_t kWindows = 1000;
-    std::byte* const memory = kept(kWindows * kBytes, 8);
+    std::byte* const memory = kept(pe, kWindows * kBytes, 8);
     std::vector<WindowHandle> windows;
     for (size_t i = 0; i < kWindows; ++i) {
       windows.push_back(pe.register_window(memory + i * kBytes, kBytes));
@@ -255,11 +260,12 @@ TEST(Window, MemoryThatPeersCannotReachIsRefused) {
   on_every_pe([](Runtime& pe) {
     if (can_share_any_memory(pe)) GTEST_SKIP() << "they can";
     try {
-      pe.register_window(kept(4096, 0), 4096);
+      std::vector<std::byte> mine(4096);
+      pe.register_window(mine.data(), mine.size());
       ADD_FAILURE() << "not refused";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-      EXPECT_NE(std::string(error.what()).find("cannot be mapped: memory that its process"),
+      EXPECT_NE(std::string(error.what()).find("4096 bytes cannot be mapped: private memory ("),
                 std::string::npos)
           << error.what();
     }

@@ -11,9 +11,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -69,7 +71,7 @@ struct Ipc {
 static_assert(sizeof(Ipc) <= sizeof(IpcHandle));
 
 std::map<Address, size_t> mapped;
-std::set<void*> pinned;
+std::map<void*, size_t> pinned;
 std::map<void*, size_t> host_bytes;  // of what the driver allocated
 std::set<std::pair<int, int>> peers;
 int contexts[kMaxDevices];  // a context is the address of its device's entry
@@ -120,6 +122,14 @@ bool pinnable(void* page) {
   iovec here = {&word, sizeof word};
   iovec there = {page, sizeof word};
   return ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) == sizeof word || errno != EFAULT;
+}
+
+bool overlaps_pinned(void* address, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  return std::ranges::any_of(pinned, [&](const auto& range) {
+    const auto other = reinterpret_cast<uintptr_t>(range.first);
+    return begin < other + range.second && other < begin + bytes;
+  });
 }
 
 }  // namespace
@@ -369,7 +379,7 @@ Result cuMemHostAlloc(void** address, size_t bytes, unsigned flags) {
   if (flags != (kHostPortable | kHostDeviceMap)) return mistake(kInvalidValue);
   *address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (*address == MAP_FAILED) return kOutOfMemory;
-  pinned.insert(*address);
+  pinned[*address] = bytes;
   host_bytes[*address] = bytes;
   ++state.live;
   return kSuccess;
@@ -382,14 +392,15 @@ Result cuMemFreeHost(void* address) {
   --state.live;
   return kSuccess;
 }
-Result cuMemHostRegister_v2(void* address, size_t, unsigned flags) {
+Result cuMemHostRegister_v2(void* address, size_t bytes, unsigned flags) {
   FAKE_ENTER_CONTEXT("cuMemHostRegister");
   if ((flags & ~kHostIoMemory) != (kHostPortable | kHostDeviceMap)) return mistake(kInvalidValue);
   if (!pinnable(address) || (!state.io_memory && (flags & kHostIoMemory) != 0)) {
     return kInvalidValue;
   }
+  if (overlaps_pinned(address, bytes)) return kAlreadyRegistered;
   state.host_flags = flags;
-  pinned.insert(address);
+  pinned[address] = bytes;
   ++state.live;
   return kSuccess;
 }
@@ -410,7 +421,7 @@ Result cuPointerGetAttribute(void* value, int what, Address address) {
   FAKE_ENTER_CONTEXT("cuPointerGetAttribute");
   const auto found = around(address);
   const bool gpu = found != allocations.end();
-  if (!gpu && pinned.count(pointer<void>(address)) == 0) return kInvalidValue;
+  if (!gpu && !overlaps_pinned(pointer<void>(address), 1)) return kInvalidValue;
   const auto answer = [value](auto attribute) {
     std::memcpy(value, &attribute, sizeof(attribute));
     return kSuccess;

@@ -16,6 +16,7 @@ namespace fake_cuda_detail {
 using namespace peal::cuda;
 
 constexpr Result kInvalidValue = 1;
+constexpr Result kAlreadyRegistered = 712;
 constexpr Result kInvalidContext = 201;
 constexpr Result kPeerAccessUnsupported = 217;
 

@@ -12,6 +12,7 @@
 #include "host/memory/pieces.h"
 #include "tests/support/error_of.h"
 #include "tests/support/gpu_job.h"
+#include "tests/support/shared_mapping.h"
 
 namespace peal {
 namespace {
@@ -20,12 +21,11 @@ PEAL_KERNEL copy_from(Context ctx, uint64_t* box, const uint64_t* source) {
   (void)put(ctx, box, source, 1, ctx.pe);
 }
 
-TEST_F(RuntimeOnGpu, SharesWindowsOfTheGpuOnly) {
+TEST_F(RuntimeOnGpu, SharesWindowsOfTheGpuAndSaysWhatItCannotShare) {
   on_gpus(2, [&](Runtime& pe) {
     alignas(4096) static std::byte mine[4096];
     const std::string text = error_of([&] { pe.register_window(mine, sizeof(mine)); }).what();
-    if (text.find("its 4096 bytes cannot be mapped: same host, but memory that its process") ==
-        std::string::npos) {
+    if (text.find("its 4096 bytes cannot be mapped: private memory (") == std::string::npos) {
       throw std::runtime_error(text);
     }
     const auto gpu = Gpu::open(-1, pe.my_pe());
@@ -121,6 +121,25 @@ TEST_F(RuntimeOnGpu, HasHostMemoryInItsHeapBesideTheGpus) {
     if (words[8] != 2 - static_cast<uint64_t>(pe.my_pe())) result = 3;
     pe.barrier();
     pe.free(words);
+    return result;
+  });
+}
+
+// Kernels load and store their own part and the peer's, and windows may overlap.
+TEST_F(RuntimeOnGpu, SharesWindowsOfTheHost) {
+  config_.transport = TransportKind::kP2p;
+  on_gpus(2, [&](Runtime& pe) {
+    const SharedMapping shared(16384, SharedMapping::memfd());
+    std::byte* const mine = shared.begin() + 4096 * pe.my_pe() + 8;
+    const WindowHandle outer = pe.register_window(mine, 8192);
+    const WindowHandle inner = pe.register_window(mine + 4096, 4096);
+    pe.unregister_window(outer);
+    int result = passes_on(pe, mine + 4096) ? 0 : 2;
+    // The host reads it itself.
+    const auto* const words = reinterpret_cast<const uint64_t*>(mine + 4096);
+    if (words[8] != 2 - static_cast<uint64_t>(pe.my_pe())) result = 3;
+    pe.barrier();
+    pe.unregister_window(inner);
     return result;
   });
 }

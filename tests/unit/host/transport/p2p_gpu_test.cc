@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "host/transport/p2p.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/fake_nvml.h"
+#include "tests/support/shared_mapping.h"
 
 namespace peal {
 namespace {
@@ -29,7 +32,7 @@ struct Seen {
   bool avoidable = false;
 };
 
-enum class Memory { kAllocated, kPiece, kSeveralPieces, kNotOfAGpu };
+enum class Memory { kAllocated, kPiece, kSeveralPieces, kPrivateHost, kSharedHost };
 
 struct Pair {
   int device[2] = {0, 1};
@@ -43,6 +46,7 @@ struct Shared {
   Backing backing;
   GpuMapping mapping = {};
   std::vector<std::byte> host = {};
+  std::unique_ptr<SharedMapping> file = {};
   std::byte* begin = nullptr;
 };
 
@@ -65,9 +69,13 @@ Shared make(const std::shared_ptr<Gpu>& gpu, Memory kind) {
       shared.begin = shared.mapping.get() + (3u << 20) + 17;
       break;
     }
-    case Memory::kNotOfAGpu:
+    case Memory::kPrivateHost:
       shared.host.resize(kBytes);
       shared.begin = shared.host.data();
+      break;
+    case Memory::kSharedHost:
+      shared.file = std::make_unique<SharedMapping>(2 * kBytes, SharedMapping::memfd());
+      shared.begin = shared.file->begin() + 4096 + 17;
       break;
   }
   return shared;
@@ -265,11 +273,51 @@ TEST_F(P2pGpu, RefusesPiecesThatCannotBeExported) {
 }
 
 TEST_F(P2pGpu, RefusesMemoryWithoutAHandle) {
-  const std::string why =
-      "same host, but memory that its process cannot share (it is not cudaMalloc's)";
-  expect_between_processes({.memory = Memory::kNotOfAGpu}, why);
   fake_.refuse["cuIpcGetMemHandle"] = 801;
-  expect_between_processes({}, why);
+  expect_between_processes(
+      {}, "same host, but memory that its process cannot share (it is not cudaMalloc's)");
+}
+
+TEST_F(P2pGpu, ProcessesMapAndPinSharedMemoryOfTheHost) {
+  expect_between_processes({.memory = Memory::kSharedHost}, "same host, shared memory, pinned");
+}
+
+TEST_F(P2pGpu, ThreadsPinTheirOwnMemoryOfTheHost) {
+  const Seen seen = threads({.memory = Memory::kPrivateHost});
+  EXPECT_TRUE(seen.right);
+  EXPECT_EQ(seen.how, "same process");
+}
+
+TEST_F(P2pGpu, RefusesPrivateMemoryOfTheHostOfAProcess) {
+  bootstrap::run_processes(2, [](Bootstrap& group) {
+    const Seen seen = look(group, {.memory = Memory::kPrivateHost});
+    if (seen.reached) return 1;
+    if (!seen.how.starts_with("private memory (") || !seen.how.ends_with("with MAP_SHARED")) {
+      throw std::runtime_error(seen.how);
+    }
+    return 0;
+  });
+}
+
+// Else kernels of its own PE would fault on it.
+TEST_F(P2pGpu, RefusesMemoryOfTheHostThatCannotBePinned) {
+  bootstrap::run_processes(2, [](Bootstrap& group) {
+    const auto gpu = Gpu::open(0, 0);
+    const Shared mine = make(gpu, Memory::kSharedHost);
+    P2p p2p(group, gather(group, Place::here()), gpu);
+    load_fake_cuda().refuse["cuMemHostRegister"] = 1;
+    const PeerMemory peers = p2p.map(mine.begin, kBytes, -1);
+    group.barrier();
+    for (size_t pe = 0; pe < 2; ++pe) {
+      if (peers.direct[pe] != nullptr) return 1;
+      // How a PE reaches itself is not told, but why it does not.
+      if (!peers.how[pe].starts_with("cuMemHostRegister(") ||
+          !peers.how[pe].ends_with("those of tmpfs (/dev/shm, a memfd) can")) {
+        throw std::runtime_error(peers.how[pe]);
+      }
+    }
+    return 0;
+  });
 }
 
 TEST_F(P2pGpu, RefusesAnotherHost) {

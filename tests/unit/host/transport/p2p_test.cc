@@ -4,15 +4,18 @@
 // refused.
 #include "host/transport/p2p.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "bootstrap/bootstraps.h"
 #include "host/memory/backing.h"
+#include "tests/support/shared_mapping.h"
 
 namespace peal {
 namespace {
@@ -108,8 +111,78 @@ TEST(P2p, RefusesAnotherPidNamespace) {
             "same host, but another pid namespace; start the containers with one (--pid=host)");
 }
 
-TEST(P2p, RefusesMemoryThatCannotBeShared) {
-  EXPECT_EQ(refusal([](Place&, int& fd) { fd = -1; }), "memory that its process cannot share");
+// The memory of each PE lies elsewhere in its page, and in another kind of file.
+SharedMapping shared_by(int pe) {
+  switch (pe) {
+    case 0:
+      return SharedMapping(5 * kBytes, SharedMapping::memfd());
+    case 1:
+      return SharedMapping(5 * kBytes, SharedMapping::file_in(testing::TempDir()));
+    default:
+      return SharedMapping(5 * kBytes, SharedMapping::file_in("/dev/shm"));
+  }
+}
+
+int lines_of_maps() {
+  std::ifstream maps("/proc/self/maps");
+  int lines = 0;
+  for (std::string line; std::getline(maps, line);) ++lines;
+  return lines;
+}
+
+TEST(P2p, MapsAnySharedMemoryOfAProcess) {
+  bootstrap::run_processes(3, [](Bootstrap& group) {
+    const SharedMapping shared = shared_by(group.rank());
+    std::byte* const mine = shared.begin() + 4096 * (1 + group.rank()) + 100 * group.rank() + 3;
+    P2p p2p(group, places_of(group), nullptr);
+    const int before = lines_of_maps();
+    int wrong = 0;
+    {
+      const PeerMemory memory = p2p.map(mine, kBytes, -1);
+      for (std::byte* begin : memory.direct) {
+        if (begin == nullptr) return 100;
+        begin[group.rank()] = std::byte(1 + group.rank());
+        begin[kBytes - 1 - static_cast<size_t>(group.rank())] = std::byte(11 + group.rank());
+      }
+      group.barrier();
+      for (int pe = 0; pe < 3; ++pe) {
+        wrong += mine[pe] != std::byte(1 + pe);
+        wrong += mine[kBytes - 1 - static_cast<size_t>(pe)] != std::byte(11 + pe);
+      }
+      wrong += mine[-1] != std::byte{0} || mine[kBytes] != std::byte{0};
+      wrong +=
+          memory.how[static_cast<size_t>((group.rank() + 1) % 3)] != "same host, shared memory";
+      wrong += lines_of_maps() != before + 2;
+      group.barrier();
+    }
+    wrong += lines_of_maps() != before;
+    return wrong;
+  });
+}
+
+TEST(P2p, SaysWhyMemoryOfAProcessCannotBeMapped) {
+  bootstrap::run_processes(2, [](Bootstrap& group) {
+    std::vector<std::byte> mine(kBytes);
+    P2p p2p(group, places_of(group), nullptr);
+    const PeerMemory memory = p2p.map(mine.data(), kBytes, -1);
+    const auto me = static_cast<size_t>(group.rank());
+    if (memory.direct[me] != mine.data() || memory.direct[1 - me] != nullptr) return 1;
+    const std::string& why = memory.how[1 - me];
+    return why.starts_with("private memory (") && why.ends_with("with MAP_SHARED") ? 0 : 2;
+  });
+}
+
+TEST(P2p, NamesTheMappingThatFailed) {
+  bootstrap::run_processes(2, [](Bootstrap& group) {
+    const SharedMapping shared(kBytes, SharedMapping::memfd());
+    // A seal that its owner's mapping does not mind.
+    if (::fcntl(shared.file().get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0) return 1;
+    P2p p2p(group, places_of(group), nullptr);
+    const PeerMemory memory = p2p.map(shared.begin(), kBytes, -1);
+    group.barrier();  // nobody ends its part before all have tried
+    const std::string& why = memory.how[1 - static_cast<size_t>(group.rank())];
+    return why.starts_with("mmap(/proc/") && why.ends_with("Operation not permitted") ? 0 : 2;
+  });
 }
 
 TEST(P2p, NamesTheCallThatFailed) {

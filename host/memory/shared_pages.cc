@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// /proc/self/maps names a file by the numbers of the file system that has its pages, which need
+// not be those that fstat answers: overlayfs and btrfs have two. Whether a descriptor is of that
+// file is therefore asked by mapping a page of it and reading what /proc/self/maps says of that.
+#include "host/memory/shared_pages.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/files.h"
+#include "host/base/error.h"
+
+namespace peal {
+namespace {
+
+/// A line of /proc/self/maps.
+struct Mapping {
+  uintptr_t begin = 0;
+  uintptr_t end = 0;
+  char access[5] = {};  // "rw-s"
+  uint64_t offset = 0;
+  unsigned major = 0;
+  unsigned minor = 0;
+  uint64_t inode = 0;  // 0: no file
+  std::string path;    // as the kernel shows it: " (deleted)" may be behind it
+
+  bool same_file(const Mapping& other) const {
+    return major == other.major && minor == other.minor && inode == other.inode;
+  }
+};
+
+Mapping parse(const std::string& line) {
+  Mapping mapping;
+  int path = 0;
+  const int read = std::sscanf(line.c_str(), "%lx-%lx %4s %lx %x:%x %lu %n", &mapping.begin,
+                               &mapping.end, mapping.access, &mapping.offset, &mapping.major,
+                               &mapping.minor, &mapping.inode, &path);
+  if (read != 7) fail(ErrorCode::kSystem, "/proc/self/maps: a line that is none: {}", line);
+  mapping.path = line.substr(static_cast<size_t>(path));
+  return mapping;
+}
+
+/// Those that [begin, end) lies in, in order.
+std::vector<Mapping> mappings_of(uintptr_t begin, uintptr_t end) {
+  std::vector<Mapping> found;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    Mapping mapping = parse(line);
+    if (mapping.begin >= end) break;
+    if (mapping.end > begin) found.push_back(std::move(mapping));
+  }
+  return found;
+}
+
+/// For people, who have to know a long path by its end.
+std::string name_of(const Mapping& mapping) {
+  constexpr size_t kShown = 60;
+  if (mapping.path.empty()) return "anonymous memory";
+  if (mapping.path.size() <= kShown) return mapping.path;
+  return "..." + mapping.path.substr(mapping.path.size() - kShown);
+}
+
+template <class... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+  fail(ErrorCode::kUnsupported, format, std::forward<Args>(args)...);
+}
+
+void expect_shared(const Mapping& mapping) {
+  const std::string access = mapping.access;
+  if (access[3] != 's') {
+    refuse(
+        "private memory ({}), which no other process can map: allocate it by Runtime::malloc with "
+        "HeapKind::kHost, or mmap a memfd with MAP_SHARED",
+        name_of(mapping));
+  }
+  if (access[0] != 'r' || access[1] != 'w') {
+    refuse("{} is mapped {}: mmap it with PROT_READ | PROT_WRITE", name_of(mapping), access);
+  }
+  if (mapping.inode == 0) refuse("{} is no file's memory", name_of(mapping));
+}
+
+/// All of [begin, end) as one mapping.
+Mapping whole_mapping(uintptr_t begin, uintptr_t end) {
+  const std::vector<Mapping> parts = mappings_of(begin, end);
+  uintptr_t known = begin;
+  for (const Mapping& part : parts) {
+    if (part.begin > known) break;
+    expect_shared(part);
+    if (!part.same_file(parts[0]) || part.offset - parts[0].offset != part.begin - parts[0].begin) {
+      refuse(
+          "it lies in two mappings ({} and {}): a window is of one file, at offsets that follow "
+          "one another; register two windows",
+          name_of(parts[0]), name_of(part));
+    }
+    known = part.end;
+  }
+  if (parts.empty() || known < end) refuse("nothing is mapped at its byte {}", known - begin);
+  return parts[0];
+}
+
+bool regular(int fd, struct stat* info) { return ::fstat(fd, info) == 0 && S_ISREG(info->st_mode); }
+
+/// `file` is the file behind `mapping`.
+bool behind(const Mapping& mapping, const Fd& file) {
+  const size_t page = page_bytes(file);
+  const auto offset = static_cast<off_t>(mapping.offset / page * page);
+  void* const probe = ::mmap(nullptr, page, PROT_READ, MAP_SHARED, file.get(), offset);
+  if (probe == MAP_FAILED) return false;
+  const auto begin = reinterpret_cast<uintptr_t>(probe);
+  const std::vector<Mapping> shown = mappings_of(begin, begin + page);
+  ::munmap(probe, page);
+  return !shown.empty() && shown[0].same_file(mapping);
+}
+
+/// A descriptor that this process has open already. The number of the file is the same in all file
+/// systems but overlayfs, whose files have names.
+Fd among_descriptors(const Mapping& mapping) {
+  for (const std::string& name : names_in("/proc/self/fd")) {
+    int fd = -1;
+    std::from_chars(name.data(), name.data() + name.size(), fd);
+    struct stat info {};
+    if (!regular(fd, &info) || info.st_ino != mapping.inode) continue;
+    // Looked at when nobody can close it any more.
+    Fd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    const int flags = copy ? ::fcntl(copy.get(), F_GETFL) : 0;
+    if ((flags & O_ACCMODE) == O_RDWR && behind(mapping, copy)) return copy;
+  }
+  return {};
+}
+
+/// None, and `why` tells: "open(/a/b): Permission denied".
+Fd opened(const std::string& path, std::string* why) {
+  struct stat info {};
+  // Opening a device or a pipe might do something.
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    *why = path + " is no regular file";
+    return {};
+  }
+  Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file) *why = fmt::format("open({}): {}", path, std::generic_category().message(errno));
+  return file;
+}
+
+Fd file_of(const Mapping& mapping) {
+  if (Fd file = among_descriptors(mapping)) return file;
+  std::string why;
+  if (mapping.path.starts_with('/')) {
+    Fd file = opened(mapping.path, &why);
+    if (file && behind(mapping, file)) return file;
+  }
+  // Asks nobody for a name, but wants CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
+  const std::string link =
+      fmt::format("/proc/self/map_files/{:x}-{:x}", mapping.begin, mapping.end);
+  if (Fd file = opened(link, &why)) return file;
+  refuse("no descriptor of {} is open, and {}: keep one open, or use a memfd", name_of(mapping),
+         why);
+}
+
+}  // namespace
+
+size_t page_bytes(const Fd& file) {
+  struct statfs system {};
+  const bool huge = ::fstatfs(file.get(), &system) == 0 && system.f_type == HUGETLBFS_MAGIC;
+  return static_cast<size_t>(huge ? system.f_bsize : ::sysconf(_SC_PAGESIZE));
+}
+
+SharedPages find_shared_pages(const std::byte* address, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  if (begin + bytes <= begin) refuse("{} bytes from {} on are no memory", bytes, begin);
+  const Mapping mapping = whole_mapping(begin, begin + bytes);
+  SharedPages pages{file_of(mapping), mapping.offset + (begin - mapping.begin)};
+  struct stat info {};
+  if (!regular(pages.file.get(), &info)) refuse("{} is no regular file", name_of(mapping));
+  const uint64_t end = pages.offset + bytes;
+  if (end > static_cast<uint64_t>(info.st_size)) {
+    refuse("it ends at byte {} of {}, which has {}: ftruncate the file to its size first", end,
+           name_of(mapping), info.st_size);
+  }
+  return pages;
+}
+
+}  // namespace peal
