@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tensors of PyTorch as windows, one PE: allocated with and without expandable segments, in one
-# mapping and across several, written by peers and read back; registered and ended 10,000 times. And
-# blocks of the heap that it had to grow for, and blocks in host memory. Registered once and found again until they are
-# freed. What a put to a tensor takes, of what one to the heap takes.
+# Tensors of PyTorch as windows, one PE: allocated with and without expandable segments, in one mapping and across
+# several, written by peers and read back; registered and ended 10,000 times; registered once and found again until they
+# are freed. Blocks of the heap that it had to grow for, blocks in host memory, shared memory of the host. What a put to a
+# tensor takes, beside one to the heap.
 #
 #   PEAL_TRANSPORT=p2p mpirun -np 2 python3 tensors.py LIBPEAL [CYCLES]     LIBPEAL: path of libpeal.so
 #
 # Ends with "N passed, N failed", as the suite does; PE 0 speaks.
 import ctypes
+import mmap
 import os
 import sys
 import time
@@ -74,6 +75,24 @@ def blocks(job, name, make, count):
         del block
         job.call("free", pointer)
     job.meet()
+
+
+def host_pages(job, count):
+    """Host memory that the program has mapped itself, each PE at another place in a page."""
+    file = os.memfd_create("tensors")
+    os.ftruncate(file, 2 * 4 * count + 4096)
+    pages = mmap.mmap(file, 0)
+    os.close(file)
+    words = torch.frombuffer(pages, dtype=torch.int32)[8 * job.me :][: 2 * count]
+    job.register(words)
+    words[:count] = torch.arange(count, dtype=torch.int32) % 127 + job.me
+    job.meet()
+    after, before = (job.me + 1) % job.pes, (job.me - 1) % job.pes
+    job.call("put", words[count:].data_ptr(), words.data_ptr(), 4 * count, after)
+    job.meet()
+    job.check("shared memory of the host", bool((words[count:] - words[:count] == before - job.me).all()))
+    job.meet()
+    job.unregister(words)
 
 
 def open_descriptors():
@@ -184,6 +203,8 @@ def main():
     blocks(job, "a block of the heap", device_block, 1000)
     blocks(job, "a block that the heap grows for", device_block, 20 << 20)
     blocks(job, "a block of host memory", host_block, 1 << 20)
+    if os.environ.get("PEAL_TRANSPORT") != "ibgda":  # a NIC on a GPU takes none
+        host_pages(job, 1 << 20)
     cycles(job, int(sys.argv[2]) if len(sys.argv) > 2 else 200)
     cached(job, 1000)
     for bytes_ in (8, 64 << 10, 1 << 20, 32 << 20):
