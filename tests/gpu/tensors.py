@@ -2,8 +2,8 @@
 #
 # Tensors of PyTorch as windows, one PE: allocated with and without expandable segments, in one mapping and across
 # several, written by peers and read back; registered and ended 10,000 times; registered once and found again until they
-# are freed. Blocks of the heap that it had to grow for, blocks in host memory, shared memory of the host. What a put to a
-# tensor takes, beside one to the heap.
+# are freed. Blocks of the heap that it had to grow for, blocks in host memory, shared memory of the host. What a put to
+# a tensor takes, beside one to the heap.
 #
 #   PEAL_TRANSPORT=p2p mpirun -np 2 python3 tensors.py LIBPEAL [CYCLES]     LIBPEAL: path of libpeal.so
 #
