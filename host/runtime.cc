@@ -67,10 +67,7 @@ void Runtime::copy_out(void* host, const void* symmetric, size_t bytes) const {
 
 WindowHandle Runtime::register_window(void* address, size_t bytes, const WindowOptions& options) {
   const Parts::CollectiveCall call(*parts_, "peal: register_window");
-  const WindowHandle window =
-      parts_->windows->add_everywhere(static_cast<std::byte*>(address), bytes, options);
-  parts_->tell_of(window);
-  return window;
+  return parts_->windows->add_everywhere(static_cast<std::byte*>(address), bytes, options);
 }
 
 void Runtime::unregister_window(const WindowHandle& window) {

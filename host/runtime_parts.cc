@@ -87,12 +87,7 @@ uint32_t Runtime::Parts::show_segment(const Backing& memory) {
   const WindowHandle window = windows->add_everywhere(memory);
   log.info("heap", "grows by {}: kernels look it up as they do windows; PEAL_HEAP_SIZE avoids that",
            format_size(memory.bytes()));
-  tell_of(window);
   return window.number;
-}
-
-void Runtime::Parts::tell_of(const WindowHandle& window) const {
-  if (config.info) log.print("window", windows->describe(window));
 }
 
 void Runtime::Parts::open_transports() {
@@ -114,6 +109,25 @@ void Runtime::Parts::open_transports() {
   }
   routes.emplace(reachable, options);
   warn_of_downgrade(group, log, config, mapped, if_any(rails), gpu.get());
+  show_memory(std::move(mapped));
+  together(group, [&] {
+    check_nic_faults(config, reachable);
+    link_plan.emplace(*tables, LinkEnds{group.rank(), reachable.directly()});
+    if (!config.p2p_faults.empty()) link_plan->set(config.p2p_faults, ErrorCode::kConfiguration);
+  });
+  const uint32_t most_blocks = blocks_at_once(group, gpu.get());
+  together(group, [&] {
+    if (rails) open_nics(reachable);
+    make_contexts(reachable);
+    make_services(most_blocks);
+    watch();
+  });
+  let_heap_grow();
+  if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());
+}
+
+// What kernels find memory by, and the heap in it.
+void Runtime::Parts::show_memory(PeerMemory mapped) {
   together(group, [&] {
     tables.emplace([this](size_t bytes) { return kernel_memory(gpu, bytes, "peal-tables"); },
                    extent());
@@ -134,62 +148,63 @@ void Runtime::Parts::open_transports() {
                                    .rails = if_any(rails),
                                    .p2p = if_any(p2p),
                                    .gpu = gpu,
-                                   .before_end = [this](const std::byte* begin) {
-                                     if (files) files->forget_memory(begin);
-                                   }});
+                                   .after_add =
+                                       [this](const WindowHandle& window) {
+                                         if (!config.info) return;
+                                         log.print("window", windows->describe(window));
+                                       },
+                                   .before_end =
+                                       [this](const std::byte* begin) {
+                                         if (files) files->forget_memory(begin);
+                                       }});
   windows->add_heap(heap->base(), heap->bytes(), std::move(mapped));
-  together(group, [&] {
-    check_nic_faults(config, reachable);
-    link_plan.emplace(*tables, LinkEnds{group.rank(), reachable.directly()});
-    if (!config.p2p_faults.empty()) link_plan->set(config.p2p_faults, ErrorCode::kConfiguration);
-  });
-  const uint32_t most_blocks = blocks_at_once(group, gpu.get());
-  together(group, [&] {
-    if (rails) open_nics(reachable);
-    contexts.emplace(Contexts::Parts{.config = config,
-                                     .log = log,
-                                     .group = group,
-                                     .heap = *heap,
-                                     .tables = *tables,
-                                     .table = *table,
-                                     .recorder = *recorder,
-                                     .nics = if_any(nics),
-                                     .gpu = gpu.get()});
-    std::vector<bool> direct = reachable.directly();
-    teams.emplace(group, *heap, team_memory(), std::move(direct), !reachable.needs_nic(),
-                  kernel_memory(gpu, Teams::shown_bytes(), "peal-teams"));
-    const PlaceOf place_of = [this](const void* address) { return heap->place_of(address); };
-    flight.emplace(FlightLog::Parts{.config = config,
-                                    .group = group,
-                                    .table = *table,
-                                    .recorder = *recorder,
-                                    .place_of = place_of,
-                                    .heap = heap->base(),
-                                    .heap_bytes = heap->bytes(),
-                                    .on_gpu = gpu != nullptr});
-    failures.emplace(*table, group, place_of, log);
-    files.emplace(Files::Parts{.windows = *windows,
-                               .contexts = *table,
-                               .gpu = gpu,
-                               .options = {.threads = static_cast<size_t>(config.storage_threads),
-                                           .cufile = config.cufile}});
-    failures->also([this] { return files->failures(); });
-    if (checks) failures->also([this] { return checks->failures(); });
-    inquiry.emplace(group, [this] { return failures->waits(); });
-    calls.emplace(CallEngine::Parts{
-        .group = group,
-        .windows = *windows,
-        .teams = *teams,
-        .tables = *tables,
-        .failures = *failures,
-        .files = *files,
-        .executor = gpu ? make_gpu_executor(gpu, config.kernels, most_blocks) : make_cpu_executor(),
-        .answers = shared_memory(gpu, CallEngine::kAnswerBytes, "peal-answers"),
-        .own_words = gpu && !config.check && !recorder->on() ? &heap->backing() : nullptr});
-    watch();
-  });
-  let_heap_grow();
-  if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());
+}
+
+void Runtime::Parts::make_contexts(const Reachable& reachable) {
+  contexts.emplace(Contexts::Parts{.config = config,
+                                   .log = log,
+                                   .group = group,
+                                   .heap = *heap,
+                                   .tables = *tables,
+                                   .table = *table,
+                                   .recorder = *recorder,
+                                   .nics = if_any(nics),
+                                   .gpu = gpu.get()});
+  std::vector<bool> direct = reachable.directly();
+  teams.emplace(group, *heap, team_memory(), std::move(direct), !reachable.needs_nic(),
+                kernel_memory(gpu, Teams::shown_bytes(), "peal-teams"));
+}
+
+// What looks at contexts from outside, and what the host calls.
+void Runtime::Parts::make_services(uint32_t most_blocks) {
+  const PlaceOf place_of = [this](const void* address) { return heap->place_of(address); };
+  flight.emplace(FlightLog::Parts{.config = config,
+                                  .group = group,
+                                  .table = *table,
+                                  .recorder = *recorder,
+                                  .place_of = place_of,
+                                  .heap = heap->base(),
+                                  .heap_bytes = heap->bytes(),
+                                  .on_gpu = gpu != nullptr});
+  failures.emplace(*table, group, place_of, log);
+  files.emplace(Files::Parts{.windows = *windows,
+                             .contexts = *table,
+                             .gpu = gpu,
+                             .options = {.threads = static_cast<size_t>(config.storage_threads),
+                                         .cufile = config.cufile}});
+  failures->also([this] { return files->failures(); });
+  if (checks) failures->also([this] { return checks->failures(); });
+  inquiry.emplace(group, [this] { return failures->waits(); });
+  calls.emplace(CallEngine::Parts{
+      .group = group,
+      .windows = *windows,
+      .teams = *teams,
+      .tables = *tables,
+      .failures = *failures,
+      .files = *files,
+      .executor = gpu ? make_gpu_executor(gpu, config.kernels, most_blocks) : make_cpu_executor(),
+      .answers = shared_memory(gpu, CallEngine::kAnswerBytes, "peal-answers"),
+      .own_words = gpu && !config.check && !recorder->on() ? &heap->backing() : nullptr});
 }
 
 // Behind the heap's window: the software NIC may have gone to a GPU with it.

@@ -87,9 +87,11 @@ struct Runtime::Parts {
   void open_memory();
   void let_heap_grow();
   uint32_t show_segment(const Backing& memory);
-  void tell_of(const WindowHandle& window) const;
   void open_transports();
+  void show_memory(PeerMemory mapped);
   void open_nics(const Reachable& reachable);
+  void make_contexts(const Reachable& reachable);
+  void make_services(uint32_t most_blocks);
   void watch();
   void take_messages();
   void end_flight() const;

@@ -257,8 +257,11 @@ void Windows::end_freed() {
 // Of `fd` see P2p::map().
 WindowHandle Windows::add(const std::vector<WindowRequest>& parts, std::byte* address, size_t bytes,
                           int fd) {
-  return add_mapped({address, bytes, true, {}, {}}, parts,
-                    transports_.p2p ? transports_.p2p->map(address, bytes, fd) : PeerMemory{});
+  const WindowHandle window =
+      add_mapped({address, bytes, true, {}, {}}, parts,
+                 transports_.p2p ? transports_.p2p->map(address, bytes, fd) : PeerMemory{});
+  if (transports_.after_add) transports_.after_add(window);
+  return window;
 }
 
 void Windows::add_local(std::byte* address, size_t bytes, const WindowOptions& options) {

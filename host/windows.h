@@ -30,7 +30,9 @@ struct WindowTransports {
   const Rails* rails;
   P2p* p2p;
   std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
-  /// Is told where a window begins that is about to end.
+  /// Are told of each window of add_everywhere() once kernels find it, and of each that is about
+  /// to end where it begins.
+  std::function<void(const WindowHandle&)> after_add = nullptr;
   std::function<void(const std::byte*)> before_end = nullptr;
 };
 
