@@ -33,6 +33,9 @@ Loaded load_driver(const std::string& path) {
   missing = nullptr;
   PEAL_CUDA_VIRTUAL_MEMORY_FUNCTIONS(PEAL_CUDA_RESOLVE)
   driver->virtual_memory = missing == nullptr;
+  missing = nullptr;
+  PEAL_CUDA_POOL_FUNCTIONS(PEAL_CUDA_RESOLVE)
+  driver->pools = missing == nullptr;
 #undef PEAL_CUDA_RESOLVE
   if (required) {
     return {nullptr, fmt::format("{} has no function {}: its driver is too old", path, required)};

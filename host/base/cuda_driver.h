@@ -21,11 +21,13 @@ struct StreamHandle;
 struct EventHandle;
 struct ModuleHandle;
 struct FunctionHandle;
+struct PoolHandle;
 using Context = ContextHandle*;
 using Stream = StreamHandle*;
 using Event = EventHandle*;
 using Module = ModuleHandle*;
 using Function = FunctionHandle*;
+using Pool = PoolHandle*;  // of cudaMallocAsync
 struct Uuid {
   char bytes[16];
   bool operator==(const Uuid&) const = default;
@@ -35,6 +37,9 @@ struct IpcHandle {
 };
 using MemoryHandle = unsigned long long;  // of cuMemCreate
 struct FabricHandle {
+  char bytes[64];
+};
+struct PoolPointer {  // CUmemPoolPtrExportData: one allocation of a pool, for other processes
   char bytes[64];
 };
 
@@ -207,6 +212,18 @@ struct LaunchConfig {
   X(set_access, "cuMemSetAccess",                                                                \
     (Address at, size_t bytes, const MemoryAccess* access, size_t count))
 
+// The same for pools of memory (cudaMallocAsync) and their sharing: all or none.
+#define PEAL_CUDA_POOL_FUNCTIONS(X)                                                               \
+  X(export_pool, "cuMemPoolExportToShareableHandle",                                              \
+    (void* handle, Pool pool, int type, unsigned long long flags))                                \
+  X(import_pool, "cuMemPoolImportFromShareableHandle",                                            \
+    (Pool * pool, void* handle, int type, unsigned long long flags))                              \
+  X(destroy_pool, "cuMemPoolDestroy", (Pool pool))                                                \
+  X(set_pool_access, "cuMemPoolSetAccess", (Pool pool, const MemoryAccess* access, size_t count)) \
+  X(export_pointer, "cuMemPoolExportPointer", (PoolPointer * exported, Address address))          \
+  X(import_pointer, "cuMemPoolImportPointer",                                                     \
+    (Address * address, Pool pool, PoolPointer * exported))
+
 /// The functions: driver->allocate(&address, bytes). The library stays loaded until the process
 /// ends.
 struct Driver {
@@ -214,10 +231,13 @@ struct Driver {
   PEAL_CUDA_FUNCTIONS(PEAL_CUDA_DECLARE)
   PEAL_CUDA_OPTIONAL_FUNCTIONS(PEAL_CUDA_DECLARE)
   PEAL_CUDA_VIRTUAL_MEMORY_FUNCTIONS(PEAL_CUDA_DECLARE)
+  PEAL_CUDA_POOL_FUNCTIONS(PEAL_CUDA_DECLARE)
 #undef PEAL_CUDA_DECLARE
 
   /// There are all of PEAL_CUDA_VIRTUAL_MEMORY_FUNCTIONS.
   bool virtual_memory = false;
+  /// There are all of PEAL_CUDA_POOL_FUNCTIONS.
+  bool pools = false;
 
   /// "out of memory (CUDA_ERROR_OUT_OF_MEMORY)".
   std::string text(Result error) const;

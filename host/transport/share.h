@@ -6,6 +6,7 @@
 //   share_pages.cc   pages of the host: the file behind them, opened through /proc/PID/fd
 //   share_gpu.cc     kernels on GPUs: pieces by descriptor or fabric handle, allocations by IPC
 //                    handle; opened over NVLink, PCIe or on the same GPU; pages of the host, pinned
+//   share_pool.cc    of these, memory of pools (cudaMallocAsync): by the pool's descriptor
 #pragma once
 
 #include <array>
@@ -26,7 +27,7 @@ namespace peal {
 
 /// What a PE tells the others of its part of a window.
 struct Offer {
-  enum class Kind : uint32_t { kNone, kPages, kUnpinned, kIpc, kPieces };
+  enum class Kind : uint32_t { kNone, kPages, kUnpinned, kIpc, kPieces, kPool };
 
   Kind kind;
   int32_t pe;        // whose it is: of a PE that takes no part any more, another's entry is there
@@ -46,15 +47,16 @@ struct Offer {
   cuda::Uuid gpu;
   FabricPlace fabric;
   cuda::IpcHandle handle;
-  uint32_t pieces;       // how many
+  uint32_t pieces;       // how many; of a pool one, the allocation
   uint32_t by_fabric;    // they have fabric handles
-  uint32_t descriptors;  // they have descriptors
+  uint32_t descriptors;  // they have descriptors; the pool has
 };
 
 /// One of an offer's pieces.
 struct OfferedPiece {
   uint64_t bytes;
   cuda::FabricHandle fabric;
+  cuda::PoolPointer pointer;
 };
 
 /// This PE's own offer of GPU memory, with what the others need to open it.
@@ -108,5 +110,15 @@ struct GpuReach {
 GpuOffer offer_gpu(const GpuReach& reach, std::byte* address, size_t bytes);
 Answer reach_gpu(const GpuReach& reach, const GpuParcel& parcel, const Place& here,
                  const Place& there);
+
+/// The pool that memory of this process is of, or null.
+cuda::Pool pool_behind(const Gpu& gpu, uint64_t address);
+/// Lets kernels of `gpu` use all of a pool that is on another one. Throws kSystem, kUnsupported.
+void allow_pool(const Gpu& gpu, cuda::Pool pool);
+/// Completes an offer of memory of `pool`. Throws kSystem.
+void offer_pool(GpuOffer& mine, const Gpu& gpu, cuda::Pool pool);
+/// What a process at `there` offered so, with the pool's descriptor. Throws kSystem, kUnsupported.
+PeerMemory::Mapping map_pool(const std::shared_ptr<Gpu>& gpu, const GpuParcel& parcel,
+                             const Place& there);
 
 }  // namespace peal

@@ -5,6 +5,7 @@
 //   memory of             this host, one network    another container    another host
 //   cuMemCreate           descriptors               fabric handles       fabric handles
 //   cudaMalloc            IPC handle                -                    -
+//   cudaMallocAsync       descriptor of its pool    -                    -
 //   pages of the host     their file, then pinned   -                    -
 //   none of these         -                         -                    -
 #include <fmt/format.h>
@@ -98,6 +99,11 @@ Answer reach_in_process(const GpuReach& reach, const Offer& offer, const Way& wa
         *reach.gpu, reinterpret_cast<const std::byte*>(offer.address), offer.bytes, &offset);
     return {mapped_from(reach, pieces, offset), "same process, " + way.text, way.link};
   }
+  // Access to a GPU is access to what cudaMalloc took of it, and not to pools.
+  if (const cuda::Pool pool = here ? nullptr : pool_behind(*reach.gpu, offer.address)) {
+    allow_pool(*reach.gpu, pool);
+    return {borrowed(offer), "same process, " + way.text, way.link};
+  }
   const cuda::Result result = enable_access(*reach.gpu, offer.gpu);
   if (result == cuda::kSuccess) return {borrowed(offer), "same process, " + way.text, way.link};
   return refused(
@@ -132,6 +138,19 @@ Answer open_fabric(const GpuReach& reach, const GpuParcel& parcel, const std::st
           P2p::Link::kNvlink};
 }
 
+/// Descriptors were to come, and did not.
+Answer not_handed_over(const GpuParcel& parcel, const Way& way, bool apart) {
+  if (apart) {
+    return kept_apart(fmt::format(
+        "same host, {}, but in a network namespace of its own, so that no descriptor can be handed "
+        "over; start the containers with one network (--network=host)",
+        way.text));
+  }
+  return refused(fmt::format(
+      "same host, {}, but {} of its {} descriptors came: it has ended, or see ulimit -n", way.text,
+      parcel.descriptors.size(), parcel.offer.pieces));
+}
+
 Answer open_pieces(const GpuReach& reach, const GpuParcel& parcel, const Way& way, bool apart) {
   const Offer& offer = parcel.offer;
   if (parcel.descriptors.size() == offer.pieces) {
@@ -146,15 +165,16 @@ Answer open_pieces(const GpuReach& reach, const GpuParcel& parcel, const Way& wa
         way.link};
   }
   if (offer.by_fabric != 0) return open_fabric(reach, parcel, "same host, " + way.text);
-  if (apart) {
-    return kept_apart(fmt::format(
-        "same host, {}, but in a network namespace of its own, so that no descriptor can be handed "
-        "over; start the containers with one network (--network=host)",
-        way.text));
+  return not_handed_over(parcel, way, apart);
+}
+
+Answer open_pool(const GpuReach& reach, const GpuParcel& parcel, const Way& way, const Place& here,
+                 const Place& there) {
+  if (parcel.descriptors.size() != parcel.offer.pieces) {
+    return not_handed_over(parcel, way, !same_sockets(here, there));
   }
-  return refused(fmt::format(
-      "same host, {}, but {} of its {} descriptors came: it has ended, or see ulimit -n", way.text,
-      parcel.descriptors.size(), offer.pieces));
+  return {map_pool(reach.gpu, parcel, there),
+          fmt::format("same host, {}, by descriptor of its pool", way.text), way.link};
 }
 
 /// Pages of the host, which kernels load and store over the bus.
@@ -182,6 +202,9 @@ Answer reach_across(const GpuReach& reach, const GpuParcel& parcel) {
   if (offer.kind == Offer::Kind::kPieces && offer.by_fabric != 0) {
     return open_fabric(reach, parcel, domain);
   }
+  if (offer.kind == Offer::Kind::kPool) {
+    return refused(domain + ", but memory of a pool (cudaMallocAsync); use memory of cuMemCreate");
+  }
   return kept_apart(domain +
                     ", but memory without a fabric handle: nvidia-imex must run on both "
                     "hosts, and /dev/nvidia-caps-imex-channels be in both containers");
@@ -194,7 +217,7 @@ void export_pieces(GpuOffer& mine, const Gpu& gpu, const Pieces& pieces) {
   gpu.within([&](const cuda::Driver& driver) {
     driver.pointer_attribute(&types, cuda::kPointerHandleTypes, offer.address);
   });
-  for (size_t i = 0; i < pieces.count(); ++i) mine.pieces.push_back({pieces.bytes_of(i), {}});
+  for (size_t i = 0; i < pieces.count(); ++i) mine.pieces.push_back({pieces.bytes_of(i), {}, {}});
   if ((types & cuda::kFabric) != 0 && offer.fabric.joined != 0) {
     offer.by_fabric = 1;
     for (size_t i = 0; i < pieces.count(); ++i) mine.pieces[i].fabric = pieces.fabric_handle(i);
@@ -214,7 +237,6 @@ void export_pieces(GpuOffer& mine, const Gpu& gpu, const Pieces& pieces) {
 void export_allocation(Offer& offer, const cuda::Driver& driver) {
   cuda::Address base = 0;
   size_t size = 0;
-  void* pool = nullptr;
   if (driver.address_range(&base, &size, offer.address) != cuda::kSuccess) {
     return say(offer, "memory that its process cannot share (it is not cudaMalloc's)");
   }
@@ -224,10 +246,6 @@ void export_allocation(Offer& offer, const cuda::Driver& driver) {
   if (driver.ipc_handle(&offer.handle, base) == cuda::kSuccess) {
     offer.kind = Offer::Kind::kIpc;
     offer.offset = offer.address - base;
-  } else if (driver.pointer_attribute(&pool, cuda::kPointerPool, offer.address) == cuda::kSuccess &&
-             pool != nullptr) {
-    say(offer,
-        "memory of a pool (cudaMallocAsync), which its process cannot share; use cudaMalloc");
   } else {
     say(offer, "memory that its process cannot share (it is not cudaMalloc's)");
   }
@@ -249,6 +267,9 @@ GpuOffer offer_gpu(const GpuReach& reach, std::byte* address, size_t bytes) {
   }
   const Gpu& gpu = *reach.gpu;
   const auto failure = failure_of([&] {
+    if (const cuda::Pool pool = pool_behind(gpu, offer.address)) {
+      return offer_pool(mine, gpu, pool);
+    }
     size_t offset = 0;
     const Pieces pieces =
         gpu.allocated(address) ? Pieces(gpu) : Pieces::behind(gpu, address, bytes, &offset);
@@ -279,6 +300,8 @@ Answer reach_gpu(const GpuReach& reach, const GpuParcel& parcel, const Place& he
         return open_ipc(reach, offer, way, !same_pids(here, there));
       case Offer::Kind::kPieces:
         return open_pieces(reach, parcel, way, !same_sockets(here, there));
+      case Offer::Kind::kPool:
+        return open_pool(reach, parcel, way, here, there);
       case Offer::Kind::kNone:
       case Offer::Kind::kPages:
       case Offer::Kind::kUnpinned:

@@ -90,6 +90,12 @@ PEAL_CHECK(free_addresses, cuMemAddressFree);
 PEAL_CHECK(map, cuMemMap);
 PEAL_CHECK(unmap, cuMemUnmap);
 PEAL_CHECK(set_access, cuMemSetAccess);
+PEAL_CHECK(export_pool, cuMemPoolExportToShareableHandle);
+PEAL_CHECK(import_pool, cuMemPoolImportFromShareableHandle);
+PEAL_CHECK(destroy_pool, cuMemPoolDestroy);
+PEAL_CHECK(set_pool_access, cuMemPoolSetAccess);
+PEAL_CHECK(export_pointer, cuMemPoolExportPointer);
+PEAL_CHECK(import_pointer, cuMemPoolImportPointer);
 PEAL_CHECK(query_stream, cuStreamQuery);
 PEAL_CHECK(set_pointer_attribute, cuPointerSetAttribute);
 #undef PEAL_CHECK
@@ -119,6 +125,8 @@ static_assert(sizeof(MemoryProperties) == sizeof(CUmemAllocationProp) &&
               sizeof(MemoryAccess) == sizeof(CUmemAccessDesc) &&
               offsetof(MemoryAccess, flags) == offsetof(CUmemAccessDesc, flags) &&
               sizeof(FabricHandle) == sizeof(CUmemFabricHandle) &&
+              sizeof(PoolPointer) == sizeof(CUmemPoolPtrExportData) &&
+              sizeof(Pool) == sizeof(CUmemoryPool) &&
               std::is_same_v<MemoryHandle, CUmemGenericAllocationHandle>);
 static_assert(kVirtualMemory == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED &&
               kPosixDescriptors ==

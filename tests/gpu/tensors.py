@@ -2,8 +2,9 @@
 #
 # Tensors of PyTorch as windows, one PE: allocated with and without expandable segments, in one mapping and across
 # several, written by peers and read back; registered and ended 10,000 times; registered once and found again until they
-# are freed. Blocks of the heap that it had to grow for, blocks in host memory, shared memory of the host. What a put to
-# a tensor takes, beside one to the heap.
+# are freed. Memory of a pool of cudaMallocAsync that was made to be shared, and of the default one, which cannot be.
+# Blocks of the heap that it had to grow for, blocks in host memory, shared memory of the host. What a put to a tensor
+# takes, beside one to the heap.
 #
 #   PEAL_TRANSPORT=p2p mpirun -np 2 python3 tensors.py LIBPEAL [CYCLES]     LIBPEAL: path of libpeal.so
 #
@@ -42,6 +43,83 @@ def exchange(job, name, make, count):
     for each in (window, source, back):
         job.unregister(each)
     job.meet()
+
+
+class PoolProperties(ctypes.Structure):
+    """CUmemPoolProps."""
+
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("handle_types", ctypes.c_int),
+        ("location_type", ctypes.c_int),
+        ("location_id", ctypes.c_int),
+        ("security", ctypes.c_void_p),
+        ("most_bytes", ctypes.c_size_t),
+        ("usage", ctypes.c_ushort),
+        ("reserved", ctypes.c_ubyte * 54),
+    ]
+
+
+assert ctypes.sizeof(PoolProperties) == 88
+
+
+class Pool:
+    """A pool of GPU 0's memory that other processes can open by its descriptor; or, not shared, the default one."""
+
+    def __init__(self, shared):
+        self.cuda = ctypes.CDLL("libcuda.so.1")
+        self.shared = shared
+        self.pool = ctypes.c_void_p()
+        self.allocations = []
+        properties = PoolProperties(type=1, handle_types=1, location_type=1, location_id=0)  # pinned, POSIX, device
+        if shared:
+            self.call("cuMemPoolCreate", ctypes.byref(self.pool), ctypes.byref(properties))
+        else:
+            self.call("cuDeviceGetDefaultMemPool", ctypes.byref(self.pool), ctypes.c_int(0))
+
+    def call(self, name, *arguments):
+        result = getattr(self.cuda, name)(*arguments)
+        if result != 0:
+            raise RuntimeError(f"{name}: CUDA error {result}")
+
+    def words(self, count):
+        address = ctypes.c_uint64()
+        bytes_ = ctypes.c_size_t(4 * count)
+        self.call("cuMemAllocFromPoolAsync", ctypes.byref(address), bytes_, self.pool, ctypes.c_void_p())
+        torch.cuda.synchronize()
+        self.allocations.append(address)
+        return torch.as_tensor(Raw(address.value, count), device="cuda")
+
+    def end(self):
+        torch.cuda.synchronize()
+        for address in self.allocations:
+            self.call("cuMemFreeAsync", address, ctypes.c_void_p())
+        torch.cuda.synchronize()
+        if self.shared:
+            self.call("cuMemPoolDestroy", self.pool)
+
+
+def pools(job, count):
+    """Memory of pools. What the driver imports twice it ends at the first free: two windows of one allocation."""
+    pool = Pool(True)
+    exchange(job, "a pool", pool.words, count)
+    exchange(job, "a slice of a pool", lambda n: pool.words(n + 333)[333:], count)
+    whole = pool.words(2 * count)
+    job.register(whole)
+    job.register(whole[count:])
+    put_once(job, "a window of a pool", whole, 300)
+    job.unregister(whole)
+    put_once(job, "a window of a pool whose other one has ended", whole[count:], 400)
+    job.unregister(whole[count:])
+    job.meet()  # who frees is the last that has it
+    pool.end()
+    default = Pool(False)
+    words = default.words(count)
+    refused = job.peal.peal_register_window(words.data_ptr(), 4 * count) != 0
+    error = job.peal.peal_error().decode()
+    job.check("the default pool is refused", refused and "cudaMemHandleTypePosixFileDescriptor" in error)
+    job.call("barrier")
+    default.end()
 
 
 def device_block(job, count):
@@ -205,6 +283,8 @@ def main():
     blocks(job, "a block of host memory", host_block, 1 << 20)
     if os.environ.get("PEAL_TRANSPORT") != "ibgda":  # a NIC on a GPU takes none
         host_pages(job, 1 << 20)
+    if os.environ.get("PEAL_TRANSPORT") == "p2p":  # pools are shared by loads and stores alone
+        pools(job, 1 << 20)
     cycles(job, int(sys.argv[2]) if len(sys.argv) > 2 else 200)
     cached(job, 1000)
     for bytes_ in (8, 64 << 10, 1 << 20, 32 << 20):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fake's functions, but for memory that is made and mapped apart (fake_cuda_pieces.cc). An IPC
-// handle carries pid, descriptor and size of a memfd.
+// The fake's functions, but for memory that is made and mapped apart (fake_cuda_pieces.cc) and for
+// pools (fake_cuda_pools.cc). An IPC handle carries pid, descriptor and size of a memfd.
 #include "tests/support/fake_cuda.h"
 
 #include <dlfcn.h>
@@ -325,6 +325,10 @@ Result cuMemFree_v2(Address address) {
   FAKE_ENTER_CONTEXT("cuMemFree");
   const auto found = allocations.find(address);
   if (found == allocations.end() || found->second.piece) return mistake(kInvalidValue);
+  if (found->second.pool != nullptr) {
+    free_of_pool(found);
+    return kSuccess;
+  }
   ::munmap(pointer<void>(address), found->second.bytes);
   ::close(found->second.fd);
   allocations.erase(found);
@@ -343,7 +347,7 @@ Result cuIpcGetMemHandle(IpcHandle* handle, Address address) {
   FAKE_ENTER_CONTEXT("cuIpcGetMemHandle");
   const auto found = allocations.find(address);
   if (found == allocations.end()) return mistake(kInvalidValue);
-  if (found->second.piece) return kInvalidValue;
+  if (found->second.piece || found->second.pool != nullptr) return kInvalidValue;
   const Ipc ipc{::getpid(), found->second.fd, found->second.bytes};
   std::memcpy(handle, &ipc, sizeof(ipc));
   return kSuccess;
@@ -427,8 +431,10 @@ Result cuPointerGetAttribute(void* value, int what, Address address) {
     return kSuccess;
   };
   if (what == kPointerMemoryType) return answer(gpu ? 2u : 1u);
-  if (what == kPointerLegacyIpc) return answer(gpu && !found->second.piece ? 1u : 0u);
-  if (what == kPointerPool) return answer(static_cast<void*>(nullptr));
+  if (what == kPointerLegacyIpc) {
+    return answer(gpu && !found->second.piece && found->second.pool == nullptr ? 1u : 0u);
+  }
+  if (what == kPointerPool) return answer(gpu ? found->second.pool : nullptr);
   if (!gpu) return mistake(kInvalidValue);
   const Allocation& allocation = found->second;
   if (what == kContext) {

@@ -210,7 +210,7 @@ Result cuMemSetAccess(Address at, size_t bytes, const MemoryAccess* access, size
 Result cuMemRetainAllocationHandle(MemoryHandle* memory, void* address) {
   FAKE_ENTER("cuMemRetainAllocationHandle");
   const auto found = around(reinterpret_cast<Address>(address));
-  if (found == allocations.end()) return kInvalidValue;
+  if (found == allocations.end() || found->second.pool != nullptr) return kInvalidValue;
   const auto& [base, allocation] = *found;
   *memory = allocation.piece ? keep({copy_of(allocation.fd), allocation.bytes, allocation.device,
                                      allocation.handle_types})

@@ -20,15 +20,16 @@ constexpr Result kAlreadyRegistered = 712;
 constexpr Result kInvalidContext = 201;
 constexpr Result kPeerAccessUnsupported = 217;
 
-/// Addresses with memory behind them: of cuMemAlloc, or one mapping of cuMemMap.
+/// Addresses with memory behind them: of cuMemAlloc or a pool, or one mapping of cuMemMap.
 struct Allocation {
   size_t bytes;
   int fd;
   int device;
   uint64_t id;  // never used twice
   bool piece = false;
-  int handle_types = 0;  // of a piece
+  int handle_types = 0;  // of a piece, and of a pool
   bool foreign = false;  // another process made it
+  Pool pool = nullptr;   // that it is of
 };
 using Allocations = std::map<Address, Allocation>;
 
@@ -38,6 +39,9 @@ extern Allocations allocations;
 
 /// The one that the address lies in, or none.
 Allocations::iterator around(Address address);
+
+/// cuMemFree of what is of a pool.
+void free_of_pool(Allocations::iterator found);
 
 inline uint64_t next_id() {
   static uint64_t last = 0;

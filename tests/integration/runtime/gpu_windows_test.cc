@@ -10,6 +10,7 @@
 
 #include "host/memory/backing_cuda.h"
 #include "host/memory/pieces.h"
+#include "tests/support/cuda_pool.h"
 #include "tests/support/error_of.h"
 #include "tests/support/gpu_job.h"
 #include "tests/support/shared_mapping.h"
@@ -94,6 +95,38 @@ bool passes_on(Runtime& pe, void* block) {
   pe.barrier();
   pe.free(status);
   return got == 2 - static_cast<uint64_t>(pe.my_pe());
+}
+
+// Two windows of one allocation, of which the driver would end both at once.
+TEST_F(RuntimeOnGpu, SharesWindowsOfAPool) {
+  config_.transport = TransportKind::kP2p;
+  on_gpus(2, [&](Runtime& pe) {
+    const auto gpu = Gpu::open(-1, pe.my_pe());
+    const auto pool = CudaPool::shared_of(gpu);
+    pool->allocate(1000);
+    std::byte* const mine = pool->allocate(16384) + 4096 * pe.my_pe() + 8;
+    const WindowHandle outer = pe.register_window(mine, 8192);
+    const WindowHandle inner = pe.register_window(mine + 4096, 4096);
+    const bool both = passes_on(pe, mine);
+    pe.unregister_window(outer);
+    const bool one = passes_on(pe, mine + 4096);
+    pe.unregister_window(inner);
+    pe.barrier();  // the owner frees the last
+    return both && one ? 0 : 2;
+  });
+}
+
+TEST_F(RuntimeOnGpu, SaysThatItCannotShareTheDefaultPool) {
+  config_.transport = TransportKind::kP2p;
+  on_gpus(2, [&](Runtime& pe) {
+    const auto pool = CudaPool::default_of(Gpu::open(-1, pe.my_pe()));
+    std::byte* const mine = pool->allocate(4096);
+    expect_error(error_of([&] { pe.register_window(mine, 4096); }), ErrorCode::kUnsupported,
+                 {"its 4096 bytes cannot be mapped: same host, but memory of a pool without a",
+                  "cudaMemHandleTypePosixFileDescriptor"});
+    pe.barrier();
+    return HasFailure() ? 3 : 0;
+  });
 }
 
 TEST_F(RuntimeOnGpu, GrowsByMemoryOfTheGpu) {
