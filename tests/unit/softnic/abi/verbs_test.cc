@@ -253,7 +253,12 @@ TEST_F(SoftnicAbiMemory, RefusesEmptyWrappingAndUnmappedRanges) {
   EXPECT_EQ(errno, EINVAL);
   EXPECT_EQ(ibv_reg_mr(pd, memory.get(), ~size_t{0} - 8, IBV_ACCESS_LOCAL_WRITE), nullptr);
   EXPECT_EQ(errno, EINVAL);
-  void* hole = mmap(nullptr, 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  // Low, where the kernel puts nothing by itself: at other places a thread may map something once
+  // the hole is unmapped.
+  void* const low = reinterpret_cast<void*>(uintptr_t{0x20000000});
+  void* hole =
+      mmap(low, 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  ASSERT_EQ(hole, low);
   EXPECT_EQ(ibv_reg_mr(pd, hole, kPage, IBV_ACCESS_LOCAL_WRITE), nullptr);
   EXPECT_EQ(errno, EFAULT);
   ASSERT_EQ(mprotect(hole, kPage, PROT_READ), 0);
