@@ -94,9 +94,12 @@ PeerMemory::Mapping mapped_from(const GpuReach& reach, const Pieces& pieces, siz
 Answer reach_in_process(const GpuReach& reach, const Offer& offer, const Way& way) {
   const bool here = offer.gpu == reach.gpu->uuid();
   if (!here && offer.kind == Offer::Kind::kPieces) {
+    // Only in the context of a GPU that may use it does the driver tell of memory.
+    const auto owner = Gpu::open(reach.gpu->find(offer.gpu).value_or(reach.gpu->index()), 0);
     size_t offset = 0;
-    const Pieces pieces = Pieces::behind(
-        *reach.gpu, reinterpret_cast<const std::byte*>(offer.address), offer.bytes, &offset);
+    const Pieces pieces = Pieces::behind(*owner, reinterpret_cast<const std::byte*>(offer.address),
+                                         offer.bytes, &offset);
+    if (pieces.count() == 0) return refused(way.text + ", but its mappings are not to be found");
     return {mapped_from(reach, pieces, offset), "same process, " + way.text, way.link};
   }
   // Access to a GPU is access to what cudaMalloc took of it, and not to pools.

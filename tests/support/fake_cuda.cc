@@ -339,6 +339,10 @@ Result cuMemGetAddressRange_v2(Address* base, size_t* bytes, Address inside) {
   FAKE_ENTER_CONTEXT("cuMemGetAddressRange");
   const auto found = around(inside);
   if (found == allocations.end()) return kInvalidValue;
+  // As on two H100s: of a piece it is told where the current context's GPU may use it.
+  if (found->second.piece && found->second.allowed.count(current_device()) == 0) {
+    return kInvalidValue;
+  }
   *base = found->first;
   *bytes = found->second.bytes;
   return kSuccess;

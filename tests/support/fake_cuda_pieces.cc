@@ -200,6 +200,7 @@ Result cuMemSetAccess(Address at, size_t bytes, const MemoryAccess* access, size
     if (::mprotect(pointer<void>(at), found->second.bytes, PROT_READ | PROT_WRITE) != 0) {
       return kInvalidValue;
     }
+    found->second.allowed.insert(access->location.id);
     at += found->second.bytes;
   }
   return kSuccess;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "host/base/cuda_driver.h"
 #include "tests/support/fake_cuda.h"
@@ -27,9 +28,10 @@ struct Allocation {
   int device;
   uint64_t id;  // never used twice
   bool piece = false;
-  int handle_types = 0;  // of a piece, and of a pool
-  bool foreign = false;  // another process made it
-  Pool pool = nullptr;   // that it is of
+  int handle_types = 0;        // of a piece, and of a pool
+  bool foreign = false;        // another process made it
+  Pool pool = nullptr;         // that it is of
+  std::set<int> allowed = {};  // of a piece: devices that may use it
 };
 using Allocations = std::map<Address, Allocation>;
 
