@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "host/base/error.h"
+#include "host/memory/allocations.h"
 
 namespace peal {
 namespace {
@@ -84,23 +85,16 @@ Pieces::~Pieces() {
 Pieces Pieces::behind(const Gpu& gpu, const std::byte* address, size_t bytes, size_t* offset) {
   Pieces found(gpu);
   if (!gpu.driver().virtual_memory) return found;
-  cuda::Address at = device_address(address);
-  const cuda::Address end = at + bytes;
-  const bool whole = gpu.within([&](const cuda::Driver& driver) {
-    while (at < end) {
-      cuda::Address base = 0;
-      size_t size = 0;
-      cuda::MemoryHandle memory = 0;
-      if (driver.address_range(&base, &size, at) != cuda::kSuccess ||
-          driver.retain_handle(&memory, reinterpret_cast<void*>(at)) != cuda::kSuccess) {
-        return false;
-      }
-      if (found.pieces_.empty()) *offset = at - base;
-      found.pieces_.push_back({memory, size});
-      at = base + size;
-    }
+  const auto add = [&](const cuda::Driver& driver, cuda::Address at, cuda::Address base,
+                       size_t size) {
+    cuda::MemoryHandle memory = 0;
+    const cuda::Result kept = driver.retain_handle(&memory, reinterpret_cast<void*>(at));
+    if (kept != cuda::kSuccess) return false;
+    if (found.pieces_.empty()) *offset = at - base;
+    found.pieces_.push_back({memory, size});
     return true;
-  });
+  };
+  const bool whole = for_each_allocation(gpu, address, bytes, add);
   if (!whole) return Pieces(gpu);
   return found;
 }
