@@ -480,7 +480,7 @@ Result cuMemGetHandleForAddressRange(void* handle, Address address, size_t bytes
   }
   const auto& [base, allocation] = *std::prev(after);
   if (address - base + bytes > (allocation.bytes + page - 1) / page * page) return kInvalidValue;
-  const int fd = ::fcntl(allocation.fd, F_DUPFD_CLOEXEC, 0);
+  const int fd = copy_of(allocation.fd);
   std::memcpy(handle, &fd, sizeof(fd));
   ++state.lent;
   return fd < 0 ? kInvalidValue : kSuccess;

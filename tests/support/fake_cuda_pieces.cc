@@ -50,14 +50,6 @@ MemoryHandle keep(const Piece& piece) {
   return handle;
 }
 
-int copy_of(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, 0); }
-
-bool same_file(int one, int other) {
-  struct stat a {};
-  struct stat b {};
-  return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_ino == b.st_ino;
-}
-
 // "/memfd:fake-gpu-1 (deleted)"
 int device_of(int fd) {
   char name[64] = {};
@@ -232,7 +224,7 @@ Result cuMemExportToShareableHandle(void* handle, MemoryHandle memory, int type,
   }
   // Of a mapping, which lives on when the handle is released.
   for (const auto& [base, allocation] : allocations) {
-    if (!same_file(allocation.fd, fd)) continue;
+    if (inode_of(fd) == 0 || inode_of(allocation.fd) != inode_of(fd)) continue;
     const Fabric fabric{::getpid(), allocation.fd};
     std::memcpy(handle, &fabric, sizeof(fabric));
     return kSuccess;

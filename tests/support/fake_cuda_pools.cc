@@ -7,7 +7,6 @@
 // import of an allocation answers the same addresses, which the first free ends: as drivers do.
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -61,12 +60,6 @@ Pool keep(const FakePool& pool) {
   const auto handle = reinterpret_cast<Pool>(next_id());
   pools[handle] = pool;
   return handle;
-}
-
-// 0: no file.
-uint64_t inode_of(int fd) {
-  struct stat file {};
-  return ::fstat(fd, &file) == 0 ? file.st_ino : 0;
 }
 
 FakePool make_pool(int device, int handle_types) {
@@ -194,7 +187,7 @@ Result cuMemPoolExportToShareableHandle(void* handle, Pool of, int type, unsigne
   FakePool& pool = found->second;
   if (type != kPosixDescriptor || (pool.handle_types & type) == 0) return mistake(kInvalidValue);
   pool.exported = true;
-  const int copy = ::fcntl(pool.fd, F_DUPFD_CLOEXEC, 0);
+  const int copy = copy_of(pool.fd);
   std::memcpy(handle, &copy, sizeof(copy));
   return copy < 0 ? kInvalidValue : kSuccess;
 }
@@ -210,7 +203,7 @@ Result cuMemPoolImportFromShareableHandle(Pool* pool, void* handle, int type,
   if (type != kPosixDescriptor || flags != 0 || number == nullptr) return mistake(kInvalidValue);
   *pool = keep({.device = std::atoi(number + std::strlen("fake-pool-")),
                 .handle_types = 0,
-                .fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 0),
+                .fd = copy_of(fd),
                 .imported = true});
   ++state.live;
   return kSuccess;

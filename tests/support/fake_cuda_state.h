@@ -3,6 +3,9 @@
 // What the files of libfake_cuda.so share.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -53,6 +56,15 @@ inline uint64_t next_id() {
 Result refusal(const char* symbol);
 Result mistake(Result result);
 int current_device();  // -1: no context is current
+
+/// Another descriptor of the same file.
+inline int copy_of(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, 0); }
+
+/// Of the file; 0: none.
+inline uint64_t inode_of(int fd) {
+  struct stat file {};
+  return ::fstat(fd, &file) == 0 ? file.st_ino : 0;
+}
 
 template <class T>
 T* pointer(Address address) {
