@@ -265,7 +265,7 @@ bool Nic::is_gpu_memory(const void* address) const { return state_->exporter->ow
 bool Nic::on_gpu() const { return state_->gpu != nullptr; }
 
 std::shared_ptr<std::byte> Nic::gpu_page(size_t bytes) const {
-  return on_gpu() ? state_->exporter->allocate_on(state_->home, bytes) : nullptr;
+  return on_gpu() ? state_->exporter->allocate(bytes, state_->home) : nullptr;
 }
 
 Created Nic::register_memory(const Key& config) {

@@ -63,9 +63,9 @@ class Nic {
   /// Which engine runs: the CPU's until admit() has decided.
   bool on_gpu() const;
 
-  /// Memory for a UAR page of an engine on a GPU: on the GPU of the first memory, whose kernels
-  /// need not go over the bus to ring. Null while the engine runs on the CPU. Throws
-  /// std::runtime_error.
+  /// Memory for a UAR page of an engine on a GPU: on the GPU that is current in the calling thread,
+  /// whose kernels need not go over the bus to ring and may reach no other one; on that of the first
+  /// memory if none is current. Null while the engine runs on the CPU. Throws std::runtime_error.
   std::shared_ptr<std::byte> gpu_page(size_t bytes) const;
 
   Created register_memory(const Key& config);  // answers lkey = rkey

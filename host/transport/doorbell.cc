@@ -22,8 +22,18 @@ uint64_t* Bells::of(size_t index) const {
   return words_ ? reinterpret_cast<uint64_t*>(words_->address()) + index : register_;
 }
 
+namespace {
+
+// A software NIC on a GPU puts the page where the caller's GPU is.
+nic::Uar open_page(const nic::Device& device, const Gpu* gpu) {
+  if (gpu == nullptr) return nic::Uar(device);
+  return gpu->within([&](const cuda::Driver&) { return nic::Uar(device); });
+}
+
+}  // namespace
+
 Doorbell::Doorbell(const nic::Device& device, std::shared_ptr<Gpu> gpu, DoorbellKind asked)
-    : gpu_(std::move(gpu)), uar_(device) {
+    : gpu_(std::move(gpu)), uar_(open_page(device, gpu_.get())) {
   if (asked == DoorbellKind::kCpu) {
     assist(device, "PEAL_DOORBELL=cpu");
     return;

@@ -39,8 +39,9 @@ class Exporter {
   virtual GpuId gpu_for_nic(const void* address) const = 0;
   /// The number of the GPU that the address lies on. Throws ExportError.
   virtual int number_of(const void* address) const = 0;
-  /// New memory on the GPU of that number, at the start of a page. Throws ExportError.
-  virtual std::shared_ptr<std::byte> allocate_on(int gpu, uint64_t bytes) const = 0;
+  /// New memory at the start of a page, on the GPU that is current in the calling thread, or on the
+  /// one of number `otherwise` if none is. Throws ExportError.
+  virtual std::shared_ptr<std::byte> allocate(uint64_t bytes, int otherwise) const = 0;
   /// The GPU of that number. Throws ExportError.
   virtual GpuId gpu_at(int index) const = 0;
   /// True when kernels that use `address` and kernels of another process on `gpu` take turns: they

@@ -64,6 +64,7 @@ struct Driver {
   Result (*release_context)(int) = library["cuDevicePrimaryCtxRelease_v2"];
   Result (*push_context)(void*) = library["cuCtxPushCurrent_v2"];
   Result (*pop_context)(void**) = library["cuCtxPopCurrent_v2"];
+  Result (*current_device)(int*) = library["cuCtxGetDevice"];
   Result (*ipc_handle)(IpcHandle*, DevicePointer) = library["cuIpcGetMemHandle"];
   Result (*allocate)(DevicePointer*, size_t) = library["cuMemAlloc_v2"];
   Result (*release)(DevicePointer) = library["cuMemFree_v2"];
@@ -130,12 +131,14 @@ class CudaExporter : public Exporter {
     return ordinal;
   }
 
-  std::shared_ptr<std::byte> allocate_on(int gpu, uint64_t bytes) const override {
+  std::shared_ptr<std::byte> allocate(uint64_t bytes, int otherwise) const override {
     constexpr uint64_t kPage = 4096;
     require_loaded();
-    const std::string name = "GPU " + std::to_string(gpu);
     int device = 0;
-    check(driver_.device(&device, gpu), "cuDeviceGet", name);
+    if (driver_.current_device(&device) != kSuccess) {
+      check(driver_.device(&device, otherwise), "cuDeviceGet", std::to_string(otherwise));
+    }
+    const std::string name = "GPU " + std::to_string(device);
     void* context = nullptr;
     check(driver_.retain_context(&context, device), "cuDevicePrimaryCtxRetain", name);
     DevicePointer base = 0;

@@ -220,6 +220,10 @@ Result cuCtxPopCurrent_v2(Context*) {
   current.pop_back();
   return kSuccess;
 }
+Result cuCtxGetDevice(Device* device) {
+  *device = current_device();
+  return *device < 0 ? kInvalidContext : kSuccess;
+}
 Result cuCtxEnablePeerAccess(Context peer, unsigned) {
   FAKE_ENTER_CONTEXT("cuCtxEnablePeerAccess");
   if (!state.peer_access) return kPeerAccessUnsupported;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "host/memory/gpu.h"
 #include "tests/support/error_of.h"
 #include "tests/support/gpu_job.h"
 
@@ -300,6 +301,19 @@ TEST_F(RuntimeOnGpu, WorksBetweenThreads) {
     EXPECT_EQ(send_around(pe), 0);
     EXPECT_STREQ(pe.transport(), "p2p");
     EXPECT_EQ(pe.nic(), "nvlink");
+  });
+}
+
+// Two GPUs of one process do not see one another's memory unless they are told to. All pages were
+// on the GPU that came first.
+TEST_F(RuntimeOnGpu, RingsByAPageOnItsOwnGpu) {
+  config_.transport = TransportKind::kIbgda;
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    Runtime pe = start(group);
+    const auto* const queue = reinterpret_cast<const mlx5::SendQueue*>(pe.context().queues);
+    EXPECT_TRUE(Gpu::open(pe.my_pe(), 0)->owns(queue->doorbell)) << pe.my_pe();
+    EXPECT_EQ(send_around(pe), 0);
+    pe.barrier();
   });
 }
 

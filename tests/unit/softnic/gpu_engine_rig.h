@@ -73,7 +73,7 @@ class SharedExporter : public Exporter {
   }
   GpuId gpu_for_nic(const void*) const override { return {}; }
   int number_of(const void*) const override { return 0; }
-  std::shared_ptr<std::byte> allocate_on(int, uint64_t) const override { return nullptr; }
+  std::shared_ptr<std::byte> allocate(uint64_t, int) const override { return nullptr; }
   GpuId gpu_at(int) const override { return {}; }
   bool takes_turns(const void*, const GpuId&) const override { return false; }
 
