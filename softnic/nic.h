@@ -64,8 +64,9 @@ class Nic {
   bool on_gpu() const;
 
   /// Memory for a UAR page of an engine on a GPU: on the GPU that is current in the calling thread,
-  /// whose kernels need not go over the bus to ring and may reach no other one; on that of the first
-  /// memory if none is current. Null while the engine runs on the CPU. Throws std::runtime_error.
+  /// whose kernels need not go over the bus to ring and may reach no other one; on that of the
+  /// first memory if none is current. Null while the engine runs on the CPU. Throws
+  /// std::runtime_error.
   std::shared_ptr<std::byte> gpu_page(size_t bytes) const;
 
   Created register_memory(const Key& config);  // answers lkey = rkey

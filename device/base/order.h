@@ -18,8 +18,9 @@
 //   load_direct           of up to 8 bytes at a peer, in one piece
 //   load_, store_line_direct   of 16 bytes at a peer or that a peer writes, each half in one piece;
 //                         never from a stale cache line
-//   load_line_stale       of 16 bytes at home, each half in one piece; may be older than what the
-//                         lane has been told of: for hints
+//   load_stale            of 8 bytes at home, in one piece; for hints: may be older than what the
+//                         lane was told of
+//   load_line_stale       the same of 16 bytes, each half in one piece
 #pragma once
 
 #include <cstdint>

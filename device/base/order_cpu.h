@@ -121,6 +121,9 @@ PEAL_HD Line load_line_direct(const void* where) {
   return {
       {__atomic_load_n(&words[0], __ATOMIC_RELAXED), __atomic_load_n(&words[1], __ATOMIC_RELAXED)}};
 }
+PEAL_HD uint64_t load_stale(const uint64_t* where) {
+  return __atomic_load_n(where, __ATOMIC_RELAXED);
+}
 PEAL_HD Line load_line_stale(const void* where) { return load_line_direct(where); }
 
 PEAL_HD void store_line_direct(void* where, const Line& line) {

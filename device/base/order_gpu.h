@@ -192,6 +192,12 @@ PEAL_HD Line load_line_direct(const void* where) {
   return line;
 }
 
+PEAL_HD uint64_t load_stale(const uint64_t* where) {
+  uint64_t word;
+  asm volatile("ld.weak.global.b64 %0, [%1];" : "=l"(word) : "l"(where));
+  return word;
+}
+
 PEAL_HD Line load_line_stale(const void* where) {
   Line line;
   asm volatile("ld.weak.global.v2.b64 {%0, %1}, [%2];"

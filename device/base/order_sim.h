@@ -227,6 +227,9 @@ inline Line load_line_direct(const void* where) {
   return line;
 }
 
+inline uint64_t load_stale(const uint64_t* where) {
+  return memory::load<Reach::kSystem, Order::kRelaxed, Edge::kNone>(where);
+}
 inline Line load_line_stale(const void* where) { return load_line_direct(where); }
 inline void store_line_direct(void* where, const Line& line) {
   auto* const words = static_cast<uint64_t*>(where);

@@ -24,6 +24,7 @@
 #define PEAL_MAX_THREADS(threads) __launch_bounds__(threads)
 #define PEAL_DEVICE_COLD __device__ __noinline__
 #define PEAL_UNROLL _Pragma("unroll")
+#define PEAL_NO_UNROLL _Pragma("unroll 1")
 #define PEAL_COLD __host__ __device__ __noinline__
 #else
 #define PEAL_CUDA 0
@@ -37,6 +38,7 @@
 #define PEAL_MAX_THREADS(threads)
 #define PEAL_DEVICE_COLD [[gnu::noinline, gnu::cold]]
 #define PEAL_UNROLL _Pragma("GCC unroll 8")
+#define PEAL_NO_UNROLL _Pragma("GCC unroll 1")
 #define PEAL_COLD [[gnu::noinline, gnu::cold]]
 #endif
 

@@ -18,8 +18,9 @@
 //                                rest is called by pointer (base/call.h)
 //   has_part(block)              then: false for lanes that need not look, for they copy nothing
 //
-// What a kernel inlines is the case of a near heap. For scopes of several lanes the rest is out of
-// line, so that the registers of a kernel are those of the copy.
+// What a kernel inlines is the case of a near heap, and for one thread of a near window. For scopes
+// of several lanes the rest is out of line, so that the registers of a kernel are those of the
+// copy.
 #pragma once
 
 #include "device/base/call.h"
@@ -48,10 +49,30 @@ PEAL_DEVICE typename Op::Answer access_at(const BasicContext<R>& ctx, S scope, c
   return op.by_nic(ctx, scope, where);
 }
 
-/// An operation on a range that is not in a near heap.
+/// An operation on a range that is not in a near heap. One thread looks for a near window first, by
+/// the instructions of find_near_window(): a hit goes on from where it was found, because to bring
+/// hits together takes a third as long as a look-up.
 template <Reach R, class S, class Op>
 PEAL_DEVICE typename Op::Answer access_far(const BasicContext<R>& ctx, S scope, const Op& op) {
-  return access_at(ctx, scope, op, resolve_together(ctx, scope, op.asked()));
+  if constexpr (std::is_same_v<S, Thread>) {
+    const Asked asked = op.asked();
+    const uint32_t slot = near_slot(ctx, asked.pe);
+    if (names_window(asked.address)) {
+      const AtHand at = near_by_number(ctx.windows, asked, slot);
+      if (at.here) return op.mapped(ctx, scope, at.address);
+    } else if (find_near(ctx, asked).mapped) {
+      IndexPlace place = place_in_index(ctx.windows, asked.address);
+      PEAL_NO_UNROLL
+      for (uint32_t left = place.near_probes(); left > 0; --left) {
+        const AtHand at = near_by_address(place, asked, slot);
+        if (at.here) return op.mapped(ctx, scope, at.address);
+        place.step();
+      }
+    }
+    return access_at(ctx, scope, op, resolve_far(ctx, asked));
+  } else {
+    return access_at(ctx, scope, op, resolve_together(ctx, scope, op.asked()));
+  }
 }
 
 template <Reach R, class S, class Op>

@@ -31,41 +31,47 @@ struct Destination {
   Status status;
 };
 
-/// Where something is mapped here, if `here`; else whether its PE's heap is, and whether it is of
-/// the heap.
+/// Which of the near PEs it is; kNearPes or more if none.
+PEAL_HD uint32_t near_slot(const ContextFields& ctx, int pe) {
+  return static_cast<uint32_t>(pe) - static_cast<uint32_t>(ctx.near_first);
+}
+
+/// Where something is mapped here, if `here`; else whether the heap of its PE is.
 struct Near {
   std::byte* address;
   bool here;
   bool mapped = false;
-  bool in_heap = false;
 };
 
 /// Looks for a range of the heap of a PE among the mapped heaps that the context holds: the usual
 /// case of peers on one machine, in as few instructions as it takes.
 PEAL_HD Near find_near(const ContextFields& ctx, const Asked& asked) {
-  const uint32_t slot = static_cast<uint32_t>(asked.pe) - static_cast<uint32_t>(ctx.near_first);
+  const uint32_t slot = near_slot(ctx, asked.pe);
   // Looked up before it is known to be right: the look-up takes as long as finding out.
   std::byte* const near = ctx.near[slot % kNearPes];
   const bool mapped = (slot < kNearPes) & (near != nullptr);
   const bool in_heap = holds_range(ctx.heap, asked.address, asked.bytes);
   const uint64_t at = reinterpret_cast<uint64_t>(near) + offset_in(ctx.heap, asked.address);
   const bool here = mapped & in_heap & !misaligned(asked);
-  return {reinterpret_cast<std::byte*>(at), here, mapped, in_heap};
+  return {reinterpret_cast<std::byte*>(at), here, mapped};
 }
 
-/// The same of a range beside the heap, of which find_near() said `near`; null where it is not
-/// found in so few instructions.
-PEAL_DEVICE std::byte* find_near_elsewhere(const ContextFields& ctx, const Asked& asked,
-                                           const Near& near) {
-  if (!near.mapped || near.in_heap) return nullptr;
-  std::byte* const at = find_near_window(ctx.windows, asked.address, asked.bytes, asked.pe);
-  const bool fits = !asked.aligned || reinterpret_cast<uint64_t>(at) % asked.bytes == 0;
-  return fits ? at : nullptr;
+/// The same of a range beside the heap. The first-level cache may have all that it loads.
+PEAL_DEVICE AtHand find_near_window(const ContextFields& ctx, const Asked& asked) {
+  const uint32_t slot = near_slot(ctx, asked.pe);
+  if (names_window(asked.address)) return near_by_number(ctx.windows, asked, slot);
+  IndexPlace place = place_in_index(ctx.windows, asked.address);
+  for (uint32_t left = slot < kNearPes ? place.near_probes() : 0; left > 0; --left) {
+    const AtHand at = near_by_address(place, asked, slot);
+    if (at.here) return at;
+    place.step();
+  }
+  return {nullptr, false};
 }
 
 /// Where the heap of `pe` is mapped here, or null.
 PEAL_HD std::byte* heap_of(const ContextFields& ctx, int pe) {
-  const uint32_t slot = static_cast<uint32_t>(pe) - static_cast<uint32_t>(ctx.near_first);
+  const uint32_t slot = near_slot(ctx, pe);
   if (slot < kNearPes) return ctx.near[slot];
   return ctx.heap.direct == nullptr ? nullptr : ctx.heap.direct[pe];
 }
@@ -176,26 +182,24 @@ PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked
   return reach(state, place, asked);
 }
 
+/// resolve() of what is not at hand.
+PEAL_DEVICE Destination resolve_far(const ContextFields& ctx, const Asked& asked) {
+  const bool by_nic = static_cast<uint32_t>(asked.pe) < static_cast<uint32_t>(ctx.n_pes) &&
+                      ctx.heap.rkeys != nullptr &&
+                      holds_range(ctx.heap, asked.address, asked.bytes) && !misaligned(asked) &&
+                      heap_of(ctx, asked.pe) == nullptr;
+  if (!by_nic) return resolve_elsewhere(ctx.state, asked);
+  return through_nic(ctx, ctx.heap, offset_in(ctx.heap, asked.address), asked.pe, asked.use);
+}
+
 /// Checks PE, range and alignment; finds how the range is reached: mapped here, or by the queue of
 /// the calling block.
 PEAL_DEVICE Destination resolve(const ContextFields& ctx, const Asked& asked) {
-  Destination found{};
-  const Near near = find_near(ctx, {asked.address, asked.bytes, asked.pe});
-  if (near.here) {
-    found.direct = near.address;
-  } else if (static_cast<uint32_t>(asked.pe) < static_cast<uint32_t>(ctx.n_pes) &&
-             ctx.heap.rkeys != nullptr && holds_range(ctx.heap, asked.address, asked.bytes) &&
-             heap_of(ctx, asked.pe) == nullptr) {
-    found = through_nic(ctx, ctx.heap, offset_in(ctx.heap, asked.address), asked.pe, asked.use);
-  } else {
-    std::byte* const at = find_near_elsewhere(ctx, asked, near);
-    if (at != nullptr) return {at, nullptr, {}, Status::kOk};
-    return resolve_elsewhere(ctx.state, asked);
-  }
-  if (misaligned(asked)) {
-    found = {nullptr, nullptr, {}, refuse(ctx.state, Status::kMisaligned, asked)};
-  }
-  return found;
+  const Near near = find_near(ctx, asked);
+  AtHand found{near.address, near.here};
+  if (!near.here && near.mapped) found = find_near_window(ctx, asked);
+  return found.here ? Destination{found.address, nullptr, {}, Status::kOk}
+                    : resolve_far(ctx, asked);
 }
 
 /// The same for the lanes of a scope, which meet a fault together.

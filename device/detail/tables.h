@@ -19,7 +19,7 @@
 
 namespace peal {
 
-inline constexpr uint32_t kContextVersion = 9;
+inline constexpr uint32_t kContextVersion = 10;
 inline constexpr uint32_t kMaxWindows = 8192;
 /// ContextFields::settle where some GPU shows what NICs write in no order.
 inline constexpr uint32_t kSettleAlways = 2;
@@ -69,16 +69,23 @@ struct WindowSlot {
   uint32_t count;    // 0: an empty slot, at which a search ends
 };
 
-/// What it takes to reach mapped parts of a window whose parts are all as large, in one line. The
-/// lower 16 bits of each word say the how manieth window it is, for a lane may read it while the
-/// host writes another one there. All zero: see the window's entry.
-struct alignas(32) WindowNear {
-  static constexpr uint32_t kMarkBits = 16;
+/// The words of a line that a lane may read while the host writes another one there: the upper 16
+/// bits of each, which are not 0, say the how manieth window it is of, so that halves of two lines
+/// are taken for none. A line of zeros says: see the window's entry.
+inline constexpr uint32_t kMarkShift = 48;
 
-  uint64_t begin;  // of this PE's part
-  uint64_t bytes;
-  uint64_t direct;  // Window::direct
-  uint64_t unused;
+/// Where the part that a near PE (ContextFields::near) has of a window is mapped here.
+struct alignas(16) WindowNear {
+  uint64_t limit;  // bytes of the part + 1; marked, as all of it
+  uint64_t there;
+};
+
+/// The same for all near PEs, by addresses of this PE's part: of its first bytes, as many as the
+/// smallest part has.
+struct alignas(16) WindowNearAt {
+  uint64_t begin;            // marked, as all of it
+  uint64_t limit;            // the end + 1
+  uint64_t apart[kNearPes];  // how far behind `begin` the PE's part is, modulo 2^48; 0: not mapped
 };
 
 /// Finds windows by address. Only a hint: a lane may read one that the host is replacing, so
@@ -89,21 +96,21 @@ struct WindowIndex {
   static constexpr uint32_t kProbes = 64;     // after which a search ends
   static constexpr uint32_t kNearProbes = 2;  // the same, of WindowNear: most are at the first
 
-  /// Where the search for a granule begins, before it is reduced to the number of slots.
-  PEAL_HD static uint32_t hash(uint64_t granule) {
-    return static_cast<uint32_t>(granule * 0x9e3779b97f4a7c15u >> 32);
+  /// Where the search for a granule begins, among 2 to the power of 32 - `drop` slots.
+  PEAL_HD static uint32_t first_slot(uint64_t granule, uint32_t drop) {
+    return static_cast<uint32_t>(granule) * 0x9e3779b9u >> drop;
   }
 
   WindowSlot slot[kSlots];
   WindowSpan span[kSpans];
-  WindowNear near[kSlots];  // by slot: one of the windows that the granule has bytes of
+  WindowNearAt near[kSlots];  // by slot: one of the windows that the granule has bytes of
 };
 
 /// The index that is in use, read as one line.
 struct alignas(16) ShownIndex {
   const WindowIndex* index;  // null: there is none
   uint32_t shift;            // of addresses
-  uint32_t mask;             // slots in use - 1
+  uint32_t drop;             // WindowIndex::first_slot; the others' number follows from it
 };
 
 /// Window 0 is the symmetric heap. Windows come and go while contexts exist; entries that are not
@@ -113,7 +120,7 @@ struct WindowTable {
   uint32_t count;    // no entry from here on is in use
   ShownIndex shown;
   Window window[kMaxWindows];
-  WindowNear near[kMaxWindows];  // by number
+  WindowNear near[kNearPes][kMaxWindows];
 };
 
 /// What a call does with a range: for whom it refuses.

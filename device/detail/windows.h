@@ -4,7 +4,7 @@
 // this PE's memory, or names a window by its number (device/window.h).
 //
 //   heap          no look-up: a context has it
-//   mapped part   WindowNear, by the window's number or the address's slot of WindowIndex; else
+//   near part     a line by the window's number or by the address's slot of WindowIndex; else
 //   number        an entry of the table
 //   address       by WindowIndex an entry of the table, which is checked; else all entries
 #pragma once
@@ -48,67 +48,74 @@ struct Place {
   uint64_t offset;
 };
 
-/// Where the range at the address, or that it names, is mapped of the part of `pe`; null if not
-/// here.
-PEAL_HD std::byte* reach_near(const WindowNear* near, const void* address, uint64_t bytes, int pe) {
-  constexpr uint64_t kMark = (uint64_t{1} << WindowNear::kMarkBits) - 1;
-  const Line part = load_line_stale(&near->begin);
-  const Line mapped = load_line_stale(&near->direct);
-  const uint64_t other = (part.word[0] ^ part.word[1]) | (part.word[0] ^ mapped.word[0]);
-  const uint64_t begin = part.word[0] >> WindowNear::kMarkBits;
-  const uint64_t offset =
-      names_window(address) ? window_offset(address) : reinterpret_cast<uint64_t>(address) - begin;
-  const bool holds = within(offset, bytes, part.word[1] >> WindowNear::kMarkBits);
-  const auto* const direct =
-      reinterpret_cast<std::byte* const*>(mapped.word[0] >> WindowNear::kMarkBits);
-  if (!holds || (other & kMark) != 0 || direct == nullptr) return nullptr;
-  std::byte* const begin_there = direct[pe];  // once: the host takes it away from a masked PE
-  return begin_there == nullptr ? nullptr : begin_there + offset;
+PEAL_HD uint64_t unmarked(uint64_t word) { return word & ((uint64_t{1} << kMarkShift) - 1); }
+PEAL_HD bool same_mark(uint64_t one, uint64_t other) { return (one ^ other) >> kMarkShift == 0; }
+
+/// Where a range is mapped here, if `here`; else its window's entry may know.
+struct AtHand {
+  std::byte* address;
+  bool here;
+};
+
+/// If it is as aligned as it must be.
+PEAL_HD AtHand at_hand(uint64_t at, bool here, const Asked& asked) {
+  return {reinterpret_cast<std::byte*>(at), here && (!asked.aligned || at % asked.bytes == 0)};
 }
 
-/// Where a search of the index for an address begins; `index` is null where there is none.
+/// Looks at the near line of the window that an address names, for the near PE `slot`. One load.
+PEAL_HD AtHand near_by_number(const WindowTable* table, const Asked& asked, uint32_t slot) {
+  const uint32_t number = window_number(asked.address) % kMaxWindows;
+  const uint64_t offset = window_offset(asked.address);
+  const Line near = load_line_stale(&table->near[slot % kNearPes][number]);
+  const bool here = (slot < kNearPes) & (asked.bytes <= kOffsetMask) &
+                    (offset + asked.bytes < unmarked(near.word[0])) &
+                    same_mark(near.word[0], near.word[1]);
+  return at_hand(unmarked(near.word[1]) + offset, here, asked);
+}
+
+/// Where a search of the index for an address is; `index` is null where there is none.
 struct IndexPlace {
   const WindowIndex* index;
   uint64_t granule;
   uint32_t slot;
   uint32_t mask;
+
+  /// Near lines that are worth a look.
+  PEAL_HD uint32_t near_probes() const { return index == nullptr ? 0 : WindowIndex::kNearProbes; }
+  PEAL_HD void step() { slot = (slot + 1) & mask; }
 };
 PEAL_HD IndexPlace place_in_index(const WindowTable* table, const void* address) {
   const Line shown = load_line_stale(&table->shown);
-  const auto mask = static_cast<uint32_t>(shown.word[1] >> 32);
+  const auto drop = static_cast<uint32_t>(shown.word[1] >> 32);
   const uint64_t granule = reinterpret_cast<uint64_t>(address) >> (shown.word[1] & 63);
   return {reinterpret_cast<const WindowIndex*>(shown.word[0]), granule,
-          WindowIndex::hash(granule) & mask, mask};
+          WindowIndex::first_slot(granule, drop), ~uint32_t{0} >> drop};
 }
 
-/// Where [address, address + bytes) of the part of `pe` is mapped here; null where that takes a
-/// look at the window's entry to say. Two loads that depend on one another, by address three: all
-/// may hit the first-level cache.
-PEAL_DEVICE_COLD inline std::byte* find_near_window(const WindowTable* table, const void* address,
-                                                    uint64_t bytes, int pe) {
-  if (names_window(address)) {
-    return reach_near(&table->near[window_number(address) % kMaxWindows], address, bytes, pe);
-  }
-  IndexPlace at = place_in_index(table, address);
-  if (at.index == nullptr) return nullptr;
-  for (uint32_t probe = 0; probe < WindowIndex::kNearProbes; ++probe) {
-    std::byte* const found = reach_near(&at.index->near[at.slot], address, bytes, pe);
-    if (found != nullptr) return found;
-    at.slot = (at.slot + 1) & at.mask;
-  }
-  return nullptr;
+/// Looks at the near line at a place, for the near PE `slot`, which there is. One load behind that
+/// of the place.
+PEAL_HD AtHand near_by_address(const IndexPlace& place, const Asked& asked, uint32_t slot) {
+  const auto at = reinterpret_cast<uint64_t>(asked.address);
+  const WindowNearAt& near = place.index->near[place.slot];
+  const Line part = load_line_stale(&near);
+  const uint64_t apart = load_stale(&near.apart[slot]);
+  const bool here = (at >= unmarked(part.word[0])) & (asked.bytes <= kOffsetMask) &
+                    (at + asked.bytes < unmarked(part.word[1])) &
+                    same_mark(part.word[0], part.word[1]) & same_mark(part.word[0], apart);
+  return at_hand(unmarked(at + apart), here, asked);
 }
 
 /// The window that WindowIndex knows for an address, or 0.
 PEAL_HD uint32_t hinted(const WindowTable* table, const void* address, Side side) {
   const auto at = reinterpret_cast<uint64_t>(address);
-  auto [index, granule, slot, mask] = place_in_index(table, address);
+  IndexPlace place = place_in_index(table, address);
+  const WindowIndex* const index = place.index;
   if (index == nullptr) return 0;
-  Line found = load_line_stale(&index->slot[slot]);
-  for (uint32_t probe = 1; found.word[0] != granule; ++probe) {
+  Line found = load_line_stale(&index->slot[place.slot]);
+  for (uint32_t probe = 1; found.word[0] != place.granule; ++probe) {
     if (found.word[1] >> 32 == 0 || probe == WindowIndex::kProbes) return 0;
-    slot = (slot + 1) & mask;
-    found = load_line_stale(&index->slot[slot]);
+    place.step();
+    found = load_line_stale(&index->slot[place.slot]);
   }
   // The last span that does not begin behind the address.
   auto first = static_cast<uint32_t>(found.word[1]);

@@ -99,12 +99,11 @@ bool DeviceTables::killed() const { return memory_.load_word(&faults()->killed) 
 // The mapped PEs are neighbours where PEs are numbered machine by machine; others are looked up.
 void DeviceTables::show_heap(const Window& heap, const ShownWindows::Reached& reached) {
   fields_.heap = windows_.fill(heap, reached);
-  const std::span<std::byte* const> direct = reached.direct;
-  const auto first =
-      std::ranges::find_if(direct, [](const std::byte* at) { return at != nullptr; });
-  const auto left = std::min<ptrdiff_t>(direct.end() - first, kNearPes);
-  fields_.near_first = left == 0 ? INT32_MAX : static_cast<int32_t>(first - direct.begin());
-  std::copy_n(first, left, fields_.near);
+  fields_.near_first = windows_.near_first();
+  for (size_t slot = 0; slot < kNearPes; ++slot) {
+    const size_t pe = slot + static_cast<size_t>(fields_.near_first);
+    if (pe < reached.direct.size()) fields_.near[slot] = reached.direct[pe];
+  }
   windows_.show();
 }
 

@@ -21,20 +21,17 @@ uint32_t block_of(uint32_t number) {
 }
 uint32_t first_of(uint32_t block) { return kFirstBlock * ((1u << block) - 1); }
 
-/// All zero where the window's parts are not all as large, or none is mapped.
-WindowNear near_of(const Window& window, std::span<const WindowPart> parts, uint64_t mark) {
-  const auto as_large = [&](const WindowPart& part) { return part.bytes == window.bytes; };
-  const uint64_t words[] = {reinterpret_cast<uint64_t>(window.base), window.bytes,
-                            reinterpret_cast<uint64_t>(window.direct)};
-  const auto short_enough = [](uint64_t word) { return word >> (64 - WindowNear::kMarkBits) == 0; };
-  if (window.direct == nullptr || !std::ranges::all_of(parts, as_large) ||
-      !std::ranges::all_of(words, short_enough)) {
-    return {};
-  }
-  const auto marked = [&](uint64_t word) {
-    return word << WindowNear::kMarkBits | mark % (1u << WindowNear::kMarkBits);
-  };
-  return {marked(words[0]), marked(words[1]), marked(words[2]), 0};
+constexpr uint64_t kValues = (uint64_t{1} << kMarkShift) - 1;
+
+/// A near line's word of the window that was the `count`th.
+uint64_t marked(uint64_t value, uint64_t count) {
+  constexpr uint64_t kMarks = (uint64_t{1} << (64 - kMarkShift)) - 1;
+  return value | (1 + count % kMarks) << kMarkShift;
+}
+
+int32_t first_mapped(std::span<std::byte* const> direct) {
+  const auto first = std::ranges::find_if(direct, [](auto* at) { return at != nullptr; });
+  return first == direct.end() ? INT32_MAX : static_cast<int32_t>(first - direct.begin());
 }
 
 }  // namespace
@@ -103,8 +100,11 @@ Window ShownWindows::fill(Window window, const Reached& reached) {
   window.word_rkeys = fill(to.word_rkeys, reached.word_rkeys);
   window.direct = fill(to.direct, reached.direct);
   window.parts = fill(to.parts, reached.parts);
-  filled_ = {window.base, window.bytes, true, window.rkeys != nullptr || window.direct != nullptr,
-             near_of(window, reached.parts, ++marks_)};
+  filled_ = {window.base, window.bytes, true, window.rkeys != nullptr || window.direct != nullptr};
+  if (number == 0) near_first_ = first_mapped(reached.direct);
+  ++marks_;
+  near_ = near_lines(window, reached);
+  filled_.near = near_.by_address;
   Window rest = window;
   rest.base = nullptr;
   rest.bytes = 0;
@@ -113,13 +113,37 @@ Window ShownWindows::fill(Window window, const Reached& reached) {
   return window;
 }
 
+// Values that leave no room for a mark leave their line zero.
+ShownWindows::NearLines ShownWindows::near_lines(const Window& window,
+                                                 const Reached& reached) const {
+  NearLines lines;
+  WindowNearAt& by_address = lines.by_address;
+  const auto base = reinterpret_cast<uint64_t>(window.base);
+  uint64_t shortest = window.bytes;
+  for (size_t slot = 0; slot < kNearPes; ++slot) {
+    const size_t pe = slot + static_cast<size_t>(near_first_);
+    if (pe >= reached.direct.size() || reached.direct[pe] == nullptr) continue;
+    const uint64_t bytes = reached.parts.empty() ? window.bytes : reached.parts[pe].bytes;
+    const auto there = reinterpret_cast<uint64_t>(reached.direct[pe]);
+    if (bytes >= kValues || there > kValues) continue;
+    lines.by_number[slot] = {marked(bytes + 1, marks_), marked(there, marks_)};
+    by_address.apart[slot] = marked((there - base) & kValues, marks_);
+    shortest = std::min(shortest, bytes);
+  }
+  if (base != 0 && shortest != 0 && base + shortest < kValues) {
+    by_address.begin = marked(base, marks_);
+    by_address.limit = marked(base + shortest + 1, marks_);
+  }
+  return lines;
+}
+
 uint32_t ShownWindows::show() {
   const uint32_t number = next_number();
   const bool first_use = number == entries_.size();
   StoreList stores;
   const uint64_t part[] = {reinterpret_cast<uint64_t>(filled_.base), filled_.bytes};
   stores.add(reinterpret_cast<uint64_t*>(&shown()->window[number]), std::span(part));
-  stores.add(&shown()->near[number], filled_.near);
+  add_near(stores, number, near_.by_number);
   if (first_use) {
     entries_.emplace_back();
     stores.add(&shown()->count, number + 1);
@@ -139,11 +163,18 @@ void ShownWindows::hide(uint32_t number) {
   free_.push_back(number);
   --in_use_;
   StoreList stores;
-  stores.add(&shown()->near[number], WindowNear{});
+  add_near(stores, number, {});
   stores.add(&shown()->window[number], Window{});
   add_index(stores);
   stores.add(&shown()->version, ++version_);
   stores.carry_out(memory_);
+}
+
+void ShownWindows::add_near(StoreList& stores, uint32_t number, const NearParts& parts) const {
+  const auto peers = std::min<size_t>(n_pes_ - std::min<size_t>(near_first_, n_pes_), kNearPes);
+  for (size_t slot = 0; slot < peers; ++slot) {
+    stores.add(&shown()->near[slot][number], parts[slot]);
+  }
 }
 
 void ShownWindows::add_index(StoreList& stores) {
@@ -160,18 +191,25 @@ void ShownWindows::add_index(StoreList& stores) {
   stores.add(index->span, std::span(image.spans));
   stores.add(index->slot, std::span(image.slots));
   stores.add(index->near, std::span(image.near));
-  stores.add(&shown()->shown,
-             ShownIndex{index, image.shift, static_cast<uint32_t>(image.slots.size() - 1)});
+  stores.add(&shown()->shown, ShownIndex{index, image.shift, image.drop()});
 }
 
-void ShownWindows::leave_out(std::span<const int> masked) const {
+void ShownWindows::leave_out(std::span<const int> masked) {
+  if (masked.empty()) return;
   std::byte* const nowhere = nullptr;
+  StoreList stores;
   for (uint32_t number = 0; number < entries_.size(); ++number) {
     if (!entries_[number].used) continue;
     for (const int pe : masked) {
-      memory_.copy_in(by_pe(number).direct + pe, &nowhere, sizeof(nowhere));
+      stores.add(by_pe(number).direct + pe, nowhere);
+      const int64_t slot = int64_t{pe} - near_first_;
+      if (slot < 0 || slot >= kNearPes) continue;
+      stores.add(&shown()->near[slot][number], WindowNear{});
+      entries_[number].near.apart[slot] = 0;
     }
   }
+  add_index(stores);
+  stores.carry_out(memory_);
 }
 
 ShownWindows::HeapKeys ShownWindows::heap_keys() const {

@@ -7,6 +7,7 @@
 //   by PE, for each window: [ parts | direct | rkeys | word rkeys ], keys as [rails][n_pes]
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -56,7 +57,11 @@ class ShownWindows {
   void hide(uint32_t number);
 
   /// Shows `masked` PEs nowhere any more.
-  void leave_out(std::span<const int> masked) const;
+  void leave_out(std::span<const int> masked);
+
+  /// The first PE whose part of window 0, the heap, is mapped: the near ones are that and those
+  /// behind it. INT32_MAX if there is none.
+  int32_t near_first() const { return near_first_; }
 
   /// The keys of window 0, the heap, [rails][n_pes].
   struct HeapKeys {
@@ -79,7 +84,12 @@ class ShownWindows {
     uint64_t bytes = 0;
     bool used = false;
     bool peer = false;
-    WindowNear near = {};
+    WindowNearAt near = {};
+  };
+  using NearParts = std::array<WindowNear, kNearPes>;
+  struct NearLines {
+    WindowNearAt by_address = {};
+    NearParts by_number = {};
   };
 
   WindowTable* shown() const { return reinterpret_cast<WindowTable*>(memory_.address()); }
@@ -87,7 +97,9 @@ class ShownWindows {
   ByPe by_pe(uint32_t number) const;
   void make_room(uint32_t number);
   size_t bytes_by_pe() const;
+  void add_near(StoreList& stores, uint32_t number, const NearParts& parts) const;
   void add_index(StoreList& stores);
+  NearLines near_lines(const Window& window, const Reached& reached) const;
 
   Make make_;
   size_t n_pes_;
@@ -97,9 +109,11 @@ class ShownWindows {
   std::vector<Entry> entries_;   // by number
   std::deque<uint32_t> free_;    // numbers of before, the one that was hidden first in front
   Entry filled_;                 // the one that is to be shown
+  NearLines near_;               // of the same
+  int32_t near_first_ = INT32_MAX;
   uint32_t in_use_ = 0;
   uint32_t version_ = 0;
-  uint64_t marks_ = 0;  // of WindowNear, so far
+  uint64_t marks_ = 0;  // of near lines, so far
   uint32_t next_index_ = 0;
 };
 

@@ -84,16 +84,20 @@ std::vector<WindowSlot> granules_of(const std::vector<WindowSpan>& spans, uint32
   return granules;
 }
 
+bool is_near(const WindowNearAt& line) {
+  return std::ranges::any_of(line.apart, [](uint64_t apart) { return apart != 0; });
+}
+
 /// What the slots of an image say of near windows.
-std::vector<WindowNear> near_of(const IndexImage& image, std::span<const IndexedWindow> windows) {
+std::vector<WindowNearAt> near_of(const IndexImage& image, std::span<const IndexedWindow> windows) {
   std::vector<const IndexedWindow*> by_number(kMaxWindows);
   for (const IndexedWindow& window : windows) by_number[window.number] = &window;
-  std::vector<WindowNear> all(image.slots.size());
+  std::vector<WindowNearAt> all(image.slots.size());
   for (size_t slot = 0; slot < all.size(); ++slot) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < image.slots[slot].count; ++i) {
       const IndexedWindow* const window = by_number[image.spans[image.slots[slot].first + i].peer];
-      if (window == nullptr || window->near.direct == 0 || window->bytes <= most) continue;
+      if (window == nullptr || !is_near(window->near) || window->bytes <= most) continue;
       most = window->bytes;
       all[slot] = window->near;
     }
@@ -101,12 +105,15 @@ std::vector<WindowNear> near_of(const IndexImage& image, std::span<const Indexed
   return all;
 }
 
+/// ShownIndex::drop of so many slots.
+uint32_t drop_of(size_t slots) { return 33 - static_cast<uint32_t>(std::bit_width(slots)); }
+
 std::vector<WindowSlot> hashed(const std::vector<WindowSlot>& granules) {
   constexpr size_t kLeast = 16;
   std::vector<WindowSlot> slots(std::bit_ceil(std::max(2 * granules.size(), kLeast)));
   const auto mask = static_cast<uint32_t>(slots.size() - 1);
   for (const WindowSlot& entry : granules) {
-    uint32_t slot = WindowIndex::hash(entry.granule) & mask;
+    uint32_t slot = WindowIndex::first_slot(entry.granule, drop_of(slots.size()));
     uint32_t probe = 1;
     for (; slots[slot].count != 0 && probe < WindowIndex::kProbes; ++probe) {
       slot = (slot + 1) & mask;
@@ -118,6 +125,8 @@ std::vector<WindowSlot> hashed(const std::vector<WindowSlot>& granules) {
 }
 
 }  // namespace
+
+uint32_t IndexImage::drop() const { return drop_of(slots.size()); }
 
 IndexImage make_index(std::span<const IndexedWindow> windows) {
   constexpr uint32_t kPageShift = 12;

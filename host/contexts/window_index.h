@@ -17,20 +17,23 @@ struct IndexedWindow {
   uint64_t bytes;
   uint32_t number;  // not 0
   bool peer;        // all PEs registered it
-  WindowNear near = {};
+  WindowNearAt near = {};
 };
 
 /// What is copied to a WindowIndex.
 struct IndexImage {
   uint32_t shift;
-  std::vector<WindowSlot> slots;  // a power of two of them
-  std::vector<WindowNear> near;   // by slot
-  std::vector<WindowSpan> spans;  // by their beginnings; empty spans between windows among them
+  std::vector<WindowSlot> slots;   // a power of two of them
+  std::vector<WindowNearAt> near;  // by slot
+  std::vector<WindowSpan> spans;   // by their beginnings; empty spans between windows among them
+
+  /// ShownIndex::drop.
+  uint32_t drop() const;
 };
 
 /// Where windows overlap, the one that ends last is named. Granules are as small as the table has
 /// slots for, so that most have one span. Of a granule with several windows the largest one that
-/// has a WindowNear is near. Takes less than kMaxWindows windows; O(n log n).
+/// has a WindowNearAt is near. Takes less than kMaxWindows windows; O(n log n).
 IndexImage make_index(std::span<const IndexedWindow> windows);
 
 }  // namespace peal

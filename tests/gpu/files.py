@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Files into and out of a GPU's memory: at once, in the order of a stream, as a checkpoint of all PEs; and how fast,
-# beside dd on the same disk.
+# Files into and out of a GPU's memory: at once, in the order of a stream, as a checkpoint of all PEs, parts of one file
+# by all PEs; and how fast, beside dd on the same disk.
 #
 #   PEAL_CUFILE=auto mpirun -np 2 python3 files.py LIBPEAL FOLDER [BYTES]      LIBPEAL: path of libpeal.so
 #
 # Ends with "N passed, N failed", as the suite does.
+import ctypes
 import os
 import subprocess
 import sys
@@ -88,21 +89,61 @@ def checkpoint(job, folder, memory):
     job.call("barrier")
 
 
+class FilePart(ctypes.Structure):
+    _fields_ = [("offset", ctypes.c_uint64), ("bytes", ctypes.c_uint64)]
+
+
+def took(action):
+    start = time.monotonic()
+    action()
+    return time.monotonic() - start
+
+
+def dd(path):
+    command = ["dd", f"if={path}", "of=/dev/null", "bs=4M", "iflag=direct"]
+    return took(lambda: subprocess.run(command, check=True, capture_output=True))
+
+
+def shared(job, folder, memory):
+    """All PEs load their parts of one file at the same time; dd of all of it in turn."""
+    path = f"{folder}/shared"
+    if job.me == 0:
+        memory.fill(0)
+        job.call("save", path.encode(), memory.pointer, memory.bytes)
+    part = FilePart()
+    right = True
+
+    def load():
+        job.call("load_shard", path.encode(), memory.pointer, memory.bytes, 4, ctypes.byref(part))
+        job.call("barrier")
+
+    for _ in range(3):
+        job.call("barrier")
+        alone = dd(path) if job.me == 0 else 0
+        job.call("barrier")
+        together = took(load)
+        first, count = part.offset // 4, part.bytes // 4
+        expected = torch.arange(first, first + count, dtype=torch.int32, device="cuda")
+        right = right and bool((memory.words[:count] == expected).all())
+        if job.me == 0:
+            gigabytes = memory.bytes / 1e9
+            job.say(f"{job.pes} PEs, one file: dd {gigabytes / alone:.2f} GB/s, load {gigabytes / together:.2f} GB/s")
+    job.check("parts of one file", right)
+    job.call("barrier")
+    if job.me == 0:
+        os.unlink(path)
+
+
 def rates(job, folder, memory):
     """PE 0 alone; dd and load in turn."""
     path = f"{folder}/rate"
     if job.me == 0:
         job.call("save", path.encode(), memory.pointer, memory.bytes)
         for _ in range(3):
-            start = time.monotonic()
-            dd_command = ["dd", f"if={path}", "of=/dev/null", "bs=4M", "iflag=direct"]
-            subprocess.run(dd_command, check=True, capture_output=True)
-            dd = time.monotonic() - start
-            start = time.monotonic()
-            job.call("load", path.encode(), 0, memory.pointer, memory.bytes)
-            load = time.monotonic() - start
+            alone = dd(path)
+            load = took(lambda: job.call("load", path.encode(), 0, memory.pointer, memory.bytes))
             gigabytes = memory.bytes / 1e9
-            job.say(f"{memory.bytes} bytes: dd {gigabytes / dd:.2f} GB/s, load {gigabytes / load:.2f} GB/s")
+            job.say(f"{memory.bytes} bytes: dd {gigabytes / alone:.2f} GB/s, load {gigabytes / load:.2f} GB/s")
         os.unlink(path)
     job.call("barrier")
 
@@ -115,6 +156,7 @@ def main():
     at_once(job, folder, memory)
     in_order(job, folder, memory)
     checkpoint(job, folder, memory)
+    shared(job, folder, memory)
     rates(job, folder, memory)
     told_later(job, folder, memory)
     job.call("free", memory.pointer)

@@ -19,6 +19,7 @@ def load():
         "free": [pointer],
         "load": [path, ctypes.c_uint64, pointer, size],
         "load_on_stream": [path, ctypes.c_uint64, pointer, size, pointer],
+        "load_shard": [path, pointer, size, size, pointer],
         "save": [path, pointer, size],
         "save_on_stream": [path, pointer, size, pointer],
         "save_checkpoint": [path, pointer, size],

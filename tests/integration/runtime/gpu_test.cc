@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A whole runtime whose memory is a GPU's (tests/support/gpu_job.h).
+#include "host/memory/gpu.h"
+
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -12,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "host/memory/gpu.h"
 #include "tests/support/error_of.h"
 #include "tests/support/gpu_job.h"
 

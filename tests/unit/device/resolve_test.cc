@@ -145,8 +145,9 @@ TEST(Resolve, AHintIsNotBelieved) {
   add_window(rig, first, sizeof first, kKeys.data());
   add_window(rig, second, sizeof second, kKeys.data());
   const auto index = std::make_unique<WindowIndex>();
-  index->slot[0] = {reinterpret_cast<uint64_t>(second) >> 40, 0, 1};
-  rig.windows().shown = {index.get(), 40, 0};
+  const uint64_t granule = reinterpret_cast<uint64_t>(second) >> 40;
+  index->slot[WindowIndex::first_slot(granule, 31)] = {granule, 0, 1};
+  rig.windows().shown = {index.get(), 40, 31};
   for (const uint32_t hint : {0u, 1u, 2u}) {
     index->span[0] = {0, hint, hint};
     const auto place = detail::find_window(&rig.windows(), second, 64, detail::Side::kPeer);

@@ -10,8 +10,8 @@
 #include <array>
 #include <vector>
 
-#include "device/detail/windows.h"
 #include "host/base/error.h"
+#include "tests/unit/host/contexts/near_to.h"
 
 namespace peal {
 namespace {
@@ -48,6 +48,9 @@ class Shown : public testing::Test {
   uint32_t found(size_t at, uint64_t bytes) const {
     const auto place = detail::find_window(table(), &memory_[at], bytes, detail::Side::kPeer);
     return place.window == nullptr ? 0 : static_cast<uint32_t>(place.window - table()->window);
+  }
+  std::byte* near(const void* address, uint64_t bytes, uint32_t slot) const {
+    return detail::near_to(table(), address, bytes, slot);
   }
   const WindowTable* table() const { return windows_.table(); }
 };
@@ -118,11 +121,46 @@ TEST_F(Shown, TakeNewNumbersAsLongAsThereAreSome) {
   EXPECT_EQ(windows_.table()->count, kMaxWindows);
 }
 
+// PEs 1 and 2 are mapped, and so near.
+TEST_F(Shown, AreNearWhereTheyAreMapped) {
+  EXPECT_EQ(windows_.near_first(), 1);
+  const uint32_t number = add(4096, 64);
+  EXPECT_EQ(near(&memory_[4100], 60, 0), direct_[1] + 4);
+  EXPECT_EQ(near(&memory_[4100], 60, 1), direct_[2] + 4);
+  EXPECT_EQ(near(&memory_[4100], 61, 1), nullptr);
+  EXPECT_EQ(near(&memory_[4100], 60, 2), nullptr) << "there are three";
+  EXPECT_EQ(near(WindowHandle{number}.at(60), 4, 1), direct_[2] + 60);
+  windows_.hide(number);
+  EXPECT_EQ(near(&memory_[4100], 60, 0), nullptr);
+  EXPECT_EQ(near(WindowHandle{number}.at(60), 4, 1), nullptr);
+}
+
+TEST_F(Shown, AreNearAsFarAsTheSmallestPartGoes) {
+  const std::array<WindowPart, kPes> parts{{{0, 100}, {0, 20}, {0, 300}}};
+  Window window{};
+  window.base = &memory_[4096];
+  window.bytes = 100;
+  windows_.fill(window, {rkeys_, word_rkeys_, direct_, parts});
+  const WindowHandle handle{windows_.show()};
+  EXPECT_EQ(near(&memory_[4096], 20, 1), direct_[2]);
+  EXPECT_EQ(near(&memory_[4096], 21, 1), nullptr) << "the entry knows more";
+  EXPECT_EQ(near(handle.at(0), 21, 0), nullptr);
+  EXPECT_EQ(near(handle.at(299), 1, 1), direct_[2] + 299);
+  EXPECT_EQ(near(handle.at(300), 1, 1), nullptr);
+}
+
 TEST_F(Shown, DoNotShowMaskedPes) {
   for (uint32_t i = 0; i < 200; ++i) add(4096 + 64 * i, 64);  // parts in several blocks
   windows_.hide(7);
   const std::array<int, 1> masked{1};
   windows_.leave_out(masked);
+  for (const void* at :
+       {static_cast<const void*>(&memory_[4096]), static_cast<const void*>(WindowHandle{1}.at())}) {
+    EXPECT_EQ(near(at, 8, 0), nullptr);
+    EXPECT_EQ(near(at, 8, 1), direct_[2]);
+  }
+  add(1 << 19, 64);
+  EXPECT_EQ(near(&memory_[4096], 8, 0), nullptr) << "nor in the next index";
   for (const uint32_t number : {0u, 1u, 63u, 64u, 191u, 192u, 200u}) {
     EXPECT_EQ(table()->window[number].direct[1], nullptr) << number;
     EXPECT_EQ(table()->window[number].direct[2], direct_[2]) << number;

@@ -12,7 +12,7 @@
 #include <random>
 #include <string>
 
-#include "device/detail/windows.h"
+#include "tests/unit/host/contexts/near_to.h"
 
 namespace peal {
 namespace {
@@ -25,14 +25,13 @@ class Indexed {
     std::ranges::copy(image_.slots, index_->slot);
     std::ranges::copy(image_.spans, index_->span);
     std::ranges::copy(image_.near, index_->near);
-    table_->shown = {index_.get(), image_.shift, static_cast<uint32_t>(image_.slots.size() - 1)};
+    table_->shown = {index_.get(), image_.shift, image_.drop()};
   }
   uint32_t hinted(uint64_t address, detail::Side side) const {
     return detail::hinted(table_.get(), reinterpret_cast<const void*>(address), side);
   }
-  std::byte* near(uint64_t address, uint64_t bytes, int pe = 0) const {
-    return detail::find_near_window(table_.get(), reinterpret_cast<const void*>(address), bytes,
-                                    pe);
+  std::byte* near(uint64_t address, uint64_t bytes, uint32_t slot) const {
+    return detail::near_to(table_.get(), reinterpret_cast<const void*>(address), bytes, slot);
   }
   WindowIndex& index() { return *index_; }
   WindowTable& table() { return *table_; }
@@ -118,19 +117,19 @@ class Mapped {
   static constexpr uint64_t kApart = uint64_t{1} << 32;
 
   explicit Mapped(std::vector<IndexedWindow> windows) {
-    directs_.resize(2 * windows.size());
-    for (size_t i = 0; i < windows.size(); ++i) {
-      IndexedWindow& window = windows[i];
+    for (IndexedWindow& window : windows) {
       if (!window.peer) continue;
-      directs_[2 * i + 1] = reinterpret_cast<std::byte*>(window.begin + kApart * window.number);
-      const auto marked = [&](uint64_t word) { return word << 16 | window.number; };
-      window.near = {marked(window.begin), marked(window.bytes),
-                     marked(reinterpret_cast<uint64_t>(&directs_[2 * i])), 0};
+      window.near.begin = marked(window, window.begin);
+      window.near.limit = marked(window, window.begin + window.bytes + 1);
+      window.near.apart[1] = marked(window, kApart * window.number);
     }
     windows_ = windows;
     indexed_ = std::make_unique<Indexed>(std::move(windows));
-    for (const IndexedWindow& window : windows_)
-      indexed_->table().near[window.number] = window.near;
+    for (const IndexedWindow& window : windows_) {
+      if (!window.peer) continue;
+      indexed_->table().near[1][window.number] = {
+          marked(window, window.bytes + 1), marked(window, window.begin + kApart * window.number)};
+    }
   }
 
   /// Whether a byte of the address is found; where it is, it must be right.
@@ -147,7 +146,10 @@ class Mapped {
   Indexed& indexed() { return *indexed_; }
 
  private:
-  std::vector<std::byte*> directs_;
+  static uint64_t marked(const IndexedWindow& window, uint64_t value) {
+    return value | uint64_t{window.number} << kMarkShift;
+  }
+
   std::vector<IndexedWindow> windows_;
   std::unique_ptr<Indexed> indexed_;
 };
@@ -162,13 +164,17 @@ TEST(WindowNear, IsFoundByAddressAndByNumber) {
   EXPECT_FALSE(two.finds(0x30000, 8)) << "not symmetric";
   EXPECT_FALSE(two.finds(0, 8));
   const Indexed& indexed = two.indexed();
-  const auto by_number = [&](uint32_t number, uint64_t offset, uint64_t bytes, int pe) {
+  const auto by_number = [&](uint32_t number, uint64_t offset, uint64_t bytes, uint32_t slot) {
     return reinterpret_cast<uint64_t>(
-        indexed.near(reinterpret_cast<uint64_t>(WindowHandle{number}.at(offset)), bytes, pe));
+        indexed.near(reinterpret_cast<uint64_t>(WindowHandle{number}.at(offset)), bytes, slot));
   };
   EXPECT_EQ(by_number(2, 0x4f8, 8, 1), 0x20508 + 2 * Mapped::kApart);
   EXPECT_EQ(by_number(2, 0x4f9, 8, 1), 0u);
+  EXPECT_EQ(by_number(2, 0x4f8, ~uint64_t{0}, 1), 0u);
   EXPECT_EQ(by_number(2, 0, 8, 0), 0u) << "PE 0 is not mapped";
+  EXPECT_EQ(by_number(2, 0, 8, 1 + kNearPes), 0u) << "not near";
+  EXPECT_EQ(indexed.near(0x10000, 8, 0), nullptr);
+  EXPECT_EQ(indexed.near(0x10000, 8, 1 + kNearPes), nullptr);
   EXPECT_EQ(by_number(3, 0, 8, 1), 0u);
   EXPECT_EQ(by_number(0, 0, 8, 1), 0u);
   EXPECT_EQ(by_number(kMaxWindows - 1, 0, 8, 1), 0u);
@@ -177,15 +183,19 @@ TEST(WindowNear, IsFoundByAddressAndByNumber) {
 // A lane may read half of what was there before.
 TEST(WindowNear, OfTwoHalvesIsNone) {
   Mapped one({{0x10000, 0x1000, 1, true}});
+  const Indexed& indexed = one.indexed();
+  const auto at = reinterpret_cast<uint64_t>(WindowHandle{1}.at(0));
   ASSERT_TRUE(one.finds(0x10000, 8));
-  WindowIndex& index = one.indexed().index();
-  auto* const near =
-      std::ranges::find_if(index.near, [](const WindowNear& n) { return n.bytes != 0; });
-  const WindowNear whole = *near;
-  for (uint64_t WindowNear::*word : {&WindowNear::begin, &WindowNear::bytes, &WindowNear::direct}) {
-    near->*word ^= 2;  // of another window
-    EXPECT_FALSE(one.finds(0x10000, 8));
-    *near = whole;
+  ASSERT_NE(indexed.near(at, 8, 1), nullptr);
+  auto* const by_address = std::ranges::find_if(
+      one.indexed().index().near, [](const WindowNearAt& near) { return near.limit != 0; });
+  WindowNear& by_number = one.indexed().table().near[1][1];
+  for (uint64_t* word : {&by_address->begin, &by_address->limit, &by_address->apart[1],
+                         &by_number.limit, &by_number.there}) {
+    const uint64_t whole = *word;
+    *word ^= uint64_t{3} << kMarkShift;  // of another window
+    EXPECT_FALSE(one.finds(0x10000, 8) && indexed.near(at, 8, 1) != nullptr);
+    *word = whole;
   }
   EXPECT_TRUE(one.finds(0x10000, 8));
 }
