@@ -56,20 +56,20 @@ template <Reach R, class S, class Op>
 PEAL_DEVICE typename Op::Answer access_far(const BasicContext<R>& ctx, S scope, const Op& op) {
   if constexpr (std::is_same_v<S, Thread>) {
     const Asked asked = op.asked();
-    const uint32_t slot = near_slot(ctx, asked.pe);
+    const Near near = find_near(ctx, asked);
     if (names_window(asked.address)) {
-      const AtHand at = near_by_number(ctx.windows, asked, slot);
+      const AtHand at = near_by_number(ctx.windows, asked, near.slot);
       if (at.here) return op.mapped(ctx, scope, at.address);
-    } else if (find_near(ctx, asked).mapped) {
+    } else if (near.mapped) {
       IndexPlace place = place_in_index(ctx.windows, asked.address);
       PEAL_NO_UNROLL
       for (uint32_t left = place.near_probes(); left > 0; --left) {
-        const AtHand at = near_by_address(place, asked, slot);
+        const AtHand at = near_by_address(place, asked, near.slot);
         if (at.here) return op.mapped(ctx, scope, at.address);
         place.step();
       }
     }
-    return access_at(ctx, scope, op, resolve_far(ctx, asked));
+    return access_at(ctx, scope, op, resolve_far(ctx, asked, near));
   } else {
     return access_at(ctx, scope, op, resolve_together(ctx, scope, op.asked()));
   }

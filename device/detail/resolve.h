@@ -31,34 +31,30 @@ struct Destination {
   Status status;
 };
 
-/// Which of the near PEs it is; kNearPes or more if none.
-PEAL_HD uint32_t near_slot(const ContextFields& ctx, int pe) {
-  return static_cast<uint32_t>(pe) - static_cast<uint32_t>(ctx.near_first);
-}
-
-/// Where something is mapped here, if `here`; else whether the heap of its PE is.
+/// Where something is mapped here, if `here`; else whether the heap of its PE is, and which of the
+/// near PEs it is.
 struct Near {
   std::byte* address;
   bool here;
   bool mapped = false;
+  uint32_t slot = kNearPes;
 };
 
 /// Looks for a range of the heap of a PE among the mapped heaps that the context holds: the usual
 /// case of peers on one machine, in as few instructions as it takes.
 PEAL_HD Near find_near(const ContextFields& ctx, const Asked& asked) {
-  const uint32_t slot = near_slot(ctx, asked.pe);
+  const uint32_t slot = static_cast<uint32_t>(asked.pe) - static_cast<uint32_t>(ctx.near_first);
   // Looked up before it is known to be right: the look-up takes as long as finding out.
   std::byte* const near = ctx.near[slot % kNearPes];
   const bool mapped = (slot < kNearPes) & (near != nullptr);
   const bool in_heap = holds_range(ctx.heap, asked.address, asked.bytes);
   const uint64_t at = reinterpret_cast<uint64_t>(near) + offset_in(ctx.heap, asked.address);
   const bool here = mapped & in_heap & !misaligned(asked);
-  return {reinterpret_cast<std::byte*>(at), here, mapped};
+  return {reinterpret_cast<std::byte*>(at), here, mapped, slot};
 }
 
 /// The same of a range beside the heap. The first-level cache may have all that it loads.
-PEAL_DEVICE AtHand find_near_window(const ContextFields& ctx, const Asked& asked) {
-  const uint32_t slot = near_slot(ctx, asked.pe);
+PEAL_DEVICE AtHand find_near_window(const ContextFields& ctx, const Asked& asked, uint32_t slot) {
   if (names_window(asked.address)) return near_by_number(ctx.windows, asked, slot);
   IndexPlace place = place_in_index(ctx.windows, asked.address);
   for (uint32_t left = slot < kNearPes ? place.near_probes() : 0; left > 0; --left) {
@@ -69,11 +65,15 @@ PEAL_DEVICE AtHand find_near_window(const ContextFields& ctx, const Asked& asked
   return {nullptr, false};
 }
 
+/// Where the heap of a PE that is not near is mapped here, or null.
+PEAL_HD std::byte* far_heap_of(const ContextFields& ctx, int pe) {
+  return ctx.heap.direct == nullptr ? nullptr : ctx.heap.direct[pe];
+}
+
 /// Where the heap of `pe` is mapped here, or null.
 PEAL_HD std::byte* heap_of(const ContextFields& ctx, int pe) {
-  const uint32_t slot = near_slot(ctx, pe);
-  if (slot < kNearPes) return ctx.near[slot];
-  return ctx.heap.direct == nullptr ? nullptr : ctx.heap.direct[pe];
+  const uint32_t slot = static_cast<uint32_t>(pe) - static_cast<uint32_t>(ctx.near_first);
+  return slot < kNearPes ? ctx.near[slot] : far_heap_of(ctx, pe);
 }
 
 /// The queue of the calling block to `pe`. Atomics go by rail 0, for two NICs are not atomic with
@@ -182,12 +182,14 @@ PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked
   return reach(state, place, asked);
 }
 
-/// resolve() of what is not at hand.
-PEAL_DEVICE Destination resolve_far(const ContextFields& ctx, const Asked& asked) {
+/// resolve() of what is not at hand, of which find_near() said `near`.
+PEAL_DEVICE Destination resolve_far(const ContextFields& ctx, const Asked& asked,
+                                    const Near& near) {
   const bool by_nic = static_cast<uint32_t>(asked.pe) < static_cast<uint32_t>(ctx.n_pes) &&
                       ctx.heap.rkeys != nullptr &&
                       holds_range(ctx.heap, asked.address, asked.bytes) && !misaligned(asked) &&
-                      heap_of(ctx, asked.pe) == nullptr;
+                      !near.mapped &&
+                      (near.slot < kNearPes || far_heap_of(ctx, asked.pe) == nullptr);
   if (!by_nic) return resolve_elsewhere(ctx.state, asked);
   return through_nic(ctx, ctx.heap, offset_in(ctx.heap, asked.address), asked.pe, asked.use);
 }
@@ -197,9 +199,9 @@ PEAL_DEVICE Destination resolve_far(const ContextFields& ctx, const Asked& asked
 PEAL_DEVICE Destination resolve(const ContextFields& ctx, const Asked& asked) {
   const Near near = find_near(ctx, asked);
   AtHand found{near.address, near.here};
-  if (!near.here && near.mapped) found = find_near_window(ctx, asked);
+  if (!near.here && near.mapped) found = find_near_window(ctx, asked, near.slot);
   return found.here ? Destination{found.address, nullptr, {}, Status::kOk}
-                    : resolve_far(ctx, asked);
+                    : resolve_far(ctx, asked, near);
 }
 
 /// The same for the lanes of a scope, which meet a fault together.

@@ -153,8 +153,7 @@ uint32_t ShownWindows::show() {
   entries_[number] = filled_;
   ++in_use_;
   if (number != 0) add_index(stores);
-  stores.add(&shown()->version, ++version_);
-  stores.carry_out(memory_);
+  carry_out(stores);
   return number;
 }
 
@@ -166,8 +165,7 @@ void ShownWindows::hide(uint32_t number) {
   add_near(stores, number, {});
   stores.add(&shown()->window[number], Window{});
   add_index(stores);
-  stores.add(&shown()->version, ++version_);
-  stores.carry_out(memory_);
+  carry_out(stores);
 }
 
 void ShownWindows::add_near(StoreList& stores, uint32_t number, const NearParts& parts) const {
@@ -209,6 +207,11 @@ void ShownWindows::leave_out(std::span<const int> masked) {
     }
   }
   add_index(stores);
+  carry_out(stores);
+}
+
+void ShownWindows::carry_out(StoreList& stores) {
+  stores.add(&shown()->version, ++version_);
   stores.carry_out(memory_);
 }
 

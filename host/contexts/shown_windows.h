@@ -99,6 +99,7 @@ class ShownWindows {
   size_t bytes_by_pe() const;
   void add_near(StoreList& stores, uint32_t number, const NearParts& parts) const;
   void add_index(StoreList& stores);
+  void carry_out(StoreList& stores);  // a change
   NearLines near_lines(const Window& window, const Reached& reached) const;
 
   Make make_;

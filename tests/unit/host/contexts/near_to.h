@@ -14,7 +14,7 @@ inline std::byte* near_to(const WindowTable* table, const void* address, uint64_
                           uint32_t slot) {
   ContextFields ctx{};
   ctx.windows = table;
-  const AtHand at = find_near_window(ctx, {address, bytes, static_cast<int>(slot)});
+  const AtHand at = find_near_window(ctx, {address, bytes, static_cast<int>(slot)}, slot);
   return at.here ? at.address : nullptr;
 }
 
