@@ -5,6 +5,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <linux/memfd.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,6 +22,11 @@ namespace peal {
 class SharedMapping {
  public:
   static Fd memfd() { return Fd(::memfd_create("peal-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING)); }
+  /// Of pages of kHugePage bytes, of which the machine must have some left (vm.nr_hugepages).
+  static Fd huge() {
+    return Fd(::memfd_create("peal-huge", MFD_CLOEXEC | MFD_HUGETLB | MFD_HUGE_2MB));
+  }
+  static constexpr size_t kHugePage = 2u << 20;
   static Fd file_in(const std::string& folder) {
     std::string path = folder + "/peal-shared-XXXXXX";
     Fd file(::mkostemp(path.data(), O_CLOEXEC));

@@ -160,6 +160,34 @@ TEST(P2p, MapsAnySharedMemoryOfAProcess) {
   });
 }
 
+// The window lies across the border of two pages.
+TEST(P2p, MapsHugePagesOfAProcess) {
+  constexpr size_t kHuge = SharedMapping::kHugePage;
+  const auto share = [] { return SharedMapping(2 * kHuge, SharedMapping::huge()); };
+  try {
+    const SharedMapping both[] = {share(), share()};
+  } catch (const Error& error) {
+    GTEST_SKIP() << "no four huge pages: " << error.what() << "; sysctl vm.nr_hugepages=4";
+  }
+  bootstrap::run_processes(2, [&](Bootstrap& group) {
+    const SharedMapping shared = share();
+    const auto me = static_cast<size_t>(group.rank());
+    std::byte* const mine = shared.begin() + kHuge - 100 - 7 * me;
+    P2p p2p(group, places_of(group), nullptr);
+    const PeerMemory memory = p2p.map(mine, kBytes, -1);
+    std::byte* const peers = memory.direct[1 - me];
+    if (peers == nullptr) return 100;
+    peers[0] = std::byte(1 + me);
+    peers[kBytes - 1] = std::byte(11 + me);
+    group.barrier();
+    int wrong = mine[0] != std::byte(2 - me);
+    wrong += mine[kBytes - 1] != std::byte(12 - me);
+    wrong += mine[-1] != std::byte{0} || mine[kBytes] != std::byte{0};
+    group.barrier();
+    return wrong;
+  });
+}
+
 TEST(P2p, SaysWhyMemoryOfAProcessCannotBeMapped) {
   bootstrap::run_processes(2, [](Bootstrap& group) {
     std::vector<std::byte> mine(kBytes);
