@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <span>
 #include <vector>
 
 #include "host/base/error.h"
@@ -34,14 +35,14 @@ class Shown : public testing::Test {
     }
     add(0, 64);  // the heap
   }
-  void fill(size_t at, uint64_t bytes) {
+  void fill(size_t at, uint64_t bytes, std::span<const WindowPart> parts = {}) {
     Window window{};
     window.base = &memory_[at];
     window.bytes = bytes;
-    windows_.fill(window, {.rkeys = rkeys_, .word_rkeys = word_rkeys_, .direct = direct_});
+    windows_.fill(window, {rkeys_, word_rkeys_, direct_, parts});
   }
-  uint32_t add(size_t at, uint64_t bytes) {
-    fill(at, bytes);
+  uint32_t add(size_t at, uint64_t bytes, std::span<const WindowPart> parts = {}) {
+    fill(at, bytes, parts);
     return windows_.show();
   }
   /// What kernels find; 0 for nothing.
@@ -57,11 +58,7 @@ class Shown : public testing::Test {
 
 TEST_F(Shown, HaveTheirKeysAndAddresses) {
   const std::array<WindowPart, kPes> parts{{{1, 10}, {2, 20}, {3, 30}}};
-  Window window{};
-  window.base = &memory_[100];
-  window.bytes = 10;
-  windows_.fill(window, {rkeys_, word_rkeys_, direct_, parts});
-  const Window& second = table()->window[windows_.show()];
+  const Window& second = table()->window[add(100, 10, parts)];
   EXPECT_EQ(second.base, &memory_[100]);
   EXPECT_EQ(second.bytes, 10u);
   for (uint32_t i = 0; i < kRails * kPes; ++i) {
@@ -137,11 +134,7 @@ TEST_F(Shown, AreNearWhereTheyAreMapped) {
 
 TEST_F(Shown, AreNearAsFarAsTheSmallestPartGoes) {
   const std::array<WindowPart, kPes> parts{{{0, 100}, {0, 20}, {0, 300}}};
-  Window window{};
-  window.base = &memory_[4096];
-  window.bytes = 100;
-  windows_.fill(window, {rkeys_, word_rkeys_, direct_, parts});
-  const WindowHandle handle{windows_.show()};
+  const WindowHandle handle{add(4096, 100, parts)};
   EXPECT_EQ(near(&memory_[4096], 20, 1), direct_[2]);
   EXPECT_EQ(near(&memory_[4096], 21, 1), nullptr) << "the entry knows more";
   EXPECT_EQ(near(handle.at(0), 21, 0), nullptr);
