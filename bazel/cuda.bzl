@@ -5,25 +5,33 @@ gpu_binary: a program of C++ sources and objects from nvcc, with the CUDA runtim
 kernel_binary: a program with kernels, for CPUs and, where nvcc is, for GPUs.
 kernel_library: kernels without a host part, as functions for CPUs and, where nvcc is, as images for GPUs."""
 
-load("@cuda//:config.bzl", "ARCHS", "NVCC")
+load("@cuda//:config.bzl", "ARCHS", "GPU", "NVCC")
 
 # Code for each architecture, and PTX of the last one for what comes after it.
-_GENCODE = ["-gencode=arch=compute_{0},code=sm_{0}".format(arch) for arch in ARCHS[:-1]] + [
+_MACHINE_CODE = ["-gencode=arch=compute_{0},code=sm_{0}".format(arch) for arch in ARCHS[:-1]] + [
     "-gencode=arch=compute_{0},code=[sm_{0},compute_{0}]".format(ARCHS[-1]),
 ]
 
-# What nvcc makes: an object with host code, PTX, or the code for GPUs alone; or PTX without its optimizer's minutes,
-# that nobody looks at.
+# PTX alone, without the minutes of the optimizer and the assembler. It works: a driver would assemble it.
+_DRAFT = ["-gencode=arch=compute_{0},code=compute_{0}".format(ARCHS[-1]), "-Xcicc", "-O0"]
+
+# What nvcc makes: an object with host code, PTX, or the code for GPUs alone; or PTX that nobody looks at. None: code for
+# GPUs, which _code() chooses.
 _OUTPUTS = {
-    "checked": (".checked", ["-ptx", "-Xcicc", "-O0", "-arch=compute_" + ARCHS[-1]]),
-    "fatbin": (".fatbin", ["-fatbin"] + _GENCODE),
-    "object": (".o", ["-c"] + _GENCODE),
+    "checked": (".checked", ["-ptx", "-arch=compute_" + ARCHS[-1], "-Xcicc", "-O0"]),
+    "fatbin": (".fatbin", ["-fatbin", None]),
+    "object": (".o", ["-c", None]),
     "ptx": (".ptx", ["-ptx", "-arch=compute_" + ARCHS[-1]]),
 }
+
+def _code(ctx):
+    """Drafts on a machine without a GPU, if .bazelrc says so (tools/bundle and tools/install say otherwise)."""
+    return _DRAFT if ctx.var.get("peal_cuda") == "draft_without_gpu" and not GPU else _MACHINE_CODE
 
 def _cuda_object(ctx):
     compilation = [dep[CcInfo].compilation_context for dep in ctx.attr.deps]
     headers = depset(transitive = [each.headers for each in compilation])
+    headers = [file for file in headers.to_list() if file.extension != "cc"]  # parts of unity libraries
     includes = depset(transitive = [each.includes for each in compilation])
 
     # In another workspace peal's headers lie in a folder of their own.
@@ -32,7 +40,8 @@ def _cuda_object(ctx):
     suffix, options = _OUTPUTS[ctx.attr.output]
     object_file = ctx.actions.declare_file(ctx.label.name + suffix)
     args = ctx.actions.args()
-    args.add_all(options)
+    for option in options:
+        args.add_all([option] if option else _code(ctx))
     args.add_all(["-std=c++20", "-O3", "-I.", ctx.file.src.path, "-o", object_file.path])
     args.add_all(["-Xcompiler", "-fPIC"])
     if ctx.var.get("peal_strict"):  # .bazelrc: this tree's own code
@@ -43,7 +52,7 @@ def _cuda_object(ctx):
     ctx.actions.run(
         executable = NVCC,
         arguments = [args],
-        inputs = depset([ctx.file.src], transitive = [headers]),
+        inputs = [ctx.file.src] + headers,
         outputs = [object_file],
         mnemonic = "Nvcc",
         progress_message = "Compiling %s with nvcc" % ctx.file.src.short_path,
@@ -65,21 +74,16 @@ def cuda_compiles(name, src, deps = [], **kwargs):
     if NVCC:
         _cuda_object_rule(name = name, src = src, output = "checked", deps = deps, **kwargs)
 
-def cuda_object(name, src, deps = [], large = False, tags = [], **kwargs):
-    """An object file from nvcc; an empty filegroup on machines without it.
+def cuda_object(name, src, deps = [], tags = [], **kwargs):
+    """An object file from nvcc, made when something asks for it; an empty filegroup on machines without it.
 
-    Of a `large` one, which takes nvcc a minute or more, //... checks only that nvcc takes it.
+    //... checks that nvcc takes the file.
     """
     if not NVCC:
         native.filegroup(name = name, srcs = [], **kwargs)
         return
-    if large:
-        cuda_compiles(name = name + "_checked", src = src, deps = deps, **kwargs)
-    _cuda_object_rule(name = name, src = src, deps = deps, tags = tags + _by_name(large), **kwargs)
-
-# What //... leaves out.
-def _by_name(large):
-    return ["manual"] if large else []
+    cuda_compiles(name = name + "_checked", src = src, deps = deps, tags = tags, **kwargs)
+    _cuda_object_rule(name = name, src = src, deps = deps, tags = tags + ["manual"], **kwargs)
 
 def ptx_test(name, src, script, deps = [], **kwargs):
     """Runs `script` with the PTX of `src` as its argument."""
@@ -94,8 +98,8 @@ def ptx_test(name, src, script, deps = [], **kwargs):
         **kwargs
     )
 
-def gpu_binary(name, srcs, deps = [], linkopts = [], large = False, tags = [], **kwargs):
-    """A program for machines with a GPU; an empty filegroup on machines without nvcc. `large`: of a large object."""
+def gpu_binary(name, srcs, deps = [], linkopts = [], tags = [], **kwargs):
+    """A program for machines with a GPU, built by its name; an empty filegroup on machines without nvcc."""
     if not NVCC:
         native.filegroup(name = name, srcs = [])
         return
@@ -109,15 +113,15 @@ def gpu_binary(name, srcs, deps = [], linkopts = [], large = False, tags = [], *
             "-lrt",
             "-lpthread",
         ],
-        tags = tags + _by_name(large),
+        tags = tags + ["manual"],
         deps = deps,
         **kwargs
     )
 
-def kernel_binary(name, src, deps = [], data = [], large = False, **kwargs):
+def kernel_binary(name, src, deps = [], data = [], **kwargs):
     """A program with kernels: `name` runs them on the CPU (simt), `name`_gpu is the same source by nvcc.
 
-    Of a `large` one, which takes nvcc minutes, //... checks only that nvcc takes it; tools/bundle builds it.
+    //... checks that nvcc takes the source; `name`_gpu is built by its name, or by tools/bundle.
     """
     wrapper = name + "_on_cpu"
     native.genrule(
@@ -139,13 +143,12 @@ def kernel_binary(name, src, deps = [], data = [], large = False, **kwargs):
     )
     testonly = kwargs.pop("testonly", False)
     tags = kwargs.pop("tags", [])
-    cuda_object(name = name + "_cu", src = src, testonly = testonly, large = large, tags = tags, deps = deps)
+    cuda_object(name = name + "_cu", src = src, testonly = testonly, tags = tags, deps = deps)
     gpu_binary(
         name = name + "_gpu",
         srcs = [":" + name + "_cu"],
         data = data,
         testonly = testonly,
-        large = large,
         tags = tags,
         deps = deps,
         **kwargs

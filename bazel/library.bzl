@@ -104,7 +104,11 @@ def joined_library(name, dep, soname, exports, data = []):
 
 def _headers_of_impl(ctx):
     headers = depset(transitive = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps])
-    ours = [header for header in headers.to_list() if not header.short_path.startswith("../")]
+    ours = [
+        header
+        for header in headers.to_list()
+        if not header.short_path.startswith("../") and header.extension != "cc"  # parts of unity libraries
+    ]
     return [DefaultInfo(files = depset(ours))]
 
 headers_of = rule(

@@ -62,7 +62,10 @@ def _cuda_toolkit(ctx):
         if not arch.rstrip("af").isdigit():
             fail("PEAL_CUDA_ARCHS: '%s' is no architecture of GPUs; give numbers such as 80,90,100" % arch)
     ctx.file("BUILD.bazel", "")
-    ctx.file("config.bzl", 'NVCC = "{}"\nARCHS = {}\n'.format(nvcc if nvcc else "", archs))
+
+    # The driver's device: kernels can run here.
+    gpu = ctx.path("/dev/nvidiactl").exists
+    ctx.file("config.bzl", 'NVCC = "{}"\nARCHS = {}\nGPU = {}\n'.format(nvcc if nvcc else "", archs, gpu))
 
 cuda_toolkit = repository_rule(
     implementation = _cuda_toolkit,

@@ -29,7 +29,7 @@
 namespace peal::bootstrap {
 namespace {
 
-constexpr const char* kKey = "peal-id";
+constexpr const char* kPmiKey = "peal-id";
 constexpr std::size_t kLongestLine = 4096;
 
 // "value" of " key=value" in an answer, up to the next blank; empty: it is not there.
@@ -113,7 +113,7 @@ std::unique_ptr<Bootstrap> make_pmi(const PmiJob& job, Deadline deadline) {
   launcher.ask("init pmi_version=1 pmi_subversion=1", "response_to_init");
   const std::string space =
       " kvsname=" + field(launcher.ask("get_my_kvsname", "my_kvsname"), "kvsname");
-  const std::string key = std::string(" key=") + kKey;
+  const std::string key = std::string(" key=") + kPmiKey;
   if (root) {
     launcher.ask("put" + space + key + " value=" + root->id().to_string(), "put_result");
   }

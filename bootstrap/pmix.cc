@@ -45,7 +45,7 @@ constexpr std::uint16_t kString = 3;
 constexpr std::uint16_t kUint32 = 14;
 constexpr std::uint8_t kGlobal = 3;
 constexpr const char* kJobSize = "pmix.job.size";
-constexpr const char* kKey = "peal.id";
+constexpr const char* kPmixKey = "peal.id";
 
 // A call's name and what it answered, where that is not success.
 struct Failure {
@@ -120,7 +120,7 @@ std::optional<Failure> exchange(Exchange& job) {
     Value mine{};
     mine.type = kString;
     mine.string = job.id.data();
-    status = pmix.put(kGlobal, kKey, &mine);
+    status = pmix.put(kGlobal, kPmixKey, &mine);
     if (status == 0) status = pmix.commit();
     if (status != 0) return Failure{"PMIx_Put of rank 0's id", status};
   }
@@ -129,7 +129,7 @@ std::optional<Failure> exchange(Exchange& job) {
   if (me.rank != 0) {
     Proc root = me;
     root.rank = 0;
-    status = pmix.get(&root, kKey, nullptr, 0, &found);
+    status = pmix.get(&root, kPmixKey, nullptr, 0, &found);
     if (status != 0 || found->type != kString) return Failure{"PMIx_Get of rank 0's id", status};
     job.id = found->string;
     std::free(found->string);

@@ -21,8 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostPending = std::size_t{4} << 20;  // then PEs wait until it is written
-constexpr std::chrono::seconds kLastWords{5};               // from SIGKILL to the agent's own end
+constexpr std::size_t kMostUnwritten = std::size_t{4} << 20;  // then PEs wait until it is written
+constexpr std::chrono::seconds kAgentLastWords{5};            // from SIGKILL to the agent's own end
 
 class Agent {
  public:
@@ -58,7 +58,7 @@ class Agent {
     std::vector<pollfd> fds{
         {.fd = connected_ ? channel_.in() : -1, .events = POLLIN, .revents = 0},
         {.fd = channel_.pending() > 0 ? channel_.out() : -1, .events = POLLOUT, .revents = 0}};
-    const bool room = channel_.pending() < kMostPending;
+    const bool room = channel_.pending() < kMostUnwritten;
     for (const auto& one : pes_) {
       for (const int fd : {one->told ? -1 : one->pe.process(), room ? one->pe.output.fd.get() : -1,
                            room ? one->pe.errors.fd.get() : -1}) {
@@ -179,7 +179,7 @@ class Agent {
   void kill_all() {
     for (const auto& one : pes_) one->pe.signal(SIGKILL);
     kill_.reset();
-    give_up_ = Clock::now() + kLastWords;
+    give_up_ = Clock::now() + kAgentLastWords;
   }
 
   std::uint32_t rank_of(std::size_t index) const {

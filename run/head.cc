@@ -26,9 +26,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostPending = std::size_t{4} << 20;  // then agents wait until it is printed
-constexpr std::chrono::seconds kStart{60};                  // for all agents to be ready
-constexpr std::chrono::seconds kLastWords{15};  // for agents, beyond the grace of their PEs
+constexpr std::size_t kMostUnprinted = std::size_t{4}
+                                       << 20;       // then agents wait until it is printed
+constexpr std::chrono::seconds kStart{60};          // for all agents to be ready
+constexpr std::chrono::seconds kHeadLastWords{15};  // for agents, beyond the grace of their PEs
 constexpr int kFailed = 1;
 constexpr int kNobodyReads = 128 + SIGPIPE;
 
@@ -94,7 +95,7 @@ class HeadOfJob {
         {.fd = signals_.fd(), .events = POLLIN, .revents = 0},
         {.fd = output_.pending() > 0 ? output_.fd() : -1, .events = POLLOUT, .revents = 0},
         {.fd = errors_.pending() > 0 ? errors_.fd() : -1, .events = POLLOUT, .revents = 0}};
-    const bool room = unread() < kMostPending;
+    const bool room = unread() < kMostUnprinted;
     for (const Remote& agent : agents_) {
       const bool gone = agent.state == Remote::State::kGone;
       fds.push_back(
@@ -232,7 +233,7 @@ class HeadOfJob {
     if (stopped_) return;
     stopped_ = true;
     for (Remote& agent : agents_) agent.channel.send({Note::kEnd, 0, ""});
-    limit_ = Clock::now() + options_.grace + kLastWords;
+    limit_ = Clock::now() + options_.grace + kHeadLastWords;
   }
 
   // The limit has passed. Agents that do not answer are left alone with their PEs, which end when
@@ -257,7 +258,7 @@ class HeadOfJob {
       agent.state = Remote::State::kGone;
     }
     stop(kFailed);
-    limit_ = Clock::now() + options_.grace + kLastWords;
+    limit_ = Clock::now() + options_.grace + kHeadLastWords;
   }
 
   std::string prefix_of(std::uint32_t pe) const {

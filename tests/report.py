@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sums up a run of tools/test: counts the cases of all test.xml reports, names failures and skips, and closes with
-`N passed, N failed[, N skipped]`. Exit code 1 when anything failed, was broken, or nothing ran."""
+"""report.py RESULTS TIMES sums up a run of tools/test: counts the cases of all test.xml reports, names failures and
+skips, the ten slowest steps (times.py), and closes with `N passed, N failed[, N skipped]`. Exit code 1 when anything failed, was broken, or nothing ran."""
 import pathlib
 import shutil
 import sys
 import xml.etree.ElementTree as ElementTree
+
+import times
 
 
 def cases(report, root):
@@ -36,7 +38,7 @@ def failed_targets(root):
             yield log.parent.relative_to(root).as_posix(), "failed", "left no report (crash or timeout)"
 
 
-def main(root):
+def main(root, spent):
     found = [c for report in sorted(root.rglob("test.xml")) for c in cases(report, root)]
     found += list(failed_targets(root))
     for mark in sorted((root / "lint").glob("*.passed")) + sorted((root / "lint").glob("*.failed")):
@@ -53,9 +55,10 @@ def main(root):
     closing = f"{len(count['passed'])} passed, {len(count['failed'])} failed"
     if count["skipped"]:
         closing += f", {len(count['skipped'])} skipped"
+    print(times.slowest(spent))
     print(closing)
     return bool(count["failed"]) or not count["passed"]
 
 
 if __name__ == "__main__":
-    sys.exit(main(pathlib.Path(sys.argv[1])))
+    sys.exit(main(*map(pathlib.Path, sys.argv[1:])))

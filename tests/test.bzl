@@ -1,13 +1,20 @@
 """unit_tests: one GoogleTest program of each name. by_record_tests: the same programs on other software NICs."""
 
-def unit_tests(names, deps = [], hdrs = [], size = "small", **kwargs):
+# Of a test, which runs for a moment, compiling is the most: without the optimizer, and behind a precompiled header.
+FAST = ["-O0", "-Winvalid-pch", "-include", "tests/support/often_precompiled.h"]
+
+def unit_tests(names, deps = [], hdrs = [], size = "small", copts = FAST, **kwargs):
     """`name` is built from name.cc, `hdrs` of its folder and `deps`."""
     for name in names:
         native.cc_test(
             name = name,
             size = size,
             srcs = [name + ".cc"] + hdrs,
-            deps = deps + ["@system//:gtest_main"],
+            copts = copts,
+            deps = deps + [
+                "//tests/support:often",
+                "@system//:gtest_main",
+            ],
             **kwargs
         )
 

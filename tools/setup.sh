@@ -8,17 +8,18 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
 
-# What a build of the library takes, and what building and running tests and benchmarks takes beside it.
+# What a build of the library takes, what one of the benchmarks takes beside it, and what tests take beside both.
 build_packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-platforms default-jdk-headless
   g++ python3 openmpi-bin libopenmpi-dev libibverbs-dev libboost-context-dev libcli11-dev libfmt-dev
   libxxhash-dev
 )
+perf_packages=(nlohmann-json3-dev)
 packages=(
-  "${build_packages[@]}"
+  "${build_packages[@]}" "${perf_packages[@]}"
   git clang-format
   ibverbs-utils perftest ucx-utils python3-pyverbs python3-scapy
-  libgtest-dev googletest libbenchmark-dev nlohmann-json3-dev valgrind spin
+  libgtest-dev googletest libbenchmark-dev valgrind spin
   clang libclang-rt-14-dev
   cmake make pkg-config gdb
   qemu-system-x86 busybox-static cpio iproute2
@@ -53,11 +54,12 @@ fetch_kernel() {
   python3 tests/hosts/kernel.py || echo "tools: no kernel for virtual hosts; the reason is above" >&2
 }
 
-# Bazel's own chatter only when something goes wrong, or on a terminal.
+# build TARGET...: what Bazel is at, every ten seconds; the rest of what it says only when something goes wrong.
 build() {
   local log
   log=$(mktemp)
-  if ! bazel build "$@" >"$log" 2>&1 </dev/null; then
+  if ! bazel build --show_progress_rate_limit=10 "$@" 2>&1 </dev/null | tee "$log" |
+    sed -nu 's/^\[\([0-9,]* \/ [0-9,]*\)\] \([^;]*\);.*/    \1 \2/p' >&2; then
     cat "$log" >&2
     rm -f "$log"
     return 1

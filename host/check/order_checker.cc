@@ -34,9 +34,6 @@ bool brings(CallKind kind) {
   return kind == CallKind::kGet || kind == CallKind::kG || kind == CallKind::kFetch;
 }
 
-// Bytes up to which what a get brings may be a flag.
-constexpr uint64_t kFlags = 1024;
-
 }  // namespace
 
 OrderChecker::OrderChecker(std::shared_ptr<const Segment> segment, OrderConfig config)
@@ -132,7 +129,7 @@ void OrderChecker::end(const ContextState* context, const CallNote& note, Status
         completed_up_to(owner, now());
         complete(
             [&](const Pending& p) { return p.context == context && p.pe == note.pe && !p.gets; });
-        if (note.there_bytes * note.rows <= kFlags) {
+        if (note.there_bytes * note.rows <= kFlagBytes) {
           acquire_words(owner, note.there, note.there_bytes, false);
         }
       }

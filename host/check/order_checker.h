@@ -33,6 +33,9 @@
 
 namespace peal::checking {
 
+// What an access of up to this many bytes touches may be flags: its words are looked at one by one.
+inline constexpr uint64_t kFlagBytes = 1024;
+
 struct OrderConfig {
   int pe = 0;
   int job_pes = 1;

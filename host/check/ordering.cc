@@ -9,8 +9,6 @@
 namespace peal::checking {
 namespace {
 
-constexpr uint64_t kFlags = 1024;  // bytes of words that are looked at one by one
-
 bool is_zero(const std::byte* at, uint64_t bytes) {
   for (uint64_t i = 0; i < bytes; ++i) {
     if (__atomic_load_n(reinterpret_cast<const unsigned char*>(at) + i, __ATOMIC_RELAXED) != 0) {
@@ -62,7 +60,7 @@ void OrderChecker::acquire_words(int owner, const void* first, uint64_t bytes, b
   // Of other hosts nothing is known, nor of words in windows.
   const bool here = owner >= 0 && in_heap(at, 0, &begin);
   if (config_.job_pes != segment_->shape().pes || !here) return acquire_everything();
-  if (!at_home && bytes > kFlags) return;
+  if (!at_home && bytes > kFlagBytes) return;
   const bool sees_plain = segment_->sees_plain().load(std::memory_order_relaxed) != 0;
   for (uint64_t offset = begin; offset < begin + bytes; offset = (offset / 8 + 1) * 8) {
     const uint64_t end = std::min((offset / 8 + 1) * 8, begin + bytes);

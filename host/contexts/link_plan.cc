@@ -32,10 +32,10 @@ struct Known {
   Takes ms;
 };
 
-constexpr Known kFaults[] = {{"stall", LinkFault::kStall, "op=", Takes::kMay},
-                             {"delay", LinkFault::kLateSignal, "signal=", Takes::kMust},
-                             {"link_down", LinkFault::kLinkDown, "op=", Takes::kMay},
-                             {"kill", LinkFault::kKill, "op=", Takes::kNo}};
+constexpr Known kFaultWords[] = {{"stall", LinkFault::kStall, "op=", Takes::kMay},
+                                 {"delay", LinkFault::kLateSignal, "signal=", Takes::kMust},
+                                 {"link_down", LinkFault::kLinkDown, "op=", Takes::kMay},
+                                 {"kill", LinkFault::kKill, "op=", Takes::kNo}};
 
 /// What a NIC can do and a link cannot, and why.
 struct Foreign {
@@ -104,14 +104,14 @@ class LinkLine {
 
   void take_fault(string_view word, string_view name) {
     if (fault_ != nullptr) fail(word, "a line has one fault");
-    fault_ = line_.find(kFaults, name);
+    fault_ = line_.find(kFaultWords, name);
     if (fault_ != nullptr) return;
     const string_view kind = name.substr(0, name.find(':'));
     if (const Foreign* const foreign = line_.find(kForeign, kind)) {
       fail(word, std::string("a NIC can do this (PEAL_SOFTNIC_FAULTS), mapped memory cannot: ") +
                      foreign->why);
     }
-    fail(word, "a fault is one of " + line_.names_of(kFaults));
+    fail(word, "a fault is one of " + line_.names_of(kFaultWords));
   }
 
   /// The words fit the fault and each other, and this PE.

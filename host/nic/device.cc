@@ -191,15 +191,15 @@ ProtectionDomain::ProtectionDomain(const Device& device)
 }
 
 Uar::Uar(const Device& device) : uar_(nullptr, {device.library().mlx5dv.devx_free_uar}) {
-  struct Choice {
+  struct UarKind {
     uint32_t flags;
     const char* kind;
   };
-  constexpr Choice kChoices[] = {{kUarDedicated, "dedicated"},
-                                 {MLX5DV_UAR_ALLOC_TYPE_NC, "uncached"},
-                                 {MLX5DV_UAR_ALLOC_TYPE_BF, "write-combining"}};
+  constexpr UarKind kUarKinds[] = {{kUarDedicated, "dedicated"},
+                                   {MLX5DV_UAR_ALLOC_TYPE_NC, "uncached"},
+                                   {MLX5DV_UAR_ALLOC_TYPE_BF, "write-combining"}};
   int error = 0;
-  for (const Choice& choice : kChoices) {
+  for (const UarKind& choice : kUarKinds) {
     uar_.reset(device.library().mlx5dv.devx_alloc_uar(device.context(), choice.flags));
     if (uar_) {
       kind_ = choice.kind;

@@ -65,7 +65,7 @@ constexpr StatusText kStatusTexts[] = {
     {0x51, "BAD_OUTP_LEN", "the room for its answer is too small"},
 };
 
-StatusText text_of(uint32_t status) {
+StatusText status_text(uint32_t status) {
   for (const StatusText& text : kStatusTexts) {
     if (text.status == status) return text;
   }
@@ -89,7 +89,7 @@ void refuse_command(const void* in, const void* out, int error) {
                        "access to /dev/infiniband/uverbs*"
                      : "");
   }
-  const StatusText text = text_of(status);
+  const StatusText text = status_text(status);
   fail(ErrorCode::kSystem, "{} refused: {} ({:#04x}), syndrome {:#x}: {}", name, text.name, status,
        answer.value(prm::kSyndrome), text.meaning);
 }

@@ -14,7 +14,7 @@ namespace {
 bool full(const Partition& entry) { return (entry.key & Partition::kFullMember) != 0; }
 
 /// "index 0: 0xffff, index 3: 0x8001", or "none".
-std::string text_of(const std::vector<Partition>& table) {
+std::string list_of(const std::vector<Partition>& table) {
   std::string text;
   for (const Partition& entry : table) {
     text += fmt::format("{}index {}: {:#06x}", text.empty() ? "" : ", ", entry.index, entry.key);
@@ -77,7 +77,7 @@ Partition choose_partition(const std::string& nic, const Port& port,
     fail(ErrorCode::kConfiguration,
          "PEAL_PKEY={:#x}: {} port {} is no member of that partition; it has {}; set PEAL_PKEY to "
          "one of these keys or to auto",
-         settings.partition, nic, port.number, text_of(table));
+         settings.partition, nic, port.number, list_of(table));
   }
   if (settings.partition_index != PathSettings::kBest) {
     const auto named = [&settings](const Partition& entry) {
@@ -87,7 +87,7 @@ Partition choose_partition(const std::string& nic, const Port& port,
     settings.ignored.push_back(
         fmt::format("there is no partition key at index {} of {} port {}, it has {}; NCCL_IB_PKEY "
                     "is not followed",
-                    settings.partition_index, nic, port.number, text_of(table)));
+                    settings.partition_index, nic, port.number, list_of(table)));
   }
   if (const Partition* const entry = best(table, [](const Partition&) { return true; })) {
     return *entry;

@@ -15,7 +15,7 @@
 namespace peal {
 namespace {
 
-constexpr uint32_t kThreads = 32;
+constexpr uint32_t kThreadsOnCpu = 32;
 constexpr uint32_t kMostBlocks = 2;
 constexpr uint64_t kTurns = 8;  // of a block's threads
 
@@ -40,9 +40,9 @@ class CpuMark : public StreamMark {
 class CpuExecutor : public Executor {
  public:
   GridShape shape_for(uint64_t bytes, uint32_t each, uint32_t blocks) const override {
-    const uint64_t turns = bytes / (uint64_t{kThreads} * each);
+    const uint64_t turns = bytes / (uint64_t{kThreadsOnCpu} * each);
     const uint64_t wanted = std::clamp<uint64_t>(turns / kTurns, 1, kMostBlocks);
-    return {static_cast<uint32_t>(std::min<uint64_t>(wanted, blocks)), kThreads};
+    return {static_cast<uint32_t>(std::min<uint64_t>(wanted, blocks)), kThreadsOnCpu};
   }
 
   void launch(const kernels::Kernel& kernel, const GridShape& shape, const void* arguments,

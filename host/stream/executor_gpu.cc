@@ -14,7 +14,7 @@
 namespace peal {
 namespace {
 
-constexpr uint32_t kThreads = 512;
+constexpr uint32_t kThreadsOnGpu = 512;
 constexpr uint64_t kWarp = 32;
 
 cuda::Stream handle(void* stream) { return static_cast<cuda::Stream>(stream); }
@@ -72,10 +72,10 @@ class GpuExecutor : public Executor {
 
   GridShape shape_for(uint64_t bytes, uint32_t each, uint32_t blocks) const override {
     const uint64_t warps = std::max<uint64_t>((bytes + each * kWarp - 1) / (each * kWarp), 1);
-    const uint64_t wanted = (warps * kWarp + kThreads - 1) / kThreads;
+    const uint64_t wanted = (warps * kWarp + kThreadsOnGpu - 1) / kThreadsOnGpu;
     if (wanted == 1) return {1, static_cast<uint32_t>(warps * kWarp)};
     return {static_cast<uint32_t>(std::min<uint64_t>(wanted, std::min(blocks, most_blocks_))),
-            kThreads};
+            kThreadsOnGpu};
   }
 
   void launch(const kernels::Kernel& kernel, const GridShape& shape, const void* arguments, size_t,

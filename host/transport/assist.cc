@@ -10,7 +10,7 @@
 namespace peal {
 namespace {
 
-constexpr Patience::Nap kLongestNap{50};
+constexpr Patience::Nap kLongestNapOfAssist{50};
 
 }  // namespace
 
@@ -56,7 +56,7 @@ bool Assist::look() {
 }
 
 void Assist::run() {
-  Patience patience(kLongestNap);
+  Patience patience(kLongestNapOfAssist);
   std::unique_lock lock(mutex_.own());
   while (!stopping_) {
     if (ranges_.empty()) {

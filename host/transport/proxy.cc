@@ -10,7 +10,7 @@
 namespace peal {
 namespace {
 
-constexpr Patience::Nap kLongestNap{320};
+constexpr Patience::Nap kLongestNapOfProxy{320};
 
 // Beside what kernels can have posted: the request by which a queue finds itself drained.
 constexpr uint32_t kOwnRequests = 2;
@@ -35,7 +35,7 @@ void Proxy::remove(ProxyQueue& queue) {
 void Proxy::run() {
   ::prctl(PR_SET_NAME, "peal-proxy");
   ::prctl(PR_SET_TIMERSLACK, 1000);  // or a nap of 20 us takes 70
-  Patience patience(kLongestNap);
+  Patience patience(kLongestNapOfProxy);
   while (!stop_.load(std::memory_order_relaxed)) {
     mutex_.let_visitors_in();
     bool worked;

@@ -10,19 +10,19 @@ namespace peal {
 namespace {
 
 using mlx5::Syndrome;
-using Kind = ProxyWork::Kind;
+using WorkKind = ProxyWork::Kind;
 using Request = nic::SendRequest;
 
 constexpr uint32_t kScratchCell = mlx5::kLandingCells + 1;
 
-Request::Kind request_kind(Kind kind) {
+Request::Kind request_kind(WorkKind kind) {
   switch (kind) {
-    case Kind::kRead:
+    case WorkKind::kRead:
       return Request::Kind::kRead;
-    case Kind::kCompareSwap:
-    case Kind::kMasked:
+    case WorkKind::kCompareSwap:
+    case WorkKind::kMasked:
       return Request::Kind::kCompareSwap;
-    case Kind::kFetchAdd:
+    case WorkKind::kFetchAdd:
       return Request::Kind::kFetchAdd;
     default:
       return Request::Kind::kWrite;
@@ -155,7 +155,7 @@ bool ProxyQueue::admit(Batch& batch, ProxyWork& work) {
     return false;
   }
   if (work.fence == mlx5::Fence::kStrong && (batch.count != 0 || !drained())) return false;
-  if (work.kind == Kind::kMasked) return batch.count == 0 && begin_masked(work);
+  if (work.kind == WorkKind::kMasked) return batch.count == 0 && begin_masked(work);
   add(work, batch);
   next_ += work.blocks;
   return true;
@@ -178,7 +178,7 @@ void ProxyQueue::add(const ProxyWork& work, Batch& batch) {
   request.kind = request_kind(work.kind);
   request.fence = waits_for_fetches(work.fence);
   // An entry that moves nothing is a write of no bytes: done when all before it is.
-  if (work.kind == Kind::kNothing) return;
+  if (work.kind == WorkKind::kNothing) return;
   request.remote = work.remote;
   request.rkey = work.rkey;
   request.bytes = work.bytes;
@@ -186,7 +186,7 @@ void ProxyQueue::add(const ProxyWork& work, Batch& batch) {
   request.local = work.local;
   request.swap_or_add = work.swap_or_add;
   request.compare = work.compare;
-  if (work.kind == Kind::kInlineWrite) {
+  if (work.kind == WorkKind::kInlineWrite) {
     std::memcpy(in_place, work.in_place, sizeof work.in_place);
     request.in_place = true;
     request.local = reinterpret_cast<uint64_t>(in_place);

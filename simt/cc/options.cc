@@ -62,9 +62,9 @@ bool has_cuda(const string& folder) {
          fs::exists(fs::path(folder) / "non_abi/nvshmem_build_options.h", none);
 }
 
-class Reader {
+class OptionReader {
  public:
-  explicit Reader(const std::vector<string>& arguments) : arguments_(arguments) {
+  explicit OptionReader(const std::vector<string>& arguments) : arguments_(arguments) {
     const char* const compiler = std::getenv("CXX");
     options_.compiler = compiler == nullptr || *compiler == '\0' ? "g++" : compiler;
   }
@@ -231,6 +231,8 @@ const char* const kUsage =
     "nvcc's options for GPUs (-arch, -gencode, -rdc, -lineinfo, ...) are accepted and do nothing;\n"
     "-Xcompiler and -G are understood.\n";
 
-Options read_options(const std::vector<string>& arguments) { return Reader(arguments).read(); }
+Options read_options(const std::vector<string>& arguments) {
+  return OptionReader(arguments).read();
+}
 
 }  // namespace peal::cc

@@ -82,7 +82,7 @@ void split(const std::string& text, RunResult& result) {
   if (line != text.npos) result.where = text.substr(line);
 }
 
-RunResult simulate(const Program& program, const RunOrder& order) {
+RunResult simulate(const SimulatedRun& program, const RunOrder& order) {
   RunResult result;
   Simulation sim(
       order.seed,
@@ -109,7 +109,8 @@ RunResult simulate(const Program& program, const RunOrder& order) {
   return result;
 }
 
-[[noreturn]] void run_child(const Program& program, const RunOrder& order, int to, int output) {
+[[noreturn]] void run_child(const SimulatedRun& program, const RunOrder& order, int to,
+                            int output) {
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
   Limits of_lanes = limits();
@@ -162,7 +163,7 @@ std::string how_it_ended(int status) {
 
 int simulated_pes() { return pes_of_run; }
 
-RunResult run_once(const Program& program, const RunOrder& order) {
+RunResult run_once(const SimulatedRun& program, const RunOrder& order) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail_system("pipe");
   Fd from(ends[0]);

@@ -13,7 +13,7 @@
 
 namespace peal::simt {
 
-struct Program {
+struct SimulatedRun {
   int argc;
   char** argv;
   int (*main)(int, char**);
@@ -37,6 +37,6 @@ struct RunResult {
   std::vector<uint64_t> decisions;  // that were not the default
 };
 
-RunResult run_once(const Program& program, const RunOrder& order);
+RunResult run_once(const SimulatedRun& program, const RunOrder& order);
 
 }  // namespace peal::simt

@@ -26,7 +26,7 @@ std::string without_numbers(std::string text) {
 /// parts first, then single ones.
 class Shrinking {
  public:
-  Shrinking(const Program& program, uint64_t seed, RunResult failed)
+  Shrinking(const SimulatedRun& program, uint64_t seed, RunResult failed)
       : program_(program), seed_(seed), best_(std::move(failed)) {}
 
   RunResult run() {
@@ -66,13 +66,13 @@ class Shrinking {
     return true;
   }
 
-  const Program& program_;
+  const SimulatedRun& program_;
   const uint64_t seed_;
   RunResult best_;
   uint64_t runs_ = 0;
 };
 
-void report(const Program& program, uint64_t seed, const RunResult& failed,
+void report(const SimulatedRun& program, uint64_t seed, const RunResult& failed,
             const RunResult& story) {
   const std::string pes = std::to_string(program.options.pes);
   say("FAILED " + story.what + "\n");
@@ -85,14 +85,14 @@ void report(const Program& program, uint64_t seed, const RunResult& failed,
   say("\n");
 }
 
-int explain(const Program& program, uint64_t seed, const RunResult& failed) {
+int explain(const SimulatedRun& program, uint64_t seed, const RunResult& failed) {
   const RunResult shortest = Shrinking(program, seed, failed).run();
   const RunResult story = run_once(program, {seed, shortest.decisions, true});
   report(program, seed, failed, story);
   return 1;
 }
 
-int run_seeds(const Program& program) {
+int run_seeds(const SimulatedRun& program) {
   const SimulatedOptions& options = program.options;
   const uint64_t count = options.replay ? 1 : options.seeds;
   uint64_t slices = 0;

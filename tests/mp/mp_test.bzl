@@ -1,5 +1,7 @@
 """mp_test: a GoogleTest program that runs as several PEs under mpirun; every rank runs every test."""
 
+load("//tests:test.bzl", "FAST")
+
 def mp_test(name, srcs, np, deps = [], data = [], variants = {}, tags = [], size = "medium", **kwargs):
     """Programs under mpirun.
 
@@ -13,9 +15,13 @@ def mp_test(name, srcs, np, deps = [], data = [], variants = {}, tags = [], size
         name = name + "_cases",
         srcs = srcs,
         alwayslink = True,
+        copts = FAST,
         linkstatic = True,
         testonly = True,
-        deps = deps + ["@system//:gtest"],
+        deps = deps + [
+            "//tests/support:often",
+            "@system//:gtest",
+        ],
     )
     native.cc_binary(
         name = program,

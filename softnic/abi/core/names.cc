@@ -15,7 +15,7 @@ const char* text(const std::array<const char*, N>& table, int index, const char*
   return known ? table[static_cast<size_t>(index)] : otherwise;
 }
 
-constexpr std::array kStatuses = {
+constexpr std::array kStatusNames = {
     "success",
     "local length error",
     "local QP operation error",
@@ -41,7 +41,7 @@ constexpr std::array kStatuses = {
     "TM error",
     "TM software rendezvous",
 };
-static_assert(kStatuses.size() == IBV_WC_TM_RNDV_INCOMPLETE + 1);
+static_assert(kStatusNames.size() == IBV_WC_TM_RNDV_INCOMPLETE + 1);
 
 constexpr std::array kEvents = {
     "CQ error",
@@ -116,7 +116,9 @@ using namespace peal::softnic::abi;
 
 extern "C" {
 
-const char* ibv_wc_status_str(ibv_wc_status status) { return text(kStatuses, status, "unknown"); }
+const char* ibv_wc_status_str(ibv_wc_status status) {
+  return text(kStatusNames, status, "unknown");
+}
 const char* ibv_event_type_str(ibv_event_type event) { return text(kEvents, event, "unknown"); }
 const char* ibv_node_type_str(ibv_node_type node) { return text(kNodes, node, "unknown"); }
 const char* ibv_port_state_str(ibv_port_state state) {

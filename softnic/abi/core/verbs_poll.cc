@@ -66,7 +66,7 @@ bool read_entry(const VerbsCq& cq, Entry* entry) {
   return true;
 }
 
-constexpr Row<mlx5::Syndrome, ibv_wc_status> kStatuses[] = {
+constexpr Row<mlx5::Syndrome, ibv_wc_status> kStatusOf[] = {
     {mlx5::Syndrome::kNone, IBV_WC_SUCCESS},
     {mlx5::Syndrome::kLocalLength, IBV_WC_LOC_LEN_ERR},
     {mlx5::Syndrome::kLocalQpOperation, IBV_WC_LOC_QP_OP_ERR},
@@ -83,7 +83,7 @@ constexpr Row<mlx5::Syndrome, ibv_wc_status> kStatuses[] = {
     {mlx5::Syndrome::kRemoteAborted, IBV_WC_REM_ABORT_ERR},
 };
 
-constexpr Row<mlx5::Opcode, ibv_wc_opcode> kOpcodes[] = {
+constexpr Row<mlx5::Opcode, ibv_wc_opcode> kReceivedAs[] = {
     {mlx5::Opcode::kRdmaRead, IBV_WC_RDMA_READ},
     {mlx5::Opcode::kAtomicCompareSwap, IBV_WC_COMP_SWAP},
     {mlx5::Opcode::kAtomicFetchAdd, IBV_WC_FETCH_ADD},
@@ -115,7 +115,7 @@ ibv_wc completion_of(VerbsQp& qp, const Entry& entry) {
   wc.wr_id = settle(qp, entry);
   switch (entry.kind) {
     case mlx5::CqeOpcode::kRequester:
-      wc.opcode = right_of(kOpcodes, entry.opcode, IBV_WC_RDMA_WRITE);
+      wc.opcode = right_of(kReceivedAs, entry.opcode, IBV_WC_RDMA_WRITE);
       wc.byte_len = entry.bytes;
       return wc;
     case mlx5::CqeOpcode::kResponderWriteImm:
@@ -130,7 +130,7 @@ ibv_wc completion_of(VerbsQp& qp, const Entry& entry) {
       if (qp.created_with.qp_type != IBV_QPT_RC) name_sender(entry, &wc);
       return wc;
     default:
-      wc.status = right_of(kStatuses, entry.syndrome, IBV_WC_GENERAL_ERR);
+      wc.status = right_of(kStatusOf, entry.syndrome, IBV_WC_GENERAL_ERR);
       wc.vendor_err = entry.vendor_syndrome;
       return wc;
   }

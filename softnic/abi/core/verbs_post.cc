@@ -20,7 +20,7 @@ namespace peal::softnic::abi {
 namespace {
 
 /// What queues here execute.
-constexpr Row<ibv_wr_opcode, mlx5::Opcode> kOpcodes[] = {
+constexpr Row<ibv_wr_opcode, mlx5::Opcode> kPostedAs[] = {
     {IBV_WR_SEND, mlx5::Opcode::kSend},
     {IBV_WR_SEND_WITH_IMM, mlx5::Opcode::kSendImm},
     {IBV_WR_RDMA_WRITE, mlx5::Opcode::kRdmaWrite},
@@ -53,7 +53,7 @@ int post_one(VerbsQueuePair& qp, const ibv_send_wr& wr) {
       IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
   const ibv_qp_cap& cap = qp.created_with.cap;
   if (qp.sent.full()) return ENOMEM;
-  const mlx5::Opcode opcode = right_of(kOpcodes, wr.opcode, mlx5::Opcode::kNop);
+  const mlx5::Opcode opcode = right_of(kPostedAs, wr.opcode, mlx5::Opcode::kNop);
   std::span<const ibv_sge> list;
   if ((wr.send_flags & ~kKnown) != 0 || opcode == mlx5::Opcode::kNop) return EINVAL;
   if (!list_of(wr, cap.max_send_sge, &list)) return EINVAL;
