@@ -23,6 +23,7 @@ class BorrowedBootstrap : public Bootstrap {
     group_.allgather(mine, all);
   }
   void barrier() override { group_.barrier(); }
+  void end() override { group_.end(); }
   [[noreturn]] void abort(const std::string& reason) override {
     group_.abort(reason);
     std::abort();  // g++ does not know that the call above stays

@@ -222,7 +222,7 @@ void Star::ask(const Header& call, std::span<const std::byte> mine, std::span<st
 bool Star::leave() noexcept {
   if (broken_) return false;
   try {
-    collective(Kind::kLeave, {}, {});
+    end();
     return true;
   } catch (const std::exception&) {
     return false;

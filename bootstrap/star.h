@@ -65,6 +65,7 @@ class Star : public Bootstrap {
   int size() const override { return wire_->size(); }
   void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override;
   void barrier() override { collective(Kind::kBarrier, {}, {}); }
+  void end() override { collective(Kind::kLeave, {}, {}); }
   [[noreturn]] void abort(const std::string& reason) override;
 
   /// A barrier whose errors speak of the job's start.

@@ -33,6 +33,11 @@ class Bootstrap {
   /// Returns once every rank has entered.
   virtual void barrier() = 0;
 
+  /// Returns once every rank has come to its end. While one is in another call, both throw
+  /// kPeerLost: leaving is not taken for meeting. By default a barrier, which cannot tell them
+  /// apart.
+  virtual void end() { barrier(); }
+
   /// Ends the job on all ranks as far as the launcher can; prints `reason`. Does not return.
   [[noreturn]] virtual void abort(const std::string& reason) = 0;
 };

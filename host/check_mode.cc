@@ -5,6 +5,7 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "base/immortal.h"
 #include "host/base/place.h"
 #include "host/job/together.h"
 #include "simt/place.h"
@@ -19,8 +20,8 @@ struct Observed {
   std::vector<CheckMode*> pes;
 };
 Observed& observed() {
-  static Observed the_one;
-  return the_one;
+  static Immortal<Observed> the_one;
+  return *the_one;
 }
 
 }  // namespace

@@ -265,10 +265,10 @@ Runtime::Parts::~Parts() {
   end_flight();
   if (checks) checks->warn_if_unused();
   try {
-    group.barrier();
+    group.end();
     if (linker) linker->stop();  // while its peers' queues are there
     windows->unmap();
-    group.barrier();
+    group.end();
   } catch (const std::exception& error) {
     log.warn("runtime", "at the end of the job: {}", error.what());
   }

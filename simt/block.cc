@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/immortal.h"
 #include "simt/lane.h"
 #include "simt/launch.h"
 #include "simt/memory.h"
@@ -44,10 +45,10 @@ namespace {
 // libbacktrace does ThreadSanitizer cannot follow.
 std::string of_kernel() {
   static std::mutex mutex;
-  static std::map<const void*, std::string> names;
+  static Immortal<std::map<const void*, std::string>> names;
   if (kernel() == nullptr) return {};
   const std::lock_guard lock(mutex);
-  const auto [place, is_new] = names.try_emplace(kernel());
+  const auto [place, is_new] = (*names).try_emplace(kernel());
   if (is_new) place->second = function_at(reinterpret_cast<uintptr_t>(kernel()));
   return place->second.empty() ? "" : " of " + place->second;
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/immortal.h"
 #include "simt/launch.h"
 
 namespace peal::simt {
@@ -16,8 +17,8 @@ struct Offered {
 
 // Files add to it before main() begins, and no object of main() could have it.
 Offered& offered() {
-  static Offered the_kernels;
-  return the_kernels;
+  static Immortal<Offered> the_kernels;
+  return *the_kernels;
 }
 
 }  // namespace

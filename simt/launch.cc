@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/immortal.h"
 #include "simt/debug.h"
 #include "simt/lane.h"
 #include "simt/party.h"
@@ -64,8 +65,8 @@ struct LimitsInForce {
 
 LimitsInForce& limits_in_force() {
   // One for the process: device code that launches nothing itself must not carry it around.
-  static LimitsInForce in_force;
-  return in_force;
+  static Immortal<LimitsInForce> in_force;
+  return *in_force;
 }
 
 }  // namespace

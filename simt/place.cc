@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/immortal.h"
 #include "simt/suspend.h"
 #include "simt/symbol.h"
 
@@ -31,7 +32,7 @@ class Places {
     return header_;
   }
   static Places& all() {
-    static Places* const the_one = new Places;  // lanes may outlive main's statics
+    static Immortal<Places> the_one;
     return *the_one;
   }
   uint64_t number_of(const Frames& frames, const char* header) {

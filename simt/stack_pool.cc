@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/immortal.h"
 #include "simt/launch.h"
 #include "simt/sanitizer.h"
 
@@ -83,8 +84,8 @@ Stack StackSlab::at(unsigned index) {
 
 std::shared_ptr<StackPool> StackPool::shared() {
   // One for the process, because reuse between launches is what it is for.
-  static const std::shared_ptr<StackPool> pool = std::make_shared<StackPool>();
-  return pool;
+  static Immortal<std::shared_ptr<StackPool>> pool(std::make_shared<StackPool>());
+  return *pool;
 }
 
 std::vector<std::unique_ptr<StackSlab>> StackPool::take(size_t lanes, size_t max_lanes,

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/immortal.h"
 #include "simt/launch.h"
 #include "simt/party.h"
 #include "simt/simulation.h"
@@ -72,18 +73,13 @@ namespace {
 // All streams of the process. Its mutex fixes the order in which work is given to streams that wait
 // for each other; it is taken before a stream's own.
 struct Streams {
-  Streams() {
-    // Made before the first stream, so that they are there when the last one ends its work.
-    StackPool::shared();
-    limits();
-  }
   Mutex mutex;
   std::set<Stream*> all;
 };
 
 Streams& streams() {
-  static Streams the_streams;
-  return the_streams;
+  static Immortal<Streams> the_streams;
+  return *the_streams;
 }
 
 constinit thread_local unsigned device_of_thread = 0;
@@ -261,14 +257,13 @@ void use_device(unsigned device) {
 // behind a simulation's end.
 Stream& simulated_stream(StreamKind kind) {
   using Key = std::tuple<int, unsigned, StreamKind>;
-  static auto& of_pes = *new std::map<Key, std::unique_ptr<Stream>>;
-  std::unique_ptr<Stream>& one = of_pes[{this_party().who.pe, device_in_use(), kind}];
+  static Immortal<std::map<Key, std::unique_ptr<Stream>>> of_pes;
+  std::unique_ptr<Stream>& one = (*of_pes)[{this_party().who.pe, device_in_use(), kind}];
   if (one == nullptr) one = std::make_unique<Stream>(kind);
   return *one;
 }
 
 Stream& default_stream() {
-  streams();  // outlives what follows
   if (in_simulation()) return simulated_stream(StreamKind::kDefault);
   static Mutex mutex;
   static std::array<std::optional<Stream>, kMostDevices> of_devices;  // CUDA's have no owner either
