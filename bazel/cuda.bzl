@@ -6,6 +6,7 @@ kernel_binary: a program with kernels, for CPUs and, where nvcc is, for GPUs.
 kernel_library: kernels without a host part, as functions for CPUs and, where nvcc is, as images for GPUs."""
 
 load("@cuda//:config.bzl", "ARCHS", "GPU", "NVCC")
+load("//bazel:unity.bzl", "without_parts")
 
 # Code for each architecture, and PTX of the last one for what comes after it.
 _MACHINE_CODE = ["-gencode=arch=compute_{0},code=sm_{0}".format(arch) for arch in ARCHS[:-1]] + [
@@ -30,8 +31,7 @@ def _code(ctx):
 
 def _cuda_object(ctx):
     compilation = [dep[CcInfo].compilation_context for dep in ctx.attr.deps]
-    headers = depset(transitive = [each.headers for each in compilation])
-    headers = [file for file in headers.to_list() if file.extension != "cc"]  # parts of unity libraries
+    headers = without_parts(depset(transitive = [each.headers for each in compilation]))
     includes = depset(transitive = [each.includes for each in compilation])
 
     # In another workspace peal's headers lie in a folder of their own.

@@ -2,6 +2,7 @@
 headers_of: the headers of this tree that a cc_library is made of."""
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+load("//bazel:unity.bzl", "without_parts")
 
 def _joined_archive_impl(ctx):
     linking = ctx.attr.dep[CcInfo].linking_context
@@ -104,11 +105,7 @@ def joined_library(name, dep, soname, exports, data = []):
 
 def _headers_of_impl(ctx):
     headers = depset(transitive = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps])
-    ours = [
-        header
-        for header in headers.to_list()
-        if not header.short_path.startswith("../") and header.extension != "cc"  # parts of unity libraries
-    ]
+    ours = [header for header in without_parts(headers) if not header.short_path.startswith("../")]
     return [DefaultInfo(files = depset(ours))]
 
 headers_of = rule(

@@ -17,6 +17,10 @@ _unity_source = rule(
     },
 )
 
+def without_parts(headers):
+    """A list of a compilation context's headers but for the parts of unity libraries, which lie among them."""
+    return [file for file in headers.to_list() if file.extension != "cc"]
+
 def unity_library(name, srcs, copts = [], deps = [], **kwargs):
     """A cc_library. What of `srcs` is no .cc file is a header of its own."""
     parts = [src for src in srcs if src.endswith(".cc")]

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """report.py RESULTS TIMES sums up a run of tools/test: counts the cases of all test.xml reports, names failures and
-skips, the ten slowest steps (times.py), and closes with `N passed, N failed[, N skipped]`. Exit code 1 when anything failed, was broken, or nothing ran."""
+skips, the ten slowest steps (times.py), and closes with `N passed, N failed[, N skipped]`. Exit code 1 when anything
+failed, was broken, or nothing ran."""
 import pathlib
 import shutil
 import sys

@@ -5,9 +5,8 @@
 times.py FOLDER     the table of docs/testing.md: a row for each kind of step, with its steps, seconds of all of them
                     together and the slowest; tools/test leaves its FOLDER in build/times
 
-FOLDER holds NAME.profile, one for each run of Bazel (plain, asan, tsan), and NAME.seconds, a number each. Steps of a
-run are side by side, as many as the machine has cores: seconds of a kind are divided by that to have its share of the
-wall's clock, but for tests that run alone (`exclusive`, `cpu:2`).
+FOLDER holds NAME.profile, one for each run of Bazel (plain, asan, tsan), and NAME.seconds, a number each. Seconds are
+of the wall's clock, added up: as many steps of a run are side by side as the machine has cores.
 """
 import collections
 import json

@@ -39,6 +39,11 @@ void LiveGroup::barrier() {
   exchange_unmasked(std::span(nothing).first(1), nothing);
 }
 
+void LiveGroup::end() {
+  if (generation_ == 0) return all_->end();
+  barrier();
+}
+
 void LiveGroup::exchange_unmasked(std::span<const std::byte> mine, std::span<std::byte> all) {
   if (broken_) fail(broken_->code(), "the group is broken since: {}", broken_->what());
   const ChannelCall call{generation_, calls_++, unmasked_pes()};

@@ -47,7 +47,7 @@ class LiveGroup : public Bootstrap {
   int size() const override { return all_->size(); }
   void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override;
   void barrier() override;
-  void end() override { generation_ == 0 ? all_->end() : barrier(); }
+  void end() override;
   [[noreturn]] void abort(const std::string& reason) override;
 
   /// What `call.pes` contribute, in their order; this PE is one of them. Not collective for others.

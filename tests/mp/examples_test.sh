@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# examples_test.sh <run_pes.sh> <example>...: each example ends well with 1, 2, 3, 4 and 8 PEs and says so: hello once from
+# examples_test.sh <run_mp.sh> <example>...: each example ends well with 1, 2, 3, 4 and 8 PEs and says so: hello once from
 # every PE, the others "ok" once; with 4 also where a CPU thread posts for the kernels.
 set -u
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# perf_test.sh <run_pes.sh> <program>...: rows and tables of the three benchmarks, their exit codes, what they say
+# perf_test.sh <run_mp.sh> <program>...: rows and tables of the three benchmarks, their exit codes, what they say
 # about mistakes; and that their verification finds what is wrong.
 set -u
 
