@@ -76,9 +76,10 @@ LAYERS = {
     # Where the library's kernels run, and in which order.
     "host/stream": ["base", "simt", "kernels", "host/base", "host/memory"],
     "host/failures": ["base", "host/base", "host/check", "host/contexts", "host/job", "device/context.h"],
-    # simt/plain_access.h, place.h: kernels' own loads and stores, in checked mode.
+    # simt/plain_access.h, place.h: kernels' own loads and stores, in checked mode. simt/simulation.h: whether a program
+    # is simulated.
     "host": [
-        "simt/plain_access.h", "simt/place.h",
+        "simt/plain_access.h", "simt/place.h", "simt/simulation.h",
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/contexts",
         "host/failures", "host/check", "host/storage", "host/stream", "host/nvtx", "kernels", "device/context.h",
         "device/team.h", "device/types.h", "device/window.h", "device/reduce_op.h", "device/collective/layout.h",
@@ -92,14 +93,14 @@ LAYERS = {
     "run": ["base", "host/base", "bootstrap"],
     "doctor": ["base", "host/base", "host/memory", "host/nic"],
     # device/base/launch.h is for programs; kernels need not include it.
-    # simt/simulation.h: whether a program is simulated.
+    # simt/simulation.h: whether a program is simulated. base/immortal.h: the one Runtime of C programs.
     "peal": [
-        "bootstrap", "host", "host/base", "device", "device/base/launch.h", "device/base/stream.h", "kernels",
+        "base/immortal.h", "bootstrap", "host", "host/base", "device", "device/base/launch.h", "device/base/stream.h", "kernels",
         "simt/simulation.h",
     ],
     # The calls of NVSHMEM's guide upon peal.h. On a CPU they ask simt whether a kernel calls.
     "compat": [
-        "bootstrap", "host/base", "host/calls.h", "device", "device/base/target.h", "kernels", "peal", "simt",
+        "base/immortal.h", "bootstrap", "host/base", "host/calls.h", "device", "device/base/target.h", "kernels", "peal", "simt",
     ],
 }
 

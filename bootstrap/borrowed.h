@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -23,7 +24,8 @@ class BorrowedBootstrap : public Bootstrap {
     group_.allgather(mine, all);
   }
   void barrier() override { group_.barrier(); }
-  void end() override { group_.end(); }
+  void end(const std::function<bool()>& go_on) override { group_.end(go_on); }
+  void quit(const std::string& how) noexcept override { group_.quit(how); }
   [[noreturn]] void abort(const std::string& reason) override {
     group_.abort(reason);
     std::abort();  // g++ does not know that the call above stays

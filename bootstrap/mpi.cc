@@ -5,6 +5,7 @@
 // started and tested, never waited for; MPI_Init_thread and MPI_Finalize run in a thread of their
 // own that the caller can stop waiting for.
 #include <mpi.h>
+#include <sys/prctl.h>
 
 #include <condition_variable>
 #include <list>
@@ -50,7 +51,10 @@ bool finish(MPI_Request* request, TimePoint until) {
 class OwnMpi {
  public:
   explicit OwnMpi(TimePoint until) : state_(std::make_shared<State>()) {
-    std::thread([state = state_] { live(*state); }).detach();
+    std::thread([state = state_] {
+      ::prctl(PR_SET_NAME, "peal-mpi");  // threads that MPI makes are called so too
+      live(*state);
+    }).detach();
     if (!reached(Stage::kRunning, until)) {
       fail(ErrorCode::kTimeout,
            "MPI_Init_thread did not return in time: another rank has not called it");

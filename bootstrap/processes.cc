@@ -19,6 +19,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/forks.h"
 #include "base/poll.h"
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/star.h"
@@ -117,7 +118,7 @@ std::vector<Child> fork_children(int count, const std::function<int(Bootstrap&)>
   const pid_t parent = ::getpid();
   for (int r = 0; r < count; ++r) {
     Pipe pipe;
-    const pid_t pid = ::fork();
+    const pid_t pid = Forks::fork_whole();
     if (pid < 0) fail_errno(errno, fmt::format("fork of rank {} of {}", r, count));
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -115,6 +115,10 @@ void Star::allgather(std::span<const std::byte> mine, std::span<std::byte> all) 
 }
 
 void Star::collective(Kind kind, std::span<const std::byte> mine, std::span<std::byte> all) {
+  if (!maker_.here()) {
+    fail(ErrorCode::kInvalidArgument, "this process was forked from rank {} of {}, and is no rank",
+         rank(), size());
+  }
   if (broken_) fail(broken_->code(), "the group is broken since: {}", broken_->what());
   const Header call{.call = calls_++, .kind = kind, .bytes = mine.size()};
   try {
@@ -129,13 +133,27 @@ void Star::collective(Kind kind, std::span<const std::byte> mine, std::span<std:
   }
 }
 
+void Star::end(const std::function<bool()>& go_on) {
+  go_on_ = go_on;
+  collective(Kind::kLeave, {}, {});
+}
+
+// The next event, or nothing once `until` has passed and nobody wants to go on: then for `again`.
+std::optional<Event> Star::next(TimePoint& until, Deadline again) {
+  for (;;) {
+    std::optional<Event> event = wire_->next(until);
+    if (event || !go_on_ || !go_on_()) return event;
+    until = Clock::now() + again;
+  }
+}
+
 void Star::gather(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all) {
   tell_all(make_message({.call = call.call, .kind = Kind::kPresent}, {}));
-  const TimePoint until = Clock::now() + deadline_;
+  TimePoint until = Clock::now() + deadline_;
   copy(mine, all.first(mine.size()));
   std::vector<bool> came(static_cast<std::size_t>(size()), false);
   for (int missing = size() - 1; missing > 0; --missing) {
-    const std::optional<Event> event = wire_->next(until);
+    const std::optional<Event> event = next(until, deadline_);
     if (!event) {
       std::vector<int> absent;
       for (int r = 1; r < size(); ++r) {
@@ -169,6 +187,10 @@ void Star::admit(const Header& call, const Event& event, std::span<std::byte> al
     give_up(ErrorCode::kPeerLost,
             fmt::format("{}: {} aborted: {}", name_call(call), who, text_of(request.payload)));
   }
+  if (header.kind == Kind::kQuit) {
+    give_up(ErrorCode::kPeerLost,
+            fmt::format("{}: {} {}", name_call(call), who, text_of(request.payload)));
+  }
   if (header.kind != call.kind && (header.kind == Kind::kLeave || call.kind == Kind::kLeave)) {
     const bool root_left = call.kind == Kind::kLeave;
     give_up(ErrorCode::kPeerLost,
@@ -190,7 +212,7 @@ void Star::ask(const Header& call, std::span<const std::byte> mine, std::span<st
   TimePoint until = Clock::now() + deadline_;
   bool present = false;
   for (;;) {
-    const std::optional<Event> event = wire_->next(until);
+    const std::optional<Event> event = next(until, deadline_ + kGrace);
     if (!event) {
       fail(ErrorCode::kTimeout, "{}: rank 0 of {} did not {} within {}", name_call(call), size(),
            present ? "answer" : "arrive", name_time(deadline_));
@@ -240,22 +262,32 @@ void Star::give_up(ErrorCode code, const std::string& text) {
   throw *broken_;
 }
 
+// The others will find out by themselves where they cannot be told.
+void Star::say_farewell(Kind kind, const char* did, const std::string& text) {
+  try {
+    if (rank() == 0) {
+      tell_all(
+          make_failure(ErrorCode::kPeerLost, fmt::format("rank 0 of {} {}{}", size(), did, text)));
+    } else {
+      wire_->send(
+          0, make_message({.kind = kind, .bytes = text.size()}, std::as_bytes(std::span(text))));
+    }
+    wire_->flush(Clock::now() + kGrace);
+  } catch (const std::exception&) {
+  }
+}
+
+void Star::quit(const std::string& how) noexcept {
+  if (broken_ || !maker_.here()) return;
+  say_farewell(Kind::kQuit, "", how);
+  broken_.emplace(ErrorCode::kPeerLost, "this rank has left");
+}
+
 void Star::abort(const std::string& reason) {
   const std::string line = fmt::format("peal: rank {} of {} aborts: {}\n", rank(), size(), reason);
   // One write, so that the lines of several ranks do not mix. Nothing to be done when it fails.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
-  try {
-    if (rank() == 0) {
-      tell_all(make_failure(ErrorCode::kPeerLost,
-                            fmt::format("rank 0 of {} aborted: {}", size(), reason)));
-    } else {
-      wire_->send(0, make_message({.kind = Kind::kAbort, .bytes = reason.size()},
-                                  std::as_bytes(std::span(reason))));
-    }
-    wire_->flush(Clock::now() + kGrace);
-  } catch (const std::exception&) {
-    // The others will find out by themselves.
-  }
+  say_farewell(Kind::kAbort, "aborted: ", reason);
   wire_->abort_job();
   ::_exit(1);
 }

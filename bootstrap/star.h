@@ -11,12 +11,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/forks.h"
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/wire.h"
 #include "host/base/error.h"
@@ -28,6 +30,7 @@ enum class Kind : std::uint32_t {
   kBarrier,
   kAllgather,
   kLeave,
+  kQuit,
   kPresent,
   kAnswer,
   kFailure,
@@ -65,7 +68,8 @@ class Star : public Bootstrap {
   int size() const override { return wire_->size(); }
   void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override;
   void barrier() override { collective(Kind::kBarrier, {}, {}); }
-  void end() override { collective(Kind::kLeave, {}, {}); }
+  void end(const std::function<bool()>& go_on = {}) override;
+  void quit(const std::string& how) noexcept override;
   [[noreturn]] void abort(const std::string& reason) override;
 
   /// A barrier whose errors speak of the job's start.
@@ -82,11 +86,15 @@ class Star : public Bootstrap {
   void collective(Kind kind, std::span<const std::byte> mine, std::span<std::byte> all);
   void gather(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all);
   void admit(const Header& call, const Event& event, std::span<std::byte> all);
+  std::optional<Event> next(TimePoint& until, Deadline again);
+  void say_farewell(Kind kind, const char* did, const std::string& text);
   void ask(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all);
   void tell_all(std::span<const std::byte> message);
 
   std::unique_ptr<Wire> wire_;
   Deadline deadline_;
+  const Maker maker_;
+  std::function<bool()> go_on_;  // of the call under way
   std::uint64_t calls_ = 0;
   std::optional<Error> broken_;
 };

@@ -10,10 +10,12 @@
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/forks.h"
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/door.h"
 #include "bootstrap/join.h"
@@ -28,10 +30,11 @@ namespace {
 class RootStar final : public Star {
  public:
   RootStar(std::vector<Fd> peers, Door door, Deadline deadline)
-      : Star(make_stream_wire(0, std::move(peers)), deadline), keeper_(std::move(door)) {}
+      : Star(make_stream_wire(0, std::move(peers)), deadline),
+        keeper_(std::make_unique<Doorkeeper>(std::move(door))) {}
 
  private:
-  Doorkeeper keeper_;
+  OfProcess<Doorkeeper> keeper_;
 };
 
 // A stranger must not be able to guess the secret: the kernel's generator or none.

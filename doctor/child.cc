@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <exception>
 
+#include "base/forks.h"
 #include "base/poll.h"
 #include "host/base/error.h"
 
@@ -41,7 +42,7 @@ Child::Child(const std::function<std::string()>& body) {
   if (::pipe(ends) != 0) fail_errno(errno, "pipe");
   pipe_ = Fd(ends[0]);
   const Fd child_end(ends[1]);
-  pid_ = ::fork();
+  pid_ = Forks::fork_whole();
   if (pid_ < 0) fail_errno(errno, "fork");
   if (pid_ == 0) {
     pipe_ = Fd();

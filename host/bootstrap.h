@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -34,9 +35,15 @@ class Bootstrap {
   virtual void barrier() = 0;
 
   /// Returns once every rank has come to its end. While one is in another call, both throw
-  /// kPeerLost: leaving is not taken for meeting. By default a barrier, which cannot tell them
-  /// apart.
-  virtual void end() { barrier(); }
+  /// kPeerLost: leaving is not taken for meeting. `go_on`, where there is one, is asked each time
+  /// that the deadline has passed, and a rank that it answers true for waits on. By default a
+  /// barrier, which has its deadline and cannot tell leaving from meeting.
+  virtual void end([[maybe_unused]] const std::function<bool()>& go_on = {}) { barrier(); }
+
+  /// Leaves without the others, and does not wait for them: collective calls that they are in, or
+  /// make later, throw kPeerLost with `how` ("called exit(3)"). The last call. By default nothing:
+  /// they find out as they do of a rank that has died.
+  virtual void quit([[maybe_unused]] const std::string& how) noexcept {}
 
   /// Ends the job on all ranks as far as the launcher can; prints `reason`. Does not return.
   [[noreturn]] virtual void abort(const std::string& reason) = 0;

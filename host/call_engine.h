@@ -59,6 +59,8 @@ class CallEngine {
   void check() const;
   /// Runtime::ptr().
   std::byte* mapped(const void* symmetric, int pe) const;
+  /// Returns once streams have done what they were given.
+  void finish() { parts_.executor->finish(); }
   std::unique_ptr<StreamMark> mark(const detail::CallSite& site) {
     return parts_.executor->mark(site.stream);
   }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "host/base/error.h"
 #include "host/nvtx/range.h"
@@ -29,55 +30,75 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
   const nvtx::Range range("peal: start");
   agree_on_settings(*bootstrap, config, target);
   parts_ = std::make_unique<Parts>(std::move(bootstrap), config, target);
-  if (config.info) parts_->report();
+  if (config.info) parts().report();
 }
 
-Runtime::~Runtime() = default;
+Runtime::~Runtime() { leave(std::move(parts_)); }
 Runtime::Runtime(Runtime&&) noexcept = default;
-Runtime& Runtime::operator=(Runtime&&) noexcept = default;
+Runtime& Runtime::operator=(Runtime&& other) noexcept {
+  std::unique_ptr<Parts> old = std::exchange(parts_, std::move(other.parts_));
+  leave(std::move(old));
+  return *this;
+}
 
-int Runtime::my_pe() const { return parts_->group.rank(); }
-int Runtime::n_pes() const { return parts_->group.size(); }
-const Config& Runtime::config() const { return parts_->config; }
-Target Runtime::target() const { return parts_->target; }
+Runtime::Parts& Runtime::parts(const char* call) const {
+  if (parts_ == nullptr) {
+    fail(ErrorCode::kInvalidArgument, "{}: this Runtime has ended, or was moved from", call);
+  }
+  if (!parts_->maker.here()) {
+    fail(ErrorCode::kInvalidArgument,
+         "{}: this process was forked from PE {}'s (process {}), and is no PE: only that process "
+         "may use its Runtime",
+         call, parts_->group.rank(),
+         parts_->group.places()[static_cast<size_t>(parts_->group.rank())].pid);
+  }
+  return *parts_;
+}
+
+void Runtime::require(const char* call) const { parts(call); }
+
+int Runtime::my_pe() const { return parts().group.rank(); }
+int Runtime::n_pes() const { return parts().group.size(); }
+const Config& Runtime::config() const { return parts().config; }
+Target Runtime::target() const { return parts().target; }
 
 void* Runtime::malloc(size_t bytes, HeapKind kind) {
-  const Parts::CollectiveCall call(*parts_, "peal: malloc");
-  return parts_->heap->malloc(bytes, kind);
+  const Parts::CollectiveCall call(parts(), "peal: malloc");
+  return parts().heap->malloc(bytes, kind);
 }
 void* Runtime::calloc(size_t count, size_t bytes, HeapKind kind) {
-  const Parts::CollectiveCall call(*parts_, "peal: calloc");
-  return parts_->heap->calloc(count, bytes, kind);
+  const Parts::CollectiveCall call(parts(), "peal: calloc");
+  return parts().heap->calloc(count, bytes, kind);
 }
 void* Runtime::align(size_t alignment, size_t bytes, HeapKind kind) {
-  const Parts::CollectiveCall call(*parts_, "peal: align");
-  return parts_->heap->align(alignment, bytes, kind);
+  const Parts::CollectiveCall call(parts(), "peal: align");
+  return parts().heap->align(alignment, bytes, kind);
 }
 void Runtime::free(void* pointer) {
-  const Parts::CollectiveCall call(*parts_, "peal: free");
-  parts_->heap->free(pointer);
+  const Parts::CollectiveCall call(parts(), "peal: free");
+  parts().heap->free(pointer);
 }
 
 void Runtime::copy_in(void* symmetric, const void* host, size_t bytes) {
-  parts_->heap->backing().copy_in(symmetric, host, bytes);
+  parts().heap->backing().copy_in(symmetric, host, bytes);
 }
 void Runtime::copy_out(void* host, const void* symmetric, size_t bytes) const {
-  parts_->heap->backing().copy_out(host, symmetric, bytes);
+  parts().heap->backing().copy_out(host, symmetric, bytes);
 }
 
 WindowHandle Runtime::register_window(void* address, size_t bytes, const WindowOptions& options) {
-  const Parts::CollectiveCall call(*parts_, "peal: register_window");
-  return parts_->windows->add_everywhere(static_cast<std::byte*>(address), bytes, options);
+  const Parts::CollectiveCall call(parts(), "peal: register_window");
+  return parts().windows->add_everywhere(static_cast<std::byte*>(address), bytes, options);
 }
 
 void Runtime::unregister_window(const WindowHandle& window) {
-  const Parts::CollectiveCall call(*parts_, "peal: unregister_window");
+  const Parts::CollectiveCall call(parts(), "peal: unregister_window");
   // What is the heap's is no window that was registered.
-  parts_->windows->remove(parts_->heap->owns(window.number) ? WindowHandle{} : window);
+  parts().windows->remove(parts().heap->owns(window.number) ? WindowHandle{} : window);
 }
 
 void Runtime::unregister_window(const void* address) {
-  unregister_window(parts_->windows->handle_of(static_cast<const std::byte*>(address)));
+  unregister_window(parts().windows->handle_of(static_cast<const std::byte*>(address)));
 }
 
 void Runtime::register_local(void* address, size_t bytes, const WindowOptions& options) {
@@ -85,11 +106,11 @@ void Runtime::register_local(void* address, size_t bytes, const WindowOptions& o
     fail(ErrorCode::kInvalidArgument,
          "register_local: {} bytes at {}: there is nothing to register", bytes, fmt::ptr(address));
   }
-  parts_->windows->add_local(static_cast<std::byte*>(address), bytes, options);
+  parts().windows->add_local(static_cast<std::byte*>(address), bytes, options);
 }
 
 void Runtime::unregister_local(const void* address) {
-  parts_->windows->remove_local(static_cast<const std::byte*>(address));
+  parts().windows->remove_local(static_cast<const std::byte*>(address));
 }
 
 void detail::refuse_context(const ContextFields& made, uint32_t version, size_t bytes) {
@@ -100,21 +121,21 @@ void detail::refuse_context(const ContextFields& made, uint32_t version, size_t 
        made.version, made.bytes, version, bytes);
 }
 
-const ContextFields& Runtime::default_context() const { return parts_->default_context->fields(); }
+const ContextFields& Runtime::default_context() const { return parts().default_context->fields(); }
 
 std::shared_ptr<const ContextFields> Runtime::create_context(const ContextOptions& options,
                                                              Reach reach) {
-  const Parts::CollectiveCall call(*parts_, "peal: make_context");
-  const auto owner = parts_->contexts->create(options, reach);
+  const Parts::CollectiveCall call(parts(), "peal: make_context");
+  const auto owner = parts().contexts->create(options, reach);
   return {owner, &owner->fields()};
 }
 
-Team Runtime::world() const { return parts_->teams->world(); }
+Team Runtime::world() const { return parts().teams->world(); }
 
 Team Runtime::split_team(const Team& parent, int color, int key, const TeamOptions& options) {
   const nvtx::Range range("peal: split_team");
-  const Team made = parts_->teams->split(parent, color, key, options);
-  if (parts_->checks) parts_->checks->met();
+  const Team made = parts().teams->split(parent, color, key, options);
+  if (parts().checks) parts().checks->met();
   return made;
 }
 
@@ -142,11 +163,11 @@ Runtime::Team2d Runtime::split_team_2d(const Team& parent, int columns,
 }
 
 Team Runtime::split_node_team(const TeamOptions& options) {
-  return split_team(world(), parts_->teams->node_color(), 0, options);
+  return split_team(world(), parts().teams->node_color(), 0, options);
 }
 
 Team Runtime::split_host_team(const TeamOptions& options) {
-  const std::vector<Place>& places = parts_->group.places();
+  const std::vector<Place>& places = parts().group.places();
   int first = 0;
   while (!same_host(places[static_cast<size_t>(first)], places[static_cast<size_t>(my_pe())])) {
     ++first;
@@ -154,60 +175,60 @@ Team Runtime::split_host_team(const TeamOptions& options) {
   return split_team(world(), first, 0, options);
 }
 
-void Runtime::free_team(const Team& team) { parts_->teams->free(team); }
-std::vector<int> Runtime::team_pes(const Team& team) const { return parts_->teams->members(team); }
+void Runtime::free_team(const Team& team) { parts().teams->free(team); }
+std::vector<int> Runtime::team_pes(const Team& team) const { return parts().teams->members(team); }
 
 StreamCalls Runtime::on(void* stream, const ContextFields& context) {
-  return StreamCalls(parts_->calls->site(stream, context));
+  return StreamCalls(parts().calls->site(stream, context));
 }
 StreamCalls Runtime::on(void* stream) { return on(stream, default_context()); }
 
 void* Runtime::ptr(const void* symmetric, int pe) const {
-  return parts_->calls->mapped(symmetric, pe);
+  return parts().calls->mapped(symmetric, pe);
 }
 
 HostCalls Runtime::host(HostChecks checks) {
-  detail::CallSite site = parts_->calls->own_site(default_context());
+  detail::CallSite site = parts().calls->own_site(default_context());
   site.compares = checks == HostChecks::kArguments;
   return HostCalls(site);
 }
-TicketCalls Runtime::host_nbi() { return TicketCalls(parts_->calls->own_site(default_context())); }
+TicketCalls Runtime::host_nbi() { return TicketCalls(parts().calls->own_site(default_context())); }
 
 void Runtime::barrier() {
-  const Parts::CollectiveCall call(*parts_, "peal: barrier");
-  parts_->group.barrier();
+  const Parts::CollectiveCall call(parts(), "peal: barrier");
+  parts().group.barrier();
 }
 
-Status Runtime::status() const { return parts_->failures->status(); }
-Failure Runtime::failure() const { return parts_->failures->first(); }
+Status Runtime::status() const { return parts().failures->status(); }
+Failure Runtime::failure() const { return parts().failures->first(); }
 
 void Runtime::on_failure(std::function<void(const Failure&)> callback) {
-  parts_->failures->on_failure(std::move(callback));
+  parts().failures->on_failure(std::move(callback));
 }
 
 void Runtime::check() const {
   const Failure f = failure();
   if (f.status == Status::kOk) return;
-  const std::string calls = parts_->flight->last_calls(f.context);
-  if (!calls.empty()) parts_->log.error("recorder", "{}", calls);
-  parts_->failures->check();
+  const std::string calls = parts().flight->last_calls(f.context);
+  if (!calls.empty()) parts().log.error("recorder", "{}", calls);
+  parts().failures->check();
 }
 
 size_t Runtime::recover() {
   const nvtx::Range range("peal: recover");
-  const size_t resets = parts_->contexts->recover();
-  parts_->teams->begin_anew();
-  if (parts_->checks) parts_->checks->recovered();
-  parts_->files->forget_failures();
-  parts_->failures->start_again();
+  const size_t resets = parts().contexts->recover();
+  parts().teams->begin_anew();
+  if (parts().checks) parts().checks->recovered();
+  parts().files->forget_failures();
+  parts().failures->start_again();
   return resets;
 }
 
-std::vector<int> Runtime::lost_pes() const { return parts_->group.lost_pes(); }
+std::vector<int> Runtime::lost_pes() const { return parts().group.lost_pes(); }
 
 void Runtime::mask(const std::vector<int>& pes) {
   const nvtx::Range range("peal: mask");
-  LiveGroup& group = parts_->group;
+  LiveGroup& group = parts().group;
   std::vector<int> watched;
   for (const int pe : pes) {
     if (pe < 0 || pe >= group.size()) {
@@ -217,7 +238,7 @@ void Runtime::mask(const std::vector<int>& pes) {
     if (pe == group.rank()) fail(ErrorCode::kInvalidArgument, "mask: PE {} is this one", pe);
     const Place& there = group.places()[static_cast<size_t>(pe)];
     const bool here = same_process(there, group.places()[static_cast<size_t>(group.rank())]);
-    if (here || parts_->watcher->watches(pe)) watched.push_back(pe);
+    if (here || parts().watcher->watches(pe)) watched.push_back(pe);
   }
   if (const int alive = group.await_lost(watched, kUntilNoticed); alive >= 0) {
     fail(
@@ -226,38 +247,38 @@ void Runtime::mask(const std::vector<int>& pes) {
         alive, group.places()[static_cast<size_t>(alive)].pid);
   }
   for (const int pe : pes) group.mask(pe);
-  parts_->failures->forget_losses();
+  parts().failures->forget_losses();
   if (group.masked_pes().empty()) return;
-  parts_->contexts->leave_masked_out();
+  parts().contexts->leave_masked_out();
   recover();
 }
 
 void Runtime::set_p2p_faults(std::string_view plan) {
-  parts_->link_plan->set(plan, ErrorCode::kInvalidArgument);
+  parts().link_plan->set(plan, ErrorCode::kInvalidArgument);
 }
 
-void Runtime::abort(std::string_view reason) { parts_->failures->abort(nullptr, reason); }
+void Runtime::abort(std::string_view reason) { parts().failures->abort(nullptr, reason); }
 
 void Runtime::abort(const ContextFields& context, std::string_view reason) {
-  parts_->failures->abort(&context, reason);
+  parts().failures->abort(&context, reason);
 }
 
-std::vector<Counters> Runtime::counters() const { return parts_->flight->counters(); }
+std::vector<Counters> Runtime::counters() const { return parts().flight->counters(); }
 
 std::string Runtime::dump() const {
   const Failure f = failure();
   std::string text =
       fmt::format("PE {} of {}: transport {}, NIC {}, {}\n", my_pe(), n_pes(), transport(), nic(),
                   f.status == Status::kOk ? "no failure" : "failure: " + f.text);
-  for (const Doorbell& doorbell : parts_->doorbells) {
+  for (const Doorbell& doorbell : parts().doorbells) {
     if (!doorbell.assisted()) continue;
     text += fmt::format("{}; passed on {} doorbells\n", doorbell.describe(), doorbell.passed_on());
   }
-  text += parts_->inquiry->describe(kUntilTold);
-  text += parts_->flight->last_calls(-1) + parts_->flight->describe_counters();
-  parts_->flight->write();
+  text += parts().inquiry->describe(kUntilTold);
+  text += parts().flight->last_calls(-1) + parts().flight->describe_counters();
+  parts().flight->write();
   std::string queues;
-  parts_->table->for_each(
+  parts().table->for_each(
       [&](const ContextOwner& context) { queues += context.describe_queues(); });
   if (queues.empty()) return text;
   return text +
@@ -268,15 +289,15 @@ std::string Runtime::dump() const {
          queues;
 }
 
-const char* Runtime::transport() const { return parts_->routes->name(); }
+const char* Runtime::transport() const { return parts().routes->name(); }
 
 std::string Runtime::nic() const {
-  return nic_name(if_any(parts_->rails), if_any(parts_->p2p), parts_->gpu.get());
+  return nic_name(if_any(parts().rails), if_any(parts().p2p), parts().gpu.get());
 }
 
 size_t Runtime::overhead_bytes() const {
-  size_t bytes = sizeof(Parts) + parts_->tables->bytes() + parts_->recorder->bytes();
-  parts_->table->for_each([&](const ContextOwner& context) { bytes += context.bytes(); });
+  size_t bytes = sizeof(Parts) + parts().tables->bytes() + parts().recorder->bytes();
+  parts().table->for_each([&](const ContextOwner& context) { bytes += context.bytes(); });
   return bytes;
 }
 

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -73,8 +74,10 @@ class OwnedContext {
   std::shared_ptr<const ContextFields> fields_;  // within their owner
 };
 
-/// One PE. Construction and destruction are collective; destruction waits for the others, at most
-/// the bootstrap's deadline.
+/// One PE. Construction and end are collective. A PE ends with finalize() or with its Runtime's
+/// destruction, and waits for the others as long as they run, as MPI_Finalize does; destruction by
+/// an exception waits for nobody, and the others hear of it at once (docs/errors.md). In a child of
+/// fork() all calls throw kInvalidArgument, and destruction does nothing.
 class Runtime {
  public:
   /// Joins the job: allocates the heap (Config::heap_size) where the kernels of `target` run, maps
@@ -87,6 +90,11 @@ class Runtime {
   Runtime(Runtime&&) noexcept;
   /// Ends this PE's Runtime of before as destruction does, which is collective.
   Runtime& operator=(Runtime&&) noexcept;
+
+  /// Collective. Ends this PE's part in the job, once streams have done what they were given; later
+  /// calls throw kInvalidArgument. Throws kPeerLost where a PE died or left before, kTimeout where
+  /// one is stopped, kSystem for a failure that nobody has asked for: this PE has ended then, too.
+  void finalize();
 
   int my_pe() const;
   int n_pes() const;
@@ -318,6 +326,9 @@ class Runtime {
   /// The same for one context (its value, or the default one) on all PEs.
   void abort(const ContextFields& context, std::string_view reason);
 
+  /// Throws kInvalidArgument, naming `call`, after the end, and in a child of fork().
+  void require(const char* call) const;
+
   /// For reports: "p2p", "ibgda", "proxy", "p2p+ibgda" or "p2p+proxy", and "softnic-cpu",
   /// "softnic-gpu" or the device's name; of several "mlx5_0+mlx5_1" or
   /// "softnic-cpu(mlx5_0+mlx5_1)". Where there is no NIC, what it is replaced by: "shared-memory"
@@ -331,7 +342,12 @@ class Runtime {
   const ContextFields& default_context() const;
   std::shared_ptr<const ContextFields> create_context(const ContextOptions& options, Reach reach);
   struct Parts;
+  /// Throws, naming `call`, as require() does.
+  Parts& parts(const char* call = __builtin_FUNCTION()) const;
+  void leave(std::unique_ptr<Parts> ending) const noexcept;
+
   std::unique_ptr<Parts> parts_;
+  int exceptions_ = std::uncaught_exceptions();  // at construction: one more ends it
 };
 
 }  // namespace peal

@@ -12,6 +12,7 @@
 #include "host/memory/backing_cuda.h"
 #include "host/memory/pieces.h"
 #include "host/start_up.h"
+#include "simt/simulation.h"
 
 namespace peal {
 namespace {
@@ -123,6 +124,7 @@ void Runtime::Parts::open_transports() {
     watch();
   });
   let_heap_grow();
+  process_end.emplace([this](const Departure& how) { end_and_say(how); });
   if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());
 }
 
@@ -229,11 +231,17 @@ void Runtime::Parts::watch() {
   watcher.emplace(group.places(), group.channel().fd(),
                   Watcher::Calls{.lost = [this](int pe, int pid) { failures->peer_lost(pe, pid); },
                                  .message = [this] { take_messages(); },
+                                 .look = simt::in_simulation() || !config.report_failures
+                                             ? std::function<void()>()
+                                             : [this] {
+ failures->look();
+ exit_after_pthread_exit(); },
                                  .broken =
                                      [this](const std::string& why) {
                                        failures->abort(nullptr,
                                                        "it hears of no other PE any more: " + why);
-                                     }});
+                                     },
+                                 .look_period = FailureLog::kLookPeriod});
 }
 
 void Runtime::Parts::take_messages() {
@@ -241,6 +249,9 @@ void Runtime::Parts::take_messages() {
     switch (message->kind) {
       case Message::Kind::kAbort:
         failures->deliver(*message);
+        break;
+      case Message::Kind::kLeft:
+        failures->peer_left(*message);
         break;
       case Message::Kind::kExchange:
         group.deliver(std::move(*message));
@@ -259,19 +270,49 @@ void Runtime::Parts::take_messages() {
 }
 
 // The peers' kernels may still be using this PE's memory until they arrive here too, and this PE
-// may have theirs mapped: nothing is released before all mappings are.
-Runtime::Parts::~Parts() {
+// may have theirs mapped: where all leave in order nothing is released before all mappings are.
+void Runtime::Parts::end(const Departure& how) {
+  if (ended.exchange(true)) return;
+  if (how.in_order()) calls->finish();
+  const Failure untold = config.report_failures && how.in_order() ? failures->untold() : Failure();
   if (group.lost_pes().empty()) failures->close();
   end_flight();
   if (checks) checks->warn_if_unused();
-  try {
-    group.end();
+  group.leave(how, [this] { say_who_is_missing(); });
+  if (how.in_order()) {
     if (linker) linker->stop();  // while its peers' queues are there
     windows->unmap();
     group.end();
+  }
+  if (untold.status != Status::kOk) {
+    fail(ErrorCode::kSystem,
+         "PE {}: nobody has asked for this failure (check(), PEAL_REPORT_FAILURES): {}",
+         group.rank(), untold.text);
+  }
+}
+
+Runtime::Parts::~Parts() {
+  process_end.reset();
+  end_and_say({});
+}
+
+bool Runtime::Parts::end_and_say(const Departure& how) noexcept {
+  try {
+    end(how);
+    return true;
   } catch (const std::exception& error) {
     log.warn("runtime", "at the end of the job: {}", error.what());
+    return false;
   }
+}
+
+void Runtime::Parts::say_who_is_missing() const {
+  std::string missing;
+  for (const int pe : group.not_left()) {
+    missing += fmt::format("{}{} (process {})", missing.empty() ? "" : ", ", pe,
+                           group.places()[static_cast<size_t>(pe)].pid);
+  }
+  log.warn("runtime", "this PE has come to its end and waits for PE {}, which works on", missing);
 }
 
 // What the flight recorder has to say at the end.

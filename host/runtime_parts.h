@@ -4,10 +4,12 @@
 // runtime_parts.cc puts the parts together.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <optional>
 
+#include "base/forks.h"
 #include "host/base/log.h"
 #include "host/call_engine.h"
 #include "host/check_mode.h"
@@ -19,6 +21,7 @@
 #include "host/failures/inquiry.h"
 #include "host/files.h"
 #include "host/job/live_group.h"
+#include "host/job/process_end.h"
 #include "host/job/watcher.h"
 #include "host/nvtx/range.h"
 #include "host/runtime.h"
@@ -64,6 +67,9 @@ struct Runtime::Parts {
   std::optional<Inquiry> inquiry;
   std::optional<CallEngine> calls;
   std::optional<Watcher> watcher;
+  const Maker maker;
+  std::atomic<bool> ended{false};
+  std::optional<ProcessEnd> process_end;
 
   Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& c, Target t);
   ~Parts();
@@ -84,6 +90,13 @@ struct Runtime::Parts {
   size_t team_memory() const {
     return Teams::arena_bytes(config.team_memory, group.size(), gpu != nullptr);
   }
+  /// Ends this PE's part in the job, once: tells the others how, and where it leaves in order waits
+  /// for what kernels and streams still do, and for the others' end. Throws kPeerLost, kTimeout;
+  /// kSystem for a failure that nobody has been told of.
+  void end(const Departure& how);
+  /// The same; says what it would throw, and answers false then.
+  bool end_and_say(const Departure& how) noexcept;
+  void say_who_is_missing() const;
   void open_memory();
   void let_heap_grow();
   uint32_t show_segment(const Backing& memory);

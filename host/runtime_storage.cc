@@ -26,45 +26,45 @@ void refuse_masked(const LiveGroup& group, const char* call) {
 
 void Runtime::load(const std::string& path, uint64_t offset, void* symmetric, size_t bytes) {
   const nvtx::Range range("peal: load");
-  const storage::Memory to = parts_->files->memory_for("load", symmetric, bytes);
-  storage::load(parts_->files->engine(), path, offset, to);
+  const storage::Memory to = parts().files->memory_for("load", symmetric, bytes);
+  storage::load(parts().files->engine(), path, offset, to);
 }
 
 void Runtime::save(const std::string& path, const void* symmetric, size_t bytes) {
   const nvtx::Range range("peal: save");
-  const storage::Memory from = parts_->files->memory_for("save", symmetric, bytes);
-  storage::save(parts_->files->engine(), path, from);
+  const storage::Memory from = parts().files->memory_for("save", symmetric, bytes);
+  storage::save(parts().files->engine(), path, from);
 }
 
 Runtime::FilePart Runtime::load_shard(const std::string& path, void* symmetric, size_t room,
                                       size_t unit) {
   const nvtx::Range range("peal: load_shard");
-  const storage::Memory to = parts_->files->memory_for("load_shard", symmetric, room);
+  const storage::Memory to = parts().files->memory_for("load_shard", symmetric, room);
   const storage::Shard mine =
-      storage::load_shard(parts_->files->engine(), path, unit, my_pe(), n_pes(), to);
+      storage::load_shard(parts().files->engine(), path, unit, my_pe(), n_pes(), to);
   return {mine.offset, mine.bytes};
 }
 
 void Runtime::save_checkpoint(const std::string& path, const void* symmetric, size_t bytes) {
-  refuse_masked(parts_->group, "save_checkpoint");
-  const Parts::CollectiveCall call(*parts_, "peal: save_checkpoint");
-  const storage::Memory from = together(parts_->group, [&] {
-    parts_->files->engine();
-    return parts_->files->memory_for("save_checkpoint", symmetric, bytes);
+  refuse_masked(parts().group, "save_checkpoint");
+  const Parts::CollectiveCall call(parts(), "peal: save_checkpoint");
+  const storage::Memory from = together(parts().group, [&] {
+    parts().files->engine();
+    return parts().files->memory_for("save_checkpoint", symmetric, bytes);
   });
-  storage::save_checkpoint(parts_->files->engine(), parts_->group, path, from);
+  storage::save_checkpoint(parts().files->engine(), parts().group, path, from);
 }
 
 void Runtime::load_checkpoint(const std::string& path, void* symmetric, size_t bytes) {
-  refuse_masked(parts_->group, "load_checkpoint");
-  const Parts::CollectiveCall call(*parts_, "peal: load_checkpoint");
-  const storage::Memory to = together(parts_->group, [&] {
-    parts_->files->engine();
-    return parts_->files->memory_for("load_checkpoint", symmetric, bytes);
+  refuse_masked(parts().group, "load_checkpoint");
+  const Parts::CollectiveCall call(parts(), "peal: load_checkpoint");
+  const storage::Memory to = together(parts().group, [&] {
+    parts().files->engine();
+    return parts().files->memory_for("load_checkpoint", symmetric, bytes);
   });
-  storage::load_checkpoint(parts_->files->engine(), parts_->group, path, to);
+  storage::load_checkpoint(parts().files->engine(), parts().group, path, to);
 }
 
-std::string Runtime::describe_storage() const { return parts_->files->engine().describe(); }
+std::string Runtime::describe_storage() const { return parts().files->engine().describe(); }
 
 }  // namespace peal

@@ -8,7 +8,9 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "base/immortal.h"
 #include "host/base/cuda_driver.h"
 #include "host/base/error.h"
 #include "peal/c_guard.h"
@@ -17,9 +19,28 @@
 namespace peal::c {
 namespace {
 
-std::optional<Runtime>& runtime() {
-  static std::optional<Runtime> the_runtime;
-  return the_runtime;
+void finish();
+
+struct Process {
+  std::optional<Runtime> runtime;
+  bool ended = false;  // there was one
+};
+
+// Never destroyed: destructors of a program's statics may call, and get an error. The Runtime ends
+// with the process all the same.
+Process& process() {
+  static Immortal<Process> the_process;
+  static const struct End {
+    ~End() { finish(); }
+  } end;
+  return *the_process;
+}
+
+std::optional<Runtime>& runtime() { return process().runtime; }
+
+void finish() {
+  process().ended = process().ended || runtime();
+  runtime().reset();
 }
 
 // Where kernels of a program run whose compiler did not say.
@@ -34,13 +55,25 @@ Target target_of(const Config& config) {
 
 }  // namespace
 
+// The end of a thread destroys its text, exit() that of the main thread: destructors of a program's
+// statics call after that.
 std::string& last_error() {
-  thread_local std::string text;
-  return text;
+  static Immortal<std::string> at_the_end;
+  constinit static thread_local bool gone = false;
+  static thread_local const struct Text {
+    ~Text() { gone = true; }
+    mutable std::string value;
+  } text;
+  return gone ? *at_the_end : text.value;
 }
 
 Runtime& initialised(const char* call) {
-  if (!runtime()) fail(ErrorCode::kInvalidArgument, "{}: call peal_init() first", call);
+  if (!runtime()) {
+    fail(ErrorCode::kInvalidArgument, "{}: {}", call,
+         process().ended ? "this PE has ended: by peal_finalize(), or with the process"
+                         : "call peal_init() first");
+  }
+  runtime()->require(call);
   return *runtime();
 }
 
@@ -55,6 +88,7 @@ peal::Runtime* peal_runtime() { return runtime() ? &*runtime() : nullptr; }
 int peal_init() {
   return guarded(-1, [] {
     if (runtime()) {
+      runtime()->require("peal_init");
       peal::fail(peal::ErrorCode::kInvalidArgument,
                  "peal_init: called twice without peal_finalize()");
     }
@@ -66,8 +100,9 @@ int peal_init() {
 
 int peal_finalize() {
   return guarded(-1, [] {
-    initialised("peal_finalize");
-    runtime().reset();
+    peal::Runtime ending = std::move(initialised("peal_finalize"));
+    peal::c::finish();
+    ending.finalize();
     return 0;
   });
 }

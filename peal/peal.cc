@@ -9,6 +9,7 @@
 
 #include "bootstrap/borrowed.h"
 #include "bootstrap/simulated.h"
+#include "host/main_frame.h"
 #include "simt/simulation.h"
 
 namespace peal {
@@ -30,9 +31,12 @@ Runtime join(Bootstrap& group, const Config& config, Target target) {
 }
 
 int run_main(const std::function<int()>& body) {
+  MainFrame frame;
   try {
-    return body();
+    const int code = body();
+    return code == 0 && frame.failed() ? 1 : code;
   } catch (const std::exception& error) {
+    frame.leave({Departure::How::kException, 0, error.what()});
     std::fprintf(stderr, "peal: %s\n", error.what());
     return 1;
   }

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/forks.h"
 #include "base/poll.h"
 #include "host/base/error.h"
 #include "host/base/pipe.h"
@@ -96,7 +97,7 @@ Pe::Pe(const Command& command, int input) {
   Pipe err;
   Pipe report;
   const pid_t agent = ::getpid();
-  pid_ = ::fork();
+  pid_ = Forks::fork_whole();
   if (pid_ < 0) fail_errno(errno, "fork of a PE");
   if (pid_ == 0) {
     // What the agent sends to the group must find it, whoever runs first: both set it.

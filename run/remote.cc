@@ -15,6 +15,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/forks.h"
 #include "base/poll.h"
 #include "host/base/error.h"
 #include "host/base/pipe.h"
@@ -83,7 +84,7 @@ Remote::Child Remote::spawn(const std::vector<std::string>& argv, bool with_inpu
   Fd mine(ends[0]);
   const Fd theirs(ends[1]);
   Pipe errors;
-  const pid_t pid = ::fork();
+  const pid_t pid = Forks::fork_whole();
   if (pid < 0) fail_errno(errno, "fork of an agent");
   if (pid == 0) {
     ::setpgid(0, 0);  // a terminal's signals are for peal-run, which hands them on

@@ -2,6 +2,7 @@
 #include "simt/stream.h"
 
 #include <array>
+#include <atomic>
 #include <map>
 #include <optional>
 #include <set>
@@ -82,6 +83,16 @@ Streams& streams() {
   return *the_streams;
 }
 
+// In which generation of forks the first stream was made; -1: in none.
+constinit std::atomic<int64_t> made_in = -1;
+
+void refuse_child() {
+  if (!streams_are_parents()) return;
+  throw Error(
+      "stream: this process was forked from one that has streams, whose threads it does not have: "
+      "fork before the first kernel, or exec()");
+}
+
 constinit thread_local unsigned device_of_thread = 0;
 constinit thread_local bool is_stream_thread = false;
 
@@ -97,19 +108,24 @@ void Graph::launch(Stream& stream) const {
 }
 
 Stream::Stream(StreamKind kind)
-    : kind_(kind), device_(device_in_use()), progress_(std::make_shared<Progress>()) {
+    : kind_(kind),
+      device_(device_in_use()),
+      state_(std::make_unique<State>(std::make_shared<Progress>())) {
+  refuse_child();
+  made_in = Forks::of_process().generation();
   const std::lock_guard lock(streams().mutex);
-  thread_ = Thread([this] { run(); });
+  state().thread = Thread([this] { run(); });
   streams().all.insert(this);
 }
 
 Stream::~Stream() {
+  if (!state_.here()) return;
   {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
+    const std::lock_guard lock(state().mutex);
+    state().ending = true;
   }
-  changed_.notify_all();
-  thread_.join();
+  state().changed.notify_all();
+  state().thread.join();
   const std::lock_guard lock(streams().mutex);
   streams().all.erase(this);
 }
@@ -139,12 +155,12 @@ Stream::Work Stream::behind_others(Work work) const {
 
 void Stream::push(Work work) {
   {
-    const std::lock_guard lock(mutex_);
-    if (capture_ && capture_->add(work)) return;
-    work_.push_back(std::move(work));
-    ++given_;
+    const std::lock_guard lock(state().mutex);
+    if (state().capture && state().capture->add(work)) return;
+    state().work.push_back(std::move(work));
+    ++state().given;
   }
-  changed_.notify_all();
+  state().changed.notify_all();
 }
 
 void Stream::follow(const Mark& mark) {
@@ -153,19 +169,19 @@ void Stream::follow(const Mark& mark) {
 
 void Stream::run() {
   (in_simulation() ? this_party().runs_stream : is_stream_thread) = true;
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(state().mutex);
   for (;;) {
-    changed_.wait(lock, [this] { return ending_ || !work_.empty(); });
-    if (work_.empty()) return;
+    state().changed.wait(lock, [this] { return state().ending || !state().work.empty(); });
+    if (state().work.empty()) return;
     do_one(lock);
   }
 }
 
 // Without the lock while it works.
 void Stream::do_one(std::unique_lock<Mutex>& lock) {
-  Work work = std::move(work_.front());
-  work_.pop_front();
-  const bool left_out = error_ != nullptr;
+  Work work = std::move(state().work.front());
+  state().work.pop_front();
+  const bool left_out = state().error != nullptr;
   lock.unlock();
   std::exception_ptr error;
   try {
@@ -175,14 +191,14 @@ void Stream::do_one(std::unique_lock<Mutex>& lock) {
   }
   work = nullptr;
   lock.lock();
-  if (error) error_ = error;
-  progress_->advance();
+  if (error) state().error = error;
+  state().progress->advance();
 }
 
 void Stream::synchronize() {
   mark().wait();
-  const std::lock_guard lock(mutex_);
-  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  const std::lock_guard lock(state().mutex);
+  if (state().error) std::rethrow_exception(std::exchange(state().error, nullptr));
 }
 
 Mark Stream::mark() {
@@ -191,41 +207,46 @@ Mark Stream::mark() {
 }
 
 Mark Stream::place() const {
-  const std::lock_guard lock(mutex_);
-  return {progress_, given_};
+  const std::lock_guard lock(state().mutex);
+  return {state().progress, state().given};
 }
 
 void Stream::begin_capture() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(state().mutex);
   if (capture_locked()) throw Error("stream: begin_capture: it captures already");
-  capture_ = std::make_shared<Capture>(this);
+  state().capture = std::make_shared<Capture>(this);
 }
 
 Graph Stream::end_capture() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(state().mutex);
   if (!capture_locked()) throw Error("stream: end_capture: it does not capture");
-  if (!capture_->began_by(this)) {
+  if (!state().capture->began_by(this)) {
     throw Error("stream: end_capture: another stream began this capture, and ends it");
   }
-  return Graph(std::exchange(capture_, nullptr)->end());
+  return Graph(std::exchange(state().capture, nullptr)->end());
 }
 
 bool Stream::capturing() const { return capture() != nullptr; }
 
 std::shared_ptr<Capture> Stream::capture() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(state().mutex);
   return capture_locked();
 }
 
 std::shared_ptr<Capture> Stream::capture_locked() const {
-  return capture_ && !capture_->ended() ? capture_ : nullptr;
+  return state().capture && !state().capture->ended() ? state().capture : nullptr;
 }
 
 void Stream::join(std::shared_ptr<Capture> capture) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(state().mutex);
   const std::shared_ptr<Capture> own = capture_locked();
   if (own && own != capture) throw Error("stream: join: it takes part in another capture");
-  capture_ = std::move(capture);
+  state().capture = std::move(capture);
+}
+
+Stream::State& Stream::state() const {
+  refuse_child();
+  return *state_;
 }
 
 bool Stream::exists(const void* address) {
@@ -240,6 +261,18 @@ std::vector<Mark> Stream::marks_of_device(unsigned device) {
     if (stream->device_ == device) marks.push_back(stream->place());
   }
   return marks;
+}
+
+std::vector<Mark> Stream::marks_of_all() {
+  const std::lock_guard lock(streams().mutex);
+  std::vector<Mark> marks;
+  for (const Stream* stream : streams().all) marks.push_back(stream->place());
+  return marks;
+}
+
+bool streams_are_parents() {
+  const int64_t made = made_in.load(std::memory_order_relaxed);
+  return made >= 0 && made != Forks::of_process().generation();
 }
 
 bool on_stream_thread() { return in_simulation() ? this_party().runs_stream : is_stream_thread; }

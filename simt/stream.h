@@ -20,6 +20,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/forks.h"
 #include "simt/threads.h"
 
 namespace peal::simt {
@@ -61,10 +62,11 @@ class Mark {
 /// its blocking streams wait for what the other kind was given before.
 enum class StreamKind { kIndependent, kBlocking, kDefault };
 
-/// Thread-safe.
+/// Thread-safe. In a child of fork() all calls throw Error, and destruction does nothing.
 class Stream {
  public:
-  /// A stream of the calling thread's device.
+  /// A stream of the calling thread's device. Throws Error in a child whose parent has streams, as
+  /// CUDA refuses one.
   explicit Stream(StreamKind kind = StreamKind::kIndependent);
   /// Waits for the work that it was given.
   ~Stream();
@@ -98,7 +100,8 @@ class Stream {
 
   /// True if there is a stream at this address.
   static bool exists(const void* address);
-  /// A mark in each stream of a device.
+  /// A mark in each stream of all devices, or of one.
+  static std::vector<Mark> marks_of_all();
   static std::vector<Mark> marks_of_device(unsigned device);
 
  private:
@@ -110,18 +113,28 @@ class Stream {
   void run();
   void do_one(std::unique_lock<Mutex>& lock);
 
+  // A thread and those who wait for it. A child of fork() has neither.
+  struct State {
+    explicit State(std::shared_ptr<Progress> of) : progress(std::move(of)) {}
+    const std::shared_ptr<Progress> progress;
+    Mutex mutex;  // guards what follows
+    Condition changed;
+    std::deque<Work> work;
+    std::shared_ptr<Capture> capture;  // null or ended: does not capture
+    std::exception_ptr error;
+    uint64_t given = 0;
+    bool ending = false;
+    Thread thread;
+  };
+  State& state() const;
+
   const StreamKind kind_;
   const unsigned device_;
-  const std::shared_ptr<Progress> progress_;
-  mutable Mutex mutex_;  // guards what follows
-  Condition changed_;
-  std::deque<Work> work_;
-  std::shared_ptr<Capture> capture_;  // null or ended: does not capture
-  std::exception_ptr error_;
-  uint64_t given_ = 0;
-  bool ending_ = false;
-  Thread thread_;
+  const OfProcess<State> state_;
 };
+
+/// True in a child of fork() whose parent had streams.
+bool streams_are_parents();
 
 /// True on a stream's own thread. Work that waits for its stream there would wait for itself.
 bool on_stream_thread();

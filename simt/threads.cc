@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simt/threads.h"
 
+#include <sys/prctl.h>
+
 #include <utility>
 
 #include "simt/lane.h"
@@ -41,7 +43,10 @@ Thread::Thread(std::function<void()> body) {
   if (in_simulation()) {
     party_ = start_party(PartyKind::kThread, {1, 1}, std::move(body));
   } else {
-    thread_ = std::thread(std::move(body));
+    thread_ = std::thread([body = std::move(body)] {
+      ::prctl(PR_SET_NAME, "peal-stream");
+      body();
+    });
   }
 }
 

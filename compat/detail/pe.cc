@@ -66,8 +66,9 @@ void Pe::check_gpu() const {
        now, gpu_, now);
 }
 
-std::string Pe::look_for_failure(int* code) const {
+std::string Pe::look_for_failure(int* code, bool* said) const {
   const Failure failure = runtime_.failure();
+  *said = failure.said;
   *code = static_cast<int>(failure.status);
   if (failure.status != Status::kOk) return failure.text;
   uint32_t kept = 0;

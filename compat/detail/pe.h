@@ -34,8 +34,9 @@ class Pe {
   /// Throws kConfiguration where the thread has another GPU in use than the PE.
   void check_gpu() const;
 
-  /// What kernels met with: its Status, and a sentence; *code stays 0 while all is well.
-  std::string look_for_failure(int* code) const;
+  /// What kernels met with: its Status, and a sentence, and whether stderr has it already; *code
+  /// stays 0 while all is well.
+  std::string look_for_failure(int* code, bool* said) const;
 
  private:
   void write(nvshmem_team_t handle);

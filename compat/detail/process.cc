@@ -6,11 +6,13 @@
 
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/immortal.h"
 #include "bootstrap/bootstraps.h"
 #include "compat/detail/cuda.h"
 #include "compat/detail/modules.h"
@@ -22,7 +24,8 @@
 namespace peal::compat {
 namespace {
 
-// NVSHMEM has one PE a process and no handle for it.
+// NVSHMEM has one PE a process and no handle for it. Never destroyed, as the C API's is not
+// (peal/c_api.cc).
 struct Process {
   std::optional<Pe> pe;
   int begins = 0;
@@ -32,8 +35,11 @@ struct Process {
   bool told_of_kernels = false;
 };
 Process& process() {
-  static Process the_process;
-  return the_process;
+  static Immortal<Process> the_process;
+  static const struct End {
+    ~End() { (*the_process).pe.reset(); }
+  } end;
+  return *the_process;
 }
 
 void remember(int code, const std::string& text) {
@@ -148,8 +154,15 @@ void end(const char* call) {
   if (--process().begins > 0) return;
   (void)meet(now(call), kernels::Call::kBarrierAll);
   fill_modules(nullptr);
+  std::exception_ptr failed;
   try {
-    process().pe.reset();
+    process().pe->runtime().finalize();
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  process().pe.reset();
+  try {
+    if (failed) std::rethrow_exception(failed);
   } catch (const std::exception& error) {
     tell(call, error);
   }
@@ -176,6 +189,7 @@ int make_unique_id(char* text) {
 
 Pe& this_pe() {
   if (!process().pe) fail(ErrorCode::kInvalidArgument, "call nvshmem_init() first");
+  process().pe->runtime().require("nvshmem");
   return *process().pe;
 }
 Runtime* runtime_or_null() { return begun() ? &this_pe().runtime() : nullptr; }
@@ -200,16 +214,18 @@ void tell(const char* call, const std::exception& error) {
 void tell_of_kernels(const char* call) {
   if (!begun() || process().told_of_kernels) return;
   int code = 0;
-  const std::string text = this_pe().look_for_failure(&code);
+  bool said = false;
+  const std::string text = this_pe().look_for_failure(&code, &said);
   if (code == 0) return;
   process().told_of_kernels = true;
   remember(code, text);
-  say(fmt::format("{}: PE {}: {}", call, this_pe().runtime().my_pe(), text));
+  if (!said) say(fmt::format("{}: PE {}: {}", call, this_pe().runtime().my_pe(), text));
 }
 
 FirstFailure failure() {
+  bool said = false;
   if (begun() && process().failure_code == 0) {
-    process().failure_text = this_pe().look_for_failure(&process().failure_code);
+    process().failure_text = this_pe().look_for_failure(&process().failure_code, &said);
   }
   return {process().failure_code, process().failure_text.c_str()};
 }

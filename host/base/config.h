@@ -129,6 +129,8 @@ using Microseconds = std::chrono::microseconds;
     "calls that the flight recorder of each context keeps, a power of two; 0 = no recorder")      \
   X(std::string, record_file, "PEAL_RECORD_FILE", "", TraceName{},                                \
     "where each PE writes its records, for peal-trace; %r = PE, %p = process; empty = nowhere")   \
+  X(bool, report_failures, "PEAL_REPORT_FAILURES", "on", kOnOff,                                  \
+    "failures of kernels that nobody asks for are said on stderr, and fail the end of the job")   \
   X(bool, info, "PEAL_INFO", "0", Flag{}, "print this table with the values in force")            \
   X(LogLevel, log, "PEAL_LOG", "warn", kLogLevels, "least important messages that are printed")
 

@@ -147,6 +147,7 @@ struct LaunchConfig {
   X(enable_peer, "cuCtxEnablePeerAccess", (Context peer, unsigned flags))                         \
   X(create_stream, "cuStreamCreate", (Stream * stream, unsigned flags))                           \
   X(destroy_stream, "cuStreamDestroy_v2", (Stream stream))                                        \
+  X(sync_context, "cuCtxSynchronize", ())                                                         \
   X(sync_stream, "cuStreamSynchronize", (Stream stream))                                          \
   X(is_capturing, "cuStreamIsCapturing", (Stream stream, int* status))                            \
   X(write_value, "cuStreamWriteValue64_v2",                                                       \

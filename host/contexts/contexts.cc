@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "base/forks.h"
 #include "host/base/error.h"
 #include "host/job/together.h"
 
@@ -161,8 +162,12 @@ std::shared_ptr<ContextOwner> Contexts::make(const Name& name, const QueueShape&
                                  static_cast<uint32_t>(parts_.group.size()), shape, wires),
         wires.requests);
   }
-  auto owner = std::make_shared<ContextOwner>(std::move(links), parts_.tables,
-                                              parts_.table.words(name.slot), name, known);
+  auto made = std::make_unique<ContextOwner>(std::move(links), parts_.tables,
+                                             parts_.table.words(name.slot), name, known);
+  // A program holds contexts, too, and a child of fork() must not destroy the queues of its parent.
+  const std::shared_ptr<ContextOwner> owner(made.release(), [maker = Maker()](ContextOwner* one) {
+    if (maker.here()) std::unique_ptr<ContextOwner>(one).reset();
+  });
   leave_masked_out(*owner);
   return owner;
 }

@@ -5,6 +5,7 @@
 #include "host/contexts/link_plan.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -191,6 +192,7 @@ void LinkPlan::watch(bool kills) {
   ending_ = false;
   if (!kills) return;
   thread_ = std::thread([this] {
+    ::prctl(PR_SET_NAME, "peal-faults");
     std::unique_lock lock(mutex_);
     while (!changed_.wait_for(lock, kKillPeriod, [this] { return ending_; })) {
       if (tables_.killed()) ::kill(getpid(), SIGKILL);

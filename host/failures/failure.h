@@ -24,6 +24,7 @@ struct Failure {
   uint64_t time_ns = 0;  // on the clock of the kernels: CLOCK_MONOTONIC, or the GPU's globaltimer
   std::string nic;       // by which the queue goes: "mlx5_0"
   std::string text;      // one sentence with all of it
+  bool said = false;     // peal has said it on stderr (PEAL_REPORT_FAILURES)
 };
 
 }  // namespace peal

@@ -2,6 +2,7 @@
 #include "host/failures/failure_log.h"
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -21,8 +22,15 @@ namespace {
 // How often alarms are looked for while somebody wants to be called.
 constexpr std::chrono::milliseconds kAlarmPeriod{1};
 
+// So long a wait must last, once a PE has left in order, to be one that the PE would have ended.
+constexpr unsigned kVainLooks = 5;
+
 constexpr uint64_t kAllContexts = kMaxContexts;
 constexpr size_t kMaxReason = 1000;
+
+bool is_from_outside(const Failure& failure) {
+  return failure.status == Status::kPeerLost || failure.status == Status::kAborted;
+}
 
 Failure aborted(int pe, std::string_view reason) {
   Failure why;
@@ -47,10 +55,24 @@ FailureLog::~FailureLog() {
   if (thread_.joinable()) thread_.join();
 }
 
+Failure FailureLog::first() const {
+  Failure failure = earliest();
+  if (failure.status != Status::kOk) told_ = true;
+  failure.said = said_;
+  return failure;
+}
+
+// A loss and an abort were said when they came.
+Failure FailureLog::untold() const {
+  if (told_ || contexts_.well()) return {};
+  Failure failure = earliest();
+  return is_from_outside(failure) ? Failure() : failure;
+}
+
 // In the order of events as far as one clock tells: what kernels ran into, then what was done to
 // them. What follows from the end of a PE is told as that, whether NIC or operating system saw it
 // first; what follows from a stop, as the stop.
-Failure FailureLog::first() const {
+Failure FailureLog::earliest() const {
   const std::vector<int> lost = group_.lost_pes();
   std::vector<Failure> found;
   std::vector<Failure> stops;
@@ -70,8 +92,13 @@ Failure FailureLog::first() const {
     loss.status = Status::kPeerLost;
     loss.pe = lost.front();
     loss.time_ns = lost_ns_;
-    loss.text = fmt::format("PE {} ended before the job did", lost.front());
+    loss.text =
+        fmt::format("PE {} ended before the job did{}", lost.front(), how_left(lost.front()));
     stops.push_back(std::move(loss));
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (in_vain_ && !closing_) stops.push_back(*in_vain_);
   }
   for (const auto* events : {&found, &stops}) {
     if (!events->empty()) return *std::ranges::min_element(*events, {}, &Failure::time_ns);
@@ -105,7 +132,8 @@ Failure FailureLog::timeouts() const {
     told.text += (told.text.empty() ? "" : "; ") + wait.text;
   }
   if (told.status == Status::kOk) return told;
-  if (const std::string stopped = stopped_pes(group_); !stopped.empty()) {
+  if (const std::string stopped = stopped_pes(group_.places(), group_.rank(), group_.live_pes());
+      !stopped.empty()) {
     told.text += "; " + stopped;
   }
   return told;
@@ -124,14 +152,22 @@ void FailureLog::on_failure(Callback callback) {
   const std::lock_guard lock(mutex_);
   callback_ = std::move(callback);
   due_ = static_cast<bool>(callback_);
-  if (due_ && !thread_.joinable()) thread_ = std::thread([this] { watch(); });
+  if (due_ && !thread_.joinable()) {
+    thread_ = std::thread([this] {
+      ::prctl(PR_SET_NAME, "peal-failures");
+      watch();
+    });
+  }
   changed_.notify_all();
 }
 
 void FailureLog::start_again() {
   // Of a PE that ended meanwhile its own stop may have been cleared.
   if (!group_.lost_pes().empty()) contexts_.stop_all(Status::kPeerLost);
+  told_ = false;
+  said_ = false;
   const std::lock_guard lock(mutex_);
+  in_vain_.reset();
   due_ = static_cast<bool>(callback_);
   changed_.notify_all();
 }
@@ -189,13 +225,109 @@ void FailureLog::stop(const Failure& why, uint64_t slot, uint64_t serial) const 
   });
 }
 
+std::string FailureLog::how_left(int pe) const {
+  const std::optional<Departure> how = group_.departure(pe);
+  return how ? ": it " + describe(*how) : "";
+}
+
 void FailureLog::peer_lost(int pe, int pid) {
+  // What a PE told itself says more, but where it has died while it waited for the others.
+  const std::optional<Departure> told = group_.departure(pe);
+  if (!told || told->in_order()) {
+    if (auto how = departure_of_process(pid)) group_.left(pe, std::move(*how));
+  }
+  lose(pe);
+}
+
+void FailureLog::peer_left(const Message& message) {
+  const auto how = static_cast<Departure::How>(message.word[0]);
+  if (how > Departure::How::kKilled) return;
+  const std::string text(reinterpret_cast<const char*>(message.payload.data()),
+                         std::min(message.payload.size(), kMaxReason));
+  const Departure departure{how, static_cast<int>(message.word[1]), text};
+  group_.left(message.from, departure);
+  if (!departure.in_order()) lose(message.from);
+}
+
+void FailureLog::lose(int pe) {
   if (!group_.lost(pe) || closing_) return;  // at the end, leaving is no failure
   uint64_t never = 0;
   if (!lost_ns_.compare_exchange_strong(never, monotonic_ns())) return;  // the first one tells
-  log_.error("runtime",
-             "PE {} (process {}) has ended before the job did; all waits end with \"{}\"", pe, pid,
-             to_string(Status::kPeerLost));
+  log_.error(
+      "runtime", "PE {} (process {}) has ended before the job did{}; all waits end with \"{}\"", pe,
+      group_.places()[static_cast<size_t>(pe)].pid, how_left(pe), to_string(Status::kPeerLost));
+  contexts_.stop_all(Status::kPeerLost);
+  look_now();
+}
+
+void FailureLog::look() {
+  if (closing_) return;
+  say_first();
+  end_waits_in_vain();
+}
+
+// A wait whose deadline has passed may be about to be
+// handled(): it is said when two looks in a row find it.
+void FailureLog::say_first() {
+  if (said_ || told_ || contexts_.well()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (callback_) return;
+  }
+  const Failure failure = earliest();
+  if (failure.status == Status::kOk || is_from_outside(failure)) return;
+  if (failure.status == Status::kTimeout &&
+      std::exchange(timeout_ns_, failure.time_ns) != failure.time_ns) {
+    return;
+  }
+  said_ = true;
+  log_.error("kernel", "{}", failure.text);
+}
+
+// What a PE that has left in order sent before it did may still be on its way.
+void FailureLog::end_waits_in_vain() {
+  const std::vector<int> left = group_.left_in_order();
+  const std::vector<WaitNote> lasting = left.empty() ? std::vector<WaitNote>() : lasting_waits();
+  if (lasting.empty() || ++vain_looks_ < kVainLooks) {
+    if (lasting.empty()) vain_looks_ = 0;
+    return;
+  }
+  const bool alone = group_.not_left().empty() && std::ranges::any_of(left, [&](int pe) {
+                       return group_.departure(pe)->how == Departure::How::kExited;
+                     });
+  for (const WaitNote& wait : lasting) {
+    const bool of_one = wait.kind == WaitKind::kBarrier || wait.kind == WaitKind::kTeam;
+    const bool of_any = wait.kind == WaitKind::kWord || wait.kind == WaitKind::kSignal;
+    const bool from_left = std::ranges::find(left, wait.from) != left.end();
+    if ((of_one && from_left) || (of_any && alone)) {
+      return stop_in_vain(of_one ? wait.from : left.front(), wait.text);
+    }
+  }
+  for (const int pe : left) {
+    if (!warned_of_.insert(pe).second) continue;
+    log_.warn("runtime", "PE {} {}, while a kernel of this PE waits: {}", pe,
+              describe(*group_.departure(pe)), lasting.front().text);
+  }
+}
+
+std::vector<WaitNote> FailureLog::lasting_waits() const {
+  std::vector<WaitNote> all = waits();
+  std::erase_if(all, [](const WaitNote& wait) { return wait.status != Status::kOk; });
+  return all;
+}
+
+void FailureLog::stop_in_vain(int pe, const std::string& wait) {
+  Failure why;
+  why.status = Status::kPeerLost;
+  why.pe = pe;
+  why.time_ns = monotonic_ns();
+  why.text = fmt::format("PE {} {}, and nobody is left to end a wait: {}", pe,
+                         describe(*group_.departure(pe)), wait);
+  log_.error("runtime", "{}; all waits end with \"{}\"", why.text, to_string(why.status));
+  {
+    const std::lock_guard lock(mutex_);
+    in_vain_ = std::move(why);
+  }
   contexts_.stop_all(Status::kPeerLost);
   look_now();
 }

@@ -10,10 +10,14 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -40,7 +44,7 @@ class FailureLog {
   FailureLog& operator=(const FailureLog&) = delete;
 
   /// The first failure, or one with status kOk. Where there is no other, the waits that ended at
-  /// their deadline, a sentence each.
+  /// their deadline, a sentence each. Whoever asks has been told of it, as by status() and check().
   Failure first() const;
   /// Throws it, if there is one: kPeerLost, or kSystem for all else.
   void check() const;
@@ -60,8 +64,17 @@ class FailureLog {
   /// From here leaving is no failure.
   void close() { closing_ = true; }
 
+  /// Each kLookPeriod, by the watcher: says the first failure of a kernel on stderr unless somebody
+  /// has been told of it, and ends waits for what PEs that have left would have done.
+  static constexpr std::chrono::milliseconds kLookPeriod{100};
+  void look();
+  /// The first failure that nobody has been told of, but by look(); status kOk: there is none.
+  Failure untold() const;
+
   /// The process of `pe` has ended: ends all waits.
   void peer_lost(int pe, int pid);
+  /// A Message::Kind::kLeft. Ends all waits where the PE does not leave in order.
+  void peer_left(const Message& message);
   /// Ends the waits of `context`, or of all there are, on all PEs that live. Never blocks. Throws
   /// kInvalidArgument where the context is none of this PE.
   void abort(const ContextFields* context, std::string_view reason);
@@ -70,7 +83,14 @@ class FailureLog {
 
  private:
   void watch();
+  Failure earliest() const;
   Failure timeouts() const;
+  void say_first();
+  void end_waits_in_vain();
+  void lose(int pe);
+  std::string how_left(int pe) const;
+  std::vector<WaitNote> lasting_waits() const;
+  void stop_in_vain(int pe, const std::string& wait);
   void tell_callback(std::unique_lock<std::mutex>& lock);
   void attempt(const std::function<void()>& body) const;
   void look_now();
@@ -83,8 +103,16 @@ class FailureLog {
   const Log log_;
   std::atomic<uint64_t> lost_ns_{0};  // when the first PE was lost that is not masked
   std::atomic<bool> closing_{false};
+  mutable std::atomic<bool> told_{false};  // somebody asked and was told of a failure
+  std::atomic<bool> said_{false};          // the first failure, by look()
 
-  std::mutex mutex_;  // guards what follows
+  // Of look() alone:
+  uint64_t timeout_ns_ = 0;  // of the timeout that the last look found
+  unsigned vain_looks_ = 0;  // in a row that found a wait in vain
+  std::set<int> warned_of_;  // PEs that left while kernels here wait
+
+  mutable std::mutex mutex_;        // guards what follows
+  std::optional<Failure> in_vain_;  // why waits were ended that only PEs that left could have ended
   std::condition_variable changed_;
   Callback callback_;
   bool due_ = false;   // not called since it was installed, or since a recovery

@@ -139,7 +139,9 @@ std::string Inquiry::describe(std::chrono::milliseconds patience) {
     for (const WaitNote& note : one.notes) text += fmt::format("PE {}: {}\n", one.pe, note.text);
   }
   for (const int pe : silent) text += fmt::format("PE {} did not say what it waits for\n", pe);
-  if (const std::string stopped = stopped_pes(group_); !stopped.empty()) text += stopped + "\n";
+  if (const std::string stopped = stopped_pes(group_.places(), group_.rank(), group_.live_pes());
+      !stopped.empty())
+    text += stopped + "\n";
   const std::string circle = find_circle(all, group_.size());
   if (!circle.empty()) text += fmt::format("waiting in a circle: {}\n", circle);
   return text;

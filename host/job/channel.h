@@ -21,7 +21,15 @@ namespace peal {
 
 /// One message. What the words and the payload mean is the matter of its kind.
 struct Message {
-  enum class Kind : uint32_t { kAbort, kExchange, kLink, kWaitsAsked, kWaitsTold, kDescriptors };
+  enum class Kind : uint32_t {
+    kAbort,
+    kExchange,
+    kLink,
+    kWaitsAsked,
+    kWaitsTold,
+    kDescriptors,
+    kLeft
+  };
   Kind kind;
   int32_t from;
   std::array<uint64_t, 4> word;

@@ -7,12 +7,14 @@
 
 #include "base/patience.h"
 #include "host/base/error.h"
+#include "host/job/stopped.h"
 
 namespace peal {
 namespace {
 
 constexpr uint64_t kMaxContribution = uint64_t{1} << 30;
 constexpr std::chrono::milliseconds kSendAgain{1};
+constexpr size_t kMaxText = 1000;
 
 }  // namespace
 
@@ -39,9 +41,37 @@ void LiveGroup::barrier() {
   exchange_unmasked(std::span(nothing).first(1), nothing);
 }
 
-void LiveGroup::end() {
-  if (generation_ == 0) return all_->end();
-  barrier();
+void LiveGroup::end(const std::function<bool()>& go_on) {
+  if (generation_ == 0) return all_->end(go_on);
+  std::vector<std::byte> nothing(unmasked_pes().size());
+  exchange({generation_ | ChannelCall::kEnd, ends_++, unmasked_pes()}, std::span(nothing).first(1),
+           nothing);
+}
+
+void LiveGroup::leave(const Departure& how, const std::function<void()>& still_waiting) {
+  announce(how.how, how.code, how.text);
+  if (!how.in_order()) return quit(describe(how));
+  std::string stopped;
+  try {
+    end([&] {
+      stopped = stopped_pes(places_, rank(), live_pes());
+      if (!stopped.empty() || !lost_pes().empty()) return false;
+      still_waiting();
+      return true;
+    });
+  } catch (const Error& error) {
+    if (stopped.empty()) throw;
+    throw Error(error.code(), fmt::format("{}: {}", error.what(), stopped));
+  }
+}
+
+void LiveGroup::announce(Departure::How how, int code, std::string_view text) const noexcept {
+  const auto payload = std::as_bytes(std::span(text.substr(0, kMaxText)));
+  for (int pe = 0; pe < size(); ++pe) {
+    if (pe == rank()) continue;
+    channel_.send(pe, Message::Kind::kLeft,
+                  {static_cast<uint64_t>(how), static_cast<uint64_t>(code), 0, 0}, payload);
+  }
 }
 
 void LiveGroup::exchange_unmasked(std::span<const std::byte> mine, std::span<std::byte> all) {
@@ -97,7 +127,7 @@ void LiveGroup::tell(Lock& lock, const ChannelCall& call, int pe, std::span<cons
       case Channel::Sent::kGone:
         return;  // it has ended, or soon will be seen to have: whoever needs it waits for that
       case Channel::Sent::kFull:
-        check_still_waiting(pe, end);
+        check_still_waiting(call, pe, end);
         changed_.wait_for(lock, kSendAgain);
     }
   } while (sent < mine.size());
@@ -122,9 +152,9 @@ void LiveGroup::collect(Lock& lock, const ChannelCall& call, int pe, std::span<s
     // Also when it is another that is missing: `pe` may have given this call up for that.
     for (const int gone : lost_) {
       const bool takes_part = std::ranges::find(call.pes, gone) != call.pes.end();
-      if (takes_part && !told(call, gone)) check_still_waiting(gone, end);
+      if (takes_part && !told(call, gone)) check_still_waiting(call, gone, end);
     }
-    check_still_waiting(pe, end);
+    check_still_waiting(call, pe, end);
     changed_.wait_for(lock, Clock::slice(end));
   }
 }
@@ -135,16 +165,22 @@ bool LiveGroup::told(const ChannelCall& call, int pe) const {
   return part != inbox_.end() && part->second.complete();
 }
 
-void LiveGroup::check_still_waiting(int pe, Clock::time_point end) const {
-  if (states_[static_cast<size_t>(pe)] != State::kLive) {
-    fail(ErrorCode::kPeerLost, "PE {} has ended before it took part", pe);
+void LiveGroup::check_still_waiting(const ChannelCall& call, int pe, Clock::time_point end) const {
+  const auto departed = departures_.find(pe);
+  const std::string how =
+      departed == departures_.end() ? "has ended before it took part" : describe(departed->second);
+  const bool left = departed != departures_.end() && !call.ends();
+  if (left || states_[static_cast<size_t>(pe)] != State::kLive) {
+    fail(ErrorCode::kPeerLost, "PE {} {}", pe, how);
   }
-  if (Clock::now() >= end) {
-    fail(ErrorCode::kTimeout,
-         "PE {} did not take part within {} ms; {} PEs are masked here: all that live must have "
-         "masked the same",
-         pe, deadline_.count(), generation_);
-  }
+  if (Clock::now() < end) return;
+  const std::string stopped = stopped_pes(places_, rank(), call.pes);
+  if (stopped.empty() && call.ends()) return;  // it works on, and will come to its end
+  if (!stopped.empty()) fail(ErrorCode::kTimeout, "{}", stopped);
+  fail(ErrorCode::kTimeout,
+       "PE {} did not take part within {} ms; {} PEs are masked here: all that live must have "
+       "masked the same",
+       pe, deadline_.count(), generation_);
 }
 
 bool LiveGroup::lost(int pe) {
@@ -155,6 +191,25 @@ bool LiveGroup::lost(int pe) {
   lost_.push_back(pe);
   changed_.notify_all();
   return true;
+}
+
+void LiveGroup::left(int pe, Departure how) {
+  const std::lock_guard lock(mutex_);
+  departures_.insert_or_assign(pe, std::move(how));
+  changed_.notify_all();
+}
+
+std::optional<Departure> LiveGroup::departure(int pe) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = departures_.find(pe);
+  return known == departures_.end() ? std::nullopt : std::optional(known->second);
+}
+
+std::vector<int> LiveGroup::that_live(bool and_left) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> pes = in_state(State::kLive);
+  std::erase_if(pes, [&](int pe) { return pe == rank() || departures_.contains(pe) != and_left; });
+  return pes;
 }
 
 int LiveGroup::await_lost(const std::vector<int>& pes, std::chrono::milliseconds time) const {

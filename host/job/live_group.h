@@ -12,12 +12,14 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -26,14 +28,18 @@
 #include "host/base/place.h"
 #include "host/bootstrap.h"
 #include "host/job/channel.h"
+#include "host/job/departure.h"
 
 namespace peal {
 
 /// A collective call over the channel: of which group, its number there, and the PEs that make it.
 struct ChannelCall {
-  uint64_t group;  // generation, or the id of a MemberGroup
+  uint64_t group;  // generation, or the id of a MemberGroup; kEnd: the end of a generation
   uint64_t number;
   std::vector<int> pes;
+
+  static constexpr uint64_t kEnd = uint64_t{1} << 63;
+  bool ends() const { return (group & kEnd) != 0; }
 };
 
 /// A group that may lose members. One thread makes the collective calls; lost() and deliver() come
@@ -47,8 +53,17 @@ class LiveGroup : public Bootstrap {
   int size() const override { return all_->size(); }
   void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override;
   void barrier() override;
-  void end() override;
+  void end(const std::function<bool()>& go_on = {}) override;
+  void quit(const std::string& how) noexcept override { all_->quit(how); }
   [[noreturn]] void abort(const std::string& reason) override;
+
+  /// Tells the others that this PE leaves and how. In order: returns when all of them have come to
+  /// their end, however long that takes, while their processes run; throws kPeerLost, kTimeout.
+  /// `still_waiting` is called each time that the deadline has passed. Not in order: waits for
+  /// nobody.
+  void leave(const Departure& how, const std::function<void()>& still_waiting);
+  /// Tells the others on this host only. For signal handlers, too.
+  void announce(Departure::How how, int code, std::string_view text) const noexcept;
 
   /// What `call.pes` contribute, in their order; this PE is one of them. Not collective for others.
   void exchange(const ChannelCall& call, std::span<const std::byte> mine, std::span<std::byte> all);
@@ -61,6 +76,13 @@ class LiveGroup : public Bootstrap {
   bool lost(int pe);
   /// PEs that ended and are not masked, in the order in which that was noticed.
   std::vector<int> lost_pes() const;
+  /// `pe` has told that it leaves, or the system how it has ended: what is told last counts.
+  void left(int pe, Departure how);
+  /// How `pe` has left, as far as is known.
+  std::optional<Departure> departure(int pe) const;
+  /// PEs that live, and have told that they leave in order, or have not.
+  std::vector<int> left_in_order() const { return that_live(true); }
+  std::vector<int> not_left() const { return that_live(false); }
   /// Waits at most `time` until each of `pes` has ended; answers one that has not, or -1.
   int await_lost(const std::vector<int>& pes, std::chrono::milliseconds time) const;
   /// A part of another PE's contribution to a call.
@@ -86,12 +108,13 @@ class LiveGroup : public Bootstrap {
 
   std::vector<int> in_state(State first, State last) const;
   std::vector<int> in_state(State state) const { return in_state(state, state); }
+  std::vector<int> that_live(bool and_left) const;
   void exchange_unmasked(std::span<const std::byte> mine, std::span<std::byte> all);
   void tell(Lock& lock, const ChannelCall& call, int pe, std::span<const std::byte> mine);
   void collect(Lock& lock, const ChannelCall& call, int pe, std::span<std::byte> to);
   bool told(const ChannelCall& call, int pe) const;
   /// Throws when `pe` can be waited for no longer.
-  void check_still_waiting(int pe, Clock::time_point end) const;
+  void check_still_waiting(const ChannelCall& call, int pe, Clock::time_point end) const;
 
   std::unique_ptr<Bootstrap> all_;
   std::chrono::milliseconds deadline_;
@@ -100,13 +123,15 @@ class LiveGroup : public Bootstrap {
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  std::vector<State> states_;  // by PE
-  std::vector<int> lost_;      // in order
-  uint64_t generation_ = 0;    // how many are masked
-  uint64_t calls_ = 0;         // over the channel, in this generation
+  std::vector<State> states_;            // by PE
+  std::vector<int> lost_;                // in order
+  std::map<int, Departure> departures_;  // by PE
+  uint64_t generation_ = 0;              // how many are masked
+  uint64_t calls_ = 0;                   // over the channel, in this generation
   std::map<Call, Part> inbox_;
   std::set<int> collected_;  // of the call under way
   std::optional<Error> broken_;
+  uint64_t ends_ = 0;
 };
 
 }  // namespace peal

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,7 +25,10 @@ Watcher::Watcher(std::span<const Place> places, int channel, Calls calls)
   open(places);
   wake_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_) fail_errno(errno, "eventfd");
-  thread_ = std::thread([this] { watch(); });
+  thread_ = std::thread([this] {
+    ::prctl(PR_SET_NAME, "peal-watcher");
+    watch();
+  });
 }
 
 Watcher::~Watcher() {
@@ -63,9 +67,11 @@ void Watcher::watch() {
     if (!peer.fd) calls_.lost(peer.pe, peer.pid);
   }
   while (!ending_) {
-    const int ready = ::poll(fds.data(), fds.size(), -1);
+    const int period = calls_.look ? static_cast<int>(calls_.look_period.count()) : -1;
+    const int ready = ::poll(fds.data(), fds.size(), period);
     const int error = errno;
     if (ending_) return;
+    if (calls_.look) calls_.look();
     if (ready < 0 && error == EINTR) continue;
     if (ready < 0)
       return calls_.broken(fmt::format("poll: {}", std::generic_category().message(error)));

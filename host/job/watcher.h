@@ -3,11 +3,13 @@
 // A thread of a runtime: it notices that the process of a PE has ended, and that a PE has sent a
 // message.
 //
-// Asleep in poll() on the pidfds of the peers' processes and the channel: no polling, no cost while
-// all is well. PEs on other hosts are the NIC's business (retry exceeded).
+// Asleep in poll() on the pidfds of the peers' processes and the channel, but for a look at what
+// kernels ran into, some times a second. PEs on other hosts are the NIC's business (retry
+// exceeded).
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <span>
 #include <string>
@@ -25,7 +27,9 @@ class Watcher {
   struct Calls {
     std::function<void(int pe, int pid)> lost;           // once for each PE whose process ends
     std::function<void()> message;                       // the channel can be read
+    std::function<void()> look = {};                     // every `look_period`; may be none
     std::function<void(const std::string& why)> broken;  // the last: nothing is noticed any more
+    std::chrono::milliseconds look_period{-1};
   };
 
   /// `places` by PE; `channel` is a descriptor, -1 for none. A process that has ended already is

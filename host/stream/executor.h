@@ -59,6 +59,10 @@ class Executor {
   virtual bool idle(void* own) const = 0;
   virtual std::unique_ptr<StreamMark> mark(void* stream) = 0;
 
+  /// Returns once all streams of the GPU, or of the CPU, have done what they were given; on a
+  /// thread that does such work at once. What of it failed is not told here.
+  virtual void finish() = 0;
+
   /// A stream of the executor's own, for calls that name none.
   virtual void* own_stream() = 0;
 };

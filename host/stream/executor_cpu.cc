@@ -9,6 +9,7 @@
 
 #include "host/base/error.h"
 #include "host/stream/executor.h"
+#include "simt/lane.h"
 #include "simt/launch.h"
 #include "simt/stream.h"
 
@@ -76,6 +77,11 @@ class CpuExecutor : public Executor {
 
   std::unique_ptr<StreamMark> mark(void* stream) override {
     return std::make_unique<CpuMark>(stream_at(stream).mark());
+  }
+
+  void finish() override {
+    if (simt::in_kernel() || simt::on_stream_thread()) return;
+    for (const simt::Mark& mark : simt::Stream::marks_of_all()) mark.wait();
   }
 
   void* own_stream() override {

@@ -123,6 +123,11 @@ class GpuExecutor : public Executor {
     });
   }
 
+  // The GPU's work as a whole, as cudaDeviceSynchronize has it.
+  void finish() override {
+    gpu_->within([&](const cuda::Driver& driver) { static_cast<void>(driver.sync_context()); });
+  }
+
   // Others' streams may be captured, and then must not be asked.
   std::unique_ptr<StreamMark> mark(void* stream) override {
     if (is_own(stream) && idle(stream)) return std::make_unique<PassedMark>();

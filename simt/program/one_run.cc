@@ -17,6 +17,7 @@
 #include <system_error>
 
 #include "base/fd.h"
+#include "base/forks.h"
 #include "simt/launch.h"
 #include "simt/simulation.h"
 #include "simt/story.h"
@@ -171,7 +172,7 @@ RunResult run_once(const SimulatedRun& program, const RunOrder& order) {
   const Fd output(::memfd_create("peal-sim-output", MFD_CLOEXEC));
   if (!output) fail_system("memfd_create");
   std::fflush(nullptr);
-  const pid_t child = ::fork();
+  const pid_t child = Forks::fork_whole();
   if (child < 0) fail_system("fork");
   if (child == 0) run_child(program, order, to.get(), output.get());
   to = Fd();

@@ -57,7 +57,10 @@ cudaError_t remember(cudaError_t error) {
   return error;
 }
 
-cudaError_t broken() { return kernel_failed ? cudaErrorLaunchFailure : cudaSuccess; }
+cudaError_t broken() {
+  if (streams_are_parents()) return cudaErrorInitializationError;  // as CUDA in a child of fork()
+  return kernel_failed ? cudaErrorLaunchFailure : cudaSuccess;
+}
 
 void break_with(const char* kernel, std::exception_ptr error) {
   if (!kernel_failed.exchange(true)) say(kernel, text_of(error));

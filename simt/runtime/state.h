@@ -37,7 +37,8 @@ Stream& stream_of_thread();
 
 /// Keeps `error` as the thread's last unless it is none.
 cudaError_t remember(cudaError_t error);
-/// The kernel's failure that ends all calls, or cudaSuccess.
+/// What ends all calls: a kernel's failure, or that this is a child of fork() whose parent has
+/// streams; or cudaSuccess.
 cudaError_t broken();
 /// From now on broken(); the first says on stderr what `kernel` (or null) threw.
 void break_with(const char* kernel, std::exception_ptr error);

@@ -45,6 +45,7 @@ PEAL_CHECK(pop_context, cuCtxPopCurrent);
 PEAL_CHECK(enable_peer, cuCtxEnablePeerAccess);
 PEAL_CHECK(create_stream, cuStreamCreate);
 PEAL_CHECK(destroy_stream, cuStreamDestroy);
+PEAL_CHECK(sync_context, cuCtxSynchronize);
 PEAL_CHECK(sync_stream, cuStreamSynchronize);
 PEAL_CHECK(is_capturing, cuStreamIsCapturing);
 PEAL_CHECK(write_value, cuStreamWriteValue64);

@@ -244,6 +244,7 @@ Result cuStreamDestroy_v2(Stream) {
   --state.live;
   return kSuccess;
 }
+Result cuCtxSynchronize() { return refusal("cuCtxSynchronize"); }
 Result cuStreamSynchronize(Stream which) {
   return which == nullptr ? mistake(kInvalidValue) : refusal("cuStreamSynchronize");
 }

@@ -2,6 +2,7 @@
 //
 // One PE alone and PEs as threads: what the collectives return, and what they say when ranks
 // differ, leave or lag.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <future>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
 
 #include "bootstrap/bootstraps.h"
 #include "tests/support/error_of.h"
@@ -129,6 +131,51 @@ TEST(RunThreads, NamesTheRankThatThrewAndReleasesTheOthers) {
       << error.what();
   EXPECT_TRUE(contains(error, "rank 2 of 3: barrier #1: rank 1 of 3 died or disconnected"))
       << error.what();
+}
+
+// Finalize waits as long as the others work, deadline or not.
+TEST(RunThreads, TheEndWaitsOnForAsLongAsItIsAsked) {
+  run_threads(
+      3,
+      [](Bootstrap& group) {
+        static std::atomic<int> asked{0};
+        if (group.rank() == 2) {
+          while (asked < 4) std::this_thread::yield();  // four deadlines of the others
+          group.end();
+        } else {
+          group.end([] { return ++asked > 0; });
+        }
+      },
+      milliseconds(50));
+}
+
+TEST(RunThreads, TheEndIsOverWhereNobodyGoesOn) {
+  std::promise<void> refused;
+  const Error error = error_of([&] {
+    run_threads(
+        2,
+        [&](Bootstrap& group) {
+          if (group.rank() == 1) return refused.get_future().wait();
+          const Error at_end = error_of([&] { group.end([] { return false; }); });
+          refused.set_value();
+          throw at_end;
+        },
+        milliseconds(50));
+  });
+  EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+  EXPECT_TRUE(contains(error, "end of the job: rank 1 of 2 did not arrive")) << error.what();
+}
+
+TEST(RunThreads, WhoQuitsTellsTheOthersHow) {
+  for (const int who : {0, 1, 2}) {
+    run_threads(3, [&](Bootstrap& group) {
+      group.barrier();
+      if (group.rank() == who) return group.quit("called exit(3)");
+      const Error error = error_of([&] { group.barrier(); });
+      EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
+      EXPECT_TRUE(contains(error, fmt::format("rank {} of 3 called exit(3)", who))) << error.what();
+    });
+  }
 }
 
 TEST(RunThreads, KeepsTheCodeOfTheCause) {

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tells a PE that its process ends though its Runtime has not: main() returns or exit() is called,
+// quick_exit(), or an exception that nobody catches. What kills the process without running any of
+// its code (SIGKILL, _exit()) the others learn from the operating system.
+#pragma once
+
+#include <functional>
+
+#include "base/forks.h"
+#include "host/job/departure.h"
+
+namespace peal {
+
+/// Calls `leave` at most once, from the thread that ends the process, while this object lives. In a
+/// child of fork() never.
+class ProcessEnd {
+ public:
+  using Leave = std::function<void(const Departure&)>;
+
+  explicit ProcessEnd(Leave leave);
+  /// Waits for a call under way.
+  ~ProcessEnd();
+  ProcessEnd(const ProcessEnd&) = delete;
+  ProcessEnd& operator=(const ProcessEnd&) = delete;
+
+  void tell(const Departure& how);
+
+ private:
+  Leave leave_;
+  const Maker maker_;
+};
+
+/// Ends the process by exit(0), as the end of its last thread does, where main() has ended by
+/// pthread_exit() and no thread is left but those of this library, whose names begin with "peal-".
+/// For a thread that looks some times a second; costs nothing while main() runs.
+void exit_after_pthread_exit();
+
+}  // namespace peal
