@@ -1,22 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The owner of one file descriptor: closed exactly once, by whoever holds it last.
+// The owner of one file descriptor: closed exactly once, by whoever holds it last; never one of 0
+// to 2. A program that was started without standard error, or has closed it, would print into what
+// took its place: a heap's pages, a socket to another PE.
+//
+//   of this project     Fd moves what it takes over to 3 or above, whenever that is
+//   of other libraries  find 0 to 2 taken: occupy_standard_descriptors() before they are loaded
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <system_error>
 #include <utility>
 
 namespace peal {
 
+/// `fd`, or what it was moved to: never 0, 1 or 2. Negative, and errno tells, where no descriptor
+/// is left for that; `fd` is closed then.
+inline int above_standard(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return moved;
+}
+
 class Fd {
  public:
   Fd() = default;
-  /// Takes over `fd`; negative: there is none.
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  /// Takes over `fd`, under another number where it is 0, 1 or 2. Negative: there is none.
+  explicit Fd(int fd) : fd_(above_standard(fd)) {}
+  Fd(Fd&& other) noexcept : fd_(other.release()) {}
   Fd& operator=(Fd&& other) noexcept {
-    Fd old(std::exchange(fd_, std::exchange(other.fd_, -1)));
+    Fd old(std::exchange(fd_, other.release()));
     return *this;
   }
   ~Fd() {
@@ -26,8 +45,34 @@ class Fd {
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
 
+  /// Gives it up to the caller, who closes it.
+  int release() { return std::exchange(fd_, -1); }
+
  private:
   int fd_ = -1;
 };
+
+/// A descriptor that other code has opened: from now on closed by exec, as those are that this
+/// project opens.
+inline Fd closed_by_exec(int fd) {
+  if (fd >= 0) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return Fd(fd);
+}
+
+/// Opens /dev/null in the place of each of standard input, output and error that is closed: what
+/// libraries open that know nothing of Fd then lies above. Throws std::system_error where there is
+/// no /dev/null.
+inline void occupy_standard_descriptors() {
+  const auto closed = [](int fd) { return ::fcntl(fd, F_GETFD) < 0; };
+  while (closed(STDIN_FILENO) || closed(STDOUT_FILENO) || closed(STDERR_FILENO)) {
+    // Not closed by exec: as any other standard descriptor, it is for children too.
+    const int lowest = ::open("/dev/null", O_RDWR);
+    if (lowest < 0) {
+      throw std::system_error(errno, std::generic_category(),
+                              "open(/dev/null), for a closed standard input, output or error");
+    }
+    if (lowest > STDERR_FILENO) ::close(lowest);  // another thread was faster
+  }
+}
 
 }  // namespace peal

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Small files and folders as sysfs has them. What cannot be read is empty, never an error: virtual
-// machines and containers show any part of it or nothing.
+// machines and containers show any part of it or nothing. All by Fd, which std::ifstream and
+// fopen() know nothing of.
 #pragma once
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "base/fd.h"
 
 namespace peal {
 
@@ -25,9 +32,40 @@ inline std::string trimmed(const std::string& text) {
 
 /// The whole file, byte for byte.
 inline std::string bytes_of(const std::filesystem::path& file) {
-  std::ostringstream all;
-  if (std::ifstream in(file, std::ios::binary); in) all << in.rdbuf();
-  return all.str();
+  const Fd in(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string all;
+  char chunk[4096];
+  for (;;) {
+    const ssize_t n = ::read(in.get(), chunk, sizeof chunk);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return all;
+    all.append(chunk, static_cast<size_t>(n));
+  }
+}
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using OpenFile = std::unique_ptr<std::FILE, CloseFile>;
+
+/// As fopen(file, "r"), closed by exec and above standard descriptors. None, and errno tells.
+inline OpenFile open_to_read(const std::filesystem::path& file) {
+  Fd in(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  OpenFile opened(in ? ::fdopen(in.get(), "r") : nullptr);
+  if (opened) in.release();
+  return opened;
+}
+
+/// Makes or replaces the file. False, and errno tells, where not all of it was written.
+inline bool write_file(const std::filesystem::path& file, std::string_view text) {
+  const Fd out(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  while (out && !text.empty()) {
+    const ssize_t n = ::write(out.get(), text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  return static_cast<bool>(out);
 }
 
 inline std::string text_of(const std::filesystem::path& file) { return trimmed(bytes_of(file)); }

@@ -12,8 +12,8 @@ LAYERS = {
     "simt/hooks": ["simt/plain_access.h", "simt/simulated_program.h"],
     # Compiled into users' programs, by no build of this tree.
     "simt/race": [],
-    # peal-cc, a program of its own: shares nothing with what it compiles for.
-    "simt/cc": [],
+    # peal-cc, a program of its own: shares no more with what it compiles for than how it handles files.
+    "simt/cc": ["base"],
     "device/base": ["simt"],
     "device/mlx5": ["device/base", "device/status.h"],
     "device/transport": ["device/base", "device/mlx5", "device/types.h"],
@@ -43,7 +43,7 @@ LAYERS = {
     ],
     "softnic/abi/extras": ["softnic/abi/core", "softnic/engine", "softnic/wire", "device/mlx5/layout.h"],
     "softnic/abi": ["softnic/abi/core", "softnic/abi/extras"],
-    "softnic/sysfs": ["softnic/presentation"],
+    "softnic/sysfs": ["base", "softnic/presentation"],
     "host/base": ["base"],
     # Names of what the host does, for profilers.
     "host/nvtx": [],

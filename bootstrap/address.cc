@@ -89,6 +89,7 @@ std::string resolve(const std::string& host) {
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
+  occupy_standard_descriptors();  // name services open sockets of their own
   const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &list);
   if (error != 0) {
     fail(ErrorCode::kConfiguration, "'{}' has no IPv4 address: {}", host, ::gai_strerror(error));

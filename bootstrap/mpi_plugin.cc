@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/library.h"
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/star.h"
 #include "host/base/error.h"
@@ -59,7 +60,7 @@ fs::path find_plugin() {
 OpenMpiWire* load(const std::string& path) {
   // Global: Open MPI loads its own components, which look for libmpi's symbols there. Never closed:
   // libmpi does not survive being unloaded.
-  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+  void* library = load_library(path.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
   if (library == nullptr) {
     fail(ErrorCode::kConfiguration,
          "cannot load the MPI plug-in {}: {}; check the path, and that Open MPI is installed "

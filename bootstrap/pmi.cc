@@ -53,7 +53,7 @@ class Pmi {
            "process; start it by srun or mpiexec, or set PEAL_BOOTSTRAP=single, if one PE is meant",
            job.fd, job.size);
     }
-    socket_ = Fd(job.fd);
+    socket_ = closed_by_exec(job.fd);
   }
 
   std::string ask(const std::string& command, std::string_view answer) {

@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "base/library.h"
 #include "base/patience.h"
 #include "bootstrap/address.h"
 #include "bootstrap/launchers.h"
@@ -58,7 +59,7 @@ class Library {
   Library() {
     // Its own components look for its symbols among the global ones. Never unloaded: it has
     // threads.
-    handle_ = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+    handle_ = load_library("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
     if (handle_ == nullptr) {
       fail(ErrorCode::kConfiguration,
            "cannot load libpmix.so.2: {}; install it (libpmix2), put its folder into "

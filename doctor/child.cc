@@ -8,10 +8,12 @@
 
 #include <cerrno>
 #include <exception>
+#include <utility>
 
 #include "base/forks.h"
 #include "base/poll.h"
 #include "host/base/error.h"
+#include "host/base/pipe.h"
 
 namespace peal::doctor {
 namespace {
@@ -38,15 +40,13 @@ constexpr char kThrew = '!';
 }  // namespace
 
 Child::Child(const std::function<std::string()>& body) {
-  int ends[2];
-  if (::pipe(ends) != 0) fail_errno(errno, "pipe");
-  pipe_ = Fd(ends[0]);
-  const Fd child_end(ends[1]);
+  Pipe pipe;
+  pipe_ = std::move(pipe.read);
   pid_ = Forks::fork_whole();
   if (pid_ < 0) fail_errno(errno, "fork");
   if (pid_ == 0) {
     pipe_ = Fd();
-    run(child_end.get(), body);
+    run(pipe.write.get(), body);
   }
 }
 

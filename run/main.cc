@@ -29,6 +29,7 @@ int run_agent(int input) {
 
 int main(int argc, char** argv) {
   try {
+    peal::occupy_standard_descriptors();  // PEs talk through pipes to these three
     const peal::run::Options options = peal::run::read_options(argc, argv, environ);
     return options.be_agent ? run_agent(options.input) : peal::run::run_head(options);
   } catch (const peal::run::Answer& answer) {

@@ -13,6 +13,7 @@ the same time. stderr says how far the PEs' barriers are apart then.
 import argparse
 import collections
 import json
+import os
 import statistics
 import sys
 
@@ -154,8 +155,10 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", metavar="FILE", help="what a PE wrote")
     options = parser.parse_args()
+    # None where it is closed, and print() takes that for standard output.
+    complaints = sys.stderr or open(os.devnull, "w", encoding="utf-8")
     try:
-        merged = merge(load_all(options.files), lambda line: print(f"peal-trace: {line}", file=sys.stderr))
+        merged = merge(load_all(options.files), lambda line: print(f"peal-trace: {line}", file=complaints))
     except Refused as error:
         sys.exit(f"peal-trace: {error}")
     except (KeyError, TypeError) as error:

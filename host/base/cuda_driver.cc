@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include "base/library.h"
 #include "host/base/error.h"
 
 namespace peal::cuda {
@@ -17,7 +18,7 @@ std::string Driver::text(Result error) const {
 }
 
 Loaded load_driver(const std::string& path) {
-  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const library = load_library(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) return {nullptr, fmt::format("dlopen({}): {}", path, ::dlerror())};
   auto driver = std::make_shared<Driver>();
   const char* missing = nullptr;

@@ -15,7 +15,7 @@ namespace peal {
 /// the memory is registered.
 class DmaBuf {
  public:
-  explicit DmaBuf(int fd) : fd_(fd) {}
+  explicit DmaBuf(int fd) : fd_(closed_by_exec(fd)) {}
   explicit DmaBuf(std::string why_not) : why_not_(std::move(why_not)) {}
 
   int fd() const { return fd_.get(); }  // -1: there is none

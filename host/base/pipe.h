@@ -18,6 +18,7 @@ struct Pipe {
     if (::pipe2(ends, O_CLOEXEC) < 0) fail_errno(errno, "pipe2");
     read = Fd(ends[0]);
     write = Fd(ends[1]);
+    if (!read || !write) fail_errno(errno, "fcntl(F_DUPFD_CLOEXEC)");
   }
   Fd read;
   Fd write;

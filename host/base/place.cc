@@ -8,13 +8,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
+#include <string>
+
+#include "base/files.h"
 
 namespace peal {
 
 Place Place::here() {
   Place me{};
-  std::ifstream("/proc/sys/kernel/random/boot_id").read(me.boot_id.data(), 36);
+  const std::string id = bytes_of("/proc/sys/kernel/random/boot_id");
+  std::copy_n(id.begin(), std::min<size_t>(id.size(), 36), me.boot_id.begin());
   struct stat ns {};
   if (stat("/proc/self/ns/pid", &ns) == 0) me.pid_namespace = ns.st_ino;
   if (stat("/proc/self/ns/net", &ns) == 0) me.network = ns.st_ino;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <tuple>
 
+#include "base/files.h"
 #include "host/base/error.h"
 #include "host/contexts/usage_text.h"
 #include "host/failures/history.h"
@@ -141,12 +142,7 @@ std::string trace_path(std::string_view pattern, int pe, int64_t process) {
 }
 
 void write_trace(const std::string& path, std::string_view text) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "we"),
-                                                             &std::fclose);
-  const bool written = file != nullptr &&
-                       std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
-                       std::fflush(file.get()) == 0;
-  if (written) return;
+  if (write_file(path, text)) return;
   fail(ErrorCode::kSystem,
        "PEAL_RECORD_FILE: {}: {}; name a file in a folder that this process may write to", path,
        std::strerror(errno));

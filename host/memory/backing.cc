@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/fd.h"
 #include "host/base/config.h"
 #include "host/base/error.h"
 #include "host/memory/host_view.h"
@@ -169,23 +170,17 @@ Backing make_host_backing(size_t bytes, const std::string& name) {
   }
   const size_t rounded = (bytes + page - 1) / page * page;
 
-  const int fd = ::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) fail_errno(errno, "memfd_create(" + name + ")");
-  if (::ftruncate(fd, static_cast<off_t>(rounded)) != 0) {
-    const int error = errno;
-    ::close(fd);
-    refuse_memory(bytes, name, std::strerror(error));
+  Fd file(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) fail_errno(errno, "memfd_create(" + name + ")");
+  if (::ftruncate(file.get(), static_cast<off_t>(rounded)) != 0) {
+    refuse_memory(bytes, name, std::strerror(errno));
   }
   // Who maps it in another process may rely on it. Without seals (an old kernel) that only copies.
-  static_cast<void>(::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK));
-  std::byte* const address = map_aligned(fd, rounded);
-  if (!address) {
-    const int error = errno;
-    ::close(fd);
-    refuse_memory(bytes, name, std::strerror(error));
-  }
+  static_cast<void>(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK));
+  std::byte* const address = map_aligned(file.get(), rounded);
+  if (!address) refuse_memory(bytes, name, std::strerror(errno));
   if (simt::in_simulation()) simt::model().adopt(address, rounded, simt::name_in_model(name));
-  return Backing({address, rounded, fd, true}, kHostOperations);
+  return Backing({address, rounded, file.release(), true}, kHostOperations);
 }
 
 }  // namespace peal

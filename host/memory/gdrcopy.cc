@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/library.h"
+
 namespace peal::gdrcopy {
 
 static_assert(sizeof(Handle) == 8 && sizeof(Info) == 48 && offsetof(Info, kind) == 40,
@@ -44,7 +46,7 @@ std::string Session::refusal() const {
 }
 
 Opened open(const std::string& path) {
-  void* const found = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const found = load_library(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (found == nullptr) return {nullptr, fmt::format("dlopen({}): {}", path, ::dlerror())};
   Library library{};
   const char* missing = nullptr;

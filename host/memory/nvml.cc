@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/library.h"
 #include "host/base/error.h"
 
 namespace peal {
@@ -66,7 +67,7 @@ struct Nvml::Library {
 };
 
 std::shared_ptr<const Nvml> Nvml::open(std::string* why, const std::string& path) {
-  void* const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const handle = load_library(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     *why = fmt::format("dlopen({}): {}", path, ::dlerror());
     return nullptr;

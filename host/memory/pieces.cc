@@ -134,7 +134,7 @@ Fd Pieces::descriptor(size_t piece) const {
     return driver.export_handle(&fd, pieces_[piece].memory, cuda::kPosixDescriptor, 0);
   }),
              "cuMemExportToShareableHandle(descriptor)");
-  return Fd(fd);
+  return closed_by_exec(fd);
 }
 
 cuda::FabricHandle Pieces::fabric_handle(size_t piece) const {

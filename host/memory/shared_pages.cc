@@ -15,7 +15,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -57,7 +57,7 @@ Mapping parse(const std::string& line) {
 /// Those that [begin, end) lies in, in order.
 std::vector<Mapping> mappings_of(uintptr_t begin, uintptr_t end) {
   std::vector<Mapping> found;
-  std::ifstream maps("/proc/self/maps");
+  std::istringstream maps(bytes_of("/proc/self/maps"));
   for (std::string line; std::getline(maps, line);) {
     Mapping mapping = parse(line);
     if (mapping.begin >= end) break;
@@ -135,7 +135,7 @@ Fd among_descriptors(const Mapping& mapping) {
     struct stat info {};
     if (!regular(fd, &info) || info.st_ino != mapping.inode) continue;
     // Looked at when nobody can close it any more.
-    Fd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    Fd copy(::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
     const int flags = copy ? ::fcntl(copy.get(), F_GETFL) : 0;
     if ((flags & O_ACCMODE) == O_RDWR && behind(mapping, copy)) return copy;
   }

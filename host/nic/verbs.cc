@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "base/files.h"
+#include "base/library.h"
 #include "host/base/error.h"
 
 namespace peal::nic {
@@ -22,7 +23,7 @@ constexpr int kParents = 5;  // of the program's folder that are searched for so
 void* open_library(const std::string& path) {
   // RTLD_LOCAL: the real libibverbs may be in the process too (Open MPI loads it), and neither may
   // answer for the other.
-  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const library = load_library(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     fail(ErrorCode::kUnsupported,
          "dlopen({}): {}; PEAL_IBVERBS and PEAL_MLX5 name the libraries to use", path, ::dlerror());

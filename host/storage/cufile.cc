@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/library.h"
+
 namespace peal::storage::cufile {
 namespace {
 
@@ -39,7 +41,7 @@ Loaded load(const std::string& setting) {
                                  kLibrary)};
   }
   const std::string path = automatic ? kLibrary : setting;
-  void* const found = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const found = load_library(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (found == nullptr) return {nullptr, fmt::format("dlopen({}): {}", path, ::dlerror())};
   auto library = std::make_shared<Library>();
   const char* missing = nullptr;

@@ -7,11 +7,14 @@
 
 #include <cstdio>
 
+#include "base/fd.h"
+
 namespace peal::storage {
 
 const SystemCalls& linux_calls() {
   static constexpr SystemCalls kCalls{
-      .open = [](const char* path, int flags, mode_t mode) { return ::open(path, flags, mode); },
+      .open = [](const char* path, int flags,
+                 mode_t mode) { return above_standard(::open(path, flags, mode)); },
       .close = ::close,
       .pread = ::pread,
       .pwrite = ::pwrite,

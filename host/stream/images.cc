@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/files.h"
+#include "base/library.h"
 #include "host/base/error.h"
 #include "kernels/table.h"
 
@@ -30,7 +31,7 @@ std::string find_file() {
 
 const void* kernel_image(const std::string& path, std::string_view name) {
   const std::string file = path.empty() ? find_file() : path;
-  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const library = load_library(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     fail(ErrorCode::kUnsupported, "PEAL_KERNELS: dlopen({}): {}", file, ::dlerror());
   }

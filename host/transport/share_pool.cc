@@ -132,7 +132,7 @@ void offer_pool(GpuOffer& mine, const Gpu& gpu, cuda::Pool pool) {
     return driver.export_pool(&fd, pool, cuda::kPosixDescriptor, 0);
   }),
             "cuMemPoolExportToShareableHandle(descriptor)");
-  mine.descriptors.emplace_back(fd);
+  mine.descriptors.push_back(closed_by_exec(fd));
   cuda::PoolPointer pointer{};
   gpu.check(
       gpu.within([&](const cuda::Driver& driver) { return driver.export_pointer(&pointer, base); }),

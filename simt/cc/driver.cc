@@ -10,11 +10,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
+#include "base/files.h"
 #include "simt/cc/rewrite.h"
 #include "simt/cc/tokens.h"
 
@@ -61,16 +60,9 @@ fs::path make_scratch() {
   return name;
 }
 
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-void write_file(const fs::path& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw std::runtime_error(path.string() + ": cannot be written");
+void write_or_throw(const fs::path& path, const std::string& text) {
+  if (write_file(path, text)) return;
+  throw std::system_error(errno, std::generic_category(), path.string() + ": cannot be written");
 }
 
 }  // namespace
@@ -129,10 +121,10 @@ int Driver::compile(const std::string& source, const std::string& output) {
   if (const int failed = rewrite(); failed != 0) return failed;
   const fs::path rewritten = scratch_ / "rewritten.ii";
   if (keep && options_.output.empty()) {
-    return std::fputs(read_file(rewritten).c_str(), stdout) < 0 ? 1 : 0;
+    return std::fputs(bytes_of(rewritten).c_str(), stdout) < 0 ? 1 : 0;
   }
   if (keep) {
-    write_file(options_.output, read_file(rewritten));
+    write_or_throw(options_.output, bytes_of(rewritten));
     return 0;
   }
   Command command = {options_.compiler, options_.until == Options::Until::kAssembly ? "-S" : "-c"};
@@ -166,13 +158,13 @@ int Driver::preprocess(const std::string& source, const std::string& object) {
 }
 
 int Driver::rewrite() {
-  const std::string text = read_file(scratch_ / "preprocessed.ii");
+  const std::string text = bytes_of(scratch_ / "preprocessed.ii");
   try {
     const Tokens tokens(text);
     for (const std::string& file : tokens.files()) {
       options_.nvshmem = options_.nvshmem || fs::path(file).filename() == "nvshmem.h";
     }
-    write_file(scratch_ / "rewritten.ii", cc::rewrite(tokens));
+    write_or_throw(scratch_ / "rewritten.ii", cc::rewrite(tokens));
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

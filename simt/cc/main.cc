@@ -8,12 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "simt/cc/driver.h"
 #include "simt/cc/options.h"
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   try {
+    peal::occupy_standard_descriptors();  // for compilers too, which open files of their own
     for (const std::string& one : arguments) {
       if (one == "--help" || one == "-h") return std::fputs(peal::cc::kUsage, stdout) < 0;
     }

@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <new>
+#include <sstream>
 #include <string>
 
+#include "base/files.h"
 #include "simt/simulation.h"
 #include "simt/stream.h"
 
@@ -91,7 +92,7 @@ size_t total_bytes() {
 }
 
 size_t spare_bytes() {
-  std::ifstream lines("/proc/meminfo");
+  std::istringstream lines(bytes_of("/proc/meminfo"));
   std::string name;
   size_t kibibytes = 0;
   while (lines >> name >> kibibytes) {

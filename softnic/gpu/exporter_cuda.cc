@@ -249,7 +249,7 @@ class CudaExporter : public Exporter {
     const Result result = driver_.export_allocation(&fd, handle, kPosixDescriptor, 0);
     driver_.release_allocation(handle);
     if (result != kSuccess) return false;
-    *descriptor = Fd(fd);
+    *descriptor = closed_by_exec(fd);
     extent->kind = Extent::Kind::kDescriptor;
     return true;
   }

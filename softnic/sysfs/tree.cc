@@ -12,9 +12,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <system_error>
+
+#include "base/files.h"
 
 namespace peal::softnic::sysfs {
 namespace {
@@ -110,8 +111,8 @@ void write_entries(const Entries& entries, const std::string& root) {
     fs::create_directories(at.parent_path());
     if (text.starts_with(kLink)) {
       fs::create_symlink(text.substr(3), at);
-    } else if (!(std::ofstream(at) << text).flush()) {
-      fail(EIO, at);
+    } else if (!write_file(at, text)) {
+      fail(errno, at);
     }
   }
 }

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/files.h"
 #include "base/peer_file.h"
 
 namespace peal::softnic {
@@ -26,9 +27,6 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
 struct CloseFolder {
   void operator()(DIR* folder) const { closedir(folder); }
 };
@@ -45,7 +43,7 @@ bool keeps_its_bytes(int fd, const struct stat& info, uint64_t end) {
 
 /// The inode of the memfd whose shared mapping holds the memory, and where in it that lies.
 bool find_inode(const std::byte* memory, uint64_t bytes, Offer* offer) {
-  const std::unique_ptr<std::FILE, CloseFile> maps(std::fopen("/proc/self/maps", "re"));
+  const OpenFile maps = open_to_read("/proc/self/maps");
   const auto begin = reinterpret_cast<uintptr_t>(memory);
   char line[512];
   while (maps != nullptr && std::fgets(line, sizeof line, maps.get()) != nullptr) {
@@ -77,7 +75,7 @@ bool open_file(Offer* offer) {
     if (entry->d_name[0] == '.' || fstat(fd, &info) != 0 || info.st_ino != offer->inode) continue;
     if (!keeps_its_bytes(fd, info, offer->offset + offer->bytes)) continue;
     offer->device = info.st_dev;
-    offer->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    offer->fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     return offer->fd >= 0;
   }
   return false;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What every source file of the tree promises: licence line, size, format, and headers that compile alone.
+"""What every source file of the tree promises: licence line, size, format, descriptors that have an owner, and headers
+that compile alone.
 
 check_sources.py [--headers] ROOT     --headers adds the compilations (one g++ run per header, in parallel), but for
                                       headers that a source file of their name includes first: the build shows those
@@ -8,6 +9,7 @@ check_sources.py [--headers] ROOT     --headers adds the compilations (one g++ r
 import concurrent.futures
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -18,6 +20,29 @@ FOLDERS = (
 MAX_LINES = 500
 FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-x", "c++", "-"]
 MPI = "/usr/lib/x86_64-linux-gnu/openmpi/include"
+
+
+# Descriptors that no Fd moves away from standard input, output and error (base/fd.h).
+UNOWNED = re.compile(
+    r"\bint\s+\w+\s*=\s*(::)?(open|openat|socket|memfd_create|accept4?|eventfd|epoll_create1?|signalfd|dup)\("
+    r"|\bstd::o?fstream\b|\bfopen\(|\bpipe\(|F_DUPFD(_CLOEXEC)?, [012]\b|\bdlopen\((?!\{)(?!.*RTLD_NOLOAD)")
+UNOWNED_PLANTED = (
+    'const int fd = ::memfd_create("x", MFD_CLOEXEC);', "int s = socket(AF_UNIX, SOCK_STREAM, 0);",
+    "std::ofstream out(path);", 'std::fopen(path, "we")', "::pipe(ends)", "::fcntl(fd, F_DUPFD_CLOEXEC, 0)",
+    "::dlopen(path.c_str(), RTLD_NOW)",
+)
+# The helpers themselves; a program that has filled the three before.
+UNOWNED_HOMES = ("base/fd.h", "base/library.h", "softnic/gpu/engine_main.cc")
+
+
+def check_descriptors(root, file):
+    name = file.relative_to(root).as_posix()
+    if name in UNOWNED_HOMES or name.startswith(("tests/", "perf/", "examples/", "compat/examples/")):
+        return
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        code = line.partition("//")[0]
+        if UNOWNED.search(code):
+            yield f"{name}:{number}: a descriptor that no Fd takes may be 2, and a program's log go into it: {code.strip()}"
 
 
 def sources(root):
@@ -61,6 +86,8 @@ def main(arguments):
     root = pathlib.Path(arguments[-1]).resolve()
     files = sources(root)
     bad = [line for f in files for line in check_text(root, f)]
+    bad += [f"check_sources.py does not see: {line}" for line in UNOWNED_PLANTED if not UNOWNED.search(line)]
+    bad += [line for f in files for line in check_descriptors(root, f)]
     bad += check_format(files)
     headers = [f for f in files if f.suffix == ".h" and f.name != "order_gpu.h"] if "--headers" in arguments else []
     headers = [f for f in headers if not first_in_its_source(root, f)]

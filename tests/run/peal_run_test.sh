@@ -82,6 +82,15 @@ says "peal-run: PE 1 of 3 (this machine, pid "
 says "exited with code 7; ending the other 2"
 job 137 -n 2 sh -c '[ $PEAL_TCP_RANK = 0 ] && kill -9 $$; read x <>$block'
 says "PE 0 of 2 (this machine, pid "
+# Without standard descriptors of its own: what the job is made of took their place, and it never ended.
+for closed in '<&-' '>&-' '2>&-' '<&- >&- 2>&-'; do
+  eval "timeout --kill-after=5 60 '$run' -n 2 sh -c 'cat; echo out; echo err >&2' >out 2>err </dev/null $closed"
+  code=$?
+  [ $code = 0 ] || fail "peal-run $closed: exit code $code; out: $(cat out) err: $(cat err)"
+  case $closed in *' >&-'* | '>&-') ;; *) grep -q '] out$' out || fail "peal-run $closed: no output: $(cat out)" ;; esac
+  case $closed in *2*) ;; *) says '] err' ;; esac
+done
+
 says "was killed by signal 9 (Killed); ending the other 1"
 [ "$(wc -l <err)" = 1 ] || fail "more than one line: $(cat err)"
 # One that ends well does not end the others.

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """peal_trace_test.py <peal_trace.py>: what peal-trace makes of files, and what it refuses."""
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -29,14 +30,15 @@ def trace(pe, events, clock="one", overwritten=0, pes=2):
             "traceEvents": [{"ph": "M", "name": "process_name", "pid": pe, "args": {"name": f"PE {pe}"}}, *events]}
 
 
-def run(*traces):
+def run(*traces, closed=()):
     with tempfile.TemporaryDirectory() as folder:
         paths = []
         for i, one in enumerate(traces):
             path = pathlib.Path(folder) / f"{i}.json"
             path.write_text(one if isinstance(one, str) else json.dumps(one))
             paths.append(str(path))
-        return subprocess.run([sys.executable, PROGRAM, *paths], capture_output=True, text=True, check=False)
+        return subprocess.run([sys.executable, PROGRAM, *paths], capture_output=True, text=True, check=False,
+                              preexec_fn=lambda: [os.close(fd) for fd in closed])
 
 
 def merged(*traces):
@@ -80,6 +82,9 @@ theirs = [call(1, "barrier_all", 1095, 10, number=1), call(1, "barrier_all", 120
 events, told = merged(trace(0, ours, "a"), trace(1, theirs, "b"))
 assert [event["ts"] for event in events if event["ph"] == "X" and event["pid"] == 1] == [97.5, 202.5, 302.5], events
 assert "PE 1: its clock was set by 2 barriers, which then end up to 2.500 us apart" in told, told
+# Without standard error what it has to say goes nowhere: it was in the midst of the traces.
+quiet = run(trace(0, ours, "a"), trace(1, theirs, "b"), closed=(2,))
+assert quiet.returncode == 0 and json.loads(quiet.stdout)["traceEvents"] == events, quiet
 refused("no sync_all or barrier_all that both have recorded", trace(0, ours, "a"), trace(1, theirs[2:], "b"))
 
 refused("no trace", "this is no JSON")

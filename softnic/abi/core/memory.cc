@@ -18,6 +18,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/files.h"
+
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
@@ -31,10 +33,6 @@ constexpr unsigned kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
                                   IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB;
 constexpr unsigned kNicAccess =
     kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic | kRelaxedOrdering;
-
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
 
 void check_range(const void* address, size_t bytes) {
   if (bytes == 0) refuse(EINVAL);
@@ -203,7 +201,7 @@ bool require_reachable(Nic& nic, const void* address, size_t bytes, bool writabl
 void require_mapped(const void* address, size_t bytes, bool writable) {
   auto want = reinterpret_cast<uintptr_t>(address);
   uintptr_t end = want + bytes;
-  std::unique_ptr<std::FILE, CloseFile> maps(std::fopen("/proc/self/maps", "re"));
+  const OpenFile maps = open_to_read("/proc/self/maps");
   if (maps == nullptr) return;  // cannot tell
   uintptr_t low = 0;
   uintptr_t high = 0;

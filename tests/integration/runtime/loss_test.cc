@@ -5,16 +5,22 @@
 //
 // PEs are forked processes. A survivor that sees what it should returns 0, so the only failure
 // that run_processes reports is the death itself.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "base/files.h"
 #include "tests/support/job.h"
 #include "tests/support/require.h"
 
@@ -245,6 +251,55 @@ TEST(Loss, OfNobodyIsNotReportedAtTheEnd) {
     require(pe.failure().status == Status::kOk, pe.failure().text);
     return 0;
   });
+}
+
+void close_standard_descriptors() {
+  for (int fd = 0; fd <= STDERR_FILENO; ++fd) ::close(fd);
+}
+
+/// What this process has opened beside `before` may neither be printed into nor outlive exec().
+void require_private_descriptors(const std::vector<std::string>& before) {
+  for (const std::string& name : names_in("/proc/self/fd")) {
+    std::error_code gone;  // the folder itself
+    const std::string file = std::filesystem::read_symlink("/proc/self/fd/" + name, gone);
+    if (gone || file == "/dev/null") continue;
+    require(std::stoi(name) > STDERR_FILENO, name + " is " + file);
+    if (std::ranges::find(before, name) != before.end()) continue;
+    require(::fcntl(std::stoi(name), F_GETFD) == FD_CLOEXEC, name + " is for children: " + file);
+  }
+}
+
+/// A program that was started without standard descriptors, or closes them as daemons do, and whose
+/// log goes on: what took their place (the heap, a socket to another PE) was written over.
+TEST(StandardDescriptors, ThatAreClosedAreNotTakenByTheJob) {
+  const auto live = [](Bootstrap& group, TransportKind transport) {
+    const std::vector<std::string> before = names_in("/proc/self/fd");
+    close_standard_descriptors();
+    Config config = small_config();
+    config.heap_size = 4u << 20;
+    config.transport = transport;
+    Runtime pe = start(group, config);
+    auto* const words = pe.allocate<uint64_t>(1000);
+    require_private_descriptors(before);
+    close_standard_descriptors();
+    const auto own = pe.make_context({.queues_per_peer = 2});
+    auto* const grown = pe.allocate<uint64_t>(config.heap_size / sizeof(uint64_t));
+    require_private_descriptors(before);
+    const std::string line(4096, 'x');
+    for (int fd = 0; fd <= STDERR_FILENO; ++fd) {
+      for (int i = 0; i < 16; ++i) static_cast<void>(!::write(fd, line.data(), line.size()));
+    }
+    pe.barrier();
+    require(std::ranges::count(std::span(words, 1000), 0u) == 1000, "words of the heap");
+    require(std::ranges::count(std::span(grown, 8192), 0u) == 8192, "words of the grown heap");
+    Status ended = Status::kTimeout;
+    launch({}, work_on, &ended, own.value(), Work{by_barrier_all}, words).wait();
+    require(ended == Status::kOk, to_string(ended));
+    return 0;
+  };
+  for (const TransportKind transport : {TransportKind::kP2p, TransportKind::kIbgda}) {
+    bootstrap::run_processes(2, [&](Bootstrap& group) { return live(group, transport); });
+  }
 }
 
 TEST(SoftnicSettings, ThatAreMalformedAreNamed) {

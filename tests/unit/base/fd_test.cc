@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who closes a descriptor, and whose descriptor of another process is taken.
+// Who closes a descriptor, which numbers it may have, and whose descriptor of another process is
+// taken. Hazard: in a program without standard error a heap got number 2, and was printed into.
 #include "base/fd.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
+#include <filesystem>
+#include <functional>
+
+#include "base/files.h"
 #include "base/peer_file.h"
 
 namespace peal {
@@ -26,6 +33,83 @@ TEST(Fd, ClosesOnceAndWhenReplaced) {
   EXPECT_EQ(third.get(), number);
   third = Fd();
   EXPECT_FALSE(is_open(number));
+}
+
+/// What `body` answers in a process whose standard descriptors are closed.
+bool without_standard(const std::function<bool()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (int fd = 0; fd <= STDERR_FILENO; ++fd) ::close(fd);
+    ::_exit(body() ? 0 : 1);
+  }
+  int status = 0;
+  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool is_private(int fd) { return fd > STDERR_FILENO && ::fcntl(fd, F_GETFD) == FD_CLOEXEC; }
+
+bool none_is_open(int first, int last) {
+  while (first <= last && !is_open(first)) ++first;
+  return first > last;
+}
+
+TEST(Fd, IsNeverAStandardDescriptor) {
+  EXPECT_TRUE(without_standard([] {
+    const Fd first = new_file();
+    const Fd second = new_file();
+    int ends[2] = {};
+    if (::pipe2(ends, O_CLOEXEC) != 0) return false;
+    const Fd read(ends[0]);
+    const Fd write(ends[1]);
+    const bool works = ::write(write.get(), "x", 1) == 1 && ::read(read.get(), ends, 4) == 1;
+    return works && is_private(first.get()) && is_private(second.get()) && is_private(read.get()) &&
+           is_private(write.get()) && none_is_open(0, STDERR_FILENO);
+  }));
+}
+
+TEST(Fd, IsNoneWhereItCanNotMove) {
+  EXPECT_TRUE(without_standard([] {
+    const rlimit only_standard{3, 3};
+    if (::setrlimit(RLIMIT_NOFILE, &only_standard) != 0) return false;
+    const int taken = ::memfd_create("peal-test", MFD_CLOEXEC);
+    errno = 0;
+    const Fd moved(taken);
+    return taken == 0 && !moved && errno != 0 && errno != EBADF && !is_open(taken);
+  }));
+}
+
+TEST(Fd, FilesAreNoStandardDescriptors) {
+  const std::string path = ::testing::TempDir() + "peal-fd-test";
+  EXPECT_TRUE(without_standard([&] {
+    if (!write_file(path, "text") || bytes_of(path) != "text") return false;
+    const OpenFile file = open_to_read(path);
+    return file != nullptr && is_private(::fileno(file.get())) && std::fgetc(file.get()) == 't';
+  }));
+  std::filesystem::remove(path);
+}
+
+TEST(Fd, OfOtherCodeIsClosedByExec) {
+  const int theirs = ::dup(STDERR_FILENO);
+  ASSERT_EQ(::fcntl(theirs, F_GETFD), 0);
+  const Fd ours = closed_by_exec(theirs);
+  EXPECT_EQ(ours.get(), theirs);
+  EXPECT_TRUE(is_private(ours.get()));
+  EXPECT_FALSE(closed_by_exec(-1));
+}
+
+/// A standard descriptor that is open stays what it is.
+TEST(StandardDescriptors, AreTakenByTheNullDeviceWhereClosed) {
+  EXPECT_TRUE(without_standard([] {
+    const int kept = ::memfd_create("peal-test", 0);
+    if (kept != 0 || ::dup2(kept, STDOUT_FILENO) != STDOUT_FILENO || ::close(kept) != 0)
+      return false;
+    occupy_standard_descriptors();
+    const std::filesystem::path open = "/proc/self/fd";
+    const int next = ::memfd_create("peal-test", MFD_CLOEXEC);
+    return std::filesystem::read_symlink(open / "0") == "/dev/null" &&
+           std::filesystem::read_symlink(open / "1") != "/dev/null" &&
+           std::filesystem::read_symlink(open / "2") == "/dev/null" && next == 3;
+  }));
 }
 
 TEST(PeerFile, IsTheFileThatWasMeant) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <fstream>
 
 namespace peal {
 namespace {
@@ -40,6 +41,18 @@ TEST_F(Files, AreReadWholeOrTrimmed) {
   EXPECT_EQ(text_of(root / "b/rate"), "400 Gb/sec (4X NDR)");
   EXPECT_EQ(text_of(root / "b/empty"), "");
   EXPECT_EQ(names_in(root / "b"), (std::vector<std::string>{"empty", "rate"}));
+}
+
+TEST_F(Files, AreWrittenWholeOrNotAtAll) {
+  write("b/long", std::string(100'000, 'x').c_str());
+  EXPECT_TRUE(write_file(root / "b/long", "short"));
+  EXPECT_EQ(bytes_of(root / "b/long"), "short");
+  errno = 0;
+  EXPECT_FALSE(write_file(root / "absent/file", "text"));
+  EXPECT_EQ(errno, ENOENT);
+  EXPECT_FALSE(write_file("/dev/full", "text"));
+  EXPECT_EQ(errno, ENOSPC);
+  EXPECT_FALSE(open_to_read(root / "absent"));
 }
 
 TEST_F(Files, TheNearestAboveIsTaken) {
