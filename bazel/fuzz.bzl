@@ -54,7 +54,7 @@ def _aspect(target, ctx):
     rule = ctx.rule
     if rule.kind != "cc_library" or CcInfo not in target:
         return [_Objects(objects = depset(), linkopts = depset())]
-    linkopts = [o for o in rule.attr.linkopts if o != "-lfmt"]
+    linkopts = ["-l:libnettle.a" if o == "-lnettle" else o for o in rule.attr.linkopts if o != "-lfmt"]
     srcs = rule.files.srcs + (rule.files.hdrs if hasattr(rule.files, "hdrs") else [])
     return [_objects_of(ctx, srcs, rule.attr.deps, linkopts)]
 

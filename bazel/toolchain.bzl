@@ -32,6 +32,7 @@ cc_library(
 cc_library(name = "benchmark", linkopts = ["-lbenchmark", "-lpthread"])
 cc_library(name = "boost_context", linkopts = ["-lboost_context"])
 cc_library(name = "fmt", linkopts = ["-lfmt"])
+cc_library(name = "nettle", linkopts = ["-lnettle"])
 cc_library(name = "dl", linkopts = ["-ldl"])
 """
 

@@ -40,7 +40,7 @@ def peal_dependencies(debian = True):
         _once(_folder_repository, "rules_proto", path = "/usr/share/bazel/rules/proto")
         _once(_folder_repository, "platforms", path = "/usr/share/bazel/tools/platforms")
 
-    # Debian packages: MPI, GoogleTest, Google Benchmark, fmt, Boost.Context.
+    # Debian packages: MPI, GoogleTest, Google Benchmark, fmt, Boost.Context, Nettle.
     _once(system_libraries, "system")
 
     # nvcc when there is one; an empty shell when there is not.

@@ -48,8 +48,9 @@ std::unique_ptr<Bootstrap> make_mpi(const void* mpi_comm, Deadline deadline,
 /// What a rank needs to join a TCP job: where rank 0 listens, and the secret that admits to this
 /// job only.
 ///
-/// The secret keeps strangers and other jobs out. It travels unencrypted: it does not protect from
-/// someone who reads the network.
+/// The secret keeps strangers and other jobs out, and never travels: both ends of a connection
+/// prove that they know it. What follows is neither encrypted nor signed: it does not protect from
+/// someone who can change what is on its way.
 struct UniqueId {
   std::array<std::byte, 16> secret{};
   std::array<std::uint8_t, 4> address{};  // IPv4, most significant byte first

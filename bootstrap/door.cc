@@ -22,22 +22,10 @@ namespace {
 
 constexpr std::size_t kPending = 64;  // connections that have not said who they are
 
-// Takes the same time wherever the first difference is.
-bool same_secret(const std::array<std::byte, 16>& a, const std::array<std::byte, 16>& b) {
-  std::byte difference{0};
-  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
-  return difference == std::byte{0};
-}
-
 // A fresh connection takes these few bytes at once; if it fails, the caller sees the connection
 // close.
-void answer(const Fd& socket, std::span<const std::byte> message) {
-  const std::vector<std::byte> frame = make_frame(message);
-  [[maybe_unused]] const ssize_t n = ::send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
-}
-
-void refuse(const Fd& socket, const std::string& why) {
-  answer(socket, make_failure(ErrorCode::kInvalidArgument, why));
+void say(const Fd& socket, std::span<const std::byte> bytes) {
+  [[maybe_unused]] const ssize_t n = ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
 
 }  // namespace
@@ -107,41 +95,73 @@ void Door::accept_one() {
       fail_errno(errno, "accept4");
     return;  // the caller hung up before we came
   }
-  if (callers_.size() == kPending) callers_.pop_front();
-  callers_.push_back({.socket = std::move(socket), .hello = {}, .got = 0});
+  if (callers_.size() == kPending) {
+    // One that has said hello as ours do answers soon.
+    const auto mute =
+        std::ranges::find_if(callers_, [](const Caller& caller) { return !caller.challenge; });
+    callers_.erase(mute == callers_.end() ? callers_.begin() : mute);
+  }
+  callers_.emplace_back().socket = std::move(socket);
 }
 
-// Reads more of a hello and no byte beyond it. Leaves caller.socket empty when the caller is done
-// with.
+// Reads more of a hello or a proof and no byte beyond it. Leaves caller.socket empty when the
+// caller is done with.
 void Door::listen_to(Caller& caller) {
-  auto* bytes = reinterpret_cast<char*>(&caller.hello);
-  const ssize_t n = ::recv(caller.socket.get(), bytes + caller.got, sizeof(Hello) - caller.got, 0);
+  const auto wanted = caller.challenge ? std::as_writable_bytes(std::span(caller.proof))
+                                       : std::as_writable_bytes(std::span(&caller.hello, 1));
+  const auto missing = wanted.subspan(caller.got);
+  const ssize_t n = ::recv(caller.socket.get(), missing.data(), missing.size(), 0);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) {
     caller.socket = Fd();
     return;
   }
   caller.got += static_cast<std::size_t>(n);
-  if (caller.got == sizeof(Hello)) judge(std::move(caller.socket), caller.hello);
+  if (caller.got != wanted.size()) return;
+  if (caller.challenge) return judge(std::exchange(caller, {}));
+  challenge(caller);
 }
 
-void Door::judge(Fd socket, const Hello& hello) {
-  if (hello.magic != Hello::kMagic || !same_secret(hello.secret, root_.id().secret)) return;
+void Door::challenge(Caller& caller) {
+  if (caller.hello.magic != Hello::kMagic) {
+    caller.socket = Fd();
+    return;
+  }
+  caller.got = 0;
+  caller.challenge = random_bytes();
+  say(caller.socket, *caller.challenge);
+}
+
+void Door::judge(Caller caller) {
+  const Hello& hello = caller.hello;
+  const auto proof_of = [&](Side side) {
+    return make_proof(root_.id().secret, side, hello, *caller.challenge);
+  };
+  if (!same_proof(caller.proof, proof_of(Side::kJoiner))) return;
+  const auto answer = [&](std::span<const std::byte> message) {
+    const Proof proof = proof_of(Side::kRoot);
+    std::vector<std::byte> bytes = make_frame(message);
+    bytes.insert(bytes.begin(), proof.begin(), proof.end());
+    say(caller.socket, bytes);
+  };
+  const auto refuse = [&](const std::string& why) {
+    answer(make_failure(ErrorCode::kInvalidArgument, why));
+  };
   if (hello.size != size_) {
-    return refuse(socket, fmt::format("rank {} joins a job of {}, but rank 0's job has {} ranks",
-                                      hello.rank, hello.size, size_));
+    return refuse(fmt::format("rank {} joins a job of {}, but rank 0's job has {} ranks",
+                              hello.rank, hello.size, size_));
   }
   if (hello.rank == 0 || hello.rank >= size_ || peers_.empty() || peers_[hello.rank]) {
     if (hello.rank < size_) claimed_twice_.insert(static_cast<int>(hello.rank));
-    return refuse(
-        socket, fmt::format("rank {} of {} is taken: another process joined with the same number; "
-                            "each PE needs its own (PEAL_TCP_RANK)",
-                            hello.rank, size_));
+    return refuse(fmt::format(
+        "rank {} of {} is taken: another process joined with the same number; each PE needs its "
+        "own (PEAL_TCP_RANK)",
+        hello.rank, size_));
   }
-  send_at_once(socket);
+  send_at_once(caller.socket);
   // The caller's own deadline runs: tell it that rank 0 is here and waits for others.
-  answer(socket, make_message({.kind = Kind::kPresent}, {}));
-  peers_[hello.rank] = std::move(socket);
+  answer(make_message({.kind = Kind::kPresent}, {}));
+  peers_[hello.rank] = std::move(caller.socket);
 }
 
 Doorkeeper::Doorkeeper(Door door) : door_(std::move(door)), stop_(::eventfd(0, EFD_CLOEXEC)) {

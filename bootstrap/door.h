@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rank 0's door: others connect and say hello (secret, rank, size). Who lacks the secret is
-// dropped, who does not fit is refused with a reason, and one connection per rank is kept. The door
-// stays open as long as the job, so that a second process with a rank that is taken hears why it
-// cannot join. A stranger costs one descriptor of at most kPending and no waiting.
+// Rank 0's door: others connect, say hello (rank, size) and prove that they know the job's secret
+// (proof.h). Who does not is dropped, who does not fit is refused with a reason, and one connection
+// per rank is kept. The door stays open as long as the job, so that a second process with a rank
+// that is taken hears why it cannot join. A stranger costs one descriptor of at most kPending and
+// no waiting.
 #pragma once
 
 #include <poll.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -22,20 +22,10 @@
 
 #include "base/fd.h"
 #include "bootstrap/bootstraps.h"
+#include "bootstrap/proof.h"
 #include "bootstrap/wire.h"
 
 namespace peal::bootstrap {
-
-/// The first bytes on a connection to rank 0.
-struct Hello {
-  std::uint64_t magic = kMagic;
-  std::array<std::byte, 16> secret{};
-  std::uint32_t rank = 0;
-  std::uint32_t size = 0;
-
-  static constexpr std::uint64_t kMagic = 0x317063746c616570;  // the bytes "pealtcp1"
-};
-static_assert(sizeof(Hello) == 32);
 
 /// Turns off the delay of small messages.
 void send_at_once(const Fd& socket);
@@ -63,13 +53,16 @@ class Door {
   struct Caller {
     Fd socket;
     Hello hello;
-    std::size_t got = 0;
+    std::optional<Challenge> challenge;  // sent, once the hello was whole
+    Proof proof{};
+    std::size_t got = 0;  // bytes of the hello, then of the proof
   };
 
   bool answer_some(std::vector<pollfd> watched, TimePoint until);
   void accept_one();
   void listen_to(Caller& caller);
-  void judge(Fd socket, const Hello& hello);
+  void challenge(Caller& caller);
+  void judge(Caller caller);
 
   TcpRoot root_;
   std::size_t size_;

@@ -14,6 +14,7 @@
 
 #include "base/poll.h"
 #include "bootstrap/door.h"
+#include "bootstrap/proof.h"
 #include "bootstrap/star.h"
 #include "bootstrap/stream_wire.h"
 #include "host/base/error.h"
@@ -24,18 +25,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kRetry{10};
-
-Hello hello_of(const UniqueId& id, const Member& member) {
-  return {.secret = id.secret,
-          .rank = static_cast<std::uint32_t>(member.rank),
-          .size = static_cast<std::uint32_t>(member.size)};
-}
-
-bool say_hello(const Fd& socket, const UniqueId& id, const Member& member) {
-  const Hello hello = hello_of(id, member);
-  return ::send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL) ==
-         static_cast<ssize_t>(sizeof hello);
-}
 
 // A connection from a port to itself: happens on loopback when nobody listens and the kernel picks
 // that very port.
@@ -48,119 +37,154 @@ bool connected_to_itself(const Fd& socket) {
          mine.sin_port == theirs.sin_port && mine.sin_addr.s_addr == theirs.sin_addr.s_addr;
 }
 
-// One attempt; 0, or the errno of the failure.
-int try_connect(const Fd& socket, const sockaddr_in& name, TimePoint until) {
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0) return 0;
-  if (errno != EINPROGRESS && errno != EINTR) return errno;
-  if (poll_until(socket.get(), POLLOUT, until) == 0) return ETIMEDOUT;
-  int error = 0;
-  socklen_t length = sizeof error;
-  ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-  return error != 0 || !connected_to_itself(socket) ? error : ECONNREFUSED;
-}
-
-// Rank 0 may start later than we do: tries until it listens.
-Fd connect_to_root(const UniqueId& id, Deadline deadline) {
-  const sockaddr_in name = address_of(id);
-  const TimePoint until = Clock::now() + deadline;
-  for (;;) {
-    Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket) fail_errno(errno, "socket(AF_INET)");
-    const int error = try_connect(socket, name, until);
-    if (error == 0) return socket;
-    if (Clock::now() >= until) {
-      fail(ErrorCode::kTimeout, "start of the job: rank 0 did not listen at {} within {} ({})",
-           name_address(id), name_time(deadline), std::generic_category().message(error));
-    }
-    ::poll(nullptr, 0, std::min<int>(kRetry.count(), poll_timeout(until)));
-  }
-}
-
-// Waits for the start on a connection that has said hello.
 std::unique_ptr<Bootstrap> wait_for_start(Fd root, const Member& member) {
+  send_at_once(root);
   std::vector<Fd> peers(static_cast<std::size_t>(member.size));
   peers[0] = std::move(root);
   auto star =
       std::make_unique<Star>(make_stream_wire(member.rank, std::move(peers)), member.deadline);
-  try {
-    star->start();
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kPeerLost) throw;
-    throw Error(error.code(), std::string(error.what()) + " (or it did not accept this unique id)");
-  }
+  star->start();
   return star;
 }
 
 // One place where rank 0 may listen. Who listens there and is not rank 0 may answer anything, or
-// nothing for ever: an attempt is given up only by the other side.
+// nothing for ever: it has proven nothing, and learns nothing but a hash.
 class Attempt {
  public:
-  Attempt(const UniqueId& id, const Member& member) : id_(id), member_(member) {}
+  enum class Step {
+    kGoing,
+    kNobody,    // listens there
+    kHungUp,    // died, or does not know our secret
+    kStranger,  // does not know our secret itself
+    kProven     // is rank 0
+  };
+
+  // Who finds nobody comes again: after kRetry, then less and less often, up to `longest_pause`.
+  Attempt(const UniqueId& id, const Member& member, milliseconds longest_pause)
+      : id_(id), longest_pause_(longest_pause) {
+    hello_.rank = static_cast<std::uint32_t>(member.rank);
+    hello_.size = static_cast<std::uint32_t>(member.size);
+  }
 
   // Where to look for what comes next; no socket: nothing before retry().
   pollfd watched() const {
-    return {
-        .fd = socket_.get(), .events = static_cast<short>(said_ ? POLLIN : POLLOUT), .revents = 0};
+    const bool connecting = stage_ == Stage::kConnecting;
+    return {.fd = socket_.get(),
+            .events = static_cast<short>(connecting ? POLLOUT : POLLIN),
+            .revents = 0};
   }
   TimePoint retry() const { return retry_; }
+  // Somebody listens there.
+  bool connected() const { return socket_ && stage_ != Stage::kConnecting; }
+  // Of the last connection that nobody took: an errno.
+  int error() const { return error_; }
 
   void begin() {
     if (socket_ || Clock::now() < retry_) return;
-    said_ = false;
+    stage_ = Stage::kConnecting;
+    got_ = 0;
+    hello_.challenge = random_bytes();
     socket_ = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket_) fail_errno(errno, "socket(AF_INET)");
     const sockaddr_in name = address_of(id_);
     if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0 &&
         errno != EINPROGRESS && errno != EINTR) {
-      drop();
+      drop(Step::kNobody, errno);
     }
   }
 
-  // After an event: true when rank 0 has answered.
-  bool go_on() {
-    if (!said_) {
-      int error = 0;
-      socklen_t length = sizeof error;
-      ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-      said_ = error == 0 && !connected_to_itself(socket_) && say_hello(socket_, id_, member_);
-      if (!said_) drop();
-      return false;
+  // After an event.
+  Step go_on() {
+    switch (stage_) {
+      case Stage::kConnecting:
+        return greet();
+      case Stage::kGreeted:
+        return hear(std::as_writable_bytes(std::span(challenge_)), [this] { return prove(); });
+      case Stage::kAnswered:
+        return hear(std::as_writable_bytes(std::span(proof_)), [this] { return judge(); });
     }
-    // Looked at, not taken: the star reads it again.
-    std::byte bytes[sizeof(std::uint64_t) + sizeof(Header)];
-    const ssize_t n = ::recv(socket_.get(), bytes, sizeof bytes, MSG_PEEK);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-    std::uint64_t length = 0;
-    Header header;
-    if (n != static_cast<ssize_t>(sizeof bytes)) {
-      drop();
-      return false;
-    }
-    std::memcpy(&length, bytes, sizeof length);
-    std::memcpy(&header, bytes + sizeof length, sizeof header);
-    const bool ours = (header.kind == Kind::kPresent || header.kind == Kind::kFailure) &&
-                      length == sizeof header + header.bytes;
-    if (!ours) drop();
-    return ours;
+    return Step::kGoing;
   }
 
   Fd socket() && { return std::move(socket_); }
 
  private:
-  // Nobody listens, or a stranger does, who may be gone the next time: asks him less and less.
-  void drop() {
+  enum class Stage { kConnecting, kGreeted, kAnswered };
+
+  Step greet() {
+    int error = 0;
+    socklen_t length = sizeof error;
+    ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error != 0 || connected_to_itself(socket_)) {
+      return drop(Step::kNobody, error != 0 ? error : ECONNREFUSED);
+    }
+    stage_ = Stage::kGreeted;
+    return say(std::as_bytes(std::span(&hello_, 1)));
+  }
+
+  Step prove() {
+    stage_ = Stage::kAnswered;
+    return say(make_proof(id_.secret, Side::kJoiner, hello_, challenge_));
+  }
+
+  Step judge() {
+    const bool right = same_proof(proof_, make_proof(id_.secret, Side::kRoot, hello_, challenge_));
+    return right ? Step::kProven : drop(Step::kStranger, 0);
+  }
+
+  // Takes more of `wanted` and no byte beyond it, which is the star's; `then` when it is whole.
+  template <class Then>
+  Step hear(std::span<std::byte> wanted, const Then& then) {
+    const auto missing = wanted.subspan(got_);
+    const ssize_t n = ::recv(socket_.get(), missing.data(), missing.size(), 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Step::kGoing;
+    if (n <= 0) return drop(Step::kHungUp, 0);
+    got_ += static_cast<std::size_t>(n);
+    if (got_ < wanted.size()) return Step::kGoing;
+    got_ = 0;
+    return then();
+  }
+
+  // A fresh connection takes these few bytes at once.
+  Step say(std::span<const std::byte> bytes) {
+    const ssize_t n = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    return n == static_cast<ssize_t>(bytes.size()) ? Step::kGoing : drop(Step::kHungUp, 0);
+  }
+
+  Step drop(Step why, int error) {
     socket_ = Fd();
+    error_ = error;
     retry_ = Clock::now() + pause_;
-    pause_ = std::min<milliseconds>(2 * pause_, milliseconds(500));
+    pause_ = std::min(2 * pause_, longest_pause_);
+    return why;
   }
 
   UniqueId id_;
-  Member member_;
+  milliseconds longest_pause_;
+  Hello hello_;
+  Challenge challenge_{};
+  Proof proof_{};
+  std::size_t got_ = 0;  // of the challenge, then of the proof
   Fd socket_;
-  bool said_ = false;
+  Stage stage_ = Stage::kConnecting;
+  int error_ = 0;
   TimePoint retry_ = Clock::now();
   milliseconds pause_ = kRetry;
 };
+
+[[noreturn]] void fail_to_join(Attempt::Step step, const UniqueId& id, const Member& member) {
+  if (step == Attempt::Step::kHungUp) {
+    fail(ErrorCode::kPeerLost,
+         "start of the job: rank 0 of {} died or disconnected (or it did not accept this unique "
+         "id)",
+         member.size);
+  }
+  fail(
+      ErrorCode::kPeerLost,
+      "start of the job: who listens at {} is not rank 0 of this job and does not know its secret: "
+      "another process has taken the port; take another unique id",
+      name_address(id));
+}
 
 }  // namespace
 
@@ -178,16 +202,35 @@ std::string name_address(const UniqueId& id) {
 }
 
 std::unique_ptr<Bootstrap> join(const UniqueId& id, const Member& member) {
-  Fd root = connect_to_root(id, member.deadline);
-  send_at_once(root);
-  if (!say_hello(root, id, member)) fail_errno(errno, "send of the hello to rank 0");
-  return wait_for_start(std::move(root), member);
+  const TimePoint until = Clock::now() + member.deadline;
+  // Rank 0 may start later than we do: tries until it listens.
+  Attempt attempt(id, member, kRetry);
+  while (Clock::now() < until) {
+    attempt.begin();
+    pollfd watched = attempt.watched();
+    const TimePoint next = watched.fd < 0 ? std::min(until, attempt.retry()) : until;
+    if (poll_until(std::span(&watched, 1), next) < 0) fail_errno(errno, "poll");
+    const auto step = watched.revents == 0 ? Attempt::Step::kGoing : attempt.go_on();
+    if (step == Attempt::Step::kProven) {
+      return wait_for_start(std::move(attempt).socket(), member);
+    }
+    if (step != Attempt::Step::kGoing && step != Attempt::Step::kNobody) {
+      fail_to_join(step, id, member);
+    }
+  }
+  if (attempt.connected()) {
+    fail(ErrorCode::kTimeout, "start of the job: rank 0 of {} did not arrive within {}",
+         member.size, name_time(member.deadline));
+  }
+  const int error = attempt.error() == 0 ? ETIMEDOUT : attempt.error();
+  fail(ErrorCode::kTimeout, "start of the job: rank 0 did not listen at {} within {} ({})",
+       name_address(id), name_time(member.deadline), std::generic_category().message(error));
 }
 
 std::unique_ptr<Bootstrap> join_any(std::span<const UniqueId> ids, const Member& member) {
   const TimePoint until = Clock::now() + member.deadline;
   std::vector<Attempt> attempts;
-  for (const UniqueId& id : ids) attempts.emplace_back(id, member);
+  for (const UniqueId& id : ids) attempts.emplace_back(id, member, milliseconds(500));
   while (Clock::now() < until) {
     std::vector<pollfd> watched;
     TimePoint next = until;
@@ -198,10 +241,8 @@ std::unique_ptr<Bootstrap> join_any(std::span<const UniqueId> ids, const Member&
     }
     if (poll_until(watched, next) < 0) fail_errno(errno, "poll");
     for (std::size_t i = 0; i < attempts.size(); ++i) {
-      if (watched[i].revents == 0 || !attempts[i].go_on()) continue;
-      Fd root = std::move(attempts[i]).socket();
-      send_at_once(root);
-      return wait_for_start(std::move(root), member);
+      if (watched[i].revents == 0 || attempts[i].go_on() != Attempt::Step::kProven) continue;
+      return wait_for_start(std::move(attempts[i]).socket(), member);
     }
   }
   fail(ErrorCode::kTimeout, "start of the job: rank 0 did not answer at {} to {} within {}",

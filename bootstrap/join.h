@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How every rank but 0 comes into a TCP job: it connects, says hello (door.h), and waits with all
-// others for the start.
+// How every rank but 0 comes into a TCP job: it connects, says hello, proves that it knows the
+// secret, sees that rank 0 does (proof.h), and waits with all others for the start.
 #pragma once
 
 #include <netinet/in.h>
@@ -29,7 +29,7 @@ struct Member {
 std::unique_ptr<Bootstrap> join(const UniqueId& id, const Member& member);
 
 /// The same where rank 0 listens at one of several places, and others perhaps at the rest: joins
-/// where the hello is answered.
+/// where who listens proves to be rank 0.
 std::unique_ptr<Bootstrap> join_any(std::span<const UniqueId> ids, const Member& member);
 
 }  // namespace peal::bootstrap

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -210,6 +211,7 @@ void Star::admit(const Header& call, const Event& event, std::span<std::byte> al
 void Star::ask(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all) {
   wire_->send(0, make_message(call, mine));
   TimePoint until = Clock::now() + deadline_;
+  const TimePoint last = until + deadline_ + kGrace;  // rank 0 may come late, and wait then
   bool present = false;
   for (;;) {
     const std::optional<Event> event = next(until, deadline_ + kGrace);
@@ -225,7 +227,7 @@ void Star::ask(const Header& call, std::span<const std::byte> mine, std::span<st
       case Kind::kPresent:
         // Rank 0 waits for the others from now on; only it can say for whom.
         present = true;
-        until = Clock::now() + deadline_ + kGrace;
+        until = std::min(last, Clock::now() + deadline_ + kGrace);
         continue;
       case Kind::kFailure:
         throw Error(static_cast<ErrorCode>(header.code), text_of(payload));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rank 0's listening socket, and joining a TCP job: rank 0 admits the others at its door (door.h),
-// they connect and say hello. Then the star takes over.
+// they connect and prove that they
+// know the secret. Then the star takes over.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -19,6 +19,7 @@
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/door.h"
 #include "bootstrap/join.h"
+#include "bootstrap/proof.h"
 #include "bootstrap/star.h"
 #include "bootstrap/stream_wire.h"
 #include "host/base/error.h"
@@ -37,17 +38,8 @@ class RootStar final : public Star {
   OfProcess<Doorkeeper> keeper_;
 };
 
-// A stranger must not be able to guess the secret: the kernel's generator or none.
-std::array<std::byte, 16> random_secret() {
-  std::array<std::byte, 16> secret;
-  if (::getrandom(secret.data(), secret.size(), 0) != static_cast<ssize_t>(secret.size())) {
-    fail_errno(errno, "getrandom(16)");
-  }
-  return secret;
-}
-
 UniqueId fresh_id(const std::string& address, std::uint16_t port) {
-  UniqueId id{.secret = random_secret(), .address = {}, .port = port};
+  UniqueId id{.secret = random_bytes(), .address = {}, .port = port};
   if (::inet_pton(AF_INET, address.c_str(), id.address.data()) != 1) {
     fail(ErrorCode::kInvalidArgument, "'{}' is not an IPv4 address such as 127.0.0.1", address);
   }

@@ -82,7 +82,7 @@ def make(name, destdir, version, out):
         shutil.copyfile(destdir / "usr/share/doc/peal/LICENSE", doc / "copyright")
         depends = needed(root)
         if name == "libpeal-dev":
-            depends = [f"libpeal0 (= {version})", "libboost-context-dev", "libfmt-dev"]
+            depends = [f"libpeal0 (= {version})", "libboost-context-dev", "libfmt-dev", "nettle-dev"]
         elif name == "peal-tools":
             depends.insert(0, f"libpeal0 (= {version})")
         size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file()) // 1024

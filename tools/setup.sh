@@ -12,7 +12,7 @@ say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
 build_packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-platforms default-jdk-headless
   g++ python3 openmpi-bin libopenmpi-dev libibverbs-dev libboost-context-dev libcli11-dev libfmt-dev
-  libxxhash-dev
+  libxxhash-dev nettle-dev
 )
 perf_packages=(nlohmann-json3-dev)
 packages=(

@@ -8,9 +8,11 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <thread>
 #include <vector>
 
 #include "bootstrap/bootstraps.h"
+#include "bootstrap/proof.h"
 #include "bootstrap/star.h"
 #include "bootstrap/stream_wire.h"
 #include "host/base/error.h"
@@ -21,14 +23,14 @@ namespace {
 
 using namespace peal::bootstrap;
 
-/// As tcp.cc has it, written out: magic, secret, rank, size.
-struct Hello {
-  char magic[8] = {'p', 'e', 'a', 'l', 't', 'c', 'p', '1'};
-  std::array<std::byte, 16> secret{};
-  uint32_t rank = 0;
-  uint32_t size = 0;
+/// A caller that has said hello, and what it will say when it is asked for a proof.
+struct Introduced {
+  Fd socket;
+  Hello hello;
+  Secret secret;
+  size_t bytes;  // of the proof
+  bool stays;
 };
-static_assert(sizeof(Hello) == 32);
 
 class Street {
  public:
@@ -39,6 +41,8 @@ class Street {
     for (uint32_t i = 0; i < callers; ++i) call();
     bool all = true;
     for (uint32_t rank = 1; rank < size_; ++rank) all &= came_[rank];
+    // Ends when the last socket has, with the star.
+    const std::jthread answers([this] { answer_all(); });
     try {
       // Who has to wait for others need not be patient here; who need not must not fail.
       const Deadline deadline(all ? 10'000 : 2);
@@ -65,13 +69,11 @@ class Street {
     const linger at_once{.l_onoff = 1, .l_linger = 0};
     ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     const uint8_t kind = in_.byte();
-    if ((kind & 3) == 3) {
-      say(socket, in_.take(in_.below(100)));
-    } else {
-      introduce(socket, kind);
-    }
-    if ((kind & 0x38) == 0x38) ::shutdown(socket.get(), SHUT_WR);
-    callers_.push_back(std::move(socket));
+    const bool stays = (kind & 0x38) != 0x38;
+    if ((kind & 3) != 3) return introduce(std::move(socket), stays);
+    say(socket, in_.take(in_.below(100)));
+    if (!stays) ::shutdown(socket.get(), SHUT_WR);
+    strangers_.push_back(std::move(socket));
   }
   // False where so many callers came in a second that the machine has no port left. libFuzzer's
   // alarm may interrupt connect(); the connection then goes on by itself.
@@ -88,34 +90,58 @@ class Street {
     } while (found < 0 && errno == EINTR);
     return found == 1;
   }
-  void introduce(const Fd& socket, uint8_t kind) {
+  void introduce(Fd socket, bool stays) {
     Hello hello;
-    hello.secret = root_.id().secret;
+    Secret secret = root_.id().secret;
     hello.rank = in_.below(4) == 3 ? in_.number<uint32_t>() : in_.below(size_ + 1);
     hello.size = in_.below(8) == 7 ? in_.number<uint32_t>() : size_;
     const bool wrong = in_.below(8) == 7;
-    if (wrong) hello.secret[in_.below(16)] ^= std::byte{1} << in_.below(8);
-    const auto* bytes = reinterpret_cast<const uint8_t*>(&hello);
-    const bool cut = in_.below(8) == 7;
-    say(socket, {bytes, cut ? in_.below(sizeof hello) : sizeof hello});
-    if (cut) return;
-    const auto start = make_frame(make_message({.kind = Kind::kStart}, {}));
-    say(socket, {reinterpret_cast<const uint8_t*>(start.data()), start.size()});
+    if (wrong) secret[in_.below(16)] ^= std::byte{1} << in_.below(8);
+    const uint32_t cut = in_.below(8);  // 7: the hello, 6: the proof
+    const auto bytes = as_bytes(std::span(&hello, 1));
+    say(socket, cut == 7 ? bytes.first(in_.below(sizeof hello)) : bytes);
+    const size_t proof = cut == 6 ? in_.below(sizeof(Proof)) : sizeof(Proof);
+    if (cut == 7) {
+      if (!stays) ::shutdown(socket.get(), SHUT_WR);
+      strangers_.push_back(std::move(socket));
+      return;
+    }
+    introduced_.push_back({std::move(socket), hello, secret, proof, stays});
+    if (cut == 6) return;
     const bool fits = !wrong && hello.size == size_ && hello.rank > 0 && hello.rank < size_;
-    const bool stays = (kind & 0x38) != 0x38;
     // The first one who names a rank has it, and a member that leaves ends the job.
     left_ |= fits && !stays;
     if (fits) came_[hello.rank] = true;
     if (left_) came_.assign(size_, false);
   }
-  static void say(const Fd& socket, std::span<const uint8_t> bytes) {
+  void answer_all() {
+    for (const Introduced& one : introduced_) {
+      Challenge challenge;
+      ssize_t n = 0;
+      do {
+        n = ::recv(one.socket.get(), challenge.data(), challenge.size(), MSG_WAITALL);
+      } while (n < 0 && errno == EINTR);
+      if (n != static_cast<ssize_t>(challenge.size())) continue;  // the door has closed
+      const Proof proof = make_proof(one.secret, Side::kJoiner, one.hello, challenge);
+      say(one.socket, std::span(proof).first(one.bytes));
+      if (one.bytes == sizeof proof) {
+        say(one.socket, make_frame(make_message({.kind = Kind::kStart}, {})));
+      }
+      if (!one.stays) ::shutdown(one.socket.get(), SHUT_WR);
+    }
+  }
+  static void say(const Fd& socket, std::span<const std::byte> bytes) {
     static_cast<void>(::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
+  }
+  static void say(const Fd& socket, std::span<const uint8_t> bytes) {
+    say(socket, std::as_bytes(bytes));
   }
 
   Input& in_;
   uint32_t size_;
   TcpRoot root_;
-  std::vector<Fd> callers_;
+  std::vector<Fd> strangers_;
+  std::vector<Introduced> introduced_;
   std::vector<bool> came_;
   bool left_ = false;
 };

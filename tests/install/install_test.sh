@@ -76,7 +76,7 @@ expect "nvshmem: PE 1 of 2 has 1" peal-run -n 2 ./nvshmem
 mkdir -p "$work/alone/bin"
 # shellcheck disable=SC2046
 expect "" g++ -std=c++20 $(pkg-config --cflags peal) -x c++ hello.cu -x none -o "$work/alone/bin/hello" \
-  "$prefix/lib/libpeal.a" -lfmt -lboost_context -lbacktrace -ldl -lpthread
+  "$prefix/lib/libpeal.a" -lfmt -lboost_context -lnettle -lbacktrace -ldl -lpthread
 refuse "set PEAL_IBVERBS and PEAL_MLX5" "$work/alone/bin/hello"
 ln -s "$prefix/lib" "$work/alone/lib"
 expect "PE 0 of 1: hello from PE 0, ok" "$work/alone/bin/hello"

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Joining over TCP on loopback, with strangers at the door: the job proceeds, they do not get in.
+// And with one who listens in rank 0's place: joiners said the secret to whoever had the port, and
+// who answered "present" often enough held them for ever.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <nettle/hmac.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,6 +18,10 @@
 #include <thread>
 
 #include "bootstrap/bootstraps.h"
+#include "bootstrap/door.h"
+#include "bootstrap/proof.h"
+#include "bootstrap/star.h"
+#include "bootstrap/stream_wire.h"
 #include "tests/support/error_of.h"
 
 namespace peal::bootstrap {
@@ -85,13 +92,26 @@ class Stranger {
   }
   Stranger& say(const std::string& text) { return say(text.data(), text.size()); }
 
-  // The 32 bytes of tcp.cc's hello.
-  Stranger& hello(const std::array<std::byte, 16>& secret, std::uint32_t rank, std::uint32_t size) {
-    std::string text = "pealtcp1";
-    text.append(reinterpret_cast<const char*>(secret.data()), secret.size());
-    text.append(reinterpret_cast<const char*>(&rank), sizeof rank);
-    text.append(reinterpret_cast<const char*>(&size), sizeof size);
-    return say(text);
+  // 32 bytes: magic, challenge, rank, size.
+  Stranger& hello(std::uint32_t rank, std::uint32_t size) {
+    hello_ = "pealtcp2sixteen bytes...";
+    hello_.append(reinterpret_cast<const char*>(&rank), sizeof rank);
+    hello_.append(reinterpret_cast<const char*>(&size), sizeof size);
+    return say(hello_);
+  }
+
+  // 32 bytes, when the challenge of 16 has come.
+  Stranger& prove(const Secret& secret) {
+    return say(hashed(secret, "peal: joiner" + hello_ + hear(16)));
+  }
+  Stranger& join(const UniqueId& id, std::uint32_t rank, std::uint32_t size) {
+    return hello(rank, size).prove(id.secret);
+  }
+
+  std::string hear(std::size_t bytes) {
+    std::string text(bytes, '\0');
+    EXPECT_EQ(::recv(socket_.get(), text.data(), bytes, MSG_WAITALL), static_cast<ssize_t>(bytes));
+    return text;
   }
 
   // Waits until the other side has closed; how many bytes it had sent.
@@ -111,8 +131,52 @@ class Stranger {
   }
 
  private:
+  static std::string hashed(const Secret& secret, const std::string& text) {
+    hmac_sha256_ctx hash;
+    const auto* const key = reinterpret_cast<const std::uint8_t*>(secret.data());
+    ::hmac_sha256_set_key(&hash, secret.size(), key);
+    ::hmac_sha256_update(&hash, text.size(), reinterpret_cast<const std::uint8_t*>(text.data()));
+    std::string digest(32, '\0');
+    ::hmac_sha256_digest(&hash, digest.size(), reinterpret_cast<std::uint8_t*>(digest.data()));
+    return digest;
+  }
+
   Fd socket_;
+  std::string hello_;
 };
+
+// Somebody who listens where rank 0 should, takes one caller and answers what he likes.
+class Impostor {
+ public:
+  explicit Impostor(const TcpRoot& root) : listener_(root.listener()) {}
+
+  // All that the caller says until he hangs up, while it hears `answers`, and then the last of them
+  // again and again.
+  std::string hears(const std::vector<std::string>& answers) {
+    pollfd waiting{.fd = listener_, .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&waiting, 1, 30'000), 1);
+    const Fd caller(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC));
+    std::string heard;
+    for (std::size_t i = 0;; ++i) {
+      const std::string& answer = answers[std::min(i, answers.size() - 1)];
+      [[maybe_unused]] const ssize_t sent =
+          ::send(caller.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
+      pollfd more{.fd = caller.get(), .events = POLLIN, .revents = 0};
+      if (::poll(&more, 1, 20) == 0) continue;
+      char chunk[256];
+      const ssize_t n = ::recv(caller.get(), chunk, sizeof chunk, 0);
+      if (n <= 0) return heard;
+      heard.append(chunk, static_cast<std::size_t>(n));
+    }
+  }
+
+ private:
+  int listener_;
+};
+
+std::string text_of(const Secret& secret) {
+  return {reinterpret_cast<const char*>(secret.data()), secret.size()};
+}
 
 class Tcp : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, Tcp, testing::Values(1, 2, 5));
@@ -184,23 +248,78 @@ TEST(MakeTcp, NamesRankZeroThatListensAndDoesNotCome) {
       << error.what();
 }
 
+// The join ends at once, by whoever's proof is wrong, and the secret has not been said.
+TEST(MakeTcp, TellsNoSecretToWhoTookThePort) {
+  const TcpRoot root;
+  const std::string present = std::string(1, 24) + std::string(7, '\0') + std::string(8, '\0') +
+                              std::string(1, 5) + std::string(15, '\0');
+  for (const std::vector<std::string>& answers :
+       {std::vector<std::string>{std::string(16, 'c'), std::string(32, 'p'), present},
+        std::vector<std::string>{present}}) {
+    std::string heard;
+    std::jthread impostor([&] { heard = Impostor(root).hears(answers); });
+    const Error error = join(root.id(), 1, 2, kPatient);
+    impostor.join();
+    EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
+    EXPECT_TRUE(contains(error, "who listens at 127.0.0.1:" + std::to_string(root.id().port) +
+                                    " is not rank 0 of this job"))
+        << error.what();
+    EXPECT_EQ(heard.size(), 64u) << "a hello and a proof";
+    EXPECT_EQ(heard.find(text_of(root.id().secret)), std::string::npos);
+  }
+}
+
+TEST(MakeTcp, WaitsNoLongerThanItsDeadlineForAProof) {
+  const TcpRoot root;
+  std::jthread impostor([&] { Impostor(root).hears({std::string(16, 'c'), ""}); });
+  const Error error = join(root.id(), 1, 2, milliseconds(200));
+  EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+  EXPECT_TRUE(contains(error, "rank 0 of 2 did not arrive within 200 ms")) << error.what();
+}
+
+// The same from rank 0 itself, which is in a loop: the deadline is of the whole call.
+TEST(MakeTcp, WaitsForAPresentRankZeroNoLongerThanTwoDeadlines) {
+  TcpRoot root;
+  const UniqueId id = root.id();
+  Door door(std::move(root), 2);
+  std::jthread member([&] {
+    const Error error = join(id, 1, 2, milliseconds(50));
+    EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+    EXPECT_TRUE(contains(error, "rank 0 of 2 did not answer within 50 ms")) << error.what();
+  });
+  door.admit_all(TimePoint::max());
+  const std::vector<Fd> peers = door.take_peers();
+  const auto present = make_frame(make_message({.kind = Kind::kPresent}, {}));
+  while (::send(peers[1].get(), present.data(), present.size(), MSG_NOSIGNAL) > 0) {
+    pollfd ended{.fd = peers[1].get(), .events = POLLRDHUP, .revents = 0};
+    ::poll(&ended, 1, 20);
+  }
+}
+
 TEST(MakeTcp, DropsStrangersAndGoesOn) {
   TcpRoot root;
   const UniqueId id = root.id();
-  auto almost = id.secret;
-  almost[15] ^= std::byte{1};
   Stranger silent(id);
   Stranger browser(id);
   browser.say("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n");
   Stranger short_of_a_hello(id);
-  short_of_a_hello.say("pealtcp1");
+  short_of_a_hello.say("pealtcp2");
+  Stranger of_another_version(id);
+  of_another_version.say("pealtcp1").say(std::string(24, '\0'));
   Stranger wrong_secret(id);
-  wrong_secret.hello(almost, 1, 3);
-  Stranger no_secret(id);
-  no_secret.hello({}, 2, 3);
+  wrong_secret.hello(1, 3);
+  Stranger no_proof(id);
+  no_proof.hello(2, 3);
   { Stranger gone(id); }
-  expect_no_errors(run_job(std::move(root), {1, 2}, 3, kPatient));
-  for (Stranger* stranger : {&silent, &browser, &short_of_a_hello, &wrong_secret, &no_secret}) {
+  expect_no_errors(run_job(std::move(root), {1, 2}, 3, kPatient, kGatherAndLeave, [&] {
+    auto almost = id.secret;
+    almost[15] ^= std::byte{1};
+    wrong_secret.prove(almost);
+    EXPECT_EQ(wrong_secret.bytes_until_closed(), 0U);
+    no_proof.hear(16);
+  }));
+  for (Stranger* stranger :
+       {&silent, &browser, &short_of_a_hello, &of_another_version, &no_proof}) {
     EXPECT_EQ(stranger->bytes_until_closed(), 0U) << "a stranger learns nothing";
   }
 }
@@ -231,9 +350,9 @@ TEST(MakeTcp, RefusesASecondOwnerOfARank) {
   TcpRoot root;
   const UniqueId id = root.id();
   Stranger twin(id);
-  twin.hello(id.secret, 1, 3);
   const std::vector<Error> errors =
       run_job(std::move(root), {}, 3, milliseconds(1500), kGatherAndLeave, [&] {
+        twin.join(id, 1, 3);
         const Error refused = join(id, 1, 3, kPatient);
         EXPECT_EQ(refused.code(), ErrorCode::kInvalidArgument);
         EXPECT_TRUE(contains(refused, "rank 1 of 3 is taken")) << refused.what();
@@ -289,9 +408,10 @@ TEST(MakeTcp, NamesARankThatJoinsAndDiesBeforeTheStart) {
   TcpRoot root;
   const UniqueId id = root.id();
   Stranger member(id);
-  member.hello(id.secret, 1, 4);
-  { Stranger(id).hello(id.secret, 2, 4); }
-  const std::vector<Error> errors = run_job(std::move(root), {}, 4, kPatient);
+  const std::vector<Error> errors = run_job(std::move(root), {}, 4, kPatient, kGatherAndLeave, [&] {
+    member.join(id, 1, 4);
+    Stranger(id).join(id, 2, 4).hear(32);
+  });
   EXPECT_EQ(errors[0].code(), ErrorCode::kPeerLost);
   EXPECT_TRUE(contains(errors[0], "start of the job: rank 2 of 4 died or disconnected"))
       << errors[0].what();
@@ -327,8 +447,9 @@ TEST(MakeTcp, TakesGarbageFromAMemberForItsEnd) {
   TcpRoot root;
   const UniqueId id = root.id();
   Stranger member(id);
-  member.hello(id.secret, 1, 2).say(std::string(64, '\xff'));
-  const std::vector<Error> errors = run_job(std::move(root), {}, 2, kPatient);
+  const std::vector<Error> errors = run_job(std::move(root), {}, 2, kPatient, kGatherAndLeave, [&] {
+    member.join(id, 1, 2).say(std::string(64, '\xff'));
+  });
   EXPECT_EQ(errors[0].code(), ErrorCode::kPeerLost);
   EXPECT_TRUE(contains(errors[0], "rank 1 of 2 died or disconnected")) << errors[0].what();
 }
@@ -337,8 +458,9 @@ TEST(MakeTcp, ReportsAMessageWithoutAHeader) {
   TcpRoot root;
   const UniqueId id = root.id();
   Stranger member(id);
-  member.hello(id.secret, 1, 2).say(std::string("\3\0\0\0\0\0\0\0abc", 11));
-  const std::vector<Error> errors = run_job(std::move(root), {}, 2, kPatient);
+  const std::vector<Error> errors = run_job(std::move(root), {}, 2, kPatient, kGatherAndLeave, [&] {
+    member.join(id, 1, 2).say(std::string("\3\0\0\0\0\0\0\0abc", 11));
+  });
   EXPECT_EQ(errors[0].code(), ErrorCode::kInternal);
   EXPECT_TRUE(contains(errors[0], "rank 1 sent a message of 3 bytes without a header"))
       << errors[0].what();

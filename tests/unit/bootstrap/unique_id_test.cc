@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The unique id as text and as a listening socket.
+// The unique id as text, as a listening socket, and as what both ends of a connection prove to
+// know.
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "bootstrap/bootstraps.h"
+#include "bootstrap/proof.h"
 #include "tests/support/error_of.h"
 
 namespace peal::bootstrap {
@@ -84,6 +86,35 @@ TEST(TcpRoot, SaysWhenTheAddressIsOfAnotherMachine) {
   EXPECT_EQ(error.code(), ErrorCode::kSystem);
   EXPECT_TRUE(contains(error, "bind to 192.0.2.1")) << error.what();
 }
+
+template <class Bytes>
+void count_up(Bytes& bytes, unsigned first) {
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(first++);
+}
+
+std::string hex(const Proof& proof) {
+  std::string text;
+  for (const std::byte byte : proof) text += fmt::format("{:02x}", std::to_integer<int>(byte));
+  return text;
+}
+
+// HMAC-SHA256 of b"peal: joiner" or b"peal: rank 0", hello and challenge, as Python's hmac has it.
+TEST(Proofs, AreThoseOfTheStandard) {
+  Secret secret;
+  Hello hello{.rank = 2, .size = 3};
+  Challenge challenge;
+  count_up(secret, 0);
+  count_up(hello.challenge, 16);
+  count_up(challenge, 32);
+  const Proof joiner = make_proof(secret, Side::kJoiner, hello, challenge);
+  const Proof root = make_proof(secret, Side::kRoot, hello, challenge);
+  EXPECT_EQ(hex(joiner), "2be80d69add0e868e09d437dcbc441b938874d31540f542fcb11e4e52f8ed053");
+  EXPECT_EQ(hex(root), "784694b7173823451517eb0566155c09baaa332a059d7f5403eb15b0bface2e0");
+  EXPECT_TRUE(same_proof(joiner, joiner));
+  EXPECT_FALSE(same_proof(joiner, root));
+}
+
+TEST(Proofs, AreOfFreshBytes) { EXPECT_NE(random_bytes(), random_bytes()); }
 
 }  // namespace
 }  // namespace peal::bootstrap
