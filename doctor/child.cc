@@ -58,10 +58,15 @@ Child::~Child() {
 }
 
 std::string Child::cause_of_death(Clock::time_point deadline) {
+  // It has closed its end of the pipe, so this takes a moment, also where there is no pidfd.
   const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-  const bool over = process && poll_until(process.get(), POLLIN, deadline) > 0;
+  if (process) poll_until(process.get(), POLLIN, deadline);
   int status = 0;
-  if (!over || ::waitpid(pid_, &status, WNOHANG) != pid_) return "ended without an answer";
+  pid_t ended = 0;
+  while ((ended = ::waitpid(pid_, &status, WNOHANG)) == 0 && Clock::now() < deadline) {
+    ::poll(nullptr, 0, 1);
+  }
+  if (ended != pid_) return "ended without an answer";
   pid_ = -1;
   return WIFSIGNALED(status) ? fmt::format("died of signal {}", WTERMSIG(status))
                              : fmt::format("ended with exit code {}", WEXITSTATUS(status));

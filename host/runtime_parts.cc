@@ -231,17 +231,20 @@ void Runtime::Parts::watch() {
   watcher.emplace(group.places(), group.channel().fd(),
                   Watcher::Calls{.lost = [this](int pe, int pid) { failures->peer_lost(pe, pid); },
                                  .message = [this] { take_messages(); },
-                                 .look = simt::in_simulation() || !config.report_failures
-                                             ? std::function<void()>()
-                                             : [this] {
- failures->look();
- exit_after_pthread_exit(); },
+                                 .look = [this] { look(); },
                                  .broken =
                                      [this](const std::string& why) {
                                        failures->abort(nullptr,
                                                        "it hears of no other PE any more: " + why);
                                      },
                                  .look_period = FailureLog::kLookPeriod});
+}
+
+// In a simulation kernels' memory is for its parties alone.
+void Runtime::Parts::look() {
+  failures->lose_leavers();
+  exit_after_pthread_exit();
+  if (config.report_failures && !simt::in_simulation()) failures->look();
 }
 
 void Runtime::Parts::take_messages() {

@@ -106,6 +106,7 @@ struct Runtime::Parts {
   void make_contexts(const Reachable& reachable);
   void make_services(uint32_t most_blocks);
   void watch();
+  void look();
   void take_messages();
   void end_flight() const;
   void report() const;

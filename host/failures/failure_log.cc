@@ -246,7 +246,7 @@ void FailureLog::peer_left(const Message& message) {
                          std::min(message.payload.size(), kMaxReason));
   const Departure departure{how, static_cast<int>(message.word[1]), text};
   group_.left(message.from, departure);
-  if (!departure.in_order()) lose(message.from);
+  if (!departure.in_order()) leavers_.push_back(message.from);
 }
 
 void FailureLog::lose(int pe) {
@@ -258,6 +258,11 @@ void FailureLog::lose(int pe) {
       group_.places()[static_cast<size_t>(pe)].pid, how_left(pe), to_string(Status::kPeerLost));
   contexts_.stop_all(Status::kPeerLost);
   look_now();
+}
+
+// Who left because another PE died comes behind that one.
+void FailureLog::lose_leavers() {
+  for (const int pe : std::exchange(leavers_, {})) lose(pe);
 }
 
 void FailureLog::look() {

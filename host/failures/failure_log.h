@@ -73,8 +73,10 @@ class FailureLog {
 
   /// The process of `pe` has ended: ends all waits.
   void peer_lost(int pe, int pid);
-  /// A Message::Kind::kLeft. Ends all waits where the PE does not leave in order.
+  /// A Message::Kind::kLeft, from the watcher.
   void peer_left(const Message& message);
+  /// Behind all that the watcher has told: ends all waits where a PE has left, but not in order.
+  void lose_leavers();
   /// Ends the waits of `context`, or of all there are, on all PEs that live. Never blocks. Throws
   /// kInvalidArgument where the context is none of this PE.
   void abort(const ContextFields* context, std::string_view reason);
@@ -107,9 +109,10 @@ class FailureLog {
   std::atomic<bool> said_{false};          // the first failure, by look()
 
   // Of look() alone:
-  uint64_t timeout_ns_ = 0;  // of the timeout that the last look found
-  unsigned vain_looks_ = 0;  // in a row that found a wait in vain
-  std::set<int> warned_of_;  // PEs that left while kernels here wait
+  std::vector<int> leavers_;  // not lost yet
+  uint64_t timeout_ns_ = 0;   // of the timeout that the last look found
+  unsigned vain_looks_ = 0;   // in a row that found a wait in vain
+  std::set<int> warned_of_;   // PEs that left while kernels here wait
 
   mutable std::mutex mutex_;        // guards what follows
   std::optional<Failure> in_vain_;  // why waits were ended that only PEs that left could have ended

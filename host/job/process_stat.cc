@@ -2,7 +2,9 @@
 #include "host/job/process_stat.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
+#include <cerrno>
 #include <sstream>
 #include <string>
 
@@ -13,6 +15,7 @@ namespace {
 
 // proc(5) counts fields from 1: pid, (name), state, ...
 constexpr int kState = 3;
+constexpr int kStartTime = 22;
 constexpr int kExitCode = 52;
 
 }  // namespace
@@ -21,14 +24,22 @@ constexpr int kExitCode = 52;
 ProcessStat stat_of_process(int64_t pid) {
   const std::string text = text_of(fmt::format("/proc/{}/stat", pid));
   const size_t name_end = text.rfind(") ");
-  if (name_end == std::string::npos || name_end + 2 >= text.size()) return {};
-  ProcessStat stat{.state = text[name_end + 2], .wait_status = {}};
+  if (name_end == std::string::npos) return {};
   std::istringstream fields(text.substr(name_end + 2));
+  ProcessStat stat;
   std::string field;
   for (int number = kState; number <= kExitCode && fields >> field; ++number) {
+    if (number == kState) stat.state = field[0];
+    if (number == kStartTime) stat.birth = std::stoull(field);
     if (number == kExitCode && stat.state == 'Z') stat.wait_status = std::stoi(field);
   }
   return stat;
+}
+
+bool has_ended(int64_t pid, std::optional<Birth> birth) {
+  if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return true;
+  const ProcessStat stat = stat_of_process(pid);
+  return stat.state == 'Z' || stat.state == 'X' || (birth && stat.birth && *stat.birth != *birth);
 }
 
 }  // namespace peal

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// /proc/PID/stat, of which two fields matter here (proc(5)).
+// What /proc/PID/stat tells of a process (proc(5)): where it has a pidfd of nobody, how it ended,
+// and whether it stands still.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +9,19 @@
 
 namespace peal {
 
+/// When a process was born, in ticks since the machine's start: with its number, which process.
+using Birth = uint64_t;
+
 struct ProcessStat {
   char state = 0;                  // 'R', 'S', 'T' stopped, 't' traced, 'Z' ended; 0: not known
+  std::optional<Birth> birth;      // none where /proc does not tell
   std::optional<int> wait_status;  // as waitpid() answers it; of one that has ended, for its user
 };
 
 ProcessStat stat_of_process(int64_t pid);
+
+/// Whether the process of that number and birth has ended, reaped or not. Without a birth another
+/// one that got its number is taken for it.
+bool has_ended(int64_t pid, std::optional<Birth> birth);
 
 }  // namespace peal

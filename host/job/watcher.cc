@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// pidfds, a socket, an eventfd and one poll().
+// pidfds, a socket, an eventfd and one poll(), which ends now and then where there are no pidfds.
 #include "host/job/watcher.h"
 
 #include <fmt/format.h>
@@ -19,6 +19,11 @@
 #include "host/base/error.h"
 
 namespace peal {
+namespace {
+
+constexpr int kLookAgainMs = 50;
+
+}  // namespace
 
 Watcher::Watcher(std::span<const Place> places, int channel, Calls calls)
     : calls_(std::move(calls)), channel_(channel) {
@@ -46,11 +51,18 @@ void Watcher::open(std::span<const Place> places) {
     Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, other.pid, 0)));
     // EINVAL: the number is still that of a group or a session, of which the process was the
     // leader.
-    const bool ended = !fd && (errno == ESRCH || errno == EINVAL);
+    const bool gone = !fd && (errno == ESRCH || errno == EINVAL);
     // Linux before 5.3, or a filter of system calls.
-    if (!fd && (errno == ENOSYS || errno == EPERM)) continue;
-    if (!fd && !ended) fail_errno(errno, fmt::format("pidfd_open({}) of PE {}", other.pid, pe));
-    peers_.push_back({static_cast<int>(pe), static_cast<int>(other.pid), std::move(fd)});
+    const bool refused = !fd && (errno == ENOSYS || errno == EPERM || errno == EACCES);
+    if (!fd && !gone && !refused) {
+      fail_errno(errno, fmt::format("pidfd_open({}) of PE {}", other.pid, pe));
+    }
+    const auto pid = static_cast<pid_t>(other.pid);
+    peers_.push_back({.pe = static_cast<int>(pe),
+                      .pid = pid,
+                      .ended = gone || (refused && has_ended(pid, std::nullopt)),
+                      .fd = std::move(fd),
+                      .birth = refused ? stat_of_process(pid).birth : std::nullopt});
   }
 }
 
@@ -64,14 +76,12 @@ void Watcher::watch() {
   fds.push_back({channel_, POLLIN, 0});
   fds.push_back({wake_.get(), POLLIN, 0});
   for (const Peer& peer : peers_) {
-    if (!peer.fd) calls_.lost(peer.pe, peer.pid);
+    if (peer.ended) calls_.lost(peer.pe, peer.pid);
   }
   while (!ending_) {
-    const int period = calls_.look ? static_cast<int>(calls_.look_period.count()) : -1;
-    const int ready = ::poll(fds.data(), fds.size(), period);
+    const int ready = ::poll(fds.data(), fds.size(), patience());
     const int error = errno;
     if (ending_) return;
-    if (calls_.look) calls_.look();
     if (ready < 0 && error == EINTR) continue;
     if (ready < 0)
       return calls_.broken(fmt::format("poll: {}", std::generic_category().message(error)));
@@ -79,13 +89,30 @@ void Watcher::watch() {
     if (std::ranges::any_of(fds, closed)) {
       return calls_.broken("somebody has closed a descriptor of peal's");
     }
-    // Before the ends of processes: what they sent while they lived counts.
+    // Before the ends of processes: what they sent while they lived counts. A process that had
+    // ended when a message was sent is seen to have, too: who tells of a loss is not taken for it.
     calls_.message();
-    for (size_t i = 0; i < peers_.size(); ++i) {
-      if (fds[i].fd < 0 || fds[i].revents == 0) continue;
-      fds[i].fd = -1;  // reported once
-      calls_.lost(peers_[i].pe, peers_[i].pid);
-    }
+    ::poll(fds.data(), fds.size(), 0);
+    tell_of_ends(std::span(fds).first(peers_.size()));
+    if (calls_.look) calls_.look();
+  }
+}
+
+// Milliseconds that poll() may sleep.
+int Watcher::patience() const {
+  const bool by_looking =
+      std::ranges::any_of(peers_, [](const Peer& peer) { return !peer.fd && !peer.ended; });
+  return by_looking ? kLookAgainMs : static_cast<int>(calls_.look_period.count());
+}
+
+void Watcher::tell_of_ends(std::span<pollfd> fds) {
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    Peer& peer = peers_[i];
+    if (peer.ended) continue;
+    peer.ended = peer.fd ? fds[i].revents != 0 : has_ended(peer.pid, peer.birth);
+    if (!peer.ended) continue;
+    fds[i].fd = -1;  // reported once
+    calls_.lost(peer.pe, peer.pid);
   }
 }
 

@@ -4,13 +4,17 @@
 // message.
 //
 // Asleep in poll() on the pidfds of the peers' processes and the channel, but for a look at what
-// kernels ran into, some times a second. PEs on other hosts are the NIC's business (retry
-// exceeded).
+// kernels ran into, some times a second. Where the system refuses pidfds (Linux before 5.3, filters
+// of containers that do not know them) it looks at /proc/PID/stat 20 times a second. PEs on other
+// hosts are the NIC's business (retry exceeded).
 #pragma once
+
+#include <poll.h>
 
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -18,6 +22,7 @@
 
 #include "base/fd.h"
 #include "host/base/place.h"
+#include "host/job/process_stat.h"
 
 namespace peal {
 
@@ -25,9 +30,10 @@ namespace peal {
 class Watcher {
  public:
   struct Calls {
-    std::function<void(int pe, int pid)> lost;           // once for each PE whose process ends
-    std::function<void()> message;                       // the channel can be read
-    std::function<void()> look = {};                     // every `look_period`; may be none
+    std::function<void(int pe, int pid)> lost;  // once for each PE whose process ends
+    std::function<void()> message;              // the channel can be read
+    // Behind all that there was to tell, and every `look_period` where that is not negative.
+    std::function<void()> look = {};
     std::function<void(const std::string& why)> broken;  // the last: nothing is noticed any more
     std::chrono::milliseconds look_period{-1};
   };
@@ -39,18 +45,21 @@ class Watcher {
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
-  /// False for a PE in this process, on another host, in another pid namespace, or where the kernel
-  /// has no pidfds.
+  /// False for a PE in this process, on another host or in another pid namespace.
   bool watches(int pe) const;
 
  private:
   struct Peer {
     int pe;
     int pid;
-    Fd fd;  // none: it had ended
+    bool ended;                  // and that was told, or is to be told at once
+    Fd fd;                       // none: it had ended, or is looked for
+    std::optional<Birth> birth;  // of one that is looked for, where /proc tells
   };
   void open(std::span<const Place> places);
   void watch();
+  int patience() const;
+  void tell_of_ends(std::span<pollfd> fds);
 
   Calls calls_;
   int channel_;

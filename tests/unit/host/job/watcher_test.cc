@@ -2,7 +2,7 @@
 //
 // The watcher of peers' processes and of the channel. Hazards: a process that ended before it was
 // watched was taken for one that cannot be watched, and nobody heard of its end; an error of poll()
-// ended the watching without a word.
+// ended the watching without a word; where pidfds were refused nobody was watched.
 #include "host/job/watcher.h"
 
 #include <fcntl.h>
@@ -13,13 +13,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "host/base/exception.h"
+#include "host/job/birth.h"
+#include "tests/support/without_pidfds.h"
 
 namespace peal {
 namespace {
@@ -155,6 +160,44 @@ TEST(Watcher, TellsOfAProcessWhoseGroupGoesOn) {
     EXPECT_EQ(heard.first(1)[0], (Heard::Said{"lost", 0, leader}));
   }
   ::kill(child, SIGKILL);
+}
+
+/// By a thread, whose filter ends with it.
+TEST(Watcher, TellsOfProcessesOfWhichItMayHaveNoPidfd) {
+  for (const int error : {EPERM, ENOSYS, EACCES}) {
+    std::jthread([error] {
+      if (!refuse_pidfds(error)) GTEST_SKIP() << "this process may not have filters";
+      Heard heard;
+      Child gone, not_reaped, one, two;
+      gone.end();
+      not_reaped.kill();
+      siginfo_t info{};
+      ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(not_reaped.pid()), &info, WEXITED | WNOWAIT), 0);
+      const std::vector<Place> places = {gone.place(), one.place(), not_reaped.place(),
+                                         two.place()};
+      const Watcher watcher(places, -1, heard.calls());
+      for (int pe = 0; pe < 4; ++pe) EXPECT_TRUE(watcher.watches(pe)) << pe;
+      EXPECT_EQ(heard.first(1)[0], (Heard::Said{"lost", 0, gone.pid()}));
+      EXPECT_EQ(heard.first(2)[1], (Heard::Said{"lost", 2, not_reaped.pid()}));
+      two.kill();
+      EXPECT_EQ(heard.first(3)[2], (Heard::Said{"lost", 3, two.pid()}));
+      one.end();
+      EXPECT_EQ(heard.first(4)[3], (Heard::Said{"lost", 1, one.pid()}));
+    });
+  }
+}
+
+/// Its number may be another's by now: birth tells them apart.
+TEST(Birth, TellsProcessesOfOneNumberApart) {
+  Child child;
+  const std::optional<Birth> birth = birth_of(child.pid());
+  ASSERT_TRUE(birth);
+  EXPECT_FALSE(has_ended(child.pid(), birth));
+  EXPECT_FALSE(has_ended(child.pid(), std::nullopt));
+  EXPECT_TRUE(has_ended(child.pid(), *birth - 1));
+  child.end();
+  EXPECT_FALSE(birth_of(child.pid()));
+  EXPECT_TRUE(has_ended(child.pid(), std::nullopt));
 }
 
 TEST(Watcher, LeavesOutWhatItCannotSee) {
