@@ -45,6 +45,15 @@ bool lies_in_path(int error) {
          error == ENOTDIR || error == ELOOP || error == ENAMETOOLONG || error == EROFS;
 }
 
+File::Descriptor opened(const SystemCalls& calls, const std::string& path, File::Use use) {
+  if (path.empty()) fail(ErrorCode::kInvalidArgument, "storage: the path is empty");
+  const bool reads = use == File::Use::kRead;
+  const int access = reads ? O_RDONLY : O_RDWR;
+  const int fd = File::open(calls, path, access | (reads ? 0 : O_NOFOLLOW));
+  if (fd < 0) fail_on_path(errno, reads ? "open" : "open for writing", path);
+  return {fd, access};
+}
+
 }  // namespace
 
 void fail_on_path(int error, const std::string& call, const std::string& path) {
@@ -58,25 +67,29 @@ struct File::Step {
   size_t bytes;
 };
 
-File::File(const SystemCalls& calls, std::string path, Use use, bool direct)
-    : calls_(calls), path_(std::move(path)) {
-  if (path_.empty()) fail(ErrorCode::kInvalidArgument, "storage: the path is empty");
-  const int access = use == Use::kRead ? O_RDONLY : O_RDWR;
-  // O_NONBLOCK: opening a pipe that nobody writes would wait for ever. Files do not care.
-  const int flags = access | O_CLOEXEC | O_NONBLOCK | (use == Use::kCreate ? O_CREAT : 0);
+int File::open(const SystemCalls& calls, const std::string& path, int flags) {
+  int fd = -1;
   do {
-    fd_ = calls_.open(path_.c_str(), flags, 0666);
-  } while (fd_ < 0 && errno == EINTR);
-  if (fd_ < 0) fail_on_path(errno, use == Use::kRead ? "open" : "open for writing", path_);
+    // O_NONBLOCK: opening a pipe that nobody writes would wait for ever. Files do not care.
+    fd = calls.open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0666);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+File::File(const SystemCalls& calls, std::string path, Use use, bool direct)
+    : File(calls, path, opened(calls, path, use), direct) {}
+
+File::File(const SystemCalls& calls, std::string path, Descriptor opened, bool direct)
+    : calls_(calls), path_(std::move(path)), fd_(opened.fd) {
   struct stat told = {};
   const int error = calls_.fstat(fd_, &told) == 0 ? 0 : errno;
-  if (error != 0 || !(S_ISREG(told.st_mode) || (use != Use::kCreate && S_ISBLK(told.st_mode)))) {
+  if (error != 0 || !(S_ISREG(told.st_mode) || S_ISBLK(told.st_mode))) {
     calls_.close(fd_);
     if (error != 0) fail_on_path(error, "fstat", path_);
     fail(ErrorCode::kInvalidArgument, "open of {}: it is no regular file; name a file", path_);
   }
   if (direct) {
-    open_direct(access | O_CLOEXEC);
+    open_direct(opened.access | O_CLOEXEC);
   } else {
     why_not_direct_ = "as asked";
   }

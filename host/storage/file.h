@@ -26,15 +26,25 @@ inline constexpr size_t kBlock = 4096;
 /// An open regular file or block device. read() and write() may be called from several threads.
 class File {
  public:
-  enum class Use { kRead, kWrite, kCreate };
+  enum class Use { kRead, kWrite };
+  /// By open(); is taken over.
+  struct Descriptor {
+    int fd;
+    int access;  // O_RDONLY or O_RDWR
+  };
 
-  /// Opens `path`; kCreate makes it where it is not and keeps what is in it. With `direct` false
-  /// O_DIRECT is not tried. Throws kInvalidArgument for a path that cannot be opened (missing, a
-  /// folder, not permitted), kSystem for other failures.
+  /// Opens `path`; kWrite follows no link there. With `direct` false O_DIRECT is not tried. Throws
+  /// kInvalidArgument for a path that cannot be opened (missing, a folder, not permitted), kSystem
+  /// for other failures.
   File(const SystemCalls& calls, std::string path, Use use, bool direct);
+  /// The same with what is open already.
+  File(const SystemCalls& calls, std::string path, Descriptor opened, bool direct);
   ~File();
   File(const File&) = delete;
   File& operator=(const File&) = delete;
+
+  /// A descriptor, or -1 and errno. Does not wait for the writer of a pipe.
+  static int open(const SystemCalls& calls, const std::string& path, int flags);
 
   const std::string& path() const { return path_; }
   /// Its size now.

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -34,8 +35,7 @@ Replacement::Replacement(const SystemCalls& calls, std::string path, bool direct
       fail(ErrorCode::kSystem, "save to {}: other processes save to it all the time; let one do it",
            path_);
     }
-    file_.emplace(calls_, partial_, File::Use::kCreate, direct);
-    if (!take()) file_.reset();
+    if (!take(direct)) file_.reset();
   }
   try {
     if (left == Left::kRemoved) file_->resize(0);
@@ -43,32 +43,68 @@ Replacement::Replacement(const SystemCalls& calls, std::string path, bool direct
       fail_on_path(errno, "fchmod", partial_);
     }
   } catch (...) {
-    calls_.unlink(partial_.c_str());
+    if (is_there()) calls_.unlink(partial_.c_str());
     throw;
   }
 }
 
 Replacement::~Replacement() {
   // Before the lock goes with the descriptor: afterwards it may be another's.
-  if (!committed_) calls_.unlink(partial_.c_str());
+  if (!committed_ && is_there()) calls_.unlink(partial_.c_str());
 }
 
-/// Locks the file. False when its writer has renamed or removed it meanwhile.
-bool Replacement::take() {
-  const int fd = file_->plain_descriptor();
+/// Whether `partial_` is this save's file.
+bool Replacement::is_there() const {
+  struct stat mine = {};
+  struct stat there = {};
+  return calls_.fstat(file_->plain_descriptor(), &mine) == 0 &&
+         calls_.lstat(partial_.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
+         mine.st_ino == there.st_ino;
+}
+
+void Replacement::remove_other() const {
+  if (calls_.unlink(partial_.c_str()) != 0 && errno != ENOENT) {
+    fail_on_path(errno, "unlink, of a link or another user's file,", partial_);
+  }
+}
+
+/// Opens the file, made or as a writer has left it, and locks it. False when that was none, or its
+/// writer has renamed or removed it meanwhile.
+bool Replacement::take(bool direct) {
+  int fd = File::open(calls_, partial_, O_RDWR | O_CREAT | O_EXCL);  // follows no link
+  const bool made = fd >= 0;
+  if (!made && errno == EEXIST) {
+    fd = File::open(calls_, partial_, O_RDWR | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT) return false;
+    if (fd < 0 && errno == ELOOP) return remove_other(), false;
+  }
+  if (fd < 0) fail_on_path(errno, "open for writing", partial_);
+  file_.emplace(calls_, partial_, File::Descriptor{fd, O_RDWR}, direct);
   if (calls_.flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     fail(ErrorCode::kInvalidArgument,
          "save to {}: another process is writing {}; wait for it, or choose another path", path_,
          partial_);
   }
-  struct stat mine = {};
-  struct stat there = {};
-  return calls_.fstat(fd, &mine) == 0 && calls_.stat(partial_.c_str(), &there) == 0 &&
-         mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
+  if (made || !is_there()) return is_there();
+  struct stat left = {};
+  if (calls_.fstat(fd, &left) != 0) fail_on_path(errno, "fstat", partial_);
+  if (!S_ISREG(left.st_mode)) {
+    fail(ErrorCode::kInvalidArgument, "open of {}: it is no regular file; name a file", partial_);
+  }
+  // By another name the bytes would be somebody's who has not asked for them; another user could
+  // change them at any time.
+  const bool ours = left.st_nlink == 1 && left.st_uid == ::geteuid();
+  if (!ours) remove_other();
+  return ours;
 }
 
 void Replacement::commit() {
   file_->sync();
+  if (!is_there()) {
+    fail(ErrorCode::kSystem,
+         "save to {}: somebody has removed {} or put another file there; {} is as it was", path_,
+         partial_, path_);
+  }
   if (calls_.rename(partial_.c_str(), path_.c_str()) != 0) {
     fail_on_path(errno, fmt::format("rename to {}", path_), partial_);
   }

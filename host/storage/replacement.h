@@ -5,7 +5,8 @@
 //   PATH.partial  made, locked, written, fsync  ->  rename to PATH  ->  fsync of the folder
 //
 // Whoever opens PATH finds the old bytes or the new ones, also after a power cut. A writer that is
-// killed leaves PATH.partial and no lock: the next one takes it over.
+// killed leaves PATH.partial and no lock: the next one takes it over. A link there, or another
+// user's file, is none that a writer has left: it is removed, and what it leads to is as it was.
 #pragma once
 
 #include <optional>
@@ -40,7 +41,9 @@ class Replacement {
   void commit();
 
  private:
-  bool take();
+  bool take(bool direct);
+  bool is_there() const;
+  void remove_other() const;
   void sync_folder() const;
 
   const SystemCalls& calls_;

@@ -20,6 +20,7 @@ const SystemCalls& linux_calls() {
       .pwrite = ::pwrite,
       .fstat = ::fstat,
       .stat = ::stat,
+      .lstat = ::lstat,
       .ftruncate = ::ftruncate,
       .fchmod = ::fchmod,
       .fsync = ::fsync,

@@ -19,6 +19,7 @@ struct SystemCalls {
   ssize_t (*pwrite)(int fd, const void* from, size_t bytes, off_t offset);
   int (*fstat)(int fd, struct stat* told);
   int (*stat)(const char* path, struct stat* told);
+  int (*lstat)(const char* path, struct stat* told);
   int (*ftruncate)(int fd, off_t bytes);
   int (*fchmod)(int fd, mode_t mode);
   int (*fsync)(int fd);

@@ -219,6 +219,19 @@ TEST_F(Checkpoint, IsWrittenWhereWhatWasLeftCannotBeRead) {
   EXPECT_STREQ(load(1).what(), kGood);
 }
 
+// Another file was overwritten, and the checkpoint was a link to it.
+TEST_F(Checkpoint, FollowsNoLinkInItsWay) {
+  for (const auto link : {::symlink, ::link}) {
+    put_file(path("other"), "other");
+    ASSERT_EQ(link(path("other").c_str(), path("file.partial").c_str()), 0);
+    EXPECT_STREQ(save(1).what(), kGood);
+    EXPECT_TRUE(file_at(path("other")) == "other");
+    EXPECT_FALSE(std::filesystem::is_symlink(path()));
+    EXPECT_STREQ(load(1).what(), kGood);
+    EXPECT_EQ(names(), (Names{"file", "other"}));
+  }
+}
+
 // A PE that ends in the middle; the others hear of it by their bootstrap.
 TEST_F(Checkpoint, KeepsTheOneBeforeWhereAPeEnds) {
   struct Ended {};

@@ -142,7 +142,7 @@ TEST_F(FileOf, NamesTheRightThatIsMissing) {
   calls.open = [](const char*, int, mode_t) { return errno = EACCES, -1; };
   expect_error(error_of([&] { File(calls, path(), File::Use::kRead, true); }),
                ErrorCode::kInvalidArgument, {"open of " + path(), "Permission denied", "right"});
-  expect_error(error_of([&] { File(calls, path(), File::Use::kCreate, true); }),
+  expect_error(error_of([&] { File(calls, path(), File::Use::kWrite, true); }),
                ErrorCode::kInvalidArgument, {"open for writing of " + path()});
 }
 
@@ -154,13 +154,18 @@ TEST_F(FileOf, RefusesWhatCannotBeOpened) {
                {path("none"), "No such file"});
   expect_error(opened(path("none"), File::Use::kWrite), ErrorCode::kInvalidArgument,
                {path("none"), "No such file"});
-  expect_error(opened(path("no/such"), File::Use::kCreate), ErrorCode::kInvalidArgument,
+  expect_error(opened(path("no/such"), File::Use::kWrite), ErrorCode::kInvalidArgument,
                {"does every folder in it exist"});
   expect_error(opened(path(""), File::Use::kRead), ErrorCode::kInvalidArgument,
                {"no regular file"});
   expect_error(opened("", File::Use::kRead), ErrorCode::kInvalidArgument, {"empty"});
   expect_error(opened("/dev/null", File::Use::kRead), ErrorCode::kInvalidArgument,
                {"/dev/null", "no regular file"});
+  put_file(path("target"), "target");
+  ASSERT_EQ(::symlink(path("target").c_str(), path("link").c_str()), 0);
+  EXPECT_STREQ(opened(path("link"), File::Use::kRead).what(), "no error");
+  expect_error(opened(path("link"), File::Use::kWrite), ErrorCode::kInvalidArgument,
+               {path("link"), "symbolic links"});
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
   expect_error(opened(path("pipe"), File::Use::kRead), ErrorCode::kInvalidArgument,
                {"no regular file"});

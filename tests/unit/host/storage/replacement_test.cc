@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A file that takes the place of another. Hazard: half of the new one where the old one was, after
-// a full disk or a killed writer; litter that stops the next writer.
+// a full disk or a killed writer; litter that stops the next writer; a link in the way, through
+// which another file was overwritten.
 #include "host/storage/replacement.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
+
+#include <functional>
 
 #include "host/storage/whole_files.h"
 #include "tests/support/error_of.h"
@@ -88,6 +91,51 @@ TEST_F(ReplacementOf, RefusesASecondWriter) {
   first.commit();
   save("second");
   EXPECT_EQ(file_at(path()), "second");
+}
+
+TEST_F(ReplacementOf, FollowsNoLinkInItsWay) {
+  const std::string partial = path("file.partial");
+  const std::string other = path("other");
+  const std::function<int()> links[] = {
+      [&] { return ::symlink(other.c_str(), partial.c_str()); },
+      [&] { return ::link(other.c_str(), partial.c_str()); },
+      [&] { return ::symlink(path("nowhere").c_str(), partial.c_str()); }};
+  for (const auto& link : links) {
+    put_file(other, "other");
+    ASSERT_EQ(link(), 0);
+    save("new");
+    EXPECT_EQ(file_at(other), "other");
+    EXPECT_EQ(file_at(path()), "new");
+    EXPECT_FALSE(std::filesystem::is_symlink(path()));
+    EXPECT_EQ(std::filesystem::hard_link_count(path()), 1u);
+    EXPECT_EQ(names(), (Names{"file", "other"}));
+  }
+}
+
+TEST_F(ReplacementOf, TakesOverNoFileOfAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make one";
+  const std::string partial = path("file.partial");
+  put_file(partial, "theirs");
+  ASSERT_EQ(::chown(partial.c_str(), 65534, 65534), 0);
+  std::ifstream theirs(partial);
+  save("new");
+  EXPECT_EQ(file_at(path()), "new");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(theirs), {}), "theirs");
+}
+
+TEST_F(ReplacementOf, PutsNothingElseInPlace) {
+  put_file(path(), "old");
+  put_file(path("other"), "other");
+  {
+    Replacement replacement(Faults::calls(), path(), true);
+    ASSERT_EQ(::unlink(path("file.partial").c_str()), 0);
+    ASSERT_EQ(::symlink("other", path("file.partial").c_str()), 0);
+    expect_error(error_of([&] { replacement.commit(); }), ErrorCode::kSystem,
+                 {path(), "put another file there"});
+  }
+  EXPECT_EQ(file_at(path()), "old");
+  EXPECT_EQ(file_at(path("other")), "other");
+  EXPECT_EQ(names(), (Names{"file", "file.partial", "other"}));
 }
 
 TEST_F(ReplacementOf, KeepsTheRightsOfTheOldFile) {
