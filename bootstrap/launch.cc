@@ -209,6 +209,19 @@ Launch choose_launch(const Config& config) {
   return tcp ? *tcp : by_launcher(its);
 }
 
+void check_size(const Config& config, const std::string& group, int size) {
+  const bool told = config.given.contains("PEAL_TCP_ID") && config.given.contains("PEAL_TCP_SIZE");
+  if (!told || config.tcp_size < 2 || config.tcp_size == size ||
+      config.bootstrap == BootstrapKind::kSingle) {
+    return;
+  }
+  fail(ErrorCode::kConfiguration,
+       "{} has {} {}, and PEAL_TCP_SIZE={} tells of {} PEs: peal-run starts no MPI job, in which "
+       "each process then is one of its own; start the program by mpirun, let the launcher's "
+       "variables make the job (PEAL_BOOTSTRAP=auto, nvshmem_init()), or set {}",
+       group, size, size == 1 ? "rank" : "ranks", config.tcp_size, config.tcp_size, kAlone);
+}
+
 std::unique_ptr<Bootstrap> make_launched(const Config& config) {
   const Launch launch = choose_launch(config);
   const auto deadline = std::chrono::duration_cast<Deadline>(config.bootstrap_timeout);
@@ -216,6 +229,7 @@ std::unique_ptr<Bootstrap> make_launched(const Config& config) {
   switch (launch.kind) {
     case BootstrapKind::kMpi:
       group = make_mpi(nullptr, deadline, config.mpi_plugin);
+      check_size(config, "MPI's world", group->size());
       break;
     case BootstrapKind::kPmix:
       group = make_pmix(launch.rank, config.tcp_interface, deadline);

@@ -30,6 +30,11 @@ struct Launch {
 /// processes and not how these meet, or contradict each other.
 Launch choose_launch(const Config& config);
 
+/// Throws kConfiguration where `config` has the variables of peal-run for several PEs, and `group`
+/// (what it is: "the MPI communicator") was made of `size` by other means: each process would be a
+/// job of its own and end with 0. PEAL_BOOTSTRAP=single allows it.
+void check_size(const Config& config, const std::string& group, int size);
+
 /// Joins the job that choose_launch() finds. Throws kConfiguration, too, where the job turns out to
 /// have this PE alone although a launcher's variable tells of several.
 std::unique_ptr<Bootstrap> make_launched(const Config& config);

@@ -14,6 +14,7 @@
 
 #include "base/immortal.h"
 #include "bootstrap/bootstraps.h"
+#include "bootstrap/launch.h"
 #include "compat/detail/cuda.h"
 #include "compat/detail/modules.h"
 #include "compat/detail/pe.h"
@@ -73,8 +74,12 @@ uint64_t heap_size_of(const Config& config) {
 std::unique_ptr<Bootstrap> bootstrap_of(const Config& config, const Joining& joining) {
   const auto deadline = std::chrono::duration_cast<bootstrap::Deadline>(config.bootstrap_timeout);
   if (joining.mpi_comm != nullptr) {
-    return bootstrap::make_mpi(joining.mpi_comm, deadline, config.mpi_plugin);
+    auto group = bootstrap::make_mpi(joining.mpi_comm, deadline, config.mpi_plugin);
+    bootstrap::check_size(config, "the MPI communicator", group->size());
+    return group;
   }
+  // Made with the ranks of such an MPI.
+  if (joining.size == 1) bootstrap::check_size(config, "the job of this unique id", joining.size);
   const auto id = bootstrap::UniqueId::from_string(*joining.unique_id);
   std::optional<bootstrap::TcpRoot> root = std::exchange(process().root, std::nullopt);
   if (root && root->id() == id && joining.rank == 0) {

@@ -392,6 +392,42 @@ TEST(NvshmemSetup, ByAUniqueId) {
   nvshmem_init();
 }
 
+void refuse_job_of_one(unsigned flags, const nvshmemx_init_attr_t& attributes, const char* what) {
+  nvshmemx_init_attr_t mine = attributes;
+  testing::internal::CaptureStderr();
+  EXPECT_NE(nvshmemx_init_attr(flags, &mine), 0);
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_NE(told.find(what + std::string(" has 1 rank, and PEAL_TCP_SIZE=2 tells of 2 PEs")),
+            std::string::npos)
+      << told;
+}
+
+// MPI started by peal-run: each process was a job of its own, with wrong data and exit code 0.
+TEST(NvshmemSetup, OfOnePeInAJobOfPealRunIsRefused) {
+  nvshmem_finalize();
+  const std::string id(44, 'a');
+  ::setenv("PEAL_TCP_ID", id.c_str(), 1);
+  ::setenv("PEAL_TCP_RANK", "0", 1);
+  ::setenv("PEAL_TCP_SIZE", "2", 1);
+  MPI_Comm alone = MPI_COMM_SELF;
+  nvshmemx_init_attr_t by_comm = NVSHMEMX_INIT_ATTR_INITIALIZER;
+  by_comm.mpi_comm = &alone;
+  refuse_job_of_one(NVSHMEMX_INIT_WITH_MPI_COMM, by_comm, "the MPI communicator");
+  nvshmemx_uniqueid_t made = NVSHMEMX_UNIQUEID_INITIALIZER;
+  nvshmemx_init_attr_t by_id = NVSHMEMX_INIT_ATTR_INITIALIZER;
+  ASSERT_EQ(nvshmemx_get_uniqueid(&made), 0);
+  ASSERT_EQ(nvshmemx_set_attr_uniqueid_args(0, 1, &made, &by_id), 0);
+  refuse_job_of_one(NVSHMEMX_INIT_WITH_UNIQUEID, by_id, "the job of this unique id");
+  ::setenv("PEAL_BOOTSTRAP", "single", 1);
+  ASSERT_EQ(nvshmemx_init_attr(NVSHMEMX_INIT_WITH_MPI_COMM, &by_comm), 0);
+  expect_job_of(0, 1);
+  nvshmem_finalize();
+  for (const char* name : {"PEAL_TCP_ID", "PEAL_TCP_RANK", "PEAL_TCP_SIZE", "PEAL_BOOTSTRAP"}) {
+    ::unsetenv(name);
+  }
+  nvshmem_init();
+}
+
 }  // namespace
 }  // namespace peal::compat_test
 

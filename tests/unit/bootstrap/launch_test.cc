@@ -43,6 +43,18 @@ const Variables kSrun{"SLURM_JOB_ID=17", "SLURM_NTASKS=2", "SLURM_STEP_NUM_TASKS
 const Variables kPmi{"PMI_FD=6", "PMI_RANK=1", "PMI_SIZE=2"};
 const Variables kPmix{"PMIX_NAMESPACE=slurm.pmix.17.0", "PMIX_RANK=1"};
 
+TEST(Launch, OfPealRunIsNoJobOfAnotherSize) {
+  const std::string told =
+      refusal(ErrorCode::kConfiguration, [] { check_size(read(kTcp), "the MPI communicator", 1); });
+  expect_in(told, {"the MPI communicator has 1 rank, and PEAL_TCP_SIZE=2 tells of 2 PEs", "mpirun",
+                   "PEAL_BOOTSTRAP=single"});
+  EXPECT_NE(error_of([] { check_size(read(kTcp), "it", 3); }).what(), std::string("no error"));
+  check_size(read(kTcp), "it", 2);
+  check_size(read(kTcp + Variables{"PEAL_BOOTSTRAP=single"}), "it", 1);
+  check_size(read(kMpirun), "a communicator of two of its ranks", 2);
+  check_size(read({}), "it", 1);
+}
+
 struct Choice {
   const char* name;
   Variables variables;
