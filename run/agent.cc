@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -23,6 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostUnwritten = std::size_t{4} << 20;  // then PEs wait until it is written
 constexpr std::chrono::seconds kAgentLastWords{5};            // from SIGKILL to the agent's own end
+constexpr const char* kDevices = "SIMT_DEVICES";
 
 class Agent {
  public:
@@ -118,6 +120,11 @@ class Agent {
   void start(const std::string& id) {
     if (ending_) return;
     started_ = true;
+    // First, so that one of the user's counts. CUDA on a CPU: programs take devices for PEs.
+    if (std::getenv(kDevices) == nullptr) {
+      auto& environment = share_.command.environment;
+      environment.insert(environment.begin(), fmt::format("{}={}", kDevices, share_.count));
+    }
     try {
       for (int i = 0; i < share_.count; ++i) {
         Command command = share_.command;

@@ -11,15 +11,36 @@
 #include "simt/runtime/allocations.h"
 #include "simt/runtime/device_properties.h"
 #include "simt/runtime/state.h"
+#include "simt/simulated_program.h"
 
 namespace peal::simt::cuda {
 namespace {
 
 constexpr int kDefaultDevices = 8;
 
+// What launchers tell of the processes on this host: Open MPI, MPICH, torchrun, Slurm; last of all
+// ("2(x4)" is four hosts of two), peal's jobs by hand, which tell of the whole job.
+constexpr const char* kProcessesHere[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+                                          "LOCAL_WORLD_SIZE", "SLURM_STEP_TASKS_PER_NODE",
+                                          "PEAL_TCP_SIZE"};
+
+// Programs take the number of devices for that of PEs.
+int count_of_job() {
+  if (simulated_pes() > 0) return simulated_pes();
+  for (const char* const name : kProcessesHere) {
+    const char* const text = std::getenv(name);
+    if (text == nullptr) continue;
+    char* end = nullptr;
+    const long count = std::strtol(text, &end, 10);
+    if (count < 1 || (*end != '\0' && *end != '(')) continue;
+    return static_cast<int>(std::min(count, long{kMostDevices}));
+  }
+  return kDefaultDevices;
+}
+
 int count_of_environment() {
   const char* const text = std::getenv("SIMT_DEVICES");
-  if (text == nullptr || *text == '\0') return kDefaultDevices;
+  if (text == nullptr || *text == '\0') return count_of_job();
   char* end = nullptr;
   const long count = std::strtol(text, &end, 10);
   if (*end == '\0' && count >= 0 && count <= long{kMostDevices}) return static_cast<int>(count);

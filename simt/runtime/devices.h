@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CUDA's calls for devices. There are as many as SIMT_DEVICES says, 8 where it is not set; all are
-// this machine's CPUs and share its memory. Each has a default stream of its own.
+// CUDA's calls for devices. There are as many as SIMT_DEVICES says, else as PEs on this host, else
+// 8; all are this machine's CPUs and share its memory. Each has a default stream of its own.
 #pragma once
 
 #include <cstddef>

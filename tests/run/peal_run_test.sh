@@ -46,6 +46,12 @@ job 0 sh -c 'echo "$PEAL_TCP_SIZE"'
 prints "[0] 1"
 job 0 -n 2 -x COLOR=red -x PEAL_LOG=info sh -c 'echo "$COLOR $PEAL_LOG"'
 prints "[1] red info"
+job 0 -n 2 sh -c 'echo "$SIMT_DEVICES"'
+prints "[0] 2"
+job 0 -n 2 -x SIMT_DEVICES=5 sh -c 'echo "$SIMT_DEVICES"'
+prints "[1] 5"
+SIMT_DEVICES=4 job 0 -n 2 sh -c 'echo "$SIMT_DEVICES"'
+prints "[1] 4"
 job 0 -n 2 sh -c 'echo -n "no end of line"'
 prints "[0] no end of line"
 # An argument goes through as it is.
@@ -76,12 +82,6 @@ timeout 60 "$run" -n 2 seq 100000 2>err | (read -r; cat) | wc -l >out
 timeout 60 "$run" -n 2 yes 2>err | head -n 1 >out
 [ "${PIPESTATUS[0]}" = 141 ] || fail "| head: exit code ${PIPESTATUS[0]}"
 
-# The first failure ends all and is the exit code, in words.
-job 7 -n 3 sh -c '[ $PEAL_TCP_RANK = 1 ] && exit 7; read x <>$block'
-says "peal-run: PE 1 of 3 (this machine, pid "
-says "exited with code 7; ending the other 2"
-job 137 -n 2 sh -c '[ $PEAL_TCP_RANK = 0 ] && kill -9 $$; read x <>$block'
-says "PE 0 of 2 (this machine, pid "
 # Without standard descriptors of its own: what the job is made of took their place, and it never ended.
 for closed in '<&-' '>&-' '2>&-' '<&- >&- 2>&-'; do
   eval "timeout --kill-after=5 60 '$run' -n 2 sh -c 'cat; echo out; echo err >&2' >out 2>err </dev/null $closed"
@@ -91,6 +91,12 @@ for closed in '<&-' '>&-' '2>&-' '<&- >&- 2>&-'; do
   case $closed in *2*) ;; *) says '] err' ;; esac
 done
 
+# The first failure ends all and is the exit code, in words.
+job 7 -n 3 sh -c '[ $PEAL_TCP_RANK = 1 ] && exit 7; read x <>$block'
+says "peal-run: PE 1 of 3 (this machine, pid "
+says "exited with code 7; ending the other 2"
+job 137 -n 2 sh -c '[ $PEAL_TCP_RANK = 0 ] && kill -9 $$; read x <>$block'
+says "PE 0 of 2 (this machine, pid "
 says "was killed by signal 9 (Killed); ending the other 1"
 [ "$(wc -l <err)" = 1 ] || fail "more than one line: $(cat err)"
 # One that ends well does not end the others.

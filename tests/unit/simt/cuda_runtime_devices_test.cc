@@ -19,8 +19,8 @@ TEST(CudaDevices, AreEightWhereNobodySaysMore) {
 }
 
 // In a process of its own: the number is read once.
-void exit_with_count(const char* devices) {
-  ::setenv("SIMT_DEVICES", devices, 1);
+void exit_with_count(const char* devices, const char* variable = "SIMT_DEVICES") {
+  ::setenv(variable, devices, 1);
   int count = -1;
   const cudaError_t error = cudaGetDeviceCount(&count);
   std::exit(error == cudaSuccess ? count : 100 + (error == cudaErrorNoDevice));
@@ -33,6 +33,23 @@ TEST(CudaDevicesDeathTest, AreAsManyAsTheEnvironmentSays) {
   EXPECT_EXIT(exit_with_count("65"), testing::ExitedWithCode(101),
               "SIMT_DEVICES=65: a number from 0 to 64");
   EXPECT_EXIT(exit_with_count("two"), testing::ExitedWithCode(101), "SIMT_DEVICES=two");
+}
+
+/// Programs take their number for that of PEs.
+TEST(CudaDevicesDeathTest, AreAsManyAsProcessesOnThisHost) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_with_count("2", "OMPI_COMM_WORLD_LOCAL_SIZE"), testing::ExitedWithCode(2), "^$");
+  EXPECT_EXIT(exit_with_count("3", "LOCAL_WORLD_SIZE"), testing::ExitedWithCode(3), "^$");
+  EXPECT_EXIT(exit_with_count("4(x2)", "SLURM_STEP_TASKS_PER_NODE"), testing::ExitedWithCode(4),
+              "^$");
+  EXPECT_EXIT(exit_with_count("4,2", "SLURM_STEP_TASKS_PER_NODE"), testing::ExitedWithCode(8),
+              "^$");
+  EXPECT_EXIT(exit_with_count("100", "PEAL_TCP_SIZE"), testing::ExitedWithCode(64), "^$");
+  const auto asked = [] {
+    ::setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+    exit_with_count("5");
+  };
+  EXPECT_EXIT(asked(), testing::ExitedWithCode(5), "^$");
 }
 
 TEST(CudaDevices, EachThreadHasOneInUse) {
