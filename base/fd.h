@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The owner of one file descriptor: closed exactly once, by whoever holds it last; never one of 0
-// to 2. A program that was started without standard error, or has closed it, would print into what
-// took its place: a heap's pages, a socket to another PE.
+// The owner of one file descriptor: closed exactly once, by whoever holds it last, and in children
+// of fork() at once (base/forks.h); never one of 0 to 2. A program that was started without
+// standard error, or has closed it, would print into what took its place: a heap's pages, a socket
+// to another PE.
 //
 //   of this project     Fd moves what it takes over to 3 or above, whenever that is
 //   of other libraries  find 0 to 2 taken: occupy_standard_descriptors() before they are loaded
@@ -14,6 +15,8 @@
 #include <cerrno>
 #include <system_error>
 #include <utility>
+
+#include "base/forks.h"
 
 namespace peal {
 
@@ -32,24 +35,35 @@ class Fd {
  public:
   Fd() = default;
   /// Takes over `fd`, under another number where it is 0, 1 or 2. Negative: there is none.
-  explicit Fd(int fd) : fd_(above_standard(fd)) {}
-  Fd(Fd&& other) noexcept : fd_(other.release()) {}
+  explicit Fd(int fd) : fd_(above_standard(fd)) {
+    if (fd_ >= 0) Forks::of_process().opened(fd_);
+  }
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)), maker_(other.maker_) {}
   Fd& operator=(Fd&& other) noexcept {
-    Fd old(std::exchange(fd_, other.release()));
+    Fd old(std::move(other));
+    std::swap(fd_, old.fd_);
+    std::swap(maker_, old.maker_);
     return *this;
   }
   ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
+    if (const int fd = release(); fd >= 0) ::close(fd);
   }
 
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
+  /// Negative where there is none, and in a child of fork().
+  int get() const { return maker_.here() ? fd_ : -1; }
+  explicit operator bool() const { return get() >= 0; }
 
   /// Gives it up to the caller, who closes it.
-  int release() { return std::exchange(fd_, -1); }
+  int release() {
+    const int fd = get();
+    fd_ = -1;
+    if (fd >= 0) Forks::of_process().closed(fd);
+    return fd;
+  }
 
  private:
   int fd_ = -1;
+  Maker maker_;
 };
 
 /// A descriptor that other code has opened: from now on closed by exec, as those are that this

@@ -209,10 +209,11 @@ void tell(const char* call, const std::exception& error) {
   const std::string text = fmt::format("{}: {}", call, error.what());
   const auto* const known = dynamic_cast<const Error*>(&error);
   const bool refused = known != nullptr && known->code() == ErrorCode::kInvalidArgument;
-  const Status status = begun() && !refused ? this_pe().runtime().status() : Status::kOk;
-  remember(status == Status::kOk ? -1 : static_cast<int>(status), text);
+  const Failure failure = begun() && !refused ? this_pe().runtime().failure() : Failure();
+  const bool of_kernels = failure.status != Status::kOk;
+  remember(of_kernels ? static_cast<int>(failure.status) : -1, text);
   // What kernels met with ends every call from then on.
-  if (status != Status::kOk && std::exchange(process().told_of_kernels, true)) return;
+  if (of_kernels && (std::exchange(process().told_of_kernels, true) || failure.said)) return;
   say(text);
 }
 

@@ -92,5 +92,7 @@ for way in fork_barrier_all fork_malloc fork_finalize fork_init fork_kernels; do
   job 0 2 p2p $way
 done
 
+job "137|5" 3 p2p fork_outlives 'PE 1: barrier answered -1: .*rank 0 of 3 died or disconnected' 'PE 2: barrier answered -1'
+
 echo "$jobs jobs"
 exit $((failures != 0))

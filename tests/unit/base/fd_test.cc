@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 
 #include "base/files.h"
 #include "base/peer_file.h"
@@ -110,6 +111,59 @@ TEST(StandardDescriptors, AreTakenByTheNullDeviceWhereClosed) {
            std::filesystem::read_symlink(open / "1") != "/dev/null" &&
            std::filesystem::read_symlink(open / "2") == "/dev/null" && next == 3;
   }));
+}
+
+// A child that lives must not hold open what tells of its parent's end.
+TEST(Fd, IsClosedInAChild) {
+  const Fd file = new_file();
+  const int number = file.get();
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(is_open(number) || file ? 1 : 0);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(is_open(number));
+}
+
+// What the child opens under the number that a copy of its parent's had is the child's own.
+TEST(Fd, OfAParentClosesNothingInAChild) {
+  auto file = std::make_unique<Fd>(new_file());
+  const int number = file->get();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int own = ::fcntl(STDIN_FILENO, F_DUPFD, number);
+    file.reset();
+    ::_exit(own == number && is_open(own) ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Fd, GoesOnInAChildThatIsPartOfTheProgram) {
+  const Fd file = new_file();
+  const pid_t child = Forks::fork_whole();
+  if (child == 0) ::_exit(is_open(file.get()) ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(OfProcess, IsLeftAloneByAChild) {
+  struct Noisy {
+    ~Noisy() { ::_exit(1); }
+  };
+  OfProcess<Noisy> noisy(std::make_unique<Noisy>());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (noisy.here()) ::_exit(2);
+    noisy = OfProcess<Noisy>();
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  static_cast<void>(noisy.take().release());
 }
 
 TEST(PeerFile, IsTheFileThatWasMeant) {

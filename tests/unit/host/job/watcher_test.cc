@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "host/base/exception.h"
-#include "host/job/birth.h"
+#include "host/job/process_stat.h"
 #include "tests/support/without_pidfds.h"
 
 namespace peal {
@@ -190,13 +190,13 @@ TEST(Watcher, TellsOfProcessesOfWhichItMayHaveNoPidfd) {
 /// Its number may be another's by now: birth tells them apart.
 TEST(Birth, TellsProcessesOfOneNumberApart) {
   Child child;
-  const std::optional<Birth> birth = birth_of(child.pid());
+  const std::optional<Birth> birth = stat_of_process(child.pid()).birth;
   ASSERT_TRUE(birth);
   EXPECT_FALSE(has_ended(child.pid(), birth));
   EXPECT_FALSE(has_ended(child.pid(), std::nullopt));
   EXPECT_TRUE(has_ended(child.pid(), *birth - 1));
   child.end();
-  EXPECT_FALSE(birth_of(child.pid()));
+  EXPECT_FALSE(stat_of_process(child.pid()).birth);
   EXPECT_TRUE(has_ended(child.pid(), std::nullopt));
 }
 
