@@ -3,14 +3,20 @@
 // Reads PEAL_SOFTNIC_*: a value that cannot be right is an error, never a default.
 #include "softnic/presentation/settings.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
+#include <cstring>
 #include <stdexcept>
 #include <string_view>
 
+#include "base/fd.h"
 #include "base/words.h"
 
 namespace peal::softnic {
@@ -19,7 +25,7 @@ namespace {
 
 using std::string_view;
 
-[[noreturn]] void malformed(const char* name, string_view value, const char* allowed) {
+[[noreturn]] void malformed(const char* name, string_view value, const std::string& allowed) {
   throw std::invalid_argument(std::string(name) + "=\"" + std::string(value) + "\": " + allowed);
 }
 
@@ -99,14 +105,27 @@ constexpr Variable kVariables[] = {
 /// The text that a variable holds or that lies in the file it names: at most one byte more than a
 /// text may have.
 std::string text_of(const char* name, const char* value) {
+  constexpr const char* kAllowed = "the text itself, or the absolute path of a readable file: ";
   if (value[0] != '/') return value;
-  std::ifstream file(value, std::ios::binary);
-  std::string text(words::kMaxTextBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad()) {
-    malformed(name, value, "the text itself, or the absolute path of a readable file");
+  // O_NONBLOCK: opening a pipe that nobody writes would wait for ever. Files do not care.
+  const Fd file(open(value, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat info;
+  if (!file || fstat(file.get(), &info) != 0) {
+    malformed(name, value, kAllowed + std::string(std::strerror(errno)));
   }
-  text.resize(static_cast<size_t>(file.gcount()));
+  if (!S_ISREG(info.st_mode)) {
+    malformed(name, value, kAllowed + std::string("this is no regular file"));
+  }
+  std::string text(words::kMaxTextBytes + 1, '\0');
+  size_t have = 0;
+  while (have < text.size()) {
+    const ssize_t got = read(file.get(), text.data() + have, text.size() - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) malformed(name, value, kAllowed + std::string(std::strerror(errno)));
+    if (got == 0) break;
+    have += static_cast<size_t>(got);
+  }
+  text.resize(have);
   return text;
 }
 

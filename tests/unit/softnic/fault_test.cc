@@ -3,6 +3,7 @@
 // Each fault of a plan on queues written by hand: which WQE it hits, what the requester is told,
 // what the peer has done and what it has not.
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -409,13 +410,21 @@ TEST_F(FaultSettings, ArePartOfTheNicFromItsBeginning) {
   EXPECT_EQ(cq.await().syndrome, Syndrome::kRemoteAborted);
 }
 
+// Hazard: opening a pipe that nobody writes waits for ever.
 TEST_F(FaultSettings, ThatAreWrongAreNamed) {
+  const std::string pipe = ::testing::TempDir() + "/pipe";
+  const std::string long_file = ::testing::TempDir() + "/long";
+  unlink(pipe.c_str());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::ofstream(long_file) << std::string(65537, ' ');
   struct Wrong {
     const char* value;
     const char* part;
   };
-  for (const Wrong& wrong : {Wrong{"/no/such/file", "readable file"}, Wrong{"wqe=1", "line 1"},
-                             Wrong{"/dev/zero", "65536"}, Wrong{"/tmp", "readable file"}}) {
+  for (const Wrong& wrong :
+       {Wrong{"/no/such/file", "readable file"}, Wrong{"wqe=1", "line 1"},
+        Wrong{"/dev/zero", "no regular file"}, Wrong{pipe.c_str(), "no regular file"},
+        Wrong{long_file.c_str(), "65536"}, Wrong{"/tmp", "readable file"}}) {
     setenv("PEAL_SOFTNIC_FAULTS", wrong.value, 1);
     std::string error = "accepted";
     try {
