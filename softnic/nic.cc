@@ -252,6 +252,9 @@ Refusal only_on_cpu(const char* what) { return {CommandStatus::kBadOperation, wh
 
 uint16_t Nic::lid() const { return state_->fabric.lid(); }
 uint64_t Nic::guid() const { return state_->fabric.guid(); }
+uint64_t Nic::fabric() const { return state_->fabric.identity(); }
+const std::string& Nic::directory() const { return state_->fabric.directory(); }
+std::string Nic::trouble() const { return state_->fabric.trouble(); }
 const PresentedDevice& Nic::device() const { return state_->device; }
 const std::vector<Gid>& Nic::gids() const { return state_->gids; }
 const Router& Nic::router() const { return state_->router; }

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "softnic/control/commands.h"
 #include "softnic/engine/fault_plan.h"
@@ -38,6 +39,12 @@ class Nic {
   uint16_t lid() const;
   /// GUID from which the port GID is built; unique with the LID.
   uint64_t guid() const;
+
+  /// Which fabric that is, where its files lie, and what the last trouble there was ("": none): see
+  /// Fabric.
+  uint64_t fabric() const;
+  const std::string& directory() const;
+  std::string trouble() const;
 
   /// What it presents itself as, and what follows from that and the LID: its GID table.
   const PresentedDevice& device() const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/base/error.h"
 
+#include <cerrno>
 #include <iterator>
 #include <system_error>
 
@@ -15,8 +16,10 @@ const char* to_string(ErrorCode code) {
 }
 
 void fail_errno(int error, const std::string& call) {
+  const char* const remedy =
+      error == EMFILE ? "; raise ulimit -n (docs/running.md says what a PE needs)" : "";
   // generic_category, not strerror: its text is thread-safe.
-  throw Error(ErrorCode::kSystem, call + ": " + std::generic_category().message(error));
+  throw Error(ErrorCode::kSystem, call + ": " + std::generic_category().message(error) + remedy);
 }
 
 }  // namespace peal

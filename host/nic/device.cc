@@ -44,6 +44,7 @@ Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& h
   }
   name_ = library_->ibv.get_device_name(device);
   open(device);
+  fabric_ = library_->software_fabric(context_.get());
   const ibv_device_attr attributes = query();
   firmware_ = firmware_in(attributes);
   software_ = firmware_.find("softnic") != std::string::npos || library_->software();
@@ -60,7 +61,7 @@ void Device::open(ibv_device* device) {
     if (context_) return;
     const int error = errno;
     fail(ErrorCode::kSystem, "ibv_open_device({}): {}; {}", name_, std::strerror(error),
-         library_->software() ? VerbsLibrary::kSoftwareSaysMore
+         library_->software() ? library_->software_reason()
                               : "peal needs access to /dev/infiniband/uverbs*");
   }
   mlx5dv_context_attr attributes{};
@@ -72,7 +73,7 @@ void Device::open(ibv_device* device) {
        name_, std::strerror(error),
        // EOPNOTSUPP: the device as such has no DEVX, and there is no more to say.
        library_->software() && error != EOPNOTSUPP
-           ? VerbsLibrary::kSoftwareSaysMore
+           ? library_->software_reason()
            : "it takes UCTX_EN in the card's settings (docs/hardware.md) and access to "
              "/dev/infiniband/uverbs*");
 }

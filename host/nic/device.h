@@ -67,6 +67,10 @@ class Device {
   /// Another one: port, link layer, address, and the settings of its paths.
   std::string path_description() const;
 
+  /// Of the software NIC: which fabric it is on, and what it has had no room for in a syndrome.
+  const VerbsLibrary::SoftwareFabric& fabric() const { return fabric_; }
+  std::string trouble() const { return library_->software_trouble(context_.get()); }
+
   const Port& port() const { return port_; }
   uint16_t lid() const { return port_.lid; }
   const GidEntry& gid() const { return gid_; }
@@ -99,6 +103,7 @@ class Device {
   std::string name_;
   std::string firmware_;
   bool software_ = false;
+  VerbsLibrary::SoftwareFabric fabric_;
   NicUse use_;
   Port port_;
   PathSettings path_;

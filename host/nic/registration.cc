@@ -20,7 +20,7 @@ uint64_t page_bytes() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
 // The software NIC knows more than fits an errno, and says so itself. `kernel`: which takes
 // dma-bufs.
 std::string remedy(const Device& device, bool of_gpu, const char* kernel, int error) {
-  if (device.software()) return VerbsLibrary::kSoftwareSaysMore;
+  if (device.software()) return device.library().software_reason();
   const char* const locked = "memory that is registered is locked: raise ulimit -l";
   if (!of_gpu) return locked;
   std::string text = fmt::format(

@@ -21,6 +21,12 @@ namespace fs = std::filesystem;
 constexpr int kParents = 5;  // of the program's folder that are searched for softnic/
 
 void* open_library(const std::string& path) {
+  // The loader would wait for ever for somebody to write into a pipe.
+  if (std::error_code error; path.find('/') != std::string::npos && fs::exists(path, error) &&
+                             !fs::is_regular_file(path, error)) {
+    fail(ErrorCode::kUnsupported,
+         "{} is no regular file; PEAL_IBVERBS and PEAL_MLX5 name the libraries to use", path);
+  }
   // RTLD_LOCAL: the real libibverbs may be in the process too (Open MPI loads it), and neither may
   // answer for the other.
   void* const library = load_library(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -87,6 +93,8 @@ std::shared_ptr<VerbsLibrary> VerbsLibrary::load(const std::string& ibverbs,
   PEAL_IBV_FUNCTIONS(PEAL_RESOLVE)
 #undef PEAL_RESOLVE
   resolve_if_there(ibv_library, "_ibv_query_gid_ex", library->ibv.query_gid_ex);
+  resolve_if_there(ibv_library, "peal_softnic_fabric", library->tell_fabric_);
+  resolve_if_there(ibv_library, "peal_softnic_why", library->tell_why_);
   if (!mlx5.empty()) {
     void* const mlx5dv_library = open_library(mlx5);
 #define PEAL_RESOLVE(name) resolve(mlx5dv_library, mlx5, "mlx5dv_" #name, library->mlx5dv.name);
@@ -113,11 +121,36 @@ std::shared_ptr<VerbsLibrary> VerbsLibrary::load(const std::string& ibverbs,
   return library;
 }
 
+std::string VerbsLibrary::software_reason() const {
+  if (tell_why_ == nullptr) return "a line above that begins with \"softnic:\" says more";
+  const std::string why = software_trouble(nullptr);
+  return why.empty() ? "docs/software_nic.md says what the software NIC refuses" : why;
+}
+
+std::string VerbsLibrary::software_trouble(ibv_context* context) const {
+  std::array<char, 1024> text{};
+  if (tell_why_ != nullptr) tell_why_(context, text.data(), text.size());
+  return text.data();
+}
+
+VerbsLibrary::SoftwareFabric VerbsLibrary::software_fabric(ibv_context* context) const {
+  SoftwareFabric fabric;
+  std::array<char, 1024> folder{};
+  if (tell_fabric_ == nullptr) return fabric;
+  if (tell_fabric_(context, &fabric.number, folder.data(), folder.size()) != 0) return {};
+  fabric.folder = folder.data();
+  return fabric;
+}
+
 DeviceList::DeviceList(const VerbsLibrary& library) : library_(library) {
   int count = 0;
   errno = 0;
   list_ = library.ibv.get_device_list(&count);
-  if (!list_) fail_errno(errno, "ibv_get_device_list of " + library.description());
+  if (!list_) {
+    const int error = errno;
+    fail_errno(error, "ibv_get_device_list of " + library.description() +
+                          (library.software() ? ": " + library.software_reason() : ""));
+  }
   std::copy_if(list_, list_ + count, std::back_inserter(usable_),
                [&](ibv_device* device) { return library.serves(device); });
 }

@@ -107,9 +107,19 @@ class VerbsLibrary {
   /// /.../softnic/abi".
   const std::string& description() const { return description_; }
 
-  /// Where an errno of the software NIC has its reason.
-  static constexpr const char* kSoftwareSaysMore =
-      "a line above that begins with \"softnic:\" says more";
+  /// For people, of the software NIC: why this thread's last call failed, which its errno has no
+  /// room for.
+  std::string software_reason() const;
+  /// What the software NIC of the device has had no room for in a syndrome; "": nothing.
+  std::string software_trouble(ibv_context* context) const;
+
+  /// Which of the software NIC's fabrics the device is on: NICs of different ones never reach each
+  /// other, whatever their addresses. `number` is 0 for every other NIC.
+  struct SoftwareFabric {
+    uint64_t number = 0;
+    std::string folder;
+  };
+  SoftwareFabric software_fabric(ibv_context* context) const;
 
   /// The path says that this is the software NIC. The device itself knows better:
   /// Device::software().
@@ -133,6 +143,9 @@ class VerbsLibrary {
                                             NicUse use);
 
   std::string description_;
+  // Of the software NIC only, and null in an older one.
+  int (*tell_fabric_)(ibv_context*, uint64_t*, char*, size_t) = nullptr;
+  void (*tell_why_)(ibv_context*, char*, size_t) = nullptr;
   bool software_ = false;
   NicUse use_ = NicUse::kDevx;
 };

@@ -22,6 +22,7 @@
 
 #include "base/files.h"
 #include "softnic/engine/word.h"
+#include "softnic/wire/shortage.h"
 
 namespace peal::softnic {
 
@@ -36,7 +37,8 @@ struct Fabric::SlotPage {
   uint64_t generation;  // 0 once closed
   alignas(64) uint64_t knock_count;
   alignas(64) uint64_t knocks[kMaxSlots / 64];
-  alignas(64) uint64_t announced;  // 1: what follows is complete
+  alignas(64) uint8_t refused[kMaxSlots];  // by slot of who knocked: an errno, or 0
+  alignas(64) uint64_t announced;          // 1: what follows is complete
   uint64_t ethernet;
   uint64_t active;
   uint64_t subnet;
@@ -50,8 +52,15 @@ constexpr size_t kSlotBytes = 4096;
 constexpr size_t kMaxRingBytes = 16 << 20;
 constexpr int kClaimTries = 8;
 
-[[noreturn]] void fail(const std::string& what) {
-  throw std::system_error(errno, std::generic_category(), "softnic: " + what);
+/// Of a folder that is there: the kernel that has it, its file system, and which file of that.
+uint64_t identity_of(const std::string& directory) {
+  struct stat info;
+  if (stat(directory.c_str(), &info) != 0) return 1;
+  const std::string name = text_of("/proc/sys/kernel/random/boot_id") + "/" +
+                           std::to_string(info.st_dev) + "/" + std::to_string(info.st_ino);
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  return hash == 0 ? 1 : hash;
 }
 
 Fd open_file(const std::string& path, int flags) {
@@ -129,10 +138,19 @@ Fabric::Fabric(const Settings& settings)
   make_directories();
   remove_stale();
   for (slot_ = 0; slot_ < kMaxSlots; ++slot_) {
-    if (claim(slot_)) return;
+    if (!claim(slot_)) continue;
+    identity_ = identity_of(directory_);  // which stays while it holds the slot
+    return;
   }
   errno = EUSERS;
   fail("all slots of " + directory_ + " are taken");
+}
+
+void Fabric::fail(const std::string& what) const {
+  const int error = errno;
+  const std::string more = shortage(error, directory_);
+  throw std::system_error(error, std::generic_category(),
+                          "softnic: " + what + (more.empty() ? "" : " (" + more + ")"));
 }
 
 Fabric::~Fabric() {
@@ -166,8 +184,9 @@ std::string Fabric::ring_path(uint16_t from, uint64_t from_generation, uint16_t 
 void Fabric::make_directories() const {
   for (const std::string& path : {root_, directory_}) {
     if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-      if (errno == ENOENT) return;  // the last user of the fabric takes the folders away just now
-      fail("mkdir " + path);
+      // The last user of the fabric takes the folders away just now; but for what they lie in.
+      if (errno == ENOENT && path != root_) return;
+      fail("mkdir " + path + " (PEAL_SOFTNIC_DIR chooses where)");
     }
     struct stat info;
     if (lstat(path.c_str(), &info) != 0) {
@@ -192,7 +211,8 @@ void Fabric::remove_stale() const {
       if (flock(file.get(), LOCK_EX | LOCK_NB) == 0 && same_file(file, path)) unlink(path.c_str());
     } else if (std::sscanf(name.c_str(), "ring-%u-%" SCNx64, &from, &generation) == 2) {
       const Peer owner = find(static_cast<uint16_t>(from));
-      if (owner.stranger == 0 && owner.generation != generation) unlink(path.c_str());
+      const bool known = owner.stranger == 0 && owner.error == 0;
+      if (known && owner.generation != generation) unlink(path.c_str());
     }
   }
 }
@@ -234,12 +254,16 @@ Peer Fabric::find(uint16_t lid) const {
   if (lid == 0 || lid > kMaxSlots) return {};
   Peer peer;
   peer.file = open_file(slot_path(lid - 1u), 0);
+  if (!peer.file && is_shortage(errno)) peer.error = errno;
   size_t bytes = 0;
-  if (!peer.file || !trustworthy(peer.file, &bytes)) return {};
+  if (!peer.file || !trustworthy(peer.file, &bytes)) return peer;
   const uint32_t strange = strange_format(peer.file);
   if (strange != 0 && locked_by_owner(peer.file)) peer.stranger = strange;
   if (peer.stranger == 0 && bytes == kSlotBytes) peer.slot = Mapping(peer.file, kSlotBytes);
-  if (!peer.slot.valid()) return peer;
+  if (!peer.slot.valid()) {
+    if (peer.stranger == 0 && bytes == kSlotBytes) peer.error = errno;
+    return peer;
+  }
   const auto* page = reinterpret_cast<const SlotPage*>(peer.slot.memory());
   peer.generation = load<uint64_t>(&page->generation);
   if (page->format != format_word(kFabricFormat) || !alive(peer)) peer.generation = 0;
@@ -305,17 +329,25 @@ Mapping Fabric::create_ring(uint16_t lid, uint64_t generation, size_t bytes) con
   const std::string path = ring_path(this->lid(), generation_, lid, generation);
   const Fd file = open_file(path, O_CREAT | O_EXCL);
   if (!file) return {};
-  if (posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)) != 0) {
-    unlink(path.c_str());
-    return {};
+  int error = posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
+  if (error == 0) {
+    Mapping mapped(file, bytes);
+    if (mapped.valid()) return mapped;
+    error = errno;
   }
-  return Mapping(file, bytes);
+  unlink(path.c_str());
+  errno = error;
+  return {};
 }
 
 Mapping Fabric::open_ring(uint16_t lid, uint64_t generation) const {
   const Fd file = open_file(ring_path(lid, generation, this->lid(), generation_), 0);
   size_t bytes = 0;
-  if (!file || !trustworthy(file, &bytes)) return {};
+  if (!file) return {};
+  if (!trustworthy(file, &bytes)) {
+    errno = EPERM;
+    return {};
+  }
   return Mapping(file, bytes);
 }
 
@@ -330,6 +362,7 @@ void Fabric::unlink_opened_ring(uint16_t lid, uint64_t generation) const {
 
 void Fabric::knock(const Peer& peer) const {
   auto* page = reinterpret_cast<SlotPage*>(peer.slot.memory());
+  store<uint8_t>(&page->refused[slot_], 0);
   Word<uint64_t>(page->knocks[slot_ / 64]).fetch_or(1ull << (slot_ % 64), kOrdered);
   Word<uint64_t>(page->knock_count).fetch_add(1, kOrdered);
 }
@@ -347,6 +380,29 @@ std::vector<uint16_t> Fabric::knocks() {
     }
   }
   return lids;
+}
+
+void Fabric::refuse(uint16_t lid, int error) const {
+  auto* page = reinterpret_cast<SlotPage*>(page_.memory());
+  store<uint8_t>(&page->refused[lid - 1u], static_cast<uint8_t>(error));
+}
+
+int Fabric::refused_by(const Peer& peer) const {
+  return load<uint8_t>(&reinterpret_cast<const SlotPage*>(peer.slot.memory())->refused[slot_]);
+}
+
+void Fabric::report(const std::string& what, int error, const std::string& more) const {
+  const std::string text = what + ": " + std::generic_category().message(error) +
+                           (more.empty() ? "" : " (" + more + ")");
+  const std::lock_guard lock(mutex_);
+  trouble_ = text;
+  if (std::exchange(reported_, error) == error) return;
+  std::fprintf(stderr, "softnic: %s\n", text.c_str());
+}
+
+std::string Fabric::trouble() const {
+  const std::lock_guard lock(mutex_);
+  return trouble_;
 }
 
 }  // namespace peal::softnic

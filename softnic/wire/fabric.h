@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +26,7 @@ inline constexpr uint32_t kMaxSlots = 1024;
 
 /// Of slot pages, links and what travels in them: another number with every change of any. Files
 /// begin with it; those of before there was one count as 1.
-inline constexpr uint32_t kFabricFormat = 2;
+inline constexpr uint32_t kFabricFormat = 3;
 constexpr uint64_t format_word(uint32_t format) { return 0x7065616c'00000000 | format; }
 
 /// A mapped file, unmapped with its owner.
@@ -60,6 +61,7 @@ struct Peer {
   Mapping slot;
   uint64_t generation = 0;
   uint32_t stranger = 0;  // its kFabricFormat, of a NIC that lives and is not found for that
+  int error = 0;          // why it could not be looked at; nothing is known of it then
   bool found() const { return generation != 0; }
 };
 
@@ -77,6 +79,9 @@ class Fabric {
   uint64_t guid() const;
   /// Where the files of the fabric lie.
   const std::string& directory() const { return directory_; }
+  /// Which folder that is, whatever its name: the same for all NICs of the fabric, and for no
+  /// others. One name leads to another folder in another container, or on another host.
+  uint64_t identity() const { return identity_; }
 
   /// The living NIC at `lid`, if there is one that keeps its files as this one does.
   Peer find(uint16_t lid) const;
@@ -92,10 +97,11 @@ class Fabric {
   /// False once the NIC behind `peer` has closed or its process has died.
   bool alive(const Peer& peer) const;
 
-  /// Creates the file of a link from this NIC to `lid` and maps it. Not valid when memory is short.
+  /// Creates the file of a link from this NIC to `lid` and maps it. Not valid where that fails, and
+  /// errno tells.
   Mapping create_ring(uint16_t lid, uint64_t generation, size_t bytes) const;
   /// Opens the file that the NIC at `lid` created for a link to this one. Not valid when there is
-  /// none or it does not look like one.
+  /// none or it does not look like one; errno tells.
   Mapping open_ring(uint16_t lid, uint64_t generation) const;
   /// Removes the name of either; missing is fine.
   void unlink_created_ring(uint16_t lid, uint64_t generation) const;
@@ -106,6 +112,18 @@ class Fabric {
   /// LIDs that have knocked since the last call.
   std::vector<uint16_t> knocks();
 
+  /// Tells the NIC at `lid` that this one cannot take its link, and the errno of it. Until it
+  /// knocks again.
+  void refuse(uint16_t lid, int error) const;
+  /// What `peer` has told this NIC so; 0: nothing.
+  int refused_by(const Peer& peer) const;
+
+  /// What could not be done, why, and `more`: a line on standard error, unless the last one had the
+  /// same errno, and for whoever asks trouble().
+  void report(const std::string& what, int error, const std::string& more) const;
+  /// The last one; "" while all is well.
+  std::string trouble() const;
+
  private:
   struct SlotPage;
 
@@ -115,15 +133,21 @@ class Fabric {
   void make_directories() const;
   void remove_stale() const;
   bool claim(uint32_t slot);
+  [[noreturn]] void fail(const std::string& what) const;
 
   std::string root_;
   std::string directory_;
   uint32_t slot_ = 0;
   uint64_t generation_ = 0;
+  uint64_t identity_ = 0;
   uint64_t knocks_seen_ = 0;
   Fd file_;  // locked
   Mapping page_;
   int owner_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  mutable std::string trouble_;
+  mutable int reported_ = 0;  // errno
 };
 
 }  // namespace peal::softnic

@@ -5,18 +5,26 @@
 #include "softnic/wire/wire.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <string>
+
+#include "softnic/engine/datagram.h"
 
 namespace peal::softnic {
 
 namespace {
 
-constexpr uint64_t kLargestRing = 256 << 10;
-constexpr uint64_t kSmallestRing = 32 << 10;
-constexpr uint64_t kSegmentsPerRing = 8;
 constexpr uint64_t kLookEvery = 20'000'000;   // ns, at peers' locks
 constexpr uint64_t kSearchEvery = 1'000'000;  // ns, for a NIC that is not there
 constexpr uint64_t kPublishAfter = 64 << 10;  // bytes of requests
 constexpr int kPacketsPerRound = 256;
+
+/// Of a packet's payload: an eighth of the ring, and no less than the largest datagram.
+constexpr uint32_t segment_of(uint64_t ring) {
+  constexpr uint64_t kLargestDatagram = 4096 + sizeof(GlobalHeader);
+  return static_cast<uint32_t>(std::max(ring / 8, kLargestDatagram));
+}
+static_assert(segment_of(kSmallestRing) + 4 * sizeof(Packet) <= kSmallestRing);
 
 LinkHeader& header_of(const Mapping& file) { return *reinterpret_cast<LinkHeader*>(file.memory()); }
 RingMemory request_ring(const Mapping& file, uint64_t bytes) {
@@ -42,6 +50,10 @@ Payload payload_of(const T& value) {
   return payload;
 }
 
+std::string name_link(uint32_t from, uint32_t to) {
+  return "no link from LID " + std::to_string(from) + " to LID " + std::to_string(to);
+}
+
 /// Out of a ring, where it may lie in two pieces. False if it is not as long.
 template <class T>
 bool copy_out(const Payload& payload, T* value) {
@@ -56,7 +68,7 @@ bool copy_out(const Payload& payload, T* value) {
 }  // namespace
 
 ShmWire::~ShmWire() {
-  for (const Outgoing* link : open_) fabric_.unlink_created_ring(link->lid, link->peer.generation);
+  for (const Outgoing* link : open_) fabric_.unlink_created_ring(link->lid, link->peer->generation);
 }
 
 SendStatus ShmWire::open(uint16_t lid, uint64_t& generation) {
@@ -69,31 +81,52 @@ SendStatus ShmWire::open(uint16_t lid, uint64_t& generation) {
   return generation == link->life ? SendStatus::kSent : SendStatus::kLost;
 }
 
+/// Links to and from a NIC share what they know of it.
+std::shared_ptr<const Peer> ShmWire::peer_at(uint16_t lid) {
+  std::shared_ptr<const Peer> peer = peers_[lid].lock();
+  if (peer != nullptr && fabric_.alive(*peer)) return peer;
+  peer = std::make_shared<const Peer>(fabric_.find(lid));
+  peers_[lid] = peer;
+  return peer;
+}
+
+/// With rings as large as memory allows; not valid, and errno, where it allows none.
+Mapping ShmWire::create_file(uint16_t lid, const Peer& peer, uint64_t* ring) const {
+  fabric_.unlink_created_ring(lid, peer.generation);  // of a link that was dropped
+  for (*ring = Room::in(fabric_.directory()).ring_bytes();; *ring /= 2) {
+    Mapping file = fabric_.create_ring(lid, peer.generation, link_bytes(*ring));
+    const bool smaller_might = errno == ENOSPC || errno == EDQUOT || errno == ENOMEM;
+    if (file.valid() || !smaller_might || *ring == kSmallestRing) return file;
+  }
+}
+
+/// Fails what goes there at once: what is short now will be short when a try has timed out.
+SendStatus ShmWire::no_link(uint16_t lid, int error) const {
+  fabric_.report(name_link(port_.lid, lid), error, shortage(error, fabric_.directory()));
+  return SendStatus::kLost;
+}
+
 SendStatus ShmWire::set_up(uint16_t lid, uint64_t& generation) {
   if (now_ < next_search_[lid]) return SendStatus::kAbsent;
   next_search_[lid] = now_ + kSearchEvery;
-  Peer peer = fabric_.find(lid);
-  if (!peer.found()) return SendStatus::kAbsent;
-  fabric_.unlink_created_ring(lid, peer.generation);  // of a link that was dropped
-  Mapping file;
-  uint64_t ring = kLargestRing;  // less where shared memory is short
-  for (; ring >= kSmallestRing; ring /= 2) {
-    file = fabric_.create_ring(lid, peer.generation, kLinkHeaderBytes + 2 * ring);
-    if (file.valid()) break;
-  }
-  if (!file.valid()) return SendStatus::kAbsent;
+  std::shared_ptr<const Peer> peer = peer_at(lid);
+  if (peer->error != 0) return no_link(lid, peer->error);
+  if (!peer->found()) return SendStatus::kAbsent;
+  uint64_t ring = 0;
+  Mapping file = create_file(lid, *peer, &ring);
+  if (!file.valid()) return no_link(lid, errno);
   auto link = std::make_unique<Outgoing>();
   LinkHeader& header = header_of(file);
   header.ring_bytes = ring;
   header.format = format_word(kFabricFormat);
   link->lid = lid;
   link->life = generation = ++lives_;
-  link->segment = static_cast<uint32_t>(ring / kSegmentsPerRing);
+  link->segment = segment_of(ring);
   link->requests = RingWriter(&header.requests, request_ring(file, ring));
   link->answers = RingReader(&header.answers, answer_ring(file, ring));
   link->file = std::move(file);
   link->peer = std::move(peer);
-  fabric_.knock(link->peer);
+  fabric_.knock(*link->peer);
   open_.push_back(link.get());
   outgoing_[lid] = std::move(link);
   return SendStatus::kSent;
@@ -172,12 +205,20 @@ bool ShmWire::lost(uint16_t lid, uint64_t generation) const {
   return link == nullptr || link->lost || link->life != generation;
 }
 
+/// The NIC at `lid` would wait for answers that cannot come.
+void ShmWire::refuse(uint16_t lid, int error) const {
+  if (!is_shortage(error)) return;
+  fabric_.refuse(lid, error);
+  fabric_.report(name_link(lid, port_.lid), error, shortage(error, fabric_.directory()));
+}
+
 void ShmWire::accept(uint16_t lid) {
-  Peer peer = fabric_.find(lid);
-  if (!peer.found()) return;
-  Mapping file = fabric_.open_ring(lid, peer.generation);
-  if (!file.valid()) return;
-  fabric_.unlink_opened_ring(lid, peer.generation);
+  std::shared_ptr<const Peer> peer = peer_at(lid);
+  if (peer->error != 0) refuse(lid, peer->error);
+  if (!peer->found()) return;
+  Mapping file = fabric_.open_ring(lid, peer->generation);
+  if (!file.valid()) return refuse(lid, errno);
+  fabric_.unlink_opened_ring(lid, peer->generation);
   if (file.bytes() < kLinkHeaderBytes) return;
   LinkHeader& header = header_of(file);
   const uint64_t ring = header.ring_bytes;  // read once, then checked
@@ -192,7 +233,7 @@ void ShmWire::accept(uint16_t lid) {
   auto link = std::make_unique<Incoming>();
   link->lid = lid;
   link->port = &port_;
-  link->segment = static_cast<uint32_t>(ring / kSegmentsPerRing);
+  link->segment = segment_of(ring);
   link->requests = RingReader(&header.requests, request_ring(file, ring));
   link->answers = RingWriter(&header.answers, answer_ring(file, ring));
   link->peer = std::move(peer);
@@ -310,8 +351,19 @@ bool ShmWire::take_answers(Outgoing& link) {
   return taken > 0;
 }
 
+/// The other end cannot take it, and has said so.
+bool ShmWire::refused(const Outgoing& link) const {
+  const int error = fabric_.refused_by(*link.peer);
+  if (error == 0) return false;
+  fabric_.report(name_link(port_.lid, link.lid), error,
+                 error == EMFILE
+                     ? "those of the other process: raise its ulimit -n (docs/running.md)"
+                     : "the other process says more itself");
+  return true;
+}
+
 void ShmWire::lose(Outgoing& link) {
-  fabric_.unlink_created_ring(link.lid, link.peer.generation);
+  fabric_.unlink_created_ring(link.lid, link.peer->generation);
   link.lost = true;
   link.file = {};
   link.peer = {};
@@ -323,7 +375,7 @@ bool ShmWire::drop_lost() {
   const size_t before = open_.size() + incoming_.size();
   std::erase_if(open_, [&](Outgoing* link) {
     const bool broken = link->requests.broken() || link->answers.broken();
-    if (!broken && (!look || fabric_.alive(link->peer))) return false;
+    if (!broken && (!look || (fabric_.alive(*link->peer) && !refused(*link)))) return false;
     // Answers written before the peer went still count.
     while (!broken && take_answers(*link)) {
     }
@@ -331,7 +383,7 @@ bool ShmWire::drop_lost() {
     return true;
   });
   std::erase_if(incoming_, [&](const std::unique_ptr<Incoming>& link) {
-    const bool gone = link->lost || (look && !fabric_.alive(link->peer) && !serve(*link));
+    const bool gone = link->lost || (look && !fabric_.alive(*link->peer) && !serve(*link));
     if (gone) link->place();
     return gone;
   });

@@ -21,6 +21,7 @@
 #include "softnic/wire/lend.h"
 #include "softnic/wire/ring.h"
 #include "softnic/wire/route.h"
+#include "softnic/wire/shortage.h"
 
 namespace peal::softnic {
 
@@ -31,7 +32,6 @@ struct LinkHeader {
   RingCounters requests;
   RingCounters answers;
 };
-inline constexpr size_t kLinkHeaderBytes = 4096;
 static_assert(sizeof(LinkHeader) <= kLinkHeaderBytes);
 
 /// A wire (see requester.h) between processes. `generation` of its calls is the number of a link's
@@ -67,7 +67,7 @@ class ShmWire {
   struct Outgoing {
     uint16_t lid = 0;
     uint64_t life = 0;
-    Peer peer;
+    std::shared_ptr<const Peer> peer;
     Mapping file;
     uint32_t segment = 0;
     RingWriter requests;
@@ -85,7 +85,7 @@ class ShmWire {
   };
   struct Incoming {
     uint16_t lid = 0;
-    Peer peer;
+    std::shared_ptr<const Peer> peer;
     Mapping file;
     uint32_t segment = 0;
     RingReader requests;
@@ -104,7 +104,12 @@ class ShmWire {
     bool find_lent(const Packet& packet, Payload& payload) const;
   };
 
+  std::shared_ptr<const Peer> peer_at(uint16_t lid);
+  Mapping create_file(uint16_t lid, const Peer& peer, uint64_t* ring) const;
   SendStatus set_up(uint16_t lid, uint64_t& generation);
+  SendStatus no_link(uint16_t lid, int error) const;
+  bool refused(const Outgoing& link) const;
+  void refuse(uint16_t lid, int error) const;
   void accept(uint16_t lid);
   bool serve(Incoming& link);
   bool take_answers(Outgoing& link);
@@ -119,7 +124,8 @@ class ShmWire {
   uint64_t next_look_ = 0;  // when to ask whether peers live
   uint64_t lives_ = 0;
   std::array<std::unique_ptr<Outgoing>, kMaxSlots + 1> outgoing_;
-  std::array<uint64_t, kMaxSlots + 1> next_search_{};  // for NICs that were not there
+  std::array<uint64_t, kMaxSlots + 1> next_search_{};           // for NICs that were not there
+  std::array<std::weak_ptr<const Peer>, kMaxSlots + 1> peers_;  // of links: one file each
   std::vector<Outgoing*> open_;
   std::vector<std::unique_ptr<Incoming>> incoming_;
 };

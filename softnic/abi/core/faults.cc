@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions that libpeal_softnic.so has beside rdma-core's: faults on demand, for the NICs that
-// this process has open, which a test finds by dlsym, and what the preload
-// (softnic/sysfs/doorbell.cc) asks about doorbell pages.
+// Functions that libpeal_softnic.so has beside rdma-core's, which whoever wants them finds by
+// dlsym: faults on demand, for the NICs that this process has open; what the preload
+// (softnic/sysfs/doorbell.cc) asks about doorbell pages; what errno and a syndrome have no room
+// for.
 #include <cstdio>
 #include <stdexcept>
 
@@ -68,5 +69,25 @@ int peal_softnic_is_doorbell(const void* address) {
     }
   });
   return found ? 1 : 0;
+}
+
+/// Which fabric the device's NIC is on: a number that NICs share if they can reach each other,
+/// never 0, and in `place` (of `bytes`) the folder of its files. Answers 0 or an errno value.
+int peal_softnic_fabric(ibv_context* context, uint64_t* number, char* place, size_t bytes) {
+  return peal::softnic::abi::answer_error([&] {
+    const peal::softnic::Nic& nic = peal::softnic::abi::Context::of(context).nic();
+    *number = nic.fabric();
+    peal::softnic::abi::explain(nic.directory().c_str(), place, bytes);
+  });
+}
+
+/// Why things fail, in `text` (of `bytes`), "" where there is nothing to say: without a context
+/// what this thread's last call that failed had to say beside its errno, with one the last trouble
+/// of the device's NIC with its fabric.
+void peal_softnic_why(ibv_context* context, char* text, size_t bytes) {
+  using namespace peal::softnic::abi;
+  explain(why_refused(), text, bytes);
+  if (context == nullptr) return;
+  answer_error([&] { explain(Context::of(context).nic().trouble().c_str(), text, bytes); });
 }
 }

@@ -6,11 +6,29 @@
 #include <cstdio>
 #include <new>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 
 #include "softnic/abi/core/table.h"
 
 namespace peal::softnic::abi {
+namespace {
+
+// As errno is: the C interface has no other place for it.
+thread_local char why[1024] = "";
+
+/// errno has no room for which file or variable, nor for what it should be.
+int explained(int error, std::string_view text, const char* remedy = "") noexcept {
+  constexpr std::string_view kWho = "softnic: ";
+  if (text.starts_with(kWho)) text.remove_prefix(kWho.size());
+  std::snprintf(why, sizeof why, "%.*s%s", static_cast<int>(text.size()), text.data(), remedy);
+  std::fprintf(stderr, "softnic: %s\n", why);
+  return error;
+}
+
+}  // namespace
+
+const char* why_refused() noexcept { return why; }
 
 void refuse(int error) { throw Errno(error); }
 
@@ -43,22 +61,24 @@ std::recursive_mutex& control_mutex() {
 }
 
 int errno_of_current_exception() noexcept {
+  why[0] = '\0';
   try {
     throw;
   } catch (const Errno& failure) {
     return failure.value();
   } catch (const std::system_error& failure) {
-    return failure.code().value() > 0 ? failure.code().value() : EIO;
+    const int error = failure.code().value();
+    const std::string_view said = failure.what();
+    const bool bare = error == EMFILE && said.find("ulimit") == std::string_view::npos;
+    return explained(error > 0 ? error : EIO, said, bare ? "; raise ulimit -n" : "");
   } catch (const std::bad_alloc&) {
     return ENOMEM;
   } catch (const std::invalid_argument& failure) {
-    // A PEAL_SOFTNIC_* variable: errno has no room for which one, nor for what it should be.
-    std::fprintf(stderr, "softnic: %s\n", failure.what());
-    return EINVAL;
+    // A PEAL_SOFTNIC_* variable.
+    return explained(EINVAL, failure.what());
   } catch (const std::runtime_error& failure) {
     // The GPU engine's: what to do about it is in the text.
-    std::fprintf(stderr, "softnic: %s\n", failure.what());
-    return EFAULT;
+    return explained(EFAULT, failure.what());
   } catch (...) {
     return EIO;
   }

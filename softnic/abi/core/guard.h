@@ -39,8 +39,12 @@ uint32_t require(const Created& created);
 /// because a parent domain's allocator may call back into the library.
 std::recursive_mutex& control_mutex();
 
-/// errno for the exception in flight; call it in a catch block.
+/// errno for the exception in flight; call it in a catch block. What else the exception says is
+/// printed, as a line, and kept for why_refused().
 int errno_of_current_exception() noexcept;
+
+/// More than errno of this thread's last call that failed; "" where there is no more.
+const char* why_refused() noexcept;
 
 /// Runs `body`. Answers 0, or an errno value which it also stores in errno. Without the control
 /// lock: for data paths, which have locks of their own.

@@ -163,7 +163,7 @@ TEST_F(FabricFiles, ANicOfAnotherFormatIsAnErrorThatNamesBoth) {
     uintmax_t bytes;
     std::string format;
   } strangers[] = {{0x706561'6c6e6964, 4096, "format 1,"},
-                   {0x7065616c'00000003, 4096, "format 3,"},
+                   {0x7065616c'00000002, 4096, "format 2,"},
                    {0x7065616c'00000063, 64 << 10, "format 99,"}};
   for (const auto& [word, bytes, format] : strangers) {
     rewrite(word, bytes);
@@ -171,7 +171,7 @@ TEST_F(FabricFiles, ANicOfAnotherFormatIsAnErrorThatNamesBoth) {
     EXPECT_EQ(mine.members(), std::vector<uint16_t>{mine.lid()});
     const std::string text = refusal(mine, lid);
     EXPECT_NE(text.find(format), std::string::npos) << text;
-    EXPECT_NE(text.find("this process in format 2"), std::string::npos) << text;
+    EXPECT_NE(text.find("this process in format 3"), std::string::npos) << text;
     EXPECT_NE(text.find("LID 2"), std::string::npos) << text;
     EXPECT_NE(text.find("of one version"), std::string::npos) << text;
     for (const bool ethernet : {false, true}) {
@@ -198,7 +198,7 @@ TEST_F(FabricFiles, ANicOfAnotherFormatIsAnErrorThatNamesBoth) {
     { const Fabric third(Settings::from_environment()); }
     EXPECT_EQ(files(), 3u) << "the stranger's slot and its link stay";
   }
-  rewrite(0x7065616c'00000003, 4096);
+  rewrite(0x7065616c'00000002, 4096);
   other.reset();
   EXPECT_EQ(refusal(mine, lid), "") << "it has gone";
 }
@@ -236,6 +236,23 @@ TEST_F(FabricFiles, NicsOfOtherFabricsAreNotSeen) {
   unsetenv("PEAL_SOFTNIC_FABRIC");
   EXPECT_EQ(mine.lid(), other.lid());
   EXPECT_NE(mine.guid(), other.guid());
+  EXPECT_NE(mine.identity(), other.identity());
+}
+
+// A name is not enough: another container's folder has the same one, and another path may lead to
+// this one.
+TEST_F(FabricFiles, AFabricIsItsFolderAndNotItsName) {
+  const Fabric mine(Settings::from_environment());
+  const Fabric same(Settings::from_environment());
+  EXPECT_EQ(mine.identity(), same.identity());
+  EXPECT_NE(mine.identity(), 0u);
+  const fs::path other_path = directory.string() + ".link";
+  fs::create_directory_symlink(directory, other_path);
+  setenv("PEAL_SOFTNIC_DIR", other_path.c_str(), 1);
+  const Fabric by_another_path(Settings::from_environment());
+  EXPECT_EQ(mine.identity(), by_another_path.identity());
+  EXPECT_NE(mine.directory(), by_another_path.directory());
+  fs::remove(other_path);
 }
 
 TEST_F(FabricFiles, MalformedVariablesAreNamed) {

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Two processes, one wire: every operation crosses it, large payloads in both directions at once.
+#include <sys/resource.h>
+
+#include <optional>
+
+#include "softnic/wire/shortage.h"
 #include "tests/unit/softnic/processes.h"
 
 namespace peal::softnic::testing {
@@ -302,6 +307,83 @@ TEST(SoftnicWire, FourProcessesAddToOneWord) {
   }
   for (auto& other : others) other->line().meet();
   EXPECT_EQ(station.memory.load<uint64_t>(0), 3 * kEach);
+}
+
+// 12 NICs in 64 MiB, a container's default: the first links took 516 KiB each, and the last ones
+// found nothing left.
+TEST(SoftnicWire, LinksTakeNoMoreThanLeavesRoomForTheOthers) {
+  for (const uint64_t nics : {1, 2, 8, 12, 32, 50}) {
+    Room room{.total_bytes = 64 << 20, .free_bytes = 64 << 20, .nics = nics};
+    for (uint64_t links = nics * (nics - 1); links > 0; --links) {
+      const uint64_t ring = room.ring_bytes();
+      EXPECT_GE(ring, kSmallestRing);
+      EXPECT_EQ(ring & (ring - 1), 0u);
+      ASSERT_LE(link_bytes(ring), room.free_bytes) << nics << " NICs, " << links << " links to go";
+      room.free_bytes -= link_bytes(ring);
+    }
+  }
+  EXPECT_EQ((Room{.free_bytes = 1ull << 32, .nics = 64}.ring_bytes()), kLargestRing);
+  EXPECT_EQ((Room{.free_bytes = 0, .nics = 2}.ring_bytes()), kSmallestRing);
+}
+
+/// No descriptor can be opened while it lives.
+class NoDescriptorLeft {
+ public:
+  NoDescriptorLeft() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const int next = dup(0);
+    close(next);
+    const rlimit none = {static_cast<rlim_t>(next), before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  ~NoDescriptorLeft() { setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptorLeft(const NoDescriptorLeft&) = delete;
+  NoDescriptorLeft& operator=(const NoDescriptorLeft&) = delete;
+
+ private:
+  rlimit before_ = {};
+};
+
+void expect_trouble(const Nic& nic, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) {
+    EXPECT_NE(nic.trouble().find(part), std::string::npos) << part << " in: " << nic.trouble();
+  }
+}
+
+// Hazard: a link that cannot be made looked like a NIC that is not there: it was tried for as long
+// as a card would try, and nobody heard why.
+TEST(SoftnicWire, WithoutADescriptorForALinkSaysSo) {
+  Process other(serve_quietly);
+  Station station;
+  station.connect(other.line());
+  EXPECT_EQ(station.nic->trouble(), "");
+  {
+    const NoDescriptorLeft none;
+    EXPECT_EQ(station.run(write_inline<uint64_t>(0, station.peer.key, 1)).syndrome,
+              Syndrome::kTransportRetryExceeded);
+  }
+  expect_trouble(*station.nic, {"no link from LID ", "Too many open files", "ulimit -n"});
+  other.line().meet();
+}
+
+TEST(SoftnicWire, APeerWithoutADescriptorForALinkSaysSo) {
+  Process other([](Line& line) {
+    Station station;
+    station.connect(line);
+    std::optional<NoDescriptorLeft> none(std::in_place);
+    line.meet();
+    line.meet();
+    none.reset();
+    expect_trouble(*station.nic, {"no link from LID ", "Too many open files", "ulimit -n"});
+  });
+  Station station;
+  station.qp.attributes.ack_timeout = 0;  // no deadline of its own ends it
+  station.connect(other.line());
+  other.line().meet();
+  EXPECT_EQ(station.run(write_inline<uint64_t>(0, station.peer.key, 1)).syndrome,
+            Syndrome::kTransportRetryExceeded);
+  expect_trouble(*station.nic, {"Too many open files", "of the other process"});
+  other.line().meet();
 }
 
 }  // namespace peal::softnic::testing

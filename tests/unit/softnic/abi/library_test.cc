@@ -13,6 +13,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
@@ -271,6 +272,40 @@ TEST(SoftnicLibrary, TakesAFaultPlanWhileADeviceIsOpen) {
   EXPECT_EQ(inject("nonsense", nullptr, 0), EINVAL);
   EXPECT_EQ(inject("wqe=1 fault=stall", why, sizeof(why)), 0);
   EXPECT_EQ(clear(), 0);
+  EXPECT_EQ(libraries.verbs.symbol<int(ibv_context*)>("ibv_close_device")(context), 0);
+  libraries.verbs.symbol<void(ibv_device**)>("ibv_free_device_list")(devices);
+}
+
+// Hazard: of a folder that cannot be used a client heard an errno, and nobody which folder.
+TEST(SoftnicLibrary, SaysWhatErrnoHasNoRoomFor) {
+  Libraries libraries;
+  Library softnic(folder() + "/libpeal_softnic.so", RTLD_NOW | RTLD_LOCAL);
+  auto* const say = softnic.symbol<void(ibv_context*, char*, size_t)>("peal_softnic_why");
+  auto* const fabric =
+      softnic.symbol<int(ibv_context*, uint64_t*, char*, size_t)>("peal_softnic_fabric");
+  ASSERT_TRUE(say != nullptr && fabric != nullptr);
+  auto* devices = libraries.verbs.symbol<ibv_device**(int*)>("ibv_get_device_list")(nullptr);
+  auto* open = libraries.verbs.symbol<ibv_context*(ibv_device*)>("ibv_open_device");
+  char text[200] = "";
+  setenv("PEAL_SOFTNIC_DIR", "/nonexistent/place", 1);
+  EXPECT_EQ(open(devices[0]), nullptr);
+  EXPECT_EQ(errno, ENOENT);
+  say(nullptr, text, sizeof text);
+  EXPECT_NE(std::string(text).find("mkdir /nonexistent/place/peal-softnic-"), std::string::npos);
+  unsetenv("PEAL_SOFTNIC_DIR");
+  ibv_context* const context = open(devices[0]);
+  ASSERT_NE(context, nullptr);
+  say(context, text, sizeof text);
+  EXPECT_STREQ(text, "") << "it has no trouble";
+  uint64_t number = 0;
+  EXPECT_EQ(fabric(context, &number, text, sizeof text), 0);
+  EXPECT_NE(number, 0u);
+  EXPECT_EQ(std::string(text).find("/dev/shm/peal-softnic-"), 0u) << text;
+  auto* query = libraries.verbs.symbol<int(ibv_context*, int, ibv_port_attr*)>("ibv_query_port");
+  ibv_port_attr port = {};
+  EXPECT_NE(query(context, 99, &port), 0);
+  say(nullptr, text, sizeof text);
+  EXPECT_STREQ(text, "") << "of an earlier call";
   EXPECT_EQ(libraries.verbs.symbol<int(ibv_context*)>("ibv_close_device")(context), 0);
   libraries.verbs.symbol<void(ibv_device**)>("ibv_free_device_list")(devices);
 }
