@@ -41,6 +41,12 @@ Failure aborted(int pe, std::string_view reason) {
   return why;
 }
 
+// A PE that stands still answers neither kernels nor NICs, whatever these make of that.
+void name_stopped(const LiveGroup& group, Failure& failure) {
+  const std::string stopped = stopped_pes(group.places(), group.rank(), group.live_pes());
+  if (!stopped.empty()) failure.text += "; " + stopped;
+}
+
 }  // namespace
 
 FailureLog::FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_of, const Log& log)
@@ -101,7 +107,10 @@ Failure FailureLog::earliest() const {
     if (in_vain_ && !closing_) stops.push_back(*in_vain_);
   }
   for (const auto* events : {&found, &stops}) {
-    if (!events->empty()) return *std::ranges::min_element(*events, {}, &Failure::time_ns);
+    if (events->empty()) continue;
+    Failure told = *std::ranges::min_element(*events, {}, &Failure::time_ns);
+    if (told.status == Status::kQueueError) name_stopped(group_, told);
+    return told;
   }
   // A plan of faults says peer lost of one that lives (docs/faults.md).
   std::erase_if(following, [](const Failure& f) { return f.status != Status::kPeerLost; });
@@ -131,11 +140,7 @@ Failure FailureLog::timeouts() const {
     told.time_ns = std::min(told.time_ns, wait.ended_ns);
     told.text += (told.text.empty() ? "" : "; ") + wait.text;
   }
-  if (told.status == Status::kOk) return told;
-  if (const std::string stopped = stopped_pes(group_.places(), group_.rank(), group_.live_pes());
-      !stopped.empty()) {
-    told.text += "; " + stopped;
-  }
+  if (told.status != Status::kOk) name_stopped(group_, told);
   return told;
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/support/error_of.h"
+#include "tests/support/injector.h"
 #include "tests/support/job.h"
 
 namespace peal::api_test {
@@ -208,7 +209,12 @@ TEST(Refused, ArgumentsAreToldWithTheOperationTheRangeAndTheRemedy) {
       milliseconds(20000));
 }
 
-// A PE whose process is stopped looks to the others like one that deadlocks.
+PEAL_KERNEL put_alone(Context ctx, uint64_t* word, Status* ended) {
+  *ended = put(ctx, thread, word, word, sizeof(*word), 1);
+}
+
+// A PE whose process is stopped looks to the others like one that deadlocks, and to their NICs like
+// one that is not there: the failure of a queue was told as "flushed after an earlier error".
 TEST(Waits, ForAStoppedPeSayThatItIsStopped) {
   const auto at = static_cast<pid_t*>(
       ::mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
@@ -217,6 +223,8 @@ TEST(Waits, ForAStoppedPeSayThatItIsStopped) {
     Config config = small_config();
     config.timeout = milliseconds(20);
     Runtime pe = start(group, config);
+    Symmetric<uint64_t> word(pe, 1);
+    const auto patient = pe.make_context({.timeout = std::chrono::seconds(20)});
     if (pe.my_pe() == 1) {
       *at = ::getpid();
       pe.barrier();
@@ -228,6 +236,14 @@ TEST(Waits, ForAStoppedPeSayThatItIsStopped) {
       launch({}, meet_alone, pe.context()).wait();
       expect_error(error_of([&] { pe.check(); }), ErrorCode::kSystem,
                    {"waited for PE 1 to enter barrier 1", says});
+      const fault_test::Injector nic;
+      nic.inject("wqe=1 fault=syndrome:0x15");
+      Status ended = Status::kOk;
+      launch({}, put_alone, Context{patient.value()}, &word[0], &ended).wait();
+      EXPECT_EQ(ended, Status::kQueueError);
+      expect_error(error_of([&] { pe.check(); }), ErrorCode::kSystem,
+                   {"peer does not answer", says});
+      nic.clear();
       ::kill(*at, SIGCONT);
     }
     pe.barrier();
