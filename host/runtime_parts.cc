@@ -217,7 +217,8 @@ void Runtime::Parts::open_nics(const Reachable& reachable) {
     if (!proxied) doorbells.emplace_back(nic.device, gpu, config.doorbell);
   }
   const std::byte* const cells = heap->reserve_internal(Prover::cell_bytes(group.size()));
-  prover.emplace(group, *rails, *tables, heap->offset_of(cells), config.bootstrap_timeout);
+  prover.emplace(group, *rails, *tables, heap->backing(), heap->offset_of(cells),
+                 config.bootstrap_timeout);
   linker.emplace(group, *table, *prover, gpu, config, log);
   nics.emplace(ContextNics{.rails = *rails,
                            .carrier = {proxied ? nullptr : &doorbells, &proxies},

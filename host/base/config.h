@@ -52,7 +52,7 @@ using Microseconds = std::chrono::microseconds;
   X(Microseconds, bootstrap_timeout, "PEAL_BOOTSTRAP_TIMEOUT", "60s", (Time{Microseconds(1000)}), \
     "deadline of every collective set-up call")                                                   \
   X(bool, self_test, "PEAL_SELF_TEST", "on", kOnOff,                                              \
-    "every queue does one put, one atomic and one get before kernels use it")                     \
+    "every queue asks who answers, does a put, an atomic and a get before kernels use it")        \
   X(std::string, tcp_id, "PEAL_TCP_ID", "", Secret{}, "unique id of a job started over tcp")      \
   X(int, tcp_rank, "PEAL_TCP_RANK", "0", (Count{0, 65535}), "rank of this PE in a tcp job")       \
   X(int, tcp_size, "PEAL_TCP_SIZE", "1", (Count{1, 65536}), "number of PEs in a tcp job")         \

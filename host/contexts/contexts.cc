@@ -196,6 +196,7 @@ std::shared_ptr<ContextOwner> Contexts::create(const ContextOptions& options, Re
   if (links != nullptr) {
     const FirstLinks first(connect_kind(reach), parts_.group.places(), parts_.group.masked_pes());
     const auto me = static_cast<uint32_t>(parts_.group.rank());
+    check_fabrics(parts_.group, parts_.nics->rails, ends);
     check_rail_ends(ends, shape, first.between(me, me));
     connect_first(*links, first);
   }

@@ -12,6 +12,7 @@
 
 #include "host/base/config.h"
 #include "host/base/place.h"
+#include "host/bootstrap.h"
 #include "host/transport/queues.h"
 
 namespace peal {
@@ -42,6 +43,11 @@ class FirstLinks {
 /// What each end of a PE's queues is like, by rail.
 using RailEnds = std::array<Endpoint, mlx5::kMaxRails>;
 RailEnds rail_ends(const Rails& rails, const QueueShape& shape);
+
+/// Collective. Throws, the same on all PEs, where a rail of `ends` (by PE) has software NICs that
+/// do not share a fabric, or has them on some PEs only: addresses that two fabrics both know lead
+/// each PE to somebody else, or to itself.
+void check_fabrics(Bootstrap& group, const Rails& rails, std::span<const RailEnds> ends);
 
 /// Throws unless any two PEs could be connected by each rail that queues of `shape` go by, and
 /// `with_itself` each with itself: the same on all PEs. `ends` by PE.

@@ -25,48 +25,71 @@ using Clock = RunClock;
 constexpr int kShareOfDeadline = 4;
 constexpr Patience::Nap kLongestNap{1000};
 
-using Text = std::array<char, 512>;
+// How long a PE tests in a collective test before it hears how the others stand. The other end of a
+// queue that has failed would go on for as long as its NIC retries.
+constexpr std::chrono::seconds kRound{2};
+constexpr StepOutcome kUnderWay = kStepTaken - 1;
 
-Text text_of(std::string_view words) {
-  Text text{};
-  words.substr(0, text.size() - 1).copy(text.data(), text.size() - 1);
-  return text;
+// What an end says of itself, as it travels.
+struct End {
+  std::array<char, 512> name{};     // "host n17, mlx5_0: InfiniBand, LID 5, GID fe80::2, MTU 4096"
+  std::array<char, 768> trouble{};  // "": its NICs know of none
+};
+
+template <size_t kBytes>
+void keep(std::array<char, kBytes>& text, std::string_view words) {
+  words.substr(0, kBytes - 1).copy(text.data(), kBytes - 1);
 }
 
-// "host n17, mlx5_0: InfiniBand, LID 5, GID fe80::2, MTU 4096".
-std::string this_end(const Rails& rails) {
+End this_end(const Rails& rails) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  std::string text = fmt::format("host {}", host.data());
+  std::string name = fmt::format("host {}", host.data());
+  std::string trouble;
   for (const IbgdaNic& nic : rails.nics()) {
     const Endpoint end = endpoint_of(nic.device, 0);
-    text +=
+    name +=
         fmt::format(", {}: {}{}", nic.device.name(), describe(end),
                     end.link_layer == nic::LinkLayer::kInfiniBand ? ", GID " + end.gid.text() : "");
+    if (trouble.empty()) trouble = nic.device.trouble();
   }
-  return text;
+  End all;
+  keep(all.name, name);
+  keep(all.trouble, trouble);
+  return all;
 }
 
 // `here` and `there` are what each end says of itself.
-std::string describe(const std::vector<SelfTestResult>& failed, uint32_t n_pes,
-                     const std::string& here, const std::string& there) {
+std::string describe(const std::vector<SelfTestResult>& failed, uint32_t n_pes, const End& here,
+                     const End& there) {
   const SelfTestResult& first = failed.front();
+  std::string cause;
+  if (here.trouble[0] != '\0') cause = fmt::format("its software NIC: {}", here.trouble.data());
+  if (there.trouble[0] != '\0') {
+    cause += fmt::format("{}that of PE {}: {}", cause.empty() ? "" : "; ", first.peer,
+                         there.trouble.data());
+  }
   return fmt::format(
       "self-test ({}): queue {} to PE {} ({}): {}; {} of its queues failed. PEAL_SELF_TEST=off "
       "starts without this test",
-      here, first.index / n_pes, first.peer, there, explain(first), failed.size());
+      here.name.data(), first.index / n_pes, first.peer, there.name.data(), explain(first, cause),
+      failed.size());
 }
 
 }  // namespace
 
-Prover::Prover(Bootstrap& group, const Rails& rails, const DeviceTables& tables, uint64_t cells,
-               std::chrono::nanoseconds deadline)
+Prover::Prover(LiveGroup& group, const Rails& rails, const DeviceTables& tables,
+               const Backing& heap, uint64_t cells, std::chrono::nanoseconds deadline)
     : group_(group),
       rails_(rails),
       cells_(cells + static_cast<uint64_t>(group.rank()) * kSlots * kSelfTestCell),
+      identity_(cells + identity_at(group.size())),
       keys_(tables.windows().heap_keys()),
       time_(deadline * (kShareOfDeadline - 1) / kShareOfDeadline),
-      taken_(static_cast<size_t>(group.size()) * kSlots) {}
+      taken_(static_cast<size_t>(group.size()) * kSlots) {
+  const uint64_t owner = rails.owner();
+  heap.copy_in(heap.address() + identity_, &owner, sizeof(owner));
+}
 
 std::chrono::nanoseconds Prover::time_for_link(std::chrono::nanoseconds patience) const {
   return patience.count() == 0 ? time_ : std::min(time_, patience);
@@ -81,6 +104,11 @@ std::vector<uint32_t> Prover::take_cells(uint32_t peer, size_t most) {
   return cells;
 }
 
+bool Prover::ended(uint32_t pe) const {
+  const std::vector<int> lost = group_.lost_pes();
+  return std::ranges::find(lost, static_cast<int>(pe)) != lost.end();
+}
+
 void Prover::free_cells() {
   const std::lock_guard lock(mutex_);
   std::ranges::fill(taken_, uint8_t{0});
@@ -92,6 +120,7 @@ QueueTest Prover::test(Queues& queues, std::span<const uint32_t> chosen,
   for (size_t i = 0; i < chosen.size(); ++i) {
     QueueUnderTest& q = under_test.emplace_back(queues.under_test(chosen[i]));
     const size_t key = queues.rail(chosen[i]) * queues.n_pes() + q.fields.peer;
+    q.identity = identity_;
     q.cell = cells_ + cells[i] * kSelfTestCell;
     q.rkey = keys_.payload[key];
     q.word_rkey = keys_.words[key];
@@ -142,8 +171,11 @@ bool Prover::Proof::advance() {
     begin_round();
   }
   if (!round_->advance()) {
-    if (Clock::now() < end_) return false;
-    round_->give_up();
+    // A NIC may try for many seconds to reach a process that has ended.
+    using Kind = SelfTestResult::Kind;
+    const bool ended = prover_.ended(peer_);
+    if (!ended && Clock::now() < end_) return false;
+    round_->give_up(ended ? Kind::kEnded : Kind::kSilence);
   }
   failed_ = round_->failed();
   if (!failed_.empty() || left_.empty()) return true;
@@ -151,42 +183,55 @@ bool Prover::Proof::advance() {
   return false;
 }
 
+// Until all proofs are over, or the others want to hear how they stand.
+void Prover::advance_for_a_round(std::list<Proof>& running, std::vector<SelfTestResult>& failed) {
+  const auto end = Clock::now() + kRound;
+  for (Patience patience(kLongestNap); !running.empty() && Clock::now() < end;
+       patience.after(false)) {
+    std::erase_if(running, [&failed](Proof& proof) {
+      if (!proof.advance()) return false;
+      std::ranges::copy(proof.failed(), std::back_inserter(failed));
+      return true;
+    });
+  }
+  std::ranges::stable_sort(failed, {}, distance_from_cause);
+}
+
 void Prover::prove_together(Queues& queues, const std::vector<uint32_t>& chosen) {
+  std::list<Proof> running;
   std::vector<SelfTestResult> failed;
   auto failure = failure_of([&] {
     std::map<uint32_t, std::vector<uint32_t>> by_peer;
     for (const uint32_t index : chosen) by_peer[index % queues.n_pes()].push_back(index);
-    std::list<Proof> running;
     for (auto& [peer, indices] : by_peer) {
       running.emplace_back(*this, queues, std::move(indices), time_);
     }
-    for (Patience patience(kLongestNap); !running.empty(); patience.after(false)) {
-      std::erase_if(running, [&failed](Proof& proof) {
-        if (!proof.advance()) return false;
-        std::ranges::copy(proof.failed(), std::back_inserter(failed));
-        return true;
-      });
-    }
   });
-  std::ranges::stable_sort(failed, {}, distance_from_cause);
-  StepOutcome mine = failure ? failure->distance : kStepTaken;
-  if (!failure && !failed.empty()) mine = distance_from_cause(failed.front());
-  const std::vector<StepOutcome> outcomes = gather(group_, mine);
-  if (all_taken(outcomes)) return;
-  const std::vector<Text> ends = gather(group_, text_of(this_end(rails_)));
+  std::vector<StepOutcome> outcomes;
+  do {
+    if (!failure) failure = failure_of([&] { advance_for_a_round(running, failed); });
+    StepOutcome mine = running.empty() ? kStepTaken : kUnderWay;
+    if (!failed.empty()) mine = distance_from_cause(failed.front());
+    if (failure) mine = failure->distance;
+    outcomes = gather(group_, mine);
+    if (all_taken(outcomes)) return;
+  } while (std::ranges::max(outcomes) < 0);
+  std::ranges::replace(outcomes, kUnderWay, kStepTaken);
+  const std::vector<End> ends = gather(group_, this_end(rails_));
   if (!failure && !failed.empty()) {
     const auto me = static_cast<size_t>(group_.rank());
-    failure = {Error(ErrorCode::kSystem, describe(failed, queues.n_pes(), ends[me].data(),
-                                                  ends[failed.front().peer].data())),
-               mine};
+    failure = {Error(ErrorCode::kSystem,
+                     describe(failed, queues.n_pes(), ends[me], ends[failed.front().peer])),
+               outcomes[me]};
   }
   fail_together(group_, outcomes, failure);
 }
 
 std::string Prover::describe_failed(const Queues& queues,
                                     const std::vector<SelfTestResult>& failed) const {
-  return describe(failed, queues.n_pes(), this_end(rails_),
-                  queues.describe_path(failed.front().index));
+  End there;
+  keep(there.name, queues.describe_path(failed.front().index));
+  return describe(failed, queues.n_pes(), this_end(rails_), there);
 }
 
 }  // namespace peal

@@ -3,13 +3,15 @@
 // The self-test of links, and what is said when one fails: with both ends of the path, so that one
 // log is enough to know where to look.
 //
-// Queues are tested in cells of every PE's heap, kSlots for each PE that tests. A cell has one
+// Queues are tested in cells of every PE's heap, kSlots for each PE that tests, behind which the
+// number lies that says whose heap it is. A cell has one
 // queue at a time. What was sent for a queue whose test did not end well may land yet: its cell is
 // lost until free_cells().
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -17,8 +19,9 @@
 #include <vector>
 
 #include "base/run_clock.h"
-#include "host/bootstrap.h"
 #include "host/contexts/device_tables.h"
+#include "host/job/live_group.h"
+#include "host/memory/backing.h"
 #include "host/transport/queues.h"
 
 namespace peal {
@@ -26,15 +29,14 @@ namespace peal {
 class Prover {
  public:
   static constexpr uint32_t kSlots = 32;
-  /// Of the heap, for all cells.
-  static size_t cell_bytes(int n_pes) {
-    return static_cast<size_t>(n_pes) * kSlots * kSelfTestCell;
-  }
+  /// Of the heap, for all cells and this PE's number.
+  static size_t cell_bytes(int n_pes) { return identity_at(n_pes) + sizeof(uint64_t); }
 
-  /// `cells` is the cells' offset in the heap, which `tables` has the keys of. Of a collective test
-  /// no PE waits for the NIC longer than `deadline` allows for telling the others.
-  Prover(Bootstrap& group, const Rails& rails, const DeviceTables& tables, uint64_t cells,
-         std::chrono::nanoseconds deadline);
+  /// `cells` is the cells' offset in `heap`, which `tables` has the keys of. Of a collective test
+  /// no PE waits for the NIC longer than `deadline` allows for telling the others. All PEs have
+  /// made theirs before one tests.
+  Prover(LiveGroup& group, const Rails& rails, const DeviceTables& tables, const Backing& heap,
+         uint64_t cells, std::chrono::nanoseconds deadline);
 
   /// The test of queues that all belong to one link.
   class Proof {
@@ -47,7 +49,8 @@ class Prover {
     Proof(const Proof&) = delete;
     Proof& operator=(const Proof&) = delete;
 
-    /// Never waits. True when it is over: when all have passed, some have failed, or time is up.
+    /// Never waits. True when it is over: when all have passed, some have failed, time is up, or
+    /// the peer has ended.
     bool advance();
     /// Those that failed, the nearest to the cause of the failure first; when it is over.
     const std::vector<SelfTestResult>& failed() const { return failed_; }
@@ -66,7 +69,8 @@ class Prover {
     std::vector<SelfTestResult> failed_;
   };
 
-  /// Collective. Tests the queues, by index. Throws on all PEs the same if some fail.
+  /// Collective. Tests the queues, by index. Throws on all PEs the same if some fail, without
+  /// waiting for what the NICs of the others make of that.
   void prove_together(Queues& queues, const std::vector<uint32_t>& chosen);
 
   /// All cells are free again. For a time when no proof is under way, and both ends of every queue
@@ -81,12 +85,18 @@ class Prover {
                               const std::vector<SelfTestResult>& failed) const;
 
  private:
+  static constexpr size_t identity_at(int n_pes) {
+    return static_cast<size_t>(n_pes) * kSlots * kSelfTestCell;
+  }
+  bool ended(uint32_t pe) const;
+  static void advance_for_a_round(std::list<Proof>& running, std::vector<SelfTestResult>& failed);
   std::vector<uint32_t> take_cells(uint32_t peer, size_t most);
   QueueTest test(Queues& queues, std::span<const uint32_t> chosen, std::span<const uint32_t> cells);
 
-  Bootstrap& group_;
+  LiveGroup& group_;
   const Rails& rails_;
   uint64_t cells_;
+  uint64_t identity_;
   ShownWindows::HeapKeys keys_;
   std::chrono::nanoseconds time_;
   std::mutex mutex_;            // guards what follows

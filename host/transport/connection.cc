@@ -74,7 +74,8 @@ Endpoint endpoint_of(const nic::Device& device, uint32_t qpn) {
           .log_initiator_depth = log_depth(device.capabilities().log_max_initiator_depth),
           .global = port.global_only || asked,
           .key = device.partition().key,
-          .gid = device.gid().gid};
+          .gid = device.gid().gid,
+          .fabric = device.fabric().number};
 }
 
 std::string describe(const Endpoint& end) {

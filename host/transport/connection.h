@@ -29,6 +29,9 @@ struct Endpoint {
   uint8_t global = 0;               // 1: wants GIDs in every packet
   uint16_t key = 0xffff;            // of its partition
   nic::Gid gid{};
+  uint64_t fabric = 0;  // of a software NIC; 0: any other
+  uint64_t owner =
+      0;  // a number that only this end's PE has: proof that it is reached (self_test.h)
 };
 static_assert(std::is_trivially_copyable_v<Endpoint> && sizeof(Endpoint) <= 64);
 

@@ -39,13 +39,16 @@ Endpoint Queues::make(uint32_t index) {
     memory_.store_word(&state(index)->qpn_shifted.raw, Be32{made->number() << 8}.raw);
     end = std::move(made);
   }
-  return endpoint_of(nic_of(index).device, end->number());
+  Endpoint mine = endpoint_of(nic_of(index).device, end->number());
+  mine.owner = rails_.owner();
+  return mine;
 }
 
 void Queues::connect(uint32_t index, const Endpoint& remote, uint32_t generation) {
   const nic::Device& device = nic_of(index).device;
   const Endpoint mine = endpoint_of(device, ends_[index]->number());
   remotes_[index] = {.qpn = remote.qpn, .path = path_to(device, mine, remote)};
+  owners_[index] = remote.owner;
   remotes_[index].path.lag_port = lag_port(device, index % n_pes_, index / n_pes_ / shape_.rails);
   reconnect(index, generation);
 }
@@ -70,6 +73,8 @@ QueueUnderTest Queues::under_test(uint32_t index) {
   q.memory = &shared();
   memory_.copy_out(&q.fields, state(index), offsetof(mlx5::SendQueue, reserved));
   q.end = ends_[index].get();
+  q.owner = owners_[index];
+  q.self = rails_.owner();
   return q;
 }
 

@@ -75,6 +75,7 @@ Queues::Queues(const Rails& rails, const Carrier& carrier, uint32_t n_pes, const
       far_memory_(far_memory(rails.nics()[0].gpu, carrier, memory_.bytes())),
       ends_(size_t{shape.queues_per_peer} * n_pes),
       remotes_(ends_.size()),
+      owners_(ends_.size()),
       start_(wiring.tested ? kSelfTestBlocks : 0) {
   for (size_t i = 0; i < rails.nics().size(); ++i) {
     const IbgdaNic& nic = rails.nics()[i];

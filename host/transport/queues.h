@@ -170,6 +170,7 @@ class Queues {
   std::deque<Registered> registered_;            // by NIC
   std::vector<std::unique_ptr<QueueEnd>> ends_;  // null: not made yet
   std::vector<nic::RemoteQueue> remotes_;        // the other ends, by index
+  std::vector<uint64_t> owners_;                 // and whose they are: Endpoint::owner
   uint64_t start_;                               // WQEBBs that the self-test uses of each queue
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include "host/base/error.h"
@@ -37,6 +38,13 @@ Library library_for(const Config& config, nic::NicUse use) {
 
 // A setting that cannot be is an error in every way of using a NIC.
 bool worth_another_try(const Error& error) { return error.code() != ErrorCode::kConfiguration; }
+
+// By chance: PEs of one process, of jobs with the same ranks, and with the same pid in two
+// containers have different ones.
+uint64_t random_owner() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device() | 1;
+}
 
 // Registers a page as windows will be, and as queues will be: an operating system may take GPU
 // memory for the one and not for the other. When the queues themselves are registered routes are
@@ -139,7 +147,8 @@ std::string Rails::warning() const {
 }
 
 Rails::Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstrap, const Log& log,
-             bool one_host) {
+             bool one_host)
+    : owner_(random_owner()) {
   const std::vector<Found> all = gather_together(bootstrap, [&] {
     open(config, gpu, one_host);
     return Found{static_cast<uint32_t>(nics_.size()), placement_offer()};

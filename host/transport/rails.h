@@ -61,6 +61,8 @@ class Rails {
   /// several, their names: "softnic-cpu(mlx5_0+mlx5_1)".
   std::string model() const;
   nic::Ordering payload() const { return nics_[0].payload; }
+  /// A number that no other PE has: whoever can read it from a PE's heap has reached that PE.
+  uint64_t owner() const { return owner_; }
   /// How signals travel in this job.
   const SignalOps& signal_ops() const { return signal_ops_; }
 
@@ -79,6 +81,7 @@ class Rails {
   std::string why_proxy_;
   std::vector<nic::UnusableNic> left_out_;
   uint32_t count_ = 0;
+  uint64_t owner_;
   SignalOps signal_ops_;
 };
 

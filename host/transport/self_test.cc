@@ -57,7 +57,10 @@ void post(const QueueUnderTest& q, uint64_t index, const mlx5::Wqe<kLines>& wqe)
 void post(const QueueUnderTest& q, Step step, uint32_t tag) {
   const auto index = static_cast<uint64_t>(step);
   const mlx5::Header header{.index = index, .qpn_shifted = q.fields.qpn_shifted};
-  if (step == Step::kPut) {
+  if (step == Step::kIdentity) {
+    post(q, index,
+         mlx5::compose_read(header, {q.identity, q.rkey}, local(q, kRead), sizeof(q.owner)));
+  } else if (step == Step::kPut) {
     const Cell mine = pattern_of(q, tag);
     q.memory->copy_in(&q.fields.landing[kSource], &mine, sizeof(mine));
     post(q, index, mlx5::compose_write(header, {q.cell, q.rkey}, local(q, kSource), sizeof(Cell)));
@@ -70,13 +73,27 @@ void post(const QueueUnderTest& q, Step step, uint32_t tag) {
   }
 }
 
-bool data_right(const QueueUnderTest& q, Step step, uint32_t tag) {
+// What is to be said of the data of a step that has completed.
+Kind judge(const QueueUnderTest& q, Step step, uint32_t tag) {
   const Cell put = pattern_of(q, tag);
   Cell seen{};
   const uint32_t landing = step == Step::kAtomic ? kFetched : kRead;
   q.memory->copy_out(&seen, &q.fields.landing[landing], sizeof(seen));
-  if (step == Step::kAtomic) return seen.pattern == put.count;  // 8 bytes land, in host order
-  return step == Step::kPut || seen == Cell{put.pattern, put.count + 1};
+  bool right = true;
+  switch (step) {
+    case Step::kIdentity:
+      if (seen.pattern == q.owner) return Kind::kOk;
+      return seen.pattern == q.self ? Kind::kItself : Kind::kStranger;
+    case Step::kAtomic:
+      right = seen.pattern == put.count;  // 8 bytes land, in host order
+      break;
+    case Step::kGet:
+      right = seen == Cell{put.pattern, put.count + 1};
+      break;
+    default:
+      break;
+  }
+  return right ? Kind::kOk : Kind::kWrongData;
 }
 
 // Looks at the completion once. True when the step has ended, well or not.
@@ -116,16 +133,16 @@ bool QueueTest::advance() {
   std::erase_if(waiting_, [&](const QueueUnderTest* q) {
     SelfTestResult result{q->index, q->fields.peer, step_, Kind::kOk, 0, 0};
     if (!ended(*q, step_, result)) return false;
-    if (result.kind == Kind::kOk && !data_right(*q, step_, tag_)) result.kind = Kind::kWrongData;
+    if (result.kind == Kind::kOk) result.kind = judge(*q, step_, tag_);
     if (result.kind != Kind::kOk) failed_.push_back(result);
     return true;
   });
   return waiting_.empty() && end_step();
 }
 
-void QueueTest::give_up() {
+void QueueTest::give_up(Kind why) {
   for (const QueueUnderTest* q : std::exchange(waiting_, {})) {
-    failed_.push_back({q->index, q->fields.peer, step_, Kind::kSilence, 0, 0});
+    failed_.push_back({q->index, q->fields.peer, step_, why, 0, 0});
   }
   std::ranges::stable_sort(failed_, {}, distance_from_cause);
 }
@@ -147,6 +164,7 @@ bool QueueTest::end_step() {
 }
 
 int distance_from_cause(const SelfTestResult& result) {
+  if (result.kind == Kind::kItself || result.kind == Kind::kStranger) return 0;
   if (result.kind == Kind::kWrongData) return 1;
   if (result.kind != Kind::kError) return 4;
   const auto syndrome = static_cast<mlx5::Syndrome>(result.syndrome);
@@ -154,11 +172,15 @@ int distance_from_cause(const SelfTestResult& result) {
   return syndrome == mlx5::Syndrome::kFlushed ? 3 : 0;
 }
 
-std::string explain(const SelfTestResult& result) {
-  constexpr const char* kSteps[] = {"put", "atomic", "get", "test"};
+std::string explain(const SelfTestResult& result, const std::string& cause) {
+  constexpr const char* kSteps[] = {"first get", "put", "atomic", "get", "test"};
   const char* const step = kSteps[static_cast<size_t>(result.step)];
   switch (result.kind) {
     case Kind::kError:
+      if (result.syndrome == static_cast<uint8_t>(mlx5::Syndrome::kTransportRetryExceeded) &&
+          !cause.empty()) {
+        return fmt::format("the {} failed: {}", step, cause);
+      }
       return fmt::format("the {} failed: {} (syndrome {:#04x}, vendor {:#04x}); likely: {}", step,
                          syndrome_text(result.syndrome), result.syndrome, result.vendor_syndrome,
                          syndrome_remedy(result.syndrome));
@@ -168,6 +190,15 @@ std::string explain(const SelfTestResult& result) {
           "or "
           "cannot write its completion: run tools/doctor (driver options, IOMMU, ACS)",
           step);
+    case Kind::kItself:
+      return "this PE itself answered, for in its network that address is its own; likely: the two "
+             "are in different networks: PEAL_HCA chooses ports of one fabric; software NICs share "
+             "PEAL_SOFTNIC_DIR and PEAL_SOFTNIC_FABRIC";
+    case Kind::kStranger:
+      return "somebody else answered: the number that the first get read is not that PE's; likely: "
+             "another port has its address (LID, GID, IP), or the NIC and the kernels do not see "
+             "the "
+             "same memory: run tools/doctor (IOMMU, ACS, peer memory driver)";
     case Kind::kWrongData:
       return fmt::format(
           "the {} completed, but the data is wrong; likely: the NIC and the kernels do not see the "
@@ -176,6 +207,8 @@ std::string explain(const SelfTestResult& result) {
     case Kind::kNoTurn:
       return "there was no cell to test it in: tests of other queues to that PE are under way or "
              "were given up; Runtime::recover() frees the cells of those";
+    case Kind::kEnded:
+      return "its process has ended";
     case Kind::kOk:
       break;
   }

@@ -3,9 +3,13 @@
 // A connected queue proves itself before kernels use it. The host posts on it as a kernel would,
 // and looks at what came of it:
 //
-//   put 16 bytes {pattern, count} | fetch-add 1 to count | get 16 bytes {pattern, count + 1}
+//   get 8 bytes, who it is | put 16 bytes {pattern, count} | fetch-add 1 to count
+//   | get 16 bytes {pattern, count + 1}
 //
-// into a cell of the peer's heap that no other queue under test has. A step at a time on all queues
+// The first get reads a number that only the peer has (Rails::owner): addresses and queue numbers
+// mean something in their network only, and a PE that is in another one finds somebody else there,
+// or itself. Nothing is written before that is known. The cell, in the peer's heap, is one that no
+// other queue under test has. A step at a time on all queues
 // at once: a queue that fails says which step and why, nothing is flushed over its first error, and
 // hundreds of queues take no longer than the slowest.
 #pragma once
@@ -22,7 +26,7 @@
 namespace peal {
 
 /// Work queue blocks that the test uses of each queue: where kernels begin.
-inline constexpr uint64_t kSelfTestBlocks = 3;
+inline constexpr uint64_t kSelfTestBlocks = 4;
 /// Bytes of the peer's cell, a multiple of 8 and aligned to 8.
 inline constexpr uint64_t kSelfTestCell = 16;
 
@@ -32,15 +36,27 @@ struct QueueUnderTest {
   const Backing* memory;   // that of the queue
   mlx5::SendQueue fields;  // the fixed ones
   QueueEnd* end;
-  uint64_t cell;  // in the window of the keys
-  Be32 rkey;      // for payload
+  uint64_t owner;     // the number of the peer; this PE's is `self`
+  uint64_t self;      //
+  uint64_t identity;  // where the peer has it, in the window of the keys
+  uint64_t cell;      // likewise
+  Be32 rkey;          // for payload
   Be32 word_rkey;
 };
 
 /// What became of one.
 struct SelfTestResult {
-  enum class Step : uint8_t { kPut, kAtomic, kGet, kDone };
-  enum class Kind : uint8_t { kOk, kError, kSilence, kWrongData, kNoTurn };
+  enum class Step : uint8_t { kIdentity, kPut, kAtomic, kGet, kDone };
+  enum class Kind : uint8_t {
+    kOk,
+    kError,
+    kSilence,
+    kItself,
+    kStranger,
+    kWrongData,
+    kNoTurn,
+    kEnded
+  };
   uint32_t index;  // as in QueueUnderTest
   uint32_t peer;
   Step step;  // that failed
@@ -65,8 +81,8 @@ class QueueTest {
   /// Looks at each completion once, and posts the next step where all have ended well. True when
   /// the test is over: the step in which a queue fails is the last.
   bool advance();
-  /// What was not completed yet never will be.
-  void give_up();
+  /// What was not completed yet never will be, and why.
+  void give_up(SelfTestResult::Kind why = SelfTestResult::Kind::kSilence);
   /// Those that failed, the nearest to the cause first; when it is over.
   const std::vector<SelfTestResult>& failed() const { return failed_; }
   /// Nothing that was sent for the `i`-th queue can still land in its cell, or there is no such.
@@ -78,12 +94,13 @@ class QueueTest {
 
   std::vector<QueueUnderTest> queues_;
   uint32_t tag_;
-  SelfTestResult::Step step_ = SelfTestResult::Step::kPut;
+  SelfTestResult::Step step_ = SelfTestResult::Step::kIdentity;
   std::vector<const QueueUnderTest*> waiting_;
   std::vector<SelfTestResult> failed_;
 };
 
 /// What failed, why probably, and what to do: one sentence or two, without the names of the PEs.
-std::string explain(const SelfTestResult& result);
+/// `cause` is why nobody could be reached, where a NIC has said it: then nothing is guessed.
+std::string explain(const SelfTestResult& result, const std::string& cause = "");
 
 }  // namespace peal

@@ -58,14 +58,15 @@ class SelfTestFault : public testing::TestWithParam<Fault> {};
 INSTANTIATE_TEST_SUITE_P(
     Kinds, SelfTestFault,
     testing::Values(
-        Fault{"wqe=1 fault=lose_request", {"the put failed", "syndrome 0x15", "cable", "4791"}},
-        Fault{"wqe=2 fault=syndrome:0x12", {"the atomic failed", "syndrome 0x12", "atomics"}},
-        Fault{"wqe=3 fault=lose_request", {"the get failed", "syndrome 0x15"}},
-        Fault{"wqe=1 fault=syndrome:0x04", {"the put failed", "0x04", "nvidia-peermem"}},
-        Fault{"wqe=3 fault=syndrome:0x13", {"the get failed", "0x13", "the peer's key"}},
-        Fault{"wqe=1 fault=flush_storm", {"the put failed", "0x05", "failed before"}},
-        Fault{"wqe=2 fault=stall", {"nothing came of the atomic", "doorbell", "tools/doctor"}},
-        Fault{"wqe=1 fault=nic_stop", {"nothing came of the put"}}));
+        Fault{"wqe=1 fault=lose_request",
+              {"the first get failed", "syndrome 0x15", "cable", "4791"}},
+        Fault{"wqe=3 fault=syndrome:0x12", {"the atomic failed", "syndrome 0x12", "atomics"}},
+        Fault{"wqe=4 fault=lose_request", {"the get failed", "syndrome 0x15"}},
+        Fault{"wqe=2 fault=syndrome:0x04", {"the put failed", "0x04", "nvidia-peermem"}},
+        Fault{"wqe=4 fault=syndrome:0x13", {"the get failed", "0x13", "the peer's key"}},
+        Fault{"wqe=2 fault=flush_storm", {"the put failed", "0x05", "failed before"}},
+        Fault{"wqe=3 fault=stall", {"nothing came of the atomic", "doorbell", "tools/doctor"}},
+        Fault{"wqe=1 fault=nic_stop", {"nothing came of the first get"}}));
 
 TEST_P(SelfTestFault, IsTheSameErrorOnAllPes) {
   const std::vector<std::string> errors = errors_under(GetParam().plan);
@@ -77,7 +78,7 @@ TEST_P(SelfTestFault, IsTheSameErrorOnAllPes) {
 }
 
 TEST(SelfTestFaults, ThatRetriesMendAreNone) {
-  const Plan planned("wqe=1 fault=lose_request times=2; wqe=2 fault=lose_ack times=1");
+  const Plan planned("wqe=2 fault=lose_request times=2; wqe=3 fault=lose_ack times=1");
   bootstrap::run_threads(2, [&](Bootstrap& group) {
     const Runtime pe = start(group, config_with(true));
     EXPECT_EQ(pe.status(), Status::kOk);
@@ -105,7 +106,7 @@ TEST(SelfTestFaults, OfOneProcessAreToldByAll) {
   setenv("PEAL_SOFTNIC_FABRIC", fmt::format("self-test-{}", getpid()).c_str(), 1);
   const auto live = [](Bootstrap& group) {
     std::optional<Plan> planned;
-    if (group.rank() == 1) planned.emplace("wqe=2 fault=syndrome:0x14");
+    if (group.rank() == 1) planned.emplace("wqe=3 fault=syndrome:0x14");
     const std::string error =
         error_of([&] { const Runtime pe = start(group, config_with(true)); }).what();
     const bool told = error.find("PE 1: self-test (host ") != std::string::npos &&

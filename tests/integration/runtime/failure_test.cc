@@ -53,7 +53,7 @@ TEST(Failures, OfAQueueAreToldWhileAKernelSpins) {
     EXPECT_EQ(failure.status, Status::kQueueError);
     EXPECT_EQ(failure.pe, 1);
     EXPECT_EQ(failure.queue, 0);
-    EXPECT_EQ(failure.wqe_index, 3u) << "behind the self-test";
+    EXPECT_EQ(failure.wqe_index, 4u) << "behind the self-test";
     EXPECT_EQ(failure.opcode, static_cast<uint8_t>(mlx5::Opcode::kRdmaWrite));
     EXPECT_EQ(failure.syndrome, static_cast<uint8_t>(mlx5::Syndrome::kRemoteAccess));
     EXPECT_GE(failure.time_ns, begin);
@@ -61,7 +61,7 @@ TEST(Failures, OfAQueueAreToldWhileAKernelSpins) {
     EXPECT_NE(failure.text.find("to PE 1 failed: peer refused key, range or access right"),
               std::string::npos)
         << failure.text;
-    EXPECT_NE(failure.text.find("WQE 3 of queue 0, QP 0x"), std::string::npos) << failure.text;
+    EXPECT_NE(failure.text.find("WQE 4 of queue 0, QP 0x"), std::string::npos) << failure.text;
     store_release<Reach::kSystem>(&gate, uint64_t{1});
     kernel.wait();
   });

@@ -275,7 +275,7 @@ TEST(Links, ThatFailTheirSelfTestSayWhyAndComeBackByRecovery) {
     const fault_test::Injector nic;
     pe.barrier();
     if (pe.my_pe() == 0) {
-      nic.inject("wqe=2 fault=syndrome:0x12");
+      nic.inject("wqe=3 fault=syndrome:0x12");
       EXPECT_EQ(put_to(pe.context(), words, 2), Status::kQueueError);
       nic.clear();
       const std::string text = pe.failure().text;
@@ -301,7 +301,7 @@ TEST(Links, AreProvenAgainByRecovery) {
     if (pe.my_pe() == 0) {
       nic.inject("wqe=1 fault=syndrome:0x13");
       EXPECT_EQ(put_to(pe.context(), words, 2), Status::kQueueError);
-      nic.inject("wqe=3 fault=syndrome:0x13");  // of the proof
+      nic.inject("wqe=4 fault=syndrome:0x13");  // of the proof
     }
     pe.barrier();
     std::string why;

@@ -403,13 +403,13 @@ TEST(Dump, SaysWhereEveryQueueStands) {
   EXPECT_NE(before.find("PE 0 of 1: transport ibgda, NIC softnic-cpu, no failure"),
             std::string::npos)
       << before;
-  EXPECT_NE(before.find("3          3          3          3  2              mlx5_0     ok"),
+  EXPECT_NE(before.find("4          4          4          4  3              mlx5_0     ok"),
             std::string::npos)
       << "the self-test\n"
       << before;
   run_clean(pe, {}, put_three, pe.context(), word.data());
   const std::string after = pe.dump();
-  EXPECT_NE(after.find("6          6          6          6  5              mlx5_0     ok"),
+  EXPECT_NE(after.find("7          7          7          7  6              mlx5_0     ok"),
             std::string::npos)
       << after;
 }

@@ -37,7 +37,7 @@ class Proofs : public LinksRig {
   Proofs() {
     const Be32 rkey[] = {region_.rkey()};
     tables_.show_heap({}, {.rkeys = rkey, .word_rkeys = rkey});
-    prover_.emplace(*alone_, rails_, tables_, 0, seconds(40));
+    prover_.emplace(group_, rails_, tables_, heap_, 0, seconds(40));
     for (LinkMachine* const links : {&first_, &second_}) links->connect(0, links->make(0), 0);
   }
   std::vector<SelfTestResult> prove(LinkMachine& links) {
@@ -54,6 +54,7 @@ class Proofs : public LinksRig {
     }
   }
 
+  LiveGroup group_{bootstrap::make_single(), seconds(1)};
   const IbgdaNic& nic_ = rails_.nics()[0];
   Backing heap_ = make_host_backing(4096, "heap");
   nic::MemoryRegion region_{nic_.device, nic_.domain, {heap_.address(), heap_.bytes()}};
@@ -114,6 +115,18 @@ TEST_F(Proofs, HaveAllCellsAgainOnceNothingCanLandThere) {
   EXPECT_NE(explain(late.failed()[0]).find("Runtime::recover()"), std::string::npos);
   prover_->free_cells();
   EXPECT_TRUE(prove(second_).empty());
+}
+
+/// Hazard: a NIC tries for 8 s to reach a process that has ended before it was first sent to, and
+/// the survivors of a PE that was killed in make_context() waited for that.
+TEST_F(Proofs, DoNotWaitForAPeThatHasEnded) {
+  LinkMachine& links = unanswered_link();
+  Prover::Proof proof(*prover_, links.queues(), links.queues_to(0), seconds(30));
+  EXPECT_FALSE(proof.advance());
+  group_.lost(0);
+  ASSERT_TRUE(proof.advance());
+  EXPECT_EQ(proof.failed()[0].kind, SelfTestResult::Kind::kEnded);
+  EXPECT_EQ(explain(proof.failed()[0]), "its process has ended");
 }
 
 /// Hazard: the time of a test ran from when it had cells, so that one that never had any never

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "host/nic/queue_layout.h"
@@ -27,12 +28,16 @@ enum class Mischief {
   kDropPut,     // completes it, writes nothing
   kDropAdd,     // answers the old value, adds nothing
   kWrongFetch,  // adds, answers something else
+  kItself,      // leads to the PE that asks
+  kStranger,    // to somebody else
   kError,       // a CQE with `syndrome` at `step`
   kSilence,     // nothing from `step` on
 };
 
 constexpr uint32_t kRkey = 0x1234, kWordRkey = 0x5678, kLkey = 0x9abc;
 constexpr uint64_t kLandingAddress = 0x4000;
+constexpr uint64_t kOwner = 0x5eed'0000'0007, kSelf = 0x5eed'0000'0001;
+constexpr size_t kIdentity = 8;  // a word of the heap
 
 uint64_t big(const std::byte* at, size_t bytes) {
   uint64_t value = 0;
@@ -43,7 +48,7 @@ uint64_t big(const std::byte* at, size_t bytes) {
 /// A NIC with one queue and the peer's memory: reads what was posted as the wire has it.
 class PlayedEnd final : public QueueEnd {
  public:
-  PlayedEnd(std::byte* base, uint32_t qpn, std::array<uint64_t, 8>& heap)
+  PlayedEnd(std::byte* base, uint32_t qpn, std::array<uint64_t, 9>& heap)
       : base_(base), qpn_(qpn), heap_(reinterpret_cast<std::byte*>(heap.data())) {}
 
   Mischief mischief = Mischief::kNone;
@@ -98,7 +103,13 @@ class PlayedEnd final : public QueueEnd {
     } else {
       EXPECT_EQ(opcode, 0x10);
       EXPECT_EQ(key, kRkey);
-      std::memcpy(landing(wqe + 32, 16), heap_ + address, 16);
+      const uint64_t bytes = index == 0 ? 8 : 16;
+      uint64_t owner = mischief == Mischief::kItself ? kSelf : kOwner;
+      if (mischief == Mischief::kStranger) ++owner;
+      const bool asks = address == kIdentity * sizeof(uint64_t);
+      EXPECT_EQ(asks, index == 0) << "who it is, before anything else";
+      const void* const from = asks ? static_cast<const void*>(&owner) : heap_ + address;
+      std::memcpy(landing(wqe + 32, bytes), from, bytes);
     }
     complete(index, 0);
   }
@@ -134,6 +145,9 @@ class SelfTest : public testing::Test {
       q.index = 10 + i;
       q.memory = &memory_;
       q.end = ends_.back().get();
+      q.owner = kOwner;
+      q.self = kSelf;
+      q.identity = kIdentity * sizeof(uint64_t);
       q.cell = 16 * i + 8;
       q.rkey = Be32{kRkey};
       q.word_rkey = Be32{kWordRkey};
@@ -174,7 +188,7 @@ class SelfTest : public testing::Test {
   }
 
   Backing memory_;
-  std::array<uint64_t, 8> heap_{};
+  std::array<uint64_t, 9> heap_{};
   std::vector<std::unique_ptr<PlayedEnd>> ends_;
   std::vector<QueueUnderTest> queues_;
 };
@@ -221,12 +235,32 @@ TEST_F(SelfTest, FindsAnAtomicThatAnsweredSomethingElse) {
   EXPECT_EQ(result.step, Step::kAtomic);
 }
 
+/// Hazard: PEs in two networks that both know an address: each finds itself there, or somebody of
+/// its own network, whose memory takes all that is sent and answers as it should.
+TEST_F(SelfTest, FindsWhoeverIsNotThePeer) {
+  for (const auto& [mischief, kind, cause] :
+       {std::tuple{Mischief::kItself, Kind::kItself, "this PE itself answered"},
+        std::tuple{Mischief::kStranger, Kind::kStranger, "somebody else answered"}}) {
+    for (uint32_t i = 0; i < kQueues; ++i) {
+      layout_.prepare(memory_.address() + i * layout_.bytes());
+      ends_[i]->rings = 0;
+    }
+    ends_[1]->mischief = mischief;
+    const SelfTestResult result = only_failure();
+    EXPECT_EQ(result.kind, kind);
+    EXPECT_EQ(result.step, Step::kIdentity);
+    EXPECT_EQ(heap_, decltype(heap_){}) << "nothing is written to whoever that is";
+    EXPECT_NE(explain(result).find(cause), std::string::npos) << explain(result);
+    EXPECT_NE(explain(result).find("likely: "), std::string::npos);
+  }
+}
+
 TEST_F(SelfTest, TellsTheSyndromeAndTheStep) {
   struct Case {
     uint8_t syndrome;
     const char* cause;
   };
-  for (uint32_t step = 0; step < 3; ++step) {
+  for (uint32_t step = 0; step < 4; ++step) {
     for (const Case& one :
          {Case{0x02, "IOMMU"}, Case{0x04, "nvidia-peermem"}, Case{0x05, "failed before"},
           Case{0x12, "atomics"}, Case{0x13, "key"}, Case{0x14, "that host"}, Case{0x15, "4791"},
@@ -252,7 +286,7 @@ TEST_F(SelfTest, TellsTheSyndromeAndTheStep) {
 }
 
 TEST_F(SelfTest, DoesNotWaitForLongerThanItsDeadline) {
-  for (uint32_t step = 0; step < 3; ++step) {
+  for (uint32_t step = 0; step < 4; ++step) {
     for (uint32_t i = 0; i < kQueues; ++i) {
       layout_.prepare(memory_.address() + i * layout_.bytes());
       ends_[i]->rings = 0;
