@@ -76,16 +76,20 @@ _Unwind_Reason_Code take_frame(_Unwind_Context* context, void* to) {
 }
 
 // What lies before `tail` in the path of a file; "" if that is not its end.
-std::string before(const std::string& path, std::string_view tail) {
+std::string_view before(std::string_view path, std::string_view tail) {
   return path.ends_with(tail) ? path.substr(0, path.size() - tail.size()) : "";
 }
 
 // Where the library was built, as its debug information says: "" where that has relative paths.
-const std::optional<std::string>& own_tree() {
-  static const std::optional<std::string> tree = []() -> std::optional<std::string> {
-    const auto lines = lines_at(reinterpret_cast<uintptr_t>(&place_text));
-    if (lines.empty()) return {};
-    return before(lines[0].file, "simt/place.cc");
+const std::optional<std::string_view>& own_tree() {
+  static const std::optional<std::string_view> tree = [] {
+    std::optional<std::string_view> found;
+    const auto take_first = [](void* to, const char* file, int, const char*) {
+      *static_cast<std::optional<std::string_view>*>(to) = before(file, "simt/place.cc");
+      return true;
+    };
+    visit_lines(reinterpret_cast<uintptr_t>(&place_text), take_first, &found);
+    return found;
   }();
   return tree;
 }
@@ -94,15 +98,16 @@ const std::optional<std::string>& own_tree() {
 constexpr std::string_view kFolders[] = {"simt/",   "device/", "host/", "kernels/",
                                          "compat/", "peal/",   "base/", "perf/common/"};
 
-bool is_library(const std::string& file, const std::string& installed) {
-  if (file.find("/include/c++/") != file.npos) return true;  // what calls a kernel
+bool is_library(std::string_view file, std::string_view installed) {
+  if (file.find("/include/c++/") != file.npos) return true;   // what calls a kernel
+  if (file.find("/libstdc++-v3/") != file.npos) return true;  // what ends a process
   if (file.ends_with("/libc_start_call_main.h") || file.ends_with("/libc-start.c")) return true;
   if (file.find("/include/peal/") != file.npos) return true;
   // "./" is this tree's, found by -I., and every other file's there too.
   const bool elsewhere = !installed.empty() && installed != "./";
   if (elsewhere && file.find(installed) != file.npos) return true;
   if (!own_tree() || !file.starts_with(*own_tree())) return false;
-  std::string_view rest = std::string_view(file).substr(own_tree()->size());
+  std::string_view rest = file.substr(own_tree()->size());
   if (rest.starts_with("./")) rest.remove_prefix(2);  // a header found by -I.
   return std::ranges::any_of(kFolders, [&](std::string_view f) { return rest.starts_with(f); });
 }
@@ -136,7 +141,8 @@ uint64_t place_at(uintptr_t code) {
 }
 
 std::string place_text(uint64_t place) {
-  const std::string installed = before(Places::all().header(), "device/base/waits.h");
+  const std::string header = Places::all().header();
+  const std::string_view installed = before(header, "device/base/waits.h");
   for (const uintptr_t code : Places::all().frames_of(place)) {
     if (code == 0) break;
     // A return address is behind its call, which may be the last of its line.
@@ -147,6 +153,17 @@ std::string place_text(uint64_t place) {
     }
   }
   return "";
+}
+
+CodeOfProgram code_of_program(uintptr_t code) {
+  CodeOfProgram found;
+  const auto take = [](void* to, const char* file, int line, const char* function) {
+    if (is_library(file, "")) return false;
+    *static_cast<CodeOfProgram*>(to) = {file, line, function};
+    return true;
+  };
+  visit_lines(code, take, &found);
+  return found;
 }
 
 void enter_library() { ++depth(); }

@@ -24,6 +24,15 @@ uint64_t place_at(uintptr_t code);
 /// no debug information. Thread-safe. It needs the stack of a thread: a lane's may be too small.
 std::string place_text(uint64_t place);
 
+/// The innermost line of `code` that is not in a file of the library; no file where there is none.
+/// Its texts stay for as long as the process. For handlers of signals: it allocates nothing.
+struct CodeOfProgram {
+  const char* file = nullptr;
+  int line = 0;
+  const char* function = nullptr;  // as the linker has it
+};
+CodeOfProgram code_of_program(uintptr_t code);
+
 /// Between the two what the lane loads and stores is the library's doing, not the kernel's. Calls
 /// nest.
 void enter_library();

@@ -12,6 +12,7 @@
 
 #include "simt/announced.h"
 #include "simt/block.h"
+#include "simt/crash.h"
 #include "simt/lane.h"
 #include "simt/party.h"
 #include "simt/place.h"
@@ -303,6 +304,8 @@ std::string Simulation::State::report() const {
 void Simulation::State::run() {
   if (running != nullptr) throw Error("simulation: another one runs on this thread");
   exceptions_ = &exceptions_of_thread();
+  const SignalStack signal_stack;
+  tell_of_crashes();
   running = this;
   observe_accesses(&simt::observe);
   std::string where;

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a worker's thread is told by signals: that a lane runs on and on, and that a lane has used
-// up its stack. Both are said on stderr; the second ends the process as it would have ended anyway.
-//
-//   SIGURG   from a timer on the thread's CPU time, every Limits::busy_ms. A lane that is in the
-//            same slice as one tick before has neither called peal nor yielded for so long
-//   SIGSEGV  on a stack of its own; within a guard page it names the lane, then the handler of
-//            before takes over
+// What a worker's thread is told by a signal, SIGURG, from a timer on its CPU time, every
+// Limits::busy_ms: that a lane runs on and on. A lane that is in the same slice as one tick before
+// has neither called peal nor yielded for so long, which is said on stderr. crash.h has the signals
+// that end a process.
 #pragma once
 
 #include <semaphore.h>
 #include <time.h>
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
-#include <memory>
+
+#include "simt/crash.h"
 
 namespace peal::simt {
 
@@ -62,8 +59,8 @@ class Watch {
 
  private:
   enum State : int { kNothing, kFound, kTaken };
-  static constexpr size_t kSignalStack = 64 << 10;
 
+  const SignalStack signal_stack_;
   const std::atomic<uint64_t>& slices_;
   Bell& bell_;
   uint64_t last_ = 0;  // `slices` one tick before
@@ -71,7 +68,6 @@ class Watch {
   BusyLane found_;
   bool timed_ = false;
   timer_t timer_{};
-  std::unique_ptr<std::byte[]> signal_stack_;
 };
 
 /// Says on stderr that the lane has run so long.

@@ -29,21 +29,29 @@ expect_end 4 run
 # Over TCP nobody ends the survivors: PE 0 and PE 2 do so themselves.
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
-PEAL_TCP_ID=$("$die" id)
 export PEAL_TCP_ID PEAL_TCP_SIZE=3 PEAL_BOOTSTRAP=tcp
-pids=()
-for rank in 0 1 2; do
-  PEAL_TCP_RANK=$rank timeout 50 "$die" run >"$logs/$rank" 2>&1 &
-  pids+=($!)
-done
-for rank in 0 1 2; do
-  wait "${pids[$rank]}"
-  status=$?
-  [ $status != 0 ] && [ $status != 124 ] || fail "PE $rank: exit status $status; $(cat "$logs/$rank")"
-  [ $rank = 1 ] && continue
-  grep -q "the wait of PE $rank ended: peer lost" "$logs/$rank" || fail "PE $rank: $(cat "$logs/$rank")"
-  grep -q "PE $rank: PE 1 ended before the job did" "$logs/$rank" || fail "PE $rank: $(cat "$logs/$rank")"
-done
+lose_one() {
+  local how=$1 rank status
+  PEAL_TCP_ID=$("$die" id)
+  pids=()
+  for rank in 0 1 2; do
+    PEAL_TCP_RANK=$rank timeout 50 "$die" "$how" >"$logs/$rank" 2>&1 &
+    pids+=($!)
+  done
+  for rank in 0 1 2; do
+    wait "${pids[$rank]}"
+    status=$?
+    [ $status != 0 ] && [ $status != 124 ] || fail "PE $rank: exit status $status; $(cat "$logs/$rank")"
+    [ $rank = 1 ] && continue
+    grep -q "the wait of PE $rank ended: peer lost" "$logs/$rank" || fail "PE $rank: $(cat "$logs/$rank")"
+    grep -q "PE $rank: PE 1 ended before the job did" "$logs/$rank" || fail "PE $rank: $(cat "$logs/$rank")"
+  done
+}
+lose_one run
+# Where a kernel of its own ended it, it says which.
+lose_one crash
+grep -qE "^PE 1: kernel crash, block \(0,0,0\), thread \(2,0,0\): segmentation fault at address 0x8, in |Sanitizer" "$logs/1" ||
+  fail "PE 1: $(cat "$logs/1")"
 
 # One of four PEs is killed in the middle of perf/message_rate: the other three end, not with 0, and each names it.
 export PEAL_TCP_SIZE=4
