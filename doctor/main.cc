@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
@@ -38,6 +39,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGCHLD, SIG_DFL);  // where it is ignored nobody learns how a probe ended
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {

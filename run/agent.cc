@@ -134,10 +134,23 @@ class Agent {
                                     fmt::format("PEAL_TCP_SIZE={}", share_.size)});
         pes_.push_back(std::make_unique<Member>(command, rank == 0 ? input_ : -1));
       }
+      complain();
     } catch (const CannotStart& error) {
       refuse(error.exit_code, error.why);
     } catch (const Error& error) {
       refuse(1, error.what());
+    }
+  }
+
+  void complain() const {
+    for (const auto& one : pes_) {
+      const std::string& why = one->pe.no_terminal();
+      if (why.empty()) continue;
+      fmt::print(stderr,
+                 "peal-run: no terminal for the PEs' standard output ({}): it is a pipe, and what "
+                 "a program prints may stay in its buffer (--no-pty: say nothing)\n",
+                 why);
+      return;
     }
   }
 
@@ -211,20 +224,23 @@ class Agent {
 
 std::string Share::to_bytes() const {
   return pack({std::to_string(first), std::to_string(count), std::to_string(size),
-               std::to_string(grace.count()), interface, command.folder, pack(command.argv),
-               pack(command.environment)});
+               std::to_string(grace.count()), interface, command.folder,
+               command.terminal ? "pty" : "", pack(command.argv), pack(command.environment)});
 }
 
 Share Share::from_bytes(const std::string& bytes) {
   const std::vector<std::string> texts = unpack(bytes);
-  if (texts.size() != 8) fail(ErrorCode::kInternal, "peal-run: a share of {} texts", texts.size());
+  if (texts.size() != 9) fail(ErrorCode::kInternal, "peal-run: a share of {} texts", texts.size());
   Share share;
   share.first = std::stoi(texts[0]);
   share.count = std::stoi(texts[1]);
   share.size = std::stoi(texts[2]);
   share.grace = std::chrono::milliseconds(std::stoll(texts[3]));
   share.interface = texts[4];
-  share.command = {.argv = unpack(texts[6]), .environment = unpack(texts[7]), .folder = texts[5]};
+  share.command = {.argv = unpack(texts[7]),
+                   .environment = unpack(texts[8]),
+                   .folder = texts[5],
+                   .terminal = !texts[6].empty()};
   return share;
 }
 

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -21,6 +20,7 @@ struct Head {
 };
 
 constexpr std::uint64_t kLongest = std::uint64_t{64} << 20;
+constexpr std::size_t kChunk = std::size_t{64} << 10;  // on the heap: a stack may have no more
 
 void set_non_blocking(int fd) {
   const int flags = ::fcntl(fd, F_GETFL);
@@ -64,47 +64,47 @@ Channel::Channel(Fd in, Fd out) : in_(std::move(in)), out_(std::move(out)) {
 void Channel::send(const Frame& frame) {
   if (broken_) return;
   const Head head{static_cast<std::uint32_t>(frame.note), frame.number, frame.bytes.size()};
-  to_write_.append(reinterpret_cast<const char*>(&head), sizeof head).append(frame.bytes);
+  to_write_.append({reinterpret_cast<const char*>(&head), sizeof head});
+  to_write_.append(frame.bytes);
 }
 
 bool Channel::write_some() {
-  std::size_t written = 0;
-  while (!broken_ && written < to_write_.size()) {
-    const ssize_t n = ::write(out(), to_write_.data() + written, to_write_.size() - written);
+  while (!broken_ && to_write_.size() > 0) {
+    const ssize_t n = ::write(out(), to_write_.view().data(), to_write_.size());
     if (n < 0 && would_block(errno)) break;
     broken_ = n < 0;
-    if (n > 0) written += static_cast<std::size_t>(n);
+    to_write_.drop(broken_ ? to_write_.size() : static_cast<std::size_t>(n));
   }
-  to_write_.erase(0, broken_ ? to_write_.size() : written);
   return !broken_;
 }
 
 bool Channel::read_some() {
-  std::array<char, 65536> chunk;
+  std::vector<char> chunk(kChunk);
   const ssize_t n = ::read(in(), chunk.data(), chunk.size());
   if (n < 0) return would_block(errno);
-  read_.append(chunk.data(), static_cast<std::size_t>(n));
+  read_.append({chunk.data(), static_cast<std::size_t>(n)});
   return n > 0;
 }
 
 bool Channel::greeted() {
-  const std::size_t at = read_.find(kGreeting);
-  if (at == std::string::npos) return false;
-  read_.erase(0, at + kGreeting.size());
+  const std::size_t at = read_.view().find(kGreeting);
+  if (at == std::string_view::npos) return false;
+  read_.drop(at + kGreeting.size());
   return true;
 }
 
 std::optional<Frame> Channel::next() {
   Head head;
   if (read_.size() < sizeof head) return std::nullopt;
-  std::memcpy(&head, read_.data(), sizeof head);
+  std::memcpy(&head, read_.view().data(), sizeof head);
   if (head.note < 1 || head.note > static_cast<std::uint32_t>(Note::kExited) ||
       head.bytes > kLongest) {
     fail(ErrorCode::kInternal, "peal-run: a frame of unknown kind {}", head.note);
   }
   if (read_.size() - sizeof head < head.bytes) return std::nullopt;
-  Frame frame{static_cast<Note>(head.note), head.number, read_.substr(sizeof head, head.bytes)};
-  read_.erase(0, sizeof head + head.bytes);
+  Frame frame{static_cast<Note>(head.note), head.number,
+              std::string(read_.view().substr(sizeof head, head.bytes))};
+  read_.drop(sizeof head + head.bytes);
   return frame;
 }
 

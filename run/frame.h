@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "run/byte_queue.h"
 
 namespace peal::run {
 
@@ -62,7 +63,7 @@ class Channel {
   /// Bytes that wait to be written.
   std::size_t pending() const { return to_write_.size(); }
 
-  void greet() { to_write_ += kGreeting; }
+  void greet() { to_write_.append(kGreeting); }
   void send(const Frame& frame);
 
   /// Writes what the descriptor takes. False when the other side is gone: nothing is sent any more.
@@ -80,8 +81,8 @@ class Channel {
  private:
   Fd in_;
   Fd out_;
-  std::string to_write_;
-  std::string read_;
+  ByteQueue to_write_;
+  ByteQueue read_;
   bool broken_ = false;
 };
 

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -63,9 +64,6 @@ class Signals {
 class HeadOfJob {
  public:
   explicit HeadOfJob(const Options& options) : options_(options) {
-    char* const folder = ::get_current_dir_name();
-    folder_ = folder == nullptr ? "/" : folder;
-    ::free(folder);
     int first = 0;
     for (const Host& host : options.hosts) {
       agents_.emplace_back(options, host, first);
@@ -107,7 +105,7 @@ class HeadOfJob {
     }
     if (poll_until(fds, limit_.value_or(Clock::time_point::max())) < 0) fail_errno(errno, "poll");
     if (fds[0].revents != 0) hand_on_signals();
-    if (fds[1].revents != 0 && !output_.write_some()) stop(kNobodyReads);
+    if (fds[1].revents != 0 && !output_.write_some()) lose_output();
     if (fds[2].revents != 0) errors_.write_some();
     for (std::size_t i = 0; i < agents_.size(); ++i) {
       const pollfd* const its = &fds[3 + 3 * i];
@@ -130,13 +128,15 @@ class HeadOfJob {
   }
 
   void prepare(Remote& agent) {
-    Share share{
-        .first = agent.first(),
-        .count = agent.host().pes,
-        .size = options_.size(),
-        .grace = options_.grace,
-        .interface = options_.interface,
-        .command = {.argv = options_.argv, .environment = options_.exports, .folder = folder_}};
+    Share share{.first = agent.first(),
+                .count = agent.host().pes,
+                .size = options_.size(),
+                .grace = options_.grace,
+                .interface = options_.interface,
+                .command = {.argv = options_.argv,
+                            .environment = options_.exports,
+                            .folder = options_.folder,
+                            .terminal = options_.terminal}};
     // Between PEs of one machine nothing leaves it.
     if (agents_.size() == 1 && share.interface.empty()) share.interface = "127.0.0.1";
     agent.channel.send({Note::kPrepare, 0, share.to_bytes()});
@@ -212,18 +212,31 @@ class HeadOfJob {
     stop(kFailed);
   }
 
+  // A reader who has gone wants no more of it, which is no error of his.
+  void lose_output() {
+    if (output_.error() == EPIPE) return stop(kNobodyReads);
+    say("standard output: {}; ending the job", std::strerror(output_.error()));
+    stop(kFailed);
+  }
+
   void hand_on_signals() {
     while (const std::optional<int> number = signals_.next()) {
       const bool running = !limit_ && !stopped_ && !all_gone();
+      const bool ends = *number != SIGUSR1 && *number != SIGUSR2;
       // The second time somebody means it.
-      if (!running || (*number == SIGINT && interrupted_)) {
+      if (!running || (ends && asked_to_end_)) {
         stop(128 + *number);
         continue;
       }
-      interrupted_ |= *number == SIGINT;
-      for (Remote& agent : agents_) {
-        agent.channel.send({Note::kSignal, static_cast<std::uint32_t>(*number), ""});
-      }
+      asked_to_end_ |= ends;
+      tell_all({Note::kSignal, static_cast<std::uint32_t>(*number), ""});
+    }
+  }
+
+  void tell_all(const Frame& frame) {
+    for (Remote& agent : agents_) {
+      agent.channel.send(frame);
+      if (agent.state != Remote::State::kGone) agent.wake();
     }
   }
 
@@ -232,7 +245,7 @@ class HeadOfJob {
     if (!failure_) failure_ = code;
     if (stopped_) return;
     stopped_ = true;
-    for (Remote& agent : agents_) agent.channel.send({Note::kEnd, 0, ""});
+    tell_all({Note::kEnd, 0, ""});
     limit_ = Clock::now() + options_.grace + kHeadLastWords;
   }
 
@@ -271,7 +284,6 @@ class HeadOfJob {
   }
 
   Options options_;
-  std::string folder_;
   Signals signals_;
   Printer output_{STDOUT_FILENO};
   Printer errors_{STDERR_FILENO};
@@ -279,7 +291,7 @@ class HeadOfJob {
   std::string id_;
   std::optional<int> failure_;  // the exit code
   bool stopped_ = false;        // all agents are told to end
-  bool interrupted_ = false;
+  bool asked_to_end_ = false;   // by a signal, which the PEs were told
   std::size_t last_unread_ = 0;
   std::optional<Clock::time_point> limit_;  // of the start, later of the end
 };

@@ -4,9 +4,12 @@
 // docs/running.md for what it does.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -28,13 +31,17 @@ int run_agent(int input) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Where whoever started this had it ignored, nobody would learn how processes end.
+  ::signal(SIGCHLD, SIG_DFL);
   try {
     peal::occupy_standard_descriptors();  // PEs talk through pipes to these three
     const peal::run::Options options = peal::run::read_options(argc, argv, environ);
     return options.be_agent ? run_agent(options.input) : peal::run::run_head(options);
   } catch (const peal::run::Answer& answer) {
     std::fputs(answer.text.c_str(), answer.exit_code == 0 ? stdout : stderr);
-    return answer.exit_code;
+    if (std::fflush(stdout) == 0) return answer.exit_code;
+    fmt::print(stderr, "peal-run: standard output: {}\n", std::strerror(errno));
+    return 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "peal-run: {}\n", error.what());
     return 1;

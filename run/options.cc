@@ -2,9 +2,12 @@
 #include "run/options.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -21,7 +24,8 @@ constexpr const char* kAbout =
     "Starts PROGRAM as the PEs of one job, without MPI, and ends all of them when one fails.\n"
     "  peal-run -n 4 ./program                  four PEs on this machine\n"
     "  peal-run --hosts a:2,b:2 ./program       two on each of two machines, by ssh\n"
-    "Its exit code is 0, or that of the PE that failed first (128 + N: killed by signal N).";
+    "Its exit code is 0, or that of the PE that failed first (128 + N: killed by signal N).\n"
+    "What the PEs of a job that hangs wait for: Runtime::dump(), or gdb -p PID -ex 'peal waits'.";
 constexpr const char* kShell =
     "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15";
 constexpr int kMostPes = 65536;
@@ -75,10 +79,32 @@ std::chrono::milliseconds read_grace(const std::string& text) {
   const std::size_t unit = text.find_first_not_of("0123456789");
   const std::optional<int> count = number(std::string_view(text).substr(0, unit));
   const std::string name = unit == text.npos ? "" : text.substr(unit);
-  if (!count || *count > 3'600'000 || (name != "ms" && name != "s")) {
+  if (!count || *count > 3'600'000 || (name != "ms" && name != "s" && !name.empty())) {
     refuse(fmt::format("--grace: '{}' is not a time such as 500ms or 10s", text));
   }
-  return std::chrono::milliseconds(name == "s" ? int64_t{*count} * 1000 : *count);
+  return std::chrono::milliseconds(name == "ms" ? *count : int64_t{*count} * 1000);
+}
+
+// Empty where it was deleted: who runs here is in it all the same.
+std::string current_folder(const std::vector<Host>& hosts) {
+  char* const path = ::get_current_dir_name();
+  const std::string folder = path == nullptr ? "" : path;
+  ::free(path);
+  if (folder.empty() && std::ranges::any_of(hosts, &Host::remote)) {
+    refuse("the current folder has no path any more: other hosts cannot go there; cd elsewhere");
+  }
+  return folder;
+}
+
+// What mpirun calls -n, "-np", would be -n with a "p".
+void rename_np(std::vector<std::string>& arguments) {
+  const std::set<std::string> kWithValue = {"-n",       "--np",         "--pes",       "--hosts",
+                                            "--rsh",    "--agent-path", "--interface", "-x",
+                                            "--export", "--grace",      "--input"};
+  for (std::size_t i = 0; i < arguments.size() && arguments[i].starts_with('-'); ++i) {
+    if (arguments[i] == "-np") arguments[i] = "--np";
+    if (kWithValue.contains(arguments[i])) ++i;
+  }
 }
 
 // peal's own settings and what is asked for by name. The PEs' places in the job are peal-run's.
@@ -127,11 +153,12 @@ struct Raw {
   std::string grace = "5s";
   std::vector<std::string> exports;
   bool bare = false;
+  bool pipe = false;
 };
 
 void declare(CLI::App& app, Raw& raw, Options& options) {
   app.prefix_command();
-  app.add_option("-n,--pes", raw.pes, "PEs in all; without it 1, or what --hosts has room for")
+  app.add_option("-n,--pes,--np", raw.pes, "PEs in all; without it 1, or what --hosts has room for")
       ->type_name("N");
   app.add_option("--hosts", raw.hosts, "machines and their PEs: a:2,b:2")->type_name("LIST");
   app.add_option("--rsh", raw.shell, "command that starts another on a host")
@@ -146,6 +173,8 @@ void declare(CLI::App& app, Raw& raw, Options& options) {
       ->type_name("NAME[=VALUE]")
       ->allow_extra_args(false);
   app.add_flag("--no-prefix", raw.bare, "do not write [RANK] before each line of output");
+  app.add_flag("--no-pty", raw.pipe,
+               "standard output of a PE is a pipe, which programs fill before they write");
   app.add_flag("--keep-going", options.keep_going, "let the others run on when a PE fails");
   app.add_option("--grace", raw.grace, "time from SIGTERM to SIGKILL")
       ->type_name("TIME")
@@ -168,7 +197,10 @@ Options read_options(int argc, char** argv, char** environment) {
   CLI::App app(kAbout, "peal-run");
   declare(app, raw, options);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+    rename_np(arguments);
+    std::ranges::reverse(arguments);  // CLI11 takes them from the end
+    app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
     throw Answer{0, app.help()};
   } catch (const CLI::ParseError& error) {
@@ -190,6 +222,8 @@ Options read_options(int argc, char** argv, char** environment) {
   options.grace = read_grace(raw.grace);
   options.exports = read_exports(raw.exports, environment);
   options.prefix = !raw.bare;
+  options.terminal = !raw.pipe;
+  options.folder = current_folder(options.hosts);
   if (options.agent.empty()) {
     std::error_code error;
     options.agent = std::filesystem::read_symlink("/proc/self/exe", error).string();

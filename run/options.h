@@ -25,8 +25,10 @@ struct Options {
   std::string agent;                   // path of peal-run there
   std::string interface;               // where PE 0 listens; empty: found
   std::vector<std::string> exports;    // "NAME=VALUE"
+  std::string folder;                  // where PEs run; empty: where peal-run does
   std::chrono::milliseconds grace{0};  // from SIGTERM to SIGKILL
   bool prefix = true;
+  bool terminal = true;  // standard output of a PE is one
   bool keep_going = false;
   bool be_agent = false;  // started by another peal-run; what follows is for that
   int input = -1;         // descriptor that PE 0 reads

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,11 +28,42 @@ namespace peal::run {
 namespace {
 
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;
+constexpr std::size_t kReadAtOnce = std::size_t{64} << 10;
 constexpr std::chrono::seconds kLongestDeath{5};
+
+/// What one process writes and another reads.
+struct Outlet {
+  Fd read;
+  Fd write;
+};
+
+Outlet open_pipe() {
+  Pipe ends;
+  return {std::move(ends.read), std::move(ends.write)};
+}
+
+// Its bytes go through as they are: by itself a terminal would put a carriage return before each
+// end of a line. Without `write` there is none, and errno says why.
+Outlet open_terminal() {
+  Outlet ends{Fd(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)), Fd()};
+  std::array<char, 64> name{};
+  if (!ends.read || ::grantpt(ends.read.get()) != 0 || ::unlockpt(ends.read.get()) != 0 ||
+      ::ptsname_r(ends.read.get(), name.data(), name.size()) != 0) {
+    return ends;
+  }
+  Fd other(::open(name.data(), O_RDWR | O_NOCTTY | O_CLOEXEC));
+  termios plain{};
+  if (!other || ::tcgetattr(other.get(), &plain) != 0) return ends;
+  ::cfmakeraw(&plain);
+  if (::tcsetattr(other.get(), TCSANOW, &plain) == 0) ends.write = std::move(other);
+  return ends;
+}
 
 CannotStart cannot_start(const std::string& what, int error) {
   return {error == ENOENT ? 127 : 126, what + ": " + std::strerror(error)};
 }
+
+bool enter(const std::string& folder) { return folder.empty() || ::chdir(folder.c_str()) == 0; }
 
 int error_of_file(const std::string& path) {
   struct stat found {};
@@ -43,7 +75,7 @@ int error_of_file(const std::string& path) {
 }  // namespace
 
 void check(const Command& command) {
-  if (::chdir(command.folder.c_str()) != 0) throw cannot_start("folder " + command.folder, errno);
+  if (!enter(command.folder)) throw cannot_start("folder " + command.folder, errno);
   const std::string& program = command.argv.at(0);
   if (program.find('/') != program.npos) {
     if (const int error = error_of_file(program); error != 0) throw cannot_start(program, error);
@@ -59,12 +91,11 @@ void check(const Command& command) {
   throw CannotStart{127, program + ": not found in PATH"};
 }
 
-std::string Lines::add(const std::string& bytes) {
-  text_ += bytes;
-  const std::size_t end = text_.rfind('\n');
-  if (end == text_.npos) return text_.size() > kLongestLine ? rest() : "";
-  std::string whole = text_.substr(0, end + 1);
-  text_.erase(0, end + 1);
+std::string Lines::add(std::string_view bytes) {
+  const std::size_t end = bytes.rfind('\n') + 1;  // 0: there is none
+  std::string whole = end == 0 ? "" : std::exchange(text_, "").append(bytes.substr(0, end));
+  text_ += bytes.substr(end);
+  if (text_.size() > kLongestLine) whole += rest();
   return whole;
 }
 
@@ -76,15 +107,15 @@ std::string Lines::rest() {
 
 std::string Stream::read() {
   std::string whole;
+  std::vector<char> chunk(fd ? kReadAtOnce : 0);  // on the heap: a stack may have no more
   while (fd) {
-    std::array<char, 65536> chunk;
     const ssize_t n = ::read(fd.get(), chunk.data(), chunk.size());
     if (n > 0) {
       whole += lines.add({chunk.data(), static_cast<std::size_t>(n)});
       if (whole.size() > kLongestLine) break;  // the rest later: others want to be heard too
     } else if (n < 0 && errno == EAGAIN) {
       break;
-    } else if (n == 0 || errno != EINTR) {
+    } else if (n == 0 || errno != EINTR) {  // a terminal that nobody has open any more: EIO
       fd = Fd();
       whole += lines.rest();
     }
@@ -93,7 +124,10 @@ std::string Stream::read() {
 }
 
 Pe::Pe(const Command& command, int input) {
-  Pipe out;
+  Outlet out;
+  if (command.terminal) out = open_terminal();
+  if (command.terminal && !out.write) no_terminal_ = std::strerror(errno);
+  if (!out.write) out = open_pipe();
   Pipe err;
   Pipe report;
   const pid_t agent = ::getpid();
@@ -140,7 +174,7 @@ void Pe::become(const Command& command, int input, int out, int err, int report)
     const std::size_t equals = variable.find('=');
     ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
   }
-  const int error = ::chdir(command.folder.c_str()) == 0 ? execute(command.argv) : errno;
+  const int error = enter(command.folder) ? execute(command.argv) : errno;
   [[maybe_unused]] const ssize_t n = ::write(report, &error, sizeof error);
   ::_exit(127);
 }

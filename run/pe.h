@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One PE: a process in a process group of its own, so that signals reach what it has started too,
-// and the pipes that it writes to. It dies with the agent that started it.
+// and the pipes, or the terminal, that it writes to. It dies with the agent that started it.
 #pragma once
 
 #include <sys/types.h>
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/fd.h"
@@ -18,7 +19,8 @@ namespace peal::run {
 struct Command {
   std::vector<std::string> argv;
   std::vector<std::string> environment;  // "NAME=VALUE", in addition to what the agent has
-  std::string folder;                    // where it runs
+  std::string folder;                    // where it runs; empty: where the agent does
+  bool terminal = true;                  // standard output is one, so that lines come at once
 };
 
 /// Thrown where the program cannot be started; what a shell answers for it.
@@ -35,7 +37,7 @@ class Lines {
  public:
   /// Adds `bytes`; answers the lines that are whole by now. One that is longer than 1 MiB is not
   /// waited for.
-  std::string add(const std::string& bytes);
+  std::string add(std::string_view bytes);
   /// What is left at the end of the stream, made a line.
   std::string rest();
 
@@ -62,6 +64,8 @@ class Pe {
   Pe& operator=(const Pe&) = delete;
 
   pid_t pid() const { return pid_; }
+  /// Why standard output is a pipe although a terminal was asked for; empty: it is as asked.
+  const std::string& no_terminal() const { return no_terminal_; }
   /// Readable when the process has ended.
   int process() const { return process_.get(); }
   /// Its wait status, once it has ended. The process stays a zombie, so that the number of its
@@ -80,6 +84,7 @@ class Pe {
   pid_t pid_ = -1;
   Fd process_;
   std::optional<int> status_;
+  std::string no_terminal_;
 };
 
 }  // namespace peal::run

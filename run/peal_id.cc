@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -11,6 +12,7 @@
 
 #include "bootstrap/address.h"
 #include "bootstrap/bootstraps.h"
+#include "host/base/error.h"
 
 int main(int argc, char** argv) {
   std::string interface;
@@ -40,6 +42,7 @@ int main(int argc, char** argv) {
   try {
     const std::string address = peal::bootstrap::find_address(interface);
     fmt::print("{}\n", peal::bootstrap::make_unique_id(address, port).to_string());
+    if (std::fflush(stdout) != 0) peal::fail_errno(errno, "standard output");
     return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "peal-id: {}\n", error.what());

@@ -5,8 +5,9 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <string_view>
+
+#include "run/byte_queue.h"
 
 namespace peal::run {
 
@@ -17,12 +18,14 @@ class Printer {
 
   int fd() const { return fd_; }
   std::size_t pending() const { return text_.size(); }
+  /// errno of the write that failed; 0: none has.
+  int error() const { return error_; }
 
   /// Adds `lines`, each of them behind `prefix`.
   void add(std::string_view prefix, std::string_view lines);
 
-  /// Writes a piece; to be called when poll says that one fits. False when nobody reads any more:
-  /// what is added from then on is dropped.
+  /// Writes what fits, or some of it; to be called when poll says that a piece does. False when
+  /// nothing can be written any more: what is added from then on is dropped.
   bool write_some();
 
   /// Drops what is not written yet, and all that is added from now on.
@@ -33,7 +36,8 @@ class Printer {
 
  private:
   int fd_;
-  std::string text_;
+  ByteQueue text_;
+  int error_ = 0;
   bool closed_ = false;
 };
 

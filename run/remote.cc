@@ -109,6 +109,8 @@ std::string Remote::where() const {
   return host_.remote() ? "host " + host_.name : std::string("this machine");
 }
 
+void Remote::wake() const { ::kill(pid_, SIGCONT); }
+
 void Remote::cut() { ::kill(pid_, SIGKILL); }
 
 std::string Remote::end() {

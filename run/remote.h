@@ -30,6 +30,8 @@ class Remote {
   std::string where() const;
   int first() const { return first_; }
 
+  /// Lets it go on where somebody has stopped it: it is to hear something.
+  void wake() const;
   /// Ends it without a word: its PEs end as after a broken connection.
   void cut();
   /// How the process ended that leads to the agent, "exited with code 255"; waits a little for

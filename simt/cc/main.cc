@@ -3,6 +3,7 @@
 // peal-cc: compiles a CUDA program with g++.
 //
 //   x.cu --g++ -E--> preprocessed --rewrite()--> plain C++ --g++ -c--> x.o --g++--> program
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -13,6 +14,7 @@
 #include "simt/cc/options.h"
 
 int main(int argc, char** argv) {
+  std::signal(SIGCHLD, SIG_DFL);  // where it is ignored nobody learns how a compiler ended
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   try {
     peal::occupy_standard_descriptors();  // for compilers too, which open files of their own

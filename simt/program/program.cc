@@ -2,6 +2,7 @@
 //
 // Seeds until one fails, then the shortest schedule of it, then its story.
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -122,6 +123,7 @@ void fix(const char* name, const char* value, const char* why) {
 }  // namespace
 
 int run_simulated(int argc, char** argv, int (*program)(int, char**)) {
+  std::signal(SIGCHLD, SIG_DFL);  // where it is ignored nobody learns how a run ended
   try {
     const char* const text = std::getenv("PEAL_SIM");
     const SimulatedOptions options = read_simulated_options(text == nullptr ? "" : text);

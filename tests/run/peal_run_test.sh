@@ -91,6 +91,40 @@ for closed in '<&-' '>&-' '2>&-' '<&- >&- 2>&-'; do
   case $closed in *2*) ;; *) says '] err' ;; esac
 done
 
+# What cannot be written is said, and ends the job. That of peal-run itself too.
+timeout 60 "$run" -n 2 yes >/dev/full 2>err
+[ $? = 1 ] || fail ">/dev/full: exit code not 1"
+says "peal-run: standard output: No space left on device; ending the job"
+"$run" --help >/dev/full 2>err && fail "--help >/dev/full ended with 0"
+
+# What a program prints comes when a line is whole, though it goes on or hangs: cut fills a buffer where it writes to a
+# pipe. Bytes come as they are.
+mkfifo lines shown
+timeout 60 "$run" -n 1 cut -c1- <lines >shown 2>err &
+exec 5>lines 6<shown
+echo hello >&5
+read -r -t 30 -u 6 line || fail "a line stays in the buffer of a program that hangs"
+[ "$line" = "[0] hello" ] || fail "a line of a program that goes on: $line"
+exec 5>&- 6<&-
+wait $!
+job 0 -n 1 sh -c 'test -t 1 && ! test -t 2 && printf "a\r\tb\004\003\n\377\n"'
+printf '[0] a\r\tb\004\003\n[0] \377\n' | cmp -s - out || fail "bytes are not as they were: $(od -c out)"
+job 0 -np 1 --no-pty sh -c 'test -t 1 || echo pipe'
+prints "[0] pipe"
+
+# Wherever it is started: without SIGCHLD, with a small stack, in a folder that is gone.
+code=0
+timeout 60 env --ignore-signal=CHLD "$run" -n 2 grep SigIgn /proc/self/status >out 2>err || code=$?
+[ $code = 0 ] || fail "SIGCHLD ignored: exit code $code; $(cat err)"
+[ $((0x$(sed -n 's/.*SigIgn:\s*//p' out | head -n 1) >> 16 & 1)) = 0 ] || fail "a PE ignores SIGCHLD: $(cat out)"
+(ulimit -s 64 && timeout 60 "$run" -n 2 true >out 2>err) || fail "a stack of 64 KiB: $? $(cat err)"
+mkdir gone
+(cd gone && rmdir ../gone && timeout 60 "$run" -n 2 readlink /proc/self/cwd >"$folder/out" 2>"$folder/err") || fail "a deleted folder: $(cat err)"
+prints "[1] $folder/gone (deleted)"
+mkdir gone
+(cd gone && rmdir ../gone && timeout 60 "$run" --hosts a:1 true >"$folder/out" 2>"$folder/err") && fail "a deleted folder of other hosts"
+says "the current folder has no path any more"
+
 # The first failure ends all and is the exit code, in words.
 job 7 -n 3 sh -c '[ $PEAL_TCP_RANK = 1 ] && exit 7; read x <>$block'
 says "peal-run: PE 1 of 3 (this machine, pid "
@@ -148,6 +182,34 @@ signalled INT 130 "trap 'trap - INT; kill -INT \$\$' INT; $said; read x <>\$bloc
 signalled TERM 0 "trap 'echo saved; exit 0' TERM; $said; read x <>\$block & wait"
 prints "[0] saved"
 prints "[1] saved"
+# Who is asked twice ends, though the PEs do not.
+env --default-signal=INT "$run" -n 2 --grace 100ms bash -c "trap 'echo heard >&9' TERM
+  $said; while :; do read x <>\$block & wait; done" >out 2>err &
+launcher=$!
+exec 8<ready
+read -r -u 8 && read -r -u 8
+kill -TERM $launcher
+read -r -u 8 && read -r -u 8
+exec 8<&-
+kill -INT $launcher
+wait_gone $launcher "peal-run after SIGTERM and SIGINT"
+wait $launcher
+[ $? = 130 ] || fail "SIGINT after SIGTERM: $(cat err)"
+# An agent that somebody has stopped goes on to hear it.
+for number in INT TERM; do
+  env --default-signal=INT "$run" -n 2 bash -c "$said; read x <>\$block" >out 2>err &
+  launcher=$!
+  exec 8<ready
+  read -r -u 8 && read -r -u 8
+  exec 8<&-
+  read -r agent <"/proc/$launcher/task/$launcher/children"
+  kill -STOP "$agent"
+  timeout 30 sh -c "until grep -q '^State:.T' /proc/$agent/status; do :; done" || fail "$agent does not stop"
+  kill -$number $launcher
+  wait_gone $launcher "peal-run with a stopped agent, after SIG$number"
+  wait $launcher
+  [ $? -gt 128 ] || fail "SIG$number with a stopped agent: $(cat err)"
+done
 signalled USR1 0 "trap 'exit 0' USR1; $said; read x <>\$block & wait"
 
 # A launcher that is killed takes everything with it.

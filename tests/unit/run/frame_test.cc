@@ -4,14 +4,18 @@
 // the lines of a PE.
 #include "run/frame.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "run/pe.h"
+#include "run/printer.h"
 #include "tests/support/error_of.h"
 
 namespace peal::run {
@@ -100,6 +104,29 @@ TEST(Lines, DoNotGrowForEver) {
   EXPECT_EQ(lines.add(std::string(1 << 20, 'x')), "");
   EXPECT_EQ(lines.add("y").size(), (1U << 20) + 2);
   EXPECT_EQ(lines.rest(), "");
+}
+
+// Once for each 4 KiB all that waited was moved: this took 37 s, of which the deadline leaves half.
+TEST(Printer, TakesNoLongerForWhatWaitsBehind) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(18);
+  const Fd nothing(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  Printer printer(nothing.get());
+  printer.add("", std::string(std::size_t{96} << 20, 'x'));
+  while (printer.pending() > 0) {
+    ASSERT_TRUE(printer.write_some());
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << printer.pending();
+  }
+}
+
+TEST(Printer, TellsWhyNothingCanBeWritten) {
+  const Fd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  Printer printer(full.get());
+  printer.add("[0] ", "one\n");
+  EXPECT_EQ(printer.pending(), 8U);
+  EXPECT_FALSE(printer.write_some());
+  EXPECT_EQ(printer.error(), ENOSPC);
+  printer.add("[0] ", "two\n");
+  EXPECT_EQ(printer.pending(), 0U);
 }
 
 }  // namespace

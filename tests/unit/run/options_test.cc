@@ -33,6 +33,8 @@ TEST(Options, StartOnePeHereByDefault) {
   EXPECT_EQ(options.argv, Texts{"./program"});
   EXPECT_EQ(options.grace, std::chrono::seconds(5));
   EXPECT_TRUE(options.prefix);
+  EXPECT_TRUE(options.terminal);
+  EXPECT_FALSE(read({"--no-pty", "./program"}).terminal);
 }
 
 // What stands behind the program is the program's, whatever it looks like.
@@ -41,6 +43,16 @@ TEST(Options, LeaveTheProgramsArgumentsAlone) {
   EXPECT_EQ(options.size(), 2);
   EXPECT_EQ(options.argv, (Texts{"./program", "-n", "3", "--hosts", "", "--", "-x"}));
   EXPECT_EQ(read({"-n", "2", "--", "./program", "-n"}).argv, (Texts{"./program", "-n"}));
+}
+
+TEST(Options, TakeTheNumberOfPesAsMpirunDoes) {
+  for (const char* name : {"-n", "-np", "--np", "--pes"}) {
+    const Options options = read({"--grace", "7", name, "3", "./program", "-np", "4"});
+    EXPECT_EQ(options.size(), 3) << name;
+    EXPECT_EQ(options.argv, (Texts{"./program", "-np", "4"}));
+    EXPECT_EQ(options.grace, std::chrono::seconds(7));
+  }
+  EXPECT_EQ(read({"-x", "-np", "./program"}, {"-np=1"}).exports, Texts{"-np=1"});
 }
 
 struct Dealt {
@@ -85,7 +97,8 @@ TEST(Options, AnswerMistakesInWords) {
       {{"--hosts", "-oProxyCommand=x:2", "./program"}, "is not a host"},
       {{"--hosts", ",", "./program"}, "names no host"},
       {{"--hosts", "a:2", "-n", "3", "./program"}, "have room for 2"},
-      {{"--grace", "5", "./program"}, "'5' is not a time such as 500ms or 10s"},
+      {{"--grace", "5m", "./program"}, "'5m' is not a time such as 500ms or 10s"},
+      {{"-np", "0", "./program"}, "-n 0: 1 to 65536 PEs"},
       {{"--grace", "s", "./program"}, "'s' is not a time"},
       {{"--rsh", "", "./program"}, "--rsh"},
       {{"-x", "=a", "./program"}, "no name"},
