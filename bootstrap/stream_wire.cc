@@ -58,7 +58,7 @@ void write_some(Peer& peer) {
 }
 
 void read_some(Peer& peer) {
-  std::array<std::byte, 65536> chunk;
+  std::vector<std::byte> chunk(65536);  // on the heap: a stack may have no more
   const ssize_t n = ::recv(peer.socket.get(), chunk.data(), chunk.size(), 0);
   if (n < 0 && would_block(errno)) return;
   if (n <= 0) {

@@ -132,7 +132,7 @@ RunResult simulate(const SimulatedRun& program, const RunOrder& order) {
 
 std::string read_all(int fd) {
   std::string bytes;
-  std::array<char, 65536> buffer;
+  std::vector<char> buffer(65536);  // on the heap: a stack may have no more
   for (;;) {
     const ssize_t got = ::read(fd, buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
