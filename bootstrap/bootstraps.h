@@ -60,8 +60,8 @@ struct UniqueId {
   std::string to_string() const;
 
   /// The inverse; throws kInvalidArgument for anything but 44 hexadecimal digits with a port that
-  /// is not 0.
-  static UniqueId from_string(std::string_view text);
+  /// is not 0. The error calls it `name`: the variable that it comes from, say.
+  static UniqueId from_string(std::string_view text, std::string_view name = "unique id");
 
   bool operator==(const UniqueId&) const = default;
 };

@@ -57,6 +57,8 @@ class Environment {
 
 // What the three variables say together: none or all of them, but for those a program has filled in
 // itself.
+constexpr const char* kTcpId = "PEAL_TCP_ID";
+
 std::optional<Launch> by_tcp(const Config& config) {
   const auto given = [&config](const char* name) {
     const auto found = config.given.find(name);
@@ -77,7 +79,7 @@ std::optional<Launch> by_tcp(const Config& config) {
          "PEAL_BOOTSTRAP=tcp needs PEAL_TCP_ID, PEAL_TCP_RANK and PEAL_TCP_SIZE: peal-id makes an "
          "id, peal-run sets all three");
   }
-  UniqueId::from_string(config.tcp_id);  // throws for one that is none
+  UniqueId::from_string(config.tcp_id, kTcpId);  // throws for one that is none
   for (const char* name : {"PEAL_TCP_RANK", "PEAL_TCP_SIZE"}) {
     if (from_environment && !given(name)) {
       fail(ErrorCode::kConfiguration,
@@ -245,7 +247,8 @@ std::unique_ptr<Bootstrap> make_launched(const Config& config) {
       group = make_torchrun(TorchJob::from(config.launcher), deadline);
       break;
     case BootstrapKind::kTcp:
-      group = make_tcp(UniqueId::from_string(config.tcp_id), launch.rank, launch.size, deadline);
+      group = make_tcp(UniqueId::from_string(config.tcp_id, kTcpId), launch.rank, launch.size,
+                       deadline);
       break;
     case BootstrapKind::kAuto:
     case BootstrapKind::kSingle:

@@ -11,7 +11,7 @@
 namespace peal::bootstrap {
 namespace {
 
-constexpr std::size_t kDigits = 2 * (16 + 4 + 2);
+constexpr std::size_t kDigits = 44;  // of 16 bytes, 4 and 2
 
 int nibble(char digit) {
   if (digit >= '0' && digit <= '9') return digit - '0';
@@ -30,17 +30,17 @@ std::string UniqueId::to_string() const {
   return text + fmt::format("{:04x}", port);
 }
 
-UniqueId UniqueId::from_string(std::string_view text) {
+UniqueId UniqueId::from_string(std::string_view text, std::string_view name) {
   if (text.size() != kDigits) {
-    fail(ErrorCode::kInvalidArgument, "unique id of {} characters: {} hexadecimal digits expected",
-         text.size(), kDigits);
+    fail(ErrorCode::kInvalidArgument,
+         "{} has {} characters: 44 hexadecimal digits expected, as peal-id prints them", name,
+         text.size());
   }
   std::array<std::uint8_t, kDigits / 2> bytes{};
   for (std::size_t i = 0; i < kDigits; ++i) {
     const int value = nibble(text[i]);
     if (value < 0) {
-      fail(ErrorCode::kInvalidArgument, "unique id: character {} is not a hexadecimal digit",
-           i + 1);
+      fail(ErrorCode::kInvalidArgument, "{}: character {} is not a hexadecimal digit", name, i + 1);
     }
     bytes[i / 2] = static_cast<std::uint8_t>(bytes[i / 2] << 4 | value);
   }
@@ -49,8 +49,8 @@ UniqueId UniqueId::from_string(std::string_view text) {
   std::memcpy(id.address.data(), bytes.data() + 16, 4);
   id.port = static_cast<std::uint16_t>(bytes[20] << 8 | bytes[21]);
   if (id.port == 0)
-    fail(ErrorCode::kInvalidArgument,
-         "unique id: its port is 0; copy the whole text of rank 0's id");
+    fail(ErrorCode::kInvalidArgument, "{}: its port is 0; copy the whole text of rank 0's id",
+         name);
   return id;
 }
 

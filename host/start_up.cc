@@ -79,7 +79,7 @@ void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
     fail(
         ErrorCode::kConfiguration,
         "PE {} has PEAL_HEAP_SIZE={} PEAL_QUEUES={} PEAL_QUEUE_DEPTH={}, PE 0 has {}, {} and {}{}: "
-        "set them alike on all PEs (mpirun -x NAME)",
+        "set them alike on all PEs{}",
         pe, all[pe].heap_bytes, all[pe].queues, all[pe].depth, all[0].heap_bytes, all[0].queues,
         all[0].depth,
         all[pe].transport != all[0].transport       ? ", and another PEAL_TRANSPORT"
@@ -90,7 +90,10 @@ void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
         : all[pe].connect != all[0].connect         ? ", and another PEAL_CONNECT"
         : all[pe].heap_limit != all[0].heap_limit   ? ", and another PEAL_HEAP_LIMIT"
         : all[pe].team_memory != all[0].team_memory ? ", and another PEAL_TEAM_MEMORY"
-                                                    : "");
+                                                    : "",
+        config.launcher.contains("OMPI_COMM_WORLD_SIZE") && config.tcp_id.empty()
+            ? " (mpirun -x NAME)"
+            : "");
   }
 }
 

@@ -219,13 +219,17 @@ TEST(RuntimeStart, TellsWhichNicAndWhyWhenAsked) {
 }
 
 TEST(RuntimeStart, UnequalHeapSizesAreNamedOnAllPes) {
-  for (const Error& error : errors_of(3, [](int rank) {
-         Config config = small_config();
-         if (rank == 1) config.heap_size = 1 << 20;
-         return config;
-       })) {
-    expect_error(error, ErrorCode::kConfiguration,
-                 {"PE 1 has PEAL_HEAP_SIZE=1048576", "PE 0 has 33554432", "mpirun -x"});
+  for (const bool by_mpirun : {false, true}) {
+    for (const Error& error : errors_of(3, [by_mpirun](int rank) {
+           Config config = small_config();
+           if (by_mpirun) config.launcher["OMPI_COMM_WORLD_SIZE"] = "3";
+           if (rank == 1) config.heap_size = 1 << 20;
+           return config;
+         })) {
+      expect_error(error, ErrorCode::kConfiguration,
+                   {"PE 1 has PEAL_HEAP_SIZE=1048576", "PE 0 has 33554432"});
+      EXPECT_EQ(std::string(error.what()).find("mpirun -x") != std::string::npos, by_mpirun);
+    }
   }
 }
 
