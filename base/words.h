@@ -36,6 +36,18 @@ inline std::optional<uint64_t> number(std::string_view text) {
   return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
 }
 
+/// What turns a thing on or off, in any of the ways that people write it; nothing else.
+inline std::optional<bool> switch_of(std::string_view text) {
+  for (const std::string_view on : {"on", "1", "yes", "true"}) {
+    if (text == on) return true;
+  }
+  for (const std::string_view off : {"off", "0", "no", "false"}) {
+    if (text == off) return false;
+  }
+  return std::nullopt;
+}
+inline constexpr const char* kSwitches = "on or off (or 1, yes, true; 0, no, false)";
+
 /// Throws std::invalid_argument: line, word (its first 80 bytes, printable), what is accepted.
 [[noreturn]] inline void fail(uint64_t line, std::string_view word, const std::string& allowed) {
   std::string shown(word.substr(0, 80));

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/words.h"
 #include "doctor/checks.h"
 
 namespace peal::doctor {
@@ -242,7 +243,7 @@ Findings check_gdrcopy(const Machine& machine) {
   if (!has_gpu(machine)) {
     return {{kCheck, "", Level::kSkip, "matters to a host beside a GPU: no GPU"}};
   }
-  if (machine.variable("PEAL_GDRCOPY") == "off") {
+  if (words::switch_of(machine.variable("PEAL_GDRCOPY")) == false) {
     return {{kCheck, "", Level::kSkip, "PEAL_GDRCOPY=off: not used"}};
   }
   const std::string driver = machine.text("sys/module/gdrdrv/version");

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "base/words.h"
 #include "doctor/child.h"
 #include "host/base/cuda_driver.h"
 #include "host/base/error.h"
@@ -198,7 +199,8 @@ Machine observe(const char* const* environment) {
     mlx5 = "libmlx5.so.1";
   }
   std::string gdrapi = machine.variable("PEAL_GDRCOPY");
-  if (gdrapi.empty() || gdrapi == "auto" || gdrapi == "off") gdrapi = gdrcopy::kLibraryName;
+  if (gdrapi.empty() || gdrapi == "auto" || words::switch_of(gdrapi))
+    gdrapi = gdrcopy::kLibraryName;
   const auto deadline = Child::Clock::now() + kPatience;
   Child verbs([&] { return to_text(ask_verbs(ibverbs, mlx5)); });
   Child cuda([] { return to_text(ask_cuda("libcuda.so.1")); });

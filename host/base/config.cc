@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/words.h"
 #include "host/base/error.h"
 
 namespace peal {
@@ -104,7 +105,7 @@ struct ZeroOr {
   PowerOfTwo other;
 
   std::optional<int> parse(string_view text) const {
-    return text == "0" ? std::optional(0) : other.parse(text);
+    return words::switch_of(text) == false ? std::optional(0) : other.parse(text);
   }
   std::string accepts() const { return "0 or " + other.accepts(); }
 };
@@ -119,26 +120,42 @@ struct Time {
     uint64_t unit = 0;
     if (text == "us") unit = 1;
     if (text == "ms") unit = 1000;
-    if (text == "s") unit = 1000000;
-    if (unit == 0 && !(text.empty() && *number == 0)) return std::nullopt;
+    if (text == "s" || text.empty()) unit = 1000000;
+    if (unit == 0) return std::nullopt;
     const std::optional<uint64_t> us = multiply(*number, unit);
     if (!us || *us > static_cast<uint64_t>(kHigh.count())) return std::nullopt;
     const Microseconds time(static_cast<int64_t>(*us));
     return time >= low ? std::optional(time) : std::nullopt;
   }
   std::string accepts() const {
-    return fmt::format("a time from {}us to 86400s with its unit, such as 500us, 20ms or 10s",
-                       low.count());
+    return fmt::format(
+        "a time from {}us to 86400s, such as 500us, 20ms or 10s; a number alone is seconds",
+        low.count());
   }
 };
 
-struct Flag {
-  std::optional<bool> parse(string_view text) const {
-    if (text == "0") return false;
-    if (text == "1") return true;
-    return std::nullopt;
+struct Switch {
+  std::optional<bool> parse(string_view text) const { return words::switch_of(text); }
+  std::string accepts() const { return words::kSwitches; }
+};
+
+struct AutoOrSwitch {
+  std::optional<RelaxedOrdering> parse(string_view text) const {
+    if (text == "auto") return RelaxedOrdering::kAuto;
+    const std::optional<bool> on = words::switch_of(text);
+    if (!on) return std::nullopt;
+    return *on ? RelaxedOrdering::kOn : RelaxedOrdering::kOff;
   }
-  std::string accepts() const { return "0 or 1"; }
+  std::string accepts() const { return std::string("auto, ") + words::kSwitches; }
+};
+
+/// Of a library that may be left alone: auto, off, or its path.
+struct OptionalLibrary {
+  std::optional<std::string> parse(string_view text) const {
+    const std::optional<bool> on = words::switch_of(text);
+    return on ? (*on ? "auto" : "off") : std::string(text);
+  }
+  std::string accepts() const { return "auto, off or a path"; }
 };
 
 struct Text {
@@ -200,13 +217,9 @@ constexpr Choice<FenceKind, 3> kFences{
     {{{"auto", FenceKind::kAuto}, {"gpu", FenceKind::kGpu}, {"system", FenceKind::kSystem}}}};
 constexpr Choice<ConnectKind, 3> kConnects{
     {{{"auto", ConnectKind::kAuto}, {"lazy", ConnectKind::kLazy}, {"eager", ConnectKind::kEager}}}};
-constexpr Choice<RelaxedOrdering, 3> kRelaxedOrderings{{{{"auto", RelaxedOrdering::kAuto},
-                                                         {"on", RelaxedOrdering::kOn},
-                                                         {"off", RelaxedOrdering::kOff}}}};
 constexpr Choice<SignalOpsSetting, 3> kSignalOps{{{{"auto", SignalOpsSetting::kAuto},
                                                    {"write", SignalOpsSetting::kWrite},
                                                    {"atomic", SignalOpsSetting::kAtomic}}}};
-constexpr Choice<bool, 2> kOnOff{{{{"on", true}, {"off", false}}}};
 constexpr Choice<int, 6> kMtus{
     {{{"auto", 0}, {"256", 256}, {"512", 512}, {"1024", 1024}, {"2048", 2048}, {"4096", 4096}}}};
 constexpr Choice<LogLevel, 4> kLogLevels{{{{"error", LogLevel::kError},
@@ -224,6 +237,17 @@ constexpr string_view kSoftnicNames[] = {
     "PEAL_SOFTNIC_ENGINE",   "PEAL_SOFTNIC_GPU",     "PEAL_SOFTNIC_ENGINE_PROGRAM",
     "PEAL_SOFTNIC_FAULTS",   "PEAL_SOFTNIC_PRESENT", "PEAL_SOFTNIC_DOORBELL",
     "PEAL_SOFTNIC_PLACEMENT"};
+
+// What other libraries, and people, call it.
+constexpr std::pair<string_view, string_view> kOtherNames[] = {
+    {"PEAL_DEBUG", "PEAL_LOG=debug or PEAL_INFO=1"},
+    {"PEAL_VERBOSE", "PEAL_LOG=info or PEAL_INFO=1"},
+    {"PEAL_LOG_LEVEL", "PEAL_LOG"},
+    {"PEAL_LOGLEVEL", "PEAL_LOG"},
+    {"PEAL_TRACE", "PEAL_RECORD and PEAL_RECORD_FILE"},
+    {"PEAL_SYMMETRIC_SIZE", "PEAL_HEAP_SIZE"},
+    {"PEAL_HCA_LIST", "PEAL_HCA"},
+    {"PEAL_NIC", "PEAL_HCA"}};
 
 // Set by Open MPI, PMIx launchers, MPICH's and Slurm's pmi2, srun, torchrun, others.
 constexpr string_view kLauncherNames[] = {"OMPI_COMM_WORLD_SIZE",
@@ -272,11 +296,18 @@ size_t distance(string_view a, string_view b) {
     const bool shortened = other.starts_with(name) && other.substr(name.size()).starts_with('_');
     return shortened ? size_t{1} : distance(name, other);
   };
-  const string_view nearest = *std::min_element(
+  string_view nearest = *std::min_element(
       known.begin(), known.end(), [&](string_view a, string_view b) { return off(a) < off(b); });
+  // A name of which half would have to change was not misspelt.
+  const size_t letters = name.size() - std::min(name.size(), string_view("PEAL_").size());
+  if (2 * off(nearest) > letters) nearest = "";
+  for (const auto& [other, meant] : kOtherNames) {
+    if (name == other) nearest = meant;
+  }
   fail(ErrorCode::kConfiguration,
-       "{} is not a setting of peal; did you mean {}? (PEAL_INFO=1 lists all settings)", name,
-       nearest);
+       "{} is not a setting of peal; {}{}{}PEAL_INFO=1 lists all settings{}", name,
+       nearest.empty() ? "" : "did you mean ", nearest, nearest.empty() ? "" : "? (",
+       nearest.empty() ? "" : ")");
 }
 
 template <class Value, class Rule>

@@ -51,7 +51,7 @@ using Microseconds = std::chrono::microseconds;
     "how PEs find each other; auto = as the launcher's variables tell, without any single")       \
   X(Microseconds, bootstrap_timeout, "PEAL_BOOTSTRAP_TIMEOUT", "60s", (Time{Microseconds(1000)}), \
     "deadline of every collective set-up call")                                                   \
-  X(bool, self_test, "PEAL_SELF_TEST", "on", kOnOff,                                              \
+  X(bool, self_test, "PEAL_SELF_TEST", "on", Switch{},                                            \
     "every queue asks who answers, does a put, an atomic and a get before kernels use it")        \
   X(std::string, tcp_id, "PEAL_TCP_ID", "", Secret{}, "unique id of a job started over tcp")      \
   X(int, tcp_rank, "PEAL_TCP_RANK", "0", (Count{0, 65535}), "rank of this PE in a tcp job")       \
@@ -107,15 +107,15 @@ using Microseconds = std::chrono::microseconds;
     "who rings the NIC: gpu = kernels, cpu = a thread for them; auto = gpu where it may")         \
   X(FenceKind, fence, "PEAL_FENCE", "auto", kFences,                                              \
     "how far kernels fence before they ring: gpu, system; auto = gpu where a real NIC reads it")  \
-  X(RelaxedOrdering, relaxed_ordering, "PEAL_RELAXED_ORDERING", "auto", kRelaxedOrderings,        \
+  X(RelaxedOrdering, relaxed_ordering, "PEAL_RELAXED_ORDERING", "auto", AutoOrSwitch{},           \
     "on = the NIC may place payload out of order until a signal or fence; auto = on a GPU")       \
   X(SignalOpsSetting, signal_ops, "PEAL_SIGNAL_OPS", "auto", kSignalOps,                          \
     "Signal::set and barriers by: write, atomic; auto = write where NICs place writes in order")  \
   X(std::string, kernels, "PEAL_KERNELS", "", Text{},                                             \
     "path of libpeal_kernels.so; empty = found beside the program")                               \
-  X(std::string, gdrcopy, "PEAL_GDRCOPY", "auto", Text{},                                         \
+  X(std::string, gdrcopy, "PEAL_GDRCOPY", "auto", OptionalLibrary{},                              \
     "host words of GPU memory by GDRCopy: path of libgdrapi.so.2, off; auto = where it is found") \
-  X(std::string, cufile, "PEAL_CUFILE", "auto", Text{},                                           \
+  X(std::string, cufile, "PEAL_CUFILE", "auto", OptionalLibrary{},                                \
     "libcufile for files and GPUs: its path, off; auto = libcufile.so.0 where nvidia-fs is")      \
   X(int, storage_threads, "PEAL_STORAGE_THREADS", "4", (Count{1, 64}),                            \
     "threads of a PE that read or write a file at the same time")                                 \
@@ -123,15 +123,15 @@ using Microseconds = std::chrono::microseconds;
     "where kernels of C programs run (peal_init): cpu, gpu; auto = gpu where there is one")       \
   X(int, device, "PEAL_DEVICE", "auto", (AutoOr{{0, 1023}}),                                      \
     "GPU to use; auto = number of this PE on its host, modulo GPUs")                              \
-  X(bool, check, "PEAL_CHECK", "off", kOnOff,                                                     \
+  X(bool, check, "PEAL_CHECK", "off", Switch{},                                                   \
     "checked mode: kernels' calls are looked at for mistakes (docs/checking.md)")                 \
   X(int, record, "PEAL_RECORD", "0", (ZeroOr{{16, 1 << 20}}),                                     \
     "calls that the flight recorder of each context keeps, a power of two; 0 = no recorder")      \
   X(std::string, record_file, "PEAL_RECORD_FILE", "", TraceName{},                                \
     "where each PE writes its records, for peal-trace; %r = PE, %p = process; empty = nowhere")   \
-  X(bool, report_failures, "PEAL_REPORT_FAILURES", "on", kOnOff,                                  \
+  X(bool, report_failures, "PEAL_REPORT_FAILURES", "on", Switch{},                                \
     "failures of kernels that nobody asks for are said on stderr, and fail the end of the job")   \
-  X(bool, info, "PEAL_INFO", "0", Flag{}, "print this table with the values in force")            \
+  X(bool, info, "PEAL_INFO", "0", Switch{}, "print this table with the values in force")          \
   X(LogLevel, log, "PEAL_LOG", "warn", kLogLevels, "least important messages that are printed")
 
 /// The settings in force: a plain value, read once and then handed on by const reference.

@@ -30,7 +30,6 @@ struct Named {
 };
 
 constexpr Named<bool> kLinks[] = {{"ib", false}, {"roce", true}};
-constexpr Named<bool> kYesNo[] = {{"no", false}, {"yes", true}};
 constexpr Named<PortState> kStates[] = {{"active", PortState::kActive},
                                         {"down", PortState::kDown},
                                         {"init", PortState::kInit},
@@ -137,7 +136,7 @@ class Line {
     if (name == "max_qp_wr") return set(device_.log_max_qp_wr, log_within(1u << 15));
     if (name == "max_rd_atom") return set(device_.log_responder_depth, log_within(16));
     if (name == "max_init_rd_atom") return set(device_.log_initiator_depth, log_within(16));
-    if (name == "force_order") return set(device_.forces_order, one_of(kYesNo));
+    if (name == "force_order") return set(device_.forces_order, on());
     if (name == "ooo_sl") return set(device_.unordered_levels, within(0, 0xffff));
     fail(word_,
          "a word is devices=, name=, link=, ports=, port=, state=, mtu=, subnet=, gids=, pkeys=, "
@@ -176,6 +175,12 @@ class Line {
       names += (names.empty() ? "" : ", ") + std::string(choice.name);
     }
     fail(word_, "one of " + names);
+  }
+
+  bool on() const {
+    const std::optional<bool> given = words::switch_of(value_);
+    if (!given) fail(word_, words::kSwitches);
+    return *given;
   }
 
   string_view device_name() const {

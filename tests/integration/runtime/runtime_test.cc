@@ -356,13 +356,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Malformed{"PEAL_QUEUES", "0", "a whole number from 1 to 1024"},
                     Malformed{"PEAL_QUEUES", "4.5", "a whole number from 1 to 1024"},
                     Malformed{"PEAL_QUEUE_DEPTH", "1000", "a power of two"},
-                    Malformed{"PEAL_TIMEOUT", "10", "with its unit"},
+                    Malformed{"PEAL_TIMEOUT", "10m", "20ms or 10s"},
                     Malformed{"PEAL_BOOTSTRAP", "smoke",
                               "one of auto mpi pmix pmi torchrun tcp single"},
                     Malformed{"PEAL_BOOTSTRAP", "tcp", "needs PEAL_TCP_ID"},
-                    Malformed{"PEAL_TCP_ID", "12", "44 hexadecimal digits"},
+                    Malformed{"PEAL_TCP_ID", "12", "PEAL_TCP_ID has 2 characters"},
                     Malformed{"PEAL_TRANSPORT", "pigeon", "one of auto"},
-                    Malformed{"PEAL_INFO", "yes", "0 or 1"},
+                    Malformed{"PEAL_INFO", "maybe", "on or off"},
                     Malformed{"PEAL_LOG", "loud", "one of error warn info debug"},
                     Malformed{"PEAL_HEAPSIZE", "64M", "did you mean PEAL_HEAP_SIZE"}));
 

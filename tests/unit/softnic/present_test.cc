@@ -78,6 +78,8 @@ TEST(Presentation, KnowsEachWord) {
   EXPECT_EQ(only("pkeys=0xffff,0,0x8001").pkeys, (std::vector<uint16_t>{0xffff, 0, 0x8001}));
   EXPECT_EQ(only("subnet=0xfec0000000000001").subnet, 0xfec0000000000001u);
   EXPECT_TRUE(only("force_order=yes").forces_order);
+  EXPECT_TRUE(only("force_order=on").forces_order);
+  EXPECT_FALSE(only("force_order=0").forces_order);
   EXPECT_FALSE(only("force_order=no").forces_order);
   EXPECT_FALSE(only("").orders(0)) << "nothing says so";
   EXPECT_EQ(only("ooo_sl=0xfffb").unordered_levels, 0xfffb);
