@@ -11,9 +11,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,6 +84,30 @@ inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
   return names;
 }
 
+/// The file that the code or constant at `here` was loaded from, whatever the current folder is by
+/// now: what the loader says of it may be a path from where it was then. Empty: unknown.
+inline std::filesystem::path file_loaded_at(const void* here) {
+  Dl_info info{};
+  if (::dladdr(here, &info) == 0 || info.dli_fname == nullptr) return {};
+  if (info.dli_fname[0] == '/') {
+    std::error_code error;
+    const std::filesystem::path file = std::filesystem::weakly_canonical(info.dli_fname, error);
+    return error ? info.dli_fname : file;
+  }
+  // "7f00-8f00 r-xp 0 08:01 17   /path": the kernel's list has whole paths.
+  const auto address = reinterpret_cast<uintptr_t>(here);
+  std::istringstream maps(bytes_of("/proc/self/maps"));
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t low = 0;
+    uintptr_t high = 0;
+    char dash = 0;
+    std::istringstream(line) >> std::hex >> low >> dash >> high;
+    if (address < low || address >= high) continue;
+    return line.substr(std::min(line.find('/'), line.size()));
+  }
+  return {};
+}
+
 /// Where the search for files that come with peal begins: `peal/` beside the library that this code
 /// is in, or in ../lib of the program, as installations have it; else the program's folder, or the
 /// current one where that is not known.
@@ -91,11 +117,9 @@ inline std::filesystem::path search_start() {
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (error) return ".";
   static const char here = 0;
-  Dl_info info{};
-  if (::dladdr(&here, &info) != 0 && info.dli_fname != nullptr) {
-    const fs::path library = fs::weakly_canonical(info.dli_fname, error);
+  if (const fs::path library = file_loaded_at(&here); !library.empty() && library != program) {
     const fs::path beside = library.parent_path() / "peal";
-    if (library != program && fs::is_directory(beside, error)) return beside;
+    if (fs::is_directory(beside, error)) return beside;
   }
   const fs::path installed = program.parent_path().parent_path() / "lib/peal";
   return fs::is_directory(installed, error) ? installed : program.parent_path();

@@ -3,7 +3,6 @@
 // The NIC of this process: its place on the fabric, and the engine that answers its control calls.
 #include "softnic/nic.h"
 
-#include <dlfcn.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "base/files.h"
 #include "softnic/control/commands.h"
 #include "softnic/control/control.h"
 #include "softnic/driver.h"
@@ -167,12 +167,9 @@ namespace {
 
 /// Path of the engine's program: beside the file this code is in, or where the build leaves it.
 std::string program_beside_library() {
-  Dl_info info = {};
   static const char here = 0;
-  if (dladdr(&here, &info) == 0 || info.dli_fname == nullptr) return "peal_softnic_engine";
-  const std::string file = info.dli_fname;
-  const size_t slash = file.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : file.substr(0, slash);
+  const std::string folder = file_loaded_at(&here).parent_path().string();
+  if (folder.empty()) return "peal_softnic_engine";
   const std::string built = folder + "/../gpu/peal_softnic_engine";
   return access(built.c_str(), X_OK) == 0 ? built : folder + "/peal_softnic_engine";
 }

@@ -55,11 +55,8 @@ void resolve(void* library, const std::string& path, const char* name, Function*
 
 /// The file that `function` was loaded from, with links resolved; what was asked for if unknown.
 fs::path file_of(const void* function, const std::string& asked) {
-  Dl_info info;
-  if (::dladdr(function, &info) == 0 || !info.dli_fname) return asked;
-  std::error_code error;
-  const fs::path real = fs::weakly_canonical(info.dli_fname, error);
-  return error ? fs::path(info.dli_fname) : real;
+  const fs::path file = file_loaded_at(function);
+  return file.empty() ? fs::path(asked) : file;
 }
 
 // The file behind both of the software NIC's fronts. Loading it, and not the fronts, keeps the

@@ -25,6 +25,12 @@ unset PEAL_SOFTNIC_PLACEMENT
 # gdb's commands, which strip must leave where they are
 expect " .debug_gdb_scripts " readelf -SW "$prefix/lib/libpeal.so"
 
+# What the headers of C programs declare
+nm -DC --defined-only "$prefix/lib/libpeal.so" | sed -n 's/.* T \(peal_[a-z0-9_]*\).*/\1/p' | sort -u >"$work/shown"
+find "$prefix/include" -name 'c_[acs]*.h' -path '*/peal/*' -exec grep -oh '\bpeal_[a-z0-9_]*(' {} + | tr -d '(' | sort -u >"$work/declared"
+expect "peal_runtime" comm -12 "$work/shown" "$work/declared"
+expect "none is missing" sh -c '[ -z "$(comm -13 "$1" "$2" | tee /dev/stderr)" ] && echo none is missing' sh "$work/shown" "$work/declared"
+
 # CMake
 cp -r "$prefix/share/peal/examples" "$work/cmake"
 cd "$work/cmake" || exit 2
@@ -65,6 +71,9 @@ expect "PE 0 of 2: hello from PE 1, ok" peal-run -n 2 ./hello
 # shellcheck disable=SC2046
 expect "" gcc -Wall -Werror $(pkg-config --cflags peal) "$hello_c" -o c $(pkg-config --libs peal)
 expect "C: PE 1 of 2 has 1" peal-run -n 2 ./c
+# What libpeal loads is beside it, though it was itself found by a path from a folder that is gone.
+mkdir gone
+expect "C: PE 0 of 1 has 1" env LD_LIBRARY_PATH=../../moved/lib PEAL_TRANSPORT=ibgda sh -c 'cd gone && rmdir ../gone && ../c'
 
 # NVSHMEM's calls
 # shellcheck disable=SC2046
