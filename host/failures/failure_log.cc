@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <exception>
 #include <iterator>
@@ -359,12 +360,16 @@ void FailureLog::abort(const ContextFields* context, std::string_view reason) {
   reason = reason.substr(0, kMaxReason);
   stop(aborted(group_.rank(), reason), slot, serial);
   look_now();
+  // One thread at a time: those that abort together fill the queues of peers who were told then.
+  const std::array<uint64_t, 4> what{contexts_.generation(), slot, serial, 0};
+  const std::lock_guard lock(abort_mutex_);
   for (const int pe : group_.live_pes()) {
-    if (pe == group_.rank()) continue;
+    if (pe == group_.rank() || told_abort_[pe] == what) continue;
     const auto sent =
-        group_.channel().send(pe, Message::Kind::kAbort, {contexts_.generation(), slot, serial, 0},
-                              std::as_bytes(std::span(reason)));
-    if (sent != Channel::Sent::kDone) {
+        group_.channel().send(pe, Message::Kind::kAbort, what, std::as_bytes(std::span(reason)));
+    if (sent == Channel::Sent::kDone) {
+      told_abort_[pe] = what;
+    } else {
       log_.warn("runtime", "abort: PE {} could not be told; its waits end at their deadline", pe);
     }
   }

@@ -9,11 +9,13 @@
 // because its waits do.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -107,6 +109,9 @@ class FailureLog {
   std::atomic<bool> closing_{false};
   mutable std::atomic<bool> told_{false};  // somebody asked and was told of a failure
   std::atomic<bool> said_{false};          // the first failure, by look()
+
+  std::mutex abort_mutex_;
+  std::map<int, std::array<uint64_t, 4>> told_abort_;  // by PE: what it was told last, once
 
   // Of look() alone:
   std::vector<int> leavers_;  // not lost yet

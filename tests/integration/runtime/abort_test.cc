@@ -167,6 +167,23 @@ TEST(Abort, MayBeCalledTwiceAndByAllAtOnce) {
   });
 }
 
+// Their messages are one message: a peer whose queue they have filled was told.
+TEST(Abort, ByManyThreadsIsNoReasonToWarn) {
+  testing::internal::CaptureStderr();
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    Runtime pe = start(group, patient_config());
+    std::vector<std::future<void>> threads;
+    for (int i = 0; i < 8; ++i) {
+      threads.push_back(std::async(std::launch::async, [&pe] {
+        for (int again = 0; again < 50; ++again) pe.abort("enough");
+      }));
+    }
+    for (std::future<void>& thread : threads) thread.get();
+    pe.barrier();
+  });
+  EXPECT_EQ(testing::internal::GetCapturedStderr().find("could not be told"), std::string::npos);
+}
+
 TEST(Abort, OfAContextOfAnotherRuntimeIsRefused) {
   Runtime one(bootstrap::make_single(), small_config());
   Runtime other(bootstrap::make_single(), small_config());
