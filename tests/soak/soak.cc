@@ -24,6 +24,7 @@ namespace {
 
 constexpr uint64_t kMostGrowth = 256 << 10;  // bytes: allocators keep odd pages for later
 constexpr double kWarmUp = 60;               // seconds, or half of a shorter run
+constexpr uint64_t kWarmUpRounds = 16;       // at least: by then all queues have gone round
 constexpr uint64_t kRoundsOfAContext = 64;
 
 struct Contexts {
@@ -99,6 +100,18 @@ PEAL_KERNEL traffic(Contexts contexts, Memory m, Round round) {
   agent.tally.add_to(m.counts);
 }
 
+/// Large messages to and from every PE, so that NICs map what they will map of each other's heaps
+/// before anybody measures what the process holds.
+PEAL_KERNEL reach_all(Context ctx, Memory m) {
+  Tally tally;
+  for (int pe = 0; pe < ctx.n_pes; ++pe) {
+    tally.did(put(ctx, m.inbox, m.library, kLibrary, pe), 0);
+    tally.did(get(ctx, m.fetched, m.library, kLibrary, pe), 0);
+  }
+  tally.did(barrier_all(ctx), 0);
+  tally.add_to(m.counts);
+}
+
 /// The barrier of the round, each time in another scope.
 PEAL_KERNEL meet(Contexts contexts, Memory m, Round round) {
   Tally tally;
@@ -153,6 +166,7 @@ class Job {
     allocate();
     make_contexts();
     const Round round = this->round();
+    launch({.blocks = 1, .threads = 1}, reach_all, pe_.context(), memory_).wait();
     launch({.blocks = kBlocks, .threads = kThreads}, prepare, memory_, round, pe_.my_pe()).wait();
     pe_.barrier();
   }
@@ -165,7 +179,8 @@ class Job {
       const auto now = Clock::now();
       elapsed_ = std::chrono::duration<double>(now - began).count();
       if (now >= next_sample) {
-        growth_.sample(elapsed_ < std::min(kWarmUp, options_.seconds / 2));
+        growth_.sample(number_ < kWarmUpRounds ||
+                       elapsed_ < std::min(kWarmUp, options_.seconds / 2));
         next_sample = now + std::chrono::milliseconds(500);
       }
       more = one_round();
@@ -176,11 +191,26 @@ class Job {
                       std::max(all.rss_growth, all.heap_growth) <= kMostGrowth &&
                       all.shared_growth == 0 && all.file_growth == 0 && all.counts.operations > 0;
     if (pe_.my_pe() == 0) print(all);
-    if (!good) std::fprintf(stderr, "soak: PE %d: %s\n", pe_.my_pe(), pe_.failure().text.c_str());
+    if (!good) std::fprintf(stderr, "soak: PE %d: %s\n", pe_.my_pe(), reason(all).c_str());
     return good ? 0 : 1;
   }
 
  private:
+  /// Why it was not good.
+  std::string reason(const Report& all) const {
+    const std::string failure = pe_.failure().text;
+    if (!failure.empty()) return failure;
+    const Counts& counts = all.counts;
+    if (counts.operations == 0) return "no operation was done";
+    if (counts.lost + counts.corrupted + counts.errors != 0) {
+      return "operations were lost, corrupted or refused";
+    }
+    return "it held more after the warm-up than during it: " + std::to_string(all.rss_growth) +
+           " bytes resident, " + std::to_string(all.heap_growth) + " allocated, " +
+           std::to_string(all.shared_growth) + " in shared mappings, " +
+           std::to_string(all.file_growth) + " descriptors";
+  }
+
   Round round() const { return {options_.seed, number_, static_cast<int>(pes_)}; }
 
   void allocate() {
