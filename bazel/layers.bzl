@@ -78,9 +78,9 @@ LAYERS = {
     "host/stream": ["base", "simt", "kernels", "host/base", "host/memory"],
     "host/failures": ["base", "host/base", "host/check", "host/contexts", "host/job", "device/context.h"],
     # simt/plain_access.h, place.h: kernels' own loads and stores, in checked mode. simt/simulation.h: whether a program
-    # is simulated.
+    # is simulated. simt/crash.h: what a crash of a kernel is told by.
     "host": [
-        "simt/plain_access.h", "simt/place.h", "simt/simulation.h",
+        "simt/crash.h", "simt/plain_access.h", "simt/place.h", "simt/simulation.h",
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/contexts",
         "host/failures", "host/check", "host/storage", "host/stream", "host/nvtx", "kernels", "device/context.h",
         "device/team.h", "device/types.h", "device/window.h", "device/reduce_op.h", "device/collective/layout.h",

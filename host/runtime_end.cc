@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a Runtime ends: by finalize(), by its destructor in order, or by an exception.
+// How a Runtime ends: by finalize(), by its destructor in order, by an exception, or with its
+// process.
+#include <fmt/format.h>
+
 #include <exception>
 #include <memory>
 #include <utility>
 
+#include "host/base/error.h"
 #include "host/main_frame.h"
 #include "host/runtime.h"
 #include "host/runtime_parts.h"
+#include "simt/crash.h"
 
 namespace peal {
 namespace {
@@ -24,6 +29,68 @@ std::string text_of_current_exception() {
 }
 
 }  // namespace
+
+// The peers' kernels may still be using this PE's memory until they arrive here too, and this PE
+// may have theirs mapped: where all leave in order nothing is released before all mappings are.
+void Runtime::Parts::end(const Departure& how) {
+  if (ended.exchange(true)) return;
+  if (how.in_order()) calls->finish();
+  const Failure untold = config.report_failures && how.in_order() ? failures->untold() : Failure();
+  if (group.lost_pes().empty()) failures->close();
+  end_flight();
+  if (checks) checks->warn_if_unused();
+  group.leave(how, [this] { say_who_is_missing(); });
+  if (how.in_order()) {
+    if (linker) linker->stop();  // while its peers' queues are there
+    windows->unmap();
+    group.end();
+  }
+  if (untold.status != Status::kOk) {
+    fail(ErrorCode::kSystem,
+         "PE {}: nobody has asked for this failure (check(), PEAL_REPORT_FAILURES): {}",
+         group.rank(), untold.text);
+  }
+}
+
+Runtime::Parts::~Parts() {
+  process_end.reset();
+  end_and_say({});
+}
+
+bool Runtime::Parts::end_and_say(const Departure& how) noexcept {
+  try {
+    end(how);
+    return true;
+  } catch (const std::exception& error) {
+    log.warn("runtime", "at the end of the job: {}", error.what());
+    return false;
+  }
+}
+
+void Runtime::Parts::say_who_is_missing() const {
+  std::string missing;
+  for (const int pe : group.not_left()) {
+    missing += fmt::format("{}{} (process {})", missing.empty() ? "" : ", ", pe,
+                           group.places()[static_cast<size_t>(pe)].pid);
+  }
+  log.warn("runtime", "this PE has come to its end and waits for PE {}, which works on", missing);
+}
+
+// What the flight recorder has to say at the end.
+void Runtime::Parts::end_flight() const {
+  try {
+    if (config.info && recorder->on()) log.print("counters", flight->describe_counters());
+    flight->write();
+  } catch (const std::exception& error) {
+    log.error("recorder", "{}", error.what());
+  }
+}
+
+// Of a kernel that crashes on a CPU the other PEs hear from the handler of the signal.
+void Runtime::Parts::hear_of_crashes() {
+  crash_notice.emplace(group);
+  simt::set_crash_hook([](const simt::Crash& crash) { say_crash(crash.signal, crash.text); });
+}
 
 void Runtime::finalize() {
   require("finalize");

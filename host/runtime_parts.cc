@@ -124,6 +124,7 @@ void Runtime::Parts::open_transports() {
     watch();
   });
   let_heap_grow();
+  if (!simt::in_simulation()) hear_of_crashes();
   process_end.emplace([this](const Departure& how) { end_and_say(how); });
   if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());
 }
@@ -229,23 +230,23 @@ void Runtime::Parts::open_nics(const Reachable& reachable) {
 }
 
 void Runtime::Parts::watch() {
-  watcher.emplace(group.places(), group.channel().fd(),
-                  Watcher::Calls{.lost = [this](int pe, int pid) { failures->peer_lost(pe, pid); },
-                                 .message = [this] { take_messages(); },
-                                 .look = [this] { look(); },
-                                 .broken =
-                                     [this](const std::string& why) {
-                                       failures->abort(nullptr,
-                                                       "it hears of no other PE any more: " + why);
-                                     },
-                                 .look_period = FailureLog::kLookPeriod});
+  watcher.emplace(
+      group.places(), group.channel().fd(),
+      Watcher::Calls{.lost = [this](int pe, int pid) { failures->peer_lost(pe, pid); },
+                     .message = [this] { take_messages(); },
+                     .look = [this, simulated = simt::in_simulation()] { look(simulated); },
+                     .broken =
+                         [this](const std::string& why) {
+                           failures->abort(nullptr, "it hears of no other PE any more: " + why);
+                         },
+                     .look_period = FailureLog::kLookPeriod});
 }
 
 // In a simulation kernels' memory is for its parties alone.
-void Runtime::Parts::look() {
+void Runtime::Parts::look(bool simulated) {
   failures->lose_leavers();
   exit_after_pthread_exit();
-  if (config.report_failures && !simt::in_simulation()) failures->look();
+  if (config.report_failures && !simulated) failures->look();
 }
 
 void Runtime::Parts::take_messages() {
@@ -270,62 +271,6 @@ void Runtime::Parts::take_messages() {
       case Message::Kind::kDescriptors:
         break;  // these go over a channel of their own (HandOver)
     }
-  }
-}
-
-// The peers' kernels may still be using this PE's memory until they arrive here too, and this PE
-// may have theirs mapped: where all leave in order nothing is released before all mappings are.
-void Runtime::Parts::end(const Departure& how) {
-  if (ended.exchange(true)) return;
-  if (how.in_order()) calls->finish();
-  const Failure untold = config.report_failures && how.in_order() ? failures->untold() : Failure();
-  if (group.lost_pes().empty()) failures->close();
-  end_flight();
-  if (checks) checks->warn_if_unused();
-  group.leave(how, [this] { say_who_is_missing(); });
-  if (how.in_order()) {
-    if (linker) linker->stop();  // while its peers' queues are there
-    windows->unmap();
-    group.end();
-  }
-  if (untold.status != Status::kOk) {
-    fail(ErrorCode::kSystem,
-         "PE {}: nobody has asked for this failure (check(), PEAL_REPORT_FAILURES): {}",
-         group.rank(), untold.text);
-  }
-}
-
-Runtime::Parts::~Parts() {
-  process_end.reset();
-  end_and_say({});
-}
-
-bool Runtime::Parts::end_and_say(const Departure& how) noexcept {
-  try {
-    end(how);
-    return true;
-  } catch (const std::exception& error) {
-    log.warn("runtime", "at the end of the job: {}", error.what());
-    return false;
-  }
-}
-
-void Runtime::Parts::say_who_is_missing() const {
-  std::string missing;
-  for (const int pe : group.not_left()) {
-    missing += fmt::format("{}{} (process {})", missing.empty() ? "" : ", ", pe,
-                           group.places()[static_cast<size_t>(pe)].pid);
-  }
-  log.warn("runtime", "this PE has come to its end and waits for PE {}, which works on", missing);
-}
-
-// What the flight recorder has to say at the end.
-void Runtime::Parts::end_flight() const {
-  try {
-    if (config.info && recorder->on()) log.print("counters", flight->describe_counters());
-    flight->write();
-  } catch (const std::exception& error) {
-    log.error("recorder", "{}", error.what());
   }
 }
 

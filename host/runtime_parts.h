@@ -70,6 +70,7 @@ struct Runtime::Parts {
   const Maker maker;
   std::atomic<bool> ended{false};
   std::optional<ProcessEnd> process_end;
+  std::optional<CrashNotice> crash_notice;
 
   Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& c, Target t);
   ~Parts();
@@ -106,7 +107,8 @@ struct Runtime::Parts {
   void make_contexts(const Reachable& reachable);
   void make_services(uint32_t most_blocks);
   void watch();
-  void look();
+  void hear_of_crashes();
+  void look(bool simulated);
   void take_messages();
   void end_flight() const;
   void report() const;

@@ -250,6 +250,9 @@ void FailureLog::peer_left(const Message& message) {
   if (how > Departure::How::kKilled) return;
   const std::string text(reinterpret_cast<const char*>(message.payload.data()),
                          std::min(message.payload.size(), kMaxReason));
+  // std::terminate() ends by SIGABRT, which is told as well: the first says more.
+  const std::optional<Departure> told = group_.departure(message.from);
+  if (told && !told->in_order()) return;
   const Departure departure{how, static_cast<int>(message.word[1]), text};
   group_.left(message.from, departure);
   if (!departure.in_order()) leavers_.push_back(message.from);

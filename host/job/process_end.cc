@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -42,6 +43,9 @@ void watch_main() {
   const auto at_end = [](void*) { main_has_ended = true; };
   if (::pthread_key_create(&key, at_end) == 0) ::pthread_setspecific(key, &main_has_ended);
 }
+
+// Read by handlers of signals.
+std::array<std::atomic<const LiveGroup*>, 64> told_of_crashes;
 
 bool only_services_are_left() {
   const std::string main = std::to_string(::getpid());
@@ -90,6 +94,29 @@ Ends& ends() {
 }
 
 }  // namespace
+
+CrashNotice::CrashNotice(const LiveGroup& group) : group_(&group) {
+  for (auto& place : told_of_crashes) {
+    const LiveGroup* free = nullptr;
+    if (place.compare_exchange_strong(free, group_)) return;
+  }
+}
+
+CrashNotice::~CrashNotice() {
+  for (auto& place : told_of_crashes) {
+    const LiveGroup* mine = group_;
+    if (place.compare_exchange_strong(mine, nullptr)) return;
+  }
+}
+
+void say_crash(int signal, const char* text) noexcept {
+  for (const auto& place : told_of_crashes) {
+    const LiveGroup* const group = place;
+    if (group != nullptr) {
+      group->announce(Departure::How::kKilled, signal, text == nullptr ? "" : text);
+    }
+  }
+}
 
 // Not on the caller's thread: the end waits for threads, of which it is one.
 void exit_after_pthread_exit() {

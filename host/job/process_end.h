@@ -9,6 +9,7 @@
 
 #include "base/forks.h"
 #include "host/job/departure.h"
+#include "host/job/live_group.h"
 
 namespace peal {
 
@@ -30,6 +31,22 @@ class ProcessEnd {
   Leave leave_;
   const Maker maker_;
 };
+
+/// While it lives, the other PEs of `group` hear of a crash of this process by say_crash().
+class CrashNotice {
+ public:
+  /// Where a process has more PEs than a crash has time for, those beyond are noticed by their end.
+  explicit CrashNotice(const LiveGroup& group);
+  ~CrashNotice();
+  CrashNotice(const CrashNotice&) = delete;
+  CrashNotice& operator=(const CrashNotice&) = delete;
+
+ private:
+  const LiveGroup* group_;
+};
+
+/// For a handler of the signal, which may hold any lock: takes none. `text` may be null.
+void say_crash(int signal, const char* text) noexcept;
 
 /// Ends the process by exit(0), as the end of its last thread does, where main() has ended by
 /// pthread_exit() and no thread is left but those of this library, whose names begin with "peal-".

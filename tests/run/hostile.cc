@@ -44,6 +44,9 @@ PEAL_KERNEL wait_again_and_again(peal::Context ctx, uint64_t* word) {
     static_cast<void>(peal::wait_until(ctx, word, peal::Compare::kEq, uint64_t{9}));
   }
 }
+PEAL_KERNEL write_to_null(peal::Context, volatile int* nowhere) {
+  if (blockIdx.x == 1 && threadIdx.x == 32) *nowhere = 1;
+}
 PEAL_KERNEL put_often(peal::Context ctx, uint64_t* word) {
   for (uint64_t i = 0; i < 20'000; ++i) {
     static_cast<void>(peal::p(ctx, word, i, (ctx.pe + 1) % ctx.n_pes));
@@ -157,6 +160,11 @@ int caught_elsewhere() {
     std::fprintf(stderr, "caught: %s\n", error.what());
     return 4;
   }
+  return 0;
+}
+int crash() {
+  peal::launch({.blocks = 2, .threads = 33}, write_to_null, peal_runtime()->context(), nullptr)
+      .wait();
   return 0;
 }
 int terminate() { throw std::runtime_error("nobody catches this"); }
@@ -287,6 +295,7 @@ const std::map<std::string, std::function<int()>> kWays = {
                          return 0;
                        },
                        wait)},
+    {"crash_wait", job(crash, wait)},
     {"terminate_wait", job(terminate, wait)},
     {"finalize_wait", job(end, wait)},
     {"finalize_meet", job(end, meet)},

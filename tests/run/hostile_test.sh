@@ -63,6 +63,8 @@ job "5|6" 2 p2p quick_exit_wait 'PE 1: wait answered -1: .*it called quick_exit\
 job "137|5" 2 ibgda kill_wait 'PE 1: wait answered -1: .*PE 0 ended before the job did'
 job "137|5" 3 p2p kill_meet 'PE 2: barrier answered -1: .*rank 0 of 3 died or disconnected'
 job "134|5" 2 p2p abort_wait 'PE 1: wait answered -1: .*PE 0 ended before the job did'
+job "139|5" 2 p2p crash_wait 'PE 0: kernel write_to_null, block \(1,0,0\), thread \(32,0,0\): segmentation fault' \
+  'PE 1: wait answered -1: .*it was ended by signal 11 \(SIGSEGV\): .*write_to_null'
 job "134|5" 2 p2p terminate_wait 'PE 1: wait answered -1: .*it was terminated by std::terminate\(\): nobody catches this'
 job 5 2 p2p finalize_meet 'PE 1: barrier answered -1: .*rank 0 of 2 has left the group' 'PE 0: finalize answered -1'
 PEAL_TIMEOUT=2s job 5 2 p2p finalize_wait 'PE 0 has finalized, while a kernel of this PE waits' 'PE 1: wait answered -1'
