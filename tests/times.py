@@ -5,8 +5,9 @@
 times.py FOLDER     the table of docs/testing.md: a row for each kind of step, with its steps, seconds of all of them
                     together and the slowest; tools/test leaves its FOLDER in build/times
 
-FOLDER holds NAME.profile, one for each run of Bazel (plain, asan, tsan), and NAME.seconds, a number each. Seconds are
-of the wall's clock, added up: as many steps of a run are side by side as the machine has cores.
+FOLDER holds NAME.profile, one for each run of Bazel (plain, asan, tsan), NAME.cpu, the CPU seconds of that run, and
+NAME.seconds of other steps. Seconds are of the wall's clock, added up, where nothing else is said: as many steps of a
+run are side by side as the machine has cores.
 """
 import collections
 import json
@@ -68,6 +69,8 @@ def table(folder):
     for (run, kind), found in sorted(rows.items(), key=lambda row: (row[0][0], -sum(s for s, _ in row[1]))):
         worst, what = max(found)
         yield f"| {run} | {kind} | {len(found)} | {sum(s for s, _ in found):.0f} | {what}, {worst:.0f} |"
+    for file in sorted(folder.glob("*.cpu")):
+        yield f"| {file.stem} | all of it, seconds of CPU | | {int(file.read_text())} | |"
 
 
 if __name__ == "__main__":

@@ -1,13 +1,31 @@
-"""mp_test: a GoogleTest program that runs as several PEs under mpirun; every rank runs every test."""
+"""mp_test: a GoogleTest program that runs as several PEs; every rank runs every test. mp_run: a run of such a program."""
 
 load("//tests:test.bzl", "FAST")
 
-def mp_test(name, srcs, np, deps = [], data = [], variants = {}, tags = [], size = "medium", **kwargs):
-    """Programs under mpirun.
+def mp_run(name, program, np, args = [], data = [], env = {}, by = "peal-run", tags = [], size = "medium", **kwargs):
+    """`program`, a label, as `np` PEs.
 
-    `name`_program by itself (`name`_cases are its sources), `name` under mpirun -np `np`; `name`_`n` for each n when np is a list. For each entry
-    (word, (np, arguments)) of variants the same program again: with a name of NAME_mptest, NAME_WORD_mptest. Where np
-    is a list, `name` is all of these together.
+    `by` peal-run, which starts a job in a tenth of mpirun's time and leaves the machine to other tests beside it; or
+    mpirun, for programs that call MPI or are about it.
+    """
+    native.sh_test(
+        name = name,
+        srcs = ["//tests/mp:run_mp.sh"],
+        args = [str(np), "$(rootpath %s)" % program] + args,
+        data = [program, "//bootstrap:libpeal_mpi.so"] + (["//run:peal-run"] if by == "peal-run" else []) + data,
+        env = dict(env, PEAL_MP_BY = "run/peal-run") if by == "peal-run" else env,
+        # mpirun's ranks share the machine's cores among themselves; another test beside them would only slow both.
+        tags = ["mp"] + ([] if by == "peal-run" else ["cpu:2", "exclusive"]) + tags,
+        size = size,
+        **kwargs
+    )
+
+def mp_test(name, srcs, np, deps = [], variants = {}, **kwargs):
+    """A program, and runs of it.
+
+    `name`_program by itself (`name`_cases are its sources), `name` as `np` PEs; `name`_`n` for each n when np is a
+    list. For each entry (word, (np, arguments)) of variants the same program again: with a name of NAME_mptest,
+    NAME_WORD_mptest. Where np is a list, `name` is all of these together. The rest is for mp_run.
     """
     program = name + "_program"
     # Compiled once: tests/integration/threads runs some of them in one process.
@@ -32,15 +50,6 @@ def mp_test(name, srcs, np, deps = [], data = [], variants = {}, tags = [], size
     for word, run in variants.items():
         runs[name.replace("_mptest", "_%s_mptest" % word)] = run
     for run, (n, args) in runs.items():
-        native.sh_test(
-            name = run,
-            srcs = ["run_mp.sh"],
-            args = [str(n), "$(rootpath :%s)" % program] + args,
-            data = [":" + program, "//bootstrap:libpeal_mpi.so"] + data,
-            # Its ranks share the machine's cores among themselves; another test beside them would only slow both.
-            tags = ["cpu:2", "exclusive", "mp"] + tags,
-            size = size,
-            **kwargs
-        )
+        mp_run(run, ":" + program, n, args, **kwargs)
     if type(np) == "list":
         native.test_suite(name = name, tests = [":" + run for run in runs])
