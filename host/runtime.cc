@@ -52,6 +52,9 @@ Runtime::Parts& Runtime::parts(const char* call) const {
          call, parts_->group.rank(),
          parts_->group.places()[static_cast<size_t>(parts_->group.rank())].pid);
   }
+  if (parts_->ended) {
+    fail(ErrorCode::kInvalidArgument, "{}: this PE has ended, for its process ends", call);
+  }
   return *parts_;
 }
 

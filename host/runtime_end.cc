@@ -86,8 +86,10 @@ void Runtime::Parts::end_flight() const {
   }
 }
 
-// Of a kernel that crashes on a CPU the other PEs hear from the handler of the signal.
-void Runtime::Parts::hear_of_crashes() {
+// Not in a simulation, whose PEs share a process. Of a kernel that crashes on a CPU the other PEs
+// hear from the handler of the signal.
+void Runtime::Parts::hear_of_process_end() {
+  process_end.emplace([this](const Departure& how) { end_and_say(how); });
   crash_notice.emplace(group);
   simt::set_crash_hook([](const simt::Crash& crash) { say_crash(crash.signal, crash.text); });
 }

@@ -124,8 +124,7 @@ void Runtime::Parts::open_transports() {
     watch();
   });
   let_heap_grow();
-  if (!simt::in_simulation()) hear_of_crashes();
-  process_end.emplace([this](const Departure& how) { end_and_say(how); });
+  if (!simt::in_simulation()) hear_of_process_end();
   if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());
 }
 

@@ -107,7 +107,7 @@ struct Runtime::Parts {
   void make_contexts(const Reachable& reachable);
   void make_services(uint32_t most_blocks);
   void watch();
-  void hear_of_crashes();
+  void hear_of_process_end();
   void look(bool simulated);
   void take_messages();
   void end_flight() const;

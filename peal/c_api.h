@@ -9,8 +9,8 @@
  *   peal_finalize();
  *
  * Calls that can fail answer 0 or a pointer on success, -1 or NULL otherwise; peal_error() then
- * says why, in one sentence with the remedy. Kernels are C++ (peal/peal.h); peal_runtime() leads
- * there.
+ * says why, in one sentence with the remedy. In a child of fork() all calls fail. Kernels are C++
+ * (peal/peal.h); peal_runtime() leads there.
  */
 #pragma once
 
@@ -30,8 +30,11 @@ extern "C" {
  * has one. -1 when already initialised. */
 int peal_init(void);
 
-/** Leaves the job; waits for the other PEs. Collective. Symmetric memory is gone afterwards. -1
- * when not initialised. */
+/** Ends this PE's part in the job: once streams have done what they were given, and the other PEs
+ * have come to their end, for which it waits as long as they run. Collective. Symmetric memory is
+ * gone afterwards. -1 when not initialised; and where a PE died, left before or is stopped, or
+ * kernels ran into a failure that nobody has asked for (docs/errors.md): this PE has ended then,
+ * too. Where it is not called, exit() and the return of main() do the same. */
 int peal_finalize(void);
 
 /** This PE's number, 0 .. peal_n_pes() - 1; -1 before peal_init. */

@@ -33,7 +33,9 @@ Runtime start(const Config& config, Target target = PEAL_TARGET);
 Runtime join(Bootstrap& group, Target target = PEAL_TARGET);
 Runtime join(Bootstrap& group, const Config& config, Target target = PEAL_TARGET);
 
-/// Runs main's body and turns an exception into one line on stderr and exit code 1.
+/// Runs main's body and turns an exception into one line on stderr and exit code 1; the other PEs
+/// hear of it at once. Where a Runtime of the body ended in failure that nobody has asked for
+/// (docs/errors.md), 0 becomes 1.
 int run_main(const std::function<int()>& body);
 
 }  // namespace peal

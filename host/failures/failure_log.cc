@@ -23,9 +23,6 @@ namespace {
 // How often alarms are looked for while somebody wants to be called.
 constexpr std::chrono::milliseconds kAlarmPeriod{1};
 
-// So long a wait must last, once a PE has left in order, to be one that the PE would have ended.
-constexpr unsigned kVainLooks = 5;
-
 constexpr uint64_t kAllContexts = kMaxContexts;
 constexpr size_t kMaxReason = 1000;
 
@@ -51,7 +48,18 @@ void name_stopped(const LiveGroup& group, Failure& failure) {
 }  // namespace
 
 FailureLog::FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_of, const Log& log)
-    : contexts_(contexts), group_(group), place_of_(std::move(place_of)), log_(log) {}
+    : contexts_(contexts),
+      group_(group),
+      place_of_(std::move(place_of)),
+      log_(log),
+      vain_waits_({.group = group,
+                   .log = log_,
+                   .waits = [this] { return waits(); },
+                   .stop =
+                       [this] {
+                         contexts_.stop_all(Status::kPeerLost);
+                         look_now();
+                       }}) {}
 
 FailureLog::~FailureLog() {
   {
@@ -103,9 +111,8 @@ Failure FailureLog::earliest() const {
         fmt::format("PE {} ended before the job did{}", lost.front(), how_left(lost.front()));
     stops.push_back(std::move(loss));
   }
-  {
-    const std::lock_guard lock(mutex_);
-    if (in_vain_ && !closing_) stops.push_back(*in_vain_);
+  if (std::optional<Failure> vain = vain_waits_.failure(); vain && !closing_) {
+    stops.push_back(std::move(*vain));
   }
   for (const auto* events : {&found, &stops}) {
     if (events->empty()) continue;
@@ -172,8 +179,8 @@ void FailureLog::start_again() {
   if (!group_.lost_pes().empty()) contexts_.stop_all(Status::kPeerLost);
   told_ = false;
   said_ = false;
+  vain_waits_.forget();
   const std::lock_guard lock(mutex_);
-  in_vain_.reset();
   due_ = static_cast<bool>(callback_);
   changed_.notify_all();
 }
@@ -277,11 +284,11 @@ void FailureLog::lose_leavers() {
 void FailureLog::look() {
   if (closing_) return;
   say_first();
-  end_waits_in_vain();
+  vain_waits_.look();
 }
 
-// A wait whose deadline has passed may be about to be
-// handled(): it is said when two looks in a row find it.
+// A wait whose deadline has passed may be about to be handled(): it is said when two looks in a row
+// find it.
 void FailureLog::say_first() {
   if (said_ || told_ || contexts_.well()) return;
   {
@@ -296,54 +303,6 @@ void FailureLog::say_first() {
   }
   said_ = true;
   log_.error("kernel", "{}", failure.text);
-}
-
-// What a PE that has left in order sent before it did may still be on its way.
-void FailureLog::end_waits_in_vain() {
-  const std::vector<int> left = group_.left_in_order();
-  const std::vector<WaitNote> lasting = left.empty() ? std::vector<WaitNote>() : lasting_waits();
-  if (lasting.empty() || ++vain_looks_ < kVainLooks) {
-    if (lasting.empty()) vain_looks_ = 0;
-    return;
-  }
-  const bool alone = group_.not_left().empty() && std::ranges::any_of(left, [&](int pe) {
-                       return group_.departure(pe)->how == Departure::How::kExited;
-                     });
-  for (const WaitNote& wait : lasting) {
-    const bool of_one = wait.kind == WaitKind::kBarrier || wait.kind == WaitKind::kTeam;
-    const bool of_any = wait.kind == WaitKind::kWord || wait.kind == WaitKind::kSignal;
-    const bool from_left = std::ranges::find(left, wait.from) != left.end();
-    if ((of_one && from_left) || (of_any && alone)) {
-      return stop_in_vain(of_one ? wait.from : left.front(), wait.text);
-    }
-  }
-  for (const int pe : left) {
-    if (!warned_of_.insert(pe).second) continue;
-    log_.warn("runtime", "PE {} {}, while a kernel of this PE waits: {}", pe,
-              describe(*group_.departure(pe)), lasting.front().text);
-  }
-}
-
-std::vector<WaitNote> FailureLog::lasting_waits() const {
-  std::vector<WaitNote> all = waits();
-  std::erase_if(all, [](const WaitNote& wait) { return wait.status != Status::kOk; });
-  return all;
-}
-
-void FailureLog::stop_in_vain(int pe, const std::string& wait) {
-  Failure why;
-  why.status = Status::kPeerLost;
-  why.pe = pe;
-  why.time_ns = monotonic_ns();
-  why.text = fmt::format("PE {} {}, and nobody is left to end a wait: {}", pe,
-                         describe(*group_.departure(pe)), wait);
-  log_.error("runtime", "{}; all waits end with \"{}\"", why.text, to_string(why.status));
-  {
-    const std::lock_guard lock(mutex_);
-    in_vain_ = std::move(why);
-  }
-  contexts_.stop_all(Status::kPeerLost);
-  look_now();
 }
 
 void FailureLog::abort(const ContextFields* context, std::string_view reason) {

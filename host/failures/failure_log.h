@@ -27,6 +27,7 @@
 #include "host/base/log.h"
 #include "host/contexts/context_table.h"
 #include "host/failures/failure.h"
+#include "host/failures/vain_waits.h"
 #include "host/failures/waits.h"
 #include "host/job/live_group.h"
 
@@ -90,11 +91,8 @@ class FailureLog {
   Failure earliest() const;
   Failure timeouts() const;
   void say_first();
-  void end_waits_in_vain();
   void lose(int pe);
   std::string how_left(int pe) const;
-  std::vector<WaitNote> lasting_waits() const;
-  void stop_in_vain(int pe, const std::string& wait);
   void tell_callback(std::unique_lock<std::mutex>& lock);
   void attempt(const std::function<void()>& body) const;
   void look_now();
@@ -116,11 +114,9 @@ class FailureLog {
   // Of look() alone:
   std::vector<int> leavers_;  // not lost yet
   uint64_t timeout_ns_ = 0;   // of the timeout that the last look found
-  unsigned vain_looks_ = 0;   // in a row that found a wait in vain
-  std::set<int> warned_of_;   // PEs that left while kernels here wait
+  VainWaits vain_waits_;
 
-  mutable std::mutex mutex_;        // guards what follows
-  std::optional<Failure> in_vain_;  // why waits were ended that only PEs that left could have ended
+  std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   Callback callback_;
   bool due_ = false;   // not called since it was installed, or since a recovery

@@ -43,12 +43,28 @@ void LiveGroup::barrier() {
 
 void LiveGroup::end(const std::function<bool()>& go_on) {
   if (generation_ == 0) return all_->end(go_on);
-  std::vector<std::byte> nothing(unmasked_pes().size());
-  exchange({generation_ | ChannelCall::kEnd, ends_++, unmasked_pes()}, std::span(nothing).first(1),
-           nothing);
+  go_on ? await_departures(go_on) : barrier();
+}
+
+// What each has announced is enough: leaving takes no call of the others.
+void LiveGroup::await_departures(const std::function<bool()>& go_on) {
+  Lock lock(mutex_);
+  for (auto end = Clock::now() + deadline_;; changed_.wait_for(lock, Clock::slice(end))) {
+    if (!lost_.empty()) fail(ErrorCode::kPeerLost, "PE {} has ended before its end", lost_.front());
+    std::vector<int> missing = in_state(State::kLive);
+    std::erase_if(missing, [&](int pe) { return pe == rank() || departures_.contains(pe); });
+    if (missing.empty()) return;
+    if (Clock::now() < end) continue;
+    lock.unlock();
+    const bool on = go_on();
+    lock.lock();
+    if (!on) fail(ErrorCode::kTimeout, "end of the job: PE {} did not come to it", missing.front());
+    end = Clock::now() + deadline_;
+  }
 }
 
 void LiveGroup::leave(const Departure& how, const std::function<void()>& still_waiting) {
+  leaving_ = true;
   announce(how.how, how.code, how.text);
   if (!how.in_order()) return quit(describe(how));
   std::string stopped;
@@ -127,7 +143,7 @@ void LiveGroup::tell(Lock& lock, const ChannelCall& call, int pe, std::span<cons
       case Channel::Sent::kGone:
         return;  // it has ended, or soon will be seen to have: whoever needs it waits for that
       case Channel::Sent::kFull:
-        check_still_waiting(call, pe, end);
+        check_still_waiting(pe, end);
         changed_.wait_for(lock, kSendAgain);
     }
   } while (sent < mine.size());
@@ -152,9 +168,9 @@ void LiveGroup::collect(Lock& lock, const ChannelCall& call, int pe, std::span<s
     // Also when it is another that is missing: `pe` may have given this call up for that.
     for (const int gone : lost_) {
       const bool takes_part = std::ranges::find(call.pes, gone) != call.pes.end();
-      if (takes_part && !told(call, gone)) check_still_waiting(call, gone, end);
+      if (takes_part && !told(call, gone)) check_still_waiting(gone, end);
     }
-    check_still_waiting(call, pe, end);
+    check_still_waiting(pe, end);
     changed_.wait_for(lock, Clock::slice(end));
   }
 }
@@ -165,22 +181,21 @@ bool LiveGroup::told(const ChannelCall& call, int pe) const {
   return part != inbox_.end() && part->second.complete();
 }
 
-void LiveGroup::check_still_waiting(const ChannelCall& call, int pe, Clock::time_point end) const {
+void LiveGroup::check_still_waiting(int pe, Clock::time_point end) const {
   const auto departed = departures_.find(pe);
-  const std::string how =
-      departed == departures_.end() ? "has ended before it took part" : describe(departed->second);
-  const bool left = departed != departures_.end() && !call.ends();
-  if (left || states_[static_cast<size_t>(pe)] != State::kLive) {
-    fail(ErrorCode::kPeerLost, "PE {} {}", pe, how);
+  if (departed != departures_.end() && !leaving_) {
+    fail(ErrorCode::kPeerLost, "PE {} {}", pe, describe(departed->second));
+  }
+  if (states_[static_cast<size_t>(pe)] != State::kLive) {
+    fail(ErrorCode::kPeerLost, "PE {} has ended before it took part", pe);
   }
   if (Clock::now() < end) return;
-  const std::string stopped = stopped_pes(places_, rank(), call.pes);
-  if (stopped.empty() && call.ends()) return;  // it works on, and will come to its end
-  if (!stopped.empty()) fail(ErrorCode::kTimeout, "{}", stopped);
-  fail(ErrorCode::kTimeout,
-       "PE {} did not take part within {} ms; {} PEs are masked here: all that live must have "
-       "masked the same",
-       pe, deadline_.count(), generation_);
+  const std::string stopped = stopped_pes(places_, rank(), {pe});
+  fail(ErrorCode::kTimeout, "PE {} did not take part within {} ms; {}", pe, deadline_.count(),
+       !stopped.empty()
+           ? stopped
+           : fmt::format("{} PEs are masked here: all that live must have masked the same",
+                         generation_));
 }
 
 bool LiveGroup::lost(int pe) {

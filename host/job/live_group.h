@@ -9,6 +9,7 @@
 // all entries finds none that differs because of it.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -34,12 +35,9 @@ namespace peal {
 
 /// A collective call over the channel: of which group, its number there, and the PEs that make it.
 struct ChannelCall {
-  uint64_t group;  // generation, or the id of a MemberGroup; kEnd: the end of a generation
+  uint64_t group;  // generation, or the id of a MemberGroup
   uint64_t number;
   std::vector<int> pes;
-
-  static constexpr uint64_t kEnd = uint64_t{1} << 63;
-  bool ends() const { return (group & kEnd) != 0; }
 };
 
 /// A group that may lose members. One thread makes the collective calls; lost() and deliver() come
@@ -114,7 +112,8 @@ class LiveGroup : public Bootstrap {
   void collect(Lock& lock, const ChannelCall& call, int pe, std::span<std::byte> to);
   bool told(const ChannelCall& call, int pe) const;
   /// Throws when `pe` can be waited for no longer.
-  void check_still_waiting(const ChannelCall& call, int pe, Clock::time_point end) const;
+  void check_still_waiting(int pe, Clock::time_point end) const;
+  void await_departures(const std::function<bool()>& go_on);
 
   std::unique_ptr<Bootstrap> all_;
   std::chrono::milliseconds deadline_;
@@ -131,7 +130,7 @@ class LiveGroup : public Bootstrap {
   std::map<Call, Part> inbox_;
   std::set<int> collected_;  // of the call under way
   std::optional<Error> broken_;
-  uint64_t ends_ = 0;
+  std::atomic<bool> leaving_{false};  // with those that have left
 };
 
 }  // namespace peal
