@@ -53,7 +53,8 @@ Runtime::Parts& Runtime::parts(const char* call) const {
          parts_->group.places()[static_cast<size_t>(parts_->group.rank())].pid);
   }
   if (parts_->ended) {
-    fail(ErrorCode::kInvalidArgument, "{}: this PE has ended, for its process ends", call);
+    fail(ErrorCode::kInvalidArgument, "{}: this PE has ended: by finalize(), or with its process",
+         call);
   }
   return *parts_;
 }

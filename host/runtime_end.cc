@@ -55,6 +55,7 @@ void Runtime::Parts::end(const Departure& how) {
 Runtime::Parts::~Parts() {
   process_end.reset();
   end_and_say({});
+  contexts->before_drop({});
 }
 
 bool Runtime::Parts::end_and_say(const Departure& how) noexcept {
@@ -95,9 +96,7 @@ void Runtime::Parts::hear_of_process_end() {
 }
 
 void Runtime::finalize() {
-  require("finalize");
-  const std::unique_ptr<Parts> ended = std::move(parts_);
-  ended->end({});
+  parts().end({});  // what programs hold of it, such as contexts, is destroyed before the rest
 }
 
 // A child of fork() leaves its copy as it is.

@@ -189,6 +189,7 @@ void Runtime::Parts::make_services(uint32_t most_blocks) {
                                   .heap_bytes = heap->bytes(),
                                   .on_gpu = gpu != nullptr});
   failures.emplace(*table, group, place_of, log);
+  contexts->before_drop([this](const ContextOwner& context) { failures->keep_of(context); });
   files.emplace(Files::Parts{.windows = *windows,
                              .contexts = *table,
                              .gpu = gpu,

@@ -165,9 +165,12 @@ std::shared_ptr<ContextOwner> Contexts::make(const Name& name, const QueueShape&
   auto made = std::make_unique<ContextOwner>(std::move(links), parts_.tables,
                                              parts_.table.words(name.slot), name, known);
   // A program holds contexts, too, and a child of fork() must not destroy the queues of its parent.
-  const std::shared_ptr<ContextOwner> owner(made.release(), [maker = Maker()](ContextOwner* one) {
-    if (maker.here()) std::unique_ptr<ContextOwner>(one).reset();
-  });
+  const auto drop = [this, maker = Maker()](ContextOwner* one) {
+    if (!maker.here()) return;
+    const std::unique_ptr<ContextOwner> dropped(one);
+    if (before_drop_) before_drop_(*dropped);
+  };
+  const std::shared_ptr<ContextOwner> owner(made.release(), drop);
   leave_masked_out(*owner);
   return owner;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "host/base/config.h"
@@ -51,6 +52,11 @@ class Contexts {
   /// Takes its flags out of the heap, which is not in use yet.
   explicit Contexts(const Parts& parts);
 
+  /// Calls `look` with each context that is about to be destroyed; must not use the table.
+  void before_drop(std::function<void(const ContextOwner&)> look) {
+    before_drop_ = std::move(look);
+  }
+
   /// Collective. Connected and proven as far as links are to be from the start.
   std::shared_ptr<ContextOwner> create(const ContextOptions& options, Reach reach);
 
@@ -82,6 +88,7 @@ class Contexts {
   Parts parts_;
   uint64_t* sync_flags_;  // kMaxContexts x flag_words() in the heap
   uint64_t made_ = 0;     // contexts so far; alike on all PEs
+  std::function<void(const ContextOwner&)> before_drop_;
 };
 
 }  // namespace peal

@@ -79,8 +79,12 @@ Failure FailureLog::first() const {
 
 // A loss and an abort were said when they came.
 Failure FailureLog::untold() const {
-  if (told_ || contexts_.well()) return {};
-  Failure failure = earliest();
+  if (told_) return {};
+  {
+    const std::lock_guard lock(mutex_);
+    if (of_dropped_) return *of_dropped_;
+  }
+  Failure failure = contexts_.well() ? Failure() : earliest();
   return is_from_outside(failure) ? Failure() : failure;
 }
 
@@ -123,7 +127,7 @@ Failure FailureLog::earliest() const {
   // A plan of faults says peer lost of one that lives (docs/faults.md).
   std::erase_if(following, [](const Failure& f) { return f.status != Status::kPeerLost; });
   if (!following.empty() && !closing_) return following.front();
-  return timeouts();
+  return timeouts_among(waits());
 }
 
 std::vector<WaitNote> FailureLog::waits() const {
@@ -136,9 +140,9 @@ std::vector<WaitNote> FailureLog::waits() const {
 
 // Waits that ended at their deadline, by which the kernel may have gone on without what it waited
 // for: told together, for one is seldom the cause of the others.
-Failure FailureLog::timeouts() const {
+Failure FailureLog::timeouts_among(const std::vector<WaitNote>& waits) const {
   Failure told;
-  for (const WaitNote& wait : waits()) {
+  for (const WaitNote& wait : waits) {
     if (wait.status != Status::kTimeout || closes_queue(wait.kind)) continue;
     if (told.status == Status::kOk) {
       told.status = Status::kTimeout;
@@ -150,6 +154,18 @@ Failure FailureLog::timeouts() const {
   }
   if (told.status != Status::kOk) name_stopped(group_, told);
   return told;
+}
+
+// Of a context that a program drops nobody can ask any more.
+void FailureLog::keep_of(const ContextOwner& context) {
+  if (closing_ || told_) return;
+  std::vector<Failure> found = context.failures(place_of_);
+  std::erase_if(found, is_from_outside);
+  Failure failure = found.empty() ? timeouts_among(waits_of(context, place_of_))
+                                  : *std::ranges::min_element(found, {}, &Failure::time_ns);
+  if (failure.status == Status::kOk) return;
+  const std::lock_guard lock(mutex_);
+  if (!of_dropped_) of_dropped_ = std::move(failure);
 }
 
 void FailureLog::check() const {
@@ -181,6 +197,7 @@ void FailureLog::start_again() {
   said_ = false;
   vain_waits_.forget();
   const std::lock_guard lock(mutex_);
+  of_dropped_.reset();
   due_ = static_cast<bool>(callback_);
   changed_.notify_all();
 }

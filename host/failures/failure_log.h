@@ -74,6 +74,9 @@ class FailureLog {
   /// The first failure that nobody has been told of, but by look(); status kOk: there is none.
   Failure untold() const;
 
+  /// The context is about to be destroyed: its failure stays for untold().
+  void keep_of(const ContextOwner& context);
+
   /// The process of `pe` has ended: ends all waits.
   void peer_lost(int pe, int pid);
   /// A Message::Kind::kLeft, from the watcher.
@@ -89,7 +92,7 @@ class FailureLog {
  private:
   void watch();
   Failure earliest() const;
-  Failure timeouts() const;
+  Failure timeouts_among(const std::vector<WaitNote>& waits) const;
   void say_first();
   void lose(int pe);
   std::string how_left(int pe) const;
@@ -116,7 +119,8 @@ class FailureLog {
   uint64_t timeout_ns_ = 0;   // of the timeout that the last look found
   VainWaits vain_waits_;
 
-  std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;           // guards what follows
+  std::optional<Failure> of_dropped_;  // contexts: the first
   std::condition_variable changed_;
   Callback callback_;
   bool due_ = false;   // not called since it was installed, or since a recovery

@@ -78,11 +78,11 @@ job "4|5" 2 p2p caught_elsewhere 'rank 0 of 2 left by an exception'
 
 # Failures that nobody asked for.
 lost='nobody has asked for this failure'
-PEAL_TIMEOUT=300ms job 1 2 p2p drop_wait "$lost.*kernel wait_for_nine, block 0, thread 0, .*wait_until"
+job 1 2 p2p drop_wait "$lost.*kernel wait_for_nine, block 0, thread 0, .*wait_until"
 job 1 2 ibgda drop_put 'kernel put_nowhere' "$lost"
 job 5 2 p2p drop_c "PE 0: finalize answered -1: .*$lost.*put_nowhere"
-PEAL_TIMEOUT=200ms job 1 1 p2p wait_again 'kernel: kernel wait_again_and_again'
-PEAL_REPORT_FAILURES=off PEAL_TIMEOUT=300ms job 0 2 p2p drop_wait silent
+job 1 1 p2p wait_again 'kernel: kernel wait_again_and_again'
+PEAL_REPORT_FAILURES=off job 0 2 p2p drop_wait silent
 
 # Children of fork().
 for transport in p2p ibgda; do
