@@ -229,6 +229,10 @@ void Star::ask(const Header& call, std::span<const std::byte> mine, std::span<st
         present = true;
         until = std::min(last, Clock::now() + deadline_ + kGrace);
         continue;
+      case Kind::kQuit:
+      case Kind::kAbort:
+        fail(ErrorCode::kPeerLost, "{}: rank 0 of {} {}{}", name_call(call), size(),
+             header.kind == Kind::kAbort ? "aborted: " : "", text_of(payload));
       case Kind::kFailure:
         throw Error(static_cast<ErrorCode>(header.code), text_of(payload));
       case Kind::kAnswer:
@@ -265,15 +269,11 @@ void Star::give_up(ErrorCode code, const std::string& text) {
 }
 
 // The others will find out by themselves where they cannot be told.
-void Star::say_farewell(Kind kind, const char* did, const std::string& text) {
+void Star::say_farewell(Kind kind, const std::string& text) {
+  const auto message =
+      make_message({.kind = kind, .bytes = text.size()}, std::as_bytes(std::span(text)));
   try {
-    if (rank() == 0) {
-      tell_all(
-          make_failure(ErrorCode::kPeerLost, fmt::format("rank 0 of {} {}{}", size(), did, text)));
-    } else {
-      wire_->send(
-          0, make_message({.kind = kind, .bytes = text.size()}, std::as_bytes(std::span(text))));
-    }
+    rank() == 0 ? tell_all(message) : wire_->send(0, message);
     wire_->flush(Clock::now() + kGrace);
   } catch (const std::exception&) {
   }
@@ -281,7 +281,7 @@ void Star::say_farewell(Kind kind, const char* did, const std::string& text) {
 
 void Star::quit(const std::string& how) noexcept {
   if (broken_ || !maker_.here()) return;
-  say_farewell(Kind::kQuit, "", how);
+  say_farewell(Kind::kQuit, how);
   broken_.emplace(ErrorCode::kPeerLost, "this rank has left");
 }
 
@@ -289,7 +289,7 @@ void Star::abort(const std::string& reason) {
   const std::string line = fmt::format("peal: rank {} of {} aborts: {}\n", rank(), size(), reason);
   // One write, so that the lines of several ranks do not mix. Nothing to be done when it fails.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
-  say_farewell(Kind::kAbort, "aborted: ", reason);
+  say_farewell(Kind::kAbort, reason);
   wire_->abort_job();
   ::_exit(1);
 }

@@ -87,7 +87,7 @@ class Star : public Bootstrap {
   void gather(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all);
   void admit(const Header& call, const Event& event, std::span<std::byte> all);
   std::optional<Event> next(TimePoint& until, Deadline again);
-  void say_farewell(Kind kind, const char* did, const std::string& text);
+  void say_farewell(Kind kind, const std::string& text);
   void ask(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all);
   void tell_all(std::span<const std::byte> message);
 

@@ -6,6 +6,7 @@
 //
 //   mpirun -np 2 suite [--quick] [--only TEXT]
 #include <algorithm>
+#include <stdexcept>
 
 #include "tests/gpu/suite.h"
 
@@ -389,7 +390,10 @@ int run_all(const Selection& selection) {
   auto* mapped_peers = pe.allocate<uint64_t>(1);
   suite.run("ptr", [&](uint32_t) { launch({}, mapped, ctx, m, mapped_peers).wait(); });
   const auto last = pe.make_context();
-  suite.run("refused arguments", [&](uint32_t) { launch({}, refused, last.value(), m).wait(); });
+  suite.run("refused arguments", [&](uint32_t) {
+    launch({}, refused, last.value(), m).wait();
+    if (pe.status() == Status::kOk) throw std::runtime_error("the host hears of no refusal");
+  });
   return suite.finish();
 }
 
