@@ -114,10 +114,7 @@ class OfProcess {
   }
 
   bool here() const { return maker_.here(); }
-  explicit operator bool() const { return object_ != nullptr; }
-  T* operator->() const { return object_.get(); }
   T& operator*() const { return *object_; }
-  T* get() const { return object_.get(); }
   std::unique_ptr<T> take() { return std::move(object_); }
 
  private:

@@ -64,11 +64,10 @@ LAYERS = {
         "device/mlx5/wqe.h", "host/bootstrap.h", "host/job/channel.h", "host/job/together.h",
     ],
     # device/context.h is plain data that crosses the bus; a context tells of itself in host/failures/failure.h, and of
-    # kernels that ran on a CPU by their names. simt/crash.h: the PE that a crash is of.
+    # kernels that ran on a CPU by their names.
     "host/contexts": [
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "device/context.h",
-        "device/window.h", "host/bootstrap.h", "host/failures/failure.h", "kernels", "simt/crash.h",
-        "simt/symbol.h", "simt/place.h",
+        "device/window.h", "host/bootstrap.h", "host/failures/failure.h", "kernels", "simt/symbol.h", "simt/place.h",
     ],
     # What calls of kernels on a CPU do, by their notes; a lane's place in the program's text.
     "host/check": [

@@ -3,12 +3,8 @@
 
 #include <nettle/hmac.h>
 #include <nettle/memops.h>
-#include <sys/random.h>
 
-#include <cerrno>
 #include <string_view>
-
-#include "host/base/error.h"
 
 namespace peal::bootstrap {
 namespace {
@@ -16,14 +12,6 @@ namespace {
 const std::uint8_t* octets(const void* data) { return static_cast<const std::uint8_t*>(data); }
 
 }  // namespace
-
-std::array<std::byte, 16> random_bytes() {
-  std::array<std::byte, 16> bytes;
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    fail_errno(errno, "getrandom(16)");
-  }
-  return bytes;
-}
 
 Proof make_proof(const Secret& secret, Side side, const Hello& hello, const Challenge& challenge) {
   const std::string_view name = side == Side::kJoiner ? "peal: joiner" : "peal: rank 0";

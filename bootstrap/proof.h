@@ -33,9 +33,6 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 32);
 
-/// From the kernel's generator. Throws kSystem where it fails: nobody may be able to guess them.
-std::array<std::byte, 16> random_bytes();
-
 /// Whose proof it is: that of one end is none of the other's.
 enum class Side { kJoiner, kRoot };
 

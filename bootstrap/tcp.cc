@@ -23,6 +23,7 @@
 #include "bootstrap/star.h"
 #include "bootstrap/stream_wire.h"
 #include "host/base/error.h"
+#include "host/base/random.h"
 
 namespace peal::bootstrap {
 namespace {

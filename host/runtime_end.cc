@@ -13,6 +13,7 @@
 #include "host/runtime.h"
 #include "host/runtime_parts.h"
 #include "simt/crash.h"
+#include "simt/simulation.h"
 
 namespace peal {
 namespace {
@@ -87,9 +88,11 @@ void Runtime::Parts::end_flight() const {
   }
 }
 
-// Not in a simulation, whose PEs share a process. Of a kernel that crashes on a CPU the other PEs
-// hear from the handler of the signal.
+// Of a kernel that crashes on a CPU the other PEs hear from the handler of the signal; those of a
+// simulation share a process, and its end.
 void Runtime::Parts::hear_of_process_end() {
+  simt::set_pe_of_process(group.rank());
+  if (simt::in_simulation()) return;
   process_end.emplace([this](const Departure& how) { end_and_say(how); });
   crash_notice.emplace(group);
   simt::set_crash_hook([](const simt::Crash& crash) { say_crash(crash.signal, crash.text); });

@@ -124,7 +124,7 @@ void Runtime::Parts::open_transports() {
     watch();
   });
   let_heap_grow();
-  if (!simt::in_simulation()) hear_of_process_end();
+  hear_of_process_end();
   if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());
 }
 

@@ -6,7 +6,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -159,16 +158,11 @@ void end(const char* call) {
   if (--process().begins > 0) return;
   (void)meet(now(call), kernels::Call::kBarrierAll);
   fill_modules(nullptr);
-  std::exception_ptr failed;
   try {
     process().pe->runtime().finalize();
-  } catch (...) {
-    failed = std::current_exception();
-  }
-  process().pe.reset();
-  try {
-    if (failed) std::rethrow_exception(failed);
+    process().pe.reset();
   } catch (const std::exception& error) {
+    process().pe.reset();
     tell(call, error);
   }
 }

@@ -10,7 +10,6 @@
 #include "host/contexts/usage_text.h"
 #include "host/transport/syndrome.h"
 #include "kernels/table.h"
-#include "simt/crash.h"
 
 namespace peal {
 namespace {
@@ -100,7 +99,6 @@ ContextOwner::ContextOwner(std::unique_ptr<LinkMachine> links, DeviceTables& tab
     fields_.marks = queues.marks();
   }
   tables.keep_fields(name.slot, fields_);
-  simt::set_pe_of_process(static_cast<int>(fields_.pe));  // for a kernel that crashes
 }
 
 size_t ContextOwner::bytes() const {

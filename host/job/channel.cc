@@ -2,7 +2,6 @@
 #include "host/job/channel.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <cstring>
 
 #include "host/base/error.h"
+#include "host/base/random.h"
 #include "host/job/together.h"
 
 namespace peal {
@@ -67,15 +67,6 @@ void attach(msghdr& message, std::span<char> room, std::span<const Fd> descripto
 
 constexpr size_t kDescriptorRoom = CMSG_SPACE(Channel::kMaxDescriptors * sizeof(int));
 
-template <size_t kBytes>
-std::array<std::byte, kBytes> random_bytes() {
-  std::array<std::byte, kBytes> bytes;
-  if (::getrandom(bytes.data(), kBytes, 0) != static_cast<ssize_t>(kBytes)) {
-    fail_errno(errno, "getrandom");
-  }
-  return bytes;
-}
-
 }  // namespace
 
 // Where another PE fails, this one throws with its socket open.
@@ -90,9 +81,9 @@ Channel::Address Channel::open() {
     fail_errno(errno, "setsockopt(SO_PASSCRED)");
   }
   Address address{};
-  address.secret = random_bytes<16>();
+  address.secret = random_bytes();
   std::string name = "peal-";
-  for (const std::byte byte : random_bytes<16>()) {
+  for (const std::byte byte : random_bytes()) {
     name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
   }
   std::ranges::copy(name, address.name.begin());

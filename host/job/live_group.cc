@@ -51,8 +51,7 @@ void LiveGroup::await_departures(const std::function<bool()>& go_on) {
   Lock lock(mutex_);
   for (auto end = Clock::now() + deadline_;; changed_.wait_for(lock, Clock::slice(end))) {
     if (!lost_.empty()) fail(ErrorCode::kPeerLost, "PE {} has ended before its end", lost_.front());
-    std::vector<int> missing = in_state(State::kLive);
-    std::erase_if(missing, [&](int pe) { return pe == rank() || departures_.contains(pe); });
+    const std::vector<int> missing = others_that_live(lock, false);
     if (missing.empty()) return;
     if (Clock::now() < end) continue;
     lock.unlock();
@@ -220,8 +219,12 @@ std::optional<Departure> LiveGroup::departure(int pe) const {
   return known == departures_.end() ? std::nullopt : std::optional(known->second);
 }
 
-std::vector<int> LiveGroup::that_live(bool and_left) const {
-  const std::lock_guard lock(mutex_);
+std::vector<int> LiveGroup::others_that_live(bool and_left) const {
+  return others_that_live(Lock(mutex_), and_left);
+}
+
+std::vector<int> LiveGroup::others_that_live([[maybe_unused]] const Lock& held,
+                                             bool and_left) const {
   std::vector<int> pes = in_state(State::kLive);
   std::erase_if(pes, [&](int pe) { return pe == rank() || departures_.contains(pe) != and_left; });
   return pes;

@@ -79,8 +79,8 @@ class LiveGroup : public Bootstrap {
   /// How `pe` has left, as far as is known.
   std::optional<Departure> departure(int pe) const;
   /// PEs that live, and have told that they leave in order, or have not.
-  std::vector<int> left_in_order() const { return that_live(true); }
-  std::vector<int> not_left() const { return that_live(false); }
+  std::vector<int> left_in_order() const { return others_that_live(true); }
+  std::vector<int> not_left() const { return others_that_live(false); }
   /// Waits at most `time` until each of `pes` has ended; answers one that has not, or -1.
   int await_lost(const std::vector<int>& pes, std::chrono::milliseconds time) const;
   /// A part of another PE's contribution to a call.
@@ -106,7 +106,8 @@ class LiveGroup : public Bootstrap {
 
   std::vector<int> in_state(State first, State last) const;
   std::vector<int> in_state(State state) const { return in_state(state, state); }
-  std::vector<int> that_live(bool and_left) const;
+  std::vector<int> others_that_live(bool and_left) const;
+  std::vector<int> others_that_live(const Lock& held, bool and_left) const;
   void exchange_unmasked(std::span<const std::byte> mine, std::span<std::byte> all);
   void tell(Lock& lock, const ChannelCall& call, int pe, std::span<const std::byte> mine);
   void collect(Lock& lock, const ChannelCall& call, int pe, std::span<std::byte> to);

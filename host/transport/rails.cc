@@ -4,11 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "host/base/error.h"
+#include "host/base/random.h"
 #include "host/job/together.h"
 #include "host/nic/hca_list.h"
 #include "host/transport/warn_once.h"
@@ -42,8 +43,9 @@ bool worth_another_try(const Error& error) { return error.code() != ErrorCode::k
 // By chance: PEs of one process, of jobs with the same ranks, and with the same pid in two
 // containers have different ones.
 uint64_t random_owner() {
-  std::random_device device;
-  return uint64_t{device()} << 32 | device() | 1;
+  uint64_t owner = 0;
+  std::memcpy(&owner, random_bytes().data(), sizeof(owner));
+  return owner | 1;
 }
 
 // Registers a page as windows will be, and as queues will be: an operating system may take GPU

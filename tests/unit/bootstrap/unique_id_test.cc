@@ -8,6 +8,7 @@
 
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/proof.h"
+#include "host/base/random.h"
 #include "tests/support/error_of.h"
 
 namespace peal::bootstrap {
