@@ -110,7 +110,7 @@ def fuzz_target(name, srcs = [], deps = []):
         name = name + "_fuzz_test",
         size = "small",
         srcs = ["run.sh"],
-        args = ["--seconds", "5", "--binaries", "tests/fuzz", name],
+        args = ["--seconds", "3", "--binaries", "tests/fuzz", name],
         data = corpus + native.glob([name + ".dict"]) + [":" + name + "_fuzz"],
         # It brings its own sanitizers.
         tags = ["nosan"],
