@@ -91,6 +91,13 @@ Windows::Place CallEngine::symmetric(Call call, const char* which, const Asked& 
   return place;
 }
 
+// What a copy reads or writes here: any memory of this process, so it can be told from none only.
+void CallEngine::check_near(Call call, const char* which, const void* at, uint64_t bytes) const {
+  if (at != nullptr && !detail::names_window(at)) return;
+  fail(ErrorCode::kInvalidArgument, "{}: {} {}, {} bytes: not an address of PE {}", to_string(call),
+       which, at == nullptr ? "null" : "of a window by its handle", bytes, parts_.group.rank());
+}
+
 // What a NIC reads or writes here.
 void CallEngine::check_home(Call call, const char* which, const void* at, uint64_t bytes) const {
   if (!detail::names_window(at) && parts_.windows.find(at, bytes).range != nullptr) return;
@@ -122,9 +129,10 @@ std::byte* CallEngine::far_end(const kernels::Transfer& call) const {
   const Windows::Place place =
       symmetric(call.caller.call, gets ? "src" : "dst", {at, call.bytes, call.caller.pe});
   std::byte* const there = mapped(place, call.caller.pe);
-  if (there == nullptr) {
-    check_home(call.caller.call, gets ? "dst" : "src", gets ? call.dst : call.src, call.bytes);
-  }
+  const char* const which = gets ? "dst" : "src";
+  const std::byte* const here = gets ? call.dst : call.src;
+  check_near(call.caller.call, which, here, call.bytes);
+  if (there == nullptr) check_home(call.caller.call, which, here, call.bytes);
   return there;
 }
 

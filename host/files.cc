@@ -23,16 +23,9 @@ storage::Engine& Files::engine() {
 storage::Memory Files::memory_for(const char* call, const void* symmetric, size_t bytes) const {
   auto* const address = static_cast<std::byte*>(const_cast<void*>(symmetric));
   if (bytes == 0) return {address, 0};
-  const Windows::Range* const range =
-      detail::names_window(symmetric) ? nullptr : parts_.windows.find(symmetric, bytes).range;
-  if (range == nullptr) {
-    fail(ErrorCode::kInvalidArgument,
-         "{}: {} bytes at {} lie in no part of the heap and in no window; use malloc(), or "
-         "register_window() first",
-         call, bytes, fmt::ptr(symmetric));
-  }
+  const Windows::Range& range = parts_.memory.holding(call, symmetric, bytes);
   const bool on_gpu = parts_.gpu && parts_.gpu->holds(symmetric);
-  return {address, bytes, on_gpu, range->begin, range->bytes};
+  return {address, bytes, on_gpu, range.begin, range.bytes};
 }
 
 void Files::forget_memory(const void* address) {

@@ -16,9 +16,9 @@
 #include "host/contexts/context_table.h"
 #include "host/failures/failure.h"
 #include "host/memory/gpu.h"
+#include "host/own_memory.h"
 #include "host/storage/engine.h"
 #include "host/stream/executor.h"
-#include "host/windows.h"
 
 namespace peal {
 
@@ -27,7 +27,7 @@ class Files {
  public:
   /// They outlive this.
   struct Parts {
-    const Windows& windows;
+    OwnMemory memory;
     const ContextTable& contexts;
     std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
     storage::EngineOptions options;
@@ -37,7 +37,7 @@ class Files {
   /// Made by the first call: programs without files neither look for libcufile nor pin buffers.
   storage::Engine& engine();
 
-  /// Throws kInvalidArgument, naming `call`, for what lies in no window.
+  /// Throws kInvalidArgument, naming `call`, for what is not this PE's (own_memory.h).
   storage::Memory memory_for(const char* call, const void* symmetric, size_t bytes) const;
 
   /// A window that begins at `address` ends; no transfer of it is under way.

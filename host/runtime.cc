@@ -23,6 +23,15 @@ constexpr std::chrono::milliseconds kUntilNoticed{2000};
 // A PE whose process runs tells what it waits for within some milliseconds.
 constexpr std::chrono::milliseconds kUntilTold{1000};
 
+void check_copy(const OwnMemory& own, const char* call, const void* symmetric, const void* host,
+                size_t bytes) {
+  if (bytes == 0) return;
+  if (host == nullptr) {
+    fail(ErrorCode::kInvalidArgument, "{}: the host's memory is null, for {} bytes", call, bytes);
+  }
+  own.holding(call, symmetric, bytes);
+}
+
 }  // namespace
 
 Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target) {
@@ -84,9 +93,11 @@ void Runtime::free(void* pointer) {
 }
 
 void Runtime::copy_in(void* symmetric, const void* host, size_t bytes) {
+  check_copy(parts().own_memory(), "copy_in", symmetric, host, bytes);
   parts().heap->backing().copy_in(symmetric, host, bytes);
 }
 void Runtime::copy_out(void* host, const void* symmetric, size_t bytes) const {
+  check_copy(parts().own_memory(), "copy_out", symmetric, host, bytes);
   parts().heap->backing().copy_out(host, symmetric, bytes);
 }
 

@@ -109,6 +109,7 @@ class Runtime {
   void* malloc(size_t bytes, HeapKind kind = HeapKind::kDevice);
   void* calloc(size_t count, size_t bytes, HeapKind kind = HeapKind::kDevice);
   void* align(size_t alignment, size_t bytes, HeapKind kind = HeapKind::kDevice);
+  /// What one of the three answered, once; nullptr is no block, and no error if all PEs give it.
   void free(void* pointer);
 
   /// `count` zeroed objects of T.
@@ -118,8 +119,9 @@ class Runtime {
     return static_cast<T*>(calloc(count, sizeof(T)));
   }
 
-  /// Copies between host memory and symmetric memory of this PE, wherever that lies. Done on
-  /// return.
+  /// Copies between host memory and memory of this PE, wherever that lies: of one allocation, one
+  /// window or one registered range. Done on return. Throws kInvalidArgument for other memory, and
+  /// for host memory at null.
   void copy_in(void* symmetric, const void* host, size_t bytes);
   void copy_out(void* host, const void* symmetric, size_t bytes) const;
 

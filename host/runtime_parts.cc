@@ -190,7 +190,7 @@ void Runtime::Parts::make_services(uint32_t most_blocks) {
                                   .on_gpu = gpu != nullptr});
   failures.emplace(*table, group, place_of, log);
   contexts->before_drop([this](const ContextOwner& context) { failures->keep_of(context); });
-  files.emplace(Files::Parts{.windows = *windows,
+  files.emplace(Files::Parts{.memory = own_memory(),
                              .contexts = *table,
                              .gpu = gpu,
                              .options = {.threads = static_cast<size_t>(config.storage_threads),

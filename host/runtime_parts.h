@@ -88,6 +88,7 @@ struct Runtime::Parts {
   DeviceTables::Extent extent() const {
     return {group.size(), rails ? rails->count() : 1, config.check};
   }
+  OwnMemory own_memory() const { return {*heap, *windows}; }
   size_t team_memory() const {
     return Teams::arena_bytes(config.team_memory, group.size(), gpu != nullptr);
   }

@@ -40,6 +40,14 @@ void erase_number(Map& map, const typename Map::key_type& key, uint32_t number) 
   if (at != end) map.erase(at);
 }
 
+// Throws kInvalidArgument, naming `call`, for a range that no address space has.
+void check_range(const char* call, const std::byte* address, size_t bytes) {
+  if (bytes <= ~uintptr_t{0} - reinterpret_cast<uintptr_t>(address)) return;
+  fail(ErrorCode::kInvalidArgument,
+       "{}: {} bytes at {} would pass the end of the address space: the size is wrong", call, bytes,
+       fmt::ptr(address));
+}
+
 RegistrationCache::Identify identify_by(const std::shared_ptr<Gpu>& gpu) {
   return [gpu](const std::byte* address, size_t bytes) {
     return gpu ? identify(*gpu, address, bytes) : MemoryIdentity{};
@@ -194,6 +202,7 @@ void Windows::add_heap(std::byte* address, size_t bytes, PeerMemory memory) {
 
 WindowRequest Windows::request(const std::byte* address, size_t bytes,
                                const WindowOptions& options) const {
+  check_range("register_window", address, bytes);
   WindowRequest request{};
   request.bytes = bytes;
   request.iova = nic::MemoryRegion::first_offset(address);
@@ -265,6 +274,7 @@ WindowHandle Windows::add(const std::vector<WindowRequest>& parts, std::byte* ad
 }
 
 void Windows::add_local(std::byte* address, size_t bytes, const WindowOptions& options) {
+  check_range("register_local", address, bytes);
   RegistrationCache::Memory memory;
   if (options.cached) {
     memory = local_cache_.describe("register_local", address, bytes);

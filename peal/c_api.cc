@@ -67,6 +67,12 @@ std::string& last_error() {
   return gone ? *at_the_end : text.value;
 }
 
+void require_place(const char* call, const char* argument, const void* place) {
+  if (place != nullptr) return;
+  fail(ErrorCode::kInvalidArgument, "{}: {} is NULL: the answer has no place to go to", call,
+       argument);
+}
+
 Runtime& initialised(const char* call) {
   if (!runtime()) {
     fail(ErrorCode::kInvalidArgument, "{}: {}", call,

@@ -57,7 +57,7 @@ void* peal_align(size_t alignment, size_t bytes);
  * on a CPU like peal_calloc. */
 void* peal_calloc_host(size_t count, size_t bytes);
 
-/** Collective: gives symmetric memory back. NULL is an error: it is no block. */
+/** Collective: gives symmetric memory back. NULL is no block, and no error, if all PEs give it. */
 int peal_free(void* pointer);
 
 /** Collective: returns once every PE has called it. Says nothing of transfers; kernels have quiet
@@ -67,7 +67,9 @@ int peal_barrier(void);
 /** 0 if no kernel of this PE ran into an error so far, else -1. */
 int peal_check(void);
 
-/** Why this thread's last call failed; empty if it did not. Valid until the thread's next call. */
+/** Why the last call of this thread that failed did so; "" before the first. As errno it stays when
+ * later calls succeed: look at what a call answers, and here for the reason. Valid until the
+ * thread's next call that fails. */
 const char* peal_error(void);
 
 #ifdef __cplusplus

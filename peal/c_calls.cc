@@ -23,6 +23,7 @@ using peal::ErrorCode;
 using peal::fail;
 using peal::c::guarded;
 using peal::c::initialised;
+using peal::c::require_place;
 using peal::detail::collective_call;
 using peal::detail::signal_call;
 using peal::detail::transfer_call;
@@ -335,6 +336,7 @@ int peal_exclusive_scan_on_stream(peal_team_t team, peal_buffers_t buffers, peal
 
 int peal_g(void* value, const void* src, size_t bytes, int pe) {
   return guarded(-1, [&] {
+    require_place("peal_g", "value", value);
     const auto site = initialised("peal_g").host().site();
     const uint64_t bits = peal::detail::fetch(site, word_call(Call::kG, src, 0, bytes, pe));
     memcpy(value, &bits, bytes);
@@ -345,6 +347,7 @@ int peal_g(void* value, const void* src, size_t bytes, int pe) {
 int peal_atomic_fetching(peal_atomic_t what, void* dst, uint64_t value, uint64_t expected, int pe,
                          uint64_t* old) {
   return guarded(-1, [&] {
+    require_place("peal_atomic_fetching", "old", old);
     Word call = atomic(what, dst, value, sizeof(*old), pe);
     call.expected = expected;
     *old = peal::detail::fetch(initialised("peal_atomic_fetching").host().site(), call);
@@ -355,6 +358,7 @@ int peal_atomic_fetching(peal_atomic_t what, void* dst, uint64_t value, uint64_t
 int peal_atomic_fetching32(peal_atomic_t what, void* dst, uint32_t value, uint32_t expected, int pe,
                            uint32_t* old) {
   return guarded(-1, [&] {
+    require_place("peal_atomic_fetching32", "old", old);
     Word call = atomic(what, dst, value, sizeof(*old), pe);
     call.expected = expected;
     const auto site = initialised("peal_atomic_fetching32").host().site();
@@ -374,6 +378,11 @@ peal_stream_t peal_stream_create() {
 }
 int peal_stream_synchronize(peal_stream_t stream) {
   return guarded(-1, [&] {
+    if (stream == nullptr) {
+      fail(ErrorCode::kInvalidArgument,
+           "peal_stream_synchronize: the stream is NULL: it takes what peal_stream_create() "
+           "answered");
+    }
     static_cast<peal::simt::Stream*>(stream)->synchronize();
     return 0;
   });
@@ -397,6 +406,7 @@ int peal_team_split(peal_team_t parent, int color, int key, peal_team_t* team) {
     if (parent == nullptr) {
       fail(ErrorCode::kInvalidArgument, "peal_team_split: the parent is NULL");
     }
+    require_place("peal_team_split", "team", team);
     auto made = std::make_unique<peal_team>();
     made->team = initialised("peal_team_split").split_team(parent->team, color, key);
     *team = made->team.rank < 0 ? nullptr : made.release();

@@ -83,7 +83,7 @@ typedef struct peal_team* peal_team_t;
 peal_stream_t peal_stream_create(void);
 /** Returns when its work is done. */
 int peal_stream_synchronize(peal_stream_t stream);
-/** Waits for its work, too. */
+/** Waits for its work, too. NULL is no stream, and no error. */
 int peal_stream_destroy(peal_stream_t stream);
 
 /** The team of all PEs; it is not freed. NULL before peal_init. */

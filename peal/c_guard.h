@@ -15,13 +15,16 @@ namespace peal::c {
 /// Of the calling thread.
 std::string& last_error();
 
+/// Throws kInvalidArgument, naming `call`, where what it is to fill in is NULL.
+void require_place(const char* call, const char* argument, const void* place);
+
 /// Throws kInvalidArgument, naming `call`, before peal_init().
 Runtime& initialised(const char* call);
 
-/// Runs `body`; an exception becomes `on_error` and peal_error()'s text.
+/// Runs `body`; an exception becomes `on_error` and peal_error()'s text, which a call that succeeds
+/// leaves as it was, as errno.
 template <class Body>
 auto guarded(decltype(std::declval<Body>()()) on_error, const Body& body) -> decltype(body()) {
-  last_error().clear();
   try {
     return body();
   } catch (const std::exception& error) {

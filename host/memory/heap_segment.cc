@@ -63,6 +63,13 @@ bool HeapSegment::give_back(uint64_t offset) {
   return true;
 }
 
+std::optional<HeapSegment::Block> HeapSegment::block_at(uint64_t offset) const {
+  const RangeAllocator::Range range = ranges_.find(offset);
+  if (range.state != RangeAllocator::Range::State::kAllocated) return std::nullopt;
+  if (extents_ && !extents_->begins(range.offset)) return std::nullopt;  // given back
+  return Block{base() + range.offset, extents_ ? extents_->bytes_at(range.offset) : range.asked};
+}
+
 std::string HeapSegment::describe(uint64_t offset) const {
   if (extents_) return extents_->describe(offset);
   const auto place = [&](uint64_t at) {

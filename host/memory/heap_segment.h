@@ -56,6 +56,13 @@ class HeapSegment {
   /// False, and nothing changes, where no block begins at `offset`.
   bool give_back(uint64_t offset);
 
+  /// The block that `offset` lies in, as it was asked for.
+  struct Block {
+    std::byte* begin;
+    size_t bytes;
+  };
+  std::optional<Block> block_at(uint64_t offset) const;
+
   /// "byte 8 of the 128 bytes at heap offset 0x1080", "... at offset 0x80 of heap segment 2".
   std::string describe(uint64_t offset) const;
   /// Why no block begins at `offset`, for a caller of free.

@@ -78,7 +78,8 @@ std::optional<uint64_t> RangeAllocator::allocate(uint64_t bytes, uint64_t alignm
     fail(ErrorCode::kInvalidArgument, "alignment {} is not a power of two", alignment);
   }
   if (bytes == 0 || bytes > size_ || alignment > size_) return std::nullopt;
-  bytes = round_up(bytes, granule_);
+  const uint64_t asked = bytes;
+  bytes = round_up(asked, granule_);
   const auto block = choose(bytes, std::max(alignment, granule_));
   if (block == free_.end()) return std::nullopt;
 
@@ -88,7 +89,7 @@ std::optional<uint64_t> RangeAllocator::allocate(uint64_t bytes, uint64_t alignm
   erase_free(block);
   if (begin > block_begin) insert_free(block_begin, begin - block_begin);
   if (begin + bytes < block_end) insert_free(begin + bytes, block_end - begin - bytes);
-  used_.emplace(begin, bytes);
+  used_.emplace(begin, asked);
   allocated_ += bytes;
   return begin;
 }
@@ -96,7 +97,7 @@ std::optional<uint64_t> RangeAllocator::allocate(uint64_t bytes, uint64_t alignm
 std::optional<uint64_t> RangeAllocator::free(uint64_t offset) {
   const auto block = used_.find(offset);
   if (block == used_.end()) return std::nullopt;
-  const uint64_t bytes = block->second;
+  const uint64_t bytes = round_up(block->second, granule_);
   used_.erase(block);
   allocated_ -= bytes;
 
@@ -119,14 +120,15 @@ std::optional<uint64_t> RangeAllocator::free(uint64_t offset) {
 }
 
 RangeAllocator::Range RangeAllocator::find(uint64_t offset) const {
-  const auto in = [offset](const Blocks& blocks) {
+  const auto in = [&](const Blocks& blocks) {
     const auto after = blocks.upper_bound(offset);
     if (after == blocks.begin()) return blocks.end();
     const auto block = std::prev(after);
-    return offset - block->first < block->second ? block : blocks.end();
+    return offset - block->first < round_up(block->second, granule_) ? block : blocks.end();
   };
   if (const auto block = in(used_); block != used_.end()) {
-    return {Range::State::kAllocated, block->first, block->second};
+    const uint64_t asked = block->second;
+    return {Range::State::kAllocated, block->first, round_up(asked, granule_), asked};
   }
   if (const auto block = in(free_); block != free_.end()) {
     return {Range::State::kFree, block->first, block->second};

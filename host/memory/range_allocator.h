@@ -26,6 +26,7 @@ class RangeAllocator {
     enum class State { kAllocated, kFree, kOutside } state;
     uint64_t offset;  // of the block that holds it
     uint64_t bytes;
+    uint64_t asked = 0;  // of an allocated one: before they were rounded up
   };
 
   /// `granule` is a power of two: requests are rounded up to it and every offset is a multiple of
@@ -61,7 +62,7 @@ class RangeAllocator {
   uint64_t size_;
   uint64_t granule_;
   uint64_t allocated_ = 0;
-  Blocks used_;
+  Blocks used_;  // with what was asked
   Blocks free_;
   std::array<std::set<uint64_t>, 64> by_class_;  // free offsets; class = log2 of the bytes
 };

@@ -173,6 +173,17 @@ bool SymmetricHeap::owns(uint32_t window) const {
   });
 }
 
+std::optional<HeapSegment::Block> SymmetricHeap::block_around(const void* pointer) const {
+  const std::lock_guard lock(mutex_);
+  for (const HeapSegment& segment : segments_) {
+    if (!segment.contains(pointer)) continue;
+    const uint64_t offset = segment.offset_of(pointer);
+    const bool internal = segment.number() == 0 && offset < internal_;
+    return internal ? std::nullopt : segment.block_at(offset);
+  }
+  return std::nullopt;
+}
+
 std::string SymmetricHeap::place_of(const void* pointer) const {
   const std::lock_guard lock(mutex_);
   for (const HeapSegment& segment : segments_) {

@@ -67,12 +67,16 @@ class SymmetricHeap {
   void* align(size_t alignment, size_t bytes, HeapKind kind = HeapKind::kDevice);
 
   /// Gives a block back. Begins with a barrier: no PE's block is reused before all have called. The
-  /// caller completes operations on it first (quiet). nullptr is no block. A pointer that no
-  /// allocation answered, or was freed already, is kInvalidArgument on all PEs.
+  /// caller completes operations on it first (quiet). nullptr, on all PEs, is no block and no
+  /// error. A pointer that no allocation answered, or was freed already, is kInvalidArgument on all
+  /// PEs.
   void free(void* pointer);
 
   /// Of any segment.
   bool contains(const void* pointer) const;
+  /// The block that holds the address, as it was asked for; none of memory that is not allocated,
+  /// or the runtime's own. Thread-safe, as what follows.
+  std::optional<HeapSegment::Block> block_around(const void* pointer) const;
   /// "byte 8 of the 128 bytes at heap offset 0x1080", of any address. Thread-safe, also beside a
   /// collective call.
   std::string place_of(const void* pointer) const;

@@ -136,6 +136,26 @@ static void refusals(uint64_t* data) {
   EXPECT(peal_atomic(PEAL_ATOMIC_ADD, data, 1, 2, 0) == -1);
 }
 
+/* Hazard: what lies at home is this program's own, and NULL there was a crash. */
+static void nulls(uint64_t* data) {
+  const peal_signal_t signal = {data + 1, 1, 0, PEAL_SIGNAL_SET};
+  EXPECT(peal_put(data, NULL, 8, 0) == -1 && strstr(peal_error(), "src") != NULL);
+  EXPECT(peal_get(NULL, data, 8, 0) == -1 && strstr(peal_error(), "dst") != NULL);
+  EXPECT(peal_put_signal(data, NULL, 8, signal) == -1 && strstr(peal_error(), "src") != NULL);
+  EXPECT(peal_g(NULL, data, 8, 0) == -1 && strstr(peal_error(), "value") != NULL);
+  EXPECT(peal_atomic_fetching(PEAL_ATOMIC_FETCH, data, 0, 0, 0, NULL) == -1 &&
+         strstr(peal_error(), "old") != NULL);
+  EXPECT(peal_atomic_fetching32(PEAL_ATOMIC_FETCH, data, 0, 0, 0, NULL) == -1 &&
+         strstr(peal_error(), "old") != NULL);
+  EXPECT(peal_stream_synchronize(NULL) == -1 && strstr(peal_error(), "stream") != NULL);
+  EXPECT(peal_stream_destroy(NULL) == 0);
+  EXPECT(peal_team_split(peal_team_world(), 0, 0, NULL) == -1 && strstr(peal_error(), "team"));
+  EXPECT(peal_register_window(data, SIZE_MAX) == -1 && strstr(peal_error(), "the end of") != NULL);
+  EXPECT(peal_register_local(data, SIZE_MAX) == -1 && strstr(peal_error(), "the end of") != NULL);
+  WORKS(peal_put(data, NULL, 0, 0));
+  WORKS(peal_check());
+}
+
 int main(void) {
   uint64_t* words;
   int32_t* data;
@@ -156,6 +176,7 @@ int main(void) {
   EXPECT(peal_team_world_pe(half, 0) == peal_my_pe() % 2);
   collectives(half, data, stream);
   WORKS(peal_team_free(half));
+  nulls(words);
   refusals(words);
   WORKS(peal_barrier_all());
   WORKS(peal_stream_destroy(stream));

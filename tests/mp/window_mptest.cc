@@ -12,6 +12,7 @@
 #include "device/signal.h"
 #include "device/sync.h"
 #include "device/wait.h"
+#include "tests/support/error_of.h"
 #include "tests/support/job.h"
 #include "tests/support/shared_mapping.h"
 
@@ -254,6 +255,37 @@ TEST(Window, CopyInAndCopyOutReachThisPesSymmetricMemory) {
     pe.copy_in(box.data(), in, sizeof(in));
     pe.copy_out(out, box.data(), sizeof(out));
     EXPECT_TRUE(std::equal(std::begin(in), std::end(in), std::begin(out)));
+  });
+}
+
+// Hazard: null was a crash, and a copy that was longer than its block took its neighbours along
+// without a word.
+TEST(Window, CopiesStayWithinOneBlockOrWindow) {
+  on_every_pe([](Runtime& pe) {
+    Symmetric<uint64_t> box(pe, 4);
+    Symmetric<uint64_t> beside(pe, 4);
+    std::vector<uint64_t> host(64, 7), own(4);
+    const auto refuses = [&](const char* part, auto call) {
+      expect_error(error_of(call), ErrorCode::kInvalidArgument, {part});
+    };
+    refuses("copy_in: the host's memory is null", [&] { pe.copy_in(box.data(), nullptr, 8); });
+    refuses("copy_out: the host's memory is null", [&] { pe.copy_out(nullptr, box.data(), 8); });
+    const char* const nowhere = "lie in no block of the heap and in no window";
+    refuses(nowhere, [&] { pe.copy_in(nullptr, host.data(), 8); });
+    refuses(nowhere, [&] { pe.copy_out(host.data(), own.data(), 8); });
+    refuses("leave the block of 32 bytes", [&] { pe.copy_out(host.data(), box.data(), 33); });
+    refuses("leave the block of 32 bytes", [&] { pe.copy_in(box.data() + 3, host.data(), 16); });
+    refuses("leave the block of 32 bytes", [&] { pe.copy_in(box.data() + 4, host.data(), 8); });
+    refuses("leave the block of 32 bytes", [&] { pe.copy_out(own.data(), box.data(), SIZE_MAX); });
+    refuses("leave the block of 32 bytes", [&] { pe.save("/dev/null", box.data(), 40); });
+    pe.copy_in(nullptr, nullptr, 0);
+    pe.copy_out(nullptr, box.data(), 0);
+    EXPECT_EQ(beside[0], 0u);
+    pe.register_local(own.data(), 32);
+    pe.copy_in(own.data() + 1, host.data(), 24);
+    EXPECT_EQ(own[3], 7u);
+    refuses(nowhere, [&] { pe.copy_in(own.data() + 1, host.data(), 32); });
+    pe.unregister_local(own.data());
   });
 }
 

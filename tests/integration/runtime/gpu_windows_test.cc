@@ -183,7 +183,7 @@ TEST_F(RuntimeOnGpu, SaysWhereTheNicTakesNoMemoryOfTheHost) {
   on_gpus(2, [&](Runtime& pe) {
     expect_error(error_of([&] { pe.malloc(64, HeapKind::kHost); }), ErrorCode::kSystem,
                  {"ibv_reg_mr"});
-    void* const block = pe.malloc(64);
+    void* const block = pe.malloc(128);
     if (!passes_on(pe, block)) return 2;
     return HasFailure() ? 3 : 0;
   });
