@@ -133,19 +133,13 @@ Window Windows::window_of(std::byte* address, size_t bytes, const Known& known) 
 }
 
 void Windows::keep(uint32_t number, Entry entry) {
-  if (entry.range.bytes != 0) {
-    by_begin_.emplace(entry.range.begin, number);
-    by_size_.emplace(entry.range.bytes, number);
-  }
+  if (entry.range.bytes != 0) by_begin_.emplace(entry.range.begin, number);
   entries_.emplace(number, std::move(entry));
 }
 
 void Windows::forget(Entries::iterator entry) {
   const Range& range = entry->second.range;
-  if (range.bytes != 0) {
-    erase_number(by_begin_, range.begin, entry->first);
-    erase_number(by_size_, range.bytes, entry->first);
-  }
+  if (range.bytes != 0) erase_number(by_begin_, range.begin, entry->first);
   entries_.erase(entry);
 }
 
@@ -333,21 +327,23 @@ void Windows::end_local(uint32_t number) {
   forget(entry);
 }
 
-// Windows may overlap: those that begin in front of the address are looked at from the nearest on,
-// as far back as the longest one reaches.
+// As kernels find it: the heap, else the window that the address is of. One of all PEs is asked for
+// first, for peers need such a one.
 const Windows::Range* Windows::around(const std::byte* address, size_t bytes) const {
-  const size_t longest = by_size_.empty() ? 0 : by_size_.rbegin()->first;
-  const Range* found = nullptr;
-  for (auto at = by_begin_.upper_bound(address); at != by_begin_.begin();) {
-    --at;
-    const auto offset = static_cast<size_t>(address - at->first);
-    if (offset > longest) break;
-    const Range& range = entries_.at(at->second).range;
-    if (bytes > range.bytes || offset > range.bytes - bytes) continue;
-    if (range.symmetric) return &range;
-    found = &range;
+  const auto holding = [&](uint32_t number) -> const Range* {
+    const auto entry = entries_.find(number);
+    if (entry == entries_.end()) return nullptr;
+    const Range& range = entry->second.range;
+    const auto offset = static_cast<size_t>(address - range.begin);
+    return bytes <= range.bytes && offset <= range.bytes - bytes ? &range : nullptr;
+  };
+  if (const Range* const heap = holding(0)) return heap;
+  for (const bool peer : {true, false}) {
+    const uint32_t number = tables_.windows().number_at(address, peer);
+    const Range* const range = number == 0 ? nullptr : holding(number);
+    if (range != nullptr) return range;
   }
-  return found;
+  return nullptr;
 }
 
 Windows::Place Windows::find(const void* address, size_t bytes) const {

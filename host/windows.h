@@ -127,7 +127,6 @@ class Windows {
   WindowTransports transports_;
   Entries entries_;                                     // by number
   std::multimap<const std::byte*, uint32_t> by_begin_;  // numbers of those that are not empty
-  std::multimap<size_t, uint32_t> by_size_;             // the same
   uint64_t serial_ = 0;                                 // of the last window of all PEs
   // WindowOptions::cached. Of the windows of all PEs, by serial, with their numbers: all PEs have
   // the same ones. And of add_local(), by number.

@@ -54,8 +54,9 @@ struct alignas(16) Window {
 };
 static_assert(offsetof(Window, bytes) == 8, "base and bytes are read as one line");
 
-/// Which windows hold an address: of those that begin in front of it the one that ends last. It is
-/// good up to where the next span begins. Window 0 stands for none.
+/// Which windows an address is of: of those that hold it the one that ends last, and of several
+/// that end there the one with the highest number. A range that any window holds that one holds,
+/// too. It is good up to where the next span begins. Window 0 stands for none.
 struct WindowSpan {
   uint64_t begin;
   uint32_t home;  // of all windows

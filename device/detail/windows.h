@@ -130,27 +130,33 @@ PEAL_HD uint32_t hinted(const WindowTable* table, const void* address, Side side
   return static_cast<uint32_t>(side == Side::kPeer ? span.word[1] >> 32 : span.word[1]);
 }
 
-/// True if entry `number` holds the range; for a peer only where all PEs registered it. The rest of
-/// an entry is read only then: the host may be filling in another.
-PEAL_HD bool entry_holds(const WindowTable* table, uint32_t number, const void* address,
-                         uint64_t bytes, Side side) {
+/// Where entry `number` ends if it holds the range, else 0; for a peer only where all PEs
+/// registered it. The rest of an entry is read only then: the host may be filling in another.
+PEAL_HD uint64_t end_if_holds(const WindowTable* table, uint32_t number, const void* address,
+                              uint64_t bytes, Side side) {
   const Window& w = table->window[number];
   const Line part = load_line_stale(&w);
   const auto begin = reinterpret_cast<uint64_t>(address) - part.word[0];
-  return part.word[0] != 0 && within(begin, bytes, part.word[1]) &&
-         (side == Side::kHome || symmetric(w));
+  const bool holds = part.word[0] != 0 && within(begin, bytes, part.word[1]) &&
+                     (side == Side::kHome || symmetric(w));
+  return holds ? part.word[0] + part.word[1] : 0;
 }
 
-/// Looks at all entries.
+/// Looks at all entries, for the one that WindowSpan says.
 PEAL_HD const Window* search_windows(const WindowTable* table, const void* address, uint64_t bytes,
                                      Side side) {
   // Edge M13: what an entry says, and that it is one, comes before the version.
   load_acquire<Reach::kSystem, Edge::kM13>(&table->version);
   const uint32_t count = load_relaxed<Reach::kSystem>(&table->count);
+  uint64_t last = 0;
+  uint32_t found = 0;
   for (uint32_t i = 1; i < count; ++i) {
-    if (entry_holds(table, i, address, bytes, side)) return &table->window[i];
+    const uint64_t end = end_if_holds(table, i, address, bytes, side);
+    if (end == 0 || end < last) continue;
+    last = end;
+    found = i;
   }
-  return nullptr;
+  return found == 0 ? nullptr : &table->window[found];
 }
 
 /// Finds the window beside the heap that holds [address, address + bytes) of this PE, at a peer
@@ -164,7 +170,7 @@ PEAL_HD Place find_window(const WindowTable* table, const void* address, uint64_
     return {named ? &w : nullptr, window_offset(address)};
   }
   const uint32_t hint = hinted(table, address, side);
-  const Window* const w = hint != 0 && entry_holds(table, hint, address, bytes, side)
+  const Window* const w = hint != 0 && end_if_holds(table, hint, address, bytes, side) != 0
                               ? &table->window[hint]
                               : search_windows(table, address, bytes, side);
   return {w, w == nullptr ? 0 : offset_in(*w, address)};

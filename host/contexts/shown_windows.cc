@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <utility>
 
 #include "host/base/error.h"
@@ -183,13 +184,22 @@ void ShownWindows::add_index(StoreList& stores) {
     windows.push_back(
         {reinterpret_cast<uint64_t>(entry.base), entry.bytes, number, entry.peer, entry.near});
   }
-  const IndexImage image = make_index(windows);
+  IndexImage image = make_index(windows);
   auto* const index = reinterpret_cast<WindowIndex*>(shown() + 1) + next_index_;
   next_index_ = 1 - next_index_;
   stores.add(index->span, std::span(image.spans));
   stores.add(index->slot, std::span(image.slots));
   stores.add(index->near, std::span(image.near));
   stores.add(&shown()->shown, ShownIndex{index, image.shift, image.drop()});
+  spans_ = std::move(image.spans);
+}
+
+uint32_t ShownWindows::number_at(const void* address, bool peer) const {
+  const auto at = reinterpret_cast<uint64_t>(address);
+  const auto behind = std::ranges::upper_bound(spans_, at, {}, &WindowSpan::begin);
+  if (behind == spans_.begin()) return 0;
+  const WindowSpan& span = *std::prev(behind);
+  return peer ? span.peer : span.home;
 }
 
 void ShownWindows::leave_out(std::span<const int> masked) {

@@ -56,6 +56,10 @@ class ShownWindows {
   /// may be.
   void hide(uint32_t number);
 
+  /// The window beside the heap that an address is of for kernels (WindowSpan), for a peer of those
+  /// that all PEs registered; 0: none.
+  uint32_t number_at(const void* address, bool peer) const;
+
   /// Shows `masked` PEs nowhere any more.
   void leave_out(std::span<const int> masked);
 
@@ -106,11 +110,12 @@ class ShownWindows {
   size_t n_pes_;
   size_t keys_;
   Backing memory_;
-  std::vector<Backing> blocks_;  // of entries by PE: shown_windows.cc
-  std::vector<Entry> entries_;   // by number
-  std::deque<uint32_t> free_;    // numbers of before, the one that was hidden first in front
-  Entry filled_;                 // the one that is to be shown
-  NearLines near_;               // of the same
+  std::vector<Backing> blocks_;    // of entries by PE: shown_windows.cc
+  std::vector<Entry> entries_;     // by number
+  std::deque<uint32_t> free_;      // numbers of before, the one that was hidden first in front
+  std::vector<WindowSpan> spans_;  // of the index
+  Entry filled_;                   // the one that is to be shown
+  NearLines near_;                 // of the same
   int32_t near_first_ = INT32_MAX;
   uint32_t in_use_ = 0;
   uint32_t version_ = 0;

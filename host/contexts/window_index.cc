@@ -18,7 +18,7 @@ struct Boundary {
   bool begins;
 };
 
-/// Windows that the sweep is in, by their ends.
+/// Windows that the sweep is in, by their ends, then by their numbers.
 using Open = std::set<std::pair<uint64_t, uint32_t>>;
 
 void pass(Open& open, const Boundary& boundary) {
@@ -88,10 +88,23 @@ bool is_near(const WindowNearAt& line) {
   return std::ranges::any_of(line.apart, [](uint64_t apart) { return apart != 0; });
 }
 
+/// True if every address of the window is of it and of no other: a near line, which is looked at
+/// for addresses of other granules too, knows of one window.
+bool undivided(const std::vector<WindowSpan>& spans, const IndexedWindow& window) {
+  const uint64_t end = window.begin + window.bytes;
+  auto span = std::ranges::upper_bound(spans, window.begin, {}, &WindowSpan::begin);
+  for (--span; span != spans.end() && span->begin < end; ++span) {
+    if (span->peer != window.number) return false;
+  }
+  return true;
+}
+
 /// What the slots of an image say of near windows.
 std::vector<WindowNearAt> near_of(const IndexImage& image, std::span<const IndexedWindow> windows) {
   std::vector<const IndexedWindow*> by_number(kMaxWindows);
-  for (const IndexedWindow& window : windows) by_number[window.number] = &window;
+  for (const IndexedWindow& window : windows) {
+    if (undivided(image.spans, window)) by_number[window.number] = &window;
+  }
   std::vector<WindowNearAt> all(image.slots.size());
   for (size_t slot = 0; slot < all.size(); ++slot) {
     uint64_t most = 0;

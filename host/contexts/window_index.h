@@ -31,9 +31,10 @@ struct IndexImage {
   uint32_t drop() const;
 };
 
-/// Where windows overlap, the one that ends last is named. Granules are as small as the table has
-/// slots for, so that most have one span. Of a granule with several windows the largest one that
-/// has a WindowNearAt is near. Takes less than kMaxWindows windows; O(n log n).
+/// Which window an address is of WindowSpan says. Granules are as small as the table has slots for,
+/// so that most have one span. Of a granule with several windows the largest one that has a
+/// WindowNearAt is near, of those that all their addresses are of. Takes less than kMaxWindows
+/// windows; O(n log n).
 IndexImage make_index(std::span<const IndexedWindow> windows);
 
 }  // namespace peal

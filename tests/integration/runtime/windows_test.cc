@@ -87,6 +87,59 @@ TEST_P(WindowsBy, ArePutBackToUseAtOtherPlaces) {
   });
 }
 
+PEAL_KERNEL put_one(Verdict* verdict, Context ctx, uint64_t* at, uint64_t value) {
+  expect_ok(verdict, put(ctx, at, &value, 1, 1));
+  expect_ok(verdict, p(ctx, at + 1, value, 1));
+  expect_ok(verdict, quiet(ctx));
+}
+
+PEAL_KERNEL ask_ptr(uint64_t** seen, Context ctx, uint64_t* at) { *seen = ptr(ctx, at, 1); }
+
+// Hazard: kernels took the window that ends last, the host the one that begins last, and what lies
+// in both is at the peer in two places.
+TEST_P(WindowsBy, WithinOneAnotherMeanTheOneThatEndsLast) {
+  on_two([](Runtime& pe) {
+    constexpr size_t kOuter = 64, kInner = 16, kWritten = 4;
+    Symmetric<uint64_t> source(pe, 1);
+    const bool first = pe.my_pe() == 0;
+    for (const bool outer_first : {true, false}) {
+      std::vector<uint64_t> outer(kOuter), apart(kInner);
+      uint64_t* const inner = first ? &outer[20] : apart.data();
+      if (outer_first) pe.register_window(outer.data(), 8 * kOuter);
+      pe.register_window(inner, 8 * kInner);
+      if (!outer_first) pe.register_window(outer.data(), 8 * kOuter);
+      const auto put_all = [&](uint64_t value) {
+        if (!first) return;
+        std::vector<Verdict> verdict(1);
+        launch({}, put_one, verdict.data(), pe.context(), inner, value).wait();
+        EXPECT_EQ(verdict[0].failures, 0u) << "line " << verdict[0].line;
+        source[0] = value;
+        pe.host().put(inner + 2, source.data(), 1, 1);
+        pe.host().signal(Signal::set(inner + 3, value, 1));
+        source[0] = 0;
+        pe.host().get(source.data(), inner + 2, 1, 1);
+        EXPECT_EQ(source[0], value);
+        std::vector<uint64_t*> seen(1);
+        launch({}, ask_ptr, seen.data(), pe.context(), inner).wait();
+        EXPECT_EQ(pe.ptr(inner, 1), seen[0]);
+      };
+      put_all(5);
+      pe.barrier();
+      if (!first) {
+        for (size_t i = 0; i < kWritten; ++i) EXPECT_EQ(outer[20 + i], 5u) << i;
+        EXPECT_EQ(apart, std::vector<uint64_t>(kInner));
+      }
+      pe.unregister_window(outer.data());
+      put_all(6);
+      pe.barrier();
+      if (!first) {
+        for (size_t i = 0; i < kWritten; ++i) EXPECT_EQ(apart[i], 6u) << i;
+      }
+      pe.unregister_window(inner);
+    }
+  });
+}
+
 TEST_P(WindowsBy, AreReachedByTheHostAtAnySize) {
   on_two([](Runtime& pe) {
     const bool first = pe.my_pe() == 0;

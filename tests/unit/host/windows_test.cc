@@ -182,8 +182,13 @@ TEST(Windows, EndTogetherAndAreFoundNoMore) {
     const WindowHandle outer = pe.windows.add_everywhere(pe.own(), kBytes);
     const WindowHandle inner = pe.windows.add_everywhere(pe.own(64), 64);
     EXPECT_EQ(pe.windows.handle_of(pe.own(64)).number, inner.number);
-    EXPECT_EQ(pe.windows.find(pe.own(64), 8).range->bytes, 64u) << "the nearest";
-    EXPECT_EQ(pe.windows.find(pe.own(64), 65).range->bytes, kBytes) << "the one that holds it";
+    EXPECT_EQ(pe.windows.find(pe.own(64), 8).range->bytes, kBytes) << "it ends last";
+    EXPECT_EQ(pe.windows.find(pe.own(64), kBytes - 64).range->bytes, kBytes);
+    EXPECT_EQ(pe.windows.find(pe.own(64), kBytes - 63).range, nullptr);
+    const WindowHandle tail = pe.windows.add_everywhere(pe.own(kBytes - 64), 64);
+    EXPECT_EQ(pe.windows.find(pe.own(kBytes - 8), 8).range->bytes, 64u) << "the highest number";
+    EXPECT_EQ(pe.windows.find(pe.page + 8, 8).range->begin, pe.page) << "the heap comes first";
+    pe.windows.remove(tail);
     pe.windows.remove(inner);
     EXPECT_EQ(pe.windows.find(pe.own(64), 8).range->bytes, kBytes);
     EXPECT_EQ(pe.windows.find(inner.at(), 8).range, nullptr);

@@ -89,6 +89,33 @@ TEST(WindowIndex, TellsHomeFromPeer) {
   both.expect_right();
 }
 
+// A lane that misses the index looks at all windows, and must find the same one.
+TEST(WindowIndex, IsWhatASearchOfAllWindowsFinds) {
+  WindowTable table{};
+  const auto add = [&](uint32_t number, uint64_t begin, uint64_t bytes, bool peer) {
+    static std::byte* const direct[2] = {};
+    Window& window = table.window[number];
+    window.base = reinterpret_cast<std::byte*>(begin);
+    window.bytes = bytes;
+    window.direct = peer ? direct : nullptr;
+    table.count = std::max(table.count, number + 1);
+  };
+  add(1, 0x10080, 0x40, true);
+  add(2, 0x10000, 0x100, true);
+  add(3, 0x10090, 0x20, true);
+  add(4, 0x10000, 0x200, false);
+  const auto found = [&](uint64_t at, uint64_t bytes, detail::Side side) {
+    const auto* const address = reinterpret_cast<const void*>(at);
+    const Window* const window = detail::find_window(&table, address, bytes, side).window;
+    return window == nullptr ? 0 : window - table.window;
+  };
+  EXPECT_EQ(found(0x10090, 8, detail::Side::kPeer), 2);
+  EXPECT_EQ(found(0x10090, 8, detail::Side::kHome), 4);
+  EXPECT_EQ(found(0x10090, 0x100, detail::Side::kPeer), 0);
+  add(5, 0x100a0, 0x60, true);  // ends where window 2 does
+  EXPECT_EQ(found(0x100b0, 8, detail::Side::kPeer), 5);
+}
+
 TEST(WindowIndex, KeepsToItsSizeForWindowsOfAnySize) {
   std::vector<IndexedWindow> windows;
   for (uint32_t i = 1; i <= 100; ++i) {
@@ -140,6 +167,7 @@ class Mapped {
     const auto window = std::ranges::find(windows_, number, &IndexedWindow::number);
     EXPECT_EQ((found - at) % kApart, 0u);
     EXPECT_TRUE(window != windows_.end() && window->peer) << number;
+    EXPECT_EQ(window->begin + window->bytes, indexed_->end_of_best(at, detail::Side::kPeer));
     EXPECT_TRUE(at - window->begin < window->bytes && bytes <= window->begin + window->bytes - at);
     return true;
   }
