@@ -57,7 +57,8 @@ fs::path find_plugin() {
        start.string(), kParents);
 }
 
-OpenMpiWire* load(const std::string& path) {
+OpenMpiWire* load(const std::string& asked) {
+  const std::string path = asked.empty() ? find_plugin().string() : asked;
   // Global: Open MPI loads its own components, which look for libmpi's symbols there. Never closed:
   // libmpi does not survive being unloaded.
   void* library = load_library(path.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
@@ -81,7 +82,7 @@ OpenMpiWire* load(const std::string& path) {
 std::unique_ptr<Bootstrap> make_mpi(const void* mpi_comm, Deadline deadline,
                                     const std::string& plugin) {
   check_deadline(deadline);
-  OpenMpiWire* open = load(plugin.empty() ? find_plugin().string() : plugin);
+  OpenMpiWire* open = load(plugin);
   std::unique_ptr<MpiWire> wire;
   open(mpi_comm, Clock::now() + deadline, &wire);
   MpiWire& mpi = *wire;
@@ -91,6 +92,12 @@ std::unique_ptr<Bootstrap> make_mpi(const void* mpi_comm, Deadline deadline,
   star->start();
   mpi.separate(Clock::now() + deadline);
   return star;
+}
+
+CommRank rank_in_mpi(const void* mpi_comm, const std::string& plugin) {
+  std::unique_ptr<MpiWire> wire;
+  load(plugin)(mpi_comm, Clock::now() + kDefaultDeadline, &wire);
+  return {wire->rank(), wire->size()};
 }
 
 }  // namespace peal::bootstrap

@@ -29,6 +29,7 @@ namespace {
 struct Process {
   std::optional<Pe> pe;
   int begins = 0;
+  std::optional<std::string> unique_id;    // that the job was joined by
   std::optional<bootstrap::TcpRoot> root;  // of a job that this process made the id of
   int failure_code = 0;
   std::string failure_text;
@@ -88,6 +89,29 @@ std::unique_ptr<Bootstrap> bootstrap_of(const Config& config, const Joining& joi
   return bootstrap::make_tcp(id, joining.rank, joining.size, deadline);
 }
 
+// What a begin says of its job must be true of the one that runs: a process is in one. Of members
+// nobody asks, but for the id, which is of one job.
+void require_same_job(const Joining& asked) {
+  if (asked.mpi_comm == nullptr && !asked.unique_id) return;  // whichever runs
+  bootstrap::CommRank there{asked.rank, asked.size};
+  const bool by_comm = asked.mpi_comm != nullptr;
+  if (by_comm) {
+    const Config config = Config::from_environment(environ);
+    there = bootstrap::rank_in_mpi(asked.mpi_comm, config.mpi_plugin);
+  }
+  const Runtime& running = process().pe->runtime();
+  const bool same_place = there.rank == running.my_pe() && there.size == running.n_pes();
+  const bool same_id =
+      !asked.unique_id || !process().unique_id || *asked.unique_id == *process().unique_id;
+  if (same_place && same_id) return;
+  fail(ErrorCode::kInvalidArgument,
+       "{} this process as rank {} of {}, but it is PE {} of {} of a job that runs{}: a process is "
+       "in one job at a time. nvshmem_init() counts one more begin of that job, and "
+       "nvshmem_finalize() ends it",
+       by_comm ? "the MPI communicator has" : "the unique id is for", there.rank, there.size,
+       running.my_pe(), running.n_pes(), same_id ? "" : ", which was joined by another unique id");
+}
+
 Runtime start_runtime(const Joining& joining) {
   Config config = Config::from_environment(environ);
   const Target target = target_of(config);
@@ -101,6 +125,13 @@ Runtime start_runtime(const Joining& joining) {
 
 int begin(const char* call, const Joining& joining) {
   if (process().pe) {
+    try {
+      process().pe->runtime().require(call);
+      require_same_job(joining);
+    } catch (const std::exception& error) {
+      tell(call, error);
+      return NVSHMEMX_ERROR_INVALID_VALUE;
+    }
     ++process().begins;
     return 0;
   }
@@ -111,6 +142,7 @@ int begin(const char* call, const Joining& joining) {
     process().pe.emplace(start_runtime(joining));
     fill_modules(&process().pe->state());
     process().begins = 1;
+    process().unique_id = joining.unique_id;
     return 0;
   } catch (const std::exception& error) {
     tell(call, error);

@@ -29,7 +29,8 @@ struct Joining {
   int size = 0;
 };
 
-/// Begins, or counts one more nvshmem_init(). 0, or not 0 once it has told why not.
+/// Begins, or counts one more nvshmem_init(). 0, or not 0 once it has told why not: where the
+/// process is in another job, too.
 int begin(const char* call, const Joining& joining);
 /// Counts one nvshmem_finalize(); the last one ends the PE.
 void end(const char* call);

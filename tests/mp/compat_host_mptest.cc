@@ -2,12 +2,16 @@
 //
 // The guide's calls from the host: at once, in a stream's order, kernels by their address, memory,
 // what goes wrong, and the end.
+#include <fmt/format.h>
 #include <mpi.h>
 
 #include <climits>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "simt/kernels.h"
+#include "tests/support/error_of.h"
 #include "tests/support/nvshmem_job.h"
 
 namespace peal::compat_test {
@@ -237,6 +241,48 @@ void begin_anew() {
   EXPECT_EQ(nvshmemx_peal_status(), 0) << nvshmemx_peal_failure();
 }
 
+/// The second nvshmemx_init_attr is told what it got wrong.
+void refuse_another_job(unsigned flags, nvshmemx_init_attr_t attributes,
+                        const std::vector<std::string>& parts) {
+  testing::internal::CaptureStderr();
+  EXPECT_NE(nvshmemx_init_attr(flags, &attributes), 0);
+  expect_in(testing::internal::GetCapturedStderr(), parts);
+}
+
+// Hazard: one that named another job answered 0, and the program went on with wrong numbers.
+TEST(NvshmemSetup, BeginsOfAnotherJobAreRefused) {
+  nvshmemx_uniqueid_t id = NVSHMEMX_UNIQUEID_INITIALIZER;
+  memset(id.internal, 'a', 44);
+  nvshmemx_init_attr_t by_id = NVSHMEMX_INIT_ATTR_INITIALIZER;
+  const std::string running =
+      fmt::format("PE {} of {} of a job that runs", nvshmem_my_pe(), nvshmem_n_pes());
+  ASSERT_EQ(nvshmemx_set_attr_uniqueid_args(1, 7, &id, &by_id), 0);
+  refuse_another_job(NVSHMEMX_INIT_WITH_UNIQUEID, by_id,
+                     {"nvshmemx_init_attr: ", "rank 1 of 7", running, "nvshmem_finalize()"});
+  ASSERT_EQ(nvshmemx_set_attr_uniqueid_args(0, 0, &id, &by_id), 0);
+  refuse_another_job(NVSHMEMX_INIT_WITH_UNIQUEID, by_id, {"rank 0 of 0", running});
+  MPI_Comm alone = MPI_COMM_SELF;
+  nvshmemx_init_attr_t by_comm = NVSHMEMX_INIT_ATTR_INITIALIZER;
+  by_comm.mpi_comm = &alone;
+  if (nvshmem_n_pes() > 1) {
+    refuse_another_job(NVSHMEMX_INIT_WITH_MPI_COMM, by_comm, {"rank 0 of 1", running});
+  }
+  MPI_Comm none = MPI_COMM_NULL;
+  by_comm.mpi_comm = &none;
+  refuse_another_job(NVSHMEMX_INIT_WITH_MPI_COMM, by_comm, {"MPI_COMM_NULL"});
+  // The same job counts, however it is named.
+  MPI_Comm world = MPI_COMM_WORLD;
+  by_comm.mpi_comm = &world;
+  EXPECT_EQ(nvshmemx_init_attr(NVSHMEMX_INIT_WITH_MPI_COMM, &by_comm), 0);
+  EXPECT_EQ(nvshmemx_init_attr(0, nullptr), 0);
+  nvshmem_finalize();
+  nvshmem_finalize();
+  EXPECT_EQ(nvshmemx_init_status(), NVSHMEM_STATUS_IS_INITIALIZED);
+  EXPECT_EQ(nvshmemx_peal_status(), -1) << "it was told";
+  nvshmem_barrier_all();
+  begin_anew();
+}
+
 // What a call that answers nothing was refused for must not vanish.
 TEST(NvshmemFailures, OfACallOfTheHostAreTold) {
   int nowhere = 0;
@@ -388,6 +434,10 @@ TEST(NvshmemSetup, ByAUniqueId) {
   ASSERT_EQ(nvshmemx_set_attr_uniqueid_args(rank, size, &id, &attributes), 0);
   ASSERT_EQ(nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attributes), 0);
   expect_job_of(rank, size);
+  EXPECT_EQ(nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attributes), 0) << "the same job";
+  nvshmem_finalize();
+  id.internal[0] = id.internal[0] == '0' ? '1' : '0';
+  refuse_another_job(NVSHMEMX_INIT_WITH_UNIQUEID, attributes, {"another unique id"});
   nvshmem_finalize();
   nvshmem_init();
 }
