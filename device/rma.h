@@ -91,6 +91,7 @@ template <Reach R>
   return detail::checked(
       ctx, thread, [&] { return detail::note_of(ticket); },
       [&] {
+        if (ticket.queue == nullptr) return detail::wait_scope<R>(ctx, thread, ticket);
         ibgda::ring_for<R>(ticket);
         return ibgda::wait<R>(ticket);
       });
@@ -104,7 +105,7 @@ template <Reach R, AnyScope S>
       ctx, scope, [&] { return detail::note_of(ticket); },
       [&] {
         if (scope.leader()) ibgda::ring_for<R>(ticket);
-        return detail::wait_scope<R>(scope, ticket);
+        return detail::wait_scope<R>(ctx, scope, ticket);
       });
 }
 

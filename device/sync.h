@@ -69,8 +69,7 @@ template <Reach R, AnyScope S>
     return by_leader(scope, [&] {
       const bool known = static_cast<uint32_t>(pe) < static_cast<uint32_t>(ctx.n_pes);
       if (!known || !detail::queues_keep_order(ctx)) return detail::drain_pe<R>(ctx.state, pe);
-      fence_direct_stores<Edge::kM16>();
-      return detail::usage_status(ctx);
+      return detail::end_quiet(ctx, Status::kOk);
     });
   });
 }

@@ -152,7 +152,7 @@ PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, const T* word, W
       ctx, word, pe,
       [&](std::byte* there) {
         auto* const at = reinterpret_cast<WordOf<T>*>(there);
-        return Fetched<T>{from_word<T>(what.template apply<O>(at)), Status::kOk};
+        return Fetched<T>{from_word<T>(what.template apply<O>(at)), ended_status(ctx)};
       },
       [&](const Destination& at) { return fetch_by_nic<R, T>(ctx, at, what, pe); });
 }
@@ -240,11 +240,12 @@ PEAL_DEVICE Fetched<T> combine_atomic(const BasicContext<R>& ctx, T* word, const
       [&](std::byte* there) {
         if constexpr (std::is_same_v<Combine, op::Sum> && std::is_floating_point_v<T>) {
           auto* const at = reinterpret_cast<T*>(there);
-          return Fetched<T>{fetch_add_real_direct<O, edge_of(O)>(at, value), Status::kOk};
+          return Fetched<T>{fetch_add_real_direct<O, edge_of(O)>(at, value), ended_status(ctx)};
         } else {
           auto* const at = reinterpret_cast<WordOf<T>*>(there);
           constexpr Order kLook = acquires(O) ? Order::kAcquire : Order::kRelaxed;
-          const Fetched<T> seen{from_word<T>(fetch_direct<kLook, edge_of(kLook)>(at)), Status::kOk};
+          const Fetched<T> seen{from_word<T>(fetch_direct<kLook, edge_of(kLook)>(at)),
+                                ended_status(ctx)};
           return swap_until_done<Combine>(ctx, seen, value, [at](const SwapIf<WordOf<T>>& what) {
             return Fetched<T>{from_word<T>(what.template apply<O>(at)), Status::kOk};
           });

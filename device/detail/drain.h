@@ -286,13 +286,16 @@ PEAL_DEVICE Status drain_marked(const BasicContext<R>& ctx, S scope) {
   return first_failure(scope, drain_queues<R>(mine, ctx.state));
 }
 
-/// The end of a quiet, by one lane: `drained`, or the context's usage error.
+/// The end of a quiet, by one lane: the context's usage error, `drained`, or why its waits have
+/// been ended.
 template <Reach R>
 PEAL_DEVICE Status end_quiet(const BasicContext<R>& ctx, Status drained) {
-  const Status usage = usage_status(ctx);  // looked up while the fence waits
+  const Status usage = usage_status(ctx);  // both looked up while the fence waits
+  const Status ended = ended_status(ctx);
   // Behind the queues: it passes on what the NIC has brought, too.
   fence_direct_stores<Edge::kM16>();
-  return usage != Status::kOk ? usage : drained;
+  if (usage != Status::kOk) return usage;
+  return drained != Status::kOk ? drained : ended;
 }
 
 /// Everything posted and stored so far has arrived; the first error of the context.
@@ -332,8 +335,10 @@ PEAL_DEVICE_COLD Status drain_pe(ContextState* state, int pe) {
     const Status one = mlx5::drain<R>(q);
     if (drained == Status::kOk) drained = one;
   }
+  const Status ended = ended_status(ctx);
   fence_direct_stores<Edge::kM16>();
-  return first != Status::kOk ? first : drained;
+  if (first != Status::kOk) return first;
+  return drained != Status::kOk ? drained : ended;
 }
 
 }  // namespace detail

@@ -56,4 +56,10 @@ PEAL_HD Status usage_status(const ContextFields& ctx) {
   return static_cast<Status>(load_relaxed<Reach::kGpu>(&ctx.state->usage.claimed));
 }
 
+/// Why the waits of the context have been ended (a PE is lost, somebody called abort()), or kOk.
+/// For calls whose peer is mapped: those of a NIC hear of it from the queue, or as they wait.
+PEAL_HD Status ended_status(const ContextFields& ctx) {
+  return static_cast<Status>(load_relaxed<Reach::kGpu>(&ctx.state->ended));
+}
+
 }  // namespace peal::detail

@@ -246,6 +246,8 @@ struct ContextState {
   Survivors survivors;
   uint32_t
       look_everywhere;  // 1: the host closed queues, which may have no mark; quiet looks at all
+  uint32_t ended;       // ContextFields::stop again, in the kernels' memory: at hand for calls that
+                        // need no answer, and so never wait
   WaitTable* waits;     // null: nobody asks
   LinkFaults* faults;   // null: no plan for mapped peers
   // Whoever looks at calls; side by side, for a call asks for both at once (detail/checked.h).

@@ -108,12 +108,14 @@ struct TileTransfer {
   PEAL_DEVICE bool has_part(Block) const { return true; }
 
   template <Reach R, class S>
-  PEAL_DEVICE Ticket mapped(const BasicContext<R>&, S scope, std::byte* lowest) const {
+  PEAL_DEVICE Ticket mapped(const BasicContext<R>& ctx, S scope, std::byte* lowest) const {
     if (!nothing()) {
       std::byte* const there = lowest + first_row();
       copy_rows<kDirection>(scope, kPut ? there : dst, kPut ? src : there, rows);
     }
-    if (until == Until::kDone) scope.sync();
+    if (until != Until::kDone) return Ticket{};
+    if constexpr (!kPut) return Ticket{nullptr, 0, ended_together(ctx, scope)};
+    scope.sync();
     return Ticket{};
   }
 

@@ -144,6 +144,18 @@ PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, void* dst, const Destin
 /// data is here.
 enum class Until : uint32_t { kStarted, kDone };
 
+/// ended_status() for a scope, alike for all its lanes, which meet. A block's need not ask who of
+/// them saw it: what one has seen the others find after the meeting.
+template <class S>
+PEAL_DEVICE Status ended_together(const ContextFields& ctx, S scope) {
+  const Status ended = ended_status(ctx);
+  if constexpr (std::is_same_v<S, Block>) {
+    return any(scope, ended != Status::kOk) ? ended_status(ctx) : Status::kOk;
+  } else {
+    return first_failure(scope, ended);
+  }
+}
+
 /// Waits for what the scope's leader posted, or for the lanes that copied each its part.
 template <Reach R, class S>
 PEAL_DEVICE Status wait_far(S scope, const Ticket& ticket) {
@@ -159,11 +171,19 @@ PEAL_DEVICE_COLD Status wait_elsewhere(S scope, Ticket ticket) {
   return wait_far<R>(scope, ticket);
 }
 
-/// wait_far(), out of line where a scope has several lanes.
+/// wait_far(), out of line where a scope has several lanes; of a ticket of a mapped peer whether
+/// the context's waits have been ended.
 template <Reach R, class S>
-PEAL_DEVICE Status wait_scope(S scope, const Ticket& ticket) {
-  if (std::is_same_v<S, Thread> || ticket.queue == nullptr) return wait_far<R>(scope, ticket);
-  return wait_elsewhere<R>(scope, ticket);
+PEAL_DEVICE Status wait_scope(const ContextFields& ctx, S scope, const Ticket& ticket) {
+  if (ticket.queue == nullptr) {
+    const Status ended = ended_together(ctx, scope);
+    return ticket.status != Status::kOk ? ticket.status : ended;
+  }
+  if constexpr (std::is_same_v<S, Thread>) {
+    return wait_far<R>(scope, ticket);
+  } else {
+    return wait_elsewhere<R>(scope, ticket);
+  }
 }
 
 /// A put or get of any length.
@@ -205,11 +225,13 @@ struct Transfer {
 
   /// Returns when the calling lane's part is done, as non-blocking calls may.
   template <Reach R, class S>
-  PEAL_DEVICE Ticket mapped(const BasicContext<R>&, S scope, std::byte* there) const {
+  PEAL_DEVICE Ticket mapped(const BasicContext<R>& ctx, S scope, std::byte* there) const {
     bool copies = true;
     if constexpr (std::is_same_v<S, Block>) copies = has_part(scope);
     if (copies) p2p::copy<kDirection>(scope, kPut ? there : dst, kPut ? src : there, bytes);
-    if (until == Until::kDone) scope.sync();
+    if (until != Until::kDone) return Ticket{};
+    if constexpr (!kPut) return Ticket{nullptr, 0, ended_together(ctx, scope)};
+    scope.sync();
     return Ticket{};
   }
 

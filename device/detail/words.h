@@ -108,7 +108,7 @@ PEAL_DEVICE Fetched<T> get_value(const BasicContext<R>& ctx, const T* src, int p
   return access_word<Fetched<T>>(
       ctx, {src, sizeof(T), pe, Use::kWord, false, Doing::kG},
       [&](const std::byte* there) {
-        return Fetched<T>{load_value<T>(there), Status::kOk};
+        return Fetched<T>{load_value<T>(there), ended_status(ctx)};
       },
       [&](const Destination& at) {
         const auto compose = [&](const mlx5::Header& h, const mlx5::Local& cell) {

@@ -136,6 +136,11 @@ void ContextOwner::stop(const Failure& why) {
     return;
   }
   stopped_ = why;
+  show_end();
+}
+
+void ContextOwner::show_end() const {
+  tables_.end(name_.slot, static_cast<Status>(load_relaxed<Reach::kSystem>(&words_.stop)));
 }
 
 std::optional<Failure> ContextOwner::stopped() const {
@@ -169,6 +174,7 @@ void ContextOwner::start_again(uint64_t sync_epoch) {
   const std::lock_guard lock(mutex_);
   stopped_.reset();
   words_.clear();
+  show_end();
 }
 
 std::vector<Failure> ContextOwner::failures(const PlaceOf& place_of) const {

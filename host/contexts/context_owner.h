@@ -67,6 +67,8 @@ class ContextOwner {
   void stop(const Failure& why);
   /// Why its waits were ended, if they were by stop().
   std::optional<Failure> stopped() const;
+  /// Shows kernels that wait for nothing what the stop word says: whoever writes that calls it.
+  void show_end() const;
   /// True when its waits have been ended, by stop() or because a PE was lost.
   bool ended() const { return load_relaxed<Reach::kSystem>(&words_.stop) != 0; }
 

@@ -21,6 +21,7 @@ uint32_t* ContextTable::requests(uint32_t slot) const {
 void ContextTable::add(const std::shared_ptr<ContextOwner>& context) {
   const std::lock_guard lock(mutex_);
   contexts_[context->slot()] = context;
+  if (context->ended()) context->show_end();  // while it was made
 }
 
 uint64_t ContextTable::taken() const {
@@ -47,6 +48,7 @@ void ContextTable::stop_all(Status why) const {
   for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
     compare_exchange<Reach::kSystem>(&words(slot).stop, 0u, static_cast<uint32_t>(why));
   }
+  for_each([](const ContextOwner& context) { context.show_end(); });
 }
 
 }  // namespace peal

@@ -190,6 +190,10 @@ void DeviceTables::look_everywhere(uint32_t slot, bool everywhere) const {
   memory_.store_word(&state(slot)->look_everywhere, everywhere ? 1 : 0);
 }
 
+void DeviceTables::end(uint32_t slot, Status why) const {
+  memory_.store_word(&state(slot)->ended, static_cast<uint32_t>(why));
+}
+
 uint64_t DeviceTables::sync_epoch(uint32_t slot) const {
   uint64_t epoch = 0;
   memory_.load_words(&epoch, &state(slot)->sync_epoch, 1);

@@ -95,6 +95,9 @@ class DeviceTables {
   /// Lets quiet of the slot's kernels look at queues without a mark too: the host closed some. Any
   /// thread.
   void look_everywhere(uint32_t slot, bool everywhere) const;
+  /// Tells the slot's kernels, also those that wait for nothing, why their waits have been ended;
+  /// kOk: they have not. Any thread.
+  void end(uint32_t slot, Status why) const;
   /// Barriers that the slot's kernels have entered.
   uint64_t sync_epoch(uint32_t slot) const;
   void set_sync_epoch(uint32_t slot, uint64_t epoch);

@@ -119,6 +119,43 @@ PEAL_KERNEL try_everything(Status* ended, Context ctx, uint64_t* words, int pe) 
 }
 constexpr uint32_t kThings = 14;
 
+/// What needs no answer of a PE, and lasts for as long as the program goes on with it.
+PEAL_KERNEL ask_on(Status* ended, Context ctx, uint64_t* words, int pe) {
+  ended[0] = g(ctx, words, pe).status;
+  ended[1] = get(ctx, words + 512, words, 256, pe);
+  ended[2] = get(ctx, warp, words + 512, words, 256, pe);
+  ended[3] = get(ctx, block, words + 512, words, 256, pe);
+  ended[4] = iget(ctx, thread, words + 512, words, Strides{1, 2}, 8, pe);
+  ended[5] = wait(ctx, get_nbi(ctx, words + 512, words, 100, pe));
+  ended[6] = wait(ctx, block, put_nbi(ctx, block, words, words + 512, 100, pe));
+  ended[7] = atomic_fetch_add(ctx, words, 1, pe).status;
+  ended[8] = atomic_fetch(ctx, words, pe).status;
+  ended[9] = wait(ctx, atomic_fetch_add_nbi(ctx, words + 600, words, 1, pe));
+  (void)put(ctx, words, words + 512, 256, pe);
+  ended[10] = quiet(ctx);
+  ended[11] = quiet(ctx, pe);
+  ended[12] = fence(ctx);
+  ended[13] = fence(ctx, pe);
+  ended[14] = quiet(ctx, block);
+  ended[15] = barrier_all(ctx);
+}
+
+/// Hazard: where a PE is mapped nothing failed, and a program went on for ever with what it left.
+void all_tell_of_it(Runtime& pe, const Context& ctx, uint64_t* words, int lost) {
+  std::vector<Status> ended(16);
+  launch({}, ask_on, ended.data(), ctx, words, lost).wait();
+  for (size_t i = 0; i < ended.size(); ++i) {
+    const bool by_nic = ended[i] == Status::kQueueError && std::string(pe.transport()) != "p2p";
+    if (!by_nic) require_status(ended[i], Status::kPeerLost, "call " + std::to_string(i));
+  }
+  const HostCalls host = pe.host();
+  const std::function<void()> calls[] = {
+      [&] { host.put(words, words + 512, 8, lost); }, [&] { (void)host.g(words, lost); },
+      [&] { host.p(words, uint64_t{1}, lost); }, [&] { host.quiet(); }};
+  const std::string name = fmt::format("PE {}", lost);
+  for (const auto& call : calls) require(contains(error_of(call), name), "the host hears of it");
+}
+
 void all_are_refused(Runtime& pe, const Context& ctx, uint64_t* words, int masked) {
   // More often than a queue has slots and landing cells.
   for (int round = 0; round < 120; ++round) {
@@ -170,6 +207,7 @@ void all_is_well(Runtime& pe, const Context& ctx, uint64_t* words, const List& w
 /// The whole story after some PEs have died.
 void outlive(Runtime& pe, const Life& life, uint64_t* words, const Context& own) {
   see_it_end(pe, words);
+  all_tell_of_it(pe, pe.context(), words, pe.lost_pes().front());
   mask_all(pe, life.victims.size());
   require_status(pe.status(), Status::kOk, "afterwards");
   require(pe.lost_pes().empty(), "none is lost that is not masked");
