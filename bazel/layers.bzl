@@ -95,8 +95,8 @@ LAYERS = {
     # device/base/launch.h is for programs; kernels need not include it.
     # simt/simulation.h: whether a program is simulated. base/immortal.h: the one Runtime of C programs.
     "peal": [
-        "base/immortal.h", "bootstrap", "host", "host/base", "device", "device/base/launch.h", "device/base/stream.h", "kernels",
-        "simt/simulation.h",
+        "base/immortal.h", "bootstrap", "host", "host/base", "device", "device/base/launch.h", "device/base/stream.h",
+        "device/base/target.h", "kernels", "simt/simulation.h",
     ],
     # The calls of NVSHMEM's guide upon peal.h. On a CPU they ask simt whether a kernel calls.
     "compat": [

@@ -70,8 +70,8 @@ _with_files = rule(
     },
 )
 
-def joined_library(name, dep, soname, exports, data = []):
-    """`name` is to other targets what `dep` is; it builds libNAME.so and libNAME.a, each of which links by itself.
+def joined_library(name, dep, whole, soname, exports, data = []):
+    """`name` is to other targets what `dep` is; it builds libNAME.so and libNAME.a of `whole`, each of which links by itself.
 
     `exports`: the version script with the names that libNAME.so shows. `data`: what programs need beside it.
     """
@@ -80,7 +80,7 @@ def joined_library(name, dep, soname, exports, data = []):
     _joined_archive(
         name = name + "_joined",
         archive = archive,
-        dep = dep,
+        dep = whole,
     )
     native.cc_binary(
         name = shared,
@@ -89,6 +89,8 @@ def joined_library(name, dep, soname, exports, data = []):
             "-Wl,-soname," + soname,
             "-Wl,--version-script=$(location %s)" % exports,
             "-Wl,--enable-new-dtags,-rpath,'$$ORIGIN'",
+            # Its threads live as long as the process, also where a library that was dlopen()ed brought it.
+            "-Wl,-z,nodelete",
         ],
         linkshared = True,
         deps = [":%s_joined" % name],

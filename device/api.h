@@ -4,6 +4,10 @@
 // batch, team, collectives. device/detail and device/collective hold what these do.
 #pragma once
 
+// clang-format off: first, for there a compiler of an older language is told so.
+#include "device/base/target.h"
+// clang-format on
+
 #include "device/atomics.h"
 #include "device/atomics_nbi.h"
 #include "device/batch.h"

@@ -18,9 +18,8 @@
 //   release  covers what this block had posted to `pe` on this context, what this lane had stored
 //            at home and into mapped memory, had got and had acquired, and what lanes had done that
 //            it had synchronised with; not what a NIC takes to another PE: quiet(ctx, that_pe)
-//   acquire  if the old value is a release's, or what atomics made of one, shows what that covers
-//   to
-//            this lane's later g, get, sources of puts, and loads at home and of mapped memory
+//   acquire  if the old value is a release's, or what atomics made of one: later g, get, sources of
+//            puts, and loads at home and of mapped memory, of this lane, see what that covers
 //   acq_rel  both
 //
 // A compare and swap that fails, and a min or max that changes nothing, releases nothing. Waits and

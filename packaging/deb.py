@@ -19,7 +19,7 @@ PACKAGES = {
     "libpeal0": ("libs", "GPU-initiated one-sided communication: the library",
                  ["usr/lib/libpeal.so.*", "usr/lib/peal"]),
     "libpeal-dev": ("libdevel", "GPU-initiated one-sided communication: headers",
-                    ["usr/include/peal", "usr/lib/libpeal.so", "usr/lib/libpeal*.a", "usr/lib/cmake/peal",
+                    ["usr/include/peal", "usr/lib/libpeal.so", "usr/lib/libpeal*.a", "usr/lib/cmake/peal", "usr/lib/cmake/nvshmem",
                      "usr/lib/pkgconfig/peal*.pc", "usr/share/peal", "usr/bin/peal-cc"]),
     "peal-tools": ("utils", "GPU-initiated one-sided communication: programs", ["usr/bin/peal-[!c]*", "usr/share/doc/peal"]),
 }

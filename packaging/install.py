@@ -24,7 +24,7 @@ import sys
 
 TREE = pathlib.Path.cwd()
 HEADERS = ["peal/peal.h", "peal/c_api.h", "peal/c_calls.h", "peal/c_storage.h", "compat/nvshmem.h", "compat/nvshmemx.h",
-           "simt/plain_access.h", "simt/hooks/observed.h"]
+           "simt/plain_access.h", "simt/plain_cpp.h", "simt/hooks/observed.h"]
 FORWARDING = ["compat/host", "compat/device", "simt/cuda"]  # by the names that programs of NVSHMEM and CUDA include
 LOADED = ["bootstrap/libpeal_mpi.so", "kernels/libpeal_kernels.so", "softnic/sysfs/libpeal_sysfs.so",
           "softnic/gpu/peal_softnic_engine"] + [f"softnic/abi/{name}" for name in (
@@ -104,7 +104,8 @@ class Installer:
         """A template of packaging/ with the places of this installation, relative to where it lies."""
         depth = len(pathlib.PurePath(target).parent.parts)
         system = str(self.root).endswith("/usr")
-        values = {"VERSION": self.version, "SONAME": self.soname, "FILE": self.file, "LIBDIR": self.libdir,
+        nvshmem = dict(re.findall(r"#define NVSHMEM_VENDOR_(\w+)_VERSION (\d+)", (TREE / "compat/detail/types.h").read_text()))
+        values = {"NVSHMEM": ".".join(nvshmem[part] for part in ("MAJOR", "MINOR", "PATCH")), "VERSION": self.version, "SONAME": self.soname, "FILE": self.file, "LIBDIR": self.libdir,
                   "TO_PREFIX": "/".join([".."] * depth), "RPATH": "" if system else " -Wl,-rpath,${libdir}"}
         out = self.root / target
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +125,6 @@ class Installer:
     def libraries(self, libdir):
         self.shared_library("peal/libpeal.so", libdir)
         self.binary("peal/libpeal.a", f"{libdir}/libpeal.a")
-        self.binary("compat/libnvshmem.a", f"{libdir}/libpeal_nvshmem.a")
         for path in LOADED:
             if (TREE / path).is_file():
                 folder = path.split("/")[0]
@@ -134,6 +134,8 @@ class Installer:
     def packages(self):
         self.filled("peal-config.cmake.in", f"{self.libdir}/cmake/peal/peal-config.cmake")
         self.filled("peal-config-version.cmake.in", f"{self.libdir}/cmake/peal/peal-config-version.cmake")
+        self.filled("nvshmem-config.cmake.in", f"{self.libdir}/cmake/nvshmem/NVSHMEMConfig.cmake")
+        self.filled("nvshmem-config-version.cmake.in", f"{self.libdir}/cmake/nvshmem/NVSHMEMConfigVersion.cmake")
         self.filled("peal.pc.in", f"{self.libdir}/pkgconfig/peal.pc")
         self.filled("peal-nvshmem.pc.in", f"{self.libdir}/pkgconfig/peal-nvshmem.pc")
 

@@ -10,6 +10,10 @@
 //   }
 #pragma once
 
+// clang-format off: first, for there a compiler of an older language is told so.
+#include "device/base/target.h"
+// clang-format on
+
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/launch.h"
 #include "device/api.h"

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -34,6 +35,7 @@ struct Process {
   int failure_code = 0;
   std::string failure_text;
   bool told_of_kernels = false;
+  std::atomic<bool> told_of_no_pe = false;  // kernels' lanes are of several threads
 };
 Process& process() {
   static Immortal<Process> the_process;
@@ -139,6 +141,7 @@ int begin(const char* call, const Joining& joining) {
     process().failure_code = 0;
     process().failure_text.clear();
     process().told_of_kernels = false;
+    process().told_of_no_pe = false;
     process().pe.emplace(start_runtime(joining));
     fill_modules(&process().pe->state());
     process().begins = 1;
@@ -224,7 +227,49 @@ Pe& this_pe() {
   return *process().pe;
 }
 Runtime* runtime_or_null() { return begun() ? &this_pe().runtime() : nullptr; }
-const State& process_state() { return process().pe->state(); }
+
+namespace {
+
+// What kernels find where there is no PE: one of no job, whose calls are refused and whose waits
+// are over.
+struct Nobody {
+  static constexpr auto kStatus = Status::kBadPe;
+  ContextState context{};
+  Shared shared{};
+  uint32_t stop = static_cast<uint32_t>(kStatus);
+  State state{};
+
+  Nobody() {
+    context.ended = stop;
+    shared.first_failure = stop;
+    Context& fields = state.context;
+    fields.pe = -1;
+    fields.n_pes = -1;
+    fields.state = &context;
+    fields.stop = &stop;
+    context.fields = fields;
+    state.shared = &shared;
+  }
+};
+
+const State& nobody() {
+  static Immortal<Nobody> the_nobody;
+  if (!process().told_of_no_pe.exchange(true)) {
+    const std::string text =
+        "a kernel makes calls where there is no PE: before nvshmem_init(), or after "
+        "nvshmem_finalize(); they do nothing";
+    remember(static_cast<int>(Nobody::kStatus), text);
+    say(text);
+  }
+  return (*the_nobody).state;
+}
+
+}  // namespace
+
+const State& process_state() {
+  Process& its = process();
+  return its.pe ? its.pe->state() : nobody();
+}
 
 void* stream_of(cudaStream_t stream) {
   if (stream != nullptr || this_pe().runtime().target() == Target::kGpu) return stream;

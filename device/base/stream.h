@@ -105,7 +105,7 @@ inline void Graph::launch(const Stream& stream) const {
 class Graph {
  public:
   explicit Graph(simt::Graph work) : work_(std::move(work)) {}
-  void launch(Stream& stream) const;
+  void launch(const Stream& stream) const;
 
  private:
   simt::Graph work_;
@@ -114,17 +114,17 @@ class Graph {
 /// A stream. Not copied, not moved. Its end waits for its work.
 class Stream {
  public:
-  operator void*() { return &stream_; }
+  operator void*() const { return &stream_; }
   /// Returns when all its work is done. Throws what a kernel of it threw.
-  void synchronize() { stream_.synchronize(); }
-  void begin_capture() { stream_.begin_capture(); }
-  Graph end_capture() { return Graph(stream_.end_capture()); }
+  void synchronize() const { stream_.synchronize(); }
+  void begin_capture() const { stream_.begin_capture(); }
+  Graph end_capture() const { return Graph(stream_.end_capture()); }
 
  private:
-  simt::Stream stream_;
+  mutable simt::Stream stream_;  // const says what it does on a GPU: which stream it is
 };
 
-inline void Graph::launch(Stream& stream) const {
+inline void Graph::launch(const Stream& stream) const {
   void* const handle = stream;
   work_.launch(*static_cast<simt::Stream*>(handle));
 }

@@ -15,6 +15,10 @@
 // which.
 #pragma once
 
+#if defined(__cplusplus) && __cplusplus < 202002L
+#error "peal needs C++20: compile with -std=c++20"
+#endif
+
 // peal-cc (simt/cc), too, says that it compiles CUDA; it does so for a CPU.
 #if defined(__CUDACC__) && !defined(__PEAL_CC__)
 #define PEAL_CUDA 1

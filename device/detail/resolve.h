@@ -49,7 +49,8 @@ PEAL_HD Near find_near(const ContextFields& ctx, const Asked& asked) {
   const bool mapped = (slot < kNearPes) & (near != nullptr);
   const bool in_heap = holds_range(ctx.heap, asked.address, asked.bytes);
   const uint64_t at = reinterpret_cast<uint64_t>(near) + offset_in(ctx.heap, asked.address);
-  const bool here = mapped & in_heap & !misaligned(asked);
+  const bool aligned = !misaligned(asked);
+  const bool here = mapped & in_heap & aligned;
   return {reinterpret_cast<std::byte*>(at), here, mapped, slot};
 }
 

@@ -67,9 +67,10 @@ PEAL_HD AtHand near_by_number(const WindowTable* table, const Asked& asked, uint
   const uint32_t number = window_number(asked.address) % kMaxWindows;
   const uint64_t offset = window_offset(asked.address);
   const Line near = load_line_stale(&table->near[slot % kNearPes][number]);
-  const bool here = (slot < kNearPes) & (asked.bytes <= kOffsetMask) &
-                    (offset + asked.bytes < unmarked(near.word[0])) &
-                    same_mark(near.word[0], near.word[1]);
+  const uint64_t limit = unmarked(near.word[0]);
+  const bool whole = same_mark(near.word[0], near.word[1]);
+  const bool here =
+      (slot < kNearPes) & (asked.bytes <= kOffsetMask) & (offset + asked.bytes < limit) & whole;
   return at_hand(unmarked(near.word[1]) + offset, here, asked);
 }
 
@@ -99,9 +100,12 @@ PEAL_HD AtHand near_by_address(const IndexPlace& place, const Asked& asked, uint
   const WindowNearAt& near = place.index->near[place.slot];
   const Line part = load_line_stale(&near);
   const uint64_t apart = load_stale(&near.apart[slot]);
-  const bool here = (at >= unmarked(part.word[0])) & (asked.bytes <= kOffsetMask) &
-                    (at + asked.bytes < unmarked(part.word[1])) &
-                    same_mark(part.word[0], part.word[1]) & same_mark(part.word[0], apart);
+  const uint64_t begin = unmarked(part.word[0]);
+  const uint64_t limit = unmarked(part.word[1]);
+  const bool line = same_mark(part.word[0], part.word[1]);
+  const bool whole = same_mark(part.word[0], apart);
+  const bool here =
+      (at >= begin) & (asked.bytes <= kOffsetMask) & (at + asked.bytes < limit) & line & whole;
   return at_hand(unmarked(at + apart), here, asked);
 }
 

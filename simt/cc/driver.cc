@@ -189,7 +189,6 @@ int Driver::link(const Command& inputs) {
   const char* const kind = options_.race ? "race" : options_.sim ? "sim" : "";
   const std::string libraries = find_libraries(prefix_, kind);
   if (!libraries.empty()) command.push_back("-L" + libraries);
-  if (options_.nvshmem) command.insert(command.end(), {"-lpeal_nvshmem", "-lfmt", "-ldl"});
   if (options_.sim) command.insert(command.end(), {"-Wl,--wrap=main", "-lpeal_simulated_main"});
   if (options_.check) command.push_back("-lpeal_hooks");
   command.insert(command.end(), {"-lpeal", "-lpthread"});

@@ -87,6 +87,49 @@ END
 expect "" peal-cc half.cu -o half
 expect "[1] half: PE 1 has 0.5, sum 2" peal-run -n 2 ./half
 
+# Kernels of several objects, and of a library that is loaded later: the PE is the same, and where there is none one line
+# says so.
+cat >kernels.cu <<'END'
+#include <nvshmem.h>
+__global__ void tell(int* box, int* seen) {
+  nvshmem_int_p(box, 1 + nvshmem_my_pe(), (nvshmem_my_pe() + 1) % nvshmem_n_pes());
+  nvshmem_barrier_all();
+  *seen = nvshmem_int_g(box, nvshmem_my_pe());
+}
+extern "C" int tell_next(int* box) {
+  int* seen;
+  cudaMallocManaged(&seen, sizeof *seen);
+  tell<<<1, 1>>>(box, seen);
+  cudaDeviceSynchronize();
+  return *seen;
+}
+END
+cat >main.cu <<'END'
+#include <dlfcn.h>
+#include <nvshmem.h>
+#include <stdio.h>
+extern "C" int tell_next(int* box);
+int main(int argc, char** argv) {
+  auto* call = tell_next;
+  if (argc > 1) call = (int (*)(int*))dlsym(dlopen(argv[1], RTLD_NOW), "tell_next");
+  int nothing = 0;
+  if (argc > 2) call(&nothing);
+  nvshmem_init();
+  int* box = (int*)nvshmem_calloc(1, sizeof(int));
+  printf("PE %d heard %d\n", nvshmem_my_pe(), call(box));
+  nvshmem_finalize();
+  if (argc > 2) call(&nothing);
+}
+END
+expect "" peal-cc -c kernels.cu
+expect "" peal-cc -c main.cu
+expect "" peal-cc main.o kernels.o -o two_objects
+expect "[1] PE 1 heard 1" peal-run -n 2 ./two_objects
+expect "" peal-cc -shared -fPIC kernels.cu -o libkernels.so
+expect "[1] PE 1 heard 1" peal-run -n 2 ./two_objects ./libkernels.so
+expect "[1] PE 1 heard 1" peal-run -n 2 ./two_objects ./libkernels.so without
+expect "2" sh -c 'peal-run -n 1 ./two_objects ./libkernels.so without 2>&1 | grep -c "makes calls where there is no PE"'
+
 # Kernels' own accesses, told to an observer: each program, and one by g++ alone.
 cat >accesses.cu <<'END'
 #include <atomic>

@@ -60,12 +60,41 @@ rm "$prefix/lib/libpeal.a"
 refuse "is not whole: no $prefix/lib/libpeal.a" cmake -B wrong3 -DCMAKE_PREFIX_PATH="$prefix"
 expect "find_package(peal)" env -C "$OLDPWD" "$install" --prefix "$prefix"
 
+# CMake: a project in C alone with libpeal.a, and one that was written for NVSHMEM's own package.
+mkdir "$work/projects" "$work/projects/c" "$work/projects/nvshmem"
+cat >"$work/projects/c/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.18)
+project(in_c LANGUAGES C)
+find_package(peal CONFIG REQUIRED)
+add_executable(shared "$hello_c")
+target_link_libraries(shared PRIVATE peal::peal)
+add_executable(static "$hello_c")
+target_link_libraries(static PRIVATE peal::static)
+END
+expect "Built target static" sh -c 'cmake -S "$1/c" -B "$1/c/build" -DCMAKE_PREFIX_PATH="$2" && cmake --build "$1/c/build"' \
+  sh "$work/projects" "$prefix"
+expect "C: PE 1 of 2 has 1" peal-run -n 2 "$work/projects/c/build/shared"
+expect "C: PE 1 of 2 has 1" env PEAL_TRANSPORT=p2p peal-run -n 2 "$work/projects/c/build/static"
+cat >"$work/projects/nvshmem/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.18)
+project(by_nvshmem LANGUAGES CXX)
+find_package(NVSHMEM 3.2 REQUIRED)
+add_executable(hello "$hello_nvshmem")
+target_link_libraries(hello PRIVATE nvshmem::nvshmem_host nvshmem::nvshmem_device)
+END
+expect "Built target hello" sh -c \
+  'cmake -S "$1/nvshmem" -B "$1/nvshmem/build" -DCMAKE_PREFIX_PATH="$2" && cmake --build "$1/nvshmem/build"' \
+  sh "$work/projects" "$prefix"
+expect "nvshmem: PE 1 of 2 has 1" peal-run -n 2 "$work/projects/nvshmem/build/hello"
+
 # make
 mkdir "$work/make"
 cd "$work/make" || exit 2
 cp "$prefix"/share/peal/examples/{Makefile,hello.cu} .
 expect "-lpeal" make
 expect "PE 0 of 2: hello from PE 1, ok" peal-run -n 2 ./hello
+printf '#include "peal/peal.h"\nPEAL_KERNEL k() { __shared__ int t[8]; t[0] = 1; }\nint main() {}\n' >shared.cu
+refuse "use peal::block_shared<T>()" make shared
 
 # C
 # shellcheck disable=SC2046

@@ -6,6 +6,7 @@ fails to compile with a sentence that names it and says what to do instead.
 check_compat_test.py [ROOT]
 """
 import pathlib
+import shutil
 import subprocess
 import sys
 import unittest
@@ -25,8 +26,8 @@ NOT_THERE = {
 }
 
 
-def compiler(source, flags=FLAGS):
-    result = subprocess.run(["g++", *flags], input=source, capture_output=True, text=True)
+def compiler(source, flags=FLAGS, name="g++"):
+    result = subprocess.run([name, *flags], input=source, capture_output=True, text=True)
     return result.returncode, result.stderr
 
 
@@ -52,9 +53,16 @@ class Compat(unittest.TestCase):
 
     def test_an_older_language_is_refused_with_a_sentence(self):
         flags = ["-std=c++17" if flag == "-std=c++20" else flag for flag in FLAGS]
-        code, errors = compiler("#include <nvshmem.h>\n", flags)
-        self.assertNotEqual(code, 0)
-        self.assertIn("needs C++20: compile with -std=c++20", errors.splitlines()[0] + errors)
+        for header in ("nvshmem.h", "peal/peal.h", "device/api.h"):
+            code, errors = compiler(f"#include <{header}>\n", flags)
+            self.assertNotEqual(code, 0)
+            first = next(line for line in errors.splitlines() if "error:" in line)
+            self.assertIn("needs C++20: compile with -std=c++20", first)
+
+    @unittest.skipUnless(shutil.which("clang++"), "there is no clang++")
+    def test_clang_has_nothing_to_say(self):
+        code, errors = compiler("#include <nvshmem.h>\n#include <peal/peal.h>\nint main() {}\n", name="clang++")
+        self.assertEqual((code, errors), (0, ""))
 
 
 if __name__ == "__main__":

@@ -143,7 +143,8 @@ TEST(Calls, TicketsTellOfWhatIsDone) {
 }
 
 /// A captured round: what PE `before` has in `data`, and the sum of all.
-void capture_round(Runtime& pe, Stream& stream, const Team& team, uint64_t* data, uint64_t* flag) {
+void capture_round(Runtime& pe, const Stream& stream, const Team& team, uint64_t* data,
+                   uint64_t* flag) {
   const StreamCalls on = pe.on(stream);
   on.put_signal(data + 1, data, 1, Signal::add(flag, 1, next_of(pe)));
   on.all_reduce(team, data + 2, data, 1, op::sum);
@@ -157,7 +158,7 @@ TEST(Calls, AGraphRunsManyTimesAndAcrossChanges) {
     Symmetric<uint64_t> data(pe, 3);
     Symmetric<uint64_t> flag(pe, 1);
     const Team team = pe.split_team(pe.world(), 0, 0, {.contexts = 1});
-    Stream stream;
+    const Stream stream;  // as on a GPU
     stream.begin_capture();
     capture_round(pe, stream, team, data.data(), flag.data());
     const Graph graph = stream.end_capture();

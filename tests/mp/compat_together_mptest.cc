@@ -2,6 +2,7 @@
 //
 // The guide's collective calls of every type, by a thread, a warp and a block of a kernel, from the
 // host and on a stream, among all PEs and in teams.
+#include "tests/support/error_of.h"
 #include "tests/support/nvshmem_job.h"
 
 namespace peal::compat_test {
@@ -288,6 +289,43 @@ TEST(NvshmemTeams, ManyInTurn) {
     nvshmem_team_destroy(team);
   }
   nvshmem_barrier_all();
+}
+
+PEAL_KERNEL try_without_a_pe(int* seen, int* box, uint64_t* word) {
+  seen[0] = nvshmem_my_pe();
+  seen[1] = nvshmem_n_pes();
+  nvshmem_int_p(box, 1, (nvshmem_my_pe() + 1) % nvshmem_n_pes());
+  seen[2] = nvshmem_int_g(box, 0);
+  nvshmem_int_put(box, seen, 1, 0);
+  nvshmem_quiet();
+  nvshmem_uint64_wait_until(word, NVSHMEM_CMP_EQ, 1);
+  seen[3] = nvshmem_team_my_pe(NVSHMEM_TEAM_WORLD);
+  seen[4] = nvshmem_int_sum_reduce(NVSHMEM_TEAM_WORLD, box, box, 1);
+  nvshmem_barrier_all();
+  nvshmem_sync_all();
+  seen[5] = nvshmemx_peal_status();
+}
+
+// Hazard: a kernel before nvshmem_init(), or after nvshmem_finalize(), was a SIGSEGV.
+TEST(NvshmemFailures, OfAKernelWithoutAPeAreToldInASentence) {
+  nvshmem_finalize();
+  std::vector<int> seen(6);
+  std::vector<int> box(1);
+  std::vector<uint64_t> word(1);
+  testing::internal::CaptureStderr();
+  launch({}, try_without_a_pe, seen.data(), box.data(), word.data()).wait();
+  const std::string told = testing::internal::GetCapturedStderr();
+  expect_in(told, {"peal: ", "nvshmem_init()", "nvshmem_finalize()"});
+  EXPECT_EQ(told.find('\n'), told.size() - 1) << "more than one line: " << told;
+  EXPECT_EQ(seen[0], -1);
+  EXPECT_EQ(seen[1], -1);
+  EXPECT_EQ(seen[3], -1);
+  EXPECT_NE(seen[4], 0);
+  EXPECT_EQ(seen[5], static_cast<int>(Status::kBadPe));
+  EXPECT_EQ(nvshmemx_peal_status(), static_cast<int>(Status::kBadPe));
+  EXPECT_EQ(box[0], 0);
+  nvshmem_init();
+  EXPECT_EQ(nvshmemx_peal_status(), 0) << nvshmemx_peal_failure();
 }
 
 }  // namespace
