@@ -125,7 +125,10 @@ void Runtime::Parts::open_transports() {
   });
   let_heap_grow();
   hear_of_process_end();
-  if (rails) warn_of_nics(group, log, *rails, doorbells, *routes, gpu.get());
+  if (!rails) return;
+  const bool unordered = gpu && !gpu->orders_writes();
+  warn_of_nics(group, log, *rails, doorbells,
+               unordered ? warning_of_writes(config, *routes, *gpu) : "");
 }
 
 // What kernels find memory by, and the heap in it.
@@ -150,6 +153,7 @@ void Runtime::Parts::show_memory(PeerMemory mapped) {
                                    .rails = if_any(rails),
                                    .p2p = if_any(p2p),
                                    .gpu = gpu,
+                                   .get_flush = config.get_flush,
                                    .after_add =
                                        [this](const WindowHandle& window) {
                                          if (!config.info) return;

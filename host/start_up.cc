@@ -41,18 +41,21 @@ TransportKind agreed_kind(TransportKind kind) {
 
 const char* target_name(Target target) { return target == Target::kGpu ? "a GPU" : "a CPU"; }
 
-std::string warning_of_writes(const Routes& routes, const Gpu& gpu) {
-  const bool proxied = routes.by_nic() == Route::kProxy;
+}  // namespace
+
+std::string warning_of_writes(const Config& config, const Routes& routes, const Gpu& gpu) {
+  const char* const who =
+      routes.by_nic() == Route::kProxy
+          ? "wait for data (get and fetching operations do not, for a CPU thread posts them)"
+      : config.get_flush == GetFlush::kNone
+          ? "wait for data (get and fetching operations do not: PEAL_GET_FLUSH=none)"
+          : "and get and fetching operations wait for data";
   return fmt::format(
       "{}: {}: a kernel that saw a signal may not see its data yet; call quiet between a put and "
       "its "
       "signal, as quiet and barriers {}, or use Hopper or newer",
-      gpu.name(), gpu.describe_writes(),
-      proxied ? "wait for data (get and fetching operations do not, for a CPU thread posts them)"
-              : "and get and fetching operations wait for data");
+      gpu.name(), gpu.describe_writes(), who);
 }
-
-}  // namespace
 
 void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
   const std::vector<Agreement> all = gather_together(group, [&] {
@@ -122,12 +125,12 @@ void check_nic_faults(const Config& config, const Reachable& reachable) {
 }
 
 void warn_of_nics(Bootstrap& group, const Log& log, const Rails& rails, const Doorbells& doorbells,
-                  const Routes& routes, const Gpu* gpu) {
+                  const std::string& of_writes) {
   std::vector<std::string> lines = rails.nics()[0].device.path_settings().ignored;
   for (const Doorbell& doorbell : doorbells) {
     if (!doorbell.warning().empty()) lines.push_back(doorbell.warning());
   }
-  if (gpu != nullptr && !gpu->orders_writes()) lines.push_back(warning_of_writes(routes, *gpu));
+  if (!of_writes.empty()) lines.push_back(of_writes);
   std::vector<std::string> names;
   for (const IbgdaNic& nic : rails.nics()) names.push_back(nic.device.name());
   warn_once(group, log, fmt::format("{}", fmt::join(lines, "\n")), std::move(names));

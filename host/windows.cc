@@ -114,10 +114,12 @@ Windows::Known Windows::registered(std::byte* address, size_t bytes, bool words)
 
 // Completions lie in the memory of the kernels' GPU, and vouch for what lies there too, if that GPU
 // shows writes in order. A thread that posts for kernels polls in memory of the host, as a CPU
-// does.
+// does: nothing is dumped there, whatever PEAL_GET_FLUSH says.
 bool Windows::must_dump(bool far) const {
   const std::shared_ptr<Gpu>& gpu = transports_.gpu;
-  return gpu && transports_.routes.by_nic() != Route::kProxy && (far || !gpu->orders_writes());
+  if (transports_.routes.by_nic() == Route::kProxy) return false;
+  if (transports_.get_flush != GetFlush::kAuto) return transports_.get_flush == GetFlush::kDump;
+  return gpu && (far || !gpu->orders_writes());
 }
 
 Window Windows::window_of(std::byte* address, size_t bytes, const Known& known) const {

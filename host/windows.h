@@ -30,6 +30,7 @@ struct WindowTransports {
   const Rails* rails;
   P2p* p2p;
   std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
+  GetFlush get_flush = GetFlush::kAuto;
   /// Are told of each window of add_everywhere() once kernels find it, and of each that is about
   /// to end where it begins.
   std::function<void(const WindowHandle&)> after_add = nullptr;

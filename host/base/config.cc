@@ -217,6 +217,8 @@ constexpr Choice<FenceKind, 3> kFences{
     {{{"auto", FenceKind::kAuto}, {"gpu", FenceKind::kGpu}, {"system", FenceKind::kSystem}}}};
 constexpr Choice<ConnectKind, 3> kConnects{
     {{{"auto", ConnectKind::kAuto}, {"lazy", ConnectKind::kLazy}, {"eager", ConnectKind::kEager}}}};
+constexpr Choice<GetFlush, 3> kGetFlushes{
+    {{{"auto", GetFlush::kAuto}, {"dump", GetFlush::kDump}, {"none", GetFlush::kNone}}}};
 constexpr Choice<SignalOpsSetting, 3> kSignalOps{{{{"auto", SignalOpsSetting::kAuto},
                                                    {"write", SignalOpsSetting::kWrite},
                                                    {"atomic", SignalOpsSetting::kAtomic}}}};

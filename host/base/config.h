@@ -21,6 +21,7 @@ enum class DoorbellKind { kAuto, kGpu, kCpu };
 enum class FenceKind { kAuto, kGpu, kSystem };
 enum class ConnectKind { kAuto, kLazy, kEager };
 enum class RelaxedOrdering { kAuto, kOn, kOff };
+enum class GetFlush { kAuto, kDump, kNone };
 enum class SignalOpsSetting { kAuto, kWrite, kAtomic };
 
 /// Where a program's kernels run, and so where the memory they use must lie. Not a setting: the
@@ -111,6 +112,8 @@ using Microseconds = std::chrono::microseconds;
     "on = the NIC may place payload out of order until a signal or fence; auto = on a GPU")       \
   X(SignalOpsSetting, signal_ops, "PEAL_SIGNAL_OPS", "auto", kSignalOps,                          \
     "Signal::set and barriers by: write, atomic; auto = write where NICs place writes in order")  \
+  X(GetFlush, get_flush, "PEAL_GET_FLUSH", "auto", kGetFlushes,                                   \
+    "behind what the NIC fetches: dump, none; auto = dump where completions do not vouch for it") \
   X(std::string, kernels, "PEAL_KERNELS", "", Text{},                                             \
     "path of libpeal_kernels.so; empty = found beside the program")                               \
   X(std::string, gdrcopy, "PEAL_GDRCOPY", "auto", OptionalLibrary{},                              \

@@ -119,12 +119,30 @@ class Answers : public Recovery {
   PEAL_HD bool scatter_payload(const QueuePair& qp, const Pending& pending, uint64_t offset,
                                const Payload& payload) const {
     const ScatterList list = {pending.index, pending.data_unit, pending.units};
+    const bool late = port_.faults != nullptr && fetches_late(*port_.faults, qp, pending.index);
+    if (!late) land_fetched(port_);
+    const auto store = [&](std::byte* to, const DataItem& item, uint64_t inside,
+                           const std::byte* from, uint64_t bytes) {
+      if (late && hold(qp, item, inside, from, bytes)) return;
+      place(to, from, bytes);
+    };
     for (uint32_t i = 0; i < payload.count; ++i) {
       const Payload::Chunk& chunk = payload.chunk[i];
-      if (!scatter(port_, qp, list, offset, chunk.memory, chunk.bytes)) return false;
+      if (!scatter(port_, qp, list, offset, chunk.memory, chunk.bytes, store)) return false;
       offset += chunk.bytes;
     }
     return true;
+  }
+
+  /// Keeps what was fetched for `inside` bytes into the item until it is due; false if it is to be
+  /// stored now, behind all that is kept.
+  PEAL_HD bool hold(const QueuePair& qp, const DataItem& item, uint64_t inside,
+                    const std::byte* from, uint64_t bytes) const {
+    LateData& data = port_.faults->data;
+    const uint64_t due = now_ + qp.faults.late_fetch_ns;
+    if (data.hold(item.lkey, item.address + inside, from, bytes, due)) return true;
+    land_fetched(port_);
+    return data.hold(item.lkey, item.address + inside, from, bytes, due);
   }
 
   /// Acknowledges everything before `psn`. True when the oldest WQE left is the one `psn` is of.

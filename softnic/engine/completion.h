@@ -128,6 +128,7 @@ PEAL_HD bool attend_faults(Port& port, uint64_t now) {
     port.events.raise(down ? Kind::kPortDown : Kind::kPortUp, 1);
   }
   release_late(port, now);
+  faults.data.land(port, now);
   return true;
 }
 

@@ -341,10 +341,20 @@ struct ScatterList {
   uint32_t units;
 };
 
-/// Spreads `bytes` bytes over the data list, `offset` bytes into it. False when the list does not
-/// allow it (any more).
+/// Stores bytes of a data list at once.
+struct PlaceNow {
+  PEAL_HD void operator()(std::byte* to, const DataItem&, uint64_t, const std::byte* from,
+                          uint64_t bytes) const {
+    place(to, from, bytes);
+  }
+};
+
+/// Spreads `bytes` bytes over the data list, `offset` bytes into it; `store` is told where in
+/// memory, and how far into which item. False when the list does not allow it (any more).
+template <class Store = PlaceNow>
 PEAL_HD bool scatter(const Port& port, const QueuePair& qp, const ScatterList& list,
-                     uint64_t offset, const std::byte* from, uint64_t bytes) {
+                     uint64_t offset, const std::byte* from, uint64_t bytes,
+                     const Store& store = {}) {
   for (uint32_t unit = list.data_unit; unit < list.units && bytes > 0; ++unit) {
     const DataItem item = read_data(qp, list.index, unit);
     if (item.is_inline) return false;
@@ -355,7 +365,7 @@ PEAL_HD bool scatter(const Port& port, const QueuePair& qp, const ScatterList& l
     std::byte* memory = local_memory(port, qp.pd, item, kLocalWrite);
     if (memory == nullptr) return false;
     const uint64_t take = item.bytes - offset < bytes ? item.bytes - offset : bytes;
-    place(memory + offset, from, take);
+    store(memory + offset, item, offset, from, take);
     from += take;
     bytes -= take;
     offset = 0;

@@ -40,6 +40,7 @@ constexpr Known kFaults[] = {
     {"syndrome", FaultKind::kSyndrome, false, true, false, Takes::kNo, Takes::kNo},
     {"flush_storm", FaultKind::kFlushStorm, false, true, false, Takes::kNo, Takes::kNo},
     {"late_cqe", FaultKind::kLateCqe, false, true, false, Takes::kMust, Takes::kNo},
+    {"late_data", FaultKind::kLateData, false, true, false, Takes::kMust, Takes::kNo},
     {"port_down", FaultKind::kPortDown, false, true, true, Takes::kMay, Takes::kNo},
     {"nic_stop", FaultKind::kNicStop, false, true, true, Takes::kNo, Takes::kNo},
     {"kill", FaultKind::kKill, false, true, true, Takes::kNo, Takes::kNo},

@@ -27,6 +27,7 @@ enum class FaultKind : uint8_t {
   kSyndrome,           // fails with a syndrome, not executed
   kFlushStorm,         // the queue fails without a cause, every WQE of it is reported as flushed
   kLateCqe,            // executed, its CQE comes late
+  kLateData,           // what it fetched comes behind its CQE
   kPortDown,           // nothing goes out, nothing comes in
   kNicStop,            // the NIC does nothing any more
   kKill,               // the process of the NIC is killed

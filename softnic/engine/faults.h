@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "softnic/engine/late_data.h"
 #include "softnic/engine/objects.h"
 
 namespace peal::softnic {
@@ -38,6 +39,7 @@ struct Faults {
   bool killed = false;
   uint32_t late_count = 0;
   LateCqe late[kMaxLate];
+  LateData data;
 
   /// Replaces the plan. Everything the old one held up goes on, but a dropped doorbell.
   void begin(const FaultPlan& fresh) {
@@ -48,8 +50,9 @@ struct Faults {
     hurry();
   }
 
-  /// Every completion that waits is due.
+  /// Everything that waits is due.
   PEAL_HD void hurry() {
+    data.hurry();
     for (uint32_t i = 0; i < late_count; ++i) late[i].due = 0;
   }
 
@@ -203,6 +206,16 @@ PEAL_HD bool defers(Faults& faults, QueuePair& qp, const Completed& done, uint64
   if (due == 0 || faults.full()) return false;
   faults.late[faults.late_count++] = {due, qp.qpn, done};
   return true;
+}
+
+/// What the WQE at block `index` fetches comes behind its completion.
+PEAL_HD bool fetches_late(const Faults& faults, const QueuePair& qp, uint64_t index) {
+  return qp.faults.plan == faults.number && qp.faults.late_fetch == index;
+}
+
+/// What was fetched and is under way to memory is there: the NIC is about to read.
+PEAL_HD void land_fetched(Port& port) {
+  if (port.faults != nullptr) port.faults->data.land(port, ~0ull);
 }
 
 /// Nothing goes out of the port or comes in.

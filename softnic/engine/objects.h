@@ -133,6 +133,8 @@ struct QueueFaults {
   bool late = false;  // the CQE of the WQE at late_counter, or the first after it
   uint16_t late_counter = 0;
   uint64_t late_ns = 0;
+  uint64_t late_fetch = ~0ull;  // the WQE that begins at this block fetches late
+  uint64_t late_fetch_ns = 0;
   bool storms = false;  // flushes report every WQE
 };
 

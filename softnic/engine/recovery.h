@@ -131,6 +131,10 @@ class Recovery {
         mine.late_counter = static_cast<uint16_t>(send.next);
         mine.late_ns = rule->ns;
         break;
+      case FaultKind::kLateData:
+        mine.late_fetch = send.next;
+        mine.late_fetch_ns = rule->ns;
+        break;
       case FaultKind::kPortDown:
         faults.down_until = until;
         break;

@@ -228,6 +228,7 @@ class Requester : private Recovery {
   /// their time on a bus (tests/sim) the read pushes them; elsewhere they precede the CQE, whose
   /// last word is a release.
   PEAL_HD void read_dumped(const QueuePair& qp) const {
+    land_fetched(port_);
     uint64_t forgotten = 0;
     Cursor cursor = {qp.send.request.data_unit, 0};
     Payload payload;
@@ -316,6 +317,7 @@ class Requester : private Recovery {
       return true;
     }
     if (request.fetches()) return true;
+    land_fetched(port_);
     return gather(port_, qp, request, qp.send.next, bytes, cursor, payload) &&
            payload.bytes == bytes;
   }

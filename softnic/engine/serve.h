@@ -47,7 +47,10 @@ class Server {
     }
     Receiver* receive = history_of(*qp, packet);
     if (receive == nullptr) return reply(packet, PacketKind::kAbsent);
-    if (packet.opcode != mlx5::Opcode::kRdmaWrite) place_held(port_, qp->qpn);
+    if (packet.opcode != mlx5::Opcode::kRdmaWrite) {
+      place_held(port_, qp->qpn);
+      land_fetched(port_);
+    }
     const int32_t ahead = psn_distance(packet.psn, receive->expected_psn);
     if (ahead < 0) return repeat(*qp, *receive, packet);
     if (ahead > 0) {

@@ -13,6 +13,7 @@
 #include "host/memory/backing_cuda.h"
 #include "host/transport/self_test.h"
 #include "tests/support/gpu_job.h"
+#include "tests/support/injector.h"
 
 namespace peal {
 namespace {
@@ -91,6 +92,78 @@ TEST_F(RuntimeOnGpu, KnowsWhichMemoryItsCompletionsVouchFor) {
     EXPECT_EQ(window[1].dumped, 1u) << "of the host";
     EXPECT_EQ(window[2].dumped, 0u) << "of its own GPU";
     EXPECT_EQ(window[3].dumped, 1u) << "of another GPU";
+  });
+}
+
+/// What one kernel finds of a get and a fetch once they have completed.
+struct Fetched {
+  uint64_t got, old;
+  bool operator==(const Fetched&) const = default;
+};
+PEAL_KERNEL look_behind_fetches(Context ctx, uint64_t* box, Fetched* found) {
+  if (get(ctx, box, box + 1, 1, ctx.pe) != Status::kOk) return;
+  found->got = load_relaxed<Reach::kSystem>(box);
+  found->old = atomic_fetch_add(ctx, box + 2, 1, ctx.pe).value;
+}
+
+// No driver's attribute was ever proven on a card, neither way: with a NIC whose completions are
+// ahead of what was fetched, `auto` is wrong where the driver promises order and does not keep it;
+// `dump` never is.
+TEST_F(RuntimeOnGpu, DumpsWhatItFetchesWhereTheSettingSaysSo) {
+  struct Case {
+    GetFlush asked;
+    int ordering;
+    bool right;
+  };
+  constexpr Case kCases[] = {{GetFlush::kAuto, 100, false},
+                             {GetFlush::kAuto, 0, true},
+                             {GetFlush::kDump, 100, true},
+                             {GetFlush::kNone, 100, false},
+                             {GetFlush::kNone, 0, false}};
+  config_.transport = TransportKind::kIbgda;
+  config_.queues = 1;
+  for (const Case& one : kCases) {
+    config_.get_flush = one.asked;
+    fake_.writes_ordering = one.ordering;
+    testing::internal::CaptureStderr();
+    bootstrap::run_threads(1, [&](Bootstrap& group) {
+      Runtime pe = start(group);
+      auto* const box = pe.allocate<uint64_t>(3);
+      auto* const found = pe.allocate<Fetched>(1);
+      const uint64_t words[] = {1, 5, 40};
+      pe.copy_in(box, words, sizeof(words));
+      const fault_test::Injector softnic;
+      softnic.inject("wqe=* fault=late_data ms=60000");
+      launch({}, look_behind_fetches, pe.context(), box, found).wait();
+      softnic.clear();
+      Fetched seen{};
+      pe.copy_out(&seen, found, sizeof(seen));
+      EXPECT_EQ((seen == Fetched{5, 40}), one.right)
+          << static_cast<int>(one.asked) << " " << one.ordering << ": " << seen.got << " "
+          << seen.old;
+    });
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(holds(said, "(get and fetching operations do not: PEAL_GET_FLUSH=none)"),
+              one.ordering == 0 && one.asked == GetFlush::kNone)
+        << said;
+  }
+}
+
+// Kernels on a CPU have no driver to ask.
+TEST(GetFlush, IsASettingForKernelsOnACpuToo) {
+  Config config = api_test::small_config();
+  config.transport = TransportKind::kIbgda;
+  for (const GetFlush asked : {GetFlush::kAuto, GetFlush::kDump}) {
+    config.get_flush = asked;
+    bootstrap::run_threads(1, [&](Bootstrap& group) {
+      Runtime pe = api_test::start(group, config);
+      EXPECT_EQ(pe.context().heap.dumped, asked == GetFlush::kDump ? 1u : 0u);
+    });
+  }
+  config.transport = TransportKind::kProxy;
+  bootstrap::run_threads(1, [&](Bootstrap& group) {
+    Runtime pe = api_test::start(group, config);
+    EXPECT_EQ(pe.context().heap.dumped, 0u) << "a CPU polls for kernels";
   });
 }
 

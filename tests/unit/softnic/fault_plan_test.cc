@@ -78,8 +78,9 @@ TEST(FaultPlan, KnowsEachFault) {
         "doorbell=1 fault=reorder ms=1", "wqe=1 fault=stall", "wqe=1 fault=stall ms=1",
         "wqe=1 fault=lose_ack", "wqe=1 fault=lose_request", "wqe=1 fault=rnr",
         "wqe=1 fault=syndrome:34", "wqe=1 fault=flush_storm", "wqe=1 fault=late_cqe ms=1",
-        "wqe=1 fault=port_down", "after_ms=1 fault=port_down", "wqe=1 fault=nic_stop",
-        "after_ms=1 fault=nic_stop", "wqe=1 fault=kill", "after_ms=1 fault=kill"}) {
+        "wqe=1 fault=late_data ms=1", "wqe=1 fault=port_down", "after_ms=1 fault=port_down",
+        "wqe=1 fault=nic_stop", "after_ms=1 fault=nic_stop", "wqe=1 fault=kill",
+        "after_ms=1 fault=kill"}) {
     EXPECT_EQ(error_of(line), "accepted") << line;
   }
 }
@@ -117,6 +118,7 @@ TEST(FaultPlan, RefusesWhatIsNone) {
            Wrong{"wqe=1 fault=kill:9", "only syndrome has a value"},
            Wrong{"doorbell=1 fault=delay", "needs ms="},
            Wrong{"wqe=1 fault=late_cqe", "needs ms="},
+           Wrong{"wqe=1 fault=late_data", "needs ms="},
            Wrong{"wqe=1 fault=kill ms=1", "takes no ms="},
            Wrong{"wqe=1 fault=stall times=1", "takes no times="},
            Wrong{"wqe=1 fault=stall ms=0", "from 1"},

@@ -295,6 +295,57 @@ TEST_P(Faults, LateCqeOfADestroyedQueueNeverComes) {
   expect_silence();
 }
 
+// A GPU that shows writes in no order: the completion is there, what was fetched is not.
+TEST_P(Faults, LateDataComesBehindItsCompletionOrBeforeADump) {
+  theirs->store<uint64_t>(0, 7);
+  theirs->store<uint64_t>(8, 40);
+  inject(*nic, "wqe=* fault=late_data ms=60000");
+  expect_done(run(*a, read_into(0, theirs->key, 8, mine->key, 64)), 0);
+  EXPECT_EQ(mine->load<uint64_t>(64), 0u);
+  expect_done(run(*a, add(8, 2, 72)), 1);
+  EXPECT_EQ(mine->load<uint64_t>(72), 0u);
+  EXPECT_EQ(at_peer(8), 42u) << "the peer has acted";
+  Wqe dump{.opcode = Opcode::kDump};
+  expect_done(run(*a, dump.data(1, mine->key, 64)), 2);
+  EXPECT_EQ(mine->load<uint64_t>(64), 7u);
+  EXPECT_EQ(mine->load<uint64_t>(72), 40u);
+}
+
+TEST_P(Faults, LateDataComesInItsTimeAndBeforeTheNicReads) {
+  theirs->store<uint64_t>(0, 7);
+  inject(*nic, "wqe=1 fault=late_data ms=20");
+  expect_done(run(*a, read_into(0, theirs->key, 8, mine->key, 64)), 0);
+  EXPECT_TRUE(eventually([&] { return mine->load<uint64_t>(64) == 7; }));
+  inject(*nic, "wqe=1 fault=late_data ms=60000");
+  expect_done(run(*a, read_into(0, theirs->key, 8, mine->key, 128)), 1);
+  EXPECT_EQ(mine->load<uint64_t>(128), 0u);
+  expect_done(run(*a, write_from(32, theirs->key, 8, mine->key, 128)), 2);
+  EXPECT_EQ(at_peer(32), 7u) << "a read passes no write";
+}
+
+TEST_P(Faults, LateDataOfAKeyThatHasGoneNeverComes) {
+  theirs->store<uint64_t>(0, 7);
+  Pages pages(4096);
+  Key config{.pd = pd, .access = kEverything, .bytes = 4096, .memory = pages.data()};
+  const Created key = nic->register_memory(config);
+  inject(*nic, "wqe=1 fault=late_data ms=60000");
+  expect_done(run(*a, read_into(0, theirs->key, 8, key.number, 0)), 0);
+  EXPECT_FALSE(nic->deregister_memory(key.number).refused());
+  inject(*nic, "");
+  expect_silence();
+  EXPECT_EQ(pages.as<uint64_t>()[0], 0u);
+}
+
+// More than the NIC keeps under way is stored, whatever the plan says.
+TEST_P(Faults, LateDataOfManyBytesComesAtOnce) {
+  Region from(*there, there_pd, 64 << 10);
+  Region to(*nic, pd, 64 << 10);
+  std::memset(from.pages.data(), 3, 64 << 10);
+  inject(*nic, "wqe=1 fault=late_data ms=60000");
+  expect_done(run(*a, read_into(0, from.key, 64 << 10, to.key, 0)), 0);
+  EXPECT_EQ(std::memcmp(from.pages.data(), to.pages.data(), 64 << 10), 0);
+}
+
 TEST_P(Faults, AreCountedForEachQueueFromThePlanOn) {
   expect_done(run(*a, write(0, 1)), 0);
   expect_done(run(*a, write(0, 1)), 1);
