@@ -126,9 +126,7 @@ void Runtime::Parts::open_transports() {
   let_heap_grow();
   hear_of_process_end();
   if (!rails) return;
-  const bool unordered = gpu && !gpu->orders_writes();
-  warn_of_nics(group, log, *rails, doorbells,
-               unordered ? warning_of_writes(config, *routes, *gpu) : "");
+  warn_of_nics(group, log, *rails, doorbells, warnings_of_gpu(config, *routes, gpu.get()));
 }
 
 // What kernels find memory by, and the heap in it.

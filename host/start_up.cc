@@ -41,8 +41,6 @@ TransportKind agreed_kind(TransportKind kind) {
 
 const char* target_name(Target target) { return target == Target::kGpu ? "a GPU" : "a CPU"; }
 
-}  // namespace
-
 std::string warning_of_writes(const Config& config, const Routes& routes, const Gpu& gpu) {
   const char* const who =
       routes.by_nic() == Route::kProxy
@@ -55,6 +53,23 @@ std::string warning_of_writes(const Config& config, const Routes& routes, const 
       "its "
       "signal, as quiet and barriers {}, or use Hopper or newer",
       gpu.name(), gpu.describe_writes(), who);
+}
+
+}  // namespace
+
+std::vector<std::string> warnings_of_gpu(const Config& config, const Routes& routes,
+                                         const Gpu* gpu) {
+  std::vector<std::string> lines;
+  if (gpu == nullptr) return lines;
+  if (!gpu->orders_writes()) lines.push_back(warning_of_writes(config, routes, *gpu));
+  if (gpu->calls_may_lag()) {
+    lines.push_back(fmt::format(
+        "{}: the driver is older than CUDA 12.1: cudaMemset and cudaMemcpy may return before what "
+        "they write is in the heap, and a NIC may send what was there; call cudaDeviceSynchronize "
+        "between them and a call from the host that sends it, or update the driver",
+        gpu->name()));
+  }
+  return lines;
 }
 
 void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
@@ -125,12 +140,12 @@ void check_nic_faults(const Config& config, const Reachable& reachable) {
 }
 
 void warn_of_nics(Bootstrap& group, const Log& log, const Rails& rails, const Doorbells& doorbells,
-                  const std::string& of_writes) {
+                  const std::vector<std::string>& more) {
   std::vector<std::string> lines = rails.nics()[0].device.path_settings().ignored;
   for (const Doorbell& doorbell : doorbells) {
     if (!doorbell.warning().empty()) lines.push_back(doorbell.warning());
   }
-  if (!of_writes.empty()) lines.push_back(of_writes);
+  lines.insert(lines.end(), more.begin(), more.end());
   std::vector<std::string> names;
   for (const IbgdaNic& nic : rails.nics()) names.push_back(nic.device.name());
   warn_once(group, log, fmt::format("{}", fmt::join(lines, "\n")), std::move(names));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "host/base/config.h"
 #include "host/base/log.h"
@@ -32,12 +33,13 @@ void check_nic_faults(const Config& config, const Reachable& reachable);
 /// What Runtime::nic() answers. `rails`, `p2p` and `gpu` are null where there is none.
 std::string nic_name(const Rails* rails, const P2p* p2p, const Gpu* gpu);
 
-/// What kernels of a GPU that shows a NIC's writes in no order cannot rely on.
-std::string warning_of_writes(const Config& config, const Routes& routes, const Gpu& gpu);
+/// What programs cannot rely on where NICs reach a GPU's memory. `gpu` is null where there is none.
+std::vector<std::string> warnings_of_gpu(const Config& config, const Routes& routes,
+                                         const Gpu* gpu);
 
-/// Collective. Warns of what was found when the NICs were opened, and `of_writes` if not empty.
+/// Collective. Warns of what was found when the NICs were opened, and of `more`.
 void warn_of_nics(Bootstrap& group, const Log& log, const Rails& rails, const Doorbells& doorbells,
-                  const std::string& of_writes);
+                  const std::vector<std::string>& more);
 
 /// Collective. Warns where a job that chose its transports itself (PEAL_TRANSPORT=auto) goes by a
 /// NIC that settings of containers make it use (`mapped`: what was found of the peers' heaps), or

@@ -104,7 +104,8 @@ inline constexpr unsigned kHostPortable = 1;        // CU_MEMHOSTALLOC_..., CU_M
 inline constexpr unsigned kHostDeviceMap = 2;       // the same
 inline constexpr unsigned kHostIoMemory = 4;        // CU_MEMHOSTREGISTER_...
 
-inline constexpr int kPointerSyncMemoryOperations = 6;  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+inline constexpr int kPointerSyncMemoryOperations = 6;          // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+inline constexpr unsigned kContextSyncMemoryOperations = 0x80;  // CU_CTX_SYNC_MEMOPS
 
 /// CUlaunchAttribute and CUlaunchConfig, as cuda.h has them since CUDA 11.8.
 struct LaunchAttribute {
@@ -185,6 +186,8 @@ struct LaunchConfig {
 // The same for functions that an older driver lacks: null there.
 #define PEAL_CUDA_OPTIONAL_FUNCTIONS(X)                                               \
   X(query_stream, "cuStreamQuery", (Stream stream))                                   \
+  X(context_flags, "cuCtxGetFlags", (unsigned* flags))                                \
+  X(set_context_flags, "cuCtxSetFlags", (unsigned flags))                             \
   X(set_pointer_attribute, "cuPointerSetAttribute",                                   \
     (const void* value, int what, Address pointer))                                   \
   X(launch_with, "cuLaunchKernelEx",                                                  \

@@ -201,6 +201,31 @@ std::string Gpu::describe_writes() const {
                      flush_options_);
 }
 
+// The flag covers what is done in a context, whatever memory it is; the attribute covers one
+// allocation, whoever does it, but memory of cuMemCreate has none. cuCtxSetFlags came with 12.1.
+bool Gpu::synchronize_calls_on(const void* address) const {
+  const cuda::Address at = device_address(address);
+  const bool done = within([&](const cuda::Driver& driver) {
+    int index = index_;
+    driver.pointer_attribute(&index, cuda::kPointerDevice, at);
+    if (index != index_) return Gpu(driver_, index).synchronize_calls_on(address);
+    constexpr unsigned kFlag = cuda::kContextSyncMemoryOperations;
+    bool here = false;
+    if (driver.context_flags && driver.set_context_flags) {
+      unsigned flags = 0;
+      here = driver.context_flags(&flags) == cuda::kSuccess &&
+             ((flags & kFlag) != 0 || driver.set_context_flags(flags | kFlag) == cuda::kSuccess);
+    }
+    constexpr unsigned kYes = 1;
+    const bool everywhere = driver.set_pointer_attribute &&
+                            driver.set_pointer_attribute(&kYes, cuda::kPointerSyncMemoryOperations,
+                                                         at) == cuda::kSuccess;
+    return here || everywhere;
+  });
+  if (!done) calls_may_lag_ = true;
+  return done;
+}
+
 DmaBuf Gpu::lend(std::byte* first_page, size_t bytes) const {
   if (!driver_->range_handle) {
     return DmaBuf("the CUDA driver has no cuMemGetHandleForAddressRange: it is older than 11.7");

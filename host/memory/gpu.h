@@ -7,6 +7,7 @@
 // written something would otherwise wait for ever.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -106,6 +107,15 @@ class Gpu {
   /// True for memory that is this GPU's and stays there.
   bool owns(const void* address) const;
 
+  /// To be called before anybody but this GPU's kernels looks at memory of a GPU. Calls that CUDA
+  /// names synchronous (cudaMemcpy from GPU to GPU, cudaMemset, small copies from the host) may
+  /// return before they are done, which kernels do not notice, for they come behind. What a NIC or
+  /// a CPU reads may be ahead. Henceforth they return when they are done.
+  /// False where the driver refused that.
+  bool synchronize_calls_on(const void* address) const;
+  /// It refused that of some memory: it is older than CUDA 12.1.
+  bool calls_may_lag() const { return calls_may_lag_; }
+
   /// A GPU's memory as a dma-buf, for a device beside it. Whole pages of the host, inside one
   /// allocation.
   DmaBuf lend(std::byte* first_page, size_t bytes) const;
@@ -138,7 +148,8 @@ class Gpu {
   std::string pci_address_;
   int multiprocessors_ = 0;
   int writes_ordering_ = 0;  // CU_GPU_DIRECT_RDMA_WRITES_ORDERING_...; 0: none, or nobody says
-  int flush_options_ = 0;    // bits of CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_...
+  mutable std::atomic<bool> calls_may_lag_ = false;
+  int flush_options_ = 0;  // bits of CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_...
   std::unique_ptr<const HostAccess> access_;
 };
 

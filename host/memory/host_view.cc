@@ -94,7 +94,9 @@ HostView::HostView(const Gpu& gpu, std::shared_ptr<gdrcopy::Session> session, st
       session_(std::move(session)),
       begin_(begin),
       bytes_(bytes),
-      pieces_(std::make_unique<Piece[]>((bytes + kPiece - 1) / kPiece)) {}
+      pieces_(std::make_unique<Piece[]>((bytes + kPiece - 1) / kPiece)) {
+  gpu.synchronize_calls_on(begin);
+}
 
 // The first who wants a piece has it mapped, once; where that fails it is not tried again.
 HostView::Found HostView::piece_of(const void* at, size_t bytes) const {
@@ -195,14 +197,6 @@ std::string HostAccess::describe() const {
 std::unique_ptr<const HostView> HostAccess::view_of(const Gpu& gpu, std::byte* begin,
                                                     size_t bytes) const {
   if (!session_) return nullptr;
-  // A program's cudaMemcpy may return while its bytes are on their way, ahead of which a load over
-  // the bus would be. With this attribute it returns behind them. Memory of cuMemCreate has it not.
-  gpu.release([&](const cuda::Driver& driver) {
-    const unsigned yes = 1;
-    if (driver.set_pointer_attribute) {
-      driver.set_pointer_attribute(&yes, cuda::kPointerSyncMemoryOperations, device_address(begin));
-    }
-  });
   return std::make_unique<const HostView>(gpu, session_, begin, bytes);
 }
 

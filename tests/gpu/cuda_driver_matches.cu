@@ -99,6 +99,11 @@ PEAL_CHECK(export_pointer, cuMemPoolExportPointer);
 PEAL_CHECK(import_pointer, cuMemPoolImportPointer);
 PEAL_CHECK(query_stream, cuStreamQuery);
 PEAL_CHECK(set_pointer_attribute, cuPointerSetAttribute);
+PEAL_CHECK(context_flags, cuCtxGetFlags);
+#if CUDA_VERSION >= 12010
+PEAL_CHECK(set_context_flags, cuCtxSetFlags);
+static_assert(kContextSyncMemoryOperations == CU_CTX_SYNC_MEMOPS);
+#endif
 #undef PEAL_CHECK
 
 static_assert(std::is_same_v<Address, CUdeviceptr> && std::is_same_v<Device, CUdevice>);

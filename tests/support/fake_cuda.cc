@@ -75,7 +75,9 @@ std::map<void*, size_t> pinned;
 std::map<void*, size_t> host_bytes;  // of what the driver allocated
 std::set<std::pair<int, int>> peers;
 int contexts[kMaxDevices];  // a context is the address of its device's entry
-int stream;                 // of which there is one kind
+int retained[kMaxDevices];  // primary contexts
+unsigned context_flags[kMaxDevices];
+int stream;  // of which there is one kind
 thread_local std::vector<Context> current;
 
 Context context_of(int device) { return reinterpret_cast<Context>(&contexts[device]); }
@@ -133,6 +135,11 @@ bool overlaps_pinned(void* address, size_t bytes) {
 }
 
 }  // namespace
+
+bool fake_cuda_detail::calls_may_lag(const Allocation& allocation) {
+  const unsigned flags = context_flags[allocation.device];
+  return !allocation.synchronous && (flags & kContextSyncMemoryOperations) == 0;
+}
 
 int fake_cuda_detail::current_device() {
   if (current.empty() || current.back() == nullptr) return -1;
@@ -198,10 +205,13 @@ Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
   FAKE_ENTER("cuDevicePrimaryCtxRetain");
   if (device < 0 || device >= state.devices) return mistake(kNoDevice);
   *context = context_of(device);
+  ++retained[device];
   ++state.live;
   return kSuccess;
 }
-Result cuDevicePrimaryCtxRelease_v2(Device) {
+Result cuDevicePrimaryCtxRelease_v2(Device device) {
+  const std::lock_guard lock(mutex);
+  if (--retained[device] == 0) context_flags[device] = 0;
   --state.live;
   return kSuccess;
 }
@@ -223,6 +233,16 @@ Result cuCtxPopCurrent_v2(Context*) {
 Result cuCtxGetDevice(Device* device) {
   *device = current_device();
   return *device < 0 ? kInvalidContext : kSuccess;
+}
+Result cuCtxGetFlags(unsigned* flags) {
+  FAKE_ENTER_CONTEXT("cuCtxGetFlags");
+  *flags = context_flags[current_device()];
+  return kSuccess;
+}
+Result cuCtxSetFlags(unsigned flags) {
+  FAKE_ENTER_CONTEXT("cuCtxSetFlags");
+  context_flags[current_device()] = flags;
+  return kSuccess;
 }
 Result cuCtxEnablePeerAccess(Context peer, unsigned) {
   FAKE_ENTER_CONTEXT("cuCtxEnablePeerAccess");
@@ -458,11 +478,13 @@ Result cuPointerGetAttribute(void* value, int what, Address address) {
 
 Result cuPointerSetAttribute(const void* value, int what, Address address) {
   FAKE_ENTER_CONTEXT("cuPointerSetAttribute");
-  const auto after = allocations.upper_bound(address);
-  if (what != kPointerSyncMemoryOperations || after == allocations.begin() ||
+  const auto found = around(address);
+  if (what != kPointerSyncMemoryOperations || found == allocations.end() ||
       *static_cast<const unsigned*>(value) != 1) {
     return mistake(kInvalidValue);
   }
+  if (found->second.piece) return kInvalidValue;
+  found->second.synchronous = true;
   ++state.synchronous;
   return kSuccess;
 }
@@ -473,22 +495,4 @@ Result cuDeviceGetAttribute(int* value, int what, Device) {
   if (what == kWritesOrdering) *value = state.writes_ordering;
   return refusal("cuDeviceGetAttribute");
 }
-// A dma-buf is another descriptor of the memfd: none of its users looks into it.
-Result cuMemGetHandleForAddressRange(void* handle, Address address, size_t bytes, int kind,
-                                     unsigned long long flags) {
-  FAKE_ENTER_CONTEXT("cuMemGetHandleForAddressRange");
-  const auto page = static_cast<Address>(::sysconf(_SC_PAGESIZE));
-  const auto after = allocations.upper_bound(address);
-  if (kind != kRangeHandleDmaBuf || flags != 0 || address % page != 0 || bytes % page != 0 ||
-      after == allocations.begin()) {
-    return mistake(kInvalidValue);
-  }
-  const auto& [base, allocation] = *std::prev(after);
-  if (address - base + bytes > (allocation.bytes + page - 1) / page * page) return kInvalidValue;
-  const int fd = copy_of(allocation.fd);
-  std::memcpy(handle, &fd, sizeof(fd));
-  ++state.lent;
-  return fd < 0 ? kInvalidValue : kSuccess;
-}
-
 }  // extern "C"

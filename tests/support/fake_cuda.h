@@ -41,6 +41,7 @@ struct FakeCuda {
   std::atomic<int> enabled{0};          // times peer access was enabled
   std::atomic<int> pool_accesses{0};    // times access to a pool was set
   std::atomic<int> synchronous{0};      // allocations on which calls wait until all is done
+  std::atomic<int> lagging{0};          // dma-bufs of memory on which they do not
   std::atomic<int> mistakes{0};  // calls without a context, into unknown memory, on a wrong stream
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of the fake that is made and mapped apart. A piece is a memfd whose name tells its GPU;
-// its descriptor is another one of the same file, a fabric handle tells where to find it in /proc.
+// Memory of the fake that is made and mapped apart, and dma-bufs of all kinds. A piece is a memfd
+// whose name tells its GPU; its descriptor is another one of the same file, a fabric handle tells
+// where to find it in /proc.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -246,6 +247,25 @@ Result cuMemImportFromShareableHandle(MemoryHandle* memory, void* handle, int ty
   const Result result = import_file(memory, fd, type);
   if (fd >= 0) ::close(fd);
   return result;
+}
+
+// A dma-buf is another descriptor of the memfd: none of its users looks into it.
+Result cuMemGetHandleForAddressRange(void* handle, Address address, size_t bytes, int kind,
+                                     unsigned long long flags) {
+  FAKE_ENTER_CONTEXT("cuMemGetHandleForAddressRange");
+  const auto page = static_cast<Address>(::sysconf(_SC_PAGESIZE));
+  const auto after = allocations.upper_bound(address);
+  if (kind != kRangeHandleDmaBuf || flags != 0 || address % page != 0 || bytes % page != 0 ||
+      after == allocations.begin()) {
+    return mistake(kInvalidValue);
+  }
+  const auto& [base, allocation] = *std::prev(after);
+  if (address - base + bytes > (allocation.bytes + page - 1) / page * page) return kInvalidValue;
+  const int fd = copy_of(allocation.fd);
+  std::memcpy(handle, &fd, sizeof(fd));
+  if (calls_may_lag(allocation)) ++state.lagging;
+  ++state.lent;
+  return fd < 0 ? kInvalidValue : kSuccess;
 }
 
 }  // extern "C"

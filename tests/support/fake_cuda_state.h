@@ -35,6 +35,7 @@ struct Allocation {
   bool foreign = false;        // another process made it
   Pool pool = nullptr;         // that it is of
   std::set<int> allowed = {};  // of a piece: devices that may use it
+  bool synchronous = false;    // calls wait until what they do to it is done
 };
 using Allocations = std::map<Address, Allocation>;
 
@@ -56,6 +57,8 @@ inline uint64_t next_id() {
 Result refusal(const char* symbol);
 Result mistake(Result result);
 int current_device();  // -1: no context is current
+/// A synchronous call on it may return before it is done.
+bool calls_may_lag(const Allocation& allocation);
 
 /// Another descriptor of the same file.
 inline int copy_of(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, 0); }

@@ -28,6 +28,7 @@ class RuntimeOnGpu : public testing::Test {
     fake_.writes_ordering = 100;
     fake_.refuse.clear();
     fake_.mistakes = 0;
+    fake_.lagging = 0;
     const auto engine = std::filesystem::absolute("tests/support/peal_softnic_engine_on_cpu");
     ::setenv("PEAL_SOFTNIC_ENGINE_PROGRAM", engine.c_str(), 1);
     ::setenv("PEAL_SOFTNIC_FABRIC", ("on_gpu-" + std::to_string(::getpid())).c_str(), 1);
@@ -35,6 +36,7 @@ class RuntimeOnGpu : public testing::Test {
   ~RuntimeOnGpu() override {
     EXPECT_EQ(fake_.live, 0);
     EXPECT_EQ(fake_.mistakes, 0);
+    EXPECT_EQ(fake_.lagging, 0);
   }
 
   Runtime start(Bootstrap& group) const { return peal::join(group, config_, Target::kGpu); }
@@ -51,7 +53,7 @@ class RuntimeOnGpu : public testing::Test {
         Runtime pe = start(group);
         result = body(pe);
       }
-      return fake_.live == 0 && fake_.mistakes == 0 ? result : 60;
+      return fake_.live == 0 && fake_.mistakes == 0 && fake_.lagging == 0 ? result : 60;
     });
   }
 

@@ -95,6 +95,31 @@ TEST_F(RuntimeOnGpu, KnowsWhichMemoryItsCompletionsVouchFor) {
   });
 }
 
+// Whatever memory a NIC is told of: heap, queues, windows. A cudaMemset that has returned and not
+// ended would be overtaken by the put behind it. The fixture looks at each dma-buf.
+TEST_F(RuntimeOnGpu, HasCallsOnWhatANicReachesReturnWhenTheyAreDone) {
+  config_.transport = TransportKind::kIbgda;
+  for (const bool old : {false, true}) {
+    if (old) fake_.refuse["cuCtxSetFlags"] = cuda::kNotSupported;
+    testing::internal::CaptureStderr();
+    bootstrap::run_processes(1, [&](Bootstrap& group) {
+      Runtime pe = start(group);
+      const auto gpu = Gpu::open(0, 0);
+      const Backing whole = make_cuda_backing(gpu, 4096, "cudaMalloc");
+      const Backing of_other = make_cuda_backing(Gpu::open(1, 0), 4096, "of GPU 1");
+      fake_.lagging = 0;
+      const int before = fake_.lent;
+      pe.register_local(whole.address(), 4096);
+      pe.register_local(of_other.address(), 4096);
+      return fake_.lent >= before + 2 && fake_.lagging == 0 ? 0 : 1;
+    });
+    EXPECT_EQ(holds(testing::internal::GetCapturedStderr(),
+                    "cudaMemset and cudaMemcpy may return before"),
+              old)
+        << "of the heap, which is of cuMemCreate";
+  }
+}
+
 /// What one kernel finds of a get and a fetch once they have completed.
 struct Fetched {
   uint64_t got, old;

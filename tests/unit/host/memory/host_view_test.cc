@@ -189,8 +189,8 @@ TEST_F(HostViewTest, EndsItsMappingsBeforeTheirMemory) {
 }
 
 TEST_F(HostViewTest, HasSynchronousCallsOnWhatItMaps) {
-  const int before = cuda_.synchronous;
   const auto gpu = open();
+  const int before = cuda_.synchronous;
   const Backing memory = make_cuda_backing(gpu, 4096, "test");
   EXPECT_EQ(cuda_.synchronous, before + 1);
   cuda_.refuse["cuPointerSetAttribute"] = 801;  // memory of cuMemCreate
