@@ -12,7 +12,7 @@
 // for nothing: docs/memory_model.md, "What a program may rely on".
 //
 // Through a NIC `add` is an atomic, and so is `set` where WRITEs may be placed out of order
-// (ContextFields::sets_by_swap): atomics execute behind all of them.
+// (ContextFields::signals): atomics execute behind all of them, or start behind them.
 #pragma once
 
 #include <cstddef>

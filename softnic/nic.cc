@@ -29,12 +29,14 @@ namespace {
 
 /// The engine as a thread of this process, talking to others through shared memory.
 struct CpuEngine {
-  CpuEngine(Fabric& fabric, const Router& router, const Settings& settings)
+  CpuEngine(Fabric& fabric, const Router& router, const Settings& settings,
+            const PresentedDevice& device)
       : tables(fabric.lid(), static_cast<uint32_t>(fabric.generation()), settings.timing),
         wire(tables.port, fabric, router),
         control(tables, driver),
         driver(tables.port, wire) {
     tables.port.by_value = settings.doorbell_by_value;
+    tables.port.pci_atomics = device.pci_atomics;
     if (settings.placement) {
       placement = std::make_unique<Placement>(*settings.placement + fabric.lid());
       tables.port.placement = placement.get();
@@ -111,7 +113,7 @@ Nic::State::State(const PresentedDevice& as)
       fabric(settings),
       gids(gid_table(device, fabric.lid(), fabric.guid())),
       router(fabric, device, gids),
-      cpu(std::make_unique<CpuEngine>(fabric, router, settings)),
+      cpu(std::make_unique<CpuEngine>(fabric, router, settings, device)),
       events(epoll_create1(EPOLL_CLOEXEC)) {
   if (!events) throw std::system_error(errno, std::generic_category(), "softnic: epoll");
   watch_events();

@@ -120,11 +120,13 @@ PEAL_DEVICE Fetched<T> fetch_by_nic(const BasicContext<R>& ctx, const Destinatio
 }
 
 /// Ahead of a release that the NIC carries to `at`. Where somebody may look at the memory past that
-/// NIC the block's queue is settled; one that the release leaves, whoever leaves it settles.
+/// NIC, or atomics are executed ahead of WRITEs, the block's queue is settled; one that the release
+/// leaves, whoever leaves it settles.
 template <Reach R>
 PEAL_DEVICE Status before_release(const BasicContext<R>& ctx, const Destination& at, int pe) {
   fence_direct_stores<Edge::kM23Nic>();  // to home too: no queue's own fence need reach so far
-  if (ctx.settle == 0 || weakened(Edge::kM23Settle)) return Status::kOk;
+  const bool behind = ctx.settle == 0 && (ctx.signals & kSignalsWait) == 0;
+  if (behind || weakened(Edge::kM23Settle)) return Status::kOk;
   if (queue_left(ctx, at.queue, pe) != nullptr) return Status::kOk;
   return settle<R, true>(ctx.state, at.queue);
 }

@@ -13,14 +13,21 @@
 
 namespace peal::detail {
 
+/// How a word that vouches for what is ahead of it is posted. Where a NIC executes an atomic ahead
+/// of that, the atomic starts when that is done.
+PEAL_DEVICE mlx5::Header behind(const ContextFields& ctx, mlx5::Header h) {
+  if ((ctx.signals & kSignalsWait) != 0) h.fence = mlx5::Fence::kStrong;
+  return h;
+}
+
 /// Calls `post` with the composer of the WQE that sets the word `at`, which travels by `q`.
 template <class Post>
 PEAL_DEVICE Ticket with_set(const ContextFields& ctx, const mlx5::SendQueue& q,
                             const mlx5::Remote& at, uint64_t value, const Post& post) {
-  if (ctx.sets_by_swap != 0 && !weakened(Edge::kM6Swap)) {
+  if ((ctx.signals & kSignalsSwap) != 0 && !weakened(Edge::kM6Swap)) {
     const mlx5::MaskedSwap<uint64_t> whole{0, 0, value, ~uint64_t{0}};
     return post([&](const mlx5::Header& h) {
-      return mlx5::compose_masked(h, at, whole, ibgda::Landing::sink(q));
+      return mlx5::compose_masked(behind(ctx, h), at, whole, ibgda::Landing::sink(q));
     });
   }
   return post([&](const mlx5::Header& h) { return mlx5::compose_write_word(h, at, value, 8); });
@@ -34,7 +41,8 @@ PEAL_DEVICE Ticket with_signal(const ContextFields& ctx, const Destination& flag
     return with_set(ctx, *flag.queue, flag.remote, signal.value, post);
   }
   return post([&](const mlx5::Header& h) {
-    return mlx5::compose_fetch_add(h, flag.remote, signal.value, ibgda::Landing::sink(*flag.queue));
+    return mlx5::compose_fetch_add(behind(ctx, h), flag.remote, signal.value,
+                                   ibgda::Landing::sink(*flag.queue));
   });
 }
 

@@ -19,10 +19,13 @@
 
 namespace peal {
 
-inline constexpr uint32_t kContextVersion = 10;
+inline constexpr uint32_t kContextVersion = 11;
 inline constexpr uint32_t kMaxWindows = 8192;
 /// ContextFields::settle where some GPU shows what NICs write in no order.
 inline constexpr uint32_t kSettleAlways = 2;
+/// ContextFields::signals: Signal::set and barrier flags are atomics, else RDMA WRITEs; and words
+/// that are atomics start when everything ahead of them on their queue is done.
+inline constexpr uint32_t kSignalsSwap = 1, kSignalsWait = 2;
 /// PEs whose mapped heaps a context holds itself: the GPUs of one machine.
 inline constexpr uint32_t kNearPes = 8;
 
@@ -210,16 +213,16 @@ struct ContextFields {
   int32_t pe;
   int32_t n_pes;
   uint32_t queues_per_peer;
-  uint32_t sync_rounds;   // of the barrier: see detail/barrier.h; 0: it is ContextState::survivors'
-  uint32_t relaxed;       // 1: payload may be placed in any order: only a drained queue orders puts
-  int32_t near_first;     // the PE of near[0]
-  uint32_t rails;         // queue q of every peer goes by rail q % rails; without NICs 1
-  uint32_t settle;        // not 0: only a settled queue says that a peer's memory shows what it
-                          // carried, for flags may come there by another way (detail/drain.h). Edge
-                          // M17. kSettleAlways: not even flags that come behind it do
-  uint32_t sets_by_swap;  // 1: Signal::set and barrier flags are atomics, else RDMA WRITEs
-  uint32_t slot;          // of the job's contexts this one's number, alike on all PEs
-  Window heap;            // window 0 again: the usual case costs no look into the table
+  uint32_t sync_rounds;  // of the barrier: see detail/barrier.h; 0: it is ContextState::survivors'
+  uint32_t relaxed;      // 1: payload may be placed in any order: only a drained queue orders puts
+  int32_t near_first;    // the PE of near[0]
+  uint32_t rails;        // queue q of every peer goes by rail q % rails; without NICs 1
+  uint32_t settle;       // not 0: only a settled queue says that a peer's memory shows what it
+                         // carried, for flags may come there by another way (detail/drain.h). Edge
+                         // M17. kSettleAlways: not even flags that come behind it do
+  uint32_t signals;      // kSignalsSwap | kSignalsWait
+  uint32_t slot;         // of the job's contexts this one's number, alike on all PEs
+  Window heap;           // window 0 again: the usual case costs no look into the table
   const WindowTable* windows;
   std::byte* queues;  // [queues_per_peer][n_pes] mlx5::SendQueue, queue_stride bytes apart
   uint64_t queue_stride;

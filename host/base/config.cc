@@ -219,9 +219,10 @@ constexpr Choice<ConnectKind, 3> kConnects{
     {{{"auto", ConnectKind::kAuto}, {"lazy", ConnectKind::kLazy}, {"eager", ConnectKind::kEager}}}};
 constexpr Choice<GetFlush, 3> kGetFlushes{
     {{{"auto", GetFlush::kAuto}, {"dump", GetFlush::kDump}, {"none", GetFlush::kNone}}}};
-constexpr Choice<SignalOpsSetting, 3> kSignalOps{{{{"auto", SignalOpsSetting::kAuto},
+constexpr Choice<SignalOpsSetting, 4> kSignalOps{{{{"auto", SignalOpsSetting::kAuto},
                                                    {"write", SignalOpsSetting::kWrite},
-                                                   {"atomic", SignalOpsSetting::kAtomic}}}};
+                                                   {"atomic", SignalOpsSetting::kAtomic},
+                                                   {"strong", SignalOpsSetting::kStrong}}}};
 constexpr Choice<int, 6> kMtus{
     {{{"auto", 0}, {"256", 256}, {"512", 512}, {"1024", 1024}, {"2048", 2048}, {"4096", 4096}}}};
 constexpr Choice<LogLevel, 4> kLogLevels{{{{"error", LogLevel::kError},

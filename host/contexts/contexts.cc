@@ -141,7 +141,7 @@ ContextFields Contexts::fields(const Name& name, const QueueShape& shape,
   fields.settle = rails.count() > 1 || parts_.nics->must_settle ? 1 : 0;
   if (parts_.nics->unordered) fields.settle = kSettleAlways;
   fields.relaxed = rails.payload() == nic::Ordering::kRelaxed || !signals.in_order ? 1 : 0;
-  fields.sets_by_swap = signals.atomic ? 1 : 0;
+  fields.signals = (signals.atomic ? kSignalsSwap : 0) | (signals.waits ? kSignalsWait : 0);
   return fields;
 }
 

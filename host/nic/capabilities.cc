@@ -64,6 +64,7 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
     capabilities.bonded_ports = page.value(cap::kLagPorts);
     capabilities.lag_port_in_rts = page.value(cap::kLagPortInRts) != 0;
   }
+  capabilities.places_all_out_of_order = page.value(cap::kOooAll) != 0;
   capabilities.tells_ooo_sls = page.value(cap::kOooSlMask) != 0;
   if (page.value(cap::kGeneral2) != 0) {
     const CapabilityPage page_2 = query(library, context, prm::kGeneralCapabilities2);
@@ -74,6 +75,8 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
     capabilities.atomic_host_endian = atomics.value(atomic::kEndiannessMode) == 1;
     capabilities.atomic_operations = atomics.value(atomic::kOperations);
     capabilities.atomic_sizes = atomics.value(atomic::kSizes);
+    capabilities.pci_atomics =
+        ((atomics.value(atomic::kPciFetchAdd) | atomics.value(atomic::kPciCompareSwap)) & 3) != 0;
   }
   if (page.value(cap::kRoce) != 0) {
     const CapabilityPage roce = query(library, context, prm::kRoceCapabilities);

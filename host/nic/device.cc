@@ -95,6 +95,11 @@ void Device::read_placement(const ibv_device_attr& attributes) {
       use_ == NicUse::kDevx || attributes.vendor_id == kMellanox || name_.starts_with("mlx5");
   placement_.forces_order = capabilities_.forces_order;
   placement_.service_level = path_.service_level;
+  if (capabilities_.pci_atomics) {
+    placement_.atomics = AtomicOrder::kBus;
+  } else if (capabilities_.places_all_out_of_order) {
+    placement_.atomics = AtomicOrder::kOutOfOrder;
+  }
   if (capabilities_.tells_ooo_sls && port_.link_layer == LinkLayer::kInfiniBand) {
     placement_.ooo_sl_mask = query_ooo_sl_mask(*library_, context_.get(), port_.number);
   }

@@ -124,6 +124,7 @@ inline constexpr Field kReliableConnection{21, 0, 0};
 inline constexpr Field kLagPortAlways{23, 7, 7};
 inline constexpr Field kLagPorts{23, 3, 0};
 inline constexpr Field kMaxWqeBytes{24, 15, 0};
+inline constexpr Field kOooAll{29, 11, 11};  // dp_ordering_ooo_all_rc
 inline constexpr Field kTimestampFormats{38, 31, 30};
 }  // namespace cap
 namespace cap_2 {
@@ -133,6 +134,9 @@ namespace atomic_cap {
 inline constexpr Field kEndiannessMode{6, 31, 30};
 inline constexpr Field kOperations{8, 15, 0};
 inline constexpr Field kSizes{9, 15, 0};
+// By PCI Express AtomicOps: bit 0 of 4 bytes, bit 1 of 8.
+inline constexpr Field kPciFetchAdd{24, 31, 16};
+inline constexpr Field kPciCompareSwap{25, 31, 16};
 }  // namespace atomic_cap
 namespace roce_cap {
 inline constexpr Field kTimestampFormats{4, 1, 0};

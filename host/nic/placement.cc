@@ -26,4 +26,16 @@ std::string describe_placement(const PlacementFacts& facts) {
       facts.forces_order ? "dp_ordering_force can forbid it" : "no dp_ordering_force");
 }
 
+std::string describe_atomics(const PlacementFacts& facts) {
+  switch (facts.atomics) {
+    case AtomicOrder::kBus:
+      return "atomics are PCI Express AtomicOps, which may pass writes ahead of them (pci_atomic)";
+    case AtomicOrder::kOutOfOrder:
+      return "atomics may be placed out of order (dp_ordering_ooo_all_rc)";
+    case AtomicOrder::kResponder:
+      break;
+  }
+  return "";
+}
+
 }  // namespace peal::nic

@@ -6,6 +6,7 @@
 //
 //   ooo_sl_mask         InfiniBand: the service levels on which that may be
 //   dp_ordering_force   the queue pair may ask for order all the same
+//   pci_atomic, dp_ordering_ooo_all_rc   not even atomics need be behind
 #pragma once
 
 #include <cstdint>
@@ -21,10 +22,18 @@ enum class Placement : uint8_t {
   kInOrder,
 };
 
+/// What keeps an atomic behind what is ahead of it on its queue pair.
+enum class AtomicOrder : uint8_t {
+  kResponder,   // the NIC that executes it
+  kOutOfOrder,  // nothing for sure: the NIC is of those that can place everything out of order
+  kBus,         // nothing: AtomicOps of PCI Express, which pass the NIC's own writes
+};
+
 /// What is known of a NIC.
 struct PlacementFacts {
   bool mlx5 = true;           // else verbs' own rules hold
   bool forces_order = false;  // dp_ordering_force
+  AtomicOrder atomics = AtomicOrder::kResponder;
   uint8_t service_level = 0;
   std::optional<uint16_t> ooo_sl_mask = std::nullopt;  // InfiniBand, where the firmware tells
 };
@@ -33,5 +42,7 @@ Placement placement_of(const PlacementFacts& facts);
 
 /// For people: "may place WRITEs out of order (service level 0 is in ooo_sl_mask 0xffff)".
 std::string describe_placement(const PlacementFacts& facts);
+/// "its atomics are PCI Express AtomicOps, which pass writes"; empty where nothing passes.
+std::string describe_atomics(const PlacementFacts& facts);
 
 }  // namespace peal::nic

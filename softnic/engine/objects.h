@@ -314,6 +314,7 @@ struct Port {
   Violations violations;
   Faults* faults = nullptr;        // null until the first fault plan
   Placement* placement = nullptr;  // null: WRITEs are placed in order
+  bool pci_atomics = false;        // atomics wait for no WRITE that is held there
 };
 
 /// The key, or null. `number` is compared whole: a freed and reused index has another variant.

@@ -8,7 +8,8 @@
 //
 // What a responder holds it has placed before it executes a READ, an atomic, a SEND or a WRITE with
 // immediate of that queue pair (serve.h), and before it acknowledges or refuses (wire.cc): a
-// completion still says that the data is there. Queue pairs that are in_order are left alone.
+// completion still says that the data is there. Queue pairs that are in_order are left alone. Where
+// Port::pci_atomics says so, atomics do not wait, but their answers do.
 #pragma once
 
 #include <cstdint>

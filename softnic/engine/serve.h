@@ -48,7 +48,7 @@ class Server {
     Receiver* receive = history_of(*qp, packet);
     if (receive == nullptr) return reply(packet, PacketKind::kAbsent);
     if (packet.opcode != mlx5::Opcode::kRdmaWrite) {
-      place_held(port_, qp->qpn);
+      if (!overtakes(packet)) place_held(port_, qp->qpn);
       land_fetched(port_);
     }
     const int32_t ahead = psn_distance(packet.psn, receive->expected_psn);
@@ -67,6 +67,12 @@ class Server {
   }
 
  private:
+  /// A NIC that has the bus execute its atomics (PCI Express AtomicOps) does not wait for what it
+  /// is still writing.
+  PEAL_HD bool overtakes(const Packet& packet) const {
+    return port_.pci_atomics && right_for(packet.opcode) == kRemoteAtomic;
+  }
+
   PEAL_HD bool held_back(QueuePair& qp, const Packet& packet, const Payload& payload) const {
     return port_.placement != nullptr && packet.opcode == mlx5::Opcode::kRdmaWrite &&
            qp.service == Service::kReliable && !qp.attributes.in_order &&

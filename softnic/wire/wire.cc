@@ -242,7 +242,7 @@ void ShmWire::accept(uint16_t lid) {
 }
 
 void ShmWire::Incoming::acknowledge(const Packet& packet) {
-  if (holds && held.destination != packet.destination) release();
+  if ((holds && held.destination != packet.destination) || has_late) release();
   held = packet;
   holds = true;
 }
@@ -257,9 +257,23 @@ void ShmWire::Incoming::release() {
   place();
   holds = false;
   answers.append(held, Payload{});
+  if (!has_late) return;
+  has_late = false;
+  Payload payload;
+  payload.append(reinterpret_cast<const std::byte*>(&late_value), late.payload);
+  answers.append(late, payload);
 }
 
 void ShmWire::Incoming::answer(const Packet& packet, const Payload& payload) {
+  // It acknowledges what the atomic overtook as well.
+  const bool overtook = port->pci_atomics && right_for(packet.opcode) == kRemoteAtomic;
+  if (overtook && holds && !has_late && held.destination == packet.destination &&
+      payload.count == 1 && payload.bytes <= sizeof late_value) {
+    std::memcpy(&late_value, payload.chunk[0].memory, payload.bytes);
+    late = packet;
+    has_late = true;
+    return;
+  }
   release();
   answers.append(packet, payload);
 }
@@ -313,7 +327,8 @@ bool ShmWire::serve(Incoming& link) {
       break;
     }
     const uint64_t answer = record_bytes(reads ? packet.bytes : sizeof(uint64_t));
-    if (!link.answers.room(answer + 2 * record_bytes(0))) break;
+    if (!link.answers.room(answer + 2 * record_bytes(0) + record_bytes(sizeof link.late_value)))
+      break;
     if (packet.kind != PacketKind::kRequest) {
       if (!link.borrow(packet, payload)) {
         link.lost = true;

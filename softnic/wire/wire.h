@@ -92,6 +92,9 @@ class ShmWire {
     RingWriter answers;
     Packet held = {};  // acknowledgement not yet sent: what it is for may not be in memory either
     bool holds = false;
+    Packet late = {};  // answer of an atomic that has overtaken what `held` is for
+    uint64_t late_value = 0;
+    bool has_late = false;
     bool lost = false;
     Port* port = nullptr;
     std::vector<std::unique_ptr<Borrowed>> borrowed;

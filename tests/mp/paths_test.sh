@@ -103,11 +103,14 @@ job passes "force_order=yes" "$ring"
 with=(PEAL_INFO=1 PEAL_SIGNAL_OPS=atomic)
 wanted=("signals: set by 8-byte swaps: mlx5_0 of PE 0 places WRITEs in order")
 job passes "ooo_sl=0" "$ring"
+with=(PEAL_INFO=1)
+wanted=("atomics wait for what is ahead of them, as on PE 1: atomics are PCI Express AtomicOps")
+job passes "link=ib pci_atomics=yes" "$ring"
 with=(PEAL_SIGNAL_OPS=write)
-wanted=("PEAL_SIGNAL_OPS=write: mlx5_0 of PE 1 may place WRITEs out of order" "auto and atomic send signals as atomics")
+wanted=("PEAL_SIGNAL_OPS=write: mlx5_0 of PE 1 may place WRITEs out of order" "auto, atomic and strong send signals as atomics")
 job fails "force_order=yes link=ib" "$ring"
 with=(PEAL_SIGNAL_OPS=writes)
-wanted=("PEAL_SIGNAL_OPS" "one of auto write atomic")
+wanted=("PEAL_SIGNAL_OPS" "one of auto write atomic strong")
 job fails "link=ib" "$ring"
 
 # NICs that kernels cannot drive: by a CPU thread, said once, also where only one PE's is such; not where it is asked for

@@ -250,7 +250,7 @@ void Job::fill_in(Pe& pe, ContextFields& ctx) {
   ctx.queues_per_peer = options_.direct ? 0 : options_.queues_per_peer;
   ctx.sync_rounds = sync_rounds(options_.n_pes);
   ctx.relaxed = unordered() ? 1 : 0;
-  ctx.sets_by_swap = options_.placed_in_order ? 0 : 1;
+  ctx.signals = options_.placed_in_order ? 0 : kSignalsSwap;
   ctx.heap = pe.windows->window[0];
   ctx.windows = pe.windows;
   ctx.queues = reinterpret_cast<std::byte*>(pe.queues);

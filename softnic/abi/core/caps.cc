@@ -51,6 +51,11 @@ constexpr Capability kAtomicCaps[] = {
     {{6, 15, 0}, 0xc},  // atomic_size_dc
 };
 
+constexpr Capability kPciAtomicCaps[] = {
+    {{20, 31, 16}, 3},  // fetch_add_pci_atomic: 4 and 8 bytes
+    {{21, 31, 16}, 3},  // compare_swap_pci_atomic
+};
+
 /// Code of a table of at least `entries`: least << code.
 uint32_t table_code(size_t entries, size_t least) {
   return static_cast<uint32_t>(std::countr_zero(std::bit_ceil(std::max(entries, least)) / least));
@@ -121,6 +126,9 @@ void query_hca_cap(const Command& command) {
   }
   if (type == prm::cap::kAtomic && !nic.device().refuses_any(kRefuseAtomics)) {
     for (const Capability& cap : kAtomicCaps) capability.set(cap.field, cap.value);
+    if (nic.device().pci_atomics) {
+      for (const Capability& cap : kPciAtomicCaps) capability.set(cap.field, cap.value);
+    }
   }
   if (type == prm::cap::kRoce && nic.device().ethernet) present_roce(nic, capability);
   if (more) capability.set({4, 23, 23}, 1);  // dp_ordering_force

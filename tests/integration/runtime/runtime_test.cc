@@ -149,7 +149,7 @@ TEST(RuntimeLife, HasKeysOfTheirOwnForPayloadThatMayBeReordered) {
       Runtime pe = start(group, config);
       const Context context = pe.context();
       EXPECT_EQ(context.relaxed, 1u);  // WRITEs of this NIC may overtake each other in any case
-      EXPECT_EQ(context.sets_by_swap, 1u);
+      EXPECT_EQ(context.signals, kSignalsSwap);
       for (int peer = 0; peer < 2; ++peer) {
         EXPECT_EQ(context.heap.rkeys[peer].raw != context.heap.word_rkeys[peer].raw, relaxed);
       }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A runtime that knows what completions vouch for: on a CUDA driver that is a fake, whose GPUs show
-// a NIC's writes in order or not, with memory of theirs and of the host.
+// a NIC's writes in order or not, with memory of theirs and of the host; on NICs, what signals do.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -190,6 +190,53 @@ TEST(GetFlush, IsASettingForKernelsOnACpuToo) {
     Runtime pe = api_test::start(group, config);
     EXPECT_EQ(pe.context().heap.dumped, 0u) << "a CPU polls for kernels";
   });
+}
+
+/// PE 0 sends round after round, PE 1 counts those whose data it does not find behind the signal.
+PEAL_KERNEL send_and_look(Context ctx, uint64_t* box, uint64_t* flag, uint64_t rounds,
+                          uint64_t* stale) {
+  for (uint64_t round = 1; round <= rounds; ++round) {
+    if (ctx.pe == 0) {
+      box[1] = round;
+      if (put_signal(ctx, box, box + 1, 1, Signal::set(flag, round, 1)) != Status::kOk) return;
+      if (wait_until(ctx, flag, Compare::kGe, round) != Status::kOk) return;
+    } else {
+      if (wait_until(ctx, flag, Compare::kGe, round) != Status::kOk) return;
+      if (load_relaxed<Reach::kSystem>(box) != round) ++*stale;
+      if (signal(ctx, Signal::set(flag, round, 0)) != Status::kOk) return;
+    }
+  }
+  *flag = rounds + 1;
+}
+
+// Atomics that the bus executes pass WRITEs. Fails at 97a0985: signals were such atomics.
+TEST(Signals, WaitWhereAtomicsOvertakeWrites) {
+  const char* const before = ::getenv("PEAL_SOFTNIC_PRESENT");
+  ASSERT_EQ(before, nullptr);
+  ::setenv("PEAL_SOFTNIC_PRESENT", "pci_atomics=yes", 1);
+  for (const auto asked : {SignalOpsSetting::kAuto, SignalOpsSetting::kAtomic}) {
+    const bool waits = asked == SignalOpsSetting::kAuto;
+    bootstrap::run_threads(2, [&](Bootstrap& group) {
+      Config config = api_test::small_config();
+      config.transport = TransportKind::kIbgda;
+      config.signal_ops = asked;
+      config.queues = 1;
+      Runtime pe = api_test::start(group, config);
+      EXPECT_EQ(pe.context().signals, kSignalsSwap | (waits ? kSignalsWait : 0));
+      constexpr uint64_t kRounds = 300;
+      api_test::Symmetric<uint64_t> words(pe, 4);
+      launch({}, send_and_look, pe.context(), words.data(), words.data() + 2, kRounds,
+             words.data() + 3)
+          .wait();
+      pe.check();
+      EXPECT_EQ(words[2], kRounds + 1);
+      if (pe.my_pe() == 1) {
+        EXPECT_EQ(words[3] == 0, waits) << words[3];
+      }
+      pe.barrier();
+    });
+  }
+  ::unsetenv("PEAL_SOFTNIC_PRESENT");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "device/atomics.h"
 #include "device/sync.h"
 #include "device/wait.h"
 #include "gtest/gtest.h"
@@ -58,6 +59,45 @@ TEST(Signal, AddIsAnAtomicWhoseResultNobodyReads) {
   EXPECT_EQ(*rig.remote<uint64_t>(1, kFlag), 0x1122334455667789u);
   for (size_t i = 0; i < mlx5::kLandingCells; ++i) {
     ASSERT_EQ(rig.rig(1).landing(i).value, 0u) << "cells belong to fetches";
+  }
+}
+
+// Where a NIC executes atomics ahead of WRITEs: bits 7 to 5 say strong order. Fails at 97a0985:
+// signals that were atomics had no fence.
+TEST(Signal, ThatIsAnAtomicStartsBehindWhatIsAheadWhereItMust) {
+  for (const bool add : {false, true}) {
+    for (const uint32_t signals : {kSignalsSwap, kSignalsSwap | kSignalsWait}) {
+      DeviceRig rig;
+      Context ctx = rig.context();
+      ctx.signals = signals;
+      {
+        const NicThread nics(rig);
+        EXPECT_EQ(put_signal(ctx, rig.heap() + kTarget, rig.heap() + kSource, 100,
+                             add ? add_flag(rig) : set_flag(rig)),
+                  Status::kOk);
+      }
+      ASSERT_EQ(rig.nic(1).seen().size(), 2u);
+      EXPECT_EQ(rig.nic(1).seen()[0].text().substr(18, 8), "00000004") << "the data";
+      EXPECT_EQ(rig.nic(1).seen()[1].text().substr(18, 8),
+                (signals & kSignalsWait) != 0 ? "00000068" : "00000008");
+    }
+  }
+}
+
+TEST(Signal, AReleaseWaitsForWhatIsAheadWhereAnAtomicWouldNot) {
+  for (const bool waits : {false, true}) {
+    DeviceRig rig;
+    Context ctx = rig.context();
+    ctx.signals = waits ? kSignalsSwap | kSignalsWait : kSignalsSwap;
+    {
+      const NicThread nics(rig);
+      EXPECT_EQ(put(ctx, rig.heap() + kTarget, rig.heap() + kSource, 100, 1), Status::kOk);
+      EXPECT_EQ(atomic_add(ctx, rig.local<uint64_t>(kFlag), 1, 1, release), Status::kOk);
+      EXPECT_EQ(quiet(ctx), Status::kOk);
+    }
+    using testing::kFetchAdd, testing::kRead, testing::kWrite;
+    EXPECT_EQ(opcodes(rig),
+              waits ? (testing::Ops{kWrite, kRead, kFetchAdd}) : (testing::Ops{kWrite, kFetchAdd}));
   }
 }
 

@@ -85,6 +85,21 @@ TEST_F(SoftnicPlacement, AnAtomicOvertakesNothing) {
   }
 }
 
+// PCI Express AtomicOps: the flag is there before the data, unless it starts when that is done.
+TEST_F(SoftnicPlacement, AnAtomicOfTheBusOvertakesWritesUnlessItWaitsForThem) {
+  const std::shared_ptr<Nic> bus = Nic::open({.pci_atomics = true});
+  Loop loop(*bus, bus->allocate_pd().number, false);
+  int stale = 0;
+  for (int round = 1; round <= 500; ++round) {
+    stale += loop.overtakes(round, [&](uint64_t value) { return loop.flag_by_swap(value); });
+  }
+  EXPECT_GT(stale, 0);
+  for (int round = 501; round <= 1000; ++round) {
+    ASSERT_FALSE(loop.overtakes(
+        round, [&](uint64_t value) { return loop.flag_by_swap(value).with(Fence::kStrong); }));
+  }
+}
+
 TEST_F(SoftnicPlacement, AReadSeesWhatWasWrittenBeforeIt) {
   Loop loop(*nic, pd, false);
   for (uint64_t round = 1; round <= 500; ++round) {

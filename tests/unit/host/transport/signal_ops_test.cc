@@ -89,7 +89,8 @@ TEST(SignalOps, WriteIsRefusedWhereOrderCannotBeHad) {
     EXPECT_NE(text.find("PEAL_SIGNAL_OPS=write: mlx5_7 of PE 1 may place WRITEs out of order"),
               std::string::npos)
         << text;
-    EXPECT_NE(text.find("auto and atomic send signals as atomics"), std::string::npos) << text;
+    EXPECT_NE(text.find("auto, atomic and strong send signals as atomics"), std::string::npos)
+        << text;
   }
 }
 
@@ -101,7 +102,38 @@ TEST(SignalOps, AtomicIsAlwaysPossibleAndKeepsTheOrderThereIs) {
   EXPECT_FALSE(choose_signal_ops(SignalOpsSetting::kAtomic, {offer(kForces, "mlx5_0")}).in_order);
 }
 
+TEST(SignalOps, AtomicsWaitWhereSomeNicDoesNotExecuteThemInOrder) {
+  constexpr PlacementFacts kBus{.atomics = nic::AtomicOrder::kBus};
+  constexpr PlacementFacts kLoose{.atomics = nic::AtomicOrder::kOutOfOrder};
+  constexpr PlacementFacts kOrderedBus{
+      .atomics = nic::AtomicOrder::kBus, .service_level = 2, .ooo_sl_mask = 0xfffb};
+  const auto chosen = [](SignalOpsSetting asked, const PlacementFacts& facts) {
+    return choose_signal_ops(asked, {offer(kOutside, "mlx5_0"), offer(facts, "mlx5_1")});
+  };
+  EXPECT_FALSE(chosen(SignalOpsSetting::kAuto, kInside).waits);
+  EXPECT_TRUE(chosen(SignalOpsSetting::kAuto, kBus).waits);
+  EXPECT_TRUE(chosen(SignalOpsSetting::kAuto, kBus).atomic);
+  EXPECT_TRUE(chosen(SignalOpsSetting::kAuto, kLoose).waits);
+  // WRITEs are in order, but signals that add are atomics all the same.
+  EXPECT_TRUE(chosen(SignalOpsSetting::kAuto, kOrderedBus).waits);
+  EXPECT_FALSE(chosen(SignalOpsSetting::kAuto, kOrderedBus).atomic);
+  EXPECT_TRUE(chosen(SignalOpsSetting::kWrite, kOrderedBus).waits);
+  EXPECT_FALSE(chosen(SignalOpsSetting::kAtomic, kBus).waits) << "by name";
+  EXPECT_TRUE(chosen(SignalOpsSetting::kStrong, kInside).waits);
+  EXPECT_TRUE(chosen(SignalOpsSetting::kStrong, kOutside).atomic);
+  EXPECT_EQ(chosen(SignalOpsSetting::kAuto, kBus).why,
+            "set by 8-byte swaps: mlx5_1 of PE 1 may place WRITEs out of order (no ooo_sl_mask "
+            "says otherwise; no dp_ordering_force); atomics wait for what is ahead of them, as on "
+            "PE 1: atomics are PCI Express AtomicOps, which may pass writes ahead of them "
+            "(pci_atomic)");
+  EXPECT_NE(chosen(SignalOpsSetting::kAtomic, kBus).why.find("; but on PE 1: atomics are PCI"),
+            std::string::npos);
+}
+
 TEST(SignalOps, ThePeTellsOfItsNicThatOrdersLeast) {
+  const PlacementOffer loosest = least_ordered(
+      {offer(kSilent, "mlx5_0"), offer({.atomics = nic::AtomicOrder::kBus}, "mlx5_1")});
+  EXPECT_EQ(loosest.facts.atomics, nic::AtomicOrder::kBus);
   const PlacementOffer least = least_ordered(
       {offer(kOutside, "mlx5_0"), offer(kSilent, "mlx5_1"), offer(kForces, "mlx5_2")});
   EXPECT_STREQ(least.nic, "mlx5_1");

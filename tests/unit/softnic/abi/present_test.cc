@@ -59,6 +59,15 @@ TEST_F(Presented, TellsWhatItsOrderIs) {
   EXPECT_NE(error, 0) << "Ethernet has no service levels";
 }
 
+// Bit 0 of 4 bytes, bit 1 of 8.
+TEST_F(Presented, TellsWhichAtomicsTheBusExecutes) {
+  present("pci_atomics=yes; devices=1");
+  EXPECT_EQ(general_cap(open_device(0), 3, 20, 31, 16), 3u);  // fetch_add_pci_atomic
+  EXPECT_EQ(general_cap(open_device(0), 3, 21, 31, 16), 3u);  // compare_swap_pci_atomic
+  EXPECT_EQ(general_cap(open_device(1), 3, 20, 31, 16), 0u);
+  EXPECT_EQ(general_cap(open_device(1), 3, 21, 31, 16), 0u);
+}
+
 TEST_F(Presented, ListsTheDevicesThatThereAre) {
   present("devices=2; link=roce name=mlx5_bond_0");
   int count = 0;
