@@ -175,6 +175,7 @@ std::string Device::path_description() const {
                                  ethernet ? "priority" : "service level", path_.service_level);
   if (ethernet) text += fmt::format(", traffic class {}", path_.traffic_class);
   if (partition_.key != Partition::kDefaultKey) text += ", " + describe_key(partition_.key);
+  if (capabilities_.takes_any_order) text += ", takes WRITEs in any order (dp_ordering_ooo_rw_rc)";
   if (capabilities_.bonded_ports > 1) {
     text += fmt::format(", {} bonded ports", capabilities_.bonded_ports);
   }

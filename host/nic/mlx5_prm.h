@@ -115,6 +115,7 @@ inline constexpr Field kLogMaxResponderDepth{14, 21, 16};
 inline constexpr Field kLagPortInRts{14, 13, 13};
 inline constexpr Field kLogMaxInitiatorDepth{14, 5, 0};
 inline constexpr Field kLogMaxMessage{18, 28, 24};
+inline constexpr Field kOooWrites{18, 21, 21};  // dp_ordering_ooo_rw_rc
 inline constexpr Field kLagPortInRtr{19, 7, 7};
 inline constexpr Field kCqeVersion{19, 3, 0};
 inline constexpr Field kRoce{20, 2, 2};
@@ -179,7 +180,10 @@ inline constexpr Field kState{6, 31, 28};
 inline constexpr Field kLagPort{6, 27, 24};
 inline constexpr Field kService{6, 23, 16};
 inline constexpr Field kPathMigration{6, 12, 11};
-inline constexpr Field kOrderForce{7, 24, 24};  // dp_ordering_force; what to, 0 = as sent
+// dp_ordering_0 with dp_ordering_1 (0): WRITEs in any order, else as sent; dp_ordering_force: so
+// whatever the fabric was told.
+inline constexpr Field kOrderAny{7, 25, 25};
+inline constexpr Field kOrderForce{7, 24, 24};
 inline constexpr Field kProtectionDomain{7, 23, 0};
 inline constexpr Field kMtu{8, 31, 29};
 inline constexpr Field kLogMaxMessage{8, 28, 24};

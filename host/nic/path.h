@@ -48,6 +48,7 @@ struct Path {
   uint8_t traffic_class = 0;        // global; on Ethernet DSCP << 2 | congestion marks
   uint8_t service_level = 0;        // 0..15; on Ethernet the priority, 0..7
   uint16_t udp_source_port = 0;     // Ethernet
+  bool any_order = false;           // both ends can take WRITEs as they arrive
   uint8_t lag_port = 0;             // the port of a bond, from 1; 0 = any
   uint8_t log_responder_depth = 4;  // READs and atomics in flight towards here
   uint8_t log_initiator_depth = 4;  // and from here

@@ -22,6 +22,13 @@ enum class Placement : uint8_t {
   kInOrder,
 };
 
+/// What a queue pair asks of the way and of the other end, for its WRITEs.
+enum class QueueOrder : uint8_t {
+  kDefault,  // nothing: as the fabric's and the NIC's administrators have it
+  kForced,   // placed as they were sent
+  kAny,      // placed as they arrive, where both ends can: adaptive routing
+};
+
 /// What keeps an atomic behind what is ahead of it on its queue pair.
 enum class AtomicOrder : uint8_t {
   kResponder,   // the NIC that executes it

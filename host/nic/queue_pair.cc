@@ -203,7 +203,8 @@ void QueuePair::to_rtr(const RemoteQueue& remote) {
   in.set(prm::qpc::kMinRnrTimer, settings_.min_rnr_timer);
   in.set(prm::qpc::kNextReceivePsn, remote.psn);
   set_lag_port(in, remote.path.lag_port);
-  in.set(prm::qpc::kOrderForce, settings_.force_order);
+  in.set(prm::qpc::kOrderForce, settings_.order == QueueOrder::kForced);
+  in.set(prm::qpc::kOrderAny, settings_.order == QueueOrder::kAny && remote.path.any_order);
   object_.modify(in.data(), in.bytes());
 }
 

@@ -12,6 +12,7 @@
 #include "host/nic/device.h"
 #include "host/nic/mlx5_prm.h"
 #include "host/nic/path.h"
+#include "host/nic/placement.h"
 #include "host/nic/queue_layout.h"
 #include "host/nic/registration.h"
 
@@ -82,7 +83,7 @@ struct QueuePairSettings {
   uint8_t min_rnr_timer = 12;    // 0.64 ms
   uint8_t rnr_retry = 7;         // for ever
   uint8_t log_ack_period = 8;    // packets that may wait for an ACK; 0: each has its own
-  bool force_order = false;      // WRITEs are placed as they were sent: host/nic/placement.h
+  QueueOrder order = QueueOrder::kDefault;
 };
 
 /// What one queue pair is to be.

@@ -73,6 +73,7 @@ Endpoint endpoint_of(const nic::Device& device, uint32_t qpn) {
           .log_responder_depth = log_depth(device.capabilities().log_max_responder_depth),
           .log_initiator_depth = log_depth(device.capabilities().log_max_initiator_depth),
           .global = port.global_only || asked,
+          .any_order = device.capabilities().takes_any_order,
           .key = device.partition().key,
           .gid = device.gid().gid,
           .fabric = device.fabric().number};
@@ -98,6 +99,7 @@ nic::Path path_to(const nic::Device& device, const Endpoint& local, const Endpoi
       .port = device.port().number,
       .mtu = std::min(local.mtu, remote.mtu),
       .service_level = settings.service_level,
+      .any_order = local.any_order != 0 && remote.any_order != 0,
       .log_responder_depth = std::min(local.log_responder_depth, remote.log_initiator_depth),
       .log_initiator_depth = std::min(local.log_initiator_depth, remote.log_responder_depth),
       .ack_timeout = settings.ack_timeout,

@@ -27,6 +27,7 @@ struct Endpoint {
   uint8_t log_responder_depth = 0;  // READs and atomics it answers at a time
   uint8_t log_initiator_depth = 0;  // and sends at a time
   uint8_t global = 0;               // 1: wants GIDs in every packet
+  uint8_t any_order = 0;            // 1: a queue pair can take WRITEs as they arrive
   uint16_t key = 0xffff;            // of its partition
   nic::Gid gid{};
   uint64_t fabric = 0;  // of a software NIC; 0: any other

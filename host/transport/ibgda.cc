@@ -39,7 +39,7 @@ IbgdaEnd::IbgdaEnd(const IbgdaNic& nic, const nic::Uar& uar, const nic::QueuePla
       doorbell_(static_cast<uint64_t*>(uar.doorbell())),
       cq_(nic.device, uar, place),
       pair_(nic.device, nic.domain, uar, cq_, place,
-            {.depth = depth, .settings = {.force_order = nic.force_order}}) {}
+            {.depth = depth, .settings = {.order = nic.order}}) {}
 
 void IbgdaEnd::connect(const nic::RemoteQueue& remote, uint32_t psn) {
   pair_.to_init();

@@ -22,8 +22,8 @@ struct IbgdaNic {
   IbgdaNic(nic::Device opened, std::shared_ptr<Gpu> gpu, RelaxedOrdering asked);
 
   std::shared_ptr<Gpu> gpu;
-  nic::Ordering payload;     // of what is no word
-  bool force_order = false;  // its queue pairs do: host/transport/signal_ops.h
+  nic::Ordering payload;                              // of what is no word
+  nic::QueueOrder order = nic::QueueOrder::kDefault;  // of its queue pairs
   nic::Device device;
   nic::ProtectionDomain domain;
 };

@@ -179,7 +179,8 @@ void Rails::agree_on_signal_ops(SignalOpsSetting asked, const std::vector<Placem
   signal_ops_ = choose_signal_ops(asked, offers);
   for (IbgdaNic& nic : nics_) {
     const bool must = nic::placement_of(nic.device.placement()) != nic::Placement::kInOrder;
-    nic.force_order = signal_ops_.forced && must;
+    if (signal_ops_.forced && must) nic.order = nic::QueueOrder::kForced;
+    if (signal_ops_.any_order()) nic.order = nic::QueueOrder::kAny;
   }
 }
 

@@ -31,7 +31,9 @@ struct SignalOps {
   bool waits = false;     // atomics start when all ahead of them is done (strong order)
   bool forced = false;    // queue pairs that can are to force order
   bool in_order = false;  // of payload too: a queue keeps the order of its puts
-  std::string why;        // for people, begins with what was chosen
+  /// Nothing relies on the order of WRITEs: queue pairs ask for adaptive routing.
+  bool any_order() const { return atomic && !in_order; }
+  std::string why;  // for people, begins with what was chosen
 };
 
 /// The one of `nics` that orders WRITEs least, with the atomics of that which orders those least.

@@ -105,7 +105,8 @@ struct QueuePairAttributes {
   uint32_t qkey = 0;                   // of datagrams
   uint16_t hardware_send_counter = 0;  // answers of QUERY_QP
   uint16_t software_send_counter = 0;
-  bool in_order = false;  // WRITEs to it are placed as they arrive, whatever the fabric does
+  bool any_order = false;  // it asks for adaptive routing, which its peer must do as well
+  bool in_order = false;   // WRITEs to it are placed as they arrive, whatever the fabric does
 };
 
 /// What happened outside a command: a queue that failed or runs low, a port that went down or up.

@@ -30,7 +30,8 @@ PEAL_HD QueuePair* addressee(Port& port, const Packet& packet, uint16_t lid, Ans
     return nullptr;
   }
   const bool connected = qp->service == Service::kReliable &&
-                         hears(qp->attributes, packet.source, lid, packet.network, packet.detail);
+                         hears(qp->attributes, packet.source, lid, packet.network, packet.detail) &&
+                         ((packet.flags & kAnyOrder) != 0) == qp->attributes.any_order;
   return connected ? qp : nullptr;
 }
 

@@ -33,10 +33,11 @@ enum class PacketKind : uint8_t {
 inline constexpr uint8_t kFirstOfConnection = 1;  // DC: opens (or resynchronises) the connection
 inline constexpr uint8_t kDcRequest = 2;
 inline constexpr uint8_t kLastOfMessage = 4;
-inline constexpr uint8_t kSolicited = 8;  // the receiver's completion raises a solicited event
-inline constexpr uint8_t kLent = 16;      // LentBytes follow instead of the payload (lend.h)
-inline constexpr uint8_t kGlobal = 32;    // DC, datagram: came with a GRH
-inline constexpr uint8_t kDatagram = 64;  // rkey is the Q_Key, nobody answers (datagram.h)
+inline constexpr uint8_t kSolicited = 8;   // the receiver's completion raises a solicited event
+inline constexpr uint8_t kLent = 16;       // LentBytes follow instead of the payload (lend.h)
+inline constexpr uint8_t kGlobal = 32;     // DC, datagram: came with a GRH
+inline constexpr uint8_t kDatagram = 64;   // rkey is the Q_Key, nobody answers (datagram.h)
+inline constexpr uint8_t kAnyOrder = 128;  // by adaptive routing
 
 inline constexpr uint32_t kPsnMask = 0xffffff;
 

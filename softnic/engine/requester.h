@@ -296,6 +296,7 @@ class Requester : private Recovery {
       packet.epoch = send.dc_epoch;
     } else {
       packet.destination = qp.attributes.remote_qpn;
+      if (qp.attributes.any_order) packet.flags |= kAnyOrder;
     }
     return packet;
   }

@@ -137,12 +137,14 @@ class Line {
     if (name == "max_rd_atom") return set(device_.log_responder_depth, log_within(16));
     if (name == "max_init_rd_atom") return set(device_.log_initiator_depth, log_within(16));
     if (name == "force_order") return set(device_.forces_order, on());
+    if (name == "ooo_rw") return set(device_.any_order, on());
     if (name == "pci_atomics") return set(device_.pci_atomics, on());
     if (name == "ooo_sl") return set(device_.unordered_levels, within(0, 0xffff));
     fail(word_,
          "a word is devices=, name=, link=, ports=, port=, state=, mtu=, subnet=, gids=, pkeys=, "
          "udp=, bond=, clock=, refuse=, dmabuf=, max_qp=, max_qp_wr=, max_rd_atom=, "
-         "max_init_rd_atom=, force_order=, pci_atomics= or ooo_sl=");
+         "max_init_rd_atom=, force_order=, ooo_rw=, pci_atomics= or "
+         "ooo_sl=");
   }
 
   /// The value was checked: it fits.

@@ -109,6 +109,10 @@ job passes "link=ib pci_atomics=yes" "$ring"
 with=(PEAL_SIGNAL_OPS=write)
 wanted=("PEAL_SIGNAL_OPS=write: mlx5_0 of PE 1 may place WRITEs out of order" "auto, atomic and strong send signals as atomics")
 job fails "force_order=yes link=ib" "$ring"
+with=(PEAL_INFO=1)
+wanted=("takes WRITEs in any order (dp_ordering_ooo_rw_rc)")
+job passes "ooo_rw=yes" "$ring"
+job passes "ooo_rw=yes link=ib" "$ring"
 with=(PEAL_SIGNAL_OPS=writes)
 wanted=("PEAL_SIGNAL_OPS" "one of auto write atomic strong")
 job fails "link=ib" "$ring"

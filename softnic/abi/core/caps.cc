@@ -80,6 +80,7 @@ void present_general(const Nic& nic, const prm::Writer& capability) {
       {{11, 15, 0}, table_code(nic.gids().size(), 8)},      // gid_table_size
       {{13, 9, 8}, device.ethernet},                        // port_type
       {{12, 15, 0}, table_code(device.pkeys.size(), 128)},  // pkey_table_size
+      {{14, 21, 21}, device.any_order},                     // dp_ordering_ooo_rw_rc
       {{13, 7, 0}, device.ports},                           // num_ports
       {{15, 7, 7}, 1},                                      // init2_lag_tx_port_affinity
       {{16, 2, 2}, device.ethernet},                        // roce

@@ -124,8 +124,10 @@ void read_ordering(const PresentedDevice& device, const prm::Reader& context,
                    QueuePairAttributes* to) {
   const bool forced = context.test(qpc::kOrderForce);
   const bool all = context.test(qpc::kOrderAll);  // also SENDs and receive entries: not offered
-  if (all || (forced && !device.forces_order)) fail(Syndrome::kUnsupportedMode);
-  to->in_order = forced || device.orders(to->path.service_level);
+  to->any_order = context.test(qpc::kOrderAny);
+  const bool none = (forced && !device.forces_order) || (to->any_order && !device.any_order);
+  if (all || none) fail(Syndrome::kUnsupportedMode);
+  to->in_order = forced ? !to->any_order : device.orders(to->path.service_level);
 }
 
 void read_rtr(const QueuePair& qp, const prm::Reader& context, QueuePairAttributes* to) {
@@ -203,6 +205,7 @@ void write_attributes(const QueuePairAttributes& now, const prm::Writer& context
   context.set(qpc::kMtu, now.mtu == 0 ? 1 : now.mtu);
   context.set(qpc::kLogMaxMessage, now.log_max_message);
   context.set(qpc::kRemoteQpn, now.remote_qpn);
+  context.set(qpc::kOrderAny, now.any_order);
   context.set(qpc::kAckTimeout, now.ack_timeout);
   context.set(qpc::kLogInitiatorDepth, now.log_initiator_depth);
   context.set(qpc::kRetryCount, now.retry_count);

@@ -172,6 +172,7 @@ inline constexpr Field kLagPort{0, 27, 24};
 inline constexpr Field kService{0, 23, 16};
 inline constexpr Field kSignature{1, 31, 31};
 inline constexpr Field kOrderForce{1, 24, 24};  // dp_ordering_force
+inline constexpr Field kOrderAny{1, 25, 25};    // dp_ordering_0
 inline constexpr Field kPd{1, 23, 0};
 inline constexpr Field kMtu{2, 31, 29};
 inline constexpr Field kLogMaxMessage{2, 28, 24};

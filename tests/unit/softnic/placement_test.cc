@@ -85,6 +85,22 @@ TEST_F(SoftnicPlacement, AnAtomicOvertakesNothing) {
   }
 }
 
+// Packets that take several ways are for a queue pair that knows of it.
+TEST_F(SoftnicPlacement, BothEndsAskForAdaptiveRouting) {
+  for (const bool both : {true, false}) {
+    Loop loop(*nic, pd, false);
+    loop.reset();
+    loop.qp.attributes.ack_timeout = 1;
+    loop.qp.attributes.retry_count = 1;
+    loop.qp.attributes.any_order = true;
+    loop.other.attributes.any_order = both;
+    loop.connect(0);
+    loop.qp.post(write_inline<uint64_t>(kData, loop.memory.key, 1));
+    loop.qp.ring();
+    EXPECT_EQ(loop.cq.await().syndrome, both ? Syndrome::kNone : Syndrome::kTransportRetryExceeded);
+  }
+}
+
 // PCI Express AtomicOps: the flag is there before the data, unless it starts when that is done.
 TEST_F(SoftnicPlacement, AnAtomicOfTheBusOvertakesWritesUnlessItWaitsForThem) {
   const std::shared_ptr<Nic> bus = Nic::open({.pci_atomics = true});

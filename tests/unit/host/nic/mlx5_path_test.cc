@@ -61,7 +61,7 @@ class Mlx5Path : public nic::FakeRdmaTest {
 
   /// Connects a queue pair of a NIC as the fake is now to `remote`.
   void connect(const Endpoint& remote, const nic::PathSettings& settings = {},
-               bool force_order = false) {
+               nic::QueueOrder order = nic::QueueOrder::kDefault) {
     const nic::Device device(library(), "", {.list = {}, .path = settings});
     const nic::ProtectionDomain domain(device);
     const nic::Uar uar(device);
@@ -70,7 +70,7 @@ class Mlx5Path : public nic::FakeRdmaTest {
     const auto place = nic::QueuePlace::of(nic::QueueMemoryLayout{1024}, umem, 0);
     const nic::CompletionQueue cq(device, uar, place);
     nic::QueuePair pair(device, domain, uar, cq, place,
-                        {.depth = 1024, .settings = {.force_order = force_order}});
+                        {.depth = 1024, .settings = {.order = order}});
     const nic::Path path = path_to(device, endpoint_of(device, pair.number()), remote);
     fake_.commands.clear();
     pair.to_init();
@@ -120,6 +120,24 @@ TEST_F(Mlx5Path, OfInfiniBandInOneSubnet) {
                           {0x90, "00654321"}}));  // next_send_psn
 }
 
+// Adaptive routing is asked for where both ends can place WRITEs as they arrive, and somebody wants
+// it. Fails at 7deb3dd: nobody ever asked.
+TEST_F(Mlx5Path, OfAQueuePairThatTakesAnyOrderWhereBothEndsCan) {
+  using nic::QueueOrder;
+  const auto asks = [this](QueueOrder order, bool there) {
+    connect({.qpn = 0xfedcba, .lid = 0xbeef, .mtu = 3, .any_order = there, .gid = gid("fe80::9")},
+            {}, order);
+    EXPECT_EQ(to_rtr()[0xa8 / 4] & 8, 0u) << "dp_ordering_1";
+    return to_rtr()[0x1c / 4] >> 24;
+  };
+  EXPECT_EQ(asks(QueueOrder::kAny, true), 0u);
+  fake_.general_capabilities[14] |= 1u << 21;  // dp_ordering_ooo_rw_rc
+  EXPECT_EQ(asks(QueueOrder::kAny, true), 2u) << "dp_ordering_0";
+  EXPECT_EQ(asks(QueueOrder::kAny, false), 0u);
+  EXPECT_EQ(asks(QueueOrder::kDefault, true), 0u);
+  EXPECT_EQ(asks(QueueOrder::kForced, true), 1u);
+}
+
 // dp_ordering_force without dp_ordering_0 and _1: WRITEs are placed in the order of the InfiniBand
 // architecture whatever the fabric does. At 438a779 no queue pair could ask for it.
 TEST_F(Mlx5Path, OfAQueuePairThatForcesOrder) {
@@ -129,7 +147,7 @@ TEST_F(Mlx5Path, OfAQueuePairThatForcesOrder) {
            .log_responder_depth = 3,
            .log_initiator_depth = 3,
            .gid = gid("fe80::9")},
-          {}, true);
+          {}, nic::QueueOrder::kForced);
   expect_mailbox(to_rtr(), mailbox({{0x00, "0503"},
                                     {0x08, "004d5e6f"},     // qpn
                                     {0x1c, "01000000"},     // dp_ordering_force

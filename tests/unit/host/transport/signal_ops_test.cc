@@ -130,6 +130,17 @@ TEST(SignalOps, AtomicsWaitWhereSomeNicDoesNotExecuteThemInOrder) {
             std::string::npos);
 }
 
+TEST(SignalOps, QueuesTakeAnyOrderWhereNothingReliesOnOne) {
+  const auto any = [](SignalOpsSetting asked, const PlacementFacts& facts) {
+    return choose_signal_ops(asked, {offer(facts, "mlx5_0")}).any_order();
+  };
+  EXPECT_TRUE(any(SignalOpsSetting::kAuto, kForces));
+  EXPECT_TRUE(any(SignalOpsSetting::kStrong, kInside));
+  EXPECT_FALSE(any(SignalOpsSetting::kWrite, kForces));
+  EXPECT_FALSE(any(SignalOpsSetting::kAuto, kOutside));
+  EXPECT_FALSE(any(SignalOpsSetting::kAtomic, kOutside)) << "puts keep the order that there is";
+}
+
 TEST(SignalOps, ThePeTellsOfItsNicThatOrdersLeast) {
   const PlacementOffer loosest = least_ordered(
       {offer(kSilent, "mlx5_0"), offer({.atomics = nic::AtomicOrder::kBus}, "mlx5_1")});

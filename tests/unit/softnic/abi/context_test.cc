@@ -119,6 +119,24 @@ TEST_F(SoftnicAbiContext, TimestampsAreOfAClockThereIs) {
   }
 }
 
+// dp_ordering_0 without _1.
+TEST_F(SoftnicAbiContext, AdaptiveRoutingIsAskedForWhereItIsOffered) {
+  for (const bool offered : {false, true}) {
+    open(offered ? "link=roce ooo_rw=yes" : "link=roce");
+    EXPECT_EQ(cap(0, 14, 21, 21), offered ? 1u : 0u);
+    make_qp();
+    Mailbox init(272, 0x502);
+    init.set(2, 23, 0, qpn).set(kQpc + 0, 12, 11, 3).set(kQpc + 15, 23, 16, 1);
+    ASSERT_EQ(status(init), 0u);
+    EXPECT_EQ(status(to_rtr_by_gid().set(kQpc + 36, 3, 3, 1)), kBadParam) << "dp_ordering_1";
+    EXPECT_EQ(status(to_rtr_by_gid().set(kQpc + 1, 25, 25, 1)), offered ? 0u : kBadParam);
+    EXPECT_EQ(field(1, 25, 25), offered ? 1u : 0u);
+    mlx5dv_devx_obj_destroy(qp);
+    SoftnicAbi::TearDown();
+    context = nullptr;
+  }
+}
+
 TEST_F(SoftnicAbiContext, PartitionIsAnEntryOfTheTable) {
   open("pkeys=0xffff,0,0x8001");
   ibv_port_attr port = {};
