@@ -99,7 +99,7 @@ Windows::Known Windows::registered(std::byte* address, size_t bytes, bool words)
     const Be32 lkey = payload.lkey();
     const Be32 rkey = payload.rkey();
     Be32 word_rkey = rkey;
-    if (words && nic.payload != nic::Ordering::kStrict) {
+    if (words && nic.payload != nic.words) {
       word_rkey = known.regions.emplace_back(nic.device, nic.domain, memory).rkey();
     }
     for (uint32_t rail = 0; rail < rails.count(); ++rail) {

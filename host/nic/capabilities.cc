@@ -64,6 +64,7 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
     capabilities.bonded_ports = page.value(cap::kLagPorts);
     capabilities.lag_port_in_rts = page.value(cap::kLagPortInRts) != 0;
   }
+  capabilities.relaxed_only = page.value(cap::kRelaxedOnly) != 0;
   capabilities.takes_any_order = page.value(cap::kOooWrites) != 0;
   capabilities.places_all_out_of_order = page.value(cap::kOooAll) != 0;
   capabilities.tells_ooo_sls = page.value(cap::kOooSlMask) != 0;

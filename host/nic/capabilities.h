@@ -31,6 +31,7 @@ struct Capabilities {
   uint32_t bonded_ports = 0;  // ports of the bond that queue pairs can be spread over; 0: no bond
   bool lag_port_in_rts = false;  // and which one may be said of a queue pair that is ready to send
   bool forces_order = false;     // dp_ordering_force: see host/nic/placement.h
+  bool relaxed_only = false;     // memory keys without relaxed ordering are refused
   bool takes_any_order = false;  // dp_ordering_ooo_rw_rc: a queue pair may ask for adaptive routing
   bool pci_atomics = false;      // executed by the bus: see host/nic/placement.h
   bool places_all_out_of_order = false;  // dp_ordering_ooo_all_rc

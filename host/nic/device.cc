@@ -93,6 +93,7 @@ void Device::read_placement(const ibv_device_attr& attributes) {
   constexpr uint32_t kMellanox = 0x02c9;
   placement_.mlx5 =
       use_ == NicUse::kDevx || attributes.vendor_id == kMellanox || name_.starts_with("mlx5");
+  placement_.relaxed_only = capabilities_.relaxed_only;
   placement_.forces_order = capabilities_.forces_order;
   placement_.service_level = path_.service_level;
   if (capabilities_.pci_atomics) {

@@ -125,7 +125,8 @@ inline constexpr Field kReliableConnection{21, 0, 0};
 inline constexpr Field kLagPortAlways{23, 7, 7};
 inline constexpr Field kLagPorts{23, 3, 0};
 inline constexpr Field kMaxWqeBytes{24, 15, 0};
-inline constexpr Field kOooAll{29, 11, 11};  // dp_ordering_ooo_all_rc
+inline constexpr Field kOooAll{29, 11, 11};       // dp_ordering_ooo_all_rc
+inline constexpr Field kRelaxedOnly{33, 22, 22};  // mkc_order_write_after_write_ro_only
 inline constexpr Field kTimestampFormats{38, 31, 30};
 }  // namespace cap
 namespace cap_2 {

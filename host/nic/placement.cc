@@ -6,6 +6,7 @@
 namespace peal::nic {
 
 Placement placement_of(const PlacementFacts& facts) {
+  if (facts.relaxed_only) return Placement::kAny;
   if (!facts.mlx5) return Placement::kInOrder;
   const bool outside = facts.ooo_sl_mask && (*facts.ooo_sl_mask >> facts.service_level & 1) == 0;
   if (outside) return Placement::kInOrder;
@@ -13,6 +14,10 @@ Placement placement_of(const PlacementFacts& facts) {
 }
 
 std::string describe_placement(const PlacementFacts& facts) {
+  if (facts.relaxed_only) {
+    return "takes memory keys with relaxed ordering only, by which WRITEs may pass one another on "
+           "the bus (mkc_order_write_after_write_ro_only)";
+  }
   if (!facts.mlx5) return "places WRITEs in order (it is no mlx5 device)";
   const Placement placement = placement_of(facts);
   const std::string level =

@@ -7,6 +7,7 @@
 //   ooo_sl_mask         InfiniBand: the service levels on which that may be
 //   dp_ordering_force   the queue pair may ask for order all the same
 //   pci_atomic, dp_ordering_ooo_all_rc   not even atomics need be behind
+//   mkc_order_write_after_write_ro_only   in order or not, they may pass one another on the bus
 #pragma once
 
 #include <cstdint>
@@ -39,6 +40,7 @@ enum class AtomicOrder : uint8_t {
 /// What is known of a NIC.
 struct PlacementFacts {
   bool mlx5 = true;           // else verbs' own rules hold
+  bool relaxed_only = false;  // writes may pass one another on the bus at the other end
   bool forces_order = false;  // dp_ordering_force
   AtomicOrder atomics = AtomicOrder::kResponder;
   uint8_t service_level = 0;

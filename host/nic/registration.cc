@@ -89,7 +89,17 @@ MemoryRegion::MemoryRegion(const Device& device, const ProtectionDomain& domain,
     : mr_(nullptr, {device.library().ibv.dereg_mr}) {
   unsigned int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                         IBV_ACCESS_REMOTE_ATOMIC;
-  if (ordering == Ordering::kRelaxed) access |= IBV_ACCESS_RELAXED_ORDERING;
+  if (ordering == Ordering::kRelaxed || device.capabilities().relaxed_only) {
+    access |= IBV_ACCESS_RELAXED_ORDERING;
+  }
+  // By verbs alone a NIC cannot be asked whether it takes any other key. Nothing relies on that of
+  // an mlx5 device then (placement.h).
+  const bool or_relaxed = device.use() == NicUse::kVerbs && device.placement().mlx5;
+  const auto enter = [&](const auto& call) -> ibv_mr* {
+    ibv_mr* const mr = call(access);
+    if (mr != nullptr || errno != EINVAL || !or_relaxed) return mr;
+    return call(access | IBV_ACCESS_RELAXED_ORDERING);
+  };
   const VerbsLibrary::Ibv& ibv = device.library().ibv;
   // Whole pages are translated: verbs refuses any other offset.
   const uint64_t offset = first_offset(memory.address);
@@ -99,13 +109,17 @@ MemoryRegion::MemoryRegion(const Device& device, const ProtectionDomain& domain,
                             .way_out = "",
                             .from_dma_buf = nullptr,
                             .from_address = [&] {
-                              return ibv.reg_mr_iova2(domain.handle(), memory.address, memory.bytes,
-                                                      offset, access);
+                              return enter([&](unsigned int with) {
+                                return ibv.reg_mr_iova2(domain.handle(), memory.address,
+                                                        memory.bytes, offset, with);
+                              });
                             }};
   if (ibv.reg_dmabuf_mr) {
     attempts.from_dma_buf = [&](int fd) {
-      return ibv.reg_dmabuf_mr(domain.handle(), offset, memory.bytes, offset, fd,
-                               static_cast<int>(access));
+      return enter([&](unsigned int with) {
+        return ibv.reg_dmabuf_mr(domain.handle(), offset, memory.bytes, offset, fd,
+                                 static_cast<int>(with));
+      });
     };
   }
   mr_.reset(registered(device, memory, registration_, attempts));

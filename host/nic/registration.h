@@ -41,7 +41,8 @@ struct Registration {
 
 /// How writes into a region may pass one another on the bus.
 enum class Ordering {
-  kStrict,   // a later write is never visible before an earlier one: signals, flags
+  kStrict,   // a later write is never visible before an earlier one: signals, flags; but of a NIC
+             // that takes relaxed keys only (placement.h)
   kRelaxed,  // until a completion or a strict access: data
 };
 

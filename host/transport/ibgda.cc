@@ -4,12 +4,20 @@
 #include <utility>
 
 #include "device/base/order.h"
+#include "host/base/error.h"
 
 namespace peal {
 namespace {
 
 // Next to a GPU it is worth its fences: there the NIC itself may be many lanes of one.
-nic::Ordering payload_ordering(RelaxedOrdering asked, bool on_gpu) {
+nic::Ordering payload_ordering(const nic::Device& device, RelaxedOrdering asked, bool on_gpu) {
+  if (device.capabilities().relaxed_only) {
+    if (asked != RelaxedOrdering::kOff) return nic::Ordering::kRelaxed;
+    fail(ErrorCode::kConfiguration,
+         "PEAL_RELAXED_ORDERING=off, but {} takes memory keys with relaxed ordering only "
+         "(mkc_order_write_after_write_ro_only): set it to auto, or choose another NIC by PEAL_HCA",
+         device.name());
+  }
   const bool relaxed = asked == RelaxedOrdering::kOn || (asked == RelaxedOrdering::kAuto && on_gpu);
   return relaxed ? nic::Ordering::kRelaxed : nic::Ordering::kStrict;
 }
@@ -18,7 +26,8 @@ nic::Ordering payload_ordering(RelaxedOrdering asked, bool on_gpu) {
 
 IbgdaNic::IbgdaNic(nic::Device opened, std::shared_ptr<Gpu> kernels_gpu, RelaxedOrdering asked)
     : gpu(std::move(kernels_gpu)),
-      payload(payload_ordering(asked, gpu != nullptr)),
+      payload(payload_ordering(opened, asked, gpu != nullptr)),
+      words(opened.capabilities().relaxed_only ? payload : nic::Ordering::kStrict),
       device(std::move(opened)),
       domain(device) {}
 

@@ -18,11 +18,13 @@ namespace peal {
 /// One NIC of a PE, open.
 struct IbgdaNic {
   /// `gpu` is that of the kernels, null when they run on the CPU; `asked` is
-  /// PEAL_RELAXED_ORDERING.
+  /// PEAL_RELAXED_ORDERING. Throws kConfiguration for `off` where the NIC has relaxed ordering
+  /// only.
   IbgdaNic(nic::Device opened, std::shared_ptr<Gpu> gpu, RelaxedOrdering asked);
 
   std::shared_ptr<Gpu> gpu;
   nic::Ordering payload;                              // of what is no word
+  nic::Ordering words;                                // strict where the NIC has that
   nic::QueueOrder order = nic::QueueOrder::kDefault;  // of its queue pairs
   nic::Device device;
   nic::ProtectionDomain domain;

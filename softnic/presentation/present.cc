@@ -137,13 +137,14 @@ class Line {
     if (name == "max_rd_atom") return set(device_.log_responder_depth, log_within(16));
     if (name == "max_init_rd_atom") return set(device_.log_initiator_depth, log_within(16));
     if (name == "force_order") return set(device_.forces_order, on());
+    if (name == "relaxed_only") return set(device_.relaxed_only, on());
     if (name == "ooo_rw") return set(device_.any_order, on());
     if (name == "pci_atomics") return set(device_.pci_atomics, on());
     if (name == "ooo_sl") return set(device_.unordered_levels, within(0, 0xffff));
     fail(word_,
          "a word is devices=, name=, link=, ports=, port=, state=, mtu=, subnet=, gids=, pkeys=, "
          "udp=, bond=, clock=, refuse=, dmabuf=, max_qp=, max_qp_wr=, max_rd_atom=, "
-         "max_init_rd_atom=, force_order=, ooo_rw=, pci_atomics= or "
+         "max_init_rd_atom=, force_order=, relaxed_only=, ooo_rw=, pci_atomics= or "
          "ooo_sl=");
   }
 
@@ -254,6 +255,9 @@ class Line {
     if (device_.ethernet && named("subnet")) fail(text_, "subnet= needs link=ib");
     if (device_.ethernet && named("pkeys")) fail(text_, "pkeys= needs link=ib");
     if (!device_.ethernet && named("bond")) fail(text_, "bond= needs link=roce");
+    if (device_.relaxed_only && device_.refuses_any(kRefuseRelaxedOrdering)) {
+      fail(text_, "relaxed_only= goes without refuse=relaxed_ordering");
+    }
     if (device_.ethernet && named("ooo_sl")) fail(text_, "ooo_sl= needs link=ib");
     if (device_.ethernet && !named("mtu")) device_.mtu = kDefaultEthernetMtu;
     if (!named("gids") && device_.ethernet) {

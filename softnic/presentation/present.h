@@ -88,6 +88,7 @@ struct PresentedDevice {
   uint32_t max_qp = 1u << 17;
   uint8_t log_max_qp_wr = 15;
   bool forces_order = false;  // dp_ordering_force: a queue pair may ask for placement in order
+  bool relaxed_only = false;  // keys without relaxed ordering are refused
   bool any_order = false;     // dp_ordering_ooo_rw_rc: a queue pair may ask for adaptive routing
   bool pci_atomics = false;   // executed by the bus, and ahead of what is still on its way there
   /// Service levels on which packets may arrive out of order (ooo_sl_mask); nothing: it cannot be

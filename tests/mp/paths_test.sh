@@ -113,6 +113,12 @@ with=(PEAL_INFO=1)
 wanted=("takes WRITEs in any order (dp_ordering_ooo_rw_rc)")
 job passes "ooo_rw=yes" "$ring"
 job passes "ooo_rw=yes link=ib" "$ring"
+# Keys with relaxed ordering only: no other is asked for, and no word is a WRITE; by verbs nobody tells (fails at ad2c921).
+with=(PEAL_INFO=1)
+wanted=("set by 8-byte swaps: mlx5_0 of PE 1 takes memory keys with relaxed ordering only")
+job passes "ooo_sl=0 ooo_sl=0+relaxed_only=yes" "$ring"
+with=(PEAL_TRANSPORT=proxy)
+job passes "relaxed_only=yes" "$ring"
 with=(PEAL_SIGNAL_OPS=writes)
 wanted=("PEAL_SIGNAL_OPS" "one of auto write atomic strong")
 job fails "link=ib" "$ring"

@@ -86,6 +86,7 @@ void present_general(const Nic& nic, const prm::Writer& capability) {
       {{16, 2, 2}, device.ethernet},                        // roce
       {{16, 1, 1}, !device.refuses_any(kRefuseAtomics)},    // atomic
       {{19, 3, 0}, device.lag_ports()},                     // num_lag_ports
+      {{29, 22, 22}, device.relaxed_only},                  // mkc_order_write_after_write_ro_only
       {{34, 31, 30}, static_cast<uint32_t>(device.clock)},  // sq_ts_format
   };
   for (const Capability& cap : caps) capability.set(cap.field, cap.value);

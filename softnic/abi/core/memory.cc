@@ -58,6 +58,8 @@ void check_place(Nic& nic, const Key& key) {
 ibv_mr* register_memory(ibv_pd* pd, void* address, size_t bytes, uint64_t iova, unsigned access) {
   Context& context = Context::of(pd->context);
   check_access(access);
+  const bool relaxed = (access & IBV_ACCESS_RELAXED_ORDERING) != 0;
+  if (context.nic().device().relaxed_only && !relaxed) refuse(EINVAL);
   const Key key = {.access = nic_access(context.nic(), access),
                    .iova = iova,
                    .bytes = bytes,

@@ -70,6 +70,22 @@ TEST_F(NicRegistration, OfHostMemoryBeginsAtZeroWithSwappedKeys) {
             {"ibv_reg_mr_iova2(64 bytes", "mlx5_0", "Cannot allocate memory", "ulimit -l"});
 }
 
+// mkc_order_write_after_write_ro_only. Fails at ad2c921: words had keys that such a NIC refuses.
+TEST_F(NicRegistration, OfWordsIsRelaxedWhereTheNicTakesNoOtherKey) {
+  fake_.general_capabilities[29] |= 1u << 22;
+  const IbgdaNic nic(Device(library(), ""), nullptr, RelaxedOrdering::kAuto);
+  EXPECT_EQ(nic.payload, Ordering::kRelaxed) << "on a CPU, too";
+  EXPECT_EQ(nic.words, Ordering::kRelaxed);
+  EXPECT_EQ(placement_of(nic.device.placement()), Placement::kAny);
+  std::byte memory[64];
+  const MemoryRegion words(nic.device, nic.domain, {memory, sizeof memory});
+  EXPECT_EQ(fake_.mr_access, 0xfu | 1u << 20);
+  expect_in(refusal(ErrorCode::kConfiguration,
+                    [&] { IbgdaNic(Device(library(), ""), nullptr, RelaxedOrdering::kOff); }),
+            {"PEAL_RELAXED_ORDERING=off, but mlx5_0 takes memory keys with relaxed ordering only",
+             "set it to auto"});
+}
+
 TEST_F(NicRegistration, OfHostMemoryMakesAUmem) {
   std::byte memory[64];
   const Umem umem(device_, {memory, 64});

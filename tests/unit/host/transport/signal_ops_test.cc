@@ -38,6 +38,14 @@ TEST(Placement, IsInOrderOnlyWhereSomethingSaysSo) {
             Placement::kInOrder);
 }
 
+TEST(Placement, IsInNoOrderWhereKeysAreRelaxedOnly) {
+  constexpr PlacementFacts kRelaxed{
+      .relaxed_only = true, .forces_order = true, .service_level = 2, .ooo_sl_mask = 0xfffb};
+  EXPECT_EQ(nic::placement_of(kRelaxed), Placement::kAny);
+  EXPECT_NE(nic::describe_placement(kRelaxed).find("(mkc_order_write_after_write_ro_only)"),
+            std::string::npos);
+}
+
 TEST(Placement, IsDescribedWithItsReason) {
   EXPECT_EQ(nic::describe_placement(kSilent),
             "may place WRITEs out of order (no ooo_sl_mask says otherwise; no dp_ordering_force)");
