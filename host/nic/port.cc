@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/files.h"
 #include "host/base/error.h"
@@ -17,6 +18,20 @@ namespace peal::nic {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Codes of the InfiniBand specification, for Ethernet too. What is faster than NDR does not fit
+// these 8 bits.
+uint32_t gbits_of(const ibv_port_attr& port) {
+  constexpr std::pair<uint8_t, uint32_t> kLanes[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}};
+  constexpr std::pair<uint8_t, double> kSpeeds[] = {{1, 2.5}, {2, 5},   {4, 10},  {8, 10},
+                                                    {16, 14}, {32, 25}, {64, 50}, {128, 100}};
+  const auto lanes =
+      std::ranges::find(kLanes, port.active_width, [](auto& one) { return one.first; });
+  const auto speed =
+      std::ranges::find(kSpeeds, port.active_speed, [](auto& one) { return one.first; });
+  if (lanes == std::end(kLanes) || speed == std::end(kSpeeds)) return 0;
+  return static_cast<uint32_t>(lanes->second * speed->second);
+}
 
 /// Of an entry in use; none if that cannot be told.
 std::optional<GidType> type_of(uint32_t verbs_type, LinkLayer link_layer) {
@@ -89,6 +104,7 @@ Port query_port(const VerbsLibrary& library, ibv_context* context, const std::st
           .link_layer = ethernet ? LinkLayer::kEthernet : LinkLayer::kInfiniBand,
           .lid = answer.lid,
           .mtu = static_cast<uint8_t>(answer.active_mtu),
+          .gbits = gbits_of(answer),
           .global_only = (answer.flags & IBV_QPF_GRH_REQUIRED) != 0,
           .gids = static_cast<uint32_t>(std::max(answer.gid_tbl_len, 0)),
           .keys = answer.pkey_tbl_len};

@@ -22,6 +22,7 @@ struct Port {
   LinkLayer link_layer = LinkLayer::kInfiniBand;
   uint16_t lid = 0;          // InfiniBand; 0 = the subnet manager has not given one
   uint8_t mtu = 1;           // active, code
+  uint32_t gbits = 0;        // Gb/s of its link; 0 = unknown
   bool global_only = false;  // InfiniBand: the subnet wants a GRH in every packet
   uint32_t gids = 0;         // entries of its table, used or not
   uint16_t keys = 0;         // likewise, of partitions

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,9 @@ class Rails {
   /// Collective. Opens the NICs that this PE uses (host/nic/choice.h); `gpu` is that of the
   /// kernels, null when they run on the CPU. config.transport says which kind of NIC and what for.
   /// Where a PE got less than that, the first PE of those that got the same warns in `log`.
-  /// `one_host`: the job's PEs are on one, which is as far as the software NIC reaches. Where one
-  /// PE can open no NIC, all throw.
+  /// Where the PEs' NICs are of InfiniBand here and Ethernet there, those of a PE that has others
+  /// as well change; links of different rates are told on PE 0. `one_host`: the job's PEs are on
+  /// one, which is as far as the software NIC reaches. Where one PE can open no NIC, all throw.
   Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstrap, const Log& log,
         bool one_host = true);
 
@@ -48,19 +50,19 @@ class Rails {
   uint32_t count() const { return count_; }
 
   /// This PE's, the one of rail 0 first.
-  const std::deque<IbgdaNic>& nics() const { return nics_; }
+  const std::deque<IbgdaNic>& nics() const { return opened_.nics; }
   /// Which of them carries a rail.
-  size_t nic_of(uint32_t rail) const { return rail % nics_.size(); }
+  size_t nic_of(uint32_t rail) const { return rail % opened_.nics.size(); }
 
   /// These NICs, and why: "mlx5_3: same PCIe switch as GPU 2".
-  const std::string& why() const { return why_; }
+  const std::string& why() const { return opened_.why; }
   /// Why a CPU thread posts for kernels though PEAL_TRANSPORT=auto, for PEAL_INFO; empty if that is
   /// not so.
-  const std::string& why_proxy() const { return why_proxy_; }
+  const std::string& why_proxy() const { return opened_.why_proxy; }
   /// For reports: "mlx5_0", "mlx5_0+mlx5_1"; of software NICs "softnic-cpu" and, if there are
   /// several, their names: "softnic-cpu(mlx5_0+mlx5_1)".
   std::string model() const;
-  nic::Ordering payload() const { return nics_[0].payload; }
+  nic::Ordering payload() const { return opened_.nics[0].payload; }
   /// A number that no other PE has: whoever can read it from a PE's heap has reached that PE.
   uint64_t owner() const { return owner_; }
   /// How signals travel in this job.
@@ -74,12 +76,21 @@ class Rails {
   std::string names() const;
   std::string warning() const;
   PlacementOffer placement_offer() const;
+  struct Found;
+  Found found() const;
+  std::vector<Found> open_alike(const Config& config, const std::shared_ptr<Gpu>& gpu,
+                                Bootstrap& bootstrap, bool one_host, std::vector<Found> found);
+  static void warn_of_rates(const Log& log, const std::vector<Found>& all);
   void agree_on_signal_ops(SignalOpsSetting asked, const std::vector<PlacementOffer>& offers);
 
-  std::deque<IbgdaNic> nics_;  // which never move
-  std::string why_;
-  std::string why_proxy_;
-  std::vector<nic::UnusableNic> left_out_;
+  struct Opened {
+    std::deque<IbgdaNic> nics;  // which never move
+    std::string why;
+    std::string why_proxy;
+    std::vector<nic::UnusableNic> left_out;
+  };
+  Opened opened_;
+  std::optional<nic::LinkLayer> link_layer_;  // that its NICs must have, to meet other PEs'
   uint32_t count_ = 0;
   uint64_t owner_;
   SignalOps signal_ops_;

@@ -35,6 +35,7 @@ constexpr Named<PortState> kStates[] = {{"active", PortState::kActive},
                                         {"init", PortState::kInit},
                                         {"armed", PortState::kArmed}};
 constexpr Named<uint8_t> kMtus[] = {{"256", 1}, {"512", 2}, {"1024", 3}, {"2048", 4}, {"4096", 5}};
+constexpr Named<uint8_t> kRates[] = {{"40", 4}, {"56", 16}, {"100", 32}, {"200", 64}, {"400", 128}};
 constexpr Named<uint32_t> kRefusals[] = {{"devx", kRefuseDevx},
                                          {"peermem", kRefusePeermem},
                                          {"uar", kRefuseUar},
@@ -124,6 +125,7 @@ class Line {
     if (name == "port") return set(device_.port, within(1, kPorts));
     if (name == "state") return set(device_.state, one_of(kStates));
     if (name == "mtu") return set(device_.mtu, one_of(kMtus));
+    if (name == "rate") return set(device_.speed, one_of(kRates));
     if (name == "subnet") return set(device_.subnet, within(1, ~uint64_t{0}));
     if (name == "gids") return take_gids();
     if (name == "pkeys") return take_pkeys();
@@ -142,7 +144,8 @@ class Line {
     if (name == "pci_atomics") return set(device_.pci_atomics, on());
     if (name == "ooo_sl") return set(device_.unordered_levels, within(0, 0xffff));
     fail(word_,
-         "a word is devices=, name=, link=, ports=, port=, state=, mtu=, subnet=, gids=, pkeys=, "
+         "a word is devices=, name=, link=, ports=, port=, state=, mtu=, rate=, subnet=, gids=, "
+         "pkeys=, "
          "udp=, bond=, clock=, refuse=, dmabuf=, max_qp=, max_qp_wr=, max_rd_atom=, "
          "max_init_rd_atom=, force_order=, relaxed_only=, ooo_rw=, pci_atomics= or "
          "ooo_sl=");

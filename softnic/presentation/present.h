@@ -73,7 +73,8 @@ struct PresentedDevice {
   uint8_t ports = 1;
   uint8_t port = 1;  // the one with a cable; the others are down
   PortState state = PortState::kActive;
-  uint8_t mtu = 5;  // active, as a code: 256 << (mtu - 1) bytes
+  uint8_t speed = 128;  // of a lane, of which there are four: ibv_port_attr::active_speed
+  uint8_t mtu = 5;      // active, as a code: 256 << (mtu - 1) bytes
   uint64_t subnet = 0xfe80'0000'0000'0000;
   std::vector<GidRule> gids = {GidRule{}};
   std::vector<uint16_t> pkeys = {kDefaultPkey};

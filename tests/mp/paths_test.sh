@@ -119,6 +119,11 @@ wanted=("set by 8-byte swaps: mlx5_0 of PE 1 takes memory keys with relaxed orde
 job passes "ooo_sl=0 ooo_sl=0+relaxed_only=yes" "$ring"
 with=(PEAL_TRANSPORT=proxy)
 job passes "relaxed_only=yes" "$ring"
+# PEs whose first NICs do not meet take others that do; links of different rates are told (both fail at 7456ad8).
+wanted=("mlx5_0 is left out and mlx5_1 used: mlx5_0 is InfiniBand, and all PEs can go by Ethernet")
+job passes "link=ib;link=roce link=roce" "$ring"
+wanted=("PE 0 goes by mlx5_0 at 100 Gb/s and PE 1 by mlx5_0 at 400: transfers between such")
+job passes "rate=100 rate=400" "$ring"
 with=(PEAL_SIGNAL_OPS=writes)
 wanted=("PEAL_SIGNAL_OPS" "one of auto write atomic strong")
 job fails "link=ib" "$ring"

@@ -25,7 +25,6 @@ PortState state_of(const Nic& nic, uint32_t port) {
 
 ibv_port_attr describe_port(const Nic& nic, uint8_t port) {
   constexpr uint8_t kFourLanes = 2;
-  constexpr uint8_t kSpeedNdr = 128;
   constexpr uint8_t kPolling = 2;
   constexpr uint8_t kDisabled = 3;
   constexpr uint8_t kLinkUp = 5;
@@ -40,7 +39,7 @@ ibv_port_attr describe_port(const Nic& nic, uint8_t port) {
   attr.pkey_tbl_len = static_cast<uint16_t>(device.pkeys.size());
   attr.max_vl_num = 1;
   attr.active_width = kFourLanes;
-  attr.active_speed = kSpeedNdr;
+  attr.active_speed = device.speed;
   // A cable whose link is only down is what the physical layer goes on looking for.
   const uint8_t unlinked = device.ethernet ? kDisabled : kPolling;
   attr.phys_state = state == PortState::kDown ? unlinked : kLinkUp;

@@ -81,6 +81,7 @@ TEST(Presentation, KnowsEachWord) {
   EXPECT_TRUE(only("pci_atomics=yes").pci_atomics);
   EXPECT_TRUE(only("ooo_rw=yes").any_order);
   EXPECT_TRUE(only("relaxed_only=yes").relaxed_only);
+  EXPECT_EQ(only("rate=100").speed, 32u);
   EXPECT_TRUE(only("force_order=on").forces_order);
   EXPECT_FALSE(only("force_order=0").forces_order);
   EXPECT_FALSE(only("force_order=no").forces_order);
