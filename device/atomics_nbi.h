@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fetching atomics that do not wait: the old value comes to `result`, memory at home that must lie
-// in a window where the NIC carries it, and is there when the ticket completes (wait, test, quiet).
-// Until then nobody may touch `result`. In all else as without _nbi (atomics.h): a release has
-// happened when the word changes, and an acquire when the ticket was found complete.
+// Fetching atomics that do not wait: the old value comes to `result`, memory at home, and is there
+// when the ticket completes (wait, test, quiet). Until then nobody may touch `result`. In all else
+// as without _nbi (atomics.h): a release has happened when the word changes, and an acquire when
+// the ticket was found complete.
 //
 // A NIC stores 4-byte results with their bytes reversed, and a CPU thread that posts for kernels
-// brings some to no other memory than its own: there the calls wait for the value, store it and
-// answer a ticket that is complete.
+// brings some to no other memory than its own, and no NIC writes where no window is: there the
+// calls wait for the value, store it and answer a ticket that is complete.
 #pragma once
 
 #include <type_traits>

@@ -27,9 +27,10 @@
 namespace peal {
 
 /// Starts copying `count` elements to `dst` at `pe`. The source must stay unchanged until the
-/// ticket completes, and, where the NIC carries it, must lie in a window unless it is at most 28
-/// bytes long. Lanes of a warp or block return one by one: a single lane may fence or signal for
-/// all of them once they have synchronised, as wait, quiet and fence with a scope do.
+/// ticket completes, and, where the NIC carries it, must lie in a window unless it is at most 1 KiB
+/// long: that much a lane reads itself, from anywhere, before the call returns. Lanes of a warp or
+/// block return one by one: a single lane may fence or signal for all of them once they have
+/// synchronised, as wait, quiet and fence with a scope do.
 template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& ctx, S scope, T* dst,
                            const std::type_identity_t<T>* src, size_t count, int pe) {
@@ -46,7 +47,7 @@ PEAL_DEVICE Status put(const BasicContext<R>& ctx, S scope, T* dst,
 }
 
 /// Starts copying `count` elements from `src` at `pe` to `dst`, which, where the NIC carries it,
-/// must lie in a window.
+/// must lie in a window, or be at most 1 KiB: then the call returns when they are there.
 template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Ticket get_nbi(const BasicContext<R>& ctx, S scope, T* dst,
                            const std::type_identity_t<T>* src, size_t count, int pe) {
@@ -172,8 +173,7 @@ PEAL_DEVICE Status iput(const BasicContext<R>& ctx, S scope, T* dst, const T* sr
   return put(ctx, scope, dst, src, Tile{count, 1, strides}, pe);
 }
 
-/// Fetches `count` single elements, `strides` apart, into `dst`, which must lie in a window; on kOk
-/// all have arrived.
+/// Fetches `count` single elements, `strides` apart, into `dst`; on kOk all have arrived.
 template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Status iget(const BasicContext<R>& ctx, S scope, T* dst, const T* src, Strides strides,
                         size_t count, int pe) {

@@ -21,7 +21,7 @@ enum class Status : uint32_t {
   kAborted,     // the host ended all waits of this runtime
   kBadPe,       // pe is not in [0, n_pes)
   kNotSymmetric,   // the remote address lies in no window that all PEs registered
-  kNotRegistered,  // the local address lies in no window, and the data is too long to travel inline
+  kNotRegistered,  // the local address lies in no window, and there is more than 1 KiB
   kMisaligned,     // an atomic or signal address is not a multiple of its size
   kPeerMasked,     // the host gave the peer up (Runtime::mask); nothing was sent
   kBadTeam,        // this PE is no member, or the team was not made for so many contexts

@@ -71,6 +71,13 @@ void CallEngine::check_pe(const kernels::Caller& caller) const {
   }
 }
 
+// True for what is no symmetric memory, at this PE, where the program may name such (resolve.h).
+bool CallEngine::own_memory(const void* at, int pe) const {
+  if (!parts_.tables.own_memory() || pe != parts_.group.rank() || at == nullptr) return false;
+  const Windows::Place begin = parts_.windows.find(at, 1);
+  return !detail::names_window(at) && (begin.range == nullptr || !begin.range->symmetric);
+}
+
 // The place of a range at a PE; at this one for calls that look at the memory itself.
 Windows::Place CallEngine::symmetric(Call call, const char* which, const Asked& asked) const {
   const Windows::Place place = parts_.windows.find(asked.at, asked.bytes);
@@ -98,9 +105,12 @@ void CallEngine::check_near(Call call, const char* which, const void* at, uint64
        which, at == nullptr ? "null" : "of a window by its handle", bytes, parts_.group.rank());
 }
 
-// What a NIC reads or writes here.
+// What a NIC reads or writes here, or, where it is short, a lane of the kernel (anywhere.h).
 void CallEngine::check_home(Call call, const char* which, const void* at, uint64_t bytes) const {
-  if (!detail::names_window(at) && parts_.windows.find(at, bytes).range != nullptr) return;
+  const bool named = detail::names_window(at);
+  if (!named && parts_.windows.find(at, bytes).range != nullptr) return;
+  const bool by_lane = bytes <= mlx5::kAnywhereBytes && parts_.executor->shares_host_memory();
+  if (by_lane && !named && at != nullptr && parts_.windows.find(at, 1).range == nullptr) return;
   fail(ErrorCode::kInvalidArgument,
        "{}: {} {}, {} bytes: the NIC does not know it; call Runtime::register_local first",
        to_string(call), which, fmt::ptr(at), bytes);
@@ -125,7 +135,8 @@ std::byte* CallEngine::mapped(const void* symmetric, int pe) const {
 // Where the far end of a transfer is mapped here. Null: a NIC moves the bytes.
 std::byte* CallEngine::far_end(const kernels::Transfer& call) const {
   const bool gets = call.caller.call == Call::kGet;
-  const std::byte* const at = gets ? call.src : call.dst;
+  std::byte* const at = gets ? const_cast<std::byte*>(call.src) : call.dst;
+  if (own_memory(at, call.caller.pe)) return at;
   const Windows::Place place =
       symmetric(call.caller.call, gets ? "src" : "dst", {at, call.bytes, call.caller.pe});
   std::byte* const there = mapped(place, call.caller.pe);
@@ -154,7 +165,7 @@ void CallEngine::start(const detail::CallSite& site, kernels::Transfer call) {
   const bool signals = call.caller.call == Call::kPutSignal;
   address(site, call.caller);
   check_pe(call.caller);
-  if (signals) {
+  if (signals && !own_memory(call.signal.word, call.caller.pe)) {
     symmetric(Call::kPutSignal, "the signal", {call.signal.word, sizeof(uint64_t), call.caller.pe});
   }
   if (call.bytes != 0) {
@@ -233,6 +244,9 @@ void CallEngine::start(const detail::CallSite& site, kernels::Word call) {
     }
     const bool here = which == Call::kWaitUntil;
     const int pe = here ? parts_.group.rank() : call.caller.pe;
+    if (!here && own_memory(call.word, pe)) {
+      return launch(kernels::word_kernel(), kOneThread, call, site.stream);
+    }
     symmetric(which, "the word", {call.word, call.bytes, pe, here});
   }
   if (by_host(site, call) || needs_no_kernel(site, call)) return;

@@ -75,6 +75,7 @@ class CallEngine {
   };
   void address(const detail::CallSite& site, kernels::Caller& caller) const;
   void check_pe(const kernels::Caller& caller) const;
+  bool own_memory(const void* at, int pe) const;
   Windows::Place symmetric(kernels::Call call, const char* which, const Asked& asked) const;
   void check_near(kernels::Call call, const char* which, const void* at, uint64_t bytes) const;
   void check_home(kernels::Call call, const char* which, const void* at, uint64_t bytes) const;

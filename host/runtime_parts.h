@@ -86,7 +86,7 @@ struct Runtime::Parts {
   };
 
   DeviceTables::Extent extent() const {
-    return {group.size(), rails ? rails->count() : 1, config.check};
+    return {group.size(), rails ? rails->count() : 1, config.check, config.own_memory};
   }
   OwnMemory own_memory() const { return {*heap, *windows}; }
   size_t team_memory() const {

@@ -118,6 +118,7 @@ Runtime start_runtime(const Joining& joining) {
   Config config = Config::from_environment(environ);
   const Target target = target_of(config);
   config.heap_size = heap_size_of(config);
+  config.own_memory = true;
   if (target == Target::kGpu && config.device < 0) config.device = gpu_in_use();
   if (joining.mpi_comm == nullptr && !joining.unique_id) return start(config, target);
   return Runtime(bootstrap_of(config, joining), config, target);

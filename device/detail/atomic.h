@@ -160,8 +160,8 @@ PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, const T* word, W
 }
 
 /// Does `what`; the old value comes to `result`, by the time the ticket completes. What the NIC
-/// cannot bring there as it is, is waited for: 4-byte values, whose bytes arrive reversed, and
-/// where values come to landing cells alone.
+/// cannot bring there as it is, is waited for: 4-byte values, whose bytes arrive reversed, into
+/// memory that it does not know, and where values come to landing cells alone.
 template <Order O, Reach R, class T, class What>
 PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const T* word, What what,
                                     int pe) {
@@ -178,9 +178,13 @@ PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const
         return Ticket{};
       },
       [&](const Destination& at) {
-        const Origin to = resolve_local(ctx, *at.queue, result, sizeof(T), Doing::kAtomicResult);
-        if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
-        if (sizeof(T) == 8 && at.queue->to_cells == 0) {
+        const Origin to = resolve_local(ctx, *at.queue, result, sizeof(T));
+        const bool known = to.status == Status::kOk;
+        if (!known && !lies_anywhere(&ctx.state->fields, result)) {
+          return Ticket{nullptr, 0,
+                        refuse_home(ctx.state, result, sizeof(T), Doing::kAtomicResult)};
+        }
+        if (sizeof(T) == 8 && known && at.queue->to_cells == 0) {
           const auto compose = [&](const mlx5::Header& h) {
             return what.compose(h, at.remote, to.local);
           };

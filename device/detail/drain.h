@@ -18,8 +18,8 @@
 #include <cstdint>
 
 #include "device/context.h"
+#include "device/detail/post.h"
 #include "device/detail/resolve.h"
-#include "device/detail/transfer.h"
 #include "device/transport/ibgda.h"
 
 namespace peal {

@@ -165,6 +165,21 @@ PEAL_DEVICE Destination reach(ContextState* state, const Place& place, const Ask
   return through_nic(ctx, w, part_of(w, asked.pe).iova + place.offset, asked.pe, asked.use);
 }
 
+/// True if the range is any memory of this PE, where the program may name such: not what begins in
+/// the heap and ends behind it.
+PEAL_DEVICE bool own_memory(const ContextState& state, const Asked& asked) {
+  const ContextFields& ctx = state.fields;
+  return state.own_memory != 0 && asked.pe == ctx.pe && asked.address != nullptr &&
+         !names_window(asked.address) && offset_in(ctx.heap, asked.address) >= ctx.heap.bytes;
+}
+
+/// Where own_memory() said so: the address itself, for loads and stores.
+PEAL_DEVICE Destination at_home(ContextState* state, const Asked& asked) {
+  if (misaligned(asked)) return {nullptr, nullptr, {}, refuse(state, Status::kMisaligned, asked)};
+  auto* const here = static_cast<std::byte*>(const_cast<void*>(asked.address));
+  return {here, nullptr, {}, Status::kOk};
+}
+
 /// What resolve() does with anything but the heap of an existing PE; also says what is wrong.
 PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked asked) {
   const ContextFields& ctx = state->fields;
@@ -173,6 +188,7 @@ PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked
   }
   const Place place = find_symmetric(ctx, asked);
   if (place.window == nullptr) {
+    if (own_memory(*state, asked)) return at_home(state, asked);
     return {nullptr, nullptr, {}, refuse(state, Status::kNotSymmetric, asked)};
   }
   // The parts of a window may begin at different bytes of a page, and so of a word.
@@ -230,26 +246,25 @@ struct Origin {
   uint32_t dumped;  // Window::dumped, for what is fetched into it
 };
 
-PEAL_DEVICE_COLD inline Origin resolve_local_elsewhere(ContextState* state, Asked asked,
+PEAL_DEVICE_COLD inline Origin resolve_local_elsewhere(const WindowTable* windows,
+                                                       const void* address, uint64_t bytes,
                                                        uint32_t rail) {
-  const auto [w, offset] =
-      find_window(state->fields.windows, asked.address, asked.bytes, Side::kHome);
-  if (w == nullptr) return {{}, refuse(state, Status::kNotRegistered, asked), 0};
+  const auto [w, offset] = find_window(windows, address, bytes, Side::kHome);
+  if (w == nullptr) return {{}, Status::kNotRegistered, 0};
   // Edge M2 far: a queue's own fence may reach no further than this GPU.
   if (w->far != 0) fence_posted<Reach::kSystem, Edge::kM2Far>();
   return {{w->iova + offset, w->lkeys[rail]}, Status::kOk, w->dumped};
 }
 
-/// For a transfer by queue `q`.
+/// For a transfer by queue `q`. kNotRegistered: the caller does without, or refuses.
 template <Reach R>
 PEAL_DEVICE Origin resolve_local(const BasicContext<R>& ctx, const mlx5::SendQueue& q,
-                                 const void* address, uint64_t bytes, Doing doing = Doing::kOther) {
+                                 const void* address, uint64_t bytes) {
   const uint32_t rail = rail_of(ctx, q);
   if (holds_range(ctx.heap, address, bytes)) {
     return {{offset_in(ctx.heap, address), ctx.heap.lkeys[rail]}, Status::kOk, ctx.heap.dumped};
   }
-  const Asked asked{.address = address, .bytes = bytes, .pe = ctx.pe, .doing = doing};
-  return resolve_local_elsewhere(ctx.state, asked, rail);
+  return resolve_local_elsewhere(ctx.windows, address, bytes, rail);
 }
 
 }  // namespace detail

@@ -251,6 +251,7 @@ struct ContextState {
       look_everywhere;  // 1: the host closed queues, which may have no mark; quiet looks at all
   uint32_t ended;       // ContextFields::stop again, in the kernels' memory: at hand for calls that
                         // need no answer, and so never wait
+  uint32_t own_memory;  // 1: to this PE itself operations take any of its memory, as NVSHMEM's do
   WaitTable* waits;     // null: nobody asks
   LinkFaults* faults;   // null: no plan for mapped peers
   // Whoever looks at calls; side by side, for a call asks for both at once (detail/checked.h).

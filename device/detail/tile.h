@@ -124,9 +124,26 @@ struct TileTransfer {
     const auto at = static_cast<ptrdiff_t>(row);
     where.remote.address += first_row() + static_cast<uint64_t>(at * far_pitch());
     if constexpr (kPut) {
-      return put_bytes<R, true>(ctx, where, src + at * rows.src_pitch, rows.bytes);
+      return put_bytes<R, true>(ctx, where, {src + at * rows.src_pitch, src}, rows.bytes);
     } else {
-      return get_bytes<R, true>(ctx, dst + at * rows.dst_pitch, where, rows.bytes);
+      return get_bytes<R, true>(ctx, where, {dst + at * rows.dst_pitch, dst}, rows.bytes);
+    }
+  }
+
+  /// post_row(), out of line where a scope has several lanes: its registers are not the loop's.
+  template <Reach R>
+  PEAL_DEVICE_COLD static Ticket post_row_elsewhere(const ContextState* state,
+                                                    const TileTransfer& tile,
+                                                    const Destination& where, uint64_t row) {
+    return tile.post_row(static_cast<const BasicContext<R>&>(state->fields), where, row);
+  }
+  template <Reach R, class S>
+  PEAL_DEVICE Ticket post_one(const BasicContext<R>& ctx, S, const Destination& where,
+                              uint64_t row) const {
+    if constexpr (std::is_same_v<S, Thread>) {
+      return post_row(ctx, where, row);
+    } else {
+      return post_row_elsewhere<R>(ctx.state, *this, where, row);
     }
   }
 
@@ -148,9 +165,9 @@ struct TileTransfer {
     scope.sync();  // edge M8: what the lanes wrote precedes what any of them posts
     for (uint64_t row = scope.rank();
          scope.rank() < lanes && row < rows.count && refused == Status::kOk; row += lanes) {
-      const Ticket one = post_row(ctx, where, row);
+      const Ticket one = post_one(ctx, scope, where, row);
       refused = one.status;
-      if (refused == Status::kOk) last = one;
+      if (refused == Status::kOk && one.queue != nullptr) last = one;
     }
     const Status first = first_failure(scope, refused);
     if (first == Status::kOk && until == Until::kStarted) {

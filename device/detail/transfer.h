@@ -11,6 +11,8 @@
 #include "device/base/scope.h"
 #include "device/context.h"
 #include "device/detail/access.h"
+#include "device/detail/anywhere.h"
+#include "device/detail/post.h"
 #include "device/transport/ibgda.h"
 #include "device/transport/p2p.h"
 
@@ -27,60 +29,15 @@ PEAL_HD constexpr uint64_t bytes_of(size_t count) {
   }
 }
 
-using ibgda::Rings;
-
-/// Posts for one lane: together with the lanes beside it where the queue is shared, alone where it
-/// is owned.
-template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class... Compose>
-PEAL_DEVICE Ticket post(mlx5::SendQueue& q, const Compose&... compose) {
-  if constexpr (kTogether && R != Reach::kLane) {
-    return ibgda::post<R, kRings>(q, Coalesced(&q), compose...);
-  } else {
-    return ibgda::post<R, kRings>(q, ibgda::Alone{}, compose...);
-  }
-}
-
-/// Edge M18: behind a fetch whose data lands at `at`, where its completion does not vouch for it:
-/// the NIC reads there, once the data is under way, and a read passes no earlier write. Answers the
-/// ticket to wait for. The byte is the destination's own: a read pushes what goes the same way.
-template <Reach R, bool kTogether>
-PEAL_DEVICE_COLD Ticket post_dump(mlx5::SendQueue* q, mlx5::Local at, Ticket fetch) {
-  if (fetch.status != Status::kOk || weakened(Edge::kM18)) return fetch;
-  return post<R, kTogether>(*q, [&](mlx5::Header h) {
-    h.fence = weakened(Edge::kM18Fence) ? mlx5::Fence::kNone : mlx5::Fence::kFence;
-    return mlx5::compose_dump(h, at, 1);
-  });
-}
-
-/// The ticket that says of a fetch into `at` that its data is there.
-template <Reach R, bool kTogether>
-PEAL_DEVICE Ticket landed(mlx5::SendQueue& q, uint32_t dumped, const mlx5::Local& at,
-                          const Ticket& fetch) {
-  return dumped == 0 ? fetch : post_dump<R, kTogether>(&q, at, fetch);
-}
-
-/// Up to N*4 bytes of payload, in memory order, in registers.
-template <uint32_t N>
-struct Payload {
-  uint32_t word[N];
-  PEAL_DEVICE Payload(const void* from, uint32_t bytes) : word{} {
-    const auto* source = static_cast<const unsigned char*>(from);
-    for (uint32_t i = 0; i < N * 4; ++i) {
-      if (i < bytes) {
-        word[i / 4] |= static_cast<uint32_t>(load_payload(&source[i])) << (8 * (i % 4));
-      }
-    }
-  }
-};
-
 inline constexpr uint64_t kShortInline = 12;
 
 /// Posts a put of any size, followed by `after` (one more composer per WQE) under the same doorbell
 /// as its last part.
 template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class... After>
-PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, const void* src,
+PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, const Home& home,
                              uint64_t bytes, const After&... after) {
   mlx5::SendQueue& q = *to.queue;
+  const void* const src = home.at;
   mlx5::Remote remote = to.remote;
   if (bytes <= kShortInline) {
     const Payload<3> payload(src, static_cast<uint32_t>(bytes));
@@ -100,8 +57,15 @@ PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, 
         },
         after...);
   }
-  const Origin from = resolve_local(ctx, q, src, bytes, Doing::kPutSource);
-  if (from.status != Status::kOk) return Ticket{nullptr, 0, from.status};
+  const Origin from = resolve_local(ctx, q, home.at, bytes);
+  if (from.status != Status::kOk) {
+    constexpr auto kPut = p2p::Direction::kPut;
+    const Status moved = move_by_lane<kPut, R, kTogether>(ctx.state, &q, remote, home, bytes);
+    if constexpr (sizeof...(After) > 0) {
+      if (moved == Status::kOk) return post<R, kTogether, kRings>(q, after...);
+    }
+    return {nullptr, 0, moved};
+  }
   mlx5::Local local = from.local;
   for (; bytes > mlx5::kMaxMessageBytes; bytes -= mlx5::kMaxMessageBytes) {
     const Ticket part = post<R, kTogether, kRings>(q, [&](const mlx5::Header& h) {
@@ -120,10 +84,14 @@ PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, 
 }
 
 template <Reach R, bool kTogether, Rings kRings = Rings::kNow>
-PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, void* dst, const Destination& at,
+PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, const Destination& at, const Home& home,
                              uint64_t bytes) {
-  const Origin to = resolve_local(ctx, *at.queue, dst, bytes, Doing::kGetDestination);
-  if (to.status != Status::kOk) return Ticket{nullptr, 0, to.status};
+  const Origin to = resolve_local(ctx, *at.queue, home.at, bytes);
+  if (to.status != Status::kOk) {
+    constexpr auto kGet = p2p::Direction::kGet;
+    return {nullptr, 0,
+            move_by_lane<kGet, R, kTogether>(ctx.state, at.queue, at.remote, home, bytes)};
+  }
   mlx5::Remote remote = at.remote;
   mlx5::Local local = to.local;
   Ticket ticket{};
@@ -242,9 +210,9 @@ struct Transfer {
     if (bytes != 0) {
       ticket = by_leader(scope, [&] {
         if constexpr (kPut)
-          return put_bytes<R, kTogether, kRings>(ctx, where, src, bytes);
+          return put_bytes<R, kTogether, kRings>(ctx, where, {src, src}, bytes);
         else
-          return get_bytes<R, kTogether, kRings>(ctx, dst, where, bytes);
+          return get_bytes<R, kTogether, kRings>(ctx, where, {dst, dst}, bytes);
       });
     }
     // Inline data has left the source already.

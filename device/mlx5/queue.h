@@ -25,6 +25,8 @@ inline constexpr uint32_t kMinDepth = 128;
 /// Keeps the 16-bit completion counter unambiguous.
 inline constexpr uint32_t kMaxDepth = 16384;
 inline constexpr uint32_t kLandingCells = 128;
+/// What lanes move themselves to and from memory that no NIC knows: what the cells hold at once.
+inline constexpr uint64_t kAnywhereBytes = kLandingCells * sizeof(uint64_t);
 /// NICs of one PE. Rail r of a job is a connection of this PE's NIC r to a peer's NIC r, or, where
 /// a PE has fewer, to NIC r modulo their number.
 inline constexpr uint32_t kMaxRails = 4;

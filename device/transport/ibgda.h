@@ -121,21 +121,37 @@ PEAL_DEVICE bool test(const Ticket& ticket) {
 }
 
 /// Where the NIC drops one fetched value of up to 8 bytes. Taken before the post, given back after
-/// the value was read.
+/// the value was read. Cells are had in turn, by tickets.
 class Landing {
  public:
-  /// Takes the next cell; waits until its previous user has read it. Edge M11.
+  /// Takes the next cell; waits until its previous user has read it.
   template <Reach R>
   PEAL_DEVICE static Landing take(SendQueue& q, Status* status) {
-    const uint64_t ticket = fetch_add_relaxed<R>(&q.landing_ticket, uint64_t{1});
-    Landing landing(q, static_cast<uint32_t>(ticket % mlx5::kLandingCells));
-    const uint64_t lap = ticket / mlx5::kLandingCells;
-    const SpinEnd end = spin_until(
-        q.timeout_ns, [&] { return load_acquire<R, Edge::kM11Take>(&landing.cell().lap) == lap; },
-        [&] { return mlx5::stop_status<R>(q) != Status::kOk; });
-    *status =
-        end == SpinEnd::kDone ? Status::kOk : mlx5::close_queue<R, WaitKind::kLanding>(q, end);
+    const Landing landing(q, take_tickets<R>(q, 1));
+    *status = landing.await_turn<R>();
     return landing;
+  }
+
+  /// The first of `count` tickets, one behind the other; at most kLandingCells.
+  template <Reach R>
+  PEAL_DEVICE static uint64_t take_tickets(SendQueue& q, uint32_t count) {
+    return fetch_add_relaxed<R>(&q.landing_ticket, uint64_t{count});
+  }
+
+  /// The cell of a ticket that was taken.
+  PEAL_DEVICE Landing(SendQueue& q, uint64_t ticket)
+      : queue_(&q),
+        index_(static_cast<uint32_t>(ticket % mlx5::kLandingCells)),
+        lap_(ticket / mlx5::kLandingCells) {}
+
+  /// Waits until the cell's previous user has read it. Edge M11.
+  template <Reach R>
+  PEAL_DEVICE Status await_turn() const {
+    SendQueue& q = *queue_;
+    const SpinEnd end = spin_until(
+        q.timeout_ns, [&] { return load_acquire<R, Edge::kM11Take>(&cell().lap) == lap_; },
+        [&] { return mlx5::stop_status<R>(q) != Status::kOk; });
+    return end == SpinEnd::kDone ? Status::kOk : mlx5::close_queue<R, WaitKind::kLanding>(q, end);
   }
 
   PEAL_DEVICE mlx5::Local local() const { return at(*queue_, index_); }
@@ -154,13 +170,13 @@ class Landing {
   PEAL_DEVICE static mlx5::Local sink(const SendQueue& q) { return at(q, mlx5::kLandingCells); }
 
  private:
-  PEAL_DEVICE Landing(SendQueue& q, uint32_t index) : queue_(&q), index_(index) {}
   PEAL_DEVICE mlx5::LandingCell& cell() const { return queue_->landing[index_]; }
   PEAL_DEVICE static mlx5::Local at(const SendQueue& q, uint32_t index) {
     return {q.landing_address + index * sizeof(mlx5::LandingCell), q.landing_lkey};
   }
   SendQueue* queue_;
   uint32_t index_;
+  uint64_t lap_;
 };
 
 }  // namespace ibgda

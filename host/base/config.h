@@ -145,6 +145,10 @@ struct Config {
   PEAL_CONFIG_TABLE(PEAL_CONFIG_FIELD)
 #undef PEAL_CONFIG_FIELD
 
+  /// Transfers of a PE to itself take any of its memory, not symmetric memory alone. Of programs by
+  /// compat/nvshmem.h; no variable says it.
+  bool own_memory = false;
+
   /// Variables of the table, and of the software NIC, that the environment set, with their text.
   std::map<std::string, std::string> given;
 

@@ -30,7 +30,8 @@ DeviceTables::DeviceTables(const ShownWindows::Make& make, const Extent& extent)
           make(begin_of_checks(extent) + (extent.checked ? kMaxContexts * sizeof(CheckTable) : 0))),
       windows_(make, extent.n_pes, extent.rails),
       n_pes_(static_cast<size_t>(extent.n_pes)),
-      checks_at_(begin_of_checks(extent)) {
+      checks_at_(begin_of_checks(extent)),
+      own_memory_(extent.own_memory) {
   fields_.version = kContextVersion;
   fields_.bytes = sizeof(ContextFields);
   fields_.windows = windows_.table();
@@ -131,6 +132,8 @@ void DeviceTables::reset_state(uint32_t slot, uint32_t* alarm) {
   memory_.copy_in(&state(slot)->waits, &waits, sizeof(waits));
   LinkFaults* const plan = has_faults_ ? faults() : nullptr;
   memory_.copy_in(&state(slot)->faults, &plan, sizeof(plan));
+  const uint32_t own_memory = own_memory_ ? 1 : 0;
+  memory_.copy_in(&state(slot)->own_memory, &own_memory, sizeof(own_memory));
   reset_checks(slot);
 }
 

@@ -32,7 +32,8 @@ class DeviceTables {
   struct Extent {
     int n_pes;
     uint32_t rails;
-    bool checked = false;  // PEAL_CHECK
+    bool checked = false;     // PEAL_CHECK
+    bool own_memory = false;  // ContextState::own_memory
   };
   DeviceTables(const ShownWindows::Make& make, const Extent& extent);
 
@@ -48,6 +49,8 @@ class DeviceTables {
   void check(const Checks& checks) { checks_ = checks; }
   /// True if a kernel that looks at calls has run on the slot's context.
   bool checked(uint32_t slot) const;
+
+  bool own_memory() const { return own_memory_; }
 
   /// As kernels see it; not for the host to look into.
   ContextState* state(uint32_t slot) const;
@@ -115,6 +118,7 @@ class DeviceTables {
   bool has_faults_ = false;
   ContextFields fields_{};
   size_t checks_at_;  // CheckTables, if there are any
+  bool own_memory_;
   std::optional<Checks> checks_;
 };
 

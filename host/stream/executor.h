@@ -46,6 +46,8 @@ class Executor {
   /// Between any two of memories that this process has mapped, by copy engines where there are
   /// some.
   virtual void copy(void* to, const void* from, size_t bytes, void* stream) = 0;
+  /// True where kernels load and store any memory of the host.
+  virtual bool shares_host_memory() const = 0;
   /// Stores a word where this process has it mapped, behind all that the stream did before. False
   /// where streams cannot.
   virtual bool store_word(uint64_t* word, uint64_t value, void* stream) = 0;

@@ -46,6 +46,8 @@ class CpuExecutor : public Executor {
     return {static_cast<uint32_t>(std::min<uint64_t>(wanted, blocks)), kThreadsOnCpu};
   }
 
+  bool shares_host_memory() const override { return true; }
+
   void launch(const kernels::Kernel& kernel, const GridShape& shape, const void* arguments,
               size_t bytes, void* stream) override {
     // Aligned as operator new aligns: kernels take what they point at for their own type.

@@ -78,6 +78,8 @@ class GpuExecutor : public Executor {
             kThreadsOnGpu};
   }
 
+  bool shares_host_memory() const override { return false; }
+
   void launch(const kernels::Kernel& kernel, const GridShape& shape, const void* arguments, size_t,
               void* stream) override {
     cuda::Function function = function_of(kernel);

@@ -133,6 +133,40 @@ TEST_P(Host, Signals) {
   EXPECT_EQ(flag_[0], 9u);
   nvshmem_barrier_all();
 }
+TEST_P(Host, CallsToOneselfTakeAnyMemory) {
+  const int me = nvshmem_my_pe();
+  std::vector<int> plain(kCount);
+  uint64_t word = 0;
+  const auto expect_plain = [&](size_t count) {
+    finish();
+    for (size_t i = 0; i < count; ++i) EXPECT_EQ(plain[i], sample(me, i)) << i;
+    plain.assign(kCount, -1);
+  };
+  CALL(int_put, plain.data(), mine_.data(), kCount, me)
+  expect_plain(kCount);
+  CALL(int_iput, plain.data(), mine_.data(), 1, 1, 5, me)
+  expect_plain(5);
+  CALL(int_p, plain.data(), sample(me, 0), me)
+  expect_plain(1);
+  CALL(int_put_signal, plain.data(), mine_.data(), kCount, &word, 3, NVSHMEM_SIGNAL_SET, me)
+  expect_plain(kCount);
+  if (on_stream()) {
+    EXPECT_EQ(nvshmemx_signal_op_on_stream(&word, 4, NVSHMEM_SIGNAL_ADD, me, stream()), 0);
+  } else {
+    nvshmemx_signal_op(&word, 4, NVSHMEM_SIGNAL_ADD, me);
+  }
+  CALL(int_put, plain.data(), mine_.data(), kCount, me)
+  finish();
+  EXPECT_EQ(word, 7u);
+  std::vector<int> other(kCount);
+  CALL(int_get, other.data(), plain.data(), kCount, me)
+  finish();
+  EXPECT_EQ(other, plain);
+  EXPECT_EQ(nvshmem_int_g(plain.data() + 1, me), sample(me, 1));
+  EXPECT_EQ(nvshmemx_peal_status(), 0) << nvshmemx_peal_failure();
+  nvshmem_barrier_all();
+}
+
 INSTANTIATE_TEST_SUITE_P(Nvshmem, Host, testing::Bool());
 
 TEST(NvshmemStreams, NullIsTheStreamWithoutAName) {
@@ -330,6 +364,32 @@ TEST(NvshmemFailures, OfAKernelAreToldAtTheNextBarrier) {
     EXPECT_EQ(told.find('\n'), told.size() - 1) << "more than one line: " << told;
   }
   begin_anew();
+}
+
+// To others, and where nothing can be, a wrong address stays one.
+PEAL_KERNEL write_to(int* seen, int* box, int pe) {
+  nvshmem_int_p(box, 1, pe);
+  nvshmem_quiet();
+  *seen = nvshmemx_peal_status();
+}
+void expect_not_symmetric(int* box, int pe) {
+  {
+    Symmetric<int> seen(1);
+    testing::internal::CaptureStderr();
+    launch({}, write_to, seen.data(), box, pe).wait();
+    EXPECT_EQ(seen[0], static_cast<int>(Status::kNotSymmetric));
+    nvshmem_barrier_all();
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("address not symmetric"),
+              std::string::npos);
+  }
+  begin_anew();
+}
+TEST(NvshmemFailures, OfPlainMemoryAreToldWhereItIsNoTransferToOneself) {
+  int plain = 0;
+  expect_not_symmetric(&plain, next_pe());
+  expect_not_symmetric(nullptr, nvshmem_my_pe());
+  const Window heap = nvshmemx_peal_runtime()->context().heap;
+  expect_not_symmetric(reinterpret_cast<int*>(heap.base + heap.bytes - 2), nvshmem_my_pe());
 }
 
 PEAL_KERNEL read_nowhere(int* seen, const int* box) {

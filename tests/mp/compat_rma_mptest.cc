@@ -342,6 +342,122 @@ TEST(NvshmemWaits, OfEveryType) {
   PEAL_COMPAT_AMO_TYPES(RUN_WAIT)
 }
 
+// NVIDIA's jacobi writes by p to memory of cudaMalloc, at the PE itself: refused, and wrong
+// results.
+constexpr int kMuch = 600;  // ints: more than what a NIC carries for memory that it does not know
+
+template <class T>
+PEAL_DEVICE void fill_all(T* data, int count, int round) {
+  for (int i = 0; i < count; ++i) data[i] = sample<T>(nvshmem_my_pe(), round, i);
+}
+// `to` and `from` have kMuch elements; by one block.
+#define TO_MYSELF(SEND)                                                      \
+  {                                                                          \
+    ++round;                                                                 \
+    if (threadIdx.x == 0) fill_all(from, kMuch, round);                      \
+    __syncthreads();                                                         \
+    SEND;                                                                    \
+    BY_THREAD(nvshmem_quiet());                                              \
+    __syncthreads();                                                         \
+    if (threadIdx.x == 0) expect_sample<int>(verdict, to, me, round, kMuch); \
+    __syncthreads();                                                         \
+  }
+#define BY_ALL(ACCESS) \
+  for (int i = static_cast<int>(threadIdx.x); i < kMuch; i += static_cast<int>(blockDim.x)) ACCESS
+PEAL_KERNEL to_myself(Verdict* verdict, int* to, int* from, uint64_t* word) {
+  const int me = nvshmem_my_pe();
+  int round = 0;
+  TO_MYSELF(BY_ALL(nvshmem_int_p(to + i, from[i], me)))
+  TO_MYSELF(BY_ALL(to[i] = nvshmem_int_g(from + i, me)))
+  TO_MYSELF(BY_THREAD(nvshmem_int_put(to, from, kMuch, me)))
+  TO_MYSELF(BY_WARP(nvshmemx_int_put_nbi_warp(to, from, kMuch, me)))
+  TO_MYSELF(nvshmemx_int_put_block(to, from, kMuch, me))
+  TO_MYSELF(nvshmemx_int_get_block(to, from, kMuch, me))
+  TO_MYSELF(BY_THREAD(nvshmem_int_get_nbi(to, from, kMuch, me)))
+  TO_MYSELF(BY_WARP(nvshmemx_int_iput_warp(to, from, 1, 1, kMuch, me)))
+  TO_MYSELF(nvshmemx_int_iget_block(to, from, 1, 1, kMuch, me))
+  TO_MYSELF(nvshmemx_int_put_signal_block(to, from, kMuch, word, 7, NVSHMEM_SIGNAL_SET, me))
+  TO_MYSELF(BY_THREAD(nvshmem_int_put_signal(to, from, kMuch, word, 2, NVSHMEM_SIGNAL_ADD, me)))
+  if (threadIdx.x != 0) return;
+  expect_eq(verdict, nvshmem_signal_wait_until(word, NVSHMEM_CMP_GE, 9), 9);
+  nvshmemx_signal_op(word, 1, NVSHMEM_SIGNAL_ADD, me);
+  expect_eq(verdict, nvshmem_uint64_atomic_fetch_add(word, 5, me), 10);
+  expect_eq(verdict, nvshmem_uint64_atomic_compare_swap(word, 15, 20, me), 15);
+  nvshmem_uint64_atomic_xor(word, 1, me);
+  expect_eq(verdict, nvshmem_uint64_atomic_fetch(word, me), 21);
+}
+TEST(NvshmemRma, ToOneselfTakesAnyMemory) {
+  std::vector<int> plain(kMuch);
+  std::vector<int> other(kMuch);
+  uint64_t word = 0;
+  Symmetric<int> box(kMuch);
+  Symmetric<uint64_t> flag(1);
+  run_here({.threads = 64}, to_myself, plain.data(), other.data(), &word);
+  run_here({.threads = 64}, to_myself, plain.data(), box.data(), flag.data());
+  flag[0] = 0;
+  run_here({.threads = 64}, to_myself, box.data(), other.data(), flag.data());
+}
+
+// Variables of a kernel, in its stack or shared by its block, and cudaMalloc's memory: a NIC knows
+// none of them. What was fetched there did not come, and what was sent from there did not go.
+constexpr int kFew = 70;    // ints
+constexpr int kMost = 256;  // ints: 1 KiB
+PEAL_KERNEL small_at_home(Verdict* verdict, int* box, int* mine, int* plain, uint64_t* flag) {
+  const int me = nvshmem_my_pe();
+  const int next = next_of();
+  const int from = previous_of();
+  int here[kFew];
+  auto* const shared = dynamic_shared<int>();
+  BY_THREAD(fill_all(mine, kMost, 1));
+  nvshmemx_barrier_all_block();
+  if (threadIdx.x == 0) {
+    int one = 0;
+    nvshmem_int_get(&one, mine, 1, next);
+    expect(verdict, one == sample<int>(next, 1, 0));
+    nvshmem_int_get(here, mine, kFew, next);
+    expect_sample<int>(verdict, here, next, 1, kFew);
+    nvshmem_int_get_nbi(plain, mine, kMost, next);
+    nvshmem_quiet();
+    expect_sample<int>(verdict, plain, next, 1, kMost);
+    auto* const bytes = reinterpret_cast<char*>(here);
+    nvshmem_getmem(bytes + 1, reinterpret_cast<char*>(mine) + 3, 61, next);
+    const auto* const right = reinterpret_cast<const char*>(plain) + 3;
+    for (int i = 0; i < 61; ++i) expect(verdict, bytes[1 + i] == right[i]);
+    nvshmem_int_iget(here, mine, 1, 2, 9, next);
+    for (int i = 0; i < 9; ++i) expect(verdict, here[i] == sample<int>(next, 1, 2 * i));
+  }
+  nvshmemx_int_get_block(shared, mine, kFew, next);
+  __syncthreads();
+  expect_sample<int>(verdict, shared, next, 1, kFew);
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    fill_all(here, kFew, 2);
+    fill_all(plain, kMost, 2);
+    nvshmem_int_put(box, here, kFew, next);
+    nvshmem_int_put_signal(box + kFew, plain + kFew, kMost - kFew, flag, 1, NVSHMEM_SIGNAL_ADD,
+                           next);
+    nvshmem_signal_wait_until(flag, NVSHMEM_CMP_EQ, 1);
+    expect_sample<int>(verdict, box + kFew, from, 2, 0);
+    for (int i = kFew; i < kMost; ++i) expect(verdict, box[i] == sample<int>(from, 2, i));
+    fill_all(shared, kFew, 3);
+  }
+  nvshmemx_barrier_all_block();
+  BY_THREAD(expect_sample<int>(verdict, box, from, 2, kFew));
+  nvshmemx_barrier_all_block();
+  BY_WARP(nvshmemx_int_put_warp(box, shared, kFew, next));
+  nvshmemx_barrier_all_block();
+  BY_THREAD(expect_sample<int>(verdict, box, from, 3, kFew));
+  (void)me;
+}
+TEST(NvshmemRma, SmallBuffersAtHomeMayLieAnywhere) {
+  std::vector<int> plain(kMost);
+  Symmetric<int> box(kMost);
+  Symmetric<int> mine(kMost);
+  Symmetric<uint64_t> flag(1);
+  const Grid grid{.threads = 64, .shared_bytes = kFew * sizeof(int)};
+  run_here(grid, small_at_home, box.data(), mine.data(), plain.data(), flag.data());
+}
+
 PEAL_KERNEL who(Verdict* verdict, int me, int all, int* word) {
   expect_eq(verdict, static_cast<unsigned>(nvshmem_my_pe()), static_cast<unsigned>(me));
   expect_eq(verdict, static_cast<unsigned>(nvshmem_n_pes()), static_cast<unsigned>(all));

@@ -264,11 +264,11 @@ TEST(Local, LargeSourceOutsideAllWindowsIsRefused) {
     for (const Call call : {do_put, do_put_nbi, do_put_signal, do_batch_put}) {
       Symmetric<uint64_t> box(pe, 1);
       const auto context = pe.make_context({.queues_per_peer = 1, .depth = 128});
-      run({}, err, context.value(), call, Mistake{data.data(), mine, 29, 0},
+      run({}, err, context.value(), call, Mistake{data.data(), mine, 1025, 0},
           Status::kNotRegistered);
       const Failure failure = pe.failure();
       EXPECT_EQ(failure.pe, pe.my_pe());
-      EXPECT_NE(failure.text.find(here + ", 29 bytes: address not registered"), std::string::npos)
+      EXPECT_NE(failure.text.find(here + ", 1025 bytes: address not registered"), std::string::npos)
           << failure.text;
       run({}, go_on, context.value(), box.data(), Status::kNotRegistered);
       pe.barrier();
@@ -281,9 +281,10 @@ TEST(Local, DestinationOfAGetOutsideAllWindowsIsRefused) {
     if (without_nic(pe)) GTEST_SKIP() << "it is the NIC that asks";
     Symmetric<std::byte> data(pe, 256);
     std::byte mine[64] = {};
-    for (const Call call : {do_get, do_get_nbi, do_iget, do_get_tile, do_fetch_add_nbi}) {
+    for (const Call call : {do_get, do_get_nbi, do_get_tile}) {
       const auto context = pe.make_context({.queues_per_peer = 1, .depth = 128});
-      run({}, err, context.value(), call, Mistake{data.data(), mine, 1, 0}, Status::kNotRegistered);
+      run({}, err, context.value(), call, Mistake{data.data(), mine, 2050, 0},
+          Status::kNotRegistered);
       EXPECT_EQ(pe.failure().status, Status::kNotRegistered);
       pe.barrier();
     }

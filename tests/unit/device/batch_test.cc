@@ -235,11 +235,11 @@ TEST(Batch, TellsWhatIsWrongAtTheCall) {
   DeviceRig rig({.timeout_ns = kMillisecond});
   const auto ctx = rig.context();
   Batch batch(ctx);
-  std::vector<int> mine(20);
+  std::vector<int> mine(257);
   EXPECT_EQ(batch.p(rig.local<int>(0), 7, 2), Status::kBadPe);
   EXPECT_EQ(batch.p(mine.data(), 7, 1), Status::kNotSymmetric);
-  EXPECT_EQ(batch.put_nbi(rig.local<int>(0), mine.data(), 20, 1).status, Status::kNotRegistered);
-  EXPECT_EQ(batch.get_nbi(mine.data(), rig.local<int>(0), 1, 1).status, Status::kNotRegistered);
+  EXPECT_EQ(batch.put_nbi(rig.local<int>(0), mine.data(), 257, 1).status, Status::kNotRegistered);
+  EXPECT_EQ(batch.get_nbi(mine.data(), rig.local<int>(0), 257, 1).status, Status::kNotRegistered);
   EXPECT_EQ(batch.atomic_add(rig.local<uint64_t>(4), 1, 1), Status::kMisaligned);
   EXPECT_EQ(batch.signal(Signal::set(rig.local<uint64_t>(0), 1, -1)), Status::kBadPe);
   EXPECT_EQ(

@@ -258,18 +258,81 @@ TEST(Put, AShortSourceNeedNotBeRegistered) {
   EXPECT_EQ(std::memcmp(rig.remote<uint8_t>(1, kTarget), source.data(), source.size()), 0);
 }
 
-TEST(Put, ALongSourceMustBeRegistered) {
+// From there it goes in pieces, inside work requests.
+TEST(Put, ASourceOfUpTo1KiBNeedNotBeRegisteredEither) {
   DeviceRig rig;
-  std::array<uint8_t, 29> source{};
+  const NicThread nics(rig);
+  std::vector<uint8_t> source(1024);
+  std::iota(source.begin(), source.end(), uint8_t{1});
+  for (const size_t bytes : {size_t{29}, size_t{1024}}) {
+    auto* const target = rig.local<uint8_t>(kTarget);
+    EXPECT_EQ(put(rig.context(), target, source.data(), bytes, 1), Status::kOk);
+    EXPECT_EQ(quiet(rig.context()), Status::kOk);
+    EXPECT_EQ(std::memcmp(rig.remote<uint8_t>(1, kTarget), source.data(), bytes), 0) << bytes;
+  }
+  EXPECT_EQ(rig.nic(1).seen().size(), 2u + 43u);
+}
+
+TEST(Put, ALongerSourceMustBeRegistered) {
+  DeviceRig rig;
+  std::vector<uint8_t> source(1025);
   EXPECT_EQ(put(rig.context(), rig.local<uint8_t>(kTarget), source.data(), source.size(), 1),
             Status::kNotRegistered);
   EXPECT_EQ(rig.queue(1).reserved, 0u);
+  EXPECT_EQ(rig.usage().status, static_cast<uint32_t>(Status::kNotRegistered));
+  EXPECT_EQ(rig.usage().pe, 0) << "its own pe";
 }
 
-TEST(Get, ATargetMustBeRegisteredHoweverShort) {
+// By way of the landing cells, which are all back behind it.
+TEST(Get, ATargetOfUpTo1KiBNeedNotBeRegistered) {
   DeviceRig rig;
-  uint8_t target = 0;
-  EXPECT_EQ(get(rig.context(), &target, rig.local<uint8_t>(kSource), 1, 1), Status::kNotRegistered);
+  const NicThread nics(rig);
+  auto* const there = rig.remote<uint8_t>(1, kSource);
+  std::iota(there, there + 1024, uint8_t{1});
+  std::vector<uint8_t> target(1026);
+  const auto* const source = rig.local<uint8_t>(kSource);
+  for (const size_t bytes : {size_t{1}, size_t{13}, size_t{1024}}) {
+    std::fill(target.begin(), target.end(), uint8_t{0xee});
+    EXPECT_EQ(get(rig.context(), target.data() + 1, source, bytes, 1), Status::kOk);
+    EXPECT_EQ(std::memcmp(target.data() + 1, there, bytes), 0) << bytes;
+    EXPECT_EQ(target[0] + target[bytes + 1], 2 * 0xee) << "beside it";
+  }
+  EXPECT_EQ(rig.queue(1).landing_ticket, 1u + 2u + 128u);
+  EXPECT_EQ(g(rig.context(), source, 1).value, 1);
+}
+
+TEST(Get, ALongerTargetMustBeRegistered) {
+  DeviceRig rig;
+  std::vector<uint8_t> target(1025);
+  EXPECT_EQ(get(rig.context(), target.data(), rig.local<uint8_t>(kSource), target.size(), 1),
+            Status::kNotRegistered);
+}
+
+// What begins in the heap and ends behind it was never meant.
+TEST(Get, ATargetAcrossTheEndOfTheHeapIsRefused) {
+  DeviceRig rig;
+  auto* const target = rig.local<uint8_t>(DeviceRig::kHeapBytes - 4);
+  EXPECT_EQ(get(rig.context(), target, rig.local<uint8_t>(kSource), 8, 1), Status::kNotRegistered);
+  EXPECT_EQ(put(rig.context(), rig.local<uint8_t>(kTarget), target, 40, 1), Status::kNotRegistered);
+}
+
+// Lanes that hold landing cells wait for no lane behind them.
+PEAL_KERNEL get_into_stack(Context ctx, const uint64_t* src, uint32_t* wrong) {
+  uint64_t mine[100] = {};
+  const Status status = get(ctx, mine, src, 100, 1);
+  for (uint64_t i = 0; i < 100; ++i) {
+    if (status != Status::kOk || mine[i] != i) atomicAdd(wrong, 1u);
+  }
+}
+TEST(Get, ManyLanesFetchIntoTheirStacks) {
+  DeviceRig rig;
+  const NicThread nics(rig);
+  for (uint64_t i = 0; i < 100; ++i) rig.remote<uint64_t>(1, kSource)[i] = i;
+  uint32_t wrong = 0;
+  launch({.blocks = 2, .threads = 32}, get_into_stack, rig.context(), rig.local<uint64_t>(kSource),
+         &wrong)
+      .wait();
+  EXPECT_EQ(wrong, 0u);
 }
 
 TEST(Put, InlineDataDoesNotWaitForTheNic) {

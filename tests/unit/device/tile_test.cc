@@ -182,10 +182,10 @@ TEST(Tile, ABadPeIsRefusedEvenForNothing) {
 TEST(Tile, ALocalSideOutsideAllWindowsIsRefused) {
   DeviceRig rig;
   const NicThread nics(rig);
-  std::vector<int> mine(64);
-  EXPECT_EQ(put(rig.context(), thread, rig.local<int>(0), mine.data(), Tile{2, 8, {8, 9}}, 1),
+  std::vector<int> mine(1024);
+  EXPECT_EQ(put(rig.context(), thread, rig.local<int>(0), mine.data(), Tile{2, 257, {257, 300}}, 1),
             Status::kNotRegistered);
-  EXPECT_EQ(get(rig.context(), thread, mine.data(), rig.local<int>(0), Tile{2, 1, {8, 9}}, 1),
+  EXPECT_EQ(get(rig.context(), thread, mine.data(), rig.local<int>(0), Tile{2, 257, {257, 300}}, 1),
             Status::kNotRegistered);
 }
 
