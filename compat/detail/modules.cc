@@ -67,6 +67,12 @@ int most_blocks_of(Pe& pe, const KernelStart& start) {
   return blocks;
 }
 
+// What each PE's stream did comes before any PE's kernel: programs clear a flag and launch.
+void meet_in(Pe& pe, const KernelStart& start) {
+  void* const stream = stream_of(static_cast<cudaStream_t>(start.stream));
+  detail::start(pe.runtime().on(stream).site(), detail::word_call(kernels::Call::kBarrierAll));
+}
+
 }  // namespace
 
 void add(Module& module) {
@@ -107,6 +113,7 @@ int launch(const char* call, const KernelStart& asked) {
     KernelStart start = asked;
     if (start.blocks.x == 0) start.blocks = static_cast<unsigned>(most_blocks_of(pe, start));
     if (pe.runtime().target() == Target::kGpu) {
+      meet_in(pe, start);
       return ask_modules("cudaLaunchCooperativeKernel",
                          [&](Module& module) { return module.launch(start); });
     }
@@ -115,6 +122,7 @@ int launch(const char* call, const KernelStart& asked) {
                           start.shared_bytes,
                           start.kernel};
     auto body = simt::bind_kernel(start.kernel, start.arguments);
+    meet_in(pe, start);
     auto& stream = *static_cast<simt::Stream*>(stream_of(static_cast<cudaStream_t>(start.stream)));
     const cudaError_t error = simt::cuda::start_cooperative(stream, grid, nullptr, std::move(body));
     if (error != cudaSuccess) {

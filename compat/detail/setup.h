@@ -241,7 +241,8 @@ inline void nvshmem_team_destroy(nvshmem_team_t team) {
 
 // ---- kernels that meet, and modules
 
-/// All blocks run at the same time; of 0 blocks as many as can.
+/// By all PEs: in the stream's order they meet, then their kernels begin. All blocks of one run at
+/// the same time; of 0 blocks as many as can.
 inline int nvshmemx_collective_launch(const void* func, ::peal::compat::Extent gridDims,
                                       ::peal::compat::Extent blockDims, void** args,
                                       size_t sharedMem, cudaStream_t stream) {

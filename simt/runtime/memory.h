@@ -48,6 +48,21 @@ cudaError_t cudaMemGetInfo(size_t* spare, size_t* total);
 cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t bytes, int device,
                                  cudaStream_t stream = nullptr);
 cudaError_t cudaMemAdvise(const void* pointer, size_t bytes, cudaMemoryAdvise advice, int device);
+/// As CUDA 13 has them.
+inline int device_at(const cudaMemLocation& location) {
+  return location.type == cudaMemLocationTypeDevice ? location.id
+         : location.type == cudaMemLocationTypeHost ? cudaCpuDeviceId
+                                                    : cudaInvalidDeviceId;
+}
+inline cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t bytes, cudaMemLocation location,
+                                        unsigned flags, cudaStream_t stream = nullptr) {
+  const int device = flags == 0 ? device_at(location) : cudaInvalidDeviceId;
+  return cudaMemPrefetchAsync(pointer, bytes, device, stream);
+}
+inline cudaError_t cudaMemAdvise(const void* pointer, size_t bytes, cudaMemoryAdvise advice,
+                                 cudaMemLocation location) {
+  return cudaMemAdvise(pointer, bytes, advice, device_at(location));
+}
 
 cudaError_t cudaMemcpy(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind,

@@ -7,7 +7,8 @@
 
 #include "simt/dim3.h"
 
-#define CUDART_VERSION 12000
+// As an installed toolkit's nvcc says; cuda.h has the same.
+#define CUDART_VERSION 13000
 #define CUDART_CB
 
 using dim3 = peal::simt::Dim3;
@@ -48,6 +49,17 @@ enum cudaMemoryAdvise : unsigned {
   cudaMemAdviseUnsetPreferredLocation = 4,
   cudaMemAdviseSetAccessedBy = 5,
   cudaMemAdviseUnsetAccessedBy = 6,
+};
+
+enum cudaMemLocationType : unsigned {
+  cudaMemLocationTypeInvalid = 0,
+  cudaMemLocationTypeDevice = 1,
+  cudaMemLocationTypeHost = 2,
+};
+
+struct cudaMemLocation {
+  cudaMemLocationType type;
+  int id;  // of a device
 };
 
 inline constexpr int cudaCpuDeviceId = -1;

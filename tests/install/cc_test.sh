@@ -59,6 +59,7 @@ done
 # 16-bit reals of CUDA's in NVSHMEM's calls, and a grid that meets.
 cat >half.cu <<'END'
 #include <cooperative_groups.h>
+#include <cuda.h>
 #include <cuda_fp16.h>
 #include <nvshmem.h>
 #include <nvshmemx.h>

@@ -51,6 +51,15 @@ class Compat(unittest.TestCase):
             self.assertTrue(told, f"{name}: no sentence in\n{errors}")
             self.assertIn(words, told[0])
 
+    def test_calls_of_a_driver_fail_with_a_sentence(self):
+        flags = [f"-I{ROOT}/simt/cuda", *FLAGS]
+        program = "#include <cuda.h>\nstatic_assert(CUDA_VERSION == CUDART_VERSION);\nCUresult f() { return "
+        code, errors = compiler(f"{program}CUDA_SUCCESS; }}\n", flags)
+        self.assertEqual(code, 0, errors)
+        code, errors = compiler(f"{program}cuLaunchKernel(nullptr, 1); }}\n", flags)
+        self.assertNotEqual(code, 0)
+        self.assertIn("cuLaunchKernel: kernels on a CPU have no driver of CUDA. Use the runtime's calls", errors)
+
     def test_an_older_language_is_refused_with_a_sentence(self):
         flags = ["-std=c++17" if flag == "-std=c++20" else flag for flag in FLAGS]
         for header in ("nvshmem.h", "peal/peal.h", "device/api.h"):

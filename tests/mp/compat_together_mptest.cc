@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The guide's collective calls of every type, by a thread, a warp and a block of a kernel, from the
-// host and on a stream, among all PEs and in teams.
+// host and on a stream, among all PEs and in teams; kernels that are launched together.
+#include <sched.h>
+
+#include "simt/kernels.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nvshmem_job.h"
 
@@ -326,6 +329,46 @@ TEST(NvshmemFailures, OfAKernelWithoutAPeAreToldInASentence) {
   EXPECT_EQ(box[0], 0);
   nvshmem_init();
   EXPECT_EQ(nvshmemx_peal_status(), 0) << nvshmemx_peal_failure();
+}
+
+// NVSHMEM's ping-pong clears its flag and calls nvshmemx_collective_launch, without a barrier: what
+// a PE did before its call comes before the kernel of every other.
+PEAL_KERNEL tell_all(uint64_t* flag) {
+  for (int pe = 0; pe < nvshmem_n_pes(); ++pe) nvshmemx_signal_op(flag, 1, NVSHMEM_SIGNAL_ADD, pe);
+}
+const simt::OfferedKernel<&tell_all> offered;
+
+TEST(NvshmemLaunch, IsAMeetingOfAllPes) {
+  Symmetric<uint64_t> flag(1);
+  Symmetric<uint64_t> called(1);
+  simt::Stream stream;
+  uint64_t* const word = flag.data();
+  void* arguments[] = {const_cast<uint64_t**>(&word)};
+  const auto launch = [&] {
+    const auto* const kernel = reinterpret_cast<const void*>(tell_all);
+    EXPECT_EQ(nvshmemx_collective_launch(kernel, 1, 1, arguments, 0,
+                                         reinterpret_cast<cudaStream_t>(&stream)),
+              0);
+  };
+  if (nvshmem_my_pe() == 0) {
+    launch();
+    const simt::Mark told = stream.mark();
+    for (int turn = 0; turn < 10'000 && !told.reached(); ++turn) ::sched_yield();
+    EXPECT_FALSE(told.reached()) << "its kernel ran ahead of the other PEs' calls";
+    for (int pe = 1; pe < nvshmem_n_pes(); ++pe) nvshmem_uint64_p(called.data(), 1, pe);
+  } else {
+    simt::Stream other;
+    EXPECT_EQ(nvshmemx_uint64_wait_until_on_stream(called.data(), NVSHMEM_CMP_EQ, 1,
+                                                   reinterpret_cast<cudaStream_t>(&other)),
+              0);
+    other.synchronize();
+    flag[0] = 0;
+    launch();
+  }
+  stream.synchronize();
+  nvshmem_barrier_all();
+  EXPECT_EQ(flag[0], static_cast<uint64_t>(nvshmem_n_pes()));
+  nvshmem_barrier_all();
 }
 
 }  // namespace

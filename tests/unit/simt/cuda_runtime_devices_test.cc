@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "simt/cuda/cuda.h"
 #include "simt/cuda_runtime.h"
 
 namespace {
@@ -122,6 +123,9 @@ TEST(CudaDevices, HaveLimitsAndVersions) {
   int version = 0, least = 1, greatest = 1;
   EXPECT_EQ(cudaRuntimeGetVersion(&version), cudaSuccess);
   EXPECT_EQ(version, CUDART_VERSION);
+  EXPECT_EQ(cudaDriverGetVersion(&version), cudaSuccess);
+  EXPECT_EQ(version, CUDA_VERSION) << "of cuda.h";
+  EXPECT_EQ(version, 13000) << "which nvcc of a toolkit says";
   EXPECT_EQ(cudaDeviceGetStreamPriorityRange(&least, &greatest), cudaSuccess);
   EXPECT_EQ(least, greatest);
   EXPECT_EQ(cudaSetDeviceFlags(cudaDeviceMapHost), cudaSuccess);

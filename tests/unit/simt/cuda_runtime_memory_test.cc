@@ -199,6 +199,11 @@ TEST(CudaMemory, TellsWhatAPointerIs) {
   EXPECT_EQ(cudaMemPrefetchAsync(&local, 4, 0), cudaErrorInvalidValue);
   EXPECT_EQ(cudaMemAdvise(managed, 4, cudaMemAdviseSetReadMostly, cudaCpuDeviceId), cudaSuccess);
   EXPECT_EQ(cudaMemAdvise(pinned, 4, cudaMemAdviseSetReadMostly, 0), cudaErrorInvalidValue);
+  const cudaMemLocation host{cudaMemLocationTypeHost, 0};
+  const cudaMemLocation second{cudaMemLocationTypeDevice, 1};
+  EXPECT_EQ(cudaMemPrefetchAsync(managed, 4, host, 0), cudaSuccess);
+  EXPECT_EQ(cudaMemPrefetchAsync(managed, 4, second, 1), cudaErrorInvalidDevice);
+  EXPECT_EQ(cudaMemAdvise(managed, 4, cudaMemAdviseSetReadMostly, second), cudaSuccess);
   EXPECT_EQ(cudaFree(managed), cudaSuccess);
   EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
   cudaGetLastError();
