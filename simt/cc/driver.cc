@@ -67,6 +67,8 @@ void write_or_throw(const fs::path& path, const std::string& text) {
 
 }  // namespace
 
+const char* const kWithin = "PEAL_CC_WITHIN";
+
 Driver::Driver(Options options)
     : options_(std::move(options)), prefix_(find_prefix()), scratch_(make_scratch()) {}
 
@@ -76,24 +78,30 @@ Driver::~Driver() {
 }
 
 int Driver::run() {
-  if (options_.until == Options::Until::kProgram) {
-    Command inputs;
-    for (const std::string& source : options_.cuda) {
-      inputs.push_back((scratch_ / (std::to_string(inputs.size()) + ".o")).string());
-      if (const int failed = compile(source, inputs.back()); failed != 0) return failed;
-    }
-    inputs.insert(inputs.end(), options_.others.begin(), options_.others.end());
-    return link(inputs);
+  using Until = Options::Until;
+  if (options_.until == Until::kAnswer) {
+    Command command = {options_.compiler};
+    command.insert(command.end(), options_.compile.begin(), options_.compile.end());
+    return execute(command);
   }
-  const bool assembly = options_.until == Options::Until::kAssembly;
+  if (options_.until == Until::kProgram) {
+    Command objects;
+    for (const std::string& source : options_.cuda) {
+      objects.push_back((scratch_ / (std::to_string(objects.size()) + ".o")).string());
+      if (const int failed = compile(source, objects.back()); failed != 0) return failed;
+    }
+    return link(objects);
+  }
+  const bool assembly = options_.until == Until::kAssembly;
   for (const std::string& source : options_.cuda) {
     const int failed = compile(source, output_of(source, assembly ? ".s" : ".o"));
     if (failed != 0) return failed;
   }
   if (options_.others.empty()) return 0;
-  Command command = with_options(assembly                                          ? "-S"
-                                 : options_.until == Options::Until::kPreprocessed ? "-E"
-                                                                                   : "-c");
+  Command command =
+      with_headers({options_.compiler, assembly                                 ? "-S"
+                                       : options_.until == Until::kPreprocessed ? "-E"
+                                                                                : "-c"});
   command.insert(command.end(), options_.depend.begin(), options_.depend.end());
   if (!options_.output.empty()) command.insert(command.end(), {"-o", options_.output});
   command.insert(command.end(), options_.others.begin(), options_.others.end());
@@ -106,8 +114,8 @@ std::string Driver::output_of(const std::string& source, const char* suffix) con
 }
 
 // peal's headers come first: among them those that CUDA programs call cuda_runtime.h and the like.
-Driver::Command Driver::with_options(const char* step) const {
-  Command command = {options_.compiler, step, "-D__CUDACC__=1", "-D__PEAL_CC__=1"};
+Driver::Command Driver::with_headers(Command command) const {
+  command.push_back("-D__PEAL_CC__=1");
   for (const char* folder : {"", "compat", "simt/cuda"}) {
     command.insert(command.end(), {"-isystem", (prefix_ / "include/peal" / folder).string()});
   }
@@ -135,7 +143,7 @@ int Driver::compile(const std::string& source, const std::string& output) {
 }
 
 int Driver::preprocess(const std::string& source, const std::string& object) {
-  Command command = with_options("-E");
+  Command command = with_headers({options_.compiler, "-E", "-D__CUDACC__=1"});
   if (options_.check) command.insert(command.end(), {"-include", "simt/hooks/observed.h"});
   command.insert(command.end(), {"-include", "cuda_runtime.h"});
   bool makes_rules = false;
@@ -172,16 +180,17 @@ int Driver::rewrite() {
   return 0;
 }
 
-int Driver::link(const Command& inputs) {
+int Driver::link(const Command& objects) {
   if (options_.sim && options_.nvshmem) {
     throw UsageError(
         "--sim: a program of nvshmem.h has one PE in a process, and simulated PEs are in one: "
         "use --race or --check");
   }
-  Command command = {options_.compiler};
-  command.insert(command.end(), options_.compile.begin(), options_.compile.end());
-  command.insert(command.end(), inputs.begin(), inputs.end());
-  command.insert(command.end(), options_.link.begin(), options_.link.end());
+  Command command = with_headers({options_.compiler});
+  command.insert(command.end(), options_.depend.begin(), options_.depend.end());
+  auto object = objects.begin();
+  for (const std::string& word : options_.linked)
+    command.push_back(word.empty() ? *object++ : word);
   if (options_.race) {
     const fs::path support = prefix_ / "share/peal/race.cc";  // simt/race/support.cc
     command.insert(command.end(), {"-x", "c++", support.string(), "-x", "none"});
@@ -198,6 +207,7 @@ int Driver::link(const Command& inputs) {
 }
 
 int Driver::execute(const Command& command) const {
+  ::setenv(kWithin, "1", 1);
   std::vector<char*> pointers;
   for (const std::string& word : command) {
     if (options_.verbose) std::fprintf(stderr, "%s ", word.c_str());

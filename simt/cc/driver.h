@@ -9,6 +9,10 @@
 
 namespace peal::cc {
 
+/// A variable that compilers find while peal-cc waits for them: one that leads back to peal-cc
+/// would start it for ever.
+extern const char* const kWithin;
+
 /// Carries out a command line. Temporary files are gone when it is destroyed.
 class Driver {
  public:
@@ -28,10 +32,10 @@ class Driver {
   int compile(const std::string& source, const std::string& output);
   int preprocess(const std::string& source, const std::string& object);
   int rewrite();
-  int link(const Command& inputs);
+  int link(const Command& objects);
   int execute(const Command& command) const;
   std::string output_of(const std::string& source, const char* suffix) const;
-  Command with_options(const char* step) const;
+  Command with_headers(Command command) const;
 
   Options options_;
   std::filesystem::path prefix_;

@@ -5,6 +5,7 @@
 //   x.cu --g++ -E--> preprocessed --rewrite()--> plain C++ --g++ -c--> x.o --g++--> program
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <vector>
@@ -20,6 +21,12 @@ int main(int argc, char** argv) {
     peal::occupy_standard_descriptors();  // for compilers too, which open files of their own
     for (const std::string& one : arguments) {
       if (one == "--help" || one == "-h") return std::fputs(peal::cc::kUsage, stdout) < 0;
+    }
+    if (std::getenv(peal::cc::kWithin) != nullptr) {
+      throw peal::cc::UsageError(
+          "the compiler that peal-cc was to use has started peal-cc: CXX, -ccbin or the g++ of "
+          "PATH "
+          "must name another one");
     }
     return peal::cc::Driver(peal::cc::read_options(arguments)).run();
   } catch (const peal::cc::UsageError& error) {

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
 #include <utility>
+
+#include "base/files.h"
 
 namespace peal::cc {
 namespace {
@@ -22,9 +25,13 @@ bool among(string_view text, const std::array<string_view, kCount>& names) {
 }
 
 // Of g++, with a value of their own behind them.
-constexpr std::array<string_view, 14> kWithValue = {
-    "-I",       "-D",       "-U", "-include", "-isystem", "-iquote", "-idirafter",
-    "-imacros", "-Xlinker", "-L", "-l",       "-T",       "-u",      "--param"};
+constexpr std::array<string_view, 22> kWithValue = {
+    "-I",         "-D",       "-U",        "-include",    "-isystem",       "-iquote",
+    "-idirafter", "-imacros", "-isysroot", "-iprefix",    "-aux-info",      "-wrapper",
+    "-A",         "--param",  "-Xlinker",  "-Xassembler", "-Xpreprocessor", "-L",
+    "-l",         "-T",       "-u",        "-z"};
+constexpr std::array<string_view, 8> kOfLinker = {"-Xlinker", "-shared", "-static", "-T",
+                                                  "-u",       "-z",      "-L",      "-l"};
 
 // Of nvcc, for GPUs. With a value, behind = or behind a blank; and without.
 constexpr std::array<string_view, 17> kOfGpuWithValue = {"-arch",           "--gpu-architecture",
@@ -53,6 +60,72 @@ constexpr std::array<string_view, 8> kLibrariesOfCuda = {
     "-lcuda",      "-lcudart",     "-lcudart_static", "-lcudadevrt",
     "-lnvidia-ml", "-lnvToolsExt", "-lculibos",       "-lrt"};
 
+// What a compiler answers without a file.
+bool asks(const string& one) {
+  return one == "-v" || one == "--version" || begins(one, "-dump") || begins(one, "-print-") ||
+         begins(one, "--print-") || begins(one, "--help=") || one == "-qversion";
+}
+
+// The words of a response file: white space lies between, quotes and backslashes keep what is in or
+// behind them.
+std::vector<string> words_of(const string& text) {
+  std::vector<string> words;
+  bool within = false;
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool blank = quote == 0 && std::isspace(static_cast<unsigned char>(c)) != 0;
+    if (blank) {
+      within = false;
+      continue;
+    }
+    if (!within) words.emplace_back();
+    within = true;
+    if (c == '\\' && i + 1 < text.size()) {
+      words.back() += text[++i];
+    } else if (quote == 0 && (c == '"' || c == '\'')) {
+      quote = c;
+    } else if (c == quote) {
+      quote = 0;
+    } else {
+      words.back() += c;
+    }
+  }
+  return words;
+}
+
+// @FILE in place of words, as g++ has it; of a file that is not there the word itself.
+std::vector<string> with_files(const std::vector<string>& arguments, int depth = 0) {
+  std::vector<string> all;
+  for (const string& one : arguments) {
+    const string file = begins(one, "@") ? one.substr(1) : "";
+    if (file.empty() || !std::filesystem::is_regular_file(file)) {
+      all.push_back(one);
+      continue;
+    }
+    if (depth == 32) throw UsageError(one + ": files of options that name one another");
+    const std::vector<string> inner = with_files(words_of(bytes_of(file)), depth + 1);
+    all.insert(all.end(), inner.begin(), inner.end());
+  }
+  return all;
+}
+
+// True for the program that runs: as its own compiler it would start itself for ever.
+bool is_this_program(const string& name) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (name.find('/') != string::npos) return fs::equivalent(name, "/proc/self/exe", none);
+  const char* const path = std::getenv("PATH");
+  const string folders = path == nullptr ? "" : path;
+  for (size_t begin = 0; begin <= folders.size();) {
+    const size_t end = std::min(folders.find(':', begin), folders.size());
+    const fs::path file = fs::path(folders.substr(begin, end - begin)) / name;
+    if (fs::is_regular_file(file, none)) return fs::equivalent(file, "/proc/self/exe", none);
+    begin = end + 1;
+  }
+  return false;
+}
+
 // Folders of -I that have the headers in whose place peal's are.
 bool has_cuda(const string& folder) {
   namespace fs = std::filesystem;
@@ -64,9 +137,9 @@ bool has_cuda(const string& folder) {
 
 class OptionReader {
  public:
-  explicit OptionReader(const std::vector<string>& arguments) : arguments_(arguments) {
+  explicit OptionReader(const std::vector<string>& arguments) : arguments_(with_files(arguments)) {
     const char* const compiler = std::getenv("CXX");
-    options_.compiler = compiler == nullptr || *compiler == '\0' ? "g++" : compiler;
+    compile_by(compiler == nullptr ? "" : compiler);
   }
 
   Options read() {
@@ -88,14 +161,29 @@ class OptionReader {
     return arguments_[at_++];
   }
 
-  void input(const string& name) {
-    if (name == "-") throw UsageError("-: standard input is not read; give a file");
-    const bool cuda = language_ == "cu" || (language_.empty() && name.ends_with(".cu"));
-    if (!cuda && !language_.empty())
-      options_.others.insert(options_.others.end(), {"-x", language_});
-    (cuda ? options_.cuda : options_.others).push_back(name);
-    if (!cuda && !language_.empty()) options_.others.insert(options_.others.end(), {"-x", "none"});
+  // CMake's compiler, which CXX names too, may be this program.
+  void compile_by(const string& name) {
+    options_.compiler = name.empty() || is_this_program(name) ? "g++" : name;
   }
+
+  // CMake says -x c++ of all that a project calls CXX, .cu files too.
+  void input(const string& name) {
+    const bool cxx = language_.empty() || language_ == "c++";
+    const bool cuda = language_ == "cu" || (cxx && name.ends_with(".cu"));
+    if (cuda && name == "-") throw UsageError("-: standard input is not read; give a file");
+    if (cuda) {
+      options_.cuda.push_back(name);
+      options_.linked.emplace_back();
+      return;
+    }
+    std::vector<string> words = {name};
+    if (!language_.empty()) words = {"-x", language_, name, "-x", "none"};
+    options_.others.insert(options_.others.end(), words.begin(), words.end());
+    options_.linked.insert(options_.linked.end(), words.begin(), words.end());
+    ++others_;
+  }
+
+  void speak(const string& language) { language_ = language == "none" ? "" : language; }
 
   // How far to go, and where to.
   bool mode(const string& one) {
@@ -111,8 +199,9 @@ class OptionReader {
     } else if (begins(one, "-o") && one.size() > 2) {
       options_.output = one.substr(2);
     } else if (one == "-x") {
-      language_ = value(one);
-      if (language_ == "none") language_.clear();
+      speak(value(one));
+    } else if (begins(one, "-xc") || one == "-xnone") {
+      speak(one.substr(2));
     } else if (one == "--race") {
       options_.race = true;
     } else if (one == "--check") {
@@ -121,6 +210,8 @@ class OptionReader {
       options_.sim = options_.check = true;
     } else if (one == "-v" || one == "--verbose") {
       options_.verbose = true;
+      options_.compile.push_back("-v");
+      asked_ = true;
     } else {
       return false;
     }
@@ -137,7 +228,7 @@ class OptionReader {
     } else if (one == "-G" || one == "--device-debug") {
       options_.compile.insert(options_.compile.end(), {"-g", "-O0"});
     } else if (name == "-ccbin" || name == "--compiler-bindir") {
-      options_.compiler = name == one ? value(one) : one.substr(name.size() + 1);
+      compile_by(name == one ? value(one) : one.substr(name.size() + 1));
     } else if (name == "-Xcompiler" || name == "--compiler-options") {
       to_compiler(name == one ? value(one) : one.substr(name.size() + 1));
     } else if (begins(one, "-lnvshmem")) {
@@ -164,19 +255,24 @@ class OptionReader {
       options_.depend.insert(options_.depend.end(), {one, value(one)});
     } else if (begins(one, "-M")) {
       options_.depend.push_back(one);
-    } else if (begins(one, "-l") || begins(one, "-L") || begins(one, "-Wl,") || one == "-Xlinker" ||
-               one == "-shared" || one == "-static" || one == "-T" || one == "-u") {
-      options_.link.insert(options_.link.end(), words.begin(), words.end());
+    } else if (begins(one, "-l") || begins(one, "-L") || begins(one, "-Wl,") ||
+               among(one, kOfLinker)) {
+      options_.linked.insert(options_.linked.end(), words.begin(), words.end());
     } else if (begins(one, "-I") && has_cuda(words.size() > 1 ? words[1] : one.substr(2))) {
       // peal's own headers stand for these.
     } else {
       options_.compile.insert(options_.compile.end(), words.begin(), words.end());
+      asked_ = asked_ || asks(one);
     }
   }
 
   void finish() {
-    if (options_.cuda.empty() && options_.others.empty()) throw UsageError("no file to compile");
-    const size_t files = options_.cuda.size() + options_.others.size();
+    const size_t files = options_.cuda.size() + others_;
+    if (files == 0 && asked_) {
+      options_.until = Options::Until::kAnswer;
+      return;
+    }
+    if (files == 0) throw UsageError("no file to compile");
     if (options_.until != Options::Until::kProgram && !options_.output.empty() && files > 1) {
       throw UsageError("-o " + options_.output + " with -c, -S or -E: give one file, not " +
                        std::to_string(files));
@@ -207,9 +303,11 @@ class OptionReader {
     options_.compile.push_back(option);
   }
 
-  const std::vector<string>& arguments_;
+  const std::vector<string> arguments_;
   size_t at_ = 0;
-  string language_;  // of -x
+  size_t others_ = 0;   // files in Options::others
+  bool asked_ = false;  // something that needs no file
+  string language_;     // of -x
   Options options_;
 };
 
@@ -227,7 +325,8 @@ const char* const kUsage =
     "  --race        data races of kernels are reported when the program runs, by ThreadSanitizer\n"
     "  --check       kernels' own loads, stores and atomics take part in peal's checks\n"
     "  --sim         a program of simulated PEs: peal-sim runs it under one seed after another\n"
-    "  -v            print the commands\n"
+    "  -v            print the commands; the compiler's own words, too\n"
+    "  @FILE         the words of the file in its place\n"
     "nvcc's options for GPUs (-arch, -gencode, -rdc, -lineinfo, ...) are accepted and do nothing;\n"
     "-Xcompiler and -G are understood.\n";
 

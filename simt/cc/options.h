@@ -17,20 +17,20 @@ class UsageError : public std::runtime_error {
 };
 
 struct Options {
-  enum class Until { kPreprocessed, kAssembly, kObject, kProgram };
+  enum class Until { kAnswer, kPreprocessed, kAssembly, kObject, kProgram };
 
   std::string compiler;              // g++, or what CXX or -ccbin names
   std::vector<std::string> cuda;     // sources to rewrite
   std::vector<std::string> others;   // sources, objects and libraries that the compiler takes
+  std::vector<std::string> linked;   // the others, -l, -L, -Wl, in order; empty: a CUDA source's
   std::vector<std::string> compile;  // options of either step of a compilation
   std::vector<std::string> depend;   // -MD and the like: of the preprocessor
-  std::vector<std::string> link;     // -l, -L, -Wl,
   std::string output;                // -o; empty: as g++ names it
-  Until until = Until::kProgram;
-  bool nvshmem = false;  // the program links NVSHMEM's library, which is peal's here
-  bool race = false;     // with ThreadSanitizer, and libraries that were built with it
-  bool check = false;    // kernels' own accesses are told (simt/plain_access.h)
-  bool sim = false;      // a simulated program, with libraries that were built for it; checks, too
+  Until until = Until::kProgram;     // kAnswer: the compiler says something of itself
+  bool nvshmem = false;              // the program links NVSHMEM's library, which is peal's here
+  bool race = false;                 // with ThreadSanitizer, and libraries that were built with it
+  bool check = false;                // kernels' own accesses are told (simt/plain_access.h)
+  bool sim = false;  // a simulated program, with libraries that were built for it; checks, too
   bool verbose = false;
 };
 

@@ -56,6 +56,46 @@ for program in "${programs[@]}"; do
   expect "$name: ok on 2 PEs" env ASAN_OPTIONS=detect_leaks=$leaks "${start[@]}" 2 "./${name}_asan"
 done
 
+# CMake, with peal-cc as the compiler, which CXX names too, and for one target.
+mkdir cmake
+cat >cmake/CMakeLists.txt <<'END'
+cmake_minimum_required(VERSION 3.20)
+project(mixed LANGUAGES CXX)
+add_executable(mixed kernel.cu main.cc)
+if(CMAKE_CXX_COMPILER MATCHES "peal-cc$")
+  set_source_files_properties(kernel.cu PROPERTIES LANGUAGE CXX)
+else()
+  find_package(peal CONFIG REQUIRED)
+  peal_cuda_on_cpu(mixed)
+endif()
+END
+cat >cmake/kernel.cu <<'END'
+__global__ void five(int* out) { *out = 5; }
+int run() {
+  int* out;
+  cudaMallocHost(&out, sizeof(int));
+  five<<<1, 1>>>(out);
+  cudaDeviceSynchronize();
+  return *out;
+}
+END
+cat >cmake/main.cc <<'END'
+#include <cstdio>
+#ifdef __CUDACC__
+#error this is no file of CUDA
+#endif
+int run();
+int main() { std::printf("mixed: %d\n", run()); }
+END
+expect "" env CXX="$work/peal/bin/peal-cc" cmake -S cmake -B by_compiler
+expect "Built target mixed" env CXX="$work/peal/bin/peal-cc" cmake --build by_compiler -j2
+expect "mixed: 5" by_compiler/mixed
+expect "" cmake -S cmake -B by_function -DCMAKE_PREFIX_PATH="$work/peal" -DCMAKE_CXX_COMPILER=g++
+expect "Built target mixed" cmake --build by_function -j2
+expect "mixed: 5" by_function/mixed
+refuse "has started peal-cc" env CXX="$(printf '#!/bin/sh\nexec peal-cc "$@"\n' >loop && chmod +x loop && realpath loop)" \
+  peal-cc "$cuda"
+
 # 16-bit reals of CUDA's in NVSHMEM's calls, and a grid that meets.
 cat >half.cu <<'END'
 #include <cooperative_groups.h>

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 namespace peal::cc {
 namespace {
@@ -33,7 +35,7 @@ TEST_F(Line, OptionsOfGccAreHandedOn) {
   EXPECT_EQ(options.compile,
             (Words{"-std=c++17", "-O1", "-I", "x", "-DY=1", "-fsanitize=address"}));
   EXPECT_EQ(options.depend, (Words{"-MD", "-MF", "a.d"}));
-  EXPECT_EQ(options.link, (Words{"-lm", "-L", "lib", "-Wl,-z,now"}));
+  EXPECT_EQ(options.linked, (Words{"", "-lm", "-L", "lib", "-Wl,-z,now"}));
 }
 
 TEST_F(Line, OptionsOfNvccForGpusDoNothing) {
@@ -42,7 +44,7 @@ TEST_F(Line, OptionsOfNvccForGpusDoNothing) {
        "--expt-relaxed-constexpr", "-Xptxas", "-v", "-lcudart", "-lcuda", "-O3", "-std=c++20",
        "-Xcompiler", "-fopenmp,-Wall", "-ccbin", "g++-12", "-lnvshmem_host", "-dc", "a.cu"});
   EXPECT_EQ(options.compile, (Words{"-O3", "-std=c++20", "-fopenmp", "-Wall"}));
-  EXPECT_EQ(options.link, Words{});
+  EXPECT_EQ(options.linked, Words{""});
   EXPECT_EQ(options.compiler, "g++-12");
   EXPECT_TRUE(options.nvshmem);
   EXPECT_EQ(options.until, Options::Until::kObject);
@@ -66,6 +68,52 @@ TEST_F(Line, TheCompilerIsCxx) {
   EXPECT_EQ(read_options({"a.cu"}).compiler, "clang++");
 }
 
+// CMake's compiler may be peal-cc: it was started as its own compiler, for ever.
+TEST_F(Line, TheCompilerIsNeverThisProgram) {
+  ::setenv("CXX", "/proc/self/exe", 1);
+  EXPECT_EQ(read_options({"a.cu"}).compiler, "g++");
+  EXPECT_EQ(read_options({"-ccbin", "/proc/self/exe", "a.cu"}).compiler, "g++");
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", self.substr(0, self.rfind('/')).c_str(), 1);
+  ::setenv("CXX", self.substr(self.rfind('/') + 1).c_str(), 1);
+  EXPECT_EQ(read_options({"a.cu"}).compiler, "g++");
+  ::setenv("PATH", path.c_str(), 1);
+}
+
+// What CMake's rules look like.
+TEST_F(Line, OfCMakeIsTaken) {
+  const Options one = read_options(
+      {"-x", "c++", "-MD", "-MT", "a.o", "-MF", "a.o.d", "-o", "a.o", "-c", "/src/a.cu"});
+  EXPECT_EQ(one.cuda, Words{"/src/a.cu"});
+  EXPECT_EQ(one.output, "a.o");
+  const Options other = read_options({"-xc++", "-o", "b.o", "-c", "b.cc"});
+  EXPECT_EQ(other.others, (Words{"-x", "c++", "b.cc", "-x", "none"}));
+  const Options link = read_options({"-O3", "-rdynamic", "-Wl,--whole-archive", "a.a", "b.cu",
+                                     "-Wl,--no-whole-archive", "-o", "p", "-z", "now"});
+  EXPECT_EQ(link.linked,
+            (Words{"-Wl,--whole-archive", "a.a", "", "-Wl,--no-whole-archive", "-z", "now"}));
+  EXPECT_EQ(link.until, Options::Until::kProgram);
+}
+
+TEST_F(Line, TheCompilerAnswersForItself) {
+  for (const char* question : {"--version", "-v", "-dumpmachine", "-print-file-name=libgcc.a"}) {
+    const Options options = read_options({question});
+    EXPECT_EQ(options.until, Options::Until::kAnswer) << question;
+    EXPECT_EQ(options.compile, Words{question});
+    EXPECT_EQ(read_options({question, "a.cu"}).until, Options::Until::kProgram);
+  }
+}
+
+TEST_F(Line, FilesOfOptionsAreRead) {
+  const std::string file = testing::TempDir() + "/options.rsp";
+  std::ofstream(file) << "-DA='x y' \"b c.o\"\n-DQ=\\\"q\\\" a.cu";
+  const Options options = read_options({"@" + file, "@nowhere.rsp"});
+  EXPECT_EQ(options.cuda, Words{"a.cu"});
+  EXPECT_EQ(options.others, (Words{"b c.o", "@nowhere.rsp"}));
+  EXPECT_EQ(options.compile, (Words{"-DA=x y", "-DQ=\"q\"", "-std=c++20", "-O2"}));
+}
+
 TEST_F(Line, MistakesAreErrors) {
   const auto refused = [](const Words& words) -> std::string {
     try {
@@ -79,7 +127,7 @@ TEST_F(Line, MistakesAreErrors) {
   EXPECT_EQ(refused({"a.cu", "-o"}), "-o wants a value");
   EXPECT_EQ(refused({"a.cu", "-I"}), "-I wants a value");
   EXPECT_EQ(refused({"a.cu", "-arch"}), "-arch wants a value");
-  EXPECT_EQ(refused({"-"}), "-: standard input is not read; give a file");
+  EXPECT_EQ(refused({"-x", "cu", "-"}), "-: standard input is not read; give a file");
   EXPECT_EQ(refused({"-c", "a.cu", "b.cu", "-o", "c.o"}),
             "-o c.o with -c, -S or -E: give one file, not 2");
   EXPECT_EQ(refused({"a.cu", "--race", "--check"}),
