@@ -45,7 +45,7 @@ std::string warning_of_writes(const Config& config, const Routes& routes, const 
   const char* const who =
       routes.by_nic() == Route::kProxy
           ? "wait for data (get and fetching operations do not, for a CPU thread posts them)"
-      : config.get_flush == GetFlush::kNone
+      : config.get_flush == GetFlush::kNothing
           ? "wait for data (get and fetching operations do not: PEAL_GET_FLUSH=none)"
           : "and get and fetching operations wait for data";
   return fmt::format(

@@ -218,7 +218,7 @@ constexpr Choice<FenceKind, 3> kFences{
 constexpr Choice<ConnectKind, 3> kConnects{
     {{{"auto", ConnectKind::kAuto}, {"lazy", ConnectKind::kLazy}, {"eager", ConnectKind::kEager}}}};
 constexpr Choice<GetFlush, 3> kGetFlushes{
-    {{{"auto", GetFlush::kAuto}, {"dump", GetFlush::kDump}, {"none", GetFlush::kNone}}}};
+    {{{"auto", GetFlush::kAuto}, {"dump", GetFlush::kDump}, {"none", GetFlush::kNothing}}}};
 constexpr Choice<SignalOpsSetting, 4> kSignalOps{{{{"auto", SignalOpsSetting::kAuto},
                                                    {"write", SignalOpsSetting::kWrite},
                                                    {"atomic", SignalOpsSetting::kAtomic},

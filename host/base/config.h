@@ -21,7 +21,7 @@ enum class DoorbellKind { kAuto, kGpu, kCpu };
 enum class FenceKind { kAuto, kGpu, kSystem };
 enum class ConnectKind { kAuto, kLazy, kEager };
 enum class RelaxedOrdering { kAuto, kOn, kOff };
-enum class GetFlush { kAuto, kDump, kNone };
+enum class GetFlush { kAuto, kDump, kNothing };
 enum class SignalOpsSetting { kAuto, kWrite, kAtomic, kStrong };
 
 /// Where a program's kernels run, and so where the memory they use must lie. Not a setting: the

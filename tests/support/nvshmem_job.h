@@ -41,6 +41,14 @@ void run_here(const Grid& grid, void (*kernel)(Verdict*, Parameters...), Argumen
 inline int next_pe() { return (nvshmem_my_pe() + 1) % nvshmem_n_pes(); }
 inline int previous_pe() { return (nvshmem_my_pe() + nvshmem_n_pes() - 1) % nvshmem_n_pes(); }
 
+/// Begins anew: what failed is forgotten.
+inline void begin_anew() {
+  nvshmem_finalize();
+  EXPECT_EQ(nvshmemx_init_status(), NVSHMEM_STATUS_NOT_INITIALIZED);
+  nvshmem_init();
+  EXPECT_EQ(nvshmemx_peal_status(), 0) << nvshmemx_peal_failure();
+}
+
 /// The main() of these programs; --transport=X is PEAL_TRANSPORT.
 inline int run_tests(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

@@ -143,8 +143,8 @@ TEST_F(RuntimeOnGpu, DumpsWhatItFetchesWhereTheSettingSaysSo) {
   constexpr Case kCases[] = {{GetFlush::kAuto, 100, false},
                              {GetFlush::kAuto, 0, true},
                              {GetFlush::kDump, 100, true},
-                             {GetFlush::kNone, 100, false},
-                             {GetFlush::kNone, 0, false}};
+                             {GetFlush::kNothing, 100, false},
+                             {GetFlush::kNothing, 0, false}};
   config_.transport = TransportKind::kIbgda;
   config_.queues = 1;
   for (const Case& one : kCases) {
@@ -169,7 +169,7 @@ TEST_F(RuntimeOnGpu, DumpsWhatItFetchesWhereTheSettingSaysSo) {
     });
     const std::string said = testing::internal::GetCapturedStderr();
     EXPECT_EQ(holds(said, "(get and fetching operations do not: PEAL_GET_FLUSH=none)"),
-              one.ordering == 0 && one.asked == GetFlush::kNone)
+              one.ordering == 0 && one.asked == GetFlush::kNothing)
         << said;
   }
 }
