@@ -9,6 +9,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "host/bootstrap.h"
 
@@ -20,6 +21,7 @@ class BorrowedBootstrap : public Bootstrap {
   explicit BorrowedBootstrap(Bootstrap& group) : group_(group) {}
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
+  void name_calls(std::string_view name) override { group_.name_calls(name); }
   void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override {
     group_.allgather(mine, all);
   }

@@ -51,9 +51,9 @@ fs::path find_plugin() {
   const fs::path found = find_above(start, kParents, kFiles);
   if (!found.empty()) return found;
   fail(ErrorCode::kConfiguration,
-       "no bootstrap/libpeal_mpi.so or libpeal_mpi.so in {} or up to {} folders above: build "
-       "//bootstrap:libpeal_mpi.so "
-       "and keep it beside the program, or give its path",
+       "no bootstrap/libpeal_mpi.so or libpeal_mpi.so in {} or up to {} folders above: an "
+       "installation has it in peal/ beside libpeal.so, where tools/install puts it (peal's "
+       "workspace builds //bootstrap:libpeal_mpi.so); or give its path (PEAL_MPI_PLUGIN)",
        start.string(), kParents);
 }
 

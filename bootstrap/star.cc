@@ -21,7 +21,14 @@ static_assert(std::endian::native == std::endian::little, "headers travel as the
 // What an answer that is already on its way may take beyond the deadline of the wait it ends.
 constexpr Deadline kGrace{2'000};
 
+// What it is part of, and which of the group's exchanges. A name comes from another process.
 std::string name_call(const Header& header) {
+  std::string name;
+  for (const char letter : header.name) {
+    if (letter == '\0') break;
+    name += letter > ' ' && letter <= '~' ? letter : '?';
+  }
+  if (!name.empty()) return fmt::format("{} #{}", name, header.call);
   switch (header.kind) {
     case Kind::kStart:
       return "start of the job";
@@ -101,6 +108,11 @@ Star::Star(std::unique_ptr<Wire> wire, Deadline deadline)
   check_deadline(deadline);
 }
 
+void Star::name_calls(std::string_view name) {
+  name_ = {};
+  name.copy(name_.data(), name_.size());
+}
+
 void Star::allgather(std::span<const std::byte> mine, std::span<std::byte> all) {
   const auto ranks = static_cast<std::size_t>(size());
   if (all.size() != mine.size() * ranks) {
@@ -121,7 +133,10 @@ void Star::collective(Kind kind, std::span<const std::byte> mine, std::span<std:
          rank(), size());
   }
   if (broken_) fail(broken_->code(), "the group is broken since: {}", broken_->what());
-  const Header call{.call = calls_++, .kind = kind, .bytes = mine.size()};
+  const Header call{.call = calls_++,
+                    .kind = kind,
+                    .bytes = mine.size(),
+                    .name = kind == Kind::kLeave ? CallName{} : name_};
   try {
     if (rank() == 0) {
       gather(call, mine, all);
@@ -198,7 +213,8 @@ void Star::admit(const Header& call, const Event& event, std::span<std::byte> al
             fmt::format("{}: {} has left the group", name_call(root_left ? header : call),
                         root_left ? fmt::format("rank 0 of {}", size()) : who));
   }
-  if (header.kind != call.kind || header.call != call.call || header.bytes != call.bytes) {
+  if (header.kind != call.kind || header.call != call.call || header.bytes != call.bytes ||
+      header.name != call.name) {
     give_up(ErrorCode::kInvalidArgument,
             fmt::format("collective calls do not match: {} is in {}, rank 0 in {}; all ranks must "
                         "make the same calls "

@@ -10,12 +10,14 @@
 // group.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/forks.h"
@@ -37,14 +39,17 @@ enum class Kind : std::uint32_t {
   kAbort
 };
 
+using CallName = std::array<char, 24>;
+
 /// First bytes of every message. All machines of a job are little endian.
 struct Header {
   std::uint64_t call = 0;
   Kind kind = Kind::kStart;
   std::uint32_t code = 0;   // ErrorCode of a failure
   std::uint64_t bytes = 0;  // of the payload that follows
+  CallName name{};          // what the call is part of; zeros where nobody said
 };
-static_assert(sizeof(Header) == 24);
+static_assert(sizeof(Header) == 48);
 
 std::vector<std::byte> make_message(const Header& header, std::span<const std::byte> payload);
 
@@ -66,6 +71,7 @@ class Star : public Bootstrap {
 
   int rank() const override { return wire_->rank(); }
   int size() const override { return wire_->size(); }
+  void name_calls(std::string_view name) override;
   void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override;
   void barrier() override { collective(Kind::kBarrier, {}, {}); }
   void end(const std::function<bool()>& go_on = {}) override;
@@ -95,6 +101,7 @@ class Star : public Bootstrap {
   Deadline deadline_;
   const Maker maker_;
   std::function<bool()> go_on_;  // of the call under way
+  CallName name_{};
   std::uint64_t calls_ = 0;
   std::optional<Error> broken_;
 };

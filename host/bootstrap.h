@@ -9,6 +9,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -26,6 +27,10 @@ class Bootstrap {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+
+  /// What the collective calls from now on are part of ("register_window"), for errors; "" ends it.
+  /// Not collective. By default nothing: errors tell of the exchanges themselves.
+  virtual void name_calls([[maybe_unused]] std::string_view name) {}
 
   /// Gathers `mine` from every rank into `all`, in rank order. all.size() == size() * mine.size(),
   /// equal on all ranks.

@@ -83,10 +83,12 @@ Windows::Place CallEngine::symmetric(Call call, const char* which, const Asked& 
   const Windows::Place place = parts_.windows.find(asked.at, asked.bytes);
   if (place.range == nullptr || !place.range->symmetric ||
       (asked.touched && detail::names_window(asked.at))) {
-    fail(ErrorCode::kInvalidArgument,
-         "{}: {} {}, {} bytes: not symmetric memory of PE {}; it must lie within one allocation of "
-         "Runtime::malloc or one window of Runtime::register_window{}",
+    const std::string seen = parts_.windows.mapped_heaps().describe(asked.at);
+    fail(ErrorCode::kInvalidArgument, "{}: {} {}, {} bytes: not symmetric memory of PE {}; it {}{}",
          to_string(call), which, fmt::ptr(asked.at), asked.bytes, parts_.group.rank(),
+         !seen.empty() ? "is " + seen
+                       : "must lie within one allocation of Runtime::malloc or one window of "
+                         "Runtime::register_window",
          asked.touched ? ", by its own address" : "");
   }
   const uint64_t size = bytes_at(*place.range, asked.pe);

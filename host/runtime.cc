@@ -37,8 +37,10 @@ void check_copy(const OwnMemory& own, const char* call, const void* symmetric, c
 Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target) {
   if (bootstrap == nullptr) fail(ErrorCode::kInvalidArgument, "Runtime: the bootstrap is null");
   const nvtx::Range range("peal: start");
+  bootstrap->name_calls("peal::start");
   agree_on_settings(*bootstrap, config, target);
   parts_ = std::make_unique<Parts>(std::move(bootstrap), config, target);
+  parts().group.name_calls("");
   if (config.info) parts().report();
 }
 
@@ -149,6 +151,7 @@ Team Runtime::world() const { return parts().teams->world(); }
 
 Team Runtime::split_team(const Team& parent, int color, int key, const TeamOptions& options) {
   const nvtx::Range range("peal: split_team");
+  const Parts::Named named(parts().group, "split_team");
   const Team made = parts().teams->split(parent, color, key, options);
   if (parts().checks) parts().checks->met();
   return made;
@@ -231,6 +234,7 @@ void Runtime::check() const {
 
 size_t Runtime::recover() {
   const nvtx::Range range("peal: recover");
+  const Parts::Named named(parts().group, "recover");
   const size_t resets = parts().contexts->recover();
   parts().teams->begin_anew();
   if (parts().checks) parts().checks->recovered();

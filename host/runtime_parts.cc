@@ -181,7 +181,10 @@ void Runtime::Parts::make_contexts(const Reachable& reachable) {
 
 // What looks at contexts from outside, and what the host calls.
 void Runtime::Parts::make_services(uint32_t most_blocks) {
-  const PlaceOf place_of = [this](const void* address) { return heap->place_of(address); };
+  const PlaceOf place_of = [this, heaps = windows->mapped_heaps()](const void* address) {
+    const std::string seen = heaps.describe(address);
+    return seen.empty() ? heap->place_of(address) : seen;
+  };
   flight.emplace(FlightLog::Parts{.config = config,
                                   .group = group,
                                   .table = *table,

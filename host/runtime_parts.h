@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "base/forks.h"
 #include "host/base/log.h"
@@ -77,11 +78,24 @@ struct Runtime::Parts {
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
+  /// The collective calls of the group have a name while it lasts.
+  struct Named {
+    Named(LiveGroup& of, std::string_view name) : group(of) { group.name_calls(name); }
+    ~Named() { group.name_calls(""); }
+    Named(const Named&) = delete;
+    Named& operator=(const Named&) = delete;
+    LiveGroup& group;
+  };
+
   /// A collective call of the host while it lasts: a range by its name for profilers, a meeting for
-  /// checked mode.
+  /// checked mode, its name in errors.
   struct CollectiveCall {
-    CollectiveCall(Parts& parts, const char* name) : range(name), meeting(if_any(parts.checks)) {}
+    CollectiveCall(Parts& parts, const char* name)
+        : range(name),
+          named(parts.group, std::string_view(name).substr(sizeof("peal: ") - 1)),
+          meeting(if_any(parts.checks)) {}
     nvtx::Range range;
+    Named named;
     CheckMode::Meeting meeting;
   };
 

@@ -373,6 +373,25 @@ WindowHandle Windows::handle_of(const std::byte* address) const {
   return newest;
 }
 
+std::string Windows::MappedHeaps::describe(const void* address) const {
+  for (size_t of = 0; of < direct.size(); ++of) {
+    const auto offset = static_cast<size_t>(static_cast<const std::byte*>(address) - direct[of]);
+    if (direct[of] == nullptr || static_cast<int>(of) == pe || offset >= bytes) continue;
+    return fmt::format(
+        "PE {}'s {}, seen from here (ptr()): operations take the address that it has in this PE's "
+        "own heap, and the number of the PE",
+        of, fmt::ptr(base + offset));
+  }
+  return "";
+}
+
+Windows::MappedHeaps Windows::mapped_heaps() const {
+  const auto heap = entries_.find(0);
+  if (heap == entries_.end()) return {};
+  const Range& range = heap->second.range;
+  return {range.begin, range.bytes, bootstrap_.rank(), range.direct};
+}
+
 std::string Windows::describe_registration() const {
   const auto heap = entries_.find(0);
   if (heap == entries_.end() || heap->second.regions.empty()) return "";

@@ -87,6 +87,17 @@ class Windows {
   /// newest of several; one of number 0 if there is none.
   WindowHandle handle_of(const std::byte* address) const;
 
+  /// The heaps of the PEs as they are mapped here, from when the PEs have begun.
+  struct MappedHeaps {
+    std::byte* base = nullptr;  // of this PE's
+    size_t bytes = 0;
+    int pe = 0;
+    std::vector<std::byte*> direct;  // by PE; null: not mapped
+    /// "PE 1's 0x7f..., seen from here (ptr()): ..." of an address in one; "" of any other.
+    std::string describe(const void* address) const;
+  };
+  MappedHeaps mapped_heaps() const;
+
   /// How the NIC got to know the heap.
   std::string describe_registration() const;
 

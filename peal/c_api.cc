@@ -4,10 +4,12 @@
 // as many as they like.
 #include "peal/c_api.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/immortal.h"
@@ -73,7 +75,36 @@ void require_place(const char* call, const char* argument, const void* place) {
        argument);
 }
 
+namespace {
+
+constinit thread_local std::string_view call_of_thread;
+
+// Remedies name what a program of C has.
+constexpr Renamed kNames[] = {{"Runtime::malloc", "peal_malloc"},
+                              {"Runtime::register_window", "peal_register_window"},
+                              {"Runtime::register_local", "peal_register_local"}};
+
+}  // namespace
+
+void begin_call() { call_of_thread = {}; }
+
+// "put: ..." of peal_put_on_stream is "peal_put_on_stream: ...".
+std::string sentence(const char* what) {
+  constexpr std::string_view kPrefix = "peal_";
+  constexpr std::string_view kOnStream = "_on_stream";
+  const std::string text = rename(what, kNames);
+  const std::string_view call = call_of_thread;
+  if (call.empty() || text.starts_with(call)) return text;
+  std::string_view plain = call.substr(kPrefix.size());
+  if (plain.ends_with(kOnStream)) plain.remove_suffix(kOnStream.size());
+  const bool named = text.starts_with(plain) && text.size() > plain.size() &&
+                     (text[plain.size()] == ':' || text[plain.size()] == '(');
+  if (named) return std::string(call) + text.substr(plain.size());
+  return fmt::format("{}: {}", call, text);
+}
+
 Runtime& initialised(const char* call) {
+  call_of_thread = call;
   if (!runtime()) {
     fail(ErrorCode::kInvalidArgument, "{}: {}", call,
          process().ended ? "this PE has ended: by peal_finalize(), or with the process"

@@ -18,17 +18,24 @@ std::string& last_error();
 /// Throws kInvalidArgument, naming `call`, where what it is to fill in is NULL.
 void require_place(const char* call, const char* argument, const void* place);
 
-/// Throws kInvalidArgument, naming `call`, before peal_init().
+/// Throws kInvalidArgument, naming `call`, before peal_init(). What goes wrong from then on in the
+/// same call of C has its name, too.
 Runtime& initialised(const char* call);
+
+/// What peal_error() says of `what`, in the words of C. For guarded().
+std::string sentence(const char* what);
+/// No call has a name until initialised().
+void begin_call();
 
 /// Runs `body`; an exception becomes `on_error` and peal_error()'s text, which a call that succeeds
 /// leaves as it was, as errno.
 template <class Body>
 auto guarded(decltype(std::declval<Body>()()) on_error, const Body& body) -> decltype(body()) {
+  begin_call();
   try {
     return body();
   } catch (const std::exception& error) {
-    last_error() = error.what();
+    last_error() = sentence(error.what());
     return on_error;
   }
 }

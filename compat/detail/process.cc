@@ -45,6 +45,14 @@ Process& process() {
   return *the_process;
 }
 
+// Remedies name what such a program has.
+constexpr Renamed kNames[] = {
+    {"Runtime::malloc", "nvshmem_malloc"},
+    {"Runtime::register_window", "nvshmemx_buffer_register_symmetric"},
+    {"Runtime::register_local", "nvshmemx_buffer_register"},
+    {"gave to register_window", "gave to nvshmemx_buffer_register_symmetric"},
+    {"or register_local(", "or nvshmemx_buffer_register("}};
+
 void remember(int code, const std::string& text) {
   if (process().failure_code != 0) return;
   process().failure_code = code;
@@ -278,7 +286,7 @@ void* stream_of(cudaStream_t stream) {
 }
 
 void tell(const char* call, const std::exception& error) {
-  const std::string text = fmt::format("{}: {}", call, error.what());
+  const std::string text = fmt::format("{}: {}", call, rename(error.what(), kNames));
   const auto* const known = dynamic_cast<const Error*>(&error);
   const bool refused = known != nullptr && known->code() == ErrorCode::kInvalidArgument;
   const Failure failure = begun() && !refused ? this_pe().runtime().failure() : Failure();
@@ -293,7 +301,7 @@ void tell_of_kernels(const char* call) {
   if (!begun() || process().told_of_kernels) return;
   int code = 0;
   bool said = false;
-  const std::string text = this_pe().look_for_failure(&code, &said);
+  const std::string text = rename(this_pe().look_for_failure(&code, &said), kNames);
   if (code == 0) return;
   process().told_of_kernels = true;
   remember(code, text);
@@ -303,7 +311,8 @@ void tell_of_kernels(const char* call) {
 FirstFailure failure() {
   bool said = false;
   if (begun() && process().failure_code == 0) {
-    process().failure_text = this_pe().look_for_failure(&process().failure_code, &said);
+    process().failure_text =
+        rename(this_pe().look_for_failure(&process().failure_code, &said), kNames);
   }
   return {process().failure_code, process().failure_text.c_str()};
 }

@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "host/base/exception.h"
@@ -20,5 +22,13 @@ template <class... Args>
 
 /// Throws kSystem for a failed POSIX-style call: "call: strerror(error)".
 [[noreturn]] void fail_errno(int error, const std::string& call);
+
+/// A name of the C++ API in a sentence, and what another API calls it.
+struct Renamed {
+  std::string_view from;
+  std::string_view to;
+};
+/// `text` with the names of another API.
+std::string rename(std::string text, std::span<const Renamed> names);
 
 }  // namespace peal

@@ -105,11 +105,27 @@ std::string remedy(const UsageError& usage, const ContextFields& fields) {
     case Status::kPeerLost:
       return fmt::format("; a plan of faults (PEAL_P2P_FAULTS) has taken the link to PE {} down",
                          usage.pe);
-    case Status::kBadTeam:
-      return "; TeamOptions::contexts says on how many contexts a team is used";
     default:
       return "";
   }
+}
+
+// What ptr() answered is no name of memory: PE 1's x, seen from here.
+std::string seen_from_here(const UsageError& usage, const PlaceOf& place_of) {
+  const auto status = static_cast<Status>(usage.status);
+  if (status != Status::kNotSymmetric && status != Status::kNotRegistered) return "";
+  if (detail::names_window(address_of(usage))) return "";
+  const std::string place = place_of(address_of(usage));
+  return place.starts_with("PE ") ? "; it is " + place : "";
+}
+
+// A team is no range: `bytes` are the contexts that it is for.
+std::string describe_bad_team(const UsageError& usage, const ContextFields& fields) {
+  if (usage.address == 0) return "this PE is not in the team, or the team is none";
+  return fmt::format(
+      "the team is for {} contexts and this is number {}, from 0, or this PE is not in it; "
+      "TeamOptions::contexts says for how many a team is made",
+      usage.bytes, fields.slot);
 }
 
 }  // namespace
@@ -134,9 +150,15 @@ Failure describe(const UsageError& usage, const ContextFields& fields, const Pla
         fmt::format("{}: {}", describe(usage.lane, usage.place), describe_mistake(usage, place_of));
     return f;
   }
+  if (f.status == Status::kBadTeam) {
+    f.text = fmt::format("{}: {}: {}: {}", describe(usage.lane, usage.place), name_of(doing),
+                         to_string(f.status), describe_bad_team(usage, fields));
+    return f;
+  }
   f.text = fmt::format("{}: {} used PE {}{}, {}: {}{}", describe(usage.lane, usage.place),
                        name_of(doing), usage.pe, at_home(doing) ? " (itself)" : "",
-                       describe_range(usage), to_string(f.status), remedy(usage, fields));
+                       describe_range(usage), to_string(f.status),
+                       remedy(usage, fields) + seen_from_here(usage, place_of));
   return f;
 }
 

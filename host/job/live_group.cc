@@ -30,13 +30,31 @@ void LiveGroup::abort(const std::string& reason) {
   std::abort();  // g++ does not know that the call above stays
 }
 
+void LiveGroup::name_calls(std::string_view name) {
+  name_ = name;
+  all_->name_calls(name);
+}
+
+// A PE that stands still is why the others wait in vain.
+template <class Exchange>
+void LiveGroup::by_all(const Exchange& exchange) const {
+  try {
+    exchange();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kTimeout) throw;
+    const std::string stopped = stopped_pes(places_, rank(), live_pes());
+    if (stopped.empty()) throw;
+    throw Error(error.code(), fmt::format("{}; {}", error.what(), stopped));
+  }
+}
+
 void LiveGroup::allgather(std::span<const std::byte> mine, std::span<std::byte> all) {
-  if (generation_ == 0) return all_->allgather(mine, all);
+  if (generation_ == 0) return by_all([&] { all_->allgather(mine, all); });
   exchange_unmasked(mine, all);
 }
 
 void LiveGroup::barrier() {
-  if (generation_ == 0) return all_->barrier();
+  if (generation_ == 0) return by_all([&] { all_->barrier(); });
   std::vector<std::byte> nothing(static_cast<size_t>(size()));
   exchange_unmasked(std::span(nothing).first(1), nothing);
 }
@@ -96,8 +114,9 @@ void LiveGroup::exchange_unmasked(std::span<const std::byte> mine, std::span<std
   try {
     exchange(call, mine, theirs);
   } catch (const Error& error) {
-    broken_ = error;
-    throw;
+    const std::string of = name_.empty() ? "" : name_ + ": ";
+    broken_ = Error(error.code(), of + error.what());
+    throw *broken_;
   }
   size_t next = 0;
   for (int pe = 0; pe < size(); ++pe) {

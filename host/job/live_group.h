@@ -49,6 +49,7 @@ class LiveGroup : public Bootstrap {
 
   int rank() const override { return all_->rank(); }
   int size() const override { return all_->size(); }
+  void name_calls(std::string_view name) override;
   void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override;
   void barrier() override;
   void end(const std::function<bool()>& go_on = {}) override;
@@ -108,6 +109,8 @@ class LiveGroup : public Bootstrap {
   std::vector<int> in_state(State state) const { return in_state(state, state); }
   std::vector<int> others_that_live(bool and_left) const;
   std::vector<int> others_that_live(const Lock& held, bool and_left) const;
+  template <class Exchange>
+  void by_all(const Exchange& exchange) const;
   void exchange_unmasked(std::span<const std::byte> mine, std::span<std::byte> all);
   void tell(Lock& lock, const ChannelCall& call, int pe, std::span<const std::byte> mine);
   void collect(Lock& lock, const ChannelCall& call, int pe, std::span<std::byte> to);
@@ -117,6 +120,7 @@ class LiveGroup : public Bootstrap {
   void await_departures(const std::function<bool()>& go_on);
 
   std::unique_ptr<Bootstrap> all_;
+  std::string name_;  // of the calls
   std::chrono::milliseconds deadline_;
   std::vector<Place> places_;
   Channel channel_;

@@ -54,10 +54,22 @@ Mapping parse(const std::string& line) {
   return mapping;
 }
 
+/// Why open() failed, with the remedy where the limit of open files is met.
+std::string not_open(const std::string& path, int error) {
+  return fmt::format("open({}): {}{}", path, std::generic_category().message(error),
+                     error == EMFILE || error == ENFILE
+                         ? ": close some, or raise the limit (ulimit -n, fs.file-max)"
+                         : "");
+}
+
 /// Those that [begin, end) lies in, in order.
 std::vector<Mapping> mappings_of(uintptr_t begin, uintptr_t end) {
+  constexpr const char* kMaps = "/proc/self/maps";
   std::vector<Mapping> found;
-  std::istringstream maps(bytes_of("/proc/self/maps"));
+  Fd file(::open(kMaps, O_RDONLY | O_CLOEXEC));
+  if (!file) fail(ErrorCode::kUnsupported, "{}", not_open(kMaps, errno));
+  file = Fd();  // its number is free now
+  std::istringstream maps(bytes_of(kMaps));
   for (std::string line; std::getline(maps, line);) {
     Mapping mapping = parse(line);
     if (mapping.begin >= end) break;
@@ -151,7 +163,7 @@ Fd opened(const std::string& path, std::string* why) {
     return {};
   }
   Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file) *why = fmt::format("open({}): {}", path, std::generic_category().message(errno));
+  if (!file) *why = not_open(path, errno);
   return file;
 }
 

@@ -236,8 +236,13 @@ std::string SymmetricHeap::describe(const Request& request) {
 
 void SymmetricHeap::agree(const Request& mine) {
   in_use_ = true;
-  const std::vector<Request> all = gather(bootstrap_, mine);
+  std::vector<Request> all = gather(bootstrap_, mine);
   if (!all_equal(all)) {
+    // What the runtime took says something where it is what differs.
+    const auto alike = [&](const Request& one) { return one.internal == all[0].internal; };
+    if (std::ranges::all_of(all, alike)) {
+      for (Request& one : all) one.internal = 0;
+    }
     fail(ErrorCode::kInvalidArgument,
          "the PEs ask the symmetric heap for different things, nothing was done: {}; this call is "
          "collective, all PEs must make it with the same arguments",

@@ -195,10 +195,12 @@ std::shared_ptr<const VerbsLibrary> VerbsLibrary::open(const LibrarySearch& sear
     library->description_ = "software NIC (softnic) at " + softnic.parent_path().string();
     return library;
   }
-  fail(ErrorCode::kUnsupported,
-       "no NIC: {}; and no software NIC (softnic/libpeal_softnic.so) in {} or "
-       "its parents. Build //softnic/... or set PEAL_IBVERBS and PEAL_MLX5",
-       real_failure, search.program_directory.string());
+  fail(
+      ErrorCode::kUnsupported,
+      "no NIC: {}; and no software NIC (softnic/libpeal_softnic.so) in {} or "
+      "its parents. An installation has it in peal/ beside libpeal.so, where tools/install puts it "
+      "(peal's workspace builds //softnic/...); or set PEAL_IBVERBS and PEAL_MLX5",
+      real_failure, search.program_directory.string());
 }
 
 }  // namespace peal::nic

@@ -23,7 +23,8 @@ std::string find_file() {
   if (!found.empty()) return found;
   fail(ErrorCode::kUnsupported,
        "calls on streams and from the host need kernels: no {} in {} or up to {} folders above: "
-       "build //kernels:libpeal_kernels.so or set PEAL_KERNELS",
+       "an installation has it in peal/ beside libpeal.so, where tools/install puts it (peal's "
+       "workspace builds //kernels:libpeal_kernels.so); or set PEAL_KERNELS",
        kFiles[0], start.string(), kParents);
 }
 

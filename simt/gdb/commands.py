@@ -149,6 +149,11 @@ With several grids lane N of grid G is G.N."""
                 print(line)
 
 
+def is_unlinked(published, completed, unconnected):
+    """Counts are of 64 bits, and wrap: one that was never linked has completed so many less than none."""
+    return (published - completed) % 2**64 >= unconnected
+
+
 class Queues(gdb.Command):
     """The queues of all contexts, as Runtime::dump() has them.
 Counts of 64-byte blocks that kernels reserved, published and rang, and that the NIC completed; the first error."""
@@ -187,7 +192,7 @@ Counts of 64-byte blocks that kernels reserved, published and rang, and that the
     def queue(self, listed, context, i, queue):
         numbers = listed.types["Number"][1]
         qpn = int.from_bytes(queue.bytes("qpn_shifted"), "big") >> 8
-        unlinked = queue["published"] - queue["completed"] >= numbers["unconnected"][0]
+        unlinked = is_unlinked(queue["published"], queue["completed"], numbers["unconnected"][0])
         completed = queue["published"] if unlinked else queue["completed"]
         status = listed.name("Status", queue["status"])
         if queue["status"] == 0 and unlinked:

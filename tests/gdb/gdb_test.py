@@ -106,6 +106,12 @@ class Commands(unittest.TestCase):
             self.assertEqual((reserved, published), (published, rung))
             self.assertLessEqual(int(completed), int(rung))
 
+    # The count of a queue that was never linked is below 0: it was shown as 18446744069414584323.
+    def test_unlinked_queues(self):
+        ask = "python print([gdb.peal.is_unlinked(published, completed, 1 << 32) for published, completed in ({})])"
+        said, = gdb(HELD, *STOP, ask.format("(0, 2**64 - 2**32), (4, 18446744069414584323), (4, 4), (2, 2**64 - 1)"))[3:]
+        self.expect(said, r"^\[True, True, False, False\]$")
+
     def test_wrong_lanes_are_refused(self):
         ended, absent, word = gdb(HELD, *STOP, "peal lane 3 bt", "peal lane 9 bt", "peal lane x bt")[len(STOP):]
         self.expect(ended, "peal lane 3: it has ended")

@@ -128,6 +128,9 @@ static void refusals(uint64_t* data) {
   uint64_t outside = 0;
   const peal_buffers_t buffers = {data, data, 1, PEAL_FLOAT};
   EXPECT(peal_put(&outside, data, 8, 0) == -1 && strstr(peal_error(), "not symmetric") != NULL);
+  EXPECT(strstr(peal_error(), "peal_put: dst ") == peal_error());
+  EXPECT(strstr(peal_error(), "of peal_malloc or") != NULL && strstr(peal_error(), "::") == NULL);
+  EXPECT(peal_free(&outside) == -1 && strstr(peal_error(), "peal_free(0x") == peal_error());
   EXPECT(peal_get(data, data, 8, 99) == -1 && strstr(peal_error(), "no PE 99") != NULL);
   EXPECT(peal_all_reduce(NULL, buffers, PEAL_SUM) == -1 && strstr(peal_error(), "NULL") != NULL);
   EXPECT(peal_all_reduce(peal_team_world(), buffers, PEAL_XOR) == -1 &&

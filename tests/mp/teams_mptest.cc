@@ -141,6 +141,9 @@ TEST(Teams, CallsOfOthersAreRefused) {
   on_every_pe([](Runtime& pe) {
     run(Grid{}, refused, pe.context(), Team{}, Status::kBadTeam);
     EXPECT_EQ(pe.failure().status, Status::kBadTeam);
+    const std::string text = pe.failure().text;
+    EXPECT_NE(text.find("this PE is not in the team"), std::string::npos) << text;
+    EXPECT_EQ(text.find("bytes"), std::string::npos) << text;
     pe.recover();
   });
 }

@@ -302,6 +302,7 @@ const std::map<std::string, std::function<int()>> kWays = {
     {"finalize_meet", job(end, meet)},
     {"slow_end", job(work_for_a_while, end)},
     {"stop_end", job(stop, end)},
+    {"stop_malloc", job(stop, [] { return peal_malloc(8) != nullptr ? 0 : say("malloc", -1); })},
     {"throw_meet", [] { return throw_while(barrier_cxx); }},
     {"throw_wait", [] { return throw_while(cxx_wait); }},
     {"throw_end", [] { return throw_while([](peal::Runtime&) { return 0; }); }},

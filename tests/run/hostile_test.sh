@@ -49,7 +49,8 @@ job 0 2 p2p end_while_running 'PE 0: finalize answered 0' 'PE 1: finalize answer
 job 0 2 p2p pthread_exit silent
 job 0 2 p2p destructor 'late put: peal_put: this PE has ended'
 
-PEAL_BOOTSTRAP_TIMEOUT=1s keep='' job 5 2 p2p stop_end 'PE 1: finalize answered -1: end of the job: .*did not arrive' 'PE 0 .* is stopped: kill -CONT'
+PEAL_BOOTSTRAP_TIMEOUT=1s keep='' job 5 2 p2p stop_end 'PE 1: finalize answered -1: peal_finalize: end of the job: .*did not arrive' 'PE 0 .* is stopped: kill -CONT'
+PEAL_BOOTSTRAP_TIMEOUT=1s keep='' job 5 2 p2p stop_malloc 'PE 1: malloc answered -1: peal_malloc: malloc #[0-9]*: rank 0 .*; PE 0 .* is stopped: kill -CONT'
 
 # Leaving while the others meet, wait or end: they hear who and how.
 left3='called exit\(3\), or returned 3 from main\(\)'

@@ -92,6 +92,20 @@ TEST(Runtime, ThatIsAssignedToEndsAsADestroyedOneDoes) {
   EXPECT_EQ(pe.status(), Status::kOk);
 }
 
+// Hazard: a PE in malloc and one in register_window were told of an "allgather #107 of 108 bytes".
+TEST(CollectiveCalls, AreNamedWherePesMakeDifferentOnes) {
+  bootstrap::run_threads(2, [](Bootstrap& group) {
+    Runtime pe = peal::api_test::start(group);
+    std::vector<uint64_t> memory(8);
+    const Error error = error_of([&] {
+      if (pe.my_pe() == 0) return static_cast<void>(pe.malloc(64));
+      pe.register_window(memory.data(), 64);
+    });
+    expect_error(error, ErrorCode::kInvalidArgument,
+                 {"rank 1 of 2 is in register_window #", "rank 0 in malloc #"});
+  });
+}
+
 }  // namespace
 }  // namespace peal::api_test
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <string>
 
+#include "tests/support/error_of.h"
 #include "tests/support/job.h"
 #include "tests/support/require.h"
 
@@ -84,6 +85,30 @@ TEST(Failures, OfUsageAreToldWhileAKernelSpins) {
 }
 
 PEAL_KERNEL misuse(Context ctx, uint64_t* word, int pe) { static_cast<void>(p(ctx, word, 7, pe)); }
+
+PEAL_KERNEL put_where_ptr_says(Context ctx, uint64_t* word) {
+  static_cast<void>(p(ctx, ptr(ctx, word, 1), 7, 1));
+}
+
+// Hazard: an address that ptr() answered was "not symmetric", as any wrong one.
+TEST(Failures, OfAnAddressThatPtrAnsweredSayWhatItIs) {
+  bootstrap::run_threads(2, [&](Bootstrap& group) {
+    Config config = small_config();
+    config.transport = TransportKind::kP2p;
+    Runtime pe = start(group, config);
+    Symmetric<uint64_t> word(pe, 1);
+    if (pe.my_pe() == 0) {
+      const std::string own = fmt::format("PE 1's {}, seen from here", fmt::ptr(word.data()));
+      launch({}, put_where_ptr_says, pe.context(), word.data()).wait();
+      EXPECT_NE(pe.failure().text.find(own), std::string::npos) << pe.failure().text;
+      const Error error = error_of([&] {
+        pe.host().put(static_cast<uint64_t*>(pe.ptr(word.data(), 1)), word.data(), 1, 1);
+      });
+      EXPECT_TRUE(contains(error, own)) << error.what();
+    }
+    pe.barrier();
+  });
+}
 
 TEST(Failures, OfSeveralContextsAreOrderedByTime) {
   Runtime pe(bootstrap::make_single(), small_config());

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -56,6 +57,19 @@ std::string name_in(const std::string& folder) {
 Fd created(const std::string& path, size_t bytes) {
   return sized(Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)), bytes);
 }
+
+/// Takes all descriptors that the process may still open.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    for (Fd one(::dup(STDERR_FILENO)); one; one = Fd(::dup(STDERR_FILENO))) {
+      taken_.push_back(std::move(one));
+    }
+  }
+
+ private:
+  std::vector<Fd> taken_;
+};
 
 /// A byte that is written here is there in what was found.
 void expect_found(std::byte* address, size_t bytes) {
@@ -239,6 +253,23 @@ TEST(SharedPages, ShowsLongPathsByTheirEnds) {
   const Error error = error_of([&] { find_shared_pages(memory.begin(), kPage); });
   EXPECT_TRUE(contains(error, "xxxend (deleted)")) << error.what();
   EXPECT_LT(std::strlen(error.what()), 240u);
+}
+
+// Hazard: a process with as many files open as it may was told that "nothing is mapped".
+TEST(SharedPages, SayThatNoFileCanBeOpened) {
+  const Fd file = memfd(kPage);
+  const Mapped mine(kPage, MAP_SHARED, file.get());
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{64, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::string why;
+  {
+    const NoDescriptors none;
+    why = refusal(ErrorCode::kUnsupported, [&] { find_shared_pages(mine.begin(), kPage); });
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  expect_in(why, {"open(/proc/self/maps): Too many open files", "ulimit -n"});
 }
 
 }  // namespace

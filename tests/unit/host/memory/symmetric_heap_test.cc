@@ -222,6 +222,15 @@ TEST(SymmetricHeap, ComparesTheRuntimesRegion) {
   });
 }
 
+TEST(SymmetricHeap, SaysNothingOfTheRuntimesRegionWhereItIsAlike) {
+  on_each_pe(2, [](Bootstrap& group, SymmetricHeap& heap) {
+    heap.reserve_internal(128);
+    const std::string text =
+        refusal(ErrorCode::kInvalidArgument, [&] { heap.malloc(group.rank() == 0 ? 8 : 16); });
+    expect_in(text, {"PE 0 asked for 8 bytes by malloc, PE 1 for 16 bytes by malloc;"});
+  });
+}
+
 TEST(SymmetricHeap, IsRefusedWhenPesHaveDifferentSizes) {
   bootstrap::run_threads(2, [](Bootstrap& group) {
     Backing memory = make_host_backing(group.rank() == 0 ? 65536 : 131072, "peal-test");
