@@ -34,6 +34,7 @@ constexpr StepOutcome kUnderWay = kStepTaken - 1;
 struct End {
   std::array<char, 512> name{};     // "host n17, mlx5_0: InfiniBand, LID 5, GID fe80::2, MTU 4096"
   std::array<char, 768> trouble{};  // "": its NICs know of none
+  std::array<char, 384> silence{};  // what its NICs may not have said in the time of a test
 };
 
 template <size_t kBytes>
@@ -41,7 +42,7 @@ void keep(std::array<char, kBytes>& text, std::string_view words) {
   words.substr(0, kBytes - 1).copy(text.data(), kBytes - 1);
 }
 
-End this_end(const Rails& rails) {
+End this_end(const Rails& rails, std::chrono::nanoseconds time) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   std::string name = fmt::format("host {}", host.data());
@@ -53,9 +54,15 @@ End this_end(const Rails& rails) {
                     end.link_layer == nic::LinkLayer::kInfiniBand ? ", GID " + end.gid.text() : "");
     if (trouble.empty()) trouble = nic.device.trouble();
   }
+  // The software NIC has times of its own, all of them shorter.
+  const nic::Device& first = rails.nics()[0].device;
+  const nic::PathSettings& path = first.path_settings();
+  const std::string silence =
+      first.software() ? "" : untold(path.ack_timeout, path.retry_count, time);
   End all;
   keep(all.name, name);
   keep(all.trouble, trouble);
+  keep(all.silence, silence);
   return all;
 }
 
@@ -68,6 +75,9 @@ std::string describe(const std::vector<SelfTestResult>& failed, uint32_t n_pes, 
   if (there.trouble[0] != '\0') {
     cause += fmt::format("{}that of PE {}: {}", cause.empty() ? "" : "; ", first.peer,
                          there.trouble.data());
+  }
+  if (first.kind == SelfTestResult::Kind::kSilence && here.silence[0] != '\0') {
+    cause += fmt::format("{}{}", cause.empty() ? "" : "; ", here.silence.data());
   }
   return fmt::format(
       "self-test ({}): queue {} to PE {} ({}): {}; {} of its queues failed. PEAL_SELF_TEST=off "
@@ -217,7 +227,7 @@ void Prover::prove_together(Queues& queues, const std::vector<uint32_t>& chosen)
     if (all_taken(outcomes)) return;
   } while (std::ranges::max(outcomes) < 0);
   std::ranges::replace(outcomes, kUnderWay, kStepTaken);
-  const std::vector<End> ends = gather(group_, this_end(rails_));
+  const std::vector<End> ends = gather(group_, this_end(rails_, time_));
   if (!failure && !failed.empty()) {
     const auto me = static_cast<size_t>(group_.rank());
     failure = {Error(ErrorCode::kSystem,
@@ -231,7 +241,7 @@ std::string Prover::describe_failed(const Queues& queues,
                                     const std::vector<SelfTestResult>& failed) const {
   End there;
   keep(there.name, queues.describe_path(failed.front().index));
-  return describe(failed, queues.n_pes(), this_end(rails_), there);
+  return describe(failed, queues.n_pes(), this_end(rails_, time_), there);
 }
 
 }  // namespace peal

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "device/mlx5/wqe.h"
@@ -163,6 +164,22 @@ bool QueueTest::end_step() {
   return false;
 }
 
+std::string untold(uint8_t ack_timeout, uint8_t retry_count, std::chrono::nanoseconds waited) {
+  constexpr double kLongest = 4;  // times what was asked for, by the InfiniBand architecture
+  const auto tries = [&](int code) { return std::ldexp(4.096e-6, code) * (retry_count + 1); };
+  const double test = std::chrono::duration<double>(waited).count();
+  if (kLongest * tries(ack_timeout) <= test) return "";
+  int shorter = ack_timeout;
+  while (shorter > 1 && kLongest * tries(shorter) > test) --shorter;
+  return fmt::format(
+      "or the peer is not there: the NIC says so after {:.0f} to {:.0f} s only "
+      "(PEAL_ACK_TIMEOUT={}, "
+      "PEAL_RETRY_COUNT={}), and the test waits {:.0f}: repeat with PEAL_ACK_TIMEOUT={}, or a "
+      "longer "
+      "PEAL_BOOTSTRAP_TIMEOUT",
+      tries(ack_timeout), kLongest * tries(ack_timeout), ack_timeout, retry_count, test, shorter);
+}
+
 int distance_from_cause(const SelfTestResult& result) {
   if (result.kind == Kind::kItself || result.kind == Kind::kStranger) return 0;
   if (result.kind == Kind::kWrongData) return 1;
@@ -188,8 +205,8 @@ std::string explain(const SelfTestResult& result, const std::string& cause) {
       return fmt::format(
           "nothing came of the {}, not even an error; likely: the NIC does not hear the doorbell "
           "or "
-          "cannot write its completion: run tools/doctor (driver options, IOMMU, ACS)",
-          step);
+          "cannot write its completion: run tools/doctor (driver options, IOMMU, ACS){}",
+          step, cause.empty() ? "" : "; " + cause);
     case Kind::kItself:
       return "this PE itself answered, for in its network that address is its own; likely: the two "
              "are in different networks: PEAL_HCA chooses ports of one fabric; software NICs share "

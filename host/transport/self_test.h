@@ -14,6 +14,7 @@
 // hundreds of queues take no longer than the slowest.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -98,6 +99,10 @@ class QueueTest {
   std::vector<const QueueUnderTest*> waiting_;
   std::vector<SelfTestResult> failed_;
 };
+
+/// What to add where nothing came of a test in `waited`: that the NIC itself would have said later
+/// that nobody answers; empty if it has had the time.
+std::string untold(uint8_t ack_timeout, uint8_t retry_count, std::chrono::nanoseconds waited);
 
 /// What failed, why probably, and what to do: one sentence or two, without the names of the PEs.
 /// `cause` is why nobody could be reached, where a NIC has said it: then nothing is guessed.

@@ -5,8 +5,9 @@
 //   open -> PD, UAR, umem, MR -> CQ and two connected RC queue pairs by DEVX -> one WRITE request
 //   -> doorbell record -> doorbell -> CQE -> compare bytes
 //
-// Runs unchanged on a ConnectX (InfiniBand port, DEVX permitted) and on the software NIC through
-// LD_LIBRARY_PATH. Prints "ok"; anything else is a failure named on stderr.
+// devx_put [NIC]: without a name the first mlx5 device whose port 1 is active. Runs unchanged on a
+// ConnectX (DEVX permitted), by LID on InfiniBand and by RoCE v2 on Ethernet, and on the software
+// NIC through LD_LIBRARY_PATH. Prints "ok"; anything else is a failure named on stderr.
 #include <endian.h>
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
@@ -58,6 +59,8 @@ constexpr size_t kQpc = 0x18 / 4;
 struct Device {
   ibv_context* context = nullptr;
   ibv_port_attr port = {};
+  uint8_t gid_index = 0;  // Ethernet
+  ibv_gid gid = {};
   ibv_pd* pd = nullptr;
   uint32_t pdn = 0;
   mlx5dv_devx_uar* uar = nullptr;
@@ -65,18 +68,51 @@ struct Device {
   uint8_t* memory = nullptr;  // the umem
 };
 
-Device open_device() {
-  Device device;
+/// A device called `name`, or any with an active port.
+void open_context(Device& device, const char* name) {
   int count = 0;
   ibv_device** list = ibv_get_device_list(&count);
   if (list == nullptr || count == 0) fail("ibv_get_device_list: no device");
-  std::printf("device %s of %d\n", ibv_get_device_name(list[0]), count);
-  mlx5dv_context_attr attr = {};
-  attr.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
-  device.context = mlx5dv_open_device(list[0], &attr);
-  if (device.context == nullptr) fail("mlx5dv_open_device");
+  for (int i = 0; i < count && device.context == nullptr; ++i) {
+    const char* const one = ibv_get_device_name(list[i]);
+    if (name != nullptr ? std::strcmp(one, name) != 0 : !mlx5dv_is_supported(list[i])) continue;
+    mlx5dv_context_attr attr = {};
+    attr.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
+    ibv_context* const context = mlx5dv_open_device(list[i], &attr);
+    if (context == nullptr) fail("mlx5dv_open_device");
+    if (ibv_query_port(context, 1, &device.port) != 0) fail("ibv_query_port");
+    if (device.port.state == IBV_PORT_ACTIVE) {
+      std::printf("device %s of %d\n", one, count);
+      device.context = context;
+    } else {
+      std::fprintf(stderr, "devx_put: port 1 of %s is not active (state %d)\n", one,
+                   static_cast<int>(device.port.state));
+      ibv_close_device(context);
+    }
+  }
   ibv_free_device_list(list);
-  if (ibv_query_port(device.context, 1, &device.port) != 0) fail("ibv_query_port");
+  errno = ENODEV;
+  if (device.context == nullptr) fail(name != nullptr ? name : "an mlx5 device that is up");
+}
+
+/// On Ethernet: the first entry of the GID table that is RoCE v2.
+void find_gid(Device& device) {
+  for (uint32_t i = 0; i < static_cast<uint32_t>(device.port.gid_tbl_len); ++i) {
+    ibv_gid_entry entry = {};
+    if (ibv_query_gid_ex(device.context, 1, i, &entry, 0) != 0) continue;
+    if (entry.gid_type != IBV_GID_TYPE_ROCE_V2) continue;
+    device.gid_index = static_cast<uint8_t>(i);
+    device.gid = entry.gid;
+    return;
+  }
+  errno = ENODATA;
+  fail("a GID of RoCE v2 on port 1");
+}
+
+Device open_device(const char* name) {
+  Device device;
+  open_context(device, name);
+  if (device.port.link_layer == IBV_LINK_LAYER_ETHERNET) find_gid(device);
   device.pd = ibv_alloc_pd(device.context);
   if (device.pd == nullptr) fail("ibv_alloc_pd");
   mlx5dv_pd pd_view = {};
@@ -146,6 +182,49 @@ void modify(mlx5dv_devx_obj* qp, const char* name, Command& in, uint32_t opcode,
   if (errno != 0) fail(name, &out);
 }
 
+/// The way from the port to itself, of INIT2RTR: over Ethernet the kernel knows the next hop.
+void set_path(const Device& device, Command& in) {
+  in.set(kQpc + 15, 16, 1);  // port
+  if (device.port.link_layer != IBV_LINK_LAYER_ETHERNET) {
+    in.set(kQpc + 7, 0, device.port.lid);
+    return;
+  }
+  ibv_ah_attr attr = {};
+  attr.is_global = 1;
+  attr.port_num = 1;
+  attr.grh.dgid = device.gid;
+  attr.grh.sgid_index = device.gid_index;
+  attr.grh.hop_limit = 64;
+  ibv_ah* const ah = ibv_create_ah(device.pd, &attr);
+  if (ah == nullptr) fail("ibv_create_ah");
+  mlx5dv_ah view = {};
+  mlx5dv_obj obj = {};
+  obj.ah.in = ah;
+  obj.ah.out = &view;
+  if (mlx5dv_init_obj(&obj, MLX5DV_OBJ_AH) != 0) fail("mlx5dv_init_obj");
+  const uint8_t* const mac = view.av->rmac;
+  in.set(kQpc + 8, 16, device.gid_index);
+  in.set(kQpc + 8, 0, attr.grh.hop_limit);
+  for (uint32_t i = 0; i < 16; ++i) {
+    in.set(kQpc + 10 + i / 4, 24 - 8 * (i % 4), device.gid.raw[i]);
+  }
+  in.set(kQpc + 14, 0, 0xc000);  // UDP source port
+  in.set(kQpc + 15, 0, uint32_t{mac[0]} << 8 | mac[1]);
+  for (uint32_t i = 0; i < 4; ++i) in.set(kQpc + 16, 24 - 8 * i, mac[2 + i]);
+  ibv_destroy_ah(ah);
+}
+
+/// What waits in the CPU for a write-combining page goes out now.
+void flush_doorbell() {
+#if defined(__x86_64__)
+  asm volatile("sfence" ::: "memory");
+#elif defined(__aarch64__)
+  asm volatile("dsb st" ::: "memory");
+#else
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
 void connect(const Device& device, mlx5dv_devx_obj* qp, uint32_t qpn, uint32_t peer) {
   Command init;
   init.set(kQpc + 0, 11, 3);
@@ -156,7 +235,7 @@ void connect(const Device& device, mlx5dv_devx_obj* qp, uint32_t qpn, uint32_t p
   ready.set(kQpc + 2, 29, device.port.active_mtu);
   ready.set(kQpc + 2, 24, 30);  // log_msg_max
   ready.set(kQpc + 5, 0, peer);
-  ready.set(kQpc + 7, 0, device.port.lid);
+  set_path(device, ready);
   ready.set(kQpc + 37, 24, 12);  // min_rnr_nak
   modify(qp, "INIT2RTR_QP", ready, 0x503, qpn);
   Command send;
@@ -182,9 +261,11 @@ void post_write(const Device& device, uint32_t qpn, const ibv_mr* from, const ib
                       reinterpret_cast<uintptr_t>(from->addr));
   auto* record = reinterpret_cast<uint32_t*>(device.memory + kRecords + 64);
   __atomic_store_n(&record[MLX5_SND_DBR], htobe32(1), __ATOMIC_RELEASE);
+  flush_doorbell();  // the record before the doorbell, of whatever kind its page is
   uint64_t doorbell;
   std::memcpy(&doorbell, &request->control, sizeof doorbell);
   __atomic_store_n(static_cast<uint64_t*>(device.uar->reg_addr), doorbell, __ATOMIC_RELEASE);
+  flush_doorbell();
 }
 
 void wait_completion(const Device& device) {
@@ -209,8 +290,8 @@ void wait_completion(const Device& device) {
 
 }  // namespace
 
-int main() {
-  Device device = open_device();
+int main(int argc, char** argv) {
+  Device device = open_device(argc > 1 ? argv[1] : nullptr);
   uint32_t cqn = 0;
   uint32_t qpn[2] = {};
   mlx5dv_devx_obj* cq = create_cq(device, &cqn);

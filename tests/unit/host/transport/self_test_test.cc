@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -301,6 +302,23 @@ TEST_F(SelfTest, DoesNotWaitForLongerThanItsDeadline) {
     EXPECT_EQ(static_cast<uint32_t>(failed[0].step), step);
     EXPECT_NE(explain(failed[0]).find("doorbell"), std::string::npos);
   }
+}
+
+// 20 and 7 are 34 s, or up to four times as long, and a test waits 45: it heard nothing, and said
+// that the NIC does not hear the doorbell. Fails at 4701a0e.
+TEST(SelfTestText, SaysWhereTheNicHadNoTimeToSayThatNobodyAnswers) {
+  using std::chrono::seconds;
+  EXPECT_EQ(
+      untold(20, 7, seconds(45)),
+      "or the peer is not there: the NIC says so after 34 to 137 s only (PEAL_ACK_TIMEOUT=20, "
+      "PEAL_RETRY_COUNT=7), and the test waits 45: repeat with PEAL_ACK_TIMEOUT=18, or a longer "
+      "PEAL_BOOTSTRAP_TIMEOUT");
+  EXPECT_EQ(untold(18, 7, seconds(45)), "");
+  EXPECT_EQ(untold(20, 7, seconds(138)), "");
+  const SelfTestResult silent{0, 1, SelfTestResult::Step::kIdentity, SelfTestResult::Kind::kSilence,
+                              0, 0};
+  EXPECT_NE(explain(silent, untold(31, 7, seconds(45))).find("; or the peer is not there: "),
+            std::string::npos);
 }
 
 }  // namespace
