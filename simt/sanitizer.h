@@ -29,6 +29,12 @@
 #endif
 
 extern "C" {
+#if defined(__SANITIZE_THREAD__)
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+#endif
 [[gnu::weak]] void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom,
                                                   size_t bytes);
 [[gnu::weak]] void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom,
@@ -45,6 +51,20 @@ inline constexpr bool kThreadSanitized = true;
 /// What this lane or thread did so far happens before a later acquire_from(tag).
 inline void release_to(void* tag) { __tsan_release(tag); }
 inline void acquire_from(void* tag) { __tsan_acquire(tag); }
+/// What the calling thread does meanwhile is of a library that nobody built with ThreadSanitizer,
+/// whose own order it does not see.
+struct OfAnother {
+  OfAnother() {
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+  }
+  ~OfAnother() {
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  }
+  OfAnother(const OfAnother&) = delete;
+  OfAnother& operator=(const OfAnother&) = delete;
+};
 
 inline constinit std::atomic<unsigned> fence_word{0};
 /// ThreadSanitizer does not know fences; a read-modify-write of one word orders as strongly.
@@ -53,6 +73,9 @@ inline void full_fence() { fence_word.fetch_add(0, std::memory_order_acq_rel); }
 inline constexpr bool kThreadSanitized = false;
 inline void release_to(void*) {}
 inline void acquire_from(void*) {}
+struct OfAnother {
+  OfAnother() {}
+};
 inline void full_fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 #endif
 

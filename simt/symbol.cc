@@ -11,6 +11,8 @@
 #include <cstring>
 #include <memory>
 
+#include "simt/sanitizer.h"
+
 namespace peal::simt {
 namespace {
 
@@ -141,6 +143,7 @@ class MangledName {
 
 const char* symbol_at(uintptr_t address) {
   const char* found = nullptr;
+  const OfAnother libbacktrace;
   if (state() == nullptr) return found;
   backtrace_syminfo(
       state(), address,
@@ -152,6 +155,7 @@ const char* symbol_at(uintptr_t address) {
 }
 
 std::string function_at(uintptr_t address) {
+  const OfAnother libbacktrace;
   const char* const symbol = symbol_at(address);
   return symbol == nullptr ? "" : bare_name(symbol);
 }
@@ -162,6 +166,7 @@ std::string_view last_name(std::string_view symbol) {
 }
 
 void visit_lines(uintptr_t address, VisitLine visit, void* to) {
+  const OfAnother libbacktrace;
   if (state() == nullptr) return;
   struct Visitor {
     VisitLine visit;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/across.h"
 #include "base/patience.h"
 #include "host/base/error.h"
 #include "host/job/stopped.h"
@@ -49,14 +50,24 @@ void LiveGroup::by_all(const Exchange& exchange) const {
 }
 
 void LiveGroup::allgather(std::span<const std::byte> mine, std::span<std::byte> all) {
-  if (generation_ == 0) return by_all([&] { all_->allgather(mine, all); });
-  exchange_unmasked(mine, all);
+  tell_others();
+  if (generation_ == 0) {
+    by_all([&] { all_->allgather(mine, all); });
+  } else {
+    exchange_unmasked(mine, all);
+  }
+  hear_others();
 }
 
 void LiveGroup::barrier() {
-  if (generation_ == 0) return by_all([&] { all_->barrier(); });
-  std::vector<std::byte> nothing(static_cast<size_t>(size()));
-  exchange_unmasked(std::span(nothing).first(1), nothing);
+  tell_others();
+  if (generation_ == 0) {
+    by_all([&] { all_->barrier(); });
+  } else {
+    std::vector<std::byte> nothing(static_cast<size_t>(size()));
+    exchange_unmasked(std::span(nothing).first(1), nothing);
+  }
+  hear_others();
 }
 
 void LiveGroup::end(const std::function<bool()>& go_on) {
@@ -128,6 +139,7 @@ void LiveGroup::exchange_unmasked(std::span<const std::byte> mine, std::span<std
 
 void LiveGroup::exchange(const ChannelCall& call, std::span<const std::byte> mine,
                          std::span<std::byte> all) {
+  tell_others();
   Lock lock(mutex_);
   collected_.clear();
   const auto ended = [&](int pe) { return states_[static_cast<size_t>(pe)] != State::kLive; };
@@ -146,6 +158,7 @@ void LiveGroup::exchange(const ChannelCall& call, std::span<const std::byte> min
       }
     }
   }
+  hear_others();
 }
 
 void LiveGroup::tell(Lock& lock, const ChannelCall& call, int pe, std::span<const std::byte> mine) {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <string>
 
+#include "base/across.h"
 #include "softnic/engine/datagram.h"
 
 namespace peal::softnic {
@@ -146,7 +147,7 @@ SendStatus ShmWire::send(uint16_t lid, const Packet& packet, const Payload& payl
   if (!link.requests.room(record_bytes(payload.bytes))) return SendStatus::kFull;
   link.requests.append(packet, payload);
   if (slot != Loans::kMax) link.offer(slot, loans_[slot].offer());
-  if (link.requests.unpublished() > kPublishAfter) link.requests.publish();
+  if (link.requests.unpublished() > kPublishAfter) link.publish();
   return SendStatus::kSent;
 }
 
@@ -181,6 +182,7 @@ void ShmWire::Outgoing::tell_taken_back() {
 
 void ShmWire::Outgoing::publish() {
   lent = 0;
+  if (requests.unpublished() != 0) tell_others();
   requests.publish();
 }
 
@@ -320,6 +322,7 @@ bool ShmWire::serve(Incoming& link) {
   const bool down = port_down(port_, now_);
   Server<Incoming> server(port_, link.lid, link, now_);
   for (; served < kPacketsPerRound && link.requests.peek(packet, payload); ++served) {
+    if (served == 0) hear_others();
     const bool reads = packet.opcode == mlx5::Opcode::kRdmaRead;
     if (packet.payload > link.segment || packet.bytes > link.segment ||
         ((packet.flags & kLent) != 0 && !link.find_lent(packet, payload))) {
@@ -342,6 +345,7 @@ bool ShmWire::serve(Incoming& link) {
   const bool keeps = link.holds && port_.placement != nullptr &&
                      port_.placement->keeps(find_qp(port_, link.held.source), now_);
   if (!keeps) link.release();
+  if (served > 0) tell_others();
   link.answers.publish();
   link.requests.publish();
   if (link.requests.broken() || link.answers.broken()) link.lost = true;
@@ -354,6 +358,7 @@ bool ShmWire::take_answers(Outgoing& link) {
   Payload payload;
   int taken = 0;
   for (; taken < kPacketsPerRound && link.answers.peek(packet, payload); ++taken) {
+    if (taken == 0) hear_others();
     if (packet.kind == PacketKind::kBorrowed) {
       const uint32_t slot = loans_.find(packet.address);
       if (slot != Loans::kMax) link.borrowed |= link.offered & uint64_t{1} << slot;
