@@ -22,10 +22,21 @@ static_assert(std::endian::native == std::endian::little, "headers travel as the
 constexpr Deadline kGrace{2'000};
 
 // What it is part of, and which of the group's exchanges. A name comes from another process.
+// Of a CallName, which may have no zero at its end.
+std::string_view text_of_name(const CallName& name) {
+  return {name.data(), strnlen(name.data(), name.size())};
+}
+
+// What must be the same on all ranks: all of it, or what a colon ends.
+std::string_view family_of(const CallName& name) {
+  const std::string_view text = text_of_name(name);
+  return text.substr(0, text.find(':'));
+}
+
 std::string name_call(const Header& header) {
+  const std::string_view text = text_of_name(header.name);
   std::string name;
-  for (const char letter : header.name) {
-    if (letter == '\0') break;
+  for (const char letter : text.substr(text.find(':') + 1)) {
     name += letter > ' ' && letter <= '~' ? letter : '?';
   }
   if (!name.empty()) return fmt::format("{} #{}", name, header.call);
@@ -214,7 +225,7 @@ void Star::admit(const Header& call, const Event& event, std::span<std::byte> al
                         root_left ? fmt::format("rank 0 of {}", size()) : who));
   }
   if (header.kind != call.kind || header.call != call.call || header.bytes != call.bytes ||
-      header.name != call.name) {
+      family_of(header.name) != family_of(call.name)) {
     give_up(ErrorCode::kInvalidArgument,
             fmt::format("collective calls do not match: {} is in {}, rank 0 in {}; all ranks must "
                         "make the same calls "

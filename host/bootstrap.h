@@ -29,7 +29,10 @@ class Bootstrap {
   virtual int size() const = 0;
 
   /// What the collective calls from now on are part of ("register_window"), for errors; "" ends it.
-  /// Not collective. By default nothing: errors tell of the exchanges themselves.
+  /// Ranks in calls of different names are told so, and the group is broken; but where the names
+  /// differ behind a colon only ("heap:free"), the callers themselves must see it. Errors leave out
+  /// what a colon ends. Not collective. By default nothing: errors tell of the exchanges
+  /// themselves.
   virtual void name_calls([[maybe_unused]] std::string_view name) {}
 
   /// Gathers `mine` from every rank into `all`, in rank order. all.size() == size() * mine.size(),

@@ -78,19 +78,19 @@ const Config& Runtime::config() const { return parts().config; }
 Target Runtime::target() const { return parts().target; }
 
 void* Runtime::malloc(size_t bytes, HeapKind kind) {
-  const Parts::CollectiveCall call(parts(), "peal: malloc");
+  const Parts::CollectiveCall call(parts(), "peal: malloc", "heap:malloc");
   return parts().heap->malloc(bytes, kind);
 }
 void* Runtime::calloc(size_t count, size_t bytes, HeapKind kind) {
-  const Parts::CollectiveCall call(parts(), "peal: calloc");
+  const Parts::CollectiveCall call(parts(), "peal: calloc", "heap:calloc");
   return parts().heap->calloc(count, bytes, kind);
 }
 void* Runtime::align(size_t alignment, size_t bytes, HeapKind kind) {
-  const Parts::CollectiveCall call(parts(), "peal: align");
+  const Parts::CollectiveCall call(parts(), "peal: align", "heap:align");
   return parts().heap->align(alignment, bytes, kind);
 }
 void Runtime::free(void* pointer) {
-  const Parts::CollectiveCall call(parts(), "peal: free");
+  const Parts::CollectiveCall call(parts(), "peal: free", "heap:free");
   parts().heap->free(pointer);
 }
 

@@ -88,12 +88,12 @@ struct Runtime::Parts {
   };
 
   /// A collective call of the host while it lasts: a range by its name for profilers, a meeting for
-  /// checked mode, its name in errors.
+  /// checked mode, its name in errors (Bootstrap::name_calls).
   struct CollectiveCall {
+    CollectiveCall(Parts& parts, const char* name, std::string_view in_group)
+        : range(name), named(parts.group, in_group), meeting(if_any(parts.checks)) {}
     CollectiveCall(Parts& parts, const char* name)
-        : range(name),
-          named(parts.group, std::string_view(name).substr(sizeof("peal: ") - 1)),
-          meeting(if_any(parts.checks)) {}
+        : CollectiveCall(parts, name, std::string_view(name).substr(sizeof("peal: ") - 1)) {}
     nvtx::Range range;
     Named named;
     CheckMode::Meeting meeting;

@@ -92,7 +92,7 @@ void begin_call() { call_of_thread = {}; }
 std::string sentence(const char* what) {
   constexpr std::string_view kPrefix = "peal_";
   constexpr std::string_view kOnStream = "_on_stream";
-  const std::string text = rename(what, kNames);
+  const std::string text = renamed(what, kNames);
   const std::string_view call = call_of_thread;
   if (call.empty() || text.starts_with(call)) return text;
   std::string_view plain = call.substr(kPrefix.size());

@@ -286,7 +286,7 @@ void* stream_of(cudaStream_t stream) {
 }
 
 void tell(const char* call, const std::exception& error) {
-  const std::string text = fmt::format("{}: {}", call, rename(error.what(), kNames));
+  const std::string text = fmt::format("{}: {}", call, renamed(error.what(), kNames));
   const auto* const known = dynamic_cast<const Error*>(&error);
   const bool refused = known != nullptr && known->code() == ErrorCode::kInvalidArgument;
   const Failure failure = begun() && !refused ? this_pe().runtime().failure() : Failure();
@@ -301,7 +301,7 @@ void tell_of_kernels(const char* call) {
   if (!begun() || process().told_of_kernels) return;
   int code = 0;
   bool said = false;
-  const std::string text = rename(this_pe().look_for_failure(&code, &said), kNames);
+  const std::string text = renamed(this_pe().look_for_failure(&code, &said), kNames);
   if (code == 0) return;
   process().told_of_kernels = true;
   remember(code, text);
@@ -312,7 +312,7 @@ FirstFailure failure() {
   bool said = false;
   if (begun() && process().failure_code == 0) {
     process().failure_text =
-        rename(this_pe().look_for_failure(&process().failure_code, &said), kNames);
+        renamed(this_pe().look_for_failure(&process().failure_code, &said), kNames);
   }
   return {process().failure_code, process().failure_text.c_str()};
 }

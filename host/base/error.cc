@@ -22,7 +22,7 @@ void fail_errno(int error, const std::string& call) {
   throw Error(ErrorCode::kSystem, call + ": " + std::generic_category().message(error) + remedy);
 }
 
-std::string rename(std::string text, std::span<const Renamed> names) {
+std::string renamed(std::string text, std::span<const Renamed> names) {
   for (const Renamed& name : names) {
     for (size_t at = 0; (at = text.find(name.from, at)) != std::string::npos;
          at += name.to.size()) {

@@ -29,6 +29,6 @@ struct Renamed {
   std::string_view to;
 };
 /// `text` with the names of another API.
-std::string rename(std::string text, std::span<const Renamed> names);
+std::string renamed(std::string text, std::span<const Renamed> names);
 
 }  // namespace peal
