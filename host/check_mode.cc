@@ -122,6 +122,13 @@ void CheckMode::recovered() {
 void CheckMode::warn_if_unused() const {
   bool used = target_ == Target::kCpu;  // kernels for CPUs always look
   contexts_.for_each([&](const ContextOwner& context) { used = used || context.checked(); });
+  const bool blind = order_ && !simt::accesses_are_told;
+  if (const std::string wait = blind ? order_->unordered_wait() : ""; !wait.empty()) {
+    log_.warn("check",
+              "{}; what the kernel then loaded by itself was not looked at: peal-cc --check "
+              "compiles a program whose kernels' own loads and stores are",
+              wait);
+  }
   if (used) return;
   log_.warn("check",
             "PEAL_CHECK=on, but no kernel that was compiled with -DPEAL_CHECK=1 has made a call: "

@@ -12,6 +12,7 @@
 #include "host/memory/backing_cuda.h"
 #include "host/memory/pieces.h"
 #include "host/start_up.h"
+#include "simt/plain_access.h"
 #include "simt/simulation.h"
 
 namespace peal {
@@ -145,6 +146,10 @@ void Runtime::Parts::show_memory(PeerMemory mapped) {
                                     .target = target,
                                     .log = log,
                                     .mapped = mapped.direct});
+  } else if (simt::accesses_are_told && simt::access_observer == nullptr && group.rank() == 0) {
+    log.warn("check",
+             "the program was compiled with peal-cc --check, and PEAL_CHECK is not on: nothing is "
+             "looked at; set PEAL_CHECK=on");
   }
   windows.emplace(group, *tables,
                   WindowTransports{.routes = *routes,

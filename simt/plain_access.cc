@@ -7,6 +7,7 @@
 namespace peal::simt {
 
 constinit AccessObserver access_observer = nullptr;
+constinit bool accesses_are_told = false;
 
 void observe_accesses(AccessObserver observer) {
   __atomic_store_n(&access_observer, observer, __ATOMIC_RELEASE);

@@ -38,6 +38,8 @@ void observe_accesses(AccessObserver observer);
 /// For the hooks: null while nobody observes. A plain pointer, read by __atomic_load_n: an inline
 /// function of std::atomic may be the one of a kernel's translation unit, which would call a hook.
 extern AccessObserver access_observer;
+/// For the hooks: true once code of this process has begun that was compiled for them.
+extern bool accesses_are_told;
 /// For the hooks: tells of an access of the lane that runs on this thread. Host threads' are not
 /// told.
 void tell_access(const PlainAccess& access);

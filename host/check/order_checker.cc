@@ -74,6 +74,7 @@ void OrderChecker::begin(const ContextState* context, const CallNote& note) {
   const Rows there = there_of(note);
   switch (note.kind) {
     case CallKind::kPut:
+      if (owner >= 0) raise(segment_->put(me_, owner), now());
       if (there.bytes <= sizeof(uint64_t) && there.count == 1) {
         release_word(owner, note.there, Vouches::kFenced);
       }
@@ -117,8 +118,9 @@ void OrderChecker::end(const ContextState* context, const CallNote& note, Status
   }
   switch (note.kind) {
     case CallKind::kSeen:
-      if (ok) acquire_words(owner, note.there, note.there_bytes, true);
-      return;
+      if (!ok) return;
+      acquire_words(owner, note.there, note.there_bytes, true);
+      return look_for_puts(note);
     case CallKind::kGet:
     case CallKind::kG:
     case CallKind::kFetch:

@@ -59,6 +59,11 @@ class OrderChecker {
   /// What is not looked at in this job, for a message at the start; "" if nothing is left out.
   std::string unseen() const;
 
+  /// The first wait or test of this PE's kernels that held although a put of the flag's writer to
+  /// this PE was not ordered before it: what they read by loads of their own may be old. "" if
+  /// there was none.
+  std::string unordered_wait() const;
+
   /// Before a call of a kernel, by the leader of its scope.
   void begin(const ContextState* context, const CallNote& note);
   /// Behind it: the same note, with its ticket, and what it answered.
@@ -128,6 +133,7 @@ class OrderChecker {
   void release_word(int owner, const void* word, Vouches vouches);
   void acquire_words(int owner, const void* first, uint64_t bytes, bool at_home);
   bool acquire_word(int owner, uint64_t offset);
+  void look_for_puts(const CallNote& note);
   void acquire_current(int pe);
   void acquire_everything();
   void completed_up_to(int owner, uint32_t stamp);
@@ -156,8 +162,9 @@ class OrderChecker {
   std::map<uint64_t, uint64_t> meetings_;  // how many of each this PE has entered
   bool host_meets_ = false;
 
-  std::mutex told_mutex_;
+  mutable std::mutex told_mutex_;
   std::set<std::pair<std::string, std::string>> told_;
+  std::string unordered_wait_;
 };
 
 }  // namespace peal::checking

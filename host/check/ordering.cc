@@ -79,6 +79,34 @@ void OrderChecker::acquire_words(int owner, const void* first, uint64_t bytes, b
   complete(acknowledged());
 }
 
+// What the kernel does about it is not known: it may read the data by a call, which is looked at,
+// or by loads of its own.
+void OrderChecker::look_for_puts(const CallNote& note) {
+  uint64_t begin;
+  const Rows at{static_cast<const std::byte*>(note.there), note.there_bytes, 1, 0};
+  if (index_of(note.pe) != me_ || !in_heap(at, 0, &begin)) return;
+  for (uint64_t part = begin; part < begin + note.there_bytes; part += 4) {
+    const Segment::Released from = segment_->word(me_, part, false);
+    for (int pe = 0; from.found && pe < segment_->shape().pes; ++pe) {
+      const uint32_t put = segment_->put(pe, me_).load(std::memory_order_acquire);
+      const bool before = put != 0 && put <= from.what.at(pe, pe).load(std::memory_order_acquire);
+      const bool ordered = put <= mine().at(me_, pe).load(std::memory_order_acquire);
+      if (pe == me_ || !before || ordered) continue;
+      const std::lock_guard lock(told_mutex_);
+      if (!unordered_wait_.empty()) return;
+      unordered_wait_ = sites_.text(sites_.here(operation_of(note.kind), 0)) +
+                        ", held for a flag of PE " +
+                        std::to_string(config_.pes[static_cast<size_t>(pe)]) +
+                        ", whose put before it nothing orders before the flag";
+    }
+  }
+}
+
+std::string OrderChecker::unordered_wait() const {
+  const std::lock_guard lock(told_mutex_);
+  return unordered_wait_;
+}
+
 void OrderChecker::acquire_current(int pe) {
   Stamp& clock = segment_->stamp(pe);
   uint32_t stamp = clock.load(std::memory_order_acquire);

@@ -47,7 +47,7 @@ struct Segment::Header {
 
 // Where each part begins.
 struct Segment::Plan {
-  uint64_t stamps, fenced, knowledge, word_keys, words, meeting_keys, meetings, sites, chunks,
+  uint64_t stamps, fenced, puts, knowledge, word_keys, words, meeting_keys, meetings, sites, chunks,
       cells, end;
   uint64_t word_count;
 };
@@ -62,6 +62,7 @@ Segment::Plan Segment::plan(const Shape& shape) {
   const auto take = [&end](uint64_t bytes) { return std::exchange(end, end + whole_pages(bytes)); };
   at.stamps = take(pes * sizeof(Stamp));
   at.fenced = take(matrix);
+  at.puts = take(matrix);
   at.knowledge = take(pes * matrix);
   at.word_keys = take(at.word_count * sizeof(uint64_t));
   at.words = take(at.word_count * matrix);
@@ -124,6 +125,7 @@ Segment::Segment(Fd file, const Shape& shape) : shape_(shape), file_(std::move(f
   header_ = reinterpret_cast<Header*>(base_);
   stamps_ = reinterpret_cast<Stamp*>(base_ + at.stamps);
   fenced_ = reinterpret_cast<Stamp*>(base_ + at.fenced);
+  puts_ = reinterpret_cast<Stamp*>(base_ + at.puts);
   knowledge_ = base_ + at.knowledge;
   word_keys_ = reinterpret_cast<std::atomic<uint64_t>*>(base_ + at.word_keys);
   words_ = base_ + at.words;
@@ -143,6 +145,7 @@ Segment::Segment(Segment&& other) noexcept
       header_(other.header_),
       stamps_(other.stamps_),
       fenced_(other.fenced_),
+      puts_(other.puts_),
       knowledge_(other.knowledge_),
       word_keys_(other.word_keys_),
       words_(other.words_),

@@ -61,6 +61,8 @@ class Segment {
   Stamp& stamp(int pe) const { return stamps_[pe]; }
   /// Puts of `pe` to `owner` up to this are ordered before its later p and atomics to that PE.
   Stamp& fenced(int pe, int owner) const { return fenced_[pe * shape_.pes + owner]; }
+  /// When `pe` last put to `owner`.
+  Stamp& put(int pe, int owner) const { return puts_[pe * shape_.pes + owner]; }
   Knowledge knowledge(int pe) const { return matrix(knowledge_, static_cast<uint64_t>(pe)); }
 
   /// What was released on the word at `offset` of the owner's heap; `make`: of which something is
@@ -105,6 +107,7 @@ class Segment {
   Header* header_ = nullptr;
   Stamp* stamps_ = nullptr;
   Stamp* fenced_ = nullptr;
+  Stamp* puts_ = nullptr;
   std::byte* knowledge_ = nullptr;
   std::atomic<uint64_t>* word_keys_ = nullptr;
   std::byte* words_ = nullptr;

@@ -208,6 +208,9 @@ for program in "${programs[@]}"; do
   [[ $program == */ring_reduce.cu ]] || continue
   expect "" peal-cc --check "$program" -o checked
   expect "ring_reduce: ok on 2 PEs" peal-run -n 2 ./checked
+  grep -qF "PEAL_CHECK is not on: nothing is looked at" log || fail "no word of PEAL_CHECK: $(cat log)"
+  expect "ring_reduce: ok on 2 PEs" env PEAL_CHECK=on peal-run -n 2 ./checked
+  grep -qF "check:" log && fail "a false alarm: $(cat log)"
 done
 export PKG_CONFIG_PATH=$work/peal/lib/pkgconfig
 # shellcheck disable=SC2046

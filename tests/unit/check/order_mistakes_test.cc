@@ -174,6 +174,24 @@ TEST(OrderMistakes, FlagByPWithoutAFence) {
   EXPECT_TRUE(job.says("fence or quiet before the p or atomic"));
 }
 
+// Where the reader loads the data itself nothing is said of it, and what is not seen must be known.
+TEST(OrderMistakes, AWaitForAFlagWithoutAFenceIsRemembered) {
+  OrderRig job(2);
+  job[0].put(1, kData, kBytes, kData);
+  job[0].fence();
+  job[0].p(1, kFlag);
+  job[1].see(kFlag);
+  EXPECT_EQ(job[1].checker->unordered_wait(), "");
+  job[0].put(1, kData, kBytes, kData);
+  job[0].p(1, kFlag);
+  EXPECT_EQ(job[1].checker->unordered_wait(), "");
+  job[1].see(kFlag);
+  const std::string told = job[1].checker->unordered_wait();
+  EXPECT_NE(told.find("held for a flag of PE 0, whose put before it nothing orders"), told.npos)
+      << told;
+  EXPECT_TRUE(job.silent());
+}
+
 TEST(OrderMistakes, FlagByAnAtomicWithoutAFence) {
   OrderRig job(2);
   job[0].put(1, kData, kBytes, kData);
