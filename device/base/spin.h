@@ -81,11 +81,11 @@ enum class SpinEnd { kDone, kStopped, kTimedOut };
 // ask: 99 blocks that look at once wait 100 us. So no wait of a GPU that is shorter than about half
 // a millisecond asks the host.
 #if PEAL_ON_GPU
-inline constexpr uint64_t kTurnsBetweenLooks = 4096;
-inline constexpr uint64_t kTurnsBeforeStop = 4095;
+inline constexpr uint32_t kTurnsBetweenLooks = 4096;
+inline constexpr uint32_t kTurnsBeforeStop = 4095;
 #else
-inline constexpr uint64_t kTurnsBetweenLooks = 1024;
-inline constexpr uint64_t kTurnsBeforeStop = 31;
+inline constexpr uint32_t kTurnsBetweenLooks = 1024;
+inline constexpr uint32_t kTurnsBeforeStop = 31;
 #endif
 
 /// Repeats done() until it is true; stop() true or `timeout_ns` (0 = none) end the wait early. The
@@ -94,8 +94,10 @@ inline constexpr uint64_t kTurnsBeforeStop = 31;
 template <class Done, class Stop>
 PEAL_HD SpinEnd spin_until(uint64_t timeout_ns, Done done, Stop stop) {
   Deadline deadline = Deadline::in(0);
-  uint64_t look = 31;
-  for (uint64_t turn = 0;; ++turn) {
+  // Counted modulo 2^32: `look` goes round as `turn` does, and is a multiple of kTurnsBetweenLooks,
+  // less 1, by then.
+  uint32_t look = 31;
+  for (uint32_t turn = 0;; ++turn) {
     if (done()) {
       if (turn != 0) end_of_wait();
       return SpinEnd::kDone;
