@@ -57,3 +57,17 @@
 #else
 #define PEAL_ON_GPU 0
 #endif
+
+namespace peal {
+
+/// The same pointer; the compiler does not know how it was computed, and computes no other ahead of
+/// it from the same values.
+template <class T>
+PEAL_HD T* as_new(T* pointer) {
+#if PEAL_ON_GPU
+  asm("" : "+l"(pointer));
+#endif
+  return pointer;
+}
+
+}  // namespace peal

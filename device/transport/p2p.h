@@ -63,6 +63,30 @@ PEAL_DEVICE void move(Unit* to, const Unit* from, uint32_t i, uint32_t stride, u
   }
 }
 
+/// `pointer`, `bytes` further on: a sum of its own, so that few of them are in registers at once.
+template <class Unit>
+PEAL_DEVICE Unit* further(Unit* pointer, uint32_t bytes) {
+  return as_new(reinterpret_cast<Unit*>(reinterpret_cast<uint64_t>(pointer) + bytes));
+}
+
+/// Moves N units that lie `stride` units apart, with kGuarded only those less than `left` away, and
+/// moves both pointers on.
+template <uint32_t N, bool kGuarded, Direction kDirection, class Unit>
+PEAL_DEVICE void move_on(Unit*& to, const Unit*& from, int32_t stride, int32_t left) {
+  const auto step = static_cast<uint32_t>(stride) * static_cast<uint32_t>(sizeof(Unit));
+  Unit unit[N] = {};
+  PEAL_UNROLL
+  for (int32_t k = 0; k < static_cast<int32_t>(N); ++k) {
+    if (!kGuarded || k * stride < left) unit[k] = load_unit<Unit, kDirection>(from);
+    from = further(from, step);
+  }
+  PEAL_UNROLL
+  for (int32_t k = 0; k < static_cast<int32_t>(N); ++k) {
+    if (!kGuarded || k * stride < left) store_unit<Unit, kDirection>(to, unit[k]);
+    to = further(to, step);
+  }
+}
+
 /// Moves `count` units, dealt over the scope's lanes so that neighbours move neighbours, kBatch of
 /// a lane under way at once.
 template <uint32_t kBatch, Direction kDirection, class Scope, class Unit>
@@ -99,8 +123,17 @@ inline constexpr uint32_t kDeep = 8;
 inline constexpr uint32_t kManyLanes = 512;
 
 template <Direction kDirection, class Scope, class Unit>
-PEAL_DEVICE_COLD void copy_deep(Scope scope, Unit* to, const Unit* from, uint32_t count) {
-  copy_in_batches<kDeep, kDirection>(scope, to, from, count);
+PEAL_DEVICE void copy_deep(Scope scope, Unit* to, const Unit* from, uint32_t count) {
+  const auto stride = static_cast<int32_t>(scope.size());
+  auto left = static_cast<int32_t>(count - scope.rank());
+  to += scope.rank();
+  from += scope.rank();
+  PEAL_NO_UNROLL
+  for (; left > static_cast<int32_t>(kDeep - 1) * stride;
+       left -= static_cast<int32_t>(kDeep) * stride) {
+    move_on<kDeep, false, kDirection>(to, from, stride, left);
+  }
+  if (left > 0) move_on<kDeep, true, kDirection>(to, from, stride, left);
 }
 
 template <Direction kDirection, class Scope, class Unit>
@@ -161,30 +194,33 @@ PEAL_DEVICE void copy_by(Scope scope, std::byte* to, const std::byte* from, uint
   }
 }
 
+/// Up to `kPart` bytes at a time: offsets in 32 bits take half the instructions.
+template <class Unit, Direction kDirection, class Scope>
+PEAL_DEVICE void copy_in_parts(Scope scope, std::byte* to, const std::byte* from, uint64_t bytes) {
+  constexpr uint64_t kPart = uint64_t{1} << 30;
+  do {
+    const uint64_t part = bytes < kPart ? bytes : kPart;
+    copy_by<Unit, kDirection>(scope, to, from, static_cast<uint32_t>(part));
+    to += part;
+    from += part;
+    bytes -= part;
+  } while (bytes != 0);
+}
+
 /// A copy between addresses that are not a multiple of 16 bytes apart.
 template <Direction kDirection, class Scope>
 PEAL_DEVICE_COLD void copy_skewed(Scope scope, std::byte* to, const std::byte* from,
-                                  uint32_t bytes) {
+                                  uint64_t bytes) {
   const auto apart =
       static_cast<uint32_t>(reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from));
   if (apart % 8 == 0) {
-    copy_by<uint64_t, kDirection>(scope, to, from, bytes);
+    copy_in_parts<uint64_t, kDirection>(scope, to, from, bytes);
   } else if (apart % 4 == 0) {
-    copy_by<uint32_t, kDirection>(scope, to, from, bytes);
+    copy_in_parts<uint32_t, kDirection>(scope, to, from, bytes);
   } else if (apart % 2 == 0) {
-    copy_by<uint16_t, kDirection>(scope, to, from, bytes);
+    copy_in_parts<uint16_t, kDirection>(scope, to, from, bytes);
   } else {
-    copy_by<std::byte, kDirection>(scope, to, from, bytes);
-  }
-}
-
-/// Up to 2 GiB.
-template <Direction kDirection, class Scope>
-PEAL_DEVICE void copy_part(Scope scope, std::byte* to, const std::byte* from, uint32_t bytes) {
-  if ((reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from)) % sizeof(Line) == 0) {
-    copy_by<Line, kDirection>(scope, to, from, bytes);
-  } else {
-    copy_skewed<kDirection>(scope, to, from, bytes);
+    copy_in_parts<std::byte, kDirection>(scope, to, from, bytes);
   }
 }
 
@@ -212,14 +248,11 @@ PEAL_DEVICE void copy(Scope scope, void* dst, const void* src, uint64_t bytes) {
   if (detail::copy_at_once<Line, kLines, kDirection>(scope, to, from, bytes)) return;
   if (detail::copy_at_once<uint64_t, 1, kDirection>(scope, to, from, bytes)) return;
   if (detail::copy_at_once<uint32_t, 1, kDirection>(scope, to, from, bytes)) return;
-  constexpr uint64_t kPart = uint64_t{1} << 30;  // offsets in 32 bits: half the instructions
-  do {
-    const uint64_t part = bytes < kPart ? bytes : kPart;
-    detail::copy_part<kDirection>(scope, to, from, static_cast<uint32_t>(part));
-    to += part;
-    from += part;
-    bytes -= part;
-  } while (bytes != 0);
+  if ((reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from)) % sizeof(Line) == 0) {
+    detail::copy_in_parts<Line, kDirection>(scope, to, from, bytes);
+  } else {
+    detail::copy_skewed<kDirection>(scope, to, from, bytes);
+  }
 }
 
 }  // namespace peal::p2p
