@@ -32,8 +32,8 @@ PEAL_DEVICE void post_settling_read(const ContextFields& ctx, mlx5::SendQueue& q
   if (load_relaxed<R>(&q.settled) == published) return;
   const uint32_t at = rail_of(ctx, q) * static_cast<uint32_t>(ctx.n_pes) + q.peer;
   const mlx5::Remote first_word{0, ctx.heap.word_rkeys[at]};
-  const Ticket read = post<R, kTogether>(q, [&](const mlx5::Header& h) {
-    return mlx5::compose_read(h, first_word, ibgda::Landing::sink(q), sizeof(uint64_t));
+  const Ticket read = post<R, kTogether>(q, [first_word, queue = &q](const mlx5::Header& h) {
+    return mlx5::compose_read(h, first_word, ibgda::Landing::sink(*queue), sizeof(uint64_t));
   });
   if (read.status == Status::kOk) store_relaxed<R>(&q.settled, read.index + 1);
 }
@@ -82,21 +82,24 @@ PEAL_DEVICE Ticket post_in_order(const BasicContext<R>& ctx, const Destination& 
   return ticket;
 }
 
+inline constexpr uint32_t kMarkBatch = 8;  // portions of marks that a lane loads at once
+inline constexpr uint32_t kLookBatch = 4;  // queues that it looks at at once
+
 /// The queues that a caller drains, and their marks: queue i has bit i % 64 of word i / 64. The
 /// lanes that share the looking take portions of a word in turn.
 struct Marked {
   const uint64_t* marks;
   std::byte* queues;  // the first one
-  uint64_t stride;
+  uint32_t stride;
   uint32_t count;
   uint32_t lane;
   uint32_t lanes;
 
   PEAL_DEVICE mlx5::SendQueue& queue(uint32_t i) const {
-    return *reinterpret_cast<mlx5::SendQueue*>(queues + i * stride);
+    return *reinterpret_cast<mlx5::SendQueue*>(queues + uint64_t{i} * stride);
   }
   /// Queues that one portion of marks is about.
-  PEAL_DEVICE uint32_t portion() const { return lanes == 1 ? 64 : 8; }
+  PEAL_DEVICE uint32_t portion() const { return lanes == 1 ? 64 : kLookBatch; }
 };
 
 template <Reach R, class S>
@@ -107,7 +110,7 @@ PEAL_DEVICE Marked marked_of(const BasicContext<R>& ctx, S scope) {
   const uint32_t row = R == Reach::kGpu || range.first == 0 ? 0 : range.first / peers;
   return {ctx.marks + mlx5::mark_words(row, peers),
           ctx.queues + range.first * ctx.queue_stride,
-          ctx.queue_stride,
+          static_cast<uint32_t>(ctx.queue_stride),
           range.count,
           scope.rank(),
           scope.size()};
@@ -119,23 +122,6 @@ PEAL_DEVICE uint32_t take_bit(uint64_t* bits) {
   *bits &= *bits - 1;
   return number;
 }
-
-inline constexpr uint32_t kLookBatch = 8;
-
-/// Up to kLookBatch queues of one portion, taken out of its `marks`.
-struct Picked {
-  uint32_t queue[kLookBatch];
-  uint32_t count = 0;
-
-  PEAL_DEVICE Picked(uint32_t first, uint64_t* marks) : queue{} {
-    PEAL_UNROLL
-    for (uint32_t k = 0; k < kLookBatch; ++k) {
-      if (*marks == 0) continue;
-      queue[k] = first + take_bit(marks);
-      count = k + 1;
-    }
-  }
-};
 
 /// The marks of the calling lane's portion number `at`; all of them where the host says so.
 template <Reach R>
@@ -154,96 +140,98 @@ template <Reach R, class Visit>
 PEAL_DEVICE void for_each_portion(const Marked& m, const ContextState* state, const Visit& visit) {
   const bool everywhere = load_relaxed<Reach::kSystem>(&state->look_everywhere) != 0;
   const uint32_t portions = (m.count + m.portion() - 1) / m.portion();
-  for (uint32_t from = m.lane; from < portions; from += kLookBatch * m.lanes) {
-    uint64_t marks[kLookBatch];
-    uint64_t any = 0;
+  for (uint32_t from = m.lane; from < portions; from += kMarkBatch * m.lanes) {
+    uint64_t marks[kMarkBatch];
+    uint64_t found = 0;
     PEAL_UNROLL
-    for (uint32_t k = 0; k < kLookBatch; ++k) {
+    for (uint32_t k = 0; k < kMarkBatch; ++k) {
       marks[k] = marks_at<R>(m, from + k * m.lanes, everywhere);
-      any |= marks[k];
+      found |= uint64_t{marks[k] != 0} << k;
     }
-    while (any != 0) {
-      uint64_t next = 0;
-      uint32_t at = 0;
-      PEAL_UNROLL
-      for (uint32_t k = 0; k < kLookBatch; ++k) {
-        if (next != 0 || marks[k] == 0) continue;
-        next = marks[k];
-        at = from + k * m.lanes;
-        marks[k] = 0;
-      }
-      if (next == 0) break;
-      visit(at * m.portion(), next);
+    while (found != 0) {
+      const uint32_t k = take_bit(&found);
+      visit((from + k * m.lanes) * m.portion(), marks[k]);
     }
   }
 }
 
-/// Lets READs settle the marked queues that work; draining the queues waits for them.
+/// Which of the marked queues of a portion carry more than their last READ settles.
 template <Reach R>
-PEAL_DEVICE_COLD void begin_settling(Marked m, const ContextState* state) {
+PEAL_DEVICE uint64_t unsettled(const Marked& m, uint32_t first, uint64_t marks) {
+  uint64_t found = 0;
+  while (marks != 0) {
+    uint64_t published[kLookBatch];
+    uint64_t settled[kLookBatch];
+    uint64_t next = marks;
+    PEAL_UNROLL
+    for (uint32_t k = 0; k < kLookBatch; ++k) {
+      const mlx5::SendQueue& q = m.queue(first + (next != 0 ? take_bit(&next) : 0));
+      published[k] = load_batched<R>(&q.published);
+      settled[k] = load_batched<R>(&q.settled);
+    }
+    PEAL_UNROLL
+    for (uint32_t k = 0; k < kLookBatch; ++k) {
+      if (marks == 0) continue;
+      const uint64_t bit = uint64_t{1} << take_bit(&marks);
+      if (published[k] != settled[k]) found |= bit;
+    }
+  }
+  // Who sees that a READ covers the queue sees that READ as the last WQE, and waits for it.
+  acquire_batch();
+  return found;
+}
+
+/// Lets READs settle the marked queues that work; draining the queues waits for them.
+template <Reach R, class S>
+PEAL_DEVICE_COLD void begin_settling(const ContextState* state, S scope) {
+  const Marked m = marked_of(static_cast<const BasicContext<R>&>(state->fields), scope);
   for_each_portion<R>(m, state, [&](uint32_t first, uint64_t marks) {
-    while (marks != 0) {
-      const Picked picked(first, &marks);
-      uint64_t published[kLookBatch];
-      uint64_t settled[kLookBatch];
-      PEAL_UNROLL
-      for (uint32_t k = 0; k < kLookBatch; ++k) {
-        const mlx5::SendQueue& q = m.queue(picked.queue[k < picked.count ? k : 0]);
-        published[k] = load_batched<R>(&q.published);
-        settled[k] = load_batched<R>(&q.settled);
-      }
-      // Who sees that a READ covers the queue sees that READ as the last WQE, and waits for it.
-      acquire_batch();
-      PEAL_UNROLL
-      for (uint32_t k = 0; k < kLookBatch; ++k) {
-        if (k >= picked.count || published[k] == settled[k]) continue;
-        mlx5::SendQueue& q = m.queue(picked.queue[k]);
-        if (mlx5::stop_status<R>(q) == Status::kOk) post_settling_read<R, true>(state->fields, q);
-      }
+    for (uint64_t left = unsettled<R>(m, first, marks); left != 0;) {
+      mlx5::SendQueue& q = m.queue(first + take_bit(&left));
+      if (mlx5::stop_status<R>(q) == Status::kOk) post_settling_read<R, true>(state->fields, q);
     }
   });
 }
 
-/// What is to be done with the queues of a portion, a bit each.
+/// What is to be done with the first kLookBatch queues of some marks, a bit each.
 struct Found {
-  uint64_t busy = 0;    // under way, or failed
-  uint64_t quiet = 0;   // nothing was posted since quiet looked last
-  uint64_t masked = 0;  // their PE was given up: nobody waits there
+  uint32_t busy = 0;    // under way, or failed
+  uint32_t quiet = 0;   // nothing was posted since quiet looked last
+  uint32_t masked = 0;  // their PE was given up: nobody waits there
 };
 
-/// Looks at the marked queues of a portion, several at once, for each look takes long.
+/// Looks at several queues of a portion at once, for each look takes long.
 template <Reach R>
 PEAL_DEVICE Found look_at(const Marked& m, uint32_t first, uint64_t marks) {
+  uint64_t last[kLookBatch];
+  uint64_t completed[kLookBatch];
+  uint64_t looked[kLookBatch];
+  uint32_t failed[kLookBatch];
+  uint64_t next = marks;
+  PEAL_UNROLL
+  for (uint32_t k = 0; k < kLookBatch; ++k) {
+    const mlx5::SendQueue& q = m.queue(first + (next != 0 ? take_bit(&next) : 0));
+    last[k] = load_batched<R>(&q.last_published);
+    completed[k] = load_batched<R>(&q.completed);
+    looked[k] = load_batched<R>(&q.looked);
+    failed[k] = load_batched<R>(&q.error.status);
+  }
   Found found;
-  while (marks != 0) {
-    const Picked picked(first, &marks);
-    uint64_t last[kLookBatch];
-    uint64_t completed[kLookBatch];
-    uint64_t looked[kLookBatch];
-    uint32_t failed[kLookBatch];
-    PEAL_UNROLL
-    for (uint32_t k = 0; k < kLookBatch; ++k) {
-      const mlx5::SendQueue& q = m.queue(picked.queue[k < picked.count ? k : 0]);
-      last[k] = load_batched<R>(&q.last_published);
-      completed[k] = load_batched<R>(&q.completed);
-      looked[k] = load_batched<R>(&q.looked);
-      failed[k] = load_batched<R>(&q.error.status);
-    }
-    PEAL_UNROLL
-    for (uint32_t k = 0; k < kLookBatch; ++k) {
-      if (k >= picked.count || (weakened(Edge::kM14) && picked.queue[k] != 0)) continue;
-      const uint64_t bit = uint64_t{1} << (picked.queue[k] - first);
-      if (failed[k] == static_cast<uint32_t>(Status::kPeerMasked)) {
-        found.masked |= bit;
-      } else if (static_cast<int64_t>(last[k] - completed[k]) >= 0 || failed[k] != 0) {
-        found.busy |= bit;
-      } else if (looked[k] == last[k]) {
-        found.quiet |= bit;
-      } else {
-        // A queue stays marked until quiet has found it so twice: those in use are not marked anew
-        // by every post.
-        store_relaxed<R>(&m.queue(picked.queue[k]).looked, last[k]);
-      }
+  PEAL_UNROLL
+  for (uint32_t k = 0; k < kLookBatch; ++k) {
+    if (marks == 0) continue;
+    const uint32_t at = first + take_bit(&marks);
+    if (weakened(Edge::kM14) && at != 0) continue;
+    if (failed[k] == static_cast<uint32_t>(Status::kPeerMasked)) {
+      found.masked |= 1u << k;
+    } else if (static_cast<int64_t>(last[k] - completed[k]) >= 0 || failed[k] != 0) {
+      found.busy |= 1u << k;
+    } else if (looked[k] == last[k]) {
+      found.quiet |= 1u << k;
+    } else {
+      // A queue stays marked until quiet has found it so twice: those in use are not marked anew
+      // by every post.
+      store_relaxed<R>(&m.queue(at).looked, last[k]);
     }
   }
   return found;
@@ -254,19 +242,24 @@ template <Reach R>
 PEAL_DEVICE_COLD Status drain_queues(Marked m, const ContextState* state) {
   Status status = Status::kOk;
   for_each_portion<R>(m, state, [&](uint32_t first, uint64_t marks) {
-    Found found = look_at<R>(m, first, marks);
-    while (found.busy != 0) {
-      mlx5::SendQueue& q = m.queue(first + take_bit(&found.busy));
-      const Status drained = mlx5::drain<R>(q);
-      if (drained == Status::kOk) store_relaxed<R>(&q.looked, load_relaxed<R>(&q.last_published));
-      if (status == Status::kOk) status = drained;
-    }
-    while (found.quiet != 0) {
-      mlx5::unmark<R>(m.queue(first + take_bit(&found.quiet)), state->fields.settle != 0);
-    }
-    while (found.masked != 0) {
-      const mlx5::SendQueue& q = m.queue(first + take_bit(&found.masked));
-      clear_bits<mlx5::kMarkReach<R>>(q.marks, q.mark_bit);
+    while (marks != 0) {
+      const Found found = look_at<R>(m, first, marks);
+      PEAL_NO_UNROLL
+      for (uint32_t bit = 1; bit != 1u << kLookBatch; bit <<= 1) {
+        if (marks == 0) break;
+        mlx5::SendQueue& q = m.queue(first + take_bit(&marks));
+        if ((found.busy & bit) != 0) {
+          const Status drained = mlx5::drain<R>(q);
+          if (drained == Status::kOk) {
+            store_relaxed<R>(&q.looked, load_relaxed<R>(&q.last_published));
+          }
+          if (status == Status::kOk) status = drained;
+        } else if ((found.quiet & bit) != 0) {
+          mlx5::unmark<R>(q, state->fields.settle != 0);
+        } else if ((found.masked & bit) != 0) {
+          clear_bits<mlx5::kMarkReach<R>>(q.marks, q.mark_bit);
+        }
+      }
     }
   });
   // Edges M14 and M22: what others knew of the queues that were found complete, or unmarked.
@@ -280,10 +273,9 @@ template <Reach R, class S>
 PEAL_DEVICE Status drain_marked(const BasicContext<R>& ctx, S scope) {
   if (ctx.queues_per_peer == 0) return Status::kOk;
   scope.sync();  // edge M8: what any of the lanes posted, or knows to be posted
-  const Marked mine = marked_of(ctx, scope);
   // Edge M17: what the NICs of the peers took is there for flags that come by other ways, too.
-  if (ctx.settle != 0 && !weakened(Edge::kM17)) begin_settling<R>(mine, ctx.state);
-  return first_failure(scope, drain_queues<R>(mine, ctx.state));
+  if (ctx.settle != 0 && !weakened(Edge::kM17)) begin_settling<R>(ctx.state, scope);
+  return first_failure(scope, drain_queues<R>(marked_of(ctx, scope), ctx.state));
 }
 
 /// The end of a quiet, by one lane: the context's usage error, `drained`, or why its waits have

@@ -49,7 +49,7 @@ PEAL_HD void mark_for_post(SendQueue& q) {
 
 /// Unmarks the queue if all that was reserved is complete, and, where it `settles`, settled too.
 template <Reach R>
-PEAL_HD void unmark(SendQueue& q, bool settles) {
+PEAL_COLD void unmark(SendQueue& q, bool settles) {
   const uint64_t published = load_acquire<R>(&q.published);
   const uint64_t last = load_relaxed<R>(&q.last_published);
   if (static_cast<int64_t>(last - load_acquire<R>(&q.completed)) >= 0) return;
