@@ -114,7 +114,7 @@ template <bool kMapped, Reach R, class S>
 PEAL_DEVICE Status meet_before(const Call<R>& call, S scope, uint32_t signature) {
   return by_leader(lanes_of(scope), [&] {
     if constexpr (kMapped) return meet_mapped<Edge::kM16Meet>(call, signature);
-    return meet_by_nic<R>(call.ctx.state, call.team, false, signature);
+    return meet_by_nic<R>(call.ctx.state, &call.team, false, signature);
   });
 }
 
@@ -129,7 +129,7 @@ PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
     if constexpr (kMapped) {
       met = meet_mapped<Edge::kM16>(call, signature);
     } else {
-      met = meet_by_nic<R>(call.ctx.state, call.team, true, signature);
+      met = meet_by_nic<R>(call.ctx.state, &call.team, true, signature);
     }
     return mine != Status::kOk ? mine : met;
   });

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "device/base/call.h"
 #include "device/collective/layout.h"
 #include "device/detail/barrier.h"
 #include "device/team.h"
@@ -144,29 +145,32 @@ PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part
   return meeting.outcome();
 }
 
-/// A meeting by the NIC, behind what this PE has posted or its lanes have stored. Once for all
-/// calls: what a meeting posts takes ptxas long.
-template <Reach R>
-PEAL_DEVICE_COLD Status meet_by_nic(const ContextState* state, Team team, bool drains,
-                                    uint32_t signature) {
-  const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
-  const Part part = Part::of(team, ctx.slot);
-  const Status refused = refusal(part.counters(0));
-  if (refused != Status::kOk) return refused;
-  Status drained = Status::kOk;
-  if (drains) {
-    drained = detail::drain_all(ctx);  // and fences
-  } else {
-    fence_direct_stores<Edge::kM16Meet>();
-  }
-  // Arrive even after a failure: the others did nothing wrong and must not wait for a deadline.
-  const uint32_t epoch = load_relaxed<Reach::kGpu>(&part.counters(0).meetings) + 1;
-  const Status met = meet<false>(ctx, team, part, 0, epoch, signature);
-  return drained != Status::kOk ? drained : met;
-}
 template <Reach R>
 PEAL_DEVICE_COLD Status drain_by_nic(const ContextState* state) {
   return detail::drain_all(static_cast<const BasicContext<R>&>(state->fields));
+}
+
+/// A meeting by the NIC, behind what this PE has posted or its lanes have stored. Once for all
+/// calls: what a meeting posts takes ptxas long. The team is in memory: no register holds it
+/// while queues are drained.
+template <Reach R>
+PEAL_DEVICE_COLD Status meet_by_nic(const ContextState* state, const Team* team, bool drains,
+                                    uint32_t signature) {
+  const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
+  const Status refused = refusal(Part::of(*team, ctx.slot).counters(0));
+  if (refused != Status::kOk) return refused;
+  Status drained = Status::kOk;
+  if (drains) {
+    drained = drain_by_nic<R>(state);  // and fences
+  } else {
+    fence_direct_stores<Edge::kM16Meet>();
+  }
+  in_memory(team);
+  // Arrive even after a failure: the others did nothing wrong and must not wait for a deadline.
+  const Part part = Part::of(*team, ctx.slot);
+  const uint32_t epoch = load_relaxed<Reach::kGpu>(&part.counters(0).meetings) + 1;
+  const Status met = meet<false>(ctx, *team, part, 0, epoch, signature);
+  return drained != Status::kOk ? drained : met;
 }
 
 }  // namespace peal::collective

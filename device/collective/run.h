@@ -100,7 +100,7 @@ PEAL_DEVICE Status run(const BasicContext<R>& ctx, S scope, const Team& team, co
 }
 
 template <Reach R, AnyScope S>
-PEAL_DEVICE_COLD Status sync_by_nic(ContextState* state, S scope, Team team, bool drains) {
+PEAL_DEVICE_COLD Status sync_by_nic(ContextState* state, S scope, const Team* team, bool drains) {
   return by_leader(scope, [&] { return meet_by_nic<R>(state, team, drains, kArrived); });
 }
 
@@ -119,7 +119,9 @@ PEAL_DEVICE Status sync(const BasicContext<R>& ctx, S scope, const Team& team, b
   }
   const auto meets = [&] {
     if (team.mapped == 0 || (drains && ctx.queues != nullptr)) {
-      return call_cold(&sync_by_nic<R, decltype(lanes_of(scope))>, ctx.state, lanes, team, drains);
+      const Team kept = team;
+      in_memory(&kept);
+      return sync_by_nic<R>(ctx.state, lanes, &kept, drains);
     }
     const Status known = drains ? detail::usage_status(ctx) : Status::kOk;
     const Status met = meet_before<true>(call, lanes, kArrived);

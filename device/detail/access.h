@@ -14,13 +14,12 @@
 //
 // and for several lanes
 //
-//   kVotes                       true: lanes need not all look, and agree on what was found; the
-//                                rest is called by pointer (base/call.h)
+//   kVotes                       true: lanes need not all look, and agree on what was found
 //   has_part(block)              then: false for lanes that need not look, for they copy nothing
 //
 // What a kernel inlines is the case of a near heap, and for one thread of a near window. For scopes
-// of several lanes the rest is out of line, so that the registers of a kernel are those of the
-// copy.
+// of several lanes the rest is out of line, and the operation meanwhile in memory, so that the
+// registers of a kernel are those of the copy.
 #pragma once
 
 #include "device/base/call.h"
@@ -76,8 +75,39 @@ PEAL_DEVICE typename Op::Answer access_far(const BasicContext<R>& ctx, S scope, 
 }
 
 template <Reach R, class S, class Op>
-PEAL_DEVICE_COLD typename Op::Answer access_elsewhere(const ContextState* state, S scope, Op op) {
-  return access_far(static_cast<const BasicContext<R>&>(state->fields), scope, op);
+PEAL_DEVICE_COLD void access_elsewhere(const ContextState* state, S scope, const Op* op,
+                                       typename Op::Answer* answer) {
+  *answer = access_far(static_cast<const BasicContext<R>&>(state->fields), scope, *op);
+}
+
+// Out of line each for itself: the registers of a chain of calls add up.
+
+template <Reach R, class S, class Op>
+PEAL_DEVICE_COLD void resolve_operation(ContextState* state, S scope, const Op* op,
+                                        Destination* where) {
+  const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
+  resolve_together(ctx, scope, op->asked(), where);
+}
+
+template <Reach R, class S, class Op>
+PEAL_DEVICE_COLD void do_by_nic(ContextState* state, S scope, const Op* op,
+                                const Destination* where, typename Op::Answer* answer) {
+  *answer = op->by_nic(static_cast<const BasicContext<R>&>(state->fields), scope, *where);
+}
+
+/// Where an operation of several lanes that is not in a near heap goes on: at a mapped address;
+/// null: it has been done, as `answer` says.
+template <Reach R, class S, class Op>
+PEAL_DEVICE_COLD std::byte* find_elsewhere(ContextState* state, S scope, const Op* op,
+                                           typename Op::Answer* answer) {
+  Destination where;
+  resolve_operation<R>(state, scope, op, &where);
+  if (where.status != Status::kOk) {
+    answer->status = where.status;
+    return nullptr;
+  }
+  if (where.direct == nullptr) do_by_nic<R>(state, scope, op, &where, answer);
+  return where.direct;
 }
 
 template <Reach R, class S, class Op>
@@ -95,11 +125,23 @@ PEAL_DEVICE typename Op::Answer access_peer(const BasicContext<R>& ctx, S scope,
     if (looks) near = near_of(ctx, op);
     // Edge M8: what the lanes stored precedes what they copy.
     if (!any(scope, !near.here)) return op.mapped(ctx, scope, near.address);
-    return call_cold(&access_elsewhere<R, S, Op>, ctx.state, scope, op);
+    typename Op::Answer answer{};
+    Op kept = op;
+    in_memory(&kept);
+    in_memory(&answer);
+    std::byte* const there = find_elsewhere<R>(ctx.state, scope, &kept, &answer);
+    in_memory(&kept);
+    in_memory(&answer);
+    if (there == nullptr) return answer;
+    return kept.mapped(ctx, scope, there);
   } else {
     const Near near = near_of(ctx, op);
     if (near.here) return op.mapped(ctx, scope, near.address);
-    return access_elsewhere<R>(ctx.state, scope, op);
+    typename Op::Answer answer{};
+    Op kept = op;
+    in_memory(&kept);
+    access_elsewhere<R>(ctx.state, scope, &kept, &answer);
+    return answer;
   }
 }
 

@@ -37,15 +37,33 @@ struct Home {
 template <uint32_t N>
 struct Payload {
   uint32_t word[N];
-  PEAL_DEVICE Payload(const void* from, uint32_t bytes) : word{} {
-    const auto* source = static_cast<const unsigned char*>(from);
-    for (uint32_t i = 0; i < N * 4; ++i) {
-      if (i < bytes) {
-        word[i / 4] |= static_cast<uint32_t>(load_payload(&source[i])) << (8 * (i % 4));
-      }
+};
+
+/// A payload that does not consist of words.
+template <uint32_t N>
+PEAL_DEVICE_COLD Payload<N> payload_of_bytes(const unsigned char* from, uint32_t bytes) {
+  Payload<N> payload{};
+  for (uint32_t i = 0; i < N * 4; ++i) {
+    if (i < bytes) {
+      payload.word[i / 4] |= static_cast<uint32_t>(load_payload(&from[i])) << (8 * (i % 4));
     }
   }
-};
+  return payload;
+}
+
+template <uint32_t N>
+PEAL_DEVICE Payload<N> payload_of(const void* from, uint32_t bytes) {
+  if (((static_cast<uint32_t>(reinterpret_cast<uint64_t>(from)) | bytes) & 3) != 0) {
+    return payload_of_bytes<N>(static_cast<const unsigned char*>(from), bytes);
+  }
+  const auto* source = static_cast<const uint32_t*>(from);
+  Payload<N> payload{};
+  PEAL_UNROLL
+  for (uint32_t i = 0; i < N; ++i) {
+    if (4 * i < bytes) payload.word[i] = load_payload(&source[i]);
+  }
+  return payload;
+}
 
 /// True if neither heap nor window has the byte at `home`: a lane may load and store there.
 PEAL_DEVICE_COLD inline bool lies_anywhere(const ContextFields* ctx, const void* home) {
@@ -102,9 +120,9 @@ PEAL_DEVICE Status put_in_pieces(mlx5::SendQueue& q, const mlx5::Remote& to, con
   Status status = Status::kOk;
   for (uint64_t at = 0; at < bytes && status == Status::kOk; at += kPiece) {
     const auto part = static_cast<uint32_t>(bytes - at < kPiece ? bytes - at : kPiece);
-    const Payload<7> payload(src + at, part);
+    const Payload<7> payload = payload_of<7>(src + at, part);
     const mlx5::Remote there{to.address + at, to.rkey};
-    const Ticket one = post<R, kTogether>(q, [&](const mlx5::Header& h) {
+    const Ticket one = post<R, kTogether>(q, [there, payload, part](const mlx5::Header& h) {
       return mlx5::compose_write_inline(h, there, payload.word, part);
     });
     status = one.status;
@@ -130,8 +148,9 @@ PEAL_DEVICE Status get_by_cells(const ContextFields& ctx, mlx5::SendQueue& q,
     const auto part = static_cast<uint32_t>(left < kCell ? left : kCell);
     const mlx5::Remote there{at.address + i * kCell, at.rkey};
     const mlx5::Local cell = ibgda::Landing(q, first + i).local();
-    last = post<R, kTogether>(
-        q, [&](const mlx5::Header& h) { return mlx5::compose_read(h, there, cell, part); });
+    last = post<R, kTogether>(q, [there, cell, part](const mlx5::Header& h) {
+      return mlx5::compose_read(h, there, cell, part);
+    });
   }
   // Queues lie where the heap does, and so do their landing cells.
   const mlx5::Local end = ibgda::Landing(q, first + cells - 1).local();

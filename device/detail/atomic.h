@@ -107,8 +107,8 @@ PEAL_DEVICE Fetched<T> fetch_by_nic(const BasicContext<R>& ctx, const Destinatio
   Fetched<T> answer{};
   answer.status = settle_left<R, true>(ctx, queue_left(ctx, at.queue, pe));
   if (answer.status != Status::kOk) return answer;
-  const auto compose = [&](const mlx5::Header& h, const mlx5::Local& cell) {
-    return what.compose(h, at.remote, cell);
+  const auto compose = [what, word = at.remote](const mlx5::Header& h, const mlx5::Local& cell) {
+    return what.compose(h, word, cell);
   };
   answer.status = fetch_word<R>(ctx, *at.queue, compose, [&](uint64_t bits) {
     // 8-byte results come in host order and 4-byte results big-endian
@@ -185,8 +185,8 @@ PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const
                         refuse_home(ctx.state, result, sizeof(T), Doing::kAtomicResult)};
         }
         if (sizeof(T) == 8 && known && at.queue->to_cells == 0) {
-          const auto compose = [&](const mlx5::Header& h) {
-            return what.compose(h, at.remote, to.local);
+          const auto compose = [what, there = at.remote, here = to.local](const mlx5::Header& h) {
+            return what.compose(h, there, here);
           };
           const Ticket ticket = post_in_order<R, true>(ctx, at, pe, compose);
           return landed<R, true>(*at.queue, to.dumped, to.local, ticket);
@@ -208,9 +208,10 @@ PEAL_DEVICE Ticket post_atomic(const BasicContext<R>& ctx, T* word, const T& val
         return Ticket{};
       },
       [&](const Destination& at) {
-        return post_in_order<R, true, kRings>(ctx, at, pe, [&](const mlx5::Header& h) {
-          return what.compose(h, at.remote, ibgda::Landing::sink(*at.queue));
-        });
+        return post_in_order<R, true, kRings>(
+            ctx, at, pe, [what, there = at.remote, queue = at.queue](const mlx5::Header& h) {
+              return what.compose(h, there, ibgda::Landing::sink(*queue));
+            });
       });
 }
 

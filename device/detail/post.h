@@ -31,7 +31,7 @@ PEAL_DEVICE Ticket post(mlx5::SendQueue& q, const Compose&... compose) {
 template <Reach R, bool kTogether>
 PEAL_DEVICE_COLD Ticket post_dump(mlx5::SendQueue* q, mlx5::Local at, Ticket fetch) {
   if (fetch.status != Status::kOk || weakened(Edge::kM18)) return fetch;
-  return post<R, kTogether>(*q, [&](mlx5::Header h) {
+  return post<R, kTogether>(*q, [at](mlx5::Header h) {
     h.fence = weakened(Edge::kM18Fence) ? mlx5::Fence::kNone : mlx5::Fence::kFence;
     return mlx5::compose_dump(h, at, 1);
   });

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "device/base/call.h"
 #include "device/base/order.h"
 #include "device/base/scope.h"
 #include "device/context.h"
@@ -221,22 +222,30 @@ PEAL_DEVICE Destination resolve(const ContextFields& ctx, const Asked& asked) {
                     : resolve_far(ctx, asked, near);
 }
 
-/// The same for the lanes of a scope, which meet a fault together.
+/// The same for the lanes of a scope, which meet a fault together. Into memory, so that no register
+/// holds what was found while they do.
 template <class S>
-PEAL_DEVICE Destination resolve_together(const ContextFields& ctx, S scope, Asked asked) {
+PEAL_DEVICE void resolve_together(const ContextFields& ctx, S scope, Asked asked,
+                                  Destination* found) {
   if constexpr (std::is_same_v<S, Thread>) {
-    return resolve(ctx, asked);
+    *found = resolve(ctx, asked);
   } else {
     asked.counts = false;
-    Destination found = resolve(ctx, asked);
-    if (ctx.state->faults != nullptr && found.direct != nullptr && found.status == Status::kOk) {
+    *found = resolve(ctx, asked);
+    in_memory(found);
+    if (ctx.state->faults != nullptr && found->direct != nullptr && found->status == Status::kOk) {
       // As a ticket, for which scopes have their shared memory already.
-      found.status = by_leader(scope, [&] {
-                       return Ticket{nullptr, 0, meet_fault(ctx.state, asked)};
-                     }).status;
+      found->status = by_leader(scope, [&] {
+                        return Ticket{nullptr, 0, meet_fault(ctx.state, asked)};
+                      }).status;
     }
-    return found;
   }
+}
+template <class S>
+PEAL_DEVICE Destination resolve_together(const ContextFields& ctx, S scope, const Asked& asked) {
+  Destination found;
+  resolve_together(ctx, scope, asked, &found);
+  return found;
 }
 
 /// The local side of a transfer.

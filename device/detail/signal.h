@@ -13,10 +13,10 @@
 
 namespace peal::detail {
 
-/// How a word that vouches for what is ahead of it is posted. Where a NIC executes an atomic ahead
-/// of that, the atomic starts when that is done.
-PEAL_DEVICE mlx5::Header behind(const ContextFields& ctx, mlx5::Header h) {
-  if ((ctx.signals & kSignalsWait) != 0) h.fence = mlx5::Fence::kStrong;
+/// How a word that vouches for what is ahead of it is posted, by ContextFields::signals. Where a
+/// NIC executes an atomic ahead of that, the atomic starts when that is done.
+PEAL_DEVICE mlx5::Header behind(uint32_t signals, mlx5::Header h) {
+  if ((signals & kSignalsWait) != 0) h.fence = mlx5::Fence::kStrong;
   return h;
 }
 
@@ -25,12 +25,13 @@ template <class Post>
 PEAL_DEVICE Ticket with_set(const ContextFields& ctx, const mlx5::SendQueue& q,
                             const mlx5::Remote& at, uint64_t value, const Post& post) {
   if ((ctx.signals & kSignalsSwap) != 0 && !weakened(Edge::kM6Swap)) {
-    const mlx5::MaskedSwap<uint64_t> whole{0, 0, value, ~uint64_t{0}};
-    return post([&](const mlx5::Header& h) {
-      return mlx5::compose_masked(behind(ctx, h), at, whole, ibgda::Landing::sink(q));
+    return post([at, value, queue = &q, signals = ctx.signals](const mlx5::Header& h) {
+      const mlx5::MaskedSwap<uint64_t> whole{0, 0, value, ~uint64_t{0}};
+      return mlx5::compose_masked(behind(signals, h), at, whole, ibgda::Landing::sink(*queue));
     });
   }
-  return post([&](const mlx5::Header& h) { return mlx5::compose_write_word(h, at, value, 8); });
+  return post(
+      [at, value](const mlx5::Header& h) { return mlx5::compose_write_word(h, at, value, 8); });
 }
 
 /// Calls `post` with the composer of the signal's WQE.
@@ -40,9 +41,9 @@ PEAL_DEVICE Ticket with_signal(const ContextFields& ctx, const Destination& flag
   if (signal.kind == Signal::Kind::kSet) {
     return with_set(ctx, *flag.queue, flag.remote, signal.value, post);
   }
-  return post([&](const mlx5::Header& h) {
-    return mlx5::compose_fetch_add(behind(ctx, h), flag.remote, signal.value,
-                                   ibgda::Landing::sink(*flag.queue));
+  return post([at = flag.remote, queue = flag.queue, value = signal.value,
+               signals = ctx.signals](const mlx5::Header& h) {
+    return mlx5::compose_fetch_add(behind(signals, h), at, value, ibgda::Landing::sink(*queue));
   });
 }
 

@@ -31,80 +31,106 @@ PEAL_HD constexpr uint64_t bytes_of(size_t count) {
 
 inline constexpr uint64_t kShortInline = 12;
 
+/// What is still to be posted of a transfer.
+struct Rest {
+  mlx5::Remote remote;
+  mlx5::Local local;
+  uint64_t bytes;
+};
+
+/// Posts one part of a transfer, with the composers `after` behind it.
+template <Reach R, bool kTogether, Rings kRings, bool kPut, class... After>
+PEAL_DEVICE Ticket post_part(mlx5::SendQueue& q, const Rest& rest, uint32_t bytes,
+                             const After&... after) {
+  return post<R, kTogether, kRings>(
+      q,
+      [remote = rest.remote, local = rest.local, bytes](const mlx5::Header& h) {
+        return kPut ? mlx5::compose_write(h, remote, local, bytes)
+                    : mlx5::compose_read(h, remote, local, bytes);
+      },
+      after...);
+}
+
+/// Posts what is ahead of the last part of a transfer that one WQE does not carry.
+template <Reach R, bool kTogether, Rings kRings, bool kPut>
+PEAL_DEVICE_COLD Status post_ahead(mlx5::SendQueue* q, Rest* rest) {
+  constexpr auto kPart = static_cast<uint32_t>(mlx5::kMaxMessageBytes);
+  for (; rest->bytes > kPart; rest->bytes -= kPart) {
+    const Ticket part = post_part<R, kTogether, kRings, kPut>(*q, *rest, kPart);
+    if (part.status != Status::kOk) return part.status;
+    rest->remote.address += kPart;
+    rest->local.address += kPart;
+  }
+  return Status::kOk;
+}
+
+/// Posts a transfer of any size, with `after` under the same doorbell as its last part.
+template <Reach R, bool kTogether, Rings kRings, bool kPut, class... After>
+PEAL_DEVICE Ticket post_parts(mlx5::SendQueue& q, Rest rest, const After&... after) {
+  if (rest.bytes > mlx5::kMaxMessageBytes) {
+    Rest parts = rest;
+    in_memory(&parts);
+    const Status status = post_ahead<R, kTogether, kRings, kPut>(&q, &parts);
+    in_memory(&parts);
+    if (status != Status::kOk) return Ticket{&q, 0, status};
+    rest = parts;
+  }
+  return post_part<R, kTogether, kRings, kPut>(q, rest, static_cast<uint32_t>(rest.bytes),
+                                               after...);
+}
+
+/// Posts a put of N*4 bytes or less, which travel inside its WQE.
+template <uint32_t N, Reach R, bool kTogether, Rings kRings, class... After>
+PEAL_DEVICE Ticket post_inline(const Destination& to, const void* src, uint32_t bytes,
+                               const After&... after) {
+  const Payload<N> payload = payload_of<N>(src, bytes);
+  return post<R, kTogether, kRings>(
+      *to.queue,
+      [remote = to.remote, payload, bytes](const mlx5::Header& h) {
+        return mlx5::compose_write_inline(h, remote, payload.word, bytes);
+      },
+      after...);
+}
+
 /// Posts a put of any size, followed by `after` (one more composer per WQE) under the same doorbell
 /// as its last part.
 template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class... After>
 PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, const Home& home,
                              uint64_t bytes, const After&... after) {
-  mlx5::SendQueue& q = *to.queue;
-  const void* const src = home.at;
-  mlx5::Remote remote = to.remote;
   if (bytes <= kShortInline) {
-    const Payload<3> payload(src, static_cast<uint32_t>(bytes));
-    return post<R, kTogether, kRings>(
-        q,
-        [&](const mlx5::Header& h) {
-          return mlx5::compose_write_inline(h, remote, payload.word, static_cast<uint32_t>(bytes));
-        },
-        after...);
+    return post_inline<3, R, kTogether, kRings>(to, home.at, static_cast<uint32_t>(bytes),
+                                                after...);
   }
   if (bytes <= mlx5::kMaxInlineBytes) {
-    const Payload<7> payload(src, static_cast<uint32_t>(bytes));
-    return post<R, kTogether, kRings>(
-        q,
-        [&](const mlx5::Header& h) {
-          return mlx5::compose_write_inline(h, remote, payload.word, static_cast<uint32_t>(bytes));
-        },
-        after...);
+    return post_inline<7, R, kTogether, kRings>(to, home.at, static_cast<uint32_t>(bytes),
+                                                after...);
   }
-  const Origin from = resolve_local(ctx, q, home.at, bytes);
+  const Origin from = resolve_local(ctx, *to.queue, home.at, bytes);
   if (from.status != Status::kOk) {
     constexpr auto kPut = p2p::Direction::kPut;
-    const Status moved = move_by_lane<kPut, R, kTogether>(ctx.state, &q, remote, home, bytes);
+    const Status moved =
+        move_by_lane<kPut, R, kTogether>(ctx.state, to.queue, to.remote, home, bytes);
     if constexpr (sizeof...(After) > 0) {
-      if (moved == Status::kOk) return post<R, kTogether, kRings>(q, after...);
+      if (moved == Status::kOk) return post<R, kTogether, kRings>(*to.queue, after...);
     }
     return {nullptr, 0, moved};
   }
-  mlx5::Local local = from.local;
-  for (; bytes > mlx5::kMaxMessageBytes; bytes -= mlx5::kMaxMessageBytes) {
-    const Ticket part = post<R, kTogether, kRings>(q, [&](const mlx5::Header& h) {
-      return mlx5::compose_write(h, remote, local, static_cast<uint32_t>(mlx5::kMaxMessageBytes));
-    });
-    if (part.status != Status::kOk) return part;
-    remote.address += mlx5::kMaxMessageBytes;
-    local.address += mlx5::kMaxMessageBytes;
-  }
-  return post<R, kTogether, kRings>(
-      q,
-      [&](const mlx5::Header& h) {
-        return mlx5::compose_write(h, remote, local, static_cast<uint32_t>(bytes));
-      },
-      after...);
+  return post_parts<R, kTogether, kRings, true>(*to.queue, {to.remote, from.local, bytes},
+                                                after...);
 }
 
 template <Reach R, bool kTogether, Rings kRings = Rings::kNow>
 PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, const Destination& at, const Home& home,
                              uint64_t bytes) {
-  const Origin to = resolve_local(ctx, *at.queue, home.at, bytes);
+  Origin to = resolve_local(ctx, *at.queue, home.at, bytes);
   if (to.status != Status::kOk) {
     constexpr auto kGet = p2p::Direction::kGet;
     return {nullptr, 0,
             move_by_lane<kGet, R, kTogether>(ctx.state, at.queue, at.remote, home, bytes)};
   }
-  mlx5::Remote remote = at.remote;
-  mlx5::Local local = to.local;
-  Ticket ticket{};
-  while (bytes > 0) {
-    const uint64_t part = bytes < mlx5::kMaxMessageBytes ? bytes : mlx5::kMaxMessageBytes;
-    ticket = post<R, kTogether, kRings>(*at.queue, [&](const mlx5::Header& h) {
-      return mlx5::compose_read(h, remote, local, static_cast<uint32_t>(part));
-    });
-    if (ticket.status != Status::kOk) return ticket;
-    remote.address += part;
-    local.address += part;
-    bytes -= part;
-  }
+  in_memory(&to);
+  const Ticket ticket =
+      post_parts<R, kTogether, kRings, false>(*at.queue, {at.remote, to.local, bytes});
   return landed<R, kTogether>(*at.queue, to.dumped, to.local, ticket);
 }
 

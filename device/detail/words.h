@@ -80,8 +80,8 @@ PEAL_DEVICE Ticket put_value(const BasicContext<R>& ctx, T* dst, const T& value,
       [&](const Destination& at) {
         uint64_t bits = 0;
         memcpy(&bits, &value, sizeof(T));
-        return post<R, true, kRings>(*at.queue, [&](const mlx5::Header& h) {
-          return mlx5::compose_write_word(h, at.remote, bits, sizeof(T));
+        return post<R, true, kRings>(*at.queue, [to = at.remote, bits](const mlx5::Header& h) {
+          return mlx5::compose_write_word(h, to, bits, sizeof(T));
         });
       });
 }
@@ -93,8 +93,8 @@ PEAL_DEVICE Status fetch_word(const BasicContext<R>& ctx, mlx5::SendQueue& q,
   Status status = Status::kOk;
   const auto landing = ibgda::Landing::take<R>(q, &status);
   if (status != Status::kOk) return status;
-  const Ticket fetch =
-      post<R, true>(q, [&](const mlx5::Header& h) { return compose(h, landing.local()); });
+  const Ticket fetch = post<R, true>(
+      q, [compose, landing](const mlx5::Header& h) { return compose(h, landing.local()); });
   // Queues lie where the heap does, and so do their landing cells.
   status = ibgda::wait<R>(landed<R, true>(q, ctx.heap.dumped, landing.local(), fetch));
   if (status == Status::kOk) read(landing.value());
@@ -111,8 +111,8 @@ PEAL_DEVICE Fetched<T> get_value(const BasicContext<R>& ctx, const T* src, int p
         return Fetched<T>{load_value<T>(there), ended_status(ctx)};
       },
       [&](const Destination& at) {
-        const auto compose = [&](const mlx5::Header& h, const mlx5::Local& cell) {
-          return mlx5::compose_read(h, at.remote, cell, sizeof(T));
+        const auto compose = [from = at.remote](const mlx5::Header& h, const mlx5::Local& cell) {
+          return mlx5::compose_read(h, from, cell, sizeof(T));
         };
         Fetched<T> answer{};
         answer.status = fetch_word<R>(ctx, *at.queue, compose, [&](uint64_t bits) {

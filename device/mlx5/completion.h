@@ -45,9 +45,17 @@ PEAL_COLD void latch_error_cqe(SendQueue& q, uint64_t index, uint32_t opcode_qpn
   latch_error<R>(q, Status::kQueueError, record);
 }
 
-/// Looks at the CQE once and moves `completed` forward, or latches an error. Never blocks.
+/// What a look at the CQE found.
+struct Polled {
+  bool failed = false;
+  uint32_t opcode_qpn = 0;  // of the WQE that failed
+  uint64_t index = 0;       // its own
+};
+
+/// Looks at the CQE once and moves `completed` forward. An error is the caller's to latch. Never
+/// blocks.
 template <Reach R>
-PEAL_HD void poll(SendQueue& q) {
+PEAL_HD Polled look_at_cqe(SendQueue& q) {
   // Before the CQE, to tell how far the queue has moved when this lane was held up in here.
   const uint64_t completed = load_acquire<R>(&q.completed);
   // Edge M5: acquires what the NIC wrote before this completion (results, and the peers' memory on
@@ -56,17 +64,34 @@ PEAL_HD void poll(SendQueue& q) {
   const uint64_t tail = load_acquire<Reach::kSystem, Edge::kM5>(last);
   const uint32_t word = swap_bytes(static_cast<uint32_t>(tail >> 32));
   const auto opcode = static_cast<CqeOpcode>((word >> 4) & 0xf);
-  if (opcode == CqeOpcode::kInvalid) return;
+  if (opcode == CqeOpcode::kInvalid) return {};
   // After the CQE: a completion is only ever for something `rung` covered before the doorbell.
   const uint64_t rung = load_acquire<R>(&q.rung);
-  if (rung - completed > 0xffff) return;  // the counter may have gone round since: too late to tell
+  if (rung - completed > 0xffff) return {};  // the counter may have gone round since: too late
   const auto behind = static_cast<uint16_t>(rung - 1 - (word >> 16));
   const uint64_t index = rung - 1 - behind;
   if (opcode == CqeOpcode::kRequesterError || opcode == CqeOpcode::kResponderError) {
-    latch_error_cqe<R>(q, index, swap_bytes(static_cast<uint32_t>(tail)));
-    return;
+    return {true, swap_bytes(static_cast<uint32_t>(tail)), index};
   }
   if (index - completed < rung - completed) raise_to<R, Edge::kM4Raise>(&q.completed, index + 1);
+  return {};
+}
+
+/// The same, and latches an error.
+template <Reach R>
+PEAL_HD void poll(SendQueue& q) {
+  const Polled seen = look_at_cqe<R>(q);
+  if (seen.failed) latch_error_cqe<R>(q, seen.index, seen.opcode_qpn);
+}
+
+/// Latches the error that a wait has seen, and ends the wait once the queue says that it has one:
+/// who latched it first may be about to.
+template <Reach R>
+PEAL_COLD SpinEnd stop_by_error(SendQueue& q, Polled seen) {
+  latch_error_cqe<R>(q, seen.index, seen.opcode_qpn);
+  const SpinEnd end = spin_until(
+      q.timeout_ns, [&] { return stop_status<R>(q) != Status::kOk; }, [] { return false; });
+  return end == SpinEnd::kDone ? SpinEnd::kStopped : end;
 }
 
 /// A wait for something of the queue.

@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "device/base/call.h"
 #include "device/base/order.h"
 #include "device/base/spin.h"
 #include "device/base/target.h"
@@ -33,14 +34,14 @@ PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end);
 
 /// Claims `blocks` WQEBBs and returns the index of the first. Waits while the queue is full, after
 /// ringing what is published: a full queue of unrung work would wait for itself. On a status other
-/// than kOk nothing may be written.
-template <Reach R>
-PEAL_HD Status reserve(SendQueue& q, uint32_t blocks, uint64_t* first) {
+/// than kOk nothing may be written. What is `kept` is in memory while it waits (base/call.h).
+template <Reach R, class... Kept>
+PEAL_HD Status reserve(SendQueue& q, uint32_t blocks, uint64_t* first, Kept&... kept) {
   *first = fetch_add_relaxed<R>(&q.reserved, static_cast<uint64_t>(blocks));
   const uint64_t end = *first + blocks;
   // Edge M4: `completed` is acquired, so the NIC is done with the old contents of the slots.
   if (end - 1 - load_acquire<R, Edge::kM4>(&q.completed) <= q.mask) return queue_status<R>(q);
-  const Status status = wait_for_room<R>(q, end);
+  const Status status = parked([&] { return wait_for_room<R>(q, end); }, *first, kept...);
   *first &= kReservedCount;
   return status;
 }
@@ -71,13 +72,13 @@ struct Batch {
 
 /// Hands a batch over, after every earlier reservation has been handed over. Edge M1: its bytes are
 /// visible to whoever acquires `published`.
-template <Reach R>
-PEAL_HD Status publish(SendQueue& q, const Batch& batch) {
+template <Reach R, class... Kept>
+PEAL_HD Status publish(SendQueue& q, const Batch& batch, Kept&... kept) {
   if constexpr (R != Reach::kLane) {
     const SpinEnd end = spin_until(
         q.timeout_ns, [&] { return load_acquire<R>(&q.published) == batch.first; },
         [&] { return stop_status<R>(q) != Status::kOk; });
-    if (end != SpinEnd::kDone) return close_queue<R>(q, end);
+    if (end != SpinEnd::kDone) return parked([&] { return close_queue<R>(q, end); }, kept...);
   }
   store_relaxed<R>(&q.last_published, batch.last);
   store_release<R, Edge::kM1>(&q.published, batch.first + batch.blocks);
@@ -154,17 +155,19 @@ PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end) {
   }
   const auto what = [&] { return wait_of(WaitKind::kRoom, q, end - 1); };
   Waiting waiting(&q.waits);
-  const SpinEnd why = spin_until(
+  Polled seen;
+  SpinEnd why = spin_until(
       q.timeout_ns,
       [&] {
-        poll<R>(q);
-        return end - load_acquire<R, Edge::kM4>(&q.completed) <= q.depth();
+        seen = look_at_cqe<R>(q);
+        return seen.failed || end - load_acquire<R, Edge::kM4>(&q.completed) <= q.depth();
       },
       [&] {
         waiting.look(what);
         ring<R>(q);
         return stop_status<R>(q) != Status::kOk;
       });
+  if (seen.failed) why = stop_by_error<R>(q, seen);
   waiting.end(end_status<R>(q, why), what);
   if (why != SpinEnd::kDone) return close_queue<R, WaitKind::kOther>(q, why);
   return queue_status<R>(q);
@@ -183,12 +186,13 @@ PEAL_COLD Status end_noted(SendQueue& q, uint64_t index, SpinEnd end, Waiting wa
 template <Reach R, WaitKind K = WaitKind::kCompletion>
 [[nodiscard]] PEAL_HD Status wait_completed(SendQueue& q, uint64_t index) {
   Waiting waiting(&q.waits);
-  const SpinEnd end = spin_until(
+  Polled seen;
+  SpinEnd end = spin_until(
       q.timeout_ns,
       [&] {
         if (load_acquire<R, Edge::kM5Wait>(&q.completed) > index) return true;
-        poll<R>(q);
-        return load_acquire<R, Edge::kM5Wait>(&q.completed) > index;
+        seen = look_at_cqe<R>(q);
+        return seen.failed || load_acquire<R, Edge::kM5Wait>(&q.completed) > index;
       },
       [&] {
         if constexpr (K == WaitKind::kQuiet) {
@@ -196,6 +200,11 @@ template <Reach R, WaitKind K = WaitKind::kCompletion>
         }
         return stop_status<R>(q) != Status::kOk;
       });
+  if (seen.failed) {
+    const SpinEnd stopped = stop_by_error<R>(q, seen);
+    // Another WQE failed than this one, if this one is complete.
+    if (load_acquire<R, Edge::kM5Wait>(&q.completed) <= index) end = stopped;
+  }
   if (end == SpinEnd::kDone && waiting.unwritten()) return Status::kOk;
   return end_noted<R, K>(q, index, end, waiting);
 }

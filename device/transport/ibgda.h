@@ -57,31 +57,34 @@ PEAL_DEVICE void write_all(const SendQueue& q, uint64_t at, bool signalled, cons
 }  // namespace detail
 
 /// Posts one WQE per composer and lane of `group`. Returns a ticket for the whole group's work.
+/// Takes copies, which are in memory while it waits: a composer holds what it needs by value.
 template <Reach R, Rings kRings = Rings::kNow, class Group, class... Compose>
-PEAL_DEVICE Ticket post(SendQueue& q, const Group& group, const Compose&... compose) {
+PEAL_DEVICE Ticket post(SendQueue& queue, Group group, Compose... compose) {
+  SendQueue* q = &queue;
   constexpr uint32_t kBlocks = (detail::WqeOf<Compose>::kBlocks + ...);
   constexpr uint32_t kLastBlocks =
       std::tuple_element_t<sizeof...(Compose) - 1, std::tuple<detail::WqeOf<Compose>...>>::kBlocks;
   uint64_t first = 0;
   Status reserved = Status::kOk;
-  if (group.leader()) reserved = mlx5::reserve<R>(q, group.size() * kBlocks, &first);
+  if (group.leader())
+    reserved = mlx5::reserve<R>(*q, group.size() * kBlocks, &first, q, group, compose...);
   if (!group.share(reserved == Status::kOk, &first)) {
     // A lane that gave up may find the error record claimed by another and not yet written.
-    const Status why = mlx5::stop_status<R>(q);
-    return Ticket{&q, 0, why != Status::kOk ? why : Status::kTimeout};
+    const Status why = mlx5::stop_status<R>(*q);
+    return Ticket{q, 0, why != Status::kOk ? why : Status::kTimeout};
   }
-  detail::write_all(q, first + group.rank() * kBlocks, group.last(), compose...);
+  detail::write_all(*q, first + group.rank() * kBlocks, group.last(), compose...);
   group.template sync<Edge::kM1Group>();  // every lane's stores precede the leader's publication
   const uint32_t blocks = group.size() * kBlocks;
-  const uint64_t last = first + blocks - kLastBlocks;
+  uint64_t last = first + blocks - kLastBlocks;
   Status status = Status::kOk;
   if (group.leader()) {
-    status = mlx5::publish<R>(q, {.first = first, .blocks = blocks, .last = last});
+    status = mlx5::publish<R>(*q, {.first = first, .blocks = blocks, .last = last}, q, group, last);
   }
   group.template sync<Edge::kM14Group>();  // a lane that goes on to quiet() finds its own work
                                            // published
-  if (kRings == Rings::kNow && group.leader() && status == Status::kOk) mlx5::ring<R>(q);
-  return Ticket{&q, last, status};
+  if (kRings == Rings::kNow && group.leader() && status == Status::kOk) mlx5::ring<R>(*q);
+  return Ticket{q, last, status};
 }
 
 /// Rings the queue if work there is held back, once for the lanes that ask together.
