@@ -85,15 +85,15 @@ def cuda_object(name, src, deps = [], tags = [], **kwargs):
     cuda_compiles(name = name + "_checked", src = src, deps = deps, tags = tags, **kwargs)
     _cuda_object_rule(name = name, src = src, deps = deps, tags = tags + ["manual"], **kwargs)
 
-def ptx_test(name, src, script, deps = [], **kwargs):
-    """Runs `script` with the PTX of `src` as its argument."""
+def ptx_test(name, src, script, deps = [], assembles = False, **kwargs):
+    """Runs `script` with the PTX of `src` as its argument, and ptxas as the second one if it `assembles` that."""
     if not NVCC:
         return
     _cuda_object_rule(name = name + "_ptx", src = src, output = "ptx", deps = deps)
     native.sh_test(
         name = name,
         srcs = [script],
-        args = ["$(rootpath :%s_ptx)" % name],
+        args = ["$(rootpath :%s_ptx)" % name] + ([NVCC.rpartition("/")[0] + "/ptxas"] if assembles else []),
         data = [":%s_ptx" % name],
         **kwargs
     )
