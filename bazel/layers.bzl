@@ -64,10 +64,11 @@ LAYERS = {
         "device/mlx5/wqe.h", "host/bootstrap.h", "host/job/channel.h", "host/job/together.h",
     ],
     # device/context.h is plain data that crosses the bus; a context tells of itself in host/failures/failure.h, and of
-    # kernels that ran on a CPU by their names.
+    # kernels that ran on a CPU by their names. device/base/scaled.h: a length that is none, as kernels know it.
     "host/contexts": [
-        "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "device/context.h",
-        "device/window.h", "host/bootstrap.h", "host/failures/failure.h", "kernels", "simt/symbol.h", "simt/place.h",
+        "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "device/base/scaled.h",
+        "device/context.h", "device/window.h", "host/bootstrap.h", "host/failures/failure.h", "kernels",
+        "simt/symbol.h", "simt/place.h",
     ],
     # What calls of kernels on a CPU do, by their notes; a lane's place in the program's text.
     "host/check": [
@@ -82,7 +83,8 @@ LAYERS = {
         "simt/crash.h", "simt/plain_access.h", "simt/place.h", "simt/simulation.h",
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/contexts",
         "host/failures", "host/check", "host/storage", "host/stream", "host/nvtx", "kernels", "device/context.h",
-        "device/team.h", "device/types.h", "device/window.h", "device/reduce_op.h", "device/collective/layout.h",
+        "device/base/scaled.h", "device/team.h", "device/types.h", "device/window.h", "device/reduce_op.h",
+        "device/collective/layout.h",
     ],
     # simt/simulated_program.h: the PEs of a simulation are a job.
     "bootstrap": [

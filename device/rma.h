@@ -4,7 +4,8 @@
 //
 // Addresses at the peer are given as the caller's own address of the symmetric object. Every form
 // takes a scope (thread, warp, block; thread if left out) whose lanes all call with the same
-// arguments. Counts are in elements of T, in bytes for void.
+// arguments. Counts are in elements of T, in bytes for void. Of none nothing is asked but the PE;
+// of more than 64 bits hold in bytes an operation is refused, kNotSymmetric.
 //
 //   put(ctx, scope, dst, src, n, pe)   returns when src may be reused
 //   get(ctx, scope, dst, src, n, pe)   returns when dst holds the data

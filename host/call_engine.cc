@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "device/base/scaled.h"
 #include "device/collective/layout.h"
 #include "host/base/error.h"
 
@@ -48,6 +49,14 @@ BlockCounts blocks_of(Call call, uint64_t members) {
   }
 }
 
+// Of the message to one member.
+uint64_t bytes_of(const kernels::Collective& call) { return scaled(call.count, call.element); }
+
+// A range's length, for messages.
+std::string length(uint64_t bytes) {
+  return bytes == kEndless ? "more bytes than there are addresses" : fmt::format("{} bytes", bytes);
+}
+
 // What `pe` has of a window.
 uint64_t bytes_at(const Windows::Range& range, int pe) {
   return range.sizes.empty() ? range.bytes : range.sizes[static_cast<size_t>(pe)];
@@ -84,8 +93,8 @@ Windows::Place CallEngine::symmetric(Call call, const char* which, const Asked& 
   if (place.range == nullptr || !place.range->symmetric ||
       (asked.touched && detail::names_window(asked.at))) {
     const std::string seen = parts_.windows.mapped_heaps().describe(asked.at);
-    fail(ErrorCode::kInvalidArgument, "{}: {} {}, {} bytes: not symmetric memory of PE {}; it {}{}",
-         to_string(call), which, fmt::ptr(asked.at), asked.bytes, parts_.group.rank(),
+    fail(ErrorCode::kInvalidArgument, "{}: {} {}, {}: not symmetric memory of PE {}; it {}{}",
+         to_string(call), which, fmt::ptr(asked.at), length(asked.bytes), parts_.group.rank(),
          !seen.empty() ? "is " + seen
                        : "must lie within one allocation of Runtime::malloc or one window of "
                          "Runtime::register_window",
@@ -94,8 +103,8 @@ Windows::Place CallEngine::symmetric(Call call, const char* which, const Asked& 
   const uint64_t size = bytes_at(*place.range, asked.pe);
   if (asked.bytes > size || place.offset > size - asked.bytes) {
     fail(ErrorCode::kInvalidArgument,
-         "{}: {}, {} bytes from byte {} of a window: the part of PE {} has {} bytes",
-         to_string(call), which, asked.bytes, place.offset, asked.pe, size);
+         "{}: {}, {} from byte {} of a window: the part of PE {} has {} bytes", to_string(call),
+         which, length(asked.bytes), place.offset, asked.pe, size);
   }
   return place;
 }
@@ -103,8 +112,9 @@ Windows::Place CallEngine::symmetric(Call call, const char* which, const Asked& 
 // What a copy reads or writes here: any memory of this process, so it can be told from none only.
 void CallEngine::check_near(Call call, const char* which, const void* at, uint64_t bytes) const {
   if (at != nullptr && !detail::names_window(at)) return;
-  fail(ErrorCode::kInvalidArgument, "{}: {} {}, {} bytes: not an address of PE {}", to_string(call),
-       which, at == nullptr ? "null" : "of a window by its handle", bytes, parts_.group.rank());
+  fail(ErrorCode::kInvalidArgument, "{}: {} {}, {}: not an address of PE {}", to_string(call),
+       which, at == nullptr ? "null" : "of a window by its handle", length(bytes),
+       parts_.group.rank());
 }
 
 // What a NIC reads or writes here, or, where it is short, a lane of the kernel (anywhere.h).
@@ -114,8 +124,8 @@ void CallEngine::check_home(Call call, const char* which, const void* at, uint64
   const bool by_lane = bytes <= mlx5::kAnywhereBytes && parts_.executor->shares_host_memory();
   if (by_lane && !named && at != nullptr && parts_.windows.find(at, 1).range == nullptr) return;
   fail(ErrorCode::kInvalidArgument,
-       "{}: {} {}, {} bytes: the NIC does not know it; call Runtime::register_local first",
-       to_string(call), which, fmt::ptr(at), bytes);
+       "{}: {} {}, {}: the NIC does not know it; call Runtime::register_local first",
+       to_string(call), which, fmt::ptr(at), length(bytes));
 }
 
 // Where a place is mapped here, or null.
@@ -138,7 +148,7 @@ std::byte* CallEngine::mapped(const void* symmetric, int pe) const {
 std::byte* CallEngine::far_end(const kernels::Transfer& call) const {
   const bool gets = call.caller.call == Call::kGet;
   std::byte* const at = gets ? const_cast<std::byte*>(call.src) : call.dst;
-  if (own_memory(at, call.caller.pe)) return at;
+  if (call.bytes != kEndless && own_memory(at, call.caller.pe)) return at;
   const Windows::Place place =
       symmetric(call.caller.call, gets ? "src" : "dst", {at, call.bytes, call.caller.pe});
   std::byte* const there = mapped(place, call.caller.pe);
@@ -285,15 +295,17 @@ void CallEngine::check_buffers(const Team& team, const kernels::Collective& call
          to_string(call.type));
   }
   if (call.count == 0) return;
-  const uint64_t block = call.count * call.element;
-  const BlockCounts blocks = blocks_of(which, static_cast<uint64_t>(team.size));
   const int here = parts_.group.rank();
-  symmetric(which, "dst", {call.dst, block * blocks.dst, here, true});
-  symmetric(which, "src", {call.src, block * blocks.src, here, true});
-  if (which != Call::kAllToAllV) return;
-  const uint64_t list = static_cast<uint64_t>(team.size) * sizeof(int64_t);
-  symmetric(which, "the counts that are received", {call.received_counts, list, here, true});
-  symmetric(which, "the displacements that are received", {call.received_at, list, here, true});
+  if (which == Call::kAllToAllV) {  // what of dst and src the lists name its kernel finds out
+    const uint64_t list = static_cast<uint64_t>(team.size) * sizeof(int64_t);
+    symmetric(which, "the counts that are received", {call.received_counts, list, here, true});
+    symmetric(which, "the displacements that are received", {call.received_at, list, here, true});
+    return;
+  }
+  const uint64_t block = bytes_of(call);
+  const BlockCounts blocks = blocks_of(which, static_cast<uint64_t>(team.size));
+  symmetric(which, "dst", {call.dst, scaled(block, blocks.dst), here, true});
+  symmetric(which, "src", {call.src, scaled(block, blocks.src), here, true});
 }
 
 // Throws at all members, before anything moves, where two of them call with other arguments.
@@ -336,7 +348,7 @@ GridShape CallEngine::shape_for(const Team& team, Call which, uint64_t bytes) co
     return executor.shape_for(bytes, kBriefEach, team.channels);
   }
   const BlockCounts blocks = blocks_of(which, members);
-  return executor.shape_for(bytes * std::max(blocks.dst, blocks.src), kLongEach,
+  return executor.shape_for(scaled(bytes, std::max(blocks.dst, blocks.src)), kLongEach,
                             team.mapped != 0 ? team.channels : 1);
 }
 
@@ -353,7 +365,7 @@ void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::
   }
   check_buffers(team, call);
   if (site.compares) compare(team, call);
-  const uint64_t bytes = call.count * call.element;
+  const uint64_t bytes = bytes_of(call);
   if (which == Call::kSync || which == Call::kBarrier) {
     return launch(kernels::collective_kernel(which), parts_.executor->shape_for(0, kLongEach, 1),
                   call, site.stream);

@@ -31,6 +31,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "device/base/scaled.h"
 #include "device/reduce_op.h"
 #include "device/team.h"
 #include "device/types.h"
@@ -77,6 +78,12 @@ constexpr size_t size_of() {
     static_assert(std::is_trivially_copyable_v<T>);
     return sizeof(T);
   }
+}
+
+/// Of `count` elements, in bytes; kEndless, which is refused, where 64 bits do not hold that.
+template <class T>
+constexpr uint64_t length_of(size_t count) {
+  return scaled_by<size_of<T>()>(count);
 }
 
 template <class T>
@@ -205,7 +212,7 @@ class Calls {
   explicit Calls(const detail::CallSite& site) : site_(site) {}
   const detail::CallSite& site() const { return site_; }
 
-  /// Counts are in elements of T, in bytes for void.
+  /// Counts are in elements of T, in bytes for void. Of none nothing is asked but the PE.
   template <class T>
   Answer put(T* dst, const std::type_identity_t<T>* src, size_t count, int pe) const {
     return move<T>(kernels::Call::kPut, dst, src, count, pe);
@@ -356,7 +363,7 @@ class Calls {
   template <class T>
   Answer move(kernels::Call call, void* dst, const void* src, size_t count, int pe,
               const Signal& signal = {}) const {
-    return begin(detail::transfer_call(call, dst, src, count * detail::size_of<T>(), pe, signal));
+    return begin(detail::transfer_call(call, dst, src, detail::length_of<T>(count), pe, signal));
   }
   template <class T>
   static kernels::Collective collective(kernels::Call call, void* dst, const void* src,

@@ -159,7 +159,7 @@ Team Runtime::split_team(const Team& parent, int color, int key, const TeamOptio
 
 Team Runtime::split_team_strided(const Team& parent, int first, int stride, int size,
                                  const TeamOptions& options) {
-  const int last = first + (size - 1) * stride;
+  const int64_t last = first + (int64_t{size} - 1) * stride;
   if (stride == 0 || size < 1 || first < 0 || first >= parent.size || last < 0 ||
       last >= parent.size) {
     fail(ErrorCode::kInvalidArgument,

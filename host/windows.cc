@@ -42,7 +42,8 @@ void erase_number(Map& map, const typename Map::key_type& key, uint32_t number) 
 
 // Throws kInvalidArgument, naming `call`, for a range that no address space has.
 void check_range(const char* call, const std::byte* address, size_t bytes) {
-  if (bytes <= ~uintptr_t{0} - reinterpret_cast<uintptr_t>(address)) return;
+  constexpr uintptr_t kHalf = ~uintptr_t{0} / 2;  // rounded up to pages it must not wrap either
+  if (bytes <= kHalf && reinterpret_cast<uintptr_t>(address) <= kHalf) return;
   fail(ErrorCode::kInvalidArgument,
        "{}: {} bytes at {} would pass the end of the address space: the size is wrong", call, bytes,
        fmt::ptr(address));

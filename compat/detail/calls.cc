@@ -30,6 +30,15 @@ int start_at(const Site& site, const Start& start) {
   });
 }
 
+void check_spread(const char* which, ptrdiff_t stride, uint64_t bytes, size_t count) {
+  const auto forwards = static_cast<uint64_t>(stride);
+  const uint64_t apart = stride < 0 ? 0 - forwards : forwards;
+  if (count == 0 || scaled(count - 1, scaled(apart, bytes)) <= kEndless / 2) return;
+  fail(ErrorCode::kInvalidArgument,
+       "{} elements of {} bytes with a stride of {} at {}: more bytes than there are addresses",
+       count, bytes, stride, which);
+}
+
 }  // namespace
 
 int make(const Site& site, const kernels::Transfer& call) {
@@ -49,6 +58,8 @@ int make(const Site& site, nvshmem_team_t team, const kernels::Collective& call)
 int make_strided(const Site& site, const kernels::Transfer& first, const Strides& strides,
                  size_t count) {
   return start_at(site, [&](Pe&, const detail::CallSite& at) {
+    check_spread("dst", strides.dst, first.bytes, count);
+    check_spread("src", strides.src, first.bytes, count);
     const auto bytes = static_cast<ptrdiff_t>(first.bytes);
     kernels::Transfer each = first;
     for (size_t i = 0; i < count; ++i) {

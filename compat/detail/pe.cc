@@ -147,7 +147,7 @@ int split_team(const char* call, nvshmem_team_t parent, const Members& members,
   *made = NVSHMEM_TEAM_INVALID;
   return code_of(call, [&](Pe& pe) {
     const Team& of = pe.team(parent);
-    const int last = members.first + (members.count - 1) * members.stride;
+    const int64_t last = members.first + (int64_t{members.count} - 1) * members.stride;
     const bool right = members.count >= 1 && members.first >= 0 && members.first < of.size &&
                        last >= 0 && last < of.size && (members.stride != 0 || members.count == 1);
     if (!right) {

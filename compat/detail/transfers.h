@@ -21,7 +21,7 @@ PEAL_HD Signal signal_of(uint64_t* word, uint64_t value, int op, int pe) {
 // What a call's arguments are in a kernel and to the library.
 #define PEAL_COMPAT_COPY(T) static_cast<T*>(dest), static_cast<const T*>(source)
 #define PEAL_COMPAT_SIGNAL ::peal::compat::signal_of(sig_addr, signal, sig_op, pe)
-#define PEAL_COMPAT_BYTES(T) nelems* ::peal::detail::size_of<T>()
+#define PEAL_COMPAT_BYTES(T) ::peal::detail::length_of<T>(nelems)
 #define PEAL_COMPAT_HOST_COPY(CALL, T) \
   ::peal::detail::transfer_call(::peal::kernels::Call::CALL, dest, source, PEAL_COMPAT_BYTES(T), pe)
 

@@ -24,6 +24,7 @@
 #include <type_traits>
 
 #include "device/base/call_note.h"
+#include "device/base/scaled.h"
 #include "device/base/scope.h"
 #include "device/context.h"
 #include "device/detail/callers.h"
@@ -224,7 +225,7 @@ PEAL_HD CallNote note_of(CallKind kind, int pe, const void* there, uint64_t ther
 template <class T>
 PEAL_HD CallNote note_of_words(const ContextFields& ctx, const T* words, uint64_t count = 1,
                                uint64_t value = 0) {
-  CallNote note = note_of(CallKind::kSeen, ctx.pe, words, count * sizeof(T), nullptr, 0);
+  CallNote note = note_of(CallKind::kSeen, ctx.pe, words, scaled_by<sizeof(T)>(count), nullptr, 0);
   note.value = value;
   return note;
 }

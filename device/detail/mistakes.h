@@ -115,6 +115,7 @@ PEAL_DEVICE Misuse look_at_rows(const ContextState* state, const CallNote& note,
   for (uint64_t row = 0; row < note.rows && rows.first != nullptr; ++row) {
     const std::byte* const at =
         static_cast<const std::byte*>(rows.first) + static_cast<int64_t>(row) * rows.pitch;
+    if (!holds_range(state->fields.heap, at, rows.bytes)) return found;  // nor do rows behind it
     found.mistake = look_at_range(*state->checks, state->fields, at, rows.bytes);
     if (found.mistake == Mistake::kNone) continue;
     found.address = at;

@@ -171,7 +171,8 @@ PEAL_DEVICE Destination reach(ContextState* state, const Place& place, const Ask
 PEAL_DEVICE bool own_memory(const ContextState& state, const Asked& asked) {
   const ContextFields& ctx = state.fields;
   return state.own_memory != 0 && asked.pe == ctx.pe && asked.address != nullptr &&
-         !names_window(asked.address) && offset_in(ctx.heap, asked.address) >= ctx.heap.bytes;
+         asked.bytes != kEndless && !names_window(asked.address) &&
+         offset_in(ctx.heap, asked.address) >= ctx.heap.bytes;
 }
 
 /// Where own_memory() said so: the address itself, for loads and stores.
@@ -187,6 +188,8 @@ PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked
   if (asked.pe < 0 || asked.pe >= ctx.n_pes) {
     return {nullptr, nullptr, {}, refuse(state, Status::kBadPe, asked)};
   }
+  // Nothing to move has no address.
+  if (asked.bytes == 0) return {nullptr, nullptr, {}, Status::kOk};
   const Place place = find_symmetric(ctx, asked);
   if (place.window == nullptr) {
     if (own_memory(*state, asked)) return at_home(state, asked);

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "device/base/scaled.h"
 #include "device/base/scope.h"
 #include "device/context.h"
 #include "device/detail/access.h"
@@ -29,13 +30,14 @@ struct Rows {
   ptrdiff_t src_pitch;
 };
 
-/// The bytes that `pitches` of them span; all there are if they span more.
-PEAL_HD uint64_t span_of(uint64_t pitches, ptrdiff_t pitch) {
+PEAL_HD uint64_t magnitude(ptrdiff_t pitch) {
   const auto forwards = static_cast<uint64_t>(pitch);
-  const uint64_t apart = pitch < 0 ? 0 - forwards : forwards;
-  const uint64_t span = pitches * apart;
-  const bool fits = ((pitches | apart) >> 32) == 0 || apart == 0 || span / apart == pitches;
-  return fits ? span : ~uint64_t{0};
+  return pitch < 0 ? 0 - forwards : forwards;
+}
+
+/// The bytes that `pitches` of them span, or kEndless.
+PEAL_HD uint64_t span_of(uint64_t pitches, ptrdiff_t pitch) {
+  return scaled(pitches, magnitude(pitch));
 }
 
 /// Some of a scope's lanes.
@@ -90,11 +92,8 @@ struct TileTransfer {
     const std::byte* const first = kPut ? dst : src;
     constexpr Doing kDoing = kPut ? Doing::kPut : Doing::kGet;
     if (nothing()) return {.address = first, .bytes = 0, .pe = pe, .doing = kDoing};
-    const uint64_t bytes = span_of(rows.count - 1, far_pitch()) + rows.bytes;
-    return {.address = first - first_row(),
-            .bytes = bytes < rows.bytes ? ~uint64_t{0} : bytes,
-            .pe = pe,
-            .doing = kDoing};
+    const uint64_t bytes = end_of(span_of(rows.count - 1, far_pitch()), rows.bytes);
+    return {.address = first - first_row(), .bytes = bytes, .pe = pe, .doing = kDoing};
   }
   PEAL_DEVICE CallNote note() const {
     CallNote note = kPut ? note_of(CallKind::kPut, pe, dst, rows.bytes, src, rows.bytes)
@@ -181,16 +180,29 @@ struct TileTransfer {
   }
 };
 
-/// A tile without gaps is one row.
+/// From the first element of the first row to the first of the last one, in bytes.
+template <class T>
+PEAL_HD uint64_t spread_of(const Tile& tile, ptrdiff_t pitch) {
+  return scaled(tile.rows - 1, bytes_of<T>(magnitude(pitch)));
+}
+
+/// A tile without gaps is one row. Of one whose rows are further apart at either side than
+/// addresses reach, one row that no memory holds.
 template <class T>
 PEAL_DEVICE Rows rows_of(const Tile& tile) {
   const uint64_t bytes = bytes_of<T>(tile.columns);
+  if (tile.rows == 0 || bytes == 0) return {};
+  constexpr uint64_t kFurthest = kEndless / 2;
+  if (spread_of<T>(tile, tile.pitch.dst) > kFurthest ||
+      spread_of<T>(tile, tile.pitch.src) > kFurthest) {
+    return {1, kEndless, 0, 0};
+  }
+  if (tile.rows == 1) return {1, bytes, 0, 0};
   const auto each = static_cast<ptrdiff_t>(bytes_of<T>(1));
   const Rows rows{tile.rows, bytes, tile.pitch.dst * each, tile.pitch.src * each};
   const auto dense = static_cast<ptrdiff_t>(bytes);
   if (rows.dst_pitch != dense || rows.src_pitch != dense) return rows;
-  const uint64_t all = span_of(rows.count, dense);
-  return all == ~uint64_t{0} ? rows : Rows{1, all, dense, dense};
+  return {1, scaled(rows.count, bytes), dense, dense};
 }
 
 template <Until kUntil, Reach R, class S, class T>

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "device/base/scaled.h"
 #include "device/base/scope.h"
 #include "device/context.h"
 #include "device/detail/access.h"
@@ -19,13 +20,14 @@
 namespace peal {
 namespace detail {
 
+/// Of `count` elements; of more than there can be, kEndless.
 template <class T>
 PEAL_HD constexpr uint64_t bytes_of(size_t count) {
   if constexpr (std::is_void_v<T>) {
     return count;
   } else {
     static_assert(std::is_trivially_copyable_v<T>, "only plain data travels");
-    return count * sizeof(T);
+    return scaled_by<sizeof(T)>(count);
   }
 }
 

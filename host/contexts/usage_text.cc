@@ -5,6 +5,7 @@
 
 #include <iterator>
 
+#include "device/base/scaled.h"
 #include "device/window.h"
 #include "simt/place.h"
 #include "simt/symbol.h"
@@ -60,6 +61,7 @@ std::string describe_range(const UsageError& usage) {
                              ? fmt::format("byte {} of window {}", detail::window_offset(address),
                                            detail::window_number(address))
                              : fmt::format("address {:#x}", usage.address);
+  if (usage.bytes == kEndless) return at + ", more bytes than there are addresses";
   return fmt::format("{}, {} bytes", at, usage.bytes);
 }
 

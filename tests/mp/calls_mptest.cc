@@ -223,6 +223,25 @@ TEST(Calls, WrongArgumentsAreRefusedByName) {
     EXPECT_TRUE(has(thrown([&] { on.put(&outside, data.data(), 1, 0); }), "not symmetric"));
     EXPECT_TRUE(has(thrown([&] { on.put(data.data(), data.data(), size_t{1} << 40, 0); }),
                     "not symmetric"));
+    // 16 bytes, in the 64 bits that a product has.
+    const size_t wraps = (size_t{1} << 61) + 2;
+    const Team all = pe.world();
+    const std::string beyond = "more bytes than there are addresses";
+    EXPECT_TRUE(has(thrown([&] { on.put(data.data(), data.data(), wraps, 0); }), beyond));
+    EXPECT_TRUE(has(thrown([&] { on.get(data.data(), data.data(), wraps, 0); }), beyond));
+    EXPECT_TRUE(
+        has(thrown([&] { on.broadcast(all, data.data(), data.data(), wraps, 0); }), beyond));
+    EXPECT_TRUE(
+        has(thrown([&] { on.all_reduce(all, data.data(), data.data(), wraps, op::sum); }), beyond));
+    const size_t each = wraps / static_cast<size_t>(none) + 1;  // wraps with all members' blocks
+    EXPECT_TRUE(has(thrown([&] { on.all_gather(all, data.data(), data.data(), each); }), "dst"));
+    // Of nothing nothing is asked.
+    uint64_t* const nowhere = nullptr;
+    on.put(nowhere, nowhere, 0, 0);
+    on.get(nowhere, nowhere, 0, 0);
+    on.broadcast(all, nowhere, nowhere, 0, 0);
+    on.all_reduce(all, nowhere, nowhere, 0, op::sum);
+    on.all_gather(all, nowhere, nowhere, 0);
     EXPECT_TRUE(has(thrown([&] { on.signal(Signal::set(&outside, 1, 0)); }), "signal: the word"));
     auto* const odd = reinterpret_cast<uint64_t*>(reinterpret_cast<char*>(data.data()) + 4);
     EXPECT_TRUE(has(thrown([&] { on.atomic_add(odd, 1, 0); }), "no multiple of 8"));

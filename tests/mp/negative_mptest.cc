@@ -452,6 +452,12 @@ TEST(Windows, NothingCannotBeRegistered) {
               std::string::npos);
     EXPECT_NE(error_of([&] { pe.register_local(pages(4096), 0); }).find("nothing to register"),
               std::string::npos);
+    const std::string beyond = "end of the address space";
+    std::byte* const page = pages(4096);
+    EXPECT_NE(error_of([&] { pe.register_window(page, ~size_t{0}); }).find(beyond),
+              std::string::npos);
+    EXPECT_NE(error_of([&] { pe.register_local(page, ~size_t{0}); }).find(beyond),
+              std::string::npos);
   });
 }
 

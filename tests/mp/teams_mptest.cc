@@ -69,6 +69,10 @@ TEST(Teams, StridedAnd2d) {
     EXPECT_EQ(row.rank, pe.my_pe() % 2);
     EXPECT_EQ(column.rank, pe.my_pe() / 2);
     EXPECT_THROW((void)pe.split_team_strided(pe.world(), 0, 1, n + 1), Error);
+    // Members that an int does not count to.
+    EXPECT_THROW((void)pe.split_team_strided(pe.world(), 0, 1 << 30, 5), Error);
+    EXPECT_THROW((void)pe.split_team_strided(pe.world(), 0, 65536, 65537), Error);
+    EXPECT_THROW((void)pe.split_team_strided(pe.world(), 0, -(1 << 30), 5), Error);
     for (const Team& team : {back, row, column}) pe.free_team(team);
   });
 }

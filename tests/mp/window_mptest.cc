@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory that transfers may name beside the heap: windows of all PEs, local registrations, short
-// sources on the stack; and the pointer to a peer's copy.
+// sources on the stack; the pointer to a peer's copy; and lengths that no memory has, or none.
 #include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "device/batch.h"
 #include "device/rma.h"
 #include "device/signal.h"
 #include "device/sync.h"
@@ -304,6 +305,88 @@ TEST(Window, MemoryThatPeersCannotReachIsRefused) {
     }
     Symmetric<uint64_t> box(pe, 1);  // the others were told too: the job goes on
     EXPECT_EQ(box[0], 0u);
+  });
+}
+
+/// Counts whose bytes 64 bits do not hold: each is 16 bytes in what they do hold.
+template <class S>
+PEAL_KERNEL wrapped(Verdict* verdict, Context ctx, S scope, uint64_t* to, uint64_t* from, int pe) {
+  constexpr size_t kWraps = (size_t{1} << 61) + 2;
+  constexpr auto kFar = ptrdiff_t{1} << 61;
+  const auto refused = [&](Status status, unsigned line = __builtin_LINE()) {
+    expect_eq(verdict, static_cast<unsigned>(status), static_cast<unsigned>(Status::kNotSymmetric),
+              line);
+  };
+  refused(put(ctx, scope, to, from, kWraps, pe));
+  refused(get(ctx, scope, to, from, kWraps, pe));
+  refused(put_nbi(ctx, scope, to, from, kWraps, pe).status);
+  refused(get_nbi(ctx, scope, to, from, kWraps, pe).status);
+  refused(put(ctx, scope, to, from, ~size_t{0}, pe));
+  refused(put_signal(ctx, scope, to, from, kWraps, Signal::set(to, 1, pe)));
+  refused(iput(ctx, scope, to, from, {.dst = 1, .src = 1}, kWraps, pe));
+  refused(iput(ctx, scope, to, from, {.dst = kFar + 1, .src = 1}, 2, pe));
+  refused(iput(ctx, scope, to, from, {.dst = 1, .src = kFar + 1}, 2, pe));
+  refused(iput(ctx, scope, to, from, {.dst = 1, .src = kFar / 2}, 9, pe));
+  refused(iget(ctx, scope, to, from, {.dst = -kFar - 1, .src = 1}, 2, pe));
+  refused(put(ctx, scope, to, from, Tile{2, kWraps, {2, 2}}, pe));
+  refused(put(ctx, scope, to, from, Tile{kWraps, 2, {2, 2}}, pe));
+  refused(get(ctx, scope, to, from, Tile{kWraps / 2, 4, {4, 4}}, pe));
+  Batch batch(ctx);
+  refused(batch.put_nbi(scope, to, from, kWraps, pe).status);
+  refused(batch.get_nbi(scope, to, from, kWraps, pe).status);
+  refused(batch.put_signal_nbi(scope, to, from, kWraps, Signal::set(to, 1, pe)).status);
+  expect_ok(verdict, put(ctx, scope, to + 2, from, 2, pe));  // what is right still goes
+  refused(quiet(ctx, scope));                                // which it tells again
+}
+
+/// Of no elements nothing is asked, not even an address.
+template <class S>
+PEAL_KERNEL nothing(Verdict* verdict, Context ctx, S scope, uint64_t* words, int pe) {
+  for (uint64_t* const at : {static_cast<uint64_t*>(nullptr), words}) {
+    expect_ok(verdict, put(ctx, scope, at, at, 0, pe));
+    expect_ok(verdict, get(ctx, scope, at, at, 0, pe));
+    expect_ok(verdict, wait(ctx, scope, put_nbi(ctx, scope, at, at, 0, pe)));
+    expect_ok(verdict, wait(ctx, scope, get_nbi(ctx, scope, at, at, 0, pe)));
+    expect_ok(verdict, iput(ctx, scope, at, at, {.dst = 1, .src = 1}, 0, pe));
+    expect_ok(verdict, iget(ctx, scope, at, at, {.dst = 3, .src = -5}, 0, pe));
+    expect_ok(verdict, put(ctx, scope, at, at, Tile{0, 4, {1, 1}}, pe));
+    expect_ok(verdict, get(ctx, scope, at, at, Tile{4, 0, {1, 1}}, pe));
+    Batch batch(ctx);
+    expect_ok(verdict, batch.put_nbi(scope, at, at, 0, pe).status);
+    expect_ok(verdict, batch.get_nbi(scope, at, at, 0, pe).status);
+  }
+  // A signal is sent all the same.
+  if (scope.rank() == 0) words[1] = 0;
+  expect_ok(verdict, put_signal(ctx, scope, static_cast<uint64_t*>(nullptr), nullptr, 0,
+                                Signal::add(words, 1, pe)));
+  expect_ok(verdict, quiet(ctx, scope));
+}
+
+template <class S>
+void run_lengths(Runtime& pe, S scope, uint32_t threads) {
+  Symmetric<uint64_t> words(pe, 8);
+  const int peer = (pe.my_pe() + 1) % pe.n_pes();
+  const Grid grid{.blocks = 1, .threads = threads};
+  run_clean(pe, grid, nothing<S>, pe.context(), scope, words.data(), peer);
+  pe.barrier();
+  EXPECT_EQ(words[0], 1u);
+  for (size_t i = 2; i < 8; ++i) EXPECT_EQ(words[i], 0u);
+  words[4] = words[5] = 7;
+  pe.barrier();
+  const auto spoilt = pe.make_context();
+  run(grid, wrapped<S>, spoilt.value(), scope, words.data(), words.data() + 4, peer);
+  EXPECT_NE(pe.failure().text.find("more bytes than there are addresses"), std::string::npos)
+      << pe.failure().text;
+  pe.barrier();
+  EXPECT_EQ(words[0], 1u);  // of what was refused nothing moved
+  EXPECT_EQ(words[2], 7u);
+}
+
+TEST(Lengths, ThatWrapAreRefusedAndNoneAsksNothing) {
+  on_every_pe([](Runtime& pe) {
+    run_lengths(pe, thread, 1);
+    run_lengths(pe, warp, 32);
+    run_lengths(pe, block, 64);
   });
 }
 

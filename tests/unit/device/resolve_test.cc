@@ -103,7 +103,16 @@ TEST(Resolve, AHandleReachesNoFurther) {
   Uneven window(rig);
   EXPECT_EQ(where(rig.context(), window.handle.at(993), 8, 1).status, Status::kNotSymmetric);
   EXPECT_EQ(where(rig.context(), window.handle.at(57), 8, 0).status, Status::kNotSymmetric);
-  EXPECT_EQ(where(rig.context(), window.handle.at(1 << 20), 0, 0).status, Status::kNotSymmetric);
+  EXPECT_EQ(where(rig.context(), window.handle.at(1 << 20), 1, 0).status, Status::kNotSymmetric);
+}
+
+TEST(Resolve, NothingHasNoAddressButAPe) {
+  DeviceRig rig;
+  Uneven window(rig);
+  EXPECT_EQ(where(rig.context(), nullptr, 0, 1).status, Status::kOk);
+  EXPECT_EQ(where(rig.context(), window.handle.at(1 << 20), 0, 0).status, Status::kOk);
+  EXPECT_EQ(rig.usage().status, 0u);
+  EXPECT_EQ(where(rig.context(), nullptr, 0, 2).status, Status::kBadPe);
 }
 
 TEST(Resolve, APartIsTheOneOfThePe) {
