@@ -17,10 +17,12 @@
 // On kOk dst holds the result, visible to the lanes of the group, and src may be reused. Of a grid
 // that holds for all lanes of all its blocks. A call says nothing of earlier puts: barrier does.
 //
-// Counts are in elements of T. kMismatch: a member called with other arguments; nothing was moved,
-// and all members hear of it. A short call over mapped memory does not compare: a member that
-// misses something there ends by kTimeout, one that does not with kOk. kBadTeam, kBadPe: refused at
-// once, and the other members' calls time out. After any other failure dst is undefined.
+// Counts are in elements of T; a call of none looks at no memory. kMismatch: a member called with
+// other arguments. Of a long call nothing was moved then, and all members hear of it; of a short
+// one over mapped memory dst is undefined, of a broadcast those hear whose call is not the root's,
+// and where one means a long call and another a short one both end by kTimeout. kBadTeam, kBadPe,
+// kNotSymmetric (dst or src is not there at a member that the call uses it at): refused at once,
+// and the other members' calls time out. After any other failure dst is undefined.
 //
 // Reductions go over the members in order, whatever the size and the way: a sum of floats is the
 // same at all members and in every run.
@@ -30,6 +32,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "device/base/scaled.h"
 #include "device/base/scope.h"
 #include "device/collective/operations.h"
 #include "device/collective/reduction.h"
@@ -44,15 +47,15 @@ namespace peal {
 namespace collective {
 
 PEAL_HD uint64_t of_all(const Team& team, size_t count) {
-  return team.size < 0 ? 0 : count * static_cast<uint64_t>(team.size);
+  return team.size < 0 ? 0 : scaled(count, static_cast<uint64_t>(team.size));
 }
 
 /// Of a call that has so many elements.
 template <class T>
 PEAL_HD CallNote note_of(const Team& team, const T* dst, uint64_t dst_count, const T* src,
                          uint64_t src_count) {
-  return detail::note_of_team(CallKind::kCollective, team.id, dst, dst_count * sizeof(T), src,
-                              src_count * sizeof(T));
+  return detail::note_of_team(CallKind::kCollective, team.id, dst, detail::bytes_of<T>(dst_count),
+                              src, detail::bytes_of<T>(src_count));
 }
 
 }  // namespace collective
@@ -120,7 +123,8 @@ PEAL_DEVICE Status all_to_all(const BasicContext<R>& ctx, S scope, const Team& t
 /// Block i of dst, as `received` says, becomes block `rank` of member i's src, as its `sent` says:
 /// as many elements as this PE expects of it. `received`'s lists are symmetric memory. dst and src
 /// do not overlap. kMismatch at all members where two do not agree on a count: nothing moved
-/// between the two.
+/// between the two. kNotSymmetric where a block leaves the memory that dst or src begins in, or a
+/// count or displacement is less than 0.
 template <Reach R, AnyGroup S, class T, class I>
 PEAL_DEVICE Status all_to_all_v(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
                                 const Blocks<I>& received, const std::type_identity_t<T>* src,

@@ -21,7 +21,7 @@ PEAL_DEVICE void reduce_mapped(const Collective& args) {
     const int root = kResult == collective::Result::kRoot ? args.caller.pe : 0;
     const collective::Reduction<kResult, T, Op> reduction{
         reinterpret_cast<T*>(args.dst), reinterpret_cast<const T*>(args.src), args.count, root};
-    const Status status = collective::check(ctx, team, root);
+    const Status status = collective::admit(ctx, launched_grid, team, reduction);
     if (status != Status::kOk || args.count == 0) return status;
     return collective::run_mapped(ctx, launched_grid, team, reduction);
   });

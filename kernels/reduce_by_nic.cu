@@ -17,10 +17,19 @@ struct AnyReduction {
   Collective args;  // a copy: out of line nobody reaches a kernel's parameters
   collective::Wanted wanted;
 
-  PEAL_DEVICE collective::Signature signature(const Window& heap) const {
+  PEAL_DEVICE int root() const { return static_cast<int>(wanted.root); }
+  PEAL_DEVICE uint64_t bytes() const { return scaled(args.count, args.element); }
+  PEAL_DEVICE collective::Spans spans(uint32_t members) const {
+    using collective::At;
+    const bool scattered = wanted.result == Result::kOwner;
+    const At stored = scattered ? At::kHere : wanted.result == Result::kRoot ? At::kRoot : At::kAll;
+    return {{args.dst, bytes(), stored},
+            collective::blocks_at(args.src, bytes(), scattered ? members : 1u, At::kAll)};
+  }
+  PEAL_DEVICE collective::Signature signature(const ContextFields& ctx) const {
     const bool scattered = wanted.result == Result::kOwner;
     const void* const agreed = scattered ? args.src : args.dst;
-    return collective::signature_of(collective::Kind::kReduce, heap, agreed, args.src)
+    return collective::signature_of(collective::Kind::kReduce, ctx, agreed, args.src)
         .with(args.count)
         .with(uint64_t{wanted.root} << 32 | static_cast<uint64_t>(args.type) << 16 |
               static_cast<uint64_t>(args.operation) << 8 | static_cast<uint64_t>(wanted.result));
@@ -51,8 +60,6 @@ struct AnyReduction {
   }
 
  private:
-  PEAL_DEVICE uint64_t bytes() const { return args.count * args.element; }
-
   template <Reach R>
   PEAL_DEVICE collective::Owned<std::byte> owned(const collective::Call<R>& call) const {
     if (wanted.result == Result::kOwner) {
@@ -116,7 +123,7 @@ PEAL_ENTRY(reduce_by_nic, Collective) {
         args,
         {kernels::result_of(args.caller.call),
          args.caller.call == kernels::Call::kReduce ? static_cast<uint32_t>(args.caller.pe) : 0}};
-    const Status status = collective::check(ctx, team, static_cast<int>(op.wanted.root));
+    const Status status = collective::admit(ctx, block, team, op);
     if (status != Status::kOk || args.count == 0) return status;
     return collective::run_by_nic<Reach::kGpu, Block>(args.caller.state, block, team, op);
   });

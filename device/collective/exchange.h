@@ -23,12 +23,23 @@
 
 namespace peal::collective {
 
+/// What an exchange carries to a member: unit 0 is the call that it is of, so that members that
+/// make different ones find out; behind it are `bytes` bytes.
+struct Carries {
+  uint64_t bytes;
+  uint32_t signature;
+
+  PEAL_DEVICE uint32_t lines() const { return 1 + units_of(bytes); }
+};
+
 /// An exchange under way.
 struct Exchange {
   Rings rings;
   uint32_t number;
   uint32_t first;  // line of unit 0
   Status status;
+  uint32_t signature;  // unit 0
+  bool by_all;         // every member sends something to every other
 
   PEAL_DEVICE uint32_t line(uint32_t unit) const {
     const uint32_t at = first + unit;
@@ -64,15 +75,33 @@ PEAL_DEVICE bool all_have_looked(const Call<R>& call, S scope) {
   return true;
 }
 
-/// Begins one of `units` lines, once they are free. All lanes of the group. `by_all`: every member
-/// sends something to every other.
+/// Members made different calls in this exchange: of one by all they all know.
+PEAL_DEVICE void disagree(const Exchange& exchange) {
+  const uint32_t word = exchange.number << 1 | (exchange.by_all ? 1 : 0);
+  store_relaxed<Reach::kGpu>(exchange.rings.disagreed, word);
+}
+PEAL_DEVICE bool disagreed(const Exchange& exchange) {
+  const uint32_t word = load_relaxed<Reach::kGpu>(exchange.rings.disagreed);
+  return word != 0 && (word | 1) == tag_of(exchange.number);
+}
+/// All disagreed in the one before `number`: they may be at different lines.
+PEAL_DEVICE bool all_disagreed_before(const Rings& rings, uint32_t number) {
+  return load_relaxed<Reach::kGpu>(rings.disagreed) == tag_of(number - 1);
+}
+
+/// Begins one, once its lines are free. All lanes of the group. `by_all`: every member sends
+/// something to every other.
 template <Reach R, class S>
-PEAL_DEVICE Exchange begin_exchange(const Call<R>& call, S scope, uint32_t units, bool by_all) {
+PEAL_DEVICE Exchange begin_exchange(const Call<R>& call, S scope, const Carries& carries,
+                                    bool by_all) {
+  const uint32_t units = carries.lines();
   const Rings rings = rings_of(call.part, scope);
   const RingPlace place = RingPlace::of(load_relaxed<Reach::kGpu>(rings.place));
   const uint32_t number = load_relaxed<Reach::kGpu>(rings.exchanges) + 1;
-  Exchange exchange{rings, number, place.line, refusal(call.part.counters(0))};
+  Exchange exchange{rings, number, place.line, refusal(call.part.counters(0)), carries.signature,
+                    by_all};
   uint32_t unheard = place.unheard + units;
+  if (all_disagreed_before(rings, number)) unheard = rings.lines + 1;
   scope.sync();  // edge M8: what the lanes stored precedes what they send; all have looked
   if (unheard > rings.lines && !weakened(Edge::kM21)) {
     exchange.status = meet_before<true>(call, scope, kArrived);
@@ -130,9 +159,13 @@ template <Reach R>
 PEAL_DEVICE Status receive_units(const Call<R>& call, const Exchange& exchange, uint32_t unit,
                                  uint32_t first, uint32_t count, uint64_t* values) {
   const uint32_t tag = tag_of(exchange.number);
-  return detail::spin(
+  uint32_t turns = 0;
+  bool differs = false;
+  const Status status = detail::spin(
       call.ctx,
       [&] {
+        // Of a call of fewer lines than this one what is waited for does not come.
+        if (++turns % 64 == 0 && disagreed(exchange)) return differs = true;
         Line line[kTogether] = {};
         PEAL_UNROLL
         for (uint32_t k = 0; k < kTogether; ++k) {
@@ -147,71 +180,89 @@ PEAL_DEVICE Status receive_units(const Call<R>& call, const Exchange& exchange, 
                             static_cast<uint32_t>(line[k].word[1]) == tag;
           all = all && here;
           values[k] = line[k].word[0] >> 32 | (line[k].word[1] & 0xffffffff00000000u);
+          differs = differs || (here && unit == 0 && values[k] != exchange.signature);
         }
+        // Here and not behind the loop, where the lane may wait for those that are in it still.
+        if (all && differs) disagree(exchange);
         return all;
       },
       detail::WaitOf<WaitKind::kMembers>{});
+  return differs && status == Status::kOk ? Status::kMismatch : status;
 }
 
-/// An exchange in which every member sends `bytes` bytes to every other. `message`:
+/// An exchange in which every member sends as much to every other. `message`:
 ///
 ///   uint64_t given(member, unit)      a unit of what `member` gets; of this PE's own, too
 ///   auto taking(unit)                 with take(member, value) for each in order, and done()
+///
+/// kMismatch where members made different calls, at all of them.
 template <Reach R, class S, class Message>
-PEAL_DEVICE Status exchange_all(const Call<R>& call, S scope, uint64_t bytes,
+PEAL_DEVICE Status exchange_all(const Call<R>& call, S scope, const Carries& carries,
                                 const Message& message) {
-  const uint32_t units = units_of(bytes);
+  const uint32_t lines = carries.lines();
   const Mailbox next = next_mailbox(call, scope);
-  const Exchange exchange = begin_exchange(call, scope, units, true);
+  const Exchange exchange = begin_exchange(call, scope, carries, true);
   const auto crew = crew_of(scope, call.team.channels);
   Status status = exchange.status;
   for (uint32_t i = 1; i < call.members() && status == Status::kOk; ++i) {
     const uint32_t member = call.after(i);
     const Mailbox to = i == 1 ? next : Mailbox::of(call, exchange.rings, member);
-    for (uint32_t u = crew.rank(); u < units; u += crew.size()) {
-      send_unit(call, exchange, to, u, message.given(member, u));
+    for (uint32_t l = crew.rank(); l < lines; l += crew.size()) {
+      const uint64_t value = l == 0 ? carries.signature : message.given(member, l - 1);
+      send_unit(call, exchange, to, l, value);
     }
   }
-  for (uint32_t u = crew.rank(); u < units && status == Status::kOk; u += crew.size()) {
-    const uint64_t own = message.given(call.rank(), u);
-    auto taking = message.taking(u);
+  for (uint32_t l = crew.rank(); l < lines && status == Status::kOk; l += crew.size()) {
+    // Line 0 is looked at as the others are: a lane of its own for it would hold up its warp.
+    const uint64_t own = l == 0 ? carries.signature : message.given(call.rank(), l - 1);
+    auto taking = message.taking(l == 0 ? 0 : l - 1);
     for (uint32_t first = 0; first < call.members() && status == Status::kOk; first += kTogether) {
       const uint32_t left = call.members() - first;
       const uint32_t count = left < kTogether ? left : kTogether;
       uint64_t values[kTogether] = {};
-      status = receive_units(call, exchange, u, first, count, values);
+      status = receive_units(call, exchange, l, first, count, values);
       PEAL_UNROLL
       for (uint32_t k = 0; k < kTogether; ++k) {
         if (k >= count || status != Status::kOk) continue;
-        taking.take(first + k, first + k == call.rank() ? own : values[k]);
+        if (l != 0) taking.take(first + k, first + k == call.rank() ? own : values[k]);
       }
     }
-    if (status == Status::kOk) taking.done();
+    if (status == Status::kOk && l != 0) taking.done();
   }
   return end_exchange(scope, status);
 }
 
-/// One in which `root` alone sends, the same to all.
+/// What `root` has for all.
+struct FromRoot {
+  uint32_t root;
+  uint32_t signature;
+  void* dst;
+  const void* src;
+  uint64_t bytes;
+};
+
+/// An exchange in which `root` alone sends, the same to all. kMismatch where it made another call.
 template <Reach R, class S>
-PEAL_DEVICE Status exchange_from(const Call<R>& call, S scope, uint32_t root, void* dst,
-                                 const void* src, uint64_t bytes) {
-  const uint32_t units = units_of(bytes);
+PEAL_DEVICE Status exchange_from(const Call<R>& call, S scope, const FromRoot& what) {
+  const Carries carries{what.bytes, what.signature};
+  const uint32_t lines = carries.lines();
   const Mailbox next = next_mailbox(call, scope);
-  const Exchange exchange = begin_exchange(call, scope, units, false);
+  const Exchange exchange = begin_exchange(call, scope, carries, false);
   const auto crew = crew_of(scope, call.team.channels);
   Status status = exchange.status;
-  for (uint32_t u = crew.rank(); u < units && status == Status::kOk; u += crew.size()) {
+  for (uint32_t l = crew.rank(); l < lines && status == Status::kOk; l += crew.size()) {
     uint64_t value = 0;
-    if (call.rank() == root) {
-      value = load_unit(src, bytes, u);
-      if (call.members() > 1) send_unit(call, exchange, next, u, value);
+    if (call.rank() == what.root) {
+      value = l == 0 ? what.signature : load_unit(what.src, what.bytes, l - 1);
+      if (call.members() > 1) send_unit(call, exchange, next, l, value);
       for (uint32_t i = 2; i < call.members(); ++i) {
-        send_unit(call, exchange, Mailbox::of(call, exchange.rings, call.after(i)), u, value);
+        send_unit(call, exchange, Mailbox::of(call, exchange.rings, call.after(i)), l, value);
       }
     } else {
-      status = receive_units(call, exchange, u, root, 1, &value);
+      status = receive_units(call, exchange, l, what.root, 1, &value);
     }
-    if (status == Status::kOk) store_unit(dst, bytes, u, value);
+    if (status != Status::kOk) continue;
+    if (l != 0) store_unit(what.dst, what.bytes, l - 1, value);
   }
   return end_exchange(scope, status);
 }

@@ -57,6 +57,9 @@ struct Counters {
   uint32_t failed;          // Status of a block whose part of that call failed
   uint32_t outcome;         // of the last call of a grid
   uint32_t refused;         // a Status that the host wrote: no call is made any more
+  uint32_t disagreed;       // the last exchange in which members made different calls, twice its
+                            // number, and 1 where all know; 0: none
+  uint32_t grid_disagreed;  // of those from the host
 };
 static_assert(sizeof(Counters) <= 64);
 
@@ -75,9 +78,10 @@ PEAL_HD constexpr uint64_t part_bytes(uint32_t members, uint32_t channels, uint6
 }
 
 /// The longest message that goes through a workspace where all members are mapped: of two in a row
-/// the second needs no meeting.
+/// the second needs no meeting. A line of each says what call it is of.
 PEAL_HD constexpr uint64_t brief_bytes(uint32_t workspace, uint32_t members) {
-  return workspace / members / kLine / 2 * sizeof(uint64_t);
+  const uint32_t lines = workspace / members / kLine / 2;
+  return lines < 2 ? 0 : (lines - 1) * sizeof(uint64_t);
 }
 
 /// The rings of a workspace, one for each sender, and where they are.
@@ -86,6 +90,7 @@ struct Rings {
   uint32_t lines;  // of one
   uint64_t* place;
   uint32_t* exchanges;
+  uint32_t* disagreed;
 
   /// Where member `from` writes line `index` of its ring.
   PEAL_HD std::byte* line(uint32_t from, uint32_t index) const {
@@ -120,12 +125,12 @@ struct Part {
   PEAL_HD std::byte* space() const { return base + uint64_t{channel_bytes(members)} * channels; }
   PEAL_HD Rings rings() const {
     Counters& mine = counters(0);
-    return {space(), workspace / members / kLine, &mine.ring, &mine.exchanges};
+    return {space(), workspace / members / kLine, &mine.ring, &mine.exchanges, &mine.disagreed};
   }
   PEAL_HD Rings grid_rings() const {
     Counters& mine = counters(0);
     return {space() + workspace, grid_workspace / members / kLine, &mine.grid_ring,
-            &mine.grid_exchanges};
+            &mine.grid_exchanges, &mine.grid_disagreed};
   }
   /// The set of blocks that meeting `epoch` carries, and its bytes.
   PEAL_HD uint32_t set_bytes() const { return workspace / (2 * kLine) * kLine; }

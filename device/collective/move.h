@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "device/collective/call.h"
+#include "device/collective/spans.h"
 #include "device/detail/transfer.h"
 #include "device/transport/p2p.h"
 

@@ -15,11 +15,9 @@ namespace peal::collective {
 
 enum class Kind : uint32_t { kBroadcast, kGather, kAllToAll, kAllToAllV, kReduce };
 
-PEAL_DEVICE Signature signature_of(Kind kind, const Window& heap, const void* dst,
+PEAL_DEVICE Signature signature_of(Kind kind, const ContextFields& ctx, const void* dst,
                                    const void* src) {
-  return Signature(static_cast<uint32_t>(kind))
-      .with(detail::offset_in(heap, dst))
-      .with(detail::offset_in(heap, src));
+  return Signature(static_cast<uint32_t>(kind)).with(place_of(ctx, dst)).with(place_of(ctx, src));
 }
 
 struct Broadcast {
@@ -28,14 +26,17 @@ struct Broadcast {
 
   PEAL_DEVICE int root() const { return from; }
   PEAL_DEVICE uint64_t bytes() const { return buffers.bytes; }
-  PEAL_DEVICE Signature signature(const Window& heap) const {
-    return signature_of(Kind::kBroadcast, heap, buffers.dst, buffers.src)
+  PEAL_DEVICE Spans spans(uint32_t) const {
+    return {{buffers.dst, buffers.bytes, At::kAll}, {buffers.src, buffers.bytes, At::kRoot}};
+  }
+  PEAL_DEVICE Signature signature(const ContextFields& ctx) const {
+    return signature_of(Kind::kBroadcast, ctx, buffers.dst, buffers.src)
         .with(buffers.bytes)
         .with(member());
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status brief(const Call<R>& call, S group) const {
-    return exchange_from(call, group, member(), buffers.dst, buffers.src, buffers.bytes);
+  PEAL_DEVICE Status brief(const Call<R>& call, S group, uint32_t signature) const {
+    return exchange_from(call, group, from_root(signature));
   }
   /// Each member fetches for itself, so that all links are busy.
   template <Reach R, class S>
@@ -58,6 +59,9 @@ struct Broadcast {
     return put_from(call, lanes, buffers, member());
   }
   PEAL_DEVICE uint32_t member() const { return static_cast<uint32_t>(from); }
+  PEAL_DEVICE FromRoot from_root(uint32_t signature) const {
+    return {member(), signature, buffers.dst, buffers.src, buffers.bytes};
+  }
 };
 
 /// The short form of all_gather (kSame) and all_to_all: every member gets this PE's block 0, or its
@@ -84,13 +88,17 @@ struct AllGather {
 
   PEAL_DEVICE int root() const { return 0; }
   PEAL_DEVICE uint64_t bytes() const { return buffers.bytes; }
+  PEAL_DEVICE Spans spans(uint32_t members) const {
+    return {blocks_at(buffers.dst, buffers.bytes, members, At::kAll),
+            {buffers.src, buffers.bytes, At::kHere}};
+  }
   /// In place each member's source is another part of the object: they agree on dst.
-  PEAL_DEVICE Signature signature(const Window& heap) const {
-    return signature_of(Kind::kGather, heap, buffers.dst, buffers.dst).with(buffers.bytes);
+  PEAL_DEVICE Signature signature(const ContextFields& ctx) const {
+    return signature_of(Kind::kGather, ctx, buffers.dst, buffers.dst).with(buffers.bytes);
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status brief(const Call<R>& call, S group) const {
-    return exchange_all(call, group, buffers.bytes, ShortBlocks<true>{buffers});
+  PEAL_DEVICE Status brief(const Call<R>& call, S group, uint32_t signature) const {
+    return exchange_all(call, group, {buffers.bytes, signature}, ShortBlocks<true>{buffers});
   }
   template <Reach R, class S>
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
@@ -116,12 +124,16 @@ struct AllToAll {
 
   PEAL_DEVICE int root() const { return 0; }
   PEAL_DEVICE uint64_t bytes() const { return buffers.bytes; }
-  PEAL_DEVICE Signature signature(const Window& heap) const {
-    return signature_of(Kind::kAllToAll, heap, buffers.dst, buffers.src).with(buffers.bytes);
+  PEAL_DEVICE Spans spans(uint32_t members) const {
+    return {blocks_at(buffers.dst, buffers.bytes, members, At::kAll),
+            blocks_at(buffers.src, buffers.bytes, members, At::kHere)};
+  }
+  PEAL_DEVICE Signature signature(const ContextFields& ctx) const {
+    return signature_of(Kind::kAllToAll, ctx, buffers.dst, buffers.src).with(buffers.bytes);
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status brief(const Call<R>& call, S group) const {
-    return exchange_all(call, group, buffers.bytes, ShortBlocks<false>{buffers});
+  PEAL_DEVICE Status brief(const Call<R>& call, S group, uint32_t signature) const {
+    return exchange_all(call, group, {buffers.bytes, signature}, ShortBlocks<false>{buffers});
   }
   template <Reach R, class S>
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {

@@ -49,6 +49,24 @@ PEAL_DEVICE void fold_carried(S lanes, const Cargo& cargo, const std::byte* from
   }
 }
 
+/// What is reduced and how, in a number: for members to compare.
+template <class T, class Op>
+PEAL_HD constexpr uint32_t code_of() {
+  constexpr uint32_t kOp = std::is_same_v<Op, op::Sum>       ? 1
+                           : std::is_same_v<Op, op::Product> ? 2
+                           : std::is_same_v<Op, op::Min>     ? 3
+                           : std::is_same_v<Op, op::Max>     ? 4
+                           : std::is_same_v<Op, op::And>     ? 5
+                           : std::is_same_v<Op, op::Or>      ? 6
+                                                             : 7;
+  constexpr uint32_t kType = std::is_same_v<T, Half>       ? 1
+                             : std::is_same_v<T, BFloat16> ? 2
+                             : std::is_floating_point_v<T> ? 3
+                             : std::is_signed_v<T>         ? 4
+                                                           : 5;
+  return kOp << 8 | kType << 4 | static_cast<uint32_t>(sizeof(T));
+}
+
 template <Result kResult, class T, class Op>
 struct Reduction {
   static_assert(kReducible<T>,
@@ -60,18 +78,26 @@ struct Reduction {
   int to;
 
   PEAL_DEVICE int root() const { return to; }
-  PEAL_DEVICE uint64_t bytes() const { return count * sizeof(T); }
-  PEAL_DEVICE Signature signature(const Window& heap) const {
+  PEAL_DEVICE uint64_t bytes() const { return scaled_by<sizeof(T)>(count); }
+  PEAL_DEVICE Spans spans(uint32_t members) const {
+    constexpr At kStored = kResult == Result::kOwner  ? At::kHere
+                           : kResult == Result::kRoot ? At::kRoot
+                                                      : At::kAll;
+    return {{dst, bytes(), kStored},
+            blocks_at(src, bytes(), kResult == Result::kOwner ? members : 1u, At::kAll)};
+  }
+  PEAL_DEVICE Signature signature(const ContextFields& ctx) const {
     // In place each member's destination of a reduce_scatter is another part of the object.
     const void* const agreed = kResult == Result::kOwner ? static_cast<const void*>(src) : dst;
-    return signature_of(Kind::kReduce, heap, agreed, src)
+    return signature_of(Kind::kReduce, ctx, agreed, src)
         .with(count)
-        .with(static_cast<uint64_t>(to) << 8 | static_cast<uint64_t>(kResult) << 4 | sizeof(T));
+        .with(static_cast<uint64_t>(to) << 32 | static_cast<uint64_t>(kResult) << 16 |
+              code_of<T, Op>());
   }
 
   template <Reach R, class S>
-  PEAL_DEVICE Status brief(const Call<R>& call, S group) const {
-    return exchange_all(call, group, bytes(), Short{*this, terms_of(call, wanted())});
+  PEAL_DEVICE Status brief(const Call<R>& call, S group, uint32_t signature) const {
+    return exchange_all(call, group, {bytes(), signature}, Short{*this, terms_of(call, wanted())});
   }
   template <Reach R, class S>
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {

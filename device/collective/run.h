@@ -4,7 +4,8 @@
 //
 //   run(ctx, scope, team, call)
 //
-//   members are mapped   short   brief()                  one exchange, no meeting
+//   members are mapped   short   brief()                  one exchange, which has the signature,
+//   too
 //                        long    meet | mapped() | meet   arguments are compared in the first
 //   else                 short   a meeting that carries all to all | take()
 //                        long    meet | by_nic() | meet
@@ -13,8 +14,9 @@
 //
 //   root()                    a member that must exist; 0 where there is none
 //   bytes()                   of a message to one member; 0: there is nothing to do
-//   signature(heap)           what the members must agree on
-//   brief(call, group)        the short way
+//   spans(members)            the memory that it uses, and where (spans.h)
+//   signature(ctx)            what the members must agree on
+//   brief(call, group, sign)  the short way
 //   mapped(call, crew)        the long way by loads and stores, each lane its part
 //   cargo(members)            what this member gives to all others
 //   take(call, lanes, c, set) makes its result of what all have given
@@ -32,6 +34,7 @@
 #include "device/base/call.h"
 #include "device/collective/carry.h"
 #include "device/collective/exchange.h"
+#include "device/collective/spans.h"
 
 namespace peal::collective {
 
@@ -39,7 +42,7 @@ template <Reach R, AnyScope S, class Op>
 PEAL_DEVICE_COLD Status run_by_nic(ContextState* state, S lanes, Team team, Op op) {
   const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
   const Call<R> call = begin(ctx, lanes, team);
-  const uint32_t signature = op.signature(ctx.heap).value();
+  const uint32_t signature = op.signature(ctx).value();
   const Cargo cargo = op.cargo(call.members());
   // Where not even a word vouches for data, queues are drained between the two.
   if (call.members() > 1 && ctx.settle != kSettleAlways && cargo.fits(call.part)) {
@@ -57,7 +60,7 @@ PEAL_DEVICE_COLD Status run_by_nic(ContextState* state, S lanes, Team team, Op o
 /// blocks share it.
 template <Reach R, class S, class Op>
 PEAL_DEVICE uint32_t signature_of(const BasicContext<R>& ctx, S, const Op& op) {
-  Signature signature = op.signature(ctx.heap);
+  Signature signature = op.signature(ctx);
   if constexpr (AnyGrid<S>) signature.with(blocks_in_grid());
   return signature.value();
 }
@@ -67,10 +70,11 @@ template <Reach R, class S, class Op>
 PEAL_DEVICE Status run_mapped(const BasicContext<R>& ctx, S scope, const Team& team, const Op& op) {
   const Call<R> call = begin(ctx, scope, team);
   if (op.bytes() <= exchange_limit(call.part, scope)) {
+    const uint32_t signature = op.signature(ctx).value();
     if constexpr (std::is_same_v<S, LaunchedGrid>) {
-      return call.channel < team.channels ? op.brief(call, scope) : Status::kOk;
+      return call.channel < team.channels ? op.brief(call, scope, signature) : Status::kOk;
     } else {
-      return by_one(call, scope, [&] { return op.brief(call, lanes_of(scope)); });
+      return by_one(call, scope, [&] { return op.brief(call, lanes_of(scope), signature); });
     }
   }
   Status status = Status::kOk;
@@ -84,9 +88,30 @@ PEAL_DEVICE Status run_mapped(const BasicContext<R>& ctx, S scope, const Team& t
   return status;
 }
 
+/// How a call ends whose memory is not there: of a grid whose blocks wait for one another in all of
+/// them, whichever has found out.
+template <Reach R, class S>
+PEAL_DEVICE_COLD Status end_refused([[maybe_unused]] ContextState* state, [[maybe_unused]] S scope,
+                                    [[maybe_unused]] Team team, Status refused) {
+  if constexpr (std::is_same_v<S, WholeGrid>) {
+    const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
+    return end_of_grid(begin(ctx, scope, team), refused);
+  }
+  return refused;
+}
+
+/// Why a call is not made, or kOk.
+template <Reach R, class S, class Op>
+PEAL_DEVICE Status admit(const BasicContext<R>& ctx, S scope, const Team& team, const Op& op) {
+  const Status status = check(ctx, team, op.root());
+  if (status != Status::kOk || op.bytes() == 0) return status;
+  const Status looked = look_at_all(ctx, lanes_of(scope), team, op);
+  return looked == Status::kOk ? looked : end_refused<R>(ctx.state, scope, team, looked);
+}
+
 template <Reach R, class S, class Op>
 PEAL_DEVICE Status run(const BasicContext<R>& ctx, S scope, const Team& team, const Op& op) {
-  const Status status = check(ctx, team, op.root());
+  const Status status = admit(ctx, scope, team, op);
   if (status != Status::kOk || op.bytes() == 0) return status;
   if (team.mapped != 0) return run_mapped(ctx, scope, team, op);
   const auto lanes = lanes_of(scope);

@@ -27,14 +27,28 @@ struct AllToAllV {
   PEAL_DEVICE int root() const { return 0; }
   /// It has no short form: what is looked up first takes as long.
   PEAL_DEVICE uint64_t bytes() const { return ~uint64_t{0}; }
-  PEAL_DEVICE Signature signature(const Window& heap) const {
-    return signature_of(Kind::kAllToAllV, heap, dst, src)
-        .with(detail::offset_in(heap, received.counts))
-        .with(detail::offset_in(heap, received.displacements))
+  /// Where a member's source lies nobody else asks.
+  PEAL_DEVICE Signature signature(const ContextFields& ctx) const {
+    return signature_of(Kind::kAllToAllV, ctx, dst, received.counts)
+        .with(place_of(ctx, received.displacements))
         .with(element_bytes);
   }
+  /// What the others look up.
+  PEAL_DEVICE Spans lists(uint32_t members) const {
+    return {{received.counts, members * sizeof(I), At::kAll},
+            {received.displacements, members * sizeof(I), At::kAll}};
+  }
+  /// As far as this PE's own lists go. What is less than 0 is very long.
+  PEAL_DEVICE Spans spans(uint32_t members) const {
+    Spans needed{{dst, 0, At::kHere}, {src, 0, At::kHere}};
+    for (uint32_t member = 0; member < members; ++member) {
+      needed.dst.bytes = longer(needed.dst.bytes, end_of_block(received, member));
+      needed.src.bytes = longer(needed.src.bytes, end_of_block(sent, member));
+    }
+    return needed;
+  }
   template <Reach R, class S>
-  PEAL_DEVICE Status brief(const Call<R>&, S) const {
+  PEAL_DEVICE Status brief(const Call<R>&, S, uint32_t) const {
     return Status::kOk;
   }
   PEAL_DEVICE Cargo cargo(uint32_t) const { return {src, bytes()}; }
@@ -81,6 +95,15 @@ struct AllToAllV {
   }
 
  private:
+  PEAL_DEVICE static uint64_t longer(uint64_t one, uint64_t other) {
+    return one < other ? other : one;
+  }
+  PEAL_DEVICE uint64_t end_of_block(const Blocks<I>& blocks, uint32_t member) const {
+    const auto count = static_cast<uint64_t>(blocks.counts[member]);
+    const auto at = static_cast<uint64_t>(blocks.displacements[member]);
+    if (count == 0) return 0;
+    return end_of(scaled(at, element_bytes), scaled(count, element_bytes));
+  }
   struct Place {
     uint64_t count;
     uint64_t at;
@@ -99,5 +122,24 @@ struct AllToAllV {
     return {static_cast<uint64_t>(count.value), static_cast<uint64_t>(at.value), at.status, 0};
   }
 };
+
+/// The lists first, for the rest is found by them.
+template <AnyScope S, class I>
+PEAL_DEVICE Status look_at_all(const ContextFields& ctx, S lanes, const Team& team,
+                               const AllToAllV<I>& call) {
+  const auto members = static_cast<uint32_t>(team.size);
+  Status status = look(ctx, lanes, team, call.lists(members), 0);
+  if (status != Status::kOk) return status;
+  if (call.sent.counts == nullptr || call.sent.displacements == nullptr) {
+    const Span no_list{nullptr, members * sizeof(I), At::kHere};
+    return look(ctx, lanes, team, {no_list, no_list}, 0);
+  }
+  const Spans needed = call.spans(members);
+  status = look(ctx, lanes, team, needed, 0);
+  if (status != Status::kOk) return status;
+  // Where this PE sends, the destination begins.
+  status = look(ctx, lanes, team, {{call.dst, needed.src.bytes == 0 ? 0u : 1u, At::kAll}, {}}, 0);
+  return status != Status::kOk ? status : look_checked(ctx, lanes, needed);
+}
 
 }  // namespace peal::collective

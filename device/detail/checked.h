@@ -103,6 +103,35 @@ PEAL_DEVICE bool observed([[maybe_unused]] const ContextState* state) {
   return either;
 }
 
+/// True in checked mode.
+PEAL_DEVICE bool checks_calls([[maybe_unused]] const ContextState* state) {
+#if PEAL_CHECK
+  return state->checks != nullptr;
+#else
+  return false;
+#endif
+}
+
+/// What is wrong with a range at home that a call's note does not tell of, in checked mode. One
+/// lane.
+PEAL_DEVICE_COLD inline Status look_at_more([[maybe_unused]] ContextState* state,
+                                            [[maybe_unused]] const void* address,
+                                            [[maybe_unused]] uint64_t bytes,
+                                            [[maybe_unused]] Doing doing) {
+#if PEAL_CHECK
+  Misuse found;
+  found.mistake = look_at_range(*state->checks, state->fields, address, bytes);
+  if (found.mistake == Mistake::kNone) return Status::kOk;
+  found.doing = doing;
+  found.pe = state->fields.pe;
+  found.address = address;
+  found.bytes = bytes;
+  return tell(state, found);
+#else
+  return Status::kOk;
+#endif
+}
+
 /// One call of a scope while it is looked at. All lanes of the scope do the same with it.
 template <Reach R, class S>
 class Observed {

@@ -77,6 +77,18 @@ PEAL_KERNEL gather_into_too_little(Context ctx, Team team, Memory m) {
   static_cast<void>(all_gather(ctx, peal::block, team, m.words, m.words, 16));
 }
 
+PEAL_KERNEL uneven_over_two_blocks(Context ctx, Team team, Memory m) {
+  // Two elements each, the second one's where the next block of the heap is.
+  auto* const lists = reinterpret_cast<int64_t*>(m.words);
+  lists[0] = lists[1] = 2;
+  lists[3] = 32;
+  auto* const dst = reinterpret_cast<uint64_t*>(m.block);
+  const Blocks<int64_t> received{lists, lists + 2};
+  const Blocks<int64_t> sent{lists, lists + 4};
+  static_cast<void>(all_to_all_v(ctx, thread, team, dst, received,
+                                 reinterpret_cast<const uint64_t*>(m.beside), sent));
+}
+
 PEAL_KERNEL reduce_from_freed(Context ctx, Team team, Memory m) {
   auto* const dst = reinterpret_cast<float*>(m.beside);
   static_cast<void>(
@@ -155,6 +167,9 @@ inline Plants range_plants() {
       {"gather_into_too_little",
        {"a collective call used", "the 128 bytes", "behind their end"},
        on_all({.threads = 32}, gather_into_too_little)},
+      {"uneven_over_two_blocks",
+       {"a collective call used PE", "272 bytes", "the 100 bytes", "behind their end"},
+       on_all({}, uneven_over_two_blocks)},
       {"reduce_from_freed",
        {"the source of a collective call", "freed 100 bytes"},
        [](Runtime& pe, const Memory& memory) {

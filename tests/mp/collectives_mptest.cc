@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <vector>
 
 #include "tests/support/collective_cases.h"
 #include "tests/support/job.h"
@@ -56,6 +58,82 @@ PEAL_KERNEL uneven(Verdict* verdict, Context ctx, S scope, Team team, uint64_t* 
   expect_eq(verdict, static_cast<unsigned>(status), static_cast<unsigned>(wanted));
 }
 
+/// Memory that no call may name: where, and of how many elements.
+struct Wrong {
+  const char* name;
+  bool of_src;
+  int32_t* at;  // in place of dst or src; null: the null pointer
+  size_t count;
+};
+
+std::vector<Wrong> wrongs(const Runtime& pe, int32_t* right) {
+  static int32_t outside[64];
+  const Window heap = pe.context().heap;
+  auto* const end = reinterpret_cast<int32_t*>(heap.base + heap.bytes);
+  std::vector<Wrong> all;
+  for (const bool of_src : {false, true}) {
+    all.push_back({"null", of_src, nullptr, 4});
+    all.push_back({"memory of the program's own", of_src, outside, 4});
+    all.push_back({"over the end of the heap", of_src, end - 2, 4});
+    all.push_back({"a handle", of_src, WindowHandle{.number = 0}.at<int32_t>(), 4});
+  }
+  all.push_back({"as much as the heap", false, right, heap.bytes / sizeof(int32_t)});
+  all.push_back({"a length that is 16 in 64 bits", false, right, (size_t{1} << 62) + 4});
+  all.push_back({"a length that 64 bits do not hold", false, right, ~size_t{0}});
+  return all;
+}
+
+/// Hazard: a kernel's call looked at team and root only, and then loaded and stored at whatever
+/// address it had been given, or moved what was left of a length that had wrapped, with kOk.
+TYPED_TEST(CollectivesBy, MemoryThatIsNotThereIsRefused) {
+  on_every_pe([](Runtime& pe) {
+    const Team team = pe.split_team(pe.world(), 0, 0, kSmall);
+    CaseMemory<int32_t> memory(pe, team, 64);
+    const auto answer_of = [&](const Case& c, int32_t* dst, int32_t* src) {
+      *memory.answer = Status::kOk;
+      launch(grid_for<TypeParam>(), call_case<TypeParam, op::Sum, int32_t>, pe.context(),
+             TypeParam{}, team, c, dst, src, memory.answer)
+          .wait();
+      return *memory.answer;
+    };
+    for (const Call call : kCalls) {
+      for (const Wrong& wrong : wrongs(pe, memory.dst)) {
+        const Case c{call, wrong.count, false, 0, 0};
+        const Status status = answer_of(c, wrong.of_src ? memory.dst : wrong.at,
+                                        wrong.of_src ? wrong.at : memory.src);
+        EXPECT_EQ(status, Status::kNotSymmetric)
+            << static_cast<int>(call) << (wrong.of_src ? ", src: " : ", dst: ") << wrong.name;
+        pe.barrier();
+      }
+      EXPECT_EQ(answer_of({call, 0, false, 0, 0}, nullptr, nullptr), Status::kOk);
+    }
+    EXPECT_NE(pe.failure().text.find("a collective call used PE"), std::string::npos)
+        << pe.failure().text;
+    pe.recover();
+    run_in<TypeParam, op::Sum, int32_t>(pe, team);  // and the team goes on
+  });
+}
+
+/// Who refuses has told nobody: the others end by their deadline.
+TEST(Collectives, OnePesMistakeDoesNotHoldTheOthersForEver) {
+  on_every_pe([](Runtime& pe) {
+    if (pe.n_pes() == 1) return;
+    const auto hasty = pe.make_context({.timeout = std::chrono::milliseconds(20)});
+    const TeamOptions more{.contexts = 16, .blocks = 4, .workspace = 4096};
+    const Team team = pe.split_team(pe.world(), 0, 0, more);
+    CaseMemory<int32_t> memory(pe, team, 64);
+    pe.barrier();
+    launch(grid_for<Block>(), call_case<Block, op::Sum, int32_t>, hasty.value(), Block{}, team,
+           Case{Call::kAllReduce, 4, false, 0, 0}, memory.dst,
+           team.rank == 0 ? nullptr : memory.src, memory.answer)
+        .wait();
+    EXPECT_EQ(*memory.answer, team.rank == 0 ? Status::kNotSymmetric : Status::kTimeout);
+    pe.barrier();
+    pe.recover();
+    run_in<Block, op::Sum, int32_t>(pe, team);
+  });
+}
+
 /// `wrong`: the member whose list of what it receives from the one before it is wrong; -1: none.
 template <class S>
 void run_uneven(Runtime& pe, int wrong) {
@@ -97,6 +175,52 @@ TYPED_TEST(CollectivesBy, UnevenBlocksThatDisagree) {
   on_every_pe([](Runtime& pe) { run_uneven<TypeParam>(pe, pe.n_pes() - 1); });
 }
 
+/// Lists that lead out of the memory that the buffers lie in.
+template <class S>
+void run_bad_lists(Runtime& pe) {
+  const Team team = pe.world();
+  const auto n = static_cast<size_t>(team.size);
+  const int far = 1 << 30;
+  Symmetric<int> lists(pe, 4 * n);
+  Symmetric<uint64_t> dst(pe, 8 * n);
+  Symmetric<uint64_t> src(pe, 8 * n);
+  const Blocks<int> received{lists.data(), lists.data() + n};
+  const Blocks<int> sent{lists.data() + 2 * n, lists.data() + 3 * n};
+  const auto expect = [&](const char* what, uint64_t* to, const Blocks<int>& in,
+                          const Blocks<int>& out, Status wanted) {
+    SCOPED_TRACE(what);
+    pe.barrier();
+    run(grid_for<S>(), uneven<S>, pe.context(), S{}, team, to, src.data(), in, out, wanted);
+    pe.barrier();
+  };
+  const auto with = [&](const char* what, size_t list, int value) {
+    std::fill_n(lists.data(), 4 * n, 0);
+    for (size_t i = 0; i < n; ++i) lists[i] = lists[2 * n + i] = 2;
+    lists[list * n + n - 1] = value;
+    expect(what, dst.data(), received, sent, Status::kNotSymmetric);
+  };
+  std::fill_n(lists.data(), 4 * n, 0);
+  expect("nothing, to nowhere", nullptr, received, sent, Status::kOk);
+  const char* const kNames[] = {"counts received", "where to", "counts sent", "where from"};
+  for (size_t list = 0; list < 4; ++list) {
+    with(kNames[list], list, far);
+    with(kNames[list], list, -1);
+    with(kNames[list], list, -far);
+  }
+  std::fill_n(lists.data(), 4 * n, 0);
+  int outside[2] = {};
+  expect("no lists received", dst.data(), {nullptr, nullptr}, sent, Status::kNotSymmetric);
+  expect("own memory", dst.data(), {outside, outside}, sent, Status::kNotSymmetric);
+  expect("no lists sent", dst.data(), received, {nullptr, nullptr}, Status::kNotSymmetric);
+  lists[0] = lists[2 * n] = 1;
+  expect("something, to nowhere", nullptr, received, sent, Status::kNotSymmetric);
+  pe.recover();
+}
+
+TYPED_TEST(CollectivesBy, UnevenBlocksThatLeadOutsideAreRefused) {
+  on_every_pe([](Runtime& pe) { run_bad_lists<TypeParam>(pe); });
+}
+
 PEAL_KERNEL different_counts(Verdict* verdict, Context ctx, Team team, int* dst, int* src) {
   const size_t count = 5000 + (my_pe(team) == 0 ? 1 : 0);
   const Status status = all_reduce(ctx, block, team, dst, src, count, op::sum);
@@ -116,6 +240,27 @@ TEST(Collectives, CountsThatDifferAreRefusedByAllBeforeDataMoves) {
       EXPECT_EQ(std::count(dst.data(), dst.data() + 6000, 0), 6000);
     }
     // And the team goes on.
+    EXPECT_EQ((run_sizes<Block, op::Sum, int>(pe, team, grid_for<Block>())), "");
+  });
+}
+
+PEAL_KERNEL different_sums(Verdict* verdict, Context ctx, Team team, int* mine, int* src) {
+  const bool odd = my_pe(team) % 2 == 1;
+  const Status status = all_reduce(ctx, block, team, mine, src, odd ? 5 : 3, op::sum);
+  const Status wanted = n_pes(team) > 1 ? Status::kMismatch : Status::kOk;
+  expect_eq(verdict, static_cast<unsigned>(status), static_cast<unsigned>(wanted));
+}
+
+// Short calls compare, too: two that meet by accident are no sum of either.
+TEST(Collectives, ShortCallsThatDifferAreRefusedByAll) {
+  on_every_pe([](Runtime& pe) {
+    const Team team = pe.split_team(pe.world(), 0, 0, kSmall);
+    Symmetric<int> dst(pe, 64);
+    Symmetric<int> src(pe, 64);
+    for (int round = 0; round < 3; ++round) {
+      pe.barrier();
+      run({.blocks = 1, .threads = 32}, different_sums, pe.context(), team, dst.data(), src.data());
+    }
     EXPECT_EQ((run_sizes<Block, op::Sum, int>(pe, team, grid_for<Block>())), "");
   });
 }

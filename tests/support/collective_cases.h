@@ -231,7 +231,8 @@ std::string run_case(CaseMemory<T>& memory, const Grid& grid, const Case& c) {
 /// long ones in lines and with a rest. What went wrong first, or nothing.
 template <class S, class Op, class T>
 std::string run_sizes(Runtime& pe, const Team& team, const Grid& grid) {
-  const size_t limit = team.workspace / (4 * static_cast<size_t>(team.size)) / sizeof(T);
+  const auto members = static_cast<uint32_t>(team.size);
+  const size_t limit = collective::brief_bytes(team.workspace, members) / sizeof(T);
   CaseMemory<T> memory(pe, team, team.workspace / sizeof(T));
   std::string wrong;
   for (const size_t count : {size_t{1}, size_t{5}, limit, limit + 1, 3 * limit + 7}) {

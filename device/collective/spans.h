@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory that a collective call names: whether it is there, at every member that the call uses
+// it at. All lanes of a group answer the same. What lies in the heap costs two comparisons; the
+// rest is out of line.
+//
+// A PE whose memory is wrong refuses the call before it has told anybody: the others wait for it
+// until their deadline, as they do where the team is wrong.
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/call.h"
+#include "device/base/scaled.h"
+#include "device/base/scope.h"
+#include "device/detail/checked.h"
+#include "device/detail/resolve.h"
+#include "device/team.h"
+
+namespace peal::collective {
+
+/// Members at which a call uses a buffer.
+enum class At : uint32_t { kHere, kRoot, kAll };
+
+/// Bytes from `address` on, this PE's own address. Of none nothing is asked.
+struct Span {
+  const void* address;
+  uint64_t bytes;
+  At at;
+};
+
+/// `count` blocks of `bytes` bytes.
+PEAL_HD Span blocks_at(const void* address, uint64_t bytes, uint32_t count, At at) {
+  return {address, scaled(bytes, count), at};
+}
+
+/// What a call stores to, and what it loads from.
+struct Spans {
+  Span dst;
+  Span src;
+};
+
+PEAL_HD bool in_heap(const ContextFields& ctx, const Span& span) {
+  return (span.bytes == 0) | detail::holds_range(ctx.heap, span.address, span.bytes);
+}
+
+/// By its own address: what a call uses at home no handle names.
+PEAL_DEVICE Status look_at(ContextState* state, const Team& team, const Span& span, int root,
+                           bool source) {
+  const ContextFields& ctx = state->fields;
+  if (in_heap(ctx, span)) return Status::kOk;
+  const int first = span.at == At::kAll ? 0 : span.at == At::kRoot ? root : team.rank;
+  const int last = span.at == At::kAll ? team.size - 1 : first;
+  for (int member = first; member <= last; ++member) {
+    detail::Asked asked{.address = span.address, .bytes = span.bytes, .pe = ctx.pe};
+    asked.pe = world_pe(team, member);
+    const bool right =
+        !detail::names_window(span.address) && detail::find_symmetric(ctx, asked).window != nullptr;
+    if (right) continue;
+    const bool at_home = source && asked.pe == ctx.pe;
+    asked.doing = at_home ? Doing::kCollectiveSource : Doing::kCollective;
+    return detail::refuse(state, Status::kNotSymmetric, asked);
+  }
+  return Status::kOk;
+}
+
+template <AnyScope S>
+PEAL_DEVICE_COLD Status look_elsewhere(ContextState* state, S lanes, Team team, Spans spans,
+                                       int root) {
+  // By one lane: windows come and go, and the lanes must agree.
+  return by_leader(lanes, [&] {
+    const Status stores = look_at(state, team, spans.dst, root, false);
+    return stores != Status::kOk ? stores : look_at(state, team, spans.src, root, true);
+  });
+}
+
+template <AnyScope S>
+PEAL_DEVICE Status look(const ContextFields& ctx, S lanes, const Team& team, const Spans& spans,
+                        int root) {
+  if (in_heap(ctx, spans.dst) & in_heap(ctx, spans.src)) return Status::kOk;
+  return call_cold(&look_elsewhere<S>, ctx.state, lanes, team, spans, root);
+}
+
+/// What checked mode says of memory whose length no note tells, for lists do.
+template <AnyScope S>
+PEAL_DEVICE Status look_checked(const ContextFields& ctx, S lanes, const Spans& spans) {
+  if (!detail::checks_calls(ctx.state)) return Status::kOk;
+  return by_leader(lanes, [&] {
+    const Span& dst = spans.dst;
+    const Status stores =
+        detail::look_at_more(ctx.state, dst.address, dst.bytes, Doing::kCollective);
+    if (stores != Status::kOk) return stores;
+    return detail::look_at_more(ctx.state, spans.src.address, spans.src.bytes,
+                                Doing::kCollectiveSource);
+  });
+}
+
+/// The memory of a call of run(). One with lists of its own has a look_at_all() of its own.
+template <AnyScope S, class Op>
+PEAL_DEVICE Status look_at_all(const ContextFields& ctx, S lanes, const Team& team, const Op& op) {
+  return look(ctx, lanes, team, op.spans(static_cast<uint32_t>(team.size)), op.root());
+}
+
+PEAL_DEVICE_COLD inline uint64_t place_elsewhere(const ContextState* state, const void* address) {
+  const detail::Place place =
+      detail::find_window(state->fields.windows, address, 1, detail::Side::kPeer);
+  return place.offset | uint64_t{1} << 63;
+}
+
+/// Where symmetric memory lies, alike at all members.
+PEAL_DEVICE uint64_t place_of(const ContextFields& ctx, const void* address) {
+  const uint64_t offset = detail::offset_in(ctx.heap, address);
+  return offset < ctx.heap.bytes ? offset : place_elsewhere(ctx.state, address);
+}
+
+}  // namespace peal::collective
