@@ -14,7 +14,7 @@ struct TeamOptions {
   /// Blocks of a grid that take part in a call of a grid.
   uint32_t blocks = 16;
   /// Bytes of each context's workspace: the longest message that goes through it has a quarter of
-  /// its share of a member where all are mapped, half of it by the NIC.
+  /// its share of a member where all are mapped, half of it by the NIC. Rounded up to 128.
   size_t workspace = 64u << 10;
   /// The same for calls from the host over mapped memory, which are made by a grid: longer messages
   /// are worth it. The team of all PEs has 8 MiB on GPUs.

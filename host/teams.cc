@@ -18,10 +18,23 @@
 namespace peal {
 namespace {
 
+constexpr size_t kMost = size_t{1} << 30;
+
 size_t block_bytes(size_t members, const TeamOptions& options) {
   const uint64_t part = collective::part_bytes(static_cast<uint32_t>(members), options.blocks,
                                                options.workspace + options.grid_workspace);
   return part * options.contexts + members * sizeof(int32_t);
+}
+
+// Workspaces are of whole lines: behind them lie words, of the next context and who the members
+// are. What no team has stays, to be refused as it was asked for.
+TeamOptions rounded(TeamOptions options) {
+  for (size_t* const bytes : {&options.workspace, &options.grid_workspace}) {
+    if (*bytes > kMost) continue;
+    *bytes =
+        (*bytes + collective::kAlignment - 1) / collective::kAlignment * collective::kAlignment;
+  }
+  return options;
 }
 
 // The distance between PEs that are evenly spaced, or 0.
@@ -48,7 +61,6 @@ TeamOptions world_options(bool on_gpu) {
   if (on_gpu) options.grid_workspace = 8 << 20;
   return options;
 }
-constexpr size_t kMost = size_t{1} << 30;
 
 }  // namespace
 
@@ -225,8 +237,9 @@ Teams::Record Teams::make(const Record& parent, const std::vector<Offer>& offers
   return record;
 }
 
-Team Teams::split(const Team& parent_team, int color, int key, const TeamOptions& options) {
+Team Teams::split(const Team& parent_team, int color, int key, const TeamOptions& asked) {
   Record& parent = find("split_team", parent_team);
+  const TeamOptions options = rounded(asked);
   if (parent.group && !one_host(job_, parent.pes)) {
     fail(ErrorCode::kUnsupported,
          "split_team: team {:#x} has members on several hosts, where only the team of all PEs can "

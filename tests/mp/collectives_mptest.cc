@@ -134,6 +134,33 @@ TEST(Collectives, OnePesMistakeDoesNotHoldTheOthersForEver) {
   });
 }
 
+/// Hazard: the words behind a workspace of 100 bytes, those of the next context, were misaligned.
+TEST(Collectives, AWorkspaceMayHaveAnySize) {
+  on_every_pe([](Runtime& pe) {
+    const auto second = pe.make_context();
+    for (const size_t bytes : {size_t{1}, size_t{100}, size_t{4097}}) {
+      const TeamOptions odd{
+          .contexts = 2, .blocks = 1, .workspace = bytes, .grid_workspace = bytes};
+      const Team team = pe.split_team(pe.world(), 0, 0, odd);
+      CaseMemory<int32_t> memory(pe, team, 2000);
+      for (const size_t count : {size_t{3}, size_t{2000}}) {
+        const Case c{Call::kAllReduce, count, false, 0, 0};
+        const auto answer = [&](int32_t* dst, int32_t* src) {
+          launch(grid_for<Block>(), call_case<Block, op::Sum, int32_t>, second.value(), Block{},
+                 team, c, dst, src, memory.answer)
+              .wait();
+          return *memory.answer;
+        };
+        EXPECT_EQ((run_case_by<op::Sum>(memory, c, answer)), "")
+            << bytes << ": " << pe.failure().text;
+      }
+      pe.barrier();
+      pe.free_team(team);
+    }
+    pe.check();
+  });
+}
+
 /// `wrong`: the member whose list of what it receives from the one before it is wrong; -1: none.
 template <class S>
 void run_uneven(Runtime& pe, int wrong) {
