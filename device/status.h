@@ -27,6 +27,7 @@ enum class Status : uint32_t {
   kBadTeam,        // this PE is no member, or the team was not made for so many contexts
   kMismatch,       // the members' arguments of a collective call differ; no data was moved
   kMistake,        // checked mode found a mistake of the kernel; the call did nothing
+  kTeamBusy,       // a call of the team was under way on this context already; this one did nothing
   kCount,
 };
 
@@ -59,6 +60,8 @@ PEAL_HD const char* to_string(Status status) {
       return "collective call with other arguments than other members'";
     case Status::kMistake:
       return "mistake";
+    case Status::kTeamBusy:
+      return "another call of the team is under way on this context";
     case Status::kCount:
       break;
   }

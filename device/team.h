@@ -7,7 +7,8 @@
 //   all_reduce(ctx, block, team, dst, src, n, op::sum);
 //
 // Collective calls of one team in one context follow one another, in the same order at all members.
-// Those of different teams, and of one team in different contexts, may run at the same time.
+// Those of different teams, and of one team in different contexts, may run at the same time; two of
+// one team in one context, of two streams, may not.
 #pragma once
 
 #include <cstddef>

@@ -358,6 +358,8 @@ void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::
   address(site, call.caller);
   call.team = parts_.teams.shown(to_string(which), team);
   call.team_id = team.id;
+  call.under_way = parts_.teams.under_way(team, site.slot);
+  call.launch = kernels::UnderWay::of(launches_.fetch_add(1, std::memory_order_relaxed), which);
   if (site.slot >= team.contexts) {
     fail(ErrorCode::kInvalidArgument,
          "{} of team {:#x}: it was made for {} contexts, and this is number {} "

@@ -4,6 +4,7 @@
 // stream's own means and a kernel, gives it to the stream.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -95,7 +96,8 @@ class CallEngine {
   }
 
   Parts parts_;
-  std::mutex answer_mutex_;  // of the one answer that calls take turns with
+  std::atomic<uint32_t> launches_{1};  // of collective calls
+  std::mutex answer_mutex_;            // of the one answer that calls take turns with
 };
 
 }  // namespace peal

@@ -9,7 +9,8 @@
 // They are those of kernels (device/rma.h, signal.h, wait.h, atomics.h, sync.h, collectives.h) with
 // the same addresses and the same meaning on the context they were asked for. "Returns when the
 // source may be reused" becomes: what follows in the stream may reuse it. Calls of one context and
-// team follow one another, those of kernels included, on whatever stream.
+// team follow one another, those of kernels included: on two streams by an event between them. Of
+// two that run at the same time the second does nothing and fails with kTeamBusy.
 //
 // A wrong argument throws Error kInvalidArgument, and nothing was given to the stream: a PE out of
 // range, memory that is not symmetric or not registered, a team without this PE. What goes wrong

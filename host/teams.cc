@@ -98,6 +98,8 @@ Teams::Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, std::vector<bo
   settle(world);
   write(world);
   show(world.first, world.team);
+  for (size_t i = kWords; i > 0; --i) free_words_.push_back(i - 1);
+  take_words(world);
   for (size_t i = 0; i < world.count; ++i) taken_.set(i);
   world_ = &records_.emplace(0, std::move(world)).first->second.team;
 }
@@ -169,6 +171,24 @@ void Teams::show(size_t granule, const Team& team) {
 
 const Team* Teams::shown(const char* call, const Team& team) const {
   return reinterpret_cast<const Team*>(shown_.address()) + find(call, team).first;
+}
+
+uint64_t* Teams::word(size_t number) const {
+  return reinterpret_cast<uint64_t*>(shown_.address() + kGranules * sizeof(Team)) + number;
+}
+
+// Before the members meet. What a call that was cut short left in a word goes.
+void Teams::take_words(Record& record) {
+  while (record.words.size() < record.options.contexts && !free_words_.empty()) {
+    record.words.push_back(free_words_.back());
+    free_words_.pop_back();
+    shown_.store_word(word(record.words.back()), uint64_t{0});
+  }
+}
+
+uint64_t* Teams::under_way(const Team& team, uint32_t context) const {
+  const std::vector<size_t>& words = find("under_way", team).words;
+  return context < words.size() ? word(words[context]) : nullptr;
 }
 
 std::vector<int> Teams::members(const Team& team) const { return find("members", team).pes; }
@@ -261,6 +281,7 @@ Team Teams::split(const Team& parent_team, int color, int key, const TeamOptions
   for (const size_t i : ranks) record.team.mapped &= mapped[i];
   if (ranks.empty()) return Team{};
   show(record.first, record.team);
+  take_words(record);
   if (record.team.rank == 0) ++made_;
   for (size_t i = 0; i < record.count; ++i) taken_.set(record.first + i);
   record.group = std::make_unique<MemberGroup>(job_, record.pes, record.team.id);
@@ -274,13 +295,17 @@ void Teams::free(const Team& team) {
   if (one_host(job_, record.pes)) record.group->barrier();
   for (size_t i = 0; i < record.count; ++i) taken_.reset(record.first + i);
   show(record.first, Team{.id = kNoTeam});
+  free_words_.insert(free_words_.end(), record.words.begin(), record.words.end());
   records_.erase(team.id);
 }
 
 void Teams::begin_anew() {
   ++generation_;
   together(job_, [&] {
-    for (const auto& [id, record] : records_) write(record);
+    for (const auto& [id, record] : records_) {
+      write(record);
+      for (const size_t number : record.words) shown_.store_word(word(number), uint64_t{0});
+    }
   });
 }
 

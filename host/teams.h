@@ -35,7 +35,7 @@ class Teams {
   Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, std::vector<bool> direct,
         bool all_mapped, Backing shown);
   /// Bytes of `shown`, memory of kernels.
-  static size_t shown_bytes() { return kGranules * sizeof(Team); }
+  static size_t shown_bytes() { return kGranules * sizeof(Team) + kWords * sizeof(uint64_t); }
 
   const Team& world() const { return *world_; }
 
@@ -57,6 +57,9 @@ class Teams {
   /// The team as kernels look it up when they run: until free() where they find its id. Throws
   /// kInvalidArgument, naming `call`, for a team that this PE is not in.
   const Team* shown(const char* call, const Team& team) const;
+  /// The word of kernels that says what call of the team is under way on a context
+  /// (kernels::UnderWay), or null: there are no more words.
+  uint64_t* under_way(const Team& team, uint32_t context) const;
 
   /// Collective among the members: what each gives, in order.
   template <class T>
@@ -69,6 +72,7 @@ class Teams {
 
  private:
   static constexpr size_t kGranules = 8192;
+  static constexpr size_t kWords = 16384;
   using Taken = std::bitset<kGranules>;
   struct Record {
     Team team{.mapped = 1};
@@ -77,6 +81,7 @@ class Teams {
     size_t first = 0;                    // granules in the arena
     size_t count = 0;
     TeamOptions options;
+    std::vector<size_t> words;  // of each context, as far as there were some
   };
   struct Offer;
 
@@ -95,6 +100,8 @@ class Teams {
   bool maps(const std::vector<int>& pes) const;
   void write(const Record& record);
   void show(size_t granule, const Team& team);
+  uint64_t* word(size_t number) const;
+  void take_words(Record& record);
   static void check(const TeamOptions& options);
 
   LiveGroup& job_;
@@ -103,8 +110,9 @@ class Teams {
   size_t granule_;
   std::byte* base_;
   std::vector<bool> direct_;
-  Backing shown_;  // a Team for each granule: of the one that begins there
+  Backing shown_;  // a Team for each granule: of the one that begins there; words
   Taken taken_;
+  std::vector<size_t> free_words_;
   std::map<uint64_t, Record> records_;  // by Team::id
   const Team* world_ = nullptr;
   uint32_t made_ = 0;        // teams that this PE was the first member of

@@ -61,7 +61,9 @@ struct CallReport {
   uint32_t status;
   uint32_t claimed;
   uint32_t call;
-  int32_t pe;     // that the call named, or the root; -1: none
+  int32_t pe;      // that the call named, or the root; -1: none
+  uint32_t other;  // of kTeamBusy: the call that was under way
+  uint32_t unused;
   uint64_t team;  // Team::id, of collective calls
   uint64_t time_ns;
 };
@@ -95,8 +97,27 @@ struct Word {
   Signal::Kind kind;  // of kSignal
 };
 
+/// A call of a team on one context while it is under way: [ number of the launch | Call | blocks of
+/// its grid that are not done ]. 0: none is. The number tells the blocks of one grid from those of
+/// another.
+struct UnderWay {
+  static constexpr uint32_t kBlockBits = 20;
+  static constexpr uint32_t kCallBits = 12;
+
+  static constexpr uint64_t of(uint32_t number, Call call) {
+    return uint64_t{number} << 32 | static_cast<uint64_t>(call) << kBlockBits;
+  }
+  PEAL_HD static bool same(uint64_t a, uint64_t b) { return (a ^ b) >> kBlockBits == 0; }
+  PEAL_HD static uint32_t call(uint64_t word) { return static_cast<uint32_t>(word) >> kBlockBits; }
+  PEAL_HD static uint32_t blocks(uint64_t word) {
+    return static_cast<uint32_t>(word) & ((1u << kBlockBits) - 1);
+  }
+};
+
 struct Collective {
   Caller caller;
+  uint64_t* under_way;  // the word of team and context; null: nobody looks
+  uint64_t launch;      // UnderWay::of()
   const Team* team;
   uint64_t team_id;
   std::byte* dst;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "device/base/order.h"
+#include "device/base/scope.h"
 #include "device/base/spin.h"
 #include "device/context.h"
 #include "kernels/arguments.h"
@@ -45,29 +46,64 @@ PEAL_DEVICE const Context& context_of(const Caller& caller) {
   return static_cast<const Context&>(caller.state->fields);
 }
 
-PEAL_DEVICE_COLD inline void write_report(const Caller& caller, Status status, uint64_t team) {
+PEAL_DEVICE_COLD inline void write_report(const Caller& caller, Status status, uint64_t team,
+                                          uint32_t other) {
   CallReport& report = *caller.report;
   if (!compare_exchange<Reach::kSystem>(&report.claimed, 0u, 1u)) return;
   report.call = static_cast<uint32_t>(caller.call);
   report.pe = caller.pe;
   report.team = team;
+  report.other = other;
   report.time_ns = now_ns();
   store_release<Reach::kSystem>(&report.status, static_cast<uint32_t>(status));
   if (caller.state->alarm != nullptr) store_release<Reach::kSystem>(caller.state->alarm, 1u);
 }
 
 /// By every lane, or by one.
-PEAL_DEVICE void report(const Caller& caller, Status status, uint64_t team = 0) {
-  if (status != Status::kOk) write_report(caller, status, team);
+PEAL_DEVICE void report(const Caller& caller, Status status, uint64_t team = 0,
+                        uint32_t other = 0) {
+  if (status != Status::kOk) write_report(caller, status, team, other);
 }
 
-/// Makes a collective call of the team that the arguments name, if it still exists.
+/// Takes the word of team and context for the grid of the calling block; by one lane. Answers the
+/// call that has it, or 0.
+PEAL_DEVICE uint64_t enter(const Collective& args) {
+  if (args.under_way == nullptr) return 0;
+  const uint64_t mine = args.launch | blocks_in_grid();
+  uint64_t other = 0;
+  for (uint32_t tries = 0; other == 0 && tries < 3; ++tries) {  // it may end between the two
+    if (compare_exchange<Reach::kGpu>(args.under_way, uint64_t{0}, mine)) return 0;
+    other = load_relaxed<Reach::kGpu>(args.under_way);
+  }
+  return UnderWay::same(other, mine) && blocks_in_grid() > 1 ? 0 : other | 1;
+}
+
+/// The last block of a grid gives the word back. By one lane of each.
+PEAL_DEVICE void leave(const Collective& args) {
+  if (args.under_way == nullptr) return;
+  if (blocks_in_grid() > 1) {
+    const uint64_t before = fetch_add<Reach::kGpu>(args.under_way, ~uint64_t{0});
+    if (UnderWay::blocks(before) != 1) return;
+  }
+  store_release<Reach::kGpu>(args.under_way, uint64_t{0});
+}
+
+/// Makes a collective call of the team that the arguments name, if it still exists. Two at a time
+/// on one context, of two streams or graphs, would take each other's words and lines for their own:
+/// the second one is refused.
 template <class Op>
 PEAL_DEVICE void with_team(const Collective& args, const Op& op) {
-  const Team team = *args.team;
+  const uint64_t other = block.leader() ? enter(args) : 0;
+  const Team team = *args.team;  // comes while the lane above waits
   Status status = Status::kBadTeam;
+  if (any(block, other != 0)) {
+    if (other != 0) report(args.caller, Status::kTeamBusy, args.team_id, UnderWay::call(other));
+    return;
+  }
   if (team.id == args.team_id) status = op(context_of(args.caller), team);
   report(args.caller, status, args.team_id);
+  block.sync();
+  if (block.leader()) leave(args);
 }
 
 }  // namespace peal::kernels

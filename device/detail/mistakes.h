@@ -213,8 +213,18 @@ PEAL_DEVICE uint64_t claim(uint64_t* word) {
   return other == mine ? 0 : other;
 }
 
+/// The same of a word that a lane gives back before it returns: whoever has it is in a call now,
+/// and where it has the same number, of another kernel.
+PEAL_DEVICE uint64_t claim_meeting(uint64_t* word) {
+  const uint64_t mine = number_of_this_lane();
+  if (compare_exchange<Reach::kGpu>(word, uint64_t{0}, mine)) return 0;
+  const uint64_t other = load_relaxed<Reach::kGpu>(word);
+  return other == 0 ? mine : other;
+}
+
+/// Of a grid block 0 takes it for all.
 PEAL_DEVICE uint64_t* meeting_word(CheckTable& table, const CallNote& note) {
-  if (note.scope == CallScope::kGrid) return nullptr;
+  if (note.scope == CallScope::kGrid && block_in_grid() != 0) return nullptr;
   if (note.kind == CallKind::kSync || note.kind == CallKind::kBarrier) return &table.barrier;
   const bool team = note.kind == CallKind::kCollective || note.kind == CallKind::kTeamBarrier;
   return team ? &table.team[note.number % CheckTable::kTeams] : nullptr;
@@ -281,7 +291,7 @@ PEAL_DEVICE Misuse look_at_users(ContextState* state, const CallNote& note) {
   found.pe = state->fields.pe;
   found.address = note.there;
   uint64_t* const meeting = meeting_word(table, note);
-  if (meeting != nullptr) found.other = claim(meeting);
+  if (meeting != nullptr) found.other = claim_meeting(meeting);
   if (found.other != 0) {
     found.mistake = Mistake::kBarrierInUse;
     return found;

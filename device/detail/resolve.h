@@ -8,6 +8,7 @@
 
 #include "device/base/call.h"
 #include "device/base/order.h"
+#include "device/base/scaled.h"
 #include "device/base/scope.h"
 #include "device/context.h"
 #include "device/detail/meet_fault.h"

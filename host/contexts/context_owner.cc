@@ -82,6 +82,12 @@ Failure describe(const kernels::CallReport& report) {
   if (call >= kernels::Call::kSync) f.text += fmt::format(", team {:#x}", report.team);
   if (report.pe >= 0) f.text += fmt::format(", PE {}", report.pe);
   f.text += fmt::format(": {}", to_string(f.status));
+  if (f.status == Status::kTeamBusy) {
+    f.text += fmt::format(
+        ": {}, of another stream or graph; let one stream wait for the other (an event), or give "
+        "them two contexts (make_context) or two teams (split_team)",
+        kernels::to_string(static_cast<kernels::Call>(report.other)));
+  }
   return f;
 }
 

@@ -53,6 +53,10 @@ PEAL_KERNEL two_calls_of_a_team(Context ctx, Team team, Memory m) {
   static_cast<void>(all_reduce(ctx, block, team, mine, mine + 1, 1, op::sum));
 }
 
+PEAL_KERNEL two_grids_of_a_team(Context ctx, Team team, Memory m) {
+  static_cast<void>(all_gather(ctx, whole_grid, team, m.words, m.words + 8, 4));
+}
+
 PEAL_KERNEL more_blocks_than_queues(BlockContext ctx, Memory m) {
   static_cast<void>(
       put_nbi(ctx, block, m.beside + 64 * block_in_grid(), m.beside + 2048, 64, 1).status);
@@ -114,6 +118,21 @@ inline Plants scope_plants() {
       {"two_calls_of_a_team",
        {"a collective call while block"},
        on_first({.blocks = 2, .threads = 32}, two_calls_of_a_team)},
+      {"two_grids_of_a_team",
+       {"a collective call while block 0, thread 0 is in one", "one scope of one kernel"},
+       [](Runtime& pe, const Memory& memory) {
+         if (pe.my_pe() != 0) return;
+         const auto start = [&] {
+           return launch({.threads = 32}, two_grids_of_a_team, pe.context(), pe.world(), memory);
+         };
+         auto one = start();
+         auto other = start();
+         one.wait();
+         other.wait();
+       },
+       false,
+       false,
+       false},
       {"more_blocks_than_queues",
        {"put by the queues that block", "queues_per_peer"},
        on_owned<Reach::kBlock>({.blocks = 4, .threads = 32}, 2, more_blocks_than_queues)},
