@@ -77,7 +77,9 @@ PEAL_DEVICE_COLD Status look_elsewhere(ContextState* state, S lanes, Team team, 
 template <AnyScope S>
 PEAL_DEVICE Status look(const ContextFields& ctx, S lanes, const Team& team, const Spans& spans,
                         int root) {
-  if (in_heap(ctx, spans.dst) & in_heap(ctx, spans.src)) return Status::kOk;
+  const bool to = in_heap(ctx, spans.dst);
+  const bool from = in_heap(ctx, spans.src);
+  if (to & from) return Status::kOk;
   return call_cold(&look_elsewhere<S>, ctx.state, lanes, team, spans, root);
 }
 
