@@ -86,7 +86,7 @@ PEAL_DEVICE_COLD Status tell_behind(const ContextState* state, Freight freight, 
   const uint32_t key = detail::key_index(ctx, q, pe);
   const auto put = [&](const Stretch& stretch, const auto&... after) {
     const mlx5::Remote to{detail::offset_in(ctx.heap, stretch.at), ctx.heap.rkeys[key]};
-    return detail::put_bytes<R, true>(ctx, {nullptr, &q, to, Status::kOk}, {stretch.at, stretch.at},
+    return detail::put_bytes<R, true>(ctx, {nullptr, &q, to, Status::kOk}, stretch.at,
                                       stretch.bytes, after...);
   };
   if (freight.stretch[1].bytes != 0) {

@@ -27,10 +27,29 @@
 
 namespace peal::detail {
 
-/// The end at home of a transfer.
-struct Home {
+/// The end at home of a tile's row. Of any other transfer it is an address.
+struct RowAtHome {
   const void* at;
-  const void* first;  // the same; of a tile's row, of the first one
+  const void* first;  // of the tile's first row
+};
+PEAL_DEVICE const void* address_of(const RowAtHome& row) { return row.at; }
+PEAL_DEVICE const void* address_of(const void* home) { return home; }
+PEAL_DEVICE const void* begin_of(const RowAtHome& row) { return row.first; }
+PEAL_DEVICE const void* begin_of(const void* home) { return home; }
+
+/// A transfer by `q` whose end at home is in no window. Handed on in memory: who calls has no
+/// registers left (base/call.h).
+struct ByLane {
+  ContextState* state;
+  mlx5::SendQueue* q;
+  mlx5::Remote remote;
+  std::byte* home;
+  const void* begin;  // of what `home` is a part of
+  uint64_t bytes;
+  uint64_t done = 0;           // bytes that were posted
+  uint64_t first = 0;          // ticket of the first landing cell
+  Ticket last{};               // of the last post
+  std::byte* there = nullptr;  // where both ends are this PE's: the far one
 };
 
 /// Up to N*4 bytes of payload, in memory order, in registers.
@@ -71,30 +90,31 @@ PEAL_DEVICE_COLD inline bool lies_anywhere(const ContextFields* ctx, const void*
          find_window(ctx->windows, home, 1, Side::kHome).window == nullptr;
 }
 
-/// The far end of a transfer by `q` where that is this PE, and the program need not say which of
-/// its memory is symmetric; else null.
-PEAL_DEVICE std::byte* own_address(const ContextState* state, const mlx5::SendQueue& q,
-                                   const mlx5::Remote& remote) {
-  const ContextFields& ctx = state->fields;
-  if (state->own_memory == 0 || q.peer != static_cast<uint32_t>(ctx.pe)) return nullptr;
+/// The far end of a transfer where that is this PE, and the program need not say which of its
+/// memory is symmetric; else null.
+PEAL_DEVICE_COLD inline std::byte* own_address(ByLane* move) {
+  const ContextFields& ctx = move->state->fields;
+  const mlx5::SendQueue& q = *move->q;
+  if (move->state->own_memory == 0 || q.peer != static_cast<uint32_t>(ctx.pe)) return nullptr;
   const uint32_t count = load_relaxed<Reach::kSystem>(&ctx.windows->count);
   for (uint32_t i = 0; i < count; ++i) {
     const Window& w = ctx.windows->window[i];
-    if (w.rkeys == nullptr || w.rkeys[key_index(ctx, q, ctx.pe)].raw != remote.rkey.raw) continue;
-    return w.base + (remote.address - w.iova);
+    if (w.rkeys == nullptr || w.rkeys[key_index(ctx, q, ctx.pe)].raw != move->remote.rkey.raw) {
+      continue;
+    }
+    return w.base + (move->remote.address - w.iova);
   }
   return nullptr;
 }
 
-/// Both ends are here. What the NIC has carried to this PE comes first, as on its queue.
-template <Reach R, bool kTogether>
-PEAL_DEVICE Status copy_at_home(const ContextState* state, mlx5::SendQueue* q, std::byte* to,
-                                const std::byte* from, uint64_t bytes) {
-  const Status arrived = settle<R, kTogether>(state, q);
-  if (arrived != Status::kOk) return arrived;
+/// Both ends are here.
+template <bool kPut>
+PEAL_DEVICE_COLD void copy_at_home(ByLane* move) {
+  std::byte* const to = kPut ? move->there : move->home;
+  const std::byte* const from = kPut ? move->home : move->there;
   constexpr uint64_t kWord = sizeof(uint64_t);
   const auto apart = reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from);
-  const uint64_t in_words = apart % kWord == 0 ? bytes / kWord * kWord : 0;
+  const uint64_t in_words = apart % kWord == 0 ? move->bytes / kWord * kWord : 0;
   uint64_t at = 0;
   PEAL_NO_UNROLL
   for (; at < in_words; at += kWord) {
@@ -102,9 +122,8 @@ PEAL_DEVICE Status copy_at_home(const ContextState* state, mlx5::SendQueue* q, s
                   load_payload(reinterpret_cast<const uint64_t*>(from + at)));
   }
   PEAL_NO_UNROLL
-  for (; at < bytes; ++at) store_payload(to + at, load_payload(from + at));
+  for (; at < move->bytes; ++at) store_payload(to + at, load_payload(from + at));
   fence_direct_stores<Edge::kM16>();  // edge M16: a NIC may overtake plain stores
-  return Status::kOk;
 }
 
 PEAL_DEVICE Status refuse_home(ContextState* state, const void* at, uint64_t bytes, Doing doing) {
@@ -114,76 +133,120 @@ PEAL_DEVICE Status refuse_home(ContextState* state, const void* at, uint64_t byt
 
 /// Posts up to mlx5::kAnywhereBytes in pieces, inside work requests: the source may be reused.
 template <Reach R, bool kTogether>
-PEAL_DEVICE Status put_in_pieces(mlx5::SendQueue& q, const mlx5::Remote& to, const std::byte* src,
-                                 uint64_t bytes) {
-  constexpr uint64_t kPiece = 24;  // the most whole words that a request carries
-  Status status = Status::kOk;
-  for (uint64_t at = 0; at < bytes && status == Status::kOk; at += kPiece) {
-    const auto part = static_cast<uint32_t>(bytes - at < kPiece ? bytes - at : kPiece);
-    const Payload<7> payload = payload_of<7>(src + at, part);
-    const mlx5::Remote there{to.address + at, to.rkey};
-    const Ticket one = post<R, kTogether>(q, [there, payload, part](const mlx5::Header& h) {
+PEAL_DEVICE_COLD Status put_in_pieces(ByLane* move) {
+  constexpr uint64_t kPiece = 8;  // no word is torn; requests that carry 24 cost registers
+  while (move->done < move->bytes && move->last.status == Status::kOk) {
+    const uint64_t left = move->bytes - move->done;
+    const auto part = static_cast<uint32_t>(left < kPiece ? left : kPiece);
+    const Payload<3> payload = payload_of<3>(move->home + move->done, part);
+    const mlx5::Remote there{move->remote.address + move->done, move->remote.rkey};
+    move->done += part;
+    in_memory(move);
+    move->last = post<R, kTogether>(*move->q, [there, payload, part](const mlx5::Header& h) {
       return mlx5::compose_write_inline(h, there, payload.word, part);
     });
-    status = one.status;
+    in_memory(move);
+  }
+  return move->last.status;
+}
+
+/// Posts the READs of a get by cells, 8 bytes each.
+template <Reach R, bool kTogether>
+PEAL_DEVICE_COLD void fetch_to_cells(ByLane* move) {
+  constexpr uint64_t kCell = sizeof(uint64_t);
+  while (move->done < move->bytes && move->last.status == Status::kOk) {
+    const uint64_t left = move->bytes - move->done;
+    const auto part = static_cast<uint32_t>(left < kCell ? left : kCell);
+    const mlx5::Remote there{move->remote.address + move->done, move->remote.rkey};
+    const mlx5::Local cell = ibgda::Landing(*move->q, move->first + move->done / kCell).local();
+    move->done += part;
+    in_memory(move);
+    move->last = post<R, kTogether>(*move->q, [there, cell, part](const mlx5::Header& h) {
+      return mlx5::compose_read(h, there, cell, part);
+    });
+    in_memory(move);
+  }
+}
+
+PEAL_DEVICE uint32_t cells_of(const ByLane& move) {
+  return static_cast<uint32_t>((move.bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+}
+
+/// Waits until its cells are free.
+template <Reach R>
+PEAL_DEVICE_COLD Status await_cells(ByLane* move) {
+  Status status = Status::kOk;
+  PEAL_NO_UNROLL
+  for (uint32_t i = 0; i < cells_of(*move) && status == Status::kOk; ++i) {
+    status = ibgda::Landing(*move->q, move->first + i).template await_turn<R>();
   }
   return status;
+}
+
+/// Waits for the last fetch, and until its data has landed: queues lie where the heap does, and so
+/// do their landing cells.
+template <Reach R, bool kTogether>
+PEAL_DEVICE_COLD Status await_landing(ByLane* move) {
+  const uint32_t dumped = move->state->fields.heap.dumped;
+  const mlx5::Local end = ibgda::Landing(*move->q, move->first + cells_of(*move) - 1).local();
+  return ibgda::wait<R>(landed<R, kTogether>(*move->q, dumped, end, move->last));
+}
+
+/// Stores what is in the cells, if the fetch has ended well, and gives them back.
+template <Reach R>
+PEAL_DEVICE_COLD void empty_cells(ByLane* move, bool stores) {
+  constexpr uint64_t kCell = sizeof(uint64_t);
+  PEAL_NO_UNROLL
+  for (uint32_t i = 0; i < cells_of(*move); ++i) {
+    const ibgda::Landing cell(*move->q, move->first + i);
+    uint64_t value = stores ? cell.value() : 0;
+    PEAL_NO_UNROLL
+    for (uint64_t at = i * kCell; stores && at < move->bytes && at < (i + 1) * kCell; ++at) {
+      store_payload(move->home + at, static_cast<std::byte>(value));
+      value >>= 8;
+    }
+    cell.template give_back<R>();
+  }
 }
 
 /// Fetches up to mlx5::kAnywhereBytes: 8 to a cell, all of them under way at once. All tickets are
 /// taken before any is waited for, so that who holds cells waits for earlier tickets alone.
 template <Reach R, bool kTogether>
-PEAL_DEVICE Status get_by_cells(const ContextFields& ctx, mlx5::SendQueue& q,
-                                const mlx5::Remote& at, std::byte* dst, uint64_t bytes) {
-  constexpr uint64_t kCell = sizeof(uint64_t);
-  const auto cells = static_cast<uint32_t>((bytes + kCell - 1) / kCell);
-  const uint64_t first = ibgda::Landing::take_tickets<R>(q, cells);
-  for (uint32_t i = 0; i < cells; ++i) {
-    const Status free = ibgda::Landing(q, first + i).template await_turn<R>();
-    if (free != Status::kOk) return free;
-  }
-  Ticket last{};
-  for (uint32_t i = 0; i < cells && last.status == Status::kOk; ++i) {
-    const uint64_t left = bytes - i * kCell;
-    const auto part = static_cast<uint32_t>(left < kCell ? left : kCell);
-    const mlx5::Remote there{at.address + i * kCell, at.rkey};
-    const mlx5::Local cell = ibgda::Landing(q, first + i).local();
-    last = post<R, kTogether>(q, [there, cell, part](const mlx5::Header& h) {
-      return mlx5::compose_read(h, there, cell, part);
-    });
-  }
-  // Queues lie where the heap does, and so do their landing cells.
-  const mlx5::Local end = ibgda::Landing(q, first + cells - 1).local();
-  const Status status = ibgda::wait<R>(landed<R, kTogether>(q, ctx.heap.dumped, end, last));
-  for (uint32_t i = 0; i < cells; ++i) {
-    const ibgda::Landing cell(q, first + i);
-    const uint64_t value = status == Status::kOk ? cell.value() : 0;
-    const uint64_t behind = status == Status::kOk ? bytes : 0;
-    for (uint64_t byte = i * kCell; byte < behind && byte < (i + 1) * kCell; ++byte) {
-      store_payload(dst + byte, static_cast<std::byte>(value >> (8 * (byte % kCell))));
-    }
-    cell.template give_back<R>();
-  }
+PEAL_DEVICE_COLD Status get_by_cells(ByLane* move) {
+  move->first = ibgda::Landing::take_tickets<R>(*move->q, cells_of(*move));
+  Status status = await_cells<R>(move);
+  if (status != Status::kOk) return status;
+  fetch_to_cells<R, kTogether>(move);
+  status = await_landing<R, kTogether>(move);
+  empty_cells<R>(move, status == Status::kOk);
   return status;
 }
 
-/// A transfer by `q` whose end at home is `here`, in no window.
-template <p2p::Direction kDirection, Reach R, bool kTogether>
-PEAL_DEVICE_COLD Status move_by_lane(ContextState* state, mlx5::SendQueue* q, mlx5::Remote remote,
-                                     Home home, uint64_t bytes) {
-  constexpr bool kPut = kDirection == p2p::Direction::kPut;
-  const ContextFields& ctx = state->fields;
-  auto* const here = static_cast<std::byte*>(const_cast<void*>(home.at));
-  const bool anywhere = lies_anywhere(&ctx, home.first);
-  if (anywhere && bytes <= mlx5::kAnywhereBytes) {
-    return kPut ? put_in_pieces<R, kTogether>(*q, remote, here, bytes)
-                : get_by_cells<R, kTogether>(ctx, *q, remote, here, bytes);
+template <Reach R, bool kTogether, bool kPut>
+PEAL_DEVICE_COLD Status move_by_lane(ByLane* move) {
+  const bool anywhere = lies_anywhere(&move->state->fields, move->begin);
+  if (anywhere && move->bytes <= mlx5::kAnywhereBytes) {
+    return kPut ? put_in_pieces<R, kTogether>(move) : get_by_cells<R, kTogether>(move);
   }
-  std::byte* const there = anywhere ? own_address(state, *q, remote) : nullptr;
-  if (there != nullptr) {
-    return copy_at_home<R, kTogether>(state, q, kPut ? there : here, kPut ? here : there, bytes);
+  move->there = anywhere ? own_address(move) : nullptr;
+  if (move->there != nullptr) {
+    // What the NIC has carried to this PE comes first, as on its queue.
+    const Status arrived = settle<R, kTogether>(move->state, move->q);
+    if (arrived == Status::kOk) copy_at_home<kPut>(move);
+    return arrived;
   }
-  return refuse_home(state, here, bytes, kPut ? Doing::kPutSource : Doing::kGetDestination);
+  return refuse_home(move->state, move->home, move->bytes,
+                     kPut ? Doing::kPutSource : Doing::kGetDestination);
+}
+
+/// Does a put or get of `bytes` at `far` whose end at home no NIC knows, or refuses it.
+template <Reach R, bool kTogether, bool kPut, class Home>
+PEAL_DEVICE Status by_lane(ContextState* state, const Destination& far, const Home& home,
+                           uint64_t bytes) {
+  auto* const at = static_cast<std::byte*>(const_cast<void*>(address_of(home)));
+  ByLane move{state, far.queue, far.remote, at, begin_of(home), bytes};
+  in_memory(&move);
+  return move_by_lane<R, kTogether, kPut>(&move);
 }
 
 }  // namespace peal::detail

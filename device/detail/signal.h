@@ -79,7 +79,7 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
   if (flag.direct != nullptr) {
     // Two ways to one peer: nothing orders them but waiting, and not for a completion alone. Edge
     // M17.
-    const Ticket put = put_bytes<R, kTogether>(ctx, to, {src, src}, bytes);
+    const Ticket put = put_bytes<R, kTogether>(ctx, to, src, bytes);
     Status done = put.status;
     if (done == Status::kOk) {
       done = weakened(Edge::kM17Signal) ? ibgda::wait<R>(put)
@@ -90,12 +90,12 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
   }
   if (bytes == 0) return post_signal<R, kTogether, kRings>(ctx, flag, signal);
   if (flag.queue != to.queue) {  // two NICs: the same, and the signal settles what is ahead of it
-    const Ticket put = put_bytes<R, kTogether>(ctx, to, {src, src}, bytes);
+    const Ticket put = put_bytes<R, kTogether>(ctx, to, src, bytes);
     return put.status == Status::kOk ? post_signal<R, kTogether>(ctx, flag, signal) : put;
   }
   // Same queue, later slot: the responder executes the signal after the data. Edge M6.
   return with_signal(ctx, flag, signal, [&](const auto& compose) {
-    return put_bytes<R, kTogether, kRings>(ctx, to, {src, src}, bytes, compose);
+    return put_bytes<R, kTogether, kRings>(ctx, to, src, bytes, compose);
   });
 }
 

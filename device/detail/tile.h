@@ -123,9 +123,9 @@ struct TileTransfer {
     const auto at = static_cast<ptrdiff_t>(row);
     where.remote.address += first_row() + static_cast<uint64_t>(at * far_pitch());
     if constexpr (kPut) {
-      return put_bytes<R, true>(ctx, where, {src + at * rows.src_pitch, src}, rows.bytes);
+      return put_bytes<R, true>(ctx, where, RowAtHome{src + at * rows.src_pitch, src}, rows.bytes);
     } else {
-      return get_bytes<R, true>(ctx, where, {dst + at * rows.dst_pitch, dst}, rows.bytes);
+      return get_bytes<R, true>(ctx, where, RowAtHome{dst + at * rows.dst_pitch, dst}, rows.bytes);
     }
   }
 

@@ -96,22 +96,20 @@ PEAL_DEVICE Ticket post_inline(const Destination& to, const void* src, uint32_t 
 
 /// Posts a put of any size, followed by `after` (one more composer per WQE) under the same doorbell
 /// as its last part.
-template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class... After>
-PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, const Home& home,
+template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class Home, class... After>
+PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, Home home,
                              uint64_t bytes, const After&... after) {
   if (bytes <= kShortInline) {
-    return post_inline<3, R, kTogether, kRings>(to, home.at, static_cast<uint32_t>(bytes),
+    return post_inline<3, R, kTogether, kRings>(to, address_of(home), static_cast<uint32_t>(bytes),
                                                 after...);
   }
   if (bytes <= mlx5::kMaxInlineBytes) {
-    return post_inline<7, R, kTogether, kRings>(to, home.at, static_cast<uint32_t>(bytes),
+    return post_inline<7, R, kTogether, kRings>(to, address_of(home), static_cast<uint32_t>(bytes),
                                                 after...);
   }
-  const Origin from = resolve_local(ctx, *to.queue, home.at, bytes);
+  const Origin from = resolve_local(ctx, *to.queue, address_of(home), bytes);
   if (from.status != Status::kOk) {
-    constexpr auto kPut = p2p::Direction::kPut;
-    const Status moved =
-        move_by_lane<kPut, R, kTogether>(ctx.state, to.queue, to.remote, home, bytes);
+    const Status moved = by_lane<R, kTogether, true>(ctx.state, to, home, bytes);
     if constexpr (sizeof...(After) > 0) {
       if (moved == Status::kOk) return post<R, kTogether, kRings>(*to.queue, after...);
     }
@@ -121,14 +119,12 @@ PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, 
                                                 after...);
 }
 
-template <Reach R, bool kTogether, Rings kRings = Rings::kNow>
-PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, const Destination& at, const Home& home,
+template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class Home>
+PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, const Destination& at, Home home,
                              uint64_t bytes) {
-  Origin to = resolve_local(ctx, *at.queue, home.at, bytes);
+  Origin to = resolve_local(ctx, *at.queue, address_of(home), bytes);
   if (to.status != Status::kOk) {
-    constexpr auto kGet = p2p::Direction::kGet;
-    return {nullptr, 0,
-            move_by_lane<kGet, R, kTogether>(ctx.state, at.queue, at.remote, home, bytes)};
+    return {nullptr, 0, by_lane<R, kTogether, false>(ctx.state, at, home, bytes)};
   }
   in_memory(&to);
   const Ticket ticket =
@@ -238,9 +234,9 @@ struct Transfer {
     if (bytes != 0) {
       ticket = by_leader(scope, [&] {
         if constexpr (kPut)
-          return put_bytes<R, kTogether, kRings>(ctx, where, {src, src}, bytes);
+          return put_bytes<R, kTogether, kRings>(ctx, where, src, bytes);
         else
-          return get_bytes<R, kTogether, kRings>(ctx, where, {dst, dst}, bytes);
+          return get_bytes<R, kTogether, kRings>(ctx, where, dst, bytes);
       });
     }
     // Inline data has left the source already.

@@ -154,6 +154,7 @@ PEAL_HD const Window* search_windows(const WindowTable* table, const void* addre
   const uint32_t count = load_relaxed<Reach::kSystem>(&table->count);
   uint64_t last = 0;
   uint32_t found = 0;
+  PEAL_NO_UNROLL
   for (uint32_t i = 1; i < count; ++i) {
     const uint64_t end = end_if_holds(table, i, address, bytes, side);
     if (end == 0 || end < last) continue;

@@ -141,14 +141,14 @@ TEST(Waits, ThatAreOverAreNotInTheDump) {
 }
 
 PEAL_KERNEL put_from_outside(Context ctx, std::byte* there, const std::byte* here) {
-  static_cast<void>(put(ctx, there, here, 64, 1));
+  static_cast<void>(put(ctx, there, here, 2048, 1));  // more than a lane moves by itself
 }
 PEAL_KERNEL put_past_the_part(Context ctx, WindowHandle window, std::byte* heap) {
   if (ctx.pe == 0) static_cast<void>(put(ctx, window.at(60), heap, 8, 1));
 }
 
 PEAL_KERNEL put_past_the_end(Context ctx, std::byte* there, const std::byte* here) {
-  static_cast<void>(put(ctx, there, here, 64, 1));
+  static_cast<void>(put(ctx, there, here, 2048, 1));  // more than a lane moves by itself
 }
 PEAL_KERNEL add_to_half_a_word(Context ctx, std::byte* there) {
   static_cast<void>(atomic_add(ctx, reinterpret_cast<uint64_t*>(there + 4), 1, 1));
@@ -172,17 +172,18 @@ void expect_sentence(Runtime& pe, const std::vector<std::string>& parts,
 TEST(Refused, ArgumentsAreToldWithTheOperationTheRangeAndTheRemedy) {
   on_two(
       [](Runtime& pe) {
-        Symmetric<std::byte> data(pe, 256);
+        Symmetric<std::byte> data(pe, 2048);
         std::byte mine[64] = {};
+        std::byte large[2048] = {};
         std::byte* const heap = pe.context().heap.base;
         std::byte* const end = heap + pe.context().heap.bytes;
         expect_sentence(pe,
                         {"kernel put_from_outside (waits_test.cc:",
                          "), block 0, thread 0: the source of put used PE 0 "
                          "(itself), address ",
-                         "64 bytes: address not registered; allocate it in the symmetric heap [",
-                         "or register_local(0x", ", 64) first"},
-                        put_from_outside, data.data(), mine);
+                         "2048 bytes: address not registered; allocate it in the symmetric heap [",
+                         "or register_local(0x", ", 2048) first"},
+                        put_from_outside, data.data(), large);
         expect_sentence(pe,
                         {"kernel put_past_the_end (waits_test.cc:",
                          "), block 0, thread 0: put used PE 1, address ",
