@@ -2,6 +2,8 @@
 //
 // The guide's calls from the host: at once, in a stream's order, kernels by their address, memory,
 // and what goes wrong.
+#include <mpi.h>
+
 #include <climits>
 #include <cstring>
 #include <string>
@@ -345,4 +347,10 @@ TEST(NvshmemFailures, BeforeTheBeginningAreToldToo) {
 }  // namespace
 }  // namespace peal::compat_test
 
-int main(int argc, char** argv) { return peal::compat_test::run_tests(argc, argv); }
+// MPI is the program's: it outlives each nvshmem_finalize.
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  const int result = peal::compat_test::run_tests(argc, argv);
+  MPI_Finalize();
+  return result;
+}
