@@ -27,8 +27,13 @@
 #define PEAL_KERNEL __global__ void
 #define PEAL_MAX_THREADS(threads) __launch_bounds__(threads)
 #define PEAL_DEVICE_COLD __device__ __noinline__
+#if defined(__CUDA_ARCH__)
 #define PEAL_UNROLL _Pragma("unroll")
 #define PEAL_NO_UNROLL _Pragma("unroll 1")
+#else  // the host's compiler, which does not know them
+#define PEAL_UNROLL
+#define PEAL_NO_UNROLL
+#endif
 #define PEAL_COLD __host__ __device__ __noinline__
 #else
 #define PEAL_CUDA 0

@@ -175,12 +175,13 @@ PEAL_DEVICE uint32_t cells_of(const ByLane& move) {
 /// Waits until its cells are free.
 template <Reach R>
 PEAL_DEVICE_COLD Status await_cells(ByLane* move) {
-  Status status = Status::kOk;
+  const uint32_t cells = cells_of(*move);
   PEAL_NO_UNROLL
-  for (uint32_t i = 0; i < cells_of(*move) && status == Status::kOk; ++i) {
-    status = ibgda::Landing(*move->q, move->first + i).template await_turn<R>();
+  for (uint32_t i = 0; i < cells; ++i) {
+    const Status status = ibgda::Landing(*move->q, move->first + i).template await_turn<R>();
+    if (status != Status::kOk) return status;
   }
-  return status;
+  return Status::kOk;
 }
 
 /// Waits for the last fetch, and until its data has landed: queues lie where the heap does, and so
@@ -196,13 +197,16 @@ PEAL_DEVICE_COLD Status await_landing(ByLane* move) {
 template <Reach R>
 PEAL_DEVICE_COLD void empty_cells(ByLane* move, bool stores) {
   constexpr uint64_t kCell = sizeof(uint64_t);
+  const uint32_t cells = cells_of(*move);
   PEAL_NO_UNROLL
-  for (uint32_t i = 0; i < cells_of(*move); ++i) {
+  for (uint32_t i = 0; i < cells; ++i) {
     const ibgda::Landing cell(*move->q, move->first + i);
+    const uint64_t left = move->bytes - i * kCell;
     uint64_t value = stores ? cell.value() : 0;
+    const uint64_t bytes = !stores ? 0 : left < kCell ? left : kCell;
     PEAL_NO_UNROLL
-    for (uint64_t at = i * kCell; stores && at < move->bytes && at < (i + 1) * kCell; ++at) {
-      store_payload(move->home + at, static_cast<std::byte>(value));
+    for (uint64_t byte = 0; byte < bytes; ++byte) {
+      store_payload(move->home + i * kCell + byte, static_cast<std::byte>(value));
       value >>= 8;
     }
     cell.template give_back<R>();
