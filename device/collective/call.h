@@ -109,11 +109,26 @@ PEAL_DEVICE Status meet_mapped(const Call<R>& call, uint32_t signature) {
   return meet<true>(call.ctx, call.team, call.part, call.channel, epoch, signature);
 }
 
+/// Of a call that members began differently, of grids of other sizes perhaps: all channels have
+/// made as many meetings as channel 0, by which every call meets.
+template <Reach R>
+PEAL_DEVICE_COLD void align_meetings(Part part) {
+  const uint32_t made = load_relaxed<Reach::kGpu>(&part.counters(0).meetings);
+  for (uint32_t channel = 1; channel < part.channels; ++channel) {
+    store_relaxed<Reach::kGpu>(&part.counters(channel).meetings, made);
+  }
+}
+
 /// Every member has begun this call and means the same by it. By one scope, or a block of a grid.
 template <bool kMapped, Reach R, class S>
 PEAL_DEVICE Status meet_before(const Call<R>& call, S scope, uint32_t signature) {
   return by_leader(lanes_of(scope), [&] {
-    if constexpr (kMapped) return meet_mapped<Edge::kM16Meet>(call, signature);
+    if constexpr (kMapped) {
+      const Status met = meet_mapped<Edge::kM16Meet>(call, signature);
+      const bool alone = !AnyGrid<S> || blocks_in_grid() == 1;  // else end_of_grid() does
+      if (met == Status::kMismatch && alone) align_meetings<R>(call.part);
+      return met;
+    }
     return meet_by_nic<R>(call.ctx.state, &call.team, false, signature);
   });
 }
@@ -137,23 +152,25 @@ PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
 
 /// All blocks of the grid are done with the call, and answer the same: what failed in one of them.
 /// Edge M19: what a block stored, and what it learned of other members, is there for all.
+/// `began`: see Failure.
 template <Reach R>
-PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status) {
+PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status, bool began = true) {
   const Status mine = first_failure(block, status);
   if (blocks_in_grid() == 1) return mine;
   return by_leader(block, [&] {
     Counters& counters = call.part.counters(0);
     const uint32_t done = load_relaxed<Reach::kGpu>(&counters.done);
     if (mine != Status::kOk) {
-      raise_to<Reach::kGpu>(&counters.failed, static_cast<uint32_t>(mine));
+      raise_to<Reach::kGpu>(&counters.failed, Failure::of(mine, began).word);
     }
     if (fetch_add<Reach::kGpu, Edge::kM19>(&counters.arrived, 1u) + 1 == blocks_in_grid()) {
-      const uint32_t failed = load_relaxed<Reach::kGpu>(&counters.failed);
-      store_relaxed<Reach::kGpu>(&counters.outcome, failed);
+      const Failure failed{load_relaxed<Reach::kGpu>(&counters.failed)};
+      if (failed.never_began()) align_meetings<R>(call.part);
+      store_relaxed<Reach::kGpu>(&counters.outcome, static_cast<uint32_t>(failed.status()));
       store_relaxed<Reach::kGpu>(&counters.failed, 0u);
       store_relaxed<Reach::kGpu>(&counters.arrived, 0u);
       store_release<Reach::kGpu>(&counters.done, done + 1);
-      return static_cast<Status>(failed);
+      return failed.status();
     }
     const Status waited = detail::spin(
         call.ctx, [&] { return load_acquire<Reach::kGpu, Edge::kM19Done>(&counters.done) != done; },

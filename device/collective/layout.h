@@ -54,7 +54,7 @@ struct Counters {
   uint32_t grid_exchanges;  // made by calls from the host
   uint32_t arrived;         // blocks of a grid that are done with the call under way, and
   uint32_t done;            // calls of grids that all blocks are done with (of channel 0)
-  uint32_t failed;          // Status of a block whose part of that call failed
+  uint32_t failed;          // Failure of a block whose part of that call failed
   uint32_t outcome;         // of the last call of a grid
   uint32_t refused;         // a Status that the host wrote: no call is made any more
   uint32_t disagreed;       // the last exchange in which members made different calls, twice its
@@ -62,6 +62,21 @@ struct Counters {
   uint32_t grid_disagreed;  // of those from the host
 };
 static_assert(sizeof(Counters) <= 64);
+
+/// Why a block's part of a grid's call failed, as the other blocks read it: the greatest counts.
+struct Failure {
+  uint32_t word;
+
+  /// `began`: the members had met, and agreed, before data moved.
+  PEAL_HD static Failure of(Status status, bool began) {
+    return {static_cast<uint32_t>(status) | (began ? 0 : kNeverBegan)};
+  }
+  PEAL_HD Status status() const { return static_cast<Status>(word & ~kNeverBegan); }
+  PEAL_HD bool never_began() const { return (word & kNeverBegan) != 0; }
+
+ private:
+  static constexpr uint32_t kNeverBegan = 1u << 16;
+};
 
 /// Words of one set of arrivals.
 PEAL_HD constexpr uint32_t arrival_words(uint32_t members) {

@@ -61,7 +61,7 @@ struct Meeting {
   uint32_t epoch;
   uint32_t signature;
   uint64_t* words;         // of the round
-  const uint32_t* failed;  // by a Status: another block of the grid, so this one waits no more
+  const uint32_t* failed;  // Failure of another block of the grid: this one waits no more
   uint32_t distance = 1;
   Status first = Status::kOk;
 
@@ -95,6 +95,12 @@ struct Meeting {
   }
 
  private:
+  /// Why another block's failure ends this wait, or kOk. Where a call has begun in one block it
+  /// begins in all: who left the first meeting of it would make one less than the other members.
+  PEAL_DEVICE Status failed_beside() const {
+    const Failure beside{load_relaxed<Reach::kGpu>(failed)};
+    return signature > kArrived && !beside.never_began() ? Status::kOk : beside.status();
+  }
   /// Waits until PE `pe` has told of this meeting; `theirs` is the signature it told.
   PEAL_DEVICE Status hear(const uint64_t* word, int pe, uint32_t* theirs) const {
     const auto heard = [&](uint64_t seen) {
@@ -114,7 +120,7 @@ struct Meeting {
         [&] {
           waiting.look(what);
           ended = detail::stop_word(ctx);
-          if (ended == Status::kOk) ended = static_cast<Status>(load_relaxed<Reach::kGpu>(failed));
+          if (ended == Status::kOk) ended = failed_beside();
           return ended != Status::kOk;
         });
     if (end == SpinEnd::kTimedOut) ended = Status::kTimeout;

@@ -78,13 +78,15 @@ PEAL_DEVICE Status run_mapped(const BasicContext<R>& ctx, S scope, const Team& t
     }
   }
   Status status = Status::kOk;
+  bool began = true;
   if (call.channel < team.channels) {
     status = meet_before<true>(call, scope, signature_of(ctx, scope, op));
-    if (status == Status::kOk) {
+    began = status == Status::kOk;
+    if (began) {
       status = meet_after<true>(call, scope, op.mapped(call, crew_of(scope, team.channels)));
     }
   }
-  if constexpr (std::is_same_v<S, WholeGrid>) status = end_of_grid(call, status);
+  if constexpr (std::is_same_v<S, WholeGrid>) status = end_of_grid(call, status, began);
   return status;
 }
 
@@ -95,7 +97,7 @@ PEAL_DEVICE_COLD Status end_refused([[maybe_unused]] ContextState* state, [[mayb
                                     [[maybe_unused]] Team team, Status refused) {
   if constexpr (std::is_same_v<S, WholeGrid>) {
     const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
-    return end_of_grid(begin(ctx, scope, team), refused);
+    return end_of_grid(begin(ctx, scope, team), refused, false);
   }
   return refused;
 }

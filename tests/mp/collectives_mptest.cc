@@ -161,37 +161,58 @@ TEST(Collectives, AWorkspaceMayHaveAnySize) {
   });
 }
 
-/// `wrong`: the member whose list of what it receives from the one before it is wrong; -1: none.
+/// What a PE gives and gets in a call with counts of its own for each member.
+struct Uneven {
+  Uneven(Runtime& pe, const Team& of)
+      : team(of),
+        n(static_cast<size_t>(of.size)),
+        lists(pe, 4 * n),
+        dst(pe, 8 * n),
+        src(pe, 8 * n) {
+    for (size_t i = 0; i < n; ++i) {
+      const int other = static_cast<int>(i);
+      lists[i] = count_of(other, team.rank);
+      lists[n + i] = 8 * other;
+      lists[2 * n + i] = count_of(team.rank, other);
+      lists[3 * n + i] = 8 * (team.size - 1 - other);
+      for (size_t k = 0; k < 8; ++k) {
+        src[8 * (n - 1 - i) + k] = static_cast<uint64_t>(team.rank * 100 + other * 10) + k;
+      }
+    }
+  }
+  /// Member `wrong` has another count of what it receives from the one before it.
+  void spoil(int wrong) {
+    if (wrong == team.rank) lists[(static_cast<size_t>(team.rank) + n - 1) % n] += 1;
+  }
+  Blocks<int> received() { return {lists.data(), lists.data() + n}; }
+  Blocks<int> sent() { return {lists.data() + 2 * n, lists.data() + 3 * n}; }
+  void expect_right() {
+    for (size_t i = 0; i < n; ++i) {
+      const int from = static_cast<int>(i);
+      for (size_t k = 0; k < 8; ++k) {
+        const bool came = static_cast<int>(k) < count_of(from, team.rank);
+        const uint64_t value = static_cast<uint64_t>(from * 100 + team.rank * 10) + k;
+        EXPECT_EQ(dst[8 * i + k], came ? value : 0);
+      }
+    }
+  }
+
+  const Team team;
+  const size_t n;
+  Symmetric<int> lists;
+  Symmetric<uint64_t> dst;
+  Symmetric<uint64_t> src;
+};
+
+/// `wrong`: as spoil() has it; -1: none.
 template <class S>
 void run_uneven(Runtime& pe, int wrong) {
-  const Team team = pe.world();
-  const auto n = static_cast<size_t>(team.size);
-  Symmetric<int> lists(pe, 4 * n);
-  Symmetric<uint64_t> dst(pe, 8 * n);
-  Symmetric<uint64_t> src(pe, 8 * n);
-  for (size_t i = 0; i < n; ++i) {
-    const int other = static_cast<int>(i);
-    lists[i] = count_of(other, team.rank);
-    lists[n + i] = 8 * other;
-    lists[2 * n + i] = count_of(team.rank, other);
-    lists[3 * n + i] = 8 * (team.size - 1 - other);
-    for (size_t k = 0; k < 8; ++k) {
-      src[8 * (n - 1 - i) + k] = static_cast<uint64_t>(team.rank * 100 + other * 10) + k;
-    }
-  }
-  if (wrong == team.rank) lists[(static_cast<size_t>(team.rank) + n - 1) % n] += 1;
+  Uneven call(pe, pe.world());
+  call.spoil(wrong);
   pe.barrier();
-  run(grid_for<S>(), uneven<S>, pe.context(), S{}, team, dst.data(), src.data(),
-      Blocks<int>{lists.data(), lists.data() + n},
-      Blocks<int>{lists.data() + 2 * n, lists.data() + 3 * n},
-      wrong < 0 ? Status::kOk : Status::kMismatch);
-  for (size_t i = 0; wrong < 0 && i < n; ++i) {
-    const int from = static_cast<int>(i);
-    for (size_t k = 0; k < 8; ++k) {
-      const bool sent = static_cast<int>(k) < count_of(from, team.rank);
-      EXPECT_EQ(dst[8 * i + k], sent ? static_cast<uint64_t>(from * 100 + team.rank * 10) + k : 0);
-    }
-  }
+  run(grid_for<S>(), uneven<S>, pe.context(), S{}, call.team, call.dst.data(), call.src.data(),
+      call.received(), call.sent(), wrong < 0 ? Status::kOk : Status::kMismatch);
+  if (wrong < 0) call.expect_right();
 }
 
 TYPED_TEST(CollectivesBy, UnevenBlocks) {
@@ -200,6 +221,45 @@ TYPED_TEST(CollectivesBy, UnevenBlocks) {
 
 TYPED_TEST(CollectivesBy, UnevenBlocksThatDisagree) {
   on_every_pe([](Runtime& pe) { run_uneven<TypeParam>(pe, pe.n_pes() - 1); });
+}
+
+/// As uneven(), by blocks that come in the worst order: block 0 of member 0 when another block of
+/// the member that disagrees has failed.
+PEAL_KERNEL uneven_late(Verdict* verdict, Context ctx, Team team, uint64_t* dst, uint64_t* src,
+                        Blocks<int> received, Blocks<int> sent) {
+  const collective::Counters* const counters =
+      ptr(ctx, &collective::Part::of(team, ctx.slot).counters(0), world_pe(team, n_pes(team) - 2));
+  if (my_pe(team) == 0 && block_in_grid() == 0 && counters != nullptr) {
+    const Status waited = detail::spin(
+        ctx,
+        [&] {
+          return load_relaxed<Reach::kSystem>(&counters->failed) +
+                     load_relaxed<Reach::kSystem>(&counters->outcome) !=
+                 0;
+        },
+        detail::WaitOf<WaitKind::kGrid>{});
+    expect_eq(verdict, static_cast<unsigned>(waited), static_cast<unsigned>(Status::kOk));
+  }
+  const Status status = all_to_all_v(ctx, whole_grid, team, dst, received, src, sent);
+  expect_eq(verdict, static_cast<unsigned>(status), static_cast<unsigned>(Status::kMismatch));
+}
+
+/// Hazard: a block of a grid that heard of another's failure while it met the others made a meeting
+/// less than they did, and the next call waited for it.
+TEST(Collectives, ATeamGoesOnAfterBlocksOfGridsThatDisagree) {
+  on_every_pe([](Runtime& pe) {
+    if (pe.n_pes() == 1) return;
+    const Team team = pe.split_team(pe.world(), 0, 0, kSmall);
+    {
+      Uneven call(pe, team);
+      call.spoil(pe.n_pes() - 1);
+      pe.barrier();
+      run(grid_for<WholeGrid>(), uneven_late, pe.context(), team, call.dst.data(), call.src.data(),
+          call.received(), call.sent());
+      pe.barrier();
+    }
+    run_in<WholeGrid, op::Sum, int32_t>(pe, team);
+  });
 }
 
 /// Lists that lead out of the memory that the buffers lie in.
@@ -310,7 +370,8 @@ TEST(Collectives, GridsThatDifferAreRefusedByAll) {
     run({.blocks = team.rank == 0 ? 3 : 2, .threads = 2}, long_call, ctx, team, dst.data(),
         src.data(), differs ? Status::kMismatch : Status::kOk);
     pe.barrier();
-    pe.free_team(team);
+    // And the team goes on, by as many blocks as no call before had at all members.
+    run_in<WholeGrid, op::Sum, int32_t>(pe, team);
   });
 }
 
