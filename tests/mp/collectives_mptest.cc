@@ -229,7 +229,7 @@ PEAL_KERNEL uneven_late(Verdict* verdict, Context ctx, Team team, uint64_t* dst,
                         Blocks<int> received, Blocks<int> sent) {
   const collective::Counters* const counters =
       ptr(ctx, &collective::Part::of(team, ctx.slot).counters(0), world_pe(team, n_pes(team) - 2));
-  if (my_pe(team) == 0 && block_in_grid() == 0 && counters != nullptr) {
+  if (team.mapped != 0 && my_pe(team) == 0 && block_in_grid() == 0 && counters != nullptr) {
     const Status waited = detail::spin(
         ctx,
         [&] {
