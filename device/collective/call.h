@@ -109,16 +109,6 @@ PEAL_DEVICE Status meet_mapped(const Call<R>& call, uint32_t signature) {
   return meet<true>(call.ctx, call.team, call.part, call.channel, epoch, signature);
 }
 
-/// Of a call that members began differently, of grids of other sizes perhaps: all channels have
-/// made as many meetings as channel 0, by which every call meets.
-template <Reach R>
-PEAL_DEVICE_COLD void align_meetings(Part part) {
-  const uint32_t made = load_relaxed<Reach::kGpu>(&part.counters(0).meetings);
-  for (uint32_t channel = 1; channel < part.channels; ++channel) {
-    store_relaxed<Reach::kGpu>(&part.counters(channel).meetings, made);
-  }
-}
-
 /// Every member has begun this call and means the same by it. By one scope, or a block of a grid.
 template <bool kMapped, Reach R, class S>
 PEAL_DEVICE Status meet_before(const Call<R>& call, S scope, uint32_t signature) {
@@ -165,7 +155,8 @@ PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status, bool began = 
     }
     if (fetch_add<Reach::kGpu, Edge::kM19>(&counters.arrived, 1u) + 1 == blocks_in_grid()) {
       const Failure failed{load_relaxed<Reach::kGpu>(&counters.failed)};
-      if (failed.never_began()) align_meetings<R>(call.part);
+      if (failed.never_began() && failed.status() == Status::kMismatch)
+        align_meetings<R>(call.part);
       store_relaxed<Reach::kGpu>(&counters.outcome, static_cast<uint32_t>(failed.status()));
       store_relaxed<Reach::kGpu>(&counters.failed, 0u);
       store_relaxed<Reach::kGpu>(&counters.arrived, 0u);

@@ -63,7 +63,8 @@ struct Counters {
 };
 static_assert(sizeof(Counters) <= 64);
 
-/// Why a block's part of a grid's call failed, as the other blocks read it: the greatest counts.
+/// Why a block's part of a grid's call failed, as the other blocks read it: the
+/// greatest is kept, and kNeverBegan outranks every Status.
 struct Failure {
   uint32_t word;
 

@@ -84,7 +84,7 @@ struct Meeting {
       uint32_t theirs = kDisagree;
       const int pe = pe_at(rank + size() - i * distance);
       first = hear(words + i - 1, pe, &theirs);
-      if (theirs != signature) signature = kDisagree;
+      if (first != Status::kOk || theirs != signature) signature = kDisagree;
     }
     words += kSyncFan - 1;
     distance *= kSyncFan;
@@ -97,9 +97,11 @@ struct Meeting {
  private:
   /// Why another block's failure ends this wait, or kOk. Where a call has begun in one block it
   /// begins in all: who left the first meeting of it would make one less than the other members.
+  /// All come to the meeting at its end, too, even where counts differed, and store until then.
   PEAL_DEVICE Status failed_beside() const {
     const Failure beside{load_relaxed<Reach::kGpu>(failed)};
-    return signature > kArrived && !beside.never_began() ? Status::kOk : beside.status();
+    const bool all_come = signature > kArrived || beside.status() == Status::kMismatch;
+    return !beside.never_began() && all_come ? Status::kOk : beside.status();
   }
   /// Waits until PE `pe` has told of this meeting; `theirs` is the signature it told.
   PEAL_DEVICE Status hear(const uint64_t* word, int pe, uint32_t* theirs) const {
@@ -151,6 +153,17 @@ PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part
   return meeting.outcome();
 }
 
+/// Sets every channel to channel 0's number of meetings, and the ring to its beginning: of a call
+/// that members began differently some blocks made a meeting that others did not, and some left it.
+template <Reach R>
+PEAL_DEVICE_COLD void align_meetings(Part part) {
+  store_relaxed<Reach::kGpu>(&part.counters(0).ring, uint64_t{0});
+  const uint32_t made = load_relaxed<Reach::kGpu>(&part.counters(0).meetings);
+  for (uint32_t channel = 1; channel < part.channels; ++channel) {
+    store_relaxed<Reach::kGpu>(&part.counters(channel).meetings, made);
+  }
+}
+
 template <Reach R>
 PEAL_DEVICE_COLD Status drain_by_nic(const ContextState* state) {
   return detail::drain_all(static_cast<const BasicContext<R>&>(state->fields));
@@ -176,6 +189,7 @@ PEAL_DEVICE_COLD Status meet_by_nic(const ContextState* state, const Team* team,
   const Part part = Part::of(*team, ctx.slot);
   const uint32_t epoch = load_relaxed<Reach::kGpu>(&part.counters(0).meetings) + 1;
   const Status met = meet<false>(ctx, *team, part, 0, epoch, signature);
+  if (met == Status::kMismatch) align_meetings<R>(part);
   return drained != Status::kOk ? drained : met;
 }
 

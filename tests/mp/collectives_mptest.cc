@@ -250,6 +250,7 @@ TEST(Collectives, ATeamGoesOnAfterBlocksOfGridsThatDisagree) {
   on_every_pe([](Runtime& pe) {
     if (pe.n_pes() == 1) return;
     const Team team = pe.split_team(pe.world(), 0, 0, kSmall);
+    EXPECT_EQ((run_sizes<Block, op::Sum, int32_t>(pe, team, grid_for<Block>())), "");
     {
       Uneven call(pe, team);
       call.spoil(pe.n_pes() - 1);
