@@ -97,21 +97,20 @@ struct Word {
   Signal::Kind kind;  // of kSignal
 };
 
-/// A call of a team on one context while it is under way: [ number of the launch | Call | blocks of
-/// its grid that are not done ]. 0: none is. The number tells the blocks of one grid from those of
-/// another.
+/// A call of a team on one context while it is under way: [ number of the launch: 24 bits | Call: 8
+/// | blocks of its grid that have come: 16 | and that are not done: 16 ]. 0: none is. The number
+/// tells the blocks of one launch from those of another; of a graph it is the same at each replay,
+/// and the count of those that have come tells.
 struct UnderWay {
-  static constexpr uint32_t kBlockBits = 20;
-  static constexpr uint32_t kCallBits = 12;
+  static constexpr uint64_t kCame = uint64_t{1} << 16;  // one block more
 
   static constexpr uint64_t of(uint32_t number, Call call) {
-    return uint64_t{number} << 32 | static_cast<uint64_t>(call) << kBlockBits;
+    return uint64_t{number} << 40 | static_cast<uint64_t>(call) << 32;
   }
-  PEAL_HD static bool same(uint64_t a, uint64_t b) { return (a ^ b) >> kBlockBits == 0; }
-  PEAL_HD static uint32_t call(uint64_t word) { return static_cast<uint32_t>(word) >> kBlockBits; }
-  PEAL_HD static uint32_t blocks(uint64_t word) {
-    return static_cast<uint32_t>(word) & ((1u << kBlockBits) - 1);
-  }
+  PEAL_HD static bool same(uint64_t a, uint64_t b) { return (a ^ b) >> 32 == 0; }
+  PEAL_HD static uint32_t call(uint64_t word) { return static_cast<uint32_t>(word >> 32) & 0xff; }
+  PEAL_HD static uint32_t came(uint64_t word) { return static_cast<uint32_t>(word) >> 16; }
+  PEAL_HD static uint32_t not_done(uint64_t word) { return static_cast<uint32_t>(word) & 0xffff; }
 };
 
 struct Collective {

@@ -69,13 +69,19 @@ PEAL_DEVICE void report(const Caller& caller, Status status, uint64_t team = 0,
 /// call that has it, or 0.
 PEAL_DEVICE uint64_t enter(const Collective& args) {
   if (args.under_way == nullptr) return 0;
-  const uint64_t mine = args.launch | blocks_in_grid();
-  uint64_t other = 0;
-  for (uint32_t tries = 0; other == 0 && tries < 3; ++tries) {  // it may end between the two
-    if (compare_exchange<Reach::kGpu>(args.under_way, uint64_t{0}, mine)) return 0;
-    other = load_relaxed<Reach::kGpu>(args.under_way);
+  const uint32_t blocks = blocks_in_grid();
+  uint64_t seen = 0;
+  // Another block changes the word between two tries: as many times as there are blocks, come and
+  // gone, of this grid and of one that ends meanwhile.
+  for (uint32_t tries = 0; tries < 4 * blocks; ++tries) {
+    const bool first = seen == 0;
+    const uint64_t wanted = first ? args.launch | UnderWay::kCame | blocks : seen + UnderWay::kCame;
+    if (compare_exchange<Reach::kGpu>(args.under_way, seen, wanted)) return 0;
+    seen = load_relaxed<Reach::kGpu>(args.under_way);
+    if (seen == 0) continue;
+    if (!UnderWay::same(seen, args.launch) || UnderWay::came(seen) >= blocks) return seen;
   }
-  return UnderWay::same(other, mine) && blocks_in_grid() > 1 ? 0 : other | 1;
+  return seen | 1;
 }
 
 /// The last block of a grid gives the word back. By one lane of each.
@@ -83,7 +89,7 @@ PEAL_DEVICE void leave(const Collective& args) {
   if (args.under_way == nullptr) return;
   if (blocks_in_grid() > 1) {
     const uint64_t before = fetch_add<Reach::kGpu>(args.under_way, ~uint64_t{0});
-    if (UnderWay::blocks(before) != 1) return;
+    if (UnderWay::not_done(before) != 1) return;
   }
   store_release<Reach::kGpu>(args.under_way, uint64_t{0});
 }

@@ -122,7 +122,10 @@ const Kernel* reduce_kernel(Call call, DataType type, Operation operation) {
   return nullptr;
 }
 
-const char* to_string(Call call) { return kCalls[static_cast<size_t>(call)].data(); }
+const char* to_string(Call call) {
+  const auto number = static_cast<size_t>(call);
+  return number < std::size(kCalls) ? kCalls[number].data() : "another call";
+}
 
 const char* to_string(DataType type) {
   static constexpr const char* kNames[] = {"i8",  "i16", "i32", "i64",  "u8",  "u16",
