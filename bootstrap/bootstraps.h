@@ -45,12 +45,12 @@ std::unique_ptr<Bootstrap> make_single();
 std::unique_ptr<Bootstrap> make_mpi(const void* mpi_comm, Deadline deadline,
                                     const std::string& plugin = "");
 
-/// This process's rank in *mpi_comm, and how many there are. Not collective. Throws as make_mpi()
-/// does, which knows `plugin`.
 struct CommRank {
   int rank;
   int size;
 };
+/// This process's rank in *mpi_comm, and how many there are. The program has initialised MPI; then
+/// the call is not collective. Throws as make_mpi() does, which knows `plugin`.
 CommRank rank_in_mpi(const void* mpi_comm, const std::string& plugin = "");
 
 /// What a rank needs to join a TCP job: where rank 0 listens, and the secret that admits to this

@@ -21,7 +21,6 @@ static_assert(std::endian::native == std::endian::little, "headers travel as the
 // What an answer that is already on its way may take beyond the deadline of the wait it ends.
 constexpr Deadline kGrace{2'000};
 
-// What it is part of, and which of the group's exchanges. A name comes from another process.
 // Of a CallName, which may have no zero at its end.
 std::string_view text_of_name(const CallName& name) {
   return {name.data(), strnlen(name.data(), name.size())};
@@ -33,6 +32,8 @@ std::string_view family_of(const CallName& name) {
   return text.substr(0, text.find(':'));
 }
 
+// What the message is part of, and which of the group's exchanges. A name comes from another
+// process: bytes that cannot be printed become question marks.
 std::string name_call(const Header& header) {
   const std::string_view text = text_of_name(header.name);
   std::string name;

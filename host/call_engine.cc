@@ -148,12 +148,15 @@ std::byte* CallEngine::mapped(const void* symmetric, int pe) const {
 std::byte* CallEngine::far_end(const kernels::Transfer& call) const {
   const bool gets = call.caller.call == Call::kGet;
   std::byte* const at = gets ? const_cast<std::byte*>(call.src) : call.dst;
-  if (call.bytes != kEndless && own_memory(at, call.caller.pe)) return at;
+  const char* const which = gets ? "dst" : "src";
+  const std::byte* const here = gets ? call.dst : call.src;
+  if (call.bytes != kEndless && own_memory(at, call.caller.pe)) {
+    check_near(call.caller.call, which, here, call.bytes);
+    return at;
+  }
   const Windows::Place place =
       symmetric(call.caller.call, gets ? "src" : "dst", {at, call.bytes, call.caller.pe});
   std::byte* const there = mapped(place, call.caller.pe);
-  const char* const which = gets ? "dst" : "src";
-  const std::byte* const here = gets ? call.dst : call.src;
   check_near(call.caller.call, which, here, call.bytes);
   if (there == nullptr) check_home(call.caller.call, which, here, call.bytes);
   return there;

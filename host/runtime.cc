@@ -37,7 +37,7 @@ void check_copy(const OwnMemory& own, const char* call, const void* symmetric, c
 Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target) {
   if (bootstrap == nullptr) fail(ErrorCode::kInvalidArgument, "Runtime: the bootstrap is null");
   const nvtx::Range range("peal: start");
-  bootstrap->name_calls("peal::start");
+  bootstrap->name_calls("start");
   agree_on_settings(*bootstrap, config, target);
   parts_ = std::make_unique<Parts>(std::move(bootstrap), config, target);
   parts().group.name_calls("");

@@ -177,7 +177,7 @@ uint64_t* Teams::word(size_t number) const {
   return reinterpret_cast<uint64_t*>(shown_.address() + kGranules * sizeof(Team)) + number;
 }
 
-// Before the members meet. What a call that was cut short left in a word goes.
+// The words are this PE's alone. What a call that was cut short left in one is cleared.
 void Teams::take_words(Record& record) {
   while (record.words.size() < record.options.contexts && !free_words_.empty()) {
     record.words.push_back(free_words_.back());

@@ -57,7 +57,7 @@ bool only_services_are_left() {
 }
 
 void tell_all(const Departure& how) {
-  // By looks at it: ThreadSanitizer does not see a mutex that is waited for until a time.
+  // Polled: ThreadSanitizer does not model timed locks of a mutex.
   std::unique_lock lock(ends().mutex, std::try_to_lock);
   const auto end = std::chrono::steady_clock::now() + kUntilGivenUp;
   while (!lock && std::chrono::steady_clock::now() < end) {

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -133,8 +134,9 @@ bool behind(const Mapping& mapping, const Fd& file) {
   void* const probe = ::mmap(nullptr, page, PROT_READ, MAP_SHARED, file.get(), offset);
   if (probe == MAP_FAILED) return false;
   const auto begin = reinterpret_cast<uintptr_t>(probe);
+  const auto unmap = [page](void* at) { ::munmap(at, page); };
+  const std::unique_ptr<void, decltype(unmap)> mapped(probe, unmap);  // mappings_of() may throw
   const std::vector<Mapping> shown = mappings_of(begin, begin + page);
-  ::munmap(probe, page);
   return !shown.empty() && shown[0].same_file(mapping);
 }
 

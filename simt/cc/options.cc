@@ -168,6 +168,7 @@ class OptionReader {
 
   // CMake says -x c++ of all that a project calls CXX, .cu files too.
   void input(const string& name) {
+    if (name.empty()) throw UsageError("an empty argument: give a file or an option");
     const bool cxx = language_.empty() || language_ == "c++";
     const bool cuda = language_ == "cu" || (cxx && name.ends_with(".cu"));
     if (cuda && name == "-") throw UsageError("-: standard input is not read; give a file");
@@ -251,6 +252,7 @@ class OptionReader {
   void of_gcc(const string& one) {
     std::vector<string> words = {one};
     if (among(one, kWithValue)) words.push_back(value(one));
+    if (words.back().empty()) throw UsageError(one + " wants a value that is not empty");
     if (one == "-MF" || one == "-MT" || one == "-MQ") {
       options_.depend.insert(options_.depend.end(), {one, value(one)});
     } else if (begins(one, "-M")) {

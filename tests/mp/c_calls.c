@@ -150,9 +150,9 @@ static void nulls(uint64_t* data) {
          strstr(peal_error(), "old") != NULL);
   EXPECT(peal_atomic_fetching32(PEAL_ATOMIC_FETCH, data, 0, 0, 0, NULL) == -1 &&
          strstr(peal_error(), "old") != NULL);
-  EXPECT(peal_stream_synchronize(NULL) == -1 && strstr(peal_error(), "stream") != NULL);
+  EXPECT(peal_stream_synchronize(NULL) == -1 && strstr(peal_error(), "stream is NULL") != NULL);
   EXPECT(peal_stream_destroy(NULL) == 0);
-  EXPECT(peal_team_split(peal_team_world(), 0, 0, NULL) == -1 && strstr(peal_error(), "team"));
+  EXPECT(peal_team_split(peal_team_world(), 0, 0, NULL) == -1 && strstr(peal_error(), "team is NULL"));
   EXPECT(peal_register_window(data, SIZE_MAX) == -1 && strstr(peal_error(), "the end of") != NULL);
   EXPECT(peal_register_local(data, SIZE_MAX) == -1 && strstr(peal_error(), "the end of") != NULL);
   WORKS(peal_put(data, NULL, 0, 0));

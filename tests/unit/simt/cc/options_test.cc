@@ -126,6 +126,8 @@ TEST_F(Line, MistakesAreErrors) {
   EXPECT_EQ(refused({}), "no file to compile");
   EXPECT_EQ(refused({"a.cu", "-o"}), "-o wants a value");
   EXPECT_EQ(refused({"a.cu", "-I"}), "-I wants a value");
+  EXPECT_EQ(refused({"a.o", ""}), "an empty argument: give a file or an option");
+  EXPECT_EQ(refused({"a.cu", "-L", ""}), "-L wants a value that is not empty");
   EXPECT_EQ(refused({"a.cu", "-arch"}), "-arch wants a value");
   EXPECT_EQ(refused({"-x", "cu", "-"}), "-: standard input is not read; give a file");
   EXPECT_EQ(refused({"-c", "a.cu", "b.cu", "-o", "c.o"}),
