@@ -113,13 +113,13 @@ with=(PEAL_INFO=1)
 wanted=("takes WRITEs in any order (dp_ordering_ooo_rw_rc)")
 job passes "ooo_rw=yes" "$ring"
 job passes "ooo_rw=yes link=ib" "$ring"
-# Keys with relaxed ordering only: no other is asked for, and no word is a WRITE; by verbs nobody tells (fails at ad2c921).
+# Keys with relaxed ordering only: no other is asked for, and no word is a WRITE; by verbs nobody tells (fails at 3a0dce1).
 with=(PEAL_INFO=1)
 wanted=("set by 8-byte swaps: mlx5_0 of PE 1 takes memory keys with relaxed ordering only")
 job passes "ooo_sl=0 ooo_sl=0+relaxed_only=yes" "$ring"
 with=(PEAL_TRANSPORT=proxy)
 job passes "relaxed_only=yes" "$ring"
-# PEs whose first NICs do not meet take others that do; links of different rates are told (both fail at 7456ad8).
+# PEs whose first NICs do not meet take others that do; links of different rates are told (both fail at 48bae8c).
 wanted=("mlx5_0 is left out and mlx5_1 used: mlx5_0 is InfiniBand, and all PEs can go by Ethernet")
 job passes "link=ib;link=roce link=roce" "$ring"
 wanted=("PE 0 goes by mlx5_0 at 100 Gb/s and PE 1 by mlx5_0 at 400: transfers between such")

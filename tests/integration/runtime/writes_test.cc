@@ -209,7 +209,7 @@ PEAL_KERNEL send_and_look(Context ctx, uint64_t* box, uint64_t* flag, uint64_t r
   *flag = rounds + 1;
 }
 
-// Atomics that the bus executes pass WRITEs. Fails at 97a0985: signals were such atomics.
+// Atomics that the bus executes pass WRITEs. Fails at 63fa10b: signals were such atomics.
 TEST(Signals, WaitWhereAtomicsOvertakeWrites) {
   const char* const before = ::getenv("PEAL_SOFTNIC_PRESENT");
   ASSERT_EQ(before, nullptr);

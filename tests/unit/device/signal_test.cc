@@ -62,7 +62,7 @@ TEST(Signal, AddIsAnAtomicWhoseResultNobodyReads) {
   }
 }
 
-// Where a NIC executes atomics ahead of WRITEs: bits 7 to 5 say strong order. Fails at 97a0985:
+// Where a NIC executes atomics ahead of WRITEs: bits 7 to 5 say strong order. Fails at 63fa10b:
 // signals that were atomics had no fence.
 TEST(Signal, ThatIsAnAtomicStartsBehindWhatIsAheadWhereItMust) {
   for (const bool add : {false, true}) {

@@ -90,7 +90,7 @@ TEST_F(GpuTest, KnowsWhetherItOrdersTheWritesOfNics) {
   EXPECT_FALSE(Gpu::open(0, 0)->orders_writes()) << "a driver that does not say";
 }
 
-// A dma-buf of memory on which calls may lag is counted by the fake. Fails at ad14097: only words
+// A dma-buf of memory on which calls may lag is counted by the fake. Fails at 4a2c40e: only words
 // by GDRCopy had that.
 TEST_F(GpuTest, HasCallsOnMemoryOfEachKindReturnWhenTheyAreDone) {
   const auto gpu = Gpu::open(0, 0);

@@ -121,7 +121,7 @@ TEST_F(Mlx5Path, OfInfiniBandInOneSubnet) {
 }
 
 // Adaptive routing is asked for where both ends can place WRITEs as they arrive, and somebody wants
-// it. Fails at 7deb3dd: nobody ever asked.
+// it. Fails at 9fdc4a9: nobody ever asked.
 TEST_F(Mlx5Path, OfAQueuePairThatTakesAnyOrderWhereBothEndsCan) {
   using nic::QueueOrder;
   const auto asks = [this](QueueOrder order, bool there) {

@@ -70,7 +70,7 @@ TEST_F(NicRegistration, OfHostMemoryBeginsAtZeroWithSwappedKeys) {
             {"ibv_reg_mr_iova2(64 bytes", "mlx5_0", "Cannot allocate memory", "ulimit -l"});
 }
 
-// mkc_order_write_after_write_ro_only. Fails at ad2c921: words had keys that such a NIC refuses.
+// mkc_order_write_after_write_ro_only. Fails at 3a0dce1: words had keys that such a NIC refuses.
 TEST_F(NicRegistration, OfWordsIsRelaxedWhereTheNicTakesNoOtherKey) {
   fake_.general_capabilities[29] |= 1u << 22;
   const IbgdaNic nic(Device(library(), ""), nullptr, RelaxedOrdering::kAuto);

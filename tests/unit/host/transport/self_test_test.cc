@@ -305,7 +305,7 @@ TEST_F(SelfTest, DoesNotWaitForLongerThanItsDeadline) {
 }
 
 // 20 and 7 are 34 s, or up to four times as long, and a test waits 45: it heard nothing, and said
-// that the NIC does not hear the doorbell. Fails at 4701a0e.
+// that the NIC does not hear the doorbell. Fails at 265259e.
 TEST(SelfTestText, SaysWhereTheNicHadNoTimeToSayThatNobodyAnswers) {
   using std::chrono::seconds;
   EXPECT_EQ(
