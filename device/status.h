@@ -21,13 +21,13 @@ enum class Status : uint32_t {
   kAborted,     // the host ended all waits of this runtime
   kBadPe,       // pe is not in [0, n_pes)
   kNotSymmetric,   // the remote address lies in no window that all PEs registered
-  kNotRegistered,  // the local address lies in no window, and there is more than 1 KiB
+  kNotRegistered,  // local memory that no NIC knows: over 1 KiB, or over a block's end
   kMisaligned,     // an atomic or signal address is not a multiple of its size
   kPeerMasked,     // the host gave the peer up (Runtime::mask); nothing was sent
   kBadTeam,        // this PE is no member, or the team was not made for so many contexts
-  kMismatch,       // the members' arguments of a collective call differ; no data was moved
+  kMismatch,       // members differ in a collective call; what a long one moves was not
   kMistake,        // checked mode found a mistake of the kernel; the call did nothing
-  kTeamBusy,       // a call of the team was under way on this context already; this one did nothing
+  kTeamBusy,       // another call of the team was under way on this context; recover() goes on
   kCount,
 };
 

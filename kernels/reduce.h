@@ -2,8 +2,7 @@
 //
 // The kernels that reduce elements of one type where all members are mapped:
 //
-//   PEAL_MAPPED_REDUCTIONS(f32, sum)    peal_kernel_all_reduce_f32_sum, peal_kernel_reduce_f32_sum,
-//   ...
+//   PEAL_MAPPED_REDUCTIONS(f32, sum)    peal_kernel_all_reduce_f32_sum and its kin
 //
 // A file for each type. What goes by a NIC is one kernel for all types (reduce_by_nic.cu): of every
 // kernel that could post the compiler translates all of that again.

@@ -7,8 +7,7 @@
 // callee keeps its loop variables on the stack, where with 32 warps each of those costs 32 cycles a
 // turn. Two remedies:
 //
-//   call_cold()    calls through a pointer, by convention: the callee saves what it uses, when it
-//   is
+//   call_cold()    calls through a pointer, by convention: the callee saves what it uses, when
 //                  called. The kernel has the registers of the largest such callee, or its own.
 //                  ptxas compiles every function that is called so once more for every kernel that
 //                  calls any

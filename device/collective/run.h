@@ -4,8 +4,7 @@
 //
 //   run(ctx, scope, team, call)
 //
-//   members are mapped   short   brief()                  one exchange, which has the signature,
-//   too
+//   members are mapped   short   brief()                  one exchange, with the signature
 //                        long    meet | mapped() | meet   arguments are compared in the first
 //   else                 short   a meeting that carries all to all | take()
 //                        long    meet | by_nic() | meet

@@ -58,17 +58,3 @@ PEAL_NVSHMEM(put_signal_block,
 PEAL_NVSHMEM(quiet, nvshmem_quiet())
 PEAL_NVSHMEM(barrier_all_block, nvshmemx_barrier_all_block())
 PEAL_NVSHMEM(atomic_fetch_add, *dst = nvshmem_int_atomic_fetch_add(dst, 1, pe))
-
-// A kernel that says how large its blocks are, with a loop of its own.
-#define PEAL_BOUNDED(threads)                                              \
-  extern "C" __global__ __launch_bounds__(threads) void bounded_##threads( \
-      Context ctx, int* dst, const int* src, size_t n, int pe) {           \
-    for (size_t i = 0; i < n; ++i) {                                       \
-      (void)put(ctx, block, dst + i * n, src + i * n, n, pe);              \
-      (void)get(ctx, warp, dst + i, src + i, n, pe);                       \
-    }                                                                      \
-    (void)quiet(ctx, block);                                               \
-  }
-PEAL_BOUNDED(32)
-PEAL_BOUNDED(256)
-PEAL_BOUNDED(1024)

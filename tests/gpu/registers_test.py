@@ -51,7 +51,7 @@ def registers(ptx, ptxas):
 class Registers(unittest.TestCase):
     used = {}
 
-    def test_no_operation_takes_more_than_a_block_of_1024_has(self):
+    def test_no_operation_takes_more_than_the_table_allows(self):
         self.assertIn("put_block", self.used)
         over = {name: number for name, number in self.used.items() if number > OVER.get(name, LIMIT)}
         self.assertEqual(over, {}, f"registers of operations, of which there may be {LIMIT}")
