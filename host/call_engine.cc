@@ -348,8 +348,7 @@ GridShape CallEngine::shape_for(const Team& team, Call which, uint64_t bytes) co
   const auto members = static_cast<uint32_t>(team.size);
   const Executor& executor = *parts_.executor;
   if (team.mapped != 0 && bytes <= collective::brief_bytes(team.grid_workspace, members)) {
-    // And a line that says what call it is.
-    return executor.shape_for(bytes + kBriefEach, kBriefEach, team.channels);
+    return executor.shape_for(bytes, kBriefEach, team.channels);
   }
   const BlockCounts blocks = blocks_of(which, members);
   return executor.shape_for(scaled(bytes, std::max(blocks.dst, blocks.src)), kLongEach,

@@ -128,8 +128,9 @@ PEAL_HD Line load_line_stale(const void* where) { return load_line_direct(where)
 
 PEAL_HD void store_line_direct(void* where, const Line& line) {
   auto* const words = static_cast<uint64_t*>(where);
-  __atomic_store_n(&words[0], line.word[0], __ATOMIC_RELAXED);
+  // The first word last, which readers look at first.
   __atomic_store_n(&words[1], line.word[1], __ATOMIC_RELAXED);
+  __atomic_store_n(&words[0], line.word[0], __ATOMIC_RELAXED);
 }
 
 template <class Unit>

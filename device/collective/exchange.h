@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Short messages between members whose memory is mapped. A unit of 8 bytes travels as a line of two
-// words, and each word carries 4 bytes and the number of the exchange:
+// words, and each word carries 4 bytes and the number of the exchange, the second one 16 bits of it
+// and 16 of the call's signature:
 //
-//   [ 4 bytes | number | 4 bytes | number ]
+//   [ 4 bytes | number | 4 bytes | number, signature ]
+//
+// So whoever takes a line knows what call it is of, and members that make different ones find out.
+// The second word is as new as the first, but for one that was written 2^16 exchanges before, to
+// the number, by a store of which half has come.
 //
 // Whoever waits for data waits for the data itself: there is no flag behind it, so one way over the
 // link is all it takes, and nothing needs to be ordered. The lines lie in the team's workspace, a
@@ -23,14 +28,18 @@
 
 namespace peal::collective {
 
-/// What an exchange carries to a member: unit 0 is the call that it is of, so that members that
-/// make different ones find out; behind it are `bytes` bytes.
+/// What an exchange carries to a member.
 struct Carries {
   uint64_t bytes;
-  uint32_t signature;
+  uint32_t signature;  // of the call
 
-  PEAL_DEVICE uint32_t lines() const { return 1 + units_of(bytes); }
+  PEAL_DEVICE uint32_t units() const { return units_of(bytes); }
 };
+
+/// What the second words of lines carry of exchange `tag`, in a call of this signature.
+PEAL_DEVICE uint32_t second_tag(uint32_t tag, uint32_t signature) {
+  return (tag & 0xffff) | ((signature ^ signature << 16) & 0xffff0000u);
+}
 
 /// An exchange under way.
 struct Exchange {
@@ -38,8 +47,8 @@ struct Exchange {
   uint32_t number;
   uint32_t first;  // line of unit 0
   Status status;
-  uint32_t signature;  // unit 0
-  bool by_all;         // every member sends something to every other
+  uint32_t signature;
+  bool by_all;  // every member sends something to every other
 
   PEAL_DEVICE uint32_t line(uint32_t unit) const {
     const uint32_t at = first + unit;
@@ -94,7 +103,7 @@ PEAL_DEVICE bool all_disagreed_before(const Rings& rings, uint32_t number) {
 template <Reach R, class S>
 PEAL_DEVICE Exchange begin_exchange(const Call<R>& call, S scope, const Carries& carries,
                                     bool by_all) {
-  const uint32_t units = carries.lines();
+  const uint32_t units = carries.units();
   const Rings rings = rings_of(call.part, scope);
   const RingPlace place = RingPlace::of(load_relaxed<Reach::kGpu>(rings.place));
   const uint32_t number = load_relaxed<Reach::kGpu>(rings.exchanges) + 1;
@@ -147,10 +156,11 @@ PEAL_DEVICE Mailbox next_mailbox(const Call<R>& call, S scope) {
 template <Reach R>
 PEAL_DEVICE void send_unit(const Call<R>& call, const Exchange& exchange, const Mailbox& to,
                            uint32_t unit, uint64_t value) {
-  const uint64_t tag = tag_of(exchange.number);
+  const uint32_t tag = tag_of(exchange.number);
+  const uint64_t second = second_tag(tag, exchange.signature);
   const Rings& rings = exchange.rings;
   store_line_direct(to.base + (rings.line(call.rank(), exchange.line(unit)) - rings.base),
-                    Line{{value << 32 | tag, (value & 0xffffffff00000000u) | tag}});
+                    Line{{value << 32 | tag, (value & 0xffffffff00000000u) | second}});
 }
 
 /// Waits for a unit of members [first, first + count), count at most kTogether, at once.
@@ -159,6 +169,7 @@ template <Reach R>
 PEAL_DEVICE Status receive_units(const Call<R>& call, const Exchange& exchange, uint32_t unit,
                                  uint32_t first, uint32_t count, uint64_t* values) {
   const uint32_t tag = tag_of(exchange.number);
+  const uint32_t second = second_tag(tag, exchange.signature);
   uint32_t turns = 0;
   bool differs = false;
   const Status status = detail::spin(
@@ -176,11 +187,11 @@ PEAL_DEVICE Status receive_units(const Call<R>& call, const Exchange& exchange, 
         PEAL_UNROLL
         for (uint32_t k = 0; k < kTogether; ++k) {
           if (k >= count || first + k == call.rank()) continue;
-          const bool here = static_cast<uint32_t>(line[k].word[0]) == tag &&
-                            static_cast<uint32_t>(line[k].word[1]) == tag;
+          const uint32_t apart = static_cast<uint32_t>(line[k].word[1]) ^ second;
+          const bool here = static_cast<uint32_t>(line[k].word[0]) == tag && (apart & 0xffff) == 0;
           all = all && here;
           values[k] = line[k].word[0] >> 32 | (line[k].word[1] & 0xffffffff00000000u);
-          differs = differs || (here && unit == 0 && values[k] != exchange.signature);
+          differs = differs || (here && apart != 0);
         }
         // Here and not behind the loop, where the lane may wait for those that are in it still.
         if (all && differs) disagree(exchange);
@@ -199,7 +210,7 @@ PEAL_DEVICE Status receive_units(const Call<R>& call, const Exchange& exchange, 
 template <Reach R, class S, class Message>
 PEAL_DEVICE Status exchange_all(const Call<R>& call, S scope, const Carries& carries,
                                 const Message& message) {
-  const uint32_t lines = carries.lines();
+  const uint32_t units = carries.units();
   const Mailbox next = next_mailbox(call, scope);
   const Exchange exchange = begin_exchange(call, scope, carries, true);
   const auto crew = crew_of(scope, call.team.channels);
@@ -207,27 +218,25 @@ PEAL_DEVICE Status exchange_all(const Call<R>& call, S scope, const Carries& car
   for (uint32_t i = 1; i < call.members() && status == Status::kOk; ++i) {
     const uint32_t member = call.after(i);
     const Mailbox to = i == 1 ? next : Mailbox::of(call, exchange.rings, member);
-    for (uint32_t l = crew.rank(); l < lines; l += crew.size()) {
-      const uint64_t value = l == 0 ? carries.signature : message.given(member, l - 1);
-      send_unit(call, exchange, to, l, value);
+    for (uint32_t u = crew.rank(); u < units; u += crew.size()) {
+      send_unit(call, exchange, to, u, message.given(member, u));
     }
   }
-  for (uint32_t l = crew.rank(); l < lines && status == Status::kOk; l += crew.size()) {
-    // Line 0 is looked at as the others are: a lane of its own for it would hold up its warp.
-    const uint64_t own = l == 0 ? carries.signature : message.given(call.rank(), l - 1);
-    auto taking = message.taking(l == 0 ? 0 : l - 1);
+  for (uint32_t u = crew.rank(); u < units && status == Status::kOk; u += crew.size()) {
+    const uint64_t own = message.given(call.rank(), u);
+    auto taking = message.taking(u);
     for (uint32_t first = 0; first < call.members() && status == Status::kOk; first += kTogether) {
       const uint32_t left = call.members() - first;
       const uint32_t count = left < kTogether ? left : kTogether;
       uint64_t values[kTogether] = {};
-      status = receive_units(call, exchange, l, first, count, values);
+      status = receive_units(call, exchange, u, first, count, values);
       PEAL_UNROLL
       for (uint32_t k = 0; k < kTogether; ++k) {
         if (k >= count || status != Status::kOk) continue;
-        if (l != 0) taking.take(first + k, first + k == call.rank() ? own : values[k]);
+        taking.take(first + k, first + k == call.rank() ? own : values[k]);
       }
     }
-    if (status == Status::kOk && l != 0) taking.done();
+    if (status == Status::kOk) taking.done();
   }
   return end_exchange(scope, status);
 }
@@ -245,24 +254,23 @@ struct FromRoot {
 template <Reach R, class S>
 PEAL_DEVICE Status exchange_from(const Call<R>& call, S scope, const FromRoot& what) {
   const Carries carries{what.bytes, what.signature};
-  const uint32_t lines = carries.lines();
+  const uint32_t units = carries.units();
   const Mailbox next = next_mailbox(call, scope);
   const Exchange exchange = begin_exchange(call, scope, carries, false);
   const auto crew = crew_of(scope, call.team.channels);
   Status status = exchange.status;
-  for (uint32_t l = crew.rank(); l < lines && status == Status::kOk; l += crew.size()) {
+  for (uint32_t u = crew.rank(); u < units && status == Status::kOk; u += crew.size()) {
     uint64_t value = 0;
     if (call.rank() == what.root) {
-      value = l == 0 ? what.signature : load_unit(what.src, what.bytes, l - 1);
-      if (call.members() > 1) send_unit(call, exchange, next, l, value);
+      value = load_unit(what.src, what.bytes, u);
+      if (call.members() > 1) send_unit(call, exchange, next, u, value);
       for (uint32_t i = 2; i < call.members(); ++i) {
-        send_unit(call, exchange, Mailbox::of(call, exchange.rings, call.after(i)), l, value);
+        send_unit(call, exchange, Mailbox::of(call, exchange.rings, call.after(i)), u, value);
       }
     } else {
-      status = receive_units(call, exchange, l, what.root, 1, &value);
+      status = receive_units(call, exchange, u, what.root, 1, &value);
     }
-    if (status != Status::kOk) continue;
-    if (l != 0) store_unit(what.dst, what.bytes, l - 1, value);
+    if (status == Status::kOk) store_unit(what.dst, what.bytes, u, value);
   }
   return end_exchange(scope, status);
 }

@@ -94,10 +94,9 @@ PEAL_HD constexpr uint64_t part_bytes(uint32_t members, uint32_t channels, uint6
 }
 
 /// The longest message that goes through a workspace where all members are mapped: of two in a row
-/// the second needs no meeting. A line of each says what call it is of.
+/// the second needs no meeting.
 PEAL_HD constexpr uint64_t brief_bytes(uint32_t workspace, uint32_t members) {
-  const uint32_t lines = workspace / members / kLine / 2;
-  return lines < 2 ? 0 : (lines - 1) * sizeof(uint64_t);
+  return workspace / members / kLine / 2 * sizeof(uint64_t);
 }
 
 /// The rings of a workspace, one for each sender, and where they are.

@@ -87,10 +87,8 @@ void play_all(simt::Simulation& sim, const JobOptions& options, const Callers& c
   run_clean(sim, job);
 }
 
-/// Messages of up to `words` words are short where members are mapped: a line each, and one more.
-uint32_t workspace_for(uint32_t words, int n) {
-  return (words + 1) * 16 * 2 * static_cast<uint32_t>(n);
-}
+/// Messages of up to `words` words are short where members are mapped.
+uint32_t workspace_for(uint32_t words, int n) { return words * 16 * 2 * static_cast<uint32_t>(n); }
 
 JobOptions any_team(simt::Random& random) {
   JobOptions options = any_options(random);

@@ -12,7 +12,7 @@ namespace {
 void run_job(uint64_t seed, int n, const Steps& steps) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   const auto members = static_cast<uint32_t>(n);
-  const uint32_t workspace = 64 * members;  // messages of a word are short
+  const uint32_t workspace = 32 * members;  // messages of a word are short
   const auto team_bytes = static_cast<uint32_t>(collective::part_bytes(members, 1, workspace));
   JobOptions options;
   options.n_pes = n;
@@ -43,7 +43,7 @@ TEST(ManyPes, AThousandMeetAndReduceInLines) {
   run_job(1, 1024, steps);
 }
 
-/// Each of a thousand sends each two lines.
+/// Each of a thousand sends each a line.
 TEST(ManyPes, AThousandReduceAWord) { run_job(1, 1024, {{Kind::kReduce, 1}}); }
 
 }  // namespace
