@@ -155,8 +155,9 @@ PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status, bool began = 
     }
     if (fetch_add<Reach::kGpu, Edge::kM19>(&counters.arrived, 1u) + 1 == blocks_in_grid()) {
       const Failure failed{load_relaxed<Reach::kGpu>(&counters.failed)};
-      if (failed.never_began() && failed.status() == Status::kMismatch)
+      if (failed.never_began() && failed.status() == Status::kMismatch) {
         align_meetings<R>(call.part);
+      }
       store_relaxed<Reach::kGpu>(&counters.outcome, static_cast<uint32_t>(failed.status()));
       store_relaxed<Reach::kGpu>(&counters.failed, 0u);
       store_relaxed<Reach::kGpu>(&counters.arrived, 0u);

@@ -223,8 +223,8 @@ TYPED_TEST(CollectivesBy, UnevenBlocksThatDisagree) {
   on_every_pe([](Runtime& pe) { run_uneven<TypeParam>(pe, pe.n_pes() - 1); });
 }
 
-/// As uneven(), by blocks that come in the worst order: block 0 of member 0 when another block of
-/// the member that disagrees has failed.
+/// As uneven(), in the worst order: block 0 of member 0 starts when a block of member n - 2, which
+/// sends to the spoilt list, has failed. Over a NIC nothing is held back.
 PEAL_KERNEL uneven_late(Verdict* verdict, Context ctx, Team team, uint64_t* dst, uint64_t* src,
                         Blocks<int> received, Blocks<int> sent) {
   const collective::Counters* const counters =
