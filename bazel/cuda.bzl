@@ -1,6 +1,6 @@
 """cuda_object: one .cu file compiled by nvcc over the headers of its deps. Nothing without nvcc.
 cuda_compiles: that nvcc takes one .cu file. Nothing without nvcc.
-ptx_test: a script that reads the PTX of one .cu file. No test without nvcc.
+ptx_test: a script that reads the PTX of one .cu file, or its relocatable code. No test without nvcc.
 gpu_binary: a program of C++ sources and objects from nvcc, with the CUDA runtime linked in. Nothing without nvcc.
 kernel_binary: a program with kernels, for CPUs and, where nvcc is, for GPUs.
 kernel_library: kernels without a host part, as functions for CPUs and, where nvcc is, as images for GPUs."""
@@ -23,6 +23,7 @@ _OUTPUTS = {
     "fatbin": (".fatbin", ["-fatbin", None]),
     "object": (".o", ["-c", None]),
     "ptx": (".ptx", ["-ptx", "-arch=compute_" + ARCHS[-1]]),
+    "relocatable": (".cubin", ["-rdc=true", "-cubin", "-arch=sm_" + ARCHS[-1]]),
 }
 
 def _code(ctx):
@@ -85,16 +86,19 @@ def cuda_object(name, src, deps = [], tags = [], **kwargs):
     cuda_compiles(name = name + "_checked", src = src, deps = deps, tags = tags, **kwargs)
     _cuda_object_rule(name = name, src = src, deps = deps, tags = tags + ["manual"], **kwargs)
 
-def ptx_test(name, src, script, deps = [], assembles = False, **kwargs):
-    """Runs `script` with the PTX of `src` as its argument, and ptxas as the second one if it `assembles` that."""
+def ptx_test(name, src, script, deps = [], tool = None, relocatable = False, **kwargs):
+    """Runs `script` with the PTX of `src` as its argument, and a tool of CUDA's (its name) as the second one.
+
+    relocatable: with its relocatable machine code (-rdc=true) instead."""
     if not NVCC:
         return
-    _cuda_object_rule(name = name + "_ptx", src = src, output = "ptx", deps = deps)
+    code = name + "_code"
+    _cuda_object_rule(name = code, src = src, output = "relocatable" if relocatable else "ptx", deps = deps)
     native.sh_test(
         name = name,
         srcs = [script],
-        args = ["$(rootpath :%s_ptx)" % name] + ([NVCC.rpartition("/")[0] + "/ptxas"] if assembles else []),
-        data = [":%s_ptx" % name],
+        args = ["$(rootpath :%s)" % code] + ([NVCC.rpartition("/")[0] + "/" + tool] if tool else []),
+        data = [":" + code],
         **kwargs
     )
 

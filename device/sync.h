@@ -40,7 +40,7 @@ template <Reach R, AnyScope S>
 [[nodiscard]] PEAL_DEVICE Status quiet(const BasicContext<R>& ctx, S scope, int pe) {
   const auto note = [pe] { return detail::note_of(CallKind::kQuiet, pe); };
   return detail::checked(ctx, scope, note, [&] {
-    return by_leader(scope, [&] { return detail::drain_pe<R>(ctx.state, pe); });
+    return by_leader(scope, [&] { return call_apart<&detail::drain_pe<R>>(ctx.state, pe); });
   });
 }
 template <Reach R>
@@ -68,7 +68,9 @@ template <Reach R, AnyScope S>
   return detail::checked(ctx, scope, note, [&] {
     return by_leader(scope, [&] {
       const bool known = static_cast<uint32_t>(pe) < static_cast<uint32_t>(ctx.n_pes);
-      if (!known || !detail::queues_keep_order(ctx)) return detail::drain_pe<R>(ctx.state, pe);
+      if (!known || !detail::queues_keep_order(ctx)) {
+        return call_apart<&detail::drain_pe<R>>(ctx.state, pe);
+      }
       return detail::end_quiet(ctx, Status::kOk);
     });
   });

@@ -26,7 +26,14 @@
 #define PEAL_DEVICE __device__ __forceinline__
 #define PEAL_KERNEL __global__ void
 #define PEAL_MAX_THREADS(threads) __launch_bounds__(threads)
-#define PEAL_DEVICE_COLD __device__ __noinline__
+#if defined(__CUDACC_RDC__)  // -rdc=true, as programs of NVSHMEM's are compiled
+#define PEAL_RELOCATABLE 1
+#define PEAL_COLD_LINKAGE static  // else ptxas does not hold them to few registers (call.h)
+#else
+#define PEAL_RELOCATABLE 0
+#define PEAL_COLD_LINKAGE
+#endif
+#define PEAL_DEVICE_COLD PEAL_COLD_LINKAGE __device__ __noinline__
 #if defined(__CUDA_ARCH__)
 #define PEAL_UNROLL _Pragma("unroll")
 #define PEAL_NO_UNROLL _Pragma("unroll 1")
@@ -34,9 +41,10 @@
 #define PEAL_UNROLL
 #define PEAL_NO_UNROLL
 #endif
-#define PEAL_COLD __host__ __device__ __noinline__
+#define PEAL_COLD PEAL_COLD_LINKAGE __host__ __device__ __noinline__
 #else
 #define PEAL_CUDA 0
+#define PEAL_RELOCATABLE 0
 #define PEAL_HD inline
 #define PEAL_DEVICE inline
 #if defined(__PEAL_CC__)

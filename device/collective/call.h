@@ -40,6 +40,11 @@ PEAL_DEVICE S crew_of(S scope, uint32_t) {
   return scope;
 }
 
+PEAL_DEVICE_COLD inline std::byte* find_in_window(ContextState* state, const void* symmetric,
+                                                  int pe) {
+  return static_cast<std::byte*>(detail::find_mapped(state->fields, {symmetric, 1, pe}));
+}
+
 /// A call under way.
 template <Reach R>
 struct Call {
@@ -63,13 +68,8 @@ struct Call {
     using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
     const uint64_t offset = detail::offset_in(ctx.heap, symmetric);
     std::byte* const there = offset < ctx.heap.bytes ? detail::heap_of(ctx, pe) + offset
-                                                     : in_window(ctx.state, symmetric, pe);
+                                                     : find_in_window(ctx.state, symmetric, pe);
     return reinterpret_cast<T*>(static_cast<Byte*>(there));
-  }
-
- private:
-  PEAL_DEVICE_COLD static std::byte* in_window(ContextState* state, const void* symmetric, int pe) {
-    return static_cast<std::byte*>(detail::find_mapped(state->fields, {symmetric, 1, pe}));
   }
 };
 
@@ -119,7 +119,7 @@ PEAL_DEVICE Status meet_before(const Call<R>& call, S scope, uint32_t signature)
       if (met == Status::kMismatch && alone) align_meetings<R>(call.part);
       return met;
     }
-    return meet_by_nic<R>(call.ctx.state, &call.team, false, signature);
+    return call_apart<&meet_by_nic<R>>(call.ctx.state, &call.team, false, signature);
   });
 }
 
@@ -134,7 +134,7 @@ PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
     if constexpr (kMapped) {
       met = meet_mapped<Edge::kM16>(call, signature);
     } else {
-      met = meet_by_nic<R>(call.ctx.state, &call.team, true, signature);
+      met = call_apart<&meet_by_nic<R>>(call.ctx.state, &call.team, true, signature);
     }
     return mine != Status::kOk ? mine : met;
   });

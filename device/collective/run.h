@@ -118,10 +118,10 @@ PEAL_DEVICE Status run(const BasicContext<R>& ctx, S scope, const Team& team, co
   const auto lanes = lanes_of(scope);
   if constexpr (std::is_same_v<S, LaunchedGrid>) {
     if (block_in_grid() != 0) return Status::kOk;
-    return call_cold(&run_by_nic<R, Block, Op>, ctx.state, lanes, team, op);
+    return call_cold<&run_by_nic<R, Block, Op>>(ctx.state, lanes, team, op);
   }
   return by_one(begin(ctx, scope, team), scope, [&] {
-    return call_cold(&run_by_nic<R, decltype(lanes_of(scope)), Op>, ctx.state, lanes, team, op);
+    return call_cold<&run_by_nic<R, decltype(lanes_of(scope)), Op>>(ctx.state, lanes, team, op);
   });
 }
 
@@ -141,13 +141,14 @@ PEAL_DEVICE Status sync(const BasicContext<R>& ctx, S scope, const Team& team, b
   if constexpr (std::is_same_v<S, WholeGrid> && R != Reach::kGpu) {
     // Block 0 drains its own queues alone.
     if (drains && call.channel != 0)
-      mine = by_leader(block, [&] { return drain_by_nic<R>(ctx.state); });
+      mine = by_leader(block, [&] { return call_apart<&drain_by_nic<R>>(ctx.state); });
   }
   const auto meets = [&] {
     if (team.mapped == 0 || (drains && ctx.queues != nullptr)) {
       const Team kept = team;
       in_memory(&kept);
-      return sync_by_nic<R>(ctx.state, lanes, &kept, drains);
+      return call_apart<&sync_by_nic<R, decltype(lanes_of(scope))>>(ctx.state, lanes, &kept,
+                                                                    drains);
     }
     const Status known = drains ? detail::usage_status(ctx) : Status::kOk;
     const Status met = meet_before<true>(call, lanes, kArrived);

@@ -80,7 +80,7 @@ PEAL_DEVICE Status look(const ContextFields& ctx, S lanes, const Team& team, con
   const bool to = in_heap(ctx, spans.dst);
   const bool from = in_heap(ctx, spans.src);
   if (to & from) return Status::kOk;
-  return call_cold(&look_elsewhere<S>, ctx.state, lanes, team, spans, root);
+  return call_cold<&look_elsewhere<S>>(ctx.state, lanes, team, spans, root);
 }
 
 /// What checked mode says of memory whose length no note tells, for lists do.

@@ -30,7 +30,8 @@ PEAL_DEVICE std::byte* staged(const Call<R>& call, uint32_t member) {
 template <Reach R, AnyScope S>
 PEAL_DEVICE Status finish(const Call<R>& call, S scope, Status status) {
   const Status mine = first_failure(scope, status);
-  const Status drained = by_leader(scope, [&] { return drain_by_nic<R>(call.ctx.state); });
+  const Status drained =
+      by_leader(scope, [&] { return call_apart<&drain_by_nic<R>>(call.ctx.state); });
   return mine != Status::kOk ? mine : drained;
 }
 

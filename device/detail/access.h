@@ -19,7 +19,7 @@
 //
 // What a kernel inlines is the case of a near heap, and for one thread of a near window. For scopes
 // of several lanes the rest is out of line, and the operation meanwhile in memory, so that the
-// registers of a kernel are those of the copy.
+// registers of a kernel are those of the copy. In relocatable code one thread's is, too.
 #pragma once
 
 #include "device/base/call.h"
@@ -95,6 +95,17 @@ PEAL_DEVICE_COLD void do_by_nic(ContextState* state, S scope, const Op* op,
   *answer = op->by_nic(static_cast<const BasicContext<R>&>(state->fields), scope, *where);
 }
 
+/// access_far(), out of line.
+template <Reach R, class S, class Op>
+PEAL_DEVICE typename Op::Answer access_apart(const BasicContext<R>& ctx, S scope, const Op& op) {
+  typename Op::Answer answer{};
+  Op kept = op;
+  in_memory(&kept);
+  call_apart<&access_elsewhere<R, S, Op>>(ctx.state, scope, &kept, &answer);
+  in_memory(&answer);
+  return answer;
+}
+
 /// Where an operation of several lanes that is not in a near heap goes on: at a mapped address;
 /// null: it has been done, as `answer` says.
 template <Reach R, class S, class Op>
@@ -117,6 +128,9 @@ PEAL_DEVICE typename Op::Answer access_peer(const BasicContext<R>& ctx, S scope,
     // As a pointer that may be null, and not as a condition of its own: then ptxas sees whether all
     // lanes have one address, and adds up in the warp what an atomic adds there.
     std::byte* const at_hand = near.here ? near.address : nullptr;
+    if constexpr (PEAL_RELOCATABLE) {
+      return at_hand != nullptr ? op.mapped(ctx, scope, at_hand) : access_apart(ctx, scope, op);
+    }
     return at_hand != nullptr ? op.mapped(ctx, scope, at_hand) : access_far(ctx, scope, op);
   } else if constexpr (Op::kVotes) {
     bool looks = true;
@@ -129,7 +143,8 @@ PEAL_DEVICE typename Op::Answer access_peer(const BasicContext<R>& ctx, S scope,
     Op kept = op;
     in_memory(&kept);
     in_memory(&answer);
-    std::byte* const there = find_elsewhere<R>(ctx.state, scope, &kept, &answer);
+    std::byte* const there =
+        call_apart<&find_elsewhere<R, S, Op>>(ctx.state, scope, &kept, &answer);
     in_memory(&kept);
     in_memory(&answer);
     if (there == nullptr) return answer;
@@ -137,11 +152,7 @@ PEAL_DEVICE typename Op::Answer access_peer(const BasicContext<R>& ctx, S scope,
   } else {
     const Near near = near_of(ctx, op);
     if (near.here) return op.mapped(ctx, scope, near.address);
-    typename Op::Answer answer{};
-    Op kept = op;
-    in_memory(&kept);
-    access_elsewhere<R>(ctx.state, scope, &kept, &answer);
-    return answer;
+    return access_apart(ctx, scope, op);
   }
 }
 

@@ -139,7 +139,7 @@ PEAL_DEVICE_COLD Status sync_survivors(ContextState* state, uint64_t epoch) {
 template <Reach R>
 PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin) {
   const uint64_t epoch = begin.epoch;
-  if (ctx.sync_rounds == 0) return sync_survivors<R>(ctx.state, epoch);
+  if (ctx.sync_rounds == 0) return call_apart<&sync_survivors<R>>(ctx.state, epoch);
   const bool told_next = begin.next.here & (ctx.n_pes > 1);
   if (told_next) {
     store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(begin.next.address), epoch);

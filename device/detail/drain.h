@@ -274,8 +274,10 @@ PEAL_DEVICE Status drain_marked(const BasicContext<R>& ctx, S scope) {
   if (ctx.queues_per_peer == 0) return Status::kOk;
   scope.sync();  // edge M8: what any of the lanes posted, or knows to be posted
   // Edge M17: what the NICs of the peers took is there for flags that come by other ways, too.
-  if (ctx.settle != 0 && !weakened(Edge::kM17)) begin_settling<R>(ctx.state, scope);
-  return first_failure(scope, drain_queues<R>(marked_of(ctx, scope), ctx.state));
+  if (ctx.settle != 0 && !weakened(Edge::kM17)) {
+    call_apart<&begin_settling<R, S>>(ctx.state, scope);
+  }
+  return first_failure(scope, call_apart<&drain_queues<R>>(marked_of(ctx, scope), ctx.state));
 }
 
 /// The end of a quiet, by one lane: the context's usage error, `drained`, or why its waits have

@@ -123,7 +123,7 @@ struct PutSignal {
   template <Reach R, class S>
   PEAL_DEVICE Ticket mapped(const BasicContext<R>& ctx, S scope, std::byte* there) const {
     scope.sync();  // edge M8: every lane's earlier stores to the source precede the copy
-    p2p::copy<p2p::Direction::kPut>(scope, there, src, bytes);
+    copy_mapped<p2p::Direction::kPut>(scope, there, src, bytes);
     scope.sync();
     if (scope.leader()) signal_direct(find_near(ctx, word_of(signal)).address, signal);
     return Ticket{};
@@ -150,7 +150,7 @@ struct PutSignalAt {
   template <Reach R, class S>
   PEAL_DEVICE Ticket mapped(const BasicContext<R>& ctx, S scope, std::byte* there) const {
     scope.sync();  // edge M8: every lane's earlier stores to the source precede the copy
-    p2p::copy<p2p::Direction::kPut>(scope, there, put.src, put.bytes);
+    copy_mapped<p2p::Direction::kPut>(scope, there, put.src, put.bytes);
     return by_leader(scope, [&] {
       if (flag.direct != nullptr) {
         Ticket done{};

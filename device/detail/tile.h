@@ -69,6 +69,13 @@ PEAL_DEVICE uint32_t posting_lanes(S scope) {
   return R == Reach::kLane ? 1 : scope.size();
 }
 
+/// post_row(), out of line where a scope has several lanes: its registers are not the loop's.
+template <Reach R, class Tile>
+PEAL_DEVICE_COLD Ticket post_row_elsewhere(const ContextState* state, const Tile& tile,
+                                           const Destination& where, uint64_t row) {
+  return tile.post_row(static_cast<const BasicContext<R>&>(state->fields), where, row);
+}
+
 template <p2p::Direction kDirection>
 struct TileTransfer {
   using Answer = Ticket;
@@ -110,7 +117,7 @@ struct TileTransfer {
   PEAL_DEVICE Ticket mapped(const BasicContext<R>& ctx, S scope, std::byte* lowest) const {
     if (!nothing()) {
       std::byte* const there = lowest + first_row();
-      copy_rows<kDirection>(scope, kPut ? there : dst, kPut ? src : there, rows);
+      call_apart<&copy_rows<kDirection, S>>(scope, kPut ? there : dst, kPut ? src : there, rows);
     }
     if (until != Until::kDone) return Ticket{};
     if constexpr (!kPut) return Ticket{nullptr, 0, ended_together(ctx, scope)};
@@ -129,13 +136,6 @@ struct TileTransfer {
     }
   }
 
-  /// post_row(), out of line where a scope has several lanes: its registers are not the loop's.
-  template <Reach R>
-  PEAL_DEVICE_COLD static Ticket post_row_elsewhere(const ContextState* state,
-                                                    const TileTransfer& tile,
-                                                    const Destination& where, uint64_t row) {
-    return tile.post_row(static_cast<const BasicContext<R>&>(state->fields), where, row);
-  }
   template <Reach R, class S>
   PEAL_DEVICE Ticket post_one(const BasicContext<R>& ctx, S, const Destination& where,
                               uint64_t row) const {

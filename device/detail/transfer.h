@@ -174,7 +174,23 @@ PEAL_DEVICE Status wait_scope(const ContextFields& ctx, S scope, const Ticket& t
   if constexpr (std::is_same_v<S, Thread>) {
     return wait_far<R>(scope, ticket);
   } else {
-    return wait_elsewhere<R>(scope, ticket);
+    return call_apart<&wait_elsewhere<R, S>>(scope, ticket);
+  }
+}
+
+template <p2p::Direction kDirection, class S>
+PEAL_DEVICE_COLD void copy_elsewhere(S scope, void* dst, const void* src, uint64_t bytes) {
+  p2p::copy<kDirection>(scope, dst, src, bytes);
+}
+
+/// Copies, out of line in relocatable code where a scope has several lanes: it takes more registers
+/// than a call.
+template <p2p::Direction kDirection, class S>
+PEAL_DEVICE void copy_mapped(S scope, void* dst, const void* src, uint64_t bytes) {
+  if constexpr (PEAL_RELOCATABLE && !std::is_same_v<S, Thread>) {
+    call_apart<&copy_elsewhere<kDirection, S>>(scope, dst, src, bytes);
+  } else {
+    p2p::copy<kDirection>(scope, dst, src, bytes);
   }
 }
 
@@ -220,7 +236,7 @@ struct Transfer {
   PEAL_DEVICE Ticket mapped(const BasicContext<R>& ctx, S scope, std::byte* there) const {
     bool copies = true;
     if constexpr (std::is_same_v<S, Block>) copies = has_part(scope);
-    if (copies) p2p::copy<kDirection>(scope, kPut ? there : dst, kPut ? src : there, bytes);
+    if (copies) copy_mapped<kDirection>(scope, kPut ? there : dst, kPut ? src : there, bytes);
     if (until != Until::kDone) return Ticket{};
     if constexpr (!kPut) return Ticket{nullptr, 0, ended_together(ctx, scope)};
     scope.sync();

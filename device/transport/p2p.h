@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/base/call.h"
 #include "device/base/order.h"
 #include "device/base/scope.h"
 
@@ -190,7 +191,7 @@ PEAL_DEVICE void copy_by(Scope scope, std::byte* to, const std::byte* from, uint
   copy_units<kDirection>(scope, reinterpret_cast<Unit*>(to + head),
                          reinterpret_cast<const Unit*>(from + head), (bytes - head) / kUnit);
   if ((place | bytes) % kUnit != 0) {
-    copy_around<Unit, kDirection>(scope, to, from, head, bytes);
+    call_apart<&copy_around<Unit, kDirection, Scope>>(scope, to, from, head, bytes);
   }
 }
 
@@ -251,7 +252,7 @@ PEAL_DEVICE void copy(Scope scope, void* dst, const void* src, uint64_t bytes) {
   if ((reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from)) % sizeof(Line) == 0) {
     detail::copy_in_parts<Line, kDirection>(scope, to, from, bytes);
   } else {
-    detail::copy_skewed<kDirection>(scope, to, from, bytes);
+    call_apart<&detail::copy_skewed<kDirection, Scope>>(scope, to, from, bytes);
   }
 }
 
