@@ -54,7 +54,11 @@ class ContextTable {
 
   /// Recoveries so far; alike on all PEs.
   uint32_t generation() const { return generation_; }
-  void next_generation() { ++generation_; }
+  /// Behind the visits of for_each() that have begun.
+  void next_generation() {
+    const std::lock_guard lock(mutex_);
+    ++generation_;
+  }
 
  private:
   Backing memory_;

@@ -23,7 +23,6 @@ namespace {
 // How often alarms are looked for while somebody wants to be called.
 constexpr std::chrono::milliseconds kAlarmPeriod{1};
 
-constexpr uint64_t kAllContexts = kMaxContexts;
 constexpr size_t kMaxReason = 1000;
 
 bool is_from_outside(const Failure& failure) {
@@ -246,12 +245,13 @@ void FailureLog::attempt(const std::function<void()>& body) const {
 }
 
 // An abort names the newest context there was and the recoveries there had been: one that arrives
-// late does not end what began after it.
-void FailureLog::stop(const Failure& why, uint64_t slot, uint64_t serial) const {
+// late does not end what began after it. The table's lock makes one step of looking and stopping:
+// a recovery that begins a generation meanwhile finds the contexts stopped, and clears them.
+void FailureLog::stop(const Failure& why, const Aborted& what) const {
   contexts_.for_each([&](ContextOwner& context) {
-    if (context.serial() > serial) return;
-    const bool named = slot == context.slot() && serial == context.serial();
-    if (slot == kAllContexts || named) context.stop(why);
+    if (what.generation < contexts_.generation() || context.serial() > what.serial) return;
+    const bool named = what.slot == context.slot() && what.serial == context.serial();
+    if (what.slot == Aborted::kAllContexts || named) context.stop(why);
   });
 }
 
@@ -323,29 +323,27 @@ void FailureLog::say_first() {
 }
 
 void FailureLog::abort(const ContextFields* context, std::string_view reason) {
-  uint64_t slot = kAllContexts;
-  uint64_t serial = 0;
+  Aborted what{.generation = contexts_.generation()};
   contexts_.for_each([&](const ContextOwner& one) {
     if (context == nullptr) {
-      serial = std::max(serial, one.serial());
+      what.serial = std::max(what.serial, one.serial());
     } else if (one.fields().state == context->state) {
-      slot = one.slot();
-      serial = one.serial();
+      what.slot = one.slot();
+      what.serial = one.serial();
     }
   });
-  if (context != nullptr && slot == kAllContexts) {
+  if (context != nullptr && what.slot == Aborted::kAllContexts) {
     fail(ErrorCode::kInvalidArgument, "abort: the context is none of this runtime, or was dropped");
   }
   reason = reason.substr(0, kMaxReason);
-  stop(aborted(group_.rank(), reason), slot, serial);
+  stop(aborted(group_.rank(), reason), what);
   look_now();
   // One thread at a time: those that abort together fill the queues of peers who were told then.
-  const std::array<uint64_t, 4> what{contexts_.generation(), slot, serial, 0};
   const std::lock_guard lock(abort_mutex_);
   for (const int pe : group_.live_pes()) {
     if (pe == group_.rank() || told_abort_[pe] == what) continue;
-    const auto sent =
-        group_.channel().send(pe, Message::Kind::kAbort, what, std::as_bytes(std::span(reason)));
+    const auto sent = group_.channel().send(pe, Message::Kind::kAbort, what.words(),
+                                            std::as_bytes(std::span(reason)));
     if (sent == Channel::Sent::kDone) {
       told_abort_[pe] = what;
     } else {
@@ -355,11 +353,11 @@ void FailureLog::abort(const ContextFields* context, std::string_view reason) {
 }
 
 void FailureLog::deliver(const Message& message) {
-  const auto [recoveries, slot, serial, unused] = message.word;
-  if (recoveries < contexts_.generation() || closing_) return;
+  if (closing_) return;
   const std::string_view reason(reinterpret_cast<const char*>(message.payload.data()),
                                 std::min(message.payload.size(), kMaxReason));
-  stop(aborted(message.from, reason), slot, serial);
+  const auto [generation, slot, serial, unused] = message.word;
+  stop(aborted(message.from, reason), {generation, slot, serial});
   look_now();
 }
 

@@ -90,6 +90,16 @@ class FailureLog {
   void deliver(const Message& message);
 
  private:
+  // What an abort ends; the words of its message.
+  struct Aborted {
+    static constexpr uint64_t kAllContexts = kMaxContexts;
+    uint64_t generation = 0;       // of the table: recoveries so far
+    uint64_t slot = kAllContexts;  // or that of one context
+    uint64_t serial = 0;           // of the newest context, or of that one
+    std::array<uint64_t, 4> words() const { return {generation, slot, serial, 0}; }
+    bool operator==(const Aborted&) const = default;
+  };
+
   void watch();
   Failure earliest() const;
   Failure timeouts_among(const std::vector<WaitNote>& waits) const;
@@ -99,7 +109,7 @@ class FailureLog {
   void tell_callback(std::unique_lock<std::mutex>& lock);
   void attempt(const std::function<void()>& body) const;
   void look_now();
-  void stop(const Failure& why, uint64_t slot, uint64_t serial) const;
+  void stop(const Failure& why, const Aborted& what) const;
 
   ContextTable& contexts_;
   LiveGroup& group_;
@@ -112,7 +122,7 @@ class FailureLog {
   std::atomic<bool> said_{false};          // the first failure, by look()
 
   std::mutex abort_mutex_;
-  std::map<int, std::array<uint64_t, 4>> told_abort_;  // by PE: what it was told last, once
+  std::map<int, Aborted> told_abort_;  // by PE: what it was told last, once
 
   // Of look() alone:
   std::vector<int> leavers_;  // not lost yet
