@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 #include "simt/launch.h"
@@ -53,6 +55,30 @@ TEST_F(Replayed, ASecondGridOfItIsRefused) {
   }
   go(kBlocks);
   EXPECT_EQ(word_, 0u);
+}
+
+/// Hazard: a block tried anew whenever another had changed the word meanwhile, so that of many each
+/// try let one in; and its own grid refused it when it had tried often enough.
+TEST_F(Replayed, ABlockIsLetInWhileOthersComeAndGo) {
+  std::atomic<bool> done{false};
+  std::atomic_ref word(word_);
+  word = call_.launch | UnderWay::kCame | 2;
+  std::thread others([&] {
+    while (!done) {
+      word.fetch_add(1);
+      word.fetch_sub(1);
+    }
+  });
+  uint32_t refused = 0;
+  simt::launch({2, 1}, [&] {
+    for (int round = 0; block_in_grid() == 1 && round < 100'000; ++round) {
+      refused += enter(call_) == 0 ? 0 : 1;
+      word.fetch_sub(UnderWay::kCame);
+    }
+  }).wait();
+  done = true;
+  others.join();
+  EXPECT_EQ(refused, 0u);
 }
 
 TEST_F(Replayed, AGridOfOneBlockIsRefusedByAnother) {
