@@ -162,7 +162,8 @@ class NvshmemSide {
 
   template <class T>
   T* allocate(size_t count) {
-    void* memory = nvshmem_calloc(count, sizeof(T));
+    // A selection without transfers wants 0 bytes, of which NVSHMEM gives null.
+    void* memory = nvshmem_calloc(count == 0 ? 1 : count, sizeof(T));
     if (memory == nullptr) {
       throw std::runtime_error("nvshmem_calloc of " + std::to_string(count * sizeof(T)) +
                                " bytes: none; raise NVSHMEM_SYMMETRIC_SIZE");
