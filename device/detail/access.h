@@ -80,6 +80,27 @@ PEAL_DEVICE_COLD void access_elsewhere(const ContextState* state, S scope, const
   *answer = access_far(static_cast<const BasicContext<R>&>(state->fields), scope, *op);
 }
 
+/// The same by one thread, by value: a kernel of relocatable code then needs no stack for it, whose
+/// address it would form first thing.
+template <Reach R, class Op>
+PEAL_DEVICE_COLD typename Op::Answer access_by_value(const ContextState* state, Op op) {
+  return access_far(static_cast<const BasicContext<R>&>(state->fields), thread, op);
+}
+
+/// access_far(), out of line.
+template <Reach R, class S, class Op>
+PEAL_DEVICE typename Op::Answer access_apart(const BasicContext<R>& ctx, S scope, const Op& op) {
+  if constexpr (std::is_same_v<S, Thread>) {
+    return call_apart<&access_by_value<R, Op>>(ctx.state, op);
+  } else {
+    typename Op::Answer answer{};
+    Op kept = op;
+    in_memory(&kept);
+    call_apart<&access_elsewhere<R, S, Op>>(ctx.state, scope, &kept, &answer);
+    return answer;
+  }
+}
+
 // Out of line each for itself: the registers of a chain of calls add up.
 
 template <Reach R, class S, class Op>
@@ -93,17 +114,6 @@ template <Reach R, class S, class Op>
 PEAL_DEVICE_COLD void do_by_nic(ContextState* state, S scope, const Op* op,
                                 const Destination* where, typename Op::Answer* answer) {
   *answer = op->by_nic(static_cast<const BasicContext<R>&>(state->fields), scope, *where);
-}
-
-/// access_far(), out of line.
-template <Reach R, class S, class Op>
-PEAL_DEVICE typename Op::Answer access_apart(const BasicContext<R>& ctx, S scope, const Op& op) {
-  typename Op::Answer answer{};
-  Op kept = op;
-  in_memory(&kept);
-  call_apart<&access_elsewhere<R, S, Op>>(ctx.state, scope, &kept, &answer);
-  in_memory(&answer);
-  return answer;
 }
 
 /// Where an operation of several lanes that is not in a near heap goes on: at a mapped address;
@@ -163,18 +173,23 @@ PEAL_DEVICE typename Op::Answer checked_access(const BasicContext<R>& ctx, S sco
       ctx, scope, [&] { return op.note(); }, [&] { return access_peer(ctx, scope, op); });
 }
 
-/// An operation by one thread, as two functions: of an address, and of a Destination.
+/// An operation by one thread, as two functions: of a context and an address, and of a context and
+/// a Destination. They have what they need by value, and so no address of what is in registers.
 template <class A, class Mapped, class ByNic>
 struct WordAccess {
   using Answer = A;
   Asked range;
-  const Mapped& do_mapped;
-  const ByNic& do_by_nic;
+  Mapped do_mapped;
+  ByNic do_by_nic;
 
   PEAL_DEVICE Asked asked() const { return range; }
-  PEAL_DEVICE A mapped(const ContextFields&, Thread, std::byte* at) const { return do_mapped(at); }
-  PEAL_DEVICE A by_nic(const ContextFields&, Thread, const Destination& at) const {
-    return do_by_nic(at);
+  template <Reach R>
+  PEAL_DEVICE A mapped(const BasicContext<R>& ctx, Thread, std::byte* at) const {
+    return do_mapped(ctx, at);
+  }
+  template <Reach R>
+  PEAL_DEVICE A by_nic(const BasicContext<R>& ctx, Thread, const Destination& at) const {
+    return do_by_nic(ctx, at);
   }
 };
 

@@ -137,14 +137,15 @@ PEAL_DEVICE Answer access_atomic(const BasicContext<R>& ctx, const T* word, int 
                                  const Mapped& mapped, const ByNic& by_nic) {
   const Use use = releases(O) && !weakened(Edge::kM23Key) ? Use::kReleasing : Use::kAtomic;
   const Asked asked{word, sizeof(T), pe, use, true, Doing::kAtomic};
-  return access_word<Answer>(ctx, asked, mapped, [&](const Destination& at) {
+  const auto behind = [pe, by_nic](const BasicContext<R>& context, const Destination& at) {
     if constexpr (releases(O)) {
       Answer refused{};
-      refused.status = before_release(ctx, at, pe);
+      refused.status = before_release(context, at, pe);
       if (refused.status != Status::kOk) return refused;
     }
-    return by_nic(at);
-  });
+    return by_nic(context, at);
+  };
+  return access_word<Answer>(ctx, asked, mapped, behind);
 }
 
 /// Does `what` and waits for the old value.
@@ -152,11 +153,13 @@ template <Order O, Reach R, class T, class What>
 PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, const T* word, What what, int pe) {
   return access_atomic<O, Fetched<T>>(
       ctx, word, pe,
-      [&](std::byte* there) {
+      [what](const ContextFields& context, std::byte* there) {
         auto* const at = reinterpret_cast<WordOf<T>*>(there);
-        return Fetched<T>{from_word<T>(what.template apply<O>(at)), ended_status(ctx)};
+        return Fetched<T>{from_word<T>(what.template apply<O>(at)), ended_status(context)};
       },
-      [&](const Destination& at) { return fetch_by_nic<R, T>(ctx, at, what, pe); });
+      [what, pe](const BasicContext<R>& context, const Destination& at) {
+        return fetch_by_nic<R, T>(context, at, what, pe);
+      });
 }
 
 /// Does `what`; the old value comes to `result`, by the time the ticket completes. What the NIC
@@ -172,26 +175,26 @@ PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const
   }
   return access_atomic<O, Ticket>(
       ctx, word, pe,
-      [&](std::byte* there) {
+      [what, result](const ContextFields&, std::byte* there) {
         auto* const at = reinterpret_cast<WordOf<T>*>(there);
         store_payload(result, from_word<T>(what.template apply<O>(at)));
         return Ticket{};
       },
-      [&](const Destination& at) {
-        const Origin to = resolve_local(ctx, *at.queue, result, sizeof(T));
+      [what, result, pe](const BasicContext<R>& context, const Destination& at) {
+        const Origin to = resolve_local(context, *at.queue, result, sizeof(T));
         const bool known = to.status == Status::kOk;
-        if (!known && !lies_anywhere(&ctx.state->fields, result)) {
+        if (!known && !lies_anywhere(&context.state->fields, result)) {
           return Ticket{nullptr, 0,
-                        refuse_home(ctx.state, result, sizeof(T), Doing::kAtomicResult)};
+                        refuse_home(context.state, result, sizeof(T), Doing::kAtomicResult)};
         }
         if (sizeof(T) == 8 && known && at.queue->to_cells == 0) {
           const auto compose = [what, there = at.remote, here = to.local](const mlx5::Header& h) {
             return what.compose(h, there, here);
           };
-          const Ticket ticket = post_in_order<R, true>(ctx, at, pe, compose);
+          const Ticket ticket = post_in_order<R, true>(context, at, pe, compose);
           return landed<R, true>(*at.queue, to.dumped, to.local, ticket);
         }
-        const Fetched<T> old = fetch_by_nic<R, T>(ctx, at, what, pe);
+        const Fetched<T> old = fetch_by_nic<R, T>(context, at, what, pe);
         if (old.status == Status::kOk) store_payload(result, old.value);
         return Ticket{nullptr, 0, old.status};
       });
@@ -203,13 +206,13 @@ PEAL_DEVICE Ticket post_atomic(const BasicContext<R>& ctx, T* word, const T& val
   const auto what = change<U>(value);
   return access_atomic<O, Ticket>(
       ctx, word, pe,
-      [&](std::byte* there) {
+      [what](const ContextFields&, std::byte* there) {
         update_direct<U, O, edge_of(O)>(reinterpret_cast<WordOf<T>*>(there), what.value);
         return Ticket{};
       },
-      [&](const Destination& at) {
+      [what, pe](const BasicContext<R>& context, const Destination& at) {
         return post_in_order<R, true, kRings>(
-            ctx, at, pe, [what, there = at.remote, queue = at.queue](const mlx5::Header& h) {
+            context, at, pe, [what, there = at.remote, queue = at.queue](const mlx5::Header& h) {
               return what.compose(h, there, ibgda::Landing::sink(*queue));
             });
       });
@@ -244,25 +247,26 @@ PEAL_DEVICE Fetched<T> combine_atomic(const BasicContext<R>& ctx, T* word, const
   static_assert(std::is_arithmetic_v<T>);
   return access_atomic<O, Fetched<T>>(
       ctx, word, pe,
-      [&](std::byte* there) {
+      [value](const ContextFields& context, std::byte* there) {
         if constexpr (std::is_same_v<Combine, op::Sum> && std::is_floating_point_v<T>) {
           auto* const at = reinterpret_cast<T*>(there);
-          return Fetched<T>{fetch_add_real_direct<O, edge_of(O)>(at, value), ended_status(ctx)};
+          return Fetched<T>{fetch_add_real_direct<O, edge_of(O)>(at, value), ended_status(context)};
         } else {
           auto* const at = reinterpret_cast<WordOf<T>*>(there);
           constexpr Order kLook = acquires(O) ? Order::kAcquire : Order::kRelaxed;
           const Fetched<T> seen{from_word<T>(fetch_direct<kLook, edge_of(kLook)>(at)),
-                                ended_status(ctx)};
-          return swap_until_done<Combine>(ctx, seen, value, [at](const SwapIf<WordOf<T>>& what) {
-            return Fetched<T>{from_word<T>(what.template apply<O>(at)), Status::kOk};
-          });
+                                ended_status(context)};
+          return swap_until_done<Combine>(
+              context, seen, value, [at](const SwapIf<WordOf<T>>& what) {
+                return Fetched<T>{from_word<T>(what.template apply<O>(at)), Status::kOk};
+              });
         }
       },
-      [&](const Destination& at) {
+      [value, pe](const BasicContext<R>& context, const Destination& at) {
         const Look<WordOf<T>> look{};
-        const Fetched<T> seen = fetch_by_nic<R, T>(ctx, at, look, pe);
-        return swap_until_done<Combine>(ctx, seen, value, [&](const SwapIf<WordOf<T>>& what) {
-          return fetch_by_nic<R, T>(ctx, at, what, pe);
+        const Fetched<T> seen = fetch_by_nic<R, T>(context, at, look, pe);
+        return swap_until_done<Combine>(context, seen, value, [&](const SwapIf<WordOf<T>>& what) {
+          return fetch_by_nic<R, T>(context, at, what, pe);
         });
       });
 }

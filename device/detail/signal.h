@@ -196,11 +196,13 @@ PEAL_DEVICE Ticket signal_alone(const BasicContext<R>& ctx, const Signal& what) 
   };
   return access_word<Ticket>(
       ctx, word_of(what), note,
-      [&](std::byte* word) {
+      [what](const ContextFields&, std::byte* word) {
         signal_direct(word, what);
         return Ticket{};
       },
-      [&](const Destination& flag) { return post_signal<R, true, kRings>(ctx, flag, what); });
+      [what](const BasicContext<R>& context, const Destination& flag) {
+        return post_signal<R, true, kRings>(context, flag, what);
+      });
 }
 
 }  // namespace peal::detail

@@ -73,11 +73,11 @@ PEAL_DEVICE Ticket put_value(const BasicContext<R>& ctx, T* dst, const T& value,
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
   return access_word<Ticket>(
       ctx, {dst, sizeof(T), pe, Use::kWord, false, Doing::kP},
-      [&](std::byte* there) {
+      [value](const ContextFields&, std::byte* there) {
         store_value(there, value);
         return Ticket{};
       },
-      [&](const Destination& at) {
+      [value](const ContextFields&, const Destination& at) {
         uint64_t bits = 0;
         memcpy(&bits, &value, sizeof(T));
         return post<R, true, kRings>(*at.queue, [to = at.remote, bits](const mlx5::Header& h) {
@@ -107,15 +107,15 @@ PEAL_DEVICE Fetched<T> get_value(const BasicContext<R>& ctx, const T* src, int p
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
   return access_word<Fetched<T>>(
       ctx, {src, sizeof(T), pe, Use::kWord, false, Doing::kG},
-      [&](const std::byte* there) {
-        return Fetched<T>{load_value<T>(there), ended_status(ctx)};
+      [](const ContextFields& context, const std::byte* there) {
+        return Fetched<T>{load_value<T>(there), ended_status(context)};
       },
-      [&](const Destination& at) {
+      [](const BasicContext<R>& context, const Destination& at) {
         const auto compose = [from = at.remote](const mlx5::Header& h, const mlx5::Local& cell) {
           return mlx5::compose_read(h, from, cell, sizeof(T));
         };
         Fetched<T> answer{};
-        answer.status = fetch_word<R>(ctx, *at.queue, compose, [&](uint64_t bits) {
+        answer.status = fetch_word<R>(context, *at.queue, compose, [&](uint64_t bits) {
           memcpy(&answer.value, &bits, sizeof(T));
         });
         return answer;

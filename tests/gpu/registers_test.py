@@ -29,7 +29,7 @@ OVER = {
     "fence_warp": 68,
     "barrier_all_warp": 70,
     "team_barrier_block": 76,
-    "iput_block": 79,
+    "iput_block": 74,
     "iget_block": 88,
 }
 
