@@ -9,8 +9,8 @@
 // A doorbell is a fence and a store to the NIC, most of what a post costs. Those of a batch wait
 // until it rings: each queue once, whatever it carries by then (and when half a queue is waiting).
 // Nothing is lost that is not rung: the batch's end rings, and so do wait() and test() for a ticket
-// of it, quiet, barriers and a full queue, whoever calls them (edge M20). Any other post to the
-// same queue takes the batch's work with it. Where the peer is mapped a batch stores at once.
+// of it, quiet, barriers and a full queue, whoever calls them (kBatchBeforeRing). Any other post to
+// the same queue takes the batch's work with it. Where the peer is mapped a batch stores at once.
 #pragma once
 
 #include <cstddef>
@@ -134,7 +134,7 @@ class Batch {
   }
 
   PEAL_DEVICE static void ring_one(mlx5::SendQueue* q) {
-    if (q != nullptr) ibgda::ring_together<R, Edge::kM20>(q);
+    if (q != nullptr) ibgda::ring_together<R, Edge::kBatchBeforeRing>(q);
   }
 
   /// Remembers the queue of what this lane has posted, for itself or for its scope. Rings it when

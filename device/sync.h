@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ordering and completion: fence, quiet, sync_all, barrier_all. Edges M14 and M15 of
-// docs/memory_model.md.
+// Ordering and completion: fence, quiet, sync_all, barrier_all. Edges
+// kDoneBeforeQuiet and kQuietBeforeBarrier of docs/memory_model.md.
 //
 //   quiet        everything this PE posted on the context has been executed at its peers, results
 //                have landed; where blocks own queues (kLane, kBlock), what the calling block
@@ -89,7 +89,7 @@ template <Reach R, AnyScope S = Thread>
   return detail::checked(ctx, scope, note, [&] {
     return by_leader(scope, [&] {
       const detail::SyncBegin begin = detail::begin_sync(ctx);
-      fence_direct_stores<Edge::kM16>();
+      fence_direct_stores<Edge::kStoresBeforeFlag>();
       return detail::sync_all_pes(ctx, begin);
     });
   });

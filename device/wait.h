@@ -4,7 +4,7 @@
 //
 // Every wait ends: condition met (kOk), the context's deadline (kTimeout), or the runtime's stop
 // word (kPeerLost, kAborted). A lane that saw the value also sees what was put before it in the
-// same queue (edge M7).
+// same queue (kWordBeforeWait).
 #pragma once
 
 #include <cstddef>

@@ -155,7 +155,7 @@ PEAL_HD void acquire_batch() {
 }
 
 /// Orders this lane's stores into peers' memory (and those of lanes it has synchronised with)
-/// before what it stores next. Edge M16.
+/// before what it stores next. Edge kStoresBeforeFlag.
 template <Edge E = Edge::kNone>
 PEAL_HD void fence_direct_stores() {
   memory::fence_direct<E>();

@@ -125,8 +125,8 @@ simt::Access access() {
                                      simt::Order::kRelease, simt::Order::kBoth};
   const bool taken = E != Edge::kNone && weakened(E);
   // A user's read-modify-write is where one edge ends and another begins.
-  if (E == Edge::kM23 && O == Order::kBoth) {
-    if (weakened(Edge::kM24)) return {sim::scope_of(R), simt::Order::kRelease};
+  if (E == Edge::kStoresBeforeRelease && O == Order::kBoth) {
+    if (weakened(Edge::kAcquireBeforeLoads)) return {sim::scope_of(R), simt::Order::kRelease};
     return {sim::scope_of(R), taken ? simt::Order::kAcquire : simt::Order::kBoth};
   }
   return {sim::scope_of(R), taken ? simt::Order::kRelaxed : kOrders[static_cast<int>(O)]};

@@ -103,7 +103,7 @@ struct Warp {
     return lanes == kWarpLanes ? 0xffffffffu : (1u << lanes) - 1;
   }
   PEAL_DEVICE static bool leader() { return rank() == 0; }
-  PEAL_DEVICE static void sync() { sync_lanes<Edge::kM8>(mask()); }
+  PEAL_DEVICE static void sync() { sync_lanes<Edge::kLanesBeforeLeader>(mask()); }
   template <class T>
   PEAL_DEVICE static T from_leader(const T& value) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(unsigned) == 0);
@@ -112,7 +112,8 @@ struct Warp {
     };
     Words words;
     memcpy(&words, static_cast<const void*>(&value), sizeof(T));
-    sync_lanes<Edge::kM8Back>(mask());  // a shuffle hands over its value and orders nothing else
+    sync_lanes<Edge::kLeaderBeforeLanes>(
+        mask());  // a shuffle hands over its value and orders nothing else
     for (unsigned& word : words.word) word = __shfl_sync(mask(), word, 0);
     T answer;
     memcpy(static_cast<void*>(&answer), &words, sizeof(T));
@@ -125,7 +126,7 @@ struct Block {
   PEAL_DEVICE static uint32_t rank() { return thread_in_block(); }
   PEAL_DEVICE static uint32_t size() { return threads_in_block(); }
   PEAL_DEVICE static bool leader() { return rank() == 0; }
-  PEAL_DEVICE static void sync() { sync_block_lanes<Edge::kM8Block>(); }
+  PEAL_DEVICE static void sync() { sync_block_lanes<Edge::kBlockBeforeLeader>(); }
   template <class T>
   PEAL_DEVICE static T from_leader(const T& value) {
     struct Cell {
@@ -171,7 +172,7 @@ PEAL_DEVICE auto by_leader(Scope scope, const Op& op) {
     return op();
   } else {
     decltype(op()) answer{};
-    scope.sync();  // edge M8: what the lanes wrote precedes what the leader posts
+    scope.sync();  // kLanesBeforeLeader: what the lanes wrote precedes what the leader posts
     if (scope.leader()) answer = op();
     return scope.from_leader(answer);
   }
@@ -195,7 +196,7 @@ template <class Scope, class Code>
 PEAL_DEVICE Code first_failure(Scope scope, Code code) {
   const auto mine = static_cast<unsigned>(code);
   if constexpr (std::is_same_v<Scope, Warp>) {
-    scope.sync();  // edge M8: votes order nothing
+    scope.sync();  // kLanesBeforeLeader: votes order nothing
     const unsigned failed = __ballot_sync(scope.mask(), mine != 0);
     const int lane = failed == 0 ? 0 : __ffs(static_cast<int>(failed)) - 1;
     return static_cast<Code>(__shfl_sync(scope.mask(), mine, lane));

@@ -114,7 +114,7 @@ template <bool kMapped, Reach R, class S>
 PEAL_DEVICE Status meet_before(const Call<R>& call, S scope, uint32_t signature) {
   return by_leader(lanes_of(scope), [&] {
     if constexpr (kMapped) {
-      const Status met = meet_mapped<Edge::kM16Meet>(call, signature);
+      const Status met = meet_mapped<Edge::kStoresBeforeMeeting>(call, signature);
       const bool alone = !AnyGrid<S> || blocks_in_grid() == 1;  // else end_of_grid() does
       if (met == Status::kMismatch && alone) align_meetings<R>(call.part);
       return met;
@@ -132,7 +132,7 @@ PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
     const uint32_t signature = mine == Status::kMismatch ? kDisagree : kArrived;
     Status met = Status::kOk;
     if constexpr (kMapped) {
-      met = meet_mapped<Edge::kM16>(call, signature);
+      met = meet_mapped<Edge::kStoresBeforeFlag>(call, signature);
     } else {
       met = call_apart<&meet_by_nic<R>>(call.ctx.state, &call.team, true, signature);
     }
@@ -141,7 +141,7 @@ PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
 }
 
 /// All blocks of the grid are done with the call, and answer the same: what failed in one of them.
-/// Edge M19: what a block stored, and what it learned of other members, is there for all.
+/// kBlockBeforeGrid: what a block stored, and what it learned of other members, is there for all.
 /// `began`: see Failure.
 template <Reach R>
 PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status, bool began = true) {
@@ -153,7 +153,8 @@ PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status, bool began = 
     if (mine != Status::kOk) {
       raise_to<Reach::kGpu>(&counters.failed, Failure::of(mine, began).word);
     }
-    if (fetch_add<Reach::kGpu, Edge::kM19>(&counters.arrived, 1u) + 1 == blocks_in_grid()) {
+    if (fetch_add<Reach::kGpu, Edge::kBlockBeforeGrid>(&counters.arrived, 1u) + 1 ==
+        blocks_in_grid()) {
       const Failure failed{load_relaxed<Reach::kGpu>(&counters.failed)};
       if (failed.never_began() && failed.status() == Status::kMismatch) {
         align_meetings<R>(call.part);
@@ -165,7 +166,8 @@ PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status, bool began = 
       return failed.status();
     }
     const Status waited = detail::spin(
-        call.ctx, [&] { return load_acquire<Reach::kGpu, Edge::kM19Done>(&counters.done) != done; },
+        call.ctx,
+        [&] { return load_acquire<Reach::kGpu, Edge::kGridBeforeBlock>(&counters.done) != done; },
         detail::WaitOf<WaitKind::kGrid>{});
     if (waited != Status::kOk) return mine != Status::kOk ? mine : waited;
     return static_cast<Status>(load_relaxed<Reach::kGpu>(&counters.outcome));
@@ -186,7 +188,8 @@ PEAL_DEVICE Status by_one(const Call<R>& call, S, const Op& op, Status mine = St
       return detail::spin(
           call.ctx,
           [&] {
-            return load_acquire<Reach::kGpu, Edge::kM19>(&counters.arrived) + 1 == blocks_in_grid();
+            return load_acquire<Reach::kGpu, Edge::kBlockBeforeGrid>(&counters.arrived) + 1 ==
+                   blocks_in_grid();
           },
           detail::WaitOf<WaitKind::kGrid>{});
     });

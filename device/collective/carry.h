@@ -10,7 +10,7 @@
 // Afterwards everybody has everything, knows that all have begun the call, and that they mean the
 // same by it. A block lies at one place of the workspace at all members, and in one of two sets,
 // used in turn: a member that has met in epoch e knows that all are done with e - 1, whose set
-// e + 1 uses (edge M21). What is sent is sent from there, so nobody waits for completions.
+// e + 1 uses (kTakenBeforeReuse). What is sent is sent from there, so nobody waits for completions.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +74,7 @@ PEAL_DEVICE Freight freight_for(const Cargo& cargo, std::byte* set, const Team& 
 }
 
 /// Tells a PE of a meeting. Where the NIC reaches it the freight goes to the same place there, and
-/// the word behind it on one queue, so that the peer executes it behind the data: edge M6.
+/// the word behind it on one queue, so that the peer executes it behind the data: kDataBeforeWord.
 template <Reach R>
 PEAL_DEVICE_COLD Status tell_behind(const ContextState* state, Freight freight, uint64_t* word,
                                     uint64_t value, int pe) {
@@ -93,7 +93,7 @@ PEAL_DEVICE_COLD Status tell_behind(const ContextState* state, Freight freight, 
     const Status sent = put(freight.stretch[1]).status;
     if (sent != Status::kOk) return sent;
   }
-  const Be32* const keys = weakened(Edge::kM6) ? ctx.heap.rkeys : ctx.heap.word_rkeys;
+  const Be32* const keys = weakened(Edge::kDataBeforeWord) ? ctx.heap.rkeys : ctx.heap.word_rkeys;
   const mlx5::Remote at{detail::offset_in(ctx.heap, word), keys[key]};
   return detail::with_set(ctx, q, at, value,
                           [&](const auto& compose) { return put(freight.stretch[0], compose); })
@@ -136,7 +136,7 @@ PEAL_DEVICE_COLD Carried carry_by_nic(const ContextState* state, S scope, Team t
   if (refused != Status::kOk) return {nullptr, refused};
   const uint32_t epoch = load_relaxed<Reach::kGpu>(&counters.meetings) + 1;
   std::byte* const set = part.carried(epoch);
-  scope.sync();  // edge M8: the lanes' earlier stores to the source
+  scope.sync();  // kLanesBeforeLeader: the lanes' earlier stores to the source
   if (cargo.only < 0 || cargo.only == team.rank) {
     copy_beside(scope, set + cargo.place(static_cast<uint32_t>(team.rank)), cargo.src, cargo.bytes);
   }
@@ -147,7 +147,7 @@ PEAL_DEVICE_COLD Carried carry_by_nic(const ContextState* state, S scope, Team t
     const bool stored = store_freight(ctx, scope, team, cargo, set, distance);
     met = by_leader(scope, [&] {
       store_relaxed<Reach::kGpu>(&counters.meetings, epoch);
-      if (stored) fence_direct_stores<Edge::kM16>();
+      if (stored) fence_direct_stores<Edge::kStoresBeforeFlag>();
       meeting.round([&](uint64_t* word, uint64_t value, int pe, uint32_t ahead) {
         return tell_behind<R>(state, freight_for(cargo, set, team, distance, ahead), word, value,
                               pe);

@@ -15,7 +15,7 @@
 // ring for each sender; all rings are at the same line. A line may be written again once all have
 // read it. Whoever has heard of everybody in an exchange knows that all are done with those before
 // it. Where not everybody says something nobody knows: broadcasts in a row go on until the ring is
-// used up, and then the members meet (edge M21).
+// used up, and then the members meet (kTakenBeforeReuse).
 #pragma once
 
 #include <cstdint>
@@ -78,7 +78,7 @@ PEAL_DEVICE bool all_have_looked(const Call<R>& call, S scope) {
     const uint32_t blocks = crew_of(scope, call.team.channels).blocks;
     uint32_t& arrived = call.part.counters(0).arrived;
     if (blocks == 1) return true;
-    if (fetch_add<Reach::kGpu, Edge::kM19>(&arrived, 1u) + 1 != blocks) return false;
+    if (fetch_add<Reach::kGpu, Edge::kBlockBeforeGrid>(&arrived, 1u) + 1 != blocks) return false;
     store_relaxed<Reach::kGpu>(&arrived, 0u);
   }
   return true;
@@ -111,8 +111,9 @@ PEAL_DEVICE Exchange begin_exchange(const Call<R>& call, S scope, const Carries&
                     by_all};
   uint32_t unheard = place.unheard + units;
   if (all_disagreed_before(rings, number)) unheard = rings.lines + 1;
-  scope.sync();  // edge M8: what the lanes stored precedes what they send; all have looked
-  if (unheard > rings.lines && !weakened(Edge::kM21)) {
+  scope.sync();  // kLanesBeforeLeader: what the lanes stored precedes what they send; all have
+                 // looked
+  if (unheard > rings.lines && !weakened(Edge::kTakenBeforeReuse)) {
     exchange.status = meet_before<true>(call, scope, kArrived);
     exchange.first = 0;
     unheard = units;

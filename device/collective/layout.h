@@ -150,7 +150,7 @@ struct Part {
   /// The set of blocks that meeting `epoch` carries, and its bytes.
   PEAL_HD uint32_t set_bytes() const { return workspace / (2 * kLine) * kLine; }
   PEAL_HD std::byte* carried(uint32_t epoch) const {
-    return space() + (weakened(Edge::kM21) ? 0 : epoch % 2) * set_bytes();
+    return space() + (weakened(Edge::kTakenBeforeReuse) ? 0 : epoch % 2) * set_bytes();
   }
 };
 

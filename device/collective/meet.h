@@ -144,7 +144,8 @@ PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part
   Meeting<kMapped, R> meeting{
       ctx, team, epoch, signature, part.arrivals(channel, epoch), &part.counters(0).failed};
   while (meeting.more()) {
-    if (meeting.distance != 1) fence_direct_stores<Edge::kM15>();  // passes on what was brought
+    if (meeting.distance != 1)
+      fence_direct_stores<Edge::kQuietBeforeBarrier>();  // passes on what was brought
     meeting.round([&](uint64_t* word, uint64_t value, int pe, uint32_t) {
       return tell<kMapped>(ctx, word, value, pe);
     });
@@ -182,7 +183,7 @@ PEAL_DEVICE_COLD Status meet_by_nic(const ContextState* state, const Team* team,
   if (drains) {
     drained = drain_by_nic<R>(state);  // and fences
   } else {
-    fence_direct_stores<Edge::kM16Meet>();
+    fence_direct_stores<Edge::kStoresBeforeMeeting>();
   }
   in_memory(team);
   // Arrive even after a failure: the others did nothing wrong and must not wait for a deadline.

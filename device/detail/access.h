@@ -147,7 +147,7 @@ PEAL_DEVICE typename Op::Answer access_peer(const BasicContext<R>& ctx, S scope,
     if constexpr (std::is_same_v<S, Block>) looks = op.has_part(scope);
     Near near{nullptr, true};
     if (looks) near = near_of(ctx, op);
-    // Edge M8: what the lanes stored precedes what they copy.
+    // kLanesBeforeLeader: what the lanes stored precedes what they copy.
     if (!any(scope, !near.here)) return op.mapped(ctx, scope, near.address);
     typename Op::Answer answer{};
     Op kept = op;

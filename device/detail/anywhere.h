@@ -123,7 +123,7 @@ PEAL_DEVICE_COLD void copy_at_home(ByLane* move) {
   }
   PEAL_NO_UNROLL
   for (; at < move->bytes; ++at) store_payload(to + at, load_payload(from + at));
-  fence_direct_stores<Edge::kM16>();  // edge M16: a NIC may overtake plain stores
+  fence_direct_stores<Edge::kStoresBeforeFlag>();  // a NIC may overtake plain stores
 }
 
 PEAL_DEVICE Status refuse_home(ContextState* state, const void* at, uint64_t bytes, Doing doing) {

@@ -34,9 +34,12 @@ PEAL_HD T from_word(WordOf<T> word) {
   return value;
 }
 
-/// The edge that an operation on a mapped word is the end of: M24 of one that only acquires.
+/// The edge that an operation on a mapped word is the end of: kAcquireBeforeLoads of one that only
+/// acquires.
 PEAL_HD constexpr Edge edge_of(Order order) {
-  return order == Order::kRelaxed ? Edge::kNone : releases(order) ? Edge::kM23 : Edge::kM24;
+  return order == Order::kRelaxed ? Edge::kNone
+         : releases(order)        ? Edge::kStoresBeforeRelease
+                                  : Edge::kAcquireBeforeLoads;
 }
 
 // What is done to a word W is a type with two faces: compose() for the NIC of the PE that has the
@@ -124,9 +127,10 @@ PEAL_DEVICE Fetched<T> fetch_by_nic(const BasicContext<R>& ctx, const Destinatio
 /// leaves, whoever leaves it settles.
 template <Reach R>
 PEAL_DEVICE Status before_release(const BasicContext<R>& ctx, const Destination& at, int pe) {
-  fence_direct_stores<Edge::kM23Nic>();  // to home too: no queue's own fence need reach so far
+  fence_direct_stores<Edge::kStoresBeforeNicRelease>();  // to home too: no queue's own fence need
+                                                         // reach so far
   const bool behind = ctx.settle == 0 && (ctx.signals & kSignalsWait) == 0;
-  if (behind || weakened(Edge::kM23Settle)) return Status::kOk;
+  if (behind || weakened(Edge::kNicDataBeforeRelease)) return Status::kOk;
   if (queue_left(ctx, at.queue, pe) != nullptr) return Status::kOk;
   return settle<R, true>(ctx.state, at.queue);
 }
@@ -135,7 +139,8 @@ PEAL_DEVICE Status before_release(const BasicContext<R>& ctx, const Destination&
 template <Order O, class Answer, Reach R, class T, class Mapped, class ByNic>
 PEAL_DEVICE Answer access_atomic(const BasicContext<R>& ctx, const T* word, int pe,
                                  const Mapped& mapped, const ByNic& by_nic) {
-  const Use use = releases(O) && !weakened(Edge::kM23Key) ? Use::kReleasing : Use::kAtomic;
+  const Use use =
+      releases(O) && !weakened(Edge::kDataBeforeNicRelease) ? Use::kReleasing : Use::kAtomic;
   const Asked asked{word, sizeof(T), pe, use, true, Doing::kAtomic};
   const auto behind = [pe, by_nic](const BasicContext<R>& context, const Destination& at) {
     if constexpr (releases(O)) {

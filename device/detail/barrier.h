@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The barrier: dissemination over flags in the symmetric heap, kSyncFan - 1 of them a round. Edge
-// M15 of docs/memory_model.md.
+// kQuietBeforeBarrier of docs/memory_model.md.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,9 @@ PEAL_DEVICE mlx5::SendQueue* flag_queue(const BasicContext<R>& ctx, uint32_t pe)
   return queue_at(ctx, drained_queues<R>(ctx).first + pe);
 }
 
-/// Writes a barrier's flag at `pe`, in the order of that queue. The caller has fenced (edge M16):
-/// one fence serves the flags of a round, where a release each would wait for the flag before.
+/// Writes a barrier's flag at `pe`, in the order of that queue. The caller has fenced
+/// (kStoresBeforeFlag): one fence serves the flags of a round, where a release each would wait for
+/// the flag before.
 template <Reach R>
 PEAL_DEVICE Status set_flag(const BasicContext<R>& ctx, uint64_t* flag, uint64_t epoch, int pe) {
   const uint64_t offset = offset_in(ctx.heap, flag);
@@ -103,7 +104,7 @@ PEAL_DEVICE Status disseminate(const BasicContext<R>& ctx, uint64_t epoch, uint3
   Status first = Status::kOk;
   for (uint32_t distance = 1; distance < count; distance *= kSyncFan) {
     if (distance != 1)
-      fence_direct_stores<Edge::kM15>();  // passes on what the round before brought
+      fence_direct_stores<Edge::kQuietBeforeBarrier>();  // passes on what the round before brought
     for (uint32_t i = 1 + told; i < kSyncFan && i * distance < count; ++i) {
       const uint32_t ahead = rank + i * distance;
       const Status status =

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What quiet, fence, barriers and atomics wait for: queues drained, and settled where a PE's memory
-// is reached in more than one way (two NICs, or a NIC and a mapping). Edges M14, M16, M17 and M22.
+// is reached in more than one way (two NICs, or a NIC and a mapping). Edges
+// kDoneBeforeQuiet, kStoresBeforeFlag, kNicDataBeforeFlag and kDrainedBeforeUnmark.
 //
 //   quiet, fence  look at the queues that are marked (mlx5/mark.h), the lanes of a scope together;
 //                 settle them where ContextFields::settle says so
@@ -221,7 +222,7 @@ PEAL_DEVICE Found look_at(const Marked& m, uint32_t first, uint64_t marks) {
   for (uint32_t k = 0; k < kLookBatch; ++k) {
     if (marks == 0) continue;
     const uint32_t at = first + take_bit(&marks);
-    if (weakened(Edge::kM14) && at != 0) continue;
+    if (weakened(Edge::kDoneBeforeQuiet) && at != 0) continue;
     if (failed[k] == static_cast<uint32_t>(Status::kPeerMasked)) {
       found.masked |= 1u << k;
     } else if (static_cast<int64_t>(last[k] - completed[k]) >= 0 || failed[k] != 0) {
@@ -262,8 +263,9 @@ PEAL_DEVICE_COLD Status drain_queues(Marked m, const ContextState* state) {
       }
     }
   });
-  // Edges M14 and M22: what others knew of the queues that were found complete, or unmarked.
-  acquire_batch<Edge::kM14Batch>();
+  // kDoneBeforeQuiet and kDrainedBeforeUnmark: what others knew of the queues that were found
+  // complete, or unmarked.
+  acquire_batch<Edge::kDrainedBeforeQuiet>();
   return status;
 }
 
@@ -272,9 +274,10 @@ PEAL_DEVICE_COLD Status drain_queues(Marked m, const ContextState* state) {
 template <Reach R, class S>
 PEAL_DEVICE Status drain_marked(const BasicContext<R>& ctx, S scope) {
   if (ctx.queues_per_peer == 0) return Status::kOk;
-  scope.sync();  // edge M8: what any of the lanes posted, or knows to be posted
-  // Edge M17: what the NICs of the peers took is there for flags that come by other ways, too.
-  if (ctx.settle != 0 && !weakened(Edge::kM17)) {
+  scope.sync();  // kLanesBeforeLeader: what any of the lanes posted, or knows to be posted
+  // kNicDataBeforeFlag: what the NICs of the peers took is there for flags that come by other ways,
+  // too.
+  if (ctx.settle != 0 && !weakened(Edge::kNicDataBeforeFlag)) {
     call_apart<&begin_settling<R, S>>(ctx.state, scope);
   }
   return first_failure(scope, call_apart<&drain_queues<R>>(marked_of(ctx, scope), ctx.state));
@@ -287,7 +290,7 @@ PEAL_DEVICE Status end_quiet(const BasicContext<R>& ctx, Status drained) {
   const Status usage = usage_status(ctx);  // both looked up while the fence waits
   const Status ended = ended_status(ctx);
   // Behind the queues: it passes on what the NIC has brought, too.
-  fence_direct_stores<Edge::kM16>();
+  fence_direct_stores<Edge::kStoresBeforeFlag>();
   if (usage != Status::kOk) return usage;
   return drained != Status::kOk ? drained : ended;
 }
@@ -317,7 +320,7 @@ PEAL_DEVICE_COLD Status drain_pe(ContextState* state, int pe) {
   const Status first = usage_status(ctx);
   const QueueRange range = drained_queues<R>(ctx);
   const uint32_t at = range.first + static_cast<uint32_t>(pe);
-  const bool settles = ctx.settle != 0 && !weakened(Edge::kM17);
+  const bool settles = ctx.settle != 0 && !weakened(Edge::kNicDataBeforeFlag);
   for (uint32_t i = at; settles && i < range.first + range.count; i += peers) {
     mlx5::SendQueue& q = *queue_at(ctx, i);
     if (mlx5::stop_status<R>(q) == Status::kOk) post_settling_read<R, true>(ctx, q);
@@ -330,7 +333,7 @@ PEAL_DEVICE_COLD Status drain_pe(ContextState* state, int pe) {
     if (drained == Status::kOk) drained = one;
   }
   const Status ended = ended_status(ctx);
-  fence_direct_stores<Edge::kM16>();
+  fence_direct_stores<Edge::kStoresBeforeFlag>();
   if (first != Status::kOk) return first;
   return drained != Status::kOk ? drained : ended;
 }

@@ -25,14 +25,15 @@ PEAL_DEVICE Ticket post(mlx5::SendQueue& q, const Compose&... compose) {
   }
 }
 
-/// Edge M18: behind a fetch whose data lands at `at`, where its completion does not vouch for it:
-/// the NIC reads there, once the data is under way, and a read passes no earlier write. Answers the
-/// ticket to wait for. The byte is the destination's own: a read pushes what goes the same way.
+/// kAnswerBeforeDump: behind a fetch whose data lands at `at`, where its completion does not vouch
+/// for it: the NIC reads there, once the data is under way, and a read passes no earlier write.
+/// Answers the ticket to wait for. The byte is the destination's own: a read pushes what goes the
+/// same way.
 template <Reach R, bool kTogether>
 PEAL_DEVICE_COLD Ticket post_dump(mlx5::SendQueue* q, mlx5::Local at, Ticket fetch) {
-  if (fetch.status != Status::kOk || weakened(Edge::kM18)) return fetch;
+  if (fetch.status != Status::kOk || weakened(Edge::kAnswerBeforeDump)) return fetch;
   return post<R, kTogether>(*q, [at](mlx5::Header h) {
-    h.fence = weakened(Edge::kM18Fence) ? mlx5::Fence::kNone : mlx5::Fence::kFence;
+    h.fence = weakened(Edge::kReadBeforeDump) ? mlx5::Fence::kNone : mlx5::Fence::kFence;
     return mlx5::compose_dump(h, at, 1);
   });
 }

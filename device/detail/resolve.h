@@ -121,10 +121,10 @@ PEAL_DEVICE Destination through_nic(const ContextFields& ctx, const Window& w, u
                                     int pe, Use use) {
   mlx5::SendQueue* const q = block_queue(ctx, pe, use);
   const uint32_t at = key_index(ctx, *q, pe);
-  // Words have strict keys (edge M6). Relaxed atomics need none, for they vouch for nothing: a
-  // simulation can take away what their NICs promise beyond that.
-  const bool strict = use != Use::kPayload && !weakened(Edge::kM6) &&
-                      !(use == Use::kAtomic && weakened(Edge::kM6Atomic));
+  // Words have strict keys (kDataBeforeWord). Relaxed atomics need none, for they vouch for
+  // nothing: a simulation can take away what their NICs promise beyond that.
+  const bool strict = use != Use::kPayload && !weakened(Edge::kDataBeforeWord) &&
+                      !(use == Use::kAtomic && weakened(Edge::kDataBeforeAtomic));
   return {nullptr, q, {offset, strict ? w.word_rkeys[at] : w.rkeys[at]}, Status::kOk};
 }
 
@@ -264,8 +264,8 @@ PEAL_DEVICE_COLD inline Origin resolve_local_elsewhere(const WindowTable* window
                                                        uint32_t rail) {
   const auto [w, offset] = find_window(windows, address, bytes, Side::kHome);
   if (w == nullptr) return {{}, Status::kNotRegistered, 0};
-  // Edge M2 far: a queue's own fence may reach no further than this GPU.
-  if (w->far != 0) fence_posted<Reach::kSystem, Edge::kM2Far>();
+  // kFarSourceBeforeDoorbell: a queue's own fence may reach no further than this GPU.
+  if (w->far != 0) fence_posted<Reach::kSystem, Edge::kFarSourceBeforeDoorbell>();
   return {{w->iova + offset, w->lkeys[rail]}, Status::kOk, w->dumped};
 }
 

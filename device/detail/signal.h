@@ -24,7 +24,7 @@ PEAL_DEVICE mlx5::Header behind(uint32_t signals, mlx5::Header h) {
 template <class Post>
 PEAL_DEVICE Ticket with_set(const ContextFields& ctx, const mlx5::SendQueue& q,
                             const mlx5::Remote& at, uint64_t value, const Post& post) {
-  if ((ctx.signals & kSignalsSwap) != 0 && !weakened(Edge::kM6Swap)) {
+  if ((ctx.signals & kSignalsSwap) != 0 && !weakened(Edge::kDataBeforeSwap)) {
     return post([at, value, queue = &q, signals = ctx.signals](const mlx5::Header& h) {
       const mlx5::MaskedSwap<uint64_t> whole{0, 0, value, ~uint64_t{0}};
       return mlx5::compose_masked(behind(signals, h), at, whole, ibgda::Landing::sink(*queue));
@@ -55,13 +55,13 @@ PEAL_DEVICE Ticket post_signal(const BasicContext<R>& ctx, const Destination& fl
   });
 }
 
-/// Stored, with release behind the data: edge M7 begins here when no NIC is between.
+/// Stored, with release behind the data: kWordBeforeWait begins here when no NIC is between.
 PEAL_DEVICE void signal_direct(std::byte* word, const Signal& signal) {
   auto* at = reinterpret_cast<uint64_t*>(word);
   if (signal.kind == Signal::Kind::kSet) {
-    store_release<Reach::kSystem, Edge::kM16Signal>(at, signal.value);
+    store_release<Reach::kSystem, Edge::kStoresBeforeSignal>(at, signal.value);
   } else {
-    update_direct<Update::kAdd, Order::kRelease, Edge::kM16Signal>(at, signal.value);
+    update_direct<Update::kAdd, Order::kRelease, Edge::kStoresBeforeSignal>(at, signal.value);
   }
 }
 
@@ -78,12 +78,12 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
                                     const Signal& signal) {
   if (flag.direct != nullptr) {
     // Two ways to one peer: nothing orders them but waiting, and not for a completion alone. Edge
-    // M17.
+    // kNicDataBeforeFlag.
     const Ticket put = put_bytes<R, kTogether>(ctx, to, src, bytes);
     Status done = put.status;
     if (done == Status::kOk) {
-      done = weakened(Edge::kM17Signal) ? ibgda::wait<R>(put)
-                                        : settle<R, kTogether>(ctx.state, to.queue);
+      done = weakened(Edge::kNicDataBeforeSignal) ? ibgda::wait<R>(put)
+                                                  : settle<R, kTogether>(ctx.state, to.queue);
     }
     if (done == Status::kOk) signal_direct(flag.direct, signal);
     return Ticket{nullptr, 0, done};
@@ -93,7 +93,7 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
     const Ticket put = put_bytes<R, kTogether>(ctx, to, src, bytes);
     return put.status == Status::kOk ? post_signal<R, kTogether>(ctx, flag, signal) : put;
   }
-  // Same queue, later slot: the responder executes the signal after the data. Edge M6.
+  // Same queue, later slot: the responder executes the signal after the data. Edge kDataBeforeWord.
   return with_signal(ctx, flag, signal, [&](const auto& compose) {
     return put_bytes<R, kTogether, kRings>(ctx, to, src, bytes, compose);
   });
@@ -122,7 +122,7 @@ struct PutSignal {
   }
   template <Reach R, class S>
   PEAL_DEVICE Ticket mapped(const BasicContext<R>& ctx, S scope, std::byte* there) const {
-    scope.sync();  // edge M8: every lane's earlier stores to the source precede the copy
+    scope.sync();  // kLanesBeforeLeader: every lane's earlier stores to the source precede the copy
     copy_mapped<p2p::Direction::kPut>(scope, there, src, bytes);
     scope.sync();
     if (scope.leader()) signal_direct(find_near(ctx, word_of(signal)).address, signal);
@@ -149,7 +149,7 @@ struct PutSignalAt {
   /// Data that is stored, but not into a near heap: another window, a large machine.
   template <Reach R, class S>
   PEAL_DEVICE Ticket mapped(const BasicContext<R>& ctx, S scope, std::byte* there) const {
-    scope.sync();  // edge M8: every lane's earlier stores to the source precede the copy
+    scope.sync();  // kLanesBeforeLeader: every lane's earlier stores to the source precede the copy
     copy_mapped<p2p::Direction::kPut>(scope, there, put.src, put.bytes);
     return by_leader(scope, [&] {
       if (flag.direct != nullptr) {
@@ -160,7 +160,7 @@ struct PutSignalAt {
         if (done.status == Status::kOk) signal_direct(flag.direct, put.signal);
         return done;
       }
-      fence_direct_stores<Edge::kM16>();  // edge M16: the NIC may overtake plain stores
+      fence_direct_stores<Edge::kStoresBeforeFlag>();  // the NIC may overtake plain stores
       return post_signal<R, false>(ctx, flag, put.signal);
     });
   }

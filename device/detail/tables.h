@@ -51,7 +51,7 @@ struct alignas(16) Window {
   std::byte* const* direct;  // [n_pes]: where the peer's part is mapped here, or null
   uint16_t far = 0;          // 1: not in the memory of the GPU that runs the kernels
   uint16_t dumped = 0;       // 1: a completion does not say that what the NIC brought is here; a
-                             // DUMP behind it does. Edge M18
+                             // DUMP behind it does. Edge kAnswerBeforeDump
   uint32_t iova = 0;         // of the part of this PE
   const WindowPart* parts = nullptr;  // [n_pes]; null: all are as this PE's
 };
@@ -120,7 +120,7 @@ struct alignas(16) ShownIndex {
 /// Window 0 is the symmetric heap. Windows come and go while contexts exist; entries that are not
 /// in use are empty.
 struct WindowTable {
-  uint32_t version;  // goes up with every change, after it. Edge M13
+  uint32_t version;  // goes up with every change, after it. Edge kWindowBeforeVersion
   uint32_t count;    // no entry from here on is in use
   ShownIndex shown;
   Window window[kMaxWindows];
@@ -219,7 +219,7 @@ struct ContextFields {
   uint32_t rails;        // queue q of every peer goes by rail q % rails; without NICs 1
   uint32_t settle;       // not 0: only a settled queue says that a peer's memory shows what it
                          // carried, for flags may come there by another way (detail/drain.h). Edge
-                         // M17. kSettleAlways: not even flags that come behind it do
+                         // kNicDataBeforeFlag. kSettleAlways: not even flags that come behind it do
   uint32_t signals;      // kSignalsSwap | kSignalsWait
   uint32_t slot;         // of the job's contexts this one's number, alike on all PEs
   Window heap;           // window 0 again: the usual case costs no look into the table

@@ -161,7 +161,7 @@ struct TileTransfer {
     Ticket last{};
     Status refused = Status::kOk;
     const uint32_t lanes = posting_lanes<R>(scope);
-    scope.sync();  // edge M8: what the lanes wrote precedes what any of them posts
+    scope.sync();  // kLanesBeforeLeader: what the lanes wrote precedes what any of them posts
     for (uint64_t row = scope.rank();
          scope.rank() < lanes && row < rows.count && refused == Status::kOk; row += lanes) {
       const Ticket one = post_one(ctx, scope, where, row);

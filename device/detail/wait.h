@@ -38,7 +38,8 @@ template <class T>
 PEAL_HD T acquire_word(const T* word) {
   static_assert(std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8));
   using W = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
-  return static_cast<T>(load_acquire<Reach::kSystem, Edge::kM7>(reinterpret_cast<const W*>(word)));
+  return static_cast<T>(
+      load_acquire<Reach::kSystem, Edge::kWordBeforeWait>(reinterpret_cast<const W*>(word)));
 }
 
 /// True if *word satisfies the comparison now.

@@ -149,8 +149,8 @@ PEAL_HD uint64_t end_if_holds(const WindowTable* table, uint32_t number, const v
 /// Looks at all entries, for the one that WindowSpan says.
 PEAL_HD const Window* search_windows(const WindowTable* table, const void* address, uint64_t bytes,
                                      Side side) {
-  // Edge M13: what an entry says, and that it is one, comes before the version.
-  load_acquire<Reach::kSystem, Edge::kM13>(&table->version);
+  // kWindowBeforeVersion: what an entry says, and that it is one, comes before the version.
+  load_acquire<Reach::kSystem, Edge::kWindowBeforeVersion>(&table->version);
   const uint32_t count = load_relaxed<Reach::kSystem>(&table->count);
   uint64_t last = 0;
   uint32_t found = 0;

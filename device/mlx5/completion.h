@@ -26,7 +26,8 @@ PEAL_COLD void latch_error(SendQueue& q, Status status, const QueueError& record
   store_payload(&q.error.syndrome, record.syndrome);
   store_payload(&q.error.vendor_syndrome, record.vendor_syndrome);
   store_payload(&q.error.opcode, record.opcode);
-  store_release<Reach::kSystem, Edge::kM12>(&q.error.status, static_cast<uint32_t>(status));
+  store_release<Reach::kSystem, Edge::kErrorBeforeStatus>(&q.error.status,
+                                                          static_cast<uint32_t>(status));
   mark<R>(q);  // a quiet that had not seen the status may have taken it off
   if (q.alarm != nullptr) store_release<Reach::kSystem>(q.alarm, 1u);
 }
@@ -58,10 +59,10 @@ template <Reach R>
 PEAL_HD Polled look_at_cqe(SendQueue& q) {
   // Before the CQE, to tell how far the queue has moved when this lane was held up in here.
   const uint64_t completed = load_acquire<R>(&q.completed);
-  // Edge M5: acquires what the NIC wrote before this completion (results, and the peers' memory on
-  // its behalf). The NIC stores the CQE's last 8 bytes as one word.
+  // kResultBeforePoll: acquires what the NIC wrote before this completion (results, and the peers'
+  // memory on its behalf). The NIC stores the CQE's last 8 bytes as one word.
   const auto* last = reinterpret_cast<const uint64_t*>(&q.cqe->opcode_qpn);
-  const uint64_t tail = load_acquire<Reach::kSystem, Edge::kM5>(last);
+  const uint64_t tail = load_acquire<Reach::kSystem, Edge::kResultBeforePoll>(last);
   const uint32_t word = swap_bytes(static_cast<uint32_t>(tail >> 32));
   const auto opcode = static_cast<CqeOpcode>((word >> 4) & 0xf);
   if (opcode == CqeOpcode::kInvalid) return {};
@@ -73,7 +74,8 @@ PEAL_HD Polled look_at_cqe(SendQueue& q) {
   if (opcode == CqeOpcode::kRequesterError || opcode == CqeOpcode::kResponderError) {
     return {true, swap_bytes(static_cast<uint32_t>(tail)), index};
   }
-  if (index - completed < rung - completed) raise_to<R, Edge::kM4Raise>(&q.completed, index + 1);
+  if (index - completed < rung - completed)
+    raise_to<R, Edge::kReuseAfterDone>(&q.completed, index + 1);
   return {};
 }
 

@@ -31,8 +31,8 @@ PEAL_HD void ring_doorbell(uint64_t* reg, Be32 posted, Be32 qpn_shifted) {
 /// The 16-bit count of a free-running index.
 PEAL_HD Be32 posted_count(uint64_t index) { return Be32{static_cast<uint32_t>(index & 0xffff)}; }
 
-/// Tells the NIC that `posted` WQEBBs are there, with fences of reach R. Edge M2: the first makes
-/// what was posted visible before either store.
+/// Tells the NIC that `posted` WQEBBs are there, with fences of reach R. kPostedBeforeDoorbell: the
+/// first makes what was posted visible before either store.
 template <Reach R>
 PEAL_HD void tell_nic(const SendQueue& q, Be32 posted) {
   // Read ahead of the fence: behind it nobody waits for memory.
@@ -40,12 +40,13 @@ PEAL_HD void tell_nic(const SendQueue& q, Be32 posted) {
   uint64_t* const reg = q.doorbell;
   const Be32 qpn_shifted = q.qpn_shifted;
   const bool twice = kMmioMayOvertake && q.ring_twice != 0;
-  fence_posted<R, Edge::kM2>();
+  fence_posted<R, Edge::kPostedBeforeDoorbell>();
   write_doorbell_record(record, posted);
   ring_doorbell(reg, posted, qpn_shifted);
   if (twice) {
-    // Edge M3: a NIC that lost the first doorbell finds the record when it hears the second.
-    fence_posted<R, Edge::kM3>();
+    // kRecordBeforeSecondDoorbell: a NIC that lost the first doorbell finds the record when it
+    // hears the second.
+    fence_posted<R, Edge::kRecordBeforeSecondDoorbell>();
     ring_doorbell(reg, posted, qpn_shifted);
   }
 }

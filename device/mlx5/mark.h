@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which queues were posted to: one bit each, beside the queues, so that quiet need not look at the
-// others. Edge M22 of docs/memory_model.md.
+// others. Edge kDrainedBeforeUnmark of docs/memory_model.md.
 //
 //   marked     quiet looks at the queue
 //   unmarked   all that was posted is complete and no error is latched. `reserved` has kUnmarked,
@@ -34,7 +34,7 @@ PEAL_HD void mark(SendQueue& q) {
       q.timeout_ns,
       [&] {
         const uint64_t reserved = fetch_add<R>(&q.reserved, uint64_t{0});
-        return (reserved & kUnmarking) == 0 || weakened(Edge::kM22Mark);
+        return (reserved & kUnmarking) == 0 || weakened(Edge::kUnmarkBeforeMark);
       },
       [] { return false; });
   set_bits<kMarkReach<R>>(q.marks, q.mark_bit);
@@ -43,7 +43,7 @@ PEAL_HD void mark(SendQueue& q) {
 /// For a lane whose reservation showed that the queue is unmarked, before it publishes.
 template <Reach R>
 PEAL_HD void mark_for_post(SendQueue& q) {
-  if (!weakened(Edge::kM22Post)) mark<R>(q);
+  if (!weakened(Edge::kMarkBeforePublish)) mark<R>(q);
   clear_bits<R>(&q.reserved, kUnmarked);
 }
 
@@ -53,8 +53,9 @@ PEAL_COLD void unmark(SendQueue& q, bool settles) {
   const uint64_t published = load_acquire<R>(&q.published);
   const uint64_t last = load_relaxed<R>(&q.last_published);
   if (static_cast<int64_t>(last - load_acquire<R>(&q.completed)) >= 0) return;
-  if (settles && !weakened(Edge::kM22Settle) && load_relaxed<R>(&q.settled) != published) return;
-  if (weakened(Edge::kM22Unmark)) {  // whoever has reserved since
+  if (settles && !weakened(Edge::kSettledBeforeUnmark) && load_relaxed<R>(&q.settled) != published)
+    return;
+  if (weakened(Edge::kPublishedBeforeUnmark)) {  // whoever has reserved since
     set_bits<R>(&q.reserved, kUnmarked | kUnmarking);
   } else {
     const uint64_t unmarking = published | kUnmarked | kUnmarking;
@@ -65,7 +66,7 @@ PEAL_COLD void unmark(SendQueue& q, bool settles) {
   }
   // With release: who finds the queue unmarked knows what this lane knows of its completions.
   if (queue_status<R>(q) == Status::kOk) {
-    clear_bits_release<kMarkReach<R>, Edge::kM22>(q.marks, q.mark_bit);
+    clear_bits_release<kMarkReach<R>, Edge::kDrainedBeforeUnmark>(q.marks, q.mark_bit);
   }
   clear_bits_release<R>(&q.reserved, kUnmarking);
 }

@@ -39,8 +39,10 @@ template <Reach R, class... Kept>
 PEAL_HD Status reserve(SendQueue& q, uint32_t blocks, uint64_t* first, Kept&... kept) {
   *first = fetch_add_relaxed<R>(&q.reserved, static_cast<uint64_t>(blocks));
   const uint64_t end = *first + blocks;
-  // Edge M4: `completed` is acquired, so the NIC is done with the old contents of the slots.
-  if (end - 1 - load_acquire<R, Edge::kM4>(&q.completed) <= q.mask) return queue_status<R>(q);
+  // kDoneBeforeReuse: `completed` is acquired, so the NIC is done with the old contents of the
+  // slots.
+  if (end - 1 - load_acquire<R, Edge::kDoneBeforeReuse>(&q.completed) <= q.mask)
+    return queue_status<R>(q);
   const Status status = parked([&] { return wait_for_room<R>(q, end); }, *first, kept...);
   *first &= kReservedCount;
   return status;
@@ -70,8 +72,8 @@ struct Batch {
   uint64_t last;
 };
 
-/// Hands a batch over, after every earlier reservation has been handed over. Edge M1: its bytes are
-/// visible to whoever acquires `published`.
+/// Hands a batch over, after every earlier reservation has been handed over. kPostedBeforeRing: its
+/// bytes are visible to whoever acquires `published`.
 template <Reach R, class... Kept>
 PEAL_HD Status publish(SendQueue& q, const Batch& batch, Kept&... kept) {
   if constexpr (R != Reach::kLane) {
@@ -81,13 +83,13 @@ PEAL_HD Status publish(SendQueue& q, const Batch& batch, Kept&... kept) {
     if (end != SpinEnd::kDone) return parked([&] { return close_queue<R>(q, end); }, kept...);
   }
   store_relaxed<R>(&q.last_published, batch.last);
-  store_release<R, Edge::kM1>(&q.published, batch.first + batch.blocks);
+  store_release<R, Edge::kPostedBeforeRing>(&q.published, batch.first + batch.blocks);
   return Status::kOk;
 }
 
 /// Tells the NIC about everything published. Whoever holds the lock rings for all: a lane that
 /// finds it taken may leave, because the holder looks at `published` again after letting go (edge
-/// M10).
+/// kPublishedBeforeUnlock).
 template <Reach R>
 PEAL_HD void ring(SendQueue& q) {
   // Read ahead of the lock, under which a branch would wait for it. Before the queue is made it
@@ -95,13 +97,13 @@ PEAL_HD void ring(SendQueue& q) {
   const bool near = kMmioMayOvertake && q.fence == NicFence::kGpu;
   for (;;) {
     if constexpr (R != Reach::kLane) {
-      if (exchange<R, Edge::kM10>(&q.ring_lock, 1u) != 0) return;
+      if (exchange<R, Edge::kPublishedBeforeUnlock>(&q.ring_lock, 1u) != 0) return;
     }
-    const uint64_t published = load_acquire<R, Edge::kM1Ring>(&q.published);
+    const uint64_t published = load_acquire<R, Edge::kRingAfterPosted>(&q.published);
     if (R == Reach::kLane || published != load_relaxed<R>(&q.rung)) {
-      // Edge M9, `rung` before the NIC hears: a completion can only be for something that `rung`
-      // already covers.
-      store_relaxed<R, Edge::kM9>(&q.rung, published);
+      // kRungBeforePoll, `rung` before the NIC hears: a completion can only be for something that
+      // `rung` already covers.
+      store_relaxed<R, Edge::kRungBeforePoll>(&q.rung, published);
       if (near) {
         tell_nic<Reach::kGpu>(q, posted_count(published));
       } else {
@@ -109,14 +111,14 @@ PEAL_HD void ring(SendQueue& q) {
       }
     }
     if constexpr (R == Reach::kLane) return;
-    exchange<R, Edge::kM10>(&q.ring_lock, 0u);
+    exchange<R, Edge::kPublishedBeforeUnlock>(&q.ring_lock, 0u);
     if (load_acquire<R>(&q.published) == published) return;
   }
 }
 
-/// Rings if something published has not been rung: a batch holds its doorbell back. Edge M20. A
-/// caller that knows of something published sees at least that in `published`, so the two are alike
-/// only where somebody rings, or has rung, for it.
+/// Rings if something published has not been rung: a batch holds its doorbell back.
+/// kBatchBeforeRing. A caller that knows of something published sees at least that in `published`,
+/// so the two are alike only where somebody rings, or has rung, for it.
 template <Reach R, Edge E>
 PEAL_HD void ring_held_back(SendQueue& q) {
   if (weakened(E)) return;
@@ -160,7 +162,8 @@ PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end) {
       q.timeout_ns,
       [&] {
         seen = look_at_cqe<R>(q);
-        return seen.failed || end - load_acquire<R, Edge::kM4>(&q.completed) <= q.depth();
+        return seen.failed ||
+               end - load_acquire<R, Edge::kDoneBeforeReuse>(&q.completed) <= q.depth();
       },
       [&] {
         waiting.look(what);
@@ -190,9 +193,9 @@ template <Reach R, WaitKind K = WaitKind::kCompletion>
   SpinEnd end = spin_until(
       q.timeout_ns,
       [&] {
-        if (load_acquire<R, Edge::kM5Wait>(&q.completed) > index) return true;
+        if (load_acquire<R, Edge::kResultBeforeWait>(&q.completed) > index) return true;
         seen = look_at_cqe<R>(q);
-        return seen.failed || load_acquire<R, Edge::kM5Wait>(&q.completed) > index;
+        return seen.failed || load_acquire<R, Edge::kResultBeforeWait>(&q.completed) > index;
       },
       [&] {
         if constexpr (K == WaitKind::kQuiet) {
@@ -203,7 +206,7 @@ template <Reach R, WaitKind K = WaitKind::kCompletion>
   if (seen.failed) {
     const SpinEnd stopped = stop_by_error<R>(q, seen);
     // Another WQE failed than this one, if this one is complete.
-    if (load_acquire<R, Edge::kM5Wait>(&q.completed) <= index) end = stopped;
+    if (load_acquire<R, Edge::kResultBeforeWait>(&q.completed) <= index) end = stopped;
   }
   if (end == SpinEnd::kDone && waiting.unwritten()) return Status::kOk;
   return end_noted<R, K>(q, index, end, waiting);
@@ -217,7 +220,7 @@ template <Reach R>
   const uint64_t last = load_relaxed<R>(&q.last_published);
   const auto missing = static_cast<int64_t>(last - load_acquire<R>(&q.completed));
   if (missing >= 0) {
-    ring_held_back<R, Edge::kM20Drain>(q);
+    ring_held_back<R, Edge::kBatchBeforeQuiet>(q);
     const Status status = wait_completed<R, WaitKind::kQuiet>(q, last);
     if (status != Status::kOk) return status;
   }

@@ -74,15 +74,16 @@ PEAL_DEVICE Ticket post(SendQueue& queue, Group group, Compose... compose) {
     return Ticket{q, 0, why != Status::kOk ? why : Status::kTimeout};
   }
   detail::write_all(*q, first + group.rank() * kBlocks, group.last(), compose...);
-  group.template sync<Edge::kM1Group>();  // every lane's stores precede the leader's publication
+  group.template sync<Edge::kGroupBeforePublish>();  // every lane's stores precede the leader's
+                                                     // publication
   const uint32_t blocks = group.size() * kBlocks;
   uint64_t last = first + blocks - kLastBlocks;
   Status status = Status::kOk;
   if (group.leader()) {
     status = mlx5::publish<R>(*q, {.first = first, .blocks = blocks, .last = last}, q, group, last);
   }
-  group.template sync<Edge::kM14Group>();  // a lane that goes on to quiet() finds its own work
-                                           // published
+  group.template sync<Edge::kGroupBeforeQuiet>();  // a lane that goes on to quiet() finds its own
+                                                   // work published
   if (kRings == Rings::kNow && group.leader() && status == Status::kOk) mlx5::ring<R>(*q);
   return Ticket{q, last, status};
 }
@@ -104,7 +105,7 @@ template <Reach R>
 PEAL_DEVICE void ring_for(const Ticket& ticket) {
   if (ticket.status != Status::kOk || ticket.queue == nullptr) return;
   if (load_relaxed<R>(&ticket.queue->rung) > ticket.index) return;
-  ring_together<R, Edge::kM20Wait>(ticket.queue);
+  ring_together<R, Edge::kBatchBeforeWait>(ticket.queue);
 }
 
 /// Waits for a ticket of this transport, which has been rung.
@@ -147,12 +148,13 @@ class Landing {
         index_(static_cast<uint32_t>(ticket % mlx5::kLandingCells)),
         lap_(ticket / mlx5::kLandingCells) {}
 
-  /// Waits until the cell's previous user has read it. Edge M11.
+  /// Waits until the cell's previous user has read it. Edge kCellReadBeforeReuse.
   template <Reach R>
   PEAL_DEVICE Status await_turn() const {
     SendQueue& q = *queue_;
     const SpinEnd end = spin_until(
-        q.timeout_ns, [&] { return load_acquire<R, Edge::kM11Take>(&cell().lap) == lap_; },
+        q.timeout_ns,
+        [&] { return load_acquire<R, Edge::kReuseAfterCellRead>(&cell().lap) == lap_; },
         [&] { return mlx5::stop_status<R>(q) != Status::kOk; });
     return end == SpinEnd::kDone ? Status::kOk : mlx5::close_queue<R, WaitKind::kLanding>(q, end);
   }
@@ -166,7 +168,7 @@ class Landing {
   /// late lands before the next user's.
   template <Reach R>
   PEAL_DEVICE void give_back() const {
-    store_release<R, Edge::kM11>(&cell().lap, load_relaxed<R>(&cell().lap) + 1);
+    store_release<R, Edge::kCellReadBeforeReuse>(&cell().lap, load_relaxed<R>(&cell().lap) + 1);
   }
 
   /// Where results go that nobody wants.

@@ -44,9 +44,10 @@ bool Assist::look() {
   for (const Range& range : ranges_) {
     for (uint64_t* word = range.words; word != range.words + range.count; ++word) {
       if (load_relaxed<Reach::kSystem>(word) == 0) continue;
-      // Edge M3, the acquiring end. In one step: a store that comes after it finds the word empty
-      // and is seen by the next look, also if it is the same value once more.
-      store_mmio(register_, exchange<Reach::kSystem, Edge::kM3>(word, uint64_t{0}));
+      // kRecordBeforeSecondDoorbell, the acquiring end. In one step: a store that comes after it
+      // finds the word empty and is seen by the next look, also if it is the same value once more.
+      store_mmio(register_,
+                 exchange<Reach::kSystem, Edge::kRecordBeforeSecondDoorbell>(word, uint64_t{0}));
       flush_mmio();  // the next value may be another queue's
       ++count;
     }

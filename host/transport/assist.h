@@ -6,8 +6,8 @@
 //   kernel: WQEs, record, word   ->   thread: word, register   ->   NIC: record, WQEs
 //
 // The thread takes a value away as it copies it, so a kernel that rings twice, the second time
-// behind a fence, is copied behind that fence at least once (edge M3). A word's values reach the
-// register in their order, and the newest always does.
+// behind a fence, is copied behind that fence at least once (kRecordBeforeSecondDoorbell). A word's
+// values reach the register in their order, and the newest always does.
 #pragma once
 
 #include <atomic>

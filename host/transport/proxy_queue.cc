@@ -81,10 +81,10 @@ bool ProxyQueue::busy() const {
   return sent_ != done_ || next_ != posted_ || unseen() != 0;
 }
 
-// Edge M2: acquires the entries that the record covers.
+// kPostedBeforeDoorbell: acquires the entries that the record covers.
 uint16_t ProxyQueue::unseen() const {
-  const Be32 count =
-      Be32::from_raw(load_acquire<Reach::kSystem, Edge::kM2>(&memory_.record->send.raw));
+  const Be32 count = Be32::from_raw(
+      load_acquire<Reach::kSystem, Edge::kPostedBeforeDoorbell>(&memory_.record->send.raw));
   return static_cast<uint16_t>(count.host() - posted_);
 }
 
@@ -298,14 +298,14 @@ void ProxyQueue::fail(uint64_t index, mlx5::Opcode opcode, Syndrome syndrome, ui
   state_ = State::kFailed;
 }
 
-// Edge M5: releases what the entry did, last word last.
+// kResultBeforePoll: releases what the entry did, last word last.
 void ProxyQueue::write_cqe(uint64_t index, mlx5::Opcode opcode, mlx5::CqeOpcode kind) {
   const uint32_t tag = static_cast<uint32_t>(opcode) << 24 | ring_.qpn;
   const auto owner = static_cast<uint32_t>(cqes_++ & 1);
   const uint32_t last =
       static_cast<uint32_t>(index & 0xffff) << 16 | static_cast<uint32_t>(kind) << 4 | owner;
-  store_release<Reach::kSystem, Edge::kM5>(reinterpret_cast<uint64_t*>(&memory_.cqe->opcode_qpn),
-                                           pair(tag, last));
+  store_release<Reach::kSystem, Edge::kResultBeforePoll>(
+      reinterpret_cast<uint64_t*>(&memory_.cqe->opcode_qpn), pair(tag, last));
 }
 
 }  // namespace peal

@@ -93,8 +93,8 @@ mlx5::SendQueue* Queues::state(uint32_t index) const {
 mlx5::SendQueue Queues::failed(uint32_t index) const {
   const mlx5::SendQueue* const queue = state(index);
   mlx5::SendQueue copy{};
-  // Edge M12: the kernel writes the status last, so what is copied after it is the whole record.
-  // The two words in front of it kernels may still exchange: they are not copied.
+  // kErrorBeforeStatus: the kernel writes the status last, so what is copied after it is the whole
+  // record. The two words in front of it kernels may still exchange: they are not copied.
   copy.error.status = memory_.load_word(&queue->error.status);
   if (copy.error.status != 0) {
     memory_.copy_out(&copy, queue, offsetof(mlx5::SendQueue, reserved));

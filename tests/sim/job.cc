@@ -152,7 +152,7 @@ Job::Job(simt::Simulation& sim, const JobOptions& options)
     : sim_(sim),
       options_(options),
       network_(sim, options.direct ? 0 : options.n_pes, options.weather) {
-  if (loose_atomics()) sim.weaken(static_cast<unsigned>(Edge::kM6Atomic));
+  if (loose_atomics()) sim.weaken(static_cast<unsigned>(Edge::kDataBeforeAtomic));
   for (int pe = 0; pe < options.n_pes; ++pe) {
     pes_.push_back(std::make_unique<Pe>());
     pes_.back()->number = pe;

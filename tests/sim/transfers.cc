@@ -142,7 +142,7 @@ void fetches(simt::Simulation& sim) {
         const Fetched<uint64_t> back = g(ctx, word, peer);
         must(back.status, "g");
         expect_equal(back.value, tagged(pe, lane, round), "value of g");
-        warp.sync();  // edge M8: all words are put before the leader asks for them
+        warp.sync();  // kLanesBeforeLeader: all words are put before the leader asks for them
         must(get(ctx, warp, copy, all, lanes, peer), "get");
         for (uint32_t i = 0; i < lanes; ++i) {
           expect_equal(read(copy + i), tagged(pe, i, round), "value of get");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The send queue on its own: reserve, write, publish, ring, wait. Edges M1, M3, M4, M9, M10.
+// The send queue on its own: reserve, write, publish, ring, wait. kPostedBeforeRing,
+// kRecordBeforeSecondDoorbell, kDoneBeforeReuse, kRungBeforePoll, kPublishedBeforeUnlock.
 //
 // The fake NIC complains of everything a real one would trip over: a doorbell record that goes
 // back, a slot whose WQE has another index, a WQE half announced.

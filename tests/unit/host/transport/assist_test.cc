@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The thread that rings for kernels, with a word of memory for a register: what it copies, in which
-// order, and what it must not leave out. Edge M3 between a kernel and the register.
+// order, and what it must not leave out. kRecordBeforeSecondDoorbell between a kernel and the
+// register.
 #include "host/transport/assist.h"
 
 #include <gtest/gtest.h>
