@@ -161,7 +161,7 @@ void Door::judge(Caller caller) {
   }
   send_at_once(caller.socket);
   // The caller's own deadline runs: tell it that rank 0 is here and waits for others.
-  answer(make_message({.kind = Kind::kPresent}, {}));
+  answer(make_message({.kind = FrameKind::kPresent}, {}));
   peers_[hello.rank] = std::move(caller.socket);
 }
 

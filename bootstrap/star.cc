@@ -42,13 +42,13 @@ std::string name_call(const Header& header) {
   }
   if (!name.empty()) return fmt::format("{} #{}", name, header.call);
   switch (header.kind) {
-    case Kind::kStart:
+    case FrameKind::kStart:
       return "start of the job";
-    case Kind::kBarrier:
+    case FrameKind::kBarrier:
       return fmt::format("barrier #{}", header.call);
-    case Kind::kAllgather:
+    case FrameKind::kAllgather:
       return fmt::format("allgather #{} of {} bytes", header.call, header.bytes);
-    case Kind::kLeave:
+    case FrameKind::kLeave:
       return "end of the job";
     default:
       return fmt::format("unknown call {}", static_cast<std::uint32_t>(header.kind));
@@ -95,7 +95,7 @@ std::vector<std::byte> make_message(const Header& header, std::span<const std::b
 
 std::vector<std::byte> make_failure(ErrorCode code, const std::string& text) {
   const Header header{
-      .kind = Kind::kFailure, .code = static_cast<std::uint32_t>(code), .bytes = text.size()};
+      .kind = FrameKind::kFailure, .code = static_cast<std::uint32_t>(code), .bytes = text.size()};
   return make_message(header, std::as_bytes(std::span(text)));
 }
 
@@ -136,10 +136,10 @@ void Star::allgather(std::span<const std::byte> mine, std::span<std::byte> all) 
     fail(ErrorCode::kInvalidArgument, "allgather of {} bytes in all: at most {}; split it",
          all.size(), kMaxMessage - sizeof(Header));
   }
-  collective(Kind::kAllgather, mine, all);
+  collective(FrameKind::kAllgather, mine, all);
 }
 
-void Star::collective(Kind kind, std::span<const std::byte> mine, std::span<std::byte> all) {
+void Star::collective(FrameKind kind, std::span<const std::byte> mine, std::span<std::byte> all) {
   if (!maker_.here()) {
     fail(ErrorCode::kInvalidArgument, "this process was forked from rank {} of {}, and is no rank",
          rank(), size());
@@ -148,7 +148,7 @@ void Star::collective(Kind kind, std::span<const std::byte> mine, std::span<std:
   const Header call{.call = calls_++,
                     .kind = kind,
                     .bytes = mine.size(),
-                    .name = kind == Kind::kLeave ? CallName{} : name_};
+                    .name = kind == FrameKind::kLeave ? CallName{} : name_};
   try {
     if (rank() == 0) {
       gather(call, mine, all);
@@ -163,7 +163,7 @@ void Star::collective(Kind kind, std::span<const std::byte> mine, std::span<std:
 
 void Star::end(const std::function<bool()>& go_on) {
   go_on_ = go_on;
-  collective(Kind::kLeave, {}, {});
+  collective(FrameKind::kLeave, {}, {});
 }
 
 // The next event, or nothing once `until` has passed and nobody wants to go on: then for `again`.
@@ -176,7 +176,7 @@ std::optional<Event> Star::next(TimePoint& until, Deadline again) {
 }
 
 void Star::gather(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all) {
-  tell_all(make_message({.call = call.call, .kind = Kind::kPresent}, {}));
+  tell_all(make_message({.call = call.call, .kind = FrameKind::kPresent}, {}));
   TimePoint until = Clock::now() + deadline_;
   copy(mine, all.first(mine.size()));
   std::vector<bool> came(static_cast<std::size_t>(size()), false);
@@ -193,7 +193,7 @@ void Star::gather(const Header& call, std::span<const std::byte> mine, std::span
     admit(call, *event, all);
     came[static_cast<std::size_t>(event->peer)] = true;
   }
-  tell_all(make_message({.call = call.call, .kind = Kind::kAnswer, .bytes = all.size()}, all));
+  tell_all(make_message({.call = call.call, .kind = FrameKind::kAnswer, .bytes = all.size()}, all));
   wire_->flush(Clock::now() + deadline_);
 }
 
@@ -211,16 +211,17 @@ void Star::admit(const Header& call, const Event& event, std::span<std::byte> al
     give_up(error.code(), error.what());
   }
   const Header& header = request.header;
-  if (header.kind == Kind::kAbort) {
+  if (header.kind == FrameKind::kAbort) {
     give_up(ErrorCode::kPeerLost,
             fmt::format("{}: {} aborted: {}", name_call(call), who, text_of(request.payload)));
   }
-  if (header.kind == Kind::kQuit) {
+  if (header.kind == FrameKind::kQuit) {
     give_up(ErrorCode::kPeerLost,
             fmt::format("{}: {} {}", name_call(call), who, text_of(request.payload)));
   }
-  if (header.kind != call.kind && (header.kind == Kind::kLeave || call.kind == Kind::kLeave)) {
-    const bool root_left = call.kind == Kind::kLeave;
+  if (header.kind != call.kind &&
+      (header.kind == FrameKind::kLeave || call.kind == FrameKind::kLeave)) {
+    const bool root_left = call.kind == FrameKind::kLeave;
     give_up(ErrorCode::kPeerLost,
             fmt::format("{}: {} has left the group", name_call(root_left ? header : call),
                         root_left ? fmt::format("rank 0 of {}", size()) : who));
@@ -252,18 +253,18 @@ void Star::ask(const Header& call, std::span<const std::byte> mine, std::span<st
     }
     const auto [header, payload] = parse(*event);
     switch (header.kind) {
-      case Kind::kPresent:
+      case FrameKind::kPresent:
         // Rank 0 waits for the others from now on; only it can say for whom.
         present = true;
         until = std::min(last, Clock::now() + deadline_ + kGrace);
         continue;
-      case Kind::kQuit:
-      case Kind::kAbort:
+      case FrameKind::kQuit:
+      case FrameKind::kAbort:
         fail(ErrorCode::kPeerLost, "{}: rank 0 of {} {}{}", name_call(call), size(),
-             header.kind == Kind::kAbort ? "aborted: " : "", text_of(payload));
-      case Kind::kFailure:
+             header.kind == FrameKind::kAbort ? "aborted: " : "", text_of(payload));
+      case FrameKind::kFailure:
         throw Error(static_cast<ErrorCode>(header.code), text_of(payload));
-      case Kind::kAnswer:
+      case FrameKind::kAnswer:
         if (header.call != call.call || payload.size() != all.size()) break;
         copy(payload, all);
         return;
@@ -297,7 +298,7 @@ void Star::give_up(ErrorCode code, const std::string& text) {
 }
 
 // The others will find out by themselves where they cannot be told.
-void Star::say_farewell(Kind kind, const std::string& text) {
+void Star::say_farewell(FrameKind kind, const std::string& text) {
   const auto message =
       make_message({.kind = kind, .bytes = text.size()}, std::as_bytes(std::span(text)));
   try {
@@ -309,7 +310,7 @@ void Star::say_farewell(Kind kind, const std::string& text) {
 
 void Star::quit(const std::string& how) noexcept {
   if (broken_ || !maker_.here()) return;
-  say_farewell(Kind::kQuit, how);
+  say_farewell(FrameKind::kQuit, how);
   broken_.emplace(ErrorCode::kPeerLost, "this rank has left");
 }
 
@@ -317,7 +318,7 @@ void Star::abort(const std::string& reason) {
   const std::string line = fmt::format("peal: rank {} of {} aborts: {}\n", rank(), size(), reason);
   // One write, so that the lines of several ranks do not mix. Nothing to be done when it fails.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
-  say_farewell(Kind::kAbort, reason);
+  say_farewell(FrameKind::kAbort, reason);
   wire_->abort_job();
   ::_exit(1);
 }

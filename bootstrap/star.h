@@ -27,7 +27,7 @@
 
 namespace peal::bootstrap {
 
-enum class Kind : std::uint32_t {
+enum class FrameKind : std::uint32_t {
   kStart = 1,
   kBarrier,
   kAllgather,
@@ -44,7 +44,7 @@ using CallName = std::array<char, 24>;
 /// First bytes of every message. All machines of a job are little endian.
 struct Header {
   std::uint64_t call = 0;
-  Kind kind = Kind::kStart;
+  FrameKind kind = FrameKind::kStart;
   std::uint32_t code = 0;   // ErrorCode of a failure
   std::uint64_t bytes = 0;  // of the payload that follows
   CallName name{};          // what the call is part of; zeros where nobody said
@@ -73,13 +73,13 @@ class Star : public Bootstrap {
   int size() const override { return wire_->size(); }
   void name_calls(std::string_view name) override;
   void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override;
-  void barrier() override { collective(Kind::kBarrier, {}, {}); }
+  void barrier() override { collective(FrameKind::kBarrier, {}, {}); }
   void end(const std::function<bool()>& go_on = {}) override;
   void quit(const std::string& how) noexcept override;
   [[noreturn]] void abort(const std::string& reason) override;
 
   /// A barrier whose errors speak of the job's start.
-  void start() { collective(Kind::kStart, {}, {}); }
+  void start() { collective(FrameKind::kStart, {}, {}); }
 
   /// Collective goodbye; true when all ranks took part. False at once in a broken group.
   bool leave() noexcept;
@@ -89,11 +89,11 @@ class Star : public Bootstrap {
   [[noreturn]] void give_up(ErrorCode code, const std::string& text);
 
  private:
-  void collective(Kind kind, std::span<const std::byte> mine, std::span<std::byte> all);
+  void collective(FrameKind kind, std::span<const std::byte> mine, std::span<std::byte> all);
   void gather(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all);
   void admit(const Header& call, const Event& event, std::span<std::byte> all);
   std::optional<Event> next(TimePoint& until, Deadline again);
-  void say_farewell(Kind kind, const std::string& text);
+  void say_farewell(FrameKind kind, const std::string& text);
   void ask(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all);
   void tell_all(std::span<const std::byte> message);
 

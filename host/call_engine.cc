@@ -83,13 +83,13 @@ void CallEngine::check_pe(const kernels::Caller& caller) const {
 // True for what is no symmetric memory, at this PE, where the program may name such (resolve.h).
 bool CallEngine::own_memory(const void* at, int pe) const {
   if (!parts_.tables.own_memory() || pe != parts_.group.rank() || at == nullptr) return false;
-  const Windows::Place begin = parts_.windows.find(at, 1);
+  const Windows::Location begin = parts_.windows.find(at, 1);
   return !detail::names_window(at) && (begin.range == nullptr || !begin.range->symmetric);
 }
 
 // The place of a range at a PE; at this one for calls that look at the memory itself.
-Windows::Place CallEngine::symmetric(Call call, const char* which, const Asked& asked) const {
-  const Windows::Place place = parts_.windows.find(asked.at, asked.bytes);
+Windows::Location CallEngine::symmetric(Call call, const char* which, const Asked& asked) const {
+  const Windows::Location place = parts_.windows.find(asked.at, asked.bytes);
   if (place.range == nullptr || !place.range->symmetric ||
       (asked.touched && detail::names_window(asked.at))) {
     const std::string seen = parts_.windows.mapped_heaps().describe(asked.at);
@@ -129,7 +129,7 @@ void CallEngine::check_home(Call call, const char* which, const void* at, uint64
 }
 
 // Where a place is mapped here, or null.
-std::byte* CallEngine::mapped(const Windows::Place& place, int pe) const {
+std::byte* CallEngine::mapped(const Windows::Location& place, int pe) const {
   const Windows::Range& range = *place.range;
   if (pe == parts_.group.rank()) return range.begin + place.offset;
   std::byte* const begin = range.direct.empty() ? nullptr : range.direct[static_cast<size_t>(pe)];
@@ -137,7 +137,7 @@ std::byte* CallEngine::mapped(const Windows::Place& place, int pe) const {
 }
 
 std::byte* CallEngine::mapped(const void* symmetric, int pe) const {
-  const Windows::Place place = parts_.windows.find(symmetric, 1);
+  const Windows::Location place = parts_.windows.find(symmetric, 1);
   if (place.range == nullptr || !place.range->symmetric || pe < 0 || pe >= parts_.group.size()) {
     return nullptr;
   }
@@ -154,7 +154,7 @@ std::byte* CallEngine::far_end(const kernels::Transfer& call) const {
     check_near(call.caller.call, which, here, call.bytes);
     return at;
   }
-  const Windows::Place place =
+  const Windows::Location place =
       symmetric(call.caller.call, gets ? "src" : "dst", {at, call.bytes, call.caller.pe});
   std::byte* const there = mapped(place, call.caller.pe);
   check_near(call.caller.call, which, here, call.bytes);

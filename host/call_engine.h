@@ -77,10 +77,10 @@ class CallEngine {
   void address(const detail::CallSite& site, kernels::Caller& caller) const;
   void check_pe(const kernels::Caller& caller) const;
   bool own_memory(const void* at, int pe) const;
-  Windows::Place symmetric(kernels::Call call, const char* which, const Asked& asked) const;
+  Windows::Location symmetric(kernels::Call call, const char* which, const Asked& asked) const;
   void check_near(kernels::Call call, const char* which, const void* at, uint64_t bytes) const;
   void check_home(kernels::Call call, const char* which, const void* at, uint64_t bytes) const;
-  std::byte* mapped(const Windows::Place& place, int pe) const;
+  std::byte* mapped(const Windows::Location& place, int pe) const;
   std::byte* far_end(const kernels::Transfer& call) const;
   void copy(const detail::CallSite& site, kernels::Transfer call, std::byte* there);
   void check_buffers(const Team& team, const kernels::Collective& call) const;

@@ -65,7 +65,7 @@ TeamOptions world_options(bool on_gpu) {
 }  // namespace
 
 // What a PE tells of itself when a team is split.
-struct Teams::Offer {
+struct Teams::MemberRequest {
   int32_t color;
   int32_t key;
   uint32_t made;
@@ -144,7 +144,7 @@ void Teams::write(const Record& record) {
   for (uint32_t context = 0; context < team.contexts; ++context) {
     const collective::Part at = collective::Part::of(team, context);
     for (uint32_t channel = 0; channel < team.channels; ++channel) {
-      collective::Counters counters{};
+      collective::ChannelCounters counters{};
       counters.meetings = generation_ << 24;  // beyond what is still on its way
       if (masked) counters.refused = static_cast<uint32_t>(Status::kPeerMasked);
       heap_.backing().copy_in(&at.counters(channel), &counters, sizeof(counters));
@@ -207,7 +207,7 @@ int Teams::node_color() const {
 }
 
 // The members of the parent that told the same color, by key.
-std::vector<size_t> Teams::ranks_of(const Record& parent, const std::vector<Offer>& offers,
+std::vector<size_t> Teams::ranks_of(const Record& parent, const std::vector<MemberRequest>& offers,
                                     int color) const {
   std::vector<size_t> ranks;
   for (size_t i = 0; i < offers.size(); ++i) {
@@ -230,7 +230,7 @@ size_t Teams::find_gap(const Taken& taken, size_t count, size_t members) const {
        count * granule_, members, format_size(arena_), taken.count() * granule_);
 }
 
-Teams::Record Teams::make(const Record& parent, const std::vector<Offer>& offers,
+Teams::Record Teams::make(const Record& parent, const std::vector<MemberRequest>& offers,
                           const std::vector<size_t>& ranks) {
   Record record;
   record.options = offers[ranks.front()].options;
@@ -267,7 +267,8 @@ Team Teams::split(const Team& parent_team, int color, int key, const TeamOptions
          parent.team.id);
   }
   Bootstrap& group = group_of(parent);
-  const std::vector<Offer> offers = gather(group, Offer{color, key, made_, options, taken_});
+  const std::vector<MemberRequest> offers =
+      gather(group, MemberRequest{color, key, made_, options, taken_});
   const std::vector<size_t> ranks = ranks_of(parent, offers, color);
   Record record;
   // Nobody uses memory that is not ready at all members.

@@ -83,7 +83,7 @@ class Teams {
     TeamOptions options;
     std::vector<size_t> words;  // of each context, as far as there were some
   };
-  struct Offer;
+  struct MemberRequest;
 
   Record& find(const char* call, const Team& team);
   const Record& find(const char* call, const Team& team) const;
@@ -91,10 +91,10 @@ class Teams {
     return record.group ? *record.group : static_cast<Bootstrap&>(job_);
   }
   size_t granules(size_t members, const TeamOptions& options) const;
-  std::vector<size_t> ranks_of(const Record& parent, const std::vector<Offer>& offers,
+  std::vector<size_t> ranks_of(const Record& parent, const std::vector<MemberRequest>& offers,
                                int color) const;
   size_t find_gap(const Taken& taken, size_t count, size_t members) const;
-  Record make(const Record& parent, const std::vector<Offer>& offers,
+  Record make(const Record& parent, const std::vector<MemberRequest>& offers,
               const std::vector<size_t>& ranks);
   void settle(Record& record) const;
   bool maps(const std::vector<int>& pes) const;

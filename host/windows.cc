@@ -349,7 +349,7 @@ const Windows::Range* Windows::around(const std::byte* address, size_t bytes) co
   return nullptr;
 }
 
-Windows::Place Windows::find(const void* address, size_t bytes) const {
+Windows::Location Windows::find(const void* address, size_t bytes) const {
   const auto* const at = static_cast<const std::byte*>(address);
   if (!detail::names_window(address)) {
     const Range* const range = around(at, bytes);

@@ -75,13 +75,13 @@ class Windows {
     std::vector<uint64_t> sizes;     // by PE; none: all have `bytes`
   };
   /// What an address stands for; a range of null if nothing.
-  struct Place {
+  struct Location {
     const Range* range;
     uint64_t offset;
   };
   /// The window that holds [address, address + bytes) of this PE, or that the address names
   /// (WindowHandle::at).
-  Place find(const void* address, size_t bytes) const;
+  Location find(const void* address, size_t bytes) const;
 
   /// The handle of the window of add_everywhere() that this PE's part at `address` is of, the
   /// newest of several; one of number 0 if there is none.

@@ -29,7 +29,7 @@ struct AnyReduction {
   PEAL_DEVICE collective::Signature signature(const ContextFields& ctx) const {
     const bool scattered = wanted.result == Result::kOwner;
     const void* const agreed = scattered ? args.src : args.dst;
-    return collective::signature_of(collective::Kind::kReduce, ctx, agreed, args.src)
+    return collective::signature_of(collective::CollectiveKind::kReduce, ctx, agreed, args.src)
         .with(args.count)
         .with(uint64_t{wanted.root} << 32 | static_cast<uint64_t>(args.type) << 16 |
               static_cast<uint64_t>(args.operation) << 8 | static_cast<uint64_t>(wanted.result));

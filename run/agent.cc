@@ -28,7 +28,7 @@ constexpr const char* kDevices = "SIMT_DEVICES";
 
 class Agent {
  public:
-  Agent(Channel channel, int input) : channel_(std::move(channel)), input_(input) {
+  Agent(FrameStream channel, int input) : channel_(std::move(channel)), input_(input) {
     channel_.greet();
   }
 
@@ -51,7 +51,7 @@ class Agent {
   }
 
   struct Member {
-    Member(const Command& command, int input) : pe(command, input) {}
+    Member(const StartCommand& command, int input) : pe(command, input) {}
     Pe pe;
     bool told = false;  // the head knows how it ended
   };
@@ -85,7 +85,7 @@ class Agent {
     while (const std::optional<Frame> frame = channel_.next()) {
       switch (frame->note) {
         case Note::kPrepare:
-          prepare(Share::from_bytes(frame->bytes));
+          prepare(PeRange::from_bytes(frame->bytes));
           break;
         case Note::kStart:
           start(frame->bytes);
@@ -100,7 +100,7 @@ class Agent {
   }
 
   // Looks whether PEs could be started, before any of the job's is.
-  void prepare(const Share& share) {
+  void prepare(const PeRange& share) {
     share_ = share;
     std::string id;
     try {
@@ -127,7 +127,7 @@ class Agent {
     }
     try {
       for (int i = 0; i < share_.count; ++i) {
-        Command command = share_.command;
+        StartCommand command = share_.command;
         const int rank = share_.first + i;
         command.environment.insert(command.environment.end(),
                                    {"PEAL_TCP_ID=" + id, fmt::format("PEAL_TCP_RANK={}", rank),
@@ -159,7 +159,7 @@ class Agent {
     end();
   }
 
-  void hand_on(std::size_t index, Note note, Stream& stream) {
+  void hand_on(std::size_t index, Note note, OutputStream& stream) {
     std::string lines = stream.read();
     if (lines.empty()) return;
     channel_.send({note, rank_of(index), std::move(lines)});
@@ -208,9 +208,9 @@ class Agent {
 
   static constexpr Clock::time_point kNever = Clock::time_point::max();
 
-  Channel channel_;
+  FrameStream channel_;
   int input_;
-  Share share_;
+  PeRange share_;
   std::optional<bootstrap::ReservedId> id_;
   std::vector<std::unique_ptr<Member>> pes_;
   bool connected_ = true;
@@ -222,16 +222,16 @@ class Agent {
 
 }  // namespace
 
-std::string Share::to_bytes() const {
+std::string PeRange::to_bytes() const {
   return pack({std::to_string(first), std::to_string(count), std::to_string(size),
                std::to_string(grace.count()), interface, command.folder,
                command.terminal ? "pty" : "", pack(command.argv), pack(command.environment)});
 }
 
-Share Share::from_bytes(const std::string& bytes) {
+PeRange PeRange::from_bytes(const std::string& bytes) {
   const std::vector<std::string> texts = unpack(bytes);
   if (texts.size() != 9) fail(ErrorCode::kInternal, "peal-run: a share of {} texts", texts.size());
-  Share share;
+  PeRange share;
   share.first = std::stoi(texts[0]);
   share.count = std::stoi(texts[1]);
   share.size = std::stoi(texts[2]);
@@ -244,7 +244,7 @@ Share Share::from_bytes(const std::string& bytes) {
   return share;
 }
 
-int run_agent(Channel channel, int input) {
+int run_agent(FrameStream channel, int input) {
   ::signal(SIGPIPE, SIG_IGN);
   Agent(std::move(channel), input).run();
   return 0;

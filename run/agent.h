@@ -16,19 +16,19 @@
 namespace peal::run {
 
 /// What an agent is to do: PEs [first, first + count) of `size`.
-struct Share {
+struct PeRange {
   int first = 0;
   int count = 0;
   int size = 0;
   std::chrono::milliseconds grace{0};  // from SIGTERM to SIGKILL
   std::string interface;               // where PE 0 listens (find_address)
-  Command command;
+  StartCommand command;
 
   std::string to_bytes() const;
-  static Share from_bytes(const std::string& bytes);
+  static PeRange from_bytes(const std::string& bytes);
 };
 
 /// All of an agent's life. PE 0 reads from `input`; negative: nothing. Returns its exit code.
-int run_agent(Channel channel, int input);
+int run_agent(FrameStream channel, int input);
 
 }  // namespace peal::run

@@ -56,19 +56,19 @@ std::vector<std::string> unpack(std::string_view bytes) {
   return texts;
 }
 
-Channel::Channel(Fd in, Fd out) : in_(std::move(in)), out_(std::move(out)) {
+FrameStream::FrameStream(Fd in, Fd out) : in_(std::move(in)), out_(std::move(out)) {
   set_non_blocking(this->in());
   set_non_blocking(this->out());
 }
 
-void Channel::send(const Frame& frame) {
+void FrameStream::send(const Frame& frame) {
   if (broken_) return;
   const Head head{static_cast<std::uint32_t>(frame.note), frame.number, frame.bytes.size()};
   to_write_.append({reinterpret_cast<const char*>(&head), sizeof head});
   to_write_.append(frame.bytes);
 }
 
-bool Channel::write_some() {
+bool FrameStream::write_some() {
   while (!broken_ && to_write_.size() > 0) {
     const ssize_t n = ::write(out(), to_write_.view().data(), to_write_.size());
     if (n < 0 && would_block(errno)) break;
@@ -78,7 +78,7 @@ bool Channel::write_some() {
   return !broken_;
 }
 
-bool Channel::read_some() {
+bool FrameStream::read_some() {
   std::vector<char> chunk(kChunk);
   const ssize_t n = ::read(in(), chunk.data(), chunk.size());
   if (n < 0) return would_block(errno);
@@ -86,14 +86,14 @@ bool Channel::read_some() {
   return n > 0;
 }
 
-bool Channel::greeted() {
+bool FrameStream::greeted() {
   const std::size_t at = read_.view().find(kGreeting);
   if (at == std::string_view::npos) return false;
   read_.drop(at + kGreeting.size());
   return true;
 }
 
-std::optional<Frame> Channel::next() {
+std::optional<Frame> FrameStream::next() {
   Head head;
   if (read_.size() < sizeof head) return std::nullopt;
   std::memcpy(&head, read_.view().data(), sizeof head);

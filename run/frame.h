@@ -52,10 +52,10 @@ std::string pack(const std::vector<std::string>& texts);
 std::vector<std::string> unpack(std::string_view bytes);
 
 /// Both directions of one connection. Never waits: who owns it polls.
-class Channel {
+class FrameStream {
  public:
   /// Reads from `in` and writes to `out`, which may be the same descriptor twice.
-  Channel(Fd in, Fd out);
+  FrameStream(Fd in, Fd out);
 
   int in() const { return in_.get(); }
   int out() const { return out_ ? out_.get() : in_.get(); }

@@ -83,7 +83,7 @@ class HeadOfJob {
  private:
   bool all_gone() const {
     return std::ranges::all_of(
-        agents_, [](const Remote& agent) { return agent.state == Remote::State::kGone; });
+        agents_, [](const RemoteAgent& agent) { return agent.state == RemoteAgent::State::kGone; });
   }
   std::size_t unread() const { return output_.pending() + errors_.pending(); }
   bool over() const { return unread() == 0 && all_gone(); }
@@ -94,8 +94,8 @@ class HeadOfJob {
         {.fd = output_.pending() > 0 ? output_.fd() : -1, .events = POLLOUT, .revents = 0},
         {.fd = errors_.pending() > 0 ? errors_.fd() : -1, .events = POLLOUT, .revents = 0}};
     const bool room = unread() < kMostUnprinted;
-    for (const Remote& agent : agents_) {
-      const bool gone = agent.state == Remote::State::kGone;
+    for (const RemoteAgent& agent : agents_) {
+      const bool gone = agent.state == RemoteAgent::State::kGone;
       fds.push_back(
           {.fd = gone || !room ? -1 : agent.channel.in(), .events = POLLIN, .revents = 0});
       fds.push_back({.fd = gone || agent.channel.pending() == 0 ? -1 : agent.channel.out(),
@@ -115,38 +115,38 @@ class HeadOfJob {
     }
   }
 
-  void hear(Remote& agent) {
+  void hear(RemoteAgent& agent) {
     const bool more = agent.channel.read_some();
-    if (agent.state == Remote::State::kStarting && agent.channel.greeted()) {
-      agent.state = Remote::State::kGreeted;
+    if (agent.state == RemoteAgent::State::kStarting && agent.channel.greeted()) {
+      agent.state = RemoteAgent::State::kGreeted;
       prepare(agent);
     }
-    if (agent.state != Remote::State::kStarting) {
+    if (agent.state != RemoteAgent::State::kStarting) {
       while (const std::optional<Frame> frame = agent.channel.next()) take(agent, *frame);
     }
     if (!more) lose(agent);
   }
 
-  void prepare(Remote& agent) {
-    Share share{.first = agent.first(),
-                .count = agent.host().pes,
-                .size = options_.size(),
-                .grace = options_.grace,
-                .interface = options_.interface,
-                .command = {.argv = options_.argv,
-                            .environment = options_.exports,
-                            .folder = options_.folder,
-                            .terminal = options_.terminal}};
+  void prepare(RemoteAgent& agent) {
+    PeRange share{.first = agent.first(),
+                  .count = agent.host().pes,
+                  .size = options_.size(),
+                  .grace = options_.grace,
+                  .interface = options_.interface,
+                  .command = {.argv = options_.argv,
+                              .environment = options_.exports,
+                              .folder = options_.folder,
+                              .terminal = options_.terminal}};
     // Between PEs of one machine nothing leaves it.
     if (agents_.size() == 1 && share.interface.empty()) share.interface = "127.0.0.1";
     agent.channel.send({Note::kPrepare, 0, share.to_bytes()});
   }
 
-  void take(Remote& agent, const Frame& frame) {
+  void take(RemoteAgent& agent, const Frame& frame) {
     switch (frame.note) {
       case Note::kReady:
         if (!frame.bytes.empty()) id_ = frame.bytes;
-        agent.state = Remote::State::kReady;
+        agent.state = RemoteAgent::State::kReady;
         return start_when_all_are_ready();
       case Note::kRefused:
         say("{}: {}", agent.where(), frame.bytes);
@@ -164,18 +164,18 @@ class HeadOfJob {
   }
 
   void start_when_all_are_ready() {
-    for (const Remote& agent : agents_) {
-      if (agent.state != Remote::State::kReady) return;
+    for (const RemoteAgent& agent : agents_) {
+      if (agent.state != RemoteAgent::State::kReady) return;
     }
     if (stopped_) return;
     limit_.reset();
-    for (Remote& agent : agents_) {
+    for (RemoteAgent& agent : agents_) {
       agent.living = agent.host().pes;
       agent.channel.send({Note::kStart, 0, id_});
     }
   }
 
-  void bury(Remote& agent, const Frame& frame) {
+  void bury(RemoteAgent& agent, const Frame& frame) {
     --agent.living;
     const std::vector<std::string> texts = unpack(frame.bytes);
     const int status = std::stoi(texts.at(1));
@@ -184,7 +184,7 @@ class HeadOfJob {
     // What ends after the first is a consequence, or asked for.
     if (!stopped_ && (!failure_ || options_.keep_going)) {
       int left = 0;
-      for (const Remote& other : agents_) left += other.living;
+      for (const RemoteAgent& other : agents_) left += other.living;
       say("PE {} of {} ({}, pid {}) {}{}", frame.number, options_.size(), agent.where(),
           texts.at(0), describe(status),
           left == 0 || options_.keep_going ? "" : fmt::format("; ending the other {}", left));
@@ -193,14 +193,14 @@ class HeadOfJob {
     if (!options_.keep_going) stop(code);
   }
 
-  void complain(Remote& agent) {
+  void complain(RemoteAgent& agent) {
     const std::string lines = agent.complaints.read();
     errors_.add(options_.prefix ? "[" + agent.where() + "] " : "", lines);
   }
 
   // The connection has ended: as it should, once its PEs have; else they are gone with it.
-  void lose(Remote& agent) {
-    agent.state = Remote::State::kGone;
+  void lose(RemoteAgent& agent) {
+    agent.state = RemoteAgent::State::kGone;
     const std::string how = agent.end();
     complain(agent);
     if (agent.living <= 0 && (stopped_ || !limit_)) return;
@@ -234,9 +234,9 @@ class HeadOfJob {
   }
 
   void tell_all(const Frame& frame) {
-    for (Remote& agent : agents_) {
+    for (RemoteAgent& agent : agents_) {
       agent.channel.send(frame);
-      if (agent.state != Remote::State::kGone) agent.wake();
+      if (agent.state != RemoteAgent::State::kGone) agent.wake();
     }
   }
 
@@ -259,16 +259,16 @@ class HeadOfJob {
       output_.close();
       return errors_.close();
     }
-    for (Remote& agent : agents_) {
-      const bool there = !stopped_ && agent.state == Remote::State::kReady;
-      if (there || (stopped_ && slow_reader) || agent.state == Remote::State::kGone) continue;
+    for (RemoteAgent& agent : agents_) {
+      const bool there = !stopped_ && agent.state == RemoteAgent::State::kReady;
+      if (there || (stopped_ && slow_reader) || agent.state == RemoteAgent::State::kGone) continue;
       say("{}: no answer {}", agent.where(),
           stopped_ ? "to the end of the job; PEs may still run there"
                    : fmt::format("within {} s: is {} there?", kStart.count(), options_.agent));
       agent.cut();
       agent.living = 0;
       agent.end();
-      agent.state = Remote::State::kGone;
+      agent.state = RemoteAgent::State::kGone;
     }
     stop(kFailed);
     limit_ = Clock::now() + options_.grace + kHeadLastWords;
@@ -287,7 +287,7 @@ class HeadOfJob {
   Signals signals_;
   Printer output_{STDOUT_FILENO};
   Printer errors_{STDERR_FILENO};
-  std::vector<Remote> agents_;
+  std::vector<RemoteAgent> agents_;
   std::string id_;
   std::optional<int> failure_;  // the exit code
   bool stopped_ = false;        // all agents are told to end

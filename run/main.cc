@@ -25,7 +25,7 @@ int run_agent(int input) {
   if (input >= 0) ::fcntl(input, F_SETFD, FD_CLOEXEC);
   Fd in(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10));
   Fd out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10));
-  return peal::run::run_agent(peal::run::Channel(std::move(in), std::move(out)), input);
+  return peal::run::run_agent(peal::run::FrameStream(std::move(in), std::move(out)), input);
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
     peal::occupy_standard_descriptors();  // PEs talk through pipes to these three
     const peal::run::Options options = peal::run::read_options(argc, argv, environ);
     return options.be_agent ? run_agent(options.input) : peal::run::run_head(options);
-  } catch (const peal::run::Answer& answer) {
+  } catch (const peal::run::EarlyExit& answer) {
     std::fputs(answer.text.c_str(), answer.exit_code == 0 ? stdout : stderr);
     if (std::fflush(stdout) == 0) return answer.exit_code;
     fmt::print(stderr, "peal-run: standard output: {}\n", std::strerror(errno));

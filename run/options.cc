@@ -30,7 +30,7 @@ constexpr const char* kShell =
     "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15";
 constexpr int kMostPes = 65536;
 
-[[noreturn]] void refuse(const std::string& why) { throw Answer{2, "peal-run: " + why + "\n"}; }
+[[noreturn]] void refuse(const std::string& why) { throw EarlyExit{2, "peal-run: " + why + "\n"}; }
 
 std::optional<int> number(std::string_view text) {
   int value = 0;
@@ -202,7 +202,7 @@ Options read_options(int argc, char** argv, char** environment) {
     std::ranges::reverse(arguments);  // CLI11 takes them from the end
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
-    throw Answer{0, app.help()};
+    throw EarlyExit{0, app.help()};
   } catch (const CLI::ParseError& error) {
     refuse(fmt::format("{}; see peal-run --help", error.what()));
   }

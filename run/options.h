@@ -37,7 +37,7 @@ struct Options {
 };
 
 /// What ends peal-run before it starts anything: help (code 0) or a mistake (code 2), with a text.
-struct Answer {
+struct EarlyExit {
   int exit_code;
   std::string text;
 };

@@ -74,7 +74,7 @@ int error_of_file(const std::string& path) {
 
 }  // namespace
 
-void check(const Command& command) {
+void check(const StartCommand& command) {
   if (!enter(command.folder)) throw cannot_start("folder " + command.folder, errno);
   const std::string& program = command.argv.at(0);
   if (program.find('/') != program.npos) {
@@ -105,7 +105,7 @@ std::string Lines::rest() {
   return last;
 }
 
-std::string Stream::read() {
+std::string OutputStream::read() {
   std::string whole;
   std::vector<char> chunk(fd ? kReadAtOnce : 0);  // on the heap: a stack may have no more
   while (fd) {
@@ -123,7 +123,7 @@ std::string Stream::read() {
   return whole;
 }
 
-Pe::Pe(const Command& command, int input) {
+Pe::Pe(const StartCommand& command, int input) {
   Outlet out;
   if (command.terminal) out = open_terminal();
   if (command.terminal && !out.write) no_terminal_ = std::strerror(errno);
@@ -164,7 +164,7 @@ Pe::Pe(const Command& command, int input) {
   errors.fd = std::move(err.read);
 }
 
-void Pe::become(const Command& command, int input, int out, int err, int report) {
+void Pe::become(const StartCommand& command, int input, int out, int err, int report) {
   const Fd nothing(input < 0 ? ::open("/dev/null", O_RDONLY | O_CLOEXEC) : -1);
   ::dup2(input < 0 ? nothing.get() : input, STDIN_FILENO);
   ::dup2(out, STDOUT_FILENO);

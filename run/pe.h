@@ -16,7 +16,7 @@
 namespace peal::run {
 
 /// What to start.
-struct Command {
+struct StartCommand {
   std::vector<std::string> argv;
   std::vector<std::string> environment;  // "NAME=VALUE", in addition to what the agent has
   std::string folder;                    // where it runs; empty: where the agent does
@@ -30,7 +30,7 @@ struct CannotStart {
 };
 
 /// Throws CannotStart unless `command` can be looked up from here.
-void check(const Command& command);
+void check(const StartCommand& command);
 
 /// The whole lines at the front of what a stream brought.
 class Lines {
@@ -46,7 +46,7 @@ class Lines {
 };
 
 /// One of a PE's two streams, read without waiting.
-struct Stream {
+struct OutputStream {
   Fd fd;  // none: at its end
   Lines lines;
 
@@ -57,7 +57,7 @@ struct Stream {
 class Pe {
  public:
   /// Forks and runs `command` with `input` as standard input; negative: nothing to read.
-  Pe(const Command& command, int input);
+  Pe(const StartCommand& command, int input);
   /// Kills what is left of its process group.
   ~Pe();
   Pe(const Pe&) = delete;
@@ -75,11 +75,11 @@ class Pe {
   /// To the whole group.
   void signal(int number);
 
-  Stream output;
-  Stream errors;
+  OutputStream output;
+  OutputStream errors;
 
  private:
-  [[noreturn]] void become(const Command& command, int input, int out, int err, int report);
+  [[noreturn]] void become(const StartCommand& command, int input, int out, int err, int report);
 
   pid_t pid_ = -1;
   Fd process_;

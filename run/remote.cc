@@ -52,11 +52,12 @@ int exit_code_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-Remote::Remote(const Options& options, const Host& host, int first)
-    : Remote(spawn(command_for(options, host, first), first == 0 && !host.remote() && has_input()),
-             host, first) {}
+RemoteAgent::RemoteAgent(const Options& options, const Host& host, int first)
+    : RemoteAgent(
+          spawn(command_for(options, host, first), first == 0 && !host.remote() && has_input()),
+          host, first) {}
 
-Remote::Remote(Child child, const Host& host, int first)
+RemoteAgent::RemoteAgent(Child child, const Host& host, int first)
     : channel(std::move(child.connection), Fd()),
       host_(host),
       first_(first),
@@ -65,7 +66,8 @@ Remote::Remote(Child child, const Host& host, int first)
   complaints.fd = std::move(child.errors);
 }
 
-std::vector<std::string> Remote::command_for(const Options& options, const Host& host, int first) {
+std::vector<std::string> RemoteAgent::command_for(const Options& options, const Host& host,
+                                                  int first) {
   if (host.remote()) {
     std::vector<std::string> argv = options.shell;
     argv.insert(argv.end(), {host.name, "exec " + quoted(options.agent) + " --agent"});
@@ -76,7 +78,7 @@ std::vector<std::string> Remote::command_for(const Options& options, const Host&
   return argv;
 }
 
-Remote::Child Remote::spawn(const std::vector<std::string>& argv, bool with_input) {
+RemoteAgent::Child RemoteAgent::spawn(const std::vector<std::string>& argv, bool with_input) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
     fail_errno(errno, "socketpair");
@@ -105,15 +107,15 @@ Remote::Child Remote::spawn(const std::vector<std::string>& argv, bool with_inpu
   return {pid, std::move(process), std::move(mine), std::move(errors.read)};
 }
 
-std::string Remote::where() const {
+std::string RemoteAgent::where() const {
   return host_.remote() ? "host " + host_.name : std::string("this machine");
 }
 
-void Remote::wake() const { ::kill(pid_, SIGCONT); }
+void RemoteAgent::wake() const { ::kill(pid_, SIGCONT); }
 
-void Remote::cut() { ::kill(pid_, SIGKILL); }
+void RemoteAgent::cut() { ::kill(pid_, SIGKILL); }
 
-std::string Remote::end() {
+std::string RemoteAgent::end() {
   if (poll_until(process_.get(), POLLIN, std::chrono::steady_clock::now() + kLongestEnd) <= 0)
     cut();
   poll_until(process_.get(), POLLIN, std::chrono::steady_clock::now() + kLongestEnd);

@@ -17,13 +17,13 @@
 
 namespace peal::run {
 
-class Remote {
+class RemoteAgent {
  public:
   enum class State { kStarting, kGreeted, kReady, kGone };
 
   /// Starts the agent of `host`; its first PE is number `first`.
-  Remote(const Options& options, const Host& host, int first);
-  Remote(Remote&&) = default;
+  RemoteAgent(const Options& options, const Host& host, int first);
+  RemoteAgent(RemoteAgent&&) = default;
 
   const Host& host() const { return host_; }
   /// "host a", or "this machine".
@@ -38,8 +38,8 @@ class Remote {
   /// that.
   std::string end();
 
-  Channel channel;
-  Stream complaints;  // what the agent or the remote shell itself writes to stderr
+  FrameStream channel;
+  OutputStream complaints;  // what the agent or the remote shell itself writes to stderr
   State state = State::kStarting;
   int living = 0;  // PEs that were started and have not been reported as ended
 
@@ -50,7 +50,7 @@ class Remote {
     Fd connection;
     Fd errors;
   };
-  Remote(Child child, const Host& host, int first);
+  RemoteAgent(Child child, const Host& host, int first);
   static Child spawn(const std::vector<std::string>& argv, bool with_input);
   static std::vector<std::string> command_for(const Options& options, const Host& host, int first);
 

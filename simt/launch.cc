@@ -151,7 +151,7 @@ class ThreadedGrid : public Launch::State {
   /// Ends with the lanes gone and their stacks handed back.
   void join();
 
-  Program program_;
+  LaunchState program_;
   const std::shared_ptr<StackPool> pool_ = StackPool::shared();
   size_t lanes_;
   std::deque<Worker> workers_;

@@ -109,7 +109,7 @@ void Memory::settle(uint64_t me) {
   join(settled_, agents_[me].clock);
 }
 
-uint64_t Memory::add_agent(const Place& place) {
+uint64_t Memory::add_agent(const AgentGroup& place) {
   agents_.emplace_back().place = place;
   // Each starts at 1, so that 0 in somebody's clock means "knows nothing of it".
   for (Agent& agent : agents_) agent.clock.resize(2 * agents_.size(), 0);
@@ -117,7 +117,7 @@ uint64_t Memory::add_agent(const Place& place) {
   return agents_.size() - 1;
 }
 
-void Memory::reuse_agent(uint64_t agent, const Place& place) {
+void Memory::reuse_agent(uint64_t agent, const AgentGroup& place) {
   Agent& one = agents_[agent];
   one.place = place;
   one.pending.clear();

@@ -51,7 +51,7 @@ using Clock = std::vector<uint32_t>;
 using Released = std::shared_ptr<const Clock>;
 
 /// Where an agent runs: agents of one device and one group are of one block.
-struct Place {
+struct AgentGroup {
   int device = 0;
   int group = 0;
 };
@@ -107,9 +107,9 @@ class Memory {
   std::string name_of(const void* p) const;
 
   /// Agents are numbered from 0 in the order they are added.
-  uint64_t add_agent(const Place& place);
+  uint64_t add_agent(const AgentGroup& place);
   /// An agent that has ended begins anew, behind all that it did.
-  void reuse_agent(uint64_t agent, const Place& place);
+  void reuse_agent(uint64_t agent, const AgentGroup& place);
   void set_weather(const Weather& weather) { weather_ = weather; }
 
   // An aligned word of 1, 2, 4 or 8 bytes, as agent `me`.
@@ -165,7 +165,7 @@ class Memory {
   struct Seen;
   struct Granule;
   struct Agent {
-    Place place;
+    AgentGroup place;
     Clock clock;
     Clock pending;        // released to relaxed loads, for an acquire fence; empty: nothing
     Released fenced;      // by the last release fence that reaches beyond the block

@@ -102,7 +102,7 @@ class Simulation::State {
 
  private:
   bool runs() const;
-  uint64_t number(const Place& place);
+  uint64_t number(const AgentGroup& place);
   Lane& choose();
   void run_lanes();
   void begin(Lane& lane);
@@ -148,7 +148,7 @@ void observe(const PlainAccess& access) {
 bool Simulation::State::runs() const { return running == this; }
 
 // An agent that has ended serves again on its device: a kernel is behind those before it there.
-uint64_t Simulation::State::number(const Place& place) {
+uint64_t Simulation::State::number(const AgentGroup& place) {
   std::vector<uint64_t>& ended = ended_agents_[place.device];
   if (ended.empty() || !runs()) {
     party_of_agent_.push_back(nullptr);

@@ -18,7 +18,7 @@ namespace {
 // A signal that programs seldom use, debuggers pass on in silence, and that does nothing by itself.
 constexpr int kTickSignal = SIGURG;
 
-constinit thread_local Watch* this_watch = nullptr;
+constinit thread_local SignalWatch* this_watch = nullptr;
 
 // What the process had before, and has again for what is none of ours. C keeps handlers for the
 // process, so this is global.
@@ -44,7 +44,7 @@ void install_tick() {
 
 }  // namespace
 
-Watch::Watch(unsigned busy_ms, const std::atomic<uint64_t>& slices, Bell& bell)
+SignalWatch::SignalWatch(unsigned busy_ms, const std::atomic<uint64_t>& slices, Bell& bell)
     : slices_(slices), bell_(bell) {
   static std::once_flag installed;
   std::call_once(installed, install_tick);
@@ -67,12 +67,12 @@ Watch::Watch(unsigned busy_ms, const std::atomic<uint64_t>& slices, Bell& bell)
   if (timed_) ::timer_settime(timer_, 0, &period, nullptr);
 }
 
-Watch::~Watch() {
+SignalWatch::~SignalWatch() {
   if (timed_) ::timer_delete(timer_);
   this_watch = nullptr;
 }
 
-void Watch::tick(uint64_t code) {
+void SignalWatch::tick(uint64_t code) {
   const uint64_t now = slices_.load(std::memory_order_relaxed);
   const bool same = now == last_ && now != 0;
   last_ = now;
@@ -84,7 +84,7 @@ void Watch::tick(uint64_t code) {
   bell_.ring();
 }
 
-bool Watch::take(BusyLane* found) {
+bool SignalWatch::take(BusyLane* found) {
   int expected = kFound;
   if (!state_.compare_exchange_strong(expected, kTaken)) return false;
   *found = found_;

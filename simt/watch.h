@@ -43,13 +43,13 @@ class Bell {
 };
 
 /// The signals of the calling thread, while it lives: for the thread of a worker.
-class Watch {
+class SignalWatch {
  public:
   /// `slices` counts up when another slice begins; `bell` rings when there is something to tell.
-  Watch(unsigned busy_ms, const std::atomic<uint64_t>& slices, Bell& bell);
-  ~Watch();
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
+  SignalWatch(unsigned busy_ms, const std::atomic<uint64_t>& slices, Bell& bell);
+  ~SignalWatch();
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
 
   /// For the handler.
   void tick(uint64_t code);

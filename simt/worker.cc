@@ -40,7 +40,7 @@ const void* kernel() {
   return this_worker == nullptr ? nullptr : this_worker->kernel();
 }
 
-void Outcome::fail(std::exception_ptr error) {
+void LaunchOutcome::fail(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   if (error_ == nullptr) error_ = std::move(error);
   stopped_.store(true, std::memory_order_relaxed);

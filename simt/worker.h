@@ -26,7 +26,7 @@
 namespace peal::simt {
 
 /// How a launch ends: the first failure stops all of its workers.
-class Outcome {
+class LaunchOutcome {
  public:
   void fail(std::exception_ptr error);
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
@@ -40,7 +40,7 @@ class Outcome {
 };
 
 /// What the workers of one launch have in common.
-struct Program {
+struct LaunchState {
   Dim3 blocks;
   Dim3 threads;
   size_t shared_bytes = 0;
@@ -49,7 +49,7 @@ struct Program {
       slabs;  // lane n of the grid has stack n % 32 of slab n / 32
   std::function<void()> lane_body;
   unsigned busy_ms = 0;
-  Outcome outcome;
+  LaunchOutcome outcome;
   Bell bell;                     // rung when a worker has ended, or has something to tell
   std::atomic<size_t> ended{0};  // workers
 };
@@ -81,7 +81,7 @@ class Backoff {
 
 class Worker {
  public:
-  explicit Worker(Program& program) : program_(program) {}
+  explicit Worker(LaunchState& program) : program_(program) {}
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
@@ -105,7 +105,7 @@ class Worker {
   static void enter_lane(void* lane);
   void run_body();
 
-  Program& program_;
+  LaunchState& program_;
   Ready ready_;
   std::deque<Block> blocks_;
   Backoff backoff_;
@@ -113,7 +113,7 @@ class Worker {
   size_t yields_ = 0;                     // since the last pass
   std::atomic<uint64_t> slices_{0};       // begun; one thread writes
   std::mutex watch_mutex_;
-  std::optional<Watch> watch_;  // guarded by watch_mutex_
+  std::optional<SignalWatch> watch_;  // guarded by watch_mutex_
   // Words that stand for "lanes may start" and "lanes ended" to ThreadSanitizer.
   char start_tag_ = 0;
   char end_tag_ = 0;

@@ -11,9 +11,9 @@
 namespace peal::sim {
 
 template <class T>
-class Word {
+class SimulatedWord {
  public:
-  explicit Word(T& word) : word_(&word) {}
+  explicit SimulatedWord(T& word) : word_(&word) {}
 
   T load(std::memory_order order) const { return sim::load(word_, access(order)); }
   void store(T value, std::memory_order order) const { sim::store(word_, value, access(order)); }

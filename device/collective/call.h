@@ -100,7 +100,7 @@ PEAL_DEVICE Status check(const ContextFields& ctx, const Team& team, int root = 
 /// E.
 template <Edge E, Reach R>
 PEAL_DEVICE Status meet_mapped(const Call<R>& call, uint32_t signature) {
-  const Counters& counters = call.part.counters(call.channel);
+  const ChannelCounters& counters = call.part.counters(call.channel);
   // Looked up while the fence waits.
   const Status refused = refusal(counters);
   const uint32_t epoch = load_relaxed<Reach::kGpu>(&counters.meetings) + 1;
@@ -148,14 +148,14 @@ PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status, bool began = 
   const Status mine = first_failure(block, status);
   if (blocks_in_grid() == 1) return mine;
   return by_leader(block, [&] {
-    Counters& counters = call.part.counters(0);
+    ChannelCounters& counters = call.part.counters(0);
     const uint32_t done = load_relaxed<Reach::kGpu>(&counters.done);
     if (mine != Status::kOk) {
-      raise_to<Reach::kGpu>(&counters.failed, Failure::of(mine, began).word);
+      raise_to<Reach::kGpu>(&counters.failed, BlockFailure::of(mine, began).word);
     }
     if (fetch_add<Reach::kGpu, Edge::kBlockBeforeGrid>(&counters.arrived, 1u) + 1 ==
         blocks_in_grid()) {
-      const Failure failed{load_relaxed<Reach::kGpu>(&counters.failed)};
+      const BlockFailure failed{load_relaxed<Reach::kGpu>(&counters.failed)};
       if (failed.never_began() && failed.status() == Status::kMismatch) {
         align_meetings<R>(call.part);
       }
@@ -183,7 +183,7 @@ PEAL_DEVICE Status by_one(const Call<R>& call, S, const Op& op, Status mine = St
   } else {
     if (call.channel != 0) return end_of_grid(call, mine);
     if (blocks_in_grid() == 1) return op();
-    const Counters& counters = call.part.counters(0);
+    const ChannelCounters& counters = call.part.counters(0);
     const Status come = by_leader(block, [&] {
       return detail::spin(
           call.ctx,

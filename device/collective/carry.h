@@ -131,7 +131,7 @@ PEAL_DEVICE_COLD Carried carry_by_nic(const ContextState* state, S scope, Team t
                                       uint32_t signature) {
   const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
   const Part part = Part::of(team, ctx.slot);
-  Counters& counters = part.counters(0);
+  ChannelCounters& counters = part.counters(0);
   const Status refused = refusal(counters);
   if (refused != Status::kOk) return {nullptr, refused};
   const uint32_t epoch = load_relaxed<Reach::kGpu>(&counters.meetings) + 1;

@@ -43,7 +43,7 @@ PEAL_DEVICE uint32_t second_tag(uint32_t tag, uint32_t signature) {
 
 /// An exchange under way.
 struct Exchange {
-  Rings rings;
+  LineRings rings;
   uint32_t number;
   uint32_t first;  // line of unit 0
   Status status;
@@ -57,7 +57,7 @@ struct Exchange {
 };
 
 template <class S>
-PEAL_HD Rings rings_of(const Part& part, S) {
+PEAL_HD LineRings rings_of(const Part& part, S) {
   return std::is_same_v<S, LaunchedGrid> ? part.grid_rings() : part.rings();
 }
 
@@ -94,7 +94,7 @@ PEAL_DEVICE bool disagreed(const Exchange& exchange) {
   return word != 0 && (word | 1) == tag_of(exchange.number);
 }
 /// All disagreed in the one before `number`: they may be at different lines.
-PEAL_DEVICE bool all_disagreed_before(const Rings& rings, uint32_t number) {
+PEAL_DEVICE bool all_disagreed_before(const LineRings& rings, uint32_t number) {
   return load_relaxed<Reach::kGpu>(rings.disagreed) == tag_of(number - 1);
 }
 
@@ -104,7 +104,7 @@ template <Reach R, class S>
 PEAL_DEVICE Exchange begin_exchange(const Call<R>& call, S scope, const Carries& carries,
                                     bool by_all) {
   const uint32_t units = carries.units();
-  const Rings rings = rings_of(call.part, scope);
+  const LineRings rings = rings_of(call.part, scope);
   const RingPlace place = RingPlace::of(load_relaxed<Reach::kGpu>(rings.place));
   const uint32_t number = load_relaxed<Reach::kGpu>(rings.exchanges) + 1;
   Exchange exchange{rings, number, place.line, refusal(call.part.counters(0)), carries.signature,
@@ -142,7 +142,7 @@ PEAL_DEVICE Status end_exchange(S scope, Status status) {
 struct Mailbox {
   std::byte* base;
   template <Reach R>
-  PEAL_DEVICE static Mailbox of(const Call<R>& call, const Rings& rings, uint32_t member) {
+  PEAL_DEVICE static Mailbox of(const Call<R>& call, const LineRings& rings, uint32_t member) {
     return {call.at(member, rings.base)};
   }
 };
@@ -159,7 +159,7 @@ PEAL_DEVICE void send_unit(const Call<R>& call, const Exchange& exchange, const 
                            uint32_t unit, uint64_t value) {
   const uint32_t tag = tag_of(exchange.number);
   const uint64_t second = second_tag(tag, exchange.signature);
-  const Rings& rings = exchange.rings;
+  const LineRings& rings = exchange.rings;
   store_line_direct(to.base + (rings.line(call.rank(), exchange.line(unit)) - rings.base),
                     Line{{value << 32 | tag, (value & 0xffffffff00000000u) | second}});
 }

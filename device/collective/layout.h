@@ -46,7 +46,7 @@ struct RingPlace {
 };
 
 /// What a member counts for itself; nobody else looks.
-struct Counters {
+struct ChannelCounters {
   uint64_t ring;            // RingPlace, in one piece
   uint64_t grid_ring;       // that of calls from the host
   uint32_t meetings;        // made
@@ -61,15 +61,15 @@ struct Counters {
                             // number, and 1 where all know; 0: none
   uint32_t grid_disagreed;  // of those from the host
 };
-static_assert(sizeof(Counters) <= 64);
+static_assert(sizeof(ChannelCounters) <= 64);
 
 /// Why a block's part of a grid's call failed, as the other blocks read it: the
 /// greatest is kept, and kNeverBegan outranks every Status.
-struct Failure {
+struct BlockFailure {
   uint32_t word;
 
   /// `began`: the members had met, and agreed, before data moved.
-  PEAL_HD static Failure of(Status status, bool began) {
+  PEAL_HD static BlockFailure of(Status status, bool began) {
     return {static_cast<uint32_t>(status) | (began ? 0 : kNeverBegan)};
   }
   PEAL_HD Status status() const { return static_cast<Status>(word & ~kNeverBegan); }
@@ -100,7 +100,7 @@ PEAL_HD constexpr uint64_t brief_bytes(uint32_t workspace, uint32_t members) {
 }
 
 /// The rings of a workspace, one for each sender, and where they are.
-struct Rings {
+struct LineRings {
   std::byte* base;
   uint32_t lines;  // of one
   uint64_t* place;
@@ -130,20 +130,20 @@ struct Part {
             team.grid_workspace};
   }
 
-  PEAL_HD Counters& counters(uint32_t channel) const {
-    return *reinterpret_cast<Counters*>(base + channel * channel_bytes(members));
+  PEAL_HD ChannelCounters& counters(uint32_t channel) const {
+    return *reinterpret_cast<ChannelCounters*>(base + channel * channel_bytes(members));
   }
   PEAL_HD uint64_t* arrivals(uint32_t channel, uint32_t epoch) const {
     auto* const words = reinterpret_cast<uint64_t*>(base + channel * channel_bytes(members) + 64);
     return words + (epoch % 2) * arrival_words(members);
   }
   PEAL_HD std::byte* space() const { return base + uint64_t{channel_bytes(members)} * channels; }
-  PEAL_HD Rings rings() const {
-    Counters& mine = counters(0);
+  PEAL_HD LineRings rings() const {
+    ChannelCounters& mine = counters(0);
     return {space(), workspace / members / kLine, &mine.ring, &mine.exchanges, &mine.disagreed};
   }
-  PEAL_HD Rings grid_rings() const {
-    Counters& mine = counters(0);
+  PEAL_HD LineRings grid_rings() const {
+    ChannelCounters& mine = counters(0);
     return {space() + workspace, grid_workspace / members / kLine, &mine.grid_ring,
             &mine.grid_exchanges, &mine.grid_disagreed};
   }

@@ -38,7 +38,7 @@ class Signature {
 };
 
 /// Why the host lets no call be made any more, or kOk.
-PEAL_DEVICE Status refusal(const Counters& counters) {
+PEAL_DEVICE Status refusal(const ChannelCounters& counters) {
   return static_cast<Status>(load_relaxed<Reach::kGpu>(&counters.refused));
 }
 
@@ -99,7 +99,7 @@ struct Meeting {
   /// begins in all: who left the first meeting of it would make one less than the other members.
   /// All come to the meeting at its end, too, even where counts differed, and store until then.
   PEAL_DEVICE Status failed_beside() const {
-    const Failure beside{load_relaxed<Reach::kGpu>(failed)};
+    const BlockFailure beside{load_relaxed<Reach::kGpu>(failed)};
     const bool all_come = signature > kArrived || beside.status() == Status::kMismatch;
     return !beside.never_began() && all_come ? Status::kOk : beside.status();
   }
@@ -139,7 +139,7 @@ struct Meeting {
 template <bool kMapped, Reach R>
 PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part& part,
                         uint32_t channel, uint32_t epoch, uint32_t signature) {
-  Counters& counters = part.counters(channel);
+  ChannelCounters& counters = part.counters(channel);
   store_relaxed<Reach::kGpu>(&counters.meetings, epoch);
   Meeting<kMapped, R> meeting{
       ctx, team, epoch, signature, part.arrivals(channel, epoch), &part.counters(0).failed};

@@ -13,9 +13,9 @@
 
 namespace peal::collective {
 
-enum class Kind : uint32_t { kBroadcast, kGather, kAllToAll, kAllToAllV, kReduce };
+enum class CollectiveKind : uint32_t { kBroadcast, kGather, kAllToAll, kAllToAllV, kReduce };
 
-PEAL_DEVICE Signature signature_of(Kind kind, const ContextFields& ctx, const void* dst,
+PEAL_DEVICE Signature signature_of(CollectiveKind kind, const ContextFields& ctx, const void* dst,
                                    const void* src) {
   return Signature(static_cast<uint32_t>(kind)).with(place_of(ctx, dst)).with(place_of(ctx, src));
 }
@@ -30,7 +30,7 @@ struct Broadcast {
     return {{buffers.dst, buffers.bytes, At::kAll}, {buffers.src, buffers.bytes, At::kRoot}};
   }
   PEAL_DEVICE Signature signature(const ContextFields& ctx) const {
-    return signature_of(Kind::kBroadcast, ctx, buffers.dst, buffers.src)
+    return signature_of(CollectiveKind::kBroadcast, ctx, buffers.dst, buffers.src)
         .with(buffers.bytes)
         .with(member());
   }
@@ -94,7 +94,7 @@ struct AllGather {
   }
   /// In place each member's source is another part of the object: they agree on dst.
   PEAL_DEVICE Signature signature(const ContextFields& ctx) const {
-    return signature_of(Kind::kGather, ctx, buffers.dst, buffers.dst).with(buffers.bytes);
+    return signature_of(CollectiveKind::kGather, ctx, buffers.dst, buffers.dst).with(buffers.bytes);
   }
   template <Reach R, class S>
   PEAL_DEVICE Status brief(const Call<R>& call, S group, uint32_t signature) const {
@@ -129,7 +129,8 @@ struct AllToAll {
             blocks_at(buffers.src, buffers.bytes, members, At::kHere)};
   }
   PEAL_DEVICE Signature signature(const ContextFields& ctx) const {
-    return signature_of(Kind::kAllToAll, ctx, buffers.dst, buffers.src).with(buffers.bytes);
+    return signature_of(CollectiveKind::kAllToAll, ctx, buffers.dst, buffers.src)
+        .with(buffers.bytes);
   }
   template <Reach R, class S>
   PEAL_DEVICE Status brief(const Call<R>& call, S group, uint32_t signature) const {

@@ -89,7 +89,7 @@ struct Reduction {
   PEAL_DEVICE Signature signature(const ContextFields& ctx) const {
     // In place each member's destination of a reduce_scatter is another part of the object.
     const void* const agreed = kResult == Result::kOwner ? static_cast<const void*>(src) : dst;
-    return signature_of(Kind::kReduce, ctx, agreed, src)
+    return signature_of(CollectiveKind::kReduce, ctx, agreed, src)
         .with(count)
         .with(static_cast<uint64_t>(to) << 32 | static_cast<uint64_t>(kResult) << 16 |
               code_of<T, Op>());

@@ -104,7 +104,7 @@ PEAL_DEVICE Status look_at_all(const ContextFields& ctx, S lanes, const Team& te
 }
 
 PEAL_DEVICE_COLD inline uint64_t place_elsewhere(const ContextState* state, const void* address) {
-  const detail::Place place =
+  const detail::WindowOffset place =
       detail::find_window(state->fields.windows, address, 1, detail::Side::kPeer);
   return place.offset | uint64_t{1} << 63;
 }

@@ -29,7 +29,7 @@ struct AllToAllV {
   PEAL_DEVICE uint64_t bytes() const { return ~uint64_t{0}; }
   /// Where a member's source lies nobody else asks.
   PEAL_DEVICE Signature signature(const ContextFields& ctx) const {
-    return signature_of(Kind::kAllToAllV, ctx, dst, received.counts)
+    return signature_of(CollectiveKind::kAllToAllV, ctx, dst, received.counts)
         .with(place_of(ctx, received.displacements))
         .with(element_bytes);
   }
@@ -78,7 +78,7 @@ struct AllToAllV {
     Status status = Status::kOk;
     for (uint32_t i = 0; i < call.members(); ++i) {
       const uint32_t member = call.after(i);
-      const Place place = by_leader(lanes, [&] { return place_at(call, member); });
+      const ReceivedBlock place = by_leader(lanes, [&] { return place_at(call, member); });
       const bool agreed = place.count == static_cast<uint64_t>(sent.counts[member]);
       Status one = place.status;
       if (one == Status::kOk && !agreed) one = Status::kMismatch;
@@ -104,7 +104,7 @@ struct AllToAllV {
     if (count == 0) return 0;
     return end_of(scaled(at, element_bytes), scaled(count, element_bytes));
   }
-  struct Place {
+  struct ReceivedBlock {
     uint64_t count;
     uint64_t at;
     Status status;
@@ -114,7 +114,7 @@ struct AllToAllV {
     return src + static_cast<uint64_t>(sent.displacements[member]) * element_bytes;
   }
   template <Reach R>
-  PEAL_DEVICE Place place_at(const Call<R>& call, uint32_t member) const {
+  PEAL_DEVICE ReceivedBlock place_at(const Call<R>& call, uint32_t member) const {
     const int pe = world_pe(call.team, static_cast<int>(member));
     const auto count = detail::get_value(call.ctx, received.counts + call.rank(), pe);
     if (count.status != Status::kOk) return {0, 0, count.status, 0};

@@ -130,14 +130,14 @@ PEAL_DEVICE Destination through_nic(const ContextFields& ctx, const Window& w, u
 
 /// The place that the range has at `asked.pe`, in a window that all PEs registered; a window of
 /// null if it has none.
-PEAL_HD Place find_symmetric(const ContextFields& ctx, const Asked& asked) {
+PEAL_HD WindowOffset find_symmetric(const ContextFields& ctx, const Asked& asked) {
   if (holds_range(ctx.heap, asked.address, asked.bytes)) {
     return {&ctx.heap, offset_in(ctx.heap, asked.address)};
   }
-  const Place place = find_window(ctx.windows, asked.address, asked.bytes, Side::kPeer);
+  const WindowOffset place = find_window(ctx.windows, asked.address, asked.bytes, Side::kPeer);
   const bool whole = place.window != nullptr &&
                      within(place.offset, asked.bytes, part_of(*place.window, asked.pe).bytes);
-  return whole ? place : Place{nullptr, 0};
+  return whole ? place : WindowOffset{nullptr, 0};
 }
 
 /// Where the range is mapped here, near or not; null if it is not, or if there is no such range.
@@ -149,7 +149,7 @@ PEAL_DEVICE void* find_mapped(const ContextFields& ctx, const Asked& asked) {
 }
 
 /// Where the place is that a call has been found to name.
-PEAL_DEVICE Destination reach(ContextState* state, const Place& place, const Asked& asked) {
+PEAL_DEVICE Destination reach(ContextState* state, const WindowOffset& place, const Asked& asked) {
   const ContextFields& ctx = state->fields;
   const Window& w = *place.window;
   if (w.direct != nullptr && w.direct[asked.pe] != nullptr) {
@@ -191,7 +191,7 @@ PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked
   }
   // Nothing to move has no address.
   if (asked.bytes == 0) return {nullptr, nullptr, {}, Status::kOk};
-  const Place place = find_symmetric(ctx, asked);
+  const WindowOffset place = find_symmetric(ctx, asked);
   if (place.window == nullptr) {
     if (own_memory(*state, asked)) return at_home(state, asked);
     return {nullptr, nullptr, {}, refuse(state, Status::kNotSymmetric, asked)};

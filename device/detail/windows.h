@@ -43,7 +43,7 @@ PEAL_HD WindowPart part_of(const Window& w, int pe) {
 enum class Side { kHome, kPeer };
 
 /// What a call names: a window, null if there is none, and from which byte on.
-struct Place {
+struct WindowOffset {
   const Window* window;
   uint64_t offset;
 };
@@ -166,8 +166,8 @@ PEAL_HD const Window* search_windows(const WindowTable* table, const void* addre
 
 /// Finds the window beside the heap that holds [address, address + bytes) of this PE, at a peer
 /// only one that all PEs registered. Of a range in a window by number the caller looks at the end.
-PEAL_HD Place find_window(const WindowTable* table, const void* address, uint64_t bytes,
-                          Side side) {
+PEAL_HD WindowOffset find_window(const WindowTable* table, const void* address, uint64_t bytes,
+                                 Side side) {
   if (names_window(address)) {
     const uint32_t number = window_number(address);
     const Window& w = table->window[number % kMaxWindows];

@@ -66,7 +66,7 @@ PEAL_HD void write(const SendQueue& q, uint64_t index, const Wqe<kLines>& wqe) {
 }
 
 /// What one lane hands over: `blocks` WQEBBs from `first`, the last WQE of which begins at `last`.
-struct Batch {
+struct PostedWqes {
   uint64_t first;
   uint32_t blocks;
   uint64_t last;
@@ -75,7 +75,7 @@ struct Batch {
 /// Hands a batch over, after every earlier reservation has been handed over. kPostedBeforeRing: its
 /// bytes are visible to whoever acquires `published`.
 template <Reach R, class... Kept>
-PEAL_HD Status publish(SendQueue& q, const Batch& batch, Kept&... kept) {
+PEAL_HD Status publish(SendQueue& q, const PostedWqes& batch, Kept&... kept) {
   if constexpr (R != Reach::kLane) {
     const SpinEnd end = spin_until(
         q.timeout_ns, [&] { return load_acquire<R>(&q.published) == batch.first; },

@@ -27,7 +27,7 @@ int OrderChecker::index_of(int pe) const {
   return -1;
 }
 
-OrderChecker::Place OrderChecker::place_of_address(const void* address) const {
+OrderChecker::SymmetricOffset OrderChecker::place_of_address(const void* address) const {
   const auto at = reinterpret_cast<uintptr_t>(address);
   const auto lies_in = [&](const std::byte* heap) {
     return heap != nullptr && at - reinterpret_cast<uintptr_t>(heap) < segment_->shape().heap_bytes;

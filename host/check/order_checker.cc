@@ -163,9 +163,9 @@ void OrderChecker::end(const ContextState* context, const CallNote& note, Status
 
 void OrderChecker::plain(const Plain& access) {
   if (off() || access.bytes == 0 || simt::in_library()) return;
-  const Place place = place_of_address(access.address);
+  const SymmetricOffset place = place_of_address(access.address);
   if (place.owner < 0) return;
-  const Operation operation = access.write ? Operation::kPlainStore : Operation::kPlainLoad;
+  const AccessKind operation = access.write ? AccessKind::kPlainStore : AccessKind::kPlainLoad;
   const uint16_t site = sites_.here(operation, access.place);
   std::atomic<uint32_t>& plain = segment_->sees_plain();
   if (plain.load(std::memory_order_relaxed) == 0) plain.store(1, std::memory_order_relaxed);
@@ -210,10 +210,10 @@ void OrderChecker::everybody_met() {
 
 void OrderChecker::freed(const void* address, uint64_t bytes) {
   if (off() || bytes == 0) return;
-  const Place place = place_of_address(address);
+  const SymmetricOffset place = place_of_address(address);
   if (place.owner != me_) return;
   met(kHostMeeting, Status::kOk);
-  const uint16_t site = sites_.here(Operation::kFree, 0);
+  const uint16_t site = sites_.here(AccessKind::kFree, 0);
   const Rows block{config_.heap + place.offset, bytes, 1, 0};
   std::vector<Pending> under_way;
   {

@@ -96,7 +96,7 @@ class OrderChecker {
   void recovered();
 
  private:
-  struct Place {
+  struct SymmetricOffset {
     int owner = -1;  // its index among `pes`; -1: in no heap of this host
     uint64_t offset = 0;
   };
@@ -111,7 +111,7 @@ class OrderChecker {
   enum class Vouches { kNothing, kFenced, kAll };
 
   int index_of(int pe) const;
-  Place place_of_address(const void* address) const;
+  SymmetricOffset place_of_address(const void* address) const;
   bool in_heap(const Rows& rows, uint64_t row, uint64_t* offset) const;
   uint32_t now() const { return segment_->stamp(me_).load(std::memory_order_acquire); }
   Knowledge mine() const { return segment_->knowledge(me_); }

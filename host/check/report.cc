@@ -31,7 +31,7 @@ void OrderChecker::tell_conflict(const Touch& touch, const Conflict& conflict) {
   if (!is_news(touch.site, other.site())) return;
   const bool write = (touch.flags & Slot::kWrite) != 0;
   const int owner = config_.pes[static_cast<size_t>(touch.owner)];
-  if (sites_.operation(touch.site) == Operation::kFree) {
+  if (sites_.operation(touch.site) == AccessKind::kFree) {
     return config_.report(fmt::format(
         "{}, of PE {}'s copy of {}, which {} still {}, {} bytes: nothing says that it is complete; "
         "quiet or barrier_all on PE {} before free()",

@@ -30,10 +30,10 @@ uint32_t block_rank() {
 
 }  // namespace
 
-const char* name_of(Operation operation) {
-  if (operation == Operation::kPlainLoad) return "a plain load";
-  if (operation == Operation::kPlainStore) return "a plain store";
-  if (operation == Operation::kFree) return "free()";
+const char* name_of(AccessKind operation) {
+  if (operation == AccessKind::kPlainLoad) return "a plain load";
+  if (operation == AccessKind::kPlainStore) return "a plain store";
+  if (operation == AccessKind::kFree) return "free()";
   static constexpr const char* kNames[] = {"put",
                                            "get",
                                            "p",
@@ -60,7 +60,7 @@ Sites::Sites(const Segment& segment)
         return made.fetch_add(1) + 1;
       }()) {}
 
-uint16_t Sites::here(Operation operation, uint64_t place) {
+uint16_t Sites::here(AccessKind operation, uint64_t place) {
   if (place == 0) place = simt::place_here("");
   const auto kernel = reinterpret_cast<uint64_t>(simt::kernel());
   const Key key{place, kernel, static_cast<uint32_t>(operation), block_rank(), simt::thread_rank()};
@@ -119,11 +119,11 @@ std::string Sites::text(uint16_t number) const {
   }
   if (!text.empty()) text += ", ";
   if (site.has_lane != 0) text += fmt::format("block {}, thread {}, ", site.block, site.thread);
-  return text + name_of(static_cast<Operation>(site.kind));
+  return text + name_of(static_cast<AccessKind>(site.kind));
 }
 
-Operation Sites::operation(uint16_t number) const {
-  return static_cast<Operation>(segment_.site(number).kind);
+AccessKind Sites::operation(uint16_t number) const {
+  return static_cast<AccessKind>(segment_.site(number).kind);
 }
 
 std::string Sites::line(uint16_t number) const {

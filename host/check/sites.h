@@ -20,11 +20,11 @@
 namespace peal::checking {
 
 /// What an access belongs to: a CallKind, a plain load or store of a kernel, or free().
-enum class Operation : uint32_t { kPlainLoad = 64, kPlainStore, kFree };
+enum class AccessKind : uint32_t { kPlainLoad = 64, kPlainStore, kFree };
 
-inline Operation operation_of(CallKind kind) { return static_cast<Operation>(kind); }
+inline AccessKind operation_of(CallKind kind) { return static_cast<AccessKind>(kind); }
 /// "put", "a plain store", ...
-const char* name_of(Operation operation);
+const char* name_of(AccessKind operation);
 
 /// Of one PE. Thread-safe; lanes may call.
 class Sites {
@@ -32,11 +32,11 @@ class Sites {
   explicit Sites(const Segment& segment);
 
   /// The number of what the caller's lane does at `place` (simt/place.h; 0: where it is now).
-  uint16_t here(Operation operation, uint64_t place);
+  uint16_t here(AccessKind operation, uint64_t place);
 
   /// "kernel ring (ring.cc:17), block 0, thread 3, put", of any PE's.
   std::string text(uint16_t number) const;
-  Operation operation(uint16_t number) const;
+  AccessKind operation(uint16_t number) const;
   /// Alike for the same operation at the same line.
   std::string line(uint16_t number) const;
 

@@ -19,7 +19,7 @@
 namespace peal {
 
 // What a PE would make a context of, and the context slots it still uses.
-struct Contexts::Offer {
+struct Contexts::ContextShape {
   uint64_t taken;
   uint32_t queues;
   uint32_t depth;
@@ -69,9 +69,9 @@ QueueShape Contexts::shape_of(const ContextOptions& options, Reach reach) const 
 // every PE: nobody can still write its flags.
 Contexts::Name Contexts::agree(const QueueShape& shape, Reach reach) {
   if (parts_.nics != nullptr) parts_.nics->linker.let_go();
-  const Offer mine{parts_.table.taken(), shape.queues_per_peer, shape.depth,
-                   reach == Reach::kGpu, fences_too_near(),     plan_with(shape)};
-  const std::vector<Offer> all = gather(parts_.group, mine);
+  const ContextShape mine{parts_.table.taken(), shape.queues_per_peer, shape.depth,
+                          reach == Reach::kGpu, fences_too_near(),     plan_with(shape)};
+  const std::vector<ContextShape> all = gather(parts_.group, mine);
   uint64_t taken = 0;
   std::vector<QueuePlan> plans;
   for (size_t pe = 0; pe < all.size(); ++pe) {

@@ -68,7 +68,7 @@ class Contexts {
   void leave_masked_out();
 
  private:
-  struct Offer;
+  struct ContextShape;
   using Name = ContextOwner::Name;
   uint32_t rounds() const { return sync_rounds(parts_.group.size()); }
   size_t flag_words() const { return size_t{rounds()} * (kSyncFan - 1); }

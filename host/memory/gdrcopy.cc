@@ -48,7 +48,7 @@ std::string Session::refusal() const {
 Opened open(const std::string& path) {
   void* const found = load_library(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (found == nullptr) return {nullptr, fmt::format("dlopen({}): {}", path, ::dlerror())};
-  Library library{};
+  GdrLibrary library{};
   const char* missing = nullptr;
   const auto resolve = [&](auto*& function, const char* symbol) {
     using Signature = std::remove_reference_t<decltype(function)>;
@@ -70,7 +70,7 @@ Opened open(const std::string& path) {
   return {std::make_shared<Session>(library, state), ""};
 }
 
-Mapping::Mapping(std::shared_ptr<Session> session, std::byte* address, size_t bytes)
+GdrMapping::GdrMapping(std::shared_ptr<Session> session, std::byte* address, size_t bytes)
     : session_(std::move(session)), bytes_(bytes) {
   const std::lock_guard lock(session_->mutex());
   const int error = session_->library().pin(session_->state(), reinterpret_cast<uintptr_t>(address),
@@ -81,8 +81,8 @@ Mapping::Mapping(std::shared_ptr<Session> session, std::byte* address, size_t by
 }
 
 // What was begun and fails the destructor ends.
-void Mapping::map(std::byte* address) {
-  const Library& library = session_->library();
+void GdrMapping::map(std::byte* address) {
+  const GdrLibrary& library = session_->library();
   void* mapped = nullptr;
   if (refused("gdr_map", library.map(session_->state(), handle_, &mapped, bytes_))) return;
   mapped_ = mapped;
@@ -99,15 +99,15 @@ void Mapping::map(std::byte* address) {
   kind_ = info.kind;
 }
 
-bool Mapping::refused(const char* call, int error) {
+bool GdrMapping::refused(const char* call, int error) {
   if (error == 0) return false;
   session_->refuse(fmt::format("{}({} bytes): {}", call, bytes_, std::strerror(error)));
   return true;
 }
 
-Mapping::~Mapping() {
+GdrMapping::~GdrMapping() {
   const std::lock_guard lock(session_->mutex());
-  const Library& library = session_->library();
+  const GdrLibrary& library = session_->library();
   if (mapped_ != nullptr) library.unmap(session_->state(), handle_, mapped_, bytes_);
   if (pinned_) library.unpin(session_->state(), handle_);
 }

@@ -56,7 +56,7 @@ inline constexpr size_t kPage = 64u << 10;
     (Handle handle, void* to, const void* mapped, size_t bytes))                         \
   X(version, "gdr_runtime_get_version", void, (int* major, int* minor))
 
-struct Library {
+struct GdrLibrary {
 #define PEAL_GDRCOPY_MEMBER(member, symbol, answer, parameters) answer(*member) parameters;
   PEAL_GDRCOPY_FUNCTIONS(PEAL_GDRCOPY_MEMBER)
 #undef PEAL_GDRCOPY_MEMBER
@@ -66,12 +66,12 @@ struct Library {
 /// it pins and maps: calls that do hold `mutex()`.
 class Session {
  public:
-  Session(const Library& library, State* state) : library_(library), state_(state) {}
+  Session(const GdrLibrary& library, State* state) : library_(library), state_(state) {}
   ~Session() { library_.close(state_); }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  const Library& library() const { return library_; }
+  const GdrLibrary& library() const { return library_; }
   State* state() const { return state_; }
   std::mutex& mutex() { return mutex_; }
   /// "GDRCopy 2.6".
@@ -83,7 +83,7 @@ class Session {
   std::string refusal() const;
 
  private:
-  const Library library_;
+  const GdrLibrary library_;
   State* const state_;
   std::mutex mutex_;
   mutable std::mutex refusal_mutex_;
@@ -104,12 +104,12 @@ Opened open(const std::string& path);
 
 /// Pages of a GPU's memory in this process, until it is destroyed, which must be before that memory
 /// is. Pages begin and end at multiples of kPage.
-class Mapping {
+class GdrMapping {
  public:
-  Mapping(std::shared_ptr<Session> session, std::byte* address, size_t bytes);
-  ~Mapping();
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
+  GdrMapping(std::shared_ptr<Session> session, std::byte* address, size_t bytes);
+  ~GdrMapping();
+  GdrMapping(const GdrMapping&) = delete;
+  GdrMapping& operator=(const GdrMapping&) = delete;
 
   /// Where the CPU has them; null: Session::refusal() tells why nowhere.
   std::byte* begin() const { return begin_; }

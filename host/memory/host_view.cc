@@ -108,8 +108,8 @@ HostView::Found HostView::piece_of(const void* at, size_t bytes) const {
   std::call_once(piece.once, [&] {
     const size_t first = number * kPiece;
     gpu_.release([&](const cuda::Driver&) {  // dma-bufs are made in the current context
-      piece.mapping = std::make_unique<const gdrcopy::Mapping>(session_, begin_ + first,
-                                                               std::min(kPiece, bytes_ - first));
+      piece.mapping = std::make_unique<const gdrcopy::GdrMapping>(session_, begin_ + first,
+                                                                  std::min(kPiece, bytes_ - first));
     });
   });
   if (!piece.mapping || piece.mapping->begin() == nullptr) return {};

@@ -61,11 +61,11 @@ class HostView {
  private:
   struct Piece {
     std::once_flag once;
-    std::unique_ptr<const gdrcopy::Mapping> mapping;
+    std::unique_ptr<const gdrcopy::GdrMapping> mapping;
   };
   /// A range that lies in one piece. No mapping: it does not, or that has none.
   struct Found {
-    const gdrcopy::Mapping* mapping = nullptr;
+    const gdrcopy::GdrMapping* mapping = nullptr;
     std::byte* at = nullptr;  // in the mapping
   };
   bool holds(const void* at) const {

@@ -59,22 +59,22 @@ std::string order_of(size_t count, size_t all) {
 }
 
 /// NICs in the order of preference, and how many of them the PE gets unless it asks for a number.
-struct Offer {
+struct NicPreference {
   std::vector<RankedNic> nics;
   size_t own;
   std::string reason;  // of that number, where there is something to tell
 };
 
-Offer without_topology(const Names& names, const HcaList& list) {
-  Offer offer{{}, list.chooses() ? std::min(names.size(), kMaxNics) : 1, ""};
+NicPreference without_topology(const Names& names, const HcaList& list) {
+  NicPreference offer{{}, list.chooses() ? std::min(names.size(), kMaxNics) : 1, ""};
   for (const std::string& name : names) offer.nics.push_back({name, Distance::kUnknown});
   return offer;
 }
 
 /// Where nothing is known of distances nothing is known of how many belong to one GPU, either.
-Offer near_to(const Topology& topology, const GpuPlace& gpu, const Names& names) {
-  const Share share = share_of(topology, gpu.address, names);
-  Offer offer{rank_nics(topology, gpu.address, names), std::min(share.nics, kMaxNics), ""};
+NicPreference near_to(const Topology& topology, const GpuPlace& gpu, const Names& names) {
+  const NicShare share = share_of(topology, gpu.address, names);
+  NicPreference offer{rank_nics(topology, gpu.address, names), std::min(share.nics, kMaxNics), ""};
   if (offer.nics[0].distance == Distance::kUnknown) {
     offer.own = 1;
   } else if (share.near > 1) {
@@ -84,7 +84,7 @@ Offer near_to(const Topology& topology, const GpuPlace& gpu, const Names& names)
   return offer;
 }
 
-size_t checked_count(const Offer& offer, size_t asked, const VerbsLibrary& library,
+size_t checked_count(const NicPreference& offer, size_t asked, const VerbsLibrary& library,
                      const std::string& not_usable) {
   if (asked == 0) return offer.own;
   if (asked <= offer.nics.size()) return asked;
@@ -96,7 +96,7 @@ size_t checked_count(const Offer& offer, size_t asked, const VerbsLibrary& libra
 }
 
 /// Those of `others` that would have been chosen, or were once.
-std::vector<UnusableNic> missed(const std::vector<UnusableNic>& others, const Offer& ideal,
+std::vector<UnusableNic> missed(const std::vector<UnusableNic>& others, const NicPreference& ideal,
                                 const ChoiceOptions& options) {
   const size_t count = std::min(options.rails == 0 ? ideal.own : options.rails, ideal.nics.size());
   std::vector<UnusableNic> missed;
@@ -144,7 +144,7 @@ Choice choose_nics(const VerbsLibrary& library, const std::optional<GpuPlace>& g
   } else {
     choice.left_out = missed(others, offer_of(allowed), options);
   }
-  const Offer offer = offer_of(candidates);
+  const NicPreference offer = offer_of(candidates);
   const size_t count = checked_count(offer, options.rails, library, not_usable);
   Names reasons;
   for (const RankedNic& nic : std::span(offer.nics).first(count)) {

@@ -140,7 +140,7 @@ Places::Places(const Topology& topology, string_view gpu, const std::vector<std:
 }
 
 /// GPUs that are further away from all of them than this one do not count.
-Share share_of(const Places& places, size_t gpu) {
+NicShare share_of(const Places& places, size_t gpu) {
   const Indices& near = places.choices[gpu];
   const auto closeness_of = [&places](size_t one) {
     return closeness(places.gpus[one], places.nics[places.choices[one][0]]);
@@ -256,7 +256,8 @@ std::vector<RankedNic> rank_nics(const Topology& topology, string_view gpu,
   return ranked;
 }
 
-Share share_of(const Topology& topology, string_view gpu, const std::vector<std::string>& names) {
+NicShare share_of(const Topology& topology, string_view gpu,
+                  const std::vector<std::string>& names) {
   const Places places(topology, gpu, names);
   return share_of(places, places.mine);
 }

@@ -76,7 +76,7 @@ std::vector<RankedNic> rank_nics(const Topology& topology, std::string_view gpu,
                                  const std::vector<std::string>& names);
 
 /// How the nearest NICs are shared out.
-struct Share {
+struct NicShare {
   size_t nics;  // this GPU's own, at least 1: another GPU may have them too where there are few
   size_t near;  // NICs that are as near to it
   size_t gpus;  // that have one of those among their nearest, and no further; this one included
@@ -84,7 +84,7 @@ struct Share {
 
 /// The same number of NICs for every GPU that has the same ones nearest: what does not divide is
 /// left over, for a peer with more NICs than this one gains nothing by them. `names` is not empty.
-Share share_of(const Topology& topology, std::string_view gpu,
-               const std::vector<std::string>& names);
+NicShare share_of(const Topology& topology, std::string_view gpu,
+                  const std::vector<std::string>& names);
 
 }  // namespace peal::nic

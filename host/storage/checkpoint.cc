@@ -94,7 +94,7 @@ void write_part(Engine& engine, File& file, const CheckpointHeader& header, int 
   std::vector<uint64_t> sums(layout.pieces() + 1);
   const uint64_t begin = layout.part(pe);
   engine.write({file, begin, from, static_cast<size_t>(header.piece_bytes),
-                [&](const Piece& piece, std::span<const std::byte> bytes) {
+                [&](const FileRange& piece, std::span<const std::byte> bytes) {
                   sums[piece.index] = sum_of_piece(bytes, begin + piece.at);
                 },
                 true});
@@ -125,15 +125,15 @@ void read_part(Engine& engine, File& file, const CheckpointHeader& header, int p
   const std::vector<uint64_t> sums = read_sums(file, layout, pe);
   const uint64_t begin = layout.part(pe);
   std::mutex mutex;
-  std::vector<Piece> damaged;
+  std::vector<FileRange> damaged;
   engine.read({file, begin, to, static_cast<size_t>(header.piece_bytes),
-               [&](const Piece& piece, std::span<const std::byte> bytes) {
+               [&](const FileRange& piece, std::span<const std::byte> bytes) {
                  if (sum_of_piece(bytes, begin + piece.at) == sums[piece.index]) return;
                  const std::lock_guard lock(mutex);
                  damaged.push_back(piece);
                }});
   if (damaged.empty()) return;
-  const Piece first = *std::ranges::min_element(damaged, {}, &Piece::index);
+  const FileRange first = *std::ranges::min_element(damaged, {}, &FileRange::index);
   fail(ErrorCode::kSystem,
        "{}: the part of PE {} is damaged in {} of {} pieces, first in its bytes {} to {} (from "
        "offset {} of the file): load another checkpoint",

@@ -19,7 +19,7 @@ constexpr const char* kKernelModule = "/proc/driver/nvidia-fs";
 
 }  // namespace
 
-std::string text(Result result) {
+std::string text(CufileResult result) {
   if (result.code == kCudaError) return fmt::format("CUDA error {}", result.cuda);
   return fmt::format("cuFile error {}", result.code);
 }
@@ -33,7 +33,7 @@ std::string text(ssize_t answer, int error) {
 // the first failure on, of which that is one, it writes cufile.log into the program's folder: only
 // CUFILE_LOGFILE_PATH says otherwise, in an environment that is the program's and not peal's
 // (cuFileSetParameterString of CUDA 13.0 does not).
-Loaded load(const std::string& setting) {
+LoadedCufile load(const std::string& setting) {
   if (setting == "off") return {nullptr, "as asked"};
   const bool automatic = setting == "auto";
   if (automatic && !std::filesystem::exists(kKernelModule)) {
@@ -43,7 +43,7 @@ Loaded load(const std::string& setting) {
   const std::string path = automatic ? kLibrary : setting;
   void* const found = load_library(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (found == nullptr) return {nullptr, fmt::format("dlopen({}): {}", path, ::dlerror())};
-  auto library = std::make_shared<Library>();
+  auto library = std::make_shared<CufileLibrary>();
   const char* missing = nullptr;
   const auto resolve = [&](auto*& function, const char* symbol) {
     using Signature = std::remove_reference_t<decltype(function)>;
@@ -54,19 +54,19 @@ Loaded load(const std::string& setting) {
   PEAL_CUFILE_FUNCTIONS(PEAL_CUFILE_RESOLVE)
 #undef PEAL_CUFILE_RESOLVE
   if (missing != nullptr) return {nullptr, fmt::format("{} has no function {}", path, missing)};
-  const Result opened = library->driver_open();
+  const CufileResult opened = library->driver_open();
   if (opened.code != kSuccess && opened.code != kDriverAlreadyOpen) {
     return {nullptr, "cuFileDriverOpen: " + text(opened)};
   }
   return {std::move(library), ""};
 }
 
-FileHandle::FileHandle(std::shared_ptr<const Library> library, int fd)
+FileHandle::FileHandle(std::shared_ptr<const CufileLibrary> library, int fd)
     : library_(std::move(library)) {
   Descriptor descriptor = {};
   descriptor.type = kHandleFd;
   descriptor.fd = fd;
-  const Result result = library_->register_handle(&handle_, &descriptor);
+  const CufileResult result = library_->register_handle(&handle_, &descriptor);
   if (result.code == kSuccess) return;
   handle_ = nullptr;
   why_not_ = "cuFileHandleRegister: " + text(result);

@@ -17,7 +17,7 @@
 namespace peal::storage::cufile {
 
 /// CUfileError_t: CUfileOpError, and CUresult where that is CU_FILE_CUDA_DRIVER_ERROR.
-struct Result {
+struct CufileResult {
   int code;
   int cuda;
 };
@@ -39,41 +39,43 @@ struct Descriptor {
 };
 
 // X(member, symbol, answer, parameters)
-#define PEAL_CUFILE_FUNCTIONS(X)                                                                 \
-  X(driver_open, "cuFileDriverOpen", Result, ())                                                 \
-  X(register_handle, "cuFileHandleRegister", Result, (Handle * handle, Descriptor * descriptor)) \
-  X(release_handle, "cuFileHandleDeregister", void, (Handle handle))                             \
-  X(register_buffer, "cuFileBufRegister", Result, (const void* base, size_t bytes, int flags))   \
-  X(release_buffer, "cuFileBufDeregister", Result, (const void* base))                           \
-  X(read, "cuFileRead", ssize_t,                                                                 \
-    (Handle handle, void* base, size_t bytes, off_t file_offset, off_t memory_offset))           \
-  X(write, "cuFileWrite", ssize_t,                                                               \
+#define PEAL_CUFILE_FUNCTIONS(X)                                                       \
+  X(driver_open, "cuFileDriverOpen", CufileResult, ())                                 \
+  X(register_handle, "cuFileHandleRegister", CufileResult,                             \
+    (Handle * handle, Descriptor * descriptor))                                        \
+  X(release_handle, "cuFileHandleDeregister", void, (Handle handle))                   \
+  X(register_buffer, "cuFileBufRegister", CufileResult,                                \
+    (const void* base, size_t bytes, int flags))                                       \
+  X(release_buffer, "cuFileBufDeregister", CufileResult, (const void* base))           \
+  X(read, "cuFileRead", ssize_t,                                                       \
+    (Handle handle, void* base, size_t bytes, off_t file_offset, off_t memory_offset)) \
+  X(write, "cuFileWrite", ssize_t,                                                     \
     (Handle handle, const void* base, size_t bytes, off_t file_offset, off_t memory_offset))
 
-struct Library {
+struct CufileLibrary {
 #define PEAL_CUFILE_MEMBER(member, symbol, answer, parameters) answer(*member) parameters;
   PEAL_CUFILE_FUNCTIONS(PEAL_CUFILE_MEMBER)
 #undef PEAL_CUFILE_MEMBER
 };
 
 /// The library, or why there is none.
-struct Loaded {
-  std::shared_ptr<const Library> library;
+struct LoadedCufile {
+  std::shared_ptr<const CufileLibrary> library;
   std::string why_not;
 };
 
 /// Loads it as PEAL_CUFILE says ("auto", "off", or what dlopen takes) and opens its driver, with a
 /// GPU current.
-Loaded load(const std::string& setting);
+LoadedCufile load(const std::string& setting);
 
 /// What a call answered, for people; `error` is its errno.
-std::string text(Result result);
+std::string text(CufileResult result);
 std::string text(ssize_t answer, int error);
 
 /// A file that the library knows, until it is destroyed.
 class FileHandle {
  public:
-  FileHandle(std::shared_ptr<const Library> library, int fd);
+  FileHandle(std::shared_ptr<const CufileLibrary> library, int fd);
   ~FileHandle();
   FileHandle(const FileHandle&) = delete;
   FileHandle& operator=(const FileHandle&) = delete;
@@ -83,7 +85,7 @@ class FileHandle {
   const std::string& why_not() const { return why_not_; }
 
  private:
-  std::shared_ptr<const Library> library_;
+  std::shared_ptr<const CufileLibrary> library_;
   Handle handle_ = nullptr;
   std::string why_not_;
 };

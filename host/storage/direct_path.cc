@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "host/base/error.h"
-#include "host/storage/pieces.h"
+#include "host/storage/file_ranges.h"
 
 namespace peal::storage {
 
@@ -17,7 +17,7 @@ DirectPath::DirectPath(const std::string& setting, std::shared_ptr<Gpu> gpu)
     why_not_ = "no GPU";
     return;
   }
-  cufile::Loaded loaded = gpu_->within([&](const auto&) { return cufile::load(setting); });
+  cufile::LoadedCufile loaded = gpu_->within([&](const auto&) { return cufile::load(setting); });
   library_ = std::move(loaded.library);
   why_not_ = std::move(loaded.why_not);
 }
@@ -40,7 +40,7 @@ void DirectPath::prepare(const Memory& memory) {
     if (found->second.bytes >= memory.whole_bytes) return;
     release(found->first, found->second);  // it has grown, or a larger window begins there
   }
-  const cufile::Result result = gpu_->within(
+  const cufile::CufileResult result = gpu_->within(
       [&](const auto&) { return library_->register_buffer(memory.whole, memory.whole_bytes, 0); });
   registered_[memory.whole] = {memory.whole_bytes,
                                result.code == cufile::kSuccess ? "" : cufile::text(result)};
@@ -71,7 +71,7 @@ std::string DirectPath::move_pieces(const Transfer& transfer,
   const Memory& memory = transfer.memory;
   std::byte* const base = memory.whole != nullptr ? memory.whole : memory.address;
   const auto skip = static_cast<uint64_t>(memory.address - base);
-  const auto move_one = [&](size_t, const Piece& piece) {
+  const auto move_one = [&](size_t, const FileRange& piece) {
     gpu_->within([&](const auto&) {
       for (size_t done = 0; done < piece.bytes;) {
         const auto from = static_cast<off_t>(transfer.offset + piece.at + done);
@@ -93,7 +93,7 @@ std::string DirectPath::move_pieces(const Transfer& transfer,
     });
   };
   try {
-    const Pieces pieces(transfer.offset, memory.bytes, transfer.piece_bytes);
+    const FileRanges pieces(transfer.offset, memory.bytes, transfer.piece_bytes);
     move_all(pieces, transfer.threads, move_one);
   } catch (const Error& error) {
     return error.what();

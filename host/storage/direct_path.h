@@ -66,7 +66,7 @@ class DirectPath {
   std::string move_pieces(const Transfer& transfer, const cufile::FileHandle& handle) const;
 
   std::shared_ptr<Gpu> gpu_;
-  std::shared_ptr<const cufile::Library> library_;
+  std::shared_ptr<const cufile::CufileLibrary> library_;
   std::string why_not_;  // the last refusal; of the library, if it is null
   mutable std::mutex mutex_;
   std::map<const std::byte*, Registered> registered_;  // by where it begins, under the lock

@@ -64,8 +64,8 @@ void Engine::move(const Transfer& transfer, bool reading) {
     return;
   }
   same_ = transfer.resumes;
-  move_all(Pieces(transfer.offset, memory.bytes, piece), threads,
-           [&](size_t worker, const Piece& one) {
+  move_all(FileRanges(transfer.offset, memory.bytes, piece), threads,
+           [&](size_t worker, const FileRange& one) {
              reading ? read_piece(transfer, worker, one) : write_piece(transfer, worker, one);
            });
   by_posix_ += memory.bytes;
@@ -73,21 +73,21 @@ void Engine::move(const Transfer& transfer, bool reading) {
 }
 
 /// False: the file is read and written right there.
-bool Engine::must_copy(const Transfer& transfer, const Piece& piece) const {
+bool Engine::must_copy(const Transfer& transfer, const FileRange& piece) const {
   const auto address = reinterpret_cast<uintptr_t>(transfer.memory.address + piece.at);
   const bool aligned = (address - (transfer.offset + piece.at)) % kBlock == 0;
   return transfer.memory.on_gpu || (!aligned && transfer.file.direct());
 }
 
 /// Where the host has the bytes of a piece: memory itself, or a buffer that is aligned as the file.
-std::byte* Engine::staging(const Transfer& transfer, size_t worker, const Piece& piece) {
+std::byte* Engine::staging(const Transfer& transfer, size_t worker, const FileRange& piece) {
   if (!must_copy(transfer, piece)) return transfer.memory.address + piece.at;
   const size_t skew = (transfer.offset + piece.at) % kBlock;
   const Use use = transfer.memory.on_gpu ? Use::kPinned : Use::kHost;
   return buffer(worker, piece.bytes + skew, use) + skew;
 }
 
-void Engine::read_piece(const Transfer& transfer, size_t worker, const Piece& piece) {
+void Engine::read_piece(const Transfer& transfer, size_t worker, const FileRange& piece) {
   std::byte* const memory = transfer.memory.address + piece.at;
   std::byte* const host = staging(transfer, worker, piece);
   transfer.file.read(transfer.offset + piece.at, host, piece.bytes);
@@ -95,7 +95,7 @@ void Engine::read_piece(const Transfer& transfer, size_t worker, const Piece& pi
   if (host != memory) copy(memory, host, piece.bytes, transfer.memory.on_gpu);
 }
 
-void Engine::write_piece(const Transfer& transfer, size_t worker, const Piece& piece) {
+void Engine::write_piece(const Transfer& transfer, size_t worker, const FileRange& piece) {
   const std::byte* const memory = transfer.memory.address + piece.at;
   std::byte* const host = staging(transfer, worker, piece);
   if (host != memory) copy(host, memory, piece.bytes, transfer.memory.on_gpu);

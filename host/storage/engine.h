@@ -24,7 +24,7 @@
 #include "host/memory/gpu.h"
 #include "host/storage/direct_path.h"
 #include "host/storage/file.h"
-#include "host/storage/pieces.h"
+#include "host/storage/file_ranges.h"
 
 namespace peal::storage {
 
@@ -50,7 +50,7 @@ class Engine {
 
   /// Called by the engine's threads with each piece in host memory: before it is written, or after
   /// it was read. A transfer with a view never goes by cuFile. What it throws ends the transfer.
-  using View = std::function<void(const Piece&, std::span<const std::byte>)>;
+  using View = std::function<void(const FileRange&, std::span<const std::byte>)>;
 
   struct Transfer {
     File& file;
@@ -85,10 +85,10 @@ class Engine {
   /// Of a buffer: on the way to memory of the host, to a GPU's, to compare with.
   enum class Use : size_t { kHost, kPinned, kCompared };
   void move(const Transfer& transfer, bool reading);
-  void read_piece(const Transfer& transfer, size_t worker, const Piece& piece);
-  void write_piece(const Transfer& transfer, size_t worker, const Piece& piece);
-  bool must_copy(const Transfer& transfer, const Piece& piece) const;
-  std::byte* staging(const Transfer& transfer, size_t worker, const Piece& piece);
+  void read_piece(const Transfer& transfer, size_t worker, const FileRange& piece);
+  void write_piece(const Transfer& transfer, size_t worker, const FileRange& piece);
+  bool must_copy(const Transfer& transfer, const FileRange& piece) const;
+  std::byte* staging(const Transfer& transfer, size_t worker, const FileRange& piece);
   bool holds(File& file, size_t worker, uint64_t offset, std::span<const std::byte> bytes);
   std::byte* buffer(size_t worker, size_t bytes, Use use);
   void copy(void* to, const void* from, size_t bytes, bool on_gpu) const;

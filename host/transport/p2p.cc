@@ -36,7 +36,7 @@ PeerMemory P2p::map(std::byte* address, size_t bytes, int fd) {
 }
 
 template <class Reach>
-void P2p::add(PeerMemory& memory, const Offer& offer, size_t pe, const Reach& reach) {
+void P2p::add(PeerMemory& memory, const PartDescriptor& offer, size_t pe, const Reach& reach) {
   Answer answer;
   if (offer.pe != static_cast<int>(pe)) {
     answer = refused("it takes no part any more");
@@ -60,19 +60,19 @@ bool P2p::has_neighbours() const {
   });
 }
 
-Offer P2p::offer_found(PeerMemory& memory, std::byte* address, size_t bytes) {
+PartDescriptor P2p::offer_found(PeerMemory& memory, std::byte* address, size_t bytes) {
   if (bytes != 0 && has_neighbours()) return offer_any_pages(address, bytes, &memory.file);
-  Offer offer = offer_pages(address, bytes, -1);
+  PartDescriptor offer = offer_pages(address, bytes, -1);
   say(offer, "it has nothing there");
   return offer;
 }
 
 // Memory of the host: kernels of this PE's own GPU have to reach it, too.
-Offer P2p::offer_pinned(PeerMemory& memory, std::byte* address, size_t bytes) {
+PartDescriptor P2p::offer_pinned(PeerMemory& memory, std::byte* address, size_t bytes) {
   const auto failure = failure_of([&] { memory.pinned = pinned_->hold(address, bytes); });
   if (!failure) return offer_found(memory, address, bytes);
-  Offer offer = offer_pages(address, bytes, -1);
-  offer.kind = Offer::Kind::kUnpinned;
+  PartDescriptor offer = offer_pages(address, bytes, -1);
+  offer.kind = PartDescriptor::Kind::kUnpinned;
   say(offer, failure->error.what() +
                  std::string("; files on disks cannot be pinned, those of tmpfs (/dev/shm, a "
                              "memfd) can"));
@@ -80,8 +80,9 @@ Offer P2p::offer_pinned(PeerMemory& memory, std::byte* address, size_t bytes) {
 }
 
 void P2p::map_pages(PeerMemory& memory, std::byte* address, size_t bytes, int fd) {
-  const std::vector<Offer> offers = gather_together(bootstrap_, [&] {
-    Offer mine = fd >= 0 ? offer_pages(address, bytes, fd) : offer_found(memory, address, bytes);
+  const std::vector<PartDescriptor> offers = gather_together(bootstrap_, [&] {
+    PartDescriptor mine =
+        fd >= 0 ? offer_pages(address, bytes, fd) : offer_found(memory, address, bytes);
     mine.pe = bootstrap_.rank();
     return mine;
   });
@@ -94,7 +95,7 @@ void P2p::map_pages(PeerMemory& memory, std::byte* address, size_t bytes, int fd
 void P2p::map_gpu(PeerMemory& memory, std::byte* address, size_t bytes, int fd) {
   const GpuReach reach{gpu_, nvml_};
   GpuOffer mine{};
-  const std::vector<Offer> offers = gather_together(bootstrap_, [&] {
+  const std::vector<PartDescriptor> offers = gather_together(bootstrap_, [&] {
     if (fd >= 0) {
       mine.offer = offer_pages(address, bytes, fd);
     } else if (bytes != 0 && !gpu_->holds(address)) {
@@ -117,9 +118,9 @@ void P2p::map_gpu(PeerMemory& memory, std::byte* address, size_t bytes, int fd) 
 }
 
 // [PEs][most pieces of any].
-std::vector<OfferedPiece> P2p::gather_pieces(const std::vector<Offer>& offers,
+std::vector<OfferedPiece> P2p::gather_pieces(const std::vector<PartDescriptor>& offers,
                                              const GpuOffer& mine) {
-  const size_t most = std::ranges::max(offers, {}, &Offer::pieces).pieces;
+  const size_t most = std::ranges::max(offers, {}, &PartDescriptor::pieces).pieces;
   if (most == 0) return {};
   return gather_together<OfferedPiece>(bootstrap_, most, [&](std::span<OfferedPiece> to) {
     std::ranges::copy(mine.pieces, to.begin());
@@ -127,7 +128,7 @@ std::vector<OfferedPiece> P2p::gather_pieces(const std::vector<Offer>& offers,
 }
 
 // Between processes of one host that know each other's sockets.
-std::vector<std::vector<Fd>> P2p::hand_over(const std::vector<Offer>& offers,
+std::vector<std::vector<Fd>> P2p::hand_over(const std::vector<PartDescriptor>& offers,
                                             const GpuOffer& mine) {
   const auto me = static_cast<size_t>(bootstrap_.rank());
   std::vector<size_t> expected(offers.size());

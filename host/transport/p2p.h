@@ -29,7 +29,7 @@
 
 namespace peal {
 
-struct Offer;
+struct PartDescriptor;
 struct GpuOffer;
 struct GpuParcel;
 struct OfferedPiece;
@@ -67,14 +67,16 @@ class P2p {
 
  private:
   bool has_neighbours() const;
-  Offer offer_pinned(PeerMemory& memory, std::byte* address, size_t bytes);
-  Offer offer_found(PeerMemory& memory, std::byte* address, size_t bytes);
+  PartDescriptor offer_pinned(PeerMemory& memory, std::byte* address, size_t bytes);
+  PartDescriptor offer_found(PeerMemory& memory, std::byte* address, size_t bytes);
   void map_gpu(PeerMemory& memory, std::byte* address, size_t bytes, int fd);
   void map_pages(PeerMemory& memory, std::byte* address, size_t bytes, int fd);
-  std::vector<OfferedPiece> gather_pieces(const std::vector<Offer>& offers, const GpuOffer& mine);
-  std::vector<std::vector<Fd>> hand_over(const std::vector<Offer>& offers, const GpuOffer& mine);
+  std::vector<OfferedPiece> gather_pieces(const std::vector<PartDescriptor>& offers,
+                                          const GpuOffer& mine);
+  std::vector<std::vector<Fd>> hand_over(const std::vector<PartDescriptor>& offers,
+                                         const GpuOffer& mine);
   template <class Reach>
-  void add(PeerMemory& memory, const Offer& offer, size_t pe, const Reach& reach);
+  void add(PeerMemory& memory, const PartDescriptor& offer, size_t pe, const Reach& reach);
 
   Bootstrap& bootstrap_;
   std::vector<Place> places_;

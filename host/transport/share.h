@@ -26,7 +26,7 @@
 namespace peal {
 
 /// What a PE tells the others of its part of a window.
-struct Offer {
+struct PartDescriptor {
   enum class Kind : uint32_t { kNone, kPages, kUnpinned, kIpc, kPieces, kPool };
 
   Kind kind;
@@ -61,14 +61,14 @@ struct OfferedPiece {
 
 /// This PE's own offer of GPU memory, with what the others need to open it.
 struct GpuOffer {
-  Offer offer;
+  PartDescriptor offer;
   std::vector<OfferedPiece> pieces;
   std::vector<Fd> descriptors;
 };
 
 /// A peer's, as it arrived.
 struct GpuParcel {
-  const Offer& offer;
+  const PartDescriptor& offer;
   std::span<const OfferedPiece> pieces;
   std::vector<Fd> descriptors;
 };
@@ -87,19 +87,19 @@ inline Answer kept_apart(std::string why) {
 }
 
 /// Memory that is in this process already: nothing to map, nothing to end.
-inline PeerMemory::Mapping borrowed(const Offer& offer) {
+inline PeerMemory::Mapping borrowed(const PartDescriptor& offer) {
   return {reinterpret_cast<std::byte*>(offer.address), [](std::byte*) {}};
 }
 
 /// Puts it into words, cut to what has room.
-void say(Offer& offer, const std::string& why);
+void say(PartDescriptor& offer, const std::string& why);
 
 /// `fd` holds the pages from their first byte on; -1: none does, and they are this process's alone.
-Offer offer_pages(std::byte* address, size_t bytes, int fd);
+PartDescriptor offer_pages(std::byte* address, size_t bytes, int fd);
 /// The same of memory whose file, if it has one, is looked for: `file` is to stay for as long as
 /// others may open it.
-Offer offer_any_pages(std::byte* address, size_t bytes, Fd* file);
-Answer reach_pages(const Offer& offer, const Place& here, const Place& there);
+PartDescriptor offer_any_pages(std::byte* address, size_t bytes, Fd* file);
+Answer reach_pages(const PartDescriptor& offer, const Place& here, const Place& there);
 
 /// A GPU and what knows of its neighbours; `nvml` may be null.
 struct GpuReach {

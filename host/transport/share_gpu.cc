@@ -91,9 +91,9 @@ PeerMemory::Mapping mapped_from(const GpuReach& reach, const Pieces& pieces, siz
   return {part, [whole = std::move(whole)](std::byte*) mutable { whole.reset(); }};
 }
 
-Answer reach_in_process(const GpuReach& reach, const Offer& offer, const Way& way) {
+Answer reach_in_process(const GpuReach& reach, const PartDescriptor& offer, const Way& way) {
   const bool here = offer.gpu == reach.gpu->uuid();
-  if (!here && offer.kind == Offer::Kind::kPieces) {
+  if (!here && offer.kind == PartDescriptor::Kind::kPieces) {
     // Only in the context of a GPU that may use it does the driver tell of memory.
     const auto owner = Gpu::open(reach.gpu->find(offer.gpu).value_or(reach.gpu->index()), 0);
     size_t offset = 0;
@@ -113,7 +113,7 @@ Answer reach_in_process(const GpuReach& reach, const Offer& offer, const Way& wa
       fmt::format("{}, but cuCtxEnablePeerAccess: {}", way.text, reach.gpu->driver().text(result)));
 }
 
-Answer open_ipc(const GpuReach& reach, const Offer& offer, const Way& way, bool apart) {
+Answer open_ipc(const GpuReach& reach, const PartDescriptor& offer, const Way& way, bool apart) {
   const std::shared_ptr<Gpu>& gpu = reach.gpu;
   cuda::Address base = 0;
   const cuda::Result result = gpu->within([&](const cuda::Driver& driver) {
@@ -155,7 +155,7 @@ Answer not_handed_over(const GpuParcel& parcel, const Way& way, bool apart) {
 }
 
 Answer open_pieces(const GpuReach& reach, const GpuParcel& parcel, const Way& way, bool apart) {
-  const Offer& offer = parcel.offer;
+  const PartDescriptor& offer = parcel.offer;
   if (parcel.descriptors.size() == offer.pieces) {
     Pieces pieces(*reach.gpu);
     for (size_t i = 0; i < offer.pieces; ++i) {
@@ -181,7 +181,7 @@ Answer open_pool(const GpuReach& reach, const GpuParcel& parcel, const Way& way,
 }
 
 /// Pages of the host, which kernels load and store over the bus.
-Answer reach_host_pages(const GpuReach& reach, const Offer& offer, const Place& here,
+Answer reach_host_pages(const GpuReach& reach, const PartDescriptor& offer, const Place& here,
                         const Place& there) {
   Answer answer = reach_pages(offer, here, there);
   if (answer.mapping == nullptr || same_process(here, there)) return answer;
@@ -197,15 +197,15 @@ Answer reach_host_pages(const GpuReach& reach, const Offer& offer, const Place& 
 
 /// Another host: over NVLink where both are in one domain.
 Answer reach_across(const GpuReach& reach, const GpuParcel& parcel) {
-  const Offer& offer = parcel.offer;
+  const PartDescriptor& offer = parcel.offer;
   if (!reach.nvml) return refused("other host");
   if (!reach.nvml->place(reach.gpu->uuid()).reaches(offer.fabric)) return refused("other host");
   const std::string domain =
       fmt::format("other host, NVLink domain, clique {}", offer.fabric.clique);
-  if (offer.kind == Offer::Kind::kPieces && offer.by_fabric != 0) {
+  if (offer.kind == PartDescriptor::Kind::kPieces && offer.by_fabric != 0) {
     return open_fabric(reach, parcel, domain);
   }
-  if (offer.kind == Offer::Kind::kPool) {
+  if (offer.kind == PartDescriptor::Kind::kPool) {
     return refused(domain + ", but memory of a pool (cudaMallocAsync); use memory of cuMemCreate");
   }
   return kept_apart(domain +
@@ -215,7 +215,7 @@ Answer reach_across(const GpuReach& reach, const GpuParcel& parcel) {
 
 /// How memory of cuMemCreate can be shared, with what that takes.
 void export_pieces(GpuOffer& mine, const Gpu& gpu, const Pieces& pieces) {
-  Offer& offer = mine.offer;
+  PartDescriptor& offer = mine.offer;
   unsigned types = 0;
   gpu.within([&](const cuda::Driver& driver) {
     driver.pointer_attribute(&types, cuda::kPointerHandleTypes, offer.address);
@@ -232,12 +232,12 @@ void export_pieces(GpuOffer& mine, const Gpu& gpu, const Pieces& pieces) {
   if (offer.by_fabric == 0 && offer.descriptors == 0) {
     return say(offer, "memory of cuMemCreate that was made with no handle type to share it by");
   }
-  offer.kind = Offer::Kind::kPieces;
+  offer.kind = PartDescriptor::Kind::kPieces;
   offer.pieces = static_cast<uint32_t>(pieces.count());
 }
 
 /// A handle stands for a whole allocation, whatever address in it was named.
-void export_allocation(Offer& offer, const cuda::Driver& driver) {
+void export_allocation(PartDescriptor& offer, const cuda::Driver& driver) {
   cuda::Address base = 0;
   size_t size = 0;
   if (driver.address_range(&base, &size, offer.address) != cuda::kSuccess) {
@@ -247,7 +247,7 @@ void export_allocation(Offer& offer, const cuda::Driver& driver) {
     return say(offer, "memory of several allocations");
   }
   if (driver.ipc_handle(&offer.handle, base) == cuda::kSuccess) {
-    offer.kind = Offer::Kind::kIpc;
+    offer.kind = PartDescriptor::Kind::kIpc;
     offer.offset = offer.address - base;
   } else {
     say(offer, "memory that its process cannot share (it is not cudaMalloc's)");
@@ -258,7 +258,7 @@ void export_allocation(Offer& offer, const cuda::Driver& driver) {
 
 GpuOffer offer_gpu(const GpuReach& reach, std::byte* address, size_t bytes) {
   GpuOffer mine{};
-  Offer& offer = mine.offer;
+  PartDescriptor& offer = mine.offer;
   offer.address = reinterpret_cast<uint64_t>(address);
   offer.bytes = bytes;
   offer.fd = -1;
@@ -282,7 +282,7 @@ GpuOffer offer_gpu(const GpuReach& reach, std::byte* address, size_t bytes) {
   });
   if (failure) {
     mine = {.offer = offer, .pieces = {}, .descriptors = {}};
-    mine.offer.kind = Offer::Kind::kNone;
+    mine.offer.kind = PartDescriptor::Kind::kNone;
     say(mine.offer, failure->error.what());
   }
   return mine;
@@ -290,24 +290,25 @@ GpuOffer offer_gpu(const GpuReach& reach, std::byte* address, size_t bytes) {
 
 Answer reach_gpu(const GpuReach& reach, const GpuParcel& parcel, const Place& here,
                  const Place& there) {
-  const Offer& offer = parcel.offer;
-  if (offer.kind == Offer::Kind::kPages) return reach_host_pages(reach, offer, here, there);
-  if (offer.kind == Offer::Kind::kUnpinned) return refused(offer.why.data());
+  const PartDescriptor& offer = parcel.offer;
+  if (offer.kind == PartDescriptor::Kind::kPages)
+    return reach_host_pages(reach, offer, here, there);
+  if (offer.kind == PartDescriptor::Kind::kUnpinned) return refused(offer.why.data());
   if (!same_host(here, there)) return reach_across(reach, parcel);
   const Way way = way_to(reach, offer.gpu);
   if (!way.reaches) return refused("same host, but " + way.text);
   try {
     if (same_process(here, there)) return reach_in_process(reach, offer, way);
     switch (offer.kind) {
-      case Offer::Kind::kIpc:
+      case PartDescriptor::Kind::kIpc:
         return open_ipc(reach, offer, way, !same_pids(here, there));
-      case Offer::Kind::kPieces:
+      case PartDescriptor::Kind::kPieces:
         return open_pieces(reach, parcel, way, !same_sockets(here, there));
-      case Offer::Kind::kPool:
+      case PartDescriptor::Kind::kPool:
         return open_pool(reach, parcel, way, here, there);
-      case Offer::Kind::kNone:
-      case Offer::Kind::kPages:
-      case Offer::Kind::kUnpinned:
+      case PartDescriptor::Kind::kNone:
+      case PartDescriptor::Kind::kPages:
+      case PartDescriptor::Kind::kUnpinned:
         break;
     }
   } catch (const Error& error) {

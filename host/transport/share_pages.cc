@@ -27,7 +27,7 @@ Answer refused_by(const std::string& call, int error) {
 
 /// Opens descriptor `offer.fd` of process `pid`, if it still is what was offered. What was offered
 /// may begin and end anywhere in a page of the file.
-Answer map_file(const Offer& offer, int64_t pid) {
+Answer map_file(const PartDescriptor& offer, int64_t pid) {
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, offer.fd);
   const Fd file = open_peer_file({pid, offer.fd, offer.file_device, offer.file_inode}, O_RDWR);
   if (!file && errno == ESTALE) return refused(path + " is not what the PE offered");
@@ -45,18 +45,18 @@ Answer map_file(const Offer& offer, int64_t pid) {
 
 }  // namespace
 
-void say(Offer& offer, const std::string& why) {
+void say(PartDescriptor& offer, const std::string& why) {
   const size_t bytes = std::min(why.size(), offer.why.size() - 1);
   std::copy_n(why.data(), bytes, offer.why.data());
   offer.why[bytes] = 0;
 }
 
-Offer offer_pages(std::byte* address, size_t bytes, int fd) {
-  Offer offer{};
+PartDescriptor offer_pages(std::byte* address, size_t bytes, int fd) {
+  PartDescriptor offer{};
   offer.address = reinterpret_cast<uint64_t>(address);
   offer.bytes = bytes;
   offer.fd = -1;
-  offer.kind = Offer::Kind::kPages;
+  offer.kind = PartDescriptor::Kind::kPages;
   struct stat file {};
   if (fd < 0 || ::fstat(fd, &file) != 0) return offer;
   offer.file_device = file.st_dev;
@@ -65,17 +65,17 @@ Offer offer_pages(std::byte* address, size_t bytes, int fd) {
   return offer;
 }
 
-Offer offer_any_pages(std::byte* address, size_t bytes, Fd* file) {
+PartDescriptor offer_any_pages(std::byte* address, size_t bytes, Fd* file) {
   SharedPages pages;
   const auto failure = failure_of([&] { pages = find_shared_pages(address, bytes); });
-  Offer offer = offer_pages(address, bytes, pages.file.get());
+  PartDescriptor offer = offer_pages(address, bytes, pages.file.get());
   offer.offset = pages.offset;
   if (failure) say(offer, failure->error.what());
   *file = std::move(pages.file);
   return offer;
 }
 
-Answer reach_pages(const Offer& offer, const Place& here, const Place& there) {
+Answer reach_pages(const PartDescriptor& offer, const Place& here, const Place& there) {
   if (same_process(here, there)) return {borrowed(offer), "same process"};
   if (!same_host(here, there)) return refused("other host");
   if (!same_pids(here, there)) {

@@ -104,7 +104,7 @@ void allow_pool(const Gpu& gpu, cuda::Pool pool) {
 }
 
 void offer_pool(GpuOffer& mine, const Gpu& gpu, cuda::Pool pool) {
-  Offer& offer = mine.offer;
+  PartDescriptor& offer = mine.offer;
   if (!gpu.driver().pools) {
     return say(offer,
                "memory of a pool (cudaMallocAsync), which a CUDA driver older than 11.2 cannot "
@@ -138,7 +138,7 @@ void offer_pool(GpuOffer& mine, const Gpu& gpu, cuda::Pool pool) {
       gpu.within([&](const cuda::Driver& driver) { return driver.export_pointer(&pointer, base); }),
       fmt::format("cuMemPoolExportPointer({:#x})", base));
   mine.pieces.push_back({size, {}, pointer});
-  offer.kind = Offer::Kind::kPool;
+  offer.kind = PartDescriptor::Kind::kPool;
   offer.offset = offer.address - base;
   offer.pieces = 1;
   offer.descriptors = 1;
@@ -151,7 +151,7 @@ PeerMemory::Mapping map_pool(const std::shared_ptr<Gpu>& gpu, const GpuParcel& p
                 "the CUDA driver has no cuMemPoolImportPointer: it is older than 11.2; update it, "
                 "or use cudaMalloc");
   }
-  const Offer& offer = parcel.offer;
+  const PartDescriptor& offer = parcel.offer;
   const cuda::PoolPointer& pointer = parcel.pieces.front().pointer;
   const Exported exported{there.pid_namespace, there.pid, offer.address - offer.offset,
                           std::string(pointer.bytes, sizeof(pointer.bytes))};

@@ -25,8 +25,8 @@ namespace {
 fs::path find_prefix() {
   const fs::path prefix = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
   if (!fs::exists(prefix / "include/peal/simt/cuda_runtime.h")) {
-    throw UsageError("no include/peal/simt/cuda_runtime.h in " + prefix.string() +
-                     ": run the peal-cc that tools/install put into PREFIX/bin");
+    throw OptionError("no include/peal/simt/cuda_runtime.h in " + prefix.string() +
+                      ": run the peal-cc that tools/install put into PREFIX/bin");
   }
   return prefix;
 }
@@ -40,9 +40,9 @@ std::string find_libraries(const fs::path& prefix, const std::string& kind) {
       return libraries == "/usr/lib/" ? "" : libraries.string();
   }
   if (kind.empty()) return "";
-  throw UsageError("--" + kind + ": " + prefix.string() + "/lib/" + kind +
-                   "/libpeal.so is not there; tools/install --" + kind + " --prefix " +
-                   prefix.string() + " makes it");
+  throw OptionError("--" + kind + ": " + prefix.string() + "/lib/" + kind +
+                    "/libpeal.so is not there; tools/install --" + kind + " --prefix " +
+                    prefix.string() + " makes it");
 }
 
 // With them g++ calls libpeal_hooks for each access of a kernel. //simt/hooks has the same for
@@ -173,7 +173,7 @@ int Driver::rewrite() {
       options_.nvshmem = options_.nvshmem || fs::path(file).filename() == "nvshmem.h";
     }
     write_or_throw(scratch_ / "rewritten.ii", cc::rewrite(tokens));
-  } catch (const Error& error) {
+  } catch (const SyntaxError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
@@ -182,7 +182,7 @@ int Driver::rewrite() {
 
 int Driver::link(const Command& objects) {
   if (options_.sim && options_.nvshmem) {
-    throw UsageError(
+    throw OptionError(
         "--sim: a program of nvshmem.h has one PE in a process, and simulated PEs are in one: "
         "use --race or --check");
   }

@@ -23,13 +23,13 @@ int main(int argc, char** argv) {
       if (one == "--help" || one == "-h") return std::fputs(peal::cc::kUsage, stdout) < 0;
     }
     if (std::getenv(peal::cc::kWithin) != nullptr) {
-      throw peal::cc::UsageError(
+      throw peal::cc::OptionError(
           "the compiler that peal-cc was to use has started peal-cc: CXX, -ccbin or the g++ of "
           "PATH "
           "must name another one");
     }
     return peal::cc::Driver(peal::cc::read_options(arguments)).run();
-  } catch (const peal::cc::UsageError& error) {
+  } catch (const peal::cc::OptionError& error) {
     std::fprintf(stderr, "peal-cc: %s; peal-cc --help tells more\n", error.what());
     return 2;
   } catch (const std::exception& error) {

@@ -103,7 +103,7 @@ std::vector<string> with_files(const std::vector<string>& arguments, int depth =
       all.push_back(one);
       continue;
     }
-    if (depth == 32) throw UsageError(one + ": files of options that name one another");
+    if (depth == 32) throw OptionError(one + ": files of options that name one another");
     const std::vector<string> inner = with_files(words_of(bytes_of(file)), depth + 1);
     all.insert(all.end(), inner.begin(), inner.end());
   }
@@ -157,7 +157,7 @@ class OptionReader {
 
  private:
   string value(const string& of) {
-    if (at_ == arguments_.size()) throw UsageError(of + " wants a value");
+    if (at_ == arguments_.size()) throw OptionError(of + " wants a value");
     return arguments_[at_++];
   }
 
@@ -168,10 +168,10 @@ class OptionReader {
 
   // CMake says -x c++ of all that a project calls CXX, .cu files too.
   void input(const string& name) {
-    if (name.empty()) throw UsageError("an empty argument: give a file or an option");
+    if (name.empty()) throw OptionError("an empty argument: give a file or an option");
     const bool cxx = language_.empty() || language_ == "c++";
     const bool cuda = language_ == "cu" || (cxx && name.ends_with(".cu"));
-    if (cuda && name == "-") throw UsageError("-: standard input is not read; give a file");
+    if (cuda && name == "-") throw OptionError("-: standard input is not read; give a file");
     if (cuda) {
       options_.cuda.push_back(name);
       options_.linked.emplace_back();
@@ -252,7 +252,7 @@ class OptionReader {
   void of_gcc(const string& one) {
     std::vector<string> words = {one};
     if (among(one, kWithValue)) words.push_back(value(one));
-    if (words.back().empty()) throw UsageError(one + " wants a value that is not empty");
+    if (words.back().empty()) throw OptionError(one + " wants a value that is not empty");
     if (one == "-MF" || one == "-MT" || one == "-MQ") {
       options_.depend.insert(options_.depend.end(), {one, value(one)});
     } else if (begins(one, "-M")) {
@@ -274,14 +274,14 @@ class OptionReader {
       options_.until = Options::Until::kAnswer;
       return;
     }
-    if (files == 0) throw UsageError("no file to compile");
+    if (files == 0) throw OptionError("no file to compile");
     if (options_.until != Options::Until::kProgram && !options_.output.empty() && files > 1) {
-      throw UsageError("-o " + options_.output + " with -c, -S or -E: give one file, not " +
-                       std::to_string(files));
+      throw OptionError("-o " + options_.output + " with -c, -S or -E: give one file, not " +
+                        std::to_string(files));
     }
     if (options_.race && options_.check) {
-      throw UsageError("--race and " + string(options_.sim ? "--sim" : "--check") +
-                       ": a program has the one or the other");
+      throw OptionError("--race and " + string(options_.sim ? "--sim" : "--check") +
+                        ": a program has the one or the other");
     }
     add_unless("-std=", "--std", "-std=c++20");
     if (options_.check) options_.compile.push_back("-g");

@@ -11,7 +11,7 @@
 namespace peal::cc {
 
 /// A command line that cannot be carried out.
-class UsageError : public std::runtime_error {
+class OptionError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

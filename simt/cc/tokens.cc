@@ -31,7 +31,7 @@ const std::string* kept_name(std::string_view name) {
 }  // namespace
 
 void fail(const Token& token, const std::string& what) {
-  throw Error(*token.file + ":" + std::to_string(token.line) + ": error: " + what);
+  throw SyntaxError(*token.file + ":" + std::to_string(token.line) + ": error: " + what);
 }
 
 class Reader {
@@ -164,7 +164,7 @@ class Reader {
   }
 
   [[noreturn]] void unfinished() const {
-    throw Error(*file_ + ":" + std::to_string(line_) + ": error: a string that does not end");
+    throw SyntaxError(*file_ + ":" + std::to_string(line_) + ": error: a string that does not end");
   }
 
   Kind punctuation() {

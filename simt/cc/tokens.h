@@ -13,7 +13,7 @@
 namespace peal::cc {
 
 /// What the program has and this compiler does not know: "FILE:LINE: error: WHAT".
-class Error : public std::runtime_error {
+class SyntaxError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

@@ -140,7 +140,7 @@ def frames_from(frame):
     return found
 
 
-class Place:
+class LaneFrames:
     """Where lanes are: the same return addresses at the same depths of their stacks."""
 
     def __init__(self, frames, saved):
@@ -210,13 +210,13 @@ class Grid:
 
     def place(self, lane):
         if lane.runs_on is not None:
-            return Place(frames_from(lane_frame(lane)), None)
+            return LaneFrames(frames_from(lane_frame(lane)), None)
         stack = read(lane.saved, lane.top - lane.saved)
         known = self.places.setdefault((lane.call, stack[SAVED["rip"]:SAVED_BYTES]), [])
         for place in known:
             if place.holds(stack):
                 return place
-        known.insert(0, Place(frames_from(lane_frame(lane)), lane.saved))
+        known.insert(0, LaneFrames(frames_from(lane_frame(lane)), lane.saved))
         return known[0]
 
     def kernel(self):

@@ -116,12 +116,12 @@ PEAL_HD Segment segment_of(const Block& block, uint32_t unit) {
 }
 
 /// What an atomic does, and to how many bytes: 0 when it is no such atomic.
-struct Operation {
+struct AtomicRequest {
   AtomicOperands operands;
   uint32_t bytes;
   uint32_t data_unit;  // of the answer's segment
 };
-PEAL_HD Operation operation_of(const Block& block, uint32_t units) {
+PEAL_HD AtomicRequest operation_of(const Block& block, uint32_t units) {
   Request request = {};
   const uint32_t head = Be32::from_raw(block.word[0]).host();
   request.opcode = static_cast<mlx5::Opcode>(head & 0xff);
@@ -150,7 +150,7 @@ PEAL_HD bool decode_home(const View& view, const mlx5::DataSegment& segment, Sho
 
 /// An atomic and where its answer goes: the last segment, which may be the tail.
 PEAL_HD bool decode_atomic(const View& view, const Block& block, const Tail& tail, Shot& shot) {
-  const Operation operation = operation_of(block, shot.units);
+  const AtomicRequest operation = operation_of(block, shot.units);
   if (operation.bytes == 0 || shot.units != operation.data_unit + 1) return false;
   auto segment = segment_of<mlx5::DataSegment>(block, kOperandUnit + 1);
   if (operation.data_unit == kUnitsPerBlock) memcpy(&segment, &tail, sizeof(segment));

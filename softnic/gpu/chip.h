@@ -16,8 +16,8 @@
 #include <stdexcept>
 
 #include "softnic/engine/objects.h"
-#include "softnic/gpu/channel.h"
 #include "softnic/gpu/message.h"
+#include "softnic/gpu/message_socket.h"
 
 namespace peal::softnic::gpu {
 

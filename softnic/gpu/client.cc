@@ -164,7 +164,7 @@ bool Client::next_event(AsyncEvent* event) {
   char first;
   const ssize_t waiting = recv(events_.fd(), &first, sizeof(first), MSG_PEEK | MSG_DONTWAIT);
   if (waiting < 0) return false;
-  return events_.receive(event, Channel::Milliseconds(0));
+  return events_.receive(event, MessageSocket::Milliseconds(0));
 }
 
 }  // namespace peal::softnic::gpu

@@ -13,9 +13,9 @@
 #include <set>
 #include <string>
 
-#include "softnic/gpu/channel.h"
 #include "softnic/gpu/exporter.h"
 #include "softnic/gpu/message.h"
+#include "softnic/gpu/message_socket.h"
 
 namespace peal::softnic::gpu {
 
@@ -48,8 +48,8 @@ class Client {
 
   const Exporter& exporter_;
   mutable std::mutex mutex_;
-  Channel calls_;
-  Channel events_;
+  MessageSocket calls_;
+  MessageSocket events_;
   GpuId gpu_;
   std::map<uint32_t, QueuePairAttributes> known_qps_;  // what is still said of them afterwards
   std::set<std::string> reasons_;                      // Refusal::reason points here

@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "softnic/gpu/channel.h"
 #include "softnic/gpu/message.h"
+#include "softnic/gpu/message_socket.h"
 
 namespace peal::softnic::gpu {
 

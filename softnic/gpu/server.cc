@@ -51,7 +51,7 @@ void Server::run(std::chrono::milliseconds patience) {
 /// Waits for calls and answers one of each PE that has any. False when there was none.
 bool Server::serve_ready(int timeout_ms) {
   std::vector<pollfd> fds = {{listener_.get(), POLLIN, 0}};
-  for (const Channel& stranger : strangers_) fds.push_back({stranger.fd(), POLLIN, 0});
+  for (const MessageSocket& stranger : strangers_) fds.push_back({stranger.fd(), POLLIN, 0});
   for (const auto& tenant : tenants_) fds.push_back({tenant->calls().fd(), POLLIN, 0});
   const size_t callers = fds.size();
   for (const auto& tenant : tenants_) fds.push_back({tenant->waits_for_room(), POLLOUT, 0});
@@ -77,7 +77,7 @@ void Server::hear_strangers(const std::vector<pollfd>& fds) {
     Fd events;
     if (strangers_[i].receive(&call, kHearing, &events)) {
       const Reply reply = introduce(i, call, std::move(events));
-      Channel& channel =
+      MessageSocket& channel =
           reply.status == CommandStatus::kOk ? tenants_.back()->calls() : strangers_[i];
       channel.send(reply);
     }
@@ -86,7 +86,7 @@ void Server::hear_strangers(const std::vector<pollfd>& fds) {
 }
 
 void Server::welcome() {
-  Channel stranger = accept_from(listener_);
+  MessageSocket stranger = accept_from(listener_);
   if (stranger.open()) strangers_.push_back(std::move(stranger));
 }
 
@@ -116,7 +116,7 @@ Reply Server::introduce(size_t index, const Call& call, Fd events) {
     }
     stop();
     tenants_.push_back(std::make_unique<Tenant>(std::move(strangers_[index]),
-                                                Channel(std::move(events)), chip_, hello));
+                                                MessageSocket(std::move(events)), chip_, hello));
   } catch (const std::exception& error) {
     return refuse(error.what());
   }

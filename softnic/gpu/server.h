@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "softnic/control/control.h"
-#include "softnic/gpu/channel.h"
 #include "softnic/gpu/chip.h"
 #include "softnic/gpu/message.h"
+#include "softnic/gpu/message_socket.h"
 
 namespace peal::softnic::gpu {
 
@@ -52,9 +52,9 @@ class Region {
 /// One PE's NIC. Used only while the chip is stopped, except for sending events.
 class Tenant {
  public:
-  Tenant(Channel calls, Channel events, std::shared_ptr<Chip> chip, const Hello& hello);
+  Tenant(MessageSocket calls, MessageSocket events, std::shared_ptr<Chip> chip, const Hello& hello);
 
-  Channel& calls() { return calls_; }
+  MessageSocket& calls() { return calls_; }
   /// Where to wait for room until send_events(); -1 while no event waits for any.
   int waits_for_room() const { return control_.has_events() ? events_.fd() : -1; }
   Port& port() { return tables_.port; }
@@ -95,8 +95,8 @@ class Tenant {
   template <class C>
   Outcome execute(C command);
 
-  Channel calls_;
-  Channel events_;
+  MessageSocket calls_;
+  MessageSocket events_;
   std::shared_ptr<Chip> chip_;
   Tables tables_;
   Stopped stopped_;
@@ -132,7 +132,7 @@ class Server {
   GpuId gpu_;
   std::string failure_;
   bool settled_ = true;  // the chip runs, or has nothing to run
-  std::vector<Channel> strangers_;
+  std::vector<MessageSocket> strangers_;
   std::vector<std::unique_ptr<Tenant>> tenants_;
 };
 

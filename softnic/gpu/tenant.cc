@@ -27,7 +27,8 @@ bool Region::is_of(std::span<const Extent> extents) const {
   });
 }
 
-Tenant::Tenant(Channel calls, Channel events, std::shared_ptr<Chip> chip, const Hello& hello)
+Tenant::Tenant(MessageSocket calls, MessageSocket events, std::shared_ptr<Chip> chip,
+               const Hello& hello)
     : calls_(std::move(calls)),
       events_(std::move(events)),
       chip_(std::move(chip)),

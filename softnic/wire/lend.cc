@@ -42,7 +42,7 @@ bool keeps_its_bytes(int fd, const struct stat& info, uint64_t end) {
 }
 
 /// The inode of the memfd whose shared mapping holds the memory, and where in it that lies.
-bool find_inode(const std::byte* memory, uint64_t bytes, Offer* offer) {
+bool find_inode(const std::byte* memory, uint64_t bytes, RegionDescriptor* offer) {
   const OpenFile maps = open_to_read("/proc/self/maps");
   const auto begin = reinterpret_cast<uintptr_t>(memory);
   char line[512];
@@ -67,7 +67,7 @@ bool find_inode(const std::byte* memory, uint64_t bytes, Offer* offer) {
 }
 
 /// Opens the file once more, through the descriptor that the process has.
-bool open_file(Offer* offer) {
+bool open_file(RegionDescriptor* offer) {
   const std::unique_ptr<DIR, CloseFolder> folder(opendir("/proc/self/fd"));
   while (const dirent* entry = folder == nullptr ? nullptr : readdir(folder.get())) {
     const int fd = std::atoi(entry->d_name);
@@ -85,7 +85,7 @@ bool open_file(Offer* offer) {
 
 std::optional<Loan> Loan::of(uint32_t key, const std::byte* memory, uint64_t bytes) {
   static std::atomic<uint64_t> ids{0};
-  Offer offer = {};
+  RegionDescriptor offer = {};
   if (bytes < kLeastBytes || !find_inode(memory, bytes, &offer) || !open_file(&offer)) return {};
   offer.id = ids.fetch_add(1, std::memory_order_relaxed) + 1;
   offer.pid = getpid();
@@ -120,12 +120,12 @@ uint32_t Loans::find(uint64_t id) const {
   return slot;
 }
 
-Borrowed::Borrowed(const Offer& offer, std::byte* mapped, size_t mapped_bytes)
+Borrowed::Borrowed(const RegionDescriptor& offer, std::byte* mapped, size_t mapped_bytes)
     : offer_(offer), mapped_(mapped), mapped_bytes_(mapped_bytes) {}
 
 Borrowed::~Borrowed() { munmap(mapped_, mapped_bytes_); }
 
-std::unique_ptr<Borrowed> Borrowed::open(const Offer& offer) {
+std::unique_ptr<Borrowed> Borrowed::open(const RegionDescriptor& offer) {
   const uint64_t end = offer.offset + offer.bytes;
   if (offer.bytes == 0 || end < offer.bytes || offer.pid <= 0 || offer.fd < 0) return nullptr;
   const Fd file = open_peer_file({offer.pid, offer.fd, offer.device, offer.inode}, O_RDONLY);

@@ -21,7 +21,7 @@
 namespace peal::softnic {
 
 /// Payload of kOffer: bytes [offset, offset + bytes) of descriptor `fd` of process `pid`.
-struct Offer {
+struct RegionDescriptor {
   uint64_t id;  // never used again by this NIC
   int64_t pid;
   int64_t fd;
@@ -48,17 +48,17 @@ class Loan {
 
   uint32_t key() const { return key_; }
   uint64_t id() const { return offer_.id; }
-  const Offer& offer() const { return offer_; }
+  const RegionDescriptor& offer() const { return offer_; }
   /// True if [at, at + bytes) is of this memory, and then where.
   bool covers(const std::byte* at, uint32_t bytes, uint64_t* offset) const;
 
  private:
-  Loan(uint32_t key, const std::byte* memory, const Offer& offer)
+  Loan(uint32_t key, const std::byte* memory, const RegionDescriptor& offer)
       : key_(key), memory_(memory), offer_(offer), file_(static_cast<int>(offer.fd)) {}
 
   uint32_t key_;
   const std::byte* memory_;
-  Offer offer_;
+  RegionDescriptor offer_;
   Fd file_;
 };
 
@@ -92,7 +92,7 @@ class Loans {
 class Borrowed {
  public:
   /// Null if the file cannot be opened here, is not what was offered, or could shrink.
-  static std::unique_ptr<Borrowed> open(const Offer& offer);
+  static std::unique_ptr<Borrowed> open(const RegionDescriptor& offer);
   ~Borrowed();
   Borrowed(const Borrowed&) = delete;
   Borrowed& operator=(const Borrowed&) = delete;
@@ -102,9 +102,9 @@ class Borrowed {
   const std::byte* at(uint64_t offset, uint32_t bytes) const;
 
  private:
-  Borrowed(const Offer& offer, std::byte* mapped, size_t mapped_bytes);
+  Borrowed(const RegionDescriptor& offer, std::byte* mapped, size_t mapped_bytes);
 
-  Offer offer_;
+  RegionDescriptor offer_;
   std::byte* mapped_;
   size_t mapped_bytes_;
 };

@@ -165,7 +165,7 @@ SendStatus ShmWire::Outgoing::send_lent(const Packet& packet, const LentBytes& p
 
 /// Once. Where there is no room, the next packet tries again; where the peer cannot, it is silent.
 /// It never holds more than there are slots, so what had this one before goes first.
-void ShmWire::Outgoing::offer(uint32_t slot, const Offer& offer) {
+void ShmWire::Outgoing::offer(uint32_t slot, const RegionDescriptor& offer) {
   if ((offered >> slot & 1) != 0) return;
   tell_taken_back();
   if (!taken_back.empty() || !requests.room(record_bytes(sizeof(offer)))) return;
@@ -287,7 +287,7 @@ bool ShmWire::Incoming::borrow(const Packet& packet, const Payload& payload) {
     std::erase_if(borrowed, held_already);
     return true;
   }
-  Offer offer;
+  RegionDescriptor offer;
   if (packet.kind != PacketKind::kOffer || !copy_out(payload, &offer) ||
       offer.id != packet.address || borrowed.size() >= Loans::kMax ||
       std::ranges::any_of(borrowed, held_already)) {

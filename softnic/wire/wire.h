@@ -79,7 +79,7 @@ class ShmWire {
     std::vector<uint64_t> taken_back;  // the peer does not know yet
 
     SendStatus send_lent(const Packet& packet, const LentBytes& place);
-    void offer(uint32_t slot, const Offer& offer);
+    void offer(uint32_t slot, const RegionDescriptor& offer);
     void tell_taken_back();
     void publish();
   };

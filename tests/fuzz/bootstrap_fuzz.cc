@@ -40,7 +40,7 @@ Fd heard(std::span<const uint8_t> bytes, std::vector<Fd>* others) {
 std::vector<uint8_t> frame(Input& in, uint64_t call) {
   Header header;
   header.call = call + in.below(4) / 3;
-  header.kind = static_cast<Kind>(in.byte() % 10);
+  header.kind = static_cast<FrameKind>(in.byte() % 10);
   header.code = in.byte();
   const auto payload = in.take(in.below(33));
   header.bytes = payload.size();

@@ -125,7 +125,7 @@ class Street {
       const Proof proof = make_proof(one.secret, Side::kJoiner, one.hello, challenge);
       say(one.socket, std::span(proof).first(one.bytes));
       if (one.bytes == sizeof proof) {
-        say(one.socket, make_frame(make_message({.kind = Kind::kStart}, {})));
+        say(one.socket, make_frame(make_message({.kind = FrameKind::kStart}, {})));
       }
       if (!one.stays) ::shutdown(one.socket.get(), SHUT_WR);
     }

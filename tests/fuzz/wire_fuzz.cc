@@ -39,7 +39,7 @@ struct Ground {
     return name;
   }
   /// A file that the impostor may lend.
-  static Offer make_offer() {
+  static RegionDescriptor make_offer() {
     const int fd = memfd_create("lent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     struct stat info;
     require(ftruncate(fd, kLentBytes) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0 &&
@@ -54,7 +54,7 @@ struct Ground {
   PresentedDevice device;
   std::vector<Gid> gids = gid_table(device, home.lid(), home.guid());
   Router router{home, device, gids};
-  Offer lent = make_offer();
+  RegionDescriptor lent = make_offer();
 };
 
 Ground& ground() {
@@ -205,7 +205,7 @@ class Run {
   /// A record of the wire itself: an offer that is sound, or not, or the end of one.
   void offer_memory() {
     const uint8_t how = in_.byte();
-    Offer offer = ground().lent;
+    RegionDescriptor offer = ground().lent;
     offer.id = in_.below(4);
     uint64_t* const words[] = {&offer.device, &offer.inode, &offer.offset, &offer.bytes};
     if ((how & 1) != 0) *words[how >> 1 & 3] = in_.number<uint64_t>();

@@ -27,7 +27,7 @@ constexpr bool kMatches<Mine (*)(Ours...), Its (*)(Theirs...)> =
     (kStandsFor<Ours, Theirs> && ...);
 
 #define PEAL_CHECK(member, function) \
-  static_assert(kMatches<decltype(Library::member), decltype(&function)>)
+  static_assert(kMatches<decltype(CufileLibrary::member), decltype(&function)>)
 PEAL_CHECK(driver_open, cuFileDriverOpen);
 PEAL_CHECK(register_handle, cuFileHandleRegister);
 PEAL_CHECK(release_handle, cuFileHandleDeregister);
@@ -36,9 +36,9 @@ PEAL_CHECK(release_buffer, cuFileBufDeregister);
 PEAL_CHECK(read, cuFileRead);
 PEAL_CHECK(write, cuFileWrite);
 
-static_assert(sizeof(Result) == sizeof(CUfileError_t) &&
-              offsetof(Result, code) == offsetof(CUfileError_t, err) &&
-              offsetof(Result, cuda) == offsetof(CUfileError_t, cu_err));
+static_assert(sizeof(CufileResult) == sizeof(CUfileError_t) &&
+              offsetof(CufileResult, code) == offsetof(CUfileError_t, err) &&
+              offsetof(CufileResult, cuda) == offsetof(CUfileError_t, cu_err));
 static_assert(sizeof(Descriptor) == sizeof(CUfileDescr_t) &&
               offsetof(Descriptor, type) == offsetof(CUfileDescr_t, type) &&
               offsetof(Descriptor, fd) == offsetof(CUfileDescr_t, handle) &&

@@ -227,7 +227,7 @@ TYPED_TEST(CollectivesBy, UnevenBlocksThatDisagree) {
 /// sends to the spoilt list, has failed. Over a NIC nothing is held back.
 PEAL_KERNEL uneven_late(Verdict* verdict, Context ctx, Team team, uint64_t* dst, uint64_t* src,
                         Blocks<int> received, Blocks<int> sent) {
-  const collective::Counters* const counters =
+  const collective::ChannelCounters* const counters =
       ptr(ctx, &collective::Part::of(team, ctx.slot).counters(0), world_pe(team, n_pes(team) - 2));
   if (team.mapped != 0 && my_pe(team) == 0 && block_in_grid() == 0 && counters != nullptr) {
     const Status waited = detail::spin(

@@ -14,14 +14,14 @@
 
 namespace {
 
+using peal::storage::cufile::CufileResult;
 using peal::storage::cufile::Descriptor;
 using peal::storage::cufile::Handle;
-using peal::storage::cufile::Result;
 
 FakeCuFile state;
 
 /// Counts what was taken.
-Result answer(int refused) {
+CufileResult answer(int refused) {
   if (refused == 0) ++state.live;
   return {refused, 0};
 }
@@ -54,19 +54,19 @@ extern "C" {
 
 FakeCuFile* fake_cufile() { return &state; }
 
-Result cuFileDriverOpen() { return {state.refuse_driver, 0}; }
+CufileResult cuFileDriverOpen() { return {state.refuse_driver, 0}; }
 
-Result cuFileHandleRegister(Handle* handle, Descriptor* descriptor) {
+CufileResult cuFileHandleRegister(Handle* handle, Descriptor* descriptor) {
   *handle = reinterpret_cast<Handle>(static_cast<intptr_t>(descriptor->fd));
   return answer(state.refuse_handle);
 }
 void cuFileHandleDeregister(Handle) { --state.live; }
 
-Result cuFileBufRegister(const void*, size_t, int) {
+CufileResult cuFileBufRegister(const void*, size_t, int) {
   ++state.buffers;
   return answer(state.refuse_buffer);
 }
-Result cuFileBufDeregister(const void*) {
+CufileResult cuFileBufDeregister(const void*) {
   --state.live;
   return {0, 0};
 }

@@ -289,7 +289,7 @@ TEST(MakeTcp, WaitsForAPresentRankZeroNoLongerThanTwoDeadlines) {
   });
   door.admit_all(TimePoint::max());
   const std::vector<Fd> peers = door.take_peers();
-  const auto present = make_frame(make_message({.kind = Kind::kPresent}, {}));
+  const auto present = make_frame(make_message({.kind = FrameKind::kPresent}, {}));
   while (::send(peers[1].get(), present.data(), present.size(), MSG_NOSIGNAL) > 0) {
     pollfd ended{.fd = peers[1].get(), .events = POLLRDHUP, .revents = 0};
     ::poll(&ended, 1, 20);

@@ -21,10 +21,10 @@
 namespace peal::run {
 namespace {
 
-std::pair<Channel, Channel> connected() {
+std::pair<FrameStream, FrameStream> connected() {
   int ends[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  return {Channel(Fd(ends[0]), Fd()), Channel(Fd(ends[1]), Fd())};
+  return {FrameStream(Fd(ends[0]), Fd()), FrameStream(Fd(ends[1]), Fd())};
 }
 
 TEST(Pack, KeepsTextsAsTheyAre) {
@@ -37,7 +37,7 @@ TEST(Pack, KeepsTextsAsTheyAre) {
   }
 }
 
-TEST(Channel, BringsFramesWholeAndInOrder) {
+TEST(FrameStream, BringsFramesWholeAndInOrder) {
   auto [head, agent] = connected();
   const std::string much(300'000, 'x');  // more than a socket holds
   agent.send({Note::kOutput, 3, much});
@@ -59,7 +59,7 @@ TEST(Channel, BringsFramesWholeAndInOrder) {
 }
 
 // A login shell on another host may print whatever it likes.
-TEST(Channel, PassesOverWhatComesBeforeTheGreeting) {
+TEST(FrameStream, PassesOverWhatComesBeforeTheGreeting) {
   auto [head, agent] = connected();
   const std::string noise = "Welcome! peal-run agent of nothing\n";
   ASSERT_EQ(::write(agent.out(), noise.data(), noise.size()), static_cast<ssize_t>(noise.size()));
@@ -73,9 +73,9 @@ TEST(Channel, PassesOverWhatComesBeforeTheGreeting) {
   EXPECT_EQ(head.next()->bytes, "id");
 }
 
-TEST(Channel, TellsTheEndOfTheOtherSide) {
+TEST(FrameStream, TellsTheEndOfTheOtherSide) {
   auto [head, agent] = connected();
-  { const Channel gone = std::move(agent); }
+  { const FrameStream gone = std::move(agent); }
   EXPECT_FALSE(head.read_some());
   ::signal(SIGPIPE, SIG_IGN);
   head.send({Note::kEnd, 0, ""});
@@ -83,7 +83,7 @@ TEST(Channel, TellsTheEndOfTheOtherSide) {
   EXPECT_EQ(head.pending(), 0U);
 }
 
-TEST(Channel, RefusesBytesThatAreNoFrame) {
+TEST(FrameStream, RefusesBytesThatAreNoFrame) {
   auto [head, agent] = connected();
   ASSERT_EQ(::write(agent.out(), "GET / HTTP/1.1\r\n\r\n", 18), 18);
   ASSERT_TRUE(head.read_some());

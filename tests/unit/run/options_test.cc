@@ -109,7 +109,7 @@ TEST(Options, AnswerMistakesInWords) {
     try {
       read(mistake.arguments);
       ADD_FAILURE() << "accepted, but for: " << mistake.words;
-    } catch (const Answer& answer) {
+    } catch (const EarlyExit& answer) {
       EXPECT_EQ(answer.exit_code, 2);
       EXPECT_NE(answer.text.find(mistake.words), std::string::npos) << answer.text;
       EXPECT_TRUE(answer.text.starts_with("peal-run: ")) << answer.text;

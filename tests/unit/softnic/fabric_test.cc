@@ -406,7 +406,7 @@ TEST_F(Corruption, OfferThatIsTooShort) {
   impostor->link(nic->lid(), kBytes, [](LinkHeader& header, std::byte* ring) {
     auto* packet = reinterpret_cast<Packet*>(ring);
     packet->kind = PacketKind::kOffer;
-    packet->payload = sizeof(Offer) - 1;
+    packet->payload = sizeof(RegionDescriptor) - 1;
     header.requests.tail = 128;
   });
 }
@@ -417,8 +417,8 @@ TEST_F(Corruption, OffersWithoutEnd) {
       auto* packet = reinterpret_cast<Packet*>(ring + 128 * i);
       packet->kind = PacketKind::kOffer;
       packet->address = i;
-      packet->payload = sizeof(Offer);
-      const Offer offer{i, getpid(), static_cast<int64_t>(i), 0, 0, 0, 4096};
+      packet->payload = sizeof(RegionDescriptor);
+      const RegionDescriptor offer{i, getpid(), static_cast<int64_t>(i), 0, 0, 0, 4096};
       std::memcpy(packet + 1, &offer, sizeof(offer));
     }
     header.requests.tail = 32 << 10;

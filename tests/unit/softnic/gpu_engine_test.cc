@@ -81,13 +81,13 @@ TEST_F(GpuEngine, ServesOthersWhileAPeLeavesItsEventsUnread) {
 // The process serves all PEs of a fabric, and may have been started by a library of another build.
 TEST_F(GpuEngine, NamesBothVersionsToALibraryOfAnother) {
   Pe pe(directory, 1);
-  Channel calls = connect_to(directory + "/engine");
+  MessageSocket calls = connect_to(directory + "/engine");
   const auto [mine, theirs] = channel_pair();
   Call call;
   call.version = Call::kVersion + 1;
   ASSERT_TRUE(calls.send(call, theirs.fd()));
   Reply reply;
-  ASSERT_TRUE(calls.receive(&reply, Channel::Milliseconds(60'000)));
+  ASSERT_TRUE(calls.receive(&reply, MessageSocket::Milliseconds(60'000)));
   EXPECT_NE(reply.status, CommandStatus::kOk);
   for (const uint64_t version : {Call::kVersion, Call::kVersion + 1}) {
     const std::string number = "version " + std::to_string(version & 0xffff'ffff);
@@ -100,7 +100,7 @@ TEST_F(GpuEngine, NamesBothVersionsToALibraryOfAnother) {
 TEST_F(GpuEngine, LetsGoOfAPeThatDiesBeforeItIsWelcomed) {
   Pe other(directory, 1);
   {
-    Channel calls = connect_to(directory + "/engine");
+    MessageSocket calls = connect_to(directory + "/engine");
     const auto [mine, theirs] = channel_pair();
     Call call;
     call.what = hello(2);
@@ -119,7 +119,7 @@ TEST_F(GpuEngine, LetsGoOfAPeThatDiesBeforeItIsWelcomed) {
 // A process that reads no answers must not hold up the others either: it is let go.
 TEST_F(GpuEngine, LetsGoOfAPeThatReadsNoAnswers) {
   Pe other(directory, 1);
-  Channel calls = connect_to(directory + "/engine");
+  MessageSocket calls = connect_to(directory + "/engine");
   const auto [mine, theirs] = channel_pair();
   Call call;
   call.what = hello(2);

@@ -195,30 +195,30 @@ TEST(Loan, NamesTheBytesOfItsFile) {
 TEST(Loan, WhatIsNotAsOfferedIsNotBorrowed) {
   const File file(F_SEAL_SHRINK);
   const File could_shrink(0);
-  const Offer good = Loan::of(7, file.memory, kBytes)->offer();
+  const RegionDescriptor good = Loan::of(7, file.memory, kBytes)->offer();
   // What Loan kept open is closed; the file itself still is.
   const auto refused = [&](auto change) {
-    Offer offer = good;
+    RegionDescriptor offer = good;
     offer.fd = file.fd;
     change(offer);
     return Borrowed::open(offer) == nullptr;
   };
-  EXPECT_FALSE(refused([](Offer&) {}));
-  EXPECT_TRUE(refused([](Offer& o) { o.inode += 1; }));
-  EXPECT_TRUE(refused([](Offer& o) { o.device += 1; }));
-  EXPECT_TRUE(refused([](Offer& o) { o.bytes += 1; })) << "longer than the file";
-  EXPECT_TRUE(refused([](Offer& o) { o.bytes = 0; }));
-  EXPECT_TRUE(refused([](Offer& o) { o.offset = ~uint64_t{0} - 4095; })) << "wraps";
-  EXPECT_TRUE(refused([](Offer& o) { o.pid = 0; }));
-  EXPECT_TRUE(refused([](Offer& o) { o.fd = -1; }));
-  EXPECT_TRUE(refused([](Offer& o) { o.fd = 1 << 20; })) << "no such descriptor";
-  EXPECT_TRUE(refused([&](Offer& o) {
+  EXPECT_FALSE(refused([](RegionDescriptor&) {}));
+  EXPECT_TRUE(refused([](RegionDescriptor& o) { o.inode += 1; }));
+  EXPECT_TRUE(refused([](RegionDescriptor& o) { o.device += 1; }));
+  EXPECT_TRUE(refused([](RegionDescriptor& o) { o.bytes += 1; })) << "longer than the file";
+  EXPECT_TRUE(refused([](RegionDescriptor& o) { o.bytes = 0; }));
+  EXPECT_TRUE(refused([](RegionDescriptor& o) { o.offset = ~uint64_t{0} - 4095; })) << "wraps";
+  EXPECT_TRUE(refused([](RegionDescriptor& o) { o.pid = 0; }));
+  EXPECT_TRUE(refused([](RegionDescriptor& o) { o.fd = -1; }));
+  EXPECT_TRUE(refused([](RegionDescriptor& o) { o.fd = 1 << 20; })) << "no such descriptor";
+  EXPECT_TRUE(refused([&](RegionDescriptor& o) {
     o.fd = could_shrink.fd;
     o.inode = could_shrink.info().st_ino;
   }));
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
-  EXPECT_TRUE(refused([&](Offer& o) {
+  EXPECT_TRUE(refused([&](RegionDescriptor& o) {
     struct stat info {};
     fstat(ends[0], &info);
     o.fd = ends[0];

@@ -163,7 +163,7 @@ nic mlx5_1 0 - 10/10:03.0/31:00.0
 TEST(Topology, SharesNicsOutAmongTheGpusThatTheyAreNearestTo) {
   const auto share = [](const char* table, const char* gpu, const std::vector<std::string>& names) {
     const SysfsTree tree(table);
-    const Share found = share_of(Topology::read(tree.root()), gpu, names);
+    const NicShare found = share_of(Topology::read(tree.root()), gpu, names);
     return std::vector<size_t>{found.nics, found.near, found.gpus};
   };
   using Counts = std::vector<size_t>;

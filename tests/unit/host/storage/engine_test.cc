@@ -126,7 +126,7 @@ TEST_F(GpuFiles, GoByBuffersWhereSomebodyLooksAtTheBytes) {
   put_file(path(), bytes);
   std::string seen(kBytes, 'x');
   File file(Faults::calls(), path(), File::Use::kRead, true);
-  engine.read({file, 0, at(0), 0, [&](const Piece& piece, std::span<const std::byte> got) {
+  engine.read({file, 0, at(0), 0, [&](const FileRange& piece, std::span<const std::byte> got) {
                  std::memcpy(&seen[piece.at], got.data(), got.size());
                }});
   EXPECT_EQ(seen, bytes);

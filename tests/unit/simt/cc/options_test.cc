@@ -119,7 +119,7 @@ TEST_F(Line, MistakesAreErrors) {
     try {
       read_options(words);
       return "taken";
-    } catch (const UsageError& error) {
+    } catch (const OptionError& error) {
       return error.what();
     }
   };

@@ -46,13 +46,13 @@ TEST(Tokens, BracketsThatDoNotCloseAreErrorsWithTheirPlace) {
   try {
     open.close_of(1);
     FAIL();
-  } catch (const Error& error) {
+  } catch (const SyntaxError& error) {
     EXPECT_STREQ(error.what(), "a.cu:4: error: ( is never closed");
   }
   EXPECT_EQ(open.close_of(3), 5u);
   EXPECT_EQ(open.open_of(5), 3u);
-  EXPECT_THROW(Tokens("a \"b\n\""), Error);
-  EXPECT_THROW(Tokens("R\"(b"), Error);
+  EXPECT_THROW(Tokens("a \"b\n\""), SyntaxError);
+  EXPECT_THROW(Tokens("R\"(b"), SyntaxError);
 }
 
 }  // namespace

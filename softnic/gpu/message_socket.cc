@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SOCK_SEQPACKET over a path or a pair, with SCM_RIGHTS for descriptors.
-#include "softnic/gpu/channel.h"
+#include "softnic/gpu/message_socket.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -49,7 +49,7 @@ Fd descriptor_in(msghdr* message) {
 
 }  // namespace
 
-bool Channel::send_bytes(const void* data, size_t bytes, int fd) {
+bool MessageSocket::send_bytes(const void* data, size_t bytes, int fd) {
   if (!open()) return false;
   iovec part = {const_cast<void*>(data), bytes};
   Ancillary ancillary = {};
@@ -74,19 +74,19 @@ bool Channel::send_bytes(const void* data, size_t bytes, int fd) {
   return false;
 }
 
-pid_t Channel::peer_pid() const {
+pid_t MessageSocket::peer_pid() const {
   ucred peer = {};
   socklen_t bytes = sizeof(peer);
   if (getsockopt(fd_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return 0;
   return peer.pid;
 }
 
-bool Channel::writable() const {
+bool MessageSocket::writable() const {
   pollfd ready = {fd_.get(), POLLOUT, 0};
   return open() && poll(&ready, 1, 0) == 1;
 }
 
-bool Channel::receive_bytes(void* data, size_t bytes, Milliseconds patience, Fd* fd) {
+bool MessageSocket::receive_bytes(void* data, size_t bytes, Milliseconds patience, Fd* fd) {
   if (!open()) return false;
   const int answer = poll_until(fd_.get(), POLLIN, std::chrono::steady_clock::now() + patience);
   iovec part = {data, bytes};
@@ -111,13 +111,13 @@ bool Channel::receive_bytes(void* data, size_t bytes, Milliseconds patience, Fd*
   return true;
 }
 
-std::pair<Channel, Channel> channel_pair() {
+std::pair<MessageSocket, MessageSocket> channel_pair() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return {};
-  return {Channel(Fd(ends[0])), Channel(Fd(ends[1]))};
+  return {MessageSocket(Fd(ends[0])), MessageSocket(Fd(ends[1]))};
 }
 
-Channel connect_to(const std::string& path) {
+MessageSocket connect_to(const std::string& path) {
   sockaddr_un address;
   if (!address_of(path, &address)) return {};
   // Not blocking: a listener whose queue of callers is full is one that does not answer.
@@ -126,7 +126,7 @@ Channel connect_to(const std::string& path) {
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return {};
   }
-  return Channel(std::move(fd));
+  return MessageSocket(std::move(fd));
 }
 
 Fd listen_at(const std::string& path) {
@@ -140,8 +140,8 @@ Fd listen_at(const std::string& path) {
   return fd;
 }
 
-Channel accept_from(const Fd& listener) {
-  return Channel(Fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+MessageSocket accept_from(const Fd& listener) {
+  return MessageSocket(Fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
 }
 
 }  // namespace peal::softnic::gpu

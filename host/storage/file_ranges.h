@@ -18,22 +18,22 @@
 
 namespace peal::storage {
 
-struct Piece {
+struct FileRange {
   size_t index;
   uint64_t at;  // in the range
   size_t bytes;
 };
 
-class Pieces {
+class FileRanges {
  public:
   /// `piece` bytes each, a multiple of kBlock.
-  Pieces(uint64_t offset, uint64_t bytes, size_t piece)
+  FileRanges(uint64_t offset, uint64_t bytes, size_t piece)
       : bytes_(bytes), piece_(piece), skew_(offset % kBlock) {}
 
   size_t count() const {
     return bytes_ == 0 ? 0 : static_cast<size_t>((skew_ + bytes_ - 1) / piece_ + 1);
   }
-  Piece operator[](size_t index) const {
+  FileRange operator[](size_t index) const {
     const uint64_t begin = index == 0 ? 0 : index * piece_ - skew_;
     const uint64_t end = std::min(bytes_, (index + 1) * piece_ - skew_);
     return {index, begin, static_cast<size_t>(end - begin)};
@@ -48,7 +48,7 @@ class Pieces {
 /// Calls `move(worker, piece)` for all pieces on up to `threads` threads, this one among them.
 /// After the first throw no piece is begun; rethrows it when all threads have ended.
 template <class Move>
-void move_all(const Pieces& pieces, size_t threads, const Move& move) {
+void move_all(const FileRanges& pieces, size_t threads, const Move& move) {
   std::atomic<size_t> next = 0;
   std::mutex mutex;
   std::exception_ptr first;

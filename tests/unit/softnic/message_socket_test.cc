@@ -2,7 +2,7 @@
 //
 // The packet socket between a PE and the GPU engine's process: whole structs, descriptors, and no
 // call that waits past its deadline.
-#include "softnic/gpu/channel.h"
+#include "softnic/gpu/message_socket.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -17,35 +17,35 @@
 namespace peal::softnic::gpu {
 namespace {
 
-TEST(Channel, RefusesAMessageOfAnotherSize) {
+TEST(MessageSocket, RefusesAMessageOfAnotherSize) {
   auto [a, b] = channel_pair();
   EXPECT_TRUE(a.send(uint64_t{1}));
   uint32_t small = 0;
-  EXPECT_FALSE(b.receive(&small, Channel::Milliseconds(1000)));
+  EXPECT_FALSE(b.receive(&small, MessageSocket::Milliseconds(1000)));
   EXPECT_FALSE(b.open());
 }
 
-TEST(Channel, CarriesADescriptor) {
+TEST(MessageSocket, CarriesADescriptor) {
   auto [a, b] = channel_pair();
   const Fd file(memfd_create("peal-test", MFD_CLOEXEC));
   ASSERT_EQ(ftruncate(file.get(), 12345), 0);
   EXPECT_TRUE(a.send(uint64_t{7}, file.get()));
   uint64_t value = 0;
   Fd came;
-  ASSERT_TRUE(b.receive(&value, Channel::Milliseconds(1000), &came));
+  ASSERT_TRUE(b.receive(&value, MessageSocket::Milliseconds(1000), &came));
   EXPECT_EQ(value, 7u);
   struct stat info;
   ASSERT_EQ(fstat(came.get(), &info), 0);
   EXPECT_EQ(info.st_size, 12345);
 }
 
-TEST(Channel, GivesUpWhenNobodySpeaks) {
+TEST(MessageSocket, GivesUpWhenNobodySpeaks) {
   auto [a, b] = channel_pair();
   uint64_t value = 0;
-  EXPECT_FALSE(b.receive(&value, Channel::Milliseconds(10)));
+  EXPECT_FALSE(b.receive(&value, MessageSocket::Milliseconds(10)));
 }
 
-TEST(Channel, FailsToSendWhenNobodyReads) {
+TEST(MessageSocket, FailsToSendWhenNobodyReads) {
   auto [a, b] = channel_pair();
   uint32_t sent = 0;
   while (a.writable() && a.send(uint64_t{7})) ++sent;
@@ -54,13 +54,14 @@ TEST(Channel, FailsToSendWhenNobodyReads) {
   EXPECT_FALSE(a.open());
   uint64_t value = 0;
   for (uint32_t i = 0; i < sent; ++i) {
-    ASSERT_TRUE(b.receive(&value, Channel::Milliseconds(0))) << "what was sent before is there";
+    ASSERT_TRUE(b.receive(&value, MessageSocket::Milliseconds(0)))
+        << "what was sent before is there";
   }
 }
 
 // Each signal began the wait anew: under a profiler that interrupts every millisecond a receiver
 // waited for ever. Signals here come without a pause until the wait has ended.
-TEST(Channel, KeepsItsDeadlineUnderSignals) {
+TEST(MessageSocket, KeepsItsDeadlineUnderSignals) {
   struct sigaction action = {};
   action.sa_handler = [](int) {};
   ASSERT_EQ(sigaction(SIGPROF, &action, nullptr), 0);
@@ -77,7 +78,7 @@ TEST(Channel, KeepsItsDeadlineUnderSignals) {
     }
   });
   uint64_t value = 0;
-  EXPECT_FALSE(b.receive(&value, Channel::Milliseconds(50)));
+  EXPECT_FALSE(b.receive(&value, MessageSocket::Milliseconds(50)));
   ended.store(true);
   profiler.join();
   EXPECT_FALSE(outlasted) << "the wait ended with the signals, not at its deadline";

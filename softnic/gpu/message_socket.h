@@ -17,12 +17,12 @@ namespace peal::softnic::gpu {
 
 /// One end of a connection. No call throws and none waits past its deadline, sending not at all;
 /// the first failure of any kind, a struct of another size among them, closes the channel for good.
-class Channel {
+class MessageSocket {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  Channel() = default;
-  explicit Channel(Fd fd) : fd_(std::move(fd)) {}
+  MessageSocket() = default;
+  explicit MessageSocket(Fd fd) : fd_(std::move(fd)) {}
 
   bool open() const { return static_cast<bool>(fd_); }
   int fd() const { return fd_.get(); }
@@ -54,15 +54,15 @@ class Channel {
 };
 
 /// A channel and its other end. Not open when the system has no descriptors left.
-std::pair<Channel, Channel> channel_pair();
+std::pair<MessageSocket, MessageSocket> channel_pair();
 
 /// Connects to the socket at `path`; not open when nobody listens there.
-Channel connect_to(const std::string& path);
+MessageSocket connect_to(const std::string& path);
 
 /// A listening socket at `path`, which must not exist. Throws std::system_error naming it.
 Fd listen_at(const std::string& path);
 
 /// The next connection of `listener`, if one waits.
-Channel accept_from(const Fd& listener);
+MessageSocket accept_from(const Fd& listener);
 
 }  // namespace peal::softnic::gpu

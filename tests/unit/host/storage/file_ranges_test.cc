@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ranges cut into pieces for threads. Hazard: a byte in no piece, or in two.
-#include "host/storage/pieces.h"
+#include "host/storage/file_ranges.h"
 
 #include <gtest/gtest.h>
 
@@ -11,13 +11,13 @@
 namespace peal::storage {
 namespace {
 
-TEST(Pieces, CoverTheRangeOnceAndBeginAtBlocks) {
+TEST(FileRanges, CoverTheRangeOnceAndBeginAtBlocks) {
   for (const uint64_t offset : {0, 1, 4095, 4096, 9000}) {
     for (const uint64_t bytes : {0, 1, 4095, 4096, 8191, 8192, 30000}) {
-      const Pieces pieces(offset, bytes, 2 * kBlock);
+      const FileRanges pieces(offset, bytes, 2 * kBlock);
       uint64_t covered = 0;
       for (size_t i = 0; i < pieces.count(); ++i) {
-        const Piece one = pieces[i];
+        const FileRange one = pieces[i];
         EXPECT_EQ(one.index, i);
         EXPECT_EQ(one.at, covered);
         EXPECT_GT(one.bytes, 0u);
@@ -30,23 +30,24 @@ TEST(Pieces, CoverTheRangeOnceAndBeginAtBlocks) {
   }
 }
 
-TEST(Pieces, AreMovedOnceEachByAllThreads) {
+TEST(FileRanges, AreMovedOnceEachByAllThreads) {
   for (const size_t threads : {1, 2, 7}) {
     std::atomic<size_t> moved = 0;
     std::atomic<size_t> largest = 0;
-    move_all(Pieces(0, 100 * kBlock, kBlock), threads, [&](size_t worker, const Piece& piece) {
-      moved += piece.index;
-      if (worker >= threads) largest = worker;
-    });
+    move_all(FileRanges(0, 100 * kBlock, kBlock), threads,
+             [&](size_t worker, const FileRange& piece) {
+               moved += piece.index;
+               if (worker >= threads) largest = worker;
+             });
     EXPECT_EQ(moved, 4950u);
     EXPECT_EQ(largest, 0u);
   }
 }
 
-TEST(Pieces, EndWithTheFirstError) {
+TEST(FileRanges, EndWithTheFirstError) {
   std::atomic<size_t> begun = 0;
-  EXPECT_THROW(move_all(Pieces(0, 1000 * kBlock, kBlock), 3,
-                        [&](size_t, const Piece&) {
+  EXPECT_THROW(move_all(FileRanges(0, 1000 * kBlock, kBlock), 3,
+                        [&](size_t, const FileRange&) {
                           ++begun;
                           throw std::runtime_error("no");
                         }),
