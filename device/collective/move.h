@@ -101,6 +101,59 @@ struct Share {
   }
 };
 
+/// Units of a broadcast's message from the root to the destinations of all others, from byte `at`
+/// on: each is loaded once and stored everywhere.
+template <class Unit, Reach R, class S>
+PEAL_DEVICE void relay_units(const Call<R>& call, S scope, const Buffers& buffers, uint32_t root,
+                             uint64_t at, uint64_t count) {
+  constexpr uint64_t kBatch = 4;  // of a lane under way at once
+  const uint64_t stride = scope.size();
+  const auto* const from =
+      reinterpret_cast<const Unit*>(call.at(root, buffers.src) + at) + scope.rank();
+  for (uint64_t i = 0; i + scope.rank() < count; i += kBatch * stride) {
+    const uint64_t left = count - scope.rank() - i;
+    Unit unit[kBatch] = {};
+    PEAL_UNROLL
+    for (uint64_t k = 0; k < kBatch; ++k) {
+      if (k * stride < left) {
+        unit[k] = p2p::detail::load_unit<Unit, p2p::Direction::kGet>(from + i + k * stride);
+      }
+    }
+    for (uint32_t n = 0; n < call.members(); ++n) {
+      const uint32_t member = call.after(n);
+      if (member == root) continue;
+      auto* const to = reinterpret_cast<Unit*>(call.at(member, buffers.dst) + at) + scope.rank();
+      PEAL_UNROLL
+      for (uint64_t k = 0; k < kBatch; ++k) {
+        if (k * stride < left) {
+          p2p::detail::store_unit<Unit, p2p::Direction::kPut>(to + i + k * stride, unit[k]);
+        }
+      }
+    }
+  }
+}
+
+/// A broadcast over mapped memory, by a member that is not the root: its share of the message to
+/// all of them, so that the root's link carries the message once and each other link as much.
+template <Reach R, class S>
+PEAL_DEVICE void relay(const Call<R>& call, S scope, const Buffers& buffers, uint32_t root) {
+  const uint32_t behind_root = (call.rank() + call.members() - root - 1) % call.members();
+  const Share share = Share::of(buffers.bytes, sizeof(Line), behind_root, call.members() - 1);
+  uint64_t fit = reinterpret_cast<uint64_t>(call.at(root, buffers.src));
+  for (uint32_t n = 0; n < call.members(); ++n) {
+    if (n != root) fit |= reinterpret_cast<uint64_t>(call.at(n, buffers.dst));
+  }
+  const uint64_t unit = fit % sizeof(Line) == 0 ? sizeof(Line) : fit % 4 == 0 ? 4 : 1;
+  const uint64_t whole = share.count / unit;
+  if (unit == sizeof(Line)) {
+    relay_units<Line>(call, scope, buffers, root, share.at, whole);
+  } else if (unit == 4) {
+    relay_units<uint32_t>(call, scope, buffers, root, share.at, whole);
+  }
+  const uint64_t moved = unit == 1 ? 0 : whole * unit;
+  relay_units<std::byte>(call, scope, buffers, root, share.at + moved, share.count - moved);
+}
+
 /// A broadcast by the NIC: each member gets a share from the root and puts it to the others.
 template <Reach R, AnyScope S>
 PEAL_DEVICE Status put_from(const Call<R>& call, S scope, const Buffers& buffers, uint32_t root) {

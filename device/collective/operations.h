@@ -38,11 +38,12 @@ struct Broadcast {
   PEAL_DEVICE Status brief(const Call<R>& call, S group, uint32_t signature) const {
     return exchange_from(call, group, from_root(signature));
   }
-  /// Each member fetches for itself, so that all links are busy.
   template <Reach R, class S>
   PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
     if (call.rank() == member()) {
       copy_at_home(group, buffers.dst, buffers.src, buffers.bytes);
+    } else if (call.members() > 2) {
+      relay(call, group, buffers, member());
     } else {
       p2p::copy<p2p::Direction::kGet>(group, buffers.dst, call.at(member(), buffers.src),
                                       buffers.bytes);

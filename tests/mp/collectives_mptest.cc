@@ -48,6 +48,44 @@ TYPED_TEST(CollectivesBy, AllButOne) {
   });
 }
 
+template <class S>
+PEAL_KERNEL broadcast_bytes(Context ctx, S scope, Team team, uint8_t* dst, const uint8_t* src,
+                            size_t bytes, int root, Status* answer) {
+  const Status status = broadcast(ctx, scope, team, dst, src, bytes, root);
+  if (status != Status::kOk) *answer = status;
+}
+
+/// Long ones, whose parts the members that are not the root hand on: in units that fit all of them.
+TYPED_TEST(CollectivesBy, ABroadcastMayBeginAtAnyByte) {
+  on_every_pe([](Runtime& pe) {
+    constexpr size_t kBytes = 5003;
+    constexpr size_t kRoom = kBytes + 32;
+    const Team team = pe.split_team(pe.world(), 0, 0, kSmall);
+    auto* const dst = pe.allocate<uint8_t>(kRoom);
+    auto* const src = pe.allocate<uint8_t>(kRoom);
+    auto* const answer = pe.allocate<Status>(1);
+    const std::pair<size_t, size_t> places[] = {{16, 0}, {1, 1}, {0, 3}, {4, 4}, {8, 4}};
+    int root = 0;
+    for (const auto& [to, from] : places) {
+      for (size_t i = 0; i < kRoom; ++i) src[i] = static_cast<uint8_t>(i * 7 + to + from + 1);
+      if (pe.my_pe() != root) std::fill_n(src, kRoom, uint8_t{0});
+      std::fill_n(dst, kRoom, uint8_t{0});
+      launch(grid_for<TypeParam>(), broadcast_bytes<TypeParam>, pe.context(), TypeParam{}, team,
+             dst + to, src + from, kBytes, root, answer)
+          .wait();
+      ASSERT_EQ(*answer, Status::kOk);
+      for (size_t i = 0; i < kRoom; ++i) {
+        const bool within = i >= to && i < to + kBytes;
+        const auto sent = static_cast<uint8_t>((i - to + from) * 7 + to + from + 1);
+        ASSERT_EQ(dst[i], within ? sent : 0) << i << " of a broadcast to " << to << " by " << root;
+      }
+      pe.barrier();
+      root = (root + 1) % pe.n_pes();
+    }
+    pe.free_team(team);
+  });
+}
+
 /// Member i sends (i + j) % 5 elements to member j, whose block begins at 8 * i there.
 int count_of(int from, int to) { return (from + to) % 5; }
 
