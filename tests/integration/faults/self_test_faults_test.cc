@@ -23,7 +23,8 @@ class Plan {
  public:
   explicit Plan(const std::string& plan) {
     setenv("PEAL_SOFTNIC_FAULTS", plan.c_str(), 1);
-    setenv("PEAL_SOFTNIC_TIMEOUT_SCALE", "0.001", 1);  // of retries
+    // Of retries: soon used up, but not while the peer's NIC waits for a core.
+    setenv("PEAL_SOFTNIC_TIMEOUT_SCALE", "0.02", 1);
   }
   ~Plan() {
     unsetenv("PEAL_SOFTNIC_FAULTS");
