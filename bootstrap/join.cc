@@ -77,7 +77,7 @@ class Attempt {
   TimePoint retry() const { return retry_; }
   // Somebody listens there.
   bool connected() const { return socket_ && stage_ != Stage::kConnecting; }
-  // Of the last connection that nobody took: an errno.
+  // The errno of the last connection that nobody took.
   int error() const { return error_; }
 
   void begin() {

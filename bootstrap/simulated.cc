@@ -20,7 +20,7 @@ namespace {
 
 using simt::simulated_pe;
 
-// Of simulated time, which runs fast while all wait.
+// The deadline counts simulated time, which runs fast while all wait.
 constexpr uint64_t kDeadlineNs = std::chrono::nanoseconds(kDefaultDeadline).count();
 
 /// One collective call: what each PE gave.

@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "headers travel as the
 // What an answer that is already on its way may take beyond the deadline of the wait it ends.
 constexpr Deadline kGrace{2'000};
 
-// Of a CallName, which may have no zero at its end.
+// A CallName may have no zero at its end.
 std::string_view text_of_name(const CallName& name) {
   return {name.data(), strnlen(name.data(), name.size())};
 }

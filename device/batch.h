@@ -27,9 +27,9 @@
 
 namespace peal {
 
-/// Of one lane: each lane that posts has its own. Its atomics are relaxed. Its operations are those
-/// of the same name, with the same rules for sources and order, and the NIC may not hear of them
-/// before ring().
+/// A batch belongs to one lane: each lane that posts has its own. Its atomics are relaxed. Its
+/// operations are those of the same name, with the same rules for sources and order, and the NIC
+/// may not hear of them before ring().
 template <Reach R>
 class Batch {
  public:
@@ -101,7 +101,7 @@ class Batch {
   PEAL_DEVICE Status atomic_set(T* word, std::type_identity_t<T> value, int pe) {
     return post_atomic<Update::kSwap>(word, value, pe);
   }
-  /// Of integers: the sum of reals waits for each.
+  /// Takes integers only: a sum of reals waits for each.
   template <class T>
   PEAL_DEVICE Status atomic_add(T* word, std::type_identity_t<T> value, int pe) {
     static_assert(std::is_integral_v<T>);

@@ -50,7 +50,7 @@ PEAL_HD uint64_t of_all(const Team& team, size_t count) {
   return team.size < 0 ? 0 : scaled(count, static_cast<uint64_t>(team.size));
 }
 
-/// Of a call that has so many elements.
+/// The note of a call with so many elements.
 template <class T>
 PEAL_HD CallNote note_of(const Team& team, const T* dst, uint64_t dst_count, const T* src,
                          uint64_t src_count) {

@@ -9,7 +9,7 @@
 
 namespace peal {
 
-/// Of every operation: one that is dropped is a compiler's warning.
+/// What every operation answers; the compiler warns where it is dropped.
 enum class [[nodiscard]] Status : uint32_t;
 
 enum class Status : uint32_t {

@@ -85,7 +85,8 @@ inline constexpr Ordering<Order::kBoth> acq_rel{};
 using Relaxed = Ordering<Order::kRelaxed>;
 template <class O>
 concept AnyOrder = std::is_same_v<O, Ordering<O::kOrder>>;
-/// Of a call that reads and stores nothing, and of one whose caller does not hear what was there.
+/// The orders of a call that reads and stores nothing. WriteOrder: of one whose caller does not
+/// hear what was there.
 template <class O>
 concept ReadOrder = AnyOrder<O> && !releases(O::kOrder);
 template <class O>

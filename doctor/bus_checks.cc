@@ -45,7 +45,7 @@ bool usable(const Nic& nic) {
                              [](const Port& port) { return port.active() && !port.ethernet; });
 }
 
-// Of those with an active InfiniBand port; of all where there is none.
+// The NICs with an active InfiniBand port; all of them where none has one.
 std::vector<std::string> candidates(const Machine& machine) {
   std::vector<std::string> good;
   std::vector<std::string> all;

@@ -49,7 +49,7 @@ BlockCounts blocks_of(Call call, uint64_t members) {
   }
 }
 
-// Of the message to one member.
+// The bytes of the message to one member.
 uint64_t bytes_of(const kernels::Collective& call) { return scaled(call.count, call.element); }
 
 // A range's length, for messages.

@@ -96,7 +96,8 @@ bool CheckMode::concerns(const void* address) const {
   return within(heap_.base()) || std::ranges::any_of(mapped_, within);
 }
 
-// Of several PEs in a process the one whose heap it is: which PE's lane this is, nobody knows.
+// Where several PEs share a process, the access counts as that of the PE whose heap it is in:
+// nobody knows which PE's lane this is.
 void CheckMode::observe(const simt::PlainAccess& access) {
   if (access.address == nullptr || simt::in_library()) return;
   const std::shared_lock lock(observed().mutex);

@@ -63,7 +63,8 @@ void Files::move(const detail::FileCall& call, const storage::Memory& memory) {
     const std::lock_guard lock(mutex_);
     failures_.push_back(std::move(failure));
   }
-  // Of the default context, which there always is: Runtime::status() and on_failure() look there.
+  // The alarm of the default context, which there always is: Runtime::status() and on_failure()
+  // look there.
   store_release<Reach::kSystem>(&parts_.contexts.words(0).alarm, 1u);
 }
 

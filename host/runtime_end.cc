@@ -88,7 +88,7 @@ void Runtime::Parts::end_flight() const {
   }
 }
 
-// Of a kernel that crashes on a CPU the other PEs hear from the handler of the signal; those of a
+// The handler of the signal tells the other PEs of a kernel that crashes on a CPU; the PEs of a
 // simulation share a process, and its end.
 void Runtime::Parts::hear_of_process_end() {
   simt::set_pe_of_process(group.rank());

@@ -55,7 +55,7 @@ bool one_host(const LiveGroup& job, const std::vector<int>& pes) {
 }
 
 constexpr uint64_t kNoTeam = ~uint64_t{0};
-// Of the team of all PEs: blocks of a grid that share a long call, as many as a GPU has room for.
+// The team of all PEs lets as many blocks of a grid share a long call as a GPU has room for.
 TeamOptions world_options(bool on_gpu) {
   TeamOptions options{.contexts = 4, .blocks = 128};
   if (on_gpu) options.grid_workspace = 8 << 20;

@@ -51,7 +51,7 @@ enum class Call : uint32_t {
   kExclusiveScan,
 };
 
-/// Of elements that are reduced.
+/// The type of the elements that a call reduces.
 enum class DataType : uint32_t { i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64 };
 enum class Operation : uint32_t { sum, product, min, max, bit_and, bit_or, bit_xor };
 
@@ -125,7 +125,7 @@ struct Collective {
   uint64_t element;  // bytes
   DataType type;     // of calls that reduce
   Operation operation;
-  // Of kAllToAllV, in elements, in memory of kernels; `received` symmetric.
+  // kAllToAllV alone, in elements, in memory of kernels; `received` symmetric.
   const int64_t* received_counts;
   const int64_t* received_at;
   const int64_t* sent_counts;

@@ -18,7 +18,7 @@ struct Kernel {
 
 const Kernel& transfer_kernel();
 const Kernel& word_kernel();
-/// Of the calls from kSync to kAllToAllV.
+/// The kernel of a call from kSync to kAllToAllV.
 const Kernel& collective_kernel(Call call);
 /// Reduces by one block, in a team that has members that are not mapped.
 const Kernel& reduce_by_nic_kernel();

@@ -12,7 +12,7 @@
 
 namespace peal::c {
 
-/// Of the calling thread.
+/// The last error of the calling thread.
 std::string& last_error();
 
 /// Throws kInvalidArgument, naming `call`, where what it is to fill in is NULL.

@@ -27,7 +27,7 @@ class Announced {
   bool concerns(const PlainAccess& access) const {
     return access.address == nullptr || memory_.holds(access.address);
   }
-  /// Of agent `me`, which runs; behind settle().
+  /// Takes an access of agent `me`, which runs; behind settle().
   void take(uint64_t me, const PlainAccess& access);
   /// The second half of a read-modify-write, which is announced as a store, made, and announced as
   /// a load: nobody else runs between. False for any other access.

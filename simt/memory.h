@@ -69,7 +69,7 @@ struct Step {
   const void* where;
   unsigned bytes;
   uint64_t value;  // read, or written
-  // Of a load: the store that it read, and the newest there is.
+  // For a load: the store that it read, and the newest there is.
   uint64_t writer = kNobody;  // agent
   uint64_t newest = 0;
   uint64_t newest_writer = kNobody;

@@ -286,8 +286,8 @@ void use_device(unsigned device) {
   (in_simulation() ? this_party().device_in_use : device_of_thread) = device;
 }
 
-// Of a PE's device: the PEs of a simulation are in one process. They stay, for nothing is destroyed
-// behind a simulation's end.
+// Each PE's device has its own: the PEs of a simulation are in one process. They stay, for nothing
+// is destroyed behind a simulation's end.
 Stream& simulated_stream(StreamKind kind) {
   using Key = std::tuple<int, unsigned, StreamKind>;
   static Immortal<std::map<Key, std::unique_ptr<Stream>>> of_pes;

@@ -36,7 +36,7 @@ class Driver : public Runner {
   void resume() override { mutex_.unlock(); }
   void watch(uint32_t qpn) override { queues_.add(qpn); }
   void forget(uint32_t qpn) override { queues_.remove(qpn); }
-  /// Of a queue pair that is watched: it is advanced every round. Between pause() and resume().
+  /// True of a queue pair that is advanced every round. Between pause() and resume().
   bool busy(uint32_t qpn) const { return queues_.busy(qpn); }
 
  private:

@@ -79,7 +79,7 @@ void add(Module& module) {
   const std::lock_guard lock(modules().mutex);
   module.next = std::exchange(modules().first, &module);
   if (modules().filled_with == nullptr) return;
-  // Of a library that is loaded when the PE has begun.
+  // A library that is loaded when the PE has begun is filled at once.
   try {
     check_filled(module.fill(*modules().filled_with));
   } catch (const std::exception& error) {

@@ -15,8 +15,8 @@
 
 #define NVSHMEMX_UNIQUEID_BYTES 128
 
-/// Of a job: made by its PE 0, who tells the others. Where PE 0 listens, and what admits to the
-/// job.
+/// The id of a job: where its PE 0 listens, and the secret that admits to the job. PE 0 makes it
+/// and tells the others.
 typedef struct {
   int version;
   char internal[NVSHMEMX_UNIQUEID_BYTES - sizeof(int)];

@@ -29,7 +29,7 @@ template <class T>
 PEAL_HD const typename Element<T>::Type* elements(const T* data) {
   return reinterpret_cast<const typename Element<T>::Type*>(data);
 }
-/// Of bytes.
+/// Untyped memory is an array of bytes.
 PEAL_HD std::byte* elements(void* data) { return static_cast<std::byte*>(data); }
 PEAL_HD const std::byte* elements(const void* data) { return static_cast<const std::byte*>(data); }
 

@@ -53,7 +53,7 @@ struct CallRecord {
 };
 static_assert(sizeof(CallRecord) == 128);
 
-/// Of the calls of one kind that have ended.
+/// What the calls of one kind that have ended add up to.
 struct CallCount {
   uint64_t calls;
   uint64_t bytes;     // of all rows
@@ -62,7 +62,7 @@ struct CallCount {
   uint64_t failed;    // ended with any other Status than kOk
 };
 
-/// Of one context. `ring` has mask + 1 records.
+/// The records of one context. `ring` has mask + 1 of them.
 struct RecordTable {
   CallRecord* ring;
   uint64_t mask;

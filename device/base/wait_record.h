@@ -77,7 +77,7 @@ static_assert(sizeof(WaitRecord) == 112 && sizeof(WaitRecord::Body) % 8 == 0);
 
 inline constexpr uint32_t kWaitRecords = 32;
 
-/// Of one context.
+/// The waits of one context.
 struct WaitTable {
   uint32_t* alarm;   // the host's word that says: look here
   uint64_t dropped;  // waits that found no record free

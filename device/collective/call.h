@@ -128,7 +128,7 @@ template <bool kMapped, Reach R, class S>
 PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
   const Status mine = first_failure(lanes_of(scope), status);
   return by_leader(lanes_of(scope), [&] {
-    // Of counts that differ all hear here.
+    // Here all hear of counts that differ.
     const uint32_t signature = mine == Status::kMismatch ? kDisagree : kArrived;
     Status met = Status::kOk;
     if constexpr (kMapped) {

@@ -64,7 +64,7 @@ PEAL_DEVICE Freight freight_for(const Cargo& cargo, std::byte* set, const Team& 
     const uint32_t behind = rank >= only ? rank - only : rank + members - only;
     return {{{set, behind < count ? cargo.bytes : 0}, {nullptr, 0}}};
   }
-  // Of blocks in a row the last one goes without what pads it.
+  // The last of several blocks in a row goes without its padding.
   const auto stretch = [&](uint32_t first, uint32_t blocks) {
     return Stretch{set + cargo.place(first), (blocks - 1) * cargo.stride() + cargo.bytes};
   };

@@ -176,7 +176,7 @@ PEAL_DEVICE Status receive_units(const Call<R>& call, const Exchange& exchange, 
   const Status status = detail::spin(
       call.ctx,
       [&] {
-        // Of a call of fewer lines than this one what is waited for does not come.
+        // Where the peer makes a call of fewer lines, the awaited one never comes.
         if (++turns % 64 == 0 && disagreed(exchange)) return differs = true;
         Line line[kTogether] = {};
         PEAL_UNROLL

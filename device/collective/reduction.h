@@ -104,7 +104,8 @@ struct Reduction {
     reduce_mapped<kResult, T, Op>(call, group, owned(call), static_cast<uint32_t>(to));
     return Status::kOk;
   }
-  /// Of a reduce_scatter all get what is for all: few bytes more cost less than rounds.
+  /// In a reduce_scatter each member gets the blocks of all: a few bytes more cost less than
+  /// rounds.
   PEAL_DEVICE Cargo cargo(uint32_t members) const {
     const uint64_t blocks = kResult == Result::kOwner ? members : 1;
     return {reinterpret_cast<const std::byte*>(src), blocks * bytes()};

@@ -21,11 +21,11 @@
 //   take(call, lanes, c, set) makes its result of what all have given
 //   by_nic(call, lanes)       the long way by work requests
 //
-// Of a grid block 0 alone does what is short or goes by a NIC, once all blocks have come. What is
-// long the blocks share that have a channel. All end together. A launched grid shares what is
-// short, too, and no block waits for another of it: what was before the call in the stream is done,
-// and the kernel's end is the call's. What a kernel inlines is for mapped members; the rest is out
-// of line.
+// In a call by a grid block 0 alone does what is short or goes by a NIC, once all blocks have come.
+// The blocks that have a channel share what is long. All end together. A launched grid shares what
+// is short, too, and no block waits for another of it: what was before the call in the stream is
+// done, and the kernel's end is the call's. What a kernel inlines is for mapped members; the rest
+// is out of line.
 #pragma once
 
 #include <cstdint>

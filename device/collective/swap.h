@@ -29,7 +29,7 @@ PEAL_DEVICE void swap_mapped(S scope, std::byte* here, std::byte* there, uint64_
   }
 }
 
-/// Of each pair of mapped members each sees to one half.
+/// Each of two mapped members sees to one half of their blocks.
 template <Reach R, class S>
 PEAL_DEVICE void swap_all_mapped(const Call<R>& call, S scope, std::byte* data, uint64_t bytes) {
   const uint64_t half = bytes / 2 / sizeof(Line) * sizeof(Line);

@@ -15,7 +15,7 @@
 
 namespace peal::collective {
 
-/// Of what is received the lists are symmetric, as dst and src are.
+/// The lists of what is received are symmetric, as dst and src are.
 template <class I>
 struct AllToAllV {
   std::byte* dst;

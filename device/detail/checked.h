@@ -250,7 +250,7 @@ PEAL_HD CallNote note_of(CallKind kind, int pe, const void* there, uint64_t ther
   return note;
 }
 
-/// Of words at home that somebody waits for, or looks at.
+/// The note of a wait for words at home, or of a look at them.
 template <class T>
 PEAL_HD CallNote note_of_words(const ContextFields& ctx, const T* words, uint64_t count = 1,
                                uint64_t value = 0) {
@@ -267,7 +267,7 @@ PEAL_HD CallNote note_of(const Ticket& ticket) {
   return note;
 }
 
-/// Of a collective call, or a team's barrier.
+/// The note of a collective call, or of a team's barrier.
 PEAL_HD CallNote note_of_team(CallKind kind, uint64_t team, const void* dst = nullptr,
                               uint64_t dst_bytes = 0, const void* src = nullptr,
                               uint64_t src_bytes = 0) {
@@ -276,7 +276,7 @@ PEAL_HD CallNote note_of_team(CallKind kind, uint64_t team, const void* dst = nu
   return note;
 }
 
-/// Of a call that touches no memory but its own words.
+/// The note of a call that touches no memory but its own words.
 PEAL_HD CallNote note_of(CallKind kind, int pe = -1) {
   CallNote note;
   note.kind = kind;

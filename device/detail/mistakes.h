@@ -222,7 +222,7 @@ PEAL_DEVICE uint64_t claim_meeting(uint64_t* word) {
   return other == 0 ? mine : other;
 }
 
-/// Of a grid block 0 takes it for all.
+/// In a call by a grid block 0 takes the word for all blocks.
 PEAL_DEVICE uint64_t* meeting_word(CheckTable& table, const CallNote& note) {
   if (note.scope == CallScope::kGrid && block_in_grid() != 0) return nullptr;
   if (note.kind == CallKind::kSync || note.kind == CallKind::kBarrier) return &table.barrier;
@@ -255,7 +255,8 @@ PEAL_DEVICE bool uses_queue(CallKind kind) {
   return kind != CallKind::kSeen && kind != CallKind::kWait && kind != CallKind::kCollective;
 }
 
-/// Of a context whose queues are owned: the block's queues are its own, and one lane's at a time.
+/// Claims a queue of a context whose queues are owned: the block's queues are its own, and one
+/// lane's at a time.
 template <Reach R>
 PEAL_DEVICE uint64_t claim_queue(CheckTable& table, const ContextFields& ctx,
                                  const CallNote& note) {

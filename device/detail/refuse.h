@@ -51,7 +51,8 @@ PEAL_DEVICE_COLD inline Status refuse(ContextState* state, Status status, Asked 
   return status;
 }
 
-/// Of the first refused call, also while that is still writing down what the host will read.
+/// The status of the first refused call, also while that call still writes down what the host will
+/// read.
 PEAL_HD Status usage_status(const ContextFields& ctx) {
   return static_cast<Status>(load_relaxed<Reach::kGpu>(&ctx.state->usage.claimed));
 }

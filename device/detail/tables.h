@@ -73,9 +73,9 @@ struct WindowSlot {
   uint32_t count;    // 0: an empty slot, at which a search ends
 };
 
-/// The words of a line that a lane may read while the host writes another one there: the upper 16
-/// bits of each, which are not 0, say the how manieth window it is of, so that halves of two lines
-/// are taken for none. A line of zeros says: see the window's entry.
+/// A lane may read a line while the host writes another one there. The upper 16 bits of each word
+/// are the serial number of its window, not 0: a lane that finds two numbers takes the line for
+/// none. A line of zeros sends it to the window's entry.
 inline constexpr uint32_t kMarkShift = 48;
 
 /// Where the part that a near PE (ContextFields::near) has of a window is mapped here.
@@ -161,7 +161,7 @@ struct UsageError {
   uint64_t time_ns;  // device clock
   LaneName lane;
   uint64_t place;  // in the program's text: simt/place.h; 0: nobody knows
-  // Of checked mode.
+  // Written in checked mode:
   uint32_t mistake;   // a Mistake
   uint32_t argument;  // of kLanesDiffer: which, by its offset in a CallNote
   LaneName other;
@@ -180,7 +180,7 @@ struct CallHooks {
   void (*found)(void* self, const ContextState* state, const UsageError& error);
 };
 
-/// Of one context, while PEAL_CHECK is on. Who has something: a lane's number + 1, or 0.
+/// What checked mode keeps of one context. The owner of a thing is a lane's number + 1, or 0.
 struct CheckTable {
   static constexpr uint32_t kUnit = 128;      // bytes of heap that an extent is about
   static constexpr uint8_t kFreed = 0xfd;     // extents that are none

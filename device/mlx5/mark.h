@@ -8,8 +8,8 @@
 //              so the queue looks full: the next post leaves its fast path there, and marks
 //
 // A post that finds a queue marked costs nothing: whoever marked it is ahead of it in the queue and
-// publishes first. Only a queue that is drained and that nobody has reserved since is unmarked,
-// behind kUnmarking: who comes meanwhile waits, so that its mark is not the one that is taken off.
+// publishes first. A quiet unmarks a queue only if it is drained and nobody has reserved since. It
+// sets kUnmarking meanwhile, and a post that finds it waits, lest the quiet take off the new mark.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace peal::mlx5 {
 template <Reach R>
 inline constexpr Reach kMarkReach = R == Reach::kLane ? Reach::kBlock : R;
 
-/// Marks the queue: behind a quiet that is about to unmark it.
+/// Marks the queue, once a quiet that is about to unmark it has done so.
 template <Reach R>
 PEAL_HD void mark(SendQueue& q) {
   if (q.marks == nullptr) return;

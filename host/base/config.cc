@@ -149,7 +149,7 @@ struct AutoOrSwitch {
   std::string accepts() const { return std::string("auto, ") + words::kSwitches; }
 };
 
-/// Of a library that may be left alone: auto, off, or its path.
+/// The setting of a library that peal can do without: auto, off, or its path.
 struct OptionalLibrary {
   std::optional<std::string> parse(string_view text) const {
     const std::optional<bool> on = words::switch_of(text);

@@ -46,7 +46,8 @@ inline bool conflict(Slot earlier, Slot mine, const Known& known) {
          !known.covers(earlier);
 }
 
-/// True if whoever is not ordered behind `earlier` and conflicts with it is told of by `mine` too.
+/// True if `earlier` may be forgotten once `mine` is kept: every later access that would conflict
+/// with `earlier` would conflict with `mine` as well.
 inline bool stands_for(Slot mine, Slot earlier, const Known& known) {
   if ((earlier.mask() & ~mine.mask()) != 0) return false;
   if (earlier.write() && !mine.write()) return false;

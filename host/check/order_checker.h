@@ -49,7 +49,7 @@ struct OrderConfig {
   std::function<void(const std::string&)> report;
 };
 
-/// Of one PE. All calls are thread-safe, and none waits for another PE.
+/// The checker of one PE. All calls are thread-safe, and none waits for another PE.
 class OrderChecker {
  public:
   /// `segment` must be that of all of config.pes. Throws Error kInvalidArgument where config does

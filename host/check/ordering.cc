@@ -57,7 +57,7 @@ bool OrderChecker::acquire_word(int owner, uint64_t offset) {
 void OrderChecker::acquire_words(int owner, const void* first, uint64_t bytes, bool at_home) {
   const Rows at{static_cast<const std::byte*>(first), bytes, 1, 0};
   uint64_t begin;
-  // Of other hosts nothing is known, nor of words in windows.
+  // Nothing is known of other hosts, nor of words in windows.
   const bool here = owner >= 0 && in_heap(at, 0, &begin);
   if (config_.job_pes != segment_->shape().pes || !here) return acquire_everything();
   if (!at_home && bytes > kFlagBytes) return;

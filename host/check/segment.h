@@ -46,8 +46,8 @@ class Segment {
 
   /// Throws Error kUnsupported for more than kMaxPes PEs, kSystem where memory cannot be had.
   static Segment create(const Shape& shape);
-  /// Of another PE that made it and still lives. Throws Error kSystem; kInvalidArgument where the
-  /// shapes differ.
+  /// Opens the segment of another PE that made it and still lives. Throws Error kSystem;
+  /// kInvalidArgument where the shapes differ.
   static Segment open(const PeerFile& file, const Shape& shape);
 
   Segment(Segment&& other) noexcept;

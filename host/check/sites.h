@@ -26,7 +26,7 @@ inline AccessKind operation_of(CallKind kind) { return static_cast<AccessKind>(k
 /// "put", "a plain store", ...
 const char* name_of(AccessKind operation);
 
-/// Of one PE. Thread-safe; lanes may call.
+/// The sites of one PE. Thread-safe; lanes may call.
 class Sites {
  public:
   explicit Sites(const Segment& segment);

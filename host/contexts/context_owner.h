@@ -50,7 +50,7 @@ class ContextOwner {
   uint64_t serial() const { return name_.serial; }
   /// Null where there is no NIC.
   LinkMachine* links() const { return links_.get(); }
-  /// Of the queues and the owner itself.
+  /// The memory of the queues and of the owner itself.
   size_t bytes() const;
 
   /// What kernels of this context ran into, usage and queues, the earliest first.

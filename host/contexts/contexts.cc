@@ -151,7 +151,7 @@ std::shared_ptr<ContextOwner> Contexts::make(const Name& name, const QueueShape&
   parts_.table.words(name.slot).clear();
   std::fill_n(wires.requests, parts_.group.size(), 0u);
   const ContextFields known = fields(name, shape, wires);
-  // Of the context that had the slot before.
+  // Clears what the context that had the slot before has left.
   parts_.heap.zero(known.sync_flags, flag_words() * sizeof(uint64_t));
   parts_.tables.reset_state(name.slot, wires.alarm);
   parts_.tables.keep_records(name.slot, parts_.recorder.begin(name.slot));

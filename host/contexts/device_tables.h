@@ -37,7 +37,7 @@ class DeviceTables {
   };
   DeviceTables(const ShownWindows::Make& make, const Extent& extent);
 
-  /// Of all tables.
+  /// The memory of all tables.
   size_t bytes() const { return memory_.bytes() + windows_.bytes(); }
 
   /// What checked mode goes by; `hooks` is null where kernels run on a GPU. For every context that

@@ -29,7 +29,7 @@ namespace peal {
 class Prover {
  public:
   static constexpr uint32_t kSlots = 32;
-  /// Of the heap, for all cells and this PE's number.
+  /// How much of the heap all cells and this PE's number take.
   static size_t cell_bytes(int n_pes) { return identity_at(n_pes) + sizeof(uint64_t); }
 
   /// `cells` is the cells' offset in `heap`, which `tables` has the keys of. Of a collective test

@@ -39,9 +39,9 @@ class Recorder {
   bool on() const { return entries_ != 0; }
   /// What a new context's kernels write to; null while the recorder is off. Throws kOutOfMemory.
   RecordTable* begin(uint32_t slot);
-  /// Of a slot that had a context.
+  /// What was recorded for a slot; nullopt where it has had no context.
   std::optional<Recorded> read(uint32_t slot) const;
-  /// Of all of them.
+  /// The same of all slots that had a context.
   std::vector<Recorded> read_all() const;
   size_t bytes() const;
 

@@ -42,7 +42,7 @@ std::string heap_range(const Window& heap) {
                      fmt::ptr(heap.base + heap.bytes));
 }
 
-// Of a range that begins in the heap and ends behind it.
+// The text for a range that begins in the heap and ends behind it.
 std::string beyond_heap(const UsageError& usage, const Window& heap) {
   const uint64_t begin = reinterpret_cast<uint64_t>(heap.base);
   if (usage.address < begin || usage.address - begin >= heap.bytes) return "";

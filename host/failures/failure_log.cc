@@ -155,7 +155,7 @@ Failure FailureLog::timeouts_among(const std::vector<WaitNote>& waits) const {
   return told;
 }
 
-// Of a context that a program drops nobody can ask any more.
+// Nobody can ask a context any more that a program has dropped.
 void FailureLog::keep_of(const ContextOwner& context) {
   if (closing_ || told_) return;
   std::vector<Failure> found = context.failures(place_of_);
@@ -190,7 +190,7 @@ void FailureLog::on_failure(Callback callback) {
 }
 
 void FailureLog::start_again() {
-  // Of a PE that ended meanwhile its own stop may have been cleared.
+  // The stop that a PE's end had set meanwhile may have been cleared.
   if (!group_.lost_pes().empty()) contexts_.stop_all(Status::kPeerLost);
   told_ = false;
   said_ = false;

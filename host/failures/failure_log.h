@@ -124,7 +124,7 @@ class FailureLog {
   std::mutex abort_mutex_;
   std::map<int, Aborted> told_abort_;  // by PE: what it was told last, once
 
-  // Of look() alone:
+  // Used by look() alone:
   std::vector<int> leavers_;  // not lost yet
   uint64_t timeout_ns_ = 0;   // of the timeout that the last look found
   VainWaits vain_waits_;

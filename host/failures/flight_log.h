@@ -38,7 +38,7 @@ class FlightLog {
 
   /// The last calls of one context by its slot, or of all (-1), as lines.
   std::string last_calls(int context) const;
-  /// Of all contexts there are, and of dropped ones whose slot nobody took.
+  /// The counters of all contexts there are, and of dropped ones whose slot nobody took.
   std::vector<Counters> counters() const;
   std::string describe_counters() const;
   /// Replaces the file, if one was asked for. Throws kSystem.

@@ -33,7 +33,8 @@ class Mistakes {
   /// For DeviceTables.
   const CallHooks* hooks() const { return &hooks_; }
 
-  /// Of the order of accesses, by whoever found it: "PE 1: kernel ..." of this PE.
+  /// Keeps a mistake in the order of accesses, from whoever found it: "PE 1: kernel ..." of this
+  /// PE.
   void tell(const std::string& sentence);
   /// What was told so. Mistakes of single calls are usage errors of their contexts.
   std::vector<Failure> failures() const;

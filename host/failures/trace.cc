@@ -18,7 +18,7 @@
 namespace peal {
 namespace {
 
-// Of texts that peal makes: names of functions and files.
+// Quotes texts that peal makes: names of functions and files.
 std::string json_text(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {

@@ -36,7 +36,7 @@ struct Ends {
 
 Ends& ends();
 
-// Of the main thread pthread_exit() destroys what is kept by a key, and no thread_local.
+// pthread_exit() of the main thread destroys what is kept by a key, and no thread_local.
 constinit std::atomic<bool> main_has_ended = false;
 void watch_main() {
   pthread_key_t key = 0;

@@ -37,7 +37,7 @@ class Extents {
 
   /// True if a block that is allocated begins there.
   bool begins(uint64_t offset) const;
-  /// Of the block that begins there.
+  /// The size of the block that begins there.
   uint64_t bytes_at(uint64_t offset) const;
   /// "byte 8 of the 100 bytes at heap offset 0x1080", "4 bytes behind the 100 bytes at heap offset
   /// 0x1080", ...

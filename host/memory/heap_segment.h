@@ -46,7 +46,7 @@ class HeapSegment {
   const RangeAllocator& ranges() const { return ranges_; }
 
   bool contains(const void* pointer) const;
-  /// Of an address that it contains.
+  /// The offset of an address that it contains.
   uint64_t offset_of(const void* pointer) const;
 
   /// The offset of a block; nullopt where there is no room.

@@ -87,7 +87,7 @@ class HostAccess {
   /// own; what does not work is no error. Nothing is tried for "off".
   HostAccess(const Gpu& gpu, const std::string& asked);
 
-  /// Of an allocation that outlives the view; null: by streams only.
+  /// The view of an allocation that outlives it; null: by streams only.
   std::unique_ptr<const HostView> view_of(const Gpu& gpu, std::byte* begin, size_t bytes) const;
 
   /// "host words by GDRCopy 2.6, mapped write-combining", or why by a stream, for people.

@@ -42,7 +42,7 @@ bool all_equal(const std::vector<T>& all) {
   return std::adjacent_find(all.begin(), all.end(), std::not_equal_to<T>()) == all.end();
 }
 
-/// Of all segments of a kind.
+/// What all segments of a kind add up to.
 struct Room {
   uint64_t bytes = 0;
   uint64_t available = 0;

@@ -72,7 +72,7 @@ class SymmetricHeap {
   /// PEs.
   void free(void* pointer);
 
-  /// Of any segment.
+  /// True of an address in any segment.
   bool contains(const void* pointer) const;
   /// The block that holds the address, as it was asked for; none of memory that is not allocated,
   /// or the runtime's own. Thread-safe, as what follows.

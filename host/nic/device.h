@@ -67,7 +67,7 @@ class Device {
   /// Another one: port, link layer, address, and the settings of its paths.
   std::string path_description() const;
 
-  /// Of the software NIC: which fabric it is on, and what it has had no room for in a syndrome.
+  /// For the software NIC: which fabric it is on, and what it has had no room for in a syndrome.
   const VerbsLibrary::SoftwareFabric& fabric() const { return fabric_; }
   std::string trouble() const { return library_->software_trouble(context_.get()); }
 

@@ -33,7 +33,7 @@ uint32_t gbits_of(const ibv_port_attr& port) {
   return static_cast<uint32_t>(lanes->second * speed->second);
 }
 
-/// Of an entry in use; none if that cannot be told.
+/// The type of an entry in use; none if it cannot be told.
 std::optional<GidType> type_of(uint32_t verbs_type, LinkLayer link_layer) {
   if (link_layer == LinkLayer::kInfiniBand) return GidType::kInfiniBand;
   if (verbs_type == IBV_GID_TYPE_ROCE_V1) return GidType::kRoceV1;

@@ -91,7 +91,7 @@ void set_mac(prm::Mailbox<prm::kModifyQpIn>& in, const Mac& mac) {
   in.set(prm::qpc::kRemoteMacLow, static_cast<uint32_t>(number));
 }
 
-/// Of a bond; the NIC looks at the field only where the mask names it.
+/// The port of a bond; the NIC looks at the field only where the mask names it.
 void set_lag_port(prm::Mailbox<prm::kModifyQpIn>& in, uint8_t port) {
   if (port == 0) return;
   in.set(prm::qpc::kLagPort, port);

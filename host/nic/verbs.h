@@ -143,7 +143,7 @@ class VerbsLibrary {
                                             NicUse use);
 
   std::string description_;
-  // Of the software NIC only, and null in an older one.
+  // The software NIC alone has these, and an older one has them null.
   int (*tell_fabric_)(ibv_context*, uint64_t*, char*, size_t) = nullptr;
   void (*tell_why_)(ibv_context*, char*, size_t) = nullptr;
   bool software_ = false;

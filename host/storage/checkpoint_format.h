@@ -57,10 +57,11 @@ class CheckpointLayout {
 /// The header's `sum`.
 uint64_t sum_of(const CheckpointHeader& header);
 
-/// Of a piece that lies at `offset` of the file, so that pieces in each other's place are noticed.
+/// The sum of a piece takes in its `offset` in the file, so that pieces in each other's place are
+/// noticed.
 uint64_t sum_of_piece(std::span<const std::byte> piece, uint64_t offset);
 
-/// Of the sums of one PE's pieces.
+/// The sum over the sums of one PE's pieces.
 uint64_t sum_of_sums(std::span<const uint64_t> sums, int pe);
 
 /// The header of an open file. Throws kInvalidArgument where the file is no checkpoint, is one of

@@ -58,8 +58,8 @@ class Engine {
     Memory memory;
     size_t piece_bytes = 0;  // 0: the engine's
     View view = nullptr;
-    /// Of a write: what the file holds already is left as it is, until a piece differs; from there
-    /// on all is written without looking.
+    /// A write leaves what the file holds already as it is, until a piece differs; from there on
+    /// it writes all without looking.
     bool resumes = false;
   };
 
@@ -82,7 +82,7 @@ class Engine {
   std::string describe() const;
 
  private:
-  /// Of a buffer: on the way to memory of the host, to a GPU's, to compare with.
+  /// What a buffer is for: memory of the host, a GPU's, or to compare with.
   enum class Use : size_t { kHost, kPinned, kCompared };
   void move(const Transfer& transfer, bool reading);
   void read_piece(const Transfer& transfer, size_t worker, const FileRange& piece);

@@ -49,7 +49,7 @@ class GpuMark : public StreamMark {
   cuda::Event event_ = nullptr;
 };
 
-// Of a stream that has done all it was given.
+// The mark of a stream that has done all it was given.
 class PassedMark : public StreamMark {
  public:
   bool reached() const override { return true; }

@@ -77,7 +77,7 @@ Syndrome read_transfer(const Lines& lines, uint32_t units, ProxyWork& work) {
   return units == 3 ? read_data(lines, 2, work) : Syndrome::kLocalQpOperation;
 }
 
-/// Of an atomic on `bytes` bytes: how many its result is to have.
+/// Reads where an atomic on `bytes` bytes wants its result.
 Syndrome read_result(const Lines& lines, uint32_t line, uint32_t bytes, ProxyWork& work) {
   const Syndrome wrong = read_data(lines, line, work);
   if (wrong != Syndrome::kNone) return wrong;

@@ -12,8 +12,8 @@
 namespace peal {
 namespace {
 
-// Of the packets that queue pair `qpn` sends on its `generation`-th connection: for every
-// generation somewhere else in the 24 bits.
+// The first packet sequence number that queue pair `qpn` sends on its `generation`-th connection:
+// for every generation somewhere else in the 24 bits.
 uint32_t first_psn(uint32_t qpn, uint32_t generation) {
   if (generation == 0) return 0;
   const uint64_t mixed = (uint64_t{generation} << 24 | qpn) * 0x9e3779b97f4a7c15u;

@@ -46,7 +46,7 @@ class Rails {
   Rails(const Config& config, std::shared_ptr<Gpu> gpu, Bootstrap& bootstrap, const Log& log,
         bool one_host = true);
 
-  /// Of the job: as many as the PE with the most NICs has.
+  /// The rails of the job: as many as the PE with the most NICs has.
   uint32_t count() const { return count_; }
 
   /// This PE's, the one of rail 0 first.

@@ -43,7 +43,7 @@ struct PartDescriptor {
 
   uint64_t offset;  // from where the file, the handle's memory, or the first piece begins
 
-  // Of a GPU's memory.
+  // For memory of a GPU:
   cuda::Uuid gpu;
   FabricPlace fabric;
   cuda::IpcHandle handle;

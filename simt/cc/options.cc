@@ -24,7 +24,7 @@ bool among(string_view text, const std::array<string_view, kCount>& names) {
   return std::find(names.begin(), names.end(), text) != names.end();
 }
 
-// Of g++, with a value of their own behind them.
+// Options of g++ with a value of their own behind them.
 constexpr std::array<string_view, 22> kWithValue = {
     "-I",         "-D",       "-U",        "-include",    "-isystem",       "-iquote",
     "-idirafter", "-imacros", "-isysroot", "-iprefix",    "-aux-info",      "-wrapper",
@@ -33,7 +33,7 @@ constexpr std::array<string_view, 22> kWithValue = {
 constexpr std::array<string_view, 8> kOfLinker = {"-Xlinker", "-shared", "-static", "-T",
                                                   "-u",       "-z",      "-L",      "-l"};
 
-// Of nvcc, for GPUs. With a value, behind = or behind a blank; and without.
+// Options of nvcc for GPUs: with a value, behind = or behind a blank; and without.
 constexpr std::array<string_view, 17> kOfGpuWithValue = {"-arch",           "--gpu-architecture",
                                                          "-gencode",        "--generate-code",
                                                          "-code",           "--gpu-code",

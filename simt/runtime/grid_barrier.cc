@@ -11,7 +11,7 @@
 namespace peal::simt::cuda {
 namespace {
 
-// Of a worker's thread, which runs lanes of one grid and ends with it.
+// Each worker's thread has one: it runs lanes of one grid and ends with it.
 constinit thread_local GridBarrier* of_this_grid = nullptr;
 
 PEAL_SIMT_UNSEEN GridBarrier* barrier_of_grid() {

@@ -196,7 +196,7 @@ Refusal Control::check(const QueuePairConfig& config) {
   return check_shared(config.shared_receive_queue, config.receive_cq);
 }
 
-/// Of a queue pair or DC target that takes its receives from that SRQ.
+/// Checks the SRQ that a queue pair or DC target takes its receives from.
 Refusal Control::check_shared(uint32_t srqn, uint32_t receive_cq) {
   const SharedReceiveQueue* srq = find_srq(tables_.port, srqn);
   if (srq == nullptr) return bad_resource("unknown srqn");

@@ -68,7 +68,7 @@ class Control {
                  CompletionListener& listener);
   Refusal arm_srq(uint32_t srqn, uint32_t limit);
   uint32_t srq_limit(uint32_t srqn);
-  /// Of what collect() has taken, something is left.
+  /// True while something is left of what collect() has taken.
   bool has_events() const { return !events_.empty(); }
   bool next_event(AsyncEvent* event);
   int event_fd() const { return events_waiting_.get(); }

@@ -67,8 +67,8 @@ PEAL_HD DcConnection* dc_connection(Port& port, const Packet& packet, uint16_t l
   return place;
 }
 
-/// Of whose messages a packet that comes directly is one. Only a SEND in several pieces needs to
-/// know: another initiator's may come between them.
+/// The stream of messages that a packet belongs to that comes directly. Only a SEND in several
+/// pieces needs to know: another initiator's may come between them.
 PEAL_HD Receiver& direct_stream(Port& port, QueuePair& target, const Packet& packet, uint16_t lid,
                                 uint64_t now) {
   const bool in_pieces = is_send(packet.opcode) && packet.bytes != packet.total;

@@ -36,7 +36,7 @@ class Client {
 
   /// That the engine runs on: what the PE asked for, or what the first one of the fabric did.
   const GpuId& gpu() const { return gpu_; }
-  /// Of the engine's process.
+  /// The number of the engine's process.
   pid_t engine_pid() const;
 
  private:

@@ -444,7 +444,7 @@ class Warp {
     const uint32_t signalled = __ballot_sync(kAll, lane_ < run && shot.signalled);
     if (signalled == 0) return false;
     const auto count = static_cast<uint32_t>(__popc(signalled));
-    // Of a collapsed queue only the newest CQE can be read.
+    // Only the newest CQE of a collapsed queue can be read.
     const uint32_t newest = 31 - static_cast<uint32_t>(__clz(static_cast<int>(signalled)));
     const bool speaks = s.cqe_bytes == 0 ? lane_ == newest : (signalled >> lane_ & 1) != 0;
     if (speaks) {

@@ -39,7 +39,8 @@ struct GidRule {
 /// ibv_port_state, same numbers.
 enum class PortState : uint8_t { kDown = 1, kInit = 2, kArmed = 3, kActive = 4 };
 
-/// Of time stamps in completions, qp_ts_format and sq_ts_format in QUERY_HCA_CAP, same numbers.
+/// The clock of time stamps in completions: qp_ts_format and sq_ts_format in QUERY_HCA_CAP, same
+/// numbers.
 enum class Clock : uint8_t {
   kFree = 0,      // ticks of the NIC; a queue pair cannot ask for anything else
   kRealTime = 1,  // time of day; a queue pair cannot ask for ticks

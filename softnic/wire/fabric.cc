@@ -52,7 +52,8 @@ constexpr size_t kSlotBytes = 4096;
 constexpr size_t kMaxRingBytes = 16 << 20;
 constexpr int kClaimTries = 8;
 
-/// Of a folder that is there: the kernel that has it, its file system, and which file of that.
+/// What tells one folder from all others: the kernel that has it, its file system, and its file
+/// there.
 uint64_t identity_of(const std::string& directory) {
   struct stat info;
   if (stat(directory.c_str(), &info) != 0) return 1;

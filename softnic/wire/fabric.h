@@ -24,8 +24,8 @@ namespace peal::softnic {
 
 inline constexpr uint32_t kMaxSlots = 1024;
 
-/// Of slot pages, links and what travels in them: another number with every change of any. Files
-/// begin with it; those of before there was one count as 1.
+/// The format of slot pages, links and what travels in them: every change of any takes another
+/// number. Files begin with it; those of before there was one count as 1.
 inline constexpr uint32_t kFabricFormat = 3;
 constexpr uint64_t format_word(uint32_t format) { return 0x7065616c'00000000 | format; }
 

@@ -20,7 +20,7 @@ constexpr uint64_t kSearchEvery = 1'000'000;  // ns, for a NIC that is not there
 constexpr uint64_t kPublishAfter = 64 << 10;  // bytes of requests
 constexpr int kPacketsPerRound = 256;
 
-/// Of a packet's payload: an eighth of the ring, and no less than the largest datagram.
+/// The largest payload of a packet: an eighth of the ring, and no less than the largest datagram.
 constexpr uint32_t segment_of(uint64_t ring) {
   constexpr uint64_t kLargestDatagram = 4096 + sizeof(GlobalHeader);
   return static_cast<uint32_t>(std::max(ring / 8, kLargestDatagram));

@@ -37,7 +37,7 @@ inline void add_list(std::span<const ibv_sge> list, WqeWriter& wqe) {
 
 inline constexpr size_t kAddressAt = mlx5::kSegmentBytes;  // behind the control segment
 
-/// Of a datagram: whose queue pair, by which Q_Key.
+/// Adds to a datagram's address vector the queue pair that it goes to, and the Q_Key.
 inline mlx5_wqe_av datagram_address(mlx5_wqe_av vector, uint32_t qpn, uint32_t qkey) {
   constexpr uint32_t kLong = 1u << 31;
   vector.key.qkey.qkey = Be32(qkey).raw;

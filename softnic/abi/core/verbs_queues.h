@@ -168,7 +168,7 @@ Service service_of(ibv_qp_type type);
 
 /// Throws EINVAL unless the queue is one of the domain's context.
 VerbsCq& required_cq(ibv_pd* pd, ibv_cq* cq);
-/// Of any protection domain: the keys in its entries are judged by its own.
+/// The SRQ may be of any protection domain: the keys in its entries are judged by its own.
 SharedReceives& required_srq(ibv_pd* pd, ibv_srq* srq);
 /// Fills in the caller's view.
 void introduce(VerbsQp& qp, ibv_pd* pd, const ibv_qp_init_attr& init);

@@ -31,7 +31,7 @@ void check_context(const PresentedDevice& device, const prm::Reader& context) {
   if (mtu < 1 || mtu > device.mtu) fail(Syndrome::kMtu);
 }
 
-/// Of the GID by which the target answers.
+/// The network of the GID by which the target answers.
 Network source_network(const Nic& nic, uint32_t index) {
   const bool used = index < nic.gids().size() && nic.gids()[index].used;
   if (nic.device().ethernet && !used) fail(Syndrome::kPath);

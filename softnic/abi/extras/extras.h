@@ -39,7 +39,7 @@ namespace devx {
 
 mlx5dv_devx_obj* create_dct(const Command& command);
 mlx5dv_devx_obj* create_rmp(const Command& command);
-/// Of an object that create_dct() has made.
+/// Queries an object that create_dct() has made.
 void query_dct(const Command& command, const Object& dct);
 
 }  // namespace devx
