@@ -29,7 +29,7 @@ struct Hello {
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
 
-  static constexpr std::uint64_t kMagic = 0x327063746c616570;  // the bytes "pealtcp2"
+  static constexpr std::uint64_t kMagic = 0x337063746c616570;  // the bytes "pealtcp3"
 };
 static_assert(sizeof(Hello) == 32);
 

@@ -94,7 +94,7 @@ class Stranger {
 
   // 32 bytes: magic, challenge, rank, size.
   Stranger& hello(std::uint32_t rank, std::uint32_t size) {
-    hello_ = "pealtcp2sixteen bytes...";
+    hello_ = "pealtcp3sixteen bytes...";
     hello_.append(reinterpret_cast<const char*>(&rank), sizeof rank);
     hello_.append(reinterpret_cast<const char*>(&size), sizeof size);
     return say(hello_);
@@ -303,7 +303,7 @@ TEST(MakeTcp, DropsStrangersAndGoesOn) {
   Stranger browser(id);
   browser.say("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n");
   Stranger short_of_a_hello(id);
-  short_of_a_hello.say("pealtcp2");
+  short_of_a_hello.say("pealtcp3");
   Stranger of_another_version(id);
   of_another_version.say("pealtcp1").say(std::string(24, '\0'));
   Stranger wrong_secret(id);
