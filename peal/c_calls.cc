@@ -394,6 +394,15 @@ int peal_stream_destroy(peal_stream_t stream) {
   });
 }
 
+namespace {
+
+const peal::Team& required(const char* call, peal_team_t team) {
+  if (team == nullptr) fail(ErrorCode::kInvalidArgument, "{}: the team is NULL", call);
+  return team->team;
+}
+
+}  // namespace
+
 peal_team_t peal_team_world() {
   return guarded(static_cast<peal_team_t>(nullptr), [] {
     static peal_team world;
@@ -415,19 +424,26 @@ int peal_team_split(peal_team_t parent, int color, int key, peal_team_t* team) {
 }
 int peal_team_free(peal_team_t team) {
   return guarded(-1, [&] {
-    if (team == nullptr) fail(ErrorCode::kInvalidArgument, "peal_team_free: the team is NULL");
-    initialised("peal_team_free").free_team(team->team);
+    initialised("peal_team_free").free_team(required("peal_team_free", team));
     delete team;
     return 0;
   });
 }
-int peal_team_my_pe(peal_team_t team) { return team == nullptr ? -1 : team->team.rank; }
-int peal_team_n_pes(peal_team_t team) { return team == nullptr ? -1 : team->team.size; }
+int peal_team_my_pe(peal_team_t team) {
+  return guarded(-1, [&] { return required("peal_team_my_pe", team).rank; });
+}
+int peal_team_n_pes(peal_team_t team) {
+  return guarded(-1, [&] { return required("peal_team_n_pes", team).size; });
+}
 int peal_team_world_pe(peal_team_t team, int member) {
   return guarded(-1, [&] {
-    if (team == nullptr || member < 0 || member >= team->team.size) return -1;
-    const auto pes = initialised("peal_team_world_pe").team_pes(team->team);
-    return pes[static_cast<size_t>(member)];
+    const peal::Team& members = required("peal_team_world_pe", team);
+    if (member < 0 || member >= members.size) {
+      fail(ErrorCode::kInvalidArgument,
+           "peal_team_world_pe: the team has no member {}; members are 0 to {}", member,
+           members.size - 1);
+    }
+    return initialised("peal_team_world_pe").team_pes(members)[static_cast<size_t>(member)];
   });
 }
 

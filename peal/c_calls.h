@@ -93,7 +93,8 @@ peal_team_t peal_team_world(void);
 int peal_team_split(peal_team_t parent, int color, int key, peal_team_t* team);
 /** Collective among the members. */
 int peal_team_free(peal_team_t team);
-/** This PE's number in the team; its members; the PE that is a member. -1: none. */
+/** This PE's number in the team; how many members it has; the PE that is a member. -1 and an error
+ * for a team of NULL, and a member that is none. */
 int peal_team_my_pe(peal_team_t team);
 int peal_team_n_pes(peal_team_t team);
 int peal_team_world_pe(peal_team_t team, int member);

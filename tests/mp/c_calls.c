@@ -152,7 +152,11 @@ static void nulls(uint64_t* data) {
          strstr(peal_error(), "old") != NULL);
   EXPECT(peal_stream_synchronize(NULL) == -1 && strstr(peal_error(), "stream is NULL") != NULL);
   EXPECT(peal_stream_destroy(NULL) == 0);
-  EXPECT(peal_team_split(peal_team_world(), 0, 0, NULL) == -1 && strstr(peal_error(), "team is NULL"));
+  EXPECT(peal_team_split(peal_team_world(), 0, 0, NULL) == -1 &&
+         strstr(peal_error(), "team is NULL"));
+  EXPECT(peal_team_my_pe(NULL) == -1 && strstr(peal_error(), "peal_team_my_pe: the team is NULL"));
+  EXPECT(peal_team_world_pe(peal_team_world(), 99) == -1 &&
+         strstr(peal_error(), "peal_team_world_pe: the team has no member 99"));
   EXPECT(peal_register_window(data, SIZE_MAX) == -1 && strstr(peal_error(), "the end of") != NULL);
   EXPECT(peal_register_local(data, SIZE_MAX) == -1 && strstr(peal_error(), "the end of") != NULL);
   WORKS(peal_put(data, NULL, 0, 0));
