@@ -21,7 +21,7 @@ std::string refused(const std::string& text) {
   const std::string whole = "# 1 \"a.cu\"\n" + text;
   try {
     return "rewritten: " + rewritten(whole);
-  } catch (const Error& error) {
+  } catch (const SyntaxError& error) {
     return error.what();
   }
 }
