@@ -89,7 +89,7 @@ def cuda_object(name, src, deps = [], tags = [], **kwargs):
 def ptx_test(name, src, script, deps = [], tool = None, relocatable = False, **kwargs):
     """Runs `script` with the PTX of `src` as its argument, and a tool of CUDA's (its name) as the second one.
 
-    relocatable: with its relocatable machine code (-rdc=true) instead."""
+    relocatable: with its relocatable machine code (-rdc=true) instead, and the architecture as the third one."""
     if not NVCC:
         return
     code = name + "_code"
@@ -97,7 +97,8 @@ def ptx_test(name, src, script, deps = [], tool = None, relocatable = False, **k
     native.sh_test(
         name = name,
         srcs = [script],
-        args = ["$(rootpath :%s)" % code] + ([NVCC.rpartition("/")[0] + "/" + tool] if tool else []),
+        args = ["$(rootpath :%s)" % code] + ([NVCC.rpartition("/")[0] + "/" + tool] if tool else []) +
+               (["sm_" + ARCHS[-1]] if relocatable else []),
         data = [":" + code],
         **kwargs
     )

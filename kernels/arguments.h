@@ -100,7 +100,8 @@ struct Word {
 /// A call of a team on one context while it is under way: [ number of the launch: 24 bits | Call: 8
 /// | blocks of its grid that have come: 16 | and that are not done: 16 ]. 0: none is. The number
 /// tells the blocks of one launch from those of another; of a graph it is the same at each replay,
-/// and the count of those that have come tells.
+/// and the count of those that have come tells. A block that is being refused may add to that count
+/// for a moment, also where no call is under way.
 struct UnderWay {
   static constexpr uint64_t kCame = uint64_t{1} << 16;  // one block more
 

@@ -65,21 +65,28 @@ PEAL_DEVICE void report(const Caller& caller, Status status, uint64_t team = 0,
   if (status != Status::kOk) write_report(caller, status, team, other);
 }
 
+inline constexpr uint32_t kTriesToEnter = 1000;
+
 /// Takes the word of team and context for the grid of the calling block; by one lane. Answers the
-/// call that has it, or 0. At most two atomics: where blocks tried until they succeeded, each try
-/// let one of them in, and 128 blocks took 160 us on an H100.
+/// call that has it, or 0. A block that is let in makes two atomics: where blocks tried until they
+/// succeeded, each round of tries let one in, and 128 blocks took 160 us on an H100.
 PEAL_DEVICE uint64_t enter(const Collective& args) {
   if (args.under_way == nullptr) return 0;
   const uint32_t blocks = blocks_in_grid();
   const uint64_t first = args.launch | UnderWay::kCame | blocks;
-  const uint64_t seen = compare_swap_relaxed<Reach::kGpu>(args.under_way, uint64_t{0}, first);
-  if (seen == 0) return 0;
-  if (!UnderWay::same(seen, args.launch) || blocks == 1) return seen;
-  // It is this grid's until all its blocks have come and gone, and this one has not.
-  const uint64_t before = fetch_add_relaxed<Reach::kGpu>(args.under_way, UnderWay::kCame);
+  uint64_t seen = 0;
+  // Without a number the word is of nobody: a block that is being refused has just added to it.
+  for (uint32_t tries = 0; tries < kTriesToEnter && seen >> 32 == 0; ++tries) {
+    seen = compare_swap<Reach::kGpu>(args.under_way, uint64_t{0}, first);
+    if (seen == 0) return 0;
+  }
+  // A full word is of another replay of one graph, for this block has not come.
+  if (!UnderWay::same(seen, args.launch) || UnderWay::came(seen) >= blocks) return seen;
+  // The word of this grid stays until all its blocks have come and gone.
+  const uint64_t before = fetch_add<Reach::kGpu>(args.under_way, UnderWay::kCame);
   if (UnderWay::same(before, args.launch) && UnderWay::came(before) < blocks) return 0;
-  // Or it was of another replay of one graph, all of whose blocks have come.
-  fetch_add_relaxed<Reach::kGpu>(args.under_way, ~UnderWay::kCame + 1);
+  // It was another replay's, whose last blocks have come, or gone, meanwhile.
+  fetch_add<Reach::kGpu>(args.under_way, ~UnderWay::kCame + 1);
   return seen;
 }
 
@@ -92,10 +99,10 @@ PEAL_DEVICE void leave(const Collective& args) {
   if (blocks == 1) {
     ++left;
   } else {
-    const uint64_t before = fetch_add_relaxed<Reach::kGpu>(args.under_way, ~uint64_t{0});
+    const uint64_t before = fetch_add<Reach::kGpu>(args.under_way, ~uint64_t{0});
     if (UnderWay::not_done(before) != 1) return;
   }
-  fetch_add_relaxed<Reach::kGpu>(args.under_way, ~left + 1);
+  fetch_add<Reach::kGpu>(args.under_way, ~left + 1);
 }
 
 /// Makes a collective call of the team that the arguments name, if it still exists. Two at a time

@@ -6,7 +6,7 @@
 //
 //   head                          agent
 //    | <- "peal-run agent 1\n" --  |      what a login shell prints before is passed over
-//    | -- kPrepare (Share) ----->  |
+//    | -- kPrepare (PeRange) ----->  |
 //    | <- kReady (id) -----------  |      the agent of PE 0 makes the job's id
 //    | -- kStart (id) ---------->  |      once all are ready
 //    | <- kOutput, kErrors ------  |      whole lines of one PE

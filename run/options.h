@@ -42,7 +42,7 @@ struct EarlyExit {
   std::string text;
 };
 
-/// Reads the command line and, for what is exported, `environment`. Throws Answer.
+/// Reads the command line and, for what is exported, `environment`. Throws EarlyExit.
 Options read_options(int argc, char** argv, char** environment);
 
 }  // namespace peal::run

@@ -97,10 +97,10 @@ PEAL_HD bool compare_exchange(T* p, T expected, T desired) {
   return memory::compare_swap<R, Order::kBoth, E>(p, expected, desired) == expected;
 }
 
-/// The same; returns the old value, and orders nothing.
+/// The same; returns the old value.
 template <Reach R, Edge E = Edge::kNone, class T>
-PEAL_HD T compare_swap_relaxed(T* p, T expected, T desired) {
-  return memory::compare_swap<R, Order::kRelaxed, E>(p, expected, desired);
+PEAL_HD T compare_swap(T* p, T expected, T desired) {
+  return memory::compare_swap<R, Order::kBoth, E>(p, expected, desired);
 }
 
 /// Raises *p to at least `value`. Acquires and releases.

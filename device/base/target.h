@@ -26,7 +26,8 @@
 #define PEAL_DEVICE __device__ __forceinline__
 #define PEAL_KERNEL __global__ void
 #define PEAL_MAX_THREADS(threads) __launch_bounds__(threads)
-#if defined(__CUDACC_RDC__)  // -rdc=true, as programs of NVSHMEM's are compiled
+// -rdc=true, as programs of NVSHMEM's are compiled; __maxnreg__ came with CUDA 12.4.
+#if defined(__CUDACC_RDC__) && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1204
 #define PEAL_RELOCATABLE 1
 #define PEAL_COLD_LINKAGE static  // else ptxas does not hold them to few registers (call.h)
 #else

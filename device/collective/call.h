@@ -142,7 +142,7 @@ PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
 
 /// All blocks of the grid are done with the call, and answer the same: what failed in one of them.
 /// kBlockBeforeGrid: what a block stored, and what it learned of other members, is there for all.
-/// `began`: see Failure.
+/// `began`: see BlockFailure.
 template <Reach R>
 PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status, bool began = true) {
   const Status mine = first_failure(block, status);

@@ -54,7 +54,7 @@ struct ChannelCounters {
   uint32_t grid_exchanges;  // made by calls from the host
   uint32_t arrived;         // blocks of a grid that are done with the call under way, and
   uint32_t done;            // calls of grids that all blocks are done with (of channel 0)
-  uint32_t failed;          // Failure of a block whose part of that call failed
+  uint32_t failed;          // BlockFailure of a block whose part of that call failed
   uint32_t outcome;         // of the last call of a grid
   uint32_t refused;         // a Status that the host wrote: no call is made any more
   uint32_t disagreed;       // the last exchange in which members made different calls, twice its
@@ -63,8 +63,8 @@ struct ChannelCounters {
 };
 static_assert(sizeof(ChannelCounters) <= 64);
 
-/// Why a block's part of a grid's call failed, as the other blocks read it: the
-/// greatest is kept, and kNeverBegan outranks every Status.
+/// Why a block's part of a grid's call failed, as the other blocks read it: the greatest is kept,
+/// and kNeverBegan outranks every Status.
 struct BlockFailure {
   uint32_t word;
 

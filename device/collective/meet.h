@@ -61,7 +61,7 @@ struct Meeting {
   uint32_t epoch;
   uint32_t signature;
   uint64_t* words;         // of the round
-  const uint32_t* failed;  // Failure of another block of the grid: this one waits no more
+  const uint32_t* failed;  // BlockFailure of another block of the grid: this one waits no more
   uint32_t distance = 1;
   Status first = Status::kOk;
 

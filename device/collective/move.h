@@ -101,36 +101,42 @@ struct Share {
   }
 };
 
-/// Units of a broadcast's message from the root to the destinations of all others, from byte `at`
-/// on: each is loaded once and stored everywhere.
+/// Bytes of a broadcast's message from the root to the destinations of all others, in Units, which
+/// fit all of them. A lane stores at the others what it has fetched itself: nobody waits between.
 template <class Unit, Reach R, class S>
 PEAL_DEVICE void relay_units(const Call<R>& call, S scope, const Buffers& buffers, uint32_t root,
-                             uint64_t at, uint64_t count) {
-  constexpr uint64_t kBatch = 4;  // of a lane under way at once
-  const uint64_t stride = scope.size();
-  const auto* const from =
-      reinterpret_cast<const Unit*>(call.at(root, buffers.src) + at) + scope.rank();
-  for (uint64_t i = 0; i + scope.rank() < count; i += kBatch * stride) {
-    const uint64_t left = count - scope.rank() - i;
-    Unit unit[kBatch] = {};
-    PEAL_UNROLL
-    for (uint64_t k = 0; k < kBatch; ++k) {
-      if (k * stride < left) {
-        unit[k] = p2p::detail::load_unit<Unit, p2p::Direction::kGet>(from + i + k * stride);
-      }
-    }
-    for (uint32_t n = 0; n < call.members(); ++n) {
+                             const Share& bytes) {
+  constexpr uint32_t kBatch = p2p::detail::kShallow;
+  constexpr uint64_t kBytesOfLane = 256;  // for one look-up of where a member's memory is mapped
+  const uint64_t piece = scope.size() * kBytesOfLane;
+  const uint64_t end = bytes.at + bytes.count;
+  for (uint64_t at = bytes.at; at < end; at += piece) {
+    const uint64_t left = end - at < piece ? end - at : piece;
+    const auto count = static_cast<uint32_t>(left / sizeof(Unit));
+    auto* const mine = reinterpret_cast<Unit*>(buffers.dst + at);
+    const auto* const from = reinterpret_cast<const Unit*>(call.at(root, buffers.src) + at);
+    p2p::detail::copy_in_batches<kBatch, p2p::Direction::kGet>(scope, mine, from, count);
+    for (uint32_t n = 1; n < call.members(); ++n) {
       const uint32_t member = call.after(n);
       if (member == root) continue;
-      auto* const to = reinterpret_cast<Unit*>(call.at(member, buffers.dst) + at) + scope.rank();
-      PEAL_UNROLL
-      for (uint64_t k = 0; k < kBatch; ++k) {
-        if (k * stride < left) {
-          p2p::detail::store_unit<Unit, p2p::Direction::kPut>(to + i + k * stride, unit[k]);
-        }
-      }
+      auto* const to = reinterpret_cast<Unit*>(call.at(member, buffers.dst) + at);
+      p2p::detail::copy_in_batches<kBatch, p2p::Direction::kPut>(scope, to, mine, count);
     }
   }
+}
+
+/// In Units, and the bytes ahead of and behind what consists of them one by one.
+template <class Unit, Reach R, class S>
+PEAL_DEVICE void relay_by(const Call<R>& call, S scope, const Buffers& buffers, uint32_t root,
+                          const Share& share) {
+  const auto place = reinterpret_cast<uint64_t>(call.at(root, buffers.src)) + share.at;
+  uint64_t head = (0 - place) % sizeof(Unit);
+  if (head > share.count) head = share.count;
+  const uint64_t body = (share.count - head) / sizeof(Unit) * sizeof(Unit);
+  const uint64_t behind = head + body;
+  relay_units<std::byte>(call, scope, buffers, root, {share.at, head});
+  relay_units<Unit>(call, scope, buffers, root, {share.at + head, body});
+  relay_units<std::byte>(call, scope, buffers, root, {share.at + behind, share.count - behind});
 }
 
 /// A broadcast over mapped memory, by a member that is not the root: its share of the message to
@@ -139,19 +145,22 @@ template <Reach R, class S>
 PEAL_DEVICE void relay(const Call<R>& call, S scope, const Buffers& buffers, uint32_t root) {
   const uint32_t behind_root = (call.rank() + call.members() - root - 1) % call.members();
   const Share share = Share::of(buffers.bytes, sizeof(Line), behind_root, call.members() - 1);
-  uint64_t fit = reinterpret_cast<uint64_t>(call.at(root, buffers.src));
+  // Parts of a window may begin at other places at each member.
+  uint64_t apart = 0;
   for (uint32_t n = 0; n < call.members(); ++n) {
-    if (n != root) fit |= reinterpret_cast<uint64_t>(call.at(n, buffers.dst));
+    if (n == root) continue;
+    apart |= reinterpret_cast<uint64_t>(call.at(n, buffers.dst)) ^
+             reinterpret_cast<uint64_t>(call.at(root, buffers.src));
   }
-  const uint64_t unit = fit % sizeof(Line) == 0 ? sizeof(Line) : fit % 4 == 0 ? 4 : 1;
-  const uint64_t whole = share.count / unit;
-  if (unit == sizeof(Line)) {
-    relay_units<Line>(call, scope, buffers, root, share.at, whole);
-  } else if (unit == 4) {
-    relay_units<uint32_t>(call, scope, buffers, root, share.at, whole);
+  if (apart % sizeof(Line) == 0) {
+    relay_by<Line>(call, scope, buffers, root, share);
+  } else if (apart % 4 == 0) {
+    relay_by<uint32_t>(call, scope, buffers, root, share);
+  } else if (apart % 2 == 0) {
+    relay_by<uint16_t>(call, scope, buffers, root, share);
+  } else {
+    relay_units<std::byte>(call, scope, buffers, root, share);
   }
-  const uint64_t moved = unit == 1 ? 0 : whole * unit;
-  relay_units<std::byte>(call, scope, buffers, root, share.at + moved, share.count - moved);
 }
 
 /// A broadcast by the NIC: each member gets a share from the root and puts it to the others.

@@ -5,7 +5,8 @@
 // driver from 13.3 on. Declared here from gdrapi.h of GDRCopy 2.6.
 //
 //   open()     the library, its driver  ->  Session
-//   Mapping    pinned and mapped pages; unmapped and unpinned when it ends, before its memory does
+//   GdrMapping    pinned and mapped pages; unmapped and unpinned when it ends, before its memory
+//   does
 #pragma once
 
 #include <cstddef>

@@ -34,7 +34,7 @@ struct Options {
   bool verbose = false;
 };
 
-/// Reads the arguments behind the program's name. Throws UsageError.
+/// Reads the arguments behind the program's name. Throws OptionError.
 Options read_options(const std::vector<std::string>& arguments);
 
 extern const char* const kUsage;

@@ -19,7 +19,7 @@
 
 namespace peal::cc {
 
-/// The whole text of `tokens`, rewritten. Throws Error.
+/// The whole text of `tokens`, rewritten. Throws SyntaxError.
 std::string rewrite(const Tokens& tokens);
 
 /// What becomes of the tokens, by their numbers.

@@ -29,13 +29,13 @@ struct Token {
   bool is(std::string_view what) const { return text == what; }
 };
 
-/// Throws Error at `token`.
+/// Throws SyntaxError at `token`.
 [[noreturn]] void fail(const Token& token, const std::string& what);
 
 /// The tokens of one text, which must outlive it.
 class Tokens {
  public:
-  /// Throws Error for a string that does not end.
+  /// Throws SyntaxError for a string that does not end.
   explicit Tokens(std::string_view text);
 
   size_t size() const { return tokens_.size(); }
@@ -46,9 +46,9 @@ class Tokens {
   /// Files that were read, system headers too.
   const std::vector<std::string>& files() const { return files_; }
 
-  /// The bracket that closes the ( [ or { at `open`. Throws Error when there is none.
+  /// The bracket that closes the ( [ or { at `open`. Throws SyntaxError when there is none.
   size_t close_of(size_t open) const;
-  /// The bracket that opens what ) ] or } closes. Throws Error when there is none.
+  /// The bracket that opens what ) ] or } closes. Throws SyntaxError when there is none.
   size_t open_of(size_t close) const;
   /// The tokens first..last-1 on one line.
   std::string text(size_t first, size_t last) const;

@@ -30,7 +30,7 @@ namespace peal::softnic {
 
 #if PEAL_SIM
 template <class T>
-using Word = sim::Word<T>;
+using Word = sim::SimulatedWord<T>;
 #elif PEAL_CUDA
 template <class T>
 using Word = cuda::atomic_ref<T, cuda::thread_scope_system>;

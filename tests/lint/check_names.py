@@ -13,10 +13,12 @@ FOLDERS = (
     "base", "bootstrap", "compat", "device", "doctor", "host", "kernels", "peal", "perf", "run", "simt", "softnic",
 )
 TYPE = re.compile(
-    r"(?:struct|class|enum class|union) (?:alignas\([^)]*\) )?(\w+)(?: final)?(?:\s*:\s*[^;{]*)?(?:\s*\{|$)")
+    r"(?:struct|class|enum class|enum|union) (?:\[\[\w+\]\] )?(?:alignas\([^)]*\) )?(\w+)(?: final)?"
+    r"(?:\s*:\s*[^;{]*)?(?:\s*\{|$)")
 PLANTED = {
     "struct Place {": "Place", "class Batch final : public Other {": "Batch", "enum class Use : uint8_t {": "Use",
-    "struct Later;": None, "  struct Inner {": None, "class Fd": "Fd",
+    "class [[nodiscard]] Fetched {": "Fetched", "enum Plain {": "Plain", "class Fd": "Fd",
+    "struct Later;": None, "  struct Inner {": None,
 }
 
 

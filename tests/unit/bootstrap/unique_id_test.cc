@@ -109,8 +109,8 @@ TEST(Proofs, AreThoseOfTheStandard) {
   count_up(challenge, 32);
   const Proof joiner = make_proof(secret, Side::kJoiner, hello, challenge);
   const Proof root = make_proof(secret, Side::kRoot, hello, challenge);
-  EXPECT_EQ(hex(joiner), "2be80d69add0e868e09d437dcbc441b938874d31540f542fcb11e4e52f8ed053");
-  EXPECT_EQ(hex(root), "784694b7173823451517eb0566155c09baaa332a059d7f5403eb15b0bface2e0");
+  EXPECT_EQ(hex(joiner), "a678313fffdd4be32a7f2b19d178e21450d79e7261780ee6be1eb60479823209");
+  EXPECT_EQ(hex(root), "4dd07523ea0e77a61a05fa5c51692101308f417de1f3f2de7648277b02d431a2");
   EXPECT_TRUE(same_proof(joiner, joiner));
   EXPECT_FALSE(same_proof(joiner, root));
 }
