@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device/atomics.h"
+#include "device/collectives.h"
 #include "device/rma.h"
 #include "device/signal.h"
 #include "device/sync.h"
@@ -64,6 +65,25 @@ PEAL_KERNEL use_window(Verdict* verdict, Context ctx, uint64_t* part, uint64_t* 
     expect_ok(verdict, quiet(ctx));
   }
   expect_ok(verdict, barrier_all(ctx, block));
+}
+
+PEAL_KERNEL broadcast_part(Verdict* verdict, Context ctx, Team team, uint64_t* part, int root) {
+  expect_ok(verdict, broadcast(ctx, block, team, part + 1000, part, 1000, root));
+}
+
+/// Members hand on what they fetched, in units that fit parts which begin elsewhere at each.
+TEST(SharedWindow, ALongBroadcastReachesThePartOfEachPe) {
+  on_every_pe([](Runtime& pe) {
+    const Shared shared(pe.my_pe());
+    fill(shared.words(), 8000, static_cast<uint64_t>(pe.my_pe()));
+    const WindowHandle window = pe.register_window(shared.part, kBytes);
+    const int root = pe.n_pes() - 1;
+    run_clean(pe, {.blocks = 1, .threads = 32}, broadcast_part, pe.context(), pe.world(),
+              shared.words(), root);
+    EXPECT_EQ(first_difference(shared.words() + 1000, 8000, static_cast<uint64_t>(root)), 8000u);
+    EXPECT_TRUE(shared.neighbours_untouched());
+    pe.unregister_window(window);
+  });
 }
 
 TEST(SharedWindow, TransfersReachThePartOfEachPe) {

@@ -115,7 +115,7 @@ TEST_F(Batch, TakesAtomicsOfOneBlock) {
 TEST_F(Batch, ReadsTheOperandsOfAtomics) {
   atomic(Opcode::kAtomicMaskedCompareSwap, kAtomic, kWritable, 4, mlx5::kOpmodAtomic4);
   for (uint32_t i = 0; i < 4; ++i) set(8 + i, 0x100 + i);
-  const Operation small = operation_of(block, 4);
+  const AtomicRequest small = operation_of(block, 4);
   AtomicOperands operands = small.operands;
   EXPECT_EQ(small.bytes, 4u);
   EXPECT_EQ(small.data_unit, 3u);
