@@ -50,12 +50,17 @@ struct OfTeam {
   Collective call;
 };
 
-void start(const peal::detail::CallSite& site, const OfTeam& of) {
-  if (of.team == nullptr) {
-    fail(ErrorCode::kInvalidArgument, "{}: the team is NULL: this PE is not in it",
-         peal::kernels::to_string(of.call.caller.call));
+/// Throws kInvalidArgument, naming `call`, where the team is NULL.
+const peal::Team& required(const char* call, peal_team_t team) {
+  if (team == nullptr) {
+    fail(ErrorCode::kInvalidArgument, "{}: the team is NULL: this PE is not in it", call);
   }
-  peal::detail::start(site, of.team->team, of.call);
+  return team->team;
+}
+
+void start(const peal::detail::CallSite& site, const OfTeam& of) {
+  const char* const call = peal::kernels::to_string(of.call.caller.call);
+  peal::detail::start(site, required(call, of.team), of.call);
 }
 template <class Given>
 void start(const peal::detail::CallSite& site, const Given& call) {
@@ -394,15 +399,6 @@ int peal_stream_destroy(peal_stream_t stream) {
   });
 }
 
-namespace {
-
-const peal::Team& required(const char* call, peal_team_t team) {
-  if (team == nullptr) fail(ErrorCode::kInvalidArgument, "{}: the team is NULL", call);
-  return team->team;
-}
-
-}  // namespace
-
 peal_team_t peal_team_world() {
   return guarded(static_cast<peal_team_t>(nullptr), [] {
     static peal_team world;
@@ -424,7 +420,8 @@ int peal_team_split(peal_team_t parent, int color, int key, peal_team_t* team) {
 }
 int peal_team_free(peal_team_t team) {
   return guarded(-1, [&] {
-    initialised("peal_team_free").free_team(required("peal_team_free", team));
+    const peal::Team& given = required("peal_team_free", team);
+    initialised("peal_team_free").free_team(given);
     delete team;
     return 0;
   });
