@@ -15,6 +15,9 @@ namespace {
 
 constexpr uint64_t kMaxContribution = uint64_t{1} << 30;
 constexpr std::chrono::milliseconds kSendAgain{1};
+// What a peer does not take in that time it does not hear: a process that ends by a signal or an
+// exception waits for nobody.
+constexpr std::chrono::milliseconds kLastWords{100};
 constexpr size_t kMaxText = 1000;
 
 }  // namespace
@@ -93,7 +96,16 @@ void LiveGroup::await_departures(const std::function<bool()>& go_on) {
 
 void LiveGroup::leave(const Departure& how, const std::function<void()>& still_waiting) {
   leaving_ = true;
-  announce(how.how, how.code, how.text);
+  std::vector<int> untold = live_pes();
+  std::erase(untold, rank());
+  const auto tell = [&] {
+    std::erase_if(untold, [&](int pe) { return tell_left(pe, how.how, how.code, how.text); });
+    return untold.empty();
+  };
+  // Many that leave at once fill a peer's socket, until its watcher has read: one that did not hear
+  // of this PE would wait for it until the deadline.
+  const std::chrono::milliseconds time = how.in_order() ? deadline_ : kLastWords;
+  peal::wait_until(tell, Clock::now() + time, kSendAgain);
   if (!how.in_order()) return quit(describe(how));
   std::string stopped;
   try {
@@ -110,12 +122,19 @@ void LiveGroup::leave(const Departure& how, const std::function<void()>& still_w
 }
 
 void LiveGroup::announce(Departure::How how, int code, std::string_view text) const noexcept {
-  const auto payload = std::as_bytes(std::span(text.substr(0, kMaxText)));
+  const auto end = Clock::now() + kLastWords;
   for (int pe = 0; pe < size(); ++pe) {
     if (pe == rank()) continue;
-    channel_.send(pe, Message::Kind::kLeft,
-                  {static_cast<uint64_t>(how), static_cast<uint64_t>(code), 0, 0}, payload);
+    peal::wait_until([&] { return tell_left(pe, how, code, text); }, end, kSendAgain);
   }
+}
+
+bool LiveGroup::tell_left(int pe, Departure::How how, int code,
+                          std::string_view text) const noexcept {
+  const auto payload = std::as_bytes(std::span(text.substr(0, kMaxText)));
+  return channel_.send(pe, Message::Kind::kLeft,
+                       {static_cast<uint64_t>(how), static_cast<uint64_t>(code), 0, 0},
+                       payload) != Channel::Sent::kFull;
 }
 
 void LiveGroup::exchange_unmasked(std::span<const std::byte> mine, std::span<std::byte> all) {

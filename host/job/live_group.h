@@ -118,6 +118,8 @@ class LiveGroup : public Bootstrap {
   /// Throws when `pe` can be waited for no longer.
   void check_still_waiting(int pe, Clock::time_point end) const;
   void await_departures(const std::function<bool()>& go_on);
+  /// False where `pe` has no room for the message now. For signal handlers, too.
+  bool tell_left(int pe, Departure::How how, int code, std::string_view text) const noexcept;
 
   std::unique_ptr<Bootstrap> all_;
   std::string name_;  // of the calls
