@@ -8,7 +8,7 @@ cc_library(
     srcs = ["googletest/src/gtest-all.cc"],
     hdrs = glob(["googletest/include/**/*.h"]),
     textual_hdrs = glob(["googletest/src/*"]),
-    copts = ["-w", "-Iexternal/system/googletest"],
+    copts = ["-w", "-O0", "-Iexternal/system/googletest"],
     includes = ["googletest/include"],
     linkopts = ["-lpthread"],
 )
