@@ -3,7 +3,7 @@
 // How a thread waits for work that nothing can wake it for: many of them may share few cores. It
 // looks again at once, then yields, then naps that grow.
 //
-//   rounds without work   0 .. 63   .. 1023   ..
+//   rounds without work   0 .. 63   .. 255    ..
 //   before the next       nothing    yield     20 us, 40 us, ... up to the longest
 #pragma once
 
@@ -21,7 +21,7 @@ namespace peal {
 class Patience {
  public:
   using Nap = std::chrono::microseconds;
-  static constexpr uint32_t kAwake = 1024;  // rounds without work before the first nap
+  static constexpr uint32_t kAwake = 256;  // rounds without work before the first nap
 
   /// Who comes after a rest waits for `longest` at most.
   explicit Patience(Nap longest) : longest_(longest) {}

@@ -19,19 +19,22 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The usual wait is for this process's NIC engine, a few microseconds away.
+// The usual wait is for this process's NIC engine, a few microseconds away. Who waits for longer
+// naps even while others use the CPU: they may be waiting as well, and two that only yield to each
+// other take a core between them.
 constexpr auto kPatience = 500us;
 constexpr auto kFirstNap = 10us;
-constexpr auto kLongestNap = 50us;
-
-// sched_yield() takes 0.3 us when nobody else wants this CPU, over 2 us with a switch there and
-// back.
-constexpr auto kOthersRan = 2us;
+constexpr auto kLongestNap = 50us;      // of a wait that is still short
+constexpr auto kLongestOfAll = 1000us;  // a wait that is long ends a sixteenth late at most
 
 // A system call costs as much as a dozen slices: few lanes turn several times for each.
 constexpr size_t kPassTurns = 32;
 
 constinit thread_local Worker* this_worker = nullptr;
+
+std::chrono::nanoseconds longest_nap(std::chrono::nanoseconds waited) {
+  return std::clamp<std::chrono::nanoseconds>(waited / 16, kLongestNap, kLongestOfAll);
+}
 
 }  // namespace
 
@@ -57,18 +60,18 @@ Dim3 block_index(const Dim3& blocks, uint64_t number) {
 }
 
 void Backoff::pass() {
-  const Clock::time_point before = Clock::now();
   ::sched_yield();
+  const Clock::time_point now = Clock::now();
   if (!waiting_) {
     waiting_ = true;
-    since_ = before;
+    since_ = now;
     nap_ = kFirstNap;
     return;
   }
-  const Clock::time_point after = Clock::now();
-  if (after - before < kOthersRan || after - since_ < kPatience) return;
+  const Clock::duration waited = now - since_;
+  if (waited < kPatience) return;
   std::this_thread::sleep_for(nap_);
-  nap_ = std::min<std::chrono::microseconds>(nap_ * 2, kLongestNap);
+  nap_ = std::min(nap_ * 2, longest_nap(waited));
 }
 
 void Worker::add(uint64_t number) {

@@ -68,7 +68,8 @@ class Backoff {
   /// A lane got on: the wait starts anew.
   void reset() { waiting_ = false; }
 
-  /// Every lane has spun once more. Takes 50 us plus a scheduling delay at most.
+  /// Every lane has spun once more. Takes a sixteenth of the wait so far at most, or 50 us, plus a
+  /// scheduling delay.
   void pass();
 
  private:
@@ -76,7 +77,7 @@ class Backoff {
 
   bool waiting_ = false;
   Clock::time_point since_;
-  std::chrono::microseconds nap_{0};
+  std::chrono::nanoseconds nap_{0};
 };
 
 class Worker {
