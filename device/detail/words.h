@@ -68,22 +68,38 @@ PEAL_DEVICE T load_value(const void* where) {
   return value;
 }
 
+/// A value from a register into a word of `pe`. No more than the call's own arguments: what a
+/// kernel hands to the function out of line, it keeps away from the kernel's own registers.
+template <class T, Rings kRings>
+struct PutValue {
+  static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
+  using Answer = Ticket;
+  T* dst;
+  T value;
+  int32_t pe;
+
+  PEAL_DEVICE Asked asked() const { return {dst, sizeof(T), pe, Use::kWord, false, Doing::kP}; }
+  PEAL_DEVICE CallNote note() const {
+    return note_of(CallKind::kP, pe, dst, sizeof(T), nullptr, 0);
+  }
+  template <Reach R>
+  PEAL_DEVICE Ticket mapped(const BasicContext<R>&, Thread, std::byte* there) const {
+    store_value(there, value);
+    return Ticket{};
+  }
+  template <Reach R>
+  PEAL_DEVICE Ticket by_nic(const BasicContext<R>&, Thread, const Destination& at) const {
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof(T));
+    return post<R, true, kRings>(*at.queue, [to = at.remote, bits](const mlx5::Header& h) {
+      return mlx5::compose_write_word(h, to, bits, sizeof(T));
+    });
+  }
+};
+
 template <Rings kRings = Rings::kNow, Reach R, class T>
 PEAL_DEVICE Ticket put_value(const BasicContext<R>& ctx, T* dst, const T& value, int pe) {
-  static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
-  return access_word<Ticket>(
-      ctx, {dst, sizeof(T), pe, Use::kWord, false, Doing::kP},
-      [value](const ContextFields&, std::byte* there) {
-        store_value(there, value);
-        return Ticket{};
-      },
-      [value](const ContextFields&, const Destination& at) {
-        uint64_t bits = 0;
-        memcpy(&bits, &value, sizeof(T));
-        return post<R, true, kRings>(*at.queue, [to = at.remote, bits](const mlx5::Header& h) {
-          return mlx5::compose_write_word(h, to, bits, sizeof(T));
-        });
-      });
+  return checked_access(ctx, thread, PutValue<T, kRings>{dst, value, pe});
 }
 
 /// Posts what `compose` makes of a landing cell, waits, and gives the value's 8 bytes to `read`.

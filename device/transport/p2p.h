@@ -208,6 +208,13 @@ PEAL_DEVICE void copy_in_parts(Scope scope, std::byte* to, const std::byte* from
   } while (bytes != 0);
 }
 
+/// A copy between addresses that are a multiple of 16 bytes apart.
+template <Direction kDirection, class Scope>
+PEAL_DEVICE_COLD void copy_level(Scope scope, std::byte* to, const std::byte* from,
+                                 uint64_t bytes) {
+  copy_in_parts<Line, kDirection>(scope, to, from, bytes);
+}
+
 /// A copy between addresses that are not a multiple of 16 bytes apart.
 template <Direction kDirection, class Scope>
 PEAL_DEVICE_COLD void copy_skewed(Scope scope, std::byte* to, const std::byte* from,
@@ -249,10 +256,14 @@ PEAL_DEVICE void copy(Scope scope, void* dst, const void* src, uint64_t bytes) {
   if (detail::copy_at_once<Line, kLines, kDirection>(scope, to, from, bytes)) return;
   if (detail::copy_at_once<uint64_t, 1, kDirection>(scope, to, from, bytes)) return;
   if (detail::copy_at_once<uint32_t, 1, kDirection>(scope, to, from, bytes)) return;
-  if ((reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from)) % sizeof(Line) == 0) {
-    detail::copy_in_parts<Line, kDirection>(scope, to, from, bytes);
-  } else {
+  if ((reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from)) % sizeof(Line) != 0) {
     call_apart<&detail::copy_skewed<kDirection, Scope>>(scope, to, from, bytes);
+  } else if constexpr (PEAL_RELOCATABLE && !std::is_same_v<Scope, Thread>) {
+    // This function has few registers itself: the loop would have it store those of its caller
+    // before the first of a short copy's loads.
+    call_apart<&detail::copy_level<kDirection, Scope>>(scope, to, from, bytes);
+  } else {
+    detail::copy_in_parts<Line, kDirection>(scope, to, from, bytes);
   }
 }
 
