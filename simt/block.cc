@@ -12,8 +12,8 @@
 #include "base/immortal.h"
 #include "simt/lane.h"
 #include "simt/launch.h"
-#include "simt/memory.h"
 #include "simt/sanitizer.h"
+#include "simt/scheduler.h"
 #include "simt/suspend.h"
 #include "simt/symbol.h"
 
@@ -83,10 +83,10 @@ Lane& Ready::pop() {
 }
 
 Block::Block(const Dim3& index, const Dim3& threads, size_t shared_bytes, Ready& ready,
-             Memory* memory)
+             Scheduler* scheduler)
     : index_(index),
       ready_(ready),
-      memory_(memory),
+      scheduler_(scheduler),
       lanes_(threads.count()),
       live_(static_cast<unsigned>(lanes_.size())),
       running_(live_) {
@@ -157,12 +157,12 @@ void Block::complete_barrier() {
   at_barrier_ = 0;
   predicates_ = 0;
   const bool orders = barrier_ != Call::kSyncBlock || count == 0;  // else it was meet_block()
-  if (memory_ != nullptr && orders) {
+  if (scheduler_ != nullptr && orders) {
     std::vector<uint64_t> met;
     for (const Lane& lane : lanes_) {
       if (!lane.ended) met.push_back(lane.rank);
     }
-    memory_->meet(met);
+    scheduler_->meet(met);
   }
   // Every lane that has not ended is at the barrier.
   for (Lane& lane : lanes_) {

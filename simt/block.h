@@ -21,7 +21,7 @@
 namespace peal::simt {
 
 class Block;
-class Memory;
+class Scheduler;
 class Warp;
 
 /// What a lane asks of its worker when it suspends. Up to kExit the lane does not wait for others.
@@ -123,7 +123,7 @@ class Warp {
 class Block {
  public:
   Block(const Dim3& index, const Dim3& threads, size_t shared_bytes, Ready& ready,
-        Memory* memory = nullptr);
+        Scheduler* scheduler = nullptr);
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
@@ -137,8 +137,8 @@ class Block {
   void* dynamic_shared() const { return dynamic_shared_; }
   /// A word that stands for the making of shared memory to ThreadSanitizer.
   void* shared_tag() { return &shared_; }
-  /// The modelled memory of the simulation this block is part of, or null.
-  Memory* memory() const { return memory_; }
+  /// Who runs its lanes; null: a worker.
+  Scheduler* scheduler() const { return scheduler_; }
 
   /// Takes what `lane` asked for with its last slice. Throws Error when that is against the rules,
   /// or when no lane of the block can run any more.
@@ -156,7 +156,7 @@ class Block {
 
   const Dim3 index_;
   Ready& ready_;
-  Memory* const memory_;
+  Scheduler* const scheduler_;
   std::vector<Lane> lanes_;
   std::vector<Warp> warps_;
   SharedMemory shared_;

@@ -26,9 +26,9 @@
 #include <string_view>
 
 #include "simt/lane.h"
-#include "simt/party.h"
 #include "simt/place.h"
 #include "simt/sanitizer.h"
+#include "simt/scheduler.h"
 #include "simt/suspend.h"
 #include "simt/symbol.h"
 
@@ -130,8 +130,8 @@ bool own_doing(int signal, const siginfo_t& info) {
 
 void add_who(CrashLine& line, const Lane& lane) {
   const int pe = pe_of_process;
-  if (in_simulation()) {
-    line.add(this_party().who.name);
+  if (const Scheduler* const scheduler = scheduler_of_lane(); scheduler != nullptr) {
+    line.add(scheduler->owner());
     if (lane.on_host) line.add(", the host");
   } else if (pe >= 0) {
     line.add("PE ").number(static_cast<uint64_t>(pe));

@@ -10,27 +10,28 @@
 #include "base/clock.h"
 #include "base/run_clock.h"
 #include "simt/sanitizer.h"
+#include "simt/scheduler.h"
 #include "simt/shared_memory.h"
-#include "simt/simulation.h"
 #include "simt/suspend.h"
 
 namespace peal::simt {
 namespace {
 
 constinit thread_local Lane* current = nullptr;
+constinit thread_local Scheduler* current_scheduler = nullptr;
 
 constinit thread_local bool progress_made = false;
 
 constexpr unsigned kCallsPerBreath = 64;
 constinit thread_local unsigned calls_left = kCallsPerBreath;
 
-/// Leaves the lane. A simulation is one thread to ThreadSanitizer too: what its lanes may see of
-/// each other its memory says.
+/// Leaves the lane. What a scheduler runs is one thread to ThreadSanitizer too: what its lanes may
+/// see of each other the scheduler says.
 PEAL_SIMT_SWITCH void leave(Lane& lane) {
-  void* const simulated = kThreadSanitized ? lane.block->memory() : nullptr;
-  if (simulated != nullptr) release_to(simulated);
+  Scheduler* const tag = kThreadSanitized ? lane.block->scheduler() : nullptr;
+  if (tag != nullptr) release_to(tag);
   lane.fiber.leave();
-  if (simulated != nullptr) acquire_from(simulated);
+  if (tag != nullptr) acquire_from(tag);
 }
 
 /// Hands `request` to the worker; returns the answer once the lane runs again. Throws Abandoned
@@ -60,6 +61,12 @@ uint64_t meet(Lane& lane, const Request& request, uint64_t answer_alone) {
 Lane* current_lane() { return current; }
 
 PEAL_SIMT_UNSEEN void set_current_lane(Lane* lane) { current = lane; }
+
+void set_scheduler(Scheduler* scheduler) { current_scheduler = scheduler; }
+
+Scheduler* scheduler_of_thread() { return current_scheduler; }
+
+Scheduler* scheduler_of_lane() { return current == nullptr ? nullptr : current_scheduler; }
 
 PEAL_SIMT_UNSEEN void progressed() { progress_made = true; }
 
@@ -101,27 +108,26 @@ void leave_for_good(Lane& lane) {
 }
 
 PEAL_SIMT_UNSEEN void breathe() {
-  if (in_simulation()) return point();
-  if (current == nullptr || --calls_left != 0) return;
+  if (current == nullptr) return;
+  if (current_scheduler != nullptr) return current_scheduler->point();
+  if (--calls_left != 0) return;
   calls_left = kCallsPerBreath;
   yield();
 }
 
 uint64_t now_ns() {
-  if (in_simulation()) return simulated_ns();
+  if (scheduler_of_lane() != nullptr) return current_scheduler->now_ns();
   return monotonic_ns();
 }
 
 uint64_t running_ns() {
-  if (in_simulation()) return simulated_ns();
+  if (scheduler_of_lane() != nullptr) return current_scheduler->now_ns();
   return peal::running_ns();
 }
 
 bool simulated_fence(FenceReach reach) {
-  if (!in_simulation()) return false;
-  constexpr Scope kScopes[] = {Scope::kBlock, Scope::kDevice, Scope::kSystem};
-  point();
-  model().fence(agent(), Order::kBoth, kScopes[static_cast<size_t>(reach)]);
+  if (scheduler_of_lane() == nullptr) return false;
+  current_scheduler->fence(reach);
   return true;
 }
 

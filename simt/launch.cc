@@ -14,8 +14,8 @@
 #include "base/immortal.h"
 #include "simt/debug.h"
 #include "simt/lane.h"
-#include "simt/party.h"
 #include "simt/sanitizer.h"
+#include "simt/scheduler.h"
 #include "simt/stack_pool.h"
 #include "simt/worker.h"
 
@@ -110,28 +110,7 @@ void set_limits(const Limits& limits) {
   in_force.value = limits;
 }
 
-class Launch::State {
- public:
-  State() = default;
-  virtual ~State() = default;
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  virtual void wait() = 0;
-};
-
 namespace {
-
-/// A grid of the simulation that its launching thread is part of. What leaves a lane ends that.
-class SimulatedGrid : public Launch::State {
- public:
-  SimulatedGrid(const Grid& grid, std::function<void()> lane_body)
-      : party_(start_party(PartyKind::kGrid, grid, std::move(lane_body))) {}
-  ~SimulatedGrid() override { SimulatedGrid::wait(); }
-  void wait() override { await_party(*party_); }
-
- private:
-  const std::shared_ptr<Party> party_;
-};
 
 /// Everything a grid lives in. Threads refer to it, so it stays where it is.
 class ThreadedGrid : public Launch::State {
@@ -229,7 +208,9 @@ void Launch::wait() {
 
 Launch launch(const Grid& grid, std::function<void()> lane_body) {
   if (in_kernel()) throw Error("launch: called from inside a kernel; only a host thread launches");
-  if (in_simulation()) return Launch(std::make_unique<SimulatedGrid>(grid, std::move(lane_body)));
+  if (Scheduler* const scheduler = scheduler_of_lane(); scheduler != nullptr) {
+    return Launch(scheduler->launch(grid, std::move(lane_body)));
+  }
   return Launch(std::make_unique<ThreadedGrid>(grid, std::move(lane_body), limits()));
 }
 

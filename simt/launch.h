@@ -63,7 +63,7 @@ class Launch {
   /// NOT guaranteed: an end, when a lane loops without calling yield() or a collective.
   void wait();
 
-  class State;  ///< private to launch.cc
+  class State;  ///< scheduler.h
 
  private:
   friend Launch launch(const Grid&, std::function<void()>);

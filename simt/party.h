@@ -77,6 +77,8 @@ class Stacks {
 std::shared_ptr<Party> start_party(PartyKind kind, const Grid& grid, std::function<void()> body);
 /// Returns once all its lanes have ended; the caller is behind all that they did.
 void await_party(const Party& party);
+/// A party that is a grid.
+std::unique_ptr<Launch::State> start_grid(const Grid& grid, std::function<void()> lane_body);
 /// The party of the calling lane.
 Party& this_party();
 

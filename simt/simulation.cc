@@ -18,6 +18,7 @@
 #include "simt/place.h"
 #include "simt/plain_access.h"
 #include "simt/sanitizer.h"
+#include "simt/scheduler.h"
 #include "simt/suspend.h"
 #include "simt/symbol.h"
 #include "simt/worker.h"
@@ -54,21 +55,7 @@ Temper draw_temper(Random& random) {
 
 }  // namespace
 
-unsigned Stacks::take() {
-  if (free_.empty()) {
-    auto slabs = pool_->take(kSlabStacks, max_lanes_, bytes_);
-    for (auto& slab : slabs) slabs_.push_back(std::move(slab));
-    for (unsigned i = kSlabStacks; i-- > 0;) {
-      free_.push_back(static_cast<unsigned>(count_ * kSlabStacks) + i);
-    }
-    ++count_;
-  }
-  const unsigned slot = free_.back();
-  free_.pop_back();
-  return slot;
-}
-
-class Simulation::State {
+class Simulation::State final : public Scheduler {
  public:
   State(uint64_t seed_given, const SimulationLimits& limits)
       : seed(seed_given),
@@ -85,9 +72,19 @@ class Simulation::State {
   std::shared_ptr<Party> add(Identity who, PartyKind kind, const Grid& grid,
                              std::function<void()> body);
   void run();
-  void point();
   void observe(const PlainAccess& access);
-  Party& party_of(const Lane& lane) { return *party_of_agent_[lane.rank]; }
+  Party& party_of(const Lane& lane) const { return *party_of_agent_[lane.rank]; }
+
+  std::unique_ptr<Launch::State> launch(const Grid& grid,
+                                        std::function<void()> lane_body) override {
+    return start_grid(grid, std::move(lane_body));
+  }
+  const void* kernel() const override { return this_party().grid.kernel; }
+  const std::string& owner() const override { return this_party().who.name; }
+  uint64_t now_ns() const override { return now; }
+  void point() override;
+  void fence(FenceReach reach) override;
+  void meet(const std::vector<uint64_t>& ranks) override { memory.meet(ranks); }
 
   const uint64_t seed;
   Random random;
@@ -95,7 +92,7 @@ class Simulation::State {
   Decisions decisions;
   Memory memory;
   Announced announced{memory};
-  uint64_t now_ns = 1'000'000;
+  uint64_t now = 1'000'000;  // ns
   uint64_t slices = 0;
   uint64_t chosen = 0xcbf29ce484222325;
   uint64_t weak_edges = 0;  // a bit each
@@ -137,15 +134,16 @@ class Simulation::State {
 
 namespace {
 
-constinit thread_local Simulation::State* running = nullptr;
+/// The simulation that runs on this thread, or null.
+Simulation::State* running() { return static_cast<Simulation::State*>(scheduler_of_thread()); }
 
 void observe(const PlainAccess& access) {
-  if (in_simulation()) running->observe(access);
+  if (in_simulation()) running()->observe(access);
 }
 
 }  // namespace
 
-bool Simulation::State::runs() const { return running == this; }
+bool Simulation::State::runs() const { return running() == this; }
 
 // An agent that has ended serves again on its device: a kernel is behind those before it there.
 uint64_t Simulation::State::number(const AgentGroup& place) {
@@ -177,7 +175,7 @@ std::shared_ptr<Party> Simulation::State::add(Identity who, PartyKind kind, cons
   std::vector<const Lane*> first_lanes;
   for (uint64_t at = 0; at < grid.blocks.count(); ++at) {
     Block& block = party->blocks.emplace_back(block_index(grid.blocks, at), grid.threads,
-                                              grid.shared_bytes, ready_, &memory);
+                                              grid.shared_bytes, ready_, this);
     first_lanes.push_back(block.lanes().data());
     for (Lane& lane : block.lanes()) {
       lane.rank = number({party->who.device, blocks_});
@@ -218,7 +216,7 @@ void Simulation::State::let_time_pass() {
     throw Error("nobody gets on: all lanes that have not ended wait, and nothing changes");
   }
   const uint64_t doublings = turns / kTurnsPerStep;
-  now_ns += kSliceNs << std::min<uint64_t>(doublings, kFastest);
+  now += kSliceNs << std::min<uint64_t>(doublings, kFastest);
 }
 
 void Simulation::State::begin(Lane& lane) {
@@ -234,9 +232,9 @@ void Simulation::State::slice(Lane& lane) {
   if (!lane.started) begin(lane);
   blockDim = grid.threads;
   gridDim = grid.blocks;
-  release_to(&memory);  // see leave() in lane.cc
+  release_to(this);  // see leave() in lane.cc
   resume(lane, *exceptions_);
-  acquire_from(&memory);
+  acquire_from(this);
   announced.settle();
   if (lane.abandoned) return;
   lane.block->settle(lane);
@@ -283,7 +281,7 @@ void Simulation::State::unwind() {
 
 std::string Simulation::State::report() const {
   std::string text = "\n  seed " + std::to_string(seed) + ", slice " + std::to_string(slices) +
-                     ", at " + std::to_string(now_ns) + " ns";
+                     ", at " + std::to_string(now) + " ns";
   for (const std::shared_ptr<Party>& party : parties_) {
     if (party->kind == PartyKind::kThread) continue;
     for (const Block& block : party->blocks) {
@@ -302,11 +300,11 @@ std::string Simulation::State::report() const {
 }
 
 void Simulation::State::run() {
-  if (running != nullptr) throw Error("simulation: another one runs on this thread");
+  if (running() != nullptr) throw Error("simulation: another one runs on this thread");
   exceptions_ = &exceptions_of_thread();
   const SignalStack signal_stack;
   tell_of_crashes();
-  running = this;
+  set_scheduler(this);
   observe_accesses(&simt::observe);
   std::string where;
   try {
@@ -318,7 +316,7 @@ void Simulation::State::run() {
   if (failure_ != nullptr) where = report();
   unwind();
   observe_accesses(nullptr);
-  running = nullptr;
+  set_scheduler(nullptr);
   set_current_lane(nullptr);
   blockDim = gridDim = {1, 1, 1};
   threadIdx = blockIdx = {0, 0, 0};
@@ -332,10 +330,10 @@ void Simulation::State::run() {
 
 PEAL_SIMT_UNSEEN void Simulation::State::enter_lane(void* argument) {
   Lane& lane = *static_cast<Lane*>(argument);
-  State& state = *running;
-  acquire_from(&state.memory);
+  State& state = *running();
+  acquire_from(&state);
   state.run_body(lane);
-  release_to(&state.memory);
+  release_to(&state);
   lane.request.call = Call::kExit;
   lane.fiber.finish();
 }
@@ -358,6 +356,12 @@ void Simulation::State::point() {
   const bool interrupted =
       decisions.chance(Question::kInterrupt, lane.rank, 1, temper.switch_one_in);
   if (interrupted || ++points_ == kMostPoints) give_way(lane);
+}
+
+void Simulation::State::fence(FenceReach reach) {
+  constexpr Scope kScopes[] = {Scope::kBlock, Scope::kDevice, Scope::kSystem};
+  point();
+  memory.fence(agent(), Order::kBoth, kScopes[static_cast<size_t>(reach)]);
 }
 
 // An access that a kernel makes by itself, ahead of it.
@@ -385,7 +389,7 @@ void Simulation::host(const Identity& who, std::function<void()> body) {
   state_->add(who, PartyKind::kHost, {1, 1}, std::move(body));
 }
 void Simulation::run() { state_->run(); }
-uint64_t Simulation::now_ns() const { return state_->now_ns; }
+uint64_t Simulation::now_ns() const { return state_->now; }
 uint64_t Simulation::digest() const { return state_->chosen ^ state_->memory.digest(); }
 uint64_t Simulation::slices() const { return state_->slices; }
 const Decisions& Simulation::decisions() const { return state_->decisions; }
@@ -396,25 +400,25 @@ void Simulation::weaken(unsigned edge) {
   if (edge != 0) state_->weak_edges |= uint64_t{1} << edge;
 }
 
-bool in_simulation() { return running != nullptr && current_lane() != nullptr; }
+bool in_simulation() { return scheduler_of_lane() != nullptr; }
 
 void point() {
-  if (in_simulation()) running->point();
+  if (in_simulation()) running()->point();
 }
 
 bool weakened(unsigned edge) {
-  return running != nullptr && (running->weak_edges >> edge & 1) != 0;
+  return running() != nullptr && (running()->weak_edges >> edge & 1) != 0;
 }
 
 uint64_t agent() { return current_lane()->rank; }
 
 Memory* model_of(uintptr_t address) {
-  if (!in_simulation() || !running->memory.holds(reinterpret_cast<const void*>(address)))
-    return nullptr;
-  return &running->memory;
+  Memory* const memory = in_simulation() ? &model() : nullptr;
+  const bool holds = memory != nullptr && memory->holds(reinterpret_cast<const void*>(address));
+  return holds ? memory : nullptr;
 }
 
-Memory& model() { return running->memory; }
+Memory& model() { return running()->memory; }
 
 int simulated_pe() { return this_party().who.pe; }
 
@@ -436,24 +440,22 @@ std::string who_runs() {
 }
 
 uint64_t place_of_access() {
-  const void* const code = running->announced.code();
+  const void* const code = running()->announced.code();
   if (code == nullptr) return place_here("");
   return place_from(reinterpret_cast<uintptr_t>(code) + 1);
 }
 
-uint64_t simulated_ns() { return running->now_ns; }
-
 std::shared_ptr<Party> start_party(PartyKind kind, const Grid& grid, std::function<void()> body) {
-  auto party = running->add(this_party().who, kind, grid, std::move(body));
+  auto party = running()->add(this_party().who, kind, grid, std::move(body));
   party->device_in_use = this_party().device_in_use;
   return party;
 }
 
 void await_party(const Party& party) {
   while (party.alive != 0) yield();
-  for (const Released& one : party.behind) running->memory.acquire(agent(), one);
+  for (const Released& one : party.behind) running()->memory.acquire(agent(), one);
 }
 
-Party& this_party() { return running->party_of(*current_lane()); }
+Party& this_party() { return running()->party_of(*current_lane()); }
 
 }  // namespace peal::simt

@@ -28,9 +28,6 @@ void give_way(Lane& lane);
 /// Never to be resumed: a lane that was abandoned and does not end.
 [[noreturn]] void leave_for_good(Lane& lane);
 
-/// The clock of the simulation that runs on this thread.
-uint64_t simulated_ns();
-
 /// True when a lane of this thread called progressed() since the last call.
 bool take_progress();
 

@@ -8,7 +8,7 @@
 
 #include "simt/block.h"
 #include "simt/lane.h"
-#include "simt/memory.h"
+#include "simt/scheduler.h"
 
 namespace peal::simt {
 namespace {
@@ -73,10 +73,10 @@ void Warp::arrive(Lane& lane) {
 
 void Warp::complete(uint32_t mask, Call call) {
   waiting_ &= ~mask;
-  if (call == Call::kSyncWarp && block_.memory() != nullptr) {
+  if (call == Call::kSyncWarp && block_.scheduler() != nullptr) {
     std::vector<uint64_t> met;
     for (uint32_t others = mask; others != 0;) met.push_back(lanes_[take_lowest(others)].rank);
-    block_.memory()->meet(met);
+    block_.scheduler()->meet(met);
   }
   uint64_t ballot = 0;
   if (call == Call::kBallot) {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "simt/lane.h"
-#include "simt/party.h"
 #include "simt/sanitizer.h"
+#include "simt/scheduler.h"
 #include "simt/suspend.h"
 
 namespace peal::simt {
@@ -39,7 +39,9 @@ std::chrono::nanoseconds longest_nap(std::chrono::nanoseconds waited) {
 }  // namespace
 
 const void* kernel() {
-  if (in_simulation()) return this_party().grid.kernel;
+  if (const Scheduler* const scheduler = scheduler_of_lane(); scheduler != nullptr) {
+    return scheduler->kernel();
+  }
   return this_worker == nullptr ? nullptr : this_worker->kernel();
 }
 
