@@ -7,14 +7,22 @@ its folder is the contract. Read by Bazel and by Python."""
 
 LAYERS = {
     "base": [],
+    # CUDA's execution model on a CPU. What a simulation does otherwise lanes ask of simt/lanes/scheduler.h.
+    "simt/lanes": ["base"],
+    "simt/simulation": ["base", "simt/lanes"],
+    # The CUDA runtime: streams and memory are the simulation's where one runs.
+    "simt/runtime": ["base", "simt/lanes", "simt/simulation"],
+    # The package that compiles those three; no file lies here.
     "simt": ["base"],
     # What compilers call for accesses of kernels; apart from simt, for programs with ThreadSanitizer have their own.
-    "simt/hooks": ["simt/plain_access.h", "simt/simulated_program.h"],
-    # Compiled into users' programs, by no build of this tree.
-    "simt/race": [],
+    "simt/hooks": ["simt/lanes/plain_access.h", "simt/simulation/simulated_program.h"],
     # peal-cc, a program of its own: shares no more with what it compiles for than how it handles files.
     "simt/cc": ["base"],
-    "device/base": ["simt"],
+    # Compiled into users' programs, by no build of this tree.
+    "simt/cc/race": [],
+    "device/base": [
+        "simt/lanes", "simt/simulation/simulation.h", "simt/runtime/cuda_names.h", "simt/runtime/stream.h",
+    ],
     "device/mlx5": ["device/base", "device/status.h"],
     "device/transport": ["device/base", "device/mlx5", "device/types.h"],
     # What the contracts of device/ do.
@@ -48,11 +56,11 @@ LAYERS = {
     # Names of what the host does, for profilers.
     "host/nvtx": [],
     # host/job/together.h: a step that may fail on one PE fails on all.
-    # device/context.h: CheckTable, whose extents lie in memory. simt/simulation.h: models what kernels use.
+    # device/context.h: CheckTable, whose extents lie in memory. simulation.h: models what kernels use.
     # device/base/mapped.h: a GPU's memory that the CPU has mapped.
     "host/memory": [
         "base", "host/base", "host/bootstrap.h", "host/job/together.h", "device/base/mapped.h", "device/context.h",
-        "simt/simulation.h",
+        "simt/simulation/simulation.h",
     ],
     "host/nic": ["base", "host/base", "device/base", "device/mlx5/layout.h"],
     "host/job": ["base", "host/base", "host/bootstrap.h"],
@@ -68,41 +76,39 @@ LAYERS = {
     "host/contexts": [
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "device/base/scaled.h",
         "device/context.h", "device/window.h", "host/bootstrap.h", "host/failures/failure.h", "kernels",
-        "simt/symbol.h", "simt/place.h",
+        "simt/lanes/symbol.h", "simt/lanes/place.h",
     ],
     # What calls of kernels on a CPU do, by their notes; a lane's place in the program's text.
     "host/check": [
-        "base", "host/base", "simt", "device/base/call_note.h", "device/base/wait_record.h", "device/context.h",
+        "base", "host/base", "simt/lanes", "device/base/call_note.h", "device/base/wait_record.h", "device/context.h",
     ],
     # Where the library's kernels run, and in which order.
-    "host/stream": ["base", "simt", "kernels", "host/base", "host/memory"],
+    "host/stream": ["base", "simt/lanes", "simt/runtime/stream.h", "kernels", "host/base", "host/memory"],
     "host/failures": ["base", "host/base", "host/check", "host/contexts", "host/job", "device/context.h"],
-    # simt/plain_access.h, place.h: kernels' own loads and stores, in checked mode. simt/simulation.h: whether a program
-    # is simulated. simt/crash.h: what a crash of a kernel is told by.
+    # plain_access.h, place.h: kernels' own loads and stores, in checked mode. simulation.h: whether a program is
+    # simulated. crash.h: what a crash of a kernel is told by.
     "host": [
-        "simt/crash.h", "simt/plain_access.h", "simt/place.h", "simt/simulation.h",
+        "simt/lanes/crash.h", "simt/lanes/plain_access.h", "simt/lanes/place.h", "simt/simulation/simulation.h",
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/contexts",
         "host/failures", "host/check", "host/storage", "host/stream", "host/nvtx", "kernels", "device/context.h",
         "device/base/scaled.h", "device/team.h", "device/types.h", "device/window.h", "device/reduce_op.h",
         "device/collective/layout.h",
     ],
-    # simt/simulated_program.h: the PEs of a simulation are a job.
-    "bootstrap": [
-        "base", "host/base", "host/bootstrap.h", "simt/simulated_program.h", "simt/simulation.h", "simt/lane.h",
-        "simt/threads.h",
-    ],
+    # The PEs of a simulation are a job.
+    "bootstrap": ["base", "host/base", "host/bootstrap.h", "simt/simulation", "simt/lanes/lane.h"],
     # peal-run and peal-id: an id, and the address that goes into it.
     "run": ["base", "host/base", "bootstrap"],
     "doctor": ["base", "host/base", "host/memory", "host/nic"],
     # device/base/launch.h is for programs; kernels need not include it.
-    # simt/simulation.h: whether a program is simulated. base/immortal.h: the one Runtime of C programs.
+    # simulation.h: whether a program is simulated. base/immortal.h: the one Runtime of C programs.
     "peal": [
         "base/immortal.h", "bootstrap", "host", "host/base", "device", "device/base/launch.h", "device/base/stream.h",
-        "device/base/target.h", "kernels", "simt/simulation.h",
+        "device/base/target.h", "kernels", "simt/simulation/simulation.h",
     ],
     # The calls of NVSHMEM's guide upon peal.h. On a CPU they ask simt whether a kernel calls.
     "compat": [
-        "base/immortal.h", "bootstrap", "host/base", "host/calls.h", "device", "device/base/target.h", "kernels", "peal", "simt",
+        "base/immortal.h", "bootstrap", "host/base", "host/calls.h", "device", "device/base/target.h", "kernels",
+        "peal", "simt/lanes", "simt/runtime",
     ],
 }
 

@@ -10,10 +10,10 @@
 
 #include "bootstrap/bootstraps.h"
 #include "host/base/error.h"
-#include "simt/lane.h"
-#include "simt/simulated_program.h"
-#include "simt/simulation.h"
-#include "simt/threads.h"
+#include "simt/lanes/lane.h"
+#include "simt/simulation/simulated_program.h"
+#include "simt/simulation/simulation.h"
+#include "simt/simulation/threads.h"
 
 namespace peal::bootstrap {
 namespace {

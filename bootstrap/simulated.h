@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The PEs of a simulated program (simt/simulated_program.h), which are hosts in one thread.
+// The PEs of a simulated program (simt/simulation/simulated_program.h), which are hosts in one
+// thread.
 #pragma once
 
 #include <memory>

@@ -8,8 +8,8 @@
 #include "base/immortal.h"
 #include "host/base/place.h"
 #include "host/job/together.h"
-#include "simt/place.h"
-#include "simt/plain_access.h"
+#include "simt/lanes/place.h"
+#include "simt/lanes/plain_access.h"
 
 namespace peal {
 namespace {

@@ -19,7 +19,7 @@
 #include "host/failures/mistakes.h"
 #include "host/job/live_group.h"
 #include "host/memory/symmetric_heap.h"
-#include "simt/plain_access.h"
+#include "simt/lanes/plain_access.h"
 
 namespace peal {
 

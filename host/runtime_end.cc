@@ -12,8 +12,8 @@
 #include "host/main_frame.h"
 #include "host/runtime.h"
 #include "host/runtime_parts.h"
-#include "simt/crash.h"
-#include "simt/simulation.h"
+#include "simt/lanes/crash.h"
+#include "simt/simulation/simulation.h"
 
 namespace peal {
 namespace {

@@ -12,8 +12,8 @@
 #include "host/memory/backing_cuda.h"
 #include "host/memory/pieces.h"
 #include "host/start_up.h"
-#include "simt/plain_access.h"
-#include "simt/simulation.h"
+#include "simt/lanes/plain_access.h"
+#include "simt/simulation/simulation.h"
 
 namespace peal {
 namespace {

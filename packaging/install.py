@@ -24,8 +24,8 @@ import sys
 
 TREE = pathlib.Path.cwd()
 HEADERS = ["peal/peal.h", "peal/c_api.h", "peal/c_calls.h", "peal/c_storage.h", "compat/nvshmem.h", "compat/nvshmemx.h",
-           "simt/plain_access.h", "simt/plain_cpp.h", "simt/hooks/observed.h"]
-FORWARDING = ["compat/host", "compat/device", "simt/cuda"]  # by the names that programs of NVSHMEM and CUDA include
+           "simt/lanes/plain_access.h", "simt/runtime/plain_cpp.h", "simt/hooks/observed.h"]
+FORWARDING = ["compat/host", "compat/device", "simt/runtime/cuda"]  # by the names that programs of NVSHMEM and CUDA include
 LOADED = ["bootstrap/libpeal_mpi.so", "kernels/libpeal_kernels.so", "softnic/sysfs/libpeal_sysfs.so",
           "softnic/gpu/peal_softnic_engine"] + [f"softnic/abi/{name}" for name in (
               "libpeal_softnic.so", "libibverbs.so", "libibverbs.so.1", "libmlx5.so", "libmlx5.so.1")]
@@ -145,7 +145,7 @@ class Installer:
             self.text(name, f"include/peal/{name}")
         self.libraries(self.libdir)
         self.binary("simt/hooks/libhooks.a", f"{self.libdir}/libpeal_hooks.a")
-        self.text("simt/race/support.cc", "share/peal/race.cc")
+        self.text("simt/cc/race/support.cc", "share/peal/race.cc")
         self.packages()
         for name, path in PROGRAMS.items():
             self.binary(path, f"bin/{name}", 0o755)

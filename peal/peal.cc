@@ -10,7 +10,7 @@
 #include "bootstrap/borrowed.h"
 #include "bootstrap/simulated.h"
 #include "host/main_frame.h"
-#include "simt/simulation.h"
+#include "simt/simulation/simulation.h"
 
 namespace peal {
 

@@ -10,10 +10,10 @@
 #include "compat/detail/pe.h"
 #include "compat/detail/setup.h"
 #include "host/base/error.h"
-#include "simt/kernels.h"
-#include "simt/launch.h"
+#include "simt/lanes/kernels.h"
+#include "simt/lanes/launch.h"
 #include "simt/runtime/state.h"
-#include "simt/stream.h"
+#include "simt/runtime/stream.h"
 
 namespace peal::compat {
 namespace {

@@ -20,7 +20,7 @@
 #elif PEAL_CUDA
 #define PEAL_COMPAT_BY_PLACE(in_kernel, on_host) return on_host
 #else
-#include "simt/lane.h"
+#include "simt/lanes/lane.h"
 #define PEAL_COMPAT_BY_PLACE(in_kernel_, on_host)   \
   if (::peal::simt::in_kernel()) return in_kernel_; \
   return on_host

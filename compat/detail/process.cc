@@ -20,7 +20,7 @@
 #include "compat/detail/pe.h"
 #include "compat/detail/setup.h"
 #include "host/base/error.h"
-#include "simt/stream.h"
+#include "simt/runtime/stream.h"
 
 namespace peal::compat {
 namespace {

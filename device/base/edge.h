@@ -11,7 +11,7 @@
 #include "device/base/target.h"
 
 #if PEAL_SIM
-#include "simt/simulation.h"
+#include "simt/simulation/simulation.h"
 #endif
 
 namespace peal {

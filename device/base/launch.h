@@ -17,8 +17,8 @@
 #if PEAL_CUDA
 #include <cuda_runtime_api.h>
 #else
-#include "simt/launch.h"
-#include "simt/stream.h"
+#include "simt/lanes/launch.h"
+#include "simt/runtime/stream.h"
 #endif
 
 namespace peal {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // order.h in a simulation: every operation is a place where another lane may run, and memory is as
-// weak as simt/memory.h says. An operation whose edge the simulation weakens loses its ordering.
-// Memory that is not the simulation's (a lane's own stack) is read and written plainly.
+// weak as simt/simulation/memory.h says. An operation whose edge the simulation weakens loses its
+// ordering. Memory that is not the simulation's (a lane's own stack) is read and written plainly.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 #include "device/base/access.h"
 #include "device/base/edge.h"
-#include "simt/simulation.h"
+#include "simt/simulation/simulation.h"
 
 namespace peal {
 namespace sim {

@@ -15,8 +15,8 @@
 #include "device/base/target.h"
 
 #if !PEAL_CUDA
-#include "simt/cuda_names.h"
-#include "simt/lane.h"
+#include "simt/lanes/lane.h"
+#include "simt/runtime/cuda_names.h"
 #endif
 
 namespace peal {

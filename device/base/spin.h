@@ -9,7 +9,7 @@
 #include "device/base/target.h"
 
 #if !PEAL_CUDA
-#include "simt/lane.h"
+#include "simt/lanes/lane.h"
 #endif
 #if PEAL_CUDA && !PEAL_ON_GPU
 #include <sched.h>

@@ -23,7 +23,7 @@
 #if PEAL_CUDA
 #include <cuda_runtime_api.h>
 #else
-#include "simt/stream.h"
+#include "simt/runtime/stream.h"
 #endif
 
 namespace peal {

@@ -16,7 +16,7 @@
 #include "device/base/spin.h"
 #include "device/base/wait_record.h"
 #if !PEAL_CUDA
-#include "simt/place.h"
+#include "simt/lanes/place.h"
 #endif
 
 // On a GPU only where the program is compiled with -DPEAL_WAIT_RECORDS=1: what a record says must

@@ -160,7 +160,7 @@ struct UsageError {
   uint64_t bytes;
   uint64_t time_ns;  // device clock
   LaneName lane;
-  uint64_t place;  // in the program's text: simt/place.h; 0: nobody knows
+  uint64_t place;  // in the program's text: simt/lanes/place.h; 0: nobody knows
   // Written in checked mode:
   uint32_t mistake;   // a Mistake
   uint32_t argument;  // of kLanesDiffer: which, by its offset in a CallNote

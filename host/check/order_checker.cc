@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "host/base/error.h"
-#include "simt/place.h"
+#include "simt/lanes/place.h"
 
 namespace peal::checking {
 namespace {

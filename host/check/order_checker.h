@@ -78,7 +78,7 @@ class OrderChecker {
     bool write;
     bool atomic;
     int order;
-    uint64_t place;  // simt/place.h; 0: the caller's
+    uint64_t place;  // simt/lanes/place.h; 0: the caller's
   };
   void plain(const Plain& access);
 

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <thread>
 
-#include "simt/lane.h"
-#include "simt/place.h"
-#include "simt/symbol.h"
+#include "simt/lanes/lane.h"
+#include "simt/lanes/place.h"
+#include "simt/lanes/symbol.h"
 
 namespace peal::checking {
 namespace {

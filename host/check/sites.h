@@ -31,7 +31,7 @@ class Sites {
  public:
   explicit Sites(const Segment& segment);
 
-  /// The number of what the caller's lane does at `place` (simt/place.h; 0: where it is now).
+  /// The number of what the caller's lane does at `place` (simt/lanes/place.h; 0: where it is now).
   uint16_t here(AccessKind operation, uint64_t place);
 
   /// "kernel ring (ring.cc:17), block 0, thread 3, put", of any PE's.

@@ -7,8 +7,8 @@
 
 #include "device/base/scaled.h"
 #include "device/window.h"
-#include "simt/place.h"
-#include "simt/symbol.h"
+#include "simt/lanes/place.h"
+#include "simt/lanes/symbol.h"
 
 namespace peal {
 

@@ -15,7 +15,7 @@
 #include "host/base/config.h"
 #include "host/base/error.h"
 #include "host/memory/host_view.h"
-#include "simt/simulation.h"
+#include "simt/simulation/simulation.h"
 
 namespace peal {
 namespace {

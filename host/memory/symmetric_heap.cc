@@ -16,7 +16,7 @@
 #include "base/ranges.h"
 #include "host/base/config.h"
 #include "host/job/together.h"
-#include "simt/simulation.h"
+#include "simt/simulation/simulation.h"
 
 namespace peal {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "host/base/error.h"
 #include "host/stream/executor.h"
-#include "simt/lane.h"
-#include "simt/launch.h"
-#include "simt/stream.h"
+#include "simt/lanes/lane.h"
+#include "simt/lanes/launch.h"
+#include "simt/runtime/stream.h"
 
 namespace peal {
 namespace {

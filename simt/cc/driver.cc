@@ -24,8 +24,8 @@ namespace {
 // PREFIX/bin/peal-cc
 fs::path find_prefix() {
   const fs::path prefix = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
-  if (!fs::exists(prefix / "include/peal/simt/cuda_runtime.h")) {
-    throw OptionError("no include/peal/simt/cuda_runtime.h in " + prefix.string() +
+  if (!fs::exists(prefix / "include/peal/simt/runtime/cuda_runtime.h")) {
+    throw OptionError("no include/peal/simt/runtime/cuda_runtime.h in " + prefix.string() +
                       ": run the peal-cc that tools/install put into PREFIX/bin");
   }
   return prefix;
@@ -116,7 +116,7 @@ std::string Driver::output_of(const std::string& source, const char* suffix) con
 // peal's headers come first: among them those that CUDA programs call cuda_runtime.h and the like.
 Driver::Command Driver::with_headers(Command command) const {
   command.push_back("-D__PEAL_CC__=1");
-  for (const char* folder : {"", "compat", "simt/cuda"}) {
+  for (const char* folder : {"", "compat", "simt/runtime/cuda"}) {
     command.insert(command.end(), {"-isystem", (prefix_ / "include/peal" / folder).string()});
   }
   command.insert(command.end(), options_.compile.begin(), options_.compile.end());
@@ -192,7 +192,7 @@ int Driver::link(const Command& objects) {
   for (const std::string& word : options_.linked)
     command.push_back(word.empty() ? *object++ : word);
   if (options_.race) {
-    const fs::path support = prefix_ / "share/peal/race.cc";  // simt/race/support.cc
+    const fs::path support = prefix_ / "share/peal/race.cc";  // simt/cc/race/support.cc
     command.insert(command.end(), {"-x", "c++", support.string(), "-x", "none"});
   }
   const char* const kind = options_.race ? "race" : options_.sim ? "sim" : "";

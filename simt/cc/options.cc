@@ -288,7 +288,7 @@ class OptionReader {
     if (options_.sim) options_.compile.push_back("-DPEAL_SIM=1");
     if (options_.race) {
       // -Wno-tsan: fences are fine in kernels, whose atomics are stronger for ThreadSanitizer. It
-      // sees copies that are calls. Volatile accesses are atomic ones (simt/race/support.cc).
+      // sees copies that are calls. Volatile accesses are atomic ones (simt/cc/race/support.cc).
       options_.compile.insert(
           options_.compile.end(),
           {"-fsanitize=thread", "-g", "-Wno-tsan", "--param=tsan-distinguish-volatile=1",

@@ -29,7 +29,7 @@ struct Options {
   Until until = Until::kProgram;     // kAnswer: the compiler says something of itself
   bool nvshmem = false;              // the program links NVSHMEM's library, which is peal's here
   bool race = false;                 // with ThreadSanitizer, and libraries that were built with it
-  bool check = false;                // kernels' own accesses are told (simt/plain_access.h)
+  bool check = false;                // kernels' own accesses are told (simt/lanes/plain_access.h)
   bool sim = false;  // a simulated program, with libraries that were built for it; checks, too
   bool verbose = false;
 };

@@ -120,12 +120,12 @@ class Frame:
     def ours(self):
         """Part of peal, or of what a kernel gets from CUDA or NVSHMEM."""
         return (self.function.startswith(("peal::", "std::", "__", "nvshmem", "jump_fcontext"))
-                or self.file.endswith("simt/lane.cc"))
+                or self.file.endswith("simt/lanes/lane.cc"))
 
     def beyond(self):
         """Beneath the kernel."""
         return (self.function.startswith(("peal::simt::", "std::", "peal::launch"))
-                or self.file.endswith("simt/lane.cc"))
+                or self.file.endswith("simt/lanes/lane.cc"))
 
 
 def frames_from(frame):

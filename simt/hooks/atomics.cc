@@ -2,7 +2,7 @@
 //
 // What g++ calls in place of atomics. It does what was asked for, in that order or a stronger one.
 //
-// A read-modify-write is told twice, around it (simt/plain_access.h).
+// A read-modify-write is told twice, around it (simt/lanes/plain_access.h).
 #include <cstdint>
 
 #include "simt/hooks/tell.h"

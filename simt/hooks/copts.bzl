@@ -1,4 +1,4 @@
-"""How kernels are compiled whose own loads, stores and atomics an observer is told of (simt/plain_access.h). With a
+"""How kernels are compiled whose own loads, stores and atomics an observer is told of (simt/lanes/plain_access.h). With a
 dependency on //simt/hooks, and nothing in linkopts; not for builds that have a sanitizer."""
 
 OBSERVED_COPTS = [

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes the loads, stores and atomics of a translation unit known to simt (simt/plain_access.h).
-// Nothing of ThreadSanitizer is in the program: its compiler pass calls a function ahead of each
-// access, and //simt/hooks has functions of those names. To be included before anything else:
+// Makes the loads, stores and atomics of a translation unit known to simt
+// (simt/lanes/plain_access.h). Nothing of ThreadSanitizer is in the program: its compiler pass
+// calls a function ahead of each access, and //simt/hooks has functions of those names. To be
+// included before anything else:
 //
 //   g++ -include simt/hooks/observed.h -fsanitize=thread --param=tsan-distinguish-volatile=1
 //       -fno-builtin-memcpy -fno-builtin-memmove -fno-builtin-memset -Wno-tsan -g -c kernels.cc

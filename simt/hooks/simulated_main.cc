@@ -2,7 +2,7 @@
 //
 // main() of programs that peal-cc --sim makes: the linker (--wrap=main) calls the program's own
 // __real_main().
-#include "simt/simulated_program.h"
+#include "simt/simulation/simulated_program.h"
 
 extern "C" {
 int __real_main(int argc, char** argv);

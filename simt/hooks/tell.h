@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-#include "simt/plain_access.h"
+#include "simt/lanes/plain_access.h"
 
 namespace peal::simt::hooks {
 

@@ -12,8 +12,8 @@
 #include <string>
 
 #include "base/files.h"
-#include "simt/simulation.h"
-#include "simt/stream.h"
+#include "simt/runtime/stream.h"
+#include "simt/simulation/simulation.h"
 
 namespace peal::simt::cuda {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <utility>
 
-#include "simt/lane.h"
-#include "simt/launch.h"
+#include "simt/lanes/lane.h"
+#include "simt/lanes/launch.h"
 #include "simt/runtime/allocations.h"
 
 namespace peal::simt::cuda {

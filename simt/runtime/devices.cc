@@ -11,7 +11,7 @@
 #include "simt/runtime/allocations.h"
 #include "simt/runtime/device_properties.h"
 #include "simt/runtime/state.h"
-#include "simt/simulated_program.h"
+#include "simt/simulation/simulated_program.h"
 
 namespace peal::simt::cuda {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "simt/runtime/state.h"
-#include "simt/runtime/streams.h"
+#include "simt/runtime/stream_calls.h"
 
 namespace peal::simt::cuda {
 namespace {

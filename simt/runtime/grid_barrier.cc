@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simt/runtime/grid_barrier.h"
 
-#include "simt/lane.h"
-#include "simt/launch.h"
-#include "simt/party.h"
+#include "simt/lanes/lane.h"
+#include "simt/lanes/launch.h"
+#include "simt/lanes/sanitizer.h"
 #include "simt/runtime/groups.h"
-#include "simt/sanitizer.h"
-#include "simt/simulation.h"
+#include "simt/simulation/party.h"
+#include "simt/simulation/simulation.h"
 
 namespace peal::simt::cuda {
 namespace {

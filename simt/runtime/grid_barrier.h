@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "simt/threads.h"
+#include "simt/simulation/threads.h"
 
 namespace peal::simt::cuda {
 

@@ -13,7 +13,7 @@
 #include <bit>
 #include <cstring>
 
-#include "simt/cuda_names.h"
+#include "simt/runtime/cuda_names.h"
 #include "simt/runtime/types.h"
 
 namespace peal::simt::cuda {

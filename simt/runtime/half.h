@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "simt/cuda_names.h"
 #include "simt/runtime/conversions.h"
+#include "simt/runtime/cuda_names.h"
 #include "simt/runtime/real16.h"
 #include "simt/runtime/vectors.h"
 

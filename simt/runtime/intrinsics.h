@@ -7,7 +7,7 @@
 #include <bit>
 #include <type_traits>
 
-#include "simt/cuda_names.h"
+#include "simt/runtime/cuda_names.h"
 
 namespace peal::simt::cuda {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "simt/kernels.h"
+#include "simt/lanes/kernels.h"
 #include "simt/runtime/device_properties.h"
 #include "simt/runtime/state.h"
 

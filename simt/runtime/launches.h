@@ -47,7 +47,7 @@ const void* address_of(F* function) {
 
 namespace peal::simt::cuda::calls {
 
-/// Launches a kernel by its address alone: it must be offered (simt/kernels.h), else
+/// Launches a kernel by its address alone: it must be offered (simt/lanes/kernels.h), else
 /// cudaErrorInvalidDeviceFunction.
 cudaError_t cudaLaunchKernel(const void* kernel, dim3 blocks, dim3 threads, void** arguments,
                              size_t shared_bytes = 0, cudaStream_t stream = nullptr);

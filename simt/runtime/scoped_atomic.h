@@ -6,8 +6,8 @@
 
 #include <atomic>
 
-#include "simt/lane.h"
-#include "simt/sanitizer.h"
+#include "simt/lanes/lane.h"
+#include "simt/lanes/sanitizer.h"
 
 namespace cuda {
 

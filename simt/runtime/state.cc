@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <string>
 
-#include "simt/lane.h"
+#include "simt/lanes/lane.h"
+#include "simt/lanes/symbol.h"
+#include "simt/lanes/worker.h"
 #include "simt/runtime/grid_barrier.h"
-#include "simt/simulation.h"
-#include "simt/symbol.h"
-#include "simt/worker.h"
+#include "simt/simulation/simulation.h"
 
 namespace peal::simt::cuda {
 namespace {

@@ -11,10 +11,10 @@
 #include <new>
 #include <utility>
 
-#include "simt/launch.h"
+#include "simt/lanes/launch.h"
 #include "simt/runtime/errors.h"
+#include "simt/runtime/stream.h"
 #include "simt/runtime/types.h"
-#include "simt/stream.h"
 
 namespace peal::simt::cuda {
 

@@ -5,7 +5,7 @@
 #include <exception>
 #include <string>
 
-#include "simt/launch.h"
+#include "simt/lanes/launch.h"
 #include "simt/runtime/state.h"
 
 namespace peal::simt::cuda {

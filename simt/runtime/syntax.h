@@ -9,9 +9,9 @@
 #include <functional>
 #include <utility>
 
-#include "simt/dim3.h"
-#include "simt/kernels.h"
-#include "simt/lane.h"
+#include "simt/lanes/dim3.h"
+#include "simt/lanes/kernels.h"
+#include "simt/lanes/lane.h"
 #include "simt/runtime/types.h"
 
 namespace peal::simt::cuda {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 
-#include "simt/block.h"
-#include "simt/launch.h"
+#include "simt/lanes/block.h"
+#include "simt/lanes/launch.h"
 #include "simt/runtime/intrinsics.h"
 
 namespace peal::simt::cuda {

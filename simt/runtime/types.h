@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "simt/dim3.h"
+#include "simt/lanes/dim3.h"
 
 // As an installed toolkit's nvcc says; cuda.h has the same.
 #define CUDART_VERSION 13000

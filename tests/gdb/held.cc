@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "peal/peal.h"
-#include "simt/launch.h"
+#include "simt/lanes/launch.h"
 
 extern "C" {
 

@@ -176,7 +176,7 @@ cat >accesses.cu <<'END'
 #include <atomic>
 #include <cstdio>
 
-#include "simt/plain_access.h"
+#include "simt/lanes/plain_access.h"
 
 static int* watched;
 static std::atomic<int> reads, writes, atomics;
@@ -266,5 +266,5 @@ int main() {
 }
 END
 refuse "no file to compile" peal-cc -c
-refuse "no include/peal/simt/cuda_runtime.h" env "$(cp "$work/peal/bin/peal-cc" alone && realpath alone)" x.cu
+refuse "no include/peal/simt/runtime/cuda_runtime.h" env "$(cp "$work/peal/bin/peal-cc" alone && realpath alone)" x.cu
 finish

@@ -52,7 +52,7 @@ class Compat(unittest.TestCase):
             self.assertIn(words, told[0])
 
     def test_calls_of_a_driver_fail_with_a_sentence(self):
-        flags = [f"-I{ROOT}/simt/cuda", *FLAGS]
+        flags = [f"-I{ROOT}/simt/runtime/cuda", *FLAGS]
         program = "#include <cuda.h>\nstatic_assert(CUDA_VERSION == CUDART_VERSION);\nCUresult f() { return "
         code, errors = compiler(f"{program}CUDA_SUCCESS; }}\n", flags)
         self.assertEqual(code, 0, errors)

@@ -18,7 +18,7 @@ NO_KERNELS = (*(name for name in LAYERS if name.startswith(("softnic", "host")))
 HOMES = {
     r"^mpi\.h$": r"^(bootstrap/mpi\.cc|compat/examples/|tests/)",
     r"^infiniband/": r"^(host/nic/|softnic/abi/|tests/)",
-    r"^boost/": r"^(simt/|tests/)",
+    r"^boost/": r"^(simt/lanes/|tests/)",
     r"^nettle/": r"^(bootstrap/|tests/)",
     r"^cuda": r"^(device/base/|compat/|softnic/engine/word\.h|softnic/gpu/|tests/|.*\.cu$)",
 }

@@ -42,8 +42,20 @@ class Layers(unittest.TestCase):
         self.assertFalse(self.found("device/detail/transfer.h", '"device/context.h"', '"device/types.h"'))
 
     def test_only_device_base_sees_simt(self):
-        self.assertTrue(self.found("device/rma.h", '"simt/lane.h"'))
-        self.assertFalse(self.found("device/base/scope.h", '"simt/lane.h"'))
+        self.assertTrue(self.found("device/rma.h", '"simt/lanes/lane.h"'))
+        self.assertFalse(self.found("device/base/scope.h", '"simt/lanes/lane.h"'))
+
+    def test_lanes_know_neither_the_simulation_nor_the_cuda_runtime(self):
+        self.assertTrue(self.found("simt/lanes/block.cc", '"simt/simulation/memory.h"'))
+        self.assertTrue(self.found("simt/lanes/launch.cc", '"simt/runtime/stream.h"'))
+        self.assertTrue(self.found("simt/simulation/simulation.cc", '"simt/runtime/state.h"'))
+        self.assertTrue(self.found("simt/runtime/state.cc", '"simt/cc/tokens.h"'))
+        self.assertFalse(self.found("simt/runtime/stream.cc", '"simt/lanes/launch.h"', '"simt/simulation/party.h"'))
+        self.assertFalse(self.found("simt/simulation/program/program.cc", '"simt/simulation/simulation.h"'))
+
+    def test_no_file_lies_beside_the_folders_of_simt(self):
+        self.assertTrue(self.found("simt/party.cc", '"simt/lanes/block.h"'))
+        self.assertTrue(self.found("simt/simulation/simulation.cc", '"simt/party.h"'))
 
     def test_host_code_sees_no_lanes(self):
         self.assertTrue(self.found("host/runtime.cc", '"device/base/scope.h"'))

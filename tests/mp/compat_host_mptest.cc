@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "simt/kernels.h"
+#include "simt/lanes/kernels.h"
 #include "tests/support/nvshmem_job.h"
 
 namespace peal::compat_test {

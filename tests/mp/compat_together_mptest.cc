@@ -5,7 +5,7 @@
 #include <mpi.h>
 #include <sched.h>
 
-#include "simt/kernels.h"
+#include "simt/lanes/kernels.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nvshmem_job.h"
 

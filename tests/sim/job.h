@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "device/api.h"
-#include "simt/simulation.h"
+#include "simt/simulation/simulation.h"
 #include "softnic/engine/engine.h"
 #include "softnic/engine/fault_plan.h"
 #include "softnic/engine/faults.h"

@@ -10,7 +10,7 @@
 #include <deque>
 #include <vector>
 
-#include "simt/simulation.h"
+#include "simt/simulation/simulation.h"
 #include "softnic/engine/packet.h"
 #include "softnic/engine/requester.h"
 #include "softnic/engine/word.h"

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "device/status.h"
-#include "simt/simulation.h"
+#include "simt/simulation/simulation.h"
 
 namespace peal::sim {
 

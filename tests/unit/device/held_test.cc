@@ -17,7 +17,7 @@
 #include "base/patience.h"
 #include "base/poll.h"
 #include "device/base/spin.h"
-#include "simt/launch.h"
+#include "simt/lanes/launch.h"
 
 namespace {
 

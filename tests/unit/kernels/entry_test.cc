@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "simt/launch.h"
+#include "simt/lanes/launch.h"
 
 namespace peal::kernels {
 namespace {

@@ -2,7 +2,7 @@
 //
 // Accesses that compilers' hooks announce, played by hand: announce, access, settle. Hazards: an
 // old value stays in memory; a store is lost, or counts as somebody else's; an update is torn.
-#include "simt/announced.h"
+#include "simt/simulation/announced.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <set>
 
-#include "simt/decisions.h"
+#include "simt/simulation/decisions.h"
 
 namespace peal::simt {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "simt/lane.h"
-#include "simt/launch.h"
+#include "simt/lanes/lane.h"
+#include "simt/lanes/launch.h"
 #include "tests/unit/simt/support.h"
 
 namespace peal::simt {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // CUDA's names mean what CUDA's documentation says.
-#include "simt/cuda_names.h"
+#include "simt/runtime/cuda_names.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "simt/launch.h"
+#include "simt/lanes/launch.h"
 #include "tests/unit/simt/support.h"
 
 namespace {

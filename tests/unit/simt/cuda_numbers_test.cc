@@ -9,7 +9,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "simt/cuda_runtime.h"
+#include "simt/runtime/cuda_runtime.h"
 #include "simt/runtime/half.h"
 #include "tests/unit/simt/support.h"
 

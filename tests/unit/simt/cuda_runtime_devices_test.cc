@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "simt/cuda/cuda.h"
-#include "simt/cuda_runtime.h"
+#include "simt/runtime/cuda/cuda.h"
+#include "simt/runtime/cuda_runtime.h"
 
 namespace {
 

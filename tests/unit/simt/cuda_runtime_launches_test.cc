@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "simt/cuda_runtime.h"
-#include "simt/kernels.h"
+#include "simt/lanes/kernels.h"
+#include "simt/runtime/cuda_runtime.h"
 #include "simt/runtime/groups.h"
 #include "simt/runtime/state.h"
 

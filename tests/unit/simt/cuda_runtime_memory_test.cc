@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "simt/cuda_runtime.h"
-#include "simt/stream.h"
+#include "simt/runtime/cuda_runtime.h"
+#include "simt/runtime/stream.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <atomic>
 #include <vector>
 
-#include "simt/cuda_runtime.h"
-#include "simt/stream.h"
+#include "simt/runtime/cuda_runtime.h"
+#include "simt/runtime/stream.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a debugger finds in the list of grids, read as simt/gdb does: by names and offsets.
-#include "simt/debug.h"
+#include "simt/lanes/debug.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "simt/lane.h"
-#include "simt/launch.h"
-#include "simt/simulation.h"
+#include "simt/lanes/lane.h"
+#include "simt/lanes/launch.h"
+#include "simt/simulation/simulation.h"
 
 namespace peal::simt {
 namespace {

@@ -2,7 +2,7 @@
 //
 // Decisions of a simulation. Hazards: leaving one out changes the answers to others; a kept one is
 // answered otherwise than before.
-#include "simt/decisions.h"
+#include "simt/simulation/decisions.h"
 
 #include <gtest/gtest.h>
 

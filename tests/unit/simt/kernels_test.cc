@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simt/kernels.h"
+#include "simt/lanes/kernels.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "simt/launch.h"
-#include "simt/stream.h"
+#include "simt/lanes/launch.h"
+#include "simt/runtime/stream.h"
 
 namespace peal::simt {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Launching: who runs, with which indices, on what terms, and how a launch ends when a lane fails.
-#include "simt/launch.h"
+#include "simt/lanes/launch.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "simt/cuda_names.h"
+#include "simt/runtime/cuda_names.h"
 #include "tests/unit/simt/support.h"
 
 namespace peal::simt {

@@ -2,7 +2,7 @@
 //
 // The model of weak memory by litmus tests: what ordering forbids never happens, what it allows
 // does under some seed. One thread plays all agents, step by step.
-#include "simt/memory.h"
+#include "simt/simulation/memory.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <functional>
 #include <set>
 
-#include "simt/decisions.h"
-#include "simt/launch.h"
+#include "simt/lanes/launch.h"
+#include "simt/simulation/decisions.h"
 
 namespace peal::simt {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "simt/cuda_names.h"
+#include "simt/runtime/cuda_names.h"
 #include "tests/unit/simt/support.h"
 
 namespace {

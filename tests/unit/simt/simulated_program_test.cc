@@ -2,7 +2,7 @@
 //
 // Options of simulated programs, and hosts of a simulation with their streams, threads and locks.
 // tests/install/sim_test.sh runs whole programs.
-#include "simt/simulated_program.h"
+#include "simt/simulation/simulated_program.h"
 
 #include <gtest/gtest.h>
 
@@ -10,11 +10,11 @@
 #include <mutex>
 #include <string>
 
-#include "simt/lane.h"
-#include "simt/launch.h"
-#include "simt/simulation.h"
-#include "simt/stream.h"
-#include "simt/threads.h"
+#include "simt/lanes/lane.h"
+#include "simt/lanes/launch.h"
+#include "simt/runtime/stream.h"
+#include "simt/simulation/simulation.h"
+#include "simt/simulation/threads.h"
 
 namespace peal::simt {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Simulations: many grids and servers in one thread, as the seed says.
-#include "simt/simulation.h"
+#include "simt/simulation/simulation.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "simt/cuda_names.h"
-#include "simt/lane.h"
+#include "simt/lanes/lane.h"
+#include "simt/runtime/cuda_names.h"
 
 namespace peal::simt {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simt/stream.h"
+#include "simt/runtime/stream.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "simt/launch.h"
+#include "simt/lanes/launch.h"
 
 namespace peal::simt {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "simt/launch.h"
+#include "simt/lanes/launch.h"
 
 namespace peal::simt {
 

@@ -7,8 +7,8 @@
 
 #include <vector>
 
-#include "simt/cuda_runtime.h"
-#include "simt/launch.h"
+#include "simt/lanes/launch.h"
+#include "simt/runtime/cuda_runtime.h"
 
 namespace peal::simt::cuda {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "simt/lane.h"
-#include "simt/launch.h"
-#include "simt/sanitizer.h"
+#include "simt/lanes/lane.h"
+#include "simt/lanes/launch.h"
+#include "simt/lanes/sanitizer.h"
 #include "tests/unit/simt/support.h"
 
 namespace peal::simt {

@@ -14,11 +14,11 @@
 #include <string_view>
 #include <thread>
 
-#include "simt/crash.h"
-#include "simt/lane.h"
-#include "simt/sanitizer.h"
-#include "simt/simulation.h"
-#include "simt/symbol.h"
+#include "simt/lanes/crash.h"
+#include "simt/lanes/lane.h"
+#include "simt/lanes/sanitizer.h"
+#include "simt/lanes/symbol.h"
+#include "simt/simulation/simulation.h"
 #include "tests/unit/simt/support.h"
 
 namespace peal::simt {

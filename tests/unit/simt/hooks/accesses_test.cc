@@ -9,8 +9,8 @@
 #include <atomic>
 #include <string>
 
-#include "simt/lane.h"
-#include "simt/symbol.h"
+#include "simt/lanes/lane.h"
+#include "simt/lanes/symbol.h"
 #include "tests/unit/simt/hooks/kernels.h"
 #include "tests/unit/simt/hooks/recorder.h"
 

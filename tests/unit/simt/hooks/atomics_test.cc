@@ -7,7 +7,7 @@
 #include <atomic>
 #include <limits>
 
-#include "simt/lane.h"
+#include "simt/lanes/lane.h"
 #include "tests/unit/simt/hooks/kernels.h"
 #include "tests/unit/simt/hooks/recorder.h"
 

@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "simt/plain_access.h"
+#include "simt/lanes/plain_access.h"
 #include "tests/unit/simt/support.h"
 
 namespace peal::simt {

@@ -1,6 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-//
-// Included by CUDA programs under this name.
-#pragma once
-
-#include "simt/cuda_runtime.h"

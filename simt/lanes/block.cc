@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a lane asked for, sorted out; the block barrier; deadlock.
+#include "simt/lanes/block.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <mutex>
+
+#include "base/immortal.h"
+#include "simt/lanes/lane.h"
+#include "simt/lanes/launch.h"
+#include "simt/lanes/sanitizer.h"
+#include "simt/lanes/scheduler.h"
+#include "simt/lanes/suspend.h"
+#include "simt/lanes/symbol.h"
+
+namespace peal::simt {
+
+const char* to_string(Call call) {
+  static constexpr const char* kNames[] = {
+      "yield",         "block_shared",       "exit",          "__activemask",
+      "__syncwarp",    "__shfl_sync",        "__ballot_sync", "__match_any_sync",
+      "__syncthreads", "__syncthreads_count"};
+  return kNames[static_cast<size_t>(call)];
+}
+
+std::string hex(uint32_t mask) {
+  std::array<char, 16> text{};
+  std::snprintf(text.data(), text.size(), "0x%08x", mask);
+  return text.data();
+}
+
+std::string to_string(const Dim3& index) {
+  return "(" + std::to_string(index.x) + "," + std::to_string(index.y) + "," +
+         std::to_string(index.z) + ")";
+}
+
+#if defined(__SANITIZE_THREAD__)
+namespace {
+
+// " of ring", or nothing. Each kernel's is looked up once, and by one thread at a time: what
+// libbacktrace does ThreadSanitizer cannot follow.
+std::string of_kernel() {
+  static std::mutex mutex;
+  static Immortal<std::map<const void*, std::string>> names;
+  if (kernel() == nullptr) return {};
+  const std::lock_guard lock(mutex);
+  const auto [place, is_new] = (*names).try_emplace(kernel());
+  if (is_new) place->second = function_at(reinterpret_cast<uintptr_t>(kernel()));
+  return place->second.empty() ? "" : " of " + place->second;
+}
+
+}  // namespace
+#endif
+
+void name_fiber([[maybe_unused]] const Stack& stack, [[maybe_unused]] const Lane& lane) {
+#if defined(__SANITIZE_THREAD__)
+  const std::string name =
+      "block " + to_string(lane.block->index()) + " thread " + to_string(lane.thread) + of_kernel();
+  __tsan_set_fiber_name(stack.tsan_fiber, name.c_str());
+#endif
+}
+
+void Ready::push(Lane& lane) {
+  ++count_;
+  if (bag_ != nullptr) {
+    bag_->push_back(&lane);
+    return;
+  }
+  lane.next = nullptr;
+  (first_ == nullptr ? first_ : last_->next) = &lane;
+  last_ = &lane;
+}
+
+Lane& Ready::pop() {
+  Lane& lane = *first_;
+  first_ = lane.next;
+  --count_;
+  return lane;
+}
+
+Block::Block(const Dim3& index, const Dim3& threads, size_t shared_bytes, Ready& ready,
+             Scheduler* scheduler)
+    : index_(index),
+      ready_(ready),
+      scheduler_(scheduler),
+      lanes_(threads.count()),
+      live_(static_cast<unsigned>(lanes_.size())),
+      running_(live_) {
+  const unsigned warp_count = (live_ + kWarpLanes - 1) / kWarpLanes;
+  warps_.reserve(warp_count);
+  for (unsigned w = 0; w < warp_count; ++w) {
+    warps_.emplace_back(*this, w, &lanes_[w * kWarpLanes],
+                        std::min(kWarpLanes, live_ - w * kWarpLanes));
+  }
+  for (unsigned rank = 0; rank < live_; ++rank) {
+    Lane& lane = lanes_[rank];
+    lane.block = this;
+    lane.warp = &warps_[rank / kWarpLanes];
+    lane.index = rank % kWarpLanes;
+    lane.thread = {rank % threads.x, rank / threads.x % threads.y, rank / threads.x / threads.y};
+    ready_.push(lane);
+  }
+  if (shared_bytes != 0) dynamic_shared_ = shared_.find(this, shared_bytes, 128);
+}
+
+void Block::settle(Lane& lane) {
+  const Call call = lane.request.call;
+  if (call <= Call::kShared) {
+    if (call == Call::kShared) {
+      const Request& asked = lane.request;
+      lane.result = reinterpret_cast<uintptr_t>(shared_.find(asked.key, asked.bytes, asked.align));
+      release_to(&shared_);  // to ThreadSanitizer, this worker wrote the storage when it made it
+    }
+    ready_.push(lane);
+    lane.warp->end_slice(lane);
+    return;
+  }
+  lane.warp->set_running(lane, false);
+  --running_;
+  if (call == Call::kExit) {
+    exit(lane);
+  } else if (call == Call::kConverged) {
+    lane.warp->park(lane);
+  } else if (call >= Call::kSyncBlock) {
+    arrive(lane);
+  } else {
+    lane.warp->arrive(lane);
+  }
+  lane.warp->end_slice(lane);
+  if (running_ == 0 && live_ != 0) fail_deadlock();
+}
+
+void Block::wake(Lane& lane, uint64_t result) {
+  lane.result = result;
+  lane.warp->set_running(lane, true);
+  ++running_;
+  ready_.push(lane);
+}
+
+void Block::arrive(Lane& lane) {
+  if (at_barrier_ != 0 && barrier_ != lane.request.call) {
+    fail(lane, std::string(to_string(lane.request.call)) +
+                   ", but other lanes of the block wait in " + to_string(barrier_));
+  }
+  barrier_ = lane.request.call;
+  ++at_barrier_;
+  predicates_ += lane.request.value != 0;
+  if (at_barrier_ == live_) complete_barrier();
+}
+
+void Block::complete_barrier() {
+  const unsigned count = predicates_;
+  at_barrier_ = 0;
+  predicates_ = 0;
+  const bool orders = barrier_ != Call::kSyncBlock || count == 0;  // else it was meet_block()
+  if (scheduler_ != nullptr && orders) {
+    std::vector<uint64_t> met;
+    for (const Lane& lane : lanes_) {
+      if (!lane.ended) met.push_back(lane.rank);
+    }
+    scheduler_->meet(met);
+  }
+  // Every lane that has not ended is at the barrier.
+  for (Lane& lane : lanes_) {
+    if (!lane.ended) wake(lane, count);
+  }
+}
+
+void Block::exit(Lane& lane) {
+  --live_;
+  lane.ended = true;
+  lane.warp->exit(lane);
+  if (at_barrier_ != 0 && at_barrier_ == live_) complete_barrier();
+}
+
+void Block::fail(const Lane& lane, const std::string& what) {
+  throw Error("block " + to_string(lane.block->index()) + ", warp " +
+              std::to_string(lane.warp->index()) + ", lane " + std::to_string(lane.index) + ": " +
+              what);
+}
+
+void Block::fail_deadlock() const {
+  std::string what = "deadlock: no lane of block " + to_string(index_) + " can run";
+  for (const Warp& warp : warps_) what += warp.waits();
+  throw Error(what);
+}
+
+}  // namespace peal::simt

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simt/lanes/debug.h"
+
+#include <atomic>
+#include <utility>
+
+namespace peal::simt {
+namespace {
+
+const DebugField kGridFields[] = {
+    PEAL_DEBUG_FIELD(DebugGrid, number),      PEAL_DEBUG_FIELD(DebugGrid, blocks),
+    PEAL_DEBUG_FIELD(DebugGrid, threads),     PEAL_DEBUG_FIELD(DebugGrid, first_lanes),
+    PEAL_DEBUG_FIELD(DebugGrid, block_count), {}};
+
+const DebugField kLaneFields[] = {
+    {"saved", offsetof(Lane, fiber) + Fiber::saved_offset(), sizeof(void*)},
+    {"stack", offsetof(Lane, fiber) + Fiber::stack_offset() + offsetof(Stack, bottom),
+     sizeof(void*)},
+    {"stack_bytes", offsetof(Lane, fiber) + Fiber::stack_offset() + offsetof(Stack, bytes),
+     sizeof(size_t)},
+    {"call", offsetof(Lane, request) + offsetof(Request, call), sizeof(Call)},
+    {"mask", offsetof(Lane, request) + offsetof(Request, mask), sizeof(uint32_t)},
+    PEAL_DEBUG_FIELD(Lane, thread),
+    PEAL_DEBUG_FIELD(Lane, started),
+    PEAL_DEBUG_FIELD(Lane, ended),
+    {}};
+
+DebugField name_of(Call call) { return {to_string(call), static_cast<uint64_t>(call), 0}; }
+
+const DebugField kCalls[] = {name_of(Call::kYield),
+                             name_of(Call::kShared),
+                             name_of(Call::kExit),
+                             name_of(Call::kConverged),
+                             name_of(Call::kSyncWarp),
+                             name_of(Call::kShuffle),
+                             name_of(Call::kBallot),
+                             name_of(Call::kMatchAny),
+                             name_of(Call::kSyncBlock),
+                             name_of(Call::kCountBlock),
+                             {}};
+
+const DebugType kTypes[] = {{"Grid", sizeof(DebugGrid), kGridFields},
+                            {"Lane", sizeof(Lane), kLaneFields},
+                            {"Call", sizeof(Call), kCalls},
+                            {}};
+
+}  // namespace
+
+// One for the process, as what it lists is the process's.
+constinit DebugList peal_debug_grids{kTypes};
+
+extern "C" const char peal_gdb_script[];  // gdb_script.S
+const char* const peal_debug_script = peal_gdb_script;
+
+void ListedGrid::show(const Dim3& blocks, const Dim3& threads,
+                      std::vector<const Lane*> first_lanes) {
+  static constinit std::atomic<uint64_t> grids{0};  // of the process
+  first_lanes_ = std::move(first_lanes);
+  grid_ = {.number = ++grids,
+           .blocks = blocks,
+           .threads = threads,
+           .first_lanes = first_lanes_.data(),
+           .block_count = first_lanes_.size()};
+  item_.emplace(peal_debug_grids, &grid_);
+}
+
+}  // namespace peal::simt

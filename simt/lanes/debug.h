@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The grids of the process, for a debugger: `peal lanes` and `peal lane` of simt/gdb. Kept in
+// every build; a switch between lanes knows nothing of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/debug_list.h"
+#include "simt/lanes/block.h"
+#include "simt/lanes/dim3.h"
+
+namespace peal::simt {
+
+/// The list; the script finds it by this name.
+extern "C" DebugList peal_debug_grids;
+
+/// The script, which lies in the section where gdb looks for scripts. Named here so that it is part
+/// of every program that runs lanes.
+extern "C" const char* const peal_debug_script;
+
+/// What is listed of a grid.
+struct DebugGrid {
+  uint64_t number;  // of the process's grids, from 1
+  Dim3 blocks;
+  Dim3 threads;
+  const Lane* const* first_lanes;  // of each block; its other lanes follow
+  uint64_t block_count;
+};
+
+/// Lists a grid from show() on, while it lives: before its lanes go.
+class ListedGrid {
+ public:
+  ListedGrid() = default;
+
+  /// Blocks in order of their number.
+  void show(const Dim3& blocks, const Dim3& threads, std::vector<const Lane*> first_lanes);
+  void hide() { item_.reset(); }
+
+ private:
+  std::vector<const Lane*> first_lanes_;
+  DebugGrid grid_{};
+  std::optional<DebugItem> item_;
+};
+
+}  // namespace peal::simt

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs a kernel's grid on the CPU: every lane is a fiber, every block lives on one worker thread.
+//
+//   host thread --launch()--> worker 0: blocks 0, 2, ...   each worker turns over all of its lanes
+//                             worker 1: blocks 1, 3, ...
+//
+// Invariant: all blocks of a grid are resident. A lane that waits in yield() or in a collective
+// lets every other lane run, so barriers over the whole grid work at any size that fits.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+
+#include "simt/lanes/dim3.h"
+
+namespace peal::simt {
+
+/// A grid that CUDA would refuse or that does not fit, or a kernel that breaks the rules of its
+/// collectives. The message names block, warp, lane and mask.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// What is launched: blocks x threads lanes, dynamic shared memory for each block, and the address
+/// of the kernel, by which messages name it; null: they do not.
+struct Grid {
+  Dim3 blocks;
+  Dim3 threads;
+  size_t shared_bytes = 0;
+  const void* kernel = nullptr;
+};
+
+/// Bounds for all launches of the process. A launch uses what was in force when it began.
+struct Limits {
+  unsigned max_lanes;  ///< lanes alive at once in this process, all launches together
+  unsigned workers;    ///< threads a launch spreads its blocks over, at least 1
+  size_t stack_bytes;  ///< usable stack of a lane; only the pages a lane touches take memory
+  unsigned busy_ms;    ///< CPU time after which stderr tells of a lane that has neither called peal
+                       ///< nor yielded, once for each worker of a launch; 0: never
+};
+
+/// The limits in force. Default: as many workers as CPUs, 131072 lanes or what a quarter of the
+/// memory holds, 64 KiB of stack (larger and fewer under a sanitizer).
+Limits limits();
+
+/// Replaces the limits. Throws Error when one of them is zero or the stack is under 16 KiB.
+void set_limits(const Limits& limits);
+
+/// One running or finished grid. Move-only. The destructor waits and drops a kernel's error: call
+/// wait() to learn of it.
+class Launch {
+ public:
+  Launch(Launch&&) noexcept;
+  Launch& operator=(Launch&&) noexcept;  ///< waits for the grid it held before
+  ~Launch();
+
+  /// Returns once every lane has ended. Rethrows the first exception that left a lane, or the Error
+  /// of a kernel that broke a rule or deadlocked; the other lanes were then unwound.
+  /// NOT guaranteed: an end, when a lane loops without calling yield() or a collective.
+  void wait();
+
+  class State;  ///< scheduler.h
+
+ private:
+  friend Launch launch(const Grid&, std::function<void()>);
+  explicit Launch(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// Starts a grid and returns at once, like a kernel launch. Every lane calls `lane_body` once; it
+/// is one object shared by all lanes, so what it captures must outlive the launch. Throws Error for
+/// a grid that CUDA would refuse (an extent of 0, over 1024 threads a block, ...) or that exceeds
+/// the limits, and when called from inside a kernel.
+[[nodiscard]] Launch launch(const Grid& grid, std::function<void()> lane_body);
+
+}  // namespace peal::simt

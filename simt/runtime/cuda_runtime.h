@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CUDA runtime on a CPU: what an ordinary CUDA program finds in cuda_runtime.h, as far as simt
+// has it (docs/cpu_programs.md). What is not here does not compile.
+//
+//   keywords.h, types.h, vectors.h                                 words and types
+//   cuda_names.h, intrinsics.h, numbers.h, conversions.h           functions of kernels
+//   memory.h, stream_calls.h, devices.h, launches.h, errors.h      calls of the host
+//   syntax.h                                                       <<<>>> and the like, by peal-cc
+//
+// Calls lie in a namespace, for whoever links the real runtime too: no symbol has a name of CUDA's.
+#pragma once
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "simt/runtime/conversions.h"
+#include "simt/runtime/cuda_names.h"
+#include "simt/runtime/devices.h"
+#include "simt/runtime/errors.h"
+#include "simt/runtime/intrinsics.h"
+#include "simt/runtime/keywords.h"
+#include "simt/runtime/launches.h"
+#include "simt/runtime/memory.h"
+#include "simt/runtime/numbers.h"
+#include "simt/runtime/stream_calls.h"
+#include "simt/runtime/syntax.h"
+#include "simt/runtime/types.h"
+#include "simt/runtime/vectors.h"
+
+using namespace peal::simt::cuda::calls;

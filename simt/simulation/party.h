@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a simulation is made of: grids, hosts and threads, each a party of lanes. A lane that runs
+// may start others, as a host thread launches a kernel.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "simt/lanes/block.h"
+#include "simt/lanes/debug.h"
+#include "simt/lanes/launch.h"
+#include "simt/lanes/stack_pool.h"
+#include "simt/simulation/memory.h"
+#include "simt/simulation/simulation.h"
+
+namespace peal::simt {
+
+enum class PartyKind : uint8_t {
+  kGrid,    ///< lanes of a kernel; the run lasts until all have ended
+  kHost,    ///< one lane that is no kernel's; the run lasts until it has ended
+  kServer,  ///< one lane of a device; it need not end
+  kThread,  ///< one lane that is no kernel's; it need not end
+};
+
+struct Party {
+  Identity who;
+  PartyKind kind = PartyKind::kGrid;
+  Grid grid;
+  std::function<void()> body;
+  std::string kernel;  // its name, once somebody has asked
+  std::deque<Block> blocks;
+  ListedGrid listed;
+  size_t alive = 0;              // lanes that have not ended
+  std::vector<Released> behind;  // what its lanes had done when they ended
+
+  // What elsewhere a thread has for itself.
+  unsigned device_in_use = 0;
+  bool runs_stream = false;
+  void* grid_barrier = nullptr;
+
+  bool lasts() const { return kind == PartyKind::kGrid || kind == PartyKind::kHost; }
+  bool on_host() const { return kind == PartyKind::kHost || kind == PartyKind::kThread; }
+};
+
+/// Stacks of one size, each used by one lane after another.
+class Stacks {
+ public:
+  Stacks(size_t bytes, size_t max_lanes) : bytes_(bytes), max_lanes_(max_lanes) {}
+  ~Stacks() { pool_->give_back(std::move(slabs_), kSlabStacks * count_); }
+  Stacks(const Stacks&) = delete;
+  Stacks& operator=(const Stacks&) = delete;
+
+  /// Throws Error where there is no more room.
+  unsigned take();
+  void give_back(unsigned slot) { free_.push_back(slot); }
+  Stack at(unsigned slot) { return slabs_[slot / kSlabStacks]->at(slot % kSlabStacks); }
+
+ private:
+  const size_t bytes_;
+  const size_t max_lanes_;
+  const std::shared_ptr<StackPool> pool_ = StackPool::shared();
+  std::vector<std::unique_ptr<StackSlab>> slabs_;
+  size_t count_ = 0;  // slabs
+  std::vector<unsigned> free_;
+};
+
+// Called on a lane of a simulation.
+
+/// Adds a party on behalf of the calling lane: with its PE's name and device, behind all that the
+/// lane did.
+std::shared_ptr<Party> start_party(PartyKind kind, const Grid& grid, std::function<void()> body);
+/// Returns once all its lanes have ended; the caller is behind all that they did.
+void await_party(const Party& party);
+/// A party that is a grid.
+std::unique_ptr<Launch::State> start_grid(const Grid& grid, std::function<void()> lane_body);
+/// The party of the calling lane.
+Party& this_party();
+
+}  // namespace peal::simt

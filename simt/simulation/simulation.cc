@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loop: choose a lane, run a slice, settle, let time pass.
+#include "simt/simulation/simulation.h"
+
+#include <algorithm>
+#include <deque>
+#include <exception>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "simt/lanes/block.h"
+#include "simt/lanes/crash.h"
+#include "simt/lanes/lane.h"
+#include "simt/lanes/place.h"
+#include "simt/lanes/plain_access.h"
+#include "simt/lanes/sanitizer.h"
+#include "simt/lanes/scheduler.h"
+#include "simt/lanes/suspend.h"
+#include "simt/lanes/symbol.h"
+#include "simt/lanes/worker.h"
+#include "simt/simulation/announced.h"
+#include "simt/simulation/party.h"
+
+namespace peal::simt {
+namespace {
+
+constexpr uint64_t kSliceNs = 20;
+constexpr uint32_t kTurnsPerStep = 16;  // without a change, until time runs twice as fast
+constexpr uint32_t kFastest = 30;       // doublings: 20 s a slice
+constexpr uint32_t kLongestSleep = 400;
+constexpr unsigned kMostPoints = 500;   // in a slice: a lane may spin where nobody interrupts it
+constexpr unsigned kLastPoints = 1000;  // of an abandoned lane
+
+/// How one run goes about it, drawn from its seed: different runs look for different trouble.
+struct Temper {
+  uint32_t switch_one_in;  // operations on memory
+  uint32_t sleep_one_in;   // slices
+  Weather weather;
+};
+
+Temper draw_temper(Random& random) {
+  constexpr uint32_t kSwitch[] = {2, 4, 16};
+  constexpr uint32_t kSleep[] = {20, 100, 1000};
+  constexpr uint32_t kStale[] = {32, 96, 160, 224};
+  constexpr uint64_t kHorizon[] = {256, 2048, 16384};
+  Temper temper{};
+  temper.switch_one_in = kSwitch[random.below(3)];
+  temper.sleep_one_in = kSleep[random.below(3)];
+  temper.weather.stale_in_256 = kStale[random.below(4)];
+  temper.weather.horizon = kHorizon[random.below(3)];
+  return temper;
+}
+
+}  // namespace
+
+class Simulation::State final : public Scheduler {
+ public:
+  State(uint64_t seed_given, const SimulationLimits& limits)
+      : seed(seed_given),
+        random(seed_given),
+        temper(draw_temper(random)),
+        decisions(random.next()),
+        memory(limits.memory_bytes, decisions),
+        limits_(limits) {
+    memory.set_weather(temper.weather);
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  std::shared_ptr<Party> add(Identity who, PartyKind kind, const Grid& grid,
+                             std::function<void()> body);
+  void run();
+  void observe(const PlainAccess& access);
+  Party& party_of(const Lane& lane) const { return *party_of_agent_[lane.rank]; }
+
+  std::unique_ptr<Launch::State> launch(const Grid& grid,
+                                        std::function<void()> lane_body) override {
+    return start_grid(grid, std::move(lane_body));
+  }
+  const void* kernel() const override { return this_party().grid.kernel; }
+  const std::string& owner() const override { return this_party().who.name; }
+  uint64_t now_ns() const override { return now; }
+  void point() override;
+  void fence(FenceReach reach) override;
+  void meet(const std::vector<uint64_t>& ranks) override { memory.meet(ranks); }
+
+  const uint64_t seed;
+  Random random;
+  const Temper temper;
+  Decisions decisions;
+  Memory memory;
+  Announced announced{memory};
+  uint64_t now = 1'000'000;  // ns
+  uint64_t slices = 0;
+  uint64_t chosen = 0xcbf29ce484222325;
+  uint64_t weak_edges = 0;  // a bit each
+
+ private:
+  bool runs() const;
+  uint64_t number(const AgentGroup& place);
+  Lane& choose();
+  void run_lanes();
+  void begin(Lane& lane);
+  void slice(Lane& lane);
+  void end(Lane& lane);
+  void let_time_pass();
+  void unwind();
+  std::string report() const;
+  static void enter_lane(void* lane);
+  void run_body(const Lane& lane);
+
+  const SimulationLimits limits_;
+  std::vector<Lane*> bag_;  // in the order in which they became ready
+  Ready ready_{&bag_};
+  std::vector<std::shared_ptr<Party>> parties_;
+  std::vector<Party*> party_of_agent_;
+  std::vector<unsigned> stack_of_agent_;
+  std::vector<uint64_t> asleep_until_;                 // in slices, by agent
+  std::map<int, std::vector<uint64_t>> ended_agents_;  // by device
+  int blocks_ = 0;
+  size_t lasting_ = 0;  // lanes alive that the run waits for
+  uint64_t changes_seen_ = 0;
+  uint64_t idle_slices_ = 0;
+  uint64_t last_ = 0;         // agent that ran
+  uint64_t points_ = 0;       // of the slice
+  unsigned last_points_ = 0;  // of an abandoned lane
+  std::exception_ptr failure_;
+  ExceptionState* exceptions_ = nullptr;
+  Stacks stacks_{simt::limits().stack_bytes, simt::limits().max_lanes};
+  Stacks host_stacks_{kHostStackBytes, simt::limits().max_lanes};
+};
+
+namespace {
+
+/// The simulation that runs on this thread, or null.
+Simulation::State* running() { return static_cast<Simulation::State*>(scheduler_of_thread()); }
+
+void observe(const PlainAccess& access) {
+  if (in_simulation()) running()->observe(access);
+}
+
+}  // namespace
+
+bool Simulation::State::runs() const { return running() == this; }
+
+// An agent that has ended serves again on its device: a kernel is behind those before it there.
+uint64_t Simulation::State::number(const AgentGroup& place) {
+  std::vector<uint64_t>& ended = ended_agents_[place.device];
+  if (ended.empty() || !runs()) {
+    party_of_agent_.push_back(nullptr);
+    stack_of_agent_.push_back(0);
+    asleep_until_.push_back(0);
+    return memory.add_agent(place);
+  }
+  const uint64_t agent = ended.back();
+  ended.pop_back();
+  memory.reuse_agent(agent, place);
+  return agent;
+}
+
+std::shared_ptr<Party> Simulation::State::add(Identity who, PartyKind kind, const Grid& grid,
+                                              std::function<void()> body) {
+  const size_t lanes = checked_lanes(grid, simt::limits());
+  Released before;
+  if (runs()) before = memory.release(agent());
+  auto party = std::make_shared<Party>();
+  parties_.push_back(party);
+  party->who = std::move(who);
+  party->kind = kind;
+  party->grid = grid;
+  party->body = std::move(body);
+  party->alive = lanes;
+  std::vector<const Lane*> first_lanes;
+  for (uint64_t at = 0; at < grid.blocks.count(); ++at) {
+    Block& block = party->blocks.emplace_back(block_index(grid.blocks, at), grid.threads,
+                                              grid.shared_bytes, ready_, this);
+    first_lanes.push_back(block.lanes().data());
+    for (Lane& lane : block.lanes()) {
+      lane.rank = number({party->who.device, blocks_});
+      lane.on_host = party->on_host();
+      party_of_agent_[lane.rank] = party.get();
+      if (before != nullptr) memory.acquire(lane.rank, before);
+    }
+    ++blocks_;
+  }
+  party->listed.show(grid.blocks, grid.threads, std::move(first_lanes));
+  if (party->lasts()) lasting_ += lanes;
+  return party;
+}
+
+Lane& Simulation::State::choose() {
+  constexpr int kTries = 8;
+  size_t place = 0;
+  for (int i = 0; i < kTries; ++i) {
+    place = decisions.below(Question::kNext, last_, static_cast<uint32_t>(bag_.size()));
+    if (asleep_until_[bag_[place]->rank] <= slices) break;
+  }
+  Lane& lane = *bag_[place];
+  bag_.erase(bag_.begin() + static_cast<ptrdiff_t>(place));
+  chosen = (chosen ^ lane.rank) * 0x100000001b3;
+  last_ = lane.rank;
+  if (decisions.chance(Question::kSleep, last_, 1, temper.sleep_one_in)) {
+    asleep_until_[last_] = slices + decisions.below(Question::kSleep, last_, kLongestSleep);
+  }
+  return lane;
+}
+
+void Simulation::State::let_time_pass() {
+  const uint64_t changes = memory.changes();
+  idle_slices_ = changes == changes_seen_ ? idle_slices_ + 1 : 0;
+  changes_seen_ = changes;
+  const uint64_t turns = idle_slices_ / (bag_.size() + 1);
+  if (limits_.idle_turns != 0 && turns > limits_.idle_turns) {
+    throw Error("nobody gets on: all lanes that have not ended wait, and nothing changes");
+  }
+  const uint64_t doublings = turns / kTurnsPerStep;
+  now += kSliceNs << std::min<uint64_t>(doublings, kFastest);
+}
+
+void Simulation::State::begin(Lane& lane) {
+  Stacks& stacks = lane.on_host ? host_stacks_ : stacks_;
+  const unsigned slot = stacks.take();
+  stack_of_agent_[lane.rank] = slot;
+  start(lane, stacks.at(slot), slot, &State::enter_lane);
+}
+
+void Simulation::State::slice(Lane& lane) {
+  const Grid& grid = party_of(lane).grid;
+  points_ = 0;
+  if (!lane.started) begin(lane);
+  blockDim = grid.threads;
+  gridDim = grid.blocks;
+  release_to(this);  // see leave() in lane.cc
+  resume(lane, *exceptions_);
+  acquire_from(this);
+  announced.settle();
+  if (lane.abandoned) return;
+  lane.block->settle(lane);
+  if (lane.ended) end(lane);
+}
+
+void Simulation::State::end(Lane& lane) {
+  Party& party = party_of(lane);
+  (lane.on_host ? host_stacks_ : stacks_).give_back(stack_of_agent_[lane.rank]);
+  memory.fence(lane.rank, Order::kRelease);  // a kernel that has ended is seen by all
+  party.behind.push_back(memory.release(lane.rank));
+  ended_agents_[party.who.device].push_back(lane.rank);
+  if (party.lasts()) --lasting_;
+  if (--party.alive != 0) return;
+  party.listed.hide();
+  std::erase_if(parties_, [&party](const auto& one) { return one.get() == &party; });
+}
+
+void Simulation::State::run_lanes() {
+  while (lasting_ != 0 && failure_ == nullptr) {
+    if (bag_.empty()) throw Error("deadlock: no lane can run");
+    if (++slices > limits_.slices) {
+      throw Error("not at its end after " + std::to_string(limits_.slices) + " slices");
+    }
+    slice(choose());
+    let_time_pass();
+  }
+}
+
+// Hosts and threads stay as they are: what their destructors would wait for does not come.
+void Simulation::State::unwind() {
+  for (const std::shared_ptr<Party>& party : parties_) {
+    if (party->on_host()) continue;
+    for (Block& block : party->blocks) {
+      for (Lane& lane : block.lanes()) {
+        if (!lane.started || lane.ended) continue;
+        lane.abandoned = true;
+        last_points_ = 0;
+        slice(lane);
+      }
+    }
+  }
+}
+
+std::string Simulation::State::report() const {
+  std::string text = "\n  seed " + std::to_string(seed) + ", slice " + std::to_string(slices) +
+                     ", at " + std::to_string(now) + " ns";
+  for (const std::shared_ptr<Party>& party : parties_) {
+    if (party->kind == PartyKind::kThread) continue;
+    for (const Block& block : party->blocks) {
+      for (const Lane& lane : block.lanes()) {
+        if (lane.ended) continue;
+        text += "\n  agent " + std::to_string(lane.rank) + " (" + party->who.name;
+        if (!lane.on_host) {
+          text += ", block " + std::to_string(block.index().x) + ", lane " +
+                  std::to_string(lane.thread.x);
+        }
+        text += "): " + (lane.started ? "last " + memory.last_of(lane.rank) : "not started");
+      }
+    }
+  }
+  return text;
+}
+
+void Simulation::State::run() {
+  if (running() != nullptr) throw Error("simulation: another one runs on this thread");
+  exceptions_ = &exceptions_of_thread();
+  const SignalStack signal_stack;
+  tell_of_crashes();
+  set_scheduler(this);
+  observe_accesses(&simt::observe);
+  std::string where;
+  try {
+    run_lanes();
+  } catch (...) {
+    // A lane that threw may be what broke the rules of those it left waiting.
+    if (failure_ == nullptr) failure_ = std::current_exception();
+  }
+  if (failure_ != nullptr) where = report();
+  unwind();
+  observe_accesses(nullptr);
+  set_scheduler(nullptr);
+  set_current_lane(nullptr);
+  blockDim = gridDim = {1, 1, 1};
+  threadIdx = blockIdx = {0, 0, 0};
+  if (failure_ == nullptr) return;
+  try {
+    std::rethrow_exception(failure_);
+  } catch (const std::exception& error) {
+    throw Error(error.what() + where);
+  }
+}
+
+PEAL_SIMT_UNSEEN void Simulation::State::enter_lane(void* argument) {
+  Lane& lane = *static_cast<Lane*>(argument);
+  State& state = *running();
+  acquire_from(&state);
+  state.run_body(lane);
+  release_to(&state);
+  lane.request.call = Call::kExit;
+  lane.fiber.finish();
+}
+
+void Simulation::State::run_body(const Lane& lane) {
+  try {
+    party_of(lane).body();
+  } catch (const Abandoned&) {
+  } catch (...) {
+    if (failure_ == nullptr) failure_ = std::current_exception();
+  }
+}
+
+// An abandoned lane goes on until it calls what may throw. One that loops and never does stays
+// where it is: its destructors do not run.
+void Simulation::State::point() {
+  Lane& lane = *current_lane();
+  announced.settle();
+  if (lane.abandoned && ++last_points_ > kLastPoints) leave_for_good(lane);
+  const bool interrupted =
+      decisions.chance(Question::kInterrupt, lane.rank, 1, temper.switch_one_in);
+  if (interrupted || ++points_ == kMostPoints) give_way(lane);
+}
+
+void Simulation::State::fence(FenceReach reach) {
+  constexpr Scope kScopes[] = {Scope::kBlock, Scope::kDevice, Scope::kSystem};
+  point();
+  memory.fence(agent(), Order::kBoth, kScopes[static_cast<size_t>(reach)]);
+}
+
+// An access that a kernel makes by itself, ahead of it.
+void Simulation::State::observe(const PlainAccess& access) {
+  if (!announced.concerns(access) || announced.take_end_of_update(access)) return;
+  announced.settle();
+  // Code of hosts has variables of threads, which all hosts share here: they run until they wait.
+  if (!current_lane()->on_host) point();
+  announced.take(agent(), access);
+}
+
+Simulation::Simulation(uint64_t seed, const SimulationLimits& limits)
+    : state_(std::make_unique<State>(seed, limits)) {}
+Simulation::~Simulation() = default;
+
+Memory& Simulation::memory() { return state_->memory; }
+Random& Simulation::random() { return state_->random; }
+void Simulation::launch(const Identity& who, const Grid& grid, std::function<void()> lane_body) {
+  state_->add(who, PartyKind::kGrid, grid, std::move(lane_body));
+}
+void Simulation::serve(const Identity& who, std::function<void()> body) {
+  state_->add(who, PartyKind::kServer, {1, 1}, std::move(body));
+}
+void Simulation::host(const Identity& who, std::function<void()> body) {
+  state_->add(who, PartyKind::kHost, {1, 1}, std::move(body));
+}
+void Simulation::run() { state_->run(); }
+uint64_t Simulation::now_ns() const { return state_->now; }
+uint64_t Simulation::digest() const { return state_->chosen ^ state_->memory.digest(); }
+uint64_t Simulation::slices() const { return state_->slices; }
+const Decisions& Simulation::decisions() const { return state_->decisions; }
+void Simulation::keep_only(std::vector<uint64_t> decisions) {
+  state_->decisions.keep_only(std::move(decisions));
+}
+void Simulation::weaken(unsigned edge) {
+  if (edge != 0) state_->weak_edges |= uint64_t{1} << edge;
+}
+
+bool in_simulation() { return scheduler_of_lane() != nullptr; }
+
+void point() {
+  if (in_simulation()) running()->point();
+}
+
+bool weakened(unsigned edge) {
+  return running() != nullptr && (running()->weak_edges >> edge & 1) != 0;
+}
+
+uint64_t agent() { return current_lane()->rank; }
+
+Memory* model_of(uintptr_t address) {
+  Memory* const memory = in_simulation() ? &model() : nullptr;
+  const bool holds = memory != nullptr && memory->holds(reinterpret_cast<const void*>(address));
+  return holds ? memory : nullptr;
+}
+
+Memory& model() { return running()->memory; }
+
+int simulated_pe() { return this_party().who.pe; }
+
+std::string name_in_model(const std::string& what) {
+  return what + " of PE " + std::to_string(simulated_pe());
+}
+
+std::string who_runs() {
+  Party& party = this_party();
+  if (party.on_host()) return party.who.name;
+  const Lane& lane = *current_lane();
+  if (party.grid.kernel != nullptr && party.kernel.empty()) {
+    party.kernel = ", kernel " + function_at(reinterpret_cast<uintptr_t>(party.grid.kernel));
+  }
+  const std::string text = party.who.name + party.kernel;
+  if (party.grid.blocks.count() * party.grid.threads.count() == 1) return text;
+  return text + ", block " + std::to_string(lane.block->number(party.grid.blocks)) + " thread " +
+         std::to_string(thread_rank());
+}
+
+uint64_t place_of_access() {
+  const void* const code = running()->announced.code();
+  if (code == nullptr) return place_here("");
+  return place_from(reinterpret_cast<uintptr_t>(code) + 1);
+}
+
+std::shared_ptr<Party> start_party(PartyKind kind, const Grid& grid, std::function<void()> body) {
+  auto party = running()->add(this_party().who, kind, grid, std::move(body));
+  party->device_in_use = this_party().device_in_use;
+  return party;
+}
+
+void await_party(const Party& party) {
+  while (party.alive != 0) yield();
+  for (const Released& one : party.behind) running()->memory.acquire(agent(), one);
+}
+
+Party& this_party() { return running()->party_of(*current_lane()); }
+
+}  // namespace peal::simt
