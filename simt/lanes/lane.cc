@@ -62,7 +62,7 @@ Lane* current_lane() { return current; }
 
 PEAL_SIMT_UNSEEN void set_current_lane(Lane* lane) { current = lane; }
 
-void set_scheduler(Scheduler* scheduler) { current_scheduler = scheduler; }
+PEAL_SIMT_UNSEEN void set_scheduler(Scheduler* scheduler) { current_scheduler = scheduler; }
 
 Scheduler* scheduler_of_thread() { return current_scheduler; }
 
