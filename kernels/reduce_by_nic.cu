@@ -39,8 +39,8 @@ struct AnyReduction {
     return {args.src, bytes() * (wanted.result == Result::kOwner ? members : 1)};
   }
   template <Reach R, AnyScope S>
-  PEAL_DEVICE void take(const collective::Call<R>& call, S lanes, const collective::Cargo& cargo,
-                        const std::byte* set) const {
+  PEAL_DEVICE void take(const collective::TeamCall<R>& call, S lanes,
+                        const collective::Cargo& cargo, const std::byte* set) const {
     const collective::Terms terms = collective::terms_of(call, wanted);
     if (!terms.wanted) return;
     const bool scattered = wanted.result == Result::kOwner;
@@ -52,7 +52,7 @@ struct AnyReduction {
   }
 
   template <Reach R, AnyScope S>
-  PEAL_DEVICE Status by_nic(const collective::Call<R>& call, S lanes) const {
+  PEAL_DEVICE Status by_nic(const collective::TeamCall<R>& call, S lanes) const {
     const auto fold = [&](uint64_t staged) {
       typed([&]<class T, class Op>() { fold_as<T, Op>(call, lanes, staged / sizeof(T)); });
     };
@@ -61,7 +61,7 @@ struct AnyReduction {
 
  private:
   template <Reach R>
-  PEAL_DEVICE collective::Owned<std::byte> owned(const collective::Call<R>& call) const {
+  PEAL_DEVICE collective::Owned<std::byte> owned(const collective::TeamCall<R>& call) const {
     if (wanted.result == Result::kOwner) {
       return {args.dst, args.src, bytes() * call.rank(), 0, bytes()};
     }
@@ -86,7 +86,7 @@ struct AnyReduction {
   }
 
   template <class T, class Op, Reach R, AnyScope S>
-  PEAL_DEVICE void fold_as(const collective::Call<R>& call, S lanes, uint64_t count) const {
+  PEAL_DEVICE void fold_as(const collective::TeamCall<R>& call, S lanes, uint64_t count) const {
     switch (wanted.result) {
       case Result::kInclusive:
         return collective::fold_staged<Result::kInclusive, T, Op>(call, lanes, count);

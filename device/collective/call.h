@@ -47,7 +47,7 @@ PEAL_DEVICE_COLD inline std::byte* find_in_window(ContextState* state, const voi
 
 /// A call under way.
 template <Reach R>
-struct Call {
+struct TeamCall {
   const BasicContext<R>& ctx;
   const Team& team;
   Part part;
@@ -74,7 +74,7 @@ struct Call {
 };
 
 template <Reach R, class S>
-PEAL_DEVICE Call<R> begin(const BasicContext<R>& ctx, S, const Team& team) {
+PEAL_DEVICE TeamCall<R> begin(const BasicContext<R>& ctx, S, const Team& team) {
   const uint32_t channel = AnyGrid<S> ? block_in_grid() : 0;
   return {ctx, team, Part::of(team, ctx.slot), channel};
 }
@@ -99,7 +99,7 @@ PEAL_DEVICE Status check(const ContextFields& ctx, const Team& team, int root = 
 /// One lane meets the other members, all of them mapped, after what the lanes stored before: edge
 /// E.
 template <Edge E, Reach R>
-PEAL_DEVICE Status meet_mapped(const Call<R>& call, uint32_t signature) {
+PEAL_DEVICE Status meet_mapped(const TeamCall<R>& call, uint32_t signature) {
   const ChannelCounters& counters = call.part.counters(call.channel);
   // Looked up while the fence waits.
   const Status refused = refusal(counters);
@@ -111,7 +111,7 @@ PEAL_DEVICE Status meet_mapped(const Call<R>& call, uint32_t signature) {
 
 /// Every member has begun this call and means the same by it. By one scope, or a block of a grid.
 template <bool kMapped, Reach R, class S>
-PEAL_DEVICE Status meet_before(const Call<R>& call, S scope, uint32_t signature) {
+PEAL_DEVICE Status meet_before(const TeamCall<R>& call, S scope, uint32_t signature) {
   return by_leader(lanes_of(scope), [&] {
     if constexpr (kMapped) {
       const Status met = meet_mapped<Edge::kStoresBeforeMeeting>(call, signature);
@@ -125,7 +125,7 @@ PEAL_DEVICE Status meet_before(const Call<R>& call, S scope, uint32_t signature)
 
 /// What the lanes stored and posted has arrived at every member.
 template <bool kMapped, Reach R, class S>
-PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
+PEAL_DEVICE Status meet_after(const TeamCall<R>& call, S scope, Status status) {
   const Status mine = first_failure(lanes_of(scope), status);
   return by_leader(lanes_of(scope), [&] {
     // Here all hear of counts that differ.
@@ -144,7 +144,7 @@ PEAL_DEVICE Status meet_after(const Call<R>& call, S scope, Status status) {
 /// kBlockBeforeGrid: what a block stored, and what it learned of other members, is there for all.
 /// `began`: see BlockFailure.
 template <Reach R>
-PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status, bool began = true) {
+PEAL_DEVICE Status end_of_grid(const TeamCall<R>& call, Status status, bool began = true) {
   const Status mine = first_failure(block, status);
   if (blocks_in_grid() == 1) return mine;
   return by_leader(block, [&] {
@@ -177,7 +177,7 @@ PEAL_DEVICE Status end_of_grid(const Call<R>& call, Status status, bool began = 
 /// What one scope does: of a grid block 0, once all blocks have come, and for all of them. `mine`:
 /// how what another block did before it came went.
 template <Reach R, class S, class Op>
-PEAL_DEVICE Status by_one(const Call<R>& call, S, const Op& op, Status mine = Status::kOk) {
+PEAL_DEVICE Status by_one(const TeamCall<R>& call, S, const Op& op, Status mine = Status::kOk) {
   if constexpr (!std::is_same_v<S, WholeGrid>) {
     return op();
   } else {

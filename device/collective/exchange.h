@@ -72,7 +72,7 @@ PEAL_DEVICE uint32_t tag_of(uint32_t number) { return number << 1 | 1; }
 
 /// True for one lane, when the lanes of the group have all looked at the counters.
 template <Reach R, class S>
-PEAL_DEVICE bool all_have_looked(const Call<R>& call, S scope) {
+PEAL_DEVICE bool all_have_looked(const TeamCall<R>& call, S scope) {
   if (!scope.leader()) return false;
   if constexpr (std::is_same_v<S, LaunchedGrid>) {
     const uint32_t blocks = crew_of(scope, call.team.channels).blocks;
@@ -101,7 +101,7 @@ PEAL_DEVICE bool all_disagreed_before(const LineRings& rings, uint32_t number) {
 /// Begins one, once its lines are free. All lanes of the group. `by_all`: every member sends
 /// something to every other.
 template <Reach R, class S>
-PEAL_DEVICE Exchange begin_exchange(const Call<R>& call, S scope, const Carries& carries,
+PEAL_DEVICE Exchange begin_exchange(const TeamCall<R>& call, S scope, const Carries& carries,
                                     bool by_all) {
   const uint32_t units = carries.units();
   const LineRings rings = rings_of(call.part, scope);
@@ -142,20 +142,20 @@ PEAL_DEVICE Status end_exchange(S scope, Status status) {
 struct Mailbox {
   std::byte* base;
   template <Reach R>
-  PEAL_DEVICE static Mailbox of(const Call<R>& call, const LineRings& rings, uint32_t member) {
+  PEAL_DEVICE static Mailbox of(const TeamCall<R>& call, const LineRings& rings, uint32_t member) {
     return {call.at(member, rings.base)};
   }
 };
 
 /// The next member's: looked up before the lanes meet, while the counters come.
 template <Reach R, class S>
-PEAL_DEVICE Mailbox next_mailbox(const Call<R>& call, S scope) {
+PEAL_DEVICE Mailbox next_mailbox(const TeamCall<R>& call, S scope) {
   return Mailbox::of(call, rings_of(call.part, scope), call.after(1));
 }
 
 /// Sends a unit to the member that has the mailbox.
 template <Reach R>
-PEAL_DEVICE void send_unit(const Call<R>& call, const Exchange& exchange, const Mailbox& to,
+PEAL_DEVICE void send_unit(const TeamCall<R>& call, const Exchange& exchange, const Mailbox& to,
                            uint32_t unit, uint64_t value) {
   const uint32_t tag = tag_of(exchange.number);
   const uint64_t second = second_tag(tag, exchange.signature);
@@ -167,7 +167,7 @@ PEAL_DEVICE void send_unit(const Call<R>& call, const Exchange& exchange, const 
 /// Waits for a unit of members [first, first + count), count at most kTogether, at once.
 inline constexpr uint32_t kTogether = 8;
 template <Reach R>
-PEAL_DEVICE Status receive_units(const Call<R>& call, const Exchange& exchange, uint32_t unit,
+PEAL_DEVICE Status receive_units(const TeamCall<R>& call, const Exchange& exchange, uint32_t unit,
                                  uint32_t first, uint32_t count, uint64_t* values) {
   const uint32_t tag = tag_of(exchange.number);
   const uint32_t second = second_tag(tag, exchange.signature);
@@ -209,7 +209,7 @@ PEAL_DEVICE Status receive_units(const Call<R>& call, const Exchange& exchange, 
 ///
 /// kMismatch where members made different calls, at all of them.
 template <Reach R, class S, class Message>
-PEAL_DEVICE Status exchange_all(const Call<R>& call, S scope, const Carries& carries,
+PEAL_DEVICE Status exchange_all(const TeamCall<R>& call, S scope, const Carries& carries,
                                 const Message& message) {
   const uint32_t units = carries.units();
   const Mailbox next = next_mailbox(call, scope);
@@ -253,7 +253,7 @@ struct FromRoot {
 
 /// An exchange in which `root` alone sends, the same to all. kMismatch where it made another call.
 template <Reach R, class S>
-PEAL_DEVICE Status exchange_from(const Call<R>& call, S scope, const FromRoot& what) {
+PEAL_DEVICE Status exchange_from(const TeamCall<R>& call, S scope, const FromRoot& what) {
   const Carries carries{what.bytes, what.signature};
   const uint32_t units = carries.units();
   const Mailbox next = next_mailbox(call, scope);

@@ -48,7 +48,7 @@ PEAL_DEVICE_COLD Status put_beside(const ContextState* state, S scope, detail::P
 
 /// Starts putting `bytes` to `dst` at a member by the NIC. meet_after() completes it.
 template <Reach R, AnyScope S>
-PEAL_DEVICE Status post_put(const Call<R>& call, S scope, uint32_t member, void* dst,
+PEAL_DEVICE Status post_put(const TeamCall<R>& call, S scope, uint32_t member, void* dst,
                             const void* src, uint64_t bytes) {
   if (bytes == 0) return Status::kOk;
   const int pe = world_pe(call.team, static_cast<int>(member));
@@ -60,7 +60,7 @@ PEAL_DEVICE Status post_put(const Call<R>& call, S scope, uint32_t member, void*
 /// `member`, or where all get the same, block 0.
 /// Piece by piece: what is stored at home moves while the links carry the rest.
 template <bool kSame, Reach R, class S>
-PEAL_DEVICE void store_all(const Call<R>& call, S scope, const Buffers& buffers) {
+PEAL_DEVICE void store_all(const TeamCall<R>& call, S scope, const Buffers& buffers) {
   constexpr uint64_t kBytesOfLane = 256;
   std::byte* const dst = buffers.to(call.rank());
   const uint64_t piece = scope.size() * kBytesOfLane;
@@ -76,7 +76,7 @@ PEAL_DEVICE void store_all(const Call<R>& call, S scope, const Buffers& buffers)
 }
 
 template <bool kSame, Reach R, AnyScope S>
-PEAL_DEVICE Status put_all(const Call<R>& call, S scope, const Buffers& buffers) {
+PEAL_DEVICE Status put_all(const TeamCall<R>& call, S scope, const Buffers& buffers) {
   std::byte* const dst = buffers.to(call.rank());
   Status status = Status::kOk;
   for (uint32_t i = 1; i < call.members(); ++i) {
@@ -104,8 +104,8 @@ struct Share {
 /// Bytes of a broadcast's message from the root to the destinations of all others, in Units, which
 /// fit all of them. A lane stores at the others what it has fetched itself: nobody waits between.
 template <class Unit, Reach R, class S>
-PEAL_DEVICE void relay_units(const Call<R>& call, S scope, const Buffers& buffers, uint32_t root,
-                             const Share& bytes) {
+PEAL_DEVICE void relay_units(const TeamCall<R>& call, S scope, const Buffers& buffers,
+                             uint32_t root, const Share& bytes) {
   constexpr uint32_t kBatch = p2p::detail::kShallow;
   constexpr uint64_t kBytesOfLane = 256;  // for one look-up of where a member's memory is mapped
   const uint64_t piece = scope.size() * kBytesOfLane;
@@ -127,7 +127,7 @@ PEAL_DEVICE void relay_units(const Call<R>& call, S scope, const Buffers& buffer
 
 /// In Units, and the bytes ahead of and behind what consists of them one by one.
 template <class Unit, Reach R, class S>
-PEAL_DEVICE void relay_by(const Call<R>& call, S scope, const Buffers& buffers, uint32_t root,
+PEAL_DEVICE void relay_by(const TeamCall<R>& call, S scope, const Buffers& buffers, uint32_t root,
                           const Share& share) {
   const auto place = reinterpret_cast<uint64_t>(call.at(root, buffers.src)) + share.at;
   uint64_t head = (0 - place) % sizeof(Unit);
@@ -142,7 +142,7 @@ PEAL_DEVICE void relay_by(const Call<R>& call, S scope, const Buffers& buffers, 
 /// A broadcast over mapped memory, by a member that is not the root: its share of the message to
 /// all of them, so that the root's link carries the message once and each other link as much.
 template <Reach R, class S>
-PEAL_DEVICE void relay(const Call<R>& call, S scope, const Buffers& buffers, uint32_t root) {
+PEAL_DEVICE void relay(const TeamCall<R>& call, S scope, const Buffers& buffers, uint32_t root) {
   const uint32_t behind_root = (call.rank() + call.members() - root - 1) % call.members();
   const Share share = Share::of(buffers.bytes, sizeof(Line), behind_root, call.members() - 1);
   // Parts of a window may begin at other places at each member.
@@ -165,7 +165,8 @@ PEAL_DEVICE void relay(const Call<R>& call, S scope, const Buffers& buffers, uin
 
 /// A broadcast by the NIC: each member gets a share from the root and puts it to the others.
 template <Reach R, AnyScope S>
-PEAL_DEVICE Status put_from(const Call<R>& call, S scope, const Buffers& buffers, uint32_t root) {
+PEAL_DEVICE Status put_from(const TeamCall<R>& call, S scope, const Buffers& buffers,
+                            uint32_t root) {
   Status status = Status::kOk;
   const std::byte* const source = call.rank() == root ? buffers.src : buffers.dst;
   const auto share_of = [&](uint32_t member) {

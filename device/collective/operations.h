@@ -35,11 +35,11 @@ struct Broadcast {
         .with(member());
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status brief(const Call<R>& call, S group, uint32_t signature) const {
+  PEAL_DEVICE Status brief(const TeamCall<R>& call, S group, uint32_t signature) const {
     return exchange_from(call, group, from_root(signature));
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
+  PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group) const {
     if (call.rank() == member()) {
       copy_at_home(group, buffers.dst, buffers.src, buffers.bytes);
     } else if (call.members() > 2) {
@@ -52,11 +52,11 @@ struct Broadcast {
   }
   PEAL_DEVICE Cargo cargo(uint32_t) const { return {buffers.src, buffers.bytes, from}; }
   template <Reach R, AnyScope S>
-  PEAL_DEVICE void take(const Call<R>&, S lanes, const Cargo&, const std::byte* set) const {
+  PEAL_DEVICE void take(const TeamCall<R>&, S lanes, const Cargo&, const std::byte* set) const {
     copy_beside(lanes, buffers.dst, set, buffers.bytes);
   }
   template <Reach R, AnyScope S>
-  PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
+  PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes) const {
     return put_from(call, lanes, buffers, member());
   }
   PEAL_DEVICE uint32_t member() const { return static_cast<uint32_t>(from); }
@@ -98,24 +98,24 @@ struct AllGather {
     return signature_of(CollectiveKind::kGather, ctx, buffers.dst, buffers.dst).with(buffers.bytes);
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status brief(const Call<R>& call, S group, uint32_t signature) const {
+  PEAL_DEVICE Status brief(const TeamCall<R>& call, S group, uint32_t signature) const {
     return exchange_all(call, group, {buffers.bytes, signature}, ShortBlocks<true>{buffers});
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
+  PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group) const {
     store_all<true>(call, group, buffers);
     return Status::kOk;
   }
   PEAL_DEVICE Cargo cargo(uint32_t) const { return {buffers.src, buffers.bytes}; }
   template <Reach R, AnyScope S>
-  PEAL_DEVICE void take(const Call<R>& call, S lanes, const Cargo& cargo,
+  PEAL_DEVICE void take(const TeamCall<R>& call, S lanes, const Cargo& cargo,
                         const std::byte* set) const {
     for (uint32_t i = 0; i < call.members(); ++i) {
       copy_beside(lanes, buffers.to(i), set + cargo.place(i), buffers.bytes);
     }
   }
   template <Reach R, AnyScope S>
-  PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
+  PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes) const {
     return put_all<true>(call, lanes, buffers);
   }
 };
@@ -134,11 +134,11 @@ struct AllToAll {
         .with(buffers.bytes);
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status brief(const Call<R>& call, S group, uint32_t signature) const {
+  PEAL_DEVICE Status brief(const TeamCall<R>& call, S group, uint32_t signature) const {
     return exchange_all(call, group, {buffers.bytes, signature}, ShortBlocks<false>{buffers});
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
+  PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group) const {
     if (buffers.dst != buffers.src) {
       store_all<false>(call, group, buffers);
     } else {
@@ -149,7 +149,7 @@ struct AllToAll {
   /// All get what is for all: few bytes more cost less than rounds.
   PEAL_DEVICE Cargo cargo(uint32_t members) const { return {buffers.src, members * buffers.bytes}; }
   template <Reach R, AnyScope S>
-  PEAL_DEVICE void take(const Call<R>& call, S lanes, const Cargo& cargo,
+  PEAL_DEVICE void take(const TeamCall<R>& call, S lanes, const Cargo& cargo,
                         const std::byte* set) const {
     for (uint32_t i = 0; i < call.members(); ++i) {
       copy_beside(lanes, buffers.to(i), set + cargo.place(i) + call.rank() * buffers.bytes,
@@ -157,7 +157,7 @@ struct AllToAll {
     }
   }
   template <Reach R, AnyScope S>
-  PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
+  PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes) const {
     if (buffers.dst != buffers.src) return put_all<false>(call, lanes, buffers);
     return swap_all_staged(call, lanes, buffers.dst, buffers.bytes);
   }

@@ -103,7 +103,8 @@ struct Elements {
 
 /// Works out the N elements at `at` of the owner's share.
 template <Result kResult, class T, class Op, uint32_t N, Reach R>
-PEAL_DEVICE void reduce_at(const Call<R>& call, const Owned<T>& owned, uint64_t at, uint32_t root) {
+PEAL_DEVICE void reduce_at(const TeamCall<R>& call, const Owned<T>& owned, uint64_t at,
+                           uint32_t root) {
   Folded<T, Op, N> folded{};
   Elements<T, N> result{};
   T* const dst = owned.dst + owned.to + at;
@@ -147,7 +148,8 @@ PEAL_DEVICE void reduce_at(const Call<R>& call, const Owned<T>& owned, uint64_t 
 
 /// All of the share, by the lanes of the group: in lines where both ends allow it.
 template <Result kResult, class T, class Op, Reach R, class S>
-PEAL_DEVICE void reduce_mapped(const Call<R>& call, S scope, const Owned<T>& owned, uint32_t root) {
+PEAL_DEVICE void reduce_mapped(const TeamCall<R>& call, S scope, const Owned<T>& owned,
+                               uint32_t root) {
   const uint64_t ends = reinterpret_cast<uint64_t>(owned.dst + owned.to) |
                         reinterpret_cast<uint64_t>(owned.src + owned.from);
   uint64_t lines = 0;

@@ -21,7 +21,7 @@ struct Terms {
 };
 
 template <Reach R>
-PEAL_DEVICE Terms terms_of(const Call<R>& call, const Wanted& wanted) {
+PEAL_DEVICE Terms terms_of(const TeamCall<R>& call, const Wanted& wanted) {
   const uint32_t rank = call.rank();
   if (wanted.result == Result::kInclusive) return {rank, true};
   if (wanted.result == Result::kExclusive) return {rank != 0 ? rank - 1 : 0, rank != 0};
@@ -96,11 +96,11 @@ struct Reduction {
   }
 
   template <Reach R, class S>
-  PEAL_DEVICE Status brief(const Call<R>& call, S group, uint32_t signature) const {
+  PEAL_DEVICE Status brief(const TeamCall<R>& call, S group, uint32_t signature) const {
     return exchange_all(call, group, {bytes(), signature}, Short{*this, terms_of(call, wanted())});
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
+  PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group) const {
     reduce_mapped<kResult, T, Op>(call, group, owned(call), static_cast<uint32_t>(to));
     return Status::kOk;
   }
@@ -111,14 +111,14 @@ struct Reduction {
     return {reinterpret_cast<const std::byte*>(src), blocks * bytes()};
   }
   template <Reach R, AnyScope S>
-  PEAL_DEVICE void take(const Call<R>& call, S lanes, const Cargo& cargo,
+  PEAL_DEVICE void take(const TeamCall<R>& call, S lanes, const Cargo& cargo,
                         const std::byte* set) const {
     const Terms terms = terms_of(call, wanted());
     const std::byte* const from = set + (kResult == Result::kOwner ? call.rank() * bytes() : 0);
     if (terms.wanted) fold_carried<T, Op>(lanes, cargo, from, terms.last, dst, count);
   }
   template <Reach R, AnyScope S>
-  PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
+  PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes) const {
     if constexpr (kResult == Result::kAll) {
       if (dst != src && destination_holds<T>(call, count)) {
         return reduce_in_destination<T, Op>(call, lanes, dst, src, count);
@@ -132,7 +132,7 @@ struct Reduction {
  private:
   PEAL_DEVICE Wanted wanted() const { return {kResult, static_cast<uint32_t>(to)}; }
   template <Reach R>
-  PEAL_DEVICE Owned<T> owned(const Call<R>& call) const {
+  PEAL_DEVICE Owned<T> owned(const TeamCall<R>& call) const {
     if (kResult == Result::kOwner) return {dst, src, count * call.rank(), 0, count};
     const Share share = Share::of(count, kPerLine<T>, call.rank(), call.members());
     return {dst, src, share.at, share.at, share.count};

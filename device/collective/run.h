@@ -40,7 +40,7 @@ namespace peal::collective {
 template <Reach R, AnyScope S, class Op>
 PEAL_DEVICE_COLD Status run_by_nic(ContextState* state, S lanes, Team team, Op op) {
   const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
-  const Call<R> call = begin(ctx, lanes, team);
+  const TeamCall<R> call = begin(ctx, lanes, team);
   const uint32_t signature = op.signature(ctx).value();
   const Cargo cargo = op.cargo(call.members());
   // Where not even a word vouches for data, queues are drained between the two.
@@ -67,7 +67,7 @@ PEAL_DEVICE uint32_t signature_of(const BasicContext<R>& ctx, S, const Op& op) {
 /// A call that check() has let through, of a team whose members are mapped.
 template <Reach R, class S, class Op>
 PEAL_DEVICE Status run_mapped(const BasicContext<R>& ctx, S scope, const Team& team, const Op& op) {
-  const Call<R> call = begin(ctx, scope, team);
+  const TeamCall<R> call = begin(ctx, scope, team);
   if (op.bytes() <= exchange_limit(call.part, scope)) {
     const uint32_t signature = op.signature(ctx).value();
     if constexpr (std::is_same_v<S, LaunchedGrid>) {
@@ -135,7 +135,7 @@ template <Reach R, class S>
 PEAL_DEVICE Status sync(const BasicContext<R>& ctx, S scope, const Team& team, bool drains) {
   const Status status = check(ctx, team);
   if (status != Status::kOk) return status;
-  const Call<R> call = begin(ctx, scope, team);
+  const TeamCall<R> call = begin(ctx, scope, team);
   const auto lanes = lanes_of(scope);
   Status mine = Status::kOk;
   if constexpr (std::is_same_v<S, WholeGrid> && R != Reach::kGpu) {

@@ -16,19 +16,19 @@ namespace peal::collective {
 
 /// Bytes of a piece: one of each member fits the workspace.
 template <Reach R>
-PEAL_DEVICE uint64_t piece_bytes(const Call<R>& call) {
+PEAL_DEVICE uint64_t piece_bytes(const TeamCall<R>& call) {
   return call.part.workspace / call.members() / sizeof(Line) * sizeof(Line);
 }
 
 /// Where member `member`'s piece is staged.
 template <Reach R>
-PEAL_DEVICE std::byte* staged(const Call<R>& call, uint32_t member) {
+PEAL_DEVICE std::byte* staged(const TeamCall<R>& call, uint32_t member) {
   return call.part.space() + member * piece_bytes(call);
 }
 
 /// Everything the lanes of the scope asked for is here, and everything they sent is away.
 template <Reach R, AnyScope S>
-PEAL_DEVICE Status finish(const Call<R>& call, S scope, Status status) {
+PEAL_DEVICE Status finish(const TeamCall<R>& call, S scope, Status status) {
   const Status mine = first_failure(scope, status);
   const Status drained =
       by_leader(scope, [&] { return call_apart<&drain_by_nic<R>>(call.ctx.state); });
@@ -37,7 +37,8 @@ PEAL_DEVICE Status finish(const Call<R>& call, S scope, Status status) {
 
 /// Fetches `bytes` bytes at `src` of every member.
 template <Reach R, AnyScope S>
-PEAL_DEVICE Status fetch_all(const Call<R>& call, S scope, const std::byte* src, uint64_t bytes) {
+PEAL_DEVICE Status fetch_all(const TeamCall<R>& call, S scope, const std::byte* src,
+                             uint64_t bytes) {
   Status status = Status::kOk;
   for (uint32_t i = 1; i < call.members(); ++i) {
     const uint32_t member = call.after(i);
@@ -53,7 +54,7 @@ PEAL_DEVICE Status fetch_all(const Call<R>& call, S scope, const std::byte* src,
 /// Makes of `count` staged elements of each member what member i gets, in place of piece i (scans),
 /// or in place of piece 0.
 template <Result kResult, class T, class Op, Reach R, AnyScope S>
-PEAL_DEVICE void fold_staged(const Call<R>& call, S scope, uint64_t count) {
+PEAL_DEVICE void fold_staged(const TeamCall<R>& call, S scope, uint64_t count) {
   for (uint64_t e = scope.rank(); e < count; e += scope.size()) {
     const auto at = [&](uint32_t member) { return reinterpret_cast<T*>(staged(call, member)) + e; };
     Folded<T, Op, 1> folded{};
@@ -75,7 +76,7 @@ PEAL_DEVICE void fold_staged(const Call<R>& call, S scope, uint64_t count) {
 
 /// Sends a piece of the results to whoever gets one.
 template <Reach R, AnyScope S>
-PEAL_DEVICE Status send_staged(const Call<R>& call, S scope, std::byte* dst, uint64_t bytes,
+PEAL_DEVICE Status send_staged(const TeamCall<R>& call, S scope, std::byte* dst, uint64_t bytes,
                                const Wanted& wanted) {
   const bool scan = wanted.result == Result::kInclusive || wanted.result == Result::kExclusive;
   Status status = Status::kOk;
@@ -97,7 +98,7 @@ PEAL_DEVICE Status send_staged(const Call<R>& call, S scope, std::byte* dst, uin
 
 /// The owner's share of a reduction. `fold(bytes)` works out a piece.
 template <Reach R, AnyScope S, class Fold>
-PEAL_DEVICE Status reduce_staged(const Call<R>& call, S scope, const Owned<std::byte>& owned,
+PEAL_DEVICE Status reduce_staged(const TeamCall<R>& call, S scope, const Owned<std::byte>& owned,
                                  const Wanted& wanted, const Fold& fold) {
   const uint64_t piece = piece_bytes(call);
   Status status = Status::kOk;
@@ -115,7 +116,7 @@ PEAL_DEVICE Status reduce_staged(const Call<R>& call, S scope, const Owned<std::
 /// Whether reduce_in_destination() goes: all have room for the shares of all others, and a share is
 /// longer than a piece.
 template <class T, Reach R>
-PEAL_DEVICE bool destination_holds(const Call<R>& call, uint64_t count) {
+PEAL_DEVICE bool destination_holds(const TeamCall<R>& call, uint64_t count) {
   const uint64_t each = Share::of(count, kPerLine<T>, 0, call.members()).count;
   return each > piece_bytes(call) / sizeof(T) && each * (call.members() - 1) <= count;
 }
@@ -124,7 +125,7 @@ PEAL_DEVICE bool destination_holds(const Call<R>& call, uint64_t count) {
 /// destination (i - 1 behind j), in one message each. An element of the result is where one that it
 /// is made of was; that one the same lane reads before.
 template <class T, class Op, Reach R, AnyScope S>
-PEAL_DEVICE Status reduce_in_destination(const Call<R>& call, S scope, T* dst, const T* src,
+PEAL_DEVICE Status reduce_in_destination(const TeamCall<R>& call, S scope, T* dst, const T* src,
                                          uint64_t count) {
   const auto share_of = [&](uint32_t member) {
     return Share::of(count, kPerLine<T>, member, call.members());

@@ -31,7 +31,8 @@ PEAL_DEVICE void swap_mapped(S scope, std::byte* here, std::byte* there, uint64_
 
 /// Each of two mapped members sees to one half of their blocks.
 template <Reach R, class S>
-PEAL_DEVICE void swap_all_mapped(const Call<R>& call, S scope, std::byte* data, uint64_t bytes) {
+PEAL_DEVICE void swap_all_mapped(const TeamCall<R>& call, S scope, std::byte* data,
+                                 uint64_t bytes) {
   const uint64_t half = bytes / 2 / sizeof(Line) * sizeof(Line);
   for (uint32_t i = 1; i < call.members(); ++i) {
     const uint32_t member = call.after(i);
@@ -46,7 +47,8 @@ PEAL_DEVICE void swap_all_mapped(const Call<R>& call, S scope, std::byte* data, 
 /// By the NIC: all fetch a piece into the workspace, all meet, then it takes its place. Nobody
 /// looks there again: the next pieces are elsewhere.
 template <Reach R, AnyScope S>
-PEAL_DEVICE Status swap_all_staged(const Call<R>& call, S scope, std::byte* data, uint64_t bytes) {
+PEAL_DEVICE Status swap_all_staged(const TeamCall<R>& call, S scope, std::byte* data,
+                                   uint64_t bytes) {
   const uint64_t piece = piece_bytes(call);
   Status status = Status::kOk;
   for (uint64_t at = 0; at < bytes && status == Status::kOk; at += piece) {

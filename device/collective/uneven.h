@@ -48,15 +48,15 @@ struct AllToAllV {
     return needed;
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status brief(const Call<R>&, S, uint32_t) const {
+  PEAL_DEVICE Status brief(const TeamCall<R>&, S, uint32_t) const {
     return Status::kOk;
   }
   PEAL_DEVICE Cargo cargo(uint32_t) const { return {src, bytes()}; }
   template <Reach R, AnyScope S>
-  PEAL_DEVICE void take(const Call<R>&, S, const Cargo&, const std::byte*) const {}
+  PEAL_DEVICE void take(const TeamCall<R>&, S, const Cargo&, const std::byte*) const {}
 
   template <Reach R, class S>
-  PEAL_DEVICE Status mapped(const Call<R>& call, S group) const {
+  PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group) const {
     Status status = Status::kOk;
     for (uint32_t i = 0; i < call.members(); ++i) {
       const uint32_t member = call.after(i);
@@ -74,7 +74,7 @@ struct AllToAllV {
   }
 
   template <Reach R, AnyScope S>
-  PEAL_DEVICE Status by_nic(const Call<R>& call, S lanes) const {
+  PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes) const {
     Status status = Status::kOk;
     for (uint32_t i = 0; i < call.members(); ++i) {
       const uint32_t member = call.after(i);
@@ -114,7 +114,7 @@ struct AllToAllV {
     return src + static_cast<uint64_t>(sent.displacements[member]) * element_bytes;
   }
   template <Reach R>
-  PEAL_DEVICE ReceivedBlock place_at(const Call<R>& call, uint32_t member) const {
+  PEAL_DEVICE ReceivedBlock place_at(const TeamCall<R>& call, uint32_t member) const {
     const int pe = world_pe(call.team, static_cast<int>(member));
     const auto count = detail::get_value(call.ctx, received.counts + call.rank(), pe);
     if (count.status != Status::kOk) return {0, 0, count.status, 0};

@@ -19,7 +19,7 @@
 
 namespace peal::simt {
 
-const char* to_string(Call call) {
+const char* to_string(LaneCall call) {
   static constexpr const char* kNames[] = {
       "yield",         "block_shared",       "exit",          "__activemask",
       "__syncwarp",    "__shfl_sync",        "__ballot_sync", "__match_any_sync",
@@ -108,9 +108,9 @@ Block::Block(const Dim3& index, const Dim3& threads, size_t shared_bytes, Ready&
 }
 
 void Block::settle(Lane& lane) {
-  const Call call = lane.request.call;
-  if (call <= Call::kShared) {
-    if (call == Call::kShared) {
+  const LaneCall call = lane.request.call;
+  if (call <= LaneCall::kShared) {
+    if (call == LaneCall::kShared) {
       const Request& asked = lane.request;
       lane.result = reinterpret_cast<uintptr_t>(shared_.find(asked.key, asked.bytes, asked.align));
       release_to(&shared_);  // to ThreadSanitizer, this worker wrote the storage when it made it
@@ -121,11 +121,11 @@ void Block::settle(Lane& lane) {
   }
   lane.warp->set_running(lane, false);
   --running_;
-  if (call == Call::kExit) {
+  if (call == LaneCall::kExit) {
     exit(lane);
-  } else if (call == Call::kConverged) {
+  } else if (call == LaneCall::kConverged) {
     lane.warp->park(lane);
-  } else if (call >= Call::kSyncBlock) {
+  } else if (call >= LaneCall::kSyncBlock) {
     arrive(lane);
   } else {
     lane.warp->arrive(lane);
@@ -156,7 +156,7 @@ void Block::complete_barrier() {
   const unsigned count = predicates_;
   at_barrier_ = 0;
   predicates_ = 0;
-  const bool orders = barrier_ != Call::kSyncBlock || count == 0;  // else it was meet_block()
+  const bool orders = barrier_ != LaneCall::kSyncBlock || count == 0;  // else it was meet_block()
   if (scheduler_ != nullptr && orders) {
     std::vector<uint64_t> met;
     for (const Lane& lane : lanes_) {

@@ -25,7 +25,7 @@ class Scheduler;
 class Warp;
 
 /// What a lane asks of its worker when it suspends. Up to kExit the lane does not wait for others.
-enum class Call : uint8_t {
+enum class LaneCall : uint8_t {
   kYield,
   kShared,
   kExit,
@@ -39,7 +39,7 @@ enum class Call : uint8_t {
 };
 
 struct Request {
-  Call call = Call::kYield;
+  LaneCall call = LaneCall::kYield;
   uint32_t mask = 0;
   unsigned source = 0;        // kShuffle
   uint64_t value = 0;         // kShuffle, kMatchAny; predicate of kBallot, kCountBlock;
@@ -104,7 +104,7 @@ class Warp {
 
  private:
   void check(const Lane& lane, uint32_t mask) const;
-  void complete(uint32_t mask, Call call);
+  void complete(uint32_t mask, LaneCall call);
   uint64_t result_of(const Lane& lane, uint32_t mask) const;
   void release_parked();
 
@@ -164,12 +164,12 @@ class Block {
   unsigned live_;
   unsigned running_;
   unsigned at_barrier_ = 0;
-  unsigned predicates_ = 0;          // of the lanes at the barrier
-  Call barrier_ = Call::kSyncBlock;  // what they called
+  unsigned predicates_ = 0;                  // of the lanes at the barrier
+  LaneCall barrier_ = LaneCall::kSyncBlock;  // what they called
 };
 
 /// CUDA's name of a call, for messages.
-const char* to_string(Call call);
+const char* to_string(LaneCall call);
 /// "0x0000ffff"
 std::string hex(uint32_t mask);
 /// "(0,1,2)", of an index.

@@ -18,30 +18,30 @@ const DebugField kLaneFields[] = {
      sizeof(void*)},
     {"stack_bytes", offsetof(Lane, fiber) + Fiber::stack_offset() + offsetof(Stack, bytes),
      sizeof(size_t)},
-    {"call", offsetof(Lane, request) + offsetof(Request, call), sizeof(Call)},
+    {"call", offsetof(Lane, request) + offsetof(Request, call), sizeof(LaneCall)},
     {"mask", offsetof(Lane, request) + offsetof(Request, mask), sizeof(uint32_t)},
     PEAL_DEBUG_FIELD(Lane, thread),
     PEAL_DEBUG_FIELD(Lane, started),
     PEAL_DEBUG_FIELD(Lane, ended),
     {}};
 
-DebugField name_of(Call call) { return {to_string(call), static_cast<uint64_t>(call), 0}; }
+DebugField name_of(LaneCall call) { return {to_string(call), static_cast<uint64_t>(call), 0}; }
 
-const DebugField kCalls[] = {name_of(Call::kYield),
-                             name_of(Call::kShared),
-                             name_of(Call::kExit),
-                             name_of(Call::kConverged),
-                             name_of(Call::kSyncWarp),
-                             name_of(Call::kShuffle),
-                             name_of(Call::kBallot),
-                             name_of(Call::kMatchAny),
-                             name_of(Call::kSyncBlock),
-                             name_of(Call::kCountBlock),
+const DebugField kCalls[] = {name_of(LaneCall::kYield),
+                             name_of(LaneCall::kShared),
+                             name_of(LaneCall::kExit),
+                             name_of(LaneCall::kConverged),
+                             name_of(LaneCall::kSyncWarp),
+                             name_of(LaneCall::kShuffle),
+                             name_of(LaneCall::kBallot),
+                             name_of(LaneCall::kMatchAny),
+                             name_of(LaneCall::kSyncBlock),
+                             name_of(LaneCall::kCountBlock),
                              {}};
 
 const DebugType kTypes[] = {{"Grid", sizeof(DebugGrid), kGridFields},
                             {"Lane", sizeof(Lane), kLaneFields},
-                            {"Call", sizeof(Call), kCalls},
+                            {"Call", sizeof(LaneCall), kCalls},
                             {}};
 
 }  // namespace

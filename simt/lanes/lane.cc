@@ -93,17 +93,17 @@ void yield() {
     std::this_thread::yield();
     return;
   }
-  suspend(*current, {.call = Call::kYield});
+  suspend(*current, {.call = LaneCall::kYield});
 }
 
 void give_way(Lane& lane) {
   if (lane.abandoned) return;
-  lane.request = {.call = Call::kYield};
+  lane.request = {.call = LaneCall::kYield};
   leave(lane);
 }
 
 void leave_for_good(Lane& lane) {
-  lane.request = {.call = Call::kYield};
+  lane.request = {.call = LaneCall::kYield};
   for (;;) leave(lane);
 }
 
@@ -136,14 +136,15 @@ void sync_warp(uint32_t mask) {
   if (lane == nullptr) return;
   void* const tag = lane->warp->tag(mask);
   release_to(tag);
-  meet(*lane, {.call = Call::kSyncWarp, .mask = mask}, 0);
+  meet(*lane, {.call = LaneCall::kSyncWarp, .mask = mask}, 0);
   acquire_from(tag);
 }
 
 uint64_t shuffle(uint32_t mask, uint64_t value, unsigned source_lane) {
   Lane* const lane = current;
   if (lane == nullptr) return value;
-  return meet(*lane, {.call = Call::kShuffle, .mask = mask, .source = source_lane, .value = value},
+  return meet(*lane,
+              {.call = LaneCall::kShuffle, .mask = mask, .source = source_lane, .value = value},
               source_lane == lane->index ? value : kUndefined);
 }
 
@@ -151,7 +152,7 @@ uint32_t ballot(uint32_t mask, bool predicate) {
   Lane* const lane = current;
   if (lane == nullptr) return predicate;
   return static_cast<uint32_t>(meet(*lane,
-                                    {.call = Call::kBallot, .mask = mask, .value = predicate},
+                                    {.call = LaneCall::kBallot, .mask = mask, .value = predicate},
                                     predicate ? lane->bit() : 0));
 }
 
@@ -159,7 +160,7 @@ uint32_t match_any(uint32_t mask, uint64_t value) {
   Lane* const lane = current;
   if (lane == nullptr) return 1;
   return static_cast<uint32_t>(
-      meet(*lane, {.call = Call::kMatchAny, .mask = mask, .value = value}, lane->bit()));
+      meet(*lane, {.call = LaneCall::kMatchAny, .mask = mask, .value = value}, lane->bit()));
 }
 
 [[gnu::noinline]] uint32_t converged_mask() {
@@ -169,27 +170,27 @@ uint32_t match_any(uint32_t mask, uint64_t value) {
 uint32_t converged_mask_at(const void* site) {
   Lane* const lane = current;
   if (lane == nullptr) return 1;
-  return static_cast<uint32_t>(suspend(*lane, {.call = Call::kConverged, .key = site}));
+  return static_cast<uint32_t>(suspend(*lane, {.call = LaneCall::kConverged, .key = site}));
 }
 
 void sync_block() {
   Lane* const lane = current;
   if (lane == nullptr || block_threads() == 1) return;
   release_to(lane->block);
-  suspend(*lane, {.call = Call::kSyncBlock});
+  suspend(*lane, {.call = LaneCall::kSyncBlock});
   acquire_from(lane->block);
 }
 
 void meet_block() {
   if (current == nullptr || block_threads() == 1) return;
-  suspend(*current, {.call = Call::kSyncBlock, .value = 1});
+  suspend(*current, {.call = LaneCall::kSyncBlock, .value = 1});
 }
 
 int sync_block_count(bool predicate) {
   Lane* const lane = current;
   if (lane == nullptr || block_threads() == 1) return predicate;
   release_to(lane->block);
-  const uint64_t count = suspend(*lane, {.call = Call::kCountBlock, .value = predicate});
+  const uint64_t count = suspend(*lane, {.call = LaneCall::kCountBlock, .value = predicate});
   acquire_from(lane->block);
   return static_cast<int>(count);
 }
@@ -201,7 +202,7 @@ void* block_shared(const void* key, size_t bytes, size_t align) {
     return own.find(key, bytes, align);
   }
   const uint64_t start =
-      suspend(*lane, {.call = Call::kShared, .key = key, .bytes = bytes, .align = align});
+      suspend(*lane, {.call = LaneCall::kShared, .key = key, .bytes = bytes, .align = align});
   acquire_from(lane->block->shared_tag());
   return reinterpret_cast<void*>(start);
 }

@@ -71,15 +71,15 @@ void Warp::arrive(Lane& lane) {
   complete(mask, lane.request.call);
 }
 
-void Warp::complete(uint32_t mask, Call call) {
+void Warp::complete(uint32_t mask, LaneCall call) {
   waiting_ &= ~mask;
-  if (call == Call::kSyncWarp && block_.scheduler() != nullptr) {
+  if (call == LaneCall::kSyncWarp && block_.scheduler() != nullptr) {
     std::vector<uint64_t> met;
     for (uint32_t others = mask; others != 0;) met.push_back(lanes_[take_lowest(others)].rank);
     block_.scheduler()->meet(met);
   }
   uint64_t ballot = 0;
-  if (call == Call::kBallot) {
+  if (call == LaneCall::kBallot) {
     for (uint32_t others = mask; others != 0;) {
       const Lane& other = lanes_[take_lowest(others)];
       if (other.request.value != 0) ballot |= other.bit();
@@ -88,18 +88,18 @@ void Warp::complete(uint32_t mask, Call call) {
   // wake() leaves requests as they are, so later results still see them.
   for (uint32_t others = mask; others != 0;) {
     Lane& other = lanes_[take_lowest(others)];
-    block_.wake(other, call == Call::kBallot ? ballot : result_of(other, mask));
+    block_.wake(other, call == LaneCall::kBallot ? ballot : result_of(other, mask));
   }
 }
 
 uint64_t Warp::result_of(const Lane& lane, uint32_t mask) const {
   const Request& request = lane.request;
-  if (request.call == Call::kShuffle) {
+  if (request.call == LaneCall::kShuffle) {
     const bool named = request.source < kWarpLanes && (mask >> request.source & 1) != 0;
     return named ? lanes_[request.source].request.value : kUndefined;
   }
   uint64_t same = 0;
-  if (request.call == Call::kMatchAny) {
+  if (request.call == LaneCall::kMatchAny) {
     for (uint32_t others = mask; others != 0;) {
       const Lane& other = lanes_[take_lowest(others)];
       if (other.request.value == request.value) same |= other.bit();

@@ -123,7 +123,7 @@ void Worker::run_lanes() {
     if (!lane.started) begin(lane);
     slices_.store(slices_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     resume(lane, *exceptions_);
-    const bool spins = lane.request.call == Call::kYield;
+    const bool spins = lane.request.call == LaneCall::kYield;
     lane.block->settle(lane);
     if (lane.ended || take_progress()) backoff_.reset();
     // Only yields make a pass: a loop that also votes or shuffles each turn spins all the same.
@@ -154,7 +154,7 @@ PEAL_SIMT_UNSEEN void Worker::enter_lane(void* argument) {
   acquire_from(&worker.start_tag_);
   worker.run_body();
   release_to(&worker.end_tag_);
-  lane.request.call = Call::kExit;
+  lane.request.call = LaneCall::kExit;
   lane.fiber.finish();
 }
 

@@ -334,7 +334,7 @@ PEAL_SIMT_UNSEEN void Simulation::State::enter_lane(void* argument) {
   acquire_from(&state);
   state.run_body(lane);
   release_to(&state);
-  lane.request.call = Call::kExit;
+  lane.request.call = LaneCall::kExit;
   lane.fiber.finish();
 }
 

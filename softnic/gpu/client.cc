@@ -75,7 +75,7 @@ bool Client::join(const Place& place, const Hello& hello) {
   return true;
 }
 
-bool Client::exchange(const Call& call, Reply* reply, int descriptor) {
+bool Client::exchange(const Demand& call, Reply* reply, int descriptor) {
   return calls_.send(call, descriptor) && calls_.receive(reply, kPatience);
 }
 

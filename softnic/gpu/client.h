@@ -41,7 +41,7 @@ class Client {
 
  private:
   bool join(const Place& place, const Hello& hello);
-  bool exchange(const Call& call, Reply* reply, int descriptor = -1);
+  bool exchange(const Demand& call, Reply* reply, int descriptor = -1);
   Refusal show(const void* address, uint64_t bytes);
   Refusal unreachable(CommandStatus status, const char* reason);
   Outcome ask(const Command& command);

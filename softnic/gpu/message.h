@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a PE and the process of the GPU engine say to each other: one Call, one Reply, over a packet
-// socket.
+// What a PE and the process of the GPU engine say to each other: one Demand, one Reply, over a
+// packet socket.
 //
 //   PE:      Hello; then [Extent (+ descriptor)]... and the Command that names the memory. Extents
 //            with `more` lie one behind the other and are mapped so
 //   engine:  one Reply to each, in order
 //
 // Both sides are built together: kVersion changes with any of these structs. From version 7 on a
-// Call and a Reply have 1024 bytes, and Call::version, Reply::status and Reply::reason their
+// Demand and a Reply have 1024 bytes, and Demand::version, Reply::status and Reply::reason their
 // places: so either side can read that the other is of another version.
 #pragma once
 
@@ -51,12 +51,12 @@ struct Hello {
 };
 
 /// One packet; what the variants hold is plain data.
-struct alignas(1024) Call {
+struct alignas(1024) Demand {
   static constexpr uint64_t kVersion = 0x7065616c'00000009;
   uint64_t version = kVersion;
   std::variant<Hello, Extent, Command> what;
 };
-static_assert(std::is_trivially_copyable_v<Call> && sizeof(Call) == 1024);
+static_assert(std::is_trivially_copyable_v<Demand> && sizeof(Demand) == 1024);
 
 struct alignas(1024) Reply {
   CommandStatus status = CommandStatus::kOk;

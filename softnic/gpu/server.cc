@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kHearing{100};
 std::string other_version(uint64_t theirs) {
   const auto number = [](uint64_t version) { return std::to_string(version & 0xffff'ffff); };
   return "the library speaks version " + number(theirs) +
-         " and the program of the GPU engine, which runs, version " + number(Call::kVersion) +
+         " and the program of the GPU engine, which runs, version " + number(Demand::kVersion) +
          ": build both from the same sources";
 }
 
@@ -73,7 +73,7 @@ bool Server::serve_ready(int timeout_ms) {
 void Server::hear_strangers(const std::vector<pollfd>& fds) {
   for (size_t i = strangers_.size(); i-- > 0;) {
     if (fds[1 + i].revents == 0) continue;
-    Call call;
+    Demand call;
     Fd events;
     if (strangers_[i].receive(&call, kHearing, &events)) {
       const Reply reply = introduce(i, call, std::move(events));
@@ -90,14 +90,14 @@ void Server::welcome() {
   if (stranger.open()) strangers_.push_back(std::move(stranger));
 }
 
-Reply Server::introduce(size_t index, const Call& call, Fd events) {
+Reply Server::introduce(size_t index, const Demand& call, Fd events) {
   Reply reply;
   const auto refuse = [&reply](const char* reason) {
     reply.status = CommandStatus::kBadSystemState;
     std::snprintf(reply.reason, sizeof(reply.reason), "%s", reason);
     return reply;
   };
-  if (call.version != Call::kVersion) return refuse(other_version(call.version).c_str());
+  if (call.version != Demand::kVersion) return refuse(other_version(call.version).c_str());
   if (call.what.index() != 0) return refuse("the first call of a NIC is Hello");
   const Hello& hello = std::get<Hello>(call.what);
   if (!failure_.empty()) return refuse(failure_.c_str());
@@ -126,10 +126,10 @@ Reply Server::introduce(size_t index, const Call& call, Fd events) {
 
 /// One call of a PE, or its farewell, which closes the channel.
 void Server::listen_to(Tenant& tenant) {
-  Call call;
+  Demand call;
   Fd descriptor;
   const bool heard =
-      tenant.calls().receive(&call, kHearing, &descriptor) && call.version == Call::kVersion;
+      tenant.calls().receive(&call, kHearing, &descriptor) && call.version == Demand::kVersion;
   stop();
   tenant.report_events();
   if (heard) {

@@ -61,7 +61,7 @@ class Tenant {
   bool needs_service() const;
 
   /// Answers any call but Hello.
-  Reply answer(const Call& call, Fd descriptor);
+  Reply answer(const Demand& call, Fd descriptor);
   /// Takes what the engine raised and hands it to the PE.
   void report_events();
   /// Hands on what the PE has room for, in order; the rest waits.
@@ -121,7 +121,7 @@ class Server {
   void welcome();
   void hear_strangers(const std::vector<pollfd>& fds);
   void listen_to(Tenant& tenant);
-  Reply introduce(size_t index, const Call& call, Fd events);
+  Reply introduce(size_t index, const Demand& call, Fd events);
   void stop();
   void start();
   void fail(const char* reason);

@@ -170,7 +170,7 @@ Outcome Tenant::execute(C command) {
   return outcome;
 }
 
-Reply Tenant::answer(const Call& call, Fd descriptor) {
+Reply Tenant::answer(const Demand& call, Fd descriptor) {
   Reply reply;
   try {
     if (const auto* extent = std::get_if<Extent>(&call.what)) {

@@ -83,13 +83,13 @@ TEST_F(GpuEngine, NamesBothVersionsToALibraryOfAnother) {
   Pe pe(directory, 1);
   MessageSocket calls = connect_to(directory + "/engine");
   const auto [mine, theirs] = channel_pair();
-  Call call;
-  call.version = Call::kVersion + 1;
+  Demand call;
+  call.version = Demand::kVersion + 1;
   ASSERT_TRUE(calls.send(call, theirs.fd()));
   Reply reply;
   ASSERT_TRUE(calls.receive(&reply, MessageSocket::Milliseconds(60'000)));
   EXPECT_NE(reply.status, CommandStatus::kOk);
-  for (const uint64_t version : {Call::kVersion, Call::kVersion + 1}) {
+  for (const uint64_t version : {Demand::kVersion, Demand::kVersion + 1}) {
     const std::string number = "version " + std::to_string(version & 0xffff'ffff);
     EXPECT_NE(std::string(reply.reason).find(number), std::string::npos) << reply.reason;
   }
@@ -102,7 +102,7 @@ TEST_F(GpuEngine, LetsGoOfAPeThatDiesBeforeItIsWelcomed) {
   {
     MessageSocket calls = connect_to(directory + "/engine");
     const auto [mine, theirs] = channel_pair();
-    Call call;
+    Demand call;
     call.what = hello(2);
     ASSERT_TRUE(calls.send(call, theirs.fd()));
   }
@@ -121,7 +121,7 @@ TEST_F(GpuEngine, LetsGoOfAPeThatReadsNoAnswers) {
   Pe other(directory, 1);
   MessageSocket calls = connect_to(directory + "/engine");
   const auto [mine, theirs] = channel_pair();
-  Call call;
+  Demand call;
   call.what = hello(2);
   bool sent = calls.send(call, theirs.fd());
   call.what = Command(QueryViolations{});
