@@ -70,7 +70,8 @@ template <Reach R, class T, WriteOrder O = Relaxed>
 PEAL_DEVICE Status atomic_add(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                               int pe, O = {}) {
   if constexpr (std::is_floating_point_v<T>) {
-    return detail::combine_atomic<op::Sum, O::kOrder>(ctx, word, value, pe).status;
+    return detail::combine_atomic<op::Sum, O::kOrder>(ctx, Call::kAtomicAdd, word, value, pe)
+        .status;
   } else {
     static_assert(std::is_integral_v<T>);
     return detail::post_atomic<Update::kAdd, O::kOrder>(ctx, word, value, pe).status;
@@ -82,7 +83,7 @@ template <Reach R, class T, AnyOrder O = Relaxed>
 PEAL_DEVICE Fetched<T> atomic_fetch_add(const BasicContext<R>& ctx, T* word,
                                         std::type_identity_t<T> value, int pe, O = {}) {
   if constexpr (std::is_floating_point_v<T>) {
-    return detail::combine_atomic<op::Sum, O::kOrder>(ctx, word, value, pe);
+    return detail::combine_atomic<op::Sum, O::kOrder>(ctx, Call::kAtomicFetchAdd, word, value, pe);
   } else {
     static_assert(std::is_integral_v<T>);
     return detail::fetch_atomic<O::kOrder>(ctx, word, detail::change<Update::kAdd>(value), pe);
@@ -148,28 +149,28 @@ PEAL_DEVICE Fetched<T> atomic_fetch_xor(const BasicContext<R>& ctx, T* word,
 template <Reach R, class T, WriteOrder O = Relaxed>
 PEAL_DEVICE Status atomic_min(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                               int pe, O = {}) {
-  return detail::combine_atomic<op::Min, O::kOrder>(ctx, word, value, pe).status;
+  return detail::combine_atomic<op::Min, O::kOrder>(ctx, Call::kAtomicMin, word, value, pe).status;
 }
 
 /// The same; returns what was there.
 template <Reach R, class T, AnyOrder O = Relaxed>
 PEAL_DEVICE Fetched<T> atomic_fetch_min(const BasicContext<R>& ctx, T* word,
                                         std::type_identity_t<T> value, int pe, O = {}) {
-  return detail::combine_atomic<op::Min, O::kOrder>(ctx, word, value, pe);
+  return detail::combine_atomic<op::Min, O::kOrder>(ctx, Call::kAtomicFetchMin, word, value, pe);
 }
 
 /// Makes `value` of the word if it is larger; the rest as atomic_min.
 template <Reach R, class T, WriteOrder O = Relaxed>
 PEAL_DEVICE Status atomic_max(const BasicContext<R>& ctx, T* word, std::type_identity_t<T> value,
                               int pe, O = {}) {
-  return detail::combine_atomic<op::Max, O::kOrder>(ctx, word, value, pe).status;
+  return detail::combine_atomic<op::Max, O::kOrder>(ctx, Call::kAtomicMax, word, value, pe).status;
 }
 
 /// The same; returns what was there.
 template <Reach R, class T, AnyOrder O = Relaxed>
 PEAL_DEVICE Fetched<T> atomic_fetch_max(const BasicContext<R>& ctx, T* word,
                                         std::type_identity_t<T> value, int pe, O = {}) {
-  return detail::combine_atomic<op::Max, O::kOrder>(ctx, word, value, pe);
+  return detail::combine_atomic<op::Max, O::kOrder>(ctx, Call::kAtomicFetchMax, word, value, pe);
 }
 
 }  // namespace peal

@@ -52,10 +52,10 @@ PEAL_HD uint64_t of_all(const Team& team, size_t count) {
 
 /// The note of a call with so many elements.
 template <class T>
-PEAL_HD CallNote note_of(const Team& team, const T* dst, uint64_t dst_count, const T* src,
-                         uint64_t src_count) {
-  return detail::note_of_team(CallKind::kCollective, team.id, dst, detail::bytes_of<T>(dst_count),
-                              src, detail::bytes_of<T>(src_count));
+PEAL_HD CallNote note_of(Call call, const Team& team, const T* dst, uint64_t dst_count,
+                         const T* src, uint64_t src_count) {
+  return detail::note_of_team(call, team.id, dst, detail::bytes_of<T>(dst_count), src,
+                              detail::bytes_of<T>(src_count));
 }
 
 }  // namespace collective
@@ -63,7 +63,7 @@ PEAL_HD CallNote note_of(const Team& team, const T* dst, uint64_t dst_count, con
 /// Returns once every member has called it. Says nothing of transfers.
 template <Reach R, AnyGroup S>
 [[nodiscard]] PEAL_DEVICE Status sync(const BasicContext<R>& ctx, S scope, const Team& team) {
-  const auto note = [&] { return detail::note_of_team(CallKind::kCollective, team.id); };
+  const auto note = [&] { return detail::note_of_team(Call::kSync, team.id); };
   return detail::checked(ctx, scope, note,
                          [&] { return collective::sync(ctx, scope, team, false); });
 }
@@ -71,7 +71,7 @@ template <Reach R, AnyGroup S>
 /// quiet, then sync: afterwards every member sees what every member had put.
 template <Reach R, AnyGroup S>
 [[nodiscard]] PEAL_DEVICE Status barrier(const BasicContext<R>& ctx, S scope, const Team& team) {
-  const auto note = [&] { return detail::note_of_team(CallKind::kTeamBarrier, team.id); };
+  const auto note = [&] { return detail::note_of_team(Call::kBarrier, team.id); };
   return detail::checked(ctx, scope, note,
                          [&] { return collective::sync(ctx, scope, team, true); });
 }
@@ -82,7 +82,10 @@ PEAL_DEVICE Status broadcast(const BasicContext<R>& ctx, S scope, const Team& te
                              const std::type_identity_t<T>* src, size_t count, int root) {
   return detail::checked(
       ctx, scope,
-      [&] { return collective::note_of<T>(team, dst, count, src, team.rank == root ? count : 0); },
+      [&] {
+        return collective::note_of<T>(Call::kBroadcast, team, dst, count, src,
+                                      team.rank == root ? count : 0);
+      },
       [&] {
         return collective::run(
             ctx, scope, team, collective::Broadcast{collective::buffers_of(dst, src, count), root});
@@ -96,7 +99,8 @@ PEAL_DEVICE Status all_gather(const BasicContext<R>& ctx, S scope, const Team& t
   return detail::checked(
       ctx, scope,
       [&] {
-        return collective::note_of<T>(team, dst, collective::of_all(team, count), src, count);
+        return collective::note_of<T>(Call::kAllGather, team, dst, collective::of_all(team, count),
+                                      src, count);
       },
       [&] {
         return collective::run(ctx, scope, team,
@@ -111,8 +115,8 @@ PEAL_DEVICE Status all_to_all(const BasicContext<R>& ctx, S scope, const Team& t
   return detail::checked(
       ctx, scope,
       [&] {
-        return collective::note_of<T>(team, dst, collective::of_all(team, count), src,
-                                      collective::of_all(team, count));
+        return collective::note_of<T>(Call::kAllToAll, team, dst, collective::of_all(team, count),
+                                      src, collective::of_all(team, count));
       },
       [&] {
         return collective::run(ctx, scope, team,
@@ -130,7 +134,7 @@ PEAL_DEVICE Status all_to_all_v(const BasicContext<R>& ctx, S scope, const Team&
                                 const Blocks<I>& received, const std::type_identity_t<T>* src,
                                 const Blocks<I>& sent) {
   const collective::Buffers buffers = collective::buffers_of(dst, src, 1);
-  const auto note = [&] { return detail::note_of_team(CallKind::kCollective, team.id); };
+  const auto note = [&] { return detail::note_of_team(Call::kAllToAllV, team.id); };
   return detail::checked(ctx, scope, note, [&] {
     return collective::run(
         ctx, scope, team,
@@ -143,10 +147,10 @@ template <Reach R, AnyGroup S, class T, class Op>
 PEAL_DEVICE Status all_reduce(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
                               const std::type_identity_t<T>* src, size_t count, Op) {
   return detail::checked(
-      ctx, scope, [&] { return collective::note_of<T>(team, dst, count, src, count); },
+      ctx, scope,
+      [&] { return collective::note_of<T>(Call::kAllReduce, team, dst, count, src, count); },
       [&] {
-        return collective::reduce<collective::Result::kAll, Op>(ctx, scope, team, dst, src, count,
-                                                                0);
+        return collective::reduce<Call::kAllReduce, Op>(ctx, scope, team, dst, src, count, 0);
       });
 }
 
@@ -156,10 +160,12 @@ PEAL_DEVICE Status reduce(const BasicContext<R>& ctx, S scope, const Team& team,
                           const std::type_identity_t<T>* src, size_t count, Op, int root) {
   return detail::checked(
       ctx, scope,
-      [&] { return collective::note_of<T>(team, dst, team.rank == root ? count : 0, src, count); },
       [&] {
-        return collective::reduce<collective::Result::kRoot, Op>(ctx, scope, team, dst, src, count,
-                                                                 root);
+        return collective::note_of<T>(Call::kReduce, team, dst, team.rank == root ? count : 0, src,
+                                      count);
+      },
+      [&] {
+        return collective::reduce<Call::kReduce, Op>(ctx, scope, team, dst, src, count, root);
       });
 }
 
@@ -170,11 +176,11 @@ PEAL_DEVICE Status reduce_scatter(const BasicContext<R>& ctx, S scope, const Tea
   return detail::checked(
       ctx, scope,
       [&] {
-        return collective::note_of<T>(team, dst, count, src, collective::of_all(team, count));
+        return collective::note_of<T>(Call::kReduceScatter, team, dst, count, src,
+                                      collective::of_all(team, count));
       },
       [&] {
-        return collective::reduce<collective::Result::kOwner, Op>(ctx, scope, team, dst, src, count,
-                                                                  0);
+        return collective::reduce<Call::kReduceScatter, Op>(ctx, scope, team, dst, src, count, 0);
       });
 }
 
@@ -183,11 +189,8 @@ template <Reach R, AnyGroup S, class T, class Op>
 PEAL_DEVICE Status scan(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
                         const std::type_identity_t<T>* src, size_t count, Op) {
   return detail::checked(
-      ctx, scope, [&] { return collective::note_of<T>(team, dst, count, src, count); },
-      [&] {
-        return collective::reduce<collective::Result::kInclusive, Op>(ctx, scope, team, dst, src,
-                                                                      count, 0);
-      });
+      ctx, scope, [&] { return collective::note_of<T>(Call::kScan, team, dst, count, src, count); },
+      [&] { return collective::reduce<Call::kScan, Op>(ctx, scope, team, dst, src, count, 0); });
 }
 
 /// dst[k] becomes op over src[k] of the members before this one; dst of member 0 stays.
@@ -196,10 +199,12 @@ PEAL_DEVICE Status exclusive_scan(const BasicContext<R>& ctx, S scope, const Tea
                                   const std::type_identity_t<T>* src, size_t count, Op) {
   return detail::checked(
       ctx, scope,
-      [&] { return collective::note_of<T>(team, dst, team.rank == 0 ? 0 : count, src, count); },
       [&] {
-        return collective::reduce<collective::Result::kExclusive, Op>(ctx, scope, team, dst, src,
-                                                                      count, 0);
+        return collective::note_of<T>(Call::kExclusiveScan, team, dst, team.rank == 0 ? 0 : count,
+                                      src, count);
+      },
+      [&] {
+        return collective::reduce<Call::kExclusiveScan, Op>(ctx, scope, team, dst, src, count, 0);
       });
 }
 

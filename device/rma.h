@@ -91,7 +91,7 @@ PEAL_DEVICE Status get(const BasicContext<R>& ctx, T* dst, const std::type_ident
 template <Reach R>
 [[nodiscard]] PEAL_DEVICE Status wait(const BasicContext<R>& ctx, const Ticket& ticket) {
   return detail::checked(
-      ctx, thread, [&] { return detail::note_of(ticket); },
+      ctx, thread, [&] { return detail::note_of(Call::kWait, ticket); },
       [&] {
         if (ticket.queue == nullptr) return detail::wait_scope<R>(ctx, thread, ticket);
         ibgda::ring_for<R>(ticket);
@@ -104,7 +104,7 @@ template <Reach R>
 template <Reach R, AnyScope S>
 [[nodiscard]] PEAL_DEVICE Status wait(const BasicContext<R>& ctx, S scope, const Ticket& ticket) {
   return detail::checked(
-      ctx, scope, [&] { return detail::note_of(ticket); },
+      ctx, scope, [&] { return detail::note_of(Call::kWait, ticket); },
       [&] {
         if (scope.leader()) ibgda::ring_for<R>(ticket);
         return detail::wait_scope<R>(ctx, scope, ticket);
@@ -115,7 +115,7 @@ template <Reach R, AnyScope S>
 template <Reach R>
 PEAL_DEVICE bool test(const BasicContext<R>& ctx, const Ticket& ticket) {
   return detail::checked_look(
-      ctx, [&] { return detail::note_of(ticket); },
+      ctx, [&] { return detail::note_of(Call::kTestTicket, ticket); },
       [&] {
         ibgda::ring_for<R>(ticket);
         return ibgda::test<R>(ticket);

@@ -84,12 +84,11 @@ PEAL_DEVICE uint64_t signal_fetch(const BasicContext<R>& ctx, const uint64_t* wo
   relax();
   uint64_t seen = 0;
   detail::checked_look(
-      ctx, [&] { return detail::note_of_words(ctx, word); },
+      ctx, [&] { return detail::note_of_words(Call::kSignalFetch, ctx, word); },
       [&] {
         seen = detail::acquire_word(word);
         return true;
-      },
-      detail::Recorded::kNever);
+      });
   return seen;
 }
 
@@ -99,7 +98,9 @@ template <Reach R, AnyScope S>
 PEAL_DEVICE Fetched<uint64_t> signal_wait_until(const BasicContext<R>& ctx, S scope,
                                                 const uint64_t* word, Compare compare,
                                                 uint64_t value) {
-  const auto note = [&] { return detail::note_of_words(ctx, word, 1, value); };
+  const auto note = [&] {
+    return detail::note_of_words(Call::kSignalWaitUntil, ctx, word, 1, value);
+  };
   return detail::checked(ctx, scope, note, [&] {
     return by_leader(scope, [&] {
       Fetched<uint64_t> seen{};

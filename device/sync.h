@@ -28,7 +28,7 @@ namespace peal {
 /// whose queues are owned, everything the calling block posted. Reports their first error.
 template <Reach R, AnyScope S = Thread>
 [[nodiscard]] PEAL_DEVICE Status quiet(const BasicContext<R>& ctx, S scope = {}) {
-  const auto note = [] { return detail::note_of(CallKind::kQuiet); };
+  const auto note = [] { return detail::note_of(Call::kQuiet); };
   return detail::checked(ctx, scope, note, [&] {
     const Status drained = detail::drain_marked(ctx, scope);
     return by_leader(scope, [&] { return detail::end_quiet(ctx, drained); });
@@ -38,9 +38,10 @@ template <Reach R, AnyScope S = Thread>
 /// quiet() for what goes to one PE: looks at the queues to that PE and at no others.
 template <Reach R, AnyScope S>
 [[nodiscard]] PEAL_DEVICE Status quiet(const BasicContext<R>& ctx, S scope, int pe) {
-  const auto note = [pe] { return detail::note_of(CallKind::kQuiet, pe); };
+  const auto note = [pe] { return detail::note_of(Call::kQuiet, pe); };
   return detail::checked(ctx, scope, note, [&] {
-    return by_leader(scope, [&] { return call_apart<&detail::drain_pe<R>>(ctx.state, pe); });
+    return by_leader(scope,
+                     [&] { return call_apart<&detail::drain_pe<R, Call::kQuiet>>(ctx.state, pe); });
   });
 }
 template <Reach R>
@@ -53,7 +54,7 @@ template <Reach R>
 /// order the queue does that already and fence costs nothing; else it waits as quiet does.
 template <Reach R, AnyScope S = Thread>
 [[nodiscard]] PEAL_DEVICE Status fence(const BasicContext<R>& ctx, S scope = {}) {
-  const auto note = [] { return detail::note_of(CallKind::kFence); };
+  const auto note = [] { return detail::note_of(Call::kFence); };
   return detail::checked(ctx, scope, note, [&] {
     Status drained = Status::kOk;
     if (!detail::queues_keep_order(ctx)) drained = detail::drain_marked(ctx, scope);
@@ -64,12 +65,12 @@ template <Reach R, AnyScope S = Thread>
 /// fence() for what goes to one PE.
 template <Reach R, AnyScope S>
 [[nodiscard]] PEAL_DEVICE Status fence(const BasicContext<R>& ctx, S scope, int pe) {
-  const auto note = [pe] { return detail::note_of(CallKind::kFence, pe); };
+  const auto note = [pe] { return detail::note_of(Call::kFence, pe); };
   return detail::checked(ctx, scope, note, [&] {
     return by_leader(scope, [&] {
       const bool known = static_cast<uint32_t>(pe) < static_cast<uint32_t>(ctx.n_pes);
       if (!known || !detail::queues_keep_order(ctx)) {
-        return call_apart<&detail::drain_pe<R>>(ctx.state, pe);
+        return call_apart<&detail::drain_pe<R, Call::kFence>>(ctx.state, pe);
       }
       return detail::end_quiet(ctx, Status::kOk);
     });
@@ -85,12 +86,12 @@ template <Reach R>
 /// that called the barrier before.
 template <Reach R, AnyScope S = Thread>
 [[nodiscard]] PEAL_DEVICE Status sync_all(const BasicContext<R>& ctx, S scope = {}) {
-  const auto note = [] { return detail::note_of(CallKind::kSync); };
+  const auto note = [] { return detail::note_of(Call::kSyncAll); };
   return detail::checked(ctx, scope, note, [&] {
     return by_leader(scope, [&] {
       const detail::SyncBegin begin = detail::begin_sync(ctx);
       fence_direct_stores<Edge::kStoresBeforeFlag>();
-      return detail::sync_all_pes(ctx, begin);
+      return detail::sync_all_pes(ctx, begin, Call::kSyncAll);
     });
   });
 }
@@ -98,14 +99,14 @@ template <Reach R, AnyScope S = Thread>
 /// quiet, then sync_all: afterwards every PE sees what every PE had put.
 template <Reach R, AnyScope S = Thread>
 [[nodiscard]] PEAL_DEVICE Status barrier_all(const BasicContext<R>& ctx, S scope = {}) {
-  const auto note = [] { return detail::note_of(CallKind::kBarrier); };
+  const auto note = [] { return detail::note_of(Call::kBarrierAll); };
   return detail::checked(ctx, scope, note, [&] {
     const Status queues = detail::drain_marked(ctx, scope);
     return by_leader(scope, [&] {
       const detail::SyncBegin begin = detail::begin_sync(ctx);
       const Status drained = detail::end_quiet(ctx, queues);
       // Arrive even after a failure: the peers did nothing wrong and must not wait for a deadline.
-      const Status synced = detail::sync_all_pes(ctx, begin);
+      const Status synced = detail::sync_all_pes(ctx, begin, Call::kBarrierAll);
       return drained != Status::kOk ? drained : synced;
     });
   });

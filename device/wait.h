@@ -25,7 +25,7 @@ PEAL_DEVICE bool test(const BasicContext<R>& ctx, const T* word, Compare compare
                       std::type_identity_t<T> value) {
   relax();
   return detail::checked_look(
-      ctx, [&] { return detail::note_of_words(ctx, word); },
+      ctx, [&] { return detail::note_of_words(Call::kTest, ctx, word); },
       [&] { return detail::word_holds(word, compare, value); });
 }
 
@@ -34,7 +34,7 @@ template <Reach R, AnyScope S, class T>
 [[nodiscard]] PEAL_DEVICE Status wait_until(const BasicContext<R>& ctx, S scope, const T* word,
                                             Compare compare, std::type_identity_t<T> value) {
   const auto note = [&] {
-    return detail::note_of_words(ctx, word, 1, static_cast<uint64_t>(value));
+    return detail::note_of_words(Call::kWaitUntil, ctx, word, 1, static_cast<uint64_t>(value));
   };
   return detail::checked(ctx, scope, note, [&] {
     return by_leader(scope, [&] {
@@ -137,8 +137,8 @@ PEAL_DEVICE size_t all_of(const WaitSet<T>& set, size_t* indices, Compare compar
 
 /// The call's note.
 template <class T>
-PEAL_HD CallNote note_of_set(const ContextFields& ctx, const WaitSet<T>& set) {
-  return note_of_words(ctx, set.words, set.count);
+PEAL_HD CallNote note_of_set(Call call, const ContextFields& ctx, const WaitSet<T>& set) {
+  return note_of_words(call, ctx, set.words, set.count);
 }
 
 }  // namespace detail
@@ -149,7 +149,7 @@ PEAL_DEVICE bool test_all(const BasicContext<R>& ctx, const WaitSet<T>& set, Com
                           V values) {
   relax();
   return detail::checked_look(
-      ctx, [&] { return detail::note_of_set(ctx, set); },
+      ctx, [&] { return detail::note_of_set(Call::kTestAll, ctx, set); },
       [&] { return detail::next_of<false>(set, 0, compare, values) == set.count; });
 }
 
@@ -160,7 +160,7 @@ PEAL_DEVICE size_t test_any(const BasicContext<R>& ctx, const WaitSet<T>& set, C
   relax();
   size_t first = kNone;
   detail::checked_look(
-      ctx, [&] { return detail::note_of_set(ctx, set); },
+      ctx, [&] { return detail::note_of_set(Call::kTestAny, ctx, set); },
       [&] {
         const size_t found = detail::next_of<true>(set, 0, compare, values);
         if (found != set.count) first = found;
@@ -176,7 +176,7 @@ PEAL_DEVICE size_t test_some(const BasicContext<R>& ctx, const WaitSet<T>& set, 
                              Compare compare, V values) {
   relax();
   return detail::checked_look(
-      ctx, [&] { return detail::note_of_set(ctx, set); },
+      ctx, [&] { return detail::note_of_set(Call::kTestSome, ctx, set); },
       [&] { return detail::all_of(set, indices, compare, values); });
 }
 
@@ -184,7 +184,7 @@ PEAL_DEVICE size_t test_some(const BasicContext<R>& ctx, const WaitSet<T>& set, 
 template <Reach R, class T, ValuesFor<T> V>
 [[nodiscard]] PEAL_DEVICE Status wait_until_all(const BasicContext<R>& ctx, const WaitSet<T>& set,
                                                 Compare compare, V values) {
-  const auto note = [&] { return detail::note_of_set(ctx, set); };
+  const auto note = [&] { return detail::note_of_set(Call::kWaitUntilAll, ctx, set); };
   return detail::checked(ctx, thread, note, [&] {
     size_t next = 0;
     return detail::spin(
@@ -214,7 +214,7 @@ template <Reach R, class T, ValuesFor<T> V>
                                                  Compare compare, V values) {
   WaitAny answer{Status::kOk, kNone};
   if (set.empty()) return answer;
-  const auto note = [&] { return detail::note_of_set(ctx, set); };
+  const auto note = [&] { return detail::note_of_set(Call::kWaitUntilAny, ctx, set); };
   answer.status = detail::checked(ctx, thread, note, [&] {
     return detail::spin(
         ctx,
@@ -235,7 +235,7 @@ template <Reach R, class T, ValuesFor<T> V>
                                                    Compare compare, V values) {
   WaitSome answer{Status::kOk, 0};
   if (set.empty()) return answer;
-  const auto note = [&] { return detail::note_of_set(ctx, set); };
+  const auto note = [&] { return detail::note_of_set(Call::kWaitUntilSome, ctx, set); };
   answer.status = detail::checked(ctx, thread, note, [&] {
     return detail::spin(
         ctx,

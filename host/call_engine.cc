@@ -7,13 +7,11 @@
 
 #include "device/base/scaled.h"
 #include "device/collective/layout.h"
+#include "host/base/call_names.h"
 #include "host/base/error.h"
 
 namespace peal {
 namespace {
-
-using kernels::Call;
-using kernels::to_string;
 
 // Blocks of a kernel that copies: as many as keep a link between GPUs busy.
 constexpr uint32_t kCopyBlocks = 32;
@@ -27,9 +25,6 @@ struct Agreed {
   const char* name;
   uint64_t value;
 };
-
-bool reduces(Call call) { return call >= Call::kAllReduce; }
-bool has_root(Call call) { return call == Call::kBroadcast || call == Call::kReduce; }
 
 // Blocks of `count` elements that lie in a buffer.
 struct BlockCounts {

@@ -77,15 +77,15 @@ class CallEngine {
   void address(const detail::CallSite& site, kernels::Caller& caller) const;
   void check_pe(const kernels::Caller& caller) const;
   bool own_memory(const void* at, int pe) const;
-  Windows::Location symmetric(kernels::Call call, const char* which, const Asked& asked) const;
-  void check_near(kernels::Call call, const char* which, const void* at, uint64_t bytes) const;
-  void check_home(kernels::Call call, const char* which, const void* at, uint64_t bytes) const;
+  Windows::Location symmetric(Call call, const char* which, const Asked& asked) const;
+  void check_near(Call call, const char* which, const void* at, uint64_t bytes) const;
+  void check_home(Call call, const char* which, const void* at, uint64_t bytes) const;
   std::byte* mapped(const Windows::Location& place, int pe) const;
   std::byte* far_end(const kernels::Transfer& call) const;
   void copy(const detail::CallSite& site, kernels::Transfer call, std::byte* there);
   void check_buffers(const Team& team, const kernels::Collective& call) const;
   void compare(const Team& team, const kernels::Collective& call);
-  GridShape shape_for(const Team& team, kernels::Call which, uint64_t bytes) const;
+  GridShape shape_for(const Team& team, Call which, uint64_t bytes) const;
   bool by_host(const detail::CallSite& site, const kernels::Word& call);
   bool needs_no_kernel(const detail::CallSite& site, const kernels::Word& call);
   template <class Arguments>

@@ -112,8 +112,8 @@ constexpr kernels::Operation operation() {
 
 // Calls as data; what a function does not take is set behind it.
 
-inline kernels::Transfer transfer_call(kernels::Call call, void* dst, const void* src, size_t bytes,
-                                       int pe, const Signal& signal = {}) {
+inline kernels::Transfer transfer_call(Call call, void* dst, const void* src, size_t bytes, int pe,
+                                       const Signal& signal = {}) {
   kernels::Transfer made{};
   made.caller.call = call;
   made.caller.pe = pe;
@@ -123,7 +123,7 @@ inline kernels::Transfer transfer_call(kernels::Call call, void* dst, const void
   made.signal = signal;
   return made;
 }
-inline kernels::Word word_call(kernels::Call call, const void* at = nullptr, uint64_t value = 0,
+inline kernels::Word word_call(Call call, const void* at = nullptr, uint64_t value = 0,
                                size_t bytes = 0, int pe = -1) {
   kernels::Word made{};
   made.caller.call = call;
@@ -135,20 +135,20 @@ inline kernels::Word word_call(kernels::Call call, const void* at = nullptr, uin
 }
 inline kernels::Word signal_call(const Signal& signal) {
   kernels::Word made =
-      word_call(kernels::Call::kSignal, signal.word, signal.value, sizeof(uint64_t), signal.pe);
+      word_call(Call::kSignal, signal.word, signal.value, sizeof(uint64_t), signal.pe);
   made.kind = signal.kind;
   return made;
 }
 /// `value` as bits_of() has it.
 inline kernels::Word wait_call(const void* at, size_t bytes, bool is_signed, Compare compare,
                                uint64_t value) {
-  kernels::Word made = word_call(kernels::Call::kWaitUntil, at, value, bytes);
+  kernels::Word made = word_call(Call::kWaitUntil, at, value, bytes);
   made.compare = compare;
   made.is_signed = is_signed ? 1 : 0;
   return made;
 }
 /// `element` bytes each.
-inline kernels::Collective collective_call(kernels::Call call, void* dst = nullptr,
+inline kernels::Collective collective_call(Call call, void* dst = nullptr,
                                            const void* src = nullptr, size_t count = 0,
                                            size_t element = 1, int root = -1) {
   kernels::Collective made{};
@@ -216,17 +216,17 @@ class Calls {
   /// Counts are in elements of T, in bytes for void. Of none nothing is asked but the PE.
   template <class T>
   Answer put(T* dst, const std::type_identity_t<T>* src, size_t count, int pe) const {
-    return move<T>(kernels::Call::kPut, dst, src, count, pe);
+    return move<T>(Call::kPut, dst, src, count, pe);
   }
   template <class T>
   Answer get(T* dst, const std::type_identity_t<T>* src, size_t count, int pe) const {
-    return move<T>(kernels::Call::kGet, dst, src, count, pe);
+    return move<T>(Call::kGet, dst, src, count, pe);
   }
   /// Whoever sees the signal sees the data.
   template <class T>
   Answer put_signal(T* dst, const std::type_identity_t<T>* src, size_t count,
                     const Signal& signal) const {
-    return move<T>(kernels::Call::kPutSignal, dst, src, count, signal.pe, signal);
+    return move<T>(Call::kPutSignal, dst, src, count, signal.pe, signal);
   }
   /// Whoever sees it sees what this stream had put to that PE before.
   Answer signal(const Signal& what) const { return begin(detail::signal_call(what)); }
@@ -234,16 +234,16 @@ class Calls {
   /// One value of up to 8 bytes.
   template <class T>
   Answer p(T* dst, const std::type_identity_t<T>& value, int pe) const {
-    return begin(word(kernels::Call::kP, dst, pe, detail::bits_of(value)));
+    return begin(word(Call::kP, dst, pe, detail::bits_of(value)));
   }
   /// Of 4 and 8 bytes.
   template <class T>
   Answer atomic_set(T* dst, std::type_identity_t<T> value, int pe) const {
-    return begin(word(kernels::Call::kAtomicSet, dst, pe, detail::bits_of(value)));
+    return begin(word(Call::kAtomicSet, dst, pe, detail::bits_of(value)));
   }
   template <class T>
   Answer atomic_add(T* dst, std::type_identity_t<T> value, int pe) const {
-    return begin(word(kernels::Call::kAtomicFetchAdd, dst, pe, detail::bits_of(value)));
+    return begin(word(Call::kAtomicFetchAdd, dst, pe, detail::bits_of(value)));
   }
   template <class T>
   Answer atomic_inc(T* dst, int pe) const {
@@ -251,15 +251,15 @@ class Calls {
   }
   template <class T>
   Answer atomic_and(T* dst, std::type_identity_t<T> value, int pe) const {
-    return begin(word(kernels::Call::kAtomicFetchAnd, dst, pe, detail::bits_of(value)));
+    return begin(word(Call::kAtomicFetchAnd, dst, pe, detail::bits_of(value)));
   }
   template <class T>
   Answer atomic_or(T* dst, std::type_identity_t<T> value, int pe) const {
-    return begin(word(kernels::Call::kAtomicFetchOr, dst, pe, detail::bits_of(value)));
+    return begin(word(Call::kAtomicFetchOr, dst, pe, detail::bits_of(value)));
   }
   template <class T>
   Answer atomic_xor(T* dst, std::type_identity_t<T> value, int pe) const {
-    return begin(word(kernels::Call::kAtomicFetchXor, dst, pe, detail::bits_of(value)));
+    return begin(word(Call::kAtomicFetchXor, dst, pe, detail::bits_of(value)));
   }
 
   /// What follows in the stream waits until the word of this PE, of 4 or 8 bytes, compares so.
@@ -284,33 +284,33 @@ class Calls {
     return begin(detail::FileCall{true, path, 0, from, bytes});
   }
 
-  Answer fence() const { return begin(detail::word_call(kernels::Call::kFence)); }
-  Answer quiet() const { return begin(detail::word_call(kernels::Call::kQuiet)); }
-  Answer sync_all() const { return begin(detail::word_call(kernels::Call::kSyncAll)); }
-  Answer barrier_all() const { return begin(detail::word_call(kernels::Call::kBarrierAll)); }
+  Answer fence() const { return begin(detail::word_call(Call::kFence)); }
+  Answer quiet() const { return begin(detail::word_call(Call::kQuiet)); }
+  Answer sync_all() const { return begin(detail::word_call(Call::kSyncAll)); }
+  Answer barrier_all() const { return begin(detail::word_call(Call::kBarrierAll)); }
 
-  Answer sync(const Team& team) const { return together<char>(kernels::Call::kSync, team); }
-  Answer barrier(const Team& team) const { return together<char>(kernels::Call::kBarrier, team); }
+  Answer sync(const Team& team) const { return together<char>(Call::kSync, team); }
+  Answer barrier(const Team& team) const { return together<char>(Call::kBarrier, team); }
   template <class T>
   Answer broadcast(const Team& team, T* dst, const std::type_identity_t<T>* src, size_t count,
                    int root) const {
-    return together<T>(kernels::Call::kBroadcast, team, dst, src, count, root);
+    return together<T>(Call::kBroadcast, team, dst, src, count, root);
   }
   template <class T>
   Answer all_gather(const Team& team, T* dst, const std::type_identity_t<T>* src,
                     size_t count) const {
-    return together<T>(kernels::Call::kAllGather, team, dst, src, count);
+    return together<T>(Call::kAllGather, team, dst, src, count);
   }
   template <class T>
   Answer all_to_all(const Team& team, T* dst, const std::type_identity_t<T>* src,
                     size_t count) const {
-    return together<T>(kernels::Call::kAllToAll, team, dst, src, count);
+    return together<T>(Call::kAllToAll, team, dst, src, count);
   }
   /// The lists lie in memory of kernels; of what is received they are symmetric.
   template <class T>
   Answer all_to_all_v(const Team& team, T* dst, const Blocks<int64_t>& received,
                       const std::type_identity_t<T>* src, const Blocks<int64_t>& sent) const {
-    kernels::Collective call = collective<T>(kernels::Call::kAllToAllV, dst, src, 1, -1);
+    kernels::Collective call = collective<T>(Call::kAllToAllV, dst, src, 1, -1);
     call.received_counts = received.counts;
     call.received_at = received.displacements;
     call.sent_counts = sent.counts;
@@ -320,32 +320,32 @@ class Calls {
   template <class T, class Op>
   Answer all_reduce(const Team& team, T* dst, const std::type_identity_t<T>* src, size_t count,
                     Op) const {
-    return reduction<T, Op>(kernels::Call::kAllReduce, team, dst, src, count);
+    return reduction<T, Op>(Call::kAllReduce, team, dst, src, count);
   }
   template <class T, class Op>
   Answer reduce(const Team& team, T* dst, const std::type_identity_t<T>* src, size_t count, Op,
                 int root) const {
-    return reduction<T, Op>(kernels::Call::kReduce, team, dst, src, count, root);
+    return reduction<T, Op>(Call::kReduce, team, dst, src, count, root);
   }
   template <class T, class Op>
   Answer reduce_scatter(const Team& team, T* dst, const std::type_identity_t<T>* src, size_t count,
                         Op) const {
-    return reduction<T, Op>(kernels::Call::kReduceScatter, team, dst, src, count);
+    return reduction<T, Op>(Call::kReduceScatter, team, dst, src, count);
   }
   template <class T, class Op>
   Answer scan(const Team& team, T* dst, const std::type_identity_t<T>* src, size_t count,
               Op) const {
-    return reduction<T, Op>(kernels::Call::kScan, team, dst, src, count);
+    return reduction<T, Op>(Call::kScan, team, dst, src, count);
   }
   template <class T, class Op>
   Answer exclusive_scan(const Team& team, T* dst, const std::type_identity_t<T>* src, size_t count,
                         Op) const {
-    return reduction<T, Op>(kernels::Call::kExclusiveScan, team, dst, src, count);
+    return reduction<T, Op>(Call::kExclusiveScan, team, dst, src, count);
   }
 
  protected:
   template <class T>
-  static kernels::Word word(kernels::Call call, const T* address, int pe, uint64_t value) {
+  static kernels::Word word(Call call, const T* address, int pe, uint64_t value) {
     return detail::word_call(call, address, value, sizeof(T), pe);
   }
 
@@ -362,22 +362,22 @@ class Calls {
     return Completion::of(site_);
   }
   template <class T>
-  Answer move(kernels::Call call, void* dst, const void* src, size_t count, int pe,
+  Answer move(Call call, void* dst, const void* src, size_t count, int pe,
               const Signal& signal = {}) const {
     return begin(detail::transfer_call(call, dst, src, detail::length_of<T>(count), pe, signal));
   }
   template <class T>
-  static kernels::Collective collective(kernels::Call call, void* dst, const void* src,
-                                        size_t count, int root) {
+  static kernels::Collective collective(Call call, void* dst, const void* src, size_t count,
+                                        int root) {
     return detail::collective_call(call, dst, src, count, detail::size_of<T>(), root);
   }
   template <class T>
-  Answer together(kernels::Call call, const Team& team, void* dst = nullptr,
-                  const void* src = nullptr, size_t count = 0, int root = -1) const {
+  Answer together(Call call, const Team& team, void* dst = nullptr, const void* src = nullptr,
+                  size_t count = 0, int root = -1) const {
     return begin(team, collective<T>(call, dst, src, count, root));
   }
   template <class T, class Op>
-  Answer reduction(kernels::Call call, const Team& team, void* dst, const void* src, size_t count,
+  Answer reduction(Call call, const Team& team, void* dst, const void* src, size_t count,
                    int root = -1) const {
     kernels::Collective made = collective<T>(call, dst, src, count, root);
     made.type = detail::data_type<T>();
@@ -397,25 +397,25 @@ class HostCalls : public Calls<AtOnce> {
   /// One value of up to 8 bytes.
   template <class T>
   T g(const T* src, int pe) const {
-    return fetch(kernels::Call::kG, src, pe);
+    return fetch(Call::kG, src, pe);
   }
   /// Of 4 and 8 bytes.
   template <class T>
   T atomic_fetch(const T* dst, int pe) const {
-    return fetch(kernels::Call::kAtomicFetch, dst, pe);
+    return fetch(Call::kAtomicFetch, dst, pe);
   }
   template <class T>
   T atomic_swap(T* dst, std::type_identity_t<T> value, int pe) const {
-    return fetch(kernels::Call::kAtomicSwap, dst, pe, value);
+    return fetch(Call::kAtomicSwap, dst, pe, value);
   }
   template <class T>
   T atomic_compare_swap(T* dst, std::type_identity_t<T> expected, std::type_identity_t<T> desired,
                         int pe) const {
-    return fetch(kernels::Call::kAtomicCompareSwap, dst, pe, desired, expected);
+    return fetch(Call::kAtomicCompareSwap, dst, pe, desired, expected);
   }
   template <class T>
   T atomic_fetch_add(T* dst, std::type_identity_t<T> value, int pe) const {
-    return fetch(kernels::Call::kAtomicFetchAdd, dst, pe, value);
+    return fetch(Call::kAtomicFetchAdd, dst, pe, value);
   }
   template <class T>
   T atomic_fetch_inc(T* dst, int pe) const {
@@ -423,20 +423,20 @@ class HostCalls : public Calls<AtOnce> {
   }
   template <class T>
   T atomic_fetch_and(T* dst, std::type_identity_t<T> value, int pe) const {
-    return fetch(kernels::Call::kAtomicFetchAnd, dst, pe, value);
+    return fetch(Call::kAtomicFetchAnd, dst, pe, value);
   }
   template <class T>
   T atomic_fetch_or(T* dst, std::type_identity_t<T> value, int pe) const {
-    return fetch(kernels::Call::kAtomicFetchOr, dst, pe, value);
+    return fetch(Call::kAtomicFetchOr, dst, pe, value);
   }
   template <class T>
   T atomic_fetch_xor(T* dst, std::type_identity_t<T> value, int pe) const {
-    return fetch(kernels::Call::kAtomicFetchXor, dst, pe, value);
+    return fetch(Call::kAtomicFetchXor, dst, pe, value);
   }
 
  private:
   template <class T>
-  T fetch(kernels::Call call, const T* address, int pe, T value = {}, T expected = {}) const {
+  T fetch(Call call, const T* address, int pe, T value = {}, T expected = {}) const {
     kernels::Word asked = word(call, address, pe, detail::bits_of(value));
     asked.expected = detail::bits_of(expected);
     return detail::value_of<T>(detail::fetch(site_, asked));

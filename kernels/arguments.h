@@ -11,45 +11,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/base/call_list.h"
 #include "device/context.h"
 #include "device/team.h"
 #include "device/types.h"
 
 namespace peal::kernels {
-
-/// The calls that a host makes.
-enum class Call : uint32_t {
-  kPut,
-  kGet,
-  kPutSignal,
-  kSignal,
-  kP,
-  kG,
-  kAtomicFetch,
-  kAtomicSet,
-  kAtomicSwap,
-  kAtomicCompareSwap,
-  kAtomicFetchAdd,
-  kAtomicFetchAnd,
-  kAtomicFetchOr,
-  kAtomicFetchXor,
-  kWaitUntil,
-  kFence,
-  kQuiet,
-  kSyncAll,
-  kBarrierAll,
-  kSync,
-  kBarrier,
-  kBroadcast,
-  kAllGather,
-  kAllToAll,
-  kAllToAllV,
-  kAllReduce,
-  kReduce,
-  kReduceScatter,
-  kScan,
-  kExclusiveScan,
-};
 
 /// The type of the elements that a call reduces.
 enum class DataType : uint32_t { i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64 };
@@ -60,10 +27,10 @@ enum class Operation : uint32_t { sum, product, min, max, bit_and, bit_or, bit_x
 struct CallReport {
   uint32_t status;
   uint32_t claimed;
-  uint32_t call;
-  int32_t pe;      // that the call named, or the root; -1: none
-  uint32_t other;  // of kTeamBusy: the call that was under way
-  uint32_t unused;
+  Call call;
+  Call other;  // of kTeamBusy: the call that was under way
+  uint16_t unused;
+  int32_t pe;     // that the call named, or the root; -1: none
   uint64_t team;  // Team::id, of collective calls
   uint64_t time_ns;
 };
@@ -109,7 +76,7 @@ struct UnderWay {
     return uint64_t{number} << 40 | static_cast<uint64_t>(call) << 32;
   }
   PEAL_HD static bool same(uint64_t a, uint64_t b) { return (a ^ b) >> 32 == 0; }
-  PEAL_HD static uint32_t call(uint64_t word) { return static_cast<uint32_t>(word >> 32) & 0xff; }
+  PEAL_HD static Call call(uint64_t word) { return static_cast<Call>(word >> 32 & 0xff); }
   PEAL_HD static uint32_t came(uint64_t word) { return static_cast<uint32_t>(word) >> 16; }
   PEAL_HD static uint32_t not_done(uint64_t word) { return static_cast<uint32_t>(word) & 0xffff; }
 };

@@ -47,10 +47,10 @@ PEAL_DEVICE const Context& context_of(const Caller& caller) {
 }
 
 PEAL_DEVICE_COLD inline void write_report(const Caller& caller, Status status, uint64_t team,
-                                          uint32_t other) {
+                                          Call other) {
   CallReport& report = *caller.report;
   if (!compare_exchange<Reach::kSystem>(&report.claimed, 0u, 1u)) return;
-  report.call = static_cast<uint32_t>(caller.call);
+  report.call = caller.call;
   report.pe = caller.pe;
   report.team = team;
   report.other = other;
@@ -61,7 +61,7 @@ PEAL_DEVICE_COLD inline void write_report(const Caller& caller, Status status, u
 
 /// By every lane, or by one.
 PEAL_DEVICE void report(const Caller& caller, Status status, uint64_t team = 0,
-                        uint32_t other = 0) {
+                        Call other = Call::kNone) {
   if (status != Status::kOk) write_report(caller, status, team, other);
 }
 

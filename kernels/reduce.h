@@ -14,11 +14,11 @@
 
 namespace peal::kernels {
 
-template <collective::Result kResult, class T, class Op>
+template <Call kCall, class T, class Op>
 PEAL_DEVICE void reduce_mapped(const Collective& args) {
   with_team(args, [&](const Context& ctx, const Team& team) {
-    const int root = kResult == collective::Result::kRoot ? args.caller.pe : 0;
-    const collective::Reduction<kResult, T, Op> reduction{
+    const int root = kCall == Call::kReduce ? args.caller.pe : 0;
+    const collective::Reduction<kCall, T, Op> reduction{
         reinterpret_cast<T*>(args.dst), reinterpret_cast<const T*>(args.src), args.count, root};
     const Status status = collective::admit(ctx, launched_grid, team, reduction);
     if (status != Status::kOk || args.count == 0) return status;
@@ -28,14 +28,14 @@ PEAL_DEVICE void reduce_mapped(const Collective& args) {
 
 }  // namespace peal::kernels
 
-#define PEAL_MAPPED_REDUCTION(call, result, type, operation)                                   \
-  PEAL_ENTRY(call##_##type##_##operation, Collective) {                                        \
-    peal::kernels::reduce_mapped<peal::collective::Result::result, peal::kernels::types::type, \
-                                 std::remove_cv_t<decltype(peal::op::operation)>>(args);       \
+#define PEAL_MAPPED_REDUCTION(name, call, type, operation)                               \
+  PEAL_ENTRY(name##_##type##_##operation, Collective) {                                  \
+    peal::kernels::reduce_mapped<peal::Call::call, peal::kernels::types::type,           \
+                                 std::remove_cv_t<decltype(peal::op::operation)>>(args); \
   }
-#define PEAL_MAPPED_REDUCTIONS(type, operation)                  \
-  PEAL_MAPPED_REDUCTION(all_reduce, kAll, type, operation)       \
-  PEAL_MAPPED_REDUCTION(reduce, kRoot, type, operation)          \
-  PEAL_MAPPED_REDUCTION(reduce_scatter, kOwner, type, operation) \
-  PEAL_MAPPED_REDUCTION(scan, kInclusive, type, operation)       \
-  PEAL_MAPPED_REDUCTION(exclusive_scan, kExclusive, type, operation)
+#define PEAL_MAPPED_REDUCTIONS(type, operation)                          \
+  PEAL_MAPPED_REDUCTION(all_reduce, kAllReduce, type, operation)         \
+  PEAL_MAPPED_REDUCTION(reduce, kReduce, type, operation)                \
+  PEAL_MAPPED_REDUCTION(reduce_scatter, kReduceScatter, type, operation) \
+  PEAL_MAPPED_REDUCTION(scan, kScan, type, operation)                    \
+  PEAL_MAPPED_REDUCTION(exclusive_scan, kExclusiveScan, type, operation)

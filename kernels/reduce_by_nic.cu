@@ -10,40 +10,39 @@
 namespace peal::kernels {
 namespace {
 
-using collective::Result;
-
 /// A call as device/collective/run.h has them.
 struct AnyReduction {
   Collective args;  // a copy: out of line nobody reaches a kernel's parameters
   collective::Wanted wanted;
 
+  PEAL_DEVICE Call which() const { return wanted.call; }
   PEAL_DEVICE int root() const { return static_cast<int>(wanted.root); }
   PEAL_DEVICE uint64_t bytes() const { return scaled(args.count, args.element); }
   PEAL_DEVICE collective::Spans spans(uint32_t members) const {
     using collective::At;
-    const bool scattered = wanted.result == Result::kOwner;
-    const At stored = scattered ? At::kHere : wanted.result == Result::kRoot ? At::kRoot : At::kAll;
+    const bool scattered = wanted.call == Call::kReduceScatter;
+    const At stored = scattered ? At::kHere : wanted.call == Call::kReduce ? At::kRoot : At::kAll;
     return {{args.dst, bytes(), stored},
             collective::blocks_at(args.src, bytes(), scattered ? members : 1u, At::kAll)};
   }
   PEAL_DEVICE collective::Signature signature(const ContextFields& ctx) const {
-    const bool scattered = wanted.result == Result::kOwner;
+    const bool scattered = wanted.call == Call::kReduceScatter;
     const void* const agreed = scattered ? args.src : args.dst;
-    return collective::signature_of(collective::CollectiveKind::kReduce, ctx, agreed, args.src)
+    return collective::signature_of(which(), ctx, agreed, args.src)
         .with(args.count)
         .with(uint64_t{wanted.root} << 32 | static_cast<uint64_t>(args.type) << 16 |
-              static_cast<uint64_t>(args.operation) << 8 | static_cast<uint64_t>(wanted.result));
+              static_cast<uint64_t>(args.operation) << 8);
   }
 
   PEAL_DEVICE collective::Cargo cargo(uint32_t members) const {
-    return {args.src, bytes() * (wanted.result == Result::kOwner ? members : 1)};
+    return {args.src, bytes() * (wanted.call == Call::kReduceScatter ? members : 1)};
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE void take(const collective::TeamCall<R>& call, S lanes,
                         const collective::Cargo& cargo, const std::byte* set) const {
     const collective::Terms terms = collective::terms_of(call, wanted);
     if (!terms.wanted) return;
-    const bool scattered = wanted.result == Result::kOwner;
+    const bool scattered = wanted.call == Call::kReduceScatter;
     const std::byte* const from = set + (scattered ? call.rank() * bytes() : 0);
     typed([&]<class T, class Op>() {
       auto* const dst = reinterpret_cast<T*>(args.dst);
@@ -62,7 +61,7 @@ struct AnyReduction {
  private:
   template <Reach R>
   PEAL_DEVICE collective::Owned<std::byte> owned(const collective::TeamCall<R>& call) const {
-    if (wanted.result == Result::kOwner) {
+    if (wanted.call == Call::kReduceScatter) {
       return {args.dst, args.src, bytes() * call.rank(), 0, bytes()};
     }
     const collective::Share share =
@@ -87,31 +86,16 @@ struct AnyReduction {
 
   template <class T, class Op, Reach R, AnyScope S>
   PEAL_DEVICE void fold_as(const collective::TeamCall<R>& call, S lanes, uint64_t count) const {
-    switch (wanted.result) {
-      case Result::kInclusive:
-        return collective::fold_staged<Result::kInclusive, T, Op>(call, lanes, count);
-      case Result::kExclusive:
-        return collective::fold_staged<Result::kExclusive, T, Op>(call, lanes, count);
+    switch (wanted.call) {
+      case Call::kScan:
+        return collective::fold_staged<Call::kScan, T, Op>(call, lanes, count);
+      case Call::kExclusiveScan:
+        return collective::fold_staged<Call::kExclusiveScan, T, Op>(call, lanes, count);
       default:
-        return collective::fold_staged<Result::kAll, T, Op>(call, lanes, count);
+        return collective::fold_staged<Call::kAllReduce, T, Op>(call, lanes, count);
     }
   }
 };
-
-PEAL_DEVICE Result result_of(Call call) {
-  switch (call) {
-    case Call::kReduce:
-      return Result::kRoot;
-    case Call::kReduceScatter:
-      return Result::kOwner;
-    case Call::kScan:
-      return Result::kInclusive;
-    case Call::kExclusiveScan:
-      return Result::kExclusive;
-    default:
-      return Result::kAll;
-  }
-}
 
 }  // namespace
 }  // namespace peal::kernels
@@ -121,8 +105,8 @@ PEAL_ENTRY(reduce_by_nic, Collective) {
   kernels::with_team(args, [&](const Context& ctx, const Team& team) {
     const kernels::AnyReduction op{
         args,
-        {kernels::result_of(args.caller.call),
-         args.caller.call == kernels::Call::kReduce ? static_cast<uint32_t>(args.caller.pe) : 0}};
+        {args.caller.call,
+         args.caller.call == Call::kReduce ? static_cast<uint32_t>(args.caller.pe) : 0}};
     const Status status = collective::admit(ctx, block, team, op);
     if (status != Status::kOk || args.count == 0) return status;
     return collective::run_by_nic<Reach::kGpu, Block>(args.caller.state, block, team, op);

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/table.h"
 
-#include <array>
-#include <string_view>
-
 #include "kernels/list.h"
 
 #define PEAL_DECLARE(name, image) extern "C" void peal_kernel_##name(const void*);
@@ -45,38 +42,6 @@ struct Reductions {
               PEAL_ROW(exclusive_scan, type, operation)}},
 #define PEAL_TYPE_ROWS(type, operations) operations(PEAL_ROWS, type)
 constexpr Reductions kReductions[] = {PEAL_REDUCE_TYPES(PEAL_TYPE_ROWS)};
-
-constexpr std::string_view kCalls[] = {"put",
-                                       "get",
-                                       "put_signal",
-                                       "signal",
-                                       "p",
-                                       "g",
-                                       "atomic_fetch",
-                                       "atomic_set",
-                                       "atomic_swap",
-                                       "atomic_compare_swap",
-                                       "atomic_fetch_add",
-                                       "atomic_fetch_and",
-                                       "atomic_fetch_or",
-                                       "atomic_fetch_xor",
-                                       "wait_until",
-                                       "fence",
-                                       "quiet",
-                                       "sync_all",
-                                       "barrier_all",
-                                       "sync",
-                                       "barrier",
-                                       "broadcast",
-                                       "all_gather",
-                                       "all_to_all",
-                                       "all_to_all_v",
-                                       "all_reduce",
-                                       "reduce",
-                                       "reduce_scatter",
-                                       "scan",
-                                       "exclusive_scan"};
-static_assert(std::size(kCalls) == static_cast<size_t>(Call::kExclusiveScan) + 1);
 
 constexpr bool is_signed(DataType type) { return type <= DataType::i64; }
 constexpr bool is_float(DataType type) { return type >= DataType::f16; }
@@ -120,11 +85,6 @@ const Kernel* reduce_kernel(Call call, DataType type, Operation operation) {
     return &row.kernel[static_cast<size_t>(call) - static_cast<size_t>(Call::kAllReduce)];
   }
   return nullptr;
-}
-
-const char* to_string(Call call) {
-  const auto number = static_cast<size_t>(call);
-  return number < std::size(kCalls) ? kCalls[number].data() : "another call";
 }
 
 const char* to_string(DataType type) {

@@ -36,8 +36,7 @@ struct Image {
 /// the unsigned one.
 DataType kernel_type(DataType type, Operation operation);
 
-/// "all_reduce", "i32", "bit_and".
-const char* to_string(Call call);
+/// "i32", "bit_and".
 const char* to_string(DataType type);
 const char* to_string(Operation operation);
 

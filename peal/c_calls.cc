@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "device/base/stream.h"
+#include "host/base/call_names.h"
 #include "host/base/error.h"
 #include "kernels/table.h"
 #include "peal/c_guard.h"
@@ -19,6 +20,7 @@ struct peal_team {
 
 namespace {
 
+using peal::Call;
 using peal::ErrorCode;
 using peal::fail;
 using peal::c::guarded;
@@ -29,7 +31,6 @@ using peal::detail::signal_call;
 using peal::detail::transfer_call;
 using peal::detail::wait_call;
 using peal::detail::word_call;
-using peal::kernels::Call;
 using peal::kernels::Collective;
 using peal::kernels::DataType;
 using peal::kernels::Operation;
@@ -59,7 +60,7 @@ const peal::Team& required(const char* call, peal_team_t team) {
 }
 
 void start(const peal::detail::CallSite& site, const OfTeam& of) {
-  const char* const call = peal::kernels::to_string(of.call.caller.call);
+  const char* const call = peal::to_string(of.call.caller.call);
   peal::detail::start(site, required(call, of.team), of.call);
 }
 template <class Given>

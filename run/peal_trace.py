@@ -127,7 +127,7 @@ def arrows(traces):
     for trace in traces:
         for call in calls_of(trace):
             args = call["args"]
-            if call.get("cat") != "wait_until" or args.get("status") != "ok" or not {"at", "saw"} <= args.keys():
+            if call.get("name") != "signal_wait_until" or args.get("status") != "ok" or not {"at", "saw"} <= args.keys():
                 continue
             source = source_of(call, by_word.get((trace["peal"]["pe"], args["at"]), []), complete)
             if source is None:

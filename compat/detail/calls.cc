@@ -83,7 +83,7 @@ int wait_for_all(const Site& site, const kernels::Word& first, size_t count, con
   });
 }
 
-int meet(const Site& site, kernels::Call call) {
+int meet(const Site& site, Call call) {
   const int failed = make(site, detail::word_call(call));
   tell_of_kernels(site.call);
   return failed;

@@ -70,7 +70,7 @@ int most_blocks_of(Pe& pe, const KernelStart& start) {
 // What each PE's stream did comes before any PE's kernel: programs clear a flag and launch.
 void meet_in(Pe& pe, const KernelStart& start) {
   void* const stream = stream_of(static_cast<cudaStream_t>(start.stream));
-  detail::start(pe.runtime().on(stream).site(), detail::word_call(kernels::Call::kBarrierAll));
+  detail::start(pe.runtime().on(stream).site(), detail::word_call(Call::kBarrierAll));
 }
 
 }  // namespace

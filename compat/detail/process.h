@@ -72,7 +72,7 @@ int make(const Site& site, nvshmem_team_t team, const kernels::Collective& call)
 int make_strided(const Site& site, const kernels::Transfer& first, const Strides& strides,
                  size_t count);
 /// A meeting of all PEs, which also tells of what kernels met with.
-int meet(const Site& site, kernels::Call call);
+int meet(const Site& site, Call call);
 /// Waits for `count` words, one behind the other. `status` must be null: it may be memory that only
 /// kernels read.
 int wait_for_all(const Site& site, const kernels::Word& first, size_t count, const int* status);

@@ -39,28 +39,26 @@ PEAL_HD const std::byte* elements(const void* data) { return static_cast<const s
 #define PEAL_COMPAT_TEAM ::peal::compat::team_of(team)
 
 PEAL_HD void nvshmem_fence() {
-  PEAL_COMPAT_BY_PLACE(
-      ::peal::compat::keep(::peal::fence(PEAL_COMPAT_CTX)),
-      (void)::peal::compat::make(::peal::compat::now("nvshmem_fence"),
-                                 ::peal::detail::word_call(::peal::kernels::Call::kFence)));
+  PEAL_COMPAT_BY_PLACE(::peal::compat::keep(::peal::fence(PEAL_COMPAT_CTX)),
+                       (void)::peal::compat::make(::peal::compat::now("nvshmem_fence"),
+                                                  ::peal::detail::word_call(::peal::Call::kFence)));
 }
 PEAL_HD void nvshmem_quiet() {
-  PEAL_COMPAT_BY_PLACE(
-      ::peal::compat::keep(::peal::quiet(PEAL_COMPAT_CTX)),
-      (void)::peal::compat::make(::peal::compat::now("nvshmem_quiet"),
-                                 ::peal::detail::word_call(::peal::kernels::Call::kQuiet)));
+  PEAL_COMPAT_BY_PLACE(::peal::compat::keep(::peal::quiet(PEAL_COMPAT_CTX)),
+                       (void)::peal::compat::make(::peal::compat::now("nvshmem_quiet"),
+                                                  ::peal::detail::word_call(::peal::Call::kQuiet)));
 }
 inline int nvshmemx_quiet_on_stream(cudaStream_t stream) {
   return ::peal::compat::make(::peal::compat::in_order("nvshmemx_quiet_on_stream", stream),
-                              ::peal::detail::word_call(::peal::kernels::Call::kQuiet));
+                              ::peal::detail::word_call(::peal::Call::kQuiet));
 }
 
 // All PEs: NAME is barrier_all or sync_all, CALL what the library calls it.
 #define PEAL_COMPAT_MEET_ALL(NAME, CALL)                                                          \
   PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##NAME() {                                                \
-    PEAL_COMPAT_BY_PLACE(::peal::compat::keep(::peal::NAME(PEAL_COMPAT_CTX)),                     \
-                         (void)::peal::compat::meet(::peal::compat::now("nvshmem_" #NAME),        \
-                                                    ::peal::kernels::Call::CALL));                \
+    PEAL_COMPAT_BY_PLACE(                                                                         \
+        ::peal::compat::keep(::peal::NAME(PEAL_COMPAT_CTX)),                                      \
+        (void)::peal::compat::meet(::peal::compat::now("nvshmem_" #NAME), ::peal::Call::CALL));   \
   }                                                                                               \
   PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##NAME##_warp() {                                    \
     ::peal::compat::keep(::peal::NAME(PEAL_COMPAT_CTX, ::peal::warp));                            \
@@ -70,7 +68,7 @@ inline int nvshmemx_quiet_on_stream(cudaStream_t stream) {
   }                                                                                               \
   PEAL_COMPAT_LAZY inline int nvshmemx_##NAME##_on_stream(cudaStream_t stream) {                  \
     return ::peal::compat::make(::peal::compat::in_order("nvshmemx_" #NAME "_on_stream", stream), \
-                                ::peal::detail::word_call(::peal::kernels::Call::CALL));          \
+                                ::peal::detail::word_call(::peal::Call::CALL));                   \
   }
 PEAL_COMPAT_MEET_ALL(barrier_all, kBarrierAll)
 PEAL_COMPAT_MEET_ALL(sync_all, kSyncAll)
@@ -100,17 +98,16 @@ PEAL_COMPAT_MEET_ALL(sync_all, kSyncAll)
         ::peal::OP(PEAL_COMPAT_CTX, ::peal::SCOPE, PEAL_COMPAT_TEAM PEAL_COMPAT_PASS ARGUMENTS)); \
   }
 
-#define PEAL_COMPAT_MEET(NAME, OP, CALL)   \
-  PEAL_COMPAT_COLLECTIVE(NAME, (), OP, (), \
-                         (::peal::detail::collective_call(::peal::kernels::Call::CALL)))
+#define PEAL_COMPAT_MEET(NAME, OP, CALL) \
+  PEAL_COMPAT_COLLECTIVE(NAME, (), OP, (), (::peal::detail::collective_call(::peal::Call::CALL)))
 PEAL_COMPAT_MEET(barrier, barrier, kBarrier)
 PEAL_COMPAT_MEET(sync, sync, kSync)
 PEAL_COMPAT_MEET(team_sync, sync, kSync)
 
 #define PEAL_COMPAT_BUFFERS(T) , T *dest, const T *source
 #define PEAL_COMPAT_DATA , ::peal::compat::elements(dest), ::peal::compat::elements(source)
-#define PEAL_COMPAT_HOST(CALL, T, COUNT, ROOT)                                      \
-  ::peal::detail::collective_call(::peal::kernels::Call::CALL, dest, source, COUNT, \
+#define PEAL_COMPAT_HOST(CALL, T, COUNT, ROOT)                             \
+  ::peal::detail::collective_call(::peal::Call::CALL, dest, source, COUNT, \
                                   ::peal::detail::size_of<T>(), ROOT)
 
 #define PEAL_COMPAT_MOVES(PREFIX, SUFFIX, T)                                                      \

@@ -33,7 +33,7 @@ PEAL_DEVICE void signal_alone(uint64_t* word, uint64_t value, int op, int pe) {
 #define PEAL_COMPAT_SIGNAL ::peal::compat::signal_of(sig_addr, signal, sig_op, pe)
 #define PEAL_COMPAT_BYTES(T) ::peal::detail::length_of<T>(nelems)
 #define PEAL_COMPAT_HOST_COPY(CALL, T) \
-  ::peal::detail::transfer_call(::peal::kernels::Call::CALL, dest, source, PEAL_COMPAT_BYTES(T), pe)
+  ::peal::detail::transfer_call(::peal::Call::CALL, dest, source, PEAL_COMPAT_BYTES(T), pe)
 
 // A put that could not be done is told by the next quiet or barrier; a get's caller needs the data.
 #define PEAL_COMPAT_DONE_put(status) (void)status
@@ -80,9 +80,9 @@ PEAL_DEVICE void signal_alone(uint64_t* word, uint64_t value, int op, int pe) {
 
 #define PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A) \
   A *dest, const A *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe
-#define PEAL_COMPAT_HOST_PUT_SIGNAL(T)                                           \
-  ::peal::detail::transfer_call(::peal::kernels::Call::kPutSignal, dest, source, \
-                                PEAL_COMPAT_BYTES(T), pe, PEAL_COMPAT_SIGNAL)
+#define PEAL_COMPAT_HOST_PUT_SIGNAL(T)                                                            \
+  ::peal::detail::transfer_call(::peal::Call::kPutSignal, dest, source, PEAL_COMPAT_BYTES(T), pe, \
+                                PEAL_COMPAT_SIGNAL)
 
 #define PEAL_COMPAT_PUT_SIGNAL(STEM, A, T)                                                        \
   PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM##_signal(PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A)) {   \
@@ -128,9 +128,8 @@ PEAL_DEVICE void signal_alone(uint64_t* word, uint64_t value, int op, int pe) {
 
 #define PEAL_COMPAT_STRIDED_PARAMETERS(A) \
   A *dest, const A *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe
-#define PEAL_COMPAT_HOST_STRIDED(CALL, T)                                                  \
-  ::peal::detail::transfer_call(::peal::kernels::Call::CALL, dest, source, sizeof(T), pe), \
-      {dst, sst}, nelems
+#define PEAL_COMPAT_HOST_STRIDED(CALL, T) \
+  ::peal::detail::transfer_call(::peal::Call::CALL, dest, source, sizeof(T), pe), {dst, sst}, nelems
 
 #define PEAL_COMPAT_STRIDED(STEM, A, T, OP, CALL)                                            \
   PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM(PEAL_COMPAT_STRIDED_PARAMETERS(A)) {          \
@@ -155,11 +154,9 @@ PEAL_DEVICE void signal_alone(uint64_t* word, uint64_t value, int op, int pe) {
                                         PEAL_COMPAT_COPY(T), {dst, sst}, nelems, pe));             \
   }
 
-#define PEAL_COMPAT_HOST_P(T)                                                                \
-  ::peal::detail::word_call(::peal::kernels::Call::kP, dest, ::peal::detail::bits_of(value), \
-                            sizeof(T), pe)
-#define PEAL_COMPAT_HOST_G(T) \
-  ::peal::detail::word_call(::peal::kernels::Call::kG, source, 0, sizeof(T), pe)
+#define PEAL_COMPAT_HOST_P(T) \
+  ::peal::detail::word_call(::peal::Call::kP, dest, ::peal::detail::bits_of(value), sizeof(T), pe)
+#define PEAL_COMPAT_HOST_G(T) ::peal::detail::word_call(::peal::Call::kG, source, 0, sizeof(T), pe)
 
 #define PEAL_COMPAT_SINGLE(NAME, T)                                                               \
   PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##NAME##_p(T* dest, const T value, int pe) {              \

@@ -6,35 +6,23 @@
 
 #include <cstdint>
 
+#include "device/base/call_list.h"
 #include "device/base/target.h"
 
 namespace peal {
 
-enum class CallKind : uint8_t {
-  kPut,      // put, iput, put_signal: `word` is the signal's, or null
-  kGet,      // get, iget
-  kP,        // one value from a register
-  kG,        // one value to a register
-  kAtomic,   // nobody waits for the old value
-  kFetch,    // atomic_fetch_*; `here` where the value goes to memory
-  kSignal,   // `there` is the word
-  kSeen,     // a wait, test or signal_fetch: `there` is a word at home that holds what was wanted
-  kWait,     // for `ticket`
-  kQuiet,    // `pe` -1: for all PEs
-  kFence,    // likewise
-  kSync,     // sync_all
-  kBarrier,  // barrier_all
-  kCollective,   // of the team `number`: `there` is dst, `here` is src
-  kTeamBarrier,  // of the team `number`: quiet, then a meeting
-  kCount,
-};
-
 /// Who makes a call.
 enum class CallScope : uint8_t { kThread, kWarp, kBlock, kGrid };
 
-/// What a call does to memory. What a kind does not have is left as it is here.
+/// What a call does to memory. What a call does not have is left as it is here.
+///
+///   put, get, p, g, atomics   `there` at `pe`, `here` or a register at home
+///   signal, put_signal        `word` is the signal's; of signal `there` is the same
+///   waits and looks           `there` is the words at home
+///   of a team                 `number` is its id, `there` is dst, `here` is src
+///   quiet, fence              `pe` -1: for all PEs
 struct CallNote {
-  CallKind kind = CallKind::kCount;
+  Call call = Call::kNone;
   CallScope scope = CallScope::kThread;
   uint8_t starts = 0;           // 1: returns before it is done
   uint8_t adds = 0;             // 1: the signal adds `value`

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "device/base/call_list.h"
 #include "device/base/call_note.h"
 #include "device/base/target.h"
 #include "device/base/wait_record.h"
@@ -20,7 +21,7 @@ namespace peal {
 
 enum class CallPhase : uint64_t { kEmpty, kWritten, kBegun, kEnded };
 
-/// One call. What a kind does not have is as in its CallNote.
+/// One call. What it does not have is as in its CallNote.
 struct CallRecord {
   uint64_t turn;  // 4 * (calls before this one + 1) + CallPhase
   struct Body {
@@ -38,12 +39,12 @@ struct CallRecord {
     const void* queue;  // of a ticket
     uint64_t index;     // of a ticket
     int32_t pe;
-    CallKind kind;
+    Call call;
     CallScope scope;
     uint8_t starts;
     uint8_t adds;
     uint32_t status;  // of one that ended: a Status
-    uint32_t look;    // 1: it did not wait
+    uint32_t unused;
   } body;
 
   PEAL_HD static CallPhase phase(uint64_t turn) { return static_cast<CallPhase>(turn % 4); }
@@ -53,7 +54,7 @@ struct CallRecord {
 };
 static_assert(sizeof(CallRecord) == 128);
 
-/// What the calls of one kind that have ended add up to.
+/// What the calls of one name that have ended add up to.
 struct CallCount {
   uint64_t calls;
   uint64_t bytes;     // of all rows
@@ -70,7 +71,7 @@ struct RecordTable {
   uint64_t next;    // calls that have begun
   uint64_t missed;  // calls whose record was being written by another lane
   uint64_t looks;   // test, signal_fetch: that answered no
-  CallCount count[static_cast<uint32_t>(CallKind::kCount)];
+  CallCount count[static_cast<uint32_t>(Call::kCount)];
 };
 
 }  // namespace peal

@@ -79,19 +79,16 @@ PEAL_DEVICE TeamCall<R> begin(const BasicContext<R>& ctx, S, const Team& team) {
   return {ctx, team, Part::of(team, ctx.slot), channel};
 }
 
-/// kOk where this PE may make a call of the team on this context, and `root` is a member.
-PEAL_DEVICE Status check(const ContextFields& ctx, const Team& team, int root = 0) {
+/// kOk where this PE may make `call` of the team on this context, and `root` is a member.
+PEAL_DEVICE Status check(const ContextFields& ctx, const Team& team, Call call, int root = 0) {
   if (team.rank < 0 || ctx.slot >= team.contexts) {
-    return detail::refuse(ctx.state, Status::kBadTeam,
-                          {.address = team.memory,
-                           .bytes = team.contexts,
-                           .pe = ctx.pe,
-                           .doing = Doing::kCollective});
+    return detail::refuse(
+        ctx.state, Status::kBadTeam,
+        {.address = team.memory, .bytes = team.contexts, .pe = ctx.pe, .call = call});
   }
   if (root < 0 || root >= team.size) {
-    return detail::refuse(
-        ctx.state, Status::kBadPe,
-        {.address = team.memory, .bytes = 0, .pe = root, .doing = Doing::kCollective});
+    return detail::refuse(ctx.state, Status::kBadPe,
+                          {.address = team.memory, .bytes = 0, .pe = root, .call = call});
   }
   return Status::kOk;
 }

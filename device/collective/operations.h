@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/base/call_list.h"
 #include "device/collective/carry.h"
 #include "device/collective/exchange.h"
 #include "device/collective/move.h"
@@ -13,26 +14,23 @@
 
 namespace peal::collective {
 
-enum class CollectiveKind : uint32_t { kBroadcast, kGather, kAllToAll, kAllToAllV, kReduce };
-
-PEAL_DEVICE Signature signature_of(CollectiveKind kind, const ContextFields& ctx, const void* dst,
+PEAL_DEVICE Signature signature_of(Call call, const ContextFields& ctx, const void* dst,
                                    const void* src) {
-  return Signature(static_cast<uint32_t>(kind)).with(place_of(ctx, dst)).with(place_of(ctx, src));
+  return Signature(static_cast<uint32_t>(call)).with(place_of(ctx, dst)).with(place_of(ctx, src));
 }
 
 struct Broadcast {
   Buffers buffers;
   int from;
 
+  PEAL_DEVICE static Call which() { return Call::kBroadcast; }
   PEAL_DEVICE int root() const { return from; }
   PEAL_DEVICE uint64_t bytes() const { return buffers.bytes; }
   PEAL_DEVICE Spans spans(uint32_t) const {
     return {{buffers.dst, buffers.bytes, At::kAll}, {buffers.src, buffers.bytes, At::kRoot}};
   }
   PEAL_DEVICE Signature signature(const ContextFields& ctx) const {
-    return signature_of(CollectiveKind::kBroadcast, ctx, buffers.dst, buffers.src)
-        .with(buffers.bytes)
-        .with(member());
+    return signature_of(which(), ctx, buffers.dst, buffers.src).with(buffers.bytes).with(member());
   }
   template <Reach R, class S>
   PEAL_DEVICE Status brief(const TeamCall<R>& call, S group, uint32_t signature) const {
@@ -87,6 +85,7 @@ struct ShortBlocks {
 struct AllGather {
   Buffers buffers;
 
+  PEAL_DEVICE static Call which() { return Call::kAllGather; }
   PEAL_DEVICE int root() const { return 0; }
   PEAL_DEVICE uint64_t bytes() const { return buffers.bytes; }
   PEAL_DEVICE Spans spans(uint32_t members) const {
@@ -95,7 +94,7 @@ struct AllGather {
   }
   /// In place each member's source is another part of the object: they agree on dst.
   PEAL_DEVICE Signature signature(const ContextFields& ctx) const {
-    return signature_of(CollectiveKind::kGather, ctx, buffers.dst, buffers.dst).with(buffers.bytes);
+    return signature_of(which(), ctx, buffers.dst, buffers.dst).with(buffers.bytes);
   }
   template <Reach R, class S>
   PEAL_DEVICE Status brief(const TeamCall<R>& call, S group, uint32_t signature) const {
@@ -123,6 +122,7 @@ struct AllGather {
 struct AllToAll {
   Buffers buffers;
 
+  PEAL_DEVICE static Call which() { return Call::kAllToAll; }
   PEAL_DEVICE int root() const { return 0; }
   PEAL_DEVICE uint64_t bytes() const { return buffers.bytes; }
   PEAL_DEVICE Spans spans(uint32_t members) const {
@@ -130,8 +130,7 @@ struct AllToAll {
             blocks_at(buffers.src, buffers.bytes, members, At::kHere)};
   }
   PEAL_DEVICE Signature signature(const ContextFields& ctx) const {
-    return signature_of(CollectiveKind::kAllToAll, ctx, buffers.dst, buffers.src)
-        .with(buffers.bytes);
+    return signature_of(which(), ctx, buffers.dst, buffers.src).with(buffers.bytes);
   }
   template <Reach R, class S>
   PEAL_DEVICE Status brief(const TeamCall<R>& call, S group, uint32_t signature) const {

@@ -22,11 +22,9 @@
 namespace peal::collective {
 
 /// Who gets which result.
-enum class Result : uint32_t { kAll, kRoot, kOwner, kInclusive, kExclusive };
-
 /// What becomes of the results: of kRoot, which member has them.
 struct Wanted {
-  Result result;
+  Call call;
   uint32_t root;
 };
 
@@ -102,7 +100,7 @@ struct Elements {
 };
 
 /// Works out the N elements at `at` of the owner's share.
-template <Result kResult, class T, class Op, uint32_t N, Reach R>
+template <Call kCall, class T, class Op, uint32_t N, Reach R>
 PEAL_DEVICE void reduce_at(const TeamCall<R>& call, const Owned<T>& owned, uint64_t at,
                            uint32_t root) {
   Folded<T, Op, N> folded{};
@@ -119,7 +117,7 @@ PEAL_DEVICE void reduce_at(const TeamCall<R>& call, const Owned<T>& owned, uint6
     for (uint32_t k = 0; k < kLoads; ++k) {
       const uint32_t member = first + k;
       if (member >= call.members()) continue;
-      if (kResult == Result::kExclusive && member != 0) {
+      if (kCall == Call::kExclusiveScan && member != 0) {
         folded.get(result.value);
         result.store(call.at(member, dst));
       }
@@ -128,26 +126,26 @@ PEAL_DEVICE void reduce_at(const TeamCall<R>& call, const Owned<T>& owned, uint6
       } else {
         folded.add(seen[k].value);
       }
-      if (kResult == Result::kInclusive) {
+      if (kCall == Call::kScan) {
         folded.get(result.value);
         result.store(call.at(member, dst));
       }
     }
   }
-  if constexpr (kResult == Result::kInclusive || kResult == Result::kExclusive) return;
+  if constexpr (kCall == Call::kScan || kCall == Call::kExclusiveScan) return;
   folded.get(result.value);
-  if constexpr (kResult == Result::kAll) {
+  if constexpr (kCall == Call::kAllReduce) {
     for (uint32_t i = 0; i < call.members(); ++i) {
       result.store(call.at(call.after(i), dst));
     }
   } else {
-    const uint32_t to = kResult == Result::kRoot ? root : call.rank();
+    const uint32_t to = kCall == Call::kReduce ? root : call.rank();
     result.store(call.at(to, dst));
   }
 }
 
 /// All of the share, by the lanes of the group: in lines where both ends allow it.
-template <Result kResult, class T, class Op, Reach R, class S>
+template <Call kCall, class T, class Op, Reach R, class S>
 PEAL_DEVICE void reduce_mapped(const TeamCall<R>& call, S scope, const Owned<T>& owned,
                                uint32_t root) {
   const uint64_t ends = reinterpret_cast<uint64_t>(owned.dst + owned.to) |
@@ -155,10 +153,10 @@ PEAL_DEVICE void reduce_mapped(const TeamCall<R>& call, S scope, const Owned<T>&
   uint64_t lines = 0;
   if (ends % sizeof(Line) == 0) lines = owned.count / kPerLine<T>;
   for (uint64_t i = scope.rank(); i < lines; i += scope.size()) {
-    reduce_at<kResult, T, Op, kPerLine<T>>(call, owned, i * kPerLine<T>, root);
+    reduce_at<kCall, T, Op, kPerLine<T>>(call, owned, i * kPerLine<T>, root);
   }
   for (uint64_t i = lines * kPerLine<T> + scope.rank(); i < owned.count; i += scope.size()) {
-    reduce_at<kResult, T, Op, 1>(call, owned, i, root);
+    reduce_at<kCall, T, Op, 1>(call, owned, i, root);
   }
 }
 

@@ -23,9 +23,9 @@ struct Terms {
 template <Reach R>
 PEAL_DEVICE Terms terms_of(const TeamCall<R>& call, const Wanted& wanted) {
   const uint32_t rank = call.rank();
-  if (wanted.result == Result::kInclusive) return {rank, true};
-  if (wanted.result == Result::kExclusive) return {rank != 0 ? rank - 1 : 0, rank != 0};
-  return {call.members() - 1, wanted.result != Result::kRoot || rank == wanted.root};
+  if (wanted.call == Call::kScan) return {rank, true};
+  if (wanted.call == Call::kExclusiveScan) return {rank != 0 ? rank - 1 : 0, rank != 0};
+  return {call.members() - 1, wanted.call != Call::kReduce || rank == wanted.root};
 }
 
 /// Works `count` elements at `dst` out of those of members up to `last`, which a meeting has
@@ -67,7 +67,7 @@ PEAL_HD constexpr uint32_t code_of() {
   return kOp << 8 | kType << 4 | static_cast<uint32_t>(sizeof(T));
 }
 
-template <Result kResult, class T, class Op>
+template <Call kCall, class T, class Op>
 struct Reduction {
   static_assert(kReducible<T>,
                 "reductions are of integers up to 8 bytes, Half, BFloat16, float "
@@ -77,22 +77,22 @@ struct Reduction {
   uint64_t count;
   int to;
 
+  PEAL_DEVICE static Call which() { return kCall; }
   PEAL_DEVICE int root() const { return to; }
   PEAL_DEVICE uint64_t bytes() const { return scaled_by<sizeof(T)>(count); }
   PEAL_DEVICE Spans spans(uint32_t members) const {
-    constexpr At kStored = kResult == Result::kOwner  ? At::kHere
-                           : kResult == Result::kRoot ? At::kRoot
-                                                      : At::kAll;
+    constexpr At kStored = kCall == Call::kReduceScatter ? At::kHere
+                           : kCall == Call::kReduce      ? At::kRoot
+                                                         : At::kAll;
     return {{dst, bytes(), kStored},
-            blocks_at(src, bytes(), kResult == Result::kOwner ? members : 1u, At::kAll)};
+            blocks_at(src, bytes(), kCall == Call::kReduceScatter ? members : 1u, At::kAll)};
   }
   PEAL_DEVICE Signature signature(const ContextFields& ctx) const {
     // In place each member's destination of a reduce_scatter is another part of the object.
-    const void* const agreed = kResult == Result::kOwner ? static_cast<const void*>(src) : dst;
-    return signature_of(CollectiveKind::kReduce, ctx, agreed, src)
+    const void* const agreed = kCall == Call::kReduceScatter ? static_cast<const void*>(src) : dst;
+    return signature_of(kCall, ctx, agreed, src)
         .with(count)
-        .with(static_cast<uint64_t>(to) << 32 | static_cast<uint64_t>(kResult) << 16 |
-              code_of<T, Op>());
+        .with(static_cast<uint64_t>(to) << 32 | code_of<T, Op>());
   }
 
   template <Reach R, class S>
@@ -101,39 +101,39 @@ struct Reduction {
   }
   template <Reach R, class S>
   PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group) const {
-    reduce_mapped<kResult, T, Op>(call, group, owned(call), static_cast<uint32_t>(to));
+    reduce_mapped<kCall, T, Op>(call, group, owned(call), static_cast<uint32_t>(to));
     return Status::kOk;
   }
   /// In a reduce_scatter each member gets the blocks of all: a few bytes more cost less than
   /// rounds.
   PEAL_DEVICE Cargo cargo(uint32_t members) const {
-    const uint64_t blocks = kResult == Result::kOwner ? members : 1;
+    const uint64_t blocks = kCall == Call::kReduceScatter ? members : 1;
     return {reinterpret_cast<const std::byte*>(src), blocks * bytes()};
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE void take(const TeamCall<R>& call, S lanes, const Cargo& cargo,
                         const std::byte* set) const {
     const Terms terms = terms_of(call, wanted());
-    const std::byte* const from = set + (kResult == Result::kOwner ? call.rank() * bytes() : 0);
+    const std::byte* const from = set + (kCall == Call::kReduceScatter ? call.rank() * bytes() : 0);
     if (terms.wanted) fold_carried<T, Op>(lanes, cargo, from, terms.last, dst, count);
   }
   template <Reach R, AnyScope S>
   PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes) const {
-    if constexpr (kResult == Result::kAll) {
+    if constexpr (kCall == Call::kAllReduce) {
       if (dst != src && destination_holds<T>(call, count)) {
         return reduce_in_destination<T, Op>(call, lanes, dst, src, count);
       }
     }
     return reduce_staged(call, lanes, owned(call).in_bytes(), wanted(), [&](uint64_t bytes) {
-      fold_staged<kResult, T, Op>(call, lanes, bytes / sizeof(T));
+      fold_staged<kCall, T, Op>(call, lanes, bytes / sizeof(T));
     });
   }
 
  private:
-  PEAL_DEVICE Wanted wanted() const { return {kResult, static_cast<uint32_t>(to)}; }
+  PEAL_DEVICE Wanted wanted() const { return {kCall, static_cast<uint32_t>(to)}; }
   template <Reach R>
   PEAL_DEVICE Owned<T> owned(const TeamCall<R>& call) const {
-    if (kResult == Result::kOwner) return {dst, src, count * call.rank(), 0, count};
+    if (kCall == Call::kReduceScatter) return {dst, src, count * call.rank(), 0, count};
     const Share share = Share::of(count, kPerLine<T>, call.rank(), call.members());
     return {dst, src, share.at, share.at, share.count};
   }
@@ -144,7 +144,7 @@ struct Reduction {
     Terms terms;
 
     PEAL_DEVICE uint64_t given(uint32_t member, uint32_t unit) const {
-      const uint64_t first = kResult == Result::kOwner ? member * of.count : 0;
+      const uint64_t first = kCall == Call::kReduceScatter ? member * of.count : 0;
       return load_unit(of.src + first, of.bytes(), unit);
     }
     struct Taking {
@@ -175,10 +175,10 @@ struct Reduction {
   };
 };
 
-template <Result kResult, class Op, Reach R, class S, class T>
+template <Call kCall, class Op, Reach R, class S, class T>
 PEAL_DEVICE Status reduce(const BasicContext<R>& ctx, S scope, const Team& team, T* dst,
                           const T* src, size_t count, int root) {
-  return run(ctx, scope, team, Reduction<kResult, T, Op>{dst, src, count, root});
+  return run(ctx, scope, team, Reduction<kCall, T, Op>{dst, src, count, root});
 }
 
 }  // namespace peal::collective

@@ -11,6 +11,7 @@
 //
 // A call is a type:
 //
+//   which()                   of the list of calls
 //   root()                    a member that must exist; 0 where there is none
 //   bytes()                   of a message to one member; 0: there is nothing to do
 //   spans(members)            the memory that it uses, and where (spans.h)
@@ -104,7 +105,7 @@ PEAL_DEVICE_COLD Status end_refused([[maybe_unused]] ContextState* state, [[mayb
 /// Why a call is not made, or kOk.
 template <Reach R, class S, class Op>
 PEAL_DEVICE Status admit(const BasicContext<R>& ctx, S scope, const Team& team, const Op& op) {
-  const Status status = check(ctx, team, op.root());
+  const Status status = check(ctx, team, op.which(), op.root());
   if (status != Status::kOk || op.bytes() == 0) return status;
   const Status looked = look_at_all(ctx, lanes_of(scope), team, op);
   return looked == Status::kOk ? looked : end_refused<R>(ctx.state, scope, team, looked);
@@ -133,7 +134,7 @@ PEAL_DEVICE_COLD Status sync_by_nic(ContextState* state, S scope, const Team* te
 /// A meeting; `drains`: behind what this PE has posted, on queues to others than members, too.
 template <Reach R, class S>
 PEAL_DEVICE Status sync(const BasicContext<R>& ctx, S scope, const Team& team, bool drains) {
-  const Status status = check(ctx, team);
+  const Status status = check(ctx, team, drains ? Call::kBarrier : Call::kSync);
   if (status != Status::kOk) return status;
   const TeamCall<R> call = begin(ctx, scope, team);
   const auto lanes = lanes_of(scope);

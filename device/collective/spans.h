@@ -34,10 +34,11 @@ PEAL_HD Span blocks_at(const void* address, uint64_t bytes, uint32_t count, At a
   return {address, scaled(bytes, count), at};
 }
 
-/// What a call stores to, and what it loads from.
+/// What a call stores to, and what it loads from; or two lists that tell it where those are.
 struct Spans {
   Span dst;
   Span src;
+  bool lists = false;
 };
 
 PEAL_HD bool in_heap(const ContextFields& ctx, const Span& span) {
@@ -45,20 +46,21 @@ PEAL_HD bool in_heap(const ContextFields& ctx, const Span& span) {
 }
 
 /// By its own address: what a call uses at home no handle names.
-PEAL_DEVICE Status look_at(ContextState* state, const Team& team, const Span& span, int root,
-                           bool source) {
+PEAL_DEVICE Status look_at(ContextState* state, const Team& team, const Span& span, CallSide side,
+                           Call call, int root) {
   const ContextFields& ctx = state->fields;
   if (in_heap(ctx, span)) return Status::kOk;
   const int first = span.at == At::kAll ? 0 : span.at == At::kRoot ? root : team.rank;
   const int last = span.at == At::kAll ? team.size - 1 : first;
   for (int member = first; member <= last; ++member) {
-    detail::Asked asked{.address = span.address, .bytes = span.bytes, .pe = ctx.pe};
-    asked.pe = world_pe(team, member);
+    const detail::Asked asked{.address = span.address,
+                              .bytes = span.bytes,
+                              .pe = world_pe(team, member),
+                              .call = call,
+                              .side = side};
     const bool right =
         !detail::names_window(span.address) && detail::find_symmetric(ctx, asked).window != nullptr;
     if (right) continue;
-    const bool at_home = source && asked.pe == ctx.pe;
-    asked.doing = at_home ? Doing::kCollectiveSource : Doing::kCollective;
     return detail::refuse(state, Status::kNotSymmetric, asked);
   }
   return Status::kOk;
@@ -66,41 +68,42 @@ PEAL_DEVICE Status look_at(ContextState* state, const Team& team, const Span& sp
 
 template <AnyScope S>
 PEAL_DEVICE_COLD Status look_elsewhere(ContextState* state, S lanes, Team team, Spans spans,
-                                       int root) {
+                                       Call call, int root) {
   // By one lane: windows come and go, and the lanes must agree.
   return by_leader(lanes, [&] {
-    const Status stores = look_at(state, team, spans.dst, root, false);
-    return stores != Status::kOk ? stores : look_at(state, team, spans.src, root, true);
+    const CallSide to = spans.lists ? CallSide::kWord : CallSide::kThere;
+    const CallSide from = spans.lists ? CallSide::kWord : CallSide::kHere;
+    const Status stores = look_at(state, team, spans.dst, to, call, root);
+    return stores != Status::kOk ? stores : look_at(state, team, spans.src, from, call, root);
   });
 }
 
 template <AnyScope S>
 PEAL_DEVICE Status look(const ContextFields& ctx, S lanes, const Team& team, const Spans& spans,
-                        int root) {
+                        Call call, int root) {
   const bool to = in_heap(ctx, spans.dst);
   const bool from = in_heap(ctx, spans.src);
   if (to & from) return Status::kOk;
-  return call_cold<&look_elsewhere<S>>(ctx.state, lanes, team, spans, root);
+  return call_cold<&look_elsewhere<S>>(ctx.state, lanes, team, spans, call, root);
 }
 
 /// What checked mode says of memory whose length no note tells, for lists do.
 template <AnyScope S>
-PEAL_DEVICE Status look_checked(const ContextFields& ctx, S lanes, const Spans& spans) {
+PEAL_DEVICE Status look_checked(const ContextFields& ctx, S lanes, const Spans& spans, Call call) {
   if (!detail::checks_calls(ctx.state)) return Status::kOk;
   return by_leader(lanes, [&] {
-    const Span& dst = spans.dst;
+    const auto& [dst, src, lists] = spans;
     const Status stores =
-        detail::look_at_more(ctx.state, dst.address, dst.bytes, Doing::kCollective);
+        detail::look_at_more(ctx.state, dst.address, dst.bytes, call, CallSide::kThere);
     if (stores != Status::kOk) return stores;
-    return detail::look_at_more(ctx.state, spans.src.address, spans.src.bytes,
-                                Doing::kCollectiveSource);
+    return detail::look_at_more(ctx.state, src.address, src.bytes, call, CallSide::kHere);
   });
 }
 
 /// The memory of a call of run(). One with lists of its own has a look_at_all() of its own.
 template <AnyScope S, class Op>
 PEAL_DEVICE Status look_at_all(const ContextFields& ctx, S lanes, const Team& team, const Op& op) {
-  return look(ctx, lanes, team, op.spans(static_cast<uint32_t>(team.size)), op.root());
+  return look(ctx, lanes, team, op.spans(static_cast<uint32_t>(team.size)), op.which(), op.root());
 }
 
 PEAL_DEVICE_COLD inline uint64_t place_elsewhere(const ContextState* state, const void* address) {

@@ -53,7 +53,7 @@ PEAL_DEVICE Status fetch_all(const TeamCall<R>& call, S scope, const std::byte* 
 
 /// Makes of `count` staged elements of each member what member i gets, in place of piece i (scans),
 /// or in place of piece 0.
-template <Result kResult, class T, class Op, Reach R, AnyScope S>
+template <Call kCall, class T, class Op, Reach R, AnyScope S>
 PEAL_DEVICE void fold_staged(const TeamCall<R>& call, S scope, uint64_t count) {
   for (uint64_t e = scope.rank(); e < count; e += scope.size()) {
     const auto at = [&](uint32_t member) { return reinterpret_cast<T*>(staged(call, member)) + e; };
@@ -65,11 +65,11 @@ PEAL_DEVICE void fold_staged(const TeamCall<R>& call, S scope, uint64_t count) {
       now = load_payload(at(i));
       folded.add(&now);
       folded.get(&now);
-      if (kResult == Result::kInclusive) store_payload(at(i), now);
-      if (kResult == Result::kExclusive) store_payload(at(i), before);
+      if (kCall == Call::kScan) store_payload(at(i), now);
+      if (kCall == Call::kExclusiveScan) store_payload(at(i), before);
       before = now;
     }
-    if (kResult != Result::kInclusive && kResult != Result::kExclusive) store_payload(at(0), now);
+    if (kCall != Call::kScan && kCall != Call::kExclusiveScan) store_payload(at(0), now);
   }
   scope.sync();
 }
@@ -78,13 +78,13 @@ PEAL_DEVICE void fold_staged(const TeamCall<R>& call, S scope, uint64_t count) {
 template <Reach R, AnyScope S>
 PEAL_DEVICE Status send_staged(const TeamCall<R>& call, S scope, std::byte* dst, uint64_t bytes,
                                const Wanted& wanted) {
-  const bool scan = wanted.result == Result::kInclusive || wanted.result == Result::kExclusive;
+  const bool scan = wanted.call == Call::kScan || wanted.call == Call::kExclusiveScan;
   Status status = Status::kOk;
   for (uint32_t i = 0; i < call.members(); ++i) {
     const uint32_t member = call.after(i);
-    if (wanted.result == Result::kRoot && member != wanted.root) continue;
-    if (wanted.result == Result::kOwner && member != call.rank()) continue;
-    if (wanted.result == Result::kExclusive && member == 0) continue;
+    if (wanted.call == Call::kReduce && member != wanted.root) continue;
+    if (wanted.call == Call::kReduceScatter && member != call.rank()) continue;
+    if (wanted.call == Call::kExclusiveScan && member == 0) continue;
     const std::byte* const from = staged(call, scan ? member : 0);
     if (member == call.rank()) {
       copy_beside(scope, dst, from, bytes);

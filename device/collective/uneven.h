@@ -24,19 +24,21 @@ struct AllToAllV {
   Blocks<I> sent;
   uint64_t element_bytes;
 
+  PEAL_DEVICE static Call which() { return Call::kAllToAllV; }
   PEAL_DEVICE int root() const { return 0; }
   /// It has no short form: what is looked up first takes as long.
   PEAL_DEVICE uint64_t bytes() const { return ~uint64_t{0}; }
   /// Where a member's source lies nobody else asks.
   PEAL_DEVICE Signature signature(const ContextFields& ctx) const {
-    return signature_of(CollectiveKind::kAllToAllV, ctx, dst, received.counts)
+    return signature_of(which(), ctx, dst, received.counts)
         .with(place_of(ctx, received.displacements))
         .with(element_bytes);
   }
   /// What the others look up.
   PEAL_DEVICE Spans lists(uint32_t members) const {
     return {{received.counts, members * sizeof(I), At::kAll},
-            {received.displacements, members * sizeof(I), At::kAll}};
+            {received.displacements, members * sizeof(I), At::kAll},
+            true};
   }
   /// As far as this PE's own lists go. What is less than 0 is very long.
   PEAL_DEVICE Spans spans(uint32_t members) const {
@@ -128,18 +130,19 @@ template <AnyScope S, class I>
 PEAL_DEVICE Status look_at_all(const ContextFields& ctx, S lanes, const Team& team,
                                const AllToAllV<I>& call) {
   const auto members = static_cast<uint32_t>(team.size);
-  Status status = look(ctx, lanes, team, call.lists(members), 0);
+  Status status = look(ctx, lanes, team, call.lists(members), call.which(), 0);
   if (status != Status::kOk) return status;
   if (call.sent.counts == nullptr || call.sent.displacements == nullptr) {
     const Span no_list{nullptr, members * sizeof(I), At::kHere};
-    return look(ctx, lanes, team, {no_list, no_list}, 0);
+    return look(ctx, lanes, team, {no_list, no_list, true}, call.which(), 0);
   }
   const Spans needed = call.spans(members);
-  status = look(ctx, lanes, team, needed, 0);
+  status = look(ctx, lanes, team, needed, call.which(), 0);
   if (status != Status::kOk) return status;
   // Where this PE sends, the destination begins.
-  status = look(ctx, lanes, team, {{call.dst, needed.src.bytes == 0 ? 0u : 1u, At::kAll}, {}}, 0);
-  return status != Status::kOk ? status : look_checked(ctx, lanes, needed);
+  const Span begin{call.dst, needed.src.bytes == 0 ? 0u : 1u, At::kAll};
+  status = look(ctx, lanes, team, {begin, {}}, call.which(), 0);
+  return status != Status::kOk ? status : look_checked(ctx, lanes, needed, call.which());
 }
 
 }  // namespace peal::collective

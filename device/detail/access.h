@@ -193,20 +193,6 @@ struct WordAccess {
   }
 };
 
-/// What a call does to a word, as Asked says; `fetches`: it waits for the old value.
-PEAL_HD CallKind kind_of(const Asked& range, bool fetches) {
-  switch (range.doing) {
-    case Doing::kP:
-      return CallKind::kP;
-    case Doing::kG:
-      return CallKind::kG;
-    case Doing::kSignal:
-      return CallKind::kSignal;
-    default:
-      return fetches ? CallKind::kFetch : CallKind::kAtomic;
-  }
-}
-
 /// `note`: of the call.
 template <class Answer, Reach R, class Note, class Mapped, class ByNic>
 PEAL_DEVICE Answer access_word(const BasicContext<R>& ctx, const Asked& range, const Note& note,
@@ -219,12 +205,8 @@ PEAL_DEVICE Answer access_word(const BasicContext<R>& ctx, const Asked& range, c
 template <class Answer, Reach R, class Mapped, class ByNic>
 PEAL_DEVICE Answer access_word(const BasicContext<R>& ctx, const Asked& range, const Mapped& mapped,
                                const ByNic& by_nic) {
-  constexpr bool kFetches = !std::is_same_v<Answer, Ticket>;
   const auto note = [&] {
-    CallNote one =
-        note_of(kind_of(range, kFetches), range.pe, range.address, range.bytes, nullptr, 0);
-    one.releases = range.use == Use::kReleasing && range.doing == Doing::kAtomic ? 1 : 0;
-    return one;
+    return note_of(range.call, range.pe, range.address, range.bytes, nullptr, 0);
   };
   return access_word<Answer>(ctx, range, note, mapped, by_nic);
 }

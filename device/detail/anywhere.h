@@ -126,9 +126,13 @@ PEAL_DEVICE_COLD void copy_at_home(ByLane* move) {
   fence_direct_stores<Edge::kStoresBeforeFlag>();  // a NIC may overtake plain stores
 }
 
-PEAL_DEVICE Status refuse_home(ContextState* state, const void* at, uint64_t bytes, Doing doing) {
+PEAL_DEVICE Status refuse_home(ContextState* state, const void* at, uint64_t bytes, Call call) {
   return refuse(state, Status::kNotRegistered,
-                Asked{.address = at, .bytes = bytes, .pe = state->fields.pe, .doing = doing});
+                Asked{.address = at,
+                      .bytes = bytes,
+                      .pe = state->fields.pe,
+                      .call = call,
+                      .side = CallSide::kHere});
 }
 
 /// Posts up to mlx5::kAnywhereBytes in pieces, inside work requests: the source may be reused.
@@ -226,8 +230,9 @@ PEAL_DEVICE_COLD Status get_by_cells(ByLane* move) {
   return status;
 }
 
-template <Reach R, bool kTogether, bool kPut>
+template <Reach R, bool kTogether, Call kCall>
 PEAL_DEVICE_COLD Status move_by_lane(ByLane* move) {
+  constexpr bool kPut = is_put(kCall);
   const bool anywhere = lies_anywhere(&move->state->fields, move->begin);
   if (anywhere && move->bytes <= mlx5::kAnywhereBytes) {
     return kPut ? put_in_pieces<R, kTogether>(move) : get_by_cells<R, kTogether>(move);
@@ -239,18 +244,17 @@ PEAL_DEVICE_COLD Status move_by_lane(ByLane* move) {
     if (arrived == Status::kOk) copy_at_home<kPut>(move);
     return arrived;
   }
-  return refuse_home(move->state, move->home, move->bytes,
-                     kPut ? Doing::kPutSource : Doing::kGetDestination);
+  return refuse_home(move->state, move->home, move->bytes, kCall);
 }
 
 /// Does a put or get of `bytes` at `far` whose end at home no NIC knows, or refuses it.
-template <Reach R, bool kTogether, bool kPut, class Home>
+template <Reach R, bool kTogether, Call kCall, class Home>
 PEAL_DEVICE Status by_lane(ContextState* state, const Destination& far, const Home& home,
                            uint64_t bytes) {
   auto* const at = static_cast<std::byte*>(const_cast<void*>(address_of(home)));
   ByLane move{state, far.queue, far.remote, at, begin_of(home), bytes};
   in_memory(&move);
-  return move_by_lane<R, kTogether, kPut>(&move);
+  return move_by_lane<R, kTogether, kCall>(&move);
 }
 
 }  // namespace peal::detail

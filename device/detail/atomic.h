@@ -42,12 +42,46 @@ PEAL_HD constexpr Edge edge_of(Order order) {
                                   : Edge::kAcquireBeforeLoads;
 }
 
+/// The call that does `update` and answers the old value.
+PEAL_HD constexpr Call fetching(Update update) {
+  switch (update) {
+    case Update::kAdd:
+      return Call::kAtomicFetchAdd;
+    case Update::kAnd:
+      return Call::kAtomicFetchAnd;
+    case Update::kOr:
+      return Call::kAtomicFetchOr;
+    case Update::kXor:
+      return Call::kAtomicFetchXor;
+    default:
+      return Call::kAtomicSwap;
+  }
+}
+
+/// The call that does it and answers nothing.
+PEAL_HD constexpr Call posting(Update update) {
+  switch (update) {
+    case Update::kAdd:
+      return Call::kAtomicAdd;
+    case Update::kAnd:
+      return Call::kAtomicAnd;
+    case Update::kOr:
+      return Call::kAtomicOr;
+    case Update::kXor:
+      return Call::kAtomicXor;
+    default:
+      return Call::kAtomicSet;
+  }
+}
+
 // What is done to a word W is a type with two faces: compose() for the NIC of the PE that has the
-// word, apply() for a word that this PE can reach itself, which answers the old value.
+// word, apply() for a word that this PE can reach itself, which answers the old value. kFetching is
+// the call that does so and answers that.
 
 /// The word becomes updated<U>(word, value): add, and, or, xor, swap.
 template <Update U, class W>
 struct Change {
+  static constexpr Call kFetching = fetching(U);
   W value;
 
   PEAL_DEVICE auto compose(const mlx5::Header& h, const mlx5::Remote& at,
@@ -77,6 +111,7 @@ PEAL_DEVICE Change<U, WordOf<T>> change(const T& value) {
 /// Adding 0, which by loads and stores is a load.
 template <class W>
 struct Look : Change<Update::kAdd, W> {
+  static constexpr Call kFetching = Call::kAtomicFetch;
   template <Order O>
   PEAL_DEVICE W apply(W* word) const {
     return fetch_direct<O, edge_of(O)>(word);
@@ -85,6 +120,7 @@ struct Look : Change<Update::kAdd, W> {
 
 template <class W>
 struct SwapIf {
+  static constexpr Call kFetching = Call::kAtomicCompareSwap;
   W compare;
   W value;
 
@@ -135,14 +171,30 @@ PEAL_DEVICE Status before_release(const BasicContext<R>& ctx, const Destination&
   return settle<R, true>(ctx.state, at.queue);
 }
 
+/// An atomic as a call names it; `result`: where the old value comes to later, or null.
+template <class T>
+struct AtomicOn {
+  Call call;
+  const T* word;
+  int pe;
+  T* result = nullptr;
+};
+
 /// access_word() of an atomic that orders what O says.
 template <Order O, class Answer, Reach R, class T, class Mapped, class ByNic>
-PEAL_DEVICE Answer access_atomic(const BasicContext<R>& ctx, const T* word, int pe,
+PEAL_DEVICE Answer access_atomic(const BasicContext<R>& ctx, const AtomicOn<T>& on,
                                  const Mapped& mapped, const ByNic& by_nic) {
   const Use use =
       releases(O) && !weakened(Edge::kDataBeforeNicRelease) ? Use::kReleasing : Use::kAtomic;
-  const Asked asked{word, sizeof(T), pe, use, true, Doing::kAtomic};
-  const auto behind = [pe, by_nic](const BasicContext<R>& context, const Destination& at) {
+  const Asked asked{on.word, sizeof(T), on.pe, use, true, on.call};
+  const auto note = [&] {
+    const uint64_t brought = on.result != nullptr ? sizeof(T) : 0;
+    CallNote one = note_of(asked.call, asked.pe, asked.address, asked.bytes, on.result, brought);
+    one.starts = on.result != nullptr ? 1 : 0;
+    one.releases = use == Use::kReleasing ? 1 : 0;
+    return one;
+  };
+  const auto behind = [pe = on.pe, by_nic](const BasicContext<R>& context, const Destination& at) {
     if constexpr (releases(O)) {
       Answer refused{};
       refused.status = before_release(context, at, pe);
@@ -150,14 +202,14 @@ PEAL_DEVICE Answer access_atomic(const BasicContext<R>& ctx, const T* word, int 
     }
     return by_nic(context, at);
   };
-  return access_word<Answer>(ctx, asked, mapped, behind);
+  return access_word<Answer>(ctx, asked, note, mapped, behind);
 }
 
 /// Does `what` and waits for the old value.
 template <Order O, Reach R, class T, class What>
 PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, const T* word, What what, int pe) {
   return access_atomic<O, Fetched<T>>(
-      ctx, word, pe,
+      ctx, AtomicOn<T>{What::kFetching, word, pe},
       [what](const ContextFields& context, std::byte* there) {
         auto* const at = reinterpret_cast<WordOf<T>*>(there);
         return Fetched<T>{from_word<T>(what.template apply<O>(at)), ended_status(context)};
@@ -174,12 +226,15 @@ template <Order O, Reach R, class T, class What>
 PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const T* word, What what,
                                     int pe) {
   if (reinterpret_cast<uint64_t>(result) % sizeof(T) != 0) {
-    const Asked here{
-        .address = result, .bytes = sizeof(T), .pe = ctx.pe, .doing = Doing::kAtomicResult};
+    const Asked here{.address = result,
+                     .bytes = sizeof(T),
+                     .pe = ctx.pe,
+                     .call = What::kFetching,
+                     .side = CallSide::kHere};
     return Ticket{nullptr, 0, refuse(ctx.state, Status::kMisaligned, here)};
   }
   return access_atomic<O, Ticket>(
-      ctx, word, pe,
+      ctx, AtomicOn<T>{What::kFetching, word, pe, result},
       [what, result](const ContextFields&, std::byte* there) {
         auto* const at = reinterpret_cast<WordOf<T>*>(there);
         store_payload(result, from_word<T>(what.template apply<O>(at)));
@@ -189,8 +244,7 @@ PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const
         const Origin to = resolve_local(context, *at.queue, result, sizeof(T));
         const bool known = to.status == Status::kOk;
         if (!known && !lies_anywhere(&context.state->fields, result)) {
-          return Ticket{nullptr, 0,
-                        refuse_home(context.state, result, sizeof(T), Doing::kAtomicResult)};
+          return Ticket{nullptr, 0, refuse_home(context.state, result, sizeof(T), What::kFetching)};
         }
         if (sizeof(T) == 8 && known && at.queue->to_cells == 0) {
           const auto compose = [what, there = at.remote, here = to.local](const mlx5::Header& h) {
@@ -210,7 +264,7 @@ template <Update U, Order O, Rings kRings = Rings::kNow, Reach R, class T>
 PEAL_DEVICE Ticket post_atomic(const BasicContext<R>& ctx, T* word, const T& value, int pe) {
   const auto what = change<U>(value);
   return access_atomic<O, Ticket>(
-      ctx, word, pe,
+      ctx, AtomicOn<T>{posting(U), word, pe},
       [what](const ContextFields&, std::byte* there) {
         update_direct<U, O, edge_of(O)>(reinterpret_cast<WordOf<T>*>(there), what.value);
         return Ticket{};
@@ -248,10 +302,11 @@ PEAL_DEVICE Fetched<T> swap_until_done(const ContextFields& ctx, Fetched<T> seen
 /// Makes Combine(word, value) of the word and answers the old value. Reading the word acquires, if
 /// O does: it may be that nothing is to be changed, and nothing swapped.
 template <class Combine, Order O, Reach R, class T>
-PEAL_DEVICE Fetched<T> combine_atomic(const BasicContext<R>& ctx, T* word, const T& value, int pe) {
+PEAL_DEVICE Fetched<T> combine_atomic(const BasicContext<R>& ctx, Call call, T* word,
+                                      const T& value, int pe) {
   static_assert(std::is_arithmetic_v<T>);
   return access_atomic<O, Fetched<T>>(
-      ctx, word, pe,
+      ctx, AtomicOn<T>{call, word, pe},
       [value](const ContextFields& context, std::byte* there) {
         if constexpr (std::is_same_v<Combine, op::Sum> && std::is_floating_point_v<T>) {
           auto* const at = reinterpret_cast<T*>(there);

@@ -128,19 +128,19 @@ PEAL_DEVICE Status disseminate(const BasicContext<R>& ctx, uint64_t epoch, uint3
 
 /// The barrier once PEs are masked, of those that are left; and with a plan of faults.
 template <Reach R>
-PEAL_DEVICE_COLD Status sync_survivors(ContextState* state, uint64_t epoch) {
+PEAL_DEVICE_COLD Status sync_survivors(ContextState* state, uint64_t epoch, Call call) {
   const Survivors& left = state->survivors;
   store_relaxed<Reach::kGpu>(&state->sync_epoch, epoch);
-  const Status met = state->faults == nullptr ? Status::kOk : meet_barrier_faults(state);
+  const Status met = state->faults == nullptr ? Status::kOk : meet_barrier_faults(state, call);
   if (met != Status::kOk) return met;
   return disseminate(static_cast<const BasicContext<R>&>(state->fields), epoch, left.rank,
                      left.count, 0, [&](uint32_t i) { return static_cast<int>(left.pe[i]); });
 }
 
 template <Reach R>
-PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin) {
+PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin, Call call) {
   const uint64_t epoch = begin.epoch;
-  if (ctx.sync_rounds == 0) return call_apart<&sync_survivors<R>>(ctx.state, epoch);
+  if (ctx.sync_rounds == 0) return call_apart<&sync_survivors<R>>(ctx.state, epoch, call);
   const bool told_next = begin.next.here & (ctx.n_pes > 1);
   if (told_next) {
     store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(begin.next.address), epoch);
@@ -153,8 +153,8 @@ PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin) 
 /// sync_pes(), and where blocks own queues, its flags' arrival: the next barrier may be of another
 /// block, whose flag on another queue would come first and be replaced by the older one.
 template <Reach R>
-PEAL_DEVICE Status sync_all_pes(const BasicContext<R>& ctx, const SyncBegin& begin) {
-  const Status synced = sync_pes(ctx, begin);
+PEAL_DEVICE Status sync_all_pes(const BasicContext<R>& ctx, const SyncBegin& begin, Call call) {
+  const Status synced = sync_pes(ctx, begin, call);
   if constexpr (R != Reach::kGpu) {
     if (ctx.queues_per_peer > 1) {
       const Status arrived = drain_all(ctx);

@@ -80,12 +80,12 @@ PEAL_HD void take_ticket(CallNote& note, const Ticket& ticket) {
 template <class Answer>
 PEAL_HD void take_value(CallNote&, const Answer&) {}
 PEAL_HD void take_value(CallNote& note, const Fetched<uint64_t>& seen) {
-  if (note.kind != CallKind::kSeen) return;
+  if (note.call != Call::kSignalWaitUntil) return;
   note.value = seen.value;
   note.number = 1;
 }
 PEAL_HD void take_epoch(CallNote& note, const ContextState* state) {
-  if (note.kind != CallKind::kSync && note.kind != CallKind::kBarrier) return;
+  if (!is_of_all(note.call)) return;
   note.number = load_relaxed<Reach::kGpu>(&state->sync_epoch);
 }
 
@@ -117,12 +117,14 @@ PEAL_DEVICE bool checks_calls([[maybe_unused]] const ContextState* state) {
 PEAL_DEVICE_COLD inline Status look_at_more([[maybe_unused]] ContextState* state,
                                             [[maybe_unused]] const void* address,
                                             [[maybe_unused]] uint64_t bytes,
-                                            [[maybe_unused]] Doing doing) {
+                                            [[maybe_unused]] Call call,
+                                            [[maybe_unused]] CallSide side) {
 #if PEAL_CHECK
   Misuse found;
   found.mistake = look_at_range(*state->checks, state->fields, address, bytes);
   if (found.mistake == Mistake::kNone) return Status::kOk;
-  found.doing = doing;
+  found.call = call;
+  found.side = side;
   found.pe = state->fields.pe;
   found.address = address;
   found.bytes = bytes;
@@ -204,15 +206,11 @@ PEAL_DEVICE auto checked([[maybe_unused]] const BasicContext<R>& ctx, [[maybe_un
 #endif
 }
 
-/// Which looks the recorder writes down: signal_fetch() has no opinion of what it saw.
-enum class Recorded { kIfTrue, kNever };
-
 /// A look that does not wait, whose CallNote is make(): what `op()` answers converts to false where
 /// it did not see what it wanted. One thread.
 template <Reach R, class Make, class Op>
 PEAL_DEVICE auto checked_look([[maybe_unused]] const BasicContext<R>& ctx,
-                              [[maybe_unused]] const Make& make, const Op& op,
-                              [[maybe_unused]] Recorded recorded = Recorded::kIfTrue) {
+                              [[maybe_unused]] const Make& make, const Op& op) {
 #if PEAL_CHECK || PEAL_RECORD
   using Answer = decltype(op());
   ContextState* const state = ctx.state;
@@ -227,7 +225,7 @@ PEAL_DEVICE auto checked_look([[maybe_unused]] const BasicContext<R>& ctx,
   if (checks) end_checked<R>(state, thread, note, answer ? Status::kOk : Status::kTimeout);
 #endif
 #if PEAL_RECORD
-  const bool keeps = answer && recorded == Recorded::kIfTrue;
+  const bool keeps = answer && note.call != Call::kSignalFetch;  // which has no opinion
   if (state->records != nullptr) record_look(*state->records, note, keeps);
 #endif
   return answer;
@@ -238,10 +236,10 @@ PEAL_DEVICE auto checked_look([[maybe_unused]] const BasicContext<R>& ctx,
 
 // ---- notes
 
-PEAL_HD CallNote note_of(CallKind kind, int pe, const void* there, uint64_t there_bytes,
+PEAL_HD CallNote note_of(Call call, int pe, const void* there, uint64_t there_bytes,
                          const void* here, uint64_t here_bytes) {
   CallNote note;
-  note.kind = kind;
+  note.call = call;
   note.pe = pe;
   note.there = there;
   note.there_bytes = there_bytes;
@@ -252,34 +250,35 @@ PEAL_HD CallNote note_of(CallKind kind, int pe, const void* there, uint64_t ther
 
 /// The note of a wait for words at home, or of a look at them.
 template <class T>
-PEAL_HD CallNote note_of_words(const ContextFields& ctx, const T* words, uint64_t count = 1,
-                               uint64_t value = 0) {
-  CallNote note = note_of(CallKind::kSeen, ctx.pe, words, scaled_by<sizeof(T)>(count), nullptr, 0);
+PEAL_HD CallNote note_of_words(Call call, const ContextFields& ctx, const T* words,
+                               uint64_t count = 1, uint64_t value = 0) {
+  CallNote note = note_of(call, ctx.pe, words, scaled_by<sizeof(T)>(count), nullptr, 0);
   note.value = value;
   return note;
 }
 
-PEAL_HD CallNote note_of(const Ticket& ticket) {
+/// The note of a wait for a ticket, or of a look at it.
+PEAL_HD CallNote note_of(Call call, const Ticket& ticket) {
   CallNote note;
-  note.kind = CallKind::kWait;
+  note.call = call;
   note.queue = ticket.queue;
   note.index = ticket.index;
   return note;
 }
 
-/// The note of a collective call, or of a team's barrier.
-PEAL_HD CallNote note_of_team(CallKind kind, uint64_t team, const void* dst = nullptr,
+/// The note of a collective call.
+PEAL_HD CallNote note_of_team(Call call, uint64_t team, const void* dst = nullptr,
                               uint64_t dst_bytes = 0, const void* src = nullptr,
                               uint64_t src_bytes = 0) {
-  CallNote note = note_of(kind, -1, dst, dst_bytes, src, src_bytes);
+  CallNote note = note_of(call, -1, dst, dst_bytes, src, src_bytes);
   note.number = team;
   return note;
 }
 
 /// The note of a call that touches no memory but its own words.
-PEAL_HD CallNote note_of(CallKind kind, int pe = -1) {
+PEAL_HD CallNote note_of(Call call, int pe = -1) {
   CallNote note;
-  note.kind = kind;
+  note.call = call;
   note.pe = pe;
   return note;
 }

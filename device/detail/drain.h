@@ -308,14 +308,14 @@ PEAL_DEVICE bool queues_keep_order(const BasicContext<R>& ctx) {
   return !several && (ctx.relaxed | ctx.settle) == 0;
 }
 
-/// drain_all() for what goes to one PE.
-template <Reach R>
+/// drain_all() for what goes to one PE; by `kCall`.
+template <Reach R, Call kCall>
 PEAL_DEVICE_COLD Status drain_pe(ContextState* state, int pe) {
   const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
   const auto peers = static_cast<uint32_t>(ctx.n_pes);
   if (static_cast<uint32_t>(pe) >= peers) {
     return refuse(state, Status::kBadPe,
-                  Asked{.address = nullptr, .bytes = 0, .pe = pe, .doing = Doing::kQuiet});
+                  Asked{.address = nullptr, .bytes = 0, .pe = pe, .call = kCall});
   }
   const Status first = usage_status(ctx);
   const QueueRange range = drained_queues<R>(ctx);

@@ -97,20 +97,21 @@ PEAL_DEVICE_COLD inline Status meet_fault(ContextState* state, Asked asked) {
     met = stand_still(state, asked.pe, rule->ns);
   }
   // A put with a signal meets this when its data is stored.
-  if (met == Status::kOk && asked.doing == Doing::kSignal) {
+  if (met == Status::kOk && asked.call == Call::kSignal) {
     met = meet_late_signal(state, asked.pe);
   }
   return met;
 }
 
 /// A barrier is an operation on every other mapped PE that takes part.
-PEAL_DEVICE_COLD inline Status meet_barrier_faults(ContextState* state) {
+PEAL_DEVICE_COLD inline Status meet_barrier_faults(ContextState* state, Call call) {
   Status first = Status::kOk;
   const ContextFields& ctx = state->fields;
   for (uint32_t i = 0; i < state->survivors.count; ++i) {
     const int pe = state->survivors.pe[i];
     if (ctx.heap.direct[pe] == nullptr) continue;
-    const Status met = meet_fault(state, {.address = ctx.sync_flags, .bytes = 8, .pe = pe});
+    const Status met =
+        meet_fault(state, {.address = ctx.sync_flags, .bytes = 8, .pe = pe, .call = call});
     if (first == Status::kOk) first = met;
   }
   return first;

@@ -44,7 +44,8 @@ PEAL_HD void leave_library() {
 /// What a call was wrong in.
 struct Misuse {
   Mistake mistake = Mistake::kNone;
-  Doing doing = Doing::kOther;
+  Call call = Call::kNone;
+  CallSide side = CallSide::kThere;
   const void* address = nullptr;
   uint64_t bytes = 0;
   int pe = -1;
@@ -58,7 +59,8 @@ struct Misuse {
 PEAL_DEVICE_COLD inline Status tell(ContextState* state, const Misuse& found) {
   UsageError error{};
   error.pe = found.pe;
-  error.doing = static_cast<uint32_t>(found.doing);
+  error.call = found.call;
+  error.side = found.side;
   error.address = reinterpret_cast<uint64_t>(found.address);
   error.bytes = found.bytes;
   error.time_ns = now_ns();
@@ -110,7 +112,7 @@ struct RowsAt {
 };
 
 PEAL_DEVICE Misuse look_at_rows(const ContextState* state, const CallNote& note, const RowsAt& rows,
-                                Doing doing, int pe) {
+                                CallSide side, int pe) {
   Misuse found;
   for (uint64_t row = 0; row < note.rows && rows.first != nullptr; ++row) {
     const std::byte* const at =
@@ -120,62 +122,28 @@ PEAL_DEVICE Misuse look_at_rows(const ContextState* state, const CallNote& note,
     if (found.mistake == Mistake::kNone) continue;
     found.address = at;
     found.bytes = rows.bytes;
-    found.doing = doing;
+    found.call = note.call;
+    found.side = side;
     found.pe = pe;
     return found;
   }
   return found;
 }
 
-PEAL_DEVICE Doing far_doing(CallKind kind) {
-  switch (kind) {
-    case CallKind::kPut:
-      return Doing::kPut;
-    case CallKind::kGet:
-      return Doing::kGet;
-    case CallKind::kP:
-      return Doing::kP;
-    case CallKind::kG:
-      return Doing::kG;
-    case CallKind::kAtomic:
-    case CallKind::kFetch:
-      return Doing::kAtomic;
-    case CallKind::kSignal:
-      return Doing::kSignal;
-    case CallKind::kSeen:
-      return Doing::kWaitWord;
-    case CallKind::kQuiet:
-    case CallKind::kFence:
-      return Doing::kQuiet;
-    case CallKind::kWait:
-      return Doing::kTicket;
-    case CallKind::kSync:
-    case CallKind::kBarrier:
-      return Doing::kBarrier;
-    default:
-      return Doing::kCollective;
-  }
-}
-
-PEAL_DEVICE Doing near_doing(CallKind kind) {
-  if (kind == CallKind::kPut) return Doing::kPutSource;
-  if (kind == CallKind::kGet) return Doing::kGetDestination;
-  return kind == CallKind::kFetch ? Doing::kAtomicResult : Doing::kCollectiveSource;
-}
-
 PEAL_DEVICE Misuse look_at_ranges(const ContextState* state, const CallNote& note) {
   const int me = state->fields.pe;
-  const Doing far = far_doing(note.kind);
+  const CallSide far = is_of_words(note.call) ? CallSide::kWord : CallSide::kThere;
   Misuse found = look_at_rows(state, note, {note.there, note.there_bytes, note.there_pitch}, far,
                               note.pe < 0 ? me : note.pe);
   if (found.mistake != Mistake::kNone) return found;
-  found = look_at_rows(state, note, {note.here, note.here_bytes, note.here_pitch},
-                       near_doing(note.kind), me);
+  found =
+      look_at_rows(state, note, {note.here, note.here_bytes, note.here_pitch}, CallSide::kHere, me);
   if (found.mistake != Mistake::kNone || note.word == nullptr) return found;
   found.mistake = look_at_range(*state->checks, state->fields, note.word, sizeof(uint64_t));
   found.address = note.word;
   found.bytes = sizeof(uint64_t);
-  found.doing = Doing::kSignal;
+  found.call = note.call;
+  found.side = CallSide::kWord;
   found.pe = note.pe;
   return found;
 }
@@ -184,11 +152,11 @@ PEAL_DEVICE Misuse look_at_ranges(const ContextState* state, const CallNote& not
 
 PEAL_DEVICE Misuse look_at_ticket(const ContextState* state, const CallNote& note) {
   Misuse found;
-  if (note.kind != CallKind::kWait || note.queue == nullptr) return found;
+  if (!is_of_ticket(note.call) || note.queue == nullptr) return found;
   const ContextFields& ctx = state->fields;
   const auto at = static_cast<uint64_t>(static_cast<const std::byte*>(note.queue) - ctx.queues);
   const uint64_t all = uint64_t{ctx.queues_per_peer} * static_cast<uint64_t>(ctx.n_pes);
-  found.doing = Doing::kTicket;
+  found.call = note.call;
   found.pe = ctx.pe;
   found.address = note.queue;
   found.detail = note.index;
@@ -225,34 +193,22 @@ PEAL_DEVICE uint64_t claim_meeting(uint64_t* word) {
 /// In a call by a grid block 0 takes the word for all blocks.
 PEAL_DEVICE uint64_t* meeting_word(CheckTable& table, const CallNote& note) {
   if (note.scope == CallScope::kGrid && block_in_grid() != 0) return nullptr;
-  if (note.kind == CallKind::kSync || note.kind == CallKind::kBarrier) return &table.barrier;
-  const bool team = note.kind == CallKind::kCollective || note.kind == CallKind::kTeamBarrier;
-  return team ? &table.team[note.number % CheckTable::kTeams] : nullptr;
-}
-
-PEAL_DEVICE bool drains(CallKind kind) {
-  return kind == CallKind::kQuiet || kind == CallKind::kBarrier || kind == CallKind::kTeamBarrier;
+  if (is_of_all(note.call)) return &table.barrier;
+  return is_collective(note.call) ? &table.team[note.number % CheckTable::kTeams] : nullptr;
 }
 
 /// True if something of the call may be under way when it has returned.
 PEAL_DEVICE bool leaves_work(const CallNote& note) {
-  switch (note.kind) {
-    case CallKind::kPut:
-      return note.starts != 0 || note.here_bytes <= mlx5::kMaxInlineBytes;
-    case CallKind::kGet:
-    case CallKind::kFetch:
-      return note.starts != 0;
-    case CallKind::kP:
-    case CallKind::kAtomic:
-    case CallKind::kSignal:
-      return true;
-    default:
-      return false;
-  }
+  if (is_put(note.call)) return note.starts != 0 || note.here_bytes <= mlx5::kMaxInlineBytes;
+  if (note.call == Call::kGet || fetches(note.call)) return note.starts != 0;
+  return note.call == Call::kP || note.call == Call::kSignal || is_atomic(note.call);
 }
 
-PEAL_DEVICE bool uses_queue(CallKind kind) {
-  return kind != CallKind::kSeen && kind != CallKind::kWait && kind != CallKind::kCollective;
+/// True of calls that go by the block's own queues: collective ones, but a barrier, go by queues
+/// that are theirs.
+PEAL_DEVICE bool uses_queue(Call call) {
+  if (is_collective(call)) return call == Call::kBarrier;
+  return !is_of_words(call) && !is_of_ticket(call);
 }
 
 /// Claims a queue of a context whose queues are owned: the block's queues are its own, and one
@@ -260,7 +216,7 @@ PEAL_DEVICE bool uses_queue(CallKind kind) {
 template <Reach R>
 PEAL_DEVICE uint64_t claim_queue(CheckTable& table, const ContextFields& ctx,
                                  const CallNote& note) {
-  if (R == Reach::kGpu || !uses_queue(note.kind)) return 0;
+  if (R == Reach::kGpu || !uses_queue(note.call)) return 0;
   const uint32_t per_peer = ctx.queues_per_peer == 0 ? 1 : ctx.queues_per_peer;
   const uint32_t queue = block_in_grid() % per_peer % CheckTable::kQueues;
   const uint64_t block = uint64_t{block_in_grid()} + 1;
@@ -275,10 +231,10 @@ PEAL_DEVICE uint64_t claim_queue(CheckTable& table, const ContextFields& ctx,
 
 template <Reach R>
 PEAL_DEVICE void release_queue(CheckTable& table, const ContextFields& ctx, const CallNote& note) {
-  if (R == Reach::kGpu || !uses_queue(note.kind)) return;
+  if (R == Reach::kGpu || !uses_queue(note.call)) return;
   const uint32_t per_peer = ctx.queues_per_peer == 0 ? 1 : ctx.queues_per_peer;
   const uint32_t queue = block_in_grid() % per_peer % CheckTable::kQueues;
-  if (drains(note.kind) && note.pe < 0) {
+  if (drains(note.call) && note.pe < 0) {
     store_relaxed<Reach::kGpu>(&table.undrained[queue], uint64_t{0});
   }
   if constexpr (R == Reach::kLane) store_release<Reach::kGpu>(&table.queue[queue], uint64_t{0});
@@ -288,7 +244,7 @@ template <Reach R>
 PEAL_DEVICE Misuse look_at_users(ContextState* state, const CallNote& note) {
   CheckTable& table = *state->checks;
   Misuse found;
-  found.doing = far_doing(note.kind);
+  found.call = note.call;
   found.pe = state->fields.pe;
   found.address = note.there;
   uint64_t* const meeting = meeting_word(table, note);
@@ -308,7 +264,7 @@ PEAL_DEVICE Misuse look_at_users(ContextState* state, const CallNote& note) {
 
 /// The first argument in which two notes differ, as its offset, or sizeof(CallNote).
 PEAL_DEVICE uint32_t difference(const CallNote& a, const CallNote& b) {
-  if (a.kind != b.kind) return offsetof(CallNote, kind);
+  if (a.call != b.call) return offsetof(CallNote, call);
   if (a.pe != b.pe) return offsetof(CallNote, pe);
   if (a.there != b.there) return offsetof(CallNote, there);
   if (a.there_bytes != b.there_bytes) return offsetof(CallNote, there_bytes);
@@ -326,7 +282,7 @@ PEAL_DEVICE uint32_t difference(const CallNote& a, const CallNote& b) {
 PEAL_DEVICE uint64_t argument_of(const CallNote& note, uint32_t argument) {
   uint64_t value = 0;
   const uint32_t bytes = argument == offsetof(CallNote, pe)     ? sizeof(note.pe)
-                         : argument == offsetof(CallNote, kind) ? sizeof(note.kind)
+                         : argument == offsetof(CallNote, call) ? sizeof(note.call)
                                                                 : sizeof(value);
   memcpy(&value, reinterpret_cast<const std::byte*>(&note) + argument, bytes);
   return value;
@@ -335,7 +291,7 @@ PEAL_DEVICE uint64_t argument_of(const CallNote& note, uint32_t argument) {
 template <class S>
 PEAL_DEVICE Misuse look_at_lanes(const ContextState* state, S scope, const CallNote& note) {
   Misuse found;
-  found.doing = far_doing(note.kind);
+  found.call = note.call;
   found.pe = state->fields.pe;
   found.address = note.there;
   found.bytes = note.there_bytes;

@@ -48,7 +48,7 @@ PEAL_HD void write_words(T* to, const T& value) {
   }
 }
 
-PEAL_HD CallRecord::Body body_of(const CallNote& note, bool look) {
+PEAL_HD CallRecord::Body body_of(const CallNote& note) {
   CallRecord::Body body{};
   body.begun_ns = now_ns();
   body.lane = this_lane();
@@ -60,17 +60,15 @@ PEAL_HD CallRecord::Body body_of(const CallNote& note, bool look) {
   body.value = note.value;
   body.number = note.number;
   body.pe = note.pe;
-  body.kind = note.kind;
+  body.call = note.call;
   body.scope = note.scope;
   body.starts = note.starts;
   body.adds = note.adds;
-  body.look = look ? 1 : 0;
   return body;
 }
 
-PEAL_COLD inline Recording record_begin(RecordTable& table, const CallNote& note,
-                                        bool look = false) {
-  const CallRecord::Body body = body_of(note, look);
+PEAL_COLD inline Recording record_begin(RecordTable& table, const CallNote& note) {
+  const CallRecord::Body body = body_of(note);
   store_relaxed<Reach::kSystem>(&table.ran, uint64_t{1});
   const uint64_t number = fetch_add_relaxed<Reach::kGpu>(&table.next, uint64_t{1});
   CallRecord& record = table.ring[number & table.mask];
@@ -87,7 +85,7 @@ PEAL_COLD inline Recording record_begin(RecordTable& table, const CallNote& note
 }
 
 PEAL_HD void count_call(RecordTable& table, const CallNote& note, uint64_t time_ns, Status status) {
-  CallCount& count = table.count[static_cast<uint32_t>(note.kind)];
+  CallCount& count = table.count[static_cast<uint32_t>(note.call)];
   fetch_add_relaxed<Reach::kGpu>(&count.calls, uint64_t{1});
   fetch_add_relaxed<Reach::kGpu>(&count.time_ns, time_ns);
   if (note.there_bytes != 0) {
@@ -128,7 +126,7 @@ PEAL_COLD inline void record_look(RecordTable& table, const CallNote& note, bool
     fetch_add_relaxed<Reach::kGpu>(&table.looks, uint64_t{1});
     return;
   }
-  record_end(table, record_begin(table, note, true), note, Status::kOk);
+  record_end(table, record_begin(table, note), note, Status::kOk);
 }
 
 }  // namespace peal::detail

@@ -25,7 +25,8 @@ struct Asked {
   int pe;
   Use use = Use::kPayload;
   bool aligned = false;  // true: must be a multiple of `bytes`
-  Doing doing = Doing::kOther;
+  Call call = Call::kNone;
+  CallSide side = CallSide::kThere;
   bool counts = true;  // an operation, for a plan of faults (meet_fault.h); false: part of one
 };
 
@@ -39,7 +40,8 @@ PEAL_DEVICE_COLD inline Status refuse(ContextState* state, Status status, Asked 
   UsageError& usage = state->usage;
   if (compare_exchange<Reach::kGpu>(&usage.claimed, 0u, static_cast<uint32_t>(status))) {
     usage.pe = asked.pe;
-    usage.doing = static_cast<uint32_t>(asked.doing);
+    usage.call = asked.call;
+    usage.side = asked.side;
     usage.lane = this_lane();
     usage.place = this_place();
     usage.address = reinterpret_cast<uint64_t>(asked.address);

@@ -65,11 +65,12 @@ PEAL_DEVICE void signal_direct(std::byte* word, const Signal& signal) {
   }
 }
 
-/// The range of the signal's word. Its queue is the one that the data before it travel on, unless
-/// the signal is an atomic that another NIC executes.
-PEAL_DEVICE Asked word_of(const Signal& signal) {
+/// The range of the signal's word, of a put_signal or a signal alone. Its queue is the one that the
+/// data before it travel on, unless the signal is an atomic that another NIC executes.
+PEAL_DEVICE Asked word_of(const Signal& signal, Call call) {
   const Use use = signal.kind == Signal::Kind::kAdd ? Use::kReleasing : Use::kWord;
-  return {signal.word, sizeof(uint64_t), signal.pe, use, true, Doing::kSignal};
+  const CallSide side = call == Call::kSignal ? CallSide::kThere : CallSide::kWord;
+  return {signal.word, sizeof(uint64_t), signal.pe, use, true, call, side};
 }
 
 template <Reach R, bool kTogether, Rings kRings>
@@ -79,7 +80,7 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
   if (flag.direct != nullptr) {
     // Two ways to one peer: nothing orders them but waiting, and not for a completion alone. Edge
     // kNicDataBeforeFlag.
-    const Ticket put = put_bytes<R, kTogether>(ctx, to, src, bytes);
+    const Ticket put = put_bytes<R, kTogether, Rings::kNow, Call::kPutSignal>(ctx, to, src, bytes);
     Status done = put.status;
     if (done == Status::kOk) {
       done = weakened(Edge::kNicDataBeforeSignal) ? ibgda::wait<R>(put)
@@ -90,12 +91,12 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
   }
   if (bytes == 0) return post_signal<R, kTogether, kRings>(ctx, flag, signal);
   if (flag.queue != to.queue) {  // two NICs: the same, and the signal settles what is ahead of it
-    const Ticket put = put_bytes<R, kTogether>(ctx, to, src, bytes);
+    const Ticket put = put_bytes<R, kTogether, Rings::kNow, Call::kPutSignal>(ctx, to, src, bytes);
     return put.status == Status::kOk ? post_signal<R, kTogether>(ctx, flag, signal) : put;
   }
   // Same queue, later slot: the responder executes the signal after the data. Edge kDataBeforeWord.
   return with_signal(ctx, flag, signal, [&](const auto& compose) {
-    return put_bytes<R, kTogether, kRings>(ctx, to, src, bytes, compose);
+    return put_bytes<R, kTogether, kRings, Call::kPutSignal>(ctx, to, src, bytes, compose);
   });
 }
 
@@ -110,10 +111,10 @@ struct PutSignal {
   Signal signal;
 
   PEAL_DEVICE Asked asked() const {
-    return {.address = dst, .bytes = bytes, .pe = signal.pe, .doing = Doing::kPut};
+    return {.address = dst, .bytes = bytes, .pe = signal.pe, .call = Call::kPutSignal};
   }
   PEAL_DEVICE CallNote note() const {
-    CallNote note = note_of(CallKind::kPut, signal.pe, dst, bytes, src, bytes);
+    CallNote note = note_of(Call::kPutSignal, signal.pe, dst, bytes, src, bytes);
     note.starts = 1;
     note.word = signal.word;
     note.value = signal.value;
@@ -125,7 +126,8 @@ struct PutSignal {
     scope.sync();  // kLanesBeforeLeader: every lane's earlier stores to the source precede the copy
     copy_mapped<p2p::Direction::kPut>(scope, there, src, bytes);
     scope.sync();
-    if (scope.leader()) signal_direct(find_near(ctx, word_of(signal)).address, signal);
+    if (scope.leader())
+      signal_direct(find_near(ctx, word_of(signal, Call::kPutSignal)).address, signal);
     return Ticket{};
   }
 };
@@ -133,7 +135,7 @@ struct PutSignal {
 /// The data and the signal's word count as near only if both are.
 template <Rings kRings>
 PEAL_DEVICE Near near_of(const ContextFields& ctx, const PutSignal<kRings>& op) {
-  const Near flag = find_near(ctx, word_of(op.signal));
+  const Near flag = find_near(ctx, word_of(op.signal, Call::kPutSignal));
   const Near data = find_near(ctx, op.asked());
   const bool both = data.here & flag.here;
   return {data.address, both};
@@ -175,7 +177,7 @@ struct PutSignalAt {
 
 template <Reach R, class S, Rings kRings>
 PEAL_DEVICE Ticket access_far(const BasicContext<R>& ctx, S scope, const PutSignal<kRings>& put) {
-  Asked word = word_of(put.signal);
+  Asked word = word_of(put.signal, Call::kPutSignal);
   word.counts = false;
   const PutSignalAt<kRings> op{put, resolve(ctx, word)};
   if (op.flag.status != Status::kOk) return Ticket{nullptr, 0, op.flag.status};
@@ -188,14 +190,14 @@ PEAL_DEVICE Ticket access_far(const BasicContext<R>& ctx, S scope, const PutSign
 template <Rings kRings, Reach R>
 PEAL_DEVICE Ticket signal_alone(const BasicContext<R>& ctx, const Signal& what) {
   const auto note = [&] {
-    CallNote signal = note_of(CallKind::kSignal, what.pe, what.word, sizeof(uint64_t), nullptr, 0);
+    CallNote signal = note_of(Call::kSignal, what.pe, what.word, sizeof(uint64_t), nullptr, 0);
     signal.word = what.word;
     signal.value = what.value;
     signal.adds = what.kind == Signal::Kind::kAdd ? 1 : 0;
     return signal;
   };
   return access_word<Ticket>(
-      ctx, word_of(what), note,
+      ctx, word_of(what, Call::kSignal), note,
       [what](const ContextFields&, std::byte* word) {
         signal_direct(word, what);
         return Ticket{};

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/base/call_list.h"
 #include "device/base/call_note.h"
 #include "device/base/call_record.h"
 #include "device/base/endian.h"
@@ -19,7 +20,7 @@
 
 namespace peal {
 
-inline constexpr uint32_t kContextVersion = 11;
+inline constexpr uint32_t kContextVersion = 12;
 inline constexpr uint32_t kMaxWindows = 8192;
 /// ContextFields::settle where some GPU shows what NICs write in no order.
 inline constexpr uint32_t kSettleAlways = 2;
@@ -127,35 +128,15 @@ struct WindowTable {
   WindowNear near[kNearPes][kMaxWindows];
 };
 
-/// What a call does with a range: for whom it refuses.
-enum class Doing : uint8_t {
-  kOther,
-  kPut,
-  kGet,
-  kP,
-  kG,
-  kSignal,
-  kAtomic,
-  kQuiet,
-  kCollective,
-  kBarrier,
-  // At home.
-  kPutSource,
-  kGetDestination,
-  kAtomicResult,
-  kCollectiveSource,
-  kWaitWord,
-  kTicket,
-  kCount,
-};
-
 /// The first call that could not be carried out because of its arguments. `claimed`, the same as
 /// `status`, is written first, for calls of the same context; `status` last, for the host.
 struct UsageError {
   uint32_t status;
   uint32_t claimed;
   int32_t pe;
-  uint32_t doing;  // a Doing
+  Call call;
+  CallSide side;  // that is wrong
+  uint16_t unused;
   uint64_t address;
   uint64_t bytes;
   uint64_t time_ns;  // device clock

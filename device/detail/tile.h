@@ -97,14 +97,14 @@ struct TileTransfer {
 
   PEAL_DEVICE Asked asked() const {
     const std::byte* const first = kPut ? dst : src;
-    constexpr Doing kDoing = kPut ? Doing::kPut : Doing::kGet;
-    if (nothing()) return {.address = first, .bytes = 0, .pe = pe, .doing = kDoing};
+    constexpr Call kCall = kPut ? Call::kPut : Call::kGet;
+    if (nothing()) return {.address = first, .bytes = 0, .pe = pe, .call = kCall};
     const uint64_t bytes = end_of(span_of(rows.count - 1, far_pitch()), rows.bytes);
-    return {.address = first - first_row(), .bytes = bytes, .pe = pe, .doing = kDoing};
+    return {.address = first - first_row(), .bytes = bytes, .pe = pe, .call = kCall};
   }
   PEAL_DEVICE CallNote note() const {
-    CallNote note = kPut ? note_of(CallKind::kPut, pe, dst, rows.bytes, src, rows.bytes)
-                         : note_of(CallKind::kGet, pe, src, rows.bytes, dst, rows.bytes);
+    CallNote note = kPut ? note_of(Call::kPut, pe, dst, rows.bytes, src, rows.bytes)
+                         : note_of(Call::kGet, pe, src, rows.bytes, dst, rows.bytes);
     note.starts = until == Until::kStarted ? 1 : 0;
     note.rows = rows.count;
     note.there_pitch = kPut ? rows.dst_pitch : rows.src_pitch;

@@ -96,7 +96,8 @@ PEAL_DEVICE Ticket post_inline(const Destination& to, const void* src, uint32_t 
 
 /// Posts a put of any size, followed by `after` (one more composer per WQE) under the same doorbell
 /// as its last part.
-template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class Home, class... After>
+template <Reach R, bool kTogether, Rings kRings = Rings::kNow, Call kCall = Call::kPut, class Home,
+          class... After>
 PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, Home home,
                              uint64_t bytes, const After&... after) {
   if (bytes <= kShortInline) {
@@ -109,7 +110,7 @@ PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, 
   }
   const Origin from = resolve_local(ctx, *to.queue, address_of(home), bytes);
   if (from.status != Status::kOk) {
-    const Status moved = by_lane<R, kTogether, true>(ctx.state, to, home, bytes);
+    const Status moved = by_lane<R, kTogether, kCall>(ctx.state, to, home, bytes);
     if constexpr (sizeof...(After) > 0) {
       if (moved == Status::kOk) return post<R, kTogether, kRings>(*to.queue, after...);
     }
@@ -124,7 +125,7 @@ PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, const Destination& at, 
                              uint64_t bytes) {
   Origin to = resolve_local(ctx, *at.queue, address_of(home), bytes);
   if (to.status != Status::kOk) {
-    return {nullptr, 0, by_lane<R, kTogether, false>(ctx.state, at, home, bytes)};
+    return {nullptr, 0, by_lane<R, kTogether, Call::kGet>(ctx.state, at, home, bytes)};
   }
   in_memory(&to);
   const Ticket ticket =
@@ -211,12 +212,12 @@ struct Transfer {
     return {.address = kPut ? dst : src,
             .bytes = bytes,
             .pe = pe,
-            .doing = kPut ? Doing::kPut : Doing::kGet};
+            .call = kPut ? Call::kPut : Call::kGet};
   }
 
   PEAL_DEVICE CallNote note() const {
-    CallNote note = kPut ? note_of(CallKind::kPut, pe, dst, bytes, src, bytes)
-                         : note_of(CallKind::kGet, pe, src, bytes, dst, bytes);
+    CallNote note = kPut ? note_of(Call::kPut, pe, dst, bytes, src, bytes)
+                         : note_of(Call::kGet, pe, src, bytes, dst, bytes);
     note.starts = until == Until::kStarted ? 1 : 0;
     return note;
   }

@@ -78,9 +78,9 @@ struct PutValue {
   T value;
   int32_t pe;
 
-  PEAL_DEVICE Asked asked() const { return {dst, sizeof(T), pe, Use::kWord, false, Doing::kP}; }
+  PEAL_DEVICE Asked asked() const { return {dst, sizeof(T), pe, Use::kWord, false, Call::kP}; }
   PEAL_DEVICE CallNote note() const {
-    return note_of(CallKind::kP, pe, dst, sizeof(T), nullptr, 0);
+    return note_of(Call::kP, pe, dst, sizeof(T), nullptr, 0);
   }
   template <Reach R>
   PEAL_DEVICE Ticket mapped(const BasicContext<R>&, Thread, std::byte* there) const {
@@ -122,7 +122,7 @@ template <Reach R, class T>
 PEAL_DEVICE Fetched<T> get_value(const BasicContext<R>& ctx, const T* src, int pe) {
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
   return access_word<Fetched<T>>(
-      ctx, {src, sizeof(T), pe, Use::kWord, false, Doing::kG},
+      ctx, {src, sizeof(T), pe, Use::kWord, false, Call::kG},
       [](const ContextFields& context, const std::byte* there) {
         return Fetched<T>{load_value<T>(there), ended_status(context)};
       },

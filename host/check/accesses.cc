@@ -14,8 +14,8 @@ bool is_one_element(const CallNote& note) {
          reinterpret_cast<uint64_t>(note.there) % bytes == 0;
 }
 
-bool writes_there(CallKind kind) {
-  return kind != CallKind::kGet && kind != CallKind::kG && kind != CallKind::kSeen;
+bool writes_there(Call call) {
+  return call != Call::kGet && call != Call::kG && !is_of_words(call);
 }
 
 }  // namespace
@@ -79,43 +79,33 @@ void OrderChecker::data_of(const CallNote& note, uint16_t site) {
   const Rows here = here_of(note);
   const Rows there = there_of(note);
   const bool one = is_one_element(note);
-  switch (note.kind) {
-    case CallKind::kPut:
-      touch({owner, there, Slot::kWrite | (one ? Slot::kSmall : 0), site, stamp});
-      touch({me_, here, 0, site, stamp});
-      if (note.word != nullptr) {
-        const Rows word{static_cast<const std::byte*>(note.word), sizeof(uint64_t), 1, 0};
-        touch({owner, word, Slot::kWrite | Slot::kWord, site, stamp});
-      }
-      return;
-    case CallKind::kGet:
-      touch({owner, there, one ? Slot::kWord : 0, site, stamp});
-      touch({me_, here, Slot::kWrite, site, stamp});
-      return;
-    case CallKind::kG:
-      return touch({owner, there, Slot::kWord, site, stamp});
-    case CallKind::kP:
-    case CallKind::kAtomic:
-    case CallKind::kFetch:
-    case CallKind::kSignal:
-      touch({owner, there, Slot::kWrite | Slot::kWord, site, stamp});
-      touch({me_, here, Slot::kWrite, site, stamp});
-      return;
-    case CallKind::kCollective:
-      touch({me_, here, 0, site, stamp});
-      touch({me_, there, Slot::kWrite, site, stamp});
-      return;
-    default:
-      return;
+  if (is_put(note.call)) {
+    touch({owner, there, Slot::kWrite | (one ? Slot::kSmall : 0), site, stamp});
+    touch({me_, here, 0, site, stamp});
+    if (note.word != nullptr) {
+      const Rows word{static_cast<const std::byte*>(note.word), sizeof(uint64_t), 1, 0};
+      touch({owner, word, Slot::kWrite | Slot::kWord, site, stamp});
+    }
+  } else if (note.call == Call::kGet) {
+    touch({owner, there, one ? Slot::kWord : 0, site, stamp});
+    touch({me_, here, Slot::kWrite, site, stamp});
+  } else if (note.call == Call::kG) {
+    touch({owner, there, Slot::kWord, site, stamp});
+  } else if (note.call == Call::kP || note.call == Call::kSignal || is_atomic(note.call)) {
+    touch({owner, there, Slot::kWrite | Slot::kWord, site, stamp});
+    touch({me_, here, Slot::kWrite, site, stamp});
+  } else if (is_collective(note.call)) {
+    touch({me_, here, 0, site, stamp});
+    touch({me_, there, Slot::kWrite, site, stamp});
   }
 }
 
 void OrderChecker::check_pending(const CallNote& note, uint16_t site) {
-  if (!any_pending_.load(std::memory_order_acquire) || note.kind == CallKind::kSeen) return;
-  const bool writes_here = note.kind != CallKind::kPut && note.kind != CallKind::kCollective;
+  if (!any_pending_.load(std::memory_order_acquire) || is_of_words(note.call)) return;
+  const bool writes_here = !is_put(note.call) && !is_collective(note.call);
   check_pending(here_of(note), writes_here, site);
-  const bool at_home = note.pe == config_.pe || note.kind == CallKind::kCollective;
-  if (at_home) check_pending(there_of(note), writes_there(note.kind), site);
+  const bool at_home = note.pe == config_.pe || is_collective(note.call);
+  if (at_home) check_pending(there_of(note), writes_there(note.call), site);
   if (note.pe == config_.pe && note.word != nullptr) {
     check_pending({static_cast<const std::byte*>(note.word), sizeof(uint64_t), 1, 0}, true, site);
   }
@@ -136,7 +126,7 @@ void OrderChecker::check_pending(const Rows& at, bool write, uint16_t site) {
 void OrderChecker::begin_pending(const ContextState* context, const CallNote& note, uint16_t site) {
   const Rows here = here_of(note);
   if (here.first == nullptr || here.bytes == 0 || here.count == 0) return;
-  const bool gets = note.kind != CallKind::kPut;
+  const bool gets = !is_put(note.call);
   const Pending started{.context = context,
                         .pe = note.pe,
                         .gets = gets,

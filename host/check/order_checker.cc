@@ -26,13 +26,12 @@ PendingList::Which up_to(const ContextState* context, const void* queue, uint64_
 // A number for each sequence of meetings, not 0.
 constexpr uint64_t kHostMeeting = 1;
 uint64_t meeting_of(const ContextState* context, const CallNote& note) {
-  const bool all = note.kind == CallKind::kSync || note.kind == CallKind::kBarrier;
-  return all ? uint64_t{context->fields.slot} << 2 | 2 : note.number << 2 | 3;
+  return is_of_all(note.call) ? uint64_t{context->fields.slot} << 2 | 2 : note.number << 2 | 3;
 }
 
-bool brings(CallKind kind) {
-  return kind == CallKind::kGet || kind == CallKind::kG || kind == CallKind::kFetch;
-}
+bool brings(Call call) { return call == Call::kGet || call == Call::kG || fetches(call); }
+
+bool meets(Call call) { return is_of_all(call) || is_collective(call); }
 
 }  // namespace
 
@@ -66,40 +65,32 @@ std::string OrderChecker::unseen() const {
 
 void OrderChecker::begin(const ContextState* context, const CallNote& note) {
   if (off()) return;
-  const uint16_t site = sites_.here(operation_of(note.kind), 0);
+  const uint16_t site = sites_.here(operation_of(note), 0);
   check_pending(note, site);
   data_of(note, site);
   if (note.starts != 0) begin_pending(context, note, site);
   const int owner = index_of(note.pe);
   const Rows there = there_of(note);
-  switch (note.kind) {
-    case CallKind::kPut:
-      if (owner >= 0) raise(segment_->put(me_, owner), now());
-      if (there.bytes <= sizeof(uint64_t) && there.count == 1) {
-        release_word(owner, note.there, Vouches::kFenced);
-      }
-      if (note.word != nullptr) release_word(owner, note.word, Vouches::kAll);
-      return;
-    case CallKind::kP:
-    case CallKind::kAtomic:
-    case CallKind::kFetch:
-      return release_word(owner, note.there, note.releases != 0 ? Vouches::kAll : Vouches::kFenced);
-    case CallKind::kSignal:
-      return release_word(owner, note.there, Vouches::kAll);
-    case CallKind::kWait:
-      return expect_unchanged(up_to(context, note.queue, note.index), site);
-    case CallKind::kQuiet:
-      return expect_unchanged(towards(context, note.pe), site);
-    case CallKind::kBarrier:
-    case CallKind::kTeamBarrier:
+  if (is_put(note.call)) {
+    if (owner >= 0) raise(segment_->put(me_, owner), now());
+    if (there.bytes <= sizeof(uint64_t) && there.count == 1) {
+      release_word(owner, note.there, Vouches::kFenced);
+    }
+    if (note.word != nullptr) release_word(owner, note.word, Vouches::kAll);
+  } else if (note.call == Call::kP || is_atomic(note.call)) {
+    release_word(owner, note.there, note.releases != 0 ? Vouches::kAll : Vouches::kFenced);
+  } else if (note.call == Call::kSignal) {
+    release_word(owner, note.there, Vouches::kAll);
+  } else if (is_of_ticket(note.call)) {
+    expect_unchanged(up_to(context, note.queue, note.index), site);
+  } else if (note.call == Call::kQuiet) {
+    expect_unchanged(towards(context, note.pe), site);
+  } else if (meets(note.call)) {
+    if (drains(note.call)) {
       expect_unchanged(towards(context, -1), site);
       complete(towards(context, -1));
-      return meet(meeting_of(context, note), true);
-    case CallKind::kSync:
-    case CallKind::kCollective:
-      return meet(meeting_of(context, note), false);
-    default:
-      return;
+    }
+    meet(meeting_of(context, note), drains(note.call));
   }
 }
 
@@ -113,51 +104,31 @@ void OrderChecker::end(const ContextState* context, const CallNote& note, Status
       const std::lock_guard lock(pending_mutex_);
       changed = pending_.started(context, note, ok);
     }
-    if (changed) tell_pending(*changed, sites_.here(operation_of(note.kind), 0), "changed");
+    if (changed) tell_pending(*changed, sites_.here(operation_of(note), 0), "changed");
     return;
   }
-  switch (note.kind) {
-    case CallKind::kSeen:
-      if (!ok) return;
-      acquire_words(owner, note.there, note.there_bytes, true);
-      return look_for_puts(note);
-    case CallKind::kGet:
-    case CallKind::kG:
-    case CallKind::kFetch:
-    case CallKind::kPut:
-      if (!ok) return;
-      if (brings(note.kind)) {
-        // It came behind what was posted to that PE before.
-        completed_up_to(owner, now());
-        complete(
-            [&](const Pending& p) { return p.context == context && p.pe == note.pe && !p.gets; });
-        if (note.there_bytes * note.rows <= kFlagBytes) {
-          acquire_words(owner, note.there, note.there_bytes, false);
-        }
+  if (is_of_words(note.call)) {
+    if (!ok) return;
+    acquire_words(owner, note.there, note.there_bytes, true);
+    look_for_puts(note);
+  } else if (brings(note.call) || is_put(note.call)) {
+    if (!ok) return;
+    if (brings(note.call)) {
+      // It came behind what was posted to that PE before.
+      completed_up_to(owner, now());
+      complete(
+          [&](const Pending& p) { return p.context == context && p.pe == note.pe && !p.gets; });
+      if (note.there_bytes * note.rows <= kFlagBytes) {
+        acquire_words(owner, note.there, note.there_bytes, false);
       }
-      if (note.queue != nullptr) complete(up_to(context, note.queue, note.index));
-      return;
-    case CallKind::kWait:
-      if (ok) complete(up_to(context, note.queue, note.index));
-      return;
-    case CallKind::kQuiet:
-      complete(towards(context, note.pe));
-      for (int pe = 0; pe < segment_->shape().pes; ++pe) {
-        if (note.pe < 0 || pe == owner) completed_up_to(pe, now());
-      }
-      return bump();
-    case CallKind::kFence:
-      for (int pe = 0; pe < segment_->shape().pes; ++pe) {
-        if (note.pe < 0 || pe == owner) raise(segment_->fenced(me_, pe), now());
-      }
-      return bump();
-    case CallKind::kSync:
-    case CallKind::kBarrier:
-    case CallKind::kCollective:
-    case CallKind::kTeamBarrier:
-      return met(meeting_of(context, note), status);
-    default:
-      return;
+    }
+    if (note.queue != nullptr) complete(up_to(context, note.queue, note.index));
+  } else if (is_of_ticket(note.call)) {
+    if (ok) complete(up_to(context, note.queue, note.index));
+  } else if (note.call == Call::kQuiet || note.call == Call::kFence) {
+    ordered_by(context, note);
+  } else if (meets(note.call)) {
+    met(meeting_of(context, note), status);
   }
 }
 

@@ -133,6 +133,7 @@ class OrderChecker {
   void release_word(int owner, const void* word, Vouches vouches);
   void acquire_words(int owner, const void* first, uint64_t bytes, bool at_home);
   bool acquire_word(int owner, uint64_t offset);
+  void ordered_by(const ContextState* context, const CallNote& note);
   void look_for_puts(const CallNote& note);
   void acquire_current(int pe);
   void acquire_everything();

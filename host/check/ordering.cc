@@ -79,6 +79,24 @@ void OrderChecker::acquire_words(int owner, const void* first, uint64_t bytes, b
   complete(acknowledged());
 }
 
+// What a quiet has completed, or a fence has put in order.
+void OrderChecker::ordered_by(const ContextState* context, const CallNote& note) {
+  const int owner = index_of(note.pe);
+  const bool done = note.call == Call::kQuiet;
+  if (done)
+    complete(
+        [&](const Pending& p) { return p.context == context && (note.pe < 0 || p.pe == note.pe); });
+  for (int pe = 0; pe < segment_->shape().pes; ++pe) {
+    if (note.pe >= 0 && pe != owner) continue;
+    if (done) {
+      completed_up_to(pe, now());
+    } else {
+      raise(segment_->fenced(me_, pe), now());
+    }
+  }
+  bump();
+}
+
 // What the kernel does about it is not known: it may read the data by a call, which is looked at,
 // or by loads of its own.
 void OrderChecker::look_for_puts(const CallNote& note) {
@@ -94,7 +112,7 @@ void OrderChecker::look_for_puts(const CallNote& note) {
       if (pe == me_ || !before || ordered) continue;
       const std::lock_guard lock(told_mutex_);
       if (!unordered_wait_.empty()) return;
-      unordered_wait_ = sites_.text(sites_.here(operation_of(note.kind), 0)) +
+      unordered_wait_ = sites_.text(sites_.here(operation_of(note), 0)) +
                         ", held for a flag of PE " +
                         std::to_string(config_.pes[static_cast<size_t>(pe)]) +
                         ", whose put before it nothing orders before the flag";

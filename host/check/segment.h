@@ -28,7 +28,7 @@ namespace peal::checking {
 /// An access that may be told of.
 struct Site {
   std::atomic<uint32_t> ready;
-  uint32_t kind;  // an Operation
+  uint32_t kind;  // an AccessKind
   uint32_t block;
   uint32_t thread;
   uint32_t has_lane;  // 0: of any lane, for the table is nearly full

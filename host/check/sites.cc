@@ -7,6 +7,7 @@
 #include <cstring>
 #include <thread>
 
+#include "host/base/call_names.h"
 #include "simt/lanes/lane.h"
 #include "simt/lanes/place.h"
 #include "simt/lanes/symbol.h"
@@ -30,28 +31,20 @@ uint32_t block_rank() {
 
 }  // namespace
 
-const char* name_of(AccessKind operation) {
+AccessKind operation_of(const CallNote& note) {
+  const uint32_t starts = note.starts != 0 ? static_cast<uint32_t>(AccessKind::kStarts) : 0;
+  return static_cast<AccessKind>(static_cast<uint32_t>(note.call) + starts);
+}
+
+std::string name_of(AccessKind operation) {
   if (operation == AccessKind::kPlainLoad) return "a plain load";
   if (operation == AccessKind::kPlainStore) return "a plain store";
   if (operation == AccessKind::kFree) return "free()";
-  static constexpr const char* kNames[] = {"put",
-                                           "get",
-                                           "p",
-                                           "g",
-                                           "an atomic",
-                                           "a fetching atomic",
-                                           "a signal",
-                                           "a wait",
-                                           "wait",
-                                           "quiet",
-                                           "fence",
-                                           "sync_all",
-                                           "barrier_all",
-                                           "a collective call",
-                                           "a barrier of a team"};
-  static_assert(std::size(kNames) == static_cast<size_t>(CallKind::kCount));
-  const auto number = static_cast<size_t>(operation);
-  return number < std::size(kNames) ? kNames[number] : "an access";
+  constexpr auto kStarts = static_cast<uint32_t>(AccessKind::kStarts);
+  static_assert(static_cast<uint32_t>(Call::kCount) <= kStarts);
+  const auto number = static_cast<uint32_t>(operation);
+  const std::string name = to_string(static_cast<Call>(number % kStarts));
+  return number < kStarts ? name : name + "_nbi";
 }
 
 Sites::Sites(const Segment& segment)

@@ -19,12 +19,14 @@
 
 namespace peal::checking {
 
-/// What an access belongs to: a CallKind, a plain load or store of a kernel, or free().
-enum class AccessKind : uint32_t { kPlainLoad = 64, kPlainStore, kFree };
+/// What an access belongs to: a Call, one that returns before it is done (+ kStarts), a plain load
+/// or store of a kernel, or free().
+enum class AccessKind : uint32_t { kStarts = 64, kPlainLoad = 128, kPlainStore, kFree };
 
-inline AccessKind operation_of(CallKind kind) { return static_cast<AccessKind>(kind); }
-/// "put", "a plain store", ...
-const char* name_of(AccessKind operation);
+/// What the call of a note is.
+AccessKind operation_of(const CallNote& note);
+/// "put", "put_nbi", "a plain store", ...
+std::string name_of(AccessKind operation);
 
 /// The sites of one PE. Thread-safe; lanes may call.
 class Sites {

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "host/base/call_names.h"
 #include "host/contexts/usage_text.h"
 #include "host/transport/syndrome.h"
 #include "kernels/table.h"
@@ -77,16 +78,15 @@ Failure describe(const kernels::CallReport& report) {
   f.status = static_cast<Status>(report.status);
   f.pe = report.team == 0 ? report.pe : -1;
   f.time_ns = report.time_ns;
-  const auto call = static_cast<kernels::Call>(report.call);
-  f.text = fmt::format("{} from the host", kernels::to_string(call));
-  if (call >= kernels::Call::kSync) f.text += fmt::format(", team {:#x}", report.team);
+  f.text = fmt::format("{} from the host", to_string(report.call));
+  if (is_collective(report.call)) f.text += fmt::format(", team {:#x}", report.team);
   if (report.pe >= 0) f.text += fmt::format(", PE {}", report.pe);
   f.text += fmt::format(": {}", to_string(f.status));
   if (f.status == Status::kTeamBusy) {
     f.text += fmt::format(
         ": {}, of another stream or graph; let one stream wait for the other (an event), or give "
         "them two contexts (make_context) or two teams (split_team)",
-        kernels::to_string(static_cast<kernels::Call>(report.other)));
+        to_string(report.other));
   }
   return f;
 }

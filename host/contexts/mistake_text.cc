@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "host/base/call_names.h"
 #include "host/contexts/usage_text.h"
 
 namespace peal {
@@ -13,8 +14,8 @@ namespace {
 // An argument of a call, by where a CallNote has it, as a lane gave it.
 std::string argument(uint32_t offset, uint64_t value) {
   switch (offset) {
-    case offsetof(CallNote, kind):
-      return fmt::format("another call (kind {})", value);
+    case offsetof(CallNote, call):
+      return fmt::format("the call {}", to_string(static_cast<Call>(value)));
     case offsetof(CallNote, pe):
       return fmt::format("PE {}", static_cast<int32_t>(value));
     case offsetof(CallNote, there):
@@ -40,30 +41,30 @@ std::string argument(uint32_t offset, uint64_t value) {
   }
 }
 
-std::string range(const UsageError& error) {
-  const auto doing = static_cast<Doing>(error.doing);
-  return fmt::format("{} used PE {}{}, address {:#x}, {} bytes", name_of(doing), error.pe,
-                     at_home(doing) ? " (itself)" : "", error.address, error.bytes);
+std::string range(const UsageError& error, int pe) {
+  return fmt::format("{}, address {:#x}, {} bytes", describe_use(error, pe), error.address,
+                     error.bytes);
 }
 
 }  // namespace
 
-std::string describe_mistake(const UsageError& error, const PlaceOf& place_of) {
-  const char* const call = name_of(static_cast<Doing>(error.doing));
+std::string describe_mistake(const UsageError& error, int pe, const PlaceOf& place_of) {
+  const char* const call = to_string(error.call);
   const std::string other =
       fmt::format("block {}, thread {}", error.other.block, error.other.thread);
   const auto place = [&] { return place_of(reinterpret_cast<const void*>(error.address)); };
   switch (static_cast<Mistake>(error.mistake)) {
     case Mistake::kNotAllocated:
-      return fmt::format("{}: it begins at {}, which no allocation answered", range(error),
+      return fmt::format("{}: it begins at {}, which no allocation answered", range(error, pe),
                          place());
     case Mistake::kPastEnd:
-      return fmt::format("{}: it begins at {} and goes on behind their end", range(error), place());
+      return fmt::format("{}: it begins at {} and goes on behind their end", range(error, pe),
+                         place());
     case Mistake::kFreed:
-      return fmt::format("{}: it begins at {}, which free() gave back", range(error), place());
+      return fmt::format("{}: it begins at {}, which free() gave back", range(error, pe), place());
     case Mistake::kInternal:
       return fmt::format("{}: it begins at {}; kernels use what malloc() and its like answer",
-                         range(error), place());
+                         range(error, pe), place());
     case Mistake::kLanesDiffer:
       return fmt::format(
           "{}: it gave {}, and {} gave {}: all lanes of a warp or block call with the same "
@@ -77,9 +78,12 @@ std::string describe_mistake(const UsageError& error, const PlaceOf& place_of) {
           call, error.detail);
     case Mistake::kBarrierInUse:
       return fmt::format(
-          "{} while {} is in one of the same context (and team): one scope of one kernel at a time "
-          "calls it; let the blocks meet first, or give each a context (or team) of its own",
-          call, other);
+          "{} while {} is in a {}: one scope of one kernel at a time calls it; let the blocks meet "
+          "first, or give each a {} of its own",
+          call, other,
+          is_collective(error.call) ? "call of the same team and context"
+                                    : "barrier of the same context",
+          is_collective(error.call) ? "team or context" : "context");
     case Mistake::kQueueShared:
       return fmt::format(
           "{} by the queues that {} is using, or has not drained: where blocks own queues each "
@@ -88,12 +92,14 @@ std::string describe_mistake(const UsageError& error, const PlaceOf& place_of) {
           "blocks), an ExclusiveContext one scope at a time; a Context is for all",
           call, other);
     case Mistake::kTicketOther:
-      return "wait or test of a ticket that another context answered: give it that context";
+      return fmt::format("{} of a ticket that another context answered: give it that context",
+                         call);
     case Mistake::kTicketStale:
       return fmt::format(
-          "wait or test of a ticket of before recover() (number {}; its queue has come to {}): "
-          "recover() makes tickets void",
-          error.detail, error.other_detail);
+          "{} of a ticket of before recover() (number {}; its queue has come to {}): recover() "
+          "makes "
+          "tickets void",
+          call, error.detail, error.other_detail);
     case Mistake::kNone:
     case Mistake::kCount:
       break;

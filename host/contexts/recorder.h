@@ -25,7 +25,7 @@ struct Recorded {
   uint64_t overwritten = 0;       // calls that began and are not among them
   bool ran = false;               // a kernel that was compiled with the recorder has run
   uint64_t looks = 0;
-  std::array<CallCount, static_cast<size_t>(CallKind::kCount)> count{};
+  std::array<CallCount, static_cast<size_t>(Call::kCount)> count{};
 };
 
 /// Thread-safe.

@@ -3,37 +3,36 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
-
 #include "device/base/scaled.h"
 #include "device/window.h"
+#include "host/base/call_names.h"
 #include "simt/lanes/place.h"
 #include "simt/lanes/symbol.h"
 
 namespace peal {
 
-const char* name_of(Doing doing) {
-  static constexpr const char* kNames[] = {"an operation",
-                                           "put",
-                                           "get",
-                                           "p",
-                                           "g",
-                                           "a signal",
-                                           "an atomic",
-                                           "quiet or fence",
-                                           "a collective call",
-                                           "a barrier",
-                                           "the source of put",
-                                           "the destination of get",
-                                           "the result of an atomic",
-                                           "the source of a collective call",
-                                           "the word of a wait",
-                                           "a ticket"};
-  static_assert(std::size(kNames) == static_cast<size_t>(Doing::kCount));
-  return doing < Doing::kCount ? kNames[static_cast<size_t>(doing)] : kNames[0];
+namespace {
+
+// "the source of put", of which range of a call.
+std::string range_of(Call call, CallSide side) {
+  const char* what = nullptr;
+  if (side == CallSide::kHere) {
+    what = fetches(call)                         ? "the result"
+           : is_put(call) || is_collective(call) ? "the source"
+                                                 : "the destination";
+  } else if (side == CallSide::kWord) {
+    what = is_put(call) ? "the signal" : is_collective(call) ? "the lists" : "the word";
+  }
+  return what == nullptr ? to_string(call) : fmt::format("{} of {}", what, to_string(call));
 }
 
-bool at_home(Doing doing) { return doing >= Doing::kPutSource; }
+}  // namespace
+
+std::string describe_use(const UsageError& usage, int pe) {
+  const bool at_home = usage.side == CallSide::kHere || is_of_words(usage.call);
+  return fmt::format("{} used PE {}{}", range_of(usage.call, usage.side), usage.pe,
+                     at_home && usage.pe == pe ? " (itself)" : "");
+}
 
 namespace {
 
@@ -88,7 +87,7 @@ std::string remedy(const UsageError& usage, const ContextFields& fields) {
   const bool named = detail::names_window(address_of(usage));
   switch (static_cast<Status>(usage.status)) {
     case Status::kBadPe:
-      if (static_cast<Doing>(usage.doing) == Doing::kCollective) {
+      if (is_collective(usage.call)) {
         return "; the root is a member's number in the team, from 0";
       }
       return fmt::format("; PEs are 0 to {}", fields.n_pes - 1);
@@ -146,20 +145,18 @@ Failure describe(const UsageError& usage, const ContextFields& fields, const Pla
   f.status = static_cast<Status>(usage.status);
   f.pe = usage.pe;
   f.time_ns = usage.time_ns;
-  const auto doing = static_cast<Doing>(usage.doing);
   if (f.status == Status::kMistake) {
-    f.text =
-        fmt::format("{}: {}", describe(usage.lane, usage.place), describe_mistake(usage, place_of));
+    f.text = fmt::format("{}: {}", describe(usage.lane, usage.place),
+                         describe_mistake(usage, fields.pe, place_of));
     return f;
   }
   if (f.status == Status::kBadTeam) {
-    f.text = fmt::format("{}: {}: {}: {}", describe(usage.lane, usage.place), name_of(doing),
+    f.text = fmt::format("{}: {}: {}: {}", describe(usage.lane, usage.place), to_string(usage.call),
                          to_string(f.status), describe_bad_team(usage, fields));
     return f;
   }
-  f.text = fmt::format("{}: {} used PE {}{}, {}: {}{}", describe(usage.lane, usage.place),
-                       name_of(doing), usage.pe, at_home(doing) ? " (itself)" : "",
-                       describe_range(usage), to_string(f.status),
+  f.text = fmt::format("{}: {}, {}: {}{}", describe(usage.lane, usage.place),
+                       describe_use(usage, fields.pe), describe_range(usage), to_string(f.status),
                        remedy(usage, fields) + seen_from_here(usage, place_of));
   return f;
 }

@@ -18,15 +18,14 @@ using PlaceOf = std::function<std::string(const void*)>;
 /// "kernel ring (ring.cc:17), block 0, thread 3"
 std::string describe(const LaneName& lane, uint64_t place = 0);
 
-/// "put", "the source of put", "a barrier"
-const char* name_of(Doing doing);
-/// True of what is said of memory of the PE that calls.
-bool at_home(Doing doing);
+/// What a call did with the range that is wrong: "the source of put used PE 0 (itself)". `pe` is
+/// the caller's.
+std::string describe_use(const UsageError& usage, int pe);
 
 /// `fields` are those of the context.
 Failure describe(const UsageError& usage, const ContextFields& fields, const PlaceOf& place_of);
 
 /// What is wrong, of an error with a Mistake: behind the lane and a colon.
-std::string describe_mistake(const UsageError& error, const PlaceOf& place_of);
+std::string describe_mistake(const UsageError& error, int pe, const PlaceOf& place_of);
 
 }  // namespace peal

@@ -3,32 +3,18 @@
 
 #include <fmt/format.h>
 
-#include "host/failures/history.h"
+#include "host/base/call_names.h"
 
 namespace peal {
 namespace {
 
-bool waits_for(CallKind kind) {
-  switch (kind) {
-    case CallKind::kSeen:
-    case CallKind::kWait:
-    case CallKind::kQuiet:
-    case CallKind::kFence:
-    case CallKind::kSync:
-    case CallKind::kBarrier:
-    case CallKind::kCollective:
-    case CallKind::kTeamBarrier:
-      return true;
-    default:
-      return false;
-  }
-}
+bool any_call(Call) { return true; }
 
 template <class Counts>
-uint64_t sum(const Counters& counters, bool waits_only, Counts&& what) {
+uint64_t sum(const Counters& counters, bool (*of)(Call), Counts&& what) {
   uint64_t all = 0;
-  for (size_t i = 0; i < counters.by_kind.size(); ++i) {
-    if (!waits_only || waits_for(static_cast<CallKind>(i))) all += what(counters.by_kind[i]);
+  for (size_t i = 0; i < counters.by_call.size(); ++i) {
+    if (of(static_cast<Call>(i))) all += what(counters.by_call[i]);
   }
   return all;
 }
@@ -36,19 +22,23 @@ uint64_t sum(const Counters& counters, bool waits_only, Counts&& what) {
 }  // namespace
 
 uint64_t Counters::calls() const {
-  return sum(*this, false, [](const CallCount& c) { return c.calls; });
+  return sum(*this, any_call, [](const CallCount& c) { return c.calls; });
 }
+uint64_t Counters::bytes_put() const {
+  return of(Call::kPut).bytes + of(Call::kPutSignal).bytes + of(Call::kP).bytes;
+}
+uint64_t Counters::bytes_got() const { return of(Call::kGet).bytes + of(Call::kG).bytes; }
 uint64_t Counters::waits() const {
-  return sum(*this, true, [](const CallCount& c) { return c.calls; });
+  return sum(*this, peal::waits, [](const CallCount& c) { return c.calls; });
 }
 uint64_t Counters::wait_ns() const {
-  return sum(*this, true, [](const CallCount& c) { return c.time_ns; });
+  return sum(*this, peal::waits, [](const CallCount& c) { return c.time_ns; });
 }
 uint64_t Counters::timeouts() const {
-  return sum(*this, false, [](const CallCount& c) { return c.timeouts; });
+  return sum(*this, any_call, [](const CallCount& c) { return c.timeouts; });
 }
 uint64_t Counters::failed() const {
-  return sum(*this, false, [](const CallCount& c) { return c.failed; });
+  return sum(*this, any_call, [](const CallCount& c) { return c.failed; });
 }
 
 std::string describe(const Counters& counters) {
@@ -58,12 +48,12 @@ std::string describe(const Counters& counters) {
       counters.context, counters.calls(), counters.bytes_put(), counters.bytes_got(),
       static_cast<double>(counters.wait_ns()) / 1e6, counters.waits(), counters.looks,
       counters.posted_blocks, counters.rung_blocks, counters.completed_blocks);
-  for (size_t i = 0; i < counters.by_kind.size(); ++i) {
-    const CallCount& one = counters.by_kind[i];
+  for (size_t i = 0; i < counters.by_call.size(); ++i) {
+    const CallCount& one = counters.by_call[i];
     if (one.calls == 0) continue;
     text +=
-        fmt::format("  {:<15} {:>10} calls {:>14} bytes {:>10.3g} ms {:>6} timeouts {:>6} failed\n",
-                    to_string(static_cast<CallKind>(i)), one.calls, one.bytes,
+        fmt::format("  {:<19} {:>8} calls {:>12} bytes {:>10.3g} ms {:>6} timeouts {:>6} failed\n",
+                    to_string(static_cast<Call>(i)), one.calls, one.bytes,
                     static_cast<double>(one.time_ns) / 1e6, one.timeouts, one.failed);
   }
   return text;

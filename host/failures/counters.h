@@ -17,7 +17,7 @@ namespace peal {
 struct Counters {
   uint32_t context = 0;  // its slot
   bool ran = false;      // false: no kernel that was compiled with the recorder has called
-  std::array<CallCount, static_cast<size_t>(CallKind::kCount)> by_kind{};
+  std::array<CallCount, static_cast<size_t>(Call::kCount)> by_call{};
   uint64_t looks = 0;
   /// 64-byte blocks of work requests that were posted, those whose doorbell was rung, and those
   /// that have completed, of all queues; 0 without a NIC.
@@ -25,20 +25,21 @@ struct Counters {
   uint64_t rung_blocks = 0;
   uint64_t completed_blocks = 0;
 
-  const CallCount& of(CallKind kind) const { return by_kind[static_cast<size_t>(kind)]; }
+  const CallCount& of(Call call) const { return by_call[static_cast<size_t>(call)]; }
   uint64_t calls() const;
-  uint64_t bytes_put() const { return of(CallKind::kPut).bytes + of(CallKind::kP).bytes; }
-  uint64_t bytes_got() const { return of(CallKind::kGet).bytes + of(CallKind::kG).bytes; }
+  /// What put, put_signal and p carried, and get and g.
+  uint64_t bytes_put() const;
+  uint64_t bytes_got() const;
   /// Waits for words and tickets, quiet, fence, barriers, collective calls, and nanoseconds in
   /// them, added up over lanes.
   uint64_t waits() const;
   uint64_t wait_ns() const;
-  /// Calls of any kind that ended with kTimeout, and with another Status than kOk.
+  /// Calls of any name that ended with kTimeout, and with another Status than kOk.
   uint64_t timeouts() const;
   uint64_t failed() const;
 };
 
-/// One line for each kind of call that was made, below a heading.
+/// One line for each call that was made, by name, below a heading.
 std::string describe(const Counters& counters);
 
 }  // namespace peal

@@ -57,7 +57,7 @@ std::vector<Counters> FlightLog::counters() const {
   std::vector<Counters> all;
   for (const Recorded& one : parts_.recorder.read_all()) {
     Counters counters{
-        .context = one.slot, .ran = one.ran, .by_kind = one.count, .looks = one.looks};
+        .context = one.slot, .ran = one.ran, .by_call = one.count, .looks = one.looks};
     const auto context = parts_.table.at(one.slot);
     const auto* const links = context == nullptr ? nullptr : context->links();
     for (uint32_t i = 0; links != nullptr && i < links->queues().count(); ++i) {

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <span>
 
+#include "host/base/call_names.h"
 #include "host/contexts/usage_text.h"
 
 namespace peal {
@@ -24,16 +25,16 @@ std::string object_of(const CallRecord::Body& call, const PlaceOf& place_of) {
   std::string text;
   if (call.there != nullptr)
     text += fmt::format(", {} bytes at {}", call.bytes, place_of(call.there));
-  const bool waits = call.kind == CallKind::kSeen;
-  if (call.pe >= 0 && !waits) text += fmt::format(", PE {}", call.pe);
+  if (call.pe >= 0 && !is_of_words(call.call)) text += fmt::format(", PE {}", call.pe);
   if (call.word != nullptr) {
     text += fmt::format(", signal {} {}", call.adds != 0 ? "add" : "set", call.value);
     if (call.word != call.there) text += fmt::format(" at {}", place_of(call.word));
   }
-  if (waits) text += fmt::format(", {} {}", call.number != 0 ? "saw" : "wanted", call.value);
-  if (call.kind == CallKind::kSync || call.kind == CallKind::kBarrier) {
+  if (has_wanted(call))
+    text += fmt::format(", {} {}", call.number != 0 ? "saw" : "wanted", call.value);
+  if (is_of_all(call.call)) {
     if (call.ended_ns != 0) text += fmt::format(", number {}", call.number);
-  } else if (call.number != 0 && !waits) {
+  } else if (call.number != 0 && is_collective(call.call)) {
     text += fmt::format(", team {:#x}", call.number);
   }
   return text;
@@ -55,29 +56,17 @@ std::string line_of(const CallRecord::Body& call, const ContextOwner* context,
 
 }  // namespace
 
-const char* to_string(CallKind kind) {
-  static constexpr const char* kNames[] = {
-      "put",         "get",  "p",     "g",     "atomic",   "atomic_fetch", "signal",
-      "wait_until",  "wait", "quiet", "fence", "sync_all", "barrier_all",  "collective call",
-      "team barrier"};
-  static_assert(std::size(kNames) == static_cast<size_t>(CallKind::kCount));
-  return kind < CallKind::kCount ? kNames[static_cast<size_t>(kind)] : "?";
-}
-
 const char* to_string(CallScope scope) {
   static constexpr const char* kNames[] = {"thread", "warp", "block", "grid"};
   return kNames[static_cast<size_t>(scope) % std::size(kNames)];
 }
 
-const char* name_of(const CallRecord::Body& call) {
-  const bool starts = call.starts != 0;
-  if (call.kind == CallKind::kPut && call.word != nullptr) return "put_signal";
-  if (call.kind == CallKind::kPut && starts) return "put_nbi";
-  if (call.kind == CallKind::kGet && starts) return "get_nbi";
-  if (call.kind == CallKind::kFetch && starts) return "atomic_fetch_nbi";
-  if (call.look != 0) return "test";
-  if (call.kind == CallKind::kSeen && call.number != 0) return "signal_wait_until";
-  return to_string(call.kind);
+std::string name_of(const CallRecord::Body& call) {
+  return std::string(to_string(call.call)) + (call.starts != 0 ? "_nbi" : "");
+}
+
+bool has_wanted(const CallRecord::Body& call) {
+  return call.call == Call::kWaitUntil || call.call == Call::kSignalWaitUntil;
 }
 
 std::string describe_last(const Recorded& recorded, const ContextOwner* context,

@@ -12,9 +12,10 @@
 
 namespace peal {
 
-/// "put_signal": the call by its name in device/api.h, as far as its record tells.
-const char* name_of(const CallRecord::Body& call);
-const char* to_string(CallKind kind);
+/// "put_signal_nbi": the call by its name in device/api.h.
+std::string name_of(const CallRecord::Body& call);
+/// True where CallRecord::Body::value is what a wait wanted, or saw.
+bool has_wanted(const CallRecord::Body& call);
 const char* to_string(CallScope scope);
 
 /// The last kLastCalls of a ring, the newest last, a line each below a heading; "" where there are

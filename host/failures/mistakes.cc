@@ -26,18 +26,18 @@ Mistakes::Mistakes(PlaceOf place_of, const Log& log, std::function<void()> alarm
                  [](void* self, ContextState* state, const CallNote& note, Status status) {
                    if (auto* const order = of(self).order_) order->end(state, note, status);
                  },
-             .found = [](void* self, const ContextState*,
-                         const UsageError& error) { of(self).found(error); }} {}
+             .found = [](void* self, const ContextState* state,
+                         const UsageError& error) { of(self).found(error, state->fields.pe); }} {}
 
 // Both on a thread of their own: a lane's stack may be too small for reading debug information.
-void Mistakes::found(const UsageError& error) {
+void Mistakes::found(const UsageError& error, int pe) {
   {
     const std::lock_guard lock(mutex_);
-    if (!told_.emplace(error.mistake, error.doing, error.place).second) return;
+    if (!told_.emplace(error.mistake, error.call, error.side, error.place).second) return;
   }
   std::thread([&] {
     log_.error("check", "{}: {}", describe(error.lane, error.place),
-               describe_mistake(error, place_of_));
+               describe_mistake(error, pe, place_of_));
   }).join();
 }
 

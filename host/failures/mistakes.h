@@ -41,15 +41,16 @@ class Mistakes {
   void forget();
 
  private:
-  void found(const UsageError& error);
+  void found(const UsageError& error, int pe);
 
   checking::OrderChecker* order_ = nullptr;
   const PlaceOf place_of_;
   const Log log_;
   const std::function<void()> alarm_;
   const CallHooks hooks_;
-  mutable std::mutex mutex_;                                 // guards what follows
-  std::set<std::tuple<uint32_t, uint32_t, uint64_t>> told_;  // mistake, what was done, place
+  mutable std::mutex mutex_;  // guards what follows
+  std::set<std::tuple<uint32_t, Call, CallSide, uint64_t>>
+      told_;  // mistake, range of a call, place
   std::vector<Failure> failures_;
 };
 

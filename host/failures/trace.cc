@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/files.h"
+#include "host/base/call_names.h"
 #include "host/base/error.h"
 #include "host/contexts/usage_text.h"
 #include "host/failures/history.h"
@@ -85,10 +86,9 @@ class Writer {
       add("signal", place_in(owner_, call.word));
       add("adds", call.adds);
     }
-    const bool waits = call.kind == CallKind::kSeen;
     if (call.word != nullptr) add("value", call.value);
-    if (waits) add(call.number != 0 ? "saw" : "wanted", call.value);
-    if (call.number != 0 && !waits) add("number", call.number);
+    if (has_wanted(call)) add(call.number != 0 ? "saw" : "wanted", call.value);
+    if (call.number != 0 && !has_wanted(call)) add("number", call.number);
     if (call.queue != nullptr) {
       add("queue", owner_.queue_number(slot, call.queue));
       add("wqe", call.index);
@@ -107,7 +107,7 @@ class Writer {
     events_ += fmt::format(
         ",\n{{\"ph\":\"{}\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{}{},\"args\":{{{}}"
         "}}}",
-        call.ended_ns == 0 ? "B" : "X", json_text(name_of(call)), json_text(to_string(call.kind)),
+        call.ended_ns == 0 ? "B" : "X", json_text(name_of(call)), json_text(to_string(call.call)),
         owner_.pe, track, microseconds(call.begun_ns), length, arguments(slot, call));
   }
 

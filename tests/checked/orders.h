@@ -60,6 +60,14 @@ PEAL_KERNEL destination_too_early(Context ctx, Team, Memory m) {
   static_cast<void>(quiet(ctx));
 }
 
+PEAL_KERNEL result_too_early(Context ctx, Team, Memory m) {
+  if (ctx.pe != 0) return;
+  auto* const result = reinterpret_cast<uint64_t*>(m.beside);
+  static_cast<void>(atomic_fetch_add_nbi(ctx, result, m.words, 1, 1).status);
+  static_cast<void>(put(ctx, m.beside + 1024, m.beside, 8, 1));
+  static_cast<void>(quiet(ctx));
+}
+
 PEAL_KERNEL overwrite_unread(Context ctx, Team, Memory m) {
   for (uint64_t i = 1; i <= 2; ++i) {
     if (ctx.pe == 0) {
@@ -84,6 +92,9 @@ inline Plants order_plants() {
       {"destination_too_early",
        {"its destination", "is read by", "wait(ticket) or quiet"},
        on_all({}, destination_too_early)},
+      {"result_too_early",
+       {"atomic_fetch_add_nbi from PE 1: its destination", "is read by"},
+       on_all({}, result_too_early)},
       {"overwrite_unread", {"512 bytes of PE 1", "nothing orders"}, on_all({}, overwrite_unread)},
   };
 }

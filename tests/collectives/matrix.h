@@ -96,7 +96,7 @@ class MatrixRun {
       : team_(team), case_(c), to_(c.in_place ? memory.src : memory.dst), from_(memory.src) {}
 
   PEAL_DEVICE T* dst() const { return to_ + case_.skew + mine(Call::kReduceScatter); }
-  PEAL_DEVICE T* src() const { return from_ + case_.skew + mine(Call::kGather); }
+  PEAL_DEVICE T* src() const { return from_ + case_.skew + mine(Call::kAllGather); }
 
   PEAL_DEVICE void fill(uint32_t lane, uint32_t lanes) const {
     const size_t taken = case_.count * taken_blocks(case_.call, team_.size);

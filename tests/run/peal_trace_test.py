@@ -12,8 +12,7 @@ PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 
 
 def call(of, name, begin, length, **args):
-    kinds = {"put_signal": "put", "signal_wait_until": "wait_until"}
-    return {"ph": "X", "name": name, "cat": kinds.get(name, name), "pid": of, "tid": 1, "ts": begin, "dur": length,
+    return {"ph": "X", "name": name, "cat": name, "pid": of, "tid": 1, "ts": begin, "dur": length,
             "args": {"context": 0, "status": "ok", **args}}
 
 

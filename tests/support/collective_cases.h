@@ -8,21 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "host/base/call_names.h"
 #include "peal/peal.h"
 
 namespace peal::api_test {
 
-enum class Call : uint32_t {
-  kBroadcast,
-  kGather,
-  kAllToAll,
-  kAllReduce,
-  kReduce,
-  kReduceScatter,
-  kScan,
-  kExclusiveScan,
-};
-inline constexpr Call kCalls[] = {Call::kBroadcast, Call::kGather,       Call::kAllToAll,
+/// The calls that there are cases of.
+inline constexpr Call kCalls[] = {Call::kBroadcast, Call::kAllGather,    Call::kAllToAll,
                                   Call::kAllReduce, Call::kReduce,       Call::kReduceScatter,
                                   Call::kScan,      Call::kExclusiveScan};
 
@@ -66,7 +58,7 @@ PEAL_DEVICE Status make_call(const Context& ctx, S scope, const Team& team, cons
   switch (c.call) {
     case Call::kBroadcast:
       return broadcast(ctx, scope, team, dst, src, c.count, c.root);
-    case Call::kGather:
+    case Call::kAllGather:
       return all_gather(ctx, scope, team, dst, src, c.count);
     case Call::kAllToAll:
       return all_to_all(ctx, scope, team, dst, src, c.count);
@@ -78,10 +70,9 @@ PEAL_DEVICE Status make_call(const Context& ctx, S scope, const Team& team, cons
       return reduce_scatter(ctx, scope, team, dst, src, c.count, Op{});
     case Call::kScan:
       return scan(ctx, scope, team, dst, src, c.count, Op{});
-    case Call::kExclusiveScan:
+    default:  // kExclusiveScan
       return exclusive_scan(ctx, scope, team, dst, src, c.count, Op{});
   }
-  return Status::kOk;
 }
 
 /// The same by the host: `calls` are StreamCalls or the like.
@@ -90,7 +81,7 @@ void make_call(const Calls& calls, const Team& team, const Case& c, T* dst, T* s
   switch (c.call) {
     case Call::kBroadcast:
       return calls.broadcast(team, dst, src, c.count, c.root);
-    case Call::kGather:
+    case Call::kAllGather:
       return calls.all_gather(team, dst, src, c.count);
     case Call::kAllToAll:
       return calls.all_to_all(team, dst, src, c.count);
@@ -102,7 +93,7 @@ void make_call(const Calls& calls, const Team& team, const Case& c, T* dst, T* s
       return calls.reduce_scatter(team, dst, src, c.count, Op{});
     case Call::kScan:
       return calls.scan(team, dst, src, c.count, Op{});
-    case Call::kExclusiveScan:
+    default:  // kExclusiveScan
       return calls.exclusive_scan(team, dst, src, c.count, Op{});
   }
 }
@@ -120,7 +111,7 @@ T expected(const Case& c, int rank, int n, size_t k, T untouched) {
   switch (c.call) {
     case Call::kBroadcast:
       return element<T>(c.root, k);
-    case Call::kGather:
+    case Call::kAllGather:
       return element<T>(block, k % c.count);
     case Call::kAllToAll:
       return element<T>(block, k % c.count + static_cast<size_t>(rank) * c.count);
@@ -132,17 +123,16 @@ T expected(const Case& c, int rank, int n, size_t k, T untouched) {
       return folded<T, Op>(k + static_cast<size_t>(rank) * c.count, 0, n - 1);
     case Call::kScan:
       return folded<T, Op>(k, 0, rank);
-    case Call::kExclusiveScan:
+    default:  // kExclusiveScan
       return rank == 0 ? untouched : folded<T, Op>(k, 0, rank - 1);
   }
-  return untouched;
 }
 
 inline size_t given_blocks(Call call, int n) {
   return call == Call::kAllToAll || call == Call::kReduceScatter ? static_cast<size_t>(n) : 1;
 }
 inline size_t taken_blocks(Call call, int n) {
-  return call == Call::kAllToAll || call == Call::kGather ? static_cast<size_t>(n) : 1;
+  return call == Call::kAllToAll || call == Call::kAllGather ? static_cast<size_t>(n) : 1;
 }
 
 /// Symmetric memory for cases of up to `count` elements a member, alike on all PEs.
@@ -173,10 +163,10 @@ class CaseMemory {
 };
 
 inline std::string describe(const Case& c, const Team& team, size_t element_bytes) {
-  return "call " + std::to_string(static_cast<int>(c.call)) + ", " + std::to_string(c.count) +
-         " elements of " + std::to_string(element_bytes) + " bytes, skew " +
-         std::to_string(c.skew) + (c.in_place ? ", in place" : "") + ", member " +
-         std::to_string(team.rank) + " of " + std::to_string(team.size);
+  return std::string(to_string(c.call)) + ", " + std::to_string(c.count) + " elements of " +
+         std::to_string(element_bytes) + " bytes, skew " + std::to_string(c.skew) +
+         (c.in_place ? ", in place" : "") + ", member " + std::to_string(team.rank) + " of " +
+         std::to_string(team.size);
 }
 
 /// A case whose call `make(dst, src)` makes, answering a Status: what went wrong, or nothing.
@@ -185,7 +175,7 @@ std::string run_case_by(CaseMemory<T>& memory, const Case& c, const Make& make) 
   const int n = memory.team.size;
   const int rank = memory.team.rank;
   const size_t given_at =
-      c.in_place && c.call == Call::kGather ? static_cast<size_t>(rank) * c.count : 0;
+      c.in_place && c.call == Call::kAllGather ? static_cast<size_t>(rank) * c.count : 0;
   const size_t taken_at =
       c.in_place && c.call == Call::kReduceScatter ? static_cast<size_t>(rank) * c.count : 0;
   const T untouched = element<T>(11, 3);

@@ -111,7 +111,7 @@ TEST(Recorder, WritesATraceOfEachPe) {
     EXPECT_EQ(counters[0].waits(), 2u);
     EXPECT_GT(counters[0].wait_ns(), 0u);
     EXPECT_EQ(counters[0].timeouts() + counters[0].failed(), 0u);
-    EXPECT_EQ(counters[0].of(CallKind::kBarrier).calls, 1u);
+    EXPECT_EQ(counters[0].of(Call::kBarrierAll).calls, 1u);
     if (!without_nic(pe)) {
       EXPECT_GT(counters[0].posted_blocks, 0u);
       EXPECT_EQ(counters[0].posted_blocks, counters[0].rung_blocks);
@@ -132,6 +132,34 @@ TEST(Recorder, WritesATraceOfEachPe) {
   }
 }
 
+PEAL_KERNEL many_calls(Context ctx, Team team, uint64_t* data) {
+  const int next = (ctx.pe + 1) % ctx.n_pes;
+  static_cast<void>(all_reduce(ctx, thread, team, &data[4], data, 2, op::sum));
+  static_cast<void>(broadcast(ctx, thread, team, &data[4], data, 1, 0));
+  static_cast<void>(sync(ctx, thread, team));
+  static_cast<void>(put_nbi(ctx, &data[8], data, 1, next));
+  static_cast<void>(atomic_fetch_add(ctx, &data[9], 1, next));
+  static_cast<void>(barrier(ctx, thread, team));
+}
+
+/// Hazard: all of them were "collective call", but the barrier, a "team barrier".
+TEST(Recorder, NamesCallsAsTheProgramDoes) {
+  on_two(64, [](Runtime& pe) {
+    Symmetric<uint64_t> data(pe, 16);
+    launch({}, many_calls, pe.context(), pe.world(), data.data()).wait();
+    pe.check();
+    expect_parts(
+        pe.dump(),
+        {"its last 6 of 6 calls\n", "before: all_reduce, 16 bytes at byte 32 of", ", team ",
+         "before: broadcast, 8 bytes", "before: sync, team ", "before: put_nbi, 8 bytes",
+         "before: atomic_fetch_add, 8 bytes", "before: barrier, team ",
+         "  put                        1 calls", "  atomic_fetch_add           1 calls",
+         "  sync                       1 calls", "  barrier                    1 calls",
+         "  broadcast                  1 calls", "  all_reduce                 1 calls"});
+    pe.barrier();
+  });
+}
+
 TEST(Recorder, KeepsTheNewestCallsAndCountsAll) {
   on_two(16, [](Runtime& pe) {
     Symmetric<uint64_t> data(pe, 16);
@@ -139,9 +167,9 @@ TEST(Recorder, KeepsTheNewestCallsAndCountsAll) {
     for (int i = 0; i < 10; ++i) {
       launch({}, ring_step, pe.context(), data.data(), flag.data()).wait();
     }
-    expect_parts(pe.dump(),
-                 {"context 0: its last 16 of 30 calls\n", "barrier_all, number 10",
-                  "context 0: 30 calls, 640 bytes put, 0 got", "barrier_all             10 calls"});
+    expect_parts(pe.dump(), {"context 0: its last 16 of 30 calls\n", "barrier_all, number 10",
+                             "context 0: 30 calls, 640 bytes put, 0 got",
+                             "barrier_all               10 calls"});
     pe.barrier();
   });
 }

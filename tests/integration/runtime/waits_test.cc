@@ -198,14 +198,63 @@ TEST(Refused, ArgumentsAreToldWithTheOperationTheRangeAndTheRemedy) {
             put_past_the_part, window, data.data());
         pe.unregister_window(window);
         expect_sentence(pe,
-                        {"an atomic used PE 1",
+                        {"atomic_add used PE 1",
                          "address misaligned; it must be a multiple of 8 "
                          "and is 4 beyond one"},
                         add_to_half_a_word, data.data());
         expect_sentence(pe,
                         {"kernel signal_to_nobody (waits_test.cc:",
-                         "), block 0, thread 1: a signal used PE 2", "no such pe; PEs are 0 to 1"},
+                         "), block 0, thread 1: signal used PE 2", "no such pe; PEs are 0 to 1"},
                         signal_to_nobody, reinterpret_cast<uint64_t*>(data.data()));
+      },
+      milliseconds(20000));
+}
+
+/// Makes a call with one argument that is wrong.
+PEAL_KERNEL refused_call(Context ctx, Team team, Call call, uint64_t* word) {
+  uint64_t* const none = nullptr;
+  const Blocks<int64_t> no_lists{nullptr, nullptr};
+  if (thread_in_block() != 0) return;
+  switch (call) {
+    case Call::kQuiet:
+      return static_cast<void>(quiet(ctx, 2));
+    case Call::kFence:
+      return static_cast<void>(fence(ctx, 2));
+    case Call::kPutSignal:
+      return static_cast<void>(put_signal(ctx, word, word, 1, Signal::set(none, 1, 1)));
+    case Call::kAtomicFetchMax:
+      return static_cast<void>(atomic_fetch_max(ctx, none, 1, 1));
+    case Call::kAtomicFetchAdd:
+      return static_cast<void>(atomic_fetch_add_nbi(
+          ctx, reinterpret_cast<uint64_t*>(reinterpret_cast<std::byte*>(word) + 1), word, 1, 1));
+    case Call::kBroadcast:
+      return static_cast<void>(broadcast(ctx, thread, team, word, word, 1, 7));
+    case Call::kScan:
+      return static_cast<void>(scan(ctx, thread, team, word, none, 1, op::sum));
+    case Call::kAllToAllV:
+      return static_cast<void>(all_to_all_v(ctx, thread, team, word, no_lists, word, no_lists));
+    default:
+      return;
+  }
+}
+
+/// Hazard: a program with five reductions was told that "a collective call" was wrong.
+TEST(Refused, CallsAreNamedAsTheProgramWritesThem) {
+  const std::pair<Call, std::string> said[] = {
+      {Call::kQuiet, ": quiet used PE 2, "},
+      {Call::kFence, ": fence used PE 2, "},
+      {Call::kPutSignal, ": the signal of put_signal used PE 1, "},
+      {Call::kAtomicFetchMax, ": atomic_fetch_max used PE 1, "},
+      {Call::kAtomicFetchAdd, ": the result of atomic_fetch_add used PE 0 (itself), "},
+      {Call::kBroadcast, ": broadcast used PE 7, "},
+      {Call::kScan, ": the source of scan used PE 0 (itself), "},
+      {Call::kAllToAllV, ": the lists of all_to_all_v used PE 0, "}};
+  on_two(
+      [&](Runtime& pe) {
+        Symmetric<uint64_t> word(pe, 2);
+        for (const auto& [call, sentence] : said) {
+          expect_sentence(pe, {sentence}, refused_call, pe.world(), call, word.data());
+        }
       },
       milliseconds(20000));
 }

@@ -54,14 +54,14 @@ TEST(OrderMistakes, SourceOfAPutIsWrittenByAPlainStore) {
 TEST(OrderMistakes, SourceOfAPutIsWrittenByACollectiveCall) {
   OrderRig job(2);
   job[0].put_nbi(1, kData, kBytes, kData);
-  job[0].enter(job[0].of_team(CallKind::kCollective, 0, kData, kOther, 64));
-  EXPECT_TRUE(job.says("block 0, thread 0, a collective call before it is complete"));
+  job[0].enter(job[0].of_team(Call::kAllReduce, 0, kData, kOther, 64));
+  EXPECT_TRUE(job.says("block 0, thread 0, all_reduce before it is complete"));
 }
 
 TEST(OrderMistakes, SourceIsWrittenBehindAQuietOfAnotherContext) {
   OrderRig job(2);
   job[0].put_nbi(1, kData, kBytes, kData);
-  job[0].enter_other(CallKind::kQuiet).end();
+  job[0].enter_other(Call::kQuiet).end();
   job[0].get(1, kOther, 8, kData);
   EXPECT_TRUE(job.says("is written by"));
 }
@@ -159,7 +159,7 @@ TEST(OrderMistakes, AtomicsMeetAPutToTheirWord) {
   OrderRig job(3);
   job[0].add(2, kFlag);
   job[1].put(2, kFlag - 8, 64, kData);
-  EXPECT_TRUE(job.says("an atomic"));
+  EXPECT_TRUE(job.says(", atomic_add"));
 }
 
 // ---- words that vouch for nothing, and meetings that say too little
@@ -249,7 +249,7 @@ TEST(OrderMistakes, SyncAllWhereBarrierAllWasNeeded) {
 TEST(OrderMistakes, BarrierOfATeamWithoutTheWriter) {
   OrderRig job(3);
   job[0].put(2, kData, kBytes, kData);
-  job.meet(CallKind::kTeamBarrier, {1, 2}, 77);
+  job.meet(Call::kBarrier, {1, 2}, 77);
   job[2].plain(2, kData, 4, false);
   EXPECT_TRUE(job.says("nothing orders the two"));
 }
@@ -257,12 +257,12 @@ TEST(OrderMistakes, BarrierOfATeamWithoutTheWriter) {
 TEST(OrderMistakes, WriterIsInTheNextBarrierAlready) {
   OrderRig job(2);
   job.barrier_all();
-  std::vector<Call> calls;
-  calls.push_back(job[0].enter(CallKind::kBarrier));
-  calls.push_back(job[1].enter(CallKind::kBarrier));
+  std::vector<BegunCall> calls;
+  calls.push_back(job[0].enter(Call::kBarrierAll));
+  calls.push_back(job[1].enter(Call::kBarrierAll));
   calls[0].end();
   job[0].put(1, kData, kBytes, kData);
-  job[0].enter(CallKind::kBarrier);  // waits for PE 1
+  job[0].enter(Call::kBarrierAll);  // waits for PE 1
   calls[1].end();
   job[1].plain(1, kData, 4, false);
   EXPECT_TRUE(job.says("nothing orders the two"));

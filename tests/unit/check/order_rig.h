@@ -29,8 +29,8 @@ inline constexpr uint64_t kFlag = 64;
 inline constexpr uint64_t kBytes = 1000;
 
 /// A call that has begun: end() tells that it has returned.
-struct Call {
-  Call(OrderChecker& its_checker, const ContextState& its_context, const CallNote& its_note)
+struct BegunCall {
+  BegunCall(OrderChecker& its_checker, const ContextState& its_context, const CallNote& its_note)
       : checker(its_checker), context(its_context), note(its_note) {
     checker.begin(&context, note);
   }
@@ -69,14 +69,14 @@ class RiggedPe {
   // Calls that return when they are done, as far as their caller is concerned.
   void put(int to, uint64_t dst, uint64_t bytes, uint64_t src) {
     copy(to, dst, pe_, src, bytes);
-    call(transfer(CallKind::kPut, to, dst, bytes, src));
+    call(transfer(Call::kPut, to, dst, bytes, src));
   }
   void get(int from, uint64_t src, uint64_t bytes, uint64_t dst) {
     copy(pe_, dst, from, src, bytes);
-    call(transfer(CallKind::kGet, from, src, bytes, dst));
+    call(transfer(Call::kGet, from, src, bytes, dst));
   }
   void put_signal(int to, uint64_t dst, uint64_t bytes, uint64_t src, uint64_t word) {
-    CallNote note = transfer(CallKind::kPut, to, dst, bytes, src);
+    CallNote note = transfer(Call::kPutSignal, to, dst, bytes, src);
     note.word = at(word);
     note.starts = 1;
     note.queue = call(note, ticket());
@@ -84,39 +84,39 @@ class RiggedPe {
     set(to, word);
     wait(note);
   }
-  void p(int to, uint64_t word) { of_word(CallKind::kP, to, word, true); }
-  void g(int from, uint64_t word) { of_word(CallKind::kG, from, word, false); }
-  void add(int to, uint64_t word) { of_word(CallKind::kAtomic, to, word, true); }
-  void fetch_add(int to, uint64_t word) { of_word(CallKind::kFetch, to, word, true); }
-  void signal(int to, uint64_t word) { of_word(CallKind::kSignal, to, word, true); }
+  void p(int to, uint64_t word) { of_word(Call::kP, to, word, true); }
+  void g(int from, uint64_t word) { of_word(Call::kG, from, word, false); }
+  void add(int to, uint64_t word) { of_word(Call::kAtomicAdd, to, word, true); }
+  void fetch_add(int to, uint64_t word) { of_word(Call::kAtomicFetchAdd, to, word, true); }
+  void signal(int to, uint64_t word) { of_word(Call::kSignal, to, word, true); }
   void see(uint64_t word, uint64_t words = 1) {
-    CallNote note = of(CallKind::kSeen, pe_);
+    CallNote note = of(Call::kWaitUntil, pe_);
     note.there = at(word);
     note.there_bytes = words * 8;
     call(note);
   }
   void look_in_vain(uint64_t word) {
-    CallNote note = of(CallKind::kSeen, pe_);
+    CallNote note = of(Call::kWaitUntil, pe_);
     note.there = at(word);
     note.there_bytes = 8;
-    Call(*checker, context, note).end(Status::kTimeout);
+    BegunCall(*checker, context, note).end(Status::kTimeout);
   }
-  void quiet(int to = -1) { call(of(CallKind::kQuiet, to)); }
-  void fence(int to = -1) { call(of(CallKind::kFence, to)); }
+  void quiet(int to = -1) { call(of(Call::kQuiet, to)); }
+  void fence(int to = -1) { call(of(Call::kFence, to)); }
 
   // Calls that only start.
   CallNote put_nbi(int to, uint64_t dst, uint64_t bytes, uint64_t src) {
     copy(to, dst, pe_, src, bytes);
-    return start(transfer(CallKind::kPut, to, dst, bytes, src));
+    return start(transfer(Call::kPut, to, dst, bytes, src));
   }
   CallNote get_nbi(int from, uint64_t src, uint64_t bytes, uint64_t dst) {
-    return start(transfer(CallKind::kGet, from, src, bytes, dst));
+    return start(transfer(Call::kGet, from, src, bytes, dst));
   }
   CallNote fetch_nbi(int from, uint64_t word, uint64_t dst) {
-    return start(transfer(CallKind::kFetch, from, word, 8, dst));
+    return start(transfer(Call::kAtomicFetchAdd, from, word, 8, dst));
   }
   void wait(const CallNote& of_what) {
-    CallNote note = of(CallKind::kWait, -1);
+    CallNote note = of(Call::kWait, -1);
     note.queue = of_what.queue;
     note.index = of_what.index;
     call(note);
@@ -128,20 +128,20 @@ class RiggedPe {
   }
 
   /// A meeting in halves: all of its PEs enter before one leaves.
-  Call enter(CallKind kind, uint64_t team = 0) { return enter(of_team(kind, team)); }
-  Call enter(const CallNote& note) { return {*checker, context, note}; }
-  Call enter_other(CallKind kind) { return {*checker, other_context, of(kind, -1)}; }
-  CallNote of_team(CallKind kind, uint64_t team, uint64_t dst = 0, uint64_t src = 0,
+  BegunCall enter(Call which, uint64_t team = 0) { return enter(of_team(which, team)); }
+  BegunCall enter(const CallNote& note) { return {*checker, context, note}; }
+  BegunCall enter_other(Call which) { return {*checker, other_context, of(which, -1)}; }
+  CallNote of_team(Call which, uint64_t team, uint64_t dst = 0, uint64_t src = 0,
                    uint64_t bytes = 0) {
-    CallNote note = of(kind, -1);
+    CallNote note = of(which, -1);
     note.number = team;
     if (bytes != 0) note.there = at(dst), note.here = at(src);
     note.there_bytes = note.here_bytes = bytes;
     return note;
   }
 
-  CallNote transfer(CallKind kind, int pe, uint64_t there, uint64_t bytes, uint64_t here) {
-    CallNote note = of(kind, pe);
+  CallNote transfer(Call which, int pe, uint64_t there, uint64_t bytes, uint64_t here) {
+    CallNote note = of(which, pe);
     note.there = at(there);
     note.here = at(here);
     note.there_bytes = note.here_bytes = bytes;
@@ -160,9 +160,9 @@ class RiggedPe {
   std::vector<std::string> reports;
 
  private:
-  static CallNote of(CallKind kind, int pe) {
+  static CallNote of(Call which, int pe) {
     CallNote note;
-    note.kind = kind;
+    note.call = which;
     note.pe = pe;
     return note;
   }
@@ -171,7 +171,7 @@ class RiggedPe {
     return this;
   }
   const void* call(const CallNote& note, const void* queue = nullptr) {
-    Call made(*checker, context, note);
+    BegunCall made(*checker, context, note);
     if (queue != nullptr) {
       made.note.queue = queue;
       made.note.index = next_;
@@ -179,8 +179,8 @@ class RiggedPe {
     made.end();
     return queue;
   }
-  void of_word(CallKind kind, int to, uint64_t word, bool writes) {
-    CallNote note = of(kind, to);
+  void of_word(Call which, int to, uint64_t word, bool writes) {
+    CallNote note = of(which, to);
     note.there = at(word);
     note.there_bytes = 8;
     call(note);
@@ -223,15 +223,15 @@ class OrderRig {
   RiggedPe& operator[](int pe) { return *pes_[static_cast<size_t>(pe)]; }
 
   /// A meeting of `members`, or of all.
-  void meet(CallKind kind, const std::vector<int>& members = {}, uint64_t team = 0) {
-    std::vector<Call> calls;
+  void meet(Call which, const std::vector<int>& members = {}, uint64_t team = 0) {
+    std::vector<BegunCall> calls;
     for (const int pe : members.empty() ? everybody() : members) {
-      calls.push_back((*this)[pe].enter(kind, team));
+      calls.push_back((*this)[pe].enter(which, team));
     }
-    for (Call& call : calls) call.end();
+    for (BegunCall& call : calls) call.end();
   }
-  void barrier_all() { meet(CallKind::kBarrier); }
-  void sync_all() { meet(CallKind::kSync); }
+  void barrier_all() { meet(Call::kBarrierAll); }
+  void sync_all() { meet(Call::kSyncAll); }
   /// A collective call of the host; `between` is what each PE does in it.
   void host_meeting(const std::function<void(RiggedPe&)>& between = [](RiggedPe&) {}) {
     for (auto& pe : pes_) pe->checker->everybody_meets();

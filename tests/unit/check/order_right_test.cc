@@ -49,10 +49,10 @@ TEST(OrderRight, FlagByPOrAnAtomicBehindAFenceOrAQuiet) {
 }
 
 TEST(OrderRight, FlagByAnAtomicThatReleases) {
-  for (const CallKind kind : {CallKind::kAtomic, CallKind::kFetch}) {
+  for (const Call which : {Call::kAtomicAdd, Call::kAtomicFetchAdd}) {
     OrderRig job(2);
     job[0].put(1, kData, kBytes, kData);
-    CallNote note = job[0].transfer(kind, 1, kFlag, 8, 0);
+    CallNote note = job[0].transfer(which, 1, kFlag, 8, 0);
     note.here = nullptr;
     note.releases = 1;
     job[0].enter(note).end();
@@ -109,13 +109,13 @@ TEST(OrderRight, WhatASignalSaidIsPassedOn) {
 TEST(OrderRight, PingPongReusesItsSourceOnceTheAnswerIsThere) {
   OrderRig job(2);
   for (int i = 0; i < 10; ++i) {
-    CallNote there = job[0].transfer(CallKind::kPut, 1, kData, kBytes, kData);
+    CallNote there = job[0].transfer(Call::kPut, 1, kData, kBytes, kData);
     there.word = job[0].at(kFlag);
     job[0].start(there);
     *job[1].at(kFlag) = std::byte{1};
     job[1].see(kFlag);
     read(job[1]);
-    CallNote back = job[1].transfer(CallKind::kPut, 0, kOther, kBytes, kOther);
+    CallNote back = job[1].transfer(Call::kPut, 0, kOther, kBytes, kOther);
     back.word = job[1].at(kBack);
     job[1].start(back);
     *job[0].at(kBack) = std::byte{1};
@@ -165,9 +165,9 @@ TEST(OrderRight, SourceMayBeReadWhileItIsSent) {
 
 TEST(OrderRight, PutsThatFailedLeaveNothing) {
   OrderRig job(2);
-  CallNote note = job[0].transfer(CallKind::kPut, 1, kData, kBytes, kOther);
+  CallNote note = job[0].transfer(Call::kPut, 1, kData, kBytes, kOther);
   note.starts = 1;
-  Call(*job[0].checker, job[0].context, note).end(Status::kMistake);
+  BegunCall(*job[0].checker, job[0].context, note).end(Status::kMistake);
   job[0].plain(0, kOther, 8, true);
   EXPECT_TRUE(job.silent());
 }
@@ -204,7 +204,7 @@ TEST(OrderRight, SyncAllIsEnoughBehindReads) {
 TEST(OrderRight, BarrierOfTheTeamThatHasTheWriter) {
   OrderRig job(3);
   job[0].put(2, kData, kBytes, kData);
-  job.meet(CallKind::kTeamBarrier, {0, 2}, 77);
+  job.meet(Call::kBarrier, {0, 2}, 77);
   read(job[2]);
   EXPECT_TRUE(job.silent());
 }
@@ -212,12 +212,12 @@ TEST(OrderRight, BarrierOfTheTeamThatHasTheWriter) {
 TEST(OrderRight, CollectiveCallsOrderWhatTheirMembersHave) {
   OrderRig job(2);
   for (int i = 0; i < 5; ++i) {
-    std::vector<Call> calls;
+    std::vector<BegunCall> calls;
     for (int pe = 0; pe < 2; ++pe) {
       job[pe].plain(pe, kData, 8, true);
-      calls.push_back(job[pe].enter(job[pe].of_team(CallKind::kCollective, 0, kOther, kData, 512)));
+      calls.push_back(job[pe].enter(job[pe].of_team(Call::kAllReduce, 0, kOther, kData, 512)));
     }
-    for (Call& call : calls) call.end();
+    for (BegunCall& call : calls) call.end();
     for (int pe = 0; pe < 2; ++pe) job[pe].get(1 - pe, kOther, 64, kBack);
     job.sync_all();
   }
@@ -366,7 +366,7 @@ TEST(OrderRight, AfterRecoverNothingIsUnderWay) {
 TEST(OrderRight, MemoryOutsideOfTheHeapIsNotLookedAt) {
   OrderRig job(2);
   std::vector<std::byte> local(4096);
-  CallNote note = job[0].transfer(CallKind::kPut, 1, kData, 64, kData);
+  CallNote note = job[0].transfer(Call::kPut, 1, kData, 64, kData);
   note.here = local.data();
   const CallNote ticket = job[0].start(note);
   job[0].wait(ticket);
@@ -391,15 +391,15 @@ void send_and_receive(OrderRig& job, uint64_t lane) {
   const uint64_t flag = kFlag + 16 * lane;
   for (uint64_t i = 0; i < 200; ++i) {
     RiggedPe& sender = job[0];
-    CallNote put = sender.transfer(CallKind::kPut, 1, data, kBytes, data);
+    CallNote put = sender.transfer(Call::kPut, 1, data, kBytes, data);
     put.word = sender.at(flag);
     put.starts = 1;
-    Call started = sender.enter(put);
+    BegunCall started = sender.enter(put);
     started.note.queue = sender.at(flag);
     started.note.index = i;
     started.end();
     CallNote wait;
-    wait.kind = CallKind::kWait;
+    wait.call = Call::kWait;
     wait.queue = sender.at(flag);
     wait.index = i;
     sender.enter(wait).end();
@@ -423,7 +423,7 @@ TEST(OrderRight, LanesOfAPeCallAtATime) {
 
 TEST(OrderRight, FailedMeetingsDoNotCountForever) {
   OrderRig job(2);
-  job[0].enter(CallKind::kSync).end(Status::kTimeout);  // alone
+  job[0].enter(Call::kSyncAll).end(Status::kTimeout);  // alone
   for (int i = 0; i < 4; ++i) {
     job[i % 2].put(0, kData, kBytes, kData);
     job.barrier_all();

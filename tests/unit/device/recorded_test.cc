@@ -5,6 +5,7 @@
 #include "device/detail/recorded.h"
 
 #include <atomic>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -27,7 +28,7 @@ class Recorded : public ::testing::Test {
     table_.mask = kEntries - 1;
     pe_.state().records = &table_;
   }
-  const CallCount& count(CallKind kind) const { return table_.count[static_cast<uint32_t>(kind)]; }
+  const CallCount& count(Call which) const { return table_.count[static_cast<uint32_t>(which)]; }
   uint64_t in(CallPhase phase) const {
     uint64_t found = 0;
     for (const CallRecord& record : ring_) {
@@ -53,7 +54,7 @@ TEST_F(Recorded, SaysWhoCalledWhatAndHowItEnded) {
   EXPECT_EQ(table_.next, 1u);
   EXPECT_EQ(CallRecord::phase(ring_[0].turn), CallPhase::kEnded);
   const CallRecord::Body& call = ring_[0].body;
-  EXPECT_EQ(call.kind, CallKind::kSignal);
+  EXPECT_EQ(call.call, Call::kSignal);
   EXPECT_EQ(call.scope, CallScope::kThread);
   EXPECT_EQ(call.pe, 1);
   EXPECT_EQ(call.word, word);
@@ -68,6 +69,35 @@ TEST_F(Recorded, SaysWhoCalledWhatAndHowItEnded) {
   EXPECT_EQ(call.lane.kernel, reinterpret_cast<uint64_t>(&signal_from_two_lanes));
 }
 
+/// Hazard: all atomics that fetch were one kind, the others another, and all that waits a third.
+TEST_F(Recorded, SaysWhichCallItWas) {
+  const Context ctx = pe_.context();
+  auto* const word = pe_.local<uint64_t>(64);
+  auto* const old = pe_.local<uint64_t>(0);
+  const uint64_t mine[2] = {4, 4};
+  const WaitSet<uint64_t> set{mine, 2};
+  size_t seen[2] = {};
+  static_cast<void>(atomic_inc(ctx, word, 1));
+  static_cast<void>(atomic_max(ctx, word, 2u, 1));
+  static_cast<void>(atomic_swap(ctx, word, 2u, 1));
+  static_cast<void>(atomic_compare_swap(ctx, word, 2u, 3u, 1));
+  static_cast<void>(atomic_fetch_xor_nbi(ctx, old, word, 2u, 1));
+  static_cast<void>(put_signal(ctx, word, old, 1, Signal::set(word + 1, 1, 1)));
+  EXPECT_EQ(wait_until_all(ctx, set, Compare::kEq, 4u), Status::kOk);
+  EXPECT_EQ(test_some(ctx, set, seen, Compare::kEq, 4u), 2u);
+  static_cast<void>(fence(ctx));
+  constexpr Call kMade[] = {Call::kAtomicAdd,         Call::kAtomicMax,      Call::kAtomicSwap,
+                            Call::kAtomicCompareSwap, Call::kAtomicFetchXor, Call::kPutSignal,
+                            Call::kWaitUntilAll,      Call::kTestSome,       Call::kFence};
+  ASSERT_EQ(table_.next, std::size(kMade));
+  for (size_t i = 0; i < std::size(kMade); ++i) {
+    EXPECT_EQ(ring_[i].body.call, kMade[i]) << i;
+    EXPECT_EQ(ring_[i].body.starts, kMade[i] == Call::kAtomicFetchXor ? 1 : 0) << i;
+    EXPECT_EQ(count(kMade[i]).calls, 1u) << i;
+  }
+  EXPECT_EQ(ring_[4].body.here, old) << "where the old value comes to";
+}
+
 TEST_F(Recorded, WrapsAndKeepsTheNewest) {
   const Context ctx = pe_.context();
   for (uint64_t i = 0; i < kEntries + 5; ++i) {
@@ -78,19 +108,19 @@ TEST_F(Recorded, WrapsAndKeepsTheNewest) {
   EXPECT_EQ(ring_[4].turn, CallRecord::turn_of(kEntries + 4, CallPhase::kEnded));
   EXPECT_EQ(ring_[5].turn, CallRecord::turn_of(5, CallPhase::kEnded));
   EXPECT_EQ(table_.missed, 0u);
-  EXPECT_EQ(count(CallKind::kP).calls, kEntries + 5);
-  EXPECT_EQ(count(CallKind::kP).bytes, (kEntries + 5) * sizeof(uint64_t));
+  EXPECT_EQ(count(Call::kP).calls, kEntries + 5);
+  EXPECT_EQ(count(Call::kP).bytes, (kEntries + 5) * sizeof(uint64_t));
 }
 
 TEST_F(Recorded, CountsWhatFailedAndWhatTimedOut) {
   const Context ctx = pe_.context();
   const uint64_t word = 4;
   EXPECT_EQ(wait_until(ctx, &word, Compare::kEq, 1), Status::kTimeout);
-  EXPECT_EQ(count(CallKind::kSeen).timeouts, 1u);
-  EXPECT_GE(count(CallKind::kSeen).time_ns, kMillisecond);
+  EXPECT_EQ(count(Call::kWaitUntil).timeouts, 1u);
+  EXPECT_GE(count(Call::kWaitUntil).time_ns, kMillisecond);
   EXPECT_EQ(ring_[0].body.status, static_cast<uint32_t>(Status::kTimeout));
   EXPECT_NE(put(ctx, pe_.local<uint64_t>(64), pe_.local<uint64_t>(0), 1, 7), Status::kOk);
-  EXPECT_EQ(count(CallKind::kPut).failed, 1u);
+  EXPECT_EQ(count(Call::kPut).failed, 1u);
   EXPECT_EQ(ring_[1].body.status, static_cast<uint32_t>(Status::kBadPe));
 }
 
@@ -103,7 +133,7 @@ TEST_F(Recorded, KeepsOfLooksThoseThatSawWhatTheyWanted) {
   EXPECT_EQ(table_.looks, 2u);
   EXPECT_TRUE(test(ctx, &word, Compare::kEq, 4));
   EXPECT_EQ(table_.next, 1u);
-  EXPECT_EQ(ring_[0].body.look, 1u);
+  EXPECT_EQ(ring_[0].body.call, Call::kTest);
 }
 
 TEST_F(Recorded, OfASignalHasTheValueThatTheWaitSaw) {
@@ -120,12 +150,12 @@ TEST_F(Recorded, GivesUpARecordThatAnotherLaneIsWriting) {
   for (int i = 0; i < 2; ++i) ASSERT_EQ(p(ctx, pe_.local<uint64_t>(64), 1u, 1), Status::kOk);
   EXPECT_EQ(table_.missed, 2u);
   EXPECT_EQ(in(CallPhase::kEnded), 0u);
-  EXPECT_EQ(count(CallKind::kP).calls, 2u) << "counted all the same";
+  EXPECT_EQ(count(Call::kP).calls, 2u) << "counted all the same";
 }
 
 // A lane whose record was taken by a later lap when its call ends.
 TEST_F(Recorded, DoesNotEndTheRecordOfALaterCall) {
-  const CallNote note = detail::note_of(CallKind::kQuiet);
+  const CallNote note = detail::note_of(Call::kQuiet);
   const detail::Recording first = detail::record_begin(table_, note);
   ASSERT_EQ(first.record, &ring_[0]);
   for (uint64_t i = 0; i < kEntries; ++i) detail::record_begin(table_, note);
@@ -141,7 +171,7 @@ TEST_F(Recorded, IsWholeWhereTheTurnIsTheSameBeforeAndAfter) {
   std::vector<std::thread> writers;
   for (uint64_t mine = 1; mine <= 3; ++mine) {
     writers.emplace_back([this, &done, mine] {
-      CallNote note = detail::note_of(CallKind::kPut);
+      CallNote note = detail::note_of(Call::kPut);
       note.there_bytes = mine;
       note.value = mine;
       note.index = mine;

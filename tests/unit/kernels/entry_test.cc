@@ -51,7 +51,7 @@ TEST_F(Replayed, OneGridTakesTheWordAndGivesItBack) {
 TEST_F(Replayed, ASecondGridOfItIsRefused) {
   EXPECT_EQ(come(kBlocks), std::vector<uint64_t>(kBlocks, 0));
   for (const uint64_t other : come(kBlocks)) {
-    EXPECT_EQ(UnderWay::call(other), static_cast<uint32_t>(Call::kAllReduce));
+    EXPECT_EQ(UnderWay::call(other), Call::kAllReduce);
   }
   go(kBlocks);
   EXPECT_EQ(word_, 0u);

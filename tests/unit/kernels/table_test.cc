@@ -45,10 +45,7 @@ TEST(Table, NamesKernelsAsTheyAre) {
   EXPECT_STREQ(collective_kernel(Call::kSync).image, "collective");
 }
 
-TEST(Table, NamesCallsTypesAndOperations) {
-  EXPECT_STREQ(to_string(Call::kPut), "put");
-  EXPECT_STREQ(to_string(Call::kAtomicFetchXor), "atomic_fetch_xor");
-  EXPECT_STREQ(to_string(Call::kExclusiveScan), "exclusive_scan");
+TEST(Table, NamesTypesAndOperations) {
   EXPECT_STREQ(to_string(DataType::bf16), "bf16");
   EXPECT_STREQ(to_string(Operation::bit_xor), "bit_xor");
 }
