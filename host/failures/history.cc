@@ -34,7 +34,7 @@ std::string object_of(const CallRecord::Body& call, const PlaceOf& place_of) {
     text += fmt::format(", {} {}", call.number != 0 ? "saw" : "wanted", call.value);
   if (is_of_all(call.call)) {
     if (call.ended_ns != 0) text += fmt::format(", number {}", call.number);
-  } else if (call.number != 0 && is_collective(call.call)) {
+  } else if (is_collective(call.call)) {
     text += fmt::format(", team {:#x}", call.number);
   }
   return text;
