@@ -195,6 +195,7 @@ PEAL_DEVICE Answer access_atomic(const BasicContext<R>& ctx, const AtomicOn<T>& 
     return one;
   };
   const auto behind = [pe = on.pe, by_nic](const BasicContext<R>& context, const Destination& at) {
+    static_cast<void>(pe);  // else clang warns where nothing is released
     if constexpr (releases(O)) {
       Answer refused{};
       refused.status = before_release(context, at, pe);

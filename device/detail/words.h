@@ -79,9 +79,7 @@ struct PutValue {
   int32_t pe;
 
   PEAL_DEVICE Asked asked() const { return {dst, sizeof(T), pe, Use::kWord, false, Call::kP}; }
-  PEAL_DEVICE CallNote note() const {
-    return note_of(Call::kP, pe, dst, sizeof(T), nullptr, 0);
-  }
+  PEAL_DEVICE CallNote note() const { return note_of(Call::kP, pe, dst, sizeof(T), nullptr, 0); }
   template <Reach R>
   PEAL_DEVICE Ticket mapped(const BasicContext<R>&, Thread, std::byte* there) const {
     store_value(there, value);
