@@ -1,18 +1,22 @@
 """unit_tests: one GoogleTest program of each name. by_record_tests: the same programs on other software NICs."""
 
-# Of a test, which runs for a moment, compiling is the most: without the optimizer, and behind a precompiled header.
-FAST = ["-O0", "-Winvalid-pch", "-include", "tests/support/often_precompiled.h"]
+def fast(precompiled):
+    """Options for a test, which runs for a moment: compiling is the most of it.
 
-def unit_tests(names, deps = [], hdrs = [], size = "small", copts = FAST, **kwargs):
-    """`name` is built from name.cc, `hdrs` of its folder and `deps`."""
+    Without the optimizer and debug information, and behind a precompiled header of tests/support: "often", or
+    "with_peal" for what includes peal/peal.h."""
+    return ["-O0", "-g0", "-Winvalid-pch", "-include", "tests/support/%s_precompiled.h" % precompiled]
+
+def unit_tests(names, deps = [], hdrs = [], size = "small", precompiled = "often", copts = None, **kwargs):
+    """`name` is built from name.cc, `hdrs` of its folder and `deps`; `copts` are instead of fast(precompiled)."""
     for name in names:
         native.cc_test(
             name = name,
             size = size,
             srcs = [name + ".cc"] + hdrs,
-            copts = copts,
+            copts = copts or fast(precompiled),
             deps = deps + [
-                "//tests/support:often",
+                "//tests/support:" + precompiled,
                 "@system//:gtest_main",
             ],
             **kwargs

@@ -1,6 +1,6 @@
 """mp_test: a GoogleTest program that runs as several PEs; every rank runs every test. mp_run: a run of such a program."""
 
-load("//tests:test.bzl", "FAST")
+load("//tests:test.bzl", "fast")
 
 def mp_run(name, program, np, args = [], data = [], env = {}, by = "peal-run", tags = [], size = "medium", **kwargs):
     """`program`, a label, as `np` PEs.
@@ -20,7 +20,7 @@ def mp_run(name, program, np, args = [], data = [], env = {}, by = "peal-run", t
         **kwargs
     )
 
-def mp_test(name, srcs, np, deps = [], variants = {}, **kwargs):
+def mp_test(name, srcs, np, deps = [], variants = {}, precompiled = "with_peal", **kwargs):
     """A program, and runs of it.
 
     `name`_program by itself (`name`_cases are its sources), `name` as `np` PEs; `name`_`n` for each n when np is a
@@ -33,11 +33,11 @@ def mp_test(name, srcs, np, deps = [], variants = {}, **kwargs):
         name = name + "_cases",
         srcs = srcs,
         alwayslink = True,
-        copts = FAST,
+        copts = fast(precompiled),
         linkstatic = True,
         testonly = True,
         deps = deps + [
-            "//tests/support:often",
+            "//tests/support:" + precompiled,
             "@system//:gtest",
         ],
     )
