@@ -1,11 +1,16 @@
 """unit_tests: one GoogleTest program of each name. by_record_tests: the same programs on other software NICs."""
 
+# Neither optimizer nor, but by --config=dbg, debug information.
+UNOPTIMIZED = ["-O0"] + select({
+    "//tests:dbg": [],
+    "//conditions:default": ["-g0"],
+})
+
 def fast(precompiled):
     """Options for a test, which runs for a moment: compiling is the most of it.
 
-    Without the optimizer and debug information, and behind a precompiled header of tests/support: "often", or
-    "with_peal" for what includes peal/peal.h."""
-    return ["-O0", "-g0", "-Winvalid-pch", "-include", "tests/support/%s_precompiled.h" % precompiled]
+    Behind a precompiled header of tests/support: "often", or "with_peal" for what includes peal/peal.h."""
+    return UNOPTIMIZED + ["-Winvalid-pch", "-include", "tests/support/%s_precompiled.h" % precompiled]
 
 def unit_tests(names, deps = [], hdrs = [], size = "small", precompiled = "often", copts = None, **kwargs):
     """`name` is built from name.cc, `hdrs` of its folder and `deps`; `copts` are instead of fast(precompiled)."""
@@ -14,7 +19,7 @@ def unit_tests(names, deps = [], hdrs = [], size = "small", precompiled = "often
             name = name,
             size = size,
             srcs = [name + ".cc"] + hdrs,
-            copts = copts or fast(precompiled),
+            copts = fast(precompiled) if copts == None else copts,
             deps = deps + [
                 "//tests/support:" + precompiled,
                 "@system//:gtest_main",

@@ -18,12 +18,8 @@ PEAL_HD Signal signal_of(uint64_t* word, uint64_t value, int op, int pe) {
 
 /// A signal by itself, as the guide has it: it vouches for nothing ahead of it, unlike
 /// peal::signal(); nvshmem_fence() does. That is a fence of system scope less over NVLink.
-PEAL_DEVICE void signal_alone(uint64_t* word, uint64_t value, int op, int pe) {
-  if (op == NVSHMEM_SIGNAL_SET) {
-    (void)atomic_set(context(), word, value, pe);
-  } else {
-    (void)atomic_add(context(), word, value, pe);
-  }
+PEAL_DEVICE void signal_alone(const Signal& signal) {
+  (void)detail::signal_alone<detail::Rings::kNow, Order::kRelaxed>(context(), signal);
 }
 
 }  // namespace peal::compat
@@ -204,7 +200,7 @@ PEAL_COMPAT_TRANSFER(getmem, void, void, get, kGet)
 PEAL_COMPAT_PUT_SIGNAL(putmem, void, void)
 
 PEAL_HD void nvshmemx_signal_op(uint64_t* sig_addr, uint64_t signal, int sig_op, int pe) {
-  PEAL_COMPAT_BY_PLACE(::peal::compat::signal_alone(sig_addr, signal, sig_op, pe),
+  PEAL_COMPAT_BY_PLACE(::peal::compat::signal_alone(PEAL_COMPAT_SIGNAL),
                        (void)::peal::compat::make(::peal::compat::now("nvshmemx_signal_op"),
                                                   ::peal::detail::signal_call(PEAL_COMPAT_SIGNAL)));
 }

@@ -111,7 +111,7 @@ PEAL_HD constexpr bool has_root(Call call) {
 PEAL_HD constexpr bool drains(Call call) {
   return call == Call::kQuiet || call == Call::kBarrierAll || call == Call::kBarrier;
 }
-/// Returns when something has happened that others, or the NIC, have to do.
+/// Waits for others or for the NIC, or looks whether they have done something.
 PEAL_HD constexpr bool waits(Call call) {
   return call >= Call::kWaitUntil && call <= Call::kExclusiveScan;
 }

@@ -24,10 +24,10 @@ enum class CallScope : uint8_t { kThread, kWarp, kBlock, kGrid };
 struct CallNote {
   Call call = Call::kNone;
   CallScope scope = CallScope::kThread;
-  uint8_t starts = 0;           // 1: returns before it is done
-  uint8_t adds = 0;             // 1: the signal adds `value`
-  int32_t pe = -1;              // whose memory `there` is in
-  uint32_t releases = 0;        // 1: an atomic that vouches for what is ahead of it to that PE
+  uint8_t starts = 0;     // 1: returns before it is done
+  uint8_t adds = 0;       // 1: the signal adds `value`
+  int32_t pe = -1;        // whose memory `there` is in
+  uint32_t releases = 0;  // 1: an atomic or signal that vouches for what is ahead of it to that PE
   const void* there = nullptr;  // symmetric: this PE's address of it
   uint64_t there_bytes = 0;     // of a row
   const void* here = nullptr;   // at home; null: a register

@@ -21,8 +21,7 @@
 
 namespace peal::collective {
 
-/// Who gets which result.
-/// What becomes of the results: of kRoot, which member has them.
+/// Which call it is; of reduce, which member has the result.
 struct Wanted {
   Call call;
   uint32_t root;

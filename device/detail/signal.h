@@ -55,13 +55,17 @@ PEAL_DEVICE Ticket post_signal(const BasicContext<R>& ctx, const Destination& fl
   });
 }
 
-/// Stored, with release behind the data: kWordBeforeWait begins here when no NIC is between.
+/// Stored, with release behind the data: kWordBeforeWait begins here when no NIC is between. By
+/// kRelaxed it vouches for nothing.
+template <Order O = Order::kRelease>
 PEAL_DEVICE void signal_direct(std::byte* word, const Signal& signal) {
   auto* at = reinterpret_cast<uint64_t*>(word);
-  if (signal.kind == Signal::Kind::kSet) {
+  if (signal.kind == Signal::Kind::kAdd) {
+    update_direct<Update::kAdd, O, Edge::kStoresBeforeSignal>(at, signal.value);
+  } else if constexpr (releases(O)) {
     store_release<Reach::kSystem, Edge::kStoresBeforeSignal>(at, signal.value);
   } else {
-    update_direct<Update::kAdd, Order::kRelease, Edge::kStoresBeforeSignal>(at, signal.value);
+    store_relaxed<Reach::kSystem>(at, signal.value);
   }
 }
 
@@ -186,20 +190,21 @@ PEAL_DEVICE Ticket access_far(const BasicContext<R>& ctx, S scope, const PutSign
   return access_at(ctx, scope, op, resolve_together(ctx, scope, put.asked()));
 }
 
-/// The signal alone.
-template <Rings kRings, Reach R>
+/// The signal alone. By kRelaxed it need not vouch for what is ahead of it.
+template <Rings kRings, Order O = Order::kRelease, Reach R>
 PEAL_DEVICE Ticket signal_alone(const BasicContext<R>& ctx, const Signal& what) {
   const auto note = [&] {
     CallNote signal = note_of(Call::kSignal, what.pe, what.word, sizeof(uint64_t), nullptr, 0);
     signal.word = what.word;
     signal.value = what.value;
     signal.adds = what.kind == Signal::Kind::kAdd ? 1 : 0;
+    signal.releases = releases(O) ? 1 : 0;
     return signal;
   };
   return access_word<Ticket>(
       ctx, word_of(what, Call::kSignal), note,
       [what](const ContextFields&, std::byte* word) {
-        signal_direct(word, what);
+        signal_direct<O>(word, what);
         return Ticket{};
       },
       [what](const BasicContext<R>& context, const Destination& flag) {

@@ -88,7 +88,8 @@ class Writer {
     }
     if (call.word != nullptr) add("value", call.value);
     if (has_wanted(call)) add(call.number != 0 ? "saw" : "wanted", call.value);
-    if (call.number != 0 && !has_wanted(call)) add("number", call.number);
+    const bool numbered = is_collective(call.call) || call.number != 0;  // the world team is 0
+    if (numbered && !has_wanted(call)) add("number", call.number);
     if (call.queue != nullptr) {
       add("queue", owner_.queue_number(slot, call.queue));
       add("wqe", call.index);

@@ -2,6 +2,7 @@
 #include "host/job/live_group.h"
 
 #include <algorithm>
+#include <bitset>
 #include <cstdlib>
 #include <utility>
 
@@ -15,10 +16,12 @@ namespace {
 
 constexpr uint64_t kMaxContribution = uint64_t{1} << 30;
 constexpr std::chrono::milliseconds kSendAgain{1};
-// What a peer does not take in that time it does not hear: a process that ends by a signal or an
-// exception waits for nobody.
+// A peer's watcher empties its socket in less, or the peer does not hear. Who ends by a signal or
+// an exception has less time than who leaves in order.
+constexpr std::chrono::milliseconds kFarewell{1000};
 constexpr std::chrono::milliseconds kLastWords{100};
 constexpr size_t kMaxText = 1000;
+constexpr size_t kTold = 4096;  // PEs of one host that a dying one tells
 
 }  // namespace
 
@@ -104,7 +107,7 @@ void LiveGroup::leave(const Departure& how, const std::function<void()>& still_w
   };
   // Many that leave at once fill a peer's socket, until its watcher has read: one that did not hear
   // of this PE would wait for it until the deadline.
-  const std::chrono::milliseconds time = how.in_order() ? deadline_ : kLastWords;
+  const auto time = how.in_order() ? std::min(deadline_, kFarewell) : kLastWords;
   peal::wait_until(tell, Clock::now() + time, kSendAgain);
   if (!how.in_order()) return quit(describe(how));
   std::string stopped;
@@ -122,11 +125,18 @@ void LiveGroup::leave(const Departure& how, const std::function<void()>& still_w
 }
 
 void LiveGroup::announce(Departure::How how, int code, std::string_view text) const noexcept {
-  const auto end = Clock::now() + kLastWords;
-  for (int pe = 0; pe < size(); ++pe) {
-    if (pe == rank()) continue;
-    peal::wait_until([&] { return tell_left(pe, how, code, text); }, end, kSendAgain);
-  }
+  std::bitset<kTold> told;  // a handler of a signal may not allocate
+  const auto tell = [&] {
+    bool all = true;
+    for (int pe = 0; pe < size(); ++pe) {
+      const auto bit = static_cast<size_t>(pe);
+      if (pe == rank() || bit >= kTold || told[bit]) continue;
+      told[bit] = tell_left(pe, how, code, text);
+      all &= told[bit];
+    }
+    return all;
+  };
+  peal::wait_until(tell, Clock::now() + kLastWords, kSendAgain);
 }
 
 bool LiveGroup::tell_left(int pe, Departure::How how, int code,

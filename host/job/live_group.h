@@ -59,9 +59,9 @@ class LiveGroup : public Bootstrap {
   /// Tells the others that this PE leaves and how. In order: returns when all of them have come to
   /// their end, however long that takes, while their processes run; throws kPeerLost, kTimeout.
   /// `still_waiting` is called each time that the deadline has passed. Not in order: waits for
-  /// nobody.
+  /// nobody, but 100 ms for room in the others' sockets.
   void leave(const Departure& how, const std::function<void()>& still_waiting);
-  /// Tells the others on this host only. For signal handlers, too.
+  /// Tells the others on this host only, within 100 ms. For signal handlers, too.
   void announce(Departure::How how, int code, std::string_view text) const noexcept;
 
   /// What `call.pes` contribute, in their order; this PE is one of them. Not collective for others.

@@ -51,9 +51,9 @@ unsigned block_threads();
 uint32_t warp_mask();
 
 /// What a spin loop calls each turn: every other lane of this worker runs before it returns, and a
-/// worker whose lanes all spin offers its CPU to other threads. While other threads do want the CPU
-/// and no lane progressed() for 500 us, it naps for up to 50 us. Outside a kernel:
-/// std::this_thread::yield().
+/// worker whose lanes all spin offers its CPU to other threads. Once no lane progressed() for 500
+/// us it naps: for up to a sixteenth of the wait so far, at least 50 us, at most 1 ms. Outside a
+/// kernel: std::this_thread::yield().
 void yield();
 
 /// What a spin loop calls once it found what it waited for, if it turned at all: keeps the worker

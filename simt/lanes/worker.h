@@ -61,7 +61,7 @@ size_t checked_lanes(const Grid& grid, const Limits& limits);
 Dim3 block_index(const Dim3& blocks, uint64_t number);
 
 /// What a worker does between two passes over lanes that all spin: offers its CPU to other threads,
-/// and after a long wait on a busy machine naps. Up to 8 processes with their workers and NIC
+/// and after a long wait naps. Up to 8 processes with their workers and NIC
 /// engines share the CPUs, and the one that waits must not starve the one it waits for.
 class Backoff {
  public:

@@ -201,6 +201,16 @@ TEST(OrderMistakes, FlagByAnAtomicWithoutAFence) {
   EXPECT_TRUE(job.says("PE 0 told of it before it was complete"));
 }
 
+/// nvshmemx_signal_op.
+TEST(OrderMistakes, FlagByARelaxedSignalWithoutAFence) {
+  OrderRig job(2);
+  job[0].put(1, kData, kBytes, kData);
+  job[0].relaxed_signal(1, kFlag);
+  job[1].see(kFlag);
+  job[1].plain(1, kData, 4, false);
+  EXPECT_TRUE(job.says("PE 0 told of it before it was complete"));
+}
+
 TEST(OrderMistakes, FenceAheadOfThePutAndNotBehindIt) {
   OrderRig job(2);
   job[0].fence();

@@ -88,7 +88,9 @@ class RiggedPe {
   void g(int from, uint64_t word) { of_word(Call::kG, from, word, false); }
   void add(int to, uint64_t word) { of_word(Call::kAtomicAdd, to, word, true); }
   void fetch_add(int to, uint64_t word) { of_word(Call::kAtomicFetchAdd, to, word, true); }
-  void signal(int to, uint64_t word) { of_word(Call::kSignal, to, word, true); }
+  void signal(int to, uint64_t word) { of_word(Call::kSignal, to, word, true, true); }
+  /// As NVSHMEM's guide has it.
+  void relaxed_signal(int to, uint64_t word) { of_word(Call::kSignal, to, word, true); }
   void see(uint64_t word, uint64_t words = 1) {
     CallNote note = of(Call::kWaitUntil, pe_);
     note.there = at(word);
@@ -179,8 +181,9 @@ class RiggedPe {
     made.end();
     return queue;
   }
-  void of_word(Call which, int to, uint64_t word, bool writes) {
+  void of_word(Call which, int to, uint64_t word, bool writes, bool releases = false) {
     CallNote note = of(which, to);
+    note.releases = releases ? 1 : 0;
     note.there = at(word);
     note.there_bytes = 8;
     call(note);

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -207,31 +208,48 @@ TEST(LiveGroup, OutlivesOddMessages) {
 /// Hazard: who left while a peer's socket was full was not heard of, and that peer waited for it
 /// until the deadline: 20 s at the end of a job of 11 PEs, of which two had died.
 TEST(LiveGroup, IsHeardToLeaveByOneThatIsBusy) {
-  constexpr int kCount = 3;
-  std::atomic<int> left{0};
-  on_members(kCount, seconds(20), [&](Member& member) {
-    const bool busy = member->rank() == 0;
-    if (busy) member.hear(false);
-    member->barrier();
-    if (!busy) {
+  std::atomic<bool> deaf{false};
+  std::atomic<int> full{0};
+  on_members(4, seconds(5), [&](Member& member) {
+    if (member->rank() == 3) return;
+    lose(member, {3});
+    const auto leave = [&] { member->leave({}, [] { throw std::runtime_error("not heard"); }); };
+    if (member->rank() != 0) {
+      while (!deaf) std::this_thread::yield();
       const std::array<uint64_t, 4> too_long = {0, 0, uint64_t{1} << 60, 0};
       while (member->channel().send(0, Message::Kind::kExchange, too_long, {}) ==
              Channel::Sent::kDone) {
       }
-    }
-    member->barrier();
-    if (!busy) {
-      member->announce(Departure::How::kExited, 0, "");
-      ++left;
+      ++full;
+      EXPECT_NO_THROW(leave());
       return;
     }
-    // One that gives up does so now; one that goes on does so within its time.
-    wait_until([&] { return left == kCount - 1; },
-               std::chrono::steady_clock::now() + milliseconds(20));
+    member.hear(false);
+    deaf = true;
+    while (full < 2) std::this_thread::yield();
+    // Those that would not tell again have told by then, in vain.
+    wait_until([] { return false; }, std::chrono::steady_clock::now() + milliseconds(20));
     member.hear(true);
-    wait_until([&] { return member->left_in_order().size() == kCount - 1; },
-               std::chrono::steady_clock::now() + seconds(20));
+    EXPECT_NO_THROW(leave());
     EXPECT_EQ(member->left_in_order(), (std::vector<int>{1, 2}));
+  });
+}
+
+/// A PE that dies tells those that hear, and does not wait for one that does not.
+TEST(LiveGroup, TellsOthersOfItsDeathThoughOneIsDeaf) {
+  on_members(3, seconds(20), [&](Member& member) {
+    if (member->rank() == 0) member.hear(false);
+    member->barrier();
+    if (member->rank() == 1) {
+      const std::array<uint64_t, 4> too_long = {0, 0, uint64_t{1} << 60, 0};
+      while (member->channel().send(0, Message::Kind::kExchange, too_long, {}) ==
+             Channel::Sent::kDone) {
+      }
+      member->announce(Departure::How::kExited, 0, "");
+    } else if (member->rank() == 2) {
+      EXPECT_TRUE(wait_until([&] { return !member->left_in_order().empty(); },
+                             std::chrono::steady_clock::now() + seconds(20)));
+    }
   });
 }
 
