@@ -79,7 +79,7 @@ job "4|5" 2 p2p caught_elsewhere 'rank 0 of 2 left by an exception'
 
 # Failures that nobody asked for.
 lost='nobody has asked for this failure'
-job 1 2 p2p drop_wait "$lost.*kernel wait_for_nine, block 0, thread 0, .*wait_until"
+job 1 2 p2p drop_wait "$lost.*kernel wait_for_nine.*, block 0, thread 0, .*wait_until"
 job 1 2 ibgda drop_put 'kernel put_nowhere' "$lost"
 job 5 2 p2p drop_c "PE 0: finalize answered -1: .*$lost.*put_nowhere"
 job 1 1 p2p wait_again 'kernel: kernel wait_again_and_again'
