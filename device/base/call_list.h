@@ -87,6 +87,10 @@ PEAL_HD constexpr bool is_atomic(Call call) {
 PEAL_HD constexpr bool fetches(Call call) {
   return call >= Call::kAtomicFetch && call <= Call::kAtomicFetchMax;
 }
+/// Writes a word of a PE by itself.
+PEAL_HD constexpr bool writes_word(Call call) {
+  return call == Call::kP || call == Call::kSignal || is_atomic(call);
+}
 /// Is about words of this PE that somebody else changes.
 PEAL_HD constexpr bool is_of_words(Call call) {
   return call >= Call::kWaitUntil && call <= Call::kSignalFetch;
@@ -103,6 +107,9 @@ PEAL_HD constexpr bool is_collective(Call call) {
 }
 PEAL_HD constexpr bool reduces(Call call) {
   return call >= Call::kAllReduce && call <= Call::kExclusiveScan;
+}
+PEAL_HD constexpr bool is_scan(Call call) {
+  return call == Call::kScan || call == Call::kExclusiveScan;
 }
 PEAL_HD constexpr bool has_root(Call call) {
   return call == Call::kBroadcast || call == Call::kReduce;

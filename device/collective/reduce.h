@@ -131,7 +131,7 @@ PEAL_DEVICE void reduce_at(const TeamCall<R>& call, const Owned<T>& owned, uint6
       }
     }
   }
-  if constexpr (kCall == Call::kScan || kCall == Call::kExclusiveScan) return;
+  if constexpr (is_scan(kCall)) return;
   folded.get(result.value);
   if constexpr (kCall == Call::kAllReduce) {
     for (uint32_t i = 0; i < call.members(); ++i) {

@@ -69,7 +69,7 @@ PEAL_DEVICE void fold_staged(const TeamCall<R>& call, S scope, uint64_t count) {
       if (kCall == Call::kExclusiveScan) store_payload(at(i), before);
       before = now;
     }
-    if (kCall != Call::kScan && kCall != Call::kExclusiveScan) store_payload(at(0), now);
+    if (!is_scan(kCall)) store_payload(at(0), now);
   }
   scope.sync();
 }
@@ -78,14 +78,13 @@ PEAL_DEVICE void fold_staged(const TeamCall<R>& call, S scope, uint64_t count) {
 template <Reach R, AnyScope S>
 PEAL_DEVICE Status send_staged(const TeamCall<R>& call, S scope, std::byte* dst, uint64_t bytes,
                                const Wanted& wanted) {
-  const bool scan = wanted.call == Call::kScan || wanted.call == Call::kExclusiveScan;
   Status status = Status::kOk;
   for (uint32_t i = 0; i < call.members(); ++i) {
     const uint32_t member = call.after(i);
     if (wanted.call == Call::kReduce && member != wanted.root) continue;
     if (wanted.call == Call::kReduceScatter && member != call.rank()) continue;
     if (wanted.call == Call::kExclusiveScan && member == 0) continue;
-    const std::byte* const from = staged(call, scan ? member : 0);
+    const std::byte* const from = staged(call, is_scan(wanted.call) ? member : 0);
     if (member == call.rank()) {
       copy_beside(scope, dst, from, bytes);
       continue;

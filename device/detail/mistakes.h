@@ -201,7 +201,7 @@ PEAL_DEVICE uint64_t* meeting_word(CheckTable& table, const CallNote& note) {
 PEAL_DEVICE bool leaves_work(const CallNote& note) {
   if (is_put(note.call)) return note.starts != 0 || note.here_bytes <= mlx5::kMaxInlineBytes;
   if (note.call == Call::kGet || fetches(note.call)) return note.starts != 0;
-  return note.call == Call::kP || note.call == Call::kSignal || is_atomic(note.call);
+  return writes_word(note.call);
 }
 
 /// True of calls that go by the block's own queues: collective ones, but a barrier, go by queues

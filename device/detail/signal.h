@@ -130,8 +130,9 @@ struct PutSignal {
     scope.sync();  // kLanesBeforeLeader: every lane's earlier stores to the source precede the copy
     copy_mapped<p2p::Direction::kPut>(scope, there, src, bytes);
     scope.sync();
-    if (scope.leader())
+    if (scope.leader()) {
       signal_direct(find_near(ctx, word_of(signal, Call::kPutSignal)).address, signal);
+    }
     return Ticket{};
   }
 };

@@ -91,7 +91,7 @@ void OrderChecker::data_of(const CallNote& note, uint16_t site) {
     touch({me_, here, Slot::kWrite, site, stamp});
   } else if (note.call == Call::kG) {
     touch({owner, there, Slot::kWord, site, stamp});
-  } else if (note.call == Call::kP || note.call == Call::kSignal || is_atomic(note.call)) {
+  } else if (writes_word(note.call)) {
     touch({owner, there, Slot::kWrite | Slot::kWord, site, stamp});
     touch({me_, here, Slot::kWrite, site, stamp});
   } else if (is_collective(note.call)) {

@@ -77,7 +77,7 @@ void OrderChecker::begin(const ContextState* context, const CallNote& note) {
       release_word(owner, note.there, Vouches::kFenced);
     }
     if (note.word != nullptr) release_word(owner, note.word, Vouches::kAll);
-  } else if (note.call == Call::kP || note.call == Call::kSignal || is_atomic(note.call)) {
+  } else if (writes_word(note.call)) {
     release_word(owner, note.there, note.releases != 0 ? Vouches::kAll : Vouches::kFenced);
   } else if (is_of_ticket(note.call)) {
     expect_unchanged(up_to(context, note.queue, note.index), site);

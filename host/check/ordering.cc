@@ -83,9 +83,10 @@ void OrderChecker::acquire_words(int owner, const void* first, uint64_t bytes, b
 void OrderChecker::ordered_by(const ContextState* context, const CallNote& note) {
   const int owner = index_of(note.pe);
   const bool done = note.call == Call::kQuiet;
-  if (done)
+  if (done) {
     complete(
         [&](const Pending& p) { return p.context == context && (note.pe < 0 || p.pe == note.pe); });
+  }
   for (int pe = 0; pe < segment_->shape().pes; ++pe) {
     if (note.pe >= 0 && pe != owner) continue;
     if (done) {

@@ -96,9 +96,8 @@ std::string describe_mistake(const UsageError& error, int pe, const PlaceOf& pla
                          call);
     case Mistake::kTicketStale:
       return fmt::format(
-          "{} of a ticket of before recover() (number {}; its queue has come to {}): recover() "
-          "makes "
-          "tickets void",
+          "{} of a ticket of before recover() (number {}; its queue has come to {}): "
+          "recover() makes tickets void",
           call, error.detail, error.other_detail);
     case Mistake::kNone:
     case Mistake::kCount:

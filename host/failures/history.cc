@@ -30,8 +30,9 @@ std::string object_of(const CallRecord::Body& call, const PlaceOf& place_of) {
     text += fmt::format(", signal {} {}", call.adds != 0 ? "add" : "set", call.value);
     if (call.word != call.there) text += fmt::format(" at {}", place_of(call.word));
   }
-  if (has_wanted(call))
+  if (has_wanted(call)) {
     text += fmt::format(", {} {}", call.number != 0 ? "saw" : "wanted", call.value);
+  }
   if (is_of_all(call.call)) {
     if (call.ended_ns != 0) text += fmt::format(", number {}", call.number);
   } else if (is_collective(call.call)) {

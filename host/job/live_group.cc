@@ -2,6 +2,7 @@
 #include "host/job/live_group.h"
 
 #include <algorithm>
+#include <array>
 #include <bitset>
 #include <cstdlib>
 #include <utility>
@@ -21,7 +22,8 @@ constexpr std::chrono::milliseconds kSendAgain{1};
 constexpr std::chrono::milliseconds kFarewell{1000};
 constexpr std::chrono::milliseconds kLastWords{100};
 constexpr size_t kMaxText = 1000;
-constexpr size_t kTold = 4096;  // PEs of one host that a dying one tells
+constexpr size_t kTold =
+    4096;  // PEs that are told again where they have no room; others may not hear
 
 }  // namespace
 
@@ -99,16 +101,8 @@ void LiveGroup::await_departures(const std::function<bool()>& go_on) {
 
 void LiveGroup::leave(const Departure& how, const std::function<void()>& still_waiting) {
   leaving_ = true;
-  std::vector<int> untold = live_pes();
-  std::erase(untold, rank());
-  const auto tell = [&] {
-    std::erase_if(untold, [&](int pe) { return tell_left(pe, how.how, how.code, how.text); });
-    return untold.empty();
-  };
-  // Many that leave at once fill a peer's socket, until its watcher has read: one that did not hear
-  // of this PE would wait for it until the deadline.
-  const auto time = how.in_order() ? std::min(deadline_, kFarewell) : kLastWords;
-  peal::wait_until(tell, Clock::now() + time, kSendAgain);
+  tell_all({how.how, how.code, how.text},
+           how.in_order() ? std::min(deadline_, kFarewell) : kLastWords);
   if (!how.in_order()) return quit(describe(how));
   std::string stopped;
   try {
@@ -125,26 +119,30 @@ void LiveGroup::leave(const Departure& how, const std::function<void()>& still_w
 }
 
 void LiveGroup::announce(Departure::How how, int code, std::string_view text) const noexcept {
-  std::bitset<kTold> told;  // a handler of a signal may not allocate
+  tell_all({how, code, text}, kLastWords);
+}
+
+// Many that leave at once fill a peer's socket, until its watcher has read: one that did not hear
+// of this PE would wait for it until the deadline. A handler of a signal may not allocate.
+void LiveGroup::tell_all(const Leaving& leaving, std::chrono::milliseconds time) const noexcept {
+  const std::array<uint64_t, 4> word = {static_cast<uint64_t>(leaving.how),
+                                        static_cast<uint64_t>(leaving.code), 0, 0};
+  const auto payload = std::as_bytes(std::span(leaving.text.substr(0, kMaxText)));
+  std::bitset<kTold> told;
   const auto tell = [&] {
     bool all = true;
     for (int pe = 0; pe < size(); ++pe) {
       const auto bit = static_cast<size_t>(pe);
-      if (pe == rank() || bit >= kTold || told[bit]) continue;
-      told[bit] = tell_left(pe, how, code, text);
-      all &= told[bit];
+      if (pe == rank() || (bit < kTold && told[bit])) continue;
+      const bool heard =
+          channel_.send(pe, Message::Kind::kLeft, word, payload) != Channel::Sent::kFull;
+      if (bit >= kTold) continue;
+      told[bit] = heard;
+      all &= heard;
     }
     return all;
   };
-  peal::wait_until(tell, Clock::now() + kLastWords, kSendAgain);
-}
-
-bool LiveGroup::tell_left(int pe, Departure::How how, int code,
-                          std::string_view text) const noexcept {
-  const auto payload = std::as_bytes(std::span(text.substr(0, kMaxText)));
-  return channel_.send(pe, Message::Kind::kLeft,
-                       {static_cast<uint64_t>(how), static_cast<uint64_t>(code), 0, 0},
-                       payload) != Channel::Sent::kFull;
+  peal::wait_until(tell, Clock::now() + time, kSendAgain);
 }
 
 void LiveGroup::exchange_unmasked(std::span<const std::byte> mine, std::span<std::byte> all) {

@@ -118,8 +118,14 @@ class LiveGroup : public Bootstrap {
   /// Throws when `pe` can be waited for no longer.
   void check_still_waiting(int pe, Clock::time_point end) const;
   void await_departures(const std::function<bool()>& go_on);
-  /// False where `pe` has no room for the message now. For signal handlers, too.
-  bool tell_left(int pe, Departure::How how, int code, std::string_view text) const noexcept;
+  /// A Departure whose text need not be a string of its own: handlers of signals allocate none.
+  struct Leaving {
+    Departure::How how;
+    int code;
+    std::string_view text;
+  };
+  /// Tells the other PEs, for `time` again where one has no room. For signal handlers, too.
+  void tell_all(const Leaving& leaving, std::chrono::milliseconds time) const noexcept;
 
   std::unique_ptr<Bootstrap> all_;
   std::string name_;  // of the calls

@@ -3,9 +3,8 @@
 // Who runs lanes where no worker does, and what lanes ask of it: a simulation
 // (simt/simulation) runs those of several grids on one thread.
 //
-//   worker:     thread of a launch --resume()--> lane        its clock and memory are the machine's
-//   scheduler:  any thread         --resume()--> lane        its clock and memory are the
-//   scheduler's
+//   worker:     thread of a launch --resume()--> lane   clock and memory are the machine's
+//   scheduler:  any thread         --resume()--> lane   clock and memory are the scheduler's
 //
 // Invariant: a thread's lanes are all of its workers, or all of its scheduler.
 #pragma once

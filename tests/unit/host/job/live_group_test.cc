@@ -205,6 +205,14 @@ TEST(LiveGroup, OutlivesOddMessages) {
   });
 }
 
+/// With messages that it will drop.
+void fill_socket_of(Member& member, int pe) {
+  const std::array<uint64_t, 4> too_long = {0, 0, uint64_t{1} << 60, 0};
+  while (member->channel().send(pe, Message::Kind::kExchange, too_long, {}) ==
+         Channel::Sent::kDone) {
+  }
+}
+
 /// Hazard: who left while a peer's socket was full was not heard of, and that peer waited for it
 /// until the deadline: 20 s at the end of a job of 11 PEs, of which two had died.
 TEST(LiveGroup, IsHeardToLeaveByOneThatIsBusy) {
@@ -216,10 +224,7 @@ TEST(LiveGroup, IsHeardToLeaveByOneThatIsBusy) {
     const auto leave = [&] { member->leave({}, [] { throw std::runtime_error("not heard"); }); };
     if (member->rank() != 0) {
       while (!deaf) std::this_thread::yield();
-      const std::array<uint64_t, 4> too_long = {0, 0, uint64_t{1} << 60, 0};
-      while (member->channel().send(0, Message::Kind::kExchange, too_long, {}) ==
-             Channel::Sent::kDone) {
-      }
+      fill_socket_of(member, 0);
       ++full;
       EXPECT_NO_THROW(leave());
       return;
@@ -241,10 +246,7 @@ TEST(LiveGroup, TellsOthersOfItsDeathThoughOneIsDeaf) {
     if (member->rank() == 0) member.hear(false);
     member->barrier();
     if (member->rank() == 1) {
-      const std::array<uint64_t, 4> too_long = {0, 0, uint64_t{1} << 60, 0};
-      while (member->channel().send(0, Message::Kind::kExchange, too_long, {}) ==
-             Channel::Sent::kDone) {
-      }
+      fill_socket_of(member, 0);
       member->announce(Departure::How::kExited, 0, "");
     } else if (member->rank() == 2) {
       EXPECT_TRUE(wait_until([&] { return !member->left_in_order().empty(); },
