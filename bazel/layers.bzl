@@ -23,20 +23,25 @@ LAYERS = {
     "device/base": [
         "simt/lanes", "simt/simulation/simulation.h", "simt/runtime/cuda_names.h", "simt/runtime/stream.h",
     ],
-    "device/mlx5": ["device/base", "device/status.h"],
+    # Plain data that host and kernels share. context.h, team.h, types.h: of what kernels take as arguments.
+    "device/shared": [
+        "device/base", "device/mlx5/queue.h", "device/context.h", "device/status.h", "device/team.h", "device/types.h",
+        "simt/lanes/place.h",
+    ],
+    "device/mlx5": ["device/base", "device/shared", "device/status.h"],
     "device/transport": ["device/base", "device/mlx5", "device/types.h"],
     # What the contracts of device/ do.
     "device/detail": [
-        "device/base", "device/mlx5", "device/transport", "device/context.h", "device/reduce_op.h", "device/status.h",
-        "device/types.h", "device/window.h",
+        "device/base", "device/shared", "device/mlx5", "device/transport", "device/context.h", "device/reduce_op.h",
+        "device/status.h", "device/types.h", "device/window.h",
     ],
-    # Collective calls; layout.h is also the host's.
+    # Collective calls.
     "device/collective": [
-        "device/base", "device/transport", "device/detail", "device/context.h", "device/reduce_op.h", "device/status.h",
-        "device/team.h", "device/types.h",
+        "device/base", "device/shared", "device/transport", "device/detail", "device/context.h", "device/reduce_op.h",
+        "device/status.h", "device/team.h", "device/types.h",
     ],
-    "device": ["device/base", "device/mlx5", "device/transport", "device/detail", "device/collective"],
-    "kernels": ["device", "device/base", "device/detail", "device/collective"],
+    "device": ["device/base", "device/shared", "device/mlx5", "device/transport", "device/detail", "device/collective"],
+    "kernels": ["device", "device/base", "device/shared", "device/detail", "device/collective"],
     # device/mlx5/layout.h is the wire format; the code that writes it is beyond softnic's reach.
     "softnic/engine": ["base", "device/base", "device/mlx5/layout.h"],
     "softnic/presentation": ["base", "softnic/engine"],
@@ -53,7 +58,7 @@ LAYERS = {
     "softnic/abi": ["softnic/abi/core", "softnic/abi/extras"],
     "softnic/sysfs": ["base", "softnic/presentation"],
     # The list of calls, whose names host/base/call_names.h has.
-    "host/base": ["base", "device/base/call_list.h"],
+    "host/base": ["base", "device/shared/call_list.h"],
     # Names of what the host does, for profilers.
     "host/nvtx": [],
     # host/job/together.h: a step that may fail on one PE fails on all.
@@ -76,16 +81,18 @@ LAYERS = {
     # kernels that ran on a CPU by their names. device/base/scaled.h: a length that is none, as kernels know it.
     "host/contexts": [
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "device/base/scaled.h",
-        "device/context.h", "device/window.h", "host/bootstrap.h", "host/failures/failure.h", "kernels",
+        "device/shared", "device/context.h", "device/window.h", "host/bootstrap.h", "host/failures/failure.h", "kernels",
         "simt/lanes/symbol.h", "simt/lanes/place.h",
     ],
     # What calls of kernels on a CPU do, by their notes; a lane's place in the program's text.
     "host/check": [
-        "base", "host/base", "simt/lanes", "device/base/call_note.h", "device/base/wait_record.h", "device/context.h",
+        "base", "host/base", "simt/lanes", "device/shared", "device/context.h",
     ],
     # Where the library's kernels run, and in which order.
     "host/stream": ["base", "simt/lanes", "simt/runtime/stream.h", "kernels", "host/base", "host/memory"],
-    "host/failures": ["base", "host/base", "host/check", "host/contexts", "host/job", "device/context.h"],
+    "host/failures": [
+        "base", "host/base", "host/check", "host/contexts", "host/job", "device/shared", "device/context.h",
+    ],
     # plain_access.h, place.h: kernels' own loads and stores, in checked mode. simulation.h: whether a program is
     # simulated. crash.h: what a crash of a kernel is told by.
     "host": [
@@ -93,7 +100,7 @@ LAYERS = {
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/contexts",
         "host/failures", "host/check", "host/storage", "host/stream", "host/nvtx", "kernels", "device/context.h",
         "device/base/scaled.h", "device/team.h", "device/types.h", "device/window.h", "device/reduce_op.h",
-        "device/collective/layout.h",
+        "device/shared",
     ],
     # The PEs of a simulation are a job.
     "bootstrap": ["base", "host/base", "host/bootstrap.h", "simt/simulation", "simt/lanes/lane.h"],
@@ -108,8 +115,8 @@ LAYERS = {
     ],
     # The calls of NVSHMEM's guide upon peal.h. On a CPU they ask simt whether a kernel calls.
     "compat": [
-        "base/immortal.h", "bootstrap", "host/base", "host/calls.h", "device", "device/base/target.h", "kernels",
-        "peal", "simt/lanes", "simt/runtime",
+        "base/immortal.h", "bootstrap", "host/base", "host/calls.h", "device", "device/base/target.h", "device/shared",
+        "kernels", "peal", "simt/lanes", "simt/runtime",
     ],
 }
 

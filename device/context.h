@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "device/base/access.h"
-#include "device/detail/tables.h"
+#include "device/shared/context_fields.h"
 
 namespace peal {
 

@@ -32,7 +32,8 @@ struct Team {
   uint32_t mapped = 0;          // 1: every member loads and stores the memory of every other
   uint32_t grid_workspace = 0;  // bytes of a part for those of calls from the host
   const int32_t* pes = nullptr;
-  std::byte* memory = nullptr;  // symmetric, at one offset at all members (collective/layout.h)
+  std::byte* memory =
+      nullptr;  // symmetric, at one offset at all members (device/shared/team_memory.h)
 };
 static_assert(std::is_trivially_copyable_v<Team> && sizeof(Team) <= 64);
 

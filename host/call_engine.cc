@@ -6,7 +6,7 @@
 #include <array>
 
 #include "device/base/scaled.h"
-#include "device/collective/layout.h"
+#include "device/shared/team_memory.h"
 #include "host/base/call_names.h"
 #include "host/base/error.h"
 

@@ -34,9 +34,9 @@
 
 #include "device/base/scaled.h"
 #include "device/reduce_op.h"
+#include "device/shared/kernel_arguments.h"
 #include "device/team.h"
 #include "device/types.h"
-#include "kernels/arguments.h"
 
 namespace peal {
 

@@ -10,7 +10,7 @@
 #include <span>
 #include <utility>
 
-#include "device/collective/layout.h"
+#include "device/shared/team_memory.h"
 #include "host/base/config.h"
 #include "host/base/error.h"
 #include "host/job/together.h"

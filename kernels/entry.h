@@ -8,7 +8,7 @@
 #include "device/base/scope.h"
 #include "device/base/spin.h"
 #include "device/context.h"
-#include "kernels/arguments.h"
+#include "device/shared/kernel_arguments.h"
 
 // PEAL_ENTRY(name, Arguments) { ... args ... } is the kernel `peal_kernel_name`, which the host
 // finds by that name in a GPU's module, or as a function that every lane of a CPU's grid calls.

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-#include "kernels/arguments.h"
+#include "device/shared/kernel_arguments.h"
 
 namespace peal::kernels {
 

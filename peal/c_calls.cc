@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every call is described by the plain data that kernels take (kernels/arguments.h), and then made
-// at once or given to a stream.
+// Every call is described by the plain data that kernels take (device/shared/kernel_arguments.h),
+// and then made at once or given to a stream.
 #include "peal/c_calls.h"
 
 #include <cstring>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the library does for the calls of a host: joining and leaving, and operations as the plain
-// data that peal's own calls from the host are made of (kernels/arguments.h). Nothing here is a
-// template: of thousands of names only those that a program calls cost its compiler anything.
+// data that peal's own calls from the host are made of (device/shared/kernel_arguments.h). Nothing
+// here is a template: of thousands of names only those that a program calls cost its compiler
+// anything.
 //
 // The guide's calls answer nothing or a number. What fails is told once, in one line on stderr, and
 // the first failure stays for nvshmemx_peal_status().
@@ -12,8 +13,8 @@
 #include <string>
 
 #include "compat/detail/state.h"
+#include "device/shared/kernel_arguments.h"
 #include "host/calls.h"
-#include "kernels/arguments.h"
 
 namespace peal {
 class Runtime;

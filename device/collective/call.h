@@ -9,11 +9,11 @@
 #include <type_traits>
 
 #include "device/base/scope.h"
-#include "device/collective/layout.h"
 #include "device/collective/meet.h"
 #include "device/context.h"
 #include "device/detail/drain.h"
 #include "device/detail/resolve.h"
+#include "device/shared/team_memory.h"
 #include "device/team.h"
 
 namespace peal::collective {

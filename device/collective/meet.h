@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "device/base/call.h"
-#include "device/collective/layout.h"
 #include "device/detail/barrier.h"
+#include "device/shared/team_memory.h"
 #include "device/team.h"
 
 namespace peal::collective {

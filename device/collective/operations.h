@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/base/call_list.h"
 #include "device/collective/carry.h"
 #include "device/collective/exchange.h"
 #include "device/collective/move.h"
 #include "device/collective/swap.h"
+#include "device/shared/call_list.h"
 
 namespace peal::collective {
 

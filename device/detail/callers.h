@@ -5,8 +5,8 @@
 
 #include <type_traits>
 
-#include "device/base/call_note.h"
 #include "device/base/scope.h"
+#include "device/shared/call_note.h"
 
 namespace peal::detail {
 

@@ -23,11 +23,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "device/base/call_note.h"
 #include "device/base/scaled.h"
 #include "device/base/scope.h"
 #include "device/context.h"
 #include "device/detail/callers.h"
+#include "device/shared/call_note.h"
 #include "device/types.h"
 
 #if PEAL_CUDA || PEAL_SIM

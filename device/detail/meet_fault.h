@@ -11,9 +11,9 @@
 
 #include "device/base/order.h"
 #include "device/base/spin.h"
-#include "device/base/waits.h"
 #include "device/context.h"
 #include "device/detail/refuse.h"
+#include "device/shared/waits.h"
 
 namespace peal::detail {
 

@@ -7,14 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/base/call_note.h"
 #include "device/base/order.h"
 #include "device/base/scope.h"
-#include "device/base/waits.h"
 #include "device/context.h"
 #include "device/detail/callers.h"
 #include "device/detail/resolve.h"
 #include "device/mlx5/layout.h"
+#include "device/shared/call_note.h"
+#include "device/shared/waits.h"
 
 namespace peal::detail {
 

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a lane writes its calls into the flight recorder (base/call_record.h): when a call begins and
-// when it ends, both out of line. The leader of a scope writes, of a grid that of block 0.
+// How a lane writes its calls into the flight recorder (device/shared/call_record.h): when a call
+// begins and when it ends, both out of line. The leader of a scope writes, of a grid that of block
+// 0.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
-#include "device/base/call_note.h"
-#include "device/base/call_record.h"
 #include "device/base/order.h"
 #include "device/base/scope.h"
-#include "device/base/waits.h"
 #include "device/context.h"
+#include "device/shared/call_note.h"
+#include "device/shared/call_record.h"
+#include "device/shared/waits.h"
 
 namespace peal::detail {
 

@@ -8,8 +8,8 @@
 
 #include "device/base/order.h"
 #include "device/base/spin.h"
-#include "device/base/waits.h"
 #include "device/context.h"
+#include "device/shared/waits.h"
 #include "device/types.h"
 
 namespace peal::detail {

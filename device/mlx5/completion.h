@@ -9,10 +9,10 @@
 
 #include "device/base/order.h"
 #include "device/base/spin.h"
-#include "device/base/waits.h"
 #include "device/mlx5/layout.h"
 #include "device/mlx5/mark.h"
 #include "device/mlx5/queue.h"
+#include "device/shared/waits.h"
 
 namespace peal::mlx5 {
 

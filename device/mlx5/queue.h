@@ -14,8 +14,8 @@
 
 #include "device/base/order.h"
 #include "device/base/target.h"
-#include "device/base/wait_record.h"
 #include "device/mlx5/layout.h"
+#include "device/shared/wait_record.h"
 #include "device/status.h"
 
 namespace peal::mlx5 {

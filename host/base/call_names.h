@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <iterator>
 
-#include "device/base/call_list.h"
+#include "device/shared/call_list.h"
 
 namespace peal {
 

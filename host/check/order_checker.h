@@ -24,8 +24,8 @@
 #include <utility>
 #include <vector>
 
-#include "device/base/call_note.h"
 #include "device/context.h"
+#include "device/shared/call_note.h"
 #include "host/check/heap_shadow.h"
 #include "host/check/pending.h"
 #include "host/check/segment.h"

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "device/base/call_note.h"
+#include "device/shared/call_note.h"
 
 namespace peal {
 struct ContextState;

@@ -13,8 +13,8 @@
 #include <tuple>
 #include <utility>
 
-#include "device/base/call_note.h"
-#include "device/base/wait_record.h"
+#include "device/shared/call_note.h"
+#include "device/shared/wait_record.h"
 #include "host/check/segment.h"
 
 namespace peal::checking {

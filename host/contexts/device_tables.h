@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "device/context.h"
+#include "device/shared/kernel_arguments.h"
 #include "host/contexts/shown_windows.h"
 #include "host/memory/backing.h"
-#include "kernels/arguments.h"
 
 namespace peal {
 

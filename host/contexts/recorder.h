@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The flight recorder of a PE (PEAL_RECORD): for each slot of a context a ring of its kernels' last
-// calls and counters (device/base/call_record.h), in memory that kernels write and the host copies
-// from while they run. What a dropped context did can be read until another takes its slot.
+// calls and counters (device/shared/call_record.h), in memory that kernels write and the host
+// copies from while they run. What a dropped context did can be read until another takes its slot.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What kernels wrote down of their waits (device/base/wait_record.h), in words.
+// What kernels wrote down of their waits (device/shared/wait_record.h), in words.
 #pragma once
 
 #include <cstdint>

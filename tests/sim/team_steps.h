@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "device/collective/layout.h"
 #include "device/collectives.h"
+#include "device/shared/team_memory.h"
 #include "tests/sim/kernels.h"
 
 namespace peal::sim {

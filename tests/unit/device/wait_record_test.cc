@@ -2,7 +2,7 @@
 //
 // What a lane writes down of its waits. Hazard: a wait ends at its deadline, nobody looks at the
 // Status, and nothing anywhere says that the kernel went on without what it waited for.
-#include "device/base/wait_record.h"
+#include "device/shared/wait_record.h"
 
 #include <optional>
 #include <thread>

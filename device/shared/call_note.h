@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "device/base/call_list.h"
 #include "device/base/target.h"
+#include "device/shared/call_list.h"
 
 namespace peal {
 

@@ -25,7 +25,7 @@
 
 #include "device/base/access.h"
 #include "device/base/edge.h"
-#include "device/detail/tables.h"
+#include "device/shared/context_fields.h"
 #include "device/team.h"
 
 namespace peal::collective {

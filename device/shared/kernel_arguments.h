@@ -11,8 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/base/call_list.h"
 #include "device/context.h"
+#include "device/shared/call_list.h"
 #include "device/team.h"
 #include "device/types.h"
 

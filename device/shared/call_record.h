@@ -12,10 +12,10 @@
 
 #include <cstdint>
 
-#include "device/base/call_list.h"
-#include "device/base/call_note.h"
 #include "device/base/target.h"
-#include "device/base/wait_record.h"
+#include "device/shared/call_list.h"
+#include "device/shared/call_note.h"
+#include "device/shared/wait_record.h"
 
 namespace peal {
 

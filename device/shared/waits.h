@@ -14,7 +14,7 @@
 #include "device/base/order.h"
 #include "device/base/scope.h"
 #include "device/base/spin.h"
-#include "device/base/wait_record.h"
+#include "device/shared/wait_record.h"
 #if !PEAL_CUDA
 #include "simt/lanes/place.h"
 #endif
