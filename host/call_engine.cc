@@ -62,34 +62,36 @@ uint64_t bytes_at(const Windows::Range& range, int pe) {
 // The context's state and the words that its kernels report to.
 void CallEngine::address(const detail::CallSite& site, kernels::Caller& caller) const {
   caller.state = site.state;
-  caller.report = parts_.tables.report_place(site.slot);
+  caller.report = dependencies_.tables.report_place(site.slot);
 }
 
 void CallEngine::check_pe(const kernels::Caller& caller) const {
-  if (caller.pe < 0 || caller.pe >= parts_.group.size()) {
+  if (caller.pe < 0 || caller.pe >= dependencies_.group.size()) {
     fail(ErrorCode::kInvalidArgument, "{}: there is no PE {}; PEs are 0 to {}",
-         to_string(caller.call), caller.pe, parts_.group.size() - 1);
+         to_string(caller.call), caller.pe, dependencies_.group.size() - 1);
   }
-  if (parts_.group.masked(caller.pe)) {
+  if (dependencies_.group.masked(caller.pe)) {
     fail(ErrorCode::kPeerLost, "{}: PE {} is masked", to_string(caller.call), caller.pe);
   }
 }
 
 // True for what is no symmetric memory, at this PE, where the program may name such (resolve.h).
 bool CallEngine::own_memory(const void* at, int pe) const {
-  if (!parts_.tables.own_memory() || pe != parts_.group.rank() || at == nullptr) return false;
-  const Windows::Location begin = parts_.windows.find(at, 1);
+  if (!dependencies_.tables.own_memory() || pe != dependencies_.group.rank() || at == nullptr)
+    return false;
+  const Windows::Location begin = dependencies_.windows.find(at, 1);
   return !detail::names_window(at) && (begin.range == nullptr || !begin.range->symmetric);
 }
 
 // The place of a range at a PE; at this one for calls that look at the memory itself.
 Windows::Location CallEngine::symmetric(Call call, const char* which, const Asked& asked) const {
-  const Windows::Location place = parts_.windows.find(asked.at, asked.bytes);
+  const Windows::Location place = dependencies_.windows.find(asked.at, asked.bytes);
   if (place.range == nullptr || !place.range->symmetric ||
       (asked.touched && detail::names_window(asked.at))) {
-    const std::string seen = parts_.windows.mapped_heaps().describe(asked.at);
+    const std::string seen = dependencies_.windows.mapped_heaps().describe(asked.at);
     fail(ErrorCode::kInvalidArgument, "{}: {} {}, {}: not symmetric memory of PE {}; it {}{}",
-         to_string(call), which, fmt::ptr(asked.at), length(asked.bytes), parts_.group.rank(),
+         to_string(call), which, fmt::ptr(asked.at), length(asked.bytes),
+         dependencies_.group.rank(),
          !seen.empty() ? "is " + seen
                        : "must lie within one allocation of Runtime::malloc or one window of "
                          "Runtime::register_window",
@@ -109,15 +111,17 @@ void CallEngine::check_near(Call call, const char* which, const void* at, uint64
   if (at != nullptr && !detail::names_window(at)) return;
   fail(ErrorCode::kInvalidArgument, "{}: {} {}, {}: not an address of PE {}", to_string(call),
        which, at == nullptr ? "null" : "of a window by its handle", length(bytes),
-       parts_.group.rank());
+       dependencies_.group.rank());
 }
 
 // What a NIC reads or writes here, or, where it is short, a lane of the kernel (anywhere.h).
 void CallEngine::check_home(Call call, const char* which, const void* at, uint64_t bytes) const {
   const bool named = detail::names_window(at);
-  if (!named && parts_.windows.find(at, bytes).range != nullptr) return;
-  const bool by_lane = bytes <= mlx5::kAnywhereBytes && parts_.executor->shares_host_memory();
-  if (by_lane && !named && at != nullptr && parts_.windows.find(at, 1).range == nullptr) return;
+  if (!named && dependencies_.windows.find(at, bytes).range != nullptr) return;
+  const bool by_lane =
+      bytes <= mlx5::kAnywhereBytes && dependencies_.executor->shares_host_memory();
+  if (by_lane && !named && at != nullptr && dependencies_.windows.find(at, 1).range == nullptr)
+    return;
   fail(ErrorCode::kInvalidArgument,
        "{}: {} {}, {}: the NIC does not know it; call Runtime::register_local first",
        to_string(call), which, fmt::ptr(at), length(bytes));
@@ -126,14 +130,15 @@ void CallEngine::check_home(Call call, const char* which, const void* at, uint64
 // Where a place is mapped here, or null.
 std::byte* CallEngine::mapped(const Windows::Location& place, int pe) const {
   const Windows::Range& range = *place.range;
-  if (pe == parts_.group.rank()) return range.begin + place.offset;
+  if (pe == dependencies_.group.rank()) return range.begin + place.offset;
   std::byte* const begin = range.direct.empty() ? nullptr : range.direct[static_cast<size_t>(pe)];
   return begin == nullptr ? nullptr : begin + place.offset;
 }
 
 std::byte* CallEngine::mapped(const void* symmetric, int pe) const {
-  const Windows::Location place = parts_.windows.find(symmetric, 1);
-  if (place.range == nullptr || !place.range->symmetric || pe < 0 || pe >= parts_.group.size()) {
+  const Windows::Location place = dependencies_.windows.find(symmetric, 1);
+  if (place.range == nullptr || !place.range->symmetric || pe < 0 ||
+      pe >= dependencies_.group.size()) {
     return nullptr;
   }
   return place.offset < bytes_at(*place.range, pe) ? mapped(place, pe) : nullptr;
@@ -161,7 +166,7 @@ std::byte* CallEngine::far_end(const kernels::Transfer& call) const {
 // looks for itself when it runs; its blocks share the bytes, and a signal follows when all are
 // done.
 void CallEngine::copy(const detail::CallSite& site, kernels::Transfer call, std::byte* there) {
-  Executor& executor = *parts_.executor;
+  Executor& executor = *dependencies_.executor;
   if (!executor.capturing(site.stream)) {
     const bool gets = call.caller.call == Call::kGet;
     return executor.copy(gets ? call.dst : there, gets ? there : call.src, call.bytes, site.stream);
@@ -182,7 +187,7 @@ void CallEngine::start(const detail::CallSite& site, kernels::Transfer call) {
     std::byte* const there = far_end(call);
     if (there == nullptr) {  // one kernel also signals: the queue has the signal behind the bytes
       return launch(kernels::transfer_kernel(),
-                    parts_.executor->shape_for(call.bytes, kLongEach, 1), call, site.stream);
+                    dependencies_.executor->shape_for(call.bytes, kLongEach, 1), call, site.stream);
     }
     copy(site, call, there);
   }
@@ -197,13 +202,14 @@ bool CallEngine::by_host(const detail::CallSite& site, const kernels::Word& call
   const bool loads = call.caller.call == Call::kG;
   const bool stores = call.caller.call == Call::kP ||
                       (call.caller.call == Call::kSignal && call.kind == Signal::Kind::kSet);
-  const Backing* const words = parts_.own_words;
-  if ((!loads && !stores) || words == nullptr || call.caller.pe != parts_.group.rank())
+  const Backing* const words = dependencies_.own_words;
+  if ((!loads && !stores) || words == nullptr || call.caller.pe != dependencies_.group.rank())
     return false;
-  std::byte* const here = mapped(parts_.windows.find(call.word, call.bytes), call.caller.pe);
+  std::byte* const here = mapped(dependencies_.windows.find(call.word, call.bytes), call.caller.pe);
   if (reinterpret_cast<uintptr_t>(here) % call.bytes != 0) return false;  // a kernel says so
   if (!words->reaches(here, call.bytes)) return false;
-  if (site.stream != parts_.executor->own_stream() || !parts_.executor->idle(site.stream)) {
+  if (site.stream != dependencies_.executor->own_stream() ||
+      !dependencies_.executor->idle(site.stream)) {
     return false;
   }
   const auto with = [&](auto word) {
@@ -229,10 +235,12 @@ bool CallEngine::needs_no_kernel(const detail::CallSite& site, const kernels::Wo
   const bool orders = which == Call::kFence || which == Call::kQuiet;
   if (orders) return !site.by_nic;
   if (which != Call::kSignal || call.kind != Signal::Kind::kSet) return false;
-  std::byte* const there = mapped(parts_.windows.find(call.word, sizeof(uint64_t)), call.caller.pe);
-  if (there == nullptr || parts_.executor->capturing(site.stream)) return false;
+  std::byte* const there =
+      mapped(dependencies_.windows.find(call.word, sizeof(uint64_t)), call.caller.pe);
+  if (there == nullptr || dependencies_.executor->capturing(site.stream)) return false;
   if (reinterpret_cast<uintptr_t>(there) % sizeof(uint64_t) != 0) return false;  // a kernel says so
-  return parts_.executor->store_word(reinterpret_cast<uint64_t*>(there), call.value, site.stream);
+  return dependencies_.executor->store_word(reinterpret_cast<uint64_t*>(there), call.value,
+                                            site.stream);
 }
 
 void CallEngine::start(const detail::CallSite& site, kernels::Word call) {
@@ -253,7 +261,7 @@ void CallEngine::start(const detail::CallSite& site, kernels::Word call) {
            fmt::ptr(call.word), call.bytes);
     }
     const bool here = which == Call::kWaitUntil;
-    const int pe = here ? parts_.group.rank() : call.caller.pe;
+    const int pe = here ? dependencies_.group.rank() : call.caller.pe;
     if (!here && own_memory(call.word, pe)) {
       return launch(kernels::word_kernel(), kOneThread, call, site.stream);
     }
@@ -265,14 +273,14 @@ void CallEngine::start(const detail::CallSite& site, kernels::Word call) {
 
 // By words of the host's first, as status(): a look at the GPU's takes longer than a word's call.
 void CallEngine::check() const {
-  if (parts_.own_words == nullptr || parts_.failures.status() != Status::kOk) {
-    parts_.failures.check();
+  if (dependencies_.own_words == nullptr || dependencies_.failures.status() != Status::kOk) {
+    dependencies_.failures.check();
   }
 }
 
 uint64_t CallEngine::fetch(const detail::CallSite& site, kernels::Word call) {
   const std::lock_guard lock(answer_mutex_);
-  auto* const answer = reinterpret_cast<uint64_t*>(parts_.answers.address());
+  auto* const answer = reinterpret_cast<uint64_t*>(dependencies_.answers.address());
   *answer = 0;
   call.result = answer;
   start(site, call);
@@ -285,15 +293,15 @@ void CallEngine::check_buffers(const Team& team, const kernels::Collective& call
   if (has_root(which) && (call.caller.pe < 0 || call.caller.pe >= team.size)) {
     fail(ErrorCode::kInvalidArgument,
          "{} of team {:#x} at PE {}: there is no root {}; members are 0 to {}", to_string(which),
-         team.id, parts_.group.rank(), call.caller.pe, team.size - 1);
+         team.id, dependencies_.group.rank(), call.caller.pe, team.size - 1);
   }
   if (reduces(which) && !kernels::applies(call.operation, call.type)) {
     fail(ErrorCode::kInvalidArgument, "{} of team {:#x} at PE {}: {} is not an operation of {}",
-         to_string(which), team.id, parts_.group.rank(), to_string(call.operation),
+         to_string(which), team.id, dependencies_.group.rank(), to_string(call.operation),
          to_string(call.type));
   }
   if (call.count == 0) return;
-  const int here = parts_.group.rank();
+  const int here = dependencies_.group.rank();
   if (which == Call::kAllToAllV) {  // what of dst and src the lists name its kernel finds out
     const uint64_t list = static_cast<uint64_t>(team.size) * sizeof(int64_t);
     symmetric(which, "the counts that are received", {call.received_counts, list, here, true});
@@ -309,7 +317,7 @@ void CallEngine::check_buffers(const Team& team, const kernels::Collective& call
 // Throws at all members, before anything moves, where two of them call with other arguments.
 void CallEngine::compare(const Team& team, const kernels::Collective& call) {
   const auto offset = [&](const std::byte* at) {
-    return call.count == 0 ? 0 : parts_.windows.find(at, 1).offset;
+    return call.count == 0 ? 0 : dependencies_.windows.find(at, 1).offset;
   };
   // In place a part of the larger buffer is the other one, at each member another.
   const Call which = call.caller.call;
@@ -325,11 +333,11 @@ void CallEngine::compare(const Team& team, const kernels::Collective& call) {
   }};
   std::array<uint64_t, mine.size()> values{};
   for (size_t i = 0; i < mine.size(); ++i) values[i] = mine[i].value;
-  const auto all = parts_.teams.gather_from(team, values);
+  const auto all = dependencies_.teams.gather_from(team, values);
   for (size_t i = 0; i < mine.size(); ++i) {
     for (size_t member = 1; member < all.size(); ++member) {
       if (all[member][i] == all[0][i]) continue;
-      const std::vector<int> pes = parts_.teams.members(team);
+      const std::vector<int> pes = dependencies_.teams.members(team);
       fail(ErrorCode::kInvalidArgument,
            "{} of team {:#x}: PE {} has {} {}, PE {} has {}: all members must call with the same "
            "arguments; nothing was moved",
@@ -341,7 +349,7 @@ void CallEngine::compare(const Team& team, const kernels::Collective& call) {
 // `bytes`: of the message to one member.
 GridShape CallEngine::shape_for(const Team& team, Call which, uint64_t bytes) const {
   const auto members = static_cast<uint32_t>(team.size);
-  const Executor& executor = *parts_.executor;
+  const Executor& executor = *dependencies_.executor;
   if (team.mapped != 0 && bytes <= collective::brief_bytes(team.grid_workspace, members)) {
     return executor.shape_for(bytes, kBriefEach, team.channels);
   }
@@ -353,9 +361,9 @@ GridShape CallEngine::shape_for(const Team& team, Call which, uint64_t bytes) co
 void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::Collective call) {
   const Call which = call.caller.call;
   address(site, call.caller);
-  call.team = parts_.teams.shown(to_string(which), team);
+  call.team = dependencies_.teams.shown(to_string(which), team);
   call.team_id = team.id;
-  call.under_way = parts_.teams.under_way(team, site.slot);
+  call.under_way = dependencies_.teams.under_way(team, site.slot);
   call.launch = kernels::UnderWay::of(launches_.fetch_add(1, std::memory_order_relaxed), which);
   if (site.slot >= team.contexts) {
     fail(ErrorCode::kInvalidArgument,
@@ -367,8 +375,8 @@ void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::
   if (site.compares) compare(team, call);
   const uint64_t bytes = bytes_of(call);
   if (which == Call::kSync || which == Call::kBarrier) {
-    return launch(kernels::collective_kernel(which), parts_.executor->shape_for(0, kLongEach, 1),
-                  call, site.stream);
+    return launch(kernels::collective_kernel(which),
+                  dependencies_.executor->shape_for(0, kLongEach, 1), call, site.stream);
   }
   if (bytes == 0) return;
   const GridShape shape = shape_for(team, which, bytes);

@@ -27,7 +27,7 @@ class CallEngine {
   /// `answers` is memory that host and kernels reach at once, of kAnswerBytes. `own_words`: the
   /// heap's, of which the host itself may load and store words; null where all calls are kernels,
   /// for somebody looks at them.
-  struct Parts {
+  struct Dependencies {
     const LiveGroup& group;
     const Windows& windows;
     Teams& teams;
@@ -40,30 +40,30 @@ class CallEngine {
   };
   static constexpr size_t kAnswerBytes = 64;
 
-  explicit CallEngine(Parts parts) : parts_(std::move(parts)) {}
+  explicit CallEngine(Dependencies parts) : dependencies_(std::move(parts)) {}
 
   detail::CallSite site(void* stream, const ContextFields& context) {
     return {this, stream, context.state, context.slot, context.queues != nullptr};
   }
   /// In the order of a stream that the engine has for itself.
   detail::CallSite own_site(const ContextFields& context) {
-    return site(parts_.executor->own_stream(), context);
+    return site(dependencies_.executor->own_stream(), context);
   }
 
   void start(const detail::CallSite& site, kernels::Transfer call);
   void start(const detail::CallSite& site, kernels::Word call);
   void start(const detail::CallSite& site, const Team& team, kernels::Collective call);
   void start(const detail::CallSite& site, const detail::FileCall& call) {
-    parts_.files.start(*parts_.executor, site.stream, call);
+    dependencies_.files.start(*dependencies_.executor, site.stream, call);
   }
   uint64_t fetch(const detail::CallSite& site, kernels::Word call);
   void check() const;
   /// Runtime::ptr().
   std::byte* mapped(const void* symmetric, int pe) const;
   /// Returns once streams have done what they were given.
-  void finish() { parts_.executor->finish(); }
+  void finish() { dependencies_.executor->finish(); }
   std::unique_ptr<StreamMark> mark(const detail::CallSite& site) {
-    return parts_.executor->mark(site.stream);
+    return dependencies_.executor->mark(site.stream);
   }
 
  private:
@@ -92,10 +92,10 @@ class CallEngine {
   void launch(const kernels::Kernel& kernel, const GridShape& shape, const Arguments& arguments,
               void* stream) {
     const nvtx::Range range("peal: launch");
-    parts_.executor->launch(kernel, shape, &arguments, sizeof(arguments), stream);
+    dependencies_.executor->launch(kernel, shape, &arguments, sizeof(arguments), stream);
   }
 
-  Parts parts_;
+  Dependencies dependencies_;
   std::atomic<uint32_t> launches_{1};  // of collective calls
   std::mutex answer_mutex_;            // of the one answer that calls take turns with
 };

@@ -26,7 +26,7 @@ Observed& observed() {
 
 }  // namespace
 
-CheckMode::CheckMode(const Parts& parts)
+CheckMode::CheckMode(const Dependencies& parts)
     : heap_(parts.heap),
       contexts_(parts.contexts),
       target_(parts.target),
@@ -41,7 +41,7 @@ CheckMode::CheckMode(const Parts& parts)
 }
 
 // The first PE of a host makes what its PEs share.
-void CheckMode::watch_order(const Parts& parts) {
+void CheckMode::watch_order(const Dependencies& parts) {
   LiveGroup& group = parts.group;
   const std::vector<Place>& places = group.places();
   const auto me = static_cast<size_t>(group.rank());

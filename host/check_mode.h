@@ -25,7 +25,7 @@ namespace peal {
 
 class CheckMode {
  public:
-  struct Parts {
+  struct Dependencies {
     LiveGroup& group;
     SymmetricHeap& heap;  // with extents
     DeviceTables& tables;
@@ -37,7 +37,7 @@ class CheckMode {
   };
 
   /// Collective. For the contexts that are made from now on; the parts outlive this.
-  explicit CheckMode(const Parts& parts);
+  explicit CheckMode(const Dependencies& parts);
   ~CheckMode();
   CheckMode(const CheckMode&) = delete;
   CheckMode& operator=(const CheckMode&) = delete;
@@ -73,7 +73,7 @@ class CheckMode {
   void warn_if_unused() const;
 
  private:
-  void watch_order(const Parts& parts);
+  void watch_order(const Dependencies& parts);
   static void observe(const simt::PlainAccess& access);
   bool concerns(const void* address) const;
 

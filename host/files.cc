@@ -14,7 +14,7 @@ namespace peal {
 
 storage::Engine& Files::engine() {
   std::call_once(once_, [&] {
-    engine_.emplace(parts_.options, parts_.gpu);
+    engine_.emplace(dependencies_.options, dependencies_.gpu);
     made_ = true;
   });
   return *engine_;
@@ -23,8 +23,8 @@ storage::Engine& Files::engine() {
 storage::Memory Files::memory_for(const char* call, const void* symmetric, size_t bytes) const {
   auto* const address = static_cast<std::byte*>(const_cast<void*>(symmetric));
   if (bytes == 0) return {address, 0};
-  const Windows::Range& range = parts_.memory.holding(call, symmetric, bytes);
-  const bool on_gpu = parts_.gpu && parts_.gpu->holds(symmetric);
+  const Windows::Range& range = dependencies_.memory.holding(call, symmetric, bytes);
+  const bool on_gpu = dependencies_.gpu && dependencies_.gpu->holds(symmetric);
   return {address, bytes, on_gpu, range.begin, range.bytes};
 }
 
@@ -65,7 +65,7 @@ void Files::move(const detail::FileCall& call, const storage::Memory& memory) {
   }
   // The alarm of the default context, which there always is: Runtime::status() and on_failure()
   // look there.
-  store_release<Reach::kSystem>(&parts_.contexts.words(0).alarm, 1u);
+  store_release<Reach::kSystem>(&dependencies_.contexts.words(0).alarm, 1u);
 }
 
 std::vector<Failure> Files::failures() const {

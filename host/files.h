@@ -26,13 +26,13 @@ namespace peal {
 class Files {
  public:
   /// They outlive this.
-  struct Parts {
+  struct Dependencies {
     OwnMemory memory;
     const ContextTable& contexts;
     std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
     storage::EngineOptions options;
   };
-  explicit Files(Parts parts) : parts_(std::move(parts)) {}
+  explicit Files(Dependencies parts) : dependencies_(std::move(parts)) {}
 
   /// Made by the first call: programs without files neither look for libcufile nor pin buffers.
   storage::Engine& engine();
@@ -54,7 +54,7 @@ class Files {
  private:
   void move(const detail::FileCall& call, const storage::Memory& memory);
 
-  const Parts parts_;
+  const Dependencies dependencies_;
   std::once_flag once_;
   std::atomic<bool> made_ = false;
   std::optional<storage::Engine> engine_;

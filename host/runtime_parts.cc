@@ -81,11 +81,11 @@ void Runtime::Parts::let_heap_grow() {
       {.step = config.heap_size,
        .limit = config.heap_limit + team_memory(),
        .make = [this](size_t bytes, HeapKind kind) { return heap_memory(gpu, group, bytes, kind); },
-       .show = [this](const Backing& memory) { return show_segment(memory); },
+       .publish = [this](const Backing& memory) { return publish_segment(memory); },
        .hide = [this](uint32_t window) { windows->remove({window}); }});
 }
 
-uint32_t Runtime::Parts::show_segment(const Backing& memory) {
+uint32_t Runtime::Parts::publish_segment(const Backing& memory) {
   const WindowHandle window = windows->add_everywhere(memory);
   log.info("heap", "grows by {}: kernels look it up as they do windows; PEAL_HEAP_SIZE avoids that",
            format_size(memory.bytes()));
@@ -111,7 +111,7 @@ void Runtime::Parts::open_transports() {
   }
   routes.emplace(reachable, options);
   warn_of_downgrade(group, log, config, mapped, if_any(rails), gpu.get());
-  show_memory(std::move(mapped));
+  publish_memory(std::move(mapped));
   together(group, [&] {
     check_nic_faults(config, reachable);
     link_plan.emplace(*tables, LinkEnds{group.rank(), reachable.directly()});
@@ -131,7 +131,7 @@ void Runtime::Parts::open_transports() {
 }
 
 // What kernels find memory by, and the heap in it.
-void Runtime::Parts::show_memory(PeerMemory mapped) {
+void Runtime::Parts::publish_memory(PeerMemory mapped) {
   together(group, [&] {
     tables.emplace([this](size_t bytes) { return kernel_memory(gpu, bytes, "peal-tables"); },
                    extent());
@@ -139,13 +139,13 @@ void Runtime::Parts::show_memory(PeerMemory mapped) {
                      [this](size_t bytes) { return kernel_memory(gpu, bytes, "peal-records"); });
   });
   if (config.check) {
-    checks.emplace(CheckMode::Parts{.group = group,
-                                    .heap = *heap,
-                                    .tables = *tables,
-                                    .contexts = *table,
-                                    .target = target,
-                                    .log = log,
-                                    .mapped = mapped.direct});
+    checks.emplace(CheckMode::Dependencies{.group = group,
+                                           .heap = *heap,
+                                           .tables = *tables,
+                                           .contexts = *table,
+                                           .target = target,
+                                           .log = log,
+                                           .mapped = mapped.direct});
   } else if (simt::accesses_are_told && simt::access_observer == nullptr && group.rank() == 0) {
     log.warn("check",
              "the program was compiled with peal-cc --check, and PEAL_CHECK is not on: nothing is "
@@ -170,15 +170,15 @@ void Runtime::Parts::show_memory(PeerMemory mapped) {
 }
 
 void Runtime::Parts::make_contexts(const Reachable& reachable) {
-  contexts.emplace(Contexts::Parts{.config = config,
-                                   .log = log,
-                                   .group = group,
-                                   .heap = *heap,
-                                   .tables = *tables,
-                                   .table = *table,
-                                   .recorder = *recorder,
-                                   .nics = if_any(nics),
-                                   .gpu = gpu.get()});
+  contexts.emplace(Contexts::Dependencies{.config = config,
+                                          .log = log,
+                                          .group = group,
+                                          .heap = *heap,
+                                          .tables = *tables,
+                                          .table = *table,
+                                          .recorder = *recorder,
+                                          .nics = if_any(nics),
+                                          .gpu = gpu.get()});
   std::vector<bool> direct = reachable.directly();
   teams.emplace(group, *heap, team_memory(), std::move(direct), !reachable.needs_nic(),
                 kernel_memory(gpu, Teams::shown_bytes(), "peal-teams"));
@@ -190,25 +190,26 @@ void Runtime::Parts::make_services(uint32_t most_blocks) {
     const std::string seen = heaps.describe(address);
     return seen.empty() ? heap->place_of(address) : seen;
   };
-  flight.emplace(FlightLog::Parts{.config = config,
-                                  .group = group,
-                                  .table = *table,
-                                  .recorder = *recorder,
-                                  .place_of = place_of,
-                                  .heap = heap->base(),
-                                  .heap_bytes = heap->bytes(),
-                                  .on_gpu = gpu != nullptr});
+  flight.emplace(FlightLog::Dependencies{.config = config,
+                                         .group = group,
+                                         .table = *table,
+                                         .recorder = *recorder,
+                                         .place_of = place_of,
+                                         .heap = heap->base(),
+                                         .heap_bytes = heap->bytes(),
+                                         .on_gpu = gpu != nullptr});
   failures.emplace(*table, group, place_of, log);
   contexts->before_drop([this](const ContextOwner& context) { failures->keep_of(context); });
-  files.emplace(Files::Parts{.memory = own_memory(),
-                             .contexts = *table,
-                             .gpu = gpu,
-                             .options = {.threads = static_cast<size_t>(config.storage_threads),
-                                         .cufile = config.cufile}});
+  files.emplace(
+      Files::Dependencies{.memory = own_memory(),
+                          .contexts = *table,
+                          .gpu = gpu,
+                          .options = {.threads = static_cast<size_t>(config.storage_threads),
+                                      .cufile = config.cufile}});
   failures->also([this] { return files->failures(); });
   if (checks) failures->also([this] { return checks->failures(); });
   inquiry.emplace(group, [this] { return failures->waits(); });
-  calls.emplace(CallEngine::Parts{
+  calls.emplace(CallEngine::Dependencies{
       .group = group,
       .windows = *windows,
       .teams = *teams,
@@ -227,13 +228,13 @@ void Runtime::Parts::open_nics(const Reachable& reachable) {
   for (const IbgdaNic& nic : rails->nics()) {
     if (!proxied) doorbells.emplace_back(nic.device, gpu, config.doorbell);
   }
-  const std::byte* const cells = heap->reserve_internal(Prover::cell_bytes(group.size()));
-  prover.emplace(group, *rails, *tables, heap->backing(), heap->offset_of(cells),
-                 config.bootstrap_timeout);
-  linker.emplace(group, *table, *prover, gpu, config, log);
+  const std::byte* const cells = heap->reserve_internal(LinkTester::cell_bytes(group.size()));
+  link_tester.emplace(group, *rails, *tables, heap->backing(), heap->offset_of(cells),
+                      config.bootstrap_timeout);
+  linker.emplace(group, *table, *link_tester, gpu, config, log);
   nics.emplace(ContextNics{.rails = *rails,
                            .carrier = {proxied ? nullptr : &doorbells, &proxies},
-                           .prover = *prover,
+                           .link_tester = *link_tester,
                            .linker = *linker,
                            .must_settle = reachable.must_settle(),
                            .unordered = reachable.unordered()});
@@ -252,7 +253,7 @@ void Runtime::Parts::watch() {
                      .look_period = FailureLog::kLookPeriod});
 }
 
-// In a simulation kernels' memory is for its parties alone.
+// In a simulation kernels' memory is for its processes alone.
 void Runtime::Parts::look(bool simulated) {
   failures->lose_leavers();
   exit_after_pthread_exit();
@@ -279,7 +280,7 @@ void Runtime::Parts::take_messages() {
         inquiry->deliver(*message);
         break;
       case Message::Kind::kDescriptors:
-        break;  // these go over a channel of their own (HandOver)
+        break;  // these go over a channel of their own (DescriptorExchange)
     }
   }
 }

@@ -56,7 +56,7 @@ struct Runtime::Parts {
   std::optional<Windows> windows;
   Doorbells doorbells;  // by NIC, or
   Proxies proxies;      // these; neither where there is no NIC
-  std::optional<Prover> prover;
+  std::optional<LinkTester> link_tester;
   std::optional<Linker> linker;  // as rails
   std::optional<ContextNics> nics;
   std::optional<Contexts> contexts;
@@ -115,9 +115,9 @@ struct Runtime::Parts {
   void say_who_is_missing() const;
   void open_memory();
   void let_heap_grow();
-  uint32_t show_segment(const Backing& memory);
+  uint32_t publish_segment(const Backing& memory);
   void open_transports();
-  void show_memory(PeerMemory mapped);
+  void publish_memory(PeerMemory mapped);
   void open_nics(const Reachable& reachable);
   void make_contexts(const Reachable& reachable);
   void make_services(uint32_t most_blocks);

@@ -169,14 +169,14 @@ WindowHandle Windows::add_mapped(Range range, const std::vector<WindowRequest>& 
   range.direct = memory.direct;
   const Window window = window_of(range.begin, range.bytes, known);
   Entry entry{std::move(range), serial_++, std::move(known.regions), std::move(memory), nullptr};
-  const ShownWindows::Reached reached{
+  const PublishedWindows::Reached reached{
       .rkeys = rkeys, .word_rkeys = word_rkeys, .direct = entry.range.direct, .parts = shown};
   uint32_t number = 0;
   if (entry.serial == 0) {
-    together(bootstrap_, [&] { tables_.show_heap(window, reached); });
+    together(bootstrap_, [&] { tables_.publish_heap(window, reached); });
   } else {
     together(bootstrap_, [&] { tables_.windows().fill(window, reached); });
-    const auto failure = failure_of([&] { number = tables_.windows().show(); });
+    const auto failure = failure_of([&] { number = tables_.windows().publish(); });
     try {
       settle(bootstrap_, failure);
     } catch (const Error&) {
@@ -285,7 +285,7 @@ void Windows::add_local(std::byte* address, size_t bytes, const WindowOptions& o
   }
   Known known = registered(address, bytes, false);
   tables_.windows().fill(window_of(address, bytes, known), {});
-  const uint32_t number = tables_.windows().show();
+  const uint32_t number = tables_.windows().publish();
   keep(number,
        {{address, bytes, false, {}, {}}, 0, std::move(known.regions), {}, std::move(pinned)});
   if (options.cached) local_cache_.keep(number, std::move(memory));

@@ -44,9 +44,9 @@ struct CpuEngine {
     driver.start([this] { control.collect(); });
   }
 
-  void lend(std::optional<Loan> loan) {
+  void share(std::optional<SharedRegion> region) {
     const Runner::Pause pause(driver);
-    if (loan) wire.lend(std::move(*loan));
+    if (region) wire.share(std::move(*region));
   }
   void take_back(uint32_t key) {
     const Runner::Pause pause(driver);
@@ -273,7 +273,7 @@ std::shared_ptr<std::byte> Nic::gpu_page(size_t bytes) const {
 Created Nic::register_memory(const Key& config) {
   const Created created = run(RegisterMemory{config});
   if (!created.refusal.refused() && !on_gpu()) {
-    state_->cpu->lend(Loan::of(created.number, config.memory, config.bytes));
+    state_->cpu->share(SharedRegion::of(created.number, config.memory, config.bytes));
   }
   return created;
 }
@@ -282,7 +282,7 @@ Refusal Nic::change_memory(uint32_t key, const Key& config) {
   const Refusal refusal = state_->cpu->control.change_memory(key, config);
   if (!refusal.refused()) {
     state_->cpu->take_back(key);
-    state_->cpu->lend(Loan::of(key, config.memory, config.bytes));
+    state_->cpu->share(SharedRegion::of(key, config.memory, config.bytes));
   }
   return refusal;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The windows of a PE as kernels look them up, and the index that finds one by an address. The host
-// fills both in while kernels run (host/contexts/shown_windows.h).
+// fills both in while kernels run (host/contexts/published_windows.h).
 #pragma once
 
 #include <cstddef>
@@ -96,7 +96,7 @@ struct WindowIndex {
 };
 
 /// The index that is in use, read as one line.
-struct alignas(16) ShownIndex {
+struct alignas(16) PublishedIndex {
   const WindowIndex* index;  // null: there is none
   uint32_t shift;            // of addresses
   uint32_t drop;             // WindowIndex::first_slot; the others' number follows from it
@@ -107,7 +107,7 @@ struct alignas(16) ShownIndex {
 struct WindowTable {
   uint32_t version;  // goes up with every change, after it. Edge kWindowBeforeVersion
   uint32_t count;    // no entry from here on is in use
-  ShownIndex shown;
+  PublishedIndex shown;
   Window window[kMaxWindows];
   WindowNear near[kNearPes][kMaxWindows];
 };

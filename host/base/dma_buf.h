@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory of a GPU as a dma-buf: a file descriptor by which the kernel lets another device's driver
-// attach to it. Made by whoever owns the memory (Gpu::lend), taken by a NIC (nic::Registration).
+// attach to it. Made by whoever owns the memory (Gpu::export_dma_buf), taken by a NIC
+// (nic::Registration).
 #pragma once
 
 #include <string>

@@ -28,50 +28,50 @@ struct Contexts::ContextShape {
   QueuePlan plan;
 };
 
-Contexts::Contexts(const Parts& parts)
-    : parts_(parts),
+Contexts::Contexts(const Dependencies& parts)
+    : dependencies_(parts),
       sync_flags_(reinterpret_cast<uint64_t*>(
           parts.heap.reserve_internal((kMaxContexts * flag_words() + 1) * sizeof(uint64_t)))) {}
 
 // All queues there are, and those of a context more.
 QueuePlan Contexts::plan_with(const QueueShape& shape) const {
   QueuePlan plan;
-  if (parts_.nics == nullptr) return plan;
-  plan.set_nics(parts_.nics->rails);
-  plan.allowed_bytes = parts_.config.queue_memory;
-  plan.add(shape, parts_.group.size());
-  parts_.table.for_each([&](const ContextOwner& context) {
-    plan.add(context.links()->queues().shape(), parts_.group.size());
+  if (dependencies_.nics == nullptr) return plan;
+  plan.set_nics(dependencies_.nics->rails);
+  plan.allowed_bytes = dependencies_.config.queue_memory;
+  plan.add(shape, dependencies_.group.size());
+  dependencies_.table.for_each([&](const ContextOwner& context) {
+    plan.add(context.links()->queues().shape(), dependencies_.group.size());
   });
   return plan;
 }
 
 // A fence of GPU scope was asked for, and does not reach whoever rings or reads.
 bool Contexts::fences_too_near() const {
-  if (parts_.nics == nullptr || parts_.config.fence != FenceKind::kGpu) return false;
-  const Doorbells* const doorbells = parts_.nics->carrier.doorbells;
-  return parts_.gpu == nullptr || doorbells == nullptr ||
+  if (dependencies_.nics == nullptr || dependencies_.config.fence != FenceKind::kGpu) return false;
+  const Doorbells* const doorbells = dependencies_.nics->carrier.doorbells;
+  return dependencies_.gpu == nullptr || doorbells == nullptr ||
          std::ranges::any_of(*doorbells, &Doorbell::assisted);
 }
 
 QueueShape Contexts::shape_of(const ContextOptions& options, Reach reach) const {
-  const Config& config = parts_.config;
+  const Config& config = dependencies_.config;
   // Atomics of all blocks meet on queues of rail 0, which owned queues must not be shared for.
-  const bool spread = parts_.nics != nullptr && reach == Reach::kGpu;
+  const bool spread = dependencies_.nics != nullptr && reach == Reach::kGpu;
   return {.queues_per_peer = options.queues_per_peer != 0 ? options.queues_per_peer
                                                           : static_cast<uint32_t>(config.queues),
           .depth = options.depth != 0 ? options.depth : static_cast<uint32_t>(config.queue_depth),
-          .rails = spread ? parts_.nics->rails.count() : 1,
+          .rails = spread ? dependencies_.nics->rails.count() : 1,
           .owned = reach != Reach::kGpu};
 }
 
 // Compares the options of all PEs; answers the first slot whose context, if it had one, is gone on
 // every PE: nobody can still write its flags.
 Contexts::Name Contexts::agree(const QueueShape& shape, Reach reach) {
-  if (parts_.nics != nullptr) parts_.nics->linker.let_go();
-  const ContextShape mine{parts_.table.taken(), shape.queues_per_peer, shape.depth,
-                          reach == Reach::kGpu, fences_too_near(),     plan_with(shape)};
-  const std::vector<ContextShape> all = gather(parts_.group, mine);
+  if (dependencies_.nics != nullptr) dependencies_.nics->linker.let_go();
+  const ContextShape mine{dependencies_.table.taken(), shape.queues_per_peer, shape.depth,
+                          reach == Reach::kGpu,        fences_too_near(),     plan_with(shape)};
+  const std::vector<ContextShape> all = gather(dependencies_.group, mine);
   uint64_t taken = 0;
   std::vector<QueuePlan> plans;
   for (size_t pe = 0; pe < all.size(); ++pe) {
@@ -102,44 +102,45 @@ Contexts::Name Contexts::agree(const QueueShape& shape, Reach reach) {
          kMaxContexts);
   }
   shape.check();  // also where there are none: a program is right or wrong on every machine
-  if (parts_.config.info && parts_.nics != nullptr && parts_.group.rank() == 0) {
-    parts_.log.print("runtime", describe(mine.plan, shape, parts_.group.size()));
+  if (dependencies_.config.info && dependencies_.nics != nullptr &&
+      dependencies_.group.rank() == 0) {
+    dependencies_.log.print("runtime", describe(mine.plan, shape, dependencies_.group.size()));
   }
-  check_plans(plans, parts_.group.places());
+  check_plans(plans, dependencies_.group.places());
   return {static_cast<uint32_t>(std::countr_one(taken)), ++made_};
 }
 
 QueueWiring Contexts::wiring(const Name& name, const ContextOptions& options) const {
-  ContextWords& words = parts_.table.words(name.slot);
-  const Config& config = parts_.config;
+  ContextWords& words = dependencies_.table.words(name.slot);
+  const Config& config = dependencies_.config;
   const std::chrono::nanoseconds timeout =
       options.timeout.count() < 0 ? config.timeout : options.timeout;
   return {.timeout_ns = static_cast<uint64_t>(timeout.count()),
           .stop = &words.stop,
           .alarm = &words.alarm,
-          .requests = parts_.table.requests(name.slot),
+          .requests = dependencies_.table.requests(name.slot),
           .tested = config.self_test,
           .fence = config.fence,
-          .waits = parts_.tables.wait_place(name.slot)};
+          .waits = dependencies_.tables.wait_place(name.slot)};
 }
 
 // What kernels find in a context, but for its queues.
 ContextFields Contexts::fields(const Name& name, const QueueShape& shape,
                                const QueueWiring& wiring) const {
-  ContextFields fields = parts_.tables.fields();
-  fields.pe = parts_.group.rank();
-  fields.n_pes = parts_.group.size();
+  ContextFields fields = dependencies_.tables.fields();
+  fields.pe = dependencies_.group.rank();
+  fields.n_pes = dependencies_.group.size();
   fields.slot = name.slot;
   fields.sync_rounds = rounds();
   fields.rails = shape.rails;
   fields.stop = wiring.stop;
   fields.sync_flags = sync_flags_ + name.slot * flag_words();
   fields.timeout_ns = wiring.timeout_ns;
-  if (parts_.nics == nullptr) return fields;
-  const Rails& rails = parts_.nics->rails;
+  if (dependencies_.nics == nullptr) return fields;
+  const Rails& rails = dependencies_.nics->rails;
   const SignalOps& signals = rails.signal_ops();
-  fields.settle = rails.count() > 1 || parts_.nics->must_settle ? 1 : 0;
-  if (parts_.nics->unordered) fields.settle = kSettleAlways;
+  fields.settle = rails.count() > 1 || dependencies_.nics->must_settle ? 1 : 0;
+  if (dependencies_.nics->unordered) fields.settle = kSettleAlways;
   fields.relaxed = rails.payload() == nic::Ordering::kRelaxed || !signals.in_order ? 1 : 0;
   fields.signals = (signals.atomic ? kSignalsSwap : 0) | (signals.waits ? kSignalsWait : 0);
   return fields;
@@ -148,22 +149,22 @@ ContextFields Contexts::fields(const Name& name, const QueueShape& shape,
 std::shared_ptr<ContextOwner> Contexts::make(const Name& name, const QueueShape& shape,
                                              const ContextOptions& options) {
   const QueueWiring wires = wiring(name, options);
-  parts_.table.words(name.slot).clear();
-  std::fill_n(wires.requests, parts_.group.size(), 0u);
+  dependencies_.table.words(name.slot).clear();
+  std::fill_n(wires.requests, dependencies_.group.size(), 0u);
   const ContextFields known = fields(name, shape, wires);
   // Clears what the context that had the slot before has left.
-  parts_.heap.zero(known.sync_flags, flag_words() * sizeof(uint64_t));
-  parts_.tables.reset_state(name.slot, wires.alarm);
-  parts_.tables.keep_records(name.slot, parts_.recorder.begin(name.slot));
+  dependencies_.heap.zero(known.sync_flags, flag_words() * sizeof(uint64_t));
+  dependencies_.tables.reset_state(name.slot, wires.alarm);
+  dependencies_.tables.keep_records(name.slot, dependencies_.recorder.begin(name.slot));
   std::unique_ptr<LinkMachine> links;
-  if (const ContextNics* const nics = parts_.nics) {
+  if (const ContextNics* const nics = dependencies_.nics) {
     links = std::make_unique<LinkMachine>(
         std::make_unique<Queues>(nics->rails, nics->carrier,
-                                 static_cast<uint32_t>(parts_.group.size()), shape, wires),
+                                 static_cast<uint32_t>(dependencies_.group.size()), shape, wires),
         wires.requests);
   }
-  auto made = std::make_unique<ContextOwner>(std::move(links), parts_.tables,
-                                             parts_.table.words(name.slot), name, known);
+  auto made = std::make_unique<ContextOwner>(std::move(links), dependencies_.tables,
+                                             dependencies_.table.words(name.slot), name, known);
   // A program holds contexts, too, and a child of fork() must not destroy the queues of its parent.
   const auto drop = [this, maker = Maker()](ContextOwner* one) {
     if (!maker.here()) return;
@@ -182,34 +183,35 @@ std::shared_ptr<ContextOwner> Contexts::make(const Name& name, const QueueShape&
 ConnectKind Contexts::connect_kind(Reach reach) const {
   constexpr int kSoon = 64;
   if (reach != Reach::kGpu) return ConnectKind::kEager;
-  if (parts_.config.connect != ConnectKind::kAuto) return parts_.config.connect;
-  return parts_.gpu != nullptr && parts_.group.size() <= kSoon ? ConnectKind::kEager
-                                                               : ConnectKind::kLazy;
+  if (dependencies_.config.connect != ConnectKind::kAuto) return dependencies_.config.connect;
+  return dependencies_.gpu != nullptr && dependencies_.group.size() <= kSoon ? ConnectKind::kEager
+                                                                             : ConnectKind::kLazy;
 }
 
 std::shared_ptr<ContextOwner> Contexts::create(const ContextOptions& options, Reach reach) {
   const QueueShape shape = shape_of(options, reach);
   const Name name = agree(shape, reach);
   std::shared_ptr<ContextOwner> owner;
-  const std::vector<RailEnds> ends = gather_together(parts_.group, [&] {
+  const std::vector<RailEnds> ends = gather_together(dependencies_.group, [&] {
     owner = make(name, shape, options);
-    return parts_.nics == nullptr ? RailEnds{} : rail_ends(parts_.nics->rails, shape);
+    return dependencies_.nics == nullptr ? RailEnds{} : rail_ends(dependencies_.nics->rails, shape);
   });
   LinkMachine* const links = owner->links();
   if (links != nullptr) {
-    const FirstLinks first(connect_kind(reach), parts_.group.places(), parts_.group.masked_pes());
-    const auto me = static_cast<uint32_t>(parts_.group.rank());
-    check_fabrics(parts_.group, parts_.nics->rails, ends);
+    const FirstLinks first(connect_kind(reach), dependencies_.group.places(),
+                           dependencies_.group.masked_pes());
+    const auto me = static_cast<uint32_t>(dependencies_.group.rank());
+    check_fabrics(dependencies_.group, dependencies_.nics->rails, ends);
     check_rail_ends(ends, shape, first.between(me, me));
     connect_first(*links, first);
   }
   // No peer's kernel sets a flag before it is zero, or wants a link to a context that is not there.
-  together(parts_.group, [&] {
-    for (int pe = 0; links != nullptr && pe < parts_.group.size(); ++pe) {
+  together(dependencies_.group, [&] {
+    for (int pe = 0; links != nullptr && pe < dependencies_.group.size(); ++pe) {
       const auto peer = static_cast<uint32_t>(pe);
       if (links->state(peer) == LinkState::kConnected) links->open(peer);
     }
-    parts_.table.add(owner);
+    dependencies_.table.add(owner);
     expect_links(*owner);
   });
   return owner;
@@ -217,11 +219,11 @@ std::shared_ptr<ContextOwner> Contexts::create(const ContextOptions& options, Re
 
 void Contexts::expect_links(const ContextOwner& context) {
   if (context.links() == nullptr) return;
-  parts_.nics->linker.expect(context.slot(), context.links()->to_come());
+  dependencies_.nics->linker.expect(context.slot(), context.links()->to_come());
 }
 
 void Contexts::connect_first(LinkMachine& links, const FirstLinks& first) {
-  LiveGroup& group = parts_.group;
+  LiveGroup& group = dependencies_.group;
   const auto me = static_cast<uint32_t>(group.rank());
   const size_t per_peer = links.queues().shape().queues_per_peer;
   const std::vector<uint32_t> linked = first.of(me);
@@ -240,26 +242,27 @@ void Contexts::connect_first(LinkMachine& links, const FirstLinks& first) {
       links.connect(pe, std::span(all).subspan(pe * room + i * per_peer, per_peer), 0);
     }
   });
-  if (!parts_.config.self_test) return;
+  if (!dependencies_.config.self_test) return;
   std::vector<uint32_t> queues;
   for (const uint32_t pe : linked)
     std::ranges::copy(links.queues_to(pe), std::back_inserter(queues));
-  parts_.nics->prover.prove_together(links.queues(), queues);
+  dependencies_.nics->link_tester.test_together(links.queues(), queues);
 }
 
 void Contexts::leave_masked_out(ContextOwner& context) const {
-  const std::vector<int> masked = parts_.group.masked_pes();
-  if (masked.empty() && !parts_.tables.has_faults()) return;
-  const std::vector<int> left = parts_.group.unmasked_pes();
-  if (masked.empty()) parts_.tables.leave_out({}, left);  // for barriers that meet faults
-  const auto rank = std::ranges::find(left, parts_.group.rank()) - left.begin();
+  const std::vector<int> masked = dependencies_.group.masked_pes();
+  if (masked.empty() && !dependencies_.tables.has_faults()) return;
+  const std::vector<int> left = dependencies_.group.unmasked_pes();
+  if (masked.empty()) dependencies_.tables.leave_out({}, left);  // for barriers that meet faults
+  const auto rank = std::ranges::find(left, dependencies_.group.rank()) - left.begin();
   context.leave_out(masked, static_cast<uint32_t>(rank), static_cast<uint32_t>(left.size()));
 }
 
 void Contexts::leave_masked_out() {
-  together(parts_.group, [&] {
-    parts_.tables.leave_out(parts_.group.masked_pes(), parts_.group.unmasked_pes());
-    parts_.table.for_each([&](ContextOwner& context) { leave_masked_out(context); });
+  together(dependencies_.group, [&] {
+    dependencies_.tables.leave_out(dependencies_.group.masked_pes(),
+                                   dependencies_.group.unmasked_pes());
+    dependencies_.table.for_each([&](ContextOwner& context) { leave_masked_out(context); });
   });
 }
 

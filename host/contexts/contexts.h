@@ -13,9 +13,9 @@
 #include "host/base/log.h"
 #include "host/contexts/context_table.h"
 #include "host/contexts/first_links.h"
+#include "host/contexts/link_tester.h"
 #include "host/contexts/linker.h"
 #include "host/contexts/options.h"
-#include "host/contexts/prover.h"
 #include "host/contexts/queue_plan.h"
 #include "host/contexts/recorder.h"
 #include "host/job/live_group.h"
@@ -27,7 +27,7 @@ namespace peal {
 struct ContextNics {
   const Rails& rails;
   Carrier carrier;
-  Prover& prover;
+  LinkTester& link_tester;
   Linker& linker;
   bool must_settle;  // what a NIC wrote may be missing where a flag is seen,
   bool unordered;    // even where that NIC wrote the flag
@@ -37,7 +37,7 @@ class Contexts {
  public:
   /// The parts of a runtime that contexts are made of; `nics` is null where every peer is reached
   /// directly, `gpu` where kernels run on the CPU.
-  struct Parts {
+  struct Dependencies {
     const Config& config;
     const Log& log;
     LiveGroup& group;
@@ -50,7 +50,7 @@ class Contexts {
   };
 
   /// Takes its flags out of the heap, which is not in use yet.
-  explicit Contexts(const Parts& parts);
+  explicit Contexts(const Dependencies& parts);
 
   /// Calls `look` with each context that is about to be destroyed; must not use the table.
   void before_drop(std::function<void(const ContextOwner&)> look) {
@@ -70,7 +70,7 @@ class Contexts {
  private:
   struct ContextShape;
   using Name = ContextOwner::Name;
-  uint32_t rounds() const { return sync_rounds(parts_.group.size()); }
+  uint32_t rounds() const { return sync_rounds(dependencies_.group.size()); }
   size_t flag_words() const { return size_t{rounds()} * (kSyncFan - 1); }
   QueuePlan plan_with(const QueueShape& shape) const;
   ConnectKind connect_kind(Reach reach) const;
@@ -85,7 +85,7 @@ class Contexts {
   void connect_first(LinkMachine& links, const FirstLinks& first);
   void expect_links(const ContextOwner& context);
 
-  Parts parts_;
+  Dependencies dependencies_;
   uint64_t* sync_flags_;  // kMaxContexts x flag_words() in the heap
   uint64_t made_ = 0;     // contexts so far; alike on all PEs
   std::function<void(const ContextOwner&)> before_drop_;

@@ -25,7 +25,7 @@ size_t begin_of_checks(const DeviceTables::Extent& extent) {
 
 }  // namespace
 
-DeviceTables::DeviceTables(const ShownWindows::Make& make, const Extent& extent)
+DeviceTables::DeviceTables(const PublishedWindows::Make& make, const Extent& extent)
     : memory_(
           make(begin_of_checks(extent) + (extent.checked ? kMaxContexts * sizeof(CheckTable) : 0))),
       windows_(make, extent.n_pes, extent.rails),
@@ -98,14 +98,14 @@ void DeviceTables::set_faults(const LinkFaults& plan) {
 bool DeviceTables::killed() const { return memory_.load_word(&faults()->killed) != 0; }
 
 // The mapped PEs are neighbours where PEs are numbered machine by machine; others are looked up.
-void DeviceTables::show_heap(const Window& heap, const ShownWindows::Reached& reached) {
+void DeviceTables::publish_heap(const Window& heap, const PublishedWindows::Reached& reached) {
   fields_.heap = windows_.fill(heap, reached);
   fields_.near_first = windows_.near_first();
   for (size_t slot = 0; slot < kNearPes; ++slot) {
     const size_t pe = slot + static_cast<size_t>(fields_.near_first);
     if (pe < reached.direct.size()) fields_.near[slot] = reached.direct[pe];
   }
-  windows_.show();
+  windows_.publish();
 }
 
 void DeviceTables::leave_out(std::span<const int> masked, std::span<const int> live) {

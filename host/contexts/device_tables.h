@@ -4,7 +4,7 @@
 // state that the kernels of one context share. The host reaches all of it with copies, also while
 // kernels spin.
 //
-//   windows (shown_windows.h)
+//   windows (published_windows.h)
 //   [ ContextState x kMaxContexts | CallReport x kMaxContexts | WaitTable x kMaxContexts
 //     | LinkFaults | LinkCount x n_pes | survivors | CheckTable x kMaxContexts, in checked mode ]
 #pragma once
@@ -17,7 +17,7 @@
 
 #include "device/context.h"
 #include "device/shared/kernel_arguments.h"
-#include "host/contexts/shown_windows.h"
+#include "host/contexts/published_windows.h"
 #include "host/memory/backing.h"
 
 namespace peal {
@@ -35,7 +35,7 @@ class DeviceTables {
     bool checked = false;     // PEAL_CHECK
     bool own_memory = false;  // ContextState::own_memory
   };
-  DeviceTables(const ShownWindows::Make& make, const Extent& extent);
+  DeviceTables(const PublishedWindows::Make& make, const Extent& extent);
 
   /// The memory of all tables.
   size_t bytes() const { return memory_.bytes() + windows_.bytes(); }
@@ -56,10 +56,10 @@ class DeviceTables {
   ContextState* state(uint32_t slot) const;
 
   /// The first of them is the heap, of which every context has a copy.
-  ShownWindows& windows() { return windows_; }
-  const ShownWindows& windows() const { return windows_; }
+  PublishedWindows& windows() { return windows_; }
+  const PublishedWindows& windows() const { return windows_; }
   /// Shows kernels the heap.
-  void show_heap(const Window& heap, const ShownWindows::Reached& reached);
+  void publish_heap(const Window& heap, const PublishedWindows::Reached& reached);
   /// What every context says of the windows: the table, and a copy of the heap. Everything else is
   /// zero.
   const ContextFields& fields() const { return fields_; }
@@ -113,7 +113,7 @@ class DeviceTables {
   int32_t* survivors() const;
 
   Backing memory_;
-  ShownWindows windows_;
+  PublishedWindows windows_;
   size_t n_pes_;
   bool has_faults_ = false;
   ContextFields fields_{};

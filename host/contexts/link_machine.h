@@ -32,7 +32,7 @@
 
 namespace peal {
 
-enum class LinkState : uint8_t { kNone, kMade, kConnected, kProven, kOpen, kFailed };
+enum class LinkState : uint8_t { kNone, kMade, kConnected, kTested, kOpen, kFailed };
 
 /// What a queue needs to work again: nothing, to be connected anew, or that its link is forgotten.
 enum class Repair : uint8_t { kNone, kReconnect, kForget };
@@ -57,7 +57,7 @@ class LinkMachine {
   std::vector<Endpoint> make(uint32_t pe);
   /// `ends` are the peer's. `generation` is the same at both. Takes long.
   void connect(uint32_t pe, std::span<const Endpoint> ends, uint32_t generation);
-  void prove(uint32_t pe) { set(pe, LinkState::kProven); }
+  void tested(uint32_t pe) { set(pe, LinkState::kTested); }
   void open(uint32_t pe);
   /// Every operation on the link's queues answers why.status from now on.
   void fail(uint32_t pe, const Failure& why);

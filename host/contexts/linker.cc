@@ -37,11 +37,11 @@ std::string text_of(const std::vector<std::byte>& payload) {
 
 }  // namespace
 
-Linker::Linker(LiveGroup& group, ContextTable& contexts, Prover& prover, std::shared_ptr<Gpu> gpu,
-               const Config& config, const Log& log)
+Linker::Linker(LiveGroup& group, ContextTable& contexts, LinkTester& link_tester,
+               std::shared_ptr<Gpu> gpu, const Config& config, const Log& log)
     : group_(group),
       contexts_(contexts),
-      prover_(prover),
+      link_tester_(link_tester),
       gpu_(std::move(gpu)),
       self_test_(config.self_test),
       patience_(config.timeout),
@@ -103,7 +103,7 @@ void Linker::run() {
       attempt([&] { round(std::move(inbox)); });
       waiting = !waiting_.empty();
       proving = std::ranges::any_of(
-          under_way_, [](const auto& entry) { return entry.second.proof.has_value(); });
+          under_way_, [](const auto& entry) { return entry.second.test.has_value(); });
     }
     lock.lock();
     expecting_ |= waiting || std::ranges::any_of(to_come_, [](const auto& n) {
@@ -195,9 +195,9 @@ void Linker::take(const Message& message) {
         return take_ends(*context, link, static_cast<uint32_t>(what >> 8), message.payload);
       case Step::kConnected:
         return take_connected(*context, link);
-      case Step::kProven:
-        under_way_[link].proven_there = true;
-        return open_if_proven(*context, link);
+      case Step::kTested:
+        under_way_[link].passed_there = true;
+        return open_if_passed(*context, link);
       case Step::kRefused:
         return take_refusal(*context, link, text_of(message.payload));
     }
@@ -224,11 +224,11 @@ void Linker::take_ends(ContextOwner& context, const Name& link, uint32_t first,
 void Linker::take_connected(ContextOwner& context, const Name& link) {
   LinkMachine& links = *context.links();
   if (links.state(link.peer()) != LinkState::kConnected) return;
-  if (!self_test_) return proven_here(context, link);
-  auto& proof = under_way_[link].proof;
-  if (proof) return;
-  proof.emplace(prover_, links.queues(), links.queues_to(link.peer()),
-                prover_.time_for_link(patience_));
+  if (!self_test_) return passed_here(context, link);
+  auto& test = under_way_[link].test;
+  if (test) return;
+  test.emplace(link_tester_, links.queues(), links.queues_to(link.peer()),
+               link_tester_.time_for_link(patience_));
 }
 
 void Linker::advance_proofs() {
@@ -239,31 +239,31 @@ void Linker::advance_proofs() {
     const Owner context = context_of(link);
     if (context == nullptr) {
       under_way_.erase(here);
-    } else if (under_way.proof && context->ended()) {
-      under_way.proof.reset();  // nobody waits for the link any more
-    } else if (under_way.proof) {
+    } else if (under_way.test && context->ended()) {
+      under_way.test.reset();  // nobody waits for the link any more
+    } else if (under_way.test) {
       advance(*context, link, [&] {
-        if (!under_way.proof->advance()) return;
-        const std::vector<SelfTestResult> failed = under_way.proof->failed();
-        under_way.proof.reset();
-        if (failed.empty()) return proven_here(*context, link);
-        refuse(*context, link, prover_.describe_failed(context->links()->queues(), failed));
+        if (!under_way.test->advance()) return;
+        const std::vector<SelfTestResult> failed = under_way.test->failed();
+        under_way.test.reset();
+        if (failed.empty()) return passed_here(*context, link);
+        refuse(*context, link, link_tester_.describe_failed(context->links()->queues(), failed));
       });
     }
   }
 }
 
-void Linker::proven_here(ContextOwner& context, const Name& link) {
-  context.links()->prove(link.peer());
-  send(link, Step::kProven, 0, {});
-  open_if_proven(context, link);
+void Linker::passed_here(ContextOwner& context, const Name& link) {
+  context.links()->tested(link.peer());
+  send(link, Step::kTested, 0, {});
+  open_if_passed(context, link);
 }
 
 // Only then nobody needs this end's queues but kernels: until there the other end is tested on
 // them.
-void Linker::open_if_proven(ContextOwner& context, const Name& link) {
+void Linker::open_if_passed(ContextOwner& context, const Name& link) {
   LinkMachine& links = *context.links();
-  if (!under_way_[link].proven_there || links.state(link.peer()) != LinkState::kProven) return;
+  if (!under_way_[link].passed_there || links.state(link.peer()) != LinkState::kTested) return;
   links.open(link.peer());
   under_way_.erase(link);
   to_come_[link.slot] = links.to_come();
@@ -295,7 +295,7 @@ void Linker::take_refusal(ContextOwner& context, const Name& link, const std::st
 void Linker::fail(ContextOwner& context, const Name& link, const std::string& why) {
   UnderWay& under_way = under_way_[link];
   under_way.failed = why;
-  under_way.proof.reset();
+  under_way.test.reset();
   Failure failure;
   failure.status = Status::kQueueError;
   failure.pe = link.pe;

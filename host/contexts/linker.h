@@ -30,7 +30,7 @@
 #include "host/base/config.h"
 #include "host/base/log.h"
 #include "host/contexts/context_table.h"
-#include "host/contexts/prover.h"
+#include "host/contexts/link_tester.h"
 #include "host/job/live_group.h"
 #include "host/memory/gpu.h"
 
@@ -39,8 +39,8 @@ namespace peal {
 class Linker {
  public:
   /// `gpu` is that of the kernels, null when they run on the CPU.
-  Linker(LiveGroup& group, ContextTable& contexts, Prover& prover, std::shared_ptr<Gpu> gpu,
-         const Config& config, const Log& log);
+  Linker(LiveGroup& group, ContextTable& contexts, LinkTester& link_tester,
+         std::shared_ptr<Gpu> gpu, const Config& config, const Log& log);
   ~Linker() { stop(); }
   Linker(const Linker&) = delete;
   Linker& operator=(const Linker&) = delete;
@@ -64,7 +64,7 @@ class Linker {
   std::unique_lock<std::mutex> pause() { return std::unique_lock(round_mutex_); }
 
  private:
-  enum class Step : uint32_t { kEnds, kConnected, kProven, kRefused };
+  enum class Step : uint32_t { kEnds, kConnected, kTested, kRefused };
   /// Which link.
   struct Name {
     uint32_t slot;
@@ -81,8 +81,8 @@ class Linker {
   /// What is remembered of a link that is neither open nor none.
   struct UnderWay {
     std::vector<Endpoint> ends;  // of the other, until all are here
-    std::optional<Prover::Proof> proof;
-    bool proven_there = false;
+    std::optional<LinkTester::Test> test;
+    bool passed_there = false;
     std::string failed;  // why, for kernels that ask later
   };
   using Owner = std::shared_ptr<ContextOwner>;
@@ -108,8 +108,8 @@ class Linker {
   void take_connected(ContextOwner& context, const Name& link);
   void take_refusal(ContextOwner& context, const Name& link, const std::string& why);
   void make(ContextOwner& context, const Name& link);
-  void proven_here(ContextOwner& context, const Name& link);
-  void open_if_proven(ContextOwner& context, const Name& link);
+  void passed_here(ContextOwner& context, const Name& link);
+  void open_if_passed(ContextOwner& context, const Name& link);
   void refuse(ContextOwner& context, const Name& link, const std::string& why);
   void send_refusal(const Name& link, const std::string& why);
   void fail(ContextOwner& context, const Name& link, const std::string& why);
@@ -118,7 +118,7 @@ class Linker {
 
   LiveGroup& group_;
   ContextTable& contexts_;
-  Prover& prover_;
+  LinkTester& link_tester_;
   const std::shared_ptr<Gpu> gpu_;
   const bool self_test_;
   const std::chrono::nanoseconds patience_;

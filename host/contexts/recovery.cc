@@ -84,20 +84,20 @@ std::vector<uint32_t> reconnected(const Repairs& repairs) {
 }  // namespace
 
 size_t Contexts::recover() {
-  LiveGroup& group = parts_.group;
+  LiveGroup& group = dependencies_.group;
   if (const auto lost = group.lost_pes(); !lost.empty()) {
     fail(ErrorCode::kPeerLost, "recover: PE {} has ended: mask it first (Runtime::mask)",
          lost.front());
   }
-  Linker* const linker = parts_.nics == nullptr ? nullptr : &parts_.nics->linker;
+  Linker* const linker = dependencies_.nics == nullptr ? nullptr : &dependencies_.nics->linker;
   if (linker) linker->let_go();
-  const std::vector<Position> positions = agree_on_contexts(group, parts_.table);
+  const std::vector<Position> positions = agree_on_contexts(group, dependencies_.table);
   // From here no kernel runs anywhere, and none wants a link.
   const auto paused = linker ? linker->pause() : std::unique_lock<std::mutex>();
   if (linker) linker->forget();
   std::vector<Repairs> all;
   for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
-    if (auto context = parts_.table.at(slot)) all.push_back({std::move(context), {}});
+    if (auto context = dependencies_.table.at(slot)) all.push_back({std::move(context), {}});
   }
   size_t resets = 0;
   for (Repairs& repairs : all) {
@@ -107,7 +107,7 @@ size_t Contexts::recover() {
   // As the table's readers visit contexts: other threads may be asking for failures, whose records
   // change here.
   const auto for_each = [&](const auto& visit) {
-    parts_.table.for_each([&](const ContextOwner& visited) {
+    dependencies_.table.for_each([&](const ContextOwner& visited) {
       for (const Repairs& repairs : all) {
         if (repairs.context.get() == &visited) visit(repairs);
       }
@@ -119,19 +119,20 @@ size_t Contexts::recover() {
       if (linker) repairs.context->links()->reset(repairs.of);
     });
   });
-  if (linker) parts_.nics->prover.free_cells();
-  parts_.table.next_generation();
+  if (linker) dependencies_.nics->link_tester.free_cells();
+  dependencies_.table.next_generation();
   together(group, [&] {
     for_each([&](const Repairs& repairs) {
       ContextOwner& context = *repairs.context;
-      if (linker) context.links()->reconnect(repairs.of, parts_.table.generation());
+      if (linker) context.links()->reconnect(repairs.of, dependencies_.table.generation());
       context.start_again(next_epoch(positions, context.slot()));
       leave_masked_out(context);  // whatever was under way to them has ended
     });
   });
   for (const Repairs& repairs : all) {
-    if (!linker || !parts_.config.self_test) break;
-    parts_.nics->prover.prove_together(repairs.context->links()->queues(), reconnected(repairs));
+    if (!linker || !dependencies_.config.self_test) break;
+    dependencies_.nics->link_tester.test_together(repairs.context->links()->queues(),
+                                                  reconnected(repairs));
   }
   together(group, [&] {
     for (const Repairs& repairs : all) {

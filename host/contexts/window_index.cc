@@ -118,7 +118,7 @@ std::vector<WindowNearAt> near_of(const IndexImage& image, std::span<const Index
   return all;
 }
 
-/// ShownIndex::drop of so many slots.
+/// PublishedIndex::drop of so many slots.
 uint32_t drop_of(size_t slots) { return 33 - static_cast<uint32_t>(std::bit_width(slots)); }
 
 std::vector<WindowSlot> hashed(const std::vector<WindowSlot>& granules) {

@@ -27,7 +27,7 @@ struct IndexImage {
   std::vector<WindowNearAt> near;  // by slot
   std::vector<WindowSpan> spans;   // by their beginnings; empty spans between windows among them
 
-  /// ShownIndex::drop.
+  /// PublishedIndex::drop.
   uint32_t drop() const;
 };
 

@@ -21,7 +21,7 @@ namespace peal {
 /// Thread-safe where the recorder is. All of it says nothing while the recorder is off.
 class FlightLog {
  public:
-  struct Parts {
+  struct Dependencies {
     const Config& config;
     const LiveGroup& group;
     const ContextTable& table;
@@ -34,7 +34,7 @@ class FlightLog {
 
   /// Writes a first file, without calls. Throws kConfiguration where PEAL_RECORD_FILE does not fit
   /// the job, kSystem where it cannot be written.
-  explicit FlightLog(Parts parts);
+  explicit FlightLog(Dependencies parts);
 
   /// The last calls of one context by its slot, or of all (-1), as lines.
   std::string last_calls(int context) const;
@@ -48,7 +48,7 @@ class FlightLog {
   void check_settings() const;
   std::string clock() const;
 
-  Parts parts_;
+  Dependencies dependencies_;
   std::string path_;  // "": no file
 };
 

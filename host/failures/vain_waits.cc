@@ -16,13 +16,14 @@ constexpr unsigned kLooks = 5;
 }  // namespace
 
 void VainWaits::look() {
-  const std::vector<int> left = parts_.group.left_in_order();
+  const std::vector<int> left = dependencies_.group.left_in_order();
   const std::vector<WaitNote> waits = left.empty() ? std::vector<WaitNote>() : lasting();
   looks_ = waits.empty() ? 0 : looks_ + 1;
   if (looks_ < kLooks) return;
-  const bool alone = parts_.group.not_left().empty() && std::ranges::any_of(left, [&](int pe) {
-                       return parts_.group.departure(pe)->how == Departure::How::kExited;
-                     });
+  const bool alone =
+      dependencies_.group.not_left().empty() && std::ranges::any_of(left, [&](int pe) {
+        return dependencies_.group.departure(pe)->how == Departure::How::kExited;
+      });
   for (const WaitNote& wait : waits) {
     const bool of_one = wait.kind == WaitKind::kBarrier || wait.kind == WaitKind::kTeam;
     const bool of_any = wait.kind == WaitKind::kWord || wait.kind == WaitKind::kSignal;
@@ -32,13 +33,13 @@ void VainWaits::look() {
   }
   for (const int pe : left) {
     if (!warned_of_.insert(pe).second) continue;
-    parts_.log.warn("runtime", "PE {} {}, while a kernel of this PE waits: {}", pe,
-                    describe(*parts_.group.departure(pe)), waits.front().text);
+    dependencies_.log.warn("runtime", "PE {} {}, while a kernel of this PE waits: {}", pe,
+                           describe(*dependencies_.group.departure(pe)), waits.front().text);
   }
 }
 
 std::vector<WaitNote> VainWaits::lasting() const {
-  std::vector<WaitNote> waits = parts_.waits();
+  std::vector<WaitNote> waits = dependencies_.waits();
   std::erase_if(waits, [](const WaitNote& wait) { return wait.status != Status::kOk; });
   return waits;
 }
@@ -49,14 +50,15 @@ void VainWaits::stop(int pe, const std::string& wait) {
   why.pe = pe;
   why.time_ns = monotonic_ns();
   why.text = fmt::format("PE {} {}, and nobody is left to end a wait: {}", pe,
-                         describe(*parts_.group.departure(pe)), wait);
-  parts_.log.error("runtime", "{}; all waits end with \"{}\"", why.text, to_string(why.status));
+                         describe(*dependencies_.group.departure(pe)), wait);
+  dependencies_.log.error("runtime", "{}; all waits end with \"{}\"", why.text,
+                          to_string(why.status));
   looks_ = 0;
   {
     const std::lock_guard lock(mutex_);
     failure_ = std::move(why);
   }
-  parts_.stop();
+  dependencies_.stop();
 }
 
 std::optional<Failure> VainWaits::failure() const {

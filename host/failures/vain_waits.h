@@ -21,13 +21,13 @@ namespace peal {
 
 class VainWaits {
  public:
-  struct Parts {
+  struct Dependencies {
     const LiveGroup& group;
     const Log& log;
     std::function<std::vector<WaitNote>()> waits;  // of all kernels of this PE
     std::function<void()> stop;                    // ends them
   };
-  explicit VainWaits(Parts parts) : parts_(std::move(parts)) {}
+  explicit VainWaits(Dependencies parts) : dependencies_(std::move(parts)) {}
 
   /// By the watcher, some times a second.
   void look();
@@ -40,7 +40,7 @@ class VainWaits {
   std::vector<WaitNote> lasting() const;
   void stop(int pe, const std::string& wait);
 
-  const Parts parts_;
+  const Dependencies dependencies_;
   unsigned looks_ = 0;       // in a row that found a wait while PEs have left
   std::set<int> warned_of_;  // PEs that left while kernels here wait
 

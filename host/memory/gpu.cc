@@ -226,7 +226,7 @@ bool Gpu::synchronize_calls_on(const void* address) const {
   return done;
 }
 
-DmaBuf Gpu::lend(std::byte* first_page, size_t bytes) const {
+DmaBuf Gpu::export_dma_buf(std::byte* first_page, size_t bytes) const {
   if (!driver_->range_handle) {
     return DmaBuf("the CUDA driver has no cuMemGetHandleForAddressRange: it is older than 11.7");
   }

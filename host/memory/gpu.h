@@ -118,7 +118,7 @@ class Gpu {
 
   /// A GPU's memory as a dma-buf, for a device beside it. Whole pages of the host, inside one
   /// allocation.
-  DmaBuf lend(std::byte* first_page, size_t bytes) const;
+  DmaBuf export_dma_buf(std::byte* first_page, size_t bytes) const;
 
   /// Throws kSystem "call: cause" unless `result` is success.
   void check(cuda::Result result, const std::string& call) const;

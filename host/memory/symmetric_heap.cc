@@ -294,7 +294,7 @@ void SymmetricHeap::grow(const Request& asked) {
   }
   try {
     Backing memory = together(bootstrap_, [&] { return growth_->make(bytes, asked.heap); });
-    const uint32_t window = growth_->show(memory);
+    const uint32_t window = growth_->publish(memory);
     const std::lock_guard lock(mutex_);
     segments_.emplace_back(
         std::move(memory),

@@ -47,7 +47,7 @@ struct Attempts {
 template <class Object>
 Object* registered(const Device& device, const Memory& memory, Registration& registration,
                    const Attempts<Object>& attempts) {
-  if (memory.lend) {
+  if (memory.export_dma_buf) {
     std::byte* const first_page = memory.address - MemoryRegion::first_offset(memory.address);
     const uint64_t page = page_bytes();
     const size_t bytes =
@@ -55,9 +55,10 @@ Object* registered(const Device& device, const Memory& memory, Registration& reg
     registration.how = Registration::How::kAddress;
     if (!attempts.from_dma_buf) {
       registration.why_not = fmt::format("rdma-core here is too old for {}", attempts.by_dma_buf);
-    } else if (const DmaBuf lent = memory.lend(first_page, bytes); lent.fd() < 0) {
-      registration.why_not = lent.why_not();
-    } else if (Object* const object = attempts.from_dma_buf(lent.fd())) {
+    } else if (const DmaBuf exported = memory.export_dma_buf(first_page, bytes);
+               exported.fd() < 0) {
+      registration.why_not = exported.why_not();
+    } else if (Object* const object = attempts.from_dma_buf(exported.fd())) {
       registration.how = Registration::How::kDmaBuf;
       return object;
     } else {
@@ -68,8 +69,8 @@ Object* registered(const Device& device, const Memory& memory, Registration& reg
   const int error = errno;
   fail(ErrorCode::kSystem, "{}({} bytes at {} for {}): {}{}; {}{}", attempts.by_address,
        memory.bytes, fmt::ptr(memory.address), device.name(), std::strerror(error),
-       memory.lend ? "; nor as a dma-buf: " + registration.why_not : "",
-       remedy(device, memory.lend != nullptr, attempts.kernel, error), attempts.way_out);
+       memory.export_dma_buf ? "; nor as a dma-buf: " + registration.why_not : "",
+       remedy(device, memory.export_dma_buf != nullptr, attempts.kernel, error), attempts.way_out);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ struct Memory {
   std::byte* address;
   size_t bytes;
   /// Exports whole pages around it as a dma-buf; null for host memory.
-  std::function<DmaBuf(std::byte* first_page, size_t bytes)> lend = nullptr;
+  std::function<DmaBuf(std::byte* first_page, size_t bytes)> export_dma_buf = nullptr;
 };
 
 /// How a NIC got to know a range, and why not better.

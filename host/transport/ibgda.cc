@@ -38,8 +38,9 @@ Backing queue_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes) {
 nic::Memory memory_of(const std::shared_ptr<Gpu>& gpu, std::byte* address, size_t bytes) {
   if (!gpu || !gpu->holds(address)) return {address, bytes};
   gpu->synchronize_calls_on(address);
-  return {address, bytes,
-          [gpu](std::byte* first_page, size_t whole) { return gpu->lend(first_page, whole); }};
+  return {address, bytes, [gpu](std::byte* first_page, size_t whole) {
+            return gpu->export_dma_buf(first_page, whole);
+          }};
 }
 
 IbgdaEnd::IbgdaEnd(const IbgdaNic& nic, const nic::Uar& uar, const nic::QueuePlace& place,

@@ -33,8 +33,8 @@ struct IbgdaNic {
 /// Zeroed memory for queues, close to the kernels.
 Backing queue_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes);
 
-/// Memory of kernels, as the NIC is told of it: of the host, or of a GPU, which lends it. `gpu` is
-/// that of the kernels, null when they run on the CPU.
+/// Memory of kernels, as the NIC is told of it: of the host, or of a GPU, which exports a dma-buf
+/// of it. `gpu` is that of the kernels, null when they run on the CPU.
 nic::Memory memory_of(const std::shared_ptr<Gpu>& gpu, std::byte* address, size_t bytes);
 
 /// The end of a queue that the NIC reads itself: made by firmware commands, in the queue's memory.

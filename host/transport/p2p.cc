@@ -21,7 +21,7 @@ P2p::P2p(Bootstrap& bootstrap, std::vector<Place> places, std::shared_ptr<Gpu> g
       gpu_(std::move(gpu)),
       nvml_(std::move(nvml)) {
   if (!gpu_) return;
-  hand_over_.emplace(bootstrap_, deadline);
+  descriptor_exchange_.emplace(bootstrap_, deadline);
   pinned_.emplace(gpu_);
 }
 
@@ -107,7 +107,7 @@ void P2p::map_gpu(PeerMemory& memory, std::byte* address, size_t bytes, int fd) 
     return mine.offer;
   });
   const std::vector<OfferedPiece> pieces = gather_pieces(offers, mine);
-  std::vector<std::vector<Fd>> descriptors = hand_over(offers, mine);
+  std::vector<std::vector<Fd>> descriptors = exchange_descriptors(offers, mine);
   const size_t most = pieces.size() / offers.size();
   const Place& here = places_[static_cast<size_t>(bootstrap_.rank())];
   for (size_t pe = 0; pe < offers.size(); ++pe) {
@@ -128,8 +128,8 @@ std::vector<OfferedPiece> P2p::gather_pieces(const std::vector<PartDescriptor>& 
 }
 
 // Between processes of one host that know each other's sockets.
-std::vector<std::vector<Fd>> P2p::hand_over(const std::vector<PartDescriptor>& offers,
-                                            const GpuOffer& mine) {
+std::vector<std::vector<Fd>> P2p::exchange_descriptors(const std::vector<PartDescriptor>& offers,
+                                                       const GpuOffer& mine) {
   const auto me = static_cast<size_t>(bootstrap_.rank());
   std::vector<size_t> expected(offers.size());
   std::vector<int> to;
@@ -142,7 +142,7 @@ std::vector<std::vector<Fd>> P2p::hand_over(const std::vector<PartDescriptor>& o
     to.push_back(static_cast<int>(pe));
     if (offers[pe].descriptors != 0) expected[pe] = offers[pe].pieces;
   }
-  return hand_over_->exchange(mine.descriptors, to, expected);
+  return descriptor_exchange_->exchange(mine.descriptors, to, expected);
 }
 
 }  // namespace peal

@@ -25,7 +25,7 @@
 #include "host/memory/gpu.h"
 #include "host/memory/nvml.h"
 #include "host/memory/pinned_pages.h"
-#include "host/transport/hand_over.h"
+#include "host/transport/descriptor_exchange.h"
 
 namespace peal {
 
@@ -73,8 +73,8 @@ class P2p {
   void map_pages(PeerMemory& memory, std::byte* address, size_t bytes, int fd);
   std::vector<OfferedPiece> gather_pieces(const std::vector<PartDescriptor>& offers,
                                           const GpuOffer& mine);
-  std::vector<std::vector<Fd>> hand_over(const std::vector<PartDescriptor>& offers,
-                                         const GpuOffer& mine);
+  std::vector<std::vector<Fd>> exchange_descriptors(const std::vector<PartDescriptor>& offers,
+                                                    const GpuOffer& mine);
   template <class Reach>
   void add(PeerMemory& memory, const PartDescriptor& offer, size_t pe, const Reach& reach);
 
@@ -82,8 +82,8 @@ class P2p {
   std::vector<Place> places_;
   std::shared_ptr<Gpu> gpu_;
   std::shared_ptr<const Nvml> nvml_;
-  std::optional<HandOver> hand_over_;  // with a GPU
-  std::optional<PinnedPages> pinned_;  // the same
+  std::optional<DescriptorExchange> descriptor_exchange_;  // with a GPU
+  std::optional<PinnedPages> pinned_;                      // the same
   Link link_ = Link::kNone;
 };
 

@@ -5,7 +5,7 @@
 #include "simt/lanes/launch.h"
 #include "simt/lanes/sanitizer.h"
 #include "simt/runtime/groups.h"
-#include "simt/simulation/party.h"
+#include "simt/simulation/simulated_process.h"
 #include "simt/simulation/simulation.h"
 
 namespace peal::simt::cuda {
@@ -15,7 +15,7 @@ namespace {
 constinit thread_local GridBarrier* of_this_grid = nullptr;
 
 PEAL_SIMT_UNSEEN GridBarrier* barrier_of_grid() {
-  if (in_simulation()) return static_cast<GridBarrier*>(this_party().grid_barrier);
+  if (in_simulation()) return static_cast<GridBarrier*>(this_process().grid_barrier);
   return of_this_grid;
 }
 
@@ -25,7 +25,7 @@ bool grid_meets() { return barrier_of_grid() != nullptr; }
 
 PEAL_SIMT_UNSEEN GridBarrier::Member::Member(GridBarrier& barrier) : barrier_(barrier) {
   if (in_simulation()) {
-    this_party().grid_barrier = &barrier;
+    this_process().grid_barrier = &barrier;
   } else {
     of_this_grid = &barrier;
   }

@@ -13,7 +13,7 @@
 #include "base/immortal.h"
 #include "simt/lanes/launch.h"
 #include "simt/lanes/stack_pool.h"
-#include "simt/simulation/party.h"
+#include "simt/simulation/simulated_process.h"
 #include "simt/simulation/simulation.h"
 
 namespace peal::simt {
@@ -168,7 +168,7 @@ void Stream::follow(const Mark& mark) {
 }
 
 void Stream::run() {
-  (in_simulation() ? this_party().runs_stream : is_stream_thread) = true;
+  (in_simulation() ? this_process().runs_stream : is_stream_thread) = true;
   std::unique_lock lock(state().mutex);
   for (;;) {
     state().changed.wait(lock, [this] { return state().ending || !state().work.empty(); });
@@ -275,15 +275,17 @@ bool streams_are_parents() {
   return made >= 0 && made != Forks::of_process().generation();
 }
 
-bool on_stream_thread() { return in_simulation() ? this_party().runs_stream : is_stream_thread; }
+bool on_stream_thread() { return in_simulation() ? this_process().runs_stream : is_stream_thread; }
 
-unsigned device_in_use() { return in_simulation() ? this_party().device_in_use : device_of_thread; }
+unsigned device_in_use() {
+  return in_simulation() ? this_process().device_in_use : device_of_thread;
+}
 
 void use_device(unsigned device) {
   if (device >= kMostDevices) {
     throw Error("use_device: " + std::to_string(device) + " of " + std::to_string(kMostDevices));
   }
-  (in_simulation() ? this_party().device_in_use : device_of_thread) = device;
+  (in_simulation() ? this_process().device_in_use : device_of_thread) = device;
 }
 
 // Each PE's device has its own: the PEs of a simulation are in one process. They stay, for nothing
@@ -291,7 +293,7 @@ void use_device(unsigned device) {
 Stream& simulated_stream(StreamKind kind) {
   using Key = std::tuple<int, unsigned, StreamKind>;
   static Immortal<std::map<Key, std::unique_ptr<Stream>>> of_pes;
-  std::unique_ptr<Stream>& one = (*of_pes)[{this_party().who.pe, device_in_use(), kind}];
+  std::unique_ptr<Stream>& one = (*of_pes)[{this_process().who.pe, device_in_use(), kind}];
   if (one == nullptr) one = std::make_unique<Stream>(kind);
   return *one;
 }

@@ -153,7 +153,7 @@ uint32_t Memory::floor(const Granule& g, const Agent& me) const {
   uint32_t floor = g.first;
   for (uint32_t at = g.last(); at > floor; --at) {
     const Message& m = g.message(at);
-    if (me.clock[entry(g, m.agent)] >= m.clock || operations_ - m.at > weather_.horizon) {
+    if (me.clock[entry(g, m.agent)] >= m.clock || operations_ - m.at > weakness_.horizon) {
       floor = at;
       break;
     }
@@ -308,7 +308,7 @@ uint64_t Memory::read(uint64_t me, const void* p, unsigned bytes, Access access,
   uint32_t at = g.last();
   if (!atomic && at != g.first) {
     const uint32_t oldest = floor(g, agents_[me]);
-    if (oldest != at && decisions_.chance(Question::kValue, me, weather_.stale_in_256, 256)) {
+    if (oldest != at && decisions_.chance(Question::kValue, me, weakness_.stale_in_256, 256)) {
       at -= decisions_.below(Question::kValue, me, at - oldest + 1);
     }
   }

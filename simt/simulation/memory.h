@@ -57,7 +57,7 @@ struct AgentGroup {
 };
 
 /// How weak memory is in one simulation.
-struct Weather {
+struct MemoryWeakness {
   uint32_t stale_in_256 = 128;  ///< how often a load that may be stale is
   uint64_t horizon = 4096;      ///< operations of all agents after which a store is seen by all
 };
@@ -110,7 +110,7 @@ class Memory {
   uint64_t add_agent(const AgentGroup& place);
   /// An agent that has ended begins anew, behind all that it did.
   void reuse_agent(uint64_t agent, const AgentGroup& place);
-  void set_weather(const Weather& weather) { weather_ = weather; }
+  void set_weakness(const MemoryWeakness& weakness) { weakness_ = weakness; }
 
   // An aligned word of 1, 2, 4 or 8 bytes, as agent `me`.
   uint64_t load(uint64_t me, const void* p, unsigned bytes, Access access) {
@@ -210,7 +210,7 @@ class Memory {
   uint64_t place_of(uint64_t address) const;
 
   Decisions& decisions_;
-  Weather weather_;
+  MemoryWeakness weakness_;
   std::byte* base_;
   std::byte* end_;
   std::byte* free_;

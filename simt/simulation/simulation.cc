@@ -21,7 +21,7 @@
 #include "simt/lanes/symbol.h"
 #include "simt/lanes/worker.h"
 #include "simt/simulation/announced.h"
-#include "simt/simulation/party.h"
+#include "simt/simulation/simulated_process.h"
 
 namespace peal::simt {
 namespace {
@@ -34,23 +34,23 @@ constexpr unsigned kMostPoints = 500;   // in a slice: a lane may spin where nob
 constexpr unsigned kLastPoints = 1000;  // of an abandoned lane
 
 /// How one run goes about it, drawn from its seed: different runs look for different trouble.
-struct Temper {
+struct SeedProfile {
   uint32_t switch_one_in;  // operations on memory
   uint32_t sleep_one_in;   // slices
-  Weather weather;
+  MemoryWeakness weakness;
 };
 
-Temper draw_temper(Random& random) {
+SeedProfile draw_profile(Random& random) {
   constexpr uint32_t kSwitch[] = {2, 4, 16};
   constexpr uint32_t kSleep[] = {20, 100, 1000};
   constexpr uint32_t kStale[] = {32, 96, 160, 224};
   constexpr uint64_t kHorizon[] = {256, 2048, 16384};
-  Temper temper{};
-  temper.switch_one_in = kSwitch[random.below(3)];
-  temper.sleep_one_in = kSleep[random.below(3)];
-  temper.weather.stale_in_256 = kStale[random.below(4)];
-  temper.weather.horizon = kHorizon[random.below(3)];
-  return temper;
+  SeedProfile profile{};
+  profile.switch_one_in = kSwitch[random.below(3)];
+  profile.sleep_one_in = kSleep[random.below(3)];
+  profile.weakness.stale_in_256 = kStale[random.below(4)];
+  profile.weakness.horizon = kHorizon[random.below(3)];
+  return profile;
 }
 
 }  // namespace
@@ -60,27 +60,27 @@ class Simulation::State final : public Scheduler {
   State(uint64_t seed_given, const SimulationLimits& limits)
       : seed(seed_given),
         random(seed_given),
-        temper(draw_temper(random)),
+        profile(draw_profile(random)),
         decisions(random.next()),
         memory(limits.memory_bytes, decisions),
         limits_(limits) {
-    memory.set_weather(temper.weather);
+    memory.set_weakness(profile.weakness);
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  std::shared_ptr<Party> add(Identity who, PartyKind kind, const Grid& grid,
-                             std::function<void()> body);
+  std::shared_ptr<SimulatedProcess> add(Identity who, ProcessKind kind, const Grid& grid,
+                                        std::function<void()> body);
   void run();
   void observe(const PlainAccess& access);
-  Party& party_of(const Lane& lane) const { return *party_of_agent_[lane.rank]; }
+  SimulatedProcess& process_of(const Lane& lane) const { return *process_of_agent_[lane.rank]; }
 
   std::unique_ptr<Launch::State> launch(const Grid& grid,
                                         std::function<void()> lane_body) override {
     return start_grid(grid, std::move(lane_body));
   }
-  const void* kernel() const override { return this_party().grid.kernel; }
-  const std::string& owner() const override { return this_party().who.name; }
+  const void* kernel() const override { return this_process().grid.kernel; }
+  const std::string& owner() const override { return this_process().who.name; }
   uint64_t now_ns() const override { return now; }
   void point() override;
   void fence(FenceReach reach) override;
@@ -88,7 +88,7 @@ class Simulation::State final : public Scheduler {
 
   const uint64_t seed;
   Random random;
-  const Temper temper;
+  const SeedProfile profile;
   Decisions decisions;
   Memory memory;
   Announced announced{memory};
@@ -114,8 +114,8 @@ class Simulation::State final : public Scheduler {
   const SimulationLimits limits_;
   std::vector<Lane*> bag_;  // in the order in which they became ready
   Ready ready_{&bag_};
-  std::vector<std::shared_ptr<Party>> parties_;
-  std::vector<Party*> party_of_agent_;
+  std::vector<std::shared_ptr<SimulatedProcess>> processes_;
+  std::vector<SimulatedProcess*> process_of_agent_;
   std::vector<unsigned> stack_of_agent_;
   std::vector<uint64_t> asleep_until_;                 // in slices, by agent
   std::map<int, std::vector<uint64_t>> ended_agents_;  // by device
@@ -149,7 +149,7 @@ bool Simulation::State::runs() const { return running() == this; }
 uint64_t Simulation::State::number(const AgentGroup& place) {
   std::vector<uint64_t>& ended = ended_agents_[place.device];
   if (ended.empty() || !runs()) {
-    party_of_agent_.push_back(nullptr);
+    process_of_agent_.push_back(nullptr);
     stack_of_agent_.push_back(0);
     asleep_until_.push_back(0);
     return memory.add_agent(place);
@@ -160,34 +160,35 @@ uint64_t Simulation::State::number(const AgentGroup& place) {
   return agent;
 }
 
-std::shared_ptr<Party> Simulation::State::add(Identity who, PartyKind kind, const Grid& grid,
-                                              std::function<void()> body) {
+std::shared_ptr<SimulatedProcess> Simulation::State::add(Identity who, ProcessKind kind,
+                                                         const Grid& grid,
+                                                         std::function<void()> body) {
   const size_t lanes = checked_lanes(grid, simt::limits());
   Released before;
   if (runs()) before = memory.release(agent());
-  auto party = std::make_shared<Party>();
-  parties_.push_back(party);
-  party->who = std::move(who);
-  party->kind = kind;
-  party->grid = grid;
-  party->body = std::move(body);
-  party->alive = lanes;
+  auto process = std::make_shared<SimulatedProcess>();
+  processes_.push_back(process);
+  process->who = std::move(who);
+  process->kind = kind;
+  process->grid = grid;
+  process->body = std::move(body);
+  process->alive = lanes;
   std::vector<const Lane*> first_lanes;
   for (uint64_t at = 0; at < grid.blocks.count(); ++at) {
-    Block& block = party->blocks.emplace_back(block_index(grid.blocks, at), grid.threads,
-                                              grid.shared_bytes, ready_, this);
+    Block& block = process->blocks.emplace_back(block_index(grid.blocks, at), grid.threads,
+                                                grid.shared_bytes, ready_, this);
     first_lanes.push_back(block.lanes().data());
     for (Lane& lane : block.lanes()) {
-      lane.rank = number({party->who.device, blocks_});
-      lane.on_host = party->on_host();
-      party_of_agent_[lane.rank] = party.get();
+      lane.rank = number({process->who.device, blocks_});
+      lane.on_host = process->on_host();
+      process_of_agent_[lane.rank] = process.get();
       if (before != nullptr) memory.acquire(lane.rank, before);
     }
     ++blocks_;
   }
-  party->listed.show(grid.blocks, grid.threads, std::move(first_lanes));
-  if (party->lasts()) lasting_ += lanes;
-  return party;
+  process->listed.show(grid.blocks, grid.threads, std::move(first_lanes));
+  if (process->lasts()) lasting_ += lanes;
+  return process;
 }
 
 Lane& Simulation::State::choose() {
@@ -201,7 +202,7 @@ Lane& Simulation::State::choose() {
   bag_.erase(bag_.begin() + static_cast<ptrdiff_t>(place));
   chosen = (chosen ^ lane.rank) * 0x100000001b3;
   last_ = lane.rank;
-  if (decisions.chance(Question::kSleep, last_, 1, temper.sleep_one_in)) {
+  if (decisions.chance(Question::kSleep, last_, 1, profile.sleep_one_in)) {
     asleep_until_[last_] = slices + decisions.below(Question::kSleep, last_, kLongestSleep);
   }
   return lane;
@@ -227,7 +228,7 @@ void Simulation::State::begin(Lane& lane) {
 }
 
 void Simulation::State::slice(Lane& lane) {
-  const Grid& grid = party_of(lane).grid;
+  const Grid& grid = process_of(lane).grid;
   points_ = 0;
   if (!lane.started) begin(lane);
   blockDim = grid.threads;
@@ -242,15 +243,15 @@ void Simulation::State::slice(Lane& lane) {
 }
 
 void Simulation::State::end(Lane& lane) {
-  Party& party = party_of(lane);
+  SimulatedProcess& process = process_of(lane);
   (lane.on_host ? host_stacks_ : stacks_).give_back(stack_of_agent_[lane.rank]);
   memory.fence(lane.rank, Order::kRelease);  // a kernel that has ended is seen by all
-  party.behind.push_back(memory.release(lane.rank));
-  ended_agents_[party.who.device].push_back(lane.rank);
-  if (party.lasts()) --lasting_;
-  if (--party.alive != 0) return;
-  party.listed.hide();
-  std::erase_if(parties_, [&party](const auto& one) { return one.get() == &party; });
+  process.behind.push_back(memory.release(lane.rank));
+  ended_agents_[process.who.device].push_back(lane.rank);
+  if (process.lasts()) --lasting_;
+  if (--process.alive != 0) return;
+  process.listed.hide();
+  std::erase_if(processes_, [&process](const auto& one) { return one.get() == &process; });
 }
 
 void Simulation::State::run_lanes() {
@@ -266,9 +267,9 @@ void Simulation::State::run_lanes() {
 
 // Hosts and threads stay as they are: what their destructors would wait for does not come.
 void Simulation::State::unwind() {
-  for (const std::shared_ptr<Party>& party : parties_) {
-    if (party->on_host()) continue;
-    for (Block& block : party->blocks) {
+  for (const std::shared_ptr<SimulatedProcess>& process : processes_) {
+    if (process->on_host()) continue;
+    for (Block& block : process->blocks) {
       for (Lane& lane : block.lanes()) {
         if (!lane.started || lane.ended) continue;
         lane.abandoned = true;
@@ -282,12 +283,12 @@ void Simulation::State::unwind() {
 std::string Simulation::State::report() const {
   std::string text = "\n  seed " + std::to_string(seed) + ", slice " + std::to_string(slices) +
                      ", at " + std::to_string(now) + " ns";
-  for (const std::shared_ptr<Party>& party : parties_) {
-    if (party->kind == PartyKind::kThread) continue;
-    for (const Block& block : party->blocks) {
+  for (const std::shared_ptr<SimulatedProcess>& process : processes_) {
+    if (process->kind == ProcessKind::kThread) continue;
+    for (const Block& block : process->blocks) {
       for (const Lane& lane : block.lanes()) {
         if (lane.ended) continue;
-        text += "\n  agent " + std::to_string(lane.rank) + " (" + party->who.name;
+        text += "\n  agent " + std::to_string(lane.rank) + " (" + process->who.name;
         if (!lane.on_host) {
           text += ", block " + std::to_string(block.index().x) + ", lane " +
                   std::to_string(lane.thread.x);
@@ -340,7 +341,7 @@ PEAL_SIMT_UNSEEN void Simulation::State::enter_lane(void* argument) {
 
 void Simulation::State::run_body(const Lane& lane) {
   try {
-    party_of(lane).body();
+    process_of(lane).body();
   } catch (const Abandoned&) {
   } catch (...) {
     if (failure_ == nullptr) failure_ = std::current_exception();
@@ -354,7 +355,7 @@ void Simulation::State::point() {
   announced.settle();
   if (lane.abandoned && ++last_points_ > kLastPoints) leave_for_good(lane);
   const bool interrupted =
-      decisions.chance(Question::kInterrupt, lane.rank, 1, temper.switch_one_in);
+      decisions.chance(Question::kInterrupt, lane.rank, 1, profile.switch_one_in);
   if (interrupted || ++points_ == kMostPoints) give_way(lane);
 }
 
@@ -380,13 +381,13 @@ Simulation::~Simulation() = default;
 Memory& Simulation::memory() { return state_->memory; }
 Random& Simulation::random() { return state_->random; }
 void Simulation::launch(const Identity& who, const Grid& grid, std::function<void()> lane_body) {
-  state_->add(who, PartyKind::kGrid, grid, std::move(lane_body));
+  state_->add(who, ProcessKind::kGrid, grid, std::move(lane_body));
 }
 void Simulation::serve(const Identity& who, std::function<void()> body) {
-  state_->add(who, PartyKind::kServer, {1, 1}, std::move(body));
+  state_->add(who, ProcessKind::kServer, {1, 1}, std::move(body));
 }
 void Simulation::host(const Identity& who, std::function<void()> body) {
-  state_->add(who, PartyKind::kHost, {1, 1}, std::move(body));
+  state_->add(who, ProcessKind::kHost, {1, 1}, std::move(body));
 }
 void Simulation::run() { state_->run(); }
 uint64_t Simulation::now_ns() const { return state_->now; }
@@ -420,22 +421,22 @@ Memory* model_of(uintptr_t address) {
 
 Memory& model() { return running()->memory; }
 
-int simulated_pe() { return this_party().who.pe; }
+int simulated_pe() { return this_process().who.pe; }
 
 std::string name_in_model(const std::string& what) {
   return what + " of PE " + std::to_string(simulated_pe());
 }
 
 std::string who_runs() {
-  Party& party = this_party();
-  if (party.on_host()) return party.who.name;
+  SimulatedProcess& process = this_process();
+  if (process.on_host()) return process.who.name;
   const Lane& lane = *current_lane();
-  if (party.grid.kernel != nullptr && party.kernel.empty()) {
-    party.kernel = ", kernel " + function_at(reinterpret_cast<uintptr_t>(party.grid.kernel));
+  if (process.grid.kernel != nullptr && process.kernel.empty()) {
+    process.kernel = ", kernel " + function_at(reinterpret_cast<uintptr_t>(process.grid.kernel));
   }
-  const std::string text = party.who.name + party.kernel;
-  if (party.grid.blocks.count() * party.grid.threads.count() == 1) return text;
-  return text + ", block " + std::to_string(lane.block->number(party.grid.blocks)) + " thread " +
+  const std::string text = process.who.name + process.kernel;
+  if (process.grid.blocks.count() * process.grid.threads.count() == 1) return text;
+  return text + ", block " + std::to_string(lane.block->number(process.grid.blocks)) + " thread " +
          std::to_string(thread_rank());
 }
 
@@ -445,17 +446,18 @@ uint64_t place_of_access() {
   return place_from(reinterpret_cast<uintptr_t>(code) + 1);
 }
 
-std::shared_ptr<Party> start_party(PartyKind kind, const Grid& grid, std::function<void()> body) {
-  auto party = running()->add(this_party().who, kind, grid, std::move(body));
-  party->device_in_use = this_party().device_in_use;
-  return party;
+std::shared_ptr<SimulatedProcess> start_process(ProcessKind kind, const Grid& grid,
+                                                std::function<void()> body) {
+  auto process = running()->add(this_process().who, kind, grid, std::move(body));
+  process->device_in_use = this_process().device_in_use;
+  return process;
 }
 
-void await_party(const Party& party) {
-  while (party.alive != 0) yield();
-  for (const Released& one : party.behind) running()->memory.acquire(agent(), one);
+void await_process(const SimulatedProcess& process) {
+  while (process.alive != 0) yield();
+  for (const Released& one : process.behind) running()->memory.acquire(agent(), one);
 }
 
-Party& this_party() { return running()->party_of(*current_lane()); }
+SimulatedProcess& this_process() { return running()->process_of(*current_lane()); }
 
 }  // namespace peal::simt

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "simt/lanes/lane.h"
-#include "simt/simulation/party.h"
+#include "simt/simulation/simulated_process.h"
 #include "simt/simulation/simulation.h"
 
 namespace peal::simt {
@@ -41,7 +41,7 @@ void Condition::wait_once(std::unique_lock<Mutex>& lock) {
 
 Thread::Thread(std::function<void()> body) {
   if (in_simulation()) {
-    party_ = start_party(PartyKind::kThread, {1, 1}, std::move(body));
+    process_ = start_process(ProcessKind::kThread, {1, 1}, std::move(body));
   } else {
     thread_ = std::thread([body = std::move(body)] {
       ::prctl(PR_SET_NAME, "peal-stream");
@@ -51,7 +51,7 @@ Thread::Thread(std::function<void()> body) {
 }
 
 void Thread::join() {
-  if (party_ != nullptr) return await_party(*party_);
+  if (process_ != nullptr) return await_process(*process_);
   thread_.join();
 }
 

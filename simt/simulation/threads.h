@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Threads, mutexes and condition variables of a program's host: the standard's, and in a simulation
-// parties of it (simt/simulation/party.h), whose waits let others run and whose locks order
-// modelled memory.
+// processes of it (simt/simulation/simulated_process.h), whose waits let others run and whose locks
+// order modelled memory.
 #pragma once
 
 #include <condition_variable>
@@ -15,7 +15,7 @@
 
 namespace peal::simt {
 
-struct Party;
+struct SimulatedProcess;
 
 /// For std::lock_guard and std::unique_lock.
 class Mutex {
@@ -58,7 +58,7 @@ class Thread {
 
  private:
   std::thread thread_;
-  std::shared_ptr<Party> party_;
+  std::shared_ptr<SimulatedProcess> process_;
 };
 
 }  // namespace peal::simt

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Who advances the queue pairs of a NIC, as control calls see it: a thread (driver.h), or a kernel
-// (gpu/chip.h).
+// (gpu/engine_runner.h).
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ enum class PacketKind : uint8_t {
   kNotReady,  // psn found no receive entry; try again after `timer`
   kResend,    // psn was expected and something later came
   kAbsent,    // no queue pair listens at that number now; a hint to ask again soon
-  kOffer,     // of the wire itself, see lend.h
+  kOffer,     // of the wire itself, see shared_region.h
   kBorrowed,  // `address` is the offer's id
   kTakeBack,  // likewise
 };
@@ -34,7 +34,7 @@ inline constexpr uint8_t kFirstOfConnection = 1;  // DC: opens (or resynchronise
 inline constexpr uint8_t kDcRequest = 2;
 inline constexpr uint8_t kLastOfMessage = 4;
 inline constexpr uint8_t kSolicited = 8;   // the receiver's completion raises a solicited event
-inline constexpr uint8_t kLent = 16;       // LentBytes follow instead of the payload (lend.h)
+inline constexpr uint8_t kInRegion = 16;   // RegionBytes follow the request (shared_region.h)
 inline constexpr uint8_t kGlobal = 32;     // DC, datagram: came with a GRH
 inline constexpr uint8_t kDatagram = 64;   // rkey is the Q_Key, nobody answers (datagram.h)
 inline constexpr uint8_t kAnyOrder = 128;  // by adaptive routing

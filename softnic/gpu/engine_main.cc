@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
   const std::string path = directory + "/engine";
   unlink(path.c_str());
   try {
-    peal::softnic::gpu::Server server(path, peal::softnic::gpu::make_chip);
+    peal::softnic::gpu::Server server(path, peal::softnic::gpu::make_engine_runner);
     server.run(kPatience);
   } catch (const std::exception&) {
     unlink(path.c_str());

@@ -12,7 +12,7 @@ namespace peal::softnic::gpu {
 
 namespace {
 
-constexpr int kSettleMs = 1;  // without calls, until the chip starts again
+constexpr int kSettleMs = 1;  // without calls, until the engine runner starts again
 constexpr std::chrono::milliseconds kHearing{100};
 
 std::string other_version(uint64_t theirs) {
@@ -24,27 +24,27 @@ std::string other_version(uint64_t theirs) {
 
 }  // namespace
 
-Server::Server(const std::string& path, MakeChip make_chip)
-    : make_chip_(std::move(make_chip)), listener_(listen_at(path)) {}
+Server::Server(const std::string& path, MakeRunner make_engine_runner)
+    : make_engine_runner_(std::move(make_engine_runner)), listener_(listen_at(path)) {}
 
 void Server::run(std::chrono::milliseconds patience) {
   const auto give_up = std::chrono::steady_clock::now() + patience;
   bool served = false;
   for (;;) {
-    served = served || !tenants_.empty();
-    if (tenants_.empty() && strangers_.empty() &&
+    served = served || !sessions_.empty();
+    if (sessions_.empty() && strangers_.empty() &&
         (served || std::chrono::steady_clock::now() > give_up)) {
       return;
     }
-    if (serve_ready(settled_ ? Chip::kBeatMs : kSettleMs)) continue;
+    if (serve_ready(settled_ ? EngineRunner::kBeatMs : kSettleMs)) continue;
     try {
       if (!settled_) start();
-      if (chip_ == nullptr || !chip_->running() || !chip_->beat()) continue;
-    } catch (const ChipError& error) {
+      if (runner_ == nullptr || !runner_->running() || !runner_->beat()) continue;
+    } catch (const EngineRunnerError& error) {
       fail(error.what());
     }
     stop();
-    for (const auto& tenant : tenants_) tenant->report_events();
+    for (const auto& session : sessions_) session->report_events();
   }
 }
 
@@ -52,24 +52,25 @@ void Server::run(std::chrono::milliseconds patience) {
 bool Server::serve_ready(int timeout_ms) {
   std::vector<pollfd> fds = {{listener_.get(), POLLIN, 0}};
   for (const MessageSocket& stranger : strangers_) fds.push_back({stranger.fd(), POLLIN, 0});
-  for (const auto& tenant : tenants_) fds.push_back({tenant->calls().fd(), POLLIN, 0});
+  for (const auto& session : sessions_) fds.push_back({session->calls().fd(), POLLIN, 0});
   const size_t callers = fds.size();
-  for (const auto& tenant : tenants_) fds.push_back({tenant->waits_for_room(), POLLOUT, 0});
+  for (const auto& session : sessions_) fds.push_back({session->waits_for_room(), POLLOUT, 0});
   if (poll(fds.data(), fds.size(), timeout_ms) <= 0) return false;
   bool called = false;
   for (size_t i = 0; i < callers; ++i) called = called || fds[i].revents != 0;
-  for (size_t i = 0; i < tenants_.size(); ++i) {
-    if (fds[callers + i].revents != 0) tenants_[i]->send_events();
-    if (fds[1 + strangers_.size() + i].revents != 0) listen_to(*tenants_[i]);
+  for (size_t i = 0; i < sessions_.size(); ++i) {
+    if (fds[callers + i].revents != 0) sessions_[i]->send_events();
+    if (fds[1 + strangers_.size() + i].revents != 0) listen_to(*sessions_[i]);
   }
   hear_strangers(fds);
   if (fds[0].revents != 0) welcome();
-  // A PE that has gone, or reads no answers. The chip was stopped to answer it.
-  std::erase_if(tenants_, [](const auto& tenant) { return !tenant->calls().open(); });
+  // A PE that has gone, or reads no answers. The engine runner was stopped to answer it.
+  std::erase_if(sessions_, [](const auto& session) { return !session->calls().open(); });
   return called;
 }
 
-/// Those whose first call has come (`fds[1 + i]` for the i-th) become tenants, or are told why not.
+/// Those whose first call has come (`fds[1 + i]` for the i-th) become sessions, or are told why
+/// not.
 void Server::hear_strangers(const std::vector<pollfd>& fds) {
   for (size_t i = strangers_.size(); i-- > 0;) {
     if (fds[1 + i].revents == 0) continue;
@@ -78,7 +79,7 @@ void Server::hear_strangers(const std::vector<pollfd>& fds) {
     if (strangers_[i].receive(&call, kHearing, &events)) {
       const Reply reply = introduce(i, call, std::move(events));
       MessageSocket& channel =
-          reply.status == CommandStatus::kOk ? tenants_.back()->calls() : strangers_[i];
+          reply.status == CommandStatus::kOk ? sessions_.back()->calls() : strangers_[i];
       channel.send(reply);
     }
     strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -101,12 +102,12 @@ Reply Server::introduce(size_t index, const Demand& call, Fd events) {
   if (call.what.index() != 0) return refuse("the first call of a NIC is Hello");
   const Hello& hello = std::get<Hello>(call.what);
   if (!failure_.empty()) return refuse(failure_.c_str());
-  for (const auto& tenant : tenants_) {
-    if (tenant->port().lid == hello.lid) return refuse("this LID is taken");
+  for (const auto& session : sessions_) {
+    if (session->port().lid == hello.lid) return refuse("this LID is taken");
   }
   try {
-    if (chip_ == nullptr) {
-      chip_ = make_chip_(hello.gpu);
+    if (runner_ == nullptr) {
+      runner_ = make_engine_runner_(hello.gpu);
       gpu_ = hello.gpu;
     }
     if (hello.insists && hello.gpu != gpu_) {
@@ -115,8 +116,8 @@ Reply Server::introduce(size_t index, const Demand& call, Fd events) {
           "PEAL_SOFTNIC_GPU");
     }
     stop();
-    tenants_.push_back(std::make_unique<Tenant>(std::move(strangers_[index]),
-                                                MessageSocket(std::move(events)), chip_, hello));
+    sessions_.push_back(std::make_unique<PeSession>(
+        std::move(strangers_[index]), MessageSocket(std::move(events)), runner_, hello));
   } catch (const std::exception& error) {
     return refuse(error.what());
   }
@@ -125,26 +126,26 @@ Reply Server::introduce(size_t index, const Demand& call, Fd events) {
 }
 
 /// One call of a PE, or its farewell, which closes the channel.
-void Server::listen_to(Tenant& tenant) {
+void Server::listen_to(PeSession& session) {
   Demand call;
   Fd descriptor;
   const bool heard =
-      tenant.calls().receive(&call, kHearing, &descriptor) && call.version == Demand::kVersion;
+      session.calls().receive(&call, kHearing, &descriptor) && call.version == Demand::kVersion;
   stop();
-  tenant.report_events();
+  session.report_events();
   if (heard) {
-    tenant.calls().send(tenant.answer(call, std::move(descriptor)));
+    session.calls().send(session.answer(call, std::move(descriptor)));
   } else {
-    tenant.calls().close();
+    session.calls().close();
   }
 }
 
 void Server::stop() {
   settled_ = false;
-  if (chip_ == nullptr || !chip_->running()) return;
+  if (runner_ == nullptr || !runner_->running()) return;
   try {
-    chip_->stop();
-  } catch (const ChipError& error) {
+    runner_->stop();
+  } catch (const EngineRunnerError& error) {
     fail(error.what());
   }
 }
@@ -152,22 +153,22 @@ void Server::stop() {
 void Server::start() {
   settled_ = true;
   if (!failure_.empty()) return;
-  const bool faults = std::ranges::any_of(tenants_, [](const auto& t) { return t->has_plan(); });
+  const bool faults = std::ranges::any_of(sessions_, [](const auto& t) { return t->has_plan(); });
   std::vector<Port*> ports;
   bool work = false;
-  for (const auto& tenant : tenants_) {
-    if (faults) tenant->expect_faults();
-    ports.push_back(&tenant->port());
-    work = work || tenant->needs_service();
+  for (const auto& session : sessions_) {
+    if (faults) session->expect_faults();
+    ports.push_back(&session->port());
+    work = work || session->needs_service();
   }
-  if (work) chip_->start(ports);
+  if (work) runner_->start(ports);
 }
 
-/// The chip is beyond use. PEs stay, to be told.
+/// The engine runner is beyond use. PEs stay, to be told.
 void Server::fail(const char* reason) {
   failure_ = std::string("the GPU engine has failed: ") + reason;
   settled_ = true;
-  for (const auto& tenant : tenants_) tenant->fail();
+  for (const auto& session : sessions_) session->fail();
 }
 
 }  // namespace peal::softnic::gpu

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The process of the GPU engine, without the GPU: PEs come and go over a socket, their calls reach
-// a Control each, and the chip runs whenever nobody wants anything.
+// a Control each, and the engine runner runs whenever nobody wants anything.
 //
-//   call -> stop the chip -> Control changes tables -> reply -> (nothing more for a moment) ->
-//   start
+//   call -> stop the engine runner -> Control changes tables -> reply -> (nothing more for a
+//   moment) -> start
 //
 // All NICs of a fabric live here, so that a request finds its peer's tables at an address: there is
 // no wire to lose anything on.
@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "softnic/control/control.h"
-#include "softnic/gpu/chip.h"
+#include "softnic/gpu/engine_runner.h"
 #include "softnic/gpu/message.h"
 #include "softnic/gpu/message_socket.h"
 
@@ -30,11 +30,12 @@ namespace peal::softnic::gpu {
 /// Mapped extents that lie one behind the other; unmapped with their last user.
 class Region {
  public:
-  Region(std::shared_ptr<Chip> chip, std::vector<Extent> extents, std::span<const Fd> descriptors)
-      : chip_(std::move(chip)),
+  Region(std::shared_ptr<EngineRunner> runner, std::vector<Extent> extents,
+         std::span<const Fd> descriptors)
+      : runner_(std::move(runner)),
         extents_(std::move(extents)),
-        memory_(chip_->map(extents_, descriptors)) {}
-  ~Region() { chip_->unmap(extents_, memory_); }
+        memory_(runner_->map(extents_, descriptors)) {}
+  ~Region() { runner_->unmap(extents_, memory_); }
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
@@ -44,15 +45,16 @@ class Region {
   std::byte* find(const void* address, uint64_t bytes) const;
 
  private:
-  std::shared_ptr<Chip> chip_;
+  std::shared_ptr<EngineRunner> runner_;
   std::vector<Extent> extents_;
   std::byte* memory_;
 };
 
-/// One PE's NIC. Used only while the chip is stopped, except for sending events.
-class Tenant {
+/// One PE's NIC. Used only while the engine runner is stopped, except for sending events.
+class PeSession {
  public:
-  Tenant(MessageSocket calls, MessageSocket events, std::shared_ptr<Chip> chip, const Hello& hello);
+  PeSession(MessageSocket calls, MessageSocket events, std::shared_ptr<EngineRunner> runner,
+            const Hello& hello);
 
   MessageSocket& calls() { return calls_; }
   /// Where to wait for room until send_events(); -1 while no event waits for any.
@@ -73,7 +75,7 @@ class Tenant {
   void fail();
 
  private:
-  /// The chip is stopped whenever a control call runs, so there is nobody to pause.
+  /// The engine runner is stopped whenever a control call runs, so there is nobody to pause.
   struct Stopped : Runner {
     void pause() override {}
     void resume() override {}
@@ -97,7 +99,7 @@ class Tenant {
 
   MessageSocket calls_;
   MessageSocket events_;
-  std::shared_ptr<Chip> chip_;
+  std::shared_ptr<EngineRunner> runner_;
   Tables tables_;
   Stopped stopped_;
   Control control_;
@@ -109,10 +111,10 @@ class Tenant {
 
 class Server {
  public:
-  using MakeChip = std::function<std::unique_ptr<Chip>(const GpuId&)>;
+  using MakeRunner = std::function<std::unique_ptr<EngineRunner>(const GpuId&)>;
 
   /// Listens at `path`. Throws std::system_error.
-  Server(const std::string& path, MakeChip make_chip);
+  Server(const std::string& path, MakeRunner make_engine_runner);
   /// Serves until the last PE has left, or none has come within `patience`.
   void run(std::chrono::milliseconds patience);
 
@@ -120,20 +122,20 @@ class Server {
   bool serve_ready(int timeout_ms);
   void welcome();
   void hear_strangers(const std::vector<pollfd>& fds);
-  void listen_to(Tenant& tenant);
+  void listen_to(PeSession& session);
   Reply introduce(size_t index, const Demand& call, Fd events);
   void stop();
   void start();
   void fail(const char* reason);
 
-  MakeChip make_chip_;
+  MakeRunner make_engine_runner_;
   Fd listener_;
-  std::shared_ptr<Chip> chip_;
+  std::shared_ptr<EngineRunner> runner_;
   GpuId gpu_;
   std::string failure_;
-  bool settled_ = true;  // the chip runs, or has nothing to run
+  bool settled_ = true;  // the engine runner runs, or has nothing to run
   std::vector<MessageSocket> strangers_;
-  std::vector<std::unique_ptr<Tenant>> tenants_;
+  std::vector<std::unique_ptr<PeSession>> sessions_;
 };
 
 }  // namespace peal::softnic::gpu

@@ -136,30 +136,30 @@ SendStatus ShmWire::set_up(uint16_t lid, uint64_t& generation) {
 SendStatus ShmWire::send(uint16_t lid, const Packet& packet, const Payload& payload) {
   if (port_down(port_, now_)) return SendStatus::kSent;
   Outgoing& link = *outgoing_[lid];
-  LentBytes place{};
-  const bool large = payload.count == 1 && payload.bytes >= Loan::kLeastBytes;
-  const uint32_t slot =
-      large ? loans_.find(payload.chunk[0].memory, payload.bytes, &place.at) : Loans::kMax;
-  if (slot != Loans::kMax && (link.borrowed >> slot & 1) != 0) {
-    place.id = loans_[slot].id();
-    return link.send_lent(packet, place);
+  RegionBytes place{};
+  const bool large = payload.count == 1 && payload.bytes >= SharedRegion::kLeastBytes;
+  const uint32_t slot = large ? regions_.find(payload.chunk[0].memory, payload.bytes, &place.at)
+                              : SharedRegions::kMax;
+  if (slot != SharedRegions::kMax && (link.mapped_by_peer >> slot & 1) != 0) {
+    place.id = regions_[slot].id();
+    return link.send_in_region(packet, place);
   }
   if (!link.requests.room(record_bytes(payload.bytes))) return SendStatus::kFull;
   link.requests.append(packet, payload);
-  if (slot != Loans::kMax) link.offer(slot, loans_[slot].offer());
+  if (slot != SharedRegions::kMax) link.offer(slot, regions_[slot].offer());
   if (link.requests.unpublished() > kPublishAfter) link.publish();
   return SendStatus::kSent;
 }
 
 /// The request, with where its bytes are instead of them.
-SendStatus ShmWire::Outgoing::send_lent(const Packet& packet, const LentBytes& place) {
+SendStatus ShmWire::Outgoing::send_in_region(const Packet& packet, const RegionBytes& place) {
   if (!requests.room(record_bytes(sizeof(place)))) return SendStatus::kFull;
   Packet lean = packet;
-  lean.flags |= kLent;
+  lean.flags |= kInRegion;
   lean.payload = sizeof(place);
   requests.append(lean, payload_of(place));
-  lent += packet.bytes;
-  if (lent > kPublishAfter) publish();
+  in_regions += packet.bytes;
+  if (in_regions > kPublishAfter) publish();
   return SendStatus::kSent;
 }
 
@@ -181,18 +181,18 @@ void ShmWire::Outgoing::tell_taken_back() {
 }
 
 void ShmWire::Outgoing::publish() {
-  lent = 0;
+  in_regions = 0;
   if (requests.unpublished() != 0) tell_others();
   requests.publish();
 }
 
 void ShmWire::take_back(uint32_t key) {
-  loans_.remove(key, [this](uint32_t slot, uint64_t id) {
+  regions_.remove(key, [this](uint32_t slot, uint64_t id) {
     const uint64_t bit = uint64_t{1} << slot;
     for (Outgoing* link : open_) {
       if ((link->offered & bit) != 0) link->taken_back.push_back(id);
       link->offered &= ~bit;
-      link->borrowed &= ~bit;
+      link->mapped_by_peer &= ~bit;
     }
   });
 }
@@ -284,27 +284,27 @@ void ShmWire::Incoming::answer(const Packet& packet, const Payload& payload) {
 bool ShmWire::Incoming::borrow(const Packet& packet, const Payload& payload) {
   const auto held_already = [&](const auto& one) { return one->id() == packet.address; };
   if (packet.kind == PacketKind::kTakeBack) {
-    std::erase_if(borrowed, held_already);
+    std::erase_if(peer_regions, held_already);
     return true;
   }
   RegionDescriptor offer;
   if (packet.kind != PacketKind::kOffer || !copy_out(payload, &offer) ||
-      offer.id != packet.address || borrowed.size() >= Loans::kMax ||
-      std::ranges::any_of(borrowed, held_already)) {
+      offer.id != packet.address || peer_regions.size() >= SharedRegions::kMax ||
+      std::ranges::any_of(peer_regions, held_already)) {
     return false;
   }
-  auto mapped = Borrowed::open(offer);
+  auto mapped = PeerRegion::open(offer);
   if (mapped == nullptr) return true;
-  borrowed.push_back(std::move(mapped));
+  peer_regions.push_back(std::move(mapped));
   answer(wire_record(PacketKind::kBorrowed, offer.id, 0), Payload{});
   return true;
 }
 
-/// Makes `payload` the bytes that were lent. False if they are not.
-bool ShmWire::Incoming::find_lent(const Packet& packet, Payload& payload) const {
-  LentBytes place;
+/// Makes `payload` the bytes in the region. False if they are not.
+bool ShmWire::Incoming::find_in_region(const Packet& packet, Payload& payload) const {
+  RegionBytes place;
   if (!copy_out(payload, &place)) return false;
-  for (const auto& one : borrowed) {
+  for (const auto& one : peer_regions) {
     const std::byte* const at = one->id() == place.id ? one->at(place.at, packet.bytes) : nullptr;
     if (at == nullptr) continue;
     payload.clear();
@@ -325,7 +325,7 @@ bool ShmWire::serve(Incoming& link) {
     if (served == 0) hear_others();
     const bool reads = packet.opcode == mlx5::Opcode::kRdmaRead;
     if (packet.payload > link.segment || packet.bytes > link.segment ||
-        ((packet.flags & kLent) != 0 && !link.find_lent(packet, payload))) {
+        ((packet.flags & kInRegion) != 0 && !link.find_in_region(packet, payload))) {
       link.lost = true;
       break;
     }
@@ -360,8 +360,8 @@ bool ShmWire::take_answers(Outgoing& link) {
   for (; taken < kPacketsPerRound && link.answers.peek(packet, payload); ++taken) {
     if (taken == 0) hear_others();
     if (packet.kind == PacketKind::kBorrowed) {
-      const uint32_t slot = loans_.find(packet.address);
-      if (slot != Loans::kMax) link.borrowed |= link.offered & uint64_t{1} << slot;
+      const uint32_t slot = regions_.find(packet.address);
+      if (slot != SharedRegions::kMax) link.mapped_by_peer |= link.offered & uint64_t{1} << slot;
     } else if (!down) {
       take_answer(port_, packet, payload, now_);
     }

@@ -18,9 +18,9 @@
 #include "softnic/engine/engine.h"
 #include "softnic/engine/serve.h"
 #include "softnic/wire/fabric.h"
-#include "softnic/wire/lend.h"
 #include "softnic/wire/ring.h"
 #include "softnic/wire/route.h"
+#include "softnic/wire/shared_region.h"
 #include "softnic/wire/shortage.h"
 
 namespace peal::softnic {
@@ -60,7 +60,7 @@ class ShmWire {
 
   /// What lies in this memory may be copied from there by peers; until take_back(), when its key
   /// goes.
-  void lend(Loan loan) { loans_.add(std::move(loan)); }
+  void share(SharedRegion region) { regions_.add(std::move(region)); }
   void take_back(uint32_t key);
 
  private:
@@ -73,12 +73,12 @@ class ShmWire {
     RingWriter requests;
     RingReader answers;
     bool lost = false;
-    uint64_t offered = 0;              // a bit for each slot of the loans
-    uint64_t borrowed = 0;             // and of those the peer has mapped
-    uint64_t lent = 0;                 // bytes since the last publish
+    uint64_t offered = 0;              // a bit for each slot of the regions
+    uint64_t mapped_by_peer = 0;       // and of those the peer has mapped
+    uint64_t in_regions = 0;           // bytes since the last publish
     std::vector<uint64_t> taken_back;  // the peer does not know yet
 
-    SendStatus send_lent(const Packet& packet, const LentBytes& place);
+    SendStatus send_in_region(const Packet& packet, const RegionBytes& place);
     void offer(uint32_t slot, const RegionDescriptor& offer);
     void tell_taken_back();
     void publish();
@@ -97,14 +97,14 @@ class ShmWire {
     bool has_late = false;
     bool lost = false;
     Port* port = nullptr;
-    std::vector<std::unique_ptr<Borrowed>> borrowed;
+    std::vector<std::unique_ptr<PeerRegion>> peer_regions;
 
     void acknowledge(const Packet& packet);
     void answer(const Packet& packet, const Payload& payload);
     void place() const;
     void release();
     bool borrow(const Packet& packet, const Payload& payload);
-    bool find_lent(const Packet& packet, Payload& payload) const;
+    bool find_in_region(const Packet& packet, Payload& payload) const;
   };
 
   std::shared_ptr<const Peer> peer_at(uint16_t lid);
@@ -122,7 +122,7 @@ class ShmWire {
   Port& port_;
   Fabric& fabric_;
   const Router& router_;
-  Loans loans_;
+  SharedRegions regions_;
   uint64_t now_ = 0;
   uint64_t next_look_ = 0;  // when to ask whether peers live
   uint64_t lives_ = 0;

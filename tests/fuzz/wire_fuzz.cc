@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kRing = 32 << 10;  // the smallest
 constexpr size_t kSlotPageBytes = 4096;
-constexpr uint64_t kLentBytes = 64 << 10;
+constexpr uint64_t kRegionBytes = 64 << 10;
 
 /// The folder and two NICs' places in it, the same for all inputs: claiming a slot takes longer
 /// than a run.
@@ -42,9 +42,9 @@ struct Ground {
   static RegionDescriptor make_offer() {
     const int fd = memfd_create("lent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     struct stat info;
-    require(ftruncate(fd, kLentBytes) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0 &&
+    require(ftruncate(fd, kRegionBytes) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0 &&
             fstat(fd, &info) == 0);
-    return {1, getpid(), fd, info.st_dev, info.st_ino, 0, kLentBytes};
+    return {1, getpid(), fd, info.st_dev, info.st_ino, 0, kRegionBytes};
   }
 
   std::string folder = make_folder();
@@ -221,11 +221,11 @@ class Run {
   void write_lent() {
     Packet it = packet();
     it.kind = PacketKind::kRequest;
-    it.flags |= kLent;
+    it.flags |= kInRegion;
     it.psn = home_.qp(it.destination < kQps ? it.destination : 0).receive.expected_psn;
-    it.payload = in_.below(8) != 7 ? sizeof(LentBytes) : in_.byte();
-    const LentBytes place{in_.below(4),
-                          in_.flag() ? in_.number<uint64_t>() : in_.below(kLentBytes)};
+    it.payload = in_.below(8) != 7 ? sizeof(RegionBytes) : in_.byte();
+    const RegionBytes place{in_.below(4),
+                            in_.flag() ? in_.number<uint64_t>() : in_.below(kRegionBytes)};
     write_behind_next(&place, sizeof(place));
     write_record(offered_, kLinkHeaderBytes, &LinkHeader::requests, &tail_, it);
     static_cast<void>(wire_.poll(now_));

@@ -37,7 +37,7 @@ struct FakeCuda {
   std::atomic<int> waits{0};            // of streams for words
   std::atomic<int> mappings{0};         // of other processes' memory
   std::atomic<unsigned> host_flags{0};  // of the last range that was registered
-  std::atomic<int> lent{0};             // dma-bufs
+  std::atomic<int> exported{0};         // dma-bufs
   std::atomic<int> enabled{0};          // times peer access was enabled
   std::atomic<int> pool_accesses{0};    // times access to a pool was set
   std::atomic<int> synchronous{0};      // allocations on which calls wait until all is done

@@ -264,7 +264,7 @@ Result cuMemGetHandleForAddressRange(void* handle, Address address, size_t bytes
   const int fd = copy_of(allocation.fd);
   std::memcpy(handle, &fd, sizeof(fd));
   if (calls_may_lag(allocation)) ++state.lagging;
-  ++state.lent;
+  ++state.exported;
   return fd < 0 ? kInvalidValue : kSuccess;
 }
 

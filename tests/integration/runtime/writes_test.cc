@@ -108,10 +108,10 @@ TEST_F(RuntimeOnGpu, HasCallsOnWhatANicReachesReturnWhenTheyAreDone) {
       const Backing whole = make_cuda_backing(gpu, 4096, "cudaMalloc");
       const Backing of_other = make_cuda_backing(Gpu::open(1, 0), 4096, "of GPU 1");
       fake_.lagging = 0;
-      const int before = fake_.lent;
+      const int before = fake_.exported;
       pe.register_local(whole.address(), 4096);
       pe.register_local(of_other.address(), 4096);
-      return fake_.lent >= before + 2 && fake_.lagging == 0 ? 0 : 1;
+      return fake_.exported >= before + 2 && fake_.lagging == 0 ? 0 : 1;
     });
     EXPECT_EQ(holds(testing::internal::GetCapturedStderr(),
                     "cudaMemset and cudaMemcpy may return before"),

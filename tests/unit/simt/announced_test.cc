@@ -22,7 +22,7 @@ constexpr uint64_t kSeeds = 200;
 /// Two agents of two devices.
 struct World {
   explicit World(uint64_t seed) : decisions(seed), memory(4096, decisions), announced(memory) {
-    memory.set_weather({.stale_in_256 = 128, .horizon = 4096});
+    memory.set_weakness({.stale_in_256 = 128, .horizon = 4096});
     memory.add_agent({.device = 0, .group = 0});
     memory.add_agent({.device = 1, .group = 1});
     word = static_cast<uint64_t*>(memory.allocate(64, "word"));

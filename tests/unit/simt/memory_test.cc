@@ -233,7 +233,7 @@ TEST(Memory, PartsOfAWordComeFromTheirOwnWriters) {
 TEST(Memory, EveryStoreIsSeenInTheEnd) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     World w(seed);
-    w.memory.set_weather({.stale_in_256 = 256, .horizon = 10});
+    w.memory.set_weakness({.stale_in_256 = 256, .horizon = 10});
     w.store(0, w.data, 1, kPlain);
     for (int i = 0; i < 11; ++i) w.load(1, w.flag, kPlain);
     ASSERT_EQ(w.load(3, w.data, kPlain), 1u);

@@ -395,9 +395,9 @@ TEST_F(Corruption, BytesThatNobodyLent) {
     auto* packet = reinterpret_cast<Packet*>(ring);
     packet->kind = PacketKind::kRequest;
     packet->opcode = Opcode::kRdmaWrite;
-    packet->flags = kLent;
+    packet->flags = kInRegion;
     packet->bytes = packet->total = 4096;
-    packet->payload = sizeof(LentBytes);
+    packet->payload = sizeof(RegionBytes);
     header.requests.tail = 128;
   });
 }

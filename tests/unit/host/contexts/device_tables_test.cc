@@ -21,16 +21,16 @@ class Tables : public testing::Test {
   std::array<std::byte, 4096> memory_{};
   std::array<std::byte*, kPes> direct_{nullptr, &memory_[1], &memory_[2]};
 
-  void show_heap() {
+  void publish_heap() {
     Window heap{};
     heap.base = memory_.data();
     heap.bytes = 64;
-    tables_.show_heap(heap, {.direct = direct_});
+    tables_.publish_heap(heap, {.direct = direct_});
   }
 };
 
 TEST_F(Tables, HaveTheHeapInEveryContext) {
-  show_heap();
+  publish_heap();
   EXPECT_EQ(tables_.fields().heap.bytes, 64u);
   EXPECT_EQ(tables_.fields().heap.direct, tables_.windows().table()->window[0].direct);
   EXPECT_EQ(tables_.fields().near_first, 1);
@@ -38,12 +38,12 @@ TEST_F(Tables, HaveTheHeapInEveryContext) {
 }
 
 TEST_F(Tables, HaveNothingNearWhereNothingIsMapped) {
-  tables_.show_heap({}, {});
+  tables_.publish_heap({}, {});
   EXPECT_EQ(tables_.fields().near_first, INT32_MAX);
 }
 
 TEST_F(Tables, ShowMaskedPesNowhere) {
-  show_heap();
+  publish_heap();
   const std::array<int, 1> masked{1};
   const std::array<int, 2> live{0, 2};
   tables_.leave_out(masked, live);

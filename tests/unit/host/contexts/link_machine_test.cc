@@ -23,7 +23,7 @@ class Links : public LinksRig {
   }
   void open() {
     connect();
-    here_.prove(1);
+    here_.tested(1);
     here_.open(1);
   }
   std::vector<Repair> only(uint32_t pe, Repair repair) const {
@@ -49,8 +49,8 @@ TEST_F(Links, GoFromMadeToOpen) {
   EXPECT_EQ(here_.state(0), LinkState::kNone) << "the other link";
   connect();
   EXPECT_EQ(here_.state(1), LinkState::kConnected);
-  here_.prove(1);
-  EXPECT_EQ(here_.state(1), LinkState::kProven);
+  here_.tested(1);
+  EXPECT_EQ(here_.state(1), LinkState::kTested);
   EXPECT_EQ(here_.to_come(), 2u) << "kernels may not use it yet";
   here_.open(1);
   EXPECT_EQ(here_.state(1), LinkState::kOpen);

@@ -100,7 +100,7 @@ TEST_F(GpuTest, HasCallsOnMemoryOfEachKindReturnWhenTheyAreDone) {
   fake_.lagging = 0;
   for (const Backing* memory : {&one, &piece, &other}) {
     EXPECT_TRUE(gpu->synchronize_calls_on(memory->address()));
-    EXPECT_GE(gpu->lend(memory->address(), 4096).fd(), 0);
+    EXPECT_GE(gpu->export_dma_buf(memory->address(), 4096).fd(), 0);
     EXPECT_EQ(fake_.lagging, 0);
   }
   EXPECT_FALSE(gpu->calls_may_lag());

@@ -27,7 +27,7 @@ class NicRegistration : public FakeRdmaTest {
     cuda_.devices = 1;
     cuda_.dma_buf = true;
     cuda_.refuse.clear();
-    cuda_.lent = 0;
+    cuda_.exported = 0;
     gpu_ = Gpu::open(0, 0);
     backing_ = std::make_unique<Backing>(make_cuda_backing(gpu_, 1 << 20, "test"));
   }
@@ -118,9 +118,9 @@ TEST_F(NicRegistration, LetsTheDriverTakeNoLargerPageThanTheHosts) {
 
 TEST_F(NicRegistration, DoesNotTakePinnedHostMemoryForAGpus) {
   const Backing pinned = make_pinned_backing(gpu_, 4096, "test");
-  EXPECT_EQ(memory_of(gpu_, pinned.address(), 4096).lend, nullptr);
-  EXPECT_EQ(memory_of(nullptr, backing_->address(), 4096).lend, nullptr);
-  EXPECT_NE(on_gpu().lend, nullptr);
+  EXPECT_EQ(memory_of(gpu_, pinned.address(), 4096).export_dma_buf, nullptr);
+  EXPECT_EQ(memory_of(nullptr, backing_->address(), 4096).export_dma_buf, nullptr);
+  EXPECT_NE(on_gpu().export_dma_buf, nullptr);
 }
 
 TEST_F(NicRegistration, LendsGpuMemoryAsADmaBuf) {
@@ -139,10 +139,10 @@ TEST_F(NicRegistration, LendsGpuMemoryAsADmaBuf) {
   EXPECT_EQ(fake_.umem_address, 0u);
   EXPECT_EQ(fake_.umem_access, static_cast<uint64_t>(IBV_ACCESS_LOCAL_WRITE));
   expect_descriptor_closed();
-  EXPECT_EQ(cuda_.lent, 2);
+  EXPECT_EQ(cuda_.exported, 2);
 }
 
-// A window may begin inside a page: whole pages are lent, and the region is what was asked for.
+// A window may begin inside a page: whole pages are exported, and the region is what was asked for.
 TEST_F(NicRegistration, LendsWholePagesAroundAWindow) {
   fake_.refuse_mr = true;
   const MemoryRegion region(device_, domain_, on_gpu(4096 + 256, 4000));
@@ -178,7 +178,7 @@ TEST_F(NicRegistration, SaysWhyTheGpuLendsNothing) {
   expect_in(why(), {"exports none of GPU 0"});
   cuda_.refuse = {{"cuMemGetHandleForAddressRange", 801}};
   expect_in(why(), {"cuMemGetHandleForAddressRange(8192 bytes at 0x", "on GPU 0: the test wants"});
-  EXPECT_EQ(cuda_.lent, 0);
+  EXPECT_EQ(cuda_.exported, 0);
 }
 
 TEST_F(NicRegistration, KnowsDriversAndLibrariesThatHaveNoDmaBufs) {

@@ -26,7 +26,7 @@
 
 namespace peal {
 
-class Prover {
+class LinkTester {
  public:
   static constexpr uint32_t kSlots = 32;
   /// How much of the heap all cells and this PE's number take.
@@ -35,19 +35,19 @@ class Prover {
   /// `cells` is the cells' offset in `heap`, which `tables` has the keys of. Of a collective test
   /// no PE waits for the NIC longer than `deadline` allows for telling the others. All PEs have
   /// made theirs before one tests.
-  Prover(LiveGroup& group, const Rails& rails, const DeviceTables& tables, const Backing& heap,
-         uint64_t cells, std::chrono::nanoseconds deadline);
+  LinkTester(LiveGroup& group, const Rails& rails, const DeviceTables& tables, const Backing& heap,
+             uint64_t cells, std::chrono::nanoseconds deadline);
 
   /// The test of queues that all belong to one link.
-  class Proof {
+  class Test {
    public:
     /// `queues` are connected and have not been used. `time` runs from now on, also while no cell
     /// is free.
-    Proof(Prover& prover, Queues& queues, std::vector<uint32_t> chosen,
-          std::chrono::nanoseconds time);
-    ~Proof();
-    Proof(const Proof&) = delete;
-    Proof& operator=(const Proof&) = delete;
+    Test(LinkTester& link_tester, Queues& queues, std::vector<uint32_t> chosen,
+         std::chrono::nanoseconds time);
+    ~Test();
+    Test(const Test&) = delete;
+    Test& operator=(const Test&) = delete;
 
     /// Never waits. True when it is over: when all have passed, some have failed, time is up, or
     /// the peer has ended.
@@ -59,21 +59,21 @@ class Prover {
     bool no_turn();
     void begin_round();
 
-    Prover& prover_;
+    LinkTester& link_tester_;
     Queues& queues_;
     uint32_t peer_;
     std::vector<uint32_t> left_;  // to be tested
     RunClock::time_point end_;
-    std::vector<uint32_t> cells_;     // that are this proof's
+    std::vector<uint32_t> cells_;     // that are this test's
     std::optional<QueueTest> round_;  // of as many queues as there are cells, in their order
     std::vector<SelfTestResult> failed_;
   };
 
   /// Collective. Tests the queues, by index. Throws on all PEs the same if some fail, without
   /// waiting for what the NICs of the others make of that.
-  void prove_together(Queues& queues, const std::vector<uint32_t>& chosen);
+  void test_together(Queues& queues, const std::vector<uint32_t>& chosen);
 
-  /// All cells are free again. For a time when no proof is under way, and both ends of every queue
+  /// All cells are free again. For a time when no test is under way, and both ends of every queue
   /// whose test did not end well are in reset or gone.
   void free_cells();
 
@@ -89,7 +89,7 @@ class Prover {
     return static_cast<size_t>(n_pes) * kSlots * kSelfTestCell;
   }
   bool ended(uint32_t pe) const;
-  static void advance_for_a_round(std::list<Proof>& running, std::vector<SelfTestResult>& failed);
+  static void advance_for_a_round(std::list<Test>& running, std::vector<SelfTestResult>& failed);
   std::vector<uint32_t> take_cells(uint32_t peer, size_t most);
   QueueTest test(Queues& queues, std::span<const uint32_t> chosen, std::span<const uint32_t> cells);
 
@@ -97,7 +97,7 @@ class Prover {
   const Rails& rails_;
   uint64_t cells_;
   uint64_t identity_;
-  ShownWindows::HeapKeys keys_;
+  PublishedWindows::HeapKeys keys_;
   std::chrono::nanoseconds time_;
   std::mutex mutex_;            // guards what follows
   std::vector<uint8_t> taken_;  // by PE and cell; 1: in use, or lost

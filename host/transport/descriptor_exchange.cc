@@ -3,7 +3,7 @@
 // A peer that is late may find the descriptors of this call and of the next one, or those of a call
 // that failed: messages carry the number of their call, older ones are dropped. A newer one cannot
 // come: between two calls of map() all PEs meet.
-#include "host/transport/hand_over.h"
+#include "host/transport/descriptor_exchange.h"
 
 #include <poll.h>
 
@@ -14,7 +14,7 @@
 namespace peal {
 
 // Answers whether anything is left to send.
-bool HandOver::send_more(std::span<const Fd> mine, std::vector<Sending>& sending) const {
+bool DescriptorExchange::send_more(std::span<const Fd> mine, std::vector<Sending>& sending) const {
   std::erase_if(sending, [&](Sending& one) {
     while (one.sent < mine.size()) {
       const auto batch =
@@ -30,8 +30,8 @@ bool HandOver::send_more(std::span<const Fd> mine, std::vector<Sending>& sending
   return !sending.empty();
 }
 
-void HandOver::take(std::vector<std::vector<Fd>>& taken,
-                    const std::vector<size_t>& expected) const {
+void DescriptorExchange::take(std::vector<std::vector<Fd>>& taken,
+                              const std::vector<size_t>& expected) const {
   while (auto message = channel_.receive()) {
     const auto from = static_cast<size_t>(message->from);
     std::vector<Fd>& here = taken[from];
@@ -46,9 +46,9 @@ void HandOver::take(std::vector<std::vector<Fd>>& taken,
   }
 }
 
-std::vector<std::vector<Fd>> HandOver::exchange(std::span<const Fd> mine,
-                                                const std::vector<int>& to,
-                                                const std::vector<size_t>& expected) {
+std::vector<std::vector<Fd>> DescriptorExchange::exchange(std::span<const Fd> mine,
+                                                          const std::vector<int>& to,
+                                                          const std::vector<size_t>& expected) {
   ++call_;
   std::vector<std::vector<Fd>> taken(expected.size());
   std::vector<Sending> sending;

@@ -27,22 +27,22 @@ bool Region::is_of(std::span<const Extent> extents) const {
   });
 }
 
-Tenant::Tenant(MessageSocket calls, MessageSocket events, std::shared_ptr<Chip> chip,
-               const Hello& hello)
+PeSession::PeSession(MessageSocket calls, MessageSocket events,
+                     std::shared_ptr<EngineRunner> runner, const Hello& hello)
     : calls_(std::move(calls)),
       events_(std::move(events)),
-      chip_(std::move(chip)),
+      runner_(std::move(runner)),
       tables_(hello.lid, hello.epoch, hello.timing),
       control_(tables_, stopped_) {}
 
-bool Tenant::needs_service() const {
+bool PeSession::needs_service() const {
   for (uint32_t qpn = Tables::kFirstQpn; qpn < tables_.port.qp_count; ++qpn) {
     if (gpu::needs_service(tables_.port.qps[qpn])) return true;
   }
   return false;
 }
 
-void Tenant::report_events() {
+void PeSession::report_events() {
   control_.collect();
   send_events();
   const pid_t pe = calls_.peer_pid();
@@ -50,21 +50,21 @@ void Tenant::report_events() {
   if (has_plan() && tables_.port.faults->killed && pe > 0) kill(pe, SIGKILL);
 }
 
-void Tenant::expect_faults() {
+void PeSession::expect_faults() {
   if (!has_plan()) control_.set_faults(FaultPlan());
 }
 
 // A PE that never reads its events must not hold up the NICs of the others. What its socket has no
 // room for stays in Control's queue, which has no bound, as the kernel's behind
 // ibv_get_async_event() has none.
-void Tenant::send_events() {
+void PeSession::send_events() {
   AsyncEvent event;
   while ((events_.writable() || !events_.open()) && control_.next_event(&event)) {
     events_.send(event);
   }
 }
 
-void Tenant::fail() {
+void PeSession::fail() {
   for (uint32_t qpn = Tables::kFirstQpn; qpn < tables_.port.qp_count; ++qpn) {
     QueuePair& qp = tables_.qps[qpn];
     if (!qp.exists || qp.state == QpState::kReset) continue;
@@ -76,7 +76,7 @@ void Tenant::fail() {
 }
 
 // Only whole ranges are mapped: what came of one that is cut off goes with the next command.
-void Tenant::take(const Extent& extent, Fd descriptor) {
+void PeSession::take(const Extent& extent, Fd descriptor) {
   const std::vector<Extent>& before = arriving_.extents;
   const bool follows = before.empty() || (before.back().more == extent.more + 1 &&
                                           before.back().base + before.back().bytes == extent.base);
@@ -84,11 +84,12 @@ void Tenant::take(const Extent& extent, Fd descriptor) {
   arriving_.descriptors.push_back(std::move(descriptor));
   if (follows && extent.more != 0) return;
   Arriving whole = std::exchange(arriving_, {});
-  if (!follows) throw ChipError("a range of memory came in pieces that do not follow one another");
+  if (!follows)
+    throw EngineRunnerError("a range of memory came in pieces that do not follow one another");
   map(std::move(whole));
 }
 
-void Tenant::map(Arriving whole) {
+void PeSession::map(Arriving whole) {
   std::erase_if(known_, [](const auto& region) { return region.expired(); });
   for (const auto& known : known_) {
     if (const auto region = known.lock(); region->is_of(whole.extents)) {
@@ -97,14 +98,14 @@ void Tenant::map(Arriving whole) {
     }
   }
   offered_.push_back(
-      std::make_shared<Region>(chip_, std::move(whole.extents), std::move(whole.descriptors)));
+      std::make_shared<Region>(runner_, std::move(whole.extents), std::move(whole.descriptors)));
   known_.push_back(offered_.back());
 }
 
 /// Where the PE's memory lies here; false when it was not offered. What is too large for Control is
 /// visited with 0 bytes, and refused by it.
 template <class T>
-bool Tenant::translate(T*& address, uint64_t bytes) {
+bool PeSession::translate(T*& address, uint64_t bytes) {
   if (address == nullptr || bytes == 0) return true;
   for (const auto& region : offered_) {
     if (std::byte* here = region->find(address, bytes)) {
@@ -151,7 +152,7 @@ constexpr size_t place_of = Command(C{}).index();
 }  // namespace
 
 template <class C>
-Outcome Tenant::execute(C command) {
+Outcome PeSession::execute(C command) {
   forget_host_memory(command);
   if constexpr (NamesMemory<C>) {
     bool known = true;
@@ -170,7 +171,7 @@ Outcome Tenant::execute(C command) {
   return outcome;
 }
 
-Reply Tenant::answer(const Demand& call, Fd descriptor) {
+Reply PeSession::answer(const Demand& call, Fd descriptor) {
   Reply reply;
   try {
     if (const auto* extent = std::get_if<Extent>(&call.what)) {

@@ -23,12 +23,12 @@
 namespace peal {
 
 /// Not thread-safe.
-class ShownWindows {
+class PublishedWindows {
  public:
   /// Zeroed memory that kernels reach.
   using Make = std::function<Backing(size_t bytes)>;
 
-  ShownWindows(Make make, int n_pes, uint32_t rails);
+  PublishedWindows(Make make, int n_pes, uint32_t rails);
 
   const WindowTable* table() const;
   size_t bytes() const;
@@ -50,7 +50,7 @@ class ShownWindows {
   Window fill(Window window, const Reached& reached);
 
   /// Shows kernels the window that fill() was told of last. Answers its number.
-  uint32_t show();
+  uint32_t publish();
 
   /// No kernel finds the window any more; none may be using it. Its number is used again as late as
   /// may be.
@@ -110,7 +110,7 @@ class ShownWindows {
   size_t n_pes_;
   size_t keys_;
   Backing memory_;
-  std::vector<Backing> blocks_;    // of entries by PE: shown_windows.cc
+  std::vector<Backing> blocks_;    // of entries by PE: published_windows.cc
   std::vector<Entry> entries_;     // by number
   std::deque<uint32_t> free_;      // numbers of before, the one that was hidden first in front
   std::vector<WindowSpan> spans_;  // of the index

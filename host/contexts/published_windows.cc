@@ -2,7 +2,7 @@
 //
 // The order of stores that lets kernels look a window up while others come and go: an entry is
 // empty while the rest of it is written, and the version goes up behind every change.
-#include "host/contexts/shown_windows.h"
+#include "host/contexts/published_windows.h"
 
 #include <algorithm>
 #include <bit>
@@ -37,7 +37,7 @@ int32_t first_mapped(std::span<std::byte* const> direct) {
 
 }  // namespace
 
-ShownWindows::ShownWindows(Make make, int n_pes, uint32_t rails)
+PublishedWindows::PublishedWindows(Make make, int n_pes, uint32_t rails)
     : make_(std::move(make)),
       n_pes_(static_cast<size_t>(n_pes)),
       keys_(rails * n_pes_),
@@ -45,28 +45,28 @@ ShownWindows::ShownWindows(Make make, int n_pes, uint32_t rails)
   static_assert(sizeof(WindowTable) % alignof(WindowIndex) == 0);
 }
 
-const WindowTable* ShownWindows::table() const { return shown(); }
+const WindowTable* PublishedWindows::table() const { return shown(); }
 
-size_t ShownWindows::bytes() const {
+size_t PublishedWindows::bytes() const {
   size_t sum = memory_.bytes();
   for (const Backing& block : blocks_) sum += block.bytes();
   return sum;
 }
 
 // Rounded up, so that what lies behind is aligned.
-size_t ShownWindows::bytes_by_pe() const {
+size_t PublishedWindows::bytes_by_pe() const {
   const size_t bytes =
       n_pes_ * (sizeof(WindowPart) + sizeof(std::byte*)) + 2 * keys_ * sizeof(Be32);
   return (bytes + alignof(WindowPart) - 1) / alignof(WindowPart) * alignof(WindowPart);
 }
 
-void ShownWindows::make_room(uint32_t number) {
+void PublishedWindows::make_room(uint32_t number) {
   while (block_of(number) >= blocks_.size()) {
     blocks_.push_back(make_((kFirstBlock << blocks_.size()) * bytes_by_pe()));
   }
 }
 
-ShownWindows::ByPe ShownWindows::by_pe(uint32_t number) const {
+PublishedWindows::ByPe PublishedWindows::by_pe(uint32_t number) const {
   const uint32_t block = block_of(number);
   auto* const parts = reinterpret_cast<WindowPart*>(blocks_[block].address() +
                                                     (number - first_of(block)) * bytes_by_pe());
@@ -75,7 +75,7 @@ ShownWindows::ByPe ShownWindows::by_pe(uint32_t number) const {
   return {parts, direct, rkeys, rkeys + keys_};
 }
 
-void ShownWindows::check_room() const {
+void PublishedWindows::check_room() const {
   if (in_use_ < kMaxWindows) return;
   fail(ErrorCode::kInvalidArgument,
        "register: {} windows are in use already, which is all there are; unregister some",
@@ -83,11 +83,11 @@ void ShownWindows::check_room() const {
 }
 
 // New ones as long as there are some: a kernel that is slow meets no other window under a number.
-uint32_t ShownWindows::next_number() const {
+uint32_t PublishedWindows::next_number() const {
   return entries_.size() < kMaxWindows ? static_cast<uint32_t>(entries_.size()) : free_.front();
 }
 
-Window ShownWindows::fill(Window window, const Reached& reached) {
+Window PublishedWindows::fill(Window window, const Reached& reached) {
   check_room();
   const uint32_t number = next_number();
   make_room(number);
@@ -115,8 +115,8 @@ Window ShownWindows::fill(Window window, const Reached& reached) {
 }
 
 // Values that leave no room for a mark leave their line zero.
-ShownWindows::NearLines ShownWindows::near_lines(const Window& window,
-                                                 const Reached& reached) const {
+PublishedWindows::NearLines PublishedWindows::near_lines(const Window& window,
+                                                         const Reached& reached) const {
   NearLines lines;
   WindowNearAt& by_address = lines.by_address;
   const auto base = reinterpret_cast<uint64_t>(window.base);
@@ -138,7 +138,7 @@ ShownWindows::NearLines ShownWindows::near_lines(const Window& window,
   return lines;
 }
 
-uint32_t ShownWindows::show() {
+uint32_t PublishedWindows::publish() {
   const uint32_t number = next_number();
   const bool first_use = number == entries_.size();
   StoreList stores;
@@ -158,7 +158,7 @@ uint32_t ShownWindows::show() {
   return number;
 }
 
-void ShownWindows::hide(uint32_t number) {
+void PublishedWindows::hide(uint32_t number) {
   entries_[number] = {};
   free_.push_back(number);
   --in_use_;
@@ -169,14 +169,14 @@ void ShownWindows::hide(uint32_t number) {
   carry_out(stores);
 }
 
-void ShownWindows::add_near(StoreList& stores, uint32_t number, const NearParts& parts) const {
+void PublishedWindows::add_near(StoreList& stores, uint32_t number, const NearParts& parts) const {
   const auto peers = std::min<size_t>(n_pes_ - std::min<size_t>(near_first_, n_pes_), kNearPes);
   for (size_t slot = 0; slot < peers; ++slot) {
     stores.add(&shown()->near[slot][number], parts[slot]);
   }
 }
 
-void ShownWindows::add_index(StoreList& stores) {
+void PublishedWindows::add_index(StoreList& stores) {
   std::vector<IndexedWindow> windows;
   for (uint32_t number = 1; number < entries_.size(); ++number) {
     const Entry& entry = entries_[number];
@@ -190,11 +190,11 @@ void ShownWindows::add_index(StoreList& stores) {
   stores.add(index->span, std::span(image.spans));
   stores.add(index->slot, std::span(image.slots));
   stores.add(index->near, std::span(image.near));
-  stores.add(&shown()->shown, ShownIndex{index, image.shift, image.drop()});
+  stores.add(&shown()->shown, PublishedIndex{index, image.shift, image.drop()});
   spans_ = std::move(image.spans);
 }
 
-uint32_t ShownWindows::number_at(const void* address, bool peer) const {
+uint32_t PublishedWindows::number_at(const void* address, bool peer) const {
   const auto at = reinterpret_cast<uint64_t>(address);
   const auto behind = std::ranges::upper_bound(spans_, at, {}, &WindowSpan::begin);
   if (behind == spans_.begin()) return 0;
@@ -202,7 +202,7 @@ uint32_t ShownWindows::number_at(const void* address, bool peer) const {
   return peer ? span.peer : span.home;
 }
 
-void ShownWindows::leave_out(std::span<const int> masked) {
+void PublishedWindows::leave_out(std::span<const int> masked) {
   if (masked.empty()) return;
   std::byte* const nowhere = nullptr;
   StoreList stores;
@@ -220,12 +220,12 @@ void ShownWindows::leave_out(std::span<const int> masked) {
   carry_out(stores);
 }
 
-void ShownWindows::carry_out(StoreList& stores) {
+void PublishedWindows::carry_out(StoreList& stores) {
   stores.add(&shown()->version, ++version_);
   stores.carry_out(memory_);
 }
 
-ShownWindows::HeapKeys ShownWindows::heap_keys() const {
+PublishedWindows::HeapKeys PublishedWindows::heap_keys() const {
   HeapKeys keys{std::vector<Be32>(keys_), std::vector<Be32>(keys_)};
   const ByPe heap = by_pe(0);
   memory_.copy_out(keys.payload.data(), heap.rkeys, keys_ * sizeof(Be32));

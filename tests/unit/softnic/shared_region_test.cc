@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory that another process's NIC copies from: which, until when, and what it does not believe.
-#include "softnic/wire/lend.h"
+#include "softnic/wire/shared_region.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ constexpr size_t kBytes = 1 << 20;
 class File {
  public:
   explicit File(int seals, size_t bytes = kBytes) : bytes_(bytes) {
-    fd = memfd_create("lent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    fd = memfd_create("shared region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     EXPECT_EQ(ftruncate(fd, static_cast<off_t>(bytes)), 0);
     EXPECT_EQ(fcntl(fd, F_ADD_SEALS, seals), 0);
     map(nullptr, MAP_SHARED);
@@ -77,10 +77,10 @@ void compare_memory(Line& line) {
   }
 }
 
-class Lend : public ::testing::Test {
+class PeerRegions : public ::testing::Test {
  protected:
-  Lend() : other(compare_memory) { station.connect(other.line()); }
-  ~Lend() override { other.line().say(-1); }
+  PeerRegions() : other(compare_memory) { station.connect(other.line()); }
+  ~PeerRegions() override { other.line().say(-1); }
 
   uint32_t key_of(const File& file) {
     const Created created = station.nic->register_memory(
@@ -101,7 +101,7 @@ class Lend : public ::testing::Test {
   Station station;
 };
 
-TEST_F(Lend, SealedFilesAreReadByThePeerUntilTheirKeyGoes) {
+TEST_F(PeerRegions, SealedFilesAreReadByThePeerUntilTheirKeyGoes) {
   const File file(F_SEAL_SHRINK);
   const uint32_t key = key_of(file);
   station.run(write_from(0, station.peer.key, 64, key, 0));
@@ -115,7 +115,7 @@ TEST_F(Lend, SealedFilesAreReadByThePeerUntilTheirKeyGoes) {
   EXPECT_TRUE(eventually([&] { return !reads(other.pid(), file); }));
 }
 
-TEST_F(Lend, OthersAreSentThroughTheRing) {
+TEST_F(PeerRegions, OthersAreSentThroughTheRing) {
   File could_shrink(F_SEAL_GROW);
   File copied_on_write(F_SEAL_SHRINK);
   copied_on_write.map(copied_on_write.memory, MAP_PRIVATE);
@@ -124,14 +124,14 @@ TEST_F(Lend, OthersAreSentThroughTheRing) {
   closed.fd = -1;
   for (File* file : {&could_shrink, &copied_on_write, &closed}) {
     const uint32_t key = key_of(*file);
-    EXPECT_FALSE(Loan::of(key, file->memory, kBytes));
+    EXPECT_FALSE(SharedRegion::of(key, file->memory, kBytes));
     for (const int value : {0x44, 0x55}) EXPECT_TRUE(arrives(*file, key, value));
     station.nic->deregister_memory(key);
   }
 }
 
 // The address says nothing: it may be another file's by now.
-TEST_F(Lend, AnotherFileInTheSamePlaceIsAnotherLoan) {
+TEST_F(PeerRegions, AnotherFileInTheSamePlaceIsAnotherRegion) {
   File first(F_SEAL_SHRINK);
   uint32_t key = key_of(first);
   for (const int value : {0x11, 0x12}) EXPECT_TRUE(arrives(first, key, value));
@@ -148,10 +148,10 @@ TEST_F(Lend, AnotherFileInTheSamePlaceIsAnotherLoan) {
   first.map(nullptr, MAP_SHARED);
 }
 
-TEST_F(Lend, MoreLoansThanThereAreSlots) {
+TEST_F(PeerRegions, MoreRegionsThanThereAreSlots) {
   const File file(F_SEAL_SHRINK);
   std::vector<uint32_t> keys;
-  for (uint32_t i = 0; i < Loans::kMax + 5; ++i) keys.push_back(key_of(file));
+  for (uint32_t i = 0; i < SharedRegions::kMax + 5; ++i) keys.push_back(key_of(file));
   EXPECT_TRUE(arrives(file, keys.back(), 0x61));
   EXPECT_TRUE(arrives(file, keys.front(), 0x62));
   for (const uint32_t key : keys) station.nic->deregister_memory(key);
@@ -159,49 +159,51 @@ TEST_F(Lend, MoreLoansThanThereAreSlots) {
 }
 
 // The peer holds no more than there are slots, whatever comes before it has let go of the last.
-TEST_F(Lend, AllLoansAreReplacedAtOnce) {
+TEST_F(PeerRegions, AllRegionsAreReplacedAtOnce) {
   std::vector<std::unique_ptr<File>> files;
-  std::vector<uint32_t> keys(Loans::kMax);
-  for (uint32_t i = 0; i < Loans::kMax; ++i) files.push_back(std::make_unique<File>(F_SEAL_SHRINK));
+  std::vector<uint32_t> keys(SharedRegions::kMax);
+  for (uint32_t i = 0; i < SharedRegions::kMax; ++i)
+    files.push_back(std::make_unique<File>(F_SEAL_SHRINK));
   for (int round = 1; round <= 3; ++round) {
-    for (uint32_t i = 0; i < Loans::kMax; ++i) keys[i] = key_of(*files[i]);
-    for (uint32_t i = 0; i < Loans::kMax; ++i) EXPECT_TRUE(arrives(*files[i], keys[i], round));
+    for (uint32_t i = 0; i < SharedRegions::kMax; ++i) keys[i] = key_of(*files[i]);
+    for (uint32_t i = 0; i < SharedRegions::kMax; ++i)
+      EXPECT_TRUE(arrives(*files[i], keys[i], round));
     for (const uint32_t key : keys) station.nic->deregister_memory(key);
   }
 }
 
-TEST(Loan, NamesTheBytesOfItsFile) {
+TEST(SharedRegion, NamesTheBytesOfItsFile) {
   const File file(F_SEAL_SHRINK);
-  const auto loan = Loan::of(7, file.memory + 12345, 100'000);
-  ASSERT_TRUE(loan);
-  EXPECT_EQ(loan->key(), 7u);
-  EXPECT_EQ(loan->offer().offset, 12345u);
-  EXPECT_EQ(loan->offer().inode, file.info().st_ino);
+  const auto region = SharedRegion::of(7, file.memory + 12345, 100'000);
+  ASSERT_TRUE(region);
+  EXPECT_EQ(region->key(), 7u);
+  EXPECT_EQ(region->offer().offset, 12345u);
+  EXPECT_EQ(region->offer().inode, file.info().st_ino);
   uint64_t at = 0;
-  EXPECT_TRUE(loan->covers(file.memory + 12345 + 99'000, 1000, &at));
+  EXPECT_TRUE(region->covers(file.memory + 12345 + 99'000, 1000, &at));
   EXPECT_EQ(at, 99'000u);
-  EXPECT_FALSE(loan->covers(file.memory + 12345 + 99'000, 1001, &at));
-  EXPECT_FALSE(loan->covers(file.memory + 12344, 1, &at));
-  const auto borrowed = Borrowed::open(loan->offer());
+  EXPECT_FALSE(region->covers(file.memory + 12345 + 99'000, 1001, &at));
+  EXPECT_FALSE(region->covers(file.memory + 12344, 1, &at));
+  const auto borrowed = PeerRegion::open(region->offer());
   ASSERT_NE(borrowed, nullptr);
   file.memory[12345 + 5] = std::byte{9};
   EXPECT_EQ(*borrowed->at(5, 1), std::byte{9});
   EXPECT_EQ(borrowed->at(99'000, 1001), nullptr);
   EXPECT_EQ(borrowed->at(~uint64_t{0}, 2), nullptr);
-  EXPECT_FALSE(Loan::of(7, file.memory, Loan::kLeastBytes - 1));
-  EXPECT_FALSE(Loan::of(7, file.memory, kBytes + 4096)) << "beyond the mapping";
+  EXPECT_FALSE(SharedRegion::of(7, file.memory, SharedRegion::kLeastBytes - 1));
+  EXPECT_FALSE(SharedRegion::of(7, file.memory, kBytes + 4096)) << "beyond the mapping";
 }
 
-TEST(Loan, WhatIsNotAsOfferedIsNotBorrowed) {
+TEST(SharedRegion, WhatIsNotAsOfferedIsNotBorrowed) {
   const File file(F_SEAL_SHRINK);
   const File could_shrink(0);
-  const RegionDescriptor good = Loan::of(7, file.memory, kBytes)->offer();
-  // What Loan kept open is closed; the file itself still is.
+  const RegionDescriptor good = SharedRegion::of(7, file.memory, kBytes)->offer();
+  // What SharedRegion kept open is closed; the file itself still is.
   const auto refused = [&](auto change) {
     RegionDescriptor offer = good;
     offer.fd = file.fd;
     change(offer);
-    return Borrowed::open(offer) == nullptr;
+    return PeerRegion::open(offer) == nullptr;
   };
   EXPECT_FALSE(refused([](RegionDescriptor&) {}));
   EXPECT_TRUE(refused([](RegionDescriptor& o) { o.inode += 1; }));

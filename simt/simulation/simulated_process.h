@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a simulation is made of: grids, hosts and threads, each a party of lanes. A lane that runs
+// What a simulation is made of: grids, hosts and threads, each a process of lanes. A lane that runs
 // may start others, as a host thread launches a kernel.
 #pragma once
 
@@ -21,16 +21,16 @@
 
 namespace peal::simt {
 
-enum class PartyKind : uint8_t {
+enum class ProcessKind : uint8_t {
   kGrid,    ///< lanes of a kernel; the run lasts until all have ended
   kHost,    ///< one lane that is no kernel's; the run lasts until it has ended
   kServer,  ///< one lane of a device; it need not end
   kThread,  ///< one lane that is no kernel's; it need not end
 };
 
-struct Party {
+struct SimulatedProcess {
   Identity who;
-  PartyKind kind = PartyKind::kGrid;
+  ProcessKind kind = ProcessKind::kGrid;
   Grid grid;
   std::function<void()> body;
   std::string kernel;  // its name, once somebody has asked
@@ -44,8 +44,8 @@ struct Party {
   bool runs_stream = false;
   void* grid_barrier = nullptr;
 
-  bool lasts() const { return kind == PartyKind::kGrid || kind == PartyKind::kHost; }
-  bool on_host() const { return kind == PartyKind::kHost || kind == PartyKind::kThread; }
+  bool lasts() const { return kind == ProcessKind::kGrid || kind == ProcessKind::kHost; }
+  bool on_host() const { return kind == ProcessKind::kHost || kind == ProcessKind::kThread; }
 };
 
 /// Stacks of one size, each used by one lane after another.
@@ -72,14 +72,15 @@ class Stacks {
 
 // Called on a lane of a simulation.
 
-/// Adds a party on behalf of the calling lane: with its PE's name and device, behind all that the
+/// Adds a process on behalf of the calling lane: with its PE's name and device, behind all that the
 /// lane did.
-std::shared_ptr<Party> start_party(PartyKind kind, const Grid& grid, std::function<void()> body);
+std::shared_ptr<SimulatedProcess> start_process(ProcessKind kind, const Grid& grid,
+                                                std::function<void()> body);
 /// Returns once all its lanes have ended; the caller is behind all that they did.
-void await_party(const Party& party);
-/// A party that is a grid.
+void await_process(const SimulatedProcess& process);
+/// A process that is a grid.
 std::unique_ptr<Launch::State> start_grid(const Grid& grid, std::function<void()> lane_body);
-/// The party of the calling lane.
-Party& this_party();
+/// The process of the calling lane.
+SimulatedProcess& this_process();
 
 }  // namespace peal::simt

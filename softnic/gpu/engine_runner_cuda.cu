@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A chip on a GPU: PEs' memory mapped by CUDA IPC, tables copied to the GPU before each launch of
-// the kernel and what has changed copied back after it.
+// An engine runner on a GPU: PEs' memory mapped by CUDA IPC, tables copied to the GPU before each
+// launch of the kernel and what has changed copied back after it.
 //
 //   start: tables up, launch        stop: order, wait, states and counts down
 #include <cuda.h>
@@ -18,7 +18,7 @@
 
 #include "base/patience.h"
 #include "softnic/engine/faults.h"
-#include "softnic/gpu/chip.h"
+#include "softnic/gpu/engine_runner.h"
 #include "softnic/gpu/kernel.h"
 #include "softnic/gpu/wire_direct.h"
 
@@ -36,7 +36,7 @@ size_t moved_bytes(const Port& port) {
 }
 
 [[noreturn]] void fail(const char* call, const char* cause) {
-  throw ChipError(std::string(call) + ": " + cause);
+  throw EngineRunnerError(std::string(call) + ": " + cause);
 }
 
 void check(cudaError_t error, const char* call) {
@@ -191,9 +191,9 @@ int find_gpu(const GpuId& gpu) {
   fail("the GPU engine", "its process does not see the GPU that a PE named");
 }
 
-class CudaChip : public Chip {
+class CudaEngineRunner : public EngineRunner {
  public:
-  explicit CudaChip(const GpuId& gpu) : gpu_(find_gpu(gpu)) {
+  explicit CudaEngineRunner(const GpuId& gpu) : gpu_(find_gpu(gpu)) {
     check(cudaSetDevice(gpu_), "cudaSetDevice");
     check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, gpu_),
           "cudaDeviceGetAttribute");
@@ -203,10 +203,10 @@ class CudaChip : public Chip {
     *watch_ = {};
     order_.reserve(sizeof(uint32_t));
   }
-  ~CudaChip() override {
+  ~CudaEngineRunner() override {
     try {
       stop();
-    } catch (const ChipError&) {
+    } catch (const EngineRunnerError&) {
       // The process ends next, and the driver with it what still runs.
     }
     cudaFreeHost(watch_);
@@ -375,6 +375,8 @@ class CudaChip : public Chip {
 
 }  // namespace
 
-std::unique_ptr<Chip> make_chip(const GpuId& gpu) { return std::make_unique<CudaChip>(gpu); }
+std::unique_ptr<EngineRunner> make_engine_runner(const GpuId& gpu) {
+  return std::make_unique<CudaEngineRunner>(gpu);
+}
 
 }  // namespace peal::softnic::gpu

@@ -2,7 +2,7 @@
 //
 // Descriptors between PEs: more than a message and a socket hold, of PEs that send nothing, and of
 // one that never comes.
-#include "host/transport/hand_over.h"
+#include "host/transport/descriptor_exchange.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -45,11 +45,11 @@ bool are(const std::vector<Fd>& got, size_t count, size_t first_size) {
 
 // 200 take four messages to each PE; three PEs send at once, into sockets that hold ten messages on
 // many machines.
-TEST(HandOver, BringsAllInOrderToAll) {
+TEST(DescriptorExchange, BringsAllInOrderToAll) {
   constexpr int kPes = 4;
   constexpr size_t kEach = 200;
   bootstrap::run_processes(kPes, [&](Bootstrap& group) {
-    HandOver hand_over(group, kLong);
+    DescriptorExchange exchanger(group, kLong);
     const int me = group.rank();
     // The last one takes, and has nothing to give.
     const std::vector<Fd> mine = files(me == kPes - 1 ? 0 : kEach, 1000 * (1 + size_t(me)));
@@ -61,7 +61,7 @@ TEST(HandOver, BringsAllInOrderToAll) {
       if (pe != kPes - 1) expected[static_cast<size_t>(pe)] = kEach;
     }
     for (int round = 0; round < 3; ++round) {
-      const auto got = hand_over.exchange(mine, to, expected);
+      const auto got = exchanger.exchange(mine, to, expected);
       for (size_t pe = 0; pe < kPes; ++pe) {
         if (!are(got[pe], expected[pe], 1000 * (1 + pe))) return 1 + round;
       }
@@ -71,13 +71,13 @@ TEST(HandOver, BringsAllInOrderToAll) {
   });
 }
 
-TEST(HandOver, AnswersWhatCameUntilTheDeadline) {
+TEST(DescriptorExchange, AnswersWhatCameUntilTheDeadline) {
   bootstrap::run_threads(2, [&](Bootstrap& group) {
-    HandOver hand_over(group, milliseconds(20));
+    DescriptorExchange exchanger(group, milliseconds(20));
     const std::vector<Fd> mine = files(1, 10);
     // PE 1 was said to send three and sends one.
-    const auto got = group.rank() == 0 ? hand_over.exchange({}, {}, {0, 3})
-                                       : hand_over.exchange(mine, {0}, {0, 0});
+    const auto got = group.rank() == 0 ? exchanger.exchange({}, {}, {0, 3})
+                                       : exchanger.exchange(mine, {0}, {0, 0});
     if (group.rank() == 0) {
       EXPECT_TRUE(are(got[1], 1, 10));
     }
@@ -85,14 +85,14 @@ TEST(HandOver, AnswersWhatCameUntilTheDeadline) {
   });
 }
 
-TEST(HandOver, DropsWhatIsOfAnEarlierCall) {
+TEST(DescriptorExchange, DropsWhatIsOfAnEarlierCall) {
   bootstrap::run_threads(2, [&](Bootstrap& group) {
-    HandOver hand_over(group, kLong);
-    if (group.rank() == 1) hand_over.exchange(files(2, 10), {0}, {0, 0});
-    if (group.rank() == 0) hand_over.exchange({}, {}, {0, 0});  // does not want them
+    DescriptorExchange exchanger(group, kLong);
+    if (group.rank() == 1) exchanger.exchange(files(2, 10), {0}, {0, 0});
+    if (group.rank() == 0) exchanger.exchange({}, {}, {0, 0});  // does not want them
     group.barrier();
-    const auto got = group.rank() == 1 ? hand_over.exchange(files(1, 99), {0}, {0, 0})
-                                       : hand_over.exchange({}, {}, {0, 1});
+    const auto got = group.rank() == 1 ? exchanger.exchange(files(1, 99), {0}, {0, 0})
+                                       : exchanger.exchange({}, {}, {0, 1});
     if (group.rank() == 0) {
       EXPECT_TRUE(are(got[1], 1, 99));
     }
@@ -100,13 +100,13 @@ TEST(HandOver, DropsWhatIsOfAnEarlierCall) {
   });
 }
 
-TEST(HandOver, LeavesAPeThatHasEnded) {
+TEST(DescriptorExchange, LeavesAPeThatHasEnded) {
   bootstrap::run_threads(2, [&](Bootstrap& group) {
-    std::optional<HandOver> hand_over(std::in_place, group, kLong);
-    if (group.rank() == 1) hand_over.reset();
+    std::optional<DescriptorExchange> exchanger(std::in_place, group, kLong);
+    if (group.rank() == 1) exchanger.reset();
     group.barrier();
     if (group.rank() == 0) {
-      const auto got = hand_over->exchange(files(100, 1), {1}, {0, 0});
+      const auto got = exchanger->exchange(files(100, 1), {1}, {0, 0});
       EXPECT_TRUE(got[1].empty());
     }
     group.barrier();

@@ -3,7 +3,7 @@
 // The windows that kernels are shown: where each entry lies, what is seen of one before it is shown
 // and after it was hidden. Hazard: a window that failed on one PE stayed in the tables of the
 // others.
-#include "host/contexts/shown_windows.h"
+#include "host/contexts/published_windows.h"
 
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ constexpr uint32_t kRails = 2;
 
 class Shown : public testing::Test {
  protected:
-  ShownWindows windows_{[](size_t bytes) { return make_host_backing(bytes, "windows"); }, kPes,
-                        kRails};
+  PublishedWindows windows_{[](size_t bytes) { return make_host_backing(bytes, "windows"); }, kPes,
+                            kRails};
   std::vector<std::byte> memory_ = std::vector<std::byte>(1 << 20);
   std::vector<Be32> rkeys_, word_rkeys_;
   std::array<std::byte*, kPes> direct_{nullptr, &memory_[1], &memory_[2]};
@@ -43,7 +43,7 @@ class Shown : public testing::Test {
   }
   uint32_t add(size_t at, uint64_t bytes, std::span<const WindowPart> parts = {}) {
     fill(at, bytes, parts);
-    return windows_.show();
+    return windows_.publish();
   }
   /// What kernels find; 0 for nothing.
   uint32_t found(size_t at, uint64_t bytes) const {
@@ -83,7 +83,7 @@ TEST_F(Shown, AreNothingBefore) {
 
 TEST_F(Shown, HaveNullWhereThereAreNoEntries) {
   windows_.fill({}, {});
-  const Window& window = table()->window[windows_.show()];
+  const Window& window = table()->window[windows_.publish()];
   EXPECT_EQ(window.rkeys, nullptr);
   EXPECT_EQ(window.word_rkeys, nullptr);
   EXPECT_EQ(window.direct, nullptr);
@@ -106,7 +106,7 @@ TEST_F(Shown, TakeNewNumbersAsLongAsThereAreSome) {
   windows_.hide(first);
   for (uint32_t number = 2; number < kMaxWindows; ++number) {
     windows_.fill({}, {});
-    ASSERT_EQ(windows_.show(), number);
+    ASSERT_EQ(windows_.publish(), number);
   }
   EXPECT_EQ(add(4096, 64), first);
   EXPECT_EQ(found(4096, 64), first);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which file a registration lies in, from /proc/self, and another process's file, from /proc/PID.
-#include "softnic/wire/lend.h"
+#include "softnic/wire/shared_region.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -83,49 +83,50 @@ bool open_file(RegionDescriptor* offer) {
 
 }  // namespace
 
-std::optional<Loan> Loan::of(uint32_t key, const std::byte* memory, uint64_t bytes) {
+std::optional<SharedRegion> SharedRegion::of(uint32_t key, const std::byte* memory,
+                                             uint64_t bytes) {
   static std::atomic<uint64_t> ids{0};
   RegionDescriptor offer = {};
   if (bytes < kLeastBytes || !find_inode(memory, bytes, &offer) || !open_file(&offer)) return {};
   offer.id = ids.fetch_add(1, std::memory_order_relaxed) + 1;
   offer.pid = getpid();
-  return Loan(key, memory, offer);
+  return SharedRegion(key, memory, offer);
 }
 
-bool Loan::covers(const std::byte* at, uint32_t bytes, uint64_t* offset) const {
+bool SharedRegion::covers(const std::byte* at, uint32_t bytes, uint64_t* offset) const {
   *offset =
       static_cast<uint64_t>(reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(memory_));
   return *offset < offer_.bytes && bytes <= offer_.bytes - *offset;
 }
 
-void Loans::add(Loan loan) {
-  for (std::optional<Loan>& slot : loan_) {
+void SharedRegions::add(SharedRegion region) {
+  for (std::optional<SharedRegion>& slot : region_) {
     if (slot) continue;
-    slot.emplace(std::move(loan));
+    slot.emplace(std::move(region));
     return;
   }
 }
 
-uint32_t Loans::find(const std::byte* at, uint32_t bytes, uint64_t* offset) {
-  if (loan_[last_] && loan_[last_]->covers(at, bytes, offset)) return last_;
+uint32_t SharedRegions::find(const std::byte* at, uint32_t bytes, uint64_t* offset) {
+  if (region_[last_] && region_[last_]->covers(at, bytes, offset)) return last_;
   for (uint32_t slot = 0; slot < kMax; ++slot) {
-    if (loan_[slot] && loan_[slot]->covers(at, bytes, offset)) return last_ = slot;
+    if (region_[slot] && region_[slot]->covers(at, bytes, offset)) return last_ = slot;
   }
   return kMax;
 }
 
-uint32_t Loans::find(uint64_t id) const {
+uint32_t SharedRegions::find(uint64_t id) const {
   uint32_t slot = 0;
-  while (slot < kMax && !(loan_[slot] && loan_[slot]->id() == id)) ++slot;
+  while (slot < kMax && !(region_[slot] && region_[slot]->id() == id)) ++slot;
   return slot;
 }
 
-Borrowed::Borrowed(const RegionDescriptor& offer, std::byte* mapped, size_t mapped_bytes)
+PeerRegion::PeerRegion(const RegionDescriptor& offer, std::byte* mapped, size_t mapped_bytes)
     : offer_(offer), mapped_(mapped), mapped_bytes_(mapped_bytes) {}
 
-Borrowed::~Borrowed() { munmap(mapped_, mapped_bytes_); }
+PeerRegion::~PeerRegion() { munmap(mapped_, mapped_bytes_); }
 
-std::unique_ptr<Borrowed> Borrowed::open(const RegionDescriptor& offer) {
+std::unique_ptr<PeerRegion> PeerRegion::open(const RegionDescriptor& offer) {
   const uint64_t end = offer.offset + offer.bytes;
   if (offer.bytes == 0 || end < offer.bytes || offer.pid <= 0 || offer.fd < 0) return nullptr;
   const Fd file = open_peer_file({offer.pid, offer.fd, offer.device, offer.inode}, O_RDONLY);
@@ -137,11 +138,11 @@ std::unique_ptr<Borrowed> Borrowed::open(const RegionDescriptor& offer) {
                                     static_cast<off_t>(first))
                              : MAP_FAILED;
   if (mapped == MAP_FAILED) return nullptr;
-  return std::unique_ptr<Borrowed>(
-      new Borrowed(offer, static_cast<std::byte*>(mapped), end - first));
+  return std::unique_ptr<PeerRegion>(
+      new PeerRegion(offer, static_cast<std::byte*>(mapped), end - first));
 }
 
-const std::byte* Borrowed::at(uint64_t offset, uint32_t bytes) const {
+const std::byte* PeerRegion::at(uint64_t offset, uint32_t bytes) const {
   if (offset >= offer_.bytes || bytes > offer_.bytes - offset) return nullptr;
   return mapped_ + offer_.offset % kPage + offset;
 }

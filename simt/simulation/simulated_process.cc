@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simt/simulation/party.h"
+#include "simt/simulation/simulated_process.h"
 
 #include <utility>
 
@@ -12,12 +12,12 @@ namespace {
 class SimulatedGrid : public Launch::State {
  public:
   SimulatedGrid(const Grid& grid, std::function<void()> lane_body)
-      : party_(start_party(PartyKind::kGrid, grid, std::move(lane_body))) {}
+      : process_(start_process(ProcessKind::kGrid, grid, std::move(lane_body))) {}
   ~SimulatedGrid() override { SimulatedGrid::wait(); }
-  void wait() override { await_party(*party_); }
+  void wait() override { await_process(*process_); }
 
  private:
-  const std::shared_ptr<Party> party_;
+  const std::shared_ptr<SimulatedProcess> process_;
 };
 
 }  // namespace

@@ -18,10 +18,10 @@
 
 namespace peal {
 
-class HandOver {
+class DescriptorExchange {
  public:
   /// Collective. `deadline` is that of each exchange.
-  HandOver(Bootstrap& bootstrap, std::chrono::milliseconds deadline)
+  DescriptorExchange(Bootstrap& bootstrap, std::chrono::milliseconds deadline)
       : channel_(bootstrap), deadline_(deadline) {}
 
   /// Collective among PEs that are sent to or send. Sends `mine` to each PE of `to`, and answers by

@@ -6,7 +6,7 @@
 //   requester:  kOffer (a file)  ->  responder:  maps it, kBorrowed  ->  requester: names its bytes
 //               kTakeBack        ->              unmaps it               in requests
 //
-// Only a memfd sealed against shrinking is lent or borrowed: nobody can cut off what a reader has
+// Only a memfd sealed against shrinking is shared: nobody can cut off what a reader has
 // mapped, so a peer stays as harmless as it is with a ring.
 #pragma once
 
@@ -31,20 +31,20 @@ struct RegionDescriptor {
   uint64_t bytes;
 };
 
-/// What follows a request instead of its payload when kLent is set.
-struct LentBytes {
+/// What follows a request instead of its payload when kInRegion is set.
+struct RegionBytes {
   uint64_t id;
   uint64_t at;  // of the offer's bytes
 };
 
-/// A registration whose memory can be lent. Keeps its file open.
-class Loan {
+/// A registration whose memory the peer can map. Keeps its file open.
+class SharedRegion {
  public:
   static constexpr uint32_t kLeastBytes = 8 << 10;  // of a registration, and of a packet
 
   /// Nothing if the memory is less, or not all in one shared mapping of a memfd that is sealed
   /// against shrinking and that this process has open.
-  static std::optional<Loan> of(uint32_t key, const std::byte* memory, uint64_t bytes);
+  static std::optional<SharedRegion> of(uint32_t key, const std::byte* memory, uint64_t bytes);
 
   uint32_t key() const { return key_; }
   uint64_t id() const { return offer_.id; }
@@ -53,7 +53,7 @@ class Loan {
   bool covers(const std::byte* at, uint32_t bytes, uint64_t* offset) const;
 
  private:
-  Loan(uint32_t key, const std::byte* memory, const RegionDescriptor& offer)
+  SharedRegion(uint32_t key, const std::byte* memory, const RegionDescriptor& offer)
       : key_(key), memory_(memory), offer_(offer), file_(static_cast<int>(offer.fd)) {}
 
   uint32_t key_;
@@ -62,47 +62,47 @@ class Loan {
   Fd file_;
 };
 
-/// All that a NIC lends. Those that find no room here are sent through the ring.
-class Loans {
+/// All regions that a NIC shares. Those that find no room here are sent through the ring.
+class SharedRegions {
  public:
   static constexpr uint32_t kMax = 64;  // a bit each
 
-  void add(Loan loan);
-  /// Calls forget(slot, id) for what was lent by that key, and forgets it.
+  void add(SharedRegion region);
+  /// Calls forget(slot, id) for the region of that key, and forgets it.
   template <class Forget>
   void remove(uint32_t key, const Forget& forget) {
     for (uint32_t slot = 0; slot < kMax; ++slot) {
-      if (!loan_[slot] || loan_[slot]->key() != key) continue;
-      forget(slot, loan_[slot]->id());
-      loan_[slot].reset();
+      if (!region_[slot] || region_[slot]->key() != key) continue;
+      forget(slot, region_[slot]->id());
+      region_[slot].reset();
     }
   }
-  /// Slot of a loan with these bytes, or kMax.
+  /// Slot of a region with these bytes, or kMax.
   uint32_t find(const std::byte* at, uint32_t bytes, uint64_t* offset);
-  /// Slot of loan `id`, or kMax.
+  /// Slot of region `id`, or kMax.
   uint32_t find(uint64_t id) const;
-  const Loan& operator[](uint32_t slot) const { return *loan_[slot]; }
+  const SharedRegion& operator[](uint32_t slot) const { return *region_[slot]; }
 
  private:
-  std::array<std::optional<Loan>, kMax> loan_;
+  std::array<std::optional<SharedRegion>, kMax> region_;
   uint32_t last_ = 0;  // where one was found
 };
 
 /// What a NIC has mapped of another's memory, to read.
-class Borrowed {
+class PeerRegion {
  public:
   /// Null if the file cannot be opened here, is not what was offered, or could shrink.
-  static std::unique_ptr<Borrowed> open(const RegionDescriptor& offer);
-  ~Borrowed();
-  Borrowed(const Borrowed&) = delete;
-  Borrowed& operator=(const Borrowed&) = delete;
+  static std::unique_ptr<PeerRegion> open(const RegionDescriptor& offer);
+  ~PeerRegion();
+  PeerRegion(const PeerRegion&) = delete;
+  PeerRegion& operator=(const PeerRegion&) = delete;
 
   uint64_t id() const { return offer_.id; }
   /// Null if it reaches beyond what was offered.
   const std::byte* at(uint64_t offset, uint32_t bytes) const;
 
  private:
-  Borrowed(const RegionDescriptor& offer, std::byte* mapped, size_t mapped_bytes);
+  PeerRegion(const RegionDescriptor& offer, std::byte* mapped, size_t mapped_bytes);
 
   RegionDescriptor offer_;
   std::byte* mapped_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/contexts/prover.h"
+#include "host/contexts/link_tester.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -88,8 +88,8 @@ std::string describe(const std::vector<SelfTestResult>& failed, uint32_t n_pes, 
 
 }  // namespace
 
-Prover::Prover(LiveGroup& group, const Rails& rails, const DeviceTables& tables,
-               const Backing& heap, uint64_t cells, std::chrono::nanoseconds deadline)
+LinkTester::LinkTester(LiveGroup& group, const Rails& rails, const DeviceTables& tables,
+                       const Backing& heap, uint64_t cells, std::chrono::nanoseconds deadline)
     : group_(group),
       rails_(rails),
       cells_(cells + static_cast<uint64_t>(group.rank()) * kSlots * kSelfTestCell),
@@ -101,11 +101,11 @@ Prover::Prover(LiveGroup& group, const Rails& rails, const DeviceTables& tables,
   heap.copy_in(heap.address() + identity_, &owner, sizeof(owner));
 }
 
-std::chrono::nanoseconds Prover::time_for_link(std::chrono::nanoseconds patience) const {
+std::chrono::nanoseconds LinkTester::time_for_link(std::chrono::nanoseconds patience) const {
   return patience.count() == 0 ? time_ : std::min(time_, patience);
 }
 
-std::vector<uint32_t> Prover::take_cells(uint32_t peer, size_t most) {
+std::vector<uint32_t> LinkTester::take_cells(uint32_t peer, size_t most) {
   const std::lock_guard lock(mutex_);
   std::vector<uint32_t> cells;
   for (uint32_t cell = 0; cell < kSlots && cells.size() < most; ++cell) {
@@ -114,18 +114,18 @@ std::vector<uint32_t> Prover::take_cells(uint32_t peer, size_t most) {
   return cells;
 }
 
-bool Prover::ended(uint32_t pe) const {
+bool LinkTester::ended(uint32_t pe) const {
   const std::vector<int> lost = group_.lost_pes();
   return std::ranges::find(lost, static_cast<int>(pe)) != lost.end();
 }
 
-void Prover::free_cells() {
+void LinkTester::free_cells() {
   const std::lock_guard lock(mutex_);
   std::ranges::fill(taken_, uint8_t{0});
 }
 
-QueueTest Prover::test(Queues& queues, std::span<const uint32_t> chosen,
-                       std::span<const uint32_t> cells) {
+QueueTest LinkTester::test(Queues& queues, std::span<const uint32_t> chosen,
+                           std::span<const uint32_t> cells) {
   std::vector<QueueUnderTest> under_test;
   for (size_t i = 0; i < chosen.size(); ++i) {
     QueueUnderTest& q = under_test.emplace_back(queues.under_test(chosen[i]));
@@ -143,23 +143,23 @@ QueueTest Prover::test(Queues& queues, std::span<const uint32_t> chosen,
   return QueueTest(std::move(under_test), tag);
 }
 
-Prover::Proof::Proof(Prover& prover, Queues& queues, std::vector<uint32_t> chosen,
-                     std::chrono::nanoseconds time)
-    : prover_(prover),
+LinkTester::Test::Test(LinkTester& link_tester, Queues& queues, std::vector<uint32_t> chosen,
+                       std::chrono::nanoseconds time)
+    : link_tester_(link_tester),
       queues_(queues),
       peer_(chosen.front() % queues.n_pes()),
       left_(std::move(chosen)),
       end_(Clock::now() + time) {}
 
-Prover::Proof::~Proof() {
-  const std::lock_guard lock(prover_.mutex_);
+LinkTester::Test::~Test() {
+  const std::lock_guard lock(link_tester_.mutex_);
   for (size_t i = 0; i < cells_.size(); ++i) {
-    if (round_ && round_->settled(i)) prover_.taken_[peer_ * kSlots + cells_[i]] = 0;
+    if (round_ && round_->settled(i)) link_tester_.taken_[peer_ * kSlots + cells_[i]] = 0;
   }
 }
 
 // True when it never will have its turn.
-bool Prover::Proof::no_turn() {
+bool LinkTester::Test::no_turn() {
   if (Clock::now() < end_) return false;
   using Result = SelfTestResult;
   for (const uint32_t index : left_) {
@@ -168,22 +168,22 @@ bool Prover::Proof::no_turn() {
   return true;
 }
 
-void Prover::Proof::begin_round() {
+void LinkTester::Test::begin_round() {
   const size_t count = std::min(left_.size(), cells_.size());
-  round_.emplace(prover_.test(queues_, std::span(left_).first(count), cells_));
+  round_.emplace(link_tester_.test(queues_, std::span(left_).first(count), cells_));
   left_.erase(left_.begin(), left_.begin() + static_cast<ptrdiff_t>(count));
 }
 
-bool Prover::Proof::advance() {
+bool LinkTester::Test::advance() {
   if (!round_) {
-    cells_ = prover_.take_cells(peer_, left_.size());
+    cells_ = link_tester_.take_cells(peer_, left_.size());
     if (cells_.empty()) return no_turn();
     begin_round();
   }
   if (!round_->advance()) {
     // A NIC may try for many seconds to reach a process that has ended.
     using Kind = SelfTestResult::Kind;
-    const bool ended = prover_.ended(peer_);
+    const bool ended = link_tester_.ended(peer_);
     if (!ended && Clock::now() < end_) return false;
     round_->give_up(ended ? Kind::kEnded : Kind::kSilence);
   }
@@ -193,22 +193,23 @@ bool Prover::Proof::advance() {
   return false;
 }
 
-// Until all proofs are over, or the others want to hear how they stand.
-void Prover::advance_for_a_round(std::list<Proof>& running, std::vector<SelfTestResult>& failed) {
+// Until all tests are over, or the others want to hear how they stand.
+void LinkTester::advance_for_a_round(std::list<Test>& running,
+                                     std::vector<SelfTestResult>& failed) {
   const auto end = Clock::now() + kRound;
   for (Patience patience(kLongestNap); !running.empty() && Clock::now() < end;
        patience.after(false)) {
-    std::erase_if(running, [&failed](Proof& proof) {
-      if (!proof.advance()) return false;
-      std::ranges::copy(proof.failed(), std::back_inserter(failed));
+    std::erase_if(running, [&failed](Test& test) {
+      if (!test.advance()) return false;
+      std::ranges::copy(test.failed(), std::back_inserter(failed));
       return true;
     });
   }
   std::ranges::stable_sort(failed, {}, distance_from_cause);
 }
 
-void Prover::prove_together(Queues& queues, const std::vector<uint32_t>& chosen) {
-  std::list<Proof> running;
+void LinkTester::test_together(Queues& queues, const std::vector<uint32_t>& chosen) {
+  std::list<Test> running;
   std::vector<SelfTestResult> failed;
   auto failure = failure_of([&] {
     std::map<uint32_t, std::vector<uint32_t>> by_peer;
@@ -237,8 +238,8 @@ void Prover::prove_together(Queues& queues, const std::vector<uint32_t>& chosen)
   fail_together(group_, outcomes, failure);
 }
 
-std::string Prover::describe_failed(const Queues& queues,
-                                    const std::vector<SelfTestResult>& failed) const {
+std::string LinkTester::describe_failed(const Queues& queues,
+                                        const std::vector<SelfTestResult>& failed) const {
   End there;
   keep(there.name, queues.describe_path(failed.front().index));
   return describe(failed, queues.n_pes(), this_end(rails_, time_), there);

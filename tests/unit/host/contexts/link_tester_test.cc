@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The test of a link, and the cells in which links are tested. One PE, linked to itself.
-#include "host/contexts/prover.h"
+#include "host/contexts/link_tester.h"
 
 #include <deque>
 #include <optional>
@@ -15,7 +15,7 @@ namespace {
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-class Proofs : public LinksRig {
+class LinkTests : public LinksRig {
  public:
   LinkMachine& working_link() {
     LinkMachine& links = links_.emplace_back(queues(1), requests_);
@@ -34,23 +34,24 @@ class Proofs : public LinksRig {
  protected:
   static constexpr DeviceTables::Extent kExtent{.n_pes = 1, .rails = 1};
 
-  Proofs() {
+  LinkTests() {
     const Be32 rkey[] = {region_.rkey()};
-    tables_.show_heap({}, {.rkeys = rkey, .word_rkeys = rkey});
-    prover_.emplace(group_, rails_, tables_, heap_, 0, seconds(40));
+    tables_.publish_heap({}, {.rkeys = rkey, .word_rkeys = rkey});
+    link_tester_.emplace(group_, rails_, tables_, heap_, 0, seconds(40));
     for (LinkMachine* const links : {&first_, &second_}) links->connect(0, links->make(0), 0);
   }
-  std::vector<SelfTestResult> prove(LinkMachine& links) {
-    Prover::Proof proof(*prover_, links.queues(), links.queues_to(0), seconds(30));
-    while (!proof.advance()) std::this_thread::yield();
-    return proof.failed();
+  std::vector<SelfTestResult> run_test(LinkMachine& links) {
+    LinkTester::Test test(*link_tester_, links.queues(), links.queues_to(0), seconds(30));
+    while (!test.advance()) std::this_thread::yield();
+    return test.failed();
   }
 
-  // One proof for each kQueuesPerPeer cells.
-  void hold_all_cells(std::deque<Prover::Proof>& holders, LinkMachine& (Proofs::*make)()) {
-    for (uint32_t cells = 0; cells < Prover::kSlots; cells += kQueuesPerPeer) {
+  // One test for each kQueuesPerPeer cells.
+  void hold_all_cells(std::deque<LinkTester::Test>& holders, LinkMachine& (LinkTests::*make)()) {
+    for (uint32_t cells = 0; cells < LinkTester::kSlots; cells += kQueuesPerPeer) {
       LinkMachine& links = (this->*make)();
-      holders.emplace_back(*prover_, links.queues(), links.queues_to(0), seconds(30)).advance();
+      holders.emplace_back(*link_tester_, links.queues(), links.queues_to(0), seconds(30))
+          .advance();
     }
   }
 
@@ -59,29 +60,29 @@ class Proofs : public LinksRig {
   Backing heap_ = make_host_backing(4096, "heap");
   nic::MemoryRegion region_{nic_.device, nic_.domain, {heap_.address(), heap_.bytes()}};
   DeviceTables tables_{[](size_t bytes) { return make_host_backing(bytes, "tables"); }, kExtent};
-  std::optional<Prover> prover_;
+  std::optional<LinkTester> link_tester_;
   LinkMachine first_{queues(1), requests_};
   LinkMachine second_{queues(1), requests_};
   std::deque<LinkMachine> links_;
 };
 
-TEST_F(Proofs, PassLinksThatWork) {
-  EXPECT_TRUE(prove(first_).empty());
-  EXPECT_TRUE(prove(second_).empty());
+TEST_F(LinkTests, PassLinksThatWork) {
+  EXPECT_TRUE(run_test(first_).empty());
+  EXPECT_TRUE(run_test(second_).empty());
 }
 
-TEST_F(Proofs, OfTwoLinksToOnePeGoOnTogether) {
-  Prover::Proof first(*prover_, first_.queues(), first_.queues_to(0), seconds(30));
+TEST_F(LinkTests, OfTwoLinksToOnePeGoOnTogether) {
+  LinkTester::Test first(*link_tester_, first_.queues(), first_.queues_to(0), seconds(30));
   EXPECT_FALSE(first.advance());
-  EXPECT_TRUE(prove(second_).empty());
+  EXPECT_TRUE(run_test(second_).empty());
   while (!first.advance()) std::this_thread::yield();
   EXPECT_TRUE(first.failed().empty());
 }
 
-TEST_F(Proofs, WaitForACell) {
-  std::deque<Prover::Proof> holders;
-  hold_all_cells(holders, &Proofs::working_link);
-  Prover::Proof waiting(*prover_, second_.queues(), second_.queues_to(0), seconds(30));
+TEST_F(LinkTests, WaitForACell) {
+  std::deque<LinkTester::Test> holders;
+  hold_all_cells(holders, &LinkTests::working_link);
+  LinkTester::Test waiting(*link_tester_, second_.queues(), second_.queues_to(0), seconds(30));
   EXPECT_FALSE(waiting.advance());
   while (!holders.front().advance()) std::this_thread::yield();
   EXPECT_TRUE(holders.front().failed().empty());
@@ -92,49 +93,49 @@ TEST_F(Proofs, WaitForACell) {
 
 /// Hazard: a test that was given up handed its cells to the next link while what it had sent could
 /// still land there, and that link was told "wrong data".
-TEST_F(Proofs, LeaveAloneTheCellsOfATestThatWasGivenUp) {
+TEST_F(LinkTests, LeaveAloneTheCellsOfATestThatWasGivenUp) {
   {
     LinkMachine& links = unanswered_link();
-    Prover::Proof given_up(*prover_, links.queues(), links.queues_to(0), seconds(30));
+    LinkTester::Test given_up(*link_tester_, links.queues(), links.queues_to(0), seconds(30));
     EXPECT_FALSE(given_up.advance());
   }
-  EXPECT_TRUE(prove(second_).empty());
+  EXPECT_TRUE(run_test(second_).empty());
   const auto* const words = reinterpret_cast<const uint64_t*>(heap_.address());
   constexpr size_t kOneTest = kQueuesPerPeer * kSelfTestCell / sizeof(uint64_t);
   EXPECT_NE(words[kOneTest], 0u);
   EXPECT_EQ(words[2 * kOneTest], 0u);
 }
 
-TEST_F(Proofs, HaveAllCellsAgainOnceNothingCanLandThere) {
+TEST_F(LinkTests, HaveAllCellsAgainOnceNothingCanLandThere) {
   {
-    std::deque<Prover::Proof> given_up;
-    hold_all_cells(given_up, &Proofs::unanswered_link);
+    std::deque<LinkTester::Test> given_up;
+    hold_all_cells(given_up, &LinkTests::unanswered_link);
   }
-  Prover::Proof late(*prover_, second_.queues(), second_.queues_to(0), nanoseconds(0));
+  LinkTester::Test late(*link_tester_, second_.queues(), second_.queues_to(0), nanoseconds(0));
   ASSERT_TRUE(late.advance());
   EXPECT_NE(explain(late.failed()[0]).find("Runtime::recover()"), std::string::npos);
-  prover_->free_cells();
-  EXPECT_TRUE(prove(second_).empty());
+  link_tester_->free_cells();
+  EXPECT_TRUE(run_test(second_).empty());
 }
 
 /// Hazard: a NIC tries for 8 s to reach a process that has ended before it was first sent to, and
 /// the survivors of a PE that was killed in make_context() waited for that.
-TEST_F(Proofs, DoNotWaitForAPeThatHasEnded) {
+TEST_F(LinkTests, DoNotWaitForAPeThatHasEnded) {
   LinkMachine& links = unanswered_link();
-  Prover::Proof proof(*prover_, links.queues(), links.queues_to(0), seconds(30));
-  EXPECT_FALSE(proof.advance());
+  LinkTester::Test test(*link_tester_, links.queues(), links.queues_to(0), seconds(30));
+  EXPECT_FALSE(test.advance());
   group_.lost(0);
-  ASSERT_TRUE(proof.advance());
-  EXPECT_EQ(proof.failed()[0].kind, SelfTestResult::Kind::kEnded);
-  EXPECT_EQ(explain(proof.failed()[0]), "its process has ended");
+  ASSERT_TRUE(test.advance());
+  EXPECT_EQ(test.failed()[0].kind, SelfTestResult::Kind::kEnded);
+  EXPECT_EQ(explain(test.failed()[0]), "its process has ended");
 }
 
 /// Hazard: the time of a test ran from when it had cells, so that one that never had any never
 /// ended.
-TEST_F(Proofs, DoNotWaitForCellsLongerThanTheirTime) {
-  std::deque<Prover::Proof> holders;
-  hold_all_cells(holders, &Proofs::working_link);
-  Prover::Proof late(*prover_, second_.queues(), second_.queues_to(0), nanoseconds(0));
+TEST_F(LinkTests, DoNotWaitForCellsLongerThanTheirTime) {
+  std::deque<LinkTester::Test> holders;
+  hold_all_cells(holders, &LinkTests::working_link);
+  LinkTester::Test late(*link_tester_, second_.queues(), second_.queues_to(0), nanoseconds(0));
   ASSERT_TRUE(late.advance());
   ASSERT_EQ(late.failed().size(), kQueuesPerPeer);
   EXPECT_EQ(late.failed()[0].kind, SelfTestResult::Kind::kNoTurn);

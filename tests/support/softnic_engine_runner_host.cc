@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A chip without a GPU: the engine's step on a thread, over memory that PEs share by descriptor.
-// Tests of everything around the kernel run on it.
+// An engine runner without a GPU: the engine's step on a thread, over memory that PEs share by
+// descriptor. Tests of everything around the kernel run on it.
 #include <sys/mman.h>
 
 #include <array>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "softnic/gpu/chip.h"
+#include "softnic/gpu/engine_runner.h"
 #include "softnic/gpu/lossy.h"
 #include "softnic/gpu/wire_direct.h"
 
@@ -29,22 +29,22 @@ size_t bytes_of(std::span<const Extent> extents) {
   return bytes;
 }
 
-class HostChip : public Chip {
+class HostEngineRunner : public EngineRunner {
  public:
-  ~HostChip() override { stop(); }
+  ~HostEngineRunner() override { stop(); }
 
   std::byte* map(std::span<const Extent> extents, std::span<const Fd> descriptors) override {
     void* const memory = mmap(nullptr, bytes_of(extents), PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) throw ChipError(std::string("mmap: ") + std::strerror(errno));
+    if (memory == MAP_FAILED) throw EngineRunnerError(std::string("mmap: ") + std::strerror(errno));
     std::byte* at = static_cast<std::byte*>(memory);
     for (size_t i = 0; i < extents.size(); ++i) {
       if (extents[i].kind != Extent::Kind::kDescriptor || !descriptors[i]) {
-        throw ChipError("this engine maps memory by descriptor only");
+        throw EngineRunnerError("this engine maps memory by descriptor only");
       }
       if (mmap(at, extents[i].bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                descriptors[i].get(), 0) == MAP_FAILED) {
-        throw ChipError(std::string("mmap: ") + std::strerror(errno));
+        throw EngineRunnerError(std::string("mmap: ") + std::strerror(errno));
       }
       at += extents[i].bytes;
     }
@@ -110,6 +110,8 @@ class HostChip : public Chip {
 
 }  // namespace
 
-std::unique_ptr<Chip> make_chip(const GpuId&) { return std::make_unique<HostChip>(); }
+std::unique_ptr<EngineRunner> make_engine_runner(const GpuId&) {
+  return std::make_unique<HostEngineRunner>();
+}
 
 }  // namespace peal::softnic::gpu
