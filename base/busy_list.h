@@ -13,7 +13,7 @@
 
 namespace peal {
 
-/// Of items that are compared: numbers or pointers. Not locked.
+/// The items are numbers or pointers, which are compared. Not locked.
 template <class T>
 class BusyList {
  public:

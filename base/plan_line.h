@@ -61,7 +61,7 @@ class PlanLine {
     return words::within(number_, word, value, least, most, also);
   }
 
-  /// Of what is counted from 1; '*' means each and answers 0.
+  /// A number that is counted from 1; '*' means each and answers 0.
   uint64_t each_or(std::string_view word, std::string_view value, uint64_t most) const {
     return value == "*" ? 0 : within(word, value, 1, most, ", or *");
   }

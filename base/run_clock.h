@@ -64,7 +64,7 @@ class RunTime {
   static uint64_t less(uint64_t now_ns, uint32_t out) {
     return now_ns - (uint64_t{out} << kTickBits);
   }
-  /// Of so many ticks those in which the process did not run. kRefresh: time never runs backwards.
+  /// How many of `apart` ticks the process did not run in. kRefresh: time never runs backwards.
   uint32_t not_run(uint32_t apart, uint64_t cpu_ns) const {
     const uint64_t used = (cpu_ns - cpu_ns_.load(std::memory_order_relaxed)) >> kTickBits;
     return apart - static_cast<uint32_t>(std::min<uint64_t>(used + kRefresh, apart));

@@ -135,12 +135,12 @@ void Door::challenge(Caller& caller) {
 
 void Door::judge(Caller caller) {
   const Hello& hello = caller.hello;
-  const auto proof_of = [&](Side side) {
+  const auto proof_of = [&](ProofSide side) {
     return make_proof(root_.id().secret, side, hello, *caller.challenge);
   };
-  if (!same_proof(caller.proof, proof_of(Side::kJoiner))) return;
+  if (!same_proof(caller.proof, proof_of(ProofSide::kJoiner))) return;
   const auto answer = [&](std::span<const std::byte> message) {
-    const Proof proof = proof_of(Side::kRoot);
+    const Proof proof = proof_of(ProofSide::kRoot);
     std::vector<std::byte> bytes = make_frame(message);
     bytes.insert(bytes.begin(), proof.begin(), proof.end());
     say(caller.socket, bytes);

@@ -125,11 +125,12 @@ class Attempt {
 
   Step prove() {
     stage_ = Stage::kAnswered;
-    return say(make_proof(id_.secret, Side::kJoiner, hello_, challenge_));
+    return say(make_proof(id_.secret, ProofSide::kJoiner, hello_, challenge_));
   }
 
   Step judge() {
-    const bool right = same_proof(proof_, make_proof(id_.secret, Side::kRoot, hello_, challenge_));
+    const bool right =
+        same_proof(proof_, make_proof(id_.secret, ProofSide::kRoot, hello_, challenge_));
     return right ? Step::kProven : drop(Step::kStranger, 0);
   }
 

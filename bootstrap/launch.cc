@@ -59,7 +59,7 @@ class Environment {
 // itself.
 constexpr const char* kTcpId = "PEAL_TCP_ID";
 
-std::optional<Launch> by_tcp(const Config& config) {
+std::optional<JoinPlan> by_tcp(const Config& config) {
   const auto given = [&config](const char* name) {
     const auto found = config.given.find(name);
     return found != config.given.end() && !found->second.empty();
@@ -93,10 +93,10 @@ std::optional<Launch> by_tcp(const Config& config) {
          "PEAL_TCP_RANK={} in a job of PEAL_TCP_SIZE={}: ranks are 0 to size - 1", config.tcp_rank,
          config.tcp_size);
   }
-  return Launch{BootstrapKind::kTcp, config.tcp_rank, config.tcp_size, ""};
+  return JoinPlan{BootstrapKind::kTcp, config.tcp_rank, config.tcp_size, ""};
 }
 
-Launch by_torch(const Environment& its) {
+JoinPlan by_torch(const Environment& its) {
   const char* const remedy =
       "torchrun sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; start the program by it or by "
       "peal-run, or unset it";
@@ -110,13 +110,13 @@ Launch by_torch(const Environment& its) {
   return {BootstrapKind::kTorchrun, rank, size, its.shown("WORLD_SIZE")};
 }
 
-Launch by_mpi(const Environment& its) {
+JoinPlan by_mpi(const Environment& its) {
   its.require("OMPI_COMM_WORLD_SIZE", {"PMIX_NAMESPACE"},
               "no mpirun stands behind it; start the program by mpirun or peal-run, or unset it");
   return {BootstrapKind::kMpi, 0, 0, its.shown("OMPI_COMM_WORLD_SIZE")};
 }
 
-Launch by_pmi(const Environment& its) {
+JoinPlan by_pmi(const Environment& its) {
   its.require("PMI_FD", {"PMI_RANK", "PMI_SIZE"},
               "start the program by srun --mpi=pmi2, MPICH's mpiexec or peal-run, or unset it");
   const int rank = *its.number("PMI_RANK");
@@ -128,7 +128,7 @@ Launch by_pmi(const Environment& its) {
   return {BootstrapKind::kPmi, rank, size, its.shown("PMI_SIZE")};
 }
 
-Launch by_pmix(const Environment& its) {
+JoinPlan by_pmix(const Environment& its) {
   const char* const other = its.has("PMIX_RANK") ? "PMIX_RANK" : "PMIX_NAMESPACE";
   its.require(other, {"PMIX_NAMESPACE", "PMIX_RANK"},
               "start the program by srun --mpi=pmix, mpirun or peal-run, or unset it");
@@ -151,21 +151,21 @@ constexpr Unhelpful kUnhelpful[] = {
     {"JSM_NAMESPACE_SIZE", "peal has no bootstrap over jsrun; use Open MPI or peal-run"},
 };
 
-Launch by_launcher(const Environment& its) {
+JoinPlan by_launcher(const Environment& its) {
   if (its.has("TORCHELASTIC_RUN_ID") && its.has("WORLD_SIZE")) {
-    const Launch launch = by_torch(its);
-    return launch.size > 1 ? launch : Launch{};
+    const JoinPlan launch = by_torch(its);
+    return launch.size > 1 ? launch : JoinPlan{};
   }
   if (its.several("OMPI_COMM_WORLD_SIZE")) return by_mpi(its);
   // Alone under mpirun: a launcher that this process may rely on, whatever others around it say.
   if (its.has("OMPI_COMM_WORLD_SIZE") && its.has("PMIX_NAMESPACE")) return by_mpi(its);
   if (its.several("WORLD_SIZE")) return by_torch(its);
   if (its.has("PMI_FD")) {
-    const Launch launch = by_pmi(its);
-    return launch.size > 1 ? launch : Launch{};
+    const JoinPlan launch = by_pmi(its);
+    return launch.size > 1 ? launch : JoinPlan{};
   }
   if (its.has("PMIX_RANK") || its.has("PMIX_NAMESPACE")) {
-    return its.number("SLURM_STEP_NUM_TASKS") == 1 ? Launch{} : by_pmix(its);
+    return its.number("SLURM_STEP_NUM_TASKS") == 1 ? JoinPlan{} : by_pmix(its);
   }
   for (const auto& [size, remedy] : kUnhelpful) {
     if (!its.several(size)) continue;
@@ -178,7 +178,7 @@ Launch by_launcher(const Environment& its) {
 
 }  // namespace
 
-Launch choose_launch(const Config& config) {
+JoinPlan choose_launch(const Config& config) {
   const Environment its(config);
   const auto need = [&its](const char* name, const char* asked, const char* remedy) {
     if (!its.has(name)) {
@@ -207,7 +207,7 @@ Launch choose_launch(const Config& config) {
     case BootstrapKind::kAuto:
       break;
   }
-  const std::optional<Launch> tcp = by_tcp(config);
+  const std::optional<JoinPlan> tcp = by_tcp(config);
   return tcp ? *tcp : by_launcher(its);
 }
 
@@ -225,7 +225,7 @@ void check_size(const Config& config, const std::string& group, int size) {
 }
 
 std::unique_ptr<Bootstrap> make_launched(const Config& config) {
-  const Launch launch = choose_launch(config);
+  const JoinPlan launch = choose_launch(config);
   const auto deadline = std::chrono::duration_cast<Deadline>(config.bootstrap_timeout);
   std::unique_ptr<Bootstrap> group;
   switch (launch.kind) {

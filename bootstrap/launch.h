@@ -17,7 +17,7 @@
 namespace peal::bootstrap {
 
 /// How this process joins its job.
-struct Launch {
+struct JoinPlan {
   BootstrapKind kind = BootstrapKind::kSingle;  // never kAuto
   int rank = 0;                                 // of tcp, torchrun, pmi and pmix
   int size = 1;                                 // of tcp, torchrun and pmi
@@ -28,7 +28,7 @@ struct Launch {
 ///
 /// Throws kConfiguration, with the variable, its value and the remedy, where they tell of several
 /// processes and not how these meet, or contradict each other.
-Launch choose_launch(const Config& config);
+JoinPlan choose_launch(const Config& config);
 
 /// Throws kConfiguration where `config` has the variables of peal-run for several PEs, and `group`
 /// (what it is: "the MPI communicator") was made of `size` by other means: each process would be a

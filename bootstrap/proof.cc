@@ -13,8 +13,9 @@ const std::uint8_t* octets(const void* data) { return static_cast<const std::uin
 
 }  // namespace
 
-Proof make_proof(const Secret& secret, Side side, const Hello& hello, const Challenge& challenge) {
-  const std::string_view name = side == Side::kJoiner ? "peal: joiner" : "peal: rank 0";
+Proof make_proof(const Secret& secret, ProofSide side, const Hello& hello,
+                 const Challenge& challenge) {
+  const std::string_view name = side == ProofSide::kJoiner ? "peal: joiner" : "peal: rank 0";
   hmac_sha256_ctx hash;
   ::hmac_sha256_set_key(&hash, secret.size(), octets(secret.data()));
   ::hmac_sha256_update(&hash, name.size(), octets(name.data()));

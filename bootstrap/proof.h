@@ -34,10 +34,11 @@ struct Hello {
 static_assert(sizeof(Hello) == 32);
 
 /// Whose proof it is: that of one end is none of the other's.
-enum class Side { kJoiner, kRoot };
+enum class ProofSide { kJoiner, kRoot };
 
 /// What `side` says on the connection that began with `hello` and `challenge`.
-Proof make_proof(const Secret& secret, Side side, const Hello& hello, const Challenge& challenge);
+Proof make_proof(const Secret& secret, ProofSide side, const Hello& hello,
+                 const Challenge& challenge);
 
 /// Takes the same time wherever the first difference is.
 bool same_proof(const Proof& a, const Proof& b);

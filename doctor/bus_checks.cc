@@ -36,11 +36,11 @@ unsigned word_at(std::string_view bytes, size_t at) {
 /// GPUs and the ConnectX: between them data goes.
 std::vector<nic::PciPlace> endpoints(const Machine& machine) {
   std::vector<nic::PciPlace> devices = nvidia_gpus(machine);
-  for (const Nic& nic : connectx(machine)) devices.push_back(nic.pci);
+  for (const NicReport& nic : connectx(machine)) devices.push_back(nic.pci);
   return devices;
 }
 
-bool usable(const Nic& nic) {
+bool usable(const NicReport& nic) {
   return std::ranges::any_of(nic.ports,
                              [](const Port& port) { return port.active() && !port.ethernet; });
 }
@@ -49,7 +49,7 @@ bool usable(const Nic& nic) {
 std::vector<std::string> candidates(const Machine& machine) {
   std::vector<std::string> good;
   std::vector<std::string> all;
-  for (const Nic& nic : connectx(machine)) {
+  for (const NicReport& nic : connectx(machine)) {
     all.push_back(nic.name);
     if (usable(nic)) good.push_back(nic.name);
   }

@@ -13,11 +13,11 @@
 namespace peal::doctor {
 namespace {
 
-std::string port_folder(const Nic& nic, const Port& port) {
+std::string port_folder(const NicReport& nic, const Port& port) {
   return fmt::format("sys/class/infiniband/{}/ports/{}", nic.name, port.number);
 }
 
-Finding examine_infiniband(const Machine& machine, const Nic& nic, const Port& port) {
+Finding examine_infiniband(const Machine& machine, const NicReport& nic, const Port& port) {
   const std::string folder = port_folder(nic, port);
   const std::string lid = machine.text(folder + "/lid");
   const std::string found = fmt::format("LID {}, GID {}", lid.empty() ? "unknown" : lid,
@@ -47,7 +47,7 @@ std::vector<nic::GidEntry> roce_gids(const Machine& machine, const std::string& 
 }
 
 // What peal itself would take (host/nic/gid.h).
-Finding examine_roce(const Machine& machine, const Nic& nic, const Port& port) {
+Finding examine_roce(const Machine& machine, const NicReport& nic, const Port& port) {
   const auto table = roce_gids(machine, port_folder(nic, port));
   const nic::GidEntry* const best = nic::best_roce_gid(table);
   if (best && !best->gid.link_local()) {
@@ -68,7 +68,7 @@ uint64_t counter(const Machine& machine, const std::string& file) {
   return value;
 }
 
-Finding examine_losses(const Machine& machine, const Nic& nic, const Port& port) {
+Finding examine_losses(const Machine& machine, const NicReport& nic, const Port& port) {
   constexpr const char* kCounters[] = {"out_of_sequence", "packet_seq_err",
                                        "local_ack_timeout_err"};
   std::string losses;
@@ -93,7 +93,7 @@ template <class Examine>
 Findings of_active_ports(const Machine& machine, const char* check, const char* none,
                          const Examine& examine) {
   Findings findings;
-  for (const Nic& nic : connectx(machine)) {
+  for (const NicReport& nic : connectx(machine)) {
     for (const Port& port : nic.ports) {
       if (port.active()) examine(nic, port, findings);
     }
@@ -105,16 +105,17 @@ Findings of_active_ports(const Machine& machine, const char* check, const char* 
 }  // namespace
 
 Findings check_gid(const Machine& machine) {
-  return of_active_ports(
-      machine, "gid", "no active port", [&](const Nic& nic, const Port& port, Findings& findings) {
-        findings.push_back(port.ethernet ? examine_roce(machine, nic, port)
-                                         : examine_infiniband(machine, nic, port));
-      });
+  return of_active_ports(machine, "gid", "no active port",
+                         [&](const NicReport& nic, const Port& port, Findings& findings) {
+                           findings.push_back(port.ethernet
+                                                  ? examine_roce(machine, nic, port)
+                                                  : examine_infiniband(machine, nic, port));
+                         });
 }
 
 Findings check_lossless(const Machine& machine) {
   return of_active_ports(machine, "lossless", "no active Ethernet port; InfiniBand loses nothing",
-                         [&](const Nic& nic, const Port& port, Findings& findings) {
+                         [&](const NicReport& nic, const Port& port, Findings& findings) {
                            if (port.ethernet)
                              findings.push_back(examine_losses(machine, nic, port));
                          });

@@ -30,14 +30,14 @@ bool is_connectx(const Machine& machine, const std::string& name) {
   return machine.text(device + "/vendor") == kMellanox && name.find("mlx4") == std::string::npos;
 }
 
-Nic describe(const Machine& machine, const nic::NicPlace& place) {
+NicReport describe(const Machine& machine, const nic::NicPlace& place) {
   const std::string folder = std::string(kRdmaFolder) + "/" + place.name;
   const auto netdevs = machine.names(folder + "/device/net");
-  Nic nic{.name = place.name,
-          .pci = place.pci,
-          .firmware = machine.text(folder + "/fw_ver"),
-          .netdev = netdevs.empty() ? "" : netdevs.front(),
-          .ports = {}};
+  NicReport nic{.name = place.name,
+                .pci = place.pci,
+                .firmware = machine.text(folder + "/fw_ver"),
+                .netdev = netdevs.empty() ? "" : netdevs.front(),
+                .ports = {}};
   for (const nic::NicPort& port : place.ports) {
     const std::string phys = fmt::format("{}/ports/{}/phys_state", folder, port.number);
     nic.ports.push_back({.number = port.number,
@@ -92,13 +92,13 @@ nic::HcaList allowed_nics(const Machine& machine) {
   return nic::HcaList::from(settings(machine), kSoftware);
 }
 
-std::vector<Nic> connectx(const Machine& machine) {
+std::vector<NicReport> connectx(const Machine& machine) {
   nic::HcaList list;
   try {
     list = allowed_nics(machine);
   } catch (const Error&) {  // check_settings says so
   }
-  std::vector<Nic> nics;
+  std::vector<NicReport> nics;
   for (const nic::NicPlace& place : nic::Topology::read(machine.root).nics) {
     if (!is_connectx(machine, place.name) || !list.allows(place.name)) continue;
     nics.push_back(describe(machine, place));

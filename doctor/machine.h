@@ -96,7 +96,7 @@ struct Port {
   bool active() const { return state == "ACTIVE"; }
 };
 
-struct Nic {
+struct NicReport {
   std::string name;   // "mlx5_0"
   nic::PciPlace pci;  // its address may be empty
   std::string firmware;
@@ -105,13 +105,13 @@ struct Nic {
 };
 
 /// "mlx5_0/1".
-inline std::string port_name(const Nic& nic, const Port& port) {
+inline std::string port_name(const NicReport& nic, const Port& port) {
   return nic.name + "/" + std::to_string(port.number);
 }
 
 /// ConnectX of the machine that peal may use, with those of their ports that it may: what PEAL_HCA
 /// and its like allow. A list that is malformed allows all.
-std::vector<Nic> connectx(const Machine& machine);
+std::vector<NicReport> connectx(const Machine& machine);
 
 /// RDMA devices that are no ConnectX, by name.
 std::vector<std::string> foreign_nics(const Machine& machine);

@@ -36,7 +36,7 @@ Finding no_connectx(const Machine& machine) {
           "modprobe mlx5_ib"};
 }
 
-Finding examine_access(const Machine& machine, const Nic& nic) {
+Finding examine_access(const Machine& machine, const NicReport& nic) {
   const ProbedNic* const probed = machine.verbs.find(nic.name);
   if (!probed) {
     return {
@@ -71,7 +71,7 @@ Finding examine_access(const Machine& machine, const Nic& nic) {
   return {"devx", nic.name, Level::kOk, "opens, has a doorbell page and what kernels need"};
 }
 
-std::string link_remedy(const Nic& nic, const Port& port) {
+std::string link_remedy(const NicReport& nic, const Port& port) {
   if (port.state == "INIT" || port.state == "ARMED") {
     return "the cable is in, the subnet manager has not been here: start opensm or ask who runs it";
   }
@@ -84,13 +84,13 @@ std::string link_remedy(const Nic& nic, const Port& port) {
 }
 
 // The port of `nic` that peal would take; 0 if none is active.
-int taken_port(const Nic& nic) {
+int taken_port(const NicReport& nic) {
   const auto found = std::ranges::find_if(nic.ports, &Port::active);
   return found == nic.ports.end() ? 0 : found->number;
 }
 
 // `another`: some port of this machine can be used.
-Finding examine_link(const Nic& nic, const Port& port, bool another) {
+Finding examine_link(const NicReport& nic, const Port& port, bool another) {
   const Level bad = another ? Level::kWarn : Level::kFail;
   if (!port.active()) {
     return {"link", port_name(nic, port), bad,
@@ -107,7 +107,7 @@ Finding examine_link(const Nic& nic, const Port& port, bool another) {
   return {"link", port_name(nic, port), Level::kOk, found};
 }
 
-std::string mtu_remedy(const Machine& machine, const Nic& nic, const Port& port) {
+std::string mtu_remedy(const Machine& machine, const NicReport& nic, const Port& port) {
   if (!port.ethernet) {
     return "set it in the subnet manager's partition (opensm: partitions.conf, mtu=5) and in the "
            "switches";
@@ -125,7 +125,7 @@ Findings check_nic(const Machine& machine) {
     return {no_connectx(machine)};
   }
   Findings findings;
-  for (const Nic& nic : nics) {
+  for (const NicReport& nic : nics) {
     findings.push_back({"nic", nic.name, Level::kOk,
                         fmt::format("ConnectX at {}, firmware {}", nic.pci.address, nic.firmware)});
   }
@@ -140,7 +140,7 @@ Findings check_devx(const Machine& machine) {
              "install rdma-core 44 or newer: sudo apt-get install libibverbs1 ibverbs-providers"}};
   }
   Findings findings;
-  for (const Nic& nic : nics) findings.push_back(examine_access(machine, nic));
+  for (const NicReport& nic : nics) findings.push_back(examine_access(machine, nic));
   return findings;
 }
 
@@ -148,7 +148,7 @@ Findings check_link(const Machine& machine) {
   const auto nics = connectx(machine);
   const bool another = std::ranges::any_of(nics, taken_port);
   Findings findings;
-  for (const Nic& nic : nics) {
+  for (const NicReport& nic : nics) {
     for (const Port& port : nic.ports) findings.push_back(examine_link(nic, port, another));
   }
   if (findings.empty()) findings.push_back({"link", "", Level::kSkip, "no ConnectX"});
@@ -158,7 +158,7 @@ Findings check_link(const Machine& machine) {
 Findings check_mtu(const Machine& machine) {
   Findings findings;
   int first = 0;  // of the machine's active ports
-  for (const Nic& nic : connectx(machine)) {
+  for (const NicReport& nic : connectx(machine)) {
     const ProbedNic* const probed = machine.verbs.find(nic.name);
     for (const Port& port : nic.ports) {
       const auto* const answer = [&]() -> const ProbedPort* {

@@ -26,7 +26,7 @@ constexpr uint32_t kBlocks = 2;  // each takes the lock for itself
 constexpr uint64_t kRounds = 20;
 constexpr uint64_t kBuckets = 7;
 
-/// Of numbers that PEs have drawn. Each holder leaves the parts in agreement.
+/// What the PEs have drawn so far. Each holder leaves the parts in agreement.
 struct Record {
   uint64_t numbers;
   uint64_t sum;

@@ -81,7 +81,7 @@ constexpr size_t size_of() {
   }
 }
 
-/// Of `count` elements, in bytes; kEndless, which is refused, where 64 bits do not hold that.
+/// The bytes of `count` elements; kEndless, which is refused, where 64 bits do not hold that.
 template <class T>
 constexpr uint64_t length_of(size_t count) {
   return scaled_by<size_of<T>()>(count);
@@ -236,7 +236,7 @@ class Calls {
   Answer p(T* dst, const std::type_identity_t<T>& value, int pe) const {
     return begin(word(Call::kP, dst, pe, detail::bits_of(value)));
   }
-  /// Of 4 and 8 bytes.
+  /// Words have 4 or 8 bytes.
   template <class T>
   Answer atomic_set(T* dst, std::type_identity_t<T> value, int pe) const {
     return begin(word(Call::kAtomicSet, dst, pe, detail::bits_of(value)));
@@ -399,7 +399,7 @@ class HostCalls : public Calls<AtOnce> {
   T g(const T* src, int pe) const {
     return fetch(Call::kG, src, pe);
   }
-  /// Of 4 and 8 bytes.
+  /// Words have 4 or 8 bytes.
   template <class T>
   T atomic_fetch(const T* dst, int pe) const {
     return fetch(Call::kAtomicFetch, dst, pe);

@@ -20,7 +20,8 @@ storage::Engine& Files::engine() {
   return *engine_;
 }
 
-storage::Memory Files::memory_for(const char* call, const void* symmetric, size_t bytes) const {
+storage::MemoryRange Files::memory_for(const char* call, const void* symmetric,
+                                       size_t bytes) const {
   auto* const address = static_cast<std::byte*>(const_cast<void*>(symmetric));
   if (bytes == 0) return {address, 0};
   const Windows::Range& range = dependencies_.memory.holding(call, symmetric, bytes);
@@ -34,7 +35,7 @@ void Files::forget_memory(const void* address) {
 
 void Files::start(Executor& executor, void* stream, const detail::FileCall& call) {
   const char* const name = call.saves ? "save on a stream" : "load on a stream";
-  const storage::Memory memory = memory_for(name, call.memory, call.bytes);
+  const storage::MemoryRange memory = memory_for(name, call.memory, call.bytes);
   if (executor.capturing(stream)) {
     fail(ErrorCode::kUnsupported,
          "{}: it captures a graph, and files cannot be part of one: call it before or after", name);
@@ -44,7 +45,7 @@ void Files::start(Executor& executor, void* stream, const detail::FileCall& call
   executor.host_work([this, call, memory] { move(call, memory); }, stream);
 }
 
-void Files::move(const detail::FileCall& call, const storage::Memory& memory) {
+void Files::move(const detail::FileCall& call, const storage::MemoryRange& memory) {
   Failure failure;
   try {
     if (call.saves) {

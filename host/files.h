@@ -38,7 +38,7 @@ class Files {
   storage::Engine& engine();
 
   /// Throws kInvalidArgument, naming `call`, for what is not this PE's (own_memory.h).
-  storage::Memory memory_for(const char* call, const void* symmetric, size_t bytes) const;
+  storage::MemoryRange memory_for(const char* call, const void* symmetric, size_t bytes) const;
 
   /// A window that begins at `address` ends; no transfer of it is under way.
   void forget_memory(const void* address);
@@ -52,7 +52,7 @@ class Files {
   void forget_failures();
 
  private:
-  void move(const detail::FileCall& call, const storage::Memory& memory);
+  void move(const detail::FileCall& call, const storage::MemoryRange& memory);
 
   const Dependencies dependencies_;
   std::once_flag once_;

@@ -26,20 +26,20 @@ void refuse_masked(const LiveGroup& group, const char* call) {
 
 void Runtime::load(const std::string& path, uint64_t offset, void* symmetric, size_t bytes) {
   const nvtx::Range range("peal: load");
-  const storage::Memory to = parts().files->memory_for("load", symmetric, bytes);
+  const storage::MemoryRange to = parts().files->memory_for("load", symmetric, bytes);
   storage::load(parts().files->engine(), path, offset, to);
 }
 
 void Runtime::save(const std::string& path, const void* symmetric, size_t bytes) {
   const nvtx::Range range("peal: save");
-  const storage::Memory from = parts().files->memory_for("save", symmetric, bytes);
+  const storage::MemoryRange from = parts().files->memory_for("save", symmetric, bytes);
   storage::save(parts().files->engine(), path, from);
 }
 
 Runtime::FilePart Runtime::load_shard(const std::string& path, void* symmetric, size_t room,
                                       size_t unit) {
   const nvtx::Range range("peal: load_shard");
-  const storage::Memory to = parts().files->memory_for("load_shard", symmetric, room);
+  const storage::MemoryRange to = parts().files->memory_for("load_shard", symmetric, room);
   const storage::Shard mine =
       storage::load_shard(parts().files->engine(), path, unit, my_pe(), n_pes(), to);
   return {mine.offset, mine.bytes};
@@ -48,7 +48,7 @@ Runtime::FilePart Runtime::load_shard(const std::string& path, void* symmetric, 
 void Runtime::save_checkpoint(const std::string& path, const void* symmetric, size_t bytes) {
   refuse_masked(parts().group, "save_checkpoint");
   const Parts::CollectiveCall call(parts(), "peal: save_checkpoint");
-  const storage::Memory from = together(parts().group, [&] {
+  const storage::MemoryRange from = together(parts().group, [&] {
     parts().files->engine();
     return parts().files->memory_for("save_checkpoint", symmetric, bytes);
   });
@@ -58,7 +58,7 @@ void Runtime::save_checkpoint(const std::string& path, const void* symmetric, si
 void Runtime::load_checkpoint(const std::string& path, void* symmetric, size_t bytes) {
   refuse_masked(parts().group, "load_checkpoint");
   const Parts::CollectiveCall call(parts(), "peal: load_checkpoint");
-  const storage::Memory to = together(parts().group, [&] {
+  const storage::MemoryRange to = together(parts().group, [&] {
     parts().files->engine();
     return parts().files->memory_for("load_checkpoint", symmetric, bytes);
   });

@@ -41,7 +41,7 @@ constexpr size_t kLargest = 64u << 10;
 constexpr size_t kSizes[] = {8, 64, 256, 1024, 4096, 16384, kLargest};
 
 /// One way, on memory of its own.
-struct Way {
+struct CallWay {
   std::string name;
   std::shared_ptr<Gpu> gpu;
   Backing memory;
@@ -54,7 +54,7 @@ struct Row {
   uint64_t errors = 0;
 };
 
-void print(const Way& way, Row row, bool json) {
+void print(const CallWay& way, Row row, bool json) {
   std::ranges::sort(row.usec);
   const auto at = [&](double part) {
     return row.usec[static_cast<size_t>(part * static_cast<double>(row.usec.size() - 1))];
@@ -98,16 +98,16 @@ Row measure(const Row& what, uint64_t iterations, const Prepare& prepare, const 
 uint64_t value_of(uint64_t i) { return (i + 1) * 0x9e3779b97f4a7c15u; }
 
 /// What a stream reads and writes: the judge of every way.
-uint64_t read_word(const Way& way, const uint64_t* word) {
+uint64_t read_word(const CallWay& way, const uint64_t* word) {
   uint64_t value = 0;
   way.gpu->copy(&value, word, sizeof(value));
   return value;
 }
-void write_word(const Way& way, uint64_t* word, uint64_t value) {
+void write_word(const CallWay& way, uint64_t* word, uint64_t value) {
   way.gpu->copy(word, &value, sizeof(value));
 }
 
-std::vector<Row> rows_of(const Way& way, uint64_t iterations) {
+std::vector<Row> rows_of(const CallWay& way, uint64_t iterations) {
   auto* const word = reinterpret_cast<uint64_t*>(way.memory.address()) + 3;
   uint64_t seen = 0;
   std::vector<Row> rows;
@@ -147,7 +147,7 @@ std::vector<Row> rows_of(const Way& way, uint64_t iterations) {
   return rows;
 }
 
-Way open(const std::string& name, const Options& options) {
+CallWay open(const std::string& name, const Options& options) {
   auto gpu = Gpu::open(options.gpu, 0, name == "stream" ? "off" : options.gdrcopy);
   Backing memory = peal::make_cuda_backing(gpu, kLargest, "host_words");
   return {name, std::move(gpu), std::move(memory)};
@@ -161,7 +161,7 @@ int run(const Options& options) {
   for (const char* name : {"stream", "gdrcopy"}) {
     const bool asked = options.way == name;
     if (!asked && options.way != "all") continue;
-    const Way way = open(name, options);
+    const CallWay way = open(name, options);
     if (name != std::string("stream") && !way.memory.reaches(way.memory.address(), 8)) {
       std::fprintf(stderr, "host_words: the way gdrcopy is not available here: %s\n",
                    way.gpu->describe_words().c_str());

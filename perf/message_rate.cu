@@ -16,12 +16,12 @@ int main(int argc, char** argv) {
       {.name = "message_rate",
        .what = "Operations per second between pairs of PEs, posted from inside a kernel.",
        .sizes = "8",
-       .ops = {{"put", Op::kPut, Way::kStream},
-               {"get", Op::kGet, Way::kStream},
-               {"p", Op::kP, Way::kStream},
-               {"g", Op::kG, Way::kStream},
-               {"atomic_add", Op::kAdd, Way::kStream},
-               {"put_signal", Op::kPutSignal, Way::kStream}},
+       .ops = {{"put", Op::kPut, CallWay::kStream},
+               {"get", Op::kGet, CallWay::kStream},
+               {"p", Op::kP, CallWay::kStream},
+               {"g", Op::kG, CallWay::kStream},
+               {"atomic_add", Op::kAdd, CallWay::kStream},
+               {"put_signal", Op::kPutSignal, CallWay::kStream}},
        .defaults = {.blocks = 2, .threads = 32}},
       argc, argv);
 }

@@ -79,7 +79,7 @@ PEAL_KERNEL fetch_all(peal::Context ctx, Words words, Outcome* outcome) {
 
 namespace {
 
-/// Of `launch(outcome)`, which fetches all words.
+/// The fastest of several runs of `launch(outcome)`, which fetches all words.
 template <class Launch>
 double best_ns(peal::Runtime& pe, int rounds, const Launch& launch) {
   auto* const outcome = pe.allocate<Outcome>(1);

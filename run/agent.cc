@@ -52,7 +52,7 @@ class Agent {
 
   struct Member {
     Member(const StartCommand& command, int input) : pe(command, input) {}
-    Pe pe;
+    LaunchedPe pe;
     bool told = false;  // the head knows how it ended
   };
 

@@ -123,7 +123,7 @@ std::string OutputStream::read() {
   return whole;
 }
 
-Pe::Pe(const StartCommand& command, int input) {
+LaunchedPe::LaunchedPe(const StartCommand& command, int input) {
   Outlet out;
   if (command.terminal) out = open_terminal();
   if (command.terminal && !out.write) no_terminal_ = std::strerror(errno);
@@ -164,7 +164,7 @@ Pe::Pe(const StartCommand& command, int input) {
   errors.fd = std::move(err.read);
 }
 
-void Pe::become(const StartCommand& command, int input, int out, int err, int report) {
+void LaunchedPe::become(const StartCommand& command, int input, int out, int err, int report) {
   const Fd nothing(input < 0 ? ::open("/dev/null", O_RDONLY | O_CLOEXEC) : -1);
   ::dup2(input < 0 ? nothing.get() : input, STDIN_FILENO);
   ::dup2(out, STDOUT_FILENO);
@@ -179,7 +179,7 @@ void Pe::become(const StartCommand& command, int input, int out, int err, int re
   ::_exit(127);
 }
 
-std::optional<int> Pe::status() {
+std::optional<int> LaunchedPe::status() {
   if (status_) return status_;
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
@@ -190,9 +190,9 @@ std::optional<int> Pe::status() {
   return status_;
 }
 
-void Pe::signal(int number) { ::kill(-pid_, number); }
+void LaunchedPe::signal(int number) { ::kill(-pid_, number); }
 
-Pe::~Pe() {
+LaunchedPe::~LaunchedPe() {
   if (pid_ < 0) return;
   ::kill(-pid_, SIGKILL);
   // One that the kernel does not let go stays behind as a zombie of this agent, which ends.

@@ -54,14 +54,14 @@ struct OutputStream {
   std::string read();
 };
 
-class Pe {
+class LaunchedPe {
  public:
   /// Forks and runs `command` with `input` as standard input; negative: nothing to read.
-  Pe(const StartCommand& command, int input);
+  LaunchedPe(const StartCommand& command, int input);
   /// Kills what is left of its process group.
-  ~Pe();
-  Pe(const Pe&) = delete;
-  Pe& operator=(const Pe&) = delete;
+  ~LaunchedPe();
+  LaunchedPe(const LaunchedPe&) = delete;
+  LaunchedPe& operator=(const LaunchedPe&) = delete;
 
   pid_t pid() const { return pid_; }
   /// Why standard output is a pipe although a terminal was asked for; empty: it is as asked.

@@ -20,14 +20,15 @@ constexpr Patience::Nap kLongestNap{200};
 
 }  // namespace
 
-Driver::Driver(Port& port, ShmWire& wire) : port_(port), wire_(wire), owner_(getpid()) {}
+EngineThread::EngineThread(Port& port, ShmWire& wire)
+    : port_(port), wire_(wire), owner_(getpid()) {}
 
-void Driver::start(std::function<void()> collect) {
+void EngineThread::start(std::function<void()> collect) {
   collect_ = std::move(collect);
   thread_ = std::thread([this] { run(); });
 }
 
-Driver::~Driver() {
+EngineThread::~EngineThread() {
   if (!thread_.joinable()) return;
   if (getpid() != owner_) {
     thread_.detach();  // it stayed in the parent
@@ -37,7 +38,7 @@ Driver::~Driver() {
   thread_.join();
 }
 
-void Driver::run() {
+void EngineThread::run() {
   prctl(PR_SET_NAME, "peal-softnic");
   prctl(PR_SET_TIMERSLACK, 1000);  // or a sleep of 20 us takes 70
   Patience patience(kLongestNap);
@@ -54,7 +55,7 @@ void Driver::run() {
   round();
 }
 
-bool Driver::round() {
+bool EngineThread::round() {
   const uint64_t now = monotonic_ns();
   if (port_.faults != nullptr && !attend_faults(port_, now)) {
     if (port_.faults->killed) kill(getpid(), SIGKILL);

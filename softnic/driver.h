@@ -21,16 +21,16 @@
 
 namespace peal::softnic {
 
-class Driver : public Runner {
+class EngineThread : public Runner {
  public:
   /// `port` and `wire` must outlive the driver.
-  Driver(Port& port, ShmWire& wire);
+  EngineThread(Port& port, ShmWire& wire);
   /// Starts the thread. `collect` runs under the lock when the engine has raised events.
   void start(std::function<void()> collect);
   /// Stops the thread after one last look at the wire. In a forked child there is no thread.
-  ~Driver() override;
-  Driver(const Driver&) = delete;
-  Driver& operator=(const Driver&) = delete;
+  ~EngineThread() override;
+  EngineThread(const EngineThread&) = delete;
+  EngineThread& operator=(const EngineThread&) = delete;
 
   void pause() override { mutex_.lock(); }
   void resume() override { mutex_.unlock(); }

@@ -57,7 +57,7 @@ struct CpuEngine {
   std::unique_ptr<Placement> placement;
   ShmWire wire;
   Control control;
-  Driver driver;  // last: its thread uses all of the above
+  EngineThread driver;  // last: its thread uses all of the above
 };
 
 }  // namespace

@@ -8,13 +8,13 @@ namespace peal::compat {
 namespace {
 
 // Where the runtime makes the call.
-detail::CallSite place_of(Pe& pe, const Site& site) {
+detail::HostCallSite place_of(Pe& pe, const HostCallSite& site) {
   switch (site.when) {
-    case Site::When::kNow:
+    case HostCallSite::When::kNow:
       return pe.runtime().host().site();
-    case Site::When::kLater:
+    case HostCallSite::When::kLater:
       return pe.runtime().host_nbi().site();
-    case Site::When::kInOrder:
+    case HostCallSite::When::kInOrder:
       break;
   }
   return pe.runtime().on(stream_of(site.stream)).site();
@@ -22,11 +22,11 @@ detail::CallSite place_of(Pe& pe, const Site& site) {
 
 // `start` gives the calls to a place.
 template <class Start>
-int start_at(const Site& site, const Start& start) {
+int start_at(const HostCallSite& site, const Start& start) {
   return code_of(site.call, [&](Pe& pe) {
-    const detail::CallSite place = place_of(pe, site);
+    const detail::HostCallSite place = place_of(pe, site);
     start(pe, place);
-    if (site.when == Site::When::kNow) CallTicket(place).wait();
+    if (site.when == HostCallSite::When::kNow) CallTicket(place).wait();
   });
 }
 
@@ -41,23 +41,24 @@ void check_spread(const char* which, ptrdiff_t stride, uint64_t bytes, size_t co
 
 }  // namespace
 
-int make(const Site& site, const kernels::Transfer& call) {
-  return start_at(site, [&](Pe&, const detail::CallSite& at) { detail::start(at, call); });
+int make(const HostCallSite& site, const kernels::Transfer& call) {
+  return start_at(site, [&](Pe&, const detail::HostCallSite& at) { detail::start(at, call); });
 }
 
-int make(const Site& site, const kernels::Word& call) {
-  return start_at(site, [&](Pe&, const detail::CallSite& at) { detail::start(at, call); });
+int make(const HostCallSite& site, const kernels::Word& call) {
+  return start_at(site, [&](Pe&, const detail::HostCallSite& at) { detail::start(at, call); });
 }
 
-int make(const Site& site, nvshmem_team_t team, const kernels::Collective& call) {
-  return start_at(
-      site, [&](Pe& pe, const detail::CallSite& at) { detail::start(at, pe.team(team), call); });
+int make(const HostCallSite& site, nvshmem_team_t team, const kernels::Collective& call) {
+  return start_at(site, [&](Pe& pe, const detail::HostCallSite& at) {
+    detail::start(at, pe.team(team), call);
+  });
 }
 
 // One by one: what a host calls has no strides.
-int make_strided(const Site& site, const kernels::Transfer& first, const Strides& strides,
+int make_strided(const HostCallSite& site, const kernels::Transfer& first, const Strides& strides,
                  size_t count) {
-  return start_at(site, [&](Pe&, const detail::CallSite& at) {
+  return start_at(site, [&](Pe&, const detail::HostCallSite& at) {
     check_spread("dst", strides.dst, first.bytes, count);
     check_spread("src", strides.src, first.bytes, count);
     const auto bytes = static_cast<ptrdiff_t>(first.bytes);
@@ -70,8 +71,9 @@ int make_strided(const Site& site, const kernels::Transfer& first, const Strides
   });
 }
 
-int wait_for_all(const Site& site, const kernels::Word& first, size_t count, const int* status) {
-  return start_at(site, [&](Pe&, const detail::CallSite& at) {
+int wait_for_all(const HostCallSite& site, const kernels::Word& first, size_t count,
+                 const int* status) {
+  return start_at(site, [&](Pe&, const detail::HostCallSite& at) {
     if (status != nullptr) {
       fail(ErrorCode::kUnsupported, "status must be null: the host may not be able to read it");
     }
@@ -83,15 +85,15 @@ int wait_for_all(const Site& site, const kernels::Word& first, size_t count, con
   });
 }
 
-int meet(const Site& site, Call call) {
+int meet(const HostCallSite& site, Call call) {
   const int failed = make(site, detail::word_call(call));
   tell_of_kernels(site.call);
   return failed;
 }
 
-uint64_t fetch(const Site& site, const kernels::Word& call) {
+uint64_t fetch(const HostCallSite& site, const kernels::Word& call) {
   return on_host(site.call, [&](Pe& pe) {
-    if (site.when == Site::When::kInOrder) CallTicket(place_of(pe, site)).wait();
+    if (site.when == HostCallSite::When::kInOrder) CallTicket(place_of(pe, site)).wait();
     return detail::fetch(place_of(pe, now(site.call)), call);
   });
 }

@@ -52,33 +52,34 @@ FirstFailure failure();
 
 /// How the host makes a call: done when it returns, or when nvshmem_quiet() does, or in the order
 /// of a stream.
-struct Site {
+struct HostCallSite {
   enum class When { kNow, kLater, kInOrder };
   const char* call;  // as errors name it
   When when;
   cudaStream_t stream;
 };
-inline Site now(const char* call) { return {call, Site::When::kNow, nullptr}; }
-inline Site later(const char* call) { return {call, Site::When::kLater, nullptr}; }
-inline Site in_order(const char* call, cudaStream_t stream) {
-  return {call, Site::When::kInOrder, stream};
+inline HostCallSite now(const char* call) { return {call, HostCallSite::When::kNow, nullptr}; }
+inline HostCallSite later(const char* call) { return {call, HostCallSite::When::kLater, nullptr}; }
+inline HostCallSite in_order(const char* call, cudaStream_t stream) {
+  return {call, HostCallSite::When::kInOrder, stream};
 }
 
 // All answer 0, or not 0 once they have told why not.
 
-int make(const Site& site, const kernels::Transfer& call);
-int make(const Site& site, const kernels::Word& call);
-int make(const Site& site, nvshmem_team_t team, const kernels::Collective& call);
+int make(const HostCallSite& site, const kernels::Transfer& call);
+int make(const HostCallSite& site, const kernels::Word& call);
+int make(const HostCallSite& site, nvshmem_team_t team, const kernels::Collective& call);
 /// `count` transfers like the first one, each so many times its bytes behind the one before.
-int make_strided(const Site& site, const kernels::Transfer& first, const Strides& strides,
+int make_strided(const HostCallSite& site, const kernels::Transfer& first, const Strides& strides,
                  size_t count);
 /// A meeting of all PEs, which also tells of what kernels met with.
-int meet(const Site& site, Call call);
+int meet(const HostCallSite& site, Call call);
 /// Waits for `count` words, one behind the other. `status` must be null: it may be memory that only
 /// kernels read.
-int wait_for_all(const Site& site, const kernels::Word& first, size_t count, const int* status);
+int wait_for_all(const HostCallSite& site, const kernels::Word& first, size_t count,
+                 const int* status);
 /// What a call answers; 0 where it fails. In a stream's order: what the stream did is done.
-uint64_t fetch(const Site& site, const kernels::Word& call);
+uint64_t fetch(const HostCallSite& site, const kernels::Word& call);
 /// The memory of `pe` as an address of this PE, or null.
 void* address_at(const char* call, const void* symmetric, int pe);
 

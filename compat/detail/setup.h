@@ -243,15 +243,15 @@ inline void nvshmem_team_destroy(nvshmem_team_t team) {
 
 /// By all PEs: in the stream's order they meet, then their kernels begin. All blocks of one run at
 /// the same time; of 0 blocks as many as can.
-inline int nvshmemx_collective_launch(const void* func, ::peal::compat::Extent gridDims,
-                                      ::peal::compat::Extent blockDims, void** args,
+inline int nvshmemx_collective_launch(const void* func, ::peal::compat::LaunchExtent gridDims,
+                                      ::peal::compat::LaunchExtent blockDims, void** args,
                                       size_t sharedMem, cudaStream_t stream) {
   return ::peal::compat::launch("nvshmemx_collective_launch",
                                 {func, gridDims, blockDims, args, sharedMem, stream});
 }
 inline int nvshmemx_collective_launch_query_gridsize(const void* func,
-                                                     ::peal::compat::Extent blockDims, void** args,
-                                                     size_t sharedMem, int* gridsize) {
+                                                     ::peal::compat::LaunchExtent blockDims,
+                                                     void** args, size_t sharedMem, int* gridsize) {
   return ::peal::compat::most_blocks("nvshmemx_collective_launch_query_gridsize",
                                      {func, 1, blockDims, args, sharedMem, nullptr}, gridsize);
 }

@@ -37,22 +37,22 @@ struct State {
 };
 
 /// Blocks or threads, as dim3 has them; of dim3, of simt's Dim3, of a number.
-struct Extent {
+struct LaunchExtent {
   unsigned x = 1;
   unsigned y = 1;
   unsigned z = 1;
 
-  Extent(unsigned x_, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+  LaunchExtent(unsigned x_, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
   template <class Dim>
   requires requires(const Dim& dim) { dim.x + dim.y + dim.z; }
-  Extent(const Dim& dim) : x(dim.x), y(dim.y), z(dim.z) {}
+  LaunchExtent(const Dim& dim) : x(dim.x), y(dim.y), z(dim.z) {}
 };
 
 /// A kernel's start by its address.
 struct KernelStart {
   const void* kernel;
-  Extent blocks;
-  Extent threads;
+  LaunchExtent blocks;
+  LaunchExtent threads;
   void** arguments;
   size_t shared_bytes;
   void* stream;
@@ -81,7 +81,7 @@ static
 
 namespace {
 
-dim3 to_cuda(const Extent& extent) { return {extent.x, extent.y, extent.z}; }
+dim3 to_cuda(const LaunchExtent& extent) { return {extent.x, extent.y, extent.z}; }
 
 int fill_module(const State& state) {
   return cudaMemcpyToSymbol(module_state, &state, sizeof(state));

@@ -45,17 +45,17 @@ T from_bits(uint64_t bits) {
 }
 
 template <class T>
-T load(const T* p, const simt::Access& access) {
+T load(const T* p, const simt::ModelAccess& access) {
   simt::point();
-  simt::Memory* const memory = simt::model_of(reinterpret_cast<uintptr_t>(p));
+  simt::WeakMemory* const memory = simt::model_of(reinterpret_cast<uintptr_t>(p));
   if (memory == nullptr) return *p;
   return from_bits<T>(memory->load(simt::agent(), p, sizeof(T), access));
 }
 
 template <class T>
-void store(T* p, T value, const simt::Access& access) {
+void store(T* p, T value, const simt::ModelAccess& access) {
   simt::point();
-  simt::Memory* const memory = simt::model_of(reinterpret_cast<uintptr_t>(p));
+  simt::WeakMemory* const memory = simt::model_of(reinterpret_cast<uintptr_t>(p));
   if (memory == nullptr) {
     *p = value;
   } else {
@@ -65,9 +65,9 @@ void store(T* p, T value, const simt::Access& access) {
 
 /// Replaces *p by next(old) unless that is old itself and `kAlways` is false; returns old.
 template <bool kAlways = true, class T, class Next>
-T update(T* p, const simt::Access& access, const Next& next) {
+T update(T* p, const simt::ModelAccess& access, const Next& next) {
   simt::point();
-  simt::Memory* const memory = simt::model_of(reinterpret_cast<uintptr_t>(p));
+  simt::WeakMemory* const memory = simt::model_of(reinterpret_cast<uintptr_t>(p));
   const uint64_t me = memory == nullptr ? 0 : simt::agent();
   const T old = memory == nullptr ? *p : from_bits<T>(memory->newest(me, p, sizeof(T), access));
   const T fresh = next(old);
@@ -82,11 +82,11 @@ T update(T* p, const simt::Access& access, const Next& next) {
 
 /// A plain copy upwards, in pieces that neither side sees torn where they are aligned words.
 inline void copy(void* to, const void* from, size_t bytes) {
-  constexpr simt::Access kPlain{};
+  constexpr simt::ModelAccess kPlain{};
   auto* out = static_cast<std::byte*>(to);
   const auto* in = static_cast<const std::byte*>(from);
-  simt::Memory* const target = simt::model_of(reinterpret_cast<uintptr_t>(to));
-  simt::Memory* const source = simt::model_of(reinterpret_cast<uintptr_t>(from));
+  simt::WeakMemory* const target = simt::model_of(reinterpret_cast<uintptr_t>(to));
+  simt::WeakMemory* const source = simt::model_of(reinterpret_cast<uintptr_t>(from));
   if (target == nullptr && source == nullptr) {
     if (bytes != 0) memcpy(to, from, bytes);
     return;
@@ -120,16 +120,16 @@ inline void copy(void* to, const void* from, size_t bytes) {
 namespace memory {
 
 template <Reach R, Order O, Edge E>
-simt::Access access() {
-  constexpr simt::Order kOrders[] = {simt::Order::kRelaxed, simt::Order::kAcquire,
-                                     simt::Order::kRelease, simt::Order::kBoth};
+simt::ModelAccess access() {
+  constexpr simt::MemoryOrder kOrders[] = {simt::MemoryOrder::kRelaxed, simt::MemoryOrder::kAcquire,
+                                           simt::MemoryOrder::kRelease, simt::MemoryOrder::kBoth};
   const bool taken = E != Edge::kNone && weakened(E);
   // A user's read-modify-write is where one edge ends and another begins.
   if (E == Edge::kStoresBeforeRelease && O == Order::kBoth) {
-    if (weakened(Edge::kAcquireBeforeLoads)) return {sim::scope_of(R), simt::Order::kRelease};
-    return {sim::scope_of(R), taken ? simt::Order::kAcquire : simt::Order::kBoth};
+    if (weakened(Edge::kAcquireBeforeLoads)) return {sim::scope_of(R), simt::MemoryOrder::kRelease};
+    return {sim::scope_of(R), taken ? simt::MemoryOrder::kAcquire : simt::MemoryOrder::kBoth};
   }
-  return {sim::scope_of(R), taken ? simt::Order::kRelaxed : kOrders[static_cast<int>(O)]};
+  return {sim::scope_of(R), taken ? simt::MemoryOrder::kRelaxed : kOrders[static_cast<int>(O)]};
 }
 
 template <Reach R, Order O, Edge E, class T>
@@ -139,9 +139,9 @@ T load(const T* p) {
 
 template <Reach R, Order O, Edge E, class T>
 void store(T* p, T value) {
-  simt::Access how = access<R, O, E>();
+  simt::ModelAccess how = access<R, O, E>();
   // A relaxed store is part of an edge only by its place in the program: weakened, it loses that.
-  if (O == Order::kRelaxed && E != Edge::kNone && weakened(E)) how.order = simt::Order::kLate;
+  if (O == Order::kRelaxed && E != Edge::kNone && weakened(E)) how.order = simt::MemoryOrder::kLate;
   sim::store(p, value, how);
 }
 
@@ -172,14 +172,14 @@ template <Edge E>
 void fence_acquire() {
   if ((E != Edge::kNone && weakened(E)) || !simt::in_simulation()) return;
   simt::point();
-  simt::model().fence(simt::agent(), simt::Order::kAcquire);
+  simt::model().fence(simt::agent(), simt::MemoryOrder::kAcquire);
 }
 
 template <Reach R, Edge E>
 void fence_release() {
   if ((E != Edge::kNone && weakened(E)) || !simt::in_simulation()) return;
   simt::point();
-  simt::model().fence(simt::agent(), simt::Order::kRelease, sim::scope_of(R));
+  simt::model().fence(simt::agent(), simt::MemoryOrder::kRelease, sim::scope_of(R));
 }
 
 template <Edge E>
@@ -193,7 +193,7 @@ void fence_direct() {
 inline constexpr bool kMmioMayOvertake = true;
 inline void store_mmio(uint64_t* reg, uint64_t value) {
   simt::point();
-  simt::Memory* const memory = simt::model_of(reinterpret_cast<uintptr_t>(reg));
+  simt::WeakMemory* const memory = simt::model_of(reinterpret_cast<uintptr_t>(reg));
   if (memory != nullptr) memory->post(simt::agent(), reg, value);
 }
 

@@ -31,16 +31,16 @@ class SimulatedWord {
   }
 
  private:
-  static simt::Access access(std::memory_order order) {
+  static simt::ModelAccess access(std::memory_order order) {
     switch (order) {
       case std::memory_order_relaxed:
-        return {simt::Scope::kSystem, simt::Order::kRelaxed};
+        return {simt::Scope::kSystem, simt::MemoryOrder::kRelaxed};
       case std::memory_order_acquire:
-        return {simt::Scope::kSystem, simt::Order::kAcquire};
+        return {simt::Scope::kSystem, simt::MemoryOrder::kAcquire};
       case std::memory_order_release:
-        return {simt::Scope::kSystem, simt::Order::kRelease};
+        return {simt::Scope::kSystem, simt::MemoryOrder::kRelease};
       default:
-        return {simt::Scope::kSystem, simt::Order::kBoth};
+        return {simt::Scope::kSystem, simt::MemoryOrder::kBoth};
     }
   }
 

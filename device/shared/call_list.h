@@ -38,7 +38,7 @@ enum class Call : uint8_t {
   kAtomicXor,
   kAtomicMin,
   kAtomicMax,
-  // Of words at home: those that wait, and those that look once.
+  // Calls on words of this PE: those that wait, and those that look once.
   kWaitUntil,
   kWaitUntilAll,
   kWaitUntilAny,
@@ -49,14 +49,14 @@ enum class Call : uint8_t {
   kTestAny,
   kTestSome,
   kSignalFetch,
-  // Of a ticket.
+  // Calls on a ticket.
   kWait,
   kTestTicket,
   kFence,
   kQuiet,
   kSyncAll,
   kBarrierAll,
-  // Of a team.
+  // Calls of a team.
   kSync,
   kBarrier,
   kBroadcast,

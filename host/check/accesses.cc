@@ -41,7 +41,7 @@ OrderChecker::SymmetricOffset OrderChecker::place_of_address(const void* address
 }
 
 // False for a row that is not whole in the heap: windows and memory of this PE alone.
-bool OrderChecker::in_heap(const Rows& rows, uint64_t row, uint64_t* offset) const {
+bool OrderChecker::in_heap(const ByteRows& rows, uint64_t row, uint64_t* offset) const {
   const auto at = reinterpret_cast<uintptr_t>(rows.first) +
                   static_cast<uint64_t>(static_cast<int64_t>(row) * rows.pitch);
   *offset = at - reinterpret_cast<uintptr_t>(config_.heap);
@@ -63,7 +63,7 @@ Known OrderChecker::known_of(int owner) const {
 void OrderChecker::touch(const Touch& touch) {
   if (touch.owner < 0 || touch.rows.first == nullptr || touch.rows.bytes == 0) return;
   const Known known = known_of(touch.owner);
-  const Slot slot = Slot::of(touch.flags, me_, touch.site, touch.stamp);
+  const ShadowSlot slot = ShadowSlot::of(touch.flags, me_, touch.site, touch.stamp);
   Conflicts found;
   for (uint64_t row = 0; row < touch.rows.count; ++row) {
     uint64_t begin;
@@ -76,27 +76,27 @@ void OrderChecker::touch(const Touch& touch) {
 void OrderChecker::data_of(const CallNote& note, uint16_t site) {
   const uint32_t stamp = now();
   const int owner = index_of(note.pe);
-  const Rows here = here_of(note);
-  const Rows there = there_of(note);
+  const ByteRows here = here_of(note);
+  const ByteRows there = there_of(note);
   const bool one = is_one_element(note);
   if (is_put(note.call)) {
-    touch({owner, there, Slot::kWrite | (one ? Slot::kSmall : 0), site, stamp});
+    touch({owner, there, ShadowSlot::kWrite | (one ? ShadowSlot::kSmall : 0), site, stamp});
     touch({me_, here, 0, site, stamp});
     if (note.word != nullptr) {
-      const Rows word{static_cast<const std::byte*>(note.word), sizeof(uint64_t), 1, 0};
-      touch({owner, word, Slot::kWrite | Slot::kWord, site, stamp});
+      const ByteRows word{static_cast<const std::byte*>(note.word), sizeof(uint64_t), 1, 0};
+      touch({owner, word, ShadowSlot::kWrite | ShadowSlot::kWord, site, stamp});
     }
   } else if (note.call == Call::kGet) {
-    touch({owner, there, one ? Slot::kWord : 0, site, stamp});
-    touch({me_, here, Slot::kWrite, site, stamp});
+    touch({owner, there, one ? ShadowSlot::kWord : 0, site, stamp});
+    touch({me_, here, ShadowSlot::kWrite, site, stamp});
   } else if (note.call == Call::kG) {
-    touch({owner, there, Slot::kWord, site, stamp});
+    touch({owner, there, ShadowSlot::kWord, site, stamp});
   } else if (writes_word(note.call)) {
-    touch({owner, there, Slot::kWrite | Slot::kWord, site, stamp});
-    touch({me_, here, Slot::kWrite, site, stamp});
+    touch({owner, there, ShadowSlot::kWrite | ShadowSlot::kWord, site, stamp});
+    touch({me_, here, ShadowSlot::kWrite, site, stamp});
   } else if (is_collective(note.call)) {
     touch({me_, here, 0, site, stamp});
-    touch({me_, there, Slot::kWrite, site, stamp});
+    touch({me_, there, ShadowSlot::kWrite, site, stamp});
   }
 }
 
@@ -111,7 +111,7 @@ void OrderChecker::check_pending(const CallNote& note, uint16_t site) {
   }
 }
 
-void OrderChecker::check_pending(const Rows& at, bool write, uint16_t site) {
+void OrderChecker::check_pending(const ByteRows& at, bool write, uint16_t site) {
   if (!any_pending_.load(std::memory_order_acquire) || at.first == nullptr) return;
   std::vector<Pending> used;
   {
@@ -124,7 +124,7 @@ void OrderChecker::check_pending(const Rows& at, bool write, uint16_t site) {
 }
 
 void OrderChecker::begin_pending(const ContextState* context, const CallNote& note, uint16_t site) {
-  const Rows here = here_of(note);
+  const ByteRows here = here_of(note);
   if (here.first == nullptr || here.bytes == 0 || here.count == 0) return;
   const bool gets = !is_put(note.call);
   const Pending started{.context = context,
@@ -167,7 +167,7 @@ void OrderChecker::complete(const PendingList::Which& which) {
     if (!p.gets) continue;
     // It was under way until now: whoever touched the destination meanwhile was too early.
     const int owner = index_of(p.pe);
-    touch({me_, p.here, Slot::kWrite, p.site, now()});
+    touch({me_, p.here, ShadowSlot::kWrite, p.site, now()});
     acquire_words(owner, p.there.first, p.there.bytes, false);
   }
 }

@@ -7,12 +7,12 @@ namespace peal::checking {
 
 // An access of its PE and kind, else any that it stands for, so that a PE has one read and one
 // write in a cell; else an empty slot, else a read's.
-int place_in(const Cell& cell, Slot mine, const Known& known) {
+int place_in(const Cell& cell, ShadowSlot mine, const Known& known) {
   int empty = -1;
   int read = -1;
   int other = -1;
   for (int i = 0; i < kSlots; ++i) {
-    const Slot slot{cell[static_cast<size_t>(i)]};
+    const ShadowSlot slot{cell[static_cast<size_t>(i)]};
     if (slot.bits == 0) {
       if (empty < 0) empty = i;
     } else if (stands_for(mine, slot, known)) {
@@ -28,7 +28,7 @@ int place_in(const Cell& cell, Slot mine, const Known& known) {
 }
 
 // Each leaves itself before it looks at the others for the last time.
-Cell enter(std::atomic<uint64_t>* cell, Slot mine, const Known& known) {
+Cell enter(std::atomic<uint64_t>* cell, ShadowSlot mine, const Known& known) {
   constexpr int kTries = 64;
   Cell seen = load(cell);
   for (int i = 0; i < kTries; ++i) {

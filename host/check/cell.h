@@ -19,7 +19,7 @@ struct Known {
   std::array<uint32_t, kMaxPes> done{};
   std::array<uint32_t, kMaxPes> far{};
 
-  bool covers(const Slot& slot) const {
+  bool covers(const ShadowSlot& slot) const {
     const auto pe = static_cast<size_t>(slot.pe());
     const bool transfer = slot.write() && slot.pe() != owner;
     return slot.stamp() <= (transfer ? far[pe] : done[pe]);
@@ -40,7 +40,7 @@ inline bool same(const Cell& one, const Cell& other) {
 }
 
 /// True if `earlier` touches the same bytes and nothing orders it before `mine`.
-inline bool conflict(Slot earlier, Slot mine, const Known& known) {
+inline bool conflict(ShadowSlot earlier, ShadowSlot mine, const Known& known) {
   return (earlier.mask() & mine.mask()) != 0 && earlier.pe() != mine.pe() &&
          (earlier.write() || mine.write()) && earlier.care() + mine.care() < 3 &&
          !known.covers(earlier);
@@ -48,7 +48,7 @@ inline bool conflict(Slot earlier, Slot mine, const Known& known) {
 
 /// True if `earlier` may be forgotten once `mine` is kept: every later access that would conflict
 /// with `earlier` would conflict with `mine` as well.
-inline bool stands_for(Slot mine, Slot earlier, const Known& known) {
+inline bool stands_for(ShadowSlot mine, ShadowSlot earlier, const Known& known) {
   if ((earlier.mask() & ~mine.mask()) != 0) return false;
   if (earlier.write() && !mine.write()) return false;
   if (earlier.care() < mine.care()) return false;
@@ -56,10 +56,10 @@ inline bool stands_for(Slot mine, Slot earlier, const Known& known) {
 }
 
 /// The slot that `mine` goes to.
-int place_in(const Cell& cell, Slot mine, const Known& known);
+int place_in(const Cell& cell, ShadowSlot mine, const Known& known);
 
 /// Leaves `mine` in the cell; what else was there. Of two PEs that do this at a time one at least
 /// sees the other, and neither overwrites what it has not seen.
-Cell enter(std::atomic<uint64_t>* cell, Slot mine, const Known& known);
+Cell enter(std::atomic<uint64_t>* cell, ShadowSlot mine, const Known& known);
 
 }  // namespace peal::checking

@@ -34,10 +34,10 @@ struct Verdict {
   bool empty = true;   // but for those
 };
 
-Verdict judge(const Cell& cell, Slot mine, const Known& known) {
+Verdict judge(const Cell& cell, ShadowSlot mine, const Known& known) {
   Verdict verdict;
   for (size_t i = 0; i < kSlots; ++i) {
-    const Slot slot{cell[i]};
+    const ShadowSlot slot{cell[i]};
     if (slot.bits == 0) continue;
     if (conflict(slot, mine, known)) verdict.conflicts |= 1u << i;
     if (stands_for(mine, slot, known)) {
@@ -51,7 +51,7 @@ Verdict judge(const Cell& cell, Slot mine, const Known& known) {
 
 // What `mine` conflicts with in the cells of a chunk. Those accesses that it stands for leave. True
 // if there is no other. Neighbours usually look alike.
-bool look_at_cells(const HeapShadow& shadow, uint64_t number, Slot mine, const Known& known,
+bool look_at_cells(const HeapShadow& shadow, uint64_t number, ShadowSlot mine, const Known& known,
                    Conflicts& found) {
   Cell before{};
   Verdict verdict;
@@ -74,7 +74,7 @@ bool look_at_cells(const HeapShadow& shadow, uint64_t number, Slot mine, const K
 }
 
 // Once the cells are empty the next access to the whole need not look.
-void look_at_parts(const HeapShadow& shadow, uint64_t number, Slot mine, const Known& known,
+void look_at_parts(const HeapShadow& shadow, uint64_t number, ShadowSlot mine, const Known& known,
                    Conflicts& found) {
   Chunk& chunk = shadow.chunks[number];
   uint64_t state = chunk.state.load();
@@ -85,24 +85,24 @@ void look_at_parts(const HeapShadow& shadow, uint64_t number, Slot mine, const K
   if (clears) change(chunk, state, empty ? Chunk::kEmpty : Chunk::kUsed);
 }
 
-void access_whole(const HeapShadow& shadow, uint64_t number, Slot mine, const Known& known,
+void access_whole(const HeapShadow& shadow, uint64_t number, ShadowSlot mine, const Known& known,
                   Conflicts& found) {
   const Cell others = enter(shadow.chunks[number].whole, mine, known);
   for (const uint64_t bits : others) {
-    if (!conflict(Slot{bits}, mine, known)) continue;
-    found.add({Slot{bits}, number * kChunk, (number + 1) * kChunk});
+    if (!conflict(ShadowSlot{bits}, mine, known)) continue;
+    found.add({ShadowSlot{bits}, number * kChunk, (number + 1) * kChunk});
   }
   look_at_parts(shadow, number, mine, known, found);
 }
 
-void access_part(const HeapShadow& shadow, uint64_t begin, uint64_t end, Slot mine,
+void access_part(const HeapShadow& shadow, uint64_t begin, uint64_t end, ShadowSlot mine,
                  const Known& known, Conflicts& found) {
   access(shadow.cells, begin, end, mine, known, found);
   Chunk& chunk = shadow.chunks[begin / kChunk];
   mark_used(chunk);
-  const Slot any = mine.with(Slot::kMask);
+  const ShadowSlot any = mine.with(ShadowSlot::kMask);
   for (const uint64_t bits : load(chunk.whole, std::memory_order_seq_cst)) {
-    if (conflict(Slot{bits}, any, known)) found.add({Slot{bits}, begin, end});
+    if (conflict(ShadowSlot{bits}, any, known)) found.add({ShadowSlot{bits}, begin, end});
   }
 }
 
@@ -154,9 +154,9 @@ void for_each(uint64_t begin, uint64_t end, const Part& part, const Whole& whole
 
 }  // namespace
 
-void access(const HeapShadow& shadow, uint64_t begin, uint64_t end, Slot mine, const Known& known,
-            Conflicts& found) {
-  const Slot all = mine.with(Slot::kMask);
+void access(const HeapShadow& shadow, uint64_t begin, uint64_t end, ShadowSlot mine,
+            const Known& known, Conflicts& found) {
+  const ShadowSlot all = mine.with(ShadowSlot::kMask);
   for_each(
       begin, end,
       [&](uint64_t from, uint64_t to) { access_part(shadow, from, to, mine, known, found); },

@@ -41,8 +41,8 @@ struct HeapShadow {
 };
 
 /// Bytes [begin, end) of the heap, accessed by `mine`, which has no mask yet.
-void access(const HeapShadow& shadow, uint64_t begin, uint64_t end, Slot mine, const Known& known,
-            Conflicts& found);
+void access(const HeapShadow& shadow, uint64_t begin, uint64_t end, ShadowSlot mine,
+            const Known& known, Conflicts& found);
 
 /// PEs that wrote a granule by other than words (Slot::kWord), a bit for each.
 uint64_t writers_of_data(const HeapShadow& shadow, uint64_t offset);

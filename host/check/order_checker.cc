@@ -70,7 +70,7 @@ void OrderChecker::begin(const ContextState* context, const CallNote& note) {
   data_of(note, site);
   if (note.starts != 0) begin_pending(context, note, site);
   const int owner = index_of(note.pe);
-  const Rows there = there_of(note);
+  const ByteRows there = there_of(note);
   if (is_put(note.call)) {
     if (owner >= 0) raise(segment_->put(me_, owner), now());
     if (there.bytes <= sizeof(uint64_t) && there.count == 1) {
@@ -139,9 +139,10 @@ void OrderChecker::plain(const Plain& access) {
   std::atomic<uint32_t>& plain = segment_->sees_plain();
   if (plain.load(std::memory_order_relaxed) == 0) plain.store(1, std::memory_order_relaxed);
   const std::byte* const at = config_.heap + place.offset;
-  const Rows rows{at, access.bytes, 1, 0};
+  const ByteRows rows{at, access.bytes, 1, 0};
   if (place.owner == me_) check_pending(rows, access.write, site);
-  const uint64_t flags = (access.write ? Slot::kWrite : 0) | (access.atomic ? Slot::kWord : 0);
+  const uint64_t flags =
+      (access.write ? ShadowSlot::kWrite : 0) | (access.atomic ? ShadowSlot::kWord : 0);
   touch({place.owner, rows, flags, site, now()});
   if (!access.atomic) return;
   if (access.write) release_word(place.owner, at, Vouches::kAll);
@@ -183,7 +184,7 @@ void OrderChecker::freed(const void* address, uint64_t bytes) {
   if (place.owner != me_) return;
   met(kHostMeeting, Status::kOk);
   const uint16_t site = sites_.here(AccessKind::kFree, 0);
-  const Rows block{config_.heap + place.offset, bytes, 1, 0};
+  const ByteRows block{config_.heap + place.offset, bytes, 1, 0};
   std::vector<Pending> under_way;
   {
     const std::lock_guard lock(pending_mutex_);
@@ -191,7 +192,7 @@ void OrderChecker::freed(const void* address, uint64_t bytes) {
         [&](const Pending& p) { return p.here.overlap(block) || p.there.overlap(block); });
   }
   for (const Pending& p : under_way) tell_pending(p, site, "freed");
-  touch({me_, block, Slot::kWrite, site, now()});
+  touch({me_, block, ShadowSlot::kWrite, site, now()});
   forget(segment_->shadow(me_), place.offset, place.offset + bytes);
 }
 

@@ -102,7 +102,7 @@ class OrderChecker {
   };
   struct Touch {
     int owner;
-    Rows rows;  // by this PE's addresses of symmetric memory
+    ByteRows rows;  // by this PE's addresses of symmetric memory
     uint64_t flags;
     uint16_t site;
     uint32_t stamp;
@@ -112,7 +112,7 @@ class OrderChecker {
 
   int index_of(int pe) const;
   SymmetricOffset place_of_address(const void* address) const;
-  bool in_heap(const Rows& rows, uint64_t row, uint64_t* offset) const;
+  bool in_heap(const ByteRows& rows, uint64_t row, uint64_t* offset) const;
   uint32_t now() const { return segment_->stamp(me_).load(std::memory_order_acquire); }
   Knowledge mine() const { return segment_->knowledge(me_); }
   bool off() const { return off_.load(std::memory_order_relaxed); }
@@ -122,7 +122,7 @@ class OrderChecker {
   Known known_of(int owner) const;
   void data_of(const CallNote& note, uint16_t site);
   void check_pending(const CallNote& note, uint16_t site);
-  void check_pending(const Rows& here, bool write, uint16_t site);
+  void check_pending(const ByteRows& here, bool write, uint16_t site);
   void begin_pending(const ContextState* context, const CallNote& note, uint16_t site);
   void expect_unchanged(const PendingList::Which& which, uint16_t site);
   void complete(const PendingList::Which& which);
@@ -147,7 +147,7 @@ class OrderChecker {
   void tell_pending(const Pending& pending, uint16_t site, const char* what);
   bool is_news(uint16_t one, uint16_t other);
   std::string who(int index, uint16_t site) const;
-  std::string remedy(const Touch& touch, const Slot& other) const;
+  std::string remedy(const Touch& touch, const ShadowSlot& other) const;
 
   std::shared_ptr<const Segment> segment_;
   const OrderConfig config_;

@@ -39,7 +39,7 @@ void OrderChecker::release_into(const Knowledge& to, int target, Vouches vouches
 }
 
 void OrderChecker::release_word(int owner, const void* word, Vouches vouches) {
-  const Rows at{static_cast<const std::byte*>(word), 1, 1, 0};
+  const ByteRows at{static_cast<const std::byte*>(word), 1, 1, 0};
   uint64_t offset;
   if (owner < 0 || word == nullptr || !in_heap(at, 0, &offset)) return;
   const Segment::Released to = segment_->word(owner, offset, true);
@@ -55,7 +55,7 @@ bool OrderChecker::acquire_word(int owner, uint64_t offset) {
 }
 
 void OrderChecker::acquire_words(int owner, const void* first, uint64_t bytes, bool at_home) {
-  const Rows at{static_cast<const std::byte*>(first), bytes, 1, 0};
+  const ByteRows at{static_cast<const std::byte*>(first), bytes, 1, 0};
   uint64_t begin;
   // Nothing is known of other hosts, nor of words in windows.
   const bool here = owner >= 0 && in_heap(at, 0, &begin);
@@ -102,7 +102,7 @@ void OrderChecker::ordered_by(const ContextState* context, const CallNote& note)
 // or by loads of its own.
 void OrderChecker::look_for_puts(const CallNote& note) {
   uint64_t begin;
-  const Rows at{static_cast<const std::byte*>(note.there), note.there_bytes, 1, 0};
+  const ByteRows at{static_cast<const std::byte*>(note.there), note.there_bytes, 1, 0};
   if (index_of(note.pe) != me_ || !in_heap(at, 0, &begin)) return;
   for (uint64_t part = begin; part < begin + note.there_bytes; part += 4) {
     const Segment::Released from = segment_->word(me_, part, false);

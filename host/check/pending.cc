@@ -33,13 +33,13 @@ sum_of_bytes(const std::byte* from, uint64_t bytes, uint64_t sum) {
   return all ^ all >> 32;
 }
 
-const std::byte* row_of(const Rows& rows, uint64_t row) {
+const std::byte* row_of(const ByteRows& rows, uint64_t row) {
   return rows.first + static_cast<int64_t>(row) * rows.pitch;
 }
 
 }  // namespace
 
-bool Rows::overlap(const std::byte* begin, const std::byte* end) const {
+bool ByteRows::overlap(const std::byte* begin, const std::byte* end) const {
   if (first == nullptr || bytes == 0) return false;
   for (uint64_t row = 0; row < count; ++row) {
     const std::byte* const at = row_of(*this, row);
@@ -48,7 +48,7 @@ bool Rows::overlap(const std::byte* begin, const std::byte* end) const {
   return false;
 }
 
-bool Rows::overlap(const Rows& other) const {
+bool ByteRows::overlap(const ByteRows& other) const {
   if (other.first == nullptr || other.bytes == 0) return false;
   for (uint64_t row = 0; row < other.count; ++row) {
     const std::byte* const at = row_of(other, row);
@@ -57,7 +57,7 @@ bool Rows::overlap(const Rows& other) const {
   return false;
 }
 
-uint64_t sum_of(const Rows& rows) {
+uint64_t sum_of(const ByteRows& rows) {
   uint64_t sum = 0;
   for (uint64_t row = 0; row < rows.count && rows.first != nullptr; ++row) {
     sum = sum_of_bytes(row_of(rows, row), rows.bytes, sum + 1);
@@ -65,10 +65,10 @@ uint64_t sum_of(const Rows& rows) {
   return sum;
 }
 
-Rows here_of(const CallNote& note) {
+ByteRows here_of(const CallNote& note) {
   return {static_cast<const std::byte*>(note.here), note.here_bytes, note.rows, note.here_pitch};
 }
-Rows there_of(const CallNote& note) {
+ByteRows there_of(const CallNote& note) {
   return {static_cast<const std::byte*>(note.there), note.there_bytes, note.rows, note.there_pitch};
 }
 
@@ -79,8 +79,8 @@ void PendingList::add(const Pending& started) {
 
 std::optional<Pending> PendingList::started(const ContextState* context, const CallNote& note,
                                             bool ticket) {
-  const Rows here = here_of(note);
-  const Rows there = there_of(note);
+  const ByteRows here = here_of(note);
+  const ByteRows there = there_of(note);
   const auto alike = [&](const Pending& p) {
     return p.context == context && p.pe == note.pe && p.here == here && p.there == there;
   };

@@ -20,26 +20,26 @@ struct ContextState;
 namespace peal::checking {
 
 /// Rows of bytes, `pitch` from one to the next.
-struct Rows {
+struct ByteRows {
   const std::byte* first = nullptr;
   uint64_t bytes = 0;
   uint64_t count = 1;
   int64_t pitch = 0;
 
   bool overlap(const std::byte* begin, const std::byte* end) const;
-  bool overlap(const Rows& other) const;
-  bool operator==(const Rows&) const = default;
+  bool overlap(const ByteRows& other) const;
+  bool operator==(const ByteRows&) const = default;
 };
 
 /// A number that changes when the bytes do.
-uint64_t sum_of(const Rows& rows);
+uint64_t sum_of(const ByteRows& rows);
 
 struct Pending {
   const ContextState* context;
   int pe;
-  bool gets;   // `here` is written, else read
-  Rows here;   // at home
-  Rows there;  // at `pe`, by this PE's addresses
+  bool gets;       // `here` is written, else read
+  ByteRows here;   // at home
+  ByteRows there;  // at `pe`, by this PE's addresses
   uint64_t sum;
   uint32_t stamp;
   uint16_t site;
@@ -76,7 +76,7 @@ class PendingList {
   std::deque<Pending> list_;
 };
 
-Rows here_of(const CallNote& note);
-Rows there_of(const CallNote& note);
+ByteRows here_of(const CallNote& note);
+ByteRows there_of(const CallNote& note);
 
 }  // namespace peal::checking

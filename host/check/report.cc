@@ -27,9 +27,9 @@ bool OrderChecker::is_news(uint16_t one, uint16_t other) {
 }
 
 void OrderChecker::tell_conflict(const Touch& touch, const Conflict& conflict) {
-  const Slot other = conflict.other;
+  const ShadowSlot other = conflict.other;
   if (!is_news(touch.site, other.site())) return;
-  const bool write = (touch.flags & Slot::kWrite) != 0;
+  const bool write = (touch.flags & ShadowSlot::kWrite) != 0;
   const int owner = config_.pes[static_cast<size_t>(touch.owner)];
   if (sites_.operation(touch.site) == AccessKind::kFree) {
     return config_.report(fmt::format(
@@ -46,7 +46,7 @@ void OrderChecker::tell_conflict(const Touch& touch, const Conflict& conflict) {
                   does(other.write()), remedy(touch, other)));
 }
 
-std::string OrderChecker::remedy(const Touch& touch, const Slot& other) const {
+std::string OrderChecker::remedy(const Touch& touch, const ShadowSlot& other) const {
   const int pe = config_.pes[static_cast<size_t>(other.pe())];
   const Known known = known_of(touch.owner);
   const bool heard = other.stamp() <= known.done[static_cast<size_t>(other.pe())];

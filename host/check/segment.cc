@@ -68,7 +68,7 @@ Segment::Plan Segment::plan(const Shape& shape) {
   at.words = take(at.word_count * matrix);
   at.meeting_keys = take(kMeetings * 2 * sizeof(uint64_t));
   at.meetings = take(kMeetings * 2 * matrix);
-  at.sites = take(kSites * sizeof(Site));
+  at.sites = take(kSites * sizeof(AccessSite));
   at.chunks = take(pes * bytes_of_chunks(shape.heap_bytes));
   at.cells = take(pes * whole_pages(shape.heap_bytes / kGranule * kSlots * sizeof(uint64_t)));
   at.end = end;
@@ -132,7 +132,7 @@ Segment::Segment(Fd file, const Shape& shape) : shape_(shape), file_(std::move(f
   word_count_ = at.word_count;
   meeting_keys_ = reinterpret_cast<std::atomic<uint64_t>*>(base_ + at.meeting_keys);
   meetings_ = base_ + at.meetings;
-  sites_ = reinterpret_cast<Site*>(base_ + at.sites);
+  sites_ = reinterpret_cast<AccessSite*>(base_ + at.sites);
   chunks_ = base_ + at.chunks;
   cells_ = base_ + at.cells;
 }

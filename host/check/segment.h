@@ -26,7 +26,7 @@
 namespace peal::checking {
 
 /// An access that may be told of.
-struct Site {
+struct AccessSite {
   std::atomic<uint32_t> ready;
   uint32_t kind;  // an AccessKind
   uint32_t block;
@@ -78,7 +78,7 @@ class Segment {
 
   /// A number for a new site, from 1 on; 0: there is no more room.
   uint16_t new_site() const;
-  Site& site(uint16_t number) const { return sites_[number]; }
+  AccessSite& site(uint16_t number) const { return sites_[number]; }
   /// True once more than half of the sites are taken.
   bool short_of_sites() const;
 
@@ -114,7 +114,7 @@ class Segment {
   uint64_t word_count_ = 0;
   std::atomic<uint64_t>* meeting_keys_ = nullptr;
   std::byte* meetings_ = nullptr;
-  Site* sites_ = nullptr;
+  AccessSite* sites_ = nullptr;
   std::byte* chunks_ = nullptr;
   std::byte* cells_ = nullptr;
 };

@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kWithCare = 8;
 
 // Neighbours usually look alike: what was found out about one cell holds for the next.
-void access_run(std::atomic<uint64_t>* cells, uint64_t first, uint64_t end, Slot mine,
+void access_run(std::atomic<uint64_t>* cells, uint64_t first, uint64_t end, ShadowSlot mine,
                 const Known& known, Conflicts& found) {
   Cell before{};
   int at = 0;
@@ -22,7 +22,7 @@ void access_run(std::atomic<uint64_t>* cells, uint64_t first, uint64_t end, Slot
     if (!clean || !same(now, before)) {
       before = now;
       at = place_in(now, mine, known);
-      const auto meets = [&](uint64_t bits) { return conflict(Slot{bits}, mine, known); };
+      const auto meets = [&](uint64_t bits) { return conflict(ShadowSlot{bits}, mine, known); };
       clean = std::none_of(now.begin(), now.end(), meets);
       if (!clean) look(now, mine, known, granule, found);
     }
@@ -44,9 +44,10 @@ void Conflicts::add(const Conflict& conflict) {
   if (count < kMax) list[static_cast<size_t>(count++)] = conflict;
 }
 
-void look(const Cell& cell, Slot mine, const Known& known, uint64_t granule, Conflicts& found) {
+void look(const Cell& cell, ShadowSlot mine, const Known& known, uint64_t granule,
+          Conflicts& found) {
   for (const uint64_t bits : cell) {
-    const Slot slot{bits};
+    const ShadowSlot slot{bits};
     if (!conflict(slot, mine, known)) continue;
     const uint64_t both = slot.mask() & mine.mask();
     const auto first = static_cast<uint64_t>(__builtin_ctzll(both));
@@ -55,7 +56,7 @@ void look(const Cell& cell, Slot mine, const Known& known, uint64_t granule, Con
   }
 }
 
-void access(std::atomic<uint64_t>* cells, uint64_t begin, uint64_t end, Slot mine,
+void access(std::atomic<uint64_t>* cells, uint64_t begin, uint64_t end, ShadowSlot mine,
             const Known& known, Conflicts& found) {
   if (begin >= end) return;
   const uint64_t first = begin / kGranule;
@@ -65,7 +66,7 @@ void access(std::atomic<uint64_t>* cells, uint64_t begin, uint64_t end, Slot min
     const uint64_t from = begin > base ? begin - base : 0;
     const uint64_t to = std::min(end - base, kGranule);
     const uint64_t mask = (uint64_t{0xff} >> (kGranule - (to - from))) << from;
-    const Slot here = mine.with(mask);
+    const ShadowSlot here = mine.with(mask);
     look(enter(cells + granule * kSlots, here, known), here, known, granule, found);
   };
   if (last - first < 2 * kWithCare) {
@@ -73,14 +74,15 @@ void access(std::atomic<uint64_t>* cells, uint64_t begin, uint64_t end, Slot min
     return;
   }
   for (uint64_t i = 0; i < kWithCare; ++i) one(first + i);
-  access_run(cells, first + kWithCare, last + 1 - kWithCare, mine.with(Slot::kMask), known, found);
+  access_run(cells, first + kWithCare, last + 1 - kWithCare, mine.with(ShadowSlot::kMask), known,
+             found);
   for (uint64_t i = kWithCare; i-- > 0;) one(last - i);
 }
 
 uint64_t writers_in(const Cell& cell) {
   uint64_t pes = 0;
   for (const uint64_t bits : cell) {
-    const Slot slot{bits};
+    const ShadowSlot slot{bits};
     if (bits != 0 && slot.write() && !slot.word()) pes |= uint64_t{1} << slot.pe();
   }
   return pes;

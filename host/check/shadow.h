@@ -18,7 +18,7 @@ namespace peal::checking {
 
 /// An earlier access and where it meets the later one, as offsets in the heap.
 struct Conflict {
-  Slot other;
+  ShadowSlot other;
   uint64_t begin;
   uint64_t end;
 };
@@ -32,11 +32,12 @@ struct Conflicts {
 };
 
 /// Bytes [begin, end) of a heap whose cells are `cells`, accessed by `mine`, which has no mask yet.
-void access(std::atomic<uint64_t>* cells, uint64_t begin, uint64_t end, Slot mine,
+void access(std::atomic<uint64_t>* cells, uint64_t begin, uint64_t end, ShadowSlot mine,
             const Known& known, Conflicts& found);
 
 /// What of a granule's cell conflicts with `mine`.
-void look(const Cell& cell, Slot mine, const Known& known, uint64_t granule, Conflicts& found);
+void look(const Cell& cell, ShadowSlot mine, const Known& known, uint64_t granule,
+          Conflicts& found);
 
 /// PEs of a cell's writes by other than words (Slot::kWord), a bit for each.
 uint64_t writers_in(const Cell& cell);

@@ -77,7 +77,7 @@ uint16_t Sites::number_of(const Key& key, bool has_lane) {
   const uint16_t number = segment_.new_site();
   if (number != 0) {
     const Text& text = text_of(kernel, place);
-    Site& site = segment_.site(number);
+    AccessSite& site = segment_.site(number);
     site.kind = operation;
     site.block = block;
     site.thread = thread;
@@ -103,7 +103,7 @@ const Sites::Text& Sites::text_of(uint64_t kernel, uint64_t place) {
 }
 
 std::string Sites::text(uint16_t number) const {
-  const Site& site = segment_.site(number);
+  const AccessSite& site = segment_.site(number);
   if (number == 0 || site.ready.load(std::memory_order_acquire) == 0) return "an access";
   std::string text = site.line;
   if (site.kernel[0] != 0) {
@@ -120,7 +120,7 @@ AccessKind Sites::operation(uint16_t number) const {
 }
 
 std::string Sites::line(uint16_t number) const {
-  const Site& site = segment_.site(number);
+  const AccessSite& site = segment_.site(number);
   if (number == 0 || site.ready.load(std::memory_order_acquire) == 0) return "";
   return fmt::format("{}|{}|{}", site.kind, site.kernel, site.line);
 }

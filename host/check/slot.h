@@ -17,7 +17,7 @@ inline constexpr int kMaxPes = 64;
 /// A PE that has released so often is no longer looked at.
 inline constexpr uint32_t kMaxStamp = (1u << 31) - 2;
 
-struct Slot {
+struct ShadowSlot {
   uint64_t bits = 0;
 
   static constexpr uint64_t kMask = 0xff;  // bytes of the granule
@@ -26,10 +26,10 @@ struct Slot {
                                                // with one another
   static constexpr uint64_t kSmall = 1 << 10;  // a put that is never torn: no race with words
 
-  static Slot of(uint64_t flags, int pe, uint16_t site, uint32_t stamp) {
+  static ShadowSlot of(uint64_t flags, int pe, uint16_t site, uint32_t stamp) {
     return {flags | static_cast<uint64_t>(pe) << 11 | uint64_t{site} << 17 | uint64_t{stamp} << 33};
   }
-  Slot with(uint64_t mask) const { return {bits | mask}; }
+  ShadowSlot with(uint64_t mask) const { return {bits | mask}; }
 
   uint64_t mask() const { return bits & kMask; }
   bool write() const { return (bits & kWrite) != 0; }

@@ -31,7 +31,7 @@ uint64_t sum_of_text(const std::string& text) {
 
 /// Throws on all PEs unless all ask alike.
 Request agree(Engine& engine, Bootstrap& group, const char* call, const std::string& path,
-              const Memory& memory) {
+              const MemoryRange& memory) {
   const auto all = gather_together(group, [&] {
     return Request{memory.bytes, sum_of_text(path), engine.options().piece_bytes};
   });
@@ -89,7 +89,7 @@ void open_made(std::optional<File>& file, Engine& engine, const std::string& par
 }
 
 void write_part(Engine& engine, File& file, const CheckpointHeader& header, int pe,
-                const Memory& from) {
+                const MemoryRange& from) {
   const CheckpointLayout layout(header);
   std::vector<uint64_t> sums(layout.pieces() + 1);
   const uint64_t begin = layout.part(pe);
@@ -120,7 +120,7 @@ std::vector<uint64_t> read_sums(File& file, const CheckpointLayout& layout, int 
 }
 
 void read_part(Engine& engine, File& file, const CheckpointHeader& header, int pe,
-               const Memory& to) {
+               const MemoryRange& to) {
   const CheckpointLayout layout(header);
   const std::vector<uint64_t> sums = read_sums(file, layout, pe);
   const uint64_t begin = layout.part(pe);
@@ -143,7 +143,7 @@ void read_part(Engine& engine, File& file, const CheckpointHeader& header, int p
 
 /// What PE 0 goes by, which was checked for this job.
 CheckpointHeader open_saved(std::optional<File>& file, Engine& engine, Bootstrap& group,
-                            const std::string& path, const Memory& to) {
+                            const std::string& path, const MemoryRange& to) {
   file.emplace(engine.calls(), path, File::Use::kRead, engine.options().direct);
   const CheckpointHeader header = read_header(*file);
   if (header.n_pes != static_cast<uint32_t>(group.size())) {
@@ -162,7 +162,7 @@ CheckpointHeader open_saved(std::optional<File>& file, Engine& engine, Bootstrap
 }  // namespace
 
 void save_checkpoint(Engine& engine, Bootstrap& group, const std::string& path,
-                     const Memory& from) {
+                     const MemoryRange& from) {
   const Request request = agree(engine, group, "save_checkpoint", path, from);
   const int me = group.rank();
   std::optional<Replacement> replacement;  // PE 0's
@@ -192,7 +192,8 @@ void save_checkpoint(Engine& engine, Bootstrap& group, const std::string& path,
   });
 }
 
-void load_checkpoint(Engine& engine, Bootstrap& group, const std::string& path, const Memory& to) {
+void load_checkpoint(Engine& engine, Bootstrap& group, const std::string& path,
+                     const MemoryRange& to) {
   agree(engine, group, "load_checkpoint", path, to);
   std::optional<File> file;
   const auto headers =

@@ -20,11 +20,13 @@ namespace peal::storage {
 /// Collective; all PEs name the same path and as many bytes. Throws on all PEs: kInvalidArgument
 /// where they differ or `path` cannot be written, kConfiguration where they do not see one file
 /// system, kSystem where a disk fails or is full. Memory must not change meanwhile.
-void save_checkpoint(Engine& engine, Bootstrap& group, const std::string& path, const Memory& from);
+void save_checkpoint(Engine& engine, Bootstrap& group, const std::string& path,
+                     const MemoryRange& from);
 
 /// Collective; fills `to` with what this PE saved. Throws on all PEs: kInvalidArgument for what is
 /// no checkpoint, one of another number of PEs or bytes, one that was cut short, and where PEs see
 /// different ones; kSystem for a damaged one, naming PE and bytes. Memory is undefined then.
-void load_checkpoint(Engine& engine, Bootstrap& group, const std::string& path, const Memory& to);
+void load_checkpoint(Engine& engine, Bootstrap& group, const std::string& path,
+                     const MemoryRange& to);
 
 }  // namespace peal::storage

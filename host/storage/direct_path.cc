@@ -31,7 +31,7 @@ void DirectPath::release(const std::byte* base, const Registered& registered) {
   gpu_->release([&](const auto&) { library_->release_buffer(base); });
 }
 
-void DirectPath::prepare(const Memory& memory) {
+void DirectPath::prepare(const MemoryRange& memory) {
   // Without a whole it may be freed after the call.
   if (library_ == nullptr || memory.whole == nullptr) return;
   const std::lock_guard lock(mutex_);
@@ -68,7 +68,7 @@ bool DirectPath::move(const Transfer& transfer) {
 /// Why it was not done, or nothing.
 std::string DirectPath::move_pieces(const Transfer& transfer,
                                     const cufile::FileHandle& handle) const {
-  const Memory& memory = transfer.memory;
+  const MemoryRange& memory = transfer.memory;
   std::byte* const base = memory.whole != nullptr ? memory.whole : memory.address;
   const auto skip = static_cast<uint64_t>(memory.address - base);
   const auto move_one = [&](size_t, const FileRange& piece) {

@@ -18,7 +18,7 @@
 namespace peal::storage {
 
 /// A range of this PE's memory.
-struct Memory {
+struct MemoryRange {
   std::byte* address;
   size_t bytes;
   bool on_gpu = false;  // the host cannot load and store it
@@ -40,7 +40,7 @@ class DirectPath {
   struct Transfer {
     const File& file;
     uint64_t offset;
-    const Memory& memory;
+    const MemoryRange& memory;
     bool reading;
     size_t piece_bytes;
     size_t threads;
@@ -51,7 +51,7 @@ class DirectPath {
   bool move(const Transfer& transfer);
 
   /// Registers the whole of it, where the library takes it.
-  void prepare(const Memory& memory);
+  void prepare(const MemoryRange& memory);
   /// Ends that of what begins there.
   void forget(const std::byte* whole);
 

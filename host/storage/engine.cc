@@ -50,7 +50,7 @@ void Engine::write(const Transfer& transfer) { move(transfer, false); }
 
 void Engine::move(const Transfer& transfer, bool reading) {
   const std::lock_guard lock(mutex_);
-  const Memory& memory = transfer.memory;
+  const MemoryRange& memory = transfer.memory;
   if (memory.on_gpu && gpu_ == nullptr) {
     fail(ErrorCode::kInvalidArgument, "storage: memory of a GPU at {}, and this PE uses none",
          fmt::ptr(memory.address));
@@ -122,7 +122,7 @@ bool Engine::holds(File& file, size_t worker, uint64_t offset, std::span<const s
   return true;
 }
 
-void Engine::prepare(const Memory& memory) {
+void Engine::prepare(const MemoryRange& memory) {
   if (!memory.on_gpu) return;
   std::call_once(pinned_once_, [&] {
     const std::lock_guard lock(mutex_);

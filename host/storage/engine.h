@@ -55,7 +55,7 @@ class Engine {
   struct Transfer {
     File& file;
     uint64_t offset;  // in the file
-    Memory memory;
+    MemoryRange memory;
     size_t piece_bytes = 0;  // 0: the engine's
     View view = nullptr;
     /// A write leaves what the file holds already as it is, until a piece differs; from there on
@@ -73,7 +73,7 @@ class Engine {
 
   /// Pins what transfers of such memory need, so that they need not: that may wait for a GPU whose
   /// streams wait for the transfer.
-  void prepare(const Memory& memory);
+  void prepare(const MemoryRange& memory);
 
   /// What begins at `whole` (Memory::whole) ends; no transfer of it is under way.
   void forget(const std::byte* whole) { direct_path_.forget(whole); }

@@ -10,7 +10,7 @@ namespace peal::storage {
 namespace {
 
 /// The first `bytes` of it.
-Memory first(Memory memory, uint64_t bytes) {
+MemoryRange first(MemoryRange memory, uint64_t bytes) {
   memory.bytes = static_cast<size_t>(bytes);
   return memory;
 }
@@ -34,13 +34,13 @@ Shard shard_of(uint64_t bytes, size_t unit, int pe, int n_pes) {
   return {begin * unit, (each + (me < longer ? 1 : 0)) * unit};
 }
 
-void load(Engine& engine, const std::string& path, uint64_t offset, const Memory& to) {
+void load(Engine& engine, const std::string& path, uint64_t offset, const MemoryRange& to) {
   File file(engine.calls(), path, File::Use::kRead, engine.options().direct);
   engine.read({file, offset, to});
 }
 
 Shard load_shard(Engine& engine, const std::string& path, size_t unit, int pe, int n_pes,
-                 const Memory& to) {
+                 const MemoryRange& to) {
   File file(engine.calls(), path, File::Use::kRead, engine.options().direct);
   const Shard mine = shard_of(file.bytes(), unit, pe, n_pes);
   if (mine.bytes > to.bytes) {
@@ -52,7 +52,7 @@ Shard load_shard(Engine& engine, const std::string& path, size_t unit, int pe, i
   return mine;
 }
 
-void save(Engine& engine, const std::string& path, const Memory& from) {
+void save(Engine& engine, const std::string& path, const MemoryRange& from) {
   Replacement replacement(engine.calls(), path, engine.options().direct);
   engine.write({replacement.file(), 0, from});
   replacement.commit();

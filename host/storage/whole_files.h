@@ -25,15 +25,15 @@ Shard shard_of(uint64_t bytes, size_t unit, int pe, int n_pes);
 
 /// Fills `to` with the file's bytes from `offset` on. Throws as Engine::read does, and for a path
 /// that cannot be opened.
-void load(Engine& engine, const std::string& path, uint64_t offset, const Memory& to);
+void load(Engine& engine, const std::string& path, uint64_t offset, const MemoryRange& to);
 
 /// Loads this PE's part of the file and answers which that is; `to` may be longer, and its rest is
 /// as before. Throws kInvalidArgument where `to` is too short.
 Shard load_shard(Engine& engine, const std::string& path, size_t unit, int pe, int n_pes,
-                 const Memory& to);
+                 const MemoryRange& to);
 
 /// Makes `path` a file of exactly these bytes, on the disk on return. On failure what was at `path`
 /// before is as it was (host/storage/replacement.h).
-void save(Engine& engine, const std::string& path, const Memory& from);
+void save(Engine& engine, const std::string& path, const MemoryRange& from);
 
 }  // namespace peal::storage

@@ -25,7 +25,7 @@ namespace peal::perf {
 
 /// One call of an agent.
 template <class Api, class Scope>
-struct Turn {
+struct AgentTurn {
   const Api& api;
   Scope scope;
   const Plan& plan;
@@ -48,35 +48,35 @@ struct Turn {
 };
 
 /// What a call is for the tables of cases. Its size is known when compiled, or 0.
-template <Op kCall, uint64_t kSize = 0, Way kHow = Way::kCall>
-struct Kind {
+template <Op kCall, uint64_t kSize = 0, CallWay kHow = CallWay::kCall>
+struct CaseKind {
   static constexpr Op kOp = kCall;
   static constexpr uint64_t kBytes = kSize;
-  static constexpr Way kWay = kHow;
+  static constexpr CallWay kWay = kHow;
 };
 
 // Calls that return once posted.
 
-struct Put : Kind<Op::kPut> {
+struct Put : CaseKind<Op::kPut> {
   PEAL_DEVICE static Status post(const auto& t) {
     return t.api.put(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
   }
 };
 
-struct Get : Kind<Op::kGet> {
+struct Get : CaseKind<Op::kGet> {
   PEAL_DEVICE static Status post(const auto& t) {
     return t.api.get(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
   }
 };
 
-struct Copy : Kind<Op::kCopy> {
+struct Copy : CaseKind<Op::kCopy> {
   PEAL_DEVICE static Status post(const auto& t) {
     return t.api.copy(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
   }
 };
 
 /// Every signal adds 1 to the agent's word.
-struct PutCounted : Kind<Op::kPutSignal> {
+struct PutCounted : CaseKind<Op::kPutSignal> {
   PEAL_DEVICE static Status post(const auto& t) {
     return t.api.put_counted(t.scope, t.dst(), t.src(), t.bytes, t.plan.words + t.agent,
                              t.plan.peer);
@@ -84,7 +84,7 @@ struct PutCounted : Kind<Op::kPutSignal> {
 };
 
 template <class Word>
-struct P : Kind<Op::kP, sizeof(Word)> {
+struct P : CaseKind<Op::kP, sizeof(Word)> {
   PEAL_DEVICE static Status post(const auto& t) {
     return t.api.p(t.template dst_word<Word>(), t.template value<Word>(t.plan.seed), t.plan.peer);
   }
@@ -92,7 +92,7 @@ struct P : Kind<Op::kP, sizeof(Word)> {
 
 /// The value is kept for the check.
 template <class Word>
-struct G : Kind<Op::kG, sizeof(Word)> {
+struct G : CaseKind<Op::kG, sizeof(Word)> {
   PEAL_DEVICE static Status post(const auto& t) {
     return t.api.g(t.template dst_word<Word>(), reinterpret_cast<const Word*>(t.src()),
                    t.plan.peer);
@@ -101,7 +101,7 @@ struct G : Kind<Op::kG, sizeof(Word)> {
 };
 
 template <class Word, Op kCall = Op::kAdd>
-struct Add : Kind<kCall, sizeof(Word)> {
+struct Add : CaseKind<kCall, sizeof(Word)> {
   PEAL_DEVICE static Status post(const auto& t) {
     auto* word = reinterpret_cast<Word*>(t.plan.words + (kCall == Op::kAddSame ? 0 : t.agent));
     const uint64_t value = addend(t.plan.seed, t.number * threads_in_grid() + t.agent);
@@ -111,7 +111,7 @@ struct Add : Kind<kCall, sizeof(Word)> {
 
 /// As counters are counted: one addend for the whole launch, so that the compiler makes one atomic
 /// of a warp's.
-struct AddAlike : Kind<Op::kAddSame, sizeof(uint64_t)> {
+struct AddAlike : CaseKind<Op::kAddSame, sizeof(uint64_t)> {
   PEAL_DEVICE static Status post(const auto& t) {
     const uint64_t value = addend(t.plan.seed, t.plan.first * threads_in_grid());
     return t.api.add(t.plan.words, value, t.plan.peer);
@@ -128,7 +128,7 @@ struct Quieted : Call {
   }
 };
 
-struct GetNow : Kind<Op::kGet> {
+struct GetNow : CaseKind<Op::kGet> {
   PEAL_DEVICE static Status send(const auto& t) {
     return t.api.get_now(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
   }
@@ -136,7 +136,7 @@ struct GetNow : Kind<Op::kGet> {
 
 /// Wrong when the old value is not the sum of the additions before.
 template <class Word>
-struct FetchAdd : Kind<Op::kFetchAdd, sizeof(Word)> {
+struct FetchAdd : CaseKind<Op::kFetchAdd, sizeof(Word)> {
   PEAL_DEVICE static Status send(const auto& t) {
     const auto value = static_cast<Word>(addend(t.plan.seed, t.number));
     Word old{};
@@ -152,7 +152,7 @@ struct FetchAdd : Kind<Op::kFetchAdd, sizeof(Word)> {
 
 /// The flag only grows. Where the size is known when compiled the call may become a single store.
 template <uint64_t kSize, Op kCall = Op::kPutSignal>
-struct PutSignal : Kind<kCall, kSize, Way::kBounce> {
+struct PutSignal : CaseKind<kCall, kSize, CallWay::kBounce> {
   PEAL_DEVICE static Status send(const auto& t) {
     return t.api.put_signal(t.scope, t.dst(), t.src(), kSize != 0 ? kSize : t.bytes, t.plan.words,
                             t.number + 1, t.plan.peer);
@@ -172,7 +172,7 @@ struct PutThenSignal : PutSignal<0, Op::kPut> {
 
 /// The value is its own flag: each side waits until its slot holds exactly what must come.
 template <class Word>
-struct PAsFlag : Kind<Op::kP, sizeof(Word), Way::kBounce> {
+struct PAsFlag : CaseKind<Op::kP, sizeof(Word), CallWay::kBounce> {
   PEAL_DEVICE static Status send(const auto& t) { return P<Word>::post(t); }
   PEAL_DEVICE static Status take(const auto& t) {
     return t.api.wait_equal(t.template dst_word<Word>(), t.template value<Word>(t.plan.peers_seed));

@@ -23,7 +23,7 @@ enum class Op {
   kBarrier,
 };
 
-enum class Way {
+enum class CallWay {
   kStream,    // all agents, one call after another, quiet at the end
   kCall,      // one agent, each call completed: by quiet, or by its answer
   kBounce,    // one agent each on two PEs: one sends, the other answers
@@ -38,21 +38,21 @@ inline const char* to_string(ScopeKind scope) { return kScopeNames[static_cast<s
 struct Measure {
   const char* name;
   Op op;
-  Way way;
+  CallWay way;
 };
 
 /// What the comparison measures.
-inline constexpr Measure kCompared[] = {{"put", Op::kPut, Way::kStream},
-                                        {"get", Op::kGet, Way::kStream},
-                                        {"put_quiet", Op::kPut, Way::kCall},
-                                        {"p_quiet", Op::kP, Way::kCall},
-                                        {"inc_quiet", Op::kAdd, Way::kCall},
-                                        {"fetch_add", Op::kFetchAdd, Way::kCall},
-                                        {"put_signal", Op::kPutSignal, Way::kBounce},
-                                        {"ping_pong", Op::kWord, Way::kBounce},
-                                        {"add", Op::kAdd, Way::kStream},
-                                        {"add_same", Op::kAddSame, Way::kStream},
-                                        {"barrier_all", Op::kBarrier, Way::kTogether}};
+inline constexpr Measure kCompared[] = {{"put", Op::kPut, CallWay::kStream},
+                                        {"get", Op::kGet, CallWay::kStream},
+                                        {"put_quiet", Op::kPut, CallWay::kCall},
+                                        {"p_quiet", Op::kP, CallWay::kCall},
+                                        {"inc_quiet", Op::kAdd, CallWay::kCall},
+                                        {"fetch_add", Op::kFetchAdd, CallWay::kCall},
+                                        {"put_signal", Op::kPutSignal, CallWay::kBounce},
+                                        {"ping_pong", Op::kWord, CallWay::kBounce},
+                                        {"add", Op::kAdd, CallWay::kStream},
+                                        {"add_same", Op::kAddSame, CallWay::kStream},
+                                        {"barrier_all", Op::kBarrier, CallWay::kTogether}};
 
 struct Case {
   Measure what;
@@ -68,8 +68,8 @@ struct Case {
     const uint64_t in_block = scope == ScopeKind::kThread ? threads : warps;
     return blocks * (scope == ScopeKind::kBlock ? 1 : in_block);
   }
-  bool streams() const { return what.way == Way::kStream; }
-  bool bounces() const { return what.way == Way::kBounce; }
+  bool streams() const { return what.way == CallWay::kStream; }
+  bool bounces() const { return what.way == CallWay::kBounce; }
   bool fetches() const { return what.op == Op::kGet || what.op == Op::kG; }
   bool adds() const {
     return what.op == Op::kAdd || what.op == Op::kAddSame || what.op == Op::kFetchAdd;

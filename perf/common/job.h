@@ -101,7 +101,7 @@ class Job {
     const Grid grid{case_.blocks, case_.threads};
     side_.barrier();
     ready_ = std::chrono::steady_clock::now();
-    if (case_.bounces() || case_.what.way == Way::kTogether) {
+    if (case_.bounces() || case_.what.way == CallWay::kTogether) {
       side_.launch_together(grid, kernel, api, plan_, times_);
     } else if (leads()) {
       side_.launch(grid, kernel, api, plan_, times_);
@@ -133,7 +133,7 @@ class Job {
     const Case& c = case_;
     const bool target = plan_.peer >= 0 && (!leads() || to_itself());
     const bool receives = c.fetches() ? leads() : target || (c.bounces() && leads());
-    if (receives && c.what.way != Way::kTogether) {
+    if (receives && c.what.way != CallWay::kTogether) {
       if (spoil != Spoil::kNothing) flip(c.moves_data() && spoil == Spoil::kData);
       if (c.moves_data()) {
         const Expected e{.seed = plan_.peers_seed,

@@ -32,15 +32,15 @@ PEAL_DEVICE uint64_t agent_in_grid(Block) { return block_in_grid(); }
 PEAL_DEVICE uint64_t agent_in_grid(WholeGrid) { return 0; }
 
 /// Where an agent's bytes of slot 0 begin, and how many each of its calls moves.
-struct Share {
+struct AgentShare {
   uint64_t begin;
   uint64_t bytes;
 
-  /// Of a shared message equal parts of whole lines, for agents of equal size; small messages have
+  /// Agents of equal size get equal parts, whole lines, of a shared message; small messages have
   /// not enough of them for all. By divisions on the GPU: their results ptxas keeps in registers,
   /// others it computes again before every call, which costs small messages up to a fifth.
   template <class Scope>
-  PEAL_DEVICE static Share of(Scope scope, const Plan& plan) {
+  PEAL_DEVICE static AgentShare of(Scope scope, const Plan& plan) {
     const uint64_t agent = agent_in_grid(scope);
     if (!plan.shared) return {agent * plan.span, plan.bytes};
     constexpr uint64_t kLine = 16;
@@ -64,14 +64,14 @@ PEAL_DEVICE uint64_t slot_after(const Plan& plan, uint64_t at) {
 template <class Api, class Call, class Scope>
 PEAL_KERNEL PEAL_MAX_THREADS(1024) stream(Api api, Plan plan, BlockTime* times) {
   const Scope scope;
-  const Share share = Share::of(scope, plan);
+  const AgentShare share = AgentShare::of(scope, plan);
   Status status = Status::kOk;
   block.sync();
   const uint64_t begin = now_ns();
   if (share.bytes != 0) {
     uint64_t at = plan.first * plan.stride % plan.span;
     for (uint64_t i = 0; i < plan.iterations && status == Status::kOk; ++i) {
-      const Turn<Api, Scope> turn{
+      const AgentTurn<Api, Scope> turn{
           api, scope, plan, at + share.begin, share.bytes, plan.first + i, agent_in_grid(scope)};
       at = slot_after(plan, at);
       status = Call::post(turn);
@@ -103,16 +103,16 @@ PEAL_KERNEL exchange(Api api, Plan plan, BlockTime* times) {
   const uint64_t begin = now_ns();
   for (uint64_t i = 0; i < plan.iterations && status == Status::kOk;
        ++i, at = slot_after(plan, at)) {
-    const Turn<Api, Scope> turn{api, scope, plan, at, plan.bytes, plan.first + i, 0};
+    const AgentTurn<Api, Scope> turn{api, scope, plan, at, plan.bytes, plan.first + i, 0};
     const uint64_t sent = kMode == Mode::kEach ? now_ns() : 0;
-    if (Call::kWay == Way::kCall || plan.leads) status = Call::send(turn);
-    if constexpr (Call::kWay == Way::kBounce) {
+    if (Call::kWay == CallWay::kCall || plan.leads) status = Call::send(turn);
+    if constexpr (Call::kWay == CallWay::kBounce) {
       if (status == Status::kOk) status = Call::take(turn);
     }
     if constexpr (kMode == Mode::kEach) {
       if (scope.leader()) plan.samples[i] = now_ns() - sent;
     }
-    if constexpr (Call::kWay == Way::kBounce) {
+    if constexpr (Call::kWay == CallWay::kBounce) {
       if constexpr (kMode == Mode::kLook && Call::kOp != Op::kWord) {
         const auto* word = reinterpret_cast<const uint64_t*>(plan.dst + at);
         if (load_relaxed<Reach::kSystem>(word) != pattern_word(plan.peers_seed, at / 8)) ++wrong;
@@ -190,7 +190,7 @@ inline constexpr ScopeKind kKind = std::is_same_v<Scope, Thread> ? ScopeKind::kT
                                                                  : ScopeKind::kBlock;
 
 template <class Call, class Scope>
-bool fits(const Case& c, Way way) {
+bool fits(const Case& c, CallWay way) {
   return c.what.way == way && c.what.op == Call::kOp && c.scope == kKind<Scope> &&
          (Call::kBytes == 0 || Call::kBytes == c.bytes);
 }
@@ -208,7 +208,7 @@ struct Streams {
   template <class Api>
   static Kernel<Api> kernel(const Case& c, Mode mode) {
     using Agent = std::conditional_t<over_grid<Api>(), WholeGrid, Scope>;
-    if (!fits<Call, Scope>(c, Way::kStream)) return nullptr;
+    if (!fits<Call, Scope>(c, CallWay::kStream)) return nullptr;
     return mode == Mode::kLook ? stream<Api, Warm, Agent> : stream<Api, Call, Agent>;
   }
 };
@@ -218,7 +218,7 @@ struct Timed {
   template <class Api>
   static Kernel<Api> kernel(const Case& c, Mode mode) {
     if (!fits<Call, Scope>(c, Call::kWay)) return nullptr;
-    if constexpr (Call::kWay == Way::kBounce) {
+    if constexpr (Call::kWay == CallWay::kBounce) {
       if (mode == Mode::kLook) return exchange<Api, Call, Scope, Mode::kLook>;
     }
     return exchange<Api, Call, Scope, Mode::kWhole>;

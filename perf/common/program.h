@@ -25,7 +25,7 @@ class Rounds {
  public:
   Rounds(const Options& o, const Effort& effort, uint64_t bytes)
       : options_(o), bytes_(bytes), agents_(o.of(bytes, 1).agents()) {
-    const int fewer = o.scope == ScopeKind::kThread || o.what.way != Way::kStream ? 0 : 4;
+    const int fewer = o.scope == ScopeKind::kThread || o.what.way != CallWay::kStream ? 0 : 4;
     const uint64_t operations = std::min(effort.operations >> fewer, effort.bytes / bytes);
     iterations_ = o.iterations != 0 ? o.iterations : std::max<uint64_t>(1, operations / agents_);
     constexpr uint64_t kSlotBudget = 8 << 20;   // bytes of slots, where that is enough

@@ -109,7 +109,7 @@ class Comparison {
   Needs needs() const {
     Needs needs;
     for (const Case& c : cases(selection_)) {
-      if (side_.n_pes() > 2 && c.what.way != Way::kTogether) {
+      if (side_.n_pes() > 2 && c.what.way != CallWay::kTogether) {
         throw std::runtime_error(std::string(c.what.name) + " is between two PEs, these are " +
                                  std::to_string(side_.n_pes()) +
                                  "; mpirun -np 2, or --ops barrier_all");

@@ -69,15 +69,15 @@ void write_or_throw(const fs::path& path, const std::string& text) {
 
 const char* const kWithin = "PEAL_CC_WITHIN";
 
-Driver::Driver(Options options)
+CompilerDriver::CompilerDriver(Options options)
     : options_(std::move(options)), prefix_(find_prefix()), scratch_(make_scratch()) {}
 
-Driver::~Driver() {
+CompilerDriver::~CompilerDriver() {
   std::error_code ignored;  // they lie in a folder for such files
   fs::remove_all(scratch_, ignored);
 }
 
-int Driver::run() {
+int CompilerDriver::run() {
   using Until = Options::Until;
   if (options_.until == Until::kAnswer) {
     Command command = {options_.compiler};
@@ -108,13 +108,13 @@ int Driver::run() {
   return execute(command);
 }
 
-std::string Driver::output_of(const std::string& source, const char* suffix) const {
+std::string CompilerDriver::output_of(const std::string& source, const char* suffix) const {
   if (!options_.output.empty()) return options_.output;
   return fs::path(source).filename().replace_extension(suffix).string();
 }
 
 // peal's headers come first: among them those that CUDA programs call cuda_runtime.h and the like.
-Driver::Command Driver::with_headers(Command command) const {
+CompilerDriver::Command CompilerDriver::with_headers(Command command) const {
   command.push_back("-D__PEAL_CC__=1");
   for (const char* folder : {"", "compat", "simt/runtime/cuda"}) {
     command.insert(command.end(), {"-isystem", (prefix_ / "include/peal" / folder).string()});
@@ -123,7 +123,7 @@ Driver::Command Driver::with_headers(Command command) const {
   return command;
 }
 
-int Driver::compile(const std::string& source, const std::string& output) {
+int CompilerDriver::compile(const std::string& source, const std::string& output) {
   const bool keep = options_.until == Options::Until::kPreprocessed;
   if (const int failed = preprocess(source, output_of(source, ".o")); failed != 0) return failed;
   if (const int failed = rewrite(); failed != 0) return failed;
@@ -142,7 +142,7 @@ int Driver::compile(const std::string& source, const std::string& output) {
   return execute(command);
 }
 
-int Driver::preprocess(const std::string& source, const std::string& object) {
+int CompilerDriver::preprocess(const std::string& source, const std::string& object) {
   Command command = with_headers({options_.compiler, "-E", "-D__CUDACC__=1"});
   if (options_.check) command.insert(command.end(), {"-include", "simt/hooks/observed.h"});
   command.insert(command.end(), {"-include", "cuda_runtime.h"});
@@ -165,7 +165,7 @@ int Driver::preprocess(const std::string& source, const std::string& object) {
   return execute(command);
 }
 
-int Driver::rewrite() {
+int CompilerDriver::rewrite() {
   const std::string text = bytes_of(scratch_ / "preprocessed.ii");
   try {
     const Tokens tokens(text);
@@ -180,7 +180,7 @@ int Driver::rewrite() {
   return 0;
 }
 
-int Driver::link(const Command& objects) {
+int CompilerDriver::link(const Command& objects) {
   if (options_.sim && options_.nvshmem) {
     throw OptionError(
         "--sim: a program of nvshmem.h has one PE in a process, and simulated PEs are in one: "
@@ -206,7 +206,7 @@ int Driver::link(const Command& objects) {
   return execute(command);
 }
 
-int Driver::execute(const Command& command) const {
+int CompilerDriver::execute(const Command& command) const {
   ::setenv(kWithin, "1", 1);
   std::vector<char*> pointers;
   for (const std::string& word : command) {

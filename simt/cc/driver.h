@@ -14,13 +14,13 @@ namespace peal::cc {
 extern const char* const kWithin;
 
 /// Carries out a command line. Temporary files are gone when it is destroyed.
-class Driver {
+class CompilerDriver {
  public:
   /// Throws UsageError where this program does not lie in the bin of an installation.
-  explicit Driver(Options options);
-  ~Driver();
-  Driver(const Driver&) = delete;
-  Driver& operator=(const Driver&) = delete;
+  explicit CompilerDriver(Options options);
+  ~CompilerDriver();
+  CompilerDriver(const CompilerDriver&) = delete;
+  CompilerDriver& operator=(const CompilerDriver&) = delete;
 
   /// The exit code: the first of a compiler that is not 0. What the rewriter refuses is printed,
   /// and is 1.

@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
           "PATH "
           "must name another one");
     }
-    return peal::cc::Driver(peal::cc::read_options(arguments)).run();
+    return peal::cc::CompilerDriver(peal::cc::read_options(arguments)).run();
   } catch (const peal::cc::OptionError& error) {
     std::fprintf(stderr, "peal-cc: %s; peal-cc --help tells more\n", error.what());
     return 2;

@@ -111,7 +111,7 @@ void Block::settle(Lane& lane) {
   const LaneCall call = lane.request.call;
   if (call <= LaneCall::kShared) {
     if (call == LaneCall::kShared) {
-      const Request& asked = lane.request;
+      const LaneRequest& asked = lane.request;
       lane.result = reinterpret_cast<uintptr_t>(shared_.find(asked.key, asked.bytes, asked.align));
       release_to(&shared_);  // to ThreadSanitizer, this worker wrote the storage when it made it
     }
@@ -178,15 +178,15 @@ void Block::exit(Lane& lane) {
 }
 
 void Block::fail(const Lane& lane, const std::string& what) {
-  throw Error("block " + to_string(lane.block->index()) + ", warp " +
-              std::to_string(lane.warp->index()) + ", lane " + std::to_string(lane.index) + ": " +
-              what);
+  throw LaneError("block " + to_string(lane.block->index()) + ", warp " +
+                  std::to_string(lane.warp->index()) + ", lane " + std::to_string(lane.index) +
+                  ": " + what);
 }
 
 void Block::fail_deadlock() const {
   std::string what = "deadlock: no lane of block " + to_string(index_) + " can run";
   for (const Warp& warp : warps_) what += warp.waits();
-  throw Error(what);
+  throw LaneError(what);
 }
 
 }  // namespace peal::simt

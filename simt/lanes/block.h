@@ -38,7 +38,7 @@ enum class LaneCall : uint8_t {
   kCountBlock,
 };
 
-struct Request {
+struct LaneRequest {
   LaneCall call = LaneCall::kYield;
   uint32_t mask = 0;
   unsigned source = 0;        // kShuffle
@@ -59,7 +59,7 @@ struct ExceptionState {
 
 struct Lane {
   Fiber fiber;
-  Request request;
+  LaneRequest request;
   uint64_t result = 0;
   ExceptionState exceptions;
   Lane* next = nullptr;  // in Ready

@@ -36,7 +36,8 @@ std::function<void()> bind_kernel(const void* kernel, void* const* arguments) {
     if (found != offered().by_address.end()) bind = found->second;
   }
   if (bind == nullptr) {
-    throw Error("kernel started by its address: no OfferedKernel<&kernel> in the file that has it");
+    throw LaneError(
+        "kernel started by its address: no OfferedKernel<&kernel> in the file that has it");
   }
   return bind(arguments);
 }

@@ -37,7 +37,7 @@ PEAL_SIMT_SWITCH void leave(Lane& lane) {
 /// Hands `request` to the worker; returns the answer once the lane runs again. Throws Abandoned
 /// when the launch stopped; while an exception is already unwinding the lane, returns kUndefined
 /// instead.
-PEAL_SIMT_SWITCH uint64_t suspend(Lane& lane, const Request& request) {
+PEAL_SIMT_SWITCH uint64_t suspend(Lane& lane, const LaneRequest& request) {
   if (!lane.abandoned) {
     lane.request = request;
     leave(lane);
@@ -51,7 +51,7 @@ PEAL_SIMT_SWITCH uint64_t suspend(Lane& lane, const Request& request) {
 uint32_t existing(const Lane& lane, uint32_t mask) { return mask & lane.warp->all(); }
 
 /// The answer to a collective over `mask`, or nothing asked of the worker when the caller is alone.
-uint64_t meet(Lane& lane, const Request& request, uint64_t answer_alone) {
+uint64_t meet(Lane& lane, const LaneRequest& request, uint64_t answer_alone) {
   if (existing(lane, request.mask) == lane.bit()) return answer_alone;
   return suspend(lane, request);
 }

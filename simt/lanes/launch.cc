@@ -37,8 +37,8 @@ constexpr size_t kMinStackBytes = 16 * 1024;
 void check_extent(const char* name, const Dim3& extent, const Dim3& most) {
   if (extent.x == 0 || extent.y == 0 || extent.z == 0 || extent.x > most.x || extent.y > most.y ||
       extent.z > most.z) {
-    throw Error(std::string("launch: ") + name + " = " + extents_of(extent) +
-                ", each extent must be at least 1 and at most " + extents_of(most));
+    throw LaneError(std::string("launch: ") + name + " = " + extents_of(extent) +
+                    ", each extent must be at least 1 and at most " + extents_of(most));
   }
 }
 
@@ -76,18 +76,18 @@ size_t checked_lanes(const Grid& grid, const Limits& limits) {
   check_extent("threads", grid.threads, kMaxThreads);
   const uint64_t threads = grid.threads.count();
   if (threads > kMaxBlockThreads) {
-    throw Error("launch: threads = " + extents_of(grid.threads) + ", a block has at most 1024");
+    throw LaneError("launch: threads = " + extents_of(grid.threads) + ", a block has at most 1024");
   }
   if (grid.shared_bytes > kMaxSharedBytes) {
-    throw Error("launch: shared_bytes = " + std::to_string(grid.shared_bytes) +
-                ", a block has at most " + std::to_string(kMaxSharedBytes));
+    throw LaneError("launch: shared_bytes = " + std::to_string(grid.shared_bytes) +
+                    ", a block has at most " + std::to_string(kMaxSharedBytes));
   }
   // In this order no product overflows: x * y < 2^47, so only z can, and it is compared first.
   const uint64_t plane = uint64_t{grid.blocks.x} * grid.blocks.y;
   if (plane > limits.max_lanes || plane * grid.blocks.z > limits.max_lanes / threads) {
-    throw Error("launch: " + extents_of(grid.blocks) + " blocks of " + std::to_string(threads) +
-                " threads exceed Limits::max_lanes = " + std::to_string(limits.max_lanes) +
-                "; launch a smaller grid or raise the limit with set_limits()");
+    throw LaneError("launch: " + extents_of(grid.blocks) + " blocks of " + std::to_string(threads) +
+                    " threads exceed Limits::max_lanes = " + std::to_string(limits.max_lanes) +
+                    "; launch a smaller grid or raise the limit with set_limits()");
   }
   return plane * grid.blocks.z * threads;
 }
@@ -100,10 +100,10 @@ Limits limits() {
 
 void set_limits(const Limits& limits) {
   if (limits.max_lanes == 0 || limits.workers == 0 || limits.stack_bytes < kMinStackBytes) {
-    throw Error("set_limits: max_lanes = " + std::to_string(limits.max_lanes) +
-                ", workers = " + std::to_string(limits.workers) +
-                ", stack_bytes = " + std::to_string(limits.stack_bytes) +
-                "; lanes and workers must be at least 1 and the stack at least 16384 bytes");
+    throw LaneError("set_limits: max_lanes = " + std::to_string(limits.max_lanes) +
+                    ", workers = " + std::to_string(limits.workers) +
+                    ", stack_bytes = " + std::to_string(limits.stack_bytes) +
+                    "; lanes and workers must be at least 1 and the stack at least 16384 bytes");
   }
   LimitsInForce& in_force = limits_in_force();
   const std::lock_guard lock(in_force.mutex);
@@ -207,7 +207,8 @@ void Launch::wait() {
 }
 
 Launch launch(const Grid& grid, std::function<void()> lane_body) {
-  if (in_kernel()) throw Error("launch: called from inside a kernel; only a host thread launches");
+  if (in_kernel())
+    throw LaneError("launch: called from inside a kernel; only a host thread launches");
   if (Scheduler* const scheduler = scheduler_of_lane(); scheduler != nullptr) {
     return Launch(scheduler->launch(grid, std::move(lane_body)));
   }

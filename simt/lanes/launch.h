@@ -20,7 +20,7 @@ namespace peal::simt {
 
 /// A grid that CUDA would refuse or that does not fit, or a kernel that breaks the rules of its
 /// collectives. The message names block, warp, lane and mask.
-class Error : public std::runtime_error {
+class LaneError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

@@ -28,8 +28,8 @@ constexpr size_t kIdleSlabs = kThreadSanitized ? 64 : 128;
 size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
 
 [[noreturn]] void fail_mapping(const char* call, size_t bytes) {
-  throw Error(std::string(call) + " of " + std::to_string(bytes) + " bytes of lane stacks: " +
-              std::strerror(errno) + "; launch fewer lanes or lower Limits::stack_bytes");
+  throw LaneError(std::string(call) + " of " + std::to_string(bytes) + " bytes of lane stacks: " +
+                  std::strerror(errno) + "; launch fewer lanes or lower Limits::stack_bytes");
 }
 
 }  // namespace
@@ -95,9 +95,9 @@ std::vector<std::unique_ptr<StackSlab>> StackPool::take(size_t lanes, size_t max
   taken.reserve(slabs);
   const std::lock_guard lock(mutex_);
   if (lanes > max_lanes || lanes_ > max_lanes - lanes) {
-    throw Error("launch of " + std::to_string(lanes) + " lanes with " + std::to_string(lanes_) +
-                " alive exceeds Limits::max_lanes = " + std::to_string(max_lanes) +
-                "; launch a smaller grid or raise the limit with set_limits()");
+    throw LaneError("launch of " + std::to_string(lanes) + " lanes with " + std::to_string(lanes_) +
+                    " alive exceeds Limits::max_lanes = " + std::to_string(max_lanes) +
+                    "; launch a smaller grid or raise the limit with set_limits()");
   }
   while (taken.size() < slabs) {
     if (idle_.empty()) {

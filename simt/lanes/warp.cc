@@ -19,7 +19,7 @@ unsigned take_lowest(uint32_t& mask) {
   return index;
 }
 
-std::string call_with_mask(const Request& request) {
+std::string call_with_mask(const LaneRequest& request) {
   return std::string(to_string(request.call)) + " with mask " + hex(request.mask);
 }
 
@@ -52,7 +52,7 @@ void Warp::check(const Lane& lane, uint32_t mask) const {
   }
   for (uint32_t others = mask & waiting_; others != 0;) {
     const unsigned index = take_lowest(others);
-    const Request& other = lanes_[index].request;
+    const LaneRequest& other = lanes_[index].request;
     // A lane still busy in a collective without the caller may come here later.
     if ((other.mask & lane.bit()) == 0) continue;
     if ((other.mask & all_) == mask && other.call == lane.request.call) continue;
@@ -93,7 +93,7 @@ void Warp::complete(uint32_t mask, LaneCall call) {
 }
 
 uint64_t Warp::result_of(const Lane& lane, uint32_t mask) const {
-  const Request& request = lane.request;
+  const LaneRequest& request = lane.request;
   if (request.call == LaneCall::kShuffle) {
     const bool named = request.source < kWarpLanes && (mask >> request.source & 1) != 0;
     return named ? lanes_[request.source].request.value : kUndefined;
@@ -146,7 +146,7 @@ void Warp::exit(Lane& lane) {
 std::string Warp::waits() const {
   std::string lines;
   for (uint32_t left = live_ & ~running_; left != 0;) {
-    const Request& request = lanes_[std::countr_zero(left)].request;
+    const LaneRequest& request = lanes_[std::countr_zero(left)].request;
     uint32_t same = 0;
     for (uint32_t others = left; others != 0;) {
       const Lane& other = lanes_[take_lowest(others)];

@@ -33,7 +33,8 @@ PEAL_SIMT_UNSEEN GridBarrier::Member::Member(GridBarrier& barrier) : barrier_(ba
 
 void meet_grid() {
   if (!grid_meets()) {
-    throw Error("this_grid().sync(): the kernel was not started by cudaLaunchCooperativeKernel");
+    throw LaneError(
+        "this_grid().sync(): the kernel was not started by cudaLaunchCooperativeKernel");
   }
   barrier_of_grid()->meet();
 }

@@ -29,7 +29,7 @@ cudaError_t start_offered(const void* kernel, void** arguments, const Start& sta
     if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
     try {
       return start_bound(start, bind_kernel(kernel, arguments));
-    } catch (const Error& error) {
+    } catch (const LaneError& error) {
       std::fprintf(stderr, "peal: cudaLaunchKernel: %s\n", error.what());
       return cudaErrorInvalidDeviceFunction;
     }

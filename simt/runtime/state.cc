@@ -41,10 +41,10 @@ std::string name_of(const std::string& given, const Grid& grid) {
 
 cudaError_t check(const Grid& grid, const std::string& kernel) {
   try {
-    if (in_kernel()) throw Error("launch: called from inside a kernel; only the host launches");
+    if (in_kernel()) throw LaneError("launch: called from inside a kernel; only the host launches");
     checked_lanes(grid, limits());
     return cudaSuccess;
-  } catch (const Error& error) {
+  } catch (const LaneError& error) {
     say(name_of(kernel, grid).c_str(), error.what());
     return cudaErrorInvalidConfiguration;
   }

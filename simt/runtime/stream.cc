@@ -88,7 +88,7 @@ constinit std::atomic<int64_t> made_in = -1;
 
 void refuse_child() {
   if (!streams_are_parents()) return;
-  throw Error(
+  throw LaneError(
       "stream: this process was forked from one that has streams, whose threads it does not have: "
       "fork before the first kernel, or exec()");
 }
@@ -202,7 +202,7 @@ void Stream::synchronize() {
 }
 
 Mark Stream::mark() {
-  if (capturing()) throw Error("stream: it captures, and cannot be waited for");
+  if (capturing()) throw LaneError("stream: it captures, and cannot be waited for");
   return place();
 }
 
@@ -213,15 +213,15 @@ Mark Stream::place() const {
 
 void Stream::begin_capture() {
   const std::lock_guard lock(state().mutex);
-  if (capture_locked()) throw Error("stream: begin_capture: it captures already");
+  if (capture_locked()) throw LaneError("stream: begin_capture: it captures already");
   state().capture = std::make_shared<Capture>(this);
 }
 
 Graph Stream::end_capture() {
   const std::lock_guard lock(state().mutex);
-  if (!capture_locked()) throw Error("stream: end_capture: it does not capture");
+  if (!capture_locked()) throw LaneError("stream: end_capture: it does not capture");
   if (!state().capture->began_by(this)) {
-    throw Error("stream: end_capture: another stream began this capture, and ends it");
+    throw LaneError("stream: end_capture: another stream began this capture, and ends it");
   }
   return Graph(std::exchange(state().capture, nullptr)->end());
 }
@@ -240,7 +240,7 @@ std::shared_ptr<Capture> Stream::capture_locked() const {
 void Stream::join(std::shared_ptr<Capture> capture) {
   const std::lock_guard lock(state().mutex);
   const std::shared_ptr<Capture> own = capture_locked();
-  if (own && own != capture) throw Error("stream: join: it takes part in another capture");
+  if (own && own != capture) throw LaneError("stream: join: it takes part in another capture");
   state().capture = std::move(capture);
 }
 
@@ -283,7 +283,8 @@ unsigned device_in_use() {
 
 void use_device(unsigned device) {
   if (device >= kMostDevices) {
-    throw Error("use_device: " + std::to_string(device) + " of " + std::to_string(kMostDevices));
+    throw LaneError("use_device: " + std::to_string(device) + " of " +
+                    std::to_string(kMostDevices));
   }
   (in_simulation() ? this_process().device_in_use : device_of_thread) = device;
 }

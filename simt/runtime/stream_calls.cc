@@ -123,7 +123,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
       Graph* const kept = graphs().add(std::make_shared<Graph>(on.end_capture()));
       *graph = reinterpret_cast<cudaGraph_t>(kept);
       return cudaSuccess;
-    } catch (const Error&) {
+    } catch (const LaneError&) {
       return cudaErrorStreamCaptureUnmatched;
     }
   });

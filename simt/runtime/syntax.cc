@@ -24,7 +24,7 @@ Configured::Configured(const Dim3& blocks, const Dim3& threads, size_t shared_by
       stream_(stream),
       outer_(configured) {
   if (in_kernel()) {
-    throw Error("<<<...>>> in a kernel: kernels that start kernels do not run on a CPU");
+    throw LaneError("<<<...>>> in a kernel: kernels that start kernels do not run on a CPU");
   }
   configured = this;
 }
@@ -40,7 +40,7 @@ void start_configured(const char* kernel, const void* code, std::function<void()
   Configured* of = configured;
   while (of != nullptr && of->taken_) of = of->outer_;
   if (of == nullptr) {
-    throw Error("kernel " + std::string(kernel) + ": called by the host without <<<...>>>");
+    throw LaneError("kernel " + std::string(kernel) + ": called by the host without <<<...>>>");
   }
   of->taken_ = true;
   Stream* const stream = stream_at(of->stream_);

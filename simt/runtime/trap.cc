@@ -8,8 +8,8 @@
 namespace peal::simt::cuda {
 
 void trap() {
-  throw Error("block " + to_string(blockIdx) + ", thread " + to_string(threadIdx) +
-              ": __trap() was called");
+  throw LaneError("block " + to_string(blockIdx) + ", thread " + to_string(threadIdx) +
+                  ": __trap() was called");
 }
 
 }  // namespace peal::simt::cuda

@@ -6,23 +6,23 @@
 namespace peal::simt {
 namespace {
 
-Order order_of(int order) {
+MemoryOrder order_of(int order) {
   switch (order) {
     case __ATOMIC_RELAXED:
-      return Order::kRelaxed;
+      return MemoryOrder::kRelaxed;
     case __ATOMIC_CONSUME:
     case __ATOMIC_ACQUIRE:
-      return Order::kAcquire;
+      return MemoryOrder::kAcquire;
     case __ATOMIC_RELEASE:
-      return Order::kRelease;
+      return MemoryOrder::kRelease;
     default:
-      return Order::kBoth;
+      return MemoryOrder::kBoth;
   }
 }
 
 // How far a plain access reaches, and an atomic one. Compilers say nothing of CUDA's scopes.
-Access how(const PlainAccess& access) {
-  if (!access.atomic) return {Scope::kLane, Order::kRelaxed};
+ModelAccess how(const PlainAccess& access) {
+  if (!access.atomic) return {Scope::kLane, MemoryOrder::kRelaxed};
   return {Scope::kSystem, order_of(access.order)};
 }
 

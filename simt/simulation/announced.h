@@ -21,7 +21,7 @@ namespace peal::simt {
 
 class Announced {
  public:
-  explicit Announced(Memory& memory) : memory_(memory) {}
+  explicit Announced(WeakMemory& memory) : memory_(memory) {}
 
   /// True if the access matters here: a fence, or one that begins in modelled memory.
   bool concerns(const PlainAccess& access) const {
@@ -51,7 +51,7 @@ class Announced {
   void take_store(const PlainAccess& access);
   uint64_t take_back(const Piece& piece);
 
-  Memory& memory_;
+  WeakMemory& memory_;
   std::vector<Piece> loads_;   // that answer old values
   std::vector<Piece> stores_;  // of one access
   const void* code_ = nullptr;

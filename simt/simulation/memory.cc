@@ -18,8 +18,12 @@ constexpr uint32_t kUnderWay = ~uint32_t{0};  // a clock that nobody's reaches
 constexpr size_t kHistory = 8;                // messages kept of a granule
 constexpr size_t kAlign = 4096;
 
-bool acquires(Order order) { return order == Order::kAcquire || order == Order::kBoth; }
-bool releases(Order order) { return order == Order::kRelease || order == Order::kBoth; }
+bool acquires(MemoryOrder order) {
+  return order == MemoryOrder::kAcquire || order == MemoryOrder::kBoth;
+}
+bool releases(MemoryOrder order) {
+  return order == MemoryOrder::kRelease || order == MemoryOrder::kBoth;
+}
 
 // The older of two may know of fewer agents.
 void join(Clock& clock, const Clock& other) {
@@ -45,7 +49,7 @@ const void* granule_start(const void* p) {
 }  // namespace
 
 /// One store: the granule as it was behind it.
-struct Memory::Message {
+struct WeakMemory::Message {
   uint64_t value = 0;
   uint64_t at = 0;  // in operations
   Released released;
@@ -58,13 +62,13 @@ struct Memory::Message {
 };
 
 /// `agent` had seen message `at` when its clock was `clock`.
-struct Memory::Seen {
+struct WeakMemory::Seen {
   uint64_t agent;
   uint32_t clock;
   uint32_t at;
 };
 
-struct Memory::Granule {
+struct WeakMemory::Granule {
   uint32_t first = 0;             // number of messages[0]
   std::vector<Message> messages;  // oldest first
   std::vector<Seen> seen;
@@ -76,7 +80,7 @@ struct Memory::Granule {
   const Message& message(uint32_t at) const { return messages[at - first]; }
 };
 
-Memory::Memory(size_t bytes, Decisions& decisions) : decisions_(decisions) {
+WeakMemory::WeakMemory(size_t bytes, Decisions& decisions) : decisions_(decisions) {
   bytes = (bytes + kAlign - 1) / kAlign * kAlign;
   base_ = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlign}));
   std::memset(base_, 0, bytes);
@@ -85,31 +89,31 @@ Memory::Memory(size_t bytes, Decisions& decisions) : decisions_(decisions) {
   adopt(base_, bytes, "memory without a name");
 }
 
-Memory::~Memory() { ::operator delete (base_, std::align_val_t{kAlign}); }
+WeakMemory::~WeakMemory() { ::operator delete (base_, std::align_val_t{kAlign}); }
 
-void Memory::mark(const void* start, size_t bytes, bool Granule::*what) {
+void WeakMemory::mark(const void* start, size_t bytes, bool Granule::*what) {
   for (size_t i = 0; i < bytes; i += 8) {
     granule(static_cast<const std::byte*>(start) + i).*what = true;
   }
 }
-void Memory::guard(const void* start, size_t bytes) { mark(start, bytes, &Granule::guarded); }
-void Memory::set_far(const void* start, size_t bytes) { mark(start, bytes, &Granule::far); }
+void WeakMemory::guard(const void* start, size_t bytes) { mark(start, bytes, &Granule::guarded); }
+void WeakMemory::set_far(const void* start, size_t bytes) { mark(start, bytes, &Granule::far); }
 
 // Where a clock has what an agent did to memory such as this.
-size_t Memory::entry(const Granule& g, uint64_t agent) { return 2 * agent + (g.far ? 1 : 0); }
+size_t WeakMemory::entry(const Granule& g, uint64_t agent) { return 2 * agent + (g.far ? 1 : 0); }
 
-void Memory::tick(uint64_t me) {
+void WeakMemory::tick(uint64_t me) {
   Clock& clock = agents_[me].clock;
   clock[2 * me + 1] = ++clock[2 * me];
 }
 
 // What the agent knows is everywhere now.
-void Memory::settle(uint64_t me) {
+void WeakMemory::settle(uint64_t me) {
   settled_.resize(agents_[me].clock.size(), 0);
   join(settled_, agents_[me].clock);
 }
 
-uint64_t Memory::add_agent(const AgentGroup& place) {
+uint64_t WeakMemory::add_agent(const AgentGroup& place) {
   agents_.emplace_back().place = place;
   // Each starts at 1, so that 0 in somebody's clock means "knows nothing of it".
   for (Agent& agent : agents_) agent.clock.resize(2 * agents_.size(), 0);
@@ -117,7 +121,7 @@ uint64_t Memory::add_agent(const AgentGroup& place) {
   return agents_.size() - 1;
 }
 
-void Memory::reuse_agent(uint64_t agent, const AgentGroup& place) {
+void WeakMemory::reuse_agent(uint64_t agent, const AgentGroup& place) {
   Agent& one = agents_[agent];
   one.place = place;
   one.pending.clear();
@@ -126,7 +130,7 @@ void Memory::reuse_agent(uint64_t agent, const AgentGroup& place) {
   tick(agent);
 }
 
-Memory::Granule& Memory::granule(const void* p) {
+WeakMemory::Granule& WeakMemory::granule(const void* p) {
   const Region& region = *region_of(p);
   const auto index = static_cast<size_t>(static_cast<const std::byte*>(p) - region.start) / 8;
   Granule*& entry = region.granules[index];
@@ -149,7 +153,7 @@ Memory::Granule& Memory::granule(const void* p) {
   return *entry;
 }
 
-uint32_t Memory::floor(const Granule& g, const Agent& me) const {
+uint32_t WeakMemory::floor(const Granule& g, const Agent& me) const {
   uint32_t floor = g.first;
   for (uint32_t at = g.last(); at > floor; --at) {
     const Message& m = g.message(at);
@@ -166,7 +170,7 @@ uint32_t Memory::floor(const Granule& g, const Agent& me) const {
   return floor;
 }
 
-void Memory::see(Granule& g, uint64_t me, uint32_t at, uint32_t clock) {
+void WeakMemory::see(Granule& g, uint64_t me, uint32_t at, uint32_t clock) {
   if (g.guarded) {
     const auto known = std::find_if(g.readers.begin(), g.readers.end(),
                                     [me](const Seen& reader) { return reader.agent == me; });
@@ -185,7 +189,7 @@ void Memory::see(Granule& g, uint64_t me, uint32_t at, uint32_t clock) {
   if (news) g.seen.push_back({me, clock, at});
 }
 
-bool Memory::reaches(const Agent& from, const Agent& to, Scope scope) const {
+bool WeakMemory::reaches(const Agent& from, const Agent& to, Scope scope) const {
   switch (scope) {
     case Scope::kLane:
       return &from == &to;
@@ -199,7 +203,8 @@ bool Memory::reaches(const Agent& from, const Agent& to, Scope scope) const {
   return false;
 }
 
-void Memory::take_order(const Granule& g, uint32_t at, uint8_t mask, uint64_t me, Access access) {
+void WeakMemory::take_order(const Granule& g, uint32_t at, uint8_t mask, uint64_t me,
+                            ModelAccess access) {
   Agent& reader = agents_[me];
   if (access.scope == Scope::kLane) return;
   // Each byte comes from the last message that wrote it.
@@ -219,12 +224,12 @@ void Memory::take_order(const Granule& g, uint32_t at, uint8_t mask, uint64_t me
   }
 }
 
-void Memory::check_guard(const Granule& g, uint64_t me, const void* p) {
+void WeakMemory::check_guard(const Granule& g, uint64_t me, const void* p) {
   const Agent& writer = agents_[me];
   const auto fail = [&](uint64_t other, const char* what) {
-    throw Error("race: a store of agent " + std::to_string(me) + " to " + name_of(p) +
-                " is not ordered behind a " + what + " of agent " + std::to_string(other) +
-                " (memory that has one user at a time)");
+    throw LaneError("race: a store of agent " + std::to_string(me) + " to " + name_of(p) +
+                    " is not ordered behind a " + what + " of agent " + std::to_string(other) +
+                    " (memory that has one user at a time)");
   };
   for (const Seen& reader : g.readers) {
     if (reader.agent != me && writer.clock[entry(g, reader.agent)] < reader.clock) {
@@ -237,7 +242,7 @@ void Memory::check_guard(const Granule& g, uint64_t me, const void* p) {
   }
 }
 
-void Memory::append(Granule& g, uint64_t me, const void* p, Message message) {
+void WeakMemory::append(Granule& g, uint64_t me, const void* p, Message message) {
   Agent& writer = agents_[me];
   if (g.guarded) {
     check_guard(g, me, p);
@@ -263,7 +268,7 @@ void Memory::append(Granule& g, uint64_t me, const void* p, Message message) {
 }
 
 // A read from far memory pushes what is under way there.
-void Memory::arrive(uint64_t me) {
+void WeakMemory::arrive(uint64_t me) {
   Agent& agent = agents_[me];
   for (const auto& [granule, at] : agent.under_way) {
     if (at >= granule->first && at <= granule->last()) {
@@ -274,7 +279,8 @@ void Memory::arrive(uint64_t me) {
   tick(me);
 }
 
-void Memory::note(uint64_t me, const char* what, const void* p, unsigned bytes, uint64_t value) {
+void WeakMemory::note(uint64_t me, const char* what, const void* p, unsigned bytes,
+                      uint64_t value) {
   ++operations_;
   agents_[me].what = what;
   agents_[me].where = p;
@@ -285,7 +291,7 @@ void Memory::note(uint64_t me, const char* what, const void* p, unsigned bytes, 
   if (listener_ && !loaded) listener_({me, what, p, bytes, value});
 }
 
-void Memory::show(uint64_t me, const void* p, unsigned bytes, const Granule& g, uint32_t at) {
+void WeakMemory::show(uint64_t me, const void* p, unsigned bytes, const Granule& g, uint32_t at) {
   if (!listener_) return;
   const auto writer = [](const Message& m) {
     return m.agent == kNobody ? Step::kNobody : uint64_t{m.agent};
@@ -301,7 +307,8 @@ void Memory::show(uint64_t me, const void* p, unsigned bytes, const Granule& g, 
 }
 
 // The newest message, or one that may still be read.
-uint64_t Memory::read(uint64_t me, const void* p, unsigned bytes, Access access, bool atomic) {
+uint64_t WeakMemory::read(uint64_t me, const void* p, unsigned bytes, ModelAccess access,
+                          bool atomic) {
   Granule& g = granule(p);
   // A NIC may have at hand the word that it changes: only what it reads comes from the bus.
   if (g.far && agents_[me].on_bus && !atomic) arrive(me);
@@ -322,8 +329,8 @@ uint64_t Memory::read(uint64_t me, const void* p, unsigned bytes, Access access,
 }
 
 // What a store of the value leaves; it releases nothing yet.
-Memory::Message Memory::message_of(const Granule& g, const void* p, unsigned bytes, uint64_t value,
-                                   Access access) {
+WeakMemory::Message WeakMemory::message_of(const Granule& g, const void* p, unsigned bytes,
+                                           uint64_t value, ModelAccess access) {
   Message message;
   message.value = g.messages.back().value;
   std::memcpy(reinterpret_cast<std::byte*>(&message.value) + offset_in_granule(p), &value, bytes);
@@ -332,11 +339,11 @@ Memory::Message Memory::message_of(const Granule& g, const void* p, unsigned byt
   return message;
 }
 
-void Memory::store(uint64_t me, void* p, unsigned bytes, uint64_t value, Access access) {
+void WeakMemory::store(uint64_t me, void* p, unsigned bytes, uint64_t value, ModelAccess access) {
   Granule& g = granule(p);
   const Agent& writer = agents_[me];
   Message message = message_of(g, p, bytes, value, access);
-  message.late = access.order == Order::kLate;
+  message.late = access.order == MemoryOrder::kLate;
   if (writer.unordered) {
     // Releases nothing itself; a later store that may not be reordered speaks for it.
   } else if (releases(access.order)) {
@@ -350,7 +357,7 @@ void Memory::store(uint64_t me, void* p, unsigned bytes, uint64_t value, Access 
   append(g, me, p, std::move(message));
 }
 
-void Memory::replace(uint64_t me, void* p, unsigned bytes, uint64_t value, Access access) {
+void WeakMemory::replace(uint64_t me, void* p, unsigned bytes, uint64_t value, ModelAccess access) {
   Granule& g = granule(p);
   const Agent& writer = agents_[me];
   Message message = message_of(g, p, bytes, value, access);
@@ -371,7 +378,7 @@ void Memory::replace(uint64_t me, void* p, unsigned bytes, uint64_t value, Acces
   append(g, me, p, std::move(message));
 }
 
-void Memory::fence(uint64_t me, Order order, Scope scope) {
+void WeakMemory::fence(uint64_t me, MemoryOrder order, Scope scope) {
   Agent& agent = agents_[me];
   if (acquires(order) && !agent.pending.empty()) join(agent.clock, agent.pending);
   if (releases(order)) {
@@ -388,7 +395,7 @@ void Memory::fence(uint64_t me, Order order, Scope scope) {
   note(me, "fence", base_, 0, 0);
 }
 
-void Memory::meet(const std::vector<uint64_t>& agents) {
+void WeakMemory::meet(const std::vector<uint64_t>& agents) {
   if (agents.empty()) return;
   Clock all = agents_[agents.front()].clock;
   for (const uint64_t agent : agents) join(all, agents_[agent].clock);
@@ -398,7 +405,7 @@ void Memory::meet(const std::vector<uint64_t>& agents) {
   }
 }
 
-Released Memory::release(uint64_t me) {
+Released WeakMemory::release(uint64_t me) {
   Agent& agent = agents_[me];
   auto released = std::make_shared<const Clock>(agent.clock);
   tick(me);
@@ -406,21 +413,21 @@ Released Memory::release(uint64_t me) {
   return released;
 }
 
-Released Memory::release_pushed(uint64_t me) {
+Released WeakMemory::release_pushed(uint64_t me) {
   auto released = std::make_shared<Clock>(*release(me));
   (*released)[2 * me] = (*released)[2 * me + 1] = agents_[me].pushed;
   return released;
 }
 
-void Memory::acquire(uint64_t me, const Released& what) { join(agents_[me].clock, *what); }
+void WeakMemory::acquire(uint64_t me, const Released& what) { join(agents_[me].clock, *what); }
 
-void Memory::post(uint64_t me, const void* reg, uint64_t value) {
+void WeakMemory::post(uint64_t me, const void* reg, uint64_t value) {
   registers_[reg].push_back({value, agents_[me].fenced});
   ++changes_;
   note(me, "register", reg, 8, value);
 }
 
-bool Memory::collect(uint64_t me, const void* reg, uint64_t* value) {
+bool WeakMemory::collect(uint64_t me, const void* reg, uint64_t* value) {
   const auto found = registers_.find(reg);
   if (found == registers_.end() || found->second.empty()) return false;
   const Posted posted = std::move(found->second.front());
@@ -430,7 +437,7 @@ bool Memory::collect(uint64_t me, const void* reg, uint64_t* value) {
   return true;
 }
 
-std::string Memory::last_of(uint64_t agent) const {
+std::string WeakMemory::last_of(uint64_t agent) const {
   const Agent& who = agents_[agent];
   if (who.what == nullptr) return "nothing";
   return std::string(who.what) + " of " + name_of(who.where);

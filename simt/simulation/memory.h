@@ -33,7 +33,7 @@ namespace peal::simt {
 enum class Scope : uint8_t { kLane, kBlock, kDevice, kSystem };
 
 /// What an operation on modelled memory orders.
-enum class Order : uint8_t {
+enum class MemoryOrder : uint8_t {
   kRelaxed,
   kAcquire,
   kRelease,
@@ -41,9 +41,9 @@ enum class Order : uint8_t {
   kLate,  ///< a store that its agent's next one may overtake: it lost its place in the program
 };
 
-struct Access {
+struct ModelAccess {
   Scope scope = Scope::kLane;
-  Order order = Order::kRelaxed;
+  MemoryOrder order = MemoryOrder::kRelaxed;
 };
 
 /// What each agent had done when something was released: near, far, agent by agent.
@@ -79,12 +79,12 @@ struct Step {
 
 /// Memory that agents share. Everything below is called from lanes of one simulation, or before and
 /// after it ran.
-class Memory {
+class WeakMemory {
  public:
-  Memory(size_t bytes, Decisions& decisions);
-  ~Memory();
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
+  WeakMemory(size_t bytes, Decisions& decisions);
+  ~WeakMemory();
+  WeakMemory(const WeakMemory&) = delete;
+  WeakMemory& operator=(const WeakMemory&) = delete;
 
   /// Zeroed modelled memory that lives as long as this object; `name` is for reports. Throws Error
   /// when there is no more.
@@ -113,20 +113,20 @@ class Memory {
   void set_weakness(const MemoryWeakness& weakness) { weakness_ = weakness; }
 
   // An aligned word of 1, 2, 4 or 8 bytes, as agent `me`.
-  uint64_t load(uint64_t me, const void* p, unsigned bytes, Access access) {
+  uint64_t load(uint64_t me, const void* p, unsigned bytes, ModelAccess access) {
     return read(me, p, bytes, access, false);
   }
-  void store(uint64_t me, void* p, unsigned bytes, uint64_t value, Access access);
+  void store(uint64_t me, void* p, unsigned bytes, uint64_t value, ModelAccess access);
   /// A read-modify-write is newest() and, if it writes, replace() with nothing between.
-  uint64_t newest(uint64_t me, const void* p, unsigned bytes, Access access) {
+  uint64_t newest(uint64_t me, const void* p, unsigned bytes, ModelAccess access) {
     return read(me, p, bytes, access, true);
   }
-  void replace(uint64_t me, void* p, unsigned bytes, uint64_t value, Access access);
+  void replace(uint64_t me, void* p, unsigned bytes, uint64_t value, ModelAccess access);
 
   /// A release of device scope is seen by other devices too, by what they read of this one's
   /// memory; what is far it leaves out, unless somebody it heard from fenced that with system
   /// scope.
-  void fence(uint64_t me, Order order, Scope scope = Scope::kSystem);
+  void fence(uint64_t me, MemoryOrder order, Scope scope = Scope::kSystem);
   /// All of `agents` have met: what one did before, all know.
   void meet(const std::vector<uint64_t>& agents);
 
@@ -193,16 +193,16 @@ class Memory {
   Granule& granule(const void* p);
   void show(uint64_t me, const void* p, unsigned bytes, const Granule& g, uint32_t at);
   void mark(const void* start, size_t bytes, bool Granule::*what);
-  uint64_t read(uint64_t me, const void* p, unsigned bytes, Access access, bool atomic);
+  uint64_t read(uint64_t me, const void* p, unsigned bytes, ModelAccess access, bool atomic);
   static Message message_of(const Granule& g, const void* p, unsigned bytes, uint64_t value,
-                            Access access);
+                            ModelAccess access);
   static size_t entry(const Granule& g, uint64_t agent);
   void tick(uint64_t me);
   void settle(uint64_t me);
   uint32_t floor(const Granule& g, const Agent& me) const;
   void see(Granule& g, uint64_t me, uint32_t at, uint32_t clock);
   void check_guard(const Granule& g, uint64_t me, const void* p);
-  void take_order(const Granule& g, uint32_t at, uint8_t mask, uint64_t me, Access access);
+  void take_order(const Granule& g, uint32_t at, uint8_t mask, uint64_t me, ModelAccess access);
   void append(Granule& g, uint64_t me, const void* p, Message message);
   void arrive(uint64_t me);
   bool reaches(const Agent& from, const Agent& to, Scope scope) const;

@@ -9,19 +9,19 @@
 
 namespace peal::simt {
 
-void* Memory::allocate(size_t bytes, const std::string& name, size_t align) {
+void* WeakMemory::allocate(size_t bytes, const std::string& name, size_t align) {
   const auto at = static_cast<size_t>(free_ - base_);
   const size_t start = (at + align - 1) / align * align;
   if (start + bytes > static_cast<size_t>(end_ - base_)) {
-    throw Error("simulation: no room for '" + name + "', " + std::to_string(bytes) +
-                " bytes; give the simulation more memory");
+    throw LaneError("simulation: no room for '" + name + "', " + std::to_string(bytes) +
+                    " bytes; give the simulation more memory");
   }
   free_ = base_ + start + bytes;
   names_[base_ + start] = name;
   return base_ + start;
 }
 
-void Memory::adopt(void* start, size_t bytes, const std::string& name) {
+void WeakMemory::adopt(void* start, size_t bytes, const std::string& name) {
   auto* const begin = static_cast<std::byte*>(start);
   // calloc() takes pages of large tables when they are touched.
   void* const table = std::calloc(bytes / 8, sizeof(Granule*));
@@ -34,7 +34,7 @@ void Memory::adopt(void* start, size_t bytes, const std::string& name) {
   names_[start] = name;
 }
 
-void Memory::forget(const void* start) {
+void WeakMemory::forget(const void* start) {
   const auto found = regions_.upper_bound(reinterpret_cast<uintptr_t>(start));
   if (found == regions_.end() || found->second.start != start) return;
   names_.erase(names_.lower_bound(start), names_.lower_bound(found->second.end));
@@ -42,7 +42,7 @@ void Memory::forget(const void* start) {
   last_region_ = nullptr;
 }
 
-const Memory::Region* Memory::region_of(const void* p) const {
+const WeakMemory::Region* WeakMemory::region_of(const void* p) const {
   const auto inside = [p](const Region& region) { return p >= region.start && p < region.end; };
   if (last_region_ != nullptr && inside(*last_region_)) return last_region_;
   const auto found = regions_.upper_bound(reinterpret_cast<uintptr_t>(p));
@@ -52,13 +52,13 @@ const Memory::Region* Memory::region_of(const void* p) const {
 }
 
 // Addresses differ from run to run: one in this memory counts as its place.
-uint64_t Memory::place_of(uint64_t address) const {
+uint64_t WeakMemory::place_of(uint64_t address) const {
   const Region* const region = region_of(reinterpret_cast<const void*>(address));
   if (region == nullptr) return address;
   return region->place + (address - reinterpret_cast<uintptr_t>(region->start));
 }
 
-std::string Memory::name_of(const void* p) const {
+std::string WeakMemory::name_of(const void* p) const {
   auto after = names_.upper_bound(p);
   if (after == names_.begin()) return "memory without a name";
   --after;

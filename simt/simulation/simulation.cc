@@ -90,7 +90,7 @@ class Simulation::State final : public Scheduler {
   Random random;
   const SeedProfile profile;
   Decisions decisions;
-  Memory memory;
+  WeakMemory memory;
   Announced announced{memory};
   uint64_t now = 1'000'000;  // ns
   uint64_t slices = 0;
@@ -214,7 +214,7 @@ void Simulation::State::let_time_pass() {
   changes_seen_ = changes;
   const uint64_t turns = idle_slices_ / (bag_.size() + 1);
   if (limits_.idle_turns != 0 && turns > limits_.idle_turns) {
-    throw Error("nobody gets on: all lanes that have not ended wait, and nothing changes");
+    throw LaneError("nobody gets on: all lanes that have not ended wait, and nothing changes");
   }
   const uint64_t doublings = turns / kTurnsPerStep;
   now += kSliceNs << std::min<uint64_t>(doublings, kFastest);
@@ -245,7 +245,7 @@ void Simulation::State::slice(Lane& lane) {
 void Simulation::State::end(Lane& lane) {
   SimulatedProcess& process = process_of(lane);
   (lane.on_host ? host_stacks_ : stacks_).give_back(stack_of_agent_[lane.rank]);
-  memory.fence(lane.rank, Order::kRelease);  // a kernel that has ended is seen by all
+  memory.fence(lane.rank, MemoryOrder::kRelease);  // a kernel that has ended is seen by all
   process.behind.push_back(memory.release(lane.rank));
   ended_agents_[process.who.device].push_back(lane.rank);
   if (process.lasts()) --lasting_;
@@ -256,9 +256,9 @@ void Simulation::State::end(Lane& lane) {
 
 void Simulation::State::run_lanes() {
   while (lasting_ != 0 && failure_ == nullptr) {
-    if (bag_.empty()) throw Error("deadlock: no lane can run");
+    if (bag_.empty()) throw LaneError("deadlock: no lane can run");
     if (++slices > limits_.slices) {
-      throw Error("not at its end after " + std::to_string(limits_.slices) + " slices");
+      throw LaneError("not at its end after " + std::to_string(limits_.slices) + " slices");
     }
     slice(choose());
     let_time_pass();
@@ -301,7 +301,7 @@ std::string Simulation::State::report() const {
 }
 
 void Simulation::State::run() {
-  if (running() != nullptr) throw Error("simulation: another one runs on this thread");
+  if (running() != nullptr) throw LaneError("simulation: another one runs on this thread");
   exceptions_ = &exceptions_of_thread();
   const SignalStack signal_stack;
   tell_of_crashes();
@@ -325,7 +325,7 @@ void Simulation::State::run() {
   try {
     std::rethrow_exception(failure_);
   } catch (const std::exception& error) {
-    throw Error(error.what() + where);
+    throw LaneError(error.what() + where);
   }
 }
 
@@ -362,7 +362,7 @@ void Simulation::State::point() {
 void Simulation::State::fence(FenceReach reach) {
   constexpr Scope kScopes[] = {Scope::kBlock, Scope::kDevice, Scope::kSystem};
   point();
-  memory.fence(agent(), Order::kBoth, kScopes[static_cast<size_t>(reach)]);
+  memory.fence(agent(), MemoryOrder::kBoth, kScopes[static_cast<size_t>(reach)]);
 }
 
 // An access that a kernel makes by itself, ahead of it.
@@ -378,7 +378,7 @@ Simulation::Simulation(uint64_t seed, const SimulationLimits& limits)
     : state_(std::make_unique<State>(seed, limits)) {}
 Simulation::~Simulation() = default;
 
-Memory& Simulation::memory() { return state_->memory; }
+WeakMemory& Simulation::memory() { return state_->memory; }
 Random& Simulation::random() { return state_->random; }
 void Simulation::launch(const Identity& who, const Grid& grid, std::function<void()> lane_body) {
   state_->add(who, ProcessKind::kGrid, grid, std::move(lane_body));
@@ -413,13 +413,13 @@ bool weakened(unsigned edge) {
 
 uint64_t agent() { return current_lane()->rank; }
 
-Memory* model_of(uintptr_t address) {
-  Memory* const memory = in_simulation() ? &model() : nullptr;
+WeakMemory* model_of(uintptr_t address) {
+  WeakMemory* const memory = in_simulation() ? &model() : nullptr;
   const bool holds = memory != nullptr && memory->holds(reinterpret_cast<const void*>(address));
   return holds ? memory : nullptr;
 }
 
-Memory& model() { return running()->memory; }
+WeakMemory& model() { return running()->memory; }
 
 int simulated_pe() { return this_process().who.pe; }
 

@@ -51,7 +51,7 @@ class Simulation {
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
-  Memory& memory();
+  WeakMemory& memory();
   /// Chance for the program around the simulation, from the same seed.
   Random& random();
 
@@ -98,9 +98,9 @@ bool weakened(unsigned edge);
 /// who has ended.
 uint64_t agent();
 /// The memory of the simulation that runs if it holds this address, else null.
-Memory* model_of(uintptr_t address);
+WeakMemory* model_of(uintptr_t address);
 /// The simulation's memory; requires in_simulation().
-Memory& model();
+WeakMemory& model();
 /// "WHAT of PE 1", where the calling lane is of PE 1; requires in_simulation().
 std::string name_in_model(const std::string& what);
 /// The PE of the calling lane; requires in_simulation().

@@ -77,19 +77,20 @@ void require_same(const Command& command, const Object& object) {
 
 void query(Opcode opcode, const Command& command, Object& object) {
   require_same(command, object);
-  if (opcode == Opcode::kQueryQp && object.kind == Kind::kQp)
+  if (opcode == Opcode::kQueryQp && object.kind == ObjectKind::kQp)
     return query_qp(command, static_cast<QueuePair&>(object));
-  if (opcode == Opcode::kQueryCq && object.kind == Kind::kCq)
+  if (opcode == Opcode::kQueryCq && object.kind == ObjectKind::kCq)
     return query_cq(command, static_cast<CompletionQueue&>(object));
-  if (opcode == Opcode::kQueryDct && object.kind == Kind::kDct) return query_dct(command, object);
+  if (opcode == Opcode::kQueryDct && object.kind == ObjectKind::kDct)
+    return query_dct(command, object);
   refuse(EINVAL);
 }
 
 void modify(Opcode opcode, const Command& command, Object& object) {
   require_same(command, object);
-  if (opcode == Opcode::kModifyCq && object.kind == Kind::kCq)
+  if (opcode == Opcode::kModifyCq && object.kind == ObjectKind::kCq)
     return modify_cq(command, static_cast<CompletionQueue&>(object));
-  if (object.kind != Kind::kQp) refuse(EINVAL);
+  if (object.kind != ObjectKind::kQp) refuse(EINVAL);
   modify_qp(command, static_cast<QueuePair&>(object));
 }
 
@@ -109,7 +110,7 @@ int on_object(Context& context, Object& object, const Mailboxes& boxes, Handler 
 }
 
 /// The object behind a verbs handle, found by kind and number in its context.
-int on_verbs_object(ibv_context* handle, Kind kind, uint32_t number, const Mailboxes& boxes,
+int on_verbs_object(ibv_context* handle, ObjectKind kind, uint32_t number, const Mailboxes& boxes,
                     Handler handler) {
   return answer_error([&] {
     Context& context = Context::of(handle);
@@ -165,25 +166,25 @@ int mlx5dv_devx_general_cmd(ibv_context* handle, const void* in, size_t in_bytes
 }
 
 int mlx5dv_devx_qp_query(ibv_qp* qp, const void* in, size_t in_bytes, void* out, size_t out_bytes) {
-  return devx::on_verbs_object(qp->context, Kind::kQp, qp->qp_num, {in, in_bytes, out, out_bytes},
-                               devx::query);
+  return devx::on_verbs_object(qp->context, ObjectKind::kQp, qp->qp_num,
+                               {in, in_bytes, out, out_bytes}, devx::query);
 }
 
 int mlx5dv_devx_qp_modify(ibv_qp* qp, const void* in, size_t in_bytes, void* out,
                           size_t out_bytes) {
-  return devx::on_verbs_object(qp->context, Kind::kQp, qp->qp_num, {in, in_bytes, out, out_bytes},
-                               devx::modify);
+  return devx::on_verbs_object(qp->context, ObjectKind::kQp, qp->qp_num,
+                               {in, in_bytes, out, out_bytes}, devx::modify);
 }
 
 int mlx5dv_devx_cq_query(ibv_cq* cq, const void* in, size_t in_bytes, void* out, size_t out_bytes) {
-  return devx::on_verbs_object(cq->context, Kind::kCq, cq->handle, {in, in_bytes, out, out_bytes},
-                               devx::query);
+  return devx::on_verbs_object(cq->context, ObjectKind::kCq, cq->handle,
+                               {in, in_bytes, out, out_bytes}, devx::query);
 }
 
 int mlx5dv_devx_cq_modify(ibv_cq* cq, const void* in, size_t in_bytes, void* out,
                           size_t out_bytes) {
-  return devx::on_verbs_object(cq->context, Kind::kCq, cq->handle, {in, in_bytes, out, out_bytes},
-                               devx::modify);
+  return devx::on_verbs_object(cq->context, ObjectKind::kCq, cq->handle,
+                               {in, in_bytes, out, out_bytes}, devx::modify);
 }
 
 int mlx5dv_devx_query_eqn(ibv_context* handle, uint32_t vector, uint32_t* eqn) {

@@ -22,7 +22,7 @@ static_assert(sizeof(AddressVector) == 48);
 inline constexpr uint32_t kAddressUnits = sizeof(AddressVector) / mlx5::kSegmentBytes;
 
 /// Where an address leads.
-struct Way {
+struct PacketPath {
   uint16_t lid = 0;  // 0: to nobody
   Network network = Network::kInfiniBand;
   uint8_t headers = 0;      // RoCE: what completions have for a service level

@@ -63,7 +63,7 @@ class Answers : public Recovery {
       arm(qp, now_);
     }
     while (!send.drained()) {
-      const Pending& oldest = send.oldest();
+      const PendingWqe& oldest = send.oldest();
       if (oldest.packets > 0 && psn_distance(psn, oldest.first_psn) < 0) break;
       if (fetching(oldest)) {
         if (oldest.answered < oldest.packets) {
@@ -84,7 +84,7 @@ class Answers : public Recovery {
 
   PEAL_HD void retire_oldest(QueuePair& qp) {
     Sender& send = qp.send;
-    const Pending done = send.oldest();
+    const PendingWqe done = send.oldest();
     ++send.head;
     send.retired = done.index + done.blocks;
     if (fetching(done)) --send.reads;
@@ -94,7 +94,7 @@ class Answers : public Recovery {
   PEAL_HD void take_data(QueuePair& qp, const Packet& packet, const Payload& payload) {
     Sender& send = qp.send;
     for (uint32_t i = send.head; i != send.tail; ++i) {
-      Pending& pending = send.window[i % Sender::kWindow];
+      PendingWqe& pending = send.window[i % Sender::kWindow];
       const int32_t place_in = psn_distance(packet.psn, pending.first_psn);
       if (place_in < 0 || place_in >= static_cast<int64_t>(pending.packets)) continue;
       if (!fetching(pending) || place_in < static_cast<int64_t>(pending.answered)) return;
@@ -116,7 +116,7 @@ class Answers : public Recovery {
     }
   }
 
-  PEAL_HD bool scatter_payload(const QueuePair& qp, const Pending& pending, uint64_t offset,
+  PEAL_HD bool scatter_payload(const QueuePair& qp, const PendingWqe& pending, uint64_t offset,
                                const Payload& payload) const {
     const ScatterList list = {pending.index, pending.data_unit, pending.units};
     const bool late = port_.faults != nullptr && fetches_late(*port_.faults, qp, pending.index);

@@ -85,7 +85,7 @@ PEAL_HD void complete(Port& port, const QueuePair& qp, uint32_t cqn, const Compl
                       uint64_t now) {
   CompletionQueue* cq = find_cq(port, cqn);
   if (cq == nullptr) return;
-  const Turn turn(cq->turn, cq->writers > 1);
+  const ShortLock turn(cq->turn, cq->writers > 1);
   if (cq->overrun) return;
   if (!cq->ignore_overrun && cq_full(*cq)) {
     cq->overrun = true;
@@ -143,7 +143,7 @@ PEAL_HD void report_send(Port& port, QueuePair& qp, const Completed& done, uint6
 }
 
 /// Reports the WQE at `index` of the send queue as done, if its completion mode wants that.
-PEAL_HD void complete_send(Port& port, QueuePair& qp, const Pending& done, uint64_t now) {
+PEAL_HD void complete_send(Port& port, QueuePair& qp, const PendingWqe& done, uint64_t now) {
   if (done.completion != mlx5::Completion::kAlways &&
       done.completion != mlx5::Completion::kAlwaysWithEvent) {
     return;

@@ -21,7 +21,8 @@ struct GlobalHeader {
 };
 
 /// The header of a datagram of `bytes` bytes. Over IPv4 the 40 bytes end with its own header.
-PEAL_HD GlobalHeader global_header(const AddressVector& vector, const Way& way, uint32_t bytes) {
+PEAL_HD GlobalHeader global_header(const AddressVector& vector, const PacketPath& way,
+                                   uint32_t bytes) {
   constexpr uint32_t kHeaders = 24;  // base and datagram headers, checksum
   constexpr uint8_t kUdp = 17;
   GlobalHeader header = {};

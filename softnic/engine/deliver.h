@@ -15,7 +15,7 @@ namespace peal::softnic {
 
 /// The queue pair or DC target that answers `packet` from `lid`, or null with the verdict in
 /// `denial`.
-PEAL_HD QueuePair* addressee(Port& port, const Packet& packet, uint16_t lid, Answer& denial) {
+PEAL_HD QueuePair* addressee(Port& port, const Packet& packet, uint16_t lid, Response& denial) {
   denial = {.verdict = Verdict::kDropped};
   QueuePair* qp = find_qp(port, packet.destination);
   if (qp == nullptr || !responds(*qp)) return nullptr;
@@ -78,9 +78,9 @@ PEAL_HD Receiver& direct_stream(Port& port, QueuePair& target, const Packet& pac
 }
 
 /// Executes a packet at the queue pair it names.
-PEAL_HD Answer deliver(Port& port, const Packet& packet, const Payload& payload, uint16_t lid,
-                       uint64_t now) {
-  Answer answer;
+PEAL_HD Response deliver(Port& port, const Packet& packet, const Payload& payload, uint16_t lid,
+                         uint64_t now) {
+  Response answer;
   QueuePair* qp = addressee(port, packet, lid, answer);
   if (qp == nullptr) return answer;
   if (qp->service == Service::kDcTarget) {

@@ -84,7 +84,7 @@ struct SharedReceiveQueue : SharedReceiveConfig {
 };
 
 /// A started WQE that waits for its turn to complete.
-struct Pending {
+struct PendingWqe {
   uint64_t index;      // first block
   uint32_t first_psn;  //
   uint32_t packets;    // 0: nothing to wait for
@@ -176,18 +176,18 @@ struct Sender {
   uint64_t peer_generation = 0;          // of the NIC this queue pair talks to; 0 = not yet known
   uint16_t dc_asked = 0;                 // LID in the address of the last request
   mlx5::AddressVectorGrh dc_route = {};  // and the rest of it, where it counts
-  Way way;  // where that leads; of a DC initiator: where it is connected
+  PacketPath way;  // where that leads; of a DC initiator: where it is connected
   uint32_t dc_target = 0;
   uint32_t dc_epoch = 0;
   uint32_t dc_first_psn = 0;
 
   uint32_t head = 0;  // oldest in window
   uint32_t tail = 0;
-  Pending window[kWindow];
+  PendingWqe window[kWindow];
 
   PEAL_HD bool drained() const { return head == tail; }
   PEAL_HD bool full() const { return tail - head == kWindow; }
-  PEAL_HD Pending& oldest() { return window[head % kWindow]; }
+  PEAL_HD PendingWqe& oldest() { return window[head % kWindow]; }
 };
 
 /// Receiving half of a queue pair.

@@ -119,7 +119,7 @@ PEAL_HD bool owes_last_entry(const QueuePair& qp) {
 /// the one it holds; then it tells that this was the last. True when anything happened.
 PEAL_HD bool flush_receives(Port& port, QueuePair& qp, uint64_t now) {
   bool any = false;
-  const Turn turn(qp.receive.turn, true);
+  const ShortLock turn(qp.receive.turn, true);
   while (!shares_receives(qp) && receives_waiting(qp) > 0) {
     any = true;
     flush_receive(port, qp, qp.receive, now);

@@ -40,7 +40,7 @@ class Recovery {
   }
 
   /// The peer answers this WQE with data.
-  PEAL_HD static bool fetching(const Pending& pending) {
+  PEAL_HD static bool fetching(const PendingWqe& pending) {
     return right_for(pending.opcode) == kRemoteRead || right_for(pending.opcode) == kRemoteAtomic;
   }
 
@@ -77,7 +77,7 @@ class Recovery {
   PEAL_HD void rewind(QueuePair& qp) {
     Sender& send = qp.send;
     if (send.drained()) return;
-    const Pending oldest = send.oldest();
+    const PendingWqe oldest = send.oldest();
     send.next = oldest.index;
     send.psn = oldest.first_psn;
     send.head = send.tail;
@@ -172,7 +172,7 @@ class Recovery {
       }
       return fail(qp, send.next, send.request.blocks, send.request.opcode, syndrome);
     }
-    const Pending& oldest = send.window[send.head % Sender::kWindow];
+    const PendingWqe& oldest = send.window[send.head % Sender::kWindow];
     return fail(qp, oldest.index, oldest.blocks, oldest.opcode, syndrome);
   }
 
@@ -215,7 +215,7 @@ class Recovery {
  private:
   /// Goes on with a message whose first `done` packets are done. If its WQE is no longer what it
   /// was, it starts as a new one would.
-  PEAL_HD void resume(QueuePair& qp, const Pending& oldest, uint32_t done) {
+  PEAL_HD void resume(QueuePair& qp, const PendingWqe& oldest, uint32_t done) {
     Sender& send = qp.send;
     if (!decode(port_, qp, send.next, send.posted, send.request).ok()) return;
     if (send.request.opcode != oldest.opcode || send.request.blocks != oldest.blocks) return;

@@ -45,7 +45,7 @@ concept Wire = requires(W& wire, uint16_t lid, uint64_t& generation, const Packe
 /// Ethernet the one in the hardware address, and there are no datagrams.
 template <class W>
 concept FindsWays = requires(const W& wire, const AddressVector& vector, uint8_t port) {
-  { wire.find(vector, port) } -> std::same_as<Way>;
+  { wire.find(vector, port) } -> std::same_as<PacketPath>;
 };
 
 /// A view of one queue pair's NIC at one moment; holds no state.
@@ -240,7 +240,7 @@ class Requester : private Recovery {
   /// The WQE at `next` has done all it does. In a drained queue it completes at once.
   PEAL_HD void finish(QueuePair& qp) {
     Sender& send = qp.send;
-    const Pending done = pending_of(qp, 0);
+    const PendingWqe done = pending_of(qp, 0);
     send.next += done.blocks;
     send.phase = Sender::Phase::kIdle;
     if (send.drained()) {
@@ -251,7 +251,7 @@ class Requester : private Recovery {
     }
   }
 
-  PEAL_HD static Pending pending_of(const QueuePair& qp, uint32_t packets) {
+  PEAL_HD static PendingWqe pending_of(const QueuePair& qp, uint32_t packets) {
     const Request& request = qp.send.request;
     return {.index = qp.send.next,
             .first_psn = qp.send.psn,
@@ -346,7 +346,7 @@ class Requester : private Recovery {
     if (!load_payload(qp, bytes, cursor, payload)) {
       return fail_oldest(qp, mlx5::Syndrome::kLocalProtection);
     }
-    const Answer answer = deliver(peer, packet, payload, port_.lid, now_);
+    const Response answer = deliver(peer, packet, payload, port_.lid, now_);
     switch (answer.verdict) {
       case Verdict::kDropped:
         arm_once(qp);
@@ -370,7 +370,7 @@ class Requester : private Recovery {
     return true;
   }
 
-  PEAL_HD bool keep_direct(const QueuePair& qp, const Answer& answer, uint32_t bytes) const {
+  PEAL_HD bool keep_direct(const QueuePair& qp, const Response& answer, uint32_t bytes) const {
     const Sender& send = qp.send;
     const ScatterList list = {send.next, send.request.data_unit, send.request.units};
     const std::byte* from = send.request.is_atomic()

@@ -28,7 +28,7 @@ enum class Verdict : uint8_t {
   kNotReady,  // no receive entry
 };
 
-struct Answer {
+struct Response {
   Verdict verdict = Verdict::kDone;
   mlx5::Syndrome syndrome = mlx5::Syndrome::kNone;
   const std::byte* memory = nullptr;  // READ: Packet::bytes of it
@@ -57,7 +57,7 @@ PEAL_HD bool hears(const QueuePairAttributes& mine, uint32_t qpn, uint16_t lid, 
 }
 
 /// Refuses a request. A DC target survives; any other queue pair goes to the error state.
-PEAL_HD Answer refuse(Port& port, QueuePair& qp, mlx5::Syndrome syndrome) {
+PEAL_HD Response refuse(Port& port, QueuePair& qp, mlx5::Syndrome syndrome) {
   if (qp.service != Service::kDcTarget) {
     qp.state = QpState::kError;
     port.events.raise(syndrome == mlx5::Syndrome::kRemoteAccess ? AsyncEvent::Kind::kQpAccessError
@@ -145,8 +145,8 @@ PEAL_HD void store_payload(std::byte* to, const Payload& payload) {
   }
 }
 
-PEAL_HD Answer act_atomic(Port& port, QueuePair& qp, const Packet& packet, std::byte* at,
-                          const Payload& payload) {
+PEAL_HD Response act_atomic(Port& port, QueuePair& qp, const Packet& packet, std::byte* at,
+                            const Payload& payload) {
   const bool small = packet.bytes == 4;
   if (payload.count != 1 || payload.bytes != sizeof(AtomicOperands) ||
       (!small && packet.bytes != 8)) {
@@ -170,8 +170,8 @@ PEAL_HD bool same_packets(const QueuePair& qp, const Packet& packet) {
 }
 
 /// The receive entry cannot take the message: both ends hear of it. A DC target survives.
-PEAL_HD Answer fail_receive(Port& port, QueuePair& qp, const Arrival& arrival,
-                            mlx5::Syndrome syndrome) {
+PEAL_HD Response fail_receive(Port& port, QueuePair& qp, const Arrival& arrival,
+                              mlx5::Syndrome syndrome) {
   complete_receive(port, qp, arrival, mlx5::CqeOpcode::kResponderError, syndrome);
   if (qp.service != Service::kDcTarget) qp.state = QpState::kError;
   return {.verdict = Verdict::kRefused,
@@ -182,7 +182,7 @@ PEAL_HD Answer fail_receive(Port& port, QueuePair& qp, const Arrival& arrival,
 
 /// There is no receive entry: none now, or none any more because the shared queue failed, and with
 /// it the queue pair that asked.
-PEAL_HD Answer without_entry(Port& port, QueuePair& qp, Claim claim) {
+PEAL_HD Response without_entry(Port& port, QueuePair& qp, Claim claim) {
   if (claim == Claim::kEmpty) {
     return {.verdict = Verdict::kNotReady, .value = qp.attributes.min_rnr_timer};
   }
@@ -194,9 +194,10 @@ PEAL_HD Answer without_entry(Port& port, QueuePair& qp, Claim claim) {
 }
 
 /// Executes one packet of a SEND.
-PEAL_HD Answer act_send(Port& port, QueuePair& qp, const Arrival& arrival, const Payload& payload) {
+PEAL_HD Response act_send(Port& port, QueuePair& qp, const Arrival& arrival,
+                          const Payload& payload) {
   const Packet& packet = arrival.packet;
-  const Turn turn(qp.receive.turn, true);
+  const ShortLock turn(qp.receive.turn, true);
   const Claim claim = claim_receive(port, qp, arrival.stream);
   if (claim != Claim::kReady) return without_entry(port, qp, claim);
   const mlx5::Syndrome wrong = check_receive(port, qp, arrival);
@@ -221,8 +222,8 @@ struct StoreNow {
 /// Executes one packet that is new, in order and for this queue pair. `store` is called for the
 /// bytes of a WRITE that may be.
 template <class Store = StoreNow>
-PEAL_HD Answer respond(Port& port, QueuePair& qp, const Arrival& arrival, const Payload& payload,
-                       const Store& store = {}) {
+PEAL_HD Response respond(Port& port, QueuePair& qp, const Arrival& arrival, const Payload& payload,
+                         const Store& store = {}) {
   using mlx5::Syndrome;
   const Packet& packet = arrival.packet;
   if (!responds(qp)) return {.verdict = Verdict::kDropped};
@@ -257,7 +258,7 @@ PEAL_HD Answer respond(Port& port, QueuePair& qp, const Arrival& arrival, const 
   if (!brings) return {.memory = at};
   const bool notifies =
       packet.opcode == mlx5::Opcode::kRdmaWriteImm && packet.offset + packet.bytes == packet.total;
-  const Turn turn(qp.receive.turn, notifies);
+  const ShortLock turn(qp.receive.turn, notifies);
   const Claim claim = notifies ? claim_receive(port, qp, arrival.stream) : Claim::kReady;
   if (claim != Claim::kReady) return without_entry(port, qp, claim);
   store(at, payload);

@@ -30,16 +30,16 @@ concept Replies = requires(R& replies, const Packet& packet, const Payload& payl
 
 /// Serves requests at one port. `lid` names the NIC they come from.
 template <Replies R>
-class Server {
+class RequestServer {
  public:
-  PEAL_HD Server(Port& port, uint16_t lid, R& replies, uint64_t now)
+  PEAL_HD RequestServer(Port& port, uint16_t lid, R& replies, uint64_t now)
       : port_(port), lid_(lid), replies_(replies), now_(now) {}
 
   /// Executes and answers one request. The caller has made sure that an answer of
   /// packet.bytes (a READ's) fits.
   PEAL_HD void serve(const Packet& packet, const Payload& payload) {
     if ((packet.flags & kDatagram) != 0) return accept_datagram(port_, packet, payload, lid_, now_);
-    Answer denial;
+    Response denial;
     QueuePair* qp = addressee(port_, packet, lid_, denial);
     if (qp == nullptr) {
       if (denial.verdict == Verdict::kRefused) return refuse_to(packet, denial.syndrome);
@@ -81,10 +81,10 @@ class Server {
 
   PEAL_HD void execute(QueuePair& qp, Receiver& receive, const Packet& packet,
                        const Payload& payload) {
-    const Answer answer = respond(port_, qp, {packet, receive, lid_, now_}, payload,
-                                  [&](std::byte* at, const Payload& bytes) {
-                                    if (!held_back(qp, packet, bytes)) store_payload(at, bytes);
-                                  });
+    const Response answer = respond(port_, qp, {packet, receive, lid_, now_}, payload,
+                                    [&](std::byte* at, const Payload& bytes) {
+                                      if (!held_back(qp, packet, bytes)) store_payload(at, bytes);
+                                    });
     switch (answer.verdict) {
       case Verdict::kDropped:
         return reply(packet, PacketKind::kAbsent);
@@ -117,7 +117,7 @@ class Server {
       return replies_.acknowledge(answer);
     }
     if (right == kRemoteRead) {
-      const Answer answer = respond(port_, qp, {packet, receive, lid_, now_}, Payload{});
+      const Response answer = respond(port_, qp, {packet, receive, lid_, now_}, Payload{});
       if (answer.verdict == Verdict::kRefused) return refuse_to(packet, answer.syndrome);
       return send_data(packet, answer.memory, packet.bytes);
     }

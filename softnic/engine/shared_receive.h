@@ -71,7 +71,7 @@ PEAL_HD void check_limit(Port& port, SharedReceiveQueue& srq) {
 
 /// Takes the oldest entry: kReady and its index.
 PEAL_HD Claim take_shared(Port& port, SharedReceiveQueue& srq, uint32_t& index) {
-  const Turn turn(srq.turn, srq.users > 1);
+  const ShortLock turn(srq.turn, srq.users > 1);
   const Claim claim = observe_shared(port, srq);
   if (claim != Claim::kReady) return claim;
   const uint32_t following = next_entry(srq, srq.next);

@@ -74,17 +74,17 @@ PEAL_HD void count_one(uint64_t& counter) { Word<uint64_t>(counter).fetch_add(1,
 
 /// A turn at something that several queue pairs change. Taken only where there can be several:
 /// holders do a few stores and never wait, so neither does a taker for long.
-class Turn {
+class ShortLock {
  public:
-  PEAL_HD Turn(uint32_t& word, bool contended) : word_(contended ? &word : nullptr) {
+  PEAL_HD ShortLock(uint32_t& word, bool contended) : word_(contended ? &word : nullptr) {
     while (word_ != nullptr && Word<uint32_t>(*word_).exchange(1, kAcquire) != 0) {
     }
   }
-  PEAL_HD ~Turn() {
+  PEAL_HD ~ShortLock() {
     if (word_ != nullptr) store<uint32_t>(word_, 0);
   }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  ShortLock(const ShortLock&) = delete;
+  ShortLock& operator=(const ShortLock&) = delete;
 
  private:
   uint32_t* word_;

@@ -32,8 +32,9 @@ class EngineRunner {
 
   /// Stopped: makes a PE's memory reachable and answers where: one extent, or several with
   /// descriptors, one behind the other. Throws EngineRunnerError.
-  virtual std::byte* map(std::span<const Extent> extents, std::span<const Fd> descriptors) = 0;
-  virtual void unmap(std::span<const Extent> extents, std::byte* memory) = 0;
+  virtual std::byte* map(std::span<const ProcessMemory> extents,
+                         std::span<const Fd> descriptors) = 0;
+  virtual void unmap(std::span<const ProcessMemory> extents, std::byte* memory) = 0;
 
   /// Runs the queue pairs of these ports, which stay as they are (tables, counts) until stop().
   /// Requests go to the port of that LID; a port that is not here is absent. All of them have fault

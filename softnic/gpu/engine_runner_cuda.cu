@@ -213,8 +213,8 @@ class CudaEngineRunner : public EngineRunner {
     cudaStreamDestroy(stream_);
   }
 
-  std::byte* map(std::span<const Extent> extents, std::span<const Fd> descriptors) override {
-    const bool whole = extents.front().kind == Extent::Kind::kIpcHandle;
+  std::byte* map(std::span<const ProcessMemory> extents, std::span<const Fd> descriptors) override {
+    const bool whole = extents.front().kind == ProcessMemory::Kind::kIpcHandle;
     std::byte* memory = whole ? open_handle(extents.front()) : import(extents, descriptors);
     cudaPointerAttributes attributes = {};
     check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
@@ -222,15 +222,15 @@ class CudaEngineRunner : public EngineRunner {
     return memory;
   }
 
-  void unmap(std::span<const Extent> extents, std::byte* memory) override {
+  void unmap(std::span<const ProcessMemory> extents, std::byte* memory) override {
     // Failures leave a mapping behind that nothing uses any more.
-    if (extents.front().kind == Extent::Kind::kIpcHandle) {
+    if (extents.front().kind == ProcessMemory::Kind::kIpcHandle) {
       cudaIpcCloseMemHandle(memory);
       return;
     }
     const auto begin = reinterpret_cast<CUdeviceptr>(memory);
     CUdeviceptr at = begin;
-    for (const Extent& extent : extents) {
+    for (const ProcessMemory& extent : extents) {
       driver_function<decltype(cuMemUnmap)>("cuMemUnmap")(at, extent.bytes);
       at += extent.bytes;
     }
@@ -315,7 +315,7 @@ class CudaEngineRunner : public EngineRunner {
 
   static std::atomic_ref<uint32_t> word(uint32_t& at) { return std::atomic_ref<uint32_t>(at); }
 
-  static std::byte* open_handle(const Extent& extent) {
+  static std::byte* open_handle(const ProcessMemory& extent) {
     cudaIpcMemHandle_t handle;
     static_assert(sizeof(handle) == sizeof(extent.handle));
     std::memcpy(&handle, extent.handle, sizeof(handle));
@@ -326,9 +326,9 @@ class CudaEngineRunner : public EngineRunner {
     return static_cast<std::byte*>(memory);
   }
 
-  std::byte* import(std::span<const Extent> extents, std::span<const Fd> descriptors) const {
+  std::byte* import(std::span<const ProcessMemory> extents, std::span<const Fd> descriptors) const {
     size_t bytes = 0;
-    for (const Extent& extent : extents) bytes += extent.bytes;
+    for (const ProcessMemory& extent : extents) bytes += extent.bytes;
     CUdeviceptr begin = 0;
     check_driver(driver_function<decltype(cuMemAddressReserve)>("cuMemAddressReserve")(
                      &begin, bytes, 0, 0, 0),
@@ -348,7 +348,7 @@ class CudaEngineRunner : public EngineRunner {
     return reinterpret_cast<std::byte*>(begin);
   }
 
-  static void map_piece(CUdeviceptr at, const Extent& extent, const Fd& descriptor) {
+  static void map_piece(CUdeviceptr at, const ProcessMemory& extent, const Fd& descriptor) {
     if (!descriptor) fail("import of a PE's memory", "no descriptor came with it");
     CUmemGenericAllocationHandle handle;
     check_driver(

@@ -21,7 +21,7 @@ struct ExportError : std::runtime_error {
 
 /// Memory as it travels: an allocation, or a piece of a range that has several.
 struct Exported {
-  Extent extent;
+  ProcessMemory extent;
   Fd descriptor;  // if its kind has one
 };
 

@@ -106,7 +106,7 @@ class CudaExporter : public Exporter {
     }
     for (size_t i = 0; i < all.size(); ++i) {
       all[i].extent.more = static_cast<uint32_t>(all.size() - 1 - i);
-      if (all.size() == 1 || all[i].extent.kind == Extent::Kind::kDescriptor) continue;
+      if (all.size() == 1 || all[i].extent.kind == ProcessMemory::Kind::kDescriptor) continue;
       throw ExportError("the range of " + std::to_string(bytes) + " bytes at " + text_of(address) +
                         " is not within one allocation");
     }
@@ -241,7 +241,7 @@ class CudaExporter : public Exporter {
   }
 
   /// Memory of cuMemCreate. False when it is of another kind, or was not made to be shared.
-  bool export_descriptor(Extent* extent, Fd* descriptor) const {
+  bool export_descriptor(ProcessMemory* extent, Fd* descriptor) const {
     AllocationHandle handle = 0;
     void* base = reinterpret_cast<void*>(extent->base);
     if (driver_.retain_allocation(&handle, base) != kSuccess) return false;
@@ -250,17 +250,17 @@ class CudaExporter : public Exporter {
     driver_.release_allocation(handle);
     if (result != kSuccess) return false;
     *descriptor = closed_by_exec(fd);
-    extent->kind = Extent::Kind::kDescriptor;
+    extent->kind = ProcessMemory::Kind::kDescriptor;
     return true;
   }
 
   /// Memory of cudaMalloc and its like.
-  void export_handle(Extent* extent) const {
+  void export_handle(ProcessMemory* extent) const {
     const auto* base = reinterpret_cast<const void*>(extent->base);
     IpcHandle handle;
     check(within(context_of(base), [&] { return driver_.ipc_handle(&handle, extent->base); }),
           "cuIpcGetMemHandle", text_of(base));
-    extent->kind = Extent::Kind::kIpcHandle;
+    extent->kind = ProcessMemory::Kind::kIpcHandle;
     static_assert(sizeof(handle) == sizeof(extent->handle));
     std::memcpy(extent->handle, &handle, sizeof(handle));
   }

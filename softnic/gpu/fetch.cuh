@@ -14,7 +14,7 @@
 
 namespace peal::softnic::gpu {
 
-__device__ inline void fetch(const Slot& s, uint64_t index, Block& block) {
+__device__ inline void fetch(const EngineSlot& s, uint64_t index, Block& block) {
   const std::byte* at = s.ring + (index & s.mask) * mlx5::kWqebbBytes;
 #pragma unroll
   for (uint32_t i = 0; i < 4; ++i) {
@@ -27,7 +27,7 @@ __device__ inline void fetch(const Slot& s, uint64_t index, Block& block) {
 }
 
 /// What a request that runs past the block at `index` has in the next one.
-__device__ inline void fetch(const Slot& s, uint64_t index, Tail& tail) {
+__device__ inline void fetch(const EngineSlot& s, uint64_t index, Tail& tail) {
   const Line line = load_line_direct(s.ring + ((index + 1) & s.mask) * mlx5::kWqebbBytes);
   tail.word[0] = static_cast<uint32_t>(line.word[0]);
   tail.word[1] = static_cast<uint32_t>(line.word[0] >> 32);
@@ -36,7 +36,7 @@ __device__ inline void fetch(const Slot& s, uint64_t index, Tail& tail) {
 }
 
 /// What follows the lane's block among the `ready` ones fetched.
-__device__ inline Behind look_behind(const Slot& s, uint64_t index, const Block& block,
+__device__ inline Behind look_behind(const EngineSlot& s, uint64_t index, const Block& block,
                                      uint32_t ready, uint32_t lane) {
   Behind behind;
 #pragma unroll

@@ -43,8 +43,8 @@ __device__ void watch(const EngineArguments& a, volatile uint32_t* stop) {
   *stop = 1;
 }
 
-__device__ void serve(const EngineArguments& a, Slot* slots, uint32_t worker, uint32_t workers,
-                      const volatile uint32_t* stop) {
+__device__ void serve(const EngineArguments& a, EngineSlot* slots, uint32_t worker,
+                      uint32_t workers, const volatile uint32_t* stop) {
   const uint32_t lane = threadIdx.x % kLanes;
   const uint32_t share =
       worker < a.work_count ? (a.work_count - 1 - worker) / workers + 1 : 0;  // of the work
@@ -69,7 +69,7 @@ __device__ void serve(const EngineArguments& a, Slot* slots, uint32_t worker, ui
 
 __global__ void __launch_bounds__(kMaxWarps* kLanes, 2) engine_kernel(EngineArguments a) {
   extern __shared__ uint64_t memory[];
-  auto* slots = reinterpret_cast<Slot*>(memory);
+  auto* slots = reinterpret_cast<EngineSlot*>(memory);
   __shared__ uint32_t stop;
   if (threadIdx.x == 0) stop = 0;
   __syncthreads();
@@ -114,7 +114,7 @@ const char* launch_engine(const EngineArguments& arguments, uint32_t most_blocks
   const uint32_t serving = wanted < kMaxWarps - 1 ? wanted : kMaxWarps - 1;
   const uint32_t share = (work + blocks * serving - 1) / (blocks * serving);
   a.slots = share < kMaxSlots ? share : kMaxSlots;
-  engine_kernel<<<blocks, (1 + serving) * kLanes, serving * a.slots * sizeof(Slot),
+  engine_kernel<<<blocks, (1 + serving) * kLanes, serving * a.slots * sizeof(EngineSlot),
                   static_cast<cudaStream_t>(stream)>>>(a);
   const cudaError_t error = cudaGetLastError();
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);

@@ -49,7 +49,7 @@ class LossyWire {
     if (count_ == kMostAnswers) return SendStatus::kFull;
     Port* const peer = direct(lid);
     if (peer == nullptr || silent(*peer) || port_down(*mine_, now_)) return SendStatus::kSent;
-    softnic::Server<LossyWire>(*peer, mine_->lid, *this, now_).serve(packet, payload);
+    softnic::RequestServer<LossyWire>(*peer, mine_->lid, *this, now_).serve(packet, payload);
     return SendStatus::kSent;
   }
   PEAL_HD uint64_t position(uint16_t) { return 1; }

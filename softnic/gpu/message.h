@@ -28,7 +28,7 @@ struct GpuId {
 };
 
 /// Memory of a PE and how another process maps it.
-struct Extent {
+struct ProcessMemory {
   enum class Kind : uint32_t {
     kIpcHandle,   // 64 bytes of cuIpcGetMemHandle
     kDescriptor,  // a file descriptor that travels with the message
@@ -54,7 +54,7 @@ struct Hello {
 struct alignas(1024) Demand {
   static constexpr uint64_t kVersion = 0x7065616c'00000009;
   uint64_t version = kVersion;
-  std::variant<Hello, Extent, Command> what;
+  std::variant<Hello, ProcessMemory, Command> what;
 };
 static_assert(std::is_trivially_copyable_v<Demand> && sizeof(Demand) == 1024);
 

@@ -13,7 +13,7 @@
 namespace peal::softnic::gpu {
 
 std::byte* Region::find(const void* address, uint64_t bytes) const {
-  const Extent& last = extents_.back();
+  const ProcessMemory& last = extents_.back();
   const uint64_t base = extents_.front().base;
   const uint64_t size = last.base + last.bytes - base;
   const uint64_t offset = reinterpret_cast<uint64_t>(address) - base;
@@ -21,8 +21,8 @@ std::byte* Region::find(const void* address, uint64_t bytes) const {
   return memory_ + offset;
 }
 
-bool Region::is_of(std::span<const Extent> extents) const {
-  return std::ranges::equal(extents_, extents, [](const Extent& a, const Extent& b) {
+bool Region::is_of(std::span<const ProcessMemory> extents) const {
+  return std::ranges::equal(extents_, extents, [](const ProcessMemory& a, const ProcessMemory& b) {
     return a.id == b.id && a.base == b.base && a.bytes == b.bytes;
   });
 }
@@ -76,8 +76,8 @@ void PeSession::fail() {
 }
 
 // Only whole ranges are mapped: what came of one that is cut off goes with the next command.
-void PeSession::take(const Extent& extent, Fd descriptor) {
-  const std::vector<Extent>& before = arriving_.extents;
+void PeSession::take(const ProcessMemory& extent, Fd descriptor) {
+  const std::vector<ProcessMemory>& before = arriving_.extents;
   const bool follows = before.empty() || (before.back().more == extent.more + 1 &&
                                           before.back().base + before.back().bytes == extent.base);
   arriving_.extents.push_back(extent);
@@ -174,7 +174,7 @@ Outcome PeSession::execute(C command) {
 Reply PeSession::answer(const Demand& call, Fd descriptor) {
   Reply reply;
   try {
-    if (const auto* extent = std::get_if<Extent>(&call.what)) {
+    if (const auto* extent = std::get_if<ProcessMemory>(&call.what)) {
       take(*extent, std::move(descriptor));
       return reply;
     }

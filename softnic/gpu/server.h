@@ -30,7 +30,7 @@ namespace peal::softnic::gpu {
 /// Mapped extents that lie one behind the other; unmapped with their last user.
 class Region {
  public:
-  Region(std::shared_ptr<EngineRunner> runner, std::vector<Extent> extents,
+  Region(std::shared_ptr<EngineRunner> runner, std::vector<ProcessMemory> extents,
          std::span<const Fd> descriptors)
       : runner_(std::move(runner)),
         extents_(std::move(extents)),
@@ -40,13 +40,13 @@ class Region {
   Region& operator=(const Region&) = delete;
 
   /// True if it is of the same memory at the same addresses of the PE.
-  bool is_of(std::span<const Extent> extents) const;
+  bool is_of(std::span<const ProcessMemory> extents) const;
   /// Where [address, address + bytes) of the PE lies here; null when not all of it does.
   std::byte* find(const void* address, uint64_t bytes) const;
 
  private:
   std::shared_ptr<EngineRunner> runner_;
-  std::vector<Extent> extents_;
+  std::vector<ProcessMemory> extents_;
   std::byte* memory_;
 };
 
@@ -87,10 +87,10 @@ class PeSession {
 
   /// What the PE has sent so far of a range.
   struct Arriving {
-    std::vector<Extent> extents;
+    std::vector<ProcessMemory> extents;
     std::vector<Fd> descriptors;
   };
-  void take(const Extent& extent, Fd descriptor);
+  void take(const ProcessMemory& extent, Fd descriptor);
   void map(Arriving whole);
   template <class T>
   bool translate(T*& address, uint64_t bytes);

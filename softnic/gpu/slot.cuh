@@ -17,7 +17,7 @@
 
 namespace peal::softnic::gpu {
 
-struct Slot {
+struct EngineSlot {
   Port* port;
   QueuePair* qp;
   QueuePair* peer;
@@ -45,7 +45,7 @@ __device__ inline QpState state_of(const QueuePair* qp) {
 }
 
 /// The queue pair at the other end; null when the exact step must look for itself.
-__device__ inline QueuePair* find_peer(const EngineArguments& a, const Slot& s, View* view) {
+__device__ inline QueuePair* find_peer(const EngineArguments& a, const EngineSlot& s, View* view) {
   const QueuePairAttributes& mine = s.qp->attributes;
   const Port* port = mine.remote_lid < a.lids ? a.ports[mine.remote_lid] : nullptr;
   QueuePair* peer = port == nullptr ? nullptr : find_qp(*port, mine.remote_qpn);
@@ -70,7 +70,7 @@ __device__ inline QueuePair* find_peer(const EngineArguments& a, const Slot& s, 
 }
 
 /// Fills in all but port and qp, from the tables; by one lane.
-__device__ __noinline__ void load_slot(const EngineArguments& a, Slot& s) {
+__device__ __noinline__ void load_slot(const EngineArguments& a, EngineSlot& s) {
   const QueuePair& qp = *s.qp;
   const Sender& send = qp.send;
   s.posted = send.posted;
@@ -98,7 +98,7 @@ __device__ __noinline__ void load_slot(const EngineArguments& a, Slot& s) {
 }
 
 /// Makes the tables say what the slot knows; by one lane.
-__device__ inline void save_slot(Slot& s) {
+__device__ inline void save_slot(EngineSlot& s) {
   if (!s.moved) return;
   s.moved = false;
   s.qp->send.posted = s.posted;
@@ -108,12 +108,12 @@ __device__ inline void save_slot(Slot& s) {
 }
 
 /// Whether there is anything new in a slot, as its doorbell record says.
-struct Look {
+struct DoorbellLook {
   uint32_t waiting;  // blocks the fast path may look at
   bool odd;          // for the exact step to judge
 };
 
-__device__ inline Look look_at(Slot& s) {
+__device__ inline DoorbellLook look_at(EngineSlot& s) {
   if (!s.smooth) return {0, true};
   // Both loads are on their way at once.
   const QpState state = state_of(s.qp);

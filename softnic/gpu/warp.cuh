@@ -49,7 +49,7 @@ __device__ __noinline__ bool exact_step(DirectWire wire, Watch* watch, Port* por
 class Warp {
  public:
   /// `count` queue pairs, from work[first] on, every `step`th.
-  __device__ Warp(const EngineArguments& a, Slot* slots, uint32_t lane)
+  __device__ Warp(const EngineArguments& a, EngineSlot* slots, uint32_t lane)
       : a_(a), slots_(slots), lane_(lane) {}
 
   __device__ void load(uint32_t first, uint32_t step, uint32_t count) {
@@ -72,7 +72,7 @@ class Warp {
   /// Does what there is to do, or only what is half done: the moment to stop comes even while
   /// queues are never empty. True when there was anything.
   __device__ bool turn(bool finishing) {
-    Look look = {0, false};
+    DoorbellLook look = {0, false};
     if (lane_ < count_ && (!finishing || slots_[lane_].copied != 0)) look = look_at(slots_[lane_]);
     const uint32_t waiting = __ballot_sync(kAll, look.waiting != 0);
     uint32_t odd = __ballot_sync(kAll, look.odd);
@@ -105,7 +105,7 @@ class Warp {
 
  private:
   /// The exact step by lane 0. What it does not do now it is asked again.
-  __device__ bool exact(Slot& s) {
+  __device__ bool exact(EngineSlot& s) {
     bool worked = false;
     if (lane_ == 0) {
       save_slot(s);
@@ -149,7 +149,7 @@ class Warp {
                      now);
   }
 
-  __device__ static CqePlace place_in(const Slot& s, uint64_t entry) {
+  __device__ static CqePlace place_in(const EngineSlot& s, uint64_t entry) {
     CqePlace place = s.place;
     place.at += (entry & ((1ull << s.log_entries) - 1)) * s.cqe_bytes;
     place.owner = static_cast<uint32_t>(entry >> s.log_entries) & 1;
@@ -170,7 +170,7 @@ class Warp {
   /// The first request of each lane's slot where `takes`. Answers the lanes whose request has to be
   /// looked at by all.
   __device__ uint32_t abreast(bool takes, uint32_t waiting) {
-    Slot& s = slots_[lane_ < count_ ? lane_ : 0];
+    EngineSlot& s = slots_[lane_ < count_ ? lane_ : 0];
     const uint64_t now = clock_ns();
     Shot shot;
     Block block;
@@ -250,7 +250,7 @@ class Warp {
   };
 
   /// A run of what waits; false when it does not begin with anything plain.
-  __device__ bool along(Slot& s, uint32_t waiting) {
+  __device__ bool along(EngineSlot& s, uint32_t waiting) {
     Shot shot;
     Block block;
     const uint64_t now = clock_ns();
@@ -353,7 +353,7 @@ class Warp {
 
   /// A request of more than kChunk bytes: moves a chunk of it, all but the last. True when only
   /// that is left, which `shot` of lane 0 then means.
-  __device__ bool advance_copy(Slot& s, Shot& shot, bool* unfenced) {
+  __device__ bool advance_copy(EngineSlot& s, Shot& shot, bool* unfenced) {
     std::byte* to = broadcast(shot.to, 0);
     const std::byte* from = broadcast(shot.from, 0);
     const uint32_t bytes = __shfl_sync(kAll, shot.bytes, 0);
@@ -440,7 +440,7 @@ class Warp {
   }
 
   /// Completions of the run; true when there were any, and with them a fence.
-  __device__ bool report(Slot& s, const Shot& shot, uint32_t run, uint64_t now) {
+  __device__ bool report(EngineSlot& s, const Shot& shot, uint32_t run, uint64_t now) {
     const uint32_t signalled = __ballot_sync(kAll, lane_ < run && shot.signalled);
     if (signalled == 0) return false;
     const auto count = static_cast<uint32_t>(__popc(signalled));
@@ -462,7 +462,7 @@ class Warp {
   }
 
   const EngineArguments& a_;
-  Slot* slots_;
+  EngineSlot* slots_;
   uint32_t lane_;
   uint32_t count_ = 0;
   uint32_t rest_ = 0;  // see advance_copy()

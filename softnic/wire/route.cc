@@ -48,13 +48,13 @@ void Router::refuse_stranger(const AddressPath& path) const {
   fabric_.refuse_stranger(device_.ethernet ? lid_behind_mac(path) : path.lid);
 }
 
-Route Router::route(const AddressPath& path) const {
-  Route route = device_.ethernet ? ethernet(path) : infiniband(path);
+PacketRoute Router::route(const AddressPath& path) const {
+  PacketRoute route = device_.ethernet ? ethernet(path) : infiniband(path);
   if (path.port != device_.port || !device_.active()) route.lid = 0;
   return route;
 }
 
-Route Router::infiniband(const AddressPath& path) const {
+PacketRoute Router::infiniband(const AddressPath& path) const {
   const Peer peer = fabric_.find(path.lid);
   if (!peer.found()) return {.lid = path.global ? uint16_t{0} : path.lid};
   const PortNotice port = Fabric::notice_of(peer);
@@ -66,9 +66,9 @@ Route Router::infiniband(const AddressPath& path) const {
   return {.lid = path.lid};
 }
 
-Route Router::ethernet(const AddressPath& path) const {
+PacketRoute Router::ethernet(const AddressPath& path) const {
   const Gid& source = gids_[path.source_gid];
-  Route route{.network = source.network};
+  PacketRoute route{.network = source.network};
   const uint16_t lid = lid_behind_mac(path);
   const PortNotice port = Fabric::notice_of(fabric_.find(lid));
   if (!port.active || !port.ethernet || !holds(port.gids, path.gid, source.network)) return route;
@@ -80,7 +80,7 @@ Route Router::ethernet(const AddressPath& path) const {
   return route;
 }
 
-Way Router::way(const AddressVector& vector, uint8_t port) const {
+PacketPath Router::way(const AddressVector& vector, uint8_t port) const {
   const uint32_t lid_and_level = vector.head.rate_sl_mlid_rlid.host();
   const uint32_t grh = vector.route.grh_gid_flow.host();
   const uint32_t mac_and_class = vector.route.rmac_15_0_tclass_hop.host();
@@ -97,8 +97,8 @@ Way Router::way(const AddressVector& vector, uint8_t port) const {
   std::copy(mac.begin(), mac.end(), path.mac);
   std::copy(std::begin(vector.route.rgid), std::end(vector.route.rgid), path.gid);
   if (fault_of(path) != nullptr) return {};
-  const Route found = route(path);
-  Way way = {.lid = found.lid, .network = found.network};
+  const PacketRoute found = route(path);
+  PacketPath way = {.lid = found.lid, .network = found.network};
   const Gid& source = gids_[path.source_gid];
   if (found.network == Network::kRoceV2)
     way.headers = is_ipv4(source.raw.data()) ? kHeadersIpv4 : kHeadersIpv6;

@@ -16,7 +16,7 @@
 namespace peal::softnic {
 
 /// Where packets go and as what. `lid` 0: to nobody.
-struct Route {
+struct PacketRoute {
   uint16_t lid = 0;
   Network network = Network::kInfiniBand;
 };
@@ -36,11 +36,11 @@ class Router {
 
   /// Where a path that is not refused leads. With a GID, and on Ethernet, the peer's port is looked
   /// up now; a bare LID may name a NIC that is still to come.
-  Route route(const AddressPath& path) const;
+  PacketRoute route(const AddressPath& path) const;
 
   /// The same of the address that a request carries from `port`. What a path would be refused for
   /// leads to nobody.
-  Way way(const AddressVector& vector, uint8_t port) const;
+  PacketPath way(const AddressVector& vector, uint8_t port) const;
 
   /// As what packets leave by that entry of the GID table; on Ethernet by an unused one as RoCE v2.
   Network network_of(uint8_t source_gid) const;
@@ -50,8 +50,8 @@ class Router {
   std::optional<Mac> resolve(const uint8_t (&gid)[16], Network network) const;
 
  private:
-  Route infiniband(const AddressPath& path) const;
-  Route ethernet(const AddressPath& path) const;
+  PacketRoute infiniband(const AddressPath& path) const;
+  PacketRoute ethernet(const AddressPath& path) const;
 
   const Fabric& fabric_;
   const PresentedDevice& device_;

@@ -320,7 +320,7 @@ bool ShmWire::serve(Incoming& link) {
   Payload payload;
   int served = 0;
   const bool down = port_down(port_, now_);
-  Server<Incoming> server(port_, link.lid, link, now_);
+  RequestServer<Incoming> server(port_, link.lid, link, now_);
   for (; served < kPacketsPerRound && link.requests.peek(packet, payload); ++served) {
     if (served == 0) hear_others();
     const bool reads = packet.opcode == mlx5::Opcode::kRdmaRead;

@@ -44,7 +44,9 @@ class ShmWire {
   ShmWire(const ShmWire&) = delete;
   ShmWire& operator=(const ShmWire&) = delete;
 
-  Way find(const AddressVector& vector, uint8_t port) const { return router_.way(vector, port); }
+  PacketPath find(const AddressVector& vector, uint8_t port) const {
+    return router_.way(vector, port);
+  }
   Port* direct(uint16_t lid) { return lid == port_.lid ? &port_ : nullptr; }
   SendStatus open(uint16_t lid, uint64_t& generation);
   uint32_t segment_bytes(uint16_t lid) const { return outgoing_[lid]->segment; }

@@ -199,7 +199,7 @@ class EngineRun {
     const Parcel parcel = wire_.requests[which];
     if ((fate & 1) == 0) wire_.requests.erase(wire_.requests.begin() + static_cast<long>(which));
     wire_.taken = wire_.sent;
-    Server<ParcelWire> server(*away_.port, kHome, wire_, now_);
+    RequestServer<ParcelWire> server(*away_.port, kHome, wire_, now_);
     if ((fate & 6) != 6) server.serve(parcel.packet, parcel.payload());
   }
   void answer() {
@@ -231,7 +231,7 @@ class EngineRun {
     require(home_.port->faults != nullptr);  // a plan may hold a queue up for good
   }
   void deliver_all() {
-    Server<ParcelWire> server(*away_.port, kHome, wire_, now_);
+    RequestServer<ParcelWire> server(*away_.port, kHome, wire_, now_);
     for (; !wire_.requests.empty(); wire_.requests.pop_front()) {
       server.serve(wire_.requests.front().packet, wire_.requests.front().payload());
     }

@@ -138,7 +138,7 @@ class Run {
     const auto bytes = content();
     it.payload = static_cast<uint32_t>(bytes.size());
     const uint16_t from = in_.flag() ? kAway : in_.number<uint16_t>();
-    Server<ParcelWire> server(*home_.port, from, wire_, now_);
+    RequestServer<ParcelWire> server(*home_.port, from, wire_, now_);
     server.serve(it, payload_of(bytes));
     wire_.answers.clear();  // their bytes have been read by now
   }

@@ -88,7 +88,7 @@ class Station {
   void set_doorbell(uint32_t qpn, uint32_t value) {
     store<uint32_t>(&qps[qpn].doorbell->send, Be32(value & 0xffff).raw);
   }
-  /// Of a shared queue one entry changes too: its link, which may lead out of the queue, and its
+  /// One entry of a shared queue changes too: its link, which may lead out of the queue, and its
   /// list.
   void post_receives(uint32_t qpn, uint32_t value) {
     if (qps[qpn].shared_receive_queue != 0) {

@@ -196,7 +196,7 @@ class Run {
     write_record(offered_, kLinkHeaderBytes, &LinkHeader::requests, &tail_, it);
     if (!in_.flag()) return;
     static_cast<void>(wire_.poll(now_));
-    // Of a file that is not what it says, nothing is taken.
+    // Nothing is taken of a file that is not what it says.
     if (unsound_ && reaches(offered_, sizeof(LinkHeader))) {
       const auto& header = *reinterpret_cast<const LinkHeader*>(offered_.memory());
       require(load<uint64_t>(&header.requests.head) == 0);

@@ -318,7 +318,7 @@ void keeps_order_in_strict_memory(const std::string& folder) {
   expect(rig.results[1] == 2000, "every flag", static_cast<long long>(rig.results[1]));
 }
 
-/// Of a run of 31 requests in 32 blocks the last is a swap. Its data may come in any order.
+/// The last of a run of 31 requests in 32 blocks is a swap. Its data may come in any order.
 void swaps_behind_what_it_has_put(const std::string& folder) {
   Rig rig(folder);
   flag_after_data<true><<<2, 32>>>(rig.queues, rig.nic->data_rkey(), rig.nic->word_rkey(),

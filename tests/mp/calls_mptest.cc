@@ -237,7 +237,7 @@ TEST(Calls, WrongArgumentsAreRefusedByName) {
         has(thrown([&] { on.all_reduce(all, data.data(), data.data(), wraps, op::sum); }), beyond));
     const size_t each = wraps / static_cast<size_t>(none) + 1;  // wraps with all members' blocks
     EXPECT_TRUE(has(thrown([&] { on.all_gather(all, data.data(), data.data(), each); }), "dst"));
-    // Of nothing nothing is asked.
+    // A call of no bytes asks nothing of its arguments.
     uint64_t* const nowhere = nullptr;
     on.put(nowhere, nowhere, 0, 0);
     on.get(nowhere, nowhere, 0, 0);

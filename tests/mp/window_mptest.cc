@@ -339,7 +339,7 @@ PEAL_KERNEL wrapped(Verdict* verdict, Context ctx, S scope, uint64_t* to, uint64
   refused(quiet(ctx, scope));                                // which it tells again
 }
 
-/// Of no elements nothing is asked, not even an address.
+/// A call of no elements asks nothing of its arguments, not even an address.
 template <class S>
 PEAL_KERNEL nothing(Verdict* verdict, Context ctx, S scope, uint64_t* words, int pe) {
   for (uint64_t* const at : {static_cast<uint64_t*>(nullptr), words}) {

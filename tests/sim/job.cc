@@ -118,7 +118,8 @@ class Job::Nic {
       // READs and atomics read, and that pushes what this NIC wrote before.
       if (!brings && !(loose && unordered)) sim_.memory().push(simt::agent());
       sim_.memory().set_unordered(simt::agent(), unordered);
-      softnic::Server<AnswersTo>(pe_.port, static_cast<uint16_t>(peer + 1), answers, sim_.now_ns())
+      softnic::RequestServer<AnswersTo>(pe_.port, static_cast<uint16_t>(peer + 1), answers,
+                                        sim_.now_ns())
           .serve(packet, parcel.payload());
       sim_.memory().set_unordered(simt::agent(), false);
     }
@@ -171,7 +172,7 @@ Job::~Job() = default;
 
 void Job::make_pe(int number) {
   Pe& pe = *pes_[static_cast<size_t>(number)];
-  simt::Memory& memory = sim_.memory();
+  simt::WeakMemory& memory = sim_.memory();
   const std::string of = " of pe " + std::to_string(number);
   const auto n = static_cast<uint32_t>(options_.n_pes);
   const uint32_t total = options_.direct ? 0 : n * options_.queues_per_peer;

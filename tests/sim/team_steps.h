@@ -127,7 +127,7 @@ class Player {
     for (uint32_t k = scope_.rank(); k < words_given(step, team_.size); k += scope_.size()) {
       write(from + k, given_word(team_.rank, i, k));
     }
-    // Of a grid the source must be ready before a long call; a short one waits for the blocks.
+    // The source of a grid must be ready before a long call; a short one waits for the blocks.
     if constexpr (std::is_same_v<S, WholeGrid>) {
       if (team_.mapped != 0) must(sync(ctx_, scope_, team_), "sync of the grid");
     }

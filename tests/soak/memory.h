@@ -10,7 +10,7 @@
 
 namespace peal::soak {
 
-/// Of one PE, or of all together.
+/// What one PE did, or all together.
 struct Counts {
   uint64_t operations;
   uint64_t bytes;

@@ -178,7 +178,7 @@ Result cuMemUnmap(Address at, size_t bytes) {
   return kSuccess;
 }
 
-Result cuMemSetAccess(Address at, size_t bytes, const MemoryAccess* access, size_t count) {
+Result cuMemSetAccess(Address at, size_t bytes, const ModelAccess* access, size_t count) {
   FAKE_ENTER_CONTEXT("cuMemSetAccess");
   if (count != 1 || access->flags != kReadWrite || access->location.type != kOnDevice) {
     return mistake(kInvalidValue);
@@ -223,7 +223,7 @@ Result cuMemExportToShareableHandle(void* handle, MemoryHandle memory, int type,
     std::memcpy(handle, &copy, sizeof(copy));
     return copy < 0 ? kInvalidValue : kSuccess;
   }
-  // Of a mapping, which lives on when the handle is released.
+  // A mapping has it, which lives on when the handle is released.
   for (const auto& [base, allocation] : allocations) {
     if (inode_of(fd) == 0 || inode_of(allocation.fd) != inode_of(fd)) continue;
     const Fabric fabric{::getpid(), allocation.fd};

@@ -163,7 +163,7 @@ Result cuMemPoolDestroy(Pool handle) {
   return kSuccess;
 }
 
-Result cuMemPoolSetAccess(Pool handle, const MemoryAccess* access, size_t count) {
+Result cuMemPoolSetAccess(Pool handle, const ModelAccess* access, size_t count) {
   FAKE_ENTER("cuMemPoolSetAccess");
   const auto found = pools.find(handle);
   if (found == pools.end() || count != 1 || access->flags != kReadWrite ||
@@ -209,7 +209,7 @@ Result cuMemPoolImportFromShareableHandle(Pool* pool, void* handle, int type,
   return kSuccess;
 }
 
-// Of the first byte of an allocation: so much is documented.
+// The address is the first byte of an allocation: so much is documented.
 Result cuMemPoolExportPointer(PoolPointer* exported, Address address) {
   FAKE_ENTER("cuMemPoolExportPointer");
   const auto found = allocations.find(address);

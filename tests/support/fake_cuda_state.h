@@ -63,7 +63,7 @@ bool calls_may_lag(const Allocation& allocation);
 /// Another descriptor of the same file.
 inline int copy_of(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, 0); }
 
-/// Of the file; 0: none.
+/// The inode of the file; 0: there is none.
 inline uint64_t inode_of(int fd) {
   struct stat file {};
   return ::fstat(fd, &file) == 0 ? file.st_ino : 0;

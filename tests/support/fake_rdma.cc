@@ -322,7 +322,7 @@ int mlx5dv_devx_obj_query(mlx5dv_devx_obj*, const void* in, size_t in_bytes, voi
                           size_t out_bytes) {
   return run(in, in_bytes, out, out_bytes);
 }
-/// Of a queue pair that Linux made: the set that counts.
+/// The queue pair is one that Linux made: the set that counts.
 int mlx5dv_devx_qp_query(ibv_qp*, const void*, size_t, void* out, size_t out_bytes) {
   std::memset(out, 0, out_bytes);
   static_cast<uint32_t*>(out)[9] = htonl(uint32_t{state.counter_set} << 24);

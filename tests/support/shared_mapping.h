@@ -22,7 +22,8 @@ namespace peal {
 class SharedMapping {
  public:
   static Fd memfd() { return Fd(::memfd_create("peal-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING)); }
-  /// Of pages of kHugePage bytes, of which the machine must have some left (vm.nr_hugepages).
+  /// A file of pages of kHugePage bytes, of which the machine must have some left
+  /// (vm.nr_hugepages).
   static Fd huge() {
     return Fd(::memfd_create("peal-huge", MFD_CLOEXEC | MFD_HUGETLB | MFD_HUGE_2MB));
   }

@@ -23,9 +23,9 @@ namespace {
 constexpr uint32_t kLids = 1025;
 constexpr uint32_t kBudget = 64;
 
-size_t bytes_of(std::span<const Extent> extents) {
+size_t bytes_of(std::span<const ProcessMemory> extents) {
   size_t bytes = 0;
-  for (const Extent& extent : extents) bytes += extent.bytes;
+  for (const ProcessMemory& extent : extents) bytes += extent.bytes;
   return bytes;
 }
 
@@ -33,13 +33,13 @@ class HostEngineRunner : public EngineRunner {
  public:
   ~HostEngineRunner() override { stop(); }
 
-  std::byte* map(std::span<const Extent> extents, std::span<const Fd> descriptors) override {
+  std::byte* map(std::span<const ProcessMemory> extents, std::span<const Fd> descriptors) override {
     void* const memory = mmap(nullptr, bytes_of(extents), PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw EngineRunnerError(std::string("mmap: ") + std::strerror(errno));
     std::byte* at = static_cast<std::byte*>(memory);
     for (size_t i = 0; i < extents.size(); ++i) {
-      if (extents[i].kind != Extent::Kind::kDescriptor || !descriptors[i]) {
+      if (extents[i].kind != ProcessMemory::Kind::kDescriptor || !descriptors[i]) {
         throw EngineRunnerError("this engine maps memory by descriptor only");
       }
       if (mmap(at, extents[i].bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
@@ -50,7 +50,7 @@ class HostEngineRunner : public EngineRunner {
     }
     return static_cast<std::byte*>(memory);
   }
-  void unmap(std::span<const Extent> extents, std::byte* memory) override {
+  void unmap(std::span<const ProcessMemory> extents, std::byte* memory) override {
     munmap(memory, bytes_of(extents));
   }
 

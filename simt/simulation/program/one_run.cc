@@ -33,7 +33,8 @@ constexpr size_t kStackBytes = size_t{256} << 10;  // a story asks for names on 
 int pes_of_run = 0;
 
 [[noreturn]] void fail_system(const char* what) {
-  throw Error(std::string("simulation: ") + what + ": " + std::generic_category().message(errno));
+  throw LaneError(std::string("simulation: ") + what + ": " +
+                  std::generic_category().message(errno));
 }
 
 void write_all(int fd, const void* data, size_t bytes) {
@@ -95,7 +96,7 @@ RunResult simulate(const SimulatedRun& program, const RunOrder& order) {
     const std::string name = "PE " + std::to_string(pe);
     sim.host({.name = name, .device = pe, .pe = pe}, [&program, name] {
       const int status = program.main(program.argc, program.argv);
-      if (status != 0) throw Error(name + ": main() returned " + std::to_string(status));
+      if (status != 0) throw LaneError(name + ": main() returned " + std::to_string(status));
     });
   }
   try {

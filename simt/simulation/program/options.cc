@@ -15,9 +15,9 @@ uint64_t number(const std::string& option, const std::string& text, uint64_t lea
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = error == std::errc() && end == text.data() + text.size();
   if (!whole || value < least || value > most) {
-    throw Error("PEAL_SIM: " + option + " " + (text.empty() ? "without a value" : text) +
-                ": a number from " + std::to_string(least) + " to " + std::to_string(most) +
-                " is wanted");
+    throw LaneError("PEAL_SIM: " + option + " " + (text.empty() ? "without a value" : text) +
+                    ": a number from " + std::to_string(least) + " to " + std::to_string(most) +
+                    " is wanted");
   }
   return value;
 }
@@ -45,8 +45,8 @@ SimulatedOptions read_simulated_options(std::string_view text) {
     } else if (word == "--steps") {
       options.steps = number(word, value, 0, kAny);
     } else {
-      throw Error("PEAL_SIM: there is no option " + word +
-                  "; there are -n, --seeds, --seed, --shrink, --slices and --steps");
+      throw LaneError("PEAL_SIM: there is no option " + word +
+                      "; there are -n, --seeds, --seed, --shrink, --slices and --steps");
     }
   }
   return options;

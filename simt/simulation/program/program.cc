@@ -115,7 +115,7 @@ int run_seeds(const SimulatedRun& program) {
 void fix(const char* name, const char* value, const char* why) {
   const char* const set = std::getenv(name);
   if (set != nullptr && std::string(set) != value) {
-    throw Error(std::string(name) + "=" + set + ": " + why + "; unset it");
+    throw LaneError(std::string(name) + "=" + set + ": " + why + "; unset it");
   }
   ::setenv(name, value, /*overwrite=*/1);
 }

@@ -99,7 +99,7 @@ void Context::keep(std::unique_ptr<Object> object) {
   objects_[key] = std::move(object);
 }
 
-Object* Context::find(Kind kind, uint32_t number) const {
+Object* Context::find(ObjectKind kind, uint32_t number) const {
   auto at = objects_.find({kind, number});
   return at == objects_.end() ? nullptr : at->second.get();
 }
@@ -111,8 +111,8 @@ void Context::destroy(Object& object) {
 }
 
 bool Context::has_doorbell(const void* address) const {
-  for (auto at = objects_.lower_bound({Kind::kUar, 0});
-       at != objects_.end() && at->first.first == Kind::kUar; ++at) {
+  for (auto at = objects_.lower_bound({ObjectKind::kUar, 0});
+       at != objects_.end() && at->first.first == ObjectKind::kUar; ++at) {
     const std::byte* page = static_cast<Uar&>(*at->second).page.get();
     if (address >= page && address < page + kUarBytes) return true;
   }

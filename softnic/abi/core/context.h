@@ -81,7 +81,7 @@ class Context : public ContextLayout {
     return answer;
   }
   /// The object of that kind and number, or null.
-  Object* find(Kind kind, uint32_t number) const;
+  Object* find(ObjectKind kind, uint32_t number) const;
   /// Retires and frees. Throws EBUSY while the object is used or the NIC refuses.
   void destroy(Object& object);
   /// A number for objects the NIC does not number.
@@ -119,7 +119,7 @@ class Context : public ContextLayout {
   Uar* verbs_uar_ = nullptr;
   uint32_t numbers_ = 0;
   Table<std::atomic<VerbsQp*>> pollable_{0, kMaxQueuePairs};
-  std::map<std::pair<Kind, uint32_t>, std::unique_ptr<Object>> objects_;
+  std::map<std::pair<ObjectKind, uint32_t>, std::unique_ptr<Object>> objects_;
 };
 
 /// State above any device handle. Exists because the C interface has none to hang it on.

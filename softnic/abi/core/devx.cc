@@ -24,13 +24,13 @@ void require_lengths(const Command& command, size_t in, size_t out) {
   if (command.out.size() < out) fail(prm::Syndrome::kLength, CommandStatus::kBadOutputLength);
 }
 
-Object& required(const Command& command, Kind kind, uint32_t number) {
-  constexpr Row<Kind, prm::Syndrome> kUnknown[] = {
-      {Kind::kUmem, prm::Syndrome::kUnknownUmem},
-      {Kind::kUar, prm::Syndrome::kUarPage},
-      {Kind::kPd, prm::Syndrome::kProtectionDomain},
-      {Kind::kCq, prm::Syndrome::kCompletionQueue},
-      {Kind::kSrq, prm::Syndrome::kSharedReceiveQueue},
+Object& required(const Command& command, ObjectKind kind, uint32_t number) {
+  constexpr Row<ObjectKind, prm::Syndrome> kUnknown[] = {
+      {ObjectKind::kUmem, prm::Syndrome::kUnknownUmem},
+      {ObjectKind::kUar, prm::Syndrome::kUarPage},
+      {ObjectKind::kPd, prm::Syndrome::kProtectionDomain},
+      {ObjectKind::kCq, prm::Syndrome::kCompletionQueue},
+      {ObjectKind::kSrq, prm::Syndrome::kSharedReceiveQueue},
   };
   Object* found = command.context.find(kind, number);
   if (found == nullptr)
@@ -39,7 +39,7 @@ Object& required(const Command& command, Kind kind, uint32_t number) {
 }
 
 Umem& umem_of(const Command& command, uint32_t id) {
-  return static_cast<Umem&>(required(command, Kind::kUmem, id));
+  return static_cast<Umem&>(required(command, ObjectKind::kUmem, id));
 }
 
 std::byte* slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment) {
@@ -63,7 +63,7 @@ mlx5::DoorbellRecord* doorbell_record(const Umem& umem, uint64_t offset) {
 
 mlx5dv_devx_obj* create_pd(const Command& command) {
   require_lengths(command, prm::kHeaderBytes, prm::kHeaderBytes);
-  auto pd = std::make_unique<Pd>(command.context, Kind::kPd);
+  auto pd = std::make_unique<Pd>(command.context, ObjectKind::kPd);
   pd->number = pd->pdn = pd->handle = require_ok(command.context.nic().allocate_pd());
   return command.context.adopt(std::move(pd));
 }

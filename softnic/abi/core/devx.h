@@ -72,7 +72,7 @@ std::byte* queue_slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64
 mlx5::DoorbellRecord* doorbell_record(const Umem& umem, uint64_t offset);
 
 /// An object that a command names by number. Another context's number is as unknown as any.
-Object& required(const Command& command, Kind kind, uint32_t number);
+Object& required(const Command& command, ObjectKind kind, uint32_t number);
 
 /// Keeps what a command made and answers its handle.
 template <class T>

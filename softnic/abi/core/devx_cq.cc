@@ -44,13 +44,13 @@ mlx5dv_devx_obj* create_cq(const Command& command) {
     require_mapped(config.buffer, size_t{config.cqe_bytes} << config.log_entries, true);
   }
   config.doorbell = slice(doorbell, context.wide(cqc::kDoorbellOffset), 8, 8);
-  Object& uar = required(command, Kind::kUar, config.uar_page);
+  Object& uar = required(command, ObjectKind::kUar, config.uar_page);
 
   cq->number = require_ok(command.context.nic().create_cq(config));
   cq->doorbell_on_gpu = doorbell.on_gpu;
-  cq->buffer_umem = Use(buffer);
-  cq->doorbell_umem = Use(doorbell);
-  cq->uar = Use(uar);
+  cq->buffer_umem = ObjectUse(buffer);
+  cq->doorbell_umem = ObjectUse(doorbell);
+  cq->uar = ObjectUse(uar);
   return hand_out(command, std::move(cq));
 }
 

@@ -11,19 +11,19 @@ namespace peal::softnic::abi {
 namespace {
 
 /// Events that the kernel knows for queue pairs and for completion queues.
-bool is_known(Kind kind, uint16_t event) {
+bool is_known(ObjectKind kind, uint16_t event) {
   constexpr uint32_t kOfQueuePairs = 1u << 0x01 | 1u << 0x02 | 1u << 0x03 | 1u << 0x05 |
                                      1u << 0x07 | 1u << 0x10 | 1u << 0x11 | 1u << 0x13;
   constexpr uint32_t kOfCompletionQueues = 1u << 0x04;
   if (event >= 32) return false;
-  if (kind == Kind::kQp) return (kOfQueuePairs >> event & 1) != 0;
-  return kind == Kind::kCq && (kOfCompletionQueues >> event & 1) != 0;
+  if (kind == ObjectKind::kQp) return (kOfQueuePairs >> event & 1) != 0;
+  return kind == ObjectKind::kCq && (kOfCompletionQueues >> event & 1) != 0;
 }
 
 }  // namespace
 
 EventChannel::EventChannel(Context& context)
-    : Object(Kind::kEventChannel),
+    : Object(ObjectKind::kEventChannel),
       mlx5dv_devx_event_channel{},
       owner(context),
       cookies(std::make_shared<CookieQueue>()) {

@@ -114,7 +114,7 @@ void read_path(const Nic& nic, const prm::Reader& context, QueuePairAttributes* 
   }
   if (nic.router().fault_of(path) != nullptr) fail(Syndrome::kPath);
   nic.router().refuse_stranger(path);
-  const Route route = nic.router().route(path);
+  const PacketRoute route = nic.router().route(path);
   to->remote_lid = route.lid;
   to->network = route.network;
 }
@@ -277,22 +277,23 @@ mlx5dv_devx_obj* create_qp(const Command& command) {
   Umem& doorbell = umem_of(command, context.get(qpc::kDoorbellUmemId));
   config.doorbell = doorbell_record(doorbell, context.wide(qpc::kDoorbellOffset));
 
-  qp->uar = Use(required(command, Kind::kUar, config.uar_page));
-  qp->pd = Use(required(command, Kind::kPd, config.pd));
+  qp->uar = ObjectUse(required(command, ObjectKind::kUar, config.uar_page));
+  qp->pd = ObjectUse(required(command, ObjectKind::kPd, config.pd));
   if (config.send_buffer != nullptr) {
     config.send_cq = context.get(qpc::kSendCq);
-    qp->send_cq = Use(required(command, Kind::kCq, config.send_cq));
+    qp->send_cq = ObjectUse(required(command, ObjectKind::kCq, config.send_cq));
   }
   if (context.get(qpc::kRqType) != qpc::kZeroSizeRq) {
     config.receive_cq = context.get(qpc::kReceiveCq);
-    qp->receive_cq = Use(required(command, Kind::kCq, config.receive_cq));
+    qp->receive_cq = ObjectUse(required(command, ObjectKind::kCq, config.receive_cq));
   }
   if (context.get(qpc::kRqType) == qpc::kSharedRq) {
     config.shared_receive_queue = context.get(qpc::kSrqn);
-    qp->shared_receive_queue = Use(required(command, Kind::kSrq, config.shared_receive_queue));
+    qp->shared_receive_queue =
+        ObjectUse(required(command, ObjectKind::kSrq, config.shared_receive_queue));
   }
-  qp->buffer_umem = Use(buffer);
-  qp->doorbell_umem = Use(doorbell);
+  qp->buffer_umem = ObjectUse(buffer);
+  qp->doorbell_umem = ObjectUse(doorbell);
   qp->number = require_ok(command.context.nic().create_qp(config));
   return hand_out(command, std::move(qp));
 }

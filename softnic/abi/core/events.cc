@@ -64,7 +64,9 @@ bool deliver(Context& context, const AsyncEvent& event) {
     answer.element.port_num = static_cast<int>(event.number);
   } else {
     const bool of_cq = answer.event_type == IBV_EVENT_CQ_ERR;
-    const Kind kind = of_cq ? Kind::kCq : of_srq(answer.event_type) ? Kind::kSrq : Kind::kQp;
+    const ObjectKind kind = of_cq                       ? ObjectKind::kCq
+                            : of_srq(answer.event_type) ? ObjectKind::kSrq
+                                                        : ObjectKind::kQp;
     Object* found = context.find(kind, event.number);
     const uint16_t firmware = right_of(kFirmwareNames, event.kind, uint16_t{0});
     if (found != nullptr) tell_subscribers(*found, firmware);

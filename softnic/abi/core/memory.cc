@@ -109,7 +109,7 @@ void change_region(MemoryRegion& region, const Change& to) {
   if (moves) config.pd = static_cast<Pd*>(to.pd)->pdn;
   require(region.nic->change_memory(region.number, config));
   if (moves) {
-    region.domain = Use(*static_cast<Pd*>(to.pd));
+    region.domain = ObjectUse(*static_cast<Pd*>(to.pd));
     region.pd = to.pd;
   }
   region.config = config;
@@ -184,7 +184,7 @@ std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, Key key) {
   auto region = std::make_unique<MemoryRegion>(context.shared_nic());
   region->number = require(context.nic().register_memory(key));
   region->config = key;
-  region->domain = Use(domain);
+  region->domain = ObjectUse(domain);
   region->context = pd->context;
   region->pd = pd;
   region->length = key.bytes;
@@ -221,13 +221,13 @@ void require_mapped(const void* address, size_t bytes, bool writable) {
   if (want < end) refuse(EFAULT);
 }
 
-Pd::Pd(Context& owner_context, Kind of_kind) : Object(of_kind), ibv_pd{}, mlx5dv_devx_obj{} {
+Pd::Pd(Context& owner_context, ObjectKind of_kind) : Object(of_kind), ibv_pd{}, mlx5dv_devx_obj{} {
   ibv_pd::context = owner_context.handle();
   owner = &owner_context;
   object = this;
 }
 
-Refusal Pd::retire() { return kind == Kind::kPd ? owner->nic().free_pd(pdn) : Refusal{}; }
+Refusal Pd::retire() { return kind == ObjectKind::kPd ? owner->nic().free_pd(pdn) : Refusal{}; }
 
 namespace {
 
@@ -297,15 +297,15 @@ ibv_pd* alloc_parent_domain_slot(ibv_context* handle, ibv_parent_domain_init_att
     if (custom && (attr->alloc == nullptr || attr->free == nullptr)) refuse(EINVAL);
     Context& context = Context::of(handle);
     auto& real = *static_cast<Pd*>(attr->pd);
-    if (real.kind != Kind::kPd || real.owner != &context) refuse(EINVAL);
-    auto domain = std::make_unique<Pd>(context, Kind::kParentDomain);
+    if (real.kind != ObjectKind::kPd || real.owner != &context) refuse(EINVAL);
+    auto domain = std::make_unique<Pd>(context, ObjectKind::kParentDomain);
     domain->number = context.next_number();
     domain->pdn = real.pdn;
     domain->handle = real.handle;
-    domain->parent = Use(real);
+    domain->parent = ObjectUse(real);
     if (attr->td != nullptr) {
       if (attr->td->context != handle) refuse(EINVAL);
-      domain->thread_domain = Use(*static_cast<ThreadDomain*>(attr->td));
+      domain->thread_domain = ObjectUse(*static_cast<ThreadDomain*>(attr->td));
     }
     if (custom) domain->attributes = *attr;
     return context.adopt(std::move(domain));
@@ -335,7 +335,7 @@ extern "C" {
 ibv_pd* ibv_alloc_pd(ibv_context* handle) {
   return answer_pointer([&]() -> ibv_pd* {
     Context& context = Context::of(handle);
-    auto pd = std::make_unique<Pd>(context, Kind::kPd);
+    auto pd = std::make_unique<Pd>(context, ObjectKind::kPd);
     pd->number = pd->pdn = pd->handle = require(context.nic().allocate_pd());
     return context.adopt(std::move(pd));
   });

@@ -39,32 +39,32 @@ inline constexpr size_t kUarRegisterOffset = 0x800;
 /// Protection domain, or a parent domain that stands for one.
 class Pd : public Object, public ibv_pd, public mlx5dv_devx_obj {
  public:
-  Pd(Context& context, Kind kind);
+  Pd(Context& context, ObjectKind kind);
   Refusal retire() override;
 
   uint32_t pdn = 0;
-  Use parent, thread_domain;
+  ObjectUse parent, thread_domain;
   ibv_parent_domain_init_attr attributes = {};  // allocators, of a parent domain
 };
 
 class ThreadDomain : public Object, public ibv_td {
  public:
-  ThreadDomain() : Object(Kind::kThreadDomain), ibv_td{} {}
+  ThreadDomain() : Object(ObjectKind::kThreadDomain), ibv_td{} {}
 };
 
 class MemoryRegion : public NicObject, public ibv_mr {
  public:
   explicit MemoryRegion(std::shared_ptr<Nic> device)
-      : NicObject(Kind::kKey, std::move(device)), ibv_mr{} {}
+      : NicObject(ObjectKind::kKey, std::move(device)), ibv_mr{} {}
   Refusal retire() override { return nic->deregister_memory(number); }
 
   Key config;
-  Use domain, device_memory;
+  ObjectUse domain, device_memory;
 };
 
 class Umem : public Object, public mlx5dv_devx_umem {
  public:
-  Umem() : Object(Kind::kUmem), mlx5dv_devx_umem{} {}
+  Umem() : Object(ObjectKind::kUmem), mlx5dv_devx_umem{} {}
   Context* context = nullptr;
   std::byte* memory = nullptr;
   uint64_t bytes = 0;
@@ -75,7 +75,7 @@ class Umem : public Object, public mlx5dv_devx_umem {
 class Uar : public NicObject, public mlx5dv_devx_uar {
  public:
   explicit Uar(std::shared_ptr<Nic> device)
-      : NicObject(Kind::kUar, std::move(device)), mlx5dv_devx_uar{} {}
+      : NicObject(ObjectKind::kUar, std::move(device)), mlx5dv_devx_uar{} {}
   Refusal retire() override { return nic->detach_uar(number); }
 
   Context* context = nullptr;

@@ -19,7 +19,7 @@
 namespace peal::softnic::abi {
 
 /// In order of clean-up: what uses others comes first.
-enum class Kind : uint8_t {
+enum class ObjectKind : uint8_t {
   kQp,
   kDct,
   kDctQp,
@@ -40,7 +40,7 @@ enum class Kind : uint8_t {
 /// One entry of a context's table, found by kind and number.
 class Object {
  public:
-  explicit Object(Kind of_kind) : kind(of_kind) {}
+  explicit Object(ObjectKind of_kind) : kind(of_kind) {}
   virtual ~Object() = default;
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
@@ -48,7 +48,7 @@ class Object {
   /// Gives back what the NIC holds for this object. A refusal leaves the object as it was.
   virtual Refusal retire() { return {}; }
 
-  const Kind kind;
+  const ObjectKind kind;
   uint32_t number = 0;
   uint32_t users = 0;
 };
@@ -56,21 +56,22 @@ class Object {
 /// One that the NIC knows by its number.
 class NicObject : public Object {
  public:
-  NicObject(Kind of_kind, std::shared_ptr<Nic> device) : Object(of_kind), nic(std::move(device)) {}
+  NicObject(ObjectKind of_kind, std::shared_ptr<Nic> device)
+      : Object(of_kind), nic(std::move(device)) {}
   std::shared_ptr<Nic> nic;
 };
 
 /// A counted reference: while it lives, its object refuses to be destroyed.
-class Use {
+class ObjectUse {
  public:
-  Use() = default;
-  explicit Use(Object& object) : object_(&object) { ++object_->users; }
-  Use(Use&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  Use& operator=(Use&& other) noexcept {
+  ObjectUse() = default;
+  explicit ObjectUse(Object& object) : object_(&object) { ++object_->users; }
+  ObjectUse(ObjectUse&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  ObjectUse& operator=(ObjectUse&& other) noexcept {
     std::swap(object_, other.object_);
     return *this;
   }
-  ~Use() {
+  ~ObjectUse() {
     if (object_ != nullptr) --object_->users;
   }
 
@@ -85,21 +86,22 @@ Buffer allocate_buffer(size_t bytes);
 /// A queue pair the NIC works for, made by DEVX or by verbs.
 class QueuePair : public NicObject {
  public:
-  explicit QueuePair(std::shared_ptr<Nic> device) : NicObject(Kind::kQp, std::move(device)) {}
+  explicit QueuePair(std::shared_ptr<Nic> device) : NicObject(ObjectKind::kQp, std::move(device)) {}
   Refusal retire() override { return nic->destroy_qp(number); }
 
   QueuePairConfig config;
-  Use pd, send_cq, receive_cq, shared_receive_queue, buffer_umem, doorbell_umem, uar;
+  ObjectUse pd, send_cq, receive_cq, shared_receive_queue, buffer_umem, doorbell_umem, uar;
 };
 
 /// A completion queue, made by DEVX or by verbs.
 class CompletionQueue : public NicObject {
  public:
-  explicit CompletionQueue(std::shared_ptr<Nic> device) : NicObject(Kind::kCq, std::move(device)) {}
+  explicit CompletionQueue(std::shared_ptr<Nic> device)
+      : NicObject(ObjectKind::kCq, std::move(device)) {}
   Refusal retire() override { return nic->destroy_cq(number); }
 
   CompletionQueueConfig config;
-  Use buffer_umem, doorbell_umem, uar;
+  ObjectUse buffer_umem, doorbell_umem, uar;
 };
 
 }  // namespace peal::softnic::abi

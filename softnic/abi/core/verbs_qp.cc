@@ -116,15 +116,15 @@ VerbsQueuePair* create_queue_pair(std::unique_ptr<VerbsQueuePair> qp, ibv_pd* pd
   if (init->srq != nullptr) {
     SharedReceives& srq = required_srq(pd, init->srq);
     config.shared_receive_queue = srq.number;
-    qp->shared_receive_queue = Use(srq);
+    qp->shared_receive_queue = ObjectUse(srq);
   }
   bool receives = init->srq == nullptr && service != Service::kDcInitiator;
   place_queues(*qp, domain, &init->cap, receives);
   if (service == Service::kDatagram && context.nic().on_gpu()) refuse(EOPNOTSUPP);
-  qp->QueuePair::pd = Use(domain);
-  qp->QueuePair::send_cq = Use(send_cq);
-  qp->receive_cq = Use(receive_cq);
-  qp->uar = Use(uar);
+  qp->QueuePair::pd = ObjectUse(domain);
+  qp->QueuePair::send_cq = ObjectUse(send_cq);
+  qp->receive_cq = ObjectUse(receive_cq);
+  qp->uar = ObjectUse(uar);
   qp->number = require(context.nic().create_qp(config));
   qp->sent.name(qp->number, init->cap.max_send_wr, uar.reg_addr);
   introduce(*qp, pd, *init);
@@ -140,7 +140,8 @@ Service service_of(ibv_qp_type type) {
 
 void VerbsQueuePair::describe(mlx5dv_qp* out) {
   auto* page =
-      static_cast<Uar&>(*Context::of(qp_base.context).find(Kind::kUar, config.uar_page)).reg_addr;
+      static_cast<Uar&>(*Context::of(qp_base.context).find(ObjectKind::kUar, config.uar_page))
+          .reg_addr;
   uint64_t asked = out->comp_mask;
   *out = {};
   out->dbrec = reinterpret_cast<__be32*>(config.doorbell);

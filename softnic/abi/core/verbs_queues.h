@@ -31,7 +31,7 @@ class VerbsCq;
 /// See verbs_channel.cc.
 class CompletionChannel : public Object, public ibv_comp_channel {
  public:
-  CompletionChannel() : Object(Kind::kChannel), ibv_comp_channel{} {}
+  CompletionChannel() : Object(ObjectKind::kChannel), ibv_comp_channel{} {}
   WakingQueue<VerbsCq*> waiting;  // queues with an event to be taken
 };
 
@@ -58,7 +58,7 @@ class VerbsCq : public CompletionQueue,
   void publish();
 
   Buffer memory;
-  Use channel_use, domain;
+  ObjectUse channel_use, domain;
   std::mutex lock;        // of what follows
   uint64_t consumed = 0;  // CQEs taken by ibv_poll_cq
   std::deque<Completion>
@@ -92,7 +92,7 @@ VerbsCq* create_completion_queue(ibv_context* handle, std::unique_ptr<VerbsCq> c
 class SharedReceives : public NicObject, public ibv_srq, public Reporter {
  public:
   explicit SharedReceives(std::shared_ptr<Nic> device)
-      : NicObject(Kind::kSrq, std::move(device)),
+      : NicObject(ObjectKind::kSrq, std::move(device)),
         ibv_srq{},
         Reporter(mutex, cond, events_completed) {}
   Refusal retire() override { return nic->destroy_srq(number); }
@@ -183,9 +183,9 @@ uint8_t limited(uint8_t value, uint8_t limit);
 
 class AddressHandle : public Object, public ibv_ah {
  public:
-  AddressHandle() : Object(Kind::kAh), ibv_ah{} {}
+  AddressHandle() : Object(ObjectKind::kAh), ibv_ah{} {}
   mlx5_wqe_av vector = {};
-  Use domain;
+  ObjectUse domain;
 };
 
 /// An ibv_qp is the first member of its ibv_qp_ex.

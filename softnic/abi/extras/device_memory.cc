@@ -18,7 +18,7 @@ constexpr uint32_t kMaxLogAlignment = 16;
 class DeviceMemory : public Object, public ibv_dm {
  public:
   DeviceMemory(Device& from, size_t size)
-      : Object(Kind::kDeviceMemory),
+      : Object(ObjectKind::kDeviceMemory),
         ibv_dm{},
         bytes(size),
         memory(allocate_buffer(size)),
@@ -104,7 +104,7 @@ ibv_mr* reg_dm_mr_slot(ibv_pd* pd, ibv_dm* handle, uint64_t offset, size_t bytes
     auto region = make_region(
         pd,
         {.access = nic_access(context.nic(), access), .iova = 0, .bytes = bytes, .memory = memory});
-    region->device_memory = Use(dm);
+    region->device_memory = ObjectUse(dm);
     return context.adopt(std::move(region));
   });
 }

@@ -14,13 +14,13 @@ constexpr uint32_t kActive = 0;
 
 class DevxDct : public NicObject, public mlx5dv_devx_obj {
  public:
-  explicit DevxDct(std::shared_ptr<Nic> device) : NicObject(Kind::kDct, std::move(device)) {}
+  explicit DevxDct(std::shared_ptr<Nic> device) : NicObject(ObjectKind::kDct, std::move(device)) {}
   Refusal retire() override { return nic->destroy_dc_target(number); }
 
   DcTargetConfig config;
   uint32_t mtu = 0;
   uint32_t port = 1;
-  Use pd, receive_cq, shared_receive_queue;
+  ObjectUse pd, receive_cq, shared_receive_queue;
 };
 
 void check_context(const PresentedDevice& device, const prm::Reader& context) {
@@ -64,9 +64,10 @@ mlx5dv_devx_obj* create_dct(const Command& command) {
   config.user_index = context.get(dctc::kUserIndex);
   dct->mtu = context.get(dctc::kMtu);
   dct->port = context.get(dctc::kPort);
-  dct->pd = Use(required(command, Kind::kPd, config.pd));
-  dct->receive_cq = Use(required(command, Kind::kCq, config.receive_cq));
-  dct->shared_receive_queue = Use(required(command, Kind::kSrq, config.shared_receive_queue));
+  dct->pd = ObjectUse(required(command, ObjectKind::kPd, config.pd));
+  dct->receive_cq = ObjectUse(required(command, ObjectKind::kCq, config.receive_cq));
+  dct->shared_receive_queue =
+      ObjectUse(required(command, ObjectKind::kSrq, config.shared_receive_queue));
   dct->number = require_ok(command.context.nic().create_dc_target(config));
   return hand_out(command, std::move(dct));
 }

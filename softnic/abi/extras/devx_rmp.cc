@@ -16,10 +16,10 @@ static_assert(mlx5::kSegmentBytes == 1 << kLogSegment);
 
 class DevxRmp : public NicObject, public mlx5dv_devx_obj {
  public:
-  explicit DevxRmp(std::shared_ptr<Nic> device) : NicObject(Kind::kSrq, std::move(device)) {}
+  explicit DevxRmp(std::shared_ptr<Nic> device) : NicObject(ObjectKind::kSrq, std::move(device)) {}
   Refusal retire() override { return nic->destroy_srq(number); }
 
-  Use pd, buffer_umem, doorbell_umem;
+  ObjectUse pd, buffer_umem, doorbell_umem;
 };
 
 void check_context(const prm::Reader& context) {
@@ -48,9 +48,9 @@ mlx5dv_devx_obj* create_rmp(const Command& command) {
       buffer, context.wide(rmpc::kUmemOffset),
       uint64_t{mlx5::kSegmentBytes} << (config.log_stride + config.log_entries), mlx5::kWqebbBytes);
   config.doorbell = doorbell_record(doorbell, context.wide(rmpc::kDoorbellOffset));
-  rmp->pd = Use(required(command, Kind::kPd, config.pd));
-  rmp->buffer_umem = Use(buffer);
-  rmp->doorbell_umem = Use(doorbell);
+  rmp->pd = ObjectUse(required(command, ObjectKind::kPd, config.pd));
+  rmp->buffer_umem = ObjectUse(buffer);
+  rmp->doorbell_umem = ObjectUse(doorbell);
   rmp->number = require_ok(command.context.nic().create_srq(config));
   return hand_out(command, std::move(rmp));
 }

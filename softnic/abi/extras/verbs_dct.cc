@@ -10,7 +10,8 @@ namespace {
 /// Exists at the NIC from RTR on, when qp_num becomes its DCTN.
 class DcTarget : public NicObject, public VerbsQp {
  public:
-  explicit DcTarget(std::shared_ptr<Nic> device) : NicObject(Kind::kDctQp, std::move(device)) {}
+  explicit DcTarget(std::shared_ptr<Nic> device)
+      : NicObject(ObjectKind::kDctQp, std::move(device)) {}
   Refusal retire() override;
   Object& object() override { return *this; }
   void modify(const ibv_qp_attr& attr, int mask) override;
@@ -20,7 +21,7 @@ class DcTarget : public NicObject, public VerbsQp {
   DcTargetConfig config;
   ibv_qp_attr attributes = {};
   uint32_t dctn = 0;
-  Use domain, receive_cq, shared_receive_queue;
+  ObjectUse domain, receive_cq, shared_receive_queue;
 };
 
 Refusal DcTarget::retire() {
@@ -79,9 +80,9 @@ ibv_qp* create_dc_target(ibv_pd* pd, ibv_qp_init_attr* init, uint64_t key) {
   dct->config.receive_cq = cq.number;
   dct->config.shared_receive_queue = srq.number;
   dct->config.dc_access_key = key;
-  dct->domain = Use(domain);
-  dct->receive_cq = Use(cq);
-  dct->shared_receive_queue = Use(srq);
+  dct->domain = ObjectUse(domain);
+  dct->receive_cq = ObjectUse(cq);
+  dct->shared_receive_queue = ObjectUse(srq);
   dct->number = context.next_number();
   introduce(*dct, pd, *init);
   dct->qp_base.qp_num = 0;  // known from RTR on

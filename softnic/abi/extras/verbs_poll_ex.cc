@@ -75,7 +75,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* handle, const ibv_cq_init_attr_ex& attr, ui
   if ((attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0) {
     if (attr.parent_domain == nullptr || attr.parent_domain->context != handle) refuse(EINVAL);
     request.domain = static_cast<Pd*>(attr.parent_domain);
-    if (request.domain->kind != Kind::kParentDomain) refuse(EINVAL);
+    if (request.domain->kind != ObjectKind::kParentDomain) refuse(EINVAL);
   }
   auto fresh = std::make_unique<IteratedCq>(Context::of(handle).shared_nic(), attr.wc_flags);
   return create_completion_queue(handle, std::move(fresh), request);

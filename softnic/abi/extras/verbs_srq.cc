@@ -30,7 +30,7 @@ class VerbsSrq : public SharedReceives {
 
   SharedReceiveConfig config;
   Buffer memory;
-  Use domain;
+  ObjectUse domain;
   VerbsSharedQueue queue;
 };
 
@@ -97,7 +97,7 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
     Context& context = Context::of(pd->context);
     auto srq = std::make_unique<VerbsSrq>(context.shared_nic());
     place_queue(*srq, domain, init->attr);
-    srq->domain = Use(domain);
+    srq->domain = ObjectUse(domain);
     srq->number = srq->handle = require(context.nic().create_srq(srq->config));
     srq->context = pd->context;
     srq->srq_context = init->srq_context;

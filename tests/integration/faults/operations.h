@@ -130,7 +130,7 @@ struct Row {
     const bool many = op < Op::kFirstOfThreads || op == Op::kP || op == Op::kFetchAdd;
     return many && !meets() ? 4 : 1;
   }
-  /// Of its first work request.
+  /// The opcode of its first work request.
   uint8_t opcode() const {
     switch (op) {
       case Op::kGet:

@@ -23,7 +23,7 @@ class Plan {
  public:
   explicit Plan(const std::string& plan) {
     setenv("PEAL_SOFTNIC_FAULTS", plan.c_str(), 1);
-    // Of retries: soon used up, but not while the peer's NIC waits for a core.
+    // Retries are soon used up, but not while the peer's NIC waits for a core.
     setenv("PEAL_SOFTNIC_TIMEOUT_SCALE", "0.02", 1);
   }
   ~Plan() {
@@ -73,7 +73,8 @@ TEST_P(SelfTestFault, IsTheSameErrorOnAllPes) {
   const std::vector<std::string> errors = errors_under(GetParam().plan);
   EXPECT_EQ(errors[0], errors[1]);
   expect_in(errors[0], GetParam().parts);
-  // Of either PE: where one is done first, its queues in error may be what the other one meets.
+  // The error may be that of either PE: where one is done first, its queues in error may be what
+  // the other one meets.
   expect_in(errors[0], {": self-test (host ", "LID ", "GID ", "MTU ", "queue ", " to PE ",
                         "PEAL_SELF_TEST=off", "2 of 2 PEs failed"});
 }

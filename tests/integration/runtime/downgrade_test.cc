@@ -117,7 +117,7 @@ TEST_F(Downgrade, IsNoneWhereTheProxyCannotEither) {
   expect_failed(run("refuse=devx,atomics", small_config()), {"mlx5dv_open_device(mlx5_0)"});
 }
 
-// Of a GPU's: on a CPU they are nothing that kernels need.
+// These are needs of a GPU: kernels on a CPU do without.
 TEST_F(Downgrade, IsNoneForWhatOnlyAGpuNeeds) {
   expect_ran(run("refuse=uar,peermem,umem_peermem,relaxed_ordering", small_config()), "ibgda",
              "softnic-cpu");

@@ -264,7 +264,7 @@ TEST_F(RuntimeOnGpu, SaysWhyTheNicDoesNotRunThere) {
        {std::pair{"PEAL_SOFTNIC_ENGINE_PROGRAM", "/nowhere"}, {"PEAL_SOFTNIC_ENGINE", "cpu"}}) {
     bootstrap::run_processes(1, [&](Bootstrap& group) {
       ::setenv(variable, value, 1);
-      // Of its own: the engine of the test before may not have left its fabric yet.
+      // A fabric of its own: the engine of the test before may not have left its yet.
       ::setenv("PEAL_SOFTNIC_FABRIC", std::to_string(::getpid()).c_str(), 1);
       const std::string text = error_of([&] { start(group); }).what();
       return text.find(value) != std::string::npos ? 0 : 1;

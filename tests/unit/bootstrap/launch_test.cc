@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST_P(Chooses, TheInnermostLauncher) {
-  const Launch launch = choose_launch(read(GetParam().variables));
+  const JoinPlan launch = choose_launch(read(GetParam().variables));
   EXPECT_EQ(launch.kind, GetParam().kind);
   EXPECT_EQ(launch.rank, GetParam().rank);
   EXPECT_EQ(launch.size, GetParam().size);

@@ -34,14 +34,14 @@ class Heap {
   std::vector<Chunk> chunks_ = std::vector<Chunk>(kChunks);
 };
 
-// Of the memory of a PE that takes no part, so that all writes are transfers.
+// The memory is that of a PE that takes no part, so that all writes are transfers.
 Known knows(int pe, uint32_t stamp = 1) {
   Known known = nothing();
   known.done[static_cast<size_t>(pe)] = known.far[static_cast<size_t>(pe)] = stamp;
   return known;
 }
 
-Conflicts conflicts(Heap& heap, uint64_t begin, uint64_t end, Slot mine,
+Conflicts conflicts(Heap& heap, uint64_t begin, uint64_t end, ShadowSlot mine,
                     const Known& known = nothing()) {
   Conflicts found;
   access(heap.shadow(), begin, end, mine, known, found);
@@ -267,7 +267,7 @@ void compare(uint64_t unit, bool exact, unsigned seed) {
         const uint64_t begin = random() % (kBytes / step) * step;
         return Bytes{begin, std::min(kBytes, begin + (random() % most + 1) * step)};
       },
-      [&](const Bytes& at, Slot mine, const Known& known) {
+      [&](const Bytes& at, ShadowSlot mine, const Known& known) {
         return conflicts(heap, at.begin, at.end, mine, known).count != 0;
       });
 }

@@ -16,15 +16,15 @@
 
 namespace peal::checking {
 
-/// Of the memory of a PE that takes no part, so that all writes are transfers.
+/// The memory is that of a PE that takes no part, so that all writes are transfers.
 inline Known nothing() {
   Known known;
   known.owner = 7;
   return known;
 }
 
-inline Slot slot(int pe, bool write, uint32_t stamp = 1) {
-  return Slot::of(write ? Slot::kWrite : 0, pe, static_cast<uint16_t>(pe + 1), stamp);
+inline ShadowSlot slot(int pe, bool write, uint32_t stamp = 1) {
+  return ShadowSlot::of(write ? ShadowSlot::kWrite : 0, pe, static_cast<uint16_t>(pe + 1), stamp);
 }
 
 struct Bytes {

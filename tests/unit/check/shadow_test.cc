@@ -24,14 +24,15 @@ struct Cells {
   std::atomic<uint64_t>* data() { return words.data(); }
 };
 
-int conflicts(Cells& cells, uint64_t begin, uint64_t end, Slot mine, const Known& known) {
+int conflicts(Cells& cells, uint64_t begin, uint64_t end, ShadowSlot mine, const Known& known) {
   Conflicts found;
   access(cells.data(), begin, end, mine, known, found);
   return found.count;
 }
 
-TEST(Slot, KeepsItsFields) {
-  const Slot made = Slot::of(Slot::kWrite | Slot::kWord, 63, 0xfffe, kMaxStamp).with(0xff);
+TEST(ShadowSlot, KeepsItsFields) {
+  const ShadowSlot made =
+      ShadowSlot::of(ShadowSlot::kWrite | ShadowSlot::kWord, 63, 0xfffe, kMaxStamp).with(0xff);
   EXPECT_EQ(made.mask(), 0xffu);
   EXPECT_TRUE(made.write());
   EXPECT_TRUE(made.word());
@@ -118,7 +119,7 @@ void compare(uint64_t unit, bool exact, unsigned seed) {
         const uint64_t begin = random() % (kBytes / unit) * unit;
         return Bytes{begin, std::min(kBytes, begin + (random() % 40 + 1) * unit)};
       },
-      [&](const Bytes& at, Slot mine, const Known& known) {
+      [&](const Bytes& at, ShadowSlot mine, const Known& known) {
         return conflicts(cells, at.begin, at.end, mine, known) != 0;
       });
 }

@@ -78,7 +78,7 @@ TEST(Dump, FollowsEveryFetchOfAGpuThatShowsWritesInNoOrder) {
   }
   EXPECT_EQ(opcodes(rig), (Ops{kRead, kDump, kFetchAdd, kDump, kRead, kDump, kWrite, kFetchAdd}))
       << "behind what is fetched, and nothing else";
-  // Of a landing cell where the value lands in one.
+  // It reads a landing cell where the value lands in one.
   EXPECT_EQ(rig.nic(1).seen()[1].lkey(), rig.nic(1).seen()[0].lkey());
   EXPECT_EQ(rig.nic(1).seen()[1].local_address(), rig.nic(1).seen()[0].local_address());
   EXPECT_EQ(rig.complaints(), "");

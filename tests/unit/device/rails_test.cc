@@ -154,7 +154,7 @@ TEST(Rails, QuietSettlesQueuesThatCarriedSomething) {
   EXPECT_EQ(opcodes(one, 1), (Ops{kWrite})) << "one NIC keeps the order by itself";
 }
 
-// Of a job in which some PEs are mapped and others reached by one NIC. Fails at 438a779: an ACK was
+// Some PEs of this job are mapped and others reached by one NIC. Fails at 438a779: an ACK was
 // taken for the data being there, and a flag that came by NVLink found memory without it.
 TEST(Rails, QuietSettlesTheQueuesOfOneNicWhereFlagsComeByOtherWays) {
   const Deed twice = [](const Context& ctx, std::byte* heap) {

@@ -15,8 +15,8 @@
 namespace peal::simt {
 namespace {
 
-constexpr Access kAcquire{Scope::kSystem, Order::kAcquire};
-constexpr Access kRelaxed{Scope::kSystem, Order::kRelaxed};
+constexpr ModelAccess kAcquire{Scope::kSystem, MemoryOrder::kAcquire};
+constexpr ModelAccess kRelaxed{Scope::kSystem, MemoryOrder::kRelaxed};
 constexpr uint64_t kSeeds = 200;
 
 /// Two agents of two devices.
@@ -53,7 +53,7 @@ struct World {
   }
 
   Decisions decisions;
-  Memory memory;
+  WeakMemory memory;
   Announced announced;
   uint64_t* word;
   uint64_t* flag;

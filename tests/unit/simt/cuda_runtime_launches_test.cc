@@ -83,7 +83,7 @@ TEST(CudaLaunches, AFailureIsToldOnceAndEndsAllCalls) {
 
 TEST(CudaLaunches, AFailureOfPealsOwnWorkIsToldWhenItsStreamIsWaitedFor) {
   peal::simt::Stream stream;
-  stream.add([] { throw peal::simt::Error("a call on a stream failed"); });
+  stream.add([] { throw peal::simt::LaneError("a call on a stream failed"); });
   testing::internal::CaptureStderr();
   EXPECT_EQ(cudaStreamSynchronize(peal::simt::cuda::handle_of(stream)), cudaErrorLaunchFailure);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "peal: a call on a stream failed\n");

@@ -48,7 +48,7 @@ TEST(KernelsByAddress, ThatNobodyOfferedAreRefused) {
   try {
     (void)bind_kernel(address(nobody_offers), nullptr);
     FAIL() << "no error";
-  } catch (const Error& error) {
+  } catch (const LaneError& error) {
     EXPECT_NE(std::string(error.what()).find("no OfferedKernel"), std::string::npos);
   }
 }

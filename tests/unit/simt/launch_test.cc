@@ -206,10 +206,10 @@ TEST(SimtLaunch, CountsAllLaunchesAgainstTheLimit) {
 TEST(SimtLaunch, RefusesLimitsThatCannotWork) {
   Limits wrong = limits();
   wrong.workers = 0;
-  EXPECT_THROW(set_limits(wrong), Error);
+  EXPECT_THROW(set_limits(wrong), LaneError);
   wrong = limits();
   wrong.stack_bytes = 4096;
-  EXPECT_THROW(set_limits(wrong), Error);
+  EXPECT_THROW(set_limits(wrong), LaneError);
 }
 
 TEST(SimtLaunch, TakesNewStackSizes) {

@@ -16,11 +16,11 @@
 namespace peal::simt {
 namespace {
 
-constexpr Access kPlain{Scope::kLane, Order::kRelaxed};
-constexpr Access kRelaxed{Scope::kSystem, Order::kRelaxed};
-constexpr Access kAcquire{Scope::kSystem, Order::kAcquire};
-constexpr Access kRelease{Scope::kSystem, Order::kRelease};
-constexpr Access kBoth{Scope::kSystem, Order::kBoth};
+constexpr ModelAccess kPlain{Scope::kLane, MemoryOrder::kRelaxed};
+constexpr ModelAccess kRelaxed{Scope::kSystem, MemoryOrder::kRelaxed};
+constexpr ModelAccess kAcquire{Scope::kSystem, MemoryOrder::kAcquire};
+constexpr ModelAccess kRelease{Scope::kSystem, MemoryOrder::kRelease};
+constexpr ModelAccess kBoth{Scope::kSystem, MemoryOrder::kBoth};
 
 /// Four agents: 0 and 1 are of one block, 2 is of another block of their device, 3 of another
 /// device.
@@ -33,20 +33,20 @@ struct World {
     data = static_cast<uint64_t*>(memory.allocate(64, "data"));
     flag = static_cast<uint64_t*>(memory.allocate(64, "flag"));
   }
-  void store(uint64_t me, uint64_t* p, uint64_t value, Access access) {
+  void store(uint64_t me, uint64_t* p, uint64_t value, ModelAccess access) {
     memory.store(me, p, 8, value, access);
   }
-  uint64_t load(uint64_t me, const uint64_t* p, Access access) {
+  uint64_t load(uint64_t me, const uint64_t* p, ModelAccess access) {
     return memory.load(me, p, 8, access);
   }
-  uint64_t add(uint64_t me, uint64_t* p, Access access) {
+  uint64_t add(uint64_t me, uint64_t* p, ModelAccess access) {
     const uint64_t old = memory.newest(me, p, 8, access);
     memory.replace(me, p, 8, old + 1, access);
     return old;
   }
 
   Decisions decisions;
-  Memory memory;
+  WeakMemory memory;
   uint64_t* data;
   uint64_t* flag;
 };
@@ -64,7 +64,7 @@ std::set<uint64_t> answers(const std::function<uint64_t(World&)>& run) {
 constexpr uint64_t kNotSeen = 99;
 
 /// Agent 0 writes data and flag, `reader` reads flag and then data.
-uint64_t pass_message(World& w, uint64_t reader, Access writes, Access reads) {
+uint64_t pass_message(World& w, uint64_t reader, ModelAccess writes, ModelAccess reads) {
   w.store(0, w.data, 1, kPlain);
   w.store(0, w.flag, 1, writes);
   if (w.load(reader, w.flag, reads) == 0) return kNotSeen;
@@ -73,22 +73,22 @@ uint64_t pass_message(World& w, uint64_t reader, Access writes, Access reads) {
 
 using Answers = std::set<uint64_t>;
 
-TEST(Memory, ReleaseAndAcquirePassAMessage) {
+TEST(WeakMemory, ReleaseAndAcquirePassAMessage) {
   EXPECT_EQ(answers([](World& w) { return pass_message(w, 3, kRelease, kAcquire); }),
             (Answers{1, kNotSeen}));
 }
 
-TEST(Memory, EitherEndRelaxedLosesIt) {
+TEST(WeakMemory, EitherEndRelaxedLosesIt) {
   const Answers all{0, 1, kNotSeen};
   EXPECT_EQ(answers([](World& w) { return pass_message(w, 3, kRelaxed, kAcquire); }), all);
   EXPECT_EQ(answers([](World& w) { return pass_message(w, 3, kRelease, kRelaxed); }), all);
 }
 
-TEST(Memory, AScopeOrdersOnlyWhomItReaches) {
-  constexpr Access kBlockRelease{Scope::kBlock, Order::kRelease};
-  constexpr Access kDeviceRelease{Scope::kDevice, Order::kRelease};
-  constexpr Access kDeviceAcquire{Scope::kDevice, Order::kAcquire};
-  const auto passes = [](uint64_t reader, Access writes, Access reads) {
+TEST(WeakMemory, AScopeOrdersOnlyWhomItReaches) {
+  constexpr ModelAccess kBlockRelease{Scope::kBlock, MemoryOrder::kRelease};
+  constexpr ModelAccess kDeviceRelease{Scope::kDevice, MemoryOrder::kRelease};
+  constexpr ModelAccess kDeviceAcquire{Scope::kDevice, MemoryOrder::kAcquire};
+  const auto passes = [](uint64_t reader, ModelAccess writes, ModelAccess reads) {
     return answers([=](World& w) { return pass_message(w, reader, writes, reads); }).count(0) == 0;
   };
   EXPECT_TRUE(passes(1, kBlockRelease, kAcquire));
@@ -98,13 +98,13 @@ TEST(Memory, AScopeOrdersOnlyWhomItReaches) {
   EXPECT_FALSE(passes(3, kRelease, kDeviceAcquire));
 }
 
-TEST(Memory, FencesOrderRelaxedOperations) {
+TEST(WeakMemory, FencesOrderRelaxedOperations) {
   const auto run = [](World& w, bool releases, bool acquires) {
     w.store(0, w.data, 1, kPlain);
-    if (releases) w.memory.fence(0, Order::kRelease);
+    if (releases) w.memory.fence(0, MemoryOrder::kRelease);
     w.store(0, w.flag, 1, kRelaxed);
     if (w.load(3, w.flag, kRelaxed) == 0) return kNotSeen;
-    if (acquires) w.memory.fence(3, Order::kAcquire);
+    if (acquires) w.memory.fence(3, MemoryOrder::kAcquire);
     return w.load(3, w.data, kPlain);
   };
   EXPECT_EQ(answers([&](World& w) { return run(w, true, true); }).count(0), 0u);
@@ -112,10 +112,10 @@ TEST(Memory, FencesOrderRelaxedOperations) {
   EXPECT_EQ(answers([&](World& w) { return run(w, true, false); }).count(0), 1u);
 }
 
-TEST(Memory, AFenceOfBlockScopeIsForItsBlock) {
+TEST(WeakMemory, AFenceOfBlockScopeIsForItsBlock) {
   const auto run = [](World& w, uint64_t reader, bool updates) {
     w.store(0, w.data, 1, kPlain);
-    w.memory.fence(0, Order::kRelease, Scope::kBlock);
+    w.memory.fence(0, MemoryOrder::kRelease, Scope::kBlock);
     if (updates) {
       w.memory.newest(0, w.flag, 8, kRelaxed);
       w.memory.replace(0, w.flag, 8, 1, kRelaxed);
@@ -123,7 +123,7 @@ TEST(Memory, AFenceOfBlockScopeIsForItsBlock) {
       w.store(0, w.flag, 1, kRelaxed);
     }
     if (w.load(reader, w.flag, kRelaxed) == 0) return kNotSeen;
-    w.memory.fence(reader, Order::kAcquire);
+    w.memory.fence(reader, MemoryOrder::kAcquire);
     return w.load(reader, w.data, kPlain);
   };
   for (const bool updates : {false, true}) {
@@ -134,14 +134,14 @@ TEST(Memory, AFenceOfBlockScopeIsForItsBlock) {
 
 // A fence of device scope lets another device see what was stored to this one's memory, and not
 // what was stored to memory that is far; whoever fenced that with system scope did it for all.
-TEST(Memory, AFenceOfDeviceScopeLeavesFarMemoryOut) {
+TEST(WeakMemory, AFenceOfDeviceScopeLeavesFarMemoryOut) {
   const auto run = [](World& w, bool far, bool settled) {
     if (far) w.memory.set_far(w.data, 8);
     w.store(0, w.data, 1, kPlain);
-    if (settled) w.memory.fence(0, Order::kRelease);
-    w.store(0, w.flag, 1, {Scope::kDevice, Order::kRelease});
+    if (settled) w.memory.fence(0, MemoryOrder::kRelease);
+    w.store(0, w.flag, 1, {Scope::kDevice, MemoryOrder::kRelease});
     if (w.load(1, w.flag, kAcquire) == 0) return kNotSeen;
-    w.memory.fence(1, Order::kRelease, Scope::kDevice);
+    w.memory.fence(1, MemoryOrder::kRelease, Scope::kDevice);
     w.store(1, w.flag + 1, 1, kRelaxed);
     if (w.load(3, w.flag + 1, kAcquire) == 0) return kNotSeen;
     return w.load(3, w.data, kPlain);
@@ -151,7 +151,7 @@ TEST(Memory, AFenceOfDeviceScopeLeavesFarMemoryOut) {
   EXPECT_EQ(answers([&](World& w) { return run(w, true, true); }).count(0), 0u);
 }
 
-TEST(Memory, ThirdAgentsPassMessagesOn) {
+TEST(WeakMemory, ThirdAgentsPassMessagesOn) {
   EXPECT_EQ(answers([](World& w) {
               w.store(0, w.data, 1, kPlain);
               w.store(0, w.flag, 1, kRelease);
@@ -163,7 +163,7 @@ TEST(Memory, ThirdAgentsPassMessagesOn) {
             (Answers{1, kNotSeen}));
 }
 
-TEST(Memory, AtomicsHandOnWhatWasReleasedBeforeThem) {
+TEST(WeakMemory, AtomicsHandOnWhatWasReleasedBeforeThem) {
   EXPECT_EQ(answers([](World& w) {
               w.store(0, w.data, 1, kPlain);
               w.store(0, w.flag, 1, kRelease);
@@ -174,7 +174,7 @@ TEST(Memory, AtomicsHandOnWhatWasReleasedBeforeThem) {
             (Answers{1, kNotSeen}));
 }
 
-TEST(Memory, AtomicsActOnTheNewestValue) {
+TEST(WeakMemory, AtomicsActOnTheNewestValue) {
   EXPECT_EQ(answers([](World& w) {
               for (uint64_t i = 0; i < 8; ++i) w.add(i % 4, w.data, kRelaxed);
               return w.add(0, w.data, kRelaxed);
@@ -182,7 +182,7 @@ TEST(Memory, AtomicsActOnTheNewestValue) {
             Answers{8});
 }
 
-TEST(Memory, NobodySeesAWordGoBackwards) {
+TEST(WeakMemory, NobodySeesAWordGoBackwards) {
   for (uint64_t seed = 1; seed <= 500; ++seed) {
     World w(seed);
     uint64_t before = 0;
@@ -197,7 +197,7 @@ TEST(Memory, NobodySeesAWordGoBackwards) {
 }
 
 // A reader that learns of another's look at a word must not see an older value of it.
-TEST(Memory, LooksAreOrderedToo) {
+TEST(WeakMemory, LooksAreOrderedToo) {
   for (uint64_t seed = 1; seed <= 500; ++seed) {
     World w(seed);
     for (uint64_t i = 1; i <= 4; ++i) w.store(0, w.data, i, kRelaxed);
@@ -208,7 +208,7 @@ TEST(Memory, LooksAreOrderedToo) {
   }
 }
 
-TEST(Memory, StoreBufferingIsAllowed) {
+TEST(WeakMemory, StoreBufferingIsAllowed) {
   EXPECT_EQ(answers([](World& w) {
               w.store(0, w.data, 1, kRelease);
               w.store(1, w.flag, 1, kRelease);
@@ -218,7 +218,7 @@ TEST(Memory, StoreBufferingIsAllowed) {
             (Answers{0, 1, 2, 3}));
 }
 
-TEST(Memory, PartsOfAWordComeFromTheirOwnWriters) {
+TEST(WeakMemory, PartsOfAWordComeFromTheirOwnWriters) {
   EXPECT_EQ(answers([](World& w) {
               auto* const halves = reinterpret_cast<uint32_t*>(w.flag);
               w.store(0, w.data, 1, kPlain);
@@ -230,7 +230,7 @@ TEST(Memory, PartsOfAWordComeFromTheirOwnWriters) {
             (Answers{1, kNotSeen}));
 }
 
-TEST(Memory, EveryStoreIsSeenInTheEnd) {
+TEST(WeakMemory, EveryStoreIsSeenInTheEnd) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     World w(seed);
     w.memory.set_weakness({.stale_in_256 = 256, .horizon = 10});
@@ -240,7 +240,7 @@ TEST(Memory, EveryStoreIsSeenInTheEnd) {
   }
 }
 
-TEST(Memory, WhoMeetsKnowsWhatAllDid) {
+TEST(WeakMemory, WhoMeetsKnowsWhatAllDid) {
   EXPECT_EQ(answers([](World& w) {
               w.store(0, w.data, 1, kPlain);
               w.memory.meet({0, 1});
@@ -249,7 +249,7 @@ TEST(Memory, WhoMeetsKnowsWhatAllDid) {
             (Answers{1, 3}));
 }
 
-TEST(Memory, MessagesOutsideOfMemoryCarryOrder) {
+TEST(WeakMemory, MessagesOutsideOfMemoryCarryOrder) {
   EXPECT_EQ(answers([](World& w) {
               w.store(0, w.data, 1, kPlain);
               w.memory.acquire(3, w.memory.release(0));
@@ -258,10 +258,10 @@ TEST(Memory, MessagesOutsideOfMemoryCarryOrder) {
             Answers{1});
 }
 
-TEST(Memory, ARegisterHearsEveryStoreAndTheLastFence) {
+TEST(WeakMemory, ARegisterHearsEveryStoreAndTheLastFence) {
   const auto run = [](World& w, bool fenced) {
     w.store(0, w.data, 1, kPlain);
-    if (fenced) w.memory.fence(0, Order::kRelease);
+    if (fenced) w.memory.fence(0, MemoryOrder::kRelease);
     w.memory.post(0, w.flag, 7);
     w.memory.post(0, w.flag, 8);
     uint64_t first = 0;
@@ -276,7 +276,7 @@ TEST(Memory, ARegisterHearsEveryStoreAndTheLastFence) {
   EXPECT_EQ(answers([&](World& w) { return run(w, false); }), (Answers{0, 1}));
 }
 
-TEST(Memory, UnorderedStoresReleaseNothingUntilAnOrderedOne) {
+TEST(WeakMemory, UnorderedStoresReleaseNothingUntilAnOrderedOne) {
   const auto run = [](World& w, bool word_too) {
     w.memory.set_unordered(0, true);
     w.store(0, w.data, 1, kRelease);
@@ -290,7 +290,7 @@ TEST(Memory, UnorderedStoresReleaseNothingUntilAnOrderedOne) {
 }
 
 // What tests/sim makes of a NIC's answer: fails as a model at 438a779, where it vouched for all.
-TEST(Memory, AnAnswerVouchesForWhatWasPushed) {
+TEST(WeakMemory, AnAnswerVouchesForWhatWasPushed) {
   const auto run = [](World& w, bool push, bool word) {
     w.store(0, w.data, 1, kPlain);
     if (push) w.memory.push(0);
@@ -309,7 +309,7 @@ TEST(Memory, AnAnswerVouchesForWhatWasPushed) {
       << "a word by the same way is behind it";
 }
 
-TEST(Memory, FarStoresAreBehindNothingUntilFarMemoryWasRead) {
+TEST(WeakMemory, FarStoresAreBehindNothingUntilFarMemoryWasRead) {
   const auto run = [](World& w, bool on_bus, bool read) {
     w.memory.set_far(w.data, 64);
     if (on_bus) w.memory.set_on_bus(0);
@@ -324,8 +324,8 @@ TEST(Memory, FarStoresAreBehindNothingUntilFarMemoryWasRead) {
   EXPECT_EQ(answers([&](World& w) { return run(w, false, false); }), (Answers{1, kNotSeen}));
 }
 
-TEST(Memory, ALateStoreIsOvertakenByTheNextOnly) {
-  constexpr Access kLate{Scope::kSystem, Order::kLate};
+TEST(WeakMemory, ALateStoreIsOvertakenByTheNextOnly) {
+  constexpr ModelAccess kLate{Scope::kSystem, MemoryOrder::kLate};
   const auto run = [](World& w, bool one_more) {
     w.store(0, w.data, 1, kLate);
     if (one_more) w.store(0, w.flag + 1, 1, kRelaxed);
@@ -337,22 +337,22 @@ TEST(Memory, ALateStoreIsOvertakenByTheNextOnly) {
   EXPECT_EQ(answers([&](World& w) { return run(w, true); }), (Answers{1, kNotSeen}));
 }
 
-TEST(Memory, GuardedMemoryHasOneUserAtATime) {
+TEST(WeakMemory, GuardedMemoryHasOneUserAtATime) {
   World w(1);
   w.memory.guard(w.data, 8);
   w.store(0, w.data, 1, kPlain);
   w.store(0, w.flag, 1, kRelease);
-  EXPECT_THROW(w.store(3, w.data, 2, kPlain), Error) << "behind a store";
+  EXPECT_THROW(w.store(3, w.data, 2, kPlain), LaneError) << "behind a store";
   w.memory.meet({0, 1, 3});
   w.store(3, w.data, 2, kPlain);
   w.memory.meet({1, 3});
   w.load(1, w.data, kPlain);
-  EXPECT_THROW(w.store(3, w.data, 3, kPlain), Error) << "behind a load";
+  EXPECT_THROW(w.store(3, w.data, 3, kPlain), LaneError) << "behind a load";
   w.memory.meet({1, 3});
   EXPECT_NO_THROW(w.store(3, w.data, 3, kPlain));
 }
 
-TEST(Memory, PlainStoresOfTheProgramAreSeenByAll) {
+TEST(WeakMemory, PlainStoresOfTheProgramAreSeenByAll) {
   World w(1);
   w.store(0, w.data, 1, kPlain);
   *w.data = 5;
@@ -361,9 +361,9 @@ TEST(Memory, PlainStoresOfTheProgramAreSeenByAll) {
   EXPECT_EQ(*w.data, 6u);
 }
 
-TEST(Memory, MoreThanThereIsIsRefused) {
+TEST(WeakMemory, MoreThanThereIsIsRefused) {
   World w(1);
-  EXPECT_THROW(w.memory.allocate(1 << 20, "too much"), Error);
+  EXPECT_THROW(w.memory.allocate(1 << 20, "too much"), LaneError);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ std::string refusal(const std::string& text) {
   try {
     read_simulated_options(text);
     return "";
-  } catch (const Error& error) {
+  } catch (const LaneError& error) {
     return error.what();
   }
 }
@@ -51,7 +51,7 @@ TEST(SimulatedHost, LaunchesAndIsBehindWhatItsKernelsStored) {
         launch({2, 2}, [&] {
           EXPECT_TRUE(in_kernel());
           const uint64_t old = model().newest(agent(), word, 8, {});
-          model().replace(agent(), word, 8, old + 1, {Scope::kDevice, Order::kRelaxed});
+          model().replace(agent(), word, 8, old + 1, {Scope::kDevice, MemoryOrder::kRelaxed});
         }).wait();
         EXPECT_EQ(model().load(agent(), word, 8, {}), turn * 4);
       }
@@ -116,8 +116,8 @@ TEST(SimulatedHost, AFailureEndsTheRunThoughALaneSpinsForEver) {
       if (model().newest(agent(), word, 8, {}) != 0) return;
     }
   });
-  sim.launch({.name = "fails", .device = 0}, {1, 1}, [] { throw Error("it failed"); });
-  EXPECT_THROW(sim.run(), Error);
+  sim.launch({.name = "fails", .device = 0}, {1, 1}, [] { throw LaneError("it failed"); });
+  EXPECT_THROW(sim.run(), LaneError);
 }
 
 TEST(SimulatedHost, ALaneThatNobodyInterruptsLetsOthersRun) {

@@ -117,7 +117,7 @@ TEST(Simulation, TimeRunsWhileEverybodyWaits) {
 std::string failure_of(Simulation& sim) {
   try {
     sim.run();
-  } catch (const Error& error) {
+  } catch (const LaneError& error) {
     return error.what();
   }
   return {};
@@ -190,8 +190,8 @@ TEST(Simulation, BarriersOrderModelledMemoryAndVotesDoNot) {
 
 TEST(Simulation, RefusesAGridThatCudaWouldRefuse) {
   Simulation sim(1);
-  EXPECT_THROW(sim.launch({"grid", 0}, {1, 2000}, [] {}), Error);
-  EXPECT_THROW(sim.launch({"grid", 0}, {0, 1}, [] {}), Error);
+  EXPECT_THROW(sim.launch({"grid", 0}, {1, 2000}, [] {}), LaneError);
+  EXPECT_THROW(sim.launch({"grid", 0}, {0, 1}, [] {}), LaneError);
 }
 
 TEST(Simulation, RefusesToRunInsideAnother) {

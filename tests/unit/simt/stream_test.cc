@@ -77,11 +77,11 @@ TEST(Stream, AGraphMayEndBeforeItsLastRun) {
 
 TEST(Stream, RefusesWhatACaptureExcludes) {
   Stream stream;
-  EXPECT_THROW(stream.end_capture(), Error);
+  EXPECT_THROW(stream.end_capture(), LaneError);
   stream.begin_capture();
-  EXPECT_THROW(stream.begin_capture(), Error);
-  EXPECT_THROW(stream.synchronize(), Error);
-  EXPECT_THROW(stream.mark(), Error);
+  EXPECT_THROW(stream.begin_capture(), LaneError);
+  EXPECT_THROW(stream.synchronize(), LaneError);
+  EXPECT_THROW(stream.mark(), LaneError);
   stream.end_capture();
 }
 
@@ -138,7 +138,7 @@ TEST(Stream, DevicesHaveDefaultStreamsOfTheirOwn) {
   default_stream().synchronize();
   use_device(0);
   default_stream().synchronize();
-  EXPECT_THROW(use_device(kMostDevices), Error);
+  EXPECT_THROW(use_device(kMostDevices), LaneError);
 }
 
 TEST(Stream, FollowsAMarkOfAStreamThatIsGone) {
@@ -162,7 +162,7 @@ TEST(Stream, JoinsACaptureUntilItEnds) {
   origin.add([&] { done.push_back(1); });
   branch.join(origin.capture());
   branch.add([&] { done.push_back(2); });
-  EXPECT_THROW(branch.end_capture(), Error);
+  EXPECT_THROW(branch.end_capture(), LaneError);
   const Graph graph = origin.end_capture();
   EXPECT_FALSE(branch.capturing());
   branch.add([&] { done.push_back(9); });
@@ -177,7 +177,7 @@ TEST(Stream, JoinsOneCaptureAtATime) {
   Stream other;
   one.begin_capture();
   other.begin_capture();
-  EXPECT_THROW(one.join(other.capture()), Error);
+  EXPECT_THROW(one.join(other.capture()), LaneError);
   one.end_capture();
   other.end_capture();
 }

@@ -19,7 +19,7 @@ inline void run(const Grid& grid, std::function<void()> lane_body) {
 inline std::string error_of(const Grid& grid, std::function<void()> lane_body) {
   try {
     run(grid, std::move(lane_body));
-  } catch (const Error& error) {
+  } catch (const LaneError& error) {
     return error.what();
   }
   return {};

@@ -76,7 +76,7 @@ TEST(Syntax, CallsThatAreNoLaunchesAreTold) {
   try {
     add(&sum, 1);
     FAIL();
-  } catch (const Error& error) {
+  } catch (const LaneError& error) {
     EXPECT_STREQ(error.what(), "kernel add: called by the host without <<<...>>>");
   }
   testing::internal::CaptureStderr();
@@ -84,7 +84,7 @@ TEST(Syntax, CallsThatAreNoLaunchesAreTold) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "peal-cc: <<<...>>>: what was called is no kernel that peal-cc compiled\n");
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDeviceFunction);
-  EXPECT_THROW(launch({1, 1}, [] { Configured(1, 1); }).wait(), Error);
+  EXPECT_THROW(launch({1, 1}, [] { Configured(1, 1); }).wait(), LaneError);
 }
 
 // f<<<...>>>(g()), where g starts kernels of its own.

@@ -100,7 +100,7 @@ class DriverThread : public ::testing::Test {
   uint64_t posted_[kQps] = {};
   std::atomic<uint32_t> collected_{0};
   std::optional<ShmWire> wire_;
-  std::optional<Driver> driver_;
+  std::optional<EngineThread> driver_;
 };
 
 TEST_F(DriverThread, AdvancesWhatItWatchesAndNothingElse) {

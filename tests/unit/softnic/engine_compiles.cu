@@ -41,7 +41,7 @@ __global__ void engine_kernel(Port* port, Port* peer, RingReader* requests, Ring
     Payload payload;
     while (requests->peek(packet, payload) && answers->room(4096)) {
       if (packet.kind == PacketKind::kRequest) {
-        Server<RingReplies>(*port, 1, replies, now).serve(packet, payload);
+        RequestServer<RingReplies>(*port, 1, replies, now).serve(packet, payload);
       } else {
         take_answer(*port, packet, payload, now);
       }

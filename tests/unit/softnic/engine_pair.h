@@ -146,7 +146,7 @@ struct Pair {
 
   void step() {
     advance(*a.port, wire, a.qp(), now, 16);
-    Server<LossyWire> server(*b.port, 1, wire, now);
+    RequestServer<LossyWire> server(*b.port, 1, wire, now);
     for (int i = 0; i < 8 && !wire.requests.empty(); ++i) {
       const Parcel parcel = wire.requests.front();
       wire.requests.pop_front();

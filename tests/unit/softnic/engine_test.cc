@@ -265,7 +265,7 @@ TEST(Engine, GarbageRequestsAreAnsweredOrDroppedButNeverActOutsideKeys) {
     Payload payload{0, 0, {}};
     const uint32_t bytes = random() % 2 == 0 ? packet.bytes : random() % 256;
     if (bytes > 0) payload.append(junk.data(), bytes);
-    Server<LossyWire> server(*pair.b.port, 1, pair.wire, pair.now);
+    RequestServer<LossyWire> server(*pair.b.port, 1, pair.wire, pair.now);
     server.serve(packet, payload);
     pair.wire.answers.clear();
   }

@@ -64,8 +64,8 @@ class SharedExporter : public Exporter {
     }
     std::vector<Exported> all(1);
     all[0].descriptor = Fd(dup(memory_.fd()));
-    Extent& extent = all[0].extent;
-    extent.kind = Extent::Kind::kDescriptor;
+    ProcessMemory& extent = all[0].extent;
+    extent.kind = ProcessMemory::Kind::kDescriptor;
     extent.id = 1;
     extent.base = reinterpret_cast<uint64_t>(memory_.at(0));
     extent.bytes = kBytes;

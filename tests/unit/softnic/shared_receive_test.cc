@@ -99,7 +99,7 @@ class SharedReceive : public ::testing::Test {
     return tables.qps[created.number];
   }
   /// The next packet of a SEND of `total` bytes.
-  Answer arrive(QueuePair& qp, uint32_t total, uint32_t offset, uint32_t bytes) {
+  Response arrive(QueuePair& qp, uint32_t total, uint32_t offset, uint32_t bytes) {
     Packet packet = {};
     packet.kind = PacketKind::kRequest;
     packet.opcode = Opcode::kSend;
@@ -243,7 +243,7 @@ TEST_F(SharedReceive, ARecordThatGoesBackFailsTheQueue) {
   ring_for(3);
   ASSERT_EQ(arrive(qp, 10, 0, 10).verdict, Verdict::kDone);
   ring_for(2);
-  const Answer answer = arrive(qp, 10, 0, 10);
+  const Response answer = arrive(qp, 10, 0, 10);
   EXPECT_EQ(answer.verdict, Verdict::kRefused);
   EXPECT_EQ(answer.syndrome, Syndrome::kRemoteOperation);
   EXPECT_EQ(qp.state, QpState::kError);
@@ -367,7 +367,7 @@ class TargetStreams : public SharedReceive, public ::testing::WithParamInterface
     payload.append(message.data() + source + packet.offset, packet.bytes);
     if (GetParam()) {
       NoReplies replies;
-      Server<NoReplies>(tables.port, kPeerLid, replies, 1).serve(packet, payload);
+      RequestServer<NoReplies>(tables.port, kPeerLid, replies, 1).serve(packet, payload);
     } else {
       deliver(tables.port, packet, payload, kPeerLid, 1);
     }

@@ -36,7 +36,7 @@ class Indexed {
   WindowIndex& index() { return *index_; }
   WindowTable& table() { return *table_; }
 
-  /// Of the windows that hold the address the one that ends last, by looking at all.
+  /// The end of that window with the address that ends last, by looking at all.
   uint64_t end_of_best(uint64_t address, detail::Side side) const {
     uint64_t end = 0;
     for (const IndexedWindow& window : windows_) {

@@ -122,7 +122,7 @@ TEST(SharedPages, KeepsADescriptorOfItsOwn) {
   EXPECT_EQ(::fcntl(pages.file.get(), F_GETFL) & O_ACCMODE, O_RDWR);
 }
 
-// Of the same inode in another file system, of the same pages by a descriptor that cannot write.
+// The inode is the same in another file system; the pages, by a descriptor that cannot write.
 TEST(SharedPages, TakesNoDescriptorThatOnlyReads) {
   const std::string path = name_in("/dev/shm");
   created(path, kPage);

@@ -101,8 +101,8 @@ TEST_F(NicRegistration, OfHostMemoryMakesAUmem) {
             {"mlx5dv_devx_umem_reg_ex(64 bytes"});
 }
 
-// Of larger pages most offsets of queues could not be said. Fails at 438a779, where host memory and
-// a GPU's addresses went without a word of it, and dma-bufs with any page from the host's on.
+// With larger pages most offsets of queues could not be said. Fails at 438a779, where host memory
+// and a GPU's addresses went without a word of it, and dma-bufs with any page from the host's on.
 TEST_F(NicRegistration, LetsTheDriverTakeNoLargerPageThanTheHosts) {
   std::byte memory[64];
   const auto pages = [&](const Memory& of) {

@@ -33,7 +33,7 @@ class GpuFiles : public Storage {
   EngineOptions options(const std::string& cufile) const {
     return {.threads = 3, .piece_bytes = 4 * kBlock, .cufile = cufile, .calls = &Faults::calls()};
   }
-  Memory at(size_t skew, size_t bytes = kBytes) const {
+  MemoryRange at(size_t skew, size_t bytes = kBytes) const {
     return {memory_->address() + skew, bytes, true, memory_->address(), memory_->bytes()};
   }
   /// Loads and saves by `engine`, at places that are aligned and not.

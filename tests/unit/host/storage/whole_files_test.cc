@@ -15,7 +15,7 @@ class WholeFiles : public Storage {
   Engine engine_{{.threads = 3, .piece_bytes = 2 * kBlock, .calls = &Faults::calls()}};
 };
 
-Memory memory_of(std::string& text) {
+MemoryRange memory_of(std::string& text) {
   return {reinterpret_cast<std::byte*>(text.data()), text.size()};
 }
 

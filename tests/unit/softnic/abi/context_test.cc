@@ -45,7 +45,7 @@ class SoftnicAbiContext : public SoftnicAbi {
     EXPECT_EQ(mlx5dv_devx_general_cmd(context, in.data(), 16, answer.data(), answer.size()), 0);
     return answer.get(4 + dword, high, low);
   }
-  /// Of the context, as QUERY_QP has it.
+  /// A field of the context, as QUERY_QP has it.
   uint32_t field(size_t dword, unsigned high, unsigned low) {
     return query(qp, 0x50b, qpn, 272).get(kQpc + dword, high, low);
   }

@@ -162,7 +162,7 @@ TEST(SoftnicLibrary, OffersEveryNameUnderItsVersion) {
 TEST(SoftnicLibrary, DoesNotOfferANameUnderAnotherVersion) {
   Libraries libraries;
   EXPECT_EQ(libraries.verbs.symbol<void>("ibv_reg_mr_iova2", "IBVERBS_1.1"), nullptr);
-  // Of before 2007: whoever asks for it is told at once that it is not here.
+  // A version from before 2007: whoever asks for it hears at once that it is not here.
   EXPECT_EQ(libraries.verbs.symbol<void>("ibv_open_device", "IBVERBS_1.0"), nullptr);
   EXPECT_EQ(libraries.mlx5.symbol<void>("mlx5dv_create_qp", "MLX5_1.7"), nullptr);
   EXPECT_EQ(libraries.mlx5.symbol<void>("peal_softnic_init_obj_1_0"), nullptr);
