@@ -8,7 +8,7 @@ namespace peal::compat {
 namespace {
 
 // Where the runtime makes the call.
-detail::HostCallSite place_of(Pe& pe, const HostCallSite& site) {
+detail::CallSite place_of(Pe& pe, const HostCallSite& site) {
   switch (site.when) {
     case HostCallSite::When::kNow:
       return pe.runtime().host().site();
@@ -24,7 +24,7 @@ detail::HostCallSite place_of(Pe& pe, const HostCallSite& site) {
 template <class Start>
 int start_at(const HostCallSite& site, const Start& start) {
   return code_of(site.call, [&](Pe& pe) {
-    const detail::HostCallSite place = place_of(pe, site);
+    const detail::CallSite place = place_of(pe, site);
     start(pe, place);
     if (site.when == HostCallSite::When::kNow) CallTicket(place).wait();
   });
@@ -42,23 +42,22 @@ void check_spread(const char* which, ptrdiff_t stride, uint64_t bytes, size_t co
 }  // namespace
 
 int make(const HostCallSite& site, const kernels::Transfer& call) {
-  return start_at(site, [&](Pe&, const detail::HostCallSite& at) { detail::start(at, call); });
+  return start_at(site, [&](Pe&, const detail::CallSite& at) { detail::start(at, call); });
 }
 
 int make(const HostCallSite& site, const kernels::Word& call) {
-  return start_at(site, [&](Pe&, const detail::HostCallSite& at) { detail::start(at, call); });
+  return start_at(site, [&](Pe&, const detail::CallSite& at) { detail::start(at, call); });
 }
 
 int make(const HostCallSite& site, nvshmem_team_t team, const kernels::Collective& call) {
-  return start_at(site, [&](Pe& pe, const detail::HostCallSite& at) {
-    detail::start(at, pe.team(team), call);
-  });
+  return start_at(
+      site, [&](Pe& pe, const detail::CallSite& at) { detail::start(at, pe.team(team), call); });
 }
 
 // One by one: what a host calls has no strides.
 int make_strided(const HostCallSite& site, const kernels::Transfer& first, const Strides& strides,
                  size_t count) {
-  return start_at(site, [&](Pe&, const detail::HostCallSite& at) {
+  return start_at(site, [&](Pe&, const detail::CallSite& at) {
     check_spread("dst", strides.dst, first.bytes, count);
     check_spread("src", strides.src, first.bytes, count);
     const auto bytes = static_cast<ptrdiff_t>(first.bytes);
@@ -73,7 +72,7 @@ int make_strided(const HostCallSite& site, const kernels::Transfer& first, const
 
 int wait_for_all(const HostCallSite& site, const kernels::Word& first, size_t count,
                  const int* status) {
-  return start_at(site, [&](Pe&, const detail::HostCallSite& at) {
+  return start_at(site, [&](Pe&, const detail::CallSite& at) {
     if (status != nullptr) {
       fail(ErrorCode::kUnsupported, "status must be null: the host may not be able to read it");
     }

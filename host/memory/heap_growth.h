@@ -20,7 +20,7 @@ struct HeapGrowth {
   /// This PE's part of a segment, zeroed; not collective.
   std::function<Backing(size_t bytes, HeapKind kind)> make;
   /// Collective. Makes it a window, and answers its number on this PE; ends that.
-  std::function<uint32_t(const Backing& memory)> show;
+  std::function<uint32_t(const Backing& memory)> publish;
   std::function<void(uint32_t window)> hide;
 };
 

@@ -39,7 +39,7 @@ HeapGrowth growth(Asked& asked, uint64_t limit) {
                 asked.made.push_back(bytes);
                 return make_host_backing(bytes, "peal-test");
               },
-          .show =
+          .publish =
               [&asked](const Backing&) {
                 asked.shown.insert(asked.next);
                 return asked.next++;
