@@ -122,7 +122,7 @@ class Street {
         n = ::recv(one.socket.get(), challenge.data(), challenge.size(), MSG_WAITALL);
       } while (n < 0 && errno == EINTR);
       if (n != static_cast<ssize_t>(challenge.size())) continue;  // the door has closed
-      const Proof proof = make_proof(one.secret, Side::kJoiner, one.hello, challenge);
+      const Proof proof = make_proof(one.secret, ProofSide::kJoiner, one.hello, challenge);
       say(one.socket, std::span(proof).first(one.bytes));
       if (one.bytes == sizeof proof) {
         say(one.socket, make_frame(make_message({.kind = FrameKind::kStart}, {})));

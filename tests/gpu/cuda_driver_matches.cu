@@ -128,8 +128,8 @@ static_assert(sizeof(MemoryProperties) == sizeof(CUmemAllocationProp) &&
               offsetof(MemoryProperties, location) == offsetof(CUmemAllocationProp, location) &&
               offsetof(MemoryProperties, flags.gpu_direct_rdma) ==
                   offsetof(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable) &&
-              sizeof(ModelAccess) == sizeof(CUmemAccessDesc) &&
-              offsetof(ModelAccess, flags) == offsetof(CUmemAccessDesc, flags) &&
+              sizeof(MemoryAccess) == sizeof(CUmemAccessDesc) &&
+              offsetof(MemoryAccess, flags) == offsetof(CUmemAccessDesc, flags) &&
               sizeof(FabricHandle) == sizeof(CUmemFabricHandle) &&
               sizeof(PoolPointer) == sizeof(CUmemPoolPtrExportData) &&
               sizeof(Pool) == sizeof(CUmemoryPool) &&

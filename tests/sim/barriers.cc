@@ -160,7 +160,7 @@ void quiet_of_many(simt::Simulation& sim) {
   JobOptions options = any_options(sim.random());
   options.n_pes = 3;
   options.settle = sim.random().one_in(2);  // for the stores
-  options.faults.prompt = !options.settle;
+  options.wire_faults.prompt = !options.settle;
   options.queues_per_peer = 1 + sim.random().below(2);
   Job job(sim, options);
   const uint32_t lanes = 2 + sim.random().below(4);

@@ -28,8 +28,8 @@ JobOptions any_options(simt::Random& random) {
   options.fence = random.one_in(2) ? mlx5::NicFence::kGpu : mlx5::NicFence::kSystem;
   options.placed_in_order = random.one_in(2);
   options.loose_atomics = random.one_in(2);
-  options.faults.delay_ns = 20u << random.below(9);
-  options.faults.segment_bytes = 32u << random.below(4);
+  options.wire_faults.delay_ns = 20u << random.below(9);
+  options.wire_faults.segment_bytes = 32u << random.below(4);
   return options;
 }
 
@@ -152,7 +152,7 @@ class Job::Nic {
 Job::Job(simt::Simulation& sim, const JobOptions& options)
     : sim_(sim),
       options_(options),
-      network_(sim, options.direct ? 0 : options.n_pes, options.faults) {
+      network_(sim, options.direct ? 0 : options.n_pes, options.wire_faults) {
   if (loose_atomics()) sim.weaken(static_cast<unsigned>(Edge::kDataBeforeAtomic));
   for (int pe = 0; pe < options.n_pes; ++pe) {
     pes_.push_back(std::make_unique<Pe>());

@@ -52,7 +52,7 @@ struct JobOptions {
   mlx5::NicFence fence = mlx5::NicFence::kGpu;  ///< of every queue
   bool connected = true;                        ///< else connect() brings the queue pairs up
   uint64_t timeout_ns = 20 * kSecond;
-  WireFaults faults = {};
+  WireFaults wire_faults = {};
   softnic::FaultPlan faults = {};  ///< of every NIC; of those that watch records
 };
 

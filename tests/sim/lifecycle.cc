@@ -108,8 +108,8 @@ void new_window(simt::Simulation& sim) {
 /// Packets are lost and come twice: every request acts once.
 void lossy_wire(simt::Simulation& sim) {
   JobOptions options = any_options(sim.random());
-  options.faults.lost_in_256 = 8u << sim.random().below(4);
-  options.faults.twice_in_256 = 16;
+  options.wire_faults.lost_in_256 = 8u << sim.random().below(4);
+  options.wire_faults.twice_in_256 = 16;
   options.timeout_ns = 1000 * kSecond;  // a lost packet is sent again after one
   Job job(sim, options);
   for (int pe = 0; pe < 2; ++pe) {

@@ -44,15 +44,15 @@ class Network {
  public:
   static constexpr size_t kRoom = 16;
 
-  Network(simt::Simulation& sim, int nics, const WireFaults& faults)
+  Network(simt::Simulation& sim, int nics, const WireFaults& wire_faults)
       : sim_(sim),
         nics_(static_cast<size_t>(nics)),
-        faults_(faults),
+        wire_faults_(wire_faults),
         links_(nics_ * nics_),
         sent_(nics_ * nics_),
         taken_(nics_ * nics_) {}
 
-  const WireFaults& faults() const { return faults_; }
+  const WireFaults& wire_faults() const { return wire_faults_; }
   std::deque<Parcel>& link(size_t from, size_t to) { return links_[from * nics_ + to]; }
   uint64_t sent(size_t from, size_t to) const { return sent_[from * nics_ + to]; }
   uint64_t taken(size_t from, size_t to) const { return taken_[from * nics_ + to]; }
@@ -70,16 +70,16 @@ class Network {
       at += payload.chunk[i].bytes;
     }
     // An answer says that the NIC took what came before, not that memory shows it.
-    parcel.released = packet.kind == softnic::PacketKind::kRequest || faults_.prompt
+    parcel.released = packet.kind == softnic::PacketKind::kRequest || wire_faults_.prompt
                           ? sim_.memory().release(simt::agent())
                           : sim_.memory().release_pushed(simt::agent());
-    parcel.due_ns = sim_.now_ns() + sim_.random().below(faults_.delay_ns);
+    parcel.due_ns = sim_.now_ns() + sim_.random().below(wire_faults_.delay_ns);
     std::deque<Parcel>& wire = link(from, to);
-    if (sim_.random().below(256) < faults_.lost_in_256) {
+    if (sim_.random().below(256) < wire_faults_.lost_in_256) {
       ++taken_[from * nics_ + to];
       return;
     }
-    if (sim_.random().below(256) < faults_.twice_in_256) {
+    if (sim_.random().below(256) < wire_faults_.twice_in_256) {
       ++sent_[from * nics_ + to];
       wire.push_back(parcel);
     }
@@ -100,7 +100,7 @@ class Network {
  private:
   simt::Simulation& sim_;
   size_t nics_;
-  WireFaults faults_;
+  WireFaults wire_faults_;
   std::vector<std::deque<Parcel>> links_;
   std::vector<uint64_t> sent_;
   std::vector<uint64_t> taken_;
@@ -118,7 +118,7 @@ struct WireEnd {
     generation = 1;
     return softnic::SendStatus::kSent;
   }
-  uint32_t segment_bytes(uint16_t) { return network.faults().segment_bytes; }
+  uint32_t segment_bytes(uint16_t) { return network.wire_faults().segment_bytes; }
   softnic::SendStatus send(uint16_t lid, const softnic::Packet& packet,
                            const softnic::Payload& payload) {
     if (network.link(me, nic_of(lid)).size() >= Network::kRoom) return softnic::SendStatus::kFull;

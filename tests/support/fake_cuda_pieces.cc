@@ -178,7 +178,7 @@ Result cuMemUnmap(Address at, size_t bytes) {
   return kSuccess;
 }
 
-Result cuMemSetAccess(Address at, size_t bytes, const ModelAccess* access, size_t count) {
+Result cuMemSetAccess(Address at, size_t bytes, const MemoryAccess* access, size_t count) {
   FAKE_ENTER_CONTEXT("cuMemSetAccess");
   if (count != 1 || access->flags != kReadWrite || access->location.type != kOnDevice) {
     return mistake(kInvalidValue);

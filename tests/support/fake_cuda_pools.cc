@@ -163,7 +163,7 @@ Result cuMemPoolDestroy(Pool handle) {
   return kSuccess;
 }
 
-Result cuMemPoolSetAccess(Pool handle, const ModelAccess* access, size_t count) {
+Result cuMemPoolSetAccess(Pool handle, const MemoryAccess* access, size_t count) {
   FAKE_ENTER("cuMemPoolSetAccess");
   const auto found = pools.find(handle);
   if (found == pools.end() || count != 1 || access->flags != kReadWrite ||
