@@ -107,8 +107,8 @@ TEST(Proofs, AreThoseOfTheStandard) {
   count_up(secret, 0);
   count_up(hello.challenge, 16);
   count_up(challenge, 32);
-  const Proof joiner = make_proof(secret, Side::kJoiner, hello, challenge);
-  const Proof root = make_proof(secret, Side::kRoot, hello, challenge);
+  const Proof joiner = make_proof(secret, ProofSide::kJoiner, hello, challenge);
+  const Proof root = make_proof(secret, ProofSide::kRoot, hello, challenge);
   EXPECT_EQ(hex(joiner), "a678313fffdd4be32a7f2b19d178e21450d79e7261780ee6be1eb60479823209");
   EXPECT_EQ(hex(root), "4dd07523ea0e77a61a05fa5c51692101308f417de1f3f2de7648277b02d431a2");
   EXPECT_TRUE(same_proof(joiner, joiner));

@@ -157,7 +157,7 @@ TEST(Windows, AreNotMoreThanTheTableHolds) {
   const auto body = [](Pe& pe) {
     while (pe.tables.windows().in_use() < kMaxWindows) {
       pe.tables.windows().fill({}, {});
-      pe.tables.windows().show();
+      pe.tables.windows().publish();
     }
     EXPECT_THROW(pe.windows.add_local(pe.own(), 64), Error);
     pe.windows.add_everywhere(pe.own(), 64);

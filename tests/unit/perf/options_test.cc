@@ -18,11 +18,11 @@ Program program() {
   return {.name = "bench",
           .what = "Measures.",
           .sizes = "8",
-          .ops = {{"put", Op::kPut, Way::kStream},
-                  {"get", Op::kGet, Way::kStream},
-                  {"p", Op::kP, Way::kStream},
-                  {"atomic_add", Op::kAdd, Way::kStream},
-                  {"put_signal", Op::kPutSignal, Way::kStream}},
+          .ops = {{"put", Op::kPut, CallWay::kStream},
+                  {"get", Op::kGet, CallWay::kStream},
+                  {"p", Op::kP, CallWay::kStream},
+                  {"atomic_add", Op::kAdd, CallWay::kStream},
+                  {"put_signal", Op::kPutSignal, CallWay::kStream}},
           .defaults = {.blocks = 2, .threads = 48}};
 }
 

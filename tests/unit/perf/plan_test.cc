@@ -133,10 +133,10 @@ TEST(Patterns, DifferInEveryWord) {
 // What an agent adds 30 times is the sum of what is expected of its word, and of the word of all.
 TEST(Cases, SayWhatTheirWordsMustHold) {
   constexpr uint64_t kSeed = 5, kAgents = 64;
-  Case c{{"add", Op::kAdd, Way::kStream}, ScopeKind::kThread, 2, 32, 8, 10};
+  Case c{{"add", Op::kAdd, CallWay::kStream}, ScopeKind::kThread, 2, 32, 8, 10};
   EXPECT_EQ(c.words(2), kAgents);
   const ExpectedWords own = expected_words(c, kAgents, 3, kSeed);
-  c.what = {"add_same", Op::kAddSame, Way::kStream};
+  c.what = {"add_same", Op::kAddSame, CallWay::kStream};
   EXPECT_EQ(c.words(2), 1u);
   uint64_t all = 0;
   std::set<uint64_t> different;
@@ -153,17 +153,17 @@ TEST(Cases, SayWhatTheirWordsMustHold) {
   }
   EXPECT_EQ(different.size(), 30 * kAgents) << "a lost and a doubled one must not cancel";
   EXPECT_EQ(expected_words(c, 1, 3, kSeed).first, all);
-  c.what = {"put_signal", Op::kPutSignal, Way::kStream};
+  c.what = {"put_signal", Op::kPutSignal, CallWay::kStream};
   EXPECT_EQ(c.words(2), kAgents);
   EXPECT_EQ(expected_words(c, kAgents, 1, kSeed).first, 10u);
-  c.what = {"p", Op::kP, Way::kBounce};
+  c.what = {"p", Op::kP, CallWay::kBounce};
   EXPECT_EQ(c.words(2), 0u) << "the value is its own flag";
-  c.what = {"put", Op::kPut, Way::kStream};
+  c.what = {"put", Op::kPut, CallWay::kStream};
   EXPECT_EQ(c.words(2), 0u);
 }
 
 TEST(Layouts, GiveEveryCallASlotOrTheAgentsOneTogether) {
-  const Case c{{"put", Op::kPut, Way::kStream}, ScopeKind::kBlock, 4, 32, 100, 10};
+  const Case c{{"put", Op::kPut, CallWay::kStream}, ScopeKind::kBlock, 4, 32, 100, 10};
   const Layout own{.stride = 104, .span = 1040};
   EXPECT_EQ(own.slots(c, 1), 40u);
   const Layout shared{.stride = 256, .span = 4 * 256, .shared = true};

@@ -42,7 +42,7 @@ struct FullWire {
   uint64_t position(uint16_t) { return 0; }
   uint64_t consumed(uint16_t) { return taken; }
   bool lost(uint16_t, uint64_t) { return false; }
-  Way find(const AddressVector&, uint8_t) const { return {.lid = 2}; }
+  PacketPath find(const AddressVector&, uint8_t) const { return {.lid = 2}; }
 };
 
 // A peer that is stopped (SIGSTOP) never drains its ring. At cb896d5 a sender of datagrams waited
