@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From rows to the ratio table: which rows stand beside one another, and what the ratio has to be. And the rows' file: JSON,
-a row a line, of the sides and then of peal's own programs; the first line is about the run and its machine.
+"""From rows to the ratio table: which rows stand beside one another, and what the ratio has to be. And the file of results,
+JSON: the first line is about the run and its machine, then come a line for each case and the rows of peal's own programs.
 
 A row is what a side prints for one case. Where a side has several variants of a case, its best row counts. Ratios are
 peal over the other side: of bytes or operations a second (more is better), or of time (less is better). A ratio is
@@ -157,12 +157,34 @@ def summary(lines):
     return ", ".join(f"{counts[name]} {name}" for name in names if name in counts) or "nothing compared"
 
 
+def kept(rows):
+    """A line for each case: each side's best figure, which of its variants that was, and what was wrong on it."""
+    lines = []
+    for case, sides in best_rows(rows).items():
+        name = quantity(next(iter(sides.values())))
+        line = dict(zip(CASE, case)) | {name: {side: row[name] for side, row in sides.items()}}
+        variants = {side: row["variant"] for side, row in sides.items() if row.get("variant")}
+        errors = {side: count for side in sides if (count := sum(
+            row.get("errors", 0) for row in rows if row["side"] == side and tuple(row[n] for n in CASE) == case))}
+        lines.append(line | ({"variant": variants} if variants else {}) | ({"errors": errors} if errors else {}))
+    return lines
+
+
+def rows_of(line):
+    """The rows that a line of kept() tells of."""
+    name = quantity(line)
+    return [{field: line[field] for field in CASE} | {"side": side, name: value} | {
+        field: line[field][side] for field in ("variant", "errors") if side in line.get(field, {})
+    } for side, value in line[name].items()]
+
+
 def write(path, about, rows, programs):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(line) + "\n" for line in [about, *rows, *programs]))
+    path.write_text("".join(json.dumps(line) + "\n" for line in [about, *kept(rows), *programs]))
 
 
 def read(path):
-    """What write() was given."""
+    """The best rows of what write() was given, and the rest as it was."""
     about, *lines = map(json.loads, path.read_text().splitlines())
-    return about, [line for line in lines if "side" in line], [line for line in lines if "side" not in line]
+    cases = [line for line in lines if "benchmark" not in line]
+    return about, [row for line in cases for row in rows_of(line)], [line for line in lines if "benchmark" in line]

@@ -335,7 +335,7 @@ def parse_arguments():
     parser.add_argument("--peal", default="bazel-bin/perf/compare", help="folder of peal_side, raw_side, start_up_peal")
     parser.add_argument("--nvshmem", default="build/compare", help="folder that build.sh filled")
     parser.add_argument("--nvshmem-home", help="folder with NVSHMEM's include/ and lib/; default: python3's package")
-    parser.add_argument("--out", type=pathlib.Path, help="write everything to this file, a row a line (bars.py)")
+    parser.add_argument("--out", type=pathlib.Path, help="write the best figures to this file, a case a line (bars.py)")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
     parser.add_argument("--compile", action="store_true", help="time nvcc too")
     parser.add_argument("--ibgda", action="store_true", help="peal over the software NIC's GPU engine too")

@@ -104,6 +104,18 @@ class Table(unittest.TestCase):
             self.assertEqual((only(*rates)["verdict"], only(*rates)["peal_variant"]), ("ok", "many"))
             self.assertEqual(only(rates[0])["verdict"], "MISSED")
 
+    def test_the_file_keeps_what_the_table_is_made_of(self):
+        rows = [row("peal", "put", 100, iters=7), row("nvshmem", "put", 90, variant="untyped"),
+                row("nvshmem", "put", 120, variant="typed"), row("raw", "put", 130, errors=2), row("peal", "fetch_add", 1.5)]
+        programs = [{"benchmark": "latency", "op": "put", "usec": 2.0}]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "new" / "rows.jsonl"
+            bars.write(path, {"date": "today"}, rows, programs)
+            self.assertEqual(len(path.read_text().splitlines()), 4)
+            about, best, others = bars.read(path)
+        self.assertEqual((about, others), ({"date": "today"}, programs))
+        self.assertEqual(bars.compare(best), bars.compare(rows))
+
     def test_warps_have_no_bar(self):
         self.assertEqual(self.verdict("put", 0.1, 1.0, scope="warp"), "-")
 
