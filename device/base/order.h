@@ -91,16 +91,16 @@ PEAL_HD T exchange(T* p, T value) {
   return memory::update<Update::kSwap, R, Order::kBoth, E>(p, value);
 }
 
-/// Stores `desired` if *p is `expected`; true on success. Acquires and releases.
-template <Reach R, Edge E = Edge::kNone, class T>
-PEAL_HD bool compare_exchange(T* p, T expected, T desired) {
-  return memory::compare_swap<R, Order::kBoth, E>(p, expected, desired) == expected;
-}
-
-/// The same; returns the old value.
+/// Stores `desired` if *p is `expected`; returns the old value. Acquires and releases.
 template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD T compare_swap(T* p, T expected, T desired) {
   return memory::compare_swap<R, Order::kBoth, E>(p, expected, desired);
+}
+
+/// The same; true where it stored.
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD bool compare_exchange(T* p, T expected, T desired) {
+  return compare_swap<R, E>(p, expected, desired) == expected;
 }
 
 /// Raises *p to at least `value`. Acquires and releases.

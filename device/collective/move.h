@@ -146,11 +146,10 @@ PEAL_DEVICE void relay(const TeamCall<R>& call, S scope, const Buffers& buffers,
   const uint32_t behind_root = (call.rank() + call.members() - root - 1) % call.members();
   const Share share = Share::of(buffers.bytes, sizeof(Line), behind_root, call.members() - 1);
   // Parts of a window may begin at other places at each member.
+  const auto source = reinterpret_cast<uint64_t>(call.at(root, buffers.src));
   uint64_t apart = 0;
   for (uint32_t n = 0; n < call.members(); ++n) {
-    if (n == root) continue;
-    apart |= reinterpret_cast<uint64_t>(call.at(n, buffers.dst)) ^
-             reinterpret_cast<uint64_t>(call.at(root, buffers.src));
+    if (n != root) apart |= reinterpret_cast<uint64_t>(call.at(n, buffers.dst)) ^ source;
   }
   if (apart % sizeof(Line) == 0) {
     relay_by<Line>(call, scope, buffers, root, share);

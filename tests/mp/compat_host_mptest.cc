@@ -2,7 +2,6 @@
 //
 // The guide's calls from the host: at once, in a stream's order, kernels by their address, memory,
 // and what goes wrong.
-#include <mpi.h>
 
 #include <climits>
 #include <cstring>
@@ -347,10 +346,4 @@ TEST(NvshmemFailures, BeforeTheBeginningAreToldToo) {
 }  // namespace
 }  // namespace peal::compat_test
 
-// MPI is the program's: it outlives each nvshmem_finalize.
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  const int result = peal::compat_test::run_tests(argc, argv);
-  MPI_Finalize();
-  return result;
-}
+int main(int argc, char** argv) { return peal::compat_test::run_tests_within_mpi(argc, argv); }

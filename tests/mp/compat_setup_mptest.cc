@@ -202,10 +202,4 @@ TEST(NvshmemSetup, OfOnePeInAJobOfPealRunIsRefused) {
 }  // namespace
 }  // namespace peal::compat_test
 
-// MPI is the program's: it outlives each nvshmem_finalize.
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  const int result = peal::compat_test::run_tests(argc, argv);
-  MPI_Finalize();
-  return result;
-}
+int main(int argc, char** argv) { return peal::compat_test::run_tests_within_mpi(argc, argv); }

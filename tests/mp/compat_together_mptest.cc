@@ -2,7 +2,6 @@
 //
 // The guide's collective calls of every type, by a thread, a warp and a block of a kernel, from the
 // host and on a stream, among all PEs and in teams; kernels that are launched together.
-#include <mpi.h>
 #include <sched.h>
 
 #include "simt/lanes/kernels.h"
@@ -375,10 +374,4 @@ TEST(NvshmemLaunch, IsAMeetingOfAllPes) {
 }  // namespace
 }  // namespace peal::compat_test
 
-// MPI is the program's: else it could begin only once, and nvshmem_init() with it.
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  const int result = peal::compat_test::run_tests(argc, argv);
-  MPI_Finalize();
-  return result;
-}
+int main(int argc, char** argv) { return peal::compat_test::run_tests_within_mpi(argc, argv); }

@@ -3,6 +3,8 @@
 // What tests of compat/ share: the PE is the process's, and kernels reach it without an argument.
 #pragma once
 
+#include <mpi.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -61,6 +63,15 @@ inline int run_tests(int argc, char** argv) {
   nvshmem_init();
   const int result = RUN_ALL_TESTS();
   nvshmem_finalize();
+  return result;
+}
+
+/// The same of a program that begins MPI itself, so that MPI outlives each nvshmem_finalize(): else
+/// it could begin only once, and nvshmem_init() with it.
+inline int run_tests_within_mpi(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  const int result = run_tests(argc, argv);
+  MPI_Finalize();
   return result;
 }
 

@@ -2,13 +2,14 @@
 //
 // Cooperative groups mean what CUDA's documentation says. The grid's barrier:
 // cuda_runtime_launches_test.
+#include "simt/runtime/groups.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
 #include <vector>
 
 #include "simt/runtime/group_reduce.h"
-#include "simt/runtime/groups.h"
 #include "tests/unit/simt/support.h"
 
 namespace {
