@@ -94,16 +94,16 @@ PEAL_DEVICE Status check(const ContextFields& ctx, const Team& team, Call call, 
 }
 
 /// One lane meets the other members, all of them mapped, after what the lanes stored before: edge
-/// E.
+/// E. `aligns`: see MeetingChannel.
 template <Edge E, Reach R>
-PEAL_DEVICE Status meet_mapped(const TeamCall<R>& call, uint32_t signature) {
+PEAL_DEVICE Status meet_mapped(const TeamCall<R>& call, uint32_t signature, bool aligns) {
   const ChannelCounters& counters = call.part.counters(call.channel);
   // Looked up while the fence waits.
   const Status refused = refusal(counters);
   const uint32_t epoch = load_relaxed<Reach::kGpu>(&counters.meetings) + 1;
   fence_direct_stores<E>();
   if (refused != Status::kOk) return refused;
-  return meet<true>(call.ctx, call.team, call.part, call.channel, epoch, signature);
+  return meet<true>(call.ctx, call.team, call.part, {call.channel, aligns}, epoch, signature);
 }
 
 /// Every member has begun this call and means the same by it. By one scope, or a block of a grid.
@@ -111,10 +111,8 @@ template <bool kMapped, Reach R, class S>
 PEAL_DEVICE Status meet_before(const TeamCall<R>& call, S scope, uint32_t signature) {
   return by_leader(lanes_of(scope), [&] {
     if constexpr (kMapped) {
-      const Status met = meet_mapped<Edge::kStoresBeforeMeeting>(call, signature);
-      const bool alone = !AnyGrid<S> || blocks_in_grid() == 1;  // else end_of_grid() does
-      if (met == Status::kMismatch && alone) align_meetings<R>(call.part);
-      return met;
+      const bool alone = !AnyGrid<S> || blocks_in_grid() == 1;
+      return meet_mapped<Edge::kStoresBeforeMeeting>(call, signature, alone);
     }
     return call_apart<&meet_by_nic<R>>(call.ctx.state, &call.team, false, signature);
   });
@@ -129,7 +127,7 @@ PEAL_DEVICE Status meet_after(const TeamCall<R>& call, S scope, Status status) {
     const uint32_t signature = mine == Status::kMismatch ? kDisagree : kArrived;
     Status met = Status::kOk;
     if constexpr (kMapped) {
-      met = meet_mapped<Edge::kStoresBeforeFlag>(call, signature);
+      met = meet_mapped<Edge::kStoresBeforeFlag>(call, signature, false);
     } else {
       met = call_apart<&meet_by_nic<R>>(call.ctx.state, &call.team, true, signature);
     }

@@ -140,7 +140,7 @@ PEAL_DEVICE_COLD Carried carry_by_nic(const ContextState* state, S scope, Team t
   if (cargo.only < 0 || cargo.only == team.rank) {
     copy_beside(scope, set + cargo.place(static_cast<uint32_t>(team.rank)), cargo.src, cargo.bytes);
   }
-  Meeting<false, R> meeting{ctx, team, epoch, signature, part.arrivals(0, epoch), &counters.failed};
+  auto meeting = Meeting<false, R>::of(ctx, team, part, 0, epoch, signature);
   Status met = Status::kOk;
   scope.sync();  // and theirs to the block, which any of them may store at another member
   for (uint32_t distance = 1; distance < part.members; distance *= kSyncFan) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Meeting the other members of a team: dissemination, as in device/detail/barrier.h, over words
-// that carry a signature of the call beside its epoch. Where two members call with other arguments
+// Meeting the other members of a team: dissemination (device/detail/disseminate.h) over words that
+// carry a signature of the call beside its epoch. Where two members call with other arguments
 // every member hears of it in that meeting, and pays nothing for it where all agree.
 #pragma once
 
@@ -60,41 +60,49 @@ struct Meeting {
   const Team& team;
   uint32_t epoch;
   uint32_t signature;
-  uint64_t* words;         // of the round
   const uint32_t* failed;  // BlockFailure of another block of the grid: this one waits no more
-  uint32_t distance = 1;
-  Status first = Status::kOk;
+  detail::Dissemination rounds;
 
-  PEAL_DEVICE uint32_t size() const { return static_cast<uint32_t>(team.size); }
-  PEAL_DEVICE bool more() const { return distance < size(); }
+  PEAL_DEVICE static Meeting of(const BasicContext<R>& ctx, const Team& team, const Part& part,
+                                uint32_t channel, uint32_t epoch, uint32_t signature) {
+    return {ctx,
+            team,
+            epoch,
+            signature,
+            &part.counters(0).failed,
+            {static_cast<uint32_t>(team.rank), static_cast<uint32_t>(team.size),
+             part.arrivals(channel, epoch)}};
+  }
 
-  /// Tells those 1, 2, ... times `distance` ahead by tell(word, value, pe, ahead), and hears those
-  /// as far behind. The caller has fenced what it wants them to see.
+  /// Tells by tell(word, value, pe, ahead).
   template <class Tell>
   PEAL_DEVICE void round(const Tell& tell) {
-    const auto rank = static_cast<uint32_t>(team.rank);
-    const uint64_t word = uint64_t{epoch} << 32 | signature;
-    for (uint32_t i = 1; i < kSyncFan && i * distance < size(); ++i) {
-      const uint32_t ahead = i * distance;
-      const Status told = tell(words + i - 1, word, pe_at(rank + ahead), ahead);
-      if (first == Status::kOk) first = told;
-    }
-    // After a failure the others are still told, so that they need not wait for a deadline.
-    for (uint32_t i = 1; first == Status::kOk && i < kSyncFan && i * distance < size(); ++i) {
-      uint32_t theirs = kDisagree;
-      const int pe = pe_at(rank + size() - i * distance);
-      first = hear(words + i - 1, pe, &theirs);
-      if (first != Status::kOk || theirs != signature) signature = kDisagree;
-    }
-    words += kSyncFan - 1;
-    distance *= kSyncFan;
+    rounds.round(telling(tell), hearing());
+  }
+  template <class Tell>
+  PEAL_DEVICE void all_rounds(const Tell& tell) {
+    (void)rounds.all_rounds(telling(tell), hearing());
   }
   PEAL_DEVICE Status outcome() const {
-    if (first != Status::kOk) return first;
+    if (rounds.first != Status::kOk) return rounds.first;
     return signature == kDisagree ? Status::kMismatch : Status::kOk;
   }
 
  private:
+  template <class Tell>
+  PEAL_DEVICE auto telling(const Tell& tell) {
+    return [this, &tell](uint64_t* word, uint32_t member, uint32_t ahead) {
+      return tell(word, uint64_t{epoch} << 32 | signature, pe_of(member), ahead);
+    };
+  }
+  PEAL_DEVICE auto hearing() {
+    return [this](const uint64_t* word, uint32_t member) {
+      uint32_t theirs = kDisagree;
+      const Status heard = hear(word, pe_of(member), &theirs);
+      if (heard != Status::kOk || theirs != signature) signature = kDisagree;
+      return heard;
+    };
+  }
   /// Why another block's failure ends this wait, or kOk. Where a call has begun in one block it
   /// begins in all: who left the first meeting of it would make one less than the other members.
   /// All come to the meeting at its end, too, even where counts differed, and store until then.
@@ -115,44 +123,16 @@ struct Meeting {
     if constexpr (!kMapped) {
       return detail::wait_flag(ctx, word, static_cast<uint32_t>(pe), heard, what);
     }
-    Status ended = Status::kOk;
-    Waiting waiting(&ctx.state->waits);
-    const SpinEnd end = spin_until(
-        ctx.timeout_ns, [&] { return heard(detail::acquire_word(word)); },
-        [&] {
-          waiting.look(what);
-          ended = detail::stop_word(ctx);
-          if (ended == Status::kOk) ended = failed_beside();
-          return ended != Status::kOk;
-        });
-    if (end == SpinEnd::kTimedOut) ended = Status::kTimeout;
-    waiting.end(ended, what);
-    return ended;
+    const auto stop = [&] {
+      const Status ended = detail::stop_word(ctx);
+      return ended != Status::kOk ? ended : failed_beside();
+    };
+    return wait_noted(
+        &ctx.state->waits, ctx.timeout_ns, [&] { return heard(detail::acquire_word(word)); }, stop,
+        what);
   }
-  PEAL_DEVICE int pe_at(uint32_t member) const {
-    return world_pe(team, static_cast<int>(member < size() ? member : member - size()));
-  }
+  PEAL_DEVICE int pe_of(uint32_t member) const { return world_pe(team, static_cast<int>(member)); }
 };
-
-/// A whole one, number `epoch` of the channel. All that the members have sent one another is taken:
-/// rings begin anew.
-template <bool kMapped, Reach R>
-PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part& part,
-                        uint32_t channel, uint32_t epoch, uint32_t signature) {
-  ChannelCounters& counters = part.counters(channel);
-  store_relaxed<Reach::kGpu>(&counters.meetings, epoch);
-  Meeting<kMapped, R> meeting{
-      ctx, team, epoch, signature, part.arrivals(channel, epoch), &part.counters(0).failed};
-  while (meeting.more()) {
-    if (meeting.distance != 1)
-      fence_direct_stores<Edge::kQuietBeforeBarrier>();  // passes on what was brought
-    meeting.round([&](uint64_t* word, uint64_t value, int pe, uint32_t) {
-      return tell<kMapped>(ctx, word, value, pe);
-    });
-  }
-  if (meeting.first == Status::kOk) store_relaxed<Reach::kGpu>(&counters.ring, uint64_t{0});
-  return meeting.outcome();
-}
 
 /// Sets every channel to channel 0's number of meetings, and the ring to its beginning: of a call
 /// that members began differently some blocks made a meeting that others did not, and some left it.
@@ -163,6 +143,32 @@ PEAL_DEVICE_COLD void align_meetings(Part part) {
   for (uint32_t channel = 1; channel < part.channels; ++channel) {
     store_relaxed<Reach::kGpu>(&part.counters(channel).meetings, made);
   }
+}
+
+/// By what a block meets, and whether it aligns the channels where members disagree: of a grid that
+/// waits for the last of its blocks (end_of_grid).
+struct MeetingChannel {
+  uint32_t number;
+  bool aligns;
+};
+
+/// A whole one, number `epoch` of the channel. All that the members have sent one another is taken:
+/// rings begin anew.
+template <bool kMapped, Reach R>
+PEAL_DEVICE Status meet(const BasicContext<R>& ctx, const Team& team, const Part& part,
+                        const MeetingChannel& channel, uint32_t epoch, uint32_t signature) {
+  ChannelCounters& counters = part.counters(channel.number);
+  store_relaxed<Reach::kGpu>(&counters.meetings, epoch);
+  auto meeting = Meeting<kMapped, R>::of(ctx, team, part, channel.number, epoch, signature);
+  meeting.all_rounds([&](uint64_t* word, uint64_t value, int pe, uint32_t) {
+    return tell<kMapped>(ctx, word, value, pe);
+  });
+  if (meeting.rounds.first == Status::kOk) {
+    store_relaxed<Reach::kGpu>(&counters.ring, uint64_t{0});
+  }
+  const Status met = meeting.outcome();
+  if (met == Status::kMismatch && channel.aligns) align_meetings<R>(part);
+  return met;
 }
 
 template <Reach R>
@@ -189,8 +195,7 @@ PEAL_DEVICE_COLD Status meet_by_nic(const ContextState* state, const Team* team,
   // Arrive even after a failure: the others did nothing wrong and must not wait for a deadline.
   const Part part = Part::of(*team, ctx.slot);
   const uint32_t epoch = load_relaxed<Reach::kGpu>(&part.counters(0).meetings) + 1;
-  const Status met = meet<false>(ctx, *team, part, 0, epoch, signature);
-  if (met == Status::kMismatch) align_meetings<R>(part);
+  const Status met = meet<false>(ctx, *team, part, {0, true}, epoch, signature);
   return drained != Status::kOk ? drained : met;
 }
 

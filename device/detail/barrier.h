@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The barrier: dissemination over flags in the symmetric heap, kSyncFan - 1 of them a round. Edge
+// The barrier: dissemination (disseminate.h) over flags in the symmetric heap. Edge
 // kQuietBeforeBarrier of docs/memory_model.md.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include "device/base/order.h"
 #include "device/base/spin.h"
 #include "device/context.h"
+#include "device/detail/disseminate.h"
 #include "device/detail/drain.h"
 #include "device/detail/resolve.h"
 #include "device/detail/signal.h"
@@ -79,51 +80,28 @@ PEAL_DEVICE Status wait_flag(const BasicContext<R>& ctx, const uint64_t* flag, u
                              const Enough& enough, const What& what) {
   const bool mapped = heap_of(ctx, static_cast<int>(pe)) != nullptr;
   mlx5::SendQueue* const q = mapped ? nullptr : flag_queue(ctx, pe);
-  Status ended = Status::kOk;
-  Waiting waiting(&ctx.state->waits);
-  const SpinEnd end = spin_until(
-      ctx.timeout_ns, [&] { return enough(acquire_word(flag)); },
-      [&] {
-        waiting.look(what);
-        ended = end_of_flag<R>(ctx.stop, q);
-        return ended != Status::kOk;
-      });
-  if (end == SpinEnd::kTimedOut) ended = Status::kTimeout;
-  waiting.end(ended, what);
-  return ended;
+  return wait_noted(
+      &ctx.state->waits, ctx.timeout_ns, [&] { return enough(acquire_word(flag)); },
+      [&] { return end_of_flag<R>(ctx.stop, q); }, what);
 }
 
-/// In round r, tell the PEs 1, 2, ... times kSyncFan^r ahead, then wait for those as far behind:
-/// this one is number `rank` of `count`, and number i is PE pe_of(i). Flags are set, not counted:
-/// all barriers of a context announce themselves on queue 0 of a peer, and a PE one barrier ahead
-/// leaves a larger number. sync_all_pes() sees to those that do not. `told` PEs know already.
+/// A barrier's dissemination: this PE is number `rank` of `count`, and number i is PE pe_of(i).
+/// Flags are set, not counted: all barriers of a context announce themselves on queue 0 of a peer,
+/// and a PE one barrier ahead leaves a larger number. sync_all_pes() sees to those that do not.
+/// `told` PEs know already.
 template <Reach R, class PeOf>
 PEAL_DEVICE Status disseminate(const BasicContext<R>& ctx, uint64_t epoch, uint32_t rank,
                                uint32_t count, uint32_t told, const PeOf& pe_of) {
-  uint64_t* flags = ctx.sync_flags;
-  Status first = Status::kOk;
-  for (uint32_t distance = 1; distance < count; distance *= kSyncFan) {
-    if (distance != 1)
-      fence_direct_stores<Edge::kQuietBeforeBarrier>();  // passes on what the round before brought
-    for (uint32_t i = 1 + told; i < kSyncFan && i * distance < count; ++i) {
-      const uint32_t ahead = rank + i * distance;
-      const Status status =
-          set_flag(ctx, flags + i - 1, epoch, pe_of(ahead < count ? ahead : ahead - count));
-      if (first == Status::kOk) first = status;
-    }
-    // After a failure the others are still told, so that they need not wait for a deadline.
-    for (uint32_t i = 1; first == Status::kOk && i < kSyncFan && i * distance < count; ++i) {
-      const uint32_t behind = rank + count - i * distance;
-      const int pe = pe_of(behind < count ? behind : behind - count);
-      const uint64_t* const flag = flags + i - 1;
-      first = wait_flag(
-          ctx, flag, static_cast<uint32_t>(pe), [&](uint64_t seen) { return seen >= epoch; },
-          [&] { return wait_for_flag(flag, static_cast<uint32_t>(pe), epoch); });
-    }
-    flags += kSyncFan - 1;
-    told = 0;
-  }
-  return first;
+  Dissemination barrier{rank, count, ctx.sync_flags};
+  return barrier.all_rounds([&](uint64_t* flag, uint32_t number,
+                                uint32_t) { return set_flag(ctx, flag, epoch, pe_of(number)); },
+                            [&](const uint64_t* flag, uint32_t number) {
+                              const auto pe = static_cast<uint32_t>(pe_of(number));
+                              return wait_flag(
+                                  ctx, flag, pe, [&](uint64_t seen) { return seen >= epoch; },
+                                  [&] { return wait_for_flag(flag, pe, epoch); });
+                            },
+                            told);
 }
 
 /// The barrier once PEs are masked, of those that are left; and with a plan of faults.

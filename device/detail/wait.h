@@ -78,17 +78,8 @@ struct WaitOf {
 /// Waits until done(). Noted as what() when it lasts, or ends early.
 template <class Done, class What = WaitOf<WaitKind::kOther>>
 PEAL_DEVICE Status spin(const ContextFields& ctx, const Done& done, const What& what = {}) {
-  Waiting waiting(&ctx.state->waits);
-  const SpinEnd end = spin_until(ctx.timeout_ns, done, [&] {
-    waiting.look(what);
-    return stop_word(ctx) != Status::kOk;
-  });
-  Status status = Status::kOk;
-  if (end != SpinEnd::kDone) {
-    status = end == SpinEnd::kTimedOut ? Status::kTimeout : stop_word(ctx);
-  }
-  waiting.end(status, what);
-  return status;
+  return wait_noted(
+      &ctx.state->waits, ctx.timeout_ns, done, [&] { return stop_word(ctx); }, what);
 }
 
 }  // namespace peal::detail

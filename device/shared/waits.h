@@ -3,9 +3,8 @@
 // How a waiting lane writes its record (wait_record.h): nothing in the first turns, one call out of
 // line when the wait lasts, another when it ends.
 //
-//   Waiting waiting(&table);
-//   spin_until(..., done, [&] { waiting.look(what); return stop(); });
-//   waiting.end(status, what);            // what() -> Wait, called in the two rare cases alone
+//   wait_noted(&table, timeout_ns, done, stop, what)      what() -> Wait, in the two rare cases
+//   alone
 #pragma once
 
 #include <cstdint>
@@ -15,6 +14,7 @@
 #include "device/base/scope.h"
 #include "device/base/spin.h"
 #include "device/shared/wait_record.h"
+#include "device/status.h"
 #if !PEAL_CUDA
 #include "simt/lanes/place.h"
 #endif
@@ -179,5 +179,22 @@ class Waiting {
 };
 
 #endif
+
+/// Waits until done(): kOk. What ends it early is what stop() answers, or kTimeout after
+/// `timeout_ns` (0: never). Noted as what() in `table` when it lasts, or ends early.
+template <class Done, class Stop, class What>
+PEAL_HD Status wait_noted(WaitTable* const* table, uint64_t timeout_ns, const Done& done,
+                          const Stop& stop, const What& what) {
+  Status ended = Status::kOk;
+  Waiting waiting(table);
+  const SpinEnd end = spin_until(timeout_ns, done, [&] {
+    waiting.look(what);
+    ended = stop();
+    return ended != Status::kOk;
+  });
+  if (end == SpinEnd::kTimedOut) ended = Status::kTimeout;
+  waiting.end(ended, what);
+  return ended;
+}
 
 }  // namespace peal
