@@ -57,8 +57,8 @@ LAYERS = {
     "softnic/abi/extras": ["softnic/abi/core", "softnic/engine", "softnic/wire", "device/mlx5/layout.h"],
     "softnic/abi": ["softnic/abi/core", "softnic/abi/extras"],
     "softnic/sysfs": ["base", "softnic/presentation"],
-    # The list of calls, whose names host/base/call_names.h has.
-    "host/base": ["base", "device/shared/call_list.h"],
+    # The lists of calls and of algorithms, whose names host/base has.
+    "host/base": ["base", "device/shared/algorithms.h", "device/shared/call_list.h"],
     # Names of what the host does, for profilers.
     "host/nvtx": [],
     # host/job/together.h: a step that may fail on one PE fails on all.

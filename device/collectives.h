@@ -21,8 +21,9 @@
 // other arguments. Of a long call nothing was moved then, and all members hear of it; of a short
 // one over mapped memory dst is undefined, of a broadcast those hear whose call is not the root's,
 // and where one means a long call and another a short one both end by kTimeout. kBadTeam, kBadPe,
-// kNotSymmetric (dst or src is not there at a member that the call uses it at): refused at once,
-// and the other members' calls time out. After any other failure dst is undefined.
+// kNotSymmetric (dst or src is not there at a member that the call uses it at), kBadAlgorithm
+// (PEAL_ALGORITHM forces one that the call does not fit): refused at once, and the other members'
+// calls time out. After any other failure dst is undefined.
 //
 // Reductions go over the members in order, whatever the size and the way: a sum of floats is the
 // same at all members and in every run.

@@ -28,6 +28,7 @@ enum class Status : uint32_t {
   kMismatch,       // members differ in a collective call; what a long one moves was not
   kMistake,        // checked mode found a mistake of the kernel; the call did nothing
   kTeamBusy,       // another call of the team was under way on this context; recover() goes on
+  kBadAlgorithm,   // PEAL_ALGORITHM forces an algorithm on a collective call that it does not fit
   kCount,
 };
 
@@ -62,6 +63,8 @@ PEAL_HD const char* to_string(Status status) {
       return "mistake";
     case Status::kTeamBusy:
       return "another call of the team is under way on this context";
+    case Status::kBadAlgorithm:
+      return "forced algorithm does not fit the call";
     case Status::kCount:
       break;
   }

@@ -19,6 +19,11 @@
 
 namespace peal {
 
+/// Team::apart: not every member loads and stores the memory of every other. Above it lies what
+/// PEAL_ALGORITHM forces (device/shared/algorithms.h): one word, so that a call asks for both at
+/// once.
+inline constexpr uint32_t kTeamByNic = 1;
+
 /// Plain data, alike at all members but for `rank`, `pes` and `memory`.
 struct Team {
   uint64_t id = 0;              // alike at the members, of no other team of theirs; 0: all PEs
@@ -29,13 +34,16 @@ struct Team {
   uint32_t contexts = 0;        // context number c uses part c of `memory`
   uint32_t channels = 0;        // blocks that take part in a call of a grid
   uint32_t workspace = 0;       // bytes of a part that messages pass through
-  uint32_t mapped = 0;          // 1: every member loads and stores the memory of every other
+  uint32_t apart = 0;           // 0: calls go inline, by loads and stores; else see kTeamByNic
   uint32_t grid_workspace = 0;  // bytes of a part for those of calls from the host
   const int32_t* pes = nullptr;
   std::byte* memory =
       nullptr;  // symmetric, at one offset at all members (device/shared/team_memory.h)
 };
 static_assert(std::is_trivially_copyable_v<Team> && sizeof(Team) <= 64);
+
+/// Every member loads and stores the memory of every other.
+PEAL_HD bool all_mapped(const Team& team) { return (team.apart & kTeamByNic) == 0; }
 
 /// This PE's number in the team, -1 where it is no member, and the number of members.
 PEAL_HD int my_pe(const Team& team) { return team.rank; }

@@ -350,12 +350,14 @@ void CallEngine::compare(const Team& team, const kernels::Collective& call) {
 GridShape CallEngine::shape_for(const Team& team, Call which, uint64_t bytes) const {
   const auto members = static_cast<uint32_t>(team.size);
   const Executor& executor = *dependencies_.executor;
-  if (team.mapped != 0 && bytes <= collective::brief_bytes(team.grid_workspace, members)) {
-    return executor.shape_for(bytes, kBriefEach, team.channels);
-  }
+  const auto forced = collective::ForcedAlgorithm::of(team.apart).of_call(which);
+  const bool brief = forced == collective::Algorithm::kAny
+                         ? bytes <= collective::brief_bytes(team.grid_workspace, members)
+                         : forced == collective::Algorithm::kExchange;
+  if (all_mapped(team) && brief) return executor.shape_for(bytes, kBriefEach, team.channels);
   const BlockCounts blocks = blocks_of(which, members);
   return executor.shape_for(scaled(bytes, std::max(blocks.dst, blocks.src)), kLongEach,
-                            team.mapped != 0 ? team.channels : 1);
+                            all_mapped(team) ? team.channels : 1);
 }
 
 void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::Collective call) {
@@ -382,7 +384,7 @@ void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::
   const GridShape shape = shape_for(team, which, bytes);
   if (!reduces(which)) return launch(kernels::collective_kernel(which), shape, call, site.stream);
   call.type = kernels::kernel_type(call.type, call.operation);
-  const kernels::Kernel& kernel = team.mapped != 0
+  const kernels::Kernel& kernel = all_mapped(team)
                                       ? *kernels::reduce_kernel(which, call.type, call.operation)
                                       : kernels::reduce_by_nic_kernel();
   launch(kernel, shape, call, site.stream);

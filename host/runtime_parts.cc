@@ -179,8 +179,8 @@ void Runtime::Parts::make_contexts(const Reachable& reachable) {
                                           .recorder = *recorder,
                                           .nics = if_any(nics),
                                           .gpu = gpu.get()});
-  std::vector<bool> direct = reachable.directly();
-  teams.emplace(group, *heap, team_memory(), std::move(direct), !reachable.needs_nic(),
+  teams.emplace(group, *heap, team_memory(),
+                Teams::Ways{reachable.directly(), !reachable.needs_nic(), config.algorithm},
                 kernel_memory(gpu, Teams::shown_bytes(), "peal-teams"));
 }
 

@@ -30,6 +30,7 @@ struct Agreement {
   bool self_test;
   bool check;
   ConnectKind connect;
+  collective::ForcedAlgorithm algorithm;
   Target target;
   bool operator==(const Agreement&) const = default;
 };
@@ -86,6 +87,7 @@ void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
                      config.self_test,
                      config.check,
                      config.connect,
+                     config.algorithm,
                      target};
   });
   for (size_t pe = 0; pe < all.size(); ++pe) {
@@ -106,6 +108,7 @@ void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
         : all[pe].self_test != all[0].self_test     ? ", and another PEAL_SELF_TEST"
         : all[pe].check != all[0].check             ? ", and another PEAL_CHECK"
         : all[pe].connect != all[0].connect         ? ", and another PEAL_CONNECT"
+        : all[pe].algorithm != all[0].algorithm     ? ", and another PEAL_ALGORITHM"
         : all[pe].heap_limit != all[0].heap_limit   ? ", and another PEAL_HEAP_LIMIT"
         : all[pe].team_memory != all[0].team_memory ? ", and another PEAL_TEAM_MEMORY"
                                                     : "",

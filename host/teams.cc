@@ -78,21 +78,20 @@ size_t Teams::arena_bytes(size_t asked, int n_pes, bool on_gpu) {
   return std::max(asked, 2 * needed);
 }
 
-Teams::Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, std::vector<bool> direct,
-             bool all_mapped, Backing shown)
+Teams::Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, Ways ways, Backing shown)
     : job_(group),
       heap_(heap),
       arena_(arena),
       granule_(std::max<size_t>(collective::kAlignment, arena / kGranules / collective::kAlignment *
                                                             collective::kAlignment)),
       base_(heap.reserve_internal(arena)),
-      direct_(std::move(direct)),
+      ways_(std::move(ways)),
       shown_(std::move(shown)) {
   Record world;
   for (int pe = 0; pe < job_.size(); ++pe) world.pes.push_back(pe);
   world.team.id = 0;
   world.team.rank = job_.rank();
-  world.team.mapped = all_mapped ? 1 : 0;
+  if (!ways_.all_mapped) world.team.apart = kTeamByNic;
   world.options = world_options(!heap_.backing().host_accessible());
   world.count = granules(world.pes.size(), world.options);
   settle(world);
@@ -129,6 +128,7 @@ void Teams::settle(Record& record) const {
   team.channels = record.options.blocks;
   team.workspace = static_cast<uint32_t>(record.options.workspace);
   team.grid_workspace = static_cast<uint32_t>(record.options.grid_workspace);
+  team.apart |= ways_.forced.word();
   team.memory = base_ + record.first * granule_;
   team.pes = reinterpret_cast<const int32_t*>(collective::Part::of(team, team.contexts).base);
 }
@@ -196,12 +196,12 @@ std::vector<int> Teams::members(const Team& team) const { return find("members",
 // Every member's heap is mapped here.
 bool Teams::maps(const std::vector<int>& pes) const {
   return std::ranges::all_of(
-      pes, [&](int pe) { return pe == job_.rank() || direct_[static_cast<size_t>(pe)]; });
+      pes, [&](int pe) { return pe == job_.rank() || ways_.direct[static_cast<size_t>(pe)]; });
 }
 
 int Teams::node_color() const {
   for (int pe = 0; pe < job_.size(); ++pe) {
-    if (pe == job_.rank() || direct_[static_cast<size_t>(pe)]) return pe;
+    if (pe == job_.rank() || ways_.direct[static_cast<size_t>(pe)]) return pe;
   }
   return job_.rank();
 }
@@ -279,7 +279,7 @@ Team Teams::split(const Team& parent_team, int color, int key, const TeamOptions
     write(record);
     return static_cast<uint8_t>(maps(record.pes) ? 1 : 0);
   });
-  for (const size_t i : ranks) record.team.mapped &= mapped[i];
+  for (const size_t i : ranks) record.team.apart |= mapped[i] != 0 ? 0 : kTeamByNic;
   if (ranks.empty()) return Team{};
   show(record.first, record.team);
   take_words(record);

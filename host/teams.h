@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "device/shared/algorithms.h"
 #include "device/team.h"
 #include "host/job/live_group.h"
 #include "host/job/member_group.h"
@@ -30,10 +31,14 @@ class Teams {
   /// Bytes of the arena for PEAL_TEAM_MEMORY: at least what the team of all PEs needs.
   static size_t arena_bytes(size_t asked, int n_pes, bool on_gpu);
 
-  /// `direct` by PE: its heap is mapped here; `all_mapped`: so it is for all pairs of the job.
+  /// How calls of teams go.
+  struct Ways {
+    std::vector<bool> direct;            // by PE: its heap is mapped here
+    bool all_mapped;                     // so it is for all pairs of the job
+    collective::ForcedAlgorithm forced;  // PEAL_ALGORITHM
+  };
   /// Takes the arena out of the heap, which is not in use yet.
-  Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, std::vector<bool> direct,
-        bool all_mapped, Backing shown);
+  Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, Ways ways, Backing shown);
   /// Bytes of `shown`, memory of kernels.
   static size_t shown_bytes() { return kGranules * sizeof(Team) + kWords * sizeof(uint64_t); }
 
@@ -75,7 +80,7 @@ class Teams {
   static constexpr size_t kWords = 16384;
   using Taken = std::bitset<kGranules>;
   struct Record {
-    Team team{.mapped = 1};
+    Team team;
     std::vector<int> pes;
     std::unique_ptr<MemberGroup> group;  // none: the whole job
     size_t first = 0;                    // granules in the arena
@@ -109,7 +114,7 @@ class Teams {
   size_t arena_;
   size_t granule_;
   std::byte* base_;
-  std::vector<bool> direct_;
+  Ways ways_;
   Backing shown_;  // a Team for each granule: of the one that begins there; words
   Taken taken_;
   std::vector<size_t> free_words_;

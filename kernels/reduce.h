@@ -22,7 +22,9 @@ PEAL_DEVICE void reduce_mapped(const Collective& args) {
         reinterpret_cast<T*>(args.dst), reinterpret_cast<const T*>(args.src), args.count, root};
     const Status status = collective::admit(ctx, launched_grid, team, reduction);
     if (status != Status::kOk || args.count == 0) return status;
-    return collective::run_mapped(ctx, launched_grid, team, reduction);
+    const auto demand = collective::demand_on_mapped(ctx, launched_grid, team, reduction);
+    if (demand.status != Status::kOk) return demand.status;
+    return collective::run_mapped(ctx, launched_grid, team, reduction, demand.algorithm);
   });
 }
 

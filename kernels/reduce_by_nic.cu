@@ -15,6 +15,18 @@ struct AnyReduction {
   Collective args;  // a copy: out of line nobody reaches a kernel's parameters
   collective::Wanted wanted;
 
+  static constexpr Call kCall = Call::kAllReduce;  // whose rows the other reductions have too
+  using ByHost = void;                             // but for those that are for kernels
+  PEAL_DEVICE bool in_place() const { return args.dst == args.src; }
+  template <Reach R>
+  PEAL_DEVICE bool has_room(const collective::TeamCall<R>&) const {
+    return false;
+  }
+  template <Reach R>
+  PEAL_DEVICE bool has_long_shares(const collective::TeamCall<R>&) const {
+    return false;
+  }
+
   PEAL_DEVICE Call which() const { return wanted.call; }
   PEAL_DEVICE int root() const { return static_cast<int>(wanted.root); }
   PEAL_DEVICE uint64_t bytes() const { return scaled(args.count, args.element); }
@@ -51,7 +63,8 @@ struct AnyReduction {
   }
 
   template <Reach R, AnyScope S>
-  PEAL_DEVICE Status by_nic(const collective::TeamCall<R>& call, S lanes) const {
+  PEAL_DEVICE Status by_nic(const collective::TeamCall<R>& call, S lanes,
+                            collective::Algorithm) const {
     const auto fold = [&](uint64_t staged) {
       typed([&]<class T, class Op>() { fold_as<T, Op>(call, lanes, staged / sizeof(T)); });
     };

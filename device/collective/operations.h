@@ -10,6 +10,7 @@
 #include "device/collective/exchange.h"
 #include "device/collective/move.h"
 #include "device/collective/swap.h"
+#include "device/shared/algorithms.h"
 #include "device/shared/call_list.h"
 
 namespace peal::collective {
@@ -23,7 +24,8 @@ struct Broadcast {
   Buffers buffers;
   int from;
 
-  PEAL_DEVICE static Call which() { return Call::kBroadcast; }
+  static constexpr Call kCall = Call::kBroadcast;
+  PEAL_DEVICE static Call which() { return kCall; }
   PEAL_DEVICE int root() const { return from; }
   PEAL_DEVICE uint64_t bytes() const { return buffers.bytes; }
   PEAL_DEVICE Spans spans(uint32_t) const {
@@ -37,10 +39,10 @@ struct Broadcast {
     return exchange_from(call, group, from_root(signature));
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group) const {
+  PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group, Algorithm algorithm) const {
     if (call.rank() == member()) {
       copy_at_home(group, buffers.dst, buffers.src, buffers.bytes);
-    } else if (call.members() > 2) {
+    } else if (algorithm == Algorithm::kRelay) {
       relay(call, group, buffers, member());
     } else {
       p2p::copy<p2p::Direction::kGet>(group, buffers.dst, call.at(member(), buffers.src),
@@ -54,7 +56,7 @@ struct Broadcast {
     copy_beside(lanes, buffers.dst, set, buffers.bytes);
   }
   template <Reach R, AnyScope S>
-  PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes) const {
+  PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes, Algorithm) const {
     return put_from(call, lanes, buffers, member());
   }
   PEAL_DEVICE uint32_t member() const { return static_cast<uint32_t>(from); }
@@ -85,7 +87,8 @@ struct ShortBlocks {
 struct AllGather {
   Buffers buffers;
 
-  PEAL_DEVICE static Call which() { return Call::kAllGather; }
+  static constexpr Call kCall = Call::kAllGather;
+  PEAL_DEVICE static Call which() { return kCall; }
   PEAL_DEVICE int root() const { return 0; }
   PEAL_DEVICE uint64_t bytes() const { return buffers.bytes; }
   PEAL_DEVICE Spans spans(uint32_t members) const {
@@ -101,7 +104,7 @@ struct AllGather {
     return exchange_all(call, group, {buffers.bytes, signature}, ShortBlocks<true>{buffers});
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group) const {
+  PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group, Algorithm) const {
     store_all<true>(call, group, buffers);
     return Status::kOk;
   }
@@ -114,7 +117,7 @@ struct AllGather {
     }
   }
   template <Reach R, AnyScope S>
-  PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes) const {
+  PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes, Algorithm) const {
     return put_all<true>(call, lanes, buffers);
   }
 };
@@ -122,9 +125,11 @@ struct AllGather {
 struct AllToAll {
   Buffers buffers;
 
-  PEAL_DEVICE static Call which() { return Call::kAllToAll; }
+  static constexpr Call kCall = Call::kAllToAll;
+  PEAL_DEVICE static Call which() { return kCall; }
   PEAL_DEVICE int root() const { return 0; }
   PEAL_DEVICE uint64_t bytes() const { return buffers.bytes; }
+  PEAL_DEVICE bool in_place() const { return buffers.dst == buffers.src; }
   PEAL_DEVICE Spans spans(uint32_t members) const {
     return {blocks_at(buffers.dst, buffers.bytes, members, At::kAll),
             blocks_at(buffers.src, buffers.bytes, members, At::kHere)};
@@ -137,8 +142,8 @@ struct AllToAll {
     return exchange_all(call, group, {buffers.bytes, signature}, ShortBlocks<false>{buffers});
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group) const {
-    if (buffers.dst != buffers.src) {
+  PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group, Algorithm algorithm) const {
+    if (algorithm == Algorithm::kStore) {
       store_all<false>(call, group, buffers);
     } else {
       swap_all_mapped(call, group, buffers.dst, buffers.bytes);
@@ -156,8 +161,8 @@ struct AllToAll {
     }
   }
   template <Reach R, AnyScope S>
-  PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes) const {
-    if (buffers.dst != buffers.src) return put_all<false>(call, lanes, buffers);
+  PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes, Algorithm algorithm) const {
+    if (algorithm == Algorithm::kPut) return put_all<false>(call, lanes, buffers);
     return swap_all_staged(call, lanes, buffers.dst, buffers.bytes);
   }
 };

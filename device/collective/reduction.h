@@ -11,6 +11,7 @@
 #include "device/collective/operations.h"
 #include "device/collective/reduce.h"
 #include "device/collective/staging.h"
+#include "device/shared/algorithms.h"
 
 namespace peal::collective {
 
@@ -67,8 +68,9 @@ PEAL_HD constexpr uint32_t code_of() {
   return kOp << 8 | kType << 4 | static_cast<uint32_t>(sizeof(T));
 }
 
-template <Call kCall, class T, class Op>
+template <Call kWhich, class T, class Op>
 struct Reduction {
+  static constexpr Call kCall = kWhich;
   static_assert(kReducible<T>,
                 "reductions are of integers up to 8 bytes, Half, BFloat16, float "
                 "and double");
@@ -80,6 +82,15 @@ struct Reduction {
   PEAL_DEVICE static Call which() { return kCall; }
   PEAL_DEVICE int root() const { return to; }
   PEAL_DEVICE uint64_t bytes() const { return scaled_by<sizeof(T)>(count); }
+  PEAL_DEVICE bool in_place() const { return dst == src; }
+  template <Reach R>
+  PEAL_DEVICE bool has_room(const TeamCall<R>& call) const {
+    return destination_holds<T>(call, count);
+  }
+  template <Reach R>
+  PEAL_DEVICE bool has_long_shares(const TeamCall<R>& call) const {
+    return longest_share<T>(call, count) > piece_bytes(call) / sizeof(T);
+  }
   PEAL_DEVICE Spans spans(uint32_t members) const {
     constexpr At kStored = kCall == Call::kReduceScatter ? At::kHere
                            : kCall == Call::kReduce      ? At::kRoot
@@ -100,7 +111,7 @@ struct Reduction {
     return exchange_all(call, group, {bytes(), signature}, Short{*this, terms_of(call, wanted())});
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group) const {
+  PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group, Algorithm) const {
     reduce_mapped<kCall, T, Op>(call, group, owned(call), static_cast<uint32_t>(to));
     return Status::kOk;
   }
@@ -118,9 +129,10 @@ struct Reduction {
     if (terms.wanted) fold_carried<T, Op>(lanes, cargo, from, terms.last, dst, count);
   }
   template <Reach R, AnyScope S>
-  PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes) const {
+  PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes,
+                            [[maybe_unused]] Algorithm algorithm) const {
     if constexpr (kCall == Call::kAllReduce) {
-      if (dst != src && destination_holds<T>(call, count)) {
+      if (algorithm == Algorithm::kInDestination) {
         return reduce_in_destination<T, Op>(call, lanes, dst, src, count);
       }
     }

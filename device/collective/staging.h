@@ -112,12 +112,15 @@ PEAL_DEVICE Status reduce_staged(const TeamCall<R>& call, S scope, const Owned<s
   return status;
 }
 
-/// Whether reduce_in_destination() goes: all have room for the shares of all others, and a share is
-/// longer than a piece.
+/// Elements of the longest share, which is member 0's.
+template <class T, Reach R>
+PEAL_DEVICE uint64_t longest_share(const TeamCall<R>& call, uint64_t count) {
+  return Share::of(count, kPerLine<T>, 0, call.members()).count;
+}
+/// The destination of reduce_in_destination() has room for the shares of all other members.
 template <class T, Reach R>
 PEAL_DEVICE bool destination_holds(const TeamCall<R>& call, uint64_t count) {
-  const uint64_t each = Share::of(count, kPerLine<T>, 0, call.members()).count;
-  return each > piece_bytes(call) / sizeof(T) && each * (call.members() - 1) <= count;
+  return longest_share<T>(call, count) * (call.members() - 1) <= count;
 }
 
 /// An all_reduce whose source stays: member i's elements for member j go to place i of j's

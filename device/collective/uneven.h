@@ -11,6 +11,7 @@
 #include "device/collective/move.h"
 #include "device/collective/operations.h"
 #include "device/detail/words.h"
+#include "device/shared/algorithms.h"
 #include "device/types.h"
 
 namespace peal::collective {
@@ -24,7 +25,8 @@ struct AllToAllV {
   Blocks<I> sent;
   uint64_t element_bytes;
 
-  PEAL_DEVICE static Call which() { return Call::kAllToAllV; }
+  static constexpr Call kCall = Call::kAllToAllV;
+  PEAL_DEVICE static Call which() { return kCall; }
   PEAL_DEVICE int root() const { return 0; }
   /// It has no short form: what is looked up first takes as long.
   PEAL_DEVICE uint64_t bytes() const { return ~uint64_t{0}; }
@@ -50,15 +52,7 @@ struct AllToAllV {
     return needed;
   }
   template <Reach R, class S>
-  PEAL_DEVICE Status brief(const TeamCall<R>&, S, uint32_t) const {
-    return Status::kOk;
-  }
-  PEAL_DEVICE Cargo cargo(uint32_t) const { return {src, bytes()}; }
-  template <Reach R, AnyScope S>
-  PEAL_DEVICE void take(const TeamCall<R>&, S, const Cargo&, const std::byte*) const {}
-
-  template <Reach R, class S>
-  PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group) const {
+  PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group, Algorithm) const {
     Status status = Status::kOk;
     for (uint32_t i = 0; i < call.members(); ++i) {
       const uint32_t member = call.after(i);
@@ -76,7 +70,7 @@ struct AllToAllV {
   }
 
   template <Reach R, AnyScope S>
-  PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes) const {
+  PEAL_DEVICE Status by_nic(const TeamCall<R>& call, S lanes, Algorithm) const {
     Status status = Status::kOk;
     for (uint32_t i = 0; i < call.members(); ++i) {
       const uint32_t member = call.after(i);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/words.h"
+#include "host/base/algorithm_names.h"
 #include "host/base/error.h"
 
 namespace peal {
@@ -161,6 +162,17 @@ struct OptionalLibrary {
 struct Text {
   std::optional<std::string> parse(string_view text) const { return std::string(text); }
   std::string accepts() const { return "any text"; }
+};
+
+struct CallAndAlgorithm {
+  std::optional<collective::ForcedAlgorithm> parse(string_view text) const {
+    const collective::ForcedAlgorithm forced = forced_algorithm(text);
+    const bool named = forced.algorithm != collective::Algorithm::kAny;
+    return named || text.empty() ? std::optional(forced) : std::nullopt;
+  }
+  std::string accepts() const {
+    return "one call and one algorithm of it, of " + all_algorithms() + " (docs/collectives.md)";
+  }
 };
 
 /// A path in which %r, %p and %% stand for something else.

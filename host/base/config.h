@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 
+#include "device/shared/algorithms.h"
 #include "host/base/log_level.h"
 
 namespace peal {
@@ -102,6 +103,8 @@ using Microseconds = std::chrono::microseconds;
     "NCCL's, taken where PEAL_RETRY_COUNT is auto")                                                \
   X(TransportKind, transport, "PEAL_TRANSPORT", "auto", kTransports,                               \
     "p2p = loads and stores, ibgda = the NIC, proxy = it by a CPU; auto = the first that can")     \
+  X(collective::ForcedAlgorithm, algorithm, "PEAL_ALGORITHM", "", CallAndAlgorithm{},              \
+    "collective call and the algorithm it must take, such as all_reduce:stage; empty = the best")  \
   X(std::string, p2p_faults, "PEAL_P2P_FAULTS", "", Text{},                                        \
     "plan of faults towards mapped peers (docs/faults.md); empty = none")                          \
   X(DoorbellKind, doorbell, "PEAL_DOORBELL", "auto", kDoorbells,                                   \

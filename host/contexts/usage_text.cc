@@ -5,6 +5,7 @@
 
 #include "device/base/scaled.h"
 #include "device/window.h"
+#include "host/base/algorithm_names.h"
 #include "host/base/call_names.h"
 #include "simt/lanes/place.h"
 #include "simt/lanes/symbol.h"
@@ -129,6 +130,16 @@ std::string describe_bad_team(const UsageError& usage, const ContextFields& fiel
       usage.bytes, fields.slot);
 }
 
+// It is no range either: `address` has the algorithm, and below it the Need that is not met.
+std::string describe_bad_algorithm(const UsageError& usage) {
+  const auto algorithm = static_cast<collective::Algorithm>(usage.address >> 32);
+  const auto lacks = static_cast<collective::Need>(usage.address & 0xffffffffu);
+  const NeedWords words = words_of(lacks);
+  return fmt::format("PEAL_ALGORITHM={} is for calls with: {}; {}",
+                     to_string(collective::ForcedAlgorithm{usage.call, algorithm}), words.text,
+                     words.remedy);
+}
+
 }  // namespace
 
 std::string describe(const LaneName& lane, uint64_t place) {
@@ -153,6 +164,12 @@ Failure describe(const UsageError& usage, const ContextFields& fields, const Pla
   if (f.status == Status::kBadTeam) {
     f.text = fmt::format("{}: {}: {}: {}", describe(usage.lane, usage.place), to_string(usage.call),
                          to_string(f.status), describe_bad_team(usage, fields));
+    return f;
+  }
+  if (f.status == Status::kBadAlgorithm) {
+    f.text = fmt::format("{}: {} of {} bytes: {}: {}", describe(usage.lane, usage.place),
+                         to_string(usage.call), usage.bytes, to_string(f.status),
+                         describe_bad_algorithm(usage));
     return f;
   }
   f.text = fmt::format("{}: {}, {}: {}{}", describe(usage.lane, usage.place),

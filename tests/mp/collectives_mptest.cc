@@ -267,7 +267,7 @@ PEAL_KERNEL uneven_late(Verdict* verdict, Context ctx, Team team, uint64_t* dst,
                         Blocks<int> received, Blocks<int> sent) {
   const collective::ChannelCounters* const counters =
       ptr(ctx, &collective::Part::of(team, ctx.slot).counters(0), world_pe(team, n_pes(team) - 2));
-  if (team.mapped != 0 && my_pe(team) == 0 && block_in_grid() == 0 && counters != nullptr) {
+  if (all_mapped(team) && my_pe(team) == 0 && block_in_grid() == 0 && counters != nullptr) {
     const Status waited = detail::spin(
         ctx,
         [&] {
@@ -403,7 +403,7 @@ TEST(Collectives, GridsThatDifferAreRefusedByAll) {
     Symmetric<int> dst(pe, 5000);
     Symmetric<int> src(pe, 5000);
     // By NICs one block does all, however many there are.
-    const bool differs = pe.n_pes() > 1 && team.mapped != 0;
+    const bool differs = pe.n_pes() > 1 && all_mapped(team);
     Context ctx = pe.context();
     ctx.timeout_ns = 0;  // else the deadline would hide who waits for nobody
     run({.blocks = team.rank == 0 ? 3 : 2, .threads = 2}, long_call, ctx, team, dst.data(),

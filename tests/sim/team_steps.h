@@ -46,7 +46,7 @@ inline Team team_of_all(Job& job, int pe, uint32_t channels, uint32_t workspace,
   team.channels = channels;
   team.workspace = workspace;
   team.grid_workspace = grid_workspace;
-  team.mapped = job.options().direct ? 1 : 0;
+  if (!job.options().direct) team.apart = kTeamByNic;
   team.memory = job.heap(pe);
   return team;
 }
@@ -129,7 +129,7 @@ class Player {
     }
     // The source of a grid must be ready before a long call; a short one waits for the blocks.
     if constexpr (std::is_same_v<S, WholeGrid>) {
-      if (team_.mapped != 0) must(sync(ctx_, scope_, team_), "sync of the grid");
+      if (all_mapped(team_)) must(sync(ctx_, scope_, team_), "sync of the grid");
     }
   }
 

@@ -220,6 +220,19 @@ TEST(Config, RefusesACollectiveDeadlineOfNothing) {
   EXPECT_EQ(read({"PEAL_BOOTSTRAP_TIMEOUT=1ms"}).bootstrap_timeout, milliseconds(1));
 }
 
+TEST(Config, ReadsAnAlgorithmOfACall) {
+  using collective::Algorithm;
+  EXPECT_EQ(read({}).algorithm, collective::ForcedAlgorithm{});
+  EXPECT_EQ(read({"PEAL_ALGORITHM="}).algorithm, collective::ForcedAlgorithm{});
+  EXPECT_EQ(read({"PEAL_ALGORITHM=broadcast:relay"}).algorithm,
+            (collective::ForcedAlgorithm{Call::kBroadcast, Algorithm::kRelay}));
+  for (const char* entry : {"PEAL_ALGORITHM=all_reduce:relay", "PEAL_ALGORITHM=all_reduce",
+                            "PEAL_ALGORITHM=relay", "PEAL_ALGORITHM=sync:put"}) {
+    expect_in(refusal({entry}), {"PEAL_ALGORITHM", "broadcast:exchange|fetch|relay|bruck|scatter",
+                                 "all_to_all_v:store|put", "docs/collectives.md"});
+  }
+}
+
 TEST(Config, RefusesChoicesAndListsThem) {
   expect_in(refusal({"PEAL_BOOTSTRAP=MPI"}), {"auto", "mpi", "tcp", "single"});
   expect_in(refusal({"PEAL_TRANSPORT="}), {"auto", "p2p", "ibgda"});
