@@ -26,7 +26,6 @@ LAYERS = {
     # Plain data that host and kernels share. context.h, team.h, types.h: of what kernels take as arguments.
     "device/shared": [
         "device/base", "device/mlx5/queue.h", "device/context.h", "device/status.h", "device/team.h", "device/types.h",
-        "simt/lanes/place.h",
     ],
     "device/mlx5": ["device/base", "device/shared", "device/status.h"],
     "device/transport": ["device/base", "device/mlx5", "device/types.h"],

@@ -4,43 +4,17 @@
 // failure.
 #pragma once
 
+#include "device/base/named_kernel.h"
 #include "device/base/order.h"
 #include "device/base/scope.h"
 #include "device/base/spin.h"
 #include "device/context.h"
 #include "device/shared/kernel_arguments.h"
 
-// PEAL_ENTRY(name, Arguments) { ... args ... } is the kernel `peal_kernel_name`, which the host
-// finds by that name in a GPU's module, or as a function that every lane of a CPU's grid calls.
-#if PEAL_CUDA
-#define PEAL_ENTRY(name, Arguments)                                               \
-  static PEAL_DEVICE void body_of_##name(const peal::kernels::Arguments& args);   \
-  extern "C" __global__ void __launch_bounds__(512)                               \
-      peal_kernel_##name(const __grid_constant__ peal::kernels::Arguments args) { \
-    peal::kernels::await_stream();                                                \
-    body_of_##name(args);                                                         \
-  }                                                                               \
-  static PEAL_DEVICE void body_of_##name(const peal::kernels::Arguments& args)
-#else
-#define PEAL_ENTRY(name, Arguments)                                           \
-  static void body_of_##name(const peal::kernels::Arguments& args);           \
-  extern "C" void peal_kernel_##name(const void* arguments) {                 \
-    body_of_##name(*static_cast<const peal::kernels::Arguments*>(arguments)); \
-  }                                                                           \
-  static void body_of_##name(const peal::kernels::Arguments& args)
-#endif
+// PEAL_ENTRY(name, Arguments) { ... args ... } is the kernel `peal_kernel_name`.
+#define PEAL_ENTRY(name, Arguments) PEAL_NAMED_KERNEL(peal_kernel_##name, peal::kernels::Arguments)
 
 namespace peal::kernels {
-
-/// Where the host launched the kernel ahead of its time (a programmatic dependent launch): all that
-/// the stream had before is done and visible. Then the next kernel may come, and wait likewise.
-PEAL_DEVICE void await_stream() {
-#if PEAL_ON_GPU
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
-#endif
-#endif
-}
 
 PEAL_DEVICE const Context& context_of(const Caller& caller) {
   return static_cast<const Context&>(caller.state->fields);

@@ -8,12 +8,8 @@
 int main(int argc, char** argv) {
   using namespace peal::perf;
   using Kernels = InAllScopes<Streams, Put, Get, PutCounted, Copy>;
-#if PEAL_CUDA
   // Enough for the link between two GPUs; their messages of 1 MiB fit the default heap.
-  constexpr uint32_t kBlocks = 16, kThreads = 512;
-#else
-  constexpr uint32_t kBlocks = 2, kThreads = 32;
-#endif
+  constexpr uint32_t kBlocks = PEAL_CUDA ? 16 : 2, kThreads = PEAL_CUDA ? 512 : 32;
   return run_program<Kernels>(
       {.name = "bandwidth",
        .what = "Bytes per second between pairs of PEs, moved from inside a kernel.",

@@ -4,6 +4,7 @@
 // said stop, or because its deadline passed: there is no fourth case.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "device/base/target.h"
@@ -87,6 +88,9 @@ inline constexpr uint32_t kTurnsBeforeStop = 4095;
 inline constexpr uint32_t kTurnsBetweenLooks = 1024;
 inline constexpr uint32_t kTurnsBeforeStop = 31;
 #endif
+/// How often stop() is asked before a wait has lasted kTurnsBetweenLooks turns.
+inline constexpr uint32_t kLooksBeforeRecord =
+    std::bit_width(kTurnsBetweenLooks / (kTurnsBeforeStop + 1));
 
 /// Repeats done() until it is true; stop() true or `timeout_ns` (0 = none) end the wait early. The
 /// clock is looked at after 32 turns, 64, 128, ..., then every kTurnsBetweenLooks; stop(), which

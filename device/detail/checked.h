@@ -16,42 +16,26 @@
 // A call with a mistake is refused with kMistake, which the context keeps as it keeps other wrong
 // arguments. On a CPU the host then looks at the order of accesses, through CallHooks.
 //
-// With both off, a call on a CPU pays two loads and a branch, and on a GPU, where programs are
-// compiled with -DPEAL_CHECK=1 or -DPEAL_RECORD=1, nothing.
+// With both off, a call on a CPU pays two loads and a branch, and on a GPU, where programs bring in
+// the observers that they want (base/observers.h), nothing.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
+#include "device/base/observers.h"
 #include "device/base/scaled.h"
 #include "device/base/scope.h"
 #include "device/context.h"
 #include "device/detail/callers.h"
+#include "device/detail/mistakes.h"
+#include "device/detail/recorded.h"
 #include "device/shared/call_note.h"
 #include "device/types.h"
 
-#if PEAL_CUDA || PEAL_SIM
-#define PEAL_LOOKS_AT_CALLS 0
-#else
-#define PEAL_LOOKS_AT_CALLS 1
-#endif
-#if !defined(PEAL_CHECK)
-#define PEAL_CHECK PEAL_LOOKS_AT_CALLS
-#endif
-#if !defined(PEAL_RECORD)
-#define PEAL_RECORD PEAL_LOOKS_AT_CALLS
-#endif
-
-#if PEAL_CHECK
-#include "device/detail/mistakes.h"
-#endif
-#if PEAL_RECORD
-#include "device/detail/recorded.h"
-#endif
-
 namespace peal::detail {
 
-// How a call ended, of what it answered; and what a refused one answers.
+// How a call ended, by its answer; and the answer of a refused call.
 PEAL_HD Status outcome(Status status) { return status; }
 template <class Answer>
 PEAL_HD Status outcome(const Answer& answer) {
@@ -89,37 +73,27 @@ PEAL_HD void take_epoch(CallNote& note, const ContextState* state) {
   note.number = load_relaxed<Reach::kGpu>(&state->sync_epoch);
 }
 
-/// True if somebody looks at the context's calls.
-PEAL_DEVICE bool observed([[maybe_unused]] const ContextState* state) {
-  bool either = false;
-#if PEAL_CHECK && PEAL_RECORD
-  either =
-      (reinterpret_cast<uint64_t>(state->checks) | reinterpret_cast<uint64_t>(state->records)) != 0;
-#elif PEAL_CHECK
-  either = state->checks != nullptr;
-#elif PEAL_RECORD
-  either = state->records != nullptr;
-#endif
-  return either;
-}
-
 /// True in checked mode.
-PEAL_DEVICE bool checks_calls([[maybe_unused]] const ContextState* state) {
-#if PEAL_CHECK
-  return state->checks != nullptr;
-#else
-  return false;
-#endif
+PEAL_DEVICE bool checks_calls(const ContextState* state) {
+  return kChecksCalls && state->checks != nullptr;
 }
 
-/// What is wrong with a range at home that a call's note does not tell of, in checked mode. One
-/// lane.
-PEAL_DEVICE_COLD inline Status look_at_more([[maybe_unused]] ContextState* state,
-                                            [[maybe_unused]] const void* address,
-                                            [[maybe_unused]] uint64_t bytes,
-                                            [[maybe_unused]] Call call,
-                                            [[maybe_unused]] CallSide side) {
-#if PEAL_CHECK
+/// True while the flight recorder writes.
+PEAL_DEVICE bool records_calls(const ContextState* state) {
+  return kRecordsCalls && state->records != nullptr;
+}
+
+/// True if either looks at the context's calls: one branch for both.
+PEAL_DEVICE bool observed(const ContextState* state) {
+  const uint64_t checks = kChecksCalls ? reinterpret_cast<uint64_t>(state->checks) : 0;
+  const uint64_t records = kRecordsCalls ? reinterpret_cast<uint64_t>(state->records) : 0;
+  return (checks | records) != 0;
+}
+
+/// What is wrong with a range at home that a call's note does not tell of. By one lane, in checked
+/// mode.
+PEAL_DEVICE_COLD inline Status look_at_more(ContextState* state, const void* address,
+                                            uint64_t bytes, Call call, CallSide side) {
   Misuse found;
   found.mistake = look_at_range(*state->checks, state->fields, address, bytes);
   if (found.mistake == Mistake::kNone) return Status::kOk;
@@ -129,9 +103,6 @@ PEAL_DEVICE_COLD inline Status look_at_more([[maybe_unused]] ContextState* state
   found.address = address;
   found.bytes = bytes;
   return tell(state, found);
-#else
-  return Status::kOk;
-#endif
 }
 
 /// One call of a scope while it is looked at. All lanes of the scope do the same with it.
@@ -145,93 +116,74 @@ class Observed {
 
   /// What the call is refused with, or kOk.
   PEAL_DEVICE Status begin() {
-#if PEAL_RECORD
     if (writes()) recording_ = record_begin(*state_->records, note_);
-#endif
     Status refused = Status::kOk;
-#if PEAL_CHECK
-    if (state_->checks != nullptr) refused = begin_checked<R>(state_, scope_, note_);
-#endif
-#if PEAL_RECORD
+    if (checks_calls(state_)) refused = begin_checked<R>(state_, scope_, note_);
     if (refused != Status::kOk && writes()) {
       record_end(*state_->records, recording_, note_, refused);
     }
-#endif
     return refused;
   }
 
   template <class Answer>
   PEAL_DEVICE void end(const Answer& answer) {
     take_ticket(note_, answer);
-#if PEAL_CHECK
-    if (state_->checks != nullptr) end_checked<R>(state_, scope_, note_, outcome(answer));
-#endif
-#if PEAL_RECORD
+    if (checks_calls(state_)) end_checked<R>(state_, scope_, note_, outcome(answer));
     if (!writes()) return;
     take_value(note_, answer);
     take_epoch(note_, state_);
     record_end(*state_->records, recording_, note_, outcome(answer));
-#endif
   }
 
  private:
+  PEAL_DEVICE bool writes() const {
+    const bool once = kScopeOf<S> != CallScope::kGrid || block_in_grid() == 0;
+    return records_calls(state_) && once && lanes_in(scope_).leader();
+  }
+
   ContextState* state_;
   [[no_unique_address]] S scope_;
   CallNote note_;
-#if PEAL_RECORD
-  PEAL_DEVICE bool writes() const {
-    const bool once = kScopeOf<S> != CallScope::kGrid || block_in_grid() == 0;
-    return state_->records != nullptr && once && lanes_in(scope_).leader();
-  }
   Recording recording_{};
-#endif
 };
 
 /// Makes the call `op()`, whose CallNote is make(), unless checked mode finds a mistake in it. All
 /// lanes of the scope call.
 template <Reach R, class S, class Make, class Op>
-PEAL_DEVICE auto checked([[maybe_unused]] const BasicContext<R>& ctx, [[maybe_unused]] S scope,
-                         [[maybe_unused]] const Make& make, const Op& op) {
-#if PEAL_CHECK || PEAL_RECORD
-  using Answer = decltype(op());
-  if (!observed(ctx.state)) return op();
-  Observed<R, S> call(ctx.state, scope, make());
-  const Status refused = call.begin();
-  if (refused != Status::kOk) return refused_by<Answer>(refused);
-  Answer answer = op();
-  call.end(answer);
-  return answer;
-#else
-  return op();
-#endif
+PEAL_DEVICE auto checked(const BasicContext<R>& ctx, S scope, const Make& make, const Op& op) {
+  if constexpr (kChecksCalls || kRecordsCalls) {
+    using Answer = decltype(op());
+    if (!observed(ctx.state)) return op();
+    Observed<R, S> call(ctx.state, scope, make());
+    const Status refused = call.begin();
+    if (refused != Status::kOk) return refused_by<Answer>(refused);
+    Answer answer = op();
+    call.end(answer);
+    return answer;
+  } else {
+    return op();
+  }
 }
 
 /// A look that does not wait, whose CallNote is make(): what `op()` answers converts to false where
 /// it did not see what it wanted. One thread.
 template <Reach R, class Make, class Op>
-PEAL_DEVICE auto checked_look([[maybe_unused]] const BasicContext<R>& ctx,
-                              [[maybe_unused]] const Make& make, const Op& op) {
-#if PEAL_CHECK || PEAL_RECORD
-  using Answer = decltype(op());
-  ContextState* const state = ctx.state;
-  if (!observed(state)) return op();
-  const CallNote note = make();
-#if PEAL_CHECK
-  const bool checks = state->checks != nullptr;
-  if (checks && begin_checked<R>(state, thread, note) != Status::kOk) return Answer{};
-#endif
-  const Answer answer = op();
-#if PEAL_CHECK
-  if (checks) end_checked<R>(state, thread, note, answer ? Status::kOk : Status::kTimeout);
-#endif
-#if PEAL_RECORD
-  const bool keeps = answer && note.call != Call::kSignalFetch;  // which has no opinion
-  if (state->records != nullptr) record_look(*state->records, note, keeps);
-#endif
-  return answer;
-#else
-  return op();
-#endif
+PEAL_DEVICE auto checked_look(const BasicContext<R>& ctx, const Make& make, const Op& op) {
+  if constexpr (kChecksCalls || kRecordsCalls) {
+    using Answer = decltype(op());
+    ContextState* const state = ctx.state;
+    if (!observed(state)) return op();
+    const CallNote note = make();
+    const bool checks = checks_calls(state);
+    if (checks && begin_checked<R>(state, thread, note) != Status::kOk) return Answer{};
+    const Answer answer = op();
+    if (checks) end_checked<R>(state, thread, note, answer ? Status::kOk : Status::kTimeout);
+    const bool keeps = answer && note.call != Call::kSignalFetch;  // which wants nothing
+    if (records_calls(state)) record_look(*state->records, note, keeps);
+    return answer;
+  } else {
+    return op();
+  }
 }
 
 // ---- notes
@@ -275,7 +227,7 @@ PEAL_HD CallNote note_of_team(Call call, uint64_t team, const void* dst = nullpt
   return note;
 }
 
-/// The note of a call that touches no memory but its own words.
+/// The note of a call that touches no memory but words of the library.
 PEAL_HD CallNote note_of(Call call, int pe = -1) {
   CallNote note;
   note.call = call;

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "device/base/order.h"
+#include "device/base/place.h"
 #include "device/base/scope.h"
 #include "device/context.h"
 #include "device/detail/callers.h"
@@ -27,18 +28,6 @@ PEAL_DEVICE LaneName name_of_lane(uint64_t number) {
   lane.block = static_cast<uint32_t>((number - 1) >> 32);
   lane.thread = static_cast<uint32_t>(number - 1);
   return lane;
-}
-
-// What the lane does from here on is the library's doing, and again the kernel's.
-PEAL_HD void enter_library() {
-#if !PEAL_CUDA
-  simt::enter_library();
-#endif
-}
-PEAL_HD void leave_library() {
-#if !PEAL_CUDA
-  simt::leave_library();
-#endif
 }
 
 /// What a call was wrong in.
@@ -173,7 +162,7 @@ PEAL_DEVICE Misuse look_at_ticket(const ContextState* state, const CallNote& not
 
 // ---- who is in it already
 
-/// Takes a word that only one may have at a time; else whoever has it.
+/// Takes a word that only one may have at a time, and answers 0; else answers who has it.
 PEAL_DEVICE uint64_t claim(uint64_t* word) {
   const uint64_t mine = number_of_this_lane();
   if (compare_exchange<Reach::kGpu>(word, uint64_t{0}, mine)) return 0;
@@ -181,8 +170,8 @@ PEAL_DEVICE uint64_t claim(uint64_t* word) {
   return other == mine ? 0 : other;
 }
 
-/// The same of a word that a lane gives back before it returns: whoever has it is in a call now,
-/// and where it has the same number, of another kernel.
+/// Takes a word that a lane gives back before its call returns, and answers likewise. Whoever has
+/// it is in a call now; a lane of the same number is one of another kernel.
 PEAL_DEVICE uint64_t claim_meeting(uint64_t* word) {
   const uint64_t mine = number_of_this_lane();
   if (compare_exchange<Reach::kGpu>(word, uint64_t{0}, mine)) return 0;
@@ -204,8 +193,8 @@ PEAL_DEVICE bool leaves_work(const CallNote& note) {
   return writes_word(note.call);
 }
 
-/// True of calls that go by the block's own queues: collective ones, but a barrier, go by queues
-/// that are theirs.
+/// True if a call goes by the block's own queues. Collective calls, but for a barrier, have queues
+/// of their own.
 PEAL_DEVICE bool uses_queue(Call call) {
   if (is_collective(call)) return call == Call::kBarrier;
   return !is_of_words(call) && !is_of_ticket(call);

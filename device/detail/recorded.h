@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How a lane writes its calls into the flight recorder (device/shared/call_record.h): when a call
-// begins and when it ends, both out of line. The leader of a scope writes, of a grid that of block
-// 0.
+// begins and when it ends, both out of line. The leader of a scope writes; in a grid the leader of
+// block 0 does.
 #pragma once
 
 #include <cstdint>
@@ -119,7 +119,7 @@ PEAL_COLD inline void record_end(RecordTable& table, const Recording& recording,
   close_record(*record, recording.number, CallPhase::kEnded);
 }
 
-/// A look that saw what it wanted; of others only their number is kept, for a loop of looks would
+/// Records a look that saw what it wanted. The others are only counted, for a loop of looks would
 /// fill the ring.
 PEAL_COLD inline void record_look(RecordTable& table, const CallNote& note, bool saw) {
   store_relaxed<Reach::kSystem>(&table.ran, uint64_t{1});

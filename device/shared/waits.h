@@ -9,56 +9,18 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
+#include "device/base/observers.h"
 #include "device/base/order.h"
-#include "device/base/scope.h"
+#include "device/base/place.h"
 #include "device/base/spin.h"
 #include "device/shared/wait_record.h"
 #include "device/status.h"
-#if !PEAL_CUDA
-#include "simt/lanes/place.h"
-#endif
-
-// On a GPU only where the program is compiled with -DPEAL_WAIT_RECORDS=1: what a record says must
-// live as long as the wait, and kernels of 1,024 threads have no registers left for it. There
-// barrier_all took 5 to 15 % longer with records, and a kernel that ends in one up to 50 % (H200).
-#if !defined(PEAL_WAIT_RECORDS)
-#if PEAL_CUDA
-#define PEAL_WAIT_RECORDS 0
-#else
-#define PEAL_WAIT_RECORDS 1
-#endif
-#endif
 
 namespace peal {
 
-// spin_until() asks what ends a wait from some turn on, on a CPU at turns 31, 63, ..., 1023.
-#if PEAL_ON_GPU
-inline constexpr uint32_t kLooksBeforeRecord = 1;
-#else
-inline constexpr uint32_t kLooksBeforeRecord = 6;
-#endif
-
-PEAL_HD LaneName this_lane() {
-  LaneName lane{};
-#if PEAL_ON_GPU || !PEAL_CUDA
-  lane.block = block_in_grid();
-  lane.thread = thread_in_block();
-#endif
-#if !PEAL_CUDA
-  lane.kernel = reinterpret_cast<uint64_t>(simt::kernel());
-#endif
-  return lane;
-}
-
-/// The line of the kernel that is being executed, for messages; 0 where nobody knows.
-PEAL_HD uint64_t this_place() {
-#if PEAL_CUDA
-  return 0;
-#else
-  return simt::place_here();
-#endif
-}
+PEAL_HD LaneName this_lane() { return lane_as<LaneName>(); }
 
 PEAL_HD uint64_t word_now(const Wait& wait) {
   if (wait.word_bytes == 8) {
@@ -137,13 +99,11 @@ PEAL_COLD inline void forget_waits(WaitTable* table, uint32_t status) {
   }
 }
 
-#if PEAL_WAIT_RECORDS
-
 /// One lane's wait while it lasts.
-class Waiting {
+class RecordedWait {
  public:
   /// `table` is read when there is something to write.
-  PEAL_HD explicit Waiting(WaitTable* const* table) : table_(table) {}
+  PEAL_HD explicit RecordedWait(WaitTable* const* table) : table_(table) {}
 
   /// At each look at what ends the wait early.
   template <class What>
@@ -165,12 +125,10 @@ class Waiting {
   uint32_t taken_ = 0;
 };
 
-#else
-
 /// One that nobody writes down.
-class Waiting {
+class UnrecordedWait {
  public:
-  PEAL_HD explicit Waiting(WaitTable* const*) {}
+  PEAL_HD explicit UnrecordedWait(WaitTable* const*) {}
   template <class What>
   PEAL_HD void look(const What&) {}
   template <class Status, class What>
@@ -178,7 +136,7 @@ class Waiting {
   PEAL_HD bool unwritten() const { return true; }
 };
 
-#endif
+using Waiting = std::conditional_t<kRecordsWaits, RecordedWait, UnrecordedWait>;
 
 /// Waits until done(): kOk. What ends it early is what stop() answers, or kTimeout after
 /// `timeout_ns` (0: never). Noted as what() in `table` when it lasts, or ends early.

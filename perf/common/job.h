@@ -177,11 +177,7 @@ class Job {
   }
 
  private:
-#if PEAL_CUDA
-  static constexpr Grid kAllHands{.blocks = 64, .threads = 256};
-#else
-  static constexpr Grid kAllHands{.blocks = 2, .threads = 16};
-#endif
+  static constexpr Grid kAllHands{.blocks = PEAL_CUDA ? 64 : 2, .threads = PEAL_CUDA ? 256 : 16};
 
   void find_partner(Pairing pairing) {
     const int pe = plan_.pe;

@@ -142,7 +142,7 @@ uint64_t place_at(uintptr_t code) {
 
 std::string place_text(uint64_t place) {
   const std::string header = Places::all().header();
-  const std::string_view installed = before(header, "device/shared/waits.h");
+  const std::string_view installed = before(header, "device/base/place.h");
   for (const uintptr_t code : Places::all().frames_of(place)) {
     if (code == 0) break;
     // A return address is behind its call, which may be the last of its line.

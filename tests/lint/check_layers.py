@@ -12,8 +12,7 @@ TABLE = {}
 exec((pathlib.Path(__file__).parents[2] / "bazel/layers.bzl").read_text(), TABLE)
 LAYERS, TOP = TABLE["LAYERS"], TABLE["TOP"]
 # device/base is seen in two halves: these headers bring in the execution model and belong to kernels.
-KERNEL_ONLY = {"device/base/spin.h", "device/base/scope.h", "device/base/launch.h",
-               "device/base/stream.h"}
+KERNEL_ONLY = {f"device/base/{name}.h" for name in ("launch", "named_kernel", "place", "scope", "spin", "stream")}
 NO_KERNELS = (*(name for name in LAYERS if name.startswith(("softnic", "host"))), "bootstrap", "doctor")
 HOMES = {
     r"^mpi\.h$": r"^(bootstrap/mpi\.cc|compat/examples/|tests/)",

@@ -41,9 +41,9 @@ def headers_by_type(root):
     return found
 
 
-def listed(root):
-    """{name: reason} of names.txt."""
-    lines = (root / "tests/lint/names.txt").read_text().splitlines()
+def listed(root, file="names.txt"):
+    """{name: reason} of a list."""
+    lines = (root / "tests/lint" / file).read_text().splitlines()
     return dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in lines if line and not line.startswith("#"))
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What every source file of the tree promises: licence line, size, format, descriptors that have an owner, and headers
-that compile alone.
+"""What every source file of the tree promises: licence line, size, format, descriptors that have an owner, no `#if`, and
+headers that compile alone.
 
 check_sources.py [--headers] ROOT     --headers adds the compilations (one g++ run per header, in parallel), but for
                                       headers that a source file of their name includes first: the build shows those
@@ -12,6 +12,8 @@ import pathlib
 import re
 import subprocess
 import sys
+
+from check_names import listed
 
 FOLDERS = (
     "base", "bootstrap", "compat", "device", "doctor", "examples", "host", "kernels", "peal", "perf", "run", "simt", "softnic",
@@ -43,6 +45,30 @@ def check_descriptors(root, file):
         code = line.partition("//")[0]
         if UNOWNED.search(code):
             yield f"{name}:{number}: a descriptor that no Fd takes may be 2, and a program's log go into it: {code.strip()}"
+
+
+# What a file is compiled for device/base says, once for all others; conditionals.txt lists who else may ask.
+CONDITIONAL = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif)\b")
+CONDITIONAL_PLANTED = {
+    "#if PEAL_ON_GPU": True, "#ifdef __cplusplus": True, "#ifndef MAP_HUGE_2MB": True, "  # elif PEAL_SIM": True,
+    "#include <ifaddrs.h>": False, "// #if": False, "if constexpr (kChecksCalls) {": False, "#define PEAL_IF(x) x": False,
+}
+
+
+def check_conditionals(root, files):
+    wrong = [line for line, is_one in CONDITIONAL_PLANTED.items() if bool(CONDITIONAL.match(line)) != is_one]
+    yield from (f"check_sources.py takes {line!r} for what it is not" for line in wrong)
+    reasons = listed(root, "conditionals.txt")
+    asking = set()
+    for file in files:
+        name = file.relative_to(root).as_posix()
+        if name.startswith(("device/base/", "tests/")):
+            continue
+        lines = [number for number, line in enumerate(file.read_text().splitlines(), 1) if CONDITIONAL.match(line)]
+        asking |= {name} if lines else set()
+        if lines and name not in reasons:
+            yield f"{name}:{lines[0]}: #if lives in device/base; or say in tests/lint/conditionals.txt why here, too"
+    yield from (f"conditionals.txt: {name} has no #if: take it out" for name in sorted(reasons.keys() - asking))
 
 
 def sources(root):
@@ -88,6 +114,7 @@ def main(arguments):
     bad = [line for f in files for line in check_text(root, f)]
     bad += [f"check_sources.py does not see: {line}" for line in UNOWNED_PLANTED if not UNOWNED.search(line)]
     bad += [line for f in files for line in check_descriptors(root, f)]
+    bad += check_conditionals(root, files)
     bad += check_format(files)
     headers = [f for f in files if f.suffix == ".h" and f.name != "order_gpu.h"] if "--headers" in arguments else []
     headers = [f for f in headers if not first_in_its_source(root, f)]
