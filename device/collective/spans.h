@@ -22,7 +22,7 @@ namespace peal::collective {
 /// Members at which a call uses a buffer.
 enum class At : uint32_t { kHere, kRoot, kAll };
 
-/// Bytes from `address` on, this PE's own address. Of none nothing is asked.
+/// Bytes from `address` on, this PE's own address. An empty span may lie anywhere.
 struct Span {
   const void* address;
   uint64_t bytes;
@@ -42,7 +42,7 @@ struct Spans {
 };
 
 PEAL_HD bool in_heap(const ContextFields& ctx, const Span& span) {
-  return (span.bytes == 0) | detail::holds_range(ctx.heap, span.address, span.bytes);
+  return (span.bytes == 0) | detail::in_heap(ctx, span.address, span.bytes);
 }
 
 /// By its own address: what a call uses at home no handle names.

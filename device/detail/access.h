@@ -7,15 +7,15 @@
 //
 // An operation is a type:
 //
-//   Answer                       what it answers; of a refused one `status` alone means something
-//   asked()                      the range at the PE
-//   mapped(ctx, scope, address)  does it by loads and stores, each lane its part
-//   by_nic(ctx, scope, where)    does it by work requests
+//   Answer                       what it answers; where it was refused, `status` alone has a
+//   meaning asked()                      the range at the PE mapped(ctx, scope, address)  does it
+//   by loads and stores, each lane its part by_nic(ctx, scope, where)    does it by work requests
 //
 // and for several lanes
 //
-//   kVotes                       true: lanes need not all look, and agree on what was found
-//   has_part(block)              then: false for lanes that need not look, for they copy nothing
+//   kVotes                       true: lanes need not all look, and agree on what was found; false:
+//                                it has a near_of() and an access_far() of its own
+//   has_part(block)              if it votes: false for lanes that copy nothing, and need not look
 //
 // What a kernel inlines is the case of a near heap, and for one thread of a near window. For scopes
 // of several lanes the rest is out of line, and the operation meanwhile in memory, so that the
@@ -48,30 +48,15 @@ PEAL_DEVICE typename Op::Answer access_at(const BasicContext<R>& ctx, S scope, c
   return op.by_nic(ctx, scope, where);
 }
 
-/// An operation on a range that is not in a near heap. One thread looks for a near window first, by
-/// the instructions of find_near_window(): a hit goes on from where it was found, because to bring
-/// hits together takes a third as long as a look-up.
+/// An operation of one thread on a range that is not in a near heap.
 template <Reach R, class S, class Op>
 PEAL_DEVICE typename Op::Answer access_far(const BasicContext<R>& ctx, S scope, const Op& op) {
-  if constexpr (std::is_same_v<S, Thread>) {
-    const Asked asked = op.asked();
-    const Near near = find_near(ctx, asked);
-    if (names_window(asked.address)) {
-      const AtHand at = near_by_number(ctx.windows, asked, near.slot);
-      if (at.here) return op.mapped(ctx, scope, at.address);
-    } else if (near.mapped) {
-      IndexPlace place = place_in_index(ctx.windows, asked.address);
-      PEAL_NO_UNROLL
-      for (uint32_t left = place.near_probes(); left > 0; --left) {
-        const AtHand at = near_by_address(place, asked, near.slot);
-        if (at.here) return op.mapped(ctx, scope, at.address);
-        place.step();
-      }
-    }
-    return access_at(ctx, scope, op, resolve_far(ctx, asked, near));
-  } else {
-    return access_at(ctx, scope, op, resolve_together(ctx, scope, op.asked()));
-  }
+  static_assert(std::is_same_v<S, Thread>);
+  const Asked asked = op.asked();
+  const Near near = find_near(ctx, asked);
+  return find_near_window(
+      ctx, asked, near, [&](std::byte* at) { return op.mapped(ctx, scope, at); },
+      [&] { return access_at(ctx, scope, op, resolve_far(ctx, asked, near)); });
 }
 
 template <Reach R, class S, class Op>
@@ -87,17 +72,19 @@ PEAL_DEVICE_COLD typename Op::Answer access_by_value(const ContextState* state, 
   return access_far(static_cast<const BasicContext<R>&>(state->fields), thread, op);
 }
 
-/// access_far(), out of line.
+/// access_far(), out of line but for one thread of code that is not relocatable.
 template <Reach R, class S, class Op>
 PEAL_DEVICE typename Op::Answer access_apart(const BasicContext<R>& ctx, S scope, const Op& op) {
-  if constexpr (std::is_same_v<S, Thread>) {
-    return call_apart<&access_by_value<R, Op>>(ctx.state, op);
-  } else {
+  if constexpr (!std::is_same_v<S, Thread>) {
     typename Op::Answer answer{};
     Op kept = op;
     in_memory(&kept);
     call_apart<&access_elsewhere<R, S, Op>>(ctx.state, scope, &kept, &answer);
     return answer;
+  } else if constexpr (PEAL_RELOCATABLE) {
+    return call_apart<&access_by_value<R, Op>>(ctx.state, op);
+  } else {
+    return access_far(ctx, scope, op);
   }
 }
 
@@ -116,8 +103,8 @@ PEAL_DEVICE_COLD void do_by_nic(ContextState* state, S scope, const Op* op,
   *answer = op->by_nic(static_cast<const BasicContext<R>&>(state->fields), scope, *where);
 }
 
-/// Where an operation of several lanes that is not in a near heap goes on: at a mapped address;
-/// null: it has been done, as `answer` says.
+/// Finds where an operation of several lanes that is not in a near heap goes on: at the mapped
+/// address. Null: the operation has been done, and `answer` says how it ended.
 template <Reach R, class S, class Op>
 PEAL_DEVICE_COLD std::byte* find_elsewhere(ContextState* state, S scope, const Op* op,
                                            typename Op::Answer* answer) {
@@ -138,10 +125,7 @@ PEAL_DEVICE typename Op::Answer access_peer(const BasicContext<R>& ctx, S scope,
     // As a pointer that may be null, and not as a condition of its own: then ptxas sees whether all
     // lanes have one address, and adds up in the warp what an atomic adds there.
     std::byte* const at_hand = near.here ? near.address : nullptr;
-    if constexpr (PEAL_RELOCATABLE) {
-      return at_hand != nullptr ? op.mapped(ctx, scope, at_hand) : access_apart(ctx, scope, op);
-    }
-    return at_hand != nullptr ? op.mapped(ctx, scope, at_hand) : access_far(ctx, scope, op);
+    return at_hand != nullptr ? op.mapped(ctx, scope, at_hand) : access_apart(ctx, scope, op);
   } else if constexpr (Op::kVotes) {
     bool looks = true;
     if constexpr (std::is_same_v<S, Block>) looks = op.has_part(scope);
@@ -173,8 +157,9 @@ PEAL_DEVICE typename Op::Answer checked_access(const BasicContext<R>& ctx, S sco
       ctx, scope, [&] { return op.note(); }, [&] { return access_peer(ctx, scope, op); });
 }
 
-/// An operation by one thread, as two functions: of a context and an address, and of a context and
-/// a Destination. They have what they need by value, and so no address of what is in registers.
+/// An operation by one thread, as two functions: one takes a context and an address, the other a
+/// context and a Destination. They hold what they need by value, for nothing in a register has an
+/// address.
 template <class A, class Mapped, class ByNic>
 struct WordAccess {
   using Answer = A;
@@ -193,7 +178,7 @@ struct WordAccess {
   }
 };
 
-/// `note`: of the call.
+/// `note` makes the call's CallNote.
 template <class Answer, Reach R, class Note, class Mapped, class ByNic>
 PEAL_DEVICE Answer access_word(const BasicContext<R>& ctx, const Asked& range, const Note& note,
                                const Mapped& mapped, const ByNic& by_nic) {

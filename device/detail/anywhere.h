@@ -86,7 +86,7 @@ PEAL_DEVICE Payload<N> payload_of(const void* from, uint32_t bytes) {
 
 /// True if neither heap nor window has the byte at `home`: a lane may load and store there.
 PEAL_DEVICE_COLD inline bool lies_anywhere(const ContextFields* ctx, const void* home) {
-  return home != nullptr && !names_window(home) && !holds_range(ctx->heap, home, 1) &&
+  return home != nullptr && !names_window(home) && !in_heap(*ctx, home, 1) &&
          find_window(ctx->windows, home, 1, Side::kHome).window == nullptr;
 }
 

@@ -12,7 +12,7 @@
 #include "device/base/order.h"
 #include "device/base/spin.h"
 #include "device/context.h"
-#include "device/detail/refuse.h"
+#include "device/detail/asked.h"
 #include "device/shared/waits.h"
 
 namespace peal::detail {
@@ -39,8 +39,8 @@ PEAL_HD const LinkRule* rule_for(const LinkFaults& faults, bool of_signals, int 
   return nullptr;
 }
 
-/// Stands still for `ns`, 0 or longer than the context's deadline: until that, which is kTimeout.
-/// Answers what ended it early.
+/// Stands still for `ns`. Where that is 0 or longer than the context's deadline, until the
+/// deadline, which is kTimeout. Answers what ended it early.
 PEAL_DEVICE Status stand_still(ContextState* state, int pe, uint64_t ns) {
   const ContextFields& ctx = state->fields;
   const auto what = [&] {

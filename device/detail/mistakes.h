@@ -77,7 +77,7 @@ PEAL_DEVICE_COLD inline Status tell(ContextState* state, const Misuse& found) {
 /// What is wrong with a range of the heap; what lies elsewhere is the operation's matter.
 PEAL_DEVICE Mistake look_at_range(const CheckTable& table, const ContextFields& ctx,
                                   const void* address, uint64_t bytes) {
-  if (bytes == 0 || !holds_range(ctx.heap, address, bytes)) return Mistake::kNone;
+  if (bytes == 0 || !in_heap(ctx, address, bytes)) return Mistake::kNone;
   const uint64_t begin = offset_in(ctx.heap, address);
   const uint64_t end = begin + bytes;
   constexpr uint64_t kUnit = CheckTable::kUnit;
@@ -106,7 +106,7 @@ PEAL_DEVICE Misuse look_at_rows(const ContextState* state, const CallNote& note,
   for (uint64_t row = 0; row < note.rows && rows.first != nullptr; ++row) {
     const std::byte* const at =
         static_cast<const std::byte*>(rows.first) + static_cast<int64_t>(row) * rows.pitch;
-    if (!holds_range(state->fields.heap, at, rows.bytes)) return found;  // nor do rows behind it
+    if (!in_heap(state->fields, at, rows.bytes)) return found;  // nor do rows behind it
     found.mistake = look_at_range(*state->checks, state->fields, at, rows.bytes);
     if (found.mistake == Mistake::kNone) continue;
     found.address = at;

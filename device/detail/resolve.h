@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From an address and a PE to a queue, an offset and a key; or to the first usage error of the
-// context.
+// From the range that a call names to how it is reached, or to the first usage error of a context:
+//
+//   resolve()              near: its address here (lookup.h)
+//     resolve_far()        the heap of a PE that is not mapped: through_nic()
+//     resolve_elsewhere()  the rest: reach(), by what the table says; or what is wrong with it
+//   through_nic()          the calling block's queue to the PE, an offset and a key
 #pragma once
 
 #include <cstdint>
@@ -11,9 +15,9 @@
 #include "device/base/scaled.h"
 #include "device/base/scope.h"
 #include "device/context.h"
+#include "device/detail/asked.h"
+#include "device/detail/lookup.h"
 #include "device/detail/meet_fault.h"
-#include "device/detail/refuse.h"
-#include "device/detail/windows.h"
 #include "device/transport/ibgda.h"
 
 namespace peal {
@@ -32,52 +36,6 @@ struct Destination {
   mlx5::Remote remote;
   Status status;
 };
-
-/// Where something is mapped here, if `here`; else whether the heap of its PE is, and which of the
-/// near PEs it is.
-struct Near {
-  std::byte* address;
-  bool here;
-  bool mapped = false;
-  uint32_t slot = kNearPes;
-};
-
-/// Looks for a range of the heap of a PE among the mapped heaps that the context holds: the usual
-/// case of peers on one machine, in as few instructions as it takes.
-PEAL_HD Near find_near(const ContextFields& ctx, const Asked& asked) {
-  const uint32_t slot = static_cast<uint32_t>(asked.pe) - static_cast<uint32_t>(ctx.near_first);
-  // Looked up before it is known to be right: the look-up takes as long as finding out.
-  std::byte* const near = ctx.near[slot % kNearPes];
-  const bool mapped = (slot < kNearPes) & (near != nullptr);
-  const bool in_heap = holds_range(ctx.heap, asked.address, asked.bytes);
-  const uint64_t at = reinterpret_cast<uint64_t>(near) + offset_in(ctx.heap, asked.address);
-  const bool aligned = !misaligned(asked);
-  const bool here = mapped & in_heap & aligned;
-  return {reinterpret_cast<std::byte*>(at), here, mapped, slot};
-}
-
-/// The same of a range beside the heap. The first-level cache may have all that it loads.
-PEAL_DEVICE AtHand find_near_window(const ContextFields& ctx, const Asked& asked, uint32_t slot) {
-  if (names_window(asked.address)) return near_by_number(ctx.windows, asked, slot);
-  IndexPlace place = place_in_index(ctx.windows, asked.address);
-  for (uint32_t left = slot < kNearPes ? place.near_probes() : 0; left > 0; --left) {
-    const AtHand at = near_by_address(place, asked, slot);
-    if (at.here) return at;
-    place.step();
-  }
-  return {nullptr, false};
-}
-
-/// Where the heap of a PE that is not near is mapped here, or null.
-PEAL_HD std::byte* far_heap_of(const ContextFields& ctx, int pe) {
-  return ctx.heap.direct == nullptr ? nullptr : ctx.heap.direct[pe];
-}
-
-/// Where the heap of `pe` is mapped here, or null.
-PEAL_HD std::byte* heap_of(const ContextFields& ctx, int pe) {
-  const uint32_t slot = static_cast<uint32_t>(pe) - static_cast<uint32_t>(ctx.near_first);
-  return slot < kNearPes ? ctx.near[slot] : far_heap_of(ctx, pe);
-}
 
 /// The queue of the calling block to `pe`. Atomics go by rail 0, for two NICs are not atomic with
 /// one another: by the next lower queue that does.
@@ -128,27 +86,7 @@ PEAL_DEVICE Destination through_nic(const ContextFields& ctx, const Window& w, u
   return {nullptr, q, {offset, strict ? w.word_rkeys[at] : w.rkeys[at]}, Status::kOk};
 }
 
-/// The place that the range has at `asked.pe`, in a window that all PEs registered; a window of
-/// null if it has none.
-PEAL_HD WindowOffset find_symmetric(const ContextFields& ctx, const Asked& asked) {
-  if (holds_range(ctx.heap, asked.address, asked.bytes)) {
-    return {&ctx.heap, offset_in(ctx.heap, asked.address)};
-  }
-  const WindowOffset place = find_window(ctx.windows, asked.address, asked.bytes, Side::kPeer);
-  const bool whole = place.window != nullptr &&
-                     within(place.offset, asked.bytes, part_of(*place.window, asked.pe).bytes);
-  return whole ? place : WindowOffset{nullptr, 0};
-}
-
-/// Where the range is mapped here, near or not; null if it is not, or if there is no such range.
-PEAL_DEVICE void* find_mapped(const ContextFields& ctx, const Asked& asked) {
-  if (asked.pe < 0 || asked.pe >= ctx.n_pes) return nullptr;
-  const auto [w, offset] = find_symmetric(ctx, asked);
-  if (w == nullptr || w->direct == nullptr || w->direct[asked.pe] == nullptr) return nullptr;
-  return w->direct[asked.pe] + offset;
-}
-
-/// Where the place is that a call has been found to name.
+/// How a place is reached that lookup.h has found, mapped or by the NIC.
 PEAL_DEVICE Destination reach(ContextState* state, const WindowOffset& place, const Asked& asked) {
   const ContextFields& ctx = state->fields;
   const Window& w = *place.window;
@@ -204,14 +142,12 @@ PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked
   return reach(state, place, asked);
 }
 
-/// resolve() of what is not at hand, of which find_near() said `near`.
+/// resolve() of what is not at hand, for which find_near() answered `near`.
 PEAL_DEVICE Destination resolve_far(const ContextFields& ctx, const Asked& asked,
                                     const Near& near) {
   const bool by_nic = static_cast<uint32_t>(asked.pe) < static_cast<uint32_t>(ctx.n_pes) &&
-                      ctx.heap.rkeys != nullptr &&
-                      holds_range(ctx.heap, asked.address, asked.bytes) && !misaligned(asked) &&
-                      !near.mapped &&
-                      (near.slot < kNearPes || far_heap_of(ctx, asked.pe) == nullptr);
+                      ctx.heap.rkeys != nullptr && near.in_heap && !misaligned(asked) &&
+                      lacks_heap(ctx, asked.pe, near);
   if (!by_nic) return resolve_elsewhere(ctx.state, asked);
   return through_nic(ctx, ctx.heap, offset_in(ctx.heap, asked.address), asked.pe, asked.use);
 }
@@ -219,11 +155,11 @@ PEAL_DEVICE Destination resolve_far(const ContextFields& ctx, const Asked& asked
 /// Checks PE, range and alignment; finds how the range is reached: mapped here, or by the queue of
 /// the calling block.
 PEAL_DEVICE Destination resolve(const ContextFields& ctx, const Asked& asked) {
+  const auto mapped_at = [](std::byte* at) { return Destination{at, nullptr, {}, Status::kOk}; };
   const Near near = find_near(ctx, asked);
-  AtHand found{near.address, near.here};
-  if (!near.here && near.mapped) found = find_near_window(ctx, asked, near.slot);
-  return found.here ? Destination{found.address, nullptr, {}, Status::kOk}
-                    : resolve_far(ctx, asked, near);
+  if (near.here) return mapped_at(near.address);
+  return find_near_window(ctx, asked, near, mapped_at,
+                          [&] { return resolve_far(ctx, asked, near); });
 }
 
 /// The same for the lanes of a scope, which meet a fault together. Into memory, so that no register
@@ -274,7 +210,7 @@ template <Reach R>
 PEAL_DEVICE Origin resolve_local(const BasicContext<R>& ctx, const mlx5::SendQueue& q,
                                  const void* address, uint64_t bytes) {
   const uint32_t rail = rail_of(ctx, q);
-  if (holds_range(ctx.heap, address, bytes)) {
+  if (in_heap(ctx, address, bytes)) {
     return {{offset_in(ctx.heap, address), ctx.heap.lkeys[rail]}, Status::kOk, ctx.heap.dumped};
   }
   return resolve_local_elsewhere(ctx.windows, address, bytes, rail);

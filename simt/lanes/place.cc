@@ -20,7 +20,7 @@
 namespace peal::simt {
 namespace {
 
-constexpr size_t kFrames = 12;
+constexpr size_t kFrames = 16;
 using Frames = std::array<uintptr_t, kFrames>;  // return addresses, innermost first; 0: no more
 
 // Every place that was ever taken, for as long as the process lives: programs have some hundreds.

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/detail/resolve.h"
+#include "device/detail/lookup.h"
 
 namespace peal::detail {
 
@@ -14,8 +14,12 @@ inline std::byte* near_to(const WindowTable* table, const void* address, uint64_
                           uint32_t slot) {
   ContextFields ctx{};
   ctx.windows = table;
-  const AtHand at = find_near_window(ctx, {address, bytes, static_cast<int>(slot)}, slot);
-  return at.here ? at.address : nullptr;
+  std::byte heap{};
+  for (std::byte*& near : ctx.near) near = &heap;
+  const Asked asked{address, bytes, static_cast<int>(slot)};
+  return find_near_window(
+      ctx, asked, find_near(ctx, asked), [](std::byte* at) { return at; },
+      [] { return static_cast<std::byte*>(nullptr); });
 }
 
 }  // namespace peal::detail

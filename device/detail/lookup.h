@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From an address to the window that holds it, and to where that lies at a PE. An address is one of
-// this PE's memory, or names a window by its number (device/window.h).
+// The look-up: from the address and the PE that a call names to where that is. The address is one
+// of this PE's memory, or names a window by its number (device/window.h). What is near, mapped and
+// of one of the kNearPes PEs that a context holds itself, comes first:
 //
-//   heap          no look-up: a context has it
-//   near part     a line by the window's number or by the address's slot of WindowIndex; else
-//   number        an entry of the table
-//   address       by WindowIndex an entry of the table, which is checked; else all entries
+//   find_near()         heap of a near PE               in the context
+//   find_near_window()  near window, by its number      a line of the table
+//                       near window, by its address     a line of WindowIndex, which another names
+//   find_symmetric()    heap                            in the context
+//                       window, by its number           an entry of the table
+//                       window, by its address          the entry that WindowIndex says; else all
 #pragma once
 
 #include <cstdint>
 
 #include "device/base/order.h"
 #include "device/context.h"
-#include "device/detail/refuse.h"
+#include "device/detail/asked.h"
 #include "device/window.h"
 
 namespace peal::detail {
+
+// ---- ranges
 
 PEAL_HD uint64_t offset_in(const Window& w, const void* address) {
   return static_cast<uint64_t>(static_cast<const std::byte*>(address) - w.base);
@@ -27,9 +32,9 @@ PEAL_HD bool within(uint64_t offset, uint64_t bytes, uint64_t size) {
   return (bytes <= size) & (offset <= size - bytes);
 }
 
-/// True if the part of this PE holds [address, address + bytes).
-PEAL_HD bool holds_range(const Window& w, const void* address, uint64_t bytes) {
-  return within(offset_in(w, address), bytes, w.bytes);
+/// True if the heap of this PE holds [address, address + bytes).
+PEAL_HD bool in_heap(const ContextFields& ctx, const void* address, uint64_t bytes) {
+  return within(offset_in(ctx.heap, address), bytes, ctx.heap.bytes);
 }
 
 /// True if all PEs registered the window: it can be the far side of a transfer.
@@ -40,13 +45,53 @@ PEAL_HD WindowPart part_of(const Window& w, int pe) {
   return w.parts == nullptr ? WindowPart{w.iova, w.bytes} : w.parts[pe];
 }
 
-enum class Side { kHome, kPeer };
+// ---- near heaps
 
-/// What a call names: a window, null if there is none, and from which byte on.
-struct WindowOffset {
-  const Window* window;
-  uint64_t offset;
+/// The number of a PE among the near ones. Other PEs have kNearPes or more.
+PEAL_HD uint32_t near_slot(const ContextFields& ctx, int pe) {
+  return static_cast<uint32_t>(pe) - static_cast<uint32_t>(ctx.near_first);
+}
+
+/// Where a range is mapped here, if `here`; and what the look for it has found out.
+struct Near {
+  std::byte* address;
+  bool here;
+  bool in_heap = false;
+  bool mapped = false;       // the PE is near, and its heap is mapped
+  uint32_t slot = kNearPes;  // near_slot()
 };
+
+/// Looks for a range of the heap of a PE among the mapped heaps that the context holds: the usual
+/// case of peers on one machine, in as few instructions as it takes.
+PEAL_HD Near find_near(const ContextFields& ctx, const Asked& asked) {
+  const uint32_t slot = near_slot(ctx, asked.pe);
+  // Looked up before it is known to be right: the look-up takes as long as finding out.
+  std::byte* const near = ctx.near[slot % kNearPes];
+  const bool mapped = (slot < kNearPes) & (near != nullptr);
+  const bool inside = in_heap(ctx, asked.address, asked.bytes);
+  const uint64_t at = reinterpret_cast<uint64_t>(near) + offset_in(ctx.heap, asked.address);
+  const bool aligned = !misaligned(asked);
+  const bool here = mapped & inside & aligned;
+  return {reinterpret_cast<std::byte*>(at), here, inside, mapped, slot};
+}
+
+/// Where the heap of a PE that is not near is mapped here, or null.
+PEAL_HD std::byte* far_heap_of(const ContextFields& ctx, int pe) {
+  return ctx.heap.direct == nullptr ? nullptr : ctx.heap.direct[pe];
+}
+
+/// Where the heap of `pe` is mapped here, or null.
+PEAL_HD std::byte* heap_of(const ContextFields& ctx, int pe) {
+  const uint32_t slot = near_slot(ctx, pe);
+  return slot < kNearPes ? ctx.near[slot] : far_heap_of(ctx, pe);
+}
+
+/// heap_of(ctx, pe) == nullptr for an existing PE, by what find_near() answered.
+PEAL_HD bool lacks_heap(const ContextFields& ctx, int pe, const Near& near) {
+  return !near.mapped && (near.slot < kNearPes || far_heap_of(ctx, pe) == nullptr);
+}
+
+// ---- near windows
 
 PEAL_HD uint64_t unmarked(uint64_t word) { return word & ((uint64_t{1} << kMarkShift) - 1); }
 PEAL_HD bool same_mark(uint64_t one, uint64_t other) { return (one ^ other) >> kMarkShift == 0; }
@@ -109,7 +154,38 @@ PEAL_HD AtHand near_by_address(const IndexPlace& place, const Asked& asked, uint
   return at_hand(unmarked(at + apart), here, asked);
 }
 
-/// The window that WindowIndex knows for an address, or 0.
+/// Looks among near windows for a range that find_near() did not find, and answered `near`. Goes on
+/// by found(address), or by missed(). A hit goes on from where it is: to bring hits together takes
+/// a third as long as a look-up. The first-level cache may have all that is loaded.
+template <class Found, class Missed>
+PEAL_DEVICE auto find_near_window(const ContextFields& ctx, const Asked& asked, const Near& near,
+                                  const Found& found, const Missed& missed) {
+  if (names_window(asked.address)) {
+    const AtHand at = near_by_number(ctx.windows, asked, near.slot);
+    if (at.here) return found(at.address);
+  } else if (near.mapped) {
+    IndexPlace place = place_in_index(ctx.windows, asked.address);
+    PEAL_NO_UNROLL
+    for (uint32_t left = place.near_probes(); left > 0; --left) {
+      const AtHand at = near_by_address(place, asked, near.slot);
+      if (at.here) return found(at.address);
+      place.step();
+    }
+  }
+  return missed();
+}
+
+// ---- the table
+
+enum class Side { kHome, kPeer };
+
+/// What a call names: a window, null if there is none, and from which byte on.
+struct WindowOffset {
+  const Window* window;
+  uint64_t offset;
+};
+
+/// The number of the window that WindowIndex knows for an address, or 0.
 PEAL_HD uint32_t hinted(const WindowTable* table, const void* address, Side side) {
   const auto at = reinterpret_cast<uint64_t>(address);
   IndexPlace place = place_in_index(table, address);
@@ -165,7 +241,7 @@ PEAL_HD const Window* search_windows(const WindowTable* table, const void* addre
 }
 
 /// Finds the window beside the heap that holds [address, address + bytes) of this PE, at a peer
-/// only one that all PEs registered. Of a range in a window by number the caller looks at the end.
+/// only one that all PEs registered. Where the address names a window, the caller checks the end.
 PEAL_HD WindowOffset find_window(const WindowTable* table, const void* address, uint64_t bytes,
                                  Side side) {
   if (names_window(address)) {
@@ -179,6 +255,26 @@ PEAL_HD WindowOffset find_window(const WindowTable* table, const void* address, 
                               ? &table->window[hint]
                               : search_windows(table, address, bytes, side);
   return {w, w == nullptr ? 0 : offset_in(*w, address)};
+}
+
+/// The place that the range has at `asked.pe`, in a window that all PEs registered; a window of
+/// null if it has none.
+PEAL_HD WindowOffset find_symmetric(const ContextFields& ctx, const Asked& asked) {
+  if (in_heap(ctx, asked.address, asked.bytes)) {
+    return {&ctx.heap, offset_in(ctx.heap, asked.address)};
+  }
+  const WindowOffset place = find_window(ctx.windows, asked.address, asked.bytes, Side::kPeer);
+  const bool whole = place.window != nullptr &&
+                     within(place.offset, asked.bytes, part_of(*place.window, asked.pe).bytes);
+  return whole ? place : WindowOffset{nullptr, 0};
+}
+
+/// Where the range is mapped here, near or not; null if it is not, or if there is no such range.
+PEAL_DEVICE void* find_mapped(const ContextFields& ctx, const Asked& asked) {
+  if (asked.pe < 0 || asked.pe >= ctx.n_pes) return nullptr;
+  const auto [w, offset] = find_symmetric(ctx, asked);
+  if (w == nullptr || w->direct == nullptr || w->direct[asked.pe] == nullptr) return nullptr;
+  return w->direct[asked.pe] + offset;
 }
 
 }  // namespace peal::detail
