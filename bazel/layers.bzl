@@ -92,14 +92,34 @@ LAYERS = {
     "host/failures": [
         "base", "host/base", "host/check", "host/contexts", "host/job", "device/shared", "device/context.h",
     ],
-    # plain_access.h, place.h: kernels' own loads and stores, in checked mode. simulation.h: whether a program is
-    # simulated. crash.h: what a crash of a kernel is told by.
+    # What programs include of the host, and no more: what stands behind it is in host/runtime.
     "host": [
-        "simt/lanes/crash.h", "simt/lanes/plain_access.h", "simt/lanes/place.h", "simt/simulation/simulation.h",
-        "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/contexts",
-        "host/failures", "host/check", "host/storage", "host/stream", "host/nvtx", "kernels", "device/context.h",
-        "device/base/scaled.h", "device/team.h", "device/types.h", "device/window.h", "device/reduce_op.h",
+        "host/base", "host/contexts/options.h", "host/failures/counters.h", "host/failures/failure.h",
+        "host/memory/heap_kind.h", "device/base/scaled.h", "device/context.h", "device/reduce_op.h", "device/shared",
+        "device/team.h", "device/types.h", "device/window.h",
+    ],
+    # host/contexts: windows lie in its tables. What programs ask of a window is host/window_options.h.
+    "host/windows": [
+        "base", "host/base", "host/memory", "host/transport", "host/job", "host/contexts", "host/bootstrap.h",
+        "host/window_options.h", "device/context.h", "device/window.h",
+    ],
+    # device/shared/team_memory.h: how a team's memory is divided, which kernels know, too.
+    "host/teams": [
+        "host/base", "host/memory", "host/job", "host/bootstrap.h", "host/team_options.h", "device/team.h",
         "device/shared",
+    ],
+    # What host/calls.h declares. Files are among it, for streams wait for them.
+    "host/calls": [
+        "base", "host/base", "host/memory", "host/job", "host/contexts", "host/failures", "host/storage", "host/stream",
+        "host/nvtx", "host/teams", "host/windows", "host/calls.h", "kernels", "device/base/scaled.h", "device/shared",
+    ],
+    # Puts all of it together. plain_access.h, place.h: kernels' own loads and stores, in checked mode. simulation.h:
+    # whether a program is simulated. crash.h: what a crash of a kernel is told by.
+    "host/runtime": [
+        "base", "host", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/contexts",
+        "host/windows", "host/teams", "host/failures", "host/check", "host/storage", "host/stream", "host/calls",
+        "host/nvtx", "simt/lanes/crash.h", "simt/lanes/plain_access.h", "simt/lanes/place.h",
+        "simt/simulation/simulation.h",
     ],
     # The PEs of a simulation are a job.
     "bootstrap": ["base", "host/base", "host/bootstrap.h", "simt/simulation", "simt/lanes/lane.h"],
@@ -107,9 +127,10 @@ LAYERS = {
     "run": ["base", "host/base", "bootstrap"],
     "doctor": ["base", "host/base", "host/memory", "host/nic"],
     # device/base/launch.h is for programs; kernels need not include it.
-    # simulation.h: whether a program is simulated. base/immortal.h: the one Runtime of C programs.
+    # simulation.h: whether a program is simulated. base/immortal.h: the one Runtime of C programs. main_frame.h: how a
+    # main() that throws ends.
     "peal": [
-        "base/immortal.h", "bootstrap", "host", "host/base", "device", "device/base/launch.h", "device/base/stream.h",
+        "base/immortal.h", "bootstrap", "host", "host/base", "host/runtime/main_frame.h", "device", "device/base/launch.h", "device/base/stream.h",
         "device/base/target.h", "kernels", "simt/simulation/simulation.h",
     ],
     # The calls of NVSHMEM's guide upon peal.h. On a CPU they ask simt whether a kernel calls.

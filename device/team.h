@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A team: some PEs of a job, numbered from 0, that make collective calls together
-// (device/collectives.h). A plain value that kernels take; Runtime makes it (host/teams.h) and
-// frees what it points at.
+// (device/collectives.h). A plain value that kernels take; Runtime makes it (host/teams/teams.h)
+// and frees what it points at.
 //
 //   all_reduce(ctx, block, team, dst, src, n, op::sum);
 //

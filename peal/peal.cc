@@ -9,7 +9,7 @@
 
 #include "bootstrap/borrowed.h"
 #include "bootstrap/simulated.h"
-#include "host/main_frame.h"
+#include "host/runtime/main_frame.h"
 #include "simt/simulation/simulation.h"
 
 namespace peal {

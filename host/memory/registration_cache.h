@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What was registered to be found again when the same memory is registered again, until its owner
-// frees it. Of one PE: what the PEs make of it together is host/windows.cc's.
+// frees it. Of one PE: what the PEs make of it together is host/windows/windows.cc's.
 #pragma once
 
 #include <array>

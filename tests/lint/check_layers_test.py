@@ -30,7 +30,7 @@ class Layers(unittest.TestCase):
         self.assertFalse(self.found("softnic/abi/open.cc", '"softnic/abi/extras/extras.h"'))
 
     def test_the_host_never_includes_bootstrap_or_the_software_nic(self):
-        self.assertTrue(self.found("host/runtime.cc", '"bootstrap/bootstraps.h"'))
+        self.assertTrue(self.found("host/runtime/runtime.cc", '"bootstrap/bootstraps.h"'))
         self.assertTrue(self.found("host/nic/verbs.cc", '"softnic/nic.h"'))
 
     def test_device_code_points_down(self):
@@ -58,10 +58,10 @@ class Layers(unittest.TestCase):
         self.assertTrue(self.found("simt/simulation/simulation.cc", '"simt/party.h"'))
 
     def test_host_code_sees_no_lanes(self):
-        self.assertTrue(self.found("host/runtime.cc", '"device/base/scope.h"'))
+        self.assertTrue(self.found("host/runtime/runtime.cc", '"device/base/scope.h"'))
 
     def test_foreign_headers_stay_at_home(self):
-        self.assertTrue(self.found("host/runtime.cc", "<mpi.h>"))
+        self.assertTrue(self.found("host/runtime/runtime.cc", "<mpi.h>"))
         self.assertFalse(self.found("bootstrap/mpi.cc", "<mpi.h>"))
         self.assertTrue(self.found("host/runtime.h", "<infiniband/verbs.h>"))
         self.assertTrue(self.found("device/rma.h", "<boost/context/fiber.hpp>"))

@@ -2,7 +2,7 @@
 //
 // Which transport is chosen, what is said about it, and that nobody is left waiting when there is
 // none.
-#include "host/routes.h"
+#include "host/transport/routes.h"
 
 #include <gtest/gtest.h>
 

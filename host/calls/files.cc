@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/files.h"
+#include "host/calls/files.h"
 
 #include <fmt/format.h>
 

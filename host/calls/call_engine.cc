@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/call_engine.h"
+#include "host/calls/call_engine.h"
 
 #include <fmt/format.h>
 

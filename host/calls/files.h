@@ -16,9 +16,9 @@
 #include "host/contexts/context_table.h"
 #include "host/failures/failure.h"
 #include "host/memory/gpu.h"
-#include "host/own_memory.h"
 #include "host/storage/engine.h"
 #include "host/stream/executor.h"
+#include "host/windows/own_memory.h"
 
 namespace peal {
 

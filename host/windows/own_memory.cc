@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/own_memory.h"
+#include "host/windows/own_memory.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/check_mode.h"
+#include "host/runtime/check_mode.h"
 
 #include <algorithm>
 #include <mutex>

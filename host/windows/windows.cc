@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/windows.h"
+#include "host/windows/windows.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The parts of a Runtime: owns everything, in the order it is needed. runtime.cc has the calls,
-// runtime_parts.cc puts the parts together.
+// parts.cc puts the parts together.
 #pragma once
 
 #include <atomic>
@@ -12,23 +12,23 @@
 
 #include "base/forks.h"
 #include "host/base/log.h"
-#include "host/call_engine.h"
-#include "host/check_mode.h"
+#include "host/calls/call_engine.h"
+#include "host/calls/files.h"
 #include "host/contexts/contexts.h"
 #include "host/contexts/link_plan.h"
 #include "host/contexts/recorder.h"
 #include "host/failures/failure_log.h"
 #include "host/failures/flight_log.h"
 #include "host/failures/inquiry.h"
-#include "host/files.h"
 #include "host/job/live_group.h"
 #include "host/job/process_end.h"
 #include "host/job/watcher.h"
 #include "host/nvtx/range.h"
 #include "host/runtime.h"
-#include "host/teams.h"
+#include "host/runtime/check_mode.h"
+#include "host/teams/teams.h"
 #include "host/transport/proxy.h"
-#include "host/windows.h"
+#include "host/windows/windows.h"
 
 namespace peal {
 

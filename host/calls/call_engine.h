@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "host/calls.h"
+#include "host/calls/files.h"
 #include "host/contexts/device_tables.h"
 #include "host/failures/failure_log.h"
-#include "host/files.h"
 #include "host/memory/backing.h"
 #include "host/nvtx/range.h"
 #include "host/stream/executor.h"
-#include "host/teams.h"
-#include "host/windows.h"
+#include "host/teams/teams.h"
+#include "host/windows/windows.h"
 
 namespace peal {
 

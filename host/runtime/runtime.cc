@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a program calls; the parts that do it are in runtime_parts.h.
+// What a program calls; the parts that do it are in parts.h.
 #include "host/runtime.h"
 
 #include <fmt/format.h>
@@ -11,8 +11,8 @@
 
 #include "host/base/error.h"
 #include "host/nvtx/range.h"
-#include "host/runtime_parts.h"
-#include "host/start_up.h"
+#include "host/runtime/parts.h"
+#include "host/runtime/start_up.h"
 
 namespace peal {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstddef>
 
 #include "host/memory/symmetric_heap.h"
-#include "host/windows.h"
+#include "host/windows/windows.h"
 
 namespace peal {
 

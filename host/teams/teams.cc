@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/teams.h"
+#include "host/teams/teams.h"
 
 #include <fmt/format.h>
 

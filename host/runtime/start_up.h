@@ -12,9 +12,9 @@
 #include "host/base/log.h"
 #include "host/bootstrap.h"
 #include "host/memory/gpu.h"
-#include "host/routes.h"
 #include "host/transport/p2p.h"
 #include "host/transport/rails.h"
+#include "host/transport/routes.h"
 
 namespace peal {
 

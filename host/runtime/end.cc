@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "host/base/error.h"
-#include "host/main_frame.h"
 #include "host/runtime.h"
-#include "host/runtime_parts.h"
+#include "host/runtime/main_frame.h"
+#include "host/runtime/parts.h"
 #include "simt/lanes/crash.h"
 #include "simt/simulation/simulation.h"
 

@@ -16,11 +16,11 @@
 #include "host/contexts/device_tables.h"
 #include "host/job/live_group.h"
 #include "host/memory/backing_cuda.h"
-#include "host/routes.h"
 #include "host/transport/p2p.h"
 #include "host/transport/rails.h"
+#include "host/transport/routes.h"
 #include "host/window_options.h"
-#include "host/window_request.h"
+#include "host/windows/window_request.h"
 
 namespace peal {
 

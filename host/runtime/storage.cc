@@ -7,7 +7,7 @@
 #include "host/job/together.h"
 #include "host/nvtx/range.h"
 #include "host/runtime.h"
-#include "host/runtime_parts.h"
+#include "host/runtime/parts.h"
 #include "host/storage/checkpoint.h"
 #include "host/storage/whole_files.h"
 

@@ -2,7 +2,7 @@
 //
 // The choice is local, its consequences are not: a NIC on one PE needs one on all, and no PE may
 // wait for one that gave up. One exchange settles both.
-#include "host/routes.h"
+#include "host/transport/routes.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/start_up.h"
+#include "host/runtime/start_up.h"
 
 #include <fmt/format.h>
 

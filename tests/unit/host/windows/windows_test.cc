@@ -2,7 +2,7 @@
 //
 // Windows between threads that reach each other by loads and stores: what all PEs must ask alike,
 // and what is left of a window that one PE could not add.
-#include "host/windows.h"
+#include "host/windows/windows.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/window_request.h"
+#include "host/windows/window_request.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The composition root.
-#include "host/runtime_parts.h"
+#include "host/runtime/parts.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "host/job/together.h"
 #include "host/memory/backing_cuda.h"
 #include "host/memory/pieces.h"
-#include "host/start_up.h"
+#include "host/runtime/start_up.h"
 #include "simt/lanes/plain_access.h"
 #include "simt/simulation/simulation.h"
 
