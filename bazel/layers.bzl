@@ -76,11 +76,16 @@ LAYERS = {
         "base", "host/base", "host/memory", "host/nic", "device/base", "device/mlx5/queue.h", "device/mlx5/layout.h",
         "device/mlx5/wqe.h", "host/bootstrap.h", "host/job/channel.h", "host/job/together.h",
     ],
+    # Memory that kernels transfer from and to. What programs ask of a window is host/window_options.h.
+    "host/windows": [
+        "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/bootstrap.h",
+        "host/window_options.h", "device/context.h", "device/window.h",
+    ],
     # device/context.h is plain data that crosses the bus; a context tells of itself in host/failures/failure.h, and of
     # kernels that ran on a CPU by their names. device/base/scaled.h: a length that is none, as kernels know it.
     "host/contexts": [
-        "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "device/base/scaled.h",
-        "device/shared", "device/context.h", "device/window.h", "host/bootstrap.h", "host/failures/failure.h", "kernels",
+        "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/windows",
+        "device/base/scaled.h", "device/shared", "device/context.h", "device/window.h", "host/bootstrap.h", "host/failures/failure.h", "kernels",
         "simt/lanes/symbol.h", "simt/lanes/place.h",
     ],
     # What calls of kernels on a CPU do, by their notes; a lane's place in the program's text.
@@ -97,11 +102,6 @@ LAYERS = {
         "host/base", "host/contexts/options.h", "host/failures/counters.h", "host/failures/failure.h",
         "host/memory/heap_kind.h", "device/base/scaled.h", "device/context.h", "device/reduce_op.h", "device/shared",
         "device/team.h", "device/types.h", "device/window.h",
-    ],
-    # host/contexts: windows lie in its tables. What programs ask of a window is host/window_options.h.
-    "host/windows": [
-        "base", "host/base", "host/memory", "host/transport", "host/job", "host/contexts", "host/bootstrap.h",
-        "host/window_options.h", "device/context.h", "device/window.h",
     ],
     # device/shared/team_memory.h: how a team's memory is divided, which kernels know, too.
     "host/teams": [

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The windows of a PE as kernels look them up, and the index that finds one by an address. The host
-// fills both in while kernels run (host/contexts/published_windows.h).
+// fills both in while kernels run (host/windows/published_windows.h).
 #pragma once
 
 #include <cstddef>

@@ -52,7 +52,7 @@ std::string length(uint64_t bytes) {
   return bytes == kEndless ? "more bytes than there are addresses" : fmt::format("{} bytes", bytes);
 }
 
-// What `pe` has of a window.
+// How large the part of `pe` is.
 uint64_t bytes_at(const Windows::Range& range, int pe) {
   return range.sizes.empty() ? range.bytes : range.sizes[static_cast<size_t>(pe)];
 }
@@ -106,7 +106,7 @@ Windows::Location CallEngine::symmetric(Call call, const char* which, const Aske
   return place;
 }
 
-// What a copy reads or writes here: any memory of this process, so it can be told from none only.
+// A copy reads or writes any memory of this process here, so only what is no address is refused.
 void CallEngine::check_near(Call call, const char* which, const void* at, uint64_t bytes) const {
   if (at != nullptr && !detail::names_window(at)) return;
   fail(ErrorCode::kInvalidArgument, "{}: {} {}, {}: not an address of PE {}", to_string(call),
@@ -114,7 +114,7 @@ void CallEngine::check_near(Call call, const char* which, const void* at, uint64
        dependencies_.group.rank());
 }
 
-// What a NIC reads or writes here, or, where it is short, a lane of the kernel (anywhere.h).
+// A NIC reads or writes here, or, where it is short, a lane of the kernel does (anywhere.h).
 void CallEngine::check_home(Call call, const char* which, const void* at, uint64_t bytes) const {
   const bool named = detail::names_window(at);
   if (!named && dependencies_.windows.find(at, bytes).range != nullptr) return;
@@ -271,7 +271,7 @@ void CallEngine::start(const detail::CallSite& site, kernels::Word call) {
   launch(kernels::word_kernel(), kOneThread, call, site.stream);
 }
 
-// By words of the host's first, as status(): a look at the GPU's takes longer than a word's call.
+// Asks words of the host's first, as status() does: a look at the GPU's takes longer than the call.
 void CallEngine::check() const {
   if (dependencies_.own_words == nullptr || dependencies_.failures.status() != Status::kOk) {
     dependencies_.failures.check();

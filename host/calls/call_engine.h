@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands behind the calls of a host (host/calls.h): checks the arguments, chooses between the
-// stream's own means and a kernel, gives it to the stream.
+// The engine behind the calls of a host (host/calls.h): it checks the arguments, chooses between
+// the stream's own means and a kernel, and gives the stream what it has chosen.
 #pragma once
 
 #include <atomic>
@@ -96,8 +96,8 @@ class CallEngine {
   }
 
   Dependencies dependencies_;
-  std::atomic<uint32_t> launches_{1};  // of collective calls
-  std::mutex answer_mutex_;            // of the one answer that calls take turns with
+  std::atomic<uint32_t> launches_{1};  // counts collective calls
+  std::mutex answer_mutex_;            // calls take turns with the one answer
 };
 
 }  // namespace peal

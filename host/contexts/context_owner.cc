@@ -161,7 +161,8 @@ void ContextOwner::fail_link(uint32_t pe, const Failure& why) {
 }
 
 void ContextOwner::leave_out(std::span<const int> masked, uint32_t rank, uint32_t count) {
-  std::ranges::copy(tables_.fields().near, fields_.near);
+  const ContextFields shown = tables_.fields();
+  std::ranges::copy(shown.near, fields_.near);
   fields_.sync_rounds = 0;
   tables_.keep_survivors(name_.slot, rank, count);
   tables_.keep_fields(name_.slot, fields_);

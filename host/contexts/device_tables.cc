@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where each table lies, and the order of stores that lets kernels read a window while it is added.
+// Where each table lies.
 #include "host/contexts/device_tables.h"
 
 #include <algorithm>
@@ -25,16 +25,28 @@ size_t begin_of_checks(const DeviceTables::Extent& extent) {
 
 }  // namespace
 
-DeviceTables::DeviceTables(const PublishedWindows::Make& make, const Extent& extent)
-    : memory_(
-          make(begin_of_checks(extent) + (extent.checked ? kMaxContexts * sizeof(CheckTable) : 0))),
-      windows_(make, extent.n_pes, extent.rails),
+size_t DeviceTables::bytes(const Extent& extent) {
+  return begin_of_checks(extent) + (extent.checked ? kMaxContexts * sizeof(CheckTable) : 0);
+}
+
+DeviceTables::DeviceTables(Backing memory, const Extent& extent, PublishedWindows& windows)
+    : memory_(std::move(memory)),
+      windows_(windows),
       n_pes_(static_cast<size_t>(extent.n_pes)),
       checks_at_(begin_of_checks(extent)),
-      own_memory_(extent.own_memory) {
-  fields_.version = kContextVersion;
-  fields_.bytes = sizeof(ContextFields);
-  fields_.windows = windows_.table();
+      own_memory_(extent.own_memory) {}
+
+// Where there are faults nothing is near, so that every operation looks the plan up.
+ContextFields DeviceTables::fields() const {
+  const PublishedWindows::Heap& heap = windows_.heap();
+  ContextFields fields{};
+  fields.version = kContextVersion;
+  fields.bytes = sizeof(ContextFields);
+  fields.windows = windows_.table();
+  fields.heap = heap.window;
+  fields.near_first = has_faults_ ? INT32_MAX : heap.near_first;
+  std::ranges::copy(heap.near, fields.near);
+  return fields;
 }
 
 ContextState* DeviceTables::state(uint32_t slot) const {
@@ -83,7 +95,6 @@ int32_t* DeviceTables::survivors() const {
   return reinterpret_cast<int32_t*>(reinterpret_cast<LinkCount*>(faults() + 1) + n_pes_);
 }
 
-// Nothing near, so that every operation looks the plan up.
 void DeviceTables::set_faults(const LinkFaults& plan) {
   auto* const links = reinterpret_cast<LinkCount*>(faults() + 1);
   const std::vector<LinkCount> nothing(n_pes_);
@@ -92,28 +103,12 @@ void DeviceTables::set_faults(const LinkFaults& plan) {
   memory_.copy_in(links, nothing.data(), n_pes_ * sizeof(LinkCount));
   memory_.copy_in(faults(), &shown, sizeof(shown));
   has_faults_ = true;
-  fields_.near_first = INT32_MAX;
 }
 
 bool DeviceTables::killed() const { return memory_.load_word(&faults()->killed) != 0; }
 
-// The mapped PEs are neighbours where PEs are numbered machine by machine; others are looked up.
-void DeviceTables::publish_heap(const Window& heap, const PublishedWindows::Reached& reached) {
-  fields_.heap = windows_.fill(heap, reached);
-  fields_.near_first = windows_.near_first();
-  for (size_t slot = 0; slot < kNearPes; ++slot) {
-    const size_t pe = slot + static_cast<size_t>(fields_.near_first);
-    if (pe < reached.direct.size()) fields_.near[slot] = reached.direct[pe];
-  }
-  windows_.publish();
-}
-
 void DeviceTables::leave_out(std::span<const int> masked, std::span<const int> live) {
   windows_.leave_out(masked);
-  for (const int pe : masked) {
-    const int64_t near = int64_t{pe} - fields_.near_first;
-    if (near >= 0 && near < kNearPes) fields_.near[near] = nullptr;
-  }
   memory_.copy_in(survivors(), live.data(), live.size_bytes());
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What kernels read beside the heap and the queues, in memory that is theirs: the windows, and the
-// state that the kernels of one context share. The host reaches all of it with copies, also while
-// kernels spin.
+// What kernels read beside the heap, the queues and the windows (host/windows), in memory that is
+// theirs: the state that the kernels of one context share. The host reaches all of it with copies,
+// also while kernels spin.
 //
-//   windows (published_windows.h)
 //   [ ContextState x kMaxContexts | CallReport x kMaxContexts | WaitTable x kMaxContexts
 //     | LinkFaults | LinkCount x n_pes | survivors | CheckTable x kMaxContexts, in checked mode ]
 #pragma once
@@ -17,8 +16,8 @@
 
 #include "device/context.h"
 #include "device/shared/kernel_arguments.h"
-#include "host/contexts/published_windows.h"
 #include "host/memory/backing.h"
+#include "host/windows/published_windows.h"
 
 namespace peal {
 
@@ -27,18 +26,17 @@ inline constexpr uint32_t kMaxContexts = 64;
 /// The tables of one runtime. Not thread-safe, but for usage(), report(), waits() and killed().
 class DeviceTables {
  public:
-  /// Whose tables these are: PEs, and NICs that a PE reaches each of them by (1 where there is
-  /// none).
   struct Extent {
     int n_pes;
-    uint32_t rails;
     bool checked = false;     // PEAL_CHECK
     bool own_memory = false;  // ContextState::own_memory
   };
-  DeviceTables(const PublishedWindows::Make& make, const Extent& extent);
+  static size_t bytes(const Extent& extent);
+  /// `memory` has bytes(extent) and is zero. `windows`, which outlives this, has the heap by the
+  /// time that fields() is asked.
+  DeviceTables(Backing memory, const Extent& extent, PublishedWindows& windows);
 
-  /// The memory of all tables.
-  size_t bytes() const { return memory_.bytes() + windows_.bytes(); }
+  size_t bytes() const { return memory_.bytes(); }
 
   /// What checked mode goes by; `hooks` is null where kernels run on a GPU. For every context that
   /// is made from now on.
@@ -55,14 +53,9 @@ class DeviceTables {
   /// As kernels see it; not for the host to look into.
   ContextState* state(uint32_t slot) const;
 
-  /// The first of them is the heap, of which every context has a copy.
-  PublishedWindows& windows() { return windows_; }
-  const PublishedWindows& windows() const { return windows_; }
-  /// Shows kernels the heap.
-  void publish_heap(const Window& heap, const PublishedWindows::Reached& reached);
   /// What every context says of the windows: the table, and a copy of the heap. Everything else is
   /// zero.
-  const ContextFields& fields() const { return fields_; }
+  ContextFields fields() const;
 
   /// Has what contexts made from now on do at mapped peers meet this plan, which counts from here.
   void set_faults(const LinkFaults& plan);
@@ -113,10 +106,9 @@ class DeviceTables {
   int32_t* survivors() const;
 
   Backing memory_;
-  PublishedWindows windows_;
+  PublishedWindows& windows_;
   size_t n_pes_;
   bool has_faults_ = false;
-  ContextFields fields_{};
   size_t checks_at_;  // CheckTables, if there are any
   bool own_memory_;
   std::optional<Checks> checks_;

@@ -88,13 +88,13 @@ std::string describe(const std::vector<SelfTestResult>& failed, uint32_t n_pes, 
 
 }  // namespace
 
-LinkTester::LinkTester(LiveGroup& group, const Rails& rails, const DeviceTables& tables,
+LinkTester::LinkTester(LiveGroup& group, const Rails& rails, PublishedWindows::Keys keys,
                        const Backing& heap, uint64_t cells, std::chrono::nanoseconds deadline)
     : group_(group),
       rails_(rails),
       cells_(cells + static_cast<uint64_t>(group.rank()) * kSlots * kSelfTestCell),
       identity_(cells + identity_at(group.size())),
-      keys_(tables.windows().heap_keys()),
+      keys_(std::move(keys)),
       time_(deadline * (kShareOfDeadline - 1) / kShareOfDeadline),
       taken_(static_cast<size_t>(group.size()) * kSlots) {
   const uint64_t owner = rails.owner();

@@ -4,9 +4,8 @@
 // log is enough to know where to look.
 //
 // Queues are tested in cells of every PE's heap, kSlots for each PE that tests, behind which the
-// number lies that says whose heap it is. A cell has one
-// queue at a time. What was sent for a queue whose test did not end well may land yet: its cell is
-// lost until free_cells().
+// number lies that says whose heap it is. A cell has one queue at a time. What was sent for a queue
+// whose test did not end well may land yet: its cell is lost until free_cells().
 #pragma once
 
 #include <chrono>
@@ -19,10 +18,10 @@
 #include <vector>
 
 #include "base/run_clock.h"
-#include "host/contexts/device_tables.h"
 #include "host/job/live_group.h"
 #include "host/memory/backing.h"
 #include "host/transport/queues.h"
+#include "host/windows/published_windows.h"
 
 namespace peal {
 
@@ -32,10 +31,10 @@ class LinkTester {
   /// How much of the heap all cells and this PE's number take.
   static size_t cell_bytes(int n_pes) { return identity_at(n_pes) + sizeof(uint64_t); }
 
-  /// `cells` is the cells' offset in `heap`, which `tables` has the keys of. Of a collective test
+  /// `cells` is the cells' offset in `heap`, of which these are the keys. Of a collective test
   /// no PE waits for the NIC longer than `deadline` allows for telling the others. All PEs have
   /// made theirs before one tests.
-  LinkTester(LiveGroup& group, const Rails& rails, const DeviceTables& tables, const Backing& heap,
+  LinkTester(LiveGroup& group, const Rails& rails, PublishedWindows::Keys keys, const Backing& heap,
              uint64_t cells, std::chrono::nanoseconds deadline);
 
   /// The test of queues that all belong to one link.
@@ -65,7 +64,7 @@ class LinkTester {
     std::vector<uint32_t> left_;  // to be tested
     RunClock::time_point end_;
     std::vector<uint32_t> cells_;     // that are this test's
-    std::optional<QueueTest> round_;  // of as many queues as there are cells, in their order
+    std::optional<QueueTest> round_;  // tests as many queues as there are cells, in their order
     std::vector<SelfTestResult> failed_;
   };
 
@@ -97,7 +96,7 @@ class LinkTester {
   const Rails& rails_;
   uint64_t cells_;
   uint64_t identity_;
-  PublishedWindows::HeapKeys keys_;
+  PublishedWindows::Keys keys_;
   std::chrono::nanoseconds time_;
   std::mutex mutex_;            // guards what follows
   std::vector<uint8_t> taken_;  // by PE and cell; 1: in use, or lost

@@ -46,10 +46,12 @@ void name_stopped(const LiveGroup& group, Failure& failure) {
 
 }  // namespace
 
-FailureLog::FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_of, const Log& log)
+FailureLog::FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_of,
+                       std::vector<More> more, const Log& log)
     : contexts_(contexts),
       group_(group),
       place_of_(std::move(place_of)),
+      more_(std::move(more)),
       log_(log),
       vain_waits_({.group = group,
                    .log = log_,

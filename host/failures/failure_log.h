@@ -38,9 +38,11 @@ class FailureLog {
  public:
   using Callback = std::function<void(const Failure&)>;
 
-  FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_of, const Log& log);
-  /// More than contexts tell: asked for with them. Before kernels run.
-  void also(std::function<std::vector<Failure>()> more) { more_.push_back(std::move(more)); }
+  /// Failures that no context tells of.
+  using More = std::function<std::vector<Failure>()>;
+
+  FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_of, std::vector<More> more,
+             const Log& log);
   /// Waits for a callback under way.
   ~FailureLog();
   FailureLog(const FailureLog&) = delete;
@@ -93,9 +95,9 @@ class FailureLog {
   // What an abort ends; the words of its message.
   struct Aborted {
     static constexpr uint64_t kAllContexts = kMaxContexts;
-    uint64_t generation = 0;       // of the table: recoveries so far
+    uint64_t generation = 0;       // counts recoveries, as the table does
     uint64_t slot = kAllContexts;  // or that of one context
-    uint64_t serial = 0;           // of the newest context, or of that one
+    uint64_t serial = 0;           // the newest context's, or that one's
     std::array<uint64_t, 4> words() const { return {generation, slot, serial, 0}; }
     bool operator==(const Aborted&) const = default;
   };
@@ -114,7 +116,7 @@ class FailureLog {
   ContextTable& contexts_;
   LiveGroup& group_;
   const PlaceOf place_of_;
-  std::vector<std::function<std::vector<Failure>()>> more_;
+  const std::vector<More> more_;
   const Log log_;
   std::atomic<uint64_t> lost_ns_{0};  // when the first PE was lost that is not masked
   std::atomic<bool> closing_{false};
@@ -126,7 +128,7 @@ class FailureLog {
 
   // Used by look() alone:
   std::vector<int> leavers_;  // not lost yet
-  uint64_t timeout_ns_ = 0;   // of the timeout that the last look found
+  uint64_t timeout_ns_ = 0;   // when the timeout ended that the last look found
   VainWaits vain_waits_;
 
   mutable std::mutex mutex_;           // guards what follows

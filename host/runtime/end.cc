@@ -35,15 +35,19 @@ std::string text_of_current_exception() {
 // may have theirs mapped: where all leave in order nothing is released before all mappings are.
 void Runtime::Parts::end(const Departure& how) {
   if (ended.exchange(true)) return;
-  if (how.in_order()) calls->finish();
-  const Failure untold = config.report_failures && how.in_order() ? failures->untold() : Failure();
-  if (group.lost_pes().empty()) failures->close();
+  LiveGroup& group = job.group;
+  FailureLog& failures = services->failures;
+  if (how.in_order()) services->calls.finish();
+  const bool reports = job.config.report_failures && how.in_order();
+  const Failure untold = reports ? failures.untold() : Failure();
+  if (group.lost_pes().empty()) failures.close();
   end_flight();
-  if (checks) checks->warn_if_unused();
+  if (fabric.checks) fabric.checks->warn_if_unused();
   group.leave(how, [this] { say_who_is_missing(); });
   if (how.in_order()) {
-    if (linker) linker->stop();  // while its peers' queues are there
-    windows->unmap();
+    // While its peers' queues are there.
+    if (context_parts->nic_services) context_parts->nic_services->linker.stop();
+    fabric.windows.unmap();
     group.end();
   }
   if (untold.status != Status::kOk) {
@@ -56,7 +60,6 @@ void Runtime::Parts::end(const Departure& how) {
 Runtime::Parts::~Parts() {
   process_end.reset();
   end_and_say({});
-  contexts->before_drop({});
 }
 
 bool Runtime::Parts::end_and_say(const Departure& how) noexcept {
@@ -64,37 +67,40 @@ bool Runtime::Parts::end_and_say(const Departure& how) noexcept {
     end(how);
     return true;
   } catch (const std::exception& error) {
-    log.warn("runtime", "at the end of the job: {}", error.what());
+    job.log.warn("runtime", "at the end of the job: {}", error.what());
     return false;
   }
 }
 
 void Runtime::Parts::say_who_is_missing() const {
   std::string missing;
-  for (const int pe : group.not_left()) {
+  for (const int pe : job.group.not_left()) {
     missing += fmt::format("{}{} (process {})", missing.empty() ? "" : ", ", pe,
-                           group.places()[static_cast<size_t>(pe)].pid);
+                           job.group.places()[static_cast<size_t>(pe)].pid);
   }
-  log.warn("runtime", "this PE has come to its end and waits for PE {}, which works on", missing);
+  job.log.warn("runtime", "this PE has come to its end and waits for PE {}, which works on",
+               missing);
 }
 
-// What the flight recorder has to say at the end.
+// Prints and writes what the flight recorder has.
 void Runtime::Parts::end_flight() const {
   try {
-    if (config.info && recorder->on()) log.print("counters", flight->describe_counters());
-    flight->write();
+    if (job.config.info && fabric.tables->recorder.on()) {
+      job.log.print("counters", services->flight.describe_counters());
+    }
+    services->flight.write();
   } catch (const std::exception& error) {
-    log.error("recorder", "{}", error.what());
+    job.log.error("recorder", "{}", error.what());
   }
 }
 
-// The handler of the signal tells the other PEs of a kernel that crashes on a CPU; the PEs of a
-// simulation share a process, and its end.
+// The handler of the signal tells the other PEs of a kernel that crashes on a CPU. PEs of a
+// simulation share a process, and end with it.
 void Runtime::Parts::hear_of_process_end() {
-  simt::set_pe_of_process(group.rank());
+  simt::set_pe_of_process(job.group.rank());
   if (simt::in_simulation()) return;
   process_end.emplace([this](const Departure& how) { end_and_say(how); });
-  crash_notice.emplace(group);
+  crash_notice.emplace(job.group);
   simt::set_crash_hook([](const simt::Crash& crash) { say_crash(crash.signal, crash.text); });
 }
 

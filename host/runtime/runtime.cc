@@ -35,12 +35,9 @@ void check_copy(const OwnMemory& own, const char* call, const void* symmetric, c
 }  // namespace
 
 Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target) {
-  if (bootstrap == nullptr) fail(ErrorCode::kInvalidArgument, "Runtime: the bootstrap is null");
   const nvtx::Range range("peal: start");
-  bootstrap->name_calls("start");
-  agree_on_settings(*bootstrap, config, target);
   parts_ = std::make_unique<Parts>(std::move(bootstrap), config, target);
-  parts().group.name_calls("");
+  parts().job.group.name_calls("");
   if (config.info) parts().report();
 }
 
@@ -60,8 +57,8 @@ Runtime::Parts& Runtime::parts(const char* call) const {
     fail(ErrorCode::kInvalidArgument,
          "{}: this process was forked from PE {}'s (process {}), and is no PE: only that process "
          "may use its Runtime",
-         call, parts_->group.rank(),
-         parts_->group.places()[static_cast<size_t>(parts_->group.rank())].pid);
+         call, parts_->job.group.rank(),
+         parts_->job.group.places()[static_cast<size_t>(parts_->job.group.rank())].pid);
   }
   if (parts_->ended) {
     fail(ErrorCode::kInvalidArgument, "{}: this PE has ended: by finalize(), or with its process",
@@ -72,50 +69,50 @@ Runtime::Parts& Runtime::parts(const char* call) const {
 
 void Runtime::require(const char* call) const { parts(call); }
 
-int Runtime::my_pe() const { return parts().group.rank(); }
-int Runtime::n_pes() const { return parts().group.size(); }
-const Config& Runtime::config() const { return parts().config; }
-Target Runtime::target() const { return parts().target; }
+int Runtime::my_pe() const { return parts().job.group.rank(); }
+int Runtime::n_pes() const { return parts().job.group.size(); }
+const Config& Runtime::config() const { return parts().job.config; }
+Target Runtime::target() const { return parts().job.target; }
 
 void* Runtime::malloc(size_t bytes, HeapKind kind) {
   const Parts::CollectiveCall call(parts(), "peal: malloc", "heap:malloc");
-  return parts().heap->malloc(bytes, kind);
+  return parts().fabric.heap.malloc(bytes, kind);
 }
 void* Runtime::calloc(size_t count, size_t bytes, HeapKind kind) {
   const Parts::CollectiveCall call(parts(), "peal: calloc", "heap:calloc");
-  return parts().heap->calloc(count, bytes, kind);
+  return parts().fabric.heap.calloc(count, bytes, kind);
 }
 void* Runtime::align(size_t alignment, size_t bytes, HeapKind kind) {
   const Parts::CollectiveCall call(parts(), "peal: align", "heap:align");
-  return parts().heap->align(alignment, bytes, kind);
+  return parts().fabric.heap.align(alignment, bytes, kind);
 }
 void Runtime::free(void* pointer) {
   const Parts::CollectiveCall call(parts(), "peal: free", "heap:free");
-  parts().heap->free(pointer);
+  parts().fabric.heap.free(pointer);
 }
 
 void Runtime::copy_in(void* symmetric, const void* host, size_t bytes) {
-  check_copy(parts().own_memory(), "copy_in", symmetric, host, bytes);
-  parts().heap->backing().copy_in(symmetric, host, bytes);
+  check_copy(parts().fabric.own_memory(), "copy_in", symmetric, host, bytes);
+  parts().fabric.heap.backing().copy_in(symmetric, host, bytes);
 }
 void Runtime::copy_out(void* host, const void* symmetric, size_t bytes) const {
-  check_copy(parts().own_memory(), "copy_out", symmetric, host, bytes);
-  parts().heap->backing().copy_out(host, symmetric, bytes);
+  check_copy(parts().fabric.own_memory(), "copy_out", symmetric, host, bytes);
+  parts().fabric.heap.backing().copy_out(host, symmetric, bytes);
 }
 
 WindowHandle Runtime::register_window(void* address, size_t bytes, const WindowOptions& options) {
   const Parts::CollectiveCall call(parts(), "peal: register_window");
-  return parts().windows->add_everywhere(static_cast<std::byte*>(address), bytes, options);
+  return parts().fabric.windows.add_everywhere(static_cast<std::byte*>(address), bytes, options);
 }
 
 void Runtime::unregister_window(const WindowHandle& window) {
   const Parts::CollectiveCall call(parts(), "peal: unregister_window");
-  // What is the heap's is no window that was registered.
-  parts().windows->remove(parts().heap->owns(window.number) ? WindowHandle{} : window);
+  // A segment of the heap is no window that the program registered.
+  parts().fabric.windows.remove(parts().fabric.heap.owns(window.number) ? WindowHandle{} : window);
 }
 
 void Runtime::unregister_window(const void* address) {
-  unregister_window(parts().windows->handle_of(static_cast<const std::byte*>(address)));
+  unregister_window(parts().fabric.windows.handle_of(static_cast<const std::byte*>(address)));
 }
 
 void Runtime::register_local(void* address, size_t bytes, const WindowOptions& options) {
@@ -123,11 +120,11 @@ void Runtime::register_local(void* address, size_t bytes, const WindowOptions& o
     fail(ErrorCode::kInvalidArgument,
          "register_local: {} bytes at {}: there is nothing to register", bytes, fmt::ptr(address));
   }
-  parts().windows->add_local(static_cast<std::byte*>(address), bytes, options);
+  parts().fabric.windows.add_local(static_cast<std::byte*>(address), bytes, options);
 }
 
 void Runtime::unregister_local(const void* address) {
-  parts().windows->remove_local(static_cast<const std::byte*>(address));
+  parts().fabric.windows.remove_local(static_cast<const std::byte*>(address));
 }
 
 void detail::refuse_context(const ContextFields& made, uint32_t version, size_t bytes) {
@@ -143,17 +140,17 @@ const ContextFields& Runtime::default_context() const { return parts().default_c
 std::shared_ptr<const ContextFields> Runtime::create_context(const ContextOptions& options,
                                                              Reach reach) {
   const Parts::CollectiveCall call(parts(), "peal: make_context");
-  const auto owner = parts().contexts->create(options, reach);
+  const auto owner = parts().context_parts->contexts.create(options, reach);
   return {owner, &owner->fields()};
 }
 
-Team Runtime::world() const { return parts().teams->world(); }
+Team Runtime::world() const { return parts().context_parts->teams.world(); }
 
 Team Runtime::split_team(const Team& parent, int color, int key, const TeamOptions& options) {
   const nvtx::Range range("peal: split_team");
-  const Parts::Named named(parts().group, "split_team");
-  const Team made = parts().teams->split(parent, color, key, options);
-  if (parts().checks) parts().checks->met();
+  const NamedCalls named(parts().job.group, "split_team");
+  const Team made = parts().context_parts->teams.split(parent, color, key, options);
+  if (parts().fabric.checks) parts().fabric.checks->met();
   return made;
 }
 
@@ -181,11 +178,11 @@ Runtime::Team2d Runtime::split_team_2d(const Team& parent, int columns,
 }
 
 Team Runtime::split_node_team(const TeamOptions& options) {
-  return split_team(world(), parts().teams->node_color(), 0, options);
+  return split_team(world(), parts().context_parts->teams.node_color(), 0, options);
 }
 
 Team Runtime::split_host_team(const TeamOptions& options) {
-  const std::vector<Place>& places = parts().group.places();
+  const std::vector<Place>& places = parts().job.group.places();
   int first = 0;
   while (!same_host(places[static_cast<size_t>(first)], places[static_cast<size_t>(my_pe())])) {
     ++first;
@@ -193,61 +190,65 @@ Team Runtime::split_host_team(const TeamOptions& options) {
   return split_team(world(), first, 0, options);
 }
 
-void Runtime::free_team(const Team& team) { parts().teams->free(team); }
-std::vector<int> Runtime::team_pes(const Team& team) const { return parts().teams->members(team); }
+void Runtime::free_team(const Team& team) { parts().context_parts->teams.free(team); }
+std::vector<int> Runtime::team_pes(const Team& team) const {
+  return parts().context_parts->teams.members(team);
+}
 
 StreamCalls Runtime::on(void* stream, const ContextFields& context) {
-  return StreamCalls(parts().calls->site(stream, context));
+  return StreamCalls(parts().services->calls.site(stream, context));
 }
 StreamCalls Runtime::on(void* stream) { return on(stream, default_context()); }
 
 void* Runtime::ptr(const void* symmetric, int pe) const {
-  return parts().calls->mapped(symmetric, pe);
+  return parts().services->calls.mapped(symmetric, pe);
 }
 
 HostCalls Runtime::host(HostChecks checks) {
-  detail::CallSite site = parts().calls->own_site(default_context());
+  detail::CallSite site = parts().services->calls.own_site(default_context());
   site.compares = checks == HostChecks::kArguments;
   return HostCalls(site);
 }
-TicketCalls Runtime::host_nbi() { return TicketCalls(parts().calls->own_site(default_context())); }
+TicketCalls Runtime::host_nbi() {
+  return TicketCalls(parts().services->calls.own_site(default_context()));
+}
 
 void Runtime::barrier() {
   const Parts::CollectiveCall call(parts(), "peal: barrier");
-  parts().group.barrier();
+  parts().job.group.barrier();
 }
 
-Status Runtime::status() const { return parts().failures->status(); }
-Failure Runtime::failure() const { return parts().failures->first(); }
+Status Runtime::status() const { return parts().services->failures.status(); }
+Failure Runtime::failure() const { return parts().services->failures.first(); }
 
 void Runtime::on_failure(std::function<void(const Failure&)> callback) {
-  parts().failures->on_failure(std::move(callback));
+  parts().services->failures.on_failure(std::move(callback));
 }
 
 void Runtime::check() const {
   const Failure f = failure();
   if (f.status == Status::kOk) return;
-  const std::string calls = parts().flight->last_calls(f.context);
-  if (!calls.empty()) parts().log.error("recorder", "{}", calls);
-  parts().failures->check();
+  const std::string calls = parts().services->flight.last_calls(f.context);
+  if (!calls.empty()) parts().job.log.error("recorder", "{}", calls);
+  parts().services->failures.check();
 }
 
 size_t Runtime::recover() {
   const nvtx::Range range("peal: recover");
-  const Parts::Named named(parts().group, "recover");
-  const size_t resets = parts().contexts->recover();
-  parts().teams->begin_anew();
-  if (parts().checks) parts().checks->recovered();
-  parts().files->forget_failures();
-  parts().failures->start_again();
+  const NamedCalls named(parts().job.group, "recover");
+  const size_t resets = parts().context_parts->contexts.recover();
+  parts().context_parts->teams.begin_anew();
+  if (parts().fabric.checks) parts().fabric.checks->recovered();
+  parts().services->files.forget_failures();
+  parts().services->failures.start_again();
   return resets;
 }
 
-std::vector<int> Runtime::lost_pes() const { return parts().group.lost_pes(); }
+std::vector<int> Runtime::lost_pes() const { return parts().job.group.lost_pes(); }
 
 void Runtime::mask(const std::vector<int>& pes) {
   const nvtx::Range range("peal: mask");
-  LiveGroup& group = parts().group;
+  LiveGroup& group = parts().job.group;
   std::vector<int> watched;
   for (const int pe : pes) {
     if (pe < 0 || pe >= group.size()) {
@@ -257,7 +258,7 @@ void Runtime::mask(const std::vector<int>& pes) {
     if (pe == group.rank()) fail(ErrorCode::kInvalidArgument, "mask: PE {} is this one", pe);
     const Place& there = group.places()[static_cast<size_t>(pe)];
     const bool here = same_process(there, group.places()[static_cast<size_t>(group.rank())]);
-    if (here || parts().watcher->watches(pe)) watched.push_back(pe);
+    if (here || parts().services->watcher.watches(pe)) watched.push_back(pe);
   }
   if (const int alive = group.await_lost(watched, kUntilNoticed); alive >= 0) {
     fail(
@@ -266,38 +267,41 @@ void Runtime::mask(const std::vector<int>& pes) {
         alive, group.places()[static_cast<size_t>(alive)].pid);
   }
   for (const int pe : pes) group.mask(pe);
-  parts().failures->forget_losses();
+  parts().services->failures.forget_losses();
   if (group.masked_pes().empty()) return;
-  parts().contexts->leave_masked_out();
+  parts().context_parts->contexts.leave_masked_out();
   recover();
 }
 
 void Runtime::set_p2p_faults(std::string_view plan) {
-  parts().link_plan->set(plan, ErrorCode::kInvalidArgument);
+  parts().context_parts->link_plan.set(plan, ErrorCode::kInvalidArgument);
 }
 
-void Runtime::abort(std::string_view reason) { parts().failures->abort(nullptr, reason); }
+void Runtime::abort(std::string_view reason) { parts().services->failures.abort(nullptr, reason); }
 
 void Runtime::abort(const ContextFields& context, std::string_view reason) {
-  parts().failures->abort(&context, reason);
+  parts().services->failures.abort(&context, reason);
 }
 
-std::vector<Counters> Runtime::counters() const { return parts().flight->counters(); }
+std::vector<Counters> Runtime::counters() const { return parts().services->flight.counters(); }
 
 std::string Runtime::dump() const {
   const Failure f = failure();
   std::string text =
       fmt::format("PE {} of {}: transport {}, NIC {}, {}\n", my_pe(), n_pes(), transport(), nic(),
                   f.status == Status::kOk ? "no failure" : "failure: " + f.text);
-  for (const Doorbell& doorbell : parts().doorbells) {
-    if (!doorbell.assisted()) continue;
-    text += fmt::format("{}; passed on {} doorbells\n", doorbell.describe(), doorbell.passed_on());
+  if (const NicServices* const nics = parts().context_parts->nic_services.get()) {
+    for (const Doorbell& doorbell : nics->doorbells) {
+      if (!doorbell.assisted()) continue;
+      text +=
+          fmt::format("{}; passed on {} doorbells\n", doorbell.describe(), doorbell.passed_on());
+    }
   }
-  text += parts().inquiry->describe(kUntilTold);
-  text += parts().flight->last_calls(-1) + parts().flight->describe_counters();
-  parts().flight->write();
+  text += parts().services->inquiry.describe(kUntilTold);
+  text += parts().services->flight.last_calls(-1) + parts().services->flight.describe_counters();
+  parts().services->flight.write();
   std::string queues;
-  parts().table->for_each(
+  parts().fabric.slots.for_each(
       [&](const ContextOwner& context) { queues += context.describe_queues(); });
   if (queues.empty()) return text;
   return text +
@@ -308,15 +312,17 @@ std::string Runtime::dump() const {
          queues;
 }
 
-const char* Runtime::transport() const { return parts().routes->name(); }
+const char* Runtime::transport() const { return parts().fabric.ways.routes.name(); }
 
 std::string Runtime::nic() const {
-  return nic_name(if_any(parts().rails), if_any(parts().p2p), parts().gpu.get());
+  const MemoryFabric& fabric = parts().fabric;
+  return nic_name(fabric.ways.rails.get(), fabric.ways.p2p.get(), fabric.gpu.get());
 }
 
 size_t Runtime::overhead_bytes() const {
-  size_t bytes = sizeof(Parts) + parts().tables->bytes() + parts().recorder->bytes();
-  parts().table->for_each([&](const ContextOwner& context) { bytes += context.bytes(); });
+  size_t bytes = sizeof(Parts) + sizeof(ContextParts) + sizeof(Services) + sizeof(KernelTables);
+  bytes += parts().fabric.tables->bytes();
+  parts().fabric.slots.for_each([&](const ContextOwner& context) { bytes += context.bytes(); });
   return bytes;
 }
 

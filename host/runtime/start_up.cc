@@ -17,7 +17,7 @@
 namespace peal {
 namespace {
 
-// What each PE must have set alike, compared at start-up.
+// The settings that all PEs must have alike; they are compared at start-up.
 struct Agreement {
   uint64_t heap_bytes;
   uint64_t heap_limit;

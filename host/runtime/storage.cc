@@ -14,7 +14,7 @@
 namespace peal {
 namespace {
 
-/// The same on all PEs: nobody is left in an exchange.
+// All PEs have masked the same PEs, so that all throw, and nobody is left in an exchange.
 void refuse_masked(const LiveGroup& group, const char* call) {
   if (group.masked_pes().empty()) return;
   fail(ErrorCode::kUnsupported,
@@ -26,45 +26,47 @@ void refuse_masked(const LiveGroup& group, const char* call) {
 
 void Runtime::load(const std::string& path, uint64_t offset, void* symmetric, size_t bytes) {
   const nvtx::Range range("peal: load");
-  const storage::MemoryRange to = parts().files->memory_for("load", symmetric, bytes);
-  storage::load(parts().files->engine(), path, offset, to);
+  const storage::MemoryRange to = parts().services->files.memory_for("load", symmetric, bytes);
+  storage::load(parts().services->files.engine(), path, offset, to);
 }
 
 void Runtime::save(const std::string& path, const void* symmetric, size_t bytes) {
   const nvtx::Range range("peal: save");
-  const storage::MemoryRange from = parts().files->memory_for("save", symmetric, bytes);
-  storage::save(parts().files->engine(), path, from);
+  const storage::MemoryRange from = parts().services->files.memory_for("save", symmetric, bytes);
+  storage::save(parts().services->files.engine(), path, from);
 }
 
 Runtime::FilePart Runtime::load_shard(const std::string& path, void* symmetric, size_t room,
                                       size_t unit) {
   const nvtx::Range range("peal: load_shard");
-  const storage::MemoryRange to = parts().files->memory_for("load_shard", symmetric, room);
+  const storage::MemoryRange to = parts().services->files.memory_for("load_shard", symmetric, room);
   const storage::Shard mine =
-      storage::load_shard(parts().files->engine(), path, unit, my_pe(), n_pes(), to);
+      storage::load_shard(parts().services->files.engine(), path, unit, my_pe(), n_pes(), to);
   return {mine.offset, mine.bytes};
 }
 
 void Runtime::save_checkpoint(const std::string& path, const void* symmetric, size_t bytes) {
-  refuse_masked(parts().group, "save_checkpoint");
+  refuse_masked(parts().job.group, "save_checkpoint");
   const Parts::CollectiveCall call(parts(), "peal: save_checkpoint");
-  const storage::MemoryRange from = together(parts().group, [&] {
-    parts().files->engine();
-    return parts().files->memory_for("save_checkpoint", symmetric, bytes);
+  const storage::MemoryRange from = together(parts().job.group, [&] {
+    parts().services->files.engine();
+    return parts().services->files.memory_for("save_checkpoint", symmetric, bytes);
   });
-  storage::save_checkpoint(parts().files->engine(), parts().group, path, from);
+  storage::save_checkpoint(parts().services->files.engine(), parts().job.group, path, from);
 }
 
 void Runtime::load_checkpoint(const std::string& path, void* symmetric, size_t bytes) {
-  refuse_masked(parts().group, "load_checkpoint");
+  refuse_masked(parts().job.group, "load_checkpoint");
   const Parts::CollectiveCall call(parts(), "peal: load_checkpoint");
-  const storage::MemoryRange to = together(parts().group, [&] {
-    parts().files->engine();
-    return parts().files->memory_for("load_checkpoint", symmetric, bytes);
+  const storage::MemoryRange to = together(parts().job.group, [&] {
+    parts().services->files.engine();
+    return parts().services->files.memory_for("load_checkpoint", symmetric, bytes);
   });
-  storage::load_checkpoint(parts().files->engine(), parts().group, path, to);
+  storage::load_checkpoint(parts().services->files.engine(), parts().job.group, path, to);
 }
 
-std::string Runtime::describe_storage() const { return parts().files->engine().describe(); }
+std::string Runtime::describe_storage() const {
+  return parts().services->files.engine().describe();
+}
 
 }  // namespace peal

@@ -86,7 +86,7 @@ class Teams {
     size_t first = 0;                    // granules in the arena
     size_t count = 0;
     TeamOptions options;
-    std::vector<size_t> words;  // of each context, as far as there were some
+    std::vector<size_t> words;  // one for each context, as far as there were some
   };
   struct MemberRequest;
 
@@ -121,7 +121,7 @@ class Teams {
   std::map<uint64_t, Record> records_;  // by Team::id
   const Team* world_ = nullptr;
   uint32_t made_ = 0;        // teams that this PE was the first member of
-  uint32_t generation_ = 0;  // of counters
+  uint32_t generation_ = 0;  // counters begin beyond it
 };
 
 }  // namespace peal

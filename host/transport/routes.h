@@ -16,7 +16,7 @@ namespace peal {
 
 enum class Route { kP2p, kIbgda, kProxy };
 
-/// What the choice is made from.
+/// The choice is made from these.
 struct RouteOptions {
   TransportKind asked = TransportKind::kAuto;
   Target target = Target::kCpu;
@@ -42,7 +42,7 @@ struct RouteOptions {
   }
 };
 
-/// What of the job one PE reaches without a NIC.
+/// The PEs that one PE reaches without a NIC.
 class Reachable {
  public:
   /// Collective. `direct` by PE: its heap is mapped here; `how` says in which way or why not.
@@ -56,9 +56,9 @@ class Reachable {
   /// mapped at another, so that flags come past its NIC, or some GPU shows writes in no order.
   /// Alike on all PEs.
   bool must_settle() const { return needs_nic_ && must_settle_; }
-  /// The second of these.
+  /// There is a NIC, and some GPU shows writes in no order.
   bool unordered() const { return needs_nic_ && unordered_; }
-  /// By PE.
+  /// By PE: it is reached without a NIC.
   const std::vector<bool>& directly() const { return directly_; }
   /// By PE: in which way, or why not.
   const std::vector<std::string>& reasons() const { return reasons_; }

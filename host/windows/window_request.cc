@@ -3,12 +3,16 @@
 
 #include <algorithm>
 
-#include "device/context.h"
 #include "host/base/error.h"
 #include "host/job/together.h"
 
 namespace peal {
 namespace {
+
+bool all_alike(const std::vector<WindowRequest>& all, uint64_t WindowRequest::*field) {
+  return std::ranges::all_of(all,
+                             [&](const WindowRequest& one) { return one.*field == all[0].*field; });
+}
 
 void check_alike(const std::vector<WindowRequest>& all, uint64_t WindowRequest::*field,
                  const char* name) {
@@ -61,6 +65,21 @@ uint64_t known_to_all(const std::vector<WindowRequest>& requests) {
     if (number != 0 && std::ranges::all_of(requests, knows)) return number;
   }
   return 0;
+}
+
+std::vector<uint64_t> different_sizes(const std::vector<WindowRequest>& requests) {
+  std::vector<uint64_t> sizes;
+  if (all_alike(requests, &WindowRequest::bytes)) return sizes;
+  for (const WindowRequest& one : requests) sizes.push_back(one.bytes);
+  return sizes;
+}
+
+std::vector<WindowPart> different_parts(const std::vector<WindowRequest>& requests) {
+  std::vector<WindowPart> parts;
+  if (all_alike(requests, &WindowRequest::bytes) && all_alike(requests, &WindowRequest::iova))
+    return parts;
+  for (const WindowRequest& one : requests) parts.push_back({one.iova, one.bytes});
+  return parts;
 }
 
 }  // namespace peal

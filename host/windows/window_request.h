@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What each PE would make of a window's registration, and what they agree on.
+// A window's registration as each PE asks for it, and what all PEs agree on.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <vector>
 
+#include "device/context.h"
 #include "host/bootstrap.h"
 #include "host/memory/registration_cache.h"
 #include "host/window_options.h"
 
 namespace peal {
 
-/// One PE's.
+/// What one PE asks for.
 struct WindowRequest {
   uint64_t bytes;
   uint64_t iova;                     // offset of its first byte in a page
@@ -31,5 +32,11 @@ std::vector<WindowRequest> agree_on_window(Bootstrap& group,
 
 /// The newest window that all PEs know for the memory that they ask for, or 0.
 uint64_t known_to_all(const std::vector<WindowRequest>& requests);
+
+/// Answers the sizes by PE, or none where they are alike.
+std::vector<uint64_t> different_sizes(const std::vector<WindowRequest>& requests);
+
+/// Answers by PE the parts as kernels are told of them, or none where they are alike.
+std::vector<WindowPart> different_parts(const std::vector<WindowRequest>& requests);
 
 }  // namespace peal

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The windows of a PE: memory that kernels transfer from and to. A window is registered with the
-// NICs where there are some, mapped from and to the peers that are reached directly, and then shown
-// to kernels. It ends in the other order.
+// The windows of a PE: memory that kernels transfer from and to. A window goes through these
+// stages, and ends in the other order:
+//
+//   WindowRequest      what each PE asks for, and what they agree on     window_request.h
+//   PeerMemory         the peers' parts, mapped where there is no NIC    host/transport/p2p.h
+//   RegisteredPart     this PE's part, registered with its NICs          registered_part.h
+//   Draft, published   written down, and then found by kernels           published_windows.h
 #pragma once
 
 #include <cstdint>
@@ -13,13 +17,16 @@
 #include <vector>
 
 #include "device/window.h"
-#include "host/contexts/device_tables.h"
+#include "host/base/log.h"
 #include "host/job/live_group.h"
 #include "host/memory/backing_cuda.h"
+#include "host/memory/registration_cache.h"
 #include "host/transport/p2p.h"
 #include "host/transport/rails.h"
 #include "host/transport/routes.h"
 #include "host/window_options.h"
+#include "host/windows/published_windows.h"
+#include "host/windows/registered_part.h"
 #include "host/windows/window_request.h"
 
 namespace peal {
@@ -31,27 +38,31 @@ struct WindowTransports {
   P2p* p2p;
   std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
   GetFlush get_flush = GetFlush::kAuto;
-  /// Are told of each window of add_everywhere() once kernels find it, and of each that is about
-  /// to end where it begins.
-  std::function<void(const WindowHandle&)> after_add = nullptr;
-  std::function<void(const std::byte*)> before_end = nullptr;
+  const Log* info = nullptr;  // where each window of add_everywhere() is described, if anywhere
 };
 
 class Windows {
  public:
-  Windows(LiveGroup& bootstrap, DeviceTables& tables, const WindowTransports& transports);
+  /// The heap of this PE, and all PEs' as they are mapped here, if some transport wants that.
+  struct Heap {
+    std::byte* address;
+    size_t bytes;
+    PeerMemory memory;
+  };
+  /// Collective. Adds the heap, window 0.
+  Windows(LiveGroup& group, PublishedWindows& published, const WindowTransports& transports,
+          Heap heap);
 
-  /// Collective, before all others. Adds the heap, which all PEs have mapped already if some
-  /// transport wants that.
-  void add_heap(std::byte* address, size_t bytes, PeerMemory memory);
+  /// Calls `told` with the beginning of each window that is about to end, of this PE.
+  void before_end(std::function<void(const std::byte*)> told) { before_end_ = std::move(told); }
 
   /// Collective. Adds [address, address + bytes) of every PE. Throws kInvalidArgument where the PEs
   /// differ in what must be alike, kUnsupported when a PE that is reached directly cannot share its
   /// part.
   WindowHandle add_everywhere(std::byte* address, size_t bytes, const WindowOptions& options = {});
 
-  /// The same of memory of the runtime's own, as large on all PEs, which other processes may be
-  /// able to map where they cannot map an address of any memory.
+  /// Adds memory of the runtime's own, as large on all PEs. Other processes may be able to map that
+  /// where they cannot map any memory by its address.
   WindowHandle add_everywhere(const Backing& memory);
 
   /// Collective. Ends a window of add_everywhere(), of which the PEs give their own handles. Throws
@@ -70,11 +81,11 @@ class Windows {
   struct Range {
     std::byte* begin;  // this PE's part
     size_t bytes;
-    bool symmetric;                  // of every PE
+    bool symmetric;                  // every PE has a part
     std::vector<std::byte*> direct;  // by PE: where its part begins here, or null; or none at all
     std::vector<uint64_t> sizes;     // by PE; none: all have `bytes`
   };
-  /// What an address stands for; a range of null if nothing.
+  /// What an address stands for; `range` is null where that is nothing.
   struct Location {
     const Range* range;
     uint64_t offset;
@@ -89,7 +100,7 @@ class Windows {
 
   /// The heaps of the PEs as they are mapped here, from when the PEs have begun.
   struct MappedHeaps {
-    std::byte* base = nullptr;  // of this PE's
+    std::byte* base = nullptr;  // this PE's
     size_t bytes = 0;
     int pe = 0;
     std::vector<std::byte*> direct;  // by PE; null: not mapped
@@ -109,11 +120,10 @@ class Windows {
   void unmap();
 
  private:
-  struct Known;
   /// A window, and what ends with it.
   struct Entry {
     Range range;
-    uint64_t serial;  // windows of all PEs: of the job's the how manieth, from 1; 0: of this PE
+    uint64_t serial;  // counts the windows of all PEs, the heap being 0; 0 of those of this PE, too
     std::vector<nic::MemoryRegion> regions;
     PeerMemory mapped;
     PinnedRange pinned;
@@ -121,25 +131,26 @@ class Windows {
   using Entries = std::map<uint32_t, Entry>;
 
   WindowRequest request(const std::byte* address, size_t bytes, const WindowOptions& options) const;
-  WindowHandle add(const std::vector<WindowRequest>& parts, std::byte* address, size_t bytes,
+  WindowHandle add(const std::vector<WindowRequest>& requests, std::byte* address, size_t bytes,
                    int fd);
-  WindowHandle add_mapped(Range range, const std::vector<WindowRequest>& parts, PeerMemory memory);
-  void keep_wanted(PeerMemory& memory, const std::vector<WindowRequest>& parts) const;
+  uint32_t add_mapped(Range range, const std::vector<WindowRequest>& requests, PeerMemory memory);
+  uint32_t publish(const Window& window, const PublishedWindows::Reached& reached);
+  void keep_wanted(PeerMemory& memory, const std::vector<WindowRequest>& requests) const;
   void end_freed();
   void end_local(uint32_t number);
-  Known registered(std::byte* address, size_t bytes, bool words) const;
   bool must_dump(bool far) const;
-  Window window_of(std::byte* address, size_t bytes, const Known& known) const;
+  Window window_of(const Range& range, const RailKeys& lkeys) const;
   void keep(uint32_t number, Entry entry);
   void forget(Entries::iterator entry);
   const Range* around(const std::byte* address, size_t bytes) const;
 
-  LiveGroup& bootstrap_;
-  DeviceTables& tables_;
+  LiveGroup& group_;
+  PublishedWindows& published_;
   WindowTransports transports_;
+  std::function<void(const std::byte*)> before_end_;
   Entries entries_;                                     // by number
   std::multimap<const std::byte*, uint32_t> by_begin_;  // numbers of those that are not empty
-  uint64_t serial_ = 0;                                 // of the last window of all PEs
+  uint64_t serial_ = 0;                                 // what the next window of all PEs gets
   // WindowOptions::cached. Of the windows of all PEs, by serial, with their numbers: all PEs have
   // the same ones. And of add_local(), by number.
   RegistrationCache cache_;

@@ -11,13 +11,14 @@ namespace peal {
 namespace {
 
 constexpr int kPes = 3;
-constexpr DeviceTables::Extent kExtent{.n_pes = kPes, .rails = 2};
+constexpr DeviceTables::Extent kExtent{.n_pes = kPes};
 
 Backing make(size_t bytes) { return make_host_backing(bytes, "tables"); }
 
 class Tables : public testing::Test {
  protected:
-  DeviceTables tables_{make, kExtent};
+  PublishedWindows windows_{make, kPes, 2};
+  DeviceTables tables_{make(DeviceTables::bytes(kExtent)), kExtent, windows_};
   std::array<std::byte, 4096> memory_{};
   std::array<std::byte*, kPes> direct_{nullptr, &memory_[1], &memory_[2]};
 
@@ -25,20 +26,20 @@ class Tables : public testing::Test {
     Window heap{};
     heap.base = memory_.data();
     heap.bytes = 64;
-    tables_.publish_heap(heap, {.direct = direct_});
+    windows_.publish(windows_.fill(heap, {.direct = direct_}));
   }
 };
 
 TEST_F(Tables, HaveTheHeapInEveryContext) {
   publish_heap();
   EXPECT_EQ(tables_.fields().heap.bytes, 64u);
-  EXPECT_EQ(tables_.fields().heap.direct, tables_.windows().table()->window[0].direct);
+  EXPECT_EQ(tables_.fields().heap.direct, windows_.table()->window[0].direct);
   EXPECT_EQ(tables_.fields().near_first, 1);
   EXPECT_EQ(tables_.fields().near[1], direct_[2]);
 }
 
 TEST_F(Tables, HaveNothingNearWhereNothingIsMapped) {
-  tables_.publish_heap({}, {});
+  windows_.publish(windows_.fill({}, {}));
   EXPECT_EQ(tables_.fields().near_first, INT32_MAX);
 }
 
@@ -47,7 +48,7 @@ TEST_F(Tables, ShowMaskedPesNowhere) {
   const std::array<int, 1> masked{1};
   const std::array<int, 2> live{0, 2};
   tables_.leave_out(masked, live);
-  const Window& heap = tables_.windows().table()->window[0];
+  const Window& heap = windows_.table()->window[0];
   EXPECT_EQ(heap.direct[1], nullptr);
   EXPECT_EQ(heap.direct[2], direct_[2]);
   EXPECT_EQ(tables_.fields().near[0], nullptr);

@@ -32,12 +32,10 @@ class LinkTests : public LinksRig {
   }
 
  protected:
-  static constexpr DeviceTables::Extent kExtent{.n_pes = 1, .rails = 1};
-
   LinkTests() {
     const Be32 rkey[] = {region_.rkey()};
-    tables_.publish_heap({}, {.rkeys = rkey, .word_rkeys = rkey});
-    link_tester_.emplace(group_, rails_, tables_, heap_, 0, seconds(40));
+    windows_.publish(windows_.fill({}, {.rkeys = rkey, .word_rkeys = rkey}));
+    link_tester_.emplace(group_, rails_, windows_.heap_keys(), heap_, 0, seconds(40));
     for (LinkMachine* const links : {&first_, &second_}) links->connect(0, links->make(0), 0);
   }
   std::vector<SelfTestResult> run_test(LinkMachine& links) {
@@ -59,7 +57,7 @@ class LinkTests : public LinksRig {
   const IbgdaNic& nic_ = rails_.nics()[0];
   Backing heap_ = make_host_backing(4096, "heap");
   nic::MemoryRegion region_{nic_.device, nic_.domain, {heap_.address(), heap_.bytes()}};
-  DeviceTables tables_{[](size_t bytes) { return make_host_backing(bytes, "tables"); }, kExtent};
+  PublishedWindows windows_{[](size_t bytes) { return make_host_backing(bytes, "tables"); }, 1, 1};
   std::optional<LinkTester> link_tester_;
   LinkMachine first_{queues(1), requests_};
   LinkMachine second_{queues(1), requests_};

@@ -44,7 +44,7 @@ struct Pe {
   PeerMemory mapped;
   Routes routes;
   std::shared_ptr<Refusing> refusing = std::make_shared<Refusing>();
-  DeviceTables tables;
+  PublishedWindows published;
   Windows windows;
 
   explicit Pe(Bootstrap& threads)
@@ -53,17 +53,18 @@ struct Pe {
         page(part.data() + 4096 - reinterpret_cast<uintptr_t>(part.data()) % 4096),
         mapped(p2p.map(page, kBytes, -1)),
         routes(Reachable(group, options, mapped.direct, mapped.how), options),
-        tables(
+        published(
             [this](size_t bytes) {
               refusing->memory.push_back(make_host_backing(bytes, "tables"));
               return Backing({refusing->memory.back().address(), bytes, -1, false, refusing},
                              Refusing::kOperations);
             },
-            {kPes, 1}),
-        windows(group, tables, {.routes = routes, .rails = nullptr, .p2p = &p2p, .gpu = nullptr}) {
-    windows.add_heap(page, kBytes, std::move(mapped));
+            kPes, 1),
+        windows(group, published, transports(), {page, kBytes, std::move(mapped)}) {}
+  WindowTransports transports() {
+    return {.routes = routes, .rails = nullptr, .p2p = &p2p, .gpu = nullptr};
   }
-  const WindowTable& shown() const { return *tables.windows().table(); }
+  const WindowTable& shown() const { return *published.table(); }
   const Window& window(uint32_t number) const { return shown().window[number]; }
   /// Memory beside the heap.
   std::byte* own(size_t offset = 0) const { return page + kBytes + offset; }
@@ -112,7 +113,7 @@ TEST(Windows, ThatOnePeCannotAddAreShownOnNone) {
       pe.windows.add_everywhere(pe.own(), kBytes);
     } catch (const Error&) {
       EXPECT_EQ(pe.shown().count, 1u) << "PE " << pe.group.rank();
-      EXPECT_EQ(pe.tables.windows().in_use(), 1u);
+      EXPECT_EQ(pe.published.in_use(), 1u);
       pe.refusing->refuses = false;
       pe.windows.add_everywhere(pe.own(), 64);  // the group is as good as before
       EXPECT_EQ(pe.window(1).bytes, 64u);
@@ -155,9 +156,8 @@ TEST(Windows, MayBeginAnywhereAndDifferInSize) {
 
 TEST(Windows, AreNotMoreThanTheTableHolds) {
   const auto body = [](Pe& pe) {
-    while (pe.tables.windows().in_use() < kMaxWindows) {
-      pe.tables.windows().fill({}, {});
-      pe.tables.windows().publish();
+    while (pe.published.in_use() < kMaxWindows) {
+      pe.published.publish(pe.published.fill({}, {}));
     }
     EXPECT_THROW(pe.windows.add_local(pe.own(), 64), Error);
     pe.windows.add_everywhere(pe.own(), 64);
@@ -172,7 +172,7 @@ TEST(Windows, ThatCannotBeMappedAreRefusedWithTheRemedy) {
       unreachable.direct[1] = nullptr;
       unreachable.how[1] = "made up";
     }
-    pe.windows.add_heap(pe.page, kBytes, std::move(unreachable));
+    Windows(pe.group, pe.published, pe.transports(), {pe.page, kBytes, std::move(unreachable)});
   };
   expect_on_all(errors_of(body), "cannot be mapped: made up; use symmetric memory");
 }
@@ -196,7 +196,7 @@ TEST(Windows, EndTogetherAndAreFoundNoMore) {
     pe.windows.remove(outer);
     EXPECT_EQ(pe.windows.find(pe.own(64), 8).range, nullptr);
     EXPECT_EQ(pe.windows.handle_of(pe.own()).number, 0u);
-    EXPECT_EQ(pe.tables.windows().in_use(), 1u);
+    EXPECT_EQ(pe.published.in_use(), 1u);
   };
   expect_on_all(errors_of(body), "no error");
 }
@@ -208,7 +208,7 @@ TEST(Windows, EndOnAllPesOrOnNone) {
     try {
       pe.windows.remove(pe.group.rank() == 0 ? first : second);
     } catch (const Error&) {
-      EXPECT_EQ(pe.tables.windows().in_use(), 3u);
+      EXPECT_EQ(pe.published.in_use(), 3u);
       pe.windows.remove(first);
       throw;
     }

@@ -3,7 +3,7 @@
 // The windows that kernels are shown: where each entry lies, what is seen of one before it is shown
 // and after it was hidden. Hazard: a window that failed on one PE stayed in the tables of the
 // others.
-#include "host/contexts/published_windows.h"
+#include "host/windows/published_windows.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "host/base/error.h"
-#include "tests/unit/host/contexts/near_to.h"
+#include "tests/unit/host/windows/near_to.h"
 
 namespace peal {
 namespace {
@@ -35,15 +35,14 @@ class Shown : public testing::Test {
     }
     add(0, 64);  // the heap
   }
-  void fill(size_t at, uint64_t bytes, std::span<const WindowPart> parts = {}) {
+  PublishedWindows::Draft fill(size_t at, uint64_t bytes, std::span<const WindowPart> parts = {}) {
     Window window{};
     window.base = &memory_[at];
     window.bytes = bytes;
-    windows_.fill(window, {rkeys_, word_rkeys_, direct_, parts});
+    return windows_.fill(window, {rkeys_, word_rkeys_, direct_, parts});
   }
   uint32_t add(size_t at, uint64_t bytes, std::span<const WindowPart> parts = {}) {
-    fill(at, bytes, parts);
-    return windows_.publish();
+    return windows_.publish(fill(at, bytes, parts));
   }
   /// What kernels find; 0 for nothing.
   uint32_t found(size_t at, uint64_t bytes) const {
@@ -82,8 +81,7 @@ TEST_F(Shown, AreNothingBefore) {
 }
 
 TEST_F(Shown, HaveNullWhereThereAreNoEntries) {
-  windows_.fill({}, {});
-  const Window& window = table()->window[windows_.publish()];
+  const Window& window = table()->window[windows_.publish(windows_.fill({}, {}))];
   EXPECT_EQ(window.rkeys, nullptr);
   EXPECT_EQ(window.word_rkeys, nullptr);
   EXPECT_EQ(window.direct, nullptr);
@@ -105,8 +103,7 @@ TEST_F(Shown, TakeNewNumbersAsLongAsThereAreSome) {
   const uint32_t first = add(4096, 64);
   windows_.hide(first);
   for (uint32_t number = 2; number < kMaxWindows; ++number) {
-    windows_.fill({}, {});
-    ASSERT_EQ(windows_.publish(), number);
+    ASSERT_EQ(windows_.publish(windows_.fill({}, {})), number);
   }
   EXPECT_EQ(add(4096, 64), first);
   EXPECT_EQ(found(4096, 64), first);
@@ -120,7 +117,7 @@ TEST_F(Shown, TakeNewNumbersAsLongAsThereAreSome) {
 
 // PEs 1 and 2 are mapped, and so near.
 TEST_F(Shown, AreNearWhereTheyAreMapped) {
-  EXPECT_EQ(windows_.near_first(), 1);
+  EXPECT_EQ(windows_.heap().near_first, 1);
   const uint32_t number = add(4096, 64);
   EXPECT_EQ(near(&memory_[4100], 60, 0), direct_[1] + 4);
   EXPECT_EQ(near(&memory_[4100], 60, 1), direct_[2] + 4);

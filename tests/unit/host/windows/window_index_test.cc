@@ -2,7 +2,7 @@
 //
 // The index by which kernels find windows, against a search of all windows: random ones that lie
 // apart, side by side, within one another, of one byte and of gigabytes.
-#include "host/contexts/window_index.h"
+#include "host/windows/window_index.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <random>
 #include <string>
 
-#include "tests/unit/host/contexts/near_to.h"
+#include "tests/unit/host/windows/near_to.h"
 
 namespace peal {
 namespace {

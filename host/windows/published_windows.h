@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "device/context.h"
-#include "host/contexts/store_list.h"
-#include "host/contexts/window_index.h"
 #include "host/memory/backing.h"
+#include "host/windows/store_list.h"
+#include "host/windows/window_index.h"
 
 namespace peal {
 
@@ -37,7 +37,7 @@ class PublishedWindows {
   void check_room() const;
   uint32_t in_use() const { return in_use_; }
 
-  /// One window as it is reached at the PEs: one entry for each, or none at all; a key by each
+  /// How one window is reached at the PEs: one entry for each PE, or none at all; a key by each
   /// rail.
   struct Reached {
     std::span<const Be32> rkeys = {};       // for payload, [rails][n_pes]
@@ -45,34 +45,44 @@ class PublishedWindows {
     std::span<std::byte* const> direct = {};
     std::span<const WindowPart> parts = {};  // none: all as `window` says
   };
-  /// Writes down one window more, which no kernel finds yet, in the place of one that was written
-  /// and not shown. What `window` says of `reached` does not matter. Answers the entry as it is.
-  Window fill(Window window, const Reached& reached);
+  /// A window that is written down, and that no kernel finds yet.
+  class Draft;
 
-  /// Shows kernels the window that fill() was told of last. Answers its number.
-  uint32_t publish();
+  /// Writes a window down, in the place of a draft that was not published. What `window` says of
+  /// `reached` does not matter. Throws as check_room() does.
+  Draft fill(Window window, const Reached& reached);
+
+  /// Lets kernels find the window of the newest draft. Answers its number; the first one, 0, is the
+  /// heap's.
+  uint32_t publish(const Draft& draft);
 
   /// No kernel finds the window any more; none may be using it. Its number is used again as late as
   /// may be.
   void hide(uint32_t number);
 
-  /// The window beside the heap that an address is of for kernels (WindowSpan), for a peer of those
-  /// that all PEs registered; 0: none.
+  /// The window, not the heap, in which kernels find an address (WindowSpan), or 0. For a `peer`
+  /// that is one that all PEs registered.
   uint32_t number_at(const void* address, bool peer) const;
 
-  /// Shows `masked` PEs nowhere any more.
+  /// Kernels find no part of a `masked` PE any more.
   void leave_out(std::span<const int> masked);
 
-  /// The first PE whose part of window 0, the heap, is mapped: the near ones are that and those
-  /// behind it. INT32_MAX if there is none.
-  int32_t near_first() const { return near_first_; }
+  /// What every context has of window 0, the heap, beside the table: a copy of its entry, and where
+  /// the near PEs' parts are mapped. Near are the first PE whose part is mapped (INT32_MAX if there
+  /// is none) and those behind it.
+  struct Heap {
+    Window window{};
+    int32_t near_first = INT32_MAX;
+    std::array<std::byte*, kNearPes> near{};
+  };
+  const Heap& heap() const { return heap_; }
 
-  /// The keys of window 0, the heap, [rails][n_pes].
-  struct HeapKeys {
+  /// The keys of one window at all PEs, [rails][n_pes].
+  struct Keys {
     std::vector<Be32> payload;
     std::vector<Be32> words;
   };
-  HeapKeys heap_keys() const;
+  Keys heap_keys() const;
 
  private:
   /// Where a window's entries by PE lie.
@@ -82,7 +92,7 @@ class PublishedWindows {
     Be32* rkeys;
     Be32* word_rkeys;
   };
-  /// What is known of an entry; of one that is not in use `bytes` is 0.
+  /// What the host remembers of an entry; `bytes` is 0 while it is not in use.
   struct Entry {
     std::byte* base = nullptr;
     uint64_t bytes = 0;
@@ -91,10 +101,6 @@ class PublishedWindows {
     WindowNearAt near = {};
   };
   using NearParts = std::array<WindowNear, kNearPes>;
-  struct NearLines {
-    WindowNearAt by_address = {};
-    NearParts by_number = {};
-  };
 
   WindowTable* shown() const { return reinterpret_cast<WindowTable*>(memory_.address()); }
   uint32_t next_number() const;
@@ -103,24 +109,31 @@ class PublishedWindows {
   size_t bytes_by_pe() const;
   void add_near(StoreList& stores, uint32_t number, const NearParts& parts) const;
   void add_index(StoreList& stores);
-  void carry_out(StoreList& stores);  // a change
-  NearLines near_lines(const Window& window, const Reached& reached) const;
+  void carry_out(StoreList& stores);  // and raises the version
+  void add_near_lines(Draft& draft, int32_t near_first, const Reached& reached) const;
 
   Make make_;
   size_t n_pes_;
   size_t keys_;
   Backing memory_;
-  std::vector<Backing> blocks_;    // of entries by PE: published_windows.cc
+  std::vector<Backing> blocks_;    // hold ByPe: published_windows.cc
   std::vector<Entry> entries_;     // by number
-  std::deque<uint32_t> free_;      // numbers of before, the one that was hidden first in front
-  std::vector<WindowSpan> spans_;  // of the index
-  Entry filled_;                   // the one that is to be shown
-  NearLines near_;                 // of the same
-  int32_t near_first_ = INT32_MAX;
+  std::deque<uint32_t> free_;      // hidden ones, the first of them in front
+  std::vector<WindowSpan> spans_;  // the index's
+  Heap heap_;
   uint32_t in_use_ = 0;
   uint32_t version_ = 0;
-  uint64_t marks_ = 0;  // of near lines, so far
+  uint64_t drafts_ = 0;  // near lines are marked by this count
   uint32_t next_index_ = 0;
+};
+
+class PublishedWindows::Draft {
+  friend class PublishedWindows;
+  uint32_t number_ = 0;
+  Window window_{};
+  Entry entry_;
+  NearParts near_{};
+  Heap heap_;  // if it is the heap's
 };
 
 }  // namespace peal

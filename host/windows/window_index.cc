@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A sweep over the windows' ends makes the spans; the spans' granules are hashed.
-#include "host/contexts/window_index.h"
+#include "host/windows/window_index.h"
 
 #include <algorithm>
 #include <bit>

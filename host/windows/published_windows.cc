@@ -2,7 +2,7 @@
 //
 // The order of stores that lets kernels look a window up while others come and go: an entry is
 // empty while the rest of it is written, and the version goes up behind every change.
-#include "host/contexts/published_windows.h"
+#include "host/windows/published_windows.h"
 
 #include <algorithm>
 #include <bit>
@@ -30,9 +30,15 @@ uint64_t marked(uint64_t value, uint64_t count) {
   return value | (1 + count % kMarks) << kMarkShift;
 }
 
-int32_t first_mapped(std::span<std::byte* const> direct) {
+// The mapped PEs are neighbours where PEs are numbered machine by machine; others are looked up.
+PublishedWindows::Heap heap_of(const Window& window, std::span<std::byte* const> direct) {
+  PublishedWindows::Heap heap{.window = window};
   const auto first = std::ranges::find_if(direct, [](auto* at) { return at != nullptr; });
-  return first == direct.end() ? INT32_MAX : static_cast<int32_t>(first - direct.begin());
+  if (first == direct.end()) return heap;
+  heap.near_first = static_cast<int32_t>(first - direct.begin());
+  const auto near = std::span(first, direct.end());
+  std::ranges::copy(near.first(std::min<size_t>(near.size(), kNearPes)), heap.near.begin());
+  return heap;
 }
 
 }  // namespace
@@ -87,11 +93,12 @@ uint32_t PublishedWindows::next_number() const {
   return entries_.size() < kMaxWindows ? static_cast<uint32_t>(entries_.size()) : free_.front();
 }
 
-Window PublishedWindows::fill(Window window, const Reached& reached) {
+PublishedWindows::Draft PublishedWindows::fill(Window window, const Reached& reached) {
   check_room();
-  const uint32_t number = next_number();
-  make_room(number);
-  const ByPe to = by_pe(number);
+  Draft draft;
+  draft.number_ = next_number();
+  make_room(draft.number_);
+  const ByPe to = by_pe(draft.number_);
   StoreList stores;
   const auto fill = [&](auto* entries, const auto& values) {
     stores.add(entries, values);
@@ -101,57 +108,57 @@ Window PublishedWindows::fill(Window window, const Reached& reached) {
   window.word_rkeys = fill(to.word_rkeys, reached.word_rkeys);
   window.direct = fill(to.direct, reached.direct);
   window.parts = fill(to.parts, reached.parts);
-  filled_ = {window.base, window.bytes, true, window.rkeys != nullptr || window.direct != nullptr};
-  if (number == 0) near_first_ = first_mapped(reached.direct);
-  ++marks_;
-  near_ = near_lines(window, reached);
-  filled_.near = near_.by_address;
+  draft.window_ = window;
+  draft.entry_ = {window.base, window.bytes, true,
+                  window.rkeys != nullptr || window.direct != nullptr};
+  if (draft.number_ == 0) draft.heap_ = heap_of(window, reached.direct);
+  ++drafts_;
+  add_near_lines(draft, (draft.number_ == 0 ? draft.heap_ : heap_).near_first, reached);
   Window rest = window;
   rest.base = nullptr;
   rest.bytes = 0;
-  stores.add(&shown()->window[number], rest);
+  stores.add(&shown()->window[draft.number_], rest);
   stores.carry_out(memory_);
-  return window;
+  return draft;
 }
 
 // Values that leave no room for a mark leave their line zero.
-PublishedWindows::NearLines PublishedWindows::near_lines(const Window& window,
-                                                         const Reached& reached) const {
-  NearLines lines;
-  WindowNearAt& by_address = lines.by_address;
+void PublishedWindows::add_near_lines(Draft& draft, int32_t near_first,
+                                      const Reached& reached) const {
+  const Window& window = draft.window_;
+  WindowNearAt& by_address = draft.entry_.near;
   const auto base = reinterpret_cast<uint64_t>(window.base);
   uint64_t shortest = window.bytes;
   for (size_t slot = 0; slot < kNearPes; ++slot) {
-    const size_t pe = slot + static_cast<size_t>(near_first_);
+    const size_t pe = slot + static_cast<size_t>(near_first);
     if (pe >= reached.direct.size() || reached.direct[pe] == nullptr) continue;
     const uint64_t bytes = reached.parts.empty() ? window.bytes : reached.parts[pe].bytes;
     const auto there = reinterpret_cast<uint64_t>(reached.direct[pe]);
     if (bytes >= kValues || there > kValues) continue;
-    lines.by_number[slot] = {marked(bytes + 1, marks_), marked(there, marks_)};
-    by_address.apart[slot] = marked((there - base) & kValues, marks_);
+    draft.near_[slot] = {marked(bytes + 1, drafts_), marked(there, drafts_)};
+    by_address.apart[slot] = marked((there - base) & kValues, drafts_);
     shortest = std::min(shortest, bytes);
   }
   if (base != 0 && shortest != 0 && base + shortest < kValues) {
-    by_address.begin = marked(base, marks_);
-    by_address.limit = marked(base + shortest + 1, marks_);
+    by_address.begin = marked(base, drafts_);
+    by_address.limit = marked(base + shortest + 1, drafts_);
   }
-  return lines;
 }
 
-uint32_t PublishedWindows::publish() {
-  const uint32_t number = next_number();
-  const bool first_use = number == entries_.size();
+uint32_t PublishedWindows::publish(const Draft& draft) {
+  const uint32_t number = draft.number_;
+  if (number == 0) heap_ = draft.heap_;
   StoreList stores;
-  const uint64_t part[] = {reinterpret_cast<uint64_t>(filled_.base), filled_.bytes};
+  const uint64_t part[] = {reinterpret_cast<uint64_t>(draft.window_.base), draft.window_.bytes};
   stores.add(reinterpret_cast<uint64_t*>(&shown()->window[number]), std::span(part));
-  add_near(stores, number, near_.by_number);
-  if (first_use) {
+  add_near(stores, number, draft.near_);
+  if (number == entries_.size()) {
     entries_.emplace_back();
     stores.add(&shown()->count, number + 1);
   } else {
     free_.pop_front();
   }
-  entries_[number] = filled_;
+  entries_[number] = draft.entry_;
   ++in_use_;
   if (number != 0) add_index(stores);
   carry_out(stores);
@@ -170,7 +177,8 @@ void PublishedWindows::hide(uint32_t number) {
 }
 
 void PublishedWindows::add_near(StoreList& stores, uint32_t number, const NearParts& parts) const {
-  const auto peers = std::min<size_t>(n_pes_ - std::min<size_t>(near_first_, n_pes_), kNearPes);
+  const auto peers =
+      std::min<size_t>(n_pes_ - std::min<size_t>(heap_.near_first, n_pes_), kNearPes);
   for (size_t slot = 0; slot < peers; ++slot) {
     stores.add(&shown()->near[slot][number], parts[slot]);
   }
@@ -210,8 +218,9 @@ void PublishedWindows::leave_out(std::span<const int> masked) {
     if (!entries_[number].used) continue;
     for (const int pe : masked) {
       stores.add(by_pe(number).direct + pe, nowhere);
-      const int64_t slot = int64_t{pe} - near_first_;
-      if (slot < 0 || slot >= kNearPes) continue;
+      const int64_t slot = int64_t{pe} - heap_.near_first;
+      if (slot < 0 || slot >= int64_t{kNearPes}) continue;
+      if (number == 0) heap_.near[static_cast<size_t>(slot)] = nullptr;
       stores.add(&shown()->near[slot][number], WindowNear{});
       entries_[number].near.apart[slot] = 0;
     }
@@ -225,8 +234,8 @@ void PublishedWindows::carry_out(StoreList& stores) {
   stores.carry_out(memory_);
 }
 
-PublishedWindows::HeapKeys PublishedWindows::heap_keys() const {
-  HeapKeys keys{std::vector<Be32>(keys_), std::vector<Be32>(keys_)};
+PublishedWindows::Keys PublishedWindows::heap_keys() const {
+  Keys keys{std::vector<Be32>(keys_), std::vector<Be32>(keys_)};
   const ByPe heap = by_pe(0);
   memory_.copy_out(keys.payload.data(), heap.rkeys, keys_ * sizeof(Be32));
   memory_.copy_out(keys.words.data(), heap.word_rkeys, keys_ * sizeof(Be32));

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory of a job as the kernels of one PE find it: the heap and the windows, the ways to the
+// peers' parts of them, and the tables that kernels look them up in. The members are made in their
+// order by all PEs together; where that fails on one PE it throws on all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "host/contexts/context_table.h"
+#include "host/contexts/device_tables.h"
+#include "host/contexts/recorder.h"
+#include "host/contexts/usage_text.h"
+#include "host/memory/symmetric_heap.h"
+#include "host/runtime/check_mode.h"
+#include "host/runtime/job.h"
+#include "host/runtime/ways.h"
+#include "host/windows/own_memory.h"
+#include "host/windows/windows.h"
+
+namespace peal {
+
+/// What kernels look up beside the heap.
+struct KernelTables {
+  KernelTables(const JobMembership& job, const std::shared_ptr<Gpu>& gpu, uint32_t rails);
+
+  PublishedWindows windows;
+  DeviceTables contexts;
+  Recorder recorder;
+
+  size_t bytes() const { return windows.bytes() + contexts.bytes() + recorder.bytes(); }
+};
+
+struct MemoryFabric {
+  /// Collective. `job` outlives this.
+  explicit MemoryFabric(JobMembership& job);
+  MemoryFabric(const MemoryFabric&) = delete;
+  MemoryFabric& operator=(const MemoryFabric&) = delete;
+
+  const std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
+  ContextTable slots;              // of contexts
+  SymmetricHeap heap;
+  Ways ways;
+  const std::unique_ptr<KernelTables> tables;
+  const std::unique_ptr<CheckMode> checks;  // null: PEAL_CHECK is off
+  Windows windows;
+
+  OwnMemory own_memory() const { return {heap, windows}; }
+  /// What an address is, for people.
+  PlaceOf place_of() const;
+
+ private:
+  struct Memory {
+    std::shared_ptr<Gpu> gpu;
+    Backing words;
+    Backing heap;
+    std::optional<Extents> extents;  // in checked mode
+  };
+  static Memory open(JobMembership& job);
+  MemoryFabric(JobMembership& job, Memory memory);
+  void let_heap_grow(const JobMembership& job);
+};
+
+/// Bytes of the heap that teams lie in.
+size_t team_memory(const JobMembership& job);
+
+}  // namespace peal

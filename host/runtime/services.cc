@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/runtime/services.h"
+
+#include <string>
+#include <utility>
+
+#include "host/job/process_end.h"
+#include "host/job/together.h"
+#include "host/runtime/kernel_memory.h"
+#include "host/runtime/start_up.h"
+#include "simt/simulation/simulation.h"
+
+namespace peal {
+namespace {
+
+FlightLog::Dependencies flight_parts(const JobMembership& job, const MemoryFabric& fabric) {
+  return {.config = job.config,
+          .group = job.group,
+          .table = fabric.slots,
+          .recorder = fabric.tables->recorder,
+          .place_of = fabric.place_of(),
+          .heap = fabric.heap.base(),
+          .heap_bytes = fabric.heap.bytes(),
+          .on_gpu = fabric.gpu != nullptr};
+}
+
+Files::Dependencies file_parts(const JobMembership& job, const MemoryFabric& fabric) {
+  return {.memory = fabric.own_memory(),
+          .contexts = fabric.slots,
+          .gpu = fabric.gpu,
+          .options = {.threads = static_cast<size_t>(job.config.storage_threads),
+                      .cufile = job.config.cufile}};
+}
+
+std::unique_ptr<Executor> executor_for(const JobMembership& job, const MemoryFabric& fabric,
+                                       uint32_t most_blocks) {
+  if (!fabric.gpu) return make_cpu_executor();
+  return make_gpu_executor(fabric.gpu, job.config.kernels, most_blocks);
+}
+
+// Where calls of the host are looked at all of them are kernels.
+const Backing* own_words(const JobMembership& job, const MemoryFabric& fabric) {
+  const bool looked_at = job.config.check || fabric.tables->recorder.on();
+  return fabric.gpu && !looked_at ? &fabric.heap.backing() : nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Services> Services::start(JobMembership& job, MemoryFabric& fabric,
+                                          ContextParts& parts) {
+  const uint32_t most_blocks = blocks_at_once(job.group, fabric.gpu.get());
+  return together(job.group,
+                  [&] { return std::make_unique<Services>(job, fabric, parts, most_blocks); });
+}
+
+Services::Services(JobMembership& job, MemoryFabric& fabric, ContextParts& parts,
+                   uint32_t most_blocks)
+    : job_(job),
+      fabric_(fabric),
+      parts_(parts),
+      flight(flight_parts(job, fabric)),
+      files(file_parts(job, fabric)),
+      failures(fabric.slots, job.group, fabric.place_of(), more_failures(), job.log),
+      inquiry(job.group, [this] { return failures.waits(); }),
+      calls(CallEngine::Dependencies{
+          .group = job.group,
+          .windows = fabric.windows,
+          .teams = parts.teams,
+          .tables = fabric.tables->contexts,
+          .failures = failures,
+          .files = files,
+          .executor = executor_for(job, fabric, most_blocks),
+          .answers = shared_memory(fabric.gpu, CallEngine::kAnswerBytes, "peal-answers"),
+          .own_words = own_words(job, fabric)}),
+      watcher(job.group.places(), job.group.channel().fd(), watcher_calls()) {
+  parts.contexts.before_drop([this](const ContextOwner& context) { failures.keep_of(context); });
+  fabric.windows.before_end([this](const std::byte* begin) { files.forget_memory(begin); });
+}
+
+Services::~Services() {
+  parts_.contexts.before_drop({});
+  fabric_.windows.before_end({});
+}
+
+// These failures no context tells of.
+std::vector<FailureLog::More> Services::more_failures() const {
+  std::vector<FailureLog::More> more{[this] { return files.failures(); }};
+  if (fabric_.checks) more.emplace_back([this] { return fabric_.checks->failures(); });
+  return more;
+}
+
+Watcher::Calls Services::watcher_calls() {
+  return {.lost = [this](int pe, int pid) { failures.peer_lost(pe, pid); },
+          .message = [this] { take_messages(); },
+          .look = [this, simulated = simt::in_simulation()] { look(simulated); },
+          .broken =
+              [this](const std::string& why) {
+                failures.abort(nullptr, "it hears of no other PE any more: " + why);
+              },
+          .look_period = FailureLog::kLookPeriod};
+}
+
+// In a simulation kernels' memory is for its processes alone.
+void Services::look(bool simulated) {
+  failures.lose_leavers();
+  exit_after_pthread_exit();
+  if (job_.config.report_failures && !simulated) failures.look();
+}
+
+void Services::take_messages() {
+  while (auto message = job_.group.channel().receive()) {
+    switch (message->kind) {
+      case Message::Kind::kAbort:
+        failures.deliver(*message);
+        break;
+      case Message::Kind::kLeft:
+        failures.peer_left(*message);
+        break;
+      case Message::Kind::kExchange:
+        job_.group.deliver(std::move(*message));
+        break;
+      case Message::Kind::kLink:
+        if (parts_.nic_services) parts_.nic_services->linker.deliver(std::move(*message));
+        break;
+      case Message::Kind::kWaitsAsked:
+      case Message::Kind::kWaitsTold:
+        inquiry.deliver(*message);
+        break;
+      case Message::Kind::kDescriptors:
+        break;  // these go over a channel of their own (DescriptorExchange)
+    }
+  }
+}
+
+}  // namespace peal
