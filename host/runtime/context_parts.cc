@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/runtime/context_parts.h"
 
+#include "host/base/error.h"
 #include "host/job/together.h"
 #include "host/runtime/kernel_memory.h"
-#include "host/runtime/start_up.h"
 
 namespace peal {
 namespace {
@@ -20,6 +20,15 @@ Doorbells doorbells_for(const JobMembership& job, const MemoryFabric& fabric) {
 
 size_t proxies_for(const Ways& ways) {
   return ways.routes.by_nic() == Route::kProxy ? ways.rails->nics().size() : 0;
+}
+
+// A plan of faults that the software NIC has would do nothing where no peer is reached by a NIC,
+// and tests of faults would pass.
+void check_nic_faults(const Config& config, const Reachable& reachable) {
+  if (reachable.needs_nic() || !config.softnic.contains("PEAL_SOFTNIC_FAULTS")) return;
+  fail(ErrorCode::kConfiguration,
+       "PEAL_SOFTNIC_FAULTS is a plan for the software NIC, and this job uses none: set "
+       "PEAL_TRANSPORT=ibgda, or PEAL_P2P_FAULTS for faults towards mapped peers");
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include "host/base/error.h"
 #include "host/nvtx/range.h"
 #include "host/runtime/parts.h"
-#include "host/runtime/start_up.h"
 
 namespace peal {
 namespace {
@@ -22,6 +21,14 @@ constexpr std::chrono::milliseconds kUntilNoticed{2000};
 
 // A PE whose process runs tells what it waits for within some milliseconds.
 constexpr std::chrono::milliseconds kUntilTold{1000};
+
+// Null `rails`, `p2p` and `gpu`: there is none.
+std::string nic_name(const Rails* rails, const P2p* p2p, const Gpu* gpu) {
+  if (rails != nullptr) return rails->model();
+  if (gpu == nullptr) return "shared-memory";
+  constexpr const char* kLinks[] = {"none", "nvlink", "pcie"};
+  return kLinks[static_cast<size_t>(p2p->link())];
+}
 
 void check_copy(const OwnMemory& own, const char* call, const void* symmetric, const void* host,
                 size_t bytes) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/runtime/services.h"
 
+#include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "host/job/process_end.h"
 #include "host/job/together.h"
 #include "host/runtime/kernel_memory.h"
-#include "host/runtime/start_up.h"
 #include "simt/simulation/simulation.h"
 
 namespace peal {
@@ -42,6 +43,26 @@ std::unique_ptr<Executor> executor_for(const JobMembership& job, const MemoryFab
 const Backing* own_words(const JobMembership& job, const MemoryFabric& fabric) {
   const bool looked_at = job.config.check || fabric.tables->recorder.on();
   return fabric.gpu && !looked_at ? &fabric.heap.backing() : nullptr;
+}
+
+// Collective. How many blocks of a grid all PEs can have running at the same time: one on a
+// multiprocessor; of a GPU that PEs share a quarter is left to others. All PEs get the same number,
+// 1 without GPUs, which all PEs have or none: CPUs have a measure of their own.
+uint32_t blocks_at_once(Bootstrap& group, const Gpu* gpu) {
+  if (gpu == nullptr) return 1;
+  struct OnePe {
+    cuda::Uuid uuid;
+    int multiprocessors;
+  };
+  const std::vector<OnePe> all = gather(group, OnePe{gpu->uuid(), gpu->multiprocessors()});
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const OnePe& one : all) {
+    const int64_t sharers =
+        std::ranges::count_if(all, [&](const OnePe& other) { return other.uuid == one.uuid; });
+    const int64_t own = one.multiprocessors;
+    least = std::min(least, sharers == 1 ? own : own * 3 / 4 / sharers);
+  }
+  return static_cast<uint32_t>(std::max<int64_t>(least, 1));
 }
 
 }  // namespace
