@@ -3,7 +3,6 @@
 
 #include "host/base/error.h"
 #include "host/job/together.h"
-#include "host/runtime/kernel_memory.h"
 
 namespace peal {
 namespace {

@@ -1,15 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/runtime/fabric.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "host/job/together.h"
-#include "host/runtime/kernel_memory.h"
+#include "host/memory/backing_cuda.h"
+#include "host/memory/pieces.h"
 #include "host/teams/teams.h"
 #include "simt/lanes/plain_access.h"
 
 namespace peal {
 namespace {
+
+// Memory of the heap, which peers map: as a piece, where all PEs of the host can be handed its
+// descriptor.
+Backing heap_memory(const std::shared_ptr<Gpu>& gpu, const LiveGroup& group, size_t bytes,
+                    HeapKind kind) {
+  if (gpu && kind == HeapKind::kHost) return make_registered_backing(gpu, bytes, "peal-host-heap");
+  const Place& here = group.places()[static_cast<size_t>(group.rank())];
+  const bool handed = std::ranges::all_of(group.places(), [&](const Place& there) {
+    return !same_host(here, there) || same_sockets(here, there);
+  });
+  if (gpu && handed && has_pieces(*gpu)) return make_piece_backing(gpu, bytes, "peal-heap");
+  return kernel_memory(gpu, bytes, "peal-heap");
+}
 
 DeviceTables::Extent extent_of(const JobMembership& job) {
   return {job.group.size(), job.config.check, job.config.own_memory};
@@ -32,6 +47,14 @@ PublishedWindows::Make tables_on(const std::shared_ptr<Gpu>& gpu, const char* na
 }
 
 }  // namespace
+
+Backing kernel_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
+  return gpu ? make_cuda_backing(gpu, bytes, name) : make_host_backing(bytes, name);
+}
+
+Backing shared_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name) {
+  return gpu ? make_pinned_backing(gpu, bytes, name) : make_host_backing(bytes, name);
+}
 
 size_t team_memory(const JobMembership& job) {
   return Teams::arena_bytes(job.config.team_memory, job.group.size(), job.target == Target::kGpu);

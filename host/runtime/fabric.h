@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "host/contexts/context_table.h"
 #include "host/contexts/device_tables.h"
@@ -22,6 +23,11 @@
 #include "host/windows/windows.h"
 
 namespace peal {
+
+/// Memory that kernels use, of the GPU or, where that is null, of the host; and memory that they
+/// share with the host while they run.
+Backing kernel_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name);
+Backing shared_memory(const std::shared_ptr<Gpu>& gpu, size_t bytes, const std::string& name);
 
 /// What kernels look up beside the heap.
 struct KernelTables {

@@ -8,7 +8,6 @@
 
 #include "host/job/process_end.h"
 #include "host/job/together.h"
-#include "host/runtime/kernel_memory.h"
 #include "simt/simulation/simulation.h"
 
 namespace peal {
