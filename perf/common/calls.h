@@ -10,8 +10,8 @@
 // and what the programs alone measure: get_now, g, signal, wait_equal, put_counted, copy.
 //
 //   post   returns once posted; quiet completes it
-//   send   complete when it returns (CallWay::kCall), or the peer's turn to answer (CallWay::kBounce)
-//   take   waits for the peer's message
+//   send   complete when it returns (CallWay::kCall), or the peer's turn to answer
+//   (CallWay::kBounce) take   waits for the peer's message
 #pragma once
 
 #include <cstddef>
