@@ -145,8 +145,10 @@ PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked
 /// resolve() of what is not at hand, for which find_near() answered `near`.
 PEAL_DEVICE Destination resolve_far(const ContextFields& ctx, const Asked& asked,
                                     const Near& near) {
-  const bool by_nic = static_cast<uint32_t>(asked.pe) < static_cast<uint32_t>(ctx.n_pes) &&
-                      ctx.heap.rkeys != nullptr && near.in_heap && !misaligned(asked) &&
+  const bool pe_exists = static_cast<uint32_t>(asked.pe) < static_cast<uint32_t>(ctx.n_pes);
+  const bool aligned = !misaligned(asked);
+  // One branch for what takes no load.
+  const bool by_nic = (near.in_heap & pe_exists & aligned & (ctx.heap.rkeys != nullptr)) &&
                       lacks_heap(ctx, asked.pe, near);
   if (!by_nic) return resolve_elsewhere(ctx.state, asked);
   return through_nic(ctx, ctx.heap, offset_in(ctx.heap, asked.address), asked.pe, asked.use);
