@@ -33,11 +33,13 @@ struct Dissemination {
   /// the word; hear(word, number) waits for it. `told` of the first in the round know already.
   template <class Tell, class Hear>
   PEAL_DEVICE void round(const Tell& tell, const Hear& hear, uint32_t told = 0) {
+    PEAL_NO_UNROLL
     for (uint32_t i = 1 + told; i < kSyncFan && i * distance < count; ++i) {
       const Status status = tell(words + i - 1, in_circle(rank + i * distance), i * distance);
       if (first == Status::kOk) first = status;
     }
     // After a failure the others are still told, so that they need not wait for a deadline.
+    PEAL_NO_UNROLL
     for (uint32_t i = 1; first == Status::kOk && i < kSyncFan && i * distance < count; ++i) {
       first = hear(words + i - 1, in_circle(rank + count - i * distance));
     }
